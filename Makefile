@@ -1,0 +1,30 @@
+# A small front for CMake: `make` builds, `make test` tests, `make demo` trains. Each installs what is missing.
+BUILD ?= build
+CMAKE_FLAGS ?=
+
+.PHONY: all deps configure test debug demo install format clean
+
+all: deps
+	@cmake -S . -B $(BUILD) -G Ninja $(CMAKE_FLAGS)
+	@cmake --build $(BUILD)
+
+deps:
+	@scripts/install-deps.sh
+
+test: all
+	@cd $(BUILD) && ctest --output-on-failure
+
+# Address and undefined-behaviour sanitizers over the same tests.
+debug: deps
+	@cmake -S . -B $(BUILD)-debug -G Ninja -DCMAKE_BUILD_TYPE=Debug -DCLOOB_SANITIZE=ON -DCLOOB_WITH_CUDA=OFF -DCLOOB_WITH_MPI=OFF $(CMAKE_FLAGS)
+	@cmake --build $(BUILD)-debug
+	@cd $(BUILD)-debug && ctest --output-on-failure
+
+install: all
+	@cmake --install $(BUILD)
+
+format:
+	@git ls-files '*.c' '*.h' '*.cu' '*.cuh' | xargs clang-format -i
+
+clean:
+	@rm -rf $(BUILD) $(BUILD)-debug

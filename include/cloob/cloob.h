@@ -1,0 +1,9 @@
+/* libcloob: CLOOB image and text encoders, in C.
+ *
+ * This header brings in all of the public interface; each part below can also be included alone. */
+#ifndef CLOOB_CLOOB_H
+#define CLOOB_CLOOB_H
+
+#include "cloob/types.h"
+
+#endif

@@ -1,0 +1,74 @@
+/* The types every part of cloob shares: status, element type, context.
+ *
+ * Every call that can fail returns a cloob_status; the text of the last failure is kept by the context
+ * and read with cloob_error. The library never prints and never exits. A context serves one thread at a
+ * time; several contexts in several threads do not disturb each other. */
+#ifndef CLOOB_TYPES_H
+#define CLOOB_TYPES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#if defined(__GNUC__)
+#    define CLOOB_API __attribute__((visibility("default")))
+#else
+#    define CLOOB_API
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum cloob_status {
+    CLOOB_OK = 0,
+    CLOOB_ERR_ARGUMENT,    /* a value that cannot be used; the caller can correct it */
+    CLOOB_ERR_IO,          /* the file system or a pipe said no */
+    CLOOB_ERR_FORMAT,      /* a file whose content is not what it claims to be */
+    CLOOB_ERR_MEMORY,      /* host or device memory is not enough */
+    CLOOB_ERR_DEVICE,      /* an accelerator or its library failed */
+    CLOOB_ERR_PEER,        /* another rank is gone or disagrees */
+    CLOOB_ERR_UNSUPPORTED, /* this build or machine does not have the part asked for */
+    CLOOB_ERR_NUMERIC,     /* NaN, infinity, or a value outside its domain */
+    CLOOB_ERR_STOPPED      /* the caller asked to stop; everything is saved */
+} cloob_status;
+
+typedef enum cloob_dtype {
+    CLOOB_F32 = 0, CLOOB_BF16, CLOOB_F16, CLOOB_F64, CLOOB_I64, CLOOB_I32, CLOOB_I16, CLOOB_I8, CLOOB_U8, CLOOB_BOOL
+} cloob_dtype;
+
+typedef enum cloob_log_level { CLOOB_LOG_DEBUG = 0, CLOOB_LOG_INFO, CLOOB_LOG_WARN, CLOOB_LOG_QUIET } cloob_log_level;
+
+/* One line of progress or warning, without a newline. Called from the thread that made the call, or from
+ * a worker; the sink must be able to take both. */
+typedef void cloob_log_fn(void *user, cloob_log_level level, const char *line);
+
+typedef struct cloob_ctx cloob_ctx;
+
+typedef struct cloob_ctx_options {
+    int threads;               /* CPU threads; 0: all cores */
+    cloob_log_fn *log;         /* NULL: silent */
+    void *log_user;
+    cloob_log_level log_level; /* lines below it are dropped */
+} cloob_ctx_options;
+
+/* Fills the defaults: all cores, silent, level INFO. */
+CLOOB_API void cloob_ctx_options_init(cloob_ctx_options *o);
+
+/* Makes a context; o may be NULL for defaults. NULL comes back only when memory is out. */
+CLOOB_API cloob_ctx *cloob_ctx_create(const cloob_ctx_options *o);
+CLOOB_API void cloob_ctx_destroy(cloob_ctx *ctx);
+
+/* The text of the last failure in this context; "" if there was none. Valid until the next failing call. */
+CLOOB_API const char *cloob_error(const cloob_ctx *ctx);
+
+/* A short word for a status: "argument", "io", ... */
+CLOOB_API const char *cloob_status_name(cloob_status s);
+
+/* "0.1.0" */
+CLOOB_API const char *cloob_version(void);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

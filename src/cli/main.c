@@ -1,0 +1,89 @@
+/* The program: a table of commands, and what they share. */
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/commands.h"
+#include "cli/opt.h"
+
+const command *const commands[] = {
+#define COMMAND(name) &cmd_##name,
+#include "cli/commands.def"
+#undef COMMAND
+    NULL,
+};
+
+static const command *find_command(const char *name)
+{
+    for (int i = 0; commands[i]; i++)
+        if (strcmp(commands[i]->name, name) == 0) return commands[i];
+    return NULL;
+}
+
+static void print_commands(FILE *out)
+{
+    fprintf(out, "usage: cloob COMMAND [OPTIONS]\n\ncommands:\n");
+    for (int i = 0; commands[i]; i++) fprintf(out, "  %-11s %s\n", commands[i]->name, commands[i]->help);
+    fprintf(out, "\ncloob help COMMAND explains one of them; cloob --version says which this is.\n");
+}
+
+static int help(const char *name)
+{
+    if (!name) {
+        print_commands(stdout);
+        return 0;
+    }
+    const command *c = find_command(name);
+    if (!c) {
+        fprintf(stderr, "cloob: there is no command %s (cloob help lists them)\n", name);
+        return 2;
+    }
+    opt_print_help(c);
+    return 0;
+}
+
+static void log_to_stderr(void *user, cloob_log_level level, const char *line)
+{
+    (void)user;
+    fprintf(stderr, "%s%s\n", level == CLOOB_LOG_WARN ? "warning: " : "", line);
+}
+
+cloob_ctx *cli_context(void)
+{
+    cloob_ctx_options o;
+    cloob_ctx_options_init(&o);
+    o.threads = (int)common.threads;
+    o.log = log_to_stderr;
+    o.log_level = common.quiet ? CLOOB_LOG_WARN : CLOOB_LOG_INFO;
+    cloob_ctx *ctx = cloob_ctx_create(&o);
+    if (!ctx) {
+        fprintf(stderr, "cloob: out of memory\n");
+        _Exit(1);
+    }
+    return ctx;
+}
+
+int cli_fail(const command *c, const cloob_ctx *ctx, cloob_status s)
+{
+    fprintf(stderr, "cloob %s: %s\n", c->name, cloob_error(ctx));
+    return s == CLOOB_ERR_ARGUMENT ? 2 : 1;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 2) {
+        print_commands(stderr);
+        return 2;
+    }
+    if (strcmp(argv[1], "--version") == 0) {
+        printf("cloob %s\n", cloob_version());
+        return 0;
+    }
+    if (strcmp(argv[1], "help") == 0 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)
+        return help(argc > 2 ? argv[2] : NULL);
+    const command *c = find_command(argv[1]);
+    if (!c) {
+        fprintf(stderr, "cloob: there is no command %s (cloob help lists them)\n", argv[1]);
+        return 2;
+    }
+    return c->run(c, argc - 1, argv + 1);
+}

@@ -1,0 +1,25 @@
+/* One block per lifetime, carved from the front; everything goes at once.
+ *
+ *     arena a = { 0 };
+ *     char *name = arena_push(&a, n);       NULL when memory is out
+ *     arena_release(&a);
+ *
+ * Memory comes zeroed and aligned to 64 bytes. The arena grows by whole blocks, so pointers stay put. */
+#ifndef CORE_ARENA_H
+#define CORE_ARENA_H
+
+#include <stddef.h>
+
+typedef struct arena_block arena_block;
+
+typedef struct arena {
+    arena_block *head;
+    size_t total_bytes; /* handed out so far */
+} arena;
+
+void *arena_push(arena *a, size_t bytes);
+char *arena_string(arena *a, const char *text);                /* a copy */
+char *arena_string_n(arena *a, const char *text, size_t bytes); /* a copy, zero-terminated */
+void arena_release(arena *a);                                  /* frees all; the arena may be used again */
+
+#endif

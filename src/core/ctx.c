@@ -1,0 +1,110 @@
+/* Context life cycle, error text, log lines. */
+#include "core/ctx.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+void cloob_ctx_options_init(cloob_ctx_options *o)
+{
+    memset(o, 0, sizeof *o);
+    o->log_level = CLOOB_LOG_INFO;
+}
+
+static int core_count(void)
+{
+    long n = sysconf(_SC_NPROCESSORS_ONLN);
+    return n < 1 ? 1 : (int)n;
+}
+
+cloob_ctx *cloob_ctx_create(const cloob_ctx_options *o)
+{
+    cloob_ctx_options defaults;
+    cloob_ctx *ctx = calloc(1, sizeof *ctx);
+    if (!ctx) return NULL;
+    cloob_ctx_options_init(&defaults);
+    if (!o) o = &defaults;
+    ctx->threads = o->threads > 0 ? o->threads : core_count();
+    ctx->log = o->log;
+    ctx->log_user = o->log_user;
+    ctx->log_level = o->log_level;
+    return ctx;
+}
+
+void cloob_ctx_destroy(cloob_ctx *ctx)
+{
+    if (!ctx) return;
+    for (int i = CTX_SLOTS - 1; i >= 0; i--)
+        if (ctx->slot[i] && ctx->slot_destroy[i]) ctx->slot_destroy[i](ctx->slot[i]);
+    free(ctx);
+}
+
+cloob_ctx *ctx_worker(const cloob_ctx *parent)
+{
+    cloob_ctx_options o = { .threads = 1,
+                            .log = parent->log,
+                            .log_user = parent->log_user,
+                            .log_level = parent->log_level };
+    return cloob_ctx_create(&o);
+}
+
+const char *cloob_error(const cloob_ctx *ctx) { return ctx ? ctx->error : "no context"; }
+
+const char *cloob_status_name(cloob_status s)
+{
+    static const char *const names[] = { "ok",   "argument",    "io",      "format", "memory", "device",
+                                         "peer", "unsupported", "numeric", "stopped" };
+    return (size_t)s < sizeof names / sizeof *names ? names[s] : "unknown";
+}
+
+const char *cloob_version(void) { return CLOOB_VERSION; }
+
+static void one_line(char *text)
+{
+    for (char *c = text; *c; c++)
+        if (*c == '\n' || *c == '\r') *c = ' ';
+}
+
+cloob_status ctx_fail(cloob_ctx *ctx, cloob_status s, const char *format, ...)
+{
+    char text[CTX_ERROR_BYTES]; /* the arguments may point into the old text */
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    one_line(text);
+    memcpy(ctx->error, text, sizeof text);
+    return s;
+}
+
+cloob_status ctx_no_memory(cloob_ctx *ctx, size_t bytes, const char *what)
+{
+    return ctx_fail(ctx, CLOOB_ERR_MEMORY, "out of memory: %zu bytes for %s", bytes, what);
+}
+
+cloob_status ctx_wrap(cloob_ctx *ctx, cloob_status s, const char *format, ...)
+{
+    char text[CTX_ERROR_BYTES];
+    va_list args;
+    va_start(args, format);
+    int n = vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    if (n < 0 || (size_t)n >= sizeof text) n = (int)sizeof text - 1;
+    snprintf(text + n, sizeof text - (size_t)n, ": %s", ctx->error);
+    one_line(text);
+    memcpy(ctx->error, text, sizeof text);
+    return s;
+}
+
+void ctx_log(cloob_ctx *ctx, cloob_log_level level, const char *format, ...)
+{
+    char text[CTX_ERROR_BYTES];
+    va_list args;
+    if (!ctx->log || level < ctx->log_level) return;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    ctx->log(ctx->log_user, level, text);
+}

@@ -1,0 +1,59 @@
+/* The inside of a context, and how errors and log lines travel.
+ *
+ *     if (n < 2) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "batch of %d: a leave-one-out loss needs two", n);
+ *     CLOOB_TRY(file_read(ctx, path, &bytes));
+ *
+ * The first function that knows the cause writes the text; callers pass the status on. */
+#ifndef CORE_CTX_H
+#define CORE_CTX_H
+
+#include "cloob/types.h"
+
+enum { CTX_ERROR_BYTES = 2048 };
+
+/* Per-context state of lower layers (library handles and the like), made on first use by its owner and
+ * destroyed with the context. One slot per owner. */
+typedef enum ctx_slot { CTX_SLOT_CPU, CTX_SLOT_CUDA, CTX_SLOT_DIST, CTX_SLOTS } ctx_slot;
+
+struct cloob_ctx {
+    char error[CTX_ERROR_BYTES];
+    int threads;
+    cloob_log_fn *log;
+    void *log_user;
+    cloob_log_level log_level;
+    void *slot[CTX_SLOTS];
+    void (*slot_destroy[CTX_SLOTS])(void *);
+};
+
+#define CLOOB_TRY(expr)                                                                                      \
+    do {                                                                                                     \
+        cloob_status try_status_ = (expr);                                                                   \
+        if (try_status_ != CLOOB_OK) return try_status_;                                                     \
+    } while (0)
+
+/* For functions with one clean-up label: needs `cloob_status status` in scope. */
+#define CLOOB_TRY_GOTO(expr, label)                                                                          \
+    do {                                                                                                     \
+        status = (expr);                                                                                     \
+        if (status != CLOOB_OK) goto label;                                                                  \
+    } while (0)
+
+/* Writes the text (newlines become spaces, so that an error is one line) and returns s. */
+cloob_status ctx_fail(cloob_ctx *ctx, cloob_status s, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* "out of memory: N bytes for WHAT" */
+cloob_status ctx_no_memory(cloob_ctx *ctx, size_t bytes, const char *what);
+
+/* Puts "PREFIX: " before the text of the failure that is being passed on. Returns s. */
+cloob_status ctx_wrap(cloob_ctx *ctx, cloob_status s, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+void ctx_log(cloob_ctx *ctx, cloob_log_level level, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* A context for one worker thread: same log sink and settings, its own error text, one CPU thread.
+ * Destroy with cloob_ctx_destroy. */
+cloob_ctx *ctx_worker(const cloob_ctx *parent);
+
+#endif

@@ -1,0 +1,53 @@
+/* Whole files in and out, and mapped files.
+ *
+ * Writing goes to a file beside the target, is flushed to disk and then renamed, so that the target is
+ * always either the old or the new content; a full disk or a kill leaves the old one. */
+#ifndef CORE_FILE_H
+#define CORE_FILE_H
+
+#include <stdio.h>
+
+#include "core/ctx.h"
+
+#define FILE_TEXT_LIMIT ((size_t)1 << 30) /* more than any configuration or caption file we read whole */
+
+typedef struct file_bytes {
+    char *data; /* zero-terminated, the terminator not counted */
+    size_t size;
+} file_bytes;
+
+/* Reads a regular file or a pipe; refuses more than `limit` bytes. */
+cloob_status file_read(cloob_ctx *ctx, const char *path, size_t limit, file_bytes *out);
+void file_bytes_release(file_bytes *b);
+
+/* A read-only mapping of a whole regular file; an empty file maps to size 0. */
+typedef struct file_map {
+    const unsigned char *data;
+    size_t size;
+} file_map;
+
+cloob_status file_map_open(cloob_ctx *ctx, const char *path, file_map *out);
+void file_map_close(file_map *m);
+
+/* Writing beside and renaming. After begin, write to w.stream; then commit, or abort which removes the
+ * half-written file. Both leave w empty. */
+typedef struct file_writer {
+    FILE *stream;
+    char *path, *beside;
+} file_writer;
+
+cloob_status file_writer_begin(cloob_ctx *ctx, const char *path, file_writer *w);
+cloob_status file_writer_commit(cloob_ctx *ctx, file_writer *w);
+void file_writer_abort(file_writer *w);
+
+/* begin, write, commit. */
+cloob_status file_write(cloob_ctx *ctx, const char *path, const void *data, size_t size);
+
+bool file_exists(const char *path);
+bool file_is_dir(const char *path);
+cloob_status file_make_dirs(cloob_ctx *ctx, const char *path); /* like mkdir -p */
+
+/* "dir/name" in a new string; name alone when it is absolute or dir is empty. NULL when memory is out. */
+char *file_join(const char *dir, const char *name);
+
+#endif

@@ -1,0 +1,310 @@
+/* A recursive-descent reader with bounded depth, and the two writers that need care. */
+#include "core/json.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/file.h"
+#include "core/utf8.h"
+
+enum { MAX_DEPTH = 64 };
+
+typedef struct reader {
+    cloob_ctx *ctx;
+    arena *a;
+    const char *text, *at, *end, *name;
+    int depth;
+} reader;
+
+static cloob_status fail(reader *r, const char *what)
+{
+    int64_t line = 1, column = 1;
+    for (const char *c = r->text; c < r->at; c++) {
+        if (*c == '\n') line++, column = 0;
+        column++;
+    }
+    return ctx_fail(r->ctx, CLOOB_ERR_FORMAT, "%s: line %lld, column %lld: %s", r->name, (long long)line,
+                    (long long)column, what);
+}
+
+static void skip_space(reader *r)
+{
+    while (r->at < r->end && (*r->at == ' ' || *r->at == '\t' || *r->at == '\n' || *r->at == '\r')) r->at++;
+}
+
+static bool accept(reader *r, char c)
+{
+    if (r->at >= r->end || *r->at != c) return false;
+    r->at++;
+    return true;
+}
+
+static json *node(reader *r, json_kind kind)
+{
+    json *j = arena_push(r->a, sizeof *j);
+    if (j) j->kind = kind;
+    return j;
+}
+
+/* ---- strings ------------------------------------------------------------------------------------- */
+
+static bool hex4(reader *r, uint32_t *out)
+{
+    if (r->end - r->at < 4) return false;
+    *out = 0;
+    for (int i = 0; i < 4; i++) {
+        char c = *r->at++;
+        uint32_t digit;
+        if (c >= '0' && c <= '9') digit = (uint32_t)(c - '0');
+        else if (c >= 'a' && c <= 'f') digit = (uint32_t)(c - 'a' + 10);
+        else if (c >= 'A' && c <= 'F') digit = (uint32_t)(c - 'A' + 10);
+        else return false;
+        *out = *out * 16 + digit;
+    }
+    return true;
+}
+
+static bool unicode_escape(reader *r, uint32_t *code)
+{
+    uint32_t low;
+    if (!hex4(r, code)) return false;
+    if (*code >= 0xDC00 && *code < 0xE000) return false;
+    if (*code < 0xD800 || *code >= 0xDC00) return *code != 0;
+    if (!accept(r, '\\') || !accept(r, 'u') || !hex4(r, &low) || low < 0xDC00 || low >= 0xE000) return false;
+    *code = 0x10000 + ((*code - 0xD800) << 10) + (low - 0xDC00);
+    return true;
+}
+
+static bool escape(reader *r, char **out)
+{
+    static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
+    if (r->at >= r->end) return false;
+    char c = *r->at++;
+    if (c == 'u') {
+        uint32_t code;
+        if (!unicode_escape(r, &code)) return false;
+        *out += utf8_encode(code, *out);
+        return true;
+    }
+    const char *hit = c ? strchr(from, c) : NULL;
+    if (!hit) return false;
+    *(*out)++ = to[hit - from];
+    return true;
+}
+
+/* The result is never longer than the source, so one pass into a buffer of that size is enough. */
+static cloob_status read_string(reader *r, const char **out)
+{
+    const char *close = r->at;
+    while (close < r->end && *close != '"') close += *close == '\\' ? 2 : 1;
+    if (close >= r->end) return fail(r, "string without an end");
+    char *buffer = arena_push(r->a, (size_t)(close - r->at) + 1), *o = buffer;
+    if (!buffer) return ctx_no_memory(r->ctx, (size_t)(close - r->at), r->name);
+    while (r->at < close) {
+        uint32_t code;
+        if (*r->at == '\\') {
+            r->at++;
+            if (!escape(r, &o)) return fail(r, "bad escape in a string");
+            continue;
+        }
+        if ((unsigned char)*r->at < 0x20) return fail(r, "control character in a string");
+        int n = utf8_decode(r->at, (size_t)(close - r->at), &code);
+        if (n <= 0) return fail(r, "string is not UTF-8");
+        memcpy(o, r->at, (size_t)n);
+        o += n;
+        r->at += n;
+    }
+    r->at = close + 1;
+    *out = buffer;
+    return CLOOB_OK;
+}
+
+/* ---- values -------------------------------------------------------------------------------------- */
+
+static bool digits(reader *r)
+{
+    const char *from = r->at;
+    while (r->at < r->end && *r->at >= '0' && *r->at <= '9') r->at++;
+    return r->at > from;
+}
+
+static cloob_status read_number(reader *r, json **out)
+{
+    const char *from = r->at;
+    accept(r, '-');
+    bool zero = r->at < r->end && *r->at == '0';
+    if (zero ? (r->at++, false) : !digits(r)) return fail(r, "expected a value");
+    if (accept(r, '.') && !digits(r)) return fail(r, "number without digits after the point");
+    if (r->at < r->end && (*r->at == 'e' || *r->at == 'E')) {
+        r->at++;
+        if (!accept(r, '+')) accept(r, '-');
+        if (!digits(r)) return fail(r, "number without digits in the exponent");
+    }
+    json *j = node(r, JSON_NUMBER);
+    char *text = j ? arena_string_n(r->a, from, (size_t)(r->at - from)) : NULL;
+    if (!text) return ctx_no_memory(r->ctx, sizeof *j, r->name);
+    j->text = text;
+    j->number = strtod(text, NULL);
+    *out = j;
+    return CLOOB_OK;
+}
+
+static cloob_status read_value(reader *r, json **out);
+
+/* Duplicate keys are looked for in one sorted pass per object: linear search would be quadratic. */
+static int by_key(const void *a, const void *b)
+{
+    return strcmp((*(const json *const *)a)->key, (*(const json *const *)b)->key);
+}
+
+static cloob_status refuse_duplicates(reader *r, const json *object)
+{
+    if (object->count < 2) return CLOOB_OK;
+    const json **sorted = malloc((size_t)object->count * sizeof *sorted);
+    if (!sorted) return ctx_no_memory(r->ctx, (size_t)object->count * sizeof *sorted, r->name);
+    int64_t n = 0;
+    for (const json *c = object->child; c; c = c->next) sorted[n++] = c;
+    qsort(sorted, (size_t)n, sizeof *sorted, by_key);
+    cloob_status status = CLOOB_OK;
+    for (int64_t i = 1; i < n && status == CLOOB_OK; i++)
+        if (strcmp(sorted[i - 1]->key, sorted[i]->key) == 0)
+            status = ctx_fail(r->ctx, CLOOB_ERR_FORMAT, "%s: key \"%.200s\" appears twice", r->name, sorted[i]->key);
+    free(sorted);
+    return status;
+}
+
+static cloob_status read_key(reader *r, const char **key)
+{
+    skip_space(r);
+    if (!accept(r, '"')) return fail(r, "expected a key in quotes");
+    CLOOB_TRY(read_string(r, key));
+    skip_space(r);
+    return accept(r, ':') ? CLOOB_OK : fail(r, "expected a colon after the key");
+}
+
+static cloob_status read_container(reader *r, json_kind kind, json **out)
+{
+    char close = kind == JSON_OBJECT ? '}' : ']';
+    json *j = node(r, kind), **tail;
+    if (!j) return ctx_no_memory(r->ctx, sizeof *j, r->name);
+    if (++r->depth > MAX_DEPTH) return fail(r, "nested too deeply");
+    tail = &j->child;
+    skip_space(r);
+    if (!accept(r, close)) {
+        do {
+            const char *key = NULL;
+            if (kind == JSON_OBJECT) CLOOB_TRY(read_key(r, &key));
+            CLOOB_TRY(read_value(r, tail));
+            (*tail)->key = key;
+            tail = &(*tail)->next;
+            j->count++;
+            skip_space(r);
+        } while (accept(r, ','));
+        if (!accept(r, close)) return fail(r, kind == JSON_OBJECT ? "expected , or }" : "expected , or ]");
+    }
+    r->depth--;
+    *out = j;
+    return kind == JSON_OBJECT ? refuse_duplicates(r, j) : CLOOB_OK;
+}
+
+static bool read_word(reader *r, const char *word)
+{
+    size_t n = strlen(word);
+    if ((size_t)(r->end - r->at) < n || memcmp(r->at, word, n) != 0) return false;
+    r->at += n;
+    return true;
+}
+
+static cloob_status read_literal(reader *r, json **out)
+{
+    bool yes = read_word(r, "true"), no = !yes && read_word(r, "false");
+    if (!yes && !no && !read_word(r, "null")) return read_number(r, out);
+    json *j = node(r, yes || no ? JSON_BOOL : JSON_NULL);
+    if (!j) return ctx_no_memory(r->ctx, sizeof *j, r->name);
+    j->boolean = yes;
+    *out = j;
+    return CLOOB_OK;
+}
+
+static cloob_status read_value(reader *r, json **out)
+{
+    skip_space(r);
+    if (accept(r, '{')) return read_container(r, JSON_OBJECT, out);
+    if (accept(r, '[')) return read_container(r, JSON_ARRAY, out);
+    if (!accept(r, '"')) return read_literal(r, out);
+    json *j = node(r, JSON_STRING);
+    if (!j) return ctx_no_memory(r->ctx, sizeof *j, r->name);
+    *out = j;
+    return read_string(r, &j->text);
+}
+
+cloob_status json_parse(cloob_ctx *ctx, arena *a, const char *text, size_t len, const char *name, json **root)
+{
+    reader r = { ctx, a, text, text, text + len, name, 0 };
+    CLOOB_TRY(read_value(&r, root));
+    skip_space(&r);
+    return r.at == r.end ? CLOOB_OK : fail(&r, "text after the end");
+}
+
+cloob_status json_read_file(cloob_ctx *ctx, arena *a, const char *path, json **root)
+{
+    file_bytes bytes;
+    CLOOB_TRY(file_read(ctx, path, FILE_TEXT_LIMIT, &bytes));
+    cloob_status status = json_parse(ctx, a, bytes.data, bytes.size, path, root);
+    file_bytes_release(&bytes);
+    return status;
+}
+
+/* ---- queries and writers ------------------------------------------------------------------------- */
+
+const json *json_get(const json *object, const char *key)
+{
+    if (!object || object->kind != JSON_OBJECT) return NULL;
+    for (const json *c = object->child; c; c = c->next)
+        if (strcmp(c->key, key) == 0) return c;
+    return NULL;
+}
+
+bool json_int(const json *value, int64_t *out)
+{
+    if (!value || value->kind != JSON_NUMBER) return false;
+    if (fabs(value->number) > 9007199254740992.0 || value->number != floor(value->number)) return false;
+    *out = (int64_t)value->number;
+    return true;
+}
+
+const char *json_string(const json *value) { return value && value->kind == JSON_STRING ? value->text : NULL; }
+
+void json_put_string(sbuf *s, const char *text)
+{
+    size_t left = strlen(text);
+    sbuf_putc(s, '"');
+    while (left) {
+        uint32_t code;
+        int n = utf8_decode(text, left, &code);
+        if (n <= 0) sbuf_puts(s, "\xEF\xBF\xBD"), n = 1;
+        else if (code == '"' || code == '\\') sbuf_printf(s, "\\%c", (char)code);
+        else if (code == '\n') sbuf_puts(s, "\\n");
+        else if (code < 0x20) sbuf_printf(s, "\\u%04x", code);
+        else sbuf_add(s, text, (size_t)n);
+        text += n;
+        left -= (size_t)n;
+    }
+    sbuf_putc(s, '"');
+}
+
+void json_put_number(sbuf *s, double value)
+{
+    char text[40];
+    if (!isfinite(value)) {
+        sbuf_puts(s, "null");
+        return;
+    }
+    for (int precision = 6; precision <= 17; precision++) {
+        snprintf(text, sizeof text, "%.*g", precision, value);
+        if (strtod(text, NULL) == value) break;
+    }
+    sbuf_puts(s, text);
+}

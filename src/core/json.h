@@ -1,0 +1,46 @@
+/* JSON as a tree in an arena, and JSON text from values.
+ *
+ * Reading is strict (RFC 8259), bounded in depth, and refuses duplicate keys, because a file that says a
+ * thing twice cannot be trusted to mean either. Text must be UTF-8; strings come zero-terminated, and a
+ * string with an embedded zero is refused.
+ *
+ *     arena a = { 0 };
+ *     json *root;
+ *     CLOOB_TRY(json_parse(ctx, &a, text, len, "config.json", &root));
+ *     const json *width = json_get(root, "width");           NULL when absent
+ */
+#ifndef CORE_JSON_H
+#define CORE_JSON_H
+
+#include "core/arena.h"
+#include "core/ctx.h"
+#include "core/sbuf.h"
+
+typedef enum json_kind { JSON_NULL, JSON_BOOL, JSON_NUMBER, JSON_STRING, JSON_ARRAY, JSON_OBJECT } json_kind;
+
+typedef struct json json;
+struct json {
+    json_kind kind;
+    bool boolean;
+    double number;
+    const char *text; /* the string; for a number, its spelling */
+    const char *key;  /* inside an object */
+    json *child;      /* first element or member */
+    json *next;       /* next sibling */
+    int64_t count;    /* elements or members */
+};
+
+/* name is used in messages. On failure the text says line and column. */
+cloob_status json_parse(cloob_ctx *ctx, arena *a, const char *text, size_t len, const char *name, json **root);
+cloob_status json_read_file(cloob_ctx *ctx, arena *a, const char *path, json **root);
+
+const json *json_get(const json *object, const char *key); /* NULL when absent or not an object */
+bool json_int(const json *value, int64_t *out);            /* false unless an integer that fits exactly */
+const char *json_string(const json *value);                /* NULL unless a string */
+
+/* Appends text as a JSON string with its quotes; invalid UTF-8 becomes U+FFFD. */
+void json_put_string(sbuf *s, const char *text);
+/* Shortest decimal that reads back to the same double; NaN and infinities become null. */
+void json_put_number(sbuf *s, double value);
+
+#endif

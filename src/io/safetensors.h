@@ -1,0 +1,54 @@
+/* safetensors files: named tensors behind a JSON header, read by mapping.
+ *
+ * A file is believed only after every claim was checked: header length and JSON, known types, shapes that
+ * multiply to the byte range they name, ranges inside the file, without overlap or holes. Damaged or lying
+ * files are refused with one line and nothing is read.
+ *
+ *     st_file f;
+ *     CLOOB_TRY(st_open(ctx, path, &f));
+ *     const st_entry *e = st_find(&f, "visual.conv1.weight");      NULL when absent
+ *     ... e->t.data points into the mapping, valid until st_close ...
+ *     st_close(&f);
+ */
+#ifndef IO_SAFETENSORS_H
+#define IO_SAFETENSORS_H
+
+#include "core/arena.h"
+#include "core/file.h"
+#include "tensor/tensor.h"
+
+typedef struct st_entry {
+    const char *name;
+    tensor t; /* read-only data */
+} st_entry;
+
+typedef struct st_meta {
+    const char *key, *value;
+} st_meta;
+
+typedef struct st_file {
+    file_map map;
+    arena names;
+    st_entry *entry;
+    int64_t count;
+    st_meta *meta;
+    int64_t meta_count;
+} st_file;
+
+cloob_status st_open(cloob_ctx *ctx, const char *path, st_file *f);
+/* The same over bytes that the caller keeps; name is for messages. Used by tests and fuzzers. */
+cloob_status st_open_bytes(cloob_ctx *ctx, const void *data, size_t size, const char *name, st_file *f);
+void st_close(st_file *f);
+
+const st_entry *st_find(const st_file *f, const char *name);
+const char *st_meta_get(const st_file *f, const char *key);
+
+/* Like st_find, but absence or another number of dimensions is an error naming the file and the tensor. */
+cloob_status st_need(cloob_ctx *ctx, const st_file *f, const char *path, const char *name, int ndim, const tensor **t);
+
+/* Writes entries in the given order, each aligned to its element size as the format asks, by writing beside
+ * and renaming. Data must be in host memory. */
+cloob_status st_write(cloob_ctx *ctx, const char *path, const st_entry *entry, int64_t count, const st_meta *meta,
+                      int64_t meta_count);
+
+#endif

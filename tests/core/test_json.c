@@ -1,0 +1,77 @@
+/* JSON: what is read, what is refused, what is written. */
+#include "check.h"
+
+#include "core/json.h"
+
+static cloob_ctx *ctx;
+
+static bool reads(const char *text)
+{
+    arena a = { 0 };
+    json *root;
+    bool ok = json_parse(ctx, &a, text, strlen(text), "test", &root) == CLOOB_OK;
+    arena_release(&a);
+    return ok;
+}
+
+static void values_come_back(void)
+{
+    const char *text = "{\"a\": [1, -2.5e3, true, null], \"b\": {\"c\": \"x\\u00e9\\ud83d\\ude00\\n\"}}";
+    arena a = { 0 };
+    json *root;
+    int64_t n = 0;
+    CHECK_OK(ctx, json_parse(ctx, &a, text, strlen(text), "test", &root));
+    const json *list = json_get(root, "a");
+    CHECK(list && list->count == 4 && json_int(list->child, &n) && n == 1);
+    CHECK_NEAR(list->child->next->number, -2500, 0);
+    CHECK(!json_int(json_get(root, "b"), &n));
+    CHECK_STR(json_string(json_get(json_get(root, "b"), "c")), "x\xC3\xA9\xF0\x9F\x98\x80\n");
+    arena_release(&a);
+}
+
+static void malformed_text_is_refused(void)
+{
+    static const char *const bad[] = { "",       "{",        "[1,]",   "{\"a\":1,}", "01",     "1.",          "1e",     "\"\\x\"",
+                                       "\"\x01\"", "nul",      "[1 2]",  "{\"a\" 1}",  "{a:1}",  "\"\\ud800\"", "\"\xFF\"", "1 2",
+                                       "\"abc",  "\"\\u0000\"", "{\"a\":1,\"a\":2}", "-" };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        if (reads(bad[i])) printf("  accepted: %s\n", bad[i]);
+        CHECK(!reads(bad[i]));
+    }
+    char deep[300];
+    memset(deep, '[', sizeof deep);
+    deep[299] = '\0';
+    CHECK(!reads(deep));
+}
+
+static void errors_say_where(void)
+{
+    CHECK(!reads("{\n  \"a\": x}"));
+    CHECK(strstr(cloob_error(ctx), "line 2, column 8") != NULL);
+}
+
+static void numbers_and_strings_survive_a_round_trip(void)
+{
+    sbuf s = { 0 };
+    json_put_number(&s, 0.1);
+    sbuf_putc(&s, ' ');
+    json_put_number(&s, 1.0 / 3.0);
+    sbuf_putc(&s, ' ');
+    json_put_number(&s, NAN);
+    CHECK_STR(s.data, "0.1 0.3333333333333333 null");
+    sbuf_release(&s);
+    json_put_string(&s, "a\"\\\n\x01\xFF");
+    CHECK_STR(s.data, "\"a\\\"\\\\\\n\\u0001\xEF\xBF\xBD\"");
+    sbuf_release(&s);
+}
+
+int main(void)
+{
+    ctx = cloob_ctx_create(NULL);
+    RUN(values_come_back);
+    RUN(malformed_text_is_refused);
+    RUN(errors_say_where);
+    RUN(numbers_and_strings_survive_a_round_trip);
+    cloob_ctx_destroy(ctx);
+    return check_summary();
+}
