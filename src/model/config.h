@@ -1,0 +1,39 @@
+/* What a model is: sizes and choices, from a name, from JSON (open_clip's nested form, the authors' flat form,
+ * ours), or from the shapes of a state dict. */
+#ifndef MODEL_CONFIG_H
+#define MODEL_CONFIG_H
+
+#include "core/ctx.h"
+#include "core/json.h"
+
+typedef enum model_family { MODEL_RESNET, MODEL_VIT } model_family;
+typedef enum model_act { ACT_QUICKGELU, ACT_GELU } model_act;
+
+typedef struct model_config {
+    char name[64];
+    int64_t embed;          /* D: joint embedding */
+    model_family family;
+    int64_t image_size;
+    int64_t layers[4];      /* ResNet: blocks per stage; ViT: layers[0] */
+    int64_t width;          /* ResNet: stem width; ViT: token width */
+    int64_t patch;          /* ViT */
+    int64_t image_heads;    /* ResNet: width * 32 / head; ViT: width / head */
+    int64_t context;        /* tokens per text */
+    int64_t vocab;
+    int64_t text_width, text_heads, text_layers;
+    model_act act;
+    double image_mean[3], image_std[3];
+} model_config;
+
+/* RN50, RN101, RN50x4, RN50x16, ViT-B-32, ViT-B-16, tiny, tiny-rn, tiny-vit; spelling of "-", "/" and case is
+ * forgiven. An unknown name is an error that lists the known ones. */
+cloob_status model_config_by_name(cloob_ctx *ctx, const char *name, model_config *c);
+/* A name, or the path of a .json file. */
+cloob_status model_config_load(cloob_ctx *ctx, const char *name_or_path, model_config *c);
+cloob_status model_config_from_json(cloob_ctx *ctx, const json *root, const char *source, model_config *c);
+/* Ours: the nested form, one line. */
+void model_config_to_json(const model_config *c, sbuf *out);
+/* Refuses sizes that cannot work together, naming them. Called by the loaders above. */
+cloob_status model_config_check(cloob_ctx *ctx, const model_config *c);
+
+#endif
