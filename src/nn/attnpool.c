@@ -56,7 +56,8 @@ cloob_status shape_pool_attention(cloob_ctx *ctx, op_args *a)
     CLOOB_TRY(rule_dims(ctx, OP_POOL_ATTENTION, a, 1, 3));
     if (t->dim[0] != u->dim[0] || t->dim[2] != u->dim[2]) return op_refuse(ctx, OP_POOL_ATTENTION, "sizes do not fit");
     rule_like(a, 0, u);
-    RULE_OUT(a, 1, CLOOB_F32, u->dim[0], u->dim[1], t->dim[1]);
+    /* probabilities are never kept shorter than F32; slopes in tests are taken in double throughout */
+    RULE_OUT(a, 1, u->dtype == CLOOB_F64 ? CLOOB_F64 : CLOOB_F32, u->dim[0], u->dim[1], t->dim[1]);
     return CLOOB_OK;
 }
 

@@ -53,7 +53,8 @@ cloob_status rule_vector(cloob_ctx *ctx, op_id op, const op_args *a, int k, int6
 {
     char shape[SHAPE_TEXT];
     const tensor *t = &a->in[k];
-    if (!op_has(t) || (t->dtype == CLOOB_F32 && t->ndim == 1 && t->dim[0] == n)) return CLOOB_OK;
+    bool real = t->dtype == CLOOB_F32 || t->dtype == CLOOB_F64;
+    if (!op_has(t) || (real && t->ndim == 1 && t->dim[0] == n)) return CLOOB_OK;
     return op_refuse(ctx, op, "input %d needs (%lld) F32, has %s %s", k, (long long)n, tensor_shape_text(t, shape),
                      dtype_name(t->dtype));
 }

@@ -71,7 +71,7 @@ static cloob_status grid_to_tokens(cloob_ctx *ctx, op_id op, op_args *a, const t
     const tensor *x = &a->in[0];
     CLOOB_TRY(rule_dims(ctx, op, a, 0, 4));
     int64_t tokens = 1 + x->dim[1] * x->dim[2], C = x->dim[3];
-    if (pos->ndim != 2 || pos->dim[0] != tokens || pos->dim[1] != C || pos->dtype != CLOOB_F32)
+    if (pos->ndim != 2 || pos->dim[0] != tokens || pos->dim[1] != C)
         return op_refuse(ctx, op, "positional embedding needs (%lld, %lld)", (long long)tokens, (long long)C);
     RULE_OUT(a, 0, x->dtype, x->dim[0], tokens, C);
     return CLOOB_OK;

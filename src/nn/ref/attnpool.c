@@ -64,10 +64,9 @@ cloob_status pool_attention_ref(const op_env *env, const op_args *a)
         for (int64_t h = 0; h < H; h++) {
             int64_t row = n * H + h;
             double most = -INFINITY, sum = 0.0;
-            for (int64_t j = 0; j < T; j++) st(p, row * T + j, dot(u, row * C, t, (n * T + j) * C, C));
-            for (int64_t j = 0; j < T; j++) most = fmax(most, ld(p, row * T + j));
-            for (int64_t j = 0; j < T; j++) sum += exp(ld(p, row * T + j) - most);
-            for (int64_t j = 0; j < T; j++) st(p, row * T + j, exp(ld(p, row * T + j) - most) / sum);
+            for (int64_t j = 0; j < T; j++) most = fmax(most, dot(u, row * C, t, (n * T + j) * C, C));
+            for (int64_t j = 0; j < T; j++) sum += exp(dot(u, row * C, t, (n * T + j) * C, C) - most);
+            for (int64_t j = 0; j < T; j++) st(p, row * T + j, exp(dot(u, row * C, t, (n * T + j) * C, C) - most) / sum);
             for (int64_t c = 0; c < C; c++) {
                 double out = 0.0;
                 for (int64_t j = 0; j < T; j++) out += ld(p, row * T + j) * ld(t, (n * T + j) * C + c);

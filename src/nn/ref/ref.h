@@ -1,5 +1,5 @@
-/* The definitions: every op as a plain loop that a student could follow, with double sums, one thread, any of F32 and
- * BF16. Fast kernels are compared with these. */
+/* The definitions: every op as a plain loop that a student could follow, with double sums, one thread, F32 or BF16
+ * (and F64, for slopes). Fast kernels are compared with these. */
 #ifndef NN_REF_H
 #define NN_REF_H
 
@@ -10,12 +10,14 @@
 static inline double ld(const tensor *t, int64_t i)
 {
     if (t->dtype == CLOOB_F32) return (double)((const float *)t->data)[i];
+    if (t->dtype == CLOOB_F64) return ((const double *)t->data)[i]; /* tests take slopes in double */
     return (double)bf16_to_float(((const uint16_t *)t->data)[i]);
 }
 
 static inline void st(const tensor *t, int64_t i, double v)
 {
     if (t->dtype == CLOOB_F32) ((float *)t->data)[i] = (float)v;
+    else if (t->dtype == CLOOB_F64) ((double *)t->data)[i] = v;
     else ((uint16_t *)t->data)[i] = bf16_from_float((float)v);
 }
 
