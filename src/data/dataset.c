@@ -256,7 +256,7 @@ static cloob_status take_picture(cloob_ctx *ctx, const dataset *d, stored_sample
 {
     image_limits own = { .max_pixels = d->max_pixels };
     if (!s->width) return image_decode(ctx, s->data, s->size, s->name.data, limits ? limits : &own, out);
-    *out = (image){ s->data, s->width, s->height };
+    *out = (image){ .rgb = s->data, .width = s->width, .height = s->height };
     s->data = NULL;
     s->capacity = 0;
     return CLOOB_OK;
