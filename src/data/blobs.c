@@ -58,7 +58,8 @@ static cloob_status list_tar(cloob_ctx *ctx, blobs *b, const char *path)
     CLOOB_TRY(tar_open(ctx, b->files, file, &t));
     cloob_status status = CLOOB_OK;
     for (int64_t i = 0; i < t.count && status == CLOOB_OK; i++)
-        status = add(ctx, b, name_base(tar_name(&t, i)), NULL, (blob){ file, t.member[i].offset, t.member[i].size });
+        status = add(ctx, b, name_base(tar_name(&t, i)), NULL,
+                     (blob){ file, t.member[i].offset, t.member[i].size });
     tar_release(&t);
     return status;
 }
@@ -79,7 +80,8 @@ cloob_status blobs_open(cloob_ctx *ctx, const char *path, const char *cache, blo
     cloob_status status = fileset_create(ctx, cache, &b->files);
     if (status == CLOOB_OK) {
         if (file_is_dir(path)) status = list_folder(ctx, b, path);
-        else if (name_has_suffix(path, "tar;tgz") || strstr(name_base(path), ".tar.")) status = list_tar(ctx, b, path);
+        else if (name_has_suffix(path, "tar;tgz") || strstr(name_base(path), ".tar."))
+            status = list_tar(ctx, b, path);
         else status = list_beside(ctx, b, path);
     }
     if (status != CLOOB_OK) {
@@ -138,10 +140,11 @@ cloob_status blobs_get(cloob_ctx *ctx, blobs *b, const char *name, blob *out)
 
 cloob_status blobs_text(cloob_ctx *ctx, blobs *b, const char *name, size_t limit, char **text, size_t *size)
 {
-    blob at;
+    blob at = { 0 };
     CLOOB_TRY(blobs_get(ctx, b, name, &at));
     if ((uint64_t)at.size > limit)
-        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: %lld bytes, more than the %zu it could have", name, (long long)at.size, limit);
+        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: %lld bytes, more than the %zu it could have", name,
+                        (long long)at.size, limit);
     *text = malloc((size_t)at.size + 1);
     if (!*text) return ctx_no_memory(ctx, (size_t)at.size, name);
     (*text)[at.size] = '\0';

@@ -32,7 +32,8 @@ void name_list_release(name_list *list)
     *list = (name_list){ 0 };
 }
 
-static cloob_status expand(cloob_ctx *ctx, const char *prefix, const char *pattern, int depth, name_list *out);
+static cloob_status expand(cloob_ctx *ctx, const char *prefix, const char *pattern, int depth,
+                           name_list *out);
 
 static cloob_status too_many(cloob_ctx *ctx, const char *pattern)
 {
@@ -40,18 +41,20 @@ static cloob_status too_many(cloob_ctx *ctx, const char *pattern)
 }
 
 /* prefix + choice + rest, where the choice may have braces of its own. */
-static cloob_status with_choice(cloob_ctx *ctx, const char *prefix, const char *choice, size_t n, const char *rest, int depth,
-                                name_list *out)
+static cloob_status with_choice(cloob_ctx *ctx, const char *prefix, const char *choice, size_t n,
+                                const char *rest, int depth, name_list *out)
 {
     sbuf tail = { 0 };
     sbuf_add(&tail, choice, n);
     sbuf_puts(&tail, rest);
-    cloob_status status = tail.failed ? ctx_no_memory(ctx, n, "a name") : expand(ctx, prefix, tail.data ? tail.data : "", depth + 1, out);
+    cloob_status status = tail.failed ? ctx_no_memory(ctx, n, "a name")
+                                      : expand(ctx, prefix, tail.data ? tail.data : "", depth + 1, out);
     sbuf_release(&tail);
     return status;
 }
 
-/* ---- ranges --------------------------------------------------------------------------------------------- */
+/* ---- ranges ---------------------------------------------------------------------------------------------
+ */
 
 typedef struct range {
     long from, to, step;
@@ -109,7 +112,8 @@ static bool parse_range(const char *at, const char *stop, range *r)
     return at == stop;
 }
 
-static cloob_status expand_range(cloob_ctx *ctx, const char *prefix, const range *r, const char *rest, int depth, name_list *out)
+static cloob_status expand_range(cloob_ctx *ctx, const char *prefix, const range *r, const char *rest,
+                                 int depth, name_list *out)
 {
     long count = labs(r->to - r->from) / r->step + 1, sign = r->to < r->from ? -1 : 1;
     if (count > BRACES_LIMIT) return too_many(ctx, rest);
@@ -123,7 +127,8 @@ static cloob_status expand_range(cloob_ctx *ctx, const char *prefix, const range
     return CLOOB_OK;
 }
 
-/* ---- lists ---------------------------------------------------------------------------------------------- */
+/* ---- lists ----------------------------------------------------------------------------------------------
+ */
 
 /* The brace that closes the one at `open`, or NULL; *commas: separators of its own level. */
 static const char *closing(const char *open, int *commas)
@@ -138,7 +143,8 @@ static const char *closing(const char *open, int *commas)
     return NULL;
 }
 
-static cloob_status expand_list(cloob_ctx *ctx, const char *prefix, const char *at, const char *stop, int depth, name_list *out)
+static cloob_status expand_list(cloob_ctx *ctx, const char *prefix, const char *at, const char *stop,
+                                int depth, name_list *out)
 {
     int level = 0;
     for (const char *from = at, *c = at; c <= stop; c++) {
@@ -151,7 +157,8 @@ static cloob_status expand_list(cloob_ctx *ctx, const char *prefix, const char *
     return CLOOB_OK;
 }
 
-/* ---- a pattern ------------------------------------------------------------------------------------------ */
+/* ---- a pattern ------------------------------------------------------------------------------------------
+ */
 
 static cloob_status finish(cloob_ctx *ctx, const char *name, name_list *out)
 {
@@ -159,19 +166,22 @@ static cloob_status finish(cloob_ctx *ctx, const char *name, name_list *out)
     return name_list_add(ctx, out, name, strlen(name));
 }
 
-static cloob_status open_brace(cloob_ctx *ctx, const char *prefix, const char *open, int depth, name_list *out)
+static cloob_status open_brace(cloob_ctx *ctx, const char *prefix, const char *open, int depth,
+                               name_list *out)
 {
     int commas;
     range r;
     const char *close = closing(open, &commas);
     if (!close || depth > MAX_DEPTH)
-        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s%s: a brace without its partner, or too many inside each other", prefix, open);
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
+                        "%s%s: a brace without its partner, or too many inside each other", prefix, open);
     if (commas) return expand_list(ctx, prefix, open + 1, close, depth, out);
     if (parse_range(open + 1, close, &r)) return expand_range(ctx, prefix, &r, close + 1, depth, out);
     sbuf longer = { 0 }; /* neither: the brace is part of the name */
     sbuf_puts(&longer, prefix);
     sbuf_putc(&longer, '{');
-    cloob_status status = longer.failed ? ctx_no_memory(ctx, 1, "a name") : expand(ctx, longer.data, open + 1, depth + 1, out);
+    cloob_status status =
+        longer.failed ? ctx_no_memory(ctx, 1, "a name") : expand(ctx, longer.data, open + 1, depth + 1, out);
     sbuf_release(&longer);
     return status;
 }
@@ -190,4 +200,7 @@ static cloob_status expand(cloob_ctx *ctx, const char *prefix, const char *patte
     return status;
 }
 
-cloob_status braces_expand(cloob_ctx *ctx, const char *pattern, name_list *out) { return expand(ctx, "", pattern, 0, out); }
+cloob_status braces_expand(cloob_ctx *ctx, const char *pattern, name_list *out)
+{
+    return expand(ctx, "", pattern, 0, out);
+}

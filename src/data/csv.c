@@ -21,9 +21,12 @@ void csv_init(csv_reader *r, char separator, csv_read_fn *read, void *arg, const
 static cloob_status refill(csv_reader *r)
 {
     r->at = r->size = 0;
-    if (r->ended) return CLOOB_OK;
-    CLOOB_TRY(r->read(r->arg, r->chunk, sizeof r->chunk, &r->size));
-    if (r->size == 0) r->ended = true;
+    while (r->size < sizeof r->chunk && !r->ended) {
+        size_t got;
+        CLOOB_TRY(r->read(r->arg, r->chunk + r->size, sizeof r->chunk - r->size, &got));
+        r->size += got;
+        if (got == 0) r->ended = true;
+    }
     return CLOOB_OK;
 }
 
@@ -61,7 +64,8 @@ static void put(csv_row *row, int c) { sbuf_putc(&row->text, c ? (char)c : ' ');
 
 static bool is_break(int c) { return c == '\n' || c == '\r'; }
 
-/* Everything up to the separator or the end of the line. Most bytes of most files pass here: whole runs at once. */
+/* Everything up to the separator or the end of the line. Most bytes of most files pass here: whole runs at
+ * once. */
 static cloob_status plain_part(csv_reader *r, csv_row *row, int *stop)
 {
     for (;;) {
@@ -85,8 +89,9 @@ static cloob_status plain_part(csv_reader *r, csv_row *row, int *stop)
 
 static cloob_status open_quote(cloob_ctx *ctx, const csv_reader *r, const csv_row *row)
 {
-    return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: the row that begins in line %lld has a quote that is never closed",
-                    r->name, (long long)row->line);
+    return ctx_fail(ctx, CLOOB_ERR_FORMAT,
+                    "%s: the row that begins in line %lld has a quote that is never closed", r->name,
+                    (long long)row->line);
 }
 
 /* After the opening quote; ends behind the closing one. */
@@ -118,8 +123,8 @@ static cloob_status read_field(cloob_ctx *ctx, csv_reader *r, csv_row *row, bool
     }
     CLOOB_TRY(plain_part(r, row, stop));
     if (r->offset - row->offset > CSV_ROW_LIMIT)
-        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: the row that begins in line %lld has more than %d bytes", r->name,
-                        (long long)row->line, CSV_ROW_LIMIT);
+        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: the row that begins in line %lld has more than %d bytes",
+                        r->name, (long long)row->line, CSV_ROW_LIMIT);
     sbuf_putc(&row->text, '\0');
     return row->text.failed ? ctx_no_memory(ctx, row->text.len, "a row") : CLOOB_OK;
 }
@@ -188,7 +193,10 @@ cloob_status csv_next(cloob_ctx *ctx, csv_reader *r, csv_row *row)
     return CLOOB_OK;
 }
 
-const char *csv_field(const csv_row *row, int i) { return i >= 0 && i < row->count ? row->text.data + row->field[i] : NULL; }
+const char *csv_field(const csv_row *row, int i)
+{
+    return i >= 0 && i < row->count ? row->text.data + row->field[i] : NULL;
+}
 
 int csv_find(const csv_row *header, const char *name)
 {
@@ -204,7 +212,8 @@ void csv_row_release(csv_row *row)
     *row = (csv_row){ 0 };
 }
 
-/* ---- from memory ---------------------------------------------------------------------------------------- */
+/* ---- from memory ----------------------------------------------------------------------------------------
+ */
 
 typedef struct memory {
     const char *at;
@@ -221,7 +230,8 @@ static cloob_status read_memory(void *arg, void *out, size_t n, size_t *got)
     return CLOOB_OK;
 }
 
-cloob_status csv_parse_row(cloob_ctx *ctx, const char *bytes, size_t n, char separator, const char *name, csv_row *row)
+cloob_status csv_parse_row(cloob_ctx *ctx, const char *bytes, size_t n, char separator, const char *name,
+                           csv_row *row)
 {
     memory m = { bytes, n };
     csv_reader *r = malloc(sizeof *r);

@@ -1,9 +1,9 @@
 /* Rows of a CSV or TSV, quoted as pandas reads them.
  *
- * A field that begins with a double quote goes on to the closing one: separators and line breaks inside belong
- * to it, a doubled quote is one quote, and what follows the closing quote up to the separator is added as it
- * is. A quote elsewhere in a field is an ordinary character. Lines end with LF, CR LF or CR; blank lines are
- * skipped; a byte order mark at the beginning is skipped. A zero byte becomes a space.
+ * A field that begins with a double quote goes on to the closing one: separators and line breaks inside
+ * belong to it, a doubled quote is one quote, and what follows the closing quote up to the separator is added
+ * as it is. A quote elsewhere in a field is an ordinary character. Lines end with LF, CR LF or CR; blank
+ * lines are skipped; a byte order mark at the beginning is skipped. A zero byte becomes a space.
  *
  *     csv_reader r;
  *     csv_row row = { 0 };
@@ -34,8 +34,8 @@ typedef struct csv_reader {
 } csv_reader;
 
 typedef struct csv_row {
-    sbuf text;          /* the fields, each zero-terminated */
-    size_t *field;      /* where each begins in text */
+    sbuf text;     /* the fields, each zero-terminated */
+    size_t *field; /* where each begins in text */
     int count, capacity;
     int64_t offset, bytes; /* where the row lies in the source, its line break included */
     int64_t line;
@@ -47,11 +47,12 @@ void csv_init(csv_reader *r, char separator, csv_read_fn *read, void *arg, const
  * error that names the line where the row began. */
 cloob_status csv_next(cloob_ctx *ctx, csv_reader *r, csv_row *row);
 
-const char *csv_field(const csv_row *row, int i); /* NULL when the row has no such field */
+const char *csv_field(const csv_row *row, int i);      /* NULL when the row has no such field */
 int csv_find(const csv_row *header, const char *name); /* -1 when absent */
 void csv_row_release(csv_row *row);
 
 /* One row from memory, as csv_next gave its extent. */
-cloob_status csv_parse_row(cloob_ctx *ctx, const char *bytes, size_t n, char separator, const char *name, csv_row *row);
+cloob_status csv_parse_row(cloob_ctx *ctx, const char *bytes, size_t n, char separator, const char *name,
+                           csv_row *row);
 
 #endif

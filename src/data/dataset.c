@@ -18,23 +18,33 @@ struct dataset {
 
 void dataset_options_init(dataset_options *o)
 {
-    *o = (dataset_options){ .type = "auto", .csv_separator = '\t', .csv_image_key = "filepath", .csv_caption_key = "title",
-                            .image_key = "jpg;png;jpeg;webp", .text_key = "txt", .max_pixels = 25000000 };
+    *o = (dataset_options){ .type = "auto",
+                            .csv_separator = '\t',
+                            .csv_image_key = "filepath",
+                            .csv_caption_key = "title",
+                            .image_key = "jpg;png;jpeg;webp",
+                            .text_key = "txt",
+                            .max_pixels = 25000000 };
 }
 
-/* ---- one source ------------------------------------------------------------------------------------------- */
+/* ---- one source -------------------------------------------------------------------------------------------
+ */
 
-static cloob_status find_kind(cloob_ctx *ctx, const char *source, const dataset_options *o, const dataset_ops **ops)
+static cloob_status find_kind(cloob_ctx *ctx, const char *source, const dataset_options *o,
+                              const dataset_ops **ops)
 {
-    static const dataset_ops *const all[] = { &dataset_csv,   &dataset_web,   &dataset_folder, &dataset_tarfolder,
-                                              &dataset_cifar, &dataset_stl10, &dataset_mnist,  &dataset_random };
+    static const dataset_ops *const all[] = { &dataset_csv,       &dataset_web,   &dataset_folder,
+                                              &dataset_tarfolder, &dataset_cifar, &dataset_stl10,
+                                              &dataset_mnist,     &dataset_random };
     if (!o->type || strcmp(o->type, "auto") == 0) return dataset_detect(ctx, source, o, ops);
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         *ops = all[i];
         if (strcmp(all[i]->name, o->type) == 0) return CLOOB_OK;
     }
-    return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: no such type of data set (auto, csv, webdataset, folder, tarfolder, cifar, "
-                    "stl10, mnist, synthetic)", o->type);
+    return ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
+                    "%s: no such type of data set (auto, csv, webdataset, folder, tarfolder, cifar, "
+                    "stl10, mnist, synthetic)",
+                    o->type);
 }
 
 /* "cifar.tar.gz#train" is the train split of cifar.tar.gz. */
@@ -59,10 +69,12 @@ static cloob_status open_part(cloob_ctx *ctx, const char *named, const dataset_o
     cloob_status status = find_kind(ctx, source, &own, &p->ops);
     if (status == CLOOB_OK) status = p->ops->open(ctx, source, &own, p);
     if (status == CLOOB_OK && p->count == 0)
-        status = ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: a data set without a sample that could be used (%lld left out)", named,
+        status = ctx_fail(ctx, CLOOB_ERR_FORMAT,
+                          "%s: a data set without a sample that could be used (%lld left out)", named,
                           (long long)p->skipped);
     if (status == CLOOB_OK && p->skipped)
-        ctx_log(ctx, CLOOB_LOG_WARN, "%s: %lld damaged or incomplete entries left out", named, (long long)p->skipped);
+        ctx_log(ctx, CLOOB_LOG_WARN, "%s: %lld damaged or incomplete entries left out", named,
+                (long long)p->skipped);
     free(source);
     return status;
 }
@@ -78,14 +90,17 @@ static void close_part(dataset_part *p)
     name_list_release(&p->classes);
 }
 
-/* ---- joining ---------------------------------------------------------------------------------------------- */
+/* ---- joining ----------------------------------------------------------------------------------------------
+ */
 
 static cloob_status split_sources(cloob_ctx *ctx, const char *source, name_list *out)
 {
     for (const char *at = source;;) {
         const char *stop = strstr(at, "::");
         size_t n = stop ? (size_t)(stop - at) : strlen(at);
-        if (!n) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "\"%s\": an empty name where a data set should stand", source);
+        if (!n)
+            return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "\"%s\": an empty name where a data set should stand",
+                            source);
         CLOOB_TRY(name_list_add(ctx, out, at, n));
         if (!stop) return CLOOB_OK;
         at = stop + 2;
@@ -100,7 +115,9 @@ static cloob_status compare_classes(cloob_ctx *ctx, const dataset *d)
         const name_list *b = &d->part[i].classes;
         bool same = a->count == b->count && d->part[0].captions == d->part[i].captions;
         for (int64_t c = 0; same && c < a->count; c++) same = strcmp(a->name[c], b->name[c]) == 0;
-        if (!same) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "sources joined by :: differ in their classes, or only some have captions");
+        if (!same)
+            return ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
+                            "sources joined by :: differ in their classes, or only some have captions");
     }
     return CLOOB_OK;
 }
@@ -115,8 +132,10 @@ static cloob_status take_weights(cloob_ctx *ctx, dataset *d, const dataset_optio
         char *end = NULL;
         double factor = at ? strtod(at, &end) : 1.0;
         bool last = i == d->parts - 1;
-        if (at && (end == at || !(factor > 0) || factor > 1e9 || (last ? *end != '\0' : strncmp(end, "::", 2) != 0)))
-            return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "upsampling factors \"%s\": want %d positive numbers joined by ::", o->upsampling,
+        if (at && (end == at || !(factor > 0) || factor > 1e9 ||
+                   (last ? *end != '\0' : strncmp(end, "::", 2) != 0)))
+            return ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
+                            "upsampling factors \"%s\": want %d positive numbers joined by ::", o->upsampling,
                             d->parts);
         if (at && !last) at = end + 2;
         d->part[i].weight = factor * (double)d->part[i].count;
@@ -129,7 +148,8 @@ static cloob_status open_parts(cloob_ctx *ctx, const name_list *names, const dat
 {
     d->part = calloc((size_t)names->count, sizeof *d->part);
     d->begin = calloc((size_t)names->count + 1, sizeof *d->begin);
-    if (!d->part || !d->begin) return ctx_no_memory(ctx, (size_t)names->count * sizeof *d->part, "the sources");
+    if (!d->part || !d->begin)
+        return ctx_no_memory(ctx, (size_t)names->count * sizeof *d->part, "the sources");
     for (int64_t i = 0; i < names->count; i++) {
         d->parts++;
         CLOOB_TRY(open_part(ctx, names->name[i], o, &d->part[i]));
@@ -170,7 +190,8 @@ void dataset_close(dataset *d)
     free(d);
 }
 
-/* ---- queries ---------------------------------------------------------------------------------------------- */
+/* ---- queries ----------------------------------------------------------------------------------------------
+ */
 
 int64_t dataset_count(const dataset *d) { return d->begin[d->parts]; }
 
@@ -216,7 +237,8 @@ int64_t dataset_draw(const dataset *d, uint64_t key, int64_t position)
     return d->begin[k] + (int64_t)rng_below(key, 2 * (uint64_t)position + 1, (uint64_t)d->part[k].count);
 }
 
-/* ---- reading ---------------------------------------------------------------------------------------------- */
+/* ---- reading ----------------------------------------------------------------------------------------------
+ */
 
 static int find_part(const dataset *d, int64_t i)
 {
@@ -229,10 +251,12 @@ static int find_part(const dataset *d, int64_t i)
     return low;
 }
 
-cloob_status dataset_fetch(cloob_ctx *ctx, const dataset *d, int64_t i, uint64_t pick, int what, stored_sample *s)
+cloob_status dataset_fetch(cloob_ctx *ctx, const dataset *d, int64_t i, uint64_t pick, int what,
+                           stored_sample *s)
 {
     if (i < 0 || i >= dataset_count(d))
-        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "sample %lld of %lld", (long long)i, (long long)dataset_count(d));
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "sample %lld of %lld", (long long)i,
+                        (long long)dataset_count(d));
     int k = find_part(d, i);
     s->size = 0;
     s->width = s->height = 0;
@@ -252,7 +276,8 @@ void stored_sample_release(stored_sample *s)
 }
 
 /* The picture itself: decoded, or the raw pixels handed over. */
-static cloob_status take_picture(cloob_ctx *ctx, const dataset *d, stored_sample *s, const image_limits *limits, image *out)
+static cloob_status take_picture(cloob_ctx *ctx, const dataset *d, stored_sample *s,
+                                 const image_limits *limits, image *out)
 {
     image_limits own = { .max_pixels = d->max_pixels };
     if (!s->width) return image_decode(ctx, s->data, s->size, s->name.data, limits ? limits : &own, out);
@@ -262,7 +287,8 @@ static cloob_status take_picture(cloob_ctx *ctx, const dataset *d, stored_sample
     return CLOOB_OK;
 }
 
-cloob_status dataset_read(cloob_ctx *ctx, const dataset *d, int64_t i, uint64_t pick, const image_limits *limits, sample *out)
+cloob_status dataset_read(cloob_ctx *ctx, const dataset *d, int64_t i, uint64_t pick,
+                          const image_limits *limits, sample *out)
 {
     stored_sample s = { 0 };
     *out = (sample){ .label = -1 };
@@ -288,7 +314,8 @@ cloob_status dataset_caption(cloob_ctx *ctx, const dataset *d, int64_t i, uint64
     stored_sample s = { 0 };
     *text = NULL;
     cloob_status status = dataset_fetch(ctx, d, i, pick, FETCH_CAPTION, &s);
-    if (status == CLOOB_OK && !s.caption.len) status = ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: the data set has no captions", s.name.data);
+    if (status == CLOOB_OK && !s.caption.len)
+        status = ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: the data set has no captions", s.name.data);
     if (status == CLOOB_OK) {
         *text = sbuf_detach(&s.caption);
         if (!*text) status = ctx_no_memory(ctx, 1, "a caption");

@@ -1,7 +1,7 @@
 /* CSV and TSV: a header, then rows with the path of a picture and its caption.
  *
- * Only where each row lies is kept (12 bytes per row); the row itself is read again when its sample is drawn, so a
- * list of many millions fits. With one_caption, rows that name the same picture are one sample. */
+ * Only where each row lies is kept (12 bytes per row); the row itself is read again when its sample is drawn,
+ * so a list of many millions fits. With one_caption, rows that name the same picture are one sample. */
 #include "data/dataset_csv.h"
 
 #include <stdlib.h>
@@ -10,7 +10,8 @@
 #include "core/file.h"
 #include "core/rng.h"
 
-/* ---- reading the file in order -------------------------------------------------------------------------- */
+/* ---- reading the file in order --------------------------------------------------------------------------
+ */
 
 typedef struct stream {
     cloob_ctx *ctx;
@@ -47,21 +48,27 @@ static cloob_status add_row(cloob_ctx *ctx, csv_set *c, const csv_row *row)
     return CLOOB_OK;
 }
 
-/* ---- the header ------------------------------------------------------------------------------------------- */
+/* ---- the header -------------------------------------------------------------------------------------------
+ */
 
-static cloob_status missing_column(cloob_ctx *ctx, const char *source, const csv_row *header, const dataset_options *o)
+static cloob_status missing_column(cloob_ctx *ctx, const char *source, const csv_row *header,
+                                   const dataset_options *o)
 {
     sbuf names = { 0 };
-    for (int i = 0; i < header->count && names.len < 200; i++) sbuf_printf(&names, "%s%.60s", i ? ", " : "", csv_field(header, i));
-    bool image = csv_find(header, o->csv_image_key) < 0;
-    cloob_status status = ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: no column \"%s\"; the header has: %s (see %s and --csv-separator)",
-                                   source, image ? o->csv_image_key : o->csv_caption_key, names.data ? names.data : "nothing",
-                                   image ? "--csv-img-key" : "--csv-caption-key");
+    for (int i = 0; i < header->count && names.len < 200; i++)
+        sbuf_printf(&names, "%s%.60s", i ? ", " : "", csv_field(header, i));
+    bool no_image = csv_find(header, o->csv_image_key) < 0;
+    cloob_status status =
+        ctx_fail(ctx, CLOOB_ERR_FORMAT,
+                 "%s: no column \"%s\"; the header has: %s (see %s and --csv-separator)", source,
+                 no_image ? o->csv_image_key : o->csv_caption_key, names.data ? names.data : "nothing",
+                 no_image ? "--csv-img-key" : "--csv-caption-key");
     sbuf_release(&names);
     return status;
 }
 
-static cloob_status read_header(cloob_ctx *ctx, const dataset_part *p, char separator, csv_reader *r, stream *s, csv_row *row)
+static cloob_status read_header(cloob_ctx *ctx, const dataset_part *p, char separator, csv_reader *r,
+                                stream *s, csv_row *row)
 {
     *s = (stream){ ctx, p->files, 0 };
     csv_init(r, separator, read_stream, s, fileset_name(p->files, 0));
@@ -74,7 +81,8 @@ static bool header_fits(const csv_row *row, const dataset_options *o)
 }
 
 /* The separator asked for; when it does not bring the columns to light, another common one. */
-static cloob_status take_header(cloob_ctx *ctx, dataset_part *p, const dataset_options *o, csv_reader *r, stream *s, csv_row *row)
+static cloob_status take_header(cloob_ctx *ctx, dataset_part *p, const dataset_options *o, csv_reader *r,
+                                stream *s, csv_row *row)
 {
     csv_set *c = p->self;
     const char others[] = "\t,;|";
@@ -82,7 +90,8 @@ static cloob_status take_header(cloob_ctx *ctx, dataset_part *p, const dataset_o
     CLOOB_TRY(read_header(ctx, p, c->separator, r, s, row));
     for (int i = 0; others[i] && row->count && !header_fits(row, o); i++) {
         if (others[i] == o->csv_separator) continue;
-        if (read_header(ctx, p, others[i], r, s, row) == CLOOB_OK && header_fits(row, o)) c->separator = others[i];
+        if (read_header(ctx, p, others[i], r, s, row) == CLOOB_OK && header_fits(row, o))
+            c->separator = others[i];
     }
     if (!header_fits(row, o)) {
         CLOOB_TRY(read_header(ctx, p, o->csv_separator, r, s, row));
@@ -94,7 +103,8 @@ static cloob_status take_header(cloob_ctx *ctx, dataset_part *p, const dataset_o
     return CLOOB_OK;
 }
 
-/* ---- all rows --------------------------------------------------------------------------------------------- */
+/* ---- all rows ---------------------------------------------------------------------------------------------
+ */
 
 static cloob_status scan_rows(cloob_ctx *ctx, dataset_part *p, const dataset_options *o)
 {
@@ -102,7 +112,8 @@ static cloob_status scan_rows(cloob_ctx *ctx, dataset_part *p, const dataset_opt
     csv_reader *r = malloc(sizeof *r);
     csv_row row = { 0 };
     stream s;
-    cloob_status status = r ? take_header(ctx, p, o, r, &s, &row) : ctx_no_memory(ctx, sizeof *r, "a CSV reader");
+    cloob_status status =
+        r ? take_header(ctx, p, o, r, &s, &row) : ctx_no_memory(ctx, sizeof *r, "a CSV reader");
     while (status == CLOOB_OK) {
         status = csv_next(ctx, r, &row);
         if (status != CLOOB_OK || row.count == 0) break;
@@ -115,7 +126,8 @@ static cloob_status scan_rows(cloob_ctx *ctx, dataset_part *p, const dataset_opt
     return status;
 }
 
-/* ---- one sample per picture ------------------------------------------------------------------------------- */
+/* ---- one sample per picture -------------------------------------------------------------------------------
+ */
 
 typedef struct hashed_row {
     uint64_t hash;
@@ -139,7 +151,8 @@ static int by_first_row(const void *a, const void *b)
     return p->first_row < q->first_row ? -1 : p->first_row > q->first_row;
 }
 
-/* Paths are told apart by 64-bit hashes: among n of them two differ and collide with probability n^2 / 2^65. */
+/* Paths are told apart by 64-bit hashes: among n of them two differ and collide with probability n^2 / 2^65.
+ */
 static cloob_status group_rows(cloob_ctx *ctx, csv_set *c)
 {
     size_t n = (size_t)c->rows;
@@ -155,7 +168,8 @@ static cloob_status group_rows(cloob_ctx *ctx, csv_set *c)
             spans[c->groups++] = (span){ sorted[i].row, (int64_t)i, 0 };
         spans[c->groups - 1].count++;
     }
-    if (ok && n) qsort(spans, (size_t)c->groups, sizeof *spans, by_first_row); /* pictures in the order of the file */
+    if (ok && n)
+        qsort(spans, (size_t)c->groups, sizeof *spans, by_first_row); /* pictures in the order of the file */
     int64_t at = 0;
     for (int64_t g = 0; ok && g < c->groups; g++) {
         c->group[g] = at;
@@ -167,7 +181,8 @@ static cloob_status group_rows(cloob_ctx *ctx, csv_set *c)
     return ok ? CLOOB_OK : ctx_no_memory(ctx, n * sizeof *sorted, "the rows of a CSV");
 }
 
-/* ---- where the pictures are -------------------------------------------------------------------------------- */
+/* ---- where the pictures are
+ * -------------------------------------------------------------------------------- */
 
 static cloob_status read_row(cloob_ctx *ctx, const dataset_part *p, int64_t row, csv_row *out)
 {
@@ -176,9 +191,12 @@ static cloob_status read_row(cloob_ctx *ctx, const dataset_part *p, int64_t row,
     char *text = malloc(n + 1);
     if (!text) return ctx_no_memory(ctx, n, "a row");
     cloob_status status = fileset_read(ctx, p->files, 0, c->offset[row], text, n);
-    if (status == CLOOB_OK) status = csv_parse_row(ctx, text, n, c->separator, fileset_name(p->files, 0), out);
-    if (status == CLOOB_OK && out->count <= (c->image_column > c->caption_column ? c->image_column : c->caption_column))
-        status = ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: changed since it was opened", fileset_name(p->files, 0));
+    if (status == CLOOB_OK)
+        status = csv_parse_row(ctx, text, n, c->separator, fileset_name(p->files, 0), out);
+    if (status == CLOOB_OK &&
+        out->count <= (c->image_column > c->caption_column ? c->image_column : c->caption_column))
+        status =
+            ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: changed since it was opened", fileset_name(p->files, 0));
     free(text);
     return status;
 }
@@ -204,24 +222,29 @@ static cloob_status find_root(cloob_ctx *ctx, const dataset_part *p, const char 
     return status;
 }
 
-static cloob_status take_root(cloob_ctx *ctx, const dataset_part *p, const char *source, const dataset_options *o)
+static cloob_status take_root(cloob_ctx *ctx, const dataset_part *p, const char *source,
+                              const dataset_options *o)
 {
     csv_set *c = p->self;
     if (!o->path_data) return find_root(ctx, p, source);
-    if (!file_is_dir(o->path_data) && file_exists(o->path_data)) return csv_open_tar(ctx, c, o->path_data, o->cache);
-    if (!file_exists(o->path_data)) return ctx_fail(ctx, CLOOB_ERR_IO, "%s: the folder for --path-data is not there", o->path_data);
+    if (!file_is_dir(o->path_data) && file_exists(o->path_data))
+        return csv_open_tar(ctx, c, o->path_data, o->cache);
+    if (!file_exists(o->path_data))
+        return ctx_fail(ctx, CLOOB_ERR_IO, "%s: the folder for --path-data is not there", o->path_data);
     c->root = strdup(o->path_data);
     return c->root ? CLOOB_OK : ctx_no_memory(ctx, strlen(o->path_data), "a folder name");
 }
 
-/* ---- the kind ----------------------------------------------------------------------------------------------- */
+/* ---- the kind
+ * ----------------------------------------------------------------------------------------------- */
 
 static cloob_status open_csv(cloob_ctx *ctx, const char *source, const dataset_options *o, dataset_part *p)
 {
     csv_set *c = p->self = calloc(1, sizeof *c);
     if (!c) return ctx_no_memory(ctx, sizeof *c, source);
     if (!o->csv_separator || strchr("\"\r\n", o->csv_separator))
-        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "--csv-separator: a quote or line break cannot separate columns");
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
+                        "--csv-separator: a quote or line break cannot separate columns");
     CLOOB_TRY(open_single(ctx, source, o->cache, &p->files));
     CLOOB_TRY(scan_rows(ctx, p, o));
     if (o->one_caption) CLOOB_TRY(group_rows(ctx, c));
@@ -256,7 +279,8 @@ static cloob_status fetch_picture(cloob_ctx *ctx, const csv_set *c, const char *
     return status;
 }
 
-static cloob_status fetch_csv(cloob_ctx *ctx, const dataset_part *p, int64_t i, uint64_t pick, int what, stored_sample *s)
+static cloob_status fetch_csv(cloob_ctx *ctx, const dataset_part *p, int64_t i, uint64_t pick, int what,
+                              stored_sample *s)
 {
     const csv_set *c = p->self;
     int64_t row = i;

@@ -12,7 +12,7 @@ typedef struct csv_set {
     int32_t *bytes;
     uint64_t *hash; /* of each row's path, while opening */
     int64_t rows, capacity;
-    int64_t *group;  /* (groups + 1): where each picture's rows begin in member; NULL: every row is a sample */
+    int64_t *group; /* (groups + 1): where each picture's rows begin in member; NULL: every row is a sample */
     int64_t *member; /* rows, picture by picture */
     int64_t groups;
     char *root;         /* put before relative paths */

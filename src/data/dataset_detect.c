@@ -50,7 +50,8 @@ static cloob_status detect_folder(cloob_ctx *ctx, const char *path, const datase
 }
 
 /* A tar with texts beside its pictures is a shard; one with a known file is that set; else class folders. */
-static cloob_status look_inside(cloob_ctx *ctx, const tar_index *t, const dataset_options *o, const dataset_ops **ops)
+static cloob_status look_inside(cloob_ctx *ctx, const tar_index *t, const dataset_options *o,
+                                const dataset_ops **ops)
 {
     web_keys keys = { (char *)(uintptr_t)o->image_key, (char *)(uintptr_t)o->text_key }; /* only read */
     web_shard s = { 0 };
@@ -63,7 +64,8 @@ static cloob_status look_inside(cloob_ctx *ctx, const tar_index *t, const datase
     return status;
 }
 
-static cloob_status detect_tar(cloob_ctx *ctx, const char *path, const dataset_options *o, const dataset_ops **ops)
+static cloob_status detect_tar(cloob_ctx *ctx, const char *path, const dataset_options *o,
+                               const dataset_ops **ops)
 {
     fileset *files = NULL;
     tar_index t = { 0 };
@@ -75,18 +77,22 @@ static cloob_status detect_tar(cloob_ctx *ctx, const char *path, const dataset_o
     return status;
 }
 
-cloob_status dataset_detect(cloob_ctx *ctx, const char *source, const dataset_options *o, const dataset_ops **ops)
+cloob_status dataset_detect(cloob_ctx *ctx, const char *source, const dataset_options *o,
+                            const dataset_ops **ops)
 {
     *ops = NULL;
     if (strcmp(source, "synthetic") == 0) *ops = &dataset_random;
     else if (strncmp(source, "pipe:", 5) == 0) *ops = &dataset_web;
     else if (file_is_dir(source)) return detect_folder(ctx, source, ops);
     else if (!file_exists(source) && strchr(source, '{')) *ops = &dataset_web;
-    else if (!file_exists(source)) return ctx_fail(ctx, CLOOB_ERR_IO, "%s: cannot open: %s", source, strerror(errno));
+    else if (!file_exists(source))
+        return ctx_fail(ctx, CLOOB_ERR_IO, "%s: cannot open: %s", source, strerror(errno));
     else if (is_table_name(source)) *ops = &dataset_csv;
     else if (is_tar_name(source)) return detect_tar(ctx, source, o, ops);
     else *ops = known_file(name_base(source));
     if (*ops) return CLOOB_OK;
-    return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: not a kind of data set that its name tells (csv, tsv, tar, a folder, CIFAR, STL-10, "
-                    "MNIST); say which with --dataset-type", source);
+    return ctx_fail(ctx, CLOOB_ERR_FORMAT,
+                    "%s: not a kind of data set that its name tells (csv, tsv, tar, a folder, CIFAR, STL-10, "
+                    "MNIST); say which with --dataset-type",
+                    source);
 }

@@ -44,9 +44,10 @@ static bool entry_is_dir(const char *path, const struct dirent *e)
     return e->d_type != DT_REG && file_is_dir(path); /* links, and file systems that do not say */
 }
 
-/* Everything in a folder, once: names of folders to `dirs`, pictures below to the set (when label says so). */
-static cloob_status list(cloob_ctx *ctx, folder_set *f, const char *below, const char *keys, int64_t label, int depth,
-                         name_list *dirs)
+/* Everything in a folder, once: names of folders to `dirs`, pictures below to the set (when label says so).
+ */
+static cloob_status list(cloob_ctx *ctx, folder_set *f, const char *below, const char *keys, int64_t label,
+                         int depth, name_list *dirs)
 {
     char *full = file_join(f->root, below);
     DIR *d = full ? opendir(full) : NULL;
@@ -59,8 +60,7 @@ static cloob_status list(cloob_ctx *ctx, folder_set *f, const char *below, const
         else if (entry_is_dir(path, e)) {
             if (dirs) status = name_list_add(ctx, dirs, e->d_name, strlen(e->d_name));
             else if (depth < MAX_DEPTH) status = list(ctx, f, inner, keys, label, depth + 1, NULL);
-        } else if (name_has_suffix(e->d_name, keys))
-            status = add_picture(ctx, f, inner, label);
+        } else if (name_has_suffix(e->d_name, keys)) status = add_picture(ctx, f, inner, label);
         free(inner);
         free(path);
     }
@@ -119,7 +119,8 @@ static void close_folder(dataset_part *p)
     free(f);
 }
 
-static cloob_status fetch_folder(cloob_ctx *ctx, const dataset_part *p, int64_t i, uint64_t pick, int what, stored_sample *s)
+static cloob_status fetch_folder(cloob_ctx *ctx, const dataset_part *p, int64_t i, uint64_t pick, int what,
+                                 stored_sample *s)
 {
     const folder_set *f = p->self;
     (void)pick;

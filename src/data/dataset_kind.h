@@ -17,7 +17,8 @@ typedef struct dataset_ops {
     cloob_status (*open)(cloob_ctx *ctx, const char *source, const dataset_options *o, dataset_part *p);
     void (*close)(dataset_part *p);
     /* Fills s for sample i of this part; s comes with empty caption and name, label -1, captions 1. */
-    cloob_status (*fetch)(cloob_ctx *ctx, const dataset_part *p, int64_t i, uint64_t pick, int what, stored_sample *s);
+    cloob_status (*fetch)(cloob_ctx *ctx, const dataset_part *p, int64_t i, uint64_t pick, int what,
+                          stored_sample *s);
 } dataset_ops;
 
 struct dataset_part {
@@ -30,24 +31,28 @@ struct dataset_part {
     double weight;  /* of one draw, when resampled */
 };
 
-extern const dataset_ops dataset_csv, dataset_web, dataset_folder, dataset_tarfolder, dataset_cifar, dataset_stl10,
-    dataset_mnist, dataset_random;
+extern const dataset_ops dataset_csv, dataset_web, dataset_folder, dataset_tarfolder, dataset_cifar,
+    dataset_stl10, dataset_mnist, dataset_random;
 
-/* ---- what several kinds share (dataset_util.c) ------------------------------------------------------------------- */
+/* ---- what several kinds share (dataset_util.c)
+ * ------------------------------------------------------------------- */
 
 /* The kind for a source when the type is "auto"; an error says what was looked for. */
-cloob_status dataset_detect(cloob_ctx *ctx, const char *source, const dataset_options *o, const dataset_ops **ops);
+cloob_status dataset_detect(cloob_ctx *ctx, const char *source, const dataset_options *o,
+                            const dataset_ops **ops);
 
 /* Room for n bytes in s->data. */
 cloob_status stored_reserve(cloob_ctx *ctx, stored_sample *s, size_t n);
 
 /* Bytes of a member into s->data; an empty one is an error. */
-cloob_status stored_read(cloob_ctx *ctx, const fileset *files, int file, int64_t offset, int64_t size, stored_sample *s);
+cloob_status stored_read(cloob_ctx *ctx, const fileset *files, int file, int64_t offset, int64_t size,
+                         stored_sample *s);
 
 /* A whole picture file into s->data. */
 cloob_status stored_read_path(cloob_ctx *ctx, const char *path, stored_sample *s);
 
-/* Takes a caption: trims white space, cuts at the limit, checks UTF-8; empty or invalid is CLOOB_ERR_FORMAT. */
+/* Takes a caption: trims white space, cuts at the limit, checks UTF-8; empty or invalid is CLOOB_ERR_FORMAT.
+ */
 cloob_status stored_caption(cloob_ctx *ctx, const char *text, size_t bytes, stored_sample *s);
 
 /* Ends in one of "jpg;png;..." (the key's list), whatever the case. */
@@ -59,7 +64,8 @@ const char *name_base(const char *name);
 /* One fileset with one opened file, or a failure. */
 cloob_status open_single(cloob_ctx *ctx, const char *path, const char *cache, fileset **files);
 
-/* ---- named blobs (blobs.c): the files of CIFAR, STL-10 and MNIST in a folder, a tar, or alone -------------------- */
+/* ---- named blobs (blobs.c): the files of CIFAR, STL-10 and MNIST in a folder, a tar, or alone
+ * -------------------- */
 
 typedef struct blob {
     int file;

@@ -7,9 +7,13 @@
 
 enum { IMAGES_HEADER = 16, LABELS_HEADER = 8, IDX_BYTES = 0x08 };
 
-static int64_t big_endian(const unsigned char *b) { return (int64_t)b[0] << 24 | b[1] << 16 | b[2] << 8 | b[3]; }
+static int64_t big_endian(const unsigned char *b)
+{
+    return (int64_t)b[0] << 24 | b[1] << 16 | b[2] << 8 | b[3];
+}
 
-static cloob_status read_header(cloob_ctx *ctx, dataset_part *p, const char *name, int dims, blob *at, int64_t *sizes)
+static cloob_status read_header(cloob_ctx *ctx, dataset_part *p, const char *name, int dims, blob *at,
+                                int64_t *sizes)
 {
     raw_set *r = p->self;
     unsigned char head[IMAGES_HEADER];
@@ -25,19 +29,24 @@ static cloob_status read_header(cloob_ctx *ctx, dataset_part *p, const char *nam
         if (total >= 0) total *= sizes[i];
     }
     if (total >= 0 && total == at->size - bytes) return CLOOB_OK;
-    return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: the header promises another number of bytes than the file has", name);
+    return ctx_fail(ctx, CLOOB_ERR_FORMAT,
+                    "%s: the header promises another number of bytes than the file has", name);
 }
 
-static cloob_status read_labels(cloob_ctx *ctx, dataset_part *p, const char *name, int64_t count, unsigned char **labels)
+static cloob_status read_labels(cloob_ctx *ctx, dataset_part *p, const char *name, int64_t count,
+                                unsigned char **labels)
 {
     raw_set *r = p->self;
-    blob at;
-    int64_t n;
+    blob at = { 0 };
+    int64_t n = 0;
     CLOOB_TRY(read_header(ctx, p, name, 1, &at, &n));
-    if (n != count) return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: %lld labels for %lld pictures", name, (long long)n, (long long)count);
+    if (n != count)
+        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: %lld labels for %lld pictures", name, (long long)n,
+                        (long long)count);
     *labels = malloc((size_t)n + 1);
     if (!*labels) return ctx_no_memory(ctx, (size_t)n, name);
-    cloob_status status = fileset_read(ctx, blobs_files(r->blobs), at.file, at.offset + LABELS_HEADER, *labels, (size_t)n);
+    cloob_status status =
+        fileset_read(ctx, blobs_files(r->blobs), at.file, at.offset + LABELS_HEADER, *labels, (size_t)n);
     if (status != CLOOB_OK) free(*labels), *labels = NULL;
     return status;
 }
@@ -59,14 +68,17 @@ static cloob_status fill(cloob_ctx *ctx, const char *source, const dataset_optio
 {
     raw_set *r = p->self;
     const char *base = name_base(source);
-    bool train = strncmp(base, "train-", 6) == 0 || (strncmp(base, "t10k-", 5) != 0 && o->split && strcmp(o->split, "train") == 0);
+    bool train = strncmp(base, "train-", 6) == 0 ||
+                 (strncmp(base, "t10k-", 5) != 0 && o->split && strcmp(o->split, "train") == 0);
     const char *pictures = train ? "train-images-idx3-ubyte" : "t10k-images-idx3-ubyte";
     const char *labels = train ? "train-labels-idx1-ubyte" : "t10k-labels-idx1-ubyte";
     raw_run run = { .header = IMAGES_HEADER, .planes = 1, .label_at = -1 };
-    int64_t size[3];
-    if (!blobs_find(r->blobs, pictures, NULL)) return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: %s is missing", source, pictures);
+    int64_t size[3] = { 0 };
+    if (!blobs_find(r->blobs, pictures, NULL))
+        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: %s is missing", source, pictures);
     CLOOB_TRY(read_header(ctx, p, pictures, 3, &run.at, size));
-    if (size[1] != size[2] || size[1] < 1) return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: pictures are not square", pictures);
+    if (size[1] != size[2] || size[1] < 1)
+        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: pictures are not square", pictures);
     run.count = size[0];
     run.side = size[1];
     run.record = size[1] * size[2];

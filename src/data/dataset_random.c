@@ -1,5 +1,5 @@
-/* Random pictures with random captions: for timing and for trying a run without data. Sample i is a pure function
- * of (seed, i). */
+/* Random pictures with random captions: for timing and for trying a run without data. Sample i is a pure
+ * function of (seed, i). */
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,8 +22,10 @@ static void close_random(dataset_part *p) { free(p->self); }
 
 static cloob_status put_caption(cloob_ctx *ctx, uint64_t key, stored_sample *s)
 {
-    static const char *const word[] = { "red",  "green", "small", "large", "two", "old",  "house", "tree",
-                                        "bird", "boat",  "river", "street", "at",  "under", "near", "morning" };
+    static const char *const word[] = {
+        "red",  "green", "small", "large",  "two", "old",   "house", "tree",
+        "bird", "boat",  "river", "street", "at",  "under", "near",  "morning"
+    };
     char text[128] = "";
     for (int i = 0; i < WORDS; i++) {
         if (i) strcat(text, " ");
@@ -32,7 +34,8 @@ static cloob_status put_caption(cloob_ctx *ctx, uint64_t key, stored_sample *s)
     return stored_caption(ctx, text, strlen(text), s);
 }
 
-static cloob_status fetch_random(cloob_ctx *ctx, const dataset_part *p, int64_t i, uint64_t pick, int what, stored_sample *s)
+static cloob_status fetch_random(cloob_ctx *ctx, const dataset_part *p, int64_t i, uint64_t pick, int what,
+                                 stored_sample *s)
 {
     uint64_t key = rng_subkey(*(const uint64_t *)p->self, (uint64_t)i);
     size_t bytes = (size_t)SIDE * SIDE * 3;

@@ -11,7 +11,8 @@ static cloob_status raw_create(cloob_ctx *ctx, const char *source, const dataset
     return blobs_open(ctx, source, o->cache, &r->blobs);
 }
 
-cloob_status raw_open(cloob_ctx *ctx, const char *source, const dataset_options *o, dataset_part *p, raw_fill *fill)
+cloob_status raw_open(cloob_ctx *ctx, const char *source, const dataset_options *o, dataset_part *p,
+                      raw_fill *fill)
 {
     CLOOB_TRY(raw_create(ctx, source, o, p));
     raw_set *r = p->self;
@@ -64,7 +65,9 @@ cloob_status raw_class_lines(cloob_ctx *ctx, dataset_part *p, const char *name)
 bool raw_wants(const dataset_options *o, const char *source, const char *file, bool is_test)
 {
     if (strcmp(name_base(source), file) == 0) return true; /* the path names this very file */
-    if (strlen(name_base(source)) > 4 && strcmp(name_base(source) + strlen(name_base(source)) - 4, ".bin") == 0) return false;
+    if (strlen(name_base(source)) > 4 &&
+        strcmp(name_base(source) + strlen(name_base(source)) - 4, ".bin") == 0)
+        return false;
     bool train = o->split && strcmp(o->split, "train") == 0;
     return train != is_test;
 }
@@ -88,7 +91,8 @@ static const raw_run *find_run(const raw_set *r, int64_t *i)
     return &r->run[k];
 }
 
-cloob_status raw_fetch(cloob_ctx *ctx, const dataset_part *p, int64_t i, uint64_t pick, int what, stored_sample *s)
+cloob_status raw_fetch(cloob_ctx *ctx, const dataset_part *p, int64_t i, uint64_t pick, int what,
+                       stored_sample *s)
 {
     const raw_set *r = p->self;
     const raw_run *run = find_run(r, &i);
@@ -99,10 +103,12 @@ cloob_status raw_fetch(cloob_ctx *ctx, const dataset_part *p, int64_t i, uint64_
     if (!(what & FETCH_PICTURE) && run->labels) return CLOOB_OK;
     CLOOB_TRY(stored_reserve(ctx, s, (size_t)(rgb + run->record)));
     unsigned char *record = s->data + rgb; /* behind where the pixels will stand */
-    CLOOB_TRY(fileset_read(ctx, p->files, run->at.file, run->at.offset + run->header + i * run->record, record, (size_t)run->record));
+    CLOOB_TRY(fileset_read(ctx, p->files, run->at.file, run->at.offset + run->header + i * run->record,
+                           record, (size_t)run->record));
     if (!run->labels && run->label_at >= 0) s->label = record[run->label_at];
     if (p->classes.count && s->label >= p->classes.count)
-        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: class %lld of %lld", s->name.data, (long long)s->label, (long long)p->classes.count);
+        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: class %lld of %lld", s->name.data, (long long)s->label,
+                        (long long)p->classes.count);
     unpack(run, record + run->record - pixels, s->data);
     s->size = (size_t)rgb;
     s->width = s->height = run->side;

@@ -26,9 +26,11 @@ typedef struct raw_set {
 /* Adds runs and classes to p, whose self is a raw_set with its blobs opened. */
 typedef cloob_status raw_fill(cloob_ctx *ctx, const char *source, const dataset_options *o, dataset_part *p);
 
-cloob_status raw_open(cloob_ctx *ctx, const char *source, const dataset_options *o, dataset_part *p, raw_fill *fill);
+cloob_status raw_open(cloob_ctx *ctx, const char *source, const dataset_options *o, dataset_part *p,
+                      raw_fill *fill);
 void raw_close(dataset_part *p);
-cloob_status raw_fetch(cloob_ctx *ctx, const dataset_part *p, int64_t i, uint64_t pick, int what, stored_sample *s);
+cloob_status raw_fetch(cloob_ctx *ctx, const dataset_part *p, int64_t i, uint64_t pick, int what,
+                       stored_sample *s);
 
 cloob_status raw_add_run(cloob_ctx *ctx, dataset_part *p, raw_run run); /* takes over run.labels */
 /* Class names, one per line. */

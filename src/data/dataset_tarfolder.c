@@ -32,7 +32,8 @@ static cloob_status find_classes(cloob_ctx *ctx, const tar_index *t, const char 
     for (int64_t i = 0; i < t->count; i++) {
         const char *folder = folder_of(tar_name(t, i), &n);
         if (!n || !name_has_suffix(tar_name(t, i), keys)) continue;
-        const char *last = classes->count ? classes->name[classes->count - 1] : NULL; /* mostly the same again */
+        const char *last =
+            classes->count ? classes->name[classes->count - 1] : NULL; /* mostly the same again */
         if (last && strlen(last) == n && memcmp(last, folder, n) == 0) continue;
         CLOOB_TRY(name_list_add(ctx, classes, folder, n));
     }
@@ -60,7 +61,8 @@ static int64_t find_class(const name_list *classes, const char *folder, size_t n
     return -1;
 }
 
-/* In the order of class and name, as the same pictures unpacked would come; qsort has no place for the index. */
+/* In the order of class and name, as the same pictures unpacked would come; qsort has no place for the index.
+ */
 typedef struct sort_key {
     const char *name;
     tar_picture at;
@@ -95,7 +97,8 @@ static cloob_status list_pictures(cloob_ctx *ctx, tarfolder_set *s, const char *
     return CLOOB_OK;
 }
 
-static cloob_status open_tarfolder(cloob_ctx *ctx, const char *source, const dataset_options *o, dataset_part *p)
+static cloob_status open_tarfolder(cloob_ctx *ctx, const char *source, const dataset_options *o,
+                                   dataset_part *p)
 {
     tarfolder_set *s = p->self = calloc(1, sizeof *s);
     if (!s) return ctx_no_memory(ctx, sizeof *s, source);
@@ -115,7 +118,8 @@ static void close_tarfolder(dataset_part *p)
     free(s);
 }
 
-static cloob_status fetch_tarfolder(cloob_ctx *ctx, const dataset_part *p, int64_t i, uint64_t pick, int what, stored_sample *s)
+static cloob_status fetch_tarfolder(cloob_ctx *ctx, const dataset_part *p, int64_t i, uint64_t pick, int what,
+                                    stored_sample *s)
 {
     const tarfolder_set *set = p->self;
     const tar_picture *at = &set->picture[i];

@@ -23,11 +23,13 @@ cloob_status stored_reserve(cloob_ctx *ctx, stored_sample *s, size_t n)
     return s->data ? CLOOB_OK : ctx_no_memory(ctx, capacity, "a picture");
 }
 
-cloob_status stored_read(cloob_ctx *ctx, const fileset *files, int file, int64_t offset, int64_t size, stored_sample *s)
+cloob_status stored_read(cloob_ctx *ctx, const fileset *files, int file, int64_t offset, int64_t size,
+                         stored_sample *s)
 {
     s->size = 0;
     if (size <= 0) return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: empty", s->name.data);
-    if (size > PICTURE_LIMIT) return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: %lld bytes", s->name.data, (long long)size);
+    if (size > PICTURE_LIMIT)
+        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: %lld bytes", s->name.data, (long long)size);
     CLOOB_TRY(stored_reserve(ctx, s, (size_t)size));
     CLOOB_TRY(fileset_read(ctx, files, file, offset, s->data, (size_t)size));
     s->size = (size_t)size;
@@ -40,12 +42,15 @@ static cloob_status read_descriptor(cloob_ctx *ctx, int fd, const char *path, st
     if (fstat(fd, &st) != 0) return ctx_fail(ctx, CLOOB_ERR_IO, "%s: %s", path, strerror(errno));
     if (!S_ISREG(st.st_mode)) return ctx_fail(ctx, CLOOB_ERR_IO, "%s: not a regular file", path);
     if (st.st_size == 0) return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: empty", path);
-    if (st.st_size > PICTURE_LIMIT) return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: %lld bytes", path, (long long)st.st_size);
+    if (st.st_size > PICTURE_LIMIT)
+        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: %lld bytes", path, (long long)st.st_size);
     CLOOB_TRY(stored_reserve(ctx, s, (size_t)st.st_size));
     while (s->size < (size_t)st.st_size) {
         ssize_t got = read(fd, s->data + s->size, (size_t)st.st_size - s->size);
         if (got < 0 && errno == EINTR) continue;
-        if (got <= 0) return ctx_fail(ctx, CLOOB_ERR_IO, "%s: cannot read: %s", path, got ? strerror(errno) : "cut off");
+        if (got <= 0)
+            return ctx_fail(ctx, CLOOB_ERR_IO, "%s: cannot read: %s", path,
+                            got ? strerror(errno) : "cut off");
         s->size += (size_t)got;
     }
     return CLOOB_OK;
@@ -62,7 +67,8 @@ cloob_status stored_read_path(cloob_ctx *ctx, const char *path, stored_sample *s
     return status;
 }
 
-/* ---- captions ------------------------------------------------------------------------------------------- */
+/* ---- captions -------------------------------------------------------------------------------------------
+ */
 
 static bool is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
@@ -75,7 +81,8 @@ cloob_status stored_caption(cloob_ctx *ctx, const char *text, size_t bytes, stor
     for (uint32_t code; at < bytes;) {
         int n = utf8_decode(text + at, bytes - at, &code);
         if (n <= 0 || code == 0)
-            return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: the caption is not UTF-8 (byte %zu)", s->name.data, at);
+            return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: the caption is not UTF-8 (byte %zu)", s->name.data,
+                            at);
         if (at + (size_t)n > CAPTION_BYTES_LIMIT) break;
         at += (size_t)n;
     }
@@ -84,7 +91,8 @@ cloob_status stored_caption(cloob_ctx *ctx, const char *text, size_t bytes, stor
     return s->caption.failed ? ctx_no_memory(ctx, at, "a caption") : CLOOB_OK;
 }
 
-/* ---- names ---------------------------------------------------------------------------------------------- */
+/* ---- names ----------------------------------------------------------------------------------------------
+ */
 
 bool name_has_suffix(const char *name, const char *keys)
 {

@@ -12,7 +12,8 @@
 #include "core/json.h"
 #include "core/pool.h"
 
-/* ---- names of members -------------------------------------------------------------------------------------- */
+/* ---- names of members
+ * -------------------------------------------------------------------------------------- */
 
 /* "a/b.seg.PNG" has the stem "a/b" and the suffix "seg.PNG". False without one, and for hidden files. */
 static bool split_name(const char *name, size_t *stem, const char **suffix)
@@ -37,7 +38,8 @@ static int suffix_rank(const char *suffix, const char *keys)
     return -1;
 }
 
-/* ---- one shard ------------------------------------------------------------------------------------------- */
+/* ---- one shard -------------------------------------------------------------------------------------------
+ */
 
 typedef struct group {
     const tar_member *image, *text;
@@ -101,7 +103,8 @@ cloob_status web_group(cloob_ctx *ctx, const tar_index *t, const web_keys *keys,
     return finish_group(ctx, s, &g);
 }
 
-/* ---- all shards, side by side ------------------------------------------------------------------------------ */
+/* ---- all shards, side by side
+ * ------------------------------------------------------------------------------ */
 
 typedef struct scan {
     cloob_ctx *ctx;
@@ -171,7 +174,8 @@ static void compare_sizes(cloob_ctx *ctx, const fileset *files, const web_shard 
     char *dir = strndup(first, (size_t)(base - first)), *path = dir ? file_join(dir, "sizes.json") : NULL;
     arena a = { 0 };
     json *root;
-    if (path && strncmp(first, "pipe:", 5) != 0 && file_exists(path) && json_read_file(ctx, &a, path, &root) == CLOOB_OK)
+    if (path && strncmp(first, "pipe:", 5) != 0 && file_exists(path) &&
+        json_read_file(ctx, &a, path, &root) == CLOOB_OK)
         for (int i = 0; i < fileset_count(files); i++) {
             int64_t promised;
             const json *size = json_get(root, name_base(fileset_name(files, i)));
@@ -184,7 +188,8 @@ static void compare_sizes(cloob_ctx *ctx, const fileset *files, const web_shard 
     free(dir);
 }
 
-/* ---- opening ------------------------------------------------------------------------------------------------ */
+/* ---- opening
+ * ------------------------------------------------------------------------------------------------ */
 
 static cloob_status scan_all(cloob_ctx *ctx, dataset_part *p)
 {
@@ -204,7 +209,8 @@ static cloob_status scan_all(cloob_ctx *ctx, dataset_part *p)
     return status;
 }
 
-static cloob_status add_names(cloob_ctx *ctx, const name_list *names, const dataset_options *o, dataset_part *p)
+static cloob_status add_names(cloob_ctx *ctx, const name_list *names, const dataset_options *o,
+                              dataset_part *p)
 {
     CLOOB_TRY(fileset_create(ctx, o->cache, &p->files));
     for (int64_t i = 0; i < names->count; i++) {
@@ -238,7 +244,8 @@ static void close_web(dataset_part *p)
     free(w);
 }
 
-/* ---- reading --------------------------------------------------------------------------------------------- */
+/* ---- reading ---------------------------------------------------------------------------------------------
+ */
 
 /* The member's name stands in its header, one block before the content. */
 static void name_sample(cloob_ctx *ctx, const dataset_part *p, const web_sample *w, stored_sample *s)
@@ -252,7 +259,8 @@ static void name_sample(cloob_ctx *ctx, const dataset_part *p, const web_sample 
     sbuf_printf(&s->name, "%s: %s", fileset_name(p->files, w->shard), name);
 }
 
-static cloob_status fetch_caption(cloob_ctx *ctx, const dataset_part *p, const web_sample *w, uint64_t pick, stored_sample *s)
+static cloob_status fetch_caption(cloob_ctx *ctx, const dataset_part *p, const web_sample *w, uint64_t pick,
+                                  stored_sample *s)
 {
     const web_set *set = p->self;
     size_t size = (size_t)w->text_size;
@@ -266,13 +274,15 @@ static cloob_status fetch_caption(cloob_ctx *ctx, const dataset_part *p, const w
     return status;
 }
 
-static cloob_status fetch_web(cloob_ctx *ctx, const dataset_part *p, int64_t i, uint64_t pick, int what, stored_sample *s)
+static cloob_status fetch_web(cloob_ctx *ctx, const dataset_part *p, int64_t i, uint64_t pick, int what,
+                              stored_sample *s)
 {
     const web_sample *w = &((const web_set *)p->self)->sample[i];
     cloob_status status = CLOOB_OK;
     name_sample(ctx, p, w, s);
     if ((what & FETCH_CAPTION) && w->text >= 0) status = fetch_caption(ctx, p, w, pick, s);
-    if (status == CLOOB_OK && (what & FETCH_PICTURE)) status = stored_read(ctx, p->files, w->shard, w->image, w->image_size, s);
+    if (status == CLOOB_OK && (what & FETCH_PICTURE))
+        status = stored_read(ctx, p->files, w->shard, w->image, w->image_size, s);
     return status;
 }
 

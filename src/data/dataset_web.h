@@ -34,9 +34,10 @@ cloob_status web_group(cloob_ctx *ctx, const tar_index *t, const web_keys *keys,
 /* The shards a source names: braces, or every .tar of a folder in order. */
 cloob_status web_names(cloob_ctx *ctx, const char *source, name_list *names);
 
-/* One of the captions in a text member, as entry `rank` of the text key says: "txt" the whole text, "txt:lines" one
- * per line, "json" and "json:FIELD" a string or list of strings under "caption", "captions", "text" or FIELD. */
-cloob_status web_caption(cloob_ctx *ctx, const web_keys *keys, int rank, const char *text, size_t size, uint64_t pick,
-                         stored_sample *s);
+/* One of the captions in a text member, as entry `rank` of the text key says: "txt" the whole text,
+ * "txt:lines" one per line, "json" and "json:FIELD" a string or list of strings under "caption", "captions",
+ * "text" or FIELD. */
+cloob_status web_caption(cloob_ctx *ctx, const web_keys *keys, int rank, const char *text, size_t size,
+                         uint64_t pick, stored_sample *s);
 
 #endif

@@ -8,10 +8,12 @@
 #include "core/json.h"
 #include "data/dataset_web.h"
 
-/* ---- captions --------------------------------------------------------------------------------------------- */
+/* ---- captions ---------------------------------------------------------------------------------------------
+ */
 
 /* Entry `rank` of "txt;json:title": its suffix part and what stands behind a colon (NULL: nothing). */
-static void key_entry(const char *keys, int rank, const char **entry, size_t *n, const char **mode, size_t *mode_n)
+static void key_entry(const char *keys, int rank, const char **entry, size_t *n, const char **mode,
+                      size_t *mode_n)
 {
     for (; rank > 0 && *keys; rank--) {
         keys += strcspn(keys, ";");
@@ -57,7 +59,8 @@ static const json *caption_value(const json *root, const char *field)
     return NULL;
 }
 
-static cloob_status take_value(cloob_ctx *ctx, const json *value, const char *field, uint64_t pick, stored_sample *s)
+static cloob_status take_value(cloob_ctx *ctx, const json *value, const char *field, uint64_t pick,
+                               stored_sample *s)
 {
     if (value && value->kind == JSON_ARRAY && value->count > 0) {
         s->captions = value->count;
@@ -67,11 +70,13 @@ static cloob_status take_value(cloob_ctx *ctx, const json *value, const char *fi
     }
     const char *text = json_string(value);
     if (!text)
-        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: its JSON has no text under \"%s\"", s->name.data, field ? field : "caption");
+        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: its JSON has no text under \"%s\"", s->name.data,
+                        field ? field : "caption");
     return stored_caption(ctx, text, strlen(text), s);
 }
 
-static cloob_status pick_json(cloob_ctx *ctx, const char *text, size_t size, const char *field, uint64_t pick, stored_sample *s)
+static cloob_status pick_json(cloob_ctx *ctx, const char *text, size_t size, const char *field, uint64_t pick,
+                              stored_sample *s)
 {
     arena a = { 0 };
     json *root;
@@ -81,8 +86,8 @@ static cloob_status pick_json(cloob_ctx *ctx, const char *text, size_t size, con
     return status;
 }
 
-cloob_status web_caption(cloob_ctx *ctx, const web_keys *keys, int rank, const char *text, size_t size, uint64_t pick,
-                         stored_sample *s)
+cloob_status web_caption(cloob_ctx *ctx, const web_keys *keys, int rank, const char *text, size_t size,
+                         uint64_t pick, stored_sample *s)
 {
     const char *entry, *mode;
     size_t n, mode_n;
@@ -97,9 +102,13 @@ cloob_status web_caption(cloob_ctx *ctx, const web_keys *keys, int rank, const c
     return stored_caption(ctx, text, size, s);
 }
 
-/* ---- shard names ------------------------------------------------------------------------------------------ */
+/* ---- shard names ------------------------------------------------------------------------------------------
+ */
 
-static bool is_tar_name(const char *name) { return name_has_suffix(name, "tar;tgz") || strstr(name, ".tar.gz"); }
+static bool is_tar_name(const char *name)
+{
+    return name_has_suffix(name, "tar;tgz") || strstr(name, ".tar.gz");
+}
 
 static int by_name(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
 
@@ -111,11 +120,13 @@ static cloob_status folder_names(cloob_ctx *ctx, const char *dir, name_list *nam
     for (struct dirent *e; status == CLOOB_OK && (e = readdir(d));) {
         if (!is_tar_name(e->d_name)) continue;
         char *path = file_join(dir, e->d_name);
-        status = path ? name_list_add(ctx, names, path, strlen(path)) : ctx_no_memory(ctx, strlen(dir), "a file name");
+        status = path ? name_list_add(ctx, names, path, strlen(path))
+                      : ctx_no_memory(ctx, strlen(dir), "a file name");
         free(path);
     }
     closedir(d);
-    if (status == CLOOB_OK && names->count == 0) return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: no .tar files in it", dir);
+    if (status == CLOOB_OK && names->count == 0)
+        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: no .tar files in it", dir);
     if (names->count) qsort(names->name, (size_t)names->count, sizeof *names->name, by_name);
     return status;
 }

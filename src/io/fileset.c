@@ -123,7 +123,8 @@ cloob_status fileset_add(cloob_ctx *ctx, fileset *fs, const char *spec, int *fil
     return CLOOB_OK;
 }
 
-/* ---- opening: where do the plain bytes lie? -------------------------------------------------------------- */
+/* ---- opening: where do the plain bytes lie? --------------------------------------------------------------
+ */
 
 static int64_t mtime_ns(const struct stat *st)
 {
@@ -149,7 +150,8 @@ static cloob_status open_gzip(cloob_ctx *ctx, fileset *fs, entry *e, const struc
 {
     struct stat st;
     if (fs->cache) {
-        cloob_status status = spool_cached(ctx, fs->cache, e->spec, source->st_size, mtime_ns(source), &e->path, &e->size);
+        cloob_status status =
+            spool_cached(ctx, fs->cache, e->spec, source->st_size, mtime_ns(source), &e->path, &e->size);
         if (status == CLOOB_OK && stat(e->path, &st) == 0) {
             e->mtime_ns = mtime_ns(&st);
             e->disk_size = st.st_size;
@@ -167,7 +169,8 @@ cloob_status fileset_open(cloob_ctx *ctx, fileset *fs, int file)
     struct stat st;
     entry *e = &fs->entry[file];
     if (strncmp(e->spec, "pipe:", 5) == 0) return open_temporary(ctx, fs, e);
-    if (stat(e->spec, &st) != 0) return ctx_fail(ctx, CLOOB_ERR_IO, "%s: cannot open: %s", e->spec, strerror(errno));
+    if (stat(e->spec, &st) != 0)
+        return ctx_fail(ctx, CLOOB_ERR_IO, "%s: cannot open: %s", e->spec, strerror(errno));
     if (S_ISFIFO(st.st_mode)) return open_temporary(ctx, fs, e);
     if (!S_ISREG(st.st_mode)) return ctx_fail(ctx, CLOOB_ERR_IO, "%s: not a regular file", e->spec);
     if (gzip_is_file(e->spec)) return open_gzip(ctx, fs, e, &st);

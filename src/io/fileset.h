@@ -4,7 +4,8 @@
  * after it was added gives an error that names it, never other bytes in silence.
  *
  * A gzip file is unpacked once into the cache folder (shared by ranks and later runs, made anew when the file
- * changed); without one, and for "pipe:COMMAND", into one unnamed temporary file that vanishes with the set. */
+ * changed); without one, and for "pipe:COMMAND", into one unnamed temporary file that vanishes with the set.
+ */
 #ifndef IO_FILESET_H
 #define IO_FILESET_H
 
@@ -26,11 +27,12 @@ cloob_status fileset_open(cloob_ctx *ctx, fileset *fs, int file);
 cloob_status fileset_read(cloob_ctx *ctx, const fileset *fs, int file, int64_t offset, void *out, size_t n);
 
 int fileset_count(const fileset *fs);
-const char *fileset_name(const fileset *fs, int file);  /* as it was added */
-int64_t fileset_size(const fileset *fs, int file);      /* unpacked bytes */
-int64_t fileset_mtime_ns(const fileset *fs, int file);  /* of the plain copy or file; 0 for temporary ones */
-const char *fileset_path(const fileset *fs, int file);  /* of the plain copy or file; NULL for temporary ones */
-const char *fileset_cache(const fileset *fs);           /* NULL: none */
+const char *fileset_name(const fileset *fs, int file); /* as it was added */
+int64_t fileset_size(const fileset *fs, int file);     /* unpacked bytes */
+int64_t fileset_mtime_ns(const fileset *fs, int file); /* of the plain copy or file; 0 for temporary ones */
+const char *fileset_path(const fileset *fs,
+                         int file);           /* of the plain copy or file; NULL for temporary ones */
+const char *fileset_cache(const fileset *fs); /* NULL: none */
 
 /* The folder for things that can be made again: $CLOOB_CACHE, else $XDG_CACHE_HOME/cloob, else
  * $HOME/.cache/cloob. NULL when none is known or memory is out; the caller frees. */

@@ -27,7 +27,8 @@ static cloob_status refill(inflater *f, bool *more)
     if (f->z.avail_in == 0) {
         f->z.next_in = f->chunk;
         f->z.avail_in = (uInt)fread(f->chunk, 1, GZIP_CHUNK, f->in);
-        if (ferror(f->in)) return ctx_fail(f->ctx, CLOOB_ERR_IO, "%s: cannot read: %s", f->name, strerror(errno));
+        if (ferror(f->in))
+            return ctx_fail(f->ctx, CLOOB_ERR_IO, "%s: cannot read: %s", f->name, strerror(errno));
     }
     *more = f->z.avail_in > 0;
     return CLOOB_OK;
@@ -37,7 +38,7 @@ static cloob_status refill(inflater *f, bool *more)
 static cloob_status inflate_member(inflater *f)
 {
     for (int code = Z_OK; code != Z_STREAM_END;) {
-        bool more;
+        bool more = false;
         CLOOB_TRY(refill(f, &more));
         if (!more) return damaged(f, "it ends early");
         f->z.next_out = f->out;
@@ -55,7 +56,7 @@ static cloob_status inflate_member(inflater *f)
 static cloob_status inflate_all(inflater *f)
 {
     for (;;) {
-        bool more;
+        bool more = false;
         CLOOB_TRY(inflate_member(f));
         CLOOB_TRY(refill(f, &more));
         if (!more || f->z.next_in[0] != 0x1F) return CLOOB_OK;
@@ -63,8 +64,8 @@ static cloob_status inflate_all(inflater *f)
     }
 }
 
-cloob_status gzip_inflate(cloob_ctx *ctx, unsigned char *first, size_t n, FILE *in, const char *name, gzip_sink *sink,
-                          void *arg)
+cloob_status gzip_inflate(cloob_ctx *ctx, unsigned char *first, size_t n, FILE *in, const char *name,
+                          gzip_sink *sink, void *arg)
 {
     inflater f = { .ctx = ctx, .name = name, .in = in, .sink = sink, .arg = arg, .chunk = first };
     f.out = malloc(GZIP_CHUNK);

@@ -35,8 +35,10 @@ static cloob_status write_all(void *arg, const void *bytes, size_t n)
     for (const char *p = bytes; n > 0;) {
         ssize_t done = pwrite(s->fd, p, n, (off_t)s->at);
         if (done < 0 && errno == EINTR) continue;
-        if (done <= 0) return fail(s->ctx, s->name, "cannot write the unpacked copy (free some disk space, or set "
-                                                    "CLOOB_CACHE to a folder with more)");
+        if (done <= 0)
+            return fail(s->ctx, s->name,
+                        "cannot write the unpacked copy (free some disk space, or set "
+                        "CLOOB_CACHE to a folder with more)");
         p += done;
         n -= (size_t)done;
         s->at += done;
@@ -84,7 +86,9 @@ cloob_status spool_temporary(cloob_ctx *ctx, const char *dir, int *fd)
     const char *places[] = { dir, getenv("TMPDIR"), "/var/tmp", "/tmp" };
     *fd = -1;
     for (size_t i = 0; i < sizeof places / sizeof *places && *fd < 0; i++) *fd = try_temporary(places[i]);
-    return *fd < 0 ? fail(ctx, "temporary file", "cannot create it (set TMPDIR to a folder that can be written)") : CLOOB_OK;
+    return *fd < 0
+               ? fail(ctx, "temporary file", "cannot create it (set TMPDIR to a folder that can be written)")
+               : CLOOB_OK;
 }
 
 /* ---- the cached copy -------------------------------------------------------------------------------- */
@@ -139,8 +143,8 @@ static int lock(const char *path)
     return fd;
 }
 
-cloob_status spool_cached(cloob_ctx *ctx, const char *dir, const char *source, int64_t source_size, int64_t source_mtime_ns,
-                          char **path, int64_t *size)
+cloob_status spool_cached(cloob_ctx *ctx, const char *dir, const char *source, int64_t source_size,
+                          int64_t source_mtime_ns, char **path, int64_t *size)
 {
     trailer t = { .source_size = source_size, .source_mtime_ns = source_mtime_ns };
     memcpy(t.magic, magic, sizeof magic);

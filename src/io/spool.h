@@ -12,7 +12,7 @@ cloob_status spool_append(cloob_ctx *ctx, const char *spec, int fd, int64_t base
 
 /* The unpacked copy of a gzip file in the cache folder, made now unless a whole one for the same size and
  * time of change is there. *path: the caller frees. *size: its content; a trailer follows it. */
-cloob_status spool_cached(cloob_ctx *ctx, const char *dir, const char *source, int64_t source_size, int64_t source_mtime_ns,
-                          char **path, int64_t *size);
+cloob_status spool_cached(cloob_ctx *ctx, const char *dir, const char *source, int64_t source_size,
+                          int64_t source_mtime_ns, char **path, int64_t *size);
 
 #endif

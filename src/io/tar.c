@@ -12,12 +12,16 @@ enum {
 
 /* Byte positions inside a header block (POSIX ustar). */
 enum {
-    AT_NAME = 0, NAME_BYTES = 100,
-    AT_SIZE = 124, SIZE_BYTES = 12,
-    AT_SUM = 148, SUM_BYTES = 8,
+    AT_NAME = 0,
+    NAME_BYTES = 100,
+    AT_SIZE = 124,
+    SIZE_BYTES = 12,
+    AT_SUM = 148,
+    SUM_BYTES = 8,
     AT_TYPE = 156,
     AT_MAGIC = 257,
-    AT_PREFIX = 345, PREFIX_BYTES = 155
+    AT_PREFIX = 345,
+    PREFIX_BYTES = 155
 };
 
 typedef struct scanner {
@@ -179,7 +183,8 @@ static cloob_status take_header(scanner *s)
     int64_t size = number(s->block + AT_SIZE, SIZE_BYTES), left = s->size - s->at - BLOCK;
     bool file = type == '0' || type == '\0' || type == '7', description = type == 'L' || type == 'x';
     if (file && s->next_size >= 0) size = s->next_size;
-    if (type >= '1' && type <= '6') size = 0; /* links, devices and folders have no content, whatever they say */
+    if (type >= '1' && type <= '6')
+        size = 0; /* links, devices and folders have no content, whatever they say */
     if (size > left) {
         s->out->skipped++;
         s->at = s->size;
@@ -188,7 +193,7 @@ static cloob_status take_header(scanner *s)
     if (description) CLOOB_TRY(take_description(s, type, size));
     if (file) {
         if (!s->name.len) header_name(s->block, &s->name);
-        if (!s->name.len) sbuf_puts(&s->name, ""); /* so that data is there */
+        if (!s->name.len) sbuf_puts(&s->name, "");                         /* so that data is there */
         bool folder = s->name.len && s->name.data[s->name.len - 1] == '/'; /* as the oldest tars write them */
         if (s->name.failed) return ctx_no_memory(s->ctx, NAME_BYTES, s->file);
         if (!folder) CLOOB_TRY(add_member(s, s->name.data ? s->name.data : "", s->at + BLOCK, size));
@@ -211,7 +216,8 @@ static cloob_status resync(scanner *s, bool *found)
     for (int64_t tried = 0; s->size - s->at >= BLOCK; s->at += BLOCK, tried++) {
         if (first && tried > SEARCH_BLOCKS) return CLOOB_OK;
         CLOOB_TRY(s->read(s->arg, s->at, s->block, BLOCK));
-        if (all_zero(s->block) || !checksum_holds(s->block) || number(s->block + AT_SIZE, SIZE_BYTES) < 0) continue;
+        if (all_zero(s->block) || !checksum_holds(s->block) || number(s->block + AT_SIZE, SIZE_BYTES) < 0)
+            continue;
         *found = true;
         return CLOOB_OK;
     }
@@ -230,7 +236,8 @@ static cloob_status walk(scanner *s)
             continue;
         }
         zeros = 0;
-        if (!checksum_holds(s->block) || number(s->block + AT_SIZE, SIZE_BYTES) < 0) CLOOB_TRY(resync(s, &found));
+        if (!checksum_holds(s->block) || number(s->block + AT_SIZE, SIZE_BYTES) < 0)
+            CLOOB_TRY(resync(s, &found));
         if (!found && s->out->count == 0)
             return ctx_fail(s->ctx, CLOOB_ERR_FORMAT, "%s: not a tar file (no sound header in it)", s->file);
         if (!found) return CLOOB_OK;
@@ -239,11 +246,15 @@ static cloob_status walk(scanner *s)
     return CLOOB_OK;
 }
 
-cloob_status tar_scan(cloob_ctx *ctx, tar_read_fn *read, void *arg, int64_t size, const char *name, tar_index *out)
+cloob_status tar_scan(cloob_ctx *ctx, tar_read_fn *read, void *arg, int64_t size, const char *name,
+                      tar_index *out)
 {
     *out = (tar_index){ 0 };
-    scanner s = { .ctx = ctx, .read = read, .arg = arg, .size = size, .file = name, .out = out, .next_size = -1 };
-    if (size > 0 && size < BLOCK) return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: not a tar file (%d bytes)", name, (int)size);
+    scanner s = {
+        .ctx = ctx, .read = read, .arg = arg, .size = size, .file = name, .out = out, .next_size = -1
+    };
+    if (size > 0 && size < BLOCK)
+        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: not a tar file (%d bytes)", name, (int)size);
     cloob_status status = walk(&s);
     sbuf_release(&s.name);
     if (status != CLOOB_OK) tar_release(out);

@@ -32,10 +32,12 @@ static uint64_t hash_all(const char *source, const tar_index *t)
 
 static bool head_holds(const head *h, size_t file_size, const char *source, int64_t size, int64_t mtime_ns)
 {
-    if (memcmp(h->magic, magic, sizeof magic) != 0 || h->size != size || h->mtime_ns != mtime_ns) return false;
+    if (memcmp(h->magic, magic, sizeof magic) != 0 || h->size != size || h->mtime_ns != mtime_ns)
+        return false;
     if (h->source_bytes != (int64_t)strlen(source) || h->count < 0 || h->names_bytes < 0) return false;
     if (h->count > (int64_t)file_size || h->names_bytes > (int64_t)file_size) return false;
-    return file_size == sizeof *h + (size_t)h->source_bytes + (size_t)h->count * sizeof(tar_member) + (size_t)h->names_bytes;
+    return file_size == sizeof *h + (size_t)h->source_bytes + (size_t)h->count * sizeof(tar_member) +
+                            (size_t)h->names_bytes;
 }
 
 static bool members_hold(const tar_index *t, int64_t size)
@@ -63,7 +65,8 @@ static bool take(const char *data, const head *h, const char *source, tar_index 
     return !out->names.failed && hash_all(source, out) == h->hash && members_hold(out, h->size);
 }
 
-bool tar_cache_load(cloob_ctx *ctx, const char *path, const char *source, int64_t size, int64_t mtime_ns, tar_index *out)
+bool tar_cache_load(cloob_ctx *ctx, const char *path, const char *source, int64_t size, int64_t mtime_ns,
+                    tar_index *out)
 {
     file_bytes b;
     head h;
@@ -79,11 +82,16 @@ bool tar_cache_load(cloob_ctx *ctx, const char *path, const char *source, int64_
 
 /* ---- writing ------------------------------------------------------------------------------------------ */
 
-cloob_status tar_cache_save(cloob_ctx *ctx, const char *path, const char *source, int64_t size, int64_t mtime_ns,
-                            const tar_index *t)
+cloob_status tar_cache_save(cloob_ctx *ctx, const char *path, const char *source, int64_t size,
+                            int64_t mtime_ns, const tar_index *t)
 {
-    head h = { .source_bytes = (int64_t)strlen(source), .size = size, .mtime_ns = mtime_ns, .count = t->count,
-               .names_bytes = (int64_t)t->names.len, .skipped = t->skipped, .hash = hash_all(source, t) };
+    head h = { .source_bytes = (int64_t)strlen(source),
+               .size = size,
+               .mtime_ns = mtime_ns,
+               .count = t->count,
+               .names_bytes = (int64_t)t->names.len,
+               .skipped = t->skipped,
+               .hash = hash_all(source, t) };
     file_writer w;
     memcpy(h.magic, magic, sizeof magic);
     CLOOB_TRY(file_writer_begin(ctx, path, &w));
@@ -94,7 +102,8 @@ cloob_status tar_cache_save(cloob_ctx *ctx, const char *path, const char *source
     return file_writer_commit(ctx, &w);
 }
 
-/* ---- through the cache ---------------------------------------------------------------------------------- */
+/* ---- through the cache ----------------------------------------------------------------------------------
+ */
 
 typedef struct source {
     cloob_ctx *ctx;
