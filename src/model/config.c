@@ -8,8 +8,7 @@
 
 #include "core/file.h"
 
-/* ---- the table -------------------------------------------------------------------------------------------
- */
+/* ---- the table ----------------------------------------------------------------------------------- */
 
 typedef struct builtin {
     const char *name;
@@ -64,8 +63,7 @@ static void from_builtin(const builtin *b, model_config *c)
     c->text_layers = b->text_layers;
 }
 
-/* ---- by name ---------------------------------------------------------------------------------------------
- */
+/* ---- by name ------------------------------------------------------------------------------------- */
 
 /* "ViT-B/32", "vit_b_32" and "ViT-B-32" are one name: letters, digits, lower case. */
 static void squeeze(const char *name, char *out, size_t size)
@@ -121,8 +119,7 @@ cloob_status model_config_load(cloob_ctx *ctx, const char *name_or_path, model_c
     return status;
 }
 
-/* ---- rules -----------------------------------------------------------------------------------------------
- */
+/* ---- rules --------------------------------------------------------------------------------------- */
 
 typedef struct bound {
     const char *what;

@@ -11,8 +11,7 @@ typedef struct reader {
     model_config *c;
 } reader;
 
-/* ---- values ----------------------------------------------------------------------------------------------
- */
+/* ---- values -------------------------------------------------------------------------------------- */
 
 static cloob_status bad(reader *r, const char *key, const char *wanted)
 {
@@ -76,8 +75,7 @@ static cloob_status take_layers(reader *r, const json *object, const char *key)
     return CLOOB_OK;
 }
 
-/* ---- what we do not have must not be passed over
- * ------------------------------------------------------------ */
+/* ---- what we do not have must not be passed over ------------------------------------------------- */
 
 /* Keys that are read, and keys whose one value means the architecture we have; NULL ends. */
 typedef struct known_key {
@@ -129,8 +127,7 @@ static const known_key text_keys[] = { { "context_length", NULL }, { "vocab_size
                                        { "pool_type", "argmax" },  { "proj_type", "linear" },
                                        { "pad_id", NULL },         { NULL, NULL } };
 
-/* ---- the forms
- * --------------------------------------------------------------------------------------------- */
+/* ---- the forms ----------------------------------------------------------------------------------- */
 
 static cloob_status read_vision(reader *r, const json *v)
 {
@@ -255,8 +252,7 @@ static cloob_status read_hf(reader *r, const json *root)
     return text_act == c->act ? CLOOB_OK : bad(r, "hidden_act", "the same in both towers");
 }
 
-/* ---- entry points
- * ------------------------------------------------------------------------------------------ */
+/* ---- entry points -------------------------------------------------------------------------------- */
 
 /* The file's own word, else the file's name without folder and ending. */
 static void take_name(const json *root, const char *source, model_config *c)
