@@ -4,6 +4,7 @@
 #ifndef CLOOB_CLOOB_H
 #define CLOOB_CLOOB_H
 
+#include "cloob/image.h"
 #include "cloob/types.h"
 #include "cloob/synth.h"
 
