@@ -6,5 +6,6 @@
 
 #include "cloob/image.h"
 #include "cloob/types.h"
+#include "cloob/synth.h"
 
 #endif
