@@ -7,5 +7,6 @@
 #include "cloob/image.h"
 #include "cloob/types.h"
 #include "cloob/convert.h"
+#include "cloob/synth.h"
 
 #endif
