@@ -4,28 +4,12 @@
 #ifndef DATA_DATASET_H
 #define DATA_DATASET_H
 
+#include "cloob/data.h"
 #include "core/ctx.h"
 #include "core/sbuf.h"
 #include "io/image.h"
 
-typedef struct dataset_options {
-    const char *
-        type; /* "auto", "csv", "webdataset", "folder", "tarfolder", "cifar", "stl10", "mnist", "synthetic" */
-    const char *path_data; /* put before relative paths of a CSV; may be a tar that holds them; NULL: the
-                              CSV's own folder */
-    char csv_separator;    /* '\t'; another common one is tried when the columns are not found */
-    const char *csv_image_key, *csv_caption_key; /* "filepath", "title" */
-    const char *image_key, *text_key; /* "jpg;png;jpeg;webp", "txt"; "json", "json:FIELD", "txt:lines" */
-    int64_t max_pixels;               /* 25,000,000 */
-    int64_t num_samples;              /* per epoch; 0: all */
-    bool resampled;                   /* draw with replacement */
-    const char *upsampling;           /* "a::b" factors per source, or NULL; needs resampled */
-    uint64_t seed;                    /* for kind synthetic */
-    bool one_caption; /* rows of a CSV that name the same picture are one sample with several captions */
-    const char
-        *split; /* "train" or "test" part of CIFAR, STL-10 and MNIST; NULL: test, or what the path names */
-    const char *cache; /* folder for unpacked copies and indexes; NULL: the user's; "": none */
-} dataset_options;
+typedef cloob_data_options dataset_options; /* the fields are described there */
 
 void dataset_options_init(dataset_options *o);
 
