@@ -5,5 +5,6 @@
 #define CLOOB_CLOOB_H
 
 #include "cloob/types.h"
+#include "cloob/tokenizer.h"
 
 #endif
