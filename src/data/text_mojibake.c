@@ -145,7 +145,7 @@ static size_t copy_run(const codes *t, size_t i, bool all, codes *out)
     return end;
 }
 
-bool mojibake_repair(codes *text)
+static bool repair_once(codes *text)
 {
     bool any;
     bool all = whole_is_bytes(text, &any);
@@ -159,4 +159,10 @@ bool mojibake_repair(codes *text)
     codes_release(text);
     *text = out;
     return true;
+}
+
+void mojibake_repair(codes *text)
+{
+    enum { ROUNDS = 16 }; /* each round at least halves what it touches; nothing is broken more often by accident */
+    for (int i = 0; i < ROUNDS && !text->failed && repair_once(text);) i++;
 }

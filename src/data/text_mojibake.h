@@ -7,7 +7,7 @@
 
 #include "data/text_unicode.h"
 
-/* Repairs once, in place; twice-broken text takes two calls. Returns true when something changed. */
-bool mojibake_repair(codes *text);
+/* Repairs in place, also what was broken more than once. */
+void mojibake_repair(codes *text);
 
 #endif
