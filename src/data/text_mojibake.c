@@ -1,164 +1,283 @@
-/* Finds UTF-8 sequences among characters that are single bytes of Latin-1 or Windows-1252.
+/* Finds UTF-8 among characters that are single bytes of Latin-1 or Windows-1252, and turns it back.
  *
- * A sequence is a lead character and its continuations. Runs of adjacent sequences stand or fall together: a run is
- * turned back when one of its sequences is "strong", that is, no writer would put these characters side by side
- * ("Ã¤", "â€™"); a capital before a closing quote or a dash is weak, because "CAFÉ”" is honest text. When the whole
- * text is such bytes, one strong sequence convinces for all of it. */
+ * Two questions are asked of a text. Does it look wrong: do characters stand side by side that no writer puts there
+ * ("Ã¤", "â€™", an accented capital before a fraction)? And would it be right as bytes of UTF-8? Both yes: it is turned
+ * back as a whole. If only the first, the same is asked of every stretch that has the shape of UTF-8. So "CAFÉ”" stays,
+ * because a capital before a closing quote is honest text. The classes and neighbours that count as wrong are those of
+ * ftfy 6.3, as far as they concern these two encodings. */
 #include "data/text_mojibake.h"
+
+/* ---- does it look wrong? --------------------------------------------------------------------------- */
+
+enum {
+    CONTROL = 1 << 0, /* C1 */
+    ODD = 1 << 1,     /* signs that hardly ever stand in text: broken bar, not sign, dagger, ... */
+    LAW = 1 << 2,
+    MONEY = 1 << 3,
+    OPENING = 1 << 4, /* punctuation before a word */
+    CLOSING = 1 << 5, /* punctuation after a word */
+    NUMBER = 1 << 6,  /* fractions, powers, plus-minus */
+    UPPER = 1 << 7,   /* accented capitals; round vowels that make faces are left out */
+    LOWER = 1 << 8,
+    PLAIN = 1 << 9,   /* spaces, dashes, ellipsis: at home anywhere */
+    AZ = 1 << 10,     /* a .. z */
+    SPACE = 1 << 11
+};
+
+/* Classes of the bytes 0x80 .. 0xFF as Windows-1252 reads them; its five holes are controls. */
+static const uint16_t byte_class[128] = {
+    MONEY, CONTROL, OPENING, ODD, OPENING, PLAIN, ODD, ODD, ODD, ODD, UPPER, OPENING, UPPER, CONTROL, UPPER, CONTROL, /* 80 */
+    CONTROL, OPENING, PLAIN, OPENING, CLOSING, OPENING, PLAIN, PLAIN, ODD, CLOSING, LOWER, CLOSING, LOWER, CONTROL, LOWER, UPPER,
+    PLAIN, OPENING, MONEY, MONEY, ODD, MONEY, ODD, LAW, ODD, OPENING, ODD, OPENING, ODD, PLAIN, CLOSING, ODD, /* A0 */
+    0, NUMBER, NUMBER, NUMBER, PLAIN, NUMBER, LAW, PLAIN, ODD, NUMBER, ODD, CLOSING, NUMBER, NUMBER, NUMBER, OPENING,
+    UPPER, UPPER, UPPER, UPPER, UPPER, UPPER, UPPER, UPPER, UPPER, UPPER, UPPER, UPPER, UPPER, UPPER, UPPER, UPPER, /* C0 */
+    UPPER, UPPER, 0, 0, 0, 0, 0, NUMBER, UPPER, 0, 0, 0, UPPER, UPPER, 0, LOWER,
+    LOWER, LOWER, LOWER, LOWER, LOWER, LOWER, LOWER, LOWER, LOWER, LOWER, LOWER, LOWER, LOWER, LOWER, LOWER, LOWER, /* E0 */
+    LOWER, LOWER, 0, 0, 0, 0, 0, NUMBER, 0, 0, 0, 0, LOWER, 0, 0, 0,
+};
 
 /* The byte a character was, -1 when it is none of them. */
 static int byte_of(uint32_t c)
 {
     if (c < 0x100) return (int)c;
+    if (c > 0x2122 || (c > 0x2DC && c < 0x2013)) return -1;
     for (uint32_t i = 0x80; i < 0xA0; i++)
         if (uni_windows_1252(i) == c) return (int)i;
     return -1;
 }
 
-/* ---- how much a character says --------------------------------------------------------------------- */
-
-/* Signs that stand beside accented letters in honest text: spaces, quotes, dashes, trade marks. */
-static bool is_punctuation(uint32_t c)
+static unsigned class_of(uint32_t c)
 {
-    switch (c) {
-    case 0xA0: case 0xA1: case 0xA9: case 0xAB: case 0xAD: case 0xAE: case 0xB0: case 0xB4: case 0xB7: case 0xBB: case 0xBF:
-    case 0x2013: case 0x2014: case 0x2018: case 0x2019: case 0x201A: case 0x201C: case 0x201D: case 0x201E: case 0x2022:
-    case 0x2026: case 0x2039: case 0x203A: case 0x2122: return true;
-    default: return false;
+    if (c < 0x80) return c >= 'a' && c <= 'z' ? AZ : uni_is_space(c) ? SPACE : 0;
+    if (c < 0xA0) return CONTROL;
+    if (c == 0xFFFD) return ODD;
+    int byte = byte_of(c);
+    unsigned k = byte < 0 ? 0 : byte_class[byte - 0x80];
+    return c == 0xA0 ? k | SPACE : k;
+}
+
+typedef struct neighbours {
+    unsigned first, second, third; /* third 0: two are enough */
+} neighbours;
+
+static const neighbours wrong[] = {
+    { CONTROL, ~0u, 0 },
+    { ODD | LOWER | UPPER | OPENING | CLOSING | MONEY | NUMBER | LAW, ODD, 0 },
+    { ODD, LOWER | UPPER | OPENING | CLOSING | MONEY | NUMBER | LAW, 0 },
+    { LOWER | CLOSING | MONEY | NUMBER, UPPER, 0 },
+    { CLOSING | MONEY | NUMBER, LOWER, 0 },
+    { LOWER | CLOSING, MONEY, 0 },
+    { UPPER, NUMBER | LAW, 0 },
+    { MONEY | NUMBER, OPENING, 0 },
+    { SPACE, UPPER, MONEY },
+    { AZ, UPPER, OPENING | MONEY },
+    { LOWER | UPPER | MONEY | CLOSING, OPENING, NUMBER },
+    { LOWER | UPPER | MONEY | NUMBER | LAW, CLOSING, OPENING },
+};
+
+static bool is_word(uint32_t c) { return c == '_' || uni_is_letter(c) || uni_is_number(c); }
+static bool is_latin(uint32_t c) { return c < 0x80 && (c | 32) >= 'a' && (c | 32) <= 'z'; }
+
+/* What classes do not tell: particular letters. c, d: this character and the next; e: the one after, 0 at the end. */
+static bool wrong_letters(uint32_t c, uint32_t d, uint32_t e)
+{
+    unsigned k = class_of(c), n = class_of(d);
+    if ((k & (LOWER | UPPER)) && (n & (OPENING | CLOSING)) && e && is_word(e)) return true;
+    if ((c == 0x152 || c == 0x153) && !is_latin(d)) return true;
+    if ((k & UPPER) && d == 0xB0) return true;
+    if (c == 0xC2 || c == 0xC3 || c == 0xCE || c == 0xD0) { /* where Latin-1, Greek and Cyrillic begin */
+        if ((n & (OPENING | CLOSING)) || (d != 0x2026 && d != 0x2019 && (n & PLAIN))) return true;
+        if (d == 0x20AC || d == 0xA2 || d == 0xA3 || d == 0x160 || d == 0x178 || (n & LOWER & class_of(0x161) && d > 0xFF)) return true;
     }
+    if (c == 0xD7 && (d == 0xB2 || d == 0xB3)) return true;
+    return c == 0xE0 && (n & NUMBER) && d >= 0xB2 && d != 0xB3 && d != 0xD7;
 }
 
-/* Of those, the ones that no word has in its middle. */
-static bool splits_words(uint32_t c)
+/* Arabic: a pair whose second half is nothing odd counts when it comes twice. */
+static bool is_arabic_pair(const uint32_t *t)
 {
-    return is_punctuation(c) && c != 0xA0 && c != 0xAD && c != 0xB0 && c != 0xB4 && c != 0xB7 && c != 0x2013 && c != 0x2014 &&
-           c != 0x2019 && c != 0x2026;
+    uint32_t d = t[1];
+    return (t[0] == 0xD8 || t[0] == 0xD9) && ((class_of(d) & (PLAIN | MONEY | ODD | NUMBER | OPENING)) || d == 0x178 || d == 0x160 ||
+                                              d == 0xAE || d == 0xB0 || d == 0xBB);
 }
 
-static bool is_money(uint32_t c) { return c == 0xA2 || c == 0xA3 || c == 0xA5 || c == 0x20AC; }
-
-static bool is_letter_byte(uint32_t c) { return c == 0x160 || c == 0x161 || c == 0x152 || c == 0x153 || c == 0x17D || c == 0x17E || c == 0x178; }
-
-static bool is_word(const codes *t, size_t i)
+/* "voilÃ le", "2Â km": the no-break space of a pair has become a plain one. */
+static bool wrong_before_space(const uint32_t *t, size_t i, size_t n)
 {
-    return i < t->n && (t->at[i] == '_' || uni_is_letter(t->at[i]) || uni_is_number(t->at[i]));
+    if ((t[i] != 0xC2 && t[i] != 0xC3) || i + 1 >= n) return false;
+    unsigned before = i ? class_of(t[i - 1]) : 0, next = class_of(t[i + 1]);
+    if (t[i + 1] == ' ' && (i == 0 || (before & AZ) || ((before & SPACE) && i > 1 && (class_of(t[i - 2]) & AZ)))) return true;
+    return t[i] == 0xC2 && i && ((before & (AZ | CLOSING)) || t[i - 1] == '.' || t[i - 1] == ',' || t[i - 1] == '?' || t[i - 1] == '!') &&
+           (t[i + 1] == ' ' || (next & (OPENING | CLOSING)));
 }
 
-static bool is_lower_ascii(const codes *t, size_t i) { return i < t->n && t->at[i] >= 'a' && t->at[i] <= 'z'; }
+static bool looks_wrong(const uint32_t *t, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        unsigned a = class_of(t[i]), b = i + 1 < n ? class_of(t[i + 1]) : 0, c = i + 2 < n ? class_of(t[i + 2]) : 0;
+        if (a & CONTROL) return true;
+        if (i + 1 >= n) break;
+        for (size_t k = 1; k < sizeof wrong / sizeof *wrong; k++)
+            if ((a & wrong[k].first) && (b & wrong[k].second) && (!wrong[k].third || (c & wrong[k].third))) return true;
+        if (t[i] >= 0x80 && wrong_letters(t[i], t[i + 1], i + 2 < n ? t[i + 2] : 0)) return true;
+        if (i + 3 < n && is_arabic_pair(t + i) && is_arabic_pair(t + i + 2)) return true;
+        if (wrong_before_space(t, i, n)) return true;
+    }
+    return false;
+}
 
-/* ---- one sequence ---------------------------------------------------------------------------------- */
+/* ---- would it be right as bytes? ------------------------------------------------------------------- */
 
 typedef struct sequence {
-    size_t length;  /* characters; 0: none here */
-    uint32_t value; /* the character meant */
-    bool strong;
-    bool keep_space; /* "Ã " in place of "Ã\u00A0": the space stays, it was a word's end */
+    size_t length;   /* characters; 0: none here */
+    uint32_t value;  /* the character meant */
+    bool keep_space; /* "Ã " stands for "à" and the space that ended its word */
 } sequence;
 
-static bool strong_pair(const codes *t, size_t i)
+static size_t length_by_lead(int lead)
 {
-    uint32_t lead = t->at[i], next = t->at[i + 1];
-    bool busy = lead == 0xC2 || lead == 0xC3 || lead == 0xCE || lead == 0xD0; /* Latin-1, Greek, Cyrillic */
-    if (busy) return next != 0x2019 && next != 0x2026 && next != 0xA5 && next != 0x152 && next != 0x17D;
-    if (next == 0xB0) return lead != 0xDF;
-    if (is_punctuation(next)) return splits_words(next) && is_word(t, i + 2);
-    if (is_money(next)) return i > 0 && (is_lower_ascii(t, i - 1) || uni_is_space(t->at[i - 1]));
-    return !is_letter_byte(next);
+    return lead >= 0xF0 && lead <= 0xF4 ? 4 : lead >= 0xE0 && lead < 0xF0 ? 3 : lead >= 0xC2 && lead < 0xE0 ? 2 : 0;
 }
 
-/* Two or three continuations: honest only when all of them are punctuation. */
-static bool strong_longer(const codes *t, size_t i, size_t length)
+static bool is_continuation(uint32_t c)
 {
-    for (size_t k = 1; k < length; k++)
-        if (!is_punctuation(t->at[i + k]) && !is_letter_byte(t->at[i + k])) return true;
-    return length == 4;
+    int byte = c < 0x80 ? -1 : byte_of(c);
+    return byte >= 0x80 && byte < 0xC0;
 }
 
-/* "voilÃ le", "2Â km": the no-break space of the pair has become a plain one. */
-static sequence spaced_pair(const codes *t, size_t i)
+/* Whether a space at place k of a sequence can have been a no-break space: only where likely characters come out. */
+static bool space_fits(const uint32_t *t, int lead, size_t length, size_t k)
 {
-    bool begins = i == 0 || is_lower_ascii(t, i - 1) ||
-                  (i > 1 && uni_is_space(t->at[i - 1]) && is_lower_ascii(t, i - 2));
-    if ((t->at[i] != 0xC2 && t->at[i] != 0xC3) || !begins) return (sequence){ 0 };
-    bool grave = t->at[i] == 0xC3 && !(i + 2 < t->n && t->at[i + 2] == ' ');
-    return (sequence){ .length = 2, .value = t->at[i] == 0xC3 ? 0xE0 : 0xA0, .strong = true, .keep_space = grave };
+    if (length == 2) return lead == 0xC2 || lead == 0xC3 || lead == 0xC5 || lead == 0xCE || lead == 0xD0 || lead == 0xD9;
+    if (length == 4) return lead == 0xF0;
+    int other = byte_of(t[k == 1 ? 2 : 1]);
+    return (k == 1 ? lead == 0xE2 || lead == 0xE3 : lead <= 0xE3) && other != 0x85 && other != 0xA0;
 }
 
-static bool valid_value(uint32_t v, size_t length)
+static bool begins_with(const uint32_t *t, size_t n, const char *ascii)
+{
+    for (; *ascii; ascii++, t++, n--)
+        if (!n || *t != (unsigned char)*ascii) return false;
+    return true;
+}
+
+/* Portuguese "às" and "àquele" are one word; else "à" is one by itself. */
+static bool grave_word(const uint32_t *t, size_t n)
+{
+    return t[0] == 0xC3 && !begins_with(t + 2, n - 2, " ") && !begins_with(t + 2, n - 2, "quele") && !begins_with(t + 2, n - 2, "quela") &&
+           !begins_with(t + 2, n - 2, "quilo") && !begins_with(t + 2, n - 2, "s ");
+}
+
+/* Half of a pair of surrogates that was written as if it were a character, at t[0 .. 2]; 0 when it is none. */
+static uint32_t surrogate_at(const uint32_t *t, size_t n)
+{
+    if (n < 3 || t[0] != 0xED || !is_continuation(t[1]) || !is_continuation(t[2])) return 0;
+    uint32_t v = 0xD000u | (uint32_t)(byte_of(t[1]) & 0x3F) << 6 | (uint32_t)(byte_of(t[2]) & 0x3F);
+    return v >= 0xD800 ? v : 0;
+}
+
+static sequence surrogate_pair(const uint32_t *t, size_t n, uint32_t high)
+{
+    uint32_t low = n >= 6 ? surrogate_at(t + 3, n - 3) : 0;
+    if (high >= 0xDC00 || low < 0xDC00) return (sequence){ 0 };
+    return (sequence){ .length = 6, .value = 0x10000 + ((high - 0xD800) << 10) + (low - 0xDC00) };
+}
+
+/* The sequence at t[0]. Lost characters (U+FFFD, and once "?") may stand in it; then U+FFFD is what it means. */
+static sequence sequence_at(const uint32_t *t, size_t n)
 {
     static const uint32_t least[] = { 0, 0, 0x80, 0x800, 0x10000 };
-    return v >= least[length] && v <= 0x10FFFF && !(v >= 0xD800 && v < 0xE000);
-}
-
-static sequence sequence_at(const codes *t, size_t i)
-{
     sequence none = { 0 };
-    int lead = t->at[i] < 0x80 ? -1 : byte_of(t->at[i]);
-    size_t length = lead >= 0xF0 && lead <= 0xF4 ? 4 : lead >= 0xE0 && lead < 0xF0 ? 3 : lead >= 0xC2 && lead < 0xE0 ? 2 : 0;
-    if (!length || i + length > t->n) return none;
-    if (length == 2 && t->at[i + 1] == ' ') return spaced_pair(t, i);
-    uint32_t value = (uint32_t)lead & (0x7Fu >> length);
+    if (t[0] == 0xFFFD) return (sequence){ .length = 1, .value = 0xFFFD };
+    int lead = t[0] < 0x80 ? -1 : byte_of(t[0]), spaces = 0, lost = 0, asked = 0;
+    size_t length = length_by_lead(lead);
+    uint32_t value = (uint32_t)lead & (0x7Fu >> length), high = surrogate_at(t, n);
+    if (high) return surrogate_pair(t, n, high);
+    if (!length || length > n) return none;
     for (size_t k = 1; k < length; k++) {
-        int byte = t->at[i + k] < 0x80 ? -1 : byte_of(t->at[i + k]);
-        if (byte < 0x80 || byte > 0xBF) return none;
-        value = value << 6 | (uint32_t)(byte & 0x3F);
+        bool space = t[k] == ' ' && space_fits(t, lead, length, k);
+        if (!space && t[k] != 0xFFFD && t[k] != '?' && !is_continuation(t[k])) return none;
+        spaces += space, lost += t[k] == 0xFFFD, asked += t[k] == '?';
+        value = value << 6 | (uint32_t)((space ? 0xA0 : byte_of(t[k])) & 0x3F);
     }
-    if (!valid_value(value, length)) return none;
-    return (sequence){ .length = length, .value = value, .strong = length == 2 ? strong_pair(t, i) : strong_longer(t, i, length) };
+    if (spaces > 1 || asked > 1 || (asked && length == 2 && lead > 0xC3)) return none;
+    if (lost || asked) return (sequence){ .length = length, .value = 0xFFFD };
+    if (value < least[length] || value > 0x10FFFF) return none;
+    return (sequence){ .length = length, .value = value, .keep_space = spaces && length == 2 && grave_word(t, n) };
 }
 
-/* ---- the text -------------------------------------------------------------------------------------- */
-
-/* True when every character beyond ASCII belongs to a sequence; *strong when one of them convinces. */
-static bool whole_is_bytes(const codes *t, bool *strong)
+/* Appends the text turned back; false when some character does not fit (out then holds the beginning). A text has
+ * either controls or the characters that Windows-1252 puts in their place. */
+static bool turn_back(const uint32_t *t, size_t n, codes *out)
 {
-    bool whole = true;
-    *strong = false;
-    for (size_t i = 0; i < t->n;) {
-        sequence s = t->at[i] < 0x80 ? (sequence){ 0 } : sequence_at(t, i);
-        if (!s.length && t->at[i] >= 0x80) whole = false;
-        *strong |= s.strong;
-        i += s.length ? s.length : 1;
+    bool controls = false, windows = false;
+    for (size_t i = 0; i < n; i++) {
+        controls |= t[i] >= 0x80 && t[i] < 0xA0 && uni_windows_1252(t[i]) != t[i];
+        windows |= t[i] > 0xFF || t[i] == '?';
     }
-    return whole;
+    for (size_t i = 0; i < n;) {
+        sequence s = t[i] < 0x80 ? (sequence){ .length = 1, .value = t[i] } : sequence_at(t + i, n - i);
+        if (!s.length || (controls && s.value == 0xFFFD) || (controls && windows && t[i] > 0xFF)) return false;
+        codes_add(out, s.value);
+        if (s.keep_space) codes_add(out, ' ');
+        i += s.length;
+    }
+    return !out->failed;
 }
 
-static void add_sequence(codes *out, const sequence *s)
-{
-    codes_add(out, s->value);
-    if (s->keep_space) codes_add(out, ' ');
-}
+/* ---- stretches ------------------------------------------------------------------------------------- */
 
-/* Copies the run that starts at i, turned back if it convinces (or everything does). Returns its end. */
-static size_t copy_run(const codes *t, size_t i, bool all, codes *out)
+/* How far UTF-8's shape goes from t[0] on: leads with their continuations, spaces counted as such. */
+static size_t stretch_length(const uint32_t *t, size_t n)
 {
-    bool strong = all;
-    size_t end = i;
-    for (sequence s; end < t->n && (s = sequence_at(t, end)).length; end += s.length) strong |= s.strong;
-    if (!strong) codes_add_all(out, t->at + i, end - i);
-    else
-        for (size_t k = i; k < end;) {
-            sequence s = sequence_at(t, k);
-            add_sequence(out, &s);
-            k += s.length;
-        }
+    size_t end = 0;
+    while (end < n) {
+        int lead = t[end] < 0x80 ? -1 : byte_of(t[end]);
+        size_t length = length_by_lead(lead), k = 1;
+        if (!length || length > n - end || (length == 4 && lead != 0xF0 && lead != 0xF3)) break;
+        while (k < length && (t[end + k] == ' ' || is_continuation(t[end + k]))) k++;
+        if (k < length) break;
+        end += length;
+    }
     return end;
+}
+
+/* A stretch does not begin right after half of something else. */
+static bool begins_inside(uint32_t before)
+{
+    if (before == 0xC6 || before == 0xD8 || before == 0xE6 || before == 0xF8) return true;
+    return is_continuation(before) && !(before > 0xFF && (class_of(before) & (OPENING | PLAIN))) && before != 0x201D;
+}
+
+static void repair_stretches(const codes *text, codes *out)
+{
+    for (size_t i = 0; i < text->n;) {
+        const uint32_t *t = text->at + i;
+        size_t n = i > 0 && begins_inside(t[-1]) ? 0 : stretch_length(t, text->n - i), before = out->n;
+        if (n && (n == text->n || !looks_wrong(t, n) || !turn_back(t, n, out))) {
+            out->n = before;
+            codes_add_all(out, t, n);
+        }
+        if (!n) codes_add(out, *t);
+        i += n ? n : 1;
+    }
 }
 
 static bool repair_once(codes *text)
 {
-    bool any;
-    bool all = whole_is_bytes(text, &any);
-    if (!any) return false;
     codes out = { 0 };
-    for (size_t i = 0; i < text->n;) {
-        size_t end = copy_run(text, i, all, &out);
-        if (end == i) codes_add(&out, text->at[end++]);
-        i = end;
+    bool beyond_ascii = false;
+    for (size_t i = 0; i < text->n && !beyond_ascii; i++) beyond_ascii = text->at[i] >= 0x80;
+    if (!beyond_ascii || !looks_wrong(text->at, text->n)) return false;
+    if (!turn_back(text->at, text->n, &out)) {
+        out.n = 0;
+        repair_stretches(text, &out);
     }
+    out.failed |= text->failed;
+    bool shorter = out.n != text->n;
     codes_release(text);
     *text = out;
-    return true;
+    return shorter;
 }
 
 void mojibake_repair(codes *text)
