@@ -23,7 +23,8 @@ cloob_status cloob_tokenizer_save(cloob_ctx *ctx, const cloob_tokenizer *t, cons
 {
     sbuf text = { 0 };
     tokenizer_save(view(t), &text);
-    cloob_status status = text.failed ? ctx_no_memory(ctx, text.len, "merges") : file_write(ctx, path, text.data, text.len);
+    cloob_status status =
+        text.failed ? ctx_no_memory(ctx, text.len, "merges") : file_write(ctx, path, text.data, text.len);
     sbuf_release(&text);
     return status;
 }
@@ -39,18 +40,20 @@ int32_t cloob_tokenizer_vocab_size(const cloob_tokenizer *t) { return tokenizer_
 int32_t cloob_tokenizer_start_id(const cloob_tokenizer *t) { return tokenizer_start_id(view(t)); }
 int32_t cloob_tokenizer_end_id(const cloob_tokenizer *t) { return tokenizer_end_id(view(t)); }
 
-cloob_status cloob_tokenizer_encode(cloob_ctx *ctx, const cloob_tokenizer *t, const char *text, size_t bytes, int32_t **ids, int64_t *count)
+cloob_status cloob_tokenizer_encode(cloob_ctx *ctx, const cloob_tokenizer *t, const char *text, size_t bytes,
+                                    int32_t **ids, int64_t *count)
 {
     return tokenizer_encode(ctx, view(t), text, bytes, ids, count);
 }
 
-cloob_status cloob_tokenizer_encode_rows(cloob_ctx *ctx, const cloob_tokenizer *t, const char *const *text, int64_t n, int64_t length,
-                                         int32_t *rows)
+cloob_status cloob_tokenizer_encode_rows(cloob_ctx *ctx, const cloob_tokenizer *t, const char *const *text,
+                                         int64_t n, int64_t length, int32_t *rows)
 {
     return tokenizer_encode_rows(ctx, view(t), text, n, length, rows);
 }
 
-cloob_status cloob_tokenizer_decode(cloob_ctx *ctx, const cloob_tokenizer *t, const int32_t *ids, int64_t count, char **text)
+cloob_status cloob_tokenizer_decode(cloob_ctx *ctx, const cloob_tokenizer *t, const int32_t *ids,
+                                    int64_t count, char **text)
 {
     sbuf out = { 0 };
     sbuf_puts(&out, "");

@@ -10,15 +10,26 @@ bool text_is_plain(const char *text, size_t bytes)
     const unsigned char *t = (const unsigned char *)text;
     unsigned odd = 0;
     for (size_t i = 0; i < bytes; i++)
-        odd |= (unsigned)(t[i] >= 0x7F) | (unsigned)(t[i] == '&') | (unsigned)((t[i] < 0x20) & (t[i] != '\n') & (t[i] != '\t') & (t[i] != '\r'));
+        odd |= (unsigned)(t[i] >= 0x7F) | (unsigned)(t[i] == '&') |
+               (unsigned)((t[i] < 0x20) & (t[i] != '\n') & (t[i] != '\t') & (t[i] != '\r'));
     return !odd;
 }
 
-/* How many bytes at t a decoder gives up on at once: a sequence that broke off, without the byte that broke it. */
+/* How many bytes at t a decoder gives up on at once: a sequence that broke off, without the byte that broke
+ * it. */
 static size_t broken_length(const unsigned char *t, size_t n)
 {
-    size_t want = t[0] >= 0xC2 && t[0] < 0xE0 ? 2 : t[0] >= 0xE0 && t[0] < 0xF0 ? 3 : t[0] >= 0xF0 && t[0] < 0xF5 ? 4 : 1, k = 1;
-    unsigned low = t[0] == 0xE0 ? 0xA0 : t[0] == 0xF0 ? 0x90 : 0x80, high = t[0] == 0xED ? 0x9F : t[0] == 0xF4 ? 0x8F : 0xBF;
+    size_t want = t[0] >= 0xC2 && t[0] < 0xE0   ? 2
+                  : t[0] >= 0xE0 && t[0] < 0xF0 ? 3
+                  : t[0] >= 0xF0 && t[0] < 0xF5 ? 4
+                                                : 1,
+           k = 1;
+    unsigned low = t[0] == 0xE0   ? 0xA0
+                   : t[0] == 0xF0 ? 0x90
+                                  : 0x80,
+             high = t[0] == 0xED   ? 0x9F
+                    : t[0] == 0xF4 ? 0x8F
+                                   : 0xBF;
     for (; k < want && k < n && t[k] >= low && t[k] <= high; k++) low = 0x80, high = 0xBF;
     return k;
 }

@@ -113,7 +113,10 @@ void html_unescape(const uint32_t *in, size_t n, codes *out)
 
 /* ---- only the unmistakable ----------------------------------------------------------------------- */
 
-static bool is_alnum(uint32_t c) { return (c >= '0' && c <= '9') || (c < 0x80 && (c | 32) >= 'a' && (c | 32) <= 'z'); }
+static bool is_alnum(uint32_t c)
+{
+    return (c >= '0' && c <= '9') || (c < 0x80 && (c | 32) >= 'a' && (c | 32) <= 'z');
+}
 
 /* "EACUTE": no reference itself, not even in its beginning, but one in lower case. */
 static const entity *find_capitals(const char *name, size_t length)

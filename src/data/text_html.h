@@ -8,7 +8,8 @@
  * Appends to out. */
 void html_unescape(const uint32_t *in, size_t n, codes *out);
 
-/* Only what is unmistakable: references that end in a semicolon, and the lower-case names also all in capitals
+/* Only what is unmistakable: references that end in a semicolon, and the lower-case names also all in
+ * capitals
  * ("&EACUTE;"), giving capitals. Appends to out. */
 void html_unescape_strict(const uint32_t *in, size_t n, codes *out);
 

@@ -18,9 +18,10 @@ typedef struct ligature {
 } ligature;
 
 static const ligature ligatures[] = {
-    { 0x132, "IJ" },  { 0x133, "ij" },  { 0x149, "'n" },  { 0x1C7, "LJ" },  { 0x1C8, "Lj" },  { 0x1C9, "lj" },
-    { 0x1CA, "NJ" },  { 0x1CB, "Nj" },  { 0x1CC, "nj" },  { 0x1F1, "DZ" },  { 0x1F2, "Dz" },  { 0x1F3, "dz" },
-    { 0xFB00, "ff" }, { 0xFB01, "fi" }, { 0xFB02, "fl" }, { 0xFB03, "ffi" }, { 0xFB04, "ffl" }, { 0xFB06, "st" },
+    { 0x132, "IJ" },   { 0x133, "ij" },   { 0x149, "'n" },  { 0x1C7, "LJ" },  { 0x1C8, "Lj" },
+    { 0x1C9, "lj" },   { 0x1CA, "NJ" },   { 0x1CB, "Nj" },  { 0x1CC, "nj" },  { 0x1F1, "DZ" },
+    { 0x1F2, "Dz" },   { 0x1F3, "dz" },   { 0xFB00, "ff" }, { 0xFB01, "fi" }, { 0xFB02, "fl" },
+    { 0xFB03, "ffi" }, { 0xFB04, "ffl" }, { 0xFB06, "st" },
 };
 
 /* Ligatures of Latin letters that a page layout left behind. */
@@ -60,8 +61,8 @@ static void add_repaired(codes *out, uint32_t c)
 
 static bool is_unwanted(uint32_t c)
 {
-    return c < 0x09 || c == 0x0B || (c >= 0x0E && c < 0x20) || c == 0x7F || (c >= 0x206A && c < 0x2070) || c == 0xFEFF ||
-           (c >= 0xFFF9 && c < 0xFFFD);
+    return c < 0x09 || c == 0x0B || (c >= 0x0E && c < 0x20) || c == 0x7F || (c >= 0x206A && c < 0x2070) ||
+           c == 0xFEFF || (c >= 0xFFF9 && c < 0xFFFD);
 }
 
 /* "ESC [ digits letter", by which programs colour a terminal. Returns its length, 0 when there is none. */
@@ -121,8 +122,8 @@ static void repair_once(codes *text, bool references)
     uni_nfc(text);
 }
 
-/* Until nothing changes. A text made to change once per round ("&amp;amp;amp;...") would take quadratic time; the
- * budget ends that, far beyond what any caption needs. */
+/* Until nothing changes. A text made to change once per round ("&amp;amp;amp;...") would take quadratic time;
+ * the budget ends that, far beyond what any caption needs. */
 static void repair_line(codes *line, bool references)
 {
     codes before = { 0 };

@@ -42,25 +42,28 @@ static bool in_ranges(const range *r, size_t n, uint32_t c)
 static bool is_cased(uint32_t c)
 {
     static const range other[] = {
-        { 0xAA, 0xAA },     { 0xBA, 0xBA },     { 0x2B0, 0x2B8 },   { 0x2C0, 0x2C1 },     { 0x2E0, 0x2E4 },
-        { 0x345, 0x345 },   { 0x37A, 0x37A },   { 0x1D2C, 0x1D6A }, { 0x1D78, 0x1D78 },   { 0x1D9B, 0x1DBF },
-        { 0x2071, 0x2071 }, { 0x207F, 0x207F }, { 0x2090, 0x209C }, { 0x2160, 0x217F },   { 0x24B6, 0x24E9 },
-        { 0x2C7C, 0x2C7D }, { 0xA69C, 0xA69D }, { 0xA770, 0xA770 }, { 0xA7F8, 0xA7F9 },   { 0xAB5C, 0xAB5F },
+        { 0xAA, 0xAA },       { 0xBA, 0xBA },       { 0x2B0, 0x2B8 },     { 0x2C0, 0x2C1 },
+        { 0x2E0, 0x2E4 },     { 0x345, 0x345 },     { 0x37A, 0x37A },     { 0x1D2C, 0x1D6A },
+        { 0x1D78, 0x1D78 },   { 0x1D9B, 0x1DBF },   { 0x2071, 0x2071 },   { 0x207F, 0x207F },
+        { 0x2090, 0x209C },   { 0x2160, 0x217F },   { 0x24B6, 0x24E9 },   { 0x2C7C, 0x2C7D },
+        { 0xA69C, 0xA69D },   { 0xA770, 0xA770 },   { 0xA7F8, 0xA7F9 },   { 0xAB5C, 0xAB5F },
         { 0x10780, 0x10780 }, { 0x10783, 0x10785 }, { 0x10787, 0x107B0 }, { 0x107B2, 0x107BA },
         { 0x1F130, 0x1F149 }, { 0x1F150, 0x1F169 }, { 0x1F170, 0x1F189 },
     };
     utf8proc_category_t k = category(c);
-    return k == UTF8PROC_CATEGORY_LU || k == UTF8PROC_CATEGORY_LL || k == UTF8PROC_CATEGORY_LT || IN(other, c);
+    return k == UTF8PROC_CATEGORY_LU || k == UTF8PROC_CATEGORY_LL || k == UTF8PROC_CATEGORY_LT ||
+           IN(other, c);
 }
 
-/* What may stand inside a word without ending it: marks, modifiers, formats, and marks like the apostrophe. */
+/* What may stand inside a word without ending it: marks, modifiers, formats, and marks like the apostrophe.
+ */
 static bool is_case_ignorable(uint32_t c)
 {
     static const range middle[] = {
-        { 0x27, 0x27 },     { 0x2E, 0x2E },     { 0x3A, 0x3A },     { 0xB7, 0xB7 },     { 0x387, 0x387 },
-        { 0x55F, 0x55F },   { 0x5F4, 0x5F4 },   { 0x2018, 0x2019 }, { 0x2024, 0x2024 }, { 0x2027, 0x2027 },
-        { 0xFE13, 0xFE13 }, { 0xFE52, 0xFE52 }, { 0xFE55, 0xFE55 }, { 0xFF07, 0xFF07 }, { 0xFF0E, 0xFF0E },
-        { 0xFF1A, 0xFF1A },
+        { 0x27, 0x27 },     { 0x2E, 0x2E },     { 0x3A, 0x3A },     { 0xB7, 0xB7 },
+        { 0x387, 0x387 },   { 0x55F, 0x55F },   { 0x5F4, 0x5F4 },   { 0x2018, 0x2019 },
+        { 0x2024, 0x2024 }, { 0x2027, 0x2027 }, { 0xFE13, 0xFE13 }, { 0xFE52, 0xFE52 },
+        { 0xFE55, 0xFE55 }, { 0xFF07, 0xFF07 }, { 0xFF0E, 0xFF0E }, { 0xFF1A, 0xFF1A },
     };
     switch (category(c)) {
     case UTF8PROC_CATEGORY_MN:
@@ -72,8 +75,8 @@ static bool is_case_ignorable(uint32_t c)
     }
 }
 
-/* A sigma ends a word when a cased letter comes before it and none after, ignorable signs left out of account.
- * The look ahead ends at the next sigma at the latest, so it costs no more than the text is long. */
+/* A sigma ends a word when a cased letter comes before it and none after, ignorable signs left out of
+ * account. The look ahead ends at the next sigma at the latest, so it costs no more than the text is long. */
 static bool cased_follows(const uint32_t *in, size_t n, size_t i)
 {
     do i++;
@@ -100,8 +103,9 @@ void uni_width(uint32_t c, codes *out)
 {
     utf8proc_int32_t part[16];
     int boundclass = 0;
-    utf8proc_ssize_t n = utf8proc_decompose_char((utf8proc_int32_t)c, part, 16,
-                                                 UTF8PROC_STABLE | UTF8PROC_DECOMPOSE | UTF8PROC_COMPAT, &boundclass);
+    utf8proc_ssize_t n =
+        utf8proc_decompose_char((utf8proc_int32_t)c, part, 16,
+                                UTF8PROC_STABLE | UTF8PROC_DECOMPOSE | UTF8PROC_COMPAT, &boundclass);
     if (n < 1 || n > 16) codes_add(out, c);
     else
         for (utf8proc_ssize_t k = 0; k < n; k++) codes_add(out, (uint32_t)part[k]);

@@ -86,7 +86,9 @@ static bool add_words(const tokenizer *t, const char *text, size_t bytes, scratc
 {
     word w;
     for (size_t pos = 0; !is_full(out) && words_next(text, bytes, &pos, &w);) {
-        int32_t id = w.kind == WORD_START ? tokenizer_start_id(t) : w.kind == WORD_END ? tokenizer_end_id(t) : -1;
+        int32_t id = w.kind == WORD_START ? tokenizer_start_id(t)
+                     : w.kind == WORD_END ? tokenizer_end_id(t)
+                                          : -1;
         if (id < 0) id = text_table_find(&t->words, t, w.at, w.bytes);
         if (id >= 0 ? !add_ids(out, &id, 1) : !add_pieces(t, &w, s, out)) return false;
     }
@@ -99,12 +101,15 @@ static void lower_ascii(const char *text, size_t bytes, sbuf *out)
     out->len = 0;
     sbuf_add(out, text, bytes);
     if (out->failed) return;
-    for (size_t i = 0; i < bytes; i++) out->data[i] = (char)(text[i] | ((text[i] >= 'A') & (text[i] <= 'Z')) << 5);
+    for (size_t i = 0; i < bytes; i++)
+        out->data[i] = (char)(text[i] | ((text[i] >= 'A') & (text[i] <= 'Z')) << 5);
 }
 
-static cloob_status encode(cloob_ctx *ctx, const tokenizer *t, const char *text, size_t bytes, scratch *s, id_list *out)
+static cloob_status encode(cloob_ctx *ctx, const tokenizer *t, const char *text, size_t bytes, scratch *s,
+                           id_list *out)
 {
-    if (bytes > TEXT_LIMIT) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "a text of %zu bytes; the limit is 1 GiB", bytes);
+    if (bytes > TEXT_LIMIT)
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "a text of %zu bytes; the limit is 1 GiB", bytes);
     s->text.len = 0;
     if (text_is_plain(text, bytes)) lower_ascii(text, bytes, &s->text);
     else CLOOB_TRY(text_clean(ctx, t->clean, text, bytes, &s->text));
@@ -113,7 +118,8 @@ static cloob_status encode(cloob_ctx *ctx, const tokenizer *t, const char *text,
     return CLOOB_OK;
 }
 
-cloob_status tokenizer_encode(cloob_ctx *ctx, const tokenizer *t, const char *text, size_t bytes, int32_t **ids, int64_t *count)
+cloob_status tokenizer_encode(cloob_ctx *ctx, const tokenizer *t, const char *text, size_t bytes,
+                              int32_t **ids, int64_t *count)
 {
     scratch s = { 0 };
     id_list list = { .at = malloc(64 * sizeof(int32_t)), .cap = 64 };
@@ -133,7 +139,8 @@ cloob_status tokenizer_encode(cloob_ctx *ctx, const tokenizer *t, const char *te
 
 /* ---- rows ------------------------------------------------------------------------------------------ */
 
-static cloob_status encode_row(cloob_ctx *ctx, const tokenizer *t, const char *text, size_t bytes, int64_t length, scratch *s, int32_t *row)
+static cloob_status encode_row(cloob_ctx *ctx, const tokenizer *t, const char *text, size_t bytes,
+                               int64_t length, scratch *s, int32_t *row)
 {
     id_list list = { .at = row + 1, .cap = length > 2 ? length - 2 : 0, .row = true };
     row[0] = tokenizer_start_id(t);
@@ -147,10 +154,12 @@ static cloob_status encode_row(cloob_ctx *ctx, const tokenizer *t, const char *t
 static cloob_status check_length(cloob_ctx *ctx, int64_t length)
 {
     if (length >= 1) return CLOOB_OK;
-    return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "a row of %lld tokens; at least 1 is needed for the end of the text", (long long)length);
+    return ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
+                    "a row of %lld tokens; at least 1 is needed for the end of the text", (long long)length);
 }
 
-cloob_status tokenizer_encode_row(cloob_ctx *ctx, const tokenizer *t, const char *text, size_t bytes, int64_t length, int32_t *row)
+cloob_status tokenizer_encode_row(cloob_ctx *ctx, const tokenizer *t, const char *text, size_t bytes,
+                                  int64_t length, int32_t *row)
 {
     scratch s = { 0 };
     CLOOB_TRY(check_length(ctx, length));
@@ -164,7 +173,7 @@ typedef struct rows_job {
     const char *const *text;
     int32_t *rows;
     int64_t length;
-    cloob_ctx **worker;   /* one per range */
+    cloob_ctx **worker; /* one per range */
     cloob_status *status;
 } rows_job;
 
@@ -173,28 +182,36 @@ static void encode_range(void *arg, int64_t begin, int64_t end, int thread)
     rows_job *j = arg;
     scratch s = { 0 };
     for (int64_t i = begin; i < end && j->status[thread] == CLOOB_OK; i++)
-        j->status[thread] = encode_row(j->worker[thread], j->t, j->text[i], strlen(j->text[i]), j->length, &s, j->rows + i * j->length);
+        j->status[thread] = encode_row(j->worker[thread], j->t, j->text[i], strlen(j->text[i]), j->length, &s,
+                                       j->rows + i * j->length);
     scratch_release(&s);
 }
 
 static cloob_status run_rows(cloob_ctx *ctx, rows_job *j, int64_t n, int64_t grain, int ranges)
 {
     for (int i = 0; i < ranges; i++)
-        if (!(j->worker[i] = ctx_worker(ctx))) return ctx_no_memory(ctx, sizeof(cloob_ctx), "worker contexts");
+        if (!(j->worker[i] = ctx_worker(ctx)))
+            return ctx_no_memory(ctx, sizeof(cloob_ctx), "worker contexts");
     pool_for(ctx, n, grain, encode_range, j);
     for (int i = 0; i < ranges; i++)
         if (j->status[i] != CLOOB_OK) return ctx_fail(ctx, j->status[i], "%s", cloob_error(j->worker[i]));
     return CLOOB_OK;
 }
 
-cloob_status tokenizer_encode_rows(cloob_ctx *ctx, const tokenizer *t, const char *const *text, int64_t n, int64_t length,
-                                   int32_t *rows)
+cloob_status tokenizer_encode_rows(cloob_ctx *ctx, const tokenizer *t, const char *const *text, int64_t n,
+                                   int64_t length, int32_t *rows)
 {
     enum { GRAIN = 256 };
     CLOOB_TRY(check_length(ctx, length));
     int ranges = pool_ranges(ctx, n, GRAIN);
-    rows_job j = { t, text, rows, length, calloc((size_t)ranges, sizeof *j.worker), calloc((size_t)ranges, sizeof *j.status) };
-    cloob_status status = j.worker && j.status ? run_rows(ctx, &j, n, GRAIN, ranges) : ctx_no_memory(ctx, 64, "worker contexts");
+    rows_job j = { t,
+                   text,
+                   rows,
+                   length,
+                   calloc((size_t)ranges, sizeof *j.worker),
+                   calloc((size_t)ranges, sizeof *j.status) };
+    cloob_status status = j.worker && j.status ? run_rows(ctx, &j, n, GRAIN, ranges)
+                                               : ctx_no_memory(ctx, 64, "worker contexts");
     for (int i = 0; j.worker && i < ranges; i++) cloob_ctx_destroy(j.worker[i]);
     free(j.worker);
     free(j.status);
@@ -203,7 +220,8 @@ cloob_status tokenizer_encode_rows(cloob_ctx *ctx, const tokenizer *t, const cha
 
 /* ---- decoding -------------------------------------------------------------------------------------- */
 
-cloob_status tokenizer_decode(cloob_ctx *ctx, const tokenizer *t, const int32_t *ids, int64_t count, sbuf *out)
+cloob_status tokenizer_decode(cloob_ctx *ctx, const tokenizer *t, const int32_t *ids, int64_t count,
+                              sbuf *out)
 {
     sbuf raw = { 0 };
     int32_t size = tokenizer_vocab_size(t);

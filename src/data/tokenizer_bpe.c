@@ -1,7 +1,8 @@
 /* Byte-pair merging: the pair learned earliest is merged first, everywhere, from the left.
  *
- * Parts of a merge are always older than the merge, so taking one pair at a time by (rank, position) gives the same
- * as sweeping once per rank. Short words search for the best pair anew each time; long ones keep a heap. */
+ * Parts of a merge are always older than the merge, so taking one pair at a time by (rank, position) gives
+ * the same as sweeping once per rank. Short words search for the best pair anew each time; long ones keep a
+ * heap. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -33,7 +34,7 @@ static int64_t merge_short(const tokenizer *t, int32_t *s, int64_t n)
 typedef struct long_word {
     int32_t *symbol; /* (n); -1: merged into the one before */
     int32_t *next, *prev;
-    uint64_t *heap;  /* rank << 32 | position; smallest first */
+    uint64_t *heap; /* rank << 32 | position; smallest first */
     int64_t heap_n, n;
 } long_word;
 
@@ -100,8 +101,12 @@ bool bpe_merge(const tokenizer *t, int32_t *symbol, int64_t *n)
         return true;
     }
     size_t count = (size_t)*n; /* each merge pushes at most two and removes one, so 3 n slots are enough */
-    long_word w = { symbol, malloc(count * sizeof(int32_t)), malloc(count * sizeof(int32_t)), malloc(3 * count * sizeof(uint64_t)),
-                    0, *n };
+    long_word w = { symbol,
+                    malloc(count * sizeof(int32_t)),
+                    malloc(count * sizeof(int32_t)),
+                    malloc(3 * count * sizeof(uint64_t)),
+                    0,
+                    *n };
     bool ok = w.next && w.prev && w.heap;
     if (ok) {
         merge_long(t, &w);

@@ -1,4 +1,5 @@
-/* Files of captions for learning a vocabulary: a caption per line, or the `title` column of a table with tabs. */
+/* Files of captions for learning a vocabulary: a caption per line, or the `title` column of a table with
+ * tabs. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,9 +25,9 @@ static cloob_status add(cloob_ctx *ctx, captions *c, const char *at, size_t byte
     return CLOOB_OK;
 }
 
-/* One field from *at on, up to a tab or the line's end; quotes hide both, as spreadsheets write them. The field comes
- * without its outer quotes (a doubled quote inside stays doubled: words do not mind). Moves *at past it; *last tells
- * whether the row ends here. */
+/* One field from *at on, up to a tab or the line's end; quotes hide both, as spreadsheets write them. The
+ * field comes without its outer quotes (a doubled quote inside stays doubled: words do not mind). Moves *at
+ * past it; *last tells whether the row ends here. */
 static caption next_field(const char **at, const char *end, bool *last)
 {
     const char *p = *at, *begin = p, *stop;
@@ -83,12 +84,14 @@ static cloob_status read_lines(cloob_ctx *ctx, const char *text, const char *end
     return CLOOB_OK;
 }
 
-static cloob_status learn_text(cloob_ctx *ctx, const char *text, size_t bytes, int32_t size, const char *name, tokenizer **out)
+static cloob_status learn_text(cloob_ctx *ctx, const char *text, size_t bytes, int32_t size, const char *name,
+                               tokenizer **out)
 {
     captions c = { 0 };
     const char *end = text + bytes;
     int column = bytes ? title_column(text, end) : -1;
-    cloob_status status = column >= 0 ? read_table(ctx, text, end, column, &c) : read_lines(ctx, text, end, &c);
+    cloob_status status =
+        column >= 0 ? read_table(ctx, text, end, column, &c) : read_lines(ctx, text, end, &c);
     if (status == CLOOB_OK) status = tokenizer_learn(ctx, c.item, c.n, size, name, out);
     free(c.item);
     return status;
@@ -103,14 +106,16 @@ cloob_status tokenizer_train(cloob_ctx *ctx, const char *path, int32_t size, tok
     cloob_status status = CLOOB_OK;
     bool packed = gzip_is(map.data, map.size);
     if (packed) status = gzip_expand(ctx, map.data, map.size, (size_t)1 << 36, path, &plain);
-    if (status == CLOOB_OK && packed) status = learn_text(ctx, plain.data ? plain.data : "", plain.len, size, path, out);
+    if (status == CLOOB_OK && packed)
+        status = learn_text(ctx, plain.data ? plain.data : "", plain.len, size, path, out);
     else if (status == CLOOB_OK) status = learn_text(ctx, (const char *)map.data, map.size, size, path, out);
     sbuf_release(&plain);
     file_map_close(&map);
     return status;
 }
 
-cloob_status tokenizer_train_texts(cloob_ctx *ctx, const char *const *text, int64_t n, int32_t size, tokenizer **out)
+cloob_status tokenizer_train_texts(cloob_ctx *ctx, const char *const *text, int64_t n, int32_t size,
+                                   tokenizer **out)
 {
     captions c = { 0 };
     cloob_status status = CLOOB_OK;

@@ -9,7 +9,7 @@
 
 typedef struct slot {
     uint64_t hash;
-    size_t at; /* in text */
+    size_t at;      /* in text */
     uint32_t bytes; /* 0: empty */
     int64_t count;
 } slot;
@@ -91,7 +91,8 @@ static bool count_caption(cloob_ctx *ctx, table *h, const caption *c, sbuf *clea
     clean->len = 0;
     if (text_clean(ctx, TEXT_CLEAN_FULL, c->at, c->bytes, clean) != CLOOB_OK) return false;
     for (size_t pos = 0; clean->len && words_next(clean->data, clean->len, &pos, &w);)
-        if (w.kind == WORD_PLAIN && w.bytes <= COUNT_WORD_LIMIT && !table_add(h, w.at, w.bytes, 1)) return false;
+        if (w.kind == WORD_PLAIN && w.bytes <= COUNT_WORD_LIMIT && !table_add(h, w.at, w.bytes, 1))
+            return false;
     return true;
 }
 
@@ -101,7 +102,8 @@ static void count_range(void *arg, int64_t begin, int64_t end, int thread)
     sbuf clean = { 0 };
     cloob_ctx *ctx = ctx_worker(j->ctx);
     bool ok = ctx != NULL;
-    for (int64_t i = begin; i < end && ok; i++) ok = count_caption(ctx, &j->tables[thread], &j->captions[i], &clean);
+    for (int64_t i = begin; i < end && ok; i++)
+        ok = count_caption(ctx, &j->tables[thread], &j->captions[i], &clean);
     j->failed[thread] = !ok;
     sbuf_release(&clean);
     cloob_ctx_destroy(ctx);
@@ -121,7 +123,9 @@ static bool list_words(table *h, word_counts *out)
     h->text = (sbuf){ 0 };
     if (!out->item) return false;
     for (size_t i = 0; h->slot && i <= h->mask; i++)
-        if (h->slot[i].bytes) out->item[out->n++] = (word_count){ out->text + h->slot[i].at, h->slot[i].bytes, h->slot[i].count };
+        if (h->slot[i].bytes)
+            out->item[out->n++] =
+                (word_count){ out->text + h->slot[i].at, h->slot[i].bytes, h->slot[i].count };
     qsort(out->item, (size_t)out->n, sizeof *out->item, by_bytes);
     return true;
 }
@@ -130,11 +134,13 @@ cloob_status words_count(cloob_ctx *ctx, const caption *captions, int64_t n, wor
 {
     enum { GRAIN = 1024 };
     int ranges = pool_ranges(ctx, n, GRAIN);
-    count_job j = { ctx, captions, calloc((size_t)ranges, sizeof(table)), calloc((size_t)ranges, sizeof(bool)) };
+    count_job j = { ctx, captions, calloc((size_t)ranges, sizeof(table)),
+                    calloc((size_t)ranges, sizeof(bool)) };
     bool ok = j.tables && j.failed;
     *out = (word_counts){ 0 };
     if (ok) pool_for(ctx, n, GRAIN, count_range, &j);
-    for (int i = 0; ok && i < ranges; i++) ok = !j.failed[i] && (i == 0 || table_join(&j.tables[0], &j.tables[i]));
+    for (int i = 0; ok && i < ranges; i++)
+        ok = !j.failed[i] && (i == 0 || table_join(&j.tables[0], &j.tables[i]));
     if (ok) ok = list_words(&j.tables[0], out);
     for (int i = 0; j.tables && i < ranges; i++) table_release(&j.tables[i]);
     free(j.tables);

@@ -20,10 +20,11 @@ typedef struct word_count {
 typedef struct word_counts {
     word_count *item; /* sorted by their bytes */
     int64_t n;
-    char *text;       /* what item points into */
+    char *text; /* what item points into */
 } word_counts;
 
-/* Cleans the captions in full and counts their words, on all threads; the result does not depend on how many. */
+/* Cleans the captions in full and counts their words, on all threads; the result does not depend on how many.
+ */
 cloob_status words_count(cloob_ctx *ctx, const caption *captions, int64_t n, word_counts *out);
 void word_counts_release(word_counts *w);
 

@@ -6,8 +6,8 @@
 
 bool gzip_is(const void *bytes, size_t size) { return size >= 2 && memcmp(bytes, "\x1f\x8b", 2) == 0; }
 
-static cloob_status inflate_all(cloob_ctx *ctx, z_stream *z, const unsigned char *bytes, size_t size, size_t limit, const char *name,
-                                sbuf *out)
+static cloob_status inflate_all(cloob_ctx *ctx, z_stream *z, const unsigned char *bytes, size_t size,
+                                size_t limit, const char *name, sbuf *out)
 {
     unsigned char chunk[1 << 15];
     int code = Z_OK;
@@ -30,11 +30,13 @@ static cloob_status inflate_all(cloob_ctx *ctx, z_stream *z, const unsigned char
                             code == Z_BUF_ERROR ? "cut short" : "damaged");
         sbuf_add(out, chunk, sizeof chunk - z->avail_out);
         if (out->failed) return ctx_no_memory(ctx, out->len, name);
-        if (out->len > limit) return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: holds more than %zu bytes", name, limit);
+        if (out->len > limit)
+            return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: holds more than %zu bytes", name, limit);
     }
 }
 
-cloob_status gzip_expand(cloob_ctx *ctx, const void *bytes, size_t size, size_t limit, const char *name, sbuf *out)
+cloob_status gzip_expand(cloob_ctx *ctx, const void *bytes, size_t size, size_t limit, const char *name,
+                         sbuf *out)
 {
     z_stream z = { 0 };
     if (inflateInit2(&z, 15 + 16) != Z_OK) return ctx_no_memory(ctx, 1 << 16, "gzip");

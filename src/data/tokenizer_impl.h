@@ -6,8 +6,8 @@
 #include "data/tokenizer.h"
 
 enum {
-    BYTES = 256,                 /* ids 0 .. 255: a byte; 256 .. 511: a byte that ends a word */
-    FIRST_MERGE = 2 * BYTES,     /* then one id per merge, then start and end of text */
+    BYTES = 256,                   /* ids 0 .. 255: a byte; 256 .. 511: a byte that ends a word */
+    FIRST_MERGE = 2 * BYTES,       /* then one id per merge, then start and end of text */
     CLIP_MERGES = 49152 - 256 - 2, /* how many lines of its longer file CLIP uses */
     VOCAB_LIMIT = 1 << 20,         /* more ids than any vocabulary has */
     TOKEN_LIMIT = 1024             /* bytes of one token */
@@ -35,14 +35,14 @@ typedef struct text_table {
 struct tokenizer {
     text_clean_mode clean;
     int32_t merges, merge_cap;
-    int32_t (*part)[2];   /* (merges): left and right */
-    sbuf text;            /* all tokens' bytes, one after the other */
-    uint32_t *text_at;    /* (FIRST_MERGE + merges + 1): where each begins */
-    bool *ends;           /* whether the token ends a word */
+    int32_t (*part)[2]; /* (merges): left and right */
+    sbuf text;          /* all tokens' bytes, one after the other */
+    uint32_t *text_at;  /* (FIRST_MERGE + merges + 1): where each begins */
+    bool *ends;         /* whether the token ends a word */
     int32_t byte_id[BYTES];
     pair_slot *pairs;
     uint32_t pair_mask;
-    text_table words;     /* whole words that are one token; the encoder's short cut */
+    text_table words; /* whole words that are one token; the encoder's short cut */
 };
 
 /* ---- tokenizer_table.c: tokens and their tables ---------------------------------------------------- */
@@ -52,8 +52,9 @@ cloob_status token_create(cloob_ctx *ctx, tokenizer **out); /* with the 512 byte
 cloob_status token_merge(cloob_ctx *ctx, tokenizer *t, int32_t left, int32_t right, int32_t *id);
 /* After the last merge: builds what encoding needs. */
 cloob_status token_finish(cloob_ctx *ctx, tokenizer *t);
-int32_t token_pair(const tokenizer *t, int32_t left, int32_t right); /* the merged id, -1 when there is none */
-void token_put_symbols(const tokenizer *t, int32_t id, sbuf *out);   /* as a merges file spells it */
+int32_t token_pair(const tokenizer *t, int32_t left,
+                   int32_t right);                                 /* the merged id, -1 when there is none */
+void token_put_symbols(const tokenizer *t, int32_t id, sbuf *out); /* as a merges file spells it */
 
 /* The table of byte strings: keys live elsewhere; find compares through the tokenizer's texts. */
 uint64_t text_key(const char *text, size_t bytes);
@@ -82,6 +83,7 @@ bool words_next(const char *text, size_t bytes, size_t *pos, word *w);
 
 bool gzip_is(const void *bytes, size_t size);
 /* Appends what a gzip file holds; refuses more than `limit` bytes. */
-cloob_status gzip_expand(cloob_ctx *ctx, const void *bytes, size_t size, size_t limit, const char *name, sbuf *out);
+cloob_status gzip_expand(cloob_ctx *ctx, const void *bytes, size_t size, size_t limit, const char *name,
+                         sbuf *out);
 
 #endif

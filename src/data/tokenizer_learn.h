@@ -6,6 +6,7 @@
 #include "data/tokenizer_count.h"
 
 /* A vocabulary of `size` ids. name is for messages. */
-cloob_status tokenizer_learn(cloob_ctx *ctx, const caption *captions, int64_t n, int32_t size, const char *name, tokenizer **out);
+cloob_status tokenizer_learn(cloob_ctx *ctx, const caption *captions, int64_t n, int32_t size,
+                             const char *name, tokenizer **out);
 
 #endif

@@ -1,8 +1,8 @@
 /* Merges files in and out.
  *
- * The form is CLIP's: a first line with "#version", then two symbols per line, in which a byte is a printable character
- * and "</w>" ends a word. CLIP takes the first 48,894 lines of its longer file; so do we of any file that is not ours.
- * Our own say in the first line how many merges follow and how texts are cleaned. */
+ * The form is CLIP's: a first line with "#version", then two symbols per line, in which a byte is a printable
+ * character and "</w>" ends a word. CLIP takes the first 48,894 lines of its longer file; so do we of any
+ * file that is not ours. Our own say in the first line how many merges follow and how texts are cleaned. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -31,7 +31,8 @@ static cloob_status bad(reader *r, const char *why)
 static int byte_of_code(const tokenizer *t, uint32_t code)
 {
     for (int b = 0; code >= BYTES && b < BYTES; b++)
-        if ((uint32_t)(BYTES + t->byte_id[b] - t->byte_id[0]) == code && t->byte_id[b] >= t->byte_id[0]) return b;
+        if ((uint32_t)(BYTES + t->byte_id[b] - t->byte_id[0]) == code && t->byte_id[b] >= t->byte_id[0])
+            return b;
     return code < BYTES && t->byte_id[code] < t->byte_id[0] ? (int)code : -1;
 }
 
@@ -57,7 +58,8 @@ static cloob_status add_token(reader *r, int32_t id)
     const char *text = r->t->text.data + r->t->text_at[id];
     size_t bytes = r->t->text_at[id + 1] - r->t->text_at[id];
     text_table *table = r->t->ends[id] ? &r->whole : &r->stem;
-    if (id >= FIRST_MERGE && text_table_find(table, r->t, text, bytes) >= 0) return bad(r, "a token that an earlier line makes");
+    if (id >= FIRST_MERGE && text_table_find(table, r->t, text, bytes) >= 0)
+        return bad(r, "a token that an earlier line makes");
     return text_table_add(table, text, bytes, id) ? CLOOB_OK : ctx_no_memory(r->ctx, bytes, "a vocabulary");
 }
 
@@ -101,10 +103,12 @@ static cloob_status read_header(reader *r, header *h)
     size_t n;
     char text[160] = "";
     *h = (header){ .merges = -1 };
-    if (!next_line(r, &line, &n)) return ctx_fail(r->ctx, CLOOB_ERR_FORMAT, "%s: empty; a merges file is needed", r->name);
+    if (!next_line(r, &line, &n))
+        return ctx_fail(r->ctx, CLOOB_ERR_FORMAT, "%s: empty; a merges file is needed", r->name);
     memcpy(text, line, n < sizeof text - 1 ? n : sizeof text - 1);
     if (!strstr(text, "#version"))
-        return ctx_fail(r->ctx, CLOOB_ERR_FORMAT, "%s: the first line has no \"#version\": not a merges file", r->name);
+        return ctx_fail(r->ctx, CLOOB_ERR_FORMAT, "%s: the first line has no \"#version\": not a merges file",
+                        r->name);
     h->clip = strstr(text, "bpe_simple_vocab_16e6") != NULL;
     const char *ours = strstr(text, " cloob merges=");
     if (!ours) return CLOOB_OK;
@@ -128,15 +132,16 @@ static cloob_status read_merges(reader *r)
     }
     int64_t want = h.clip ? CLIP_MERGES : h.merges;
     if (want >= 0 && r->t->merges < want)
-        return ctx_fail(r->ctx, CLOOB_ERR_FORMAT, "%s: cut short: %d of %lld merges; get the file again", r->name, r->t->merges,
-                        (long long)want);
+        return ctx_fail(r->ctx, CLOOB_ERR_FORMAT, "%s: cut short: %d of %lld merges; get the file again",
+                        r->name, r->t->merges, (long long)want);
     if (h.merges >= 0 && r->at != r->end) return bad(r, "text after the last merge");
     return token_finish(r->ctx, r->t);
 }
 
 /* ---- the interface --------------------------------------------------------------------------------- */
 
-cloob_status tokenizer_open_text(cloob_ctx *ctx, const char *text, size_t size, const char *name, tokenizer **out)
+cloob_status tokenizer_open_text(cloob_ctx *ctx, const char *text, size_t size, const char *name,
+                                 tokenizer **out)
 {
     reader r = { .ctx = ctx, .name = name, .at = text, .end = text + size };
     *out = NULL;
@@ -160,7 +165,8 @@ cloob_status tokenizer_open(cloob_ctx *ctx, const char *path, tokenizer **out)
         status = tokenizer_open_text(ctx, file.data, file.size, path, out);
     } else {
         status = gzip_expand(ctx, file.data, file.size, FILE_LIMIT, path, &plain);
-        if (status == CLOOB_OK) status = tokenizer_open_text(ctx, plain.data ? plain.data : "", plain.len, path, out);
+        if (status == CLOOB_OK)
+            status = tokenizer_open_text(ctx, plain.data ? plain.data : "", plain.len, path, out);
     }
     sbuf_release(&plain);
     file_bytes_release(&file);
@@ -169,7 +175,8 @@ cloob_status tokenizer_open(cloob_ctx *ctx, const char *path, tokenizer **out)
 
 void tokenizer_save(const tokenizer *t, sbuf *out)
 {
-    sbuf_printf(out, "#version: 0.2 cloob merges=%d clean=%s\n", t->merges, t->clean == TEXT_CLEAN_BASIC ? "basic" : "full");
+    sbuf_printf(out, "#version: 0.2 cloob merges=%d clean=%s\n", t->merges,
+                t->clean == TEXT_CLEAN_BASIC ? "basic" : "full");
     for (int32_t m = 0; m < t->merges; m++) {
         token_put_symbols(t, t->part[m][0], out);
         sbuf_putc(out, ' ');

@@ -28,7 +28,10 @@ uint64_t text_key(const char *text, size_t bytes)
     return mix(x ^ load(text, bytes)) + bytes;
 }
 
-static uint32_t slot_of(const text_table *h, uint64_t key, size_t bytes) { return (uint32_t)mix(key + bytes) & h->mask; }
+static uint32_t slot_of(const text_table *h, uint64_t key, size_t bytes)
+{
+    return (uint32_t)mix(key + bytes) & h->mask;
+}
 
 static bool grow(text_table *h)
 {
@@ -102,7 +105,10 @@ static cloob_status index_pairs(cloob_ctx *ctx, tokenizer *t)
 
 /* ---- tokens ---------------------------------------------------------------------------------------- */
 
-static bool is_printable(int byte) { return (byte > ' ' && byte < 0x7F) || (byte > 0xA0 && byte < 0x100 && byte != 0xAD); }
+static bool is_printable(int byte)
+{
+    return (byte > ' ' && byte < 0x7F) || (byte > 0xA0 && byte < 0x100 && byte != 0xAD);
+}
 
 /* The order of the byte tokens: printable ones by value, then the others by value. */
 static void order_bytes(int32_t *byte_id)
@@ -163,7 +169,8 @@ cloob_status token_merge(cloob_ctx *ctx, tokenizer *t, int32_t left, int32_t rig
     CLOOB_TRY(reserve(ctx, t));
     uint32_t bytes = t->text_at[left + 1] - t->text_at[left] + t->text_at[right + 1] - t->text_at[right];
     if (bytes > TOKEN_LIMIT)
-        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "merge %d makes a token of %u bytes; the limit is %d", t->merges + 1, bytes, TOKEN_LIMIT);
+        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "merge %d makes a token of %u bytes; the limit is %d",
+                        t->merges + 1, bytes, TOKEN_LIMIT);
     *id = FIRST_MERGE + t->merges;
     t->part[t->merges][0] = left;
     t->part[t->merges][1] = right;
@@ -194,7 +201,8 @@ cloob_status token_finish(cloob_ctx *ctx, tokenizer *t)
 {
     CLOOB_TRY(index_pairs(ctx, t));
     for (int32_t id = 0; id < FIRST_MERGE + t->merges; id++)
-        if (!add_word(t, id)) return ctx_no_memory(ctx, (size_t)t->merges * sizeof(text_slot), "the table of words");
+        if (!add_word(t, id))
+            return ctx_no_memory(ctx, (size_t)t->merges * sizeof(text_slot), "the table of words");
     return CLOOB_OK;
 }
 
@@ -202,8 +210,10 @@ void token_put_symbols(const tokenizer *t, int32_t id, sbuf *out)
 {
     for (uint32_t i = t->text_at[id]; i < t->text_at[id + 1]; i++) {
         int byte = (unsigned char)t->text.data[i];
-        char utf8[4]; /* bytes that cannot be printed are spelled by the characters from U+0100 on, in order */
-        uint32_t c = is_printable(byte) ? (uint32_t)byte : (uint32_t)(BYTES + t->byte_id[byte] - t->byte_id[0]);
+        char
+            utf8[4]; /* bytes that cannot be printed are spelled by the characters from U+0100 on, in order */
+        uint32_t c =
+            is_printable(byte) ? (uint32_t)byte : (uint32_t)(BYTES + t->byte_id[byte] - t->byte_id[0]);
         sbuf_add(out, utf8, (size_t)utf8_encode(c, utf8));
     }
     if (t->ends[id]) sbuf_puts(out, "</w>");

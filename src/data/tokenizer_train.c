@@ -1,8 +1,9 @@
 /* Learning merges: the most frequent pair of neighbours becomes a token, again and again.
  *
- * Words are counted first, so a caption is read once and each distinct word kept once. Every pair knows its count and
- * the words it may be in; a merge touches those words only and corrects the counts of the neighbours. A heap with stale
- * entries gives the best pair. Ties go to the smaller ids, so the result is the same everywhere. */
+ * Words are counted first, so a caption is read once and each distinct word kept once. Every pair knows its
+ * count and the words it may be in; a merge touches those words only and corrects the counts of the
+ * neighbours. A heap with stale entries gives the best pair. Ties go to the smaller ids, so the result is the
+ * same everywhere. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,16 +28,16 @@ typedef struct learner {
     tokenizer *t;
     const word_count *word;
     int64_t words;
-    int32_t *symbol;    /* all words' symbols */
-    int64_t *start;     /* (words + 1) */
-    int32_t *length;    /* (words): symbols left */
+    int32_t *symbol; /* all words' symbols */
+    int64_t *start;  /* (words + 1) */
+    int32_t *length; /* (words): symbols left */
     pair *pair;
     int32_t pairs, pair_cap;
-    int32_t *index;     /* hash of (left, right) to pair; -1: empty */
+    int32_t *index; /* hash of (left, right) to pair; -1: empty */
     uint32_t index_mask;
     candidate *heap;
     int64_t heap_n, heap_cap;
-    bool failed;        /* memory is out */
+    bool failed; /* memory is out */
 } learner;
 
 /* ---- the heap: largest count first, then smallest ids ---------------------------------------------- */
@@ -165,7 +166,8 @@ static void merge_in_word(learner *l, int32_t w, const candidate *best, int32_t 
             continue;
         }
         pair_count(l, best->left, best->right, w, -count);
-        if (out > 0) pair_count(l, s[out - 1], best->left, w, -count), pair_count(l, s[out - 1], id, w, count);
+        if (out > 0)
+            pair_count(l, s[out - 1], best->left, w, -count), pair_count(l, s[out - 1], id, w, count);
         if (i + 2 < n) pair_count(l, best->right, s[i + 2], w, -count), pair_count(l, id, s[i + 2], w, count);
         s[out++] = id;
         i++;
@@ -223,7 +225,8 @@ static cloob_status spread_symbols(learner *l)
     for (int64_t w = 0; w < l->words; w++) {
         l->start[w] = total;
         l->length[w] = (int32_t)l->word[w].bytes;
-        for (uint32_t i = 0; i < l->word[w].bytes; i++) l->symbol[total++] = l->t->byte_id[(unsigned char)l->word[w].at[i]];
+        for (uint32_t i = 0; i < l->word[w].bytes; i++)
+            l->symbol[total++] = l->t->byte_id[(unsigned char)l->word[w].at[i]];
         l->symbol[total - 1] += BYTES;
     }
     return CLOOB_OK;
@@ -233,7 +236,8 @@ static void count_pairs(learner *l)
 {
     for (int64_t w = 0; w < l->words && !l->failed; w++) {
         const int32_t *s = l->symbol + l->start[w];
-        for (int32_t i = 0; i + 1 < l->length[w]; i++) pair_count(l, s[i], s[i + 1], (int32_t)w, l->word[w].count);
+        for (int32_t i = 0; i + 1 < l->length[w]; i++)
+            pair_count(l, s[i], s[i + 1], (int32_t)w, l->word[w].count);
     }
     for (int32_t p = 0; p < l->pairs && !l->failed; p++) heap_push(l, p);
 }
@@ -260,20 +264,26 @@ static cloob_status learn(cloob_ctx *ctx, const word_counts *words, int32_t size
     learner_release(&l);
     CLOOB_TRY(status);
     if (tokenizer_vocab_size(t) < size)
-        ctx_log(ctx, CLOOB_LOG_WARN, "the captions hold pairs for %d ids only, not %d", tokenizer_vocab_size(t), size);
+        ctx_log(ctx, CLOOB_LOG_WARN, "the captions hold pairs for %d ids only, not %d",
+                tokenizer_vocab_size(t), size);
     return token_finish(ctx, t);
 }
 
-cloob_status tokenizer_learn(cloob_ctx *ctx, const caption *captions, int64_t n, int32_t size, const char *name, tokenizer **out)
+cloob_status tokenizer_learn(cloob_ctx *ctx, const caption *captions, int64_t n, int32_t size,
+                             const char *name, tokenizer **out)
 {
     word_counts words;
     *out = NULL;
     if (size < FIRST_MERGE + 2 || size > VOCAB_LIMIT)
-        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "a vocabulary of %d ids: 512 bytes and 2 special ids are always there, so %d to %d can be had",
-                        size, FIRST_MERGE + 2, VOCAB_LIMIT);
+        return ctx_fail(
+            ctx, CLOOB_ERR_ARGUMENT,
+            "a vocabulary of %d ids: 512 bytes and 2 special ids are always there, so %d to %d can be had",
+            size, FIRST_MERGE + 2, VOCAB_LIMIT);
     CLOOB_TRY(words_count(ctx, captions, n, &words));
-    cloob_status status = words.n ? CLOOB_OK : ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: no words to learn a vocabulary from", name);
-    if (words.n > INT32_MAX) status = ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED, "%s: more than 2^31 different words", name);
+    cloob_status status =
+        words.n ? CLOOB_OK : ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: no words to learn a vocabulary from", name);
+    if (words.n > INT32_MAX)
+        status = ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED, "%s: more than 2^31 different words", name);
     if (status == CLOOB_OK) status = token_create(ctx, out);
     if (status == CLOOB_OK) status = learn(ctx, &words, size, *out);
     if (status != CLOOB_OK) {

@@ -1,0 +1,65 @@
+/* Cuts a product into one tile of C per thread. */
+#include "tensor/cpu/gemm.h"
+
+#include <assert.h>
+#include <limits.h>
+
+#include "core/pool.h"
+
+enum {
+    TILE_ALIGN = 48,             /* tile edges where the kernels' register blocks (6, 8, 16, 24) end too */
+    SMALL_PRODUCT = 64 * 64 * 64 /* fewer multiplications than this do not pay for waking a thread */
+};
+
+typedef struct product {
+    bool ta, tb;
+    int64_t M, N, K, lda, ldb, ldc;
+    float alpha, beta;
+    const float *A, *B;
+    float *C;
+    int rows, columns; /* the grid of tiles */
+} product;
+
+/* Edge i of n pieces of [0, size), rounded to TILE_ALIGN except at the ends. */
+static int64_t edge(int64_t size, int n, int i)
+{
+    if (i == n) return size;
+    int64_t at = size * i / n;
+    return at - at % TILE_ALIGN;
+}
+
+static void run_tiles(void *arg, int64_t begin, int64_t end, int thread)
+{
+    const product *p = arg;
+    (void)thread;
+    for (int64_t tile = begin; tile < end; tile++) {
+        int i = (int)(tile / p->columns), j = (int)(tile % p->columns);
+        int64_t m0 = edge(p->M, p->rows, i), m1 = edge(p->M, p->rows, i + 1);
+        int64_t n0 = edge(p->N, p->columns, j), n1 = edge(p->N, p->columns, j + 1);
+        if (m0 == m1 || n0 == n1) continue;
+        gemm_tile(p->ta, p->tb, m1 - m0, n1 - n0, p->K, p->alpha, p->A + (p->ta ? m0 : m0 * p->lda), p->lda,
+                  p->B + (p->tb ? n0 * p->ldb : n0), p->ldb, p->beta, p->C + m0 * p->ldc + n0, p->ldc);
+    }
+}
+
+/* Each thread packs its rows of op(A) and its columns of op(B): the grid with the least of both. */
+static void choose_grid(product *p, int threads)
+{
+    double least = 0;
+    for (int rows = 1; rows <= threads; rows++) {
+        if (threads % rows) continue;
+        double packed = (double)p->M / rows + (double)p->N / (threads / rows);
+        if (rows == 1 || packed < least) least = packed, p->rows = rows, p->columns = threads / rows;
+    }
+}
+
+void cpu_sgemm(cloob_ctx *ctx, bool ta, bool tb, int64_t M, int64_t N, int64_t K, float alpha, const float *A,
+               int64_t lda, const float *B, int64_t ldb, float beta, float *C, int64_t ldc)
+{
+    product p = { ta, tb, M, N, K, lda, ldb, ldc, alpha, beta, A, B, C, 1, 1 };
+    assert(M >= 0 && N >= 0 && K >= 0 && M <= INT_MAX && N <= INT_MAX && K <= INT_MAX);
+    assert(lda >= (ta ? M : K) && ldb >= (tb ? K : N) && ldc >= N);
+    if (M == 0 || N == 0) return;
+    if ((double)M * (double)N * (double)K > SMALL_PRODUCT) choose_grid(&p, ctx->threads);
+    pool_for(ctx, (int64_t)p.rows * p.columns, 1, run_tiles, &p);
+}

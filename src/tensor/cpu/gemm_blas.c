@@ -1,0 +1,12 @@
+/* A tile by OpenBLAS, which is kept on the calling thread. */
+#include <cblas.h>
+
+#include "tensor/cpu/gemm.h"
+
+void gemm_tile(bool ta, bool tb, int64_t M, int64_t N, int64_t K, float alpha, const float *A, int64_t lda,
+               const float *B, int64_t ldb, float beta, float *C, int64_t ldc)
+{
+    if (openblas_get_num_threads() != 1) openblas_set_num_threads(1);
+    cblas_sgemm(CblasRowMajor, ta ? CblasTrans : CblasNoTrans, tb ? CblasTrans : CblasNoTrans, (int)M, (int)N,
+                (int)K, alpha, A, (int)lda, B, (int)ldb, beta, C, (int)ldc);
+}
