@@ -34,7 +34,8 @@ typedef struct look {
     char error[CTX_ERROR_BYTES];
 } look;
 
-/* ---- one sample ------------------------------------------------------------------------------------------- */
+/* ---- one sample -------------------------------------------------------------------------------------------
+ */
 
 static caption_facts caption_look(const char *text, size_t n)
 {
@@ -47,20 +48,22 @@ static caption_facts caption_look(const char *text, size_t n)
         if (!space && !inside) f.words++;
         inside = !space;
         f.chars++;
-        for (int k = 0; k < bytes; k++) f.hash = (f.hash ^ (unsigned char)text[at + (size_t)k]) * 0x100000001B3u;
+        for (int k = 0; k < bytes; k++)
+            f.hash = (f.hash ^ (unsigned char)text[at + (size_t)k]) * 0x100000001B3u;
         at += (size_t)(bytes > 0 ? bytes : 1);
     }
     return f;
 }
 
-static cloob_status look_picture(cloob_ctx *ctx, stored_sample *s, row *r)
+static cloob_status look_picture(cloob_ctx *ctx, const dataset *d, stored_sample *s, row *r)
 {
     image im = { 0 };
+    image_limits limits = { dataset_max_pixels(d), 8 };
     r->bytes = (int64_t)s->size;
     r->width = (int32_t)s->width;
     r->height = (int32_t)s->height;
     if (s->width) return CLOOB_OK;
-    CLOOB_TRY(image_decode(ctx, s->data, s->size, s->name.data, NULL, &im));
+    CLOOB_TRY(image_decode(ctx, s->data, s->size, s->name.data, &limits, &im));
     r->width = (int32_t)im.width;
     r->height = (int32_t)im.height;
     image_release(&im);
@@ -70,7 +73,7 @@ static cloob_status look_picture(cloob_ctx *ctx, stored_sample *s, row *r)
 static cloob_status look_sample(cloob_ctx *ctx, const dataset *d, int64_t i, stored_sample *s, row *r)
 {
     CLOOB_TRY(dataset_fetch(ctx, d, i, 0, FETCH_PICTURE | FETCH_CAPTION, s));
-    CLOOB_TRY(look_picture(ctx, s, r));
+    CLOOB_TRY(look_picture(ctx, d, s, r));
     for (int64_t k = 0; k < s->captions && r->captions < CAPTIONS_LOOKED_AT; k++) {
         if (k > 0) CLOOB_TRY(dataset_fetch(ctx, d, i, (uint64_t)k, FETCH_CAPTION, s));
         r->caption[r->captions++] = caption_look(s->caption.data, s->caption.len);
@@ -107,7 +110,8 @@ static void look_range(void *arg, int64_t begin, int64_t end, int thread)
     cloob_ctx_destroy(ctx);
 }
 
-/* ---- figures ---------------------------------------------------------------------------------------------- */
+/* ---- figures ----------------------------------------------------------------------------------------------
+ */
 
 static int by_value(const void *a, const void *b)
 {
@@ -156,7 +160,8 @@ static int64_t count_distinct(const look *l, uint64_t *hash)
 {
     int64_t n = 0, distinct = 0;
     for (int64_t i = 0; i < l->examine; i++)
-        for (int k = 0; l->rows[i].good && k < l->rows[i].captions; k++) hash[n++] = l->rows[i].caption[k].hash;
+        for (int k = 0; l->rows[i].good && k < l->rows[i].captions; k++)
+            hash[n++] = l->rows[i].caption[k].hash;
     if (n) qsort(hash, (size_t)n, sizeof *hash, by_hash);
     for (int64_t i = 0; i < n; i++) distinct += i == 0 || hash[i] != hash[i - 1];
     return distinct;
@@ -211,9 +216,14 @@ cloob_status dataset_info(cloob_ctx *ctx, const dataset *d, int64_t examine, clo
 {
     int64_t count = dataset_count(d);
     if (examine <= 0 || examine > count) examine = count;
-    *out = (cloob_data_info){ .kind = dataset_kind(d), .samples = count, .files = dataset_file_count(d),
-                              .classes = dataset_class_count(d), .skipped = dataset_skipped(d) };
-    look l = { .ctx = ctx, .d = d, .count = count, .examine = examine, .rows = calloc((size_t)examine, sizeof(row)) };
+    *out = (cloob_data_info){ .kind = dataset_kind(d),
+                              .samples = count,
+                              .files = dataset_file_count(d),
+                              .classes = dataset_class_count(d),
+                              .skipped = dataset_skipped(d) };
+    look l = {
+        .ctx = ctx, .d = d, .count = count, .examine = examine, .rows = calloc((size_t)examine, sizeof(row))
+    };
     if (!l.rows) return ctx_no_memory(ctx, (size_t)examine * sizeof(row), "the figures of a data set");
     pthread_mutex_init(&l.lock, NULL);
     pool_for(ctx, examine, 16, look_range, &l);

@@ -11,8 +11,8 @@
 
 void loader_options_init(loader_options *o)
 {
-    *o = (loader_options){ .batch = 64, .ranks = 1, .workers = 4, .ahead = 2, .context = 77 };
-    o->limits.max_pixels = IMAGE_MAX_PIXELS;
+    *o =
+        (loader_options){ .batch = 64, .ranks = 1, .workers = 4, .ahead = 2, .context = 77, .jpeg_scale = 8 };
     transform_options_init(&o->view, 224);
 }
 
@@ -333,6 +333,7 @@ cloob_status loader_create(cloob_ctx *ctx, const dataset *d, const tokenizer *to
     l->d = d;
     l->tok = tok;
     l->o = *o;
+    l->limits = (image_limits){ dataset_max_pixels(d), o->jpeg_scale };
     l->samples_per_epoch = dataset_epoch_samples(d);
     l->order_key = rng_key(o->seed, "data/order");
     l->caption_key = rng_key(o->seed, "data/caption");

@@ -87,7 +87,8 @@ static loader_options to_loader(const cloob_data_bench_options *o)
     return lo;
 }
 
-static cloob_status bench(cloob_ctx *ctx, loader *l, const cloob_data_bench_options *o, cloob_data_bench_result *out)
+static cloob_status bench(cloob_ctx *ctx, loader *l, const cloob_data_bench_options *o,
+                          cloob_data_bench_result *out)
 {
     int64_t batches = o->batches > 0 ? o->batches : loader_batches(l) * (o->epochs > 0 ? o->epochs : 1) - 1;
     if (batches < 1) batches = 1;
@@ -108,7 +109,8 @@ static cloob_status bench(cloob_ctx *ctx, loader *l, const cloob_data_bench_opti
     return status;
 }
 
-cloob_status loader_bench(cloob_ctx *ctx, const dataset *d, const cloob_data_bench_options *o, cloob_data_bench_result *out)
+cloob_status loader_bench(cloob_ctx *ctx, const dataset *d, const cloob_data_bench_options *o,
+                          cloob_data_bench_result *out)
 {
     tokenizer *tok = NULL;
     loader *l = NULL;

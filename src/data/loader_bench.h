@@ -4,6 +4,7 @@
 
 #include "data/loader.h"
 
-cloob_status loader_bench(cloob_ctx *ctx, const dataset *d, const cloob_data_bench_options *o, cloob_data_bench_result *out);
+cloob_status loader_bench(cloob_ctx *ctx, const dataset *d, const cloob_data_bench_options *o,
+                          cloob_data_bench_result *out);
 
 #endif

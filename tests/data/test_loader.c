@@ -122,7 +122,8 @@ static void evaluation_sees_every_sample_in_order(void)
     loader_options o = small();
     seen e;
     o.train = false;
-    for (o.ranks = 1; o.ranks <= 3; o.ranks++) { /* 83 rows in batches of 4: the last one is short, empty on some ranks */
+    for (o.ranks = 1; o.ranks <= 3;
+         o.ranks++) { /* 83 rows in batches of 4: the last one is short, empty on some ranks */
         o.batch = 40;
         o.rank = 0;
         read_epoch(d, o, 0, &e);
@@ -147,7 +148,8 @@ static void resuming_inside_an_epoch_is_exact(void)
         CHECK(b.step == step && memcmp(b.index, all.index + step * 4, 4 * sizeof *b.index) == 0);
         CHECK(hash_row(&b, 3) == all.hash[step * 4 + 3]);
     }
-    CHECK(loader_seek(ctx, l, 0, 21) == CLOOB_ERR_ARGUMENT && loader_seek(ctx, l, -1, 0) == CLOOB_ERR_ARGUMENT);
+    CHECK(loader_seek(ctx, l, 0, 21) == CLOOB_ERR_ARGUMENT &&
+          loader_seek(ctx, l, -1, 0) == CLOOB_ERR_ARGUMENT);
     /* On into the next epoch, with and without asking for the end. */
     CHECK_OK(ctx, loader_seek(ctx, l, 0, 19));
     CHECK_OK(ctx, loader_next(ctx, l, &b));
@@ -164,7 +166,8 @@ static void resuming_inside_an_epoch_is_exact(void)
     dataset_close(d);
 }
 
-/* ---- bad samples ------------------------------------------------------------------------------------------- */
+/* ---- bad samples
+ * ------------------------------------------------------------------------------------------- */
 
 static void make_bad_table(int n, int bad_every)
 {
@@ -177,7 +180,8 @@ static void make_bad_table(int n, int bad_every)
         fprintf(f, "%s\tpicture %d\n", name, i);
         void *png = fixture_png(ctx, i, PICTURE, &bytes);
         if (i % bad_every != 0) fixture_write(name, png, bytes);
-        else if (i % (2 * bad_every) == 0) fixture_write(name, png, bytes / 2); /* cut off; the others are missing */
+        else if (i % (2 * bad_every) == 0)
+            fixture_write(name, png, bytes / 2); /* cut off; the others are missing */
         free(png);
     }
     fclose(f);
@@ -215,7 +219,8 @@ static void bad_samples_are_replaced_and_counted(void)
     for (;;) {
         CHECK_OK(ctx, loader_next(ctx, l, &b));
         if (b.end) break;
-        for (int64_t k = 0; k < b.rows; k++) CHECK(b.index[k] % 5 != 0 && fixture_number(b.images + k * SIZE * SIZE * 3) == b.index[k]);
+        for (int64_t k = 0; k < b.rows; k++)
+            CHECK(b.index[k] % 5 != 0 && fixture_number(b.images + k * SIZE * SIZE * 3) == b.index[k]);
         rows += b.rows;
     }
     loader_stats s = loader_stats_take(l);
@@ -284,7 +289,8 @@ static void a_shard_cut_during_the_run_is_counted(void)
     dataset_close(d);
 }
 
-/* ---- odds and ends ----------------------------------------------------------------------------------------- */
+/* ---- odds and ends
+ * ----------------------------------------------------------------------------------------- */
 
 static int allocated;
 
@@ -326,7 +332,8 @@ static void wrong_settings_are_refused(void)
     loader_options o = small();
     loader *l;
     o.batch = 84;
-    CHECK(loader_create(ctx, d, NULL, &o, &l) == CLOOB_ERR_ARGUMENT && strstr(cloob_error(ctx), "--batch-size"));
+    CHECK(loader_create(ctx, d, NULL, &o, &l) == CLOOB_ERR_ARGUMENT &&
+          strstr(cloob_error(ctx), "--batch-size"));
     o.batch = 0;
     CHECK(loader_create(ctx, d, NULL, &o, &l) == CLOOB_ERR_ARGUMENT && !l);
     o = small();
