@@ -14,7 +14,7 @@ enum { SIZE = 224 };
 static double now(void)
 {
     struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t); /* what others take of the machine does not count */
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
