@@ -143,6 +143,9 @@ def jpegs():
     exif[0x0112] = 6
     add_all(save("exif.jpg", Image.fromarray(scene(23, 37, 3, 4)), quality=90, exif=exif))
     add_all(save("one.jpg", Image.fromarray(scene(1, 1, 3, 5)), quality=90))
+    # large enough that a window of it can be decoded alone
+    save("tall.jpg", Image.fromarray(scene(70, 210, 3, 10)), quality=60)
+    save("wide.jpg", Image.fromarray(scene(230, 75, 3, 11)), quality=60, subsampling=1)
     add_all(save("column.jpg", Image.fromarray(scene(3, 70, 3, 6)), quality=90))
     add_all(save("row.jpg", Image.fromarray(scene(90, 2, 3, 7)), quality=90))
 

@@ -87,7 +87,7 @@ static bool close_enough(const char *file, const uint8_t *a, const uint8_t *b, i
 
 static void frozen_pictures_equal_pillow(void)
 {
-    static uint8_t out[64 * 128 * 3];
+    static uint8_t out[256 * 256 * 3];
     arena a = { 0 };
     json *root = NULL;
     file_bytes want = { 0 };
