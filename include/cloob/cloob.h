@@ -6,5 +6,8 @@
 
 #include "cloob/image.h"
 #include "cloob/types.h"
+#include "cloob/tokenizer.h"
+#include "cloob/convert.h"
+#include "cloob/synth.h"
 
 #endif
