@@ -160,14 +160,17 @@ static cloob_status jpeg_open(cloob_ctx *ctx, image_reader *r)
 /* --- pixels ------------------------------------------------------------------------------------------------
  */
 
-/* The part of the picture that is decoded: what is wanted and, since smooth chroma looks at its neighbours, one unit
- * of blocks around it. libjpeg moves the left edge to a unit's; what is left of the wanted rows costs their codes only. */
+/* The part of the picture that is decoded: what is wanted and, since smooth chroma looks at its neighbours,
+ * one unit of blocks around it. libjpeg moves the left edge to a unit's; what is left of the wanted rows
+ * costs their codes only. */
 static void choose_window(jpeg_state *s, image_reader *r)
 {
-    int64_t unit_x = s->d.max_h_samp_factor * s->d.min_DCT_scaled_size, unit_y = s->d.max_v_samp_factor * s->d.min_DCT_scaled_size;
+    int64_t unit_x = s->d.max_h_samp_factor * s->d.min_DCT_scaled_size,
+            unit_y = s->d.max_v_samp_factor * s->d.min_DCT_scaled_size;
     int64_t left = r->want.left / unit_x * unit_x - unit_x, right = r->want.left + r->want.width + unit_x;
     int64_t top = (r->want.top / unit_y - 1) * unit_y;
-    JDIMENSION x = (JDIMENSION)(left > 0 ? left : 0), w = (JDIMENSION)((right < r->width ? right : r->width) - x);
+    JDIMENSION x = (JDIMENSION)(left > 0 ? left : 0),
+               w = (JDIMENSION)((right < r->width ? right : r->width) - x);
     if (w < r->width) jpeg_crop_scanline(&s->d, &x, &w);
     if (top > 0) jpeg_skip_scanlines(&s->d, (JDIMENSION)top);
     r->have.left = x;
@@ -187,8 +190,8 @@ static void read_rgb(jpeg_state *s, image_reader *r)
     }
 }
 
-/* When the last rows are not wanted, the file must still be complete: inside coded data FF D9 is the end and nothing
- * else. Files of several scans have been read to their end before the first row came. */
+/* When the last rows are not wanted, the file must still be complete: inside coded data FF D9 is the end and
+ * nothing else. Files of several scans have been read to their end before the first row came. */
 static void stop_early(jpeg_state *s)
 {
     if (!jpeg_has_multiple_scans(&s->d) && s->d.unread_marker != JPEG_EOI &&
