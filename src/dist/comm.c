@@ -117,9 +117,21 @@ cloob_status comm_broadcast(cloob_ctx *ctx, comm *c, void *data, int64_t count, 
 
 cloob_status comm_barrier(cloob_ctx *ctx, comm *c) { return alone(c) ? CLOOB_OK : c->ops->barrier(ctx, c); }
 
+static comm *host_side(comm *c) { return c && c->base ? c->base : c; }
+
+cloob_status comm_host_sum(cloob_ctx *ctx, comm *c, int64_t *data, int64_t count)
+{
+    return comm_all_reduce(ctx, host_side(c), data, count, CLOOB_I64);
+}
+
+cloob_status comm_host_sum_f64(cloob_ctx *ctx, comm *c, double *data, int64_t count)
+{
+    return comm_all_reduce(ctx, host_side(c), data, count, CLOOB_F64);
+}
+
 cloob_status comm_agree(cloob_ctx *ctx, comm *c, cloob_status mine)
 {
-    comm *host = c && c->base ? c->base : c;
+    comm *host = host_side(c);
     if (alone(host)) return mine;
     /* The lowest failing rank as a minimum made of sums: every rank adds into its own cell. */
     double *failed = calloc((size_t)host->size, sizeof *failed);
@@ -136,7 +148,7 @@ cloob_status comm_agree(cloob_ctx *ctx, comm *c, cloob_status mine)
 
 void comm_abort(cloob_ctx *ctx, comm *c, const char *text)
 {
-    comm *host = c && c->base ? c->base : c;
+    comm *host = host_side(c);
     ctx_log(ctx, CLOOB_LOG_WARN, "rank %d: %s; ending all %d ranks", comm_rank(c), text, comm_size(c));
     if (!alone(host)) host->ops->abort(host);
 }

@@ -72,6 +72,10 @@ cloob_status comm_all_reduce_wait(cloob_ctx *ctx, comm *c, comm_request *request
 cloob_status comm_broadcast(cloob_ctx *ctx, comm *c, void *data, int64_t count, cloob_dtype dtype, int root);
 cloob_status comm_barrier(cloob_ctx *ctx, comm *c);
 
+/* The same for a few host numbers, also when c moves device memory. */
+cloob_status comm_host_sum(cloob_ctx *ctx, comm *c, int64_t *data, int64_t count);
+cloob_status comm_host_sum_f64(cloob_ctx *ctx, comm *c, double *data, int64_t count);
+
 /* Collective agreement on success: every rank gets CLOOB_OK only if all passed CLOOB_OK. A rank that was
  * fine gets CLOOB_ERR_PEER and a text that names the first rank that was not. */
 cloob_status comm_agree(cloob_ctx *ctx, comm *c, cloob_status mine);

@@ -60,7 +60,7 @@ static cloob_status all_gather(cloob_ctx *ctx, comm *c, const void *send, void *
 {
     char *at = recv;
     for (int r = 0; r < c->size; at += (size_t)count[r] * dtype_size(dtype), r++) {
-        if (r == c->rank && at != send) memmove(at, send, (size_t)count[r] * dtype_size(dtype));
+        if (r == c->rank && at != send && count[r] > 0) memmove(at, send, (size_t)count[r] * dtype_size(dtype));
         CLOOB_TRY(broadcast(ctx, c, at, count[r], dtype, r));
     }
     return CLOOB_OK;
