@@ -8,6 +8,7 @@
 #include "cloob/types.h"
 #include "cloob/tokenizer.h"
 #include "cloob/convert.h"
+#include "cloob/data.h"
 #include "cloob/synth.h"
 
 #endif
