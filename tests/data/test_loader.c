@@ -292,6 +292,18 @@ static void a_shard_cut_during_the_run_is_counted(void)
 /* ---- odds and ends
  * ----------------------------------------------------------------------------------------- */
 
+static void write_classes(void)
+{
+    size_t n;
+    void *png = fixture_png(ctx, 1, PICTURE, &n);
+    for (int i = 0; i < 8; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "classes/%c/%d.png", 'a' + i % 2, i);
+        fixture_write(name, png, n);
+    }
+    free(png);
+}
+
 static int allocated;
 
 static void *count_alloc(void *user, size_t bytes)
@@ -324,6 +336,37 @@ static void memory_comes_from_the_hook(void)
     loader_destroy(l); /* while workers are busy */
     CHECK(allocated == 0);
     dataset_close(d);
+}
+
+static void tokens_are_those_of_the_captions(void)
+{
+    static const char *const words[] = { "caption 1", "caption 22", "caption 33" };
+    tokenizer *tok;
+    dataset *d = open_set(fixture_path("s/{0..2}.tar"), NULL);
+    loader_options o = small();
+    loader *l;
+    batch b;
+    int32_t want[16];
+    CHECK_OK(ctx, tokenizer_train_texts(ctx, words, 3, 520, &tok));
+    o.context = 16;
+    CHECK_OK(ctx, loader_create(ctx, d, tok, &o, &l));
+    for (int step = 0; step < 5; step++) {
+        CHECK_OK(ctx, loader_next(ctx, l, &b));
+        for (int64_t k = 0; k < b.rows; k++) {
+            char text[32];
+            snprintf(text, sizeof text, "caption %d", (int)b.index[k]);
+            CHECK_OK(ctx, tokenizer_encode_row(ctx, tok, text, strlen(text), 16, want));
+            CHECK(memcmp(want, b.tokens + k * 16, sizeof want) == 0);
+        }
+    }
+    loader_destroy(l);
+    dataset_close(d);
+    write_classes();
+    d = open_set(fixture_path("classes"), NULL); /* pictures without captions */
+    CHECK(loader_create(ctx, d, tok, &o, &l) == CLOOB_ERR_ARGUMENT &&
+          strstr(cloob_error(ctx), "no captions"));
+    dataset_close(d);
+    tokenizer_close(tok);
 }
 
 static void wrong_settings_are_refused(void)
@@ -366,6 +409,7 @@ int main(void)
     RUN(a_shard_that_disappears_is_counted);
     RUN(a_shard_cut_during_the_run_is_counted);
     RUN(memory_comes_from_the_hook);
+    RUN(tokens_are_those_of_the_captions);
     RUN(wrong_settings_are_refused);
     RUN(num_samples_shortens_an_epoch);
     fixture_remove();
