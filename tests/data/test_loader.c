@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "check.h"
+#include "data/order.h"
 #include "fixture.h"
 
 enum { N = 83, PICTURE = 12, SIZE = 8 };
@@ -385,6 +386,26 @@ static void wrong_settings_are_refused(void)
     dataset_close(d);
 }
 
+static void windows_are_permutations_that_stay_near(void)
+{
+    static const int64_t sizes[] = { 1, 17, 999, 4096 }, windows[] = { 0, 1, 16, 100, 640, 5000 };
+    static bool used[4096];
+    for (int s = 0; s < 4; s++)
+        for (int w = 0; w < 6; w++) {
+            memset(used, 0, sizeof used);
+            for (int64_t i = 0; i < sizes[s]; i++) {
+                int64_t at = order_shuffle(5, i, sizes[s], windows[w]);
+                CHECK(at >= 0 && at < sizes[s] && !used[at]);
+                used[at] = true;
+            }
+        }
+    int places = 0; /* of 320 samples mixed at a time, a window touches 16 stretches of 20 */
+    memset(used, 0, sizeof used);
+    for (int64_t i = 0; i < 320; i++) used[order_shuffle(9, i, 4096, 320)] = true;
+    for (int i = 0; i < 4096; i++) places += used[i] && !used[(i + 4095) % 4096];
+    CHECK(places <= 16);
+}
+
 static void num_samples_shortens_an_epoch(void)
 {
     dataset_options data;
@@ -411,6 +432,7 @@ int main(void)
     RUN(memory_comes_from_the_hook);
     RUN(tokens_are_those_of_the_captions);
     RUN(wrong_settings_are_refused);
+    RUN(windows_are_permutations_that_stay_near);
     RUN(num_samples_shortens_an_epoch);
     fixture_remove();
     cloob_ctx_destroy(ctx);
