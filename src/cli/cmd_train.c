@@ -41,7 +41,7 @@ static const opt_row rows[] = {
     { "max-steps", OPT_INT, &o.max_steps, "0", "N", "stop after this many steps; 0: by epochs", OPT_NOT_NEGATIVE },
     { "resume", OPT_STRING, &o.resume, NULL, "latest|PATH", "go on from a checkpoint, exactly", 0 },
     { "save-frequency", OPT_INT, &o.save_frequency, "1", "N", "epochs between checkpoints; 0: the last only", OPT_NOT_NEGATIVE },
-    { "save-every", OPT_STRING, &o.save_every, NULL, "30m|500steps", "checkpoints inside an epoch", 0 },
+    { "save-every", OPT_STRING, &o.save_every, NULL, "TIME|STEPS", "checkpoints inside an epoch: 30m, 2h, 500steps", 0 },
     { "save-most-recent", OPT_FLAG, &o.save_most_recent, NULL, NULL, "keep a checkpoint of the newest epoch besides", 0 },
     { "delete-previous-checkpoint", OPT_FLAG, &o.delete_previous_checkpoint, NULL, NULL, "keep the newest checkpoint only", 0 },
     { "zeroshot-frequency", OPT_INT, &o.zeroshot_frequency, "2", "N", "epochs between zero-shot evaluations", OPT_NOT_NEGATIVE },
