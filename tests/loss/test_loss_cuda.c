@@ -4,6 +4,7 @@
  * for every check. */
 #include <cuda_runtime_api.h>
 #include <dirent.h>
+#include <time.h>
 
 #include "io/safetensors.h"
 #include "objective.h"
