@@ -148,11 +148,18 @@ __device__ __forceinline__ float quad_sum(float v)
     return v + __shfl_xor_sync(~0u, v, 2);
 }
 
+/* Where a row meets its positive in this call's columns; -1: not here. */
+__device__ __forceinline__ int own_column(const job &j, int row)
+{
+    int64_t at = j.own + row;
+    return at >= 0 && at < j.n ? (int)at : -1;
+}
+
 /* Maximum and sum of the scores of one row, the positive and what lies past the end left out. */
 __device__ __forceinline__ void row_lse(const float (&c)[128], int half, const job &j, place at,
                                         int column_tile)
 {
-    int row = at.row + 8 * half, own = (int)(j.own + row < -1 ? -1 : j.own + row > j.n ? j.n : j.own + row);
+    int row = at.row + 8 * half, own = own_column(j, row);
     float top = -INFINITY, sum = 0;
 #pragma unroll
     for (int i = 0; i < 64; i++) {
@@ -182,7 +189,7 @@ __device__ __forceinline__ void store_dk(const float (&c)[128], int half, const 
     bool finite = isfinite(lse);
     float shift = finite ? (float)(lse * 1.4426950408889634) : 0.0f, k = j.scale * LOG2E;
     float factor = finite ? (float)weight : 0.0f, at_own = (float)-weight;
-    int own = (int)(j.own + row < -1 || j.own + row > j.n ? -1 : j.own + row);
+    int own = own_column(j, row);
 #pragma unroll
     for (int g = 0; g < 8; g++) {
         uint32_t v[4];
@@ -231,10 +238,18 @@ __device__ void produce(ring r, const maps &t, const job &j, int tiles, int row_
     }
 }
 
+/* Keeps reads of the accumulators behind the wait before it, and writes before the product after it. */
+__device__ __forceinline__ void settle(float (&c)[128])
+{
+#pragma unroll
+    for (int i = 0; i < 128; i++) asm volatile("" : "+f"(c[i])::"memory");
+}
+
 /* c = or += the product over `depth` stages; each stage is given back once the product after it has begun. */
 __device__ __forceinline__ void multiply(float (&c)[128], ring &r, int stages, int group, bool keep)
 {
     int before = 0;
+    settle(c);
     for (int i = 0; i < stages; i++) {
         char *from = r.stage + r.at * STAGE_BYTES;
         barrier_wait(&r.full[r.at], r.parity);
@@ -251,6 +266,7 @@ __device__ __forceinline__ void multiply(float (&c)[128], ring &r, int stages, i
         r.next();
     }
     wgmma_wait<0>();
+    settle(c);
     if (threadIdx.x % 32 == 0) barrier_arrive(&r.empty[before]);
 }
 

@@ -1,4 +1,4 @@
-/* One block per row, or one thread per four elements of a tile. Sums over a row are made in a fixed order. */
+/* One block per row, or a thread takes four elements of a tile. Sums over a row are made in a fixed order. */
 #include <cuda_bf16.h>
 #include <math.h>
 
@@ -104,9 +104,9 @@ template <typename T>
 __global__ void exp_tile(T *e, T *ds, const float *s, const float *t, int64_t n, float shift,
                          const float *row_shift, float factor)
 {
-    int64_t i = blockIdx.y, j = ((int64_t)blockIdx.x * BLOCK + threadIdx.x) * 4;
+    int64_t i = blockIdx.y, j = (int64_t)blockIdx.x * BLOCK * 4 + threadIdx.x;
     if (row_shift) shift = row_shift[i];
-    for (int64_t k = j; k < j + 4 && k < n; k++) {
+    for (int64_t k = j; k < j + 4 * BLOCK && k < n; k += BLOCK) {
         float v = exp_as<T>(s[i * n + k] - shift);
         put(&e[i * n + k], v);
         if (t) put(&ds[i * n + k], factor * v * t[i * n + k]);
@@ -159,11 +159,11 @@ template <typename T>
 __global__ void dscore(T *dk, const float *s, const double *lse, const double *weight, int64_t n, int64_t own,
                        double N)
 {
-    int64_t i = blockIdx.y, j = ((int64_t)blockIdx.x * BLOCK + threadIdx.x) * 4;
+    int64_t i = blockIdx.y, j = (int64_t)blockIdx.x * BLOCK * 4 + threadIdx.x;
     double l = lse[i], w = weight[i] / N;
     float shift = isfinite(l) ? (float)l : 0.0f,
           factor = isfinite(l) ? (float)(w * exp((double)shift - l)) : 0.0f;
-    for (int64_t k = j; k < j + 4 && k < n; k++)
+    for (int64_t k = j; k < j + 4 * BLOCK && k < n; k += BLOCK)
         put(&dk[i * n + k], k == own + i ? (float)-w : factor * exp_as<T>(s[i * n + k] - shift));
 }
 
