@@ -4,6 +4,11 @@
 #ifndef CLOOB_CLOOB_H
 #define CLOOB_CLOOB_H
 
+#include "cloob/image.h"
 #include "cloob/types.h"
+#include "cloob/tokenizer.h"
+#include "cloob/convert.h"
+#include "cloob/data.h"
+#include "cloob/synth.h"
 
 #endif

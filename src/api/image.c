@@ -1,0 +1,78 @@
+/* Thin bodies of include/cloob/image.h. */
+#include "cloob/image.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/file.h"
+#include "core/rng.h"
+#include "data/transform.h"
+
+void cloob_view_options_init(cloob_view_options *o, int64_t size)
+{
+    *o = (cloob_view_options){ .size = size, .max_pixels = IMAGE_MAX_PIXELS };
+}
+
+static cloob_status to_transform(cloob_ctx *ctx, const cloob_view_options *v, transform_options *o)
+{
+    transform_options_init(o, v->size);
+    if (v->interpolation) CLOOB_TRY(transform_options_set(ctx, o, "interpolation", v->interpolation));
+    if (v->resize_mode) CLOOB_TRY(transform_options_set(ctx, o, "resize_mode", v->resize_mode));
+    for (int i = 0; v->aug && v->aug[i]; i++) CLOOB_TRY(transform_options_parse(ctx, o, v->aug[i]));
+    return transform_options_check(ctx, o);
+}
+
+static cloob_status make_view(cloob_ctx *ctx, const image *im, const cloob_view_options *v,
+                              const transform_options *o, uint8_t *out)
+{
+    switch (v->kind) {
+    case CLOOB_VIEW_EVAL: return transform_eval(ctx, im, o, out);
+    case CLOOB_VIEW_TRAIN: return transform_train(ctx, im, o, rng_key(v->seed, "view"), out);
+    case CLOOB_VIEW_CROP:
+        return transform_crop_resize(ctx, im, v->top, v->left, v->height, v->width, v->size, v->size,
+                                     o->filter, out);
+    }
+    return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "view of unknown kind %d", (int)v->kind);
+}
+
+cloob_status cloob_view_bytes(cloob_ctx *ctx, const void *bytes, size_t size, const char *name,
+                              const cloob_view_options *v, cloob_picture *out)
+{
+    image_limits limits = { v->max_pixels, 8 };
+    transform_options o;
+    image im;
+    *out = (cloob_picture){ 0 };
+    CLOOB_TRY(to_transform(ctx, v, &o));
+    CLOOB_TRY(image_decode(ctx, bytes, size, name, &limits, &im));
+    size_t need = (size_t)(o.size * o.size * 3);
+    uint8_t *rgb = malloc(need);
+    cloob_status status = rgb ? make_view(ctx, &im, v, &o, rgb) : ctx_no_memory(ctx, need, "a view");
+    image_release(&im);
+    if (status == CLOOB_OK) *out = (cloob_picture){ rgb, o.size, o.size };
+    else free(rgb);
+    return status;
+}
+
+cloob_status cloob_view_file(cloob_ctx *ctx, const char *path, const cloob_view_options *v,
+                             cloob_picture *out)
+{
+    file_map map;
+    *out = (cloob_picture){ 0 };
+    CLOOB_TRY(file_map_open(ctx, path, &map));
+    cloob_status status = cloob_view_bytes(ctx, map.data, map.size, path, v, out);
+    file_map_close(&map);
+    return status;
+}
+
+cloob_status cloob_picture_write_png(cloob_ctx *ctx, const char *path, const cloob_picture *p)
+{
+    if (!p->rgb || p->width < 1 || p->height < 1)
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: there is no picture to write", path);
+    return image_write_png(ctx, path, p->rgb, p->width, p->height);
+}
+
+void cloob_picture_release(cloob_picture *p)
+{
+    free(p->rgb);
+    *p = (cloob_picture){ 0 };
+}

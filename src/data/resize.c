@@ -1,0 +1,228 @@
+/* The passes of a resize and the plain kernels; the weights are made in resize_axis.c. */
+#include "data/resize.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "data/resize_axis.h"
+
+/* --- the definition ----------------------------------------------------------------------------------------
+ */
+
+static uint8_t clip8(int32_t sum)
+{
+    int32_t v = sum >> RESIZE_BITS;
+    return (uint8_t)(v < 0 ? 0 : v > 255 ? 255 : v);
+}
+
+static void across_row(uint8_t *out, const uint8_t *row, const resize_axis *x, int channels)
+{
+    for (int64_t i = 0; i < x->n; i++) {
+        const uint8_t *in = row + x->first[i] * channels;
+        const int32_t *k = x->k + i * x->taps;
+        for (int c = 0; c < channels; c++) {
+            int32_t sum = RESIZE_HALF;
+            for (int32_t t = 0; t < x->count[i]; t++) sum += k[t] * in[t * channels + c];
+            *out++ = clip8(sum);
+        }
+    }
+}
+
+static void across_plain(uint8_t *const out[4], const uint8_t *const row[4], const resize_axis *x,
+                         int channels)
+{
+    for (int r = 0; r < 4; r++) across_row(out[r], row[r], x, channels);
+}
+
+static void down_plain(uint8_t *out, const uint8_t *src, int64_t stride, int64_t rows, const resize_axis *y,
+                       int64_t i, int64_t n)
+{
+    (void)rows;
+    const uint8_t *in = src + y->first[i] * stride;
+    const int32_t *k = y->k + i * y->taps;
+    for (int64_t b = 0; b < n; b++) {
+        int32_t sum = RESIZE_HALF;
+        for (int32_t t = 0; t < y->count[i]; t++) sum += k[t] * in[t * stride + b];
+        out[b] = clip8(sum);
+    }
+}
+
+static bool always(void) { return true; }
+
+static bool nothing(resize_axis *a)
+{
+    (void)a;
+    return true;
+}
+
+const resize_kernels resize_plain = { "plain", always, nothing, across_plain, down_plain };
+
+static const resize_kernels *fastest(void)
+{
+    const resize_kernels *const *k = resize_all_kernels;
+    while (!(*k)->usable()) k++;
+    return *k;
+}
+
+/* --- buffers -----------------------------------------------------------------------------------------------
+ */
+
+cloob_status resize_reserve(cloob_ctx *ctx, resize_buffer *b, size_t bytes)
+{
+    if (bytes <= b->cap) return CLOOB_OK;
+    free(b->data);
+    b->cap = 0;
+    b->data = aligned_alloc(64, (bytes + RESIZE_SLACK + 63) / 64 * 64);
+    if (!b->data) return ctx_no_memory(ctx, bytes, "resizing a picture");
+    memset(b->data, 0, bytes + RESIZE_SLACK);
+    b->cap = bytes;
+    return CLOOB_OK;
+}
+
+void resize_scratch_release(resize_scratch *s)
+{
+    free(s->axis[0].data);
+    free(s->axis[1].data);
+    free(s->mid.data);
+    free(s->row.data);
+    *s = (resize_scratch){ 0 };
+}
+
+/* --- passes ------------------------------------------------------------------------------------------------
+ */
+
+resize_plan resize_plan_whole(int64_t src_width, int64_t src_height, int64_t width, int64_t height,
+                              resize_filter filter)
+{
+    return (resize_plan){ filter, 0,     0,     (float)src_width, (float)src_height, width, height, 0,
+                          0,      width, height };
+}
+
+static bool needs_across(const resize_source *src, const resize_plan *p)
+{
+    return p->out_width != src->width || p->x0 != 0 || p->x1 != (float)src->width;
+}
+
+static bool needs_down(const resize_source *src, const resize_plan *p)
+{
+    return p->out_height != src->height || p->y0 != 0 || p->y1 != (float)src->height;
+}
+
+/* Row y of the source, where a kernel may read past its end: the last ones are copied to have room. */
+static const uint8_t *padded_row(resize_scratch *s, const resize_source *src, int64_t y, int slot)
+{
+    const uint8_t *row = src->pixels + y * src->stride;
+    size_t bytes = (size_t)(src->width * src->channels);
+    if ((src->height - 1 - y) * src->stride >= RESIZE_SLACK) return row;
+    return memcpy((uint8_t *)s->row.data + (size_t)slot * (bytes + RESIZE_SLACK), row, bytes);
+}
+
+/* Rows [top, top + n) of the source resized to the window's columns, into out (packed). */
+static cloob_status rows_across(cloob_ctx *ctx, const resize_kernels *k, resize_scratch *s,
+                                const resize_source *src, const resize_plan *p, int64_t top, int64_t n,
+                                uint8_t *out)
+{
+    int64_t bytes = p->width * src->channels;
+    CLOOB_TRY(resize_reserve(ctx, &s->row, 4 * (size_t)(src->width * src->channels + RESIZE_SLACK)));
+    for (int64_t y = 0; y < n; y += 4) {
+        uint8_t *to[4];
+        const uint8_t *from[4];
+        for (int r = 0; r < 4; r++) { /* past the end the last row is done again, which changes nothing */
+            int64_t at = y + r < n ? y + r : n - 1;
+            to[r] = out + at * bytes;
+            from[r] = padded_row(s, src, top + at, r);
+        }
+        k->across(to, from, &s->x, src->channels);
+    }
+    return CLOOB_OK;
+}
+
+static void rows_copy(const resize_source *src, const resize_plan *p, uint8_t *out)
+{
+    size_t bytes = (size_t)(p->width * src->channels);
+    const uint8_t *from = src->pixels + p->top * src->stride + p->left * src->channels;
+    for (int64_t y = 0; y < p->height; y++) memcpy(out + (size_t)y * bytes, from + y * src->stride, bytes);
+}
+
+/* The weights of both axes, and the kernels that can use them. */
+static cloob_status axes_build(cloob_ctx *ctx, const resize_kernels **k, resize_scratch *s,
+                               const resize_source *src, const resize_plan *p)
+{
+    bool fits = true;
+    if (needs_across(src, p)) {
+        CLOOB_TRY(resize_axis_build(ctx, &s->x, &s->axis[0], p->filter, src->width, p->x0, p->x1,
+                                    p->out_width, p->left, p->width));
+        fits = (*k)->prepare(&s->x);
+    }
+    if (needs_down(src, p)) {
+        CLOOB_TRY(resize_axis_build(ctx, &s->y, &s->axis[1], p->filter, src->height, p->y0, p->y1,
+                                    p->out_height, p->top, p->height));
+        fits = fits && (*k)->prepare(&s->y);
+    }
+    if (!fits) *k = &resize_plain;
+    return CLOOB_OK;
+}
+
+static cloob_status pass_down(cloob_ctx *ctx, const resize_kernels *k, resize_scratch *s,
+                              const resize_source *src, const resize_plan *p, uint8_t *out)
+{
+    int64_t bytes = p->width * src->channels, stride = src->stride;
+    int64_t first = s->y.first[0], rows = s->y.first[p->height - 1] + s->y.count[p->height - 1] - first;
+    const uint8_t *mid = src->pixels + first * src->stride + p->left * src->channels;
+    if (needs_across(src, p)) {
+        CLOOB_TRY(resize_reserve(ctx, &s->mid, (size_t)(rows * bytes)));
+        CLOOB_TRY(rows_across(ctx, k, s, src, p, first, rows, s->mid.data));
+        mid = s->mid.data;
+        stride = bytes;
+    }
+    for (int64_t i = 0; i < p->height; i++) s->y.first[i] -= (int32_t)first;
+    for (int64_t i = 0; i < p->height; i++) k->down(out + i * bytes, mid, stride, rows, &s->y, i, bytes);
+    return CLOOB_OK;
+}
+
+cloob_status resize_run_with(cloob_ctx *ctx, const resize_kernels *k, resize_scratch *s,
+                             const resize_source *src, const resize_plan *p, uint8_t *out)
+{
+    CLOOB_TRY(axes_build(ctx, &k, s, src, p));
+    if (needs_down(src, p)) return pass_down(ctx, k, s, src, p, out);
+    if (needs_across(src, p)) return rows_across(ctx, k, s, src, p, p->top, p->height, out);
+    rows_copy(src, p, out);
+    return CLOOB_OK;
+}
+
+cloob_status resize_run(cloob_ctx *ctx, resize_scratch *s, const resize_source *src, const resize_plan *p,
+                        uint8_t *out)
+{
+    return resize_run_with(ctx, fastest(), s, src, p, out);
+}
+
+/* --- nearest -----------------------------------------------------------------------------------------------
+ */
+
+/* The source coordinate of each output: steps are added up one by one, because Pillow does, and the rounding
+ * of the sum is part of the answer. */
+static void nearest_axis(int32_t *at, double from, double to, int64_t in, int64_t out, int64_t begin,
+                         int64_t n)
+{
+    double step = (to - from) / (double)out, x = from + step * 0.5;
+    for (int64_t i = 0; i < begin + n; i++, x += step) {
+        if (i < begin) continue;
+        int64_t p = (int64_t)x;
+        at[i - begin] = (int32_t)(p < in ? p : in - 1);
+    }
+}
+
+cloob_status resize_nearest(cloob_ctx *ctx, resize_scratch *s, const resize_source *src, const resize_plan *p,
+                            uint8_t *out)
+{
+    size_t c = (size_t)src->channels;
+    CLOOB_TRY(resize_reserve(ctx, &s->mid, (size_t)(p->width + p->height) * sizeof(int32_t)));
+    int32_t *x = s->mid.data, *y = x + p->width;
+    nearest_axis(x, p->x0, p->x1, src->width, p->out_width, p->left, p->width);
+    nearest_axis(y, p->y0, p->y1, src->height, p->out_height, p->top, p->height);
+    for (int64_t i = 0; i < p->height; i++) {
+        const uint8_t *row = src->pixels + y[i] * src->stride;
+        for (int64_t j = 0; j < p->width; j++, out += c) memcpy(out, row + (size_t)x[j] * c, c);
+    }
+    return CLOOB_OK;
+}

@@ -1,0 +1,62 @@
+/* Rules of the ops that look at one element, or at four. */
+#include "nn/rules.h"
+
+cloob_status shape_same(cloob_ctx *ctx, op_args *a)
+{
+    (void)ctx;
+    rule_like(a, 0, &a->in[0]);
+    return CLOOB_OK;
+}
+
+cloob_status shape_add(cloob_ctx *ctx, op_args *a)
+{
+    char s[SHAPE_TEXT], t[SHAPE_TEXT];
+    if (!op_has(&a->in[1]) || !tensor_same_shape(&a->in[0], &a->in[1]) || a->in[0].dtype != a->in[1].dtype)
+        return op_refuse(ctx, OP_ADD, "%s and %s do not match", tensor_shape_text(&a->in[0], s), tensor_shape_text(&a->in[1], t));
+    return shape_same(ctx, a);
+}
+
+int grad_add(const op_attr *attr, unsigned inputs, op_step *s)
+{
+    (void)attr, (void)inputs;
+    STEP(&s[0], OP_COUNT, NULL, (G(0)), (D(0)));
+    STEP(&s[1], OP_COUNT, NULL, (G(0)), (D(1)));
+    return 2;
+}
+
+int grad_relu(const op_attr *attr, unsigned inputs, op_step *s)
+{
+    (void)inputs;
+    STEP(&s[0], OP_RELU_BWD, attr, (G(0), OUT(0)), (D(0)));
+    return 1;
+}
+
+int grad_act(const op_attr *attr, unsigned inputs, op_step *s)
+{
+    (void)inputs;
+    STEP(&s[0], OP_ACT_BWD, attr, (G(0), IN(0)), (D(0)));
+    return 1;
+}
+
+cloob_status shape_avgpool2(cloob_ctx *ctx, op_args *a)
+{
+    CLOOB_TRY(rule_dims(ctx, OP_AVGPOOL2, a, 0, 4));
+    rule_like(a, 0, &a->in[0]);
+    a->out[0].dim[1] /= 2;
+    a->out[0].dim[2] /= 2;
+    return CLOOB_OK;
+}
+
+int grad_avgpool2(const op_attr *attr, unsigned inputs, op_step *s)
+{
+    (void)inputs;
+    STEP(&s[0], OP_AVGPOOL2_BWD, attr, (G(0), IN(0)), (D(0)));
+    return 1;
+}
+
+cloob_status shape_avgpool2_bwd(cloob_ctx *ctx, op_args *a)
+{
+    (void)ctx;
+    rule_like(a, 0, &a->in[1]);
+    return CLOOB_OK;
+}

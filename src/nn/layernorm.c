@@ -1,0 +1,47 @@
+/* Rules of layer norm and of scaling rows to unit length. */
+#include "nn/rules.h"
+
+cloob_status shape_layernorm(cloob_ctx *ctx, op_args *a)
+{
+    for (int k = 1; k < 3; k++) CLOOB_TRY(rule_vector(ctx, OP_LAYERNORM, a, k, tensor_cols(&a->in[0])));
+    rule_like(a, 0, &a->in[0]);
+    for (int k = 1; k < 3; k++) RULE_OUT(a, k, CLOOB_F32, tensor_rows(&a->in[0]));
+    return CLOOB_OK;
+}
+
+int grad_layernorm(const op_attr *attr, unsigned inputs, op_step *s)
+{
+    (void)inputs;
+    STEP(&s[0], OP_LAYERNORM_BWD, attr, (G(0), IN(0), OUT(1), OUT(2), IN(1), REF_NONE), (D(0), D(1), D(2)));
+    return 1;
+}
+
+cloob_status shape_layernorm_bwd(cloob_ctx *ctx, op_args *a)
+{
+    (void)ctx;
+    rule_like(a, 0, &a->in[1]);
+    for (int k = 1; k < 3; k++) RULE_OUT(a, k, CLOOB_F32, tensor_cols(&a->in[1]));
+    return CLOOB_OK;
+}
+
+cloob_status shape_l2norm(cloob_ctx *ctx, op_args *a)
+{
+    CLOOB_TRY(rule_dims(ctx, OP_L2NORM, a, 0, 2));
+    rule_like(a, 0, &a->in[0]);
+    RULE_OUT(a, 1, CLOOB_F32, a->in[0].dim[0]);
+    return CLOOB_OK;
+}
+
+int grad_l2norm(const op_attr *attr, unsigned inputs, op_step *s)
+{
+    (void)inputs;
+    STEP(&s[0], OP_L2NORM_BWD, attr, (G(0), OUT(0), OUT(1)), (D(0)));
+    return 1;
+}
+
+cloob_status shape_l2norm_bwd(cloob_ctx *ctx, op_args *a)
+{
+    (void)ctx;
+    rule_like(a, 0, &a->in[1]);
+    return CLOOB_OK;
+}

@@ -1,0 +1,139 @@
+/* Ops: what one is, and the table of them all.
+ *
+ * An op is a row: a name, a shape rule, a backward rule, and kernels per backend (ref: plain C, the definition; cpu;
+ * cuda). Ops know tensors, not graphs. Kernels overwrite their outputs; they never add to them and never allocate.
+ * Activations are (N, H, W, C), convolution weights (O, kh, kw, C), whatever the backend; sums run in float or wider.
+ *
+ * To add one: a line in op_list.h, its shape and backward rule in a file here, its loop in ref/, and a row in the
+ * tests; fast kernels follow when they are worth it (docs/ops.md). */
+#ifndef NN_OP_H
+#define NN_OP_H
+
+#include "tensor/device.h"
+
+typedef enum op_id {
+#define OP(id, name, shape, grad) OP_##id,
+#include "nn/op_list.h"
+#undef OP
+    OP_COUNT
+} op_id;
+
+enum { OP_INPUTS = 10, OP_OUTPUTS = 5, OP_STEPS = 4 };
+
+typedef enum op_act { OP_ACT_NONE, OP_ACT_QUICKGELU, OP_ACT_GELU } op_act;
+
+/* Every op's settings in one struct; an op reads the fields its line in op_list.h names. */
+typedef struct op_attr {
+    int64_t stride, pad; /* conv2d */
+    int64_t heads;       /* attention and its kin */
+    int64_t channels;    /* image_input: channels of the output, 3 or more; the rest is 0 */
+    bool causal;         /* attention: query t sees keys 0..t */
+    bool relu, pool;     /* bn_apply, conv2d: clamp at 0; then average 2 x 2 */
+    bool transposed;     /* linear: the weight is stored (in, out) */
+    bool keep_stats;     /* bn_stats: leave the running statistics alone (a second pass over the same batch) */
+    op_act act;
+    cloob_dtype dtype;   /* image_input, embed: element type of the output */
+    float eps, momentum, scale;
+    float mean[3], std[3]; /* image_input on bytes */
+} op_attr;
+
+/* What all nodes of a run share. */
+typedef struct op_env {
+    cloob_ctx *ctx;
+    device *dev;
+    void *stream;
+    /* Adds n floats of device memory over all ranks, in place, for batch statistics across ranks; NULL: one rank. */
+    cloob_status (*sum_ranks)(void *user, float *values, int64_t n);
+    void *sum_user;
+    int ranks;
+    bool frozen_weights; /* inference: a kernel may keep what it derives from weights between runs */
+} op_env;
+
+/* One call of an op. An absent optional input or an output nobody wants has data NULL when run, ndim -1 when planned. */
+typedef struct op_args {
+    tensor in[OP_INPUTS], out[OP_OUTPUTS];
+    op_attr attr;
+    void *scratch; /* scratch_bytes of device memory, undefined content */
+    size_t scratch_bytes;
+    void *state; /* what prepare made */
+} op_args;
+
+/* ---- kernels ------------------------------------------------------------------------------------- */
+
+typedef struct op_kernel {
+    cloob_status (*run)(const op_env *env, const op_args *a);
+    /* Optional, once per plan, with shapes but without data: sets a->scratch_bytes, may set a->state. */
+    cloob_status (*prepare)(const op_env *env, op_args *a);
+    void (*release)(const op_env *env, op_args *a);
+    bool blocked; /* cpu: takes (N, H, W, C) tensors in blocks of channels (tensor.block) */
+} op_kernel;
+
+/* One table per backend, indexed by op_id; run NULL: not there. cpu falls back to ref. */
+extern const op_kernel op_kernels_ref[OP_COUNT];
+extern const op_kernel op_kernels_cpu[OP_COUNT];
+extern const op_kernel op_kernels_cuda[OP_COUNT];
+
+/* The kernel to use; NULL when the backend has none. */
+const op_kernel *op_find_kernel(backend_kind b, op_id op);
+
+/* ---- backward rules ------------------------------------------------------------------------------ */
+
+/* A backward rule lists the ops that compute the gradients of an op's inputs. Their operands are named by
+ * reference: IN(k), OUT(k) of the forward op, G(k) the gradient of its output k, D(k) the gradient of its input k
+ * (as an output), T(k) a temporary. A step whose op is OP_COUNT makes D(k) another name for its first operand. */
+typedef int16_t op_ref;
+enum { REF_NONE = -1, REF_IN = 0, REF_OUT = 32, REF_G = 64, REF_D = 96, REF_T = 128, REF_STEP = 32 };
+#define IN(k)  (op_ref)(REF_IN + (k))
+#define OUT(k) (op_ref)(REF_OUT + (k))
+#define G(k)   (op_ref)(REF_G + (k))
+#define D(k)   (op_ref)(REF_D + (k))
+#define T(k)   (op_ref)(REF_T + (k))
+
+typedef struct op_step {
+    op_id op;
+    op_attr attr;
+    op_ref in[OP_INPUTS], out[OP_OUTPUTS]; /* REF_NONE where absent */
+} op_step;
+
+/* Fills steps for an op called with these attributes; bit k of `inputs` says that input k is there. Returns how many
+ * steps. */
+typedef int op_grad_fn(const op_attr *attr, unsigned inputs, op_step step[OP_STEPS]);
+
+/* A step with all references absent, and the given ones filled in: the way rules are written. */
+void op_step_set(op_step *s, op_id op, const op_attr *attr, const op_ref *in, int n_in, const op_ref *out, int n_out);
+#define STEP(s, op, attr, inputs, outputs)                                                                   \
+    op_step_set(s, op, attr, (op_ref[]) UNPACK inputs, (int)(sizeof((op_ref[]) UNPACK inputs) / sizeof(op_ref)), \
+                (op_ref[]) UNPACK outputs, (int)(sizeof((op_ref[]) UNPACK outputs) / sizeof(op_ref)))
+#define UNPACK(...)                                                                                          \
+    {                                                                                                        \
+        __VA_ARGS__                                                                                          \
+    }
+
+/* ---- the table ----------------------------------------------------------------------------------- */
+
+/* Checks the inputs' shapes and types and fills out[].{dtype, ndim, dim}. */
+typedef cloob_status op_shape_fn(cloob_ctx *ctx, op_args *a);
+
+typedef struct op_row {
+    const char *name;
+    op_shape_fn *shape;
+    op_grad_fn *grad; /* NULL: no gradient flows through */
+} op_row;
+
+extern const op_row op_table[OP_COUNT];
+
+/* "conv2d: what went wrong", for shape rules. */
+cloob_status op_refuse(cloob_ctx *ctx, op_id op, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+static inline bool op_has(const tensor *t) { return t->ndim >= 0; } /* while planning */
+
+/* Rows of a tensor seen as a matrix whose columns are its last dimension. */
+static inline int64_t tensor_rows(const tensor *t)
+{
+    int64_t n = 1;
+    for (int i = 0; i + 1 < t->ndim; i++) n *= t->dim[i];
+    return n;
+}
+static inline int64_t tensor_cols(const tensor *t) { return t->ndim ? t->dim[t->ndim - 1] : 1; }
+
+#endif

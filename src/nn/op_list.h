@@ -1,0 +1,99 @@
+/* Every op: id, name, shape rule, backward rule. No include guard: it is read several times with other meanings of OP.
+ *
+ * Notation: inputs -> outputs {attributes}; [] optional; N batch, T tokens, C width, H heads. Outputs marked ' are
+ * saved for the backward pass. Running statistics are updated in place. */
+
+/* images and tokens */
+OP(IMAGE_INPUT, "image_input", shape_image_input, NULL)
+/* x (N,H,W,3) U8 | (N,3,H,W) F32 -> y (N,H,W,channels) {channels, mean, std}: bytes become (p/255 - mean) / std;
+ * floats are taken as they are */
+OP(EMBED, "embed", shape_embed, grad_embed)
+/* tokens (N,T) I32, table (V,C) F32, pos (T,C) F32 -> y (N,T,C) */
+OP(EMBED_BWD, "embed_bwd", shape_embed_bwd, NULL)
+/* dy, tokens, table, pos -> dtable (V,C) F32, dpos (T,C) F32 */
+OP(EOT_INDEX, "eot_index", shape_eot_index, NULL)
+/* tokens (N,T) I32 -> index (N) I32: position of the first largest id */
+OP(TAKE_ROWS, "take_rows", shape_take_rows, grad_take_rows)
+/* x (N,T,C), [index (N) I32] -> y (N,C): row index[n] of x[n], row 0 without it */
+OP(TAKE_ROWS_BWD, "take_rows_bwd", shape_take_rows_bwd, NULL)
+/* dy (N,C), [index], x, [extra (N,T,C)] -> dx (N,T,C): extra (or 0) plus dy at its row */
+OP(CLASS_TOKENS, "class_tokens", shape_class_tokens, grad_class_tokens)
+/* x (N,h,w,C), cls (C) F32, pos (1+hw,C) F32 -> y (N,1+hw,C) */
+OP(CLASS_TOKENS_BWD, "class_tokens_bwd", shape_class_tokens_bwd, NULL)
+/* dy, x, cls, pos -> dx, dcls, dpos */
+OP(MEAN_TOKENS, "mean_tokens", shape_mean_tokens, grad_mean_tokens)
+/* x (N,h,w,C), pos (1+hw,C) F32 -> y (N,1+hw,C): the mean of all positions first */
+OP(MEAN_TOKENS_BWD, "mean_tokens_bwd", shape_mean_tokens_bwd, NULL)
+/* dy, x, pos -> dx, dpos */
+
+/* convolution, batch norm and what follows them */
+OP(CONV2D, "conv2d", shape_conv2d, grad_conv2d)
+/* x (N,H,W,C), w (O,k,k,c), [bias (O)], [res] -> y (N,H',W',O) {stride, pad, relu}: c <= C, further channels of x are 0;
+ * bias, res and relu serve inference (batch norm folded in) and have no gradient */
+OP(CONV2D_DX, "conv2d_dx", shape_conv2d_dx, NULL)
+/* dy, w, x (for its shape) -> dx {stride, pad} */
+OP(CONV2D_DW, "conv2d_dw", shape_conv2d_dw, NULL)
+/* dy, x, w (for its shape) -> dw F32 {stride, pad} */
+OP(BN_STATS, "bn_stats", shape_bn_stats, NULL)
+/* x, run_mean (C), run_var (C) -> mean' (C), rstd' (C) {eps, momentum, keep_stats}; running variance is unbiased */
+OP(BN_RUNNING, "bn_running", shape_bn_running, NULL)
+/* run_mean, run_var -> mean, rstd {eps}: evaluation */
+OP(BN_APPLY, "bn_apply", shape_bn_apply, grad_bn_apply)
+/* x, mean, rstd, gain, bias, [res] -> y {relu, pool}: relu((x - mean) rstd gain + bias + res), then 2 x 2 average */
+OP(BN_BWD_REDUCE, "bn_bwd_reduce", shape_bn_bwd_reduce, NULL)
+/* dy, [dy2], x, mean, rstd, gain, bias, [y] -> dgain, dbias, sums (2,C), [g] {relu, pool}: g is (dy + dy2) through pool and
+ * relu, the gradient before them, of x's shape; with y the relu mask is y > 0, else it is recomputed from x.
+ * dbias = sum g, dgain = sum g (x - mean) rstd of this rank; sums = [dbias, dgain] over all ranks */
+OP(BN_BWD_APPLY, "bn_bwd_apply", shape_bn_bwd_apply, NULL)
+/* dy, x, mean, rstd, gain, bias, sums, [dy2] -> dx {relu, pool}: relu and pool as in the reduction when dy is not yet g */
+OP(FOLD_BN, "fold_bn", shape_fold_bn, NULL)
+/* w (O,k,k,c), gain, bias, run_mean, run_var -> w2, b2 (O) {eps}: conv with w2, b2 = batch norm after conv with w */
+OP(RELU, "relu", shape_same, grad_relu)
+OP(RELU_BWD, "relu_bwd", shape_same, NULL) /* dy, y -> dx */
+OP(ADD, "add", shape_add, grad_add)
+OP(AVGPOOL2, "avgpool2", shape_avgpool2, grad_avgpool2)
+OP(AVGPOOL2_BWD, "avgpool2_bwd", shape_avgpool2_bwd, NULL) /* dy, x (for its shape) -> dx */
+
+/* matrix products, layer norm, activations */
+OP(LINEAR, "linear", shape_linear, grad_linear)
+/* x (...,K), w (O,K) or (K,O), [bias (O) F32], [res (...,O)] -> y (...,O) {transposed} */
+OP(LINEAR_DX, "linear_dx", shape_linear_dx, NULL)
+/* dy, w, x (for its shape) -> dx {transposed} */
+OP(LINEAR_DW, "linear_dw", shape_linear_dw, NULL)
+/* dy, x, w (for its shape) -> dw F32, [dbias (O) F32] {transposed} */
+OP(ACT, "act", shape_same, grad_act)
+/* x -> y {act}: QuickGELU x sigmoid(1.702 x), or GELU x Phi(x) */
+OP(ACT_BWD, "act_bwd", shape_same, NULL)
+/* dy, x -> dx {act} */
+OP(LAYERNORM, "layernorm", shape_layernorm, grad_layernorm)
+/* x (...,C), gain (C) F32, bias (C) F32 -> y, mean' (rows) F32, rstd' (rows) F32 {eps} */
+OP(LAYERNORM_BWD, "layernorm_bwd", shape_layernorm_bwd, NULL)
+/* dy, x, mean, rstd, gain, [extra (...,C)] -> dx (plus extra), dgain (C) F32, dbias (C) F32 */
+OP(L2NORM, "l2norm", shape_l2norm, grad_l2norm)
+/* x (N,D) -> y, r' (N) F32: y = x r, r = 1 / |x| */
+OP(L2NORM_BWD, "l2norm_bwd", shape_l2norm_bwd, NULL)
+/* dy, y, r -> dx */
+
+/* attention */
+OP(ATTENTION, "attention", shape_attention, grad_attention)
+/* qkv (N,T,3C) -> y (N,T,C), lse' (N,H,T) F32 {heads, causal}; scores are divided by sqrt(C / heads) */
+OP(ATTENTION_BWD, "attention_bwd", shape_attention_bwd, NULL)
+/* dy, qkv, y, lse -> dqkv {heads, causal} */
+OP(ATTENTION_ONE, "attention_one", shape_attention_one, grad_attention_one)
+/* q (N,C), kv (N,T,2C), [index (N) I32] -> y (N,C), lse' (N,H) F32 {heads}: one query per row, at position index[n],
+ * which sees keys 0..index[n]; all keys without index */
+OP(ATTENTION_ONE_BWD, "attention_one_bwd", shape_attention_one_bwd, NULL)
+/* dy, q, kv, [index], y, lse -> dq, dkv {heads} */
+
+/* attention pool with the key and value projections folded: scores = (Wk^T q).x, output = Wv (sum a x) */
+OP(HEADS_PROJECT, "heads_project", shape_heads_project, grad_heads_project)
+/* a (N,He), w (He,C) -> u (N,H,C) {heads, scale}: u[n,h] = scale sum_e a[n,he] w[he]; He = H e */
+OP(HEADS_COLLECT, "heads_collect", shape_heads_collect, grad_heads_collect)
+/* s (N,H,C), w (He,C), [bias (He) F32] -> o (N,He) {heads, scale}: o[n,he] = scale s[n,h].w[he] + bias[he] */
+OP(HEADS_DW, "heads_dw", shape_heads_dw, NULL)
+/* a (N,He), u (N,H,C), w (for its shape) -> dw (He,C) F32, [dbias (He) F32] {heads, scale}: dw[he] = scale sum_n a[n,he] u[n,h],
+ * dbias = sum_n a[n,he] */
+OP(POOL_ATTENTION, "pool_attention", shape_pool_attention, grad_pool_attention)
+/* t (N,T,C), u (N,H,C) -> s (N,H,C), p' (N,H,T) F32: p = softmax over T of u.t, s = sum p t */
+OP(POOL_ATTENTION_BWD, "pool_attention_bwd", shape_pool_attention_bwd, NULL)
+/* ds, t, u, p -> dt, du */

@@ -1,0 +1,60 @@
+/* The table of ops, the choice of a kernel, and what rules are written with. */
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "nn/rules.h"
+
+const op_row op_table[OP_COUNT] = {
+#define OP(id, name, shape, grad) [OP_##id] = { name, shape, grad },
+#include "nn/op_list.h"
+#undef OP
+};
+
+const op_kernel *op_find_kernel(backend_kind b, op_id op)
+{
+    const op_kernel *k = b == BACKEND_CUDA ? &op_kernels_cuda[op] : b == BACKEND_CPU ? &op_kernels_cpu[op] : &op_kernels_ref[op];
+    if (!k->run && b == BACKEND_CPU) k = &op_kernels_ref[op];
+    return k->run ? k : NULL;
+}
+
+cloob_status op_refuse(cloob_ctx *ctx, op_id op, const char *format, ...)
+{
+    char text[512];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: %s", op_table[op].name, text);
+}
+
+void op_step_set(op_step *s, op_id op, const op_attr *attr, const op_ref *in, int n_in, const op_ref *out, int n_out)
+{
+    *s = (op_step){ .op = op };
+    if (attr) s->attr = *attr;
+    for (int i = 0; i < OP_INPUTS; i++) s->in[i] = i < n_in ? in[i] : REF_NONE;
+    for (int i = 0; i < OP_OUTPUTS; i++) s->out[i] = i < n_out ? out[i] : REF_NONE;
+}
+
+void rule_like(op_args *a, int k, const tensor *t)
+{
+    a->out[k] = *t;
+    a->out[k].data = NULL;
+}
+
+cloob_status rule_dims(cloob_ctx *ctx, op_id op, const op_args *a, int k, int ndim)
+{
+    char shape[SHAPE_TEXT];
+    if (op_has(&a->in[k]) && a->in[k].ndim == ndim) return CLOOB_OK;
+    return op_refuse(ctx, op, "input %d needs %d dimensions, has %s", k, ndim,
+                     op_has(&a->in[k]) ? tensor_shape_text(&a->in[k], shape) : "none");
+}
+
+cloob_status rule_vector(cloob_ctx *ctx, op_id op, const op_args *a, int k, int64_t n)
+{
+    char shape[SHAPE_TEXT];
+    const tensor *t = &a->in[k];
+    bool real = t->dtype == CLOOB_F32 || t->dtype == CLOOB_F64;
+    if (!op_has(t) || (real && t->ndim == 1 && t->dim[0] == n)) return CLOOB_OK;
+    return op_refuse(ctx, op, "input %d needs (%lld) F32, has %s %s", k, (long long)n, tensor_shape_text(t, shape),
+                     dtype_name(t->dtype));
+}

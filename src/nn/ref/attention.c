@@ -1,0 +1,126 @@
+/* Attention: definition. One (row, head, query) at a time: scores, softmax, weighted sum of values. */
+#include "nn/ref/ref.h"
+
+/* Where one query finds its keys and values: first elements, step from key to key, how many. */
+typedef struct view {
+    int64_t q, k, v, step, keys, width;
+    double scale;
+} view;
+
+static view view_of(const op_args *a, const tensor *qkv, int64_t n, int64_t h, int64_t t)
+{
+    int64_t T = qkv->dim[1], C = qkv->dim[2] / 3, e = C / a->attr.heads, base = n * T * 3 * C;
+    return (view){ base + t * 3 * C + h * e, base + C + h * e, base + 2 * C + h * e, 3 * C, a->attr.causal ? t + 1 : T, e,
+                   1.0 / sqrt((double)e) };
+}
+
+static view view_one(const op_args *a, const tensor *q, const tensor *kv, const tensor *index, int64_t n, int64_t h)
+{
+    int64_t T = kv->dim[1], C = q->dim[1], e = C / a->attr.heads, base = n * T * 2 * C;
+    int64_t keys = has(index) ? ((const int32_t *)index->data)[n] + 1 : T;
+    return (view){ n * C + h * e, base + h * e, base + C + h * e, 2 * C, keys, e, 1.0 / sqrt((double)e) };
+}
+
+static double score(const view *w, const tensor *q, const tensor *kv, int64_t j)
+{
+    double s = 0.0;
+    for (int64_t i = 0; i < w->width; i++) s += ld(q, w->q + i) * ld(kv, w->k + j * w->step + i);
+    return s * w->scale;
+}
+
+static double query_forward(const view *w, const tensor *q, const tensor *kv, const tensor *y, int64_t yi)
+{
+    double most = -INFINITY, sum = 0.0;
+    for (int64_t j = 0; j < w->keys; j++) most = fmax(most, score(w, q, kv, j));
+    for (int64_t j = 0; j < w->keys; j++) sum += exp(score(w, q, kv, j) - most);
+    double lse = most + log(sum);
+    for (int64_t i = 0; i < w->width; i++) {
+        double out = 0.0;
+        for (int64_t j = 0; j < w->keys; j++) out += exp(score(w, q, kv, j) - lse) * ld(kv, w->v + j * w->step + i);
+        st(y, yi + i, out);
+    }
+    return lse;
+}
+
+static void add(const tensor *t, int64_t i, double v) { st(t, i, ld(t, i) + v); }
+
+/* p = softmax(s); dv_j += p_j dy; ds_j = p_j (dy.v_j - dy.y); dq += ds_j k_j scale; dk_j += ds_j q scale. */
+static void query_backward(const view *w, const tensor *q, const tensor *kv, const tensor *y, const tensor *dy, int64_t yi,
+                           double lse, const tensor *dq, const tensor *dkv)
+{
+    double along = 0.0;
+    for (int64_t i = 0; i < w->width; i++) along += ld(dy, yi + i) * ld(y, yi + i);
+    for (int64_t j = 0; j < w->keys; j++) {
+        double p = exp(score(w, q, kv, j) - lse), dp = 0.0;
+        int64_t kj = w->k + j * w->step, vj = w->v + j * w->step;
+        for (int64_t i = 0; i < w->width; i++) {
+            dp += ld(dy, yi + i) * ld(kv, vj + i);
+            add(dkv, vj + i, p * ld(dy, yi + i));
+        }
+        double ds = p * (dp - along) * w->scale;
+        for (int64_t i = 0; i < w->width; i++) {
+            add(dq, w->q + i, ds * ld(kv, kj + i));
+            add(dkv, kj + i, ds * ld(q, w->q + i));
+        }
+    }
+}
+
+cloob_status attention_ref(const op_env *env, const op_args *a)
+{
+    const tensor *qkv = &a->in[0], *y = &a->out[0], *lse = &a->out[1];
+    int64_t N = y->dim[0], T = y->dim[1], C = y->dim[2], H = a->attr.heads;
+    (void)env;
+    for (int64_t n = 0; n < N; n++)
+        for (int64_t h = 0; h < H; h++)
+            for (int64_t t = 0; t < T; t++) {
+                view w = view_of(a, qkv, n, h, t);
+                double l = query_forward(&w, qkv, qkv, y, (n * T + t) * C + h * w.width);
+                if (has(lse)) st(lse, (n * H + h) * T + t, l);
+            }
+    return CLOOB_OK;
+}
+
+cloob_status attention_bwd_ref(const op_env *env, const op_args *a)
+{
+    const tensor *dy = &a->in[0], *qkv = &a->in[1], *y = &a->in[2], *lse = &a->in[3], *dqkv = &a->out[0];
+    int64_t N = y->dim[0], T = y->dim[1], C = y->dim[2], H = a->attr.heads;
+    (void)env;
+    fill_zero(dqkv);
+    for (int64_t n = 0; n < N; n++)
+        for (int64_t h = 0; h < H; h++)
+            for (int64_t t = 0; t < T; t++) {
+                view w = view_of(a, qkv, n, h, t);
+                query_backward(&w, qkv, qkv, y, dy, (n * T + t) * C + h * w.width, ld(lse, (n * H + h) * T + t), dqkv, dqkv);
+            }
+    return CLOOB_OK;
+}
+
+cloob_status attention_one_ref(const op_env *env, const op_args *a)
+{
+    const tensor *q = &a->in[0], *kv = &a->in[1], *y = &a->out[0], *lse = &a->out[1];
+    int64_t N = q->dim[0], H = a->attr.heads;
+    (void)env;
+    for (int64_t n = 0; n < N; n++)
+        for (int64_t h = 0; h < H; h++) {
+            view w = view_one(a, q, kv, &a->in[2], n, h);
+            double l = query_forward(&w, q, kv, y, w.q);
+            if (has(lse)) st(lse, n * H + h, l);
+        }
+    return CLOOB_OK;
+}
+
+cloob_status attention_one_bwd_ref(const op_env *env, const op_args *a)
+{
+    const tensor *dy = &a->in[0], *q = &a->in[1], *kv = &a->in[2], *y = &a->in[4], *lse = &a->in[5];
+    const tensor *dq = &a->out[0], *dkv = &a->out[1];
+    int64_t N = q->dim[0], H = a->attr.heads;
+    (void)env;
+    fill_zero(dq);
+    fill_zero(dkv);
+    for (int64_t n = 0; n < N; n++)
+        for (int64_t h = 0; h < H; h++) {
+            view w = view_one(a, q, kv, &a->in[3], n, h);
+            query_backward(&w, q, kv, y, dy, w.q, ld(lse, n * H + h), dq, dkv);
+        }
+    return CLOOB_OK;
+}

@@ -1,0 +1,80 @@
+/* relu, add, pool, activations: definitions. */
+#include "nn/ref/ref.h"
+
+cloob_status relu_ref(const op_env *env, const op_args *a)
+{
+    (void)env;
+    for (int64_t i = 0, n = tensor_count(&a->out[0]); i < n; i++) st(&a->out[0], i, fmax(ld(&a->in[0], i), 0.0));
+    return CLOOB_OK;
+}
+
+cloob_status relu_bwd_ref(const op_env *env, const op_args *a)
+{
+    (void)env;
+    for (int64_t i = 0, n = tensor_count(&a->out[0]); i < n; i++)
+        st(&a->out[0], i, ld(&a->in[1], i) > 0 ? ld(&a->in[0], i) : 0.0);
+    return CLOOB_OK;
+}
+
+cloob_status add_ref(const op_env *env, const op_args *a)
+{
+    (void)env;
+    for (int64_t i = 0, n = tensor_count(&a->out[0]); i < n; i++) st(&a->out[0], i, ld(&a->in[0], i) + ld(&a->in[1], i));
+    return CLOOB_OK;
+}
+
+cloob_status avgpool2_ref(const op_env *env, const op_args *a)
+{
+    const tensor *x = &a->in[0], *y = &a->out[0];
+    int64_t N = y->dim[0], H = y->dim[1], W = y->dim[2], C = y->dim[3];
+    (void)env;
+    for (int64_t n = 0, at = 0; n < N; n++)
+        for (int64_t i = 0; i < H; i++)
+            for (int64_t j = 0; j < W; j++)
+                for (int64_t c = 0; c < C; c++, at++) {
+                    int64_t top = ((n * x->dim[1] + 2 * i) * x->dim[2] + 2 * j) * C + c, below = top + x->dim[2] * C;
+                    st(y, at, 0.25 * (ld(x, top) + ld(x, top + C) + ld(x, below) + ld(x, below + C)));
+                }
+    return CLOOB_OK;
+}
+
+cloob_status avgpool2_bwd_ref(const op_env *env, const op_args *a)
+{
+    const tensor *dy = &a->in[0], *dx = &a->out[0];
+    int64_t N = dx->dim[0], H = dx->dim[1], W = dx->dim[2], C = dx->dim[3];
+    (void)env;
+    for (int64_t n = 0, at = 0; n < N; n++)
+        for (int64_t i = 0; i < H; i++)
+            for (int64_t j = 0; j < W; j++)
+                for (int64_t c = 0; c < C; c++, at++) {
+                    bool pooled = i / 2 < dy->dim[1] && j / 2 < dy->dim[2];
+                    int64_t from = ((n * dy->dim[1] + i / 2) * dy->dim[2] + j / 2) * C + c;
+                    st(dx, at, pooled ? 0.25 * ld(dy, from) : 0.0);
+                }
+    return CLOOB_OK;
+}
+
+static double sigmoid(double x) { return 1.0 / (1.0 + exp(-x)); }
+
+cloob_status act_ref(const op_env *env, const op_args *a)
+{
+    (void)env;
+    for (int64_t i = 0, n = tensor_count(&a->out[0]); i < n; i++) {
+        double x = ld(&a->in[0], i);
+        st(&a->out[0], i, a->attr.act == OP_ACT_GELU ? 0.5 * x * (1.0 + erf(x / sqrt(2.0))) : x * sigmoid(1.702 * x));
+    }
+    return CLOOB_OK;
+}
+
+cloob_status act_bwd_ref(const op_env *env, const op_args *a)
+{
+    (void)env;
+    for (int64_t i = 0, n = tensor_count(&a->out[0]); i < n; i++) {
+        double x = ld(&a->in[1], i), s = sigmoid(1.702 * x);
+        double slope = a->attr.act == OP_ACT_GELU
+                           ? 0.5 * (1.0 + erf(x / sqrt(2.0))) + x * exp(-0.5 * x * x) / sqrt(6.283185307179586)
+                           : s + 1.702 * x * s * (1.0 - s);
+        st(&a->out[0], i, ld(&a->in[0], i) * slope);
+    }
+    return CLOOB_OK;
+}

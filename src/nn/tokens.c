@@ -1,0 +1,114 @@
+/* Rules of what stands at the beginning and end of a tower: pictures, token embeddings, rows taken out. */
+#include "nn/rules.h"
+
+cloob_status shape_image_input(cloob_ctx *ctx, op_args *a)
+{
+    const tensor *x = &a->in[0];
+    CLOOB_TRY(rule_dims(ctx, OP_IMAGE_INPUT, a, 0, 4));
+    bool bytes = x->dtype == CLOOB_U8;
+    if ((bytes ? x->dim[3] : x->dim[1]) != 3 || a->attr.channels < 3 || (!bytes && x->dtype != CLOOB_F32))
+        return op_refuse(ctx, OP_IMAGE_INPUT, "needs (N,H,W,3) bytes or (N,3,H,W) floats");
+    RULE_OUT(a, 0, a->attr.dtype, x->dim[0], bytes ? x->dim[1] : x->dim[2], bytes ? x->dim[2] : x->dim[3], a->attr.channels);
+    return CLOOB_OK;
+}
+
+cloob_status shape_embed(cloob_ctx *ctx, op_args *a)
+{
+    const tensor *tokens = &a->in[0], *table = &a->in[1], *pos = &a->in[2];
+    for (int k = 0; k < 3; k++) CLOOB_TRY(rule_dims(ctx, OP_EMBED, a, k, 2));
+    if (tokens->dtype != CLOOB_I32 || tokens->dim[1] != pos->dim[0] || pos->dim[1] != table->dim[1])
+        return op_refuse(ctx, OP_EMBED, "%lld tokens a row, %lld positions; widths %lld and %lld", (long long)tokens->dim[1],
+                         (long long)pos->dim[0], (long long)table->dim[1], (long long)pos->dim[1]);
+    RULE_OUT(a, 0, a->attr.dtype, tokens->dim[0], tokens->dim[1], table->dim[1]);
+    return CLOOB_OK;
+}
+
+int grad_embed(const op_attr *attr, unsigned inputs, op_step *s)
+{
+    (void)inputs;
+    STEP(&s[0], OP_EMBED_BWD, attr, (G(0), IN(0), IN(1), IN(2)), (D(1), D(2)));
+    return 1;
+}
+
+cloob_status shape_embed_bwd(cloob_ctx *ctx, op_args *a)
+{
+    (void)ctx;
+    rule_like(a, 0, &a->in[2]);
+    rule_like(a, 1, &a->in[3]);
+    return CLOOB_OK;
+}
+
+cloob_status shape_eot_index(cloob_ctx *ctx, op_args *a)
+{
+    CLOOB_TRY(rule_dims(ctx, OP_EOT_INDEX, a, 0, 2));
+    RULE_OUT(a, 0, CLOOB_I32, a->in[0].dim[0]);
+    return CLOOB_OK;
+}
+
+cloob_status shape_take_rows(cloob_ctx *ctx, op_args *a)
+{
+    CLOOB_TRY(rule_dims(ctx, OP_TAKE_ROWS, a, 0, 3));
+    RULE_OUT(a, 0, a->in[0].dtype, a->in[0].dim[0], a->in[0].dim[2]);
+    return CLOOB_OK;
+}
+
+int grad_take_rows(const op_attr *attr, unsigned inputs, op_step *s)
+{
+    STEP(&s[0], OP_TAKE_ROWS_BWD, attr, (G(0), inputs & 2 ? IN(1) : REF_NONE, IN(0), REF_NONE), (D(0)));
+    return 1;
+}
+
+cloob_status shape_take_rows_bwd(cloob_ctx *ctx, op_args *a)
+{
+    CLOOB_TRY(rule_dims(ctx, OP_TAKE_ROWS_BWD, a, 2, 3));
+    rule_like(a, 0, &a->in[2]);
+    return CLOOB_OK;
+}
+
+/* class_tokens and mean_tokens both turn a grid into a row of tokens with one more in front. */
+static cloob_status grid_to_tokens(cloob_ctx *ctx, op_id op, op_args *a, const tensor *pos)
+{
+    const tensor *x = &a->in[0];
+    CLOOB_TRY(rule_dims(ctx, op, a, 0, 4));
+    int64_t tokens = 1 + x->dim[1] * x->dim[2], C = x->dim[3];
+    if (pos->ndim != 2 || pos->dim[0] != tokens || pos->dim[1] != C)
+        return op_refuse(ctx, op, "positional embedding needs (%lld, %lld)", (long long)tokens, (long long)C);
+    RULE_OUT(a, 0, x->dtype, x->dim[0], tokens, C);
+    return CLOOB_OK;
+}
+
+cloob_status shape_class_tokens(cloob_ctx *ctx, op_args *a)
+{
+    CLOOB_TRY(grid_to_tokens(ctx, OP_CLASS_TOKENS, a, &a->in[2]));
+    return rule_vector(ctx, OP_CLASS_TOKENS, a, 1, a->in[0].dim[3]);
+}
+
+int grad_class_tokens(const op_attr *attr, unsigned inputs, op_step *s)
+{
+    (void)inputs;
+    STEP(&s[0], OP_CLASS_TOKENS_BWD, attr, (G(0), IN(0), IN(1), IN(2)), (D(0), D(1), D(2)));
+    return 1;
+}
+
+cloob_status shape_class_tokens_bwd(cloob_ctx *ctx, op_args *a)
+{
+    (void)ctx;
+    for (int k = 0; k < 3; k++) rule_like(a, k, &a->in[k + 1]);
+    return CLOOB_OK;
+}
+
+cloob_status shape_mean_tokens(cloob_ctx *ctx, op_args *a) { return grid_to_tokens(ctx, OP_MEAN_TOKENS, a, &a->in[1]); }
+
+int grad_mean_tokens(const op_attr *attr, unsigned inputs, op_step *s)
+{
+    (void)inputs;
+    STEP(&s[0], OP_MEAN_TOKENS_BWD, attr, (G(0), IN(0), IN(1)), (D(0), D(1)));
+    return 1;
+}
+
+cloob_status shape_mean_tokens_bwd(cloob_ctx *ctx, op_args *a)
+{
+    (void)ctx;
+    for (int k = 0; k < 2; k++) rule_like(a, k, &a->in[k + 1]);
+    return CLOOB_OK;
+}

@@ -1,0 +1,40 @@
+/* Where tensors live and work is done: plain host memory (ref, cpu) or a GPU.
+ *
+ * A device is a small table of functions; everything above asks for memory and copies through it and never names
+ * a vendor. Work on a GPU is queued on a stream; device_sync waits for it. */
+#ifndef TENSOR_DEVICE_H
+#define TENSOR_DEVICE_H
+
+#include "tensor/tensor.h"
+
+typedef enum backend_kind { BACKEND_REF, BACKEND_CPU, BACKEND_CUDA, BACKENDS } backend_kind;
+
+typedef struct device device;
+struct device {
+    backend_kind backend;
+    int index;      /* which GPU */
+    char name[128]; /* for people */
+    void *stream;   /* the default queue; NULL on the host */
+    void *state;    /* the backend's own */
+    cloob_status (*alloc)(cloob_ctx *ctx, device *d, size_t bytes, const char *what, void **out); /* zeroed, 256-aligned */
+    void (*free)(device *d, void *p);
+    cloob_status (*to_device)(cloob_ctx *ctx, device *d, void *to, const void *from, size_t bytes);
+    cloob_status (*to_host)(cloob_ctx *ctx, device *d, void *to, const void *from, size_t bytes); /* waits */
+    cloob_status (*copy)(cloob_ctx *ctx, device *d, void *to, const void *from, size_t bytes);
+    cloob_status (*zero)(cloob_ctx *ctx, device *d, void *p, size_t bytes);
+    cloob_status (*sync)(cloob_ctx *ctx, device *d);
+    /* Total and free bytes as the system sees them now; 0 when unknown. */
+    void (*memory)(device *d, size_t *total, size_t *available);
+    void (*close)(device *d);
+};
+
+/* name: "auto" (a GPU if there is one, else cpu), "cpu", "ref", "cuda", "cuda:1". The caller closes it. */
+cloob_status device_open(cloob_ctx *ctx, const char *name, device **out);
+void device_close(device *d); /* NULL is fine */
+
+/* How many GPUs this build and machine can use. */
+int device_cuda_count(void);
+/* Opens GPU `index`; in a build without CUDA this fails with a message that says so. */
+cloob_status device_open_cuda(cloob_ctx *ctx, int index, device **out);
+
+#endif

@@ -1,0 +1,49 @@
+/* One op at a time: made-up inputs, the forward op, its backward rule step by step, on any backend.
+ *
+ * A case is a row of op_cases: the op, its attributes, and a letter and a shape per input:
+ *   f  numbers near 1 in the compute type        v  a vector kept in F32 (gain, bias, statistic)
+ *   p  a vector of positive numbers in F32       e  a table kept in F32
+ *   t  token ids below the bound in dim 7        i  row indices below the bound in dim 7
+ *   b  bytes                                     0  absent */
+#ifndef TESTS_OP_HARNESS_H
+#define TESTS_OP_HARNESS_H
+
+#include "nn/op.h"
+
+typedef struct op_case {
+    const char *name;
+    op_id op;
+    op_attr attr;
+    struct {
+        char kind;
+        int64_t dim[TENSOR_DIMS]; /* 0 ends */
+    } in[OP_INPUTS];
+} op_case;
+
+extern const op_case op_cases[];
+extern const int op_case_count;
+
+/* Tensors of one pass over an op and its backward rule, all in host memory. */
+typedef struct op_pass {
+    op_args forward;
+    op_args step[OP_STEPS];
+    op_step rule[OP_STEPS];
+    int steps;
+    tensor g, d[OP_INPUTS];    /* gradient of output 0; gradients of the inputs, data NULL where there is none */
+    void *before[OP_INPUTS];   /* the forward op's inputs as they were (running statistics change in place) */
+    void *owned[160];
+    int owned_count;
+} op_pass;
+
+/* Fills the inputs from a seed in the given compute type and runs forward and backward on ref. */
+bool op_pass_run(cloob_ctx *ctx, const op_case *c, cloob_dtype type, uint64_t seed, op_pass *p);
+/* Runs the forward op again on ref, as the inputs are now; batch norm takes its statistics again. */
+bool op_pass_forward(cloob_ctx *ctx, const op_case *c, op_pass *p);
+void op_pass_release(op_pass *p);
+
+/* Runs one call on a device, with guard bytes around every tensor and poisoned outputs, and compares with what the
+ * expected call holds. before: the inputs' content, NULL: as in expected. Returns the largest norm-wise relative error, or
+ * -1 after saying what went wrong. *ran is false when the backend has no such kernel. */
+double op_compare(cloob_ctx *ctx, device *dev, op_id op, const op_args *expected, void *const *before, bool *ran);
+
+#endif

@@ -1,0 +1,119 @@
+/* Every op: slopes by finite differences on ref, and the other backends against ref. */
+#include "check.h"
+#include "op_harness.h"
+
+#include "core/rng.h"
+
+static cloob_ctx *ctx;
+
+static double weighted_sum(const op_pass *p)
+{
+    double sum = 0;
+    for (int64_t i = 0, n = tensor_count(&p->g); i < n; i++) sum += ((double *)p->g.data)[i] * ((double *)p->forward.out[0].data)[i];
+    return sum;
+}
+
+/* d/dx of sum(g out0) against what the backward rule says, at up to 24 elements of every input. Everything is double but
+ * parameter gradients, which are stored as F32: their rounding of 6e-8 and sums of it set 1e-5. A
+ * step of 1e-6 leaves about 1e-8 and hardly ever crosses a kink of relu. */
+static void check_slope(const op_case *c, op_pass *p, int k)
+{
+    tensor *x = &p->forward.in[k], *d = &p->d[k];
+    int64_t n = tensor_count(x);
+    for (int64_t trial = 0; trial < 24 && trial < n; trial++) {
+        int64_t i = n <= 24 ? trial : (int64_t)rng_below(rng_key(1, c->name), (uint64_t)trial, (uint64_t)n);
+        double *value = (double *)x->data + i, kept = *value, step = 1e-6, got = 0, slope;
+        *value = kept + step;
+        op_pass_forward(ctx, c, p);
+        slope = weighted_sum(p);
+        *value = kept - step;
+        op_pass_forward(ctx, c, p);
+        slope = (slope - weighted_sum(p)) / (2 * step);
+        *value = kept;
+        dtype_convert(CLOOB_F64, &got, d->dtype, (char *)d->data + (size_t)i * dtype_size(d->dtype), 1);
+        if (!(fabs(got - slope) <= 1e-5 * fmax(1, fabs(slope)))) {
+            printf("  %s: input %d element %lld: rule %.9g, slope %.9g\n", c->name, k, (long long)i, got, slope);
+            check_bad_here_++;
+        }
+    }
+}
+
+static void gradients_are_slopes(void)
+{
+    for (int i = 0; i < op_case_count; i++) {
+        const op_case *c = &op_cases[i];
+        op_pass p;
+        if (!op_table[c->op].grad) continue;
+        CHECK(op_pass_run(ctx, c, CLOOB_F64, 7, &p));
+        for (int k = 0; k < OP_INPUTS; k++)
+            if (p.d[k].data && p.forward.in[k].dtype == CLOOB_F64) check_slope(c, &p, k);
+        op_pass_release(&p);
+    }
+}
+
+/* ---- one backend against the definition ---------------------------------------------------------- */
+
+static int compare_case(device *dev, const op_case *c, cloob_dtype type, uint64_t seed, double tolerance)
+{
+    op_pass p;
+    int compared = 0;
+    CHECK(op_pass_run(ctx, c, type, seed, &p));
+    for (int s = -1; s < p.steps; s++) {
+        op_id op = s < 0 ? c->op : p.rule[s].op;
+        bool ran;
+        if (op == OP_COUNT) continue;
+        double error = op_compare(ctx, dev, op, s < 0 ? &p.forward : &p.step[s], s < 0 ? p.before : NULL, &ran);
+        compared += ran;
+        if (error >= 0 && error <= tolerance) continue;
+        printf("  %s / %s (%s, seed %llu): error %.3g\n", c->name, op_table[op].name, dtype_name(type), (unsigned long long)seed, error);
+        check_bad_here_++;
+    }
+    op_pass_release(&p);
+    return compared;
+}
+
+static void compare_backend(const char *name, cloob_dtype type, double tolerance)
+{
+    device *dev = NULL;
+    int compared = 0;
+    CHECK_OK(ctx, device_open(ctx, name, &dev));
+    for (int i = 0; dev && i < op_case_count; i++)
+        for (uint64_t seed = 1; seed < 3; seed++) compared += compare_case(dev, &op_cases[i], type, seed, tolerance);
+    printf("  %s %s: %d calls compared with ref\n", name, dtype_name(type), compared);
+    device_close(dev);
+}
+
+/* fp32 kernels sum in another order: 1e-5 norm-wise leaves room for the longest sums here. bf16: rounding of inputs that
+ * ref sees too, then of outputs (2^-9) and of intermediate tensors. */
+static void cpu_agrees_with_ref(void) { compare_backend("cpu", CLOOB_F32, 1e-5); }
+static void cpu_agrees_with_ref_in_bf16(void) { compare_backend("cpu", CLOOB_BF16, 1e-2); }
+
+static void cuda_agrees_with_ref(void)
+{
+    if (device_cuda_count() == 0) SKIP("no GPU here");
+    compare_backend("cuda", CLOOB_F32, 1e-5);
+}
+
+static void cuda_agrees_with_ref_in_bf16(void)
+{
+    if (device_cuda_count() == 0) SKIP("no GPU here");
+    compare_backend("cuda", CLOOB_BF16, 1e-2);
+}
+
+static void ref_has_every_op(void)
+{
+    for (int op = 0; op < OP_COUNT; op++) CHECK(op_find_kernel(BACKEND_REF, (op_id)op) != NULL);
+}
+
+int main(void)
+{
+    ctx = cloob_ctx_create(NULL);
+    RUN(ref_has_every_op);
+    RUN(gradients_are_slopes);
+    RUN(cpu_agrees_with_ref);
+    RUN(cpu_agrees_with_ref_in_bf16);
+    RUN(cuda_agrees_with_ref);
+    RUN(cuda_agrees_with_ref_in_bf16);
+    cloob_ctx_destroy(ctx);
+    return check_summary();
+}
