@@ -123,7 +123,7 @@ static int ascending(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-void retrieval_summary(retrieval_side *out, int64_t *rank, int64_t N)
+void retrieval_summary(cloob_retrieval_side *out, int64_t *rank, int64_t N)
 {
     int64_t at1 = 0, at5 = 0, at10 = 0;
     double sum = 0;
@@ -139,10 +139,11 @@ void retrieval_summary(retrieval_side *out, int64_t *rank, int64_t N)
     out->median_rank = floor(0.5 * (double)(rank[(N - 1) / 2] + rank[N / 2]));
 }
 
-static void finish(ranks *r, retrieval *out, int64_t N)
+static void finish(ranks *r, cloob_retrieval *out, int64_t N)
 {
-    retrieval_side *side[2] = { &out->image_to_text, &out->text_to_image };
-    out->N = N;
+    cloob_retrieval_side *side[2] = { &out->image_to_text, &out->text_to_image };
+    out->pairs = N;
+    out->scaled = r->image->scaled + r->text->scaled;
     for (int k = 0; k < 2; k++) {
         side[k]->tied = 0;
         for (int64_t i = 0; i < N; i++) r->above[k][i]++, side[k]->tied += r->tied[k][i];
@@ -150,7 +151,8 @@ static void finish(ranks *r, retrieval *out, int64_t N)
     }
 }
 
-cloob_status retrieval_run(cloob_ctx *ctx, retrieval *out, const unit_rows *image, const unit_rows *text)
+cloob_status retrieval_run(cloob_ctx *ctx, cloob_retrieval *out, const unit_rows *image,
+                           const unit_rows *text)
 {
     int64_t N = image->src.N, D = image->src.D;
     CLOOB_TRY(unit_rows_match(ctx, image, text));

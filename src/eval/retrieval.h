@@ -8,25 +8,15 @@
 #ifndef EVAL_RETRIEVAL_H
 #define EVAL_RETRIEVAL_H
 
+#include "cloob/eval.h"
 #include "eval/rows.h"
-
-typedef struct retrieval_side {
-    double recall1, recall5, recall10; /* shares, 0 to 1 */
-    double mean_rank;
-    double median_rank; /* rounded down when two middle ranks differ, as open_clip does */
-    int64_t tied;       /* queries whose partner is exactly as similar as some other candidate */
-} retrieval_side;
-
-typedef struct retrieval {
-    int64_t N;
-    retrieval_side image_to_text, text_to_image;
-} retrieval;
 
 /* image, text: the same N and D. N x N similarities are formed tile by tile; memory is 26 bytes per pair and
  * a few MiB per thread. */
-cloob_status retrieval_run(cloob_ctx *ctx, retrieval *out, const unit_rows *image, const unit_rows *text);
+cloob_status retrieval_run(cloob_ctx *ctx, cloob_retrieval *out, const unit_rows *image,
+                           const unit_rows *text);
 
 /* rank: (N), from 1; sorted in place. */
-void retrieval_summary(retrieval_side *out, int64_t *rank, int64_t N);
+void retrieval_summary(cloob_retrieval_side *out, int64_t *rank, int64_t N);
 
 #endif

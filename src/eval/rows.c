@@ -20,16 +20,74 @@ cloob_status rows_of(cloob_ctx *ctx, rows *r, const tensor *t, const char *name)
     if (!floating)
         return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: has type %s, needs F32, F16, BF16 or F64", name,
                         dtype_name(t->dtype));
-    *r = (rows){ t->data, t->dtype, t->dim[0], t->dim[1], name };
+    *r = (rows){ t->data, t->dtype, t->dim[0], t->dim[1], 1, name };
     return CLOOB_OK;
+}
+
+rows rows_every(const rows *r, int64_t step, int64_t first)
+{
+    rows part = *r;
+    part.data = (const char *)r->data + (size_t)(first * r->step * r->D) * dtype_size(r->dtype);
+    part.step = r->step * step;
+    part.N = (r->N - first + step - 1) / step;
+    return part;
+}
+
+/* ---- conversion ---------------------------------------------------------------------------------- */
+
+static void from_bf16(float *out, const unsigned char *in, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        uint16_t half;
+        memcpy(&half, in + 2 * i, 2);
+        uint32_t bits = (uint32_t)half << 16;
+        memcpy(&out[i], &bits, 4);
+    }
+}
+
+/* Exponent and fraction move into place and are scaled by 2^112, which is right for subnormals too; infinity
+ * and NaN keep the largest exponent. No branch, so that the compiler can use vectors. */
+static void from_f16(float *out, const unsigned char *in, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        uint16_t half;
+        memcpy(&half, in + 2 * i, 2);
+        uint32_t sign = (uint32_t)(half & 0x8000) << 16, rest = (uint32_t)(half & 0x7FFF) << 13, bits;
+        float scaled;
+        memcpy(&scaled, &rest, 4);
+        scaled *= 0x1p112f;
+        memcpy(&bits, &scaled, 4);
+        bits = sign | (rest >= 0x0F800000u ? 0x7F800000u | rest : bits);
+        memcpy(&out[i], &bits, 4);
+    }
+}
+
+static void from_f64(float *out, const unsigned char *in, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        double x;
+        memcpy(&x, in + 8 * i, 8);
+        out[i] = (float)x;
+    }
+}
+
+static void convert(float *out, cloob_dtype dtype, const unsigned char *in, int64_t n)
+{
+    if (dtype == CLOOB_BF16) from_bf16(out, in, n);
+    else if (dtype == CLOOB_F16) from_f16(out, in, n);
+    else if (dtype == CLOOB_F64) from_f64(out, in, n);
+    else memcpy(out, in, (size_t)n * sizeof *out);
 }
 
 const float *rows_read(const rows *r, int64_t begin, int64_t n, float *scratch)
 {
-    const char *at = (const char *)r->data + (size_t)begin * (size_t)r->D * dtype_size(r->dtype);
-    if (r->dtype == CLOOB_F32 && (uintptr_t)at % sizeof(float) == 0) return (const float *)at;
-    if (r->dtype == CLOOB_F32) memcpy(scratch, at, (size_t)(n * r->D) * sizeof(float));
-    else dtype_convert(CLOOB_F32, scratch, r->dtype, at, n * r->D);
+    size_t row = (size_t)r->D * dtype_size(r->dtype), pitch = row * (size_t)r->step;
+    const unsigned char *at = (const unsigned char *)r->data + (size_t)begin * pitch;
+    bool together = r->step == 1 || n == 1;
+    if (r->dtype == CLOOB_F32 && together && (uintptr_t)at % sizeof(float) == 0) return (const float *)at;
+    if (together) convert(scratch, r->dtype, at, n * r->D);
+    else
+        for (int64_t i = 0; i < n; i++) convert(scratch + i * r->D, r->dtype, at + (size_t)i * pitch, r->D);
     return scratch;
 }
 
@@ -92,18 +150,18 @@ static void check_range(void *arg, int64_t begin, int64_t end, int thread)
 
 static cloob_status describe_bad(cloob_ctx *ctx, const rows *r, int64_t row)
 {
+    size_t size = dtype_size(r->dtype);
+    const unsigned char *at = (const unsigned char *)r->data + (size_t)(row * r->step * r->D) * size;
     for (int64_t i = 0; i < r->D; i++) {
-        float scratch;
-        rows one = *r;
-        one.data = (const char *)r->data + (size_t)(row * r->D + i) * dtype_size(r->dtype);
-        one.D = 1;
-        if (!isfinite(*rows_read(&one, 0, 1, &scratch)))
+        float x;
+        convert(&x, r->dtype, at + (size_t)i * size, 1);
+        if (!isfinite(x))
             return ctx_fail(ctx, CLOOB_ERR_NUMERIC,
                             "%s: row %lld, column %lld is not a finite number; leave the row out", r->name,
-                            (long long)row, (long long)i);
+                            (long long)(row * r->step), (long long)i);
     }
     return ctx_fail(ctx, CLOOB_ERR_NUMERIC, "%s: row %lld is all zeros and has no direction; leave it out",
-                    r->name, (long long)row);
+                    r->name, (long long)(row * r->step));
 }
 
 static cloob_status check_all(cloob_ctx *ctx, check *c)

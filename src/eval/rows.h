@@ -1,7 +1,8 @@
 /* Embeddings and features as evaluation reads them: N rows of D values, usually a mapped file, in any
  * floating type; read in blocks as float, so that nothing of the file is held in memory.
  *
- *     rows r = rows_of(&entry->t, "E.safetensors: image");
+ *     rows r;
+ *     CLOOB_TRY(rows_of(ctx, &r, &entry->t, "E.safetensors: image"));
  *     unit_rows u;
  *     CLOOB_TRY(unit_rows_init(ctx, &u, &r));       checks every value, computes every length
  *     unit_rows_read(&u, begin, n, block);          block: (n, D), rows of length 1
@@ -16,14 +17,18 @@ typedef struct rows {
     const void *data;  /* not owned */
     cloob_dtype dtype; /* F32, BF16, F16 or F64 */
     int64_t N, D;
+    int64_t step;     /* row i is stored row i * step; 1 unless rows_every made it */
     const char *name; /* for messages; not owned */
 } rows;
 
 /* Views a tensor (N, D); fails unless it has two dimensions, a floating type and at least one element. */
 cloob_status rows_of(cloob_ctx *ctx, rows *r, const tensor *t, const char *name);
 
-/* Rows [begin, begin + n) as floats: a pointer into data when that already is aligned F32, else into scratch,
- * which has room for n * D. */
+/* Stored rows first, first + step, ...: step views share out the rows of one. */
+rows rows_every(const rows *r, int64_t step, int64_t first);
+
+/* Rows [begin, begin + n) as floats: a pointer into data when those already are aligned F32 without gaps,
+ * else into scratch, which has room for n * D. */
 const float *rows_read(const rows *r, int64_t begin, int64_t n, float *scratch);
 
 /* Whole rows per block such that a block of float takes about `bytes`; at least 1, at most N. */

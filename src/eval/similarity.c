@@ -10,7 +10,7 @@
 #include "core/pool.h"
 #include "eval/tiles.h"
 
-static const int64_t sizes[SIMILARITY_SETS] = { 10, 100, 1000 };
+static const int64_t sizes[CLOOB_UNMATCHED_SETS] = { 10, 100, 1000 };
 enum { KEEP = 1000, BUFFER = 2 * KEEP };
 
 static void swap(float *a, float *b)
@@ -45,14 +45,14 @@ void select_largest(float *value, int64_t n, int64_t k)
 
 typedef struct set_sums {
     double sum, square;
-    int64_t bin[SIMILARITY_BINS];
+    int64_t bin[CLOOB_SIMILARITY_BINS];
 } set_sums;
 
 typedef struct worker {
     float *buffer;              /* (TILE_ROWS, BUFFER) */
     float threshold[TILE_ROWS]; /* values at or below it cannot be among the K largest */
     int64_t held[TILE_ROWS];
-    set_sums unmatched[SIMILARITY_SETS];
+    set_sums unmatched[CLOOB_UNMATCHED_SETS];
 } worker;
 
 static float smallest(const float *value, int64_t n)
@@ -85,8 +85,8 @@ static void visit(void *arg, const tile *t)
 
 static int bin_of(double s)
 {
-    double b = floor((s + 1) * (SIMILARITY_BINS / 2));
-    return b < 0 ? 0 : b >= SIMILARITY_BINS ? SIMILARITY_BINS - 1 : (int)b;
+    double b = floor((s + 1) * (CLOOB_SIMILARITY_BINS / 2));
+    return b < 0 ? 0 : b >= CLOOB_SIMILARITY_BINS ? CLOOB_SIMILARITY_BINS - 1 : (int)b;
 }
 
 static void add_value(set_sums *sums, double s)
@@ -109,7 +109,7 @@ static void rows_done(void *arg, int64_t i0, int64_t ni, int thread)
     for (int64_t i = 0; i < ni; i++) {
         float *buffer = w->buffer + i * BUFFER;
         int64_t n = w->held[i];
-        for (int set = SIMILARITY_SETS - 1; set >= 0; set--) {
+        for (int set = CLOOB_UNMATCHED_SETS - 1; set >= 0; set--) {
             int64_t k = sizes[set] < n ? sizes[set] : n;
             select_largest(buffer, n, k);
             for (int64_t j = 0; j < k; j++) add_value(&w->unmatched[set], buffer[j]);
@@ -121,14 +121,15 @@ static void rows_done(void *arg, int64_t i0, int64_t ni, int thread)
 
 /* ---- the whole ----------------------------------------------------------------------------------- */
 
-static void finish_set(similarity_set *out, const set_sums *sums, int64_t asked, int64_t k, int64_t count)
+static void finish_set(cloob_similarity_set *out, const set_sums *sums, int64_t asked, int64_t k,
+                       int64_t count)
 {
     double mean = sums->sum / (double)count, variance = sums->square / (double)count - mean * mean;
-    *out = (similarity_set){ asked, k, count, mean, sqrt(variance > 0 ? variance : 0), { 0 } };
+    *out = (cloob_similarity_set){ asked, k, count, mean, sqrt(variance > 0 ? variance : 0), { 0 } };
     memcpy(out->bin, sums->bin, sizeof out->bin);
 }
 
-static cloob_status run_matched(cloob_ctx *ctx, similarity *out, const unit_rows *x, const unit_rows *y)
+static cloob_status run_matched(cloob_ctx *ctx, cloob_similarity *out, const unit_rows *x, const unit_rows *y)
 {
     int64_t D = x->src.D, N = x->src.N;
     float *a = malloc((size_t)D * 2 * sizeof *a), *b = a + D;
@@ -147,21 +148,22 @@ static cloob_status run_matched(cloob_ctx *ctx, similarity *out, const unit_rows
     return CLOOB_OK;
 }
 
-static void merge(similarity *out, const worker *w, int threads, int64_t N)
+static void merge(cloob_similarity *out, const worker *w, int threads, int64_t N)
 {
-    for (int set = 0; set < SIMILARITY_SETS; set++) {
+    for (int set = 0; set < CLOOB_UNMATCHED_SETS; set++) {
         set_sums all = { 0 };
         int64_t k = sizes[set] < N - 1 ? sizes[set] : N - 1;
         for (int t = 0; t < threads; t++) {
             const set_sums *part = &w[t].unmatched[set];
             all.sum += part->sum, all.square += part->square;
-            for (int b = 0; b < SIMILARITY_BINS; b++) all.bin[b] += part->bin[b];
+            for (int b = 0; b < CLOOB_SIMILARITY_BINS; b++) all.bin[b] += part->bin[b];
         }
         finish_set(&out->unmatched[set], &all, sizes[set], k, N * k);
     }
 }
 
-static cloob_status run_unmatched(cloob_ctx *ctx, similarity *out, const unit_rows *x, const unit_rows *y)
+static cloob_status run_unmatched(cloob_ctx *ctx, cloob_similarity *out, const unit_rows *x,
+                                  const unit_rows *y)
 {
     int threads = tiles_threads(ctx, x);
     size_t each = (size_t)TILE_ROWS * BUFFER * sizeof(float);
@@ -180,10 +182,9 @@ static cloob_status run_unmatched(cloob_ctx *ctx, similarity *out, const unit_ro
     return status;
 }
 
-cloob_status similarity_run(cloob_ctx *ctx, similarity *out, const unit_rows *x, const unit_rows *y)
+cloob_status similarity_run(cloob_ctx *ctx, cloob_similarity *out, const unit_rows *x, const unit_rows *y)
 {
     memset(out, 0, sizeof *out);
-    out->N = x->src.N;
     CLOOB_TRY(unit_rows_match(ctx, x, y));
     if (x->src.N < 2)
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: one pair has no unmatched partner", x->src.name);
