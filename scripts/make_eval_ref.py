@@ -62,9 +62,7 @@ def pairs():
     out = recall("image_to_text", ranks(s)) | recall("text_to_image", ranks(s.T)) | spread("x", x) | spread("y", y)
     out |= {"matched_mean": float(np.diag(s).mean()), "alignment": float(((x - y) ** 2).sum(1).mean())}
     out |= {f"top{k}_unmatched_mean": float(off[:, :min(k, n - 1)].mean()) for k in (10, 100, 1000)}
-    beta, u = 8.0, y
-    energy = -np.log(np.exp(beta * u @ x[0]).sum()) / beta + np.log(n) / beta + 0.5 * x[0] @ x[0] + 0.5
-    write("eval_pairs.json", out | {"energy": float(energy + 0.5 * ((u * u).sum(1).max() - 1))})
+    write("eval_pairs.json", out)
 
 
 def newton(x, y, classes, lam):

@@ -94,9 +94,9 @@ typedef struct cloob_similarity {
 
 typedef struct cloob_analysis {
     int64_t rows;
-    double share;      /* of the variance, behind `effective` */
-    int64_t scaled;    /* rows that were not of unit length and were made so */
-    bool paired;       /* y and similarity are there */
+    double share;        /* of the variance, behind `effective` */
+    int64_t scaled;      /* rows that were not of unit length and were made so */
+    bool paired;         /* y and similarity are there */
     cloob_coverage x, y; /* image, text */
     cloob_similarity similarity;
 } cloob_analysis;
@@ -111,10 +111,6 @@ CLOOB_API char *cloob_analysis_json(const cloob_analysis *a, const cloob_analysi
 /* analysis.json, eigenvalues.tsv and (paired) similarities.tsv in a folder that is made when absent. */
 CLOOB_API cloob_status cloob_analysis_write(cloob_ctx *ctx, const cloob_analysis *a,
                                             const cloob_analysis *reference, const char *folder);
-
-/* The energy of state x (D) among M stored patterns U (M, D), with inverse temperature beta > 0:
- * -lse(beta, U x) + ln(M)/beta + |x|^2/2 + max |u|^2/2. */
-CLOOB_API double cloob_hopfield_energy(const double *x, const double *U, int64_t M, int64_t D, double beta);
 
 /* ---- linear probe -------------------------------------------------------------------------------- */
 

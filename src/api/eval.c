@@ -155,11 +155,6 @@ cloob_status cloob_analysis_write(cloob_ctx *ctx, const cloob_analysis *a, const
     return analysis_write(ctx, a, reference, folder);
 }
 
-double cloob_hopfield_energy(const double *x, const double *U, int64_t M, int64_t D, double beta)
-{
-    return hopfield_energy(x, U, M, D, beta);
-}
-
 /* ---- probe --------------------------------------------------------------------------------------- */
 
 void cloob_probe_options_init(cloob_probe_options *o)

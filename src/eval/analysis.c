@@ -1,7 +1,6 @@
 /* Spread of each modality, then how the two lie to each other. */
 #include "eval/analysis.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -115,21 +114,4 @@ cloob_status analysis_write(cloob_ctx *ctx, const cloob_analysis *a, const cloob
     sbuf_release(&values), sbuf_release(&bins);
     free(text);
     return status;
-}
-
-/* ---- energy -------------------------------------------------------------------------------------- */
-
-double hopfield_energy(const double *x, const double *U, int64_t M, int64_t D, double beta)
-{
-    double high = -INFINITY, sum = 0, widest = 0, own = 0; /* sum: of exp(beta s - high), high running */
-    for (int64_t m = 0; m < M; m++) {
-        double s = 0, square = 0;
-        for (int64_t i = 0; i < D; i++) s += U[m * D + i] * x[i], square += U[m * D + i] * U[m * D + i];
-        widest = square > widest ? square : widest;
-        s *= beta;
-        if (s > high) sum = sum * exp(high - s) + 1, high = s;
-        else sum += exp(s - high);
-    }
-    for (int64_t i = 0; i < D; i++) own += x[i] * x[i];
-    return -(high + log(sum)) / beta + log((double)M) / beta + 0.5 * own + 0.5 * widest;
 }

@@ -14,6 +14,4 @@ void analysis_release(cloob_analysis *a);
 cloob_status analysis_write(cloob_ctx *ctx, const cloob_analysis *a, const cloob_analysis *reference,
                             const char *folder);
 
-double hopfield_energy(const double *x, const double *U, int64_t M, int64_t D, double beta);
-
 #endif

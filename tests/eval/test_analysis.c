@@ -104,8 +104,6 @@ static void equals_the_shared_values(void)
     check_ranks(&x, &y, &ranks);
     check_side(&f, "image_to_text", &ranks.image_to_text);
     check_side(&f, "text_to_image", &ranks.text_to_image);
-    CHECK_NEAR(hopfield_energy(st_find(&f, "x")->t.data, st_find(&f, "y")->t.data, y.N, y.D, 8),
-               want_tensor(&f, "energy_first"), 1e-12);
     analysis_release(&got);
     st_close(&f);
 }
