@@ -1,7 +1,7 @@
 /* Weights through every format and back, every key accounted for, and the native file. */
 #include "check.h"
 
-#include <unistd.h>
+#include "shared.h"
 
 #include "model/interchange.h"
 #include "model/procedural_weights.h"
@@ -297,12 +297,12 @@ static void native_files_keep_what_they_know(void)
 static void fixtures_equal_the_procedural_weights(void)
 {
     static const char *const file[] = { "mljku_tiny-rn_epoch_2.pt", "openai_tiny-rn_state_dict.pt" };
-    const char *shared = getenv("CLOOB_SHARED");
     for (int i = 0; i < 2; i++) {
-        char path[1024];
+        char name[128], buffer[1024];
         weights w, back;
-        snprintf(path, sizeof path, "%s/fixtures/%s", shared ? shared : TESTS_DIR "/../../shared", file[i]);
-        if (!file_exists(path)) SKIP("no fixtures; CLOOB_SHARED names their folder");
+        snprintf(name, sizeof name, "fixtures/%s", file[i]);
+        const char *path = shared_path(name, buffer);
+        if (!path) SKIP("no fixtures; CLOOB_SHARED names their folder");
         w = make("tiny-rn");
         CHECK_OK(ctx, read_as(path, NULL, &back));
         CHECK_STR(back.config.name, "tiny-rn");
