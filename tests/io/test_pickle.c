@@ -131,6 +131,7 @@ static void damaged_pickles_are_refused(void)
     REFUSES(".", "something else");
     REFUSES("NN.", "something else");
     REFUSES("(.", "something else");
+    REFUSES("(o.", "without its class"); /* before anything was pushed */
     REFUSES("0.", "nothing to drop");
     REFUSES("t.", "no mark");
     REFUSES("(0t.", "no mark");

@@ -292,6 +292,27 @@ static void native_files_keep_what_they_know(void)
     clean(path);
 }
 
+static void the_state_of_a_run_stays_behind(void)
+{
+    weights w = make("tiny-vit"), back;
+    const char *path = "interchange.tmp.safetensors";
+    interchange_report report;
+    tensor moments = w.entry[0].t;
+    CHECK_OK(ctx, weights_add(ctx, &w, "train.m.visual.class_embedding", &moments));
+    CHECK_OK(ctx, weights_set_meta(ctx, &w, "train.epoch", "5"));
+    CHECK_OK(ctx, weights_set_meta(ctx, &w, "checksum", "0123"));
+    CHECK_OK(ctx, weights_write_native(ctx, path, &w));
+    CHECK_OK(ctx, interchange_read(ctx, path, NULL, &back, &report));
+    CHECK(back.count == w.count - 1 && !weights_get_meta(&back, "checksum") &&
+          !weights_get_meta(&back, "train.epoch"));
+    CHECK_STR(weights_get_meta(&back, "epoch"), "5");
+    CHECK(report.count[KEY_IGNORED] == 0 && report.count[KEY_UNEXPECTED] == 0);
+    interchange_report_release(&report);
+    weights_release(&back);
+    weights_release(&w);
+    clean(path);
+}
+
 /* ---- the published files' stand-ins -------------------------------------------------------------- */
 
 static void fixtures_equal_the_procedural_weights(void)
@@ -329,6 +350,7 @@ int main(void)
     RUN(integers_are_no_weights);
     RUN(other_things_are_refused);
     RUN(native_files_keep_what_they_know);
+    RUN(the_state_of_a_run_stays_behind);
     RUN(fixtures_equal_the_procedural_weights);
     cloob_ctx_destroy(ctx);
     return check_summary();
