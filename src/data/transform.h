@@ -23,6 +23,9 @@ typedef struct transform_options {
     double jitter_prob, gray_prob;
     double flip_prob; /* 0 by default: captions speak of left and right */
     uint8_t fill;     /* the colour RESIZE_LONGEST pads with, all channels; 0 */
+    bool jpeg_shrink; /* views from bytes: decode JPEGs at 1/2, 1/4 or 1/8 where the view has no more pixels
+                       * than that; faster, and no longer Pillow's pixels: docs/pictures.md says by how much.
+                       * false */
 } transform_options;
 
 void transform_options_init(transform_options *o, int64_t size);
