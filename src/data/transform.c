@@ -217,7 +217,7 @@ static void train_augment(const transform_options *o, uint64_t key, uint8_t *out
     if (happens(o->gray_prob, key, DRAW_GRAY)) augment_gray(out, n);
 }
 
-/* --- from bytes ----------------------------------------------------------------------------------------- */
+/* --- from bytes -------------------------------------------------------------------------------------- */
 
 typedef struct file_ref {
     const void *bytes;
@@ -305,7 +305,7 @@ cloob_status view_train_bytes(cloob_ctx *ctx, view_scratch *s, const void *bytes
     return CLOOB_OK;
 }
 
-/* --- from pictures -------------------------------------------------------------------------------------- */
+/* --- from pictures ----------------------------------------------------------------------------------- */
 
 cloob_status view_eval(cloob_ctx *ctx, view_scratch *s, const image *im, const transform_options *o,
                        uint8_t *out)

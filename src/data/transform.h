@@ -39,8 +39,7 @@ cloob_status transform_options_set(cloob_ctx *ctx, transform_options *o, const c
 /* The same from "key=value", as --aug-cfg takes it. */
 cloob_status transform_options_parse(cloob_ctx *ctx, transform_options *o, const char *item);
 
-/* --- one picture -------------------------------------------------------------------------------------------
- */
+/* --- one picture ------------------------------------------------------------------------------------- */
 
 /* Shortest edge to size, centre crop. out: (size, size, 3). */
 cloob_status transform_eval(cloob_ctx *ctx, const image *im, const transform_options *o, uint8_t *out);
@@ -53,8 +52,7 @@ cloob_status transform_crop_resize(cloob_ctx *ctx, const image *im, int64_t top,
                                    int64_t crop_height, int64_t crop_width, int64_t width, int64_t height,
                                    resize_filter filter, uint8_t *out);
 
-/* --- many pictures: decoder and buffers are kept from call to call
- * ------------------------------------------- */
+/* --- many pictures: decoder and buffers are kept from call to call ----------------------------------- */
 
 typedef struct view_scratch view_scratch; /* one per thread */
 

@@ -9,11 +9,11 @@
 /* Zeros after a segment: more than the longest unit can eat (10 blocks of 64 codes of 16 + 15 bits). */
 enum { PAD = 4096 };
 
-/* An entry, from the lowest bit on: 4 bits length of all it tells, 2 what it is, 5 steps to the first coefficient,
- * 5 from there to the second (0: none), 8 and 8 the coefficients; for DC, 16 the difference. An entry with one
- * coefficient repeats it, so that two can be stored without asking. END0 and END1 end the block after no or one
- * coefficient. SLOW is unfinished: the first coefficient is the number of extra bits, or, when the length is 0, the
- * code is longer than the look-up. */
+/* An entry, from the lowest bit on: 4 bits length of all it tells, 2 what it is, 5 steps to the first
+ * coefficient, 5 from there to the second (0: none), 8 and 8 the coefficients; for DC, 16 the difference. An
+ * entry with one coefficient repeats it, so that two can be stored without asking. END0 and END1 end the
+ * block after no or one coefficient. SLOW is unfinished: the first coefficient is the number of extra bits,
+ * or, when the length is 0, the code is longer than the look-up. */
 enum { WHOLE = 0, SLOW = 1, END0 = 2, END1 = 3 };
 
 /* Zigzag to natural order. Two runs may lead 32 places past the end; such a block is refused. */
@@ -24,7 +24,7 @@ static const uint8_t natural[64 + 32] = {
     63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63,
 };
 
-/* --- tables --------------------------------------------------------------------------------------------- */
+/* --- tables ------------------------------------------------------------------------------------------ */
 
 static uint32_t entry(int length, int what, int steps, int value)
 {
@@ -47,7 +47,8 @@ static JCOEF entry_value2(uint32_t e) { return (JCOEF)(int8_t)(e >> 24); }
 /* The coefficient whose `size` extra bits are given: a leading 0 means negative. */
 static int extend(int extra, int size) { return extra < 1 << (size - 1) ? extra - (1 << size) + 1 : extra; }
 
-/* What JPEG_PEEK bits that begin with a code of `length` bits for `symbol` tell. rest: the bits after the code. */
+/* What JPEG_PEEK bits that begin with a code of `length` bits for `symbol` tell. rest: the bits after the
+ * code. */
 static uint32_t entry_for(bool ac, int symbol, int length, int rest)
 {
     int size = ac ? symbol & 15 : symbol, steps = (symbol >> 4) + 1, left = JPEG_PEEK - length;
@@ -209,8 +210,8 @@ static bool read_dc(const jpeg_codes *c, bit_reader *b, int *dc)
     return *dc >= -32768 && *dc <= 32767;
 }
 
-/* An entry that reaches place 63 or beyond: fine when one of its coefficients lies exactly there. When it is the first,
- * what follows belongs to the next block. */
+/* An entry that reaches place 63 or beyond: fine when one of its coefficients lies exactly there. When it is
+ * the first, what follows belongs to the next block. */
 static bool last_ac(const jpeg_codes *c, bit_reader *b, uint32_t e, unsigned k1, unsigned k2, JCOEF *block)
 {
     if (k1 != 63 && k2 != 63) return false;
@@ -220,8 +221,8 @@ static bool last_ac(const jpeg_codes *c, bit_reader *b, uint32_t e, unsigned k1,
     return true;
 }
 
-/* A symbol that the look-up did not settle; *k moves on. Returns 0 to go on, 1 at the end of the block, -1 when the
- * data is not right. */
+/* A symbol that the look-up did not settle; *k moves on. Returns 0 to go on, 1 at the end of the block, -1
+ * when the data is not right. */
 static int slow_ac(const jpeg_codes *c, bit_reader *b, uint32_t e, unsigned *k, JCOEF *block)
 {
     unsigned steps = entry_steps(e);
@@ -241,7 +242,8 @@ static int slow_ac(const jpeg_codes *c, bit_reader *b, uint32_t e, unsigned *k, 
     return *k == 63;
 }
 
-/* Coefficients 1 to 63 into block, whose other places are 0. False at an unknown code or a run past the end. */
+/* Coefficients 1 to 63 into block, whose other places are 0. False at an unknown code or a run past the end.
+ */
 static bool read_ac(const jpeg_codes *c, bit_reader *b, JCOEF *block)
 {
     for (unsigned k = 0;;) {
