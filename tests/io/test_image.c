@@ -12,7 +12,7 @@ static cloob_ctx *ctx;
 static const char *const files[] = { "rgb_420.jpg",      "progressive.jpg", "restarts.jpg", "cmyk.jpg",
                                      "gray.jpg",         "rgb.png",         "rgba.png",     "palette.png",
                                      "interlaced.png",   "rgb16.png",       "gray16.png",   "lossy.webp",
-                                     "lossy_alpha.webp", "lossless.webp" };
+                                     "lossy_alpha.webp", "lossless.webp", "animated_alpha.webp" };
 enum { FILES = sizeof files / sizeof files[0] };
 
 static file_bytes load(const char *name)
