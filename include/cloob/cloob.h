@@ -13,5 +13,6 @@
 #include "cloob/data.h"
 #include "cloob/synth.h"
 #include "cloob/train.h"
+#include "cloob/eval.h"
 
 #endif
