@@ -5,7 +5,13 @@
 #define CLOOB_CLOOB_H
 
 #include "cloob/image.h"
+#include "cloob/hopfield.h"
+#include "cloob/objective.h"
 #include "cloob/types.h"
+#include "cloob/tokenizer.h"
+#include "cloob/convert.h"
+#include "cloob/data.h"
 #include "cloob/synth.h"
+#include "cloob/eval.h"
 
 #endif

@@ -10,8 +10,7 @@
 static const image_codec *const codecs[] = { &image_jpeg, &image_png, &image_webp };
 enum { CODECS = sizeof codecs / sizeof codecs[0] };
 
-/* --- what the codecs share ---------------------------------------------------------------------------------
- */
+/* --- what the codecs share --------------------------------------------------------------------------- */
 
 cloob_status image_buffer_reserve(cloob_ctx *ctx, image_buffer *b, size_t bytes)
 {
@@ -56,8 +55,7 @@ cloob_status image_reserve_whole(cloob_ctx *ctx, image_reader *r)
     return image_buffer_reserve(ctx, &r->rgb, (size_t)(r->width * r->height * 3));
 }
 
-/* --- readers -----------------------------------------------------------------------------------------------
- */
+/* --- readers ----------------------------------------------------------------------------------------- */
 
 cloob_status image_reader_create(cloob_ctx *ctx, image_reader **out)
 {
@@ -99,7 +97,7 @@ cloob_status image_reader_open(cloob_ctx *ctx, image_reader *r, const void *byte
     r->name = name ? name : "picture";
     r->limits = limits ? *limits : (image_limits){ IMAGE_MAX_PIXELS, 8 };
     if (r->limits.jpeg_scale < 0 || r->limits.jpeg_scale > 8)
-        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "JPEG scale of %d eighths: 1 to 8 can be had",
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: JPEG scale of %d eighths; 1 to 8 can be had", r->name,
                         r->limits.jpeg_scale);
     r->kind = IMAGE_RGB;
     CLOOB_TRY(codec_find(ctx, r));
@@ -154,8 +152,7 @@ void image_cmyk_to_rgb(const uint8_t cmyk[4], uint8_t rgb[3])
     }
 }
 
-/* --- single pictures ---------------------------------------------------------------------------------------
- */
+/* --- single pictures --------------------------------------------------------------------------------- */
 
 cloob_status image_decode(cloob_ctx *ctx, const void *bytes, size_t size, const char *name,
                           const image_limits *limits, image *out)

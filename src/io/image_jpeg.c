@@ -12,11 +12,13 @@
 #include <jerror.h>
 
 #include "io/image_codec.h"
+#include "io/jpeg_huffman.h"
 
 /* More scans than any encoder writes: a file of tiny scans over a huge picture would take hours. */
 enum { JPEG_MAX_SCANS = 500 };
 
 typedef struct jpeg_state {
+    jpeg_huffman huffman; /* first: client_data is read as this by jpeg_huffman.c */
     struct jpeg_decompress_struct d;
     struct jpeg_error_mgr error;
     struct jpeg_source_mgr source;
@@ -59,8 +61,7 @@ static void on_progress(j_common_ptr d)
         give_up(state_of(d), "more than 500 scans");
 }
 
-/* --- the source: all bytes at once -------------------------------------------------------------------------
- */
+/* --- the source: all bytes at once ------------------------------------------------------------------- */
 
 static void source_nothing(j_decompress_ptr d) { (void)d; }
 
@@ -113,8 +114,7 @@ static cloob_status state_failed(cloob_ctx *ctx, image_reader *r, jpeg_state *s)
     return image_damaged(ctx, r, s->why);
 }
 
-/* --- header ------------------------------------------------------------------------------------------------
- */
+/* --- header ------------------------------------------------------------------------------------------ */
 
 static void read_header(jpeg_state *s, image_reader *r)
 {
@@ -155,17 +155,46 @@ static cloob_status jpeg_open(cloob_ctx *ctx, image_reader *r)
     return open_guarded(ctx, r, r->state[IMAGE_STATE_JPEG]);
 }
 
-/* --- pixels ------------------------------------------------------------------------------------------------
- */
+/* --- pixels ------------------------------------------------------------------------------------------ */
+
+/* The part of the picture that is decoded: what is wanted and, since smooth chroma looks at its neighbours,
+ * one unit of blocks around it. libjpeg moves the left edge to a unit's; what is left of the wanted rows
+ * costs their codes only. */
+static void choose_window(jpeg_state *s, image_reader *r)
+{
+    int64_t unit_x = s->d.max_h_samp_factor * s->d.min_DCT_scaled_size,
+            unit_y = s->d.max_v_samp_factor * s->d.min_DCT_scaled_size;
+    int64_t left = r->want.left / unit_x * unit_x - unit_x, right = r->want.left + r->want.width + unit_x;
+    int64_t top = (r->want.top / unit_y - 1) * unit_y;
+    JDIMENSION x = (JDIMENSION)(left > 0 ? left : 0),
+               w = (JDIMENSION)((right < r->width ? right : r->width) - x);
+    if (w < r->width) jpeg_crop_scanline(&s->d, &x, &w);
+    if (top > 0) jpeg_skip_scanlines(&s->d, (JDIMENSION)top);
+    r->have.left = x;
+    r->have.width = w;
+    r->have.top = s->d.output_scanline;
+    r->have.height = r->want.top + r->want.height - r->have.top;
+}
 
 static void read_rgb(jpeg_state *s, image_reader *r)
 {
-    while (s->d.output_scanline < s->d.output_height) {
+    int64_t end = r->have.top + r->have.height;
+    while (s->d.output_scanline < end) {
         JSAMPROW rows[8];
-        int64_t top = s->d.output_scanline, n = 0;
-        for (; n < 8 && top + n < r->height; n++) rows[n] = r->rgb.data + (top + n) * r->width * 3;
+        int64_t y = s->d.output_scanline, n = 0;
+        for (; n < 8 && y + n < end; n++) rows[n] = r->rgb.data + (y + n - r->have.top) * r->have.width * 3;
         jpeg_read_scanlines(&s->d, rows, (JDIMENSION)n);
     }
+}
+
+/* When the last rows are not wanted, the file must still be complete: inside coded data FF D9 is the end and
+ * nothing else. Files of several scans have been read to their end before the first row came. */
+static void stop_early(jpeg_state *s)
+{
+    if (!jpeg_has_multiple_scans(&s->d) && s->d.unread_marker != JPEG_EOI &&
+        !memmem(s->source.next_input_byte, s->source.bytes_in_buffer, "\xFF\xD9", 2))
+        source_empty(&s->d);
+    jpeg_abort_decompress(&s->d);
 }
 
 /* Pillow takes every CMYK file to be written the Adobe way, inverted. rgb = (255 - k) scaled by (255 - c). */
@@ -188,18 +217,31 @@ static void read_cmyk(jpeg_state *s, image_reader *r)
     }
 }
 
+static cloob_status load_guarded(cloob_ctx *ctx, image_reader *r, jpeg_state *s, bool fast)
+{
+    bool cmyk = s->d.num_components == 4;
+    if (setjmp(s->mark)) return state_failed(ctx, r, s);
+    jpeg_start_decompress(&s->d);
+    if (fast) jpeg_huffman_install(&s->huffman, &s->d);
+    if (!cmyk) choose_window(s, r);
+    CLOOB_TRY(image_buffer_reserve(ctx, &r->rgb, (size_t)(r->have.width * r->have.height * 3)));
+    if (cmyk) CLOOB_TRY(image_buffer_reserve(ctx, &r->extra, (size_t)(r->width * r->height * 4)));
+    if (cmyk) read_cmyk(s, r);
+    else read_rgb(s, r);
+    if (s->d.output_scanline < s->d.output_height) stop_early(s);
+    else jpeg_finish_decompress(&s->d);
+    return CLOOB_OK;
+}
+
 static cloob_status jpeg_load(cloob_ctx *ctx, image_reader *r)
 {
     jpeg_state *s = r->state[IMAGE_STATE_JPEG];
-    CLOOB_TRY(image_reserve_whole(ctx, r));
-    if (s->d.num_components == 4)
-        CLOOB_TRY(image_buffer_reserve(ctx, &r->extra, (size_t)(r->width * r->height * 4)));
-    if (setjmp(s->mark)) return state_failed(ctx, r, s);
-    jpeg_start_decompress(&s->d);
-    if (s->d.num_components == 4) read_cmyk(s, r);
-    else read_rgb(s, r);
-    jpeg_finish_decompress(&s->d);
-    return CLOOB_OK;
+    r->have = (image_box){ 0, 0, r->height, r->width };
+    s->huffman.refused = false;
+    cloob_status status = load_guarded(ctx, r, s, true);
+    if (status == CLOOB_OK || !s->huffman.refused) return status;
+    CLOOB_TRY(jpeg_open(ctx, r)); /* once more from the start, by libjpeg alone */
+    return load_guarded(ctx, r, s, false);
 }
 
 static void jpeg_close(image_reader *r)
@@ -207,6 +249,7 @@ static void jpeg_close(image_reader *r)
     jpeg_state *s = r->state[IMAGE_STATE_JPEG];
     if (!s) return;
     if (s->d.mem) jpeg_destroy_decompress(&s->d);
+    jpeg_huffman_release(&s->huffman);
     free(s);
     r->state[IMAGE_STATE_JPEG] = NULL;
 }

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/utf8.h"
 #include "io/zip.h"
 
 enum { NAME_LIMIT = 512, MODULE_DEPTH = 64, MODULE_VISITS = 1 << 20 };
@@ -266,11 +267,18 @@ static cloob_status resolve(reader *r, const pk_tensor *t, const char *key, tens
 
 /* ---- the state dict ------------------------------------------------------------------------------ */
 
+/* UTF-8 without control characters: what may go to a terminal and into JSON. */
 static bool printable(const char *name)
 {
-    if (!name || !name[0] || strlen(name) >= NAME_LIMIT) return false;
-    for (; *name; name++)
-        if ((unsigned char)*name < ' ' || *name == 127) return false;
+    size_t left = name ? strlen(name) : 0;
+    if (!left || left >= NAME_LIMIT) return false;
+    while (left) {
+        uint32_t code;
+        int n = utf8_decode(name, left, &code);
+        if (n <= 0 || code < ' ' || code == 127) return false;
+        name += n;
+        left -= (size_t)n;
+    }
     return true;
 }
 

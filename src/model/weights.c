@@ -145,24 +145,11 @@ cloob_status weights_read_native(cloob_ctx *ctx, const char *path, weights *w)
     return status;
 }
 
-static void put_channels(sbuf *s, const char *key, const double v[3])
-{
-    sbuf_printf(s, ",\"%s\":[", key);
-    for (int i = 0; i < 3; i++) {
-        if (i) sbuf_putc(s, ',');
-        json_put_number(s, v[i]);
-    }
-    sbuf_putc(s, ']');
-}
-
 static cloob_status describe(cloob_ctx *ctx, weights *w)
 {
     sbuf config = { 0 }, pre = { 0 };
     model_config_to_json(&w->config, &config);
-    sbuf_printf(&pre, "{\"size\":%lld", (long long)w->config.image_size);
-    put_channels(&pre, "mean", w->config.image_mean);
-    put_channels(&pre, "std", w->config.image_std);
-    sbuf_puts(&pre, ",\"resize\":\"shortest\",\"interpolation\":\"bicubic\"}");
+    model_config_to_preprocess(&w->config, &pre);
     cloob_status status = config.failed || pre.failed ? ctx_no_memory(ctx, config.len, "metadata") : CLOOB_OK;
     if (status == CLOOB_OK) status = weights_set_meta(ctx, w, "format", "cloob");
     if (status == CLOOB_OK) status = weights_set_meta(ctx, w, "config", config.data);
