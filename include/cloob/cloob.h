@@ -6,6 +6,7 @@
 
 #include "cloob/image.h"
 #include "cloob/types.h"
+#include "cloob/prompts.h"
 #include "cloob/tokenizer.h"
 #include "cloob/convert.h"
 #include "cloob/synth.h"
