@@ -9,6 +9,7 @@
 #include "cloob/prompts.h"
 #include "cloob/tokenizer.h"
 #include "cloob/convert.h"
+#include "cloob/data.h"
 #include "cloob/synth.h"
 
 #endif

@@ -206,6 +206,8 @@ int64_t dataset_class_count(const dataset *d) { return d->part[0].classes.count;
 const char *dataset_class_name(const dataset *d, int64_t c) { return d->part[0].classes.name[c]; }
 bool dataset_has_captions(const dataset *d) { return d->part[0].captions; }
 
+int64_t dataset_max_pixels(const dataset *d) { return d->max_pixels; }
+
 int64_t dataset_skipped(const dataset *d)
 {
     int64_t n = 0;

@@ -4,28 +4,12 @@
 #ifndef DATA_DATASET_H
 #define DATA_DATASET_H
 
+#include "cloob/data.h"
 #include "core/ctx.h"
 #include "core/sbuf.h"
 #include "io/image.h"
 
-typedef struct dataset_options {
-    const char *
-        type; /* "auto", "csv", "webdataset", "folder", "tarfolder", "cifar", "stl10", "mnist", "synthetic" */
-    const char *path_data; /* put before relative paths of a CSV; may be a tar that holds them; NULL: the
-                              CSV's own folder */
-    char csv_separator;    /* '\t'; another common one is tried when the columns are not found */
-    const char *csv_image_key, *csv_caption_key; /* "filepath", "title" */
-    const char *image_key, *text_key; /* "jpg;png;jpeg;webp", "txt"; "json", "json:FIELD", "txt:lines" */
-    int64_t max_pixels;               /* 25,000,000 */
-    int64_t num_samples;              /* per epoch; 0: all */
-    bool resampled;                   /* draw with replacement */
-    const char *upsampling;           /* "a::b" factors per source, or NULL; needs resampled */
-    uint64_t seed;                    /* for kind synthetic */
-    bool one_caption; /* rows of a CSV that name the same picture are one sample with several captions */
-    const char
-        *split; /* "train" or "test" part of CIFAR, STL-10 and MNIST; NULL: test, or what the path names */
-    const char *cache; /* folder for unpacked copies and indexes; NULL: the user's; "": none */
-} dataset_options;
+typedef cloob_data_options dataset_options; /* the fields are described there */
 
 void dataset_options_init(dataset_options *o);
 
@@ -41,6 +25,7 @@ int64_t dataset_epoch_samples(const dataset *d); /* num_samples where given, els
 int64_t dataset_class_count(const dataset *d);   /* 0 when there are no classes */
 const char *dataset_class_name(const dataset *d, int64_t c);
 bool dataset_has_captions(const dataset *d);
+int64_t dataset_max_pixels(const dataset *d); /* as opened with */
 int64_t dataset_skipped(const dataset *d);  /* entries that opening had to leave out (damaged, incomplete) */
 const char *dataset_kind(const dataset *d); /* "csv", ...; "several" when sources differ */
 int64_t dataset_file_count(const dataset *d); /* shards or other files it reads from; 0: one per picture */

@@ -11,8 +11,8 @@
 
 void loader_options_init(loader_options *o)
 {
-    *o = (loader_options){ .batch = 64, .ranks = 1, .workers = 4, .ahead = 2, .context = 77 };
-    o->limits.max_pixels = IMAGE_MAX_PIXELS;
+    *o =
+        (loader_options){ .batch = 64, .ranks = 1, .workers = 4, .ahead = 2, .context = 77, .jpeg_scale = 8 };
     transform_options_init(&o->view, 224);
 }
 
@@ -155,12 +155,21 @@ static void wait_ready(loader *l)
     l->wait_seconds += loader_now() - from;
 }
 
-static bool end_of_epoch(loader *l, batch *b)
+/* Into the next epoch. In evaluation this waits for somebody to ask for it: workers must not run ahead into an
+ * epoch that mostly never comes. */
+static void begin_next_epoch(loader *l)
 {
-    if (l->next_take.step < l->batches) return false;
-    *b = (batch){ .epoch = l->next_take.epoch, .step = l->next_take.step, .end = true };
     l->next_take = (place){ l->next_take.epoch + 1, 0 };
     pthread_cond_broadcast(&l->work);
+}
+
+static bool end_of_epoch(loader *l, batch *b)
+{
+    if (l->next_take.step > l->batches) begin_next_epoch(l); /* the end was told in the call before */
+    if (l->next_take.step < l->batches) return false;
+    *b = (batch){ .epoch = l->next_take.epoch, .step = l->next_take.step, .end = true };
+    if (l->o.train) begin_next_epoch(l);
+    else l->next_take.step++;
     return true;
 }
 
@@ -193,10 +202,7 @@ cloob_status loader_seek(cloob_ctx *ctx, loader *l, int64_t epoch, int64_t step)
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "epoch %lld, batch %lld: an epoch has %lld batches",
                         (long long)epoch, (long long)step, (long long)l->batches);
     pthread_mutex_lock(&l->lock);
-    if (l->next_take.step == l->batches && l->next_take.epoch + 1 == epoch) { /* the end was not asked for */
-        l->next_take = (place){ epoch, 0 };
-        pthread_cond_broadcast(&l->work);
-    }
+    if (l->next_take.step >= l->batches && l->next_take.epoch + 1 == epoch) begin_next_epoch(l);
     if (l->next_take.epoch != epoch || l->next_take.step != step) {
         l->paused = true;
         while (l->busy) pthread_cond_wait(&l->ready, &l->lock);
@@ -333,6 +339,7 @@ cloob_status loader_create(cloob_ctx *ctx, const dataset *d, const tokenizer *to
     l->d = d;
     l->tok = tok;
     l->o = *o;
+    l->limits = (image_limits){ dataset_max_pixels(d), o->jpeg_scale };
     l->samples_per_epoch = dataset_epoch_samples(d);
     l->order_key = rng_key(o->seed, "data/order");
     l->caption_key = rng_key(o->seed, "data/caption");

@@ -27,7 +27,7 @@ typedef struct loader_options {
     bool train;      /* shuffle, augment, drop the last partial batch */
     int64_t context; /* tokens per row */
     transform_options view;
-    image_limits limits;
+    int jpeg_scale; /* eighths of the size JPEGs are decoded at; 8 (exact) by default */
     /* Memory for images and tokens, e.g. pinned for copies to a device; NULL: malloc and free. alloc returns
      * NULL when there is none. Called when the loader is created and destroyed only. */
     void *(*alloc)(void *user, size_t bytes);

@@ -34,6 +34,7 @@ struct loader {
     const dataset *d;
     const tokenizer *tok;
     loader_options o;
+    image_limits limits;
     int64_t batches, samples_per_epoch;
     size_t slot_bytes;
     uint64_t order_key, caption_key, view_key;

@@ -17,10 +17,10 @@ static cloob_status make_view(worker *w, const stored_sample *s, uint64_t key, u
         return o->train ? view_train(w->ctx, w->view, &im, &o->view, key, out)
                         : view_eval(w->ctx, w->view, &im, &o->view, out);
     }
-    return o->train
-               ? view_train_bytes(w->ctx, w->view, s->data, s->size, s->name.data, &o->limits, &o->view, key,
-                                  out)
-               : view_eval_bytes(w->ctx, w->view, s->data, s->size, s->name.data, &o->limits, &o->view, out);
+    return o->train ? view_train_bytes(w->ctx, w->view, s->data, s->size, s->name.data, &w->l->limits,
+                                       &o->view, key, out)
+                    : view_eval_bytes(w->ctx, w->view, s->data, s->size, s->name.data, &w->l->limits,
+                                      &o->view, out);
 }
 
 static cloob_status read_sample(worker *w, slot *s, int64_t r, int64_t index, uint64_t pick,
