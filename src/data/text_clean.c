@@ -5,7 +5,8 @@
 #include "data/text_html.h"
 #include "data/text_repair.h"
 
-bool text_is_plain(const char *text, size_t bytes)
+/* True when cleaning would only fold white space and lower the case of ASCII. */
+static bool is_plain(const char *text, size_t bytes)
 {
     const unsigned char *t = (const unsigned char *)text;
     unsigned odd = 0;
@@ -89,8 +90,35 @@ void text_put_valid(const char *text, size_t bytes, sbuf *out)
     codes_release(&t);
 }
 
+/* ASCII with nothing to repair: what the stages below would do, in one pass. */
+static void clean_plain(const char *text, size_t bytes, sbuf *out)
+{
+    size_t start = out->len;
+    sbuf_add(out, text, bytes); /* for the room; overwritten from the front */
+    if (out->failed || !bytes) return;
+    char *to = out->data + start;
+    bool word = false;
+    for (size_t i = 0; i < bytes; i++) {
+        char c = text[i];
+        if (c <= ' ') {
+            if (word) *to++ = ' ';
+            word = false;
+        } else {
+            *to++ = (char)(c | ((c >= 'A') & (c <= 'Z')) << 5);
+            word = true;
+        }
+    }
+    if (to > out->data + start && to[-1] == ' ') to--;
+    *to = '\0';
+    out->len = (size_t)(to - out->data);
+}
+
 cloob_status text_clean(cloob_ctx *ctx, text_clean_mode mode, const char *text, size_t bytes, sbuf *out)
 {
+    if (is_plain(text, bytes)) {
+        clean_plain(text, bytes, out);
+        return out->failed ? ctx_no_memory(ctx, bytes, "a caption") : CLOOB_OK;
+    }
     codes t = { 0 }, low = { 0 };
     decode(text, bytes, &t);
     if (mode == TEXT_CLEAN_FULL) text_repair(&t);

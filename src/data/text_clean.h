@@ -19,8 +19,4 @@ cloob_status text_clean(cloob_ctx *ctx, text_clean_mode mode, const char *text, 
 /* Appends the bytes with whatever is not UTF-8 as U+FFFD. */
 void text_put_valid(const char *text, size_t bytes, sbuf *out);
 
-/* True when cleaning would only fold white space and lower the case of ASCII, which a caller can do itself.
- */
-bool text_is_plain(const char *text, size_t bytes);
-
 #endif

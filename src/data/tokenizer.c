@@ -95,24 +95,13 @@ static bool add_words(const tokenizer *t, const char *text, size_t bytes, scratc
     return !out->failed;
 }
 
-/* ASCII without anything to repair, in lower case; words are found past white space anyway. */
-static void lower_ascii(const char *text, size_t bytes, sbuf *out)
-{
-    out->len = 0;
-    sbuf_add(out, text, bytes);
-    if (out->failed) return;
-    for (size_t i = 0; i < bytes; i++)
-        out->data[i] = (char)(text[i] | ((text[i] >= 'A') & (text[i] <= 'Z')) << 5);
-}
-
 static cloob_status encode(cloob_ctx *ctx, const tokenizer *t, const char *text, size_t bytes, scratch *s,
                            id_list *out)
 {
     if (bytes > TEXT_LIMIT)
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "a text of %zu bytes; the limit is 1 GiB", bytes);
     s->text.len = 0;
-    if (text_is_plain(text, bytes)) lower_ascii(text, bytes, &s->text);
-    else CLOOB_TRY(text_clean(ctx, t->clean, text, bytes, &s->text));
+    CLOOB_TRY(text_clean(ctx, t->clean, text, bytes, &s->text));
     if (s->text.failed || (s->text.len && !add_words(t, s->text.data, s->text.len, s, out)))
         return ctx_no_memory(ctx, bytes * 32, "encoding a text");
     return CLOOB_OK;
