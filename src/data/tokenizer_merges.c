@@ -8,6 +8,7 @@
 
 #include "core/file.h"
 #include "core/utf8.h"
+#include "data/text_unicode.h"
 #include "data/tokenizer_impl.h"
 
 enum { FILE_LIMIT = 1 << 26 }; /* bytes of a merges file; CLIP's has 3 MB */
@@ -159,6 +160,7 @@ cloob_status tokenizer_open(cloob_ctx *ctx, const char *path, tokenizer **out)
     file_bytes file;
     sbuf plain = { 0 };
     *out = NULL;
+    if (!uni_complete()) ctx_log(ctx, CLOOB_LOG_WARN, "built without utf8proc: ids of texts beyond ASCII may differ from CLIP's");
     CLOOB_TRY(file_read(ctx, path, FILE_LIMIT, &file));
     cloob_status status = CLOOB_OK;
     if (!gzip_is(file.data, file.size)) {
