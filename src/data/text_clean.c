@@ -90,35 +90,8 @@ void text_put_valid(const char *text, size_t bytes, sbuf *out)
     codes_release(&t);
 }
 
-/* ASCII with nothing to repair: what the stages below would do, in one pass. */
-static void clean_plain(const char *text, size_t bytes, sbuf *out)
-{
-    size_t start = out->len;
-    sbuf_add(out, text, bytes); /* for the room; overwritten from the front */
-    if (out->failed || !bytes) return;
-    char *to = out->data + start;
-    bool word = false;
-    for (size_t i = 0; i < bytes; i++) {
-        char c = text[i];
-        if (c <= ' ') {
-            if (word) *to++ = ' ';
-            word = false;
-        } else {
-            *to++ = (char)(c | ((c >= 'A') & (c <= 'Z')) << 5);
-            word = true;
-        }
-    }
-    if (to > out->data + start && to[-1] == ' ') to--;
-    *to = '\0';
-    out->len = (size_t)(to - out->data);
-}
-
 cloob_status text_clean(cloob_ctx *ctx, text_clean_mode mode, const char *text, size_t bytes, sbuf *out)
 {
-    if (is_plain(text, bytes)) {
-        clean_plain(text, bytes, out);
-        return out->failed ? ctx_no_memory(ctx, bytes, "a caption") : CLOOB_OK;
-    }
     codes t = { 0 }, low = { 0 };
     decode(text, bytes, &t);
     if (mode == TEXT_CLEAN_FULL) text_repair(&t);
@@ -131,4 +104,15 @@ cloob_status text_clean(cloob_ctx *ctx, text_clean_mode mode, const char *text, 
     codes_release(&t);
     codes_release(&low);
     return failed || out->failed ? ctx_no_memory(ctx, bytes * 8, "a caption") : CLOOB_OK;
+}
+
+cloob_status text_clean_words(cloob_ctx *ctx, text_clean_mode mode, const char *text, size_t bytes, sbuf *out)
+{
+    if (!is_plain(text, bytes)) return text_clean(ctx, mode, text, bytes, out);
+    size_t start = out->len;
+    sbuf_add(out, text, bytes);
+    if (out->failed) return ctx_no_memory(ctx, bytes, "a caption");
+    for (size_t i = start; i < start + bytes; i++)
+        out->data[i] = (char)(out->data[i] | ((out->data[i] >= 'A') & (out->data[i] <= 'Z')) << 5);
+    return CLOOB_OK;
 }
