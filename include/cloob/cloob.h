@@ -6,5 +6,9 @@
 
 #include "cloob/image.h"
 #include "cloob/types.h"
+#include "cloob/tokenizer.h"
+#include "cloob/convert.h"
+#include "cloob/data.h"
+#include "cloob/synth.h"
 
 #endif

@@ -1,18 +1,53 @@
-/* cloob info FILE: what a file holds. */
+/* cloob info WHAT: asks each kind in turn whether it knows the thing. */
 #include <stdio.h>
 
 #include "cli/commands.h"
+#include "cli/info.h"
+
+#define INFO(name) extern const info_kind info_##name;
+#include "cli/infos.def"
+#undef INFO
+
+static const info_kind *const kinds[] = {
+#define INFO(name) &info_##name,
+#include "cli/infos.def"
+#undef INFO
+};
+
+static info_options o;
+
+static const opt_row rows[] = { { "examine", OPT_INT, &o.examine, "10000", "N",
+                                  "samples of a data set to decode, spread evenly; 0: all",
+                                  OPT_NOT_NEGATIVE },
+                                CLI_DATA_ROWS(o.data),
+                                OPT_END };
 
 static int run(const command *self, int argc, char **argv)
 {
     opt_list rest;
     int code = opt_parse(self, argc, argv, &rest);
     if (code >= 0) return code;
-    if (rest.count < 1) return cli_usage(self, "needs something to describe");
-    printf("cloob %s\n", cloob_version());
-    return 0;
+    if (rest.count != 1) return cli_usage(self, "needs one thing to describe");
+    cloob_ctx *ctx = cli_context();
+    code = 1;
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (kinds[i]->knows(rest.item[0])) {
+            code = kinds[i]->tell(self, ctx, rest.item[0], &o);
+            break;
+        }
+    cloob_ctx_destroy(ctx);
+    return code;
 }
 
-static const opt_row rows[] = { OPT_END };
-
-const command cmd_info = { "info", run, "what a checkpoint, data set or device holds", rows, "FILE|DIR|device", NULL };
+const command cmd_info = {
+    "info",
+    run,
+    "what a checkpoint, data set or device holds",
+    rows,
+    "FILE|DIR|device",
+    "For a data set: its kind, how many samples, files and classes, the sizes of pictures and captions, and "
+    "how many of\nthe examined samples cannot be used and why.\n"
+    "\n"
+    "  cloob info train.tsv --path-data /data/images\n"
+    "  cloob info 'shards/{00000..00999}.tar' --examine 0 --json"
+};

@@ -6,8 +6,6 @@
 
 #include "data/resize_axis.h"
 
-enum { SLACK = 64 }; /* bytes a kernel may read past a row */
-
 /* --- the definition ----------------------------------------------------------------------------------------
  */
 
@@ -17,7 +15,7 @@ static uint8_t clip8(int32_t sum)
     return (uint8_t)(v < 0 ? 0 : v > 255 ? 255 : v);
 }
 
-static void across_plain(uint8_t *out, const uint8_t *row, const resize_axis *x, int channels)
+static void across_row(uint8_t *out, const uint8_t *row, const resize_axis *x, int channels)
 {
     for (int64_t i = 0; i < x->n; i++) {
         const uint8_t *in = row + x->first[i] * channels;
@@ -30,9 +28,16 @@ static void across_plain(uint8_t *out, const uint8_t *row, const resize_axis *x,
     }
 }
 
-static void down_plain(uint8_t *out, const uint8_t *src, int64_t stride, const resize_axis *y, int64_t i,
-                       int64_t n)
+static void across_plain(uint8_t *const out[4], const uint8_t *const row[4], const resize_axis *x,
+                         int channels)
 {
+    for (int r = 0; r < 4; r++) across_row(out[r], row[r], x, channels);
+}
+
+static void down_plain(uint8_t *out, const uint8_t *src, int64_t stride, int64_t rows, const resize_axis *y,
+                       int64_t i, int64_t n)
+{
+    (void)rows;
     const uint8_t *in = src + y->first[i] * stride;
     const int32_t *k = y->k + i * y->taps;
     for (int64_t b = 0; b < n; b++) {
@@ -44,9 +49,13 @@ static void down_plain(uint8_t *out, const uint8_t *src, int64_t stride, const r
 
 static bool always(void) { return true; }
 
-const resize_kernels resize_plain = { "plain", always, across_plain, down_plain };
+static bool nothing(resize_axis *a)
+{
+    (void)a;
+    return true;
+}
 
-const resize_kernels *const resize_all_kernels[] = { &resize_plain, NULL };
+const resize_kernels resize_plain = { "plain", always, nothing, across_plain, down_plain };
 
 static const resize_kernels *fastest(void)
 {
@@ -63,9 +72,9 @@ cloob_status resize_reserve(cloob_ctx *ctx, resize_buffer *b, size_t bytes)
     if (bytes <= b->cap) return CLOOB_OK;
     free(b->data);
     b->cap = 0;
-    b->data = aligned_alloc(64, (bytes + SLACK + 63) / 64 * 64);
+    b->data = aligned_alloc(64, (bytes + RESIZE_SLACK + 63) / 64 * 64);
     if (!b->data) return ctx_no_memory(ctx, bytes, "resizing a picture");
-    memset(b->data, 0, bytes + SLACK);
+    memset(b->data, 0, bytes + RESIZE_SLACK);
     b->cap = bytes;
     return CLOOB_OK;
 }
@@ -76,7 +85,6 @@ void resize_scratch_release(resize_scratch *s)
     free(s->axis[1].data);
     free(s->mid.data);
     free(s->row.data);
-    free(s->last.data);
     *s = (resize_scratch){ 0 };
 }
 
@@ -100,52 +108,85 @@ static bool needs_down(const resize_source *src, const resize_plan *p)
     return p->out_height != src->height || p->y0 != 0 || p->y1 != (float)src->height;
 }
 
-/* Rows [top, top + n) of the source, cut to the window's columns or resized to them, into out (packed). */
+/* Row y of the source, where a kernel may read past its end: the last ones are copied to have room. */
+static const uint8_t *padded_row(resize_scratch *s, const resize_source *src, int64_t y, int slot)
+{
+    const uint8_t *row = src->pixels + y * src->stride;
+    size_t bytes = (size_t)(src->width * src->channels);
+    if ((src->height - 1 - y) * src->stride >= RESIZE_SLACK) return row;
+    return memcpy((uint8_t *)s->row.data + (size_t)slot * (bytes + RESIZE_SLACK), row, bytes);
+}
+
+/* Rows [top, top + n) of the source resized to the window's columns, into out (packed). */
 static cloob_status rows_across(cloob_ctx *ctx, const resize_kernels *k, resize_scratch *s,
                                 const resize_source *src, const resize_plan *p, int64_t top, int64_t n,
                                 uint8_t *out)
 {
-    int64_t bytes = p->width * src->channels, row_bytes = src->width * src->channels;
-    bool resize = needs_across(src, p);
-    CLOOB_TRY(resize_reserve(ctx, &s->row, (size_t)(row_bytes > bytes ? row_bytes : bytes)));
-    for (int64_t y = 0; y < n; y++, out += bytes) {
-        const uint8_t *row = src->pixels + (top + y) * src->stride;
-        if (!resize) {
-            memcpy(out, row + p->left * src->channels, (size_t)bytes);
-        } else if (top + y < src->height - 1 && y < n - 1) {
-            k->across(out, row, &s->x, src->channels);
-        } else { /* reading and writing past the ends of the last row is not for granted */
-            memcpy(s->row.data, row, (size_t)row_bytes);
-            row = s->row.data;
-            CLOOB_TRY(resize_reserve(ctx, &s->last, (size_t)bytes));
-            k->across(s->last.data, row, &s->x, src->channels);
-            memcpy(out, s->last.data, (size_t)bytes);
+    int64_t bytes = p->width * src->channels;
+    CLOOB_TRY(resize_reserve(ctx, &s->row, 4 * (size_t)(src->width * src->channels + RESIZE_SLACK)));
+    for (int64_t y = 0; y < n; y += 4) {
+        uint8_t *to[4];
+        const uint8_t *from[4];
+        for (int r = 0; r < 4; r++) { /* past the end the last row is done again, which changes nothing */
+            int64_t at = y + r < n ? y + r : n - 1;
+            to[r] = out + at * bytes;
+            from[r] = padded_row(s, src, top + at, r);
         }
+        k->across(to, from, &s->x, src->channels);
     }
+    return CLOOB_OK;
+}
+
+static void rows_copy(const resize_source *src, const resize_plan *p, uint8_t *out)
+{
+    size_t bytes = (size_t)(p->width * src->channels);
+    const uint8_t *from = src->pixels + p->top * src->stride + p->left * src->channels;
+    for (int64_t y = 0; y < p->height; y++) memcpy(out + (size_t)y * bytes, from + y * src->stride, bytes);
+}
+
+/* The weights of both axes, and the kernels that can use them. */
+static cloob_status axes_build(cloob_ctx *ctx, const resize_kernels **k, resize_scratch *s,
+                               const resize_source *src, const resize_plan *p)
+{
+    bool fits = true;
+    if (needs_across(src, p)) {
+        CLOOB_TRY(resize_axis_build(ctx, &s->x, &s->axis[0], p->filter, src->width, p->x0, p->x1,
+                                    p->out_width, p->left, p->width));
+        fits = (*k)->prepare(&s->x);
+    }
+    if (needs_down(src, p)) {
+        CLOOB_TRY(resize_axis_build(ctx, &s->y, &s->axis[1], p->filter, src->height, p->y0, p->y1,
+                                    p->out_height, p->top, p->height));
+        fits = fits && (*k)->prepare(&s->y);
+    }
+    if (!fits) *k = &resize_plain;
+    return CLOOB_OK;
+}
+
+static cloob_status pass_down(cloob_ctx *ctx, const resize_kernels *k, resize_scratch *s,
+                              const resize_source *src, const resize_plan *p, uint8_t *out)
+{
+    int64_t bytes = p->width * src->channels, stride = src->stride;
+    int64_t first = s->y.first[0], rows = s->y.first[p->height - 1] + s->y.count[p->height - 1] - first;
+    const uint8_t *mid = src->pixels + first * src->stride + p->left * src->channels;
+    if (needs_across(src, p)) {
+        CLOOB_TRY(resize_reserve(ctx, &s->mid, (size_t)(rows * bytes)));
+        CLOOB_TRY(rows_across(ctx, k, s, src, p, first, rows, s->mid.data));
+        mid = s->mid.data;
+        stride = bytes;
+    }
+    for (int64_t i = 0; i < p->height; i++) s->y.first[i] -= (int32_t)first;
+    for (int64_t i = 0; i < p->height; i++) k->down(out + i * bytes, mid, stride, rows, &s->y, i, bytes);
     return CLOOB_OK;
 }
 
 cloob_status resize_run_with(cloob_ctx *ctx, const resize_kernels *k, resize_scratch *s,
                              const resize_source *src, const resize_plan *p, uint8_t *out)
 {
-    int64_t bytes = p->width * src->channels;
-    if (needs_across(src, p))
-        CLOOB_TRY(resize_axis_build(ctx, &s->x, &s->axis[0], p->filter, src->width, p->x0, p->x1,
-                                    p->out_width, p->left, p->width));
-    if (!needs_down(src, p)) return rows_across(ctx, k, s, src, p, p->top, p->height, out);
-    CLOOB_TRY(resize_axis_build(ctx, &s->y, &s->axis[1], p->filter, src->height, p->y0, p->y1, p->out_height,
-                                p->top, p->height));
-    int64_t first = s->y.first[0], last = s->y.first[p->height - 1] + s->y.count[p->height - 1];
-    const uint8_t *mid = src->pixels + first * src->stride + p->left * src->channels;
-    int64_t stride = src->stride;
-    if (needs_across(src, p)) {
-        CLOOB_TRY(resize_reserve(ctx, &s->mid, (size_t)((last - first + s->y.taps) * bytes)));
-        CLOOB_TRY(rows_across(ctx, k, s, src, p, first, last - first, s->mid.data));
-        mid = s->mid.data;
-        stride = bytes;
-    }
-    for (int64_t i = 0; i < p->height; i++) s->y.first[i] -= (int32_t)first;
-    for (int64_t i = 0; i < p->height; i++) k->down(out + i * bytes, mid, stride, &s->y, i, bytes);
+    CLOOB_TRY(axes_build(ctx, &k, s, src, p));
+    if (needs_down(src, p)) return pass_down(ctx, k, s, src, p, out);
+    if (needs_across(src, p)) return rows_across(ctx, k, s, src, p, p->top, p->height, out);
+    rows_copy(src, p, out);
     return CLOOB_OK;
 }
 

@@ -21,8 +21,8 @@ typedef struct resize_axis {
     int64_t n, taps;
     int32_t *first, *count; /* (n) */
     int32_t *k;             /* (n, taps) */
-    int8_t *digit;          /* (n, taps / 4, 3, 4): k in base 256, for byte products; see resize_vnni.c */
-    int16_t *half;          /* (n, taps / 4, 2, 4): k = half[1] * 4096 + half[0], for 16-bit products */
+    int32_t *digit;         /* (n, taps / 4, 3): a base-256 digit of four weights each; see resize_vnni.c */
+    int32_t *half; /* (n, taps / 2, 2): the low or high part of two weights each; see resize_avx2.c */
 } resize_axis;
 
 /* What to make: the box of the source (in pixels, fractions allowed) becomes out_width x out_height, of which
@@ -46,7 +46,7 @@ typedef struct resize_buffer {
 
 typedef struct resize_scratch {
     resize_axis x, y;
-    resize_buffer axis[2], mid, row, last;
+    resize_buffer axis[2], mid, row;
 } resize_scratch;
 
 void resize_scratch_release(resize_scratch *s);
@@ -73,12 +73,16 @@ cloob_status resize_nearest(cloob_ctx *ctx, resize_scratch *s, const resize_sour
 typedef struct resize_kernels {
     const char *name;
     bool (*usable)(void); /* on this processor */
-    /* One row across. Reads up to 16 bytes past the last tap; writes up to 1 byte past the last pixel. */
-    void (*across)(uint8_t *out, const uint8_t *row, const resize_axis *x, int channels);
-    /* Output i of the axis down: n bytes from rows `stride` apart, of which `rows` exist from row 0 on. */
-    void (*down)(uint8_t *out, const uint8_t *src, int64_t stride, const resize_axis *y, int64_t i,
-                 int64_t n);
+    /* Makes digit or half from k. False: these weights are beyond the kernels, take the plain ones. */
+    bool (*prepare)(resize_axis *a);
+    /* Four rows across. Reads up to RESIZE_SLACK bytes past a row. */
+    void (*across)(uint8_t *const out[4], const uint8_t *const row[4], const resize_axis *x, int channels);
+    /* Output i of the axis down: n bytes, from `rows` rows `stride` apart. */
+    void (*down)(uint8_t *out, const uint8_t *src, int64_t stride, int64_t rows, const resize_axis *y,
+                 int64_t i, int64_t n);
 } resize_kernels;
+
+enum { RESIZE_SLACK = 64 };
 
 extern const resize_kernels resize_plain;
 

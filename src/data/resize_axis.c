@@ -45,8 +45,7 @@ static cloob_status axis_carve(cloob_ctx *ctx, resize_axis *a, resize_buffer *b,
                                double **w)
 {
     size_t rows = (size_t)n, weights = rows * (size_t)taps;
-    size_t ints = 2 * rows + weights,
-           bytes = (size_t)taps * sizeof(double) + ints * 4 + weights * 3 + weights * 4;
+    size_t ints = 2 * rows + 2 * weights + weights / 4 * 3, bytes = (size_t)taps * sizeof(double) + ints * 4;
     CLOOB_TRY(resize_reserve(ctx, b, bytes));
     *w = b->data;
     a->n = n;
@@ -54,8 +53,8 @@ static cloob_status axis_carve(cloob_ctx *ctx, resize_axis *a, resize_buffer *b,
     a->k = (int32_t *)(*w + taps);
     a->first = a->k + weights;
     a->count = a->first + rows;
-    a->half = (int16_t *)(a->count + rows);
-    a->digit = (int8_t *)(a->half + 2 * weights);
+    a->half = a->count + rows;
+    a->digit = a->half + weights;
     memset(a->k, 0, weights * 4);
     return CLOOB_OK;
 }

@@ -99,7 +99,7 @@ cloob_status image_reader_open(cloob_ctx *ctx, image_reader *r, const void *byte
     r->name = name ? name : "picture";
     r->limits = limits ? *limits : (image_limits){ IMAGE_MAX_PIXELS, 8 };
     if (r->limits.jpeg_scale < 0 || r->limits.jpeg_scale > 8)
-        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "JPEG scale of %d eighths: 1 to 8 can be had",
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: JPEG scale of %d eighths; 1 to 8 can be had", r->name,
                         r->limits.jpeg_scale);
     r->kind = IMAGE_RGB;
     CLOOB_TRY(codec_find(ctx, r));

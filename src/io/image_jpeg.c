@@ -12,11 +12,13 @@
 #include <jerror.h>
 
 #include "io/image_codec.h"
+#include "io/jpeg_huffman.h"
 
 /* More scans than any encoder writes: a file of tiny scans over a huge picture would take hours. */
 enum { JPEG_MAX_SCANS = 500 };
 
 typedef struct jpeg_state {
+    jpeg_huffman huffman; /* first: client_data is read as this by jpeg_huffman.c */
     struct jpeg_decompress_struct d;
     struct jpeg_error_mgr error;
     struct jpeg_source_mgr source;
@@ -188,18 +190,28 @@ static void read_cmyk(jpeg_state *s, image_reader *r)
     }
 }
 
+static cloob_status load_guarded(cloob_ctx *ctx, image_reader *r, jpeg_state *s, bool fast)
+{
+    if (setjmp(s->mark)) return state_failed(ctx, r, s);
+    jpeg_start_decompress(&s->d);
+    if (fast) jpeg_huffman_install(&s->huffman, &s->d);
+    if (s->d.num_components == 4) read_cmyk(s, r);
+    else read_rgb(s, r);
+    jpeg_finish_decompress(&s->d);
+    return CLOOB_OK;
+}
+
 static cloob_status jpeg_load(cloob_ctx *ctx, image_reader *r)
 {
     jpeg_state *s = r->state[IMAGE_STATE_JPEG];
     CLOOB_TRY(image_reserve_whole(ctx, r));
     if (s->d.num_components == 4)
         CLOOB_TRY(image_buffer_reserve(ctx, &r->extra, (size_t)(r->width * r->height * 4)));
-    if (setjmp(s->mark)) return state_failed(ctx, r, s);
-    jpeg_start_decompress(&s->d);
-    if (s->d.num_components == 4) read_cmyk(s, r);
-    else read_rgb(s, r);
-    jpeg_finish_decompress(&s->d);
-    return CLOOB_OK;
+    s->huffman.refused = false;
+    cloob_status status = load_guarded(ctx, r, s, true);
+    if (status == CLOOB_OK || !s->huffman.refused) return status;
+    CLOOB_TRY(jpeg_open(ctx, r)); /* once more from the start, by libjpeg alone */
+    return load_guarded(ctx, r, s, false);
 }
 
 static void jpeg_close(image_reader *r)
@@ -207,6 +219,7 @@ static void jpeg_close(image_reader *r)
     jpeg_state *s = r->state[IMAGE_STATE_JPEG];
     if (!s) return;
     if (s->d.mem) jpeg_destroy_decompress(&s->d);
+    jpeg_huffman_release(&s->huffman);
     free(s);
     r->state[IMAGE_STATE_JPEG] = NULL;
 }

@@ -8,8 +8,7 @@
 
 #include "core/file.h"
 
-/* ---- the table -------------------------------------------------------------------------------------------
- */
+/* ---- the table ----------------------------------------------------------------------------------- */
 
 typedef struct builtin {
     const char *name;
@@ -64,8 +63,7 @@ static void from_builtin(const builtin *b, model_config *c)
     c->text_layers = b->text_layers;
 }
 
-/* ---- by name ---------------------------------------------------------------------------------------------
- */
+/* ---- by name ------------------------------------------------------------------------------------- */
 
 /* "ViT-B/32", "vit_b_32" and "ViT-B-32" are one name: letters, digits, lower case. */
 static void squeeze(const char *name, char *out, size_t size)
@@ -104,6 +102,26 @@ cloob_status model_config_by_name(cloob_ctx *ctx, const char *name, model_config
                     "model \"%.100s\" is not known; there are %s, or the path of a .json file", name, known);
 }
 
+static bool same_sizes(const model_config *c, const builtin *b)
+{
+    return c->family == b->family && c->embed == b->embed && c->image_size == b->image_size &&
+           c->width == b->width && memcmp(c->layers, b->layers, sizeof c->layers) == 0 &&
+           c->patch == b->patch && c->context == b->context && c->vocab == b->vocab &&
+           c->text_width == b->text_width && c->text_layers == b->text_layers;
+}
+
+bool model_config_match(model_config *c)
+{
+    for (int i = 0; i < TABLE_ROWS; i++) {
+        if (!same_sizes(c, &table[i])) continue;
+        snprintf(c->name, sizeof c->name, "%s", table[i].name);
+        c->text_heads = table[i].text_heads;
+        c->image_heads = model_config_image_attention_width(c) / 64;
+        return true;
+    }
+    return false;
+}
+
 static bool ends_with(const char *text, const char *tail)
 {
     size_t n = strlen(text), m = strlen(tail);
@@ -121,8 +139,7 @@ cloob_status model_config_load(cloob_ctx *ctx, const char *name_or_path, model_c
     return status;
 }
 
-/* ---- rules -----------------------------------------------------------------------------------------------
- */
+/* ---- rules --------------------------------------------------------------------------------------- */
 
 typedef struct bound {
     const char *what;

@@ -45,6 +45,15 @@ cloob_status model_config_from_json(cloob_ctx *ctx, const json *root, const char
 void model_config_to_json(const model_config *c, sbuf *out);
 /* Refuses sizes that cannot work together, naming them. Called by the loaders above. */
 cloob_status model_config_check(cloob_ctx *ctx, const model_config *c);
+/* Open_clip's own form of a model directory's open_clip_config.json: model_cfg and preprocess_cfg. */
+void model_config_to_open_clip(const model_config *c, sbuf *out);
+/* Hugging Face's config.json; ViT only. */
+void model_config_to_hf(const model_config *c, sbuf *out);
+/* What is done to a picture: as our metadata has it, and as Hugging Face's preprocessor_config.json. */
+void model_config_to_preprocess(const model_config *c, sbuf *out);
+void model_config_to_hf_preprocessor(const model_config *c, sbuf *out);
+/* When every size that shapes can tell (all but heads) is that of a built-in model: takes its name and heads. */
+bool model_config_match(model_config *c);
 /* Name "", QuickGELU, CLIP's image mean and standard deviation; sizes 0. */
 void model_config_init(model_config *c);
 /* Width the image attention works on: 32 * width for a ResNet's pool, width for a ViT. */

@@ -11,8 +11,7 @@ typedef struct reader {
     model_config *c;
 } reader;
 
-/* ---- values ----------------------------------------------------------------------------------------------
- */
+/* ---- values -------------------------------------------------------------------------------------- */
 
 static cloob_status bad(reader *r, const char *key, const char *wanted)
 {
@@ -76,8 +75,7 @@ static cloob_status take_layers(reader *r, const json *object, const char *key)
     return CLOOB_OK;
 }
 
-/* ---- what we do not have must not be passed over
- * ------------------------------------------------------------ */
+/* ---- what we do not have must not be passed over ------------------------------------------------- */
 
 /* Keys that are read, and keys whose one value means the architecture we have; NULL ends. */
 typedef struct known_key {
@@ -129,8 +127,7 @@ static const known_key text_keys[] = { { "context_length", NULL }, { "vocab_size
                                        { "pool_type", "argmax" },  { "proj_type", "linear" },
                                        { "pad_id", NULL },         { NULL, NULL } };
 
-/* ---- the forms
- * --------------------------------------------------------------------------------------------- */
+/* ---- the forms ----------------------------------------------------------------------------------- */
 
 static cloob_status read_vision(reader *r, const json *v)
 {
@@ -255,8 +252,7 @@ static cloob_status read_hf(reader *r, const json *root)
     return text_act == c->act ? CLOOB_OK : bad(r, "hidden_act", "the same in both towers");
 }
 
-/* ---- entry points
- * ------------------------------------------------------------------------------------------ */
+/* ---- entry points -------------------------------------------------------------------------------- */
 
 /* The file's own word, else the file's name without folder and ending. */
 static void take_name(const json *root, const char *source, model_config *c)
@@ -293,43 +289,4 @@ cloob_status model_config_from_json(cloob_ctx *ctx, const json *root, const char
     CLOOB_TRY(read_form(&r, root));
     cloob_status status = model_config_check(ctx, c);
     return status == CLOOB_OK ? status : ctx_wrap(ctx, status, "%s", source);
-}
-
-static void put_channels(sbuf *s, const char *key, const double v[3])
-{
-    sbuf_printf(s, "\"%s\":[", key);
-    for (int i = 0; i < 3; i++) {
-        if (i) sbuf_putc(s, ',');
-        json_put_number(s, v[i]);
-    }
-    sbuf_puts(s, "],");
-}
-
-static void put_vision(sbuf *s, const model_config *c)
-{
-    sbuf_printf(s, "\"vision_cfg\":{\"image_size\":%lld,\"layers\":", (long long)c->image_size);
-    if (c->family == MODEL_VIT) sbuf_printf(s, "%lld", (long long)c->layers[0]);
-    else
-        sbuf_printf(s, "[%lld,%lld,%lld,%lld]", (long long)c->layers[0], (long long)c->layers[1],
-                    (long long)c->layers[2], (long long)c->layers[3]);
-    sbuf_printf(s, ",\"width\":%lld,\"head_width\":%lld", (long long)c->width,
-                (long long)(model_config_image_attention_width(c) / c->image_heads));
-    if (c->family == MODEL_VIT) sbuf_printf(s, ",\"patch_size\":%lld", (long long)c->patch);
-    sbuf_puts(s, "},");
-}
-
-void model_config_to_json(const model_config *c, sbuf *s)
-{
-    sbuf_puts(s, "{\"name\":");
-    json_put_string(s, c->name);
-    sbuf_printf(s, ",\"embed_dim\":%lld,\"quick_gelu\":%s,", (long long)c->embed,
-                c->act == ACT_QUICKGELU ? "true" : "false");
-    put_vision(s, c);
-    put_channels(s, "image_mean", c->image_mean);
-    put_channels(s, "image_std", c->image_std);
-    sbuf_printf(s,
-                "\"text_cfg\":{\"context_length\":%lld,\"vocab_size\":%lld,\"width\":%lld,\"heads\":%lld,"
-                "\"layers\":%lld}}",
-                (long long)c->context, (long long)c->vocab, (long long)c->text_width,
-                (long long)c->text_heads, (long long)c->text_layers);
 }

@@ -1,0 +1,122 @@
+/* cloob_convert: read with interchange, write with interchange, tell what happened. */
+#include "cloob/convert.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "model/interchange.h"
+
+void cloob_convert_options_init(cloob_convert_options *o) { *o = (cloob_convert_options){ 0 }; }
+
+static bool ends(const char *name, const char *tail)
+{
+    size_t n = strlen(name), m = strlen(tail);
+    return n >= m && strcmp(name + n - m, tail) == 0;
+}
+
+static cloob_weight_format resolve_format(cloob_weight_format to, const char *out)
+{
+    if (to != CLOOB_WEIGHTS_AUTO) return to;
+    return ends(out, ".pt") || ends(out, ".pth") || ends(out, ".bin") ? CLOOB_WEIGHTS_OPENAI
+                                                                      : CLOOB_WEIGHTS_NATIVE;
+}
+
+static weight_format inner_format(cloob_weight_format to)
+{
+    switch (to) {
+    case CLOOB_WEIGHTS_OPENAI: return FORMAT_OPENAI;
+    case CLOOB_WEIGHTS_JKU: return FORMAT_JKU;
+    case CLOOB_WEIGHTS_HF: return FORMAT_HF;
+    case CLOOB_WEIGHTS_OPEN_CLIP: return FORMAT_OPEN_CLIP;
+    default: return FORMAT_NATIVE;
+    }
+}
+
+static cloob_status parse_activation(cloob_ctx *ctx, const char *name, model_act *act)
+{
+    if (strcmp(name, "quickgelu") == 0) *act = ACT_QUICKGELU;
+    else if (strcmp(name, "gelu") == 0) *act = ACT_GELU;
+    else
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
+                        "activation \"%.60s\" is not known; there are quickgelu and gelu", name);
+    return CLOOB_OK;
+}
+
+/* ---- the report ---------------------------------------------------------------------------------- */
+
+static void count_weights(const weights *w, cloob_convert_report *r)
+{
+    snprintf(r->model, sizeof r->model, "%s", w->config.name);
+    r->tensors = w->count;
+    for (int64_t i = 0; i < w->count; i++) {
+        r->parameters += tensor_count(&w->entry[i].t);
+        r->bytes += (int64_t)tensor_bytes(&w->entry[i].t);
+    }
+}
+
+/* The lists move over; their arena stays with the report. */
+static void hand_over(interchange_report *from, cloob_convert_report *to)
+{
+    arena *kept = malloc(sizeof *kept);
+    snprintf(to->container, sizeof to->container, "%s", from->container ? from->container : "");
+    snprintf(to->names, sizeof to->names, "%s", from->names ? from->names : "");
+    snprintf(to->config_from, sizeof to->config_from, "%s", from->config ? from->config : "");
+    if (!kept) {
+        interchange_report_release(from);
+        return;
+    }
+    for (int i = 0; i < KEY_FATES; i++) {
+        to->key[i] = from->key[i];
+        to->count[i] = from->count[i];
+    }
+    *kept = from->a;
+    to->memory = kept;
+}
+
+void cloob_convert_report_release(cloob_convert_report *r)
+{
+    if (r->memory) arena_release(r->memory);
+    free(r->memory);
+    *r = (cloob_convert_report){ 0 };
+}
+
+/* ---- converting ---------------------------------------------------------------------------------- */
+
+static cloob_status convert(cloob_ctx *ctx, const char *in, const char *out, const cloob_convert_options *o,
+                            cloob_convert_report *r)
+{
+    model_config config;
+    model_act act;
+    interchange_options io = { .drop_unexpected = o->drop_unexpected };
+    interchange_report found;
+    weights w;
+    if (o->config) {
+        CLOOB_TRY(model_config_load(ctx, o->config, &config));
+        io.config = &config;
+    }
+    if (o->activation) {
+        CLOOB_TRY(parse_activation(ctx, o->activation, &act));
+        io.act = &act;
+    }
+    cloob_status status = interchange_read(ctx, in, &io, &w, &found);
+    if (status == CLOOB_OK) count_weights(&w, r);
+    if (status == CLOOB_OK) status = interchange_write(ctx, out, inner_format(r->to), &w);
+    weights_release(&w);
+    hand_over(&found, r);
+    return status;
+}
+
+cloob_status cloob_convert(cloob_ctx *ctx, const char *in, const char *out, const cloob_convert_options *o,
+                           cloob_convert_report *r)
+{
+    cloob_convert_options defaults;
+    cloob_convert_report own;
+    cloob_convert_options_init(&defaults);
+    if (!o) o = &defaults;
+    cloob_convert_report *report = r ? r : &own;
+    *report = (cloob_convert_report){ .to = resolve_format(o->to, out) };
+    cloob_status status = convert(ctx, in, out, o, report);
+    if (!r) cloob_convert_report_release(&own);
+    return status;
+}

@@ -1,0 +1,64 @@
+/* The public tokenizer: the same object under its public name. */
+#include "cloob/tokenizer.h"
+
+#include <stdlib.h>
+
+#include "core/file.h"
+#include "data/tokenizer.h"
+
+static tokenizer *inner(cloob_tokenizer *t) { return (tokenizer *)t; }
+static const tokenizer *view(const cloob_tokenizer *t) { return (const tokenizer *)t; }
+
+cloob_status cloob_tokenizer_open(cloob_ctx *ctx, const char *path, cloob_tokenizer **out)
+{
+    return tokenizer_open(ctx, path, (tokenizer **)out);
+}
+
+cloob_status cloob_tokenizer_train(cloob_ctx *ctx, const char *path, int32_t size, cloob_tokenizer **out)
+{
+    return tokenizer_train(ctx, path, size, (tokenizer **)out);
+}
+
+cloob_status cloob_tokenizer_save(cloob_ctx *ctx, const cloob_tokenizer *t, const char *path)
+{
+    sbuf text = { 0 };
+    tokenizer_save(view(t), &text);
+    cloob_status status =
+        text.failed ? ctx_no_memory(ctx, text.len, "merges") : file_write(ctx, path, text.data, text.len);
+    sbuf_release(&text);
+    return status;
+}
+
+void cloob_tokenizer_close(cloob_tokenizer *t) { tokenizer_close(inner(t)); }
+
+void cloob_tokenizer_set_clean(cloob_tokenizer *t, cloob_clean mode)
+{
+    tokenizer_set_clean(inner(t), mode == CLOOB_CLEAN_BASIC ? TEXT_CLEAN_BASIC : TEXT_CLEAN_FULL);
+}
+
+int32_t cloob_tokenizer_vocab_size(const cloob_tokenizer *t) { return tokenizer_vocab_size(view(t)); }
+int32_t cloob_tokenizer_start_id(const cloob_tokenizer *t) { return tokenizer_start_id(view(t)); }
+int32_t cloob_tokenizer_end_id(const cloob_tokenizer *t) { return tokenizer_end_id(view(t)); }
+
+cloob_status cloob_tokenizer_encode(cloob_ctx *ctx, const cloob_tokenizer *t, const char *text, size_t bytes,
+                                    int32_t **ids, int64_t *count)
+{
+    return tokenizer_encode(ctx, view(t), text, bytes, ids, count);
+}
+
+cloob_status cloob_tokenizer_encode_rows(cloob_ctx *ctx, const cloob_tokenizer *t, const char *const *text,
+                                         int64_t n, int64_t length, int32_t *rows)
+{
+    return tokenizer_encode_rows(ctx, view(t), text, n, length, rows);
+}
+
+cloob_status cloob_tokenizer_decode(cloob_ctx *ctx, const cloob_tokenizer *t, const int32_t *ids,
+                                    int64_t count, char **text)
+{
+    sbuf out = { 0 };
+    sbuf_puts(&out, "");
+    cloob_status status = tokenizer_decode(ctx, view(t), ids, count, &out);
+    *text = status == CLOOB_OK ? sbuf_detach(&out) : NULL;
+    sbuf_release(&out);
+    return status;
+}

@@ -1,0 +1,109 @@
+/* cloob bench data: how many samples a second the loader delivers. */
+#include <stdio.h>
+
+#include "cli/commands.h"
+#include "cli/data_opts.h"
+
+static struct {
+    const char *source, *vocab;
+    int64_t workers, batch, size, context, ahead, batches, epochs, num_samples;
+    bool eval;
+} o;
+
+static cli_data data;
+
+static const opt_row rows[] = {
+    { "data", OPT_STRING, &o.source, NULL, "SET", "the data set", 0 },
+    { "workers", OPT_INT, &o.workers, "4", "N", "threads that read and decode; 0: the calling thread",
+      OPT_NOT_NEGATIVE },
+    { "batch-size", OPT_INT, &o.batch, "64", "N", "samples per batch", OPT_POSITIVE },
+    { "size", OPT_INT, &o.size, "224", "N", "edge of the pictures in pixels", OPT_POSITIVE },
+    { "ahead", OPT_INT, &o.ahead, "2", "N", "batches held ready", OPT_POSITIVE },
+    { "batches", OPT_INT, &o.batches, "0", "N", "batches to time; 0: whole epochs", OPT_NOT_NEGATIVE },
+    { "epochs", OPT_INT, &o.epochs, "1", "N", "epochs to time", OPT_POSITIVE },
+    { "eval", OPT_FLAG, &o.eval, NULL, NULL, "evaluation views in order instead of training crops", 0 },
+    { "vocab", OPT_STRING, &o.vocab, NULL, "FILE", "tokenize the captions too, with these merges", 0 },
+    { "context-length", OPT_INT, &o.context, "77", "N", "tokens per caption", OPT_POSITIVE },
+    { "num-samples", OPT_INT, &o.num_samples, "0", "N", "samples per epoch; 0: all", OPT_NOT_NEGATIVE },
+    CLI_DATA_ROWS(data),
+    OPT_END
+};
+
+static void print_text(const cloob_data_bench_result *r)
+{
+    const double mib = 1024.0 * 1024.0;
+    printf("%.0f samples/s, %.2f ms per batch (median of %lld), %lld bad\n", r->items_per_s, r->ms,
+           (long long)r->batches, (long long)r->bad);
+    printf("peak %.0f MiB, of which batches %.0f MiB; resident %.0f MiB after the first epoch, %.0f MiB "
+           "after the last\n",
+           (double)r->peak_bytes / mib, (double)r->buffer_bytes / mib, (double)r->rss_first / mib,
+           (double)r->rss_last / mib);
+}
+
+static void print_json(const cloob_data_bench_result *r)
+{
+    printf("{\"ms\": %.4f, \"items_per_s\": %.2f, \"peak_bytes\": %lld, \"device\": \"cpu\", \"precision\": "
+           "\"uint8\", "
+           "\"workers\": %lld, \"batch_size\": %lld, \"batches\": %lld, \"items\": %lld, \"bad\": %lld, "
+           "\"wait_share\": %.4f, "
+           "\"buffer_bytes\": %lld, \"rss_first_bytes\": %lld, \"rss_last_bytes\": %lld}\n",
+           r->ms, r->items_per_s, (long long)r->peak_bytes, (long long)o.workers, (long long)o.batch,
+           (long long)r->batches, (long long)r->items, (long long)r->bad, r->wait_share,
+           (long long)r->buffer_bytes, (long long)r->rss_first, (long long)r->rss_last);
+}
+
+static cloob_status bench(cloob_ctx *ctx, const cloob_data_options *d, cloob_data_bench_result *r)
+{
+    cloob_dataset *set;
+    cloob_data_bench_options b;
+    cloob_data_bench_options_init(&b);
+    b.batch = o.batch;
+    b.size = o.size;
+    b.context = o.context;
+    b.workers = (int)o.workers;
+    b.ahead = (int)o.ahead;
+    b.batches = o.batches;
+    b.epochs = o.epochs;
+    b.eval = o.eval;
+    b.vocab = o.vocab;
+    b.seed = (uint64_t)common.seed;
+    cloob_status status = cloob_dataset_open(ctx, o.source, d, &set);
+    if (status != CLOOB_OK) return status;
+    status = cloob_data_bench(ctx, set, &b, r);
+    cloob_dataset_close(set);
+    return status;
+}
+
+static int run(const command *self, int argc, char **argv)
+{
+    opt_list rest;
+    cloob_data_options d;
+    cloob_data_bench_result r;
+    int code = opt_parse(self, argc, argv, &rest);
+    if (code < 0) code = cli_data_fill(self, &data, &d);
+    if (code >= 0) return code;
+    if (!o.source && rest.count) o.source = rest.item[0];
+    if (!o.source) o.source = "synthetic";
+    if (o.workers > 1024 || o.ahead > 1024) return cli_usage(self, "--workers and --ahead: at most 1024");
+    d.num_samples = o.num_samples;
+    cloob_ctx *ctx = cli_context();
+    cloob_status status = bench(ctx, &d, &r);
+    if (status != CLOOB_OK) code = cli_fail(self, ctx, status);
+    else if (common.json) print_json(&r);
+    else print_text(&r);
+    cloob_ctx_destroy(ctx);
+    return code < 0 ? 0 : code;
+}
+
+const command bench_data = { "bench data",
+                             run,
+                             "samples per second that the loader delivers",
+                             rows,
+                             "--data SET [--workers N]",
+                             "Reads, decodes and crops (and tokenizes, with --vocab) as training does, with "
+                             "nothing else to do. Without --data\n"
+                             "the pictures are random and need no decoding. wait_share is the part of the "
+                             "time spent waiting for the workers.\n"
+                             "\n"
+                             "  cloob bench data --data 'shards/{000..009}.tar' --workers 8\n"
+                             "  cloob bench data --data train.tsv --path-data /data/cc --epochs 20 --json" };

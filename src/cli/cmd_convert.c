@@ -1,0 +1,127 @@
+/* cloob convert IN OUT: weights between formats. */
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/commands.h"
+
+static struct {
+    const char *to, *config, *activation;
+    bool drop_unexpected;
+} o;
+
+static const char *const format_names[] = { "auto", "native", "openai", "jku", "hf", "open_clip" };
+static const char *const fate_names[] = { "missing", "misshaped", "unexpected", "ignored" };
+
+static cloob_weight_format parse_format(const char *name)
+{
+    for (int i = CLOOB_WEIGHTS_NATIVE; i <= CLOOB_WEIGHTS_OPEN_CLIP; i++)
+        if (name && strcmp(name, format_names[i]) == 0) return (cloob_weight_format)i;
+    return CLOOB_WEIGHTS_AUTO;
+}
+
+/* Quotes and backslashes escaped; control characters do not come out of the readers. */
+static void print_quoted(const char *text)
+{
+    putchar('"');
+    for (; *text; text++) {
+        if (*text == '"' || *text == '\\') putchar('\\');
+        if ((unsigned char)*text < ' ') printf("\\u%04x", (unsigned char)*text);
+        else putchar(*text);
+    }
+    putchar('"');
+}
+
+static void print_pair(const char *key, const char *value)
+{
+    printf("\"%s\": ", key);
+    print_quoted(value);
+    printf(", ");
+}
+
+static void print_json(const char *in, const char *out, const cloob_convert_report *r, const char *error)
+{
+    printf("{");
+    print_pair("input", in);
+    print_pair("output", out);
+    print_pair("to", format_names[r->to]);
+    print_pair("model", r->model);
+    print_pair("container", r->container);
+    print_pair("names", r->names);
+    print_pair("config_from", r->config_from);
+    if (error) print_pair("error", error);
+    printf("\"tensors\": %lld, \"parameters\": %lld, \"bytes\": %lld", (long long)r->tensors,
+           (long long)r->parameters, (long long)r->bytes);
+    for (int f = 0; f < CLOOB_KEY_FATES; f++) {
+        printf(", \"%s\": [", fate_names[f]);
+        for (int64_t i = 0; i < r->count[f]; i++) {
+            if (i) printf(", ");
+            print_quoted(r->key[f][i]);
+        }
+        printf("]");
+    }
+    printf("}\n");
+}
+
+static void print_text(const char *in, const char *out, const cloob_convert_report *r)
+{
+    printf("%s: %s with %s names, configuration from %s\n", in, r->container, r->names, r->config_from);
+    printf("%s: %s, %lld tensors, %.1f million parameters, %.1f MB, written as %s\n", out, r->model,
+           (long long)r->tensors, (double)r->parameters / 1e6, (double)r->bytes / 1e6, format_names[r->to]);
+    for (int f = CLOOB_KEY_UNEXPECTED; f < CLOOB_KEY_FATES; f++)
+        for (int64_t i = 0; i < r->count[f]; i++)
+            printf("%s: %s\n", f == CLOOB_KEY_IGNORED ? "ignored" : "dropped", r->key[f][i]);
+}
+
+static int run(const command *self, int argc, char **argv)
+{
+    opt_list rest;
+    int code = opt_parse(self, argc, argv, &rest);
+    if (code >= 0) return code;
+    if (rest.count != 2) return cli_usage(self, "needs an input and an output, got %d", rest.count);
+    cloob_convert_options options;
+    cloob_convert_options_init(&options);
+    options.to = parse_format(o.to);
+    options.config = o.config;
+    options.activation = o.activation;
+    options.drop_unexpected = o.drop_unexpected;
+    cloob_convert_report report;
+    cloob_ctx *ctx = cli_context();
+    cloob_status status = cloob_convert(ctx, rest.item[0], rest.item[1], &options, &report);
+    if (common.json)
+        print_json(rest.item[0], rest.item[1], &report, status == CLOOB_OK ? NULL : cloob_error(ctx));
+    else if (status == CLOOB_OK) print_text(rest.item[0], rest.item[1], &report);
+    code = status == CLOOB_OK ? 0 : cli_fail(self, ctx, status);
+    cloob_convert_report_release(&report);
+    cloob_ctx_destroy(ctx);
+    return code;
+}
+
+static const opt_row rows[] = {
+    { "to", OPT_STRING, &o.to, NULL, "native|openai|jku|hf|open_clip",
+      "format to write; without it openai when OUT ends in .pt, .pth or .bin, else native", 0 },
+    { "config", OPT_STRING, &o.config, NULL, "NAME|FILE",
+      "a model's name or a .json file that says what the shapes do not", 0 },
+    { "activation", OPT_STRING, &o.activation, NULL, "quickgelu|gelu",
+      "the activation, where the file does not say it", 0 },
+    { "drop-unexpected", OPT_FLAG, &o.drop_unexpected, NULL, NULL,
+      "leave out tensors that the model does not have, instead of refusing the file", 0 },
+    OPT_END
+};
+
+const command cmd_convert = {
+    "convert",
+    run,
+    "weights between formats: ours, OpenAI's, the authors', open_clip's, Hugging Face's",
+    rows,
+    "IN OUT [--to FORMAT] [--config NAME|FILE]",
+    "IN is a torch .pt file (zip, the stream format before 1.6, TorchScript), a safetensors file, or a "
+    "folder of open_clip or\n"
+    "Hugging Face. Nothing inside a .pt file is run. The architecture is read off the shapes; heads are 64 "
+    "wide unless the\n"
+    "sizes are those of a built-in model or --config says otherwise. hf and open_clip write OUT as a "
+    "folder.\n"
+    "\n"
+    "    cloob convert epoch_31.pt RN50.safetensors\n"
+    "    cloob convert RN50.safetensors for_open_clip --to open_clip\n"
+    "    cloob convert ViT-B-32.pt for_transformers --to hf\n"
+};

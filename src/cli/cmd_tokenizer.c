@@ -1,0 +1,266 @@
+/* cloob tokenizer train|encode|decode. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/commands.h"
+
+static struct {
+    const char *input, *out, *vocab, *clean;
+    int64_t size, length;
+} o;
+
+/* ---- lists of texts -------------------------------------------------------------------------------- */
+
+/* Texts from the command line, or the lines of a file ("-": standard input). */
+typedef struct texts {
+    const char **item;
+    size_t *bytes;
+    int64_t count;
+    char *buffer;
+} texts;
+
+static void texts_release(texts *t)
+{
+    free(t->item);
+    free(t->bytes);
+    free(t->buffer);
+}
+
+static char *read_stream(FILE *in, size_t *size)
+{
+    char *data = NULL;
+    size_t cap = 0, got = 1;
+    for (*size = 0; got; *size += got) {
+        if (cap - *size < (1 << 16)) {
+            char *more = realloc(data, cap = 2 * cap + (1 << 17));
+            if (!more) break;
+            data = more;
+        }
+        got = fread(data + *size, 1, cap - *size - 1, in);
+    }
+    return data;
+}
+
+static bool split_lines(texts *t, size_t size)
+{
+    char *end = t->buffer + size;
+    for (char *p = t->buffer; p < end; p++) t->count += *p == '\n' || p + 1 == end;
+    t->item = calloc((size_t)t->count + 1, sizeof *t->item);
+    t->bytes = calloc((size_t)t->count + 1, sizeof *t->bytes);
+    if (!t->item || !t->bytes) return false;
+    int64_t i = 0;
+    for (char *p = t->buffer; p < end; i++) {
+        char *stop = memchr(p, '\n', (size_t)(end - p));
+        if (!stop) stop = end;
+        t->item[i] = p;
+        t->bytes[i] = (size_t)(stop - p);
+        *stop = '\0';
+        p = stop + 1;
+    }
+    return true;
+}
+
+static int texts_read(const command *self, const char *path, texts *t)
+{
+    size_t size;
+    FILE *in = strcmp(path, "-") == 0 ? stdin : fopen(path, "rb");
+    if (in) t->buffer = read_stream(in, &size);
+    bool bad = !in || ferror(in) || !t->buffer;
+    int why = errno;
+    if (in && in != stdin) fclose(in);
+    if (!bad && split_lines(t, size)) return 0;
+    fprintf(stderr, "cloob %s: %s: %s\n", self->name, path, bad && why ? strerror(why) : "out of memory");
+    return 1;
+}
+
+static int texts_gather(const command *self, const opt_list *rest, texts *t)
+{
+    *t = (texts){ 0 };
+    if (o.input)
+        return rest->count > 1 ? cli_usage(self, "--input and texts on the command line at once")
+                               : texts_read(self, o.input, t);
+    t->count = rest->count - 1;
+    t->item = calloc((size_t)rest->count, sizeof *t->item);
+    t->bytes = calloc((size_t)rest->count, sizeof *t->bytes);
+    if (!t->item || !t->bytes) return cli_usage(self, "out of memory");
+    for (int i = 1; i < rest->count; i++)
+        t->item[i - 1] = rest->item[i], t->bytes[i - 1] = strlen(rest->item[i]);
+    return 0;
+}
+
+/* ---- the three commands ---------------------------------------------------------------------------- */
+
+static void print_ids(const int32_t *ids, int64_t n, bool last)
+{
+    if (common.json) putchar('[');
+    for (int64_t i = 0; i < n; i++) printf("%s%d", i ? common.json ? "," : " " : "", ids[i]);
+    puts(common.json ? last ? "]" : "]," : "");
+}
+
+static cloob_status encode_one(cloob_ctx *ctx, const cloob_tokenizer *t, const texts *in, int64_t i)
+{
+    int32_t *ids = NULL;
+    int64_t count = o.length;
+    cloob_status status;
+    if (o.length) {
+        ids = malloc((size_t)o.length * sizeof *ids);
+        status = ids ? cloob_tokenizer_encode_rows(ctx, t, &in->item[i], 1, o.length, ids) : CLOOB_ERR_MEMORY;
+    } else {
+        status = cloob_tokenizer_encode(ctx, t, in->item[i], in->bytes[i], &ids, &count);
+    }
+    if (status == CLOOB_OK) print_ids(ids, count, i + 1 == in->count);
+    free(ids);
+    return status;
+}
+
+static cloob_status encode_all(cloob_ctx *ctx, const cloob_tokenizer *t, const texts *in)
+{
+    cloob_status status = CLOOB_OK;
+    if (common.json) putchar('[');
+    for (int64_t i = 0; i < in->count && status == CLOOB_OK; i++) status = encode_one(ctx, t, in, i);
+    if (common.json) puts("]");
+    return status;
+}
+
+static void print_json_text(const char *s)
+{
+    putchar('"');
+    for (; *s; s++) {
+        if (*s == '"' || *s == '\\') printf("\\%c", *s);
+        else if ((unsigned char)*s < 0x20) printf("\\u%04x", (unsigned)*s);
+        else putchar(*s);
+    }
+    putchar('"');
+}
+
+/* Ids of one text: numbers with spaces, commas or brackets between. NULL when there is anything else. */
+static int32_t *parse_ids(const char *text, int64_t *n)
+{
+    int32_t *ids = malloc((strlen(text) / 2 + 1) * sizeof *ids);
+    for (*n = 0; ids;) {
+        char *end;
+        text += strspn(text, " \t\r\n,[]");
+        if (!*text) return ids;
+        long v = strtol(text, &end, 10);
+        if (end == text || v < INT32_MIN || v > INT32_MAX) break;
+        ids[(*n)++] = (int32_t)v;
+        text = end;
+    }
+    free(ids);
+    return NULL;
+}
+
+static int decode_all(const command *self, cloob_ctx *ctx, const cloob_tokenizer *t, const texts *in)
+{
+    if (common.json) putchar('[');
+    for (int64_t i = 0; i < in->count; i++) {
+        int64_t n;
+        char *text = NULL;
+        int32_t *ids = parse_ids(in->item[i], &n);
+        if (!ids) return cli_usage(self, "%.60s: ids are whole numbers", in->item[i]);
+        cloob_status status = cloob_tokenizer_decode(ctx, t, ids, n, &text);
+        free(ids);
+        if (status != CLOOB_OK) return cli_fail(self, ctx, status);
+        if (common.json) print_json_text(text);
+        else fputs(text, stdout);
+        puts(common.json && i + 1 < in->count ? "," : "");
+        free(text);
+    }
+    if (common.json) puts("]");
+    return 0;
+}
+
+static int run_train(const command *self, cloob_ctx *ctx)
+{
+    cloob_tokenizer *t = NULL;
+    if (!o.input || !o.out || !o.size)
+        return cli_usage(self, "train needs --input FILE, --size N and --out V");
+    if (o.size > INT32_MAX) return cli_usage(self, "--size %lld: too large", (long long)o.size);
+    cloob_status status = cloob_tokenizer_train(ctx, o.input, (int32_t)o.size, &t);
+    if (status == CLOOB_OK) status = cloob_tokenizer_save(ctx, t, o.out);
+    int32_t size = status == CLOOB_OK ? cloob_tokenizer_vocab_size(t) : 0;
+    cloob_tokenizer_close(t);
+    if (status != CLOOB_OK) return cli_fail(self, ctx, status);
+    if (common.json) {
+        printf("{\"size\":%d,\"vocab\":", size);
+        print_json_text(o.out);
+        puts("}");
+    } else {
+        printf("%s: %d ids\n", o.out, size);
+    }
+    return 0;
+}
+
+static int run_codec(const command *self, cloob_ctx *ctx, const opt_list *rest, bool decode)
+{
+    cloob_tokenizer *t;
+    texts in;
+    if (!o.vocab) return cli_usage(self, "--vocab V is needed: a merges file");
+    int code = texts_gather(self, rest, &in);
+    if (code == 0) {
+        cloob_status status = cloob_tokenizer_open(ctx, o.vocab, &t);
+        if (status == CLOOB_OK) {
+            if (o.clean)
+                cloob_tokenizer_set_clean(t, strcmp(o.clean, "basic") == 0 ? CLOOB_CLEAN_BASIC
+                                                                           : CLOOB_CLEAN_FULL);
+            if (decode) code = decode_all(self, ctx, t, &in);
+            else status = encode_all(ctx, t, &in);
+            cloob_tokenizer_close(t);
+        }
+        if (status != CLOOB_OK) code = cli_fail(self, ctx, status);
+    }
+    texts_release(&in);
+    return code;
+}
+
+static int run(const command *self, int argc, char **argv)
+{
+    opt_list rest;
+    int code = opt_parse(self, argc, argv, &rest);
+    if (code >= 0) return code;
+    const char *what = rest.count ? rest.item[0] : "";
+    cloob_ctx *ctx = cli_context();
+    if (strcmp(what, "train") == 0)
+        code = rest.count > 1 ? cli_usage(self, "%s: train takes options only", rest.item[1])
+                              : run_train(self, ctx);
+    else if (strcmp(what, "encode") == 0) code = run_codec(self, ctx, &rest, false);
+    else if (strcmp(what, "decode") == 0) code = run_codec(self, ctx, &rest, true);
+    else code = cli_usage(self, "say train, encode or decode first");
+    free(rest.item);
+    cloob_ctx_destroy(ctx);
+    return code;
+}
+
+static const opt_row rows[] = {
+    { "input", OPT_STRING, &o.input, NULL, "FILE",
+      "train: captions, one per line, or a TSV with a column title; encode, decode: a text or ids per line, "
+      "- for standard input",
+      0 },
+    { "size", OPT_INT, &o.size, NULL, "N",
+      "train: ids in the vocabulary, bytes and the two special ones included", OPT_POSITIVE },
+    { "out", OPT_STRING, &o.out, NULL, "V", "train: where the vocabulary goes", 0 },
+    { "vocab", OPT_STRING, &o.vocab, NULL, "V",
+      "encode, decode: merges file, plain or gzip, OpenAI's or from train", 0 },
+    { "length", OPT_INT, &o.length, NULL, "N",
+      "encode: rows of N with start, end and padding, as a model takes them", OPT_POSITIVE },
+    { "clean", OPT_STRING, &o.clean, NULL, "full|basic",
+      "encode: full repairs texts as open_clip does; basic: only HTML, white space and case [what the "
+      "vocabulary says, else full]",
+      0 },
+    OPT_END,
+};
+
+const command cmd_tokenizer = {
+    "tokenizer",
+    run,
+    "texts to token ids and back; vocabularies of one's own",
+    rows,
+    "train --input FILE --size N --out V | encode --vocab V [--length 77] TEXT... | decode --vocab V IDS...",
+    "encode prints the ids of each text on a line, without start, end or padding unless --length is given; "
+    "with --json a list\n"
+    "of lists. decode takes the ids of one text per word or line: \"320 2368\".\n\n"
+    "  cloob tokenizer encode --vocab bpe_simple_vocab_16e6.txt.gz \"a photo of a cat\"\n"
+    "  cloob tokenizer train --input captions.txt --size 16384 --out our.bpe",
+};

@@ -1,0 +1,128 @@
+/* cloob info DATASET. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/info.h"
+
+/* Asked last: whatever nobody else knows is taken for a data set, whose error says what is wrong. */
+static bool knows(const char *what)
+{
+    (void)what;
+    return true;
+}
+
+/* ---- text -------------------------------------------------------------------------------------------------
+ */
+
+static void print_spread(const char *name, const cloob_spread *s)
+{
+    printf("  %-16s %.0f to %.0f, median %.4g, mean %.4g\n", name, s->min, s->max, s->median, s->mean);
+}
+
+static void print_captions(const cloob_data_info *i)
+{
+    if (!i->captions) return;
+    printf("captions  %lld of the examined samples, %lld distinct\n", (long long)i->captions,
+           (long long)i->distinct_captions);
+    print_spread("words", &i->caption_words);
+    print_spread("characters", &i->caption_chars);
+}
+
+static void print_classes(const cloob_dataset *d, const cloob_data_info *i)
+{
+    enum { SHOWN = 12 };
+    if (!i->classes) return;
+    printf("classes   %lld:", (long long)i->classes);
+    for (int64_t c = 0; c < i->classes && c < SHOWN; c++)
+        printf("%s %s", c ? "," : "", cloob_dataset_class_name(d, c));
+    printf("%s\n", i->classes > SHOWN ? ", ..." : "");
+    print_spread("samples each", &i->class_size);
+}
+
+static void print_text(const char *what, const cloob_dataset *d, const cloob_data_info *i)
+{
+    printf("%s\n", what);
+    printf("kind      %s, %lld samples", i->kind, (long long)i->samples);
+    if (i->files) printf(" in %lld file%s", (long long)i->files, i->files == 1 ? "" : "s");
+    if (i->skipped) printf(" (%lld damaged or incomplete entries left out)", (long long)i->skipped);
+    printf("\npictures  %lld examined, %lld bad\n", (long long)i->examined, (long long)i->bad);
+    for (int k = 0; k < CLOOB_INFO_REASONS && i->reason[k][0]; k++) printf("  bad: %s\n", i->reason[k]);
+    print_spread("width", &i->width);
+    print_spread("height", &i->height);
+    print_spread("bytes", &i->picture_bytes);
+    print_captions(i);
+    print_classes(d, i);
+}
+
+/* ---- JSON -------------------------------------------------------------------------------------------------
+ */
+
+/* Names and reasons come from files: quotes, control characters and stray bytes are escaped. */
+static void put_string(const char *text)
+{
+    putchar('"');
+    for (const unsigned char *c = (const unsigned char *)text; *c; c++) {
+        if (*c == '"' || *c == '\\') printf("\\%c", *c);
+        else if (*c < 0x20) printf("\\u%04x", *c);
+        else putchar(*c);
+    }
+    putchar('"');
+}
+
+static void put_spread(const char *name, const cloob_spread *s)
+{
+    printf(", \"%s\": {\"min\": %.10g, \"median\": %.10g, \"mean\": %.10g, \"max\": %.10g}", name, s->min,
+           s->median, s->mean, s->max);
+}
+
+static void print_json(const char *what, const cloob_dataset *d, const cloob_data_info *i)
+{
+    printf("{\"source\": ");
+    put_string(what);
+    printf(", \"kind\": \"%s\", \"samples\": %lld, \"files\": %lld, \"left_out\": %lld, \"examined\": %lld, "
+           "\"bad\": %lld",
+           i->kind, (long long)i->samples, (long long)i->files, (long long)i->skipped, (long long)i->examined,
+           (long long)i->bad);
+    printf(", \"reasons\": [");
+    for (int k = 0; k < CLOOB_INFO_REASONS && i->reason[k][0]; k++) {
+        if (k) printf(", ");
+        put_string(i->reason[k]);
+    }
+    printf("]");
+    put_spread("width", &i->width);
+    put_spread("height", &i->height);
+    put_spread("picture_bytes", &i->picture_bytes);
+    printf(", \"captions\": %lld, \"distinct_captions\": %lld", (long long)i->captions,
+           (long long)i->distinct_captions);
+    put_spread("caption_words", &i->caption_words);
+    put_spread("caption_chars", &i->caption_chars);
+    printf(", \"classes\": [");
+    for (int64_t c = 0; c < i->classes; c++) {
+        if (c) printf(", ");
+        put_string(cloob_dataset_class_name(d, c));
+    }
+    printf("]");
+    put_spread("class_size", &i->class_size);
+    printf("}\n");
+}
+
+static int tell(const command *self, cloob_ctx *ctx, const char *what, const info_options *o)
+{
+    cloob_data_options d;
+    cloob_dataset *set = NULL;
+    cloob_data_info *info = malloc(sizeof *info);
+    int code = cli_data_fill(self, &o->data, &d);
+    if (code < 0 && info) {
+        cloob_status status = cloob_dataset_open(ctx, what, &d, &set);
+        if (status == CLOOB_OK) status = cloob_dataset_info(ctx, set, o->examine, info);
+        if (status != CLOOB_OK) code = cli_fail(self, ctx, status);
+        else if (common.json) print_json(what, set, info);
+        else print_text(what, set, info);
+    }
+    cloob_dataset_close(set);
+    free(info);
+    return code < 0 ? 0 : code;
+}
+
+const info_kind info_data = { knows, tell };

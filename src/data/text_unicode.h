@@ -1,0 +1,47 @@
+/* What the tokenizer needs to know about Unicode: classes, case, normal form.
+ *
+ * With utf8proc the answers are Unicode's. Without it (text_no_unicode.c) ASCII is exact and the rest an
+ * approximation that uni_complete() admits to: beyond ASCII, symbols and punctuation are told from letters by
+ * block, lower case covers Latin-1, Latin Extended-A, Greek and Cyrillic, and nothing is composed. */
+#ifndef DATA_TEXT_UNICODE_H
+#define DATA_TEXT_UNICODE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* A growing run of code points; zero-initialised is empty. When memory is out `failed` is set and the content
+ * is no longer to be trusted; check it once at the end. */
+typedef struct codes {
+    uint32_t *at;
+    size_t n, cap;
+    bool failed;
+} codes;
+
+void codes_add(codes *c, uint32_t code);
+void codes_add_all(codes *c, const uint32_t *code, size_t n);
+void codes_release(codes *c);
+
+bool uni_complete(void); /* false in a build without utf8proc */
+
+bool uni_is_letter(uint32_t code); /* \p{L} */
+bool uni_is_number(uint32_t code); /* \p{N} */
+bool uni_is_space(uint32_t code);  /* what separates words: Unicode's white space and U+001C .. U+001F */
+
+/* The character that Windows-1252 has for a C1 control (0x80 .. 0x9F), or the control itself for its five
+ * holes. */
+uint32_t uni_windows_1252(uint32_t control);
+
+uint32_t uni_upper(uint32_t code); /* one to one */
+
+/* Appends the lower case of in: U+0130 becomes two code points, a capital sigma at a word's end the final
+ * one. */
+void uni_lower(const uint32_t *in, size_t n, codes *out);
+
+/* Appends the ordinary form of a full- or half-width character, U+FF01 .. U+FFEF. */
+void uni_width(uint32_t code, codes *out);
+
+/* Normal form C, in place. */
+void uni_nfc(codes *text);
+
+#endif

@@ -1,0 +1,154 @@
+/* Life cycle, size one, and the dispatch to MPI or NCCL. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "dist/comm_impl.h"
+#include "tensor/tensor.h"
+
+int comm_rank(const comm *c) { return c ? c->rank : 0; }
+int comm_size(const comm *c) { return c ? c->size : 1; }
+int comm_local_rank(const comm *c) { return c ? c->local_rank : 0; }
+
+static cloob_status open_kind(cloob_ctx *ctx, comm_kind kind, comm *c)
+{
+    comm_env env;
+    if (kind == COMM_SELF) return CLOOB_OK;
+    CLOOB_TRY(comm_env_read(ctx, &env));
+    c->local_rank = env.local_rank;
+    if (kind == COMM_AUTO && env.size == 1) return CLOOB_OK;
+    if (strcmp(env.launcher, "torchrun") == 0 && env.size > 1)
+        return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED,
+                        "started by torchrun as rank %d of %d: torchrun starts no MPI; use mpirun or srun",
+                        env.rank, env.size);
+    return comm_mpi_open(ctx, &env, c);
+}
+
+static comm *comm_new(void)
+{
+    comm *c = calloc(1, sizeof *c);
+    if (c) c->size = 1;
+    return c;
+}
+
+cloob_status comm_create_nccl(cloob_ctx *ctx, comm *base, comm **out)
+{
+    comm *c = comm_new();
+    *out = NULL;
+    if (!c) return ctx_no_memory(ctx, sizeof *c, "a communicator");
+    c->base = base;
+    c->rank = base->rank;
+    c->size = base->size;
+    c->local_rank = base->local_rank;
+    cloob_status status = comm_nccl_open(ctx, c);
+    if (status != CLOOB_OK) free(c);
+    else *out = c;
+    return status;
+}
+
+static cloob_status create_both(cloob_ctx *ctx, comm **out)
+{
+    comm *base;
+    CLOOB_TRY(comm_create(ctx, COMM_AUTO, &base));
+    cloob_status status = comm_create_nccl(ctx, base, out);
+    if (status != CLOOB_OK) comm_destroy(base);
+    else (*out)->owns_base = true;
+    return status;
+}
+
+cloob_status comm_create(cloob_ctx *ctx, comm_kind kind, comm **out)
+{
+    *out = NULL;
+    if (kind == COMM_NCCL) return create_both(ctx, out);
+    comm *c = comm_new();
+    if (!c) return ctx_no_memory(ctx, sizeof *c, "a communicator");
+    cloob_status status = open_kind(ctx, kind, c);
+    if (status != CLOOB_OK) free(c);
+    else *out = c;
+    return status;
+}
+
+void comm_destroy(comm *c)
+{
+    if (!c) return;
+    if (c->ops) c->ops->destroy(c);
+    if (c->owns_base) comm_destroy(c->base);
+    free(c);
+}
+
+static bool alone(const comm *c) { return !c || !c->ops; }
+
+cloob_status comm_all_gather(cloob_ctx *ctx, comm *c, const void *send, void *recv, const int64_t *count,
+                             cloob_dtype dtype)
+{
+    if (!alone(c)) return c->ops->all_gather(ctx, c, send, recv, count, dtype);
+    if (send != recv) memcpy(recv, send, (size_t)count[0] * dtype_size(dtype));
+    return CLOOB_OK;
+}
+
+cloob_status comm_reduce_scatter(cloob_ctx *ctx, comm *c, void *send, void *recv, const int64_t *count,
+                                 cloob_dtype dtype)
+{
+    if (!alone(c)) return c->ops->reduce_scatter(ctx, c, send, recv, count, dtype);
+    if (send != recv) memcpy(recv, send, (size_t)count[0] * dtype_size(dtype));
+    return CLOOB_OK;
+}
+
+cloob_status comm_all_reduce(cloob_ctx *ctx, comm *c, void *data, int64_t count, cloob_dtype dtype)
+{
+    return alone(c) ? CLOOB_OK : c->ops->all_reduce(ctx, c, data, count, dtype);
+}
+
+cloob_status comm_all_reduce_begin(cloob_ctx *ctx, comm *c, void *data, int64_t count, cloob_dtype dtype,
+                                   void *after, comm_request *request)
+{
+    *request = (comm_request){ NULL, after };
+    return alone(c) ? CLOOB_OK : c->ops->begin(ctx, c, data, count, dtype, after, request);
+}
+
+cloob_status comm_all_reduce_wait(cloob_ctx *ctx, comm *c, comm_request *request)
+{
+    return alone(c) || !request->handle ? CLOOB_OK : c->ops->wait(ctx, c, request);
+}
+
+cloob_status comm_broadcast(cloob_ctx *ctx, comm *c, void *data, int64_t count, cloob_dtype dtype, int root)
+{
+    return alone(c) ? CLOOB_OK : c->ops->broadcast(ctx, c, data, count, dtype, root);
+}
+
+cloob_status comm_barrier(cloob_ctx *ctx, comm *c) { return alone(c) ? CLOOB_OK : c->ops->barrier(ctx, c); }
+
+static comm *host_side(comm *c) { return c && c->base ? c->base : c; }
+
+cloob_status comm_host_sum(cloob_ctx *ctx, comm *c, int64_t *data, int64_t count)
+{
+    return comm_all_reduce(ctx, host_side(c), data, count, CLOOB_I64);
+}
+
+cloob_status comm_host_sum_f64(cloob_ctx *ctx, comm *c, double *data, int64_t count)
+{
+    return comm_all_reduce(ctx, host_side(c), data, count, CLOOB_F64);
+}
+
+cloob_status comm_agree(cloob_ctx *ctx, comm *c, cloob_status mine)
+{
+    comm *host = host_side(c);
+    if (alone(host)) return mine;
+    /* The lowest failing rank as a minimum made of sums: every rank adds into its own cell. */
+    double *failed = calloc((size_t)host->size, sizeof *failed);
+    if (!failed) return mine != CLOOB_OK ? mine : ctx_no_memory(ctx, (size_t)host->size * 8, "an agreement");
+    failed[host->rank] = mine != CLOOB_OK;
+    cloob_status status = comm_all_reduce(ctx, host, failed, host->size, CLOOB_F64);
+    int first = 0;
+    while (first < host->size && failed[first] == 0) first++;
+    free(failed);
+    if (mine != CLOOB_OK) return mine;
+    if (status != CLOOB_OK || first == host->size) return status;
+    return ctx_fail(ctx, CLOOB_ERR_PEER, "rank %d of %d failed; its own message says why", first, host->size);
+}
+
+void comm_abort(cloob_ctx *ctx, comm *c, const char *text)
+{
+    comm *host = host_side(c);
+    ctx_log(ctx, CLOOB_LOG_WARN, "rank %d: %s; ending all %d ranks", comm_rank(c), text, comm_size(c));
+    if (!alone(host)) host->ops->abort(host);
+}

@@ -1,0 +1,32 @@
+/* The table behind a communicator. Private to src/dist. */
+#ifndef DIST_COMM_IMPL_H
+#define DIST_COMM_IMPL_H
+
+#include "dist/comm.h"
+
+/* As in comm.h; size is above one whenever these are called (NCCL excepted). */
+typedef struct comm_ops {
+    cloob_status (*all_gather)(cloob_ctx *, comm *, const void *, void *, const int64_t *, cloob_dtype);
+    cloob_status (*reduce_scatter)(cloob_ctx *, comm *, void *, void *, const int64_t *, cloob_dtype);
+    cloob_status (*all_reduce)(cloob_ctx *, comm *, void *, int64_t, cloob_dtype);
+    cloob_status (*begin)(cloob_ctx *, comm *, void *, int64_t, cloob_dtype, void *, comm_request *);
+    cloob_status (*wait)(cloob_ctx *, comm *, comm_request *);
+    cloob_status (*broadcast)(cloob_ctx *, comm *, void *, int64_t, cloob_dtype, int);
+    cloob_status (*barrier)(cloob_ctx *, comm *);
+    void (*abort)(comm *);
+    void (*destroy)(comm *);
+} comm_ops;
+
+struct comm {
+    const comm_ops *ops; /* NULL: one process in host memory */
+    int rank, size, local_rank;
+    comm *base; /* NCCL: the host communicator of the same ranks; not owned unless owns_base */
+    bool owns_base;
+    void *state; /* of the ops */
+};
+
+/* Each is defined once: by the real file or by its no_ twin, chosen by the build. */
+cloob_status comm_mpi_open(cloob_ctx *ctx, const comm_env *env, comm *c);
+cloob_status comm_nccl_open(cloob_ctx *ctx, comm *c);
+
+#endif

@@ -1,0 +1,189 @@
+/* Ranks over NCCL, in device memory. MPI (the base communicator) carries the identifier at the start.
+ * NCCL has no collectives with uneven parts, so those are groups of broadcasts or reductions, one per rank;
+ * inside a group they run together. */
+#include <cuda_runtime_api.h>
+#include <stdlib.h>
+
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wstrict-prototypes" /* the vendor's header */
+#include <nccl.h>
+#pragma GCC diagnostic pop
+
+#include "dist/comm_impl.h"
+#include "tensor/tensor.h"
+
+typedef struct nccl_state {
+    ncclComm_t comm;
+    cudaStream_t stream; /* of everything here; high priority, so that buckets overtake the backward pass */
+} nccl_state;
+
+static nccl_state *state(comm *c) { return c->state; }
+
+static cloob_status nccl_check(cloob_ctx *ctx, const comm *c, ncclResult_t code, const char *what)
+{
+    if (code == ncclSuccess) return CLOOB_OK;
+    return ctx_fail(ctx, CLOOB_ERR_PEER, "rank %d of %d: %s failed: %s", c->rank, c->size, what,
+                    ncclGetErrorString(code));
+}
+
+static cloob_status cuda_check(cloob_ctx *ctx, const comm *c, cudaError_t code, const char *what)
+{
+    if (code == cudaSuccess) return CLOOB_OK;
+    return ctx_fail(ctx, CLOOB_ERR_DEVICE, "rank %d of %d: %s failed: %s", c->rank, c->size, what,
+                    cudaGetErrorString(code));
+}
+
+static ncclDataType_t type_of(cloob_dtype d)
+{
+    switch (d) {
+    case CLOOB_F32: return ncclFloat32;
+    case CLOOB_F64: return ncclFloat64;
+    case CLOOB_BF16: return ncclBfloat16;
+    case CLOOB_F16: return ncclFloat16;
+    case CLOOB_I64: return ncclInt64;
+    case CLOOB_I32: return ncclInt32;
+    default: return ncclUint8;
+    }
+}
+
+static size_t elements(int64_t count, cloob_dtype d)
+{
+    return type_of(d) == ncclUint8 ? (size_t)count * dtype_size(d) : (size_t)count;
+}
+
+/* The stream joins the work of `other`: what it holds now happens before what comes next here. */
+static cloob_status order(cloob_ctx *ctx, comm *c, cudaStream_t first, cudaStream_t then)
+{
+    cudaEvent_t event;
+    CLOOB_TRY(cuda_check(ctx, c, cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "event"));
+    cudaError_t code = cudaEventRecord(event, first);
+    if (code == cudaSuccess) code = cudaStreamWaitEvent(then, event, 0);
+    cudaEventDestroy(event);
+    return cuda_check(ctx, c, code, "ordering streams");
+}
+
+/* Blocking calls: after the default stream's work, and done on return. */
+static cloob_status finish(cloob_ctx *ctx, comm *c, const char *what)
+{
+    ncclResult_t asynchronous = ncclSuccess;
+    CLOOB_TRY(cuda_check(ctx, c, cudaStreamSynchronize(state(c)->stream), what));
+    CLOOB_TRY(nccl_check(ctx, c, ncclCommGetAsyncError(state(c)->comm, &asynchronous), what));
+    return nccl_check(ctx, c, asynchronous, what);
+}
+
+static cloob_status all_gather(cloob_ctx *ctx, comm *c, const void *send, void *recv, const int64_t *count,
+                               cloob_dtype dtype)
+{
+    char *at = recv;
+    CLOOB_TRY(order(ctx, c, NULL, state(c)->stream));
+    CLOOB_TRY(nccl_check(ctx, c, ncclGroupStart(), "all-gather"));
+    for (int r = 0; r < c->size; at += (size_t)count[r] * dtype_size(dtype), r++)
+        if (count[r] > 0)
+            CLOOB_TRY(nccl_check(ctx, c,
+                                 ncclBroadcast(r == c->rank ? send : at, at, elements(count[r], dtype),
+                                               type_of(dtype), r, state(c)->comm, state(c)->stream),
+                                 "all-gather"));
+    CLOOB_TRY(nccl_check(ctx, c, ncclGroupEnd(), "all-gather"));
+    return finish(ctx, c, "all-gather");
+}
+
+static cloob_status reduce_scatter(cloob_ctx *ctx, comm *c, void *send, void *recv, const int64_t *count,
+                                   cloob_dtype dtype)
+{
+    char *at = send;
+    CLOOB_TRY(order(ctx, c, NULL, state(c)->stream));
+    CLOOB_TRY(nccl_check(ctx, c, ncclGroupStart(), "reduce-scatter"));
+    for (int r = 0; r < c->size; at += (size_t)count[r] * dtype_size(dtype), r++)
+        if (count[r] > 0)
+            CLOOB_TRY(nccl_check(ctx, c,
+                                 ncclReduce(at, recv, elements(count[r], dtype), type_of(dtype), ncclSum, r,
+                                            state(c)->comm, state(c)->stream),
+                                 "reduce-scatter"));
+    CLOOB_TRY(nccl_check(ctx, c, ncclGroupEnd(), "reduce-scatter"));
+    return finish(ctx, c, "reduce-scatter");
+}
+
+static cloob_status enqueue_sum(cloob_ctx *ctx, comm *c, void *data, int64_t count, cloob_dtype dtype,
+                                void *after)
+{
+    CLOOB_TRY(order(ctx, c, (cudaStream_t)after, state(c)->stream));
+    return nccl_check(ctx, c,
+                      ncclAllReduce(data, data, elements(count, dtype), type_of(dtype), ncclSum,
+                                    state(c)->comm, state(c)->stream),
+                      "all-reduce");
+}
+
+static cloob_status all_reduce(cloob_ctx *ctx, comm *c, void *data, int64_t count, cloob_dtype dtype)
+{
+    CLOOB_TRY(enqueue_sum(ctx, c, data, count, dtype, NULL));
+    return finish(ctx, c, "all-reduce");
+}
+
+static cloob_status begin(cloob_ctx *ctx, comm *c, void *data, int64_t count, cloob_dtype dtype, void *after,
+                          comm_request *request)
+{
+    CLOOB_TRY(enqueue_sum(ctx, c, data, count, dtype, after));
+    request->handle = state(c); /* any mark that is not NULL: the stream keeps the order */
+    return CLOOB_OK;
+}
+
+static cloob_status wait(cloob_ctx *ctx, comm *c, comm_request *request)
+{
+    request->handle = NULL;
+    return order(ctx, c, state(c)->stream, (cudaStream_t)request->stream);
+}
+
+static cloob_status broadcast(cloob_ctx *ctx, comm *c, void *data, int64_t count, cloob_dtype dtype, int root)
+{
+    CLOOB_TRY(order(ctx, c, NULL, state(c)->stream));
+    CLOOB_TRY(nccl_check(ctx, c,
+                         ncclBroadcast(data, data, elements(count, dtype), type_of(dtype), root,
+                                       state(c)->comm, state(c)->stream),
+                         "broadcast"));
+    return finish(ctx, c, "broadcast");
+}
+
+static cloob_status barrier(cloob_ctx *ctx, comm *c)
+{
+    CLOOB_TRY(finish(ctx, c, "barrier"));
+    return comm_barrier(ctx, c->base);
+}
+
+static void abort_all(comm *c) { ncclCommAbort(state(c)->comm); }
+
+static void destroy(comm *c)
+{
+    ncclCommDestroy(state(c)->comm);
+    cudaStreamDestroy(state(c)->stream);
+    free(c->state);
+}
+
+static const comm_ops ops = { all_gather, reduce_scatter, all_reduce, begin,  wait,
+                              broadcast,  barrier,        abort_all,  destroy };
+
+static cloob_status connect(cloob_ctx *ctx, comm *c, nccl_state *s)
+{
+    ncclUniqueId id;
+    int low, high;
+    if (c->rank == 0) CLOOB_TRY(nccl_check(ctx, c, ncclGetUniqueId(&id), "start"));
+    CLOOB_TRY(comm_broadcast(ctx, c->base, &id, sizeof id, CLOOB_U8, 0));
+    CLOOB_TRY(cuda_check(ctx, c, cudaDeviceGetStreamPriorityRange(&low, &high), "stream"));
+    CLOOB_TRY(nccl_check(ctx, c, ncclCommInitRank(&s->comm, c->size, id, c->rank), "start"));
+    cudaError_t code = cudaStreamCreateWithPriority(&s->stream, cudaStreamNonBlocking, high);
+    if (code != cudaSuccess) ncclCommDestroy(s->comm);
+    return cuda_check(ctx, c, code, "stream");
+}
+
+cloob_status comm_nccl_open(cloob_ctx *ctx, comm *c)
+{
+    nccl_state *s = calloc(1, sizeof *s);
+    if (!s) return ctx_no_memory(ctx, sizeof *s, "a communicator");
+    cloob_status status = connect(ctx, c, s);
+    if (status != CLOOB_OK) {
+        free(s);
+        return status;
+    }
+    c->state = s;
+    c->ops = &ops;
+    return CLOOB_OK;
+}

@@ -1,0 +1,296 @@
+/* Planning, preparing and running. */
+#include "graph/exec.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "graph/plan.h"
+
+typedef struct call {
+    op_id op;
+    const op_kernel *kernel;
+    op_args args;
+    bool once;               /* depends on weights only: run once when they are frozen */
+    int grads[OP_OUTPUTS];   /* parameters whose gradient this completes; -1 */
+} call;
+
+struct exec {
+    op_env env;
+    call *call;
+    int calls, forward_calls;
+    value *value; /* with device pointers */
+    int values;
+    void *arena, *inputs;
+    exec_memory memory;
+    bool ran_once, keep_stats, profile;
+    double seconds[OP_COUNT];
+    void (*on_grad)(void *user, int param);
+    void *grad_user;
+};
+
+/* ---- layout -------------------------------------------------------------------------------------- */
+
+enum { BLOCK = 16 };
+
+/* On the CPU a picture whose every reader and writer can take it is laid out in blocks of 16 channels. */
+static void choose_layout(exec *e)
+{
+    bool *plain = calloc((size_t)e->values + 1, sizeof *plain);
+    if (!plain) return; /* plain everywhere is right, only slower */
+    for (int i = 0; i < e->calls; i++) {
+        if (e->call[i].kernel->blocked) continue;
+        for (int k = 0; k < OP_INPUTS + OP_OUTPUTS; k++) {
+            const tensor *t = k < OP_INPUTS ? &e->call[i].args.in[k] : &e->call[i].args.out[k - OP_INPUTS];
+            if (t->ndim >= 0) plain[(intptr_t)t->data] = true;
+        }
+    }
+    for (int v = 0; v < e->values; v++) {
+        tensor *t = &e->value[v].t;
+        if (!plain[v] && e->value[v].kind == VALUE_TEMP && t->ndim == 4 && t->dim[3] % BLOCK == 0) t->block = BLOCK;
+    }
+    free(plain);
+}
+
+/* ---- building ------------------------------------------------------------------------------------ */
+
+/* Until addresses are known, a tensor's data holds its value's number. */
+static void operand(const exec *e, tensor *t, value_id v)
+{
+    if (v == NO_VALUE) {
+        *t = (tensor){ .ndim = -1 };
+        return;
+    }
+    *t = e->value[v].t;
+    t->data = (void *)(intptr_t)v;
+}
+
+static cloob_status make_calls(exec *e, const graph *g)
+{
+    for (int i = 0; i < g->nodes; i++) {
+        const node *n = &g->node[i];
+        if (i == g->forward_nodes) e->forward_calls = e->calls;
+        if (n->op == OP_COUNT) continue;
+        call *c = &e->call[e->calls++];
+        *c = (call){ .op = n->op, .kernel = op_find_kernel(e->env.dev->backend, n->op), .args = { .attr = n->attr } };
+        if (!c->kernel)
+            return ctx_fail(e->env.ctx, CLOOB_ERR_UNSUPPORTED, "%s: no kernel for %s", op_table[n->op].name, e->env.dev->name);
+        for (int k = 0; k < OP_INPUTS; k++) operand(e, &c->args.in[k], n->in[k]);
+        for (int k = 0; k < OP_OUTPUTS; k++) {
+            operand(e, &c->args.out[k], n->out[k]);
+            bool grad = n->out[k] != NO_VALUE && g->value[n->out[k]].kind == VALUE_GRAD;
+            c->grads[k] = grad ? g->value[n->out[k]].param : -1;
+        }
+        c->once = n->op == OP_FOLD_BN;
+    }
+    if (g->forward_nodes >= g->nodes || g->forward_nodes == 0) e->forward_calls = e->calls;
+    return CLOOB_OK;
+}
+
+/* Kernels prepare with shapes and layouts but without addresses. */
+static cloob_status prepare_calls(exec *e)
+{
+    for (int i = 0; i < e->calls; i++) {
+        call *c = &e->call[i];
+        op_args bare = c->args;
+        for (int k = 0; k < OP_INPUTS; k++) bare.in[k].block = bare.in[k].ndim >= 0 ? e->value[(intptr_t)bare.in[k].data].t.block : 0, bare.in[k].data = NULL;
+        for (int k = 0; k < OP_OUTPUTS; k++) bare.out[k].block = bare.out[k].ndim >= 0 ? e->value[(intptr_t)bare.out[k].data].t.block : 0, bare.out[k].data = NULL;
+        if (c->kernel->prepare) CLOOB_TRY(c->kernel->prepare(&e->env, &bare));
+        c->args.scratch_bytes = bare.scratch_bytes;
+        c->args.state = bare.state;
+    }
+    return CLOOB_OK;
+}
+
+/* ---- memory -------------------------------------------------------------------------------------- */
+
+static void touch(plan_item *it, int at)
+{
+    if (it->first < 0 || at < it->first) it->first = at;
+    if (at > it->last) it->last = at;
+}
+
+/* Items: values first, then one scratch per call. What is derived from frozen weights lives from beginning to end. */
+static void find_lifetimes(const exec *e, plan_item *item)
+{
+    for (int v = 0; v < e->values; v++)
+        item[v] = (plan_item){ .bytes = e->value[v].kind == VALUE_TEMP ? tensor_bytes(&e->value[v].t) : 0, .first = -1, .last = -1 };
+    for (int i = 0; i < e->calls; i++) {
+        const op_args *a = &e->call[i].args;
+        for (int k = 0; k < OP_INPUTS; k++)
+            if (a->in[k].ndim >= 0) touch(&item[(intptr_t)a->in[k].data], i);
+        for (int k = 0; k < OP_OUTPUTS; k++) {
+            if (a->out[k].ndim < 0) continue;
+            touch(&item[(intptr_t)a->out[k].data], i);
+            if (e->call[i].once) touch(&item[(intptr_t)a->out[k].data], 0), touch(&item[(intptr_t)a->out[k].data], e->calls);
+        }
+        item[e->values + i] = (plan_item){ .bytes = a->scratch_bytes, .first = i, .last = i };
+    }
+    for (int v = 0; v < e->values; v++) {
+        if (e->value[v].keep) item[v].last = e->calls;
+        if (item[v].first < 0) item[v].bytes = 0; /* nobody touches it */
+    }
+}
+
+static cloob_status take_memory(exec *e, plan_item *item)
+{
+    device *d = e->env.dev;
+    size_t inputs = 0;
+    CLOOB_TRY(plan_offsets(e->env.ctx, item, e->values + e->calls, &e->memory.arena_bytes));
+    e->memory.lower_bound_bytes = plan_lower_bound(item, e->values + e->calls, e->calls);
+    CLOOB_TRY(d->alloc(e->env.ctx, d, e->memory.arena_bytes, "activations", &e->arena));
+    for (int v = 0; v < e->values; v++)
+        if (e->value[v].kind == VALUE_INPUT) inputs += (tensor_bytes(&e->value[v].t) + 255) / 256 * 256;
+    CLOOB_TRY(d->alloc(e->env.ctx, d, inputs, "inputs", &e->inputs));
+    e->memory.input_bytes = inputs;
+    return CLOOB_OK;
+}
+
+static void assign_addresses(exec *e, const exec_bindings *b, const plan_item *item)
+{
+    char *input = e->inputs;
+    for (int v = 0; v < e->values; v++) {
+        value *x = &e->value[v];
+        const tensor *home = x->kind == VALUE_PARAM ? b->param : x->kind == VALUE_STAT ? b->master : b->grad;
+        if (x->kind == VALUE_TEMP) x->t.data = item[v].bytes ? (char *)e->arena + item[v].offset : NULL;
+        else if (x->kind == VALUE_INPUT) x->t.data = input, input += (tensor_bytes(&x->t) + 255) / 256 * 256;
+        else x->t.data = (char *)home[x->param].data + (size_t)x->offset * dtype_size(home[x->param].dtype);
+    }
+    for (int i = 0; i < e->calls; i++) {
+        op_args *a = &e->call[i].args;
+        for (int k = 0; k < OP_INPUTS; k++)
+            if (a->in[k].ndim >= 0) a->in[k] = e->value[(intptr_t)a->in[k].data].t;
+        for (int k = 0; k < OP_OUTPUTS; k++)
+            if (a->out[k].ndim >= 0) a->out[k] = e->value[(intptr_t)a->out[k].data].t;
+        if (a->scratch_bytes) a->scratch = (char *)e->arena + item[e->values + i].offset;
+    }
+}
+
+static cloob_status build(exec *e, const graph *g, const exec_bindings *b)
+{
+    CLOOB_TRY(make_calls(e, g));
+    if (e->env.dev->backend == BACKEND_CPU) choose_layout(e);
+    CLOOB_TRY(prepare_calls(e));
+    plan_item *item = calloc((size_t)(e->values + e->calls + 1), sizeof *item);
+    if (!item) return ctx_no_memory(e->env.ctx, (size_t)e->values * sizeof *item, "a memory plan");
+    find_lifetimes(e, item);
+    cloob_status status = take_memory(e, item);
+    if (status == CLOOB_OK) assign_addresses(e, b, item);
+    free(item);
+    return status;
+}
+
+cloob_status exec_create(cloob_ctx *ctx, const graph *g, device *dev, const exec_bindings *b, exec **out)
+{
+    CLOOB_TRY(graph_status(g));
+    exec *e = calloc(1, sizeof *e);
+    if (!e) return ctx_no_memory(ctx, sizeof *e, "an executor");
+    e->env = (op_env){ .ctx = ctx,
+                       .dev = dev,
+                       .stream = b->stream ? b->stream : dev->stream,
+                       .sum_ranks = b->ranks > 1 ? b->sum_ranks : NULL,
+                       .sum_user = b->sum_user,
+                       .ranks = b->ranks > 1 ? b->ranks : 1,
+                       .frozen_weights = b->frozen_weights };
+    e->values = g->values;
+    e->value = malloc((size_t)(g->values + 1) * sizeof *e->value);
+    e->call = calloc((size_t)(g->nodes + 1), sizeof *e->call);
+    cloob_status status = CLOOB_OK;
+    if (!e->value || !e->call) status = ctx_no_memory(ctx, (size_t)g->nodes * sizeof *e->call, "an executor");
+    if (status == CLOOB_OK) {
+        memcpy(e->value, g->value, (size_t)g->values * sizeof *e->value);
+        status = build(e, g, b);
+    }
+    if (status != CLOOB_OK) {
+        exec_destroy(e);
+        return status;
+    }
+    *out = e;
+    return CLOOB_OK;
+}
+
+void exec_destroy(exec *e)
+{
+    if (!e) return;
+    for (int i = 0; e->call && i < e->calls; i++)
+        if (e->call[i].kernel && e->call[i].kernel->release) e->call[i].kernel->release(&e->env, &e->call[i].args);
+    if (e->arena) e->env.dev->free(e->env.dev, e->arena);
+    if (e->inputs) e->env.dev->free(e->env.dev, e->inputs);
+    free(e->value);
+    free(e->call);
+    free(e);
+}
+
+/* ---- running ------------------------------------------------------------------------------------- */
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static cloob_status run_call(exec *e, call *c)
+{
+    double start = e->profile ? now() : 0;
+    if (c->op == OP_BN_STATS && e->keep_stats) {
+        op_args still = c->args;
+        still.attr.keep_stats = true;
+        CLOOB_TRY(c->kernel->run(&e->env, &still));
+    } else {
+        CLOOB_TRY(c->kernel->run(&e->env, &c->args));
+    }
+    if (e->profile) e->seconds[c->op] += now() - start;
+    for (int k = 0; k < OP_OUTPUTS && e->on_grad; k++)
+        if (c->grads[k] >= 0) e->on_grad(e->grad_user, c->grads[k]);
+    return CLOOB_OK;
+}
+
+static cloob_status run_range(exec *e, int from, int to)
+{
+    for (int i = from; i < to; i++) {
+        call *c = &e->call[i];
+        if (c->once && e->env.frozen_weights && e->ran_once) continue;
+        cloob_status status = run_call(e, c);
+        if (status != CLOOB_OK) return ctx_wrap(e->env.ctx, status, "%s", op_table[c->op].name);
+    }
+    return CLOOB_OK;
+}
+
+cloob_status exec_forward(exec *e)
+{
+    CLOOB_TRY(run_range(e, 0, e->forward_calls));
+    e->ran_once = true;
+    return CLOOB_OK;
+}
+
+cloob_status exec_forward_again(exec *e)
+{
+    e->keep_stats = true;
+    cloob_status status = exec_forward(e);
+    e->keep_stats = false;
+    return status;
+}
+
+cloob_status exec_backward(exec *e) { return run_range(e, e->forward_calls, e->calls); }
+
+const tensor *exec_tensor(const exec *e, const char *name)
+{
+    for (int v = 0; v < e->values; v++)
+        if (e->value[v].name && strcmp(e->value[v].name, name) == 0) return &e->value[v].t;
+    return NULL;
+}
+
+exec_memory exec_memory_of(const exec *e) { return e->memory; }
+
+void exec_set_ctx(exec *e, cloob_ctx *ctx) { e->env.ctx = ctx; }
+
+void exec_profile(exec *e, bool on) { e->profile = on; }
+
+const double *exec_op_seconds(const exec *e) { return e->seconds; }
+
+void exec_on_grad(exec *e, void (*fn)(void *user, int param), void *user)
+{
+    e->on_grad = fn;
+    e->grad_user = user;
+}

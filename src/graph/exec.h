@@ -1,0 +1,60 @@
+/* A graph made ready to run on a device: kernels chosen and prepared, memory planned and taken once. Running it
+ * allocates nothing.
+ *
+ *     exec *e;
+ *     CLOOB_TRY(exec_create(ctx, &g, dev, &bindings, &e));
+ *     copy pictures to exec_tensor(e, "images")->data
+ *     CLOOB_TRY(exec_forward(e));
+ *     ... exec_tensor(e, "output"), fill exec_tensor(e, "doutput") ...
+ *     CLOOB_TRY(exec_backward(e));
+ */
+#ifndef GRAPH_EXEC_H
+#define GRAPH_EXEC_H
+
+#include "graph/graph.h"
+
+/* Where the parameters live, indexed like the graph's `param`. */
+typedef struct exec_bindings {
+    const tensor *param;  /* compute precision */
+    const tensor *master; /* F32 */
+    const tensor *grad;   /* F32; NULL for a graph without backward pass */
+    bool frozen_weights;  /* inference: weights do not change between runs */
+    void *stream;         /* NULL: the device's own */
+    cloob_status (*sum_ranks)(void *user, float *values, int64_t n); /* statistics across ranks; NULL: one rank */
+    void *sum_user;
+    int ranks;
+} exec_bindings;
+
+typedef struct exec exec;
+
+/* What a plan would take, without taking it. */
+typedef struct exec_memory {
+    size_t arena_bytes, lower_bound_bytes, input_bytes;
+} exec_memory;
+
+/* The graph is read during creation only. */
+cloob_status exec_create(cloob_ctx *ctx, const graph *g, device *dev, const exec_bindings *b, exec **out);
+void exec_destroy(exec *e);
+
+cloob_status exec_forward(exec *e);
+cloob_status exec_backward(exec *e);
+/* The forward pass without touching running statistics: the second of two passes over one batch. */
+cloob_status exec_forward_again(exec *e);
+
+/* An input or kept value by name, with its device pointer; NULL when absent. */
+const tensor *exec_tensor(const exec *e, const char *name);
+exec_memory exec_memory_of(const exec *e);
+
+/* The context that failures are written to may change between runs (one thread at a time). */
+void exec_set_ctx(exec *e, cloob_ctx *ctx);
+
+/* Seconds spent per op since creation, for the cpu and ref backends; op_id indexed. NULL unless asked for by
+ * exec_profile(e, true). */
+void exec_profile(exec *e, bool on);
+const double *exec_op_seconds(const exec *e);
+
+/* Calls fn after each backward node that completes a parameter's gradient, so that its exchange between ranks can start
+ * while the rest is computed. */
+void exec_on_grad(exec *e, void (*fn)(void *user, int param), void *user);
+
+#endif

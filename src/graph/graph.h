@@ -1,0 +1,101 @@
+/* A tower as a list of ops in single-assignment form.
+ *
+ * Built once per batch shape: the model appends ops to it, fusion rewrites it, differentiation appends the backward ops,
+ * and an exec (exec.h) plans its memory and runs it.
+ *
+ *     graph g;
+ *     graph_init(ctx, &g);
+ *     value_id x = graph_input(&g, TENSOR(CLOOB_U8, NULL, B, 224, 224, 3), "images");
+ *     value_id y = graph_op(&g, OP_CONV2D, (op_attr){ .stride = 2, .pad = 1 }, 2, (value_id[]){ x, w });
+ *     CLOOB_TRY(graph_status(&g));         the first mistake made while building
+ *
+ * Building functions never fail on the spot: after a mistake they do nothing, and graph_status tells. */
+#ifndef GRAPH_GRAPH_H
+#define GRAPH_GRAPH_H
+
+#include "nn/op.h"
+
+typedef int32_t value_id;
+enum { NO_VALUE = -1 };
+
+typedef enum value_kind {
+    VALUE_TEMP,  /* lives in the planned arena */
+    VALUE_INPUT, /* filled by the caller before a run */
+    VALUE_PARAM, /* (part of) a parameter in compute precision */
+    VALUE_STAT,  /* (part of) a parameter's master copy, F32, updated in place: running statistics */
+    VALUE_GRAD   /* (part of) a parameter's gradient, F32 */
+} value_kind;
+
+typedef struct value {
+    tensor t;
+    value_kind kind;
+    int param;          /* which parameter, for the last three kinds */
+    int64_t offset;     /* first element inside it */
+    bool trainable;     /* a parameter that wants a gradient */
+    bool keep;          /* alive until the end: an output */
+    const char *name;   /* inputs and outputs */
+} value;
+
+typedef struct node {
+    op_id op; /* OP_COUNT: removed */
+    op_attr attr;
+    value_id in[OP_INPUTS], out[OP_OUTPUTS];
+    int segment;
+} node;
+
+typedef struct graph {
+    cloob_ctx *ctx;
+    cloob_status status;
+    value *value;
+    node *node;
+    int values, value_cap, nodes, node_cap;
+    int forward_nodes; /* nodes before this index are the forward pass; set by graph_differentiate */
+    int segment;       /* given to new nodes */
+} graph;
+
+void graph_init(cloob_ctx *ctx, graph *g);
+void graph_release(graph *g);
+cloob_status graph_status(const graph *g);
+
+value_id graph_input(graph *g, tensor t, const char *name);
+/* A parameter, or `t`'s worth of it from element `offset` on. */
+value_id graph_param(graph *g, int param, tensor t, int64_t offset, bool trainable);
+value_id graph_stat(graph *g, int param, tensor t);
+
+/* Appends an op; NO_VALUE for absent inputs. Returns output 0; the others by graph_output. */
+value_id graph_op(graph *g, op_id op, op_attr attr, int n_in, const value_id *in);
+value_id graph_output(const graph *g, value_id first, int k);
+
+/* Marks a value as a result under a name: it stays until the end of a run. */
+void graph_keep(graph *g, value_id v, const char *name);
+value_id graph_find(const graph *g, const char *name); /* an input or kept value; NO_VALUE when absent */
+
+/* A segment is a stretch of ops that checkpointing may do twice (a residual block, a layer). */
+void graph_segment(graph *g);
+
+/* ---- passes -------------------------------------------------------------------------------------- */
+
+/* Folds relu, add and pool into batch norm, add into linear: fewer passes over memory. */
+void graph_fuse(graph *g);
+/* Inference: folds batch norm with fixed statistics into the convolution before it. */
+void graph_fold_batchnorm(graph *g);
+
+typedef struct graph_grad_options {
+    bool checkpoint; /* keep only what crosses segments, do the rest again */
+    bool recompute;  /* do cheap ops again (batch norm's apply, activations, layer norm) instead of keeping their results */
+} graph_grad_options;
+
+/* Appends the backward pass: `dy` (an input added under the name "d" + output's name) flows from `output` to every
+ * trainable parameter. Folds the sums of gradients into the ops that read them. */
+void graph_differentiate(graph *g, value_id output, const graph_grad_options *o);
+
+/* ---- for passes ---------------------------------------------------------------------------------- */
+
+value_id graph_value(graph *g, tensor t, value_kind kind);
+node *graph_node(graph *g, op_id op, op_attr attr); /* appended, all operands absent; NULL after a failure */
+int graph_uses(const graph *g, value_id v);         /* how many operands read it */
+int graph_producer(const graph *g, value_id v);     /* index of the node that writes it, or -1 */
+void graph_remove_dead(graph *g, int from);         /* drops nodes from index `from` on whose results nobody wants */
+cloob_status graph_shape(graph *g, node *n);        /* runs the shape rule, makes the missing output values */
+
+#endif

@@ -1,0 +1,289 @@
+/* Files by number behind a small table of open descriptors. */
+#include "io/fileset.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/file.h"
+#include "core/rng.h"
+#include "io/gzip.h"
+#include "io/spool.h"
+
+enum { SLOTS = 64 }; /* open at a time; far below any descriptor limit */
+
+typedef struct entry {
+    char *spec;
+    char *path;   /* of the plain bytes; NULL: in the temporary file */
+    int64_t base; /* where they begin there */
+    int64_t size;
+    int64_t mtime_ns;
+    off_t disk_size; /* of the file at path, to notice a change */
+} entry;
+
+typedef struct slot {
+    int fd, file, users;
+    uint64_t used; /* by the clock below */
+} slot;
+
+/* What reading changes, apart from the set itself, which stays read-only. */
+typedef struct descriptors {
+    pthread_mutex_t lock;
+    slot slot[SLOTS];
+    uint64_t clock;
+} descriptors;
+
+struct fileset {
+    entry *entry;
+    int count, capacity;
+    char *cache;
+    int temporary; /* -1: none yet */
+    int64_t temporary_size;
+    pthread_mutex_t temporary_lock;
+    descriptors *open;
+};
+
+/* ---- where cached things go --------------------------------------------------------------------------- */
+
+char *cache_folder(void)
+{
+    const char *own = getenv("CLOOB_CACHE"), *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    if (own && *own) return strdup(own);
+    if (xdg && *xdg) return file_join(xdg, "cloob");
+    return home && *home ? file_join(home, ".cache/cloob") : NULL;
+}
+
+char *cache_path(const char *dir, const char *source, const char *suffix)
+{
+    char name[64], *full = realpath(source, NULL);
+    const char *key = full ? full : source;
+    snprintf(name, sizeof name, "%016llx.%s", (unsigned long long)rng_key(rng_hash(key), key), suffix);
+    free(full);
+    return file_join(dir, name);
+}
+
+/* ---- life --------------------------------------------------------------------------------------------- */
+
+cloob_status fileset_create(cloob_ctx *ctx, const char *cache, fileset **out)
+{
+    fileset *fs = calloc(1, sizeof *fs);
+    descriptors *d = calloc(1, sizeof *d);
+    *out = NULL;
+    if (!fs || !d) {
+        free(fs);
+        free(d);
+        return ctx_no_memory(ctx, sizeof *fs + sizeof *d, "a set of files");
+    }
+    fs->open = d;
+    fs->temporary = -1;
+    for (int i = 0; i < SLOTS; i++) d->slot[i] = (slot){ .fd = -1, .file = -1 };
+    pthread_mutex_init(&d->lock, NULL);
+    pthread_mutex_init(&fs->temporary_lock, NULL);
+    fs->cache = !cache ? cache_folder() : *cache ? strdup(cache) : NULL;
+    *out = fs;
+    return CLOOB_OK;
+}
+
+void fileset_destroy(fileset *fs)
+{
+    if (!fs) return;
+    for (int i = 0; i < SLOTS; i++)
+        if (fs->open->slot[i].fd >= 0) close(fs->open->slot[i].fd);
+    if (fs->temporary >= 0) close(fs->temporary);
+    for (int i = 0; i < fs->count; i++) {
+        free(fs->entry[i].spec);
+        free(fs->entry[i].path);
+    }
+    pthread_mutex_destroy(&fs->open->lock);
+    pthread_mutex_destroy(&fs->temporary_lock);
+    free(fs->open);
+    free(fs->entry);
+    free(fs->cache);
+    free(fs);
+}
+
+cloob_status fileset_add(cloob_ctx *ctx, fileset *fs, const char *spec, int *file)
+{
+    if (fs->count == fs->capacity) {
+        int capacity = fs->capacity ? fs->capacity * 2 : 16;
+        entry *bigger = realloc(fs->entry, (size_t)capacity * sizeof *bigger);
+        if (!bigger) return ctx_no_memory(ctx, (size_t)capacity * sizeof *bigger, "a set of files");
+        fs->entry = bigger;
+        fs->capacity = capacity;
+    }
+    entry e = { .spec = strdup(spec) };
+    if (!e.spec) return ctx_no_memory(ctx, strlen(spec), "a file name");
+    *file = fs->count;
+    fs->entry[fs->count++] = e;
+    return CLOOB_OK;
+}
+
+/* ---- opening: where do the plain bytes lie? --------------------------------------------------------------
+ */
+
+static int64_t mtime_ns(const struct stat *st)
+{
+    return (int64_t)st->st_mtim.tv_sec * 1000000000 + st->st_mtim.tv_nsec;
+}
+
+static cloob_status open_temporary(cloob_ctx *ctx, fileset *fs, entry *e)
+{
+    cloob_status status = CLOOB_OK;
+    pthread_mutex_lock(&fs->temporary_lock);
+    if (fs->temporary < 0) status = spool_temporary(ctx, fs->cache, &fs->temporary);
+    if (status == CLOOB_OK) {
+        e->base = fs->temporary_size;
+        status = spool_append(ctx, e->spec, fs->temporary, e->base, &e->size);
+        if (status == CLOOB_OK) fs->temporary_size += e->size;
+    }
+    pthread_mutex_unlock(&fs->temporary_lock);
+    return status;
+}
+
+/* The cached copy; a folder that cannot be written is no reason to fail. */
+static cloob_status open_gzip(cloob_ctx *ctx, fileset *fs, entry *e, const struct stat *source)
+{
+    struct stat st;
+    if (fs->cache) {
+        cloob_status status =
+            spool_cached(ctx, fs->cache, e->spec, source->st_size, mtime_ns(source), &e->path, &e->size);
+        if (status == CLOOB_OK && stat(e->path, &st) == 0) {
+            e->mtime_ns = mtime_ns(&st);
+            e->disk_size = st.st_size;
+            return CLOOB_OK;
+        }
+        free(e->path);
+        e->path = NULL;
+        if (status == CLOOB_ERR_FORMAT || status == CLOOB_ERR_UNSUPPORTED) return status;
+    }
+    return open_temporary(ctx, fs, e);
+}
+
+cloob_status fileset_open(cloob_ctx *ctx, fileset *fs, int file)
+{
+    struct stat st;
+    entry *e = &fs->entry[file];
+    if (strncmp(e->spec, "pipe:", 5) == 0) return open_temporary(ctx, fs, e);
+    if (stat(e->spec, &st) != 0)
+        return ctx_fail(ctx, CLOOB_ERR_IO, "%s: cannot open: %s", e->spec, strerror(errno));
+    if (S_ISFIFO(st.st_mode)) return open_temporary(ctx, fs, e);
+    if (!S_ISREG(st.st_mode)) return ctx_fail(ctx, CLOOB_ERR_IO, "%s: not a regular file", e->spec);
+    if (gzip_is_file(e->spec)) return open_gzip(ctx, fs, e, &st);
+    e->path = strdup(e->spec);
+    if (!e->path) return ctx_no_memory(ctx, strlen(e->spec), "a file name");
+    e->size = e->disk_size = st.st_size;
+    e->mtime_ns = mtime_ns(&st);
+    return CLOOB_OK;
+}
+
+/* ---- reading ------------------------------------------------------------------------------------------ */
+
+static cloob_status open_now(cloob_ctx *ctx, const entry *e, int *fd)
+{
+    struct stat st;
+    *fd = open(e->path, O_RDONLY | O_CLOEXEC);
+    if (*fd < 0) return ctx_fail(ctx, CLOOB_ERR_IO, "%s: cannot open: %s", e->path, strerror(errno));
+    if (fstat(*fd, &st) == 0 && st.st_size == e->disk_size && mtime_ns(&st) == e->mtime_ns) return CLOOB_OK;
+    close(*fd);
+    *fd = -1;
+    return ctx_fail(ctx, CLOOB_ERR_IO, "%s: changed since the data set was opened", e->path);
+}
+
+static slot *find_slot(descriptors *d, int file)
+{
+    for (int i = 0; i < SLOTS; i++)
+        if (d->slot[i].file == file) return &d->slot[i];
+    return NULL;
+}
+
+/* An empty slot, or the one unused for the longest time; NULL when all are being read from. */
+static slot *free_slot(descriptors *d)
+{
+    slot *best = NULL;
+    for (int i = 0; i < SLOTS; i++) {
+        slot *s = &d->slot[i];
+        if (s->fd < 0) return s;
+        if (s->users == 0 && (!best || s->used < best->used)) best = s;
+    }
+    return best;
+}
+
+static slot *slot_take(descriptors *d, int file)
+{
+    slot *s = find_slot(d, file);
+    if (s) {
+        s->users++;
+        s->used = ++d->clock;
+    }
+    return s;
+}
+
+/* Puts a fresh descriptor into the table. False: no room; the caller keeps it for itself. */
+static bool slot_insert(descriptors *d, int file, int *fd, slot **out)
+{
+    slot *s = slot_take(d, file); /* another thread may have been faster */
+    if (s) {
+        close(*fd);
+        *fd = s->fd;
+    } else if ((s = free_slot(d))) {
+        if (s->fd >= 0) close(s->fd);
+        *s = (slot){ *fd, file, 1, ++d->clock };
+    }
+    *out = s;
+    return s != NULL;
+}
+
+static cloob_status read_fully(cloob_ctx *ctx, const entry *e, int fd, int64_t offset, char *out, size_t n)
+{
+    while (n > 0) {
+        ssize_t got = pread(fd, out, n, (off_t)(e->base + offset));
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0) return ctx_fail(ctx, CLOOB_ERR_IO, "%s: cannot read: %s", e->spec, strerror(errno));
+        if (got == 0) return ctx_fail(ctx, CLOOB_ERR_IO, "%s: cut off while in use", e->spec);
+        out += got;
+        offset += got;
+        n -= (size_t)got;
+    }
+    return CLOOB_OK;
+}
+
+cloob_status fileset_read(cloob_ctx *ctx, const fileset *fs, int file, int64_t offset, void *out, size_t n)
+{
+    const entry *e = &fs->entry[file];
+    descriptors *d = fs->open;
+    if (offset < 0 || offset > e->size || n > (uint64_t)(e->size - offset))
+        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: nothing at byte %lld", e->spec, (long long)offset);
+    if (!e->path) return read_fully(ctx, e, fs->temporary, offset, out, n);
+    pthread_mutex_lock(&d->lock);
+    slot *s = slot_take(d, file);
+    pthread_mutex_unlock(&d->lock);
+    int fd = s ? s->fd : -1;
+    if (!s) {
+        CLOOB_TRY(open_now(ctx, e, &fd));
+        pthread_mutex_lock(&d->lock);
+        slot_insert(d, file, &fd, &s);
+        pthread_mutex_unlock(&d->lock);
+    }
+    cloob_status status = read_fully(ctx, e, fd, offset, out, n);
+    if (!s) close(fd);
+    else {
+        pthread_mutex_lock(&d->lock);
+        s->users--;
+        pthread_mutex_unlock(&d->lock);
+    }
+    return status;
+}
+
+/* ---- queries ------------------------------------------------------------------------------------------ */
+
+int fileset_count(const fileset *fs) { return fs->count; }
+const char *fileset_name(const fileset *fs, int file) { return fs->entry[file].spec; }
+int64_t fileset_size(const fileset *fs, int file) { return fs->entry[file].size; }
+int64_t fileset_mtime_ns(const fileset *fs, int file) { return fs->entry[file].mtime_ns; }
+const char *fileset_path(const fileset *fs, int file) { return fs->entry[file].path; }
+const char *fileset_cache(const fileset *fs) { return fs->cache; }

@@ -1,0 +1,78 @@
+/* Tells gzip from plain by the first two bytes; unpacking itself is in gzip_zlib.c or gzip_none.c. */
+#include "io/gzip.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/sbuf.h"
+
+static bool is_gzip(const unsigned char *bytes, size_t n)
+{
+    return n >= 2 && bytes[0] == 0x1F && bytes[1] == 0x8B;
+}
+
+static cloob_status copy_plain(cloob_ctx *ctx, unsigned char *chunk, size_t n, FILE *in, const char *name,
+                               gzip_sink *sink, void *arg)
+{
+    while (n > 0) {
+        CLOOB_TRY(sink(arg, chunk, n));
+        n = fread(chunk, 1, GZIP_CHUNK, in);
+    }
+    if (ferror(in)) return ctx_fail(ctx, CLOOB_ERR_IO, "%s: cannot read: %s", name, strerror(errno));
+    return CLOOB_OK;
+}
+
+cloob_status gzip_copy(cloob_ctx *ctx, FILE *in, const char *name, gzip_sink *sink, void *arg)
+{
+    unsigned char *chunk = malloc(GZIP_CHUNK);
+    if (!chunk) return ctx_no_memory(ctx, GZIP_CHUNK, name);
+    size_t n = fread(chunk, 1, GZIP_CHUNK, in);
+    cloob_status status = is_gzip(chunk, n) ? gzip_inflate(ctx, chunk, n, in, name, sink, arg)
+                                            : copy_plain(ctx, chunk, n, in, name, sink, arg);
+    free(chunk);
+    return status;
+}
+
+bool gzip_is_file(const char *path)
+{
+    unsigned char head[2];
+    FILE *f = fopen(path, "rb");
+    if (!f) return false;
+    size_t n = fread(head, 1, sizeof head, f);
+    fclose(f);
+    return is_gzip(head, n);
+}
+
+typedef struct collector {
+    cloob_ctx *ctx;
+    const char *name;
+    size_t limit;
+    sbuf out;
+} collector;
+
+static cloob_status collect(void *arg, const void *bytes, size_t n)
+{
+    collector *c = arg;
+    if (n > c->limit - c->out.len)
+        return ctx_fail(c->ctx, CLOOB_ERR_FORMAT, "%s: larger than the %zu bytes allowed here", c->name,
+                        c->limit);
+    sbuf_add(&c->out, bytes, n);
+    return c->out.failed ? ctx_no_memory(c->ctx, c->out.len + n, c->name) : CLOOB_OK;
+}
+
+cloob_status gzip_read(cloob_ctx *ctx, const char *path, size_t limit, file_bytes *out)
+{
+    collector c = { ctx, path, limit, { 0 } };
+    *out = (file_bytes){ 0 };
+    FILE *f = fopen(path, "rb");
+    if (!f) return ctx_fail(ctx, CLOOB_ERR_IO, "%s: cannot open: %s", path, strerror(errno));
+    cloob_status status = gzip_copy(ctx, f, path, collect, &c);
+    fclose(f);
+    sbuf_add(&c.out, "", 0); /* a terminator even when there was nothing */
+    if (status == CLOOB_OK && !c.out.data) sbuf_putc(&c.out, '\0'), c.out.len = 0;
+    if (status == CLOOB_OK && c.out.failed) status = ctx_no_memory(ctx, 1, path);
+    if (status == CLOOB_OK) *out = (file_bytes){ c.out.data, c.out.len };
+    else sbuf_release(&c.out);
+    return status;
+}

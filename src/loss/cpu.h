@@ -1,0 +1,120 @@
+/* The pieces of the f32 objective on the CPU: row loops, tiles of scores, retrieval and contrast. Private to
+ * src/loss. Matrices are row-major, d columns; every product goes through cpu_sgemm. */
+#ifndef LOSS_CPU_H
+#define LOSS_CPU_H
+
+#include "loss/impl.h"
+
+enum {
+    TILE = 512
+}; /* scores are made TILE x TILE at a time: two tiles of 1 MiB, with a panel of d columns */
+
+/* Embeddings as they were given: f32, or bf16 that is widened a tile at a time. */
+typedef struct rows {
+    const void *data;
+    cloob_dtype dtype;
+    int64_t n, d;
+} rows;
+
+/* Memory that a tile needs; the same for every pass. */
+typedef struct tiles {
+    float *e;               /* (TILE, TILE): scores or their exponentials */
+    float *t;               /* (TILE, max(TILE, d)): the gradient of scores, or samples less their mean */
+    float *a, *b;           /* (TILE, d): widened rows; unused for f32 */
+    float *panel;           /* (TILE, d): gradient of the anchors or states of one row of tiles */
+    float *anchors;         /* (TILE, d): anchors less their mean */
+    float *mean_a, *mean_b; /* (d) of anchors and samples */
+    double *sums;           /* (d) */
+} tiles;
+
+/* A workspace that is cut piece by piece; with base NULL only counted. */
+typedef struct carver {
+    char *base;
+    size_t used;
+} carver;
+
+static inline void *carve(carver *c, size_t bytes)
+{
+    char *p = c->base ? c->base + c->used : NULL;
+    c->used += (bytes + 63) & ~(size_t)63;
+    return p;
+}
+
+tiles tiles_carve(carver *c, int64_t d, cloob_dtype dtype);
+
+/* Rows [first, first + n) as f32: in place, or widened into buffer. */
+const float *rows_f32(const rows *r, int64_t first, int64_t n, float *buffer);
+
+/* ---- retrieval between two sides that share their scores, E = exp(beta (a b^T - 1)) (docs/objective.md 3)
+ * ---- */
+
+typedef struct pair {
+    rows a, b; /* same: b is a and only tiles on and above the diagonal are made */
+    bool same;
+    double beta;
+    float *ra, *rb;         /* forward adds: ra = E b, rb = E^T a; same: all into ra */
+    const float *dra, *drb; /* backward: gradients of ra, rb */
+    float *da, *db;         /* backward adds */
+} pair;
+
+/* Largest beta for which exp(-2 beta), and its square, are far from underflow. */
+#define PAIR_LARGEST_BETA 20.0
+
+void pair_forward(cloob_ctx *ctx, const pair *p, const tiles *t);
+void pair_backward(cloob_ctx *ctx, const pair *p, const tiles *t);
+
+/* ---- retrieval of any states from any stored set, with a running maximum ---- */
+
+typedef struct search {
+    rows states, stored; /* (n, d), (M, d) */
+    double beta;
+    float *r;       /* (n, d): sum_j exp(beta s_ij - shift_i) stored_j; backward reads d r here */
+    float *shift;   /* (n): max_j beta s_ij */
+    float *dstates; /* backward adds; (n, d) */
+    float *dstored; /* backward adds; (M, d); NULL: not wanted */
+    double *row;    /* (n) scratch */
+} search;
+
+void search_forward(cloob_ctx *ctx, const search *s, const tiles *t);
+/* Returns sum_ij (d loss / d score_ij) s_ij: this retrieval's part of d loss / d beta. */
+double search_backward(cloob_ctx *ctx, const search *s, const tiles *t);
+
+/* ---- unit length ---- */
+
+/* r /= |r| per row, the lengths into length. Returns the first row of length 0 (or not finite), or -1. */
+int64_t unit_forward(cloob_ctx *ctx, float *r, float *length, int64_t n, int64_t d);
+/* unit = (g - unit (unit.g)) / length: the gradient takes the place of the unit rows. dots[i] = unit.g. */
+void unit_backward(cloob_ctx *ctx, float *unit, const float *g, const float *length, double *dots, int64_t n,
+                   int64_t d);
+
+/* ---- contrast ---- */
+
+typedef struct contrast {
+    rows a, b; /* anchors (n, d), samples (N, d); anchor i's positive is sample first + i */
+    int64_t first;
+    double inv_tau;
+    bool leave_one_out;
+    double *lse;        /* (n), over the samples that are not the positive */
+    double *weight;     /* (n), see loss_row_value; forward uses it for the positives */
+    double *column;     /* (N), scratch of backward */
+    float *unit_length; /* backward: not NULL: a holds unit rows, replaced by the gradient of their sums */
+    float *da;          /* backward: added to, when unit_length is NULL */
+    float *db;          /* backward: added to; (N, d) */
+} contrast;
+
+/* Sum over the anchors (not the mean). */
+double contrast_forward(cloob_ctx *ctx, const contrast *c, const tiles *t);
+/* Gradient of the mean over all N, divided by inv_tau. Returns this rank's part of d mean / d inv_tau. */
+double contrast_backward(cloob_ctx *ctx, const contrast *c, const tiles *t);
+
+/* ---- the two ways through (cpu_batch.c, cpu_general.c); bytes says what each needs ---- */
+
+bool batch_applies(const loss_plan *p);
+size_t batch_bytes(const loss_plan *p);
+cloob_status batch_run(cloob_ctx *ctx, loss_plan *p, const loss_inputs *in, const loss_outputs *out,
+                       loss_result *r);
+size_t general_bytes(const loss_plan *p);
+cloob_status general_run(cloob_ctx *ctx, loss_plan *p, const loss_inputs *in, const loss_outputs *out,
+                         loss_result *r);
+
+#endif

@@ -1,0 +1,122 @@
+/* Retrieval of any states from any stored patterns: R_i = sum_j exp(beta s_ij - shift_i) W_j with a running
+ * maximum as the shift, so that it holds however large beta is and however far the patterns are. */
+#include <math.h>
+#include <string.h>
+
+#include "core/pool.h"
+#include "loss/cpu.h"
+#include "loss/cpu_vec.h"
+#include "tensor/cpu/gemm.h"
+
+typedef struct strip { /* one tile: states [i, i + m) against stored [j, j + n) */
+    const search *s;
+    const tiles *t;
+    int64_t i, j, m, n;
+    const float *a, *w;
+} strip;
+
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+static void scores(cloob_ctx *ctx, const strip *b)
+{
+    int64_t d = b->s->states.d;
+    cpu_sgemm(ctx, false, true, b->m, b->n, d, (float)b->s->beta, b->a, d, b->w, d, 0, b->t->e, b->n);
+}
+
+/* e = exp(score - shift); where a new maximum appears, what was summed so far shrinks. */
+static void exp_range(void *arg, int64_t begin, int64_t end, int thread)
+{
+    const strip *b = arg;
+    int64_t d = b->s->states.d;
+    (void)thread;
+    for (int64_t r = begin; r < end; r++) {
+        float *e = b->t->e + r * b->n, *shift = &b->s->shift[b->i + r], top = vec_max(e, b->n);
+        if (top > *shift) {
+            float shrink = isinf(*shift) ? 0.0f : expf(*shift - top), *sum = b->s->r + (b->i + r) * d;
+            for (int64_t k = 0; k < d; k++) sum[k] *= shrink;
+            *shift = top;
+        }
+        vec_exp(e, b->n, *shift, 1.0f);
+    }
+}
+
+void search_forward(cloob_ctx *ctx, const search *s, const tiles *t)
+{
+    int64_t d = s->states.d;
+    strip b = { .s = s, .t = t };
+    memset(s->r, 0, (size_t)(s->states.n * d) * sizeof(float));
+    for (int64_t i = 0; i < s->states.n; i++) s->shift[i] = -INFINITY;
+    for (b.i = 0; b.i < s->states.n; b.i += TILE) {
+        b.m = least(TILE, s->states.n - b.i);
+        b.a = rows_f32(&s->states, b.i, b.m, t->a);
+        for (b.j = 0; b.j < s->stored.n; b.j += TILE) {
+            b.n = least(TILE, s->stored.n - b.j);
+            b.w = rows_f32(&s->stored, b.j, b.n, t->b);
+            scores(ctx, &b);
+            pool_for(ctx, b.m, 8, exp_range, &b);
+            cpu_sgemm(ctx, false, false, b.m, d, b.n, 1, t->e, b.n, b.w, d, 1, s->r + b.i * d, d);
+        }
+    }
+}
+
+static void exp_again_range(void *arg, int64_t begin, int64_t end, int thread)
+{
+    const strip *b = arg;
+    (void)thread;
+    for (int64_t r = begin; r < end; r++) vec_exp(b->t->e + r * b->n, b->n, b->s->shift[b->i + r], 1.0f);
+}
+
+static void dscore_range(void *arg, int64_t begin, int64_t end, int thread)
+{
+    const strip *b = arg;
+    (void)thread;
+    for (int64_t r = begin; r < end; r++) vec_scale_by(b->t->t + r * b->n, b->t->e + r * b->n, b->n, 1.0f);
+}
+
+/* dS = E o (dR_i W_j^T);  G_i = sum_j dS W_j;  dW_j += E^T dR_i + beta dS^T a_i */
+static void tile_backward(cloob_ctx *ctx, strip *b)
+{
+    int64_t d = b->s->states.d;
+    const float *dr = b->s->r + b->i * d;
+    float *e = b->t->e, *ds = b->t->t, *dw = b->s->dstored ? b->s->dstored + b->j * d : NULL;
+    scores(ctx, b);
+    pool_for(ctx, b->m, 8, exp_again_range, b);
+    cpu_sgemm(ctx, false, true, b->m, b->n, d, 1, dr, d, b->w, d, 0, ds, b->n);
+    pool_for(ctx, b->m, 8, dscore_range, b);
+    cpu_sgemm(ctx, false, false, b->m, d, b->n, 1, ds, b->n, b->w, d, b->j > 0, b->t->panel, d);
+    if (!dw) return;
+    cpu_sgemm(ctx, true, false, b->n, d, b->m, 1, e, b->n, dr, d, 1, dw, d);
+    cpu_sgemm(ctx, true, false, b->n, d, b->m, (float)b->s->beta, ds, b->n, b->a, d, 1, dw, d);
+}
+
+/* da_i += beta G_i; row_i = a_i.G_i = sum_j dS_ij s_ij */
+static void finish_range(void *arg, int64_t begin, int64_t end, int thread)
+{
+    const strip *b = arg;
+    int64_t d = b->s->states.d;
+    (void)thread;
+    for (int64_t r = begin; r < end; r++) {
+        const float *g = b->t->panel + r * d;
+        float *da = b->s->dstates + (b->i + r) * d;
+        b->s->row[b->i + r] = vec_dot(b->a + r * d, g, d);
+        for (int64_t k = 0; k < d; k++) da[k] += (float)b->s->beta * g[k];
+    }
+}
+
+double search_backward(cloob_ctx *ctx, const search *s, const tiles *t)
+{
+    double total = 0;
+    strip b = { .s = s, .t = t };
+    for (b.i = 0; b.i < s->states.n; b.i += TILE) {
+        b.m = least(TILE, s->states.n - b.i);
+        b.a = rows_f32(&s->states, b.i, b.m, t->a);
+        for (b.j = 0; b.j < s->stored.n; b.j += TILE) {
+            b.n = least(TILE, s->stored.n - b.j);
+            b.w = rows_f32(&s->stored, b.j, b.n, t->b);
+            tile_backward(ctx, &b);
+        }
+        pool_for(ctx, b.m, 8, finish_range, &b);
+    }
+    for (int64_t i = 0; i < s->states.n; i++) total += s->row[i];
+    return total;
+}

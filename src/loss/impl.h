@@ -1,0 +1,46 @@
+/* Inside a plan. Private to src/loss. */
+#ifndef LOSS_IMPL_H
+#define LOSS_IMPL_H
+
+#include "loss/loss.h"
+
+struct loss_plan {
+    loss_options o;
+    loss_shape s;
+    comm *c;
+    int rank, size;
+    int64_t total, first; /* N over all ranks; where this rank's rows begin */
+    int64_t *elements;    /* rows * dim of each rank: the counts of gathers */
+    bool hopfield, leave_one_out;
+    void *memory; /* the backend's workspace: host (ref, cpu) or device */
+    size_t bytes;
+    void *device; /* the cuda backend's own */
+};
+
+typedef struct loss_engine {
+    /* Sizes and allocates p->memory for the scales in p->o; frees what was there. Not collective. */
+    cloob_status (*prepare)(cloob_ctx *, loss_plan *);
+    cloob_status (*check)(cloob_ctx *, loss_plan *, const loss_inputs *, void *stream);
+    cloob_status (*run)(cloob_ctx *, loss_plan *, const loss_inputs *, const loss_outputs *, void *stream,
+                        loss_result *);
+    void (*release)(loss_plan *);
+} loss_engine;
+
+extern const loss_engine loss_engine_ref, loss_engine_cpu, loss_engine_cuda;
+
+/* How far from 1 a row's length may be: what rounding to the type leaves, with room for a careless norm. */
+double loss_unit_tolerance(cloob_dtype dtype);
+
+/* "x: row 17 has length 0.5, ..." row is counted over all ranks. */
+cloob_status loss_fail_row(cloob_ctx *ctx, const char *name, int64_t row, double length);
+/* A retrieval that sums to nothing has no direction. */
+cloob_status loss_fail_retrieval(cloob_ctx *ctx, const char *states, const char *stored, int64_t row);
+
+/* For ref and cpu: every row of x, y, U, V. */
+cloob_status loss_check_host(cloob_ctx *ctx, loss_plan *p, const loss_inputs *in, void *stream);
+
+/* lse: the leave-one-out log-sum-exp of one anchor, pos: its positive. InfoLOOB's value is lse - pos; InfoNCE
+ * is softplus of that, and its gradient InfoLOOB's times weight = 1 - p1, p1 the positive's softmax. */
+double loss_row_value(double lse, double pos, bool leave_one_out, double *weight);
+
+#endif

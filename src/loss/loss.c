@@ -1,0 +1,216 @@
+/* Options, plans, and what all backends share. */
+#include "loss/loss.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "loss/impl.h"
+#include "tensor/tensor.h"
+
+static const struct {
+    const char *name;
+    bool hopfield, leave_one_out;
+} methods[] = {
+    [LOSS_CLOOB] = { "cloob", true, true },
+    [LOSS_CLIP] = { "clip", false, false },
+    [LOSS_INFOLOOB] = { "infoloob", false, true },
+    [LOSS_INFONCE_HOPFIELD] = { "infonce-hopfield", true, false },
+};
+enum { METHODS = sizeof methods / sizeof *methods };
+
+static const loss_engine *const engines[] = {
+    [LOSS_REF] = &loss_engine_ref, [LOSS_CPU] = &loss_engine_cpu, [LOSS_CUDA] = &loss_engine_cuda
+};
+
+const char *loss_method_name(loss_method m) { return methods[m].name; }
+bool loss_method_has_hopfield(loss_method m) { return methods[m].hopfield; }
+bool loss_method_leaves_one_out(loss_method m) { return methods[m].leave_one_out; }
+
+bool loss_method_from_name(const char *name, loss_method *out)
+{
+    for (int i = 0; i < METHODS; i++)
+        if (strcmp(name, methods[i].name) == 0) {
+            *out = (loss_method)i;
+            return true;
+        }
+    return false;
+}
+
+void loss_options_init(loss_options *o)
+{
+    *o = (loss_options){
+        .method = LOSS_CLOOB, .backend = LOSS_CPU, .inv_tau = 30, .beta = 8, .gradients = true
+    };
+}
+
+/* ---- learnable scales ---- */
+
+static const double LARGEST_SCALE = 100;
+
+double loss_scale_clamp(double logit) { return fmin(fmax(logit, 0.0), log(LARGEST_SCALE)); }
+double loss_scale_value(double logit) { return fmin(exp(logit), LARGEST_SCALE); }
+
+/* loss = sum / inv_tau and d inv_tau / d logit = inv_tau */
+double loss_dlogit_inv_tau(const loss_result *r, double inv_tau)
+{
+    return r->dsum_dinv_tau - (r->image_term + r->text_term) / inv_tau;
+}
+
+double loss_dlogit_beta(const loss_result *r, double inv_tau, double beta)
+{
+    return r->dsum_dbeta * beta / inv_tau;
+}
+
+/* ---- plans ---- */
+
+static cloob_status check_scales(cloob_ctx *ctx, bool hopfield, double inv_tau, double beta)
+{
+    if (!isfinite(inv_tau) || inv_tau <= 0)
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "inverse temperature %g: must be finite and above 0",
+                        inv_tau);
+    if (hopfield && (!isfinite(beta) || beta < 0))
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "Hopfield scale %g: must be finite and not negative", beta);
+    return CLOOB_OK;
+}
+
+static cloob_status check_plan(cloob_ctx *ctx, const loss_options *o, const loss_shape *s)
+{
+    if ((unsigned)o->method >= METHODS)
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "method %d is not known", o->method);
+    CLOOB_TRY(check_scales(ctx, methods[o->method].hopfield, o->inv_tau, o->beta));
+    if (s->dtype != CLOOB_F32 && s->dtype != CLOOB_BF16)
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "embeddings are %s: F32 or BF16 is needed",
+                        dtype_name(s->dtype));
+    if (s->dim < 1) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "embeddings of width %lld", (long long)s->dim);
+    if (s->rows < 0 || s->stored_u < 0 || s->stored_v < 0)
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "a negative number of rows");
+    return CLOOB_OK;
+}
+
+/* The ranks tell each other how many rows they own. */
+static cloob_status count_rows(cloob_ctx *ctx, loss_plan *p, const loss_shape *s)
+{
+    p->elements = calloc((size_t)p->size, sizeof *p->elements);
+    if (!p->elements) return ctx_no_memory(ctx, (size_t)p->size * sizeof *p->elements, "row counts");
+    p->elements[p->rank] = s->rows;
+    CLOOB_TRY(comm_host_sum(ctx, p->c, p->elements, p->size));
+    for (int r = 0; r < p->size; r++) {
+        if (r < p->rank) p->first += p->elements[r];
+        p->total += p->elements[r];
+        p->elements[r] *= s->dim;
+    }
+    return CLOOB_OK;
+}
+
+static cloob_status check_total(cloob_ctx *ctx, const loss_plan *p)
+{
+    if (p->total < 1) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "no pairs");
+    if (p->total == 1 && p->leave_one_out)
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
+                        "a batch of 1 pair: %s leaves the positive out and needs at least 2",
+                        methods[p->o.method].name);
+    return CLOOB_OK;
+}
+
+static cloob_status plan_fill(cloob_ctx *ctx, loss_plan *p, const loss_options *o, const loss_shape *s)
+{
+    cloob_status status = check_plan(ctx, o, s);
+    CLOOB_TRY(comm_agree(ctx, p->c, status));
+    p->hopfield = methods[o->method].hopfield;
+    p->leave_one_out = methods[o->method].leave_one_out;
+    CLOOB_TRY(count_rows(ctx, p, s));
+    CLOOB_TRY(check_total(ctx, p));
+    return comm_agree(ctx, p->c, engines[o->backend]->prepare(ctx, p));
+}
+
+cloob_status loss_plan_create(cloob_ctx *ctx, const loss_options *o, const loss_shape *s, comm *c,
+                              loss_plan **out)
+{
+    loss_plan *p = calloc(1, sizeof *p);
+    *out = NULL;
+    if (!p) return ctx_no_memory(ctx, sizeof *p, "a loss plan");
+    p->o = *o;
+    p->s = *s;
+    p->c = c;
+    p->rank = comm_rank(c);
+    p->size = comm_size(c);
+    cloob_status status = plan_fill(ctx, p, o, s);
+    if (status != CLOOB_OK) loss_plan_destroy(p);
+    else *out = p;
+    return status;
+}
+
+void loss_plan_destroy(loss_plan *p)
+{
+    if (!p) return;
+    engines[p->o.backend]->release(p);
+    free(p->elements);
+    free(p);
+}
+
+size_t loss_plan_bytes(const loss_plan *p) { return p->bytes; }
+
+cloob_status loss_plan_scales(cloob_ctx *ctx, loss_plan *p, double inv_tau, double beta)
+{
+    CLOOB_TRY(check_scales(ctx, p->hopfield, inv_tau, beta));
+    p->o.inv_tau = inv_tau;
+    p->o.beta = beta;
+    return engines[p->o.backend]->prepare(ctx, p);
+}
+
+static cloob_status check_pointers(cloob_ctx *ctx, const loss_plan *p, const loss_inputs *in,
+                                   const loss_outputs *out)
+{
+    if (p->s.rows > 0 && (!in->x || !in->y)) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "x or y is missing");
+    if (p->hopfield && ((p->s.stored_u > 0 && !in->u) || (p->s.stored_v > 0 && !in->v)))
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "stored patterns U or V are missing");
+    if (p->o.gradients && p->s.rows > 0 && (!out || !out->dx || !out->dy))
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "gradients are asked for, but dx or dy is missing");
+    return CLOOB_OK;
+}
+
+cloob_status loss_run(cloob_ctx *ctx, loss_plan *p, const loss_inputs *in, const loss_outputs *out,
+                      void *stream, loss_result *r)
+{
+    const loss_engine *e = engines[p->o.backend];
+    const loss_outputs none = { NULL, NULL, NULL, NULL };
+    memset(r, 0, sizeof *r);
+    cloob_status status = check_pointers(ctx, p, in, out);
+    if (status == CLOOB_OK && !p->o.unchecked) status = e->check(ctx, p, in, stream);
+    CLOOB_TRY(comm_agree(ctx, p->c, status));
+    CLOOB_TRY(e->run(ctx, p, in, out ? out : &none, stream, r));
+    r->loss = (r->image_term + r->text_term) / p->o.inv_tau;
+    if (!isfinite(r->loss)) return ctx_fail(ctx, CLOOB_ERR_NUMERIC, "the loss is not finite (%g)", r->loss);
+    return CLOOB_OK;
+}
+
+/* ---- shared by the backends ---- */
+
+double loss_row_value(double lse, double pos, bool leave_one_out, double *weight)
+{
+    double v = lse - pos;
+    *weight = 1.0;
+    if (leave_one_out) return v;
+    *weight = v > 0 ? 1 / (1 + exp(-v)) : exp(v) / (1 + exp(v));
+    return v > 0 ? v + log1p(exp(-v)) : log1p(exp(v));
+}
+
+double loss_unit_tolerance(cloob_dtype dtype) { return dtype == CLOOB_F32 ? 1e-3 : 1e-2; }
+
+cloob_status loss_fail_row(cloob_ctx *ctx, const char *name, int64_t row, double length)
+{
+    if (!isfinite(length))
+        return ctx_fail(ctx, CLOOB_ERR_NUMERIC, "%s: row %lld holds NaN or infinity", name, (long long)row);
+    return ctx_fail(ctx, CLOOB_ERR_NUMERIC,
+                    "%s: row %lld has length %.6g, but rows must have unit length: divide each by its norm",
+                    name, (long long)row, length);
+}
+
+cloob_status loss_fail_retrieval(cloob_ctx *ctx, const char *states, const char *stored, int64_t row)
+{
+    return ctx_fail(
+        ctx, CLOOB_ERR_NUMERIC,
+        "what %s row %lld retrieves from %s is zero and has no direction: the stored patterns cancel", states,
+        (long long)row, stored);
+}

@@ -1,0 +1,97 @@
+/* The objective: Hopfield retrieval and InfoLOOB (or InfoNCE) of a batch of pairs, with gradients.
+ *
+ *     x, y      unit rows (N, d), N over all ranks; each rank passes its own rows
+ *     U, V      stored patterns: the batch (U = x, V = y) or given sets (M, d), (K, d), the same on every
+ * rank Ux = unit(softmax(beta x U^T) U), Uy, Vx, Vy alike image     mean_i lse_j(inv_tau Ux_i.Uy_j) - inv_tau
+ * Ux_i.Uy_i      j != i for InfoLOOB, all j for InfoNCE text      the same with anchors Vy, samples Vx loss
+ * (image + text) / inv_tau
+ *
+ * Nothing of size N x N is stored: tiles of scores are made, used and forgotten, in both directions. The loss
+ * and all gradients are those of one process with the whole batch, whatever the number of ranks (rounding
+ * apart). Derivation: docs/objective.md.
+ *
+ *     loss_plan *p;
+ *     CLOOB_TRY(loss_plan_create(ctx, &options, &shape, comm, &p));     once; collective
+ *     CLOOB_TRY(loss_run(ctx, p, &in, &out, &result));                  every step; collective, allocates
+ * nothing loss_plan_destroy(p);
+ */
+#ifndef LOSS_LOSS_H
+#define LOSS_LOSS_H
+
+#include "core/ctx.h"
+#include "dist/comm.h"
+
+typedef enum loss_method { LOSS_CLOOB, LOSS_CLIP, LOSS_INFOLOOB, LOSS_INFONCE_HOPFIELD } loss_method;
+
+/* ref: the definition in plain loops and doubles; it allocates. cpu: tiles in f32. cuda: device pointers. */
+typedef enum loss_backend { LOSS_REF, LOSS_CPU, LOSS_CUDA } loss_backend;
+
+typedef struct loss_options {
+    loss_method method;
+    loss_backend backend;
+    double inv_tau; /* above 0 */
+    double beta;    /* the Hopfield scale, 0 or above */
+    bool gradients; /* dx, dy, and dsum_*; without it only the loss */
+    bool unchecked; /* skip the look at every row (unit length, no NaN); the caller has just made them so */
+} loss_options;
+
+/* method cloob, inv_tau 30, beta 8, gradients, backend cpu. */
+void loss_options_init(loss_options *o);
+
+typedef struct loss_shape {
+    int64_t rows;               /* pairs on this rank; may differ between ranks, may be 0 */
+    int64_t dim;                /* d */
+    int64_t stored_u, stored_v; /* M, K; 0: the batch */
+    cloob_dtype dtype;          /* of x, y, U, V: F32 or BF16 */
+} loss_shape;
+
+typedef struct loss_inputs {
+    const void *x, *y; /* (rows, d) */
+    const void *u, *v; /* (M, d), (K, d); NULL where the batch is stored */
+} loss_inputs;
+
+/* All overwritten, all f32. dx, dy double as scratch while the run lasts, so they must not be the inputs.
+ * du, dv may be NULL; across ranks each rank gets the whole sum. */
+typedef struct loss_outputs {
+    float *dx, *dy, *du, *dv;
+} loss_outputs;
+
+typedef struct loss_result {
+    double loss, image_term, text_term;
+    double dsum_dinv_tau, dsum_dbeta; /* of image_term + text_term */
+} loss_result;
+
+typedef struct loss_plan loss_plan;
+
+/* Checks options and shapes, agrees with the other ranks, allocates the workspace. c may be NULL (alone); it
+ * must outlive the plan, and with LOSS_CUDA and several ranks it is an NCCL one. Inverse temperature and
+ * scale can be changed later with loss_plan_scales. *out is NULL on failure. */
+cloob_status loss_plan_create(cloob_ctx *ctx, const loss_options *o, const loss_shape *s, comm *c,
+                              loss_plan **out);
+void loss_plan_destroy(loss_plan *p);
+
+/* What the plan allocated: bytes of host (ref, cpu) or device memory, inputs and outputs not counted. */
+size_t loss_plan_bytes(const loss_plan *p);
+
+cloob_status loss_plan_scales(cloob_ctx *ctx, loss_plan *p, double inv_tau, double beta);
+
+/* One evaluation. A row that is not unit length, holds NaN, or whose retrieval is zero is refused by name.
+ * stream (LOSS_CUDA): where the work goes, a cudaStream_t; NULL for the default. The result is on the host
+ * when the call returns. */
+cloob_status loss_run(cloob_ctx *ctx, loss_plan *p, const loss_inputs *in, const loss_outputs *out,
+                      void *stream, loss_result *r);
+
+/* "cloob", "clip", "infoloob", "infonce-hopfield". */
+const char *loss_method_name(loss_method m);
+bool loss_method_from_name(const char *name, loss_method *out);
+bool loss_method_has_hopfield(loss_method m);
+bool loss_method_leaves_one_out(loss_method m);
+
+/* Learnable scales are stored as logarithms and kept in [0, ln 100] after every update, as CLIP does. */
+double loss_scale_clamp(double logit);
+double loss_scale_value(double logit); /* exp, at most 100 */
+/* d loss / d logit of the inverse temperature and of the Hopfield scale, from a result. */
+double loss_dlogit_inv_tau(const loss_result *r, double inv_tau);
+double loss_dlogit_beta(const loss_result *r, double inv_tau, double beta);
+
+#endif

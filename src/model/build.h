@@ -1,0 +1,35 @@
+/* What the towers are built with: parameters by name, and the small pieces every tower uses. */
+#ifndef MODEL_BUILD_H
+#define MODEL_BUILD_H
+
+#include "model/tower.h"
+
+typedef struct build {
+    graph *g;
+    const params *p;
+    const tower_options *o;
+} build;
+
+/* A parameter by its name; the text says the rest: build_param(b, "visual.layer%d.%d.conv1.weight", 1, 0). */
+value_id build_param(build *b, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Rows [first, first + count) of a matrix, or elements of a vector. */
+value_id build_param_rows(build *b, int64_t first, int64_t count, const char *format, ...) __attribute__((format(printf, 4, 5)));
+bool build_has(const build *b, const char *name);
+
+value_id build_linear(build *b, value_id x, value_id w, value_id bias);
+/* x (in, out): x w, no bias. */
+value_id build_project(build *b, value_id x, value_id w);
+value_id build_layernorm(build *b, value_id x, const char *prefix);
+value_id build_add(build *b, value_id x, value_id y);
+
+/* `layers` pre-norm blocks over x (B, T, C). The last one is worked out for one token a row: the one at index (B), or
+ * token 0 when index is NO_VALUE. Returns (B, C). */
+value_id build_transformer(build *b, value_id x, const char *prefix, int64_t layers, int64_t heads, bool causal, value_id index);
+
+value_id build_resnet(build *b, value_id images);
+value_id build_vit(build *b, value_id images);
+
+/* Unit rows, names, fusion, and the backward pass. */
+cloob_status build_finish(build *b, value_id features, value_id raw);
+
+#endif

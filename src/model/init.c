@@ -1,0 +1,106 @@
+/* CLIP's initialisation, parameter by parameter. The last batch norm gain of every residual block starts at 0, so that
+ * blocks begin as identities; the stem's third batch norm (visual.bn3) keeps 1, or every picture would embed to one point. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/rng.h"
+#include "model/params.h"
+
+typedef enum kind { ZERO, ONE, NORMAL, UNIFORM } kind;
+
+typedef struct rule {
+    kind kind;
+    double scale; /* standard deviation, or half width */
+} rule;
+
+static bool has(const char *name, const char *part) { return strstr(name, part) != NULL; }
+
+static bool ends_with(const char *name, const char *end)
+{
+    size_t n = strlen(name), m = strlen(end);
+    return n >= m && strcmp(name + n - m, end) == 0;
+}
+
+static int64_t fan_in(const param *r) { return r->file.ndim < 2 ? 1 : r->count / r->file.dim[0]; }
+
+/* nn.Linear's and nn.Conv2d's default: uniform in +-1/sqrt(fan in). */
+static rule torch_default(int64_t fan) { return (rule){ UNIFORM, 1.0 / sqrt((double)fan) }; }
+
+static rule text_matrix(const model_config *c, const char *name)
+{
+    double w = (double)c->text_width, proj = 1.0 / sqrt(w) / sqrt(2.0 * (double)c->text_layers);
+    if (has(name, "in_proj")) return (rule){ NORMAL, 1.0 / sqrt(w) };
+    if (has(name, "c_fc")) return (rule){ NORMAL, 1.0 / sqrt(2.0 * w) };
+    return (rule){ NORMAL, proj }; /* out_proj and c_proj */
+}
+
+static rule vit_matrix(const param *r, const char *name)
+{
+    if (has(name, "in_proj")) return (rule){ UNIFORM, sqrt(6.0 / (double)(r->file.dim[0] + r->file.dim[1])) }; /* Xavier */
+    return torch_default(fan_in(r));
+}
+
+static rule embedding_rule(const model_config *c, const char *name)
+{
+    if (has(name, "token_embedding")) return (rule){ NORMAL, 0.02 };
+    if (strcmp(name, "positional_embedding") == 0) return (rule){ NORMAL, 0.01 };
+    int64_t width = c->family == MODEL_RESNET ? 32 * c->width : c->width;
+    return (rule){ NORMAL, 1.0 / sqrt((double)width) };
+}
+
+/* The fan-in of the weight a bias belongs to. */
+static int64_t bias_fan(const model_config *c, const char *name)
+{
+    int64_t w = has(name, "attnpool") ? 32 * c->width : strncmp(name, "visual", 6) == 0 ? c->width : c->text_width;
+    return has(name, "c_proj") && has(name, "mlp") ? 4 * w : w;
+}
+
+static rule vector_rule(const model_config *c, const char *name)
+{
+    if (ends_with(name, "running_var")) return (rule){ ONE, 0 };
+    if (ends_with(name, "weight")) { /* gains */
+        bool last_of_block = ends_with(name, "bn3.weight") && has(name, ".layer");
+        return (rule){ last_of_block ? ZERO : ONE, 0 };
+    }
+    bool linear = has(name, "mlp.") || has(name, "attnpool.");
+    return linear ? torch_default(bias_fan(c, name)) : (rule){ ZERO, 0 };
+}
+
+static rule rule_of(const model_config *c, const param *r)
+{
+    const char *name = r->name;
+    if (has(name, "embedding")) return embedding_rule(c, name);
+    if (r->file.ndim == 1) return vector_rule(c, name);
+    if (has(name, "attnpool")) return (rule){ NORMAL, 1.0 / sqrt(32.0 * (double)c->width) };
+    if (ends_with(name, "proj") || ends_with(name, "text_projection"))
+        return (rule){ NORMAL, 1.0 / sqrt((double)r->file.dim[0]) };
+    if (strncmp(name, "transformer", 11) == 0) return text_matrix(c, name);
+    if (strncmp(name, "visual.transformer", 18) == 0) return vit_matrix(r, name);
+    return torch_default(fan_in(r)); /* convolutions */
+}
+
+static void draw(rule u, uint64_t key, float *to, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        double v = u.kind == ONE ? 1.0 : 0.0;
+        if (u.kind == NORMAL) v = u.scale * rng_normal(key, (uint64_t)i);
+        if (u.kind == UNIFORM) v = u.scale * (2.0 * rng_uniform(key, (uint64_t)i) - 1.0);
+        to[i] = (float)v;
+    }
+}
+
+cloob_status params_init(cloob_ctx *ctx, params *p, uint64_t seed)
+{
+    for (int i = 0; i < p->count; i++) {
+        const param *r = &p->row[i];
+        float *host = malloc((size_t)r->count * sizeof *host);
+        if (!host) return ctx_no_memory(ctx, (size_t)r->count * sizeof *host, r->name);
+        draw(rule_of(&p->config, r), rng_key(seed, r->name), host, r->count);
+        cloob_status status = params_set(ctx, p, i, host);
+        free(host);
+        CLOOB_TRY(status);
+    }
+    return params_refresh(ctx, p);
+}

@@ -1,0 +1,400 @@
+/* Reading anybody's weights: open, find the configuration, take every tensor the model has, report the rest.
+ */
+#include "model/interchange.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "model/shapes.h"
+#include "model/source.h"
+
+typedef struct reader {
+    cloob_ctx *ctx;
+    const interchange_options *o;
+    weights *w;
+    interchange_report *report;
+    source s;
+} reader;
+
+/* ---- the report ---------------------------------------------------------------------------------- */
+
+static cloob_status note(reader *r, key_fate fate, const char *text)
+{
+    interchange_report *p = r->report;
+    if (p->count[fate] == p->capacity[fate]) {
+        int64_t capacity = p->capacity[fate] ? 2 * p->capacity[fate] : 64;
+        const char **bigger = arena_push(&p->a, (size_t)capacity * sizeof *bigger);
+        if (!bigger) return ctx_no_memory(r->ctx, (size_t)capacity * sizeof *bigger, "the report");
+        if (p->count[fate]) memcpy(bigger, p->key[fate], (size_t)p->count[fate] * sizeof *bigger);
+        p->key[fate] = bigger;
+        p->capacity[fate] = capacity;
+    }
+    char *copy = arena_string(&p->a, text);
+    if (!copy) return ctx_no_memory(r->ctx, strlen(text), "the report");
+    p->key[fate][p->count[fate]++] = copy;
+    return CLOOB_OK;
+}
+
+void interchange_report_release(interchange_report *report)
+{
+    arena_release(&report->a);
+    *report = (interchange_report){ 0 };
+}
+
+static void put_keys(sbuf *s, const interchange_report *p, key_fate fate, const char *what)
+{
+    enum { SHOWN = 4 };
+    if (!p->count[fate]) return;
+    sbuf_printf(s, "%s%lld %s (", s->len ? ", " : "", (long long)p->count[fate], what);
+    for (int64_t i = 0; i < p->count[fate] && i < SHOWN; i++)
+        sbuf_printf(s, "%s%.150s", i ? "; " : "", p->key[fate][i]);
+    sbuf_puts(s, p->count[fate] > SHOWN ? "; ...)" : ")");
+}
+
+/* One line with the first few of each kind; the report has all. */
+static cloob_status verdict(reader *r)
+{
+    const interchange_report *p = r->report;
+    bool unexpected = p->count[KEY_UNEXPECTED] && !r->o->drop_unexpected;
+    if (!p->count[KEY_MISSING] && !p->count[KEY_MISSHAPED] && !unexpected) return CLOOB_OK;
+    sbuf s = { 0 };
+    put_keys(&s, p, KEY_MISSING, "missing");
+    put_keys(&s, p, KEY_MISSHAPED, "of the wrong shape");
+    if (unexpected) put_keys(&s, p, KEY_UNEXPECTED, "unexpected");
+    const char *remedy =
+        p->count[KEY_MISSING] || p->count[KEY_MISSHAPED] ? "" : "; --drop-unexpected leaves them out";
+    cloob_status status = ctx_fail(r->ctx, CLOOB_ERR_FORMAT, "%s: does not fit %s (from %s): %s%s", r->s.path,
+                                   r->w->config.name, p->config, s.data ? s.data : "", remedy);
+    sbuf_release(&s);
+    return status;
+}
+
+/* ---- opening ------------------------------------------------------------------------------------- */
+
+/* What a folder may hold, in order of preference. */
+static const char *const folder_files[] = { "open_clip_model.safetensors", "open_clip_pytorch_model.bin",
+                                            "model.safetensors", "pytorch_model.bin" };
+
+static cloob_status pick_file(cloob_ctx *ctx, const char *path, char **out)
+{
+    if (!file_is_dir(path)) {
+        *out = strdup(path);
+        return *out ? CLOOB_OK : ctx_no_memory(ctx, strlen(path), path);
+    }
+    for (size_t i = 0; i < sizeof folder_files / sizeof folder_files[0]; i++) {
+        *out = file_join(path, folder_files[i]);
+        if (!*out) return ctx_no_memory(ctx, strlen(path), path);
+        if (file_exists(*out)) return CLOOB_OK;
+        free(*out);
+    }
+    *out = NULL;
+    return ctx_fail(ctx, CLOOB_ERR_IO,
+                    "%s: a folder without model.safetensors, open_clip_model.safetensors or their .bin forms",
+                    path);
+}
+
+static cloob_status open_file(reader *r, const char *path)
+{
+    static const char *const layout[] = { "torch zip", "TorchScript", "torch stream" };
+    file_map map;
+    CLOOB_TRY(file_map_open(r->ctx, path, &map));
+    size_t n = strlen(path);
+    bool torch = torch_looks_like(map.data, map.size) || (n > 3 && strcmp(path + n - 3, ".pt") == 0);
+    file_map_close(&map);
+    r->report->container = "safetensors";
+    if (!torch) return st_open(r->ctx, path, &r->w->st);
+    CLOOB_TRY(torch_open(r->ctx, path, &r->w->torch));
+    r->report->container = layout[r->w->torch.layout];
+    return CLOOB_OK;
+}
+
+/* ---- the configuration --------------------------------------------------------------------------- */
+
+static cloob_status config_from_text(reader *r, const char *text)
+{
+    arena a = { 0 };
+    json *root;
+    cloob_status status = json_parse(r->ctx, &a, text, strlen(text), r->s.path, &root);
+    if (status == CLOOB_OK) status = model_config_from_json(r->ctx, root, r->s.path, &r->w->config);
+    arena_release(&a);
+    return status;
+}
+
+/* "DIR/name" for the folder of the weights; NULL when there is no such file. */
+static char *beside(const reader *r, const char *name)
+{
+    char *dir = strdup(r->s.path), *slash = dir ? strrchr(dir, '/') : NULL;
+    if (slash) slash[1] = '\0';
+    char *path = dir ? file_join(slash ? dir : "", name) : NULL;
+    free(dir);
+    if (path && file_exists(path)) return path;
+    free(path);
+    return NULL;
+}
+
+/* Hugging Face keeps mean and standard deviation in a file of their own. */
+static cloob_status read_preprocessor(reader *r)
+{
+    arena a = { 0 };
+    json *root;
+    char *path = beside(r, "preprocessor_config.json");
+    if (!path) return CLOOB_OK;
+    cloob_status status = json_read_file(r->ctx, &a, path, &root);
+    for (int k = 0; status == CLOOB_OK && k < 2; k++) {
+        const json *v = json_get(root, k ? "image_std" : "image_mean");
+        double *to = k ? r->w->config.image_std : r->w->config.image_mean;
+        const json *e = v && v->kind == JSON_ARRAY && v->count == 3 ? v->child : NULL;
+        for (int i = 0; e && e->kind == JSON_NUMBER; e = e->next) to[i++] = e->number;
+    }
+    if (status == CLOOB_OK) status = model_config_check(r->ctx, &r->w->config);
+    if (status != CLOOB_OK) status = ctx_wrap(r->ctx, status, "%s", path);
+    free(path);
+    arena_release(&a);
+    return status;
+}
+
+static cloob_status config_from_neighbour(reader *r, bool *found)
+{
+    const char *name = r->s.names == NAMES_HF ? "config.json" : "open_clip_config.json";
+    char *path = r->s.names == NAMES_JKU ? NULL : beside(r, name);
+    *found = path != NULL;
+    if (!path) return CLOOB_OK;
+    r->report->config = name;
+    cloob_status status = model_config_load(r->ctx, path, &r->w->config);
+    free(path);
+    if (status != CLOOB_OK || r->s.names != NAMES_HF) return status;
+    return read_preprocessor(r);
+}
+
+static cloob_status config_from_shapes(reader *r)
+{
+    r->report->config = "its shapes";
+    CLOOB_TRY(source_infer(r->ctx, &r->s, &r->w->config));
+    bool sure = r->s.names == NAMES_JKU || r->w->torch.layout == TORCH_SCRIPT || r->o->act;
+    if (!sure)
+        ctx_log(r->ctx, CLOOB_LOG_INFO,
+                "%s does not say its activation; QuickGELU is assumed (--activation gelu for the other)",
+                r->s.path);
+    return CLOOB_OK;
+}
+
+static cloob_status find_config(reader *r)
+{
+    const char *own = st_meta_get(&r->w->st, "config");
+    bool found = true;
+    if (r->o->config) {
+        r->report->config = "the given configuration";
+        r->w->config = *r->o->config;
+    } else if (own) {
+        r->report->config = "its own metadata";
+        CLOOB_TRY(config_from_text(r, own));
+    } else CLOOB_TRY(config_from_neighbour(r, &found));
+    if (!found) CLOOB_TRY(config_from_shapes(r));
+    if (r->o->act) r->w->config.act = *r->o->act;
+    return CLOOB_OK;
+}
+
+/* ---- taking tensors ------------------------------------------------------------------------------ */
+
+static bool is_float(cloob_dtype d)
+{
+    return d == CLOOB_F32 || d == CLOOB_F16 || d == CLOOB_BF16 || d == CLOOB_F64;
+}
+
+static cloob_status note_shape(reader *r, const char *name, const tensor *have, const tensor *want)
+{
+    char text[NAME_BYTES + 3 * SHAPE_TEXT], a[SHAPE_TEXT], b[SHAPE_TEXT];
+    snprintf(text, sizeof text, "%s: %s %s, wanted %s", name, dtype_name(have->dtype),
+             tensor_shape_text(have, a), tensor_shape_text(want, b));
+    return note(r, KEY_MISSHAPED, text);
+}
+
+/* to (n, m) from (m, n). */
+static void transpose(void *to, const void *from, int64_t n, int64_t m, size_t element)
+{
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t j = 0; j < m; j++)
+            memcpy((char *)to + (size_t)(i * m + j) * element,
+                   (const char *)from + (size_t)(j * n + i) * element, element);
+}
+
+/* The shape one part has in the source. */
+static tensor part_shape(const tensor *row, const foreign *f)
+{
+    tensor t = *row;
+    t.dim[0] /= f->parts;
+    if (f->transposed) t.dim[0] = row->dim[1], t.dim[1] = row->dim[0];
+    return t;
+}
+
+/* Finds all parts, or notes what is wrong and says so by *whole. */
+static cloob_status find_parts(reader *r, const foreign *f, const tensor *row, const tensor *part[NAME_PARTS],
+                               bool *whole)
+{
+    tensor want = part_shape(row, f);
+    *whole = true;
+    for (int i = 0; i < f->parts; i++) {
+        int64_t at = source_find(&r->s, f->name[i]);
+        if (at >= 0) r->s.used[at] = true;
+        part[i] = at >= 0 ? &r->s.entry[at].t : NULL;
+        bool fits = part[i] && tensor_same_shape(part[i], &want) && is_float(part[i]->dtype) &&
+                    part[i]->dtype == part[0]->dtype;
+        if (fits) continue;
+        *whole = false;
+        if (!part[i]) CLOOB_TRY(note(r, KEY_MISSING, f->name[i]));
+        else CLOOB_TRY(note_shape(r, f->name[i], part[i], &want));
+        if (!part[0]) return CLOOB_OK;
+    }
+    return CLOOB_OK;
+}
+
+static cloob_status take(reader *r, const st_entry *row)
+{
+    foreign f;
+    const tensor *part[NAME_PARTS];
+    bool whole;
+    names_foreign(r->s.names, row->name, &f);
+    CLOOB_TRY(find_parts(r, &f, &row->t, part, &whole));
+    if (!whole) return CLOOB_OK;
+    tensor t = row->t;
+    t.dtype = part[0]->dtype;
+    t.data = part[0]->data;
+    size_t bytes = tensor_bytes(&t);
+    if (f.parts > 1 || f.transposed) {
+        t.data = arena_push(&r->w->a, bytes);
+        if (!t.data) return ctx_no_memory(r->ctx, bytes, row->name);
+    }
+    if (f.transposed) transpose(t.data, part[0]->data, t.dim[0], t.dim[1], dtype_size(t.dtype));
+    for (int i = 0; f.parts > 1 && i < f.parts; i++)
+        memcpy((char *)t.data + (size_t)i * (bytes / (size_t)f.parts), part[i]->data,
+               bytes / (size_t)f.parts);
+    return weights_add(r->ctx, r->w, row->name, &t);
+}
+
+/* Scalars that may be there: shape () or (1), any of our types. */
+static cloob_status take_scalar(reader *r, const char *canonical)
+{
+    foreign f;
+    names_foreign(r->s.names, canonical, &f);
+    int64_t at = source_find(&r->s, f.name[0]);
+    if (at < 0) return CLOOB_OK;
+    tensor t = r->s.entry[at].t;
+    r->s.used[at] = true;
+    tensor want = tensor_make(t.dtype, 0, NULL, NULL);
+    if (tensor_count(&t) != 1) return note_shape(r, f.name[0], &t, &want);
+    want.data = t.data;
+    return weights_add(r->ctx, r->w, canonical, &want);
+}
+
+/* A batch norm's count of batches has no effect on results; it is kept so that nothing is lost. */
+static cloob_status take_count(reader *r, const char *running_var)
+{
+    char name[NAME_BYTES];
+    size_t n = strlen(running_var) - strlen("running_var");
+    snprintf(name, sizeof name, "%.*snum_batches_tracked", (int)n, running_var);
+    return take_scalar(r, name);
+}
+
+static bool ends(const char *name, const char *tail)
+{
+    size_t n = strlen(name), m = strlen(tail);
+    return n >= m && strcmp(name + n - m, tail) == 0;
+}
+
+static cloob_status take_all(reader *r)
+{
+    arena a = { 0 };
+    st_entry *row;
+    int64_t count;
+    cloob_status status = model_shapes(r->ctx, &a, &r->w->config, &row, &count);
+    for (int64_t i = 0; status == CLOOB_OK && i < count; i++) {
+        status = take(r, &row[i]);
+        if (status == CLOOB_OK && ends(row[i].name, ".running_var")) status = take_count(r, row[i].name);
+    }
+    if (status == CLOOB_OK) status = take_scalar(r, "logit_scale");
+    if (status == CLOOB_OK) status = take_scalar(r, "logit_scale_hopfield");
+    arena_release(&a);
+    return status;
+}
+
+/* Buffers that published files carry and that follow from the configuration. */
+static bool harmless(const source *s, const char *name)
+{
+    static const char *const tails[] = { "attn_mask", "position_ids", "input_resolution", "context_length",
+                                         "vocab_size" };
+    for (size_t i = 0; i < sizeof tails / sizeof tails[0]; i++)
+        if (ends(name, tails[i])) return true;
+    return s->native && strncmp(name, "train.", 6) == 0;
+}
+
+static cloob_status note_rest(reader *r)
+{
+    for (int64_t i = 0; i < r->s.count; i++) {
+        const char *name = r->s.entry[i].name;
+        if (!r->s.used[i]) CLOOB_TRY(note(r, harmless(&r->s, name) ? KEY_IGNORED : KEY_UNEXPECTED, name));
+    }
+    return CLOOB_OK;
+}
+
+/* ---- metadata ------------------------------------------------------------------------------------ */
+
+static cloob_status meta_number(reader *r, const char *tensor_name, const char *key)
+{
+    char text[40];
+    float log_value;
+    const tensor *t = weights_find(r->w, tensor_name);
+    if (!t || !dtype_convert(CLOOB_F32, &log_value, t->dtype, t->data, 1)) return CLOOB_OK;
+    snprintf(text, sizeof text, "%.9g", exp((double)log_value));
+    return weights_set_meta(r->ctx, r->w, key, text);
+}
+
+static cloob_status take_metadata(reader *r)
+{
+    char text[32];
+    int64_t epoch;
+    const st_file *st = &r->w->st;
+    for (int64_t i = 0; r->s.native && i < st->meta_count; i++)
+        CLOOB_TRY(weights_set_meta(r->ctx, r->w, st->meta[i].key, st->meta[i].value));
+    if (pk_int(pk_get(r->w->torch.root, "epoch"), &epoch)) {
+        snprintf(text, sizeof text, "%lld", (long long)epoch);
+        CLOOB_TRY(weights_set_meta(r->ctx, r->w, "epoch", text));
+    }
+    const char *run = pk_text(pk_get(r->w->torch.root, "name"));
+    if (run) CLOOB_TRY(weights_set_meta(r->ctx, r->w, "run", run));
+    if (!weights_get_meta(r->w, "inv_tau")) CLOOB_TRY(meta_number(r, "logit_scale", "inv_tau"));
+    if (!weights_get_meta(r->w, "scale_hopfield"))
+        CLOOB_TRY(meta_number(r, "logit_scale_hopfield", "scale_hopfield"));
+    return CLOOB_OK;
+}
+
+/* ---- all of it ----------------------------------------------------------------------------------- */
+
+static cloob_status read_all(reader *r, const char *path)
+{
+    static const char *const whose[] = { "OpenAI", "JKU", "open_clip custom text", "Hugging Face" };
+    CLOOB_TRY(open_file(r, path));
+    CLOOB_TRY(source_index(r->ctx, path, r->w, &r->s));
+    r->report->names = r->s.native ? "cloob" : whose[r->s.names];
+    CLOOB_TRY(find_config(r));
+    CLOOB_TRY(take_all(r));
+    CLOOB_TRY(note_rest(r));
+    CLOOB_TRY(verdict(r));
+    return take_metadata(r);
+}
+
+cloob_status interchange_read(cloob_ctx *ctx, const char *path, const interchange_options *options,
+                              weights *w, interchange_report *report)
+{
+    static const interchange_options defaults = { 0 };
+    char *file = NULL;
+    *report = (interchange_report){ 0 };
+    weights_init(w);
+    reader r = { .ctx = ctx, .o = options ? options : &defaults, .w = w, .report = report };
+    cloob_status status = pick_file(ctx, path, &file);
+    if (status == CLOOB_OK) status = read_all(&r, file);
+    if (status != CLOOB_OK) weights_release(w);
+    free(file);
+    return status;
+}

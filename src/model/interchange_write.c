@@ -1,0 +1,203 @@
+/* Writing weights as others read them. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "model/interchange.h"
+#include "model/shapes.h"
+
+/* Tensors under foreign names, in the arena. */
+typedef struct writer {
+    cloob_ctx *ctx;
+    weights *w;
+    weight_names names;
+    const char *prefix;
+    arena a;
+    st_entry *entry;
+    int64_t count;
+} writer;
+
+/* ---- tensors ------------------------------------------------------------------------------------- */
+
+static cloob_status put(writer *o, const char *name, const tensor *t)
+{
+    size_t bytes = strlen(o->prefix) + strlen(name) + 1;
+    char *copy = arena_push(&o->a, bytes);
+    if (!copy) return ctx_no_memory(o->ctx, bytes, name);
+    snprintf(copy, bytes, "%s%s", o->prefix, name);
+    o->entry[o->count++] = (st_entry){ copy, *t };
+    return CLOOB_OK;
+}
+
+static cloob_status put_transposed(writer *o, const char *name, const tensor *t)
+{
+    int64_t n = t->dim[0], m = t->dim[1];
+    size_t element = dtype_size(t->dtype);
+    tensor turned = *t;
+    turned.dim[0] = m, turned.dim[1] = n;
+    char *to = turned.data = arena_push(&o->a, tensor_bytes(t));
+    if (!to) return ctx_no_memory(o->ctx, tensor_bytes(t), name);
+    for (int64_t i = 0; i < m; i++)
+        for (int64_t j = 0; j < n; j++)
+            memcpy(to + (size_t)(i * n + j) * element, (const char *)t->data + (size_t)(j * m + i) * element,
+                   element);
+    return put(o, name, &turned);
+}
+
+static cloob_status put_foreign(writer *o, const char *canonical, const tensor *t)
+{
+    foreign f;
+    names_foreign(o->names, canonical, &f);
+    if (f.transposed) return put_transposed(o, f.name[0], t);
+    tensor part = *t;
+    if (f.parts > 1) part.dim[0] /= f.parts; /* views of consecutive rows */
+    for (int i = 0; i < f.parts; i++) {
+        part.data = (char *)t->data + (size_t)i * tensor_bytes(&part);
+        CLOOB_TRY(put(o, f.name[i], &part));
+    }
+    return CLOOB_OK;
+}
+
+/* Every other program wants one. CLIP starts at 1 / 0.07. */
+static cloob_status put_logit_scale(writer *o)
+{
+    const char *known = weights_get_meta(o->w, "inv_tau");
+    double inv_tau = known ? strtod(known, NULL) : 1 / 0.07;
+    if (!(inv_tau > 0 && inv_tau < 1e30)) inv_tau = 1 / 0.07;
+    if (!known)
+        ctx_log(o->ctx, CLOOB_LOG_WARN,
+                "the weights have no logit_scale; CLIP's first one, ln(1/0.07), is written");
+    float *value = arena_push(&o->a, sizeof *value);
+    if (!value) return ctx_no_memory(o->ctx, sizeof *value, "logit_scale");
+    *value = (float)log(inv_tau);
+    tensor t = tensor_make(CLOOB_F32, 0, NULL, value);
+    return put_foreign(o, "logit_scale", &t);
+}
+
+/* logit_scale_hopfield is known to the authors' code alone; elsewhere a strict reader would stumble over it.
+ */
+static bool belongs(const writer *o, const char *canonical)
+{
+    if (strncmp(canonical, "train.", 6) == 0) return false;
+    return o->names == NAMES_JKU || strcmp(canonical, "logit_scale_hopfield") != 0;
+}
+
+static cloob_status gather(writer *o)
+{
+    o->entry = arena_push(&o->a, (size_t)(o->w->count * NAME_PARTS + 1) * sizeof *o->entry);
+    if (!o->entry)
+        return ctx_no_memory(o->ctx, (size_t)o->w->count * sizeof *o->entry, "the list of tensors");
+    for (int64_t i = 0; i < o->w->count; i++)
+        if (belongs(o, o->w->entry[i].name))
+            CLOOB_TRY(put_foreign(o, o->w->entry[i].name, &o->w->entry[i].t));
+    return weights_find(o->w, "logit_scale") ? CLOOB_OK : put_logit_scale(o);
+}
+
+/* ---- files --------------------------------------------------------------------------------------- */
+
+static bool ends(const char *name, const char *tail)
+{
+    size_t n = strlen(name), m = strlen(tail);
+    return n >= m && strcmp(name + n - m, tail) == 0;
+}
+
+/* "format": "pt" is what transformers asks of a safetensors file; the configuration helps us read it back. */
+static cloob_status write_safetensors(writer *o, const char *path)
+{
+    sbuf config = { 0 };
+    model_config_to_json(&o->w->config, &config);
+    st_meta meta[] = { { "format", "pt" }, { "config", config.data } };
+    cloob_status status = config.failed ? ctx_no_memory(o->ctx, config.len, path)
+                                        : st_write(o->ctx, path, o->entry, o->count, meta, 2);
+    sbuf_release(&config);
+    return status;
+}
+
+static cloob_status write_openai(writer *o, const char *path)
+{
+    if (ends(path, ".safetensors")) return write_safetensors(o, path);
+    return torch_write(o->ctx, path, o->entry, o->count, NULL);
+}
+
+static cloob_status write_jku(writer *o, const char *path)
+{
+    const char *epoch = weights_get_meta(o->w, "epoch"), *run = weights_get_meta(o->w, "run");
+    torch_wrapper wrapper = { epoch ? strtoll(epoch, NULL, 10) : 0, run ? run : o->w->config.name };
+    return torch_write(o->ctx, path, o->entry, o->count, &wrapper);
+}
+
+static cloob_status write_text(writer *o, const char *dir, const char *name, const sbuf *text)
+{
+    char *path = file_join(dir, name);
+    cloob_status status = !path || text->failed ? ctx_no_memory(o->ctx, text->len, name)
+                                                : file_write(o->ctx, path, text->data, text->len);
+    free(path);
+    return status;
+}
+
+static cloob_status write_tensors_in(writer *o, const char *dir, const char *name)
+{
+    char *path = file_join(dir, name);
+    cloob_status status = path ? write_safetensors(o, path) : ctx_no_memory(o->ctx, strlen(dir), name);
+    free(path);
+    return status;
+}
+
+/* Texts first: where the weights are, everything is. */
+static cloob_status write_hf(writer *o, const char *dir)
+{
+    sbuf config = { 0 }, pre = { 0 };
+    model_config_to_hf(&o->w->config, &config);
+    model_config_to_hf_preprocessor(&o->w->config, &pre);
+    cloob_status status = file_make_dirs(o->ctx, dir);
+    if (status == CLOOB_OK) status = write_text(o, dir, "config.json", &config);
+    if (status == CLOOB_OK) status = write_text(o, dir, "preprocessor_config.json", &pre);
+    if (status == CLOOB_OK) status = write_tensors_in(o, dir, "model.safetensors");
+    sbuf_release(&config);
+    sbuf_release(&pre);
+    return status;
+}
+
+static cloob_status write_open_clip(writer *o, const char *dir)
+{
+    sbuf config = { 0 };
+    model_config_to_open_clip(&o->w->config, &config);
+    cloob_status status = file_make_dirs(o->ctx, dir);
+    if (status == CLOOB_OK) status = write_text(o, dir, "open_clip_config.json", &config);
+    if (status == CLOOB_OK) status = write_tensors_in(o, dir, "open_clip_model.safetensors");
+    sbuf_release(&config);
+    return status;
+}
+
+/* ---- entry --------------------------------------------------------------------------------------- */
+
+static cloob_status write_as(writer *o, const char *path, weight_format format)
+{
+    CLOOB_TRY(gather(o));
+    switch (format) {
+    case FORMAT_JKU: return write_jku(o, path);
+    case FORMAT_HF: return write_hf(o, path);
+    case FORMAT_OPEN_CLIP: return write_open_clip(o, path);
+    default: return write_openai(o, path);
+    }
+}
+
+cloob_status interchange_write(cloob_ctx *ctx, const char *path, weight_format format, weights *w)
+{
+    if (format == FORMAT_NATIVE) return weights_write_native(ctx, path, w);
+    if (format == FORMAT_HF && w->config.family == MODEL_RESNET)
+        return ctx_fail(
+            ctx, CLOOB_ERR_UNSUPPORTED,
+            "%s: Hugging Face's CLIPModel has no ResNet; %s can be written as openai, open_clip or jku", path,
+            w->config.name);
+    writer o = { .ctx = ctx, .w = w, .names = NAMES_OPENAI, .prefix = "" };
+    if (format == FORMAT_HF) o.names = NAMES_HF;
+    if (format == FORMAT_JKU) { /* their readers strip seven letters without looking */
+        o.names = NAMES_JKU;
+        o.prefix = "module.";
+    }
+    cloob_status status = write_as(&o, path, format);
+    arena_release(&o.a);
+    return status;
+}

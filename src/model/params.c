@@ -1,0 +1,226 @@
+/* Blocks of parameters, and the two layouts of a convolution weight. */
+#include "model/params.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "model/shapes.h"
+
+enum { START = 64 };
+
+/* ---- the table ----------------------------------------------------------------------------------- */
+
+static bool ends_with(const char *name, const char *end)
+{
+    size_t n = strlen(name), m = strlen(end);
+    return n >= m && strcmp(name + n - m, end) == 0;
+}
+
+/* Gains and biases of norms and of everything else are vectors; so is the class embedding, which decays. */
+static bool decays(const char *name, int ndim) { return ndim > 1 || ends_with(name, "class_embedding"); }
+
+static bool is_matrix(const char *name, int ndim) { return ndim > 1 && !strstr(name, "embedding"); }
+
+static void fill_row(param *p, const st_entry *e)
+{
+    bool buffer = ends_with(e->name, "running_mean") || ends_with(e->name, "running_var");
+    *p = (param){ .name = e->name,
+                  .file = e->t,
+                  .count = tensor_count(&e->t),
+                  .buffer = buffer,
+                  .decay = !buffer && decays(e->name, e->t.ndim),
+                  .matrix = is_matrix(e->name, e->t.ndim) };
+}
+
+static void assign_offsets(params *p)
+{
+    int64_t at = 0;
+    for (int pass = 0; pass < 2; pass++) {
+        for (int i = 0; i < p->count; i++) {
+            if (p->row[i].buffer != (pass == 1)) continue;
+            p->row[i].offset = at;
+            at += (p->row[i].count + START - 1) / START * START;
+        }
+        if (pass == 0) p->trainable = at;
+    }
+    p->total = at;
+}
+
+static tensor engine_shape(const param *r)
+{
+    const int64_t *d = r->file.dim;
+    if (r->file.ndim == 4) return TENSOR(CLOOB_F32, NULL, d[0], d[2], d[3], d[1]);
+    return r->file;
+}
+
+static void make_views(params *p)
+{
+    for (int i = 0; i < p->count; i++) {
+        const param *r = &p->row[i];
+        tensor t = engine_shape(r);
+        p->master_view[i] = p->grad_view[i] = p->compute_view[i] = t;
+        p->master_view[i].data = p->master + r->offset;
+        p->grad_view[i].data = p->grad && !r->buffer ? p->grad + r->offset : NULL;
+        p->compute_view[i].data = p->master + r->offset;
+        if (p->shadow && r->matrix) {
+            p->compute_view[i].dtype = CLOOB_BF16;
+            p->compute_view[i].data = p->shadow + r->offset;
+        }
+    }
+}
+
+static cloob_status make_table(cloob_ctx *ctx, params *p)
+{
+    st_entry *rows;
+    int64_t count;
+    CLOOB_TRY(model_shapes(ctx, &p->names, &p->config, &rows, &count));
+    p->count = (int)count;
+    p->row = arena_push(&p->names, (size_t)count * sizeof *p->row);
+    p->master_view = arena_push(&p->names, (size_t)count * 3 * sizeof(tensor));
+    if (!p->row || !p->master_view) return ctx_no_memory(ctx, (size_t)count * sizeof *p->row, "the parameter table");
+    p->grad_view = p->master_view + count;
+    p->compute_view = p->grad_view + count;
+    for (int i = 0; i < p->count; i++) fill_row(&p->row[i], &rows[i]);
+    assign_offsets(p);
+    return CLOOB_OK;
+}
+
+static cloob_status take_memory(cloob_ctx *ctx, params *p, params_use use)
+{
+    device *d = p->dev;
+    CLOOB_TRY(d->alloc(ctx, d, (size_t)p->total * sizeof(float), "parameters", (void **)&p->master));
+    if (use == PARAMS_TRAIN) CLOOB_TRY(d->alloc(ctx, d, (size_t)p->trainable * sizeof(float), "gradients", (void **)&p->grad));
+    if (p->compute == CLOOB_BF16)
+        CLOOB_TRY(d->alloc(ctx, d, (size_t)p->trainable * sizeof(uint16_t), "bf16 parameters", (void **)&p->shadow));
+    make_views(p);
+    return CLOOB_OK;
+}
+
+cloob_status params_create(cloob_ctx *ctx, const model_config *c, device *dev, cloob_dtype compute, params_use use, params **out)
+{
+    params *p = calloc(1, sizeof *p);
+    if (!p) return ctx_no_memory(ctx, sizeof *p, "parameters");
+    p->config = *c;
+    p->dev = dev;
+    p->compute = compute;
+    cloob_status status = make_table(ctx, p);
+    if (status == CLOOB_OK) status = take_memory(ctx, p, use);
+    if (status != CLOOB_OK) {
+        params_destroy(p);
+        return status;
+    }
+    *out = p;
+    return CLOOB_OK;
+}
+
+void params_destroy(params *p)
+{
+    if (!p) return;
+    if (p->master) p->dev->free(p->dev, p->master);
+    if (p->grad) p->dev->free(p->dev, p->grad);
+    if (p->shadow) p->dev->free(p->dev, p->shadow);
+    arena_release(&p->names);
+    free(p);
+}
+
+int params_find(const params *p, const char *name)
+{
+    for (int i = 0; i < p->count; i++)
+        if (strcmp(p->row[i].name, name) == 0) return i;
+    return -1;
+}
+
+/* ---- in and out ---------------------------------------------------------------------------------- */
+
+/* (O, C, k, k) of files to (O, k, k, C) of the engine, or back. */
+static void relayout(const param *r, const float *from, float *to, bool to_engine)
+{
+    if (r->file.ndim != 4) {
+        memcpy(to, from, (size_t)r->count * sizeof *to);
+        return;
+    }
+    int64_t O = r->file.dim[0], C = r->file.dim[1], K = r->file.dim[2] * r->file.dim[3];
+    for (int64_t o = 0; o < O; o++)
+        for (int64_t c = 0; c < C; c++)
+            for (int64_t k = 0; k < K; k++) {
+                int64_t file = (o * C + c) * K + k, engine = (o * K + k) * C + c;
+                if (to_engine) to[engine] = from[file];
+                else to[file] = from[engine];
+            }
+}
+
+cloob_status params_get(cloob_ctx *ctx, const params *p, int row, bool gradient, float *out)
+{
+    const param *r = &p->row[row];
+    float *host = malloc((size_t)r->count * sizeof *host);
+    if (!host) return ctx_no_memory(ctx, (size_t)r->count * sizeof *host, r->name);
+    cloob_status status = p->dev->to_host(ctx, p->dev, host, (gradient ? p->grad : p->master) + r->offset, (size_t)r->count * sizeof *host);
+    if (status == CLOOB_OK) relayout(r, host, out, false);
+    free(host);
+    return status;
+}
+
+cloob_status params_set(cloob_ctx *ctx, params *p, int row, const float *from)
+{
+    const param *r = &p->row[row];
+    float *host = malloc((size_t)r->count * sizeof *host);
+    if (!host) return ctx_no_memory(ctx, (size_t)r->count * sizeof *host, r->name);
+    relayout(r, from, host, true);
+    cloob_status status = p->dev->to_device(ctx, p->dev, p->master + r->offset, host, (size_t)r->count * sizeof *host);
+    if (status == CLOOB_OK) status = p->dev->sync(ctx, p->dev); /* the copy may read host memory after returning */
+    free(host);
+    return status;
+}
+
+cloob_status params_load(cloob_ctx *ctx, params *p, const weights *w)
+{
+    for (int i = 0; i < p->count; i++) {
+        const param *r = &p->row[i];
+        const tensor *t = weights_find(w, r->name);
+        if (!t || tensor_count(t) != r->count)
+            return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: not in the weights, or of another size", r->name);
+        const float *from = t->dtype == CLOOB_F32 ? t->data : NULL;
+        float *converted = NULL;
+        if (!from) {
+            from = converted = malloc((size_t)r->count * sizeof *converted);
+            if (!converted) return ctx_no_memory(ctx, (size_t)r->count * sizeof *converted, r->name);
+            if (!dtype_convert(CLOOB_F32, converted, t->dtype, t->data, r->count)) {
+                free(converted);
+                return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: element type %s cannot be used", r->name, dtype_name(t->dtype));
+            }
+        }
+        cloob_status status = params_set(ctx, p, i, from);
+        free(converted);
+        CLOOB_TRY(status);
+    }
+    return params_refresh(ctx, p);
+}
+
+cloob_status params_store(cloob_ctx *ctx, const params *p, weights *w)
+{
+    w->config = p->config;
+    for (int i = 0; i < p->count; i++) {
+        tensor t = p->row[i].file;
+        t.data = arena_push(&w->a, tensor_bytes(&t));
+        if (!t.data) return ctx_no_memory(ctx, tensor_bytes(&t), p->row[i].name);
+        CLOOB_TRY(params_get(ctx, p, i, false, t.data));
+        CLOOB_TRY(weights_add(ctx, w, p->row[i].name, &t));
+    }
+    return CLOOB_OK;
+}
+
+cloob_status params_refresh(cloob_ctx *ctx, params *p)
+{
+    if (!p->shadow) return CLOOB_OK;
+    size_t n = (size_t)p->trainable;
+    float *master = malloc(n * sizeof *master);
+    uint16_t *shadow = malloc(n * sizeof *shadow);
+    cloob_status status = master && shadow ? CLOOB_OK : ctx_no_memory(ctx, n * 6, "bf16 parameters");
+    if (status == CLOOB_OK) status = p->dev->to_host(ctx, p->dev, master, p->master, n * sizeof *master);
+    for (size_t i = 0; status == CLOOB_OK && i < n; i++) shadow[i] = bf16_from_float(master[i]);
+    if (status == CLOOB_OK) status = p->dev->to_device(ctx, p->dev, p->shadow, shadow, n * sizeof *shadow);
+    if (status == CLOOB_OK) status = p->dev->sync(ctx, p->dev);
+    free(master);
+    free(shadow);
+    return status;
+}

@@ -1,0 +1,168 @@
+/* The towers as lists of names and shapes. */
+#include "model/shapes.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Rows are collected in two passes: the first counts (row NULL), the second fills. */
+typedef struct list {
+    arena *a;
+    st_entry *row;
+    int64_t count;
+    bool failed;
+} list;
+
+static void add(list *l, const char *prefix, const char *leaf, int ndim, const int64_t *dim)
+{
+    int64_t i = l->count++;
+    if (!l->row) return;
+    size_t bytes = strlen(prefix) + strlen(leaf) + 1;
+    char *name = arena_push(l->a, bytes);
+    l->failed |= !name;
+    if (name) snprintf(name, bytes, "%s%s", prefix, leaf);
+    l->row[i] = (st_entry){ name, tensor_make(CLOOB_F32, ndim, dim, NULL) };
+}
+
+static void add1(list *l, const char *prefix, const char *leaf, int64_t n) { add(l, prefix, leaf, 1, &n); }
+
+static void add2(list *l, const char *prefix, const char *leaf, int64_t n, int64_t m)
+{
+    add(l, prefix, leaf, 2, (int64_t[]){ n, m });
+}
+
+static void add4(list *l, const char *prefix, const char *leaf, int64_t out, int64_t in, int64_t k)
+{
+    add(l, prefix, leaf, 4, (int64_t[]){ out, in, k, k });
+}
+
+/* ---- parts --------------------------------------------------------------------------------------- */
+
+static void add_norm(list *l, const char *prefix, int64_t n)
+{
+    add1(l, prefix, ".weight", n);
+    add1(l, prefix, ".bias", n);
+}
+
+static void add_batch_norm(list *l, const char *prefix, const char *name, int64_t n)
+{
+    char path[96];
+    snprintf(path, sizeof path, "%s%s", prefix, name);
+    add_norm(l, path, n);
+    add1(l, path, ".running_mean", n);
+    add1(l, path, ".running_var", n);
+}
+
+static void add_linear(list *l, const char *prefix, const char *name, int64_t out, int64_t in)
+{
+    char path[96];
+    snprintf(path, sizeof path, "%s%s", prefix, name);
+    add2(l, path, ".weight", out, in);
+    add1(l, path, ".bias", out);
+}
+
+static void add_transformer(list *l, const char *prefix, int64_t layers, int64_t w)
+{
+    char p[96];
+    for (int64_t i = 0; i < layers; i++) {
+        snprintf(p, sizeof p, "%s.resblocks.%lld.", prefix, (long long)i);
+        add2(l, p, "attn.in_proj_weight", 3 * w, w);
+        add1(l, p, "attn.in_proj_bias", 3 * w);
+        add_linear(l, p, "attn.out_proj", w, w);
+        add1(l, p, "ln_1.weight", w);
+        add1(l, p, "ln_1.bias", w);
+        add_linear(l, p, "mlp.c_fc", 4 * w, w);
+        add_linear(l, p, "mlp.c_proj", w, 4 * w);
+        add1(l, p, "ln_2.weight", w);
+        add1(l, p, "ln_2.bias", w);
+    }
+}
+
+/* ---- towers -------------------------------------------------------------------------------------- */
+
+/* 1x1, 3x3, 1x1 with a fourfold output; a shortcut of its own where the shape changes. */
+static void add_bottleneck(list *l, const char *p, int64_t in, int64_t planes, bool downsample)
+{
+    add4(l, p, "conv1.weight", planes, in, 1);
+    add_batch_norm(l, p, "bn1", planes);
+    add4(l, p, "conv2.weight", planes, planes, 3);
+    add_batch_norm(l, p, "bn2", planes);
+    add4(l, p, "conv3.weight", 4 * planes, planes, 1);
+    add_batch_norm(l, p, "bn3", 4 * planes);
+    if (!downsample) return;
+    add4(l, p, "downsample.0.weight", 4 * planes, in, 1);
+    add_batch_norm(l, p, "downsample.1", 4 * planes);
+}
+
+static void add_attention_pool(list *l, const model_config *c)
+{
+    int64_t e = 32 * c->width, grid = c->image_size / 32;
+    add2(l, "visual.attnpool.", "positional_embedding", grid * grid + 1, e);
+    add_linear(l, "visual.attnpool.", "k_proj", e, e);
+    add_linear(l, "visual.attnpool.", "q_proj", e, e);
+    add_linear(l, "visual.attnpool.", "v_proj", e, e);
+    add_linear(l, "visual.attnpool.", "c_proj", c->embed, e);
+}
+
+static void add_resnet(list *l, const model_config *c)
+{
+    char p[96];
+    int64_t w = c->width, in = w;
+    for (int i = 1; i <= 3; i++) {
+        int64_t out = i == 3 ? w : w / 2;
+        snprintf(p, sizeof p, "visual.conv%d.weight", i);
+        add4(l, p, "", out, i == 1 ? 3 : w / 2, 3);
+        snprintf(p, sizeof p, "visual.bn%d", i);
+        add_batch_norm(l, p, "", out);
+    }
+    for (int stage = 0; stage < 4; stage++)
+        for (int64_t b = 0; b < c->layers[stage]; b++) {
+            int64_t planes = w << stage;
+            snprintf(p, sizeof p, "visual.layer%d.%lld.", stage + 1, (long long)b);
+            add_bottleneck(l, p, in, planes, (stage > 0 && b == 0) || in != 4 * planes);
+            in = 4 * planes;
+        }
+    add_attention_pool(l, c);
+}
+
+static void add_vit(list *l, const model_config *c)
+{
+    int64_t w = c->width, grid = c->image_size / c->patch;
+    add1(l, "visual.", "class_embedding", w);
+    add2(l, "visual.", "positional_embedding", grid * grid + 1, w);
+    add2(l, "visual.", "proj", w, c->embed);
+    add4(l, "visual.", "conv1.weight", w, 3, c->patch);
+    add_norm(l, "visual.ln_pre", w);
+    add_transformer(l, "visual.transformer", c->layers[0], w);
+    add_norm(l, "visual.ln_post", w);
+}
+
+static void add_text(list *l, const model_config *c)
+{
+    int64_t t = c->text_width;
+    add_transformer(l, "transformer", c->text_layers, t);
+    add2(l, "token_embedding.weight", "", c->vocab, t);
+    add2(l, "positional_embedding", "", c->context, t);
+    add_norm(l, "ln_final", t);
+    add2(l, "text_projection", "", t, c->embed);
+}
+
+static void add_all(list *l, const model_config *c)
+{
+    if (c->family == MODEL_RESNET) add_resnet(l, c);
+    else add_vit(l, c);
+    add_text(l, c);
+}
+
+cloob_status model_shapes(cloob_ctx *ctx, arena *a, const model_config *c, st_entry **rows, int64_t *count)
+{
+    list counted = { .a = a }, filled = { .a = a };
+    add_all(&counted, c);
+    filled.row = arena_push(a, (size_t)counted.count * sizeof *filled.row);
+    if (!filled.row)
+        return ctx_no_memory(ctx, (size_t)counted.count * sizeof *filled.row, "the list of parameters");
+    add_all(&filled, c);
+    if (filled.failed) return ctx_no_memory(ctx, 96, "the list of parameters");
+    *rows = filled.row;
+    *count = filled.count;
+    return CLOOB_OK;
+}

@@ -1,0 +1,171 @@
+/* Looking tensors up by foreign names, and reading a configuration off their shapes. */
+#include "model/source.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- index --------------------------------------------------------------------------------------- */
+
+/* Data-parallel training and torch.compile wrap the model; either may be outermost. */
+static const char *strip(const char *name)
+{
+    static const char *const wraps[] = { "module.", "_orig_mod." };
+    for (size_t i = 0; i < 2; i++)
+        if (strncmp(name, wraps[i], strlen(wraps[i])) == 0) return strip(name + strlen(wraps[i]));
+    return name;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(((const source_key *)a)->name, ((const source_key *)b)->name);
+}
+
+int64_t source_find(const source *s, const char *name)
+{
+    source_key wanted = { .name = name };
+    const source_key *k =
+        s->count ? bsearch(&wanted, s->sorted, (size_t)s->count, sizeof wanted, by_name) : NULL;
+    return k ? k->index : -1;
+}
+
+static weight_names whose(const source *s)
+{
+    if (source_find(s, "text_model.embeddings.token_embedding.weight") >= 0) return NAMES_HF;
+    if (source_find(s, "transformer.token_embedding.weight") >= 0) return NAMES_JKU;
+    if (source_find(s, "text.token_embedding.weight") >= 0) return NAMES_CUSTOM_TEXT;
+    return NAMES_OPENAI;
+}
+
+cloob_status source_index(cloob_ctx *ctx, const char *path, weights *w, source *s)
+{
+    const char *format = st_meta_get(&w->st, "format");
+    *s = (source){ .path = path, .native = format && strcmp(format, "cloob") == 0 };
+    s->entry = w->torch.count ? w->torch.entry : w->st.entry;
+    s->count = w->torch.count ? w->torch.count : w->st.count;
+    s->sorted = arena_push(&w->a, (size_t)(s->count + 1) * sizeof *s->sorted);
+    s->used = arena_push(&w->a, (size_t)(s->count + 1) * sizeof *s->used);
+    if (!s->sorted || !s->used) return ctx_no_memory(ctx, (size_t)s->count * sizeof *s->sorted, path);
+    for (int64_t i = 0; i < s->count; i++) s->sorted[i] = (source_key){ strip(s->entry[i].name), i };
+    qsort(s->sorted, (size_t)s->count, sizeof *s->sorted, by_name);
+    for (int64_t i = 1; i < s->count; i++)
+        if (by_name(&s->sorted[i - 1], &s->sorted[i]) == 0)
+            return ctx_fail(ctx, CLOOB_ERR_FORMAT,
+                            "%s: tensor %.200s is in it twice, with and without a prefix", path,
+                            s->sorted[i].name);
+    s->names = whose(s);
+    return CLOOB_OK;
+}
+
+/* ---- shapes -------------------------------------------------------------------------------------- */
+
+/* The shape a canonical tensor has, when it is there with that many dimensions. */
+static bool shape(const source *s, const char *canonical, int ndim, int64_t dim[4])
+{
+    foreign f;
+    memset(dim, 0, 4 * sizeof *dim);
+    names_foreign(s->names, canonical, &f);
+    int64_t i = source_find(s, f.name[0]);
+    if (i < 0 || s->entry[i].t.ndim != ndim) return false;
+    for (int k = 0; k < ndim; k++) dim[k] = s->entry[i].t.dim[f.transposed ? ndim - 1 - k : k];
+    return true;
+}
+
+static cloob_status need_shape(cloob_ctx *ctx, const source *s, const char *canonical, int ndim,
+                               int64_t dim[4])
+{
+    foreign f;
+    if (shape(s, canonical, ndim, dim)) return CLOOB_OK;
+    names_foreign(s->names, canonical, &f);
+    return ctx_fail(ctx, CLOOB_ERR_FORMAT,
+                    "%s: not a CLIP model that can be recognised: no %s of %d dimensions among %lld tensors",
+                    s->path, f.name[0], ndim, (long long)s->count);
+}
+
+/* How many of prefix0suffix, prefix1suffix, ... there are. */
+static int64_t count_layers(const source *s, const char *prefix, const char *suffix, int ndim)
+{
+    char name[NAME_BYTES];
+    int64_t n = 0, dim[4];
+    do snprintf(name, sizeof name, "%s%lld%s", prefix, (long long)n++, suffix);
+    while (shape(s, name, ndim, dim));
+    return n - 1;
+}
+
+/* The edge of a square grid of positions with one extra; 0 when it is not square. */
+static int64_t grid_of(int64_t positions)
+{
+    int64_t edge = positions > 1 ? (int64_t)llround(sqrt((double)(positions - 1))) : 0;
+    return edge * edge + 1 == positions ? edge : 0;
+}
+
+static cloob_status infer_vit(cloob_ctx *ctx, const source *s, model_config *c)
+{
+    int64_t conv[4], pos[4];
+    CLOOB_TRY(need_shape(ctx, s, "visual.conv1.weight", 4, conv));
+    CLOOB_TRY(need_shape(ctx, s, "visual.positional_embedding", 2, pos));
+    c->family = MODEL_VIT;
+    c->width = conv[0];
+    c->patch = conv[3];
+    c->image_size = grid_of(pos[0]) <= 1 << 14 && c->patch <= 1 << 14 ? grid_of(pos[0]) * c->patch : 0;
+    c->layers[0] = count_layers(s, "visual.transformer.resblocks.", ".ln_1.weight", 1);
+    return CLOOB_OK;
+}
+
+static cloob_status infer_resnet(cloob_ctx *ctx, const source *s, model_config *c)
+{
+    static const char *const stage[4] = { "visual.layer1.", "visual.layer2.", "visual.layer3.",
+                                          "visual.layer4." };
+    int64_t conv[4], pos[4];
+    CLOOB_TRY(need_shape(ctx, s, "visual.layer1.0.conv1.weight", 4, conv));
+    CLOOB_TRY(need_shape(ctx, s, "visual.attnpool.positional_embedding", 2, pos));
+    c->family = MODEL_RESNET;
+    c->width = conv[0];
+    c->image_size = grid_of(pos[0]) <= 1 << 14 ? 32 * grid_of(pos[0]) : 0;
+    for (int i = 0; i < 4; i++) c->layers[i] = count_layers(s, stage[i], ".conv1.weight", 4);
+    return CLOOB_OK;
+}
+
+static cloob_status infer_text(cloob_ctx *ctx, const source *s, model_config *c)
+{
+    int64_t tokens[4], positions[4], projection[4];
+    CLOOB_TRY(need_shape(ctx, s, "token_embedding.weight", 2, tokens));
+    CLOOB_TRY(need_shape(ctx, s, "positional_embedding", 2, positions));
+    CLOOB_TRY(need_shape(ctx, s, "text_projection", 2, projection));
+    c->vocab = tokens[0];
+    c->text_width = tokens[1];
+    c->context = positions[0];
+    c->embed = projection[1];
+    c->text_layers = count_layers(s, "transformer.resblocks.", ".ln_1.weight", 1);
+    return CLOOB_OK;
+}
+
+/* OpenAI's rule; where it cannot hold, only the caller knows. */
+static cloob_status infer_heads(cloob_ctx *ctx, const source *s, model_config *c)
+{
+    int64_t w = c->width > 0 && c->width < 1 << 20 ? model_config_image_attention_width(c) : 0;
+    if (model_config_match(c)) return CLOOB_OK;
+    if (w % 64 || c->text_width % 64 || !w || c->text_width <= 0)
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
+                        "%s: image attention is %lld wide, text %lld: not in heads of 64, and shapes do not "
+                        "tell the number; "
+                        "give --config",
+                        s->path, (long long)w, (long long)c->text_width);
+    snprintf(c->name, sizeof c->name, "custom");
+    c->image_heads = w / 64;
+    c->text_heads = c->text_width / 64;
+    return CLOOB_OK;
+}
+
+cloob_status source_infer(cloob_ctx *ctx, const source *s, model_config *c)
+{
+    int64_t dim[4];
+    model_config_init(c);
+    if (shape(s, "visual.layer1.0.conv1.weight", 4, dim)) CLOOB_TRY(infer_resnet(ctx, s, c));
+    else CLOOB_TRY(infer_vit(ctx, s, c));
+    CLOOB_TRY(infer_text(ctx, s, c));
+    CLOOB_TRY(infer_heads(ctx, s, c));
+    cloob_status status = model_config_check(ctx, c);
+    return status == CLOOB_OK ? status : ctx_wrap(ctx, status, "%s: its shapes make no model", s->path);
+}

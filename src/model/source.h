@@ -1,0 +1,31 @@
+/* Another program's tensors under their own names, and the configuration their shapes tell. Used by
+ * interchange.c alone. */
+#ifndef MODEL_SOURCE_H
+#define MODEL_SOURCE_H
+
+#include "model/interchange.h"
+
+typedef struct source_key {
+    const char *name; /* without "module." */
+    int64_t index;    /* into entry */
+} source_key;
+
+typedef struct source {
+    const char *path;
+    const st_entry *entry;
+    int64_t count;
+    source_key *sorted; /* by name */
+    bool *used;         /* by index */
+    weight_names names;
+    bool native;
+} source;
+
+/* Indexes the tensors of w->st or w->torch; finds out whose names they are. Lives in w->a. */
+cloob_status source_index(cloob_ctx *ctx, const char *path, weights *w, source *s);
+/* The entry called by its foreign name; -1 when absent. */
+int64_t source_find(const source *s, const char *name);
+
+/* Sizes from shapes; fails with the name of what is missing or not told by shapes. */
+cloob_status source_infer(cloob_ctx *ctx, const source *s, model_config *c);
+
+#endif

@@ -1,0 +1,32 @@
+/* The image and text towers as graphs.
+ *
+ * Inputs: "images" (B, S, S, 3) bytes, or (B, 3, S, S) F32 already normalised; "tokens" (B, T) I32.
+ * Results: "output" (B, D), unit rows; "raw" (B, D) before that; with `features`, "features": what the projection reads.
+ * With a backward pass, "doutput" (B, D) is an input too.
+ *
+ * Two savings are exact and always on: the last layer of a transformer works for the one token that is read, and the
+ * attention pool never forms keys and values (docs/attention-pool.md). */
+#ifndef MODEL_TOWER_H
+#define MODEL_TOWER_H
+
+#include "graph/graph.h"
+#include "model/params.h"
+
+typedef struct tower_options {
+    int64_t batch;
+    bool train;         /* batch statistics; else running ones */
+    bool backward;      /* append the backward pass */
+    bool float_images;  /* images come as F32 (B, 3, S, S) */
+    bool features;      /* keep what the projection reads */
+    bool padded_input;  /* 8 input channels, the rest 0: what the GPU's convolutions like */
+    graph_grad_options grad;
+} tower_options;
+
+/* g is initialised by the call; release it when the executor is made. */
+cloob_status tower_image(cloob_ctx *ctx, const params *p, const tower_options *o, graph *g);
+cloob_status tower_text(cloob_ctx *ctx, const params *p, const tower_options *o, graph *g);
+
+/* Width of the features before the projection. */
+int64_t tower_image_features(const model_config *c);
+
+#endif

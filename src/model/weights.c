@@ -1,0 +1,170 @@
+/* Named tensors with a configuration, and the native file. */
+#include "model/weights.h"
+
+#include <string.h>
+
+#include "model/shapes.h"
+
+void weights_init(weights *w) { *w = (weights){ 0 }; }
+
+void weights_release(weights *w)
+{
+    st_close(&w->st);
+    torch_close(&w->torch);
+    arena_release(&w->a);
+    *w = (weights){ 0 };
+}
+
+/* ---- tensors ------------------------------------------------------------------------------------- */
+
+/* Doubling in the arena: pointers into the old array go stale, names and data do not move. */
+static void *grown(arena *a, const void *old, int64_t count, int64_t *capacity, size_t item)
+{
+    int64_t wanted = *capacity ? 2 * *capacity : 512;
+    void *bigger = arena_push(a, (size_t)wanted * item);
+    if (!bigger) return NULL;
+    if (count) memcpy(bigger, old, (size_t)count * item);
+    *capacity = wanted;
+    return bigger;
+}
+
+cloob_status weights_add(cloob_ctx *ctx, weights *w, const char *name, const tensor *t)
+{
+    if (w->count == w->capacity) {
+        st_entry *bigger = grown(&w->a, w->entry, w->count, &w->capacity, sizeof *bigger);
+        if (!bigger) return ctx_no_memory(ctx, (size_t)w->capacity * sizeof *bigger, name);
+        w->entry = bigger;
+    }
+    char *copy = arena_string(&w->a, name);
+    if (!copy) return ctx_no_memory(ctx, strlen(name), name);
+    w->entry[w->count++] = (st_entry){ copy, *t };
+    return CLOOB_OK;
+}
+
+const tensor *weights_find(const weights *w, const char *name)
+{
+    for (int64_t i = 0; i < w->count; i++)
+        if (strcmp(w->entry[i].name, name) == 0) return &w->entry[i].t;
+    return NULL;
+}
+
+/* ---- metadata ------------------------------------------------------------------------------------ */
+
+static st_meta *find_meta(const weights *w, const char *key)
+{
+    for (int64_t i = 0; i < w->meta_count; i++)
+        if (strcmp(w->meta[i].key, key) == 0) return &w->meta[i];
+    return NULL;
+}
+
+const char *weights_get_meta(const weights *w, const char *key)
+{
+    const st_meta *m = find_meta(w, key);
+    return m ? m->value : NULL;
+}
+
+cloob_status weights_set_meta(cloob_ctx *ctx, weights *w, const char *key, const char *value)
+{
+    st_meta *m = find_meta(w, key);
+    if (!value) {
+        if (m) *m = w->meta[--w->meta_count];
+        return CLOOB_OK;
+    }
+    if (!m && w->meta_count == w->meta_capacity) {
+        st_meta *bigger = grown(&w->a, w->meta, w->meta_count, &w->meta_capacity, sizeof *bigger);
+        if (!bigger) return ctx_no_memory(ctx, strlen(value), key);
+        w->meta = bigger;
+    }
+    st_meta copy = { arena_string(&w->a, key), arena_string(&w->a, value) };
+    if (!copy.key || !copy.value) return ctx_no_memory(ctx, strlen(value), key);
+    if (!m) m = &w->meta[w->meta_count++];
+    *m = copy;
+    return CLOOB_OK;
+}
+
+/* ---- checking ------------------------------------------------------------------------------------ */
+
+cloob_status weights_check(cloob_ctx *ctx, const weights *w, const char *path)
+{
+    arena a = { 0 };
+    st_entry *row;
+    int64_t count, bad = 0;
+    sbuf s = { 0 };
+    char have[SHAPE_TEXT], want[SHAPE_TEXT];
+    cloob_status status = model_shapes(ctx, &a, &w->config, &row, &count);
+    for (int64_t i = 0; status == CLOOB_OK && i < count; i++) {
+        const tensor *t = weights_find(w, row[i].name);
+        if (t && tensor_same_shape(t, &row[i].t)) continue;
+        if (bad++ >= 6) continue;
+        sbuf_printf(&s, "%s%s ", bad > 1 ? "; " : "", row[i].name);
+        if (!t) sbuf_puts(&s, "is missing");
+        else sbuf_printf(&s, "is %s, not %s", tensor_shape_text(t, have), tensor_shape_text(&row[i].t, want));
+    }
+    if (bad > 6) sbuf_printf(&s, "; and %lld more", (long long)bad - 6);
+    if (bad && status == CLOOB_OK)
+        status = ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: does not fit its configuration: %s", path,
+                          s.data ? s.data : "");
+    sbuf_release(&s);
+    arena_release(&a);
+    return status;
+}
+
+/* ---- the native file ----------------------------------------------------------------------------- */
+
+static cloob_status read_config(cloob_ctx *ctx, const char *path, const char *text, model_config *c)
+{
+    arena a = { 0 };
+    json *root;
+    if (!text) return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: no configuration in its metadata", path);
+    cloob_status status = json_parse(ctx, &a, text, strlen(text), path, &root);
+    if (status == CLOOB_OK) status = model_config_from_json(ctx, root, path, c);
+    arena_release(&a);
+    return status;
+}
+
+static cloob_status read_native(cloob_ctx *ctx, const char *path, weights *w)
+{
+    CLOOB_TRY(st_open(ctx, path, &w->st));
+    const char *format = st_meta_get(&w->st, "format");
+    if (!format || strcmp(format, "cloob") != 0)
+        return ctx_fail(ctx, CLOOB_ERR_FORMAT,
+                        "%s: not a checkpoint of ours; cloob convert makes one from other weights", path);
+    CLOOB_TRY(read_config(ctx, path, st_meta_get(&w->st, "config"), &w->config));
+    for (int64_t i = 0; i < w->st.meta_count; i++)
+        CLOOB_TRY(weights_set_meta(ctx, w, w->st.meta[i].key, w->st.meta[i].value));
+    for (int64_t i = 0; i < w->st.count; i++)
+        CLOOB_TRY(weights_add(ctx, w, w->st.entry[i].name, &w->st.entry[i].t));
+    return weights_check(ctx, w, path);
+}
+
+cloob_status weights_read_native(cloob_ctx *ctx, const char *path, weights *w)
+{
+    weights_init(w);
+    cloob_status status = read_native(ctx, path, w);
+    if (status != CLOOB_OK) weights_release(w);
+    return status;
+}
+
+static cloob_status describe(cloob_ctx *ctx, weights *w)
+{
+    sbuf config = { 0 }, pre = { 0 };
+    model_config_to_json(&w->config, &config);
+    model_config_to_preprocess(&w->config, &pre);
+    cloob_status status = config.failed || pre.failed ? ctx_no_memory(ctx, config.len, "metadata") : CLOOB_OK;
+    if (status == CLOOB_OK) status = weights_set_meta(ctx, w, "format", "cloob");
+    if (status == CLOOB_OK) status = weights_set_meta(ctx, w, "config", config.data);
+    if (status == CLOOB_OK) status = weights_set_meta(ctx, w, "preprocess", pre.data);
+    if (status == CLOOB_OK)
+        status =
+            weights_set_meta(ctx, w, "activation", w->config.act == ACT_QUICKGELU ? "quickgelu" : "gelu");
+    if (status == CLOOB_OK) status = weights_set_meta(ctx, w, "version", cloob_version());
+    sbuf_release(&config);
+    sbuf_release(&pre);
+    return status;
+}
+
+cloob_status weights_write_native(cloob_ctx *ctx, const char *path, weights *w)
+{
+    CLOOB_TRY(describe(ctx, w));
+    return st_write(ctx, path, w->entry, w->count, w->meta, w->meta_count);
+}

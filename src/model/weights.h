@@ -1,0 +1,58 @@
+/* A model's weights in memory: named tensors, the configuration, and metadata; and our native file.
+ *
+ * Names are canonical (model/shapes.h). Besides the model's own there may be logit_scale and
+ * logit_scale_hopfield (logarithms, one element), NAME.num_batches_tracked of batch norms, and tensors whose
+ * names begin with "train." (the state of a run, which nothing here looks at). Tensors are views of the
+ * mapped file wherever possible, of the type they were stored in.
+ *
+ * The native file is a safetensors file whose metadata has
+ *     format        "cloob"
+ *     config        the configuration as JSON (model/config.h)
+ *     activation    "quickgelu" or "gelu"
+ *     preprocess    JSON: size, mean, std, resize, interpolation
+ *     version       of the program that wrote it
+ * and, where known, tokenizer (the text of its merges), method, inv_tau, scale_hopfield, epoch, run.
+ *
+ *     weights w;
+ *     CLOOB_TRY(weights_read_native(ctx, path, &w));
+ *     const tensor *t = weights_find(&w, "visual.conv1.weight");
+ *     weights_release(&w);
+ */
+#ifndef MODEL_WEIGHTS_H
+#define MODEL_WEIGHTS_H
+
+#include "io/safetensors.h"
+#include "io/torchfile.h"
+#include "model/config.h"
+
+typedef struct weights {
+    arena a; /* names, and tensors that are no views */
+    st_entry *entry;
+    int64_t count, capacity;
+    model_config config;
+    st_meta *meta;
+    int64_t meta_count, meta_capacity;
+    st_file st; /* what the tensors point into */
+    torch_file torch;
+} weights;
+
+void weights_init(weights *w); /* empty; the same as zeroed memory */
+void weights_release(weights *w);
+
+/* The name is copied, the data are not: they must live as long as w (in w->a, or in a mapped file). */
+cloob_status weights_add(cloob_ctx *ctx, weights *w, const char *name, const tensor *t);
+const tensor *weights_find(const weights *w, const char *name); /* NULL when absent */
+
+/* Replaces a value of the same key; both are copied. A NULL value removes the key. */
+cloob_status weights_set_meta(cloob_ctx *ctx, weights *w, const char *key, const char *value);
+const char *weights_get_meta(const weights *w, const char *key); /* NULL when absent */
+
+/* One line that lists what is missing or has another shape than the configuration wants; OK when nothing. */
+cloob_status weights_check(cloob_ctx *ctx, const weights *w, const char *path);
+
+/* Reads a file that says format "cloob"; checks names and shapes against its configuration. */
+cloob_status weights_read_native(cloob_ctx *ctx, const char *path, weights *w);
+/* Sets format, config, activation, preprocess and version, then writes beside and renames. */
+cloob_status weights_write_native(cloob_ctx *ctx, const char *path, weights *w);
+
+#endif
