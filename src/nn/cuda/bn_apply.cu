@@ -8,7 +8,8 @@ typedef struct apply_in {
 } apply_in;
 
 template <typename T, int V, bool RELU, bool RES, int U>
-static __global__ void __launch_bounds__(256, APPLY_BLOCKS) apply_kernel(T *y, const T *x, const T *res, apply_in in, int64_t R, int C)
+static __global__ void __launch_bounds__(256, APPLY_BLOCKS)
+    apply_kernel(T *y, const T *x, const T *res, apply_in in, int64_t R, int C)
 {
     int column = blockIdx.y * blockDim.x + threadIdx.x;
     if (column * V >= C) return;
@@ -39,7 +40,8 @@ static __global__ void __launch_bounds__(256, APPLY_BLOCKS) apply_kernel(T *y, c
 
 /* R counts pooled rows. */
 template <typename T, int V, bool RELU>
-static __global__ void __launch_bounds__(256, POOL_BLOCKS) apply_pool_kernel(T *y, const T *x, apply_in in, pool_map m, int64_t R, int C)
+static __global__ void __launch_bounds__(256, POOL_BLOCKS)
+    apply_pool_kernel(T *y, const T *x, apply_in in, pool_map m, int64_t R, int C)
 {
     int column = blockIdx.y * blockDim.x + threadIdx.x;
     if (column * V >= C) return;
@@ -68,7 +70,8 @@ static __global__ void __launch_bounds__(256, POOL_BLOCKS) apply_pool_kernel(T *
 
 /* ---- launchers ----------------------------------------------------------------------------------- */
 
-template <typename T, int V, bool RELU> static void launch_apply(const op_env *env, const op_args *a, const apply_in &in)
+template <typename T, int V, bool RELU>
+static void launch_apply(const op_env *env, const op_args *a, const apply_in &in)
 {
     const tensor *x = &a->in[0], *y = &a->out[0];
     int C = (int)tensor_cols(x);
@@ -76,8 +79,11 @@ template <typename T, int V, bool RELU> static void launch_apply(const op_env *e
     row_grid g = rows_over_grid(env->dev, R, C / V, a->attr.pool ? POOL_BLOCKS : APPLY_BLOCKS);
     T *to = (T *)y->data;
     const T *from = (const T *)x->data, *res = (const T *)a->in[5].data;
-    if (a->attr.pool) apply_pool_kernel<T, V, RELU><<<g.grid, g.block, 0, stream_of(env)>>>(to, from, in, pool_map_of(x), R, C);
-    else if (res) apply_kernel<T, V, RELU, true, 2><<<g.grid, g.block, 0, stream_of(env)>>>(to, from, res, in, R, C);
+    if (a->attr.pool)
+        apply_pool_kernel<T, V, RELU>
+            <<<g.grid, g.block, 0, stream_of(env)>>>(to, from, in, pool_map_of(x), R, C);
+    else if (res)
+        apply_kernel<T, V, RELU, true, 2><<<g.grid, g.block, 0, stream_of(env)>>>(to, from, res, in, R, C);
     else apply_kernel<T, V, RELU, false, 4><<<g.grid, g.block, 0, stream_of(env)>>>(to, from, res, in, R, C);
 }
 
@@ -85,7 +91,8 @@ template <typename T, int V, bool RELU> static void launch_apply(const op_env *e
 
 extern "C" cloob_status bn_apply_cuda(const op_env *env, const op_args *a)
 {
-    apply_in in = { (const float *)a->in[1].data, (const float *)a->in[2].data, (const float *)a->in[3].data, (const float *)a->in[4].data };
+    apply_in in = { (const float *)a->in[1].data, (const float *)a->in[2].data, (const float *)a->in[3].data,
+                    (const float *)a->in[4].data };
     if (tensor_count(&a->out[0]) == 0) return CLOOB_OK;
     WITH_PACK(a->in[0].dtype, tensor_cols(&a->in[0]),
               a->attr.relu ? launch_apply<T, V, true>(env, a, in) : launch_apply<T, V, false>(env, a, in));

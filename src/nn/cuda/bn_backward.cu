@@ -1,8 +1,8 @@
 /* Batch norm backward in two passes.
  *
- * reduce: g = (dy + dy2) through pool and relu; sums of g and g (x - mean) per channel; g written where somebody wants it.
- * apply: dx = gain rstd (g - mean(g) - xhat mean(g xhat)).
- * relu's mask: y > 0 where y is given, else worked out from x. Sums are added in a fixed order. */
+ * reduce: g = (dy + dy2) through pool and relu; sums of g and g (x - mean) per channel; g written where
+ * somebody wants it. apply: dx = gain rstd (g - mean(g) - xhat mean(g xhat)). relu's mask: y > 0 where y is
+ * given, else worked out from x. Sums are added in a fixed order. */
 #include "nn/cuda/bn_common.cuh"
 
 enum { MASK_NONE, MASK_X, MASK_Y, BWD_BLOCKS = 2, BWD_UNROLL = 4 };
@@ -18,7 +18,8 @@ typedef struct bwd_in {
 } bwd_in;
 
 /* The packs of one row that both passes read. */
-template <typename T, int V> struct bwd_row {
+template <typename T, int V>
+struct bwd_row {
     pack<T, V> dy, dy2, x, y;
     bool dropped; /* pooled by nobody */
 };
@@ -36,7 +37,8 @@ __device__ __forceinline__ void row_load(bwd_row<T, V> &q, const bwd_in &in, int
 }
 
 template <typename T, int V, int MASK, bool DY2, bool POOL>
-__device__ __forceinline__ float row_gradient(const bwd_row<T, V> &q, const bwd_in &in, const bn_affine<V> &k, int i)
+__device__ __forceinline__ float row_gradient(const bwd_row<T, V> &q, const bwd_in &in, const bn_affine<V> &k,
+                                              int i)
 {
     float g = to_float(q.dy.v[i]);
     if (DY2) g += to_float(q.dy2.v[i]);
@@ -60,7 +62,8 @@ static __global__ void __launch_bounds__(256, BWD_BLOCKS) reduce_kernel(float *p
         for (int64_t r = (int64_t)blockIdx.x * blockDim.y + threadIdx.y; r < in.R; r += U * step) {
             bwd_row<T, V> q[U];
 #pragma unroll
-            for (int u = 0; u < U; u++) row_load<T, V, MASK, DY2, POOL>(q[u], in, r + u * step < in.R ? r + u * step : r, c);
+            for (int u = 0; u < U; u++)
+                row_load<T, V, MASK, DY2, POOL>(q[u], in, r + u * step < in.R ? r + u * step : r, c);
 #pragma unroll
             for (int u = 0; u < U; u++) {
                 bool counted = r + u * step < in.R;
@@ -93,7 +96,8 @@ static __global__ void __launch_bounds__(256, BWD_BLOCKS) reduce_kernel(float *p
 }
 
 /* block (32 channels, 32 slices of the partial sums). */
-static __global__ void reduce_finish_kernel(float *dgain, float *dbias, float *sums, const float *partial, int parts, const float *rstd, int C)
+static __global__ void reduce_finish_kernel(float *dgain, float *dbias, float *sums, const float *partial,
+                                            int parts, const float *rstd, int C)
 {
     __shared__ double part[2][32][33];
     int c = blockIdx.x * 32 + threadIdx.x;
@@ -132,14 +136,16 @@ static __global__ void __launch_bounds__(256, BWD_BLOCKS) dx_kernel(T *dx, bwd_i
     for (int64_t r = (int64_t)blockIdx.x * blockDim.y + threadIdx.y; r < in.R; r += U * step) {
         bwd_row<T, V> q[U];
 #pragma unroll
-        for (int u = 0; u < U; u++) row_load<T, V, MASK, DY2, POOL>(q[u], in, r + u * step < in.R ? r + u * step : r, c);
+        for (int u = 0; u < U; u++)
+            row_load<T, V, MASK, DY2, POOL>(q[u], in, r + u * step < in.R ? r + u * step : r, c);
 #pragma unroll
         for (int u = 0; u < U; u++) {
             pack<T, V> out;
 #pragma unroll
             for (int i = 0; i < V; i++) {
                 float g = row_gradient<T, V, MASK, DY2, POOL>(q[u], in, k, i);
-                out.v[i] = from_float<T>(k.slope[i] * (g - m1[i]) - (to_float(q[u].x.v[i]) - k.mean[i]) * m2[i]);
+                out.v[i] =
+                    from_float<T>(k.slope[i] * (g - m1[i]) - (to_float(q[u].x.v[i]) - k.mean[i]) * m2[i]);
             }
             if (r + u * step < in.R) store<T, V>(dx + (r + u * step) * in.C + c, out);
         }
@@ -150,7 +156,8 @@ static __global__ void __launch_bounds__(256, BWD_BLOCKS) dx_kernel(T *dx, bwd_i
 
 static row_grid bwd_grid(const device *d, const tensor *x)
 {
-    return rows_over_grid(d, tensor_rows(x), tensor_cols(x) / pack_width(x->dtype, tensor_cols(x)), BWD_BLOCKS);
+    return rows_over_grid(d, tensor_rows(x), tensor_cols(x) / pack_width(x->dtype, tensor_cols(x)),
+                          BWD_BLOCKS);
 }
 
 template <typename T, int V, int MASK, bool DY2, bool POOL>
@@ -158,13 +165,16 @@ static void launch_one(const op_env *env, row_grid g, const bwd_in &in, void *ou
 {
     enum { U = BWD_UNROLL };
     size_t smem = (size_t)g.block.x * g.block.y * 2 * V * sizeof(float);
-    if (partial) reduce_kernel<T, V, MASK, DY2, POOL, U><<<g.grid, g.block, smem, stream_of(env)>>>(partial, (T *)out, in);
+    if (partial)
+        reduce_kernel<T, V, MASK, DY2, POOL, U>
+            <<<g.grid, g.block, smem, stream_of(env)>>>(partial, (T *)out, in);
     else dx_kernel<T, V, MASK, DY2, POOL, U><<<g.grid, g.block, 0, stream_of(env)>>>((T *)out, in);
 }
 
 /* With pool there is no residual, so the mask worked out from x is y's mask. */
 template <typename T, int V, bool DY2>
-static void launch_masked(const op_env *env, row_grid g, const bwd_in &in, const op_attr *at, void *out, float *partial)
+static void launch_masked(const op_env *env, row_grid g, const bwd_in &in, const op_attr *at, void *out,
+                          float *partial)
 {
     if (!at->relu && at->pool) launch_one<T, V, MASK_NONE, DY2, true>(env, g, in, out, partial);
     else if (!at->relu) launch_one<T, V, MASK_NONE, DY2, false>(env, g, in, out, partial);
@@ -174,10 +184,13 @@ static void launch_masked(const op_env *env, row_grid g, const bwd_in &in, const
 }
 
 /* partial NULL: the apply pass. */
-static void launch_bwd(const op_env *env, const op_attr *at, const tensor *x, const bwd_in &in, void *out, float *partial)
+static void launch_bwd(const op_env *env, const op_attr *at, const tensor *x, const bwd_in &in, void *out,
+                       float *partial)
 {
     row_grid g = bwd_grid(env->dev, x);
-    WITH_PACK(x->dtype, in.C, in.dy2 ? launch_masked<T, V, true>(env, g, in, at, out, partial) : launch_masked<T, V, false>(env, g, in, at, out, partial));
+    WITH_PACK(x->dtype, in.C,
+              in.dy2 ? launch_masked<T, V, true>(env, g, in, at, out, partial)
+                     : launch_masked<T, V, false>(env, g, in, at, out, partial));
 }
 
 /* ---- entry points -------------------------------------------------------------------------------- */
@@ -193,14 +206,26 @@ extern "C" cloob_status bn_bwd_reduce_cuda(const op_env *env, const op_args *a)
 {
     const tensor *x = &a->in[2];
     int C = (int)tensor_cols(x);
-    bwd_in in = { a->in[0].data, a->in[1].data, x->data, a->in[7].data, (const float *)a->in[3].data, (const float *)a->in[4].data,
-                  (const float *)a->in[5].data, (const float *)a->in[6].data, NULL, pool_map_of(x), tensor_rows(x), C,
-                  a->attr.pool ? 0.25f : 1.0f, 0.0f };
+    bwd_in in = { a->in[0].data,
+                  a->in[1].data,
+                  x->data,
+                  a->in[7].data,
+                  (const float *)a->in[3].data,
+                  (const float *)a->in[4].data,
+                  (const float *)a->in[5].data,
+                  (const float *)a->in[6].data,
+                  NULL,
+                  pool_map_of(x),
+                  tensor_rows(x),
+                  C,
+                  a->attr.pool ? 0.25f : 1.0f,
+                  0.0f };
     float *partial = (float *)a->scratch, *sums = (float *)a->out[2].data;
     launch_bwd(env, &a->attr, x, in, a->out[3].data, partial);
     CLOOB_TRY(cuda_launched(env->ctx, "bn_bwd_reduce"));
-    reduce_finish_kernel<<<(C + 31) / 32, dim3(32, 32), 0, stream_of(env)>>>((float *)a->out[0].data, (float *)a->out[1].data, sums, partial,
-                                                                             (int)bwd_grid(env->dev, x).grid.x, in.rstd, C);
+    reduce_finish_kernel<<<(C + 31) / 32, dim3(32, 32), 0, stream_of(env)>>>(
+        (float *)a->out[0].data, (float *)a->out[1].data, sums, partial, (int)bwd_grid(env->dev, x).grid.x,
+        in.rstd, C);
     CLOOB_TRY(cuda_launched(env->ctx, "bn_bwd_reduce"));
     return env->sum_ranks ? env->sum_ranks(env->sum_user, sums, 2 * (int64_t)C) : CLOOB_OK;
 }
@@ -209,9 +234,20 @@ extern "C" cloob_status bn_bwd_apply_cuda(const op_env *env, const op_args *a)
 {
     const tensor *x = &a->in[1];
     float count = (float)tensor_rows(x) * (float)(env->sum_ranks ? env->ranks : 1);
-    bwd_in in = { a->in[0].data, a->in[7].data, x->data, NULL, (const float *)a->in[2].data, (const float *)a->in[3].data,
-                  (const float *)a->in[4].data, (const float *)a->in[5].data, (const float *)a->in[6].data, pool_map_of(x), tensor_rows(x),
-                  (int)tensor_cols(x), a->attr.pool ? 0.25f : 1.0f, count };
+    bwd_in in = { a->in[0].data,
+                  a->in[7].data,
+                  x->data,
+                  NULL,
+                  (const float *)a->in[2].data,
+                  (const float *)a->in[3].data,
+                  (const float *)a->in[4].data,
+                  (const float *)a->in[5].data,
+                  (const float *)a->in[6].data,
+                  pool_map_of(x),
+                  tensor_rows(x),
+                  (int)tensor_cols(x),
+                  a->attr.pool ? 0.25f : 1.0f,
+                  count };
     launch_bwd(env, &a->attr, x, in, a->out[0].data, NULL);
     return cuda_launched(env->ctx, "bn_bwd_apply");
 }

@@ -1,16 +1,19 @@
-/* What the passes of batch norm agree on: per-channel coefficients, and the value whose sign is relu's mask. Forward and
- * backward compute it by the same instructions, so the mask worked out again is the mask that was. */
+/* What the passes of batch norm agree on: per-channel coefficients, and the value whose sign is relu's mask.
+ * Forward and backward compute it by the same instructions, so the mask worked out again is the mask that
+ * was. */
 #ifndef NN_CUDA_BN_COMMON_CUH
 #define NN_CUDA_BN_COMMON_CUH
 
 #include "nn/cuda/common.cuh"
 
-template <int V> struct bn_affine {
+template <int V>
+struct bn_affine {
     float mean[V], slope[V], bias[V]; /* slope = rstd gain */
 };
 
 template <int V>
-__device__ __forceinline__ void bn_affine_load(bn_affine<V> &k, const float *mean, const float *rstd, const float *gain, const float *bias, int c)
+__device__ __forceinline__ void bn_affine_load(bn_affine<V> &k, const float *mean, const float *rstd,
+                                               const float *gain, const float *bias, int c)
 {
     float r[V], g[V];
     load_floats<V>(k.mean, mean + c);
@@ -21,7 +24,8 @@ __device__ __forceinline__ void bn_affine_load(bn_affine<V> &k, const float *mea
     for (int i = 0; i < V; i++) k.slope[i] = r[i] * g[i];
 }
 
-template <int V> __device__ __forceinline__ float bn_value(const bn_affine<V> &k, float x, int i)
+template <int V>
+__device__ __forceinline__ float bn_value(const bn_affine<V> &k, float x, int i)
 {
     return fmaf(x - k.mean[i], k.slope[i], k.bias[i]);
 }

@@ -1,4 +1,5 @@
-/* What kernels share: 16-byte packs of elements, sums over warps, and how rows of channels are laid over a grid. */
+/* What kernels share: 16-byte packs of elements, sums over warps, and how rows of channels are laid over a
+ * grid. */
 #ifndef NN_CUDA_COMMON_CUH
 #define NN_CUDA_COMMON_CUH
 
@@ -10,20 +11,40 @@ typedef __nv_bfloat16 bf16;
 
 __device__ __forceinline__ float to_float(float v) { return v; }
 __device__ __forceinline__ float to_float(bf16 v) { return __bfloat162float(v); }
-template <typename T> __device__ __forceinline__ T from_float(float v);
-template <> __device__ __forceinline__ float from_float<float>(float v) { return v; }
-template <> __device__ __forceinline__ bf16 from_float<bf16>(float v) { return __float2bfloat16_rn(v); }
+template <typename T>
+__device__ __forceinline__ T from_float(float v);
+template <>
+__device__ __forceinline__ float from_float<float>(float v)
+{
+    return v;
+}
+template <>
+__device__ __forceinline__ bf16 from_float<bf16>(float v)
+{
+    return __float2bfloat16_rn(v);
+}
 
 /* V neighbouring elements; V elements of T make 16 bytes, or V is 1 where a width does not divide. */
-template <typename T, int V> struct __align__(sizeof(T) * V) pack {
+template <typename T, int V>
+struct __align__(sizeof(T) * V) pack
+{
     T v[V];
 };
 
-template <typename T, int V> __device__ __forceinline__ pack<T, V> load(const T *p) { return *reinterpret_cast<const pack<T, V> *>(p); }
-template <typename T, int V> __device__ __forceinline__ void store(T *p, const pack<T, V> &k) { *reinterpret_cast<pack<T, V> *>(p) = k; }
+template <typename T, int V>
+__device__ __forceinline__ pack<T, V> load(const T *p)
+{
+    return *reinterpret_cast<const pack<T, V> *>(p);
+}
+template <typename T, int V>
+__device__ __forceinline__ void store(T *p, const pack<T, V> &k)
+{
+    *reinterpret_cast<pack<T, V> *>(p) = k;
+}
 
 /* V floats of a per-channel vector; 16 bytes at a time where V allows. */
-template <int V> __device__ __forceinline__ void load_floats(float out[V], const float *p)
+template <int V>
+__device__ __forceinline__ void load_floats(float out[V], const float *p)
 {
     if constexpr (V % 4 == 0) {
 #pragma unroll
@@ -92,9 +113,9 @@ static inline int pack_width(cloob_dtype d, int64_t width)
     return width % v == 0 ? v : 1;
 }
 
-/* Rows of `packs` packs over a grid: a thread keeps its column of packs and walks down the rows, so that what belongs to a
- * channel stays in registers. block.x columns (at most 64), block.y rows; grid.x blocks share the rows, grid.y the columns.
- * The grid fills the chip once. */
+/* Rows of `packs` packs over a grid: a thread keeps its column of packs and walks down the rows, so that what
+ * belongs to a channel stays in registers. block.x columns (at most 64), block.y rows; grid.x blocks share
+ * the rows, grid.y the columns. The grid fills the chip once. */
 typedef struct row_grid {
     dim3 grid, block;
 } row_grid;

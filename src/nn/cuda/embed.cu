@@ -1,14 +1,17 @@
 /* Token embedding and its gradient.
  *
- * The gradient of the table adds rows of dy by token id. To add in a fixed order without atomics, positions are first sorted by
- * id (each block owns a range of ids and collects their positions in rising order); then every block sums a stretch of the
- * sorted list, run by run; runs that cross stretches are put together by a last small launch. */
+ * The gradient of the table adds rows of dy by token id. To add in a fixed order without atomics, positions
+ * are first sorted by id (each block owns a range of ids and collects their positions in rising order); then
+ * every block sums a stretch of the sorted list, run by run; runs that cross stretches are put together by a
+ * last small launch. */
 #include "nn/cuda/common.cuh"
 
 enum { RANGE = 64, STRETCH = 32 };
 
-template <typename T> static __global__ void __launch_bounds__(256)
-embed_kernel(T *y, const int32_t *token, const float *table, const float *pos, int64_t items, int64_t tokens, int64_t C)
+template <typename T>
+static __global__ void __launch_bounds__(256)
+    embed_kernel(T *y, const int32_t *token, const float *table, const float *pos, int64_t items,
+                 int64_t tokens, int64_t C)
 {
     int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= items) return;
@@ -18,7 +21,8 @@ embed_kernel(T *y, const int32_t *token, const float *table, const float *pos, i
 
 /* Eight elements a thread, for widths that divide. */
 static __global__ void __launch_bounds__(256)
-embed8_kernel(bf16 *y, const int32_t *token, const float *table, const float *pos, int64_t items, int64_t tokens, int64_t C)
+    embed8_kernel(bf16 *y, const int32_t *token, const float *table, const float *pos, int64_t items,
+                  int64_t tokens, int64_t C)
 {
     int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x, packs = C / 8;
     if (i >= items) return;
@@ -32,9 +36,11 @@ embed8_kernel(bf16 *y, const int32_t *token, const float *table, const float *po
     store<bf16, 8>(y + i * 8, out);
 }
 
-/* Ids [RANGE b, RANGE (b+1)) belong to block b of 256 threads: it counts the smaller ids and its own, then writes the positions
- * of its own in rising order. The sort is stable, so the sums that follow have one order. */
-static __global__ void __launch_bounds__(256) sort_kernel(int32_t *id_out, int32_t *pos_out, const int32_t *token, int n)
+/* Ids [RANGE b, RANGE (b+1)) belong to block b of 256 threads: it counts the smaller ids and its own, then
+ * writes the positions of its own in rising order. The sort is stable, so the sums that follow have one
+ * order. */
+static __global__ void __launch_bounds__(256)
+    sort_kernel(int32_t *id_out, int32_t *pos_out, const int32_t *token, int n)
 {
     __shared__ int cursor[RANGE], smaller;
     int low = blockIdx.x * RANGE, tid = threadIdx.x, lane = tid & 31, mine = 0;
@@ -72,10 +78,13 @@ static __global__ void __launch_bounds__(256) sort_kernel(int32_t *id_out, int32
     }
 }
 
-/* Block b sums entries [STRETCH b, STRETCH (b+1)) of the sorted list; threads hold columns. A run that begins and ends inside
- * goes to the table; one that came in from the left to edge[b][0], one that goes on to the right to edge[b][1]. */
+/* Block b sums entries [STRETCH b, STRETCH (b+1)) of the sorted list; threads hold columns. A run that begins
+ * and ends inside goes to the table; one that came in from the left to edge[b][0], one that goes on to the
+ * right to edge[b][1]. */
 template <typename T>
-static __global__ void __launch_bounds__(128) run_sum_kernel(float *dtable, float *edge, const int32_t *id, const int32_t *pos, const T *dy, int n, int64_t C)
+static __global__ void __launch_bounds__(128)
+    run_sum_kernel(float *dtable, float *edge, const int32_t *id, const int32_t *pos, const T *dy, int n,
+                   int64_t C)
 {
     int begin = blockIdx.x * STRETCH, end = min(begin + STRETCH, n);
     bool from_left = begin > 0 && id[begin - 1] == id[begin], to_right = end < n && id[end] == id[end - 1];
@@ -96,12 +105,15 @@ static __global__ void __launch_bounds__(128) run_sum_kernel(float *dtable, floa
 }
 
 /* Block b finishes the run that begins in stretch b and goes on to the right. */
-static __global__ void __launch_bounds__(128) run_join_kernel(float *dtable, const float *edge, const int32_t *id, int n, int64_t C)
+static __global__ void __launch_bounds__(128)
+    run_join_kernel(float *dtable, const float *edge, const int32_t *id, int n, int64_t C)
 {
     int begin = blockIdx.x * STRETCH, end = min(begin + STRETCH, n), stretches = gridDim.x;
-    if (end >= n || id[end] != id[end - 1]) return;                              /* nothing goes on */
-    if (begin > 0 && id[begin - 1] == id[begin] && id[begin] == id[end - 1]) return; /* it began further left */
-    int key = id[end - 1], stop = blockIdx.x + 1, high = stretches; /* the first stretch that begins with another id */
+    if (end >= n || id[end] != id[end - 1]) return; /* nothing goes on */
+    if (begin > 0 && id[begin - 1] == id[begin] && id[begin] == id[end - 1])
+        return; /* it began further left */
+    int key = id[end - 1], stop = blockIdx.x + 1,
+        high = stretches; /* the first stretch that begins with another id */
     while (stop < high) {
         int middle = (stop + high) / 2;
         if (id[middle * STRETCH] == key) stop = middle + 1;
@@ -124,8 +136,11 @@ extern "C" cloob_status embed_cuda(const op_env *env, const op_args *a)
     const int32_t *token = (const int32_t *)a->in[0].data;
     const float *table = (const float *)a->in[1].data, *pos = (const float *)a->in[2].data;
     if (y->dtype == CLOOB_BF16 && C % 8 == 0)
-        embed8_kernel<<<blocks_for(n / 8), 256, 0, stream_of(env)>>>((bf16 *)y->data, token, table, pos, n / 8, tokens, C);
-    else WITH_TYPE(y->dtype, embed_kernel<T><<<blocks_for(n), 256, 0, stream_of(env)>>>((T *)y->data, token, table, pos, n, tokens, C));
+        embed8_kernel<<<blocks_for(n / 8), 256, 0, stream_of(env)>>>((bf16 *)y->data, token, table, pos,
+                                                                     n / 8, tokens, C);
+    else
+        WITH_TYPE(y->dtype, embed_kernel<T>
+                  <<<blocks_for(n), 256, 0, stream_of(env)>>>((T *)y->data, token, table, pos, n, tokens, C));
     return cuda_launched(env->ctx, "embed");
 }
 
@@ -156,9 +171,11 @@ static cloob_status table_gradient(const op_env *env, const op_args *a, const bw
     float *edge = (float *)((char *)a->scratch + l.edge), *out = (float *)dtable->data;
     cudaStream_t s = stream_of(env);
     CLOOB_TRY(cuda_check(env->ctx, cudaMemsetAsync(out, 0, tensor_bytes(dtable), s), "embed_bwd"));
-    sort_kernel<<<(unsigned)((V + RANGE - 1) / RANGE), 256, 0, s>>>(id, pos, (const int32_t *)a->in[1].data, l.n);
+    sort_kernel<<<(unsigned)((V + RANGE - 1) / RANGE), 256, 0, s>>>(id, pos, (const int32_t *)a->in[1].data,
+                                                                    l.n);
     CLOOB_TRY(cuda_launched(env->ctx, "embed_bwd"));
-    WITH_TYPE(dy->dtype, run_sum_kernel<T><<<(unsigned)l.stretches, 128, 0, s>>>(out, edge, id, pos, (const T *)dy->data, l.n, C));
+    WITH_TYPE(dy->dtype, run_sum_kernel<T>
+              <<<(unsigned)l.stretches, 128, 0, s>>>(out, edge, id, pos, (const T *)dy->data, l.n, C));
     CLOOB_TRY(cuda_launched(env->ctx, "embed_bwd"));
     run_join_kernel<<<(unsigned)l.stretches, 128, 0, s>>>(out, edge, id, l.n, C);
     return cuda_launched(env->ctx, "embed_bwd");
@@ -167,7 +184,8 @@ static cloob_status table_gradient(const op_env *env, const op_args *a, const bw
 extern "C" cloob_status embed_bwd_prepare(const op_env *env, op_args *a)
 {
     if (tensor_rows(&a->in[0]) > INT32_MAX / 2)
-        return ctx_fail(env->ctx, CLOOB_ERR_UNSUPPORTED, "embed_bwd: %lld tokens are too many", (long long)tensor_rows(&a->in[0]));
+        return ctx_fail(env->ctx, CLOOB_ERR_UNSUPPORTED, "embed_bwd: %lld tokens are too many",
+                        (long long)tensor_rows(&a->in[0]));
     a->scratch_bytes = layout_of(env, &a->in[0]).bytes;
     return CLOOB_OK;
 }
@@ -178,5 +196,6 @@ extern "C" cloob_status embed_bwd_cuda(const op_env *env, const op_args *a)
     bwd_layout l = layout_of(env, dy);
     if (a->out[0].data) CLOOB_TRY(table_gradient(env, a, l));
     if (!dpos->data) return CLOOB_OK;
-    return colsum(env, "embed_bwd", (float *)dpos->data, dy->data, dy->dtype, dy->dim[0], dy->dim[1] * dy->dim[2], 0, (char *)a->scratch + l.sums);
+    return colsum(env, "embed_bwd", (float *)dpos->data, dy->data, dy->dtype, dy->dim[0],
+                  dy->dim[1] * dy->dim[2], 0, (char *)a->scratch + l.sums);
 }

@@ -1,17 +1,19 @@
 /* Layer norm and unit length: a warp per row, the row kept in registers.
  *
- * Backward walks many rows with one warp, so that the gain's and bias's gradients add up in registers; blocks write partial
- * sums and a second launch adds them in a fixed order. */
+ * Backward walks many rows with one warp, so that the gain's and bias's gradients add up in registers; blocks
+ * write partial sums and a second launch adds them in a fixed order. */
 #include "nn/cuda/common.cuh"
 
 enum { WARPS = 8, BWD_BLOCKS = 2, MOST_PACKS = 8 };
 
 /* P packs a lane: pack p of lane l is pack p * 32 + l of the row. */
-template <typename T, int V, int P> struct row_regs {
+template <typename T, int V, int P>
+struct row_regs {
     float v[P][V];
 };
 
-template <typename T, int V, int P> __device__ __forceinline__ void row_read(row_regs<T, V, P> &q, const T *row, int packs, int lane)
+template <typename T, int V, int P>
+__device__ __forceinline__ void row_read(row_regs<T, V, P> &q, const T *row, int packs, int lane)
 {
 #pragma unroll
     for (int p = 0; p < P; p++) {
@@ -24,7 +26,8 @@ template <typename T, int V, int P> __device__ __forceinline__ void row_read(row
 
 template <typename T, int V, int P>
 static __global__ void __launch_bounds__(32 * WARPS)
-    forward_kernel(T *y, float *mean, float *rstd, const T *x, const float *gain, const float *bias, float eps, int64_t R, int C)
+    forward_kernel(T *y, float *mean, float *rstd, const T *x, const float *gain, const float *bias,
+                   float eps, int64_t R, int C)
 {
     int lane = threadIdx.x, packs = C / V;
     int64_t r = (int64_t)blockIdx.x * WARPS + threadIdx.y;
@@ -69,7 +72,8 @@ typedef struct bwd_in {
 
 /* partial: (gridDim.x, 2, C): gain's sums, bias's sums. dx may be NULL. */
 template <typename T, int V, int P>
-static __global__ void __launch_bounds__(32 * WARPS) backward_kernel(T *dx, float *partial, const T *dy, const T *x, const T *extra, bwd_in in)
+static __global__ void __launch_bounds__(32 * WARPS)
+    backward_kernel(T *dx, float *partial, const T *dy, const T *x, const T *extra, bwd_in in)
 {
     extern __shared__ float sums[]; /* (WARPS, C), used twice */
     int lane = threadIdx.x, packs = in.C / V, C = in.C;
@@ -105,7 +109,8 @@ static __global__ void __launch_bounds__(32 * WARPS) backward_kernel(T *dx, floa
             pack<T, V> out, more = {};
             if (extra) more = load<T, V>(extra + r * C + c);
 #pragma unroll
-            for (int i = 0; i < V; i++) out.v[i] = from_float<T>(s * (g.v[p][i] - m1 - h.v[p][i] * m2) + to_float(more.v[i]));
+            for (int i = 0; i < V; i++)
+                out.v[i] = from_float<T>(s * (g.v[p][i] - m1 - h.v[p][i] * m2) + to_float(more.v[i]));
             store<T, V>(dx + r * C + c, out);
         }
     }
@@ -128,7 +133,8 @@ static __global__ void __launch_bounds__(32 * WARPS) backward_kernel(T *dx, floa
 }
 
 /* block (32 columns, 16 slices); columns run over gain then bias. */
-static __global__ void backward_finish_kernel(float *dgain, float *dbias, const float *partial, int parts, int C)
+static __global__ void backward_finish_kernel(float *dgain, float *dbias, const float *partial, int parts,
+                                              int C)
 {
     __shared__ float part[16][33];
     int c = blockIdx.x * 32 + threadIdx.x;
@@ -145,7 +151,8 @@ static __global__ void backward_finish_kernel(float *dgain, float *dbias, const 
 
 /* ---- unit length: rows are few ------------------------------------------------------------------- */
 
-template <typename T> static __global__ void l2norm_kernel(T *y, float *rnorm, const T *x, int64_t N, int D)
+template <typename T>
+static __global__ void l2norm_kernel(T *y, float *rnorm, const T *x, int64_t N, int D)
 {
     int64_t n = (int64_t)blockIdx.x * WARPS + threadIdx.y;
     if (n >= N) return;
@@ -156,7 +163,8 @@ template <typename T> static __global__ void l2norm_kernel(T *y, float *rnorm, c
     for (int i = threadIdx.x; i < D; i += 32) y[n * D + i] = from_float<T>(to_float(x[n * D + i]) * s);
 }
 
-template <typename T> static __global__ void l2norm_bwd_kernel(T *dx, const T *dy, const T *y, const float *rnorm, int64_t N, int D)
+template <typename T>
+static __global__ void l2norm_bwd_kernel(T *dx, const T *dy, const T *y, const float *rnorm, int64_t N, int D)
 {
     int64_t n = (int64_t)blockIdx.x * WARPS + threadIdx.y;
     if (n >= N) return;
@@ -179,7 +187,8 @@ static int packs_per_lane(const tensor *x)
 static cloob_status check_width(const op_env *env, const char *op, const tensor *x)
 {
     if (packs_per_lane(x) <= MOST_PACKS) return CLOOB_OK;
-    return ctx_fail(env->ctx, CLOOB_ERR_UNSUPPORTED, "%s: width %lld is more than the GPU kernel holds", op, (long long)tensor_cols(x));
+    return ctx_fail(env->ctx, CLOOB_ERR_UNSUPPORTED, "%s: width %lld is more than the GPU kernel holds", op,
+                    (long long)tensor_cols(x));
 }
 
 #define WITH_PACKS(per_lane, ...)                                                                            \
@@ -202,13 +211,14 @@ static cloob_status check_width(const op_env *env, const char *op, const tensor 
         }                                                                                                    \
     } while (0)
 
-template <typename T, int V, int P> static void launch_forward(const op_env *env, const op_args *a)
+template <typename T, int V, int P>
+static void launch_forward(const op_env *env, const op_args *a)
 {
     const tensor *x = &a->in[0];
     int64_t R = tensor_rows(x);
     forward_kernel<T, V, P><<<(unsigned)((R + WARPS - 1) / WARPS), dim3(32, WARPS), 0, stream_of(env)>>>(
-        (T *)a->out[0].data, (float *)a->out[1].data, (float *)a->out[2].data, (const T *)x->data, (const float *)a->in[1].data,
-        (const float *)a->in[2].data, a->attr.eps, R, (int)tensor_cols(x));
+        (T *)a->out[0].data, (float *)a->out[1].data, (float *)a->out[2].data, (const T *)x->data,
+        (const float *)a->in[1].data, (const float *)a->in[2].data, a->attr.eps, R, (int)tensor_cols(x));
 }
 
 static unsigned bwd_blocks(const device *d, const tensor *x)
@@ -218,15 +228,19 @@ static unsigned bwd_blocks(const device *d, const tensor *x)
     return (unsigned)(want < most ? want : most);
 }
 
-template <typename T, int V, int P> static cudaError_t launch_backward(const op_env *env, const op_args *a)
+template <typename T, int V, int P>
+static cudaError_t launch_backward(const op_env *env, const op_args *a)
 {
     const tensor *x = &a->in[1];
-    bwd_in in = { (const float *)a->in[2].data, (const float *)a->in[3].data, (const float *)a->in[4].data, tensor_rows(x), (int)tensor_cols(x) };
+    bwd_in in = { (const float *)a->in[2].data, (const float *)a->in[3].data, (const float *)a->in[4].data,
+                  tensor_rows(x), (int)tensor_cols(x) };
     size_t smem = (size_t)WARPS * in.C * sizeof(float);
-    cudaError_t e = cudaFuncSetAttribute(backward_kernel<T, V, P>, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)smem);
+    cudaError_t e = cudaFuncSetAttribute(backward_kernel<T, V, P>,
+                                         cudaFuncAttributeMaxDynamicSharedMemorySize, (int)smem);
     if (e != cudaSuccess) return e;
     backward_kernel<T, V, P><<<bwd_blocks(env->dev, x), dim3(32, WARPS), smem, stream_of(env)>>>(
-        (T *)a->out[0].data, (float *)a->scratch, (const T *)a->in[0].data, (const T *)x->data, (const T *)a->in[5].data, in);
+        (T *)a->out[0].data, (float *)a->scratch, (const T *)a->in[0].data, (const T *)x->data,
+        (const T *)a->in[5].data, in);
     return cudaSuccess;
 }
 
@@ -257,7 +271,8 @@ extern "C" cloob_status layernorm_bwd_cuda(const op_env *env, const op_args *a)
     CLOOB_TRY(cuda_launched(env->ctx, "layernorm_bwd"));
     if (!a->out[1].data && !a->out[2].data) return CLOOB_OK;
     backward_finish_kernel<<<(unsigned)((2 * C + 31) / 32), dim3(32, 16), 0, stream_of(env)>>>(
-        (float *)a->out[1].data, (float *)a->out[2].data, (const float *)a->scratch, (int)bwd_blocks(env->dev, x), C);
+        (float *)a->out[1].data, (float *)a->out[2].data, (const float *)a->scratch,
+        (int)bwd_blocks(env->dev, x), C);
     return cuda_launched(env->ctx, "layernorm_bwd");
 }
 
@@ -265,8 +280,10 @@ extern "C" cloob_status l2norm_cuda(const op_env *env, const op_args *a)
 {
     const tensor *x = &a->in[0];
     unsigned blocks = (unsigned)((x->dim[0] + WARPS - 1) / WARPS);
-    WITH_TYPE(x->dtype, l2norm_kernel<T><<<blocks, dim3(32, WARPS), 0, stream_of(env)>>>((T *)a->out[0].data, (float *)a->out[1].data,
-                                                                                        (const T *)x->data, x->dim[0], (int)x->dim[1]));
+    WITH_TYPE(x->dtype, l2norm_kernel<T>
+              <<<blocks, dim3(32, WARPS), 0, stream_of(env)>>>((T *)a->out[0].data, (float *)a->out[1].data,
+                                                               (const T *)x->data, x->dim[0],
+                                                               (int)x->dim[1]));
     return cuda_launched(env->ctx, "l2norm");
 }
 
@@ -275,6 +292,7 @@ extern "C" cloob_status l2norm_bwd_cuda(const op_env *env, const op_args *a)
     const tensor *y = &a->in[1];
     unsigned blocks = (unsigned)((y->dim[0] + WARPS - 1) / WARPS);
     WITH_TYPE(y->dtype, l2norm_bwd_kernel<T><<<blocks, dim3(32, WARPS), 0, stream_of(env)>>>(
-                            (T *)a->out[0].data, (const T *)a->in[0].data, (const T *)y->data, (const float *)a->in[2].data, y->dim[0], (int)y->dim[1]));
+                            (T *)a->out[0].data, (const T *)a->in[0].data, (const T *)y->data,
+                            (const float *)a->in[2].data, y->dim[0], (int)y->dim[1]));
     return cuda_launched(env->ctx, "l2norm_bwd");
 }

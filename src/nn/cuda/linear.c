@@ -1,5 +1,5 @@
-/* Matrix products of the towers by cuBLASLt: bias and residual ride along, the bias gradient rides on the weight gradient
- * where the library can do it for less than another pass over dy. */
+/* Matrix products of the towers by cuBLASLt: bias and residual ride along, the bias gradient rides on the
+ * weight gradient where the library can do it for less than another pass over dy. */
 #include <stdlib.h>
 
 #include "nn/cuda/kernels.h"
@@ -34,8 +34,15 @@ cloob_status linear_prepare(const op_env *env, op_args *a)
 {
     const tensor *x = &a->in[0], *y = &a->out[0];
     linear_state *s;
-    gemm_shape g = { .m = tensor_rows(y), .n = tensor_cols(y), .k = tensor_cols(x), .tb = !a->attr.transposed, .in = x->dtype, .out = y->dtype,
-                     .add = op_has(&a->in[3]), .extra = op_has(&a->in[2]) ? GEMM_BIAS : GEMM_PLAIN, .alpha = 1.0f };
+    gemm_shape g = { .m = tensor_rows(y),
+                     .n = tensor_cols(y),
+                     .k = tensor_cols(x),
+                     .tb = !a->attr.transposed,
+                     .in = x->dtype,
+                     .out = y->dtype,
+                     .add = op_has(&a->in[3]),
+                     .extra = op_has(&a->in[2]) ? GEMM_BIAS : GEMM_PLAIN,
+                     .alpha = 1.0f };
     CLOOB_TRY(state_make(env, a, &s));
     CLOOB_TRY(gemm_plan_create(env->ctx, env->dev, &g, &s->plan));
     s->bias = cuda_align(gemm_plan_workspace(s->plan));
@@ -52,7 +59,8 @@ cloob_status linear_cuda(const op_env *env, const op_args *a)
         bias = at(a, s->bias);
         CLOOB_TRY(convert_cuda(env, "linear", bias, CLOOB_BF16, b->data, CLOOB_F32, tensor_count(b)));
     }
-    return gemm_run(env->ctx, env->dev, s->plan, env->stream, y->data, a->in[0].data, a->in[1].data, a->in[3].data, bias, a->scratch);
+    return gemm_run(env->ctx, env->dev, s->plan, env->stream, y->data, a->in[0].data, a->in[1].data,
+                    a->in[3].data, bias, a->scratch);
 }
 
 /* ---- backward ------------------------------------------------------------------------------------ */
@@ -61,8 +69,13 @@ cloob_status linear_dx_prepare(const op_env *env, op_args *a)
 {
     const tensor *dy = &a->in[0], *dx = &a->out[0];
     linear_state *s;
-    gemm_shape g = { .m = tensor_rows(dy), .n = tensor_cols(dx), .k = tensor_cols(dy), .tb = a->attr.transposed, .in = dy->dtype,
-                     .out = dx->dtype, .alpha = 1.0f };
+    gemm_shape g = { .m = tensor_rows(dy),
+                     .n = tensor_cols(dx),
+                     .k = tensor_cols(dy),
+                     .tb = a->attr.transposed,
+                     .in = dy->dtype,
+                     .out = dx->dtype,
+                     .alpha = 1.0f };
     CLOOB_TRY(state_make(env, a, &s));
     CLOOB_TRY(gemm_plan_create(env->ctx, env->dev, &g, &s->plan));
     a->scratch_bytes = gemm_plan_workspace(s->plan);
@@ -72,7 +85,8 @@ cloob_status linear_dx_prepare(const op_env *env, op_args *a)
 cloob_status linear_dx_cuda(const op_env *env, const op_args *a)
 {
     const linear_state *s = a->state;
-    return gemm_run(env->ctx, env->dev, s->plan, env->stream, a->out[0].data, a->in[0].data, a->in[1].data, NULL, NULL, a->scratch);
+    return gemm_run(env->ctx, env->dev, s->plan, env->stream, a->out[0].data, a->in[0].data, a->in[1].data,
+                    NULL, NULL, a->scratch);
 }
 
 /* What summing dy by a pass of its own costs: reading it at a bandwidth we reach, and two launches. */
@@ -86,7 +100,13 @@ cloob_status linear_dw_prepare(const op_env *env, op_args *a)
     bool turned = a->attr.transposed, sums = op_has(&a->out[1]);
     linear_state *s;
     gemm_plan *fused = NULL;
-    gemm_shape g = { .m = turned ? K : O, .n = turned ? O : K, .k = R, .ta = true, .in = dy->dtype, .out = CLOOB_F32, .alpha = 1.0f };
+    gemm_shape g = { .m = turned ? K : O,
+                     .n = turned ? O : K,
+                     .k = R,
+                     .ta = true,
+                     .in = dy->dtype,
+                     .out = CLOOB_F32,
+                     .alpha = 1.0f };
     CLOOB_TRY(state_make(env, a, &s));
     CLOOB_TRY(gemm_plan_create(env->ctx, env->dev, &g, &s->plan));
     g.extra = turned ? GEMM_SUM_B : GEMM_SUM_A;
@@ -104,8 +124,12 @@ cloob_status linear_dw_cuda(const op_env *env, const op_args *a)
     const linear_state *s = a->state;
     const tensor *dy = &a->in[0], *x = &a->in[1];
     void *dw = a->out[0].data, *dbias = a->out[1].data;
-    const void *left = a->attr.transposed ? x->data : dy->data, *right = a->attr.transposed ? dy->data : x->data;
-    if (dw) CLOOB_TRY(gemm_run(env->ctx, env->dev, s->plan, env->stream, dw, left, right, NULL, dbias, a->scratch));
+    const void *left = a->attr.transposed ? x->data : dy->data,
+               *right = a->attr.transposed ? dy->data : x->data;
+    if (dw)
+        CLOOB_TRY(
+            gemm_run(env->ctx, env->dev, s->plan, env->stream, dw, left, right, NULL, dbias, a->scratch));
     if (!dbias || (dw && s->fused_sum)) return CLOOB_OK;
-    return colsum(env, "linear_dw", dbias, dy->data, dy->dtype, tensor_rows(dy), tensor_cols(dy), 0, at(a, s->sums));
+    return colsum(env, "linear_dw", dbias, dy->data, dy->dtype, tensor_rows(dy), tensor_cols(dy), 0,
+                  at(a, s->sums));
 }

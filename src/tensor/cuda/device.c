@@ -10,7 +10,8 @@
 cloob_status cuda_check(cloob_ctx *ctx, cudaError_t e, const char *what)
 {
     if (e == cudaSuccess) return CLOOB_OK;
-    return ctx_fail(ctx, e == cudaErrorMemoryAllocation ? CLOOB_ERR_MEMORY : CLOOB_ERR_DEVICE, "%s: %s", what, cudaGetErrorString(e));
+    return ctx_fail(ctx, e == cudaErrorMemoryAllocation ? CLOOB_ERR_MEMORY : CLOOB_ERR_DEVICE, "%s: %s", what,
+                    cudaGetErrorString(e));
 }
 
 cloob_status cuda_launched(cloob_ctx *ctx, const char *op) { return cuda_check(ctx, cudaGetLastError(), op); }
@@ -29,8 +30,10 @@ static cloob_status cuda_alloc(cloob_ctx *ctx, device *d, size_t bytes, const ch
         size_t available = 0, total = 0;
         cudaGetLastError();
         cudaMemGetInfo(&available, &total);
-        return ctx_fail(ctx, CLOOB_ERR_MEMORY, "out of GPU memory: %.2f GiB for %s, %.2f of %.2f GiB are free; use a smaller batch",
-                        (double)bytes / 1073741824.0, what, (double)available / 1073741824.0, (double)total / 1073741824.0);
+        return ctx_fail(ctx, CLOOB_ERR_MEMORY,
+                        "out of GPU memory: %.2f GiB for %s, %.2f of %.2f GiB are free; use a smaller batch",
+                        (double)bytes / 1073741824.0, what, (double)available / 1073741824.0,
+                        (double)total / 1073741824.0);
     }
     cloob_status status = cuda_check(ctx, cudaMemsetAsync(*out, 0, bytes ? bytes : 256, s->stream), what);
     if (status == CLOOB_OK) status = cuda_check(ctx, cudaStreamSynchronize(s->stream), what);
@@ -49,7 +52,9 @@ static void cuda_free(device *d, void *p)
 static cloob_status cuda_copy(cloob_ctx *ctx, device *d, void *to, const void *from, size_t bytes)
 {
     cuda_state *s = cuda_use(d);
-    return bytes ? cuda_check(ctx, cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, s->stream), "copy on the GPU") : CLOOB_OK;
+    return bytes ? cuda_check(ctx, cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, s->stream),
+                              "copy on the GPU")
+                 : CLOOB_OK;
 }
 
 static cloob_status cuda_sync(cloob_ctx *ctx, device *d)
@@ -57,7 +62,8 @@ static cloob_status cuda_sync(cloob_ctx *ctx, device *d)
     return cuda_check(ctx, cudaStreamSynchronize(cuda_use(d)->stream), "waiting for the GPU");
 }
 
-/* The caller may reuse pinned memory at once, so this waits; feeding a step goes over its own stream instead. */
+/* The caller may reuse pinned memory at once, so this waits; feeding a step goes over its own stream instead.
+ */
 static cloob_status cuda_to_device(cloob_ctx *ctx, device *d, void *to, const void *from, size_t bytes)
 {
     CLOOB_TRY(cuda_copy(ctx, d, to, from, bytes));
@@ -82,6 +88,8 @@ static void cuda_close(device *d)
     if (s) {
         cuda_use(d);
         tune_close(s->tune);
+        cudaFree(s->small);
+        cudaFreeHost(s->pinned);
         if (s->dnn) cudnnDestroy(s->dnn);
         if (s->lt) cublasLtDestroy(s->lt);
         if (s->stream) cudaStreamDestroy(s->stream);
@@ -105,12 +113,17 @@ static cloob_status open_handles(cloob_ctx *ctx, device *d)
     CLOOB_TRY(cuda_check(ctx, cudaSetDevice(d->index), "device cuda"));
     CLOOB_TRY(cuda_check(ctx, cudaGetDeviceProperties(&prop, d->index), "device cuda"));
     if (prop.major != 9)
-        return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED, "device cuda:%d: %s has compute capability %d.%d; this build is for 9.0 (H100, H200)",
+        return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED,
+                        "device cuda:%d: %s has compute capability %d.%d; this build is for 9.0 (H100, H200)",
                         d->index, prop.name, prop.major, prop.minor);
     s->sms = prop.multiProcessorCount;
     s->smem_bytes = (int)prop.sharedMemPerBlockOptin;
     CLOOB_TRY(cuda_check(ctx, cudaStreamCreateWithFlags(&s->stream, cudaStreamNonBlocking), "device cuda"));
-    if (cublasLtCreate(&s->lt) != CUBLAS_STATUS_SUCCESS) return ctx_fail(ctx, CLOOB_ERR_DEVICE, "device cuda: cuBLASLt does not start");
+    CLOOB_TRY(cuda_check(ctx, cudaMalloc((void **)&s->small, CUDA_SMALL_DOUBLES * sizeof *s->small),
+                         "device cuda"));
+    CLOOB_TRY(cuda_check(ctx, cudaMallocHost((void **)&s->pinned, sizeof *s->pinned), "device cuda"));
+    if (cublasLtCreate(&s->lt) != CUBLAS_STATUS_SUCCESS)
+        return ctx_fail(ctx, CLOOB_ERR_DEVICE, "device cuda: cuBLASLt does not start");
     if (cudnnCreate((cudnnHandle_t *)&s->dnn) != CUDNN_STATUS_SUCCESS)
         return ctx_fail(ctx, CLOOB_ERR_DEVICE, "device cuda: cuDNN does not start");
     d->stream = s->stream;
@@ -161,7 +174,8 @@ cloob_status cuda_time(cloob_ctx *ctx, device *d, cloob_status (*run)(void *user
     cudaEvent_t mark[RUNS + 1] = { 0 };
     float each[RUNS];
     cloob_status status = CLOOB_OK;
-    for (int i = 0; i <= RUNS; i++) CLOOB_TRY_GOTO(cuda_check(ctx, cudaEventCreate(&mark[i]), "timing"), done);
+    for (int i = 0; i <= RUNS; i++)
+        CLOOB_TRY_GOTO(cuda_check(ctx, cudaEventCreate(&mark[i]), "timing"), done);
     CLOOB_TRY_GOTO(run(user), done); /* warm */
     for (int i = 0; i <= RUNS; i++) {
         CLOOB_TRY_GOTO(cuda_check(ctx, cudaEventRecord(mark[i], s->stream), "timing"), done);

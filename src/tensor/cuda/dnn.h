@@ -1,5 +1,5 @@
-/* Convolutions by cuDNN's graph interface, the engine chosen by timing (tune.h). Deterministic engines only; F32 never by
- * tf32, Winograd or FFT. */
+/* Convolutions by cuDNN's graph interface, the engine chosen by timing (tune.h). Deterministic engines only;
+ * F32 never by tf32, Winograd or FFT. */
 #ifndef TENSOR_CUDA_DNN_H
 #define TENSOR_CUDA_DNN_H
 
@@ -29,7 +29,8 @@ size_t dnn_plan_workspace(const dnn_plan *p);
 float dnn_plan_ms(const dnn_plan *p);
 
 /* Overwrites y, x or w, by the kind. */
-cloob_status dnn_run(cloob_ctx *ctx, device *d, const dnn_plan *p, void *stream, void *x, void *w, void *y, void *workspace);
+cloob_status dnn_run(cloob_ctx *ctx, device *d, const dnn_plan *p, void *stream, void *x, void *w, void *y,
+                     void *workspace);
 
 #ifdef __cplusplus
 }

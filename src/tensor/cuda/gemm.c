@@ -1,4 +1,5 @@
-/* cuBLASLt: descriptors, candidates, timing. The library is column-major: D^T = op(B)^T op(A)^T, so its A is our B. */
+/* cuBLASLt: descriptors, candidates, timing. The library is column-major: D^T = op(B)^T op(A)^T, so its A is
+ * our B. */
 #include "tensor/cuda/gemm.h"
 
 #include <stdio.h>
@@ -40,20 +41,23 @@ static gemm_shape packed(const gemm_shape *shape)
 
 static void key_of(const gemm_shape *g, char key[TUNE_KEY])
 {
-    snprintf(key, TUNE_KEY, "gemm-%lldx%lldx%lld-%d%d-%lld,%lld,%lld-%lld:%lld,%lld,%lld-%d%d%d%d", (long long)g->m, (long long)g->n,
-             (long long)g->k, g->ta, g->tb, (long long)g->lda, (long long)g->ldb, (long long)g->ldd, (long long)g->batch,
-             (long long)g->step_a, (long long)g->step_b, (long long)g->step_d, (int)g->in, (int)g->out, g->add, (int)g->extra);
+    snprintf(key, TUNE_KEY, "gemm-%lldx%lldx%lld-%d%d-%lld,%lld,%lld-%lld:%lld,%lld,%lld-%d%d%d%d",
+             (long long)g->m, (long long)g->n, (long long)g->k, g->ta, g->tb, (long long)g->lda,
+             (long long)g->ldb, (long long)g->ldd, (long long)g->batch, (long long)g->step_a,
+             (long long)g->step_b, (long long)g->step_d, (int)g->in, (int)g->out, g->add, (int)g->extra);
 }
 
 /* rows x cols column-major is our stored matrix seen through its rows. */
-static cublasStatus_t layout(cublasLtMatrixLayout_t *l, cloob_dtype t, int64_t rows, int64_t cols, int64_t ld, int64_t batch, int64_t step)
+static cublasStatus_t layout(cublasLtMatrixLayout_t *l, cloob_dtype t, int64_t rows, int64_t cols, int64_t ld,
+                             int64_t batch, int64_t step)
 {
     int32_t n = (int32_t)batch;
     cublasStatus_t s = cublasLtMatrixLayoutCreate(l, type_of(t), (uint64_t)rows, (uint64_t)cols, ld);
     if (s != CUBLAS_STATUS_SUCCESS || batch == 1) return s;
     s = cublasLtMatrixLayoutSetAttribute(*l, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &n, sizeof n);
     if (s != CUBLAS_STATUS_SUCCESS) return s;
-    return cublasLtMatrixLayoutSetAttribute(*l, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &step, sizeof step);
+    return cublasLtMatrixLayoutSetAttribute(*l, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &step,
+                                            sizeof step);
 }
 
 static cublasStatus_t set_vector(const gemm_plan *p, const void *vector)
@@ -82,15 +86,22 @@ static cublasStatus_t describe(gemm_plan *p)
     cublasLtEpilogue_t epilogue = epilogue_of(g->extra);
     cudaDataType_t vector_type = type_of(g->out);
     cublasStatus_t s = cublasLtMatmulDescCreate(&p->op, CUBLAS_COMPUTE_32F, CUDA_R_32F);
-    if (s == CUBLAS_STATUS_SUCCESS) s = cublasLtMatmulDescSetAttribute(p->op, CUBLASLT_MATMUL_DESC_TRANSA, &ta, sizeof ta);
-    if (s == CUBLAS_STATUS_SUCCESS) s = cublasLtMatmulDescSetAttribute(p->op, CUBLASLT_MATMUL_DESC_TRANSB, &tb, sizeof tb);
-    if (s == CUBLAS_STATUS_SUCCESS) s = cublasLtMatmulDescSetAttribute(p->op, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue);
+    if (s == CUBLAS_STATUS_SUCCESS)
+        s = cublasLtMatmulDescSetAttribute(p->op, CUBLASLT_MATMUL_DESC_TRANSA, &ta, sizeof ta);
+    if (s == CUBLAS_STATUS_SUCCESS)
+        s = cublasLtMatmulDescSetAttribute(p->op, CUBLASLT_MATMUL_DESC_TRANSB, &tb, sizeof tb);
+    if (s == CUBLAS_STATUS_SUCCESS)
+        s = cublasLtMatmulDescSetAttribute(p->op, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue);
     if (s == CUBLAS_STATUS_SUCCESS && has_vector(g->extra)) {
-        s = cublasLtMatmulDescSetAttribute(p->op, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &vector_type, sizeof vector_type);
-        if (s == CUBLAS_STATUS_SUCCESS) s = set_vector(p, (void *)256); /* candidates are asked for with one in place */
+        s = cublasLtMatmulDescSetAttribute(p->op, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &vector_type,
+                                           sizeof vector_type);
+        if (s == CUBLAS_STATUS_SUCCESS)
+            s = set_vector(p, (void *)256); /* candidates are asked for with one in place */
     }
-    if (s == CUBLAS_STATUS_SUCCESS) s = layout(&p->b, g->in, g->tb ? g->k : g->n, g->tb ? g->n : g->k, g->ldb, g->batch, g->step_b);
-    if (s == CUBLAS_STATUS_SUCCESS) s = layout(&p->a, g->in, g->ta ? g->m : g->k, g->ta ? g->k : g->m, g->lda, g->batch, g->step_a);
+    if (s == CUBLAS_STATUS_SUCCESS)
+        s = layout(&p->b, g->in, g->tb ? g->k : g->n, g->tb ? g->n : g->k, g->ldb, g->batch, g->step_b);
+    if (s == CUBLAS_STATUS_SUCCESS)
+        s = layout(&p->a, g->in, g->ta ? g->m : g->k, g->ta ? g->k : g->m, g->lda, g->batch, g->step_a);
     if (s == CUBLAS_STATUS_SUCCESS) s = layout(&p->d, g->out, g->n, g->m, g->ldd, g->batch, g->step_d);
     return s;
 }
@@ -102,10 +113,14 @@ static int candidates(cuda_state *s, const gemm_plan *p, cublasLtMatmulHeuristic
     uint32_t align = 16;
     int count = 0;
     if (cublasLtMatmulPreferenceCreate(&pref) != CUBLAS_STATUS_SUCCESS) return 0;
-    cublasLtMatmulPreferenceSetAttribute(pref, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace, sizeof workspace);
-    for (int k = CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES; k <= CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES; k++)
-        cublasLtMatmulPreferenceSetAttribute(pref, (cublasLtMatmulPreferenceAttributes_t)k, &align, sizeof align);
-    if (cublasLtMatmulAlgoGetHeuristic(s->lt, p->op, p->b, p->a, p->d, p->d, pref, CANDIDATES, found, &count) != CUBLAS_STATUS_SUCCESS)
+    cublasLtMatmulPreferenceSetAttribute(pref, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace,
+                                         sizeof workspace);
+    for (int k = CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES; k <= CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES;
+         k++)
+        cublasLtMatmulPreferenceSetAttribute(pref, (cublasLtMatmulPreferenceAttributes_t)k, &align,
+                                             sizeof align);
+    if (cublasLtMatmulAlgoGetHeuristic(s->lt, p->op, p->b, p->a, p->d, p->d, pref, CANDIDATES, found,
+                                       &count) != CUBLAS_STATUS_SUCCESS)
         count = 0;
     cublasLtMatmulPreferenceDestroy(pref);
     return count;
@@ -120,7 +135,10 @@ typedef struct trial {
     void *A, *B, *D, *vector, *workspace;
 } trial;
 
-static int64_t elements(int64_t rows, int64_t ld, int64_t batch, int64_t step) { return rows * ld + (batch - 1) * step; }
+static int64_t elements(int64_t rows, int64_t ld, int64_t batch, int64_t step)
+{
+    return rows * ld + (batch - 1) * step;
+}
 
 static cloob_status trial_run(void *user)
 {
@@ -153,7 +171,8 @@ static void trial_close(trial *t)
     cudaGetLastError();
 }
 
-/* The fastest candidate that runs; the first one when there is no room to time. plain stays true when none does. */
+/* The fastest candidate that runs; the first one when there is no room to time. plain stays true when none
+ * does. */
 static void choose(cloob_ctx *ctx, device *d, gemm_plan *p)
 {
     cublasLtMatmulHeuristicResult_t found[CANDIDATES];
@@ -186,7 +205,8 @@ static bool recall(device *d, gemm_plan *p)
     cuda_state *s = cuda_use(d);
     key_of(&p->shape, key);
     if (!tune_get(s->tune, key, &c, sizeof c)) return false;
-    if (!c.plain && (cublasLtMatmulAlgoCheck(s->lt, p->op, p->b, p->a, p->d, p->d, &c.algo, &checked) != CUBLAS_STATUS_SUCCESS ||
+    if (!c.plain && (cublasLtMatmulAlgoCheck(s->lt, p->op, p->b, p->a, p->d, p->d, &c.algo, &checked) !=
+                         CUBLAS_STATUS_SUCCESS ||
                      checked.workspaceSize > WORKSPACE))
         return false;
     p->algo = c.algo;
@@ -229,18 +249,19 @@ void gemm_plan_destroy(gemm_plan *p)
 size_t gemm_plan_workspace(const gemm_plan *p) { return p ? p->workspace : 0; }
 float gemm_plan_ms(const gemm_plan *p) { return p->ms; }
 
-cloob_status gemm_run(cloob_ctx *ctx, device *d, const gemm_plan *p, void *stream, void *D, const void *A, const void *B,
-                      const void *C, void *vector, void *workspace)
+cloob_status gemm_run(cloob_ctx *ctx, device *d, const gemm_plan *p, void *stream, void *D, const void *A,
+                      const void *B, const void *C, void *vector, void *workspace)
 {
     const gemm_shape *g = &p->shape;
     cuda_state *s = cuda_use(d);
     float beta = g->add ? 1.0f : 0.0f;
-    if (p->plain) return gemm_plain(ctx, g, stream, D, A, B, g->add ? C : NULL, g->extra == GEMM_PLAIN ? NULL : vector);
+    if (p->plain)
+        return gemm_plain(ctx, g, stream, D, A, B, g->add ? C : NULL, g->extra == GEMM_PLAIN ? NULL : vector);
     if (has_vector(g->extra) && set_vector(p, vector) != CUBLAS_STATUS_SUCCESS)
         return ctx_fail(ctx, CLOOB_ERR_DEVICE, "matrix product: cuBLASLt refuses the bias");
-    cublasStatus_t st = cublasLtMatmul(s->lt, p->op, &g->alpha, B, p->b, A, p->a, &beta, g->add ? C : D, p->d, D, p->d, &p->algo,
-                                       workspace, p->workspace, stream);
+    cublasStatus_t st = cublasLtMatmul(s->lt, p->op, &g->alpha, B, p->b, A, p->a, &beta, g->add ? C : D, p->d,
+                                       D, p->d, &p->algo, workspace, p->workspace, stream);
     if (st == CUBLAS_STATUS_SUCCESS) return CLOOB_OK;
-    return ctx_fail(ctx, CLOOB_ERR_DEVICE, "matrix product (%lld, %lld, %lld): cuBLASLt says %d", (long long)g->m, (long long)g->n,
-                    (long long)g->k, (int)st);
+    return ctx_fail(ctx, CLOOB_ERR_DEVICE, "matrix product (%lld, %lld, %lld): cuBLASLt says %d",
+                    (long long)g->m, (long long)g->n, (long long)g->k, (int)st);
 }

@@ -1,5 +1,5 @@
-/* Matrix products on the GPU by cuBLASLt, with the algorithm chosen by timing (tune.h), and a plain kernel for what the
- * library declines.
+/* Matrix products on the GPU by cuBLASLt, with the algorithm chosen by timing (tune.h), and a plain kernel
+ * for what the library declines.
  *
  *     gemm_shape g = { .m = R, .n = O, .k = K, .tb = true, .in = CLOOB_BF16, .out = CLOOB_BF16, .alpha = 1 };
  *     CLOOB_TRY(gemm_plan_create(ctx, dev, &g, &plan));
@@ -39,8 +39,8 @@ typedef struct gemm_shape {
 
 typedef struct gemm_plan gemm_plan;
 
-/* Times candidates on buffers of its own unless the cache knows. GEMM_SUM_* may be refused: then CLOOB_OK comes back
- * with *out NULL, and the caller sums by itself. Everything else always gets a plan. */
+/* Times candidates on buffers of its own unless the cache knows. GEMM_SUM_* may be refused: then CLOOB_OK
+ * comes back with *out NULL, and the caller sums by itself. Everything else always gets a plan. */
 cloob_status gemm_plan_create(cloob_ctx *ctx, device *d, const gemm_shape *shape, gemm_plan **out);
 void gemm_plan_destroy(gemm_plan *p); /* NULL is fine */
 
@@ -48,12 +48,12 @@ size_t gemm_plan_workspace(const gemm_plan *p);
 float gemm_plan_ms(const gemm_plan *p); /* as timed; large for the plain kernel */
 
 /* C is read when shape.add; vector is bias or sums by shape.extra. C may be D. */
-cloob_status gemm_run(cloob_ctx *ctx, device *d, const gemm_plan *p, void *stream, void *D, const void *A, const void *B,
-                      const void *C, void *vector, void *workspace);
+cloob_status gemm_run(cloob_ctx *ctx, device *d, const gemm_plan *p, void *stream, void *D, const void *A,
+                      const void *B, const void *C, void *vector, void *workspace);
 
 /* The plain kernel: any layout, float sums in a fixed order. */
-cloob_status gemm_plain(cloob_ctx *ctx, const gemm_shape *shape, cudaStream_t stream, void *D, const void *A, const void *B,
-                        const void *C, const void *bias);
+cloob_status gemm_plain(cloob_ctx *ctx, const gemm_shape *shape, cudaStream_t stream, void *D, const void *A,
+                        const void *B, const void *C, const void *bias);
 
 #ifdef __cplusplus
 }

@@ -70,8 +70,11 @@ static char *cache_path(cloob_ctx *ctx, const char *header)
 static void read_line(tune_cache *t, char *line)
 {
     entry e = { .bytes = 0 };
-    char *rest = NULL, *key = strtok_r(line, " ", &rest), *hex = strtok_r(NULL, " ", &rest), *sum = strtok_r(NULL, " ", &rest);
-    if (!sum || strlen(key) >= TUNE_KEY || strtoull(sum, NULL, 16) != line_hash(t, key, hex) || !from_hex(hex, &e)) return;
+    char *rest = NULL, *key = strtok_r(line, " ", &rest), *hex = strtok_r(NULL, " ", &rest),
+         *sum = strtok_r(NULL, " ", &rest);
+    if (!sum || strlen(key) >= TUNE_KEY || strtoull(sum, NULL, 16) != line_hash(t, key, hex) ||
+        !from_hex(hex, &e))
+        return;
     tune_put(t, key, e.value, e.bytes);
 }
 
@@ -139,7 +142,8 @@ static void write_all(const tune_cache *t, cloob_ctx *ctx)
     fprintf(w.stream, "%s\n", t->header);
     for (int i = 0; i < t->count; i++) {
         to_hex(&t->entry[i], hex);
-        fprintf(w.stream, "%s %s %016llx\n", t->entry[i].key, hex, (unsigned long long)line_hash(t, t->entry[i].key, hex));
+        fprintf(w.stream, "%s %s %016llx\n", t->entry[i].key, hex,
+                (unsigned long long)line_hash(t, t->entry[i].key, hex));
     }
     file_writer_commit(ctx, &w);
 }
@@ -147,7 +151,8 @@ static void write_all(const tune_cache *t, cloob_ctx *ctx)
 void tune_close(tune_cache *t)
 {
     if (!t) return;
-    cloob_ctx *ctx = t->changed && t->path ? cloob_ctx_create(NULL) : NULL; /* a failure here is nobody's error */
+    cloob_ctx *ctx =
+        t->changed && t->path ? cloob_ctx_create(NULL) : NULL; /* a failure here is nobody's error */
     if (ctx) write_all(t, ctx);
     cloob_ctx_destroy(ctx);
     free(t->path);
