@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Makes tests/ref/pictures: small pictures of many kinds, drawn here, and what Pillow makes of them.
 
-    python3 scripts/make_picture_refs.py tests/ref/pictures        (needs Pillow, NumPy and torchvision)
+    python3 scripts/make_picture_refs.py tests/ref/pictures tests/fuzz/corpus/image     (Pillow, NumPy, torchvision)
 
-index.json lists the cases; expected.bin holds their pixels, RGB, one after the other. Resizes are made in two steps,
+The second folder gets smaller ones still, where a fuzzer may begin. index.json lists the cases; expected.bin holds their pixels, RGB, one after the other. Resizes are made in two steps,
 across and then down, because Pillow 13 chooses the order of the passes by their cost and older ones do not.
 """
 import io, json, os, struct, sys, zlib
@@ -185,7 +185,30 @@ def webps():
     add_all(save("lossless_alpha.webp", Image.fromarray(s, "RGBA"), lossless=True))
 
 
+def corpus(folder):
+    global out
+    kept, out = out, folder
+    os.makedirs(folder, exist_ok=True)
+    s = scene(17, 11, 4, 12)
+    rgb = Image.fromarray(s[..., :3])
+    save("420.jpg", rgb, quality=30)
+    save("422_restarts.jpg", rgb, quality=30, subsampling=1, restart_marker_blocks=1)
+    save("progressive.jpg", rgb, quality=30, progressive=True)
+    save("gray.jpg", rgb.convert("L"), quality=30)
+    save("cmyk.jpg", Image.fromarray(s, "CMYK"), quality=30)
+    save("rgba.png", Image.fromarray(s[:5, :7], "RGBA"))
+    png("interlaced16.png", s[:5, :7, :3].astype(np.uint16) * 257, 16, 2, interlaced=True)
+    png("palette4.png", s[:5, :7, :1] >> 4, 4, 3, extra=chunk(b"PLTE", bytes(range(48))))
+    png("gray16.png", s[:5, :7, :1].astype(np.uint16), 16, 0)
+    save("lossy.webp", rgb, quality=30)
+    save("lossy_alpha.webp", Image.fromarray(s, "RGBA"), quality=30)
+    save("lossless.webp", rgb, lossless=True)
+    out = kept
+
+
 jpegs(), pngs(), webps()
+if len(sys.argv) > 2:
+    corpus(sys.argv[2])
 add_modes("rgb_444.jpg"), add_modes("exif.jpg"), add_modes("row.jpg")
 add_colours("rgb.png")
 with open(os.path.join(out, "expected.bin"), "wb") as f:

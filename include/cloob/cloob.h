@@ -5,6 +5,8 @@
 #define CLOOB_CLOOB_H
 
 #include "cloob/image.h"
+#include "cloob/hopfield.h"
+#include "cloob/objective.h"
 #include "cloob/types.h"
 #include "cloob/tokenizer.h"
 #include "cloob/convert.h"

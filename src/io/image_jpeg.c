@@ -160,14 +160,44 @@ static cloob_status jpeg_open(cloob_ctx *ctx, image_reader *r)
 /* --- pixels ------------------------------------------------------------------------------------------------
  */
 
+/* The part of the picture that is decoded: what is wanted and, since smooth chroma looks at its neighbours,
+ * one unit of blocks around it. libjpeg moves the left edge to a unit's; what is left of the wanted rows
+ * costs their codes only. */
+static void choose_window(jpeg_state *s, image_reader *r)
+{
+    int64_t unit_x = s->d.max_h_samp_factor * s->d.min_DCT_scaled_size,
+            unit_y = s->d.max_v_samp_factor * s->d.min_DCT_scaled_size;
+    int64_t left = r->want.left / unit_x * unit_x - unit_x, right = r->want.left + r->want.width + unit_x;
+    int64_t top = (r->want.top / unit_y - 1) * unit_y;
+    JDIMENSION x = (JDIMENSION)(left > 0 ? left : 0),
+               w = (JDIMENSION)((right < r->width ? right : r->width) - x);
+    if (w < r->width) jpeg_crop_scanline(&s->d, &x, &w);
+    if (top > 0) jpeg_skip_scanlines(&s->d, (JDIMENSION)top);
+    r->have.left = x;
+    r->have.width = w;
+    r->have.top = s->d.output_scanline;
+    r->have.height = r->want.top + r->want.height - r->have.top;
+}
+
 static void read_rgb(jpeg_state *s, image_reader *r)
 {
-    while (s->d.output_scanline < s->d.output_height) {
+    int64_t end = r->have.top + r->have.height;
+    while (s->d.output_scanline < end) {
         JSAMPROW rows[8];
-        int64_t top = s->d.output_scanline, n = 0;
-        for (; n < 8 && top + n < r->height; n++) rows[n] = r->rgb.data + (top + n) * r->width * 3;
+        int64_t y = s->d.output_scanline, n = 0;
+        for (; n < 8 && y + n < end; n++) rows[n] = r->rgb.data + (y + n - r->have.top) * r->have.width * 3;
         jpeg_read_scanlines(&s->d, rows, (JDIMENSION)n);
     }
+}
+
+/* When the last rows are not wanted, the file must still be complete: inside coded data FF D9 is the end and
+ * nothing else. Files of several scans have been read to their end before the first row came. */
+static void stop_early(jpeg_state *s)
+{
+    if (!jpeg_has_multiple_scans(&s->d) && s->d.unread_marker != JPEG_EOI &&
+        !memmem(s->source.next_input_byte, s->source.bytes_in_buffer, "\xFF\xD9", 2))
+        source_empty(&s->d);
+    jpeg_abort_decompress(&s->d);
 }
 
 /* Pillow takes every CMYK file to be written the Adobe way, inverted. rgb = (255 - k) scaled by (255 - c). */
@@ -192,21 +222,24 @@ static void read_cmyk(jpeg_state *s, image_reader *r)
 
 static cloob_status load_guarded(cloob_ctx *ctx, image_reader *r, jpeg_state *s, bool fast)
 {
+    bool cmyk = s->d.num_components == 4;
     if (setjmp(s->mark)) return state_failed(ctx, r, s);
     jpeg_start_decompress(&s->d);
     if (fast) jpeg_huffman_install(&s->huffman, &s->d);
-    if (s->d.num_components == 4) read_cmyk(s, r);
+    if (!cmyk) choose_window(s, r);
+    CLOOB_TRY(image_buffer_reserve(ctx, &r->rgb, (size_t)(r->have.width * r->have.height * 3)));
+    if (cmyk) CLOOB_TRY(image_buffer_reserve(ctx, &r->extra, (size_t)(r->width * r->height * 4)));
+    if (cmyk) read_cmyk(s, r);
     else read_rgb(s, r);
-    jpeg_finish_decompress(&s->d);
+    if (s->d.output_scanline < s->d.output_height) stop_early(s);
+    else jpeg_finish_decompress(&s->d);
     return CLOOB_OK;
 }
 
 static cloob_status jpeg_load(cloob_ctx *ctx, image_reader *r)
 {
     jpeg_state *s = r->state[IMAGE_STATE_JPEG];
-    CLOOB_TRY(image_reserve_whole(ctx, r));
-    if (s->d.num_components == 4)
-        CLOOB_TRY(image_buffer_reserve(ctx, &r->extra, (size_t)(r->width * r->height * 4)));
+    r->have = (image_box){ 0, 0, r->height, r->width };
     s->huffman.refused = false;
     cloob_status status = load_guarded(ctx, r, s, true);
     if (status == CLOOB_OK || !s->huffman.refused) return status;

@@ -1,4 +1,39 @@
 /* The cpu backend. An op without a row here runs as ref defines it. */
-#include "nn/op.h"
+#include "nn/cpu/cpu.h"
 
-const op_kernel op_kernels_cpu[OP_COUNT] = { { .run = NULL } };
+/* CPU_CONV_BLOCKED comes from the build: only oneDNN takes blocks of channels. */
+
+const op_kernel op_kernels_cpu[OP_COUNT] = {
+    [OP_IMAGE_INPUT] = { .run = image_input_cpu },
+    [OP_EMBED] = { .run = embed_cpu },
+    [OP_EMBED_BWD] = { .run = embed_bwd_cpu },
+    [OP_TAKE_ROWS] = { .run = take_rows_cpu },
+    [OP_TAKE_ROWS_BWD] = { .run = take_rows_bwd_cpu },
+    [OP_MEAN_TOKENS] = { .run = mean_tokens_cpu, .blocked = true },
+    [OP_MEAN_TOKENS_BWD] = { .run = mean_tokens_bwd_cpu, .blocked = true },
+    [OP_BN_STATS] = { .run = bn_stats_cpu, .prepare = bn_sums_prepare, .blocked = true },
+    [OP_BN_APPLY] = { .run = bn_apply_cpu, .prepare = bn_apply_prepare, .blocked = true },
+    [OP_BN_BWD_REDUCE] = { .run = bn_bwd_reduce_cpu, .prepare = bn_bwd_sums_prepare, .blocked = true },
+    [OP_BN_BWD_APPLY] = { .run = bn_bwd_apply_cpu, .blocked = true },
+    [OP_RELU] = { .run = relu_cpu, .blocked = true },
+    [OP_ADD] = { .run = add_cpu, .blocked = true },
+    [OP_AVGPOOL2] = { .run = avgpool2_cpu, .blocked = true },
+    [OP_AVGPOOL2_BWD] = { .run = avgpool2_bwd_cpu, .blocked = true },
+    [OP_LINEAR] = { .run = linear_cpu },
+    [OP_LINEAR_DX] = { .run = linear_dx_cpu },
+    [OP_LINEAR_DW] = { .run = linear_dw_cpu },
+    [OP_ACT] = { .run = act_cpu },
+    [OP_ACT_BWD] = { .run = act_bwd_cpu },
+    [OP_LAYERNORM] = { .run = layernorm_cpu },
+    [OP_LAYERNORM_BWD] = { .run = layernorm_bwd_cpu, .prepare = layernorm_bwd_prepare },
+    [OP_ATTENTION] = { .run = attention_cpu, .prepare = attention_prepare },
+    [OP_ATTENTION_BWD] = { .run = attention_bwd_cpu, .prepare = attention_bwd_prepare },
+    [OP_HEADS_PROJECT] = { .run = heads_project_cpu },
+    [OP_HEADS_COLLECT] = { .run = heads_collect_cpu },
+    [OP_HEADS_DW] = { .run = heads_dw_cpu },
+    [OP_POOL_ATTENTION] = { .run = pool_attention_cpu },
+    [OP_POOL_ATTENTION_BWD] = { .run = pool_attention_bwd_cpu, .prepare = pool_attention_bwd_prepare },
+    [OP_CONV2D] = { .run = conv2d_cpu, .prepare = conv2d_prepare, .release = conv2d_release, .blocked = CPU_CONV_BLOCKED },
+    [OP_CONV2D_DX] = { .run = conv2d_dx_cpu, .prepare = conv2d_dx_prepare, .release = conv2d_release, .blocked = CPU_CONV_BLOCKED },
+    [OP_CONV2D_DW] = { .run = conv2d_dw_cpu, .prepare = conv2d_dw_prepare, .release = conv2d_release, .blocked = CPU_CONV_BLOCKED },
+};

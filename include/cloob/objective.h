@@ -1,0 +1,95 @@
+/* The CLOOB objective of a batch of embeddings, with gradients: Hopfield retrieval and InfoLOOB, and the
+ * paper's other three combinations. Exact, and never holding an N x N matrix.
+ *
+ *     cloob_objective_options o;
+ *     cloob_objective_options_init(&o);
+ *     cloob_embeddings e = { .x = x, .y = y, .n = n, .d = d };
+ *     cloob_objective_result r;
+ *     cloob_gradients g = { .dx = dx, .dy = dy };
+ *     if (cloob_objective(ctx, &o, &e, &g, &r) == CLOOB_OK) printf("%g\n", r.loss);
+ */
+#ifndef CLOOB_OBJECTIVE_H
+#define CLOOB_OBJECTIVE_H
+
+#include "cloob/types.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum cloob_method {
+    CLOOB_METHOD_CLOOB,           /* retrieval and InfoLOOB */
+    CLOOB_METHOD_CLIP,            /* InfoNCE on the embeddings themselves */
+    CLOOB_METHOD_INFOLOOB,        /* InfoLOOB without retrieval */
+    CLOOB_METHOD_INFONCE_HOPFIELD /* InfoNCE with retrieval */
+} cloob_method;
+
+/* "cloob", "clip", "infoloob", "infonce-hopfield". from_name is false for any other. */
+CLOOB_API const char *cloob_method_name(cloob_method m);
+CLOOB_API bool cloob_method_from_name(const char *name, cloob_method *out);
+
+typedef struct cloob_objective_options {
+    cloob_method method;
+    double inv_tau;        /* inverse temperature, above 0 */
+    double scale_hopfield; /* beta, not negative */
+    const char *device;    /* "auto", "cpu", "cuda", "cuda:N", "ref" */
+    cloob_dtype compute;   /* F32, or BF16: embeddings are rounded to it first, and a GPU multiplies in it */
+} cloob_objective_options;
+
+/* The paper's: cloob, 30, 8; device auto, F32. */
+CLOOB_API void cloob_objective_options_init(cloob_objective_options *o);
+
+/* Rows of unit length in host memory, row-major f32. u, v: stored patterns; NULL: the batch itself. */
+typedef struct cloob_embeddings {
+    const float *x, *y; /* (n, d) */
+    int64_t n, d;
+    const float *u, *v; /* (nu, d), (nv, d) */
+    int64_t nu, nv;
+} cloob_embeddings;
+
+/* Overwritten; any may be NULL. dx, dy: both or none. Of `loss`, rows taken as given. */
+typedef struct cloob_gradients {
+    float *dx, *dy, *du, *dv;
+} cloob_gradients;
+
+typedef struct cloob_objective_result {
+    double loss; /* (image_term + text_term) / inv_tau */
+    double image_term, text_term;
+    double dsum_dinv_tau, dsum_dscale; /* of image_term + text_term, by the two scales; 0 without gradients */
+    int64_t n, d, nu, nv;
+} cloob_objective_result;
+
+/* g may be NULL. Fails with a text that names the value or the row: not unit length, NaN, too few pairs. */
+CLOOB_API cloob_status cloob_objective(cloob_ctx *ctx, const cloob_objective_options *o,
+                                       const cloob_embeddings *e, const cloob_gradients *g,
+                                       cloob_objective_result *r);
+
+/* The same for a safetensors file with x, y and perhaps U, V (F32, F16, BF16 or F64). gradients: a file to
+ * write dx, dy (and dU, dV) to, or NULL. */
+CLOOB_API cloob_status cloob_objective_file(cloob_ctx *ctx, const cloob_objective_options *o,
+                                            const char *input, const char *gradients,
+                                            cloob_objective_result *r);
+
+typedef struct cloob_objective_bench {
+    int64_t n, d;
+    int repeats; /* timed, after one that is not */
+    bool forward_only;
+    uint64_t seed;
+} cloob_objective_bench;
+
+typedef struct cloob_objective_timing {
+    double ms; /* median */
+    double pairs_per_s;
+    int64_t peak_bytes; /* what the process (or the GPU) took beyond the embeddings, gradients included */
+    double loss;
+    char device[128];
+} cloob_objective_timing;
+
+/* Times loss and gradients of random unit rows. */
+CLOOB_API cloob_status cloob_objective_time(cloob_ctx *ctx, const cloob_objective_options *o,
+                                            const cloob_objective_bench *b, cloob_objective_timing *t);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

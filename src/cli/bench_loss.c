@@ -1,0 +1,72 @@
+/* cloob bench loss: loss and gradients of random embeddings. */
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/commands.h"
+
+static struct {
+    const char *method;
+    int64_t n, dim, repeats;
+    double inv_tau, scale;
+    bool forward;
+} o;
+
+static const opt_row rows[] = {
+    { "n", OPT_INT, &o.n, "4096", "N", "pairs", OPT_POSITIVE },
+    { "dim", OPT_INT, &o.dim, "512", "D", "width of the embeddings", OPT_POSITIVE },
+    { "method", OPT_STRING, &o.method, "cloob", "cloob|clip|infoloob|infonce-hopfield", "which objective",
+      0 },
+    { "init-inv-tau", OPT_DOUBLE, &o.inv_tau, "30", "T", "inverse temperature", 0 },
+    { "scale-hopfield", OPT_DOUBLE, &o.scale, "8", "B", "beta of the Hopfield networks", 0 },
+    { "repeats", OPT_INT, &o.repeats, "5", "R", "timed runs, after one that is not", OPT_POSITIVE },
+    { "forward", OPT_FLAG, &o.forward, NULL, NULL, "the loss alone, without gradients", 0 },
+    OPT_END
+};
+
+static void print(const cloob_objective_timing *t, const char *precision)
+{
+    if (common.json)
+        printf("{\"ms\": %.4f, \"pairs_per_s\": %.2f, \"peak_bytes\": %lld, \"device\": \"%s\", "
+               "\"precision\": \"%s\", "
+               "\"n\": %lld, \"dim\": %lld, \"method\": \"%s\", \"loss\": %.9g}\n",
+               t->ms, t->pairs_per_s, (long long)t->peak_bytes, t->device, precision, (long long)o.n,
+               (long long)o.dim, o.method, t->loss);
+    else
+        printf("%.3f ms, %.0f pairs/s, %.1f MiB beyond the embeddings (%s, %s)\n", t->ms, t->pairs_per_s,
+               (double)t->peak_bytes / (1024.0 * 1024.0), t->device, precision);
+}
+
+static int run(const command *self, int argc, char **argv)
+{
+    opt_list rest;
+    cloob_objective_options l;
+    cloob_objective_timing t;
+    int code = opt_parse(self, argc, argv, &rest);
+    if (code >= 0) return code;
+    cloob_objective_options_init(&l);
+    cloob_method_from_name(o.method, &l.method);
+    l.inv_tau = o.inv_tau;
+    l.scale_hopfield = o.scale;
+    l.device = common.device;
+    l.compute = opt_given("precision") && strcmp(common.precision, "fp32") != 0 ? CLOOB_BF16 : CLOOB_F32;
+    cloob_objective_bench b = { o.n, o.dim, (int)o.repeats, o.forward, (uint64_t)common.seed };
+    cloob_ctx *ctx = cli_context();
+    cloob_status status = cloob_objective_time(ctx, &l, &b, &t);
+    code = 0;
+    if (status != CLOOB_OK) code = cli_fail(self, ctx, status);
+    else print(&t, l.compute == CLOOB_BF16 ? "bf16" : "fp32");
+    cloob_ctx_destroy(ctx);
+    return code;
+}
+
+const command bench_loss = {
+    "bench loss",
+    run,
+    "time and memory of the objective with its gradients",
+    rows,
+    "--n N --dim D [--method M] [--precision bf16]",
+    "Random unit rows. peak_bytes is what the process, or the GPU, took beyond the embeddings,\n"
+    "the gradients included.\n"
+    "\n"
+    "  cloob bench loss --n 32768 --dim 1024 --precision bf16 --device cuda --json"
+};

@@ -1,0 +1,288 @@
+/* Convolutions by oneDNN. Each primitive is made once, at planning; where it wants another layout than a tensor has, the
+ * tensor is reordered through planned scratch. Weights are reordered in every call, or once when they are frozen. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "nn/cpu/cpu.h"
+#include "tensor/cpu/onednn.h"
+
+/* One operand: as the engine keeps it, and as the primitive wants it. */
+typedef struct side {
+    dnnl_memory_t have, want; /* equal when no reorder is needed */
+    dnnl_primitive_t reorder;
+    size_t offset; /* of the reordered copy in scratch */
+} side;
+
+enum { SRC, WEI, DST, SIDES };
+
+typedef struct conv_state {
+    dnnl_primitive_t conv;
+    side side[SIDES];
+    dnnl_memory_t bias, scratchpad;
+    size_t scratchpad_offset;
+    int output;          /* which side is written */
+    void *frozen_weight; /* reordered once */
+    bool frozen_ready;
+} conv_state;
+
+/* ---- preparing ----------------------------------------------------------------------------------- */
+
+static dnnl_status_t weight_desc(const tensor *w, dnnl_format_tag_t tag, dnnl_memory_desc_t *md)
+{
+    dnnl_dims_t dims = { w->dim[0], w->dim[3], w->dim[1], w->dim[2] };
+    return dnnl_memory_desc_init_by_tag(md, 4, dims, dnnl_f32, tag);
+}
+
+static dnnl_status_t make_side(onednn *o, side *s, const dnnl_memory_desc_t *have, const dnnl_memory_desc_t *want, bool output, size_t *scratch)
+{
+    dnnl_primitive_desc_t pd;
+    dnnl_status_t st = dnnl_memory_create(&s->have, have, o->engine, DNNL_MEMORY_NONE);
+    if (st != dnnl_success || dnnl_memory_desc_equal(have, want)) {
+        s->want = s->have;
+        return st;
+    }
+    st = dnnl_memory_create(&s->want, want, o->engine, DNNL_MEMORY_NONE);
+    if (st != dnnl_success) return st;
+    s->offset = *scratch;
+    *scratch += (dnnl_memory_desc_get_size(want) + 255) / 256 * 256;
+    st = dnnl_reorder_primitive_desc_create(&pd, output ? want : have, o->engine, output ? have : want, o->engine, NULL);
+    if (st != dnnl_success) return st;
+    st = dnnl_primitive_create(&s->reorder, pd);
+    dnnl_primitive_desc_destroy(pd);
+    return st;
+}
+
+typedef struct descs {
+    dnnl_memory_desc_t have[SIDES], any[SIDES], bias;
+    dnnl_dims_t stride, dilate, pad_low, pad_high;
+    bool has_bias;
+} descs;
+
+/* A blocked tensor is taken as it is; a plain one may be reordered if another layout is faster. */
+static dnnl_status_t describe(const tensor *x, const tensor *w, const tensor *y, const op_attr *at, descs *d)
+{
+    dnnl_status_t s = onednn_picture(x, &d->have[SRC]);
+    if (s == dnnl_success) s = onednn_picture(y, &d->have[DST]);
+    if (s == dnnl_success) s = weight_desc(w, dnnl_ohwi, &d->have[WEI]);
+    if (s == dnnl_success) s = weight_desc(w, dnnl_format_tag_any, &d->any[WEI]);
+    if (s == dnnl_success) s = onednn_picture_any(x, &d->any[SRC]);
+    if (s == dnnl_success) s = onednn_picture_any(y, &d->any[DST]);
+    if (x->block) d->any[SRC] = d->have[SRC];
+    if (y->block) d->any[DST] = d->have[DST];
+    for (int i = 0; i < 2; i++) {
+        d->stride[i] = at->stride;
+        d->dilate[i] = 0;
+        d->pad_low[i] = at->pad;
+        /* what the kernel reaches beyond the picture at the far side, which may be less than at the near one */
+        d->pad_high[i] = (y->dim[1 + i] - 1) * at->stride + w->dim[1 + i] - x->dim[1 + i] - at->pad;
+    }
+    return s;
+}
+
+static dnnl_status_t attributes(const op_args *a, bool residual, dnnl_primitive_attr_t *attr)
+{
+    dnnl_post_ops_t ops;
+    dnnl_status_t s = dnnl_primitive_attr_create(attr);
+    if (s == dnnl_success) s = dnnl_primitive_attr_set_scratchpad_mode(*attr, dnnl_scratchpad_mode_user);
+    if (s != dnnl_success || (!residual && !a->attr.relu)) return s;
+    s = dnnl_post_ops_create(&ops);
+    if (s == dnnl_success && residual) s = dnnl_post_ops_append_sum(ops, 1.0f);
+    if (s == dnnl_success && a->attr.relu) s = dnnl_post_ops_append_eltwise(ops, 1.0f, dnnl_eltwise_relu, 0.0f, 0.0f);
+    if (s == dnnl_success) s = dnnl_primitive_attr_set_post_ops(*attr, ops);
+    dnnl_post_ops_destroy(ops);
+    return s;
+}
+
+static dnnl_status_t forward_desc(const descs *d, dnnl_prop_kind_t kind, dnnl_convolution_desc_t *c)
+{
+    return dnnl_dilated_convolution_forward_desc_init(c, kind, dnnl_convolution_direct, &d->any[SRC], &d->any[WEI],
+                                                      d->has_bias ? &d->bias : NULL, &d->any[DST], d->stride, d->dilate, d->pad_low, d->pad_high);
+}
+
+static dnnl_status_t make_desc(onednn *o, const descs *d, int output, const op_args *a, dnnl_primitive_desc_t *pd)
+{
+    dnnl_convolution_desc_t c;
+    dnnl_primitive_desc_t hint = NULL;
+    dnnl_primitive_attr_t attr = NULL;
+    dnnl_status_t s = attributes(a, output == DST && op_has(&a->in[3]), &attr);
+    if (s == dnnl_success) s = forward_desc(d, output == DST && d->has_bias ? dnnl_forward_inference : dnnl_forward_training, &c);
+    if (s == dnnl_success && output != DST) {
+        s = dnnl_primitive_desc_create(&hint, &c, NULL, o->engine, NULL);
+        if (s == dnnl_success && output == SRC)
+            s = dnnl_dilated_convolution_backward_data_desc_init(&c, dnnl_convolution_direct, &d->any[SRC], &d->any[WEI], &d->any[DST],
+                                                                 d->stride, d->dilate, d->pad_low, d->pad_high);
+        else if (s == dnnl_success)
+            s = dnnl_dilated_convolution_backward_weights_desc_init(&c, dnnl_convolution_direct, &d->any[SRC], &d->any[WEI], NULL,
+                                                                    &d->any[DST], d->stride, d->dilate, d->pad_low, d->pad_high);
+    }
+    if (s == dnnl_success) s = dnnl_primitive_desc_create(pd, &c, attr, o->engine, hint);
+    if (hint) dnnl_primitive_desc_destroy(hint);
+    if (attr) dnnl_primitive_attr_destroy(attr);
+    return s;
+}
+
+static dnnl_query_t query_of(int which, int output)
+{
+    static const dnnl_query_t plain[] = { dnnl_query_src_md, dnnl_query_weights_md, dnnl_query_dst_md };
+    static const dnnl_query_t diff[] = { dnnl_query_diff_src_md, dnnl_query_diff_weights_md, dnnl_query_diff_dst_md };
+    if (output == DST) return plain[which];
+    return which == output || which == DST ? diff[which] : plain[which];
+}
+
+static dnnl_status_t make_state(onednn *o, const descs *d, int output, op_args *a, conv_state *st)
+{
+    dnnl_primitive_desc_t pd = NULL;
+    size_t scratch = 0;
+    dnnl_status_t s = make_desc(o, d, output, a, &pd);
+    st->output = output;
+    if (s == dnnl_success) s = dnnl_primitive_create(&st->conv, pd);
+    for (int i = 0; i < SIDES && s == dnnl_success; i++)
+        s = make_side(o, &st->side[i], &d->have[i], dnnl_primitive_desc_query_md(pd, query_of(i, output), 0), i == output, &scratch);
+    if (s == dnnl_success) {
+        const dnnl_memory_desc_t *pad = dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
+        st->scratchpad_offset = scratch;
+        scratch += (dnnl_memory_desc_get_size(pad) + 255) / 256 * 256;
+        s = dnnl_memory_create(&st->scratchpad, pad, o->engine, DNNL_MEMORY_NONE);
+    }
+    if (s == dnnl_success && d->has_bias) s = dnnl_memory_create(&st->bias, &d->bias, o->engine, DNNL_MEMORY_NONE);
+    if (pd) dnnl_primitive_desc_destroy(pd);
+    a->scratch_bytes = scratch;
+    return s;
+}
+
+/* Cases left to the definition: bf16, and inputs with more channels than the weight. */
+static bool ours(const tensor *x, const tensor *w) { return x->dtype == CLOOB_F32 && x->dim[3] == w->dim[3]; }
+
+static cloob_status prepare(const op_env *env, op_args *a, const tensor *x, const tensor *w, const tensor *y, int output)
+{
+    onednn *o;
+    descs d = { .has_bias = output == DST && op_has(&a->in[2]) };
+    if (!ours(x, w)) return CLOOB_OK;
+    CLOOB_TRY(onednn_get(env->ctx, &o));
+    conv_state *st = calloc(1, sizeof *st);
+    if (!st) return ctx_no_memory(env->ctx, sizeof *st, "a convolution");
+    a->state = st;
+    dnnl_status_t s = describe(x, w, y, &a->attr, &d);
+    dnnl_dims_t channels = { w->dim[0] };
+    if (s == dnnl_success && d.has_bias) s = dnnl_memory_desc_init_by_tag(&d.bias, 1, channels, dnnl_f32, dnnl_a);
+    if (output == DST && op_has(&a->in[3])) d.any[DST] = d.have[DST]; /* it adds to what is there: no detour */
+    if (s == dnnl_success) s = make_state(o, &d, output, a, st);
+    if (s == dnnl_success) return CLOOB_OK;
+    conv2d_release(env, a);
+    return onednn_status(env->ctx, s, "preparing a convolution");
+}
+
+cloob_status conv2d_prepare(const op_env *env, op_args *a) { return prepare(env, a, &a->in[0], &a->in[1], &a->out[0], DST); }
+
+cloob_status conv2d_dx_prepare(const op_env *env, op_args *a) { return prepare(env, a, &a->out[0], &a->in[1], &a->in[0], SRC); }
+
+cloob_status conv2d_dw_prepare(const op_env *env, op_args *a)
+{
+    tensor w = a->out[0];
+    return prepare(env, a, &a->in[1], &w, &a->in[0], WEI);
+}
+
+void conv2d_release(const op_env *env, op_args *a)
+{
+    conv_state *st = a->state;
+    (void)env;
+    if (!st) return;
+    if (st->conv) dnnl_primitive_destroy(st->conv);
+    for (int i = 0; i < SIDES; i++) {
+        side *s = &st->side[i];
+        if (s->reorder) dnnl_primitive_destroy(s->reorder);
+        if (s->want && s->want != s->have) dnnl_memory_destroy(s->want);
+        if (s->have) dnnl_memory_destroy(s->have);
+    }
+    if (st->bias) dnnl_memory_destroy(st->bias);
+    if (st->scratchpad) dnnl_memory_destroy(st->scratchpad);
+    free(st->frozen_weight);
+    free(st);
+    a->state = NULL;
+}
+
+/* ---- running ------------------------------------------------------------------------------------- */
+
+static dnnl_status_t reorder(onednn *o, const side *s, dnnl_memory_t from, dnnl_memory_t to)
+{
+    dnnl_exec_arg_t args[] = { { DNNL_ARG_FROM, from }, { DNNL_ARG_TO, to } };
+    return dnnl_primitive_execute(s->reorder, o->stream, 2, args);
+}
+
+/* Frozen weights are reordered into memory of their own, once; this is the one allocation outside the plan, made in the
+ * first call. */
+static dnnl_status_t place_frozen(onednn *o, conv_state *st, side *s)
+{
+    if (!st->frozen_weight) {
+        const dnnl_memory_desc_t *md;
+        dnnl_memory_get_memory_desc(s->want, &md);
+        st->frozen_weight = aligned_alloc(64, (dnnl_memory_desc_get_size(md) + 63) / 64 * 64);
+        if (!st->frozen_weight) return dnnl_out_of_memory;
+    }
+    dnnl_memory_set_data_handle(s->want, st->frozen_weight);
+    if (st->frozen_ready) return dnnl_success;
+    st->frozen_ready = true;
+    return reorder(o, s, s->have, s->want);
+}
+
+static dnnl_status_t bring(onednn *o, const op_env *env, const op_args *a, conv_state *st, int i, void *data)
+{
+    side *s = &st->side[i];
+    dnnl_memory_set_data_handle(s->have, data);
+    if (!s->reorder) return dnnl_success;
+    if (i == WEI && env->frozen_weights && st->output == DST) return place_frozen(o, st, s);
+    dnnl_memory_set_data_handle(s->want, (char *)a->scratch + s->offset);
+    return i == st->output ? dnnl_success : reorder(o, s, s->have, s->want);
+}
+
+static cloob_status execute(const op_env *env, const op_args *a, void *x, void *w, void *y)
+{
+    conv_state *st = a->state;
+    onednn *o;
+    static const int plain[] = { DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST };
+    static const int diff[] = { DNNL_ARG_DIFF_SRC, DNNL_ARG_DIFF_WEIGHTS, DNNL_ARG_DIFF_DST };
+    void *data[SIDES] = { x, w, y };
+    dnnl_exec_arg_t args[5];
+    dnnl_status_t s = dnnl_success;
+    int n = 0;
+    CLOOB_TRY(onednn_get(env->ctx, &o));
+    onednn_use_threads(env->ctx);
+    for (int i = 0; i < SIDES && s == dnnl_success; i++) {
+        s = bring(o, env, a, st, i, data[i]);
+        bool is_diff = st->output != DST && (i == st->output || i == DST);
+        args[n++] = (dnnl_exec_arg_t){ is_diff ? diff[i] : plain[i], st->side[i].want };
+    }
+    if (st->bias) {
+        dnnl_memory_set_data_handle(st->bias, a->in[2].data);
+        args[n++] = (dnnl_exec_arg_t){ DNNL_ARG_BIAS, st->bias };
+    }
+    dnnl_memory_set_data_handle(st->scratchpad, a->scratch_bytes ? (char *)a->scratch + st->scratchpad_offset : NULL);
+    args[n++] = (dnnl_exec_arg_t){ DNNL_ARG_SCRATCHPAD, st->scratchpad };
+    if (s == dnnl_success) s = dnnl_primitive_execute(st->conv, o->stream, n, args);
+    side *out = &st->side[st->output];
+    if (s == dnnl_success && out->reorder) {
+        dnnl_exec_arg_t back[] = { { DNNL_ARG_FROM, out->want }, { DNNL_ARG_TO, out->have } };
+        s = dnnl_primitive_execute(out->reorder, o->stream, 2, back);
+    }
+    if (s == dnnl_success) s = dnnl_stream_wait(o->stream);
+    return onednn_status(env->ctx, s, "a convolution");
+}
+
+cloob_status conv2d_cpu(const op_env *env, const op_args *a)
+{
+    if (!a->state) return conv2d_ref(env, a);
+    if (a->in[3].data && a->in[3].data != a->out[0].data) memcpy(a->out[0].data, a->in[3].data, tensor_bytes(&a->out[0]));
+    return execute(env, a, a->in[0].data, a->in[1].data, a->out[0].data);
+}
+
+cloob_status conv2d_dx_cpu(const op_env *env, const op_args *a)
+{
+    if (!a->state) return conv2d_dx_ref(env, a);
+    return execute(env, a, a->out[0].data, a->in[1].data, a->in[0].data);
+}
+
+cloob_status conv2d_dw_cpu(const op_env *env, const op_args *a)
+{
+    if (!a->state) return conv2d_dw_ref(env, a);
+    return execute(env, a, a->in[1].data, a->out[0].data, a->in[0].data);
+}

@@ -1,0 +1,67 @@
+/* The cpu backend: fast kernels in F32 for the host, over all of the context's threads. bf16 calls go to the definition.
+ *
+ * A picture tensor may come in blocks of channels: (N, C / b, H, W, b). Kernels that say `blocked` see it as N C/b planes of
+ * H W rows of b channels; a plain (N, H, W, C) tensor is the same with b = C. Sums over a batch are taken per picture and
+ * then in order, so results do not depend on the number of threads. */
+#ifndef NN_CPU_H
+#define NN_CPU_H
+
+#include "core/pool.h"
+#include "nn/ref/ref.h"
+
+/* One copy of a loop for each generation of vector units, chosen when the program starts. */
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__)
+#    define CPU_CLONES __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+#else
+#    define CPU_CLONES
+#endif
+
+#define CPU_ONLY_F32(t, fallback)                                                                            \
+    do {                                                                                                     \
+        if ((t).dtype != CLOOB_F32) return fallback(env, a);                                                 \
+    } while (0)
+
+/* How a picture lies in memory. */
+typedef struct planes {
+    int64_t N, blocks, HW, H, W, b, C; /* N * blocks planes of HW rows of b channels */
+} planes;
+
+static inline planes planes_of(const tensor *t)
+{
+    int64_t b = t->block ? t->block : t->dim[3];
+    return (planes){ t->dim[0], t->dim[3] / b, t->dim[1] * t->dim[2], t->dim[1], t->dim[2], b, t->dim[3] };
+}
+
+/* exp to about 2 ulp, without branches, so that loops over it become vector code. */
+static inline float fast_exp(float x)
+{
+    x = x < -87.0f ? -87.0f : x > 88.0f ? 88.0f : x;
+    float k = __builtin_rintf(x * 1.44269504f), r = x - k * 0.693359375f + k * 2.12194440e-4f;
+    float p = 1.9875691500e-4f;
+    p = p * r + 1.3981999507e-3f;
+    p = p * r + 8.3334519073e-3f;
+    p = p * r + 4.1665795894e-2f;
+    p = p * r + 1.6666665459e-1f;
+    p = p * r + 5.0000001201e-1f;
+    p = p * r * r + r + 1.0f;
+    union {
+        int32_t i;
+        float f;
+    } scale = { ((int32_t)k + 127) << 23 };
+    return p * scale.f;
+}
+
+typedef cloob_status cpu_run(const op_env *env, const op_args *a);
+typedef cloob_status cpu_prepare(const op_env *env, op_args *a);
+typedef void cpu_release(const op_env *env, op_args *a);
+
+cpu_run image_input_cpu, embed_cpu, embed_bwd_cpu, take_rows_cpu, take_rows_bwd_cpu, mean_tokens_cpu, mean_tokens_bwd_cpu,
+    bn_stats_cpu, bn_apply_cpu, bn_bwd_reduce_cpu, bn_bwd_apply_cpu, relu_cpu, add_cpu, avgpool2_cpu, avgpool2_bwd_cpu, linear_cpu,
+    linear_dx_cpu, linear_dw_cpu, act_cpu, act_bwd_cpu, layernorm_cpu, layernorm_bwd_cpu, attention_cpu, attention_bwd_cpu,
+    heads_project_cpu, heads_collect_cpu, heads_dw_cpu, pool_attention_cpu, pool_attention_bwd_cpu, conv2d_cpu, conv2d_dx_cpu,
+    conv2d_dw_cpu;
+cpu_prepare bn_sums_prepare, layernorm_bwd_prepare, attention_prepare, attention_bwd_prepare, pool_attention_bwd_prepare,
+    conv2d_prepare, conv2d_dx_prepare, conv2d_dw_prepare, bn_bwd_sums_prepare, bn_apply_prepare;
+cpu_release conv2d_release;
+
+#endif

@@ -1,0 +1,73 @@
+/* oneDNN's engine, and the care it needs on virtual machines. */
+#include "tensor/cpu/onednn.h"
+
+#include <cpuid.h>
+#include <stdlib.h>
+#ifdef _OPENMP
+#    include <omp.h>
+#endif
+
+/* oneDNN reads tile sizes from CPUID leaf 0x1D when the processor claims AMX. Some virtual machines claim AMX but leave the
+ * leaf empty, and oneDNN's kernels then end in an illegal instruction: keep it to AVX-512 there. */
+static bool amx_is_sane(void)
+{
+    unsigned a = 0, b = 0, c = 0, d = 0;
+    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || !(d & (1u << 24))) return false;
+    if (!__get_cpuid_count(0x1D, 1, &a, &b, &c, &d)) return false;
+    return (a >> 16) != 0 && b != 0;
+}
+
+static void destroy(void *p)
+{
+    onednn *o = p;
+    dnnl_stream_destroy(o->stream);
+    dnnl_engine_destroy(o->engine);
+    free(o);
+}
+
+cloob_status onednn_status(cloob_ctx *ctx, dnnl_status_t s, const char *what)
+{
+    if (s == dnnl_success) return CLOOB_OK;
+    return ctx_fail(ctx, s == dnnl_out_of_memory ? CLOOB_ERR_MEMORY : CLOOB_ERR_DEVICE, "oneDNN: %s failed (status %d)", what, (int)s);
+}
+
+cloob_status onednn_get(cloob_ctx *ctx, onednn **out)
+{
+    if (!ctx->slot[CTX_SLOT_CPU]) {
+        onednn *o = calloc(1, sizeof *o);
+        if (!o) return ctx_no_memory(ctx, sizeof *o, "oneDNN");
+        if (!amx_is_sane()) dnnl_set_max_cpu_isa(dnnl_cpu_isa_avx512_core_bf16); /* refused after first use: then it is set */
+        dnnl_status_t s = dnnl_engine_create(&o->engine, dnnl_cpu, 0);
+        if (s == dnnl_success) s = dnnl_stream_create(&o->stream, o->engine, dnnl_stream_default_flags);
+        if (s != dnnl_success) {
+            free(o);
+            return onednn_status(ctx, s, "creating an engine");
+        }
+        ctx->slot[CTX_SLOT_CPU] = o;
+        ctx->slot_destroy[CTX_SLOT_CPU] = destroy;
+    }
+    *out = ctx->slot[CTX_SLOT_CPU];
+    return CLOOB_OK;
+}
+
+void onednn_use_threads(const cloob_ctx *ctx)
+{
+#ifdef _OPENMP
+    omp_set_num_threads(ctx->threads);
+#else
+    (void)ctx;
+#endif
+}
+
+static dnnl_status_t picture(const tensor *t, dnnl_format_tag_t tag, dnnl_memory_desc_t *md)
+{
+    dnnl_dims_t dims = { t->dim[0], t->dim[3], t->dim[1], t->dim[2] };
+    return dnnl_memory_desc_init_by_tag(md, 4, dims, dnnl_f32, tag);
+}
+
+dnnl_status_t onednn_picture(const tensor *t, dnnl_memory_desc_t *md)
+{
+    return picture(t, t->block == 16 ? dnnl_nChw16c : dnnl_nhwc, md);
+}
+
+dnnl_status_t onednn_picture_any(const tensor *t, dnnl_memory_desc_t *md) { return picture(t, dnnl_format_tag_any, md); }

@@ -1,0 +1,24 @@
+/* Pictures from any bytes: decoding whole and in part, and both views, with the buffers of the picture
+ * before. */
+#include "data/transform.h"
+#include "fuzz.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    static cloob_ctx *ctx;
+    static view_scratch *scratch;
+    static uint8_t out[16 * 16 * 3];
+    image_limits limits = { 1 << 16, 8 }; /* small, so that speed goes into variety */
+    transform_options o;
+    image im;
+    if (!ctx) ctx = cloob_ctx_create(NULL);
+    if (!scratch && view_scratch_create(ctx, &scratch) != CLOOB_OK) return 0;
+    transform_options_init(&o, 16);
+    if (image_decode(ctx, data, size, "fuzz", &limits, &im) == CLOOB_OK) transform_eval(ctx, &im, &o, out);
+    image_release(&im);
+    o.scale_min = 0.05;
+    view_train_bytes(ctx, scratch, data, size, "fuzz", &limits, &o, size, out);
+    limits.jpeg_scale = (int)(size % 8) + 1;
+    view_train_bytes(ctx, scratch, data, size, "fuzz", &limits, &o, size / 2, out);
+    return 0;
+}

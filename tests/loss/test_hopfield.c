@@ -1,0 +1,224 @@
+/* The Hopfield network through the public header: its definition, and what the theory promises: one update
+ * comes exponentially close to a separated pattern, the energy never rises, beta = 0 retrieves the mean. And
+ * the queue. */
+#include "cloob/cloob.h"
+#include "loss/queue.h"
+#include "objective.h"
+
+static cloob_ctx *ctx;
+
+static double distance(const float *a, const float *b, int64_t d)
+{
+    double s = 0;
+    for (int64_t k = 0; k < d; k++) s += pow((double)a[k] - (double)b[k], 2);
+    return sqrt(s);
+}
+
+static double length(const float *a, int64_t d)
+{
+    float zero[512] = { 0 };
+    return distance(a, zero, d);
+}
+
+static void one_update_is_the_weighted_mean(void)
+{
+    problem p = random_problem(1, 7, 5, 9, 0);
+    cloob_hopfield h = { p.u, p.mu, p.d, 3.0 };
+    cloob_hopfield_options o;
+    float out[7 * 5];
+    cloob_hopfield_options_init(&o);
+    CHECK_OK(ctx, cloob_hopfield_retrieve(ctx, &h, &o, p.x, p.n, out, NULL));
+    for (int64_t i = 0; i < p.n; i++) {
+        double w[9], sum = 0;
+        for (int64_t j = 0; j < p.mu; j++) {
+            double s = 0;
+            for (int64_t k = 0; k < p.d; k++) s += (double)p.x[i * 5 + k] * (double)p.u[j * 5 + k];
+            sum += w[j] = exp(3 * s);
+        }
+        for (int64_t k = 0; k < p.d; k++) {
+            double want = 0;
+            for (int64_t j = 0; j < p.mu; j++) want += w[j] / sum * (double)p.u[j * 5 + k];
+            CHECK_NEAR(out[i * 5 + k], want, 1e-6);
+        }
+    }
+    problem_free(&p);
+}
+
+static void scale_zero_gives_the_mean(void)
+{
+    problem p = random_problem(2, 6, 16, 700, 0);
+    cloob_hopfield h = { p.u, p.mu, p.d, 0 };
+    cloob_hopfield_options o;
+    float out[6 * 16];
+    cloob_hopfield_options_init(&o);
+    CHECK_OK(ctx, cloob_hopfield_retrieve(ctx, &h, &o, p.x, p.n, out, NULL));
+    for (int64_t k = 0; k < p.d; k++) {
+        double mean = 0;
+        for (int64_t j = 0; j < p.mu; j++) mean += (double)p.u[j * p.d + k] / (double)p.mu;
+        for (int64_t i = 0; i < p.n; i++) CHECK_NEAR(out[i * p.d + k], mean, 1e-6);
+    }
+    problem_free(&p);
+}
+
+/* With separation D_i of pattern i, patterns of length at most m and a state at distance r from it, one
+ * update lands within 2 (M - 1) exp(-beta (D_i - 2 r m)) m of the pattern (docs/objective.md 7). */
+static void one_update_retrieves_within_the_bound(void)
+{
+    problem p = random_problem(3, 0, 128, 300, 0);
+    double separation[300], tightest = 1, beta = 60, m = 1;
+    float *states = floats(300 * 128), *out = floats(300 * 128);
+    cloob_hopfield h = { p.u, p.mu, p.d, beta };
+    cloob_hopfield_options o;
+    cloob_hopfield_options_init(&o);
+    for (int64_t i = 0; i < 300 * 128; i++) states[i] = p.u[i] + 0.004f * (float)rng_normal(77, (uint64_t)i);
+    CHECK_OK(ctx, cloob_hopfield_separation(ctx, &h, separation));
+    CHECK_OK(ctx, cloob_hopfield_retrieve(ctx, &h, &o, states, 300, out, NULL));
+    for (int64_t i = 0; i < 300; i++) {
+        double r = distance(states + i * 128, p.u + i * 128, 128);
+        double bound = 2 * 299 * exp(-beta * (separation[i] - 2 * r * m)) * m;
+        CHECK(distance(out + i * 128, p.u + i * 128, 128) <= bound + 1e-6); /* 1e-6: f32 */
+        tightest = fmin(tightest, bound);
+    }
+    CHECK(tightest < 1e-3); /* the statement says something here */
+    free(states), free(out), problem_free(&p);
+}
+
+/* Separation of pattern i, by hand. */
+static void separation_is_the_distance_to_the_nearest_score(void)
+{
+    float u[3 * 2] = { 1, 0, 0.6f, 0.8f, 0, -1 };
+    double s[3];
+    cloob_hopfield h = { u, 3, 2, 1 };
+    CHECK_OK(ctx, cloob_hopfield_separation(ctx, &h, s));
+    CHECK_NEAR(s[0], 0.4, 1e-6);
+    CHECK_NEAR(s[1], 0.4, 1e-6);
+    CHECK_NEAR(s[2], 1.0, 1e-6);
+}
+
+static void energy_never_rises(void)
+{
+    problem p = random_problem(4, 40, 24, 600, 0);
+    cloob_hopfield_options o;
+    cloob_hopfield_options_init(&o);
+    for (double beta = 0.25; beta < 300; beta *= 4) {
+        cloob_hopfield h = { p.u, p.mu, p.d, beta };
+        float *state = floats(40 * 24);
+        double before[40], after[40];
+        memcpy(state, p.x, 40 * 24 * sizeof(float));
+        for (int step = 0; step < 12; step++) {
+            CHECK_OK(ctx, cloob_hopfield_energy(ctx, &h, state, 40, before));
+            CHECK_OK(ctx, cloob_hopfield_retrieve(ctx, &h, &o, state, 40, state, NULL));
+            CHECK_OK(ctx, cloob_hopfield_energy(ctx, &h, state, 40, after));
+            for (int i = 0; i < 40; i++) CHECK(after[i] <= before[i] + 2e-6); /* f32 states */
+            for (int i = 0; i < 40; i++) CHECK(before[i] >= -1e-6 && before[i] <= 2 + 1e-6);
+        }
+        free(state);
+    }
+    problem_free(&p);
+}
+
+static void updates_stop_when_a_state_rests(void)
+{
+    problem p = random_problem(5, 30, 64, 50, 0);
+    cloob_hopfield h = { p.u, p.mu, p.d, 40 };
+    cloob_hopfield_options o = { .updates = 200, .tolerance = 1e-5, .unit = false };
+    float out[30 * 64], again[30 * 64];
+    int updates[30];
+    CHECK_OK(ctx, cloob_hopfield_retrieve(ctx, &h, &o, p.x, p.n, out, updates));
+    for (int i = 0; i < 30; i++) CHECK(updates[i] >= 1 && updates[i] < 200);
+    o.updates = 1;
+    CHECK_OK(ctx, cloob_hopfield_retrieve(ctx, &h, &o, out, p.n, again, NULL));
+    for (int i = 0; i < 30; i++) CHECK(distance(out + i * 64, again + i * 64, 64) < 2e-5);
+    o.unit = true;
+    CHECK_OK(ctx, cloob_hopfield_retrieve(ctx, &h, &o, p.x, p.n, out, NULL));
+    for (int i = 0; i < 30; i++) CHECK_NEAR(length(out + i * 64, 64), 1, 1e-6);
+    problem_free(&p);
+}
+
+static void bad_networks_are_refused(void)
+{
+    float u[4] = { 1, 0, -1, 0 }, x[2] = { 0, NAN }, out[2];
+    double e;
+    cloob_hopfield h = { u, 2, 2, -1 };
+    cloob_hopfield_options o = { .updates = 1, .unit = true };
+    CHECK(cloob_hopfield_retrieve(ctx, &h, &o, x, 1, out, NULL) == CLOOB_ERR_ARGUMENT);
+    CHECK(strstr(cloob_error(ctx), "-1") != NULL);
+    h.beta = 0;
+    CHECK(cloob_hopfield_retrieve(ctx, &h, &o, x, 1, out, NULL) == CLOOB_ERR_NUMERIC);
+    CHECK(strstr(cloob_error(ctx), "state 0") != NULL);
+    x[1] = 1;
+    CHECK(cloob_hopfield_retrieve(ctx, &h, &o, x, 1, out, NULL) == CLOOB_ERR_NUMERIC); /* 1 and -1 cancel */
+    CHECK(cloob_hopfield_energy(ctx, &h, x, 1, &e) == CLOOB_ERR_ARGUMENT);
+    h.count = 1;
+    CHECK(cloob_hopfield_separation(ctx, &h, &e) == CLOOB_ERR_ARGUMENT);
+}
+
+static void the_queue_keeps_the_latest_rows(void)
+{
+    queue q;
+    float rows[10 * 2];
+    int64_t n;
+    for (int i = 0; i < 20; i++) rows[i] = (float)i;
+    CHECK_OK(ctx, queue_init(ctx, &q, 4, 2, CLOOB_F32));
+    queue_push(&q, rows, 3);
+    CHECK(q.count == 3 && ((float *)q.data)[4] == 4);
+    queue_push(&q, rows + 6, 3); /* rows 3, 4, 5: 2..5 stay */
+    CHECK(q.count == 4);
+    double sum = 0;
+    for (int i = 0; i < 4; i++) sum += (double)((float *)q.data)[2 * i];
+    CHECK_NEAR(sum, 4 + 6 + 8 + 10, 0);
+    queue_push(&q, rows, 10);
+    sum = 0;
+    for (int i = 0; i < 4; i++) sum += (double)((float *)q.data)[2 * i];
+    CHECK_NEAR(sum, 12 + 14 + 16 + 18, 0);
+    queue_release(&q);
+    CHECK_OK(ctx, queue_parse(ctx, "queue:4096", &n));
+    CHECK(n == 4096);
+    CHECK_OK(ctx, queue_parse(ctx, "batch", &n));
+    CHECK(n == 0);
+    CHECK(queue_parse(ctx, "queue:-3", &n) == CLOOB_ERR_ARGUMENT &&
+          queue_parse(ctx, "stack", &n) == CLOOB_ERR_ARGUMENT);
+}
+
+/* Past embeddings as patterns are a stored set like any other, without a gradient of their own. */
+static void a_queue_serves_as_stored_patterns(void)
+{
+    problem p = random_problem(6, 48, 24, 80, 80);
+    queue q;
+    loss_options o;
+    loss_result r;
+    loss_plan *plan;
+    float *dx = poisoned(48 * 24), *dy = poisoned(48 * 24);
+    loss_options_init(&o);
+    CHECK_OK(ctx, queue_init(ctx, &q, 80, 24, CLOOB_F32));
+    queue_push(&q, p.u, 50);
+    queue_push(&q, p.u + 50 * 24, 30);
+    memcpy(p.v, p.u, 80 * 24 * sizeof(float));
+    answer want = evaluate(ctx, &p, o, CLOOB_F32);
+    loss_shape s = { 48, 24, q.count, q.count, CLOOB_F32 };
+    loss_inputs in = { p.x, p.y, q.data, q.data };
+    loss_outputs out = { dx, dy, NULL, NULL };
+    CHECK_OK(ctx, loss_plan_create(ctx, &o, &s, NULL, &plan));
+    CHECK_OK(ctx, loss_run(ctx, plan, &in, &out, NULL, &r));
+    CHECK_NEAR(r.loss, want.r.loss, 0);
+    CHECK_BELOW(relative_error(dx, want.dx, 48 * 24, 0.01), 1e-7, "queue");
+    loss_plan_destroy(plan);
+    queue_release(&q);
+    answer_free(&want), problem_free(&p), free(dx), free(dy);
+}
+
+int main(void)
+{
+    ctx = cloob_ctx_create(NULL);
+    RUN(one_update_is_the_weighted_mean);
+    RUN(scale_zero_gives_the_mean);
+    RUN(separation_is_the_distance_to_the_nearest_score);
+    RUN(one_update_retrieves_within_the_bound);
+    RUN(energy_never_rises);
+    RUN(updates_stop_when_a_state_rests);
+    RUN(bad_networks_are_refused);
+    RUN(the_queue_keeps_the_latest_rows);
+    RUN(a_queue_serves_as_stored_patterns);
+    cloob_ctx_destroy(ctx);
+    return check_summary();
+}
