@@ -20,7 +20,7 @@ typedef struct heads_state {
     size_t sums; /* offset in scratch */
 } heads_state;
 
-void heads_release(const op_env *env, op_args *a)
+void heads_release_cuda(const op_env *env, op_args *a)
 {
     heads_state *s = a->state;
     (void)env;
@@ -39,7 +39,7 @@ static cloob_status heads_plan(const op_env *env, op_args *a, const gemm_shape *
     return CLOOB_OK;
 }
 
-cloob_status heads_project_prepare(const op_env *env, op_args *a)
+cloob_status heads_project_prepare_cuda(const op_env *env, op_args *a)
 {
     const tensor *x = &a->in[0], *u = &a->out[0];
     int64_t N = u->dim[0], H = u->dim[1], C = u->dim[2], He = x->dim[1], E = He / H;
@@ -66,7 +66,7 @@ cloob_status heads_project_cuda(const op_env *env, const op_args *a)
                     NULL, NULL, a->scratch);
 }
 
-cloob_status heads_collect_prepare(const op_env *env, op_args *a)
+cloob_status heads_collect_prepare_cuda(const op_env *env, op_args *a)
 {
     const tensor *s = &a->in[0], *o = &a->out[0];
     int64_t N = s->dim[0], H = s->dim[1], C = s->dim[2], He = o->dim[1], E = He / H;
@@ -98,7 +98,7 @@ cloob_status heads_collect_cuda(const op_env *env, const op_args *a)
                               o->dim[1]);
 }
 
-cloob_status heads_dw_prepare(const op_env *env, op_args *a)
+cloob_status heads_dw_prepare_cuda(const op_env *env, op_args *a)
 {
     const tensor *x = &a->in[0], *u = &a->in[1];
     int64_t N = u->dim[0], H = u->dim[1], C = u->dim[2], He = x->dim[1], E = He / H;
@@ -142,7 +142,7 @@ typedef struct pool_state {
     int64_t N, T, C, H, ld;
 } pool_state;
 
-void pool_release(const op_env *env, op_args *a)
+void pool_release_cuda(const op_env *env, op_args *a)
 {
     pool_state *s = a->state;
     (void)env;
@@ -220,7 +220,7 @@ static cloob_status product(const op_env *env, const op_args *a, const gemm_plan
     return gemm_run(env->ctx, env->dev, p, env->stream, D, A, B, D, NULL, a->scratch);
 }
 
-cloob_status pool_attention_prepare(const op_env *env, op_args *a)
+cloob_status pool_attention_prepare_cuda(const op_env *env, op_args *a)
 {
     return pool_plan(env, a, &a->in[0], &a->in[1], false);
 }
@@ -235,7 +235,7 @@ cloob_status pool_attention_cuda(const op_env *env, const op_args *a)
     return product(env, a, s->mix, a->out[0].data, at(a, s->half), t->data);
 }
 
-cloob_status pool_attention_bwd_prepare(const op_env *env, op_args *a)
+cloob_status pool_attention_bwd_prepare_cuda(const op_env *env, op_args *a)
 {
     return pool_plan(env, a, &a->in[1], &a->in[2], true);
 }

@@ -155,7 +155,7 @@ static void launch_finish(const op_env *env, const stats_out &o, const float *pa
 
 /* ---- entry points -------------------------------------------------------------------------------- */
 
-extern "C" cloob_status bn_stats_prepare(const op_env *env, op_args *a)
+extern "C" cloob_status bn_stats_prepare_cuda(const op_env *env, op_args *a)
 {
     int64_t C = tensor_cols(&a->in[0]);
     a->scratch_bytes =

@@ -195,7 +195,7 @@ static void launch_bwd(const op_env *env, const op_attr *at, const tensor *x, co
 
 /* ---- entry points -------------------------------------------------------------------------------- */
 
-extern "C" cloob_status bn_bwd_reduce_prepare(const op_env *env, op_args *a)
+extern "C" cloob_status bn_bwd_reduce_prepare_cuda(const op_env *env, op_args *a)
 {
     const tensor *x = &a->in[2];
     a->scratch_bytes = (size_t)bwd_grid(env->dev, x).grid.x * 2 * (size_t)tensor_cols(x) * sizeof(float);

@@ -39,7 +39,7 @@ static cloob_status state_make(const op_env *env, op_args *a, conv_state **out)
     return *out ? CLOOB_OK : ctx_no_memory(env->ctx, sizeof **out, "a convolution's plan");
 }
 
-void conv_release(const op_env *env, op_args *a)
+void conv_release_cuda(const op_env *env, op_args *a)
 {
     conv_state *s = a->state;
     (void)env;
@@ -89,7 +89,7 @@ static void decide(const op_env *env, conv_state *s, op_args *a, const conv_tens
 
 /* ---- forward ------------------------------------------------------------------------------------- */
 
-cloob_status conv2d_prepare(const op_env *env, op_args *a)
+cloob_status conv2d_prepare_cuda(const op_env *env, op_args *a)
 {
     conv_tensors t = tensors_of(&a->in[0], &a->in[1], &a->out[0], a->in[0].dtype);
     bool bias = op_has(&a->in[2]), res = op_has(&a->in[3]), relu = a->attr.relu;
@@ -165,7 +165,7 @@ cloob_status conv2d_cuda(const op_env *env, const op_args *a)
 
 /* ---- backward ------------------------------------------------------------------------------------ */
 
-cloob_status conv2d_dx_prepare(const op_env *env, op_args *a)
+cloob_status conv2d_dx_prepare_cuda(const op_env *env, op_args *a)
 {
     conv_tensors t = tensors_of(&a->out[0], &a->in[1], &a->in[0], a->in[0].dtype);
     dnn_shape d = dnn_shape_of(DNN_DX, &t, &a->attr, t.dtype);
@@ -208,7 +208,7 @@ static cloob_status dw_by_dnn(const op_env *env, const op_args *a, const conv_te
     return CLOOB_OK;
 }
 
-cloob_status conv2d_dw_prepare(const op_env *env, op_args *a)
+cloob_status conv2d_dw_prepare_cuda(const op_env *env, op_args *a)
 {
     conv_tensors t = tensors_of(&a->in[1], &a->in[2], &a->in[0], a->in[0].dtype);
     gemm_shape g = { .m = t.O,

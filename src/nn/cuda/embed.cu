@@ -181,7 +181,7 @@ static cloob_status table_gradient(const op_env *env, const op_args *a, const bw
     return cuda_launched(env->ctx, "embed_bwd");
 }
 
-extern "C" cloob_status embed_bwd_prepare(const op_env *env, op_args *a)
+extern "C" cloob_status embed_bwd_prepare_cuda(const op_env *env, op_args *a)
 {
     if (tensor_rows(&a->in[0]) > INT32_MAX / 2)
         return ctx_fail(env->ctx, CLOOB_ERR_UNSUPPORTED, "embed_bwd: %lld tokens are too many",

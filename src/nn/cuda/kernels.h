@@ -22,12 +22,13 @@ cuda_fn image_input_cuda, embed_cuda, embed_bwd_cuda, eot_index_cuda, take_rows_
     attention_one_bwd_cuda, heads_project_cuda, heads_collect_cuda, heads_dw_cuda, pool_attention_cuda,
     pool_attention_bwd_cuda;
 
-cuda_prepare_fn embed_bwd_prepare, class_tokens_bwd_prepare, mean_tokens_bwd_prepare, conv2d_prepare,
-    conv2d_dx_prepare, conv2d_dw_prepare, bn_stats_prepare, bn_bwd_reduce_prepare, linear_prepare,
-    linear_dx_prepare, linear_dw_prepare, layernorm_bwd_prepare, heads_project_prepare, heads_collect_prepare,
-    heads_dw_prepare, pool_attention_prepare, pool_attention_bwd_prepare;
+cuda_prepare_fn embed_bwd_prepare_cuda, class_tokens_bwd_prepare_cuda, mean_tokens_bwd_prepare_cuda,
+    conv2d_prepare_cuda, conv2d_dx_prepare_cuda, conv2d_dw_prepare_cuda, bn_stats_prepare_cuda,
+    bn_bwd_reduce_prepare_cuda, linear_prepare_cuda, linear_dx_prepare_cuda, linear_dw_prepare_cuda,
+    layernorm_bwd_prepare_cuda, heads_project_prepare_cuda, heads_collect_prepare_cuda, heads_dw_prepare_cuda,
+    pool_attention_prepare_cuda, pool_attention_bwd_prepare_cuda;
 
-cuda_release_fn conv_release, linear_release, heads_release, pool_release;
+cuda_release_fn conv_release_cuda, linear_release_cuda, heads_release_cuda, pool_release_cuda;
 
 /* ---- pieces that several ops use; all queue on the stream and return --------------------------------- */
 

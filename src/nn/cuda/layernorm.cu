@@ -254,7 +254,7 @@ extern "C" cloob_status layernorm_cuda(const op_env *env, const op_args *a)
     return cuda_launched(env->ctx, "layernorm");
 }
 
-extern "C" cloob_status layernorm_bwd_prepare(const op_env *env, op_args *a)
+extern "C" cloob_status layernorm_bwd_prepare_cuda(const op_env *env, op_args *a)
 {
     const tensor *x = &a->in[1];
     a->scratch_bytes = (size_t)bwd_blocks(env->dev, x) * 2 * (size_t)tensor_cols(x) * sizeof(float);

@@ -17,7 +17,7 @@ static cloob_status state_make(const op_env *env, op_args *a, linear_state **out
     return *out ? CLOOB_OK : ctx_no_memory(env->ctx, sizeof **out, "a matrix product's plan");
 }
 
-void linear_release(const op_env *env, op_args *a)
+void linear_release_cuda(const op_env *env, op_args *a)
 {
     linear_state *s = a->state;
     (void)env;
@@ -30,7 +30,7 @@ static void *at(const op_args *a, size_t offset) { return (char *)a->scratch + o
 
 /* ---- forward ------------------------------------------------------------------------------------- */
 
-cloob_status linear_prepare(const op_env *env, op_args *a)
+cloob_status linear_prepare_cuda(const op_env *env, op_args *a)
 {
     const tensor *x = &a->in[0], *y = &a->out[0];
     linear_state *s;
@@ -65,7 +65,7 @@ cloob_status linear_cuda(const op_env *env, const op_args *a)
 
 /* ---- backward ------------------------------------------------------------------------------------ */
 
-cloob_status linear_dx_prepare(const op_env *env, op_args *a)
+cloob_status linear_dx_prepare_cuda(const op_env *env, op_args *a)
 {
     const tensor *dy = &a->in[0], *dx = &a->out[0];
     linear_state *s;
@@ -93,7 +93,7 @@ cloob_status linear_dx_cuda(const op_env *env, const op_args *a)
 static float sum_ms(const tensor *dy) { return (float)tensor_bytes(dy) / 3.5e9f + 0.006f; }
 
 /* dw (O, K) = dy^T x, or dw (K, O) = x^T dy when the weight is stored transposed. */
-cloob_status linear_dw_prepare(const op_env *env, op_args *a)
+cloob_status linear_dw_prepare_cuda(const op_env *env, op_args *a)
 {
     const tensor *dy = &a->in[0], *x = &a->in[1];
     int64_t R = tensor_rows(dy), O = tensor_cols(dy), K = tensor_cols(x);

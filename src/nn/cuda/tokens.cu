@@ -258,7 +258,7 @@ static size_t grid_bwd_scratch(const op_env *env, const tensor *dy)
     return cls > pos ? cls : pos;
 }
 
-extern "C" cloob_status class_tokens_bwd_prepare(const op_env *env, op_args *a)
+extern "C" cloob_status class_tokens_bwd_prepare_cuda(const op_env *env, op_args *a)
 {
     a->scratch_bytes = grid_bwd_scratch(env, &a->in[0]);
     return CLOOB_OK;
@@ -283,7 +283,7 @@ extern "C" cloob_status mean_tokens_cuda(const op_env *env, const op_args *a)
     return cuda_launched(env->ctx, "mean_tokens");
 }
 
-extern "C" cloob_status mean_tokens_bwd_prepare(const op_env *env, op_args *a)
+extern "C" cloob_status mean_tokens_bwd_prepare_cuda(const op_env *env, op_args *a)
 {
     a->scratch_bytes = grid_bwd_scratch(env, &a->in[0]);
     return CLOOB_OK;
