@@ -34,12 +34,12 @@ def photograph(rng, width=500, height=375):
     return Image.fromarray(np.clip(rgb, 0, 255).astype(np.uint8))
 
 
-def make_files(folder, count):
+def make_files(folder, count, width=500, height=375):
     rng = np.random.default_rng(5)
     files = []
     for i in range(count):
         files.append(os.path.join(folder, f"{i:03d}.jpg"))
-        photograph(rng).save(files[-1], quality=90)
+        photograph(rng, width, height).save(files[-1], quality=90)
     return files
 
 
@@ -68,26 +68,29 @@ def main():
     a = argparse.ArgumentParser()
     a.add_argument("program")
     a.add_argument("--count", type=int, default=64)
+    a.add_argument("--width", type=int, default=500)
+    a.add_argument("--height", type=int, default=375)
     a.add_argument("--seconds", type=float, default=1.0)
     a.add_argument("--rounds", type=int, default=5)
     a = a.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        files = make_files(folder, a.count)
+        files = make_files(folder, a.count, a.width, a.height)
         blobs = [open(f, "rb").read() for f in files]
-        ours, theirs = {}, {}
+        ours, theirs, shrunk = {}, {}, {}
         for _ in range(a.rounds):
             for name, work in peers().items():
                 theirs.setdefault(name, []).append(rate_peer(work, blobs, a.seconds))
-                if name == "train_uint8":
-                    continue
+            for name in ("decode", "eval", "train", "shrink"):
                 out = subprocess.run([a.program, name, str(a.seconds)] + files, check=True, capture_output=True, text=True)
-                ours.setdefault(name, []).append(json.loads(out.stdout)["items_per_s"])
-    print(f"{a.count} JPEGs of 500x375, quality 90, mean {sum(map(len, blobs)) / len(blobs) / 1024:.0f} KiB; "
-          f"one core, median of {a.rounds} rounds")
+                shrunk = json.loads(out.stdout)
+                ours.setdefault(name, []).append(shrunk["items_per_s"])
+    print(f"{a.count} JPEGs of {a.width}x{a.height}, quality 90, mean {sum(map(len, blobs)) / len(blobs) / 1024:.0f} KiB; "
+          f"one core, per second of processor time, median of {a.rounds} rounds")
     for name in theirs:
-        t = statistics.median(theirs[name])
-        o = statistics.median(ours.get(name, ours["train"]))
+        t, o = statistics.median(theirs[name]), statistics.median(ours.get(name, ours["train"]))
         print(f"{name:12s} ours {o:7.0f}/s   Pillow + torchvision {t:7.0f}/s   {o / t:5.2f}x")
+    print(f"{'jpeg_shrink':12s} ours {statistics.median(ours['shrink']):7.0f}/s   "
+          f"difference from train: mean {shrunk['mean_abs']:.3f}, largest {shrunk['max_abs']} levels")
 
 
 if __name__ == "__main__":

@@ -182,6 +182,10 @@ def webps():
     add_all(save("lossy.webp", Image.fromarray(s[..., :3]), quality=80))
     add_all(save("lossless.webp", Image.fromarray(s[..., :3]), lossless=True))
     add_all(save("lossy_alpha.webp", Image.fromarray(s, "RGBA"), quality=80))
+    frames = [Image.fromarray(scene(38, 27, 4, seed), "RGBA") for seed in (10, 11)]
+    add_all(save("animated_alpha.webp", frames[0], save_all=True, append_images=frames[1:], quality=70))
+    frames = [Image.fromarray(scene(24, 24, 3, seed)) for seed in (12, 13)]
+    add_all(save("animated.webp", frames[0], save_all=True, append_images=frames[1:], lossless=True))
     add_all(save("lossless_alpha.webp", Image.fromarray(s, "RGBA"), lossless=True))
 
 

@@ -30,6 +30,7 @@ typedef struct cloob_convert_options {
     cloob_weight_format to;
     const char *config;     /* a model's name or a .json file that says what shapes do not; NULL: none */
     const char *activation; /* "quickgelu" or "gelu"; NULL: the configuration's */
+    const char *vocab;      /* a merges file to store with the weights (native only); NULL: none */
     bool drop_unexpected;   /* leave tensors out that the model does not have, instead of refusing the file */
 } cloob_convert_options;
 

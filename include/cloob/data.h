@@ -34,7 +34,8 @@ typedef struct cloob_data_options {
     bool one_caption; /* rows of a CSV that name the same picture are one sample with several captions */
     const char
         *split; /* "train" or "test" part of CIFAR, STL-10, MNIST; NULL: test, or what the path names */
-    const char *cache; /* folder for unpacked copies and indexes; NULL: the user's; "": none */
+    int64_t shuffle_window; /* samples mixed at a time in training; 0: the whole set */
+    const char *cache;      /* folder for unpacked copies and indexes; NULL: the user's; "": none */
 } cloob_data_options;
 
 CLOOB_API void cloob_data_options_init(cloob_data_options *o);

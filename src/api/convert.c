@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "data/tokenizer.h"
 #include "model/interchange.h"
 
 void cloob_convert_options_init(cloob_convert_options *o) { *o = (cloob_convert_options){ 0 }; }
@@ -81,6 +82,28 @@ void cloob_convert_report_release(cloob_convert_report *r)
     *r = (cloob_convert_report){ 0 };
 }
 
+/* ---- the vocabulary ------------------------------------------------------------------------------ */
+
+/* The merges go into the metadata as text, so that the file needs no other beside it. */
+static cloob_status store_vocab(cloob_ctx *ctx, const char *path, weights *w)
+{
+    tokenizer *t;
+    sbuf text = { 0 };
+    CLOOB_TRY(tokenizer_open(ctx, path, &t));
+    cloob_status status = CLOOB_OK;
+    if (tokenizer_vocab_size(t) != w->config.vocab)
+        status = ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: %d tokens, the model has %lld", path,
+                          (int)tokenizer_vocab_size(t), (long long)w->config.vocab);
+    else {
+        tokenizer_save(t, &text);
+        status = text.failed ? ctx_no_memory(ctx, text.len, path)
+                             : weights_set_meta(ctx, w, "tokenizer", text.data);
+    }
+    sbuf_release(&text);
+    tokenizer_close(t);
+    return status;
+}
+
 /* ---- converting ---------------------------------------------------------------------------------- */
 
 static cloob_status convert(cloob_ctx *ctx, const char *in, const char *out, const cloob_convert_options *o,
@@ -101,6 +124,7 @@ static cloob_status convert(cloob_ctx *ctx, const char *in, const char *out, con
     }
     cloob_status status = interchange_read(ctx, in, &io, &w, &found);
     if (status == CLOOB_OK) count_weights(&w, r);
+    if (status == CLOOB_OK && o->vocab) status = store_vocab(ctx, o->vocab, &w);
     if (status == CLOOB_OK) status = interchange_write(ctx, out, inner_format(r->to), &w);
     weights_release(&w);
     hand_over(&found, r);

@@ -5,7 +5,7 @@
 #include "cli/commands.h"
 
 static struct {
-    const char *to, *config, *activation;
+    const char *to, *config, *activation, *vocab;
     bool drop_unexpected;
 } o;
 
@@ -83,6 +83,7 @@ static int run(const command *self, int argc, char **argv)
     options.to = parse_format(o.to);
     options.config = o.config;
     options.activation = o.activation;
+    options.vocab = o.vocab;
     options.drop_unexpected = o.drop_unexpected;
     cloob_convert_report report;
     cloob_ctx *ctx = cli_context();
@@ -99,10 +100,12 @@ static int run(const command *self, int argc, char **argv)
 static const opt_row rows[] = {
     { "to", OPT_STRING, &o.to, NULL, "native|openai|jku|hf|open_clip",
       "format to write; without it openai when OUT ends in .pt, .pth or .bin, else native", 0 },
-    { "config", OPT_STRING, &o.config, NULL, "NAME|FILE",
+    { "config", OPT_STRING, &o.config, NULL, "MODEL",
       "a model's name or a .json file that says what the shapes do not", 0 },
     { "activation", OPT_STRING, &o.activation, NULL, "quickgelu|gelu",
       "the activation, where the file does not say it", 0 },
+    { "vocab", OPT_STRING, &o.vocab, NULL, "FILE",
+      "a merges file to store with the weights, CLIP's or ours (native only)", 0 },
     { "drop-unexpected", OPT_FLAG, &o.drop_unexpected, NULL, NULL,
       "leave out tensors that the model does not have, instead of refusing the file", 0 },
     OPT_END
@@ -113,7 +116,7 @@ const command cmd_convert = {
     run,
     "weights between formats: ours, OpenAI's, the authors', open_clip's, Hugging Face's",
     rows,
-    "IN OUT [--to FORMAT] [--config NAME|FILE]",
+    "IN OUT [--to FORMAT] [--config MODEL]",
     "IN is a torch .pt file (zip, the stream format before 1.6, TorchScript), a safetensors file, or a "
     "folder of open_clip or\n"
     "Hugging Face. Nothing inside a .pt file is run. The architecture is read off the shapes; heads are 64 "

@@ -23,6 +23,7 @@ int cli_data_fill(const command *self, const cli_data *from, cloob_data_options 
     to->one_caption = from->one_caption;
     to->split = from->split;
     to->max_pixels = from->max_pixels;
+    to->shuffle_window = from->shuffle_window;
     to->cache = from->cache && strcmp(from->cache, "none") == 0 ? "" : from->cache;
     to->seed = (uint64_t)common.seed;
     if (!parse_separator(from->separator, &to->csv_separator))

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "cli/info.h"
+#include "cli/json_out.h"
 
 /* Asked last: whatever nobody else knows is taken for a data set, whose error says what is wrong. */
 static bool knows(const char *what)
@@ -58,18 +59,6 @@ static void print_text(const char *what, const cloob_dataset *d, const cloob_dat
 /* ---- JSON -------------------------------------------------------------------------------------------------
  */
 
-/* Names and reasons come from files: quotes, control characters and stray bytes are escaped. */
-static void put_string(const char *text)
-{
-    putchar('"');
-    for (const unsigned char *c = (const unsigned char *)text; *c; c++) {
-        if (*c == '"' || *c == '\\') printf("\\%c", *c);
-        else if (*c < 0x20) printf("\\u%04x", *c);
-        else putchar(*c);
-    }
-    putchar('"');
-}
-
 static void put_spread(const char *name, const cloob_spread *s)
 {
     printf(", \"%s\": {\"min\": %.10g, \"median\": %.10g, \"mean\": %.10g, \"max\": %.10g}", name, s->min,
@@ -79,7 +68,7 @@ static void put_spread(const char *name, const cloob_spread *s)
 static void print_json(const char *what, const cloob_dataset *d, const cloob_data_info *i)
 {
     printf("{\"source\": ");
-    put_string(what);
+    json_out_string(what);
     printf(", \"kind\": \"%s\", \"samples\": %lld, \"files\": %lld, \"left_out\": %lld, \"examined\": %lld, "
            "\"bad\": %lld",
            i->kind, (long long)i->samples, (long long)i->files, (long long)i->skipped, (long long)i->examined,
@@ -87,7 +76,7 @@ static void print_json(const char *what, const cloob_dataset *d, const cloob_dat
     printf(", \"reasons\": [");
     for (int k = 0; k < CLOOB_INFO_REASONS && i->reason[k][0]; k++) {
         if (k) printf(", ");
-        put_string(i->reason[k]);
+        json_out_string(i->reason[k]);
     }
     printf("]");
     put_spread("width", &i->width);
@@ -100,7 +89,7 @@ static void print_json(const char *what, const cloob_dataset *d, const cloob_dat
     printf(", \"classes\": [");
     for (int64_t c = 0; c < i->classes; c++) {
         if (c) printf(", ");
-        put_string(cloob_dataset_class_name(d, c));
+        json_out_string(cloob_dataset_class_name(d, c));
     }
     printf("]");
     put_spread("class_size", &i->class_size);

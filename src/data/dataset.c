@@ -6,12 +6,13 @@
 
 #include "core/rng.h"
 #include "data/dataset_kind.h"
+#include "data/order.h"
 
 struct dataset {
     dataset_part *part;
     int64_t *begin; /* (parts + 1): the first sample of each part */
     int parts;
-    int64_t num_samples, max_pixels;
+    int64_t num_samples, max_pixels, shuffle_window;
     bool resampled;
     double total_weight;
 };
@@ -173,6 +174,7 @@ cloob_status dataset_open(cloob_ctx *ctx, const char *source, const dataset_opti
     d->num_samples = o->num_samples;
     d->resampled = o->resampled;
     d->max_pixels = o->max_pixels;
+    d->shuffle_window = o->shuffle_window > 0 ? o->shuffle_window : 0;
     cloob_status status = split_sources(ctx, source, &names);
     if (status == CLOOB_OK) status = open_parts(ctx, &names, o, d);
     name_list_release(&names);
@@ -232,7 +234,7 @@ int64_t dataset_file_count(const dataset *d)
 
 int64_t dataset_draw(const dataset *d, uint64_t key, int64_t position)
 {
-    if (!d->resampled) return (int64_t)rng_permute(key, (uint64_t)position, (uint64_t)dataset_count(d));
+    if (!d->resampled) return order_shuffle(key, position, dataset_count(d), d->shuffle_window);
     double at = rng_uniform(key, 2 * (uint64_t)position) * d->total_weight;
     int k = 0;
     while (k < d->parts - 1 && at >= d->part[k].weight) at -= d->part[k++].weight;

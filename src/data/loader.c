@@ -74,7 +74,7 @@ static bool is_ready(const slot *s)
 /* Rows per visit: few enough that all workers share the first batch, enough that the lock costs nothing. */
 static int64_t rows_per_visit(const loader *l)
 {
-    int64_t n = l->o.batch / (8 * (l->workers ? l->workers : 1));
+    int64_t n = l->o.batch / (8 * (l->o.workers ? l->o.workers : 1));
     return n < 1 ? 1 : n > 8 ? 8 : n;
 }
 

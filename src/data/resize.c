@@ -6,8 +6,7 @@
 
 #include "data/resize_axis.h"
 
-/* --- the definition ----------------------------------------------------------------------------------------
- */
+/* --- the definition ---------------------------------------------------------------------------------- */
 
 static uint8_t clip8(int32_t sum)
 {
@@ -28,10 +27,11 @@ static void across_row(uint8_t *out, const uint8_t *row, const resize_axis *x, i
     }
 }
 
-static void across_plain(uint8_t *const out[4], const uint8_t *const row[4], const resize_axis *x,
-                         int channels)
+static void across_plain(uint8_t *const *out, const uint8_t *const *row, const resize_axis *x, int channels,
+                         void *work)
 {
-    for (int r = 0; r < 4; r++) across_row(out[r], row[r], x, channels);
+    (void)work;
+    across_row(out[0], row[0], x, channels);
 }
 
 static void down_plain(uint8_t *out, const uint8_t *src, int64_t stride, int64_t rows, const resize_axis *y,
@@ -55,7 +55,7 @@ static bool nothing(resize_axis *a)
     return true;
 }
 
-const resize_kernels resize_plain = { "plain", always, nothing, across_plain, down_plain };
+const resize_kernels resize_plain = { "plain", always, nothing, 1, across_plain, down_plain };
 
 static const resize_kernels *fastest(void)
 {
@@ -64,8 +64,7 @@ static const resize_kernels *fastest(void)
     return *k;
 }
 
-/* --- buffers -----------------------------------------------------------------------------------------------
- */
+/* --- buffers ----------------------------------------------------------------------------------------- */
 
 cloob_status resize_reserve(cloob_ctx *ctx, resize_buffer *b, size_t bytes)
 {
@@ -85,11 +84,11 @@ void resize_scratch_release(resize_scratch *s)
     free(s->axis[1].data);
     free(s->mid.data);
     free(s->row.data);
+    free(s->work.data);
     *s = (resize_scratch){ 0 };
 }
 
-/* --- passes ------------------------------------------------------------------------------------------------
- */
+/* --- passes ------------------------------------------------------------------------------------------ */
 
 resize_plan resize_plan_whole(int64_t src_width, int64_t src_height, int64_t width, int64_t height,
                               resize_filter filter)
@@ -117,22 +116,31 @@ static const uint8_t *padded_row(resize_scratch *s, const resize_source *src, in
     return memcpy((uint8_t *)s->row.data + (size_t)slot * (bytes + RESIZE_SLACK), row, bytes);
 }
 
+/* Room for a row's pixels in columns of RESIZE_ROWS rows, and one group of four columns more. */
+static size_t work_bytes(const resize_source *src)
+{
+    return (size_t)((src->width / 4 + 2) * 4 * src->channels * RESIZE_ROWS);
+}
+
 /* Rows [top, top + n) of the source resized to the window's columns, into out (packed). */
 static cloob_status rows_across(cloob_ctx *ctx, const resize_kernels *k, resize_scratch *s,
                                 const resize_source *src, const resize_plan *p, int64_t top, int64_t n,
                                 uint8_t *out)
 {
     int64_t bytes = p->width * src->channels;
-    CLOOB_TRY(resize_reserve(ctx, &s->row, 4 * (size_t)(src->width * src->channels + RESIZE_SLACK)));
-    for (int64_t y = 0; y < n; y += 4) {
-        uint8_t *to[4];
-        const uint8_t *from[4];
-        for (int r = 0; r < 4; r++) { /* past the end the last row is done again, which changes nothing */
+    CLOOB_TRY(
+        resize_reserve(ctx, &s->row, RESIZE_ROWS * (size_t)(src->width * src->channels + RESIZE_SLACK)));
+    CLOOB_TRY(resize_reserve(ctx, &s->work, work_bytes(src)));
+    for (int64_t y = 0; y < n; y += k->rows) {
+        uint8_t *to[RESIZE_ROWS];
+        const uint8_t *from[RESIZE_ROWS];
+        for (int r = 0; r < k->rows;
+             r++) { /* past the end the last row is done again, which changes nothing */
             int64_t at = y + r < n ? y + r : n - 1;
             to[r] = out + at * bytes;
-            from[r] = padded_row(s, src, top + at, r);
+            from[r] = y + r < n ? padded_row(s, src, top + at, r) : from[r - 1];
         }
-        k->across(to, from, &s->x, src->channels);
+        k->across(to, from, &s->x, src->channels, s->work.data);
     }
     return CLOOB_OK;
 }
@@ -142,6 +150,12 @@ static void rows_copy(const resize_source *src, const resize_plan *p, uint8_t *o
     size_t bytes = (size_t)(p->width * src->channels);
     const uint8_t *from = src->pixels + p->top * src->stride + p->left * src->channels;
     for (int64_t y = 0; y < p->height; y++) memcpy(out + (size_t)y * bytes, from + y * src->stride, bytes);
+}
+
+static void axis_rebase(resize_axis *a)
+{
+    a->origin = a->first[0];
+    for (int64_t i = 0; i < a->n; i++) a->first[i] -= (int32_t)a->origin;
 }
 
 /* The weights of both axes, and the kernels that can use them. */
@@ -157,6 +171,7 @@ static cloob_status axes_build(cloob_ctx *ctx, const resize_kernels **k, resize_
     if (needs_down(src, p)) {
         CLOOB_TRY(resize_axis_build(ctx, &s->y, &s->axis[1], p->filter, src->height, p->y0, p->y1,
                                     p->out_height, p->top, p->height));
+        axis_rebase(&s->y); /* rows count from the first that is needed */
         fits = fits && (*k)->prepare(&s->y);
     }
     if (!fits) *k = &resize_plain;
@@ -167,7 +182,7 @@ static cloob_status pass_down(cloob_ctx *ctx, const resize_kernels *k, resize_sc
                               const resize_source *src, const resize_plan *p, uint8_t *out)
 {
     int64_t bytes = p->width * src->channels, stride = src->stride;
-    int64_t first = s->y.first[0], rows = s->y.first[p->height - 1] + s->y.count[p->height - 1] - first;
+    int64_t first = s->y.origin, rows = s->y.first[p->height - 1] + s->y.count[p->height - 1];
     const uint8_t *mid = src->pixels + first * src->stride + p->left * src->channels;
     if (needs_across(src, p)) {
         CLOOB_TRY(resize_reserve(ctx, &s->mid, (size_t)(rows * bytes)));
@@ -175,7 +190,6 @@ static cloob_status pass_down(cloob_ctx *ctx, const resize_kernels *k, resize_sc
         mid = s->mid.data;
         stride = bytes;
     }
-    for (int64_t i = 0; i < p->height; i++) s->y.first[i] -= (int32_t)first;
     for (int64_t i = 0; i < p->height; i++) k->down(out + i * bytes, mid, stride, rows, &s->y, i, bytes);
     return CLOOB_OK;
 }
@@ -196,8 +210,7 @@ cloob_status resize_run(cloob_ctx *ctx, resize_scratch *s, const resize_source *
     return resize_run_with(ctx, fastest(), s, src, p, out);
 }
 
-/* --- nearest -----------------------------------------------------------------------------------------------
- */
+/* --- nearest ----------------------------------------------------------------------------------------- */
 
 /* The source coordinate of each output: steps are added up one by one, because Pillow does, and the rounding
  * of the sum is part of the answer. */

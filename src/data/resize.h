@@ -19,10 +19,11 @@ typedef enum resize_filter { RESIZE_BICUBIC, RESIZE_BILINEAR } resize_filter;
  * beyond count[i] are 0; taps is a multiple of 4. */
 typedef struct resize_axis {
     int64_t n, taps;
+    int64_t origin;         /* the input that first counts from */
     int32_t *first, *count; /* (n) */
     int32_t *k;             /* (n, taps) */
-    int32_t *digit;         /* (n, taps / 4, 3): a base-256 digit of four weights each; see resize_vnni.c */
-    int32_t *half; /* (n, taps / 2, 2): the low or high part of two weights each; see resize_avx2.c */
+    int32_t *digit; /* (n, taps / 4 + 1, 3): a base-256 digit of four weights each; see resize_vnni.c */
+    int32_t *half;  /* (n, taps / 2, 2): the low or high part of two weights each; see resize_avx2.c */
 } resize_axis;
 
 /* What to make: the box of the source (in pixels, fractions allowed) becomes out_width x out_height, of which
@@ -46,7 +47,7 @@ typedef struct resize_buffer {
 
 typedef struct resize_scratch {
     resize_axis x, y;
-    resize_buffer axis[2], mid, row;
+    resize_buffer axis[2], mid, row, work;
 } resize_scratch;
 
 void resize_scratch_release(resize_scratch *s);
@@ -67,22 +68,24 @@ cloob_status resize_run(cloob_ctx *ctx, resize_scratch *s, const resize_source *
 cloob_status resize_nearest(cloob_ctx *ctx, resize_scratch *s, const resize_source *src, const resize_plan *p,
                             uint8_t *out);
 
-/* --- kernels: the plain ones are the definition; the others give the same bytes
- * ------------------------------ */
+/* --- kernels: the plain ones are the definition; the others give the same bytes ---------------------- */
 
 typedef struct resize_kernels {
     const char *name;
     bool (*usable)(void); /* on this processor */
     /* Makes digit or half from k. False: these weights are beyond the kernels, take the plain ones. */
     bool (*prepare)(resize_axis *a);
-    /* Four rows across. Reads up to RESIZE_SLACK bytes past a row. */
-    void (*across)(uint8_t *const out[4], const uint8_t *const row[4], const resize_axis *x, int channels);
+    int rows; /* how many rows across does at once, up to RESIZE_ROWS */
+    /* `rows` rows across. Reads up to RESIZE_SLACK bytes past a row; work: room for them
+     * in columns, aligned to 64. */
+    void (*across)(uint8_t *const *out, const uint8_t *const *row, const resize_axis *x, int channels,
+                   void *work);
     /* Output i of the axis down: n bytes, from `rows` rows `stride` apart. */
     void (*down)(uint8_t *out, const uint8_t *src, int64_t stride, int64_t rows, const resize_axis *y,
                  int64_t i, int64_t n);
 } resize_kernels;
 
-enum { RESIZE_SLACK = 64 };
+enum { RESIZE_SLACK = 64, RESIZE_ROWS = 16 };
 
 extern const resize_kernels resize_plain;
 

@@ -56,8 +56,7 @@ AVX2 static inline __m256i sums_total(const sums *s)
     return _mm256_srai_epi32(_mm256_add_epi32(s->low, _mm256_slli_epi32(s->high, 12)), RESIZE_BITS);
 }
 
-/* --- across: two rows at a time, one per 128-bit lane
- * ---------------------------------------------------------- */
+/* --- across: two rows at a time, one per 128-bit lane ------------------------------------------------ */
 
 /* Taps 0 and 1 (or 2 and 3) of each channel, widened: R0 R1 G0 G1 B0 B1 and the fourth channel's, if there is
  * one. */
@@ -72,7 +71,7 @@ AVX2 static inline __m256i pair_order(int channels, int pair)
     return _mm256_broadcastsi128_si256(v);
 }
 
-AVX2 static inline __m256i pixel_across(const uint8_t *const row[2], const resize_axis *x, int64_t i,
+AVX2 static inline __m256i pixel_across(const uint8_t *const *row, const resize_axis *x, int64_t i,
                                         int channels, const __m256i order[2])
 {
     const int32_t *w = x->half + i * x->taps;
@@ -92,7 +91,7 @@ AVX2 static inline __m256i pixel_across(const uint8_t *const row[2], const resiz
 
 /* Each pixel is stored as four bytes: with three channels the last is the next pixel's, which is stored
  * later. */
-AVX2 static inline void across_two(uint8_t *const out[2], const uint8_t *const row[2], const resize_axis *x,
+AVX2 static inline void across_two(uint8_t *const *out, const uint8_t *const *row, const resize_axis *x,
                                    const int channels)
 {
     const __m256i order[2] = { pair_order(channels, 0), pair_order(channels, 1) };
@@ -106,17 +105,15 @@ AVX2 static inline void across_two(uint8_t *const out[2], const uint8_t *const r
     }
 }
 
-AVX2 static void across(uint8_t *const out[4], const uint8_t *const row[4], const resize_axis *x,
-                        int channels)
+AVX2 static void across(uint8_t *const *out, const uint8_t *const *row, const resize_axis *x, int channels,
+                        void *work)
 {
-    for (int r = 0; r < 4; r += 2) {
-        if (channels == 3) across_two(out + r, row + r, x, 3);
-        else across_two(out + r, row + r, x, 4);
-    }
+    (void)work;
+    if (channels == 3) across_two(out, row, x, 3);
+    else across_two(out, row, x, 4);
 }
 
-/* --- down: 32 bytes of a row at a time
- * ------------------------------------------------------------------------- */
+/* --- down: 32 bytes of a row at a time --------------------------------------------------------------- */
 
 /* Two rows of 32 bytes as pairs, in four sums; in-lane order, which the packing at the end undoes. */
 AVX2 static inline void add_rows(sums s[4], const uint8_t *r0, const uint8_t *r1, const int32_t *w)
@@ -154,4 +151,4 @@ static void down(uint8_t *out, const uint8_t *src, int64_t stride, int64_t rows,
     if (b < n) resize_plain.down(out + b, src + b, stride, rows, y, i, n - b);
 }
 
-const resize_kernels resize_avx2 = { "avx2", usable, prepare, across, down };
+const resize_kernels resize_avx2 = { "avx2", usable, prepare, 2, across, down };

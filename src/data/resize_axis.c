@@ -45,10 +45,12 @@ static cloob_status axis_carve(cloob_ctx *ctx, resize_axis *a, resize_buffer *b,
                                double **w)
 {
     size_t rows = (size_t)n, weights = rows * (size_t)taps;
-    size_t ints = 2 * rows + 2 * weights + weights / 4 * 3, bytes = (size_t)taps * sizeof(double) + ints * 4;
+    size_t ints = 2 * rows + 2 * weights + (weights / 4 + rows) * 3,
+           bytes = (size_t)taps * sizeof(double) + ints * 4;
     CLOOB_TRY(resize_reserve(ctx, b, bytes));
     *w = b->data;
     a->n = n;
+    a->origin = 0;
     a->taps = taps;
     a->k = (int32_t *)(*w + taps);
     a->first = a->k + weights;

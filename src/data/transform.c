@@ -11,16 +11,17 @@
 struct view_scratch {
     image_reader *reader;
     resize_scratch resize;
+    resize_buffer small;             /* a view before it is padded */
     resize_buffer four_in, four_out; /* premultiplied RGBA or CMYK, before and after the resize */
 };
 
-/* --- scratch -----------------------------------------------------------------------------------------------
- */
+/* --- scratch ----------------------------------------------------------------------------------------- */
 
 static void scratch_release(view_scratch *s)
 {
     image_reader_destroy(s->reader);
     resize_scratch_release(&s->resize);
+    free(s->small.data);
     free(s->four_in.data);
     free(s->four_out.data);
 }
@@ -43,8 +44,7 @@ void view_scratch_destroy(view_scratch *s)
     free(s);
 }
 
-/* --- resizing each kind ------------------------------------------------------------------------------------
- */
+/* --- resizing each kind ------------------------------------------------------------------------------ */
 
 /* a b / 255, rounded, without a division. */
 static uint8_t mul255(int a, int b)
@@ -111,8 +111,7 @@ static cloob_status resize_part(cloob_ctx *ctx, view_scratch *s, const image_par
     return resize_four(ctx, s, part, p, out);
 }
 
-/* --- evaluation view ---------------------------------------------------------------------------------------
- */
+/* --- evaluation view --------------------------------------------------------------------------------- */
 
 /* Pillow's and torchvision's int(round(x)): halves go to the even number. */
 static int64_t round_even(double x) { return (int64_t)nearbyint(x); }
@@ -141,32 +140,36 @@ static cloob_status eval_padded(cloob_ctx *ctx, view_scratch *s, const image_par
                                 const transform_options *o, const resize_plan *p, uint8_t *out)
 {
     int64_t left = (o->size - p->width) / 2, top = (o->size - p->height) / 2;
-    CLOOB_TRY(resize_reserve(ctx, &s->four_in, (size_t)(part->width * part->height) * 4));
-    uint8_t *small = malloc((size_t)(p->width * p->height * 3));
-    if (!small) return ctx_no_memory(ctx, (size_t)(p->width * p->height * 3), "a view");
-    cloob_status status = resize_part(ctx, s, part, p, small);
+    CLOOB_TRY(resize_reserve(ctx, &s->small, (size_t)(p->width * p->height * 3)));
+    uint8_t *small = s->small.data;
+    CLOOB_TRY(resize_part(ctx, s, part, p, small));
     memset(out, o->fill, (size_t)(o->size * o->size * 3));
-    for (int64_t y = 0; y < p->height && status == CLOOB_OK; y++)
+    for (int64_t y = 0; y < p->height; y++)
         memcpy(out + ((top + y) * o->size + left) * 3, small + y * p->width * 3, (size_t)(p->width * 3));
-    free(small);
-    return status;
+    return CLOOB_OK;
 }
 
-static cloob_status eval_part(cloob_ctx *ctx, view_scratch *s, const image_part *part,
-                              const transform_options *o, uint8_t *out)
+/* What becomes of a picture of width x height: resized whole, then the centre of it. */
+static resize_plan eval_plan(const transform_options *o, int64_t width, int64_t height)
 {
     int64_t w, h;
-    eval_size(o, part->width, part->height, &w, &h);
-    resize_plan p = resize_plan_whole(part->width, part->height, w, h, o->filter);
-    if (w < o->size || h < o->size) return eval_padded(ctx, s, part, o, &p, out);
+    eval_size(o, width, height, &w, &h);
+    resize_plan p = resize_plan_whole(width, height, w, h, o->filter);
+    if (w < o->size || h < o->size) return p;
     p.left = round_even((double)(w - o->size) / 2.0);
     p.top = round_even((double)(h - o->size) / 2.0);
     p.width = p.height = o->size;
-    return resize_part(ctx, s, part, &p, out);
+    return p;
 }
 
-/* --- training view -----------------------------------------------------------------------------------------
- */
+static cloob_status eval_part(cloob_ctx *ctx, view_scratch *s, const image_part *part,
+                              const transform_options *o, const resize_plan *p, uint8_t *out)
+{
+    if (p->width < o->size || p->height < o->size) return eval_padded(ctx, s, part, o, p, out);
+    return resize_part(ctx, s, part, p, out);
+}
+
+/* --- training view ----------------------------------------------------------------------------------- */
 
 enum { DRAW_CROP = 0, DRAW_JITTER, DRAW_GRAY, DRAW_FLIP, DRAW_JITTER_VALUES }; /* subkeys of a sample's key */
 
@@ -204,51 +207,112 @@ static bool happens(double probability, uint64_t key, uint64_t which)
     return probability > 0 && rng_uniform(rng_subkey(key, which), 0) < probability;
 }
 
-/* open_clip's order: crop, (flip,) jitter, grey. part is the crop. */
-static cloob_status train_part(cloob_ctx *ctx, view_scratch *s, const image_part *part,
-                               const transform_options *o, uint64_t key, uint8_t *out)
+/* open_clip's order after the crop: jitter, grey; the mirror, which it does not have, before them. */
+static void train_augment(const transform_options *o, uint64_t key, uint8_t *out)
 {
     int64_t n = o->size * o->size;
-    resize_plan p = resize_plan_whole(part->width, part->height, o->size, o->size, o->filter);
-    CLOOB_TRY(resize_part(ctx, s, part, &p, out));
     if (happens(o->flip_prob, key, DRAW_FLIP)) augment_flip(out, o->size, o->size);
     if (happens(o->jitter_prob, key, DRAW_JITTER))
         augment_jitter(out, n, o->jitter, rng_subkey(key, DRAW_JITTER_VALUES));
     if (happens(o->gray_prob, key, DRAW_GRAY)) augment_gray(out, n);
+}
+
+/* --- from bytes -------------------------------------------------------------------------------------- */
+
+typedef struct file_ref {
+    const void *bytes;
+    size_t size;
+    const char *name;
+    const image_limits *limits;
+} file_ref;
+
+static cloob_status open_file(cloob_ctx *ctx, view_scratch *s, const file_ref *f, int64_t *width,
+                              int64_t *height)
+{
+    return image_reader_open(ctx, s->reader, f->bytes, f->size, f->name, f->limits, width, height);
+}
+
+/* The smallest scale, in eighths, at which a box still has as many pixels as the resize makes of it. Only
+ * those that libjpeg-turbo has fast code for. */
+static int shrink_of(const transform_options *o, const image_box *box, const resize_plan *p)
+{
+    for (int eighths = 1; o->jpeg_shrink && eighths < 8; eighths *= 2)
+        if (box->width * eighths >= p->out_width * 8 && box->height * eighths >= p->out_height * 8)
+            return eighths;
+    return 8;
+}
+
+/* Opens the file again, reduced, and moves box and plan to its pixels: the box becomes the whole pixels
+ * around it, the plan keeps the fractions. Pictures that are no JPEG stay as they are. */
+static cloob_status open_reduced(cloob_ctx *ctx, view_scratch *s, const file_ref *f, int eighths,
+                                 int64_t full_width, image_box *box, resize_plan *p)
+{
+    image_limits limits = f->limits ? *f->limits : (image_limits){ IMAGE_MAX_PIXELS, 8 };
+    file_ref reduced = *f;
+    int64_t width, height;
+    reduced.limits = &limits;
+    limits.jpeg_scale = eighths;
+    CLOOB_TRY(open_file(ctx, s, &reduced, &width, &height));
+    if (width == full_width) return CLOOB_OK;
+    double by = eighths / 8.0, x0 = (double)box->left * by, y0 = (double)box->top * by;
+    double x1 = (double)(box->left + box->width) * by, y1 = (double)(box->top + box->height) * by;
+    *box = (image_box){ .top = (int64_t)y0, .left = (int64_t)x0 };
+    box->height = (int64_t)ceil(y1) - box->top;
+    box->width = (int64_t)ceil(x1) - box->left;
+    p->x0 = (float)(x0 - (double)box->left);
+    p->y0 = (float)(y0 - (double)box->top);
+    p->x1 = (float)(x1 - (double)box->left);
+    p->y1 = (float)(y1 - (double)box->top);
     return CLOOB_OK;
 }
 
-/* --- entry points ------------------------------------------------------------------------------------------
- */
+/* Decodes the box, at a reduced size where that was asked for and pays. */
+static cloob_status load_box(cloob_ctx *ctx, view_scratch *s, const file_ref *f, const transform_options *o,
+                             int64_t full_width, image_box box, resize_plan *p, image_part *part)
+{
+    int eighths = shrink_of(o, &box, p);
+    bool already = f->limits && f->limits->jpeg_scale > 0 && f->limits->jpeg_scale < 8;
+    if (eighths < 8 && !already) CLOOB_TRY(open_reduced(ctx, s, f, eighths, full_width, &box, p));
+    return image_reader_load(ctx, s->reader, &box, part);
+}
 
 cloob_status view_eval_bytes(cloob_ctx *ctx, view_scratch *s, const void *bytes, size_t size,
                              const char *name, const image_limits *limits, const transform_options *o,
                              uint8_t *out)
 {
+    file_ref f = { bytes, size, name, limits };
     int64_t width, height;
     image_part part;
-    CLOOB_TRY(image_reader_open(ctx, s->reader, bytes, size, name, limits, &width, &height));
-    CLOOB_TRY(image_reader_load(ctx, s->reader, NULL, &part));
-    return eval_part(ctx, s, &part, o, out);
+    CLOOB_TRY(open_file(ctx, s, &f, &width, &height));
+    resize_plan p = eval_plan(o, width, height);
+    CLOOB_TRY(load_box(ctx, s, &f, o, width, (image_box){ 0, 0, height, width }, &p, &part));
+    return eval_part(ctx, s, &part, o, &p, out);
 }
 
 cloob_status view_train_bytes(cloob_ctx *ctx, view_scratch *s, const void *bytes, size_t size,
                               const char *name, const image_limits *limits, const transform_options *o,
                               uint64_t key, uint8_t *out)
 {
+    file_ref f = { bytes, size, name, limits };
     int64_t width, height;
     image_part part;
-    CLOOB_TRY(image_reader_open(ctx, s->reader, bytes, size, name, limits, &width, &height));
+    CLOOB_TRY(open_file(ctx, s, &f, &width, &height));
     image_box box = transform_draw_crop(o, key, width, height);
-    CLOOB_TRY(image_reader_load(ctx, s->reader, &box, &part));
-    return train_part(ctx, s, &part, o, key, out);
+    resize_plan p = resize_plan_whole(box.width, box.height, o->size, o->size, o->filter);
+    CLOOB_TRY(load_box(ctx, s, &f, o, width, box, &p, &part));
+    CLOOB_TRY(resize_part(ctx, s, &part, &p, out));
+    train_augment(o, key, out);
+    return CLOOB_OK;
 }
+
+/* --- from pictures ----------------------------------------------------------------------------------- */
 
 cloob_status view_eval(cloob_ctx *ctx, view_scratch *s, const image *im, const transform_options *o,
                        uint8_t *out)
 {
     image_part part = image_whole(im);
-    return eval_part(ctx, s, &part, o, out);
+    resize_plan p = eval_plan(o, im->width, im->height);
+    return eval_part(ctx, s, &part, o, &p, out);
 }
 
 cloob_status view_train(cloob_ctx *ctx, view_scratch *s, const image *im, const transform_options *o,
@@ -257,7 +321,10 @@ cloob_status view_train(cloob_ctx *ctx, view_scratch *s, const image *im, const 
     image_part whole = image_whole(im);
     image_box box = transform_draw_crop(o, key, im->width, im->height);
     image_part part = image_window(&whole, &box);
-    return train_part(ctx, s, &part, o, key, out);
+    resize_plan p = resize_plan_whole(box.width, box.height, o->size, o->size, o->filter);
+    CLOOB_TRY(resize_part(ctx, s, &part, &p, out));
+    train_augment(o, key, out);
+    return CLOOB_OK;
 }
 
 cloob_status transform_eval(cloob_ctx *ctx, const image *im, const transform_options *o, uint8_t *out)

@@ -23,6 +23,9 @@ typedef struct transform_options {
     double jitter_prob, gray_prob;
     double flip_prob; /* 0 by default: captions speak of left and right */
     uint8_t fill;     /* the colour RESIZE_LONGEST pads with, all channels; 0 */
+    bool jpeg_shrink; /* views from bytes: decode JPEGs at 1/2, 1/4 or 1/8 where the view has no more pixels
+                       * than that; faster, and no longer Pillow's pixels: docs/pictures.md says by how much.
+                       * false */
 } transform_options;
 
 void transform_options_init(transform_options *o, int64_t size);
@@ -36,8 +39,7 @@ cloob_status transform_options_set(cloob_ctx *ctx, transform_options *o, const c
 /* The same from "key=value", as --aug-cfg takes it. */
 cloob_status transform_options_parse(cloob_ctx *ctx, transform_options *o, const char *item);
 
-/* --- one picture -------------------------------------------------------------------------------------------
- */
+/* --- one picture ------------------------------------------------------------------------------------- */
 
 /* Shortest edge to size, centre crop. out: (size, size, 3). */
 cloob_status transform_eval(cloob_ctx *ctx, const image *im, const transform_options *o, uint8_t *out);
@@ -50,8 +52,7 @@ cloob_status transform_crop_resize(cloob_ctx *ctx, const image *im, int64_t top,
                                    int64_t crop_height, int64_t crop_width, int64_t width, int64_t height,
                                    resize_filter filter, uint8_t *out);
 
-/* --- many pictures: decoder and buffers are kept from call to call
- * ------------------------------------------- */
+/* --- many pictures: decoder and buffers are kept from call to call ----------------------------------- */
 
 typedef struct view_scratch view_scratch; /* one per thread */
 

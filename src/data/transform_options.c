@@ -33,8 +33,7 @@ cloob_status transform_options_check(cloob_ctx *ctx, const transform_options *o)
     return CLOOB_OK;
 }
 
-/* --- by name -----------------------------------------------------------------------------------------------
- */
+/* --- by name ----------------------------------------------------------------------------------------- */
 
 /* Up to `max` numbers separated by commas, in brackets or not; -1 when the text is something else. */
 static int numbers(const char *text, double *out, int max)
@@ -118,6 +117,13 @@ static cloob_status set_fill(cloob_ctx *ctx, transform_options *o, const char *k
     return CLOOB_OK;
 }
 
+static cloob_status set_shrink(cloob_ctx *ctx, transform_options *o, const char *key, const char *value)
+{
+    if (strcmp(value, "0") != 0 && strcmp(value, "1") != 0) return bad_value(ctx, key, value, "0 or 1");
+    o->jpeg_shrink = value[0] == '1';
+    return CLOOB_OK;
+}
+
 cloob_status transform_options_set(cloob_ctx *ctx, transform_options *o, const char *key, const char *value)
 {
     if (!strcmp(key, "scale")) return set_range(ctx, key, value, &o->scale_min, &o->scale_max);
@@ -125,13 +131,14 @@ cloob_status transform_options_set(cloob_ctx *ctx, transform_options *o, const c
     if (!strcmp(key, "color_jitter")) return set_jitter(ctx, o, key, value);
     if (!strcmp(key, "color_jitter_prob")) return set_probability(ctx, key, value, &o->jitter_prob);
     if (!strcmp(key, "gray_scale_prob")) return set_probability(ctx, key, value, &o->gray_prob);
+    if (!strcmp(key, "jpeg_shrink")) return set_shrink(ctx, o, key, value);
     if (!strcmp(key, "flip_prob")) return set_probability(ctx, key, value, &o->flip_prob);
     if (!strcmp(key, "interpolation")) return set_filter(ctx, o, key, value);
     if (!strcmp(key, "resize_mode")) return set_mode(ctx, o, key, value);
     if (!strcmp(key, "fill_color")) return set_fill(ctx, o, key, value);
     return ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
                     "%s: no such setting of a view; known are scale, ratio, color_jitter, color_jitter_prob, "
-                    "gray_scale_prob, flip_prob, interpolation, resize_mode, fill_color",
+                    "gray_scale_prob, flip_prob, jpeg_shrink, interpolation, resize_mode, fill_color",
                     key);
 }
 

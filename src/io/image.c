@@ -10,8 +10,7 @@
 static const image_codec *const codecs[] = { &image_jpeg, &image_png, &image_webp };
 enum { CODECS = sizeof codecs / sizeof codecs[0] };
 
-/* --- what the codecs share ---------------------------------------------------------------------------------
- */
+/* --- what the codecs share --------------------------------------------------------------------------- */
 
 cloob_status image_buffer_reserve(cloob_ctx *ctx, image_buffer *b, size_t bytes)
 {
@@ -56,8 +55,7 @@ cloob_status image_reserve_whole(cloob_ctx *ctx, image_reader *r)
     return image_buffer_reserve(ctx, &r->rgb, (size_t)(r->width * r->height * 3));
 }
 
-/* --- readers -----------------------------------------------------------------------------------------------
- */
+/* --- readers ----------------------------------------------------------------------------------------- */
 
 cloob_status image_reader_create(cloob_ctx *ctx, image_reader **out)
 {
@@ -154,8 +152,7 @@ void image_cmyk_to_rgb(const uint8_t cmyk[4], uint8_t rgb[3])
     }
 }
 
-/* --- single pictures ---------------------------------------------------------------------------------------
- */
+/* --- single pictures --------------------------------------------------------------------------------- */
 
 cloob_status image_decode(cloob_ctx *ctx, const void *bytes, size_t size, const char *name,
                           const image_limits *limits, image *out)

@@ -48,8 +48,7 @@ cloob_status image_write_png(cloob_ctx *ctx, const char *path, const uint8_t *rg
 
 void image_release(image *im);
 
-/* --- many pictures, one after the other: buffers and codec state are kept ----------------------------------
- */
+/* --- many pictures, one after the other: buffers and codec state are kept ---------------------------- */
 
 typedef struct image_box {
     int64_t top, left, height, width;

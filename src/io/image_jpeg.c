@@ -61,8 +61,7 @@ static void on_progress(j_common_ptr d)
         give_up(state_of(d), "more than 500 scans");
 }
 
-/* --- the source: all bytes at once -------------------------------------------------------------------------
- */
+/* --- the source: all bytes at once ------------------------------------------------------------------- */
 
 static void source_nothing(j_decompress_ptr d) { (void)d; }
 
@@ -115,8 +114,7 @@ static cloob_status state_failed(cloob_ctx *ctx, image_reader *r, jpeg_state *s)
     return image_damaged(ctx, r, s->why);
 }
 
-/* --- header ------------------------------------------------------------------------------------------------
- */
+/* --- header ------------------------------------------------------------------------------------------ */
 
 static void read_header(jpeg_state *s, image_reader *r)
 {
@@ -157,8 +155,7 @@ static cloob_status jpeg_open(cloob_ctx *ctx, image_reader *r)
     return open_guarded(ctx, r, r->state[IMAGE_STATE_JPEG]);
 }
 
-/* --- pixels ------------------------------------------------------------------------------------------------
- */
+/* --- pixels ------------------------------------------------------------------------------------------ */
 
 /* The part of the picture that is decoded: what is wanted and, since smooth chroma looks at its neighbours,
  * one unit of blocks around it. libjpeg moves the left edge to a unit's; what is left of the wanted rows

@@ -162,8 +162,7 @@ static void png_close(image_reader *r)
 
 const image_codec image_png = { "PNG", match, png_open, png_load, png_close };
 
-/* --- writing -----------------------------------------------------------------------------------------------
- */
+/* --- writing ----------------------------------------------------------------------------------------- */
 
 typedef struct png_out {
     file_writer file;

@@ -9,73 +9,74 @@
 /* Zeros after a segment: more than the longest unit can eat (10 blocks of 64 codes of 16 + 15 bits). */
 enum { PAD = 4096 };
 
-/* An entry, from the lowest bit on: 6 bits length of all it tells, 2 what it is, 8 steps to the first
- * coefficient, 8 from there to the second (0: none), 8 length of the first alone, 16 and 16 the coefficients.
- * An entry with one coefficient repeats it, so that two can be stored without asking. EXTRA and LONG are
- * unfinished: the first coefficient is then the number of extra bits, or nothing is known. */
-enum { WHOLE = 0, EXTRA = 1, BLOCK_END = 2, LONG = 3 };
+/* An entry, from the lowest bit on: 4 bits length of all it tells, 2 what it is, 5 steps to the first
+ * coefficient, 5 from there to the second (0: none), 8 and 8 the coefficients; for DC, 16 the difference. An
+ * entry with one coefficient repeats it, so that two can be stored without asking. END0 and END1 end the
+ * block after no or one coefficient. SLOW is unfinished: the first coefficient is the number of extra bits,
+ * or, when the length is 0, the code is longer than the look-up. */
+enum { WHOLE = 0, SLOW = 1, END0 = 2, END1 = 3 };
 
-/* Steps that lead past every coefficient: for an end without one. */
-enum { PAST = 80, ORDER = 160 };
-
-/* Zigzag to natural order. What is past the end goes to the last place, which is still 0 then and gets a 0,
- * or belongs to a block that is refused. */
-static const uint8_t natural[ORDER] = {
-    0,  1,  8,  16, 9,  2,  3,  10, 17, 24, 32, 25, 18, 11, 4,  5,  12, 19, 26, 33, 40, 48, 41,
-    34, 27, 20, 13, 6,  7,  14, 21, 28, 35, 42, 49, 56, 57, 50, 43, 36, 29, 22, 15, 23, 30, 37,
-    44, 51, 58, 59, 52, 45, 38, 31, 39, 46, 53, 60, 61, 54, 47, 55, 62, 63, 63, 63, 63, 63, 63,
-    63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63,
-    63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63,
-    63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63,
-    63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63
+/* Zigzag to natural order. Two runs may lead 32 places past the end; such a block is refused. */
+static const uint8_t natural[64 + 32] = {
+    0,  1,  8,  16, 9,  2,  3,  10, 17, 24, 32, 25, 18, 11, 4,  5,  12, 19, 26, 33, 40, 48, 41, 34,
+    27, 20, 13, 6,  7,  14, 21, 28, 35, 42, 49, 56, 57, 50, 43, 36, 29, 22, 15, 23, 30, 37, 44, 51,
+    58, 59, 52, 45, 38, 31, 39, 46, 53, 60, 61, 54, 47, 55, 62, 63, 63, 63, 63, 63, 63, 63, 63, 63,
+    63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63,
 };
 
-/* --- tables ------------------------------------------------------------------------------------------------
- */
+/* --- tables ------------------------------------------------------------------------------------------ */
 
-static uint64_t entry(int length, int what, int steps, int value)
+static uint32_t entry(int length, int what, int steps, int value)
 {
-    return (uint64_t)length | (uint64_t)what << 6 | (uint64_t)steps << 8 | (uint64_t)length << 24 |
-           (uint64_t)(uint16_t)value << 32 | (uint64_t)(uint16_t)value << 48;
+    return (uint32_t)length | (uint32_t)what << 4 | (uint32_t)steps << 6 | (uint32_t)(value & 255) << 16 |
+           (uint32_t)(value & 255) << 24;
 }
 
-static int entry_length(uint64_t e) { return (int)(e & 63); }
-static int entry_what(uint64_t e) { return (int)(e >> 6 & 3); }
-static int entry_steps(uint64_t e) { return (int)(e >> 8 & 255); }
-static int entry_value(uint64_t e) { return (int16_t)(e >> 32); }
+static uint32_t entry_dc(int length, int what, int value)
+{
+    return (uint32_t)length | (uint32_t)what << 4 | (uint32_t)(value & 65535) << 16;
+}
+
+static int entry_length(uint32_t e) { return (int)(e & 15); }
+static int entry_what(uint32_t e) { return (int)(e >> 4 & 3); }
+static unsigned entry_steps(uint32_t e) { return e >> 6 & 31; }
+static unsigned entry_steps2(uint32_t e) { return e >> 11 & 31; }
+static JCOEF entry_value(uint32_t e) { return (JCOEF)(int8_t)(e >> 16); }
+static JCOEF entry_value2(uint32_t e) { return (JCOEF)(int8_t)(e >> 24); }
 
 /* The coefficient whose `size` extra bits are given: a leading 0 means negative. */
 static int extend(int extra, int size) { return extra < 1 << (size - 1) ? extra - (1 << size) + 1 : extra; }
 
 /* What JPEG_PEEK bits that begin with a code of `length` bits for `symbol` tell. rest: the bits after the
  * code. */
-static uint64_t entry_for(bool ac, int symbol, int length, int rest)
+static uint32_t entry_for(bool ac, int symbol, int length, int rest)
 {
-    int size = ac ? symbol & 15 : symbol, steps = ac ? (symbol >> 4) + 1 : 1, left = JPEG_PEEK - length;
-    if (ac && size == 0) return steps == 16 ? entry(length, EXTRA, 16, 0) : entry(length, BLOCK_END, PAST, 0);
-    if (size > left) return entry(length, EXTRA, steps, size);
-    int value = size ? extend(rest >> (left - size), size) : 0;
+    int size = ac ? symbol & 15 : symbol, steps = (symbol >> 4) + 1, left = JPEG_PEEK - length;
+    int value = size && size <= left ? extend(rest >> (left - size), size) : 0;
+    if (!ac) return size > left ? entry_dc(length, SLOW, size) : entry_dc(length + size, WHOLE, value);
+    if (size == 0) return steps == 16 ? entry(length, SLOW, 16, 0) : entry(length, END0, 0, 0);
+    if (size > left || size > 7) return entry(length, SLOW, steps, size); /* 7 bits and a sign fit a byte */
     return entry(length + size, WHOLE, steps, value);
 }
 
 /* Puts a second coefficient, or the end of the block, behind the first where the bits suffice. */
-static uint64_t entry_pair(uint64_t first, uint64_t second)
+static uint32_t entry_pair(uint32_t first, uint32_t second)
 {
-    uint64_t length = (uint64_t)(entry_length(first) + entry_length(second));
-    uint64_t with = (first & ~UINT64_C(63)) | length;
+    uint32_t length = (uint32_t)(entry_length(first) + entry_length(second));
+    uint32_t with = (first & ~15u) | length;
     if (entry_what(first) != WHOLE || length > JPEG_PEEK) return first;
-    if (entry_what(second) == BLOCK_END) return with | BLOCK_END << 6;
+    if (entry_what(second) == END0) return with | END1 << 4;
     if (entry_what(second) != WHOLE) return first;
-    return (with & 0xFFFFFFFFFFFF) | (uint64_t)entry_steps(second) << 16 |
-           (uint64_t)(uint16_t)entry_value(second) << 48;
+    return (with & 0xFFFFFF) | entry_steps(second) << 11 | (second & 0xFF000000);
 }
 
 static void pair_up(jpeg_codes *c)
 {
-    uint64_t single[1 << JPEG_PEEK];
+    uint32_t single[1 << JPEG_PEEK];
     memcpy(single, c->entry, sizeof single);
     for (int i = 0; i < 1 << JPEG_PEEK; i++) {
         int behind = i << entry_length(single[i]) & ((1 << JPEG_PEEK) - 1);
+        c->first[i] = (uint8_t)entry_length(single[i]);
         c->entry[i] = entry_pair(single[i], single[behind]);
     }
 }
@@ -91,7 +92,7 @@ static void fill(jpeg_codes *c, bool ac, int code, int length, int symbol)
 static bool codes_make(jpeg_codes *c, const JHUFF_TBL *t, bool ac)
 {
     int code = 0, at = 0;
-    for (int i = 0; i < 1 << JPEG_PEEK; i++) c->entry[i] = entry(0, LONG, 0, 0);
+    for (int i = 0; i < 1 << JPEG_PEEK; i++) c->entry[i] = entry(0, SLOW, 0, 0);
     for (int length = 1; length <= 16; length++, code <<= 1) {
         c->offset[length] = at - code;
         for (int n = t->bits[length]; n > 0; n--, code++, at++) {
@@ -115,8 +116,7 @@ static bool codes_need(jpeg_codes *c, const JHUFF_TBL *t, bool ac)
     return c->valid;
 }
 
-/* --- bits --------------------------------------------------------------------------------------------------
- */
+/* --- bits -------------------------------------------------------------------------------------------- */
 
 /* Copies what lies before the next marker without the zero after each FF and leaves the source at the marker,
  * where libjpeg goes on when the scan is done. False when there is no marker before the end. */
@@ -193,45 +193,45 @@ static int extra_bits(bit_reader *b, int size)
     return extend(v, size);
 }
 
-/* --- blocks ------------------------------------------------------------------------------------------------
- */
+/* --- blocks ------------------------------------------------------------------------------------------ */
 
 static bool read_dc(const jpeg_codes *c, bit_reader *b, int *dc)
 {
     refill(b);
-    uint64_t e = c->entry[b->bits >> (64 - JPEG_PEEK)];
-    int size = entry_value(e);
+    uint32_t e = c->entry[b->bits >> (64 - JPEG_PEEK)];
+    int value = (int16_t)(e >> 16);
     drop(b, entry_length(e));
-    if (entry_what(e) == WHOLE) {
-        *dc += entry_value(e);
-    } else {
-        if (entry_what(e) == LONG) size = long_symbol(c, b);
+    if (entry_what(e) != WHOLE) {
+        int size = entry_length(e) ? value : long_symbol(c, b);
         if (size < 0) return false;
-        if (size > 0) *dc += extra_bits(b, size);
+        value = size ? extra_bits(b, size) : 0;
     }
+    *dc += value;
     return *dc >= -32768 && *dc <= 32767;
 }
 
-/* An entry that reaches place 63 or beyond: fine when one of its coefficients lies exactly there. */
-static bool last_ac(bit_reader *b, uint64_t e, int k1, int k2, JCOEF *block)
+/* An entry that reaches place 63 or beyond: fine when one of its coefficients lies exactly there. When it is
+ * the first, what follows belongs to the next block. */
+static bool last_ac(const jpeg_codes *c, bit_reader *b, uint32_t e, unsigned k1, unsigned k2, JCOEF *block)
 {
     if (k1 != 63 && k2 != 63) return false;
-    block[natural[k1]] = (JCOEF)(e >> 32);
-    if (k1 < 63) block[63] = (JCOEF)(e >> 48);
-    drop(b, k1 == 63 ? (int)(e >> 24 & 63) : entry_length(e));
+    block[natural[k1]] = entry_value(e);
+    if (k1 < 63) block[63] = entry_value2(e);
+    drop(b, k1 == 63 ? c->first[b->bits >> (64 - JPEG_PEEK)] : entry_length(e));
     return true;
 }
 
 /* A symbol that the look-up did not settle; *k moves on. Returns 0 to go on, 1 at the end of the block, -1
  * when the data is not right. */
-static int slow_ac(const jpeg_codes *c, bit_reader *b, uint64_t e, int *k, JCOEF *block)
+static int slow_ac(const jpeg_codes *c, bit_reader *b, uint32_t e, unsigned *k, JCOEF *block)
 {
-    int steps = entry_steps(e), size = entry_value(e);
+    unsigned steps = entry_steps(e);
+    int size = entry_value(e);
     drop(b, entry_length(e));
-    if (entry_what(e) == LONG) {
+    if (entry_length(e) == 0) {
         int symbol = long_symbol(c, b);
         if (symbol < 0) return -1;
-        steps = (symbol >> 4) + 1;
+        steps = (unsigned)(symbol >> 4) + 1;
         size = symbol & 15;
         if (size == 0 && steps < 16) return 1;
     }
@@ -246,33 +246,32 @@ static int slow_ac(const jpeg_codes *c, bit_reader *b, uint64_t e, int *k, JCOEF
  */
 static bool read_ac(const jpeg_codes *c, bit_reader *b, JCOEF *block)
 {
-    for (int k = 0;;) {
+    for (unsigned k = 0;;) {
         refill(b);
         for (int i = 0; i < 4; i++) { /* three entries of 12 bits leave 20: enough for a code of 16 */
-            uint64_t e = c->entry[b->bits >> (64 - JPEG_PEEK)];
-            int k1 = k + entry_steps(e), k2 = k1 + (int)(e >> 16 & 255);
-            if (__builtin_expect((e & 0xC0) == 0, 1)) {
-                if (__builtin_expect(k2 >= 63, 0)) return last_ac(b, e, k1, k2, block);
-                block[natural[k1]] = (JCOEF)(e >> 32);
-                block[natural[k2]] = (JCOEF)(e >> 48);
+            uint32_t e = c->entry[b->bits >> (64 - JPEG_PEEK)];
+            unsigned k1 = k + entry_steps(e), k2 = k1 + entry_steps2(e);
+            if (__builtin_expect(entry_what(e) == WHOLE, 1)) {
+                if (__builtin_expect(k2 >= 63, 0)) return last_ac(c, b, e, k1, k2, block);
+                block[natural[k1]] = entry_value(e);
+                block[natural[k2]] = entry_value2(e);
                 drop(b, entry_length(e));
                 k = k2;
-            } else if (entry_what(e) == BLOCK_END) {
-                if (k1 >= 63 && k1 < PAST) return last_ac(b, e, k1, k1, block);
-                block[natural[k1]] = (JCOEF)(e >> 32);
-                drop(b, entry_length(e));
-                return true;
-            } else {
+            } else if (entry_what(e) == SLOW) {
                 int end = slow_ac(c, b, e, &k, block);
                 if (end) return end > 0;
                 break;
+            } else {
+                if (entry_what(e) == END1 && k1 >= 63) return last_ac(c, b, e, k1, k1, block);
+                if (entry_what(e) == END1) block[natural[k1]] = entry_value(e);
+                drop(b, entry_length(e));
+                return true;
             }
         }
     }
 }
 
-/* --- units -------------------------------------------------------------------------------------------------
- */
+/* --- units ------------------------------------------------------------------------------------------- */
 
 static boolean refuse(j_decompress_ptr d, jpeg_huffman *h)
 {

@@ -22,10 +22,11 @@ enum {
 }; /* bits of a look-up: enough for two symbols of a photograph at quality 90, most of the time */
 
 typedef struct jpeg_codes {
-    uint64_t entry[1 << JPEG_PEEK];
-    int32_t limit[18];  /* by code length: the first code that is longer, aligned to 16 bits */
-    int32_t offset[18]; /* symbol index = (code >> (16 - length)) + offset[length] */
-    JHUFF_TBL made_of;  /* to keep a table that the next picture has too */
+    uint32_t entry[1 << JPEG_PEEK];
+    uint8_t first[1 << JPEG_PEEK]; /* the length of an entry's first coefficient alone */
+    int32_t limit[18];             /* by code length: the first code that is longer, aligned to 16 bits */
+    int32_t offset[18];            /* symbol index = (code >> (16 - length)) + offset[length] */
+    JHUFF_TBL made_of;             /* to keep a table that the next picture has too */
     bool valid;
 } jpeg_codes;
 

@@ -101,7 +101,7 @@ static cloob_status pop_to_mark(pk_machine *m, pk_value ***from, int64_t *count)
     *count = 0;
     if (!m->marks) return pk_fail(m, "no mark");
     int64_t base = m->mark[--m->marks];
-    *from = m->stack + base;
+    *from = m->stack ? m->stack + base : NULL; /* nothing was ever pushed: no stack yet */
     *count = m->depth - base;
     m->depth = base;
     return CLOOB_OK;

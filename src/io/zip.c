@@ -244,7 +244,7 @@ static uint32_t crc32_of(const unsigned char *p, size_t n)
 
 static void put(sbuf *s, uint64_t v, int bytes)
 {
-    for (int i = 0; i < bytes; i++) sbuf_putc(s, (char)(v >> (8 * i)));
+    for (; bytes > 0; bytes--, v >>= 8) sbuf_putc(s, (char)v);
 }
 
 static void write_out(zip_writer *w, const void *data, size_t size)

@@ -320,20 +320,27 @@ static cloob_status take_all(reader *r)
 }
 
 /* Buffers that published files carry and that follow from the configuration. */
-static bool harmless(const source *s, const char *name)
+static bool harmless(const char *name)
 {
     static const char *const tails[] = { "attn_mask", "position_ids", "input_resolution", "context_length",
                                          "vocab_size" };
     for (size_t i = 0; i < sizeof tails / sizeof tails[0]; i++)
         if (ends(name, tails[i])) return true;
-    return s->native && strncmp(name, "train.", 6) == 0;
+    return false;
+}
+
+/* The state of a run of ours, in tensors and metadata, stays behind; so does the checksum that covers it. */
+static bool is_training(const char *name)
+{
+    return strncmp(name, "train.", 6) == 0 || strcmp(name, "checksum") == 0;
 }
 
 static cloob_status note_rest(reader *r)
 {
     for (int64_t i = 0; i < r->s.count; i++) {
         const char *name = r->s.entry[i].name;
-        if (!r->s.used[i]) CLOOB_TRY(note(r, harmless(&r->s, name) ? KEY_IGNORED : KEY_UNEXPECTED, name));
+        if (r->s.used[i] || (r->s.native && is_training(name))) continue;
+        CLOOB_TRY(note(r, harmless(name) ? KEY_IGNORED : KEY_UNEXPECTED, name));
     }
     return CLOOB_OK;
 }
@@ -355,8 +362,11 @@ static cloob_status take_metadata(reader *r)
     char text[32];
     int64_t epoch;
     const st_file *st = &r->w->st;
-    for (int64_t i = 0; r->s.native && i < st->meta_count; i++)
-        CLOOB_TRY(weights_set_meta(r->ctx, r->w, st->meta[i].key, st->meta[i].value));
+    for (int64_t i = 0; r->s.native && i < st->meta_count; i++) {
+        const char *key = st->meta[i].key;
+        if (strcmp(key, "train.epoch") == 0) key = "epoch";
+        if (!is_training(key)) CLOOB_TRY(weights_set_meta(r->ctx, r->w, key, st->meta[i].value));
+    }
     if (pk_int(pk_get(r->w->torch.root, "epoch"), &epoch)) {
         snprintf(text, sizeof text, "%lld", (long long)epoch);
         CLOOB_TRY(weights_set_meta(r->ctx, r->w, "epoch", text));

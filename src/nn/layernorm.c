@@ -28,6 +28,7 @@ cloob_status shape_l2norm(cloob_ctx *ctx, op_args *a)
 {
     CLOOB_TRY(rule_dims(ctx, OP_L2NORM, a, 0, 2));
     rule_like(a, 0, &a->in[0]);
+    if (a->out[0].dtype == CLOOB_BF16) a->out[0].dtype = CLOOB_F32; /* the loss reads embeddings in full precision */
     RULE_OUT(a, 1, CLOOB_F32, a->in[0].dim[0]);
     return CLOOB_OK;
 }
@@ -35,13 +36,13 @@ cloob_status shape_l2norm(cloob_ctx *ctx, op_args *a)
 int grad_l2norm(const op_attr *attr, unsigned inputs, op_step *s)
 {
     (void)inputs;
-    STEP(&s[0], OP_L2NORM_BWD, attr, (G(0), OUT(0), OUT(1)), (D(0)));
+    STEP(&s[0], OP_L2NORM_BWD, attr, (G(0), OUT(0), OUT(1), IN(0)), (D(0)));
     return 1;
 }
 
 cloob_status shape_l2norm_bwd(cloob_ctx *ctx, op_args *a)
 {
     (void)ctx;
-    rule_like(a, 0, &a->in[1]);
+    rule_like(a, 0, &a->in[3]);
     return CLOOB_OK;
 }

@@ -70,9 +70,9 @@ OP(LAYERNORM, "layernorm", shape_layernorm, grad_layernorm)
 OP(LAYERNORM_BWD, "layernorm_bwd", shape_layernorm_bwd, NULL)
 /* dy, x, mean, rstd, gain, [extra (...,C)] -> dx (plus extra), dgain (C) F32, dbias (C) F32 */
 OP(L2NORM, "l2norm", shape_l2norm, grad_l2norm)
-/* x (N,D) -> y, r' (N) F32: y = x r, r = 1 / |x| */
+/* x (N,D) -> y (N,D) F32 whatever x is, r' (N) F32: y = x r, r = 1 / |x| */
 OP(L2NORM_BWD, "l2norm_bwd", shape_l2norm_bwd, NULL)
-/* dy, y, r -> dx */
+/* dy F32, y F32, r, x (for its shape and type) -> dx */
 
 /* attention */
 OP(ATTENTION, "attention", shape_attention, grad_attention)

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "check.h"
+#include "data/order.h"
 #include "fixture.h"
 
 enum { N = 83, PICTURE = 12, SIZE = 8 };
@@ -292,6 +293,18 @@ static void a_shard_cut_during_the_run_is_counted(void)
 /* ---- odds and ends
  * ----------------------------------------------------------------------------------------- */
 
+static void write_classes(void)
+{
+    size_t n;
+    void *png = fixture_png(ctx, 1, PICTURE, &n);
+    for (int i = 0; i < 8; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "classes/%c/%d.png", 'a' + i % 2, i);
+        fixture_write(name, png, n);
+    }
+    free(png);
+}
+
 static int allocated;
 
 static void *count_alloc(void *user, size_t bytes)
@@ -326,6 +339,37 @@ static void memory_comes_from_the_hook(void)
     dataset_close(d);
 }
 
+static void tokens_are_those_of_the_captions(void)
+{
+    static const char *const words[] = { "caption 1", "caption 22", "caption 33" };
+    tokenizer *tok;
+    dataset *d = open_set(fixture_path("s/{0..2}.tar"), NULL);
+    loader_options o = small();
+    loader *l;
+    batch b;
+    int32_t want[16];
+    CHECK_OK(ctx, tokenizer_train_texts(ctx, words, 3, 520, &tok));
+    o.context = 16;
+    CHECK_OK(ctx, loader_create(ctx, d, tok, &o, &l));
+    for (int step = 0; step < 5; step++) {
+        CHECK_OK(ctx, loader_next(ctx, l, &b));
+        for (int64_t k = 0; k < b.rows; k++) {
+            char text[32];
+            snprintf(text, sizeof text, "caption %d", (int)b.index[k]);
+            CHECK_OK(ctx, tokenizer_encode_row(ctx, tok, text, strlen(text), 16, want));
+            CHECK(memcmp(want, b.tokens + k * 16, sizeof want) == 0);
+        }
+    }
+    loader_destroy(l);
+    dataset_close(d);
+    write_classes();
+    d = open_set(fixture_path("classes"), NULL); /* pictures without captions */
+    CHECK(loader_create(ctx, d, tok, &o, &l) == CLOOB_ERR_ARGUMENT &&
+          strstr(cloob_error(ctx), "no captions"));
+    dataset_close(d);
+    tokenizer_close(tok);
+}
+
 static void wrong_settings_are_refused(void)
 {
     dataset *d = open_set(fixture_path("s/{0..2}.tar"), NULL);
@@ -340,6 +384,26 @@ static void wrong_settings_are_refused(void)
     o.rank = 1;
     CHECK(loader_create(ctx, d, NULL, &o, &l) == CLOOB_ERR_ARGUMENT && !l);
     dataset_close(d);
+}
+
+static void windows_are_permutations_that_stay_near(void)
+{
+    static const int64_t sizes[] = { 1, 17, 999, 4096 }, windows[] = { 0, 1, 16, 100, 640, 5000 };
+    static bool used[4096];
+    for (int s = 0; s < 4; s++)
+        for (int w = 0; w < 6; w++) {
+            memset(used, 0, sizeof used);
+            for (int64_t i = 0; i < sizes[s]; i++) {
+                int64_t at = order_shuffle(5, i, sizes[s], windows[w]);
+                CHECK(at >= 0 && at < sizes[s] && !used[at]);
+                used[at] = true;
+            }
+        }
+    int places = 0; /* of 320 samples mixed at a time, a window touches 16 stretches of 20 */
+    memset(used, 0, sizeof used);
+    for (int64_t i = 0; i < 320; i++) used[order_shuffle(9, i, 4096, 320)] = true;
+    for (int i = 0; i < 4096; i++) places += used[i] && !used[(i + 4095) % 4096];
+    CHECK(places <= 16);
 }
 
 static void num_samples_shortens_an_epoch(void)
@@ -366,7 +430,9 @@ int main(void)
     RUN(a_shard_that_disappears_is_counted);
     RUN(a_shard_cut_during_the_run_is_counted);
     RUN(memory_comes_from_the_hook);
+    RUN(tokens_are_those_of_the_captions);
     RUN(wrong_settings_are_refused);
+    RUN(windows_are_permutations_that_stay_near);
     RUN(num_samples_shortens_an_epoch);
     fixture_remove();
     cloob_ctx_destroy(ctx);

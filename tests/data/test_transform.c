@@ -13,8 +13,7 @@
 
 static cloob_ctx *ctx;
 
-/* --- against frozen pixels ---------------------------------------------------------------------------------
- */
+/* --- against frozen pixels --------------------------------------------------------------------------- */
 
 static int64_t number(const json *e, const char *key)
 {
@@ -114,8 +113,7 @@ static void frozen_pictures_equal_pillow(void)
     file_bytes_release(&want);
 }
 
-/* --- the shared fixtures -----------------------------------------------------------------------------------
- */
+/* --- the shared fixtures ----------------------------------------------------------------------------- */
 
 static char *fixtures(void)
 {
@@ -170,8 +168,7 @@ static void fixtures_equal_pillow(void)
     if (!there) SKIP("no shared fixtures here");
 }
 
-/* --- fast kernels against the plain ones
- * -------------------------------------------------------------------- */
+/* --- fast kernels against the plain ones ------------------------------------------------------------- */
 
 static void noise(uint8_t *p, size_t n, uint64_t key)
 {
@@ -240,8 +237,7 @@ static void constant_stays_constant(void)
     resize_scratch_release(&scratch);
 }
 
-/* --- views from bytes
- * --------------------------------------------------------------------------------------- */
+/* --- views from bytes -------------------------------------------------------------------------------- */
 
 /* The training and evaluation view from bytes, which may decode a part only, against those of the whole
  * picture. */
@@ -282,8 +278,7 @@ static void bytes_and_pictures_agree(void)
     view_scratch_destroy(s);
 }
 
-/* --- random crops
- * ------------------------------------------------------------------------------------------- */
+/* --- random crops ------------------------------------------------------------------------------------ */
 
 static void crops_follow_the_rule(void)
 {

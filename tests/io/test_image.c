@@ -12,7 +12,7 @@ static cloob_ctx *ctx;
 static const char *const files[] = { "rgb_420.jpg",      "progressive.jpg", "restarts.jpg", "cmyk.jpg",
                                      "gray.jpg",         "rgb.png",         "rgba.png",     "palette.png",
                                      "interlaced.png",   "rgb16.png",       "gray16.png",   "lossy.webp",
-                                     "lossy_alpha.webp", "lossless.webp" };
+                                     "lossy_alpha.webp", "lossless.webp", "animated_alpha.webp" };
 enum { FILES = sizeof files / sizeof files[0] };
 
 static file_bytes load(const char *name)
@@ -99,8 +99,7 @@ static void reader_survives_bad_pictures(void)
     file_bytes_release(&good);
 }
 
-/* --- windows
- * ------------------------------------------------------------------------------------------------ */
+/* --- windows ----------------------------------------------------------------------------------------- */
 
 /* Every window of a reader equals the same window of the whole picture. */
 static void check_windows(image_reader *r, const char *name)
@@ -144,8 +143,7 @@ static void windows_equal_the_whole(void)
     image_reader_destroy(r);
 }
 
-/* --- sizes
- * -------------------------------------------------------------------------------------------------- */
+/* --- sizes ------------------------------------------------------------------------------------------- */
 
 static void put32(unsigned char *p, uint32_t v)
 {

@@ -1,0 +1,80 @@
+/* One training step: two towers forward, the objective over all embeddings, two towers backward, the ranks' sum, AdamW.
+ *
+ * Everything it needs is planned and taken by step_create; step_run allocates nothing. With `accum` above 1 the batch is
+ * worked off in micro-batches: all embeddings first, one loss over all of them, then each micro-batch again with its
+ * backward pass, so that the result is that of one large batch (batch norm sees the same micro-batches both times and
+ * updates its running statistics once). */
+#ifndef TRAIN_STEP_H
+#define TRAIN_STEP_H
+
+#include "dist/comm.h"
+#include "graph/exec.h"
+#include "loss/loss.h"
+#include "model/params.h"
+#include "model/tower.h"
+
+typedef struct step_options {
+    model_config model;
+    cloob_dtype compute;   /* F32 or BF16 */
+    int64_t batch, accum;  /* rows of a micro-batch on this rank; micro-batches per step */
+    bool float_images;     /* pictures come normalised, F32 (B, 3, S, S), instead of bytes */
+    loss_method method;
+    double inv_tau, beta;
+    bool learn_inv_tau, learn_beta;
+    bool lock_image, lock_text;
+    bool bn_sync;
+    graph_grad_options grad;
+    double beta1, beta2, eps, wd;
+    double clip; /* global norm; 0: none */
+    double ema;  /* decay of an average of the weights; 0: none */
+} step_options;
+
+void step_options_init(step_options *o); /* CLOOB, inv_tau 30, beta 8, AdamW .9 .999 1e-8 wd .1, accum 1 */
+
+typedef struct step_result {
+    double loss, image_term, text_term, grad_norm;
+    double inv_tau, beta;
+    loss_result terms; /* as the objective gave it */
+    bool skipped; /* loss or gradient not finite: nothing was changed */
+} step_result;
+
+typedef struct step step;
+
+/* c may be NULL (alone). Device and communicator outlive the step. Parameters are zero until params_init or params_load on
+ * step_params. */
+cloob_status step_create(cloob_ctx *ctx, const step_options *o, device *dev, comm *c, step **out);
+void step_destroy(step *s);
+
+/* images: (accum * batch, S, S, 3) bytes (or floats), tokens: (accum * batch, T), in host memory. lr: for this step. */
+cloob_status step_run(cloob_ctx *ctx, step *s, const void *images, const int32_t *tokens, double lr, step_result *r);
+
+/* The same without the update: the gradients are left in the parameters' blocks. For tests and for libraries. */
+cloob_status step_gradients(cloob_ctx *ctx, step *s, const void *images, const int32_t *tokens, step_result *r);
+
+params *step_params(step *s);
+int64_t step_count(const step *s); /* updates done */
+
+/* Unit embeddings of the last step's rows on this rank, (accum * batch, D) F32 device memory. */
+const float *step_embeddings(const step *s, bool text);
+
+/* Planned device bytes: parameters, optimizer, activations, loss. */
+typedef struct step_memory {
+    size_t params_bytes, optimizer_bytes, image_bytes, text_bytes, loss_bytes, total_bytes;
+} step_memory;
+step_memory step_memory_of(const step *s);
+
+/* Seconds per op so far, by tower, on host devices (exec.h); NULL until step_profile. */
+void step_profile(step *s, bool on);
+const double *step_op_seconds(const step *s, bool text);
+
+/* The state between steps, for checkpoints: first and second moments and the average, laid out like the parameters; the
+ * learnable scales with their moments; the number of updates. Pointers are device memory of params->trainable floats. */
+typedef struct step_state {
+    float *m, *v, *ema; /* ema NULL when off */
+    double scalar[6];   /* logit inv_tau, its m, v; logit beta, its m, v */
+    int64_t count;
+} step_state;
+step_state step_get_state(const step *s);
+cloob_status step_set_scalars(cloob_ctx *ctx, step *s, const double scalar[6], int64_t count);
+
+#endif

@@ -1,0 +1,357 @@
+/* Weights through every format and back, every key accounted for, and the native file. */
+#include "check.h"
+
+#include "shared.h"
+
+#include "model/interchange.h"
+#include "model/procedural_weights.h"
+
+static cloob_ctx *ctx;
+
+/* ---- helpers ------------------------------------------------------------------------------------- */
+
+static weights make(const char *name)
+{
+    model_config c;
+    weights w;
+    float *scale;
+    CHECK_OK(ctx, model_config_by_name(ctx, name, &c));
+    CHECK_OK(ctx, procedural_weights(ctx, &c, &w));
+    scale = arena_push(&w.a, sizeof *scale);
+    *scale = logf(30);
+    tensor t = tensor_make(CLOOB_F32, 0, NULL, scale);
+    CHECK_OK(ctx, weights_add(ctx, &w, "logit_scale", &t));
+    return w;
+}
+
+static bool same_weights(const weights *a, const weights *b)
+{
+    if (a->count != b->count) return false;
+    for (int64_t i = 0; i < a->count; i++) {
+        const tensor *x = &a->entry[i].t, *y = weights_find(b, a->entry[i].name);
+        if (!y || x->dtype != y->dtype || !tensor_same_shape(x, y) ||
+            memcmp(x->data, y->data, tensor_bytes(x)) != 0)
+            return false;
+    }
+    return a->config.text_heads == b->config.text_heads && a->config.image_heads == b->config.image_heads &&
+           a->config.act == b->config.act && strcmp(a->config.name, b->config.name) == 0;
+}
+
+static cloob_status read_as(const char *path, const interchange_options *o, weights *w)
+{
+    interchange_report report;
+    cloob_status status = interchange_read(ctx, path, o, w, &report);
+    interchange_report_release(&report);
+    return status;
+}
+
+/* Fails, and the line names the thing. */
+static void refuses(const char *path, const interchange_options *o, const char *word)
+{
+    weights w;
+    CHECK(read_as(path, o, &w) != CLOOB_OK);
+    if (!strstr(cloob_error(ctx), word)) printf("  wanted \"%s\": %s\n", word, cloob_error(ctx));
+    CHECK(strstr(cloob_error(ctx), word) != NULL && w.count == 0);
+}
+
+static void clean(const char *path)
+{
+    static const char *const inside[] = { "model.safetensors", "config.json", "preprocessor_config.json",
+                                          "open_clip_model.safetensors", "open_clip_config.json" };
+    for (size_t i = 0; file_is_dir(path) && i < sizeof inside / sizeof inside[0]; i++) {
+        char *p = file_join(path, inside[i]);
+        remove(p);
+        free(p);
+    }
+    remove(path);
+}
+
+/* ---- names --------------------------------------------------------------------------------------- */
+
+static void names_by_hand(void)
+{
+    foreign f;
+    names_foreign(NAMES_HF, "transformer.resblocks.11.attn.in_proj_bias", &f);
+    CHECK(f.parts == 3 && !f.transposed);
+    CHECK_STR(f.name[0], "text_model.encoder.layers.11.self_attn.q_proj.bias");
+    CHECK_STR(f.name[2], "text_model.encoder.layers.11.self_attn.v_proj.bias");
+    names_foreign(NAMES_HF, "visual.transformer.resblocks.0.mlp.c_proj.weight", &f);
+    CHECK_STR(f.name[0], "vision_model.encoder.layers.0.mlp.fc2.weight");
+    names_foreign(NAMES_HF, "visual.proj", &f);
+    CHECK(f.transposed && strcmp(f.name[0], "visual_projection.weight") == 0);
+    names_foreign(NAMES_HF, "visual.positional_embedding", &f);
+    CHECK_STR(f.name[0], "vision_model.embeddings.position_embedding.weight");
+    names_foreign(NAMES_JKU, "transformer.resblocks.0.ln_1.weight", &f);
+    CHECK_STR(f.name[0], "transformer.transformer.resblocks.0.ln_1.weight");
+    names_foreign(NAMES_JKU, "logit_scale", &f);
+    CHECK_STR(f.name[0], "logit_inv_tau");
+    names_foreign(NAMES_JKU, "visual.bn1.weight", &f);
+    CHECK_STR(f.name[0], "visual.bn1.weight");
+    names_foreign(NAMES_CUSTOM_TEXT, "text_projection", &f);
+    CHECK_STR(f.name[0], "text.text_projection");
+}
+
+static void procedural_values_are_the_agreed_ones(void)
+{
+    CHECK_NEAR(procedural("visual.conv1.weight", 0), 0.13717889785766602, 1e-12);
+    CHECK_NEAR(procedural("text_projection", 1000), 0.8541978597640991, 1e-12);
+}
+
+/* ---- round trips --------------------------------------------------------------------------------- */
+
+typedef struct trip {
+    weight_format format;
+    const char *path;
+} trip;
+
+static void round_trips_lose_nothing(void)
+{
+    static const char *const model[] = { "tiny-rn", "tiny-vit" };
+    static const trip trips[] = {
+        { FORMAT_NATIVE, "interchange.tmp.safetensors" },  { FORMAT_OPENAI, "interchange.tmp.pt" },
+        { FORMAT_OPENAI, "interchange.tmp2.safetensors" }, { FORMAT_JKU, "interchange.tmp.pt" },
+        { FORMAT_OPEN_CLIP, "interchange.tmp.dir" },       { FORMAT_HF, "interchange.tmp.dir" }
+    };
+    for (int m = 0; m < 2; m++)
+        for (size_t i = 0; i < sizeof trips / sizeof trips[0] - (m == 0);
+             i++) { /* the last: no ResNet there */
+            weights w = make(model[m]), back;
+            CHECK_OK(ctx, interchange_write(ctx, trips[i].path, trips[i].format, &w));
+            CHECK_OK(ctx, read_as(trips[i].path, NULL, &back));
+            CHECK(same_weights(&w, &back));
+            CHECK_NEAR(strtod(weights_get_meta(&back, "inv_tau"), NULL), 30, 1e-6);
+            weights_release(&back);
+            weights_release(&w);
+            clean(trips[i].path);
+        }
+}
+
+static void half_precision_and_counts_are_kept(void)
+{
+    weights w = make("tiny-rn"), back;
+    uint16_t *half = arena_push(&w.a, 8192);
+    int64_t *seen = arena_push(&w.a, 8);
+    for (int64_t i = 0; i < w.count; i++) {
+        tensor *t = &w.entry[i].t;
+        if (strcmp(w.entry[i].name, "token_embedding.weight") != 0) continue;
+        CHECK(dtype_convert(CLOOB_F16, half, CLOOB_F32, t->data, tensor_count(t)));
+        t->dtype = CLOOB_F16, t->data = half;
+    }
+    *seen = 1234;
+    tensor count = tensor_make(CLOOB_I64, 0, NULL, seen);
+    CHECK_OK(ctx, weights_add(ctx, &w, "visual.bn1.num_batches_tracked", &count));
+    CHECK_OK(ctx, interchange_write(ctx, "interchange.tmp.pt", FORMAT_JKU, &w));
+    CHECK_OK(ctx, read_as("interchange.tmp.pt", NULL, &back));
+    CHECK(same_weights(&w, &back) && weights_find(&back, "token_embedding.weight")->dtype == CLOOB_F16);
+    weights_release(&back);
+    weights_release(&w);
+    clean("interchange.tmp.pt");
+}
+
+static void a_resnet_is_no_hugging_face_model(void)
+{
+    weights w = make("tiny-rn");
+    CHECK(interchange_write(ctx, "interchange.tmp.dir", FORMAT_HF, &w) == CLOOB_ERR_UNSUPPORTED);
+    CHECK(!file_exists("interchange.tmp.dir"));
+    weights_release(&w);
+}
+
+/* ---- configurations ------------------------------------------------------------------------------ */
+
+static void heads_follow_openai_s_rule_or_are_asked_for(void)
+{
+    model_config c;
+    weights w, back;
+    model_config_init(&c);
+    c.family = MODEL_VIT, c.embed = 16, c.image_size = 8, c.layers[0] = 1, c.width = 128, c.patch = 4,
+    c.image_heads = 2;
+    c.context = 5, c.vocab = 11, c.text_width = 64, c.text_heads = 1, c.text_layers = 1;
+    snprintf(c.name, sizeof c.name, "custom");
+    CHECK_OK(ctx, procedural_weights(ctx, &c, &w));
+    CHECK_OK(ctx, interchange_write(ctx, "interchange.tmp.pt", FORMAT_OPENAI, &w));
+    CHECK_OK(ctx, read_as("interchange.tmp.pt", NULL, &back));
+    CHECK(back.config.text_heads == 1 && back.config.image_heads == 2 && back.config.image_size == 8);
+    weights_release(&back);
+    weights_release(&w);
+    c.text_width = 16, c.text_heads = 4; /* shapes cannot tell */
+    CHECK_OK(ctx, procedural_weights(ctx, &c, &w));
+    CHECK_OK(ctx, interchange_write(ctx, "interchange.tmp.pt", FORMAT_OPENAI, &w));
+    refuses("interchange.tmp.pt", NULL, "--config");
+    CHECK_OK(ctx, read_as("interchange.tmp.pt", &(interchange_options){ .config = &c }, &back));
+    CHECK(back.config.text_heads == 4);
+    weights_release(&back);
+    c.vocab = 12; /* a configuration of another model */
+    refuses("interchange.tmp.pt", &(interchange_options){ .config = &c },
+            "token_embedding.weight: F32 (11, 16), wanted (12, 16)");
+    weights_release(&w);
+    clean("interchange.tmp.pt");
+}
+
+static void activation_can_be_told(void)
+{
+    weights w = make("tiny-vit"), back;
+    model_act gelu = ACT_GELU;
+    CHECK_OK(ctx, interchange_write(ctx, "interchange.tmp.pt", FORMAT_OPENAI, &w));
+    CHECK_OK(ctx, read_as("interchange.tmp.pt", &(interchange_options){ .act = &gelu }, &back));
+    CHECK(back.config.act == ACT_GELU);
+    CHECK_OK(ctx, interchange_write(ctx, "interchange.tmp.dir", FORMAT_OPEN_CLIP, &back));
+    weights_release(&back);
+    CHECK_OK(ctx, read_as("interchange.tmp.dir", NULL, &back));
+    CHECK(back.config.act == ACT_GELU);
+    weights_release(&back);
+    weights_release(&w);
+    clean("interchange.tmp.pt");
+    clean("interchange.tmp.dir");
+}
+
+/* ---- accounting ---------------------------------------------------------------------------------- */
+
+/* Writes the entries of w as they are, under the names given. */
+static void write_raw(const weights *w, int64_t count)
+{
+    CHECK_OK(ctx, torch_write(ctx, "interchange.tmp.pt", w->entry, count, NULL));
+}
+
+static void every_key_is_accounted_for(void)
+{
+    weights w = make("tiny-rn"), back;
+    model_config c = w.config;
+    interchange_options given = { .config = &c };
+    float extra[2] = { 1, 2 };
+    tensor t = TENSOR(CLOOB_F32, extra, 2);
+    int64_t n = w.count;
+    CHECK_OK(ctx, weights_add(ctx, &w, "visual.extra", &t));
+    write_raw(&w, n + 1);
+    refuses("interchange.tmp.pt", &given, "1 unexpected (visual.extra)");
+    given.drop_unexpected = true;
+    CHECK_OK(ctx, read_as("interchange.tmp.pt", &given, &back));
+    CHECK(!weights_find(&back, "visual.extra"));
+    weights_release(&back);
+    w.entry[n].name = "visual.input_resolution"; /* published files have it; it says nothing new */
+    write_raw(&w, n + 1);
+    CHECK_OK(ctx, read_as("interchange.tmp.pt", NULL, &back));
+    weights_release(&back);
+    w.entry[n].name = "module.visual.conv1.weight"; /* a second one, hidden by its prefix */
+    write_raw(&w, n + 1);
+    refuses("interchange.tmp.pt", &given, "twice");
+    w.entry[3].name = "somewhere.else";
+    write_raw(&w, n);
+    given.drop_unexpected = false;
+    refuses("interchange.tmp.pt", &given,
+            "1 missing (visual.bn1.running_mean), 1 unexpected (somewhere.else)");
+    weights_release(&w);
+    clean("interchange.tmp.pt");
+}
+
+static void integers_are_no_weights(void)
+{
+    weights w = make("tiny-rn");
+    w.entry[1].t.dtype = CLOOB_I32;
+    write_raw(&w, w.count);
+    refuses("interchange.tmp.pt", NULL, "visual.bn1.weight: I32 (4)");
+    weights_release(&w);
+    clean("interchange.tmp.pt");
+}
+
+static void other_things_are_refused(void)
+{
+    float x = 1;
+    st_entry e = { "x", TENSOR(CLOOB_F32, &x, 1) };
+    CHECK_OK(ctx, torch_write(ctx, "interchange.tmp.pt", &e, 1, NULL));
+    refuses("interchange.tmp.pt", NULL, "not a CLIP model");
+    refuses("absent.pt", NULL, "absent.pt");
+    refuses(".", NULL, "a folder without");
+    clean("interchange.tmp.pt");
+}
+
+/* ---- the native file ----------------------------------------------------------------------------- */
+
+static void native_files_keep_what_they_know(void)
+{
+    weights w = make("tiny-vit"), back;
+    const char *path = "interchange.tmp.safetensors";
+    CHECK_OK(ctx, weights_set_meta(ctx, &w, "method", "cloob"));
+    CHECK_OK(ctx, weights_set_meta(ctx, &w, "method", "clip"));
+    CHECK_OK(ctx, weights_write_native(ctx, path, &w));
+    CHECK_OK(ctx, weights_read_native(ctx, path, &back));
+    CHECK(same_weights(&w, &back));
+    CHECK_STR(weights_get_meta(&back, "method"), "clip");
+    CHECK_STR(weights_get_meta(&back, "activation"), "quickgelu");
+    CHECK(back.entry[0].t.data > (void *)back.st.map.data); /* mapped, not copied */
+    weights_release(&back);
+    CHECK_OK(ctx, weights_set_meta(ctx, &w, "method", NULL));
+    CHECK(!weights_get_meta(&w, "method") && weights_get_meta(&w, "config"));
+    w.entry[0].name = "renamed";
+    CHECK_OK(ctx, weights_write_native(ctx, path, &w));
+    CHECK(weights_read_native(ctx, path, &back) == CLOOB_ERR_FORMAT &&
+          strstr(cloob_error(ctx), "visual.class_embedding is missing"));
+    CHECK_OK(ctx, st_write(ctx, path, w.entry, w.count, NULL, 0));
+    CHECK(weights_read_native(ctx, path, &back) == CLOOB_ERR_FORMAT &&
+          strstr(cloob_error(ctx), "cloob convert"));
+    weights_release(&w);
+    clean(path);
+}
+
+static void the_state_of_a_run_stays_behind(void)
+{
+    weights w = make("tiny-vit"), back;
+    const char *path = "interchange.tmp.safetensors";
+    interchange_report report;
+    tensor moments = w.entry[0].t;
+    CHECK_OK(ctx, weights_add(ctx, &w, "train.m.visual.class_embedding", &moments));
+    CHECK_OK(ctx, weights_set_meta(ctx, &w, "train.epoch", "5"));
+    CHECK_OK(ctx, weights_set_meta(ctx, &w, "checksum", "0123"));
+    CHECK_OK(ctx, weights_write_native(ctx, path, &w));
+    CHECK_OK(ctx, interchange_read(ctx, path, NULL, &back, &report));
+    CHECK(back.count == w.count - 1 && !weights_get_meta(&back, "checksum") &&
+          !weights_get_meta(&back, "train.epoch"));
+    CHECK_STR(weights_get_meta(&back, "epoch"), "5");
+    CHECK(report.count[KEY_IGNORED] == 0 && report.count[KEY_UNEXPECTED] == 0);
+    interchange_report_release(&report);
+    weights_release(&back);
+    weights_release(&w);
+    clean(path);
+}
+
+/* ---- the published files' stand-ins -------------------------------------------------------------- */
+
+static void fixtures_equal_the_procedural_weights(void)
+{
+    static const char *const file[] = { "mljku_tiny-rn_epoch_2.pt", "openai_tiny-rn_state_dict.pt" };
+    for (int i = 0; i < 2; i++) {
+        char name[128], buffer[1024];
+        weights w, back;
+        snprintf(name, sizeof name, "fixtures/%s", file[i]);
+        const char *path = shared_path(name, buffer);
+        if (!path) SKIP("no fixtures; CLOOB_SHARED names their folder");
+        w = make("tiny-rn");
+        CHECK_OK(ctx, read_as(path, NULL, &back));
+        CHECK_STR(back.config.name, "tiny-rn");
+        for (int64_t k = 0; k < w.count - 1; k++) { /* all but logit_scale */
+            const tensor *t = weights_find(&back, w.entry[k].name);
+            CHECK(t && memcmp(t->data, w.entry[k].t.data, tensor_bytes(t)) == 0);
+        }
+        weights_release(&back);
+        weights_release(&w);
+    }
+}
+
+int main(void)
+{
+    ctx = cloob_ctx_create(NULL);
+    RUN(names_by_hand);
+    RUN(procedural_values_are_the_agreed_ones);
+    RUN(round_trips_lose_nothing);
+    RUN(half_precision_and_counts_are_kept);
+    RUN(a_resnet_is_no_hugging_face_model);
+    RUN(heads_follow_openai_s_rule_or_are_asked_for);
+    RUN(activation_can_be_told);
+    RUN(every_key_is_accounted_for);
+    RUN(integers_are_no_weights);
+    RUN(other_things_are_refused);
+    RUN(native_files_keep_what_they_know);
+    RUN(the_state_of_a_run_stays_behind);
+    RUN(fixtures_equal_the_procedural_weights);
+    cloob_ctx_destroy(ctx);
+    return check_summary();
+}

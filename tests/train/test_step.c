@@ -1,0 +1,266 @@
+/* The step against frozen values: gradients of every parameter, running statistics, losses, and the parameters after three
+ * updates; micro-batches against one batch; no allocation; two runs alike. */
+#include "check.h"
+#include "../model/procedural.h"
+#include "shared.h"
+
+#include <malloc.h>
+
+#include "train/step.h"
+
+static cloob_ctx *ctx;
+
+typedef struct setup {
+    device *dev;
+    step *s;
+    float *images;
+    int32_t *tokens;
+} setup;
+
+static bool open_step(setup *u, const char *model, const char *where, int64_t rows, int64_t accum, loss_method method)
+{
+    step_options o;
+    step_options_init(&o);
+    *u = (setup){ 0 };
+    CHECK_OK(ctx, model_config_by_name(ctx, model, &o.model));
+    CHECK_OK(ctx, device_open(ctx, where, &u->dev));
+    o.batch = rows / accum;
+    o.accum = accum;
+    o.float_images = true;
+    o.method = method;
+    CHECK_OK(ctx, step_create(ctx, &o, u->dev, NULL, &u->s));
+    if (!u->s) return false;
+    CHECK_OK(ctx, procedural_params(ctx, step_params(u->s)));
+    u->images = malloc((size_t)(rows * 3 * o.model.image_size * o.model.image_size) * sizeof *u->images);
+    u->tokens = malloc((size_t)(rows * o.model.context) * sizeof *u->tokens);
+    procedural_images(u->images, rows, o.model.image_size);
+    procedural_tokens(u->tokens, rows, &o.model);
+    return true;
+}
+
+static void close_step(setup *u)
+{
+    step_destroy(u->s);
+    device_close(u->dev);
+    free(u->images);
+    free(u->tokens);
+}
+
+/* ---- frozen values ------------------------------------------------------------------------------- */
+
+static float *frozen(const st_file *f, const char *kind, const char *name, int64_t n)
+{
+    char key[200];
+    snprintf(key, sizeof key, "%s.%s", kind, name);
+    const st_entry *e = st_find(f, key);
+    float *x = malloc((size_t)n * sizeof *x);
+    if (!e || tensor_count(&e->t) != n || !dtype_convert(CLOOB_F32, x, e->t.dtype, e->t.data, n)) {
+        printf("  %s is not in the file\n", key);
+        check_bad_here_++;
+        memset(x, 0, (size_t)n * sizeof *x);
+    }
+    return x;
+}
+
+static double whole_norm(const st_file *f, const params *p)
+{
+    double square = 0;
+    for (int i = 0; i < p->count; i++) {
+        if (p->row[i].buffer) continue;
+        float *g = frozen(f, "grad", p->row[i].name, p->row[i].count);
+        for (int64_t k = 0; k < p->row[i].count; k++) square += (double)g[k] * g[k];
+        free(g);
+    }
+    return sqrt(square);
+}
+
+/* The floor: a thousandth of the whole gradient's norm. Some true gradients are 0 (the key bias of an attention). */
+static double compare_gradients(const st_file *f, const params *p)
+{
+    double worst = 0, floor_ = 1e-3 * whole_norm(f, p);
+    for (int i = 0; i < p->count; i++) {
+        int64_t n = p->row[i].count;
+        if (p->row[i].buffer) continue;
+        float *want = frozen(f, "grad", p->row[i].name, n), *got = malloc((size_t)n * sizeof *got);
+        CHECK_OK(ctx, params_get(ctx, p, i, true, got));
+        double error = relative_error(got, want, n, floor_);
+        if (!(error < 1e-4)) printf("  gradient of %s: %.2e\n", p->row[i].name, error);
+        worst = error > worst ? error : worst;
+        free(want), free(got);
+    }
+    return worst;
+}
+
+static double compare_values(const st_file *f, const params *p, const char *kind, bool buffers)
+{
+    double worst = 0;
+    for (int i = 0; i < p->count; i++) {
+        int64_t n = p->row[i].count, width = n / 3;
+        if (p->row[i].buffer != buffers) continue;
+        bool key_bias = strstr(p->row[i].name, "k_proj.bias") != NULL, in_proj = strstr(p->row[i].name, "in_proj_bias") != NULL;
+        if (key_bias) continue; /* true gradient 0: AdamW turns rounding into steps of size lr */
+        float *want = frozen(f, kind, p->row[i].name, n), *got = malloc((size_t)n * sizeof *got);
+        CHECK_OK(ctx, params_get(ctx, p, i, false, got));
+        if (in_proj) memcpy(got + width, want + width, (size_t)width * sizeof *got); /* the same for the middle third */
+        double error = relative_error(got, want, n, 1e-2);
+        if (!(error < 1e-4)) printf("  %s %s: %.2e\n", kind, p->row[i].name, error);
+        worst = error > worst ? error : worst;
+        free(want), free(got);
+    }
+    return worst;
+}
+
+static void check_fixture(const char *fixture, const char *model, const char *where, loss_method method)
+{
+    char path[1024];
+    st_file f;
+    setup u;
+    step_result r;
+    if (!shared_path(fixture, path)) return;
+    CHECK_OK(ctx, st_open(ctx, path, &f));
+    if (open_step(&u, model, where, 6, 1, method)) {
+        const double *losses = st_find(&f, "losses")->t.data; /* F64 */
+        double gradients = 0, statistics = 0;
+        for (int k = 0; k < 3; k++) {
+            CHECK_OK(ctx, step_run(ctx, u.s, u.images, u.tokens, 1e-3, &r));
+            if (k == 0) gradients = compare_gradients(&f, step_params(u.s));
+            if (k == 0) statistics = compare_values(&f, step_params(u.s), "stats", true);
+            CHECK_NEAR(r.loss, losses[k], k ? 1e-4 : 1e-5);
+        }
+        double after = compare_values(&f, step_params(u.s), "after3", false);
+        printf("  %s %s on %s: gradients %.2e, statistics %.2e, after three steps %.2e\n", model, loss_method_name(method), where, gradients, statistics, after);
+        CHECK(gradients < 1e-4 && statistics < 1e-5 && after < 1e-4);
+    }
+    close_step(&u);
+    st_close(&f);
+}
+
+static void tiny_models_train_as_frozen(void)
+{
+    char path[1024];
+    static const char *const where[] = { "ref", "cpu" };
+    if (!shared_path("fixtures/model_tiny-rn_cloob.safetensors", path)) SKIP("no shared fixtures here");
+    for (int w = 0; w < 2; w++) {
+        check_fixture("fixtures/model_tiny-rn_cloob.safetensors", "tiny-rn", where[w], LOSS_CLOOB);
+        check_fixture("fixtures/model_tiny-rn_infonce.safetensors", "tiny-rn", where[w], LOSS_CLIP);
+        check_fixture("fixtures/model_tiny-vit_cloob.safetensors", "tiny-vit", where[w], LOSS_CLOOB);
+    }
+}
+
+/* ---- properties ---------------------------------------------------------------------------------- */
+
+static float *gradients_of(step *s)
+{
+    params *p = step_params(s);
+    float *g = malloc((size_t)p->trainable * sizeof *g);
+    memcpy(g, p->grad, (size_t)p->trainable * sizeof *g);
+    return g;
+}
+
+static float *gradients_with(const char *model, int64_t rows, int64_t accum, double *loss, int64_t *n)
+{
+    setup u;
+    step_result r = { 0 };
+    open_step(&u, model, "cpu", rows, accum, LOSS_CLOOB);
+    CHECK_OK(ctx, step_gradients(ctx, u.s, u.images, u.tokens, &r));
+    float *g = gradients_of(u.s);
+    *loss = r.loss;
+    *n = step_params(u.s)->trainable;
+    close_step(&u);
+    return g;
+}
+
+/* Without batch norm, micro-batches give the gradient of the whole batch to rounding. */
+static void micro_batches_are_one_batch(void)
+{
+    double whole_loss, micro_loss;
+    int64_t n;
+    float *whole = gradients_with("tiny-vit", 12, 1, &whole_loss, &n);
+    for (int64_t k = 2; k <= 6; k += 2) {
+        float *micro = gradients_with("tiny-vit", 12, k, &micro_loss, &n);
+        CHECK_NEAR(micro_loss, whole_loss, 1e-6);
+        CHECK(relative_error(micro, whole, n, 1e-6) < 1e-5);
+        free(micro);
+    }
+    free(whole);
+}
+
+static void a_step_allocates_nothing(void)
+{
+    setup u;
+    step_result r;
+    open_step(&u, "tiny-rn", "cpu", 6, 1, LOSS_CLOOB);
+    for (int k = 0; k < 2; k++) CHECK_OK(ctx, step_run(ctx, u.s, u.images, u.tokens, 1e-3, &r));
+    struct mallinfo2 before = mallinfo2();
+    for (int k = 0; k < 3; k++) CHECK_OK(ctx, step_run(ctx, u.s, u.images, u.tokens, 1e-3, &r));
+    struct mallinfo2 after = mallinfo2();
+    CHECK(after.uordblks == before.uordblks && after.hblkhd == before.hblkhd);
+    close_step(&u);
+}
+
+static void two_runs_are_alike_to_the_byte(void)
+{
+    float *after[2] = { NULL, NULL };
+    int64_t n = 0;
+    for (int run = 0; run < 2; run++) {
+        setup u;
+        step_result r;
+        open_step(&u, "tiny-rn", "cpu", 6, 1, LOSS_CLOOB);
+        CHECK_OK(ctx, params_init(ctx, step_params(u.s), 5));
+        for (int k = 0; k < 3; k++) CHECK_OK(ctx, step_run(ctx, u.s, u.images, u.tokens, 1e-3, &r));
+        n = step_params(u.s)->total;
+        after[run] = malloc((size_t)n * sizeof(float));
+        memcpy(after[run], step_params(u.s)->master, (size_t)n * sizeof(float));
+        close_step(&u);
+    }
+    CHECK(memcmp(after[0], after[1], (size_t)n * sizeof(float)) == 0);
+    free(after[0]), free(after[1]);
+}
+
+/* Checkpointing and recomputation change what is kept, not what comes out. */
+static void recomputation_changes_nothing(void)
+{
+    float *want = NULL;
+    size_t bytes[3];
+    for (int mode = 0; mode < 3; mode++) {
+        setup u = { 0 };
+        step_options o;
+        step_result r;
+        step_options_init(&o);
+        CHECK_OK(ctx, model_config_by_name(ctx, "tiny-rn", &o.model));
+        CHECK_OK(ctx, device_open(ctx, "cpu", &u.dev));
+        o.batch = 6;
+        o.float_images = true;
+        o.grad = (graph_grad_options){ .checkpoint = mode == 1, .recompute = mode == 2 };
+        CHECK_OK(ctx, step_create(ctx, &o, u.dev, NULL, &u.s));
+        CHECK_OK(ctx, procedural_params(ctx, step_params(u.s)));
+        u.images = malloc((size_t)(6 * 3 * 64 * 64) * sizeof *u.images);
+        u.tokens = malloc((size_t)(6 * o.model.context) * sizeof *u.tokens);
+        procedural_images(u.images, 6, 64);
+        procedural_tokens(u.tokens, 6, &o.model);
+        CHECK_OK(ctx, step_gradients(ctx, u.s, u.images, u.tokens, &r));
+        float *g = gradients_of(u.s);
+        if (mode == 0) want = g;
+        else {
+            CHECK(relative_error(g, want, step_params(u.s)->trainable, 1e-6) < 1e-6);
+            free(g);
+        }
+        bytes[mode] = step_memory_of(u.s).image_bytes + step_memory_of(u.s).text_bytes;
+        close_step(&u);
+    }
+    printf("  activations: %zu bytes kept, %zu with checkpoints, %zu with recomputation\n", bytes[0], bytes[1], bytes[2]);
+    CHECK(bytes[1] < bytes[0] && bytes[2] < bytes[0]);
+    free(want);
+}
+
+int main(void)
+{
+    ctx = cloob_ctx_create(NULL);
+    RUN(tiny_models_train_as_frozen);
+    RUN(micro_batches_are_one_batch);
+    RUN(a_step_allocates_nothing);
+    RUN(two_runs_are_alike_to_the_byte);
+    RUN(recomputation_changes_nothing);
+    cloob_ctx_destroy(ctx);
+    return check_summary();
+}
