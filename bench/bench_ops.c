@@ -80,7 +80,8 @@ static bool shape_only(op_id op, int k)
     case OP_CONV2D_DW:
     case OP_LINEAR_DX:
     case OP_LINEAR_DW:
-    case OP_HEADS_DW: return k == 2;
+    case OP_HEADS_DW:
+    case OP_TAKE_ROWS_BWD: return k == 2;
     case OP_EMBED_BWD: return k >= 2;
     case OP_AVGPOOL2_BWD: return k == 1;
     case OP_MEAN_TOKENS_BWD: return k >= 1;

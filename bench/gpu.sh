@@ -20,15 +20,26 @@ mkdir -p "$out" "$CLOOB_TUNE_CACHE"
 cp carry/tune/tune-*.txt "$CLOOB_TUNE_CACHE" 2> /dev/null
 bad=0
 
+configure() {
+    cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DCLOOB_WERROR=OFF "$@" > "$out/configure.log" 2>&1 ||
+        { tail -30 "$out/configure.log"; return 1; }
+}
 section() { echo; echo "== $1 ($(date +%T))"; }
 
 for part in $parts; do
     section "$part"
     case $part in
     build)
-        cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DCLOOB_WERROR=OFF > "$out/configure.log" 2>&1 || { tail -20 "$out/configure.log"; exit 1; }
+        configure || exit 1
+        if ! grep -q "CUDA  *yes" "$out/configure.log"; then # cuDNN may lie in a Python package
+            header=$(find / -name cudnn.h -not -path '/proc/*' 2> /dev/null | head -1)
+            library=$(find / -name 'libcudnn.so*' -not -path '/proc/*' 2> /dev/null | head -1)
+            rm -rf "$build/CMakeCache.txt"
+            configure "-DCUDNN_INCLUDE=$(dirname "$header")" "-DCUDNN_LIBRARY=$library" -DCLOOB_WITH_CUDA=ON || exit 1
+            grep -q "CUDA  *yes" "$out/configure.log" || { echo "no CUDA: nvcc $(command -v nvcc), cudnn.h $header, $library"; tail -30 "$out/configure.log"; exit 1; }
+        fi
         grep -E "^--   " "$out/configure.log" | tr '\n' ';'; echo
-        cmake --build "$build" > "$out/build.log" 2>&1 || { grep -E "error|FAILED|warning" "$out/build.log" | head -40; tail -20 "$out/build.log"; exit 1; }
+        cmake --build "$build" > "$out/build.log" 2>&1 || { grep -E "error|FAILED" "$out/build.log" | cut -c1-300 | head -40; exit 1; }
         tail -1 "$out/build.log"
         ;;
     test)

@@ -41,7 +41,7 @@ static __global__ void __launch_bounds__(256, APPLY_BLOCKS)
 /* R counts pooled rows. */
 template <typename T, int V, bool RELU>
 static __global__ void __launch_bounds__(256, POOL_BLOCKS)
-    apply_pool_kernel(T *y, const T *x, apply_in in, pool_map m, int64_t R, int C)
+    apply_pool_kernel(T *__restrict__ y, const T *__restrict__ x, apply_in in, pool_map m, int64_t R, int C)
 {
     int column = blockIdx.y * blockDim.x + threadIdx.x;
     if (column * V >= C) return;

@@ -114,21 +114,29 @@ template <typename T, int V>
 static __global__ void __launch_bounds__(256)
     finish_kernel(T *y, const float *bias, const T *res, bool relu, int64_t R, int C)
 {
+    enum { U = 4 };
     int column = blockIdx.y * blockDim.x + threadIdx.x, c = column * V;
     float b[V] = {};
     if (c >= C) return;
     if (bias) load_floats<V>(b, bias + c);
     int64_t step = (int64_t)gridDim.x * blockDim.y;
-#pragma unroll 4
-    for (int64_t r = (int64_t)blockIdx.x * blockDim.y + threadIdx.y; r < R; r += step) {
-        pack<T, V> p = load<T, V>(y + r * C + c), q = p;
-        if (res) q = load<T, V>(res + r * C + c);
+    for (int64_t r = (int64_t)blockIdx.x * blockDim.y + threadIdx.y; r < R; r += U * step) {
+        pack<T, V> p[U], q[U];
 #pragma unroll
-        for (int i = 0; i < V; i++) {
-            float v = to_float(p.v[i]) + b[i] + (res ? to_float(q.v[i]) : 0.0f);
-            p.v[i] = from_float<T>(relu ? fmaxf(v, 0.0f) : v);
+        for (int u = 0; u < U; u++) {
+            int64_t at = (r + u * step < R ? r + u * step : r) * C + c;
+            p[u] = load<T, V>(y + at);
+            q[u] = res ? load<T, V>(res + at) : p[u];
         }
-        store<T, V>(y + r * C + c, p);
+#pragma unroll
+        for (int u = 0; u < U; u++) {
+#pragma unroll
+            for (int i = 0; i < V; i++) {
+                float v = to_float(p[u].v[i]) + b[i] + (res ? to_float(q[u].v[i]) : 0.0f);
+                p[u].v[i] = from_float<T>(relu ? fmaxf(v, 0.0f) : v);
+            }
+            if (r + u * step < R) store<T, V>(y + (r + u * step) * C + c, p[u]);
+        }
     }
 }
 

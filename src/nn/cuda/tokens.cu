@@ -134,7 +134,8 @@ static __global__ void __launch_bounds__(256)
 /* A thread per row and pack walks the grid. */
 template <typename T, int V>
 static __global__ void __launch_bounds__(256)
-    mean_kernel(T *y, const T *x, const float *pos, int64_t items, int64_t tokens, int64_t packs)
+    mean_kernel(T *__restrict__ y, const T *__restrict__ x, const float *__restrict__ pos, int64_t items,
+                int64_t tokens, int64_t packs)
 {
     int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= items) return;
