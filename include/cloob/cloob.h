@@ -13,6 +13,7 @@
 #include "cloob/convert.h"
 #include "cloob/data.h"
 #include "cloob/synth.h"
+#include "cloob/train.h"
 #include "cloob/eval.h"
 
 #endif
