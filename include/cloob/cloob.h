@@ -14,5 +14,6 @@
 #include "cloob/synth.h"
 #include "cloob/train.h"
 #include "cloob/eval.h"
+#include "cloob/model.h"
 
 #endif
