@@ -353,7 +353,8 @@ static cloob_status meta_number(reader *r, const char *tensor_name, const char *
     float log_value;
     const tensor *t = weights_find(r->w, tensor_name);
     if (!t || !dtype_convert(CLOOB_F32, &log_value, t->dtype, t->data, 1)) return CLOOB_OK;
-    snprintf(text, sizeof text, "%.9g", exp((double)log_value));
+    snprintf(text, sizeof text, "%.7g",
+             exp((double)log_value)); /* a float's digits; the tensor has them all */
     return weights_set_meta(r->ctx, r->w, key, text);
 }
 
