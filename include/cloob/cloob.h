@@ -12,5 +12,6 @@
 #include "cloob/convert.h"
 #include "cloob/data.h"
 #include "cloob/synth.h"
+#include "cloob/eval.h"
 
 #endif

@@ -1,5 +1,6 @@
 /* cloob info WHAT: asks each kind in turn whether it knows the thing. */
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "cli/commands.h"
 #include "cli/info.h"
@@ -36,6 +37,7 @@ static int run(const command *self, int argc, char **argv)
             break;
         }
     cloob_ctx_destroy(ctx);
+    free((void *)rest.item);
     return code;
 }
 

@@ -56,8 +56,26 @@ static void every_transposition_and_odd_size(void)
     }
 }
 
+static void double_products(void)
+{
+    enum { M = 70, N = 37, K = 300 };
+    static double A[M * K], B[K * N], C[M * N], T[K * M];
+    cloob_ctx *ctx = cloob_ctx_create(NULL);
+    for (int i = 0; i < M * K; i++) A[i] = rng_normal(1, (uint64_t)i), T[i % K * M + i / K] = A[i];
+    for (int i = 0; i < K * N; i++) B[i] = rng_normal(2, (uint64_t)i);
+    cpu_dgemm(ctx, false, false, M, N, K, 1, A, K, B, N, 0, C, N);
+    cpu_dgemm(ctx, true, false, M, N, K, 2, T, M, B, N, -1, C, N); /* 2AB - AB */
+    for (int i = 0; i < M * N; i++) {
+        double want = 0;
+        for (int k = 0; k < K; k++) want += A[i / N * K + k] * B[k * N + i % N];
+        CHECK_NEAR(C[i], want, 1e-12);
+    }
+    cloob_ctx_destroy(ctx);
+}
+
 int main(void)
 {
     RUN(every_transposition_and_odd_size);
+    RUN(double_products);
     return check_summary();
 }

@@ -12,11 +12,11 @@ enum {
 };
 
 typedef struct product {
-    bool ta, tb;
+    bool ta, tb, wide; /* wide: double */
     int64_t M, N, K, lda, ldb, ldc;
-    float alpha, beta;
-    const float *A, *B;
-    float *C;
+    double alpha, beta;
+    const void *A, *B;
+    void *C;
     int rows, columns; /* the grid of tiles */
 } product;
 
@@ -28,6 +28,18 @@ static int64_t edge(int64_t size, int n, int i)
     return at - at % TILE_ALIGN;
 }
 
+/* Rows m0..m1 and columns n0..n1 of C. */
+static void run_tile(const product *p, int64_t m0, int64_t m1, int64_t n0, int64_t n1)
+{
+    int64_t a = p->ta ? m0 : m0 * p->lda, b = p->tb ? n0 * p->ldb : n0, c = m0 * p->ldc + n0;
+    if (p->wide)
+        gemm_tile_d(p->ta, p->tb, m1 - m0, n1 - n0, p->K, p->alpha, (const double *)p->A + a, p->lda,
+                    (const double *)p->B + b, p->ldb, p->beta, (double *)p->C + c, p->ldc);
+    else
+        gemm_tile(p->ta, p->tb, m1 - m0, n1 - n0, p->K, (float)p->alpha, (const float *)p->A + a, p->lda,
+                  (const float *)p->B + b, p->ldb, (float)p->beta, (float *)p->C + c, p->ldc);
+}
+
 static void run_tiles(void *arg, int64_t begin, int64_t end, int thread)
 {
     const product *p = arg;
@@ -36,9 +48,7 @@ static void run_tiles(void *arg, int64_t begin, int64_t end, int thread)
         int i = (int)(tile / p->columns), j = (int)(tile % p->columns);
         int64_t m0 = edge(p->M, p->rows, i), m1 = edge(p->M, p->rows, i + 1);
         int64_t n0 = edge(p->N, p->columns, j), n1 = edge(p->N, p->columns, j + 1);
-        if (m0 == m1 || n0 == n1) continue;
-        gemm_tile(p->ta, p->tb, m1 - m0, n1 - n0, p->K, p->alpha, p->A + (p->ta ? m0 : m0 * p->lda), p->lda,
-                  p->B + (p->tb ? n0 * p->ldb : n0), p->ldb, p->beta, p->C + m0 * p->ldc + n0, p->ldc);
+        if (m0 < m1 && n0 < n1) run_tile(p, m0, m1, n0, n1);
     }
 }
 
@@ -53,13 +63,26 @@ static void choose_grid(product *p, int threads)
     }
 }
 
+static void run_product(cloob_ctx *ctx, product *p)
+{
+    assert(p->M >= 0 && p->N >= 0 && p->K >= 0 && p->M <= INT_MAX && p->N <= INT_MAX && p->K <= INT_MAX);
+    assert(p->lda >= (p->ta ? p->M : p->K) && p->ldb >= (p->tb ? p->K : p->N) && p->ldc >= p->N);
+    if (p->M == 0 || p->N == 0) return;
+    if ((double)p->M * (double)p->N * (double)p->K > SMALL_PRODUCT) choose_grid(p, ctx->threads);
+    pool_for(ctx, (int64_t)p->rows * p->columns, 1, run_tiles, p);
+}
+
 void cpu_sgemm(cloob_ctx *ctx, bool ta, bool tb, int64_t M, int64_t N, int64_t K, float alpha, const float *A,
                int64_t lda, const float *B, int64_t ldb, float beta, float *C, int64_t ldc)
 {
-    product p = { ta, tb, M, N, K, lda, ldb, ldc, alpha, beta, A, B, C, 1, 1 };
-    assert(M >= 0 && N >= 0 && K >= 0 && M <= INT_MAX && N <= INT_MAX && K <= INT_MAX);
-    assert(lda >= (ta ? M : K) && ldb >= (tb ? K : N) && ldc >= N);
-    if (M == 0 || N == 0) return;
-    if ((double)M * (double)N * (double)K > SMALL_PRODUCT) choose_grid(&p, ctx->threads);
-    pool_for(ctx, (int64_t)p.rows * p.columns, 1, run_tiles, &p);
+    product p = { ta, tb, false, M, N, K, lda, ldb, ldc, alpha, beta, A, B, C, 1, 1 };
+    run_product(ctx, &p);
+}
+
+void cpu_dgemm(cloob_ctx *ctx, bool ta, bool tb, int64_t M, int64_t N, int64_t K, double alpha,
+               const double *A, int64_t lda, const double *B, int64_t ldb, double beta, double *C,
+               int64_t ldc)
+{
+    product p = { ta, tb, true, M, N, K, lda, ldb, ldc, alpha, beta, A, B, C, 1, 1 };
+    run_product(ctx, &p);
 }

@@ -1,0 +1,217 @@
+/* Evaluation of embeddings: retrieval, linear probes, the analysis of the paper, significance. Numbers in,
+ * numbers out; nothing here needs a model.
+ *
+ *     cloob_embeddings *e;
+ *     cloob_matrix image, text;
+ *     cloob_retrieval r;
+ *     cloob_embeddings_open(ctx, "E.safetensors", &e);
+ *     cloob_embeddings_matrix(ctx, e, "image|x", &image);
+ *     cloob_embeddings_matrix(ctx, e, "text|y", &text);
+ *     cloob_retrieve(ctx, &r, &image, &text);
+ *     cloob_embeddings_close(e);
+ *
+ * Rows are read from the mapped file in blocks; no call holds the file, or anything of N x N, in memory.
+ * Texts that come back as char * are freed with free(). */
+#ifndef CLOOB_EVAL_H
+#define CLOOB_EVAL_H
+
+#include "cloob/types.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- embeddings in files ------------------------------------------------------------------------- */
+
+/* rows x columns values of F32, F16, BF16 or F64; borrowed. */
+typedef struct cloob_matrix {
+    const void *data;
+    cloob_dtype dtype;
+    int64_t rows, columns;
+    const char *name; /* for messages */
+} cloob_matrix;
+
+typedef struct cloob_embeddings cloob_embeddings; /* an open safetensors file */
+
+CLOOB_API cloob_status cloob_embeddings_open(cloob_ctx *ctx, const char *path, cloob_embeddings **out);
+CLOOB_API void cloob_embeddings_close(cloob_embeddings *e);
+
+/* The first tensor that exists of "image|x"; valid until the file is closed. */
+CLOOB_API cloob_status cloob_embeddings_matrix(cloob_ctx *ctx, cloob_embeddings *e, const char *names,
+                                               cloob_matrix *out);
+CLOOB_API bool cloob_embeddings_has(const cloob_embeddings *e, const char *names);
+/* Class labels, one per row: integers, or floats that are whole numbers; valid until the file is closed. */
+CLOOB_API cloob_status cloob_embeddings_labels(cloob_ctx *ctx, cloob_embeddings *e, const char *names,
+                                               int64_t rows, const int64_t **out);
+
+/* ---- retrieval ----------------------------------------------------------------------------------- */
+
+typedef struct cloob_retrieval_side {
+    double recall1, recall5, recall10; /* shares, 0 to 1 */
+    double mean_rank;
+    double median_rank; /* rounded down when two middle ranks differ, as open_clip does */
+    int64_t tied;       /* queries whose partner is exactly as similar as some other candidate */
+} cloob_retrieval_side;
+
+typedef struct cloob_retrieval {
+    int64_t pairs;
+    int64_t scaled; /* rows that were not of unit length and were made so */
+    cloob_retrieval_side image_to_text, text_to_image;
+} cloob_retrieval;
+
+/* Row i of one belongs to row i of the other. Ranks count from 1; equal similarities rank by index. */
+CLOOB_API cloob_status cloob_retrieve(cloob_ctx *ctx, cloob_retrieval *out, const cloob_matrix *image,
+                                      const cloob_matrix *text);
+CLOOB_API char *cloob_retrieval_json(const cloob_retrieval *r);
+
+/* ---- analysis ------------------------------------------------------------------------------------ */
+
+/* One modality. */
+typedef struct cloob_coverage {
+    double ajne;        /* Ajne's statistic as the paper extends it; small: even over the sphere */
+    double uniformity;  /* ln mean exp(-2 |x_i - x_j|^2) over pairs; small: even */
+    double *eigenvalue; /* (dimensions) of the covariance, largest first; owned */
+    int64_t dimensions;
+    int64_t effective; /* how many of the largest make up the share */
+    double variance;   /* their sum */
+} cloob_coverage;
+
+enum { CLOOB_SIMILARITY_BINS = 200, CLOOB_UNMATCHED_SETS = 3 };
+
+typedef struct cloob_similarity_set {
+    int64_t asked, k;                   /* top-`asked` per image; k of them exist: min(asked, pairs - 1) */
+    int64_t count;                      /* values in the set */
+    double mean, deviation;             /* of all values */
+    int64_t bin[CLOOB_SIMILARITY_BINS]; /* bin b counts [b/100 - 1, (b+1)/100 - 1); 1 belongs to the last */
+} cloob_similarity_set;
+
+typedef struct cloob_similarity {
+    double alignment; /* mean |x_i - y_i|^2 */
+    cloob_similarity_set matched;
+    cloob_similarity_set
+        unmatched[CLOOB_UNMATCHED_SETS]; /* each image's 10, 100, 1000 nearest foreign texts */
+} cloob_similarity;
+
+typedef struct cloob_analysis {
+    int64_t rows;
+    double share;        /* of the variance, behind `effective` */
+    int64_t scaled;      /* rows that were not of unit length and were made so */
+    bool paired;         /* y and similarity are there */
+    cloob_coverage x, y; /* image, text */
+    cloob_similarity similarity;
+} cloob_analysis;
+
+/* text may be NULL: one modality alone. share: 0.99 in the paper. Release the result. */
+CLOOB_API cloob_status cloob_analyze(cloob_ctx *ctx, cloob_analysis *out, const cloob_matrix *image,
+                                     const cloob_matrix *text, double share);
+CLOOB_API void cloob_analysis_release(cloob_analysis *a);
+
+/* reference: another analysis (say of the first epoch) to tell the relative change against, or NULL. */
+CLOOB_API char *cloob_analysis_json(const cloob_analysis *a, const cloob_analysis *reference);
+/* analysis.json, eigenvalues.tsv and (paired) similarities.tsv in a folder that is made when absent. */
+CLOOB_API cloob_status cloob_analysis_write(cloob_ctx *ctx, const cloob_analysis *a,
+                                            const cloob_analysis *reference, const char *folder);
+
+/* ---- linear probe -------------------------------------------------------------------------------- */
+
+typedef struct cloob_split {
+    cloob_matrix x;
+    const int64_t *y; /* (x.rows) */
+} cloob_split;
+
+typedef struct cloob_probe_options {
+    bool search;        /* find lambda on the validation split, or on half of the training rows */
+    double lambda;      /* otherwise this; 0 or more */
+    int max_iterations; /* 1000 */
+    double tolerance;   /* 0: as fits the size */
+    bool refit_all;     /* after a search, train on training and validation rows together, as CLIP does */
+} cloob_probe_options;
+
+CLOOB_API void cloob_probe_options_init(cloob_probe_options *o); /* search, 1000, 0, refit_all */
+
+typedef struct cloob_probe_trial {
+    double lambda, objective, val_acc;
+    int iterations;
+    bool converged;
+} cloob_probe_trial;
+
+enum { CLOOB_PROBE_TRIALS = 32 };
+
+typedef struct cloob_probe_result {
+    double lambda, objective, coef_norm; /* of the final training */
+    int iterations, evaluations;
+    bool converged, has_val;
+    double train_acc, val_acc, test_acc; /* val_acc: of the model trained without the validation rows */
+    double test_mean_per_class;
+    double searched_test_acc; /* after a search: the same lambda trained without the validation rows */
+    int64_t trained_rows, test_rows, dimensions, classes;
+    int64_t class_gaps; /* label values below the largest without a training row */
+    int64_t strangers;  /* test rows whose class has no training row: counted as wrong */
+    int trials;
+    cloob_probe_trial trial[CLOOB_PROBE_TRIALS]; /* of the search, in the order tried */
+    double *weight; /* (classes, dimensions + 1), the last column is the bias; owned */
+    int64_t *label; /* (classes) their labels; owned */
+} cloob_probe_result;
+
+/* val may be NULL. The plan (memory, blocks, work) goes to the log before training. Release the result. */
+CLOOB_API cloob_status cloob_probe(cloob_ctx *ctx, cloob_probe_result *out, const cloob_probe_options *o,
+                                   const cloob_split *train, const cloob_split *val, const cloob_split *test);
+CLOOB_API void cloob_probe_release(cloob_probe_result *r);
+CLOOB_API char *cloob_probe_json(const cloob_probe_result *r);
+/* The trained classifier as safetensors: `weight` (classes, dimensions), `bias` (classes), `label` (classes).
+ */
+CLOOB_API cloob_status cloob_probe_save(cloob_ctx *ctx, const cloob_probe_result *r, const char *path);
+
+/* ---- significance -------------------------------------------------------------------------------- */
+
+/* Unpaired Wilcoxon rank-sum (Mann-Whitney) test of a against b. Exact when there are no ties and the smaller
+ * sample has at most 8 values (and the larger at most 2000), otherwise normal with tie and continuity
+ * correction. */
+typedef struct cloob_rank_sum {
+    double U;                        /* of a: pairs in which a is larger, ties half */
+    double two_sided, less, greater; /* p-values; less: a tends to be smaller */
+    bool exact;
+} cloob_rank_sum;
+
+typedef enum cloob_rank_sum_method {
+    CLOOB_RANK_SUM_AUTO,
+    CLOOB_RANK_SUM_EXACT,
+    CLOOB_RANK_SUM_NORMAL
+} cloob_rank_sum_method;
+
+/* EXACT with ties is refused. Values must be finite, both samples non-empty. */
+CLOOB_API cloob_status cloob_rank_sum_test(cloob_ctx *ctx, cloob_rank_sum *out, const double *a, int64_t na,
+                                           const double *b, int64_t nb, cloob_rank_sum_method method);
+
+typedef struct cloob_group {
+    int64_t n;
+    double mean, deviation; /* sample standard deviation; 0 for one value */
+} cloob_group;
+
+typedef struct cloob_compared {
+    const char *metric; /* owned by the comparison */
+    cloob_group a, b;
+    bool tested; /* both groups have values */
+    cloob_rank_sum test;
+    bool significant; /* two-sided p below alpha */
+} cloob_compared;
+
+typedef struct cloob_comparison {
+    int64_t runs_a, runs_b, metrics;
+    int64_t skipped; /* values that were not finite numbers and were left out */
+    double alpha;
+    cloob_compared *row; /* (metrics), in order of first appearance; owned */
+    void *memory;        /* owned */
+} cloob_comparison;
+
+/* Two JSONL files, one object per run; every number in it is a metric, nested ones by "outer/inner". epoch:
+ * take only lines with that "epoch"; -1: all lines. alpha: 0.05 in the paper. Release the result. */
+CLOOB_API cloob_status cloob_compare(cloob_ctx *ctx, cloob_comparison *out, const char *path_a,
+                                     const char *path_b, int64_t epoch, double alpha);
+CLOOB_API void cloob_comparison_release(cloob_comparison *c);
+CLOOB_API char *cloob_comparison_json(const cloob_comparison *c);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,221 @@
+/* Thin bodies of cloob/eval.h. */
+#include "cloob/eval.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "eval/analysis.h"
+#include "eval/compare.h"
+#include "eval/eval_json.h"
+#include "eval/labels.h"
+#include "eval/probe_run.h"
+#include "eval/ranksum.h"
+#include "eval/retrieval.h"
+#include "io/safetensors.h"
+
+/* ---- files --------------------------------------------------------------------------------------- */
+
+struct cloob_embeddings {
+    st_file file;
+    const char *path;
+    arena memory; /* names for messages, labels */
+};
+
+cloob_status cloob_embeddings_open(cloob_ctx *ctx, const char *path, cloob_embeddings **out)
+{
+    cloob_embeddings *e = calloc(1, sizeof *e);
+    *out = NULL;
+    if (!e) return ctx_no_memory(ctx, sizeof *e, path);
+    e->path = arena_string(&e->memory, path);
+    cloob_status status = e->path ? st_open(ctx, path, &e->file) : ctx_no_memory(ctx, strlen(path), path);
+    if (status != CLOOB_OK) {
+        arena_release(&e->memory);
+        free(e);
+        return status;
+    }
+    *out = e;
+    return CLOOB_OK;
+}
+
+void cloob_embeddings_close(cloob_embeddings *e)
+{
+    if (!e) return;
+    st_close(&e->file);
+    arena_release(&e->memory);
+    free(e);
+}
+
+/* The first of "a|b|c" that the file has. */
+static const st_entry *find(const cloob_embeddings *e, const char *names)
+{
+    for (const char *at = names; at; at = strchr(at, '|') ? strchr(at, '|') + 1 : NULL) {
+        size_t n = strcspn(at, "|");
+        for (int64_t i = 0; i < e->file.count; i++)
+            if (strlen(e->file.entry[i].name) == n && strncmp(e->file.entry[i].name, at, n) == 0)
+                return &e->file.entry[i];
+    }
+    return NULL;
+}
+
+bool cloob_embeddings_has(const cloob_embeddings *e, const char *names) { return find(e, names) != NULL; }
+
+static cloob_status need(cloob_ctx *ctx, cloob_embeddings *e, const char *names, const st_entry **out,
+                         const char **name)
+{
+    char text[512], others[200] = "";
+    *out = find(e, names);
+    for (int64_t i = 0; !*out && i < e->file.count && i < 4; i++) {
+        size_t used = strlen(others);
+        snprintf(others + used, sizeof others - used, "%s%.40s", i ? ", " : "", e->file.entry[i].name);
+    }
+    if (!*out)
+        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: has no tensor %s (it has %s%s)", e->path, names,
+                        e->file.count ? others : "none", e->file.count > 4 ? ", ..." : "");
+    snprintf(text, sizeof text, "%.400s: %.80s", e->path, (*out)->name);
+    *name = arena_string(&e->memory, text);
+    return *name ? CLOOB_OK : ctx_no_memory(ctx, sizeof text, "a name");
+}
+
+cloob_status cloob_embeddings_matrix(cloob_ctx *ctx, cloob_embeddings *e, const char *names,
+                                     cloob_matrix *out)
+{
+    const st_entry *entry;
+    const char *name;
+    rows r;
+    CLOOB_TRY(need(ctx, e, names, &entry, &name));
+    CLOOB_TRY(rows_of(ctx, &r, &entry->t, name));
+    *out = (cloob_matrix){ r.data, r.dtype, r.N, r.D, r.name };
+    return CLOOB_OK;
+}
+
+cloob_status cloob_embeddings_labels(cloob_ctx *ctx, cloob_embeddings *e, const char *names, int64_t count,
+                                     const int64_t **out)
+{
+    const st_entry *entry;
+    const char *name;
+    CLOOB_TRY(need(ctx, e, names, &entry, &name));
+    int64_t *label = arena_push(&e->memory, (size_t)count * sizeof *label);
+    if (!label) return ctx_no_memory(ctx, (size_t)count * sizeof *label, name);
+    CLOOB_TRY(labels_read(ctx, label, &entry->t, count, name));
+    *out = label;
+    return CLOOB_OK;
+}
+
+static cloob_status rows_from(cloob_ctx *ctx, rows *r, const cloob_matrix *m)
+{
+    tensor t = TENSOR(m->dtype, (void *)(uintptr_t)m->data, m->rows, m->columns);
+    return rows_of(ctx, r, &t, m->name ? m->name : "matrix");
+}
+
+/* ---- retrieval ----------------------------------------------------------------------------------- */
+
+cloob_status cloob_retrieve(cloob_ctx *ctx, cloob_retrieval *out, const cloob_matrix *image,
+                            const cloob_matrix *text)
+{
+    rows x, y;
+    unit_rows ux, uy;
+    CLOOB_TRY(rows_from(ctx, &x, image));
+    CLOOB_TRY(rows_from(ctx, &y, text));
+    CLOOB_TRY(unit_rows_init(ctx, &ux, &x));
+    cloob_status status = unit_rows_init(ctx, &uy, &y);
+    if (status == CLOOB_OK) {
+        status = retrieval_run(ctx, out, &ux, &uy);
+        unit_rows_release(&uy);
+    }
+    unit_rows_release(&ux);
+    return status;
+}
+
+char *cloob_retrieval_json(const cloob_retrieval *r) { return retrieval_json(r); }
+
+/* ---- analysis ------------------------------------------------------------------------------------ */
+
+cloob_status cloob_analyze(cloob_ctx *ctx, cloob_analysis *out, const cloob_matrix *image,
+                           const cloob_matrix *text, double share)
+{
+    rows x, y;
+    memset(out, 0, sizeof *out);
+    CLOOB_TRY(rows_from(ctx, &x, image));
+    if (text) CLOOB_TRY(rows_from(ctx, &y, text));
+    cloob_status status = analysis_run(ctx, out, &x, text ? &y : NULL, share);
+    if (status != CLOOB_OK) analysis_release(out);
+    return status;
+}
+
+void cloob_analysis_release(cloob_analysis *a) { analysis_release(a); }
+
+char *cloob_analysis_json(const cloob_analysis *a, const cloob_analysis *reference)
+{
+    return analysis_json(a, reference);
+}
+
+cloob_status cloob_analysis_write(cloob_ctx *ctx, const cloob_analysis *a, const cloob_analysis *reference,
+                                  const char *folder)
+{
+    return analysis_write(ctx, a, reference, folder);
+}
+
+/* ---- probe --------------------------------------------------------------------------------------- */
+
+void cloob_probe_options_init(cloob_probe_options *o)
+{
+    *o = (cloob_probe_options){ true, 0, 1000, 0, true };
+}
+
+static cloob_status data_from(cloob_ctx *ctx, probe_data *d, const cloob_split *s)
+{
+    d->y = s->y;
+    return rows_from(ctx, &d->x, &s->x);
+}
+
+cloob_status cloob_probe(cloob_ctx *ctx, cloob_probe_result *out, const cloob_probe_options *o,
+                         const cloob_split *train, const cloob_split *val, const cloob_split *test)
+{
+    probe_data a, b, c;
+    memset(out, 0, sizeof *out);
+    CLOOB_TRY(data_from(ctx, &a, train));
+    if (val) CLOOB_TRY(data_from(ctx, &b, val));
+    CLOOB_TRY(data_from(ctx, &c, test));
+    cloob_status status = probe_run(ctx, out, o, &a, val ? &b : NULL, &c);
+    if (status != CLOOB_OK) probe_result_release(out);
+    return status;
+}
+
+void cloob_probe_release(cloob_probe_result *r) { probe_result_release(r); }
+
+char *cloob_probe_json(const cloob_probe_result *r) { return probe_json(r); }
+
+cloob_status cloob_probe_save(cloob_ctx *ctx, const cloob_probe_result *r, const char *path)
+{
+    int64_t C = r->classes, D = r->dimensions;
+    float *w = malloc((size_t)(C * (D + 1)) * sizeof *w), *b = w + C * D;
+    if (!w) return ctx_no_memory(ctx, (size_t)(C * (D + 1)) * sizeof *w, path);
+    for (int64_t c = 0; c < C; c++) {
+        for (int64_t i = 0; i < D; i++) w[c * D + i] = (float)r->weight[c * (D + 1) + i];
+        b[c] = (float)r->weight[c * (D + 1) + D];
+    }
+    st_entry entry[] = { { "weight", TENSOR(CLOOB_F32, w, C, D) },
+                         { "bias", TENSOR(CLOOB_F32, b, C) },
+                         { "label", TENSOR(CLOOB_I64, r->label, C) } };
+    cloob_status status = st_write(ctx, path, entry, 3, NULL, 0);
+    free(w);
+    return status;
+}
+
+/* ---- significance -------------------------------------------------------------------------------- */
+
+cloob_status cloob_rank_sum_test(cloob_ctx *ctx, cloob_rank_sum *out, const double *a, int64_t na,
+                                 const double *b, int64_t nb, cloob_rank_sum_method method)
+{
+    return ranksum_test(ctx, out, a, na, b, nb, method);
+}
+
+cloob_status cloob_compare(cloob_ctx *ctx, cloob_comparison *out, const char *path_a, const char *path_b,
+                           int64_t epoch, double alpha)
+{
+    return compare_files(ctx, out, path_a, path_b, epoch, alpha);
+}
+
+void cloob_comparison_release(cloob_comparison *c) { comparison_release(c); }
+
+char *cloob_comparison_json(const cloob_comparison *c) { return comparison_json(c); }

@@ -1,0 +1,22 @@
+/* Image-text retrieval: where the true partner stands among all, both ways.
+ *
+ * Row i of the images belongs to row i of the texts. The rank of a query's partner counts from 1 and is its
+ * place when candidates are sorted by similarity, largest first, equal ones by index: 1 + those above + those
+ * equal with a lower index. A collapsed encoder therefore comes out at chance, not at 100 %. Similarities are
+ * formed in float; wherever one is too close to the partner's to be sure, both are formed again in double, so
+ * ranks are exact unless more than an eighth of a tile is that close: those count as equal. */
+#ifndef EVAL_RETRIEVAL_H
+#define EVAL_RETRIEVAL_H
+
+#include "cloob/eval.h"
+#include "eval/rows.h"
+
+/* image, text: the same N and D. N x N similarities are formed tile by tile; memory is 26 bytes per pair and
+ * a few MiB per thread. */
+cloob_status retrieval_run(cloob_ctx *ctx, cloob_retrieval *out, const unit_rows *image,
+                           const unit_rows *text);
+
+/* rank: (N), from 1; sorted in place. */
+void retrieval_summary(cloob_retrieval_side *out, int64_t *rank, int64_t N);
+
+#endif

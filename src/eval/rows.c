@@ -1,0 +1,218 @@
+/* Blocks of rows out of any floating type. */
+#include "eval/rows.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/pool.h"
+
+enum { CHECK_GRAIN = 256, CHECK_BLOCK = 64 };
+
+cloob_status rows_of(cloob_ctx *ctx, rows *r, const tensor *t, const char *name)
+{
+    char shape[SHAPE_TEXT];
+    bool floating =
+        t->dtype == CLOOB_F32 || t->dtype == CLOOB_BF16 || t->dtype == CLOOB_F16 || t->dtype == CLOOB_F64;
+    if (t->ndim != 2 || t->dim[0] < 1 || t->dim[1] < 1)
+        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: has shape %s, needs (rows, dimensions)", name,
+                        tensor_shape_text(t, shape));
+    if (!floating)
+        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: has type %s, needs F32, F16, BF16 or F64", name,
+                        dtype_name(t->dtype));
+    *r = (rows){ t->data, t->dtype, t->dim[0], t->dim[1], 1, name };
+    return CLOOB_OK;
+}
+
+rows rows_every(const rows *r, int64_t step, int64_t first)
+{
+    rows part = *r;
+    part.data = (const char *)r->data + (size_t)(first * r->step * r->D) * dtype_size(r->dtype);
+    part.step = r->step * step;
+    part.N = (r->N - first + step - 1) / step;
+    return part;
+}
+
+/* ---- conversion ---------------------------------------------------------------------------------- */
+
+static void from_bf16(float *out, const unsigned char *in, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        uint16_t half;
+        memcpy(&half, in + 2 * i, 2);
+        uint32_t bits = (uint32_t)half << 16;
+        memcpy(&out[i], &bits, 4);
+    }
+}
+
+/* Exponent and fraction move into place and are scaled by 2^112, which is right for subnormals too; infinity
+ * and NaN keep the largest exponent. No branch, so that the compiler can use vectors. */
+static void from_f16(float *out, const unsigned char *in, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        uint16_t half;
+        memcpy(&half, in + 2 * i, 2);
+        uint32_t sign = (uint32_t)(half & 0x8000) << 16, rest = (uint32_t)(half & 0x7FFF) << 13, bits;
+        float scaled;
+        memcpy(&scaled, &rest, 4);
+        scaled *= 0x1p112f;
+        memcpy(&bits, &scaled, 4);
+        bits = sign | (rest >= 0x0F800000u ? 0x7F800000u | rest : bits);
+        memcpy(&out[i], &bits, 4);
+    }
+}
+
+static void from_f64(float *out, const unsigned char *in, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        double x;
+        memcpy(&x, in + 8 * i, 8);
+        out[i] = (float)x;
+    }
+}
+
+static void convert(float *out, cloob_dtype dtype, const unsigned char *in, int64_t n)
+{
+    if (dtype == CLOOB_BF16) from_bf16(out, in, n);
+    else if (dtype == CLOOB_F16) from_f16(out, in, n);
+    else if (dtype == CLOOB_F64) from_f64(out, in, n);
+    else memcpy(out, in, (size_t)n * sizeof *out);
+}
+
+const float *rows_read(const rows *r, int64_t begin, int64_t n, float *scratch)
+{
+    size_t row = (size_t)r->D * dtype_size(r->dtype), pitch = row * (size_t)r->step;
+    const unsigned char *at = (const unsigned char *)r->data + (size_t)begin * pitch;
+    bool together = r->step == 1 || n == 1;
+    if (r->dtype == CLOOB_F32 && together && (uintptr_t)at % sizeof(float) == 0) return (const float *)at;
+    if (together) convert(scratch, r->dtype, at, n * r->D);
+    else
+        for (int64_t i = 0; i < n; i++) convert(scratch + i * r->D, r->dtype, at + (size_t)i * pitch, r->D);
+    return scratch;
+}
+
+int64_t rows_block(const rows *r, size_t bytes)
+{
+    int64_t n = (int64_t)(bytes / ((size_t)r->D * sizeof(float)));
+    return n < 1 ? 1 : n > r->N ? r->N : n;
+}
+
+/* ---- checking ------------------------------------------------------------------------------------ */
+
+typedef struct check {
+    const rows *r;
+    float *inverse;          /* NULL: finite values are enough */
+    int64_t bad_row, scaled; /* bad_row N: none */
+    bool no_memory;
+} check;
+
+/* The lowest bad row, whatever the threads. */
+static void report_bad(check *c, int64_t row)
+{
+    int64_t seen = __atomic_load_n(&c->bad_row, __ATOMIC_RELAXED);
+    while (row < seen &&
+           !__atomic_compare_exchange_n(&c->bad_row, &seen, row, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+    }
+}
+
+static void check_row(check *c, const float *x, int64_t row, int64_t *scaled)
+{
+    double square = 0;
+    for (int64_t i = 0; i < c->r->D; i++) square += (double)x[i] * x[i];
+    if (!isfinite(square)) { /* floats cannot overflow a double's square, so one of them is not finite */
+        report_bad(c, row);
+        return;
+    }
+    if (!c->inverse) return;
+    if (square == 0) report_bad(c, row);
+    else c->inverse[row] = fabs(square - 1) < 2e-6 ? 1.0f : (float)(1 / sqrt(square));
+    if (fabs(square - 1) > 1e-2) ++*scaled;
+}
+
+static void check_range(void *arg, int64_t begin, int64_t end, int thread)
+{
+    check *c = arg;
+    int64_t scaled = 0, D = c->r->D;
+    float *scratch = malloc((size_t)(CHECK_BLOCK * D) * sizeof *scratch);
+    (void)thread;
+    if (!scratch) {
+        __atomic_store_n(&c->no_memory, true, __ATOMIC_RELAXED);
+        return;
+    }
+    for (int64_t at = begin; at < end; at += CHECK_BLOCK) {
+        int64_t n = end - at < CHECK_BLOCK ? end - at : CHECK_BLOCK;
+        const float *x = rows_read(c->r, at, n, scratch);
+        for (int64_t i = 0; i < n; i++) check_row(c, x + i * D, at + i, &scaled);
+    }
+    free(scratch);
+    __atomic_fetch_add(&c->scaled, scaled, __ATOMIC_RELAXED);
+}
+
+static cloob_status describe_bad(cloob_ctx *ctx, const rows *r, int64_t row)
+{
+    size_t size = dtype_size(r->dtype);
+    const unsigned char *at = (const unsigned char *)r->data + (size_t)(row * r->step * r->D) * size;
+    for (int64_t i = 0; i < r->D; i++) {
+        float x;
+        convert(&x, r->dtype, at + (size_t)i * size, 1);
+        if (!isfinite(x))
+            return ctx_fail(ctx, CLOOB_ERR_NUMERIC,
+                            "%s: row %lld, column %lld is not a finite number; leave the row out", r->name,
+                            (long long)(row * r->step), (long long)i);
+    }
+    return ctx_fail(ctx, CLOOB_ERR_NUMERIC, "%s: row %lld is all zeros and has no direction; leave it out",
+                    r->name, (long long)(row * r->step));
+}
+
+static cloob_status check_all(cloob_ctx *ctx, check *c)
+{
+    c->bad_row = c->r->N;
+    pool_for(ctx, c->r->N, CHECK_GRAIN, check_range, c);
+    if (c->no_memory)
+        return ctx_no_memory(ctx, (size_t)(CHECK_BLOCK * c->r->D) * sizeof(float), "a block of rows");
+    return c->bad_row < c->r->N ? describe_bad(ctx, c->r, c->bad_row) : CLOOB_OK;
+}
+
+cloob_status rows_check(cloob_ctx *ctx, const rows *r)
+{
+    check c = { .r = r };
+    return check_all(ctx, &c);
+}
+
+/* ---- unit rows ----------------------------------------------------------------------------------- */
+
+cloob_status unit_rows_init(cloob_ctx *ctx, unit_rows *u, const rows *r)
+{
+    *u = (unit_rows){ .src = *r, .inverse = malloc((size_t)r->N * sizeof *u->inverse) };
+    if (!u->inverse) return ctx_no_memory(ctx, (size_t)r->N * sizeof *u->inverse, "lengths of rows");
+    check c = { .r = r, .inverse = u->inverse };
+    cloob_status status = check_all(ctx, &c);
+    u->scaled = c.scaled;
+    if (status != CLOOB_OK) unit_rows_release(u);
+    return status;
+}
+
+void unit_rows_release(unit_rows *u)
+{
+    free(u->inverse);
+    u->inverse = NULL;
+}
+
+cloob_status unit_rows_match(cloob_ctx *ctx, const unit_rows *a, const unit_rows *b)
+{
+    if (a->src.N == b->src.N && a->src.D == b->src.D) return CLOOB_OK;
+    return ctx_fail(ctx, CLOOB_ERR_FORMAT,
+                    "%s is %lld x %lld and %s is %lld x %lld: row i of one belongs to row i of the other",
+                    a->src.name, (long long)a->src.N, (long long)a->src.D, b->src.name, (long long)b->src.N,
+                    (long long)b->src.D);
+}
+
+void unit_rows_read(const unit_rows *u, int64_t begin, int64_t n, float *out)
+{
+    const float *x = rows_read(&u->src, begin, n, out);
+    int64_t D = u->src.D;
+    for (int64_t i = 0; i < n; i++) {
+        float r = u->inverse[begin + i];
+        for (int64_t k = i * D; k < (i + 1) * D; k++) out[k] = x[k] * r;
+    }
+}

@@ -1,0 +1,39 @@
+/* Zero-shot classification from embeddings: class weights out of prompts, then pictures in batches.
+ *
+ *     zeroshot z;
+ *     CLOOB_TRY(zeroshot_init(ctx, &z, C, D, false));
+ *     for each class c: zeroshot_prompts(ctx, &z, c, text, T);       text: (T, D), one row per template
+ *     for each batch:   zeroshot_add(ctx, &z, image, label, n);      image: (n, D)
+ *     tally_result r = tally_finish(&z.count);                       z.count has the per-class table
+ *     zeroshot_release(&z);
+ *
+ * A class's weight: every prompt at unit length, their mean, at unit length again. */
+#ifndef EVAL_ZEROSHOT_H
+#define EVAL_ZEROSHOT_H
+
+#include "eval/tally.h"
+
+typedef struct zeroshot {
+    int64_t C, D;
+    float *weight; /* (C, D) unit rows; owned */
+    bool *has;     /* (C) prompts were given; owned */
+    float *score;  /* scratch for one batch; owned */
+    int64_t room;  /* rows it holds */
+    tally count;
+} zeroshot;
+
+/* At least two classes: with one every answer would be right. */
+cloob_status zeroshot_init(cloob_ctx *ctx, zeroshot *z, int64_t C, int64_t D, bool with_confusion);
+void zeroshot_release(zeroshot *z);
+
+/* Sets class c from T >= 1 prompt embeddings (T, D), of any length but zero. NaN, a zero row and prompts that
+ * cancel out are refused. */
+cloob_status zeroshot_prompts(cloob_ctx *ctx, zeroshot *z, int64_t c, const float *prompt, int64_t T);
+
+/* Counts n images (n, D), any length, with labels 0..C-1. A class without prompts, a label out of range, or a
+ * row that is zero or not finite is refused, naming it (rows counted from `first`), and nothing of the batch
+ * is counted. */
+cloob_status zeroshot_add(cloob_ctx *ctx, zeroshot *z, const float *image, const int64_t *label, int64_t n,
+                          int64_t first);
+
+#endif

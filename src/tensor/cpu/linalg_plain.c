@@ -1,0 +1,159 @@
+/* Eigenvalues without LAPACK: Householder reflections to tridiagonal form, then implicit QL steps with
+ * Wilkinson's shift. Inverse: Cholesky factor, its inverse, and their product. */
+#include "tensor/cpu/linalg.h"
+
+#include <float.h>
+#include <math.h>
+#include <stdlib.h>
+
+enum { QL_STEPS = 60 }; /* per eigenvalue; two or three are usual */
+
+/* ---- tridiagonal form ---------------------------------------------------------------------------- */
+
+/* Reflects row i of A (its first i elements, v) onto its last element: A <- (I - 2vv'/v'v) A (I - 2vv'/v'v)
+ * on the leading i x i block, through p = A v / h and q = p - (v.p / 2h) v. Returns the new off-diagonal. */
+static double reflect(double *A, int64_t n, int64_t i, double *p)
+{
+    double *v = A + i * n, scale = 0, h = 0, along = 0;
+    for (int64_t k = 0; k < i; k++) scale += fabs(v[k]);
+    if (i == 1 || scale == 0) return v[i - 1];
+    for (int64_t k = 0; k < i; k++) v[k] /= scale, h += v[k] * v[k];
+    double last = v[i - 1], off = last > 0 ? -sqrt(h) : sqrt(h);
+    h -= last * off; /* half of |v|^2 once v's last element is changed */
+    v[i - 1] = last - off;
+    for (int64_t j = 0; j < i; j++) {
+        double sum = 0;
+        for (int64_t k = 0; k <= j; k++) sum += A[j * n + k] * v[k];
+        for (int64_t k = j + 1; k < i; k++) sum += A[k * n + j] * v[k];
+        p[j] = sum / h;
+        along += p[j] * v[j];
+    }
+    for (int64_t j = 0; j < i; j++) p[j] -= along / (2 * h) * v[j];
+    for (int64_t j = 0; j < i; j++)
+        for (int64_t k = 0; k <= j; k++) A[j * n + k] -= v[j] * p[k] + p[j] * v[k];
+    return scale * off;
+}
+
+/* diagonal (n), off (n): off[i] couples i and i + 1. */
+static void tridiagonal(double *diagonal, double *off, double *A, int64_t n)
+{
+    double *p = diagonal; /* free until the end of each step: only its first i elements are used */
+    for (int64_t i = n - 1; i > 0; i--) off[i - 1] = reflect(A, n, i, p);
+    if (n) off[n - 1] = 0;
+    for (int64_t i = 0; i < n; i++) diagonal[i] = A[i * n + i];
+}
+
+/* ---- QL ------------------------------------------------------------------------------------------ */
+
+static int64_t first_split(const double *d, const double *e, int64_t l, int64_t n)
+{
+    for (; l < n - 1; l++)
+        if (fabs(e[l]) <= DBL_EPSILON * (fabs(d[l]) + fabs(d[l + 1]))) break;
+    return l;
+}
+
+/* One implicit QL step on the unreduced block l..m. */
+static void ql_step(double *d, double *e, int64_t l, int64_t m)
+{
+    double g = (d[l + 1] - d[l]) / (2 * e[l]), r = hypot(g, 1), s = 1, c = 1, p = 0;
+    g = d[m] - d[l] + e[l] / (g + copysign(r, g));
+    for (int64_t i = m - 1; i >= l; i--) {
+        double f = s * e[i], b = c * e[i];
+        e[i + 1] = r = hypot(f, g);
+        if (r == 0) { /* the block splits here */
+            d[i + 1] -= p;
+            e[m] = 0;
+            return;
+        }
+        s = f / r, c = g / r;
+        g = d[i + 1] - p;
+        r = (d[i] - g) * s + 2 * c * b;
+        p = s * r;
+        d[i + 1] = g + p;
+        g = c * r - b;
+    }
+    d[l] -= p, e[l] = g, e[m] = 0;
+}
+
+static bool ql(double *d, double *e, int64_t n)
+{
+    for (int64_t l = 0; l < n; l++)
+        for (int steps = 0;; steps++) {
+            int64_t m = first_split(d, e, l, n);
+            if (m == l) break;
+            if (steps == QL_STEPS) return false;
+            ql_step(d, e, l, m);
+        }
+    return true;
+}
+
+static int descending(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? 1 : x > y ? -1 : 0;
+}
+
+cloob_status linalg_eigenvalues(cloob_ctx *ctx, double *value, double *A, int64_t n)
+{
+    double *off = malloc((size_t)(n + 1) * sizeof *off);
+    if (!off) return ctx_no_memory(ctx, (size_t)n * sizeof *off, "eigenvalues");
+    tridiagonal(value, off, A, n);
+    bool done = ql(value, off, n);
+    free(off);
+    if (!done)
+        return ctx_fail(ctx, CLOOB_ERR_NUMERIC, "eigenvalues of a %lld x %lld matrix did not converge",
+                        (long long)n, (long long)n);
+    qsort(value, (size_t)n, sizeof *value, descending);
+    return CLOOB_OK;
+}
+
+/* ---- inverse ------------------------------------------------------------------------------------- */
+
+static double dot(const double *a, const double *b, int64_t n)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++) sum += a[i] * b[i];
+    return sum;
+}
+
+/* Lower factor in the lower triangle. */
+static bool cholesky(double *A, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        for (int64_t j = 0; j < i; j++)
+            A[i * n + j] = (A[i * n + j] - dot(A + i * n, A + j * n, j)) / A[j * n + j];
+        double pivot = A[i * n + i] - dot(A + i * n, A + i * n, i);
+        if (!(pivot > 0)) return false;
+        A[i * n + i] = sqrt(pivot);
+    }
+    return true;
+}
+
+/* The upper triangle gets the transposed inverse of the factor, so that columns of the inverse are rows. */
+static void invert_factor(double *A, int64_t n)
+{
+    for (int64_t j = 0; j < n; j++) {
+        double own = 1 / A[j * n + j];
+        for (int64_t i = j + 1; i < n; i++) {
+            double sum = A[i * n + j] * own;
+            for (int64_t k = j + 1; k < i; k++) sum += A[i * n + k] * A[j * n + k];
+            A[j * n + i] = -sum / A[i * n + i];
+        }
+    }
+    for (int64_t j = 0; j < n; j++) A[j * n + j] = 1 / A[j * n + j];
+}
+
+cloob_status linalg_spd_inverse(cloob_ctx *ctx, double *A, int64_t n)
+{
+    if (!cholesky(A, n))
+        return ctx_fail(ctx, CLOOB_ERR_NUMERIC, "a %lld x %lld matrix is not positive definite", (long long)n,
+                        (long long)n);
+    invert_factor(A, n);
+    /* A^-1 = L^-T L^-1; element (i, j <= i) needs rows i and j of the upper triangle from column i on, so
+     * going down the rows never reads what was replaced. */
+    for (int64_t j = 0; j < n; j++)
+        for (int64_t i = n - 1; i >= j; i--) A[i * n + j] = dot(A + i * n + i, A + j * n + i, n - i);
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t j = 0; j < i; j++) A[j * n + i] = A[i * n + j];
+    return CLOOB_OK;
+}

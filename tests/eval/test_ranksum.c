@@ -1,0 +1,138 @@
+/* The rank-sum test against SciPy, and the comparison of two files of runs. */
+#include "frozen.h"
+
+#include "core/file.h"
+#include "eval/compare.h"
+#include "eval/ranksum.h"
+
+static cloob_ctx *ctx;
+
+static int64_t numbers(const json *list, double *out)
+{
+    int64_t n = 0;
+    for (const json *j = list->child; j; j = j->next) out[n++] = j->number;
+    return n;
+}
+
+/* 1e-12: both sides are a few dozen operations in double. */
+static void check_case(const json *c)
+{
+    double a[64], b[64];
+    int64_t na = numbers(json_get(c, "a"), a), nb = numbers(json_get(c, "b"), b);
+    cloob_rank_sum r;
+    CHECK_OK(ctx, ranksum_test(ctx, &r, a, na, b, nb, CLOOB_RANK_SUM_NORMAL));
+    CHECK_NEAR(r.U, want(c, "U"), 0);
+    CHECK_NEAR(r.two_sided, want(c, "normal_two-sided"), 1e-12);
+    CHECK_NEAR(r.less, want(c, "normal_less"), 1e-12);
+    CHECK_NEAR(r.greater, want(c, "normal_greater"), 1e-12);
+    bool exact = json_get(c, "exact_less")->kind == JSON_NUMBER;
+    CHECK_OK(ctx, ranksum_test(ctx, &r, a, na, b, nb, CLOOB_RANK_SUM_AUTO));
+    CHECK(r.exact == exact);
+    if (!exact) {
+        CHECK(ranksum_test(ctx, &r, a, na, b, nb, CLOOB_RANK_SUM_EXACT) == CLOOB_ERR_ARGUMENT);
+        return;
+    }
+    CHECK_NEAR(r.two_sided, want(c, "exact_two-sided"), 1e-12);
+    CHECK_NEAR(r.less, want(c, "exact_less"), 1e-12);
+    CHECK_NEAR(r.greater, want(c, "exact_greater"), 1e-12);
+}
+
+static void check_file(const char *path)
+{
+    arena a = { 0 };
+    json *root;
+    CHECK_OK(ctx, json_read_file(ctx, &a, path, &root));
+    CHECK(root->count > 0);
+    for (const json *c = root->child; c; c = c->next) check_case(c);
+    arena_release(&a);
+}
+
+static void equals_scipy(void)
+{
+    char path[1024];
+    check_file(ref_path("eval_ranksum.json", path));
+}
+
+static void equals_the_shared_values(void)
+{
+    char path[1024];
+    if (!shared_path("fixtures/ranksum.json", path)) SKIP("no shared fixtures");
+    check_file(path);
+}
+
+static void bad_samples_are_refused(void)
+{
+    double one = 1, bad = NAN;
+    cloob_rank_sum r;
+    CHECK(ranksum_test(ctx, &r, &one, 1, &bad, 1, CLOOB_RANK_SUM_AUTO) == CLOOB_ERR_NUMERIC);
+    CHECK(ranksum_test(ctx, &r, &one, 1, &one, 0, CLOOB_RANK_SUM_AUTO) == CLOOB_ERR_ARGUMENT);
+}
+
+/* ---- compare ------------------------------------------------------------------------------------- */
+
+static const char *const FILE_A = "test_compare_a.tmp", *const FILE_B = "test_compare_b.tmp";
+
+static cloob_status compare_texts(cloob_comparison *c, const char *a, const char *b, int64_t epoch)
+{
+    CHECK_OK(ctx, file_write(ctx, FILE_A, a, strlen(a)));
+    CHECK_OK(ctx, file_write(ctx, FILE_B, b, strlen(b)));
+    cloob_status status = compare_files(ctx, c, FILE_A, FILE_B, epoch, 0.05);
+    remove(FILE_A), remove(FILE_B);
+    return status;
+}
+
+static void groups_of_runs(void)
+{
+    cloob_comparison c;
+    CHECK_OK(ctx,
+             compare_texts(&c,
+                           "{\"top1\": 20.33, \"name\": \"a\", \"deep\": {\"x\": 1}}\n{\"top1\": 20.1}\n\n"
+                           "{\"top1\": 20.6}\n{\"top1\": 20.5}\r\n{\"top1\": 20.2, \"lost\": null}",
+                           "{\"top1\": 23.97}\n{\"top1\": 24.1}\n{\"top1\": 23.8, \"deep\": {\"x\": 1}}\n"
+                           "{\"top1\": 24.0}\n{\"top1\": 23.9, \"only_b\": 3}\n",
+                           -1));
+    CHECK(c.runs_a == 5 && c.runs_b == 5 && c.metrics == 3 && c.skipped == 1);
+    CHECK_STR(c.row[0].metric, "top1");
+    CHECK_NEAR(c.row[0].a.mean, 20.346, 1e-12);
+    CHECK_NEAR(c.row[0].a.deviation, 0.20634921855921837, 1e-9);
+    CHECK_NEAR(c.row[0].test.two_sided, 0.007936507936507936, 1e-12);
+    CHECK(c.row[0].test.exact && c.row[0].significant);
+    CHECK_STR(c.row[1].metric, "deep/x");
+    CHECK(c.row[1].a.n == 1 && c.row[1].tested && !c.row[1].significant);
+    CHECK_STR(c.row[2].metric, "only_b");
+    CHECK(!c.row[2].tested && c.row[2].a.n == 0);
+    comparison_release(&c);
+}
+
+static void one_epoch_of_many(void)
+{
+    cloob_comparison c;
+    const char *a = "{\"epoch\": 1, \"m\": 1}\n{\"epoch\": 2, \"m\": 5}\n", *b = "{\"epoch\": 2, \"m\": 6}\n";
+    CHECK_OK(ctx, compare_texts(&c, a, b, 2));
+    CHECK(c.metrics == 1 && c.runs_a == 1 && c.row[0].a.mean == 5);
+    comparison_release(&c);
+    CHECK(compare_texts(&c, a, b, 7) == CLOOB_ERR_FORMAT && strstr(cloob_error(ctx), "epoch 7"));
+}
+
+static void bad_lines_are_named(void)
+{
+    cloob_comparison c;
+    CHECK(compare_texts(&c, "{\"m\": 1}\n{\"m\": }\n", "{\"m\": 1}", -1) == CLOOB_ERR_FORMAT);
+    CHECK(strstr(cloob_error(ctx), "line 2"));
+    CHECK(compare_texts(&c, "{\"m\": 1}\n[1]\n", "{\"m\": 1}", -1) == CLOOB_ERR_FORMAT);
+    CHECK(compare_texts(&c, "\n\n", "{\"m\": 1}", -1) == CLOOB_ERR_FORMAT);
+    CHECK(compare_files(ctx, &c, "no/such.jsonl", "no/such.jsonl", -1, 0.05) == CLOOB_ERR_IO);
+}
+
+int main(void)
+{
+    ctx = cloob_ctx_create(NULL);
+    RUN(equals_scipy);
+    RUN(equals_the_shared_values);
+    RUN(bad_samples_are_refused);
+    RUN(groups_of_runs);
+    RUN(one_epoch_of_many);
+    RUN(bad_lines_are_named);
+    cloob_ctx_destroy(ctx);
+    return check_summary();
+}

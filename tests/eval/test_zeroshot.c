@@ -1,0 +1,107 @@
+/* Class weights from prompts, counts, and factors of a made-up world. */
+#include "frozen.h"
+
+#include "core/rng.h"
+#include "eval/factors.h"
+#include "eval/zeroshot.h"
+
+static cloob_ctx *ctx;
+
+static void weights_are_unit_means_of_unit_prompts(void)
+{
+    zeroshot z;
+    float prompt[6] = { 3, 0, 0, 0, 0, 0.5f }, other[3] = { 0, -2, 0 };
+    CHECK_OK(ctx, zeroshot_init(ctx, &z, 2, 3, true));
+    CHECK_OK(ctx, zeroshot_prompts(ctx, &z, 0, prompt, 2));
+    CHECK_OK(ctx, zeroshot_prompts(ctx, &z, 1, other, 1));
+    CHECK_NEAR(z.weight[0], sqrt(0.5), 1e-7);
+    CHECK_NEAR(z.weight[2], sqrt(0.5), 1e-7);
+    CHECK_NEAR(z.weight[4], -1, 1e-7);
+    float image[12] = { 1, 0, 1, 0, -1, 0, 0, -5, 0, 0, 1, 0 };
+    int64_t label[4] = { 0, 1, 0, 0 };
+    CHECK_OK(ctx, zeroshot_add(ctx, &z, image, label, 2, 0));
+    CHECK_OK(ctx, zeroshot_add(ctx, &z, image + 6, label + 2, 2, 2));
+    tally_result r = tally_finish(&z.count);
+    CHECK(r.n == 4 && r.top5 == 1 && r.empty == 0);
+    CHECK_NEAR(r.top1, 0.75, 0);
+    CHECK_NEAR(r.mean_per_class, (2.0 / 3 + 1) / 2, 1e-15);
+    CHECK(z.count.confusion[0 * 2 + 1] == 1 && z.count.confusion[0] == 2);
+    zeroshot_release(&z);
+}
+
+static void equal_scores_are_not_right(void)
+{
+    tally t;
+    float score[14] = { 0 };
+    int64_t label[2] = { 6, 0 };
+    CHECK_OK(ctx, tally_init(ctx, &t, 7, false));
+    tally_add(&t, score, label, 2);
+    tally_result r = tally_finish(&t);
+    CHECK(r.top1 == 0.5 && r.top5 == 0.5 && r.empty == 5);
+    CHECK_NEAR(r.mean_per_class, 0.5, 0);
+    tally_release(&t);
+}
+
+static void bad_input_is_refused(void)
+{
+    zeroshot z;
+    float prompt[4] = { 1, 0, -1, 0 }, bad[2] = { NAN, 0 }, image[2] = { 0, 1 };
+    int64_t label = 0, beyond = 2;
+    CHECK(zeroshot_init(ctx, &z, 1, 2, false) == CLOOB_ERR_ARGUMENT);
+    CHECK_OK(ctx, zeroshot_init(ctx, &z, 2, 2, false));
+    CHECK(zeroshot_prompts(ctx, &z, 0, prompt, 2) == CLOOB_ERR_NUMERIC && strstr(cloob_error(ctx), "cancel"));
+    CHECK(zeroshot_prompts(ctx, &z, 0, bad, 1) == CLOOB_ERR_NUMERIC);
+    CHECK(zeroshot_prompts(ctx, &z, 0, prompt, 0) == CLOOB_ERR_ARGUMENT);
+    CHECK(zeroshot_prompts(ctx, &z, 2, prompt, 1) == CLOOB_ERR_ARGUMENT);
+    CHECK_OK(ctx, zeroshot_prompts(ctx, &z, 0, prompt, 1));
+    CHECK(zeroshot_add(ctx, &z, image, &label, 1, 0) == CLOOB_ERR_ARGUMENT &&
+          strstr(cloob_error(ctx), "class 1 has no prompts"));
+    CHECK_OK(ctx, zeroshot_prompts(ctx, &z, 1, prompt + 2, 1));
+    CHECK(zeroshot_add(ctx, &z, image, &beyond, 1, 40) == CLOOB_ERR_ARGUMENT &&
+          strstr(cloob_error(ctx), "image 40"));
+    CHECK(zeroshot_add(ctx, &z, bad, &label, 1, 7) == CLOOB_ERR_NUMERIC &&
+          strstr(cloob_error(ctx), "image 7"));
+    CHECK(z.count.N == 0);
+    zeroshot_release(&z);
+}
+
+/* A world of two factors; the embedding holds the first in its leading dimensions and nothing of the second.
+ */
+static void a_kept_and_a_lost_factor(void)
+{
+    enum { N = 800, D = 6, C = 3 };
+    static float x[N * D];
+    static int64_t kept[N], lost[N];
+    float weight[C * D] = { 0 };
+    for (int64_t i = 0; i < N; i++) {
+        kept[i] = (int64_t)rng_below(1, (uint64_t)i, C), lost[i] = (int64_t)rng_below(2, (uint64_t)i, 2);
+        for (int64_t k = 0; k < D; k++) x[i * D + k] = (float)(0.2 * rng_normal(3, (uint64_t)(i * D + k)));
+        x[i * D + kept[i]] += 1;
+    }
+    for (int64_t c = 0; c < C; c++) weight[c * D + c] = 1;
+    factor f[2] = { { "kept", kept, C, weight }, { "lost", lost, 2, NULL } };
+    factor_score s[2];
+    factor_summary sum;
+    rows r = rows_in(x, N, D);
+    CHECK_OK(ctx, factors_run(ctx, s, &sum, &r, f, 2, 1));
+    CHECK(s[0].zeroshot > 0.97 && s[0].probe > 0.97 && s[0].kept > 0.95);
+    CHECK(s[1].zeroshot == -1 && s[1].kept < 0.15);
+    CHECK(sum.kept > 0.95 && sum.kept < 1.15 && sum.zeroshot == s[0].zeroshot);
+    lost[5] = 2;
+    CHECK(factors_run(ctx, s, &sum, &r, f, 2, 1) == CLOOB_ERR_ARGUMENT &&
+          strstr(cloob_error(ctx), "factor lost"));
+    for (int64_t i = 0; i < N; i++) lost[i] = 1;
+    CHECK(factors_run(ctx, s, &sum, &r, f, 2, 1) == CLOOB_ERR_FORMAT &&
+          strstr(cloob_error(ctx), "factor lost"));
+}
+
+int main(void)
+{
+    ctx = cloob_ctx_create(NULL);
+    RUN(weights_are_unit_means_of_unit_prompts);
+    RUN(equal_scores_are_not_right);
+    RUN(bad_input_is_refused);
+    RUN(a_kept_and_a_lost_factor);
+    cloob_ctx_destroy(ctx);
+    return check_summary();
+}
