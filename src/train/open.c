@@ -17,7 +17,7 @@ static cloob_status open_data(cloob_ctx *ctx, run *r)
     const cloob_train_options *o = r->o;
     cloob_data_options d = o->data;
     d.num_samples = o->train_num_samples;
-    CLOOB_TRY(dataset_open(ctx, o->train_data ? o->train_data : "", &d, &r->train));
+    CLOOB_TRY(dataset_open(ctx, o->train_data, &d, &r->train));
     if (!dataset_has_captions(r->train)) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: has no captions to train on", o->train_data);
     d = o->data;
     d.num_samples = o->val_num_samples;
@@ -68,14 +68,43 @@ static cloob_status find_resume(cloob_ctx *ctx, const cloob_train_options *o, ch
     return ctx_fail(ctx, CLOOB_ERR_IO, "%s: no such run to resume; check --logs and --name", folder);
 }
 
+/* The model that the flags describe. */
+static cloob_status asked_model(cloob_ctx *ctx, const cloob_train_options *o, model_config *c)
+{
+    CLOOB_TRY(model_config_load(ctx, o->model, c));
+    if (o->force_quick_gelu) c->act = ACT_QUICKGELU;
+    if (o->force_image_size > 0) c->image_size = o->force_image_size;
+    if (o->image_std[0] <= 0) return CLOOB_OK;
+    memcpy(c->image_mean, o->image_mean, sizeof c->image_mean);
+    memcpy(c->image_std, o->image_std, sizeof c->image_std);
+    return CLOOB_OK;
+}
+
+/* A run goes on with the model it began with. */
+static cloob_status check_resumed_model(cloob_ctx *ctx, const run *r, const model_config *stored)
+{
+    sbuf have = { 0 }, want = { 0 };
+    model_config asked;
+    CLOOB_TRY(asked_model(ctx, r->o, &asked));
+    asked.vocab = stored->vocab;
+    model_config_to_json(stored, &have);
+    model_config_to_json(&asked, &want);
+    bool same = have.data && want.data && strcmp(have.data, want.data) == 0;
+    sbuf_release(&have);
+    sbuf_release(&want);
+    if (same) return CLOOB_OK;
+    return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "--resume: the checkpoint holds %s (%lld px), the flags ask for %s (%lld px); give the run's own --model and settings, or --pretrained to begin anew from its weights",
+                    stored->name[0] ? stored->name : "another model", (long long)stored->image_size, r->o->model, (long long)asked.image_size);
+}
+
 static cloob_status configure_model(cloob_ctx *ctx, run *r, const model_config *stored)
 {
     model_config *c = &r->so.model;
+    if (!stored) CLOOB_TRY(asked_model(ctx, r->o, c));
+    else if (r->o->resume) CLOOB_TRY(check_resumed_model(ctx, r, stored));
     if (stored) *c = *stored;
-    else CLOOB_TRY(model_config_load(ctx, r->o->model, c));
-    if (r->o->force_quick_gelu) c->act = ACT_QUICKGELU;
-    if (r->o->image_std[0] > 0) memcpy(c->image_mean, r->o->image_mean, sizeof c->image_mean), memcpy(c->image_std, r->o->image_std, sizeof c->image_std);
-    if (!stored && r->o->force_image_size > 0) c->image_size = r->o->force_image_size;
+    if (stored && r->o->force_quick_gelu) c->act = ACT_QUICKGELU;
+    if (stored && r->o->image_std[0] > 0) memcpy(c->image_mean, r->o->image_mean, sizeof c->image_mean), memcpy(c->image_std, r->o->image_std, sizeof c->image_std);
     int32_t vocab = tokenizer_vocab_size(r->tok);
     if (stored && c->vocab != vocab)
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "--vocab: has %d ids, the checkpoint's model %lld", vocab, (long long)c->vocab);

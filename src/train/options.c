@@ -85,7 +85,7 @@ static cloob_status check_values(cloob_ctx *ctx, const cloob_train_options *o)
         { o->workers < 0 || o->workers > 1024, "--workers must be between 0 and 1024" },
         { o->warmup < 0, "--warmup must be 0 or more" },
         { o->log_every_n_steps < 1, "--log-every-n-steps must be 1 or more" },
-        { o->vocab_size < 600, "--vocab-size must be 600 or more: 512 ids are bytes, and merges come on top" },
+        { o->vocab_size < 514, "--vocab-size must be 514 or more: 512 ids stand for bytes, two for start and end; merges come on top" },
         { !(o->init_inv_tau > 0), "--init-inv-tau must be above 0" },
         { !(o->scale_hopfield >= 0), "--scale-hopfield must be 0 or more" },
         { o->beta1 >= 1 || o->beta2 >= 1, "--beta1 and --beta2 must be below 1" },
