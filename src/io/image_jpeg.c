@@ -15,7 +15,7 @@
 #include "io/jpeg_huffman.h"
 
 /* More scans than any encoder writes: a file of tiny scans over a huge picture would take hours. */
-enum { JPEG_MAX_SCANS = 500 };
+enum { JPEG_MAX_SCANS = 100 };
 
 typedef struct jpeg_state {
     jpeg_huffman huffman; /* first: client_data is read as this by jpeg_huffman.c */
@@ -58,7 +58,7 @@ static void on_warning(j_common_ptr d, int level)
 static void on_progress(j_common_ptr d)
 {
     if (((j_decompress_ptr)d)->input_scan_number > JPEG_MAX_SCANS)
-        give_up(state_of(d), "more than 500 scans");
+        give_up(state_of(d), "more than 100 scans");
 }
 
 /* --- the source: all bytes at once ------------------------------------------------------------------- */

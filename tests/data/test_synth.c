@@ -390,11 +390,11 @@ static void foreign_folders_are_left_alone(void)
 {
     cloob_ctx *ctx = cloob_ctx_create(NULL);
     cloob_synth_options o = small_options();
-    char *mark = in_scratch("synth.json"), *file = in_scratch("prompts.json");
     if (!can_draw(ctx)) {
         cloob_ctx_destroy(ctx);
         SKIP("no cairo");
     }
+    char *mark = in_scratch("synth.json"), *file = in_scratch("prompts.json");
     CHECK(remove(mark) == 0); /* now it is somebody else's */
     CHECK(write_set(ctx, o, NULL) == CLOOB_ERR_IO && strstr(cloob_error(ctx), "--force"));
     o.force = true;
