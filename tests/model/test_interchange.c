@@ -204,6 +204,29 @@ static void activation_can_be_told(void)
     clean("interchange.tmp.dir");
 }
 
+/* A folder as others write it: without our metadata, so that the JSON beside the weights has to tell. */
+static void neighbours_tell_the_configuration(void)
+{
+    static const trip trips[] = { { FORMAT_OPEN_CLIP, "open_clip_model.safetensors" },
+                                  { FORMAT_HF, "model.safetensors" } };
+    for (int i = 0; i < 2; i++) {
+        weights w = make("tiny-vit"), back;
+        st_file f;
+        w.config.image_mean[0] = 0.5;
+        CHECK_OK(ctx, interchange_write(ctx, "interchange.tmp.dir", trips[i].format, &w));
+        char *path = file_join("interchange.tmp.dir", trips[i].path);
+        CHECK_OK(ctx, st_open(ctx, path, &f));
+        CHECK_OK(ctx, st_write(ctx, path, f.entry, f.count, NULL, 0));
+        st_close(&f);
+        CHECK_OK(ctx, read_as("interchange.tmp.dir", NULL, &back));
+        CHECK(same_weights(&w, &back) && back.config.image_mean[0] == 0.5);
+        weights_release(&back);
+        weights_release(&w);
+        free(path);
+        clean("interchange.tmp.dir");
+    }
+}
+
 /* ---- accounting ---------------------------------------------------------------------------------- */
 
 /* Writes the entries of w as they are, under the names given. */
@@ -346,6 +369,7 @@ int main(void)
     RUN(a_resnet_is_no_hugging_face_model);
     RUN(heads_follow_openai_s_rule_or_are_asked_for);
     RUN(activation_can_be_told);
+    RUN(neighbours_tell_the_configuration);
     RUN(every_key_is_accounted_for);
     RUN(integers_are_no_weights);
     RUN(other_things_are_refused);
