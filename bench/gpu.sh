@@ -21,8 +21,8 @@ cp carry/tune/tune-*.txt "$CLOOB_TUNE_CACHE" 2> /dev/null
 bad=0
 
 configure() {
-    cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DCLOOB_WERROR=OFF "$@" > "$out/configure.log" 2>&1 ||
-        { tail -30 "$out/configure.log"; return 1; }
+    cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DCLOOB_WERROR=OFF "$@" > "$build/configure.log" 2>&1 ||
+        { tail -30 "$build/configure.log"; return 1; }
 }
 section() { echo; echo "== $1 ($(date +%T))"; }
 
@@ -31,30 +31,30 @@ for part in $parts; do
     case $part in
     build)
         configure || exit 1
-        if ! grep -q "CUDA  *yes" "$out/configure.log"; then # cuDNN may lie in a Python package
+        if ! grep -q "CUDA  *yes" "$build/configure.log"; then # cuDNN may lie in a Python package
             header=$(find / -name cudnn.h -not -path '/proc/*' 2> /dev/null | head -1)
             library=$(find / -name 'libcudnn.so*' -not -path '/proc/*' 2> /dev/null | head -1)
             rm -rf "$build/CMakeCache.txt"
             configure "-DCUDNN_INCLUDE=$(dirname "$header")" "-DCUDNN_LIBRARY=$library" -DCLOOB_WITH_CUDA=ON || exit 1
-            grep -q "CUDA  *yes" "$out/configure.log" || { echo "no CUDA: nvcc $(command -v nvcc), cudnn.h $header, $library"; tail -30 "$out/configure.log"; exit 1; }
+            grep -q "CUDA  *yes" "$build/configure.log" || { echo "no CUDA: nvcc $(command -v nvcc), cudnn.h $header, $library"; tail -30 "$build/configure.log"; exit 1; }
         fi
-        grep -E "^--   " "$out/configure.log" | tr '\n' ';'; echo
+        grep -E "^--   " "$build/configure.log" | tr '\n' ';'; echo
         cmake --build "$build" > "$out/build.log" 2>&1 || { grep -E "error|FAILED" "$out/build.log" | cut -c1-300 | head -40; exit 1; }
         tail -1 "$out/build.log"
         ;;
     test)
         for t in tune ops gpu_ops; do
-            timeout 170 "$build/test_$t" > "$out/test_$t.log" 2>&1 || bad=1
+            timeout 170 stdbuf -oL "$build/test_$t" > "$out/test_$t.log" 2>&1 || bad=1
             echo "-- test_$t"; tail -60 "$out/test_$t.log"
         done
         ;;
     ops)
-        timeout 280 "$build/bench_ops" log "$out/tuning.log" > "$out/ops.txt" 2>&1 || { bad=1; tail -5 "$out/ops.txt"; }
+        timeout 280 stdbuf -oL "$build/bench_ops" log "$out/tuning.log" > "$out/ops.txt" 2>&1 || { bad=1; tail -5 "$out/ops.txt"; }
         head -1 "$out/ops.txt"
         sed -n '/^per step/,$p' "$out/ops.txt"
         ;;
     vit)
-        timeout 110 "$build/bench_ops" vit log "$out/tuning-vit.log" > "$out/vit.txt" 2>&1 || bad=1
+        timeout 110 stdbuf -oL "$build/bench_ops" vit log "$out/tuning-vit.log" > "$out/vit.txt" 2>&1 || bad=1
         cat "$out/vit.txt"
         ;;
     sanitize)

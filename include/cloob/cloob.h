@@ -15,5 +15,6 @@
 #include "cloob/synth.h"
 #include "cloob/train.h"
 #include "cloob/eval.h"
+#include "cloob/model.h"
 
 #endif
