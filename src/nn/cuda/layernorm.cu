@@ -152,7 +152,7 @@ static __global__ void backward_finish_kernel(float *dgain, float *dbias, const 
 /* ---- unit length: rows are few ------------------------------------------------------------------- */
 
 template <typename T>
-static __global__ void l2norm_kernel(T *y, float *rnorm, const T *x, int64_t N, int D)
+static __global__ void l2norm_kernel(float *y, float *rnorm, const T *x, int64_t N, int D)
 {
     int64_t n = (int64_t)blockIdx.x * WARPS + threadIdx.y;
     if (n >= N) return;
@@ -160,19 +160,19 @@ static __global__ void l2norm_kernel(T *y, float *rnorm, const T *x, int64_t N, 
     for (int i = threadIdx.x; i < D; i += 32) square += to_float(x[n * D + i]) * to_float(x[n * D + i]);
     float s = 1.0f / sqrtf(warp_sum(square));
     if (threadIdx.x == 0 && rnorm) rnorm[n] = s;
-    for (int i = threadIdx.x; i < D; i += 32) y[n * D + i] = from_float<T>(to_float(x[n * D + i]) * s);
+    for (int i = threadIdx.x; i < D; i += 32) y[n * D + i] = to_float(x[n * D + i]) * s;
 }
 
 template <typename T>
-static __global__ void l2norm_bwd_kernel(T *dx, const T *dy, const T *y, const float *rnorm, int64_t N, int D)
+static __global__ void l2norm_bwd_kernel(T *dx, const float *dy, const float *y, const float *rnorm, int64_t N, int D)
 {
     int64_t n = (int64_t)blockIdx.x * WARPS + threadIdx.y;
     if (n >= N) return;
     float along = 0.0f; /* the part of dy that only stretches x */
-    for (int i = threadIdx.x; i < D; i += 32) along += to_float(dy[n * D + i]) * to_float(y[n * D + i]);
+    for (int i = threadIdx.x; i < D; i += 32) along += dy[n * D + i] * y[n * D + i];
     along = warp_sum(along);
     for (int i = threadIdx.x; i < D; i += 32)
-        dx[n * D + i] = from_float<T>(rnorm[n] * (to_float(dy[n * D + i]) - along * to_float(y[n * D + i])));
+        dx[n * D + i] = from_float<T>(rnorm[n] * (dy[n * D + i] - along * y[n * D + i]));
 }
 
 /* ---- launchers ----------------------------------------------------------------------------------- */
@@ -281,7 +281,7 @@ extern "C" cloob_status l2norm_cuda(const op_env *env, const op_args *a)
     const tensor *x = &a->in[0];
     unsigned blocks = (unsigned)((x->dim[0] + WARPS - 1) / WARPS);
     WITH_TYPE(x->dtype, l2norm_kernel<T>
-              <<<blocks, dim3(32, WARPS), 0, stream_of(env)>>>((T *)a->out[0].data, (float *)a->out[1].data,
+              <<<blocks, dim3(32, WARPS), 0, stream_of(env)>>>((float *)a->out[0].data, (float *)a->out[1].data,
                                                                (const T *)x->data, x->dim[0],
                                                                (int)x->dim[1]));
     return cuda_launched(env->ctx, "l2norm");
@@ -291,8 +291,8 @@ extern "C" cloob_status l2norm_bwd_cuda(const op_env *env, const op_args *a)
 {
     const tensor *y = &a->in[1];
     unsigned blocks = (unsigned)((y->dim[0] + WARPS - 1) / WARPS);
-    WITH_TYPE(y->dtype, l2norm_bwd_kernel<T><<<blocks, dim3(32, WARPS), 0, stream_of(env)>>>(
-                            (T *)a->out[0].data, (const T *)a->in[0].data, (const T *)y->data,
+    WITH_TYPE(a->out[0].dtype, l2norm_bwd_kernel<T><<<blocks, dim3(32, WARPS), 0, stream_of(env)>>>(
+                            (T *)a->out[0].data, (const float *)a->in[0].data, (const float *)y->data,
                             (const float *)a->in[2].data, y->dim[0], (int)y->dim[1]));
     return cuda_launched(env->ctx, "l2norm_bwd");
 }
