@@ -16,5 +16,6 @@
 #include "cloob/train.h"
 #include "cloob/eval.h"
 #include "cloob/model.h"
+#include "cloob/zeroshot.h"
 
 #endif
