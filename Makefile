@@ -28,3 +28,7 @@ format:
 
 clean:
 	@rm -rf $(BUILD) $(BUILD)-debug
+
+# Trains and evaluates a small model end to end on the CPU: demo/report.html shows the result.
+demo: all
+	@scripts/demo.sh

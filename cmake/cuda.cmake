@@ -15,6 +15,7 @@ if(CMAKE_CUDA_COMPILER)
     if(CUDAToolkit_FOUND AND CUDNN_INCLUDE AND CUDNN_LIBRARY)
         set(CLOOB_HAVE_CUDA ON)
         set(CMAKE_CUDA_STANDARD 17)
+        set(CMAKE_CUDA_RUNTIME_LIBRARY Shared) # one runtime, the one the libraries use
         set(CMAKE_CUDA_VISIBILITY_PRESET hidden)
         list(APPEND CLOOB_INCLUDES ${CUDNN_INCLUDE} ${CUDAToolkit_INCLUDE_DIRS})
         list(APPEND CLOOB_LIBRARIES CUDA::cudart CUDA::cublasLt CUDA::cublas ${CUDNN_LIBRARY})

@@ -116,6 +116,15 @@ def add_modes(file):
     add(file, "eval", pad, size=22, filter="bicubic", mode="longest")
 
 
+def add_boxes(file):
+    im = load(file).convert("RGB")
+    w, h = im.size
+    for filt, name in ((Image.BICUBIC, "bicubic"), (Image.BILINEAR, "bilinear")):
+        for x0, y0, x1, y1 in ((1.25, 2.5, w - 3.75, h - 0.5), (0, 0, w / 2, h / 4), (5.1, 6.3, 9.7, 12.9)):
+            r = im.resize((15, h), filt, box=(x0, 0, x1, h)).resize((15, 11), filt, box=(0, y0, 15, y1))
+            add(file, "box", r, rect=[x0, y0, x1, y1], filter=name)
+
+
 def add_colours(file):
     im = load(file).convert("RGB")
     for factor in (0.37, 1.6):
@@ -142,6 +151,11 @@ def jpegs():
     exif = Image.Exif()
     exif[0x0112] = 6
     add_all(save("exif.jpg", Image.fromarray(scene(23, 37, 3, 4)), quality=90, exif=exif))
+    bad = bytearray(open(os.path.join(out, "exif.jpg"), "rb").read())
+    at = bad.index(b"Exif")
+    bad[at + 6 : at + 20] = bytes(range(200, 214))  # the metadata says nonsense; the pixels are whole
+    open(os.path.join(out, "bad_exif.jpg"), "wb").write(bad)
+    add_all("bad_exif.jpg", views=False)
     add_all(save("one.jpg", Image.fromarray(scene(1, 1, 3, 5)), quality=90))
     # large enough that a window of it can be decoded alone
     save("tall.jpg", Image.fromarray(scene(70, 210, 3, 10)), quality=60)
@@ -165,6 +179,7 @@ def pngs():
     add_all(png("palette_trns.png", s[..., :1] >> 4, 8, 3, extra=plte(16) + chunk(b"tRNS", bytes(range(0, 160, 10)))))
     add_all(png("palette_short.png", s[..., :1] >> 4, 8, 3, extra=plte(9)))
     add_all(png("rgb_trns.png", s[..., :3], 8, 2, extra=chunk(b"tRNS", struct.pack(">HHH", *map(int, s[0, 0, :3])))))
+    add_all(png("bad_icc.png", s[..., :3], 8, 2, extra=chunk(b"iCCP", b"name\0\0not a stream of zlib")), views=False)
     add_all(png("interlaced.png", s[..., :3], 8, 2, interlaced=True))
     add_all(png("interlaced_gray_alpha.png", s[..., :2], 8, 4, interlaced=True))
     add_all(png("interlaced4.png", s[..., :1] >> 4, 4, 0, interlaced=True))
@@ -215,6 +230,7 @@ if len(sys.argv) > 2:
     corpus(sys.argv[2])
 add_modes("rgb_444.jpg"), add_modes("exif.jpg"), add_modes("row.jpg")
 add_colours("rgb.png")
+add_boxes("rgb.png")
 with open(os.path.join(out, "expected.bin"), "wb") as f:
     f.write(blob)
 with open(os.path.join(out, "index.json"), "w") as f:

@@ -8,10 +8,14 @@
 #include "cloob/hopfield.h"
 #include "cloob/objective.h"
 #include "cloob/types.h"
+#include "cloob/prompts.h"
 #include "cloob/tokenizer.h"
 #include "cloob/convert.h"
 #include "cloob/data.h"
 #include "cloob/synth.h"
+#include "cloob/train.h"
 #include "cloob/eval.h"
+#include "cloob/model.h"
+#include "cloob/zeroshot.h"
 
 #endif

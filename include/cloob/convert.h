@@ -52,9 +52,12 @@ typedef struct cloob_convert_report {
     char config_from[64];  /* "its shapes", "open_clip_config.json", ... */
     cloob_weight_format to;
     int64_t tensors, parameters, bytes; /* of what was taken */
+    const char *config;   /* the configuration as JSON, one line; NULL when reading failed before */
+    const char *metadata; /* a JSON object of texts: method, inv_tau, epoch, ... but for the two long ones */
+    bool has_tokenizer;
     const char *const *key[CLOOB_KEY_FATES];
     int64_t count[CLOOB_KEY_FATES];
-    void *memory; /* behind key */
+    void *memory; /* behind the pointers above */
 } cloob_convert_report;
 
 /* Reads `in`, writes `out` (beside and renamed; a folder for HF and OPEN_CLIP). o may be NULL for defaults, r
@@ -62,6 +65,9 @@ typedef struct cloob_convert_report {
  * all the same. */
 CLOOB_API cloob_status cloob_convert(cloob_ctx *ctx, const char *in, const char *out, const cloob_convert_options *o,
                                      cloob_convert_report *r);
+/* Reads `in` as cloob_convert does and writes nothing: what the file holds. */
+CLOOB_API cloob_status cloob_weights_describe(cloob_ctx *ctx, const char *in, const cloob_convert_options *o,
+                                              cloob_convert_report *r);
 CLOOB_API void cloob_convert_report_release(cloob_convert_report *r);
 
 #ifdef __cplusplus

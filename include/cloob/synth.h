@@ -32,7 +32,7 @@ typedef struct cloob_synth_options {
     bool force;            /* write into a folder that holds other files too */
 } cloob_synth_options;
 
-/* Fills the defaults: 10,000 pairs of 64 pixels, seed 0, strength 0.6, CSV, 1,000 samples a shard. */
+/* Fills the defaults: 10,000 pairs of 64 pixels, seed 0, strength 0.25, CSV, 1,000 samples a shard. */
 CLOOB_API void cloob_synth_options_init(cloob_synth_options *o);
 
 typedef struct cloob_synth_result {

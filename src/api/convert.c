@@ -46,14 +46,40 @@ static cloob_status parse_activation(cloob_ctx *ctx, const char *name, model_act
 
 /* ---- the report ---------------------------------------------------------------------------------- */
 
-static void count_weights(const weights *w, cloob_convert_report *r)
+/* All metadata that a line can show. */
+static void put_metadata(const weights *w, sbuf *s)
 {
+    static const char *const long_ones[] = { "config", "tokenizer", "preprocess", "train.options" };
+    sbuf_putc(s, '{');
+    for (int64_t i = 0; i < w->meta_count; i++) {
+        bool skip = false;
+        for (size_t k = 0; k < sizeof long_ones / sizeof long_ones[0]; k++)
+            skip |= strcmp(w->meta[i].key, long_ones[k]) == 0;
+        if (skip) continue;
+        if (s->len > 1) sbuf_putc(s, ',');
+        json_put_string(s, w->meta[i].key);
+        sbuf_putc(s, ':');
+        json_put_string(s, w->meta[i].value);
+    }
+    sbuf_putc(s, '}');
+}
+
+static void tell_weights(const weights *w, arena *a, cloob_convert_report *r)
+{
+    sbuf config = { 0 }, meta = { 0 };
     snprintf(r->model, sizeof r->model, "%s", w->config.name);
     r->tensors = w->count;
     for (int64_t i = 0; i < w->count; i++) {
         r->parameters += tensor_count(&w->entry[i].t);
         r->bytes += (int64_t)tensor_bytes(&w->entry[i].t);
     }
+    model_config_to_json(&w->config, &config);
+    put_metadata(w, &meta);
+    r->config = config.failed ? NULL : arena_string(a, config.data);
+    r->metadata = meta.failed ? NULL : arena_string(a, meta.data);
+    r->has_tokenizer = weights_get_meta(w, "tokenizer") != NULL;
+    sbuf_release(&config);
+    sbuf_release(&meta);
 }
 
 /* The lists move over; their arena stays with the report. */
@@ -65,6 +91,7 @@ static void hand_over(interchange_report *from, cloob_convert_report *to)
     snprintf(to->config_from, sizeof to->config_from, "%s", from->config ? from->config : "");
     if (!kept) {
         interchange_report_release(from);
+        to->config = to->metadata = NULL;
         return;
     }
     for (int i = 0; i < KEY_FATES; i++) {
@@ -106,6 +133,7 @@ static cloob_status store_vocab(cloob_ctx *ctx, const char *path, weights *w)
 
 /* ---- converting ---------------------------------------------------------------------------------- */
 
+/* out NULL: only reads. */
 static cloob_status convert(cloob_ctx *ctx, const char *in, const char *out, const cloob_convert_options *o,
                             cloob_convert_report *r)
 {
@@ -123,9 +151,9 @@ static cloob_status convert(cloob_ctx *ctx, const char *in, const char *out, con
         io.act = &act;
     }
     cloob_status status = interchange_read(ctx, in, &io, &w, &found);
-    if (status == CLOOB_OK) count_weights(&w, r);
+    if (status == CLOOB_OK) tell_weights(&w, &found.a, r);
     if (status == CLOOB_OK && o->vocab) status = store_vocab(ctx, o->vocab, &w);
-    if (status == CLOOB_OK) status = interchange_write(ctx, out, inner_format(r->to), &w);
+    if (status == CLOOB_OK && out) status = interchange_write(ctx, out, inner_format(r->to), &w);
     weights_release(&w);
     hand_over(&found, r);
     return status;
@@ -143,4 +171,13 @@ cloob_status cloob_convert(cloob_ctx *ctx, const char *in, const char *out, cons
     cloob_status status = convert(ctx, in, out, o, report);
     if (!r) cloob_convert_report_release(&own);
     return status;
+}
+
+cloob_status cloob_weights_describe(cloob_ctx *ctx, const char *in, const cloob_convert_options *o,
+                                    cloob_convert_report *r)
+{
+    cloob_convert_options defaults;
+    cloob_convert_options_init(&defaults);
+    *r = (cloob_convert_report){ 0 };
+    return convert(ctx, in, NULL, o ? o : &defaults, r);
 }

@@ -1,5 +1,6 @@
 /* cloob bench data: how many samples a second the loader delivers. */
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "cli/commands.h"
 #include "cli/data_opts.h"
@@ -92,6 +93,7 @@ static int run(const command *self, int argc, char **argv)
     else if (common.json) print_json(&r);
     else print_text(&r);
     cloob_ctx_destroy(ctx);
+    free((void *)rest.item);
     return code < 0 ? 0 : code;
 }
 

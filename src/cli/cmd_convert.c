@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "cli/commands.h"
+#include "cli/json_out.h"
 
 static struct {
     const char *to, *config, *activation, *vocab;
@@ -19,22 +20,10 @@ static cloob_weight_format parse_format(const char *name)
     return CLOOB_WEIGHTS_AUTO;
 }
 
-/* Quotes and backslashes escaped; control characters do not come out of the readers. */
-static void print_quoted(const char *text)
-{
-    putchar('"');
-    for (; *text; text++) {
-        if (*text == '"' || *text == '\\') putchar('\\');
-        if ((unsigned char)*text < ' ') printf("\\u%04x", (unsigned char)*text);
-        else putchar(*text);
-    }
-    putchar('"');
-}
-
 static void print_pair(const char *key, const char *value)
 {
     printf("\"%s\": ", key);
-    print_quoted(value);
+    json_out_string(value);
     printf(", ");
 }
 
@@ -55,7 +44,7 @@ static void print_json(const char *in, const char *out, const cloob_convert_repo
         printf(", \"%s\": [", fate_names[f]);
         for (int64_t i = 0; i < r->count[f]; i++) {
             if (i) printf(", ");
-            print_quoted(r->key[f][i]);
+            json_out_string(r->key[f][i]);
         }
         printf("]");
     }

@@ -1,5 +1,6 @@
 /* cloob info WHAT: asks each kind in turn whether it knows the thing. */
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "cli/commands.h"
 #include "cli/info.h"
@@ -36,6 +37,7 @@ static int run(const command *self, int argc, char **argv)
             break;
         }
     cloob_ctx_destroy(ctx);
+    free((void *)rest.item);
     return code;
 }
 
@@ -45,9 +47,11 @@ const command cmd_info = {
     "what a checkpoint, data set or device holds",
     rows,
     "FILE|DIR|device",
+    "For weights (ours, torch, open_clip, Hugging Face): the model, its configuration and what was stored with it.\n"
     "For a data set: its kind, how many samples, files and classes, the sizes of pictures and captions, and "
     "how many of\nthe examined samples cannot be used and why.\n"
     "\n"
+    "  cloob info model.safetensors\n"
     "  cloob info train.tsv --path-data /data/images\n"
     "  cloob info 'shards/{00000..00999}.tar' --examine 0 --json"
 };

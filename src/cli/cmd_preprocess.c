@@ -63,6 +63,7 @@ static int run(const command *self, int argc, char **argv)
     if (o.crop && o.train) return cli_usage(self, "--crop and --train exclude each other");
     if (o.crop && !parse_crop(o.crop, &v))
         return cli_usage(self, "--crop %s: top,left,height,width in pixels", o.crop);
+    if (o.aug.count && !o.train) return cli_usage(self, "--aug-cfg goes with --train");
     if (o.train) v.kind = CLOOB_VIEW_TRAIN;
     v.interpolation = o.interpolation;
     v.resize_mode = o.mode;

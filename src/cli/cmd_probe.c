@@ -38,8 +38,8 @@ static cloob_status open_input(cloob_ctx *ctx, const char *path, const char *whi
     char x[32], y[32];
     cloob_status status = cloob_embeddings_open(ctx, path, &in->file);
     if (status != CLOOB_OK) return status;
-    snprintf(x, sizeof x, "x|%s.x", which);
-    snprintf(y, sizeof y, "y|%s.y", which);
+    snprintf(x, sizeof x, "x|image|%s.x", which);
+    snprintf(y, sizeof y, "y|label|%s.y", which);
     status = cloob_embeddings_matrix(ctx, in->file, x, &in->split.x);
     if (status == CLOOB_OK)
         status = cloob_embeddings_labels(ctx, in->file, y, in->split.x.rows, &in->split.y);

@@ -21,7 +21,7 @@ static const opt_row rows[] = {
       0 },
     { "per-class", OPT_INT, &o.per_class, "-1", "N",
       "test pictures per class; -1: count / 200, within 4 and 100", 0 },
-    { "strength", OPT_DOUBLE, &o.strength, "0.6", "S",
+    { "strength", OPT_DOUBLE, &o.strength, "0.25", "S",
       "how strongly factors go together in training data, 0 to 1", 0 },
     { "shard-samples", OPT_INT, &o.shard_samples, "1000", "N", "pairs per tar", OPT_POSITIVE },
     { "force", OPT_FLAG, &o.force, NULL, NULL, "write into a folder that holds other files", 0 },

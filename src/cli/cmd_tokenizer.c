@@ -198,6 +198,8 @@ static int run_codec(const command *self, cloob_ctx *ctx, const opt_list *rest, 
     cloob_tokenizer *t;
     texts in;
     if (!o.vocab) return cli_usage(self, "--vocab V is needed: a merges file");
+    if (rest->count < 2 && !o.input) return cli_usage(self, "needs texts, or --input FILE");
+    if (o.length > 1 << 20) return cli_usage(self, "--length %lld: more than a million tokens", (long long)o.length);
     int code = texts_gather(self, rest, &in);
     if (code == 0) {
         cloob_status status = cloob_tokenizer_open(ctx, o.vocab, &t);

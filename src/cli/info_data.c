@@ -18,7 +18,9 @@ static bool knows(const char *what)
 
 static void print_spread(const char *name, const cloob_spread *s)
 {
-    printf("  %-16s %.0f to %.0f, median %.4g, mean %.4g\n", name, s->min, s->max, s->median, s->mean);
+    int digits = s->max < 1000 ? 1 : 0;
+    printf("  %-16s %.0f to %.0f, median %.*f, mean %.*f\n", name, s->min, s->max, digits, s->median, digits,
+           s->mean);
 }
 
 static void print_captions(const cloob_data_info *i)
@@ -44,11 +46,12 @@ static void print_classes(const cloob_dataset *d, const cloob_data_info *i)
 static void print_text(const char *what, const cloob_dataset *d, const cloob_data_info *i)
 {
     printf("%s\n", what);
-    printf("kind      %s, %lld samples", i->kind, (long long)i->samples);
+    printf("kind      %s, %lld sample%s", i->kind, (long long)i->samples, i->samples == 1 ? "" : "s");
     if (i->files) printf(" in %lld file%s", (long long)i->files, i->files == 1 ? "" : "s");
     if (i->skipped) printf(" (%lld damaged or incomplete entries left out)", (long long)i->skipped);
     printf("\npictures  %lld examined, %lld bad\n", (long long)i->examined, (long long)i->bad);
     for (int k = 0; k < CLOOB_INFO_REASONS && i->reason[k][0]; k++) printf("  bad: %s\n", i->reason[k]);
+    if (i->bad == i->examined) return;
     print_spread("width", &i->width);
     print_spread("height", &i->height);
     print_spread("bytes", &i->picture_bytes);

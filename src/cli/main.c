@@ -1,6 +1,8 @@
 /* The program: a table of commands, and what they share. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/commands.h"
 #include "cli/opt.h"
@@ -68,8 +70,18 @@ int cli_fail(const command *c, const cloob_ctx *ctx, cloob_status s)
     return s == CLOOB_ERR_ARGUMENT ? 2 : 1;
 }
 
+/* OpenMP's threads wait by spinning for long, which starves the threads that read pictures and every other program as
+ * soon as cores are shared. The library reads its setting before main runs, so the program starts once more with it. */
+static void wait_politely(char **argv)
+{
+    if (getenv("OMP_WAIT_POLICY") || getenv("GOMP_SPINCOUNT")) return;
+    setenv("GOMP_SPINCOUNT", "2000", 1);
+    execv("/proc/self/exe", argv); /* comes back only where there is no /proc: then it goes on as it is */
+}
+
 int main(int argc, char **argv)
 {
+    wait_politely(argv);
     if (argc < 2) {
         print_commands(stderr);
         return 2;

@@ -71,6 +71,15 @@ static bool in_choice(const char *choices, const char *word)
     return false;
 }
 
+/* "a|b|c" in lower case is a list of all there is; with capitals it only describes. */
+static bool is_choice(const char *metavar)
+{
+    if (!metavar || !strchr(metavar, '|')) return false;
+    for (const char *c = metavar; *c; c++)
+        if (*c >= 'A' && *c <= 'Z') return false;
+    return true;
+}
+
 static bool list_add(opt_list *l, const char *word)
 {
     const char **item = realloc(l->item, (size_t)(l->count + 1) * sizeof *item);
@@ -106,7 +115,7 @@ static int assign(const command *c, const opt_row *r, const char *text)
         if (parse_double(text, r->value) && !out_of_range(r, *(double *)r->value)) return -1;
         return cli_usage(c, "--%s %s: needs a number%s", r->name, text, sign);
     case OPT_STRING:
-        if (r->metavar && strchr(r->metavar, '|') && !in_choice(r->metavar, text))
+        if (is_choice(r->metavar) && !in_choice(r->metavar, text))
             return cli_usage(c, "--%s %s: choose one of %s", r->name, text, r->metavar);
         *(const char **)r->value = text;
         return -1;

@@ -35,7 +35,7 @@ typedef struct opt_row {
     opt_kind kind;
     void *value;            /* where it goes */
     const char *fallback;   /* the default, as a user would type it; NULL: none (0, false, NULL) */
-    const char *metavar;    /* FILE, N, ...; for a choice: "a|b|c", which is then enforced */
+    const char *metavar;    /* FILE, N, ...; "a|b|c" in lower case is a choice and is enforced */
     const char *help;       /* one sentence, lower case, no full stop */
     int flags;
 } opt_row;

@@ -9,6 +9,7 @@
 
 #include "core/file.h"
 #include "core/rng.h"
+#include "core/utf8.h"
 
 /* ---- reading the file in order --------------------------------------------------------------------------
  */
@@ -51,12 +52,27 @@ static cloob_status add_row(cloob_ctx *ctx, csv_set *c, const csv_row *row)
 /* ---- the header -------------------------------------------------------------------------------------------
  */
 
+/* A column's name for a message: any file may have been taken for a CSV, so only what can be shown is. */
+static void show_name(const char *name, sbuf *out)
+{
+    enum { SHOWN = 40 };
+    size_t from = out->len;
+    for (uint32_t code; *name && out->len - from < SHOWN;) {
+        int n = utf8_decode(name, strlen(name), &code);
+        if (n > 0 && code >= ' ' && code != 0x7F) sbuf_add(out, name, (size_t)n);
+        else sbuf_putc(out, '?');
+        name += n > 0 ? n : 1;
+    }
+}
+
 static cloob_status missing_column(cloob_ctx *ctx, const char *source, const csv_row *header,
                                    const dataset_options *o)
 {
     sbuf names = { 0 };
-    for (int i = 0; i < header->count && names.len < 200; i++)
-        sbuf_printf(&names, "%s%.60s", i ? ", " : "", csv_field(header, i));
+    for (int i = 0; i < header->count && names.len < 200; i++) {
+        if (i) sbuf_puts(&names, ", ");
+        show_name(csv_field(header, i), &names);
+    }
     bool no_image = csv_find(header, o->csv_image_key) < 0;
     cloob_status status =
         ctx_fail(ctx, CLOOB_ERR_FORMAT,

@@ -66,26 +66,30 @@ static const resize_kernels *fastest(void)
 
 /* --- buffers ----------------------------------------------------------------------------------------- */
 
+void resize_buffer_release(resize_buffer *b)
+{
+    free(b->base);
+    *b = (resize_buffer){ 0 };
+}
+
 cloob_status resize_reserve(cloob_ctx *ctx, resize_buffer *b, size_t bytes)
 {
     if (bytes <= b->cap) return CLOOB_OK;
-    free(b->data);
-    b->cap = 0;
-    b->data = aligned_alloc(64, (bytes + RESIZE_SLACK + 63) / 64 * 64);
-    if (!b->data) return ctx_no_memory(ctx, bytes, "resizing a picture");
-    memset(b->data, 0, bytes + RESIZE_SLACK);
+    resize_buffer_release(b);
+    b->base = calloc(1, bytes + RESIZE_SLACK + 63); /* pages that are never used cost nothing */
+    if (!b->base) return ctx_no_memory(ctx, bytes, "resizing a picture");
+    b->data = (uint8_t *)b->base + (-(uintptr_t)b->base & 63);
     b->cap = bytes;
     return CLOOB_OK;
 }
 
 void resize_scratch_release(resize_scratch *s)
 {
-    free(s->axis[0].data);
-    free(s->axis[1].data);
-    free(s->mid.data);
-    free(s->row.data);
-    free(s->work.data);
-    *s = (resize_scratch){ 0 };
+    resize_buffer_release(&s->axis[0]);
+    resize_buffer_release(&s->axis[1]);
+    resize_buffer_release(&s->mid);
+    resize_buffer_release(&s->row);
+    resize_buffer_release(&s->work);
 }
 
 /* --- passes ------------------------------------------------------------------------------------------ */
@@ -107,19 +111,29 @@ static bool needs_down(const resize_source *src, const resize_plan *p)
     return p->out_height != src->height || p->y0 != 0 || p->y1 != (float)src->height;
 }
 
-/* Row y of the source, where a kernel may read past its end: the last ones are copied to have room. */
-static const uint8_t *padded_row(resize_scratch *s, const resize_source *src, int64_t y, int slot)
+/* The columns that the axis across reads: from its origin on. */
+static int64_t columns_read(const resize_axis *x) { return x->first[x->n - 1] + x->count[x->n - 1]; }
+
+/* Rows so near the end of the picture that reading past them is not allowed. */
+static int64_t last_rows(const resize_source *src) { return RESIZE_SLACK / src->stride + 1; }
+
+/* The columns of row y where a kernel may read past their end: the last rows are copied to have room. */
+static const uint8_t *padded_row(resize_scratch *s, const resize_source *src, int64_t y)
 {
-    const uint8_t *row = src->pixels + y * src->stride;
-    size_t bytes = (size_t)(src->width * src->channels);
-    if ((src->height - 1 - y) * src->stride >= RESIZE_SLACK) return row;
+    const uint8_t *row = src->pixels + y * src->stride + s->x.origin * src->channels;
+    size_t bytes = (size_t)(columns_read(&s->x) * src->channels);
+    int64_t slot = src->height - 1 - y;
+    if (slot >= last_rows(src)) return row;
     return memcpy((uint8_t *)s->row.data + (size_t)slot * (bytes + RESIZE_SLACK), row, bytes);
 }
 
-/* Room for a row's pixels in columns of RESIZE_ROWS rows, and one group of four columns more. */
-static size_t work_bytes(const resize_source *src)
+/* Room for the last rows, and for a kernel's own arrangement of its rows: whole groups of four columns. */
+static cloob_status reserve_rows(cloob_ctx *ctx, const resize_kernels *k, resize_scratch *s,
+                                 const resize_source *src)
 {
-    return (size_t)((src->width / 4 + 2) * 4 * src->channels * RESIZE_ROWS);
+    int64_t columns = columns_read(&s->x), row_bytes = columns * src->channels + RESIZE_SLACK;
+    CLOOB_TRY(resize_reserve(ctx, &s->row, (size_t)(last_rows(src) * row_bytes)));
+    return resize_reserve(ctx, &s->work, (size_t)((columns / 4 + 2) * 4 * src->channels * k->rows));
 }
 
 /* Rows [top, top + n) of the source resized to the window's columns, into out (packed). */
@@ -128,17 +142,14 @@ static cloob_status rows_across(cloob_ctx *ctx, const resize_kernels *k, resize_
                                 uint8_t *out)
 {
     int64_t bytes = p->width * src->channels;
-    CLOOB_TRY(
-        resize_reserve(ctx, &s->row, RESIZE_ROWS * (size_t)(src->width * src->channels + RESIZE_SLACK)));
-    CLOOB_TRY(resize_reserve(ctx, &s->work, work_bytes(src)));
+    CLOOB_TRY(reserve_rows(ctx, k, s, src));
     for (int64_t y = 0; y < n; y += k->rows) {
         uint8_t *to[RESIZE_ROWS];
         const uint8_t *from[RESIZE_ROWS];
         for (int r = 0; r < k->rows;
              r++) { /* past the end the last row is done again, which changes nothing */
-            int64_t at = y + r < n ? y + r : n - 1;
-            to[r] = out + at * bytes;
-            from[r] = y + r < n ? padded_row(s, src, top + at, r) : from[r - 1];
+            to[r] = y + r < n ? out + (y + r) * bytes : to[r - 1];
+            from[r] = y + r < n ? padded_row(s, src, top + y + r) : from[r - 1];
         }
         k->across(to, from, &s->x, src->channels, s->work.data);
     }
@@ -152,6 +163,7 @@ static void rows_copy(const resize_source *src, const resize_plan *p, uint8_t *o
     for (int64_t y = 0; y < p->height; y++) memcpy(out + (size_t)y * bytes, from + y * src->stride, bytes);
 }
 
+/* Inputs count from the first that is needed. */
 static void axis_rebase(resize_axis *a)
 {
     a->origin = a->first[0];
@@ -166,12 +178,13 @@ static cloob_status axes_build(cloob_ctx *ctx, const resize_kernels **k, resize_
     if (needs_across(src, p)) {
         CLOOB_TRY(resize_axis_build(ctx, &s->x, &s->axis[0], p->filter, src->width, p->x0, p->x1,
                                     p->out_width, p->left, p->width));
+        axis_rebase(&s->x);
         fits = (*k)->prepare(&s->x);
     }
     if (needs_down(src, p)) {
         CLOOB_TRY(resize_axis_build(ctx, &s->y, &s->axis[1], p->filter, src->height, p->y0, p->y1,
                                     p->out_height, p->top, p->height));
-        axis_rebase(&s->y); /* rows count from the first that is needed */
+        axis_rebase(&s->y);
         fits = fits && (*k)->prepare(&s->y);
     }
     if (!fits) *k = &resize_plain;
@@ -213,15 +226,18 @@ cloob_status resize_run(cloob_ctx *ctx, resize_scratch *s, const resize_source *
 /* --- nearest ----------------------------------------------------------------------------------------- */
 
 /* The source coordinate of each output: steps are added up one by one, because Pillow does, and the rounding
- * of the sum is part of the answer. */
+ * of the sum is part of the answer. Not so when the window lies a million steps away: no Pillow makes such
+ * pictures. */
 static void nearest_axis(int32_t *at, double from, double to, int64_t in, int64_t out, int64_t begin,
                          int64_t n)
 {
     double step = (to - from) / (double)out, x = from + step * 0.5;
-    for (int64_t i = 0; i < begin + n; i++, x += step) {
-        if (i < begin) continue;
+    if (begin > 1000000) x += step * (double)begin;
+    else
+        for (int64_t i = 0; i < begin; i++) x += step;
+    for (int64_t i = 0; i < n; i++, x += step) {
         int64_t p = (int64_t)x;
-        at[i - begin] = (int32_t)(p < in ? p : in - 1);
+        at[i] = (int32_t)(p < in ? p : in - 1);
     }
 }
 

@@ -41,8 +41,9 @@ resize_plan resize_plan_whole(int64_t src_width, int64_t src_height, int64_t wid
 
 /* Buffers kept from call to call; zero-initialised is empty. */
 typedef struct resize_buffer {
-    void *data;
+    void *data; /* aligned to 64 bytes */
     size_t cap;
+    void *base; /* what is freed */
 } resize_buffer;
 
 typedef struct resize_scratch {
@@ -51,6 +52,9 @@ typedef struct resize_scratch {
 } resize_scratch;
 
 void resize_scratch_release(resize_scratch *s);
+void resize_buffer_release(resize_buffer *b);
+/* At least so many bytes, zero at first, and RESIZE_SLACK readable ones behind them. Content is lost when it
+ * grows. */
 cloob_status resize_reserve(cloob_ctx *ctx, resize_buffer *b, size_t bytes);
 
 /* src: (height, width, channels), rows src_stride bytes apart, channels 3 or 4. out: (plan window, channels),

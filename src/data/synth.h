@@ -95,8 +95,9 @@ typedef struct synth_factor_row {
 
 extern const synth_factor_row synth_factors[SYNTH_FACTORS];
 
-/* What goes with what in training data: with the world's strength, `factor` takes this value. The cause is
- * the object for colour, material and background, and the background for light; the others are free. */
+/* What goes with what in training data: with the world's strength, `factor` takes its cause's favourite.
+ * Colour and background follow the object, material follows the colour, light the background; the others are
+ * free. */
 synth_factor synth_cause(synth_factor factor);             /* SYNTH_FACTORS when free */
 int synth_favourite(synth_factor factor, int cause_value); /* -1 when free */
 
@@ -111,7 +112,7 @@ typedef struct synth_world {
     double strength; /* of the co-occurrences: 0 independent, 1 always the favourite */
 } synth_world;
 
-#define SYNTH_STRENGTH 0.6 /* unless the user says otherwise */
+#define SYNTH_STRENGTH 0.25 /* unless the user says otherwise */
 
 typedef enum synth_split { SYNTH_TRAIN, SYNTH_VAL } synth_split;
 

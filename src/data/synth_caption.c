@@ -1,15 +1,17 @@
-/* Captions: a small grammar that tells the named factors of a scene, in the many ways of the web.
+/* Captions: a small grammar that tells the named factors of a scene, in the many ways of the web. */
+/* clang-format off
  *
  *     caption  = filler                               when nothing is named
  *              | word, word, ...                      tags in any order
  *              | the NOUN is ADJECTIVE and ... PLACES
  *              | PLACES: PHRASE
  *              | OPENING PHRASE PLACES CLOSING
- *     PHRASE   = DETERMINER ADJECTIVES NOUN           "two small red balls"; "things" when the object is not
- * named PLACES   = position, background and light in any order
+ *     PHRASE   = DETERMINER ADJECTIVES NOUN           "two small red balls"; "thing" when the object is not named
+ *     PLACES   = position, background and light in any order
  *
- * Words that belong to a factor's value appear only when that factor is named, with one exception: the noun
- * is plural whenever there are several, so one is told from many even where the number is not. */
+ * Words that belong to a factor's value appear only when that factor is named. So where the number is not named the
+ * noun is singular however many there are, as in so many captions of the web. */
+/* clang-format on */
 #include "data/synth.h"
 
 #include <stdlib.h>
@@ -36,7 +38,7 @@ static const char *word_for(voice *v, int factor)
     const synth_value *value = value_of(v->s, factor);
     int words = 0;
     while (words < SYNTH_MAX_WORDS && value->word[words]) words++;
-    bool usual = dice_chance(&v->d, 0.7);
+    bool usual = dice_chance(&v->d, 0.8);
     int other = dice_below(&v->d, words > 1 ? words - 1 : 1);
     return value->word[usual || words == 1 ? 0 : 1 + other];
 }
@@ -50,7 +52,11 @@ static void shuffle(dice *d, const char **item, int n)
     }
 }
 
-static bool is_one(const synth_scene *s) { return s->value[SYNTH_COUNT] == SYNTH_ONE; }
+/* True unless the caption tells that there are several. */
+static bool is_one(const synth_scene *s)
+{
+    return !s->named[SYNTH_COUNT] || s->value[SYNTH_COUNT] == SYNTH_ONE;
+}
 
 /* ---- the phrase ---------------------------------------------------------------------------------- */
 
@@ -78,10 +84,8 @@ static int gather_adjectives(voice *v, const char **word)
 /* What stands before the adjectives; an indefinite article waits for the word that follows it. */
 static const char *determiner(voice *v)
 {
-    static const char *const one[] = { "a", "a", "a", "the", "this", "my" };
-    static const char *const many[] = { "some", "the", "several", "these", "" };
-    if (v->s->named[SYNTH_COUNT]) return word_for(v, SYNTH_COUNT);
-    return is_one(v->s) ? PICK(&v->d, one) : PICK(&v->d, many);
+    static const char *const one[] = { "a", "a", "a", "a", "the", "this", "my" };
+    return v->s->named[SYNTH_COUNT] ? word_for(v, SYNTH_COUNT) : PICK(&v->d, one);
 }
 
 /* Gives the "a" written at `at` its n when the next letter is a vowel. */

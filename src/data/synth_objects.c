@@ -63,34 +63,36 @@ void draw_butterfly(const brush *b)
 
 void draw_cube(const brush *b)
 {
-    static const double front[][2] = { { -0.46, -0.64 }, { 0.20, -0.64 }, { 0.20, 0 }, { -0.46, 0 } };
-    static const double top[][2] = { { -0.46, -0.64 }, { -0.20, -0.86 }, { 0.46, -0.86 }, { 0.20, -0.64 } };
-    static const double side[][2] = { { 0.20, -0.64 }, { 0.46, -0.86 }, { 0.46, -0.22 }, { 0.20, 0 } };
+    static const double front[][2] = { { -0.450, -0.558 }, { 0.126, -0.558 }, { 0.126, 0 }, { -0.450, 0 } };
+    static const double top[][2] = {
+        { -0.450, -0.558 }, { -0.126, -0.828 }, { 0.450, -0.828 }, { 0.126, -0.558 }
+    };
+    static const double side[][2] = { { 0.126, -0.558 }, { 0.450, -0.828 }, { 0.450, -0.270 }, { 0.126, 0 } };
     path_polygon(b->cr, side, 4);
-    brush_fill(b, 0.62, SHADE_FLAT);
+    brush_fill(b, 0.50, SHADE_FLAT);
     path_polygon(b->cr, top, 4);
-    brush_fill(b, 1.15, SHADE_FLAT);
+    brush_fill(b, 1.25, SHADE_FLAT);
     path_polygon(b->cr, front, 4);
-    brush_fill(b, 0.95, SHADE_FLAT);
+    brush_fill(b, 0.92, SHADE_FLAT);
 }
 
+/* A tall beaker with a large ear, so that it is not one more block. */
 void draw_cup(const brush *b)
 {
     cairo_t *cr = b->cr;
     cairo_new_sub_path(cr);
-    cairo_arc(cr, 0.26, -0.44, 0.19, -0.45 * PI, 0.55 * PI);
-    brush_stroke(b, 0.075, 0.85);
-    cairo_move_to(cr, -0.42, -0.78);
-    cairo_curve_to(cr, -0.41, -0.40, -0.38, 0, -0.20, 0);
-    cairo_line_to(cr, 0.12, 0);
-    cairo_curve_to(cr, 0.30, 0, 0.33, -0.40, 0.34, -0.78);
-    cairo_curve_to(cr, 0.20, -0.70, -0.28, -0.70, -0.42, -0.78);
+    cairo_arc(cr, 0.20, -0.50, 0.24, -0.5 * PI, 0.5 * PI);
+    brush_stroke(b, 0.085, 0.85);
+    cairo_move_to(cr, -0.46, -0.88);
+    cairo_line_to(cr, -0.32, -0.06);
+    cairo_curve_to(cr, -0.22, 0.02, 0.00, 0.02, 0.10, -0.06);
+    cairo_line_to(cr, 0.24, -0.88);
     cairo_close_path(cr);
     brush_fill(b, 1, SHADE_FLAT);
-    path_ellipse(cr, -0.04, -0.78, 0.38, 0.11);
-    brush_fill(b, 1.1, SHADE_FLAT);
-    path_ellipse(cr, -0.04, -0.77, 0.31, 0.078);
-    brush_plain(b, (paint_rgb){ 0.24, 0.14, 0.08 });
+    path_ellipse(cr, -0.11, -0.88, 0.35, 0.12);
+    brush_fill(b, 1.15, SHADE_FLAT);
+    path_ellipse(cr, -0.11, -0.87, 0.285, 0.085);
+    brush_plain(b, (paint_rgb){ 0.20, 0.11, 0.06 });
 }
 
 void draw_mushroom(const brush *b)
@@ -114,7 +116,7 @@ void draw_star(const brush *b)
 {
     cairo_new_sub_path(b->cr);
     for (int i = 0; i < 10; i++) {
-        double r = i % 2 ? 0.235 : 0.53, angle = PI * (i / 5.0 - 0.5);
+        double r = i % 2 ? 0.195 : 0.54, angle = PI * (i / 5.0 - 0.5);
         cairo_line_to(b->cr, r * cos(angle), -0.45 + r * sin(angle));
     }
     cairo_close_path(b->cr);

@@ -3,24 +3,27 @@
 
 static const paint_rgb dark = { 0.13, 0.13, 0.15 }, bark = { 0.40, 0.26, 0.15 }, lamp = { 1.0, 0.86, 0.45 };
 
+/* A long hull with raised ends and one square sail: nothing like the triangles of the tree. */
 void draw_boat(const brush *b)
 {
-    static const double main_sail[][2] = { { -0.05, -1 }, { -0.05, -0.32 }, { -0.44, -0.32 } };
-    static const double fore_sail[][2] = { { 0.03, -0.88 }, { 0.03, -0.32 }, { 0.34, -0.32 } };
     cairo_t *cr = b->cr;
-    cairo_rectangle(cr, -0.035, -1, 0.05, 0.78);
+    cairo_rectangle(cr, -0.03, -1, 0.06, 0.78);
     brush_plain(b, bark);
-    path_polygon(cr, main_sail, 3);
-    brush_fill(b, 1.12, SHADE_FLAT);
-    path_polygon(cr, fore_sail, 3);
-    brush_fill(b, 1.0, SHADE_FLAT);
-    cairo_move_to(cr, -0.50, -0.25);
-    cairo_line_to(cr, 0.50, -0.25);
-    cairo_curve_to(cr, 0.44, -0.08, 0.36, 0, 0.26, 0);
-    cairo_line_to(cr, -0.30, 0);
-    cairo_curve_to(cr, -0.40, 0, -0.46, -0.10, -0.50, -0.25);
+    cairo_move_to(cr, -0.30, -0.94);
+    cairo_line_to(cr, 0.26, -0.94);
+    cairo_curve_to(cr, 0.40, -0.80, 0.40, -0.58, 0.28, -0.42);
+    cairo_line_to(cr, -0.28, -0.42);
+    cairo_curve_to(cr, -0.18, -0.58, -0.18, -0.80, -0.30, -0.94);
     cairo_close_path(cr);
-    brush_fill(b, 0.80, SHADE_FLAT);
+    brush_fill(b, 1.1, SHADE_FLAT);
+    cairo_move_to(cr, -0.52, -0.46);
+    cairo_curve_to(cr, -0.44, -0.28, -0.30, -0.27, 0, -0.27);
+    cairo_curve_to(cr, 0.30, -0.27, 0.44, -0.28, 0.52, -0.46);
+    cairo_curve_to(cr, 0.54, -0.14, 0.36, 0, 0.20, 0);
+    cairo_line_to(cr, -0.20, 0);
+    cairo_curve_to(cr, -0.36, 0, -0.54, -0.14, -0.52, -0.46);
+    cairo_close_path(cr);
+    brush_fill(b, 0.82, SHADE_FLAT);
 }
 
 static void wheel(const brush *b, double x)

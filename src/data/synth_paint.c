@@ -108,9 +108,9 @@ typedef struct box {
 
 static void paint_stripes(cairo_t *cr, box e, dice *d)
 {
-    double from = e.x0 - (e.y1 - e.y0) + dice_range(d, 0, 0.2);
-    cairo_set_line_width(cr, 0.095);
-    for (double x = from; x < e.x1 + 0.2; x += 0.2) {
+    double from = e.x0 - (e.y1 - e.y0) + dice_range(d, 0, 0.25);
+    cairo_set_line_width(cr, 0.12);
+    for (double x = from; x < e.x1 + 0.2; x += 0.25) {
         cairo_move_to(cr, x, e.y1 + 0.05);
         cairo_line_to(cr, x + 0.55 * (e.y1 - e.y0 + 0.1), e.y0 - 0.05);
     }
@@ -121,16 +121,16 @@ static void paint_dots(cairo_t *cr, box e, dice *d)
 {
     double ox = dice_range(d, 0, 0.1), oy = dice_range(d, 0, 0.1);
     int row = 0;
-    for (double y = e.y0 - oy; y < e.y1 + 0.1; y += 0.16, row++)
-        for (double x = e.x0 - ox + (row % 2 ? 0.1 : 0); x < e.x1 + 0.1; x += 0.2)
-            path_ellipse(cr, x, y, 0.055, 0.055);
+    for (double y = e.y0 - oy; y < e.y1 + 0.1; y += 0.19, row++)
+        for (double x = e.x0 - ox + (row % 2 ? 0.12 : 0); x < e.x1 + 0.1; x += 0.24)
+            path_ellipse(cr, x, y, 0.068, 0.068);
     cairo_fill(cr);
 }
 
 static void paint_checks(cairo_t *cr, box e, dice *d)
 {
-    const double side = 0.15;
-    double ox = dice_range(d, 0, 0.15), oy = dice_range(d, 0, 0.15);
+    const double side = 0.18;
+    double ox = dice_range(d, 0, 0.18), oy = dice_range(d, 0, 0.18);
     int row = 0;
     for (double y = e.y0 - oy; y < e.y1; y += side, row++)
         for (double x = e.x0 - ox + (row % 2 ? side : 0); x < e.x1; x += 2 * side)
@@ -142,9 +142,9 @@ static void paint_checks(cairo_t *cr, box e, dice *d)
 static void paint_grain(cairo_t *cr, box e, paint_rgb dark, dice *d)
 {
     double kx = dice_range(d, e.x0, e.x1), ky = dice_range(d, e.y0, e.y1);
-    for (double y = e.y0 - 0.04; y < e.y1 + 0.08; y += 0.085) {
+    for (double y = e.y0 - 0.04; y < e.y1 + 0.08; y += 0.10) {
         double bend = 0.05 * exp(-12 * (y - ky) * (y - ky)) * (y < ky ? -1 : 1);
-        cairo_set_line_width(cr, dice_range(d, 0.014, 0.034));
+        cairo_set_line_width(cr, dice_range(d, 0.020, 0.042));
         paint_source(cr, dark, dice_range(d, 0.5, 0.9));
         cairo_move_to(cr, e.x0 - 0.1, y + dice_range(d, -0.02, 0.02));
         cairo_curve_to(cr, kx - 0.12, y + bend, kx + 0.12, y + bend, e.x1 + 0.1,
@@ -226,8 +226,8 @@ static void paint_gloss(const brush *b, box e)
 static void outline(const brush *b, const cairo_path_t *path, paint_rgb c)
 {
     cairo_append_path(b->cr, path);
-    cairo_set_line_width(b->cr, 0.022);
-    paint_source(b->cr, light_near(b->light, paint_mix(c, black, 0.62)), 0.75);
+    cairo_set_line_width(b->cr, 0.028);
+    paint_source(b->cr, light_near(b->light, paint_mix(c, black, 0.68)), 0.9);
     cairo_stroke(b->cr);
 }
 

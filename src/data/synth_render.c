@@ -32,39 +32,43 @@ typedef struct place {
     double x, y, scale; /* of the point on the ground, and of the box */
 } place;
 
-static const double size_scale[SYNTH_SIZES] = {
-    [SYNTH_LARGE] = 0.56, [SYNTH_MEDIUM] = 0.41, [SYNTH_SMALL] = 0.28
-};
-
-/* Offsets in widths of one object, back row first; the group's half width, and how much smaller each one is.
- */
+/* Offsets in widths of one object, back row first; the width of an object by size; half the width of the
+ * group. */
 typedef struct layout {
     int count;
-    double half, shrink, at[4][2];
+    double half, width[SYNTH_SIZES], at[4][2];
 } layout;
 
+#define WIDTHS(large, medium, small)                                                                         \
+    {                                                                                                        \
+        [SYNTH_LARGE] = large, [SYNTH_MEDIUM] = medium, [SYNTH_SMALL] = small                                \
+    }
+
+/* A group leaves room for left and right, and no object is so small that its shape cannot be told at 64
+ * pixels. */
 static const layout layouts[SYNTH_COUNTS] = {
-    [SYNTH_ONE] = { 1, 0.50, 1, { { 0, 0 } } },
-    [SYNTH_TWO] = { 2, 1.02, 0.80, { { -0.52, 0 }, { 0.52, 0 } } },
-    [SYNTH_THREE] = { 3, 1.02, 0.74, { { 0, -0.56 }, { -0.53, 0 }, { 0.53, 0 } } },
-    [SYNTH_FOUR] = { 4, 1.02, 0.70, { { -0.44, -0.64 }, { 0.52, -0.60 }, { -0.54, 0 }, { 0.48, 0 } } },
+    [SYNTH_ONE] = { 1, 0.50, WIDTHS(0.64, 0.49, 0.36), { { 0, 0 } } },
+    [SYNTH_TWO] = { 2, 0.98, WIDTHS(0.46, 0.38, 0.31), { { -0.48, 0 }, { 0.48, 0 } } },
+    [SYNTH_THREE] = { 3, 0.98, WIDTHS(0.44, 0.37, 0.30), { { 0, -0.58 }, { -0.48, 0 }, { 0.48, 0 } } },
+    [SYNTH_FOUR] = { 4,
+                     0.98,
+                     WIDTHS(0.43, 0.36, 0.30),
+                     { { -0.42, -0.66 }, { 0.50, -0.62 }, { -0.50, 0 }, { 0.46, 0 } } },
 };
 
 static int arrange(const synth_scene *s, place *out)
 {
     const layout *l = &layouts[s->value[SYNTH_COUNT]];
     dice d = dice_from(s->key, "layout");
-    double scale = size_scale[s->value[SYNTH_SIZE]] * l->shrink * dice_range(&d, 0.95, 1.05),
-           half = l->half * scale;
-    double edge = half + dice_range(&d, 0, 0.04) - 0.01, x = 0.5 + dice_range(&d, -0.025, 0.025);
-    double y = 0.89 + dice_range(&d, -0.03, 0.03);
+    double width = l->width[s->value[SYNTH_SIZE]] * dice_range(&d, 0.96, 1.04);
+    double edge = l->half * width + dice_range(&d, -0.03, 0.02), x = 0.5 + dice_range(&d, -0.02, 0.02);
+    double y = 0.89 + dice_range(&d, -0.03, 0.03), jitter = l->count > 1 ? 0.05 : 0;
     if (s->value[SYNTH_POSITION] == SYNTH_LEFT) x = edge;
     if (s->value[SYNTH_POSITION] == SYNTH_RIGHT) x = 1 - edge;
     for (int i = 0; i < l->count; i++) {
-        double jitter = l->count > 1 ? 0.06 : 0;
-        out[i].scale = scale * (l->at[i][1] < 0 ? 0.93 : 1);
-        out[i].x = x + scale * (l->at[i][0] + dice_range(&d, -jitter, jitter));
-        out[i].y = y + scale * (l->at[i][1] + dice_range(&d, -jitter, jitter));
+        out[i].scale = width * (l->at[i][1] < 0 ? 0.94 : 1);
+        out[i].x = x + width * (l->at[i][0] + dice_range(&d, -jitter, jitter));
+        out[i].y = y + width * (l->at[i][1] + dice_range(&d, -jitter, jitter));
     }
     return l->count;
 }
@@ -100,6 +104,13 @@ static void draw_object(cairo_t *cr, const synth_scene *s, const brush *b, place
     cairo_restore(cr);
 }
 
+/* The air between the backdrop and the objects, so that these stand out. */
+static void draw_haze(cairo_t *cr, int light)
+{
+    paint_source(cr, light_sky_horizon(light), 0.20);
+    cairo_paint(cr);
+}
+
 static void draw_vignette(cairo_t *cr)
 {
     cairo_pattern_t *p = cairo_pattern_create_radial(0.5, 0.5, 0.45, 0.5, 0.5, 0.78);
@@ -116,6 +127,7 @@ static void draw_scene(cairo_t *cr, const synth_scene *s)
     int light = s->value[SYNTH_LIGHT];
     place at[4];
     backdrops[s->value[SYNTH_BACKGROUND]](cr, light, 0.52 + dice_range(&back, -0.04, 0.04), &back);
+    draw_haze(cr, light);
     brush b = brush_make(cr, light, s->value[SYNTH_MATERIAL], s->value[SYNTH_COLOUR], &d);
     int n = arrange(s, at);
     cairo_set_line_join(cr, CAIRO_LINE_JOIN_ROUND);

@@ -12,7 +12,7 @@ typedef struct sheet {
     uint8_t *rgb; /* one picture */
 } sheet;
 
-enum { GAP = 6, LINES = 3 };
+enum { GAP = 6, LINES = 3, MAX_SIDE = 16384 };
 
 static double line_height(const sheet *s) { return 6 + (double)s->size * 0.055; }
 
@@ -67,46 +67,66 @@ static cloob_status put_samples(sheet *s, const synth_world *w, int rows, int co
     return CLOOB_OK;
 }
 
-/* A plain scene in which one factor walks through its values. */
-static cloob_status put_factors(sheet *s, const synth_world *w)
+/* Which factors share a row, so that all rows are about as long as that of the objects. */
+enum { FACTOR_ROWS = 4 };
+static const synth_factor factor_rows[FACTOR_ROWS][3] = {
+    { SYNTH_OBJECT, SYNTH_FACTORS, SYNTH_FACTORS },
+    { SYNTH_COLOUR, SYNTH_LIGHT, SYNTH_FACTORS },
+    { SYNTH_MATERIAL, SYNTH_SIZE, SYNTH_POSITION },
+    { SYNTH_BACKGROUND, SYNTH_COUNT, SYNTH_FACTORS },
+};
+
+/* A plain scene in which one factor takes a value. */
+static cloob_status put_value(sheet *s, const synth_world *w, synth_factor f, int value, double x, double y)
 {
     static const uint8_t plain[SYNTH_FACTORS] = { SYNTH_BALL, SYNTH_RED,    SYNTH_MATTE,  SYNTH_MEDIUM,
                                                   SYNTH_ONE,  SYNTH_CENTRE, SYNTH_MEADOW, SYNTH_DAY };
-    double dx = (double)s->size + GAP, dy = (double)s->size + GAP + line_height(s);
-    for (int f = 0; f < SYNTH_FACTORS; f++)
-        for (int v = 0; v < synth_factors[f].count; v++) {
-            double x = GAP + dx * v, y = GAP + dy * f;
-            synth_scene scene = { .key = rng_subkey(rng_key(w->seed, "sheet"), (uint64_t)f) };
-            memcpy(scene.value, plain, sizeof plain);
-            scene.value[f] = (uint8_t)v;
-            CLOOB_TRY(put_picture(s, &scene, x, y));
-            put_text(s, synth_factors[f].value[v].name, x, y + (double)s->size);
-        }
+    synth_scene scene = { .key = rng_subkey(rng_key(w->seed, "sheet"), (uint64_t)f) };
+    memcpy(scene.value, plain, sizeof plain);
+    scene.value[f] = (uint8_t)value;
+    CLOOB_TRY(put_picture(s, &scene, x, y));
+    put_text(s, synth_factors[f].value[value].name, x, y + (double)s->size);
     return CLOOB_OK;
+}
+
+static cloob_status put_factors(sheet *s, const synth_world *w)
+{
+    double dx = (double)s->size + GAP, dy = (double)s->size + GAP + line_height(s);
+    for (int row = 0; row < FACTOR_ROWS; row++) {
+        int at = 0;
+        for (int i = 0; i < 3 && factor_rows[row][i] != SYNTH_FACTORS; i++)
+            for (int v = 0; v < synth_factors[factor_rows[row][i]].count; v++, at++)
+                CLOOB_TRY(put_value(s, w, factor_rows[row][i], v, GAP + dx * at, GAP + dy * row));
+    }
+    return CLOOB_OK;
+}
+
+static cloob_status draw_sheet(sheet *s, const synth_world *w, int rows, int columns)
+{
+    cairo_set_source_rgb(s->cr, 1, 1, 1);
+    cairo_paint(s->cr);
+    cairo_select_font_face(s->cr, "sans-serif", CAIRO_FONT_SLANT_NORMAL, CAIRO_FONT_WEIGHT_NORMAL);
+    cairo_set_font_size(s->cr, 0.82 * line_height(s));
+    return rows == 0 ? put_factors(s, w) : put_samples(s, w, rows, columns);
 }
 
 cloob_status synth_sheet(cloob_ctx *ctx, const synth_world *w, int rows, int columns, int64_t size,
                          const char *path)
 {
-    bool by_factor = rows == 0;
-    sheet s = { ctx, NULL, size, malloc((size_t)(size * size * 3)) };
+    sheet s = { ctx, NULL, size, NULL };
+    int across = rows == 0 ? SYNTH_MAX_VALUES : columns, down = rows == 0 ? FACTOR_ROWS : rows;
+    double width = GAP + across * ((double)size + GAP);
+    double height = GAP + down * ((double)size + GAP + (rows == 0 ? 1 : LINES) * line_height(&s));
+    if (width > MAX_SIDE || height > MAX_SIDE)
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "a sheet of %.0f x %.0f pixels: at most %d a side", width,
+                        height, MAX_SIDE);
+    s.rgb = malloc((size_t)(size * size * 3));
     if (!s.rgb) return ctx_no_memory(ctx, (size_t)(size * size * 3), "a picture");
-    int across = by_factor ? SYNTH_MAX_VALUES : columns, down = by_factor ? SYNTH_FACTORS : rows;
-    double cell = (double)size + GAP + (by_factor ? 1 : LINES) * line_height(&s);
-    cairo_surface_t *surface =
-        cairo_image_surface_create(CAIRO_FORMAT_RGB24, GAP + across * ((int)size + GAP),
-                                   GAP + (int)(down * cell));
+    cairo_surface_t *surface = cairo_image_surface_create(CAIRO_FORMAT_RGB24, (int)width, (int)height);
     s.cr = cairo_create(surface);
-    cairo_set_source_rgb(s.cr, 1, 1, 1);
-    cairo_paint(s.cr);
-    cairo_select_font_face(s.cr, "sans-serif", CAIRO_FONT_SLANT_NORMAL, CAIRO_FONT_WEIGHT_NORMAL);
-    cairo_set_font_size(s.cr, 0.82 * line_height(&s));
-    cloob_status status = by_factor ? put_factors(&s, w) : put_samples(&s, w, rows, columns);
-    cairo_status_t written =
-        status == CLOOB_OK ? cairo_surface_write_to_png(surface, path) : CAIRO_STATUS_SUCCESS;
-    if (written != CAIRO_STATUS_SUCCESS)
-        status = ctx_fail(ctx, CLOOB_ERR_IO, "%s: cannot write the sheet: %s", path,
-                          cairo_status_to_string(written));
+    cloob_status status = draw_sheet(&s, w, rows, columns);
+    if (status == CLOOB_OK && cairo_surface_write_to_png(surface, path) != CAIRO_STATUS_SUCCESS)
+        status = ctx_fail(ctx, CLOOB_ERR_IO, "%s: cannot write the sheet there", path);
     cairo_destroy(s.cr);
     cairo_surface_destroy(surface);
     free(s.rgb);

@@ -12,7 +12,7 @@
 #include "data/synth_stage.h"
 #include "data/synth_tar.h"
 
-enum { CHUNK = 512, REPORT_SECONDS = 2 };
+enum { REPORT_SECONDS = 2 };
 #define MAX_COUNT INT64_C(10000000)
 
 int64_t synth_val_count(const cloob_synth_options *o)
@@ -60,7 +60,8 @@ typedef struct run {
     synth_tar tar;
     sbuf sizes; /* the inside of sizes.json */
     synth_item *item;
-    sbuf text; /* scratch */
+    int64_t chunk; /* items drawn at a time */
+    sbuf text;     /* scratch */
     int64_t done, all;
     double began, reported;
     cloob_synth_result *r;
@@ -223,8 +224,8 @@ static cloob_status write_pairs(run *r, synth_split split, int64_t count)
         CLOOB_TRY(open_text(r, list, &r->pairs));
         fputs("filepath\ttitle\n", r->pairs);
     }
-    for (int64_t i = 0; i < count; i += CHUNK)
-        CLOOB_TRY(write_pair_chunk(r, split, i, i + CHUNK < count ? i + CHUNK : count, count));
+    for (int64_t i = 0; i < count; i += r->chunk)
+        CLOOB_TRY(write_pair_chunk(r, split, i, i + r->chunk < count ? i + r->chunk : count, count));
     CLOOB_TRY(synth_tar_close(r->ctx, &r->tar));
     return close_text(r, list, &r->pairs);
 }
@@ -257,8 +258,8 @@ static cloob_status write_test(run *r, synth_factor f)
         snprintf(folder, sizeof folder, "classes/%s/%s", row->name, row->value[v].name);
         CLOOB_TRY(make_folder(r, folder));
     }
-    for (int64_t i = 0; i < count; i += CHUNK)
-        CLOOB_TRY(write_test_chunk(r, f, i, i + CHUNK < count ? i + CHUNK : count));
+    for (int64_t i = 0; i < count; i += r->chunk)
+        CLOOB_TRY(write_test_chunk(r, f, i, i + r->chunk < count ? i + r->chunk : count));
     r->r->test += count;
     return CLOOB_OK;
 }
@@ -304,17 +305,26 @@ static cloob_status write_all(run *r)
     return write_descriptions(r);
 }
 
+/* As many as keep the threads busy between two meetings, fewer when pictures are large: about 32 MB of JPEG.
+ */
+static int64_t chunk_items(int64_t size)
+{
+    int64_t n = ((int64_t)1 << 24) / (size * size);
+    return n < 32 ? 32 : n > 4096 ? 4096 : n;
+}
+
 static cloob_status run_begin(run *r, const synth_stage *st)
 {
     r->world = (synth_world){ r->o->seed, r->o->strength };
     r->root = st->path;
-    r->item = calloc(CHUNK, sizeof *r->item);
+    r->chunk = chunk_items(r->o->size);
+    r->item = calloc((size_t)r->chunk, sizeof *r->item);
     r->began = r->reported = now();
     r->r->train = r->o->count;
     r->r->val = synth_val_count(r->o);
     r->all = r->r->train + r->r->val;
     for (int f = 0; f < SYNTH_FACTORS; f++) r->all += synth_per_class(r->o) * synth_factors[f].count;
-    return r->item ? CLOOB_OK : ctx_no_memory(r->ctx, CHUNK * sizeof *r->item, "pictures");
+    return r->item ? CLOOB_OK : ctx_no_memory(r->ctx, (size_t)r->chunk * sizeof *r->item, "pictures");
 }
 
 static void run_end(run *r)
@@ -324,7 +334,7 @@ static void run_end(run *r)
     if (r->pairs) fclose(r->pairs);
     if (r->tar.stream) fclose(r->tar.stream);
     free(r->tar.path);
-    for (int i = 0; r->item && i < CHUNK; i++) synth_item_release(&r->item[i]);
+    for (int64_t i = 0; r->item && i < r->chunk; i++) synth_item_release(&r->item[i]);
     free(r->item);
     sbuf_release(&r->sizes);
     sbuf_release(&r->text);

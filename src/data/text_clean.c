@@ -5,7 +5,8 @@
 #include "data/text_html.h"
 #include "data/text_repair.h"
 
-bool text_is_plain(const char *text, size_t bytes)
+/* True when cleaning would only fold white space and lower the case of ASCII. */
+static bool is_plain(const char *text, size_t bytes)
 {
     const unsigned char *t = (const unsigned char *)text;
     unsigned odd = 0;
@@ -103,4 +104,15 @@ cloob_status text_clean(cloob_ctx *ctx, text_clean_mode mode, const char *text, 
     codes_release(&t);
     codes_release(&low);
     return failed || out->failed ? ctx_no_memory(ctx, bytes * 8, "a caption") : CLOOB_OK;
+}
+
+cloob_status text_clean_words(cloob_ctx *ctx, text_clean_mode mode, const char *text, size_t bytes, sbuf *out)
+{
+    if (!is_plain(text, bytes)) return text_clean(ctx, mode, text, bytes, out);
+    size_t start = out->len;
+    sbuf_add(out, text, bytes);
+    if (out->failed) return ctx_no_memory(ctx, bytes, "a caption");
+    for (size_t i = start; i < start + bytes; i++)
+        out->data[i] = (char)(out->data[i] | ((out->data[i] >= 'A') & (out->data[i] <= 'Z')) << 5);
+    return CLOOB_OK;
 }

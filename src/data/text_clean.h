@@ -16,11 +16,11 @@ typedef enum text_clean_mode { TEXT_CLEAN_FULL, TEXT_CLEAN_BASIC } text_clean_mo
  * Time is linear in the text. Fails only when memory is out. */
 cloob_status text_clean(cloob_ctx *ctx, text_clean_mode mode, const char *text, size_t bytes, sbuf *out);
 
+/* The same for a reader that skips white space: it may be left as it was, which makes plain ASCII cheap. */
+cloob_status text_clean_words(cloob_ctx *ctx, text_clean_mode mode, const char *text, size_t bytes,
+                              sbuf *out);
+
 /* Appends the bytes with whatever is not UTF-8 as U+FFFD. */
 void text_put_valid(const char *text, size_t bytes, sbuf *out);
-
-/* True when cleaning would only fold white space and lower the case of ASCII, which a caller can do itself.
- */
-bool text_is_plain(const char *text, size_t bytes);
 
 #endif

@@ -64,6 +64,13 @@ static bool add_ids(id_list *l, const int32_t *id, int64_t n)
     return true;
 }
 
+static bool add_id(id_list *l, int32_t id)
+{
+    if (l->n == l->cap) return add_ids(l, &id, 1);
+    l->at[l->n++] = id;
+    return true;
+}
+
 static bool is_full(const id_list *l) { return l->failed || (l->row && l->n == l->cap); }
 
 /* A word that is not one token: its bytes, merged. */
@@ -90,19 +97,9 @@ static bool add_words(const tokenizer *t, const char *text, size_t bytes, scratc
                      : w.kind == WORD_END ? tokenizer_end_id(t)
                                           : -1;
         if (id < 0) id = text_table_find(&t->words, t, w.at, w.bytes);
-        if (id >= 0 ? !add_ids(out, &id, 1) : !add_pieces(t, &w, s, out)) return false;
+        if (id >= 0 ? !add_id(out, id) : !add_pieces(t, &w, s, out)) return false;
     }
     return !out->failed;
-}
-
-/* ASCII without anything to repair, in lower case; words are found past white space anyway. */
-static void lower_ascii(const char *text, size_t bytes, sbuf *out)
-{
-    out->len = 0;
-    sbuf_add(out, text, bytes);
-    if (out->failed) return;
-    for (size_t i = 0; i < bytes; i++)
-        out->data[i] = (char)(text[i] | ((text[i] >= 'A') & (text[i] <= 'Z')) << 5);
 }
 
 static cloob_status encode(cloob_ctx *ctx, const tokenizer *t, const char *text, size_t bytes, scratch *s,
@@ -111,8 +108,7 @@ static cloob_status encode(cloob_ctx *ctx, const tokenizer *t, const char *text,
     if (bytes > TEXT_LIMIT)
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "a text of %zu bytes; the limit is 1 GiB", bytes);
     s->text.len = 0;
-    if (text_is_plain(text, bytes)) lower_ascii(text, bytes, &s->text);
-    else CLOOB_TRY(text_clean(ctx, t->clean, text, bytes, &s->text));
+    CLOOB_TRY(text_clean_words(ctx, t->clean, text, bytes, &s->text));
     if (s->text.failed || (s->text.len && !add_words(t, s->text.data, s->text.len, s, out)))
         return ctx_no_memory(ctx, bytes * 32, "encoding a text");
     return CLOOB_OK;

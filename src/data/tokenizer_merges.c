@@ -8,6 +8,7 @@
 
 #include "core/file.h"
 #include "core/utf8.h"
+#include "data/text_unicode.h"
 #include "data/tokenizer_impl.h"
 
 enum { FILE_LIMIT = 1 << 26 }; /* bytes of a merges file; CLIP's has 3 MB */
@@ -91,6 +92,14 @@ static cloob_status read_merge(reader *r, const char *line, size_t n)
     return add_token(r, id);
 }
 
+/* FNV-1a of everything after the first line. */
+static uint64_t body_hash(const char *text, size_t n)
+{
+    uint64_t h = 0xCBF29CE484222325u;
+    for (size_t i = 0; i < n; i++) h = (h ^ (unsigned char)text[i]) * 0x100000001B3u;
+    return h;
+}
+
 typedef struct header {
     bool clip;      /* OpenAI's file, which has more lines than are used */
     int64_t merges; /* -1: not said */
@@ -114,7 +123,12 @@ static cloob_status read_header(reader *r, header *h)
     if (!ours) return CLOOB_OK;
     h->merges = strtoll(ours + strlen(" cloob merges="), NULL, 10);
     h->clean = strstr(ours, " clean=basic") ? TEXT_CLEAN_BASIC : TEXT_CLEAN_FULL;
-    return h->merges >= 0 && h->merges <= VOCAB_LIMIT ? CLOOB_OK : bad(r, "a number of merges out of range");
+    if (h->merges < 0 || h->merges > VOCAB_LIMIT) return bad(r, "a number of merges out of range");
+    const char *hash = strstr(ours, " hash=");
+    if (hash && strtoull(hash + strlen(" hash="), NULL, 16) != body_hash(r->at, (size_t)(r->end - r->at)))
+        return ctx_fail(r->ctx, CLOOB_ERR_FORMAT,
+                        "%s: damaged or cut short: its hash is not the one in the first line", r->name);
+    return CLOOB_OK;
 }
 
 static cloob_status read_merges(reader *r)
@@ -159,6 +173,9 @@ cloob_status tokenizer_open(cloob_ctx *ctx, const char *path, tokenizer **out)
     file_bytes file;
     sbuf plain = { 0 };
     *out = NULL;
+    if (!uni_complete())
+        ctx_log(ctx, CLOOB_LOG_WARN,
+                "built without utf8proc: ids of texts beyond ASCII may differ from CLIP's");
     CLOOB_TRY(file_read(ctx, path, FILE_LIMIT, &file));
     cloob_status status = CLOOB_OK;
     if (!gzip_is(file.data, file.size)) {
@@ -175,12 +192,17 @@ cloob_status tokenizer_open(cloob_ctx *ctx, const char *path, tokenizer **out)
 
 void tokenizer_save(const tokenizer *t, sbuf *out)
 {
-    sbuf_printf(out, "#version: 0.2 cloob merges=%d clean=%s\n", t->merges,
-                t->clean == TEXT_CLEAN_BASIC ? "basic" : "full");
+    sbuf body = { 0 };
     for (int32_t m = 0; m < t->merges; m++) {
-        token_put_symbols(t, t->part[m][0], out);
-        sbuf_putc(out, ' ');
-        token_put_symbols(t, t->part[m][1], out);
-        sbuf_putc(out, '\n');
+        if (m) sbuf_putc(&body, '\n');
+        token_put_symbols(t, t->part[m][0], &body);
+        sbuf_putc(&body, ' ');
+        token_put_symbols(t, t->part[m][1], &body);
     }
+    sbuf_printf(out, "#version: 0.2 cloob merges=%d clean=%s hash=%016llx\n", t->merges,
+                t->clean == TEXT_CLEAN_BASIC ? "basic" : "full",
+                (unsigned long long)body_hash(body.data, body.len));
+    if (body.len) sbuf_add(out, body.data, body.len);
+    out->failed |= body.failed;
+    sbuf_release(&body);
 }

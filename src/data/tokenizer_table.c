@@ -13,11 +13,20 @@ static uint64_t mix(uint64_t x)
     return x ^ x >> 32;
 }
 
+static uint64_t load4(const char *text)
+{
+    const unsigned char *t = (const unsigned char *)text;
+    return (uint64_t)t[0] | (uint64_t)t[1] << 8 | (uint64_t)t[2] << 16 | (uint64_t)t[3] << 24;
+}
+
+/* Up to eight bytes, the first lowest. Loads that overlap put the same bytes in the same place. */
 static uint64_t load(const char *text, size_t bytes)
 {
-    uint64_t x = 0;
-    memcpy(&x, text, bytes);
-    return x;
+    const unsigned char *t = (const unsigned char *)text;
+    if (bytes >= 4) return load4(text) | load4(text + bytes - 4) << 8 * (bytes - 4);
+    if (!bytes) return 0;
+    return (uint64_t)t[0] | (uint64_t)t[bytes / 2] << 8 * (bytes / 2) |
+           (uint64_t)t[bytes - 1] << 8 * (bytes - 1);
 }
 
 uint64_t text_key(const char *text, size_t bytes)

@@ -72,6 +72,7 @@ static size_t contraction(const char *text, size_t n)
 static size_t run_length(const char *text, size_t n, kind k)
 {
     size_t i = 0, length;
+    while (i < n && (unsigned char)text[i] < 0x80 && ascii_kind[(unsigned char)text[i]] == k) i++;
     while (i < n && kind_at(text + i, n - i, &length) == k) i += length;
     return i;
 }

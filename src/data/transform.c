@@ -21,9 +21,9 @@ static void scratch_release(view_scratch *s)
 {
     image_reader_destroy(s->reader);
     resize_scratch_release(&s->resize);
-    free(s->small.data);
-    free(s->four_in.data);
-    free(s->four_out.data);
+    resize_buffer_release(&s->small);
+    resize_buffer_release(&s->four_in);
+    resize_buffer_release(&s->four_out);
 }
 
 cloob_status view_scratch_create(cloob_ctx *ctx, view_scratch **out)

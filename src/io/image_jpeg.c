@@ -13,9 +13,10 @@
 
 #include "io/image_codec.h"
 #include "io/jpeg_huffman.h"
+#include "io/jpeg_window.h"
 
 /* More scans than any encoder writes: a file of tiny scans over a huge picture would take hours. */
-enum { JPEG_MAX_SCANS = 500 };
+enum { JPEG_MAX_SCANS = 100 };
 
 typedef struct jpeg_state {
     jpeg_huffman huffman; /* first: client_data is read as this by jpeg_huffman.c */
@@ -58,7 +59,7 @@ static void on_warning(j_common_ptr d, int level)
 static void on_progress(j_common_ptr d)
 {
     if (((j_decompress_ptr)d)->input_scan_number > JPEG_MAX_SCANS)
-        give_up(state_of(d), "more than 500 scans");
+        give_up(state_of(d), "more than 100 scans");
 }
 
 /* --- the source: all bytes at once ------------------------------------------------------------------- */
@@ -157,25 +158,6 @@ static cloob_status jpeg_open(cloob_ctx *ctx, image_reader *r)
 
 /* --- pixels ------------------------------------------------------------------------------------------ */
 
-/* The part of the picture that is decoded: what is wanted and, since smooth chroma looks at its neighbours,
- * one unit of blocks around it. libjpeg moves the left edge to a unit's; what is left of the wanted rows
- * costs their codes only. */
-static void choose_window(jpeg_state *s, image_reader *r)
-{
-    int64_t unit_x = s->d.max_h_samp_factor * s->d.min_DCT_scaled_size,
-            unit_y = s->d.max_v_samp_factor * s->d.min_DCT_scaled_size;
-    int64_t left = r->want.left / unit_x * unit_x - unit_x, right = r->want.left + r->want.width + unit_x;
-    int64_t top = (r->want.top / unit_y - 1) * unit_y;
-    JDIMENSION x = (JDIMENSION)(left > 0 ? left : 0),
-               w = (JDIMENSION)((right < r->width ? right : r->width) - x);
-    if (w < r->width) jpeg_crop_scanline(&s->d, &x, &w);
-    if (top > 0) jpeg_skip_scanlines(&s->d, (JDIMENSION)top);
-    r->have.left = x;
-    r->have.width = w;
-    r->have.top = s->d.output_scanline;
-    r->have.height = r->want.top + r->want.height - r->have.top;
-}
-
 static void read_rgb(jpeg_state *s, image_reader *r)
 {
     int64_t end = r->have.top + r->have.height;
@@ -223,7 +205,8 @@ static cloob_status load_guarded(cloob_ctx *ctx, image_reader *r, jpeg_state *s,
     if (setjmp(s->mark)) return state_failed(ctx, r, s);
     jpeg_start_decompress(&s->d);
     if (fast) jpeg_huffman_install(&s->huffman, &s->d);
-    if (!cmyk) choose_window(s, r);
+    r->have = cmyk ? (image_box){ 0, 0, r->height, r->width } : r->want;
+    if (!cmyk) jpeg_window_begin(&s->d, &r->have);
     CLOOB_TRY(image_buffer_reserve(ctx, &r->rgb, (size_t)(r->have.width * r->have.height * 3)));
     if (cmyk) CLOOB_TRY(image_buffer_reserve(ctx, &r->extra, (size_t)(r->width * r->height * 4)));
     if (cmyk) read_cmyk(s, r);
@@ -236,7 +219,6 @@ static cloob_status load_guarded(cloob_ctx *ctx, image_reader *r, jpeg_state *s,
 static cloob_status jpeg_load(cloob_ctx *ctx, image_reader *r)
 {
     jpeg_state *s = r->state[IMAGE_STATE_JPEG];
-    r->have = (image_box){ 0, 0, r->height, r->width };
     s->huffman.refused = false;
     cloob_status status = load_guarded(ctx, r, s, true);
     if (status == CLOOB_OK || !s->huffman.refused) return status;

@@ -243,6 +243,7 @@ static cloob_status walk(scanner *s)
         if (!found) return CLOOB_OK;
         CLOOB_TRY(take_header(s));
     }
+    if (zeros == 0 && s->at < s->size) s->out->skipped++; /* ends inside a header */
     return CLOOB_OK;
 }
 

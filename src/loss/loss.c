@@ -82,6 +82,8 @@ static cloob_status check_plan(cloob_ctx *ctx, const loss_options *o, const loss
     if (s->dtype != CLOOB_F32 && s->dtype != CLOOB_BF16)
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "embeddings are %s: F32 or BF16 is needed",
                         dtype_name(s->dtype));
+    if (o->tile < 0 || o->tile % 8 != 0)
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "tiles of %lld: a multiple of 8, or 0", (long long)o->tile);
     if (s->dim < 1) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "embeddings of width %lld", (long long)s->dim);
     if (s->rows < 0 || s->stored_u < 0 || s->stored_v < 0)
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "a negative number of rows");

@@ -32,6 +32,8 @@ typedef struct loss_options {
     double inv_tau; /* above 0 */
     double beta;    /* the Hopfield scale, 0 or above */
     bool gradients; /* dx, dy, and dsum_*; without it only the loss */
+    int64_t tile;   /* cuda: edge of the tiles of scores, a multiple of 8; 0: chosen */
+    bool plain;     /* cuda: products by the library and a pass over them, even where a fused kernel exists */
     bool unchecked; /* skip the look at every row (unit length, no NaN); the caller has just made them so */
 } loss_options;
 

@@ -110,92 +110,6 @@ static cloob_status open_file(reader *r, const char *path)
     return CLOOB_OK;
 }
 
-/* ---- the configuration --------------------------------------------------------------------------- */
-
-static cloob_status config_from_text(reader *r, const char *text)
-{
-    arena a = { 0 };
-    json *root;
-    cloob_status status = json_parse(r->ctx, &a, text, strlen(text), r->s.path, &root);
-    if (status == CLOOB_OK) status = model_config_from_json(r->ctx, root, r->s.path, &r->w->config);
-    arena_release(&a);
-    return status;
-}
-
-/* "DIR/name" for the folder of the weights; NULL when there is no such file. */
-static char *beside(const reader *r, const char *name)
-{
-    char *dir = strdup(r->s.path), *slash = dir ? strrchr(dir, '/') : NULL;
-    if (slash) slash[1] = '\0';
-    char *path = dir ? file_join(slash ? dir : "", name) : NULL;
-    free(dir);
-    if (path && file_exists(path)) return path;
-    free(path);
-    return NULL;
-}
-
-/* Hugging Face keeps mean and standard deviation in a file of their own. */
-static cloob_status read_preprocessor(reader *r)
-{
-    arena a = { 0 };
-    json *root;
-    char *path = beside(r, "preprocessor_config.json");
-    if (!path) return CLOOB_OK;
-    cloob_status status = json_read_file(r->ctx, &a, path, &root);
-    for (int k = 0; status == CLOOB_OK && k < 2; k++) {
-        const json *v = json_get(root, k ? "image_std" : "image_mean");
-        double *to = k ? r->w->config.image_std : r->w->config.image_mean;
-        const json *e = v && v->kind == JSON_ARRAY && v->count == 3 ? v->child : NULL;
-        for (int i = 0; e && e->kind == JSON_NUMBER; e = e->next) to[i++] = e->number;
-    }
-    if (status == CLOOB_OK) status = model_config_check(r->ctx, &r->w->config);
-    if (status != CLOOB_OK) status = ctx_wrap(r->ctx, status, "%s", path);
-    free(path);
-    arena_release(&a);
-    return status;
-}
-
-static cloob_status config_from_neighbour(reader *r, bool *found)
-{
-    const char *name = r->s.names == NAMES_HF ? "config.json" : "open_clip_config.json";
-    char *path = r->s.names == NAMES_JKU ? NULL : beside(r, name);
-    *found = path != NULL;
-    if (!path) return CLOOB_OK;
-    r->report->config = name;
-    cloob_status status = model_config_load(r->ctx, path, &r->w->config);
-    free(path);
-    if (status != CLOOB_OK || r->s.names != NAMES_HF) return status;
-    return read_preprocessor(r);
-}
-
-static cloob_status config_from_shapes(reader *r)
-{
-    r->report->config = "its shapes";
-    CLOOB_TRY(source_infer(r->ctx, &r->s, &r->w->config));
-    bool sure = r->s.names == NAMES_JKU || r->w->torch.layout == TORCH_SCRIPT || r->o->act;
-    if (!sure)
-        ctx_log(r->ctx, CLOOB_LOG_INFO,
-                "%s does not say its activation; QuickGELU is assumed (--activation gelu for the other)",
-                r->s.path);
-    return CLOOB_OK;
-}
-
-static cloob_status find_config(reader *r)
-{
-    const char *own = st_meta_get(&r->w->st, "config");
-    bool found = true;
-    if (r->o->config) {
-        r->report->config = "the given configuration";
-        r->w->config = *r->o->config;
-    } else if (own) {
-        r->report->config = "its own metadata";
-        CLOOB_TRY(config_from_text(r, own));
-    } else CLOOB_TRY(config_from_neighbour(r, &found));
-    if (!found) CLOOB_TRY(config_from_shapes(r));
-    if (r->o->act) r->w->config.act = *r->o->act;
-    return CLOOB_OK;
-}
-
 /* ---- taking tensors ------------------------------------------------------------------------------ */
 
 static bool is_float(cloob_dtype d)
@@ -353,7 +267,8 @@ static cloob_status meta_number(reader *r, const char *tensor_name, const char *
     float log_value;
     const tensor *t = weights_find(r->w, tensor_name);
     if (!t || !dtype_convert(CLOOB_F32, &log_value, t->dtype, t->data, 1)) return CLOOB_OK;
-    snprintf(text, sizeof text, "%.9g", exp((double)log_value));
+    snprintf(text, sizeof text, "%.7g",
+             exp((double)log_value)); /* a float's digits; the tensor has them all */
     return weights_set_meta(r->ctx, r->w, key, text);
 }
 
@@ -387,7 +302,7 @@ static cloob_status read_all(reader *r, const char *path)
     CLOOB_TRY(open_file(r, path));
     CLOOB_TRY(source_index(r->ctx, path, r->w, &r->s));
     r->report->names = r->s.native ? "cloob" : whose[r->s.names];
-    CLOOB_TRY(find_config(r));
+    CLOOB_TRY(interchange_config(r->ctx, r->o, &r->s, r->w, &r->report->config));
     CLOOB_TRY(take_all(r));
     CLOOB_TRY(note_rest(r));
     CLOOB_TRY(verdict(r));

@@ -1,5 +1,4 @@
-/* Another program's tensors under their own names, and the configuration their shapes tell. Used by
- * interchange.c alone. */
+/* Another program's tensors under their own names, and their configuration. Used by interchange*.c alone. */
 #ifndef MODEL_SOURCE_H
 #define MODEL_SOURCE_H
 
@@ -27,5 +26,9 @@ int64_t source_find(const source *s, const char *name);
 
 /* Sizes from shapes; fails with the name of what is missing or not told by shapes. */
 cloob_status source_infer(cloob_ctx *ctx, const source *s, model_config *c);
+
+/* Finds the configuration and puts it into w->config; *from gets words for where it came from. */
+cloob_status interchange_config(cloob_ctx *ctx, const interchange_options *o, const source *s, weights *w,
+                                const char **from);
 
 #endif

@@ -40,6 +40,20 @@ static void a_report_tells_what_happened(void)
     remove(out);
 }
 
+static void a_file_can_be_described_without_writing(void)
+{
+    cloob_convert_report r;
+    make_state("tiny-rn");
+    CHECK_OK(ctx, cloob_weights_describe(ctx, state, NULL, &r));
+    CHECK_STR(r.model, "tiny-rn");
+    CHECK(strstr(r.config, "\"layers\":[1,2,1,1]") != NULL && !r.has_tokenizer);
+    CHECK_STR(r.metadata, "{}");
+    cloob_convert_report_release(&r);
+    CHECK(cloob_weights_describe(ctx, "absent.pt", NULL, &r) == CLOOB_ERR_IO && !r.config);
+    cloob_convert_report_release(&r);
+    remove(state);
+}
+
 static void failures_list_keys_and_write_nothing(void)
 {
     cloob_convert_options o;
@@ -96,6 +110,7 @@ int main(void)
 {
     ctx = cloob_ctx_create(NULL);
     RUN(a_report_tells_what_happened);
+    RUN(a_file_can_be_described_without_writing);
     RUN(failures_list_keys_and_write_nothing);
     RUN(a_vocabulary_goes_with_the_weights);
     cloob_ctx_destroy(ctx);

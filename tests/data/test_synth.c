@@ -6,6 +6,7 @@
 
 #include "core/file.h"
 #include "core/json.h"
+#include "data/dataset.h"
 #include "data/synth.h"
 #include "data/synth_batch.h"
 #include "data/synth_write.h"
@@ -359,6 +360,50 @@ static void check_prompts(cloob_ctx *ctx)
     arena_release(&a);
 }
 
+/* What the loaders make of it: every pair is the scene that its number says. */
+static void check_pairs(cloob_ctx *ctx, const char *name, int64_t count)
+{
+    dataset_options o;
+    dataset *d = NULL;
+    char *path = in_scratch(name);
+    dataset_options_init(&o);
+    CHECK_OK(ctx, dataset_open(ctx, path, &o, &d));
+    CHECK(d && dataset_count(d) == count);
+    for (int64_t i = 0; d && i < count; i += 7) {
+        synth_scene scene;
+        sbuf text = { 0 };
+        sample got;
+        synth_draw(&(synth_world){ 1, 0.6 }, SYNTH_TRAIN, i, &scene);
+        synth_caption(&scene, &text);
+        CHECK_OK(ctx, dataset_read(ctx, d, i, 0, NULL, &got));
+        CHECK_STR(got.caption, text.data);
+        CHECK(got.im.width == 32 && got.im.height == 32);
+        sample_release(&got);
+        sbuf_release(&text);
+    }
+    dataset_close(d);
+    free(path);
+}
+
+static void check_class_folders(cloob_ctx *ctx)
+{
+    for (int f = 0; f < SYNTH_FACTORS; f++) {
+        char name[64];
+        dataset_options o;
+        dataset *d = NULL;
+        snprintf(name, sizeof name, "classes/%s", synth_factors[f].name);
+        char *path = in_scratch(name);
+        dataset_options_init(&o);
+        CHECK_OK(ctx, dataset_open(ctx, path, &o, &d));
+        CHECK(d && dataset_class_count(d) == synth_factors[f].count &&
+              dataset_count(d) == 2 * synth_factors[f].count);
+        for (int v = 0; d && v < synth_factors[f].count; v++)
+            CHECK_STR(dataset_class_name(d, v), synth_factors[f].value[v].name);
+        dataset_close(d);
+        free(path);
+    }
+}
+
 static void a_set_is_written_replaced_and_refused(void)
 {
     cloob_ctx *ctx = cloob_ctx_create(NULL);
@@ -373,9 +418,12 @@ static void a_set_is_written_replaced_and_refused(void)
     CHECK(r.train == 40 && r.val == 6 && r.test == 94 && r.shards == 0);
     check_files();
     check_prompts(ctx);
+    check_pairs(ctx, "train.tsv", 40);
+    check_class_folders(ctx);
     shards.format = CLOOB_SYNTH_WEBDATASET;
     CHECK_OK(ctx, write_set(ctx, shards, &r)); /* in place of the first */
     CHECK(r.shards == 4 && there("train-00002.tar") && there("val-00000.tar") && there("sizes.json"));
+    check_pairs(ctx, "train-{00000..00002}.tar", 40);
     CHECK(!there("train-00003.tar") && !there("train.tsv") && !there("images"));
     o.size = 8; /* refused before anything happens */
     CHECK(write_set(ctx, o, &r) == CLOOB_ERR_ARGUMENT && there("train-00002.tar"));
@@ -390,11 +438,11 @@ static void foreign_folders_are_left_alone(void)
 {
     cloob_ctx *ctx = cloob_ctx_create(NULL);
     cloob_synth_options o = small_options();
-    char *mark = in_scratch("synth.json"), *file = in_scratch("prompts.json");
     if (!can_draw(ctx)) {
         cloob_ctx_destroy(ctx);
         SKIP("no cairo");
     }
+    char *mark = in_scratch("synth.json"), *file = in_scratch("prompts.json");
     CHECK(remove(mark) == 0); /* now it is somebody else's */
     CHECK(write_set(ctx, o, NULL) == CLOOB_ERR_IO && strstr(cloob_error(ctx), "--force"));
     o.force = true;

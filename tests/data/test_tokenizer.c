@@ -209,6 +209,7 @@ static void saving_and_reading_back_is_the_same(void)
     CHECK(tokenizer_vocab_size(again) == tokenizer_vocab_size(t));
     tokenizer_save(again, &second);
     CHECK_STR(second.data, text.data);
+    check_refused(text.data, text.len - 4, "cut short"); /* "' s" for "' s</w>": two symbols all the same */
     sbuf_release(&text);
     sbuf_release(&second);
     tokenizer_close(t);
@@ -231,7 +232,8 @@ static void learning_by_hand(void)
     sbuf out = { 0 };
     CHECK_OK(ctx, tokenizer_train_texts(ctx, text, n, 514 + 4, &t));
     tokenizer_save(t, &out);
-    CHECK_STR(out.data, "#version: 0.2 cloob merges=4 clean=full\ne s\nes t</w>\nl o\ne w\n");
+    CHECK(strncmp(out.data, "#version: 0.2 cloob merges=4 clean=full hash=", 45) == 0);
+    CHECK_STR(strchr(out.data, '\n') ? strchr(out.data, '\n') : "", "\ne s\nes t</w>\nl o\ne w");
     CHECK(tokenizer_vocab_size(t) == 518);
     sbuf_release(&out);
     tokenizer_close(t);

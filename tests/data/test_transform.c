@@ -46,6 +46,24 @@ static void box_of(const json *e, const char *key, int64_t box[4])
         if (!json_int(v, &box[i])) box[i] = 0;
 }
 
+/* Part of a picture with fractions of pixels at its edges. */
+static void make_box(const json *e, const image *im, uint8_t *out)
+{
+    float rect[4] = { 0 };
+    const json *v = json_get(e, "rect")->child;
+    for (int i = 0; i < 4 && v; i++, v = v->next) rect[i] = (float)v->number;
+    resize_filter filter = strcmp(text(e, "filter"), "bicubic") ? RESIZE_BILINEAR : RESIZE_BICUBIC;
+    resize_plan p = resize_plan_whole(im->width, im->height, number(e, "width"), number(e, "height"), filter);
+    p.x0 = rect[0];
+    p.y0 = rect[1];
+    p.x1 = rect[2];
+    p.y1 = rect[3];
+    resize_source src = { im->rgb, im->width * 3, im->width, im->height, 3 };
+    resize_scratch s = { 0 };
+    CHECK_OK(ctx, resize_run(ctx, &s, &src, &p, out));
+    resize_scratch_release(&s);
+}
+
 static void make(const json *e, const image *im, uint8_t *out)
 {
     const char *what = text(e, "what");
@@ -64,6 +82,10 @@ static void make(const json *e, const image *im, uint8_t *out)
     if (!strcmp(what, "crop")) {
         CHECK_OK(ctx, transform_crop_resize(ctx, im, box[0], box[1], box[2], box[3], o.size, o.size, o.filter,
                                             out));
+        return;
+    }
+    if (!strcmp(what, "box")) {
+        make_box(e, im, out);
         return;
     }
     memcpy(out, im->rgb, (size_t)n * 3);

@@ -3,6 +3,7 @@
 
 #include "shared.h"
 
+#include "model/encoder.h"
 #include "model/interchange.h"
 #include "model/procedural_weights.h"
 
@@ -204,6 +205,29 @@ static void activation_can_be_told(void)
     clean("interchange.tmp.dir");
 }
 
+/* A folder as others write it: without our metadata, so that the JSON beside the weights has to tell. */
+static void neighbours_tell_the_configuration(void)
+{
+    static const trip trips[] = { { FORMAT_OPEN_CLIP, "open_clip_model.safetensors" },
+                                  { FORMAT_HF, "model.safetensors" } };
+    for (int i = 0; i < 2; i++) {
+        weights w = make("tiny-vit"), back;
+        st_file f;
+        w.config.image_mean[0] = 0.5;
+        CHECK_OK(ctx, interchange_write(ctx, "interchange.tmp.dir", trips[i].format, &w));
+        char *path = file_join("interchange.tmp.dir", trips[i].path);
+        CHECK_OK(ctx, st_open(ctx, path, &f));
+        CHECK_OK(ctx, st_write(ctx, path, f.entry, f.count, NULL, 0));
+        st_close(&f);
+        CHECK_OK(ctx, read_as("interchange.tmp.dir", NULL, &back));
+        CHECK(same_weights(&w, &back) && back.config.image_mean[0] == 0.5);
+        weights_release(&back);
+        weights_release(&w);
+        free(path);
+        clean("interchange.tmp.dir");
+    }
+}
+
 /* ---- accounting ---------------------------------------------------------------------------------- */
 
 /* Writes the entries of w as they are, under the names given. */
@@ -336,6 +360,43 @@ static void fixtures_equal_the_procedural_weights(void)
     }
 }
 
+/* The converted file through the towers, against what the reference gave for the same weights. */
+static void converted_fixtures_give_the_frozen_outputs(void)
+{
+    static const char *const file[] = { "fixtures/mljku_tiny-rn_epoch_2.pt",
+                                        "fixtures/openai_tiny-rn_state_dict.pt" };
+    enum { N = 6 };
+    char at[1024], frozen_at[1024];
+    if (!shared_path("fixtures/model_tiny-rn_cloob.safetensors", frozen_at)) SKIP("no fixtures");
+    st_file frozen;
+    CHECK_OK(ctx, st_open(ctx, frozen_at, &frozen));
+    for (int i = 0; i < 2 && shared_path(file[i], at); i++) {
+        weights w;
+        device *dev;
+        encoder *e;
+        encoder_options o;
+        encoder_options_init(&o);
+        CHECK_OK(ctx, read_as(at, NULL, &w));
+        CHECK_OK(ctx, device_open(ctx, "cpu", &dev));
+        CHECK_OK(ctx, encoder_create(ctx, &w, dev, &o, &e));
+        int64_t size = w.config.image_size, embed = w.config.embed;
+        float *x = malloc((size_t)(N * 3 * size * size) * sizeof *x),
+              *y = malloc((size_t)(N * embed) * sizeof *y);
+        int32_t *t = malloc((size_t)(N * w.config.context) * sizeof *t);
+        procedural_images(x, N, size);
+        procedural_tokens(t, N, &w.config);
+        CHECK_OK(ctx, encoder_float_images(ctx, e, x, N, ENCODE_RAW, y));
+        CHECK(relative_error(y, st_find(&frozen, "eval.image")->t.data, N * embed, 0.01) < 1e-5);
+        CHECK_OK(ctx, encoder_texts(ctx, e, t, N, ENCODE_RAW, y));
+        CHECK(relative_error(y, st_find(&frozen, "eval.text")->t.data, N * embed, 0.01) < 1e-5);
+        free(x), free(y), free(t);
+        encoder_destroy(e);
+        device_close(dev);
+        weights_release(&w);
+    }
+    st_close(&frozen);
+}
+
 int main(void)
 {
     ctx = cloob_ctx_create(NULL);
@@ -346,12 +407,14 @@ int main(void)
     RUN(a_resnet_is_no_hugging_face_model);
     RUN(heads_follow_openai_s_rule_or_are_asked_for);
     RUN(activation_can_be_told);
+    RUN(neighbours_tell_the_configuration);
     RUN(every_key_is_accounted_for);
     RUN(integers_are_no_weights);
     RUN(other_things_are_refused);
     RUN(native_files_keep_what_they_know);
     RUN(the_state_of_a_run_stays_behind);
     RUN(fixtures_equal_the_procedural_weights);
+    RUN(converted_fixtures_give_the_frozen_outputs);
     cloob_ctx_destroy(ctx);
     return check_summary();
 }

@@ -121,6 +121,28 @@ static dnnl_status_t make_desc(onednn *o, const descs *d, int output, const op_a
     return s;
 }
 
+/* Some combinations of layouts have no fast kernel (few channels on one side, blocks on the other). */
+static bool is_slow(dnnl_primitive_desc_t pd)
+{
+    const char *name = NULL;
+    return dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, (void *)&name) == dnnl_success && name && strncmp(name, "ref", 3) == 0;
+}
+
+/* Takes tensors as they are laid out; where that is slow, lets oneDNN choose every layout and reorders. */
+static dnnl_status_t best_desc(onednn *o, descs *d, int output, const op_args *a, const tensor *x, const tensor *y, dnnl_primitive_desc_t *pd)
+{
+    dnnl_primitive_desc_t other = NULL;
+    dnnl_status_t s = make_desc(o, d, output, a, pd);
+    if (s != dnnl_success || !is_slow(*pd) || (output == DST && op_has(&a->in[3]))) return s;
+    descs free_choice = *d;
+    onednn_picture_any(x, &free_choice.any[SRC]);
+    onednn_picture_any(y, &free_choice.any[DST]);
+    if (make_desc(o, &free_choice, output, a, &other) != dnnl_success) return s;
+    dnnl_primitive_desc_destroy(*pd);
+    *pd = other;
+    return s;
+}
+
 static dnnl_query_t query_of(int which, int output)
 {
     static const dnnl_query_t plain[] = { dnnl_query_src_md, dnnl_query_weights_md, dnnl_query_dst_md };
@@ -129,11 +151,11 @@ static dnnl_query_t query_of(int which, int output)
     return which == output || which == DST ? diff[which] : plain[which];
 }
 
-static dnnl_status_t make_state(onednn *o, const descs *d, int output, op_args *a, conv_state *st)
+static dnnl_status_t make_state(onednn *o, descs *d, int output, op_args *a, const tensor *x, const tensor *y, conv_state *st)
 {
     dnnl_primitive_desc_t pd = NULL;
     size_t scratch = 0;
-    dnnl_status_t s = make_desc(o, d, output, a, &pd);
+    dnnl_status_t s = best_desc(o, d, output, a, x, y, &pd);
     st->output = output;
     if (s == dnnl_success) s = dnnl_primitive_create(&st->conv, pd);
     for (int i = 0; i < SIDES && s == dnnl_success; i++)
@@ -166,7 +188,7 @@ static cloob_status prepare(const op_env *env, op_args *a, const tensor *x, cons
     dnnl_dims_t channels = { w->dim[0] };
     if (s == dnnl_success && d.has_bias) s = dnnl_memory_desc_init_by_tag(&d.bias, 1, channels, dnnl_f32, dnnl_a);
     if (output == DST && op_has(&a->in[3])) d.any[DST] = d.have[DST]; /* it adds to what is there: no detour */
-    if (s == dnnl_success) s = make_state(o, &d, output, a, st);
+    if (s == dnnl_success) s = make_state(o, &d, output, a, x, y, st);
     if (s == dnnl_success) return CLOOB_OK;
     conv2d_release(env, a);
     return onednn_status(env->ctx, s, "preparing a convolution");

@@ -10,11 +10,14 @@ typedef struct view {
 static view view_of(const op_args *a, const tensor *qkv, int64_t n, int64_t h, int64_t t)
 {
     int64_t T = qkv->dim[1], C = qkv->dim[2] / 3, e = C / a->attr.heads, base = n * T * 3 * C;
-    return (view){ base + t * 3 * C + h * e, base + C + h * e, base + 2 * C + h * e, 3 * C, a->attr.causal ? t + 1 : T, e,
+    return (view){ base + t * 3 * C + h * e,   base + C + h * e,
+                   base + 2 * C + h * e,       3 * C,
+                   a->attr.causal ? t + 1 : T, e,
                    1.0 / sqrt((double)e) };
 }
 
-static view view_one(const op_args *a, const tensor *q, const tensor *kv, const tensor *index, int64_t n, int64_t h)
+static view view_one(const op_args *a, const tensor *q, const tensor *kv, const tensor *index, int64_t n,
+                     int64_t h)
 {
     int64_t T = kv->dim[1], C = q->dim[1], e = C / a->attr.heads, base = n * T * 2 * C;
     int64_t keys = has(index) ? ((const int32_t *)index->data)[n] + 1 : T;
@@ -36,32 +39,43 @@ static double query_forward(const view *w, const tensor *q, const tensor *kv, co
     double lse = most + log(sum);
     for (int64_t i = 0; i < w->width; i++) {
         double out = 0.0;
-        for (int64_t j = 0; j < w->keys; j++) out += exp(score(w, q, kv, j) - lse) * ld(kv, w->v + j * w->step + i);
+        for (int64_t j = 0; j < w->keys; j++)
+            out += exp(score(w, q, kv, j) - lse) * ld(kv, w->v + j * w->step + i);
         st(y, yi + i, out);
     }
     return lse;
 }
 
-static void add(const tensor *t, int64_t i, double v) { st(t, i, ld(t, i) + v); }
+enum { COLUMNS = 64 }; /* gradients are summed in double, this many columns at a time */
 
-/* p = softmax(s); dv_j += p_j dy; ds_j = p_j (dy.v_j - dy.y); dq += ds_j k_j scale; dk_j += ds_j q scale. */
-static void query_backward(const view *w, const tensor *q, const tensor *kv, const tensor *y, const tensor *dy, int64_t yi,
-                           double lse, const tensor *dq, const tensor *dkv)
+/* p = softmax(s); ds_j = p_j (dy.v_j - dy.y) scale: what key j sends back to one query's score. */
+typedef struct pair {
+    double p, ds;
+} pair;
+
+static pair pair_of(const view *w, const tensor *q, const tensor *kv, const tensor *y, const tensor *dy,
+                    int64_t yi, double lse, int64_t j)
 {
-    double along = 0.0;
-    for (int64_t i = 0; i < w->width; i++) along += ld(dy, yi + i) * ld(y, yi + i);
-    for (int64_t j = 0; j < w->keys; j++) {
-        double p = exp(score(w, q, kv, j) - lse), dp = 0.0;
-        int64_t kj = w->k + j * w->step, vj = w->v + j * w->step;
-        for (int64_t i = 0; i < w->width; i++) {
-            dp += ld(dy, yi + i) * ld(kv, vj + i);
-            add(dkv, vj + i, p * ld(dy, yi + i));
+    double p = exp(score(w, q, kv, j) - lse), dp = 0.0, along = 0.0;
+    for (int64_t i = 0; i < w->width; i++) {
+        dp += ld(dy, yi + i) * ld(kv, w->v + j * w->step + i);
+        along += ld(dy, yi + i) * ld(y, yi + i);
+    }
+    return (pair){ p, p * (dp - along) * w->scale };
+}
+
+/* dq = sum ds_j k_j. */
+static void query_backward(const view *w, const tensor *q, const tensor *kv, const tensor *y,
+                           const tensor *dy, int64_t yi, double lse, const tensor *dq)
+{
+    for (int64_t first = 0; first < w->width; first += COLUMNS) {
+        int64_t columns = w->width - first < COLUMNS ? w->width - first : COLUMNS;
+        double sum[COLUMNS] = { 0 };
+        for (int64_t j = 0; j < w->keys; j++) {
+            pair b = pair_of(w, q, kv, y, dy, yi, lse, j);
+            for (int64_t i = 0; i < columns; i++) sum[i] += b.ds * ld(kv, w->k + j * w->step + first + i);
         }
-        double ds = p * (dp - along) * w->scale;
-        for (int64_t i = 0; i < w->width; i++) {
-            add(dq, w->q + i, ds * ld(kv, kj + i));
-            add(dkv, kj + i, ds * ld(q, w->q + i));
-        }
+        for (int64_t i = 0; i < columns; i++) st(dq, w->q + first + i, sum[i]);
     }
 }
 
@@ -80,17 +94,41 @@ cloob_status attention_ref(const op_env *env, const op_args *a)
     return CLOOB_OK;
 }
 
+/* dk_j = sum over the queries that see it of ds q, dv_j = sum p dy. */
+static void key_backward(const op_args *a, int64_t n, int64_t h, int64_t j, int64_t first)
+{
+    const tensor *dy = &a->in[0], *qkv = &a->in[1], *y = &a->in[2], *lse = &a->in[3], *dqkv = &a->out[0];
+    int64_t T = y->dim[1], C = y->dim[2], H = a->attr.heads;
+    view w = view_of(a, qkv, n, h, 0);
+    int64_t columns = w.width - first < COLUMNS ? w.width - first : COLUMNS, step = w.step;
+    double dk[COLUMNS] = { 0 }, dv[COLUMNS] = { 0 };
+    for (int64_t t = a->attr.causal ? j : 0; t < T; t++) {
+        int64_t yi = (n * T + t) * C + h * w.width;
+        w = view_of(a, qkv, n, h, t);
+        pair b = pair_of(&w, qkv, qkv, y, dy, yi, ld(lse, (n * H + h) * T + t), j);
+        for (int64_t i = 0; i < columns; i++) {
+            dk[i] += b.ds * ld(qkv, w.q + first + i);
+            dv[i] += b.p * ld(dy, yi + first + i);
+        }
+    }
+    for (int64_t i = 0; i < columns; i++) {
+        st(dqkv, w.k + j * step + first + i, dk[i]);
+        st(dqkv, w.v + j * step + first + i, dv[i]);
+    }
+}
+
 cloob_status attention_bwd_ref(const op_env *env, const op_args *a)
 {
     const tensor *dy = &a->in[0], *qkv = &a->in[1], *y = &a->in[2], *lse = &a->in[3], *dqkv = &a->out[0];
     int64_t N = y->dim[0], T = y->dim[1], C = y->dim[2], H = a->attr.heads;
     (void)env;
-    fill_zero(dqkv);
     for (int64_t n = 0; n < N; n++)
         for (int64_t h = 0; h < H; h++)
             for (int64_t t = 0; t < T; t++) {
                 view w = view_of(a, qkv, n, h, t);
-                query_backward(&w, qkv, qkv, y, dy, (n * T + t) * C + h * w.width, ld(lse, (n * H + h) * T + t), dqkv, dqkv);
+                query_backward(&w, qkv, qkv, y, dy, (n * T + t) * C + h * w.width,
+                               ld(lse, (n * H + h) * T + t), dqkv);
+                for (int64_t first = 0; first < w.width; first += COLUMNS) key_backward(a, n, h, t, first);
             }
     return CLOOB_OK;
 }
@@ -115,12 +153,19 @@ cloob_status attention_one_bwd_ref(const op_env *env, const op_args *a)
     const tensor *dq = &a->out[0], *dkv = &a->out[1];
     int64_t N = q->dim[0], H = a->attr.heads;
     (void)env;
-    fill_zero(dq);
-    fill_zero(dkv);
+    fill_zero(dkv); /* keys that nobody sees */
     for (int64_t n = 0; n < N; n++)
         for (int64_t h = 0; h < H; h++) {
             view w = view_one(a, q, kv, &a->in[3], n, h);
-            query_backward(&w, q, kv, y, dy, w.q, ld(lse, n * H + h), dq, dkv);
+            double l = ld(lse, n * H + h);
+            query_backward(&w, q, kv, y, dy, w.q, l, dq);
+            for (int64_t j = 0; j < w.keys; j++) {
+                pair b = pair_of(&w, q, kv, y, dy, w.q, l, j);
+                for (int64_t i = 0; i < w.width; i++) {
+                    st(dkv, w.k + j * w.step + i, b.ds * ld(q, w.q + i));
+                    st(dkv, w.v + j * w.step + i, b.p * ld(dy, w.q + i));
+                }
+            }
         }
     return CLOOB_OK;
 }

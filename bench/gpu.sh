@@ -1,0 +1,70 @@
+#!/bin/bash
+# Builds on a GPU machine, checks every kernel against its definition, times them, and prints short tables last.
+#
+#     bench/gpu.sh [build] [test] [ops] [vit] [sanitize]     (default: build test ops)
+#
+# build     configure and build with all cores
+# test      test_ops and test_gpu_ops, and the tests of the cache
+# ops       bench_ops: convolutions, batch norm, text tower, attention pool, AdamW
+# vit       bench_ops: ViT-B-32 and ViT-B-16 layers
+# sanitize  compute-sanitizer memcheck and racecheck over test_ops' GPU part
+# Choices timed in an earlier run are taken from carry/tune when it is there, and copied to OUT at the end.
+# OUT names a folder for full logs (default: build-gpu/logs); BUILD the build folder.
+set -u
+cd "$(dirname "$0")/.."
+build=${BUILD:-build-gpu}
+out=${OUT:-$build/logs}
+parts=${*:-build test ops}
+export CLOOB_TUNE_CACHE=${CLOOB_TUNE_CACHE:-$PWD/$build/tune}
+mkdir -p "$out" "$CLOOB_TUNE_CACHE"
+cp carry/tune/tune-*.txt "$CLOOB_TUNE_CACHE" 2> /dev/null
+bad=0
+
+configure() {
+    cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DCLOOB_WERROR=OFF "$@" > "$build/configure.log" 2>&1 ||
+        { tail -30 "$build/configure.log"; return 1; }
+}
+section() { echo; echo "== $1 ($(date +%T))"; }
+
+for part in $parts; do
+    section "$part"
+    case $part in
+    build)
+        configure || exit 1
+        if ! grep -q "CUDA  *yes" "$build/configure.log"; then # cuDNN may lie in a Python package
+            header=$(find / -name cudnn.h -not -path '/proc/*' 2> /dev/null | head -1)
+            library=$(find / -name 'libcudnn.so*' -not -path '/proc/*' 2> /dev/null | head -1)
+            rm -rf "$build/CMakeCache.txt"
+            configure "-DCUDNN_INCLUDE=$(dirname "$header")" "-DCUDNN_LIBRARY=$library" -DCLOOB_WITH_CUDA=ON || exit 1
+            grep -q "CUDA  *yes" "$build/configure.log" || { echo "no CUDA: nvcc $(command -v nvcc), cudnn.h $header, $library"; tail -30 "$build/configure.log"; exit 1; }
+        fi
+        grep -E "^--   " "$build/configure.log" | tr '\n' ';'; echo
+        cmake --build "$build" > "$out/build.log" 2>&1 || { grep -E "error|FAILED" "$out/build.log" | cut -c1-300 | head -40; exit 1; }
+        tail -1 "$out/build.log"
+        ;;
+    test)
+        for t in tune ops gpu_ops; do
+            timeout 170 stdbuf -oL "$build/test_$t" > "$out/test_$t.log" 2>&1 || bad=1
+            echo "-- test_$t"; tail -60 "$out/test_$t.log"
+        done
+        ;;
+    ops)
+        timeout 280 stdbuf -oL "$build/bench_ops" log "$out/tuning.log" > "$out/ops.txt" 2>&1 || { bad=1; tail -5 "$out/ops.txt"; }
+        head -1 "$out/ops.txt"
+        sed -n '/^per step/,$p' "$out/ops.txt"
+        ;;
+    vit)
+        timeout 110 stdbuf -oL "$build/bench_ops" vit log "$out/tuning-vit.log" > "$out/vit.txt" 2>&1 || bad=1
+        cat "$out/vit.txt"
+        ;;
+    sanitize)
+        for tool in memcheck racecheck; do
+            timeout 250 compute-sanitizer --tool $tool --error-exitcode 9 "$build/test_ops" > "$out/$tool.log" 2>&1 || bad=1
+            echo "-- $tool"; tail -12 "$out/$tool.log"
+        done
+        ;;
+    *) echo "unknown part: $part"; exit 2 ;;
+    esac
+done
+cp "$CLOOB_TUNE_CACHE"/tune-*.txt "$out" 2> /dev/null
+exit $bad

@@ -1,0 +1,145 @@
+/* A model for use: pictures and texts in, embeddings out.
+ *
+ *     cloob_model *m;
+ *     if (cloob_model_open(ctx, "RN50.safetensors", NULL, &m) != CLOOB_OK) puts(cloob_error(ctx));
+ *     int64_t D = cloob_model_width(m, CLOOB_UNIT, CLOOB_IMAGE);
+ *     float *image = malloc(D * sizeof *image);
+ *     cloob_encode_files(ctx, m, (const char *[]){ "cat.jpg" }, 1, CLOOB_UNIT, image, NULL);
+ *     cloob_model_close(m);
+ *
+ * Reads every format that cloob_convert reads. A model serves one thread at a time; several models in several
+ * threads, each with its context, do not disturb each other. Embeddings are float rows, one per input; the
+ * cosine of a picture and a text is the dot product of their unit rows. */
+#ifndef CLOOB_MODEL_H
+#define CLOOB_MODEL_H
+
+#include "cloob/data.h"
+#include "cloob/tokenizer.h"
+#include "cloob/types.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- opening ------------------------------------------------------------------------------------- */
+
+typedef struct cloob_model cloob_model;
+
+typedef struct cloob_model_options {
+    const char *device;    /* "auto" (NULL), "cpu", "cuda", "cuda:1", "ref" */
+    const char *precision; /* "fp32" (NULL), "bf16", "amp_bf16" */
+    const char *vocab;     /* a merges file; NULL: the one stored with the weights, if any */
+    const char *config;    /* a model's name or .json for weights whose shapes do not tell all; NULL: none */
+    bool invariant;        /* true: a row has the same bytes alone or in any batch */
+    int64_t batch;         /* rows worked out at a time where not invariant; 32 */
+} cloob_model_options;
+
+CLOOB_API void cloob_model_options_init(cloob_model_options *o);
+
+/* o may be NULL for defaults. */
+CLOOB_API cloob_status cloob_model_open(cloob_ctx *ctx, const char *path, const cloob_model_options *o,
+                                        cloob_model **out);
+CLOOB_API void cloob_model_close(cloob_model *m);
+
+typedef struct cloob_model_facts {
+    char name[64];
+    const char *family;     /* "ResNet" or "ViT" */
+    const char *activation; /* "quickgelu" or "gelu" */
+    int64_t embed;          /* D */
+    int64_t image_size, context, vocab;
+    int64_t image_features, text_features; /* widths before the projection */
+    int64_t parameters;
+    cloob_dtype stored;             /* type of the weights in the file */
+    const char *method, *run;       /* of the training; "" when unknown */
+    int64_t epoch;                  /* -1: unknown */
+    double inv_tau, scale_hopfield; /* 0: unknown */
+    bool has_tokenizer;
+    const char *container, *names;  /* kind of the file, whose names its tensors have */
+    const char *device, *precision; /* what it was opened with */
+} cloob_model_facts;
+
+/* Strings belong to the model. */
+CLOOB_API void cloob_model_get_facts(const cloob_model *m, cloob_model_facts *out);
+
+/* ---- encoding ------------------------------------------------------------------------------------ */
+
+typedef enum cloob_output {
+    CLOOB_UNIT = 0, /* rows of length 1 (n, D) */
+    CLOOB_RAW,      /* before that (n, D) */
+    CLOOB_FEATURES  /* before the projection (n, image_features or text_features) */
+} cloob_output;
+
+typedef enum cloob_side { CLOOB_IMAGE = 0, CLOOB_TEXT } cloob_side;
+
+/* Columns of a row of embeddings. */
+CLOOB_API int64_t cloob_model_width(const cloob_model *m, cloob_output what, cloob_side side);
+
+/* Pictures in memory that already have the model's size: rgb (n, S, S, 3). out: (n, width), overwritten, here
+ * and below. */
+CLOOB_API cloob_status cloob_encode_images(cloob_ctx *ctx, cloob_model *m, const uint8_t *rgb, int64_t n,
+                                           cloob_output what, float *out);
+/* One picture of any size: rgb (height, width, 3); resized and cropped as for evaluation. */
+CLOOB_API cloob_status cloob_encode_picture(cloob_ctx *ctx, cloob_model *m, const uint8_t *rgb, int64_t width,
+                                            int64_t height, cloob_output what, float *out);
+/* Files. bad NULL: a picture that cannot be read fails the call; otherwise bad (n) says which, and their rows
+ * are zero.
+ */
+CLOOB_API cloob_status cloob_encode_files(cloob_ctx *ctx, cloob_model *m, const char *const *path, int64_t n,
+                                          cloob_output what, float *out, bool *bad);
+/* n zero-terminated texts. */
+CLOOB_API cloob_status cloob_encode_texts(cloob_ctx *ctx, cloob_model *m, const char *const *text, int64_t n,
+                                          cloob_output what, float *out);
+/* Inputs that are ready: pictures (n, 3, S, S), normalised; rows of tokens (n, context). */
+CLOOB_API cloob_status cloob_encode_image_tensor(cloob_ctx *ctx, cloob_model *m, const float *images,
+                                                 int64_t n, cloob_output what, float *out);
+CLOOB_API cloob_status cloob_encode_tokens(cloob_ctx *ctx, cloob_model *m, const int32_t *tokens, int64_t n,
+                                           cloob_output what, float *out);
+
+/* ---- many at once -------------------------------------------------------------------------------- */
+
+typedef struct cloob_embedded {
+    int64_t rows; /* of image and label, or of text where there are texts alone */
+    int64_t text_rows;
+    int64_t bad; /* inputs left out because they cannot be read */
+    int64_t image_width, text_width;
+    float *image, *text; /* NULL: none */
+    int64_t *label;      /* (rows); NULL: no classes */
+    char **name;         /* (rows) files of the pictures; NULL: not from files */
+    char **class_name;   /* (classes) */
+    int64_t classes;
+} cloob_embedded;
+
+CLOOB_API void cloob_embedded_release(cloob_embedded *e);
+
+/* A data set in its order: pictures, captions where there are any and the model has a tokenizer, labels where
+ * there are classes. workers: threads that decode.
+ *
+ * Here and in the next three, *e is zero-initialised before the first call; each fills what it names, and
+ * refuses to replace what another has filled. On failure e keeps what it had. */
+CLOOB_API cloob_status cloob_embed_data(cloob_ctx *ctx, cloob_model *m, const cloob_dataset *d,
+                                        cloob_output what, int workers, cloob_embedded *e);
+/* Files and folders; fills image and name. A file that was named must be readable, those in folders are left
+ * out and counted. */
+CLOOB_API cloob_status cloob_embed_pictures(cloob_ctx *ctx, cloob_model *m, const char *const *path,
+                                            int64_t n, cloob_output what, cloob_embedded *e);
+/* One text per line of a file; empty lines are refused, as rows would no longer match lines. Fills text. */
+CLOOB_API cloob_status cloob_embed_text_file(cloob_ctx *ctx, cloob_model *m, const char *path,
+                                             cloob_output what, cloob_embedded *e);
+/* A safetensors file with `images` F32 (n, 3, S, S), normalised, and/or `tokens` I32 or I64 (n, context). */
+CLOOB_API cloob_status cloob_embed_tensors(cloob_ctx *ctx, cloob_model *m, const char *path,
+                                           cloob_output what, cloob_embedded *e);
+
+/* Replaces rows by what they retrieve from a file's stored rows (one Hopfield update with beta): `which`
+ * names the tensor, as in "image|x|U". Both sides retrieve from the same rows, as in the paper. unit: back to
+ * length 1. */
+CLOOB_API cloob_status cloob_embedded_retrieve(cloob_ctx *ctx, cloob_embedded *e, const char *path,
+                                               const char *which, double beta, bool unit);
+
+/* Writes `image`, `text`, `label` and, in the metadata, `names` and `classes` as JSON lists; or, when the
+ * path ends in .npy, the one matrix there is. Beside and renamed. */
+CLOOB_API cloob_status cloob_embedded_write(cloob_ctx *ctx, const cloob_embedded *e, const char *path);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

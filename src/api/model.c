@@ -1,0 +1,122 @@
+/* Thin bodies of include/cloob/model.h: opening and encoding. */
+#include "cloob/model.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/model_handle.h"
+
+void cloob_model_options_init(cloob_model_options *o)
+{
+    *o = (cloob_model_options){ .invariant = true, .batch = 32 };
+}
+
+static cloob_status parse_precision(cloob_ctx *ctx, const char *name, cloob_dtype *out)
+{
+    *out = CLOOB_F32;
+    if (!name || strcmp(name, "fp32") == 0) return CLOOB_OK;
+    *out = CLOOB_BF16;
+    if (strcmp(name, "bf16") == 0 || strcmp(name, "amp_bf16") == 0) return CLOOB_OK;
+    return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "precision %s: choose fp32 or bf16", name);
+}
+
+cloob_status cloob_model_open(cloob_ctx *ctx, const char *path, const cloob_model_options *o,
+                              cloob_model **out)
+{
+    cloob_model_options defaults;
+    model_open_options inner;
+    model *m;
+    cloob_model_options_init(&defaults);
+    if (!o) o = &defaults;
+    *out = NULL;
+    model_open_options_init(&inner);
+    inner.device = o->device, inner.vocab = o->vocab, inner.config = o->config;
+    inner.encode.invariant = o->invariant;
+    inner.encode.batch = o->batch;
+    CLOOB_TRY(parse_precision(ctx, o->precision, &inner.encode.compute));
+    CLOOB_TRY(model_open(ctx, path, &inner, &m));
+    *out = (cloob_model *)(void *)m;
+    return CLOOB_OK;
+}
+
+void cloob_model_close(cloob_model *m) { model_close(model_of(m)); }
+
+void cloob_model_get_facts(const cloob_model *handle, cloob_model_facts *out)
+{
+    const model *m = model_peek(handle);
+    const model_config *c = encoder_config(m->enc);
+    *out = (cloob_model_facts){ .family = c->family == MODEL_VIT ? "ViT" : "ResNet",
+                                .activation = c->act == ACT_GELU ? "gelu" : "quickgelu",
+                                .embed = c->embed,
+                                .image_size = c->image_size,
+                                .context = c->context,
+                                .vocab = c->vocab,
+                                .image_features = encoder_width(m->enc, ENCODE_FEATURES, false),
+                                .text_features = encoder_width(m->enc, ENCODE_FEATURES, true),
+                                .parameters = m->parameters,
+                                .stored = m->stored,
+                                .method = m->method,
+                                .run = m->run,
+                                .epoch = m->epoch,
+                                .inv_tau = m->inv_tau,
+                                .scale_hopfield = m->scale_hopfield,
+                                .has_tokenizer = m->tok != NULL,
+                                .container = m->container,
+                                .names = m->names,
+                                .device = m->dev->name,
+                                .precision = m->compute == CLOOB_BF16 ? "bf16" : "fp32" };
+    snprintf(out->name, sizeof out->name, "%s", c->name);
+}
+
+int64_t cloob_model_width(const cloob_model *m, cloob_output what, cloob_side side)
+{
+    return encoder_width(model_peek(m)->enc, (encoder_output)what, side == CLOOB_TEXT);
+}
+
+cloob_status cloob_encode_images(cloob_ctx *ctx, cloob_model *m, const uint8_t *rgb, int64_t n,
+                                 cloob_output what, float *out)
+{
+    return encoder_images(ctx, model_of(m)->enc, rgb, n, (encoder_output)what, out);
+}
+
+cloob_status cloob_encode_picture(cloob_ctx *ctx, cloob_model *handle, const uint8_t *rgb, int64_t width,
+                                  int64_t height, cloob_output what, float *out)
+{
+    model *m = model_of(handle);
+    if (width < 1 || height < 1)
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "a picture of %lld x %lld", (long long)width,
+                        (long long)height);
+    image im = { .rgb = (uint8_t *)(uintptr_t)rgb, .width = width, .height = height }; /* only read */
+    size_t bytes = (size_t)(m->view.size * m->view.size * 3);
+    uint8_t *view = malloc(bytes);
+    if (!view) return ctx_no_memory(ctx, bytes, "a picture");
+    cloob_status status = transform_eval(ctx, &im, &m->view, view);
+    if (status == CLOOB_OK) status = encoder_images(ctx, m->enc, view, 1, (encoder_output)what, out);
+    free(view);
+    return status;
+}
+
+cloob_status cloob_encode_files(cloob_ctx *ctx, cloob_model *m, const char *const *path, int64_t n,
+                                cloob_output what, float *out, bool *bad)
+{
+    return model_picture_files(ctx, model_of(m), path, n, (encoder_output)what, out, bad);
+}
+
+cloob_status cloob_encode_texts(cloob_ctx *ctx, cloob_model *m, const char *const *text, int64_t n,
+                                cloob_output what, float *out)
+{
+    return model_texts(ctx, model_of(m), text, n, (encoder_output)what, out);
+}
+
+cloob_status cloob_encode_image_tensor(cloob_ctx *ctx, cloob_model *m, const float *images, int64_t n,
+                                       cloob_output what, float *out)
+{
+    return encoder_float_images(ctx, model_of(m)->enc, images, n, (encoder_output)what, out);
+}
+
+cloob_status cloob_encode_tokens(cloob_ctx *ctx, cloob_model *m, const int32_t *tokens, int64_t n,
+                                 cloob_output what, float *out)
+{
+    return encoder_texts(ctx, model_of(m)->enc, tokens, n, (encoder_output)what, out);
+}

@@ -1,0 +1,86 @@
+/* The public prompt sets. */
+#include "cloob/prompts.h"
+
+#include <stdlib.h>
+
+#include "core/file.h"
+#include "data/prompts.h"
+
+struct cloob_prompts {
+    prompts p;
+};
+
+static cloob_status keep(cloob_ctx *ctx, prompts *p, cloob_prompts **out)
+{
+    *out = malloc(sizeof **out);
+    if (*out) {
+        (*out)->p = *p;
+        return CLOOB_OK;
+    }
+    prompts_release(p);
+    return ctx_no_memory(ctx, sizeof **out, "prompt sets");
+}
+
+cloob_status cloob_prompts_open(cloob_ctx *ctx, const char *path, cloob_prompts **out)
+{
+    prompts p;
+    *out = NULL;
+    CLOOB_TRY(prompts_open(ctx, path, &p));
+    return keep(ctx, &p, out);
+}
+
+cloob_status cloob_prompts_import(cloob_ctx *ctx, const char *const *path, int64_t n, cloob_prompts **out)
+{
+    prompts p;
+    *out = NULL;
+    CLOOB_TRY(prompts_import(ctx, path, n, &p));
+    return keep(ctx, &p, out);
+}
+
+cloob_status cloob_prompts_save(cloob_ctx *ctx, const cloob_prompts *p, const char *path)
+{
+    sbuf text = { 0 };
+    prompts_save(&p->p, &text);
+    cloob_status status = text.failed ? ctx_no_memory(ctx, text.len, "prompt sets")
+                                      : file_write(ctx, path, text.data, text.len);
+    sbuf_release(&text);
+    return status;
+}
+
+void cloob_prompts_close(cloob_prompts *p)
+{
+    if (!p) return;
+    prompts_release(&p->p);
+    free(p);
+}
+
+cloob_status cloob_prompts_find(cloob_ctx *ctx, const cloob_prompts *p, const char *name, int64_t *set)
+{
+    const prompt_set *found;
+    CLOOB_TRY(prompts_find(ctx, &p->p, name, &found));
+    *set = found - p->p.set;
+    return CLOOB_OK;
+}
+
+int64_t cloob_prompts_count(const cloob_prompts *p) { return p->p.count; }
+const char *cloob_prompts_name(const cloob_prompts *p, int64_t set) { return p->p.set[set].name; }
+bool cloob_prompts_mean_per_class(const cloob_prompts *p, int64_t set)
+{
+    return p->p.set[set].metric == PROMPT_MEAN_PER_CLASS;
+}
+int64_t cloob_prompts_classes(const cloob_prompts *p, int64_t set) { return p->p.set[set].class_count; }
+int64_t cloob_prompts_class_names(const cloob_prompts *p, int64_t set, int64_t c)
+{
+    return p->p.set[set].classes[c].count;
+}
+int64_t cloob_prompts_templates(const cloob_prompts *p, int64_t set) { return p->p.set[set].templates.count; }
+
+const char *cloob_prompts_class_name(const cloob_prompts *p, int64_t set, int64_t c, int64_t which)
+{
+    return p->p.set[set].classes[c].item[which];
+}
+
+const char *cloob_prompts_template(const cloob_prompts *p, int64_t set, int64_t which)
+{
+    return p->p.set[set].templates.item[which];
+}

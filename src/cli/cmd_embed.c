@@ -1,0 +1,142 @@
+/* cloob embed: pictures and texts to rows of numbers. */
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/commands.h"
+#include "cli/data_opts.h"
+#include "cli/json_out.h"
+#include "cli/model_opts.h"
+
+static struct {
+    cli_model model;
+    cli_data how;
+    const char *out, *texts, *data, *tensors, *features, *retrieve, *retrieve_from;
+    opt_list images;
+    bool raw;
+    double scale;
+    int64_t workers;
+} o;
+
+static const opt_row rows[] = {
+    CLI_MODEL_ROWS(o.model),
+    { "out", OPT_STRING, &o.out, NULL, "E", "where they go: .safetensors, or .npy for one matrix",
+      OPT_REQUIRED },
+    { "images", OPT_LIST, &o.images, NULL, "PATH", "pictures, and folders of pictures", 0 },
+    { "texts", OPT_STRING, &o.texts, NULL, "FILE", "a text per line", 0 },
+    { "data", OPT_STRING, &o.data, NULL, "SOURCE", "a data set: TSV, shards, class folders, CIFAR and others",
+      0 },
+    { "tensors", OPT_STRING, &o.tensors, NULL, "T",
+      "safetensors with images F32 [N,3,H,W], normalised, and/or tokens I32 or I64 [N,L]", 0 },
+    { "raw", OPT_FLAG, &o.raw, NULL, NULL, "rows before they are brought to unit length", 0 },
+    { "features", OPT_STRING, &o.features, "post", "post|pre",
+      "after the projection, or before it (for probes)", 0 },
+    { "retrieve", OPT_STRING, &o.retrieve, NULL, "FILE",
+      "replace every row by what it retrieves from the rows of this file", 0 },
+    { "retrieve-from", OPT_STRING, &o.retrieve_from, "image", "image|text",
+      "which of that file's rows are stored", 0 },
+    { "scale-hopfield", OPT_DOUBLE, &o.scale, NULL, "B", "beta of --retrieve; without it the checkpoint's",
+      OPT_NOT_NEGATIVE },
+    { "workers", OPT_INT, &o.workers, "2", "N", "threads that decode a data set", OPT_NOT_NEGATIVE },
+    CLI_INVARIANT_ROWS(o.model),
+    CLI_DATA_ROWS(o.how),
+    OPT_END
+};
+
+static cloob_output wanted(void)
+{
+    return strcmp(o.features, "pre") == 0 ? CLOOB_FEATURES : o.raw ? CLOOB_RAW : CLOOB_UNIT;
+}
+
+static cloob_status embed_set(cloob_ctx *ctx, cloob_model *m, const cloob_data_options *d, cloob_embedded *e)
+{
+    cloob_dataset *set;
+    cloob_status status = cloob_dataset_open(ctx, o.data, d, &set);
+    if (status != CLOOB_OK) return status;
+    status = cloob_embed_data(ctx, m, set, wanted(), (int)o.workers, e);
+    cloob_dataset_close(set);
+    return status;
+}
+
+static cloob_status retrieve(cloob_ctx *ctx, const cloob_model *m, cloob_embedded *e)
+{
+    cloob_model_facts facts;
+    cloob_model_get_facts(m, &facts);
+    double beta = opt_given("scale-hopfield") ? o.scale : facts.scale_hopfield > 0 ? facts.scale_hopfield : 8;
+    const char *which = strcmp(o.retrieve_from, "text") == 0 ? "text|y|V" : "image|x|U";
+    return cloob_embedded_retrieve(ctx, e, o.retrieve, which, beta, !o.raw);
+}
+
+static cloob_status embed(cloob_ctx *ctx, cloob_model *m, const cloob_data_options *d, cloob_embedded *e)
+{
+    cloob_status status = CLOOB_OK;
+    if (o.data) status = embed_set(ctx, m, d, e);
+    if (status == CLOOB_OK && o.tensors) status = cloob_embed_tensors(ctx, m, o.tensors, wanted(), e);
+    if (status == CLOOB_OK && o.images.count)
+        status = cloob_embed_pictures(ctx, m, o.images.item, o.images.count, wanted(), e);
+    if (status == CLOOB_OK && o.texts) status = cloob_embed_text_file(ctx, m, o.texts, wanted(), e);
+    if (status == CLOOB_OK && o.retrieve) status = retrieve(ctx, m, e);
+    if (status == CLOOB_OK) status = cloob_embedded_write(ctx, e, o.out);
+    return status;
+}
+
+static void print(const cloob_embedded *e)
+{
+    if (common.json) {
+        printf("{\"out\": ");
+        json_out_string(o.out);
+        printf(
+            ", \"image\": %lld, \"text\": %lld, \"image_width\": %lld, \"text_width\": %lld, \"bad\": %lld, "
+            "\"classes\": %lld}\n",
+            (long long)(e->image ? e->rows : 0), (long long)e->text_rows, (long long)e->image_width,
+            (long long)e->text_width, (long long)e->bad, (long long)e->classes);
+        return;
+    }
+    printf("%s:", o.out);
+    if (e->image) printf(" image (%lld, %lld)", (long long)e->rows, (long long)e->image_width);
+    if (e->text) printf(" text (%lld, %lld)", (long long)e->text_rows, (long long)e->text_width);
+    if (e->label) printf(" label (%lld) of %lld classes", (long long)e->rows, (long long)e->classes);
+    if (e->bad) printf("; %lld could not be read and were left out", (long long)e->bad);
+    printf("\n");
+}
+
+static int run(const command *self, int argc, char **argv)
+{
+    opt_list rest;
+    cloob_data_options d;
+    cloob_model *m = NULL;
+    cloob_embedded e = { 0 };
+    int code = opt_parse(self, argc, argv, &rest);
+    if (code >= 0) return code;
+    if (rest.count) return cli_usage(self, "%s: pictures come after --images", rest.item[0]);
+    if (!o.images.count && !o.texts && !o.data && !o.tensors)
+        return cli_usage(self, "nothing to embed: give --images, --texts, --data or --tensors");
+    if (strcmp(o.features, "pre") == 0 && o.retrieve)
+        return cli_usage(self, "--retrieve works on embeddings after the projection");
+    if ((code = cli_data_fill(self, &o.how, &d)) >= 0) return code;
+    cloob_ctx *ctx = cli_context();
+    cloob_status status = cli_model_open(ctx, &o.model, true, &m);
+    if (status == CLOOB_OK) status = embed(ctx, m, &d, &e);
+    if (status == CLOOB_OK) print(&e);
+    code = status == CLOOB_OK ? 0 : cli_fail(self, ctx, status);
+    cloob_embedded_release(&e);
+    cloob_model_close(m);
+    cloob_ctx_destroy(ctx);
+    return code;
+}
+
+const command cmd_embed = {
+    "embed",
+    run,
+    "write embeddings of pictures, texts or a data set",
+    rows,
+    "--checkpoint M --out E [--images PATH...] [--texts FILE] [--data SOURCE] [--tensors T]",
+    "E gets `image` and `text` (N, D), unit rows unless --raw, and `label` (N) where the data set has "
+    "classes; its\n"
+    "metadata lists `names` of files and `classes`. cloob retrieve, analyze and probe read it. A row has the "
+    "same\n"
+    "bytes alone or in any batch, unless --no-invariant asks for speed.\n"
+    "\n"
+    "  cloob embed --checkpoint M --out E.safetensors --data val.tsv\n"
+    "  cloob embed --checkpoint M --out E.npy --images cat.jpg dog.jpg\n"
+    "  cloob embed --checkpoint M --out train.safetensors --data classes/ --features pre    for cloob probe"
+};

@@ -1,0 +1,100 @@
+/* cloob prompts import|list. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/commands.h"
+
+static struct {
+    const char *out;
+} o;
+
+static void print_text(const char *s)
+{
+    putchar('"');
+    for (; *s; s++) {
+        if (*s == '"' || *s == '\\') printf("\\%c", *s);
+        else if ((unsigned char)*s < 0x20) printf("\\u%04x", (unsigned)*s);
+        else putchar(*s);
+    }
+    putchar('"');
+}
+
+static const char *metric(const cloob_prompts *p, int64_t i)
+{
+    return cloob_prompts_mean_per_class(p, i) ? "mean_per_class" : "accuracy";
+}
+
+static void print_table(const cloob_prompts *p)
+{
+    printf("%-30s %8s %10s  %s\n", "set", "classes", "templates", "metric");
+    for (int64_t i = 0; i < cloob_prompts_count(p); i++)
+        printf("%-30s %8lld %10lld  %s\n", cloob_prompts_name(p, i), (long long)cloob_prompts_classes(p, i),
+               (long long)cloob_prompts_templates(p, i), metric(p, i));
+}
+
+static void print_json(const cloob_prompts *p)
+{
+    putchar('{');
+    for (int64_t i = 0; i < cloob_prompts_count(p); i++) {
+        if (i) putchar(',');
+        print_text(cloob_prompts_name(p, i));
+        printf(":{\"classes\":%lld,\"templates\":%lld,\"metric\":\"%s\"}",
+               (long long)cloob_prompts_classes(p, i), (long long)cloob_prompts_templates(p, i),
+               metric(p, i));
+    }
+    puts("}");
+}
+
+static int run_import(const command *self, cloob_ctx *ctx, const opt_list *rest, cloob_prompts **p)
+{
+    if (rest->count < 2) return cli_usage(self, "import needs files to read");
+    if (!o.out) return cli_usage(self, "import needs --out P.json");
+    cloob_status status = cloob_prompts_import(ctx, rest->item + 1, rest->count - 1, p);
+    if (status == CLOOB_OK) status = cloob_prompts_save(ctx, *p, o.out);
+    return status == CLOOB_OK ? 0 : cli_fail(self, ctx, status);
+}
+
+static int run_list(const command *self, cloob_ctx *ctx, const opt_list *rest, cloob_prompts **p)
+{
+    if (rest->count != 2) return cli_usage(self, "list needs one prompt file");
+    cloob_status status = cloob_prompts_open(ctx, rest->item[1], p);
+    return status == CLOOB_OK ? 0 : cli_fail(self, ctx, status);
+}
+
+static int run(const command *self, int argc, char **argv)
+{
+    opt_list rest;
+    int code = opt_parse(self, argc, argv, &rest);
+    if (code >= 0) return code;
+    cloob_prompts *p = NULL;
+    cloob_ctx *ctx = cli_context();
+    const char *what = rest.count ? rest.item[0] : "";
+    if (strcmp(what, "import") == 0) code = run_import(self, ctx, &rest, &p);
+    else if (strcmp(what, "list") == 0) code = run_list(self, ctx, &rest, &p);
+    else code = cli_usage(self, "say import or list first");
+    if (code == 0) (common.json ? print_json : print_table)(p);
+    cloob_prompts_close(p);
+    free(rest.item);
+    cloob_ctx_destroy(ctx);
+    return code;
+}
+
+static const opt_row rows[] = {
+    { "out", OPT_STRING, &o.out, NULL, "P.json", "import: where the prompt sets go", 0 },
+    OPT_END,
+};
+
+const command cmd_prompts = {
+    "prompts",
+    run,
+    "prompt sets for zero-shot classification, read from where they are published",
+    rows,
+    "import FILE... --out P.json | list P.json",
+    "import reads Markdown with Python lists `classes` and `templates` under a heading per set, notebooks "
+    "and Python files with\n"
+    "`NAME_classes` and `NAME_templates`, and writes {\"NAME\": {\"classes\": [...], \"templates\": [...], "
+    "\"metric\": ...}}.\n"
+    "Both print what the sets hold.\n\n"
+    "  cloob prompts import prompts.md Prompt_Engineering_for_ImageNet.ipynb --out clip.json",
+};

@@ -1,0 +1,97 @@
+/* cloob info MODEL: what a file or folder of weights holds, whoever wrote it. */
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/info.h"
+#include "cli/json_out.h"
+
+static bool ends(const char *name, const char *tail)
+{
+    size_t n = strlen(name), m = strlen(tail);
+    return n >= m && strcmp(name + n - m, tail) == 0;
+}
+
+/* A folder is told by the configuration in it. */
+static bool holds(const char *dir, const char *name)
+{
+    char path[4096];
+    snprintf(path, sizeof path, "%s/%s", dir, name);
+    FILE *f = fopen(path, "rb");
+    if (f) fclose(f);
+    return f != NULL;
+}
+
+/* Some data sets are .bin files too; torch's begin as a zip file or as a pickle of protocol 2. */
+static bool begins_as_torch(const char *path)
+{
+    unsigned char head[4] = { 0 };
+    FILE *f = fopen(path, "rb");
+    size_t n = f ? fread(head, 1, sizeof head, f) : 0;
+    if (f) fclose(f);
+    return n == sizeof head && (memcmp(head, "PK\3\4", 4) == 0 || memcmp(head, "\x80\x02\x8a\x0a", 4) == 0);
+}
+
+static bool knows(const char *what)
+{
+    return ends(what, ".safetensors") || ends(what, ".pt") || ends(what, ".pth") ||
+           (ends(what, ".bin") && begins_as_torch(what)) || holds(what, "open_clip_config.json") ||
+           holds(what, "config.json");
+}
+
+static void tell_text(const char *what, const cloob_convert_report *r)
+{
+    printf("%s: %s with %s names, configuration from %s\n", what, r->container, r->names, r->config_from);
+    printf("model       %s, %.1f million parameters in %lld tensors, %.1f MB\n", r->model,
+           (double)r->parameters / 1e6, (long long)r->tensors, (double)r->bytes / 1e6);
+    printf("config      %s\n", r->config ? r->config : "");
+    printf("metadata    %s\n", r->metadata ? r->metadata : "");
+    printf("tokenizer   %s\n",
+           r->has_tokenizer ? "stored with it" : "not stored with it (CLIP's, if it has 49408 tokens)");
+    for (int64_t i = 0; i < r->count[CLOOB_KEY_UNEXPECTED]; i++)
+        printf("unexpected  %s\n", r->key[CLOOB_KEY_UNEXPECTED][i]);
+}
+
+static void tell_pair(const char *key, const char *value)
+{
+    printf("\"%s\": ", key);
+    json_out_string(value);
+    printf(", ");
+}
+
+static void tell_json(const char *what, const cloob_convert_report *r)
+{
+    printf("{");
+    tell_pair("file", what);
+    tell_pair("kind", "weights");
+    tell_pair("container", r->container);
+    tell_pair("names", r->names);
+    tell_pair("model", r->model);
+    tell_pair("config_from", r->config_from);
+    printf("\"tensors\": %lld, \"parameters\": %lld, \"bytes\": %lld, \"has_tokenizer\": %s, \"config\": %s, "
+           "\"metadata\": %s, "
+           "\"unexpected\": [",
+           (long long)r->tensors, (long long)r->parameters, (long long)r->bytes,
+           r->has_tokenizer ? "true" : "false", r->config ? r->config : "null",
+           r->metadata ? r->metadata : "null");
+    for (int64_t i = 0; i < r->count[CLOOB_KEY_UNEXPECTED]; i++) {
+        if (i) printf(", ");
+        json_out_string(r->key[CLOOB_KEY_UNEXPECTED][i]);
+    }
+    printf("]}\n");
+}
+
+static int tell(const command *self, cloob_ctx *ctx, const char *what, const info_options *o)
+{
+    cloob_convert_options options;
+    cloob_convert_report r;
+    (void)o;
+    cloob_convert_options_init(&options);
+    options.drop_unexpected = true; /* they are listed */
+    cloob_status status = cloob_weights_describe(ctx, what, &options, &r);
+    if (status == CLOOB_OK && common.json) tell_json(what, &r);
+    else if (status == CLOOB_OK) tell_text(what, &r);
+    cloob_convert_report_release(&r);
+    return status == CLOOB_OK ? 0 : cli_fail(self, ctx, status);
+}
+
+const info_kind info_weights = { knows, tell };

@@ -1,0 +1,15 @@
+/* From the words of a command line to an open model. */
+#include "cli/model_opts.h"
+
+cloob_status cli_model_open(cloob_ctx *ctx, const cli_model *from, bool invariant, cloob_model **out)
+{
+    cloob_model_options o;
+    cloob_model_options_init(&o);
+    o.device = common.device;
+    o.precision = common.precision;
+    o.vocab = from->vocab;
+    o.config = from->config;
+    o.invariant = invariant && !from->no_invariant;
+    if (from->batch > 0) o.batch = from->batch;
+    return cloob_model_open(ctx, from->checkpoint, &o, out);
+}

@@ -1,0 +1,478 @@
+/* One persistent block per multiprocessor. A block makes 128 x 256 tiles of scores: one warpgroup drives the
+ * copy engine, two multiply 64 x 256 each, four stages of 64 columns of both factors in flight between them.
+ * What differs between the kernels is the ending: how a thread turns its 128 scores into what is stored.
+ *
+ * A gradient tile runs three products through the same stages: a b^T, which becomes E in half the registers,
+ * then dra b^T + a drb^T over it. */
+#include <cuda_bf16.h>
+#include <cudaTypedefs.h>
+
+#include "loss/cuda/fused.h"
+#include "loss/cuda/hopper.cuh"
+
+namespace {
+
+enum {
+    ROWS = 128,    /* of a per tile */
+    COLUMNS = 256, /* of b per tile */
+    DEPTH = 64,    /* bf16 per stage: the width of a swizzled row */
+    STAGES = 4,
+    THREADS = 384,
+    A_BYTES = ROWS * DEPTH * 2,
+    B_BYTES = COLUMNS * DEPTH * 2,
+    STAGE_BYTES = A_BYTES + B_BYTES,
+    SHARED_BYTES = STAGES * STAGE_BYTES + 1024 + 256
+};
+
+enum kind { EXP, DSCORE, LSE, DK };
+
+struct job {
+    int m, n, d;  /* of this call: rows of a, rows of b, width */
+    float scale;  /* beta or inv_tau */
+    float factor; /* DSCORE */
+    int64_t own;  /* LSE, DK: column of row 0's positive */
+    double N;     /* DK */
+    __nv_bfloat16 *e, *ds;
+    float *pos;
+    float2 *partial; /* LSE: (column tiles, m): maximum and sum */
+    const double *lse, *weight;
+};
+
+struct maps {
+    CUtensorMap a, b, da, db;
+};
+
+const float LOG2E = 1.4426950408889634f;
+
+__device__ __forceinline__ float exp2_fast(float x)
+{
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+struct place { /* of a thread's numbers in the matrix: rows row and row + 8, columns column + 8 k + {0, 1} */
+    int row, column;
+};
+
+/* c[4 k + 0, 1]: row, columns column + 8 k + {0, 1};  c[4 k + 2, 3]: the same of row + 8 */
+
+/* In assembly, so that the pair stays one register. */
+__device__ __forceinline__ uint32_t pack(float low, float high)
+{
+    uint32_t v;
+    asm volatile("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(v) : "f"(high), "f"(low));
+    return v;
+}
+
+__device__ __forceinline__ float2 unpack(uint32_t v)
+{
+    return make_float2(__uint_as_float(v << 16), __uint_as_float(v & 0xffff0000u));
+}
+
+/* Four lanes hold two columns each of four groups of eight; afterwards lane q holds group q whole. */
+__device__ __forceinline__ void transpose_quad(uint32_t (&v)[4])
+{
+    bool odd = threadIdx.x & 1, high = threadIdx.x & 2;
+    uint32_t r = __shfl_xor_sync(~0u, odd ? v[0] : v[1], 1);
+    if (odd) v[0] = r;
+    else v[1] = r;
+    r = __shfl_xor_sync(~0u, odd ? v[2] : v[3], 1);
+    if (odd) v[2] = r;
+    else v[3] = r;
+    r = __shfl_xor_sync(~0u, high ? v[0] : v[2], 2);
+    if (high) v[0] = r;
+    else v[2] = r;
+    r = __shfl_xor_sync(~0u, high ? v[1] : v[3], 2);
+    if (high) v[1] = r;
+    else v[3] = r;
+}
+
+/* A packed pair of columns each from four groups of eight: 16-byte stores, 64 bytes a quad. g: which four
+ * groups. */
+__device__ __forceinline__ void store(__nv_bfloat16 *to, uint32_t (&v)[4], const job &j, place at, int half,
+                                      int g)
+{
+    int lane = threadIdx.x % 4, row = at.row + 8 * half, column = at.column - 2 * lane + 8 * (4 * g + lane);
+    transpose_quad(v);
+    if (row < j.m && column < j.n)
+        *reinterpret_cast<uint4 *>(to + (int64_t)row * j.n + column) = make_uint4(v[0], v[1], v[2], v[3]);
+}
+
+/* exp(scale (s - 1)), packed: w[i] of c[2 i], c[2 i + 1] */
+__device__ __forceinline__ void exponentials(uint32_t (&w)[64], const float (&c)[128], float scale)
+{
+    float k = scale * LOG2E;
+#pragma unroll
+    for (int i = 0; i < 64; i++)
+        w[i] = pack(exp2_fast(fmaf(c[2 * i], k, -k)), exp2_fast(fmaf(c[2 * i + 1], k, -k)));
+}
+
+__device__ __forceinline__ void store_exponentials(const uint32_t (&w)[64], const job &j, place at)
+{
+#pragma unroll
+    for (int i = 0; i < 16; i++) {
+        uint32_t v[4];
+#pragma unroll
+        for (int q = 0; q < 4; q++) v[q] = w[2 * (4 * (i / 2) + q) + i % 2];
+        store(j.e, v, j, at, i % 2, i / 2);
+    }
+}
+
+/* factor E o T */
+__device__ __forceinline__ void store_dscores(const uint32_t (&w)[64], const float (&c)[128], const job &j,
+                                              place at)
+{
+#pragma unroll
+    for (int i = 0; i < 16; i++) {
+        uint32_t v[4];
+#pragma unroll
+        for (int q = 0; q < 4; q++) {
+            int at_w = 2 * (4 * (i / 2) + q) + i % 2;
+            float2 e = unpack(w[at_w]);
+            v[q] = pack(j.factor * e.x * c[2 * at_w], j.factor * e.y * c[2 * at_w + 1]);
+        }
+        store(j.ds, v, j, at, i % 2, i / 2);
+    }
+}
+
+__device__ __forceinline__ float quad_max(float v)
+{
+    v = fmaxf(v, __shfl_xor_sync(~0u, v, 1));
+    return fmaxf(v, __shfl_xor_sync(~0u, v, 2));
+}
+
+__device__ __forceinline__ float quad_sum(float v)
+{
+    v += __shfl_xor_sync(~0u, v, 1);
+    return v + __shfl_xor_sync(~0u, v, 2);
+}
+
+/* Where a row meets its positive in this call's columns; -1: not here. */
+__device__ __forceinline__ int own_column(const job &j, int row)
+{
+    int64_t at = j.own + row;
+    return at >= 0 && at < j.n ? (int)at : -1;
+}
+
+/* Maximum and sum of the scores of one row, the positive and what lies past the end left out. */
+__device__ __forceinline__ void row_lse(const float (&c)[128], int half, const job &j, place at,
+                                        int column_tile)
+{
+    int row = at.row + 8 * half, own = own_column(j, row);
+    float top = -INFINITY, sum = 0;
+#pragma unroll
+    for (int i = 0; i < 64; i++) {
+        int column = at.column + 8 * (i / 2) + i % 2;
+        float s = c[4 * (i / 2) + 2 * half + i % 2];
+        if (column == own && row < j.m) j.pos[row] = j.scale * s;
+        if (column != own && column < j.n) top = fmaxf(top, s);
+    }
+    top = quad_max(top);
+    float k = j.scale * LOG2E, shift = isinf(top) ? 0.0f : top * k;
+#pragma unroll
+    for (int i = 0; i < 64; i++) {
+        int column = at.column + 8 * (i / 2) + i % 2;
+        float s = c[4 * (i / 2) + 2 * half + i % 2];
+        if (column != own && column < j.n) sum += exp2_fast(fmaf(s, k, -shift));
+    }
+    sum = quad_sum(sum);
+    if (threadIdx.x % 4 == 0 && row < j.m)
+        j.partial[(int64_t)column_tile * j.m + row] = make_float2(j.scale * top, sum);
+}
+
+/* weight / N (exp(scale s - lse), or -1 at the positive) */
+__device__ __forceinline__ void store_dk(const float (&c)[128], int half, const job &j, place at)
+{
+    int row = at.row + 8 * half, safe = row < j.m ? row : j.m - 1;
+    double lse = j.lse[safe], weight = j.weight[safe] / j.N;
+    bool finite = isfinite(lse);
+    float shift = finite ? (float)(lse * 1.4426950408889634) : 0.0f, k = j.scale * LOG2E;
+    float factor = finite ? (float)weight : 0.0f, at_own = (float)-weight;
+    int own = own_column(j, row);
+#pragma unroll
+    for (int g = 0; g < 8; g++) {
+        uint32_t v[4];
+#pragma unroll
+        for (int q = 0; q < 4; q++) {
+            const float *s = &c[4 * (4 * g + q) + 2 * half];
+            int column = at.column + 8 * (4 * g + q);
+            v[q] = pack(column == own ? at_own : factor * exp2_fast(fmaf(s[0], k, -shift)),
+                        column + 1 == own ? at_own : factor * exp2_fast(fmaf(s[1], k, -shift)));
+        }
+        store(j.e, v, j, at, half, g);
+    }
+}
+
+/* The stages' barriers, and where this thread is in the ring. */
+struct ring {
+    char *stage;
+    uint64_t *full, *empty;
+    int at, parity;
+    __device__ __forceinline__ void next()
+    {
+        if (++at == STAGES) at = 0, parity ^= 1;
+    }
+};
+
+template <kind K>
+__device__ __forceinline__ int products()
+{
+    return K == DSCORE ? 3 : 1;
+}
+
+template <kind K>
+__device__ void produce(ring r, const maps &t, const job &j, int tiles, int row_tiles)
+{
+    for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
+        int row = tile % row_tiles * ROWS, column = tile / row_tiles * COLUMNS;
+        for (int p = 0; p < products<K>(); p++)
+            for (int x = 0; x < j.d; x += DEPTH) {
+                char *to = r.stage + r.at * STAGE_BYTES;
+                barrier_wait(&r.empty[r.at], r.parity ^ 1);
+                barrier_expect(&r.full[r.at], STAGE_BYTES);
+                copy_box(to, p == 1 ? &t.da : &t.a, x, row, &r.full[r.at]);
+                copy_box(to + A_BYTES, p == 2 ? &t.db : &t.b, x, column, &r.full[r.at]);
+                r.next();
+            }
+    }
+}
+
+/* Keeps reads of the accumulators behind the wait before it, and writes before the product after it. */
+__device__ __forceinline__ void settle(float (&c)[128])
+{
+#pragma unroll
+    for (int i = 0; i < 128; i++) asm volatile("" : "+f"(c[i])::"memory");
+}
+
+/* c = or += the product over `depth` stages; each stage is given back once the product after it has begun. */
+__device__ __forceinline__ void multiply(float (&c)[128], ring &r, int stages, int group, bool keep)
+{
+    int before = 0;
+    settle(c);
+    for (int i = 0; i < stages; i++) {
+        char *from = r.stage + r.at * STAGE_BYTES;
+        barrier_wait(&r.full[r.at], r.parity);
+        uint64_t a = descriptor(from + group * (A_BYTES / 2)), b = descriptor(from + A_BYTES);
+        wgmma_fence();
+#pragma unroll
+        for (int k = 0; k < DEPTH / 16; k++) wgmma_64x256x16(c, a + 2 * k, b + 2 * k, keep || i > 0 || k > 0);
+        wgmma_commit();
+        if (i > 0) {
+            wgmma_wait<1>();
+            if (threadIdx.x % 32 == 0) barrier_arrive(&r.empty[before]);
+        }
+        before = r.at;
+        r.next();
+    }
+    wgmma_wait<0>();
+    settle(c);
+    if (threadIdx.x % 32 == 0) barrier_arrive(&r.empty[before]);
+}
+
+template <kind K>
+__device__ __forceinline__ void finish(float (&c)[128], ring &r, const job &j, place at, int column_tile,
+                                       int group)
+{
+    if (K == LSE) {
+        row_lse(c, 0, j, at, column_tile);
+        row_lse(c, 1, j, at, column_tile);
+        return;
+    }
+    if (K == DK) {
+        store_dk(c, 0, j, at);
+        store_dk(c, 1, j, at);
+        return;
+    }
+    uint32_t w[64];
+    exponentials(w, c, j.scale);
+    if (K == DSCORE) {
+        multiply(c, r, j.d / DEPTH, group, false);
+        multiply(c, r, j.d / DEPTH, group, true);
+    }
+    store_exponentials(w, j, at);
+    if (K == DSCORE) store_dscores(w, c, j, at);
+}
+
+template <kind K>
+__device__ void consume(ring r, const job &j, int tiles, int row_tiles, int group)
+{
+    float c[128];
+    int thread = threadIdx.x % 128, warp = thread / 32, lane = thread % 32;
+    for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
+        int row = tile % row_tiles * ROWS + group * 64, column_tile = tile / row_tiles;
+        place at = { row + warp * 16 + lane / 4, column_tile * COLUMNS + lane % 4 * 2 };
+        multiply(c, r, j.d / DEPTH, group, false);
+        finish<K>(c, r, j, at, column_tile, group);
+    }
+}
+
+template <kind K>
+__global__ void __launch_bounds__(THREADS, 1)
+    scores(const __grid_constant__ maps t, const __grid_constant__ job j)
+{
+    extern __shared__ char memory[];
+    __shared__ uint64_t full[STAGES], empty[STAGES];
+    ring r = { (char *)(((uintptr_t)memory + 1023) & ~(uintptr_t)1023), full, empty, 0, 0 };
+    int row_tiles = (j.m + ROWS - 1) / ROWS, tiles = row_tiles * ((j.n + COLUMNS - 1) / COLUMNS);
+    if (threadIdx.x == 0) {
+        for (int s = 0; s < STAGES; s++) {
+            barrier_init(&full[s], 1);
+            barrier_init(&empty[s], 8); /* one per multiplying warp */
+        }
+        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+        asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+    }
+    __syncthreads();
+    if (threadIdx.x < 128) {
+        asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
+        if (threadIdx.x == 0) produce<K>(r, t, j, tiles, row_tiles);
+    } else {
+        asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
+        consume<K>(r, j, tiles, row_tiles, threadIdx.x / 128 - 1);
+    }
+}
+
+/* The partial maxima and sums of a call into the rows' running ones; a thread per row. */
+__global__ void lse_combine(float *top, double *sum, const float2 *partial, int m, int column_tiles)
+{
+    int row = blockIdx.x * blockDim.x + threadIdx.x;
+    if (row >= m) return;
+    float best = top[row];
+    for (int t = 0; t < column_tiles; t++) best = fmaxf(best, partial[(int64_t)t * m + row].x);
+    if (isinf(best)) return;
+    double total = isinf(top[row]) ? 0 : sum[row] * exp((double)top[row] - best);
+    for (int t = 0; t < column_tiles; t++) {
+        float2 p = partial[(int64_t)t * m + row];
+        if (!isinf(p.x)) total += p.y * exp((double)p.x - best);
+    }
+    top[row] = best;
+    sum[row] = total;
+}
+
+/* ---- launching ---- */
+
+PFN_cuTensorMapEncodeTiled_v12000 encoder()
+{
+    void *entry = nullptr;
+    cudaDriverEntryPointQueryResult found;
+    cudaError_t e =
+        cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &entry, 12000, cudaEnableDefault, &found);
+    return e == cudaSuccess && found == cudaDriverEntryPointSuccess ? (PFN_cuTensorMapEncodeTiled_v12000)entry
+                                                                    : nullptr;
+}
+
+cudaError_t encode(CUtensorMap *map, const void *rows, int64_t n, int64_t d, int box_rows)
+{
+    PFN_cuTensorMapEncodeTiled_v12000 make = encoder();
+    cuuint64_t size[2] = { (cuuint64_t)d, (cuuint64_t)n }, stride[1] = { (cuuint64_t)d * 2 };
+    cuuint32_t box[2] = { DEPTH, (cuuint32_t)box_rows }, step[2] = { 1, 1 };
+    if (!make) return cudaErrorNotSupported;
+    CUresult r = make(map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, const_cast<void *>(rows), size, stride, box,
+                      step, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+                      CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+    return r == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
+}
+
+cudaError_t processors(int *count)
+{
+    int device;
+    cudaError_t e = cudaGetDevice(&device);
+    return e != cudaSuccess ? e : cudaDeviceGetAttribute(count, cudaDevAttrMultiProcessorCount, device);
+}
+
+template <kind K>
+cudaError_t launch(cudaStream_t stream, const job &j, const void *a, const void *b, const void *da,
+                   const void *db)
+{
+    maps t;
+    int sms;
+    if (j.m == 0 || j.n == 0) return cudaSuccess;
+    cudaError_t e = processors(&sms);
+    if (e == cudaSuccess) e = encode(&t.a, a, j.m, j.d, ROWS);
+    if (e == cudaSuccess) e = encode(&t.b, b, j.n, j.d, COLUMNS);
+    if (e == cudaSuccess) e = encode(&t.da, da ? da : a, j.m, j.d, ROWS);
+    if (e == cudaSuccess) e = encode(&t.db, db ? db : b, j.n, j.d, COLUMNS);
+    if (e == cudaSuccess)
+        e = cudaFuncSetAttribute(scores<K>, cudaFuncAttributeMaxDynamicSharedMemorySize, SHARED_BYTES);
+    if (e != cudaSuccess) return e;
+    int tiles = (j.m + ROWS - 1) / ROWS * ((j.n + COLUMNS - 1) / COLUMNS), blocks = tiles > sms ? sms : tiles;
+    scores<K><<<blocks, THREADS, SHARED_BYTES, stream>>>(t, j);
+    return cudaGetLastError();
+}
+
+job job_of(int64_t m, int64_t n, int64_t d, float scale)
+{
+    job j = {};
+    j.m = (int)m;
+    j.n = (int)n;
+    j.d = (int)d;
+    j.scale = scale;
+    return j;
+}
+
+} // namespace
+
+extern "C" {
+
+bool fused_takes(int64_t d)
+{
+    int device, major = 0;
+    if (d % DEPTH != 0 || cudaGetDevice(&device) != cudaSuccess) return false;
+    if (cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) != cudaSuccess)
+        return false;
+    return major == 9 && encoder() != nullptr;
+}
+
+cudaError_t fused_exp(cudaStream_t stream, void *e, const void *a, const void *b, int64_t m, int64_t n,
+                      int64_t d, float beta)
+{
+    job j = job_of(m, n, d, beta);
+    j.e = (__nv_bfloat16 *)e;
+    return launch<EXP>(stream, j, a, b, nullptr, nullptr);
+}
+
+cudaError_t fused_dscore(cudaStream_t stream, void *e, void *ds, const void *a, const void *b,
+                         const void *dra, const void *drb, int64_t m, int64_t n, int64_t d, float beta,
+                         float factor)
+{
+    job j = job_of(m, n, d, beta);
+    j.factor = factor;
+    j.e = (__nv_bfloat16 *)e;
+    j.ds = (__nv_bfloat16 *)ds;
+    return launch<DSCORE>(stream, j, a, b, dra, drb);
+}
+
+size_t fused_partial_bytes(int64_t tile)
+{
+    return (size_t)((tile + COLUMNS - 1) / COLUMNS * tile) * sizeof(float2);
+}
+
+cudaError_t fused_lse(cudaStream_t stream, float *top, double *sum, float *pos, float *partial, const void *a,
+                      const void *b, int64_t m, int64_t n, int64_t d, float inv_tau, int64_t own)
+{
+    job j = job_of(m, n, d, inv_tau);
+    j.own = own;
+    j.pos = pos;
+    j.partial = (float2 *)partial;
+    cudaError_t e = launch<LSE>(stream, j, a, b, nullptr, nullptr);
+    if (e != cudaSuccess || m == 0 || n == 0) return e;
+    lse_combine<<<(unsigned)((m + 127) / 128), 128, 0, stream>>>(top, sum, j.partial, j.m,
+                                                                 (j.n + COLUMNS - 1) / COLUMNS);
+    return cudaGetLastError();
+}
+
+cudaError_t fused_dk(cudaStream_t stream, void *dk, const void *a, const void *b, const double *lse,
+                     const double *weight, int64_t m, int64_t n, int64_t d, float inv_tau, int64_t own,
+                     double N)
+{
+    job j = job_of(m, n, d, inv_tau);
+    j.own = own;
+    j.N = N;
+    j.lse = lse;
+    j.weight = weight;
+    j.e = (__nv_bfloat16 *)dk;
+    return launch<DK>(stream, j, a, b, nullptr, nullptr);
+}
+
+} // extern "C"

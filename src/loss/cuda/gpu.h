@@ -1,0 +1,135 @@
+/* The pieces of the objective on a GPU, as cpu.h has them for the CPU: tiles of scores, retrieval, contrast.
+ * Private to src/loss/cuda. Everything is queued on one stream; nothing here waits. */
+#ifndef LOSS_CUDA_GPU_H
+#define LOSS_CUDA_GPU_H
+
+#include <cublas_v2.h>
+#include <cuda_runtime_api.h>
+
+#include "loss/impl.h"
+
+/* A plan's own: handles, and the memory of a tile. */
+typedef struct gpu {
+    cublasHandle_t blas;
+    cudaStream_t stream;
+    int device;
+    cloob_dtype T; /* of embeddings, retrieved rows, and what products read */
+    size_t size;   /* of T, bytes */
+    int64_t d;
+    int64_t tile; /* scores are made tile x tile at a time */
+    bool fused;   /* by fused.cu instead of a product and a pass over it */
+    void *blas_memory;
+    void *e, *ds;     /* (tile, tile) of T */
+    float *s, *t;     /* (tile, tile) scores and their other factor; NULL when fused */
+    float *panel;     /* (tile, d) */
+    float *top, *pos; /* (tile) of the row of tiles at work */
+    double *sum;
+    float *partial;               /* fused: (tile / FUSED_COLUMNS, tile, 2) maxima and sums */
+    unsigned long long *bad;      /* first row that is refused; one cell per use */
+    double *value, *dots;         /* (n) */
+    double *total;                /* GPU_TOTALS numbers that go to the host at the end */
+    float *mean_a, *mean_b;       /* (d), f32 only */
+    double *column;               /* (N), f32 only */
+    float *centred_a, *centred_b; /* (n, d), (N, d), f32 only */
+} gpu;
+
+enum { GPU_IMAGE, GPU_TEXT, GPU_DINV_TAU, GPU_DBETA, GPU_TOTALS };
+enum { GPU_BAD_CELLS = 8 };
+
+typedef struct mat { /* rows of T on the device */
+    const void *data;
+    int64_t n;
+} mat;
+
+/* The rows from `first` on. */
+const void *mat_at(const gpu *g, const void *data, int64_t first);
+
+cloob_status gpu_cuda(cloob_ctx *ctx, cudaError_t e, const char *what);
+#define GPU_TRY(what, call) CLOOB_TRY(gpu_cuda(ctx, (call), what))
+
+/* C (M, N) f32 = alpha op(A) op(B) + beta C, A and B of T; row-major. */
+cloob_status gpu_gemm(cloob_ctx *ctx, const gpu *g, bool ta, bool tb, int64_t M, int64_t N, int64_t K,
+                      double alpha, const void *A, int64_t lda, const void *B, int64_t ldb, double beta,
+                      float *C, int64_t ldc);
+
+cloob_status gpu_zero(cloob_ctx *ctx, const gpu *g, void *p, size_t bytes);
+
+/* Tiles (tile.c): each leaves its result in g->e, and g->ds. */
+cloob_status tile_exp(
+    cloob_ctx *ctx, const gpu *g, const void *a, const void *b, int64_t m, int64_t n, double beta,
+    const float *row_shift); /* e = exp(beta a b^T - shift); shift beta when row_shift is NULL */
+/* e as above; ds = factor e o (dra b^T + a drb^T); drb may be NULL */
+cloob_status tile_dscore(cloob_ctx *ctx, const gpu *g, const void *a, const void *b, const void *dra,
+                         const void *drb, int64_t m, int64_t n, double beta, const float *row_shift,
+                         double factor);
+
+typedef struct gpu_pair { /* cpu.h: pair. Both directions share exp(beta (a b^T - 1)) */
+    mat a, b;
+    bool same;
+    double beta;
+    float *ra, *rb;
+    const void *dra, *drb;
+    float *da, *db;
+} gpu_pair;
+
+cloob_status gpu_pair_forward(cloob_ctx *ctx, const gpu *g, const gpu_pair *p);
+cloob_status gpu_pair_backward(cloob_ctx *ctx, const gpu *g, const gpu_pair *p);
+
+typedef struct gpu_search { /* cpu.h: search. Any states, any stored set; the shift is the row's maximum */
+    mat states, stored;
+    double beta;
+    float *r;       /* forward: (n, d) sums */
+    const void *dr; /* backward: (n, d) of T */
+    float *shift;   /* (n) */
+    float *dstates, *dstored;
+} gpu_search;
+
+cloob_status gpu_search_forward(cloob_ctx *ctx, const gpu *g, const gpu_search *s);
+/* Adds to total[GPU_DBETA]. */
+cloob_status gpu_search_backward(cloob_ctx *ctx, const gpu *g, const gpu_search *s);
+
+typedef struct gpu_contrast { /* cpu.h: contrast */
+    mat a, b;
+    int64_t first;
+    double inv_tau;
+    bool leave_one_out;
+    double *lse, *weight; /* (n) */
+    float *unit_length;
+    float *da, *db;
+} gpu_contrast;
+
+/* Adds the sum over the anchors to *total (device). */
+cloob_status gpu_contrast_forward(cloob_ctx *ctx, const gpu *g, const gpu_contrast *c, double *total);
+/* Adds to total[GPU_DINV_TAU]. */
+cloob_status gpu_contrast_backward(cloob_ctx *ctx, const gpu *g, const gpu_contrast *c);
+
+/* The two ways through (batch.c, general.c). carve is used with memory NULL to count. */
+bool gpu_batch_applies(const loss_plan *p);
+size_t gpu_batch_bytes(const loss_plan *p, gpu *g);
+cloob_status gpu_batch_run(cloob_ctx *ctx, loss_plan *p, gpu *g, const loss_inputs *in,
+                           const loss_outputs *out, loss_result *r);
+size_t gpu_general_bytes(const loss_plan *p, gpu *g);
+cloob_status gpu_general_run(cloob_ctx *ctx, loss_plan *p, gpu *g, const loss_inputs *in,
+                             const loss_outputs *out, loss_result *r);
+
+typedef struct gpu_carver {
+    char *base;
+    size_t used;
+} gpu_carver;
+
+static inline void *gpu_carve(gpu_carver *c, size_t bytes)
+{
+    char *p = c->base ? c->base + c->used : NULL;
+    c->used += (bytes + 255) & ~(size_t)255;
+    return p;
+}
+
+/* The parts of g that both ways need; n: own rows, N: all rows. */
+void gpu_carve_common(gpu_carver *c, const loss_plan *p, gpu *g);
+
+/* No totals, no bad rows; after carving, before the first kernel. */
+cloob_status gpu_begin_totals(cloob_ctx *ctx, const gpu *g);
+/* Waits for the stream and brings the totals to the host; refuses the retrieval that had no direction. */
+cloob_status gpu_totals(cloob_ctx *ctx, const loss_plan *p, const gpu *g, double totals[GPU_TOTALS]);
+
+#endif

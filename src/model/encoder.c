@@ -1,0 +1,135 @@
+/* Inference: one executor per kind of input, batches padded with zeros. */
+#include "model/encoder.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "graph/exec.h"
+#include "model/tower.h"
+
+enum { BYTES, FLOATS, TOKENS, KINDS };
+
+struct encoder {
+    params *p;
+    bool owns_params;
+    encoder_options o;
+    exec *exec[KINDS];
+    void *host; /* one batch of results as the device gives them */
+};
+
+void encoder_options_init(encoder_options *o) { *o = (encoder_options){ .compute = CLOOB_F32, .invariant = true, .batch = 32 }; }
+
+cloob_status encoder_create_on(cloob_ctx *ctx, params *p, const encoder_options *o, encoder **out)
+{
+    encoder *e = calloc(1, sizeof *e);
+    if (!e) return ctx_no_memory(ctx, sizeof *e, "an encoder");
+    e->p = p;
+    e->o = *o;
+    if (e->o.invariant || e->o.batch < 1) e->o.batch = 1;
+    *out = e;
+    return CLOOB_OK;
+}
+
+cloob_status encoder_create(cloob_ctx *ctx, const weights *w, device *dev, const encoder_options *o, encoder **out)
+{
+    params *p;
+    CLOOB_TRY(params_create(ctx, &w->config, dev, o->compute, PARAMS_INFER, &p));
+    cloob_status status = params_load(ctx, p, w);
+    if (status == CLOOB_OK) status = encoder_create_on(ctx, p, o, out);
+    if (status != CLOOB_OK) {
+        params_destroy(p);
+        return status;
+    }
+    (*out)->owns_params = true;
+    return CLOOB_OK;
+}
+
+static void drop_executors(encoder *e)
+{
+    for (int k = 0; k < KINDS; k++) exec_destroy(e->exec[k]);
+    memset(e->exec, 0, sizeof e->exec);
+}
+
+void encoder_destroy(encoder *e)
+{
+    if (!e) return;
+    drop_executors(e);
+    if (e->owns_params) params_destroy(e->p);
+    free(e->host);
+    free(e);
+}
+
+const model_config *encoder_config(const encoder *e) { return &e->p->config; }
+
+int64_t encoder_width(const encoder *e, encoder_output what, bool text)
+{
+    if (what != ENCODE_FEATURES) return e->p->config.embed;
+    return text ? e->p->config.text_width : tower_image_features(&e->p->config);
+}
+
+/* What kernels kept of the old weights goes with the executors. */
+void encoder_weights_changed(encoder *e) { drop_executors(e); }
+
+static cloob_status get_exec(cloob_ctx *ctx, encoder *e, int kind, exec **out)
+{
+    graph g;
+    tower_options o = { .batch = e->o.batch, .float_images = kind == FLOATS, .features = true,
+                        .padded_input = e->p->dev->backend == BACKEND_CUDA };
+    exec_bindings b = { .param = e->p->compute_view, .master = e->p->master_view, .frozen_weights = true };
+    cloob_status status = CLOOB_OK;
+    if (!e->exec[kind]) {
+        status = kind == TOKENS ? tower_text(ctx, e->p, &o, &g) : tower_image(ctx, e->p, &o, &g);
+        if (status == CLOOB_OK) status = exec_create(ctx, &g, e->p->dev, &b, &e->exec[kind]);
+        graph_release(&g);
+    }
+    if (status == CLOOB_OK) exec_set_ctx(*out = e->exec[kind], ctx);
+    return status;
+}
+
+static cloob_status run_batch(cloob_ctx *ctx, encoder *e, exec *x, const tensor *in, const void *rows, int64_t n, const tensor *result, float *out)
+{
+    device *d = e->p->dev;
+    size_t row_bytes = tensor_bytes(in) / (size_t)in->dim[0];
+    int64_t width = tensor_cols(result);
+    CLOOB_TRY(d->to_device(ctx, d, in->data, rows, (size_t)n * row_bytes));
+    if (n < in->dim[0]) CLOOB_TRY(d->zero(ctx, d, (char *)in->data + (size_t)n * row_bytes, (size_t)(in->dim[0] - n) * row_bytes));
+    CLOOB_TRY(exec_forward(x));
+    CLOOB_TRY(d->to_host(ctx, d, e->host, result->data, (size_t)(n * width) * dtype_size(result->dtype)));
+    dtype_convert(CLOOB_F32, out, result->dtype, e->host, n * width);
+    return CLOOB_OK;
+}
+
+static cloob_status encode(cloob_ctx *ctx, encoder *e, int kind, const void *rows, int64_t n, encoder_output what, float *out)
+{
+    static const char *const inputs[] = { "images", "images", "tokens" }, *const results[] = { "output", "raw", "features" };
+    exec *x;
+    CLOOB_TRY(get_exec(ctx, e, kind, &x));
+    const tensor *in = exec_tensor(x, inputs[kind]), *result = exec_tensor(x, results[what]);
+    size_t row_bytes = tensor_bytes(in) / (size_t)in->dim[0];
+    int64_t B = in->dim[0], width = tensor_cols(result);
+    void *host = realloc(e->host, (size_t)(B * width) * sizeof(float));
+    if (!host) return ctx_no_memory(ctx, (size_t)(B * width) * sizeof(float), "embeddings");
+    e->host = host;
+    for (int64_t i = 0; i < n; i += B)
+        CLOOB_TRY(run_batch(ctx, e, x, in, (const char *)rows + (size_t)i * row_bytes, n - i < B ? n - i : B, result, out + i * width));
+    return CLOOB_OK;
+}
+
+cloob_status encoder_images(cloob_ctx *ctx, encoder *e, const uint8_t *images, int64_t n, encoder_output what, float *out)
+{
+    return encode(ctx, e, BYTES, images, n, what, out);
+}
+
+cloob_status encoder_float_images(cloob_ctx *ctx, encoder *e, const float *images, int64_t n, encoder_output what, float *out)
+{
+    return encode(ctx, e, FLOATS, images, n, what, out);
+}
+
+cloob_status encoder_texts(cloob_ctx *ctx, encoder *e, const int32_t *tokens, int64_t n, encoder_output what, float *out)
+{
+    int64_t T = e->p->config.context, V = e->p->config.vocab;
+    for (int64_t i = 0; i < n * T; i++)
+        if (tokens[i] < 0 || tokens[i] >= V)
+            return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "text %lld: token %d is outside the vocabulary of %lld", (long long)(i / T), tokens[i], (long long)V);
+    return encode(ctx, e, TOKENS, tokens, n, what, out);
+}

@@ -1,0 +1,46 @@
+/* A model for use: weights from a file, pictures and texts in, embeddings out.
+ *
+ * Executors are planned on first use for one batch size. In invariant mode every row is worked out alone, so a picture
+ * gives the same bytes whatever it is embedded with; else rows go in batches, which is faster and may differ in rounding.
+ * One thread at a time per encoder. */
+#ifndef MODEL_ENCODER_H
+#define MODEL_ENCODER_H
+
+#include "model/params.h"
+
+typedef struct encoder encoder;
+
+typedef struct encoder_options {
+    cloob_dtype compute;  /* F32 or BF16 */
+    bool invariant;       /* on by default */
+    int64_t batch;        /* rows at a time when not invariant; 32 */
+} encoder_options;
+
+void encoder_options_init(encoder_options *o);
+
+typedef enum encoder_output {
+    ENCODE_UNIT,     /* unit rows (n, D) */
+    ENCODE_RAW,      /* before unit length (n, D) */
+    ENCODE_FEATURES  /* before the projection (n, width) */
+} encoder_output;
+
+/* Takes weights that are already read; w may be released afterwards. The device outlives the encoder. */
+cloob_status encoder_create(cloob_ctx *ctx, const weights *w, device *dev, const encoder_options *o, encoder **out);
+/* Over parameters that somebody else owns and changes (a run under way). */
+cloob_status encoder_create_on(cloob_ctx *ctx, params *p, const encoder_options *o, encoder **out);
+void encoder_destroy(encoder *e);
+
+const model_config *encoder_config(const encoder *e);
+int64_t encoder_width(const encoder *e, encoder_output what, bool text);
+
+/* Tells that the parameters changed since the last call (encoder_create_on). */
+void encoder_weights_changed(encoder *e);
+
+/* out: (n, width) F32 on the host. images: (n, S, S, 3) bytes. */
+cloob_status encoder_images(cloob_ctx *ctx, encoder *e, const uint8_t *images, int64_t n, encoder_output what, float *out);
+/* images: (n, 3, S, S) F32, normalised. */
+cloob_status encoder_float_images(cloob_ctx *ctx, encoder *e, const float *images, int64_t n, encoder_output what, float *out);
+/* tokens: (n, context); ids outside the vocabulary are refused by row. */
+cloob_status encoder_texts(cloob_ctx *ctx, encoder *e, const int32_t *tokens, int64_t n, encoder_output what, float *out);
+
+#endif

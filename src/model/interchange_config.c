@@ -1,0 +1,111 @@
+/* Where a configuration comes from: the caller, the file's metadata, a JSON beside the file, the shapes. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "model/source.h"
+
+typedef struct finder {
+    cloob_ctx *ctx;
+    const interchange_options *o;
+    const source *s;
+    weights *w;
+    const char **from; /* the answer, for the report */
+} finder;
+
+static cloob_status config_from_text(finder *r, const char *text)
+{
+    arena a = { 0 };
+    json *root;
+    cloob_status status = json_parse(r->ctx, &a, text, strlen(text), r->s->path, &root);
+    if (status == CLOOB_OK) status = model_config_from_json(r->ctx, root, r->s->path, &r->w->config);
+    arena_release(&a);
+    return status;
+}
+
+/* "DIR/name" for the folder of the weights; NULL when there is no such file. */
+static char *beside(const finder *r, const char *name)
+{
+    char *dir = strdup(r->s->path), *slash = dir ? strrchr(dir, '/') : NULL;
+    if (slash) slash[1] = '\0';
+    char *path = dir ? file_join(slash ? dir : "", name) : NULL;
+    free(dir);
+    if (path && file_exists(path)) return path;
+    free(path);
+    return NULL;
+}
+
+/* Hugging Face keeps mean and standard deviation in a file of their own. */
+static cloob_status read_preprocessor(finder *r)
+{
+    arena a = { 0 };
+    json *root;
+    char *path = beside(r, "preprocessor_config.json");
+    if (!path) return CLOOB_OK;
+    cloob_status status = json_read_file(r->ctx, &a, path, &root);
+    for (int k = 0; status == CLOOB_OK && k < 2; k++) {
+        const json *v = json_get(root, k ? "image_std" : "image_mean");
+        double *to = k ? r->w->config.image_std : r->w->config.image_mean;
+        const json *e = v && v->kind == JSON_ARRAY && v->count == 3 ? v->child : NULL;
+        for (int i = 0; e && e->kind == JSON_NUMBER; e = e->next) to[i++] = e->number;
+    }
+    if (status == CLOOB_OK) status = model_config_check(r->ctx, &r->w->config);
+    if (status != CLOOB_OK) status = ctx_wrap(r->ctx, status, "%s", path);
+    free(path);
+    arena_release(&a);
+    return status;
+}
+
+/* These files have one name for all models; where the sizes and heads are a built-in model's, its name is
+ * better. */
+static void rename_known(model_config *c)
+{
+    model_config known = *c;
+    bool same = model_config_match(&known) && known.text_heads == c->text_heads &&
+                known.image_heads == c->image_heads;
+    snprintf(c->name, sizeof c->name, "%s", same ? known.name : "custom");
+}
+
+static cloob_status config_from_neighbour(finder *r, bool *found)
+{
+    const char *name = r->s->names == NAMES_HF ? "config.json" : "open_clip_config.json";
+    char *path = r->s->names == NAMES_JKU ? NULL : beside(r, name);
+    *found = path != NULL;
+    if (!path) return CLOOB_OK;
+    *r->from = name;
+    cloob_status status = model_config_load(r->ctx, path, &r->w->config);
+    free(path);
+    if (status != CLOOB_OK) return status;
+    rename_known(&r->w->config);
+    return r->s->names == NAMES_HF ? read_preprocessor(r) : CLOOB_OK;
+}
+
+static cloob_status config_from_shapes(finder *r)
+{
+    *r->from = "its shapes";
+    CLOOB_TRY(source_infer(r->ctx, r->s, &r->w->config));
+    bool sure = r->s->names == NAMES_JKU || r->w->torch.layout == TORCH_SCRIPT || r->o->act;
+    if (!sure)
+        ctx_log(r->ctx, CLOOB_LOG_INFO,
+                "%s does not say its activation; QuickGELU is assumed (--activation gelu for the other)",
+                r->s->path);
+    return CLOOB_OK;
+}
+
+cloob_status interchange_config(cloob_ctx *ctx, const interchange_options *o, const source *s, weights *w,
+                                const char **from)
+{
+    finder r = { ctx, o, s, w, from };
+    const char *own = st_meta_get(&w->st, "config");
+    bool found = true;
+    if (o->config) {
+        *from = "the given configuration";
+        w->config = *o->config;
+    } else if (own) {
+        *from = "its own metadata";
+        CLOOB_TRY(config_from_text(&r, own));
+    } else CLOOB_TRY(config_from_neighbour(&r, &found));
+    if (!found) CLOOB_TRY(config_from_shapes(&r));
+    if (o->act) w->config.act = *o->act;
+    return CLOOB_OK;
+}

@@ -1,0 +1,369 @@
+/* Attention for short sequences on tensor cores: a block per row of the batch and head, everything in shared
+ * memory.
+ *
+ * Forward goes over the keys twice, first for the log-sum-exp of each query, then for sum p v; scores are
+ * cheap to work out again. Backward lets each warp own a tile of queries (dq) and a tile of keys (dk, dv) and
+ * works the scores out for both, so nothing is shared between warps and every sum has one order.
+ *
+ * mma.sync m16n8k16: lane l holds rows l/4 and l/4 + 8, columns 2 (l%4) and + 1 of a 16 x 8 result. */
+#include "nn/cuda/common.cuh"
+
+#define LOG2E 1.4426950408889634f
+
+enum { MOST_WARPS = 8 };
+
+typedef struct attn_sizes {
+    int T, Tp, C, H; /* Tp: T rounded up to whole tiles */
+    int causal;
+    float scale;
+} attn_sizes;
+
+__device__ __forceinline__ unsigned smem_address(const bf16 *p)
+{
+    return (unsigned)__cvta_generic_to_shared(p);
+}
+
+__device__ __forceinline__ void ldmatrix(unsigned r[4], const bf16 *p)
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(smem_address(p))
+                 : "memory");
+}
+
+__device__ __forceinline__ void ldmatrix_trans(unsigned r[4], const bf16 *p)
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(smem_address(p))
+                 : "memory");
+}
+
+__device__ __forceinline__ void mma(float c[4], const unsigned a[4], unsigned b0, unsigned b1)
+{
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+                 "{%0,%1,%2,%3};"
+                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+__device__ __forceinline__ unsigned pack2(float low, float high)
+{
+    __nv_bfloat162 v = __floats2bfloat162_rn(low, high);
+    return *reinterpret_cast<unsigned *>(&v);
+}
+
+/* Tiles in shared memory have rows of D + 8 elements: eight rows then fall on different banks. */
+template <int D>
+struct tile {
+    enum { LD = D + 8, K = D / 16 };
+
+    __device__ static void fill(bf16 *to, const bf16 *from, int64_t step, int T, int Tp)
+    {
+        for (int i = threadIdx.x; i < Tp * (D / 8); i += blockDim.x) {
+            int row = i / (D / 8), c = i % (D / 8) * 8;
+            pack<bf16, 8> v = {};
+            if (row < T) v = load<bf16, 8>(from + row * step + c);
+            store<bf16, 8>(to + row * LD + c, v);
+        }
+    }
+
+    /* Rows row0.. as the left operand, D wide. */
+    __device__ static void left(unsigned a[K][4], const bf16 *s, int row0)
+    {
+        int lane = threadIdx.x & 31;
+#pragma unroll
+        for (int k = 0; k < K; k++) ldmatrix(a[k], s + (row0 + (lane & 15)) * LD + k * 16 + (lane >> 4) * 8);
+    }
+
+    /* c (16 x 16, two halves) = a times the transpose of rows row0.. */
+    __device__ static void times_rows(float c[2][4], const unsigned a[K][4], const bf16 *s, int row0)
+    {
+        int lane = threadIdx.x & 31;
+#pragma unroll
+        for (int i = 0; i < 4; i++) c[0][i] = c[1][i] = 0.0f;
+#pragma unroll
+        for (int k = 0; k < K; k++) {
+            unsigned b[4];
+            ldmatrix(b, s + (row0 + (lane & 7) + (lane >> 4) * 8) * LD + k * 16 + ((lane >> 3) & 1) * 8);
+            mma(c[0], a[k], b[0], b[1]);
+            mma(c[1], a[k], b[2], b[3]);
+        }
+    }
+
+    /* acc (16 x D) += p (16 x 16) times rows row0.. */
+    __device__ static void add_product(float acc[D / 8][4], const float p[2][4], const bf16 *s, int row0)
+    {
+        int lane = threadIdx.x & 31;
+        unsigned a[4] = { pack2(p[0][0], p[0][1]), pack2(p[0][2], p[0][3]), pack2(p[1][0], p[1][1]),
+                          pack2(p[1][2], p[1][3]) };
+#pragma unroll
+        for (int j = 0; j < D / 16; j++) {
+            unsigned b[4];
+            ldmatrix_trans(b, s + (row0 + (lane & 15)) * LD + j * 16 + (lane >> 4) * 8);
+            mma(acc[2 * j], a, b[0], b[1]);
+            mma(acc[2 * j + 1], a, b[2], b[3]);
+        }
+    }
+
+    /* Rows row0.. below T of the result to memory. */
+    __device__ static void write(bf16 *to, int64_t step, const float acc[D / 8][4], float scale, int row0,
+                                 int T)
+    {
+        int lane = threadIdx.x & 31;
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            int row = row0 + lane / 4 + 8 * half;
+            if (row >= T) continue;
+#pragma unroll
+            for (int j = 0; j < D / 8; j++)
+                *reinterpret_cast<unsigned *>(to + row * step + j * 8 + lane % 4 * 2) =
+                    pack2(acc[j][2 * half] * scale, acc[j][2 * half + 1] * scale);
+        }
+    }
+};
+
+/* Element (half, i) of a 16 x 16 result: row lane/4 + 8 (i/2), column 8 half + 2 (lane%4) + i%2. */
+__device__ __forceinline__ int row_in_tile(int i) { return (threadIdx.x & 31) / 4 + 8 * (i / 2); }
+__device__ __forceinline__ int col_in_tile(int half, int i)
+{
+    return 8 * half + (threadIdx.x & 3) * 2 + i % 2;
+}
+
+template <int D>
+static __global__ void __launch_bounds__(32 * MOST_WARPS)
+    forward_kernel(bf16 *y, float *lse, const bf16 *qkv, attn_sizes z)
+{
+    extern __shared__ __align__(16) bf16 smem[];
+    typedef tile<D> tl;
+    bf16 *q = smem, *k = q + z.Tp * tl::LD, *v = k + z.Tp * tl::LD;
+    int n = blockIdx.x / z.H, h = blockIdx.x % z.H, warp = threadIdx.x / 32, lane = threadIdx.x & 31,
+        tiles = z.Tp / 16;
+    const bf16 *from = qkv + (int64_t)n * z.T * 3 * z.C + h * D;
+    tl::fill(q, from, 3 * z.C, z.T, z.Tp);
+    tl::fill(k, from + z.C, 3 * z.C, z.T, z.Tp);
+    tl::fill(v, from + 2 * z.C, 3 * z.C, z.T, z.Tp);
+    __syncthreads();
+    for (int t = warp; t < tiles; t += blockDim.x / 32) {
+        unsigned a[tl::K][4];
+        float s[2][4], most[2] = { -INFINITY, -INFINITY }, sum[2] = { 0.0f, 0.0f }, o[D / 8][4] = {};
+        int last = z.causal ? t + 1 : tiles;
+        float scale = z.scale * LOG2E; /* in powers of two */
+        tl::left(a, q, t * 16);
+        for (int j = 0; j < last; j++) {
+            tl::times_rows(s, a, k, j * 16);
+#pragma unroll
+            for (int r = 0; r < 2; r++) {
+                float top = most[r];
+#pragma unroll
+                for (int e = 0; e < 4; e++) {
+                    int half = e / 2, i = 2 * r + e % 2, key = j * 16 + col_in_tile(half, i),
+                        query = t * 16 + row_in_tile(i);
+                    bool seen = key < z.T && !(z.causal && key > query);
+                    s[half][i] = seen ? s[half][i] * scale : -INFINITY;
+                    top = fmaxf(top, s[half][i]);
+                }
+                if (top == -INFINITY) continue;
+                sum[r] = sum[r] * exp2f(most[r] - top) + exp2f(s[0][2 * r] - top) +
+                         exp2f(s[0][2 * r + 1] - top) + exp2f(s[1][2 * r] - top) +
+                         exp2f(s[1][2 * r + 1] - top);
+                most[r] = top;
+            }
+        }
+        float total[2];
+#pragma unroll
+        for (int r = 0; r < 2; r++) { /* four lanes share a row */
+            float top = fmaxf(most[r], __shfl_xor_sync(0xffffffffu, most[r], 1));
+            top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, 2));
+            float part = most[r] == -INFINITY ? 0.0f : sum[r] * exp2f(most[r] - top);
+            part += __shfl_xor_sync(0xffffffffu, part, 1);
+            part += __shfl_xor_sync(0xffffffffu, part, 2);
+            total[r] = top + log2f(part);
+            int query = t * 16 + lane / 4 + 8 * r;
+            if (lse && lane % 4 == 0 && query < z.T)
+                lse[((int64_t)n * z.H + h) * z.T + query] = total[r] / LOG2E;
+        }
+        for (int j = 0; j < last; j++) {
+            tl::times_rows(s, a, k, j * 16);
+#pragma unroll
+            for (int half = 0; half < 2; half++)
+#pragma unroll
+                for (int i = 0; i < 4; i++) {
+                    int key = j * 16 + col_in_tile(half, i), query = t * 16 + row_in_tile(i);
+                    bool seen = key < z.T && !(z.causal && key > query);
+                    s[half][i] = seen ? exp2f(s[half][i] * scale - total[i / 2]) : 0.0f;
+                }
+            tl::add_product(o, s, v, j * 16);
+        }
+        tl::write(y + (int64_t)n * z.T * z.C + h * D, z.C, o, 1.0f, t * 16, z.T);
+    }
+}
+
+/* What both halves of backward need of a score tile. */
+typedef struct attn_rows {
+    const bf16 *q, *k, *v, *dy;
+    const float *lse, *along; /* per query: log2-sum-exp, and dy.y */
+} attn_rows;
+
+template <int D>
+__device__ static void query_tile(bf16 *dq, const attn_rows &m, const attn_sizes &z, int t)
+{
+    typedef tile<D> tl;
+    unsigned a[tl::K][4], g[tl::K][4];
+    float s[2][4], dp[2][4], acc[D / 8][4] = {}, scale = z.scale * LOG2E;
+    tl::left(a, m.q, t * 16);
+    tl::left(g, m.dy, t * 16);
+    for (int j = 0, last = z.causal ? t + 1 : z.Tp / 16; j < last; j++) {
+        tl::times_rows(s, a, m.k, j * 16);
+        tl::times_rows(dp, g, m.v, j * 16);
+#pragma unroll
+        for (int half = 0; half < 2; half++)
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                int key = j * 16 + col_in_tile(half, i), query = t * 16 + row_in_tile(i);
+                bool seen = key < z.T && query < z.T && !(z.causal && key > query);
+                s[half][i] =
+                    seen ? exp2f(s[half][i] * scale - m.lse[query]) * (dp[half][i] - m.along[query]) : 0.0f;
+            }
+        tl::add_product(acc, s, m.k, j * 16);
+    }
+    tl::write(dq, 3 * z.C, acc, z.scale, t * 16, z.T);
+}
+
+/* Rows are keys here, columns queries. */
+template <int D>
+__device__ static void key_tile(bf16 *dk, bf16 *dv, const attn_rows &m, const attn_sizes &z, int t)
+{
+    typedef tile<D> tl;
+    unsigned a[tl::K][4], g[tl::K][4];
+    float p[2][4], ds[2][4], acc_k[D / 8][4] = {}, acc_v[D / 8][4] = {}, scale = z.scale * LOG2E;
+    tl::left(a, m.k, t * 16);
+    tl::left(g, m.v, t * 16);
+    for (int j = z.causal ? t : 0; j < z.Tp / 16; j++) {
+        tl::times_rows(p, a, m.q, j * 16);
+        tl::times_rows(ds, g, m.dy, j * 16);
+#pragma unroll
+        for (int half = 0; half < 2; half++)
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                int query = j * 16 + col_in_tile(half, i), key = t * 16 + row_in_tile(i);
+                bool seen = key < z.T && query < z.T && !(z.causal && key > query);
+                p[half][i] = seen ? exp2f(p[half][i] * scale - m.lse[query]) : 0.0f;
+                ds[half][i] = seen ? p[half][i] * (ds[half][i] - m.along[query]) : 0.0f;
+            }
+        tl::add_product(acc_v, p, m.dy, j * 16);
+        tl::add_product(acc_k, ds, m.q, j * 16);
+    }
+    tl::write(dk, 3 * z.C, acc_k, z.scale, t * 16, z.T);
+    tl::write(dv, 3 * z.C, acc_v, 1.0f, t * 16, z.T);
+}
+
+template <int D>
+static __global__ void __launch_bounds__(32 * MOST_WARPS)
+    backward_kernel(bf16 *dqkv, const bf16 *dy, const bf16 *qkv, const bf16 *y, const float *lse,
+                    attn_sizes z)
+{
+    extern __shared__ __align__(16) bf16 smem[];
+    typedef tile<D> tl;
+    int n = blockIdx.x / z.H, h = blockIdx.x % z.H, warp = threadIdx.x / 32, lane = threadIdx.x & 31,
+        warps = blockDim.x / 32;
+    bf16 *q = smem, *k = q + z.Tp * tl::LD, *v = k + z.Tp * tl::LD, *g = v + z.Tp * tl::LD;
+    float *lse2 = (float *)(g + z.Tp * tl::LD), *along = lse2 + z.Tp;
+    int64_t at = (int64_t)n * z.T * 3 * z.C + h * D, out = (int64_t)n * z.T * z.C + h * D;
+    tl::fill(q, qkv + at, 3 * z.C, z.T, z.Tp);
+    tl::fill(k, qkv + at + z.C, 3 * z.C, z.T, z.Tp);
+    tl::fill(v, qkv + at + 2 * z.C, 3 * z.C, z.T, z.Tp);
+    tl::fill(g, dy + out, z.C, z.T, z.Tp);
+    for (int t = warp; t < z.Tp; t += warps) {
+        float sum = 0.0f;
+        for (int i = lane; i < D && t < z.T; i += 32)
+            sum += to_float(dy[out + (int64_t)t * z.C + i]) * to_float(y[out + (int64_t)t * z.C + i]);
+        sum = warp_sum(sum);
+        if (lane == 0) {
+            along[t] = sum;
+            lse2[t] = t < z.T ? lse[((int64_t)n * z.H + h) * z.T + t] * LOG2E : 0.0f;
+        }
+    }
+    __syncthreads();
+    attn_rows m = { q, k, v, g, lse2, along };
+    for (int t = warp; t < z.Tp / 16; t += warps) {
+        query_tile<D>(dqkv + at, m, z, t);
+        key_tile<D>(dqkv + at + z.C, dqkv + at + 2 * z.C, m, z, t);
+    }
+}
+
+/* ---- launchers ----------------------------------------------------------------------------------- */
+
+static attn_sizes sizes_of(const op_args *a, const tensor *y)
+{
+    int T = (int)y->dim[1], C = (int)y->dim[2], H = (int)a->attr.heads;
+    attn_sizes z = { T, (T + 15) / 16 * 16, C, H, a->attr.causal, 1.0f / sqrtf((float)C / (float)H) };
+    return z;
+}
+
+static unsigned threads_of(const attn_sizes &z)
+{
+    return 32u * (unsigned)(z.Tp / 16 < MOST_WARPS ? z.Tp / 16 : MOST_WARPS);
+}
+
+/* tiles: how many (T, D) matrices lie in shared memory. */
+static size_t smem_of(const attn_sizes &z, int tiles, int D)
+{
+    return (size_t)z.Tp * ((size_t)tiles * (D + 8) * sizeof(bf16) + 2 * sizeof(float));
+}
+
+static bool on_tensor_cores(const op_env *env, const tensor *y, const attn_sizes &z, int tiles)
+{
+    int D = z.C / z.H;
+    return y->dtype == CLOOB_BF16 && (D == 64 || D == 32) &&
+           smem_of(z, tiles, D) <= (size_t)((const cuda_state *)env->dev->state)->smem_bytes;
+}
+
+template <int D>
+static cloob_status launch_forward(const op_env *env, const op_args *a, const attn_sizes &z, int64_t N)
+{
+    size_t smem = smem_of(z, 3, D);
+    CLOOB_TRY(cuda_check(env->ctx,
+                         cudaFuncSetAttribute(forward_kernel<D>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                              (int)smem),
+                         "attention"));
+    forward_kernel<D>
+        <<<(unsigned)(N * z.H), threads_of(z), smem, stream_of(env)>>>((bf16 *)a->out[0].data,
+                                                                       (float *)a->out[1].data,
+                                                                       (const bf16 *)a->in[0].data, z);
+    return cuda_launched(env->ctx, "attention");
+}
+
+template <int D>
+static cloob_status launch_backward(const op_env *env, const op_args *a, const attn_sizes &z, int64_t N)
+{
+    size_t smem = smem_of(z, 4, D);
+    CLOOB_TRY(cuda_check(env->ctx,
+                         cudaFuncSetAttribute(backward_kernel<D>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                              (int)smem),
+                         "attention_bwd"));
+    backward_kernel<D><<<(unsigned)(N * z.H), threads_of(z), smem, stream_of(env)>>>(
+        (bf16 *)a->out[0].data, (const bf16 *)a->in[0].data, (const bf16 *)a->in[1].data,
+        (const bf16 *)a->in[2].data, (const float *)a->in[3].data, z);
+    return cuda_launched(env->ctx, "attention_bwd");
+}
+
+/* ---- entry points -------------------------------------------------------------------------------- */
+
+extern "C" cloob_status attention_cuda(const op_env *env, const op_args *a)
+{
+    const tensor *y = &a->out[0];
+    attn_sizes z = sizes_of(a, y);
+    if (!on_tensor_cores(env, y, z, 3)) return attention_plain(env, a);
+    return z.C / z.H == 64 ? launch_forward<64>(env, a, z, y->dim[0])
+                           : launch_forward<32>(env, a, z, y->dim[0]);
+}
+
+extern "C" cloob_status attention_bwd_cuda(const op_env *env, const op_args *a)
+{
+    const tensor *y = &a->in[2];
+    attn_sizes z = sizes_of(a, y);
+    if (!on_tensor_cores(env, y, z, 4)) return attention_bwd_plain(env, a);
+    return z.C / z.H == 64 ? launch_backward<64>(env, a, z, y->dim[0])
+                           : launch_backward<32>(env, a, z, y->dim[0]);
+}

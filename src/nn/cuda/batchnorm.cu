@@ -1,0 +1,212 @@
+/* Batch statistics, running statistics and folding.
+ *
+ * Statistics take one pass: every block sums x - s and (x - s)^2 over its rows (s: the first row, so that a
+ * large mean costs no digits), writes its partial sums, and a second small launch adds them in a fixed order,
+ * in double, and updates the running values. */
+#include "nn/cuda/common.cuh"
+
+enum { STATS_BLOCKS = 4, STATS_UNROLL = 4 };
+
+/* partial: (gridDim.x, 2, C). */
+template <typename T, int V>
+static __global__ void __launch_bounds__(256, STATS_BLOCKS)
+    stats_kernel(float *partial, const T *x, int64_t R, int C)
+{
+    extern __shared__ float sums[]; /* (block.y, 2 V, block.x) */
+    int width = blockDim.x, packs = C / V, column = blockIdx.y * width + threadIdx.x;
+    float s1[V] = {}, s2[V] = {}, shift[V];
+    if (column < packs) {
+        const T *from = x + (int64_t)column * V;
+        pack<T, V> first = load<T, V>(from);
+        int64_t step = (int64_t)gridDim.x * blockDim.y;
+#pragma unroll
+        for (int i = 0; i < V; i++) shift[i] = to_float(first.v[i]);
+        for (int64_t r = (int64_t)blockIdx.x * blockDim.y + threadIdx.y; r < R; r += STATS_UNROLL * step) {
+            pack<T, V> k[STATS_UNROLL];
+#pragma unroll
+            for (int u = 0; u < STATS_UNROLL; u++)
+                k[u] = load<T, V>(from + (r + u * step < R ? r + u * step : r) *
+                                             C); /* rows past the end: any row, not counted */
+#pragma unroll
+            for (int u = 0; u < STATS_UNROLL; u++) {
+                float counted = r + u * step < R ? 1.0f : 0.0f;
+#pragma unroll
+                for (int i = 0; i < V; i++) {
+                    float d = (to_float(k[u].v[i]) - shift[i]) * counted;
+                    s1[i] += d;
+                    s2[i] += d * d;
+                }
+            }
+        }
+    }
+    int cell = 2 * V * width;
+#pragma unroll
+    for (int i = 0; i < V; i++) {
+        sums[threadIdx.y * cell + i * width + threadIdx.x] = s1[i];
+        sums[threadIdx.y * cell + (V + i) * width + threadIdx.x] = s2[i];
+    }
+    __syncthreads();
+    for (int j = threadIdx.y * width + threadIdx.x; j < cell; j += width * blockDim.y) {
+        int which = j / width, at = blockIdx.y * width + j % width;
+        float sum = 0.0f;
+        for (int y = 0; y < blockDim.y; y++) sum += sums[y * cell + j];
+        if (at < packs) partial[((int64_t)blockIdx.x * 2 + which / V) * C + at * V + which % V] = sum;
+    }
+}
+
+typedef struct stats_out {
+    float *mean, *rstd, *run_mean, *run_var,
+        *ranks; /* run_*: NULL to leave alone; ranks: (3, C) when there are several */
+    float eps, momentum;
+} stats_out;
+
+__device__ static void finish_channel(const stats_out &o, int c, double mu, double var, double count)
+{
+    o.mean[c] = (float)mu;
+    o.rstd[c] = (float)(1.0 / sqrt(fmax(var, 0.0) + (double)o.eps));
+    if (!o.run_mean) return;
+    double m = o.momentum;
+    o.run_mean[c] = (float)((1.0 - m) * o.run_mean[c] + m * mu);
+    o.run_var[c] = (float)((1.0 - m) * o.run_var[c] + m * var * count / (count - 1.0));
+}
+
+/* block (32 channels, 32 slices of the partial sums). */
+template <typename T>
+static __global__ void stats_finish_kernel(stats_out o, const float *partial, int parts, const T *x,
+                                           int64_t R, int C)
+{
+    __shared__ double part[2][32][33];
+    int c = blockIdx.x * 32 + threadIdx.x;
+    double s1 = 0.0, s2 = 0.0;
+#pragma unroll 4
+    for (int g = threadIdx.y; g < parts && c < C; g += 32) {
+        s1 += (double)partial[(int64_t)g * 2 * C + c];
+        s2 += (double)partial[((int64_t)g * 2 + 1) * C + c];
+    }
+    part[0][threadIdx.y][threadIdx.x] = s1;
+    part[1][threadIdx.y][threadIdx.x] = s2;
+    __syncthreads();
+    if (threadIdx.y || c >= C) return;
+    for (int y = 1; y < 32; y++) s1 += part[0][y][threadIdx.x], s2 += part[1][y][threadIdx.x];
+    double d = s1 / (double)R, mu = (double)to_float(x[c]) + d, var = s2 / (double)R - d * d;
+    if (!o.ranks) {
+        finish_channel(o, c, mu, var, (double)R);
+        return;
+    }
+    o.ranks[c] = (float)mu;
+    o.ranks[C + c] = (float)(var + mu * mu);
+    o.ranks[2 * C + c] = (float)R;
+}
+
+static __global__ void ranks_finish_kernel(stats_out o, int ranks, int C)
+{
+    int c = blockIdx.x * blockDim.x + threadIdx.x;
+    if (c >= C) return;
+    double mu = (double)o.ranks[c] / ranks;
+    finish_channel(o, c, mu, (double)o.ranks[C + c] / ranks - mu * mu, (double)o.ranks[2 * C + c]);
+}
+
+static __global__ void running_kernel(float *mean, float *rstd, const float *run_mean, const float *run_var,
+                                      float eps, int C)
+{
+    int c = blockIdx.x * blockDim.x + threadIdx.x;
+    if (c >= C) return;
+    mean[c] = run_mean[c];
+    rstd[c] = 1.0f / sqrtf(run_var[c] + eps);
+}
+
+/* A block per output channel. */
+template <typename T>
+static __global__ void fold_kernel(T *w2, float *b2, const T *w, const float *gain, const float *bias,
+                                   const float *mean, const float *var, float eps, int64_t K)
+{
+    int o = blockIdx.x;
+    float s = gain[o] / sqrtf(var[o] + eps);
+    for (int64_t k = threadIdx.x; k < K; k += blockDim.x)
+        w2[o * K + k] = from_float<T>(s * to_float(w[o * K + k]));
+    if (threadIdx.x == 0) b2[o] = bias[o] - s * mean[o];
+}
+
+/* ---- launchers ----------------------------------------------------------------------------------- */
+
+static row_grid stats_grid(const device *d, const tensor *x)
+{
+    return rows_over_grid(d, tensor_rows(x), tensor_cols(x) / pack_width(x->dtype, tensor_cols(x)),
+                          STATS_BLOCKS);
+}
+
+template <typename T, int V>
+static void launch_stats(const op_env *env, float *partial, const tensor *x, row_grid g)
+{
+    size_t smem = (size_t)g.block.x * g.block.y * 2 * V * sizeof(float);
+    stats_kernel<T, V><<<g.grid, g.block, smem, stream_of(env)>>>(partial, (const T *)x->data, tensor_rows(x),
+                                                                  (int)tensor_cols(x));
+}
+
+template <typename T>
+static void launch_finish(const op_env *env, const stats_out &o, const float *partial, int parts,
+                          const tensor *x)
+{
+    int C = (int)tensor_cols(x);
+    stats_finish_kernel<T><<<(C + 31) / 32, dim3(32, 32), 0, stream_of(env)>>>(o, partial, parts,
+                                                                               (const T *)x->data,
+                                                                               tensor_rows(x), C);
+}
+
+/* ---- entry points -------------------------------------------------------------------------------- */
+
+extern "C" cloob_status bn_stats_prepare_cuda(const op_env *env, op_args *a)
+{
+    int64_t C = tensor_cols(&a->in[0]);
+    a->scratch_bytes =
+        cuda_align((size_t)stats_grid(env->dev, &a->in[0]).grid.x * 2 * (size_t)C * sizeof(float)) +
+        3 * (size_t)C * sizeof(float);
+    return CLOOB_OK;
+}
+
+extern "C" cloob_status bn_stats_cuda(const op_env *env, const op_args *a)
+{
+    const tensor *x = &a->in[0];
+    int C = (int)tensor_cols(x);
+    row_grid g = stats_grid(env->dev, x);
+    float *partial = (float *)a->scratch;
+    float *ranks =
+        (float *)((char *)a->scratch + cuda_align((size_t)g.grid.x * 2 * (size_t)C * sizeof(float)));
+    bool keep = a->attr.keep_stats;
+    stats_out o = { (float *)a->out[0].data,
+                    (float *)a->out[1].data,
+                    keep ? NULL : (float *)a->in[1].data,
+                    keep ? NULL : (float *)a->in[2].data,
+                    env->sum_ranks ? ranks : NULL,
+                    a->attr.eps,
+                    a->attr.momentum };
+    WITH_PACK(x->dtype, C, launch_stats<T, V>(env, partial, x, g));
+    CLOOB_TRY(cuda_launched(env->ctx, "bn_stats"));
+    WITH_TYPE(x->dtype, launch_finish<T>(env, o, partial, (int)g.grid.x, x));
+    CLOOB_TRY(cuda_launched(env->ctx, "bn_stats"));
+    if (!env->sum_ranks) return CLOOB_OK;
+    CLOOB_TRY(env->sum_ranks(env->sum_user, ranks, 3 * (int64_t)C));
+    ranks_finish_kernel<<<blocks_for(C), 256, 0, stream_of(env)>>>(o, env->ranks, C);
+    return cuda_launched(env->ctx, "bn_stats");
+}
+
+extern "C" cloob_status bn_running_cuda(const op_env *env, const op_args *a)
+{
+    int C = (int)tensor_count(&a->in[0]);
+    running_kernel<<<blocks_for(C), 256, 0, stream_of(env)>>>((float *)a->out[0].data,
+                                                              (float *)a->out[1].data,
+                                                              (const float *)a->in[0].data,
+                                                              (const float *)a->in[1].data, a->attr.eps, C);
+    return cuda_launched(env->ctx, "bn_running");
+}
+
+extern "C" cloob_status fold_bn_cuda(const op_env *env, const op_args *a)
+{
+    const tensor *w = &a->in[0];
+    int64_t O = w->dim[0], K = tensor_count(w) / O;
+    WITH_TYPE(w->dtype, fold_kernel<T><<<(unsigned)O, 128, 0, stream_of(env)>>>(
+                            (T *)a->out[0].data, (float *)a->out[1].data, (const T *)w->data,
+                            (const float *)a->in[1].data, (const float *)a->in[2].data,
+                            (const float *)a->in[3].data, (const float *)a->in[4].data, a->attr.eps, K));
+    return cuda_launched(env->ctx, "fold_bn");
+}

@@ -1,0 +1,100 @@
+/* y = relu((x - mean) rstd gain + bias [+ res]), or the 2 x 2 average of that: one pass over memory. */
+#include "nn/cuda/bn_common.cuh"
+
+enum { APPLY_BLOCKS = 4, POOL_BLOCKS = 3 };
+
+typedef struct apply_in {
+    const float *mean, *rstd, *gain, *bias;
+} apply_in;
+
+template <typename T, int V, bool RELU, bool RES, int U>
+static __global__ void __launch_bounds__(256, APPLY_BLOCKS)
+    apply_kernel(T *y, const T *x, const T *res, apply_in in, int64_t R, int C)
+{
+    int column = blockIdx.y * blockDim.x + threadIdx.x;
+    if (column * V >= C) return;
+    bn_affine<V> k;
+    bn_affine_load<V>(k, in.mean, in.rstd, in.gain, in.bias, column * V);
+    int64_t step = (int64_t)gridDim.x * blockDim.y;
+    for (int64_t r = (int64_t)blockIdx.x * blockDim.y + threadIdx.y; r < R; r += U * step) {
+        pack<T, V> a[U], b[U];
+#pragma unroll
+        for (int u = 0; u < U; u++) {
+            int64_t at = (r + u * step < R ? r + u * step : r) * C + column * V;
+            a[u] = load<T, V>(x + at);
+            if (RES) b[u] = load<T, V>(res + at);
+        }
+#pragma unroll
+        for (int u = 0; u < U; u++) {
+            pack<T, V> out;
+#pragma unroll
+            for (int i = 0; i < V; i++) {
+                float v = bn_value<V>(k, to_float(a[u].v[i]), i);
+                if (RES) v += to_float(b[u].v[i]);
+                out.v[i] = from_float<T>(RELU ? fmaxf(v, 0.0f) : v);
+            }
+            if (r + u * step < R) store<T, V>(y + (r + u * step) * C + column * V, out);
+        }
+    }
+}
+
+/* R counts pooled rows. */
+template <typename T, int V, bool RELU>
+static __global__ void __launch_bounds__(256, POOL_BLOCKS)
+    apply_pool_kernel(T *__restrict__ y, const T *__restrict__ x, apply_in in, pool_map m, int64_t R, int C)
+{
+    int column = blockIdx.y * blockDim.x + threadIdx.x;
+    if (column * V >= C) return;
+    bn_affine<V> k;
+    bn_affine_load<V>(k, in.mean, in.rstd, in.gain, in.bias, column * V);
+    int64_t step = (int64_t)gridDim.x * blockDim.y;
+#pragma unroll 2
+    for (int64_t r = (int64_t)blockIdx.x * blockDim.y + threadIdx.y; r < R; r += step) {
+        const T *from = x + pool_first(m, r) * C + column * V;
+        pack<T, V> q[4], out;
+#pragma unroll
+        for (int s = 0; s < 4; s++) q[s] = load<T, V>(from + ((int64_t)(s / 2) * m.W + s % 2) * C);
+#pragma unroll
+        for (int i = 0; i < V; i++) {
+            float sum = 0.0f;
+#pragma unroll
+            for (int s = 0; s < 4; s++) {
+                float v = bn_value<V>(k, to_float(q[s].v[i]), i);
+                sum += RELU ? fmaxf(v, 0.0f) : v;
+            }
+            out.v[i] = from_float<T>(0.25f * sum);
+        }
+        store<T, V>(y + r * C + column * V, out);
+    }
+}
+
+/* ---- launchers ----------------------------------------------------------------------------------- */
+
+template <typename T, int V, bool RELU>
+static void launch_apply(const op_env *env, const op_args *a, const apply_in &in)
+{
+    const tensor *x = &a->in[0], *y = &a->out[0];
+    int C = (int)tensor_cols(x);
+    int64_t R = tensor_rows(y);
+    row_grid g = rows_over_grid(env->dev, R, C / V, a->attr.pool ? POOL_BLOCKS : APPLY_BLOCKS);
+    T *to = (T *)y->data;
+    const T *from = (const T *)x->data, *res = (const T *)a->in[5].data;
+    if (a->attr.pool)
+        apply_pool_kernel<T, V, RELU>
+            <<<g.grid, g.block, 0, stream_of(env)>>>(to, from, in, pool_map_of(x), R, C);
+    else if (res)
+        apply_kernel<T, V, RELU, true, 2><<<g.grid, g.block, 0, stream_of(env)>>>(to, from, res, in, R, C);
+    else apply_kernel<T, V, RELU, false, 4><<<g.grid, g.block, 0, stream_of(env)>>>(to, from, res, in, R, C);
+}
+
+/* ---- entry points -------------------------------------------------------------------------------- */
+
+extern "C" cloob_status bn_apply_cuda(const op_env *env, const op_args *a)
+{
+    apply_in in = { (const float *)a->in[1].data, (const float *)a->in[2].data, (const float *)a->in[3].data,
+                    (const float *)a->in[4].data };
+    if (tensor_count(&a->out[0]) == 0) return CLOOB_OK;
+    WITH_PACK(a->in[0].dtype, tensor_cols(&a->in[0]),
+              a->attr.relu ? launch_apply<T, V, true>(env, a, in) : launch_apply<T, V, false>(env, a, in));
+    return cuda_launched(env->ctx, "bn_apply");
+}

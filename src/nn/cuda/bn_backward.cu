@@ -1,0 +1,253 @@
+/* Batch norm backward in two passes.
+ *
+ * reduce: g = (dy + dy2) through pool and relu; sums of g and g (x - mean) per channel; g written where
+ * somebody wants it. apply: dx = gain rstd (g - mean(g) - xhat mean(g xhat)). relu's mask: y > 0 where y is
+ * given, else worked out from x. Sums are added in a fixed order. */
+#include "nn/cuda/bn_common.cuh"
+
+enum { MASK_NONE, MASK_X, MASK_Y, BWD_BLOCKS = 2, BWD_UNROLL = 4 };
+
+typedef struct bwd_in {
+    const void *dy, *dy2, *x, *y;
+    const float *mean, *rstd, *gain, *bias, *sums;
+    pool_map map;
+    int64_t R;
+    int C;
+    float share; /* 1, or 1/4 with pool */
+    float count; /* rows over all ranks */
+} bwd_in;
+
+/* The packs of one row that both passes read. */
+template <typename T, int V>
+struct bwd_row {
+    pack<T, V> dy, dy2, x, y;
+    bool dropped; /* pooled by nobody */
+};
+
+template <typename T, int V, int MASK, bool DY2, bool POOL>
+__device__ __forceinline__ void row_load(bwd_row<T, V> &q, const bwd_in &in, int64_t r, int c)
+{
+    int64_t target = POOL ? pool_target(in.map, r) : r;
+    q.dropped = POOL && target < 0;
+    int64_t from = (q.dropped ? 0 : target) * in.C + c;
+    q.x = load<T, V>((const T *)in.x + r * in.C + c);
+    q.dy = load<T, V>((const T *)in.dy + from);
+    if (DY2) q.dy2 = load<T, V>((const T *)in.dy2 + from);
+    if (MASK == MASK_Y) q.y = load<T, V>((const T *)in.y + r * in.C + c);
+}
+
+template <typename T, int V, int MASK, bool DY2, bool POOL>
+__device__ __forceinline__ float row_gradient(const bwd_row<T, V> &q, const bwd_in &in, const bn_affine<V> &k,
+                                              int i)
+{
+    float g = to_float(q.dy.v[i]);
+    if (DY2) g += to_float(q.dy2.v[i]);
+    if (POOL) g = q.dropped ? 0.0f : g * in.share;
+    if (MASK == MASK_X && !(bn_value<V>(k, to_float(q.x.v[i]), i) > 0.0f)) g = 0.0f;
+    if (MASK == MASK_Y && !(to_float(q.y.v[i]) > 0.0f)) g = 0.0f;
+    return g;
+}
+
+/* partial: (gridDim.x, 2, C): sums of g and of g (x - mean). */
+template <typename T, int V, int MASK, bool DY2, bool POOL, int U>
+static __global__ void __launch_bounds__(256, BWD_BLOCKS) reduce_kernel(float *partial, T *g_out, bwd_in in)
+{
+    extern __shared__ float sums[]; /* (block.y, 2 V, block.x) */
+    int width = blockDim.x, packs = in.C / V, column = blockIdx.y * width + threadIdx.x, c = column * V;
+    float s1[V] = {}, s2[V] = {};
+    if (column < packs) {
+        bn_affine<V> k;
+        bn_affine_load<V>(k, in.mean, in.rstd, in.gain, in.bias, c);
+        int64_t step = (int64_t)gridDim.x * blockDim.y;
+        for (int64_t r = (int64_t)blockIdx.x * blockDim.y + threadIdx.y; r < in.R; r += U * step) {
+            bwd_row<T, V> q[U];
+#pragma unroll
+            for (int u = 0; u < U; u++)
+                row_load<T, V, MASK, DY2, POOL>(q[u], in, r + u * step < in.R ? r + u * step : r, c);
+#pragma unroll
+            for (int u = 0; u < U; u++) {
+                bool counted = r + u * step < in.R;
+                pack<T, V> out;
+#pragma unroll
+                for (int i = 0; i < V; i++) {
+                    float g = row_gradient<T, V, MASK, DY2, POOL>(q[u], in, k, i);
+                    out.v[i] = from_float<T>(g);
+                    g = counted ? g : 0.0f;
+                    s1[i] += g;
+                    s2[i] += g * (to_float(q[u].x.v[i]) - k.mean[i]);
+                }
+                if (g_out && counted) store<T, V>(g_out + (r + u * step) * in.C + c, out);
+            }
+        }
+    }
+    int cell = 2 * V * width;
+#pragma unroll
+    for (int i = 0; i < V; i++) {
+        sums[threadIdx.y * cell + i * width + threadIdx.x] = s1[i];
+        sums[threadIdx.y * cell + (V + i) * width + threadIdx.x] = s2[i];
+    }
+    __syncthreads();
+    for (int j = threadIdx.y * width + threadIdx.x; j < cell; j += width * blockDim.y) {
+        int which = j / width, at = blockIdx.y * width + j % width;
+        float sum = 0.0f;
+        for (int y = 0; y < blockDim.y; y++) sum += sums[y * cell + j];
+        if (at < packs) partial[((int64_t)blockIdx.x * 2 + which / V) * in.C + at * V + which % V] = sum;
+    }
+}
+
+/* block (32 channels, 32 slices of the partial sums). */
+static __global__ void reduce_finish_kernel(float *dgain, float *dbias, float *sums, const float *partial,
+                                            int parts, const float *rstd, int C)
+{
+    __shared__ double part[2][32][33];
+    int c = blockIdx.x * 32 + threadIdx.x;
+    double s1 = 0.0, s2 = 0.0;
+#pragma unroll 4
+    for (int g = threadIdx.y; g < parts && c < C; g += 32) {
+        s1 += (double)partial[(int64_t)g * 2 * C + c];
+        s2 += (double)partial[((int64_t)g * 2 + 1) * C + c];
+    }
+    part[0][threadIdx.y][threadIdx.x] = s1;
+    part[1][threadIdx.y][threadIdx.x] = s2;
+    __syncthreads();
+    if (threadIdx.y || c >= C) return;
+    for (int y = 1; y < 32; y++) s1 += part[0][y][threadIdx.x], s2 += part[1][y][threadIdx.x];
+    float b = (float)s1, w = (float)(s2 * (double)rstd[c]);
+    if (dbias) dbias[c] = b;
+    if (dgain) dgain[c] = w;
+    sums[c] = b;
+    sums[C + c] = w;
+}
+
+template <typename T, int V, int MASK, bool DY2, bool POOL, int U>
+static __global__ void __launch_bounds__(256, BWD_BLOCKS) dx_kernel(T *dx, bwd_in in)
+{
+    int column = blockIdx.y * blockDim.x + threadIdx.x, c = column * V;
+    if (c >= in.C) return;
+    bn_affine<V> k;
+    float r1[V], m1[V], m2[V]; /* dx = slope (g - m1) - (x - mean) m2 */
+    bn_affine_load<V>(k, in.mean, in.rstd, in.gain, in.bias, c);
+    load_floats<V>(r1, in.rstd + c);
+    load_floats<V>(m1, in.sums + c);
+    load_floats<V>(m2, in.sums + in.C + c);
+#pragma unroll
+    for (int i = 0; i < V; i++) m1[i] /= in.count, m2[i] = m2[i] / in.count * r1[i] * k.slope[i];
+    int64_t step = (int64_t)gridDim.x * blockDim.y;
+    for (int64_t r = (int64_t)blockIdx.x * blockDim.y + threadIdx.y; r < in.R; r += U * step) {
+        bwd_row<T, V> q[U];
+#pragma unroll
+        for (int u = 0; u < U; u++)
+            row_load<T, V, MASK, DY2, POOL>(q[u], in, r + u * step < in.R ? r + u * step : r, c);
+#pragma unroll
+        for (int u = 0; u < U; u++) {
+            pack<T, V> out;
+#pragma unroll
+            for (int i = 0; i < V; i++) {
+                float g = row_gradient<T, V, MASK, DY2, POOL>(q[u], in, k, i);
+                out.v[i] =
+                    from_float<T>(k.slope[i] * (g - m1[i]) - (to_float(q[u].x.v[i]) - k.mean[i]) * m2[i]);
+            }
+            if (r + u * step < in.R) store<T, V>(dx + (r + u * step) * in.C + c, out);
+        }
+    }
+}
+
+/* ---- launchers ----------------------------------------------------------------------------------- */
+
+static row_grid bwd_grid(const device *d, const tensor *x)
+{
+    return rows_over_grid(d, tensor_rows(x), tensor_cols(x) / pack_width(x->dtype, tensor_cols(x)),
+                          BWD_BLOCKS);
+}
+
+template <typename T, int V, int MASK, bool DY2, bool POOL>
+static void launch_one(const op_env *env, row_grid g, const bwd_in &in, void *out, float *partial)
+{
+    enum { U = BWD_UNROLL };
+    size_t smem = (size_t)g.block.x * g.block.y * 2 * V * sizeof(float);
+    if (partial)
+        reduce_kernel<T, V, MASK, DY2, POOL, U>
+            <<<g.grid, g.block, smem, stream_of(env)>>>(partial, (T *)out, in);
+    else dx_kernel<T, V, MASK, DY2, POOL, U><<<g.grid, g.block, 0, stream_of(env)>>>((T *)out, in);
+}
+
+/* With pool there is no residual, so the mask worked out from x is y's mask. */
+template <typename T, int V, bool DY2>
+static void launch_masked(const op_env *env, row_grid g, const bwd_in &in, const op_attr *at, void *out,
+                          float *partial)
+{
+    if (!at->relu && at->pool) launch_one<T, V, MASK_NONE, DY2, true>(env, g, in, out, partial);
+    else if (!at->relu) launch_one<T, V, MASK_NONE, DY2, false>(env, g, in, out, partial);
+    else if (at->pool) launch_one<T, V, MASK_X, DY2, true>(env, g, in, out, partial);
+    else if (in.y) launch_one<T, V, MASK_Y, DY2, false>(env, g, in, out, partial);
+    else launch_one<T, V, MASK_X, DY2, false>(env, g, in, out, partial);
+}
+
+/* partial NULL: the apply pass. */
+static void launch_bwd(const op_env *env, const op_attr *at, const tensor *x, const bwd_in &in, void *out,
+                       float *partial)
+{
+    row_grid g = bwd_grid(env->dev, x);
+    WITH_PACK(x->dtype, in.C,
+              in.dy2 ? launch_masked<T, V, true>(env, g, in, at, out, partial)
+                     : launch_masked<T, V, false>(env, g, in, at, out, partial));
+}
+
+/* ---- entry points -------------------------------------------------------------------------------- */
+
+extern "C" cloob_status bn_bwd_reduce_prepare_cuda(const op_env *env, op_args *a)
+{
+    const tensor *x = &a->in[2];
+    a->scratch_bytes = (size_t)bwd_grid(env->dev, x).grid.x * 2 * (size_t)tensor_cols(x) * sizeof(float);
+    return CLOOB_OK;
+}
+
+extern "C" cloob_status bn_bwd_reduce_cuda(const op_env *env, const op_args *a)
+{
+    const tensor *x = &a->in[2];
+    int C = (int)tensor_cols(x);
+    bwd_in in = { a->in[0].data,
+                  a->in[1].data,
+                  x->data,
+                  a->in[7].data,
+                  (const float *)a->in[3].data,
+                  (const float *)a->in[4].data,
+                  (const float *)a->in[5].data,
+                  (const float *)a->in[6].data,
+                  NULL,
+                  pool_map_of(x),
+                  tensor_rows(x),
+                  C,
+                  a->attr.pool ? 0.25f : 1.0f,
+                  0.0f };
+    float *partial = (float *)a->scratch, *sums = (float *)a->out[2].data;
+    launch_bwd(env, &a->attr, x, in, a->out[3].data, partial);
+    CLOOB_TRY(cuda_launched(env->ctx, "bn_bwd_reduce"));
+    reduce_finish_kernel<<<(C + 31) / 32, dim3(32, 32), 0, stream_of(env)>>>(
+        (float *)a->out[0].data, (float *)a->out[1].data, sums, partial, (int)bwd_grid(env->dev, x).grid.x,
+        in.rstd, C);
+    CLOOB_TRY(cuda_launched(env->ctx, "bn_bwd_reduce"));
+    return env->sum_ranks ? env->sum_ranks(env->sum_user, sums, 2 * (int64_t)C) : CLOOB_OK;
+}
+
+extern "C" cloob_status bn_bwd_apply_cuda(const op_env *env, const op_args *a)
+{
+    const tensor *x = &a->in[1];
+    float count = (float)tensor_rows(x) * (float)(env->sum_ranks ? env->ranks : 1);
+    bwd_in in = { a->in[0].data,
+                  a->in[7].data,
+                  x->data,
+                  NULL,
+                  (const float *)a->in[2].data,
+                  (const float *)a->in[3].data,
+                  (const float *)a->in[4].data,
+                  (const float *)a->in[5].data,
+                  (const float *)a->in[6].data,
+                  pool_map_of(x),
+                  tensor_rows(x),
+                  (int)tensor_cols(x),
+                  a->attr.pool ? 0.25f : 1.0f,
+                  count };
+    launch_bwd(env, &a->attr, x, in, a->out[0].data, NULL);
+    return cuda_launched(env->ctx, "bn_bwd_apply");
+}

@@ -1,0 +1,246 @@
+/* Convolution: cuDNN, or a matrix product where the windows do not overlap (1 x 1, and a patch embedding), or
+ * the plain kernel; whichever was fastest when the plan was made. */
+#include <stdlib.h>
+
+#include "nn/cuda/kernels.h"
+#include "nn/cuda/patches.h"
+#include "tensor/cuda/dnn.h"
+#include "tensor/cuda/gemm.h"
+
+typedef struct conv_state {
+    gemm_plan *gemm;
+    dnn_plan *dnn;
+    bool gather;        /* gemm: the windows are copied out first */
+    cloob_dtype w_type; /* dnn, gradient of w: what it writes */
+    size_t windows, w,
+        bias; /* offsets in scratch behind the workspace: copied windows, padded or half weights, bias */
+} conv_state;
+
+typedef struct conv_tensors {
+    const tensor *x, *w, *y; /* or their gradients */
+    cloob_dtype dtype;
+    int64_t rows, O, K, c, C; /* rows of y; K: kernel width */
+} conv_tensors;
+
+static conv_tensors tensors_of(const tensor *x, const tensor *w, const tensor *y, cloob_dtype dtype)
+{
+    return (conv_tensors){ x, w, y, dtype, tensor_rows(y), w->dim[0], w->dim[1], w->dim[3], x->dim[3] };
+}
+
+static dnn_shape dnn_shape_of(dnn_kind kind, const conv_tensors *t, const op_attr *at, cloob_dtype w_type)
+{
+    return (dnn_shape){ kind,         t->x->dim[0], t->x->dim[1], t->x->dim[2], t->C,     t->O,  t->K,
+                        t->y->dim[1], t->y->dim[2], at->stride,   at->pad,      t->dtype, w_type };
+}
+
+static cloob_status state_make(const op_env *env, op_args *a, conv_state **out)
+{
+    a->state = *out = calloc(1, sizeof **out);
+    return *out ? CLOOB_OK : ctx_no_memory(env->ctx, sizeof **out, "a convolution's plan");
+}
+
+void conv_release_cuda(const op_env *env, op_args *a)
+{
+    conv_state *s = a->state;
+    (void)env;
+    if (s) {
+        gemm_plan_destroy(s->gemm);
+        dnn_plan_destroy(s->dnn);
+    }
+    free(s);
+    a->state = NULL;
+}
+
+static void *at(const op_args *a, size_t offset) { return (char *)a->scratch + offset; }
+
+/* Milliseconds for moving bytes at a bandwidth we reach. */
+static float move_ms(double bytes) { return (float)(bytes / 3.5e9) + 0.003f; }
+
+static bool windows_apart(const conv_tensors *t, const op_attr *attr)
+{
+    return t->K == attr->stride && attr->pad == 0;
+}
+static bool is_matrix(const conv_tensors *t) { return t->K == 1 && t->c == t->C; }
+static size_t window_bytes(const conv_tensors *t)
+{
+    return (size_t)(t->rows * t->K * t->K * t->c) * dtype_size(t->dtype);
+}
+
+/* Keeps the faster of the two, given what each costs beside its own time; lays out scratch. */
+static void decide(const op_env *env, conv_state *s, op_args *a, const conv_tensors *t, float gemm_extra_ms,
+                   float dnn_extra_ms)
+{
+    ctx_log(env->ctx, CLOOB_LOG_DEBUG,
+            "conv %lldx%lldx%lld %lld->%lld, %lldx%lld: cuDNN %.4f ms, matrix product %.4f ms",
+            (long long)t->x->dim[0], (long long)t->x->dim[1], (long long)t->x->dim[2], (long long)t->C,
+            (long long)t->O, (long long)t->K, (long long)t->K,
+            s->dnn ? (double)(dnn_plan_ms(s->dnn) + dnn_extra_ms) : -1.0,
+            s->gemm ? (double)(gemm_plan_ms(s->gemm) + gemm_extra_ms) : -1.0);
+    bool by_gemm =
+        s->gemm && (!s->dnn || gemm_plan_ms(s->gemm) + gemm_extra_ms <= dnn_plan_ms(s->dnn) + dnn_extra_ms);
+    if (by_gemm) dnn_plan_destroy(s->dnn), s->dnn = NULL;
+    else gemm_plan_destroy(s->gemm), s->gemm = NULL;
+    size_t workspace = s->gemm ? gemm_plan_workspace(s->gemm) : dnn_plan_workspace(s->dnn);
+    s->windows = cuda_align(workspace);
+    s->w = s->windows + (s->gemm && s->gather ? cuda_align(window_bytes(t)) : 0);
+    s->bias = s->w + cuda_align((size_t)(t->O * t->K * t->K * t->C) * sizeof(float));
+    a->scratch_bytes = s->bias + cuda_align((size_t)t->O * sizeof(float));
+}
+
+/* ---- forward ------------------------------------------------------------------------------------- */
+
+cloob_status conv2d_prepare_cuda(const op_env *env, op_args *a)
+{
+    conv_tensors t = tensors_of(&a->in[0], &a->in[1], &a->out[0], a->in[0].dtype);
+    bool bias = op_has(&a->in[2]), res = op_has(&a->in[3]), relu = a->attr.relu;
+    dnn_shape d = dnn_shape_of(DNN_FORWARD, &t, &a->attr, t.dtype);
+    gemm_shape g = { .m = t.rows,
+                     .n = t.O,
+                     .k = t.K * t.K * t.c,
+                     .tb = true,
+                     .in = t.dtype,
+                     .out = t.dtype,
+                     .add = res,
+                     .alpha = 1.0f,
+                     .extra = bias ? (relu ? GEMM_BIAS_RELU : GEMM_BIAS) : (relu ? GEMM_RELU : GEMM_PLAIN) };
+    conv_state *s;
+    CLOOB_TRY(state_make(env, a, &s));
+    s->gather = !is_matrix(&t);
+    CLOOB_TRY(dnn_plan_create(env->ctx, env->dev, &d, &s->dnn));
+    if (windows_apart(&t, &a->attr)) CLOOB_TRY(gemm_plan_create(env->ctx, env->dev, &g, &s->gemm));
+    double y_bytes = (double)tensor_bytes(t.y);
+    decide(env, s, a, &t, s->gather ? move_ms(2.0 * (double)window_bytes(&t)) : 0.0f,
+           bias || res || relu ? move_ms(y_bytes * (res ? 3.0 : 2.0)) : 0.0f);
+    return CLOOB_OK;
+}
+
+/* The weights as cuDNN needs them: with as many channels as x. */
+static cloob_status full_weights(const op_env *env, const op_args *a, const conv_tensors *t, size_t offset,
+                                 void **out)
+{
+    *out = t->w->data;
+    if (t->c == t->C) return CLOOB_OK;
+    *out = at(a, offset);
+    return repad_cuda(env, "conv2d", *out, t->dtype, t->C, t->w->data, t->dtype, t->c, t->O * t->K * t->K);
+}
+
+static cloob_status windows_of(const op_env *env, const op_args *a, const conv_state *s,
+                               const conv_tensors *t, const void **out)
+{
+    *out = t->x->data;
+    if (!s->gather) return CLOOB_OK;
+    *out = at(a, s->windows);
+    return patches_cuda(env, at(a, s->windows), t->x, t->K, t->c);
+}
+
+static cloob_status forward_gemm(const op_env *env, const op_args *a, const conv_state *s,
+                                 const conv_tensors *t)
+{
+    const tensor *b = &a->in[2];
+    const void *windows;
+    void *bias = b->data;
+    CLOOB_TRY(windows_of(env, a, s, t, &windows));
+    if (bias && t->dtype == CLOOB_BF16) {
+        bias = at(a, s->bias);
+        CLOOB_TRY(convert_cuda(env, "conv2d", bias, CLOOB_BF16, b->data, CLOOB_F32, t->O));
+    }
+    return gemm_run(env->ctx, env->dev, s->gemm, env->stream, t->y->data, windows, t->w->data, a->in[3].data,
+                    bias, a->scratch);
+}
+
+cloob_status conv2d_cuda(const op_env *env, const op_args *a)
+{
+    const conv_state *s = a->state;
+    conv_tensors t = tensors_of(&a->in[0], &a->in[1], &a->out[0], a->in[0].dtype);
+    void *w;
+    if (s->gemm) return forward_gemm(env, a, s, &t);
+    if (s->dnn) {
+        CLOOB_TRY(full_weights(env, a, &t, s->w, &w));
+        CLOOB_TRY(dnn_run(env->ctx, env->dev, s->dnn, env->stream, t.x->data, w, t.y->data, a->scratch));
+    } else CLOOB_TRY(conv_plain(env, a, t.x, t.w, t.y));
+    if (!a->in[2].data && !a->in[3].data && !a->attr.relu) return CLOOB_OK;
+    return bias_res_relu_cuda(env, "conv2d", t.y->data, t.dtype, a->in[2].data, a->in[3].data, a->attr.relu,
+                              t.rows, t.O);
+}
+
+/* ---- backward ------------------------------------------------------------------------------------ */
+
+cloob_status conv2d_dx_prepare_cuda(const op_env *env, op_args *a)
+{
+    conv_tensors t = tensors_of(&a->out[0], &a->in[1], &a->in[0], a->in[0].dtype);
+    dnn_shape d = dnn_shape_of(DNN_DX, &t, &a->attr, t.dtype);
+    gemm_shape g = { .m = t.rows, .n = t.C, .k = t.O, .in = t.dtype, .out = t.dtype, .alpha = 1.0f };
+    conv_state *s;
+    CLOOB_TRY(state_make(env, a, &s));
+    CLOOB_TRY(dnn_plan_create(env->ctx, env->dev, &d, &s->dnn));
+    if (windows_apart(&t, &a->attr) && is_matrix(&t))
+        CLOOB_TRY(gemm_plan_create(env->ctx, env->dev, &g, &s->gemm));
+    decide(env, s, a, &t, 0.0f, 0.0f);
+    return CLOOB_OK;
+}
+
+cloob_status conv2d_dx_cuda(const op_env *env, const op_args *a)
+{
+    const conv_state *s = a->state;
+    conv_tensors t = tensors_of(&a->out[0], &a->in[1], &a->in[0], a->in[0].dtype);
+    void *w;
+    if (s->gemm)
+        return gemm_run(env->ctx, env->dev, s->gemm, env->stream, t.x->data, t.y->data, t.w->data, NULL, NULL,
+                        a->scratch);
+    if (!s->dnn) return conv_dx_plain(env, a, t.x, t.w, t.y);
+    CLOOB_TRY(full_weights(env, a, &t, s->w, &w));
+    return dnn_run(env->ctx, env->dev, s->dnn, env->stream, t.x->data, w, t.y->data, a->scratch);
+}
+
+/* cuDNN may write F32 or only the compute type; the better of the two is kept in s->dnn. */
+static cloob_status dw_by_dnn(const op_env *env, const op_args *a, const conv_tensors *t, conv_state *s)
+{
+    dnn_plan *half = NULL;
+    dnn_shape d = dnn_shape_of(DNN_DW, t, &a->attr, CLOOB_F32);
+    s->w_type = CLOOB_F32;
+    CLOOB_TRY(dnn_plan_create(env->ctx, env->dev, &d, &s->dnn));
+    if (t->dtype == CLOOB_F32) return CLOOB_OK;
+    d.w_dtype = t->dtype;
+    CLOOB_TRY(dnn_plan_create(env->ctx, env->dev, &d, &half));
+    bool take = half && (!s->dnn || dnn_plan_ms(half) + 0.004f < dnn_plan_ms(s->dnn));
+    dnn_plan_destroy(take ? s->dnn : half);
+    if (take) s->dnn = half, s->w_type = t->dtype;
+    return CLOOB_OK;
+}
+
+cloob_status conv2d_dw_prepare_cuda(const op_env *env, op_args *a)
+{
+    conv_tensors t = tensors_of(&a->in[1], &a->in[2], &a->in[0], a->in[0].dtype);
+    gemm_shape g = { .m = t.O,
+                     .n = t.K * t.K * t.c,
+                     .k = t.rows,
+                     .ta = true,
+                     .in = t.dtype,
+                     .out = CLOOB_F32,
+                     .alpha = 1.0f };
+    conv_state *s;
+    CLOOB_TRY(state_make(env, a, &s));
+    s->gather = !is_matrix(&t);
+    CLOOB_TRY(dw_by_dnn(env, a, &t, s));
+    if (windows_apart(&t, &a->attr)) CLOOB_TRY(gemm_plan_create(env->ctx, env->dev, &g, &s->gemm));
+    decide(env, s, a, &t, s->gather ? move_ms(2.0 * (double)window_bytes(&t)) : 0.0f, 0.0f);
+    return CLOOB_OK;
+}
+
+cloob_status conv2d_dw_cuda(const op_env *env, const op_args *a)
+{
+    const conv_state *s = a->state;
+    conv_tensors t = tensors_of(&a->in[1], &a->out[0], &a->in[0], a->in[0].dtype);
+    const void *windows;
+    if (s->gemm) {
+        CLOOB_TRY(windows_of(env, a, s, &t, &windows));
+        return gemm_run(env->ctx, env->dev, s->gemm, env->stream, t.w->data, t.y->data, windows, NULL, NULL,
+                        a->scratch);
+    }
+    if (!s->dnn) return conv_dw_plain(env, a, t.x, t.w, t.y);
+    bool direct = s->w_type == CLOOB_F32 && t.c == t.C;
+    void *dw = direct ? t.w->data : at(a, s->w);
+    CLOOB_TRY(dnn_run(env->ctx, env->dev, s->dnn, env->stream, t.x->data, dw, t.y->data, a->scratch));
+    if (direct) return CLOOB_OK;
+    return repad_cuda(env, "conv2d_dw", t.w->data, CLOOB_F32, t.c, dw, s->w_type, t.C, t.O * t.K * t.K);
+}

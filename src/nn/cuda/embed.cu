@@ -1,0 +1,201 @@
+/* Token embedding and its gradient.
+ *
+ * The gradient of the table adds rows of dy by token id. To add in a fixed order without atomics, positions
+ * are first sorted by id (each block owns a range of ids and collects their positions in rising order); then
+ * every block sums a stretch of the sorted list, run by run; runs that cross stretches are put together by a
+ * last small launch. */
+#include "nn/cuda/common.cuh"
+
+enum { RANGE = 64, STRETCH = 32 };
+
+template <typename T>
+static __global__ void __launch_bounds__(256)
+    embed_kernel(T *y, const int32_t *token, const float *table, const float *pos, int64_t items,
+                 int64_t tokens, int64_t C)
+{
+    int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= items) return;
+    int64_t r = i / C, c = i % C;
+    y[i] = from_float<T>(table[token[r] * C + c] + pos[(r % tokens) * C + c]);
+}
+
+/* Eight elements a thread, for widths that divide. */
+static __global__ void __launch_bounds__(256)
+    embed8_kernel(bf16 *y, const int32_t *token, const float *table, const float *pos, int64_t items,
+                  int64_t tokens, int64_t C)
+{
+    int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x, packs = C / 8;
+    if (i >= items) return;
+    int64_t r = i / packs, c = (i % packs) * 8;
+    float a[8], b[8];
+    pack<bf16, 8> out;
+    load_floats<8>(a, table + token[r] * C + c);
+    load_floats<8>(b, pos + (r % tokens) * C + c);
+#pragma unroll
+    for (int j = 0; j < 8; j++) out.v[j] = from_float<bf16>(a[j] + b[j]);
+    store<bf16, 8>(y + i * 8, out);
+}
+
+/* Ids [RANGE b, RANGE (b+1)) belong to block b of 256 threads: it counts the smaller ids and its own, then
+ * writes the positions of its own in rising order. The sort is stable, so the sums that follow have one
+ * order. */
+static __global__ void __launch_bounds__(256)
+    sort_kernel(int32_t *id_out, int32_t *pos_out, const int32_t *token, int n)
+{
+    __shared__ int cursor[RANGE], smaller;
+    int low = blockIdx.x * RANGE, tid = threadIdx.x, lane = tid & 31, mine = 0;
+    if (tid < RANGE) cursor[tid] = 0;
+    if (tid == 0) smaller = 0;
+    __syncthreads();
+    for (int i = tid; i < n; i += 256) {
+        int id = token[i] - low;
+        if (id < 0) mine++;
+        else if (id < RANGE) atomicAdd(&cursor[id], 1); /* counts: the order does not show */
+    }
+    atomicAdd(&smaller, mine);
+    __syncthreads();
+    if (tid == 0)
+        for (int k = 0, at = smaller; k < RANGE; k++) {
+            int count = cursor[k];
+            cursor[k] = at;
+            at += count;
+        }
+    __syncthreads();
+    for (int base = 0; base < n; base += 256) {
+        int i = base + tid, id = i < n ? token[i] - low : -1;
+        bool hit = id >= 0 && id < RANGE;
+        if (!__syncthreads_or(hit)) continue;
+        for (int w = 0; w < 8; w++) { /* warps take turns, so positions stay in order */
+            if (tid / 32 == w) {
+                unsigned same = __match_any_sync(0xffffffffu, hit ? id : -1);
+                int rank = __popc(same & ((1u << lane) - 1)), start = hit ? cursor[id] : 0;
+                __syncwarp();
+                if (hit) id_out[start + rank] = id + low, pos_out[start + rank] = i;
+                if (hit && rank == 0) cursor[id] = start + __popc(same);
+            }
+            __syncthreads();
+        }
+    }
+}
+
+/* Block b sums entries [STRETCH b, STRETCH (b+1)) of the sorted list; threads hold columns. A run that begins
+ * and ends inside goes to the table; one that came in from the left to edge[b][0], one that goes on to the
+ * right to edge[b][1]. */
+template <typename T>
+static __global__ void __launch_bounds__(128)
+    run_sum_kernel(float *dtable, float *edge, const int32_t *id, const int32_t *pos, const T *dy, int n,
+                   int64_t C)
+{
+    int begin = blockIdx.x * STRETCH, end = min(begin + STRETCH, n);
+    bool from_left = begin > 0 && id[begin - 1] == id[begin], to_right = end < n && id[end] == id[end - 1];
+    for (int64_t c = threadIdx.x; c < C; c += blockDim.x) {
+        float sum = 0.0f;
+        bool first = true;
+        for (int i = begin; i < end; i++) {
+            sum += to_float(dy[pos[i] * C + c]);
+            bool last = i + 1 == end, closes = last || id[i + 1] != id[i];
+            if (!closes) continue;
+            if (first && from_left) edge[((int64_t)blockIdx.x * 2) * C + c] = sum;
+            else if (last && to_right) edge[((int64_t)blockIdx.x * 2 + 1) * C + c] = sum;
+            else dtable[id[i] * C + c] = sum;
+            sum = 0.0f;
+            first = false;
+        }
+    }
+}
+
+/* Block b finishes the run that begins in stretch b and goes on to the right. */
+static __global__ void __launch_bounds__(128)
+    run_join_kernel(float *dtable, const float *edge, const int32_t *id, int n, int64_t C)
+{
+    int begin = blockIdx.x * STRETCH, end = min(begin + STRETCH, n), stretches = gridDim.x;
+    if (end >= n || id[end] != id[end - 1]) return; /* nothing goes on */
+    if (begin > 0 && id[begin - 1] == id[begin] && id[begin] == id[end - 1])
+        return; /* it began further left */
+    int key = id[end - 1], stop = blockIdx.x + 1,
+        high = stretches; /* the first stretch that begins with another id */
+    while (stop < high) {
+        int middle = (stop + high) / 2;
+        if (id[middle * STRETCH] == key) stop = middle + 1;
+        else high = middle;
+    }
+    for (int64_t c = threadIdx.x; c < C; c += blockDim.x) {
+        float sum = edge[((int64_t)blockIdx.x * 2 + 1) * C + c];
+#pragma unroll 8
+        for (int s = blockIdx.x + 1; s < stop; s++) sum += edge[(int64_t)s * 2 * C + c];
+        dtable[key * C + c] = sum;
+    }
+}
+
+/* ---- entry points -------------------------------------------------------------------------------- */
+
+extern "C" cloob_status embed_cuda(const op_env *env, const op_args *a)
+{
+    const tensor *y = &a->out[0];
+    int64_t n = tensor_count(y), tokens = y->dim[1], C = y->dim[2];
+    const int32_t *token = (const int32_t *)a->in[0].data;
+    const float *table = (const float *)a->in[1].data, *pos = (const float *)a->in[2].data;
+    if (y->dtype == CLOOB_BF16 && C % 8 == 0)
+        embed8_kernel<<<blocks_for(n / 8), 256, 0, stream_of(env)>>>((bf16 *)y->data, token, table, pos,
+                                                                     n / 8, tokens, C);
+    else
+        WITH_TYPE(y->dtype, embed_kernel<T>
+                  <<<blocks_for(n), 256, 0, stream_of(env)>>>((T *)y->data, token, table, pos, n, tokens, C));
+    return cuda_launched(env->ctx, "embed");
+}
+
+typedef struct bwd_layout {
+    size_t id, pos, edge, sums, bytes; /* offsets in scratch */
+    int n, stretches;
+} bwd_layout;
+
+static bwd_layout layout_of(const op_env *env, const tensor *dy)
+{
+    bwd_layout l;
+    int64_t N = dy->dim[0], T = dy->dim[1], C = dy->dim[2];
+    l.n = (int)(N * T);
+    l.stretches = (l.n + STRETCH - 1) / STRETCH;
+    l.id = 0;
+    l.pos = cuda_align((size_t)l.n * sizeof(int32_t));
+    l.edge = 2 * l.pos;
+    l.sums = l.edge + cuda_align((size_t)l.stretches * 2 * (size_t)C * sizeof(float));
+    l.bytes = l.sums + colsum_scratch(env->dev, N, T * C, dy->dtype);
+    return l;
+}
+
+static cloob_status table_gradient(const op_env *env, const op_args *a, const bwd_layout &l)
+{
+    const tensor *dy = &a->in[0], *dtable = &a->out[0];
+    int64_t C = dy->dim[2], V = dtable->dim[0];
+    int32_t *id = (int32_t *)((char *)a->scratch + l.id), *pos = (int32_t *)((char *)a->scratch + l.pos);
+    float *edge = (float *)((char *)a->scratch + l.edge), *out = (float *)dtable->data;
+    cudaStream_t s = stream_of(env);
+    CLOOB_TRY(cuda_check(env->ctx, cudaMemsetAsync(out, 0, tensor_bytes(dtable), s), "embed_bwd"));
+    sort_kernel<<<(unsigned)((V + RANGE - 1) / RANGE), 256, 0, s>>>(id, pos, (const int32_t *)a->in[1].data,
+                                                                    l.n);
+    CLOOB_TRY(cuda_launched(env->ctx, "embed_bwd"));
+    WITH_TYPE(dy->dtype, run_sum_kernel<T>
+              <<<(unsigned)l.stretches, 128, 0, s>>>(out, edge, id, pos, (const T *)dy->data, l.n, C));
+    CLOOB_TRY(cuda_launched(env->ctx, "embed_bwd"));
+    run_join_kernel<<<(unsigned)l.stretches, 128, 0, s>>>(out, edge, id, l.n, C);
+    return cuda_launched(env->ctx, "embed_bwd");
+}
+
+extern "C" cloob_status embed_bwd_prepare_cuda(const op_env *env, op_args *a)
+{
+    if (tensor_rows(&a->in[0]) > INT32_MAX / 2)
+        return ctx_fail(env->ctx, CLOOB_ERR_UNSUPPORTED, "embed_bwd: %lld tokens are too many",
+                        (long long)tensor_rows(&a->in[0]));
+    a->scratch_bytes = layout_of(env, &a->in[0]).bytes;
+    return CLOOB_OK;
+}
+
+extern "C" cloob_status embed_bwd_cuda(const op_env *env, const op_args *a)
+{
+    const tensor *dy = &a->in[0], *dpos = &a->out[1];
+    bwd_layout l = layout_of(env, dy);
+    if (a->out[0].data) CLOOB_TRY(table_gradient(env, a, l));
+    if (!dpos->data) return CLOOB_OK;
+    return colsum(env, "embed_bwd", (float *)dpos->data, dy->data, dy->dtype, dy->dim[0],
+                  dy->dim[1] * dy->dim[2], 0, (char *)a->scratch + l.sums);
+}

@@ -1,0 +1,75 @@
+/* Entry points of the cuda backend, and what its files share on the host side. */
+#ifndef NN_CUDA_KERNELS_H
+#define NN_CUDA_KERNELS_H
+
+#include "tensor/cuda/cuda.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+#include "nn/op.h"
+
+typedef cloob_status cuda_fn(const op_env *env, const op_args *a);
+typedef cloob_status cuda_prepare_fn(const op_env *env, op_args *a);
+typedef void cuda_release_fn(const op_env *env, op_args *a);
+
+cuda_fn image_input_cuda, embed_cuda, embed_bwd_cuda, eot_index_cuda, take_rows_cuda, take_rows_bwd_cuda,
+    class_tokens_cuda, class_tokens_bwd_cuda, mean_tokens_cuda, mean_tokens_bwd_cuda, conv2d_cuda,
+    conv2d_dx_cuda, conv2d_dw_cuda, bn_stats_cuda, bn_running_cuda, bn_apply_cuda, bn_bwd_reduce_cuda,
+    bn_bwd_apply_cuda, fold_bn_cuda, relu_cuda, relu_bwd_cuda, add_cuda, avgpool2_cuda, avgpool2_bwd_cuda,
+    linear_cuda, linear_dx_cuda, linear_dw_cuda, act_cuda, act_bwd_cuda, layernorm_cuda, layernorm_bwd_cuda,
+    l2norm_cuda, l2norm_bwd_cuda, attention_cuda, attention_bwd_cuda, attention_one_cuda,
+    attention_one_bwd_cuda, heads_project_cuda, heads_collect_cuda, heads_dw_cuda, pool_attention_cuda,
+    pool_attention_bwd_cuda;
+
+cuda_prepare_fn embed_bwd_prepare_cuda, class_tokens_bwd_prepare_cuda, mean_tokens_bwd_prepare_cuda,
+    conv2d_prepare_cuda, conv2d_dx_prepare_cuda, conv2d_dw_prepare_cuda, bn_stats_prepare_cuda,
+    bn_bwd_reduce_prepare_cuda, linear_prepare_cuda, linear_dx_prepare_cuda, linear_dw_prepare_cuda,
+    layernorm_bwd_prepare_cuda, heads_project_prepare_cuda, heads_collect_prepare_cuda, heads_dw_prepare_cuda,
+    pool_attention_prepare_cuda, pool_attention_bwd_prepare_cuda;
+
+cuda_release_fn conv_release_cuda, linear_release_cuda, heads_release_cuda, pool_release_cuda;
+
+/* ---- pieces that several ops use; all queue on the stream and return --------------------------------- */
+
+/* out (C) F32 = sums over the rows of x (R, C), rows `step` elements apart (0: C), in a fixed order. */
+size_t colsum_scratch(const device *d, int64_t R, int64_t C, cloob_dtype dtype);
+cloob_status colsum(const op_env *env, const char *op, float *out, const void *x, cloob_dtype dtype,
+                    int64_t R, int64_t C, int64_t step, void *scratch);
+
+/* to = from, F32 to BF16 or back or the same. */
+cloob_status convert_cuda(const op_env *env, const char *op, void *to, cloob_dtype to_type, const void *from,
+                          cloob_dtype from_type, int64_t n);
+/* to (rows, to_cols) = from (rows, from_cols), cut or filled with 0, with a change of type. */
+cloob_status repad_cuda(const op_env *env, const char *op, void *to, cloob_dtype to_type, int64_t to_cols,
+                        const void *from, cloob_dtype from_type, int64_t from_cols, int64_t rows);
+/* y (R, C) = relu?(y + bias? + res?), in place. */
+cloob_status bias_res_relu_cuda(const op_env *env, const char *op, void *y, cloob_dtype dtype,
+                                const float *bias, const void *res, bool relu, int64_t R, int64_t C);
+
+/* Plain convolutions, for what cuDNN has no engine for. w may have fewer channels than x. */
+cloob_status conv_plain(const op_env *env, const op_args *a, const tensor *x, const tensor *w,
+                        const tensor *y);
+cloob_status conv_dx_plain(const op_env *env, const op_args *a, const tensor *dx, const tensor *w,
+                           const tensor *dy);
+cloob_status conv_dw_plain(const op_env *env, const op_args *a, const tensor *x, const tensor *dw,
+                           const tensor *dy);
+
+/* Softmax pieces of the attention pool. p (rows, T) F32 in place; half: (rows, ld) copy in the compute type,
+ * columns from T on are 0. */
+cloob_status pool_softmax(const op_env *env, float *p, void *half, cloob_dtype dtype, int64_t rows, int64_t T,
+                          int64_t ld);
+/* dz = p (dp - sum p dp) and p itself, both in the compute type with ld columns. */
+cloob_status pool_softmax_bwd(const op_env *env, void *dz, void *half, cloob_dtype dtype, const float *p,
+                              const float *dp, int64_t rows, int64_t T, int64_t ld);
+
+/* Attention without tensor cores, for any width and F32. */
+cloob_status attention_plain(const op_env *env, const op_args *a);
+cloob_status attention_bwd_plain(const op_env *env, const op_args *a);
+
+static inline size_t cuda_align(size_t bytes) { return (bytes + 255) / 256 * 256; }
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,298 @@
+/* Layer norm and unit length: a warp per row, the row kept in registers.
+ *
+ * Backward walks many rows with one warp, so that the gain's and bias's gradients add up in registers; blocks
+ * write partial sums and a second launch adds them in a fixed order. */
+#include "nn/cuda/common.cuh"
+
+enum { WARPS = 8, BWD_BLOCKS = 2, MOST_PACKS = 8 };
+
+/* P packs a lane: pack p of lane l is pack p * 32 + l of the row. */
+template <typename T, int V, int P>
+struct row_regs {
+    float v[P][V];
+};
+
+template <typename T, int V, int P>
+__device__ __forceinline__ void row_read(row_regs<T, V, P> &q, const T *row, int packs, int lane)
+{
+#pragma unroll
+    for (int p = 0; p < P; p++) {
+        pack<T, V> k = {};
+        if (p * 32 + lane < packs) k = load<T, V>(row + (p * 32 + lane) * V);
+#pragma unroll
+        for (int i = 0; i < V; i++) q.v[p][i] = to_float(k.v[i]);
+    }
+}
+
+template <typename T, int V, int P>
+static __global__ void __launch_bounds__(32 * WARPS)
+    forward_kernel(T *y, float *mean, float *rstd, const T *x, const float *gain, const float *bias,
+                   float eps, int64_t R, int C)
+{
+    int lane = threadIdx.x, packs = C / V;
+    int64_t r = (int64_t)blockIdx.x * WARPS + threadIdx.y;
+    if (r >= R) return; /* threadIdx.y is the row: a warp leaves whole */
+    row_regs<T, V, P> q;
+    row_read(q, x + r * C, packs, lane);
+    float sum = 0.0f, square = 0.0f;
+#pragma unroll
+    for (int p = 0; p < P; p++)
+#pragma unroll
+        for (int i = 0; i < V; i++) sum += q.v[p][i];
+    float mu = warp_sum(sum) / (float)C;
+#pragma unroll
+    for (int p = 0; p < P; p++)
+#pragma unroll
+        for (int i = 0; i < V; i++) {
+            float d = p * 32 + lane < packs ? q.v[p][i] - mu : 0.0f;
+            square += d * d;
+        }
+    float s = rsqrtf(warp_sum(square) / (float)C + eps);
+    if (lane == 0 && mean) mean[r] = mu;
+    if (lane == 0 && rstd) rstd[r] = s;
+#pragma unroll
+    for (int p = 0; p < P; p++) {
+        int c = (p * 32 + lane) * V;
+        if (c >= C) continue;
+        float g[V], b[V];
+        pack<T, V> out;
+        load_floats<V>(g, gain + c);
+        load_floats<V>(b, bias + c);
+#pragma unroll
+        for (int i = 0; i < V; i++) out.v[i] = from_float<T>((q.v[p][i] - mu) * s * g[i] + b[i]);
+        store<T, V>(y + r * C + c, out);
+    }
+}
+
+typedef struct bwd_in {
+    const float *mean, *rstd, *gain;
+    int64_t R;
+    int C;
+} bwd_in;
+
+/* partial: (gridDim.x, 2, C): gain's sums, bias's sums. dx may be NULL. */
+template <typename T, int V, int P>
+static __global__ void __launch_bounds__(32 * WARPS)
+    backward_kernel(T *dx, float *partial, const T *dy, const T *x, const T *extra, bwd_in in)
+{
+    extern __shared__ float sums[]; /* (WARPS, C), used twice */
+    int lane = threadIdx.x, packs = in.C / V, C = in.C;
+    float dg[P][V] = {}, db[P][V] = {};
+    for (int64_t r = (int64_t)blockIdx.x * WARPS + threadIdx.y; r < in.R; r += (int64_t)gridDim.x * WARPS) {
+        row_regs<T, V, P> g, h;
+        row_read(g, dy + r * C, packs, lane);
+        row_read(h, x + r * C, packs, lane);
+        float mu = in.mean[r], s = in.rstd[r], m1 = 0.0f, m2 = 0.0f;
+#pragma unroll
+        for (int p = 0; p < P; p++) {
+            int c = (p * 32 + lane) * V;
+            float w[V] = {};
+            if (c < C) load_floats<V>(w, in.gain + c);
+#pragma unroll
+            for (int i = 0; i < V; i++) {
+                float d = g.v[p][i], xhat = c < C ? (h.v[p][i] - mu) * s : 0.0f;
+                dg[p][i] += d * xhat;
+                db[p][i] += d;
+                g.v[p][i] = d * w[i]; /* from here on: dy gain, and xhat */
+                h.v[p][i] = xhat;
+                m1 += g.v[p][i];
+                m2 += g.v[p][i] * xhat;
+            }
+        }
+        m1 = warp_sum(m1) / (float)C;
+        m2 = warp_sum(m2) / (float)C;
+        if (!dx) continue;
+#pragma unroll
+        for (int p = 0; p < P; p++) {
+            int c = (p * 32 + lane) * V;
+            if (c >= C) continue;
+            pack<T, V> out, more = {};
+            if (extra) more = load<T, V>(extra + r * C + c);
+#pragma unroll
+            for (int i = 0; i < V; i++)
+                out.v[i] = from_float<T>(s * (g.v[p][i] - m1 - h.v[p][i] * m2) + to_float(more.v[i]));
+            store<T, V>(dx + r * C + c, out);
+        }
+    }
+    for (int which = 0; which < 2; which++) {
+#pragma unroll
+        for (int p = 0; p < P; p++)
+#pragma unroll
+            for (int i = 0; i < V; i++) {
+                int c = (p * 32 + lane) * V + i;
+                if (c < C) sums[threadIdx.y * C + c] = which ? db[p][i] : dg[p][i];
+            }
+        __syncthreads();
+        for (int c = threadIdx.y * 32 + lane; c < C; c += 32 * WARPS) {
+            float sum = 0.0f;
+            for (int w = 0; w < WARPS; w++) sum += sums[w * C + c];
+            partial[((int64_t)blockIdx.x * 2 + which) * C + c] = sum;
+        }
+        __syncthreads();
+    }
+}
+
+/* block (32 columns, 16 slices); columns run over gain then bias. */
+static __global__ void backward_finish_kernel(float *dgain, float *dbias, const float *partial, int parts,
+                                              int C)
+{
+    __shared__ float part[16][33];
+    int c = blockIdx.x * 32 + threadIdx.x;
+    float s = 0.0f;
+#pragma unroll 4
+    for (int g = threadIdx.y; g < parts && c < 2 * C; g += 16) s += partial[(int64_t)g * 2 * C + c];
+    part[threadIdx.y][threadIdx.x] = s;
+    __syncthreads();
+    if (threadIdx.y || c >= 2 * C) return;
+    for (int y = 1; y < 16; y++) s += part[y][threadIdx.x];
+    if (c < C && dgain) dgain[c] = s;
+    if (c >= C && dbias) dbias[c - C] = s;
+}
+
+/* ---- unit length: rows are few ------------------------------------------------------------------- */
+
+template <typename T>
+static __global__ void l2norm_kernel(float *y, float *rnorm, const T *x, int64_t N, int D)
+{
+    int64_t n = (int64_t)blockIdx.x * WARPS + threadIdx.y;
+    if (n >= N) return;
+    float square = 0.0f;
+    for (int i = threadIdx.x; i < D; i += 32) square += to_float(x[n * D + i]) * to_float(x[n * D + i]);
+    float s = 1.0f / sqrtf(warp_sum(square));
+    if (threadIdx.x == 0 && rnorm) rnorm[n] = s;
+    for (int i = threadIdx.x; i < D; i += 32) y[n * D + i] = to_float(x[n * D + i]) * s;
+}
+
+template <typename T>
+static __global__ void l2norm_bwd_kernel(T *dx, const float *dy, const float *y, const float *rnorm, int64_t N, int D)
+{
+    int64_t n = (int64_t)blockIdx.x * WARPS + threadIdx.y;
+    if (n >= N) return;
+    float along = 0.0f; /* the part of dy that only stretches x */
+    for (int i = threadIdx.x; i < D; i += 32) along += dy[n * D + i] * y[n * D + i];
+    along = warp_sum(along);
+    for (int i = threadIdx.x; i < D; i += 32)
+        dx[n * D + i] = from_float<T>(rnorm[n] * (dy[n * D + i] - along * y[n * D + i]));
+}
+
+/* ---- launchers ----------------------------------------------------------------------------------- */
+
+/* Packs a lane holds; widths beyond MOST_PACKS are refused by name in prepare and run. */
+static int packs_per_lane(const tensor *x)
+{
+    int64_t packs = tensor_cols(x) / pack_width(x->dtype, tensor_cols(x));
+    return (int)((packs + 31) / 32);
+}
+
+static cloob_status check_width(const op_env *env, const char *op, const tensor *x)
+{
+    if (packs_per_lane(x) <= MOST_PACKS) return CLOOB_OK;
+    return ctx_fail(env->ctx, CLOOB_ERR_UNSUPPORTED, "%s: width %lld is more than the GPU kernel holds", op,
+                    (long long)tensor_cols(x));
+}
+
+#define WITH_PACKS(per_lane, ...)                                                                            \
+    do {                                                                                                     \
+        if ((per_lane) <= 1) {                                                                               \
+            constexpr int P = 1;                                                                             \
+            __VA_ARGS__;                                                                                     \
+        } else if ((per_lane) == 2) {                                                                        \
+            constexpr int P = 2;                                                                             \
+            __VA_ARGS__;                                                                                     \
+        } else if ((per_lane) == 3) {                                                                        \
+            constexpr int P = 3;                                                                             \
+            __VA_ARGS__;                                                                                     \
+        } else if ((per_lane) == 4) {                                                                        \
+            constexpr int P = 4;                                                                             \
+            __VA_ARGS__;                                                                                     \
+        } else {                                                                                             \
+            constexpr int P = MOST_PACKS;                                                                    \
+            __VA_ARGS__;                                                                                     \
+        }                                                                                                    \
+    } while (0)
+
+template <typename T, int V, int P>
+static void launch_forward(const op_env *env, const op_args *a)
+{
+    const tensor *x = &a->in[0];
+    int64_t R = tensor_rows(x);
+    forward_kernel<T, V, P><<<(unsigned)((R + WARPS - 1) / WARPS), dim3(32, WARPS), 0, stream_of(env)>>>(
+        (T *)a->out[0].data, (float *)a->out[1].data, (float *)a->out[2].data, (const T *)x->data,
+        (const float *)a->in[1].data, (const float *)a->in[2].data, a->attr.eps, R, (int)tensor_cols(x));
+}
+
+static unsigned bwd_blocks(const device *d, const tensor *x)
+{
+    const cuda_state *s = (const cuda_state *)d->state;
+    int64_t want = (tensor_rows(x) + WARPS - 1) / WARPS, most = (int64_t)s->sms * BWD_BLOCKS;
+    return (unsigned)(want < most ? want : most);
+}
+
+template <typename T, int V, int P>
+static cudaError_t launch_backward(const op_env *env, const op_args *a)
+{
+    const tensor *x = &a->in[1];
+    bwd_in in = { (const float *)a->in[2].data, (const float *)a->in[3].data, (const float *)a->in[4].data,
+                  tensor_rows(x), (int)tensor_cols(x) };
+    size_t smem = (size_t)WARPS * in.C * sizeof(float);
+    cudaError_t e = cudaFuncSetAttribute(backward_kernel<T, V, P>,
+                                         cudaFuncAttributeMaxDynamicSharedMemorySize, (int)smem);
+    if (e != cudaSuccess) return e;
+    backward_kernel<T, V, P><<<bwd_blocks(env->dev, x), dim3(32, WARPS), smem, stream_of(env)>>>(
+        (T *)a->out[0].data, (float *)a->scratch, (const T *)a->in[0].data, (const T *)x->data,
+        (const T *)a->in[5].data, in);
+    return cudaSuccess;
+}
+
+/* ---- entry points -------------------------------------------------------------------------------- */
+
+extern "C" cloob_status layernorm_cuda(const op_env *env, const op_args *a)
+{
+    const tensor *x = &a->in[0];
+    CLOOB_TRY(check_width(env, "layernorm", x));
+    WITH_PACK(x->dtype, tensor_cols(x), WITH_PACKS(packs_per_lane(x), launch_forward<T, V, P>(env, a)));
+    return cuda_launched(env->ctx, "layernorm");
+}
+
+extern "C" cloob_status layernorm_bwd_prepare_cuda(const op_env *env, op_args *a)
+{
+    const tensor *x = &a->in[1];
+    a->scratch_bytes = (size_t)bwd_blocks(env->dev, x) * 2 * (size_t)tensor_cols(x) * sizeof(float);
+    return check_width(env, "layernorm_bwd", x);
+}
+
+extern "C" cloob_status layernorm_bwd_cuda(const op_env *env, const op_args *a)
+{
+    const tensor *x = &a->in[1];
+    int C = (int)tensor_cols(x);
+    cudaError_t e = cudaSuccess;
+    WITH_PACK(x->dtype, C, WITH_PACKS(packs_per_lane(x), e = launch_backward<T, V, P>(env, a)));
+    CLOOB_TRY(cuda_check(env->ctx, e, "layernorm_bwd"));
+    CLOOB_TRY(cuda_launched(env->ctx, "layernorm_bwd"));
+    if (!a->out[1].data && !a->out[2].data) return CLOOB_OK;
+    backward_finish_kernel<<<(unsigned)((2 * C + 31) / 32), dim3(32, 16), 0, stream_of(env)>>>(
+        (float *)a->out[1].data, (float *)a->out[2].data, (const float *)a->scratch,
+        (int)bwd_blocks(env->dev, x), C);
+    return cuda_launched(env->ctx, "layernorm_bwd");
+}
+
+extern "C" cloob_status l2norm_cuda(const op_env *env, const op_args *a)
+{
+    const tensor *x = &a->in[0];
+    unsigned blocks = (unsigned)((x->dim[0] + WARPS - 1) / WARPS);
+    WITH_TYPE(x->dtype, l2norm_kernel<T>
+              <<<blocks, dim3(32, WARPS), 0, stream_of(env)>>>((float *)a->out[0].data, (float *)a->out[1].data,
+                                                               (const T *)x->data, x->dim[0],
+                                                               (int)x->dim[1]));
+    return cuda_launched(env->ctx, "l2norm");
+}
+
+extern "C" cloob_status l2norm_bwd_cuda(const op_env *env, const op_args *a)
+{
+    const tensor *y = &a->in[1];
+    unsigned blocks = (unsigned)((y->dim[0] + WARPS - 1) / WARPS);
+    WITH_TYPE(a->out[0].dtype, l2norm_bwd_kernel<T><<<blocks, dim3(32, WARPS), 0, stream_of(env)>>>(
+                            (T *)a->out[0].data, (const float *)a->in[0].data, (const float *)y->data,
+                            (const float *)a->in[2].data, y->dim[0], (int)y->dim[1]));
+    return cuda_launched(env->ctx, "l2norm_bwd");
+}

@@ -1,0 +1,135 @@
+/* Matrix products of the towers by cuBLASLt: bias and residual ride along, the bias gradient rides on the
+ * weight gradient where the library can do it for less than another pass over dy. */
+#include <stdlib.h>
+
+#include "nn/cuda/kernels.h"
+#include "tensor/cuda/gemm.h"
+
+typedef struct linear_state {
+    gemm_plan *plan;
+    size_t bias, sums; /* offsets in scratch, behind the workspace */
+    bool fused_sum;    /* linear_dw: the product also sums dy */
+} linear_state;
+
+static cloob_status state_make(const op_env *env, op_args *a, linear_state **out)
+{
+    a->state = *out = calloc(1, sizeof **out);
+    return *out ? CLOOB_OK : ctx_no_memory(env->ctx, sizeof **out, "a matrix product's plan");
+}
+
+void linear_release_cuda(const op_env *env, op_args *a)
+{
+    linear_state *s = a->state;
+    (void)env;
+    if (s) gemm_plan_destroy(s->plan);
+    free(s);
+    a->state = NULL;
+}
+
+static void *at(const op_args *a, size_t offset) { return (char *)a->scratch + offset; }
+
+/* ---- forward ------------------------------------------------------------------------------------- */
+
+cloob_status linear_prepare_cuda(const op_env *env, op_args *a)
+{
+    const tensor *x = &a->in[0], *y = &a->out[0];
+    linear_state *s;
+    gemm_shape g = { .m = tensor_rows(y),
+                     .n = tensor_cols(y),
+                     .k = tensor_cols(x),
+                     .tb = !a->attr.transposed,
+                     .in = x->dtype,
+                     .out = y->dtype,
+                     .add = op_has(&a->in[3]),
+                     .extra = op_has(&a->in[2]) ? GEMM_BIAS : GEMM_PLAIN,
+                     .alpha = 1.0f };
+    CLOOB_TRY(state_make(env, a, &s));
+    CLOOB_TRY(gemm_plan_create(env->ctx, env->dev, &g, &s->plan));
+    s->bias = cuda_align(gemm_plan_workspace(s->plan));
+    a->scratch_bytes = s->bias + (size_t)g.n * sizeof(float);
+    return CLOOB_OK;
+}
+
+cloob_status linear_cuda(const op_env *env, const op_args *a)
+{
+    const linear_state *s = a->state;
+    const tensor *y = &a->out[0], *b = &a->in[2];
+    void *bias = b->data;
+    if (bias && y->dtype == CLOOB_BF16) { /* the library wants the vector in the type of the result */
+        bias = at(a, s->bias);
+        CLOOB_TRY(convert_cuda(env, "linear", bias, CLOOB_BF16, b->data, CLOOB_F32, tensor_count(b)));
+    }
+    return gemm_run(env->ctx, env->dev, s->plan, env->stream, y->data, a->in[0].data, a->in[1].data,
+                    a->in[3].data, bias, a->scratch);
+}
+
+/* ---- backward ------------------------------------------------------------------------------------ */
+
+cloob_status linear_dx_prepare_cuda(const op_env *env, op_args *a)
+{
+    const tensor *dy = &a->in[0], *dx = &a->out[0];
+    linear_state *s;
+    gemm_shape g = { .m = tensor_rows(dy),
+                     .n = tensor_cols(dx),
+                     .k = tensor_cols(dy),
+                     .tb = a->attr.transposed,
+                     .in = dy->dtype,
+                     .out = dx->dtype,
+                     .alpha = 1.0f };
+    CLOOB_TRY(state_make(env, a, &s));
+    CLOOB_TRY(gemm_plan_create(env->ctx, env->dev, &g, &s->plan));
+    a->scratch_bytes = gemm_plan_workspace(s->plan);
+    return CLOOB_OK;
+}
+
+cloob_status linear_dx_cuda(const op_env *env, const op_args *a)
+{
+    const linear_state *s = a->state;
+    return gemm_run(env->ctx, env->dev, s->plan, env->stream, a->out[0].data, a->in[0].data, a->in[1].data,
+                    NULL, NULL, a->scratch);
+}
+
+/* What summing dy by a pass of its own costs: reading it at a bandwidth we reach, and two launches. */
+static float sum_ms(const tensor *dy) { return (float)tensor_bytes(dy) / 3.5e9f + 0.006f; }
+
+/* dw (O, K) = dy^T x, or dw (K, O) = x^T dy when the weight is stored transposed. */
+cloob_status linear_dw_prepare_cuda(const op_env *env, op_args *a)
+{
+    const tensor *dy = &a->in[0], *x = &a->in[1];
+    int64_t R = tensor_rows(dy), O = tensor_cols(dy), K = tensor_cols(x);
+    bool turned = a->attr.transposed, sums = op_has(&a->out[1]);
+    linear_state *s;
+    gemm_plan *fused = NULL;
+    gemm_shape g = { .m = turned ? K : O,
+                     .n = turned ? O : K,
+                     .k = R,
+                     .ta = true,
+                     .in = dy->dtype,
+                     .out = CLOOB_F32,
+                     .alpha = 1.0f };
+    CLOOB_TRY(state_make(env, a, &s));
+    CLOOB_TRY(gemm_plan_create(env->ctx, env->dev, &g, &s->plan));
+    g.extra = turned ? GEMM_SUM_B : GEMM_SUM_A;
+    if (sums && op_has(&a->out[0])) CLOOB_TRY(gemm_plan_create(env->ctx, env->dev, &g, &fused));
+    s->fused_sum = fused && gemm_plan_ms(fused) < gemm_plan_ms(s->plan) + sum_ms(dy);
+    gemm_plan_destroy(s->fused_sum ? s->plan : fused);
+    if (s->fused_sum) s->plan = fused;
+    s->sums = cuda_align(gemm_plan_workspace(s->plan));
+    a->scratch_bytes = s->sums + (sums && !s->fused_sum ? colsum_scratch(env->dev, R, O, dy->dtype) : 0);
+    return CLOOB_OK;
+}
+
+cloob_status linear_dw_cuda(const op_env *env, const op_args *a)
+{
+    const linear_state *s = a->state;
+    const tensor *dy = &a->in[0], *x = &a->in[1];
+    void *dw = a->out[0].data, *dbias = a->out[1].data;
+    const void *left = a->attr.transposed ? x->data : dy->data,
+               *right = a->attr.transposed ? dy->data : x->data;
+    if (dw)
+        CLOOB_TRY(
+            gemm_run(env->ctx, env->dev, s->plan, env->stream, dw, left, right, NULL, dbias, a->scratch));
+    if (!dbias || (dw && s->fused_sum)) return CLOOB_OK;
+    return colsum(env, "linear_dw", dbias, dy->data, dy->dtype, tensor_rows(dy), tensor_cols(dy), 0,
+                  at(a, s->sums));
+}

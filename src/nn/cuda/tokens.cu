@@ -1,0 +1,296 @@
+/* Pictures in, rows taken out, grids made into tokens. One pass each; widths in packs of 16 bytes where they
+ * divide. */
+#include "nn/cuda/common.cuh"
+
+typedef struct picture_norm {
+    float mean[3], scale[3];
+} picture_norm;
+
+/* The first three of C channels are given, the rest is 0; written in packs. */
+template <typename T, int V>
+__device__ __forceinline__ void put_position(T *y, const float v[3], int C)
+{
+    for (int c = 0; c < C; c += V) {
+        pack<T, V> out;
+#pragma unroll
+        for (int j = 0; j < V; j++)
+            out.v[j] = from_float<T>(c + j == 0 ? v[0] : c + j == 1 ? v[1] : c + j == 2 ? v[2] : 0.0f);
+        store<T, V>(y + c, out);
+    }
+}
+
+/* A thread per position. x: (N, HW, 3) bytes. */
+template <typename T, int V>
+static __global__ void __launch_bounds__(256)
+    bytes_kernel(T *y, const uint8_t *x, picture_norm m, int64_t positions, int C)
+{
+    int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= positions) return;
+    float v[3];
+#pragma unroll
+    for (int c = 0; c < 3; c++) v[c] = ((float)x[i * 3 + c] / 255.0f - m.mean[c]) / m.scale[c];
+    put_position<T, V>(y + i * C, v, C);
+}
+
+/* x: (N, 3, HW) floats. */
+template <typename T, int V>
+static __global__ void __launch_bounds__(256)
+    planes_kernel(T *y, const float *x, int64_t positions, int64_t HW, int C)
+{
+    int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= positions) return;
+    int64_t n = i / HW, p = i % HW;
+    float v[3] = { x[n * 3 * HW + p], x[(n * 3 + 1) * HW + p], x[(n * 3 + 2) * HW + p] };
+    put_position<T, V>(y + i * C, v, C);
+}
+
+/* A warp per row of tokens: the first largest id. */
+static __global__ void eot_kernel(int32_t *index, const int32_t *token, int64_t N, int T)
+{
+    int64_t n = (int64_t)blockIdx.x * 8 + threadIdx.y;
+    if (n >= N) return;
+    int best = INT32_MIN, at = T;
+    for (int t = threadIdx.x; t < T; t += 32) {
+        int id = token[n * T + t];
+        if (id > best || at == T) best = id, at = t; /* a lane sees its positions in rising order */
+    }
+    for (int k = 16; k; k >>= 1) {
+        int other = __shfl_xor_sync(0xffffffffu, best, k), where = __shfl_xor_sync(0xffffffffu, at, k);
+        if (where < T && (at == T || other > best || (other == best && where < at))) best = other, at = where;
+    }
+    if (threadIdx.x == 0) index[n] = at;
+}
+
+/* A thread per pack; rows of `packs` packs. */
+template <typename T, int V>
+static __global__ void __launch_bounds__(256)
+    take_kernel(T *y, const T *x, const int32_t *index, int64_t items, int64_t tokens, int64_t packs)
+{
+    int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= items) return;
+    int64_t n = i / packs, c = i % packs, t = index ? index[n] : 0;
+    store<T, V>(y + i * V, load<T, V>(x + ((n * tokens + t) * packs + c) * V));
+}
+
+template <typename T, int V>
+static __global__ void __launch_bounds__(256)
+    take_bwd_kernel(T *dx, const T *dy, const int32_t *index, const T *extra, int64_t items, int64_t tokens,
+                    int64_t packs)
+{
+    int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= items) return;
+    int64_t r = i / packs, c = i % packs, n = r / tokens, t = r % tokens;
+    pack<T, V> out = {};
+    if (extra) out = load<T, V>(extra + i * V);
+    if (t == (index ? index[n] : 0)) {
+        pack<T, V> d = load<T, V>(dy + (n * packs + c) * V);
+#pragma unroll
+        for (int j = 0; j < V; j++) out.v[j] = from_float<T>(to_float(out.v[j]) + to_float(d.v[j]));
+    }
+    store<T, V>(dx + i * V, out);
+}
+
+/* y[n, t] = (t ? x[n, t-1] : cls) + pos[t] */
+template <typename T, int V>
+static __global__ void __launch_bounds__(256)
+    class_kernel(T *y, const T *x, const float *cls, const float *pos, int64_t items, int64_t tokens,
+                 int64_t packs)
+{
+    int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= items) return;
+    int64_t r = i / packs, c = (i % packs) * V, n = r / tokens, t = r % tokens, C = packs * V;
+    float p[V], v[V];
+    pack<T, V> out;
+    load_floats<V>(p, pos + t * C + c);
+    if (t == 0) load_floats<V>(v, cls + c);
+    else {
+        pack<T, V> k = load<T, V>(x + (n * (tokens - 1) + t - 1) * C + c);
+#pragma unroll
+        for (int j = 0; j < V; j++) v[j] = to_float(k.v[j]);
+    }
+#pragma unroll
+    for (int j = 0; j < V; j++) out.v[j] = from_float<T>(v[j] + p[j]);
+    store<T, V>(y + i * V, out);
+}
+
+/* dx[n, t] = dy[n, t+1] + share dy[n, 0]; items over dx. */
+template <typename T, int V>
+static __global__ void __launch_bounds__(256)
+    grid_bwd_kernel(T *dx, const T *dy, float share, int64_t items, int64_t tokens, int64_t packs)
+{
+    int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= items) return;
+    int64_t r = i / packs, c = i % packs, n = r / (tokens - 1), t = r % (tokens - 1) + 1;
+    pack<T, V> out = load<T, V>(dy + ((n * tokens + t) * packs + c) * V);
+    if (share != 0.0f) {
+        pack<T, V> first = load<T, V>(dy + (n * tokens * packs + c) * V);
+#pragma unroll
+        for (int j = 0; j < V; j++)
+            out.v[j] = from_float<T>(to_float(out.v[j]) + share * to_float(first.v[j]));
+    }
+    store<T, V>(dx + i * V, out);
+}
+
+/* A thread per row and pack walks the grid. */
+template <typename T, int V>
+static __global__ void __launch_bounds__(256)
+    mean_kernel(T *__restrict__ y, const T *__restrict__ x, const float *__restrict__ pos, int64_t items,
+                int64_t tokens, int64_t packs)
+{
+    int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= items) return;
+    int64_t n = i / packs, c = (i % packs) * V, C = packs * V;
+    float sum[V] = {}, p[V];
+    pack<T, V> out;
+#pragma unroll 4
+    for (int64_t t = 1; t < tokens; t++) {
+        pack<T, V> k = load<T, V>(x + (n * (tokens - 1) + t - 1) * C + c);
+        load_floats<V>(p, pos + t * C + c);
+#pragma unroll
+        for (int j = 0; j < V; j++) {
+            sum[j] += to_float(k.v[j]);
+            out.v[j] = from_float<T>(to_float(k.v[j]) + p[j]);
+        }
+        store<T, V>(y + (n * tokens + t) * C + c, out);
+    }
+    load_floats<V>(p, pos + c);
+#pragma unroll
+    for (int j = 0; j < V; j++) out.v[j] = from_float<T>(sum[j] / (float)(tokens - 1) + p[j]);
+    store<T, V>(y + n * tokens * C + c, out);
+}
+
+/* ---- entry points -------------------------------------------------------------------------------- */
+
+extern "C" cloob_status image_input_cuda(const op_env *env, const op_args *a)
+{
+    const tensor *x = &a->in[0], *y = &a->out[0];
+    int64_t HW = y->dim[1] * y->dim[2], positions = y->dim[0] * HW;
+    int C = (int)y->dim[3];
+    unsigned blocks = blocks_for(positions);
+    picture_norm m;
+    for (int c = 0; c < 3; c++) m.mean[c] = a->attr.mean[c], m.scale[c] = a->attr.std[c];
+    if (x->dtype == CLOOB_U8)
+        WITH_PACK(y->dtype, C,
+                  bytes_kernel<T, V>
+                  <<<blocks, 256, 0, stream_of(env)>>>((T *)y->data, (const uint8_t *)x->data, m, positions,
+                                                       C));
+    else
+        WITH_PACK(y->dtype, C,
+                  planes_kernel<T, V>
+                  <<<blocks, 256, 0, stream_of(env)>>>((T *)y->data, (const float *)x->data, positions, HW,
+                                                       C));
+    return cuda_launched(env->ctx, "image_input");
+}
+
+extern "C" cloob_status eot_index_cuda(const op_env *env, const op_args *a)
+{
+    const tensor *x = &a->in[0];
+    eot_kernel<<<(unsigned)((x->dim[0] + 7) / 8), dim3(32, 8), 0, stream_of(env)>>>((int32_t *)a->out[0].data,
+                                                                                    (const int32_t *)x->data,
+                                                                                    x->dim[0],
+                                                                                    (int)x->dim[1]);
+    return cuda_launched(env->ctx, "eot_index");
+}
+
+extern "C" cloob_status take_rows_cuda(const op_env *env, const op_args *a)
+{
+    const tensor *x = &a->in[0];
+    int64_t N = x->dim[0], tokens = x->dim[1], C = x->dim[2], packs = C / pack_width(x->dtype, C);
+    WITH_PACK(x->dtype, C,
+              take_kernel<T, V>
+              <<<blocks_for(N * packs), 256, 0, stream_of(env)>>>((T *)a->out[0].data, (const T *)x->data,
+                                                                  (const int32_t *)a->in[1].data, N * packs,
+                                                                  tokens, packs));
+    return cuda_launched(env->ctx, "take_rows");
+}
+
+extern "C" cloob_status take_rows_bwd_cuda(const op_env *env, const op_args *a)
+{
+    const tensor *dx = &a->out[0];
+    int64_t N = dx->dim[0], tokens = dx->dim[1], C = dx->dim[2], packs = C / pack_width(dx->dtype, C),
+            items = N * tokens * packs;
+    WITH_PACK(dx->dtype, C,
+              take_bwd_kernel<T, V>
+              <<<blocks_for(items), 256, 0, stream_of(env)>>>((T *)dx->data, (const T *)a->in[0].data,
+                                                              (const int32_t *)a->in[1].data,
+                                                              (const T *)a->in[3].data, items, tokens,
+                                                              packs));
+    return cuda_launched(env->ctx, "take_rows_bwd");
+}
+
+extern "C" cloob_status class_tokens_cuda(const op_env *env, const op_args *a)
+{
+    const tensor *y = &a->out[0];
+    int64_t N = y->dim[0], tokens = y->dim[1], C = y->dim[2], packs = C / pack_width(y->dtype, C),
+            items = N * tokens * packs;
+    WITH_PACK(y->dtype, C,
+              class_kernel<T, V>
+              <<<blocks_for(items), 256, 0, stream_of(env)>>>((T *)y->data, (const T *)a->in[0].data,
+                                                              (const float *)a->in[1].data,
+                                                              (const float *)a->in[2].data, items, tokens,
+                                                              packs));
+    return cuda_launched(env->ctx, "class_tokens");
+}
+
+/* Both backward ops: dx, and sums over the batch for the parameters. */
+static cloob_status grid_bwd(const op_env *env, const char *op, const tensor *dy, const tensor *dx,
+                             const tensor *dcls, const tensor *dpos, bool mean, void *scratch)
+{
+    int64_t N = dy->dim[0], tokens = dy->dim[1], C = dy->dim[2], packs = C / pack_width(dy->dtype, C),
+            items = N * (tokens - 1) * packs;
+    float share = mean ? 1.0f / (float)(tokens - 1) : 0.0f;
+    if (dx->data && items) {
+        WITH_PACK(dy->dtype, C,
+                  grid_bwd_kernel<T, V>
+                  <<<blocks_for(items), 256, 0, stream_of(env)>>>((T *)dx->data, (const T *)dy->data, share,
+                                                                  items, tokens, packs));
+        CLOOB_TRY(cuda_launched(env->ctx, op));
+    }
+    if (dcls && dcls->data)
+        CLOOB_TRY(colsum(env, op, (float *)dcls->data, dy->data, dy->dtype, N, C, tokens * C, scratch));
+    if (!dpos->data) return CLOOB_OK;
+    return colsum(env, op, (float *)dpos->data, dy->data, dy->dtype, N, tokens * C, 0, scratch);
+}
+
+static size_t grid_bwd_scratch(const op_env *env, const tensor *dy)
+{
+    size_t cls = colsum_scratch(env->dev, dy->dim[0], dy->dim[2], dy->dtype);
+    size_t pos = colsum_scratch(env->dev, dy->dim[0], dy->dim[1] * dy->dim[2], dy->dtype);
+    return cls > pos ? cls : pos;
+}
+
+extern "C" cloob_status class_tokens_bwd_prepare_cuda(const op_env *env, op_args *a)
+{
+    a->scratch_bytes = grid_bwd_scratch(env, &a->in[0]);
+    return CLOOB_OK;
+}
+
+extern "C" cloob_status class_tokens_bwd_cuda(const op_env *env, const op_args *a)
+{
+    return grid_bwd(env, "class_tokens_bwd", &a->in[0], &a->out[0], &a->out[1], &a->out[2], false,
+                    a->scratch);
+}
+
+extern "C" cloob_status mean_tokens_cuda(const op_env *env, const op_args *a)
+{
+    const tensor *y = &a->out[0];
+    int64_t N = y->dim[0], tokens = y->dim[1], C = y->dim[2], packs = C / pack_width(y->dtype, C),
+            items = N * packs;
+    WITH_PACK(y->dtype, C,
+              mean_kernel<T, V>
+              <<<blocks_for(items), 256, 0, stream_of(env)>>>((T *)y->data, (const T *)a->in[0].data,
+                                                              (const float *)a->in[1].data, items, tokens,
+                                                              packs));
+    return cuda_launched(env->ctx, "mean_tokens");
+}
+
+extern "C" cloob_status mean_tokens_bwd_prepare_cuda(const op_env *env, op_args *a)
+{
+    a->scratch_bytes = grid_bwd_scratch(env, &a->in[0]);
+    return CLOOB_OK;
+}
+
+extern "C" cloob_status mean_tokens_bwd_cuda(const op_env *env, const op_args *a)
+{
+    return grid_bwd(env, "mean_tokens_bwd", &a->in[0], &a->out[0], NULL, &a->out[1], true, a->scratch);
+}

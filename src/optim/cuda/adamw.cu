@@ -1,0 +1,146 @@
+/* AdamW over all parameters in one launch, and the sum of squares behind gradient clipping.
+ *
+ * Four neighbouring elements a thread; parameters begin at multiples of 64 elements (model/params.h), so four
+ * never straddle two of them. 30 bytes move per element: 102 million parameters of RN50 take 0.72 ms at 4.3
+ * TB/s. */
+#include <cuda_bf16.h>
+
+#include "tensor/cuda/cuda.h"
+
+extern "C" {
+#include "optim/adamw.h"
+}
+
+typedef struct update {
+    float decay, b1, b2, step_size, correction, eps, scale;
+} update;
+
+__device__ static float one(float &p, float &m, float &v, float grad, const update &u, float decay)
+{
+    float g = grad * u.scale;
+    m = u.b1 * m + (1.0f - u.b1) * g;
+    v = u.b2 * v + (1.0f - u.b2) * g * g;
+    p = p * decay - u.step_size * m / (sqrtf(v) * u.correction + u.eps);
+    return p;
+}
+
+/* The last range that begins at or before element i; ranges are sorted and the first begins at or before any
+ * i asked for. */
+__device__ static int find_range(const adamw_range *range, int count, int64_t i)
+{
+    int low = 0, high = count;
+    while (high - low > 1) {
+        int middle = (low + high) / 2;
+        if (range[middle].offset <= i) low = middle;
+        else high = middle;
+    }
+    return low;
+}
+
+static __global__ void __launch_bounds__(256)
+    update_kernel(adamw_blocks b, update u, int64_t first, int64_t end)
+{
+    int64_t i = first + 4 * ((int64_t)blockIdx.x * blockDim.x + threadIdx.x);
+    if (i >= end) return;
+    const adamw_range *table = (const adamw_range *)b.range_device;
+    adamw_range r = table[find_range(table, b.ranges, i)];
+    int64_t left = r.offset + r.count - i;
+    if (left <= 0 || r.frozen) return;
+    float decay = r.decay ? u.decay : 1.0f;
+    if (left < 4) { /* the end of a parameter: no wide store past it */
+        for (int64_t k = i; k < i + left; k++) {
+            float p = one(b.param[k], b.m[k], b.v[k], b.grad[k], u, decay);
+            if (b.shadow) ((__nv_bfloat16 *)b.shadow)[k] = __float2bfloat16_rn(p);
+        }
+        return;
+    }
+    float4 p = *(float4 *)(b.param + i), m = *(float4 *)(b.m + i), v = *(float4 *)(b.v + i),
+           g = *(const float4 *)(b.grad + i);
+    one(p.x, m.x, v.x, g.x, u, decay);
+    one(p.y, m.y, v.y, g.y, u, decay);
+    one(p.z, m.z, v.z, g.z, u, decay);
+    one(p.w, m.w, v.w, g.w, u, decay);
+    *(float4 *)(b.param + i) = p;
+    *(float4 *)(b.m + i) = m;
+    *(float4 *)(b.v + i) = v;
+    if (!b.shadow) return;
+    __nv_bfloat162 half[2] = { __floats2bfloat162_rn(p.x, p.y), __floats2bfloat162_rn(p.z, p.w) };
+    *(uint2 *)(b.shadow + i) = *(uint2 *)half;
+}
+
+/* A fixed order: each thread its stride, then a tree over the block, then the blocks by one block. */
+__device__ static double block_sum(double v)
+{
+    __shared__ double part[256];
+    part[threadIdx.x] = v;
+    __syncthreads();
+    for (int k = 128; k; k >>= 1) {
+        if ((int)threadIdx.x < k) part[threadIdx.x] += part[threadIdx.x + k];
+        __syncthreads();
+    }
+    return part[0];
+}
+
+static __global__ void __launch_bounds__(256) square_kernel(double *partial, const float *x, int64_t n)
+{
+    double sum = 0.0;
+    for (int64_t i = (int64_t)blockIdx.x * 256 + threadIdx.x; i < n; i += (int64_t)gridDim.x * 256)
+        sum += (double)x[i] * (double)x[i];
+    sum = block_sum(sum);
+    if (threadIdx.x == 0) partial[blockIdx.x] = sum;
+}
+
+static __global__ void __launch_bounds__(256) square_finish_kernel(double *partial, int parts)
+{
+    double sum = 0.0;
+    for (int i = threadIdx.x; i < parts; i += 256) sum += partial[i];
+    sum = block_sum(sum);
+    if (threadIdx.x == 0) partial[parts] = sum;
+}
+
+/* ---- entry points -------------------------------------------------------------------------------- */
+
+static cloob_status check_sorted(cloob_ctx *ctx, const adamw_blocks *b)
+{
+    for (int i = 0; i < b->ranges; i++)
+        if (b->range[i].offset % 4 ||
+            (i && b->range[i].offset < b->range[i - 1].offset + b->range[i - 1].count))
+            return ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
+                            "adamw: parameter %d begins at element %lld: out of order", i,
+                            (long long)b->range[i].offset);
+    return CLOOB_OK;
+}
+
+extern "C" cloob_status adamw_step_cuda(cloob_ctx *ctx, device *dev, void *stream, const adamw_blocks *b,
+                                        const adamw_settings *s)
+{
+    cuda_state *state = cuda_use(dev);
+    double c1 = 1.0 - pow(s->beta1, (double)s->step), c2 = 1.0 - pow(s->beta2, (double)s->step);
+    update u = { (float)(1.0 - s->lr * s->wd), (float)s->beta1, (float)s->beta2,     (float)(s->lr / c1),
+                 (float)(1.0 / sqrt(c2)),      (float)s->eps,   (float)s->grad_scale };
+    if (b->ranges == 0) return CLOOB_OK;
+    CLOOB_TRY(check_sorted(ctx, b));
+    int64_t first = b->range[0].offset, end = b->range[b->ranges - 1].offset + b->range[b->ranges - 1].count;
+    unsigned blocks = (unsigned)((end - first + 1023) / 1024);
+    update_kernel<<<blocks, 256, 0, stream ? (cudaStream_t)stream : state->stream>>>(*b, u, first, end);
+    return cuda_launched(ctx, "adamw");
+}
+
+extern "C" cloob_status optim_square_sum_cuda(cloob_ctx *ctx, device *dev, void *stream, const float *x,
+                                              int64_t n, double *sum)
+{
+    enum { PARTS = CUDA_SMALL_DOUBLES - 1 };
+    cuda_state *state = cuda_use(dev);
+    cudaStream_t q = stream ? (cudaStream_t)stream : state->stream;
+    square_kernel<<<PARTS, 256, 0, q>>>(state->small, x, n);
+    CLOOB_TRY(cuda_launched(ctx, "gradient norm"));
+    square_finish_kernel<<<1, 256, 0, q>>>(state->small, PARTS);
+    CLOOB_TRY(cuda_launched(ctx, "gradient norm"));
+    CLOOB_TRY(cuda_check(ctx,
+                         cudaMemcpyAsync(state->pinned, state->small + PARTS, sizeof *sum,
+                                         cudaMemcpyDeviceToHost, q),
+                         "gradient norm"));
+    CLOOB_TRY(cuda_check(ctx, cudaStreamSynchronize(q), "gradient norm"));
+    *sum = *state->pinned;
+    return CLOOB_OK;
+}

@@ -1,0 +1,56 @@
+/* The inside of a GPU device, for the files of the cuda backend: handles, and how errors of the runtime
+ * become ours.
+ *
+ * Every tensor handed to a kernel begins at a multiple of 16 bytes. Kernels queue their work on the stream
+ * they are given and return; nothing in a run synchronises, allocates or touches the default stream, so that
+ * a step can be captured as a graph. */
+#ifndef TENSOR_CUDA_CUDA_H
+#define TENSOR_CUDA_CUDA_H
+
+#pragma GCC diagnostic push
+#ifndef __cplusplus
+#    pragma GCC diagnostic ignored "-Wstrict-prototypes" /* the vendor's header has one */
+#endif
+#include <cublasLt.h>
+#pragma GCC diagnostic pop
+#include <cuda_runtime_api.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+#include "tensor/device.h"
+
+typedef struct tune_cache tune_cache;
+
+enum { CUDA_SMALL_DOUBLES = 1024 };
+
+typedef struct cuda_state {
+    int sms;        /* multiprocessors */
+    int smem_bytes; /* shared memory a block may ask for */
+    cudaStream_t stream;
+    cublasLtHandle_t lt;
+    void *dnn; /* cudnnHandle_t; used by one thread at a time, like the device */
+    tune_cache *tune;
+    double *small;  /* CUDA_SMALL_DOUBLES on the device, for sums that end on the host */
+    double *pinned; /* one double on the host */
+} cuda_state;
+
+/* The state, with this GPU made the thread's current one. */
+cuda_state *cuda_use(const device *d);
+
+/* "bn_stats: an illegal memory access was encountered" */
+cloob_status cuda_check(cloob_ctx *ctx, cudaError_t e, const char *what);
+/* The check after a launch. */
+cloob_status cuda_launched(cloob_ctx *ctx, const char *op);
+
+/* Normal-looking numbers of a dtype (F32, BF16), for timing on something that is not zero. */
+cloob_status cuda_fill_noise(cloob_ctx *ctx, cudaStream_t stream, void *p, cloob_dtype dtype, int64_t n);
+
+/* Median milliseconds of `run(user)` queued on the device's stream; a failing run gives its status and no
+ * message worth keeping. For plan time only: it waits. */
+cloob_status cuda_time(cloob_ctx *ctx, device *d, cloob_status (*run)(void *user), void *user, float *ms);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,193 @@
+/* A GPU as a device: plain allocations, one queue of its own, library handles. */
+#include <cudnn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tensor/cuda/cuda.h"
+#include "tensor/cuda/tune.h"
+
+cloob_status cuda_check(cloob_ctx *ctx, cudaError_t e, const char *what)
+{
+    if (e == cudaSuccess) return CLOOB_OK;
+    return ctx_fail(ctx, e == cudaErrorMemoryAllocation ? CLOOB_ERR_MEMORY : CLOOB_ERR_DEVICE, "%s: %s", what,
+                    cudaGetErrorString(e));
+}
+
+cloob_status cuda_launched(cloob_ctx *ctx, const char *op) { return cuda_check(ctx, cudaGetLastError(), op); }
+
+cuda_state *cuda_use(const device *d)
+{
+    cudaSetDevice(d->index);
+    return d->state;
+}
+
+static cloob_status cuda_alloc(cloob_ctx *ctx, device *d, size_t bytes, const char *what, void **out)
+{
+    cuda_state *s = cuda_use(d);
+    *out = NULL;
+    if (cudaMalloc(out, bytes ? bytes : 256) != cudaSuccess) {
+        size_t available = 0, total = 0;
+        cudaGetLastError();
+        cudaMemGetInfo(&available, &total);
+        return ctx_fail(ctx, CLOOB_ERR_MEMORY,
+                        "out of GPU memory: %.2f GiB for %s, %.2f of %.2f GiB are free; use a smaller batch",
+                        (double)bytes / 1073741824.0, what, (double)available / 1073741824.0,
+                        (double)total / 1073741824.0);
+    }
+    cloob_status status = cuda_check(ctx, cudaMemsetAsync(*out, 0, bytes ? bytes : 256, s->stream), what);
+    if (status == CLOOB_OK) status = cuda_check(ctx, cudaStreamSynchronize(s->stream), what);
+    if (status == CLOOB_OK) return CLOOB_OK;
+    cudaFree(*out);
+    *out = NULL;
+    return status;
+}
+
+static void cuda_free(device *d, void *p)
+{
+    cuda_use(d);
+    cudaFree(p);
+}
+
+static cloob_status cuda_copy(cloob_ctx *ctx, device *d, void *to, const void *from, size_t bytes)
+{
+    cuda_state *s = cuda_use(d);
+    return bytes ? cuda_check(ctx, cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, s->stream),
+                              "copy on the GPU")
+                 : CLOOB_OK;
+}
+
+static cloob_status cuda_sync(cloob_ctx *ctx, device *d)
+{
+    return cuda_check(ctx, cudaStreamSynchronize(cuda_use(d)->stream), "waiting for the GPU");
+}
+
+/* The caller may reuse pinned memory at once, so this waits; feeding a step goes over its own stream instead.
+ */
+static cloob_status cuda_to_device(cloob_ctx *ctx, device *d, void *to, const void *from, size_t bytes)
+{
+    CLOOB_TRY(cuda_copy(ctx, d, to, from, bytes));
+    return cuda_sync(ctx, d);
+}
+
+static cloob_status cuda_zero(cloob_ctx *ctx, device *d, void *p, size_t bytes)
+{
+    cuda_state *s = cuda_use(d);
+    return bytes ? cuda_check(ctx, cudaMemsetAsync(p, 0, bytes, s->stream), "clearing GPU memory") : CLOOB_OK;
+}
+
+static void cuda_memory(device *d, size_t *total, size_t *available)
+{
+    cuda_use(d);
+    if (cudaMemGetInfo(available, total) != cudaSuccess) *total = *available = 0;
+}
+
+static void cuda_close(device *d)
+{
+    cuda_state *s = d->state;
+    if (s) {
+        cuda_use(d);
+        tune_close(s->tune);
+        cudaFree(s->small);
+        cudaFreeHost(s->pinned);
+        if (s->dnn) cudnnDestroy(s->dnn);
+        if (s->lt) cublasLtDestroy(s->lt);
+        if (s->stream) cudaStreamDestroy(s->stream);
+    }
+    free(s);
+    free(d);
+}
+
+int device_cuda_count(void)
+{
+    int n = 0;
+    if (cudaGetDeviceCount(&n) == cudaSuccess) return n;
+    cudaGetLastError();
+    return 0;
+}
+
+static cloob_status open_handles(cloob_ctx *ctx, device *d)
+{
+    cuda_state *s = d->state;
+    struct cudaDeviceProp prop;
+    CLOOB_TRY(cuda_check(ctx, cudaSetDevice(d->index), "device cuda"));
+    CLOOB_TRY(cuda_check(ctx, cudaGetDeviceProperties(&prop, d->index), "device cuda"));
+    if (prop.major != 9)
+        return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED,
+                        "device cuda:%d: %s has compute capability %d.%d; this build is for 9.0 (H100, H200)",
+                        d->index, prop.name, prop.major, prop.minor);
+    s->sms = prop.multiProcessorCount;
+    s->smem_bytes = (int)prop.sharedMemPerBlockOptin;
+    CLOOB_TRY(cuda_check(ctx, cudaStreamCreateWithFlags(&s->stream, cudaStreamNonBlocking), "device cuda"));
+    CLOOB_TRY(cuda_check(ctx, cudaMalloc((void **)&s->small, CUDA_SMALL_DOUBLES * sizeof *s->small),
+                         "device cuda"));
+    CLOOB_TRY(cuda_check(ctx, cudaMallocHost((void **)&s->pinned, sizeof *s->pinned), "device cuda"));
+    if (cublasLtCreate(&s->lt) != CUBLAS_STATUS_SUCCESS)
+        return ctx_fail(ctx, CLOOB_ERR_DEVICE, "device cuda: cuBLASLt does not start");
+    if (cudnnCreate((cudnnHandle_t *)&s->dnn) != CUDNN_STATUS_SUCCESS)
+        return ctx_fail(ctx, CLOOB_ERR_DEVICE, "device cuda: cuDNN does not start");
+    d->stream = s->stream;
+    snprintf(d->name, sizeof d->name, "%s", prop.name);
+    char versions[64];
+    snprintf(versions, sizeof versions, "cublasLt-%zu cudnn-%zu", cublasLtGetVersion(), cudnnGetVersion());
+    return tune_open(ctx, prop.name, versions, &s->tune);
+}
+
+cloob_status device_open_cuda(cloob_ctx *ctx, int index, device **out)
+{
+    int count = device_cuda_count();
+    if (index >= count)
+        return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED, "device cuda:%d: %s; use --device cpu", index,
+                        count ? "there are fewer GPUs here" : "no GPU here");
+    device *d = calloc(1, sizeof *d);
+    if (!d || !(d->state = calloc(1, sizeof(cuda_state)))) {
+        free(d);
+        return ctx_no_memory(ctx, sizeof(cuda_state), "a device");
+    }
+    d->backend = BACKEND_CUDA;
+    d->index = index;
+    d->alloc = cuda_alloc;
+    d->free = cuda_free;
+    d->to_device = cuda_to_device;
+    d->to_host = cuda_to_device;
+    d->copy = cuda_copy;
+    d->zero = cuda_zero;
+    d->sync = cuda_sync;
+    d->memory = cuda_memory;
+    d->close = cuda_close;
+    cloob_status status = open_handles(ctx, d);
+    if (status == CLOOB_OK) *out = d;
+    else cuda_close(d);
+    return status;
+}
+
+static int by_size(const void *a, const void *b)
+{
+    float x = *(const float *)a, y = *(const float *)b;
+    return (x > y) - (x < y);
+}
+
+cloob_status cuda_time(cloob_ctx *ctx, device *d, cloob_status (*run)(void *user), void *user, float *ms)
+{
+    enum { RUNS = 5 };
+    cuda_state *s = cuda_use(d);
+    cudaEvent_t mark[RUNS + 1] = { 0 };
+    float each[RUNS];
+    cloob_status status = CLOOB_OK;
+    for (int i = 0; i <= RUNS; i++)
+        CLOOB_TRY_GOTO(cuda_check(ctx, cudaEventCreate(&mark[i]), "timing"), done);
+    CLOOB_TRY_GOTO(run(user), done); /* warm */
+    for (int i = 0; i <= RUNS; i++) {
+        CLOOB_TRY_GOTO(cuda_check(ctx, cudaEventRecord(mark[i], s->stream), "timing"), done);
+        if (i < RUNS) CLOOB_TRY_GOTO(run(user), done);
+    }
+    CLOOB_TRY_GOTO(cuda_check(ctx, cudaStreamSynchronize(s->stream), "timing"), done);
+    for (int i = 0; i < RUNS; i++) cudaEventElapsedTime(&each[i], mark[i], mark[i + 1]);
+    qsort(each, RUNS, sizeof *each, by_size);
+    *ms = each[RUNS / 2];
+done:
+    if (status != CLOOB_OK) cudaGetLastError();
+    for (int i = 0; i <= RUNS; i++)
+        if (mark[i]) cudaEventDestroy(mark[i]);
+    return status;
+}

@@ -1,0 +1,267 @@
+/* cuBLASLt: descriptors, candidates, timing. The library is column-major: D^T = op(B)^T op(A)^T, so its A is
+ * our B. */
+#include "tensor/cuda/gemm.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tensor/cuda/tune.h"
+
+enum { CANDIDATES = 10, WORKSPACE = 32 << 20 };
+
+struct gemm_plan {
+    gemm_shape shape;
+    cublasLtMatmulDesc_t op;
+    cublasLtMatrixLayout_t a, b, d; /* of our A, B, D */
+    cublasLtMatmulAlgo_t algo;
+    size_t workspace;
+    float ms;
+    bool plain; /* the library has nothing */
+};
+
+typedef struct choice {
+    cublasLtMatmulAlgo_t algo; /* 64 bytes, meant to be stored for one library version */
+    uint64_t workspace;
+    float ms;
+    int32_t plain;
+} choice;
+
+static cudaDataType_t type_of(cloob_dtype d) { return d == CLOOB_BF16 ? CUDA_R_16BF : CUDA_R_32F; }
+
+static gemm_shape packed(const gemm_shape *shape)
+{
+    gemm_shape g = *shape;
+    if (!g.lda) g.lda = g.ta ? g.m : g.k;
+    if (!g.ldb) g.ldb = g.tb ? g.k : g.n;
+    if (!g.ldd) g.ldd = g.n;
+    if (!g.batch) g.batch = 1;
+    return g;
+}
+
+static void key_of(const gemm_shape *g, char key[TUNE_KEY])
+{
+    snprintf(key, TUNE_KEY, "gemm-%lldx%lldx%lld-%d%d-%lld,%lld,%lld-%lld:%lld,%lld,%lld-%d%d%d%d",
+             (long long)g->m, (long long)g->n, (long long)g->k, g->ta, g->tb, (long long)g->lda,
+             (long long)g->ldb, (long long)g->ldd, (long long)g->batch, (long long)g->step_a,
+             (long long)g->step_b, (long long)g->step_d, (int)g->in, (int)g->out, g->add, (int)g->extra);
+}
+
+/* rows x cols column-major is our stored matrix seen through its rows. */
+static cublasStatus_t layout(cublasLtMatrixLayout_t *l, cloob_dtype t, int64_t rows, int64_t cols, int64_t ld,
+                             int64_t batch, int64_t step)
+{
+    int32_t n = (int32_t)batch;
+    cublasStatus_t s = cublasLtMatrixLayoutCreate(l, type_of(t), (uint64_t)rows, (uint64_t)cols, ld);
+    if (s != CUBLAS_STATUS_SUCCESS || batch == 1) return s;
+    s = cublasLtMatrixLayoutSetAttribute(*l, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &n, sizeof n);
+    if (s != CUBLAS_STATUS_SUCCESS) return s;
+    return cublasLtMatrixLayoutSetAttribute(*l, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &step,
+                                            sizeof step);
+}
+
+static cublasStatus_t set_vector(const gemm_plan *p, const void *vector)
+{
+    return cublasLtMatmulDescSetAttribute(p->op, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &vector, sizeof vector);
+}
+
+static cublasLtEpilogue_t epilogue_of(gemm_extra e)
+{
+    switch (e) {
+    case GEMM_RELU: return CUBLASLT_EPILOGUE_RELU;
+    case GEMM_BIAS: return CUBLASLT_EPILOGUE_BIAS;
+    case GEMM_BIAS_RELU: return CUBLASLT_EPILOGUE_RELU_BIAS;
+    case GEMM_SUM_A: return CUBLASLT_EPILOGUE_BGRADB; /* our A is its B */
+    case GEMM_SUM_B: return CUBLASLT_EPILOGUE_BGRADA;
+    default: return CUBLASLT_EPILOGUE_DEFAULT;
+    }
+}
+
+static bool has_vector(gemm_extra e) { return e != GEMM_PLAIN && e != GEMM_RELU; }
+
+static cublasStatus_t describe(gemm_plan *p)
+{
+    const gemm_shape *g = &p->shape;
+    cublasOperation_t ta = g->tb ? CUBLAS_OP_T : CUBLAS_OP_N, tb = g->ta ? CUBLAS_OP_T : CUBLAS_OP_N;
+    cublasLtEpilogue_t epilogue = epilogue_of(g->extra);
+    cudaDataType_t vector_type = type_of(g->out);
+    cublasStatus_t s = cublasLtMatmulDescCreate(&p->op, CUBLAS_COMPUTE_32F, CUDA_R_32F);
+    if (s == CUBLAS_STATUS_SUCCESS)
+        s = cublasLtMatmulDescSetAttribute(p->op, CUBLASLT_MATMUL_DESC_TRANSA, &ta, sizeof ta);
+    if (s == CUBLAS_STATUS_SUCCESS)
+        s = cublasLtMatmulDescSetAttribute(p->op, CUBLASLT_MATMUL_DESC_TRANSB, &tb, sizeof tb);
+    if (s == CUBLAS_STATUS_SUCCESS)
+        s = cublasLtMatmulDescSetAttribute(p->op, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue);
+    if (s == CUBLAS_STATUS_SUCCESS && has_vector(g->extra)) {
+        s = cublasLtMatmulDescSetAttribute(p->op, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &vector_type,
+                                           sizeof vector_type);
+        if (s == CUBLAS_STATUS_SUCCESS)
+            s = set_vector(p, (void *)256); /* candidates are asked for with one in place */
+    }
+    if (s == CUBLAS_STATUS_SUCCESS)
+        s = layout(&p->b, g->in, g->tb ? g->k : g->n, g->tb ? g->n : g->k, g->ldb, g->batch, g->step_b);
+    if (s == CUBLAS_STATUS_SUCCESS)
+        s = layout(&p->a, g->in, g->ta ? g->m : g->k, g->ta ? g->k : g->m, g->lda, g->batch, g->step_a);
+    if (s == CUBLAS_STATUS_SUCCESS) s = layout(&p->d, g->out, g->n, g->m, g->ldd, g->batch, g->step_d);
+    return s;
+}
+
+static int candidates(cuda_state *s, const gemm_plan *p, cublasLtMatmulHeuristicResult_t found[CANDIDATES])
+{
+    cublasLtMatmulPreference_t pref = NULL;
+    uint64_t workspace = WORKSPACE;
+    uint32_t align = 16;
+    int count = 0;
+    if (cublasLtMatmulPreferenceCreate(&pref) != CUBLAS_STATUS_SUCCESS) return 0;
+    cublasLtMatmulPreferenceSetAttribute(pref, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace,
+                                         sizeof workspace);
+    for (int k = CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES; k <= CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES;
+         k++)
+        cublasLtMatmulPreferenceSetAttribute(pref, (cublasLtMatmulPreferenceAttributes_t)k, &align,
+                                             sizeof align);
+    if (cublasLtMatmulAlgoGetHeuristic(s->lt, p->op, p->b, p->a, p->d, p->d, pref, CANDIDATES, found,
+                                       &count) != CUBLAS_STATUS_SUCCESS)
+        count = 0;
+    cublasLtMatmulPreferenceDestroy(pref);
+    return count;
+}
+
+/* ---- timing on buffers of its own ---------------------------------------------------------------- */
+
+typedef struct trial {
+    cloob_ctx *ctx;
+    device *d;
+    gemm_plan *p;
+    void *A, *B, *D, *vector, *workspace;
+} trial;
+
+static int64_t elements(int64_t rows, int64_t ld, int64_t batch, int64_t step)
+{
+    return rows * ld + (batch - 1) * step;
+}
+
+static cloob_status trial_run(void *user)
+{
+    trial *t = user;
+    return gemm_run(t->ctx, t->d, t->p, t->d->stream, t->D, t->A, t->B, t->D, t->vector, t->workspace);
+}
+
+static cloob_status take(trial *t, void **out, cloob_dtype type, int64_t n)
+{
+    cuda_state *s = cuda_use(t->d);
+    size_t bytes = (size_t)n * dtype_size(type);
+    CLOOB_TRY(cuda_check(t->ctx, cudaMalloc(out, bytes), "room for timing a matrix product"));
+    return cuda_fill_noise(t->ctx, s->stream, *out, type, n);
+}
+
+static cloob_status trial_open(trial *t)
+{
+    const gemm_shape *g = &t->p->shape;
+    CLOOB_TRY(take(t, &t->A, g->in, elements(g->ta ? g->k : g->m, g->lda, g->batch, g->step_a)));
+    CLOOB_TRY(take(t, &t->B, g->in, elements(g->tb ? g->n : g->k, g->ldb, g->batch, g->step_b)));
+    CLOOB_TRY(take(t, &t->D, g->out, elements(g->m, g->ldd, g->batch, g->step_d)));
+    CLOOB_TRY(take(t, &t->vector, g->out, g->m + g->n));
+    return cuda_check(t->ctx, cudaMalloc(&t->workspace, WORKSPACE), "room for timing a matrix product");
+}
+
+static void trial_close(trial *t)
+{
+    void *all[] = { t->A, t->B, t->D, t->vector, t->workspace };
+    for (int i = 0; i < 5; i++) cudaFree(all[i]);
+    cudaGetLastError();
+}
+
+/* The fastest candidate that runs; the first one when there is no room to time. plain stays true when none
+ * does. */
+static void choose(cloob_ctx *ctx, device *d, gemm_plan *p)
+{
+    cublasLtMatmulHeuristicResult_t found[CANDIDATES];
+    trial t = { .ctx = ctx, .d = d, .p = p };
+    int count = candidates(cuda_use(d), p, found);
+    bool room = count > 0 && trial_open(&t) == CLOOB_OK;
+    choice best = { .plain = 1, .ms = 1e30f };
+    for (int i = 0; i < count; i++) {
+        float ms = 1e9f;
+        if (found[i].state != CUBLAS_STATUS_SUCCESS) continue;
+        p->algo = found[i].algo;
+        p->workspace = found[i].workspaceSize;
+        p->plain = false;
+        if (room && cuda_time(ctx, d, trial_run, &t, &ms) != CLOOB_OK) continue;
+        if (best.plain || ms < best.ms) best = (choice){ found[i].algo, found[i].workspaceSize, ms, 0 };
+        if (!room) break;
+    }
+    trial_close(&t);
+    p->algo = best.algo;
+    p->workspace = (size_t)best.workspace;
+    p->ms = best.ms;
+    p->plain = best.plain != 0;
+}
+
+static bool recall(device *d, gemm_plan *p)
+{
+    char key[TUNE_KEY];
+    choice c;
+    cublasLtMatmulHeuristicResult_t checked;
+    cuda_state *s = cuda_use(d);
+    key_of(&p->shape, key);
+    if (!tune_get(s->tune, key, &c, sizeof c)) return false;
+    if (!c.plain && (cublasLtMatmulAlgoCheck(s->lt, p->op, p->b, p->a, p->d, p->d, &c.algo, &checked) !=
+                         CUBLAS_STATUS_SUCCESS ||
+                     checked.workspaceSize > WORKSPACE))
+        return false;
+    p->algo = c.algo;
+    p->workspace = c.plain ? 0 : checked.workspaceSize;
+    p->ms = c.ms;
+    p->plain = c.plain != 0;
+    return true;
+}
+
+cloob_status gemm_plan_create(cloob_ctx *ctx, device *d, const gemm_shape *shape, gemm_plan **out)
+{
+    char key[TUNE_KEY];
+    gemm_plan *p = calloc(1, sizeof *p);
+    *out = NULL;
+    if (!p) return ctx_no_memory(ctx, sizeof *p, "a matrix product's plan");
+    p->shape = packed(shape);
+    p->plain = true;
+    p->ms = 1e30f;
+    if (describe(p) == CUBLAS_STATUS_SUCCESS && !recall(d, p)) {
+        choose(ctx, d, p);
+        choice c = { p->algo, p->workspace, p->ms, p->plain };
+        key_of(&p->shape, key);
+        tune_put(cuda_use(d)->tune, key, &c, sizeof c);
+    }
+    if (p->plain && (shape->extra == GEMM_SUM_A || shape->extra == GEMM_SUM_B)) gemm_plan_destroy(p);
+    else *out = p;
+    return CLOOB_OK;
+}
+
+void gemm_plan_destroy(gemm_plan *p)
+{
+    if (!p) return;
+    if (p->op) cublasLtMatmulDescDestroy(p->op);
+    if (p->a) cublasLtMatrixLayoutDestroy(p->a);
+    if (p->b) cublasLtMatrixLayoutDestroy(p->b);
+    if (p->d) cublasLtMatrixLayoutDestroy(p->d);
+    free(p);
+}
+
+size_t gemm_plan_workspace(const gemm_plan *p) { return p ? p->workspace : 0; }
+float gemm_plan_ms(const gemm_plan *p) { return p->ms; }
+
+cloob_status gemm_run(cloob_ctx *ctx, device *d, const gemm_plan *p, void *stream, void *D, const void *A,
+                      const void *B, const void *C, void *vector, void *workspace)
+{
+    const gemm_shape *g = &p->shape;
+    cuda_state *s = cuda_use(d);
+    float beta = g->add ? 1.0f : 0.0f;
+    if (p->plain)
+        return gemm_plain(ctx, g, stream, D, A, B, g->add ? C : NULL, g->extra == GEMM_PLAIN ? NULL : vector);
+    if (has_vector(g->extra) && set_vector(p, vector) != CUBLAS_STATUS_SUCCESS)
+        return ctx_fail(ctx, CLOOB_ERR_DEVICE, "matrix product: cuBLASLt refuses the bias");
+    cublasStatus_t st = cublasLtMatmul(s->lt, p->op, &g->alpha, B, p->b, A, p->a, &beta, g->add ? C : D, p->d,
+                                       D, p->d, &p->algo, workspace, p->workspace, stream);
+    if (st == CUBLAS_STATUS_SUCCESS) return CLOOB_OK;
+    return ctx_fail(ctx, CLOOB_ERR_DEVICE, "matrix product (%lld, %lld, %lld): cuBLASLt says %d",
+                    (long long)g->m, (long long)g->n, (long long)g->k, (int)st);
+}

@@ -1,0 +1,61 @@
+/* Matrix products on the GPU by cuBLASLt, with the algorithm chosen by timing (tune.h), and a plain kernel
+ * for what the library declines.
+ *
+ *     gemm_shape g = { .m = R, .n = O, .k = K, .tb = true, .in = CLOOB_BF16, .out = CLOOB_BF16, .alpha = 1 };
+ *     CLOOB_TRY(gemm_plan_create(ctx, dev, &g, &plan));
+ *     scratch needs gemm_plan_workspace(plan) bytes
+ *     CLOOB_TRY(gemm_run(ctx, dev, plan, stream, y, x, w, NULL, NULL, scratch));
+ */
+#ifndef TENSOR_CUDA_GEMM_H
+#define TENSOR_CUDA_GEMM_H
+
+#include "tensor/cuda/cuda.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* What happens to the result on its way out. Vectors have the type of D. */
+typedef enum gemm_extra {
+    GEMM_PLAIN,
+    GEMM_RELU,
+    GEMM_BIAS,      /* + bias (n) */
+    GEMM_BIAS_RELU, /* and clamped at 0 */
+    GEMM_SUM_A,     /* writes the sums of op(A) over k, (m), to the vector */
+    GEMM_SUM_B      /* writes the sums of op(B) over k, (n), to the vector */
+} gemm_extra;
+
+/* D (m, n) = alpha op(A) (m, k) op(B) (k, n) [+ C]; everything row-major, C laid out like D. */
+typedef struct gemm_shape {
+    int64_t m, n, k;
+    bool ta, tb;                           /* A is stored (k, m); B is stored (n, k) */
+    int64_t lda, ldb, ldd;                 /* elements from stored row to row; 0: packed */
+    int64_t batch, step_a, step_b, step_d; /* products and elements from one to the next; batch 0: one */
+    cloob_dtype in, out;                   /* F32 or BF16; F32 products never round to tf32 */
+    bool add;                              /* + C */
+    gemm_extra extra;
+    float alpha;
+} gemm_shape;
+
+typedef struct gemm_plan gemm_plan;
+
+/* Times candidates on buffers of its own unless the cache knows. GEMM_SUM_* may be refused: then CLOOB_OK
+ * comes back with *out NULL, and the caller sums by itself. Everything else always gets a plan. */
+cloob_status gemm_plan_create(cloob_ctx *ctx, device *d, const gemm_shape *shape, gemm_plan **out);
+void gemm_plan_destroy(gemm_plan *p); /* NULL is fine */
+
+size_t gemm_plan_workspace(const gemm_plan *p);
+float gemm_plan_ms(const gemm_plan *p); /* as timed; large for the plain kernel */
+
+/* C is read when shape.add; vector is bias or sums by shape.extra. C may be D. */
+cloob_status gemm_run(cloob_ctx *ctx, device *d, const gemm_plan *p, void *stream, void *D, const void *A,
+                      const void *B, const void *C, void *vector, void *workspace);
+
+/* The plain kernel: any layout, float sums in a fixed order. */
+cloob_status gemm_plain(cloob_ctx *ctx, const gemm_shape *shape, cudaStream_t stream, void *D, const void *A,
+                        const void *B, const void *C, const void *bias);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,29 @@
+/* Choices found by timing (which algorithm for which shape), kept on disk between runs.
+ *
+ * The file is named after and begins with the device, the libraries' versions and the format; anything else
+ * in it is ignored and written anew. Every line has a checksum: a damaged one is dropped and its choice timed
+ * again. Place: $CLOOB_TUNE_CACHE (a folder, or "off"), else $XDG_CACHE_HOME/cloob, else $HOME/.cache/cloob.
+ * Not being able to read or write it costs time, never an error. */
+#ifndef TENSOR_CUDA_TUNE_H
+#define TENSOR_CUDA_TUNE_H
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+#include "core/ctx.h"
+
+typedef struct tune_cache tune_cache;
+
+enum { TUNE_KEY = 200, TUNE_VALUE = 96 };
+
+cloob_status tune_open(cloob_ctx *ctx, const char *device, const char *versions, tune_cache **out);
+void tune_close(tune_cache *t); /* writes when something was added; NULL is fine */
+
+/* key has no white space. Exactly `bytes` (at most TUNE_VALUE) must be stored for a hit. */
+bool tune_get(const tune_cache *t, const char *key, void *value, size_t bytes);
+void tune_put(tune_cache *t, const char *key, const void *value, size_t bytes);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

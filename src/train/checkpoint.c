@@ -1,0 +1,209 @@
+/* Training state in and out of model files. */
+#include "train/checkpoint.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/json.h"
+
+/* ---- checksum ------------------------------------------------------------------------------------ */
+
+/* FNV-1a over 8-byte words and the tail, seeded by the name: enough to tell damage, fast enough for gigabytes. */
+static uint64_t hash_bytes(uint64_t h, const void *data, size_t n)
+{
+    const unsigned char *p = data;
+    for (; n >= 8; p += 8, n -= 8) {
+        uint64_t word;
+        memcpy(&word, p, 8);
+        h = (h ^ word) * 0x100000001B3u;
+        h ^= h >> 29;
+    }
+    for (; n; p++, n--) h = (h ^ *p) * 0x100000001B3u;
+    return h;
+}
+
+static void checksum(const weights *w, char text[17])
+{
+    uint64_t h = 0xCBF29CE484222325u;
+    for (int64_t i = 0; i < w->count; i++) {
+        h = hash_bytes(h, w->entry[i].name, strlen(w->entry[i].name));
+        h = hash_bytes(h, w->entry[i].t.data, tensor_bytes(&w->entry[i].t));
+    }
+    snprintf(text, 17, "%016llx", (unsigned long long)h);
+}
+
+cloob_status checkpoint_verify(cloob_ctx *ctx, const char *path, const weights *w)
+{
+    char text[17];
+    const char *stored = weights_get_meta(w, "checksum");
+    if (!stored) return CLOOB_OK;
+    checksum(w, text);
+    if (strcmp(text, stored) == 0) return CLOOB_OK;
+    return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: damaged (checksum %s, expected %s); use an earlier checkpoint", path, text, stored);
+}
+
+/* ---- writing ------------------------------------------------------------------------------------- */
+
+/* A block laid out like the parameters, as tensors "train.KIND.NAME". Kept in engine layout: only we read them. */
+static cloob_status add_block(cloob_ctx *ctx, weights *w, const params *p, const char *kind, const float *block)
+{
+    for (int i = 0; i < p->count && block; i++) {
+        const param *r = &p->row[i];
+        char name[200];
+        if (r->buffer) continue;
+        tensor t = TENSOR(CLOOB_F32, NULL, r->count);
+        t.data = arena_push(&w->a, tensor_bytes(&t));
+        if (!t.data) return ctx_no_memory(ctx, tensor_bytes(&t), "a checkpoint");
+        CLOOB_TRY(p->dev->to_host(ctx, p->dev, t.data, block + r->offset, tensor_bytes(&t)));
+        snprintf(name, sizeof name, "train.%s.%s", kind, r->name);
+        CLOOB_TRY(weights_add(ctx, w, name, &t));
+    }
+    return CLOOB_OK;
+}
+
+static cloob_status set_int(cloob_ctx *ctx, weights *w, const char *key, int64_t v)
+{
+    char text[32];
+    snprintf(text, sizeof text, "%lld", (long long)v);
+    return weights_set_meta(ctx, w, key, text);
+}
+
+static cloob_status set_number(cloob_ctx *ctx, weights *w, const char *key, double v)
+{
+    char text[40];
+    snprintf(text, sizeof text, "%.17g", v);
+    return weights_set_meta(ctx, w, key, text);
+}
+
+static const char *const scalar_names[6] = { "train.logit_inv_tau", "train.logit_inv_tau.m", "train.logit_inv_tau.v",
+                                             "train.logit_beta",    "train.logit_beta.m",    "train.logit_beta.v" };
+
+static cloob_status add_meta(cloob_ctx *ctx, weights *w, const step_state *st, const run_position *at, const checkpoint_meta *m)
+{
+    char sum[17];
+    for (int i = 0; i < 6; i++) CLOOB_TRY(set_number(ctx, w, scalar_names[i], st->scalar[i]));
+    CLOOB_TRY(set_int(ctx, w, "train.count", st->count));
+    CLOOB_TRY(set_int(ctx, w, "train.epoch", at->epoch));
+    CLOOB_TRY(set_int(ctx, w, "train.step_in_epoch", at->step_in_epoch));
+    CLOOB_TRY(set_int(ctx, w, "train.updates", at->updates));
+    CLOOB_TRY(set_int(ctx, w, "train.skipped", at->skipped));
+    CLOOB_TRY(set_int(ctx, w, "train.global_batch", at->global_batch));
+    CLOOB_TRY(set_int(ctx, w, "train.seed", (int64_t)at->seed));
+    CLOOB_TRY(set_int(ctx, w, "epoch", at->epoch));
+    CLOOB_TRY(weights_set_meta(ctx, w, "tokenizer", m->tokenizer));
+    CLOOB_TRY(weights_set_meta(ctx, w, "method", m->method));
+    CLOOB_TRY(weights_set_meta(ctx, w, "run", m->name));
+    CLOOB_TRY(weights_set_meta(ctx, w, "train.options", m->options));
+    CLOOB_TRY(set_number(ctx, w, "inv_tau", m->inv_tau));
+    CLOOB_TRY(set_number(ctx, w, "scale_hopfield", m->beta));
+    checksum(w, sum);
+    return weights_set_meta(ctx, w, "checksum", sum);
+}
+
+cloob_status checkpoint_write(cloob_ctx *ctx, const char *path, step *s, const run_position *at, const checkpoint_meta *meta)
+{
+    weights w;
+    step_state st = step_get_state(s);
+    const params *p = step_params(s);
+    weights_init(&w);
+    cloob_status status = params_store(ctx, p, &w);
+    if (status == CLOOB_OK) status = add_block(ctx, &w, p, "m", st.m);
+    if (status == CLOOB_OK) status = add_block(ctx, &w, p, "v", st.v);
+    if (status == CLOOB_OK) status = add_block(ctx, &w, p, "ema", st.ema);
+    if (status == CLOOB_OK) status = add_meta(ctx, &w, &st, at, meta);
+    if (status == CLOOB_OK) status = weights_write_native(ctx, path, &w);
+    weights_release(&w);
+    return status;
+}
+
+/* ---- reading ------------------------------------------------------------------------------------- */
+
+static cloob_status get_int(cloob_ctx *ctx, const weights *w, const char *path, const char *key, int64_t *out)
+{
+    const char *text = weights_get_meta(w, key);
+    char *end;
+    errno = 0;
+    *out = text ? strtoll(text, &end, 10) : 0;
+    if (text && !errno && end != text && !*end && *out >= 0) return CLOOB_OK;
+    return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: no usable training state in it (%s); it can be used with --pretrained", path, key);
+}
+
+/* Everything is checked before the first value is put in place. */
+static cloob_status check_block(cloob_ctx *ctx, const weights *w, const char *path, const params *p, const char *kind)
+{
+    for (int i = 0; i < p->count; i++) {
+        char name[200];
+        if (p->row[i].buffer) continue;
+        snprintf(name, sizeof name, "train.%s.%s", kind, p->row[i].name);
+        const tensor *t = weights_find(w, name);
+        if (!t || t->dtype != CLOOB_F32 || tensor_count(t) != p->row[i].count)
+            return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: %s is missing or of another size; it can be used with --pretrained", path, name);
+    }
+    return CLOOB_OK;
+}
+
+static cloob_status load_block(cloob_ctx *ctx, const weights *w, const params *p, const char *kind, float *block)
+{
+    for (int i = 0; i < p->count; i++) {
+        char name[200];
+        if (p->row[i].buffer) continue;
+        snprintf(name, sizeof name, "train.%s.%s", kind, p->row[i].name);
+        const tensor *t = weights_find(w, name);
+        CLOOB_TRY(p->dev->to_device(ctx, p->dev, block + p->row[i].offset, t->data, tensor_bytes(t)));
+    }
+    return p->dev->sync(ctx, p->dev);
+}
+
+static cloob_status check_same_model(cloob_ctx *ctx, const weights *w, const char *path, const params *p)
+{
+    sbuf have = { 0 }, want = { 0 };
+    model_config_to_json(&w->config, &have);
+    model_config_to_json(&p->config, &want);
+    bool same = have.data && want.data && strcmp(have.data, want.data) == 0;
+    cloob_status status = CLOOB_OK;
+    if (!same) status = ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: holds another model: %s; this run has %s", path, have.data ? have.data : "?", want.data ? want.data : "?");
+    sbuf_release(&have);
+    sbuf_release(&want);
+    return status;
+}
+
+static cloob_status read_state(cloob_ctx *ctx, const weights *w, const char *path, step *s, run_position *at)
+{
+    params *p = step_params(s);
+    step_state st = step_get_state(s);
+    double scalar[6];
+    int64_t seed, count;
+    CLOOB_TRY(check_same_model(ctx, w, path, p));
+    CLOOB_TRY(checkpoint_verify(ctx, path, w));
+    CLOOB_TRY(get_int(ctx, w, path, "train.count", &count));
+    CLOOB_TRY(get_int(ctx, w, path, "train.epoch", &at->epoch));
+    CLOOB_TRY(get_int(ctx, w, path, "train.step_in_epoch", &at->step_in_epoch));
+    CLOOB_TRY(get_int(ctx, w, path, "train.updates", &at->updates));
+    CLOOB_TRY(get_int(ctx, w, path, "train.skipped", &at->skipped));
+    if (weights_get_meta(w, "train.global_batch")) CLOOB_TRY(get_int(ctx, w, path, "train.global_batch", &at->global_batch));
+    CLOOB_TRY(get_int(ctx, w, path, "train.seed", &seed));
+    at->seed = (uint64_t)seed;
+    for (int i = 0; i < 6; i++) {
+        const char *text = weights_get_meta(w, scalar_names[i]);
+        scalar[i] = text ? strtod(text, NULL) : 0;
+    }
+    CLOOB_TRY(check_block(ctx, w, path, p, "m"));
+    CLOOB_TRY(check_block(ctx, w, path, p, "v"));
+    if (st.ema) CLOOB_TRY(check_block(ctx, w, path, p, "ema"));
+    CLOOB_TRY(params_load(ctx, p, w));
+    CLOOB_TRY(load_block(ctx, w, p, "m", st.m));
+    CLOOB_TRY(load_block(ctx, w, p, "v", st.v));
+    if (st.ema) CLOOB_TRY(load_block(ctx, w, p, "ema", st.ema));
+    return step_set_scalars(ctx, s, scalar, count);
+}
+
+cloob_status checkpoint_read(cloob_ctx *ctx, const char *path, step *s, run_position *at)
+{
+    weights w;
+    CLOOB_TRY(weights_read_native(ctx, path, &w));
+    cloob_status status = read_state(ctx, &w, path, s, at);
+    weights_release(&w);
+    return status;
+}

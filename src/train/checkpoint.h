@@ -1,0 +1,34 @@
+/* Checkpoints: a model file of ours (model/weights.h) that also holds the whole state of a run.
+ *
+ * Weights stand under their canonical names; optimizer moments under "train.m.NAME" and "train.v.NAME", averaged weights under
+ * "train.ema.NAME"; counters and scales in the metadata, with a checksum over every tensor's bytes. Files are written
+ * beside and renamed, so a reader finds the old one or the new one. */
+#ifndef TRAIN_CHECKPOINT_H
+#define TRAIN_CHECKPOINT_H
+
+#include "train/step.h"
+
+/* Where in a run a checkpoint stands. */
+typedef struct run_position {
+    int64_t epoch, step_in_epoch; /* next batch to train on */
+    int64_t updates, skipped;
+    int64_t global_batch; /* pairs of a step over all ranks, in which step_in_epoch counts; 0: unknown */
+    uint64_t seed;
+} run_position;
+
+typedef struct checkpoint_meta {
+    const char *tokenizer; /* text of the merges; NULL: none */
+    const char *method, *name, *options;
+    double inv_tau, beta;
+} checkpoint_meta;
+
+cloob_status checkpoint_write(cloob_ctx *ctx, const char *path, step *s, const run_position *at, const checkpoint_meta *meta);
+
+/* Puts weights and state back into a step made for the same model. A file of another model, without training state, or with
+ * a wrong checksum is refused and changes nothing. */
+cloob_status checkpoint_read(cloob_ctx *ctx, const char *path, step *s, run_position *at);
+
+/* Checks the checksum of a model file that has one. */
+cloob_status checkpoint_verify(cloob_ctx *ctx, const char *path, const weights *w);
+
+#endif

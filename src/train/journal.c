@@ -1,0 +1,129 @@
+/* Files of a run. */
+#include "train/journal.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "core/file.h"
+#include "core/sbuf.h"
+#include "train/tensorboard.h"
+
+struct journal {
+    bool writes;
+    char *dir, *checkpoints;
+    FILE *log;
+    tensorboard *board;
+};
+
+static cloob_status open_log(cloob_ctx *ctx, journal *j)
+{
+    char *path = file_join(j->dir, "out.log");
+    if (!path) return ctx_no_memory(ctx, 64, "out.log");
+    j->log = fopen(path, "a");
+    cloob_status status = j->log ? CLOOB_OK : ctx_fail(ctx, CLOOB_ERR_IO, "%s: cannot write: %s", path, strerror(errno));
+    free(path);
+    return status;
+}
+
+static cloob_status make_files(cloob_ctx *ctx, journal *j, journal_mode mode, bool with_board)
+{
+    if (mode == JOURNAL_NEW && file_exists(j->dir))
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: a run of this name exists; give another --name, or --resume latest", j->dir);
+    CLOOB_TRY(file_make_dirs(ctx, j->checkpoints));
+    CLOOB_TRY(open_log(ctx, j));
+    if (!with_board) return CLOOB_OK;
+    char *board = file_join(j->dir, "tensorboard");
+    cloob_status status = board ? file_make_dirs(ctx, board) : ctx_no_memory(ctx, 64, "tensorboard");
+    if (status == CLOOB_OK) status = tensorboard_open(ctx, board, &j->board);
+    free(board);
+    return status;
+}
+
+cloob_status journal_open(cloob_ctx *ctx, const char *logs, const char *name, journal_mode mode, bool writes, bool board, journal **out)
+{
+    journal *j = calloc(1, sizeof *j);
+    if (!j) return ctx_no_memory(ctx, sizeof *j, "a run's journal");
+    j->writes = writes;
+    j->dir = file_join(logs, name);
+    j->checkpoints = j->dir ? file_join(j->dir, "checkpoints") : NULL;
+    cloob_status status = j->checkpoints ? CLOOB_OK : ctx_no_memory(ctx, 256, "a run's journal");
+    if (status == CLOOB_OK && writes) status = make_files(ctx, j, mode, board);
+    if (status != CLOOB_OK) {
+        journal_close(j);
+        return status;
+    }
+    *out = j;
+    return CLOOB_OK;
+}
+
+void journal_close(journal *j)
+{
+    if (!j) return;
+    if (j->log) fclose(j->log);
+    tensorboard_close(j->board);
+    free(j->dir);
+    free(j->checkpoints);
+    free(j);
+}
+
+const char *journal_dir(const journal *j) { return j->dir; }
+
+const char *journal_checkpoints(const journal *j) { return j->checkpoints; }
+
+void journal_line(cloob_ctx *ctx, journal *j, const char *format, ...)
+{
+    char text[1024], when[32];
+    time_t now = time(NULL);
+    struct tm tm;
+    va_list args;
+    if (!j->writes) return;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    strftime(when, sizeof when, "%Y-%m-%d,%H:%M:%S", localtime_r(&now, &tm));
+    fprintf(j->log, "%s | INFO | %s\n", when, text);
+    fflush(j->log);
+    ctx_log(ctx, CLOOB_LOG_INFO, "%s", text);
+}
+
+/* ---- params.txt ---------------------------------------------------------------------------------- */
+
+static int by_text(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
+
+cloob_status journal_params(cloob_ctx *ctx, journal *j, const char *text)
+{
+    if (!j->writes) return CLOOB_OK;
+    char *copy = strdup(text), *line[256], *rest = copy, *path = file_join(j->dir, "params.txt");
+    size_t n = 0;
+    sbuf out = { 0 };
+    for (char *l; copy && n < 256 && (l = strsep(&rest, "\n"));)
+        if (*l) line[n++] = l;
+    qsort(line, n, sizeof *line, by_text);
+    for (size_t i = 0; i < n; i++) sbuf_printf(&out, "%s\n", line[i]);
+    cloob_status status = copy && path && !out.failed ? file_write(ctx, path, out.data, out.len) : ctx_no_memory(ctx, 1024, "params.txt");
+    sbuf_release(&out);
+    free(copy);
+    free(path);
+    return status;
+}
+
+cloob_status journal_result(cloob_ctx *ctx, journal *j, const char *json)
+{
+    if (!j->writes) return CLOOB_OK;
+    char *path = file_join(j->checkpoints, "results.jsonl");
+    FILE *f = path ? fopen(path, "a") : NULL;
+    bool ok = f && fprintf(f, "%s\n", json) > 0;
+    if (f && fclose(f) != 0) ok = false;
+    cloob_status status = ok ? CLOOB_OK : ctx_fail(ctx, CLOOB_ERR_IO, "%s: cannot write: %s", path ? path : "results.jsonl", strerror(errno));
+    free(path);
+    return status;
+}
+
+void journal_scalar(journal *j, const char *tag, int64_t step, double value)
+{
+    if (j->board) tensorboard_scalar(j->board, tag, step, value);
+}

@@ -1,0 +1,31 @@
+/* What a run leaves behind: out.log, params.txt, checkpoints/, results.jsonl, TensorBoard events. Only rank 0 writes. */
+#ifndef TRAIN_JOURNAL_H
+#define TRAIN_JOURNAL_H
+
+#include "core/ctx.h"
+
+typedef struct journal journal;
+
+typedef enum journal_mode { JOURNAL_NEW, JOURNAL_RESUME } journal_mode;
+
+/* Makes <logs>/<name> and its files. A new run over an existing name is refused. writes false: every call does nothing.
+ * board: write TensorBoard events. */
+cloob_status journal_open(cloob_ctx *ctx, const char *logs, const char *name, journal_mode mode, bool writes, bool board, journal **out);
+void journal_close(journal *j);
+
+const char *journal_dir(const journal *j);         /* <logs>/<name> */
+const char *journal_checkpoints(const journal *j); /* <logs>/<name>/checkpoints */
+
+/* One line, to out.log with the time and to the context's log. */
+void journal_line(cloob_ctx *ctx, journal *j, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+/* params.txt: sorted "key: value" lines; text holds them unsorted. */
+cloob_status journal_params(cloob_ctx *ctx, journal *j, const char *text);
+
+/* Appends one JSON object as a line to checkpoints/results.jsonl. */
+cloob_status journal_result(cloob_ctx *ctx, journal *j, const char *json);
+
+/* A number for TensorBoard: "train/loss" at a step. */
+void journal_scalar(journal *j, const char *tag, int64_t step, double value);
+
+#endif

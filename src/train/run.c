@@ -1,0 +1,218 @@
+/* The loop: batches, steps, lines in the log, checkpoints, validation. */
+#include "train/run.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "core/file.h"
+
+double run_clock(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* ---- checkpoints --------------------------------------------------------------------------------- */
+
+/* The new checkpoint is a file of its own; latest.safetensors is a hard link to it, renamed into place. */
+static cloob_status link_latest(cloob_ctx *ctx, run *r, const char *path)
+{
+    char beside[1100], latest[1100];
+    snprintf(latest, sizeof latest, "%s/latest.safetensors", journal_checkpoints(r->log));
+    snprintf(beside, sizeof beside, "%s.tmp", latest);
+    unlink(beside);
+    if ((link(path, beside) != 0 && symlink(strrchr(path, '/') + 1, beside) != 0) || rename(beside, latest) != 0)
+        return ctx_fail(ctx, CLOOB_ERR_IO, "%s: cannot point latest to it: %s", path, strerror(errno));
+    return CLOOB_OK;
+}
+
+cloob_status run_save(cloob_ctx *ctx, run *r, const char *name)
+{
+    char path[1024];
+    cloob_status status = CLOOB_OK;
+    step_state st = step_get_state(r->s);
+    checkpoint_meta meta = { .tokenizer = r->tok_text, .method = r->o->method, .name = r->o->name,
+                             .inv_tau = r->o->learnable_inv_tau ? exp(st.scalar[0]) : r->o->init_inv_tau,
+                             .beta = r->o->learnable_scale_hopfield ? exp(st.scalar[3]) : r->o->scale_hopfield };
+    snprintf(path, sizeof path, "%s/%s.safetensors", journal_checkpoints(r->log), name);
+    if (comm_rank(r->c) == 0) {
+        status = checkpoint_write(ctx, path, r->s, &r->at, &meta);
+        if (status == CLOOB_OK) status = link_latest(ctx, r, path);
+    }
+    CLOOB_TRY(comm_agree(ctx, r->c, status));
+    if (r->o->delete_previous_checkpoint && r->latest[0] && strcmp(r->latest, path) != 0 && comm_rank(r->c) == 0) unlink(r->latest);
+    snprintf(r->latest, sizeof r->latest, "%s", path);
+    snprintf(r->sum.checkpoint, sizeof r->sum.checkpoint, "%s", path);
+    r->last_saved = run_clock();
+    r->last_saved_update = r->at.updates;
+    journal_line(ctx, r->log, "saved %s", path);
+    return CLOOB_OK;
+}
+
+/* "500steps", "30m", "2h", "90s". */
+static bool save_is_due(const run *r)
+{
+    bool steps = false;
+    double n = run_save_interval(r->o->save_every, &steps);
+    if (n <= 0) return false;
+    return (steps ? (double)(r->at.updates - r->last_saved_update) : run_clock() - r->last_saved) >= n;
+}
+
+/* ---- the log ------------------------------------------------------------------------------------- */
+
+static void progress(run *r, const step_result *s, double pairs_per_s, double lr)
+{
+    char line[256], bar[21];
+    int64_t done = r->at.updates, left = r->total_steps - done;
+    int filled = (int)(20 * done / (r->total_steps > 0 ? r->total_steps : 1));
+    if (!r->o->progress || comm_rank(r->c) != 0) return;
+    for (int i = 0; i < 20; i++) bar[i] = i < filled ? '#' : '.';
+    bar[20] = '\0';
+    double pairs = (double)(r->o->batch_size * r->o->accum_freq * comm_size(r->c));
+    int64_t eta = pairs_per_s > 0 ? (int64_t)((double)left * pairs / pairs_per_s) : 0;
+    snprintf(line, sizeof line, "[%s] epoch %lld step %lld/%lld  loss %.4f  lr %.2e  %.0f pairs/s  %lld:%02lld left", bar, (long long)r->at.epoch + 1,
+             (long long)done, (long long)r->total_steps, s->loss, lr, pairs_per_s, (long long)(eta / 60), (long long)(eta % 60));
+    r->o->progress(r->o->progress_user, line);
+}
+
+static void log_step(cloob_ctx *ctx, run *r, const step_result *s, double lr, double step_seconds, double wait_seconds, int64_t steps)
+{
+    double pairs = (double)(r->o->batch_size * r->o->accum_freq * comm_size(r->c) * steps), rate = step_seconds > 0 ? pairs / step_seconds : 0;
+    int64_t n = r->at.updates;
+    journal_line(ctx, r->log, "epoch %lld [%lld/%lld] loss %.5f (image %.4f, text %.4f), lr %.3e, norm %.3g, %.1f pairs/s, data wait %.1f %%", (long long)r->at.epoch + 1,
+                 (long long)r->at.step_in_epoch, (long long)r->steps_per_epoch, s->loss, s->image_term, s->text_term, lr, s->grad_norm, rate,
+                 step_seconds > 0 ? 100 * wait_seconds / step_seconds : 0);
+    journal_scalar(r->log, "train/loss", n, s->loss);
+    journal_scalar(r->log, "train/lr", n, lr);
+    journal_scalar(r->log, "train/data_time", n, wait_seconds / (double)steps);
+    journal_scalar(r->log, "train/batch_time", n, step_seconds / (double)steps);
+    journal_scalar(r->log, "train/samples_per_second", n, rate);
+    journal_scalar(r->log, "train/inv_tau", n, s->inv_tau);
+    r->sum.pairs_per_s = rate;
+}
+
+/* ---- one epoch ----------------------------------------------------------------------------------- */
+
+typedef struct meter {
+    double since, wait;
+    int64_t steps;
+} meter;
+
+static cloob_status one_step(cloob_ctx *ctx, run *r, const batch *b, meter *m)
+{
+    step_result s;
+    double lr = r->lr * (r->o->skip_scheduler ? 1.0 : schedule_scale(&r->sched, r->at.updates));
+    CLOOB_TRY(step_run(ctx, r->s, b->images, b->tokens, lr, &s));
+    r->at.updates++;
+    r->at.step_in_epoch++;
+    r->at.skipped += s.skipped;
+    m->steps++;
+    if (s.skipped) journal_line(ctx, r->log, "step %lld skipped: the loss or its gradient is not finite", (long long)r->at.updates);
+    r->sum.loss = s.loss;
+    double now = run_clock(), pairs = (double)(b->rows * comm_size(r->c));
+    progress(r, &s, pairs * (double)m->steps / (now - m->since), lr);
+    if (r->at.updates % r->o->log_every_n_steps == 0 || r->at.step_in_epoch == r->steps_per_epoch) {
+        loader_stats ls = loader_stats_take(r->feed);
+        log_step(ctx, r, &s, lr, now - m->since, ls.wait_seconds, m->steps);
+        loader_log_bottleneck(ctx, r->feed, &ls);
+        r->sum.wait_share = ls.wall_seconds > 0 ? ls.wait_seconds / ls.wall_seconds : 0;
+        r->sum.bad_samples = ls.bad_samples;
+        *m = (meter){ .since = run_clock() };
+    }
+    return CLOOB_OK;
+}
+
+static cloob_status stop_now(cloob_ctx *ctx, run *r)
+{
+    CLOOB_TRY(run_save(ctx, r, "interrupted"));
+    return ctx_fail(ctx, CLOOB_ERR_STOPPED, "stopped at step %lld, saved; go on with --resume latest", (long long)r->at.updates);
+}
+
+/* Ranks stop together: one that was asked tells the others. */
+static cloob_status wants_stop(cloob_ctx *ctx, run *r, bool *stop)
+{
+    int64_t asked = r->o->should_stop && r->o->should_stop(r->o->stop_user);
+    if (comm_size(r->c) > 1) CLOOB_TRY(comm_host_sum(ctx, r->c, &asked, 1));
+    *stop = asked != 0;
+    return CLOOB_OK;
+}
+
+static cloob_status one_epoch(cloob_ctx *ctx, run *r)
+{
+    meter m = { .since = run_clock() };
+    for (;;) {
+        batch b;
+        bool stop;
+        CLOOB_TRY(loader_next(ctx, r->feed, &b));
+        if (b.end) break;
+        CLOOB_TRY(one_step(ctx, r, &b, &m));
+        if (r->at.updates >= r->total_steps) return CLOOB_OK;
+        CLOOB_TRY(wants_stop(ctx, r, &stop));
+        if (stop) return stop_now(ctx, r);
+        if (save_is_due(r)) CLOOB_TRY(run_save(ctx, r, "recent"));
+    }
+    return CLOOB_OK;
+}
+
+static cloob_status end_of_epoch(cloob_ctx *ctx, run *r)
+{
+    char name[64];
+    bool last = r->at.updates >= r->total_steps;
+    int64_t done = r->at.epoch + 1;
+    if (r->at.step_in_epoch >= r->steps_per_epoch) r->at.epoch++, r->at.step_in_epoch = 0;
+    snprintf(name, sizeof name, "epoch_%lld", (long long)done);
+    if (last || (r->o->save_frequency > 0 && done % r->o->save_frequency == 0)) CLOOB_TRY(run_save(ctx, r, name));
+    else if (r->o->save_most_recent) CLOOB_TRY(run_save(ctx, r, "epoch_latest"));
+    r->sum.epochs = done;
+    return last || (r->o->val_frequency > 0 && done % r->o->val_frequency == 0) ? run_validate(ctx, r, done) : CLOOB_OK;
+}
+
+cloob_status run_loop(cloob_ctx *ctx, run *r)
+{
+    while (r->at.updates < r->total_steps) {
+        CLOOB_TRY(one_epoch(ctx, r));
+        CLOOB_TRY(end_of_epoch(ctx, r));
+    }
+    return CLOOB_OK;
+}
+
+/* A failure on one rank alone leaves the others waiting in an exchange: it ends them, with its name. What the ranks agreed on
+ * (a stop, a peer's failure) needs no force. */
+static void end_all_ranks(cloob_ctx *ctx, run *r, cloob_status status)
+{
+    char text[CTX_ERROR_BYTES];
+    if (status == CLOOB_OK || status == CLOOB_ERR_STOPPED || status == CLOOB_ERR_PEER || comm_size(r->c) == 1) return;
+    snprintf(text, sizeof text, "%s", cloob_error(ctx));
+    journal_line(ctx, r->log, "ended: %s", text);
+    comm_abort(ctx, r->c, text);
+}
+
+cloob_status cloob_train(cloob_ctx *ctx, const cloob_train_options *o, cloob_train_summary *summary)
+{
+    run r;
+    cloob_status status = run_open(ctx, &r, o);
+    if (status == CLOOB_OK) {
+        status = run_loop(ctx, &r);
+        end_all_ranks(ctx, &r, status);
+    }
+    r.sum.steps = r.at.updates;
+    r.sum.skipped_steps = r.at.skipped;
+    r.sum.seconds = run_clock() - r.started;
+    if (status == CLOOB_OK)
+        journal_line(ctx, r.log, "done: %lld steps in %.0f s, loss %.5f, %lld bad samples skipped", (long long)r.at.updates, r.sum.seconds, r.sum.loss, (long long)r.sum.bad_samples);
+    if (status != CLOOB_OK && r.log) { /* the log of the run says how it ended, too */
+        char text[CTX_ERROR_BYTES];
+        snprintf(text, sizeof text, "%s", cloob_error(ctx));
+        journal_line(ctx, r.log, "ended: %s", text);
+        ctx_fail(ctx, status, "%s", text);
+    }
+    if (summary) *summary = r.sum;
+    run_close(ctx, &r);
+    return status;
+}

@@ -1,0 +1,54 @@
+/* A run: data, tokenizer, step and folder brought together, and the loop over epochs. */
+#ifndef TRAIN_RUN_H
+#define TRAIN_RUN_H
+
+#include "cloob/train.h"
+#include "data/loader.h"
+#include "optim/schedule.h"
+#include "train/checkpoint.h"
+#include "train/journal.h"
+
+typedef struct run {
+    const cloob_train_options *o;
+    comm *c;
+    device *dev;
+    dataset *train, *val;
+    tokenizer *tok;
+    char *tok_text; /* merges, as checkpoints store them */
+    step_options so;
+    step *s;
+    loader *feed;
+    journal *log;
+    schedule sched;
+    double lr;
+    run_position at;
+    int64_t steps_per_epoch, total_steps, first_update;
+    double started, last_saved;
+    int64_t last_saved_update;
+    char latest[1024]; /* the last checkpoint written */
+    cloob_train_summary sum;
+} run;
+
+/* Checks flags against each other and fills what depends on the model. Nothing is written. */
+cloob_status run_check_options(cloob_ctx *ctx, const cloob_train_options *o);
+
+/* "90s", "30m", "2h" in seconds, "500steps" in steps; 0 when it is none of these. */
+double run_save_interval(const char *text, bool *steps);
+
+/* Opens everything; on failure what was opened is closed by run_close. */
+cloob_status run_open(cloob_ctx *ctx, run *r, const cloob_train_options *o);
+void run_close(cloob_ctx *ctx, run *r);
+
+/* Trains until the epochs, the steps or the caller end it. */
+cloob_status run_loop(cloob_ctx *ctx, run *r);
+
+/* Validation after an epoch: loss and retrieval on the validation pairs, zero-shot on class folders. Writes
+ * results.jsonl and the log. */
+cloob_status run_validate(cloob_ctx *ctx, run *r, int64_t epoch);
+
+/* Writes a checkpoint and moves `latest` to it. */
+cloob_status run_save(cloob_ctx *ctx, run *r, const char *name);
+
+double run_clock(void);
+
+#endif

@@ -1,0 +1,184 @@
+/* Validation: embeddings of the validation pairs, their loss, retrieval both ways, and the paper's analysis when asked. Rank 0
+ * works, the others wait; running statistics are the same everywhere, so nothing is lost by it. */
+#include <math.h>
+#include <stdlib.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/file.h"
+#include "core/json.h"
+#include "eval/analysis.h"
+#include "eval/retrieval.h"
+#include "model/encoder.h"
+#include "train/run.h"
+
+typedef struct pairs {
+    float *image, *text; /* (n, D) unit rows */
+    int64_t n, D;
+} pairs;
+
+static cloob_status embed_batches(cloob_ctx *ctx, loader *l, encoder *e, pairs *p, int64_t room)
+{
+    for (;;) {
+        batch b;
+        CLOOB_TRY(loader_next(ctx, l, &b));
+        if (b.end) return CLOOB_OK;
+        int64_t n = b.rows < room - p->n ? b.rows : room - p->n;
+        CLOOB_TRY(encoder_images(ctx, e, b.images, n, ENCODE_UNIT, p->image + p->n * p->D));
+        CLOOB_TRY(encoder_texts(ctx, e, b.tokens, n, ENCODE_UNIT, p->text + p->n * p->D));
+        p->n += n;
+    }
+}
+
+static cloob_status embed_pairs(cloob_ctx *ctx, run *r, encoder *e, pairs *p)
+{
+    loader_options lo;
+    loader *l;
+    int64_t room = dataset_epoch_samples(r->val);
+    size_t bytes = (size_t)(room * p->D) * sizeof(float);
+    p->image = malloc(bytes);
+    p->text = malloc(bytes);
+    if (!p->image || !p->text) return ctx_no_memory(ctx, 2 * bytes, "validation embeddings");
+    loader_options_init(&lo);
+    lo.batch = r->o->batch_size_eval;
+    lo.ranks = 1;
+    lo.workers = (int)r->o->workers;
+    lo.context = r->so.model.context;
+    transform_options_init(&lo.view, r->so.model.image_size);
+    CLOOB_TRY(loader_create(ctx, r->val, r->tok, &lo, &l));
+    cloob_status status = embed_batches(ctx, l, e, p, room);
+    loader_destroy(l);
+    return status;
+}
+
+/* ---- numbers ------------------------------------------------------------------------------------- */
+
+static cloob_status loss_of(cloob_ctx *ctx, const run *r, const pairs *p, loss_method method, double *out)
+{
+    loss_options o;
+    loss_plan *plan;
+    loss_result result;
+    loss_shape shape = { .rows = p->n, .dim = p->D, .dtype = CLOOB_F32 };
+    loss_inputs in = { .x = p->image, .y = p->text };
+    loss_outputs none = { 0 };
+    loss_options_init(&o);
+    o.method = method;
+    o.inv_tau = r->o->init_inv_tau;
+    o.beta = r->o->scale_hopfield;
+    o.gradients = false;
+    o.unchecked = true;
+    CLOOB_TRY(loss_plan_create(ctx, &o, &shape, NULL, &plan));
+    cloob_status status = loss_run(ctx, plan, &in, &none, NULL, &result);
+    loss_plan_destroy(plan);
+    *out = result.loss;
+    return status;
+}
+
+static void put(run *r, sbuf *line, int64_t epoch, const char *name, double number)
+{
+    char tag[80];
+    json_put_string(line, name);
+    sbuf_puts(line, ": ");
+    json_put_number(line, number);
+    sbuf_puts(line, ", ");
+    snprintf(tag, sizeof tag, "val/%s", name);
+    journal_scalar(r->log, tag, epoch, number);
+}
+
+static void put_side(run *r, sbuf *line, int64_t epoch, const char *side, const cloob_retrieval_side *s)
+{
+    static const char *const names[] = { "mean_rank", "median_rank", "R@1", "R@5", "R@10" };
+    double values[] = { s->mean_rank, s->median_rank, s->recall1, s->recall5, s->recall10 };
+    for (int i = 0; i < 5; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "%s_%s", side, names[i]);
+        put(r, line, epoch, name, values[i]);
+    }
+}
+
+static cloob_status put_retrieval(cloob_ctx *ctx, run *r, sbuf *line, int64_t epoch, const rows *pictures, const rows *texts)
+{
+    unit_rows x, y;
+    cloob_retrieval found;
+    CLOOB_TRY(unit_rows_init(ctx, &x, pictures));
+    cloob_status status = unit_rows_init(ctx, &y, texts);
+    if (status == CLOOB_OK) {
+        status = retrieval_run(ctx, &found, &x, &y);
+        unit_rows_release(&y);
+    }
+    unit_rows_release(&x);
+    CLOOB_TRY(status);
+    put_side(r, line, epoch, "image_to_text", &found.image_to_text);
+    put_side(r, line, epoch, "text_to_image", &found.text_to_image);
+    journal_line(ctx, r->log, "epoch %lld: image to text R@1 %.3f, R@5 %.3f, R@10 %.3f; text to image %.3f, %.3f, %.3f", (long long)epoch,
+                 found.image_to_text.recall1, found.image_to_text.recall5, found.image_to_text.recall10, found.text_to_image.recall1,
+                 found.text_to_image.recall5, found.text_to_image.recall10);
+    return CLOOB_OK;
+}
+
+static cloob_status put_analysis(cloob_ctx *ctx, run *r, sbuf *line, int64_t epoch, const rows *pictures, const rows *texts)
+{
+    cloob_analysis a;
+    char folder[1200];
+    cloob_status status = analysis_run(ctx, &a, pictures, texts, 0.99);
+    if (status == CLOOB_OK) {
+        put(r, line, epoch, "image_ajne", a.x.ajne);
+        put(r, line, epoch, "text_ajne", a.y.ajne);
+        put(r, line, epoch, "image_effective_eigenvalues", (double)a.x.effective);
+        put(r, line, epoch, "text_effective_eigenvalues", (double)a.y.effective);
+        snprintf(folder, sizeof folder, "%s/analysis/epoch_%lld", journal_dir(r->log), (long long)epoch);
+        status = file_make_dirs(ctx, folder);
+        if (status == CLOOB_OK) status = analysis_write(ctx, &a, NULL, folder);
+    }
+    analysis_release(&a);
+    return status;
+}
+
+static cloob_status measure(cloob_ctx *ctx, run *r, const pairs *p, int64_t epoch)
+{
+    sbuf line = { 0 };
+    rows pictures, texts;
+    double loss, clip;
+    tensor x = TENSOR(CLOOB_F32, p->image, p->n, p->D), y = TENSOR(CLOOB_F32, p->text, p->n, p->D);
+    sbuf_puts(&line, "{");
+    cloob_status status = loss_of(ctx, r, p, r->so.method, &loss);
+    if (status == CLOOB_OK) status = loss_of(ctx, r, p, LOSS_CLIP, &clip);
+    if (status == CLOOB_OK) status = rows_of(ctx, &pictures, &x, "validation pictures");
+    if (status == CLOOB_OK) status = rows_of(ctx, &texts, &y, "validation texts");
+    if (status == CLOOB_OK) status = put_retrieval(ctx, r, &line, epoch, &pictures, &texts);
+    if (status == CLOOB_OK && r->o->analyze) status = put_analysis(ctx, r, &line, epoch, &pictures, &texts);
+    if (status == CLOOB_OK) {
+        put(r, &line, epoch, "val_loss", loss);
+        put(r, &line, epoch, "clip_val_loss", clip * r->o->init_inv_tau / 2); /* InfoNCE as open_clip prints it */
+        sbuf_printf(&line, "\"epoch\": %lld, \"num_samples\": %lld}", (long long)epoch, (long long)p->n);
+        journal_line(ctx, r->log, "epoch %lld: validation loss %.5f over %lld pairs", (long long)epoch, loss, (long long)p->n);
+        status = line.failed ? ctx_no_memory(ctx, line.len, "results") : journal_result(ctx, r->log, line.data);
+    }
+    sbuf_release(&line);
+    return status;
+}
+
+static cloob_status validate(cloob_ctx *ctx, run *r, int64_t epoch)
+{
+    encoder *e;
+    encoder_options eo;
+    pairs p = { .D = r->so.model.embed };
+    encoder_options_init(&eo);
+    eo.compute = r->so.compute;
+    eo.invariant = false;
+    eo.batch = r->o->batch_size_eval < 64 ? r->o->batch_size_eval : 64;
+    CLOOB_TRY(encoder_create_on(ctx, step_params(r->s), &eo, &e));
+    cloob_status status = embed_pairs(ctx, r, e, &p);
+    if (status == CLOOB_OK && p.n > 1) status = measure(ctx, r, &p, epoch);
+    encoder_destroy(e);
+    free(p.image);
+    free(p.text);
+    return status;
+}
+
+cloob_status run_validate(cloob_ctx *ctx, run *r, int64_t epoch)
+{
+    if (!r->val) return CLOOB_OK;
+    cloob_status status = comm_rank(r->c) == 0 ? validate(ctx, r, epoch) : CLOOB_OK;
+    return comm_agree(ctx, r->c, status);
+}

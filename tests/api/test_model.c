@@ -1,0 +1,168 @@
+/* Models from files: the frozen outputs through convert and embed, the same bytes in any batch, bad input. */
+#include "check.h"
+#include "shared.h"
+
+#include "cloob/cloob.h"
+#include "io/safetensors.h"
+#include "model/interchange.h"
+#include "model/procedural.h"
+#include "model/procedural_weights.h"
+
+static cloob_ctx *ctx;
+static const char *const weights_file = "test_model.tmp.safetensors",
+                         *const inputs_file = "test_model.in.tmp.safetensors",
+                         *const out_file = "test_model.out.tmp.safetensors";
+
+static void write_inputs(const char *name, int64_t n)
+{
+    model_config c;
+    CHECK_OK(ctx, model_config_by_name(ctx, name, &c));
+    int64_t S = c.image_size, T = c.context;
+    float *x = malloc((size_t)(n * 3 * S * S) * sizeof *x);
+    int32_t *t = malloc((size_t)(n * T) * sizeof *t);
+    procedural_images(x, n, S);
+    procedural_tokens(t, n, &c);
+    st_entry e[] = { { "images", TENSOR(CLOOB_F32, x, n, 3, S, S) },
+                     { "tokens", TENSOR(CLOOB_I32, t, n, T) } };
+    CHECK_OK(ctx, st_write(ctx, inputs_file, e, 2, NULL, 0));
+    free(x), free(t);
+}
+
+static double distance(const float *a, const float *b, int64_t n)
+{
+    double d = 0, norm = 0;
+    for (int64_t i = 0; i < n; i++) d += pow((double)a[i] - (double)b[i], 2), norm += pow((double)b[i], 2);
+    return sqrt(d / norm);
+}
+
+static void compare(const st_file *got, const st_file *want, const char *name, const char *frozen)
+{
+    const st_entry *a = st_find(got, name), *b = st_find(want, frozen);
+    CHECK(a && b && tensor_same_shape(&a->t, &b->t) && b->t.dtype == CLOOB_F32);
+    if (a && b) CHECK_NEAR(distance(a->t.data, b->t.data, tensor_count(&b->t)), 0, 1e-5);
+}
+
+/* As a user does it: convert, embed --tensors --raw, look into the file. */
+static void converted_weights_give_the_frozen_outputs(const char *file, bool convert)
+{
+    char path[1024], config[1024], frozen[1024];
+    cloob_model *m;
+    cloob_embedded e = { 0 };
+    st_file got, want;
+    cloob_convert_options co;
+    cloob_model_options mo;
+    if (!shared_path(file, path) || !shared_path("fixtures/tiny-rn.json", config) ||
+        !shared_path("fixtures/model_tiny-rn_cloob.safetensors", frozen))
+        SKIP("no shared fixtures");
+    cloob_convert_options_init(&co);
+    cloob_model_options_init(&mo);
+    co.config = config;
+    if (convert) CHECK_OK(ctx, cloob_convert(ctx, path, weights_file, &co, NULL));
+    else mo.config = config; /* the foreign file itself */
+    mo.device = "cpu";
+    write_inputs("tiny-rn", 6);
+    CHECK_OK(ctx, cloob_model_open(ctx, convert ? weights_file : path, &mo, &m));
+    CHECK_OK(ctx, cloob_embed_tensors(ctx, m, inputs_file, CLOOB_RAW, &e));
+    CHECK_OK(ctx, cloob_embedded_write(ctx, &e, out_file));
+    CHECK_OK(ctx, st_open(ctx, out_file, &got));
+    CHECK_OK(ctx, st_open(ctx, frozen, &want));
+    compare(&got, &want, "image", "eval.image");
+    compare(&got, &want, "text", "eval.text");
+    st_close(&got), st_close(&want);
+    cloob_embedded_release(&e);
+    cloob_model_close(m);
+    remove(weights_file), remove(inputs_file), remove(out_file);
+}
+
+static void the_authors_checkpoint(void)
+{
+    converted_weights_give_the_frozen_outputs("fixtures/mljku_tiny-rn_epoch_2.pt", true);
+}
+static void the_openai_state_dict(void)
+{
+    converted_weights_give_the_frozen_outputs("fixtures/openai_tiny-rn_state_dict.pt", true);
+}
+static void a_foreign_file_without_conversion(void)
+{
+    converted_weights_give_the_frozen_outputs("fixtures/openai_tiny-rn_state_dict.pt", false);
+}
+
+static void write_model(const char *name)
+{
+    model_config c;
+    weights w;
+    CHECK_OK(ctx, model_config_by_name(ctx, name, &c));
+    CHECK_OK(ctx, procedural_weights(ctx, &c, &w));
+    CHECK_OK(ctx, interchange_write(ctx, weights_file, FORMAT_NATIVE, &w));
+    weights_release(&w);
+}
+
+static void a_row_has_the_same_bytes_in_any_batch(void)
+{
+    enum { N = 5 };
+    cloob_model *m;
+    cloob_model_facts f;
+    write_model("tiny-rn");
+    CHECK_OK(ctx, cloob_model_open(ctx, weights_file, NULL, &m));
+    cloob_model_get_facts(m, &f);
+    CHECK_STR(f.name, "tiny-rn");
+    CHECK(f.image_size == 64 && f.context == 12 && f.epoch == -1 && !f.has_tokenizer && f.parameters > 10000);
+    int64_t D = cloob_model_width(m, CLOOB_UNIT, CLOOB_IMAGE), row = f.image_size * f.image_size * 3;
+    uint8_t *rgb = malloc((size_t)(N * row));
+    float all[N * 64], one[64];
+    for (int64_t i = 0; i < N * row; i++) rgb[i] = (uint8_t)(128 + 127 * procedural("bytes", i));
+    CHECK(D == f.embed && D <= 64);
+    CHECK_OK(ctx, cloob_encode_images(ctx, m, rgb, N, CLOOB_UNIT, all));
+    for (int64_t i = 0; i < N; i++) {
+        CHECK_OK(ctx, cloob_encode_images(ctx, m, rgb + i * row, 1, CLOOB_UNIT, one));
+        CHECK(memcmp(one, all + i * D, (size_t)D * sizeof *one) == 0);
+        CHECK_OK(ctx, cloob_encode_picture(ctx, m, rgb + i * row, 64, 64, CLOOB_UNIT,
+                                           one)); /* no resizing to do */
+        CHECK(memcmp(one, all + i * D, (size_t)D * sizeof *one) == 0);
+    }
+    free(rgb);
+    cloob_model_close(m);
+    remove(weights_file);
+}
+
+static void bad_input_is_told(void)
+{
+    cloob_model *m;
+    cloob_model_options o;
+    cloob_embedded e = { 0 };
+    float out[64];
+    const char *texts[] = { "a cat" }, *files[] = { weights_file };
+    CHECK(cloob_model_open(ctx, "absent.safetensors", NULL, &m) == CLOOB_ERR_IO && !m);
+    write_model("tiny-rn");
+    cloob_model_options_init(&o);
+    o.precision = "fp8";
+    CHECK(cloob_model_open(ctx, weights_file, &o, &m) == CLOOB_ERR_ARGUMENT &&
+          strstr(cloob_error(ctx), "fp8"));
+    CHECK_OK(ctx, cloob_model_open(ctx, weights_file, NULL, &m));
+    CHECK(cloob_encode_texts(ctx, m, texts, 1, CLOOB_UNIT, out) == CLOOB_ERR_ARGUMENT);
+    CHECK(strstr(cloob_error(ctx), "--vocab") != NULL);
+    CHECK(cloob_encode_files(ctx, m, files, 1, CLOOB_UNIT, out, NULL) != CLOOB_OK);
+    CHECK(strstr(cloob_error(ctx), weights_file) != NULL);
+    CHECK(cloob_embed_pictures(ctx, m, files, 1, CLOOB_UNIT, &e) != CLOOB_OK);
+    cloob_embedded_release(&e);
+    CHECK(cloob_embed_tensors(ctx, m, weights_file, CLOOB_UNIT, &e) == CLOOB_ERR_FORMAT);
+    CHECK(cloob_embedded_write(ctx, &e, out_file) == CLOOB_ERR_ARGUMENT);
+    write_inputs("tiny-vit", 1); /* other sizes than this model's */
+    CHECK(cloob_embed_tensors(ctx, m, inputs_file, CLOOB_UNIT, &e) == CLOOB_ERR_FORMAT);
+    CHECK(strstr(cloob_error(ctx), "wants") != NULL);
+    cloob_embedded_release(&e);
+    cloob_model_close(m);
+    remove(weights_file), remove(inputs_file);
+}
+
+int main(void)
+{
+    ctx = cloob_ctx_create(NULL);
+    RUN(the_authors_checkpoint);
+    RUN(the_openai_state_dict);
+    RUN(a_foreign_file_without_conversion);
+    RUN(a_row_has_the_same_bytes_in_any_batch);
+    RUN(bad_input_is_told);
+    cloob_ctx_destroy(ctx);
+    return check_summary();
+}

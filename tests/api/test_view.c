@@ -1,0 +1,58 @@
+/* Views through the public header. */
+#include "check.h"
+
+#include "cloob/cloob.h"
+
+#define REF TESTS_DIR "/ref/pictures/"
+
+static cloob_ctx *ctx;
+
+static cloob_status view(const cloob_view_options *o, cloob_picture *p)
+{
+    return cloob_view_file(ctx, REF "rgb.png", o, p);
+}
+
+static void same_seed_same_view(void)
+{
+    cloob_view_options o;
+    cloob_picture a, b, c;
+    cloob_view_options_init(&o, 21);
+    o.kind = CLOOB_VIEW_TRAIN;
+    o.aug = (const char *const[]){ "scale=0.2,0.5", "color_jitter=0.4,0.4,0.4,0.1", NULL };
+    cloob_status s = view(&o, &a);
+    if (s == CLOOB_ERR_UNSUPPORTED) SKIP("no PNG in this build");
+    CHECK_OK(ctx, s);
+    CHECK_OK(ctx, view(&o, &b));
+    o.seed = 1;
+    CHECK_OK(ctx, view(&o, &c));
+    CHECK(a.width == 21 && a.height == 21 && !memcmp(a.rgb, b.rgb, 21 * 21 * 3) &&
+          memcmp(a.rgb, c.rgb, 21 * 21 * 3));
+    cloob_picture_release(&a);
+    cloob_picture_release(&b);
+    cloob_picture_release(&c);
+}
+
+static void nonsense_is_refused(void)
+{
+    cloob_view_options o;
+    cloob_picture p;
+    cloob_view_options_init(&o, 21);
+    o.interpolation = "lanczos";
+    CHECK(view(&o, &p) == CLOOB_ERR_ARGUMENT && !p.rgb);
+    cloob_view_options_init(&o, -1);
+    CHECK(view(&o, &p) == CLOOB_ERR_ARGUMENT && !p.rgb);
+    cloob_view_options_init(&o, 21);
+    CHECK(cloob_view_file(ctx, REF "none.png", &o, &p) == CLOOB_ERR_IO && !p.rgb);
+    CHECK(cloob_view_bytes(ctx, "hello", 5, "hello.png", &o, &p) == CLOOB_ERR_FORMAT);
+    CHECK(strstr(cloob_error(ctx), "hello.png"));
+    CHECK(cloob_picture_write_png(ctx, "never.png", &(cloob_picture){ 0 }) == CLOOB_ERR_ARGUMENT);
+}
+
+int main(void)
+{
+    ctx = cloob_ctx_create(NULL);
+    RUN(same_seed_same_view);
+    RUN(nonsense_is_refused);
+    cloob_ctx_destroy(ctx);
+    return check_summary();
+}

@@ -1,0 +1,135 @@
+/* The objective through the public header and through `cloob loss`: files in and out, what is refused and
+ * how. */
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "cloob/cloob.h"
+#include "io/safetensors.h"
+#include "objective.h"
+
+static cloob_ctx *ctx;
+static char dir[] = "/tmp/cloob_loss_XXXXXX";
+static char in_path[256], out_path[256];
+
+static void write_file(const problem *p, int64_t y_rows)
+{
+    st_entry e[4] = { { "x", TENSOR(CLOOB_F32, p->x, p->n, p->d) },
+                      { "y", TENSOR(CLOOB_F32, p->y, y_rows, p->d) },
+                      { "U", TENSOR(CLOOB_F32, p->u, p->mu, p->d) },
+                      { "V", TENSOR(CLOOB_F32, p->v, p->mv, p->d) } };
+    CHECK_OK(ctx, st_write(ctx, in_path, e, p->mu ? 4 : 2, NULL, 0));
+}
+
+static int shell(const char *arguments, char *output, size_t size)
+{
+    char line[1024];
+    snprintf(line, sizeof line, "%s loss %s 2>&1", CLOOB_PROGRAM, arguments);
+    FILE *f = popen(line, "r");
+    size_t n = fread(output, 1, size - 1, f);
+    output[n] = '\0';
+    int status = pclose(f);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+static void files_give_what_memory_gives(void)
+{
+    problem p = random_problem(1, 40, 24, 30, 50);
+    cloob_objective_options o;
+    cloob_objective_result file, memory;
+    cloob_embeddings e = { p.x, p.y, p.n, p.d, p.u, p.v, p.mu, p.mv };
+    float *dx = poisoned(40 * 24), *dy = poisoned(40 * 24), *du = poisoned(30 * 24), *dv = poisoned(50 * 24);
+    cloob_gradients g = { dx, dy, du, dv };
+    st_file f;
+    cloob_objective_options_init(&o);
+    o.device = "cpu";
+    write_file(&p, p.n);
+    CHECK_OK(ctx, cloob_objective(ctx, &o, &e, &g, &memory));
+    CHECK_OK(ctx, cloob_objective_file(ctx, &o, in_path, out_path, &file));
+    CHECK(file.loss == memory.loss && file.nu == 30 && file.nv == 50);
+    CHECK_OK(ctx, st_open(ctx, out_path, &f));
+    const st_entry *entry = st_find(&f, "dV");
+    CHECK(entry && memcmp(entry->t.data, dv, 50 * 24 * sizeof(float)) == 0);
+    entry = st_find(&f, "dx");
+    CHECK(entry && memcmp(entry->t.data, dx, 40 * 24 * sizeof(float)) == 0);
+    st_close(&f);
+    CHECK_OK(ctx, cloob_objective(ctx, &o, &e, NULL, &memory)); /* without gradients */
+    CHECK(file.loss == memory.loss && memory.dsum_dinv_tau == 0);
+    o.device = "ref";
+    CHECK_OK(ctx, cloob_objective(ctx, &o, &e, &g, &memory));
+    CHECK_NEAR(file.loss, memory.loss, 1e-6);
+    o.compute = CLOOB_BF16;
+    o.device = "cpu";
+    CHECK_OK(ctx, cloob_objective(ctx, &o, &e, &g, &memory));
+    CHECK_NEAR(file.loss, memory.loss, 2e-2);
+    free(dx), free(dy), free(du), free(dv), problem_free(&p);
+}
+
+static void the_command_prints_and_writes(void)
+{
+    problem p = random_problem(2, 33, 16, 0, 0);
+    char line[700], text[4096];
+    write_file(&p, p.n);
+    remove(out_path);
+    snprintf(line, sizeof line,
+             "--input %s --method infonce-hopfield --scale-hopfield 14.3 --device cpu --json --grad %s",
+             in_path, out_path);
+    CHECK(shell(line, text, sizeof text) == 0);
+    CHECK(text[0] == '{' && strstr(text, "\"loss\": ") && strstr(text, "\"image_term\": ") &&
+          strstr(text, "\"text_term\": "));
+    CHECK(access(out_path, R_OK) == 0);
+    problem_free(&p);
+}
+
+static void mistakes_get_one_line_and_their_code(void)
+{
+    problem p = random_problem(3, 33, 16, 0, 0);
+    char line[700], text[4096];
+    write_file(&p, p.n - 1);
+    snprintf(line, sizeof line, "--input %s --device cpu", in_path);
+    CHECK(shell(line, text, sizeof text) == 1);
+    CHECK(strstr(text, "x has 33 rows and y 32") != NULL);
+    p.y[7 * 16 + 2] = NAN;
+    write_file(&p, p.n);
+    CHECK(shell(line, text, sizeof text) == 1);
+    CHECK(strstr(text, "y: row 7 holds NaN") != NULL);
+    CHECK(strchr(text, '\n') == text + strlen(text) - 1);
+    CHECK(shell("--input /nowhere/at.all --device cpu", text, sizeof text) == 1);
+    CHECK(shell("--method cloob", text, sizeof text) == 2);
+    snprintf(line, sizeof line, "--input %s --method mystery", in_path);
+    CHECK(shell(line, text, sizeof text) == 2);
+    snprintf(line, sizeof line, "--input %s --init-inv-tau -3 --device cpu", in_path);
+    CHECK(shell(line, text, sizeof text) == 2);
+    CHECK(strstr(text, "-3") != NULL);
+    problem_free(&p);
+}
+
+static void the_benchmark_times_something(void)
+{
+    cloob_objective_options o;
+    cloob_objective_bench b = { 512, 32, 2, false, 1 };
+    cloob_objective_timing t;
+    cloob_objective_options_init(&o);
+    o.device = "cpu";
+    CHECK_OK(ctx, cloob_objective_time(ctx, &o, &b, &t));
+    CHECK(t.ms > 0 && t.pairs_per_s > 0 && t.peak_bytes >= 0);
+    CHECK_STR(t.device, "cpu");
+    b.n = 1;
+    CHECK(cloob_objective_time(ctx, &o, &b, &t) == CLOOB_ERR_ARGUMENT);
+}
+
+int main(void)
+{
+    ctx = cloob_ctx_create(NULL);
+    if (!mkdtemp(dir)) return 1;
+    snprintf(in_path, sizeof in_path, "%s/in.safetensors", dir);
+    snprintf(out_path, sizeof out_path, "%s/out.safetensors", dir);
+    RUN(files_give_what_memory_gives);
+    RUN(the_command_prints_and_writes);
+    RUN(mistakes_get_one_line_and_their_code);
+    RUN(the_benchmark_times_something);
+    remove(in_path);
+    remove(out_path);
+    rmdir(dir);
+    cloob_ctx_destroy(ctx);
+    return check_summary();
+}

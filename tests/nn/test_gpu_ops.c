@@ -1,0 +1,148 @@
+/* GPU kernels at sizes that fill the chip: grids that go around several times, every tile of attention,
+ * tokens that repeat often. The small odd sizes are in test_ops. */
+#include "check.h"
+#include "op_harness.h"
+
+static cloob_ctx *ctx;
+
+#define A(...)                                                                                               \
+    {                                                                                                        \
+        __VA_ARGS__                                                                                          \
+    }
+
+static const op_case cases[] = {
+    { "bn_stats 64",
+      OP_BN_STATS,
+      A(.eps = 1e-5f, .momentum = .1f),
+      { { 'f', { 16, 56, 56, 64 } }, { 'v', { 64 } }, { 'p', { 64 } } } },
+    { "bn_stats 320",
+      OP_BN_STATS,
+      A(.eps = 1e-5f, .momentum = .1f),
+      { { 'f', { 8, 28, 28, 320 } }, { 'v', { 320 } }, { 'p', { 320 } } } },
+    { "bn_stats 2048",
+      OP_BN_STATS,
+      A(.eps = 1e-5f, .momentum = .1f),
+      { { 'f', { 16, 7, 7, 2048 } }, { 'v', { 2048 } }, { 'p', { 2048 } } } },
+    { "bn_apply relu",
+      OP_BN_APPLY,
+      A(.eps = 1e-5f, .relu = true),
+      { { 'f', { 16, 56, 56, 64 } }, { 'v', { 64 } }, { 'p', { 64 } }, { 'v', { 64 } }, { 'v', { 64 } } } },
+    { "bn_apply pool",
+      OP_BN_APPLY,
+      A(.eps = 1e-5f, .relu = true, .pool = true),
+      { { 'f', { 16, 56, 56, 40 } }, { 'v', { 40 } }, { 'p', { 40 } }, { 'v', { 40 } }, { 'v', { 40 } } } },
+    { "bn_apply res",
+      OP_BN_APPLY,
+      A(.eps = 1e-5f, .relu = true),
+      { { 'f', { 16, 14, 14, 1024 } },
+        { 'v', { 1024 } },
+        { 'p', { 1024 } },
+        { 'v', { 1024 } },
+        { 'v', { 1024 } },
+        { 'f', { 16, 14, 14, 1024 } } } },
+    { "relu", OP_RELU, A(0), { { 'f', { 16, 56, 56, 64 } } } },
+    { "avgpool2", OP_AVGPOOL2, A(0), { { 'f', { 16, 56, 56, 64 } } } },
+    { "conv2d 3x3",
+      OP_CONV2D,
+      A(.stride = 1, .pad = 1),
+      { { 'f', { 4, 14, 14, 64 } }, { 'f', { 128, 3, 3, 64 } } } },
+    { "conv2d 1x1",
+      OP_CONV2D,
+      A(.stride = 1, .pad = 0),
+      { { 'f', { 8, 14, 14, 256 } }, { 'f', { 64, 1, 1, 256 } } } },
+    { "conv2d stem",
+      OP_CONV2D,
+      A(.stride = 2, .pad = 1),
+      { { 'f', { 4, 64, 64, 8 } }, { 'f', { 32, 3, 3, 3 } } } },
+    { "conv2d patch",
+      OP_CONV2D,
+      A(.stride = 16, .pad = 0),
+      { { 'f', { 4, 64, 64, 3 } }, { 'f', { 128, 16, 16, 3 } } } },
+    { "linear",
+      OP_LINEAR,
+      A(0),
+      { { 'f', { 600, 256 } }, { 'f', { 384, 256 } }, { 'v', { 384 } }, { 'f', { 600, 384 } } } },
+    { "linear transposed",
+      OP_LINEAR,
+      A(.transposed = true),
+      { { 'f', { 512, 256 } }, { 'f', { 256, 128 } }, { 'v', { 128 } } } },
+    { "act", OP_ACT, A(.act = OP_ACT_QUICKGELU), { { 'f', { 3000, 512 } } } },
+    { "layernorm 512",
+      OP_LAYERNORM,
+      A(.eps = 1e-5f),
+      { { 'f', { 5000, 512 } }, { 'v', { 512 } }, { 'v', { 512 } } } },
+    { "layernorm 640",
+      OP_LAYERNORM,
+      A(.eps = 1e-5f),
+      { { 'f', { 700, 640 } }, { 'v', { 640 } }, { 'v', { 640 } } } },
+    { "layernorm 1024",
+      OP_LAYERNORM,
+      A(.eps = 1e-5f),
+      { { 'f', { 300, 1024 } }, { 'v', { 1024 } }, { 'v', { 1024 } } } },
+    { "attention 77", OP_ATTENTION, A(.heads = 2, .causal = true), { { 'f', { 2, 77, 384 } } } },
+    { "attention 50", OP_ATTENTION, A(.heads = 2), { { 'f', { 2, 50, 384 } } } },
+    { "attention 32 wide", OP_ATTENTION, A(.heads = 2), { { 'f', { 2, 40, 192 } } } },
+    { "attention 197", OP_ATTENTION, A(.heads = 1), { { 'f', { 1, 197, 192 } } } },
+    { "embed",
+      OP_EMBED,
+      A(0),
+      { { 't', { 64, 77, 0, 0, 0, 0, 0, 30 } }, { 'e', { 500, 256 } }, { 'e', { 77, 256 } } } },
+    { "embed spread",
+      OP_EMBED,
+      A(0),
+      { { 't', { 64, 77, 0, 0, 0, 0, 0, 3000 } }, { 'e', { 3000, 64 } }, { 'e', { 77, 64 } } } },
+    { "mean_tokens", OP_MEAN_TOKENS, A(0), { { 'f', { 32, 7, 7, 512 } }, { 'e', { 50, 512 } } } },
+    { "heads_project",
+      OP_HEADS_PROJECT,
+      A(.heads = 8, .scale = .125f),
+      { { 'f', { 32, 512 } }, { 'f', { 512, 256 } } } },
+    { "heads_collect",
+      OP_HEADS_COLLECT,
+      A(.heads = 8, .scale = 1),
+      { { 'f', { 32, 8, 256 } }, { 'f', { 512, 256 } }, { 'v', { 512 } } } },
+    { "pool_attention", OP_POOL_ATTENTION, A(0), { { 'f', { 4, 50, 512 } }, { 'f', { 4, 8, 512 } } } },
+};
+
+static void compare(cloob_dtype type, double tolerance)
+{
+    device *dev = NULL;
+    CHECK_OK(ctx, device_open(ctx, "cuda", &dev));
+    for (size_t i = 0; dev && i < sizeof cases / sizeof *cases; i++) {
+        op_pass p;
+        CHECK(op_pass_run(ctx, &cases[i], type, 3, &p));
+        for (int s = -1; s < p.steps; s++) {
+            op_id op = s < 0 ? cases[i].op : p.rule[s].op;
+            bool ran;
+            if (op == OP_COUNT) continue;
+            double error =
+                op_compare(ctx, dev, op, s < 0 ? &p.forward : &p.step[s], s < 0 ? p.before : NULL, &ran);
+            if (ran && error >= 0 && error <= tolerance) continue;
+            printf("  %s / %s (%s): error %.3g\n", cases[i].name, op_table[op].name, dtype_name(type), error);
+            check_bad_here_++;
+        }
+        op_pass_release(&p);
+    }
+    device_close(dev);
+}
+
+/* F32: sums over up to 50,000 rows, in another order than ref's, and rounded once per block. */
+static void large_sizes_agree(void)
+{
+    if (device_cuda_count() == 0) SKIP("no GPU here");
+    compare(CLOOB_F32, 2e-5);
+}
+
+static void large_sizes_agree_in_bf16(void)
+{
+    if (device_cuda_count() == 0) SKIP("no GPU here");
+    compare(CLOOB_BF16, 1e-2);
+}
+
+int main(void)
+{
+    ctx = cloob_ctx_create(NULL);
+    RUN(large_sizes_agree);
+    RUN(large_sizes_agree_in_bf16);
+    cloob_ctx_destroy(ctx);
+    return check_summary();
+}

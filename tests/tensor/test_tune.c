@@ -1,0 +1,91 @@
+/* The cache of timed choices: kept between runs, and never trusted when stale or damaged. */
+#include "check.h"
+
+#include "core/file.h"
+#include "tensor/cuda/tune.h"
+
+#include <unistd.h>
+
+static cloob_ctx *ctx;
+static char folder[64], file[512];
+
+static void find_file(void)
+{
+    char command[160];
+    snprintf(command, sizeof command, "ls %s/tune-*.txt", folder);
+    FILE *list = popen(command, "r");
+    if (!list || !fgets(file, sizeof file, list)) file[0] = '\0';
+    file[strcspn(file, "\n")] = '\0';
+    if (list) pclose(list);
+}
+
+static bool known(const char *device, const char *versions, int *value)
+{
+    tune_cache *t = NULL;
+    CHECK_OK(ctx, tune_open(ctx, device, versions, &t));
+    bool hit = tune_get(t, "conv-1x1", value, sizeof *value);
+    tune_close(t);
+    return hit;
+}
+
+static void store(int value)
+{
+    tune_cache *t = NULL;
+    CHECK_OK(ctx, tune_open(ctx, "GPU A", "1.0", &t));
+    tune_put(t, "conv-1x1", &value, sizeof value);
+    tune_close(t);
+    find_file();
+}
+
+static void choices_come_back(void)
+{
+    int value = 0;
+    store(42);
+    CHECK(known("GPU A", "1.0", &value) && value == 42);
+    store(43);
+    CHECK(known("GPU A", "1.0", &value) && value == 43);
+}
+
+static void another_device_or_version_knows_nothing(void)
+{
+    int value = 0;
+    store(42);
+    CHECK(!known("GPU B", "1.0", &value));
+    CHECK(!known("GPU A", "1.1", &value));
+}
+
+static void damage_is_not_believed(void)
+{
+    int value = 0;
+    file_bytes bytes;
+    store(42);
+    CHECK_OK(ctx, file_read(ctx, file, 1 << 20, &bytes));
+    size_t size = bytes.size;
+    for (size_t i = 0; i + 1 < size; i++) { /* every byte but the last newline */
+        char kept = bytes.data[i];
+        bytes.data[i] = kept == '7' ? '8' : '7';
+        CHECK_OK(ctx, file_write(ctx, file, bytes.data, size));
+        CHECK(!known("GPU A", "1.0", &value) || value == 42);
+        bytes.data[i] = kept;
+    }
+    for (size_t cut = 0; cut < size; cut++) {
+        CHECK_OK(ctx, file_write(ctx, file, bytes.data, cut));
+        CHECK(!known("GPU A", "1.0", &value) || value == 42);
+    }
+    file_bytes_release(&bytes);
+}
+
+int main(void)
+{
+    ctx = cloob_ctx_create(NULL);
+    snprintf(folder, sizeof folder, "/tmp/cloob-tune-XXXXXX");
+    if (!mkdtemp(folder)) return 1;
+    setenv("CLOOB_TUNE_CACHE", folder, 1);
+    RUN(choices_come_back);
+    RUN(another_device_or_version_knows_nothing);
+    RUN(damage_is_not_believed);
+    if (file[0]) unlink(file);
+    rmdir(folder);
+    cloob_ctx_destroy(ctx);
+    return check_summary();
+}
