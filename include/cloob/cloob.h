@@ -17,5 +17,6 @@
 #include "cloob/eval.h"
 #include "cloob/report.h"
 #include "cloob/model.h"
+#include "cloob/zeroshot.h"
 
 #endif
