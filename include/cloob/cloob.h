@@ -17,6 +17,7 @@
 #include "cloob/eval.h"
 #include "cloob/report.h"
 #include "cloob/model.h"
+#include "cloob/bench.h"
 #include "cloob/zeroshot.h"
 
 #endif
