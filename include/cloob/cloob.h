@@ -15,6 +15,7 @@
 #include "cloob/synth.h"
 #include "cloob/train.h"
 #include "cloob/eval.h"
+#include "cloob/ablate.h"
 #include "cloob/report.h"
 #include "cloob/model.h"
 #include "cloob/bench.h"
