@@ -16,6 +16,7 @@
 #include "cloob/train.h"
 #include "cloob/eval.h"
 #include "cloob/model.h"
+#include "cloob/search.h"
 #include "cloob/bench.h"
 #include "cloob/zeroshot.h"
 
