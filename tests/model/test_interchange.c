@@ -3,6 +3,7 @@
 
 #include "shared.h"
 
+#include "model/encoder.h"
 #include "model/interchange.h"
 #include "model/procedural_weights.h"
 
@@ -359,6 +360,43 @@ static void fixtures_equal_the_procedural_weights(void)
     }
 }
 
+/* The converted file through the towers, against what the reference gave for the same weights. */
+static void converted_fixtures_give_the_frozen_outputs(void)
+{
+    static const char *const file[] = { "fixtures/mljku_tiny-rn_epoch_2.pt",
+                                        "fixtures/openai_tiny-rn_state_dict.pt" };
+    enum { N = 6 };
+    char at[1024], frozen_at[1024];
+    if (!shared_path("fixtures/model_tiny-rn_cloob.safetensors", frozen_at)) SKIP("no fixtures");
+    st_file frozen;
+    CHECK_OK(ctx, st_open(ctx, frozen_at, &frozen));
+    for (int i = 0; i < 2 && shared_path(file[i], at); i++) {
+        weights w;
+        device *dev;
+        encoder *e;
+        encoder_options o;
+        encoder_options_init(&o);
+        CHECK_OK(ctx, read_as(at, NULL, &w));
+        CHECK_OK(ctx, device_open(ctx, "cpu", &dev));
+        CHECK_OK(ctx, encoder_create(ctx, &w, dev, &o, &e));
+        int64_t size = w.config.image_size, embed = w.config.embed;
+        float *x = malloc((size_t)(N * 3 * size * size) * sizeof *x),
+              *y = malloc((size_t)(N * embed) * sizeof *y);
+        int32_t *t = malloc((size_t)(N * w.config.context) * sizeof *t);
+        procedural_images(x, N, size);
+        procedural_tokens(t, N, &w.config);
+        CHECK_OK(ctx, encoder_float_images(ctx, e, x, N, ENCODE_RAW, y));
+        CHECK(relative_error(y, st_find(&frozen, "eval.image")->t.data, N * embed, 0.01) < 1e-5);
+        CHECK_OK(ctx, encoder_texts(ctx, e, t, N, ENCODE_RAW, y));
+        CHECK(relative_error(y, st_find(&frozen, "eval.text")->t.data, N * embed, 0.01) < 1e-5);
+        free(x), free(y), free(t);
+        encoder_destroy(e);
+        device_close(dev);
+        weights_release(&w);
+    }
+    st_close(&frozen);
+}
+
 int main(void)
 {
     ctx = cloob_ctx_create(NULL);
@@ -376,6 +414,7 @@ int main(void)
     RUN(native_files_keep_what_they_know);
     RUN(the_state_of_a_run_stays_behind);
     RUN(fixtures_equal_the_procedural_weights);
+    RUN(converted_fixtures_give_the_frozen_outputs);
     cloob_ctx_destroy(ctx);
     return check_summary();
 }
