@@ -15,6 +15,9 @@
 #include "cloob/synth.h"
 #include "cloob/train.h"
 #include "cloob/eval.h"
+#include "cloob/report.h"
 #include "cloob/model.h"
+#include "cloob/bench.h"
+#include "cloob/zeroshot.h"
 
 #endif

@@ -39,6 +39,8 @@ CLOOB_API void cloob_embeddings_close(cloob_embeddings *e);
 /* The first tensor that exists of "image|x"; valid until the file is closed. */
 CLOOB_API cloob_status cloob_embeddings_matrix(cloob_ctx *ctx, cloob_embeddings *e, const char *names,
                                                cloob_matrix *out);
+/* All of it as floats; free(*out) is the caller's. */
+CLOOB_API cloob_status cloob_matrix_floats(cloob_ctx *ctx, const cloob_matrix *m, float **out);
 CLOOB_API bool cloob_embeddings_has(const cloob_embeddings *e, const char *names);
 /* Class labels, one per row: integers, or floats that are whole numbers; valid until the file is closed. */
 CLOOB_API cloob_status cloob_embeddings_labels(cloob_ctx *ctx, cloob_embeddings *e, const char *names,

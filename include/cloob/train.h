@@ -27,6 +27,9 @@ typedef struct cloob_train_options {
     const char *zeroshot_data, *zeroshot_prompts, *zeroshot_set;
     const char *vocab;           /* merges file; NULL: trained from the captions */
     int64_t vocab_size;          /* of one trained here */
+    const char *const *aug_cfg;  /* "key=value" as open_clip names them; after the numbers below */
+    int64_t aug_cfg_count;
+    double image_mean[3], image_std[3]; /* of pictures; std 0: the model's */
     double aug_scale_min, aug_scale_max, aug_jitter[4], aug_jitter_prob, aug_gray_prob;
     /* the run */
     const char *logs, *name;     /* name NULL: made from time, model and settings */

@@ -32,12 +32,7 @@ cloob_status cloob_embedded_retrieve(cloob_ctx *ctx, cloob_embedded *e, const ch
     float *rows = NULL;
     CLOOB_TRY(cloob_embeddings_open(ctx, path, &file));
     cloob_status status = cloob_embeddings_matrix(ctx, file, which, &stored);
-    if (status == CLOOB_OK) {
-        size_t bytes = (size_t)(stored.rows * stored.columns) * sizeof *rows;
-        rows = malloc(bytes);
-        if (!rows) status = ctx_no_memory(ctx, bytes, "stored patterns");
-        else dtype_convert(CLOOB_F32, rows, stored.dtype, stored.data, stored.rows * stored.columns);
-    }
+    if (status == CLOOB_OK) status = cloob_matrix_floats(ctx, &stored, &rows);
     if (status == CLOOB_OK) {
         cloob_hopfield h = { rows, stored.rows, stored.columns, beta };
         status = retrieve_side(ctx, &h, &stored, unit, e->image, e->rows, e->image_width);

@@ -45,6 +45,15 @@ void cloob_embeddings_close(cloob_embeddings *e)
     free(e);
 }
 
+cloob_status cloob_matrix_floats(cloob_ctx *ctx, const cloob_matrix *m, float **out)
+{
+    size_t bytes = (size_t)(m->rows * m->columns) * sizeof **out;
+    *out = malloc(bytes ? bytes : 1);
+    if (!*out) return ctx_no_memory(ctx, bytes, m->name);
+    dtype_convert(CLOOB_F32, *out, m->dtype, m->data, m->rows * m->columns);
+    return CLOOB_OK;
+}
+
 /* The first of "a|b|c" that the file has. */
 static const st_entry *find(const cloob_embeddings *e, const char *names)
 {

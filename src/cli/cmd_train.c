@@ -1,6 +1,7 @@
 /* cloob train. */
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -8,6 +9,7 @@
 
 static cloob_train_options o;
 static const char *preset, *separator;
+static opt_list aug_cfg, image_mean, image_std;
 
 static const opt_row rows[] = {
     { "train-data", OPT_STRING, &o.train_data, NULL, "SOURCE", "pairs: a CSV or TSV, shards like 'cc/{00000..00331}.tar', or several joined by ::", 0 },
@@ -71,6 +73,9 @@ static const opt_row rows[] = {
     { "lock-text", OPT_FLAG, &o.lock_text, NULL, NULL, "leave the text tower as it is", 0 },
     { "use-bn-sync", OPT_FLAG, &o.use_bn_sync, NULL, NULL, "batch norm over all ranks", 0 },
     { "aug-scale-min", OPT_DOUBLE, &o.aug_scale_min, "0.9", "X", "smallest share of a picture's area that a crop takes", OPT_POSITIVE },
+    { "aug-cfg", OPT_LIST, &aug_cfg, NULL, "K=V", "training views by open_clip's names: scale=(0.5,1.0), color_jitter=.., gray_scale_prob=..", 0 },
+    { "image-mean", OPT_LIST, &image_mean, NULL, "R G B", "mean of the pictures' channels, instead of the model's", 0 },
+    { "image-std", OPT_LIST, &image_std, NULL, "R G B", "standard deviation of the channels", 0 },
     { "method", OPT_STRING, &o.method, "cloob", "cloob|clip|infoloob|infonce-hopfield", "the objective", 0 },
     { "memory", OPT_STRING, &o.memory, "batch", "batch|queue:N|file:F", "what the Hopfield networks store", 0 },
     { "init-inv-tau", OPT_DOUBLE, &o.init_inv_tau, "30", "X", "inverse temperature", OPT_POSITIVE },
@@ -109,6 +114,21 @@ static void show(void *user, const char *line)
     fflush(stderr);
 }
 
+/* Three numbers, as "R G B" or "R,G,B"; not given: left alone. */
+static bool take_channels(const opt_list *l, double to[3])
+{
+    int n = 0;
+    for (int i = 0; i < l->count; i++)
+        for (const char *at = l->item[i]; *at;) {
+            char *end;
+            double v = strtod(at, &end);
+            if (end == at || n == 3 || (*end && *end != ',')) return false;
+            to[n++] = v;
+            at = *end ? end + 1 : end;
+        }
+    return l->count == 0 || n == 3;
+}
+
 static int run(const command *self, int argc, char **argv)
 {
     opt_list rest;
@@ -141,7 +161,13 @@ static int run(const command *self, int argc, char **argv)
 #undef KEEP
     }
     if (strcmp(separator, "\\t") == 0) separator = "\t";
+    if (strlen(separator) != 1) return cli_usage(self, "--csv-separator %s: needs one character", separator);
     o.data.csv_separator = separator[0];
+    o.aug_cfg = aug_cfg.item;
+    o.aug_cfg_count = aug_cfg.count;
+    if (!take_channels(&image_mean, o.image_mean) || !take_channels(&image_std, o.image_std)) return cli_usage(self, "--image-mean, --image-std: three numbers each");
+    if ((image_mean.count > 0) != (image_std.count > 0)) return cli_usage(self, "--image-mean and --image-std go together");
+    if (image_std.count && (o.image_std[0] <= 0 || o.image_std[1] <= 0 || o.image_std[2] <= 0)) return cli_usage(self, "--image-std: must be above 0");
     o.seed = common.seed;
     o.device = common.device;
     o.precision = common.precision ? common.precision : "fp32";

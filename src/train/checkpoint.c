@@ -89,6 +89,7 @@ static cloob_status add_meta(cloob_ctx *ctx, weights *w, const step_state *st, c
     CLOOB_TRY(set_int(ctx, w, "train.step_in_epoch", at->step_in_epoch));
     CLOOB_TRY(set_int(ctx, w, "train.updates", at->updates));
     CLOOB_TRY(set_int(ctx, w, "train.skipped", at->skipped));
+    CLOOB_TRY(set_int(ctx, w, "train.global_batch", at->global_batch));
     CLOOB_TRY(set_int(ctx, w, "train.seed", (int64_t)at->seed));
     CLOOB_TRY(set_int(ctx, w, "epoch", at->epoch));
     CLOOB_TRY(weights_set_meta(ctx, w, "tokenizer", m->tokenizer));
@@ -181,6 +182,7 @@ static cloob_status read_state(cloob_ctx *ctx, const weights *w, const char *pat
     CLOOB_TRY(get_int(ctx, w, path, "train.step_in_epoch", &at->step_in_epoch));
     CLOOB_TRY(get_int(ctx, w, path, "train.updates", &at->updates));
     CLOOB_TRY(get_int(ctx, w, path, "train.skipped", &at->skipped));
+    if (weights_get_meta(w, "train.global_batch")) CLOOB_TRY(get_int(ctx, w, path, "train.global_batch", &at->global_batch));
     CLOOB_TRY(get_int(ctx, w, path, "train.seed", &seed));
     at->seed = (uint64_t)seed;
     for (int i = 0; i < 6; i++) {

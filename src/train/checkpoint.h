@@ -12,6 +12,7 @@
 typedef struct run_position {
     int64_t epoch, step_in_epoch; /* next batch to train on */
     int64_t updates, skipped;
+    int64_t global_batch; /* pairs of a step over all ranks, in which step_in_epoch counts; 0: unknown */
     uint64_t seed;
 } run_position;
 

@@ -29,12 +29,13 @@ static cloob_status open_log(cloob_ctx *ctx, journal *j)
     return status;
 }
 
-static cloob_status make_files(cloob_ctx *ctx, journal *j, journal_mode mode)
+static cloob_status make_files(cloob_ctx *ctx, journal *j, journal_mode mode, bool with_board)
 {
     if (mode == JOURNAL_NEW && file_exists(j->dir))
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: a run of this name exists; give another --name, or --resume latest", j->dir);
     CLOOB_TRY(file_make_dirs(ctx, j->checkpoints));
     CLOOB_TRY(open_log(ctx, j));
+    if (!with_board) return CLOOB_OK;
     char *board = file_join(j->dir, "tensorboard");
     cloob_status status = board ? file_make_dirs(ctx, board) : ctx_no_memory(ctx, 64, "tensorboard");
     if (status == CLOOB_OK) status = tensorboard_open(ctx, board, &j->board);
@@ -42,7 +43,7 @@ static cloob_status make_files(cloob_ctx *ctx, journal *j, journal_mode mode)
     return status;
 }
 
-cloob_status journal_open(cloob_ctx *ctx, const char *logs, const char *name, journal_mode mode, bool writes, journal **out)
+cloob_status journal_open(cloob_ctx *ctx, const char *logs, const char *name, journal_mode mode, bool writes, bool board, journal **out)
 {
     journal *j = calloc(1, sizeof *j);
     if (!j) return ctx_no_memory(ctx, sizeof *j, "a run's journal");
@@ -50,7 +51,7 @@ cloob_status journal_open(cloob_ctx *ctx, const char *logs, const char *name, jo
     j->dir = file_join(logs, name);
     j->checkpoints = j->dir ? file_join(j->dir, "checkpoints") : NULL;
     cloob_status status = j->checkpoints ? CLOOB_OK : ctx_no_memory(ctx, 256, "a run's journal");
-    if (status == CLOOB_OK && writes) status = make_files(ctx, j, mode);
+    if (status == CLOOB_OK && writes) status = make_files(ctx, j, mode, board);
     if (status != CLOOB_OK) {
         journal_close(j);
         return status;

@@ -7,6 +7,7 @@
 
 #include "core/file.h"
 #include "model/interchange.h"
+#include "train/resume.h"
 #include "train/run.h"
 
 /* ---- data and tokenizer -------------------------------------------------------------------------- */
@@ -16,7 +17,7 @@ static cloob_status open_data(cloob_ctx *ctx, run *r)
     const cloob_train_options *o = r->o;
     cloob_data_options d = o->data;
     d.num_samples = o->train_num_samples;
-    CLOOB_TRY(dataset_open(ctx, o->train_data ? o->train_data : "", &d, &r->train));
+    CLOOB_TRY(dataset_open(ctx, o->train_data, &d, &r->train));
     if (!dataset_has_captions(r->train)) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: has no captions to train on", o->train_data);
     d = o->data;
     d.num_samples = o->val_num_samples;
@@ -55,25 +56,55 @@ static cloob_status open_tokenizer(cloob_ctx *ctx, run *r, const char *from_chec
 
 /* ---- model --------------------------------------------------------------------------------------- */
 
-/* Where a resumed run's checkpoint is: "latest" is a small file that names it. */
-static cloob_status find_resume(cloob_ctx *ctx, const cloob_train_options *o, char path[1024])
+static cloob_status find_resume(cloob_ctx *ctx, const cloob_train_options *o, char path[RESUME_PATH])
 {
+    char folder[RESUME_PATH];
     if (strcmp(o->resume, "latest") != 0) {
-        snprintf(path, 1024, "%s", o->resume);
+        snprintf(path, RESUME_PATH, "%s", o->resume);
         return CLOOB_OK;
     }
-    snprintf(path, 1024, "%s/%s/checkpoints/latest.safetensors", o->logs, o->name);
-    if (file_exists(path)) return CLOOB_OK;
-    return ctx_fail(ctx, CLOOB_ERR_IO, "%s: no checkpoint there to resume from", path);
+    snprintf(folder, sizeof folder, "%s/%s/checkpoints", o->logs, o->name);
+    if (file_is_dir(folder)) return resume_find(ctx, folder, path);
+    return ctx_fail(ctx, CLOOB_ERR_IO, "%s: no such run to resume; check --logs and --name", folder);
+}
+
+/* The model that the flags describe. */
+static cloob_status asked_model(cloob_ctx *ctx, const cloob_train_options *o, model_config *c)
+{
+    CLOOB_TRY(model_config_load(ctx, o->model, c));
+    if (o->force_quick_gelu) c->act = ACT_QUICKGELU;
+    if (o->force_image_size > 0) c->image_size = o->force_image_size;
+    if (o->image_std[0] <= 0) return CLOOB_OK;
+    memcpy(c->image_mean, o->image_mean, sizeof c->image_mean);
+    memcpy(c->image_std, o->image_std, sizeof c->image_std);
+    return CLOOB_OK;
+}
+
+/* A run goes on with the model it began with. */
+static cloob_status check_resumed_model(cloob_ctx *ctx, const run *r, const model_config *stored)
+{
+    sbuf have = { 0 }, want = { 0 };
+    model_config asked;
+    CLOOB_TRY(asked_model(ctx, r->o, &asked));
+    asked.vocab = stored->vocab;
+    model_config_to_json(stored, &have);
+    model_config_to_json(&asked, &want);
+    bool same = have.data && want.data && strcmp(have.data, want.data) == 0;
+    sbuf_release(&have);
+    sbuf_release(&want);
+    if (same) return CLOOB_OK;
+    return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "--resume: the checkpoint holds %s (%lld px), the flags ask for %s (%lld px); give the run's own --model and settings, or --pretrained to begin anew from its weights",
+                    stored->name[0] ? stored->name : "another model", (long long)stored->image_size, r->o->model, (long long)asked.image_size);
 }
 
 static cloob_status configure_model(cloob_ctx *ctx, run *r, const model_config *stored)
 {
     model_config *c = &r->so.model;
+    if (!stored) CLOOB_TRY(asked_model(ctx, r->o, c));
+    else if (r->o->resume) CLOOB_TRY(check_resumed_model(ctx, r, stored));
     if (stored) *c = *stored;
-    else CLOOB_TRY(model_config_load(ctx, r->o->model, c));
-    if (r->o->force_quick_gelu) c->act = ACT_QUICKGELU;
-    if (!stored && r->o->force_image_size > 0) c->image_size = r->o->force_image_size;
+    if (stored && r->o->force_quick_gelu) c->act = ACT_QUICKGELU;
+    if (stored && r->o->image_std[0] > 0) memcpy(c->image_mean, r->o->image_mean, sizeof c->image_mean), memcpy(c->image_std, r->o->image_std, sizeof c->image_std);
     int32_t vocab = tokenizer_vocab_size(r->tok);
     if (stored && c->vocab != vocab)
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "--vocab: has %d ids, the checkpoint's model %lld", vocab, (long long)c->vocab);
@@ -128,7 +159,7 @@ static cloob_status open_loader(cloob_ctx *ctx, run *r)
     lo.rank = comm_rank(r->c);
     lo.ranks = comm_size(r->c);
     lo.workers = (int)o->workers;
-    lo.seed = (uint64_t)o->seed;
+    lo.seed = o->resume ? r->at.seed : (uint64_t)o->seed; /* the order of a run is one order */
     lo.train = true;
     lo.context = r->so.model.context;
     transform_options_init(&lo.view, r->so.model.image_size);
@@ -137,6 +168,8 @@ static cloob_status open_loader(cloob_ctx *ctx, run *r)
     memcpy(lo.view.jitter, o->aug_jitter, sizeof lo.view.jitter);
     lo.view.jitter_prob = o->aug_jitter_prob;
     lo.view.gray_prob = o->aug_gray_prob;
+    for (int64_t i = 0; i < o->aug_cfg_count; i++) CLOOB_TRY(transform_options_parse(ctx, &lo.view, o->aug_cfg[i]));
+    CLOOB_TRY(transform_options_check(ctx, &lo.view));
     CLOOB_TRY(loader_create(ctx, r->train, r->tok, &lo, &r->feed));
     r->steps_per_epoch = loader_batches(r->feed);
     r->total_steps = r->steps_per_epoch * o->epochs;
@@ -149,6 +182,23 @@ static cloob_status open_loader(cloob_ctx *ctx, run *r)
     return CLOOB_OK;
 }
 
+/* A run may go on with another number of ranks or another batch. The place inside the epoch is kept in samples; what is
+ * left of the run is counted in the new steps. */
+static void place_in_epoch(cloob_ctx *ctx, run *r)
+{
+    int64_t global = r->o->batch_size * r->o->accum_freq * comm_size(r->c), before = r->at.global_batch;
+    r->at.global_batch = global;
+    if (!r->o->resume || before == 0 || before == global) return;
+    r->at.step_in_epoch = r->at.step_in_epoch * before / global;
+    if (r->at.step_in_epoch > r->steps_per_epoch) r->at.step_in_epoch = r->steps_per_epoch;
+    int64_t left = r->steps_per_epoch * (r->o->epochs - r->at.epoch) - r->at.step_in_epoch;
+    r->total_steps = r->at.updates + (left > 0 ? left : 0);
+    if (r->o->max_steps > 0 && r->o->max_steps < r->total_steps) r->total_steps = r->o->max_steps;
+    r->sched.total = r->total_steps;
+    ctx_log(ctx, CLOOB_LOG_WARN, "the checkpoint was made with %lld pairs a step, this run has %lld: going on at step %lld of epoch %lld", (long long)before,
+            (long long)global, (long long)r->at.step_in_epoch, (long long)r->at.epoch + 1);
+}
+
 /* ---- all of it ----------------------------------------------------------------------------------- */
 
 static void default_name(const run *r, char name[256])
@@ -159,15 +209,6 @@ static void default_name(const run *r, char name[256])
     strftime(when, sizeof when, "%Y_%m_%d-%H_%M_%S", localtime_r(&now, &tm));
     snprintf(name, 256, "%s-model_%s-lr_%g-b_%lld-j_%lld-p_%s", when, r->o->model, r->lr, (long long)r->o->batch_size, (long long)r->o->workers,
              r->o->precision ? r->o->precision : "fp32");
-}
-
-static cloob_status open_journal(cloob_ctx *ctx, run *r)
-{
-    char name[256];
-    default_name(r, name);
-    CLOOB_TRY(journal_open(ctx, r->o->logs, r->o->name ? r->o->name : name, r->o->resume ? JOURNAL_RESUME : JOURNAL_NEW, comm_rank(r->c) == 0, &r->log));
-    snprintf(r->sum.run_dir, sizeof r->sum.run_dir, "%s", journal_dir(r->log));
-    return CLOOB_OK;
 }
 
 static cloob_status write_params(cloob_ctx *ctx, run *r)
@@ -187,6 +228,17 @@ static cloob_status write_params(cloob_ctx *ctx, run *r)
     cloob_status status = s.failed ? ctx_no_memory(ctx, s.len, "params.txt") : journal_params(ctx, r->log, s.data);
     sbuf_release(&s);
     return status;
+}
+
+static cloob_status open_journal(cloob_ctx *ctx, run *r)
+{
+    char name[256];
+    default_name(r, name);
+    CLOOB_TRY(journal_open(ctx, r->o->logs, r->o->name ? r->o->name : name, r->o->resume ? JOURNAL_RESUME : JOURNAL_NEW, comm_rank(r->c) == 0,
+                           strstr(r->o->report_to, "tensorboard") != NULL, &r->log));
+    snprintf(r->sum.run_dir, sizeof r->sum.run_dir, "%s", journal_dir(r->log));
+    if (comm_rank(r->c) == 0) resume_clean(journal_checkpoints(r->log));
+    return write_params(ctx, r);
 }
 
 static cloob_status make_step(cloob_ctx *ctx, run *r, const weights *w)
@@ -220,7 +272,11 @@ static cloob_status open_model(cloob_ctx *ctx, run *r)
     cloob_status status = make_step(ctx, r, &w);
     weights_release(&w);
     CLOOB_TRY(status);
-    return checkpoint_read(ctx, path, r->s, &r->at);
+    CLOOB_TRY(checkpoint_read(ctx, path, r->s, &r->at));
+    snprintf(r->sum.checkpoint, sizeof r->sum.checkpoint, "%s", path);
+    if (r->at.seed != (uint64_t)r->o->seed)
+        ctx_log(ctx, CLOOB_LOG_WARN, "the checkpoint was made with --seed %llu: going on with that one", (unsigned long long)r->at.seed);
+    return CLOOB_OK;
 }
 
 static cloob_status open_device(cloob_ctx *ctx, run *r)
@@ -254,15 +310,16 @@ cloob_status run_open(cloob_ctx *ctx, run *r, const cloob_train_options *o)
     step_options_init(&r->so);
     CLOOB_TRY(run_check_options(ctx, o));
     CLOOB_TRY(open_device(ctx, r));
-    CLOOB_TRY(open_data(ctx, r));
-    CLOOB_TRY(open_model(ctx, r));
-    CLOOB_TRY(open_loader(ctx, r));
-    CLOOB_TRY(open_journal(ctx, r));
+    /* A rank that fails between two of these tells the others, which would wait for it forever. */
+    CLOOB_TRY(comm_agree(ctx, r->c, open_data(ctx, r)));
+    CLOOB_TRY(comm_agree(ctx, r->c, open_model(ctx, r)));
+    CLOOB_TRY(comm_agree(ctx, r->c, open_loader(ctx, r)));
+    place_in_epoch(ctx, r);
     if (!o->resume) r->at.seed = (uint64_t)o->seed;
-    CLOOB_TRY(write_params(ctx, r));
+    CLOOB_TRY(comm_agree(ctx, r->c, open_journal(ctx, r)));
     describe(ctx, r);
-    r->first_update = r->at.updates;
-    return loader_seek(ctx, r->feed, r->at.epoch, r->at.step_in_epoch);
+    r->first_update = r->last_saved_update = r->at.updates;
+    return comm_agree(ctx, r->c, loader_seek(ctx, r->feed, r->at.epoch, r->at.step_in_epoch));
 }
 
 void run_close(cloob_ctx *ctx, run *r)

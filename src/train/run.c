@@ -1,6 +1,7 @@
 /* The loop: batches, steps, lines in the log, checkpoints, validation. */
 #include "train/run.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,8 +27,8 @@ static cloob_status link_latest(cloob_ctx *ctx, run *r, const char *path)
     snprintf(latest, sizeof latest, "%s/latest.safetensors", journal_checkpoints(r->log));
     snprintf(beside, sizeof beside, "%s.tmp", latest);
     unlink(beside);
-    if (link(path, beside) != 0 || rename(beside, latest) != 0)
-        return ctx_fail(ctx, CLOOB_ERR_IO, "%s: cannot point latest to it", path);
+    if ((link(path, beside) != 0 && symlink(strrchr(path, '/') + 1, beside) != 0) || rename(beside, latest) != 0)
+        return ctx_fail(ctx, CLOOB_ERR_IO, "%s: cannot point latest to it: %s", path, strerror(errno));
     return CLOOB_OK;
 }
 
@@ -57,12 +58,10 @@ cloob_status run_save(cloob_ctx *ctx, run *r, const char *name)
 /* "500steps", "30m", "2h", "90s". */
 static bool save_is_due(const run *r)
 {
-    char *unit;
-    double n = r->o->save_every ? strtod(r->o->save_every, &unit) : 0;
+    bool steps = false;
+    double n = run_save_interval(r->o->save_every, &steps);
     if (n <= 0) return false;
-    if (strncmp(unit, "step", 4) == 0) return (double)(r->at.updates - r->last_saved_update) >= n;
-    double seconds = n * (*unit == 'h' ? 3600 : *unit == 'm' ? 60 : 1);
-    return run_clock() - r->last_saved >= seconds;
+    return (steps ? (double)(r->at.updates - r->last_saved_update) : run_clock() - r->last_saved) >= n;
 }
 
 /* ---- the log ------------------------------------------------------------------------------------- */
@@ -183,11 +182,25 @@ cloob_status run_loop(cloob_ctx *ctx, run *r)
     return CLOOB_OK;
 }
 
+/* A failure on one rank alone leaves the others waiting in an exchange: it ends them, with its name. What the ranks agreed on
+ * (a stop, a peer's failure) needs no force. */
+static void end_all_ranks(cloob_ctx *ctx, run *r, cloob_status status)
+{
+    char text[CTX_ERROR_BYTES];
+    if (status == CLOOB_OK || status == CLOOB_ERR_STOPPED || status == CLOOB_ERR_PEER || comm_size(r->c) == 1) return;
+    snprintf(text, sizeof text, "%s", cloob_error(ctx));
+    journal_line(ctx, r->log, "ended: %s", text);
+    comm_abort(ctx, r->c, text);
+}
+
 cloob_status cloob_train(cloob_ctx *ctx, const cloob_train_options *o, cloob_train_summary *summary)
 {
     run r;
     cloob_status status = run_open(ctx, &r, o);
-    if (status == CLOOB_OK) status = run_loop(ctx, &r);
+    if (status == CLOOB_OK) {
+        status = run_loop(ctx, &r);
+        end_all_ranks(ctx, &r, status);
+    }
     r.sum.steps = r.at.updates;
     r.sum.skipped_steps = r.at.skipped;
     r.sum.seconds = run_clock() - r.started;

@@ -32,6 +32,9 @@ typedef struct run {
 /* Checks flags against each other and fills what depends on the model. Nothing is written. */
 cloob_status run_check_options(cloob_ctx *ctx, const cloob_train_options *o);
 
+/* "90s", "30m", "2h" in seconds, "500steps" in steps; 0 when it is none of these. */
+double run_save_interval(const char *text, bool *steps);
+
 /* Opens everything; on failure what was opened is closed by run_close. */
 cloob_status run_open(cloob_ctx *ctx, run *r, const cloob_train_options *o);
 void run_close(cloob_ctx *ctx, run *r);

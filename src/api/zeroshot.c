@@ -1,0 +1,178 @@
+/* Thin bodies of include/cloob/zeroshot.h. */
+#include "cloob/zeroshot.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/model_handle.h"
+#include "cloob/hopfield.h"
+#include "eval/class_match.h"
+#include "eval/zeroshot_run.h"
+#include "tensor/cpu/gemm.h"
+
+/* ---- a classifier -------------------------------------------------------------------------------- */
+
+struct cloob_classifier {
+    zeroshot z;
+    double inv_tau;
+};
+
+static const double DEFAULT_INV_TAU = 30; /* the paper's, for weights that do not say */
+
+static cloob_status make_set(cloob_ctx *ctx, arena *a, const char *const *label, int64_t labels,
+                             const char *const *templates, int64_t template_count, prompt_set *set)
+{
+    *set = (prompt_set){ .name = "labels", .class_count = labels };
+    set->classes = arena_push(a, (size_t)labels * sizeof *set->classes);
+    bool ok = set->classes != NULL;
+    for (int64_t i = 0; i < labels && ok; i++) {
+        set->classes[i] = (prompt_list){ 0 };
+        ok = prompt_list_add(a, &set->classes[i], label[i]);
+    }
+    for (int64_t i = 0; i < template_count && ok; i++) {
+        if (!strstr(templates[i], "{}"))
+            return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "template \"%s\": needs {} where the label goes",
+                            templates[i]);
+        ok = prompt_list_add(a, &set->templates, templates[i]);
+    }
+    if (ok && !template_count) ok = prompt_list_add(a, &set->templates, "a photo of a {}.");
+    return ok ? CLOOB_OK : ctx_no_memory(ctx, (size_t)labels * sizeof *set->classes, "labels");
+}
+
+cloob_status cloob_classifier_create(cloob_ctx *ctx, cloob_model *handle, const char *const *label,
+                                     int64_t labels, const char *const *templates, int64_t template_count,
+                                     cloob_classifier **out)
+{
+    model *m = model_of(handle);
+    arena a = { 0 };
+    prompt_set set;
+    zeroshot_run_options o;
+    zeroshot_run_options_init(&o);
+    *out = NULL;
+    if (labels < 2)
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%lld labels: give two or more", (long long)labels);
+    cloob_classifier *c = calloc(1, sizeof *c);
+    if (!c) return ctx_no_memory(ctx, sizeof *c, "a classifier");
+    c->inv_tau = m->inv_tau > 0 ? m->inv_tau : DEFAULT_INV_TAU;
+    cloob_status status = make_set(ctx, &a, label, labels, templates, template_count, &set);
+    if (status == CLOOB_OK) status = zeroshot_weights(ctx, m->enc, m->tok, &set, &o, &c->z);
+    if (status == CLOOB_OK) *out = c;
+    else free(c);
+    arena_release(&a);
+    return status;
+}
+
+void cloob_classifier_destroy(cloob_classifier *c)
+{
+    if (!c) return;
+    zeroshot_release(&c->z);
+    free(c);
+}
+
+/* score (C), the dot products of a row of length `size`, becomes its softmax. */
+static void to_shares(float *score, int64_t C, double scale)
+{
+    double most = score[0], sum = 0;
+    for (int64_t i = 1; i < C; i++) most = score[i] > most ? score[i] : most;
+    for (int64_t i = 0; i < C; i++) sum += exp(scale * ((double)score[i] - most));
+    for (int64_t i = 0; i < C; i++) score[i] = (float)(exp(scale * ((double)score[i] - most)) / sum);
+}
+
+cloob_status cloob_classify(cloob_ctx *ctx, const cloob_classifier *c, const float *rows, int64_t n,
+                            float *p)
+{
+    int64_t C = c->z.C, D = c->z.D;
+    cpu_sgemm(ctx, false, true, n, C, D, 1, rows, D, c->z.weight, D, 0, p, C);
+    for (int64_t i = 0; i < n; i++) {
+        double square = 0;
+        for (int64_t k = 0; k < D; k++) square += (double)rows[i * D + k] * rows[i * D + k];
+        if (!(square > 0) || !isfinite(square))
+            return ctx_fail(ctx, CLOOB_ERR_NUMERIC, "image %lld: its embedding is zero or not finite",
+                            (long long)i);
+        to_shares(p + i * C, C, c->inv_tau / sqrt(square));
+    }
+    return CLOOB_OK;
+}
+
+/* ---- accuracy ------------------------------------------------------------------------------------ */
+
+void cloob_zeroshot_options_init(cloob_zeroshot_options *o)
+{
+    *o = (cloob_zeroshot_options){ .workers = 2, .beta = 8 };
+}
+
+void cloob_zeroshot_release(cloob_zeroshot_result *r)
+{
+    for (int64_t i = 0; i < r->classes; i++) free(r->row[i].name);
+    free(r->row);
+    *r = (cloob_zeroshot_result){ 0 };
+}
+
+static cloob_status retrieve(cloob_ctx *ctx, void *user, float *rows, int64_t n, int64_t D)
+{
+    const cloob_zeroshot_options *o = user;
+    cloob_hopfield h = { o->stored, o->stored_rows, D, o->beta };
+    cloob_hopfield_options ho;
+    cloob_hopfield_options_init(&ho);
+    ho.unit = true;
+    return cloob_hopfield_retrieve(ctx, &h, &ho, rows, n, rows, NULL);
+}
+
+static cloob_status fill(cloob_ctx *ctx, const zeroshot *z, const prompt_set *set, int64_t bad,
+                         cloob_zeroshot_result *r)
+{
+    tally_result t = tally_finish(&z->count);
+    *r = (cloob_zeroshot_result){ .top1 = t.top1,
+                                  .top5 = t.top5,
+                                  .mean_per_class = t.mean_per_class,
+                                  .n = t.n,
+                                  .bad = bad,
+                                  .empty = t.empty,
+                                  .wants_mean_per_class = set->metric == PROMPT_MEAN_PER_CLASS };
+    r->row = calloc((size_t)z->C, sizeof *r->row);
+    for (int64_t c = 0; c < z->C && r->row; c++) {
+        r->row[c] = (cloob_zeroshot_class){ strdup(set->classes[c].item[0]), z->count.total[c],
+                                            z->count.hit1[c], z->count.hit5[c] };
+        r->classes++;
+        if (r->row[c].name) continue;
+        cloob_zeroshot_release(r);
+        break;
+    }
+    return r->row ? CLOOB_OK : ctx_no_memory(ctx, (size_t)z->C * sizeof *r->row, "a table of classes");
+}
+
+/* cloob_prompts begins with the sets (src/api/prompts.c). */
+static const prompts *sets_of(const cloob_prompts *p) { return (const prompts *)(const void *)p; }
+
+cloob_status cloob_zeroshot(cloob_ctx *ctx, cloob_model *handle, const cloob_dataset *data,
+                            const cloob_zeroshot_options *given, cloob_zeroshot_result *out)
+{
+    const dataset *d = (const dataset *)(const void *)data;
+    model *m = model_of(handle);
+    cloob_zeroshot_options o;
+    zeroshot_run_options run;
+    arena a = { 0 };
+    prompt_set set;
+    zeroshot z;
+    int64_t bad;
+    cloob_zeroshot_options_init(&o);
+    if (given) o = *given;
+    *out = (cloob_zeroshot_result){ 0 };
+    zeroshot_run_options_init(&run);
+    run.workers = o.workers;
+    if (o.stored && o.stored_columns != encoder_config(m->enc)->embed)
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "stored rows of %lld, the model's embeddings have %lld",
+                        (long long)o.stored_columns, (long long)encoder_config(m->enc)->embed);
+    if (o.stored) run.hook = retrieve, run.hook_user = &o;
+    cloob_status status = CLOOB_OK;
+    if (o.prompts) set = sets_of(o.prompts)->set[o.set];
+    else status = class_names_as_prompts(ctx, d, &a, &set);
+    if (status == CLOOB_OK) status = zeroshot_run(ctx, m->enc, m->tok, d, &set, &run, &z, &bad);
+    if (status == CLOOB_OK) {
+        status = fill(ctx, &z, &set, bad, out);
+        zeroshot_release(&z);
+    }
+    arena_release(&a);
+    return status;
+}

@@ -1,0 +1,255 @@
+/* cloob zeroshot: accuracy on pictures whose classes are named in words. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/commands.h"
+#include "cli/data_opts.h"
+#include "cli/json_out.h"
+#include "cli/model_opts.h"
+
+static struct {
+    cli_model model;
+    cli_data how;
+    opt_list data;
+    const char *prompts, *set, *retrieve, *retrieve_from;
+    double scale;
+    int64_t workers;
+    bool per_class;
+} o;
+
+static const opt_row rows[] = {
+    CLI_MODEL_ROWS(o.model),
+    { "data", OPT_LIST, &o.data, NULL, "SOURCE",
+      "class folders, a tar of them, CIFAR and others; several are averaged", 0 },
+    { "prompts", OPT_STRING, &o.prompts, NULL, "P.json", "class names and templates; see cloob prompts", 0 },
+    { "set", OPT_STRING, &o.set, NULL, "NAME",
+      "which set of the prompts; without it the only one, or the one named like the data", 0 },
+    { "per-class", OPT_FLAG, &o.per_class, NULL, NULL, "print the table of classes", 0 },
+    { "retrieve", OPT_STRING, &o.retrieve, NULL, "E",
+      "compare what prompts and pictures retrieve from this file's rows, not the embeddings themselves", 0 },
+    { "retrieve-from", OPT_STRING, &o.retrieve_from, "image", "image|text",
+      "which of that file's rows are stored", 0 },
+    { "scale-hopfield", OPT_DOUBLE, &o.scale, NULL, "B", "beta of --retrieve; without it the checkpoint's",
+      OPT_NOT_NEGATIVE },
+    { "workers", OPT_INT, &o.workers, "2", "N", "threads that decode", OPT_NOT_NEGATIVE },
+    { "batch", OPT_INT, &o.model.batch, "32", "N", "pictures worked out at a time", OPT_POSITIVE },
+    CLI_DATA_ROWS(o.how),
+    OPT_END
+};
+
+/* ---- what the run needs -------------------------------------------------------------------------- */
+
+typedef struct session {
+    cloob_ctx *ctx;
+    cloob_model *model;
+    cloob_prompts *prompts;
+    cloob_embeddings *memory;
+    float *stored;
+    cloob_zeroshot_options z;
+    cloob_data_options data;
+    cloob_zeroshot_result *result; /* one per source */
+} session;
+
+static cloob_status open_memory(session *s)
+{
+    cloob_matrix m;
+    cloob_model_facts f;
+    cloob_status status = cloob_embeddings_open(s->ctx, o.retrieve, &s->memory);
+    if (status == CLOOB_OK)
+        status = cloob_embeddings_matrix(s->ctx, s->memory,
+                                         strcmp(o.retrieve_from, "text") == 0 ? "text|y|V" : "image|x|U", &m);
+    if (status != CLOOB_OK) return status;
+    if ((status = cloob_matrix_floats(s->ctx, &m, &s->stored)) != CLOOB_OK) return status;
+    cloob_model_get_facts(s->model, &f);
+    s->z.stored_columns = m.columns;
+    s->z.stored = s->stored, s->z.stored_rows = m.rows;
+    s->z.beta = opt_given("scale-hopfield") ? o.scale : f.scale_hopfield > 0 ? f.scale_hopfield : 8;
+    return CLOOB_OK;
+}
+
+static cloob_status open_all(session *s)
+{
+    cloob_status status = cli_model_open(s->ctx, &o.model, false, &s->model);
+    if (status == CLOOB_OK && o.prompts) status = cloob_prompts_open(s->ctx, o.prompts, &s->prompts);
+    s->z.prompts = s->prompts;
+    if (status == CLOOB_OK && o.retrieve) status = open_memory(s);
+    return status;
+}
+
+static void close_all(session *s)
+{
+    for (int i = 0; i < o.data.count && s->result; i++) cloob_zeroshot_release(&s->result[i]);
+    free(s->result);
+    free(s->stored);
+    if (s->memory) cloob_embeddings_close(s->memory);
+    if (s->prompts) cloob_prompts_close(s->prompts);
+    cloob_model_close(s->model);
+    cloob_ctx_destroy(s->ctx);
+}
+
+/* ---- running ------------------------------------------------------------------------------------- */
+
+/* "dir/classes/object/" -> "object" */
+static const char *last_part(const char *path, char out[256])
+{
+    size_t n = strlen(path);
+    while (n > 1 && path[n - 1] == '/') n--;
+    size_t from = n;
+    while (from > 0 && path[from - 1] != '/') from--;
+    snprintf(out, 256, "%.*s", (int)(n - from < 255 ? n - from : 255), path + from);
+    out[strcspn(out, ".")] = '\0';
+    return out;
+}
+
+static cloob_status choose_set(session *s, const char *source)
+{
+    char name[256];
+    if (!s->prompts) return CLOOB_OK;
+    s->z.set = 0;
+    if (o.set) return cloob_prompts_find(s->ctx, s->prompts, o.set, &s->z.set);
+    if (cloob_prompts_count(s->prompts) == 1) return CLOOB_OK;
+    return cloob_prompts_find(s->ctx, s->prompts, last_part(source, name), &s->z.set);
+}
+
+static cloob_status run_source(session *s, const char *source, cloob_zeroshot_result *r)
+{
+    cloob_dataset *d;
+    cloob_status status = choose_set(s, source);
+    if (status == CLOOB_OK) status = cloob_dataset_open(s->ctx, source, &s->data, &d);
+    if (status != CLOOB_OK) return status;
+    status = cloob_zeroshot(s->ctx, s->model, d, &s->z, r);
+    cloob_dataset_close(d);
+    return status;
+}
+
+/* The unweighted mean over sources, as the paper averages data sets; counts are sums. */
+static cloob_zeroshot_result average(const cloob_zeroshot_result *r, int n)
+{
+    cloob_zeroshot_result mean = { 0 };
+    for (int i = 0; i < n; i++) {
+        mean.top1 += r[i].top1 / n, mean.top5 += r[i].top5 / n,
+            mean.mean_per_class += r[i].mean_per_class / n;
+        mean.n += r[i].n, mean.bad += r[i].bad;
+    }
+    return mean;
+}
+
+/* ---- output -------------------------------------------------------------------------------------- */
+
+static void print_line(const char *name, const cloob_zeroshot_result *r)
+{
+    printf("%-24s top1 %6.2f %%  top5 %6.2f %%  mean per class %6.2f %%  n %lld", name, 100 * r->top1,
+           100 * r->top5, 100 * r->mean_per_class, (long long)r->n);
+    if (r->bad) printf("  (%lld could not be read)", (long long)r->bad);
+    if (r->empty) printf("  (%lld classes without pictures)", (long long)r->empty);
+    printf("\n");
+}
+
+static void print_classes(const cloob_zeroshot_result *r)
+{
+    for (int64_t c = 0; c < r->classes; c++) {
+        const cloob_zeroshot_class *k = &r->row[c];
+        double n = k->n ? (double)k->n : 1;
+        printf("  %-30s top1 %6.2f %%  top5 %6.2f %%  n %lld\n", k->name, 100 * (double)k->hit1 / n,
+               100 * (double)k->hit5 / n, (long long)k->n);
+    }
+}
+
+static void print_text(const session *s)
+{
+    for (int i = 0; i < o.data.count; i++) {
+        print_line(o.data.item[i], &s->result[i]);
+        if (o.per_class) print_classes(&s->result[i]);
+    }
+    if (o.data.count < 2) return;
+    cloob_zeroshot_result mean = average(s->result, o.data.count);
+    print_line("average", &mean);
+}
+
+static void put_scores(const cloob_zeroshot_result *r)
+{
+    printf("\"top1\": %.10g, \"top5\": %.10g, \"mean_per_class\": %.10g, \"n\": %lld, \"bad\": %lld", r->top1,
+           r->top5, r->mean_per_class, (long long)r->n, (long long)r->bad);
+}
+
+static void put_classes(const cloob_zeroshot_result *r)
+{
+    printf(", \"metric\": \"%s\", \"empty_classes\": %lld, \"classes\": [",
+           r->wants_mean_per_class ? "mean_per_class" : "accuracy", (long long)r->empty);
+    for (int64_t c = 0; c < r->classes; c++) {
+        printf("%s{\"name\": ", c ? ", " : "");
+        json_out_string(r->row[c].name);
+        printf(", \"n\": %lld, \"top1\": ", (long long)r->row[c].n);
+        if (r->row[c].n)
+            printf("%.10g, \"top5\": %.10g}", (double)r->row[c].hit1 / (double)r->row[c].n,
+                   (double)r->row[c].hit5 / (double)r->row[c].n);
+        else printf("null, \"top5\": null}");
+    }
+    printf("]");
+}
+
+static void print_json(const session *s)
+{
+    cloob_zeroshot_result mean = average(s->result, o.data.count);
+    printf("{");
+    put_scores(&mean);
+    if (o.data.count == 1) put_classes(&s->result[0]);
+    else {
+        printf(", \"sets\": [");
+        for (int i = 0; i < o.data.count; i++) {
+            printf("%s{\"data\": ", i ? ", " : "");
+            json_out_string(o.data.item[i]);
+            printf(", ");
+            put_scores(&s->result[i]);
+            put_classes(&s->result[i]);
+            printf("}");
+        }
+        printf("]");
+    }
+    printf("}\n");
+}
+
+static int run(const command *self, int argc, char **argv)
+{
+    opt_list rest;
+    session s = { 0 };
+    int code = opt_parse(self, argc, argv, &rest);
+    if (code >= 0) return code;
+    if (rest.count) return cli_usage(self, "%s: pictures come after --data", rest.item[0]);
+    if (!o.data.count) return cli_usage(self, "needs --data");
+    if (o.set && !o.prompts) return cli_usage(self, "--set needs --prompts");
+    if ((code = cli_data_fill(self, &o.how, &s.data)) >= 0) return code;
+    cloob_zeroshot_options_init(&s.z);
+    s.z.workers = (int)o.workers;
+    s.ctx = cli_context();
+    s.result = calloc((size_t)o.data.count, sizeof *s.result);
+    if (!s.result) o.data.count = 0;
+    cloob_status status = open_all(&s);
+    for (int i = 0; i < o.data.count && status == CLOOB_OK; i++)
+        status = run_source(&s, o.data.item[i], &s.result[i]);
+    if (status != CLOOB_OK) code = cli_fail(self, s.ctx, status);
+    else if (common.json) print_json(&s), code = 0;
+    else print_text(&s), code = 0;
+    close_all(&s);
+    return code;
+}
+
+const command cmd_zeroshot = {
+    "zeroshot",
+    run,
+    "zero-shot accuracy on pictures with classes",
+    rows,
+    "--checkpoint M --data SOURCE... [--prompts P.json --set NAME]",
+    "Every prompt is brought to unit length, averaged over a class and brought to unit length again. Without "
+    "--prompts\n"
+    "the class names are those of the folders and the template is \"a photo of a {}.\". Folders go to prompt "
+    "classes by\n"
+    "name, or, where no name is known and there are equally many, by order. Pictures that cannot be read are "
+    "counted.\n"
+    "JSON: top1, top5, mean_per_class, n, bad, metric, classes; of several sources the mean, and each under "
+    "sets.\n"
+    "\n"
+    "  cloob zeroshot --checkpoint M --data world/classes/object --prompts world/prompts.json --set object\n"
+    "  cloob zeroshot --checkpoint M --data cifar-10-batches-bin --prompts P.json --set CIFAR10 --per-class"
+};

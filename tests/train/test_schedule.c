@@ -1,0 +1,98 @@
+/* The learning rate by step: frozen values for the cosine shapes, own values for the constant ones. */
+#include "check.h"
+#include "shared.h"
+
+#include "core/json.h"
+#include "optim/schedule.h"
+
+static cloob_ctx *ctx;
+
+static int64_t field(const json *row, const char *name)
+{
+    int64_t v = 0;
+    CHECK(json_int(json_get(row, name), &v));
+    return v;
+}
+
+static void cosine_shapes_are_as_frozen(void)
+{
+    char path[1024];
+    arena a = { 0 };
+    json *root = NULL;
+    int64_t count = 0;
+    if (!shared_path("fixtures/schedule.json", path)) SKIP("no shared fixtures here");
+    CHECK_OK(ctx, json_read_file(ctx, &a, path, &root));
+    for (const json *row = root ? root->child : NULL; row; row = row->next, count++) {
+        const json *cycles = json_get(row, "cycles"), *scale = json_get(row, "scale");
+        bool restarts = cycles && cycles->kind == JSON_NUMBER;
+        schedule s = { .kind = restarts ? SCHEDULE_COSINE_RESTARTS : SCHEDULE_COSINE,
+                       .warmup = field(row, "warmup"),
+                       .total = field(row, "total"),
+                       .cycles = restarts ? field(row, "cycles") : 1 };
+        CHECK_NEAR(schedule_scale(&s, field(row, "step")), scale->number, 1e-12);
+    }
+    printf("  %lld frozen values\n", (long long)count);
+    CHECK(count > 100);
+    arena_release(&a);
+}
+
+/* The first step of a warm-up has rate 0, the step after it the whole rate. */
+static void a_warm_up_rises_from_nothing(void)
+{
+    for (int kind = 0; kind < 4; kind++) {
+        schedule s = { .kind = (schedule_kind)kind, .warmup = 10, .total = 100, .cycles = 3, .cooldown = 20 };
+        CHECK_NEAR(schedule_scale(&s, 0), 0, 0);
+        CHECK_NEAR(schedule_scale(&s, 5), 0.5, 1e-15);
+        CHECK_NEAR(schedule_scale(&s, 10), 1, 1e-15);
+        for (int64_t k = 0; k < 100; k++) CHECK(schedule_scale(&s, k) >= 0 && schedule_scale(&s, k) <= 1);
+    }
+}
+
+static void restarts_begin_anew(void)
+{
+    schedule s = { .kind = SCHEDULE_COSINE_RESTARTS, .warmup = 0, .total = 90, .cycles = 3 };
+    CHECK_NEAR(schedule_scale(&s, 15), 0.5, 1e-12);
+    CHECK(schedule_scale(&s, 29) < 0.01);
+    CHECK_NEAR(schedule_scale(&s, 30), 1, 1e-12);
+    CHECK_NEAR(schedule_scale(&s, 45), 0.5, 1e-12);
+    CHECK_NEAR(schedule_scale(&s, 90), 0, 0);
+}
+
+static void constant_stays(void)
+{
+    schedule s = { .kind = SCHEDULE_CONST, .warmup = 4, .total = 50 };
+    for (int64_t k = 4; k < 60; k++) CHECK_NEAR(schedule_scale(&s, k), 1, 0);
+}
+
+static void a_cooldown_falls_straight_to_nothing(void)
+{
+    schedule s = { .kind = SCHEDULE_CONST_COOLDOWN, .warmup = 4, .total = 50, .cooldown = 20 };
+    CHECK_NEAR(schedule_scale(&s, 30), 1, 0);
+    CHECK_NEAR(schedule_scale(&s, 35), 0.75, 1e-15);
+    CHECK_NEAR(schedule_scale(&s, 40), 0.5, 1e-15);
+    CHECK_NEAR(schedule_scale(&s, 49), 0.05, 1e-15);
+    CHECK_NEAR(schedule_scale(&s, 50), 0, 0);
+    s.cooldown = 0;
+    CHECK_NEAR(schedule_scale(&s, 49), 1, 0);
+}
+
+static void names_are_known(void)
+{
+    schedule_kind kind;
+    CHECK(schedule_from_name("const-cooldown", &kind) && kind == SCHEDULE_CONST_COOLDOWN);
+    CHECK(schedule_from_name("cosine", &kind) && kind == SCHEDULE_COSINE);
+    CHECK(!schedule_from_name("linear", &kind) && !schedule_from_name("", &kind));
+}
+
+int main(void)
+{
+    ctx = cloob_ctx_create(NULL);
+    RUN(cosine_shapes_are_as_frozen);
+    RUN(a_warm_up_rises_from_nothing);
+    RUN(restarts_begin_anew);
+    RUN(constant_stays);
+    RUN(a_cooldown_falls_straight_to_nothing);
+    RUN(names_are_known);
+    cloob_ctx_destroy(ctx);
+    return check_summary();
+}
