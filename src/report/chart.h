@@ -19,6 +19,7 @@ typedef struct chart {
     const char *title, *x_label, *y_label;
     const char *note; /* a sentence below, or NULL */
     bool log_y, fill;
+    bool from_zero; /* the y axis begins at 0 */
     chart_series *series;
     int64_t count, room;
 } chart;

@@ -28,8 +28,8 @@ void chart_put_body(sbuf *html, const chart *c)
     html_json_string(html, c->x_label);
     sbuf_puts(html, ",\"y\":");
     html_json_string(html, c->y_label);
-    sbuf_printf(html, ",\"log\":%s,\"fill\":%s,\"series\":[", c->log_y ? "true" : "false",
-                c->fill ? "true" : "false");
+    sbuf_printf(html, ",\"log\":%s,\"fill\":%s,\"zero\":%s,\"series\":[", c->log_y ? "true" : "false",
+                c->fill ? "true" : "false", c->from_zero ? "true" : "false");
     for (int64_t i = 0; i < c->count; i++) {
         if (!c->series[i].n) continue;
         if (!first) sbuf_putc(html, ',');

@@ -122,7 +122,7 @@ static void find_range(const chart *c, drawing *d)
             low[1] = fmin(low[1], c->series[i].y[k]), high[1] = fmax(high[1], c->series[i].y[k]);
         }
     chart_axis_init(&d->x, low[0], high[0], false, 7);
-    chart_axis_init(&d->y, c->fill ? fmin(low[1], 0) : low[1], high[1], c->log_y, 6);
+    chart_axis_init(&d->y, c->fill || c->from_zero ? fmin(low[1], 0) : low[1], high[1], c->log_y, 6);
 }
 
 static cairo_status_t collect(void *user, const unsigned char *bytes, unsigned n)

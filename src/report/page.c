@@ -49,7 +49,9 @@ void page_result_charts(page *p, const char *title, const char *y_label, const c
                         const char *const *label, int64_t keys)
 {
     if (p->runs == 1) {
-        chart c = { .title = title, .x_label = "epoch", .y_label = y_label };
+        chart c = {
+            .title = title, .x_label = "epoch", .y_label = y_label, .from_zero = strcmp(y_label, "loss") != 0
+        };
         for (int64_t k = 0; k < keys; k++) add_results(p, &c, 0, key[k], label[k], (int)k);
         page_chart(p, &c);
         return;
@@ -57,7 +59,10 @@ void page_result_charts(page *p, const char *title, const char *y_label, const c
     for (int64_t k = 0; k < keys; k++) {
         char both[160];
         snprintf(both, sizeof both, "%s: %s", title, label[k]);
-        chart c = { .title = keys > 1 ? both : title, .x_label = "epoch", .y_label = y_label };
+        chart c = { .title = keys > 1 ? both : title,
+                    .x_label = "epoch",
+                    .y_label = y_label,
+                    .from_zero = strcmp(y_label, "loss") != 0 };
         for (int64_t i = 0; i < p->runs; i++) add_results(p, &c, i, key[k], p->run[i].name, page_color(p, i));
         page_chart(p, &c);
     }

@@ -6,7 +6,7 @@
   const short = (v) => {
     const size = Math.abs(v);
     if (v === 0) return "0";
-    if (size >= 1e5 || size < 1e-3) return v.toExponential(1).replace("e+", "e");
+    if (size >= 1e5 || size < 1e-3) return (+v.toPrecision(3)).toExponential().replace("e+", "e");
     return String(+v.toPrecision(4));
   };
 
@@ -17,11 +17,12 @@
       borderWidth: 2, pointRadius: points.length > 40 ? 0 : 2.5, pointHitRadius: 12, tension: 0 };
   }
 
-  function axis(label, log) {
+  function axis(label, log, zero) {
     const tick = { color: style("--soft"), maxRotation: 0, autoSkipPadding: 14 };
     // A logarithmic axis offers every multiple; powers of ten are enough to read it.
     tick.callback = (v) => (log && Math.abs(Math.log10(v) % 1) > 1e-6 ? "" : short(v));
-    return { type: log ? "logarithmic" : "linear", title: { display: true, text: label, color: style("--soft") }, ticks: tick, grid: { color: style("--line"), borderColor: style("--line") } };
+    if (label === "epoch") tick.precision = 0;
+    return { beginAtZero: zero, type: log ? "logarithmic" : "linear", title: { display: true, text: label, color: style("--soft") }, ticks: tick, grid: { color: style("--line"), borderColor: style("--line") } };
   }
 
   function draw(figure) {
@@ -33,7 +34,7 @@
       options: {
         animation: false, parsing: false, normalized: true, responsive: true, maintainAspectRatio: false,
         interaction: { mode: "nearest", axis: "x", intersect: false },
-        scales: { x: axis(spec.x, false), y: axis(spec.y, spec.log) },
+        scales: { x: axis(spec.x, false, false), y: axis(spec.y, spec.log, spec.zero) },
         plugins: {
           legend: { display: several, position: "bottom", labels: { color: style("--ink"), boxWidth: 14, boxHeight: 2, padding: 10 } },
           decimation: { enabled: true, algorithm: "lttb", samples: 400, threshold: 1000 },

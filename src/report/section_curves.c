@@ -1,4 +1,6 @@
 /* Curves by step and by epoch. */
+#include <string.h>
+
 #include "report/page.h"
 
 static void add_metric(page *p, chart *c, int64_t run, const char *column, const char *name, int color,
@@ -15,7 +17,11 @@ static void add_metric(page *p, chart *c, int64_t run, const char *column, const
 static void metric_chart(page *p, const char *title, const char *y_label, const char *column, bool log_y,
                          double scale)
 {
-    chart c = { .title = title, .x_label = "step", .y_label = y_label, .log_y = log_y };
+    chart c = { .title = title,
+                .x_label = "step",
+                .y_label = y_label,
+                .log_y = log_y,
+                .from_zero = !log_y && strcmp(column, "loss") != 0 };
     for (int64_t i = 0; i < p->runs; i++)
         add_metric(p, &c, i, column, p->run[i].name, page_color(p, i), scale);
     page_chart(p, &c);

@@ -26,21 +26,31 @@ static void put_share(sbuf *html, double share)
     sbuf_puts(html, "</td>");
 }
 
-static void put_score(page *p, const score_file *f)
+static void put_score(page *p, const char *set, const char *run, const json *scores)
 {
-    const json *metrics = json_get(f->root, "metrics") ? json_get(f->root, "metrics") : f->root;
     sbuf_puts(&p->html, "<tr><td>");
-    html_text(&p->html, f->set);
+    html_text(&p->html, set);
     sbuf_puts(&p->html, "</td>");
     if (p->runs > 1)
-        sbuf_puts(&p->html, "<td class=\"text\">"), html_text(&p->html, f->run), sbuf_puts(&p->html, "</td>");
+        sbuf_puts(&p->html, "<td class=\"text\">"), html_text(&p->html, run), sbuf_puts(&p->html, "</td>");
     sbuf_puts(&p->html, "<td>");
-    html_number(&p->html, number(metrics, "n"));
+    html_number(&p->html, number(scores, "n"));
     sbuf_puts(&p->html, "</td>");
-    put_share(&p->html, number(metrics, "top1"));
-    put_share(&p->html, number(metrics, "top5"));
-    put_share(&p->html, number(metrics, "mean_per_class"));
+    put_share(&p->html, number(scores, "top1"));
+    put_share(&p->html, number(scores, "top5"));
+    put_share(&p->html, number(scores, "mean_per_class"));
     sbuf_puts(&p->html, "</tr>\n");
+}
+
+/* A file about several sources has their mean on top and each under "sets". */
+static void put_file(page *p, const score_file *f)
+{
+    const json *sets = json_get(f->root, "sets");
+    for (const json *s = sets ? sets->child : NULL; s; s = s->next) {
+        const char *data = json_string(json_get(s, "data")), *slash = data ? strrchr(data, '/') : NULL;
+        put_score(p, slash && slash[1] ? slash + 1 : data ? data : "", f->run, s);
+    }
+    put_score(p, sets ? "average" : f->set, f->run, f->root);
 }
 
 static void put_scores(page *p)
@@ -51,7 +61,7 @@ static void put_scores(page *p)
         "per class</th></tr>\n",
         p->runs > 1 ? "<th class=\"text\">run</th>" : "");
     for (int64_t i = 0; i < p->scores.count; i++)
-        if (json_get(p->scores.file[i].root, "top1")) put_score(p, &p->scores.file[i]);
+        if (json_get(p->scores.file[i].root, "top1")) put_file(p, &p->scores.file[i]);
     sbuf_puts(&p->html, "</table></div>\n");
 }
 
