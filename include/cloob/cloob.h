@@ -15,6 +15,7 @@
 #include "cloob/synth.h"
 #include "cloob/train.h"
 #include "cloob/eval.h"
+#include "cloob/report.h"
 #include "cloob/model.h"
 #include "cloob/search.h"
 #include "cloob/bench.h"
