@@ -18,6 +18,7 @@
 #include "cloob/ablate.h"
 #include "cloob/report.h"
 #include "cloob/model.h"
+#include "cloob/search.h"
 #include "cloob/bench.h"
 #include "cloob/zeroshot.h"
 
