@@ -401,6 +401,8 @@ cloob_status step_run(cloob_ctx *ctx, step *s, const void *images, const int32_t
 
 params *step_params(step *s) { return s->p; }
 
+exec *step_tower(step *s, bool text) { return s->tower[text]; }
+
 int64_t step_count(const step *s) { return s->count; }
 
 step_memory step_memory_of(const step *s)

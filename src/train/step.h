@@ -54,6 +54,9 @@ cloob_status step_gradients(cloob_ctx *ctx, step *s, const void *images, const i
 params *step_params(step *s);
 int64_t step_count(const step *s); /* updates done */
 
+/* A tower by itself, for tests. */
+exec *step_tower(step *s, bool text);
+
 /* Unit embeddings of the last step's rows on this rank, (accum * batch, D) F32 device memory. */
 const float *step_embeddings(const step *s, bool text);
 
