@@ -15,7 +15,11 @@
 #include "cloob/synth.h"
 #include "cloob/train.h"
 #include "cloob/eval.h"
+#include "cloob/ablate.h"
+#include "cloob/report.h"
 #include "cloob/model.h"
+#include "cloob/search.h"
+#include "cloob/bench.h"
 #include "cloob/zeroshot.h"
 
 #endif

@@ -75,11 +75,12 @@ cloob_status cloob_embedded_write(cloob_ctx *ctx, const cloob_embedded *e, const
     int64_t entries = 0, metas = 0;
     if (!e->image && !e->text) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: nothing to write", path);
     if (n > 4 && strcmp(path + n - 4, ".npy") == 0) return write_npy(ctx, e, path);
+    /* the widest first: the format has no padding, and readers map it */
+    if (e->label) entry[entries++] = (st_entry){ "label", TENSOR(CLOOB_I64, e->label, e->rows) };
     if (e->image)
         entry[entries++] = (st_entry){ "image", TENSOR(CLOOB_F32, e->image, e->rows, e->image_width) };
     if (e->text)
         entry[entries++] = (st_entry){ "text", TENSOR(CLOOB_F32, e->text, e->text_rows, e->text_width) };
-    if (e->label) entry[entries++] = (st_entry){ "label", TENSOR(CLOOB_I64, e->label, e->rows) };
     put_list(&names, e->name, e->name ? e->rows : 0);
     put_list(&classes, e->class_name, e->classes);
     if (e->name) meta[metas++] = (st_meta){ "names", names.data };

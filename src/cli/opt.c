@@ -185,10 +185,16 @@ static void set_defaults(const opt_row *rows)
 
 static bool is_option(const char *word) { return strncmp(word, "--", 2) == 0 && word[2]; }
 
+/* "-n" where the command has an option of one letter, --n. */
+static bool is_letter(const command *c, const char *word)
+{
+    return word[0] == '-' && word[1] && word[1] != '-' && !word[2] && find(c, word + 1, 1);
+}
+
 /* One --option at argv[*i]; moves *i past what it used. */
 static int parse_option(const command *c, int argc, char **argv, int *i)
 {
-    const char *word = argv[(*i)++], *name = word + 2, *equals = strchr(name, '=');
+    const char *word = argv[(*i)++], *name = word + (word[1] == '-' ? 2 : 1), *equals = strchr(name, '=');
     size_t n = equals ? (size_t)(equals - name) : strlen(name);
     const opt_row *r = find(c, name, n);
     if (!r && strncmp(name, "no-", 3) == 0 && (r = find(c, name + 3, n - 3)) && r->kind == OPT_FLAG && !equals) {
@@ -228,7 +234,7 @@ int opt_parse(const command *c, int argc, char **argv, opt_list *rest)
         }
         if (strcmp(argv[i], "--") == 0) {
             for (i++; i < argc; i++) rest_add(rest, argv[i]);
-        } else if (is_option(argv[i])) {
+        } else if (is_option(argv[i]) || is_letter(c, argv[i])) {
             int code = parse_option(c, argc, argv, &i);
             if (code >= 0) return code;
         } else {

@@ -87,7 +87,7 @@ static cloob_status minimize(cloob_ctx *ctx, probe_model *m, probe_fit *fit, con
     CLOOB_TRY(objective_create(ctx, &f, part, parts, y, m->C, lambda));
     lbfgs_problem problem = objective_problem(f);
     bool small = problem.noise < 1e-12;
-    lbfgs_options lo = { HISTORY, o->max_iterations, o->tolerance > 0 ? o->tolerance : small ? 1e-12 : 1e-7 };
+    lbfgs_options lo = { HISTORY, o->max_iterations, o->tolerance > 0 ? o->tolerance : small ? 1e-12 : 3e-5 };
     cloob_status status = lbfgs_minimize(ctx, &problem, &lo, m->w, &result);
     objective_destroy(f);
     if (status == CLOOB_OK) describe(fit, m, lambda, &result);

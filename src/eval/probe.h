@@ -21,7 +21,7 @@ typedef struct probe_data {
 
 typedef struct probe_options {
     int max_iterations; /* 1000 */
-    double tolerance;   /* see lbfgs_options; 0: 1e-7, or 1e-12 for small problems */
+    double tolerance;   /* see lbfgs_options; 0: 3e-5, or 1e-12 for small problems */
 } probe_options;
 
 void probe_options_init(probe_options *o);

@@ -187,7 +187,7 @@ cloob_status similarity_run(cloob_ctx *ctx, cloob_similarity *out, const unit_ro
     memset(out, 0, sizeof *out);
     CLOOB_TRY(unit_rows_match(ctx, x, y));
     if (x->src.N < 2)
-        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: one pair has no unmatched partner", x->src.name);
+        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: one pair has no unmatched partner", x->src.name);
     CLOOB_TRY(run_matched(ctx, out, x, y));
     return run_unmatched(ctx, out, x, y);
 }

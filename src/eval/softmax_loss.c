@@ -6,7 +6,7 @@
 #include "core/pool.h"
 #include "eval/vmath.h"
 
-enum { GRAIN = 64, MAX_PARTS = 256 };
+enum { GRAIN = 1 << 16, MAX_PARTS = 256 }; /* logits per thread at least: less is not worth waking one */
 
 #define REAL   float
 #define EXP(x) vmath_exp(x)
@@ -41,8 +41,9 @@ static void run_range(void *arg, int64_t begin, int64_t end, int thread)
 static double run(cloob_ctx *ctx, job *j, int64_t n)
 {
     double loss = 0;
-    pool_for(ctx, n, GRAIN, run_range, j);
-    for (int k = 0; k < pool_ranges(ctx, n, GRAIN); k++) loss += j->part[k];
+    int64_t grain = GRAIN / j->C + 1;
+    pool_for(ctx, n, grain, run_range, j);
+    for (int k = 0; k < pool_ranges(ctx, n, grain); k++) loss += j->part[k];
     return loss;
 }
 

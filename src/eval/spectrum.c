@@ -14,7 +14,7 @@ int64_t spectrum_effective(const double *value, int64_t n, double share)
     double total = 0, sum = 0;
     int64_t below = 0;
     for (int64_t i = 0; i < n; i++) total += value[i];
-    if (total <= 0) return 0;
+    if (total <= 1e-12) return 0; /* rows of unit length that differ by rounding only: no spread at all */
     for (int64_t i = 0; i < n; i++) {
         sum += value[i];
         if (sum / total < share) below++;
@@ -73,8 +73,7 @@ cloob_status spectrum_run(cloob_ctx *ctx, spectrum *out, const unit_rows *x, dou
     int64_t D = x->src.D;
     moments m;
     memset(out, 0, sizeof *out);
-    if (x->src.N < 2)
-        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: a covariance needs two rows", x->src.name);
+    if (x->src.N < 2) return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: a covariance needs two rows", x->src.name);
     bool room = moments_init(&m, D);
     out->value = malloc((size_t)D * sizeof *out->value);
     cloob_status status = ctx_no_memory(ctx, (size_t)(D * D) * sizeof(double), "a covariance");

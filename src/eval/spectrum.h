@@ -17,7 +17,7 @@ typedef struct spectrum {
 cloob_status spectrum_run(cloob_ctx *ctx, spectrum *out, const unit_rows *x, double share);
 void spectrum_release(spectrum *s);
 
-/* 1 + how many leading partial sums stay below share of the whole; 0 when all values are 0. */
+/* 1 + how many leading partial sums stay below share of the whole; 0 when their sum is (1e-12 or less). */
 int64_t spectrum_effective(const double *value, int64_t n, double share);
 
 #endif

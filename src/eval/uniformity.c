@@ -38,7 +38,7 @@ cloob_status uniformity_run(cloob_ctx *ctx, uniformity *out, const unit_rows *x)
 {
     int threads = tiles_threads(ctx, x);
     double N = (double)x->src.N, arc = 0, potential = 0;
-    if (x->src.N < 2) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: uniformity needs two rows", x->src.name);
+    if (x->src.N < 2) return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: uniformity needs two rows", x->src.name);
     sums *part = calloc((size_t)threads, sizeof *part);
     if (!part) return ctx_no_memory(ctx, (size_t)threads * sizeof *part, "sums");
     cloob_status status = tiles_run(ctx, x, x, TILES_UPPER, &(tile_visitor){ visit, NULL, part });

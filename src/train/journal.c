@@ -15,16 +15,16 @@
 struct journal {
     bool writes;
     char *dir, *checkpoints;
-    FILE *log;
+    FILE *log, *metrics;
     tensorboard *board;
 };
 
-static cloob_status open_log(cloob_ctx *ctx, journal *j)
+static cloob_status open_log(cloob_ctx *ctx, journal *j, const char *name, FILE **out)
 {
-    char *path = file_join(j->dir, "out.log");
-    if (!path) return ctx_no_memory(ctx, 64, "out.log");
-    j->log = fopen(path, "a");
-    cloob_status status = j->log ? CLOOB_OK : ctx_fail(ctx, CLOOB_ERR_IO, "%s: cannot write: %s", path, strerror(errno));
+    char *path = file_join(j->dir, name);
+    if (!path) return ctx_no_memory(ctx, 64, name);
+    *out = fopen(path, "a");
+    cloob_status status = *out ? CLOOB_OK : ctx_fail(ctx, CLOOB_ERR_IO, "%s: cannot write: %s", path, strerror(errno));
     free(path);
     return status;
 }
@@ -34,7 +34,10 @@ static cloob_status make_files(cloob_ctx *ctx, journal *j, journal_mode mode, bo
     if (mode == JOURNAL_NEW && file_exists(j->dir))
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: a run of this name exists; give another --name, or --resume latest", j->dir);
     CLOOB_TRY(file_make_dirs(ctx, j->checkpoints));
-    CLOOB_TRY(open_log(ctx, j));
+    CLOOB_TRY(open_log(ctx, j, "out.log", &j->log));
+    CLOOB_TRY(open_log(ctx, j, "metrics.tsv", &j->metrics));
+    if (fseek(j->metrics, 0, SEEK_END) == 0 && ftell(j->metrics) == 0)
+        fputs("step\tepoch\tloss\timage_term\ttext_term\tlr\tgrad_norm\tpairs_per_s\twait\tinv_tau\n", j->metrics);
     if (!with_board) return CLOOB_OK;
     char *board = file_join(j->dir, "tensorboard");
     cloob_status status = board ? file_make_dirs(ctx, board) : ctx_no_memory(ctx, 64, "tensorboard");
@@ -64,6 +67,7 @@ void journal_close(journal *j)
 {
     if (!j) return;
     if (j->log) fclose(j->log);
+    if (j->metrics) fclose(j->metrics);
     tensorboard_close(j->board);
     free(j->dir);
     free(j->checkpoints);
@@ -121,6 +125,14 @@ cloob_status journal_result(cloob_ctx *ctx, journal *j, const char *json)
     cloob_status status = ok ? CLOOB_OK : ctx_fail(ctx, CLOOB_ERR_IO, "%s: cannot write: %s", path ? path : "results.jsonl", strerror(errno));
     free(path);
     return status;
+}
+
+void journal_metrics(journal *j, const journal_row *r)
+{
+    if (!j->writes) return;
+    fprintf(j->metrics, "%lld\t%lld\t%.9g\t%.9g\t%.9g\t%.9g\t%.9g\t%.9g\t%.9g\t%.9g\n", (long long)r->step, (long long)r->epoch, r->loss, r->image_term, r->text_term,
+            r->lr, r->grad_norm, r->pairs_per_s, r->wait, r->inv_tau);
+    fflush(j->metrics);
 }
 
 void journal_scalar(journal *j, const char *tag, int64_t step, double value)

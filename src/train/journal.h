@@ -1,4 +1,4 @@
-/* What a run leaves behind: out.log, params.txt, checkpoints/, results.jsonl, TensorBoard events. Only rank 0 writes. */
+/* What a run leaves behind: out.log, params.txt, metrics.tsv, checkpoints/, results.jsonl, TensorBoard events. Only rank 0 writes. */
 #ifndef TRAIN_JOURNAL_H
 #define TRAIN_JOURNAL_H
 
@@ -24,6 +24,14 @@ cloob_status journal_params(cloob_ctx *ctx, journal *j, const char *text);
 
 /* Appends one JSON object as a line to checkpoints/results.jsonl. */
 cloob_status journal_result(cloob_ctx *ctx, journal *j, const char *json);
+
+/* One row of metrics.tsv, at full precision; wait: share of the time spent waiting for data. */
+typedef struct journal_row {
+    int64_t step, epoch;
+    double loss, image_term, text_term, lr, grad_norm, pairs_per_s, wait, inv_tau;
+} journal_row;
+
+void journal_metrics(journal *j, const journal_row *row);
 
 /* A number for TensorBoard: "train/loss" at a step. */
 void journal_scalar(journal *j, const char *tag, int64_t step, double value);

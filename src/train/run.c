@@ -88,6 +88,7 @@ static void log_step(cloob_ctx *ctx, run *r, const step_result *s, double lr, do
     journal_line(ctx, r->log, "epoch %lld [%lld/%lld] loss %.5f (image %.4f, text %.4f), lr %.3e, norm %.3g, %.1f pairs/s, data wait %.1f %%", (long long)r->at.epoch + 1,
                  (long long)r->at.step_in_epoch, (long long)r->steps_per_epoch, s->loss, s->image_term, s->text_term, lr, s->grad_norm, rate,
                  step_seconds > 0 ? 100 * wait_seconds / step_seconds : 0);
+    journal_metrics(r->log, &(journal_row){ n, r->at.epoch + 1, s->loss, s->image_term, s->text_term, lr, s->grad_norm, rate, step_seconds > 0 ? wait_seconds / step_seconds : 0, s->inv_tau });
     journal_scalar(r->log, "train/loss", n, s->loss);
     journal_scalar(r->log, "train/lr", n, lr);
     journal_scalar(r->log, "train/data_time", n, wait_seconds / (double)steps);

@@ -1,5 +1,5 @@
 /* Three doors: a first byte below 64 reads the rest as a merges file, below 96 as a gzip one, else as text
- * for a small vocabulary, which must come back to the same ids. */
+ * for a small vocabulary: its ids must decode, and a row must hold the same ones. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -7,8 +7,8 @@
 #include "core/pool.h"
 
 enum {
-    TILE_ALIGN = 48,             /* tile edges where the kernels' register blocks (6, 8, 16, 24) end too */
-    SMALL_PRODUCT = 64 * 64 * 64 /* fewer multiplications than this do not pay for waking a thread */
+    TILE_ALIGN = 48,        /* tile edges where the kernels' register blocks (6, 8, 16, 24) end too */
+    SMALL_PRODUCT = 1 << 20 /* fewer multiplications than this do not pay for waking a thread */
 };
 
 typedef struct product {

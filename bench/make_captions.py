@@ -1,0 +1,26 @@
+#!/usr/bin/env python3
+"""Writes a large file of captions to time `cloob tokenizer train` with.
+
+    bench/make_captions.py --shared ../shared --count 10000000 --out captions.txt
+
+flickr8k's training captions over and over; every third gets a made-up word at its end, so that there are many words.
+"""
+import argparse
+import csv
+import gzip
+import random
+
+SYLLABLES = ["ba", "ke", "lo", "mi", "nu", "ra", "se", "ti", "vo", "xa", "zen", "dor", "mal", "pik", "ster", "gru", "ühl", "né"]
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--shared", default="../shared")
+parser.add_argument("--count", type=int, default=10_000_000)
+parser.add_argument("--out", required=True)
+a = parser.parse_args()
+with gzip.open(a.shared + "/data/flickr8k_train.tsv.gz", "rt") as f:
+    rows = [row["title"] for row in csv.DictReader(f, delimiter="\t")]
+rng = random.Random(0)
+with open(a.out, "w") as out:
+    for i in range(a.count):
+        word = " " + "".join(rng.choices(SYLLABLES, k=rng.randint(2, 5))) if i % 3 == 0 else ""
+        out.write(rows[i % len(rows)] + word + "\n")

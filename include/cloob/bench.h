@@ -1,0 +1,57 @@
+/* How fast this machine trains and embeds: random inputs, freshly initialised weights, medians. */
+#ifndef CLOOB_BENCH_H
+#define CLOOB_BENCH_H
+
+#include "cloob/objective.h"
+#include "cloob/types.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct cloob_bench_options {
+    const char *model;              /* a name, or a .json file */
+    const char *device, *precision; /* NULL: auto, fp32 */
+    int64_t batch, accum;           /* accum: micro-batches of a training step */
+    int repeats;                    /* timed runs, after one that is not */
+    uint64_t seed;
+    cloob_method method;     /* training */
+    bool grad_checkpointing; /* training */
+    bool text;               /* embedding: texts instead of pictures */
+    bool invariant;          /* embedding: row by row */
+} cloob_bench_options;
+
+CLOOB_API void cloob_bench_options_init(cloob_bench_options *o); /* RN50, batch 32, 5 repeats, CLOOB */
+
+typedef struct cloob_bench_result {
+    double ms;             /* median of a step, or of a batch */
+    double items_per_s;    /* pairs, pictures or texts */
+    double first_ms;       /* of the run that is not counted: planning and warm-up included */
+    int64_t planned_bytes; /* training: what the plan takes on the device */
+    int64_t peak_bytes;    /* of the process; on a GPU, of its memory in use */
+    double loss;           /* training: of the last step */
+    char device[128];
+} cloob_bench_result;
+
+/* One full training step: both towers, the objective, backward, AdamW. */
+CLOOB_API cloob_status cloob_bench_step(cloob_ctx *ctx, const cloob_bench_options *o,
+                                        cloob_bench_result *out);
+/* One batch of embeddings, from bytes or tokens in host memory to unit rows in host memory. */
+CLOOB_API cloob_status cloob_bench_embed(cloob_ctx *ctx, const cloob_bench_options *o,
+                                         cloob_bench_result *out);
+
+/* ---- what there is to run on --------------------------------------------------------------------- */
+
+typedef struct cloob_device_facts {
+    char name[128];
+    int64_t total_bytes, free_bytes; /* 0: unknown */
+} cloob_device_facts;
+
+/* The processor is number 0, GPUs follow. */
+CLOOB_API int cloob_device_count(void);
+CLOOB_API cloob_status cloob_device_describe(cloob_ctx *ctx, int index, cloob_device_facts *out);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,70 @@
+/* Searching a folder of pictures by a text: an index that is made once, brought up to date, and asked often.
+ *
+ *     cloob_search_update u;
+ *     cloob_search *s;
+ *     cloob_search_hit hit[10];
+ *     int64_t found;
+ *     cloob_search_index(ctx, m, "photos", "photos.index", "RN50.safetensors", NULL, &u);
+ *     cloob_search_open(ctx, "photos.index", &s);
+ *     cloob_search_text(ctx, s, m, "a dog in the snow", 10, hit, &found);
+ *     for (int64_t i = 0; i < found; i++) printf("%.3f %s\n", hit[i].score, hit[i].path);
+ *     cloob_search_close(s);
+ *
+ * The index is mapped, not read; docs/library.md describes the file. */
+#ifndef CLOOB_SEARCH_H
+#define CLOOB_SEARCH_H
+
+#include "cloob/model.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct cloob_search_update {
+    int64_t pictures, kept, embedded, bad, removed; /* bad: cannot be read, left out */
+} cloob_search_update;
+
+/* Makes the index of a folder, or brings it up to date: a picture with the same name, size and time is kept.
+ * checkpoint and vocab (NULL: none) are stored for queries. Written beside and renamed, now and then while it
+ * goes on: a kill loses at most half a minute of work. */
+CLOOB_API cloob_status cloob_search_index(cloob_ctx *ctx, cloob_model *m, const char *folder,
+                                          const char *path, const char *checkpoint, const char *vocab,
+                                          cloob_search_update *out);
+
+typedef struct cloob_search cloob_search; /* read-only: any number of threads may ask */
+
+CLOOB_API cloob_status cloob_search_open(cloob_ctx *ctx, const char *path, cloob_search **out);
+CLOOB_API void cloob_search_close(cloob_search *s);
+CLOOB_API int64_t cloob_search_count(const cloob_search *s);
+CLOOB_API int64_t cloob_search_width(const cloob_search *s);
+/* The weights the index was made with, and their vocabulary; "" when stored with the weights. */
+CLOOB_API const char *cloob_search_checkpoint(const cloob_search *s);
+CLOOB_API const char *cloob_search_vocab(const cloob_search *s);
+
+typedef struct cloob_search_hit {
+    char *path;  /* freed by cloob_search_hits_release */
+    float score; /* cosine */
+} cloob_search_hit;
+
+/* The `most` nearest pictures, best first; query: (D) of unit length. */
+CLOOB_API cloob_status cloob_search_query(cloob_ctx *ctx, const cloob_search *s, const float *query,
+                                          int64_t most, cloob_search_hit *hit, int64_t *found);
+/* The same for a text, with the model that made the index; another one is refused. */
+CLOOB_API cloob_status cloob_search_text(cloob_ctx *ctx, const cloob_search *s, cloob_model *m,
+                                         const char *text, int64_t most, cloob_search_hit *hit,
+                                         int64_t *found);
+CLOOB_API void cloob_search_hits_release(cloob_search_hit *hit, int64_t n);
+
+/* A self-contained HTML page with thumbnails of the hits. Beside and renamed. */
+CLOOB_API cloob_status cloob_search_sheet(cloob_ctx *ctx, const char *path, const char *title,
+                                          const cloob_search_hit *hit, int64_t n);
+
+/* Times `repeats` searches over n random unit rows; *ms is the median of one. Writes and removes a file at
+ * path. */
+CLOOB_API cloob_status cloob_search_bench(cloob_ctx *ctx, const char *path, int64_t n, int64_t dim,
+                                          int repeats, double *ms);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

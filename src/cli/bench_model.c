@@ -1,0 +1,117 @@
+/* cloob bench step and cloob bench embed: training and embedding against the clock. */
+#include <stdio.h>
+
+#include "cli/commands.h"
+
+static struct {
+    const char *model, *method;
+    int64_t batch, accum, repeats;
+    bool checkpointing, text, invariant;
+} o;
+
+#define SHARED_ROWS                                                                                          \
+    { "model", OPT_STRING, &o.model, "RN50", "MODEL", "a model's name or a .json file", 0 },                 \
+    {                                                                                                        \
+        "repeats", OPT_INT, &o.repeats, "5", "R", "timed runs, after one that is not", OPT_POSITIVE          \
+    }
+
+static const opt_row step_rows[] = {
+    SHARED_ROWS,
+    { "batch", OPT_INT, &o.batch, "32", "B", "pairs of a micro-batch", OPT_POSITIVE },
+    { "accum-freq", OPT_INT, &o.accum, "1", "N", "micro-batches of a step", OPT_POSITIVE },
+    { "method", OPT_STRING, &o.method, "cloob", "cloob|clip|infoloob|infonce-hopfield", "which objective",
+      0 },
+    { "grad-checkpointing", OPT_FLAG, &o.checkpointing, NULL, NULL, "less memory, one more forward pass", 0 },
+    OPT_END
+};
+
+static const opt_row embed_rows[] = {
+    SHARED_ROWS,
+    { "batch", OPT_INT, &o.batch, "32", "B", "pictures or texts at a time", OPT_POSITIVE },
+    { "text", OPT_FLAG, &o.text, NULL, NULL, "texts instead of pictures", 0 },
+    { "invariant", OPT_FLAG, &o.invariant, NULL, NULL, "row by row, as cloob embed does it by default", 0 },
+    OPT_END
+};
+
+static void fill(cloob_bench_options *b)
+{
+    cloob_bench_options_init(b);
+    b->model = o.model;
+    b->device = common.device;
+    b->precision = common.precision;
+    b->batch = o.batch;
+    b->repeats = (int)o.repeats;
+    b->seed = (uint64_t)common.seed;
+    b->text = o.text;
+    b->invariant = o.invariant;
+    b->grad_checkpointing = o.checkpointing;
+    if (o.accum > 0) b->accum = o.accum;
+    if (o.method) cloob_method_from_name(o.method, &b->method);
+}
+
+static void print(const char *unit, const cloob_bench_result *r)
+{
+    const char *precision = common.precision ? common.precision : "fp32";
+    if (common.json)
+        printf("{\"ms\": %.4f, \"%s_per_s\": %.3f, \"peak_bytes\": %lld, \"device\": \"%s\", \"precision\": "
+               "\"%s\", "
+               "\"model\": \"%s\", \"batch\": %lld, \"first_ms\": %.1f, \"planned_bytes\": %lld, \"loss\": "
+               "%.9g}\n",
+               r->ms, unit, r->items_per_s, (long long)r->peak_bytes, r->device, precision, o.model,
+               (long long)o.batch, r->first_ms, (long long)r->planned_bytes, r->loss);
+    else
+        printf("%.2f ms, %.1f %s/s, peak %.0f MiB (%s, %s, %s, batch %lld)\n", r->ms, r->items_per_s, unit,
+               (double)r->peak_bytes / 1048576.0, o.model, r->device, precision, (long long)o.batch);
+}
+
+typedef cloob_status bench_fn(cloob_ctx *ctx, const cloob_bench_options *o, cloob_bench_result *out);
+
+static int run(const command *self, int argc, char **argv, bench_fn *bench, const char *unit)
+{
+    opt_list rest;
+    cloob_bench_options b;
+    cloob_bench_result r;
+    int code = opt_parse(self, argc, argv, &rest);
+    if (code >= 0) return code;
+    if (rest.count) return cli_usage(self, "%s: not an option", rest.item[0]);
+    fill(&b);
+    cloob_ctx *ctx = cli_context();
+    cloob_status status = bench(ctx, &b, &r);
+    code = 0;
+    if (status != CLOOB_OK) code = cli_fail(self, ctx, status);
+    else print(unit, &r);
+    cloob_ctx_destroy(ctx);
+    return code;
+}
+
+static int run_step(const command *self, int argc, char **argv)
+{
+    return run(self, argc, argv, cloob_bench_step, "pairs");
+}
+static int run_embed(const command *self, int argc, char **argv)
+{
+    return run(self, argc, argv, cloob_bench_embed, "items");
+}
+
+const command bench_step = {
+    "bench step",
+    run_step,
+    "time and memory of a full training step",
+    step_rows,
+    "--model RN50 --batch B [--method M] [--precision bf16]",
+    "Random pairs, freshly initialised weights: both towers forward, the objective, backward, AdamW. ms is "
+    "the median.\n"
+    "peak_bytes is the process's largest resident size, on a GPU the memory in use there.\n"
+    "\n"
+    "  cloob bench step --model RN50 --batch 512 --method cloob --device cuda --precision amp_bf16 --json"
+};
+
+const command bench_embed = { "bench embed",
+                              run_embed,
+                              "time of embedding pictures or texts",
+                              embed_rows,
+                              "--model RN50 --batch B [--text]",
+                              "From bytes or tokens in host memory to unit rows in host memory; random "
+                              "inputs, freshly initialised weights.\n"
+                              "\n"
+                              "  cloob bench embed --model RN50 --batch 1 --device cpu --json" };

@@ -1,0 +1,48 @@
+/* cloob bench search: how long an index takes to answer. */
+#include <stdio.h>
+#include <unistd.h>
+
+#include "cli/commands.h"
+
+static struct {
+    int64_t n, dim, repeats;
+} o;
+
+static const opt_row rows[] = { { "n", OPT_INT, &o.n, "100000", "N", "pictures in the index", OPT_POSITIVE },
+                                { "dim", OPT_INT, &o.dim, "512", "D", "width of the embeddings",
+                                  OPT_POSITIVE },
+                                { "repeats", OPT_INT, &o.repeats, "20", "R", "searches", OPT_POSITIVE },
+                                OPT_END };
+
+static int run(const command *self, int argc, char **argv)
+{
+    opt_list rest;
+    char path[64];
+    double ms;
+    int code = opt_parse(self, argc, argv, &rest);
+    if (code >= 0) return code;
+    snprintf(path, sizeof path, "bench_search.%ld.tmp.safetensors", (long)getpid());
+    cloob_ctx *ctx = cli_context();
+    cloob_status status = cloob_search_bench(ctx, path, o.n, o.dim, (int)o.repeats, &ms);
+    if (status != CLOOB_OK) code = cli_fail(self, ctx, status);
+    else {
+        code = 0;
+        if (common.json)
+            printf("{\"ms\": %.4f, \"items_per_s\": %.1f, \"n\": %lld, \"dim\": %lld, \"device\": \"cpu\", "
+                   "\"precision\": \"fp32\"}\n",
+                   ms, 1e3 * (double)o.n / ms, (long long)o.n, (long long)o.dim);
+        else printf("%.2f ms for the ten nearest of %lld\n", ms, (long long)o.n);
+    }
+    cloob_ctx_destroy(ctx);
+    return code;
+}
+
+const command bench_search = { "bench search",
+                               run,
+                               "how long a search over an index of random embeddings takes",
+                               rows,
+                               "--n N --dim D",
+                               "Writes an index of random unit rows into the current folder, maps it, asks "
+                               "it, removes it. ms is the median.\n"
+                               "\n"
+                               "  cloob bench search --n 100000 --dim 512 --json" };

@@ -1,0 +1,164 @@
+/* cloob search: index a folder of pictures, ask it with words. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#include "cli/commands.h"
+#include "cli/json_out.h"
+#include "cli/model_opts.h"
+
+static const char *const in_folder = ".cloob-index.safetensors";
+
+static struct {
+    cli_model model;
+    const char *out, *index, *html;
+    int64_t n;
+} o;
+
+static const opt_row rows[] = {
+    { "checkpoint", OPT_STRING, &o.model.checkpoint, NULL, "M",
+      "weights; query: without it those the index names", 0 },
+    { "vocab", OPT_STRING, &o.model.vocab, NULL, "FILE", "merges, where the weights hold no tokenizer", 0 },
+    { "out", OPT_STRING, &o.out, NULL, "INDEX",
+      "index: where it goes; without it a hidden file in the folder", 0 },
+    { "index", OPT_STRING, &o.index, NULL, "INDEX", "query: an index, or the folder that holds one", 0 },
+    { "n", OPT_INT, &o.n, "10", "N", "query: how many results", OPT_POSITIVE },
+    { "html", OPT_STRING, &o.html, NULL, "FILE", "query: write the results as a page with thumbnails", 0 },
+    OPT_END
+};
+
+/* A folder stands for the index inside it. The caller frees. */
+static char *index_path(const char *path)
+{
+    struct stat st;
+    size_t n = strlen(path) + strlen(in_folder) + 2;
+    char *full = malloc(n);
+    if (!full) return NULL;
+    if (stat(path, &st) == 0 && S_ISDIR(st.st_mode)) snprintf(full, n, "%s/%s", path, in_folder);
+    else snprintf(full, n, "%s", path);
+    return full;
+}
+
+/* ---- index --------------------------------------------------------------------------------------- */
+
+static void print_update(const char *path, const cloob_search_update *u)
+{
+    if (common.json) {
+        printf("{\"index\": ");
+        json_out_string(path);
+        printf(
+            ", \"pictures\": %lld, \"kept\": %lld, \"embedded\": %lld, \"bad\": %lld, \"removed\": %lld}\n",
+            (long long)u->pictures, (long long)u->kept, (long long)u->embedded, (long long)u->bad,
+            (long long)u->removed);
+    } else
+        printf("%s: %lld pictures (%lld new or changed, %lld kept, %lld gone, %lld cannot be read)\n", path,
+               (long long)u->pictures, (long long)u->embedded, (long long)u->kept, (long long)u->removed,
+               (long long)u->bad);
+}
+
+static int run_index(const command *self, const char *folder)
+{
+    cloob_model *m = NULL;
+    cloob_search_update u;
+    if (!o.model.checkpoint) return cli_usage(self, "index needs --checkpoint");
+    char *path = index_path(o.out ? o.out : folder);
+    cloob_ctx *ctx = cli_context();
+    cloob_status status = path ? cli_model_open(ctx, &o.model, true, &m) : CLOOB_ERR_MEMORY;
+    if (status == CLOOB_OK)
+        status = cloob_search_index(ctx, m, folder, path, o.model.checkpoint, o.model.vocab, &u);
+    if (status == CLOOB_OK) print_update(path, &u);
+    int code = status == CLOOB_OK ? 0 : cli_fail(self, ctx, status);
+    cloob_model_close(m);
+    cloob_ctx_destroy(ctx);
+    free(path);
+    return code;
+}
+
+/* ---- query --------------------------------------------------------------------------------------- */
+
+static void print_hits(const char *text, const cloob_search_hit *hit, int64_t n, int64_t of, double ms)
+{
+    if (!common.json) {
+        for (int64_t i = 0; i < n; i++) printf("%.4f  %s\n", (double)hit[i].score, hit[i].path);
+        return;
+    }
+    printf("{\"query\": ");
+    json_out_string(text);
+    printf(", \"pictures\": %lld, \"ms\": %.3f, \"results\": [", (long long)of, ms);
+    for (int64_t i = 0; i < n; i++) {
+        printf("%s{\"path\": ", i ? ", " : "");
+        json_out_string(hit[i].path);
+        printf(", \"score\": %.9g}", (double)hit[i].score);
+    }
+    printf("]}\n");
+}
+
+static double now_ms(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return 1e3 * (double)t.tv_sec + 1e-6 * (double)t.tv_nsec;
+}
+
+static cloob_status ask(cloob_ctx *ctx, const cloob_search *s, const char *text)
+{
+    cloob_model *m;
+    int64_t found = 0;
+    cli_model from = o.model;
+    if (!from.checkpoint) from.checkpoint = cloob_search_checkpoint(s);
+    if (!from.vocab && *cloob_search_vocab(s)) from.vocab = cloob_search_vocab(s);
+    cloob_status status = cli_model_open(ctx, &from, true, &m);
+    if (status != CLOOB_OK) return status;
+    cloob_search_hit *hit = calloc((size_t)o.n, sizeof *hit);
+    double begin = now_ms();
+    status = hit ? cloob_search_text(ctx, s, m, text, o.n, hit, &found) : CLOOB_ERR_MEMORY;
+    if (status == CLOOB_OK) print_hits(text, hit, found, cloob_search_count(s), now_ms() - begin);
+    if (status == CLOOB_OK && o.html) status = cloob_search_sheet(ctx, o.html, text, hit, found);
+    if (hit) cloob_search_hits_release(hit, found);
+    free(hit);
+    cloob_model_close(m);
+    return status;
+}
+
+static int run_query(const command *self, const char *text)
+{
+    cloob_search *s = NULL;
+    if (!o.index) return cli_usage(self, "query needs --index");
+    char *path = index_path(o.index);
+    cloob_ctx *ctx = cli_context();
+    cloob_status status = path ? cloob_search_open(ctx, path, &s) : CLOOB_ERR_MEMORY;
+    if (status == CLOOB_OK) status = ask(ctx, s, text);
+    int code = status == CLOOB_OK ? 0 : cli_fail(self, ctx, status);
+    cloob_search_close(s);
+    cloob_ctx_destroy(ctx);
+    free(path);
+    return code;
+}
+
+static int run(const command *self, int argc, char **argv)
+{
+    opt_list rest;
+    int code = opt_parse(self, argc, argv, &rest);
+    if (code >= 0) return code;
+    if (rest.count != 2) return cli_usage(self, "say index FOLDER, or query \"some words\"");
+    if (strcmp(rest.item[0], "index") == 0) return run_index(self, rest.item[1]);
+    if (strcmp(rest.item[0], "query") == 0) return run_query(self, rest.item[1]);
+    return cli_usage(self, "%s: say index or query first", rest.item[0]);
+}
+
+const command cmd_search = {
+    "search",
+    run,
+    "find pictures of a folder by words",
+    rows,
+    "index FOLDER --checkpoint M [--out INDEX] | query \"words\" --index INDEX [--html sheet.html] [--n N]",
+    "index embeds the pictures below a folder; run it again and only new and changed ones are embedded. The "
+    "index file\n"
+    "is mapped, not read, and always whole: it is written beside and renamed. query lists the nearest "
+    "pictures.\n"
+    "\n"
+    "  cloob search index photos --checkpoint M\n"
+    "  cloob search query \"a dog in the snow\" --index photos --html sheet.html"
+};

@@ -1,0 +1,49 @@
+/* cloob info device: what there is to compute on. */
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/info.h"
+#include "cli/json_out.h"
+
+static bool knows(const char *what) { return strcmp(what, "device") == 0 && access(what, F_OK) != 0; }
+
+static void print_one(int i, const cloob_device_facts *f)
+{
+    if (common.json) {
+        printf("%s{\"device\": \"", i ? ", " : "");
+        if (i) printf("cuda:%d", i - 1);
+        else printf("cpu");
+        printf("\", \"name\": ");
+        json_out_string(f->name);
+        printf(", \"total_bytes\": %lld, \"free_bytes\": %lld}", (long long)f->total_bytes,
+               (long long)f->free_bytes);
+        return;
+    }
+    if (i) printf("cuda:%-4d", i - 1);
+    else printf("cpu      ");
+    printf(" %s", f->name);
+    if (f->total_bytes)
+        printf(", %.1f GiB, %.1f GiB of it free", (double)f->total_bytes / 1073741824.0,
+               (double)f->free_bytes / 1073741824.0);
+    printf("\n");
+}
+
+static int tell(const command *self, cloob_ctx *ctx, const char *what, const info_options *o)
+{
+    int n = cloob_device_count();
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    (void)what, (void)o;
+    if (common.json) printf("{\"cores\": %ld, \"gpus\": %d, \"devices\": [", cores, n - 1);
+    for (int i = 0; i < n; i++) {
+        cloob_device_facts f;
+        cloob_status status = cloob_device_describe(ctx, i, &f);
+        if (status != CLOOB_OK) return cli_fail(self, ctx, status);
+        print_one(i, &f);
+    }
+    if (common.json) printf("]}\n");
+    else if (n == 1) printf("no GPU that this build and machine can use; %ld cores\n", cores);
+    return 0;
+}
+
+const info_kind info_device = { knows, tell };

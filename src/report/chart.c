@@ -1,0 +1,50 @@
+/* What all kinds of charts share. */
+#include "report/chart.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "report/html.h"
+
+chart_series *chart_add(arena *a, chart *c, const char *name, int color, int64_t n)
+{
+    if (c->count == c->room) {
+        int64_t room = c->room ? 2 * c->room : 8;
+        chart_series *more = arena_push(a, (size_t)room * sizeof *more);
+        if (!more) return NULL;
+        if (c->count) memcpy(more, c->series, (size_t)c->count * sizeof *more);
+        c->series = more;
+        c->room = room;
+    }
+    chart_series s = { .name = arena_string(a, name), .color = color };
+    s.x = arena_push(a, (size_t)(n + 1) * sizeof *s.x);
+    s.y = arena_push(a, (size_t)(n + 1) * sizeof *s.y);
+    if (!s.name || !s.x || !s.y) return NULL;
+    c->series[c->count] = s;
+    return &c->series[c->count++];
+}
+
+void chart_point(const chart *c, chart_series *s, double x, double y)
+{
+    if (!isfinite(x) || !isfinite(y) || (c->log_y && y <= 0)) return;
+    s->x[s->n] = x;
+    s->y[s->n++] = y;
+}
+
+bool chart_put(sbuf *html, const chart *c)
+{
+    int64_t points = 0;
+    for (int64_t i = 0; i < c->count; i++) points += c->series[i].n;
+    if (!points) return false;
+    sbuf_puts(html, "<figure class=\"chart\"><figcaption>");
+    html_text(html, c->title);
+    sbuf_puts(html, "</figcaption>");
+    chart_put_body(html, c);
+    if (c->note) {
+        sbuf_puts(html, "<p class=\"note\">");
+        html_text(html, c->note);
+        sbuf_puts(html, "</p>");
+    }
+    sbuf_puts(html, "</figure>\n");
+    return true;
+}

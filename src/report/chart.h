@@ -1,0 +1,42 @@
+/* A chart of lines, as HTML. Three implementations, one chosen by the build: chart_canvas.c draws with
+ * Chart.js in the reader's browser, chart_svg.c with cairo while the page is written, chart_list.c lists
+ * first and last values. */
+#ifndef REPORT_CHART_H
+#define REPORT_CHART_H
+
+#include "core/arena.h"
+#include "core/ctx.h"
+#include "core/sbuf.h"
+
+typedef struct chart_series {
+    const char *name;
+    double *x, *y; /* (n), finite; y above 0 on a logarithmic axis */
+    int64_t n;
+    int color; /* index into the palette, any number from 0 */
+} chart_series;
+
+typedef struct chart {
+    const char *title, *x_label, *y_label;
+    const char *note; /* a sentence below, or NULL */
+    bool log_y, fill;
+    bool from_zero; /* the y axis begins at 0 */
+    chart_series *series;
+    int64_t count, room;
+} chart;
+
+/* Adds a series with space for n points; NULL when memory is out (arrays are in the arena). Points are put
+ * with chart_point. */
+chart_series *chart_add(arena *a, chart *c, const char *name, int color, int64_t n);
+/* Leaves out what cannot be drawn: not finite, or not above 0 where the axis is logarithmic. */
+void chart_point(const chart *c, chart_series *s, double x, double y);
+
+/* Appends a <figure>. Nothing when no series has a point; returns whether it put something. */
+bool chart_put(sbuf *html, const chart *c);
+
+/* The scripts the charts need, once per page, at its end. */
+void chart_put_scripts(sbuf *html);
+
+/* For the implementations: frame the drawing they put between. */
+void chart_put_body(sbuf *html, const chart *c);
+
+#endif

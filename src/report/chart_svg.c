@@ -1,0 +1,166 @@
+/* Charts drawn by cairo into SVG pictures inside the page, for builds without Chart.js. A picture rather than
+ * inline SVG, as cairo's names for glyphs would meet those of the next chart. Dark mode inverts the picture
+ * (page.css). */
+#include <cairo-svg.h>
+#include <cairo.h>
+#include <math.h>
+
+#include "report/chart.h"
+#include "report/chart_axis.h"
+#include "report/html.h"
+
+enum {
+    WIDTH = 560,
+    HEIGHT = 300,
+    LEFT = 66,
+    RIGHT = 14,
+    TOP = 10,
+    BOTTOM = 46,
+    LEGEND_ROW = 18,
+    LEGEND_COLUMNS = 2
+};
+
+typedef struct drawing {
+    cairo_t *cr;
+    chart_axis x, y;
+} drawing;
+
+static const double palette[8][3] = { { .16, .44, .86 }, { .85, .28, .06 }, { .09, .50, .24 },
+                                      { .64, .13, .62 }, { .65, .46, .00 }, { .04, .54, .60 },
+                                      { .76, .15, .36 }, { .36, .40, .47 } };
+
+static void use_color(cairo_t *cr, int color, double alpha)
+{
+    const double *c = palette[color % 8];
+    cairo_set_source_rgba(cr, c[0], c[1], c[2], alpha);
+}
+
+static double px(const drawing *d, double x)
+{
+    return LEFT + chart_axis_at(&d->x, x) * (WIDTH - LEFT - RIGHT);
+}
+static double py(const drawing *d, double y)
+{
+    return HEIGHT - BOTTOM - chart_axis_at(&d->y, y) * (HEIGHT - BOTTOM - TOP);
+}
+
+/* across: 0 puts the text's left edge at x, 0.5 its middle, 1 its right edge. */
+static void put_words(cairo_t *cr, double x, double y, double across, const char *text)
+{
+    cairo_text_extents_t e;
+    cairo_text_extents(cr, text, &e);
+    cairo_move_to(cr, x - across * e.x_advance, y);
+    cairo_show_text(cr, text);
+}
+
+static void draw_grid(drawing *d, const chart *c)
+{
+    char text[40];
+    cairo_set_line_width(d->cr, 1);
+    for (int i = 0; i < d->x.ticks + d->y.ticks; i++) {
+        bool across = i >= d->x.ticks;
+        int k = across ? i - d->x.ticks : i;
+        double at = across ? py(d, d->y.tick[k]) : px(d, d->x.tick[k]);
+        cairo_set_source_rgb(d->cr, .87, .89, .92);
+        cairo_move_to(d->cr, across ? LEFT : at, across ? at : TOP);
+        cairo_line_to(d->cr, across ? WIDTH - RIGHT : at, across ? at : HEIGHT - BOTTOM);
+        cairo_stroke(d->cr);
+        cairo_set_source_rgb(d->cr, .36, .40, .47);
+        chart_axis_label(across ? &d->y : &d->x, k, text, sizeof text);
+        put_words(d->cr, across ? LEFT - 6 : at, across ? at + 4 : HEIGHT - BOTTOM + 16, across ? 1 : 0.5,
+                  text);
+    }
+    put_words(d->cr, (LEFT + WIDTH - RIGHT) / 2.0, HEIGHT - 8, 0.5, c->x_label);
+    cairo_save(d->cr);
+    cairo_translate(d->cr, 13, (TOP + HEIGHT - BOTTOM) / 2.0);
+    cairo_rotate(d->cr, -M_PI / 2);
+    put_words(d->cr, 0, 0, 0.5, c->y_label);
+    cairo_restore(d->cr);
+}
+
+static void draw_series(drawing *d, const chart *c, const chart_series *s)
+{
+    for (int64_t i = 0; i < s->n; i++) cairo_line_to(d->cr, px(d, s->x[i]), py(d, s->y[i]));
+    use_color(d->cr, s->color, 1);
+    cairo_set_line_width(d->cr, 1.8);
+    if (c->fill) {
+        cairo_stroke_preserve(d->cr);
+        cairo_line_to(d->cr, px(d, s->x[s->n - 1]), HEIGHT - BOTTOM);
+        cairo_line_to(d->cr, px(d, s->x[0]), HEIGHT - BOTTOM);
+        use_color(d->cr, s->color, 0.2);
+        cairo_fill(d->cr);
+    } else {
+        cairo_stroke(d->cr);
+    }
+    use_color(d->cr, s->color, 1);
+    for (int64_t i = 0; s->n <= 40 && i < s->n;
+         i++) { /* few points: each is shown, a single one is seen at all */
+        cairo_arc(d->cr, px(d, s->x[i]), py(d, s->y[i]), 2.4, 0, 2 * M_PI);
+        cairo_fill(d->cr);
+    }
+}
+
+static void draw_legend(cairo_t *cr, const chart *c)
+{
+    for (int64_t i = 0; c->count > 1 && i < c->count; i++) {
+        double x = LEFT + (double)(i % LEGEND_COLUMNS) * (WIDTH - LEFT - RIGHT) / LEGEND_COLUMNS;
+        double y = HEIGHT + LEGEND_ROW * (double)(i / LEGEND_COLUMNS) + 12;
+        use_color(cr, c->series[i].color, 1);
+        cairo_rectangle(cr, x, y - 6, 16, 3);
+        cairo_fill(cr);
+        cairo_set_source_rgb(cr, .11, .14, .19);
+        put_words(cr, x + 22, y, 0, c->series[i].name);
+    }
+}
+
+static void find_range(const chart *c, drawing *d)
+{
+    double low[2] = { INFINITY, INFINITY }, high[2] = { -INFINITY, -INFINITY };
+    for (int64_t i = 0; i < c->count; i++)
+        for (int64_t k = 0; k < c->series[i].n; k++) {
+            low[0] = fmin(low[0], c->series[i].x[k]), high[0] = fmax(high[0], c->series[i].x[k]);
+            low[1] = fmin(low[1], c->series[i].y[k]), high[1] = fmax(high[1], c->series[i].y[k]);
+        }
+    chart_axis_init(&d->x, low[0], high[0], false, 7);
+    chart_axis_init(&d->y, c->fill || c->from_zero ? fmin(low[1], 0) : low[1], high[1], c->log_y, 6);
+}
+
+static cairo_status_t collect(void *user, const unsigned char *bytes, unsigned n)
+{
+    sbuf_add(user, bytes, n);
+    return CAIRO_STATUS_SUCCESS;
+}
+
+static void draw(sbuf *svg, const chart *c)
+{
+    int64_t rows = c->count > 1 ? (c->count + LEGEND_COLUMNS - 1) / LEGEND_COLUMNS : 0;
+    cairo_surface_t *surface =
+        cairo_svg_surface_create_for_stream(collect, svg, WIDTH, HEIGHT + LEGEND_ROW * (double)rows + 4);
+    drawing d = { .cr = cairo_create(surface) };
+    cairo_select_font_face(d.cr, "sans-serif", CAIRO_FONT_SLANT_NORMAL, CAIRO_FONT_WEIGHT_NORMAL);
+    cairo_set_font_size(d.cr, 12);
+    find_range(c, &d);
+    draw_grid(&d, c);
+    for (int64_t i = 0; i < c->count; i++)
+        if (c->series[i].n) draw_series(&d, c, &c->series[i]);
+    draw_legend(d.cr, c);
+    cairo_destroy(d.cr);
+    cairo_surface_finish(surface);
+    if (cairo_surface_status(surface) != CAIRO_STATUS_SUCCESS) svg->failed = true;
+    cairo_surface_destroy(surface);
+}
+
+void chart_put_body(sbuf *html, const chart *c)
+{
+    sbuf svg = { 0 };
+    draw(&svg, c);
+    sbuf_puts(html, "<img class=\"drawn\" alt=\"");
+    html_text(html, c->title);
+    sbuf_puts(html, "\" src=\"data:image/svg+xml;base64,");
+    html_base64(html, svg.data, svg.len);
+    sbuf_puts(html, "\">");
+    html->failed |= svg.failed;
+    sbuf_release(&svg);
+}
+
+void chart_put_scripts(sbuf *html) { (void)html; }

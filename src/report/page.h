@@ -1,0 +1,39 @@
+/* The page as it grows, and its sections in order. A section that has nothing to show puts nothing. */
+#ifndef REPORT_PAGE_H
+#define REPORT_PAGE_H
+
+#include "report/chart.h"
+#include "report/html.h"
+#include "report/run_files.h"
+#include "report/score_files.h"
+
+typedef struct page {
+    cloob_ctx *ctx;
+    arena *memory;
+    sbuf html;
+    run_files *run; /* (runs) */
+    int64_t runs;
+    score_files scores;
+    int64_t charts;
+    bool failed; /* memory was out */
+} page;
+
+void page_summary(page *p);    /* tiles for one run, a table for several */
+void page_training(page *p);   /* loss, learning rate, norm, speed by step */
+void page_validation(page *p); /* loss and recall by epoch */
+void page_embeddings(page *p); /* spectra, Ajne's statistic, similarity histograms */
+void page_zeroshot(page *p);   /* tables, and examples with bars */
+void page_settings(page *p);
+
+/* ---- for the sections ---------------------------------------------------------------------------- */
+
+void page_heading(page *p, const char *id, const char *title, const char *lead);
+void page_chart(page *p, const chart *c); /* counts what was put */
+chart_series *page_series(page *p, chart *c, const char *name, int color, int64_t n);
+/* Up to eight runs each have a color; more share the one of their method. */
+int page_color(const page *p, int64_t run);
+/* One chart per key for several runs; one chart of all keys for one run. */
+void page_result_charts(page *p, const char *title, const char *y_label, const char *const *key,
+                        const char *const *label, int64_t keys);
+
+#endif

@@ -1,0 +1,54 @@
+// Draws every <figure class="chart"> with Chart.js from the JSON beside its canvas, in the colours of the page's style.
+(function () {
+  const dark = window.matchMedia("(prefers-color-scheme: dark)");
+  const charts = [];
+  const style = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  const short = (v) => {
+    const size = Math.abs(v);
+    if (v === 0) return "0";
+    if (size >= 1e5 || size < 1e-3) return (+v.toPrecision(3)).toExponential().replace("e+", "e");
+    return String(+v.toPrecision(4));
+  };
+
+  function dataset(s, spec) {
+    const color = style("--c" + (s.color % 8));
+    const points = s.x.map((x, i) => ({ x: x, y: s.y[i] }));
+    return { label: s.name, data: points, borderColor: color, backgroundColor: spec.fill ? color + "33" : color, fill: spec.fill ? "origin" : false,
+      borderWidth: 2, pointRadius: points.length > 40 ? 0 : 2.5, pointHitRadius: 12, tension: 0 };
+  }
+
+  function axis(label, log, zero) {
+    const tick = { color: style("--soft"), maxRotation: 0, autoSkipPadding: 14 };
+    // A logarithmic axis offers every multiple; powers of ten are enough to read it.
+    tick.callback = (v) => (log && Math.abs(Math.log10(v) % 1) > 1e-6 ? "" : short(v));
+    if (label === "epoch") tick.precision = 0;
+    return { beginAtZero: zero, type: log ? "logarithmic" : "linear", title: { display: true, text: label, color: style("--soft") }, ticks: tick, grid: { color: style("--line"), borderColor: style("--line") } };
+  }
+
+  function draw(figure) {
+    const spec = JSON.parse(figure.querySelector('script[type="application/json"]').textContent);
+    const several = spec.series.length > 1;
+    return new Chart(figure.querySelector("canvas"), {
+      type: "line",
+      data: { datasets: spec.series.map((s) => dataset(s, spec)) },
+      options: {
+        animation: false, parsing: false, normalized: true, responsive: true, maintainAspectRatio: false,
+        interaction: { mode: "nearest", axis: "x", intersect: false },
+        scales: { x: axis(spec.x, false, false), y: axis(spec.y, spec.log, spec.zero) },
+        plugins: {
+          legend: { display: several, position: "bottom", labels: { color: style("--ink"), boxWidth: 14, boxHeight: 2, padding: 10 } },
+          decimation: { enabled: true, algorithm: "lttb", samples: 400, threshold: 1000 },
+          tooltip: { callbacks: { title: (items) => (items.length ? spec.x + " " + short(items[0].parsed.x) : ""),
+            label: (item) => item.dataset.label + ": " + short(item.parsed.y) } },
+        },
+      },
+    });
+  }
+
+  function drawAll() {
+    while (charts.length) charts.pop().destroy();
+    document.querySelectorAll("figure.chart").forEach((figure) => charts.push(draw(figure)));
+  }
+  drawAll();
+  dark.addEventListener("change", drawAll);
+})();

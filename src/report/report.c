@@ -1,0 +1,160 @@
+/* The page from top to bottom. */
+#include "report/report.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "core/file.h"
+#include "report/assets.h"
+#include "report/page.h"
+
+/* ---- gathering ----------------------------------------------------------------------------------- */
+
+static char *parent_of(arena *a, const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    if (!slash) return arena_string(a, ".");
+    return slash == path ? arena_string(a, "/") : arena_string_n(a, path, (size_t)(slash - path));
+}
+
+/* Inside each run, beside the runs, beside the page, and in folders that were named. */
+static cloob_status find_scores(page *p, const char *out, const cloob_report_options *o)
+{
+    for (int64_t i = 0; i < p->runs; i++)
+        CLOOB_TRY(
+            score_files_scan(p->ctx, p->memory, p->run[i].dir, &p->run[i], p->run, p->runs, &p->scores));
+    for (int64_t i = -1; i < p->runs; i++) {
+        char *folder = parent_of(p->memory, i < 0 ? out : p->run[i].dir);
+        if (!folder) return ctx_no_memory(p->ctx, 64, out);
+        CLOOB_TRY(score_files_scan(p->ctx, p->memory, folder, NULL, p->run, p->runs, &p->scores));
+    }
+    for (int64_t i = 0; i < o->score_folders; i++) {
+        if (!file_is_dir(o->score_folder[i]))
+            return ctx_fail(p->ctx, CLOOB_ERR_IO, "%s: no such folder of zero-shot results",
+                            o->score_folder[i]);
+        CLOOB_TRY(score_files_scan(p->ctx, p->memory, o->score_folder[i], NULL, p->run, p->runs, &p->scores));
+    }
+    return CLOOB_OK;
+}
+
+static cloob_status read_runs(page *p, const char *const *run, int64_t runs)
+{
+    p->run = arena_push(p->memory, (size_t)(runs + 1) * sizeof *p->run);
+    if (!p->run) return ctx_no_memory(p->ctx, (size_t)runs * sizeof *p->run, "runs");
+    for (; p->runs < runs; p->runs++)
+        CLOOB_TRY(run_files_read(p->ctx, p->memory, run[p->runs], &p->run[p->runs]));
+    return CLOOB_OK;
+}
+
+/* ---- writing ------------------------------------------------------------------------------------- */
+
+static void put_head(page *p, const char *title)
+{
+    sbuf_puts(&p->html, "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
+                        "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<link "
+                        "rel=\"icon\" href=\"data:,\">\n<title>");
+    html_text(&p->html, title);
+    sbuf_puts(&p->html, "</title>\n<style>\n");
+    sbuf_add(&p->html, asset_page_css, asset_page_css_bytes);
+    sbuf_puts(&p->html, "</style>\n</head>\n<body>\n<main>\n<h1>");
+    html_text(&p->html, title);
+    sbuf_puts(&p->html, "</h1>\n");
+}
+
+/* Links to the sections that are there; `body` holds them. */
+static void put_nav(page *p, const char *body)
+{
+    static const char *const section[][2] = { { "summary", "Summary" },       { "training", "Training" },
+                                              { "validation", "Validation" }, { "embeddings", "Embeddings" },
+                                              { "zeroshot", "Zero-shot" },    { "settings", "Settings" } };
+    sbuf_puts(&p->html, "<nav>");
+    for (size_t i = 0; i < sizeof section / sizeof *section; i++) {
+        char id[48];
+        snprintf(id, sizeof id, "<h2 id=\"%s\"", section[i][0]);
+        if (strstr(body, id)) sbuf_printf(&p->html, "<a href=\"#%s\">%s</a>", section[i][0], section[i][1]);
+    }
+    sbuf_puts(&p->html, "</nav>\n");
+}
+
+static int64_t damaged_lines(const page *p)
+{
+    int64_t n = p->scores.damaged;
+    for (int64_t i = 0; i < p->runs; i++) n += p->run[i].damaged;
+    return n;
+}
+
+static void put_foot(page *p)
+{
+    char when[40];
+    time_t now = time(NULL);
+    struct tm tm;
+    strftime(when, sizeof when, "%Y-%m-%d %H:%M", localtime_r(&now, &tm));
+    if (damaged_lines(p))
+        sbuf_printf(&p->html, "<p class=\"note\">%lld damaged lines or files were left out.</p>\n",
+                    (long long)damaged_lines(p));
+    sbuf_printf(&p->html, "<footer>Written %s by cloob %s.</footer>\n</main>\n", when, cloob_version());
+    chart_put_scripts(&p->html);
+    sbuf_puts(&p->html, "</body>\n</html>\n");
+}
+
+static void put_sections(page *p)
+{
+    page_summary(p);
+    page_training(p);
+    page_validation(p);
+    page_embeddings(p);
+    page_zeroshot(p);
+    page_settings(p);
+}
+
+static void put_page(page *p, const char *title)
+{
+    sbuf body;
+    put_sections(p); /* first, as the links above depend on what there is */
+    body = p->html;
+    p->html = (sbuf){ 0 };
+    put_head(p, title);
+    put_nav(p, body.data ? body.data : "");
+    sbuf_add(&p->html, body.data, body.len);
+    p->failed |= body.failed;
+    sbuf_release(&body);
+    put_foot(p);
+}
+
+static const char *title_of(arena *a, const page *p, const cloob_report_options *o)
+{
+    sbuf s = { 0 };
+    if (o->title) return o->title;
+    for (int64_t i = 0; i < p->runs && i < 4; i++) sbuf_printf(&s, "%s%s", i ? ", " : "", p->run[i].name);
+    if (p->runs > 4) sbuf_printf(&s, " and %lld more", (long long)(p->runs - 4));
+    const char *kept = s.failed ? "Report" : arena_string(a, s.data);
+    sbuf_release(&s);
+    return kept ? kept : "Report";
+}
+
+cloob_status report_write(cloob_ctx *ctx, const char *const *run, int64_t runs, const char *out,
+                          const cloob_report_options *o, cloob_report_summary *summary)
+{
+    arena memory = { 0 };
+    cloob_report_options defaults = { 0 };
+    page p = { .ctx = ctx, .memory = &memory };
+    if (runs < 1)
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
+                        "a report needs a run; give the folder LOGS/NAME that cloob train wrote");
+    if (!o) o = &defaults;
+    cloob_status status = read_runs(&p, run, runs);
+    if (status == CLOOB_OK) status = find_scores(&p, out, o);
+    if (status == CLOOB_OK) {
+        put_page(&p, title_of(&memory, &p, o));
+        status = p.failed || p.html.failed ? ctx_no_memory(ctx, p.html.len, "the report")
+                                           : file_write(ctx, out, p.html.data, p.html.len);
+    }
+    if (status == CLOOB_OK && summary)
+        *summary = (cloob_report_summary){
+            .runs = runs, .charts = p.charts, .damaged = damaged_lines(&p), .bytes = (int64_t)p.html.len
+        };
+    sbuf_release(&p.html);
+    arena_release(&memory);
+    return status;
+}

@@ -1,0 +1,194 @@
+/* Steps and embeddings of random inputs against the clock. */
+#include "train/bench.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <time.h>
+
+#include "core/rng.h"
+#include "model/encoder.h"
+#include "train/step.h"
+
+static double now_ms(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return 1e3 * (double)t.tv_sec + 1e-6 * (double)t.tv_nsec;
+}
+
+static int64_t memory_used(device *d)
+{
+    struct rusage u;
+    size_t total = 0, available = 0;
+    if (d->backend == BACKEND_CUDA) {
+        d->memory(d, &total, &available);
+        return (int64_t)(total - available);
+    }
+    return getrusage(RUSAGE_SELF, &u) == 0 ? (int64_t)u.ru_maxrss * 1024 : 0;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}
+
+/* ---- inputs -------------------------------------------------------------------------------------- */
+
+typedef struct inputs {
+    uint8_t *rgb;    /* (n, S, S, 3) */
+    int32_t *tokens; /* (n, T): start, words, end, zeros */
+} inputs;
+
+static void release_inputs(inputs *in) { free(in->rgb), free(in->tokens); }
+
+static cloob_status make_inputs(cloob_ctx *ctx, const model_config *c, int64_t n, uint64_t seed, inputs *in)
+{
+    int64_t pixels = n * c->image_size * c->image_size * 3, T = c->context;
+    uint64_t key = rng_key(seed, "bench");
+    *in = (inputs){ malloc((size_t)pixels), malloc((size_t)(n * T) * sizeof *in->tokens) };
+    if (!in->rgb || !in->tokens) {
+        release_inputs(in);
+        return ctx_no_memory(ctx, (size_t)pixels, "pictures");
+    }
+    for (int64_t i = 0; i < pixels; i++) in->rgb[i] = (uint8_t)rng_u64(key, (uint64_t)i);
+    for (int64_t r = 0; r < n; r++) {
+        int64_t end = 3 + (int64_t)rng_below(rng_subkey(key, 1), (uint64_t)r, (uint64_t)(T > 4 ? T - 3 : 1));
+        for (int64_t k = 0; k < T; k++) {
+            int64_t word =
+                1 + (int64_t)rng_below(rng_subkey(key, 2), (uint64_t)(r * T + k), (uint64_t)(c->vocab - 3));
+            in->tokens[r * T + k] = (int32_t)(k == 0     ? c->vocab - 2
+                                              : k == end ? c->vocab - 1
+                                              : k > end  ? 0
+                                                         : word);
+        }
+    }
+    return CLOOB_OK;
+}
+
+/* ---- the clock ----------------------------------------------------------------------------------- */
+
+typedef cloob_status once_fn(cloob_ctx *ctx, void *user);
+
+static cloob_status take_times(cloob_ctx *ctx, device *d, int repeats, int64_t items, once_fn *once,
+                               void *user, cloob_bench_result *out)
+{
+    double *ms = calloc((size_t)repeats + 1, sizeof *ms);
+    cloob_status status = ms ? CLOOB_OK : ctx_no_memory(ctx, (size_t)repeats * sizeof *ms, "times");
+    for (int i = 0; i <= repeats && status == CLOOB_OK; i++) {
+        double from = now_ms();
+        status = once(ctx, user);
+        if (status == CLOOB_OK) status = d->sync(ctx, d);
+        ms[i] = now_ms() - from;
+    }
+    if (status == CLOOB_OK) {
+        out->first_ms = ms[0];
+        qsort(ms + 1, (size_t)repeats, sizeof *ms, by_value);
+        out->ms = (ms[1 + (repeats - 1) / 2] + ms[1 + repeats / 2]) / 2;
+        out->items_per_s = 1e3 * (double)items / out->ms;
+        out->peak_bytes = memory_used(d);
+        snprintf(out->device, sizeof out->device, "%s", d->name);
+    }
+    free(ms);
+    return status;
+}
+
+static cloob_status check(cloob_ctx *ctx, const cloob_bench_options *o, cloob_dtype *compute)
+{
+    const char *p = o->precision ? o->precision : "fp32";
+    *compute = strcmp(p, "fp32") == 0 ? CLOOB_F32 : CLOOB_BF16;
+    if (*compute == CLOOB_BF16 && strcmp(p, "bf16") != 0 && strcmp(p, "amp_bf16") != 0)
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "precision %s: choose fp32 or bf16", p);
+    if (o->batch < 1 || o->repeats < 1 || o->accum < 1)
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "batch %lld, accum %lld, repeats %d: all must be above 0",
+                        (long long)o->batch, (long long)o->accum, o->repeats);
+    return CLOOB_OK;
+}
+
+/* ---- training ------------------------------------------------------------------------------------ */
+
+typedef struct training {
+    step *s;
+    inputs in;
+    step_result last;
+} training;
+
+static cloob_status train_once(cloob_ctx *ctx, void *user)
+{
+    training *t = user;
+    return step_run(ctx, t->s, t->in.rgb, t->in.tokens, 1e-4, &t->last);
+}
+
+cloob_status step_timing(cloob_ctx *ctx, const cloob_bench_options *o, cloob_bench_result *out)
+{
+    step_options so;
+    training t = { 0 };
+    device *d = NULL;
+    *out = (cloob_bench_result){ 0 };
+    step_options_init(&so);
+    CLOOB_TRY(check(ctx, o, &so.compute));
+    CLOOB_TRY(model_config_load(ctx, o->model, &so.model));
+    so.batch = o->batch, so.accum = o->accum;
+    so.method = (loss_method)o->method;
+    so.grad.checkpoint = o->grad_checkpointing;
+    cloob_status status = device_open(ctx, o->device ? o->device : "auto", &d);
+    if (status == CLOOB_OK) status = step_create(ctx, &so, d, NULL, &t.s);
+    if (status == CLOOB_OK) status = params_init(ctx, step_params(t.s), o->seed);
+    if (status == CLOOB_OK) status = make_inputs(ctx, &so.model, o->batch * o->accum, o->seed, &t.in);
+    if (status == CLOOB_OK) {
+        out->planned_bytes = (int64_t)step_memory_of(t.s).total_bytes;
+        status = take_times(ctx, d, o->repeats, o->batch * o->accum, train_once, &t, out);
+        out->loss = t.last.loss;
+        release_inputs(&t.in);
+    }
+    step_destroy(t.s);
+    device_close(d);
+    return status;
+}
+
+/* ---- embedding ----------------------------------------------------------------------------------- */
+
+typedef struct embedding {
+    encoder *e;
+    inputs in;
+    float *rows;
+    int64_t n;
+    bool text;
+} embedding;
+
+static cloob_status embed_once(cloob_ctx *ctx, void *user)
+{
+    embedding *b = user;
+    if (b->text) return encoder_texts(ctx, b->e, b->in.tokens, b->n, ENCODE_UNIT, b->rows);
+    return encoder_images(ctx, b->e, b->in.rgb, b->n, ENCODE_UNIT, b->rows);
+}
+
+cloob_status embed_timing(cloob_ctx *ctx, const cloob_bench_options *o, cloob_bench_result *out)
+{
+    model_config c;
+    encoder_options eo;
+    embedding b = { .n = o->batch, .text = o->text };
+    params *p = NULL;
+    device *d = NULL;
+    *out = (cloob_bench_result){ 0 };
+    encoder_options_init(&eo);
+    CLOOB_TRY(check(ctx, o, &eo.compute));
+    CLOOB_TRY(model_config_load(ctx, o->model, &c));
+    eo.invariant = o->invariant, eo.batch = o->batch;
+    cloob_status status = device_open(ctx, o->device ? o->device : "auto", &d);
+    if (status == CLOOB_OK) status = params_create(ctx, &c, d, eo.compute, PARAMS_INFER, &p);
+    if (status == CLOOB_OK) status = params_init(ctx, p, o->seed);
+    if (status == CLOOB_OK) status = encoder_create_on(ctx, p, &eo, &b.e);
+    if (status == CLOOB_OK) status = make_inputs(ctx, &c, o->batch, o->seed, &b.in);
+    if (status == CLOOB_OK && !(b.rows = malloc((size_t)(o->batch * c.embed) * sizeof *b.rows)))
+        status = ctx_no_memory(ctx, (size_t)(o->batch * c.embed) * sizeof *b.rows, "embeddings");
+    if (status == CLOOB_OK) status = take_times(ctx, d, o->repeats, o->batch, embed_once, &b, out);
+    free(b.rows);
+    release_inputs(&b.in);
+    encoder_destroy(b.e);
+    params_destroy(p);
+    device_close(d);
+    return status;
+}

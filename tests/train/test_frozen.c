@@ -1,0 +1,150 @@
+/* Small models against tests/ref/model.json (scripts/make_model_ref.py): outputs, gradients, running statistics, three steps of
+ * training, on every host backend. */
+#include "check.h"
+#include "../model/procedural.h"
+
+#include "core/json.h"
+#include "model/encoder.h"
+#include "train/step.h"
+
+enum { ROWS = 6 };
+
+static cloob_ctx *ctx;
+static arena memory;
+static json *frozen;
+
+static double list_error(const json *want, const float *got)
+{
+    double diff = 0, norm = 0;
+    int64_t i = 0;
+    for (const json *v = want ? want->child : NULL; v; v = v->next, i++) {
+        diff += ((double)got[i] - v->number) * ((double)got[i] - v->number);
+        norm += v->number * v->number;
+    }
+    return want ? sqrt(diff / norm) : INFINITY;
+}
+
+/* A tensor's norm and its product with a procedural vector, against the frozen two; relative to `floor_` at least. */
+static double pair_error(const json *want, const char *name, const float *x, int64_t n, double floor_)
+{
+    char probe[200];
+    double square = 0, along = 0;
+    snprintf(probe, sizeof probe, "probe.%s", name);
+    for (int64_t i = 0; i < n; i++) square += (double)x[i] * x[i], along += (double)x[i] * procedural(probe, i);
+    if (!want || want->count != 2) return INFINITY;
+    double norm = want->child->number, scale = norm > floor_ ? norm : floor_;
+    double a = fabs(sqrt(square) - norm), b = fabs(along - want->child->next->number);
+    return (a > b ? a : b) / scale;
+}
+
+static double whole_norm(const json *gradients)
+{
+    double square = 0;
+    for (const json *g = gradients->child; g; g = g->next) square += g->child->number * g->child->number;
+    return sqrt(square);
+}
+
+/* Every parameter (or buffer) against a table of pairs. Elements whose true gradient is 0 turn into noise under AdamW. */
+static double table_error(const params *p, const json *table, bool gradient, bool buffers, double floor_)
+{
+    double worst = 0;
+    for (int i = 0; i < p->count; i++) {
+        const param *r = &p->row[i];
+        bool noise = !gradient && !buffers && (strstr(r->name, "k_proj.bias") || strstr(r->name, "in_proj_bias"));
+        if (r->buffer != buffers || noise) continue;
+        float *x = malloc((size_t)r->count * sizeof *x);
+        CHECK_OK(ctx, params_get(ctx, p, i, gradient, x));
+        double error = pair_error(json_get(table, r->name), r->name, x, r->count, floor_);
+        if (!(error < 1e-4)) printf("  %s: %.2e\n", r->name, error);
+        worst = error > worst ? error : worst;
+        free(x);
+    }
+    return worst;
+}
+
+static void check_eval(params *p, const json *want, const float *images, const int32_t *tokens)
+{
+    encoder *e;
+    encoder_options o;
+    float out[ROWS * 24];
+    for (int invariant = 0; invariant < 2; invariant++) {
+        encoder_options_init(&o);
+        o.invariant = invariant;
+        o.batch = 4; /* a full batch and a padded one */
+        CHECK_OK(ctx, encoder_create_on(ctx, p, &o, &e));
+        CHECK_OK(ctx, encoder_float_images(ctx, e, images, ROWS, ENCODE_RAW, out));
+        CHECK(list_error(json_get(want, "eval_image"), out) < 1e-5);
+        CHECK_OK(ctx, encoder_texts(ctx, e, tokens, ROWS, ENCODE_RAW, out));
+        CHECK(list_error(json_get(want, "eval_text"), out) < 1e-5);
+        encoder_destroy(e);
+    }
+}
+
+static void check_training(step *s, const json *want, const float *images, const int32_t *tokens)
+{
+    const json *loss = json_get(want, "losses")->child;
+    double floor_ = 1e-3 * whole_norm(json_get(want, "gradient"));
+    for (int k = 0; k < 3; k++, loss = loss->next) {
+        step_result r;
+        CHECK_OK(ctx, step_run(ctx, s, images, tokens, 1e-3, &r));
+        CHECK_NEAR(r.loss, loss->number, k ? 1e-4 : 1e-5);
+        if (k) continue;
+        CHECK(table_error(step_params(s), json_get(want, "gradient"), true, false, floor_) < 1e-4);
+        CHECK(table_error(step_params(s), json_get(want, "statistics"), false, true, 1e-2) < 1e-5);
+    }
+    CHECK(table_error(step_params(s), json_get(want, "after"), false, false, 1e-2) < 1e-4);
+}
+
+static void check_model(const char *name, const char *where)
+{
+    device *dev = NULL;
+    step *s = NULL;
+    step_options o;
+    const json *want = json_get(frozen, name);
+    step_options_init(&o);
+    o.batch = ROWS;
+    o.float_images = true;
+    CHECK_OK(ctx, model_config_by_name(ctx, name, &o.model));
+    CHECK_OK(ctx, device_open(ctx, where, &dev));
+    CHECK_OK(ctx, step_create(ctx, &o, dev, NULL, &s));
+    float *images = malloc((size_t)(ROWS * 3 * o.model.image_size * o.model.image_size) * sizeof *images);
+    int32_t *tokens = malloc((size_t)(ROWS * o.model.context) * sizeof *tokens);
+    procedural_images(images, ROWS, o.model.image_size);
+    procedural_tokens(tokens, ROWS, &o.model);
+    CHECK_OK(ctx, procedural_params(ctx, step_params(s)));
+    check_eval(step_params(s), want, images, tokens);
+    check_training(s, want, images, tokens);
+    free(images);
+    free(tokens);
+    step_destroy(s);
+    device_close(dev);
+}
+
+static void resnet_on_ref(void) { check_model("tiny-rn", "ref"); }
+static void vit_on_ref(void) { check_model("tiny-vit", "ref"); }
+static void resnet_on_cpu(void) { check_model("tiny-rn", "cpu"); }
+static void vit_on_cpu(void) { check_model("tiny-vit", "cpu"); }
+
+static void both_on_cuda(void)
+{
+    if (device_cuda_count() == 0) SKIP("no GPU here");
+    check_model("tiny-rn", "cuda");
+    check_model("tiny-vit", "cuda");
+}
+
+int main(void)
+{
+    ctx = cloob_ctx_create(NULL);
+    if (json_read_file(ctx, &memory, TESTS_DIR "/ref/model.json", &frozen) != CLOOB_OK) {
+        printf("%s\n", cloob_error(ctx));
+        return 1;
+    }
+    RUN(resnet_on_ref);
+    RUN(vit_on_ref);
+    RUN(resnet_on_cpu);
+    RUN(vit_on_cpu);
+    RUN(both_on_cuda);
+    arena_release(&memory);
+    cloob_ctx_destroy(ctx);
+    return check_summary();
+}
