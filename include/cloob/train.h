@@ -55,6 +55,7 @@ typedef struct cloob_train_options {
     /* the objective */
     const char *method, *memory; /* memory: "batch", "queue:N", "file:F" */
     double init_inv_tau, scale_hopfield;
+    int64_t hopfield_warmup;     /* steps before the Hopfield networks set in; 0 in the paper */
     bool learnable_inv_tau, learnable_scale_hopfield;
     /* Asked between steps; true: save and stop with CLOOB_ERR_STOPPED. */
     bool (*should_stop)(void *user);
@@ -73,6 +74,7 @@ typedef struct cloob_train_summary {
     char run_dir[1024], checkpoint[1024]; /* the last one written */
     int64_t steps, epochs, skipped_steps, bad_samples;
     double loss, seconds, pairs_per_s, wait_share;
+    int rank, ranks; /* of this process; rank 0 writes the files */
 } cloob_train_summary;
 
 CLOOB_API cloob_status cloob_train(cloob_ctx *ctx, const cloob_train_options *o, cloob_train_summary *summary);

@@ -15,7 +15,7 @@ static const opt_row rows[] = {
 static int run(const command *self, int argc, char **argv)
 {
     opt_list rest;
-    cloob_train_summary s = { { 0 }, { 0 }, 0, 0, 0, 0, 0, 0, 0, 0 };
+    cloob_train_summary s = { .rank = 0 };
     cloob_train_options_init(&o);
     int code = opt_parse(self, argc, argv, &rest);
     if (code >= 0) return code;
@@ -24,7 +24,8 @@ static int run(const command *self, int argc, char **argv)
     if ((code = cli_train_fill(self, ctx, argc, argv, &o, &more)) >= 0) return code;
     cloob_status status = cloob_train(ctx, &o, &s);
     if (o.progress) fprintf(stderr, "\n");
-    if (status == CLOOB_OK && common.json)
+    if (status == CLOOB_OK && s.rank > 0) code = 0; /* rank 0 speaks for all */
+    else if (status == CLOOB_OK && common.json)
         printf("{\"run\":\"%s\",\"checkpoint\":\"%s\",\"steps\":%lld,\"loss\":%.9g,\"seconds\":%.3f,\"pairs_per_s\":%.3f,\"skipped_steps\":%lld,\"bad_samples\":%lld}\n",
                s.run_dir, s.checkpoint, (long long)s.steps, s.loss, s.seconds, s.pairs_per_s, (long long)s.skipped_steps, (long long)s.bad_samples);
     else if (status == CLOOB_OK) printf("%s\n", s.checkpoint);

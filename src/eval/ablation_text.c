@@ -15,10 +15,10 @@ static const char *title_of(const char *method)
     return method;
 }
 
-/* Two digits of the spread decide how many of the mean are worth printing. */
+/* Two digits of the spread decide how many of the mean are worth printing, five of the mean at most. */
 static int decimals(double deviation, double mean)
 {
-    double size = deviation > 0 ? deviation : fabs(mean) / 100;
+    double least = fabs(mean) / 1000, size = deviation > least ? deviation : least;
     if (!(size > 0)) return 0;
     int d = 1 - (int)floor(log10(size));
     return d < 0 ? 0 : d > 8 ? 8 : d;

@@ -54,6 +54,16 @@ static void choose_layout(exec *e)
 
 /* ---- building ------------------------------------------------------------------------------------ */
 
+/* A gradient with several contributions is complete after the last of them. */
+static void keep_last_writers(exec *e)
+{
+    for (int i = 0; i < e->calls * OP_OUTPUTS; i++) {
+        int *param = &e->call[i / OP_OUTPUTS].grads[i % OP_OUTPUTS];
+        for (int later = i + 1; *param >= 0 && later < e->calls * OP_OUTPUTS; later++)
+            if (e->call[later / OP_OUTPUTS].grads[later % OP_OUTPUTS] == *param) *param = -1;
+    }
+}
+
 /* Until addresses are known, a tensor's data holds its value's number. */
 static void operand(const exec *e, tensor *t, value_id v)
 {
@@ -84,6 +94,7 @@ static cloob_status make_calls(exec *e, const graph *g)
         c->once = n->op == OP_FOLD_BN;
     }
     if (g->forward_nodes >= g->nodes || g->forward_nodes == 0) e->forward_calls = e->calls;
+    keep_last_writers(e);
     return CLOOB_OK;
 }
 

@@ -138,6 +138,7 @@ static cloob_status set_step_options(cloob_ctx *ctx, run *r)
     loss_method_from_name(o->method, &r->so.method);
     r->so.inv_tau = o->init_inv_tau;
     r->so.beta = o->scale_hopfield;
+    r->so.hopfield_warmup = o->hopfield_warmup;
     r->so.learn_inv_tau = o->learnable_inv_tau;
     r->so.learn_beta = o->learnable_scale_hopfield;
     r->so.lock_image = o->lock_image;
@@ -241,42 +242,59 @@ static cloob_status open_journal(cloob_ctx *ctx, run *r)
     return write_params(ctx, r);
 }
 
-static cloob_status make_step(cloob_ctx *ctx, run *r, const weights *w)
+/* The weights a run begins with, if any: r->given, from r->from. */
+static cloob_status read_given(cloob_ctx *ctx, run *r)
 {
-    CLOOB_TRY(open_tokenizer(ctx, r, w ? weights_get_meta(w, "tokenizer") : NULL));
-    CLOOB_TRY(configure_model(ctx, r, w ? &w->config : NULL));
-    CLOOB_TRY(set_step_options(ctx, r));
-    CLOOB_TRY(step_create(ctx, &r->so, r->dev, r->c, &r->s));
-    if (!w) return params_init(ctx, step_params(r->s), (uint64_t)r->o->seed);
-    return params_load(ctx, step_params(r->s), w);
-}
-
-static cloob_status open_model(cloob_ctx *ctx, run *r)
-{
-    char path[1024];
-    weights w;
     interchange_report report = { 0 };
-    if (!r->o->resume && !r->o->pretrained) return make_step(ctx, r, NULL);
-    if (r->o->pretrained) {
-        interchange_options io = { 0 };
-        cloob_status status = interchange_read(ctx, r->o->pretrained, &io, &w, &report);
-        if (status == CLOOB_OK) {
-            status = make_step(ctx, r, &w);
-            weights_release(&w);
-        }
+    interchange_options io = { 0 };
+    if (r->o->resume) {
+        CLOOB_TRY(find_resume(ctx, r->o, r->from));
+        CLOOB_TRY(weights_read_native(ctx, r->from, &r->given));
+        r->has_given = true;
+    } else if (r->o->pretrained) {
+        cloob_status status = interchange_read(ctx, r->o->pretrained, &io, &r->given, &report);
+        r->has_given = status == CLOOB_OK;
         interchange_report_release(&report);
         return status;
     }
-    CLOOB_TRY(find_resume(ctx, r->o, path));
-    CLOOB_TRY(weights_read_native(ctx, path, &w));
-    cloob_status status = make_step(ctx, r, &w);
-    weights_release(&w);
-    CLOOB_TRY(status);
-    CLOOB_TRY(checkpoint_read(ctx, path, r->s, &r->at));
-    snprintf(r->sum.checkpoint, sizeof r->sum.checkpoint, "%s", path);
+    return CLOOB_OK;
+}
+
+/* Everything about the model that one rank can find wrong by itself. */
+static cloob_status prepare_model(cloob_ctx *ctx, run *r)
+{
+    CLOOB_TRY(read_given(ctx, r));
+    CLOOB_TRY(open_tokenizer(ctx, r, r->has_given ? weights_get_meta(&r->given, "tokenizer") : NULL));
+    CLOOB_TRY(configure_model(ctx, r, r->has_given ? &r->given.config : NULL));
+    return set_step_options(ctx, r);
+}
+
+static cloob_status go_on_from(cloob_ctx *ctx, run *r)
+{
+    CLOOB_TRY(checkpoint_read(ctx, r->from, r->s, &r->at));
+    snprintf(r->sum.checkpoint, sizeof r->sum.checkpoint, "%s", r->from);
     if (r->at.seed != (uint64_t)r->o->seed)
         ctx_log(ctx, CLOOB_LOG_WARN, "the checkpoint was made with --seed %llu: going on with that one", (unsigned long long)r->at.seed);
     return CLOOB_OK;
+}
+
+/* The ranks meet inside, so a failure of one cannot wait for the others. */
+static cloob_status make_step(cloob_ctx *ctx, run *r)
+{
+    cloob_status status = step_create(ctx, &r->so, r->dev, r->c, &r->s);
+    if (status != CLOOB_OK && comm_size(r->c) > 1) comm_abort(ctx, r->c, cloob_error(ctx));
+    return status;
+}
+
+static cloob_status fill_model(cloob_ctx *ctx, run *r)
+{
+    cloob_status status;
+    if (r->o->resume) status = go_on_from(ctx, r);
+    else if (r->has_given) status = params_load(ctx, step_params(r->s), &r->given);
+    else status = params_init(ctx, step_params(r->s), (uint64_t)r->o->seed);
+    if (r->has_given) weights_release(&r->given);
+    r->has_given = false;
+    return status;
 }
 
 static cloob_status open_device(cloob_ctx *ctx, run *r)
@@ -312,7 +330,9 @@ cloob_status run_open(cloob_ctx *ctx, run *r, const cloob_train_options *o)
     CLOOB_TRY(open_device(ctx, r));
     /* A rank that fails between two of these tells the others, which would wait for it forever. */
     CLOOB_TRY(comm_agree(ctx, r->c, open_data(ctx, r)));
-    CLOOB_TRY(comm_agree(ctx, r->c, open_model(ctx, r)));
+    CLOOB_TRY(comm_agree(ctx, r->c, prepare_model(ctx, r)));
+    CLOOB_TRY(make_step(ctx, r));
+    CLOOB_TRY(comm_agree(ctx, r->c, fill_model(ctx, r)));
     CLOOB_TRY(comm_agree(ctx, r->c, open_loader(ctx, r)));
     place_in_epoch(ctx, r);
     if (!o->resume) r->at.seed = (uint64_t)o->seed;
@@ -325,6 +345,7 @@ cloob_status run_open(cloob_ctx *ctx, run *r, const cloob_train_options *o)
 void run_close(cloob_ctx *ctx, run *r)
 {
     (void)ctx;
+    if (r->has_given) weights_release(&r->given);
     loader_destroy(r->feed);
     step_destroy(r->s);
     tokenizer_close(r->tok);

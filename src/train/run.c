@@ -202,6 +202,8 @@ cloob_status cloob_train(cloob_ctx *ctx, const cloob_train_options *o, cloob_tra
         status = run_loop(ctx, &r);
         end_all_ranks(ctx, &r, status);
     }
+    r.sum.rank = comm_rank(r.c);
+    r.sum.ranks = comm_size(r.c);
     r.sum.steps = r.at.updates;
     r.sum.skipped_steps = r.at.skipped;
     r.sum.seconds = run_clock() - r.started;

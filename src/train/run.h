@@ -21,6 +21,9 @@ typedef struct run {
     journal *log;
     schedule sched;
     double lr;
+    weights given;   /* what the run begins with, while it is being opened */
+    bool has_given;
+    char from[1024]; /* the checkpoint it goes on from */
     run_position at;
     int64_t steps_per_epoch, total_steps, first_update;
     double started, last_saved;

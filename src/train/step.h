@@ -21,6 +21,8 @@ typedef struct step_options {
     loss_method method;
     double inv_tau, beta;
     bool learn_inv_tau, learn_beta;
+    int64_t hopfield_warmup; /* updates without retrieval before it sets in: a young model's embeddings are so alike that
+                                retrieval averages them into one, and nothing is learned for long (docs/training.md) */
     bool lock_image, lock_text;
     bool bn_sync;
     graph_grad_options grad;
@@ -53,6 +55,9 @@ cloob_status step_gradients(cloob_ctx *ctx, step *s, const void *images, const i
 
 params *step_params(step *s);
 int64_t step_count(const step *s); /* updates done */
+
+/* A tower by itself, for tests. */
+exec *step_tower(step *s, bool text);
 
 /* Unit embeddings of the last step's rows on this rank, (accum * batch, D) F32 device memory. */
 const float *step_embeddings(const step *s, bool text);

@@ -185,6 +185,92 @@ static void micro_batches_are_one_batch(void)
     free(whole);
 }
 
+/* ---- micro-batches with batch norm --------------------------------------------------------------- */
+
+/* One tower pass with gradients given: backward of L = sum of dembed . embedding, by a step of one micro-batch. The gradient of
+ * the whole is the sum of these over the micro-batches, each with its own statistics. */
+typedef struct pieces {
+    float *embed[2], *dembed[2], *sum;
+} pieces;
+
+/* The sum, by hand: towers of a step without accumulation, run on one micro-batch after the other. */
+static void backward_by_hand(setup *u, int64_t micro, int64_t k, pieces *p)
+{
+    const model_config *c = &step_params(u->s)->config;
+    int64_t n = step_params(u->s)->trainable, D = c->embed;
+    exec *tower[2] = { step_tower(u->s, false), step_tower(u->s, true) };
+    const tensor *images = exec_tensor(tower[0], "images"), *tokens = exec_tensor(tower[1], "tokens");
+    memcpy(images->data, (char *)u->images + (size_t)k * tensor_bytes(images), tensor_bytes(images));
+    memcpy(tokens->data, u->tokens + k * micro * c->context, tensor_bytes(tokens));
+    for (int t = 0; t < 2; t++) {
+        CHECK(exec_forward(tower[t]) == CLOOB_OK);
+        memcpy(p->embed[t] + k * micro * D, exec_tensor(tower[t], "output")->data, (size_t)(micro * D) * sizeof(float));
+        if (!p->sum) continue;
+        memcpy(exec_tensor(tower[t], "doutput")->data, p->dembed[t] + k * micro * D, (size_t)(micro * D) * sizeof(float));
+        CHECK(exec_backward(tower[t]) == CLOOB_OK);
+    }
+    for (int64_t i = 0; p->sum && i < n; i++) p->sum[i] += step_params(u->s)->grad[i];
+}
+
+static float *statistics_of(const params *p, int64_t *count)
+{
+    float *all = malloc((size_t)p->total * sizeof *all);
+    *count = 0;
+    for (int i = 0; i < p->count; i++) {
+        if (!p->row[i].buffer) continue;
+        CHECK_OK(ctx, params_get(ctx, p, i, false, all + *count));
+        *count += p->row[i].count;
+    }
+    return all;
+}
+
+static void loss_by_hand(const pieces *p, int64_t rows, int64_t D)
+{
+    loss_options o;
+    loss_plan *plan;
+    loss_result result;
+    loss_shape shape = { .rows = rows, .dim = D, .dtype = CLOOB_F32 };
+    loss_options_init(&o);
+    CHECK_OK(ctx, loss_plan_create(ctx, &o, &shape, NULL, &plan));
+    loss_inputs in = { .x = p->embed[0], .y = p->embed[1] };
+    loss_outputs out = { .dx = p->dembed[0], .dy = p->dembed[1] };
+    CHECK_OK(ctx, loss_run(ctx, plan, &in, &out, NULL, &result));
+    loss_plan_destroy(plan);
+}
+
+/* With batch norm: the gradient is the sum over micro-batches with the statistics of each, and running statistics move once per
+ * micro-batch, not once more for the second forward pass. */
+static void micro_batches_with_batch_norm(void)
+{
+    enum { ROWS = 12, MICRO = 4, K = ROWS / MICRO };
+    setup whole, hand;
+    step_result r;
+    pieces p = { 0 };
+    int64_t count, n;
+    open_step(&whole, "tiny-rn", "cpu", ROWS, K, LOSS_CLOOB);
+    CHECK_OK(ctx, step_gradients(ctx, whole.s, whole.images, whole.tokens, &r));
+    open_step(&hand, "tiny-rn", "cpu", MICRO, 1, LOSS_CLOOB);
+    free(hand.images), free(hand.tokens);
+    hand.images = whole.images, hand.tokens = whole.tokens;
+    int64_t D = step_params(hand.s)->config.embed;
+    n = step_params(hand.s)->trainable;
+    for (int t = 0; t < 2; t++) p.embed[t] = malloc(ROWS * (size_t)D * sizeof(float)), p.dembed[t] = malloc(ROWS * (size_t)D * sizeof(float));
+    for (int64_t k = 0; k < K; k++) backward_by_hand(&hand, MICRO, k, &p);
+    float *have = statistics_of(step_params(whole.s), &count), *want = statistics_of(step_params(hand.s), &count);
+    double statistics = relative_error(have, want, count, 1e-6);
+    loss_by_hand(&p, ROWS, D);
+    p.sum = calloc((size_t)n, sizeof *p.sum);
+    for (int64_t k = 0; k < K; k++) backward_by_hand(&hand, MICRO, k, &p);
+    double gradients = relative_error(step_params(whole.s)->grad, p.sum, n, 1e-6);
+    printf("  tiny-rn, %d micro-batches: gradients apart by %.1e, running statistics by %.1e\n", K, gradients, statistics);
+    CHECK(gradients < 1e-5 && statistics < 1e-6);
+    for (int t = 0; t < 2; t++) free(p.embed[t]), free(p.dembed[t]);
+    free(p.sum), free(have), free(want);
+    hand.images = NULL, hand.tokens = NULL;
+    close_step(&hand);
+    close_step(&whole);
+}
+
 static void a_step_allocates_nothing(void)
 {
     setup u;
@@ -258,6 +344,7 @@ int main(void)
     ctx = cloob_ctx_create(NULL);
     RUN(tiny_models_train_as_frozen);
     RUN(micro_batches_are_one_batch);
+    RUN(micro_batches_with_batch_norm);
     RUN(a_step_allocates_nothing);
     RUN(two_runs_are_alike_to_the_byte);
     RUN(recomputation_changes_nothing);

@@ -1,0 +1,138 @@
+/* cloob/ablate.h: all runs, then the tables and the page. */
+#include "cloob/ablate.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "api/ablate_runs.h"
+#include "cloob/report.h"
+#include "core/file.h"
+#include "eval/ablation.h"
+
+void cloob_ablate_options_init(cloob_ablate_options *o)
+{
+    static const char *const four[] = { "clip", "infoloob", "infonce-hopfield", "cloob" };
+    *o = (cloob_ablate_options){ .method = four, .methods = 4, .seeds = 5, .alpha = 0.05 };
+    cloob_train_options_init(&o->train);
+    o->train.name = "ablation";
+    o->train.analyze = true;
+    o->train.save_frequency = 0;
+}
+
+static cloob_status check(cloob_ctx *ctx, const cloob_ablate_options *o)
+{
+    if (o->methods < 2 || o->methods > ABLATION_METHODS)
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "--methods: give 2 to %d", ABLATION_METHODS);
+    for (int64_t i = 0; i < o->methods; i++)
+        for (int64_t k = 0; k < i; k++)
+            if (strcmp(o->method[i], o->method[k]) == 0)
+                return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "--methods: %s is there twice", o->method[i]);
+    if (o->seeds < 1)
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "--seeds %lld: needs 1 or more", (long long)o->seeds);
+    if (!(o->alpha > 0 && o->alpha < 1))
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "--alpha %g: needs a number between 0 and 1", o->alpha);
+    if (o->train.resume)
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "an ablation goes on by itself; leave out --resume");
+    if (o->prompts && !o->zeroshots) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "--prompts needs --zeroshot");
+    if (o->seeds < 4)
+        ctx_log(ctx, CLOOB_LOG_WARN,
+                "%lld seeds: the exact rank-sum test of so few cannot fall below 5 %%; four or more can be "
+                "significant",
+                (long long)o->seeds);
+    return CLOOB_OK;
+}
+
+/* ---- tables and page ----------------------------------------------------------------------------- */
+
+static cloob_status write_in(cloob_ctx *ctx, const char *folder, const char *name, sbuf *text)
+{
+    char *path = file_join(folder, name);
+    cloob_status status = path && !text->failed ? file_write(ctx, path, text->data, text->len)
+                                                : ctx_no_memory(ctx, text->len, name);
+    free(path);
+    sbuf_release(text);
+    return status;
+}
+
+static cloob_status write_tables(cloob_ctx *ctx, const char *folder, const ablation *t)
+{
+    sbuf markdown = { 0 }, numbers = { 0 };
+    ablation_markdown(t, &markdown);
+    ablation_json(t, &numbers);
+    cloob_status status = write_in(ctx, folder, "ablation.md", &markdown),
+                 second = write_in(ctx, folder, "ablation.json", &numbers);
+    return status != CLOOB_OK ? status : second;
+}
+
+static cloob_status write_page(cloob_ctx *ctx, arena *a, const char *folder, const ablate_run *run,
+                               int64_t runs)
+{
+    char page[ABLATE_PATH + 64];
+    const char **dir = arena_push(a, (size_t)runs * sizeof *dir);
+    if (!dir) return ctx_no_memory(ctx, (size_t)runs * sizeof *dir, "runs");
+    for (int64_t i = 0; i < runs; i++) dir[i] = run[i].dir;
+    snprintf(page, sizeof page, "%s/report.html", folder);
+    return cloob_report(ctx, dir, runs, page, NULL, NULL);
+}
+
+/* ---- the runs ------------------------------------------------------------------------------------ */
+
+/* Seed by seed rather than method by method: what is there after half of the time can be compared already. */
+static cloob_status do_runs(cloob_ctx *ctx, arena *a, const cloob_ablate_options *o, cloob_ablate_summary *s,
+                            ablation *t, ablate_run *run)
+{
+    for (int64_t i = 0; i < s->runs; i++) {
+        int method = (int)(i % o->methods);
+        ablate_run *r = &run[i];
+        json *summary;
+        r->method = o->method[method];
+        r->seed = o->train.seed + i / o->methods;
+        snprintf(r->name, sizeof r->name, "%.64s-seed%lld", r->method, (long long)r->seed);
+        if (snprintf(r->dir, sizeof r->dir, "%s/%s", s->folder, r->name) >= (int)sizeof r->dir)
+            return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: path too long", s->folder);
+        CLOOB_TRY(ablate_do_run(ctx, a, o, s->folder, r, s, &summary));
+        CLOOB_TRY(ablation_add(ctx, a, t, method, summary));
+    }
+    return CLOOB_OK;
+}
+
+static cloob_status ablate(cloob_ctx *ctx, arena *a, const cloob_ablate_options *o, cloob_ablate_summary *s)
+{
+    ablation t = { .methods = (int)o->methods, .seeds = o->seeds, .alpha = o->alpha };
+    ablate_run *run = arena_push(a, (size_t)s->runs * sizeof *run);
+    if (!run) return ctx_no_memory(ctx, (size_t)s->runs * sizeof *run, "runs");
+    for (int64_t k = 0; k < o->methods; k++) t.method[k] = o->method[k];
+    CLOOB_TRY(ablate_check_settings(ctx, o, s->folder));
+    cloob_status status = do_runs(ctx, a, o, s, &t, run);
+    if (status == CLOOB_ERR_STOPPED)
+        return ctx_fail(ctx, status, "stopped after %lld of %lld runs, all saved; the same command goes on",
+                        (long long)(s->found + s->trained + s->resumed), (long long)s->runs);
+    CLOOB_TRY(status);
+    CLOOB_TRY(ablation_test(ctx, &t));
+    s->metrics = t.count;
+    for (int64_t i = 0; i < t.count; i++) s->significant += t.metric[i].significant;
+    CLOOB_TRY(write_tables(ctx, s->folder, &t));
+    return write_page(ctx, a, s->folder, run, s->runs);
+}
+
+cloob_status cloob_ablate(cloob_ctx *ctx, const cloob_ablate_options *o, cloob_ablate_summary *summary)
+{
+    arena a = { 0 };
+    cloob_ablate_summary s = { .runs = o->methods * o->seeds };
+    struct timespec from, to;
+    CLOOB_TRY(check(ctx, o));
+    char *folder = file_join(o->train.logs, o->train.name ? o->train.name : "ablation");
+    if (!folder) return ctx_no_memory(ctx, 64, "a path");
+    int length = snprintf(s.folder, sizeof s.folder, "%s", folder);
+    free(folder);
+    if (length > ABLATE_PATH - 128) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "--logs: path too long");
+    clock_gettime(CLOCK_MONOTONIC, &from);
+    cloob_status status = ablate(ctx, &a, o, &s);
+    clock_gettime(CLOCK_MONOTONIC, &to);
+    s.seconds = (double)(to.tv_sec - from.tv_sec) + 1e-9 * (double)(to.tv_nsec - from.tv_nsec);
+    arena_release(&a);
+    if (summary) *summary = s;
+    return status;
+}

@@ -1,0 +1,278 @@
+/* One run of an ablation after the other. */
+#include "api/ablate_runs.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cloob/prompts.h"
+#include "cloob/zeroshot.h"
+#include "core/file.h"
+
+/* ---- settings ------------------------------------------------------------------------------------ */
+
+static const char *word(const char *text) { return text ? text : "-"; }
+
+/* What must be equal for two runs to be comparable. The number of seeds and the methods may grow. */
+static void put_settings(sbuf *s, const cloob_train_options *t)
+{
+    sbuf_printf(s, "train-data: %s\nval-data: %s\npath-data: %s\nmodel: %s\npretrained: %s\n",
+                word(t->train_data), word(t->val_data), word(t->data.path_data), word(t->model),
+                word(t->pretrained));
+    sbuf_printf(s,
+                "train-num-samples: %lld\nval-num-samples: %lld\nbatch-size: %lld\naccum-freq: %lld\nepochs: "
+                "%lld\nmax-steps: %lld\n",
+                (long long)t->train_num_samples, (long long)t->val_num_samples, (long long)t->batch_size,
+                (long long)t->accum_freq, (long long)t->epochs, (long long)t->max_steps);
+    sbuf_printf(s,
+                "lr: %g\nbeta1: %g\nbeta2: %g\neps: %g\nwd: %g\nwarmup: %lld\nlr-scheduler: "
+                "%s\nrestart-cycles: %lld\n",
+                t->lr, t->beta1, t->beta2, t->eps, t->wd, (long long)t->warmup, word(t->lr_scheduler),
+                (long long)t->restart_cycles);
+    sbuf_printf(s,
+                "grad-clip-norm: %g\nema: %g\ninit-inv-tau: %g\nscale-hopfield: %g\nlearnable-inv-tau: "
+                "%d\nlearnable-scale-hopfield: %d\n",
+                t->grad_clip_norm, t->ema, t->init_inv_tau, t->scale_hopfield, t->learnable_inv_tau,
+                t->learnable_scale_hopfield);
+    sbuf_printf(s,
+                "force-image-size: %lld\nlock-image: %d\nlock-text: %d\nvocab: %s\nvocab-size: "
+                "%lld\nprecision: %s\naug-scale-min: %g\n",
+                (long long)t->force_image_size, t->lock_image, t->lock_text, word(t->vocab),
+                (long long)t->vocab_size, word(t->precision), t->aug_scale_min);
+}
+
+/* The first line that is not the same in both. */
+static cloob_status refuse_difference(cloob_ctx *ctx, const char *folder, char *was, char *is)
+{
+    for (;;) {
+        char *a = strsep(&was, "\n"), *b = strsep(&is, "\n");
+        if (!a && !b) return CLOOB_OK;
+        if (a && b && strcmp(a, b) == 0) continue;
+        return ctx_fail(
+            ctx, CLOOB_ERR_ARGUMENT,
+            "%s: was begun with other settings (%s, now %s); give another --name, or those settings", folder,
+            a && *a ? a : "nothing", b && *b ? b : "nothing");
+    }
+}
+
+cloob_status ablate_check_settings(cloob_ctx *ctx, const cloob_ablate_options *o, const char *folder)
+{
+    sbuf now = { 0 };
+    file_bytes old;
+    put_settings(&now, &o->train);
+    char *path = file_join(folder, "settings.txt");
+    cloob_status status =
+        path && !now.failed ? file_make_dirs(ctx, folder) : ctx_no_memory(ctx, now.len, "settings");
+    if (status == CLOOB_OK && !file_exists(path)) status = file_write(ctx, path, now.data, now.len);
+    else if (status == CLOOB_OK && (status = file_read(ctx, path, FILE_TEXT_LIMIT, &old)) == CLOOB_OK) {
+        status = refuse_difference(ctx, folder, old.data, now.data);
+        file_bytes_release(&old);
+    }
+    free(path);
+    sbuf_release(&now);
+    return status;
+}
+
+/* ---- training ------------------------------------------------------------------------------------ */
+
+static bool has_checkpoint(const char *dir)
+{
+    char path[ABLATE_PATH + 64];
+    snprintf(path, sizeof path, "%s/checkpoints/latest.safetensors", dir);
+    return file_exists(path);
+}
+
+/* A run that ended before its first checkpoint begins again; its folder is kept under another name. */
+static cloob_status set_aside(cloob_ctx *ctx, const char *dir)
+{
+    char aside[ABLATE_PATH + 64];
+    for (int i = 1; i < 1000; i++) {
+        snprintf(aside, sizeof aside, "%s.unfinished%d", dir, i);
+        if (file_exists(aside)) continue;
+        if (rename(dir, aside) != 0) break;
+        ctx_log(ctx, CLOOB_LOG_WARN, "%s: ended before its first checkpoint; kept as %s, and begun again",
+                dir, aside);
+        return CLOOB_OK;
+    }
+    return ctx_fail(ctx, CLOOB_ERR_IO,
+                    "%s: ended before its first checkpoint and cannot be renamed; remove it", dir);
+}
+
+static cloob_status train(cloob_ctx *ctx, const cloob_ablate_options *o, const char *folder,
+                          const ablate_run *r, cloob_ablate_summary *count, cloob_train_summary *s)
+{
+    cloob_train_options t = o->train;
+    bool resume = has_checkpoint(r->dir);
+    t.logs = folder;
+    t.name = r->name;
+    t.method = r->method;
+    t.seed = r->seed;
+    t.resume = resume ? "latest" : NULL;
+    if (resume) t.pretrained = NULL; /* its weights are in the checkpoint's past */
+    if (!resume && file_exists(r->dir)) CLOOB_TRY(set_aside(ctx, r->dir));
+    ctx_log(ctx, CLOOB_LOG_INFO, "%s: %s", r->name, resume ? "going on from its checkpoint" : "training");
+    CLOOB_TRY(cloob_train(ctx, &t, s));
+    *(resume ? &count->resumed : &count->trained) += 1;
+    return CLOOB_OK;
+}
+
+/* ---- what came out ------------------------------------------------------------------------------- */
+
+static void put_number(sbuf *out, const char *key, double value)
+{
+    sbuf_puts(out, ", ");
+    json_put_string(out, key);
+    sbuf_puts(out, ": ");
+    json_put_number(out, value);
+}
+
+/* The numbers of the last line of results.jsonl; epoch is left alone when there is none. */
+static cloob_status put_last_result(cloob_ctx *ctx, const char *dir, int64_t *epoch, sbuf *out)
+{
+    char path[ABLATE_PATH + 64];
+    file_bytes bytes;
+    arena a = { 0 };
+    json *root;
+    snprintf(path, sizeof path, "%s/checkpoints/results.jsonl", dir);
+    if (!file_exists(path)) return CLOOB_OK; /* no --val-data */
+    CLOOB_TRY(file_read(ctx, path, FILE_TEXT_LIMIT, &bytes));
+    size_t end = bytes.size;
+    while (end > 0 && bytes.data[end - 1] == '\n') end--;
+    size_t from = end;
+    while (from > 0 && bytes.data[from - 1] != '\n') from--;
+    cloob_status status = json_parse(ctx, &a, bytes.data + from, end - from, path, &root);
+    for (const json *j = status == CLOOB_OK ? root->child : NULL; j; j = j->next)
+        if (j->kind == JSON_NUMBER) put_number(out, j->key, j->number);
+    if (status == CLOOB_OK) json_int(json_get(root, "epoch"), epoch);
+    file_bytes_release(&bytes);
+    arena_release(&a);
+    return status;
+}
+
+/* Mean similarities, of the analysis of the last epoch. */
+static cloob_status put_similarities(cloob_ctx *ctx, const char *dir, int64_t epoch, sbuf *out)
+{
+    static const char *const key[][2] = { { "matched_mean", "matched_similarity" },
+                                          { "top10_unmatched_mean", "top10_unmatched_similarity" },
+                                          { "top1000_unmatched_mean", "top1000_unmatched_similarity" } };
+    char path[ABLATE_PATH + 64];
+    arena a = { 0 };
+    json *root;
+    snprintf(path, sizeof path, "%s/analysis/epoch_%lld/analysis.json", dir, (long long)epoch);
+    if (!file_exists(path)) return CLOOB_OK;
+    cloob_status status = json_read_file(ctx, &a, path, &root);
+    for (size_t i = 0; status == CLOOB_OK && i < sizeof key / sizeof *key; i++) {
+        const json *v = json_get(root, key[i][0]);
+        if (v && v->kind == JSON_NUMBER) put_number(out, key[i][1], v->number);
+    }
+    arena_release(&a);
+    return status;
+}
+
+/* "world/classes/object/" -> "object" */
+static void last_part(const char *path, char out[128])
+{
+    size_t n = strlen(path), from;
+    while (n > 1 && path[n - 1] == '/') n--;
+    for (from = n; from > 0 && path[from - 1] != '/';) from--;
+    snprintf(out, 128, "%.*s", (int)(n - from < 127 ? n - from : 127), path + from);
+}
+
+/* Writes zeroshot-SET.json into the run's folder, where the report finds it, too. */
+static cloob_status put_zeroshot(cloob_ctx *ctx, const ablate_run *r, cloob_model *m,
+                                 const cloob_prompts *prompts, const char *source, double *sum, sbuf *out)
+{
+    char set[128], path[ABLATE_PATH + 160], key[160];
+    cloob_dataset *d;
+    cloob_zeroshot_options z;
+    cloob_zeroshot_result found;
+    sbuf text = { 0 };
+    cloob_zeroshot_options_init(&z);
+    last_part(source, set);
+    z.prompts = prompts;
+    if (prompts && cloob_prompts_count(prompts) > 1) CLOOB_TRY(cloob_prompts_find(ctx, prompts, set, &z.set));
+    CLOOB_TRY(cloob_dataset_open(ctx, source, NULL, &d));
+    cloob_status status = cloob_zeroshot(ctx, m, d, &z, &found);
+    cloob_dataset_close(d);
+    CLOOB_TRY(status);
+    sbuf_printf(&text, "{\"top1\": %.10g, \"top5\": %.10g, \"mean_per_class\": %.10g, \"n\": %lld}\n",
+                found.top1, found.top5, found.mean_per_class, (long long)found.n);
+    *sum += found.top1;
+    snprintf(key, sizeof key, "zeroshot/%s", set);
+    put_number(out, key, found.top1);
+    cloob_zeroshot_release(&found);
+    snprintf(path, sizeof path, "%s/zeroshot-%s.json", r->dir, set);
+    status = text.failed ? ctx_no_memory(ctx, 64, path) : file_write(ctx, path, text.data, text.len);
+    sbuf_release(&text);
+    return status;
+}
+
+static cloob_status put_zeroshots(cloob_ctx *ctx, const cloob_ablate_options *o, const ablate_run *r,
+                                  const char *checkpoint, sbuf *out)
+{
+    cloob_model *m = NULL;
+    cloob_prompts *prompts = NULL;
+    cloob_model_options mo;
+    double sum = 0;
+    if (!o->zeroshots) return CLOOB_OK;
+    cloob_model_options_init(&mo);
+    mo.device = o->train.device;
+    cloob_status status = o->prompts ? cloob_prompts_open(ctx, o->prompts, &prompts) : CLOOB_OK;
+    if (status == CLOOB_OK) status = cloob_model_open(ctx, checkpoint, &mo, &m);
+    for (int64_t i = 0; i < o->zeroshots && status == CLOOB_OK; i++)
+        status = put_zeroshot(ctx, r, m, prompts, o->zeroshot[i], &sum, out);
+    if (status == CLOOB_OK && o->zeroshots > 1)
+        put_number(out, "zeroshot/average", sum / (double)o->zeroshots);
+    if (m) cloob_model_close(m);
+    if (prompts) cloob_prompts_close(prompts);
+    return status;
+}
+
+static cloob_status write_summary(cloob_ctx *ctx, const cloob_ablate_options *o, const ablate_run *r,
+                                  const cloob_train_summary *s, const char *path)
+{
+    char latest[ABLATE_PATH + 64];
+    int64_t epoch = s->epochs;
+    sbuf out = { 0 };
+    sbuf_printf(&out, "{\"method\": \"%s\", \"seed\": %lld, \"steps\": %lld, \"seconds\": %.3f", r->method,
+                (long long)r->seed, (long long)s->steps, s->seconds);
+    snprintf(latest, sizeof latest, "%s/checkpoints/latest.safetensors", r->dir);
+    cloob_status status = put_last_result(ctx, r->dir, &epoch, &out);
+    if (status == CLOOB_OK) status = put_similarities(ctx, r->dir, epoch, &out);
+    if (status == CLOOB_OK) status = put_zeroshots(ctx, o, r, latest, &out);
+    sbuf_puts(&out, "}\n");
+    if (status == CLOOB_OK)
+        status = out.failed ? ctx_no_memory(ctx, out.len, path) : file_write(ctx, path, out.data, out.len);
+    sbuf_release(&out);
+    return status;
+}
+
+/* A finished run whose summary lacks a set that is asked for now is evaluated again, not trained. */
+static bool is_complete(const cloob_ablate_options *o, const json *summary)
+{
+    for (int64_t i = 0; i < o->zeroshots; i++) {
+        char set[128], key[160];
+        last_part(o->zeroshot[i], set);
+        snprintf(key, sizeof key, "zeroshot/%s", set);
+        if (!json_get(summary, key)) return false;
+    }
+    return true;
+}
+
+cloob_status ablate_do_run(cloob_ctx *ctx, arena *a, const cloob_ablate_options *o, const char *folder,
+                           const ablate_run *r, cloob_ablate_summary *count, json **summary)
+{
+    char path[ABLATE_PATH + 64];
+    cloob_train_summary s;
+    snprintf(path, sizeof path, "%s/summary.json", r->dir);
+    if (file_exists(path)) {
+        CLOOB_TRY(json_read_file(ctx, a, path, summary));
+        if (is_complete(o, *summary)) {
+            count->found++;
+            return CLOOB_OK;
+        }
+    }
+    CLOOB_TRY(train(ctx, o, folder, r, count, &s));
+    CLOOB_TRY(write_summary(ctx, o, r, &s, path));
+    return json_read_file(ctx, a, path, summary);
+}

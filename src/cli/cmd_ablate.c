@@ -1,0 +1,139 @@
+/* cloob ablate. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/commands.h"
+#include "cli/json_out.h"
+#include "cli/train_opts.h"
+
+static cloob_train_options o;
+static cli_train_more more;
+static struct {
+    opt_list methods, zeroshot;
+    const char *prompts;
+    int64_t seeds;
+    double alpha;
+} own;
+
+static const opt_row rows[] = {
+    { "seeds", OPT_INT, &own.seeds, "5", "N", "runs per method, with seeds from --seed on", OPT_POSITIVE },
+    { "methods", OPT_LIST, &own.methods, NULL, "METHOD",
+      "two or more of clip, infoloob, infonce-hopfield, cloob; by default all four", 0 },
+    { "alpha", OPT_DOUBLE, &own.alpha, "0.05", "X", "p-values below it are significant", OPT_POSITIVE },
+    { "zeroshot", OPT_LIST, &own.zeroshot, NULL, "DIR", "class folders to evaluate every run on", 0 },
+    { "prompts", OPT_STRING, &own.prompts, NULL, "P.json",
+      "class names and templates, a set for each folder's name", 0 },
+#include "cli/train_opts.def"
+    OPT_END,
+};
+
+static bool known(const char *method)
+{
+    static const char *const all[] = { "clip", "infoloob", "infonce-hopfield", "cloob" };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (strcmp(all[i], method) == 0) return true;
+    return false;
+}
+
+/* Words may also be joined by commas. */
+static bool split_methods(opt_list *l)
+{
+    const char **item = NULL;
+    int count = 0;
+    for (int i = 0; i < l->count; i++) {
+        char *copy = strdup(l->item[i]);
+        for (char *part; copy && (part = strsep(&copy, ","));) {
+            const char **longer = realloc(item, (size_t)(count + 1) * sizeof *item);
+            if (!longer) return false;
+            item = longer;
+            item[count++] = part;
+        }
+    }
+    l->item = item;
+    l->count = count;
+    return true;
+}
+
+static void print_file(const char *folder, const char *name)
+{
+    char path[1200], block[4096];
+    size_t n;
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *f = fopen(path, "r");
+    while (f && (n = fread(block, 1, sizeof block, f)) > 0) fwrite(block, 1, n, stdout);
+    if (f) fclose(f);
+}
+
+static void print_result(const cloob_ablate_summary *s)
+{
+    if (!common.json) {
+        print_file(s->folder, "ablation.md");
+        printf("\n%s/report.html\n", s->folder);
+        return;
+    }
+    printf("{\"folder\": ");
+    json_out_string(s->folder);
+    printf(", \"runs\": %lld, \"trained\": %lld, \"resumed\": %lld, \"found\": %lld, \"significant\": %lld, "
+           "\"seconds\": %.3f, \"table\": ",
+           (long long)s->runs, (long long)s->trained, (long long)s->resumed, (long long)s->found,
+           (long long)s->significant, s->seconds);
+    print_file(s->folder, "ablation.json");
+    printf("}\n");
+}
+
+static int run(const command *self, int argc, char **argv)
+{
+    opt_list rest;
+    cloob_ablate_options a;
+    cloob_ablate_summary s;
+    cloob_ablate_options_init(&a);
+    o = a.train;
+    int code = opt_parse(self, argc, argv, &rest);
+    if (code >= 0) return code;
+    if (rest.count) return cli_usage(self, "%s: not understood", rest.item[0]);
+    if (opt_given("method"))
+        return cli_usage(self, "--method: several are trained here; name them with --methods");
+    if (opt_given("resume"))
+        return cli_usage(self, "--resume: the same command goes on by itself; leave it out");
+    if (!o.train_data) return cli_usage(self, "needs --train-data");
+    bool analyze = !opt_given("analyze") || o.analyze, sparse = !opt_given("save-frequency");
+    cloob_ctx *ctx = cli_context();
+    if (!split_methods(&own.methods)) return cli_usage(self, "out of memory");
+    for (int i = 0; i < own.methods.count; i++)
+        if (!known(own.methods.item[i]))
+            return cli_usage(self, "--methods %s: choose of clip, infoloob, infonce-hopfield, cloob",
+                             own.methods.item[i]);
+    if ((code = cli_train_fill(self, ctx, argc, argv, &o, &more)) >= 0) return code;
+    a.train = o;
+    a.train.analyze = analyze;
+    if (sparse) a.train.save_frequency = 0; /* twenty runs times all epochs would fill disks */
+    if (own.methods.count) a.method = own.methods.item, a.methods = own.methods.count;
+    a.seeds = own.seeds;
+    a.alpha = own.alpha;
+    a.zeroshot = own.zeroshot.item;
+    a.zeroshots = own.zeroshot.count;
+    a.prompts = own.prompts;
+    cloob_status status = cloob_ablate(ctx, &a, &s);
+    if (o.progress) fprintf(stderr, "\n");
+    if (status == CLOOB_OK) print_result(&s);
+    code = status == CLOOB_OK ? 0 : cli_fail(self, ctx, status);
+    cloob_ctx_destroy(ctx);
+    return code;
+}
+
+const command cmd_ablate = {
+    "ablate",
+    run,
+    "train several objectives over several seeds and compare them",
+    rows,
+    "--train-data SOURCE [--seeds 5] [OPTIONS]",
+    "Trains InfoNCE, InfoLOOB, InfoNCE with Hopfield retrieval, and CLOOB with everything else equal, "
+    "evaluates each run,\n"
+    "tests differences with the rank-sum test, and leaves in LOGS/NAME the runs, ablation.md, ablation.json "
+    "and\n"
+    "report.html. All options of cloob train apply. The same command goes on where it was stopped.\n\n"
+    "  cloob ablate --train-data world/train.tsv --val-data world/val.tsv --model tiny --epochs 4 --seeds 5 "
+    "\\\n"
+    "      --zeroshot world/classes/object world/classes/colour --prompts world/prompts.json --name first"
+};

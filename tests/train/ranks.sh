@@ -1,0 +1,31 @@
+#!/bin/bash
+# Ranks through the program: 2 ranks print the losses of 1; 1 rank goes on where 2 stopped; a rank that fails or is killed ends all
+# of them, and is named. Usage: ranks.sh CLOOB MPIRUN
+set -u
+cloob=$1 mpirun=$2
+dir=$(mktemp -d "${TMPDIR:-/tmp}/cloob-ranks-XXXXXX")
+trap 'rm -rf "$dir"' EXIT
+bad=0
+fail() { echo "FAIL $1"; bad=1; }
+flags=(train --dataset-type synthetic --train-num-samples 64 --model tiny-rn --force-image-size 32 --vocab-size 540 --warmup 4
+    --workers 1 --threads 1 --logs "$dir" --log-every-n-steps 1 --device cpu --use-bn-sync --quiet)
+ranks() { "$mpirun" --allow-run-as-root --oversubscribe "$@" > "$dir/out" 2>&1; }
+losses() { grep -o 'loss [-0-9.]* (' "$dir/$1/out.log" | tr -d '(' | awk '{ print $2 }'; }
+
+"$cloob" "${flags[@]}" --batch-size 8 --max-steps 20 --name one > /dev/null || fail "one process"
+ranks -np 2 "$cloob" "${flags[@]}" --batch-size 4 --max-steps 20 --name two || fail "two ranks: $(cat "$dir/out")"
+paste <(losses one) <(losses two) | awk '{ d = $1 - $2; if (d < 0) d = -d; if (d > worst) worst = d } END { printf "20 losses apart by %g at most (5 digits printed)\n", worst; exit !(NR == 20 && worst < 2.1e-5) }' || fail "the losses of one and two ranks differ"
+[ "$(grep -c checkpoints "$dir/out")" = 1 ] || fail "one rank speaks for all: $(cat "$dir/out")"
+
+ranks -np 2 "$cloob" "${flags[@]}" --batch-size 4 --max-steps 20 --resume "$dir/two/checkpoints/epoch_1.safetensors" --name two || fail "resume with two: $(cat "$dir/out")"
+"$cloob" "${flags[@]}" --batch-size 8 --max-steps 24 --resume latest --name two > "$dir/out" 2>&1 || fail "resume with one: $(cat "$dir/out")"
+grep -q 'done: 24 steps' "$dir/two/out.log" || fail "resume with another number of ranks"
+
+ranks -np 1 "$cloob" "${flags[@]}" --batch-size 4 --name vocab : -np 1 "$cloob" "${flags[@]}" --batch-size 4 --name vocab --vocab nowhere && fail "a rank without vocabulary"
+grep -q 'rank 1 of 2 failed' "$dir/out" && grep -q 'nowhere: cannot open' "$dir/out" || fail "a rank that cannot begin is named: $(cat "$dir/out")"
+
+ranks -np 1 bash -c "ulimit -f 64; trap '' XFSZ; exec \"\$@\"" - "$cloob" "${flags[@]}" --batch-size 4 --name full : -np 1 "$cloob" "${flags[@]}" --batch-size 4 --name full && fail "a full disk"
+grep -q 'rank 0: .*cannot write' "$dir/out" || fail "a rank that fails in a run is named: $(cat "$dir/out")"
+
+[ $bad = 0 ] && echo "ranks agree, go on with other numbers, and end together"
+exit $bad
