@@ -17,7 +17,7 @@ say "1/4  drawing a world of $count pictures with captions (cloob synth)"
 
 say "2/4  training a small CLOOB on them, $epochs epochs (cloob train)"
 "$cloob" train --train-data "$out/world/train.tsv" --val-data "$out/world/val.tsv" --analyze --model tiny \
-    --batch-size 128 --epochs "$epochs" --warmup 100 --lr 2e-3 --wd 0.1 --vocab-size 1024 --seed 0 \
+    --batch-size 64 --epochs "$epochs" --warmup 50 --lr 1e-3 --wd 0.1 --hopfield-warmup 300 --vocab-size 1024 --seed 0 \
     --logs "$out/logs" --name demo --workers 2 --save-frequency 4 --log-every-n-steps 50 >"$out/checkpoint.txt"
 checkpoint=$(cat "$out/checkpoint.txt")
 
