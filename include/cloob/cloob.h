@@ -14,6 +14,7 @@
 #include "cloob/data.h"
 #include "cloob/synth.h"
 #include "cloob/train.h"
+#include "cloob/trainer.h"
 #include "cloob/eval.h"
 #include "cloob/ablate.h"
 #include "cloob/report.h"

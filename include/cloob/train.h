@@ -55,6 +55,7 @@ typedef struct cloob_train_options {
     /* the objective */
     const char *method, *memory; /* memory: "batch", "queue:N", "file:F" */
     double init_inv_tau, scale_hopfield;
+    int64_t hopfield_warmup;     /* steps before the Hopfield networks set in; 0 in the paper */
     bool learnable_inv_tau, learnable_scale_hopfield;
     /* Asked between steps; true: save and stop with CLOOB_ERR_STOPPED. */
     bool (*should_stop)(void *user);

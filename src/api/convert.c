@@ -131,6 +131,37 @@ static cloob_status store_vocab(cloob_ctx *ctx, const char *path, weights *w)
     return status;
 }
 
+/* ---- the type of the stored weights --------------------------------------------------------------- */
+
+static cloob_status parse_dtype(cloob_ctx *ctx, const char *name, cloob_dtype *out)
+{
+    if (strcmp(name, "f32") == 0) *out = CLOOB_F32;
+    else if (strcmp(name, "bf16") == 0) *out = CLOOB_BF16;
+    else if (strcmp(name, "f16") == 0) *out = CLOOB_F16;
+    else
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "type \"%.60s\" is not known; there are f32, bf16 and f16",
+                        name);
+    return CLOOB_OK;
+}
+
+/* Vectors are a thousandth of a model and the ones that scale everything else: they stay as they are. */
+static cloob_status change_dtype(cloob_ctx *ctx, const char *name, weights *w)
+{
+    cloob_dtype type = CLOOB_F32;
+    CLOOB_TRY(parse_dtype(ctx, name, &type));
+    for (int64_t i = 0; i < w->count; i++) {
+        tensor *t = &w->entry[i].t, from = *t;
+        bool number =
+            t->dtype == CLOOB_F32 || t->dtype == CLOOB_BF16 || t->dtype == CLOOB_F16 || t->dtype == CLOOB_F64;
+        if (!number || t->dtype == type || t->ndim < 2) continue;
+        t->dtype = type;
+        t->data = arena_push(&w->a, tensor_bytes(t));
+        if (!t->data) return ctx_no_memory(ctx, tensor_bytes(t), w->entry[i].name);
+        dtype_convert(type, t->data, from.dtype, from.data, tensor_count(t));
+    }
+    return weights_set_meta(ctx, w, "checksum", NULL); /* of other bytes */
+}
+
 /* ---- converting ---------------------------------------------------------------------------------- */
 
 /* out NULL: only reads. */
@@ -151,6 +182,7 @@ static cloob_status convert(cloob_ctx *ctx, const char *in, const char *out, con
         io.act = &act;
     }
     cloob_status status = interchange_read(ctx, in, &io, &w, &found);
+    if (status == CLOOB_OK && o->dtype) status = change_dtype(ctx, o->dtype, &w);
     if (status == CLOOB_OK) tell_weights(&w, &found.a, r);
     if (status == CLOOB_OK && o->vocab) status = store_vocab(ctx, o->vocab, &w);
     if (status == CLOOB_OK && out) status = interchange_write(ctx, out, inner_format(r->to), &w);

@@ -6,7 +6,7 @@
 #include "cli/json_out.h"
 
 static struct {
-    const char *to, *config, *activation, *vocab;
+    const char *to, *config, *activation, *vocab, *dtype;
     bool drop_unexpected;
 } o;
 
@@ -73,6 +73,7 @@ static int run(const command *self, int argc, char **argv)
     options.config = o.config;
     options.activation = o.activation;
     options.vocab = o.vocab;
+    options.dtype = o.dtype;
     options.drop_unexpected = o.drop_unexpected;
     cloob_convert_report report;
     cloob_ctx *ctx = cli_context();
@@ -93,6 +94,8 @@ static const opt_row rows[] = {
       "a model's name or a .json file that says what the shapes do not", 0 },
     { "activation", OPT_STRING, &o.activation, NULL, "quickgelu|gelu",
       "the activation, where the file does not say it", 0 },
+    { "dtype", OPT_STRING, &o.dtype, NULL, "f32|bf16|f16",
+      "type the matrices are stored in; bf16 halves the file", 0 },
     { "vocab", OPT_STRING, &o.vocab, NULL, "FILE",
       "a merges file to store with the weights, CLIP's or ours (native only)", 0 },
     { "drop-unexpected", OPT_FLAG, &o.drop_unexpected, NULL, NULL,

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "cli/commands.h"
+#include "cli/man.h"
 #include "cli/opt.h"
 
 const command *const commands[] = {
@@ -40,6 +41,19 @@ static int help(const char *name)
         return 2;
     }
     opt_print_help(c);
+    return 0;
+}
+
+/* cloob help --man COMMAND, and --man-all FOLDER for make install. */
+static int man(const char *which, const char *word)
+{
+    if (strcmp(which, "--man-all") == 0) return man_write_all(word);
+    const command *c = find_command(word);
+    if (!c) {
+        fprintf(stderr, "cloob: there is no command %s (cloob help lists them)\n", word);
+        return 2;
+    }
+    man_write(stdout, c);
     return 0;
 }
 
@@ -90,6 +104,7 @@ int main(int argc, char **argv)
         printf("cloob %s\n", cloob_version());
         return 0;
     }
+    if (argc == 4 && strcmp(argv[1], "help") == 0 && strncmp(argv[2], "--man", 5) == 0) return man(argv[2], argv[3]);
     if (strcmp(argv[1], "help") == 0 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)
         return help(argc > 2 ? argv[2] : NULL);
     const command *c = find_command(argv[1]);

@@ -138,6 +138,7 @@ static cloob_status set_step_options(cloob_ctx *ctx, run *r)
     loss_method_from_name(o->method, &r->so.method);
     r->so.inv_tau = o->init_inv_tau;
     r->so.beta = o->scale_hopfield;
+    r->so.hopfield_warmup = o->hopfield_warmup;
     r->so.learn_inv_tau = o->learnable_inv_tau;
     r->so.learn_beta = o->learnable_scale_hopfield;
     r->so.lock_image = o->lock_image;

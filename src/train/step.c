@@ -24,7 +24,7 @@ struct step {
     comm *c;
     params *p;
     exec *tower[2]; /* image, text */
-    loss_plan *loss;
+    loss_plan *loss, *warm; /* warm: the same objective without retrieval, for the first updates */
     float *m, *v, *ema, *grad_sum, *embed[2], *dembed[2];
     void *range_device;
     adamw_range *range;
@@ -73,17 +73,24 @@ static cloob_status make_tower(cloob_ctx *ctx, step *s, int which)
     return status;
 }
 
-static cloob_status make_loss(cloob_ctx *ctx, step *s)
+static cloob_status make_plan(cloob_ctx *ctx, step *s, loss_method method, loss_plan **out)
 {
     loss_options o;
     loss_options_init(&o);
-    o.method = s->o.method;
+    o.method = method;
     o.backend = s->dev->backend == BACKEND_CUDA ? LOSS_CUDA : s->dev->backend == BACKEND_CPU ? LOSS_CPU : LOSS_REF;
     o.inv_tau = s->o.inv_tau;
     o.beta = s->o.beta;
     o.unchecked = true; /* l2norm has just made the rows; a NaN shows in the loss */
     loss_shape shape = { .rows = s->o.batch * s->o.accum, .dim = s->o.model.embed, .dtype = CLOOB_F32 };
-    return loss_plan_create(ctx, &o, &shape, s->c, &s->loss);
+    return loss_plan_create(ctx, &o, &shape, s->c, out);
+}
+
+static cloob_status make_loss(cloob_ctx *ctx, step *s)
+{
+    loss_method bare = loss_method_leaves_one_out(s->o.method) ? LOSS_INFOLOOB : LOSS_CLIP;
+    if (s->o.hopfield_warmup > 0 && loss_method_has_hopfield(s->o.method)) CLOOB_TRY(make_plan(ctx, s, bare, &s->warm));
+    return make_plan(ctx, s, s->o.method, &s->loss);
 }
 
 static bool is_locked(const step *s, const param *r)
@@ -195,6 +202,7 @@ void step_destroy(step *s)
     exec_destroy(s->tower[IMAGE]);
     exec_destroy(s->tower[TEXT]);
     loss_plan_destroy(s->loss);
+    loss_plan_destroy(s->warm);
     params_destroy(s->p);
     free(s->range);
     free(s->bucket_of);
@@ -251,8 +259,9 @@ static cloob_status run_loss(cloob_ctx *ctx, step *s, step_result *r)
     double beta = s->o.learn_beta ? loss_scale_value(s->scalar[3]) : s->o.beta;
     loss_inputs in = { .x = step_embeddings(s, false), .y = step_embeddings(s, true) };
     loss_outputs out = { .dx = gradient_place(s, IMAGE), .dy = gradient_place(s, TEXT) };
-    CLOOB_TRY(loss_plan_scales(ctx, s->loss, inv_tau, beta));
-    CLOOB_TRY(loss_run(ctx, s->loss, &in, &out, s->dev->stream, &l));
+    loss_plan *plan = s->warm && s->count < s->o.hopfield_warmup ? s->warm : s->loss;
+    CLOOB_TRY(loss_plan_scales(ctx, plan, inv_tau, beta));
+    CLOOB_TRY(loss_run(ctx, plan, &in, &out, s->dev->stream, &l));
     *r = (step_result){ .loss = l.loss, .image_term = l.image_term, .text_term = l.text_term, .inv_tau = inv_tau, .beta = beta };
     r->terms = l;
     return CLOOB_OK;
@@ -413,7 +422,7 @@ step_memory step_memory_of(const step *s)
                       .optimizer_bytes = n * (2 + (s->ema != NULL) + (s->grad_sum != NULL)),
                       .image_bytes = image.arena_bytes + image.input_bytes,
                       .text_bytes = text.arena_bytes + text.input_bytes,
-                      .loss_bytes = loss_plan_bytes(s->loss) };
+                      .loss_bytes = loss_plan_bytes(s->loss) + (s->warm ? loss_plan_bytes(s->warm) : 0) };
     m.total_bytes = m.params_bytes + m.optimizer_bytes + m.image_bytes + m.text_bytes + m.loss_bytes;
     return m;
 }

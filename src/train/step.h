@@ -21,6 +21,8 @@ typedef struct step_options {
     loss_method method;
     double inv_tau, beta;
     bool learn_inv_tau, learn_beta;
+    int64_t hopfield_warmup; /* updates without retrieval before it sets in: a young model's embeddings are so alike that
+                                retrieval averages them into one, and nothing is learned for long (docs/training.md) */
     bool lock_image, lock_text;
     bool bn_sync;
     graph_grad_options grad;

@@ -1,0 +1,122 @@
+/* The same words as the help, dressed for man. */
+#include "cli/man.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* Backslashes, dashes, and dots or quotes at the beginning of a line mean something to man. */
+static void put(FILE *out, const char *text)
+{
+    bool fresh = true;
+    for (; *text; text++) {
+        if (fresh && (*text == '.' || *text == '\'')) fputs("\\&", out);
+        if (*text == '\\') fputs("\\e", out);
+        else if (*text == '-') fputs("\\-", out);
+        else fputc(*text, out);
+        fresh = *text == '\n';
+    }
+}
+
+static void put_rows(FILE *out, const opt_row *rows)
+{
+    for (const opt_row *r = rows; r && r->name; r++) {
+        if (r->flags & OPT_HIDDEN) continue;
+        fputs(".TP\n\\fB\\-\\-", out);
+        put(out, r->name);
+        fputs("\\fR", out);
+        if (r->kind != OPT_FLAG) {
+            fputs(" \\fI", out);
+            put(out, r->metavar ? r->metavar : "VALUE");
+            fputs(r->kind == OPT_LIST ? "\\fR..." : "\\fR", out);
+        }
+        fputc('\n', out);
+        put(out, r->help);
+        if (r->flags & OPT_REQUIRED) fputs(" (required)", out);
+        else if (r->fallback && r->fallback[0]) {
+            fputs(" [", out);
+            put(out, r->fallback);
+            fputc(']', out);
+        }
+        fputs(".\n", out);
+    }
+}
+
+static void put_title(FILE *out, const char *name, const char *help)
+{
+    fprintf(out, ".TH CLOOB%s%s 1 \"\" \"cloob %s\" \"User Commands\"\n.SH NAME\ncloob%s%s \\- ",
+            *name ? "\\-" : "", name, cloob_version(), *name ? "\\-" : "", name);
+    put(out, help);
+    fputc('\n', out);
+}
+
+void man_write(FILE *out, const command *c)
+{
+    put_title(out, c->name, c->help);
+    fprintf(out, ".SH SYNOPSIS\n\\fBcloob %s\\fR ", c->name);
+    put(out, c->usage ? c->usage : "");
+    fputc('\n', out);
+    if (c->details) {
+        fputs(".SH DESCRIPTION\n.nf\n", out);
+        put(out, c->details);
+        fputs("\n.fi\n", out);
+    }
+    if (c->options && c->options->name) {
+        fputs(".SH OPTIONS\n", out);
+        put_rows(out, c->options);
+    }
+    fputs(".SH COMMON OPTIONS\n", out);
+    put_rows(out, opt_common_rows);
+    fputs(".SH EXIT STATUS\n0 when done, 1 when it failed (one line on standard error says why), 2 for wrong "
+          "usage.\n",
+          out);
+    fputs(".SH SEE ALSO\n\\fBcloob\\fR(1)\n", out);
+}
+
+static void write_overview(FILE *out)
+{
+    put_title(out, "", "train and use CLOOB image and text encoders");
+    fputs(".SH SYNOPSIS\n\\fBcloob\\fR \\fICOMMAND\\fR [\\fIOPTIONS\\fR]\n.SH COMMANDS\n", out);
+    for (int i = 0; commands[i]; i++) {
+        fprintf(out, ".TP\n\\fBcloob\\-%s\\fR(1)\n", commands[i]->name);
+        put(out, commands[i]->help);
+        fputs(".\n", out);
+    }
+}
+
+/* Like mkdir -p; folders that are there already are fine. */
+static void make_folders(const char *path)
+{
+    char part[4096];
+    for (size_t i = 1; i <= strlen(path) && i < sizeof part; i++) {
+        if (path[i] != '/' && path[i] != '\0') continue;
+        memcpy(part, path, i);
+        part[i] = '\0';
+        mkdir(part, 0777);
+    }
+}
+
+static bool write_page(const char *folder, const command *c)
+{
+    char path[4096];
+    snprintf(path, sizeof path, "%s/cloob%s%s.1", folder, c ? "-" : "", c ? c->name : "");
+    FILE *out = fopen(path, "w");
+    if (!out) {
+        fprintf(stderr, "cloob: %s: %s\n", path, strerror(errno));
+        return false;
+    }
+    if (c) man_write(out, c);
+    else write_overview(out);
+    if (fclose(out) == 0) return true;
+    fprintf(stderr, "cloob: %s: cannot be written\n", path);
+    return false;
+}
+
+int man_write_all(const char *folder)
+{
+    make_folders(folder);
+    bool ok = write_page(folder, NULL);
+    for (int i = 0; ok && commands[i]; i++) ok = write_page(folder, commands[i]);
+    return ok ? 0 : 1;
+}

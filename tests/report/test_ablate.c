@@ -1,0 +1,157 @@
+/* A small ablation end to end: it completes, stops and goes on, and its table holds the means of its runs. */
+#include <unistd.h>
+
+#include "check.h"
+#include "cloob/cloob.h"
+#include "core/file.h"
+#include "core/json.h"
+
+static cloob_ctx *ctx;
+static char root[512], train_data[600], val_data[600], classes[600], prompts[600];
+static int steps_allowed;
+
+static bool stop(void *user)
+{
+    (void)user;
+    return --steps_allowed < 0;
+}
+
+static void options(cloob_ablate_options *o)
+{
+    static const char *const two[] = { "clip", "cloob" };
+    static const char *folder[1];
+    cloob_ablate_options_init(o);
+    folder[0] = classes;
+    o->method = two;
+    o->methods = 2;
+    o->seeds = 2;
+    o->zeroshot = folder;
+    o->zeroshots = 1;
+    o->prompts = prompts;
+    o->train.train_data = train_data;
+    o->train.val_data = val_data;
+    o->train.model = "tiny";
+    o->train.force_image_size = 32;
+    o->train.batch_size = 8;
+    o->train.max_steps = 3;
+    o->train.warmup = 1;
+    o->train.lr = 1e-3;
+    o->train.vocab_size = 600;
+    o->train.workers = 0;
+    o->train.device = "cpu";
+    o->train.log_every_n_steps = 1;
+    o->train.logs = root;
+    o->train.report_to = "none";
+}
+
+static double number_at(const json *j, const char *key)
+{
+    const json *v = json_get(j, key);
+    return v && v->kind == JSON_NUMBER ? v->number : NAN;
+}
+
+/* The mean and spread of a metric, out of the runs' own files. */
+static void recompute(arena *a, const char *method, const char *key, double *mean, double *deviation)
+{
+    double v[2];
+    for (int seed = 0; seed < 2; seed++) {
+        char path[700];
+        json *summary;
+        snprintf(path, sizeof path, "%s/ablation/%s-seed%d/summary.json", root, method, seed);
+        CHECK_OK(ctx, json_read_file(ctx, a, path, &summary));
+        v[seed] = number_at(summary, key);
+    }
+    *mean = (v[0] + v[1]) / 2;
+    *deviation = fabs(v[0] - v[1]) / sqrt(2);
+}
+
+static void it_stops_and_goes_on(void)
+{
+    cloob_ablate_options o;
+    cloob_ablate_summary s;
+    options(&o);
+    o.train.should_stop = stop;
+    steps_allowed = 3; /* asked after every step but a run's last: inside the second run */
+    CHECK(cloob_ablate(ctx, &o, &s) == CLOOB_ERR_STOPPED);
+    CHECK(s.trained == 1 && strstr(cloob_error(ctx), "1 of 4 runs"));
+    o.train.should_stop = NULL;
+    CHECK_OK(ctx, cloob_ablate(ctx, &o, &s));
+    CHECK(s.found == 1 && s.resumed == 1 && s.trained == 2);
+    CHECK_OK(ctx, cloob_ablate(ctx, &o, &s));
+    CHECK(s.found == 4 && s.resumed == 0 && s.trained == 0);
+}
+
+static void the_table_is_of_its_runs(void)
+{
+    static const char *const key[] = { "image_ajne", "clip_val_loss", "image_to_text_mean_rank",
+                                       "zeroshot/size" };
+    static const char *const method[] = { "clip", "cloob" };
+    arena a = { 0 };
+    json *table;
+    char path[700];
+    snprintf(path, sizeof path, "%s/ablation/ablation.json", root);
+    CHECK_OK(ctx, json_read_file(ctx, &a, path, &table));
+    for (int i = 0; i < 4; i++)
+        for (int k = 0; k < 2; k++) {
+            double mean, deviation;
+            const json *cell =
+                json_get(json_get(json_get(json_get(table, "metrics"), key[i]), "methods"), method[k]);
+            recompute(&a, method[k], key[i], &mean, &deviation);
+            CHECK_NEAR(number_at(cell, "mean"), mean, 1e-12);
+            CHECK_NEAR(number_at(cell, "deviation"), deviation, 1e-9);
+        }
+    snprintf(path, sizeof path, "%s/ablation/ablation.md", root);
+    CHECK(file_exists(path));
+    snprintf(path, sizeof path, "%s/ablation/report.html", root);
+    CHECK(file_exists(path));
+    arena_release(&a);
+}
+
+static void other_settings_are_refused(void)
+{
+    static const char *const twice[] = { "clip", "clip" };
+    cloob_ablate_options o;
+    options(&o);
+    o.train.lr = 2e-3;
+    CHECK(cloob_ablate(ctx, &o, NULL) == CLOOB_ERR_ARGUMENT);
+    CHECK(strstr(cloob_error(ctx), "lr: 0.001, now lr: 0.002"));
+    options(&o);
+    o.method = twice;
+    CHECK(cloob_ablate(ctx, &o, NULL) == CLOOB_ERR_ARGUMENT);
+    options(&o);
+    o.seeds = 0;
+    CHECK(cloob_ablate(ctx, &o, NULL) == CLOOB_ERR_ARGUMENT);
+}
+
+int main(void)
+{
+    cloob_synth_options so;
+    cloob_ctx_options co;
+    char clean[700];
+    cloob_ctx_options_init(&co);
+    co.threads = 1;
+    ctx = cloob_ctx_create(&co);
+    snprintf(root, sizeof root, "%.400s/cloob-test-ablate-XXXXXX",
+             getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
+    if (!ctx || !mkdtemp(root)) return 1;
+    snprintf(train_data, sizeof train_data, "%s/world/train.tsv", root);
+    snprintf(val_data, sizeof val_data, "%s/world/val.tsv", root);
+    snprintf(classes, sizeof classes, "%s/world/classes/size", root);
+    snprintf(prompts, sizeof prompts, "%s/world/prompts.json", root);
+    snprintf(clean, sizeof clean, "%s/world", root);
+    cloob_synth_options_init(&so);
+    so.out = clean;
+    so.count = 200;
+    so.size = 32;
+    if (cloob_synth_write(ctx, &so, NULL) == CLOOB_OK) {
+        RUN(it_stops_and_goes_on);
+        RUN(the_table_is_of_its_runs);
+        RUN(other_settings_are_refused);
+    } else {
+        printf("skipped: %s\n", cloob_error(ctx));
+    }
+    snprintf(clean, sizeof clean, "rm -rf '%s'", root);
+    if (system(clean) != 0) printf("%s: left behind\n", root);
+    cloob_ctx_destroy(ctx);
+    return check_summary();
+}

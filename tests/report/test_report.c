@@ -1,0 +1,255 @@
+/* The page about a run: what it carries, what it leaves out, and what it says about bad input. */
+#include <dirent.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "check.h"
+#include "cloob/report.h"
+#include "core/arena.h"
+#include "core/file.h"
+#include "report/html.h"
+#include "report/run_files.h"
+
+static cloob_ctx *ctx;
+static char root[512], said[8192];
+
+static void hear(void *user, cloob_log_level level, const char *line)
+{
+    (void)user, (void)level;
+    strncat(said, line, sizeof said - strlen(said) - 1);
+    strncat(said, "\n", sizeof said - strlen(said) - 1);
+}
+
+static const char *at(const char *name)
+{
+    static char path[4][1024];
+    static int turn;
+    turn = (turn + 1) % 4;
+    snprintf(path[turn], sizeof path[turn], "%s/%s", root, name);
+    return path[turn];
+}
+
+static void put(const char *name, const char *text)
+{
+    char folder[1024];
+    snprintf(folder, sizeof folder, "%s", at(name));
+    *strrchr(folder, '/') = '\0';
+    CHECK_OK(ctx, file_make_dirs(ctx, folder));
+    CHECK_OK(ctx, file_write(ctx, at(name), text, strlen(text)));
+}
+
+static const char *metrics =
+    "step\tepoch\tloss\timage_term\ttext_term\tlr\tgrad_norm\tpairs_per_s\twait\tinv_tau\n"
+    "1\t1\t0.5\t1\t2\t0.001\t1\t100\t0\t30\n"
+    "2\t1\t0.4\t1\t2\t0.002\t1\t100\t0\t30\n"
+    "3\t1\t0.3\t1\t2\t0.002\t1\t100\t0\t30\n";
+
+static void make_run(const char *name)
+{
+    char path[256];
+#define IN(file) (snprintf(path, sizeof path, "%s/%s", name, file), path)
+    put(IN("params.txt"), "lr: 0.001\nmethod: cloob\nnote: <b>&\"</script>\n");
+    put(IN("metrics.tsv"), metrics);
+    put(IN("checkpoints/results.jsonl"),
+        "{\"val_loss\": 0.75, \"image_to_text_R@1\": 0.25, \"epoch\": 1}\n"
+        "{\"val_loss\": 0.625, \"image_to_text_R@1\": 0.5, \"image_ajne\": 3.5, \"epoch\": 2}\n");
+    put(IN("analysis/epoch_1/eigenvalues.tsv"), "index\tx\ty\n1\t0.5\t0.25\n2\t0.125\t1e-17\n");
+    put(IN("analysis/epoch_2/eigenvalues.tsv"), "index\tx\ty\n1\t0.4\t0.2\n2\t0.1\t0.1\n");
+    put(IN("analysis/epoch_2/similarities.tsv"),
+        "from\tto\tmatched\ttop10_unmatched\ttop100_unmatched\ttop1000_unmatched\n-0.01\t0\t0\t2\t2\t2\n0\t0."
+        "01\t4\t2\t2\t2\n");
+    put(IN("zeroshot-object.json"), "{\"top1\": 0.5, \"top5\": 0.9, \"mean_per_class\": 0.4, \"n\": 20}\n");
+#undef IN
+}
+
+static char *page_of(const char *const *runs, int64_t n, cloob_report_summary *s)
+{
+    file_bytes page;
+    CHECK_OK(ctx, cloob_report(ctx, runs, n, at("page.html"), NULL, s));
+    CHECK_OK(ctx, file_read(ctx, at("page.html"), FILE_TEXT_LIMIT, &page));
+    return page.data;
+}
+
+/* ---- what is there ------------------------------------------------------------------------------- */
+
+static void one_run_makes_a_page(void)
+{
+    cloob_report_summary s;
+    make_run("one");
+    const char *runs[] = { at("one/") };
+    char *page = page_of(runs, 1, &s);
+    CHECK(s.runs == 1 && s.damaged == 0);
+    CHECK(s.charts >= 12);
+    CHECK(s.bytes == (int64_t)strlen(page));
+    CHECK(strstr(page, "<title>one</title>"));
+    CHECK(strstr(page, "<b>0.625</b><span>validation loss</span>")); /* of the last validation */
+    CHECK(strstr(page, "<b>0.3</b><span>training loss</span>"));
+    CHECK(strstr(page, "Spectrum, images") && strstr(page, "Similarities after epoch 2"));
+    CHECK(strstr(page, "<td>object</td><td>20</td>") && strstr(page, "50.0&nbsp;%"));
+    free(page);
+}
+
+/* No address outside the page is fetched, nothing a run says can end a script or open an element. */
+static void the_page_stands_alone(void)
+{
+    const char *runs[] = { at("one") };
+    char *page = page_of(runs, 1, NULL);
+    CHECK(!strstr(page, "src=\"http") && !strstr(page, "href=\"http") && !strstr(page, "@import"));
+    CHECK(strstr(page, "&lt;b&gt;&amp;&quot;&lt;/script&gt;"));
+    CHECK(strstr(page, "prefers-color-scheme: dark") && strstr(page, "width=device-width"));
+    free(page);
+}
+
+static void several_runs_share_charts(void)
+{
+    cloob_report_summary s;
+    make_run("two");
+    const char *runs[] = { at("one"), at("two") };
+    char *page = page_of(runs, 2, &s);
+    CHECK(s.runs == 2);
+    CHECK(strstr(page, "<td>one</td><td class=\"text\">cloob</td>") && strstr(page, "<td>two</td>"));
+    CHECK(strstr(page, "The same in all runs"));
+    free(page);
+}
+
+static void resumed_steps_count_once(void)
+{
+    arena a = { 0 };
+    run_files r;
+    char text[1024];
+    snprintf(text, sizeof text,
+             "%s2\t1\t0.45\t1\t2\t0.002\t1\t100\t0\t30\n3\t1\tnan\t1\t2\t0.002\t1\t100\t0\t30\n", metrics);
+    make_run("resumed");
+    put("resumed/metrics.tsv", text);
+    CHECK_OK(ctx, run_files_read(ctx, &a, at("resumed"), &r));
+    CHECK(r.metrics.rows == 3);
+    CHECK_NEAR(table_at(&r.metrics, 1, table_find(&r.metrics, "loss")), 0.45, 1e-12);
+    CHECK(isnan(table_at(&r.metrics, 2, 2)));
+    arena_release(&a);
+}
+
+/* Runs of before metrics.tsv: the log has the numbers, rounded. */
+static void the_log_stands_in_for_metrics(void)
+{
+    arena a = { 0 };
+    run_files r;
+    put("old/out.log", "2026-01-01,00:00:00 | INFO | tiny, cloob\n"
+                       "2026-01-01,00:00:01 | INFO | epoch 2 [3/10] loss -0.25000 (image 1.5, text 2.5), lr "
+                       "1.000e-03, norm 0.5, 80.0 pairs/s, data wait 25.0 %\n");
+    CHECK_OK(ctx, run_files_read(ctx, &a, at("old"), &r));
+    CHECK(r.metrics.rows == 1 && r.results == 0);
+    CHECK_NEAR(table_at(&r.metrics, 0, table_find(&r.metrics, "step")), 13, 0);
+    CHECK_NEAR(table_at(&r.metrics, 0, table_find(&r.metrics, "loss")), -0.25, 1e-12);
+    CHECK_NEAR(table_at(&r.metrics, 0, table_find(&r.metrics, "wait")), 0.25, 1e-12);
+    arena_release(&a);
+}
+
+/* A picture that is there is carried; the folder's name tells the right label; one that is gone keeps its
+ * bars. */
+static void examples_have_bars(void)
+{
+    char text[2048];
+    make_run("shown");
+    put("shown/red/a.png", "\x89PNG\r\n\x1a\n0123456789");
+    snprintf(text, sizeof text,
+             "[{\"image\": \"%s\", \"top\": [{\"label\": \"<blue>\", \"p\": 0.75}, {\"label\": \"red\", "
+             "\"p\": 0.25}]},"
+             " {\"image\": \"gone.jpg\", \"top\": [{\"label\": \"green\", \"p\": 1}, 7]}, {\"image\": 3}]",
+             at("shown/red/a.png"));
+    put("shown/classify-colour.json", text);
+    const char *runs[] = { at("shown") };
+    char *page = page_of(runs, 1, NULL);
+    CHECK(strstr(page, "src=\"data:image/png;base64,iVBORw0KGgow"));
+    CHECK(strstr(page, "<div class=\"guess top\"><span>&lt;blue&gt;</span><span>75.0&nbsp;%</span>"));
+    CHECK(strstr(page, "<div class=\"guess right\"><span>red</span><span>25.0&nbsp;%</span>"));
+    CHECK(strstr(page, "gone.jpg") && strstr(page, "<span>green</span>"));
+    free(page);
+}
+
+static void base64_as_in_the_standard(void)
+{
+    static const char *const pairs[][2] = {
+        { "", "" }, { "f", "Zg==" }, { "fo", "Zm8=" }, { "foo", "Zm9v" }, { "foobar", "Zm9vYmFy" }
+    };
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
+        sbuf s = { 0 };
+        html_base64(&s, pairs[i][0], strlen(pairs[i][0]));
+        CHECK_STR(s.data ? s.data : "", pairs[i][1]);
+        sbuf_release(&s);
+    }
+}
+
+/* ---- what is wrong ------------------------------------------------------------------------------- */
+
+static void damaged_lines_are_left_out_and_said(void)
+{
+    cloob_report_summary s;
+    make_run("bad");
+    put("bad/checkpoints/results.jsonl", "{\"val_loss\": 0.75, \"epoch\": 1}\n{\"val_loss\": 0.6, "
+                                         "\"epo\n[1]\n{\"val_loss\": 0.5, \"epoch\": 3}\n");
+    put("bad/metrics.tsv", "step\tloss\n1\t0.5\n2\tx\n3\n4\t0.25\n");
+    put("bad/analysis/epoch_2/eigenvalues.tsv", "");
+    put("bad/zeroshot-x.json", "{\"top1\": ");
+    const char *runs[] = { at("bad") };
+    said[0] = '\0';
+    char *page = page_of(runs, 1, &s);
+    CHECK(s.damaged == 6);
+    CHECK(strstr(said, "results.jsonl, line 2") && strstr(said, "results.jsonl, line 3") &&
+          strstr(said, "zeroshot-x.json"));
+    CHECK(strstr(page, "6 damaged lines or files were left out"));
+    CHECK(strstr(page, "<b>0.5</b><span>validation loss</span>"));
+    free(page);
+}
+
+static void empty_results_still_make_a_page(void)
+{
+    make_run("empty");
+    put("empty/checkpoints/results.jsonl", "");
+    const char *runs[] = { at("empty") };
+    said[0] = '\0';
+    char *page = page_of(runs, 1, NULL);
+    CHECK(strstr(said, "no validation results"));
+    CHECK(strstr(page, "Training loss") && !strstr(page, "id=\"validation\""));
+    free(page);
+}
+
+static void what_is_no_run_is_refused(void)
+{
+    char missing[600], bare[600];
+    snprintf(missing, sizeof missing, "%s/nothing", root);
+    snprintf(bare, sizeof bare, "%s/bare", root);
+    mkdir(bare, 0777);
+    const char *none[] = { missing }, *folder[] = { bare }, *good[] = { at("one") };
+    CHECK(cloob_report(ctx, none, 1, at("x.html"), NULL, NULL) == CLOOB_ERR_IO);
+    CHECK(strstr(cloob_error(ctx), "nothing") && strstr(cloob_error(ctx), "LOGS/NAME"));
+    CHECK(cloob_report(ctx, folder, 1, at("x.html"), NULL, NULL) == CLOOB_ERR_FORMAT);
+    CHECK(cloob_report(ctx, good, 0, at("x.html"), NULL, NULL) == CLOOB_ERR_ARGUMENT);
+    CHECK(!file_exists(at("x.html")));
+    CHECK(cloob_report(ctx, good, 1, at("no/such/folder/x.html"), NULL, NULL) == CLOOB_ERR_IO);
+}
+
+int main(void)
+{
+    cloob_ctx_options o;
+    char clean[700];
+    cloob_ctx_options_init(&o);
+    o.log = hear;
+    ctx = cloob_ctx_create(&o);
+    snprintf(root, sizeof root, "%.400s/cloob-test-report-XXXXXX",
+             getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
+    if (!ctx || !mkdtemp(root)) return 1;
+    RUN(one_run_makes_a_page);
+    RUN(the_page_stands_alone);
+    RUN(several_runs_share_charts);
+    RUN(resumed_steps_count_once);
+    RUN(the_log_stands_in_for_metrics);
+    RUN(examples_have_bars);
+    RUN(base64_as_in_the_standard);
+    RUN(damaged_lines_are_left_out_and_said);
+    RUN(empty_results_still_make_a_page);
+    RUN(what_is_no_run_is_refused);
+    snprintf(clean, sizeof clean, "rm -rf '%s'", root);
+    if (system(clean) != 0) printf("%s: left behind\n", root);
+    cloob_ctx_destroy(ctx);
+    return check_summary();
+}
