@@ -66,15 +66,16 @@ static cloob_status write_tables(cloob_ctx *ctx, const char *folder, const ablat
     return status != CLOOB_OK ? status : second;
 }
 
-static cloob_status write_page(cloob_ctx *ctx, arena *a, const char *folder, const ablate_run *run,
-                               int64_t runs)
+static cloob_status write_page(cloob_ctx *ctx, arena *a, const char *folder, const char *title,
+                               const ablate_run *run, int64_t runs)
 {
     char page[ABLATE_PATH + 64];
     const char **dir = arena_push(a, (size_t)runs * sizeof *dir);
     if (!dir) return ctx_no_memory(ctx, (size_t)runs * sizeof *dir, "runs");
     for (int64_t i = 0; i < runs; i++) dir[i] = run[i].dir;
     snprintf(page, sizeof page, "%s/report.html", folder);
-    return cloob_report(ctx, dir, runs, page, NULL, NULL);
+    cloob_report_options o = { .title = title };
+    return cloob_report(ctx, dir, runs, page, &o, NULL);
 }
 
 /* ---- the runs ------------------------------------------------------------------------------------ */
@@ -114,7 +115,7 @@ static cloob_status ablate(cloob_ctx *ctx, arena *a, const cloob_ablate_options 
     s->metrics = t.count;
     for (int64_t i = 0; i < t.count; i++) s->significant += t.metric[i].significant;
     CLOOB_TRY(write_tables(ctx, s->folder, &t));
-    return write_page(ctx, a, s->folder, run, s->runs);
+    return write_page(ctx, a, s->folder, o->train.name ? o->train.name : "ablation", run, s->runs);
 }
 
 cloob_status cloob_ablate(cloob_ctx *ctx, const cloob_ablate_options *o, cloob_ablate_summary *summary)

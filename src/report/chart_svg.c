@@ -61,7 +61,7 @@ static void draw_grid(drawing *d, const chart *c)
         bool across = i >= d->x.ticks;
         int k = across ? i - d->x.ticks : i;
         double at = across ? py(d, d->y.tick[k]) : px(d, d->x.tick[k]);
-        cairo_set_source_rgb(d->cr, .87, .89, .92);
+        cairo_set_source_rgb(d->cr, .80, .83, .87);
         cairo_move_to(d->cr, across ? LEFT : at, across ? at : TOP);
         cairo_line_to(d->cr, across ? WIDTH - RIGHT : at, across ? at : HEIGHT - BOTTOM);
         cairo_stroke(d->cr);
@@ -80,6 +80,7 @@ static void draw_grid(drawing *d, const chart *c)
 
 static void draw_series(drawing *d, const chart *c, const chart_series *s)
 {
+    cairo_new_path(d->cr); /* text before it left a point behind */
     for (int64_t i = 0; i < s->n; i++) cairo_line_to(d->cr, px(d, s->x[i]), py(d, s->y[i]));
     use_color(d->cr, s->color, 1);
     cairo_set_line_width(d->cr, 1.8);
@@ -93,6 +94,7 @@ static void draw_series(drawing *d, const chart *c, const chart_series *s)
         cairo_stroke(d->cr);
     }
     use_color(d->cr, s->color, 1);
+    cairo_new_path(d->cr);
     for (int64_t i = 0; s->n <= 40 && i < s->n;
          i++) { /* few points: each is shown, a single one is seen at all */
         cairo_arc(d->cr, px(d, s->x[i]), py(d, s->y[i]), 2.4, 0, 2 * M_PI);

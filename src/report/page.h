@@ -14,11 +14,13 @@ typedef struct page {
     run_files *run; /* (runs) */
     int64_t runs;
     score_files scores;
+    const json *ablation; /* ablation.json beside the page, or NULL */
     int64_t charts;
     bool failed; /* memory was out */
 } page;
 
 void page_summary(page *p);    /* tiles for one run, a table for several */
+void page_ablation(page *p);   /* the table of cloob ablate */
 void page_training(page *p);   /* loss, learning rate, norm, speed by step */
 void page_validation(page *p); /* loss and recall by epoch */
 void page_embeddings(page *p); /* spectra, Ajne's statistic, similarity histograms */

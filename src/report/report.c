@@ -38,6 +38,18 @@ static cloob_status find_scores(page *p, const char *out, const cloob_report_opt
     return CLOOB_OK;
 }
 
+/* The table of cloob ablate, where the page lies in its folder. */
+static void find_ablation(page *p, const char *out)
+{
+    char *folder = parent_of(p->memory, out), *path = folder ? file_join(folder, "ablation.json") : NULL;
+    json *root;
+    if (path && file_exists(path)) {
+        if (json_read_file(p->ctx, p->memory, path, &root) == CLOOB_OK) p->ablation = root;
+        else ctx_log(p->ctx, CLOOB_LOG_WARN, "%s; left out", cloob_error(p->ctx)), p->scores.damaged++;
+    }
+    free(path);
+}
+
 static cloob_status read_runs(page *p, const char *const *run, int64_t runs)
 {
     p->run = arena_push(p->memory, (size_t)(runs + 1) * sizeof *p->run);
@@ -65,9 +77,10 @@ static void put_head(page *p, const char *title)
 /* Links to the sections that are there; `body` holds them. */
 static void put_nav(page *p, const char *body)
 {
-    static const char *const section[][2] = { { "summary", "Summary" },       { "training", "Training" },
-                                              { "validation", "Validation" }, { "embeddings", "Embeddings" },
-                                              { "zeroshot", "Zero-shot" },    { "settings", "Settings" } };
+    static const char *const section[][2] = { { "summary", "Summary" },       { "ablation", "Ablation" },
+                                              { "training", "Training" },     { "validation", "Validation" },
+                                              { "embeddings", "Embeddings" }, { "zeroshot", "Zero-shot" },
+                                              { "settings", "Settings" } };
     sbuf_puts(&p->html, "<nav>");
     for (size_t i = 0; i < sizeof section / sizeof *section; i++) {
         char id[48];
@@ -101,6 +114,7 @@ static void put_foot(page *p)
 static void put_sections(page *p)
 {
     page_summary(p);
+    page_ablation(p);
     page_training(p);
     page_validation(p);
     page_embeddings(p);
@@ -146,6 +160,7 @@ cloob_status report_write(cloob_ctx *ctx, const char *const *run, int64_t runs, 
     cloob_status status = read_runs(&p, run, runs);
     if (status == CLOOB_OK) status = find_scores(&p, out, o);
     if (status == CLOOB_OK) {
+        if (runs > 1) find_ablation(&p, out);
         put_page(&p, title_of(&memory, &p, o));
         status = p.failed || p.html.failed ? ctx_no_memory(ctx, p.html.len, "the report")
                                            : file_write(ctx, out, p.html.data, p.html.len);

@@ -103,13 +103,27 @@ static void put_guess(page *p, const json *guess, const char *truth, bool first)
                 100 * share, 100 * fmin(fmax(share, 0), 1));
 }
 
+/* A picture in a folder that is called like one of the labels is of that class. */
+static const char *truth_of(page *p, const json *example, const char *image)
+{
+    const char *told = json_string(json_get(example, "truth")), *slash = strrchr(image, '/'), *from = slash;
+    if (told || !slash) return told;
+    while (from > image && from[-1] != '/') from--;
+    char *folder = arena_string_n(p->memory, from, (size_t)(slash - from));
+    for (const json *g = json_get(example, "top")->child; folder && g; g = g->next) {
+        const char *label = json_string(json_get(g, "label"));
+        if (label && strcmp(label, folder) == 0) return folder;
+    }
+    return NULL;
+}
+
 static bool put_example(page *p, const json *example)
 {
     const json *top = json_get(example, "top");
-    const char *image = json_string(json_get(example, "image")),
-               *truth = json_string(json_get(example, "truth"));
+    const char *image = json_string(json_get(example, "image")), *truth;
     int shown = 0;
     if (!top || top->kind != JSON_ARRAY || !image) return false;
+    truth = truth_of(p, example, image);
     sbuf_puts(&p->html, "<div class=\"example\">");
     put_picture(p, image);
     const char *slash = strrchr(image, '/');

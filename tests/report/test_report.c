@@ -144,6 +144,28 @@ static void the_log_stands_in_for_metrics(void)
     arena_release(&a);
 }
 
+/* A picture that is there is carried; the folder's name tells the right label; one that is gone keeps its
+ * bars. */
+static void examples_have_bars(void)
+{
+    char text[2048];
+    make_run("shown");
+    put("shown/red/a.png", "\x89PNG\r\n\x1a\n0123456789");
+    snprintf(text, sizeof text,
+             "[{\"image\": \"%s\", \"top\": [{\"label\": \"<blue>\", \"p\": 0.75}, {\"label\": \"red\", "
+             "\"p\": 0.25}]},"
+             " {\"image\": \"gone.jpg\", \"top\": [{\"label\": \"green\", \"p\": 1}, 7]}, {\"image\": 3}]",
+             at("shown/red/a.png"));
+    put("shown/classify-colour.json", text);
+    const char *runs[] = { at("shown") };
+    char *page = page_of(runs, 1, NULL);
+    CHECK(strstr(page, "src=\"data:image/png;base64,iVBORw0KGgow"));
+    CHECK(strstr(page, "<div class=\"guess top\"><span>&lt;blue&gt;</span><span>75.0&nbsp;%</span>"));
+    CHECK(strstr(page, "<div class=\"guess right\"><span>red</span><span>25.0&nbsp;%</span>"));
+    CHECK(strstr(page, "gone.jpg") && strstr(page, "<span>green</span>"));
+    free(page);
+}
+
 static void base64_as_in_the_standard(void)
 {
     static const char *const pairs[][2] = {
@@ -221,6 +243,7 @@ int main(void)
     RUN(several_runs_share_charts);
     RUN(resumed_steps_count_once);
     RUN(the_log_stands_in_for_metrics);
+    RUN(examples_have_bars);
     RUN(base64_as_in_the_standard);
     RUN(damaged_lines_are_left_out_and_said);
     RUN(empty_results_still_make_a_page);
