@@ -215,7 +215,7 @@ static cloob_status end_of_epoch(cloob_ctx *ctx, run *r)
     if (last || (r->o->save_frequency > 0 && done % r->o->save_frequency == 0)) CLOOB_TRY(run_save(ctx, r, name));
     else if (r->o->save_most_recent) CLOOB_TRY(run_save(ctx, r, "epoch_latest"));
     r->sum.epochs = done;
-    return last || (r->o->val_frequency > 0 && done % r->o->val_frequency == 0) ? run_validate(ctx, r, done) : CLOOB_OK;
+    return run_validate(ctx, r, done);
 }
 
 cloob_status run_loop(cloob_ctx *ctx, run *r)

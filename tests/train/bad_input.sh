@@ -72,6 +72,7 @@ refused 2 --train-data --dataset-type auto
 # Things that are not there, or not what they should be.
 refused 1 nowhere.tsv --dataset-type auto --train-data nowhere.tsv
 refused 1 nowhere.txt --vocab nowhere.txt
+refused 1 nofolder --zeroshot-data nofolder
 refused 1 nowhere.pt --pretrained nowhere.pt
 refused 1 nowhere.safetensors --resume nowhere.safetensors
 refused 1 "no such run" --resume latest --name nobody
