@@ -74,7 +74,8 @@ typedef struct cloob_train_summary {
     char run_dir[1024], checkpoint[1024]; /* the last one written */
     int64_t steps, epochs, skipped_steps, bad_samples;
     double loss, seconds, pairs_per_s, wait_share;
-    int rank, ranks; /* of this process; rank 0 writes the files */
+    double other_share; /* of the loop's time: neither compute nor waiting for data nor saving */
+    int rank, ranks;    /* of this process; rank 0 writes the files */
 } cloob_train_summary;
 
 CLOOB_API cloob_status cloob_train(cloob_ctx *ctx, const cloob_train_options *o, cloob_train_summary *summary);

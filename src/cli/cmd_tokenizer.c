@@ -247,10 +247,8 @@ static const opt_row rows[] = {
       "encode, decode: merges file, plain or gzip, OpenAI's or from train", 0 },
     { "length", OPT_INT, &o.length, NULL, "N",
       "encode: rows of N with start, end and padding, as a model takes them", OPT_POSITIVE },
-    { "clean", OPT_STRING, &o.clean, NULL, "full|basic",
-      "encode: full repairs texts as open_clip does; basic: only HTML, white space and case [what the "
-      "vocabulary says, else full]",
-      0 },
+    { "clean", OPT_STRING, &o.clean, "basic", "basic|full",
+      "clean-up before encoding: basic (HTML and white space, CLIP's published ids) or full (as open_clip and training do it)", 0 },
     OPT_END,
 };
 

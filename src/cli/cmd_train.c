@@ -26,8 +26,8 @@ static int run(const command *self, int argc, char **argv)
     if (o.progress) fprintf(stderr, "\n");
     if (status == CLOOB_OK && s.rank > 0) code = 0; /* rank 0 speaks for all */
     else if (status == CLOOB_OK && common.json)
-        printf("{\"run\":\"%s\",\"checkpoint\":\"%s\",\"steps\":%lld,\"loss\":%.9g,\"seconds\":%.3f,\"pairs_per_s\":%.3f,\"skipped_steps\":%lld,\"bad_samples\":%lld}\n",
-               s.run_dir, s.checkpoint, (long long)s.steps, s.loss, s.seconds, s.pairs_per_s, (long long)s.skipped_steps, (long long)s.bad_samples);
+        printf("{\"run\":\"%s\",\"checkpoint\":\"%s\",\"steps\":%lld,\"loss\":%.9g,\"seconds\":%.3f,\"pairs_per_s\":%.3f,\"skipped_steps\":%lld,\"bad_samples\":%lld,\"wait_share\":%.4f,\"other_share\":%.4f}\n",
+               s.run_dir, s.checkpoint, (long long)s.steps, s.loss, s.seconds, s.pairs_per_s, (long long)s.skipped_steps, (long long)s.bad_samples, s.wait_share, s.other_share);
     else if (status == CLOOB_OK) printf("%s\n", s.checkpoint);
     code = status == CLOOB_OK ? 0 : cli_fail(self, ctx, status);
     cloob_ctx_destroy(ctx);

@@ -23,7 +23,7 @@ static cloob_status open_data(cloob_ctx *ctx, run *r)
     d.num_samples = o->val_num_samples;
     d.resampled = false;
     if (o->val_data) CLOOB_TRY(dataset_open(ctx, o->val_data, &d, &r->val));
-    return CLOOB_OK;
+    return comm_rank(r->c) == 0 ? run_check_zeroshot(ctx, r) : CLOOB_OK;
 }
 
 enum { TOKENIZER_CAPTIONS = 2000000 }; /* more change no merge that matters */

@@ -123,7 +123,7 @@ static cloob_status check_together(cloob_ctx *ctx, const cloob_train_options *o)
         { o->epochs_cooldown > o->epochs, "--epochs-cooldown is more than --epochs" },
         { o->restart_cycles > 1 && strcmp(o->lr_scheduler, "cosine-restarts") != 0, "--restart-cycles goes with --lr-scheduler cosine-restarts" },
         { o->zeroshot_set && !o->zeroshot_prompts, "--zeroshot-set names a set of --zeroshot-prompts, which is not given" },
-        { o->zeroshot_prompts && !o->zeroshot_data, "--zeroshot-prompts needs the class folders: --zeroshot-data" },
+        { o->zeroshot_prompts && !o->zeroshot_data && !o->imagenet_val && !o->imagenet_v2, "--zeroshot-prompts needs the class folders: --zeroshot-data" },
         { o->analyze && !o->val_data, "--analyze needs --val-data" },
     };
     return first_broken(ctx, rules, sizeof rules / sizeof *rules);

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "core/file.h"
+#include "train/collapse.h"
 
 double run_clock(void)
 {
@@ -64,6 +65,12 @@ static bool save_is_due(const run *r)
     return (steps ? (double)(r->at.updates - r->last_saved_update) : run_clock() - r->last_saved) >= n;
 }
 
+/* Between two lines of the log. Saving is not counted: its time moves `since`. */
+typedef struct meter {
+    double since, compute; /* when it began; seconds inside steps */
+    int64_t steps;
+} meter;
+
 /* ---- the log ------------------------------------------------------------------------------------- */
 
 static void progress(run *r, const step_result *s, double pairs_per_s, double lr)
@@ -81,13 +88,15 @@ static void progress(run *r, const step_result *s, double pairs_per_s, double lr
     r->o->progress(r->o->progress_user, line);
 }
 
-static void log_step(cloob_ctx *ctx, run *r, const step_result *s, double lr, double step_seconds, double wait_seconds, int64_t steps)
+static void log_step(cloob_ctx *ctx, run *r, const step_result *s, double lr, const meter *m, double step_seconds, double wait_seconds)
 {
+    int64_t steps = m->steps;
+    double other = step_seconds > 0 ? 1 - (m->compute + wait_seconds) / step_seconds : 0; /* neither compute nor declared wait */
     double pairs = (double)(r->o->batch_size * r->o->accum_freq * comm_size(r->c) * steps), rate = step_seconds > 0 ? pairs / step_seconds : 0;
     int64_t n = r->at.updates;
-    journal_line(ctx, r->log, "epoch %lld [%lld/%lld] loss %.5f (image %.4f, text %.4f), lr %.3e, norm %.3g, %.1f pairs/s, data wait %.1f %%", (long long)r->at.epoch + 1,
+    journal_line(ctx, r->log, "epoch %lld [%lld/%lld] loss %.5f (image %.4f, text %.4f), lr %.3e, norm %.3g, %.1f pairs/s, data wait %.1f %%, other %.1f %%", (long long)r->at.epoch + 1,
                  (long long)r->at.step_in_epoch, (long long)r->steps_per_epoch, s->loss, s->image_term, s->text_term, lr, s->grad_norm, rate,
-                 step_seconds > 0 ? 100 * wait_seconds / step_seconds : 0);
+                 step_seconds > 0 ? 100 * wait_seconds / step_seconds : 0, 100 * other);
     journal_metrics(r->log, &(journal_row){ n, r->at.epoch + 1, s->loss, s->image_term, s->text_term, lr, s->grad_norm, rate, step_seconds > 0 ? wait_seconds / step_seconds : 0, s->inv_tau });
     journal_scalar(r->log, "train/loss", n, s->loss);
     journal_scalar(r->log, "train/lr", n, lr);
@@ -96,31 +105,63 @@ static void log_step(cloob_ctx *ctx, run *r, const step_result *s, double lr, do
     journal_scalar(r->log, "train/samples_per_second", n, rate);
     journal_scalar(r->log, "train/inv_tau", n, s->inv_tau);
     r->sum.pairs_per_s = rate;
+    r->loop_seconds += step_seconds;
+    r->other_seconds += other * step_seconds;
+    r->sum.other_share = r->loop_seconds > 0 ? r->other_seconds / r->loop_seconds : 0;
+}
+
+/* ---- collapse ------------------------------------------------------------------------------------ */
+
+static cloob_status similarity_within(cloob_ctx *ctx, run *r, bool text, double *out)
+{
+    int64_t n = r->o->batch_size * r->o->accum_freq, d = r->so.model.embed;
+    size_t bytes = (size_t)(n * d) * sizeof(float);
+    float *x = malloc(bytes); /* a handful of times in a run */
+    if (!x) return ctx_no_memory(ctx, bytes, "a look at the embeddings");
+    cloob_status status = r->dev->to_host(ctx, r->dev, x, step_embeddings(r->s, text), bytes);
+    *out = status == CLOOB_OK ? collapse_similarity(x, n, d) : 0;
+    free(x);
+    return status;
+}
+
+static cloob_status look_for_collapse(cloob_ctx *ctx, run *r, const step_result *s)
+{
+    int64_t N = r->o->batch_size * r->o->accum_freq * comm_size(r->c);
+    collapse_signs signs = { .loss = s->loss, .start = collapse_start(r->so.method, N, s->inv_tau) };
+    if (!collapse_is_due(r->at.updates) || comm_rank(r->c) != 0) return CLOOB_OK;
+    CLOOB_TRY(similarity_within(ctx, r, false, &signs.image));
+    CLOOB_TRY(similarity_within(ctx, r, true, &signs.text));
+    if (!collapse_seen(&signs)) return CLOOB_OK;
+    journal_line(ctx, r->log,
+                 "COLLAPSE: after %lld steps the loss %.4f is still where it starts (%.4f) and %s embed to one point (mean similarity: pictures %.3f, texts %.3f). "
+                 "Likely causes: a learning rate too high or a warm-up too short (--lr, --warmup); captions or pictures that are all alike or do not belong together; "
+                 "a batch too small; weights of --pretrained with another activation or normalisation.",
+                 (long long)r->at.updates, s->loss, signs.start,
+                 signs.image > 0.99 ? (signs.text > 0.99 ? "pictures and texts" : "all pictures") : "all texts", signs.image, signs.text);
+    return CLOOB_OK;
 }
 
 /* ---- one epoch ----------------------------------------------------------------------------------- */
-
-typedef struct meter {
-    double since, wait;
-    int64_t steps;
-} meter;
 
 static cloob_status one_step(cloob_ctx *ctx, run *r, const batch *b, meter *m)
 {
     step_result s;
     double lr = r->lr * (r->o->skip_scheduler ? 1.0 : schedule_scale(&r->sched, r->at.updates));
+    double begun = run_clock();
     CLOOB_TRY(step_run(ctx, r->s, b->images, b->tokens, lr, &s));
+    m->compute += run_clock() - begun;
     r->at.updates++;
     r->at.step_in_epoch++;
     r->at.skipped += s.skipped;
     m->steps++;
     if (s.skipped) journal_line(ctx, r->log, "step %lld skipped: the loss or its gradient is not finite", (long long)r->at.updates);
     r->sum.loss = s.loss;
+    CLOOB_TRY(look_for_collapse(ctx, r, &s));
     double now = run_clock(), pairs = (double)(b->rows * comm_size(r->c));
     progress(r, &s, pairs * (double)m->steps / (now - m->since), lr);
     if (r->at.updates % r->o->log_every_n_steps == 0 || r->at.step_in_epoch == r->steps_per_epoch) {
         loader_stats ls = loader_stats_take(r->feed);
-        log_step(ctx, r, &s, lr, now - m->since, ls.wait_seconds, m->steps);
+        log_step(ctx, r, &s, lr, m, now - m->since, ls.wait_seconds);
         loader_log_bottleneck(ctx, r->feed, &ls);
         r->sum.wait_share = ls.wall_seconds > 0 ? ls.wait_seconds / ls.wall_seconds : 0;
         r->sum.bad_samples = ls.bad_samples;
@@ -135,12 +176,13 @@ static cloob_status stop_now(cloob_ctx *ctx, run *r)
     return ctx_fail(ctx, CLOOB_ERR_STOPPED, "stopped at step %lld, saved; go on with --resume latest", (long long)r->at.updates);
 }
 
-/* Ranks stop together: one that was asked tells the others. */
-static cloob_status wants_stop(cloob_ctx *ctx, run *r, bool *stop)
+/* Ranks stop together: one that was asked tells the others. They save together, by the clock of rank 0. */
+static cloob_status stop_or_save(cloob_ctx *ctx, run *r, bool *stop, bool *save)
 {
-    int64_t asked = r->o->should_stop && r->o->should_stop(r->o->stop_user);
-    if (comm_size(r->c) > 1) CLOOB_TRY(comm_host_sum(ctx, r->c, &asked, 1));
-    *stop = asked != 0;
+    int64_t wish[2] = { r->o->should_stop && r->o->should_stop(r->o->stop_user), comm_rank(r->c) == 0 && save_is_due(r) };
+    if (comm_size(r->c) > 1) CLOOB_TRY(comm_host_sum(ctx, r->c, wish, 2));
+    *stop = wish[0] != 0;
+    *save = wish[1] != 0;
     return CLOOB_OK;
 }
 
@@ -149,14 +191,16 @@ static cloob_status one_epoch(cloob_ctx *ctx, run *r)
     meter m = { .since = run_clock() };
     for (;;) {
         batch b;
-        bool stop;
+        bool stop, save;
         CLOOB_TRY(loader_next(ctx, r->feed, &b));
         if (b.end) break;
         CLOOB_TRY(one_step(ctx, r, &b, &m));
         if (r->at.updates >= r->total_steps) return CLOOB_OK;
-        CLOOB_TRY(wants_stop(ctx, r, &stop));
+        CLOOB_TRY(stop_or_save(ctx, r, &stop, &save));
         if (stop) return stop_now(ctx, r);
-        if (save_is_due(r)) CLOOB_TRY(run_save(ctx, r, "recent"));
+        double before = run_clock();
+        if (save) CLOOB_TRY(run_save(ctx, r, "recent"));
+        m.since += run_clock() - before;
     }
     return CLOOB_OK;
 }
@@ -171,7 +215,7 @@ static cloob_status end_of_epoch(cloob_ctx *ctx, run *r)
     if (last || (r->o->save_frequency > 0 && done % r->o->save_frequency == 0)) CLOOB_TRY(run_save(ctx, r, name));
     else if (r->o->save_most_recent) CLOOB_TRY(run_save(ctx, r, "epoch_latest"));
     r->sum.epochs = done;
-    return last || (r->o->val_frequency > 0 && done % r->o->val_frequency == 0) ? run_validate(ctx, r, done) : CLOOB_OK;
+    return run_validate(ctx, r, done);
 }
 
 cloob_status run_loop(cloob_ctx *ctx, run *r)

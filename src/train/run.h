@@ -3,7 +3,9 @@
 #define TRAIN_RUN_H
 
 #include "cloob/train.h"
+#include "core/sbuf.h"
 #include "data/loader.h"
+#include "model/encoder.h"
 #include "optim/schedule.h"
 #include "train/checkpoint.h"
 #include "train/journal.h"
@@ -27,6 +29,7 @@ typedef struct run {
     run_position at;
     int64_t steps_per_epoch, total_steps, first_update;
     double started, last_saved;
+    double loop_seconds, other_seconds; /* of the loop; of it neither compute nor declared wait */
     int64_t last_saved_update;
     char latest[1024]; /* the last checkpoint written */
     cloob_train_summary sum;
@@ -48,6 +51,12 @@ cloob_status run_loop(cloob_ctx *ctx, run *r);
 /* Validation after an epoch: loss and retrieval on the validation pairs, zero-shot on class folders. Writes
  * results.jsonl and the log. */
 cloob_status run_validate(cloob_ctx *ctx, run *r, int64_t epoch);
+
+/* The zero-shot part of it: appends `"key": value, ` pairs to a line of results. */
+bool run_has_zeroshot(const run *r);
+/* What would be wrong with it after an epoch is said before the first. */
+cloob_status run_check_zeroshot(cloob_ctx *ctx, const run *r);
+cloob_status run_zeroshot(cloob_ctx *ctx, run *r, encoder *e, int64_t epoch, sbuf *line);
 
 /* Writes a checkpoint and moves `latest` to it. */
 cloob_status run_save(cloob_ctx *ctx, run *r, const char *name);

@@ -134,51 +134,66 @@ static cloob_status put_analysis(cloob_ctx *ctx, run *r, sbuf *line, int64_t epo
     return status;
 }
 
-static cloob_status measure(cloob_ctx *ctx, run *r, const pairs *p, int64_t epoch)
+/* Appends what the pairs give to the line of results. */
+static cloob_status measure(cloob_ctx *ctx, run *r, const pairs *p, int64_t epoch, sbuf *line)
 {
-    sbuf line = { 0 };
     rows pictures, texts;
     double loss, clip;
     tensor x = TENSOR(CLOOB_F32, p->image, p->n, p->D), y = TENSOR(CLOOB_F32, p->text, p->n, p->D);
-    sbuf_puts(&line, "{");
-    cloob_status status = loss_of(ctx, r, p, r->so.method, &loss);
-    if (status == CLOOB_OK) status = loss_of(ctx, r, p, LOSS_CLIP, &clip);
-    if (status == CLOOB_OK) status = rows_of(ctx, &pictures, &x, "validation pictures");
-    if (status == CLOOB_OK) status = rows_of(ctx, &texts, &y, "validation texts");
-    if (status == CLOOB_OK) status = put_retrieval(ctx, r, &line, epoch, &pictures, &texts);
-    if (status == CLOOB_OK && r->o->analyze) status = put_analysis(ctx, r, &line, epoch, &pictures, &texts);
-    if (status == CLOOB_OK) {
-        put(r, &line, epoch, "val_loss", loss);
-        put(r, &line, epoch, "clip_val_loss", clip * r->o->init_inv_tau / 2); /* InfoNCE as open_clip prints it */
-        sbuf_printf(&line, "\"epoch\": %lld, \"num_samples\": %lld}", (long long)epoch, (long long)p->n);
-        journal_line(ctx, r->log, "epoch %lld: validation loss %.5f over %lld pairs", (long long)epoch, loss, (long long)p->n);
-        status = line.failed ? ctx_no_memory(ctx, line.len, "results") : journal_result(ctx, r->log, line.data);
-    }
-    sbuf_release(&line);
-    return status;
+    CLOOB_TRY(loss_of(ctx, r, p, r->so.method, &loss));
+    CLOOB_TRY(loss_of(ctx, r, p, LOSS_CLIP, &clip));
+    CLOOB_TRY(rows_of(ctx, &pictures, &x, "validation pictures"));
+    CLOOB_TRY(rows_of(ctx, &texts, &y, "validation texts"));
+    CLOOB_TRY(put_retrieval(ctx, r, line, epoch, &pictures, &texts));
+    if (r->o->analyze) CLOOB_TRY(put_analysis(ctx, r, line, epoch, &pictures, &texts));
+    put(r, line, epoch, "val_loss", loss);
+    put(r, line, epoch, "clip_val_loss", clip * r->o->init_inv_tau / 2); /* InfoNCE as open_clip prints it */
+    journal_line(ctx, r->log, "epoch %lld: validation loss %.5f over %lld pairs", (long long)epoch, loss, (long long)p->n);
+    return CLOOB_OK;
 }
 
-static cloob_status validate(cloob_ctx *ctx, run *r, int64_t epoch)
+static cloob_status validate_pairs(cloob_ctx *ctx, run *r, encoder *e, int64_t epoch, sbuf *line)
 {
-    encoder *e;
-    encoder_options eo;
     pairs p = { .D = r->so.model.embed };
-    encoder_options_init(&eo);
-    eo.compute = r->so.compute;
-    eo.invariant = false;
-    eo.batch = r->o->batch_size_eval < 64 ? r->o->batch_size_eval : 64;
-    CLOOB_TRY(encoder_create_on(ctx, step_params(r->s), &eo, &e));
     cloob_status status = embed_pairs(ctx, r, e, &p);
-    if (status == CLOOB_OK && p.n > 1) status = measure(ctx, r, &p, epoch);
-    encoder_destroy(e);
+    if (status == CLOOB_OK && p.n > 1) status = measure(ctx, r, &p, epoch, line);
+    if (status == CLOOB_OK) sbuf_printf(line, "\"num_samples\": %lld, ", (long long)p.n);
     free(p.image);
     free(p.text);
     return status;
 }
 
+static cloob_status validate(cloob_ctx *ctx, run *r, int64_t epoch, bool with_pairs, bool with_zeroshot)
+{
+    encoder *e;
+    encoder_options eo;
+    sbuf line = { 0 };
+    encoder_options_init(&eo);
+    eo.compute = r->so.compute;
+    eo.invariant = false;
+    eo.batch = r->o->batch_size_eval < 64 ? r->o->batch_size_eval : 64;
+    CLOOB_TRY(encoder_create_on(ctx, step_params(r->s), &eo, &e));
+    sbuf_puts(&line, "{");
+    cloob_status status = with_zeroshot ? run_zeroshot(ctx, r, e, epoch, &line) : CLOOB_OK;
+    if (status == CLOOB_OK && with_pairs) status = validate_pairs(ctx, r, e, epoch, &line);
+    sbuf_printf(&line, "\"epoch\": %lld}", (long long)epoch);
+    if (status == CLOOB_OK) status = line.failed ? ctx_no_memory(ctx, line.len, "results") : journal_result(ctx, r->log, line.data);
+    encoder_destroy(e);
+    sbuf_release(&line);
+    return status;
+}
+
+/* Every so many epochs, and at the end. */
+static bool is_due(const run *r, int64_t frequency, int64_t epoch)
+{
+    return r->at.updates >= r->total_steps || (frequency > 0 && epoch % frequency == 0);
+}
+
 cloob_status run_validate(cloob_ctx *ctx, run *r, int64_t epoch)
 {
-    if (!r->val) return CLOOB_OK;
-    cloob_status status = comm_rank(r->c) == 0 ? validate(ctx, r, epoch) : CLOOB_OK;
+    bool with_pairs = r->val && is_due(r, r->o->val_frequency, epoch);
+    bool with_zeroshot = run_has_zeroshot(r) && r->o->zeroshot_frequency > 0 && is_due(r, r->o->zeroshot_frequency, epoch);
+    if (!with_pairs && !with_zeroshot) return CLOOB_OK;
+    cloob_status status = comm_rank(r->c) == 0 ? validate(ctx, r, epoch, with_pairs, with_zeroshot) : CLOOB_OK;
     return comm_agree(ctx, r->c, status);
 }

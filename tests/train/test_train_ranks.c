@@ -74,7 +74,7 @@ static void ranks_and_micro_batches_go_together(void) { train_beside("tiny-vit",
 
 int main(void)
 {
-    ctx = cloob_ctx_create(NULL);
+    ctx = cloob_ctx_create(&(cloob_ctx_options){ .threads = 1 }); /* ranks share the cores */
     if (comm_create(ctx, COMM_AUTO, &all) != CLOOB_OK) {
         printf("%s\n", cloob_error(ctx));
         return 1;

@@ -1,0 +1,105 @@
+#!/bin/bash
+# Everything a person can get wrong: each gives one line that names the thing, and the right exit code. Usage: bad_input.sh CLOOB
+set -u
+cloob=$1
+dir=$(mktemp -d "${TMPDIR:-/tmp}/cloob-bad-XXXXXX")
+trap 'chmod -R u+w "$dir"; rm -rf "$dir"' EXIT
+cd "$dir" || exit 1
+export OMP_NUM_THREADS=1
+bad=0 tried=0
+base=(train --dataset-type synthetic --train-num-samples 16 --model tiny-rn --force-image-size 32 --vocab-size 540 --batch-size 8
+    --max-steps 2 --warmup 1 --workers 0 --threads 1 --device cpu --quiet)
+
+# refused CODE WORD FLAG...: ends with CODE, one line on stderr that holds WORD, nothing on stdout.
+refused()
+{
+    local code=$1 word=$2 got
+    shift 2
+    tried=$((tried + 1))
+    timeout 60 "$cloob" "${base[@]}" "$@" > out 2> err
+    got=$?
+    grep -v '^warning:' err > line
+    if [ $got != "$code" ] || [ "$(wc -l < line)" != 1 ] || ! grep -qF -- "$word" line || [ -s out ]; then
+        echo "FAIL: $* ended with $got instead of $code: $(cat err)"
+        bad=1
+    fi
+}
+
+# Every flag that takes a number, with none.
+for flag in $("$cloob" help train 2>&1 | grep -oE '^ +--[a-z0-9-]+ (N|X|D)( |$)' | awk '{ print $1 }'); do refused 2 "$flag" "$flag" x; done
+for flag in batch-size epochs workers accum-freq save-frequency log-every-n-steps warmup wd ema grad-clip-norm init-inv-tau scale-hopfield; do
+    refused 2 "--$flag" "--$flag" -1
+done
+for flag in batch-size epochs accum-freq log-every-n-steps restart-cycles init-inv-tau; do refused 2 "--$flag" "--$flag" 0; done
+
+# Words that are not among the choices.
+refused 2 --method --method hopfield
+refused 2 --lr-scheduler --lr-scheduler linear
+refused 2 --dataset-type --dataset-type lmdb
+refused 2 --precision --precision fp64
+refused 2 amp_bf16 --precision fp16
+refused 2 --report-to --report-to wandb
+refused 2 --memory --memory queue
+refused 2 preset --preset laion
+refused 2 nosuch --device nosuch
+refused 2 --save-every --save-every often
+refused 2 --save-every --save-every 10weeks
+refused 2 --csv-separator --csv-separator ab
+refused 2 --image-mean --image-mean 0.5 0.5
+refused 2 --image-std --image-mean 0.5,0.5,0.5 --image-std 0,1,1
+refused 2 together --image-mean 0.5 0.5 0.5
+refused 2 nosuch --aug-cfg nosuch=1
+refused 2 scale --aug-cfg scale=2,3
+refused 2 --name --name a/b
+refused 2 vocab --vocab-size 100
+refused 2 batchsize --batchsize 3
+refused 2 --ema --ema 1
+refused 2 --beta --beta1 1.5
+
+# Flags that do not go together.
+refused 2 --lock-text --lock-image --lock-text
+refused 2 --pretrained --resume latest --pretrained x.pt --name x
+refused 2 --name --resume latest
+refused 2 --epochs-cooldown --lr-scheduler const-cooldown
+refused 2 --epochs-cooldown --epochs-cooldown 3
+refused 2 --epochs-cooldown --lr-scheduler const-cooldown --epochs-cooldown 3 --epochs 2
+refused 2 --restart-cycles --restart-cycles 3
+refused 2 --dataset-resampled --train-data-upsampling-factors 1::2
+refused 2 --zeroshot-prompts --zeroshot-set birds
+refused 2 --val-data --analyze
+refused 2 --train-data --dataset-type auto
+
+# Things that are not there, or not what they should be.
+refused 1 nowhere.tsv --dataset-type auto --train-data nowhere.tsv
+refused 1 nowhere.txt --vocab nowhere.txt
+refused 1 nofolder --zeroshot-data nofolder
+refused 1 nowhere.pt --pretrained nowhere.pt
+refused 1 nowhere.safetensors --resume nowhere.safetensors
+refused 1 "no such run" --resume latest --name nobody
+refused 2 nosuchmodel --model nosuchmodel
+refused 2 "batch" --batch-size 1000
+
+# Runs that are there.
+"$cloob" "${base[@]}" --logs logs --name first > /dev/null 2>&1 || { echo "FAIL: a good run"; bad=1; }
+refused 2 "a run of this name exists" --logs logs --name first
+refused 2 "the checkpoint holds tiny-rn" --logs logs --name first --resume latest --model tiny-vit
+refused 2 "the checkpoint holds tiny-rn" --logs logs --name first --resume latest --force-image-size 64
+head -c 100000 logs/first/checkpoints/latest.safetensors > cut.safetensors
+refused 1 "cut short" --logs logs --name second --resume cut.safetensors
+head -c 5 cut.safetensors > five.safetensors
+refused 1 five.safetensors --logs logs --name second --resume five.safetensors
+refused 1 "cut short" --logs logs --name second --pretrained cut.safetensors
+echo text > text.safetensors
+refused 1 text.safetensors --logs logs --name second --resume text.safetensors
+mkdir -p logs/broken/checkpoints && cp cut.safetensors logs/broken/checkpoints/latest.safetensors
+refused 1 "no whole checkpoint" --logs logs --name broken --resume latest
+touch file
+refused 1 file --logs file/logs --name second
+refused 1 "cannot make the folder" --logs /proc/logs --name second
+if [ "$(id -u)" != 0 ]; then
+    mkdir locked && chmod a-w locked
+    refused 1 locked --logs locked --name second
+fi
+(ulimit -f 64; trap '' XFSZ; refused 1 "cannot write" --logs logs --name full; exit $bad) || bad=1
+echo "$tried mistakes tried"
+exit $bad
