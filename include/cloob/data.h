@@ -50,6 +50,7 @@ CLOOB_API void cloob_dataset_close(cloob_dataset *d);
 CLOOB_API int64_t cloob_dataset_count(const cloob_dataset *d);
 CLOOB_API int64_t cloob_dataset_class_count(const cloob_dataset *d); /* 0: no classes */
 CLOOB_API const char *cloob_dataset_class_name(const cloob_dataset *d, int64_t c);
+CLOOB_API const char *cloob_dataset_kind(const cloob_dataset *d);    /* "csv", "cifar", ... */
 CLOOB_API bool cloob_dataset_has_captions(const cloob_dataset *d);
 
 /* Caption `pick` (modulo their number) of sample i; the caller frees *text with free(). */

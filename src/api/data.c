@@ -28,6 +28,7 @@ const char *cloob_dataset_class_name(const cloob_dataset *d, int64_t c)
 {
     return dataset_class_name(peek(d), c);
 }
+const char *cloob_dataset_kind(const cloob_dataset *d) { return dataset_kind(peek(d)); }
 bool cloob_dataset_has_captions(const cloob_dataset *d) { return dataset_has_captions(peek(d)); }
 
 cloob_status cloob_dataset_caption(cloob_ctx *ctx, const cloob_dataset *d, int64_t i, uint64_t pick,

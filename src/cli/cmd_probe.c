@@ -3,18 +3,23 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "cli/commands.h"
+#include "cli/data_opts.h"
+#include "cli/model_opts.h"
 
 static struct {
-    const char *train, *val, *test, *lambda, *refit, *out;
+    cli_model model;
+    cli_data how;
+    const char *train, *val, *test, *lambda, *refit, *out, *data;
     int64_t iterations;
     double tolerance;
 } o;
 
 static const opt_row rows[] = {
-    { "train", OPT_STRING, &o.train, NULL, "E", "safetensors with x [N,d] and y [N]", OPT_REQUIRED },
-    { "test", OPT_STRING, &o.test, NULL, "E", "the same for testing", OPT_REQUIRED },
+    { "train", OPT_STRING, &o.train, NULL, "E", "safetensors with x [N,d] and y [N]", 0 },
+    { "test", OPT_STRING, &o.test, NULL, "E", "the same for testing", 0 },
     { "val", OPT_STRING, &o.val, NULL, "E",
       "the same for choosing lambda; without it, half of the training rows", 0 },
     { "lambda", OPT_STRING, &o.lambda, "search", "X", "L2 strength, or search", 0 },
@@ -24,11 +29,17 @@ static const opt_row rows[] = {
     { "tolerance", OPT_DOUBLE, &o.tolerance, "0", "X",
       "relative decrease still expected at the end; 0: by size", OPT_NOT_NEGATIVE },
     { "out", OPT_STRING, &o.out, NULL, "FILE", "the classifier as safetensors: weight, bias, label", 0 },
+    { "checkpoint", OPT_STRING, &o.model.checkpoint, NULL, "M", "with --data: weights to embed with", 0 },
+    { "data", OPT_STRING, &o.data, NULL, "SOURCE",
+      "instead of --train and --test: data with classes; see below how it is split", 0 },
+    CLI_INVARIANT_ROWS(o.model),
+    CLI_DATA_ROWS(o.how),
     OPT_END,
 };
 
 typedef struct input {
     cloob_embeddings *file;
+    cloob_embedded made; /* where a data set was embedded */
     cloob_split split;
 } input;
 
@@ -44,6 +55,99 @@ static cloob_status open_input(cloob_ctx *ctx, const char *path, const char *whi
     if (status == CLOOB_OK)
         status = cloob_embeddings_labels(ctx, in->file, y, in->split.x.rows, &in->split.y);
     return status;
+}
+
+/* ---- embedding first ----------------------------------------------------------------------------- */
+
+static cloob_status embed_source(cloob_ctx *ctx, cloob_model *m, const char *source,
+                                 const cloob_data_options *d, cloob_embedded *e)
+{
+    cloob_dataset *set;
+    cloob_status status = cloob_dataset_open(ctx, source, d, &set);
+    if (status != CLOOB_OK) return status;
+    status = cloob_embed_data(ctx, m, set, CLOOB_FEATURES, 2, e);
+    cloob_dataset_close(set);
+    return status;
+}
+
+static cloob_split split_of(const cloob_embedded *e, int64_t begin, int64_t n, const char *name)
+{
+    return (cloob_split){ .x = { e->image + begin * e->image_width, CLOOB_F32, n, e->image_width, name },
+                          .y = e->label + begin };
+}
+
+/* Every other row to the front, in place of a copy: rows 0, 2, 4, ... train, 1, 3, 5, ... test. */
+static bool part(cloob_embedded *e)
+{
+    int64_t n = e->rows, w = e->image_width, half = (n + 1) / 2;
+    float *x = malloc((size_t)(n * w) * sizeof *x);
+    int64_t *y = malloc((size_t)n * sizeof *y);
+    for (int64_t i = 0; i < n && x && y; i++) {
+        int64_t to = i % 2 ? half + i / 2 : i / 2;
+        memcpy(x + to * w, e->image + i * w, (size_t)w * sizeof *x);
+        y[to] = e->label[i];
+    }
+    bool ok = x && y;
+    if (ok) {
+        free(e->image), free(e->label);
+        e->image = x, e->label = y;
+    } else free(x), free(y);
+    return ok;
+}
+
+static bool is_folder(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+static bool has_parts(const char *kind)
+{
+    return strcmp(kind, "cifar") == 0 || strcmp(kind, "stl10") == 0 || strcmp(kind, "mnist") == 0;
+}
+
+/* Where the two parts are: folders train and test (or val), the parts of a published set, or NULL: one set
+ * for both. */
+static cloob_status find_parts(cloob_ctx *ctx, cloob_data_options d[2], char path[2][4096], bool *two)
+{
+    cloob_dataset *set;
+    *two = true;
+    snprintf(path[0], 4096, "%s/train", o.data);
+    snprintf(path[1], 4096, "%s/test", o.data);
+    if (!is_folder(path[1])) snprintf(path[1], 4096, "%s/val", o.data);
+    if (is_folder(path[0]) && is_folder(path[1])) return CLOOB_OK;
+    snprintf(path[0], 4096, "%s", o.data);
+    snprintf(path[1], 4096, "%s", o.data);
+    cloob_status status = cloob_dataset_open(ctx, o.data, &d[0], &set);
+    if (status != CLOOB_OK) return status;
+    *two = has_parts(cloob_dataset_kind(set)) && !d[0].split;
+    cloob_dataset_close(set);
+    if (*two) d[0].split = "train", d[1].split = "test";
+    return CLOOB_OK;
+}
+
+static cloob_status embed_parts(cloob_ctx *ctx, const cloob_data_options *how, input in[3],
+                                const char **problem)
+{
+    cloob_data_options d[2] = { *how, *how };
+    static char path[2][4096];
+    bool two;
+    cloob_model *m = NULL;
+    cloob_status status = find_parts(ctx, d, path, &two);
+    if (status == CLOOB_OK) status = cli_model_open(ctx, &o.model, true, &m);
+    if (status == CLOOB_OK) status = embed_source(ctx, m, path[0], &d[0], &in[0].made);
+    if (status == CLOOB_OK && two) status = embed_source(ctx, m, path[1], &d[1], &in[2].made);
+    cloob_model_close(m);
+    if (status != CLOOB_OK) return status;
+    if (!in[0].made.label || (two && !in[2].made.label)) *problem = "the data has no classes";
+    else if (!two && in[0].made.rows < 4) *problem = "too few pictures to train on half of them";
+    else if (!two && !part(&in[0].made)) *problem = "out of memory";
+    if (*problem) return CLOOB_OK;
+    int64_t n = in[0].made.rows, trained = two ? n : (n + 1) / 2;
+    in[0].split = split_of(&in[0].made, 0, trained, path[0]);
+    in[2].split = two ? split_of(&in[2].made, 0, in[2].made.rows, path[1])
+                      : split_of(&in[0].made, trained, n - trained, path[0]);
+    return CLOOB_OK;
 }
 
 static void print_text(const cloob_probe_result *r)
@@ -90,14 +194,26 @@ static int run(const command *self, int argc, char **argv)
         if (end == o.lambda || *end || !isfinite(p.lambda) || p.lambda < 0)
             return cli_usage(self, "--lambda %s: needs a number of 0 or more, or search", o.lambda);
     }
+    cloob_data_options how;
+    if (!o.data != !o.model.checkpoint) return cli_usage(self, "--data and --checkpoint belong together");
+    if (o.data && (o.train || o.test || o.val)) return cli_usage(self, "give --data, or --train and --test");
+    if (!o.data && (!o.train || !o.test))
+        return cli_usage(self, "needs --train and --test, or --checkpoint and --data");
+    if ((code = cli_data_fill(self, &o.how, &how)) >= 0) return code;
     cloob_ctx *ctx = cli_context();
     input in[3] = { 0 };
-    cloob_status status = open_input(ctx, o.train, "train", &in[0]);
+    const char *problem = NULL;
+    cloob_status status =
+        o.data ? embed_parts(ctx, &how, in, &problem) : open_input(ctx, o.train, "train", &in[0]);
     if (status == CLOOB_OK && o.val) status = open_input(ctx, o.val, "val", &in[1]);
-    if (status == CLOOB_OK) status = open_input(ctx, o.test, "test", &in[2]);
-    if (status == CLOOB_OK) status = work(ctx, &p, in);
+    if (status == CLOOB_OK && o.test) status = open_input(ctx, o.test, "test", &in[2]);
+    if (status == CLOOB_OK && !problem) status = work(ctx, &p, in);
     code = status == CLOOB_OK ? 0 : cli_fail(self, ctx, status);
-    for (int i = 0; i < 3; i++) cloob_embeddings_close(in[i].file);
+    if (problem) code = cli_usage(self, "%s: %s", o.data, problem);
+    for (int i = 0; i < 3; i++) {
+        cloob_embeddings_close(in[i].file);
+        cloob_embedded_release(&in[i].made);
+    }
     cloob_ctx_destroy(ctx);
     return code;
 }
@@ -107,7 +223,7 @@ const command cmd_probe = {
     run,
     "linear probe: L2-regularised logistic regression on stored features",
     rows,
-    "--train E --test E [--val E] [--lambda X|search]",
+    "--train E --test E [--val E] | --checkpoint M --data SOURCE [--lambda X|search]",
     "Minimises the sum of cross entropies + lambda/2 |W|^2 (bias free) by L-BFGS. --lambda search goes "
     "through\n"
     "1e-6, 1e-4, ... 1e6 and halves the interval around the best down to an eighth of a decade; among equals "
@@ -115,7 +231,11 @@ const command cmd_probe = {
     "strongest wins. As in CLIP, the final training then includes the validation rows (--refit train leaves "
     "them\n"
     "out). A file may hold all splits as train.x, train.y, val.x and so on. Features stay in the mapped "
-    "file.\n\n"
+    "file.\n"
+    "--data embeds first, features before the projection: the folders train and test (or val) of SOURCE, the "
+    "two "
+    "parts\nof CIFAR, STL-10 and MNIST, or of one set of classes every other picture for training and "
+    "testing.\n\n"
     "  cloob embed --checkpoint M --data train --features pre --raw --out train.safetensors\n"
     "  cloob probe --train train.safetensors --test test.safetensors --lambda search",
 };
