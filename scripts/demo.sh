@@ -26,7 +26,7 @@ for folder in "$out"/world/classes/*; do
     factor=$(basename "$folder")
     "$cloob" zeroshot --checkpoint "$checkpoint" --data "$folder" --prompts "$out/world/prompts.json" --set "$factor" \
         --quiet --json >"$out/zeroshot-$factor.json"
-    top1=$(sed 's/.*"top1": *\([0-9.]*\).*/\1/' "$out/zeroshot-$factor.json" | head -1)
+    top1=$(sed 's/^{"top1": *\([0-9.eE+-]*\).*/\1/' "$out/zeroshot-$factor.json" | head -1)
     printf '   %-12s %5.1f %% top-1 of %d classes\n' "$factor" "$(echo "$top1" | awk '{print 100 * $1}')" "$(ls "$folder" | wc -l)"
 done
 

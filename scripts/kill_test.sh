@@ -1,13 +1,15 @@
 #!/bin/bash
 # Kills a run at random moments, goes on from --resume latest each time, and compares the end with a run that was left
-# alone. Usage: scripts/kill_test.sh [KILLS] [PROGRAM]      20 kills by default; exit code 0 when the weights are the same.
+# alone. Usage: scripts/kill_test.sh [KILLS] [PROGRAM] [DEVICE]      20 kills on the cpu by default; exit code 0 when the weights
+# are the same.
 set -u
 kills=${1:-20}
 cloob=${2:-build/cloob}
+device=${3:-cpu}
 dir=$(mktemp -d "${TMPDIR:-/tmp}/cloob-kill-XXXXXX")
 trap 'rm -rf "$dir"' EXIT
 flags=(train --dataset-type synthetic --train-num-samples 64 --model tiny-rn --force-image-size 32 --vocab-size 540
-    --batch-size 8 --warmup 10 --workers 1 --threads 1 --logs "$dir" --save-every 3steps --quiet --device cpu
+    --batch-size 8 --warmup 10 --workers 1 --threads 1 --logs "$dir" --save-every 3steps --quiet --device "$device"
     --log-every-n-steps 10 --delete-previous-checkpoint --max-steps $((kills * 20 + 40)) --epochs 100000)
 
 "$cloob" "${flags[@]}" --name whole > /dev/null 2> "$dir/whole.err" || { cat "$dir/whole.err"; exit 1; }

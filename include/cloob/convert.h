@@ -70,6 +70,9 @@ CLOOB_API cloob_status cloob_convert(cloob_ctx *ctx, const char *in, const char 
 /* Reads `in` as cloob_convert does and writes nothing: what the file holds. */
 CLOOB_API cloob_status cloob_weights_describe(cloob_ctx *ctx, const char *in, const cloob_convert_options *o,
                                               cloob_convert_report *r);
+/* Compares a file of ours with the checksum that training stored in it: a damaged one is CLOOB_ERR_FORMAT. *stored is
+ * false, and nothing is compared, where there is none. */
+CLOOB_API cloob_status cloob_weights_verify(cloob_ctx *ctx, const char *path, bool *stored);
 CLOOB_API void cloob_convert_report_release(cloob_convert_report *r);
 
 #ifdef __cplusplus

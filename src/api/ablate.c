@@ -35,6 +35,9 @@ static cloob_status check(cloob_ctx *ctx, const cloob_ablate_options *o)
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "--alpha %g: needs a number between 0 and 1", o->alpha);
     if (o->train.resume)
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "an ablation goes on by itself; leave out --resume");
+    if (!o->train.val_data && !o->zeroshots)
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
+                        "nothing to compare runs by; give --val-data, --zeroshot, or both");
     if (o->prompts && !o->zeroshots) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "--prompts needs --zeroshot");
     if (o->seeds < 4)
         ctx_log(ctx, CLOOB_LOG_WARN,

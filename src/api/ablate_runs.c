@@ -1,6 +1,7 @@
 /* One run of an ablation after the other. */
 #include "api/ablate_runs.h"
 
+#include <glob.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -55,6 +56,17 @@ static cloob_status refuse_difference(cloob_ctx *ctx, const char *folder, char *
     }
 }
 
+/* Settings bind once a run has a checkpoint; before that a mistyped option may be put right. */
+static bool has_runs(const char *folder)
+{
+    char pattern[ABLATE_PATH + 64];
+    glob_t found;
+    snprintf(pattern, sizeof pattern, "%s/*-seed*/checkpoints/latest.safetensors", folder);
+    bool any = glob(pattern, GLOB_NOSORT, NULL, &found) == 0;
+    if (any) globfree(&found);
+    return any;
+}
+
 cloob_status ablate_check_settings(cloob_ctx *ctx, const cloob_ablate_options *o, const char *folder)
 {
     sbuf now = { 0 };
@@ -63,7 +75,8 @@ cloob_status ablate_check_settings(cloob_ctx *ctx, const cloob_ablate_options *o
     char *path = file_join(folder, "settings.txt");
     cloob_status status =
         path && !now.failed ? file_make_dirs(ctx, folder) : ctx_no_memory(ctx, now.len, "settings");
-    if (status == CLOOB_OK && !file_exists(path)) status = file_write(ctx, path, now.data, now.len);
+    if (status == CLOOB_OK && !(file_exists(path) && has_runs(folder)))
+        status = file_write(ctx, path, now.data, now.len);
     else if (status == CLOOB_OK && (status = file_read(ctx, path, FILE_TEXT_LIMIT, &old)) == CLOOB_OK) {
         status = refuse_difference(ctx, folder, old.data, now.data);
         file_bytes_release(&old);
@@ -107,6 +120,7 @@ static cloob_status train(cloob_ctx *ctx, const cloob_ablate_options *o, const c
     t.name = r->name;
     t.method = r->method;
     t.seed = r->seed;
+    t.analyze = t.analyze && t.val_data; /* the analysis is of the validation pairs */
     t.resume = resume ? "latest" : NULL;
     if (resume) t.pretrained = NULL; /* its weights are in the checkpoint's past */
     if (!resume && file_exists(r->dir)) CLOOB_TRY(set_aside(ctx, r->dir));

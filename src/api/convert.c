@@ -7,6 +7,7 @@
 
 #include "data/tokenizer.h"
 #include "model/interchange.h"
+#include "train/checkpoint.h"
 
 void cloob_convert_options_init(cloob_convert_options *o) { *o = (cloob_convert_options){ 0 }; }
 
@@ -212,4 +213,15 @@ cloob_status cloob_weights_describe(cloob_ctx *ctx, const char *in, const cloob_
     cloob_convert_options_init(&defaults);
     *r = (cloob_convert_report){ 0 };
     return convert(ctx, in, NULL, o ? o : &defaults, r);
+}
+
+cloob_status cloob_weights_verify(cloob_ctx *ctx, const char *path, bool *stored)
+{
+    weights w;
+    *stored = false;
+    CLOOB_TRY(weights_read_native(ctx, path, &w));
+    *stored = weights_get_meta(&w, "checksum") != NULL;
+    cloob_status status = checkpoint_verify(ctx, path, &w);
+    weights_release(&w);
+    return status;
 }

@@ -38,6 +38,9 @@ static bool knows(const char *what)
            holds(what, "config.json");
 }
 
+/* "ok", or "none" for files without one; damage has failed before this is asked. */
+static const char *checksum_word;
+
 static void tell_text(const char *what, const cloob_convert_report *r)
 {
     printf("%s: %s with %s names, configuration from %s\n", what, r->container, r->names, r->config_from);
@@ -47,6 +50,7 @@ static void tell_text(const char *what, const cloob_convert_report *r)
     printf("metadata    %s\n", r->metadata ? r->metadata : "");
     printf("tokenizer   %s\n",
            r->has_tokenizer ? "stored with it" : "not stored with it (CLIP's, if it has 49408 tokens)");
+    printf("checksum    %s\n", checksum_word);
     for (int64_t i = 0; i < r->count[CLOOB_KEY_UNEXPECTED]; i++)
         printf("unexpected  %s\n", r->key[CLOOB_KEY_UNEXPECTED][i]);
 }
@@ -67,6 +71,7 @@ static void tell_json(const char *what, const cloob_convert_report *r)
     tell_pair("names", r->names);
     tell_pair("model", r->model);
     tell_pair("config_from", r->config_from);
+    tell_pair("checksum", checksum_word);
     printf("\"tensors\": %lld, \"parameters\": %lld, \"bytes\": %lld, \"has_tokenizer\": %s, \"config\": %s, "
            "\"metadata\": %s, "
            "\"unexpected\": [",
@@ -88,6 +93,10 @@ static int tell(const command *self, cloob_ctx *ctx, const char *what, const inf
     cloob_convert_options_init(&options);
     options.drop_unexpected = true; /* they are listed */
     cloob_status status = cloob_weights_describe(ctx, what, &options, &r);
+    bool stored = false;
+    if (status == CLOOB_OK && strcmp(r.names, "cloob") == 0)
+        status = cloob_weights_verify(ctx, what, &stored);
+    checksum_word = stored ? "ok" : "none";
     if (status == CLOOB_OK && common.json) tell_json(what, &r);
     else if (status == CLOOB_OK) tell_text(what, &r);
     cloob_convert_report_release(&r);

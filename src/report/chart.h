@@ -12,7 +12,8 @@ typedef struct chart_series {
     const char *name;
     double *x, *y; /* (n), finite; y above 0 on a logarithmic axis */
     int64_t n;
-    int color; /* index into the palette, any number from 0 */
+    int color;         /* index into the palette, any number from 0 */
+    const char *group; /* the legend names groups, once each, instead of series; NULL: by its own name */
 } chart_series;
 
 typedef struct chart {

@@ -9,6 +9,9 @@ static void put_series(sbuf *html, const chart_series *s)
 {
     sbuf_puts(html, "{\"name\":");
     html_json_string(html, s->name);
+    sbuf_puts(html, ",\"group\":");
+    if (s->group) html_json_string(html, s->group);
+    else sbuf_puts(html, "null");
     sbuf_printf(html, ",\"color\":%d,\"x\":[", s->color);
     for (int64_t i = 0; i < s->n; i++) {
         if (i) sbuf_putc(html, ',');

@@ -4,6 +4,7 @@
 #include <cairo-svg.h>
 #include <cairo.h>
 #include <math.h>
+#include <string.h>
 
 #include "report/chart.h"
 #include "report/chart_axis.h"
@@ -102,16 +103,34 @@ static void draw_series(drawing *d, const chart *c, const chart_series *s)
     }
 }
 
+/* True for the first series of a group, and for every series without one. */
+static bool has_entry(const chart *c, int64_t i)
+{
+    for (int64_t k = 0; c->series[i].group && k < i; k++)
+        if (c->series[k].group && strcmp(c->series[k].group, c->series[i].group) == 0) return false;
+    return true;
+}
+
+static int64_t legend_entries(const chart *c)
+{
+    int64_t n = 0;
+    for (int64_t i = 0; c->count > 1 && i < c->count; i++) n += has_entry(c, i);
+    return n;
+}
+
 static void draw_legend(cairo_t *cr, const chart *c)
 {
+    int64_t n = 0;
     for (int64_t i = 0; c->count > 1 && i < c->count; i++) {
-        double x = LEFT + (double)(i % LEGEND_COLUMNS) * (WIDTH - LEFT - RIGHT) / LEGEND_COLUMNS;
-        double y = HEIGHT + LEGEND_ROW * (double)(i / LEGEND_COLUMNS) + 12;
+        if (!has_entry(c, i)) continue;
+        double x = LEFT + (double)(n % LEGEND_COLUMNS) * (WIDTH - LEFT - RIGHT) / LEGEND_COLUMNS;
+        double y = HEIGHT + LEGEND_ROW * (double)(n / LEGEND_COLUMNS) + 12;
         use_color(cr, c->series[i].color, 1);
         cairo_rectangle(cr, x, y - 6, 16, 3);
         cairo_fill(cr);
         cairo_set_source_rgb(cr, .11, .14, .19);
-        put_words(cr, x + 22, y, 0, c->series[i].name);
+        put_words(cr, x + 22, y, 0, c->series[i].group ? c->series[i].group : c->series[i].name);
+        n++;
     }
 }
 
@@ -135,7 +154,7 @@ static cairo_status_t collect(void *user, const unsigned char *bytes, unsigned n
 
 static void draw(sbuf *svg, const chart *c)
 {
-    int64_t rows = c->count > 1 ? (c->count + LEGEND_COLUMNS - 1) / LEGEND_COLUMNS : 0;
+    int64_t rows = (legend_entries(c) + LEGEND_COLUMNS - 1) / LEGEND_COLUMNS;
     cairo_surface_t *surface =
         cairo_svg_surface_create_for_stream(collect, svg, WIDTH, HEIGHT + LEGEND_ROW * (double)rows + 4);
     drawing d = { .cr = cairo_create(surface) };

@@ -34,10 +34,13 @@ int page_color(const page *p, int64_t run)
     return color;
 }
 
+const char *page_group(const page *p, int64_t run) { return p->runs > COLORS ? p->run[run].method : NULL; }
+
 static void add_results(page *p, chart *c, int64_t run, const char *key, const char *name, int color)
 {
     const run_files *r = &p->run[run];
     chart_series *s = page_series(p, c, name, color, r->results);
+    if (s) s->group = page_group(p, run);
     for (int64_t i = 0; s && i < r->results; i++) {
         const json *x = json_get(r->result[i], "epoch"), *y = json_get(r->result[i], key);
         if (y && y->kind == JSON_NUMBER)

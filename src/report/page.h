@@ -34,6 +34,8 @@ void page_chart(page *p, const chart *c); /* counts what was put */
 chart_series *page_series(page *p, chart *c, const char *name, int color, int64_t n);
 /* Up to eight runs each have a color; more share the one of their method. */
 int page_color(const page *p, int64_t run);
+/* The same for the legend: NULL, or the method, and then the legend has one entry for all its runs. */
+const char *page_group(const page *p, int64_t run);
 /* One chart per key for several runs; one chart of all keys for one run. */
 void page_result_charts(page *p, const char *title, const char *y_label, const char *const *key,
                         const char *const *label, int64_t keys);

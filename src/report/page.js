@@ -13,8 +13,26 @@
   function dataset(s, spec) {
     const color = style("--c" + (s.color % 8));
     const points = s.x.map((x, i) => ({ x: x, y: s.y[i] }));
-    return { label: s.name, data: points, borderColor: color, backgroundColor: spec.fill ? color + "33" : color, fill: spec.fill ? "origin" : false,
+    return { label: s.name, group: s.group, data: points, borderColor: color, backgroundColor: spec.fill ? color + "33" : color, fill: spec.fill ? "origin" : false,
       borderWidth: 2, pointRadius: points.length > 40 ? 0 : 2.5, pointHitRadius: 12, tension: 0 };
+  }
+
+  // One entry for all series of a group; a click shows or hides them together.
+  function groups(chart) {
+    const seen = new Set();
+    return Chart.defaults.plugins.legend.labels.generateLabels(chart).filter((entry) => {
+      const group = chart.data.datasets[entry.datasetIndex].group;
+      if (group === null) return true;
+      entry.text = group;
+      return !seen.has(group) && seen.add(group);
+    });
+  }
+
+  function toggle(event, entry, legend) {
+    const chart = legend.chart, sets = chart.data.datasets, group = sets[entry.datasetIndex].group;
+    const show = !chart.isDatasetVisible(entry.datasetIndex);
+    sets.forEach((s, i) => { if (i === entry.datasetIndex || (group !== null && s.group === group)) chart.setDatasetVisibility(i, show); });
+    chart.update();
   }
 
   function axis(label, log, zero) {
@@ -36,7 +54,7 @@
         interaction: { mode: "nearest", axis: "x", intersect: false },
         scales: { x: axis(spec.x, false, false), y: axis(spec.y, spec.log, spec.zero) },
         plugins: {
-          legend: { display: several, position: "bottom", labels: { color: style("--ink"), boxWidth: 14, boxHeight: 2, padding: 10 } },
+          legend: { display: several, position: "bottom", labels: { color: style("--ink"), boxWidth: 14, boxHeight: 2, padding: 10, generateLabels: groups }, onClick: toggle },
           decimation: { enabled: true, algorithm: "lttb", samples: 400, threshold: 1000 },
           tooltip: { callbacks: { title: (items) => (items.length ? spec.x + " " + short(items[0].parsed.x) : ""),
             label: (item) => item.dataset.label + ": " + short(item.parsed.y) } },

@@ -8,13 +8,14 @@ enum { SHOWN_EPOCHS = 6, SHOWN_RUNS = 8 };
 
 /* ---- spectra ------------------------------------------------------------------------------------- */
 
-static void add_spectrum(page *p, chart *c, const run_analysis *it, const char *column, const char *name,
-                         int color)
+static void add_spectrum(page *p, chart *c, int64_t run, const run_analysis *it, const char *column,
+                         const char *name, int color)
 {
     const table *t = &it->eigenvalues;
     int64_t x = table_find(t, "index"), y = table_find(t, column);
     if (x < 0 || y < 0) return;
     chart_series *s = page_series(p, c, name, color, t->rows);
+    if (s) s->group = page_group(p, run);
     for (int64_t i = 0; s && i < t->rows;
          i++) /* a covariance of few rows has zeros, which rounding scatters around 1e-17 */
         if (table_at(t, i, y) > 1e-12) chart_point(c, s, table_at(t, i, x), table_at(t, i, y));
@@ -31,13 +32,13 @@ static void spectrum_chart(page *p, const char *title, const char *column)
             int64_t which = shown > 1 ? i * (r->analyses - 1) / (shown - 1) : 0;
             char name[40];
             snprintf(name, sizeof name, "epoch %lld", (long long)r->analysis[which].epoch);
-            add_spectrum(p, &c, &r->analysis[which], column, name, (int)i);
+            add_spectrum(p, &c, 0, &r->analysis[which], column, name, (int)i);
         }
     } else {
         c.note = "Each run at its last epoch.";
         for (int64_t i = 0; i < p->runs; i++)
             if (p->run[i].analyses)
-                add_spectrum(p, &c, &p->run[i].analysis[p->run[i].analyses - 1], column, p->run[i].name,
+                add_spectrum(p, &c, i, &p->run[i].analysis[p->run[i].analyses - 1], column, p->run[i].name,
                              page_color(p, i));
     }
     page_chart(p, &c);

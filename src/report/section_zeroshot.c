@@ -55,11 +55,10 @@ static void put_file(page *p, const score_file *f)
 
 static void put_scores(page *p)
 {
-    sbuf_printf(
-        &p->html,
-        "<div class=\"wide\"><table><tr><th>set</th>%s<th>pictures</th><th>top-1</th><th>top-5</th><th>mean "
-        "per class</th></tr>\n",
-        p->runs > 1 ? "<th class=\"text\">run</th>" : "");
+    sbuf_printf(&p->html,
+                "<div class=\"wide\"><table><tr><th>set</th>%s<th>pictures</th><th class=\"meter\">top-1</th>"
+                "<th class=\"meter\">top-5</th><th class=\"meter\">mean per class</th></tr>\n",
+                p->runs > 1 ? "<th class=\"text\">run</th>" : "");
     for (int64_t i = 0; i < p->scores.count; i++)
         if (json_get(p->scores.file[i].root, "top1")) put_file(p, &p->scores.file[i]);
     sbuf_puts(&p->html, "</table></div>\n");

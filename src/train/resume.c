@@ -80,7 +80,10 @@ static cloob_status find_other(cloob_ctx *ctx, const char *folder, char path[RES
     if (i < n) memcpy(path, c[i].path, RESUME_PATH);
     free(c);
     if (i < n) return CLOOB_OK;
-    return ctx_fail(ctx, CLOOB_ERR_IO, "%s: no whole checkpoint there to resume from; start without --resume and with another --name", folder);
+    return ctx_fail(
+        ctx, CLOOB_ERR_IO,
+        "%s: no whole checkpoint there to resume from; start without --resume and with another --name",
+        folder);
 }
 
 cloob_status resume_find(cloob_ctx *ctx, const char *folder, char path[RESUME_PATH])
@@ -101,6 +104,8 @@ void resume_clean(const char *folder)
     char path[RESUME_PATH];
     DIR *d = opendir(folder);
     for (struct dirent *e; d && (e = readdir(d));)
-        if (strstr(e->d_name, ".safetensors.tmp") && snprintf(path, sizeof path, "%s/%s", folder, e->d_name) < (int)sizeof path) unlink(path);
+        if (strstr(e->d_name, ".safetensors.tmp") &&
+            snprintf(path, sizeof path, "%s/%s", folder, e->d_name) < (int)sizeof path)
+            unlink(path);
     if (d) closedir(d);
 }

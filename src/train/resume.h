@@ -6,8 +6,8 @@
 
 enum { RESUME_PATH = 1024 };
 
-/* The newest whole checkpoint of a run's folder: latest.safetensors, or, when that is damaged (said in the log), the one
- * with the most updates among the others that pass their checksum. None at all is an error. */
+/* The newest whole checkpoint of a run's folder: latest.safetensors, or, when that is damaged (said in the
+ * log), the one with the most updates among the others that pass their checksum. None at all is an error. */
 cloob_status resume_find(cloob_ctx *ctx, const char *folder, char path[RESUME_PATH]);
 
 /* Removes what writers that were killed left half-written in a folder of checkpoints. */

@@ -67,7 +67,7 @@ static bool save_is_due(const run *r)
 
 /* Between two lines of the log. Saving is not counted: its time moves `since`. */
 typedef struct meter {
-    double since, compute; /* when it began; seconds inside steps */
+    double since, compute, wait; /* when it began; seconds inside steps, and until a batch was there */
     int64_t steps;
 } meter;
 
@@ -88,9 +88,10 @@ static void progress(run *r, const step_result *s, double pairs_per_s, double lr
     r->o->progress(r->o->progress_user, line);
 }
 
-static void log_step(cloob_ctx *ctx, run *r, const step_result *s, double lr, const meter *m, double step_seconds, double wait_seconds)
+static void log_step(cloob_ctx *ctx, run *r, const step_result *s, double lr, const meter *m, double step_seconds)
 {
     int64_t steps = m->steps;
+    double wait_seconds = m->wait;
     double other = step_seconds > 0 ? 1 - (m->compute + wait_seconds) / step_seconds : 0; /* neither compute nor declared wait */
     double pairs = (double)(r->o->batch_size * r->o->accum_freq * comm_size(r->c) * steps), rate = step_seconds > 0 ? pairs / step_seconds : 0;
     int64_t n = r->at.updates;
@@ -107,6 +108,8 @@ static void log_step(cloob_ctx *ctx, run *r, const step_result *s, double lr, co
     r->sum.pairs_per_s = rate;
     r->loop_seconds += step_seconds;
     r->other_seconds += other * step_seconds;
+    r->wait_seconds += wait_seconds;
+    r->sum.wait_share = r->loop_seconds > 0 ? r->wait_seconds / r->loop_seconds : 0;
     r->sum.other_share = r->loop_seconds > 0 ? r->other_seconds / r->loop_seconds : 0;
 }
 
@@ -161,9 +164,8 @@ static cloob_status one_step(cloob_ctx *ctx, run *r, const batch *b, meter *m)
     progress(r, &s, pairs * (double)m->steps / (now - m->since), lr);
     if (r->at.updates % r->o->log_every_n_steps == 0 || r->at.step_in_epoch == r->steps_per_epoch) {
         loader_stats ls = loader_stats_take(r->feed);
-        log_step(ctx, r, &s, lr, m, now - m->since, ls.wait_seconds);
+        log_step(ctx, r, &s, lr, m, now - m->since);
         loader_log_bottleneck(ctx, r->feed, &ls);
-        r->sum.wait_share = ls.wall_seconds > 0 ? ls.wait_seconds / ls.wall_seconds : 0;
         r->sum.bad_samples = ls.bad_samples;
         *m = (meter){ .since = run_clock() };
     }
@@ -192,13 +194,15 @@ static cloob_status one_epoch(cloob_ctx *ctx, run *r)
     for (;;) {
         batch b;
         bool stop, save;
+        double before = run_clock();
         CLOOB_TRY(loader_next(ctx, r->feed, &b));
+        m.wait += run_clock() - before;
         if (b.end) break;
         CLOOB_TRY(one_step(ctx, r, &b, &m));
         if (r->at.updates >= r->total_steps) return CLOOB_OK;
         CLOOB_TRY(stop_or_save(ctx, r, &stop, &save));
         if (stop) return stop_now(ctx, r);
-        double before = run_clock();
+        before = run_clock();
         if (save) CLOOB_TRY(run_save(ctx, r, "recent"));
         m.since += run_clock() - before;
     }

@@ -29,7 +29,7 @@ typedef struct run {
     run_position at;
     int64_t steps_per_epoch, total_steps, first_update;
     double started, last_saved;
-    double loop_seconds, other_seconds; /* of the loop; of it neither compute nor declared wait */
+    double loop_seconds, wait_seconds, other_seconds; /* of the loop; of it until batches were there; neither that nor compute */
     int64_t last_saved_update;
     char latest[1024]; /* the last checkpoint written */
     cloob_train_summary sum;

@@ -12,7 +12,8 @@ typedef struct source {
 } source;
 
 /* ImageNet's prompts are found by name; other folders take --zeroshot-set, or the only set there is. */
-static cloob_status choose_prompts(cloob_ctx *ctx, const run *r, const source *s, const dataset *d, prompts *p, arena *a, prompt_set *out)
+static cloob_status choose_prompts(cloob_ctx *ctx, const run *r, const source *s, const dataset *d,
+                                   prompts *p, arena *a, prompt_set *out)
 {
     const char *name = s->set ? s->set : r->o->zeroshot_set;
     const prompt_set *found = NULL;
@@ -20,12 +21,15 @@ static cloob_status choose_prompts(cloob_ctx *ctx, const run *r, const source *s
     CLOOB_TRY(prompts_open(ctx, r->o->zeroshot_prompts, p));
     if (name) CLOOB_TRY(prompts_find(ctx, p, name, &found));
     else if (p->count == 1) found = &p->set[0];
-    else return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: holds %lld sets; --zeroshot-set says which", r->o->zeroshot_prompts, (long long)p->count);
+    else
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: holds %lld sets; --zeroshot-set says which",
+                        r->o->zeroshot_prompts, (long long)p->count);
     *out = *found;
     return CLOOB_OK;
 }
 
-static cloob_status accuracy(cloob_ctx *ctx, run *r, encoder *e, const source *s, const dataset *d, tally_result *out)
+static cloob_status accuracy(cloob_ctx *ctx, run *r, encoder *e, const source *s, const dataset *d,
+                             tally_result *out)
 {
     zeroshot_run_options o;
     zeroshot z;
@@ -70,7 +74,8 @@ static cloob_status one_source(cloob_ctx *ctx, run *r, encoder *e, const source 
     CLOOB_TRY(status);
     put(r, line, epoch, s->key, "top1", t.top1);
     put(r, line, epoch, s->key, "top5", t.top5);
-    journal_line(ctx, r->log, "epoch %lld: %s top1 %.4f, top5 %.4f over %lld pictures", (long long)epoch, s->key, t.top1, t.top5, (long long)t.n);
+    journal_line(ctx, r->log, "epoch %lld: %s top1 %.4f, top5 %.4f over %lld pictures", (long long)epoch,
+                 s->key, t.top1, t.top5, (long long)t.n);
     return CLOOB_OK;
 }
 
@@ -91,7 +96,9 @@ static cloob_status check_source(cloob_ctx *ctx, const run *r, const source *s)
     dataset *d;
     CLOOB_TRY(dataset_open(ctx, s->data, NULL, &d));
     cloob_status status = choose_prompts(ctx, r, s, d, &p, &a, &set);
-    if (status == CLOOB_OK && dataset_class_count(d) < 2) status = ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: zero-shot needs folders of two classes or more", s->data);
+    if (status == CLOOB_OK && dataset_class_count(d) < 2)
+        status =
+            ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: zero-shot needs folders of two classes or more", s->data);
     prompts_release(&p);
     arena_release(&a);
     dataset_close(d);

@@ -2,6 +2,8 @@
 #include "check.h"
 #include "shared.h"
 
+#include <pthread.h>
+
 #include "cloob/cloob.h"
 #include "io/safetensors.h"
 #include "model/interchange.h"
@@ -125,6 +127,43 @@ static void a_row_has_the_same_bytes_in_any_batch(void)
     remove(weights_file);
 }
 
+typedef struct worker {
+    pthread_t thread;
+    float row[64];
+    cloob_status status;
+} worker;
+
+/* A context and a model of its own, twice over. */
+static void *encode_alone(void *arg)
+{
+    worker *w = arg;
+    uint8_t rgb[64 * 64 * 3];
+    for (size_t i = 0; i < sizeof rgb; i++) rgb[i] = (uint8_t)(i * 7 % 251);
+    for (int round = 0; round < 2; round++) {
+        cloob_ctx *own = cloob_ctx_create(&(cloob_ctx_options){ .threads = 1 });
+        cloob_model *m = NULL;
+        w->status = cloob_model_open(own, weights_file, NULL, &m);
+        if (w->status == CLOOB_OK) w->status = cloob_encode_images(own, m, rgb, 1, CLOOB_UNIT, w->row);
+        cloob_model_close(m);
+        cloob_ctx_destroy(own);
+    }
+    return NULL;
+}
+
+static void several_contexts_do_not_disturb_each_other(void)
+{
+    enum { WORKERS = 4 };
+    worker w[WORKERS] = { 0 };
+    write_model("tiny-rn");
+    for (int i = 0; i < WORKERS; i++) pthread_create(&w[i].thread, NULL, encode_alone, &w[i]);
+    for (int i = 0; i < WORKERS; i++) pthread_join(w[i].thread, NULL);
+    for (int i = 0; i < WORKERS; i++) {
+        CHECK(w[i].status == CLOOB_OK);
+        CHECK(memcmp(w[i].row, w[0].row, 24 * sizeof(float)) == 0);
+    }
+    remove(weights_file);
+}
+
 static void bad_input_is_told(void)
 {
     cloob_model *m;
@@ -162,6 +201,7 @@ int main(void)
     RUN(the_openai_state_dict);
     RUN(a_foreign_file_without_conversion);
     RUN(a_row_has_the_same_bytes_in_any_batch);
+    RUN(several_contexts_do_not_disturb_each_other);
     RUN(bad_input_is_told);
     cloob_ctx_destroy(ctx);
     return check_summary();

@@ -69,11 +69,16 @@ static void it_stops_and_goes_on(void)
 {
     cloob_ablate_options o;
     cloob_ablate_summary s;
+    char early[700];
     options(&o);
+    snprintf(early, sizeof early, "%s/ablation/clip-seed0", root); /* ended before its first checkpoint */
+    CHECK_OK(ctx, file_make_dirs(ctx, early));
     o.train.should_stop = stop;
     steps_allowed = 3; /* asked after every step but a run's last: inside the second run */
     CHECK(cloob_ablate(ctx, &o, &s) == CLOOB_ERR_STOPPED);
     CHECK(s.trained == 1 && strstr(cloob_error(ctx), "1 of 4 runs"));
+    snprintf(early, sizeof early, "%s/ablation/clip-seed0.unfinished1", root);
+    CHECK(file_is_dir(early));
     o.train.should_stop = NULL;
     CHECK_OK(ctx, cloob_ablate(ctx, &o, &s));
     CHECK(s.found == 1 && s.resumed == 1 && s.trained == 2);
@@ -117,6 +122,10 @@ static void other_settings_are_refused(void)
     CHECK(strstr(cloob_error(ctx), "lr: 0.001, now lr: 0.002"));
     options(&o);
     o.method = twice;
+    CHECK(cloob_ablate(ctx, &o, NULL) == CLOOB_ERR_ARGUMENT);
+    options(&o);
+    o.train.val_data = NULL;
+    o.zeroshots = 0;
     CHECK(cloob_ablate(ctx, &o, NULL) == CLOOB_ERR_ARGUMENT);
     options(&o);
     o.seeds = 0;

@@ -1,5 +1,5 @@
-/* Runs through the public call: stopped, killed, damaged and resumed, they end with the very bytes of a run that was left
- * alone. Every run is a process of its own, so that it can be killed. */
+/* Runs through the public call: stopped, killed, damaged and resumed, they end with the very bytes of a run
+ * that was left alone. Every run is a process of its own, so that it can be killed. */
 #include "check.h"
 
 #include <fcntl.h>
@@ -106,17 +106,23 @@ static bool same_checkpoint(const char *a, const char *b)
     same = x.count == y.count && x.count > 100;
     for (int64_t i = 0; same && i < x.count; i++) {
         const tensor *t = weights_find(&y, x.entry[i].name);
-        same = t && tensor_bytes(t) == tensor_bytes(&x.entry[i].t) && memcmp(t->data, x.entry[i].t.data, tensor_bytes(t)) == 0;
+        same = t && tensor_bytes(t) == tensor_bytes(&x.entry[i].t) &&
+               memcmp(t->data, x.entry[i].t.data, tensor_bytes(t)) == 0;
         if (!same) printf("  %s differs\n", x.entry[i].name);
     }
-    static const char *const keys[] = { "train.updates", "train.epoch", "train.step_in_epoch", "train.logit_inv_tau", "checksum" };
-    for (int k = 0; k < 5 && same; k++) same = strcmp(weights_get_meta(&x, keys[k]), weights_get_meta(&y, keys[k])) == 0;
+    static const char *const keys[] = { "train.updates", "train.epoch", "train.step_in_epoch",
+                                        "train.logit_inv_tau", "checksum" };
+    for (int k = 0; k < 5 && same; k++)
+        same = strcmp(weights_get_meta(&x, keys[k]), weights_get_meta(&y, keys[k])) == 0;
     weights_release(&x);
     weights_release(&y);
     return same;
 }
 
-static bool ends_as_whole(const char *name) { return same_checkpoint(file_of("whole", "latest"), file_of(name, "latest")); }
+static bool ends_as_whole(const char *name)
+{
+    return same_checkpoint(file_of("whole", "latest"), file_of(name, "latest"));
+}
 
 static void a_whole_run(void)
 {
@@ -195,7 +201,8 @@ static void another_batch_goes_on_at_the_same_sample(void)
 {
     weights w;
     CHECK(run_to_end((plan){ .name = "batch", .stop_at = 3 }) == CLOOB_ERR_STOPPED);
-    CHECK(run_to_end((plan){ .name = "batch", .resume = "latest", .batch = 4, .stop_at = 1 }) == CLOOB_ERR_STOPPED);
+    CHECK(run_to_end((plan){ .name = "batch", .resume = "latest", .batch = 4, .stop_at = 1 }) ==
+          CLOOB_ERR_STOPPED);
     CHECK_OK(ctx, weights_read_native(ctx, file_of("batch", "latest"), &w));
     CHECK_STR(weights_get_meta(&w, "train.step_in_epoch"), "7");
     CHECK_STR(weights_get_meta(&w, "train.updates"), "4");

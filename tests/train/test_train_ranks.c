@@ -1,5 +1,5 @@
-/* Ranks against one process, 20 steps: alone, or under mpirun (tests/train/CMakeLists.txt). Every rank also trains the whole
- * batch by itself; losses and weights must agree to rounding. */
+/* Ranks against one process, 20 steps: alone, or under mpirun (tests/train/CMakeLists.txt). Every rank also
+ * trains the whole batch by itself; losses and weights must agree to rounding. */
 #include "check.h"
 #include "../model/procedural.h"
 
@@ -42,7 +42,8 @@ static void train_beside(const char *model, int64_t accum)
     step *s = make(dev, model, all, accum), *one = make(dev, model, NULL, 1);
     if (!s || !one) return;
     const model_config *c = &step_params(s)->config;
-    int64_t picture = 3 * c->image_size * c->image_size, rows = ROWS + STEPS, local = ROWS / comm_size(all), first = local * comm_rank(all);
+    int64_t picture = 3 * c->image_size * c->image_size, rows = ROWS + STEPS, local = ROWS / comm_size(all),
+            first = local * comm_rank(all);
     float *images = malloc((size_t)(rows * picture) * sizeof *images);
     int32_t *tokens = malloc((size_t)(rows * c->context) * sizeof *tokens);
     procedural_images(images, rows, c->image_size);
@@ -50,15 +51,17 @@ static void train_beside(const char *model, int64_t accum)
     double worst = 0;
     for (int64_t k = 0; k < STEPS; k++) {
         double lr = 1e-4 * (double)k / STEPS;
-        CHECK_OK(ctx, step_run(ctx, s, images + (k + first) * picture, tokens + (k + first) * c->context, lr, &mine));
+        CHECK_OK(ctx, step_run(ctx, s, images + (k + first) * picture, tokens + (k + first) * c->context, lr,
+                               &mine));
         CHECK_OK(ctx, step_run(ctx, one, images + k * picture, tokens + k * c->context, lr, &whole));
         double error = fabs(mine.loss - whole.loss) / (fabs(whole.loss) > 0.01 ? fabs(whole.loss) : 0.01);
         worst = error > worst ? error : worst;
     }
     double drift = apart(s, one);
     if (comm_rank(all) == 0)
-        printf("  %s, %d ranks x %lld micro-batches: losses of %d steps apart by %.1e at most, weights by %.1e\n", model, comm_size(all), (long long)accum,
-               STEPS, worst, drift);
+        printf("  %s, %d ranks x %lld micro-batches: losses of %d steps apart by %.1e at most, weights by "
+               "%.1e\n",
+               model, comm_size(all), (long long)accum, STEPS, worst, drift);
     CHECK(worst < 2e-5);
     CHECK(drift < 1e-4);
     step_destroy(s), step_destroy(one);
