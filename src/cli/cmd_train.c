@@ -21,7 +21,10 @@ static int run(const command *self, int argc, char **argv)
     if (code >= 0) return code;
     if (rest.count) return cli_usage(self, "%s: not understood", rest.item[0]);
     cloob_ctx *ctx = cli_context();
-    if ((code = cli_train_fill(self, ctx, argc, argv, &o, &more)) >= 0) return code;
+    if ((code = cli_train_fill(self, ctx, argc, argv, &o, &more)) >= 0) {
+        cloob_ctx_destroy(ctx);
+        return code;
+    }
     cloob_status status = cloob_train(ctx, &o, &s);
     if (o.progress) fprintf(stderr, "\n");
     if (status == CLOOB_OK && s.rank > 0) code = 0; /* rank 0 speaks for all */

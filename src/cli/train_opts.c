@@ -52,13 +52,12 @@ static bool take_channels(const opt_list *l, double to[3])
 
 /* ---- a recipe, then what was typed ----------------------------------------------------------------- */
 
-static cloob_status apply_preset(const command *self, cloob_ctx *ctx, int argc, char **argv, cloob_train_options *o, const char *preset)
+static cloob_status apply_preset(cloob_ctx *ctx, cloob_train_options *o, const char *preset)
 {
-    opt_list rest;
     cloob_train_options recipe = *o;
     cloob_status status = cloob_train_preset(ctx, preset, &recipe);
     if (status != CLOOB_OK) return status;
-    opt_parse(self, argc, argv, &rest); /* what was typed wins, defaults do not */
+    /* What was typed wins, defaults do not. */
 #define KEEP(flag, field)                                                                                    \
     if (!opt_given(flag)) o->field = recipe.field
     KEEP("model", model);
@@ -78,7 +77,8 @@ static cloob_status apply_preset(const command *self, cloob_ctx *ctx, int argc, 
 
 int cli_train_fill(const command *self, cloob_ctx *ctx, int argc, char **argv, cloob_train_options *o, cli_train_more *more)
 {
-    cloob_status status = more->preset ? apply_preset(self, ctx, argc, argv, o, more->preset) : CLOOB_OK;
+    cloob_status status = more->preset ? apply_preset(ctx, o, more->preset) : CLOOB_OK;
+    (void)argc, (void)argv;
     if (status != CLOOB_OK) return cli_fail(self, ctx, status);
     if (strcmp(more->separator, "\\t") == 0) more->separator = "\t";
     if (strlen(more->separator) != 1) return cli_usage(self, "--csv-separator %s: needs one character", more->separator);
