@@ -243,7 +243,8 @@ cloob_status st_write(cloob_ctx *ctx, const char *path, const st_entry *entry, i
         for (int i = 0; i < 8; i++) length[i] = (unsigned char)((uint64_t)s.len >> (8 * i));
         fwrite(length, 1, 8, w.stream);
         fwrite(s.data, 1, s.len, w.stream);
-        for (int64_t i = 0; i < count; i++) fwrite(entry[i].t.data, 1, tensor_bytes(&entry[i].t), w.stream);
+        for (int64_t i = 0; i < count; i++)
+            if (tensor_bytes(&entry[i].t)) fwrite(entry[i].t.data, 1, tensor_bytes(&entry[i].t), w.stream);
         status = file_writer_commit(ctx, &w);
     }
     sbuf_release(&s);
