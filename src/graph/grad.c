@@ -77,9 +77,20 @@ static void redo_segment(walk *w, int segment)
     }
 }
 
+/* One pass over memory and no sums worth keeping: cheaper to do again than to hold until the backward pass. */
 static bool is_cheap(const node *n)
 {
-    return n->op == OP_ACT || n->op == OP_LAYERNORM || (n->op == OP_BN_APPLY && n->in[5] == NO_VALUE);
+    switch (n->op) {
+    case OP_ACT:
+    case OP_LAYERNORM:
+    case OP_RELU:
+    case OP_AVGPOOL2:
+    case OP_IMAGE_INPUT:
+    case OP_MEAN_TOKENS:
+    case OP_CLASS_TOKENS: return true;
+    case OP_BN_APPLY: return n->in[5] == NO_VALUE; /* with a residual it would need that, too */
+    default: return false;
+    }
 }
 
 /* The value the backward pass reads in place of forward value v. */
