@@ -71,7 +71,7 @@ for n in a.n:
                 "ms": round(median(peer), 3), "gib": round((after - before) / 2 ** 30, 3), "loss": loss}
         if mine:
             line.update(cloob_ms=round(median([m["ms"] for m in mine]), 3), cloob_gib=round(mine[0]["peak_bytes"] / 2 ** 30, 4),
-                        memory_ratio=round((after - before) / mine[0]["peak_bytes"], 1))
+                        memory_ratio=round((after - before) / max(1, mine[0]["peak_bytes"]), 1))
         print(json.dumps(line), flush=True)
     except torch.OutOfMemoryError if hasattr(torch, "OutOfMemoryError") else RuntimeError:
         print(json.dumps({"peer": "torch", "n": n, "ms": None, "why": "out of memory"}), flush=True)

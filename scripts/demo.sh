@@ -5,8 +5,8 @@ set -eu
 cd "$(dirname "$0")/.."
 cloob=${CLOOB:-build/cloob}
 out=${DEMO_DIR:-demo}
-count=${DEMO_PAIRS:-12000}
-epochs=${DEMO_EPOCHS:-12}
+count=${DEMO_PAIRS:-24000}
+epochs=${DEMO_EPOCHS:-6}
 started=$(date +%s)
 
 say() { printf '\n== %s\n' "$*" >&2; }
@@ -18,7 +18,7 @@ say "1/4  drawing a world of $count pictures with captions (cloob synth)"
 say "2/4  training a small CLOOB on them, $epochs epochs (cloob train)"
 "$cloob" train --train-data "$out/world/train.tsv" --val-data "$out/world/val.tsv" --analyze --model tiny \
     --batch-size 64 --epochs "$epochs" --warmup 50 --lr 1e-3 --wd 0.1 --hopfield-warmup 300 --vocab-size 1024 --seed 0 \
-    --logs "$out/logs" --name demo --workers 2 --save-frequency 4 --log-every-n-steps 50 >"$out/checkpoint.txt"
+    --logs "$out/logs" --name demo --workers 2 --save-frequency 3 --log-every-n-steps 50 >"$out/checkpoint.txt"
 checkpoint=$(cat "$out/checkpoint.txt")
 
 say "3/4  zero-shot on held-out combinations, factor by factor (cloob zeroshot)"

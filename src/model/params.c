@@ -163,12 +163,16 @@ cloob_status params_get(cloob_ctx *ctx, const params *p, int row, bool gradient,
 cloob_status params_set(cloob_ctx *ctx, params *p, int row, const float *from)
 {
     const param *r = &p->row[row];
-    float *host = malloc((size_t)r->count * sizeof *host);
-    if (!host) return ctx_no_memory(ctx, (size_t)r->count * sizeof *host, r->name);
-    relayout(r, from, host, true);
-    cloob_status status = p->dev->to_device(ctx, p->dev, p->master + r->offset, host, (size_t)r->count * sizeof *host);
+    size_t bytes = (size_t)r->count * sizeof *from;
+    float *turned = NULL; /* only convolutions lie differently in files; large tables are not copied once more */
+    if (r->file.ndim == 4) {
+        turned = malloc(bytes);
+        if (!turned) return ctx_no_memory(ctx, bytes, r->name);
+        relayout(r, from, turned, true);
+    }
+    cloob_status status = p->dev->to_device(ctx, p->dev, p->master + r->offset, turned ? turned : from, bytes);
     if (status == CLOOB_OK) status = p->dev->sync(ctx, p->dev); /* the copy may read host memory after returning */
-    free(host);
+    free(turned);
     return status;
 }
 
