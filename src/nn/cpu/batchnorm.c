@@ -85,7 +85,7 @@ static cloob_status finish_stats(const op_env *env, const stats_job *j, float *m
     for (int64_t c = 0; c < z->C; c++) {
         double d = total(j->sums, z->N, z->C, 0, c) / rows, q = total(j->sums, z->N, z->C, 1, c) / rows;
         mean[c] = (float)((double)j->shift[c] + d);
-        rstd[c] = (float)(q - d * d); /* variance, for now */
+        rstd[c] = (float)(q - d * d); /* the variance; bn_stats_cpu takes its root when all ranks have spoken */
     }
     *count = rows;
     if (!env->sum_ranks) return CLOOB_OK;
