@@ -191,4 +191,11 @@ static void release(loss_plan *p)
     p->device = NULL;
 }
 
-const loss_engine loss_engine_cuda = { prepare, check, run, release };
+static size_t bytes_of(const loss_plan *p)
+{
+    gpu g = { 0 };
+    choose(p, &g);
+    return BLAS_BYTES + (gpu_batch_applies(p) ? gpu_batch_bytes(p, &g) : gpu_general_bytes(p, &g));
+}
+
+const loss_engine loss_engine_cuda = { prepare, check, run, release, bytes_of };
