@@ -161,6 +161,16 @@ cloob_status loss_plan_scales(cloob_ctx *ctx, loss_plan *p, double inv_tau, doub
     return engines[p->o.backend]->prepare(ctx, p);
 }
 
+cloob_status loss_plan_stored(cloob_ctx *ctx, loss_plan *p, int64_t stored_u, int64_t stored_v)
+{
+    if (stored_u < 0 || stored_v < 0)
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "a negative number of stored rows");
+    if (stored_u == p->s.stored_u && stored_v == p->s.stored_v) return CLOOB_OK;
+    p->s.stored_u = stored_u;
+    p->s.stored_v = stored_v;
+    return engines[p->o.backend]->prepare(ctx, p);
+}
+
 static cloob_status check_pointers(cloob_ctx *ctx, const loss_plan *p, const loss_inputs *in,
                                    const loss_outputs *out)
 {

@@ -77,6 +77,10 @@ size_t loss_plan_bytes(const loss_plan *p);
 
 cloob_status loss_plan_scales(cloob_ctx *ctx, loss_plan *p, double inv_tau, double beta);
 
+/* Other numbers of stored rows from the next run on, as a queue fills; 0: the batch. Up to those of the
+ * plan's creation nothing is allocated. The same on every rank. */
+cloob_status loss_plan_stored(cloob_ctx *ctx, loss_plan *p, int64_t stored_u, int64_t stored_v);
+
 /* One evaluation. A row that is not unit length, holds NaN, or whose retrieval is zero is refused by name.
  * stream (LOSS_CUDA): where the work goes, a cudaStream_t; NULL for the default. The result is on the host
  * when the call returns. */
