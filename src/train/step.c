@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/pool.h"
 #include "optim/adamw.h"
+#include "train/stage.h"
 
 enum { BUCKET_FLOATS = 8 << 20, MAX_BUCKETS = 256 };
 
@@ -24,6 +24,7 @@ struct step {
     comm *c;
     params *p;
     exec *tower[2]; /* image, text */
+    stage *in;
     loss_plan *loss, *warm; /* warm: the same objective without retrieval, for the first updates */
     float *m, *v, *ema, *grad_sum, *embed[2], *dembed[2];
     void *range_device;
@@ -167,6 +168,7 @@ static cloob_status build(cloob_ctx *ctx, step *s)
     CLOOB_TRY(take_memory(ctx, s));
     CLOOB_TRY(make_tower(ctx, s, IMAGE));
     CLOOB_TRY(make_tower(ctx, s, TEXT));
+    CLOOB_TRY(stage_create(ctx, s->dev, exec_tensor(s->tower[IMAGE], "images"), exec_tensor(s->tower[TEXT], "tokens"), s->o.accum, &s->in));
     for (int t = 0; t < 2; t++)
         if (ranks_of(s) > 1) exec_on_grad(s->tower[t], on_grad, s);
     return make_loss(ctx, s);
@@ -176,7 +178,6 @@ cloob_status step_create(cloob_ctx *ctx, const step_options *o, device *dev, com
 {
     if (o->batch < 1 || o->accum < 1)
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "batch size %lld and accumulation %lld must be 1 or more", (long long)o->batch, (long long)o->accum);
-    if (o->ema > 0 && dev->backend == BACKEND_CUDA) return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED, "averaged weights (EMA) are kept on the CPU only so far");
     step *s = calloc(1, sizeof *s);
     if (!s) return ctx_no_memory(ctx, sizeof *s, "a training step");
     s->o = *o;
@@ -200,6 +201,7 @@ void step_destroy(step *s)
     void *owned[] = { s->m, s->v, s->ema, s->grad_sum, s->embed[0], s->embed[1], s->dembed[0], s->dembed[1], s->range_device };
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++)
         if (owned[i]) s->dev->free(s->dev, owned[i]);
+    stage_destroy(s->in);
     exec_destroy(s->tower[IMAGE]);
     exec_destroy(s->tower[TEXT]);
     loss_plan_destroy(s->loss);
@@ -212,13 +214,9 @@ void step_destroy(step *s)
 
 /* ---- forward ------------------------------------------------------------------------------------- */
 
-static cloob_status copy_inputs(cloob_ctx *ctx, step *s, const void *images, const int32_t *tokens, int64_t micro)
-{
-    const tensor *x = exec_tensor(s->tower[IMAGE], "images"), *t = exec_tensor(s->tower[TEXT], "tokens");
-    const char *from = (const char *)images + (size_t)micro * tensor_bytes(x);
-    CLOOB_TRY(s->dev->to_device(ctx, s->dev, x->data, from, tensor_bytes(x)));
-    return s->dev->to_device(ctx, s->dev, t->data, tokens + micro * tensor_count(t), tensor_bytes(t));
-}
+cloob_status step_stage(cloob_ctx *ctx, step *s, const void *images, const int32_t *tokens) { return stage_put(ctx, s->in, images, tokens); }
+
+bool step_looks_ahead(const step *s) { return stage_ahead(s->in); }
 
 /* Rows of a micro-batch between a tower and the block of all embeddings. */
 static cloob_status copy_rows(cloob_ctx *ctx, step *s, int t, int64_t micro, bool gradient)
@@ -229,10 +227,10 @@ static cloob_status copy_rows(cloob_ctx *ctx, step *s, int t, int64_t micro, boo
     return s->dev->copy(ctx, s->dev, gradient ? tower->data : (void *)all, gradient ? (void *)all : tower->data, tensor_bytes(tower));
 }
 
-static cloob_status embed_all(cloob_ctx *ctx, step *s, const void *images, const int32_t *tokens)
+static cloob_status embed_all(cloob_ctx *ctx, step *s)
 {
     for (int64_t k = 0; k < s->o.accum; k++) {
-        CLOOB_TRY(copy_inputs(ctx, s, images, tokens, k));
+        CLOOB_TRY(stage_take(ctx, s->in, k));
         for (int t = 0; t < 2; t++) {
             CLOOB_TRY(exec_forward(s->tower[t]));
             if (s->o.accum > 1) CLOOB_TRY(copy_rows(ctx, s, t, k, false));
@@ -318,12 +316,12 @@ static cloob_status backward_towers(step *s)
     return CLOOB_OK;
 }
 
-static cloob_status backward_micro(cloob_ctx *ctx, step *s, const void *images, const int32_t *tokens)
+static cloob_status backward_micro(cloob_ctx *ctx, step *s)
 {
     size_t bytes = (size_t)s->p->trainable * sizeof(float);
     CLOOB_TRY(s->dev->zero(ctx, s->dev, s->grad_sum, bytes));
     for (int64_t k = 0; k < s->o.accum; k++) {
-        CLOOB_TRY(copy_inputs(ctx, s, images, tokens, k));
+        CLOOB_TRY(stage_take(ctx, s->in, k));
         for (int t = 0; t < 2; t++) {
             CLOOB_TRY(exec_forward_again(s->tower[t]));
             CLOOB_TRY(copy_rows(ctx, s, t, k, true));
@@ -339,38 +337,21 @@ cloob_status step_gradients(cloob_ctx *ctx, step *s, const void *images, const i
     bool many = ranks_of(s) > 1;
     s->ctx = ctx;
     for (int t = 0; t < 2; t++) exec_set_ctx(s->tower[t], ctx);
-    CLOOB_TRY(embed_all(ctx, s, images, tokens));
+    if (images) CLOOB_TRY(step_stage(ctx, s, images, tokens));
+    CLOOB_TRY(embed_all(ctx, s));
     CLOOB_TRY(run_loss(ctx, s, r));
     if (s->o.accum > 1) {
-        CLOOB_TRY(backward_micro(ctx, s, images, tokens));
+        CLOOB_TRY(backward_micro(ctx, s));
         if (many) start_exchange(s); /* only the sum goes out */
     } else {
         if (many) start_exchange(s);
         CLOOB_TRY(backward_towers(s));
     }
-    return many ? finish_exchange(ctx, s) : CLOOB_OK;
+    if (many) CLOOB_TRY(finish_exchange(ctx, s));
+    return stage_settle(ctx, s->in); /* the host has nothing else to do, and may fill the batch's memory again */
 }
 
 /* ---- the update ---------------------------------------------------------------------------------- */
-
-typedef struct ema_job {
-    float *ema;
-    const float *param;
-    float decay;
-} ema_job;
-
-static void ema_range(void *arg, int64_t begin, int64_t end, int thread)
-{
-    const ema_job *j = arg;
-    (void)thread;
-    for (int64_t i = begin; i < end; i++) j->ema[i] += (1.0f - j->decay) * (j->param[i] - j->ema[i]);
-}
-
-static void update_average(cloob_ctx *ctx, step *s)
-{
-    ema_job j = { s->ema, s->p->master, s->count == 1 ? 0.0f : (float)s->o.ema };
-    if (s->ema) pool_for(ctx, s->p->trainable, 1 << 15, ema_range, &j);
-}
 
 /* Adam on one number; the learnable scales do not decay. */
 static void update_scalar(const step *s, double scale[3], double g, double lr)
@@ -387,13 +368,12 @@ static cloob_status update(cloob_ctx *ctx, step *s, double lr, const step_result
     const loss_result *l = &r->terms;
     double scale = s->o.clip > 0 && r->grad_norm > s->o.clip ? s->o.clip / r->grad_norm : 1.0;
     s->count++;
-    adamw_settings set = { lr, s->o.beta1, s->o.beta2, s->o.eps, s->o.wd, scale, s->count };
-    adamw_blocks b = { .param = s->p->master, .m = s->m, .v = s->v, .grad = s->p->grad, .shadow = s->p->shadow,
+    adamw_settings set = { lr, s->o.beta1, s->o.beta2, s->o.eps, s->o.wd, scale, s->count, s->o.ema };
+    adamw_blocks b = { .param = s->p->master, .m = s->m, .v = s->v, .grad = s->p->grad, .shadow = s->p->shadow, .ema = s->ema,
                        .range = s->range, .range_device = s->range_device, .ranges = s->ranges };
     CLOOB_TRY(adamw_step(ctx, s->dev, s->dev->stream, &b, &set));
     if (s->o.learn_inv_tau) update_scalar(s, s->scalar, loss_dlogit_inv_tau(l, r->inv_tau), lr);
     if (s->o.learn_beta) update_scalar(s, s->scalar + 3, loss_dlogit_beta(l, r->inv_tau, r->beta), lr);
-    update_average(ctx, s);
     return CLOOB_OK;
 }
 
@@ -421,8 +401,8 @@ step_memory step_memory_of(const step *s)
     size_t n = (size_t)s->p->trainable * sizeof(float);
     step_memory m = { .params_bytes = (size_t)s->p->total * sizeof(float) + n + (s->p->shadow ? n / 2 : 0),
                       .optimizer_bytes = n * (2 + (s->ema != NULL) + (s->grad_sum != NULL)),
-                      .image_bytes = image.arena_bytes + image.input_bytes,
-                      .text_bytes = text.arena_bytes + text.input_bytes,
+                      .image_bytes = image.arena_bytes + image.input_bytes + stage_bytes(s->dev, tensor_bytes(exec_tensor(s->tower[IMAGE], "images"))),
+                      .text_bytes = text.arena_bytes + text.input_bytes + stage_bytes(s->dev, tensor_bytes(exec_tensor(s->tower[TEXT], "tokens"))),
                       .loss_bytes = loss_plan_bytes(s->loss) + (s->warm ? loss_plan_bytes(s->warm) : 0) };
     m.total_bytes = m.params_bytes + m.optimizer_bytes + m.image_bytes + m.text_bytes + m.loss_bytes;
     return m;
