@@ -44,7 +44,7 @@ typedef struct loss_shape {
     int64_t rows;               /* pairs on this rank; may differ between ranks, may be 0 */
     int64_t dim;                /* d */
     int64_t stored_u, stored_v; /* M, K; 0: the batch */
-    cloob_dtype dtype;          /* of x, y, U, V: F32 or BF16 */
+    cloob_dtype dtype;          /* of x, y, U, V: F32 or BF16; ref: also F64 */
 } loss_shape;
 
 typedef struct loss_inputs {
@@ -52,7 +52,7 @@ typedef struct loss_inputs {
     const void *u, *v; /* (M, d), (K, d); NULL where the batch is stored */
 } loss_inputs;
 
-/* All overwritten, all f32. dx, dy double as scratch while the run lasts, so they must not be the inputs.
+/* All overwritten, all f32; with F64 rows doubles (void pointers in between). dx, dy double as scratch while the run lasts, so they must not be the inputs.
  * du, dv may be NULL; across ranks each rank gets the whole sum. */
 typedef struct loss_outputs {
     float *dx, *dy, *du, *dv;
