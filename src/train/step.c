@@ -25,6 +25,7 @@ struct step {
     params *p;
     exec *tower[2]; /* image, text */
     stage *in;
+    stored_sets *stored;    /* what retrieval searches; NULL: the batch */
     loss_plan *loss, *warm; /* warm: the same objective without retrieval, for the first updates */
     float *m, *v, *ema, *grad_sum, *embed[2], *dembed[2];
     void *range_device;
@@ -44,7 +45,7 @@ enum { IMAGE, TEXT };
 void step_options_init(step_options *o)
 {
     *o = (step_options){ .compute = CLOOB_F32, .batch = 64, .accum = 1, .grad = { .recompute = true }, /* a few percent of time for a fifth of the memory */
-                         .method = LOSS_CLOOB, .inv_tau = 30, .beta = 8,
+                         .method = LOSS_CLOOB, .memory = "batch", .inv_tau = 30, .beta = 8,
                          .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .wd = 0.1 };
 }
 
@@ -84,13 +85,16 @@ static cloob_status make_plan(cloob_ctx *ctx, step *s, loss_method method, loss_
     o.inv_tau = s->o.inv_tau;
     o.beta = s->o.beta;
     o.unchecked = true; /* l2norm has just made the rows; a NaN shows in the loss */
-    loss_shape shape = { .rows = s->o.batch * s->o.accum, .dim = s->o.model.embed, .dtype = CLOOB_F32 };
+    loss_shape shape = { .rows = s->o.batch * s->o.accum, .dim = s->o.model.embed, .dtype = CLOOB_F32,
+                         .stored_u = stored_most(s->stored, false), .stored_v = stored_most(s->stored, true) };
     return loss_plan_create(ctx, &o, &shape, s->c, out);
 }
 
 static cloob_status make_loss(cloob_ctx *ctx, step *s)
 {
     loss_method bare = loss_method_leaves_one_out(s->o.method) ? LOSS_INFOLOOB : LOSS_CLIP;
+    if (loss_method_has_hopfield(s->o.method))
+        CLOOB_TRY(stored_create(ctx, s->o.memory, s->dev, s->c, s->o.batch * s->o.accum, s->o.model.embed, &s->stored));
     if (s->o.hopfield_warmup > 0 && loss_method_has_hopfield(s->o.method)) CLOOB_TRY(make_plan(ctx, s, bare, &s->warm));
     return make_plan(ctx, s, s->o.method, &s->loss);
 }
@@ -206,6 +210,7 @@ void step_destroy(step *s)
     exec_destroy(s->tower[TEXT]);
     loss_plan_destroy(s->loss);
     loss_plan_destroy(s->warm);
+    stored_destroy(s->stored);
     params_destroy(s->p);
     free(s->range);
     free(s->bucket_of);
@@ -259,6 +264,9 @@ static cloob_status run_loss(cloob_ctx *ctx, step *s, step_result *r)
     loss_inputs in = { .x = step_embeddings(s, false), .y = step_embeddings(s, true) };
     loss_outputs out = { .dx = gradient_place(s, IMAGE), .dy = gradient_place(s, TEXT) };
     loss_plan *plan = s->warm && s->count < s->o.hopfield_warmup ? s->warm : s->loss;
+    int64_t u, v;
+    stored_bind(s->stored, &in, &u, &v);
+    CLOOB_TRY(loss_plan_stored(ctx, plan, u, v));
     CLOOB_TRY(loss_plan_scales(ctx, plan, inv_tau, beta));
     CLOOB_TRY(loss_run(ctx, plan, &in, &out, s->dev->stream, &l));
     *r = (step_result){ .loss = l.loss, .image_term = l.image_term, .text_term = l.text_term, .inv_tau = inv_tau, .beta = beta };
@@ -384,7 +392,9 @@ cloob_status step_run(cloob_ctx *ctx, step *s, const void *images, const int32_t
     CLOOB_TRY(optim_square_sum(ctx, s->dev, s->dev->stream, s->p->grad, s->p->trainable, &square));
     r->grad_norm = sqrt(square);
     r->skipped = !isfinite(r->loss) || !isfinite(r->grad_norm);
-    return r->skipped ? CLOOB_OK : update(ctx, s, lr, r);
+    if (r->skipped) return CLOOB_OK;
+    CLOOB_TRY(update(ctx, s, lr, r));
+    return stored_push(ctx, s->stored, step_embeddings(s, false), step_embeddings(s, true));
 }
 
 /* ---- queries ------------------------------------------------------------------------------------- */
@@ -403,7 +413,7 @@ step_memory step_memory_of(const step *s)
                       .optimizer_bytes = n * (2 + (s->ema != NULL) + (s->grad_sum != NULL)),
                       .image_bytes = image.arena_bytes + image.input_bytes + stage_bytes(s->dev, tensor_bytes(exec_tensor(s->tower[IMAGE], "images"))),
                       .text_bytes = text.arena_bytes + text.input_bytes + stage_bytes(s->dev, tensor_bytes(exec_tensor(s->tower[TEXT], "tokens"))),
-                      .loss_bytes = loss_plan_bytes(s->loss) + (s->warm ? loss_plan_bytes(s->warm) : 0) };
+                      .loss_bytes = loss_plan_bytes(s->loss) + (s->warm ? loss_plan_bytes(s->warm) : 0) + stored_bytes(s->stored) };
     m.total_bytes = m.params_bytes + m.optimizer_bytes + m.image_bytes + m.text_bytes + m.loss_bytes;
     return m;
 }
@@ -421,6 +431,8 @@ step_state step_get_state(const step *s)
     memcpy(st.scalar, s->scalar, sizeof st.scalar);
     return st;
 }
+
+stored_sets *step_stored(step *s) { return s->stored; }
 
 cloob_status step_set_scalars(cloob_ctx *ctx, step *s, const double scalar[6], int64_t count)
 {
