@@ -142,7 +142,7 @@ static cloob_status plan_step(cloob_ctx *ctx, const step_options *so, device *d)
     memory_need n;
     char text[MEMORY_TEXT];
     CLOOB_TRY(memory_check(ctx, &c, &n));
-    ctx_log(ctx, CLOOB_LOG_INFO, "planned peak %s; %.2f GiB free", memory_text(&n, text), (double)n.available_bytes / 1073741824.0);
+    ctx_log(ctx, CLOOB_LOG_INFO, "planned peak %s", memory_text(&n, text));
     return CLOOB_OK;
 }
 

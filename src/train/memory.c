@@ -36,23 +36,37 @@ static cloob_status tower_bytes(cloob_ctx *ctx, const memory_case *c, const para
 static cloob_status loss_bytes(cloob_ctx *ctx, const memory_case *c, size_t *out)
 {
     const step_options *o = c->o;
-    size_t warm = 0;
+    size_t warm = 0, stored = 0;
+    int64_t most[2] = { 0, 0 }, rows = o->batch * o->accum, dim = o->model.embed;
     loss_options l;
-    loss_shape shape = { .rows = o->batch * o->accum, .dim = o->model.embed, .dtype = CLOOB_F32 };
+    if (loss_method_has_hopfield(o->method))
+        CLOOB_TRY(stored_measure(ctx, o->memory, c->ranks, rows, dim, most, &stored));
+    loss_shape shape = {
+        .rows = rows, .dim = dim, .dtype = CLOOB_F32, .stored_u = most[0], .stored_v = most[1]
+    };
     loss_options_init(&l);
-    l.backend = c->dev->backend == BACKEND_CUDA ? LOSS_CUDA : c->dev->backend == BACKEND_CPU ? LOSS_CPU : LOSS_REF;
+    l.backend = c->dev->backend == BACKEND_CUDA  ? LOSS_CUDA
+                : c->dev->backend == BACKEND_CPU ? LOSS_CPU
+                                                 : LOSS_REF;
     l.inv_tau = o->inv_tau;
     l.beta = o->beta;
     l.method = loss_method_leaves_one_out(o->method) ? LOSS_INFOLOOB : LOSS_CLIP;
-    if (o->hopfield_warmup > 0 && loss_method_has_hopfield(o->method)) CLOOB_TRY(loss_measure(ctx, &l, &shape, c->ranks, &warm));
+    if (o->hopfield_warmup > 0 && loss_method_has_hopfield(o->method))
+        CLOOB_TRY(loss_measure(ctx, &l, &shape, c->ranks, &warm));
     l.method = o->method;
     CLOOB_TRY(loss_measure(ctx, &l, &shape, c->ranks, out));
-    *out += warm;
+    bool micro =
+        o->accum > 1; /* embeddings and their gradients, where the towers have no place for all of them */
+    int64_t own = 2 * micro + (micro || o->lock_image) + (micro || o->lock_text);
+    *out += warm + stored + (size_t)(own * rows * dim) * sizeof(float);
     return CLOOB_OK;
 }
 
 /* Libraries load their code when it is first used, on a GPU into its memory. */
-static size_t reserve_of(const device *d) { return d->backend == BACKEND_CUDA ? (size_t)512 * MiB : (size_t)32 * MiB; }
+static size_t reserve_of(const device *d)
+{
+    return d->backend == BACKEND_CUDA ? (size_t)512 * MiB : (size_t)32 * MiB;
+}
 
 static cloob_status plan_parts(cloob_ctx *ctx, const memory_case *c, params *p, memory_need *out)
 {
@@ -106,22 +120,41 @@ cloob_status memory_available(cloob_ctx *ctx, device *dev, size_t *out)
     const char *text = getenv("CLOOB_MEMORY_LIMIT");
     dev->memory(dev, &total, out);
     if (!text || !*text) return CLOOB_OK;
-    if (!parse_bytes(text, &limit)) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "CLOOB_MEMORY_LIMIT=%s: not a size; write bytes, or 512M, 24G", text);
+    if (!parse_bytes(text, &limit))
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
+                        "CLOOB_MEMORY_LIMIT=%s: not a size; write bytes, or 512M, 24G", text);
     if (*out == 0 || limit < (double)*out) *out = (size_t)limit;
     return CLOOB_OK;
 }
 
 /* ---- the refusal --------------------------------------------------------------------------------- */
 
+/* Sizes read best in the unit of the largest. */
+static double unit_of(size_t bytes, const char **name)
+{
+    bool large = bytes >= (size_t)1024 * MiB;
+    *name = large ? "GiB" : "MiB";
+    return large ? 1024.0 * MiB : MiB;
+}
+
 const char *memory_text(const memory_need *n, char text[MEMORY_TEXT])
 {
-    const double GiB = 1073741824.0;
+    const char *name;
     const step_memory *m = &n->step;
-    int used = snprintf(text, MEMORY_TEXT, "%.2f GiB: parameters %.2f, optimizer %.2f, image tower %.2f, text tower %.2f, objective %.2f", (double)n->total_bytes / GiB,
-                        (double)m->params_bytes / GiB, (double)m->optimizer_bytes / GiB, (double)m->image_bytes / GiB, (double)m->text_bytes / GiB,
-                        (double)m->loss_bytes / GiB);
-    if (n->eval_bytes) used += snprintf(text + used, (size_t)(MEMORY_TEXT - used), ", validation %.2f", (double)n->eval_bytes / GiB);
-    snprintf(text + used, (size_t)(MEMORY_TEXT - used), ", libraries %.2f", (double)n->reserve_bytes / GiB);
+    double unit = unit_of(n->total_bytes, &name);
+    int used = snprintf(
+        text, MEMORY_TEXT,
+        "%.2f %s (parameters %.2f, optimizer %.2f, image tower %.2f, text tower %.2f, objective %.2f",
+        (double)n->total_bytes / unit, name, (double)m->params_bytes / unit,
+        (double)m->optimizer_bytes / unit, (double)m->image_bytes / unit, (double)m->text_bytes / unit,
+        (double)m->loss_bytes / unit);
+    if (n->eval_bytes)
+        used += snprintf(text + used, (size_t)(MEMORY_TEXT - used), ", validation %.2f",
+                         (double)n->eval_bytes / unit);
+    used += snprintf(text + used, (size_t)(MEMORY_TEXT - used), ", libraries %.2f)",
+                     (double)n->reserve_bytes / unit);
+    snprintf(text + used, (size_t)(MEMORY_TEXT - used), ", %.2f %s free", (double)n->available_bytes / unit,
+             name);
     return text;
 }
 
@@ -137,9 +170,11 @@ static cloob_status total_at(cloob_ctx *ctx, const memory_case *c, int64_t batch
     return CLOOB_OK;
 }
 
-/* The largest batch below c's whose plan stays within `room`; 0: none. Memory grows almost evenly with the batch, so a guess
- * on the line between the two nearest known points lands close; every third look halves the rest, whatever the line says. */
-static cloob_status largest_batch(cloob_ctx *ctx, const memory_case *c, double room, double too_much, int64_t *out)
+/* The largest batch below c's whose plan stays within `room`; 0: none. Memory grows almost evenly with the
+ * batch, so a guess on the line between the two nearest known points lands close; every third look halves the
+ * rest, whatever the line says. */
+static cloob_status largest_batch(cloob_ctx *ctx, const memory_case *c, double room, double too_much,
+                                  int64_t *out)
 {
     int64_t fits = c->o->accum * c->ranks > 1 ? 1 : 2, over = c->o->batch, guess;
     double low, high = too_much, total;
@@ -163,11 +198,11 @@ static cloob_status refuse(cloob_ctx *ctx, const memory_case *c, const memory_ne
 {
     char parts[MEMORY_TEXT], batch[96] = "even the smallest batch does not";
     int64_t most;
-    const double GiB = 1073741824.0;
     CLOOB_TRY(largest_batch(ctx, c, (double)n->available_bytes, (double)n->total_bytes, &most));
-    if (most) snprintf(batch, sizeof batch, "the largest batch that would is %lld", (long long)most);
-    return ctx_fail(ctx, CLOOB_ERR_MEMORY, "a batch of %lld does not fit into the memory of %s: it needs %s; %.2f GiB are free; %s%s", (long long)c->o->batch, c->dev->name,
-                    memory_text(n, parts), (double)n->available_bytes / GiB, batch,
+    if (most) snprintf(batch, sizeof batch, "the largest batch that fits is %lld", (long long)most);
+    return ctx_fail(ctx, CLOOB_ERR_MEMORY,
+                    "a batch of %lld does not fit into the memory of %s: needed are %s; %s%s",
+                    (long long)c->o->batch, c->dev->name, memory_text(n, parts), batch,
                     c->o->grad.checkpoint ? "" : "; --grad-checkpointing needs less");
 }
 
