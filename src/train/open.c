@@ -302,7 +302,9 @@ static cloob_status check_memory(cloob_ctx *ctx, run *r)
 /* The ranks meet inside, so a failure of one cannot wait for the others. */
 static cloob_status make_step(cloob_ctx *ctx, run *r)
 {
-    cloob_status status = step_create(ctx, &r->so, r->dev, r->c, &r->s);
+    cloob_status status = CLOOB_OK;
+    if (r->dev->backend == BACKEND_CUDA && comm_size(r->c) > 1) status = comm_create_nccl(ctx, r->c, &r->gpus);
+    if (status == CLOOB_OK) status = step_create(ctx, &r->so, r->dev, r->gpus ? r->gpus : r->c, &r->s);
     if (status != CLOOB_OK && comm_size(r->c) > 1) comm_abort(ctx, r->c, cloob_error(ctx));
     return status;
 }
@@ -378,6 +380,7 @@ void run_close(cloob_ctx *ctx, run *r)
     dataset_close(r->train);
     dataset_close(r->val);
     journal_close(r->log);
+    comm_destroy(r->gpus);
     device_close(r->dev);
     comm_destroy(r->c);
 }

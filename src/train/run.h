@@ -13,7 +13,7 @@
 
 typedef struct run {
     const cloob_train_options *o;
-    comm *c;
+    comm *c, *gpus; /* ranks, in host memory; the same in GPU memory, NULL where c serves */
     device *dev;
     dataset *train, *val;
     tokenizer *tok;

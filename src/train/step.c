@@ -166,6 +166,7 @@ static void on_grad(void *user, int param_row);
 
 static cloob_status build(cloob_ctx *ctx, step *s)
 {
+    comm_set_stream(s->c, s->dev->stream);
     CLOOB_TRY(params_create(ctx, &s->o.model, s->dev, s->o.compute, PARAMS_TRAIN, &s->p));
     CLOOB_TRY(make_ranges(ctx, s));
     CLOOB_TRY(make_buckets(ctx, s));

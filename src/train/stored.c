@@ -55,7 +55,7 @@ static cloob_status open_queue(cloob_ctx *ctx, stored_sets *s, const char *text)
 static cloob_status push_side(cloob_ctx *ctx, stored_sets *s, int t, const float *rows)
 {
     if (!s->gathered) return queue_push(ctx, &s->set[t], rows, s->rows);
-    CLOOB_TRY(s->dev->sync(ctx, s->dev)); /* the exchange has a stream of its own */
+    comm_set_stream(s->c, s->dev->stream);
     CLOOB_TRY(comm_all_gather(ctx, s->c, rows, s->gathered, s->elements, CLOOB_F32));
     return queue_push(ctx, &s->set[t], s->gathered, s->rows * comm_size(s->c));
 }
