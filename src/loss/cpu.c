@@ -27,4 +27,10 @@ static void release(loss_plan *p)
     p->memory = NULL;
 }
 
-const loss_engine loss_engine_cpu = { prepare, loss_check_host, run, release };
+static size_t bytes_of(const loss_plan *p)
+{
+    if (loss_is_tiny(p)) return 0;
+    return batch_applies(p) ? batch_bytes(p) : general_bytes(p);
+}
+
+const loss_engine loss_engine_cpu = { prepare, loss_check_host, run, release, bytes_of };

@@ -24,6 +24,7 @@ typedef struct loss_engine {
     cloob_status (*run)(cloob_ctx *, loss_plan *, const loss_inputs *, const loss_outputs *, void *stream,
                         loss_result *);
     void (*release)(loss_plan *);
+    size_t (*bytes)(const loss_plan *); /* what prepare would take in all */
 } loss_engine;
 
 extern const loss_engine loss_engine_ref, loss_engine_cpu, loss_engine_cuda;

@@ -145,6 +145,17 @@ cloob_status loss_plan_create(cloob_ctx *ctx, const loss_options *o, const loss_
     return status;
 }
 
+cloob_status loss_measure(cloob_ctx *ctx, const loss_options *o, const loss_shape *s, int ranks, size_t *bytes)
+{
+    loss_plan p = { .o = *o, .s = *s, .size = ranks, .total = s->rows * ranks };
+    CLOOB_TRY(check_plan(ctx, o, s));
+    p.hopfield = methods[o->method].hopfield;
+    p.leave_one_out = methods[o->method].leave_one_out;
+    CLOOB_TRY(check_total(ctx, &p));
+    *bytes = engines[o->backend]->bytes(&p);
+    return CLOOB_OK;
+}
+
 void loss_plan_destroy(loss_plan *p)
 {
     if (!p) return;

@@ -219,4 +219,6 @@ static cloob_status prepare(cloob_ctx *ctx, loss_plan *p)
 
 static void release(loss_plan *p) { (void)p; }
 
-const loss_engine loss_engine_ref = { prepare, loss_check_host, run, release };
+static size_t bytes_of(const loss_plan *p) { return (void)p, 0; } /* taken for the length of a run */
+
+const loss_engine loss_engine_ref = { prepare, loss_check_host, run, release, bytes_of };
