@@ -52,8 +52,9 @@ typedef struct loss_inputs {
     const void *u, *v; /* (M, d), (K, d); NULL where the batch is stored */
 } loss_inputs;
 
-/* All overwritten, all f32; with F64 rows doubles (void pointers in between). dx, dy double as scratch while the run lasts, so they must not be the inputs.
- * du, dv may be NULL; across ranks each rank gets the whole sum. */
+/* All overwritten, all f32; with F64 rows doubles (void pointers in between). dx, dy double as scratch while
+ * the run lasts, so they must not be the inputs. du, dv may be NULL; across ranks each rank gets the whole
+ * sum. */
 typedef struct loss_outputs {
     float *dx, *dy, *du, *dv;
 } loss_outputs;
