@@ -8,13 +8,8 @@
 
 #include "core/pool.h"
 #include "nn/ref/ref.h"
-
-/* One copy of a loop for each generation of vector units, chosen when the program starts. */
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__)
-#    define CPU_CLONES __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
-#else
-#    define CPU_CLONES
-#endif
+#include "tensor/cpu/bf16.h"
+#include "tensor/cpu/clones.h"
 
 #define CPU_ONLY_F32(t, fallback)                                                                            \
     do {                                                                                                     \
