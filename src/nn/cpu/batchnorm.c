@@ -39,13 +39,14 @@ typedef struct apply_job {
     planes z;
     const void *x, *res;
     void *y;
-    const float *scale, *shift; /* y = x scale + shift */
+    const float *mean, *scale, *bias; /* y = (x - mean) scale + bias */
     bool relu, pool;
 } apply_job;
 
-/* Per channel: y = x scale + shift before relu; dx = g scale + x of_x + rest. */
+/* Per channel: y = (x - mean) scale + bias before relu, in this form since near 0 its sign is that of x - mean;
+ * dx = g scale + (x - mean) of_x + rest. */
 typedef struct channels {
-    const float *mean, *scale, *shift, *of_x, *rest;
+    const float *mean, *scale, *bias, *of_x, *rest;
 } channels;
 
 typedef struct back_job {
@@ -70,7 +71,7 @@ static inline int64_t source_row(const back_job *j, int64_t p)
 /* Per channel, from the first of a stretch on. */
 static inline channels channels_at(const channels *k, int64_t c)
 {
-    return (channels){ k->mean + c, k->scale + c, k->shift + c, k->of_x + c, k->rest + c };
+    return (channels){ k->mean + c, k->scale + c, k->bias + c, k->of_x + c, k->rest + c };
 }
 
 #include "nn/cpu/real_f32.h"
@@ -135,7 +136,7 @@ cloob_status bn_stats_cpu(const op_env *env, const op_args *a)
 cloob_status bn_apply_prepare(const op_env *env, op_args *a)
 {
     (void)env;
-    a->scratch_bytes = (size_t)(2 * a->in[0].dim[3]) * sizeof(float);
+    a->scratch_bytes = (size_t)a->in[0].dim[3] * sizeof(float);
     return CLOOB_OK;
 }
 
@@ -143,39 +144,35 @@ cloob_status bn_apply_cpu(const op_env *env, const op_args *a)
 {
     const float *mean = a->in[1].data, *rstd = a->in[2].data, *gain = a->in[3].data, *bias = a->in[4].data;
     planes z = planes_of(&a->in[0]);
-    float *scale = a->scratch, *shift = scale + z.C;
-    for (int64_t c = 0; c < z.C; c++) {
-        scale[c] = gain[c] * rstd[c];
-        shift[c] = bias[c] - mean[c] * scale[c];
-    }
-    apply_job j = { z, a->in[0].data, a->in[5].data, a->out[0].data, scale, shift, a->attr.relu, a->attr.pool };
+    float *scale = a->scratch;
+    for (int64_t c = 0; c < z.C; c++) scale[c] = gain[c] * rstd[c];
+    apply_job j = { z, a->in[0].data, a->in[5].data, a->out[0].data, mean, scale, bias, a->attr.relu, a->attr.pool };
     pool_for(env->ctx, z.N * z.blocks, 1, CPU_PICK(a->in[0], apply_range), &j);
     return CLOOB_OK;
 }
 
 /* ---- backward ------------------------------------------------------------------------------------ */
 
-/* scale and shift, and for the apply of_x and rest as well, into `room` (4 C). */
+/* scale, and for the apply of_x and rest as well, into `room` (3 C). */
 static channels find_channels(const op_args *a, int mean_at, const float *sums, double count, float *room)
 {
     const float *mean = a->in[mean_at].data, *rstd = a->in[mean_at + 1].data, *gain = a->in[mean_at + 2].data, *bias = a->in[mean_at + 3].data;
     int64_t C = tensor_count(&a->in[mean_at]);
-    float *scale = room, *shift = scale + C, *of_x = shift + C, *rest = of_x + C;
+    float *scale = room, *of_x = scale + C, *rest = of_x + C;
     for (int64_t c = 0; c < C; c++) {
         scale[c] = gain[c] * rstd[c];
-        shift[c] = bias[c] - mean[c] * scale[c];
         float mg = sums ? (float)((double)sums[c] / count) : 0, mgx = sums ? (float)((double)sums[C + c] / count) * rstd[c] : 0;
         of_x[c] = -scale[c] * mgx;
-        rest[c] = scale[c] * (mgx * mean[c] - mg);
+        rest[c] = -scale[c] * mg;
     }
-    return (channels){ mean, scale, shift, of_x, rest };
+    return (channels){ mean, scale, bias, of_x, rest };
 }
 
 cloob_status bn_bwd_sums_prepare(const op_env *env, op_args *a)
 {
     (void)env;
     sums_scratch(a, &a->in[2]);
-    a->scratch_bytes += (size_t)(4 * a->in[2].dim[3]) * sizeof(float);
+    a->scratch_bytes += (size_t)(3 * a->in[2].dim[3]) * sizeof(float);
     return CLOOB_OK;
 }
 
@@ -200,7 +197,7 @@ cloob_status bn_bwd_reduce_cpu(const op_env *env, const op_args *a)
 cloob_status bn_bwd_apply_prepare(const op_env *env, op_args *a)
 {
     (void)env;
-    a->scratch_bytes = (size_t)(4 * a->in[1].dim[3]) * sizeof(float);
+    a->scratch_bytes = (size_t)(3 * a->in[1].dim[3]) * sizeof(float);
     return CLOOB_OK;
 }
 

@@ -39,32 +39,34 @@ CPU_CLONES static void NAME(stats_range)(void *arg, int64_t begin, int64_t end, 
 
 /* ---- apply --------------------------------------------------------------------------------------- */
 
-static inline void NAME(apply_plane)(const apply_job *j, const REAL *x, const REAL *res, REAL *y, int64_t b, const float *scale, const float *shift)
+static inline void NAME(apply_plane)(const apply_job *j, const REAL *x, const REAL *res, REAL *y, int64_t b, int64_t first)
 {
+    const float *mean = j->mean + first, *scale = j->scale + first, *bias = j->bias + first;
     for (int64_t p = 0; p < j->z.HW; p++, x += b, y += b) {
         const REAL *r = res ? res + p * b : NULL;
         if (r && j->relu)
-            for (int64_t c = 0; c < b; c++) y[c] = PUT(clamp(GET(x[c]) * scale[c] + shift[c] + GET(r[c]), true));
+            for (int64_t c = 0; c < b; c++) y[c] = PUT(clamp((GET(x[c]) - mean[c]) * scale[c] + bias[c] + GET(r[c]), true));
         else if (r)
-            for (int64_t c = 0; c < b; c++) y[c] = PUT(GET(x[c]) * scale[c] + shift[c] + GET(r[c]));
+            for (int64_t c = 0; c < b; c++) y[c] = PUT((GET(x[c]) - mean[c]) * scale[c] + bias[c] + GET(r[c]));
         else if (j->relu)
-            for (int64_t c = 0; c < b; c++) y[c] = PUT(clamp(GET(x[c]) * scale[c] + shift[c], true));
+            for (int64_t c = 0; c < b; c++) y[c] = PUT(clamp((GET(x[c]) - mean[c]) * scale[c] + bias[c], true));
         else
-            for (int64_t c = 0; c < b; c++) y[c] = PUT(GET(x[c]) * scale[c] + shift[c]);
+            for (int64_t c = 0; c < b; c++) y[c] = PUT((GET(x[c]) - mean[c]) * scale[c] + bias[c]);
     }
 }
 
-static inline void NAME(apply_pool_plane)(const apply_job *j, const REAL *x, REAL *y, int64_t b, const float *scale, const float *shift)
+static inline void NAME(apply_pool_plane)(const apply_job *j, const REAL *x, REAL *y, int64_t b, int64_t first)
 {
+    const float *mean = j->mean + first, *scale = j->scale + first, *bias = j->bias + first;
     int64_t W = j->z.W, Wo = W / 2;
     for (int64_t h = 0; h < j->z.H / 2; h++)
         for (int64_t w = 0; w < Wo; w++) {
             const REAL *top = x + (2 * h * W + 2 * w) * b, *below = top + W * b;
             REAL *to = y + (h * Wo + w) * b;
             for (int64_t c = 0; c < b; c++) {
-                float s = scale[c], t = shift[c];
-                float upper = clamp(GET(top[c]) * s + t, j->relu) + clamp(GET(top[b + c]) * s + t, j->relu);
-                float lower = clamp(GET(below[c]) * s + t, j->relu) + clamp(GET(below[b + c]) * s + t, j->relu);
+                float m = mean[c], s = scale[c], t = bias[c];
+                float upper = clamp((GET(top[c]) - m) * s + t, j->relu) + clamp((GET(top[b + c]) - m) * s + t, j->relu);
+                float lower = clamp((GET(below[c]) - m) * s + t, j->relu) + clamp((GET(below[b + c]) - m) * s + t, j->relu);
                 to[c] = PUT(0.25f * (upper + lower));
             }
         }
@@ -80,10 +82,10 @@ CPU_CLONES static void NAME(apply_range)(void *arg, int64_t begin, int64_t end, 
         int64_t first = i % z->blocks * z->b;
         const REAL *x = (const REAL *)j->x + i * z->HW * z->b, *res = j->res ? (const REAL *)j->res + i * z->HW * z->b : NULL;
         REAL *y = (REAL *)j->y + i * out_rows * z->b;
-        if (j->pool && z->b == 16) NAME(apply_pool_plane)(j, x, y, 16, j->scale + first, j->shift + first);
-        else if (j->pool) NAME(apply_pool_plane)(j, x, y, z->b, j->scale + first, j->shift + first);
-        else if (z->b == 16) NAME(apply_plane)(j, x, res, y, 16, j->scale + first, j->shift + first);
-        else NAME(apply_plane)(j, x, res, y, z->b, j->scale + first, j->shift + first);
+        if (j->pool && z->b == 16) NAME(apply_pool_plane)(j, x, y, 16, first);
+        else if (j->pool) NAME(apply_pool_plane)(j, x, y, z->b, first);
+        else if (z->b == 16) NAME(apply_plane)(j, x, res, y, 16, first);
+        else NAME(apply_plane)(j, x, res, y, z->b, first);
     }
 }
 
@@ -117,7 +119,7 @@ static inline void NAME(before_row)(const back_job *j, const NAME(stretch) *s, i
     if (y)
         for (int64_t c = 0; c < width; c++) v[c] = GET(y[c]) > 0 ? v[c] : 0.0f;
     else
-        for (int64_t c = 0; c < width; c++) v[c] = GET(x[c]) * k->scale[c] + k->shift[c] > 0 ? v[c] : 0.0f;
+        for (int64_t c = 0; c < width; c++) v[c] = (GET(x[c]) - k->mean[c]) * k->scale[c] + k->bias[c] > 0 ? v[c] : 0.0f;
 }
 
 static inline void NAME(reduce_stretch)(const back_job *j, const NAME(stretch) *s, int64_t p0, int64_t p1, int64_t b, int64_t width,
@@ -163,13 +165,13 @@ CPU_CLONES static void NAME(reduce_range)(void *arg, int64_t begin, int64_t end,
     }
 }
 
-/* dx = gain rstd (g - mean(g) - xhat mean(g xhat)) = a g + b x + c per channel. */
+/* dx = gain rstd (g - mean(g) - xhat mean(g xhat)) = scale g + of_x (x - mean) + rest per channel. */
 static inline void NAME(back_stretch)(const back_job *j, const NAME(stretch) *s, int64_t p0, int64_t p1, int64_t b, int64_t width, const channels *k)
 {
     for (int64_t p = p0; p < p1; p++) {
         float v[LANES];
         NAME(before_row)(j, s, p, b, width, k, v);
-        for (int64_t c = 0; c < width; c++) s->dx[p * b + c] = PUT(k->scale[c] * v[c] + k->of_x[c] * GET(s->x[p * b + c]) + k->rest[c]);
+        for (int64_t c = 0; c < width; c++) s->dx[p * b + c] = PUT(k->scale[c] * v[c] + k->of_x[c] * (GET(s->x[p * b + c]) - k->mean[c]) + k->rest[c]);
     }
 }
 
