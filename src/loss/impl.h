@@ -18,12 +18,13 @@ struct loss_plan {
 };
 
 typedef struct loss_engine {
-    /* Sizes and allocates p->memory for the scales in p->o; frees what was there. Not collective. */
+    /* Sizes p->memory for the scales and shape in p, larger if need be. Not collective. */
     cloob_status (*prepare)(cloob_ctx *, loss_plan *);
     cloob_status (*check)(cloob_ctx *, loss_plan *, const loss_inputs *, void *stream);
     cloob_status (*run)(cloob_ctx *, loss_plan *, const loss_inputs *, const loss_outputs *, void *stream,
                         loss_result *);
     void (*release)(loss_plan *);
+    size_t (*bytes)(const loss_plan *); /* what prepare would take in all */
 } loss_engine;
 
 extern const loss_engine loss_engine_ref, loss_engine_cpu, loss_engine_cuda;
@@ -38,6 +39,10 @@ cloob_status loss_fail_retrieval(cloob_ctx *ctx, const char *states, const char 
 
 /* For ref and cpu: every row of x, y, U, V. */
 cloob_status loss_check_host(cloob_ctx *ctx, loss_plan *p, const loss_inputs *in, void *stream);
+
+/* A batch that takes the definition whatever the backend: with a few pairs no rounding averages out, and a
+ * tile's time would be launching it. */
+bool loss_is_tiny(const loss_plan *p);
 
 /* lse: the leave-one-out log-sum-exp of one anchor, pos: its positive. InfoLOOB's value is lse - pos; InfoNCE
  * is softplus of that, and its gradient InfoLOOB's times weight = 1 - p1, p1 the positive's softmax. */

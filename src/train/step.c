@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/pool.h"
 #include "optim/adamw.h"
 #include "train/stage.h"
 
@@ -26,6 +25,7 @@ struct step {
     params *p;
     exec *tower[2]; /* image, text */
     stage *in;
+    stored_sets *stored;    /* what retrieval searches; NULL: the batch */
     loss_plan *loss, *warm; /* warm: the same objective without retrieval, for the first updates */
     float *m, *v, *ema, *grad_sum, *embed[2], *dembed[2];
     void *range_device;
@@ -45,7 +45,7 @@ enum { IMAGE, TEXT };
 void step_options_init(step_options *o)
 {
     *o = (step_options){ .compute = CLOOB_F32, .batch = 64, .accum = 1, .grad = { .recompute = true }, /* a few percent of time for a fifth of the memory */
-                         .method = LOSS_CLOOB, .inv_tau = 30, .beta = 8,
+                         .method = LOSS_CLOOB, .memory = "batch", .inv_tau = 30, .beta = 8,
                          .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .wd = 0.1 };
 }
 
@@ -85,13 +85,16 @@ static cloob_status make_plan(cloob_ctx *ctx, step *s, loss_method method, loss_
     o.inv_tau = s->o.inv_tau;
     o.beta = s->o.beta;
     o.unchecked = true; /* l2norm has just made the rows; a NaN shows in the loss */
-    loss_shape shape = { .rows = s->o.batch * s->o.accum, .dim = s->o.model.embed, .dtype = CLOOB_F32 };
+    loss_shape shape = { .rows = s->o.batch * s->o.accum, .dim = s->o.model.embed, .dtype = CLOOB_F32,
+                         .stored_u = stored_most(s->stored, false), .stored_v = stored_most(s->stored, true) };
     return loss_plan_create(ctx, &o, &shape, s->c, out);
 }
 
 static cloob_status make_loss(cloob_ctx *ctx, step *s)
 {
     loss_method bare = loss_method_leaves_one_out(s->o.method) ? LOSS_INFOLOOB : LOSS_CLIP;
+    if (loss_method_has_hopfield(s->o.method))
+        CLOOB_TRY(stored_create(ctx, s->o.memory, s->dev, s->c, s->o.batch * s->o.accum, s->o.model.embed, &s->stored));
     if (s->o.hopfield_warmup > 0 && loss_method_has_hopfield(s->o.method)) CLOOB_TRY(make_plan(ctx, s, bare, &s->warm));
     return make_plan(ctx, s, s->o.method, &s->loss);
 }
@@ -163,6 +166,7 @@ static void on_grad(void *user, int param_row);
 
 static cloob_status build(cloob_ctx *ctx, step *s)
 {
+    comm_set_stream(s->c, s->dev->stream);
     CLOOB_TRY(params_create(ctx, &s->o.model, s->dev, s->o.compute, PARAMS_TRAIN, &s->p));
     CLOOB_TRY(make_ranges(ctx, s));
     CLOOB_TRY(make_buckets(ctx, s));
@@ -179,7 +183,6 @@ cloob_status step_create(cloob_ctx *ctx, const step_options *o, device *dev, com
 {
     if (o->batch < 1 || o->accum < 1)
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "batch size %lld and accumulation %lld must be 1 or more", (long long)o->batch, (long long)o->accum);
-    if (o->ema > 0 && dev->backend == BACKEND_CUDA) return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED, "averaged weights (EMA) are kept on the CPU only so far");
     step *s = calloc(1, sizeof *s);
     if (!s) return ctx_no_memory(ctx, sizeof *s, "a training step");
     s->o = *o;
@@ -208,6 +211,7 @@ void step_destroy(step *s)
     exec_destroy(s->tower[TEXT]);
     loss_plan_destroy(s->loss);
     loss_plan_destroy(s->warm);
+    stored_destroy(s->stored);
     params_destroy(s->p);
     free(s->range);
     free(s->bucket_of);
@@ -219,6 +223,8 @@ void step_destroy(step *s)
 cloob_status step_stage(cloob_ctx *ctx, step *s, const void *images, const int32_t *tokens) { return stage_put(ctx, s->in, images, tokens); }
 
 bool step_looks_ahead(const step *s) { return stage_ahead(s->in); }
+
+cloob_status step_settle(cloob_ctx *ctx, step *s) { return stage_settle(ctx, s->in); }
 
 /* Rows of a micro-batch between a tower and the block of all embeddings. */
 static cloob_status copy_rows(cloob_ctx *ctx, step *s, int t, int64_t micro, bool gradient)
@@ -261,6 +267,9 @@ static cloob_status run_loss(cloob_ctx *ctx, step *s, step_result *r)
     loss_inputs in = { .x = step_embeddings(s, false), .y = step_embeddings(s, true) };
     loss_outputs out = { .dx = gradient_place(s, IMAGE), .dy = gradient_place(s, TEXT) };
     loss_plan *plan = s->warm && s->count < s->o.hopfield_warmup ? s->warm : s->loss;
+    int64_t u, v;
+    stored_bind(s->stored, &in, &u, &v);
+    CLOOB_TRY(loss_plan_stored(ctx, plan, u, v));
     CLOOB_TRY(loss_plan_scales(ctx, plan, inv_tau, beta));
     CLOOB_TRY(loss_run(ctx, plan, &in, &out, s->dev->stream, &l));
     *r = (step_result){ .loss = l.loss, .image_term = l.image_term, .text_term = l.text_term, .inv_tau = inv_tau, .beta = beta };
@@ -355,25 +364,6 @@ cloob_status step_gradients(cloob_ctx *ctx, step *s, const void *images, const i
 
 /* ---- the update ---------------------------------------------------------------------------------- */
 
-typedef struct ema_job {
-    float *ema;
-    const float *param;
-    float decay;
-} ema_job;
-
-static void ema_range(void *arg, int64_t begin, int64_t end, int thread)
-{
-    const ema_job *j = arg;
-    (void)thread;
-    for (int64_t i = begin; i < end; i++) j->ema[i] += (1.0f - j->decay) * (j->param[i] - j->ema[i]);
-}
-
-static void update_average(cloob_ctx *ctx, step *s)
-{
-    ema_job j = { s->ema, s->p->master, s->count == 1 ? 0.0f : (float)s->o.ema };
-    if (s->ema) pool_for(ctx, s->p->trainable, 1 << 15, ema_range, &j);
-}
-
 /* Adam on one number; the learnable scales do not decay. */
 static void update_scalar(const step *s, double scale[3], double g, double lr)
 {
@@ -389,13 +379,12 @@ static cloob_status update(cloob_ctx *ctx, step *s, double lr, const step_result
     const loss_result *l = &r->terms;
     double scale = s->o.clip > 0 && r->grad_norm > s->o.clip ? s->o.clip / r->grad_norm : 1.0;
     s->count++;
-    adamw_settings set = { lr, s->o.beta1, s->o.beta2, s->o.eps, s->o.wd, scale, s->count };
-    adamw_blocks b = { .param = s->p->master, .m = s->m, .v = s->v, .grad = s->p->grad, .shadow = s->p->shadow,
+    adamw_settings set = { lr, s->o.beta1, s->o.beta2, s->o.eps, s->o.wd, scale, s->count, s->o.ema };
+    adamw_blocks b = { .param = s->p->master, .m = s->m, .v = s->v, .grad = s->p->grad, .shadow = s->p->shadow, .ema = s->ema,
                        .range = s->range, .range_device = s->range_device, .ranges = s->ranges };
     CLOOB_TRY(adamw_step(ctx, s->dev, s->dev->stream, &b, &set));
     if (s->o.learn_inv_tau) update_scalar(s, s->scalar, loss_dlogit_inv_tau(l, r->inv_tau), lr);
     if (s->o.learn_beta) update_scalar(s, s->scalar + 3, loss_dlogit_beta(l, r->inv_tau, r->beta), lr);
-    update_average(ctx, s);
     return CLOOB_OK;
 }
 
@@ -406,7 +395,9 @@ cloob_status step_run(cloob_ctx *ctx, step *s, const void *images, const int32_t
     CLOOB_TRY(optim_square_sum(ctx, s->dev, s->dev->stream, s->p->grad, s->p->trainable, &square));
     r->grad_norm = sqrt(square);
     r->skipped = !isfinite(r->loss) || !isfinite(r->grad_norm);
-    return r->skipped ? CLOOB_OK : update(ctx, s, lr, r);
+    if (r->skipped) return CLOOB_OK;
+    CLOOB_TRY(update(ctx, s, lr, r));
+    return stored_push(ctx, s->stored, step_embeddings(s, false), step_embeddings(s, true));
 }
 
 /* ---- queries ------------------------------------------------------------------------------------- */
@@ -417,6 +408,12 @@ exec *step_tower(step *s, bool text) { return s->tower[text]; }
 
 int64_t step_count(const step *s) { return s->count; }
 
+static size_t embedding_bytes(const step *s)
+{
+    int places = (s->embed[0] != NULL) + (s->embed[1] != NULL) + (s->dembed[0] != NULL) + (s->dembed[1] != NULL);
+    return (size_t)(places * s->o.batch * s->o.accum * s->o.model.embed) * sizeof(float);
+}
+
 step_memory step_memory_of(const step *s)
 {
     exec_memory image = exec_memory_of(s->tower[IMAGE]), text = exec_memory_of(s->tower[TEXT]);
@@ -425,7 +422,7 @@ step_memory step_memory_of(const step *s)
                       .optimizer_bytes = n * (2 + (s->ema != NULL) + (s->grad_sum != NULL)),
                       .image_bytes = image.arena_bytes + image.input_bytes + stage_bytes(s->dev, tensor_bytes(exec_tensor(s->tower[IMAGE], "images"))),
                       .text_bytes = text.arena_bytes + text.input_bytes + stage_bytes(s->dev, tensor_bytes(exec_tensor(s->tower[TEXT], "tokens"))),
-                      .loss_bytes = loss_plan_bytes(s->loss) + (s->warm ? loss_plan_bytes(s->warm) : 0) };
+                      .loss_bytes = loss_plan_bytes(s->loss) + (s->warm ? loss_plan_bytes(s->warm) : 0) + stored_bytes(s->stored) + embedding_bytes(s) };
     m.total_bytes = m.params_bytes + m.optimizer_bytes + m.image_bytes + m.text_bytes + m.loss_bytes;
     return m;
 }
@@ -443,6 +440,8 @@ step_state step_get_state(const step *s)
     memcpy(st.scalar, s->scalar, sizeof st.scalar);
     return st;
 }
+
+stored_sets *step_stored(step *s) { return s->stored; }
 
 cloob_status step_set_scalars(cloob_ctx *ctx, step *s, const double scalar[6], int64_t count)
 {

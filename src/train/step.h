@@ -12,6 +12,7 @@
 #include "loss/loss.h"
 #include "model/params.h"
 #include "model/tower.h"
+#include "train/stored.h"
 
 typedef struct step_options {
     model_config model;
@@ -23,6 +24,7 @@ typedef struct step_options {
     bool learn_inv_tau, learn_beta;
     int64_t hopfield_warmup; /* updates without retrieval before it sets in: a young model's embeddings are so alike that
                                 retrieval averages them into one, and nothing is learned for long (docs/training.md) */
+    const char *memory; /* what the Hopfield networks store, see train/stored.h; read by step_create only */
     bool lock_image, lock_text;
     bool bn_sync;
     graph_grad_options grad;
@@ -31,7 +33,7 @@ typedef struct step_options {
     double ema;  /* decay of an average of the weights; 0: none */
 } step_options;
 
-void step_options_init(step_options *o); /* CLOOB, inv_tau 30, beta 8, AdamW .9 .999 1e-8 wd .1, accum 1 */
+void step_options_init(step_options *o); /* CLOOB, the batch stored, inv_tau 30, beta 8, AdamW .9 .999 1e-8 wd .1, accum 1 */
 
 typedef struct step_result {
     double loss, image_term, text_term, grad_norm;
@@ -48,10 +50,11 @@ cloob_status step_create(cloob_ctx *ctx, const step_options *o, device *dev, com
 void step_destroy(step *s);
 
 /* Starts a batch on its way to the device: images (accum * batch, S, S, 3) bytes (or floats), tokens (accum * batch, T), in host
- * memory, which stays untouched until the next step_run has returned. Where step_looks_ahead says so, the next step's batch
+ * memory, which stays untouched until step_settle, or until the next step_run, has returned. Where step_looks_ahead says so, the next step's batch
  * may be staged before this step runs, and arrives while it computes. */
 cloob_status step_stage(cloob_ctx *ctx, step *s, const void *images, const int32_t *tokens);
 bool step_looks_ahead(const step *s);
+cloob_status step_settle(cloob_ctx *ctx, step *s); /* waits until staged batches have left host memory */
 
 /* One update. images NULL: of the batch staged first; else of that one, which is staged here. lr: for this step. */
 cloob_status step_run(cloob_ctx *ctx, step *s, const void *images, const int32_t *tokens, double lr, step_result *r);
@@ -86,6 +89,7 @@ typedef struct step_state {
     int64_t count;
 } step_state;
 step_state step_get_state(const step *s);
+stored_sets *step_stored(step *s); /* NULL: the batch is stored */
 cloob_status step_set_scalars(cloob_ctx *ctx, step *s, const double scalar[6], int64_t count);
 
 #endif

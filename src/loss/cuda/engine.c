@@ -78,7 +78,7 @@ static cloob_status prepare(cloob_ctx *ctx, loss_plan *p)
     gpu *g = p->device;
     choose(p, g);
     size_t bytes = gpu_batch_applies(p) ? gpu_batch_bytes(p, g) : gpu_general_bytes(p, g);
-    if (p->memory && bytes + BLAS_BYTES == p->bytes) return CLOOB_OK;
+    if (p->memory && bytes + BLAS_BYTES <= p->bytes) return CLOOB_OK;
     GPU_TRY("choosing the device", cudaSetDevice(g->device));
     cudaFree(p->memory);
     p->memory = NULL;
@@ -175,6 +175,8 @@ static cloob_status run(cloob_ctx *ctx, loss_plan *p, const loss_inputs *in, con
 {
     gpu *g = p->device;
     CLOOB_TRY(begin(ctx, g, stream));
+    if (p->size == 1 && loss_is_tiny(p)) return gpu_tiny_run(ctx, p, g, in, out, r);
+    comm_set_stream(p->c, stream); /* exchanges follow our work, and it waits for them */
     return gpu_batch_applies(p) ? gpu_batch_run(ctx, p, g, in, out, r)
                                 : gpu_general_run(ctx, p, g, in, out, r);
 }
@@ -191,4 +193,11 @@ static void release(loss_plan *p)
     p->device = NULL;
 }
 
-const loss_engine loss_engine_cuda = { prepare, check, run, release };
+static size_t bytes_of(const loss_plan *p)
+{
+    gpu g = { 0 };
+    choose(p, &g);
+    return BLAS_BYTES + (gpu_batch_applies(p) ? gpu_batch_bytes(p, &g) : gpu_general_bytes(p, &g));
+}
+
+const loss_engine loss_engine_cuda = { prepare, check, run, release, bytes_of };
