@@ -61,6 +61,8 @@ void encoder_destroy(encoder *e)
 
 const model_config *encoder_config(const encoder *e) { return &e->p->config; }
 
+device *encoder_device(const encoder *e) { return e->p->dev; }
+
 int64_t encoder_width(const encoder *e, encoder_output what, bool text)
 {
     if (what != ENCODE_FEATURES) return e->p->config.embed;
