@@ -18,6 +18,7 @@ typedef struct strip { /* one tile: anchors [i, i + m) against samples [j, j + n
     const float *a, *b;
     double *top; /* (m) running maximum */
     double *dots;
+    double own[TILE]; /* scores in double: each anchor's positive, which is taken off its row */
 } strip;
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -29,10 +30,68 @@ static int64_t own_column(const strip *s, int64_t r)
     return at >= 0 && at < s->n ? at : s->n;
 }
 
-static void scores(cloob_ctx *ctx, const strip *s)
+/* Means are taken off before the products. Scores are needed up to a constant per anchor, so a.(b - mean)
+ * serves for a.b, with less rounding the closer the samples lie together. Rows of dK sum to zero, so dA = dK
+ * (B - b), and with the column sums dB = dK^T (A - a) + (dK^T 1) a. Rows that lie close together (a cone, or
+ * beta near 0) would otherwise leave sums of large terms that cancel. */
+static void mean_row(const rows *r, const tiles *t, float *mean)
+{
+    for (int64_t k = 0; k < r->d; k++) t->sums[k] = 0;
+    for (int64_t j = 0; j < r->n; j++) {
+        const float *b = rows_f32(r, j, 1, t->b);
+        for (int64_t k = 0; k < r->d; k++) t->sums[k] += (double)b[k];
+    }
+    for (int64_t k = 0; k < r->d; k++) mean[k] = r->n > 0 ? (float)(t->sums[k] / (double)r->n) : 0;
+}
+
+static void less_mean(float *to, const float *from, const float *mean, int64_t begin, int64_t end, int64_t d)
+{
+    for (int64_t r = begin; r < end; r++)
+        for (int64_t k = 0; k < d; k++) to[r * d + k] = from[r * d + k] - mean[k];
+}
+
+static void centre_samples_range(void *arg, int64_t begin, int64_t end, int thread)
+{
+    const strip *s = arg;
+    (void)thread;
+    less_mean(s->t->t, s->b, s->t->mean_b, begin, end, s->c->a.d);
+}
+
+/* t = samples [j, j + n) less their mean */
+static void centre_samples(cloob_ctx *ctx, strip *s)
+{
+    s->b = rows_f32(&s->c->b, s->j, s->n, s->t->b);
+    pool_for(ctx, s->n, 8, centre_samples_range, s);
+}
+
+/* Scores in double are rounded as distances from the positive's: those that matter are small. */
+static void begin_own(strip *s)
+{
+    const contrast *c = s->c;
+    for (int64_t r = 0; s->t->wide && r < s->m; r++) {
+        less_mean(s->t->t, rows_f32(&c->b, c->first + s->i + r, 1, s->t->b), s->t->mean_b, 0, 1, c->a.d);
+        s->own[r] = c->inv_tau * vec_dot(s->a + r * c->a.d, s->t->t, c->a.d);
+    }
+}
+
+static void narrow_range(void *arg, int64_t begin, int64_t end, int thread)
+{
+    const strip *s = arg;
+    (void)thread;
+    for (int64_t r = begin; r < end; r++)
+        vec_narrow(s->t->e + r * s->n, s->t->wide + r * s->n, s->n, s->c->inv_tau, s->own[r]);
+}
+
+/* e = inv_tau a (b - mean)^T, up to a constant per anchor */
+static void scores(cloob_ctx *ctx, strip *s)
 {
     int64_t d = s->c->a.d;
-    cpu_sgemm(ctx, false, true, s->m, s->n, d, (float)s->c->inv_tau, s->a, d, s->b, d, 0, s->t->e, s->n);
+    if (s->t->wide) {
+        wide_scores(ctx, s->t, s->a, s->t->t, s->m, s->n, d);
+        pool_for(ctx, s->m, 8, narrow_range, s);
+        return;
+    }
+    cpu_sgemm(ctx, false, true, s->m, s->n, d, (float)s->c->inv_tau, s->a, d, s->t->t, d, 0, s->t->e, s->n);
 }
 
 /* (top, sum) of one more piece of a row */
@@ -77,18 +136,20 @@ static void begin_rows(strip *s)
     for (int64_t r = 0; r < s->m; r++) s->top[r] = -INFINITY;
     memset(s->c->lse + s->i, 0, (size_t)s->m * sizeof(double));
     s->a = rows_f32(&s->c->a, s->i, s->m, s->t->a);
+    begin_own(s);
 }
 
 double contrast_forward(cloob_ctx *ctx, const contrast *c, const tiles *t)
 {
     double total = 0, top[TILE];
     strip s = { .c = c, .t = t, .top = top };
+    mean_row(&c->b, t, t->mean_b);
     for (s.i = 0; s.i < c->a.n; s.i += TILE) {
         s.m = least(TILE, c->a.n - s.i);
         begin_rows(&s);
         for (s.j = 0; s.j < c->b.n; s.j += TILE) {
             s.n = least(TILE, c->b.n - s.j);
-            s.b = rows_f32(&c->b, s.j, s.n, t->b);
+            centre_samples(ctx, &s);
             scores(ctx, &s);
             pool_for(ctx, s.m, 8, sum_range, &s);
         }
@@ -130,32 +191,6 @@ static void finish_panel(cloob_ctx *ctx, const strip *s)
     }
 }
 
-/* Means are taken off before the products: rows of dK sum to zero, so dA = dK (B - b), and with the column
- * sums dB = dK^T (A - a) + (dK^T 1) a. Rows that lie close together (a cone, or beta near 0) would otherwise
- * leave sums of large terms that cancel. */
-static void mean_row(const rows *r, const tiles *t, float *mean)
-{
-    for (int64_t k = 0; k < r->d; k++) t->sums[k] = 0;
-    for (int64_t j = 0; j < r->n; j++) {
-        const float *b = rows_f32(r, j, 1, t->b);
-        for (int64_t k = 0; k < r->d; k++) t->sums[k] += (double)b[k];
-    }
-    for (int64_t k = 0; k < r->d; k++) mean[k] = r->n > 0 ? (float)(t->sums[k] / (double)r->n) : 0;
-}
-
-static void less_mean(float *to, const float *from, const float *mean, int64_t begin, int64_t end, int64_t d)
-{
-    for (int64_t r = begin; r < end; r++)
-        for (int64_t k = 0; k < d; k++) to[r * d + k] = from[r * d + k] - mean[k];
-}
-
-static void centre_samples_range(void *arg, int64_t begin, int64_t end, int thread)
-{
-    const strip *s = arg;
-    (void)thread;
-    less_mean(s->t->t, s->b, s->t->mean_b, begin, end, s->c->a.d);
-}
-
 static void centre_anchors_range(void *arg, int64_t begin, int64_t end, int thread)
 {
     const strip *s = arg;
@@ -194,10 +229,10 @@ static void tile_backward(cloob_ctx *ctx, strip *s)
 {
     int64_t d = s->c->a.d;
     const tiles *t = s->t;
+    centre_samples(ctx, s);
     scores(ctx, s);
     pool_for(ctx, s->m, 8, dscore_range, s);
     pool_for(ctx, s->n, 16, column_range, s);
-    pool_for(ctx, s->n, 8, centre_samples_range, s);
     cpu_sgemm(ctx, false, false, s->m, d, s->n, 1, t->e, s->n, t->t, d, s->j > 0, t->panel, d);
     cpu_sgemm(ctx, true, false, s->n, d, s->m, 1, t->e, s->n, t->anchors, d, 1, s->c->db + s->j * d, d);
 }
@@ -210,10 +245,10 @@ double contrast_backward(cloob_ctx *ctx, const contrast *c, const tiles *t)
     for (s.i = 0; s.i < c->a.n; s.i += TILE) {
         s.m = least(TILE, c->a.n - s.i);
         s.a = rows_f32(&c->a, s.i, s.m, t->a);
+        begin_own(&s);
         pool_for(ctx, s.m, 8, centre_anchors_range, &s);
         for (s.j = 0; s.j < c->b.n; s.j += TILE) {
             s.n = least(TILE, c->b.n - s.j);
-            s.b = rows_f32(&c->b, s.j, s.n, t->b);
             tile_backward(ctx, &s);
         }
         finish_panel(ctx, &s);

@@ -145,7 +145,8 @@ cloob_status loss_plan_create(cloob_ctx *ctx, const loss_options *o, const loss_
     return status;
 }
 
-cloob_status loss_measure(cloob_ctx *ctx, const loss_options *o, const loss_shape *s, int ranks, size_t *bytes)
+cloob_status loss_measure(cloob_ctx *ctx, const loss_options *o, const loss_shape *s, int ranks,
+                          size_t *bytes)
 {
     loss_plan p = { .o = *o, .s = *s, .size = ranks, .total = s->rows * ranks };
     CLOOB_TRY(check_plan(ctx, o, s));
@@ -211,6 +212,15 @@ cloob_status loss_run(cloob_ctx *ctx, loss_plan *p, const loss_inputs *in, const
 }
 
 /* ---- shared by the backends ---- */
+
+bool loss_is_tiny(const loss_plan *p)
+{
+    enum { FEW = 8, FEW_WORK = 1 << 18, LITTLE_WORK = 1 << 14 }; /* pairs; scores times width */
+    int64_t stored = p->s.stored_u > p->s.stored_v ? p->s.stored_u : p->s.stored_v;
+    double work =
+        (double)p->total * (double)(p->hopfield && stored > p->total ? stored : p->total) * (double)p->s.dim;
+    return work <= LITTLE_WORK || (p->total <= FEW && work <= FEW_WORK);
+}
 
 double loss_row_value(double lse, double pos, bool leave_one_out, double *weight)
 {

@@ -146,8 +146,10 @@ static cloob_status load(cloob_ctx *ctx, loss_plan *p, ref_memory *m, const loss
     dtype_convert(CLOOB_F64, m->part[X], p->s.dtype, m->gathered, nd);
     CLOOB_TRY(comm_all_gather(ctx, p->c, in->y, m->gathered, p->elements, p->s.dtype));
     dtype_convert(CLOOB_F64, m->part[Y], p->s.dtype, m->gathered, nd);
-    if (p->s.stored_u > 0) dtype_convert(CLOOB_F64, m->part[U], p->s.dtype, in->u, p->s.stored_u * p->s.dim);
-    if (p->s.stored_v > 0) dtype_convert(CLOOB_F64, m->part[V], p->s.dtype, in->v, p->s.stored_v * p->s.dim);
+    if (p->hopfield && p->s.stored_u > 0)
+        dtype_convert(CLOOB_F64, m->part[U], p->s.dtype, in->u, p->s.stored_u * p->s.dim);
+    if (p->hopfield && p->s.stored_v > 0)
+        dtype_convert(CLOOB_F64, m->part[V], p->s.dtype, in->v, p->s.stored_v * p->s.dim);
     return CLOOB_OK;
 }
 

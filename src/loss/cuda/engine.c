@@ -175,6 +175,7 @@ static cloob_status run(cloob_ctx *ctx, loss_plan *p, const loss_inputs *in, con
 {
     gpu *g = p->device;
     CLOOB_TRY(begin(ctx, g, stream));
+    if (p->size == 1 && loss_is_tiny(p)) return gpu_tiny_run(ctx, p, g, in, out, r);
     comm_set_stream(p->c, stream); /* exchanges follow our work, and it waits for them */
     return gpu_batch_applies(p) ? gpu_batch_run(ctx, p, g, in, out, r)
                                 : gpu_general_run(ctx, p, g, in, out, r);

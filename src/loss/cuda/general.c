@@ -10,7 +10,7 @@ enum { UX, UY, VX, VY };
 typedef struct general {
     int64_t n, N, d;
     mat x, y, all_x, all_y, u, v;
-    void *r[4]; /* (n, d) of T */
+    void *r[4], *low[4]; /* (n, d) of T; bf16: unit rows are r + low */
     float *length[4], *shift[4];
     float *sums;          /* (n, d): what a retrieval sums up */
     void *samples;        /* (N, d) of T, several ranks only */
@@ -32,6 +32,7 @@ static size_t general_carve(const loss_plan *p, gpu *gp, void *memory, general *
     for (int i = 0; many && i < 2; i++) g->gathered[i] = gpu_carve(&c, all * gp->size);
     for (int i = 0; p->hopfield && i < 4; i++) {
         g->r[i] = gpu_carve(&c, n * d * gp->size);
+        g->low[i] = gp->T == CLOOB_BF16 ? gpu_carve(&c, n * d * gp->size) : NULL;
         g->length[i] = gpu_carve(&c, n * sizeof(float));
         g->shift[i] = gpu_carve(&c, n * sizeof(float));
     }
@@ -120,8 +121,8 @@ static cloob_status retrieve(cloob_ctx *ctx, const loss_plan *p, const gpu *gp, 
     for (int i = 0; i < 4; i++) {
         gpu_search s = search_of(p, g, i);
         CLOOB_TRY(gpu_search_forward(ctx, gp, &s));
-        GPU_TRY("unit length",
-                k_unit_forward(gp->stream, gp->T, g->r[i], g->length[i], g->sums, g->n, g->d, &gp->bad[i]));
+        GPU_TRY("unit length", k_unit_forward(gp->stream, gp->T, g->r[i], g->low[i], g->length[i], g->sums,
+                                              g->n, g->d, &gp->bad[i]));
     }
     return CLOOB_OK;
 }
@@ -179,13 +180,14 @@ static cloob_status hopfield_term(cloob_ctx *ctx, loss_plan *p, const gpu *gp, g
     CLOOB_TRY(gpu_contrast_forward(ctx, gp, &c, &gp->total[text ? GPU_TEXT : GPU_IMAGE]));
     if (!p->o.gradients) return CLOOB_OK;
     c.unit_length = g->length[a];
+    c.low = g->low[a];
     c.db = g->dsamples;
     CLOOB_TRY(zero(ctx, gp, c.db, g->N * g->d));
     CLOOB_TRY(gpu_contrast_backward(ctx, gp, &c));
     CLOOB_TRY(scatter(ctx, p, g, c.db));
     return gpu_cuda(ctx,
-                    k_unit_backward(gp->stream, gp->T, g->r[b], c.db + p->first * g->d, g->length[b],
-                                    gp->dots, g->n, g->d),
+                    k_unit_backward(gp->stream, gp->T, g->r[b], g->low[b], c.db + p->first * g->d,
+                                    g->length[b], gp->dots, g->n, g->d),
                     "unit length");
 }
 
