@@ -1,13 +1,14 @@
 #!/bin/bash
 # Builds on a GPU machine, checks every kernel against its definition, times them, and prints short tables last.
 #
-#     bench/gpu.sh [build] [test] [ops] [vit] [train] [curve] [sanitize] [sanitize-step]     (default: build test ops)
+#     bench/gpu.sh [build] [test] [ops] [vit] [train] [run] [curve] [sanitize] [sanitize-step]     (default: build test ops)
 #
 # build     configure and build with all cores
 # test      test_ops and test_gpu_ops, and the tests of the cache
 # ops       bench_ops: convolutions, batch norm, text tower, attention pool, AdamW
 # vit       bench_ops: ViT-B-32 and ViT-B-16 layers
 # train     the optimizer, NCCL with one rank, and training: exactness, resume, averages, memory, embeddings
+# run       a whole run by the program: training, resume, embedding, zero-shot (bench/gpu_run.sh)
 # curve     RN50's loss over 200 steps in 16-bit beside fp32 (bench/gpu_curve.sh)
 # sanitize  compute-sanitizer memcheck and racecheck over test_ops' GPU part
 # sanitize-step  the same over steps of the tiny models, with choices of kernels made before
@@ -71,6 +72,10 @@ for part in $parts; do
             timeout 170 stdbuf -oL "$build/test_$t" > "$out/test_$t.log" 2>&1 || bad=1
             echo "-- test_$t"; tail -60 "$out/test_$t.log"
         done
+        ;;
+    run)
+        BUILD=$build timeout 280 bench/gpu_run.sh > "$out/run.txt" 2>&1 || bad=1
+        cat "$out/run.txt"
         ;;
     curve)
         BUILD=$build bench/gpu_curve.sh > "$out/curve.txt" 2> "$out/curve.err" || bad=1
