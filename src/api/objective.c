@@ -3,10 +3,10 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <time.h>
 
 #include "api/objective_plan.h"
+#include "core/peak.h"
 #include "core/rng.h"
 #include "io/safetensors.h"
 #include "loss/loss.h"
@@ -213,14 +213,12 @@ static double now_ms(void)
 /* Host: the process's high-water mark. GPU: what is not available. */
 static int64_t memory_used(device *d)
 {
-    struct rusage u;
     size_t total, available;
     if (d->backend == BACKEND_CUDA) {
         d->memory(d, &total, &available);
         return (int64_t)(total - available);
     }
-    getrusage(RUSAGE_SELF, &u);
-    return (int64_t)u.ru_maxrss * 1024;
+    return peak_bytes();
 }
 
 static float *random_rows(int64_t n, int64_t d, uint64_t key)
@@ -270,6 +268,7 @@ static cloob_status time_rows(cloob_ctx *ctx, const cloob_objective_options *o,
     cloob_status status;
     cloob_embeddings e = { .x = x, .y = y, .n = b->n, .d = b->d };
     CLOOB_TRY_GOTO(job_open(ctx, o, &e, &j), end);
+    peak_reset();
     int64_t before = memory_used(j.dev);
     CLOOB_TRY_GOTO(job_plan(ctx, o, &j, !b->forward_only), end);
     CLOOB_TRY_GOTO(time_runs(ctx, &j, b->repeats, &l, &t->ms), end);
