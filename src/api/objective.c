@@ -243,9 +243,10 @@ static int by_value(const void *a, const void *b)
 
 static cloob_status time_runs(cloob_ctx *ctx, job *j, int repeats, loss_result *l, double *median)
 {
-    double *ms = calloc((size_t)repeats, sizeof *ms);
+    double *ms = calloc((size_t)repeats + 1, sizeof *ms), first = now_ms();
     cloob_status status =
         ms ? job_run(ctx, j, l) : ctx_no_memory(ctx, (size_t)repeats * sizeof *ms, "timings");
+    if (ms && repeats == 0) ms[0] = now_ms() - first;
     for (int i = 0; status == CLOOB_OK && i < repeats; i++) {
         double begin = now_ms();
         status = job_run(ctx, j, l);
@@ -285,8 +286,8 @@ cloob_status cloob_objective_time(cloob_ctx *ctx, const cloob_objective_options 
                                   const cloob_objective_bench *b, cloob_objective_timing *t)
 {
     memset(t, 0, sizeof *t);
-    if (b->n < 2 || b->d < 1 || b->repeats < 1)
-        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "a benchmark needs 2 pairs, a width and a repeat");
+    if (b->n < 2 || b->d < 1 || b->repeats < 0)
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "a benchmark needs 2 pairs and a width");
     uint64_t key = rng_key(b->seed, "bench/loss");
     float *x = random_rows(b->n, b->d, key), *y = random_rows(b->n, b->d, key + 1);
     cloob_status status = x && y
