@@ -27,6 +27,8 @@ struct exec {
     double seconds[OP_COUNT];
     void (*on_grad)(void *user, int param);
     void *grad_user;
+    void (*on_call)(void *user, op_id op, const op_args *args);
+    void *call_user;
 };
 
 /* ---- layout -------------------------------------------------------------------------------------- */
@@ -262,9 +264,11 @@ static cloob_status run_range(exec *e, int from, int to)
     for (int i = from; i < to; i++) {
         call *c = &e->call[i];
         if (c->once && e->env.frozen_weights && e->ran_once) continue;
+        if (e->on_call) e->on_call(e->call_user, c->op, &c->args);
         cloob_status status = run_call(e, c);
         if (status != CLOOB_OK) return ctx_wrap(e->env.ctx, status, "%s", op_table[c->op].name);
     }
+    if (e->on_call) e->on_call(e->call_user, OP_COUNT, NULL);
     return CLOOB_OK;
 }
 
@@ -304,4 +308,10 @@ void exec_on_grad(exec *e, void (*fn)(void *user, int param), void *user)
 {
     e->on_grad = fn;
     e->grad_user = user;
+}
+
+void exec_on_call(exec *e, void (*fn)(void *user, op_id op, const op_args *args), void *user)
+{
+    e->on_call = fn;
+    e->call_user = user;
 }
