@@ -35,22 +35,48 @@ struct exec {
 
 enum { BLOCK = 16 };
 
-/* On the CPU a picture whose every reader and writer can take it is laid out in blocks of 16 channels. */
+/* Marks every picture of a call as plain; true when one was not yet. */
+static bool mark_plain(const call *c, bool *plain)
+{
+    bool changed = false;
+    for (int k = 0; k < OP_INPUTS + OP_OUTPUTS; k++) {
+        const tensor *t = k < OP_INPUTS ? &c->args.in[k] : &c->args.out[k - OP_INPUTS];
+        if (t->ndim != 4 || plain[(intptr_t)t->data]) continue;
+        plain[(intptr_t)t->data] = changed = true;
+    }
+    return changed;
+}
+
+static bool has_plain(const call *c, const bool *plain)
+{
+    for (int k = 0; k < OP_INPUTS; k++)
+        if (c->args.in[k].ndim == 4 && plain[(intptr_t)c->args.in[k].data]) return true;
+    for (int k = 0; k < OP_OUTPUTS; k++)
+        if (c->args.out[k].ndim == 4 && plain[(intptr_t)c->args.out[k].data]) return true;
+    return false;
+}
+
+/* On the CPU a picture in F32 whose every reader and writer can take it is laid out in blocks of 16 channels. Where a kernel
+ * wants all its pictures laid out alike, one plain picture makes the others plain, and so on to its neighbours. */
 static void choose_layout(exec *e)
 {
-    bool *plain = calloc((size_t)e->values + 1, sizeof *plain);
+    bool *plain = calloc((size_t)e->values + 1, sizeof *plain), changed = true;
     if (!plain) return; /* plain everywhere is right, only slower */
-    for (int i = 0; i < e->calls; i++) {
-        if (e->call[i].kernel->blocked) continue;
-        for (int k = 0; k < OP_INPUTS + OP_OUTPUTS; k++) {
-            const tensor *t = k < OP_INPUTS ? &e->call[i].args.in[k] : &e->call[i].args.out[k - OP_INPUTS];
-            if (t->ndim >= 0) plain[(intptr_t)t->data] = true;
+    for (int v = 0; v < e->values; v++) {
+        const tensor *t = &e->value[v].t;
+        plain[v] = e->value[v].kind != VALUE_TEMP || t->dtype != CLOOB_F32 || t->ndim != 4 || t->dim[3] % BLOCK != 0;
+    }
+    for (int i = 0; i < e->calls; i++)
+        if (!e->call[i].kernel->blocked) mark_plain(&e->call[i], plain);
+    while (changed) {
+        changed = false;
+        for (int i = 0; i < e->calls; i++) {
+            const call *c = &e->call[i];
+            if (!c->kernel->mixes && has_plain(c, plain)) changed |= mark_plain(c, plain);
         }
     }
-    for (int v = 0; v < e->values; v++) {
-        tensor *t = &e->value[v].t;
-        if (!plain[v] && e->value[v].kind == VALUE_TEMP && t->ndim == 4 && t->dim[3] % BLOCK == 0) t->block = BLOCK;
-    }
+    for (int v = 0; v < e->values; v++)
+        if (!plain[v]) e->value[v].t.block = BLOCK;
     free(plain);
 }
 

@@ -65,7 +65,8 @@ typedef struct op_kernel {
     /* Optional, once per plan, with shapes but without data: sets a->scratch_bytes, may set a->state. */
     cloob_status (*prepare)(const op_env *env, op_args *a);
     void (*release)(const op_env *env, op_args *a);
-    bool blocked; /* cpu: takes (N, H, W, C) tensors in blocks of channels (tensor.block) */
+    bool blocked; /* cpu: takes (N, H, W, C) tensors in blocks of channels (tensor.block), all of them or none */
+    bool mixes;   /* cpu: each of its pictures may be in blocks or plain */
 } op_kernel;
 
 /* One table per backend, indexed by op_id; run NULL: not there. cpu falls back to ref. */

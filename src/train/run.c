@@ -146,12 +146,12 @@ static cloob_status look_for_collapse(cloob_ctx *ctx, run *r, const step_result 
 
 /* ---- one epoch ----------------------------------------------------------------------------------- */
 
-static cloob_status one_step(cloob_ctx *ctx, run *r, const batch *b, meter *m)
+static cloob_status one_step(cloob_ctx *ctx, run *r, meter *m)
 {
     step_result s;
     double lr = r->lr * (r->o->skip_scheduler ? 1.0 : schedule_scale(&r->sched, r->at.updates));
     double begun = run_clock();
-    CLOOB_TRY(step_run(ctx, r->s, b->images, b->tokens, lr, &s));
+    CLOOB_TRY(step_run(ctx, r->s, NULL, NULL, lr, &s));
     m->compute += run_clock() - begun;
     r->at.updates++;
     r->at.step_in_epoch++;
@@ -160,7 +160,7 @@ static cloob_status one_step(cloob_ctx *ctx, run *r, const batch *b, meter *m)
     if (s.skipped) journal_line(ctx, r->log, "step %lld skipped: the loss or its gradient is not finite", (long long)r->at.updates);
     r->sum.loss = s.loss;
     CLOOB_TRY(look_for_collapse(ctx, r, &s));
-    double now = run_clock(), pairs = (double)(b->rows * comm_size(r->c));
+    double now = run_clock(), pairs = (double)(r->o->batch_size * r->o->accum_freq * comm_size(r->c));
     progress(r, &s, pairs * (double)m->steps / (now - m->since), lr);
     if (r->at.updates % r->o->log_every_n_steps == 0 || r->at.step_in_epoch == r->steps_per_epoch) {
         loader_stats ls = loader_stats_take(r->feed);
@@ -188,23 +188,42 @@ static cloob_status stop_or_save(cloob_ctx *ctx, run *r, bool *stop, bool *save)
     return CLOOB_OK;
 }
 
+/* The next batch sets out for the device; *more is false at the end of the epoch. The one before has arrived, so the
+ * loader may fill its memory again. */
+static cloob_status stage_next(cloob_ctx *ctx, run *r, meter *m, bool *more)
+{
+    batch b;
+    double before = run_clock();
+    CLOOB_TRY(loader_next(ctx, r->feed, &b));
+    m->wait += run_clock() - before;
+    *more = !b.end;
+    return b.end ? CLOOB_OK : step_stage(ctx, r->s, b.images, b.tokens);
+}
+
+static cloob_status after_step(cloob_ctx *ctx, run *r, meter *m)
+{
+    bool stop, save;
+    CLOOB_TRY(stop_or_save(ctx, r, &stop, &save));
+    if (stop) return stop_now(ctx, r);
+    double before = run_clock();
+    if (save) CLOOB_TRY(run_save(ctx, r, "recent"));
+    m->since += run_clock() - before;
+    return CLOOB_OK;
+}
+
+/* Where the device can take it, batch k + 1 travels while step k computes. */
 static cloob_status one_epoch(cloob_ctx *ctx, run *r)
 {
     meter m = { .since = run_clock() };
-    for (;;) {
-        batch b;
-        bool stop, save;
-        double before = run_clock();
-        CLOOB_TRY(loader_next(ctx, r->feed, &b));
-        m.wait += run_clock() - before;
-        if (b.end) break;
-        CLOOB_TRY(one_step(ctx, r, &b, &m));
-        if (r->at.updates >= r->total_steps) return CLOOB_OK;
-        CLOOB_TRY(stop_or_save(ctx, r, &stop, &save));
-        if (stop) return stop_now(ctx, r);
-        before = run_clock();
-        if (save) CLOOB_TRY(run_save(ctx, r, "recent"));
-        m.since += run_clock() - before;
+    bool ahead = step_looks_ahead(r->s), more, next = true;
+    CLOOB_TRY(stage_next(ctx, r, &m, &more));
+    for (; more; more = next) {
+        bool last = r->at.updates + 1 >= r->total_steps;
+        if (ahead && !last) CLOOB_TRY(stage_next(ctx, r, &m, &next));
+        CLOOB_TRY(one_step(ctx, r, &m));
+        if (last) return CLOOB_OK;
+        CLOOB_TRY(after_step(ctx, r, &m));
+        if (!ahead) CLOOB_TRY(stage_next(ctx, r, &m, &next));
     }
     return CLOOB_OK;
 }

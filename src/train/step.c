@@ -7,6 +7,7 @@
 
 #include "core/pool.h"
 #include "optim/adamw.h"
+#include "train/stage.h"
 
 enum { BUCKET_FLOATS = 8 << 20, MAX_BUCKETS = 256 };
 
@@ -24,6 +25,7 @@ struct step {
     comm *c;
     params *p;
     exec *tower[2]; /* image, text */
+    stage *in;
     loss_plan *loss, *warm; /* warm: the same objective without retrieval, for the first updates */
     float *m, *v, *ema, *grad_sum, *embed[2], *dembed[2];
     void *range_device;
@@ -167,6 +169,7 @@ static cloob_status build(cloob_ctx *ctx, step *s)
     CLOOB_TRY(take_memory(ctx, s));
     CLOOB_TRY(make_tower(ctx, s, IMAGE));
     CLOOB_TRY(make_tower(ctx, s, TEXT));
+    CLOOB_TRY(stage_create(ctx, s->dev, exec_tensor(s->tower[IMAGE], "images"), exec_tensor(s->tower[TEXT], "tokens"), s->o.accum, &s->in));
     for (int t = 0; t < 2; t++)
         if (ranks_of(s) > 1) exec_on_grad(s->tower[t], on_grad, s);
     return make_loss(ctx, s);
@@ -200,6 +203,7 @@ void step_destroy(step *s)
     void *owned[] = { s->m, s->v, s->ema, s->grad_sum, s->embed[0], s->embed[1], s->dembed[0], s->dembed[1], s->range_device };
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++)
         if (owned[i]) s->dev->free(s->dev, owned[i]);
+    stage_destroy(s->in);
     exec_destroy(s->tower[IMAGE]);
     exec_destroy(s->tower[TEXT]);
     loss_plan_destroy(s->loss);
@@ -212,13 +216,9 @@ void step_destroy(step *s)
 
 /* ---- forward ------------------------------------------------------------------------------------- */
 
-static cloob_status copy_inputs(cloob_ctx *ctx, step *s, const void *images, const int32_t *tokens, int64_t micro)
-{
-    const tensor *x = exec_tensor(s->tower[IMAGE], "images"), *t = exec_tensor(s->tower[TEXT], "tokens");
-    const char *from = (const char *)images + (size_t)micro * tensor_bytes(x);
-    CLOOB_TRY(s->dev->to_device(ctx, s->dev, x->data, from, tensor_bytes(x)));
-    return s->dev->to_device(ctx, s->dev, t->data, tokens + micro * tensor_count(t), tensor_bytes(t));
-}
+cloob_status step_stage(cloob_ctx *ctx, step *s, const void *images, const int32_t *tokens) { return stage_put(ctx, s->in, images, tokens); }
+
+bool step_looks_ahead(const step *s) { return stage_ahead(s->in); }
 
 /* Rows of a micro-batch between a tower and the block of all embeddings. */
 static cloob_status copy_rows(cloob_ctx *ctx, step *s, int t, int64_t micro, bool gradient)
@@ -229,10 +229,10 @@ static cloob_status copy_rows(cloob_ctx *ctx, step *s, int t, int64_t micro, boo
     return s->dev->copy(ctx, s->dev, gradient ? tower->data : (void *)all, gradient ? (void *)all : tower->data, tensor_bytes(tower));
 }
 
-static cloob_status embed_all(cloob_ctx *ctx, step *s, const void *images, const int32_t *tokens)
+static cloob_status embed_all(cloob_ctx *ctx, step *s)
 {
     for (int64_t k = 0; k < s->o.accum; k++) {
-        CLOOB_TRY(copy_inputs(ctx, s, images, tokens, k));
+        CLOOB_TRY(stage_take(ctx, s->in, k));
         for (int t = 0; t < 2; t++) {
             CLOOB_TRY(exec_forward(s->tower[t]));
             if (s->o.accum > 1) CLOOB_TRY(copy_rows(ctx, s, t, k, false));
@@ -318,12 +318,12 @@ static cloob_status backward_towers(step *s)
     return CLOOB_OK;
 }
 
-static cloob_status backward_micro(cloob_ctx *ctx, step *s, const void *images, const int32_t *tokens)
+static cloob_status backward_micro(cloob_ctx *ctx, step *s)
 {
     size_t bytes = (size_t)s->p->trainable * sizeof(float);
     CLOOB_TRY(s->dev->zero(ctx, s->dev, s->grad_sum, bytes));
     for (int64_t k = 0; k < s->o.accum; k++) {
-        CLOOB_TRY(copy_inputs(ctx, s, images, tokens, k));
+        CLOOB_TRY(stage_take(ctx, s->in, k));
         for (int t = 0; t < 2; t++) {
             CLOOB_TRY(exec_forward_again(s->tower[t]));
             CLOOB_TRY(copy_rows(ctx, s, t, k, true));
@@ -339,16 +339,18 @@ cloob_status step_gradients(cloob_ctx *ctx, step *s, const void *images, const i
     bool many = ranks_of(s) > 1;
     s->ctx = ctx;
     for (int t = 0; t < 2; t++) exec_set_ctx(s->tower[t], ctx);
-    CLOOB_TRY(embed_all(ctx, s, images, tokens));
+    if (images) CLOOB_TRY(step_stage(ctx, s, images, tokens));
+    CLOOB_TRY(embed_all(ctx, s));
     CLOOB_TRY(run_loss(ctx, s, r));
     if (s->o.accum > 1) {
-        CLOOB_TRY(backward_micro(ctx, s, images, tokens));
+        CLOOB_TRY(backward_micro(ctx, s));
         if (many) start_exchange(s); /* only the sum goes out */
     } else {
         if (many) start_exchange(s);
         CLOOB_TRY(backward_towers(s));
     }
-    return many ? finish_exchange(ctx, s) : CLOOB_OK;
+    if (many) CLOOB_TRY(finish_exchange(ctx, s));
+    return stage_settle(ctx, s->in); /* the host has nothing else to do, and may fill the batch's memory again */
 }
 
 /* ---- the update ---------------------------------------------------------------------------------- */
@@ -421,8 +423,8 @@ step_memory step_memory_of(const step *s)
     size_t n = (size_t)s->p->trainable * sizeof(float);
     step_memory m = { .params_bytes = (size_t)s->p->total * sizeof(float) + n + (s->p->shadow ? n / 2 : 0),
                       .optimizer_bytes = n * (2 + (s->ema != NULL) + (s->grad_sum != NULL)),
-                      .image_bytes = image.arena_bytes + image.input_bytes,
-                      .text_bytes = text.arena_bytes + text.input_bytes,
+                      .image_bytes = image.arena_bytes + image.input_bytes + stage_bytes(s->dev, tensor_bytes(exec_tensor(s->tower[IMAGE], "images"))),
+                      .text_bytes = text.arena_bytes + text.input_bytes + stage_bytes(s->dev, tensor_bytes(exec_tensor(s->tower[TEXT], "tokens"))),
                       .loss_bytes = loss_plan_bytes(s->loss) + (s->warm ? loss_plan_bytes(s->warm) : 0) };
     m.total_bytes = m.params_bytes + m.optimizer_bytes + m.image_bytes + m.text_bytes + m.loss_bytes;
     return m;

@@ -33,7 +33,7 @@ const op_kernel op_kernels_cpu[OP_COUNT] = {
     [OP_HEADS_DW] = { .run = heads_dw_cpu },
     [OP_POOL_ATTENTION] = { .run = pool_attention_cpu },
     [OP_POOL_ATTENTION_BWD] = { .run = pool_attention_bwd_cpu, .prepare = pool_attention_bwd_prepare },
-    [OP_CONV2D] = { .run = conv2d_cpu, .prepare = conv2d_prepare, .release = conv2d_release, .blocked = CPU_CONV_BLOCKED },
-    [OP_CONV2D_DX] = { .run = conv2d_dx_cpu, .prepare = conv2d_dx_prepare, .release = conv2d_release, .blocked = CPU_CONV_BLOCKED },
-    [OP_CONV2D_DW] = { .run = conv2d_dw_cpu, .prepare = conv2d_dw_prepare, .release = conv2d_release, .blocked = CPU_CONV_BLOCKED },
+    [OP_CONV2D] = { .run = conv2d_cpu, .prepare = conv2d_prepare, .release = conv2d_release, .blocked = CPU_CONV_BLOCKED, .mixes = true },
+    [OP_CONV2D_DX] = { .run = conv2d_dx_cpu, .prepare = conv2d_dx_prepare, .release = conv2d_release, .blocked = CPU_CONV_BLOCKED, .mixes = true },
+    [OP_CONV2D_DW] = { .run = conv2d_dw_cpu, .prepare = conv2d_dw_prepare, .release = conv2d_release, .blocked = CPU_CONV_BLOCKED, .mixes = true },
 };

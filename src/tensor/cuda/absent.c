@@ -1,5 +1,6 @@
 /* A build without CUDA. */
 #include "tensor/device.h"
+#include "tensor/feed.h"
 
 int device_cuda_count(void) { return 0; }
 
@@ -8,3 +9,20 @@ cloob_status device_open_cuda(cloob_ctx *ctx, int index, device **out)
     (void)index, (void)out;
     return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED, "device cuda: this build has no CUDA; use --device cpu");
 }
+
+/* No such device can be opened, so none of these is reached. */
+static cloob_status no_gpu(cloob_ctx *ctx) { return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED, "feeding a GPU: this build has no CUDA"); }
+
+cloob_status feed_create_cuda(cloob_ctx *ctx, feed *f) { return (void)f, no_gpu(ctx); }
+void feed_destroy_cuda(feed *f) { (void)f; }
+cloob_status feed_copy_cuda(cloob_ctx *ctx, feed *f, int slot, void *to, const void *from, size_t bytes)
+{
+    (void)f, (void)slot, (void)to, (void)from, (void)bytes;
+    return no_gpu(ctx);
+}
+cloob_status feed_filled_cuda(cloob_ctx *ctx, feed *f, int slot) { return (void)f, (void)slot, no_gpu(ctx); }
+cloob_status feed_use_cuda(cloob_ctx *ctx, feed *f, int slot) { return (void)f, (void)slot, no_gpu(ctx); }
+cloob_status feed_used_cuda(cloob_ctx *ctx, feed *f, int slot) { return (void)f, (void)slot, no_gpu(ctx); }
+cloob_status feed_settle_cuda(cloob_ctx *ctx, feed *f) { return (void)f, no_gpu(ctx); }
+void *feed_host_alloc_cuda(device *d, size_t bytes) { return (void)d, (void)bytes, NULL; }
+void feed_host_free_cuda(device *d, void *p) { (void)d, (void)p; }

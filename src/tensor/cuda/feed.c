@@ -1,0 +1,78 @@
+/* A stream for copies beside the device's own, and two events per slot that order them. */
+#include "tensor/feed.h"
+
+#include "tensor/cuda/cuda.h"
+
+static cudaStream_t stream_of(const feed *f) { return (cudaStream_t)f->queue; }
+
+static cloob_status make_event(cloob_ctx *ctx, void **out)
+{
+    return cuda_check(ctx, cudaEventCreateWithFlags((cudaEvent_t *)out, cudaEventDisableTiming), "feeding the GPU");
+}
+
+cloob_status feed_create_cuda(cloob_ctx *ctx, feed *f)
+{
+    cuda_use(f->dev);
+    CLOOB_TRY(cuda_check(ctx, cudaStreamCreateWithFlags((cudaStream_t *)&f->queue, cudaStreamNonBlocking), "feeding the GPU"));
+    for (int i = 0; i < FEED_SLOTS; i++) {
+        CLOOB_TRY(make_event(ctx, &f->arrived[i]));
+        CLOOB_TRY(make_event(ctx, &f->read[i]));
+    }
+    return CLOOB_OK;
+}
+
+void feed_destroy_cuda(feed *f)
+{
+    cuda_use(f->dev);
+    if (f->queue) cudaStreamSynchronize(stream_of(f));
+    for (int i = 0; i < FEED_SLOTS; i++) {
+        if (f->arrived[i]) cudaEventDestroy(f->arrived[i]);
+        if (f->read[i]) cudaEventDestroy(f->read[i]);
+    }
+    if (f->queue) cudaStreamDestroy(stream_of(f));
+}
+
+/* An event that was never recorded is passed at once, so the first use of a slot needs no case of its own. */
+cloob_status feed_copy_cuda(cloob_ctx *ctx, feed *f, int slot, void *to, const void *from, size_t bytes)
+{
+    cuda_use(f->dev);
+    if (!bytes) return CLOOB_OK;
+    CLOOB_TRY(cuda_check(ctx, cudaStreamWaitEvent(stream_of(f), f->read[slot], 0), "feeding the GPU"));
+    return cuda_check(ctx, cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream_of(f)), "feeding the GPU");
+}
+
+cloob_status feed_filled_cuda(cloob_ctx *ctx, feed *f, int slot)
+{
+    return cuda_check(ctx, cudaEventRecord(f->arrived[slot], stream_of(f)), "feeding the GPU");
+}
+
+cloob_status feed_use_cuda(cloob_ctx *ctx, feed *f, int slot)
+{
+    return cuda_check(ctx, cudaStreamWaitEvent(cuda_use(f->dev)->stream, f->arrived[slot], 0), "feeding the GPU");
+}
+
+cloob_status feed_used_cuda(cloob_ctx *ctx, feed *f, int slot)
+{
+    return cuda_check(ctx, cudaEventRecord(f->read[slot], cuda_use(f->dev)->stream), "feeding the GPU");
+}
+
+cloob_status feed_settle_cuda(cloob_ctx *ctx, feed *f)
+{
+    for (int i = 0; i < FEED_SLOTS; i++) CLOOB_TRY(cuda_check(ctx, cudaEventSynchronize(f->arrived[i]), "feeding the GPU"));
+    return CLOOB_OK;
+}
+
+void *feed_host_alloc_cuda(device *d, size_t bytes)
+{
+    void *p = NULL;
+    cuda_use(d);
+    if (cudaHostAlloc(&p, bytes ? bytes : 1, cudaHostAllocPortable) == cudaSuccess) return p;
+    cudaGetLastError();
+    return NULL;
+}
+
+void feed_host_free_cuda(device *d, void *p)
+{
+    cuda_use(d);
+    cudaFreeHost(p);
+}
