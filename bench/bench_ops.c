@@ -381,7 +381,8 @@ static void adamw(void)
         fail("memory");
     cuda_fill_noise(ctx, dev->stream, block[0], CLOOB_F32, n);
     cuda_fill_noise(ctx, dev->stream, block[3], CLOOB_F32, n);
-    c.b = (adamw_blocks){ block[0], block[1], block[2], block[3], block[4], range, table, RANGES };
+    c.b = (adamw_blocks){ .param = block[0], .m = block[1], .v = block[2], .grad = block[3], .shadow = block[4],
+                          .range = range, .range_device = table, .ranges = RANGES };
     if (cuda_time(ctx, dev, adamw_run, &c, &ms) != CLOOB_OK) fail("adamw");
     double bytes = 30.0 * (double)n;
     printf("%-22s %-30s x1   %8.4f ms %7.0f GB/s\n", "adamw", "104 million", (double)ms,

@@ -8,38 +8,52 @@
 
 typedef struct job {
     const adamw_blocks *b;
-    const adamw_settings *s;
     const adamw_range *r;
-    float decay, b1, b2, step_size, correction, eps, scale;
+    adamw_update u;
 } job;
 
-static void update_range(void *arg, int64_t begin, int64_t end, int thread)
+static void update_weights(const job *j, int64_t begin, int64_t end)
 {
-    const job *j = arg;
-    (void)thread;
+    const adamw_update *u = &j->u;
     float *restrict p = j->b->param + j->r->offset, *restrict m = j->b->m + j->r->offset, *restrict v = j->b->v + j->r->offset;
     const float *restrict grad = j->b->grad + j->r->offset;
     for (int64_t i = begin; i < end; i++) {
-        float g = grad[i] * j->scale;
-        m[i] = j->b1 * m[i] + (1.0f - j->b1) * g;
-        v[i] = j->b2 * v[i] + (1.0f - j->b2) * g * g;
-        p[i] = p[i] * j->decay - j->step_size * m[i] / (sqrtf(v[i]) * j->correction + j->eps);
+        float g = grad[i] * u->scale;
+        m[i] = u->b1 * m[i] + (1.0f - u->b1) * g;
+        v[i] = u->b2 * v[i] + (1.0f - u->b2) * g * g;
+        p[i] = p[i] * u->decay - u->step_size * m[i] / (sqrtf(v[i]) * u->correction + u->eps);
     }
     uint16_t *shadow = j->b->shadow ? j->b->shadow + j->r->offset : NULL;
     for (int64_t i = begin; shadow && i < end; i++) shadow[i] = bf16_from_float(p[i]);
 }
 
-static void step_host(cloob_ctx *ctx, const adamw_blocks *b, const adamw_settings *s)
+static void update_range(void *arg, int64_t begin, int64_t end, int thread)
+{
+    const job *j = arg;
+    (void)thread;
+    if (!j->r->frozen) update_weights(j, begin, end);
+    if (!j->b->ema) return;
+    float *restrict e = j->b->ema + j->r->offset;
+    const float *restrict p = j->b->param + j->r->offset;
+    for (int64_t i = begin; i < end; i++) e[i] += j->u.ema * (p[i] - e[i]);
+}
+
+adamw_update adamw_update_of(const adamw_settings *s)
 {
     double c1 = 1.0 - pow(s->beta1, (double)s->step), c2 = 1.0 - pow(s->beta2, (double)s->step);
+    return (adamw_update){ .decay = (float)(1.0 - s->lr * s->wd),
+                           .b1 = (float)s->beta1, .b2 = (float)s->beta2,
+                           .step_size = (float)(s->lr / c1), .correction = (float)(1.0 / sqrt(c2)),
+                           .eps = (float)s->eps, .scale = (float)s->grad_scale,
+                           .ema = s->step == 1 ? 1.0f : 1.0f - (float)s->ema_decay };
+}
+
+static void step_host(cloob_ctx *ctx, const adamw_blocks *b, const adamw_settings *s)
+{
     for (int i = 0; i < b->ranges; i++) {
-        const adamw_range *r = &b->range[i];
-        job j = { .b = b, .s = s, .r = r,
-                  .decay = (float)(1.0 - (r->decay ? s->lr * s->wd : 0.0)),
-                  .b1 = (float)s->beta1, .b2 = (float)s->beta2,
-                  .step_size = (float)(s->lr / c1), .correction = (float)(1.0 / sqrt(c2)),
-                  .eps = (float)s->eps, .scale = (float)s->grad_scale };
-        if (!r->frozen) pool_for(ctx, r->count, 1 << 15, update_range, &j);
+        job j = { b, &b->range[i], adamw_update_of(s) };
+        if (!j.r->decay) j.u.decay = 1.0f;
+        if (!j.r->frozen || b->ema) pool_for(ctx, j.r->count, 1 << 15, update_range, &j);
     }
 }
 

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/pool.h"
 #include "optim/adamw.h"
 #include "train/stage.h"
 
@@ -179,7 +178,6 @@ cloob_status step_create(cloob_ctx *ctx, const step_options *o, device *dev, com
 {
     if (o->batch < 1 || o->accum < 1)
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "batch size %lld and accumulation %lld must be 1 or more", (long long)o->batch, (long long)o->accum);
-    if (o->ema > 0 && dev->backend == BACKEND_CUDA) return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED, "averaged weights (EMA) are kept on the CPU only so far");
     step *s = calloc(1, sizeof *s);
     if (!s) return ctx_no_memory(ctx, sizeof *s, "a training step");
     s->o = *o;
@@ -355,25 +353,6 @@ cloob_status step_gradients(cloob_ctx *ctx, step *s, const void *images, const i
 
 /* ---- the update ---------------------------------------------------------------------------------- */
 
-typedef struct ema_job {
-    float *ema;
-    const float *param;
-    float decay;
-} ema_job;
-
-static void ema_range(void *arg, int64_t begin, int64_t end, int thread)
-{
-    const ema_job *j = arg;
-    (void)thread;
-    for (int64_t i = begin; i < end; i++) j->ema[i] += (1.0f - j->decay) * (j->param[i] - j->ema[i]);
-}
-
-static void update_average(cloob_ctx *ctx, step *s)
-{
-    ema_job j = { s->ema, s->p->master, s->count == 1 ? 0.0f : (float)s->o.ema };
-    if (s->ema) pool_for(ctx, s->p->trainable, 1 << 15, ema_range, &j);
-}
-
 /* Adam on one number; the learnable scales do not decay. */
 static void update_scalar(const step *s, double scale[3], double g, double lr)
 {
@@ -389,13 +368,12 @@ static cloob_status update(cloob_ctx *ctx, step *s, double lr, const step_result
     const loss_result *l = &r->terms;
     double scale = s->o.clip > 0 && r->grad_norm > s->o.clip ? s->o.clip / r->grad_norm : 1.0;
     s->count++;
-    adamw_settings set = { lr, s->o.beta1, s->o.beta2, s->o.eps, s->o.wd, scale, s->count };
-    adamw_blocks b = { .param = s->p->master, .m = s->m, .v = s->v, .grad = s->p->grad, .shadow = s->p->shadow,
+    adamw_settings set = { lr, s->o.beta1, s->o.beta2, s->o.eps, s->o.wd, scale, s->count, s->o.ema };
+    adamw_blocks b = { .param = s->p->master, .m = s->m, .v = s->v, .grad = s->p->grad, .shadow = s->p->shadow, .ema = s->ema,
                        .range = s->range, .range_device = s->range_device, .ranges = s->ranges };
     CLOOB_TRY(adamw_step(ctx, s->dev, s->dev->stream, &b, &set));
     if (s->o.learn_inv_tau) update_scalar(s, s->scalar, loss_dlogit_inv_tau(l, r->inv_tau), lr);
     if (s->o.learn_beta) update_scalar(s, s->scalar + 3, loss_dlogit_beta(l, r->inv_tau, r->beta), lr);
-    update_average(ctx, s);
     return CLOOB_OK;
 }
 
