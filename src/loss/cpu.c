@@ -38,4 +38,4 @@ static void release(loss_plan *p)
     p->memory = NULL;
 }
 
-const loss_engine loss_engine_cpu = { prepare, loss_check_host, run, release };
+const loss_engine loss_engine_cpu = { prepare, loss_check_host, run, release, NULL, NULL };

@@ -22,4 +22,4 @@ static cloob_status run(cloob_ctx *ctx, loss_plan *p, const loss_inputs *in, con
 
 static void release(loss_plan *p) { (void)p; }
 
-const loss_engine loss_engine_cuda = { prepare, check, run, release };
+const loss_engine loss_engine_cuda = { prepare, check, run, release, NULL, NULL };

@@ -217,4 +217,4 @@ static cloob_status prepare(cloob_ctx *ctx, loss_plan *p)
 
 static void release(loss_plan *p) { (void)p; }
 
-const loss_engine loss_engine_ref = { prepare, loss_check_host, run, release };
+const loss_engine loss_engine_ref = { prepare, loss_check_host, run, release, NULL, NULL };

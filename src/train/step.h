@@ -29,6 +29,7 @@ typedef struct step_options {
     double beta1, beta2, eps, wd;
     double clip; /* global norm; 0: none */
     double ema;  /* decay of an average of the weights; 0: none */
+    bool eager;  /* on a GPU: queue every step anew instead of replaying a recording of it */
 } step_options;
 
 void step_options_init(step_options *o); /* CLOOB, inv_tau 30, beta 8, AdamW .9 .999 1e-8 wd .1, accum 1 */
