@@ -2,7 +2,7 @@
 BUILD ?= build
 CMAKE_FLAGS ?=
 
-.PHONY: all deps configure test debug demo install format clean
+.PHONY: all deps configure test debug demo install wheel format clean
 
 all: deps
 	@cmake -S . -B $(BUILD) -G Ninja $(CMAKE_FLAGS)
@@ -22,6 +22,10 @@ debug: deps
 
 install: all
 	@cmake --install $(BUILD)
+
+# The Python package with the library inside: dist/*.whl.
+wheel: all
+	@CLOOB_LIBRARY=$(BUILD)/libcloob.so python3 python/builder.py dist
 
 format:
 	@git ls-files '*.c' '*.h' '*.cu' '*.cuh' | xargs clang-format -i

@@ -89,6 +89,9 @@ CLOOB_API cloob_status cloob_encode_files(cloob_ctx *ctx, cloob_model *m, const 
 /* n zero-terminated texts. */
 CLOOB_API cloob_status cloob_encode_texts(cloob_ctx *ctx, cloob_model *m, const char *const *text, int64_t n,
                                           cloob_output what, float *out);
+/* The rows of tokens that the model sees of n texts: (n, context). */
+CLOOB_API cloob_status cloob_model_tokenize(cloob_ctx *ctx, const cloob_model *m, const char *const *text,
+                                            int64_t n, int32_t *rows);
 /* Inputs that are ready: pictures (n, 3, S, S), normalised; rows of tokens (n, context). */
 CLOOB_API cloob_status cloob_encode_image_tensor(cloob_ctx *ctx, cloob_model *m, const float *images,
                                                  int64_t n, cloob_output what, float *out);

@@ -64,6 +64,41 @@ CLOOB_API cloob_status cloob_objective(cloob_ctx *ctx, const cloob_objective_opt
                                        const cloob_embeddings *e, const cloob_gradients *g,
                                        cloob_objective_result *r);
 
+/* ---- rows that are where they should be ---- */
+
+/* Rows and gradients that already lie in the memory they are computed in: the host's for "cpu" and "ref", the
+ * GPU's for "cuda". Nothing is copied, and after the first run nothing is allocated (but by ref). For a
+ * training loop of one's own.
+ */
+typedef struct cloob_objective_plan cloob_objective_plan;
+
+typedef struct cloob_objective_shape {
+    int64_t n, d, nu, nv; /* nu, nv 0: the batch itself is stored */
+    cloob_dtype dtype;    /* of the rows: F32, BF16; or F64 with device "ref", which "auto" then takes */
+    bool gradients;
+} cloob_objective_shape;
+
+typedef struct cloob_objective_rows {
+    const void *x, *y, *u, *v; /* (n, d), (n, d), (nu, d), (nv, d) */
+    void *dx, *dy, *du,
+        *dv; /* overwritten; F64 where the rows are, else F32; never the rows' own memory. dx and
+              * dy must be there where the shape asks for gradients, du and dv may be NULL */
+} cloob_objective_rows;
+
+/* o->compute is not looked at: the shape has the type. */
+CLOOB_API cloob_status cloob_objective_plan_create(cloob_ctx *ctx, const cloob_objective_options *o,
+                                                   const cloob_objective_shape *s,
+                                                   cloob_objective_plan **out);
+/* Learnable scales: takes effect with the next run. */
+CLOOB_API cloob_status cloob_objective_plan_scales(cloob_ctx *ctx, cloob_objective_plan *p, double inv_tau,
+                                                   double scale_hopfield);
+/* Everything is done when it returns. What was queued on a GPU before must be done when it is called. */
+CLOOB_API cloob_status cloob_objective_plan_run(cloob_ctx *ctx, cloob_objective_plan *p,
+                                                const cloob_objective_rows *rows, cloob_objective_result *r);
+CLOOB_API void cloob_objective_plan_destroy(cloob_objective_plan *p); /* NULL is fine */
+
+/* ---- files ---- */
+
 /* The same for a safetensors file with x, y and perhaps U, V (F32, F16, BF16 or F64). gradients: a file to
  * write dx, dy (and dU, dV) to, or NULL. */
 CLOOB_API cloob_status cloob_objective_file(cloob_ctx *ctx, const cloob_objective_options *o,

@@ -12,6 +12,7 @@
 #include "eval/ranksum.h"
 #include "eval/retrieval.h"
 #include "io/safetensors.h"
+#include "report/analysis_plots.h"
 
 /* ---- files --------------------------------------------------------------------------------------- */
 
@@ -162,6 +163,12 @@ cloob_status cloob_analysis_write(cloob_ctx *ctx, const cloob_analysis *a, const
                                   const char *folder)
 {
     return analysis_write(ctx, a, reference, folder);
+}
+
+cloob_status cloob_analysis_plots(cloob_ctx *ctx, const cloob_analysis *a, const cloob_analysis *reference,
+                                  const char *folder)
+{
+    return analysis_plots_write(ctx, a, reference, folder);
 }
 
 /* ---- probe --------------------------------------------------------------------------------------- */

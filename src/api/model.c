@@ -109,6 +109,16 @@ cloob_status cloob_encode_texts(cloob_ctx *ctx, cloob_model *m, const char *cons
     return model_texts(ctx, model_of(m), text, n, (encoder_output)what, out);
 }
 
+cloob_status cloob_model_tokenize(cloob_ctx *ctx, const cloob_model *handle, const char *const *text,
+                                  int64_t n, int32_t *rows)
+{
+    const model *m = model_peek(handle);
+    if (!m->tok)
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
+                        "the weights hold no tokenizer; open them with a vocabulary");
+    return tokenizer_encode_rows(ctx, m->tok, text, n, encoder_config(m->enc)->context, rows);
+}
+
 cloob_status cloob_encode_image_tensor(cloob_ctx *ctx, cloob_model *m, const float *images, int64_t n,
                                        cloob_output what, float *out)
 {

@@ -6,6 +6,7 @@
 #include <sys/resource.h>
 #include <time.h>
 
+#include "api/objective_plan.h"
 #include "core/rng.h"
 #include "io/safetensors.h"
 #include "loss/loss.h"
@@ -66,16 +67,8 @@ static cloob_status upload(cloob_ctx *ctx, job *j, int which, const float *rows)
 
 static cloob_status job_plan(cloob_ctx *ctx, const cloob_objective_options *o, job *j, bool gradients)
 {
-    static const loss_backend backend[] = {
-        [BACKEND_REF] = LOSS_REF, [BACKEND_CPU] = LOSS_CPU, [BACKEND_CUDA] = LOSS_CUDA
-    };
     loss_options l;
-    loss_options_init(&l);
-    l.method = (loss_method)o->method;
-    l.backend = backend[j->dev->backend];
-    l.inv_tau = o->inv_tau;
-    l.beta = o->scale_hopfield;
-    l.gradients = gradients;
+    objective_loss_options(o, j->dev, gradients, &l);
     for (int i = 0; gradients && i < MATRICES; i++)
         if (j->count[i] > 0)
             CLOOB_TRY(j->dev->alloc(ctx, j->dev, (size_t)j->count[i] * sizeof(float), "gradients", &j->g[i]));
@@ -113,13 +106,6 @@ static cloob_status download(cloob_ctx *ctx, job *j, const cloob_gradients *g)
     return CLOOB_OK;
 }
 
-static void fill_result(const job *j, const loss_result *l, cloob_objective_result *r)
-{
-    *r = (cloob_objective_result){ l->loss,          l->image_term,     l->text_term,
-                                   l->dsum_dinv_tau, l->dsum_dbeta,     j->shape.rows,
-                                   j->shape.dim,     j->shape.stored_u, j->shape.stored_v };
-}
-
 cloob_status cloob_objective(cloob_ctx *ctx, const cloob_objective_options *o, const cloob_embeddings *e,
                              const cloob_gradients *g, cloob_objective_result *r)
 {
@@ -131,7 +117,7 @@ cloob_status cloob_objective(cloob_ctx *ctx, const cloob_objective_options *o, c
     CLOOB_TRY_GOTO(job_plan(ctx, o, &j, g != NULL), end);
     CLOOB_TRY_GOTO(job_run(ctx, &j, &l), end);
     if (g) CLOOB_TRY_GOTO(download(ctx, &j, g), end);
-    fill_result(&j, &l, r);
+    objective_fill_result(&j.shape, &l, r);
 end:
     job_release(&j);
     return status;

@@ -98,13 +98,16 @@ static int run(const command *self, int argc, char **argv)
         return cli_usage(self, "--resume: the same command goes on by itself; leave it out");
     if (!o.train_data) return cli_usage(self, "needs --train-data");
     bool analyze = !opt_given("analyze") || o.analyze, sparse = !opt_given("save-frequency");
-    cloob_ctx *ctx = cli_context();
     if (!split_methods(&own.methods)) return cli_usage(self, "out of memory");
     for (int i = 0; i < own.methods.count; i++)
         if (!known(own.methods.item[i]))
             return cli_usage(self, "--methods %s: choose of clip, infoloob, infonce-hopfield, cloob",
                              own.methods.item[i]);
-    if ((code = cli_train_fill(self, ctx, argc, argv, &o, &more)) >= 0) return code;
+    cloob_ctx *ctx = cli_context();
+    if ((code = cli_train_fill(self, ctx, argc, argv, &o, &more)) >= 0) {
+        cloob_ctx_destroy(ctx);
+        return code;
+    }
     a.train = o;
     a.train.analyze = analyze;
     if (sparse) a.train.save_frequency = 0; /* twenty runs times all epochs would fill disks */

@@ -1,23 +1,34 @@
-/* cloob analyze: how embeddings lie on the sphere. */
+/* cloob analyze: how embeddings lie on the sphere, and what they keep of a world whose factors are known. */
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "cli/commands.h"
+#include "cli/model_opts.h"
 
 static struct {
-    const char *input, *out, *reference;
-    double share;
+    const char *input, *out, *reference, *world;
+    cli_model model;
+    double share, lambda;
 } o;
 
 static const opt_row rows[] = {
     { "input", OPT_STRING, &o.input, NULL, "E",
-      "safetensors with image and text (or x and y); image alone is fine", OPT_REQUIRED },
+      "safetensors with image and text (or x and y); image alone is fine", 0 },
     { "out", OPT_STRING, &o.out, NULL, "DIR",
-      "folder for analysis.json, eigenvalues.tsv and similarities.tsv", 0 },
+      "folder for analysis.json, eigenvalues.tsv, similarities.tsv, and plots: spectrum.svg, "
+      "similarities.svg",
+      0 },
     { "reference", OPT_STRING, &o.reference, NULL, "E",
       "embeddings to tell the relative change against, say of an early epoch", 0 },
     { "share", OPT_DOUBLE, &o.share, "0.99", "X", "of the variance, that effective eigenvalues make up",
       OPT_POSITIVE },
+    { "world", OPT_STRING, &o.world, NULL, "DIR",
+      "a world of cloob synth: how much of each of its factors the model's embeddings keep", 0 },
+    { "checkpoint", OPT_STRING, &o.model.checkpoint, NULL, "M", "the model for --world", 0 },
+    { "vocab", OPT_STRING, &o.model.vocab, NULL, "FILE", "merges, where the weights hold no tokenizer", 0 },
+    { "config", OPT_STRING, &o.model.config, NULL, "MODEL",
+      "a model's name or a .json file, where shapes do not tell everything", 0 },
+    { "lambda", OPT_DOUBLE, &o.lambda, "1", "X", "L2 strength of the probes of --world", OPT_POSITIVE },
     OPT_END,
 };
 
@@ -75,6 +86,16 @@ static void print_change(const cloob_analysis *a, const cloob_analysis *r)
     putchar('\n');
 }
 
+/* Numbers are there without plots, so a build that cannot draw says so and goes on. */
+static cloob_status write_files(cloob_ctx *ctx, const cloob_analysis *a, const cloob_analysis *reference)
+{
+    cloob_status status = cloob_analysis_write(ctx, a, reference, o.out);
+    if (status == CLOOB_OK) status = cloob_analysis_plots(ctx, a, reference, o.out);
+    if (status != CLOOB_ERR_UNSUPPORTED) return status;
+    fprintf(stderr, "warning: no plots in %s: %s\n", o.out, cloob_error(ctx));
+    return CLOOB_OK;
+}
+
 static cloob_status show(cloob_ctx *ctx, const cloob_analysis *a, const cloob_analysis *reference)
 {
     if (a->scaled)
@@ -87,7 +108,50 @@ static cloob_status show(cloob_ctx *ctx, const cloob_analysis *a, const cloob_an
         print_text(a);
         if (reference) print_change(a, reference);
     }
-    return o.out ? cloob_analysis_write(ctx, a, reference, o.out) : CLOOB_OK;
+    return o.out ? write_files(ctx, a, reference) : CLOOB_OK;
+}
+
+/* ---- factors ------------------------------------------------------------------------------------- */
+
+static void print_factors(const cloob_factors *f)
+{
+    printf("%-12s %6s %8s %9s %8s %6s\n", "factor", "values", "chance", "zero-shot", "probe", "kept");
+    for (int64_t i = 0; i < f->count; i++) {
+        const cloob_factor *r = &f->row[i];
+        printf("%-12s %6lld %6.1f %% %7.1f %% %6.1f %% %6.2f\n", r->name, (long long)r->values,
+               100 * r->chance, 100 * r->zeroshot, 100 * r->probe, r->kept);
+    }
+    printf("%.2f of %lld factors kept; %lld pictures of combinations that training never shows", f->kept,
+           (long long)f->count, (long long)f->tested);
+    if (f->bad) printf(" (%lld could not be read)", (long long)f->bad);
+    printf("\n");
+}
+
+static cloob_status show_factors(cloob_ctx *ctx)
+{
+    cloob_model *m = NULL;
+    cloob_factors f;
+    cloob_status status = cli_model_open(ctx, &o.model, false, &m);
+    if (status == CLOOB_OK) status = cloob_factors_measure(ctx, m, o.world, o.lambda, &f);
+    cloob_model_close(m);
+    if (status != CLOOB_OK) return status;
+    char *text = cloob_factors_json(&f);
+    if (common.json) fputs(text ? text : "", stdout);
+    else print_factors(&f);
+    free(text);
+    return o.out ? cloob_factors_write(ctx, &f, o.out) : CLOOB_OK;
+}
+
+/* ---- the command --------------------------------------------------------------------------------- */
+
+static cloob_status show_embeddings(cloob_ctx *ctx)
+{
+    cloob_analysis a = { 0 }, reference = { 0 };
+    cloob_status status = analyze(ctx, o.input, &a);
+    if (status == CLOOB_OK && o.reference) status = analyze(ctx, o.reference, &reference);
+    if (status == CLOOB_OK) status = show(ctx, &a, o.reference ? &reference : NULL);
+    cloob_analysis_release(&a), cloob_analysis_release(&reference);
+    return status;
 }
 
 static int run(const command *self, int argc, char **argv)
@@ -96,14 +160,13 @@ static int run(const command *self, int argc, char **argv)
     int code = opt_parse(self, argc, argv, &rest);
     if (code >= 0) return code;
     if (rest.count) return cli_usage(self, "does not take %s; give the file with --input", rest.item[0]);
+    if (!o.input == !o.world)
+        return cli_usage(self, "needs --input E, or --checkpoint M with --world DIR; one of the two");
+    if (!o.world != !o.model.checkpoint) return cli_usage(self, "--world and --checkpoint go together");
     if (o.share >= 1) return cli_usage(self, "--share %g: needs a number below 1", o.share);
     cloob_ctx *ctx = cli_context();
-    cloob_analysis a = { 0 }, reference = { 0 };
-    cloob_status status = analyze(ctx, o.input, &a);
-    if (status == CLOOB_OK && o.reference) status = analyze(ctx, o.reference, &reference);
-    if (status == CLOOB_OK) status = show(ctx, &a, o.reference ? &reference : NULL);
+    cloob_status status = o.world ? show_factors(ctx) : show_embeddings(ctx);
     code = status == CLOOB_OK ? 0 : cli_fail(self, ctx, status);
-    cloob_analysis_release(&a), cloob_analysis_release(&reference);
     cloob_ctx_destroy(ctx);
     return code;
 }
@@ -113,11 +176,15 @@ const command cmd_analyze = {
     run,
     "uniformity, effective eigenvalues and similarity distributions of stored embeddings",
     rows,
-    "--input E.safetensors [--out DIR] [--reference E0.safetensors]",
+    "--input E.safetensors [--out DIR] [--reference E0.safetensors] | --checkpoint M --world DIR",
     "Ajne's statistic and uniformity are small when rows lie evenly; many effective eigenvalues mean that "
     "many\n"
     "features carry the variance. Unmatched similarities are those of each image with its nearest foreign "
     "texts.\n"
     "In JSON, x is the image and y the text.\n\n"
-    "  cloob analyze --input epoch_31.safetensors --reference epoch_1.safetensors --out analysis",
+    "With --world: each factor's zero-shot accuracy and that of a linear probe, on combinations that "
+    "training\n"
+    "never shows, and how many of the factors are kept: the measure of explaining away.\n\n"
+    "  cloob analyze --input epoch_31.safetensors --reference epoch_1.safetensors --out analysis\n"
+    "  cloob analyze --checkpoint logs/first/checkpoints/latest.safetensors --world world",
 };

@@ -17,8 +17,9 @@ static double row_length(const rows_check *c, int64_t row)
 {
     double sum = 0;
     for (int64_t i = row * c->dim; i < (row + 1) * c->dim; i++) {
-        double v = c->dtype == CLOOB_F32 ? ((const float *)c->data)[i]
-                                         : bf16_to_float(((const uint16_t *)c->data)[i]);
+        double v = c->dtype == CLOOB_F32   ? ((const float *)c->data)[i]
+                   : c->dtype == CLOOB_F64 ? ((const double *)c->data)[i]
+                                           : bf16_to_float(((const uint16_t *)c->data)[i]);
         sum += v * v;
     }
     return sqrt(sum);

@@ -18,7 +18,7 @@ static cloob_status prepare(cloob_ctx *ctx, loss_plan *p)
 {
     if (tiny(p)) return loss_engine_ref.prepare(ctx, p);
     size_t bytes = batch_applies(p) ? batch_bytes(p) : general_bytes(p);
-    if (bytes == p->bytes && p->memory) return CLOOB_OK;
+    if (bytes <= p->bytes && p->memory) return CLOOB_OK;
     free(p->memory);
     p->memory = aligned_alloc(64, bytes);
     p->bytes = p->memory ? bytes : 0;

@@ -18,7 +18,7 @@ struct loss_plan {
 };
 
 typedef struct loss_engine {
-    /* Sizes and allocates p->memory for the scales in p->o; frees what was there. Not collective. */
+    /* Sizes p->memory for the scales and shape in p, larger if need be. Not collective. */
     cloob_status (*prepare)(cloob_ctx *, loss_plan *);
     cloob_status (*check)(cloob_ctx *, loss_plan *, const loss_inputs *, void *stream);
     cloob_status (*run)(cloob_ctx *, loss_plan *, const loss_inputs *, const loss_outputs *, void *stream,

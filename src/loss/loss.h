@@ -44,7 +44,7 @@ typedef struct loss_shape {
     int64_t rows;               /* pairs on this rank; may differ between ranks, may be 0 */
     int64_t dim;                /* d */
     int64_t stored_u, stored_v; /* M, K; 0: the batch */
-    cloob_dtype dtype;          /* of x, y, U, V: F32 or BF16 */
+    cloob_dtype dtype;          /* of x, y, U, V: F32 or BF16; ref: also F64 */
 } loss_shape;
 
 typedef struct loss_inputs {
@@ -52,7 +52,7 @@ typedef struct loss_inputs {
     const void *u, *v; /* (M, d), (K, d); NULL where the batch is stored */
 } loss_inputs;
 
-/* All overwritten, all f32. dx, dy double as scratch while the run lasts, so they must not be the inputs.
+/* All overwritten, all f32; with F64 rows doubles (void pointers in between). dx, dy double as scratch while the run lasts, so they must not be the inputs.
  * du, dv may be NULL; across ranks each rank gets the whole sum. */
 typedef struct loss_outputs {
     float *dx, *dy, *du, *dv;
@@ -76,6 +76,10 @@ void loss_plan_destroy(loss_plan *p);
 size_t loss_plan_bytes(const loss_plan *p);
 
 cloob_status loss_plan_scales(cloob_ctx *ctx, loss_plan *p, double inv_tau, double beta);
+
+/* Other numbers of stored rows from the next run on, as a queue fills; 0: the batch. Up to those of the
+ * plan's creation nothing is allocated. The same on every rank. */
+cloob_status loss_plan_stored(cloob_ctx *ctx, loss_plan *p, int64_t stored_u, int64_t stored_v);
 
 /* One evaluation. A row that is not unit length, holds NaN, or whose retrieval is zero is refused by name.
  * stream (LOSS_CUDA): where the work goes, a cudaStream_t; NULL for the default. The result is on the host

@@ -151,10 +151,10 @@ static cloob_status load(cloob_ctx *ctx, loss_plan *p, ref_memory *m, const loss
     return CLOOB_OK;
 }
 
-/* to (f32) = from / inv_tau is not needed: contrast already has the loss's units. */
-static void store(float *to, const double *from, int64_t n)
+/* to = from / inv_tau is not needed: contrast already has the loss's units. */
+static void store(const loss_plan *p, void *to, const double *from, int64_t n)
 {
-    for (int64_t i = 0; to && i < n; i++) to[i] = (float)from[i];
+    if (to && n > 0) dtype_convert(p->s.dtype == CLOOB_F64 ? CLOOB_F64 : CLOOB_F32, to, CLOOB_F64, from, n);
 }
 
 static cloob_status hopfield_objective(cloob_ctx *ctx, loss_plan *p, const ref_run *r, double **m,
@@ -190,10 +190,10 @@ static cloob_status run_in(cloob_ctx *ctx, loss_plan *p, ref_memory *mem, const 
         result->text_term = contrast(&r, m[Y], m[X], m[DY], m[DX], &result->dsum_dinv_tau);
     }
     if (!p->o.gradients) return CLOOB_OK;
-    store(out->dx, m[DX] + p->first * p->s.dim, p->s.rows * p->s.dim);
-    store(out->dy, m[DY] + p->first * p->s.dim, p->s.rows * p->s.dim);
-    store(out->du, m[DU], p->s.stored_u * p->s.dim);
-    store(out->dv, m[DV], p->s.stored_v * p->s.dim);
+    store(p, out->dx, m[DX] + p->first * p->s.dim, p->s.rows * p->s.dim);
+    store(p, out->dy, m[DY] + p->first * p->s.dim, p->s.rows * p->s.dim);
+    store(p, out->du, m[DU], p->s.stored_u * p->s.dim);
+    store(p, out->dv, m[DV], p->s.stored_v * p->s.dim);
     return CLOOB_OK;
 }
 

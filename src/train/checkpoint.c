@@ -112,6 +112,7 @@ cloob_status checkpoint_write(cloob_ctx *ctx, const char *path, step *s, const r
     if (status == CLOOB_OK) status = add_block(ctx, &w, p, "m", st.m);
     if (status == CLOOB_OK) status = add_block(ctx, &w, p, "v", st.v);
     if (status == CLOOB_OK) status = add_block(ctx, &w, p, "ema", st.ema);
+    if (status == CLOOB_OK) status = stored_save(ctx, step_stored(s), &w);
     if (status == CLOOB_OK) status = add_meta(ctx, &w, &st, at, meta);
     if (status == CLOOB_OK) status = weights_write_native(ctx, path, &w);
     weights_release(&w);
@@ -196,6 +197,7 @@ static cloob_status read_state(cloob_ctx *ctx, const weights *w, const char *pat
     CLOOB_TRY(load_block(ctx, w, p, "m", st.m));
     CLOOB_TRY(load_block(ctx, w, p, "v", st.v));
     if (st.ema) CLOOB_TRY(load_block(ctx, w, p, "ema", st.ema));
+    CLOOB_TRY(stored_load(ctx, step_stored(s), w, path));
     return step_set_scalars(ctx, s, scalar, count);
 }
 

@@ -1,7 +1,7 @@
 /* Checkpoints: a model file of ours (model/weights.h) that also holds the whole state of a run.
  *
  * Weights stand under their canonical names; optimizer moments under "train.m.NAME" and "train.v.NAME", averaged weights under
- * "train.ema.NAME"; counters and scales in the metadata, with a checksum over every tensor's bytes. Files are written
+ * "train.ema.NAME", a queue of embeddings under "train.queue.image" and "train.queue.text"; counters and scales in the metadata, with a checksum over every tensor's bytes. Files are written
  * beside and renamed, so a reader finds the old one or the new one. */
 #ifndef TRAIN_CHECKPOINT_H
 #define TRAIN_CHECKPOINT_H

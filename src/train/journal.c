@@ -2,11 +2,14 @@
 #include "train/journal.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "core/file.h"
 #include "core/sbuf.h"
@@ -15,6 +18,7 @@
 struct journal {
     bool writes;
     char *dir, *checkpoints;
+    int lock; /* file descriptor; -1: none */
     FILE *log, *metrics;
     tensorboard *board;
 };
@@ -29,11 +33,48 @@ static cloob_status open_log(cloob_ctx *ctx, journal *j, const char *name, FILE 
     return status;
 }
 
+/* A process that was killed a moment ago may still be going: some patience. File systems without locks are no obstacle. */
+static bool try_lock(int f)
+{
+    for (int i = 0; i < 20; i++) {
+        if (flock(f, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return true;
+        nanosleep(&(struct timespec){ 0, 50000000 }, NULL);
+    }
+    return false;
+}
+
+/* For the message that others get; a full disk is no reason to fail here. */
+static void sign_lock(int f)
+{
+    char text[32];
+    int n = snprintf(text, sizeof text, "%ld", (long)getpid());
+    bool written = ftruncate(f, 0) == 0 && pwrite(f, text, (size_t)n, 0) == n;
+    (void)written;
+}
+
+static cloob_status take_lock(cloob_ctx *ctx, journal *j)
+{
+    char owner[32] = "";
+    char *path = file_join(j->dir, ".lock");
+    if (!path) return ctx_no_memory(ctx, 64, ".lock");
+    j->lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666); /* not for children: they would keep it */
+    int why = errno;
+    free(path);
+    if (j->lock < 0) return ctx_fail(ctx, CLOOB_ERR_IO, "%s/.lock: cannot write: %s", j->dir, strerror(why));
+    if (try_lock(j->lock)) {
+        sign_lock(j->lock);
+        return CLOOB_OK;
+    }
+    if (pread(j->lock, owner, sizeof owner - 1, 0) <= 0) strcpy(owner, "?");
+    return ctx_fail(ctx, CLOOB_ERR_IO, "%s: another process (%s) is training in this folder; wait for it or stop it, or give another --name", j->dir, owner);
+}
+
 static cloob_status make_files(cloob_ctx *ctx, journal *j, journal_mode mode, bool with_board)
 {
     if (mode == JOURNAL_NEW && file_exists(j->dir))
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: a run of this name exists; give another --name, or --resume latest", j->dir);
     CLOOB_TRY(file_make_dirs(ctx, j->checkpoints));
+    CLOOB_TRY(take_lock(ctx, j));
     CLOOB_TRY(open_log(ctx, j, "out.log", &j->log));
     CLOOB_TRY(open_log(ctx, j, "metrics.tsv", &j->metrics));
     if (fseek(j->metrics, 0, SEEK_END) == 0 && ftell(j->metrics) == 0)
@@ -51,6 +92,7 @@ cloob_status journal_open(cloob_ctx *ctx, const char *logs, const char *name, jo
     journal *j = calloc(1, sizeof *j);
     if (!j) return ctx_no_memory(ctx, sizeof *j, "a run's journal");
     j->writes = writes;
+    j->lock = -1;
     j->dir = file_join(logs, name);
     j->checkpoints = j->dir ? file_join(j->dir, "checkpoints") : NULL;
     cloob_status status = j->checkpoints ? CLOOB_OK : ctx_no_memory(ctx, 256, "a run's journal");
@@ -69,6 +111,7 @@ void journal_close(journal *j)
     if (j->log) fclose(j->log);
     if (j->metrics) fclose(j->metrics);
     tensorboard_close(j->board);
+    if (j->lock >= 0) close(j->lock);
     free(j->dir);
     free(j->checkpoints);
     free(j);

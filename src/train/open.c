@@ -139,6 +139,7 @@ static cloob_status set_step_options(cloob_ctx *ctx, run *r)
     loss_method_from_name(o->method, &r->so.method);
     r->so.inv_tau = o->init_inv_tau;
     r->so.beta = o->scale_hopfield;
+    r->so.memory = o->memory;
     r->so.hopfield_warmup = o->hopfield_warmup;
     r->so.learn_inv_tau = o->learnable_inv_tau;
     r->so.learn_beta = o->learnable_scale_hopfield;
@@ -233,8 +234,8 @@ static cloob_status write_params(cloob_ctx *ctx, run *r)
                 o->train_data ? o->train_data : "None", o->val_data ? o->val_data : "None", (long long)o->batch_size, (long long)o->epochs, r->lr);
     sbuf_printf(&s, "beta1: %g\nbeta2: %g\neps: %g\nwd: %g\nwarmup: %lld\nlr_scheduler: %s\nrestart_cycles: %lld\naccum_freq: %lld\n", r->so.beta1,
                 r->so.beta2, r->so.eps, r->so.wd, (long long)o->warmup, o->lr_scheduler, (long long)o->restart_cycles, (long long)o->accum_freq);
-    sbuf_printf(&s, "init_inv_tau: %g\nscale_hopfield: %g\nlearnable_inv_tau: %s\nlearnable_scale_hopfield: %s\nseed: %lld\nworkers: %lld\n",
-                o->init_inv_tau, o->scale_hopfield, o->learnable_inv_tau ? "True" : "False", o->learnable_scale_hopfield ? "True" : "False",
+    sbuf_printf(&s, "memory: %s\ninit_inv_tau: %g\nscale_hopfield: %g\nlearnable_inv_tau: %s\nlearnable_scale_hopfield: %s\nseed: %lld\nworkers: %lld\n",
+                o->memory, o->init_inv_tau, o->scale_hopfield, o->learnable_inv_tau ? "True" : "False", o->learnable_scale_hopfield ? "True" : "False",
                 (long long)o->seed, (long long)o->workers);
     sbuf_printf(&s, "precision: %s\ndevice: %s\nname: %s\nlogs: %s\nworld_size: %d\nresume: %s\npretrained: %s\nversion: %s\n", o->precision,
                 r->dev->name, o->name ? o->name : "None", o->logs, comm_size(r->c), o->resume ? o->resume : "None", o->pretrained ? o->pretrained : "None",
@@ -331,6 +332,8 @@ static void describe(cloob_ctx *ctx, run *r)
                  (double)m.image_bytes / MiB, (double)m.text_bytes / MiB, (double)m.loss_bytes / MiB);
     journal_line(ctx, r->log, "%lld pairs, %lld steps an epoch, %lld steps in all; vocabulary of %d", (long long)dataset_count(r->train),
                  (long long)r->steps_per_epoch, (long long)r->total_steps, tokenizer_vocab_size(r->tok));
+    if (strcmp(r->o->memory, "batch") != 0)
+        journal_line(ctx, r->log, loss_method_has_hopfield(r->so.method) ? "the Hopfield networks store %s" : "--memory %s has no effect: the method retrieves nothing", r->o->memory);
     if (r->at.updates) journal_line(ctx, r->log, "resumed at epoch %lld, step %lld", (long long)r->at.epoch, (long long)r->at.step_in_epoch);
 }
 

@@ -101,7 +101,6 @@ static cloob_status check_values(cloob_ctx *ctx, const cloob_train_options *o)
         { o->precision && strcmp(o->precision, "fp16") == 0, "--precision fp16: use amp_bf16, which has the range of fp32 and needs no loss scaling" },
         { o->precision && !is_one_of(o->precision, precisions), "--precision: choose amp_bf16, bf16 or fp32" },
         { !is_one_of(o->report_to, reports), "--report-to: choose tensorboard or none" },
-        { strcmp(o->memory, "batch") != 0, "--memory: only batch is supported by training so far" },
         { o->name && (!*o->name || strchr(o->name, '/')), "--name must be a word without a slash; --logs says where runs are kept" },
     };
     return first_broken(ctx, rules, sizeof rules / sizeof *rules);
@@ -132,5 +131,6 @@ static cloob_status check_together(cloob_ctx *ctx, const cloob_train_options *o)
 cloob_status run_check_options(cloob_ctx *ctx, const cloob_train_options *o)
 {
     CLOOB_TRY(check_values(ctx, o));
+    CLOOB_TRY(stored_check(ctx, o->memory));
     return check_together(ctx, o);
 }

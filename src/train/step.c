@@ -26,6 +26,7 @@ struct step {
     params *p;
     exec *tower[2]; /* image, text */
     stage *in;
+    stored_sets *stored;    /* what retrieval searches; NULL: the batch */
     loss_plan *loss, *warm; /* warm: the same objective without retrieval, for the first updates */
     float *m, *v, *ema, *grad_sum, *embed[2], *dembed[2];
     void *range_device;
@@ -48,7 +49,7 @@ enum { IMAGE, TEXT };
 void step_options_init(step_options *o)
 {
     *o = (step_options){ .compute = CLOOB_F32, .batch = 64, .accum = 1, .grad = { .recompute = true }, /* a few percent of time for a fifth of the memory */
-                         .method = LOSS_CLOOB, .inv_tau = 30, .beta = 8,
+                         .method = LOSS_CLOOB, .memory = "batch", .inv_tau = 30, .beta = 8,
                          .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .wd = 0.1 };
 }
 
@@ -91,13 +92,16 @@ static cloob_status make_plan(cloob_ctx *ctx, step *s, loss_method method, loss_
     o.inv_tau = s->o.inv_tau;
     o.beta = s->o.beta;
     o.unchecked = true; /* l2norm has just made the rows; a NaN shows in the loss */
-    loss_shape shape = { .rows = s->o.batch * s->o.accum, .dim = s->o.model.embed, .dtype = CLOOB_F32 };
+    loss_shape shape = { .rows = s->o.batch * s->o.accum, .dim = s->o.model.embed, .dtype = CLOOB_F32,
+                         .stored_u = stored_most(s->stored, false), .stored_v = stored_most(s->stored, true) };
     return loss_plan_create(ctx, &o, &shape, s->c, out);
 }
 
 static cloob_status make_loss(cloob_ctx *ctx, step *s)
 {
     loss_method bare = loss_method_leaves_one_out(s->o.method) ? LOSS_INFOLOOB : LOSS_CLIP;
+    if (loss_method_has_hopfield(s->o.method))
+        CLOOB_TRY(stored_create(ctx, s->o.memory, s->dev, s->c, s->o.batch * s->o.accum, s->o.model.embed, &s->stored));
     if (s->o.hopfield_warmup > 0 && loss_method_has_hopfield(s->o.method)) CLOOB_TRY(make_plan(ctx, s, bare, &s->warm));
     return make_plan(ctx, s, s->o.method, &s->loss);
 }
@@ -225,6 +229,7 @@ void step_destroy(step *s)
     exec_destroy(s->tower[TEXT]);
     loss_plan_destroy(s->loss);
     loss_plan_destroy(s->warm);
+    stored_destroy(s->stored);
     params_destroy(s->p);
     free(s->range);
     free(s->bucket_of);
@@ -299,6 +304,9 @@ static cloob_status run_loss(cloob_ctx *ctx, step *s, step_result *r)
     loss_inputs in = loss_reads(s);
     loss_outputs out = loss_writes(s);
     loss_plan *plan = plan_now(s);
+    int64_t u, v;
+    stored_bind(s->stored, &in, &u, &v);
+    CLOOB_TRY(loss_plan_stored(ctx, plan, u, v));
     CLOOB_TRY(loss_plan_scales(ctx, plan, inv_tau, beta));
     return take_loss(ctx, loss_run(ctx, plan, &in, &out, s->dev->stream, &l), &l, inv_tau, beta, r);
 }
@@ -419,10 +427,10 @@ static cloob_status update(cloob_ctx *ctx, step *s, double lr, const step_result
 /* ---- a step the GPU does by itself --------------------------------------------------------------- */
 
 /* Nothing in it waits for the host: gradients are clipped and a bad update is left out on the GPU, so all of it can be recorded
- * once and replayed. Not for scales that change from step to step: they are arguments of the objective's kernels. */
+ * once and replayed. Not for scales or stored sets that change from step to step: they are arguments of the objective's kernels. */
 static bool by_itself(const step *s)
 {
-    return s->live && !s->o.eager && s->o.accum == 1 && ranks_of(s) == 1 && !s->o.learn_inv_tau && !s->o.learn_beta && loss_can_queue(plan_now(s));
+    return s->live && !s->o.eager && s->o.accum == 1 && ranks_of(s) == 1 && !s->stored && !s->o.learn_inv_tau && !s->o.learn_beta && loss_can_queue(plan_now(s));
 }
 
 static cloob_status queue_step(cloob_ctx *ctx, step *s)
@@ -494,7 +502,9 @@ cloob_status step_run(cloob_ctx *ctx, step *s, const void *images, const int32_t
     CLOOB_TRY(optim_square_sum(ctx, s->dev, s->dev->stream, s->p->grad, s->p->trainable, &square));
     r->grad_norm = sqrt(square);
     r->skipped = !isfinite(r->loss) || !isfinite(r->grad_norm);
-    return r->skipped ? CLOOB_OK : update(ctx, s, lr, r);
+    if (r->skipped) return CLOOB_OK;
+    CLOOB_TRY(update(ctx, s, lr, r));
+    return stored_push(ctx, s->stored, step_embeddings(s, false), step_embeddings(s, true));
 }
 
 /* ---- queries ------------------------------------------------------------------------------------- */
@@ -513,7 +523,7 @@ step_memory step_memory_of(const step *s)
                       .optimizer_bytes = n * (2 + (s->ema != NULL) + (s->grad_sum != NULL)),
                       .image_bytes = image.arena_bytes + image.input_bytes + stage_bytes(s->dev, tensor_bytes(exec_tensor(s->tower[IMAGE], "images"))),
                       .text_bytes = text.arena_bytes + text.input_bytes + stage_bytes(s->dev, tensor_bytes(exec_tensor(s->tower[TEXT], "tokens"))),
-                      .loss_bytes = loss_plan_bytes(s->loss) + (s->warm ? loss_plan_bytes(s->warm) : 0) };
+                      .loss_bytes = loss_plan_bytes(s->loss) + (s->warm ? loss_plan_bytes(s->warm) : 0) + stored_bytes(s->stored) };
     m.total_bytes = m.params_bytes + m.optimizer_bytes + m.image_bytes + m.text_bytes + m.loss_bytes;
     return m;
 }
@@ -531,6 +541,8 @@ step_state step_get_state(const step *s)
     memcpy(st.scalar, s->scalar, sizeof st.scalar);
     return st;
 }
+
+stored_sets *step_stored(step *s) { return s->stored; }
 
 cloob_status step_set_scalars(cloob_ctx *ctx, step *s, const double scalar[6], int64_t count)
 {

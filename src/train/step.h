@@ -12,6 +12,7 @@
 #include "loss/loss.h"
 #include "model/params.h"
 #include "model/tower.h"
+#include "train/stored.h"
 
 typedef struct step_options {
     model_config model;
@@ -23,6 +24,7 @@ typedef struct step_options {
     bool learn_inv_tau, learn_beta;
     int64_t hopfield_warmup; /* updates without retrieval before it sets in: a young model's embeddings are so alike that
                                 retrieval averages them into one, and nothing is learned for long (docs/training.md) */
+    const char *memory; /* what the Hopfield networks store, see train/stored.h; read by step_create only */
     bool lock_image, lock_text;
     bool bn_sync;
     graph_grad_options grad;
@@ -32,7 +34,7 @@ typedef struct step_options {
     bool eager;  /* on a GPU: queue every step anew instead of replaying a recording of it */
 } step_options;
 
-void step_options_init(step_options *o); /* CLOOB, inv_tau 30, beta 8, AdamW .9 .999 1e-8 wd .1, accum 1 */
+void step_options_init(step_options *o); /* CLOOB, the batch stored, inv_tau 30, beta 8, AdamW .9 .999 1e-8 wd .1, accum 1 */
 
 typedef struct step_result {
     double loss, image_term, text_term, grad_norm;
@@ -87,6 +89,7 @@ typedef struct step_state {
     int64_t count;
 } step_state;
 step_state step_get_state(const step *s);
+stored_sets *step_stored(step *s); /* NULL: the batch is stored */
 cloob_status step_set_scalars(cloob_ctx *ctx, step *s, const double scalar[6], int64_t count);
 
 #endif

@@ -64,6 +64,57 @@ static void files_give_what_memory_gives(void)
     free(dx), free(dy), free(du), free(dv), problem_free(&p);
 }
 
+/* In place: the same numbers without a copy, new scales without a new plan, and doubles by ref. */
+static void plans_work_in_place(void)
+{
+    enum { N = 20, D = 16, M = 12, K = 9 };
+    problem p = random_problem(3, N, D, M, K);
+    cloob_objective_options o;
+    cloob_objective_result copied, placed;
+    cloob_objective_plan *plan;
+    cloob_objective_shape s = { N, D, M, K, CLOOB_F32, true };
+    cloob_embeddings e = { p.x, p.y, N, D, p.u, p.v, M, K };
+    float dx[N * D], dy[N * D], ex[N * D], ey[N * D], eu[M * D];
+    double x[N * D], y[N * D], u[M * D], v[K * D], wx[N * D], wy[N * D];
+    cloob_objective_options_init(&o);
+    o.device = "cpu";
+    CHECK_OK(ctx, cloob_objective_plan_create(ctx, &o, &s, &plan));
+    for (int round = 0; round < 2; round++) {
+        cloob_objective_rows r = { p.x, p.y, p.u, p.v, dx, dy, round ? eu : NULL, NULL };
+        if (round) o.inv_tau = 20, o.scale_hopfield = 5;
+        if (round) CHECK_OK(ctx, cloob_objective_plan_scales(ctx, plan, 20, 5));
+        CHECK_OK(ctx, cloob_objective(ctx, &o, &e, &(cloob_gradients){ ex, ey, NULL, NULL }, &copied));
+        CHECK_OK(ctx, cloob_objective_plan_run(ctx, plan, &r, &placed));
+        CHECK(copied.loss == placed.loss && memcmp(dx, ex, sizeof dx) == 0 && memcmp(dy, ey, sizeof dy) == 0);
+        CHECK(placed.n == N && placed.nu == M && placed.nv == K);
+    }
+    cloob_objective_plan_destroy(plan);
+    for (int i = 0; i < N * D; i++) x[i] = p.x[i], y[i] = p.y[i];
+    for (int i = 0; i < M * D; i++) u[i] = p.u[i];
+    for (int i = 0; i < K * D; i++) v[i] = p.v[i];
+    s.dtype = CLOOB_F64;
+    CHECK(cloob_objective_plan_create(ctx, &o, &s, &plan) == CLOOB_ERR_ARGUMENT && !plan);
+    o.device = "auto";
+    CHECK_OK(ctx, cloob_objective_plan_create(ctx, &o, &s, &plan));
+    cloob_objective_rows r = { x, y, u, v, wx, wy, NULL, NULL };
+    CHECK_OK(ctx, cloob_objective_plan_run(ctx, plan, &r, &placed));
+    CHECK_NEAR(placed.loss, copied.loss, 1e-6);
+    for (int i = 0; i < N * D; i++) CHECK_NEAR(wx[i], ex[i], 1e-6);
+    /* The slope along one coordinate, which f32 could not show: 1e-6 steps leave about 1e-10. */
+    double at[2], other[N * D];
+    cloob_objective_rows slope = { x, y, u, v, other, wy, NULL, NULL };
+    for (int side = 0; side < 2; side++) {
+        x[5] += side ? -2e-6 : 1e-6;
+        CHECK_OK(ctx, cloob_objective_plan_run(ctx, plan, &slope, &placed));
+        at[side] = placed.loss;
+    }
+    CHECK_NEAR((at[0] - at[1]) / 2e-6, wx[5], 1e-8);
+    r.dy = NULL;
+    CHECK(cloob_objective_plan_run(ctx, plan, &r, &placed) == CLOOB_ERR_ARGUMENT);
+    cloob_objective_plan_destroy(plan);
+    problem_free(&p);
+}
+
 static void the_command_prints_and_writes(void)
 {
     problem p = random_problem(2, 33, 16, 0, 0);
@@ -124,6 +175,7 @@ int main(void)
     snprintf(in_path, sizeof in_path, "%s/in.safetensors", dir);
     snprintf(out_path, sizeof out_path, "%s/out.safetensors", dir);
     RUN(files_give_what_memory_gives);
+    RUN(plans_work_in_place);
     RUN(the_command_prints_and_writes);
     RUN(mistakes_get_one_line_and_their_code);
     RUN(the_benchmark_times_something);

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "check.h"
+#include "cloob/eval.h"
 #include "cloob/report.h"
 #include "core/arena.h"
 #include "core/file.h"
@@ -228,6 +229,33 @@ static void what_is_no_run_is_refused(void)
     CHECK(cloob_report(ctx, good, 1, at("no/such/folder/x.html"), NULL, NULL) == CLOOB_ERR_IO);
 }
 
+/* Two clouds of four points each; in a build without cairo the files are absent and the call says why. */
+static void plots_of_an_analysis(void)
+{
+    float x[8] = { 1, 0, 0, 1, -1, 0, 0, -1 };
+    cloob_matrix m = { x, CLOOB_F32, 4, 2, "x" };
+    cloob_analysis a = { 0 };
+    CHECK_OK(ctx, file_make_dirs(ctx, at("plots")));
+    CHECK_OK(ctx, cloob_analyze(ctx, &a, &m, &m, 0.99));
+    cloob_status status = cloob_analysis_plots(ctx, &a, NULL, at("plots"));
+    if (status == CLOOB_ERR_UNSUPPORTED) {
+        CHECK(strstr(cloob_error(ctx), "cairo") && !file_exists(at("plots/spectrum.svg")));
+    } else {
+        file_bytes b;
+        CHECK_OK(ctx, status);
+        CHECK_OK(ctx, file_read(ctx, at("plots/spectrum.svg"), 1 << 20, &b));
+        CHECK(strstr(b.data, "<svg") && strstr(b.data, "</svg>"));
+        file_bytes_release(&b);
+        CHECK(remove(at("plots/similarities.svg")) == 0);
+        cloob_analysis_release(&a);
+        CHECK_OK(ctx, cloob_analyze(ctx, &a, &m, NULL, 0.99));
+        CHECK_OK(ctx, cloob_analysis_plots(ctx, &a, &a, at("plots")));
+        CHECK(!file_exists(at("plots/similarities.svg"))); /* one modality has no pairs */
+        CHECK(cloob_analysis_plots(ctx, &a, NULL, at("absent")) == CLOOB_ERR_IO);
+    }
+    cloob_analysis_release(&a);
+}
+
 int main(void)
 {
     cloob_ctx_options o;
@@ -248,6 +276,7 @@ int main(void)
     RUN(damaged_lines_are_left_out_and_said);
     RUN(empty_results_still_make_a_page);
     RUN(what_is_no_run_is_refused);
+    RUN(plots_of_an_analysis);
     snprintf(clean, sizeof clean, "rm -rf '%s'", root);
     if (system(clean) != 0) printf("%s: left behind\n", root);
     cloob_ctx_destroy(ctx);

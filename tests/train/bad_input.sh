@@ -40,6 +40,10 @@ refused 2 --precision --precision fp64
 refused 2 amp_bf16 --precision fp16
 refused 2 --report-to --report-to wandb
 refused 2 --memory --memory queue
+refused 2 --memory --memory queue:0
+refused 2 --memory --memory queue:many
+refused 2 --memory --memory file:
+refused 1 nowhere.safetensors --memory file:nowhere.safetensors
 refused 2 preset --preset laion
 refused 2 nosuch --device nosuch
 refused 2 --save-every --save-every often

@@ -21,9 +21,10 @@ enum { STEPS = 20, PER_EPOCH = 8 };
 
 typedef struct plan {
     const char *name, *resume;
-    int64_t stop_at;  /* asked to stop after this many steps; 0: never */
-    int64_t limit_at; /* from this step on files may not grow beyond 64 KiB: a full disk; 0: never */
-    int64_t batch;    /* 8 */
+    int64_t stop_at;    /* asked to stop after this many steps; 0: never */
+    int64_t limit_at;   /* from this step on files may not grow beyond 64 KiB: a full disk; 0: never */
+    int64_t batch;      /* 8 */
+    const char *memory; /* what is stored; NULL: the batch */
     int64_t seen;
 } plan;
 
@@ -59,6 +60,7 @@ static cloob_status train(plan *p)
     o.name = p->name;
     o.resume = p->resume;
     o.save_every = "5steps";
+    if (p->memory) o.memory = p->memory;
     o.device = "cpu";
     o.learnable_inv_tau = true;
     o.should_stop = between_steps;
@@ -209,6 +211,53 @@ static void another_batch_goes_on_at_the_same_sample(void)
     weights_release(&w);
 }
 
+/* A queue is part of the state: 20 rows, so that it is caught while it fills and after it wrapped. */
+static void a_queue_goes_on_exactly(void)
+{
+    plan p = { .name = "queue", .memory = "queue:20" }, q = { .name = "requeue", .memory = "queue:20" };
+    CHECK(run_to_end(p) == CLOOB_OK);
+    CHECK(!same_checkpoint(file_of("whole", "latest"), file_of("queue", "latest")));
+    for (int k = 0; k < 3; k++) {
+        static const int64_t stops[] = { 2, 5, 6 };
+        q.stop_at = stops[k];
+        CHECK(run_to_end(q) == CLOOB_ERR_STOPPED);
+        q.resume = "latest";
+    }
+    q.stop_at = 0;
+    CHECK(run_to_end(q) == CLOOB_OK);
+    CHECK(same_checkpoint(file_of("queue", "latest"), file_of("requeue", "latest")));
+}
+
+/* Another length, none, and one where there was none: said in the log, and gone on with. */
+static void a_run_may_change_what_it_stores(void)
+{
+    static const char *const memory[] = { "queue:20", "queue:12", "batch", "queue:12" };
+    plan p = { .name = "changed", .stop_at = 4 };
+    for (int k = 0; k < 4; k++) {
+        p.memory = memory[k];
+        CHECK(run_to_end(p) == CLOOB_ERR_STOPPED);
+        p.resume = "latest";
+    }
+    weights w;
+    CHECK_OK(ctx, weights_read_native(ctx, file_of("changed", "latest"), &w));
+    CHECK_STR(weights_get_meta(&w, "train.updates"), "16");
+    CHECK(weights_find(&w, "train.queue.text") && weights_find(&w, "train.queue.text")->dim[0] == 12);
+    weights_release(&w);
+}
+
+/* Two processes in one folder would write over each other; a killed one leaves nothing in the way. */
+static void one_process_trains_in_a_folder(void)
+{
+    pid_t child = begin((plan){ .name = "locked" });
+    for (int i = 0; i < 4000 && !file_exists(file_of("locked", "latest")); i++) nap(2000);
+    kill(child, SIGSTOP);
+    CHECK(run_to_end((plan){ .name = "locked", .resume = "latest" }) == CLOOB_ERR_IO);
+    kill(child, SIGKILL);
+    end(child);
+    CHECK(run_to_end((plan){ .name = "locked", .resume = "latest" }) == CLOOB_OK);
+    CHECK(ends_as_whole("locked"));
+}
+
 int main(void)
 {
     ctx = cloob_ctx_create(NULL);
@@ -220,6 +269,9 @@ int main(void)
     RUN(a_damaged_checkpoint_is_passed_over);
     RUN(a_full_disk_leaves_the_last_checkpoint);
     RUN(another_batch_goes_on_at_the_same_sample);
+    RUN(a_queue_goes_on_exactly);
+    RUN(a_run_may_change_what_it_stores);
+    RUN(one_process_trains_in_a_folder);
     char command[512];
     snprintf(command, sizeof command, "rm -rf '%s'", logs);
     if (system(command) != 0) printf("  %s is left\n", logs);

@@ -10,7 +10,7 @@ static comm *all;
 
 enum { ROWS = 8, STEPS = 20 };
 
-static step *make(device *dev, const char *model, comm *c, int64_t accum)
+static step *make(device *dev, const char *model, comm *c, int64_t accum, const char *memory)
 {
     step_options o;
     step *s = NULL;
@@ -21,6 +21,7 @@ static step *make(device *dev, const char *model, comm *c, int64_t accum)
     o.accum = accum;
     o.float_images = true;
     o.bn_sync = true;
+    o.memory = memory;
     o.learn_inv_tau = true;
     CHECK_OK(ctx, step_create(ctx, &o, dev, c, &s));
     if (s) CHECK_OK(ctx, procedural_params(ctx, step_params(s)));
@@ -34,12 +35,12 @@ static double apart(step *a, step *b)
 }
 
 /* Rows of one batch go to the ranks in order; a step shifts them, so that batches differ. */
-static void train_beside(const char *model, int64_t accum)
+static void train_beside(const char *model, int64_t accum, const char *memory)
 {
     device *dev = NULL;
     step_result mine, whole;
     CHECK_OK(ctx, device_open(ctx, "cpu", &dev));
-    step *s = make(dev, model, all, accum), *one = make(dev, model, NULL, 1);
+    step *s = make(dev, model, all, accum, memory), *one = make(dev, model, NULL, 1, memory);
     if (!s || !one) return;
     const model_config *c = &step_params(s)->config;
     int64_t picture = 3 * c->image_size * c->image_size, rows = ROWS + STEPS, local = ROWS / comm_size(all),
@@ -59,9 +60,10 @@ static void train_beside(const char *model, int64_t accum)
     }
     double drift = apart(s, one);
     if (comm_rank(all) == 0)
-        printf("  %s, %d ranks x %lld micro-batches: losses of %d steps apart by %.1e at most, weights by "
+        printf("  %s, %s stored, %d ranks x %lld micro-batches: losses of %d steps apart by %.1e at most, "
+               "weights by "
                "%.1e\n",
-               model, comm_size(all), (long long)accum, STEPS, worst, drift);
+               model, memory, comm_size(all), (long long)accum, STEPS, worst, drift);
     CHECK(worst < 2e-5);
     CHECK(drift < 1e-4);
     step_destroy(s), step_destroy(one);
@@ -69,11 +71,14 @@ static void train_beside(const char *model, int64_t accum)
     free(images), free(tokens);
 }
 
-static void batch_norm_over_all_ranks_is_one_batch(void) { train_beside("tiny-rn", 1); }
+static void batch_norm_over_all_ranks_is_one_batch(void) { train_beside("tiny-rn", 1, "batch"); }
 
-static void without_batch_norm_nothing_needs_saying(void) { train_beside("tiny-vit", 1); }
+static void without_batch_norm_nothing_needs_saying(void) { train_beside("tiny-vit", 1, "batch"); }
 
-static void ranks_and_micro_batches_go_together(void) { train_beside("tiny-vit", 2); }
+static void ranks_and_micro_batches_go_together(void) { train_beside("tiny-vit", 2, "batch"); }
+
+/* No multiple of the batch: it wraps, on every rank alike. */
+static void a_queue_holds_the_rows_of_all_ranks(void) { train_beside("tiny-vit", 2, "queue:20"); }
 
 int main(void)
 {
@@ -85,6 +90,7 @@ int main(void)
     RUN(batch_norm_over_all_ranks_is_one_batch);
     RUN(without_batch_norm_nothing_needs_saying);
     RUN(ranks_and_micro_batches_go_together);
+    RUN(a_queue_holds_the_rows_of_all_ranks);
     comm_destroy(all);
     cloob_ctx_destroy(ctx);
     return check_summary();

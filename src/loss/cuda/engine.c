@@ -79,7 +79,7 @@ static cloob_status prepare(cloob_ctx *ctx, loss_plan *p)
     gpu *g = p->device;
     choose(p, g);
     size_t bytes = gpu_batch_applies(p) ? gpu_batch_bytes(p, g) : gpu_general_bytes(p, g);
-    if (p->memory && bytes + BLAS_BYTES == p->bytes) return CLOOB_OK;
+    if (p->memory && bytes + BLAS_BYTES <= p->bytes) return CLOOB_OK;
     GPU_TRY("choosing the device", cudaSetDevice(g->device));
     cudaFree(p->memory);
     p->memory = NULL;

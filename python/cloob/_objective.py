@@ -1,0 +1,113 @@
+"""The objective of a batch of embeddings and its gradients; never an N x N matrix."""
+from __future__ import annotations
+
+import ctypes as c
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Optional
+
+import numpy as np
+
+from . import _library as L
+from ._arrays import ArrayIn, as_numpy, rows
+from ._library import lib, shared_context
+
+METHODS = ("cloob", "clip", "infoloob", "infonce-hopfield")  # cloob_method
+
+
+@dataclass(frozen=True)
+class Objective:
+    """The value, and gradients of `loss` where they were asked for (du, dv where patterns were given)."""
+
+    loss: float  # (image_term + text_term) / inv_tau
+    image_term: float
+    text_term: float
+    dinv_tau: float = 0.0  # of loss, by the two scales
+    dscale: float = 0.0
+    dx: Optional[np.ndarray] = None
+    dy: Optional[np.ndarray] = None
+    du: Optional[np.ndarray] = None
+    dv: Optional[np.ndarray] = None
+
+
+class Plan:
+    """One shape on one device, kept between calls. Pointers must be of that device."""
+
+    def __init__(self, method: str, device: str, shape: L.ObjectiveShape, inv_tau: float, scale: float) -> None:
+        if method not in METHODS:
+            raise L.ArgumentError(f"method {method!r}: one of {', '.join(METHODS)}")
+        o = L.ObjectiveOptions()
+        lib.cloob_objective_options_init(c.byref(o))
+        o.method, o.inv_tau, o.scale_hopfield, o.device = METHODS.index(method), inv_tau, scale, device.encode()
+        self._context = shared_context()
+        self._handle = c.c_void_p()
+        self._scales = (inv_tau, scale)
+        self._context.call(lib.cloob_objective_plan_create, c.byref(o), c.byref(shape), c.byref(self._handle))
+
+    def run(self, pointers: L.ObjectiveRows, inv_tau: float, scale: float) -> L.ObjectiveResult:
+        r = L.ObjectiveResult()
+        if (inv_tau, scale) != self._scales:
+            self._context.call(lib.cloob_objective_plan_scales, self._handle, inv_tau, scale)
+            self._scales = (inv_tau, scale)
+        self._context.call(lib.cloob_objective_plan_run, self._handle, c.byref(pointers), c.byref(r))
+        return r
+
+    def __del__(self) -> None:
+        if getattr(self, "_handle", None):
+            lib.cloob_objective_plan_destroy(self._handle)
+            self._handle = c.c_void_p()
+
+
+_KEPT = 4  # plans per thread: train and validation shapes, with and without gradients
+
+
+def plan_for(method: str, device: str, shape: L.ObjectiveShape, inv_tau: float, scale: float) -> Plan:
+    """The calling thread's plan for this shape, made on first use."""
+    plans: OrderedDict[tuple, Plan] = L._thread.__dict__.setdefault("plans", OrderedDict())
+    key = (method, device, shape.n, shape.d, shape.nu, shape.nv, shape.dtype, shape.gradients)
+    if key not in plans:
+        plans[key] = Plan(method, device, shape, inv_tau, scale)
+        while len(plans) > _KEPT:
+            plans.popitem(last=False)
+    plans.move_to_end(key)
+    return plans[key]
+
+
+def scale_gradients(r: L.ObjectiveResult, inv_tau: float) -> tuple[float, float]:
+    """Of loss = sum / inv_tau, by inv_tau and by the Hopfield scale."""
+    total = r.image_term + r.text_term
+    return r.dsum_dinv_tau / inv_tau - total / inv_tau**2, r.dsum_dscale / inv_tau
+
+
+def check_shapes(shapes: dict[str, tuple[int, ...]]) -> None:
+    """x and y alike, every set of the same width."""
+    x = shapes["x"]
+    for name, s in shapes.items():
+        if len(s) != 2:
+            raise L.ArgumentError(f"{name}: a matrix of rows is wanted, not shape {tuple(s)}")
+        if s[1] != x[1] or (name == "y" and s[0] != x[0]):
+            raise L.ArgumentError(f"{name} is {tuple(s)}, but x is {tuple(x)}")
+
+
+def objective(x: ArrayIn, y: ArrayIn, *, method: str = "cloob", inv_tau: float = 30.0, scale_hopfield: float = 8.0,
+              u: Optional[ArrayIn] = None, v: Optional[ArrayIn] = None, gradients: bool = True,
+              device: str = "cpu") -> Objective:
+    """Of unit rows x, y (n, d) in host memory; u, v: stored patterns, the batch itself where not given.
+
+    float64 arrays are computed in double throughout, by the plain definition: exact and slow. Others in float32.
+    device: "cpu" or "ref".
+    """
+    wide = as_numpy(x).dtype == np.float64
+    dtype = np.float64 if wide else np.float32
+    given = {"x": x, "y": y, "u": u, "v": v}
+    a = {k: rows(m, k, dtype) for k, m in given.items() if m is not None}
+    check_shapes({k: m.shape for k, m in a.items()})
+    if device.startswith("cuda"):
+        raise L.ArgumentError("arrays lie on the host; cloob.torch.objective takes tensors on a GPU where they are")
+    g = {k: np.empty_like(m) for k, m in a.items()} if gradients else {}
+    shape = L.ObjectiveShape(*a["x"].shape, len(a["u"]) if "u" in a else 0, len(a["v"]) if "v" in a else 0,
+                             L.F64 if wide else L.F32, gradients)
+    p = L.ObjectiveRows(**{k: m.ctypes.data for k, m in a.items()}, **{"d" + k: m.ctypes.data for k, m in g.items()})
+    r = plan_for(method, "ref" if wide else device, shape, inv_tau, scale_hopfield).run(p, inv_tau, scale_hopfield)
+    scales = scale_gradients(r, inv_tau) if gradients else (0.0, 0.0)
+    return Objective(r.loss, r.image_term, r.text_term, *scales, **{"d" + k: m for k, m in g.items()})

@@ -1,0 +1,82 @@
+"""CLIP's byte-pair encoding."""
+from __future__ import annotations
+
+import ctypes as c
+import os
+from functools import lru_cache
+from typing import Sequence, Union
+
+import numpy as np
+
+from ._library import lib, libc_free, optional, shared_context, string_array, text_bytes
+
+PathIn = Union[str, "os.PathLike[str]"]
+
+
+class Tokenizer:
+    """From a merges file, plain or gzip: OpenAI's, or one that `cloob tokenizer train` wrote. Threads may share it."""
+
+    def __init__(self, path: PathIn) -> None:
+        handle = c.c_void_p()
+        shared_context().call(lib.cloob_tokenizer_open, optional(path), c.byref(handle))
+        self._handle = handle
+
+    def __del__(self) -> None:
+        if getattr(self, "_handle", None):
+            lib.cloob_tokenizer_close(self._handle)
+            self._handle = c.c_void_p()
+
+    @property
+    def vocab_size(self) -> int:
+        return int(lib.cloob_tokenizer_vocab_size(self._handle))
+
+    @property
+    def start_id(self) -> int:
+        return int(lib.cloob_tokenizer_start_id(self._handle))
+
+    @property
+    def end_id(self) -> int:
+        return int(lib.cloob_tokenizer_end_id(self._handle))
+
+    def encode(self, text: str) -> list[int]:
+        """The ids alone, without start, end or padding."""
+        ids, count = c.POINTER(c.c_int32)(), c.c_int64()
+        data = text_bytes(text)
+        shared_context().call(lib.cloob_tokenizer_encode, self._handle, data, len(data), c.byref(ids), c.byref(count))
+        try:
+            return ids[: count.value]
+        finally:
+            libc_free(ids)
+
+    def decode(self, ids: Sequence[int]) -> str:
+        text = c.c_void_p()
+        array = (c.c_int32 * max(len(ids), 1))(*ids)
+        shared_context().call(lib.cloob_tokenizer_decode, self._handle, array, len(ids), c.byref(text))
+        try:
+            return c.string_at(text).decode("utf-8", "replace")
+        finally:
+            libc_free(text)
+
+    def __call__(self, texts: str | Sequence[str], length: int = 77) -> np.ndarray:
+        """Rows as a model takes them: (n, length) of int32 with start, end and zeros; longer texts are cut."""
+        list_ = [texts] if isinstance(texts, str) else list(texts)
+        out = np.zeros((len(list_), length), np.int32)
+        array = string_array([text_bytes(t) for t in list_])
+        shared_context().call(lib.cloob_tokenizer_encode_rows, self._handle, array, len(list_), length, out.ctypes.data)
+        return out
+
+
+@lru_cache(maxsize=4)
+def _cached(path: str, stamp: tuple[int, int]) -> Tokenizer:
+    return Tokenizer(path)
+
+
+def tokenize(texts: str | Sequence[str], vocab: PathIn, length: int = 77) -> np.ndarray:
+    """(n, length) of int32. The vocabulary is opened once and kept."""
+    path = os.fspath(vocab)
+    try:
+        st = os.stat(path)
+        stamp = (st.st_size, st.st_mtime_ns)
+    except OSError:
+        stamp = (0, 0)  # opening it will say why
+    return _cached(path, stamp)(texts, length)

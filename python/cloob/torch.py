@@ -1,0 +1,104 @@
+"""The objective for PyTorch's autograd: Hopfield retrieval and InfoLOOB without an N x N matrix.
+
+    from cloob.torch import objective
+    loss = objective(F.normalize(image), F.normalize(text), inv_tau=30, scale_hopfield=8)
+    loss.backward()
+
+Tensors are used where they lie, by address: on the CPU, and on a GPU if libcloob has its backend. Gradients of all rows,
+of stored patterns and of both scales (where those are tensors that want them) are made with the value in one go.
+float64 tensors on the CPU are computed in double by the plain definition, which is what gradcheck needs.
+"""
+from __future__ import annotations
+
+from typing import Any, Optional, Union
+
+import torch
+from torch.autograd.function import once_differentiable
+
+from . import _library as L
+from ._objective import check_shapes, plan_for, scale_gradients
+
+Scale = Union[float, torch.Tensor]
+
+_DTYPES = {torch.float32: L.F32, torch.bfloat16: L.BF16, torch.float64: L.F64}
+
+
+def _device_name(t: torch.Tensor) -> str:
+    if t.device.type == "cuda":
+        return f"cuda:{t.device.index}"
+    if t.device.type != "cpu":
+        raise L.UnsupportedError(f"tensors on {t.device}: the CPU and NVIDIA GPUs are supported")
+    return "ref" if t.dtype == torch.float64 else "cpu"
+
+
+def _run(sets: dict[str, torch.Tensor], method: str, inv_tau: float, scale: float, gradients: bool) -> tuple[Any, dict[str, torch.Tensor]]:
+    x = sets["x"]
+    if x.dtype not in _DTYPES:
+        raise L.ArgumentError(f"embeddings are {x.dtype}: float32, bfloat16 or float64 is wanted")
+    check_shapes({k: tuple(t.shape) for k, t in sets.items()})
+    for k, t in sets.items():
+        if t.dtype != x.dtype or t.device != x.device:
+            raise L.ArgumentError(f"{k} is {t.dtype} on {t.device}, x is {x.dtype} on {x.device}")
+    rows = {k: t.detach().contiguous() for k, t in sets.items()}
+    wide = torch.float64 if x.dtype == torch.float64 else torch.float32
+    g = {k: torch.empty_like(t, dtype=wide) for k, t in rows.items()} if gradients else {}
+    shape = L.ObjectiveShape(*x.shape, len(rows.get("u", ())), len(rows.get("v", ())), _DTYPES[x.dtype], gradients)
+    p = L.ObjectiveRows(**{k: t.data_ptr() for k, t in rows.items()}, **{"d" + k: t.data_ptr() for k, t in g.items()})
+    if x.is_cuda:
+        torch.cuda.current_stream(x.device).synchronize()
+    return plan_for(method, _device_name(x), shape, inv_tau, scale).run(p, inv_tau, scale), g
+
+
+class _Function(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, y: torch.Tensor, u: Optional[torch.Tensor], v: Optional[torch.Tensor],
+                inv_tau: torch.Tensor, scale: torch.Tensor, method: str) -> torch.Tensor:
+        sets = {k: t for k, t in (("x", x), ("y", y), ("u", u), ("v", v)) if t is not None}
+        wanted = any(ctx.needs_input_grad)
+        r, g = _run(sets, method, inv_tau.item(), scale.item(), wanted)
+        if wanted:
+            ctx.scales = scale_gradients(r, inv_tau.item())
+            ctx.like = (inv_tau, scale)
+            ctx.save_for_backward(*(g.get(k) for k in "xyuv"))
+            ctx.types = [None if t is None else t.dtype for t in (x, y, u, v)]
+        return torch.tensor(r.loss, dtype=torch.float64 if x.dtype == torch.float64 else torch.float32, device=x.device)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, d: torch.Tensor) -> tuple[Optional[torch.Tensor], ...]:
+        out: list[Optional[torch.Tensor]] = []
+        for g, dtype, needed in zip(ctx.saved_tensors, ctx.types, ctx.needs_input_grad):
+            out.append((g * d).to(dtype) if needed and g is not None else None)
+        for value, like, needed in zip(ctx.scales, ctx.like, ctx.needs_input_grad[4:6]):
+            out.append((d.to(like.device, like.dtype) * value).reshape(like.shape) if needed else None)
+        return (*out, None)
+
+
+def objective(x: torch.Tensor, y: torch.Tensor, *, method: str = "cloob", inv_tau: Scale = 30.0,
+              scale_hopfield: Scale = 8.0, u: Optional[torch.Tensor] = None, v: Optional[torch.Tensor] = None) -> torch.Tensor:
+    """(image_term + text_term) / inv_tau of unit rows x, y (n, d), as a scalar tensor with gradients.
+
+    u, v: stored patterns; the batch itself where not given. inv_tau and scale_hopfield may be tensors of one element,
+    and then have gradients. Can be differentiated once.
+    """
+    tau, beta = (s if isinstance(s, torch.Tensor) else torch.tensor(float(s), dtype=torch.float64) for s in (inv_tau, scale_hopfield))
+    return _Function.apply(x, y, u, v, tau, beta, method)
+
+
+class CLOOBLoss(torch.nn.Module):
+    """The objective as a module. It takes image and text features of any length, and brings them to unit length itself.
+
+    Learnable scales are stored as logarithms and kept at or below 100, as in CLIP.
+    """
+
+    def __init__(self, method: str = "cloob", inv_tau: float = 30.0, scale_hopfield: float = 8.0,
+                 learnable_inv_tau: bool = False, learnable_scale_hopfield: bool = False) -> None:
+        super().__init__()
+        self.method = method
+        self.logit_inv_tau = torch.nn.Parameter(torch.tensor(inv_tau).log(), requires_grad=learnable_inv_tau)
+        self.logit_scale_hopfield = torch.nn.Parameter(torch.tensor(scale_hopfield).log(), requires_grad=learnable_scale_hopfield)
+
+    def forward(self, image: torch.Tensor, text: torch.Tensor) -> torch.Tensor:
+        unit = torch.nn.functional.normalize
+        return objective(unit(image, dim=-1), unit(text, dim=-1), method=self.method,
+                         inv_tau=self.logit_inv_tau.exp().clamp(max=100), scale_hopfield=self.logit_scale_hopfield.exp().clamp(max=100))

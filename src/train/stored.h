@@ -1,0 +1,45 @@
+/* What the Hopfield networks store during training (--memory).
+ *
+ *     batch      the batch itself: pictures for U, texts for V, with gradients through them
+ *     queue:N    the last N pairs of the steps before, of all ranks, without gradients; while there are none,
+ * the batch file:F     the rows of a safetensors file, U or image for U, V or text for V, without gradients;
+ * a set that is not in the file is the batch
+ *
+ * A queue takes a step's embeddings in rank order after the update, so that every rank holds the same rows; a
+ * step that is skipped leaves it alone. It is part of a checkpoint, as it lies. */
+#ifndef TRAIN_STORED_H
+#define TRAIN_STORED_H
+
+#include "dist/comm.h"
+#include "loss/loss.h"
+#include "model/weights.h"
+#include "tensor/device.h"
+
+typedef struct stored_sets stored_sets;
+
+/* Whether the text is one of the above; what a file holds is looked at by stored_create. */
+cloob_status stored_check(cloob_ctx *ctx, const char *text);
+
+/* rows: pairs of a step on this rank, the same on every rank. For the batch *out is NULL, which every
+ * function below takes. dev and c (NULL: alone) outlive it. */
+cloob_status stored_create(cloob_ctx *ctx, const char *text, device *dev, comm *c, int64_t rows, int64_t dim,
+                           stored_sets **out);
+void stored_destroy(stored_sets *s);
+
+/* Rows that U and V may have, for the plan; 0: the batch. */
+int64_t stored_most(const stored_sets *s, bool text);
+/* Sets in->u, in->v and gives the rows each has now. */
+void stored_bind(const stored_sets *s, loss_inputs *in, int64_t *u, int64_t *v);
+
+/* After an update: unit rows of this step on this rank, device memory. Collective. */
+cloob_status stored_push(cloob_ctx *ctx, stored_sets *s, const float *x, const float *y);
+
+size_t stored_bytes(const stored_sets *s); /* device memory */
+
+/* A queue to and from a checkpoint: "train.queue.image", "train.queue.text" and numbers in the metadata. A
+ * file without one leaves the queue empty and says so in the log; one of another length gives its latest
+ * rows. */
+cloob_status stored_save(cloob_ctx *ctx, const stored_sets *s, weights *w);
+cloob_status stored_load(cloob_ctx *ctx, stored_sets *s, const weights *w, const char *path);
+
+#endif
