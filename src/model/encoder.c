@@ -74,7 +74,7 @@ static cloob_status get_exec(cloob_ctx *ctx, encoder *e, int kind, exec **out)
 {
     graph g;
     tower_options o = { .batch = e->o.batch, .float_images = kind == FLOATS, .features = true,
-                        .padded_input = e->p->dev->backend == BACKEND_CUDA };
+                        .padded_input = e->p->dev->backend == BACKEND_CUDA && e->p->config.family == MODEL_RESNET };
     exec_bindings b = { .param = e->p->compute_view, .master = e->p->master_view, .frozen_weights = true };
     cloob_status status = CLOOB_OK;
     if (!e->exec[kind]) {

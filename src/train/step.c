@@ -73,7 +73,7 @@ static cloob_status make_tower(cloob_ctx *ctx, step *s, int which)
                         .train = true,
                         .backward = which == IMAGE ? !s->o.lock_image : !s->o.lock_text,
                         .float_images = s->o.float_images,
-                        .padded_input = s->dev->backend == BACKEND_CUDA,
+                        .padded_input = s->dev->backend == BACKEND_CUDA && s->o.model.family == MODEL_RESNET,
                         .grad = s->o.grad };
     exec_bindings b = { .param = s->p->compute_view, .master = s->p->master_view, .grad = s->p->grad_view,
                         .stream = which == TEXT && two_queues(s) ? s->dev->side : NULL, .ranks = s->o.bn_sync ? ranks_of(s) : 1, .sum_ranks = sum_statistics, .sum_user = s };

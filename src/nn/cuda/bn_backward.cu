@@ -48,6 +48,37 @@ __device__ __forceinline__ float row_gradient(const bwd_row<T, V> &q, const bwd_
     return g;
 }
 
+/* A block's sums, added over its rows in order. sums: (block.y, 2 V, block.x) of shared memory. */
+template <int V>
+__device__ static void write_partial(float *partial, float *sums, const float s1[V], const float s2[V], int C)
+{
+    int width = blockDim.x, cell = 2 * V * width;
+#pragma unroll
+    for (int i = 0; i < V; i++) {
+        sums[threadIdx.y * cell + i * width + threadIdx.x] = s1[i];
+        sums[threadIdx.y * cell + (V + i) * width + threadIdx.x] = s2[i];
+    }
+    __syncthreads();
+    for (int j = threadIdx.y * width + threadIdx.x; j < cell; j += width * blockDim.y) {
+        int which = j / width, at = blockIdx.y * width + j % width;
+        float sum = 0.0f;
+        for (int y = 0; y < blockDim.y; y++) sum += sums[y * cell + j];
+        if (at < C / V) partial[((int64_t)blockIdx.x * 2 + which / V) * C + at * V + which % V] = sum;
+    }
+}
+
+/* dx = slope (g - m1) - (x - mean) m2 */
+template <int V>
+__device__ __forceinline__ void dx_factors(float m1[V], float m2[V], const bwd_in &in, const bn_affine<V> &k, int c)
+{
+    float r1[V];
+    load_floats<V>(r1, in.rstd + c);
+    load_floats<V>(m1, in.sums + c);
+    load_floats<V>(m2, in.sums + in.C + c);
+#pragma unroll
+    for (int i = 0; i < V; i++) m1[i] /= in.count, m2[i] = m2[i] / in.count * r1[i] * k.slope[i];
+}
+
 /* partial: (gridDim.x, 2, C): sums of g and of g (x - mean). */
 template <typename T, int V, int MASK, bool DY2, bool POOL, int U>
 static __global__ void __launch_bounds__(256, BWD_BLOCKS) reduce_kernel(float *partial, T *g_out, bwd_in in)
@@ -80,18 +111,85 @@ static __global__ void __launch_bounds__(256, BWD_BLOCKS) reduce_kernel(float *p
             }
         }
     }
-    int cell = 2 * V * width;
+    write_partial<V>(partial, sums, s1, s2, in.C);
+}
+
+/* With pool and even sizes: a thread takes a pooled row and the four rows of x behind it, so dy is read and its place worked
+ * out once. DX: writes dx; else adds to the sums and writes g. */
+template <typename T, int V, bool RELU, bool DY2>
+struct pooled_rows {
+    pack<T, V> dy, dy2, x[4];
+
+    __device__ __forceinline__ void read(const bwd_in &in, int64_t r, int64_t first, int c)
+    {
+        dy = load<T, V>((const T *)in.dy + r * in.C + c);
+        if (DY2) dy2 = load<T, V>((const T *)in.dy2 + r * in.C + c);
 #pragma unroll
-    for (int i = 0; i < V; i++) {
-        sums[threadIdx.y * cell + i * width + threadIdx.x] = s1[i];
-        sums[threadIdx.y * cell + (V + i) * width + threadIdx.x] = s2[i];
+        for (int s = 0; s < 4; s++) x[s] = load<T, V>((const T *)in.x + (first + (int64_t)(s / 2) * in.map.W + s % 2) * in.C + c);
     }
-    __syncthreads();
-    for (int j = threadIdx.y * width + threadIdx.x; j < cell; j += width * blockDim.y) {
-        int which = j / width, at = blockIdx.y * width + j % width;
-        float sum = 0.0f;
-        for (int y = 0; y < blockDim.y; y++) sum += sums[y * cell + j];
-        if (at < packs) partial[((int64_t)blockIdx.x * 2 + which / V) * in.C + at * V + which % V] = sum;
+
+    __device__ __forceinline__ float gradient(const bwd_in &in, const bn_affine<V> &k, int s, int i) const
+    {
+        float g = to_float(dy.v[i]);
+        if (DY2) g += to_float(dy2.v[i]);
+        g *= in.share;
+        return RELU && !(bn_value<V>(k, to_float(x[s].v[i]), i) > 0.0f) ? 0.0f : g;
+    }
+};
+
+template <typename T, int V, bool RELU, bool DY2>
+static __global__ void __launch_bounds__(256, BWD_BLOCKS) pooled_reduce_kernel(float *partial, T *g_out, bwd_in in)
+{
+    extern __shared__ float sums[]; /* (block.y, 2 V, block.x) */
+    int width = blockDim.x, packs = in.C / V, column = blockIdx.y * width + threadIdx.x, c = column * V;
+    float s1[V] = {}, s2[V] = {};
+    if (column < packs) {
+        bn_affine<V> k;
+        bn_affine_load<V>(k, in.mean, in.rstd, in.gain, in.bias, c);
+#pragma unroll 2
+        for (int64_t r = (int64_t)blockIdx.x * blockDim.y + threadIdx.y; r < in.R / 4; r += (int64_t)gridDim.x * blockDim.y) {
+            pooled_rows<T, V, RELU, DY2> q;
+            int64_t first = pool_first(in.map, r);
+            q.read(in, r, first, c);
+#pragma unroll
+            for (int s = 0; s < 4; s++) {
+                pack<T, V> out;
+#pragma unroll
+                for (int i = 0; i < V; i++) {
+                    float g = q.gradient(in, k, s, i);
+                    out.v[i] = from_float<T>(g);
+                    s1[i] += g;
+                    s2[i] += g * (to_float(q.x[s].v[i]) - k.mean[i]);
+                }
+                if (g_out) store<T, V>(g_out + (first + (int64_t)(s / 2) * in.map.W + s % 2) * in.C + c, out);
+            }
+        }
+    }
+    write_partial<V>(partial, sums, s1, s2, in.C);
+}
+
+template <typename T, int V, bool RELU, bool DY2>
+static __global__ void __launch_bounds__(256, BWD_BLOCKS) pooled_dx_kernel(T *dx, bwd_in in)
+{
+    int column = blockIdx.y * blockDim.x + threadIdx.x, c = column * V;
+    if (c >= in.C) return;
+    bn_affine<V> k;
+    float m1[V], m2[V];
+    bn_affine_load<V>(k, in.mean, in.rstd, in.gain, in.bias, c);
+    dx_factors<V>(m1, m2, in, k, c);
+#pragma unroll 2
+    for (int64_t r = (int64_t)blockIdx.x * blockDim.y + threadIdx.y; r < in.R / 4; r += (int64_t)gridDim.x * blockDim.y) {
+        pooled_rows<T, V, RELU, DY2> q;
+        int64_t first = pool_first(in.map, r);
+        q.read(in, r, first, c);
+#pragma unroll
+        for (int s = 0; s < 4; s++) {
+            pack<T, V> out;
+#pragma unroll
+            for (int i = 0; i < V; i++)
+                out.v[i] = from_float<T>(k.slope[i] * (q.gradient(in, k, s, i) - m1[i]) - (to_float(q.x[s].v[i]) - k.mean[i]) * m2[i]);
+            store<T, V>(dx + (first + (int64_t)(s / 2) * in.map.W + s % 2) * in.C + c, out);
+        }
     }
 }
 
@@ -125,13 +223,9 @@ static __global__ void __launch_bounds__(256, BWD_BLOCKS) dx_kernel(T *dx, bwd_i
     int column = blockIdx.y * blockDim.x + threadIdx.x, c = column * V;
     if (c >= in.C) return;
     bn_affine<V> k;
-    float r1[V], m1[V], m2[V]; /* dx = slope (g - m1) - (x - mean) m2 */
+    float m1[V], m2[V];
     bn_affine_load<V>(k, in.mean, in.rstd, in.gain, in.bias, c);
-    load_floats<V>(r1, in.rstd + c);
-    load_floats<V>(m1, in.sums + c);
-    load_floats<V>(m2, in.sums + in.C + c);
-#pragma unroll
-    for (int i = 0; i < V; i++) m1[i] /= in.count, m2[i] = m2[i] / in.count * r1[i] * k.slope[i];
+    dx_factors<V>(m1, m2, in, k, c);
     int64_t step = (int64_t)gridDim.x * blockDim.y;
     for (int64_t r = (int64_t)blockIdx.x * blockDim.y + threadIdx.y; r < in.R; r += U * step) {
         bwd_row<T, V> q[U];
@@ -171,12 +265,23 @@ static void launch_one(const op_env *env, row_grid g, const bwd_in &in, void *ou
     else dx_kernel<T, V, MASK, DY2, POOL, U><<<g.grid, g.block, 0, stream_of(env)>>>((T *)out, in);
 }
 
+template <typename T, int V, bool RELU, bool DY2>
+static void launch_pooled(const op_env *env, row_grid g, const bwd_in &in, void *out, float *partial)
+{
+    size_t smem = (size_t)g.block.x * g.block.y * 2 * V * sizeof(float);
+    if (partial) pooled_reduce_kernel<T, V, RELU, DY2><<<g.grid, g.block, smem, stream_of(env)>>>(partial, (T *)out, in);
+    else pooled_dx_kernel<T, V, RELU, DY2><<<g.grid, g.block, 0, stream_of(env)>>>((T *)out, in);
+}
+
 /* With pool there is no residual, so the mask worked out from x is y's mask. */
 template <typename T, int V, bool DY2>
 static void launch_masked(const op_env *env, row_grid g, const bwd_in &in, const op_attr *at, void *out,
                           float *partial)
 {
-    if (!at->relu && at->pool) launch_one<T, V, MASK_NONE, DY2, true>(env, g, in, out, partial);
+    bool even = at->pool && in.map.H % 2 == 0 && in.map.W % 2 == 0;
+    if (even && at->relu) launch_pooled<T, V, true, DY2>(env, g, in, out, partial);
+    else if (even) launch_pooled<T, V, false, DY2>(env, g, in, out, partial);
+    else if (!at->relu && at->pool) launch_one<T, V, MASK_NONE, DY2, true>(env, g, in, out, partial);
     else if (!at->relu) launch_one<T, V, MASK_NONE, DY2, false>(env, g, in, out, partial);
     else if (at->pool) launch_one<T, V, MASK_X, DY2, true>(env, g, in, out, partial);
     else if (in.y) launch_one<T, V, MASK_Y, DY2, false>(env, g, in, out, partial);
