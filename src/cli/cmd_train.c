@@ -39,6 +39,7 @@ static int run(const command *self, int argc, char **argv)
 
 const command cmd_train = { "train", run, "train image and text encoders on pairs", rows, "--train-data SOURCE [OPTIONS]",
                             "Trains a model and leaves everything in LOGS/NAME: out.log, params.txt, checkpoints, results, TensorBoard\n"
-                            "events. Ctrl-C saves and stops; a second one stops at once.\n\n"
+                            "events. Ctrl-C saves and stops; a second one stops at once. Memory is planned first: a batch that does not fit is\n"
+                            "refused with the largest that does. CLOOB_MEMORY_LIMIT=24G in the environment leaves the rest to others.\n\n"
                             "  cloob train --train-data pairs.tsv --model tiny --batch-size 128 --epochs 10 --warmup 200 --name first\n"
                             "  mpirun -np 4 cloob train --preset cc --train-data 'cc/{00000..00331}.tar' --name cloob-cc" };

@@ -75,6 +75,11 @@ void comm_destroy(comm *c)
     free(c);
 }
 
+void comm_set_stream(comm *c, void *stream)
+{
+    if (c) c->stream = stream;
+}
+
 static bool alone(const comm *c) { return !c || !c->ops; }
 
 cloob_status comm_all_gather(cloob_ctx *ctx, comm *c, const void *send, void *recv, const int64_t *count,

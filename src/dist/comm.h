@@ -5,6 +5,10 @@
  * With COMM_NCCL the buffers of data calls are device memory; with the others host memory. Sums are made in
  * an order that depends on the number of ranks only.
  *
+ * Data calls of COMM_NCCL are queued and return: they follow the work that the stream of comm_set_stream
+ * holds so far, and that stream waits for them. The host never does, but in comm_barrier; so they can be part
+ * of a captured graph once the communicator exists.
+ *
  *     comm *c;
  *     CLOOB_TRY(comm_create(ctx, COMM_AUTO, &c));
  *     CLOOB_TRY(comm_all_reduce(ctx, c, sums, 4, CLOOB_F64));
@@ -40,6 +44,9 @@ cloob_status comm_create(cloob_ctx *ctx, comm_kind kind, comm **out);
 /* A second communicator over the same ranks that moves device memory; base outlives it. */
 cloob_status comm_create_nccl(cloob_ctx *ctx, comm *base, comm **out);
 void comm_destroy(comm *c); /* NULL is fine; the one that started MPI ends it */
+
+/* NCCL: the cudaStream_t that data calls belong to, NULL for the default one. Nothing for the others. */
+void comm_set_stream(comm *c, void *stream);
 
 int comm_rank(const comm *c);
 int comm_size(const comm *c);

@@ -22,7 +22,8 @@ struct comm {
     int rank, size, local_rank;
     comm *base; /* NCCL: the host communicator of the same ranks; not owned unless owns_base */
     bool owns_base;
-    void *state; /* of the ops */
+    void *stream; /* NCCL: what data calls belong to */
+    void *state;  /* of the ops */
 };
 
 /* Each is defined once: by the real file or by its no_ twin, chosen by the build. */

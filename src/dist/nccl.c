@@ -15,6 +15,7 @@
 typedef struct nccl_state {
     ncclComm_t comm;
     cudaStream_t stream; /* of everything here; high priority, so that buckets overtake the backward pass */
+    cudaEvent_t mark;    /* a waiting stream notes where it stood when asked, so one serves all */
 } nccl_state;
 
 static nccl_state *state(comm *c) { return c->state; }
@@ -51,31 +52,38 @@ static size_t elements(int64_t count, cloob_dtype d)
     return type_of(d) == ncclUint8 ? (size_t)count * dtype_size(d) : (size_t)count;
 }
 
-/* The stream joins the work of `other`: what it holds now happens before what comes next here. */
+/* What `first` holds now happens before what comes next in `then`. */
 static cloob_status order(cloob_ctx *ctx, comm *c, cudaStream_t first, cudaStream_t then)
 {
-    cudaEvent_t event;
-    CLOOB_TRY(cuda_check(ctx, c, cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "event"));
-    cudaError_t code = cudaEventRecord(event, first);
-    if (code == cudaSuccess) code = cudaStreamWaitEvent(then, event, 0);
-    cudaEventDestroy(event);
+    cudaError_t code = cudaEventRecord(state(c)->mark, first);
+    if (code == cudaSuccess) code = cudaStreamWaitEvent(then, state(c)->mark, 0);
     return cuda_check(ctx, c, code, "ordering streams");
 }
 
-/* Blocking calls: after the default stream's work, and done on return. */
-static cloob_status finish(cloob_ctx *ctx, comm *c, const char *what)
+/* A peer that failed shows here, if not in the call that met it. */
+static cloob_status check_peers(cloob_ctx *ctx, comm *c, const char *what)
 {
     ncclResult_t asynchronous = ncclSuccess;
-    CLOOB_TRY(cuda_check(ctx, c, cudaStreamSynchronize(state(c)->stream), what));
     CLOOB_TRY(nccl_check(ctx, c, ncclCommGetAsyncError(state(c)->comm, &asynchronous), what));
     return nccl_check(ctx, c, asynchronous, what);
+}
+
+static cloob_status enter(cloob_ctx *ctx, comm *c, const char *what)
+{
+    CLOOB_TRY(check_peers(ctx, c, what));
+    return order(ctx, c, (cudaStream_t)c->stream, state(c)->stream);
+}
+
+static cloob_status leave(cloob_ctx *ctx, comm *c)
+{
+    return order(ctx, c, state(c)->stream, (cudaStream_t)c->stream);
 }
 
 static cloob_status all_gather(cloob_ctx *ctx, comm *c, const void *send, void *recv, const int64_t *count,
                                cloob_dtype dtype)
 {
     char *at = recv;
-    CLOOB_TRY(order(ctx, c, NULL, state(c)->stream));
+    CLOOB_TRY(enter(ctx, c, "all-gather"));
     CLOOB_TRY(nccl_check(ctx, c, ncclGroupStart(), "all-gather"));
     for (int r = 0; r < c->size; at += (size_t)count[r] * dtype_size(dtype), r++)
         if (count[r] > 0)
@@ -84,14 +92,14 @@ static cloob_status all_gather(cloob_ctx *ctx, comm *c, const void *send, void *
                                                type_of(dtype), r, state(c)->comm, state(c)->stream),
                                  "all-gather"));
     CLOOB_TRY(nccl_check(ctx, c, ncclGroupEnd(), "all-gather"));
-    return finish(ctx, c, "all-gather");
+    return leave(ctx, c);
 }
 
 static cloob_status reduce_scatter(cloob_ctx *ctx, comm *c, void *send, void *recv, const int64_t *count,
                                    cloob_dtype dtype)
 {
     char *at = send;
-    CLOOB_TRY(order(ctx, c, NULL, state(c)->stream));
+    CLOOB_TRY(enter(ctx, c, "reduce-scatter"));
     CLOOB_TRY(nccl_check(ctx, c, ncclGroupStart(), "reduce-scatter"));
     for (int r = 0; r < c->size; at += (size_t)count[r] * dtype_size(dtype), r++)
         if (count[r] > 0)
@@ -100,13 +108,11 @@ static cloob_status reduce_scatter(cloob_ctx *ctx, comm *c, void *send, void *re
                                             state(c)->comm, state(c)->stream),
                                  "reduce-scatter"));
     CLOOB_TRY(nccl_check(ctx, c, ncclGroupEnd(), "reduce-scatter"));
-    return finish(ctx, c, "reduce-scatter");
+    return leave(ctx, c);
 }
 
-static cloob_status enqueue_sum(cloob_ctx *ctx, comm *c, void *data, int64_t count, cloob_dtype dtype,
-                                void *after)
+static cloob_status enqueue_sum(cloob_ctx *ctx, comm *c, void *data, int64_t count, cloob_dtype dtype)
 {
-    CLOOB_TRY(order(ctx, c, (cudaStream_t)after, state(c)->stream));
     return nccl_check(ctx, c,
                       ncclAllReduce(data, data, elements(count, dtype), type_of(dtype), ncclSum,
                                     state(c)->comm, state(c)->stream),
@@ -115,14 +121,17 @@ static cloob_status enqueue_sum(cloob_ctx *ctx, comm *c, void *data, int64_t cou
 
 static cloob_status all_reduce(cloob_ctx *ctx, comm *c, void *data, int64_t count, cloob_dtype dtype)
 {
-    CLOOB_TRY(enqueue_sum(ctx, c, data, count, dtype, NULL));
-    return finish(ctx, c, "all-reduce");
+    CLOOB_TRY(enter(ctx, c, "all-reduce"));
+    CLOOB_TRY(enqueue_sum(ctx, c, data, count, dtype));
+    return leave(ctx, c);
 }
 
 static cloob_status begin(cloob_ctx *ctx, comm *c, void *data, int64_t count, cloob_dtype dtype, void *after,
                           comm_request *request)
 {
-    CLOOB_TRY(enqueue_sum(ctx, c, data, count, dtype, after));
+    CLOOB_TRY(check_peers(ctx, c, "all-reduce"));
+    CLOOB_TRY(order(ctx, c, (cudaStream_t)after, state(c)->stream));
+    CLOOB_TRY(enqueue_sum(ctx, c, data, count, dtype));
     request->handle = state(c); /* any mark that is not NULL: the stream keeps the order */
     return CLOOB_OK;
 }
@@ -135,17 +144,19 @@ static cloob_status wait(cloob_ctx *ctx, comm *c, comm_request *request)
 
 static cloob_status broadcast(cloob_ctx *ctx, comm *c, void *data, int64_t count, cloob_dtype dtype, int root)
 {
-    CLOOB_TRY(order(ctx, c, NULL, state(c)->stream));
+    CLOOB_TRY(enter(ctx, c, "broadcast"));
     CLOOB_TRY(nccl_check(ctx, c,
                          ncclBroadcast(data, data, elements(count, dtype), type_of(dtype), root,
                                        state(c)->comm, state(c)->stream),
                          "broadcast"));
-    return finish(ctx, c, "broadcast");
+    return leave(ctx, c);
 }
 
 static cloob_status barrier(cloob_ctx *ctx, comm *c)
 {
-    CLOOB_TRY(finish(ctx, c, "barrier"));
+    CLOOB_TRY(cuda_check(ctx, c, cudaStreamSynchronize((cudaStream_t)c->stream), "barrier"));
+    CLOOB_TRY(cuda_check(ctx, c, cudaStreamSynchronize(state(c)->stream), "barrier"));
+    CLOOB_TRY(check_peers(ctx, c, "barrier"));
     return comm_barrier(ctx, c->base);
 }
 
@@ -153,7 +164,9 @@ static void abort_all(comm *c) { ncclCommAbort(state(c)->comm); }
 
 static void destroy(comm *c)
 {
+    cudaStreamSynchronize(state(c)->stream);
     ncclCommDestroy(state(c)->comm);
+    cudaEventDestroy(state(c)->mark);
     cudaStreamDestroy(state(c)->stream);
     free(c->state);
 }
@@ -168,10 +181,10 @@ static cloob_status connect(cloob_ctx *ctx, comm *c, nccl_state *s)
     if (c->rank == 0) CLOOB_TRY(nccl_check(ctx, c, ncclGetUniqueId(&id), "start"));
     CLOOB_TRY(comm_broadcast(ctx, c->base, &id, sizeof id, CLOOB_U8, 0));
     CLOOB_TRY(cuda_check(ctx, c, cudaDeviceGetStreamPriorityRange(&low, &high), "stream"));
-    CLOOB_TRY(nccl_check(ctx, c, ncclCommInitRank(&s->comm, c->size, id, c->rank), "start"));
-    cudaError_t code = cudaStreamCreateWithPriority(&s->stream, cudaStreamNonBlocking, high);
-    if (code != cudaSuccess) ncclCommDestroy(s->comm);
-    return cuda_check(ctx, c, code, "stream");
+    CLOOB_TRY(
+        cuda_check(ctx, c, cudaStreamCreateWithPriority(&s->stream, cudaStreamNonBlocking, high), "stream"));
+    CLOOB_TRY(cuda_check(ctx, c, cudaEventCreateWithFlags(&s->mark, cudaEventDisableTiming), "event"));
+    return nccl_check(ctx, c, ncclCommInitRank(&s->comm, c->size, id, c->rank), "start");
 }
 
 cloob_status comm_nccl_open(cloob_ctx *ctx, comm *c)
@@ -180,6 +193,8 @@ cloob_status comm_nccl_open(cloob_ctx *ctx, comm *c)
     if (!s) return ctx_no_memory(ctx, sizeof *s, "a communicator");
     cloob_status status = connect(ctx, c, s);
     if (status != CLOOB_OK) {
+        if (s->mark) cudaEventDestroy(s->mark);
+        if (s->stream) cudaStreamDestroy(s->stream);
         free(s);
         return status;
     }

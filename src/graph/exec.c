@@ -171,18 +171,21 @@ static void find_lifetimes(const exec *e, plan_item *item)
     }
 }
 
-static cloob_status take_memory(exec *e, plan_item *item)
+static cloob_status plan_memory(exec *e, plan_item *item)
 {
-    device *d = e->env.dev;
-    size_t inputs = 0;
+    find_lifetimes(e, item);
     CLOOB_TRY(plan_offsets(e->env.ctx, item, e->values + e->calls, &e->memory.arena_bytes));
     e->memory.lower_bound_bytes = plan_lower_bound(item, e->values + e->calls, e->calls);
-    CLOOB_TRY(d->alloc(e->env.ctx, d, e->memory.arena_bytes, "activations", &e->arena));
     for (int v = 0; v < e->values; v++)
-        if (e->value[v].kind == VALUE_INPUT) inputs += (tensor_bytes(&e->value[v].t) + 255) / 256 * 256;
-    CLOOB_TRY(d->alloc(e->env.ctx, d, inputs, "inputs", &e->inputs));
-    e->memory.input_bytes = inputs;
+        if (e->value[v].kind == VALUE_INPUT) e->memory.input_bytes += (tensor_bytes(&e->value[v].t) + 255) / 256 * 256;
     return CLOOB_OK;
+}
+
+static cloob_status take_memory(exec *e)
+{
+    device *d = e->env.dev;
+    CLOOB_TRY(d->alloc(e->env.ctx, d, e->memory.arena_bytes, "activations", &e->arena));
+    return d->alloc(e->env.ctx, d, e->memory.input_bytes, "inputs", &e->inputs);
 }
 
 static void assign_addresses(exec *e, const exec_bindings *b, const plan_item *item)
@@ -205,32 +208,38 @@ static void assign_addresses(exec *e, const exec_bindings *b, const plan_item *i
     }
 }
 
+/* b NULL: only measures. */
 static cloob_status build(exec *e, const graph *g, const exec_bindings *b)
 {
     CLOOB_TRY(make_calls(e, g));
     if (e->env.dev->backend == BACKEND_CPU) choose_layout(e);
-    CLOOB_TRY(prepare_calls(e));
+    if (b || e->env.dev->backend != BACKEND_CUDA) CLOOB_TRY(prepare_calls(e));
+    else for (int i = 0; i < e->calls; i++) e->call[i].args.scratch_bytes = op_scratch_bound(e->call[i].op, &e->call[i].args);
     plan_item *item = calloc((size_t)(e->values + e->calls + 1), sizeof *item);
     if (!item) return ctx_no_memory(e->env.ctx, (size_t)e->values * sizeof *item, "a memory plan");
-    find_lifetimes(e, item);
-    cloob_status status = take_memory(e, item);
-    if (status == CLOOB_OK) assign_addresses(e, b, item);
+    cloob_status status = plan_memory(e, item);
+    if (status == CLOOB_OK && b) status = take_memory(e);
+    if (status == CLOOB_OK && b) assign_addresses(e, b, item);
     free(item);
     return status;
 }
 
-cloob_status exec_create(cloob_ctx *ctx, const graph *g, device *dev, const exec_bindings *b, exec **out)
+static void set_env(exec *e, cloob_ctx *ctx, device *dev, const exec_bindings *b)
+{
+    e->env = (op_env){ .ctx = ctx, .dev = dev, .stream = dev->stream, .ranks = 1 };
+    if (!b) return;
+    if (b->stream) e->env.stream = b->stream;
+    if (b->ranks > 1) e->env.ranks = b->ranks, e->env.sum_ranks = b->sum_ranks;
+    e->env.sum_user = b->sum_user;
+    e->env.frozen_weights = b->frozen_weights;
+}
+
+static cloob_status make(cloob_ctx *ctx, const graph *g, device *dev, const exec_bindings *b, exec **out)
 {
     CLOOB_TRY(graph_status(g));
     exec *e = calloc(1, sizeof *e);
     if (!e) return ctx_no_memory(ctx, sizeof *e, "an executor");
-    e->env = (op_env){ .ctx = ctx,
-                       .dev = dev,
-                       .stream = b->stream ? b->stream : dev->stream,
-                       .sum_ranks = b->ranks > 1 ? b->sum_ranks : NULL,
-                       .sum_user = b->sum_user,
-                       .ranks = b->ranks > 1 ? b->ranks : 1,
-                       .frozen_weights = b->frozen_weights };
+    set_env(e, ctx, dev, b);
     e->values = g->values;
     e->value = malloc((size_t)(g->values + 1) * sizeof *e->value);
     e->call = calloc((size_t)(g->nodes + 1), sizeof *e->call);
@@ -245,6 +254,17 @@ cloob_status exec_create(cloob_ctx *ctx, const graph *g, device *dev, const exec
         return status;
     }
     *out = e;
+    return CLOOB_OK;
+}
+
+cloob_status exec_create(cloob_ctx *ctx, const graph *g, device *dev, const exec_bindings *b, exec **out) { return make(ctx, g, dev, b, out); }
+
+cloob_status exec_measure(cloob_ctx *ctx, const graph *g, device *dev, exec_memory *out)
+{
+    exec *e;
+    CLOOB_TRY(make(ctx, g, dev, NULL, &e));
+    *out = e->memory;
+    exec_destroy(e);
     return CLOOB_OK;
 }
 

@@ -32,6 +32,10 @@ typedef struct exec_memory {
     size_t arena_bytes, lower_bound_bytes, input_bytes;
 } exec_memory;
 
+/* Fills it for a graph on a device. On a host this is what exec_create will take, to the byte. On a GPU scratch is a bound
+ * (op_scratch_bound): nothing is timed and nothing is taken, so the result may exceed the truth by that of one op. */
+cloob_status exec_measure(cloob_ctx *ctx, const graph *g, device *dev, exec_memory *out);
+
 /* The graph is read during creation only. */
 cloob_status exec_create(cloob_ctx *ctx, const graph *g, device *dev, const exec_bindings *b, exec **out);
 void exec_destroy(exec *e);

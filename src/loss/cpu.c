@@ -3,20 +3,9 @@
 
 #include <stdlib.h>
 
-/* Scores times width up to which the definition is taken: there the tiles' time is waking threads, and with
- * two or three pairs no rounding averages out. */
-enum { TINY = 1 << 14 };
-
-static bool tiny(const loss_plan *p)
-{
-    double stored = (double)(p->s.stored_u > p->s.stored_v ? p->s.stored_u : p->s.stored_v),
-           n = (double)p->total;
-    return n * (n > stored ? n : stored) * (double)p->s.dim <= TINY;
-}
-
 static cloob_status prepare(cloob_ctx *ctx, loss_plan *p)
 {
-    if (tiny(p)) return loss_engine_ref.prepare(ctx, p);
+    if (loss_is_tiny(p)) return loss_engine_ref.prepare(ctx, p);
     size_t bytes = batch_applies(p) ? batch_bytes(p) : general_bytes(p);
     if (bytes <= p->bytes && p->memory) return CLOOB_OK;
     free(p->memory);
@@ -28,7 +17,7 @@ static cloob_status prepare(cloob_ctx *ctx, loss_plan *p)
 static cloob_status run(cloob_ctx *ctx, loss_plan *p, const loss_inputs *in, const loss_outputs *out,
                         void *stream, loss_result *r)
 {
-    if (tiny(p)) return loss_engine_ref.run(ctx, p, in, out, stream, r);
+    if (loss_is_tiny(p)) return loss_engine_ref.run(ctx, p, in, out, stream, r);
     return batch_applies(p) ? batch_run(ctx, p, in, out, r) : general_run(ctx, p, in, out, r);
 }
 
@@ -38,4 +27,10 @@ static void release(loss_plan *p)
     p->memory = NULL;
 }
 
-const loss_engine loss_engine_cpu = { prepare, loss_check_host, run, release, NULL, NULL };
+static size_t bytes_of(const loss_plan *p)
+{
+    if (loss_is_tiny(p)) return 0;
+    return batch_applies(p) ? batch_bytes(p) : general_bytes(p);
+}
+
+const loss_engine loss_engine_cpu = { prepare, loss_check_host, run, release, bytes_of, NULL, NULL };

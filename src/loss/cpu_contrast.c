@@ -29,10 +29,44 @@ static int64_t own_column(const strip *s, int64_t r)
     return at >= 0 && at < s->n ? at : s->n;
 }
 
+/* Means are taken off before the products. Scores are needed up to a constant per anchor, so a.(b - mean)
+ * serves for a.b, with less rounding the closer the samples lie together. Rows of dK sum to zero, so dA = dK
+ * (B - b), and with the column sums dB = dK^T (A - a) + (dK^T 1) a. Rows that lie close together (a cone, or
+ * beta near 0) would otherwise leave sums of large terms that cancel. */
+static void mean_row(const rows *r, const tiles *t, float *mean)
+{
+    for (int64_t k = 0; k < r->d; k++) t->sums[k] = 0;
+    for (int64_t j = 0; j < r->n; j++) {
+        const float *b = rows_f32(r, j, 1, t->b);
+        for (int64_t k = 0; k < r->d; k++) t->sums[k] += (double)b[k];
+    }
+    for (int64_t k = 0; k < r->d; k++) mean[k] = r->n > 0 ? (float)(t->sums[k] / (double)r->n) : 0;
+}
+
+static void less_mean(float *to, const float *from, const float *mean, int64_t begin, int64_t end, int64_t d)
+{
+    for (int64_t r = begin; r < end; r++)
+        for (int64_t k = 0; k < d; k++) to[r * d + k] = from[r * d + k] - mean[k];
+}
+
+static void centre_samples_range(void *arg, int64_t begin, int64_t end, int thread)
+{
+    const strip *s = arg;
+    (void)thread;
+    less_mean(s->t->t, s->b, s->t->mean_b, begin, end, s->c->a.d);
+}
+
+/* t = samples [j, j + n) less their mean */
+static void centre_samples(cloob_ctx *ctx, strip *s)
+{
+    s->b = rows_f32(&s->c->b, s->j, s->n, s->t->b);
+    pool_for(ctx, s->n, 8, centre_samples_range, s);
+}
+
 static void scores(cloob_ctx *ctx, const strip *s)
 {
     int64_t d = s->c->a.d;
-    cpu_sgemm(ctx, false, true, s->m, s->n, d, (float)s->c->inv_tau, s->a, d, s->b, d, 0, s->t->e, s->n);
+    cpu_sgemm(ctx, false, true, s->m, s->n, d, (float)s->c->inv_tau, s->a, d, s->t->t, d, 0, s->t->e, s->n);
 }
 
 /* (top, sum) of one more piece of a row */
@@ -83,12 +117,13 @@ double contrast_forward(cloob_ctx *ctx, const contrast *c, const tiles *t)
 {
     double total = 0, top[TILE];
     strip s = { .c = c, .t = t, .top = top };
+    mean_row(&c->b, t, t->mean_b);
     for (s.i = 0; s.i < c->a.n; s.i += TILE) {
         s.m = least(TILE, c->a.n - s.i);
         begin_rows(&s);
         for (s.j = 0; s.j < c->b.n; s.j += TILE) {
             s.n = least(TILE, c->b.n - s.j);
-            s.b = rows_f32(&c->b, s.j, s.n, t->b);
+            centre_samples(ctx, &s);
             scores(ctx, &s);
             pool_for(ctx, s.m, 8, sum_range, &s);
         }
@@ -130,32 +165,6 @@ static void finish_panel(cloob_ctx *ctx, const strip *s)
     }
 }
 
-/* Means are taken off before the products: rows of dK sum to zero, so dA = dK (B - b), and with the column
- * sums dB = dK^T (A - a) + (dK^T 1) a. Rows that lie close together (a cone, or beta near 0) would otherwise
- * leave sums of large terms that cancel. */
-static void mean_row(const rows *r, const tiles *t, float *mean)
-{
-    for (int64_t k = 0; k < r->d; k++) t->sums[k] = 0;
-    for (int64_t j = 0; j < r->n; j++) {
-        const float *b = rows_f32(r, j, 1, t->b);
-        for (int64_t k = 0; k < r->d; k++) t->sums[k] += (double)b[k];
-    }
-    for (int64_t k = 0; k < r->d; k++) mean[k] = r->n > 0 ? (float)(t->sums[k] / (double)r->n) : 0;
-}
-
-static void less_mean(float *to, const float *from, const float *mean, int64_t begin, int64_t end, int64_t d)
-{
-    for (int64_t r = begin; r < end; r++)
-        for (int64_t k = 0; k < d; k++) to[r * d + k] = from[r * d + k] - mean[k];
-}
-
-static void centre_samples_range(void *arg, int64_t begin, int64_t end, int thread)
-{
-    const strip *s = arg;
-    (void)thread;
-    less_mean(s->t->t, s->b, s->t->mean_b, begin, end, s->c->a.d);
-}
-
 static void centre_anchors_range(void *arg, int64_t begin, int64_t end, int thread)
 {
     const strip *s = arg;
@@ -194,10 +203,10 @@ static void tile_backward(cloob_ctx *ctx, strip *s)
 {
     int64_t d = s->c->a.d;
     const tiles *t = s->t;
+    centre_samples(ctx, s);
     scores(ctx, s);
     pool_for(ctx, s->m, 8, dscore_range, s);
     pool_for(ctx, s->n, 16, column_range, s);
-    pool_for(ctx, s->n, 8, centre_samples_range, s);
     cpu_sgemm(ctx, false, false, s->m, d, s->n, 1, t->e, s->n, t->t, d, s->j > 0, t->panel, d);
     cpu_sgemm(ctx, true, false, s->n, d, s->m, 1, t->e, s->n, t->anchors, d, 1, s->c->db + s->j * d, d);
 }
@@ -213,7 +222,6 @@ double contrast_backward(cloob_ctx *ctx, const contrast *c, const tiles *t)
         pool_for(ctx, s.m, 8, centre_anchors_range, &s);
         for (s.j = 0; s.j < c->b.n; s.j += TILE) {
             s.n = least(TILE, c->b.n - s.j);
-            s.b = rows_f32(&c->b, s.j, s.n, t->b);
             tile_backward(ctx, &s);
         }
         finish_panel(ctx, &s);

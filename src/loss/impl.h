@@ -24,6 +24,7 @@ typedef struct loss_engine {
     cloob_status (*run)(cloob_ctx *, loss_plan *, const loss_inputs *, const loss_outputs *, void *stream,
                         loss_result *);
     void (*release)(loss_plan *);
+    size_t (*bytes)(const loss_plan *); /* what prepare would take in all */
     /* run in two halves on one rank, or NULL. */
     cloob_status (*queue)(cloob_ctx *, loss_plan *, const loss_inputs *, const loss_outputs *, void *stream);
     cloob_status (*collect)(cloob_ctx *, loss_plan *, loss_result *);
@@ -41,6 +42,10 @@ cloob_status loss_fail_retrieval(cloob_ctx *ctx, const char *states, const char 
 
 /* For ref and cpu: every row of x, y, U, V. */
 cloob_status loss_check_host(cloob_ctx *ctx, loss_plan *p, const loss_inputs *in, void *stream);
+
+/* A batch that takes the definition whatever the backend: with a few pairs no rounding averages out, and a
+ * tile's time would be launching it. */
+bool loss_is_tiny(const loss_plan *p);
 
 /* lse: the leave-one-out log-sum-exp of one anchor, pos: its positive. InfoLOOB's value is lse - pos; InfoNCE
  * is softplus of that, and its gradient InfoLOOB's times weight = 1 - p1, p1 the positive's softmax. */

@@ -145,6 +145,17 @@ cloob_status loss_plan_create(cloob_ctx *ctx, const loss_options *o, const loss_
     return status;
 }
 
+cloob_status loss_measure(cloob_ctx *ctx, const loss_options *o, const loss_shape *s, int ranks, size_t *bytes)
+{
+    loss_plan p = { .o = *o, .s = *s, .size = ranks, .total = s->rows * ranks };
+    CLOOB_TRY(check_plan(ctx, o, s));
+    p.hopfield = methods[o->method].hopfield;
+    p.leave_one_out = methods[o->method].leave_one_out;
+    CLOOB_TRY(check_total(ctx, &p));
+    *bytes = engines[o->backend]->bytes(&p);
+    return CLOOB_OK;
+}
+
 void loss_plan_destroy(loss_plan *p)
 {
     if (!p) return;
@@ -204,7 +215,7 @@ cloob_status loss_run(cloob_ctx *ctx, loss_plan *p, const loss_inputs *in, const
     return finish(ctx, p, r);
 }
 
-bool loss_can_queue(const loss_plan *p) { return engines[p->o.backend]->queue && p->size == 1; }
+bool loss_can_queue(const loss_plan *p) { return engines[p->o.backend]->queue && p->size == 1 && !loss_is_tiny(p); }
 
 cloob_status loss_queue(cloob_ctx *ctx, loss_plan *p, const loss_inputs *in, const loss_outputs *out, void *stream)
 {
@@ -220,6 +231,15 @@ cloob_status loss_collect(cloob_ctx *ctx, loss_plan *p, loss_result *r)
 }
 
 /* ---- shared by the backends ---- */
+
+bool loss_is_tiny(const loss_plan *p)
+{
+    enum { FEW = 8, FEW_WORK = 1 << 18, LITTLE_WORK = 1 << 14 }; /* pairs; scores times width */
+    int64_t stored = p->s.stored_u > p->s.stored_v ? p->s.stored_u : p->s.stored_v;
+    double work =
+        (double)p->total * (double)(p->hopfield && stored > p->total ? stored : p->total) * (double)p->s.dim;
+    return work <= LITTLE_WORK || (p->total <= FEW && work <= FEW_WORK);
+}
 
 double loss_row_value(double lse, double pos, bool leave_one_out, double *weight)
 {

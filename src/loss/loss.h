@@ -52,8 +52,9 @@ typedef struct loss_inputs {
     const void *u, *v; /* (M, d), (K, d); NULL where the batch is stored */
 } loss_inputs;
 
-/* All overwritten, all f32; with F64 rows doubles (void pointers in between). dx, dy double as scratch while the run lasts, so they must not be the inputs.
- * du, dv may be NULL; across ranks each rank gets the whole sum. */
+/* All overwritten, all f32; with F64 rows doubles (void pointers in between). dx, dy double as scratch while
+ * the run lasts, so they must not be the inputs. du, dv may be NULL; across ranks each rank gets the whole
+ * sum. */
 typedef struct loss_outputs {
     float *dx, *dy, *du, *dv;
 } loss_outputs;
@@ -71,6 +72,9 @@ typedef struct loss_plan loss_plan;
 cloob_status loss_plan_create(cloob_ctx *ctx, const loss_options *o, const loss_shape *s, comm *c,
                               loss_plan **out);
 void loss_plan_destroy(loss_plan *p);
+
+/* What loss_plan_create would allocate on each of `ranks` alike, without doing so. */
+cloob_status loss_measure(cloob_ctx *ctx, const loss_options *o, const loss_shape *s, int ranks, size_t *bytes);
 
 /* What the plan allocated: bytes of host (ref, cpu) or device memory, inputs and outputs not counted. */
 size_t loss_plan_bytes(const loss_plan *p);

@@ -70,15 +70,35 @@ int64_t encoder_width(const encoder *e, encoder_output what, bool text)
 /* What kernels kept of the old weights goes with the executors. */
 void encoder_weights_changed(encoder *e) { drop_executors(e); }
 
+static cloob_status make_graph(cloob_ctx *ctx, const params *p, int64_t batch, int kind, graph *g)
+{
+    tower_options o = { .batch = batch, .float_images = kind == FLOATS, .features = true, .padded_input = p->dev->backend == BACKEND_CUDA };
+    return kind == TOKENS ? tower_text(ctx, p, &o, g) : tower_image(ctx, p, &o, g);
+}
+
+cloob_status encoder_measure(cloob_ctx *ctx, const params *p, const encoder_options *o, size_t *bytes)
+{
+    static const int kinds[] = { BYTES, TOKENS };
+    *bytes = 0;
+    for (int i = 0; i < 2; i++) {
+        graph g;
+        exec_memory m = { 0 };
+        cloob_status status = make_graph(ctx, p, o->invariant ? 1 : o->batch, kinds[i], &g);
+        if (status == CLOOB_OK) status = exec_measure(ctx, &g, p->dev, &m);
+        graph_release(&g);
+        CLOOB_TRY(status);
+        *bytes += m.arena_bytes + m.input_bytes;
+    }
+    return CLOOB_OK;
+}
+
 static cloob_status get_exec(cloob_ctx *ctx, encoder *e, int kind, exec **out)
 {
     graph g;
-    tower_options o = { .batch = e->o.batch, .float_images = kind == FLOATS, .features = true,
-                        .padded_input = e->p->dev->backend == BACKEND_CUDA && e->p->config.family == MODEL_RESNET };
     exec_bindings b = { .param = e->p->compute_view, .master = e->p->master_view, .frozen_weights = true };
     cloob_status status = CLOOB_OK;
     if (!e->exec[kind]) {
-        status = kind == TOKENS ? tower_text(ctx, e->p, &o, &g) : tower_image(ctx, e->p, &o, &g);
+        status = make_graph(ctx, e->p, e->o.batch, kind, &g);
         if (status == CLOOB_OK) status = exec_create(ctx, &g, e->p->dev, &b, &e->exec[kind]);
         graph_release(&g);
     }

@@ -30,6 +30,10 @@ cloob_status encoder_create(cloob_ctx *ctx, const weights *w, device *dev, const
 cloob_status encoder_create_on(cloob_ctx *ctx, params *p, const encoder_options *o, encoder **out);
 void encoder_destroy(encoder *e);
 
+/* Device bytes that pictures (bytes) and texts of such an encoder would take beside the parameters; takes nothing. p may be a
+ * bare table. */
+cloob_status encoder_measure(cloob_ctx *ctx, const params *p, const encoder_options *o, size_t *bytes);
+
 const model_config *encoder_config(const encoder *e);
 int64_t encoder_width(const encoder *e, encoder_output what, bool text);
 

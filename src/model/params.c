@@ -58,14 +58,13 @@ static void make_views(params *p)
     for (int i = 0; i < p->count; i++) {
         const param *r = &p->row[i];
         tensor t = engine_shape(r);
+        bool half = p->compute == CLOOB_BF16 && r->matrix;
         p->master_view[i] = p->grad_view[i] = p->compute_view[i] = t;
+        if (half) p->compute_view[i].dtype = CLOOB_BF16;
+        if (!p->master) continue;
         p->master_view[i].data = p->master + r->offset;
         p->grad_view[i].data = p->grad && !r->buffer ? p->grad + r->offset : NULL;
-        p->compute_view[i].data = p->master + r->offset;
-        if (p->shadow && r->matrix) {
-            p->compute_view[i].dtype = CLOOB_BF16;
-            p->compute_view[i].data = p->shadow + r->offset;
-        }
+        p->compute_view[i].data = half ? (void *)(p->shadow + r->offset) : p->master + r->offset;
     }
 }
 
@@ -88,9 +87,9 @@ static cloob_status make_table(cloob_ctx *ctx, params *p)
 static cloob_status take_memory(cloob_ctx *ctx, params *p, params_use use)
 {
     device *d = p->dev;
-    CLOOB_TRY(d->alloc(ctx, d, (size_t)p->total * sizeof(float), "parameters", (void **)&p->master));
+    if (use != PARAMS_TABLE) CLOOB_TRY(d->alloc(ctx, d, (size_t)p->total * sizeof(float), "parameters", (void **)&p->master));
     if (use == PARAMS_TRAIN) CLOOB_TRY(d->alloc(ctx, d, (size_t)p->trainable * sizeof(float), "gradients", (void **)&p->grad));
-    if (p->compute == CLOOB_BF16)
+    if (p->compute == CLOOB_BF16 && use != PARAMS_TABLE)
         CLOOB_TRY(d->alloc(ctx, d, (size_t)p->trainable * sizeof(uint16_t), "bf16 parameters", (void **)&p->shadow));
     make_views(p);
     return CLOOB_OK;

@@ -34,7 +34,7 @@ typedef struct params {
     tensor *master_view, *grad_view, *compute_view; /* by row, engine shapes */
 } params;
 
-typedef enum params_use { PARAMS_TRAIN, PARAMS_INFER } params_use;
+typedef enum params_use { PARAMS_TRAIN, PARAMS_INFER, PARAMS_TABLE /* names, shapes and types; no memory, for planning */ } params_use;
 
 cloob_status params_create(cloob_ctx *ctx, const model_config *c, device *dev, cloob_dtype compute, params_use use, params **out);
 void params_destroy(params *p);

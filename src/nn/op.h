@@ -77,6 +77,9 @@ extern const op_kernel op_kernels_cuda[OP_COUNT];
 /* The kernel to use; NULL when the backend has none. */
 const op_kernel *op_find_kernel(backend_kind b, op_id op);
 
+/* The most scratch the cuda kernel of an op asks for in prepare, from shapes alone. */
+size_t op_scratch_bound(op_id op, const op_args *a);
+
 /* ---- backward rules ------------------------------------------------------------------------------ */
 
 /* A backward rule lists the ops that compute the gradients of an op's inputs. Their operands are named by

@@ -3,7 +3,8 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
+
+#include "tensor/host_memory.h"
 
 static cloob_status host_alloc(cloob_ctx *ctx, device *d, size_t bytes, const char *what, void **out)
 {
@@ -43,9 +44,7 @@ static cloob_status host_sync(cloob_ctx *ctx, device *d)
 static void host_memory(device *d, size_t *total, size_t *available)
 {
     (void)d;
-    size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    *total = (size_t)sysconf(_SC_PHYS_PAGES) * page;
-    *available = (size_t)sysconf(_SC_AVPHYS_PAGES) * page;
+    host_memory_read("", total, available);
 }
 
 static void host_close(device *d) { free(d); }

@@ -48,7 +48,10 @@ cloob_status feed_settle(cloob_ctx *ctx, feed *f)
     return on_gpu(f->dev) ? feed_settle_cuda(ctx, f) : CLOOB_OK;
 }
 
-void *feed_host_alloc(device *d, size_t bytes) { return on_gpu(d) ? feed_host_alloc_cuda(d, bytes) : malloc(bytes ? bytes : 1); }
+void *feed_host_alloc(device *d, size_t bytes)
+{
+    return on_gpu(d) ? feed_host_alloc_cuda(d, bytes) : malloc(bytes ? bytes : 1);
+}
 
 void feed_host_free(device *d, void *p)
 {

@@ -1,12 +1,14 @@
 /* Copies from the host that go on while a device computes.
  *
- * A feed is a second queue of a device with two places (slots) that it fills in turn. Filling a slot waits, on the
- * device, until the work that read it before has been done; using it waits, on the device, until it has arrived. The
- * host waits in feed_settle only. On a host device copies are made at once and nothing is ever waited for.
+ * A feed is a second queue of a device with two places (slots) that it fills in turn. Filling a slot waits,
+ * on the device, until the work that read it before has been done; using it waits, on the device, until it
+ * has arrived. The host waits in feed_settle only. On a host device copies are made at once and nothing is
+ * ever waited for.
  *
  *     feed_copy(ctx, f, 1, place, from, bytes);  feed_filled(ctx, f, 1);     while slot 0 is computed on
  *     feed_use(ctx, f, 1);  ... work that reads place ...  feed_used(ctx, f, 1);
- *     feed_settle(ctx, f);                                                   now `from` may be written again */
+ *     feed_settle(ctx, f);                                                   now `from` may be written again
+ */
 #ifndef TENSOR_FEED_H
 #define TENSOR_FEED_H
 
@@ -20,8 +22,8 @@ typedef struct feed feed;
 cloob_status feed_create(cloob_ctx *ctx, device *d, feed **out);
 void feed_destroy(feed *f); /* NULL is fine; waits for copies under way */
 
-/* Queues a copy into memory of the device that belongs to a slot; `from` stays untouched until feed_settle. Full speed
- * needs `from` to be memory of feed_host_alloc. */
+/* Queues a copy into memory of the device that belongs to a slot; `from` stays untouched until feed_settle.
+ * Full speed needs `from` to be memory of feed_host_alloc. */
 cloob_status feed_copy(cloob_ctx *ctx, feed *f, int slot, void *to, const void *from, size_t bytes);
 cloob_status feed_filled(cloob_ctx *ctx, feed *f, int slot); /* after the slot's last copy */
 
@@ -32,7 +34,8 @@ cloob_status feed_used(cloob_ctx *ctx, feed *f, int slot);
 /* The host waits until all copies queued so far have read their source. */
 cloob_status feed_settle(cloob_ctx *ctx, feed *f);
 
-/* Host memory that a device's copies read at full speed (page-locked for a GPU, plain for a host); NULL: none left. */
+/* Host memory that a device's copies read at full speed (page-locked for a GPU, plain for a host); NULL: none
+ * left. */
 void *feed_host_alloc(device *d, size_t bytes);
 void feed_host_free(device *d, void *p);
 

@@ -10,7 +10,7 @@
 #include "core/rng.h"
 #include "model/encoder.h"
 #include "tensor/feed.h"
-#include "train/step.h"
+#include "train/memory.h"
 
 static double now_ms(void)
 {
@@ -136,6 +136,16 @@ static cloob_status train_once(cloob_ctx *ctx, void *user)
     return step_run(ctx, t->s, NULL, NULL, 1e-4, &t->last);
 }
 
+static cloob_status plan_step(cloob_ctx *ctx, const step_options *so, device *d)
+{
+    memory_case c = { so, d, 1, 0 };
+    memory_need n;
+    char text[MEMORY_TEXT];
+    CLOOB_TRY(memory_check(ctx, &c, &n));
+    ctx_log(ctx, CLOOB_LOG_INFO, "planned peak %s", memory_text(&n, text));
+    return CLOOB_OK;
+}
+
 cloob_status step_timing(cloob_ctx *ctx, const cloob_bench_options *o, cloob_bench_result *out)
 {
     step_options so;
@@ -149,6 +159,7 @@ cloob_status step_timing(cloob_ctx *ctx, const cloob_bench_options *o, cloob_ben
     so.method = (loss_method)o->method;
     so.grad.checkpoint = o->grad_checkpointing;
     cloob_status status = device_open(ctx, o->device ? o->device : "auto", &d);
+    if (status == CLOOB_OK) status = plan_step(ctx, &so, d);
     if (status == CLOOB_OK) status = step_create(ctx, &so, d, NULL, &t.s);
     if (status == CLOOB_OK) status = params_init(ctx, step_params(t.s), o->seed);
     if (status == CLOOB_OK) status = make_inputs(ctx, d, &so.model, o->batch * o->accum, o->seed, &t.in);

@@ -292,10 +292,19 @@ static cloob_status go_on_from(cloob_ctx *ctx, run *r)
     return CLOOB_OK;
 }
 
+/* Too large a batch is refused here, before the tuning and before the first step. Only rank 0 validates. */
+static cloob_status check_memory(cloob_ctx *ctx, run *r)
+{
+    memory_case c = { &r->so, r->dev, comm_size(r->c), comm_rank(r->c) == 0 ? run_eval_batch(r) : 0 };
+    return memory_check(ctx, &c, &r->need);
+}
+
 /* The ranks meet inside, so a failure of one cannot wait for the others. */
 static cloob_status make_step(cloob_ctx *ctx, run *r)
 {
-    cloob_status status = step_create(ctx, &r->so, r->dev, r->c, &r->s);
+    cloob_status status = CLOOB_OK;
+    if (r->dev->backend == BACKEND_CUDA && comm_size(r->c) > 1) status = comm_create_nccl(ctx, r->c, &r->gpus);
+    if (status == CLOOB_OK) status = step_create(ctx, &r->so, r->dev, r->gpus ? r->gpus : r->c, &r->s);
     if (status != CLOOB_OK && comm_size(r->c) > 1) comm_abort(ctx, r->c, cloob_error(ctx));
     return status;
 }
@@ -327,9 +336,10 @@ static void describe(cloob_ctx *ctx, run *r)
     const double MiB = 1048576.0;
     journal_line(ctx, r->log, "%s, %s, %s on %s%s, batch %lld x %lld x %d ranks", r->so.model.name, r->o->method, r->so.compute == CLOOB_F32 ? "fp32" : "bf16",
                  r->dev->name, "", (long long)r->o->batch_size, (long long)r->o->accum_freq, comm_size(r->c));
-    journal_line(ctx, r->log, "%.1f M parameters; planned memory %.0f MiB: parameters %.0f, optimizer %.0f, image tower %.0f, text tower %.0f, objective %.0f",
-                 (double)step_params(r->s)->trainable / 1e6, (double)m.total_bytes / MiB, (double)m.params_bytes / MiB, (double)m.optimizer_bytes / MiB,
-                 (double)m.image_bytes / MiB, (double)m.text_bytes / MiB, (double)m.loss_bytes / MiB);
+    journal_line(ctx, r->log, "%.1f M parameters; planned peak %.0f of %.0f MiB free: parameters %.0f, optimizer %.0f, image tower %.0f, text tower %.0f, objective %.0f, validation %.0f",
+                 (double)step_params(r->s)->trainable / 1e6, (double)(m.total_bytes + r->need.eval_bytes) / MiB, (double)r->need.available_bytes / MiB,
+                 (double)m.params_bytes / MiB, (double)m.optimizer_bytes / MiB, (double)m.image_bytes / MiB, (double)m.text_bytes / MiB, (double)m.loss_bytes / MiB,
+                 (double)r->need.eval_bytes / MiB);
     journal_line(ctx, r->log, "%lld pairs, %lld steps an epoch, %lld steps in all; vocabulary of %d", (long long)dataset_count(r->train),
                  (long long)r->steps_per_epoch, (long long)r->total_steps, tokenizer_vocab_size(r->tok));
     if (strcmp(r->o->memory, "batch") != 0)
@@ -347,6 +357,7 @@ cloob_status run_open(cloob_ctx *ctx, run *r, const cloob_train_options *o)
     /* A rank that fails between two of these tells the others, which would wait for it forever. */
     CLOOB_TRY(comm_agree(ctx, r->c, open_data(ctx, r)));
     CLOOB_TRY(comm_agree(ctx, r->c, prepare_model(ctx, r)));
+    CLOOB_TRY(comm_agree(ctx, r->c, check_memory(ctx, r)));
     CLOOB_TRY(make_step(ctx, r));
     CLOOB_TRY(comm_agree(ctx, r->c, fill_model(ctx, r)));
     CLOOB_TRY(comm_agree(ctx, r->c, open_loader(ctx, r)));
@@ -369,6 +380,7 @@ void run_close(cloob_ctx *ctx, run *r)
     dataset_close(r->train);
     dataset_close(r->val);
     journal_close(r->log);
+    comm_destroy(r->gpus);
     device_close(r->dev);
     comm_destroy(r->c);
 }

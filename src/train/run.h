@@ -9,10 +9,11 @@
 #include "optim/schedule.h"
 #include "train/checkpoint.h"
 #include "train/journal.h"
+#include "train/memory.h"
 
 typedef struct run {
     const cloob_train_options *o;
-    comm *c;
+    comm *c, *gpus; /* ranks, in host memory; the same in GPU memory, NULL where c serves */
     device *dev;
     dataset *train, *val;
     tokenizer *tok;
@@ -31,6 +32,7 @@ typedef struct run {
     double started, last_saved;
     double loop_seconds, wait_seconds, other_seconds; /* of the loop; of it until batches were there; neither that nor compute */
     int64_t last_saved_update;
+    memory_need need; /* planned before anything was taken */
     char latest[1024]; /* the last checkpoint written */
     cloob_train_summary sum;
 } run;
@@ -51,6 +53,9 @@ cloob_status run_loop(cloob_ctx *ctx, run *r);
 /* Validation after an epoch: loss and retrieval on the validation pairs, zero-shot on class folders. Writes
  * results.jsonl and the log. */
 cloob_status run_validate(cloob_ctx *ctx, run *r, int64_t epoch);
+
+/* Rows it embeds at a time; 0: this run never validates. */
+int64_t run_eval_batch(const run *r);
 
 /* The zero-shot part of it: appends `"key": value, ` pairs to a line of results. */
 bool run_has_zeroshot(const run *r);

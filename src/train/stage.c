@@ -8,12 +8,12 @@
 
 struct stage {
     device *dev;
-    feed *f;              /* NULL on a host */
-    tensor to[2];         /* the towers' inputs: images, tokens */
+    feed *f;      /* NULL on a host */
+    tensor to[2]; /* the towers' inputs: images, tokens */
     void *place[FEED_SLOTS][2];
-    const char *from[2];  /* the batch put last */
+    const char *from[2]; /* the batch put last */
     int64_t accum;
-    int64_t sent, taken;  /* micro-batches; place n % FEED_SLOTS holds the n-th */
+    int64_t sent, taken; /* micro-batches; place n % FEED_SLOTS holds the n-th */
 };
 
 /* Micro-batches are needed twice: for the loss, and for its gradient. */
@@ -28,11 +28,13 @@ static cloob_status take_places(cloob_ctx *ctx, stage *st)
     CLOOB_TRY(feed_create(ctx, st->dev, &st->f));
     for (int slot = 0; slot < FEED_SLOTS; slot++)
         for (int i = 0; i < 2; i++)
-            CLOOB_TRY(st->dev->alloc(ctx, st->dev, tensor_bytes(&st->to[i]), "the next batch", &st->place[slot][i]));
+            CLOOB_TRY(st->dev->alloc(ctx, st->dev, tensor_bytes(&st->to[i]), "the next batch",
+                                     &st->place[slot][i]));
     return CLOOB_OK;
 }
 
-cloob_status stage_create(cloob_ctx *ctx, device *dev, const tensor *images, const tensor *tokens, int64_t accum, stage **out)
+cloob_status stage_create(cloob_ctx *ctx, device *dev, const tensor *images, const tensor *tokens,
+                          int64_t accum, stage **out)
 {
     stage *st = calloc(1, sizeof *st);
     if (!st) return ctx_no_memory(ctx, sizeof *st, "the next batch");
@@ -54,14 +56,18 @@ void stage_destroy(stage *st)
 
 bool stage_ahead(const stage *st) { return st->f && st->accum == 1; }
 
-bool stage_is_empty(const stage *st) { return st->accum > 1 ? !st->from[0] || st->taken == travels(st) : st->taken == st->sent; }
+bool stage_is_empty(const stage *st)
+{
+    return st->accum > 1 ? !st->from[0] || st->taken == travels(st) : st->taken == st->sent;
+}
 
 static cloob_status send(cloob_ctx *ctx, stage *st)
 {
     int slot = (int)(st->sent % FEED_SLOTS);
     for (int i = 0; i < 2 && st->f; i++) {
         size_t bytes = tensor_bytes(&st->to[i]);
-        CLOOB_TRY(feed_copy(ctx, st->f, slot, st->place[slot][i], st->from[i] + (size_t)(st->sent % st->accum) * bytes, bytes));
+        CLOOB_TRY(feed_copy(ctx, st->f, slot, st->place[slot][i],
+                            st->from[i] + (size_t)(st->sent % st->accum) * bytes, bytes));
     }
     st->sent++;
     return st->f ? feed_filled(ctx, st->f, slot) : CLOOB_OK;
@@ -83,14 +89,17 @@ static cloob_status fill_inputs(cloob_ctx *ctx, stage *st, int64_t micro)
     for (int i = 0; i < 2; i++) {
         size_t bytes = tensor_bytes(&st->to[i]);
         if (st->f) CLOOB_TRY(st->dev->copy(ctx, st->dev, st->to[i].data, st->place[slot][i], bytes));
-        else CLOOB_TRY(st->dev->to_device(ctx, st->dev, st->to[i].data, st->from[i] + (size_t)micro * bytes, bytes));
+        else
+            CLOOB_TRY(
+                st->dev->to_device(ctx, st->dev, st->to[i].data, st->from[i] + (size_t)micro * bytes, bytes));
     }
     return st->f ? feed_used(ctx, st->f, slot) : CLOOB_OK;
 }
 
 cloob_status stage_take(cloob_ctx *ctx, stage *st, int64_t micro)
 {
-    if (stage_is_empty(st)) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "a step without a batch: none was staged");
+    if (stage_is_empty(st))
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "a step without a batch: none was staged");
     assert(micro == st->taken % st->accum);
     CLOOB_TRY(fill_inputs(ctx, st, micro));
     st->taken++;

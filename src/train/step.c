@@ -73,7 +73,7 @@ static cloob_status make_tower(cloob_ctx *ctx, step *s, int which)
                         .train = true,
                         .backward = which == IMAGE ? !s->o.lock_image : !s->o.lock_text,
                         .float_images = s->o.float_images,
-                        .padded_input = s->dev->backend == BACKEND_CUDA && s->o.model.family == MODEL_RESNET,
+                        .padded_input = s->dev->backend == BACKEND_CUDA,
                         .grad = s->o.grad };
     exec_bindings b = { .param = s->p->compute_view, .master = s->p->master_view, .grad = s->p->grad_view,
                         .stream = which == TEXT && two_queues(s) ? s->dev->side : NULL, .ranks = s->o.bn_sync ? ranks_of(s) : 1, .sum_ranks = sum_statistics, .sum_user = s };
@@ -180,6 +180,7 @@ static void on_grad(void *user, int param_row);
 
 static cloob_status build(cloob_ctx *ctx, step *s)
 {
+    comm_set_stream(s->c, s->dev->stream);
     CLOOB_TRY(params_create(ctx, &s->o.model, s->dev, s->o.compute, PARAMS_TRAIN, &s->p));
     CLOOB_TRY(make_ranges(ctx, s));
     CLOOB_TRY(make_buckets(ctx, s));
@@ -515,6 +516,12 @@ exec *step_tower(step *s, bool text) { return s->tower[text]; }
 
 int64_t step_count(const step *s) { return s->count; }
 
+static size_t embedding_bytes(const step *s)
+{
+    int places = (s->embed[0] != NULL) + (s->embed[1] != NULL) + (s->dembed[0] != NULL) + (s->dembed[1] != NULL);
+    return (size_t)(places * s->o.batch * s->o.accum * s->o.model.embed) * sizeof(float);
+}
+
 step_memory step_memory_of(const step *s)
 {
     exec_memory image = exec_memory_of(s->tower[IMAGE]), text = exec_memory_of(s->tower[TEXT]);
@@ -523,7 +530,7 @@ step_memory step_memory_of(const step *s)
                       .optimizer_bytes = n * (2 + (s->ema != NULL) + (s->grad_sum != NULL)),
                       .image_bytes = image.arena_bytes + image.input_bytes + stage_bytes(s->dev, tensor_bytes(exec_tensor(s->tower[IMAGE], "images"))),
                       .text_bytes = text.arena_bytes + text.input_bytes + stage_bytes(s->dev, tensor_bytes(exec_tensor(s->tower[TEXT], "tokens"))),
-                      .loss_bytes = loss_plan_bytes(s->loss) + (s->warm ? loss_plan_bytes(s->warm) : 0) + stored_bytes(s->stored) };
+                      .loss_bytes = loss_plan_bytes(s->loss) + (s->warm ? loss_plan_bytes(s->warm) : 0) + stored_bytes(s->stored) + embedding_bytes(s) };
     m.total_bytes = m.params_bytes + m.optimizer_bytes + m.image_bytes + m.text_bytes + m.loss_bytes;
     return m;
 }

@@ -55,7 +55,7 @@ static cloob_status open_queue(cloob_ctx *ctx, stored_sets *s, const char *text)
 static cloob_status push_side(cloob_ctx *ctx, stored_sets *s, int t, const float *rows)
 {
     if (!s->gathered) return queue_push(ctx, &s->set[t], rows, s->rows);
-    CLOOB_TRY(s->dev->sync(ctx, s->dev)); /* the exchange has a stream of its own */
+    comm_set_stream(s->c, s->dev->stream);
     CLOOB_TRY(comm_all_gather(ctx, s->c, rows, s->gathered, s->elements, CLOOB_F32));
     return queue_push(ctx, &s->set[t], s->gathered, s->rows * comm_size(s->c));
 }
@@ -105,12 +105,17 @@ static cloob_status fill_set(cloob_ctx *ctx, stored_sets *s, int t, const st_ent
     return status;
 }
 
-static cloob_status read_set(cloob_ctx *ctx, stored_sets *s, int t, const st_file *f, const char *path)
+static const st_entry *find_set(const st_file *f, int t)
 {
     static const char *const names[2][2] = { { "U", "image" }, { "V", "text" } };
-    char shape[SHAPE_TEXT];
     const st_entry *e = st_find(f, names[t][0]);
-    if (!e) e = st_find(f, names[t][1]);
+    return e ? e : st_find(f, names[t][1]);
+}
+
+static cloob_status read_set(cloob_ctx *ctx, stored_sets *s, int t, const st_file *f, const char *path)
+{
+    char shape[SHAPE_TEXT];
+    const st_entry *e = find_set(f, t);
     if (!e) return CLOOB_OK;
     if (e->t.ndim == 2 && e->t.dim[0] > 0 && e->t.dim[1] == s->dim) return fill_set(ctx, s, t, e, path);
     return ctx_fail(ctx, CLOOB_ERR_FORMAT,
@@ -129,6 +134,29 @@ static cloob_status open_file(cloob_ctx *ctx, stored_sets *s, const char *path)
             ctx_fail(ctx, CLOOB_ERR_FORMAT, "--memory: %s: holds neither U and V nor image and text", path);
     st_close(&f);
     return status;
+}
+
+static cloob_status measure_file(cloob_ctx *ctx, const char *path, int64_t most[2])
+{
+    st_file f;
+    CLOOB_TRY(st_open(ctx, path, &f));
+    for (int t = 0; t < 2; t++) {
+        const st_entry *e = find_set(&f, t);
+        most[t] = e && e->t.ndim == 2 ? e->t.dim[0] : 0;
+    }
+    st_close(&f);
+    return CLOOB_OK;
+}
+
+cloob_status stored_measure(cloob_ctx *ctx, const char *text, int ranks, int64_t rows, int64_t dim, int64_t most[2], size_t *bytes)
+{
+    bool is_queue = strncmp(text, "queue:", 6) == 0;
+    most[IMAGE] = most[TEXT] = 0;
+    if (is_queue) CLOOB_TRY(queue_parse(ctx, text, &most[IMAGE]));
+    if (is_queue) most[TEXT] = most[IMAGE];
+    if (strncmp(text, "file:", 5) == 0) CLOOB_TRY(measure_file(ctx, text + 5, most));
+    *bytes = (size_t)((most[IMAGE] + most[TEXT] + (is_queue && ranks > 1 ? rows * ranks : 0)) * dim) * sizeof(float);
+    return CLOOB_OK;
 }
 
 /* ---- life ---------------------------------------------------------------------------------------- */

@@ -35,6 +35,8 @@ void stored_bind(const stored_sets *s, loss_inputs *in, int64_t *u, int64_t *v);
 cloob_status stored_push(cloob_ctx *ctx, stored_sets *s, const float *x, const float *y);
 
 size_t stored_bytes(const stored_sets *s); /* device memory */
+/* Rows that U and V of such a text may have (0: the batch) and stored_bytes, without taking anything. */
+cloob_status stored_measure(cloob_ctx *ctx, const char *text, int ranks, int64_t rows, int64_t dim, int64_t most[2], size_t *bytes);
 
 /* A queue to and from a checkpoint: "train.queue.image", "train.queue.text" and numbers in the metadata. A
  * file without one leaves the queue empty and says so in the log; one of another length gives its latest

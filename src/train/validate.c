@@ -163,6 +163,12 @@ static cloob_status validate_pairs(cloob_ctx *ctx, run *r, encoder *e, int64_t e
     return status;
 }
 
+int64_t run_eval_batch(const run *r)
+{
+    if (!r->val && !run_has_zeroshot(r)) return 0;
+    return r->o->batch_size_eval < 64 ? r->o->batch_size_eval : 64;
+}
+
 static cloob_status validate(cloob_ctx *ctx, run *r, int64_t epoch, bool with_pairs, bool with_zeroshot)
 {
     encoder *e;
@@ -171,7 +177,7 @@ static cloob_status validate(cloob_ctx *ctx, run *r, int64_t epoch, bool with_pa
     encoder_options_init(&eo);
     eo.compute = r->so.compute;
     eo.invariant = false;
-    eo.batch = r->o->batch_size_eval < 64 ? r->o->batch_size_eval : 64;
+    eo.batch = run_eval_batch(r);
     CLOOB_TRY(encoder_create_on(ctx, step_params(r->s), &eo, &e));
     sbuf_puts(&line, "{");
     cloob_status status = with_zeroshot ? run_zeroshot(ctx, r, e, epoch, &line) : CLOOB_OK;

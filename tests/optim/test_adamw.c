@@ -1,5 +1,6 @@
-/* AdamW and the average of the weights against the formula in double, on every device: ranges with and without decay, a frozen
- * one, sizes that do not divide, gaps between ranges that stay untouched; on a GPU also the update that decides by itself. */
+/* AdamW and the average of the weights against the formula in double, on every device: ranges with and
+ * without decay, a frozen one, sizes that do not divide, gaps between ranges that stay untouched; on a GPU
+ * also the update that decides by itself. */
 #include "check.h"
 
 #include "optim/adamw.h"
@@ -8,7 +9,10 @@ enum { N = 4096 + 192, STEPS = 3 };
 
 static cloob_ctx *ctx;
 
-static const adamw_range ranges[] = { { 0, 1021, true, false }, { 1088, 7, false, false }, { 1152, 640, true, true }, { 1792, N - 1792 - 61, false, false } };
+static const adamw_range ranges[] = { { 0, 1021, true, false },
+                                      { 1088, 7, false, false },
+                                      { 1152, 640, true, true },
+                                      { 1792, N - 1792 - 61, false, false } };
 enum { RANGES = sizeof ranges / sizeof *ranges };
 
 typedef struct state {
@@ -22,12 +26,16 @@ static void begin(state *s)
     for (int i = 0; i < N; i++) s->p[i] = sinf((float)i * 0.37f), s->g[i] = 0.01f * cosf((float)i * 0.11f);
 }
 
-static adamw_settings settings_of(int step, double scale) { return (adamw_settings){ 1e-2, 0.9, 0.98, 1e-6, 0.2, scale, step, 0.75 }; }
+static adamw_settings settings_of(int step, double scale)
+{
+    return (adamw_settings){ 1e-2, 0.9, 0.98, 1e-6, 0.2, scale, step, 0.75 };
+}
 
 /* The definition, element by element. */
 static void expect_one(state *s, const adamw_settings *a, const adamw_range *r, int64_t i, double out[2])
 {
-    double g = (double)s->g[i] * a->grad_scale, m = a->beta1 * (double)s->m[i] + (1 - a->beta1) * g, v = a->beta2 * (double)s->v[i] + (1 - a->beta2) * g * g;
+    double g = (double)s->g[i] * a->grad_scale, m = a->beta1 * (double)s->m[i] + (1 - a->beta1) * g,
+           v = a->beta2 * (double)s->v[i] + (1 - a->beta2) * g * g;
     double mh = m / (1 - pow(a->beta1, (double)a->step)), vh = v / (1 - pow(a->beta2, (double)a->step));
     double p = (double)s->p[i] * (1 - (r->decay ? a->lr * a->wd : 0)) - a->lr * mh / (sqrt(vh) + a->eps);
     out[0] = r->frozen ? (double)s->p[i] : p;
@@ -39,13 +47,15 @@ static void check_step(state *before, const state *after, const adamw_settings *
     int64_t next = 0;
     double worst_p = 0, worst_e = 0, out[2];
     for (int r = 0; r < RANGES; r++) {
-        for (int64_t i = next; i < ranges[r].offset; i++) CHECK(after->p[i] == before->p[i] && after->e[i] == before->e[i]);
+        for (int64_t i = next; i < ranges[r].offset; i++)
+            CHECK(after->p[i] == before->p[i] && after->e[i] == before->e[i]);
         for (int64_t i = ranges[r].offset; i < ranges[r].offset + ranges[r].count; i++) {
             expect_one(before, a, &ranges[r], i, out);
             worst_p = fmax(worst_p, fabs((double)after->p[i] - out[0]));
             worst_e = fmax(worst_e, fabs((double)after->e[i] - out[1]));
             if (ranges[r].frozen) CHECK(after->p[i] == before->p[i] && after->m[i] == before->m[i]);
-            else if (after->shadow[i] != bf16_from_float(after->p[i])) CHECK(after->shadow[i] == bf16_from_float(after->p[i]));
+            else if (after->shadow[i] != bf16_from_float(after->p[i]))
+                CHECK(after->shadow[i] == bf16_from_float(after->p[i]));
         }
         next = ranges[r].offset + ranges[r].count;
     }
@@ -59,26 +69,39 @@ typedef struct on_device {
     adamw_blocks b;
 } on_device;
 
-static size_t block_bytes(int k) { return k == 5 ? N * sizeof(uint16_t) : k == 6 ? sizeof ranges : N * sizeof(float); }
+static size_t block_bytes(int k)
+{
+    return k == 5 ? N * sizeof(uint16_t) : k == 6 ? sizeof ranges : N * sizeof(float);
+}
 
 static void upload(on_device *d, const state *s)
 {
     const void *from[] = { s->p, s->m, s->v, s->g, s->e, s->shadow, ranges };
-    for (int k = 0; k < 7; k++) CHECK_OK(ctx, d->dev->to_device(ctx, d->dev, d->block[k], from[k], block_bytes(k)));
+    for (int k = 0; k < 7; k++)
+        CHECK_OK(ctx, d->dev->to_device(ctx, d->dev, d->block[k], from[k], block_bytes(k)));
 }
 
 static void download(on_device *d, state *s)
 {
     void *to[] = { s->p, s->m, s->v, s->g, s->e, s->shadow };
-    for (int k = 0; k < 6; k++) CHECK_OK(ctx, d->dev->to_host(ctx, d->dev, to[k], d->block[k], block_bytes(k)));
+    for (int k = 0; k < 6; k++)
+        CHECK_OK(ctx, d->dev->to_host(ctx, d->dev, to[k], d->block[k], block_bytes(k)));
 }
 
 static void open_on(on_device *d, const char *where, const state *s)
 {
     CHECK_OK(ctx, device_open(ctx, where, &d->dev));
-    for (int k = 0; k < 7; k++) CHECK_OK(ctx, d->dev->alloc(ctx, d->dev, block_bytes(k), "a block", &d->block[k]));
-    d->b = (adamw_blocks){ .param = d->block[0], .m = d->block[1], .v = d->block[2], .grad = d->block[3], .ema = d->block[4], .shadow = d->block[5],
-                           .range = ranges, .range_device = d->block[6], .ranges = RANGES };
+    for (int k = 0; k < 7; k++)
+        CHECK_OK(ctx, d->dev->alloc(ctx, d->dev, block_bytes(k), "a block", &d->block[k]));
+    d->b = (adamw_blocks){ .param = d->block[0],
+                           .m = d->block[1],
+                           .v = d->block[2],
+                           .grad = d->block[3],
+                           .ema = d->block[4],
+                           .shadow = d->block[5],
+                           .range = ranges,
+                           .range_device = d->block[6],
+                           .ranges = RANGES };
     upload(d, s);
 }
 
@@ -148,7 +171,8 @@ static void gpu_clips_and_skips_by_itself(void)
     live_step(&d, &live);
     CHECK(live.skipped == 1);
     download(&d, &after);
-    CHECK(memcmp(before.p, after.p, sizeof after.p) == 0 && memcmp(before.m, after.m, sizeof after.m) == 0 && memcmp(before.e, after.e, sizeof after.e) == 0);
+    CHECK(memcmp(before.p, after.p, sizeof after.p) == 0 && memcmp(before.m, after.m, sizeof after.m) == 0 &&
+          memcmp(before.e, after.e, sizeof after.e) == 0);
     close_on(&d);
 }
 

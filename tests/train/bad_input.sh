@@ -105,5 +105,16 @@ if [ "$(id -u)" != 0 ]; then
     refused 1 locked --logs locked --name second
 fi
 (ulimit -f 64; trap '' XFSZ; refused 1 "cannot write" --logs logs --name full; exit $bad) || bad=1
+
+# Memory: refused before the first step, with the largest batch that fits; that one trains.
+export CLOOB_MEMORY_LIMIT=100M
+refused 1 "the largest batch that fits is" --logs logs --name large --batch-size 4000 --train-num-samples 4000
+most=$(grep -oE 'fits is [0-9]+' line | grep -oE '[0-9]+')
+CLOOB_MEMORY_LIMIT=1M refused 1 "even the smallest batch" --logs logs --name large
+CLOOB_MEMORY_LIMIT=much refused 2 CLOOB_MEMORY_LIMIT --logs logs --name large
+[ "${most:-0}" -gt 8 ] || { echo "FAIL: no batch that fits: $(cat line)"; bad=1; }
+refused 1 "the largest batch that fits is $most;" --logs logs --name large --batch-size $((most + 1)) --train-num-samples 4000
+timeout 60 "$cloob" "${base[@]}" --logs logs --name large --batch-size "$most" --train-num-samples 4000 > out 2> err || { echo "FAIL: $most: $(cat err)"; bad=1; }
+unset CLOOB_MEMORY_LIMIT
 echo "$tried mistakes tried"
 exit $bad

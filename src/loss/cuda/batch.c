@@ -15,7 +15,7 @@ enum { UX, UY, VX, VY };
 typedef struct batch {
     int64_t n, d;
     mat x, y;
-    void *r[4];
+    void *r[4], *low[4]; /* bf16: unit rows are r + low */
     float *length[4];
     double *lse[2], *weight[2];
     float *dx, *dy;
@@ -34,6 +34,7 @@ static size_t batch_carve(const loss_plan *p, gpu *g, void *memory, const loss_o
     b->n = p->s.rows;
     b->d = p->s.dim;
     for (int i = 0; i < 4; i++) b->r[i] = gpu_carve(&c, nd * g->size);
+    for (int i = 0; i < 4; i++) b->low[i] = g->T == CLOOB_BF16 ? gpu_carve(&c, nd * g->size) : NULL;
     for (int i = 0; i < 4; i++) b->length[i] = gpu_carve(&c, n * sizeof(float));
     for (int i = 0; i < 2; i++) b->lse[i] = gpu_carve(&c, n * sizeof(double));
     for (int i = 0; i < 2; i++) b->weight[i] = gpu_carve(&c, n * sizeof(double));
@@ -58,8 +59,8 @@ static cloob_status clear(cloob_ctx *ctx, const gpu *g, const batch *b, float *m
 static cloob_status unit(cloob_ctx *ctx, const gpu *g, const batch *b, int which, const float *sums)
 {
     return gpu_cuda(ctx,
-                    k_unit_forward(g->stream, g->T, b->r[which], b->length[which], sums, b->n, b->d,
-                                   &g->bad[which]),
+                    k_unit_forward(g->stream, g->T, b->r[which], b->low[which], b->length[which], sums, b->n,
+                                   b->d, &g->bad[which]),
                     "unit length");
 }
 
@@ -90,7 +91,8 @@ static gpu_contrast term(const loss_plan *p, const batch *b, int text)
                            .leave_one_out = p->leave_one_out,
                            .lse = b->lse[text],
                            .weight = b->weight[text],
-                           .unit_length = b->length[anchors] };
+                           .unit_length = b->length[anchors],
+                           .low = b->low[anchors] };
 }
 
 static cloob_status term_backward(cloob_ctx *ctx, const loss_plan *p, const gpu *g, const batch *b, int text)
@@ -101,8 +103,8 @@ static cloob_status term_backward(cloob_ctx *ctx, const loss_plan *p, const gpu 
     CLOOB_TRY(clear(ctx, g, b, b->dx));
     CLOOB_TRY(gpu_contrast_backward(ctx, g, &c));
     return gpu_cuda(ctx,
-                    k_unit_backward(g->stream, g->T, b->r[samples], b->dx, b->length[samples], g->dots, b->n,
-                                    b->d),
+                    k_unit_backward(g->stream, g->T, b->r[samples], b->low[samples], b->dx,
+                                    b->length[samples], g->dots, b->n, b->d),
                     "unit length");
 }
 

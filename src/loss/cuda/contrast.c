@@ -11,6 +11,20 @@ typedef struct strip {
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
+/* In f32 samples less their mean: scores are needed up to a constant per anchor only (cpu_contrast.c). In
+ * bf16 the means stay where they are: rounding is larger than what cancels. */
+static const void *samples_at(const gpu *g, const gpu_contrast *c, int64_t j)
+{
+    return g->T == CLOOB_F32 ? (const void *)(g->centred_b + j * g->d) : mat_at(g, c->b.data, j);
+}
+
+static cloob_status centre_samples(cloob_ctx *ctx, const gpu *g, const gpu_contrast *c)
+{
+    if (g->T != CLOOB_F32) return CLOOB_OK;
+    GPU_TRY("means", k_mean(g->stream, g->mean_b, c->b.data, c->b.n, g->d));
+    return gpu_cuda(ctx, k_less_mean(g->stream, g->centred_b, c->b.data, g->mean_b, c->b.n, g->d), "means");
+}
+
 static strip strip_at(const gpu *g, const gpu_contrast *c, int64_t i, int64_t j)
 {
     return (strip){ i,
@@ -18,7 +32,7 @@ static strip strip_at(const gpu *g, const gpu_contrast *c, int64_t i, int64_t j)
                     least(g->tile, c->a.n - i),
                     least(g->tile, c->b.n - j),
                     mat_at(g, c->a.data, i),
-                    mat_at(g, c->b.data, j),
+                    samples_at(g, c, j),
                     c->first + i - j };
 }
 
@@ -37,6 +51,7 @@ static cloob_status add_tile(cloob_ctx *ctx, const gpu *g, const gpu_contrast *c
 
 cloob_status gpu_contrast_forward(cloob_ctx *ctx, const gpu *g, const gpu_contrast *c, double *total)
 {
+    CLOOB_TRY(centre_samples(ctx, g, c));
     for (int64_t i = 0; i < c->a.n; i += g->tile) {
         int64_t m = least(g->tile, c->a.n - i);
         GPU_TRY("log-sum-exp", k_fill(g->stream, g->top, -__builtin_inff(), m));
@@ -51,14 +66,12 @@ cloob_status gpu_contrast_forward(cloob_ctx *ctx, const gpu *g, const gpu_contra
     return gpu_cuda(ctx, k_sum(g->stream, total, g->value, c->a.n), "log-sum-exp");
 }
 
-/* In bf16 the means stay where they are: rounding is larger than what cancels. */
 static cloob_status centre(cloob_ctx *ctx, const gpu *g, const gpu_contrast *c)
 {
     if (g->T != CLOOB_F32) return CLOOB_OK;
     GPU_TRY("means", k_mean(g->stream, g->mean_a, c->a.data, c->a.n, g->d));
-    GPU_TRY("means", k_mean(g->stream, g->mean_b, c->b.data, c->b.n, g->d));
     GPU_TRY("means", k_less_mean(g->stream, g->centred_a, c->a.data, g->mean_a, c->a.n, g->d));
-    GPU_TRY("means", k_less_mean(g->stream, g->centred_b, c->b.data, g->mean_b, c->b.n, g->d));
+    CLOOB_TRY(centre_samples(ctx, g, c));
     return gpu_zero(ctx, g, g->column, (size_t)c->b.n * sizeof *g->column);
 }
 
@@ -82,20 +95,20 @@ static cloob_status tile_backward(cloob_ctx *ctx, const gpu *g, const gpu_contra
 {
     int64_t d = g->d;
     bool f32 = g->T == CLOOB_F32;
-    const void *a = f32 ? (const void *)(g->centred_a + s->i * d) : s->a,
-               *b = f32 ? (const void *)(g->centred_b + s->j * d) : s->b;
+    const void *a = f32 ? (const void *)(g->centred_a + s->i * d) : s->a;
     CLOOB_TRY(dscore_tile(ctx, g, c, s));
     if (f32) GPU_TRY("column sums", k_column_sums(g->stream, g->column + s->j, g->e, s->m, s->n));
-    CLOOB_TRY(gpu_gemm(ctx, g, false, false, s->m, d, s->n, 1, g->e, s->n, b, d, s->j > 0, g->panel, d));
+    CLOOB_TRY(gpu_gemm(ctx, g, false, false, s->m, d, s->n, 1, g->e, s->n, s->b, d, s->j > 0, g->panel, d));
     return gpu_gemm(ctx, g, true, false, s->n, d, s->m, 1, g->e, s->n, a, d, 1, c->db + s->j * d, d);
 }
 
 static cloob_status finish_panel(cloob_ctx *ctx, const gpu *g, const gpu_contrast *c, int64_t i, int64_t m)
 {
     void *a = (void *)(uintptr_t)mat_at(g, c->a.data, i);
+    const void *low = c->low ? mat_at(g, c->low, i) : NULL;
     if (c->unit_length)
         GPU_TRY("unit length",
-                k_unit_backward(g->stream, g->T, a, g->panel, c->unit_length + i, g->dots, m, g->d));
+                k_unit_backward(g->stream, g->T, a, low, g->panel, c->unit_length + i, g->dots, m, g->d));
     else
         GPU_TRY("gradient of anchors",
                 k_add_rows(g->stream, g->T, c->da + i * g->d, g->panel, 1, a, g->dots, m, g->d));

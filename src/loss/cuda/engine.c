@@ -182,6 +182,7 @@ static cloob_status queue(cloob_ctx *ctx, loss_plan *p, const loss_inputs *in, c
 {
     gpu *g = p->device;
     CLOOB_TRY(begin(ctx, g, stream));
+    comm_set_stream(p->c, stream); /* exchanges follow our work, and it waits for them */
     return gpu_batch_applies(p) ? gpu_batch_queue(ctx, p, g, in, out) : gpu_general_queue(ctx, p, g, in, out);
 }
 
@@ -198,6 +199,10 @@ static cloob_status collect(cloob_ctx *ctx, loss_plan *p, loss_result *r)
 static cloob_status run(cloob_ctx *ctx, loss_plan *p, const loss_inputs *in, const loss_outputs *out,
                         void *stream, loss_result *r)
 {
+    if (p->size == 1 && loss_is_tiny(p)) {
+        CLOOB_TRY(begin(ctx, p->device, stream));
+        return gpu_tiny_run(ctx, p, p->device, in, out, r);
+    }
     CLOOB_TRY(queue(ctx, p, in, out, stream));
     return collect(ctx, p, r);
 }
@@ -215,4 +220,11 @@ static void release(loss_plan *p)
     p->device = NULL;
 }
 
-const loss_engine loss_engine_cuda = { prepare, check, run, release, queue, collect };
+static size_t bytes_of(const loss_plan *p)
+{
+    gpu g = { 0 };
+    choose(p, &g);
+    return BLAS_BYTES + (gpu_batch_applies(p) ? gpu_batch_bytes(p, &g) : gpu_general_bytes(p, &g));
+}
+
+const loss_engine loss_engine_cuda = { prepare, check, run, release, bytes_of, queue, collect };

@@ -10,7 +10,7 @@ enum { UX, UY, VX, VY };
 typedef struct general {
     int64_t n, N, d;
     mat x, y, all_x, all_y, u, v;
-    void *r[4]; /* (n, d) of T */
+    void *r[4], *low[4]; /* (n, d) of T; bf16: unit rows are r + low */
     float *length[4], *shift[4];
     float *sums;          /* (n, d): what a retrieval sums up */
     void *samples;        /* (N, d) of T, several ranks only */
@@ -32,6 +32,7 @@ static size_t general_carve(const loss_plan *p, gpu *gp, void *memory, general *
     for (int i = 0; many && i < 2; i++) g->gathered[i] = gpu_carve(&c, all * gp->size);
     for (int i = 0; p->hopfield && i < 4; i++) {
         g->r[i] = gpu_carve(&c, n * d * gp->size);
+        g->low[i] = gp->T == CLOOB_BF16 ? gpu_carve(&c, n * d * gp->size) : NULL;
         g->length[i] = gpu_carve(&c, n * sizeof(float));
         g->shift[i] = gpu_carve(&c, n * sizeof(float));
     }
@@ -56,21 +57,12 @@ size_t gpu_general_bytes(const loss_plan *p, gpu *gp)
     return general_carve(p, gp, NULL, &g);
 }
 
-/* The communicator works on a stream of its own and in order with the default stream; ours has to be done
- * first. */
-static cloob_status before_exchange(cloob_ctx *ctx, const gpu *gp)
-{
-    return gpu_cuda(ctx, cudaStreamSynchronize(gp->stream), "the step before an exchange");
-}
-
-static cloob_status gather_rows(cloob_ctx *ctx, loss_plan *p, const gpu *gp, general *g,
-                                const loss_inputs *in)
+static cloob_status gather_rows(cloob_ctx *ctx, loss_plan *p, general *g, const loss_inputs *in)
 {
     const void *x = in->x, *y = in->y;
     g->x = (mat){ x, g->n };
     g->y = (mat){ y, g->n };
     if (p->size > 1) {
-        CLOOB_TRY(before_exchange(ctx, gp));
         CLOOB_TRY(comm_all_gather(ctx, p->c, x, g->gathered[0], p->elements, p->s.dtype));
         CLOOB_TRY(comm_all_gather(ctx, p->c, y, g->gathered[1], p->elements, p->s.dtype));
         x = g->gathered[0];
@@ -89,22 +81,20 @@ static cloob_status gather_samples(cloob_ctx *ctx, loss_plan *p, const gpu *gp, 
     *all = (mat){ own, g->N };
     if (p->size == 1) return CLOOB_OK;
     all->data = g->samples;
-    CLOOB_TRY(before_exchange(ctx, gp));
     return comm_all_gather(ctx, p->c, own, g->samples, p->elements, gp->T);
 }
 
 /* all's part of this rank becomes the sum over the ranks. */
-static cloob_status scatter(cloob_ctx *ctx, loss_plan *p, const gpu *gp, const general *g, float *all)
+static cloob_status scatter(cloob_ctx *ctx, loss_plan *p, const general *g, float *all)
 {
     if (p->size == 1) return CLOOB_OK;
-    CLOOB_TRY(before_exchange(ctx, gp));
     return comm_reduce_scatter(ctx, p->c, all, all + p->first * g->d, p->elements, CLOOB_F32);
 }
 
 static cloob_status add_scattered(cloob_ctx *ctx, loss_plan *p, const gpu *gp, const general *g, float *own,
                                   float *all)
 {
-    CLOOB_TRY(scatter(ctx, p, gp, g, all));
+    CLOOB_TRY(scatter(ctx, p, g, all));
     return gpu_cuda(ctx,
                     k_add_rows(gp->stream, gp->T, own, all + p->first * g->d, 1, g->x.data, gp->dots, g->n,
                                g->d),
@@ -131,8 +121,8 @@ static cloob_status retrieve(cloob_ctx *ctx, const loss_plan *p, const gpu *gp, 
     for (int i = 0; i < 4; i++) {
         gpu_search s = search_of(p, g, i);
         CLOOB_TRY(gpu_search_forward(ctx, gp, &s));
-        GPU_TRY("unit length",
-                k_unit_forward(gp->stream, gp->T, g->r[i], g->length[i], g->sums, g->n, g->d, &gp->bad[i]));
+        GPU_TRY("unit length", k_unit_forward(gp->stream, gp->T, g->r[i], g->low[i], g->length[i], g->sums,
+                                              g->n, g->d, &gp->bad[i]));
     }
     return CLOOB_OK;
 }
@@ -147,7 +137,6 @@ static float *dstored(const loss_plan *p, const general *g, const loss_outputs *
 static cloob_status sum_stored(cloob_ctx *ctx, loss_plan *p, const gpu *gp, float *stored, int64_t rows)
 {
     if (!stored) return CLOOB_OK;
-    CLOOB_TRY(before_exchange(ctx, gp));
     return comm_all_reduce(ctx, p->c, stored, rows * gp->d, CLOOB_F32);
 }
 
@@ -191,13 +180,14 @@ static cloob_status hopfield_term(cloob_ctx *ctx, loss_plan *p, const gpu *gp, g
     CLOOB_TRY(gpu_contrast_forward(ctx, gp, &c, &gp->total[text ? GPU_TEXT : GPU_IMAGE]));
     if (!p->o.gradients) return CLOOB_OK;
     c.unit_length = g->length[a];
+    c.low = g->low[a];
     c.db = g->dsamples;
     CLOOB_TRY(zero(ctx, gp, c.db, g->N * g->d));
     CLOOB_TRY(gpu_contrast_backward(ctx, gp, &c));
-    CLOOB_TRY(scatter(ctx, p, gp, g, c.db));
+    CLOOB_TRY(scatter(ctx, p, g, c.db));
     return gpu_cuda(ctx,
-                    k_unit_backward(gp->stream, gp->T, g->r[b], c.db + p->first * g->d, g->length[b],
-                                    gp->dots, g->n, g->d),
+                    k_unit_backward(gp->stream, gp->T, g->r[b], g->low[b], c.db + p->first * g->d,
+                                    g->length[b], gp->dots, g->n, g->d),
                     "unit length");
 }
 
@@ -248,7 +238,7 @@ cloob_status gpu_general_queue(cloob_ctx *ctx, loss_plan *p, gpu *gp, const loss
     general g;
     general_carve(p, gp, p->memory, &g);
     CLOOB_TRY(gpu_begin_totals(ctx, gp));
-    CLOOB_TRY(gather_rows(ctx, p, gp, &g, in));
+    CLOOB_TRY(gather_rows(ctx, p, &g, in));
     if (p->o.gradients) CLOOB_TRY(begin_gradients(ctx, p, gp, &g, out));
     CLOOB_TRY(terms(ctx, p, gp, &g, out));
     return gpu_send_totals(ctx, gp);

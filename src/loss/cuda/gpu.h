@@ -101,6 +101,8 @@ typedef struct gpu_contrast { /* cpu.h: contrast */
     bool leave_one_out;
     double *lse, *weight; /* (n) */
     float *unit_length;
+    const void
+        *low; /* with unit_length: what rounding took from the anchors, see k_unit_forward; NULL: nothing */
     float *da, *db;
 } gpu_contrast;
 
@@ -108,6 +110,10 @@ typedef struct gpu_contrast { /* cpu.h: contrast */
 cloob_status gpu_contrast_forward(cloob_ctx *ctx, const gpu *g, const gpu_contrast *c, double *total);
 /* Adds to total[GPU_DINV_TAU]. */
 cloob_status gpu_contrast_backward(cloob_ctx *ctx, const gpu *g, const gpu_contrast *c);
+
+/* The definition on the host, for a batch of a few pairs (tiny.c). */
+cloob_status gpu_tiny_run(cloob_ctx *ctx, loss_plan *p, const gpu *g, const loss_inputs *in,
+                          const loss_outputs *out, loss_result *r);
 
 /* The two ways through (batch.c, general.c). carve is used with memory NULL to count. */
 bool gpu_batch_applies(const loss_plan *p);

@@ -78,24 +78,30 @@ __global__ void check_rows(const T *x, int64_t d, double tolerance, float *lengt
 }
 
 template <typename T>
-__global__ void unit_forward(T *p, float *length, const float *r, int64_t d, unsigned long long *bad)
+__global__ void unit_forward(T *p, T *low, float *length, const float *r, int64_t d, unsigned long long *bad)
 {
     int64_t i = blockIdx.x;
     double l = sqrt(row_dot(r + i * d, r + i * d, d));
-    for (int64_t k = threadIdx.x; k < d; k += BLOCK) put(&p[i * d + k], (float)((double)r[i * d + k] / l));
+    for (int64_t k = i * d + threadIdx.x; k < (i + 1) * d; k += BLOCK) {
+        float v = (float)((double)r[k] / l);
+        put(&p[k], v);
+        if (low) put(&low[k], v - widen(p[k]));
+    }
     if (threadIdx.x > 0) return;
     length[i] = (float)l;
     if (!(l > 0) || isinf(l)) atomicMin(bad, (unsigned long long)i);
 }
 
 template <typename T>
-__global__ void unit_backward(T *p, const float *g, const float *length, double *dots, int64_t d)
+__global__ void unit_backward(T *p, const T *low, const float *g, const float *length, double *dots,
+                              int64_t d)
 {
     int64_t i = blockIdx.x;
     double along = row_dot(p + i * d, g + i * d, d), l = length[i];
-    for (int64_t k = threadIdx.x; k < d; k += BLOCK) {
-        double unit = widen(p[i * d + k]);
-        put(&p[i * d + k], (float)((g[i * d + k] - along * unit) / l));
+    if (low) along += row_dot(low + i * d, g + i * d, d);
+    for (int64_t k = i * d + threadIdx.x; k < (i + 1) * d; k += BLOCK) {
+        double unit = (double)widen(p[k]) + (low ? (double)widen(low[k]) : 0.0);
+        put(&p[k], (float)((g[k] - along * unit) / l));
     }
     if (threadIdx.x == 0) dots[i] = along;
 }
@@ -266,16 +272,16 @@ cudaError_t k_check_rows(cudaStream_t stream, cloob_dtype T, const void *x, int6
     LAUNCH(T, n, (unsigned)n, check_rows, (const E *)x, d, tolerance, length, bad);
 }
 
-cudaError_t k_unit_forward(cudaStream_t stream, cloob_dtype T, void *p, float *length, const float *r,
-                           int64_t n, int64_t d, unsigned long long *bad)
+cudaError_t k_unit_forward(cudaStream_t stream, cloob_dtype T, void *p, void *low, float *length,
+                           const float *r, int64_t n, int64_t d, unsigned long long *bad)
 {
-    LAUNCH(T, n, (unsigned)n, unit_forward, (E *)p, length, r, d, bad);
+    LAUNCH(T, n, (unsigned)n, unit_forward, (E *)p, (E *)low, length, r, d, bad);
 }
 
-cudaError_t k_unit_backward(cudaStream_t stream, cloob_dtype T, void *p, const float *g, const float *length,
-                            double *dots, int64_t n, int64_t d)
+cudaError_t k_unit_backward(cudaStream_t stream, cloob_dtype T, void *p, const void *low, const float *g,
+                            const float *length, double *dots, int64_t n, int64_t d)
 {
-    LAUNCH(T, n, (unsigned)n, unit_backward, (E *)p, g, length, dots, d);
+    LAUNCH(T, n, (unsigned)n, unit_backward, (E *)p, (const E *)low, g, length, dots, d);
 }
 
 cudaError_t k_exp(cudaStream_t stream, cloob_dtype T, void *e, void *ds, const float *s, const float *t,

@@ -19,12 +19,14 @@ extern "C" {
 cudaError_t k_check_rows(cudaStream_t stream, cloob_dtype T, const void *x, int64_t n, int64_t d,
                          double tolerance, float *length, unsigned long long *bad);
 
-/* p (T) = r / |r| per row, length = |r|; bad as above for rows of length 0. */
-cudaError_t k_unit_forward(cudaStream_t stream, cloob_dtype T, void *p, float *length, const float *r,
-                           int64_t n, int64_t d, unsigned long long *bad);
-/* p = (g - p (p.g)) / length in place; dots (n) = p.g */
-cudaError_t k_unit_backward(cudaStream_t stream, cloob_dtype T, void *p, const float *g, const float *length,
-                            double *dots, int64_t n, int64_t d);
+/* p (T) = r / |r| per row, length = |r|; low (T) = r / |r| - p, unless it is NULL; bad as above for rows of
+ * length 0. */
+cudaError_t k_unit_forward(cudaStream_t stream, cloob_dtype T, void *p, void *low, float *length,
+                           const float *r, int64_t n, int64_t d, unsigned long long *bad);
+/* With u = p + low: p = (g - u (u.g)) / length in place; dots (n) = u.g. Retrieval relies on the result being
+ * orthogonal to u; with bf16 p alone that misses by enough to show in the gradient (docs/objective.md 4). */
+cudaError_t k_unit_backward(cudaStream_t stream, cloob_dtype T, void *p, const void *low, const float *g,
+                            const float *length, double *dots, int64_t n, int64_t d);
 
 /* e = exp(s - shift_i), shift_i = row_shift ? row_shift[i] : shift; with t: ds = factor e t as well. */
 cudaError_t k_exp(cudaStream_t stream, cloob_dtype T, void *e, void *ds, const float *s, const float *t,

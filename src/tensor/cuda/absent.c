@@ -11,7 +11,10 @@ cloob_status device_open_cuda(cloob_ctx *ctx, int index, device **out)
 }
 
 /* No such device can be opened, so none of these is reached. */
-static cloob_status no_gpu(cloob_ctx *ctx) { return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED, "feeding a GPU: this build has no CUDA"); }
+static cloob_status no_gpu(cloob_ctx *ctx)
+{
+    return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED, "feeding a GPU: this build has no CUDA");
+}
 
 cloob_status feed_create_cuda(cloob_ctx *ctx, feed *f) { return (void)f, no_gpu(ctx); }
 void feed_destroy_cuda(feed *f) { (void)f; }

@@ -7,13 +7,15 @@ static cudaStream_t stream_of(const feed *f) { return (cudaStream_t)f->queue; }
 
 static cloob_status make_event(cloob_ctx *ctx, void **out)
 {
-    return cuda_check(ctx, cudaEventCreateWithFlags((cudaEvent_t *)out, cudaEventDisableTiming), "feeding the GPU");
+    return cuda_check(ctx, cudaEventCreateWithFlags((cudaEvent_t *)out, cudaEventDisableTiming),
+                      "feeding the GPU");
 }
 
 cloob_status feed_create_cuda(cloob_ctx *ctx, feed *f)
 {
     cuda_use(f->dev);
-    CLOOB_TRY(cuda_check(ctx, cudaStreamCreateWithFlags((cudaStream_t *)&f->queue, cudaStreamNonBlocking), "feeding the GPU"));
+    CLOOB_TRY(cuda_check(ctx, cudaStreamCreateWithFlags((cudaStream_t *)&f->queue, cudaStreamNonBlocking),
+                         "feeding the GPU"));
     for (int i = 0; i < FEED_SLOTS; i++) {
         CLOOB_TRY(make_event(ctx, &f->arrived[i]));
         CLOOB_TRY(make_event(ctx, &f->read[i]));
@@ -38,7 +40,8 @@ cloob_status feed_copy_cuda(cloob_ctx *ctx, feed *f, int slot, void *to, const v
     cuda_use(f->dev);
     if (!bytes) return CLOOB_OK;
     CLOOB_TRY(cuda_check(ctx, cudaStreamWaitEvent(stream_of(f), f->read[slot], 0), "feeding the GPU"));
-    return cuda_check(ctx, cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream_of(f)), "feeding the GPU");
+    return cuda_check(ctx, cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream_of(f)),
+                      "feeding the GPU");
 }
 
 cloob_status feed_filled_cuda(cloob_ctx *ctx, feed *f, int slot)
@@ -48,7 +51,8 @@ cloob_status feed_filled_cuda(cloob_ctx *ctx, feed *f, int slot)
 
 cloob_status feed_use_cuda(cloob_ctx *ctx, feed *f, int slot)
 {
-    return cuda_check(ctx, cudaStreamWaitEvent(cuda_use(f->dev)->stream, f->arrived[slot], 0), "feeding the GPU");
+    return cuda_check(ctx, cudaStreamWaitEvent(cuda_use(f->dev)->stream, f->arrived[slot], 0),
+                      "feeding the GPU");
 }
 
 cloob_status feed_used_cuda(cloob_ctx *ctx, feed *f, int slot)
@@ -58,7 +62,8 @@ cloob_status feed_used_cuda(cloob_ctx *ctx, feed *f, int slot)
 
 cloob_status feed_settle_cuda(cloob_ctx *ctx, feed *f)
 {
-    for (int i = 0; i < FEED_SLOTS; i++) CLOOB_TRY(cuda_check(ctx, cudaEventSynchronize(f->arrived[i]), "feeding the GPU"));
+    for (int i = 0; i < FEED_SLOTS; i++)
+        CLOOB_TRY(cuda_check(ctx, cudaEventSynchronize(f->arrived[i]), "feeding the GPU"));
     return CLOOB_OK;
 }
 
