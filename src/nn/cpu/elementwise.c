@@ -134,5 +134,6 @@ cloob_status act_bwd_cpu(const op_env *env, const op_args *a)
 {
     CPU_ONLY_F32(a->in[0], act_bwd_ref);
     each(env, a, act_bwd_range);
-    return CLOOB_OK;
+    op_args again = act_again(a);
+    return again.out[0].data ? act_cpu(env, &again) : CLOOB_OK;
 }

@@ -15,6 +15,7 @@ typedef struct bwd_in {
     int C;
     float share; /* 1, or 1/4 with pool */
     float count; /* rows over all ranks */
+    void *again; /* reduce: what bn_apply made of x, where somebody wants it */
 } bwd_in;
 
 /* The packs of one row that both passes read. */
@@ -108,6 +109,11 @@ static __global__ void __launch_bounds__(256, BWD_BLOCKS) reduce_kernel(float *p
                     s2[i] += g * (to_float(q[u].x.v[i]) - k.mean[i]);
                 }
                 if (g_out && counted) store<T, V>(g_out + (r + u * step) * in.C + c, out);
+                if (MASK == MASK_X && !POOL && in.again && counted) {
+#pragma unroll
+                    for (int i = 0; i < V; i++) out.v[i] = from_float<T>(fmaxf(bn_value<V>(k, to_float(q[u].x.v[i]), i), 0.0f));
+                    store<T, V>((T *)in.again + (r + u * step) * in.C + c, out);
+                }
             }
         }
     }
@@ -134,6 +140,22 @@ struct pooled_rows {
         if (DY2) g += to_float(dy2.v[i]);
         g *= in.share;
         return RELU && !(bn_value<V>(k, to_float(x[s].v[i]), i) > 0.0f) ? 0.0f : g;
+    }
+
+    __device__ __forceinline__ pack<T, V> applied(const bn_affine<V> &k) const
+    {
+        pack<T, V> out;
+#pragma unroll
+        for (int i = 0; i < V; i++) {
+            float sum = 0.0f;
+#pragma unroll
+            for (int s = 0; s < 4; s++) {
+                float v = bn_value<V>(k, to_float(x[s].v[i]), i);
+                sum += RELU ? fmaxf(v, 0.0f) : v;
+            }
+            out.v[i] = from_float<T>(0.25f * sum);
+        }
+        return out;
     }
 };
 
@@ -163,6 +185,7 @@ static __global__ void __launch_bounds__(256, BWD_BLOCKS) pooled_reduce_kernel(f
                 }
                 if (g_out) store<T, V>(g_out + (first + (int64_t)(s / 2) * in.map.W + s % 2) * in.C + c, out);
             }
+            if (in.again) store<T, V>((T *)in.again + r * in.C + c, q.applied(k));
         }
     }
     write_partial<V>(partial, sums, s1, s2, in.C);
@@ -273,12 +296,14 @@ static void launch_pooled(const op_env *env, row_grid g, const bwd_in &in, void 
     else pooled_dx_kernel<T, V, RELU, DY2><<<g.grid, g.block, 0, stream_of(env)>>>((T *)out, in);
 }
 
+static bool is_even(const pool_map &m) { return m.H % 2 == 0 && m.W % 2 == 0; }
+
 /* With pool there is no residual, so the mask worked out from x is y's mask. */
 template <typename T, int V, bool DY2>
 static void launch_masked(const op_env *env, row_grid g, const bwd_in &in, const op_attr *at, void *out,
                           float *partial)
 {
-    bool even = at->pool && in.map.H % 2 == 0 && in.map.W % 2 == 0;
+    bool even = at->pool && is_even(in.map);
     if (even && at->relu) launch_pooled<T, V, true, DY2>(env, g, in, out, partial);
     else if (even) launch_pooled<T, V, false, DY2>(env, g, in, out, partial);
     else if (!at->relu && at->pool) launch_one<T, V, MASK_NONE, DY2, true>(env, g, in, out, partial);
@@ -287,6 +312,9 @@ static void launch_masked(const op_env *env, row_grid g, const bwd_in &in, const
     else if (in.y) launch_one<T, V, MASK_Y, DY2, false>(env, g, in, out, partial);
     else launch_one<T, V, MASK_X, DY2, false>(env, g, in, out, partial);
 }
+
+/* Whether the reduction writes `again` along the way; else bn_apply does. */
+static bool writes_again(const op_args *a, const pool_map &m) { return a->attr.pool ? is_even(m) : a->attr.relu && !a->in[7].data; }
 
 /* partial NULL: the apply pass. */
 static void launch_bwd(const op_env *env, const op_attr *at, const tensor *x, const bwd_in &in, void *out,
@@ -324,7 +352,11 @@ extern "C" cloob_status bn_bwd_reduce_cuda(const op_env *env, const op_args *a)
                   tensor_rows(x),
                   C,
                   a->attr.pool ? 0.25f : 1.0f,
-                  0.0f };
+                  0.0f,
+                  NULL };
+    op_args again = bn_again(a);
+    bool along = writes_again(a, in.map);
+    if (along) in.again = again.out[0].data;
     float *partial = (float *)a->scratch, *sums = (float *)a->out[2].data;
     launch_bwd(env, &a->attr, x, in, a->out[3].data, partial);
     CLOOB_TRY(cuda_launched(env->ctx, "bn_bwd_reduce"));
@@ -332,6 +364,7 @@ extern "C" cloob_status bn_bwd_reduce_cuda(const op_env *env, const op_args *a)
         (float *)a->out[0].data, (float *)a->out[1].data, sums, partial, (int)bwd_grid(env->dev, x).grid.x,
         in.rstd, C);
     CLOOB_TRY(cuda_launched(env->ctx, "bn_bwd_reduce"));
+    if (again.out[0].data && !along) CLOOB_TRY(bn_apply_cuda(env, &again));
     return env->sum_ranks ? env->sum_ranks(env->sum_user, sums, 2 * (int64_t)C) : CLOOB_OK;
 }
 
@@ -352,7 +385,8 @@ extern "C" cloob_status bn_bwd_apply_cuda(const op_env *env, const op_args *a)
                   tensor_rows(x),
                   (int)tensor_cols(x),
                   a->attr.pool ? 0.25f : 1.0f,
-                  count };
+                  count,
+                  NULL };
     launch_bwd(env, &a->attr, x, in, a->out[0].data, NULL);
     return cuda_launched(env->ctx, "bn_bwd_apply");
 }

@@ -65,7 +65,8 @@ static __global__ void __launch_bounds__(32 * WARPS)
 }
 
 typedef struct bwd_in {
-    const float *mean, *rstd, *gain;
+    const float *mean, *rstd, *gain, *bias;
+    void *again; /* layernorm of x, where somebody wants it */
     int64_t R;
     int C;
 } bwd_in;
@@ -125,7 +126,7 @@ static __global__ void __launch_bounds__(32 * WARPS, P <= 2 ? BWD_BLOCKS : 1)
         }
         m1 = warp_sum(m1) / (float)C;
         m2 = warp_sum(m2) / (float)C;
-        if (!dx) continue;
+        if (!dx) continue; /* nor does anybody want `again` then */
 #pragma unroll
         for (int p = 0; p < P; p++) {
             int c = (p * 32 + lane) * V;
@@ -139,6 +140,12 @@ static __global__ void __launch_bounds__(32 * WARPS, P <= 2 ? BWD_BLOCKS : 1)
                 out.v[i] = from_float<T>(q.rstd * (to_float(q.dy[p].v[i]) * w[i] - m1 - xhat * m2) + to_float(q.extra[p].v[i]));
             }
             store<T, V>(dx + r * C + c, out);
+            if (!in.again) continue;
+            float b[V];
+            load_floats<V>(b, in.bias + c);
+#pragma unroll
+            for (int i = 0; i < V; i++) out.v[i] = from_float<T>((to_float(q.x[p].v[i]) - q.mean) * q.rstd * w[i] + b[i]);
+            store<T, V>((T *)in.again + r * C + c, out);
         }
     }
     for (int which = 0; which < 2; which++) {
@@ -260,7 +267,7 @@ static cudaError_t launch_backward(const op_env *env, const op_args *a)
 {
     const tensor *x = &a->in[1];
     bwd_in in = { (const float *)a->in[2].data, (const float *)a->in[3].data, (const float *)a->in[4].data,
-                  tensor_rows(x), (int)tensor_cols(x) };
+                  (const float *)a->in[6].data, a->out[3].data, tensor_rows(x), (int)tensor_cols(x) };
     size_t smem = (size_t)WARPS * in.C * sizeof(float);
     cudaError_t e = cudaFuncSetAttribute(backward_kernel<T, V, P>,
                                          cudaFuncAttributeMaxDynamicSharedMemorySize, (int)smem);
