@@ -18,13 +18,15 @@ typedef struct rows {
 
 /* Memory that a tile needs; the same for every pass. */
 typedef struct tiles {
-    float *e;               /* (TILE, TILE): scores or their exponentials */
-    float *t;               /* (TILE, max(TILE, d)): the gradient of scores, or samples less their mean */
-    float *a, *b;           /* (TILE, d): widened rows; unused for f32 */
-    float *panel;           /* (TILE, d): gradient of the anchors or states of one row of tiles */
-    float *anchors;         /* (TILE, d): anchors less their mean */
-    float *mean_a, *mean_b; /* (d) of anchors and samples */
-    double *sums;           /* (d) */
+    float *e;                /* (TILE, TILE): scores or their exponentials */
+    float *t;                /* (TILE, max(TILE, d)): the gradient of scores, or samples less their mean */
+    float *a, *b;            /* (TILE, d): widened rows; unused for f32 */
+    float *panel;            /* (TILE, d): gradient of the anchors or states of one row of tiles */
+    float *anchors;          /* (TILE, d): anchors less their mean */
+    float *mean_a, *mean_b;  /* (d) of anchors and samples */
+    double *sums;            /* (d) */
+    double *wide;            /* (TILE, TILE): scores in double; NULL: they are made in f32 */
+    double *wide_a, *wide_b; /* (TILE, d): their factors */
 } tiles;
 
 /* A workspace that is cut piece by piece; with base NULL only counted. */
@@ -40,7 +42,12 @@ static inline void *carve(carver *c, size_t bytes)
     return p;
 }
 
-tiles tiles_carve(carver *c, int64_t d, cloob_dtype dtype);
+tiles tiles_carve(carver *c, const loss_plan *p);
+
+/* wide = a b^T in double, a (m, d), b (n, d). The products of a small batch are made so: there the rounding
+ * of a single score shows in the loss, and their time does not count. */
+void wide_scores(cloob_ctx *ctx, const tiles *t, const float *a, const float *b, int64_t m, int64_t n,
+                 int64_t d);
 
 /* Rows [first, first + n) as f32: in place, or widened into buffer. */
 const float *rows_f32(const rows *r, int64_t first, int64_t n, float *buffer);

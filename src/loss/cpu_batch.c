@@ -42,7 +42,7 @@ static size_t batch_carve(const loss_plan *p, void *memory, const loss_outputs *
     for (int i = 0; i < 2; i++) b->lse[i] = carve(&c, n * sizeof(double));
     for (int i = 0; i < 2; i++) b->weight[i] = carve(&c, n * sizeof(double));
     b->column = carve(&c, n * sizeof(double));
-    b->t = tiles_carve(&c, p->s.dim, p->s.dtype);
+    b->t = tiles_carve(&c, p);
     return c.used;
 }
 

@@ -18,6 +18,7 @@ typedef struct strip { /* one tile: anchors [i, i + m) against samples [j, j + n
     const float *a, *b;
     double *top; /* (m) running maximum */
     double *dots;
+    double own[TILE]; /* scores in double: each anchor's positive, which is taken off its row */
 } strip;
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -63,9 +64,33 @@ static void centre_samples(cloob_ctx *ctx, strip *s)
     pool_for(ctx, s->n, 8, centre_samples_range, s);
 }
 
-static void scores(cloob_ctx *ctx, const strip *s)
+/* Scores in double are rounded as distances from the positive's: those that matter are small. */
+static void begin_own(strip *s)
+{
+    const contrast *c = s->c;
+    for (int64_t r = 0; s->t->wide && r < s->m; r++) {
+        less_mean(s->t->t, rows_f32(&c->b, c->first + s->i + r, 1, s->t->b), s->t->mean_b, 0, 1, c->a.d);
+        s->own[r] = c->inv_tau * vec_dot(s->a + r * c->a.d, s->t->t, c->a.d);
+    }
+}
+
+static void narrow_range(void *arg, int64_t begin, int64_t end, int thread)
+{
+    const strip *s = arg;
+    (void)thread;
+    for (int64_t r = begin; r < end; r++)
+        vec_narrow(s->t->e + r * s->n, s->t->wide + r * s->n, s->n, s->c->inv_tau, s->own[r]);
+}
+
+/* e = inv_tau a (b - mean)^T, up to a constant per anchor */
+static void scores(cloob_ctx *ctx, strip *s)
 {
     int64_t d = s->c->a.d;
+    if (s->t->wide) {
+        wide_scores(ctx, s->t, s->a, s->t->t, s->m, s->n, d);
+        pool_for(ctx, s->m, 8, narrow_range, s);
+        return;
+    }
     cpu_sgemm(ctx, false, true, s->m, s->n, d, (float)s->c->inv_tau, s->a, d, s->t->t, d, 0, s->t->e, s->n);
 }
 
@@ -111,6 +136,7 @@ static void begin_rows(strip *s)
     for (int64_t r = 0; r < s->m; r++) s->top[r] = -INFINITY;
     memset(s->c->lse + s->i, 0, (size_t)s->m * sizeof(double));
     s->a = rows_f32(&s->c->a, s->i, s->m, s->t->a);
+    begin_own(s);
 }
 
 double contrast_forward(cloob_ctx *ctx, const contrast *c, const tiles *t)
@@ -219,6 +245,7 @@ double contrast_backward(cloob_ctx *ctx, const contrast *c, const tiles *t)
     for (s.i = 0; s.i < c->a.n; s.i += TILE) {
         s.m = least(TILE, c->a.n - s.i);
         s.a = rows_f32(&c->a, s.i, s.m, t->a);
+        begin_own(&s);
         pool_for(ctx, s.m, 8, centre_anchors_range, &s);
         for (s.j = 0; s.j < c->b.n; s.j += TILE) {
             s.n = least(TILE, c->b.n - s.j);

@@ -48,7 +48,7 @@ static size_t general_carve(const loss_plan *p, void *memory, general *g)
         g->lse[i] = carve(&c, n * sizeof(double)), g->weight[i] = carve(&c, n * sizeof(double));
     g->dots = carve(&c, n * sizeof(double));
     g->column = carve(&c, (size_t)g->N * sizeof(double));
-    g->t = tiles_carve(&c, p->s.dim, p->s.dtype);
+    g->t = tiles_carve(&c, p);
     return c.used;
 }
 

@@ -24,10 +24,23 @@ static void exp_range(void *arg, int64_t begin, int64_t end, int thread)
     for (int64_t r = begin; r < end; r++) vec_exp(b->t->e + r * b->n, b->n, (float)b->p->beta, 1.0f);
 }
 
+static void wide_exp_range(void *arg, int64_t begin, int64_t end, int thread)
+{
+    const block *b = arg;
+    (void)thread;
+    for (int64_t r = begin; r < end; r++)
+        vec_exp_wide(b->t->e + r * b->n, b->t->wide + r * b->n, b->n, b->p->beta, b->p->beta);
+}
+
 /* e = E of this tile */
 static void block_scores(cloob_ctx *ctx, block *b)
 {
     int64_t d = b->p->a.d;
+    if (b->t->wide) {
+        wide_scores(ctx, b->t, b->a, b->b, b->m, b->n, d);
+        pool_for(ctx, b->m, 8, wide_exp_range, b);
+        return;
+    }
     cpu_sgemm(ctx, false, true, b->m, b->n, d, (float)b->p->beta, b->a, d, b->b, d, 0, b->t->e, b->n);
     pool_for(ctx, b->m, 8, exp_range, b);
 }

@@ -4,22 +4,47 @@
 #include "core/pool.h"
 #include "loss/cpu.h"
 #include "loss/cpu_vec.h"
+#include "tensor/cpu/gemm.h"
 
-tiles tiles_carve(carver *c, int64_t d, cloob_dtype dtype)
+/* Scores times width up to which scores are made in double. */
+enum { SMALL = 1 << 21 };
+
+static int64_t longest(const loss_plan *p)
 {
-    size_t square = sizeof(float) * TILE * TILE, strip = sizeof(float) * TILE * (size_t)d;
+    int64_t n = p->total;
+    if (p->hopfield && p->s.stored_u > n) n = p->s.stored_u;
+    return p->hopfield && p->s.stored_v > n ? p->s.stored_v : n;
+}
+
+tiles tiles_carve(carver *c, const loss_plan *p)
+{
+    size_t d = (size_t)p->s.dim, edge = longest(p) < TILE ? (size_t)longest(p) : TILE;
+    size_t square = edge * edge * sizeof(float), strip = edge * d * sizeof(float);
     tiles t = { 0 };
     t.e = carve(c, square);
     t.t = carve(c, square > strip ? square : strip);
     t.panel = carve(c, strip);
     t.anchors = carve(c, strip);
-    t.mean_a = carve(c, sizeof(float) * (size_t)d);
-    t.mean_b = carve(c, sizeof(float) * (size_t)d);
-    t.sums = carve(c, sizeof(double) * (size_t)d);
-    if (dtype == CLOOB_F32) return t;
+    t.mean_a = carve(c, sizeof(float) * d);
+    t.mean_b = carve(c, sizeof(float) * d);
+    t.sums = carve(c, sizeof(double) * d);
+    if ((double)p->total * (double)longest(p) * (double)d <= SMALL) {
+        t.wide = carve(c, 2 * square);
+        t.wide_a = carve(c, 2 * strip);
+        t.wide_b = carve(c, 2 * strip);
+    }
+    if (p->s.dtype == CLOOB_F32) return t;
     t.a = carve(c, strip);
     t.b = carve(c, strip);
     return t;
+}
+
+void wide_scores(cloob_ctx *ctx, const tiles *t, const float *a, const float *b, int64_t m, int64_t n,
+                 int64_t d)
+{
+    for (int64_t i = 0; i < m * d; i++) t->wide_a[i] = (double)a[i];
+    for (int64_t i = 0; i < n * d; i++) t->wide_b[i] = (double)b[i];
+    cpu_dgemm(ctx, false, true, m, n, d, 1, t->wide_a, d, t->wide_b, d, 0, t->wide, n);
 }
 
 const float *rows_f32(const rows *r, int64_t first, int64_t n, float *buffer)

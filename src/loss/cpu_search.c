@@ -17,10 +17,24 @@ typedef struct strip { /* one tile: states [i, i + m) against stored [j, j + n) 
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
+/* e = beta a w^T; in double into wide as well, where that is made */
 static void scores(cloob_ctx *ctx, const strip *b)
 {
     int64_t d = b->s->states.d;
+    if (b->t->wide) {
+        wide_scores(ctx, b->t, b->a, b->w, b->m, b->n, d);
+        vec_narrow(b->t->e, b->t->wide, b->m * b->n, b->s->beta, 0);
+        return;
+    }
     cpu_sgemm(ctx, false, true, b->m, b->n, d, (float)b->s->beta, b->a, d, b->w, d, 0, b->t->e, b->n);
+}
+
+/* Row r of scores becomes exp(score - shift). */
+static void exp_row(const strip *b, int64_t r)
+{
+    float *e = b->t->e + r * b->n, shift = b->s->shift[b->i + r];
+    if (b->t->wide) vec_exp_wide(e, b->t->wide + r * b->n, b->n, b->s->beta, (double)shift);
+    else vec_exp(e, b->n, shift, 1.0f);
 }
 
 /* e = exp(score - shift); where a new maximum appears, what was summed so far shrinks. */
@@ -36,7 +50,7 @@ static void exp_range(void *arg, int64_t begin, int64_t end, int thread)
             for (int64_t k = 0; k < d; k++) sum[k] *= shrink;
             *shift = top;
         }
-        vec_exp(e, b->n, *shift, 1.0f);
+        exp_row(b, r);
     }
 }
 
@@ -63,7 +77,7 @@ static void exp_again_range(void *arg, int64_t begin, int64_t end, int thread)
 {
     const strip *b = arg;
     (void)thread;
-    for (int64_t r = begin; r < end; r++) vec_exp(b->t->e + r * b->n, b->n, b->s->shift[b->i + r], 1.0f);
+    for (int64_t r = begin; r < end; r++) exp_row(b, r);
 }
 
 static void dscore_range(void *arg, int64_t begin, int64_t end, int thread)

@@ -37,6 +37,21 @@ CLONES void vec_exp(float *x, int64_t n, float shift, float factor)
     for (int64_t i = 0; i < n; i++) x[i] = factor * exp_one(x[i] - shift);
 }
 
+/* exp(high + low) = exp(high) (1 + low): low is what rounding the argument took. */
+CLONES void vec_exp_wide(float *e, const double *s, int64_t n, double factor, double shift)
+{
+    for (int64_t i = 0; i < n; i++) {
+        double x = factor * s[i] - shift;
+        float high = (float)x, low = (float)(x - (double)high);
+        e[i] = exp_one(high) * (1.0f + low);
+    }
+}
+
+CLONES void vec_narrow(float *e, const double *s, int64_t n, double factor, double shift)
+{
+    for (int64_t i = 0; i < n; i++) e[i] = (float)(factor * s[i] - shift);
+}
+
 CLONES void vec_scale_by(float *t, const float *e, int64_t n, float factor)
 {
     for (int64_t i = 0; i < n; i++) t[i] = factor * e[i] * t[i];

@@ -145,7 +145,8 @@ cloob_status loss_plan_create(cloob_ctx *ctx, const loss_options *o, const loss_
     return status;
 }
 
-cloob_status loss_measure(cloob_ctx *ctx, const loss_options *o, const loss_shape *s, int ranks, size_t *bytes)
+cloob_status loss_measure(cloob_ctx *ctx, const loss_options *o, const loss_shape *s, int ranks,
+                          size_t *bytes)
 {
     loss_plan p = { .o = *o, .s = *s, .size = ranks, .total = s->rows * ranks };
     CLOOB_TRY(check_plan(ctx, o, s));

@@ -74,7 +74,8 @@ cloob_status loss_plan_create(cloob_ctx *ctx, const loss_options *o, const loss_
 void loss_plan_destroy(loss_plan *p);
 
 /* What loss_plan_create would allocate on each of `ranks` alike, without doing so. */
-cloob_status loss_measure(cloob_ctx *ctx, const loss_options *o, const loss_shape *s, int ranks, size_t *bytes);
+cloob_status loss_measure(cloob_ctx *ctx, const loss_options *o, const loss_shape *s, int ranks,
+                          size_t *bytes);
 
 /* What the plan allocated: bytes of host (ref, cpu) or device memory, inputs and outputs not counted. */
 size_t loss_plan_bytes(const loss_plan *p);

@@ -63,7 +63,7 @@ cloob_status shape_bn_bwd_reduce(cloob_ctx *ctx, op_args *a)
 
 op_args bn_again(const op_args *reduce)
 {
-    op_args a = { .attr = reduce->attr, .out = { reduce->out[4] } };
+    op_args a = { .attr = reduce->attr, .out = { reduce->out[4] }, .scratch = reduce->scratch };
     for (int k = 0; k < 5; k++) a.in[k] = reduce->in[k + 2];
     return a;
 }

@@ -188,12 +188,13 @@ static cloob_status stop_or_save(cloob_ctx *ctx, run *r, bool *stop, bool *save)
     return CLOOB_OK;
 }
 
-/* The next batch sets out for the device; *more is false at the end of the epoch. The one before has arrived, so the
- * loader may fill its memory again. */
+/* The next batch sets out for the device; *more is false at the end of the epoch. The one before has to be there by then:
+ * the loader fills its memory again. It is, but at the beginning of an epoch. */
 static cloob_status stage_next(cloob_ctx *ctx, run *r, meter *m, bool *more)
 {
     batch b;
     double before = run_clock();
+    CLOOB_TRY(step_settle(ctx, r->s));
     CLOOB_TRY(loader_next(ctx, r->feed, &b));
     m->wait += run_clock() - before;
     *more = !b.end;

@@ -243,6 +243,8 @@ cloob_status step_stage(cloob_ctx *ctx, step *s, const void *images, const int32
 
 bool step_looks_ahead(const step *s) { return stage_ahead(s->in); }
 
+cloob_status step_settle(cloob_ctx *ctx, step *s) { return stage_settle(ctx, s->in); }
+
 /* Rows of a micro-batch between a tower and the block of all embeddings. */
 static cloob_status copy_rows(cloob_ctx *ctx, step *s, int t, int64_t micro, bool gradient)
 {

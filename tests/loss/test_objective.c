@@ -113,13 +113,19 @@ static void the_definition_has_the_slope_it_says(void)
     problem_free(&p);
 }
 
+static tiles carve_for(carver *c, const problem *p)
+{
+    loss_plan plan = { .s = { .rows = p->n, .dim = p->d, .dtype = CLOOB_F32 }, .total = p->n };
+    return tiles_carve(c, &plan);
+}
+
 /* The gradient of one anchor's term in the anchor, and the positive's softmax p1 over all samples. */
 static double anchor_gradient(const problem *p, int64_t i, bool leave_one_out, float *da, void *memory)
 {
     double lse, weight, column[64], all = 0, own = 0;
     float db[64 * 12] = { 0 };
     carver c = { memory, 0 };
-    tiles t = tiles_carve(&c, p->d, CLOOB_F32);
+    tiles t = carve_for(&c, p);
     contrast k = { .a = { p->x + i * p->d, CLOOB_F32, 1, p->d },
                    .b = { p->y, CLOOB_F32, p->n, p->d },
                    .first = i,
@@ -147,7 +153,7 @@ static void infonce_is_infoloob_times_one_minus_p1(void)
 {
     problem p = random_problem(9, 40, 12, 0, 0);
     carver size = { NULL, 0 };
-    tiles_carve(&size, p.d, CLOOB_F32);
+    carve_for(&size, &p);
     void *memory = aligned_alloc(64, size.used);
     for (int64_t i = 0; i < p.n; i++) {
         float loob[12], nce[12];

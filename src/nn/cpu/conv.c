@@ -1,4 +1,4 @@
-/* Convolutions by oneDNN. Each primitive is made once, at planning; where it wants another layout than a tensor has, the
+/* Convolutions in F32 by oneDNN. Each primitive is made once, at planning; where it wants another layout than a tensor has, the
  * tensor is reordered through planned scratch. Weights are reordered in every call, or once when they are frozen. */
 #include <stdlib.h>
 #include <string.h>
@@ -172,7 +172,7 @@ static dnnl_status_t make_state(onednn *o, descs *d, int output, op_args *a, con
     return s;
 }
 
-/* Cases left to the definition: bf16, and inputs with more channels than the weight. */
+/* Inputs with more channels than the weight are left to the definition. */
 static bool ours(const tensor *x, const tensor *w) { return x->dtype == CLOOB_F32 && x->dim[3] == w->dim[3]; }
 
 static cloob_status prepare(const op_env *env, op_args *a, const tensor *x, const tensor *w, const tensor *y, int output)
@@ -190,21 +190,21 @@ static cloob_status prepare(const op_env *env, op_args *a, const tensor *x, cons
     if (output == DST && op_has(&a->in[3])) d.any[DST] = d.have[DST]; /* it adds to what is there: no detour */
     if (s == dnnl_success) s = make_state(o, &d, output, a, x, y, st);
     if (s == dnnl_success) return CLOOB_OK;
-    conv2d_release(env, a);
+    conv2d_f32_release(env, a);
     return onednn_status(env->ctx, s, "preparing a convolution");
 }
 
-cloob_status conv2d_prepare(const op_env *env, op_args *a) { return prepare(env, a, &a->in[0], &a->in[1], &a->out[0], DST); }
+cloob_status conv2d_prepare_of_f32(const op_env *env, op_args *a) { return prepare(env, a, &a->in[0], &a->in[1], &a->out[0], DST); }
 
-cloob_status conv2d_dx_prepare(const op_env *env, op_args *a) { return prepare(env, a, &a->out[0], &a->in[1], &a->in[0], SRC); }
+cloob_status conv2d_dx_prepare_of_f32(const op_env *env, op_args *a) { return prepare(env, a, &a->out[0], &a->in[1], &a->in[0], SRC); }
 
-cloob_status conv2d_dw_prepare(const op_env *env, op_args *a)
+cloob_status conv2d_dw_prepare_of_f32(const op_env *env, op_args *a)
 {
     tensor w = a->out[0];
     return prepare(env, a, &a->in[1], &w, &a->in[0], WEI);
 }
 
-void conv2d_release(const op_env *env, op_args *a)
+void conv2d_f32_release(const op_env *env, op_args *a)
 {
     conv_state *st = a->state;
     (void)env;
@@ -290,20 +290,20 @@ static cloob_status execute(const op_env *env, const op_args *a, void *x, void *
     return onednn_status(env->ctx, s, "a convolution");
 }
 
-cloob_status conv2d_cpu(const op_env *env, const op_args *a)
+cloob_status conv2d_f32(const op_env *env, const op_args *a)
 {
     if (!a->state) return conv2d_ref(env, a);
     if (a->in[3].data && a->in[3].data != a->out[0].data) memcpy(a->out[0].data, a->in[3].data, tensor_bytes(&a->out[0]));
     return execute(env, a, a->in[0].data, a->in[1].data, a->out[0].data);
 }
 
-cloob_status conv2d_dx_cpu(const op_env *env, const op_args *a)
+cloob_status conv2d_dx_f32(const op_env *env, const op_args *a)
 {
     if (!a->state) return conv2d_dx_ref(env, a);
     return execute(env, a, a->out[0].data, a->in[1].data, a->in[0].data);
 }
 
-cloob_status conv2d_dw_cpu(const op_env *env, const op_args *a)
+cloob_status conv2d_dw_f32(const op_env *env, const op_args *a)
 {
     if (!a->state) return conv2d_dw_ref(env, a);
     return execute(env, a, a->in[1].data, a->out[0].data, a->in[0].data);

@@ -1,4 +1,4 @@
-/* Convolutions in a build without oneDNN: patches as rows of a matrix, then one product per picture. */
+/* Convolutions in F32 in a build without oneDNN: patches as rows of a matrix, then one product per picture. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,13 +26,13 @@ static cloob_status scratch_for(const op_env *env, op_args *a, const tensor *x, 
     return CLOOB_OK;
 }
 
-cloob_status conv2d_prepare(const op_env *env, op_args *a) { return scratch_for(env, a, &a->in[0], &a->in[1], &a->out[0], false); }
+cloob_status conv2d_prepare_of_f32(const op_env *env, op_args *a) { return scratch_for(env, a, &a->in[0], &a->in[1], &a->out[0], false); }
 
-cloob_status conv2d_dx_prepare(const op_env *env, op_args *a) { return scratch_for(env, a, &a->out[0], &a->in[1], &a->in[0], false); }
+cloob_status conv2d_dx_prepare_of_f32(const op_env *env, op_args *a) { return scratch_for(env, a, &a->out[0], &a->in[1], &a->in[0], false); }
 
-cloob_status conv2d_dw_prepare(const op_env *env, op_args *a) { return scratch_for(env, a, &a->in[1], &a->out[0], &a->in[0], true); }
+cloob_status conv2d_dw_prepare_of_f32(const op_env *env, op_args *a) { return scratch_for(env, a, &a->in[1], &a->out[0], &a->in[0], true); }
 
-void conv2d_release(const op_env *env, op_args *a) { (void)env, (void)a; }
+void conv2d_f32_release(const op_env *env, op_args *a) { (void)env, (void)a; }
 
 /* Copies patches out of a picture, or adds them back into it. */
 static void patches(const sizes *z, float *matrix, const float *from, float *into)
@@ -71,7 +71,7 @@ static void forward_range(void *arg, int64_t begin, int64_t end, int thread)
     }
 }
 
-cloob_status conv2d_cpu(const op_env *env, const op_args *a)
+cloob_status conv2d_f32(const op_env *env, const op_args *a)
 {
     if (!ours(&a->in[0], &a->in[1])) return conv2d_ref(env, a);
     job j = { sizes_of(&a->in[0], &a->in[1], &a->out[0], &a->attr), a };
@@ -93,7 +93,7 @@ static void dx_range(void *arg, int64_t begin, int64_t end, int thread)
     }
 }
 
-cloob_status conv2d_dx_cpu(const op_env *env, const op_args *a)
+cloob_status conv2d_dx_f32(const op_env *env, const op_args *a)
 {
     if (!ours(&a->out[0], &a->in[1])) return conv2d_dx_ref(env, a);
     job j = { sizes_of(&a->out[0], &a->in[1], &a->in[0], &a->attr), a };
@@ -113,7 +113,7 @@ static void dw_range(void *arg, int64_t begin, int64_t end, int thread)
     }
 }
 
-cloob_status conv2d_dw_cpu(const op_env *env, const op_args *a)
+cloob_status conv2d_dw_f32(const op_env *env, const op_args *a)
 {
     if (!ours(&a->in[1], &a->out[0])) return conv2d_dw_ref(env, a);
     job j = { sizes_of(&a->in[1], &a->out[0], &a->in[0], &a->attr), a };

@@ -1,4 +1,5 @@
-/* The cpu backend: fast kernels in F32 for the host, over all of the context's threads. bf16 calls go to the definition.
+/* The cpu backend: fast kernels in F32 and bf16 for the host, over all of the context's threads. bf16 is an element type in
+ * memory: sums, statistics and everything between load and store are float.
  *
  * A picture tensor may come in blocks of channels: (N, C / b, H, W, b). Kernels that say `blocked` see it as N C/b planes of
  * H W rows of b channels; a plain (N, H, W, C) tensor is the same with b = C. Sums over a batch are taken per picture and
@@ -8,18 +9,11 @@
 
 #include "core/pool.h"
 #include "nn/ref/ref.h"
+#include "tensor/cpu/bf16.h"
+#include "tensor/cpu/clones.h"
 
-/* One copy of a loop for each generation of vector units, chosen when the program starts. */
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__)
-#    define CPU_CLONES __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
-#else
-#    define CPU_CLONES
-#endif
-
-#define CPU_ONLY_F32(t, fallback)                                                                            \
-    do {                                                                                                     \
-        if ((t).dtype != CLOOB_F32) return fallback(env, a);                                                 \
-    } while (0)
+/* The loop of a tensor's element type, where loops exist for F32 and bf16 under one name. */
+#define CPU_PICK(t, loop) ((t).dtype == CLOOB_BF16 ? loop##_bf16 : loop##_f32)
 
 /* How a picture lies in memory. */
 typedef struct planes {
@@ -59,9 +53,17 @@ cpu_run image_input_cpu, embed_cpu, embed_bwd_cpu, take_rows_cpu, take_rows_bwd_
     bn_stats_cpu, bn_apply_cpu, bn_bwd_reduce_cpu, bn_bwd_apply_cpu, relu_cpu, add_cpu, avgpool2_cpu, avgpool2_bwd_cpu, linear_cpu,
     linear_dx_cpu, linear_dw_cpu, act_cpu, act_bwd_cpu, layernorm_cpu, layernorm_bwd_cpu, attention_cpu, attention_bwd_cpu,
     heads_project_cpu, heads_collect_cpu, heads_dw_cpu, pool_attention_cpu, pool_attention_bwd_cpu, conv2d_cpu, conv2d_dx_cpu,
-    conv2d_dw_cpu;
+    conv2d_dw_cpu, class_tokens_cpu, class_tokens_bwd_cpu, attention_one_cpu, attention_one_bwd_cpu;
 cpu_prepare bn_sums_prepare, layernorm_bwd_prepare, attention_prepare, attention_bwd_prepare, pool_attention_bwd_prepare,
-    conv2d_prepare, conv2d_dx_prepare, conv2d_dw_prepare, bn_bwd_sums_prepare, bn_apply_prepare;
-cpu_release conv2d_release;
+    conv2d_prepare, conv2d_dx_prepare, conv2d_dw_prepare, bn_bwd_sums_prepare, bn_apply_prepare,
+    bn_bwd_apply_prepare, linear_prepare, linear_dx_prepare, linear_dw_prepare, heads_project_prepare, heads_collect_prepare,
+    heads_dw_prepare, pool_attention_prepare, attention_one_prepare, attention_one_bwd_prepare;
+cpu_release conv2d_release, linear_release;
+
+/* Convolutions by element type. */
+cpu_run conv2d_f32, conv2d_dx_f32, conv2d_dw_f32, conv2d_bf16, conv2d_dx_bf16, conv2d_dw_bf16;
+cpu_prepare conv2d_prepare_of_f32, conv2d_dx_prepare_of_f32, conv2d_dw_prepare_of_f32, conv2d_prepare_of_bf16,
+    conv2d_dx_prepare_of_bf16, conv2d_dw_prepare_of_bf16;
+cpu_release conv2d_f32_release;
 
 #endif

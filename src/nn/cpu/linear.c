@@ -1,7 +1,8 @@
-/* Matrix products with bias and residual, and the attention pool's per-head ones. */
+/* Matrix products with bias and residual, and the attention pool's per-head ones: F32 by BLAS, bf16 in linear_bf16.c. */
 #include <string.h>
 
 #include "nn/cpu/cpu.h"
+#include "nn/cpu/linear_bf16.h"
 #include "tensor/cpu/gemm.h"
 
 typedef struct bias_job {
@@ -24,7 +25,7 @@ CPU_CLONES static void start_range(void *arg, int64_t begin, int64_t end, int th
 
 cloob_status linear_cpu(const op_env *env, const op_args *a)
 {
-    CPU_ONLY_F32(a->in[0], linear_ref);
+    if (a->in[0].dtype == CLOOB_BF16) return linear_bf16(env, a);
     int64_t R = tensor_rows(&a->out[0]), O = tensor_cols(&a->out[0]), K = tensor_cols(&a->in[0]);
     bias_job j = { a->in[2].data, a->in[3].data, a->out[0].data, O };
     bool start = j.bias || j.res;
@@ -36,7 +37,7 @@ cloob_status linear_cpu(const op_env *env, const op_args *a)
 
 cloob_status linear_dx_cpu(const op_env *env, const op_args *a)
 {
-    CPU_ONLY_F32(a->in[0], linear_dx_ref);
+    if (a->in[0].dtype == CLOOB_BF16) return linear_dx_bf16(env, a);
     int64_t R = tensor_rows(&a->in[0]), O = tensor_cols(&a->in[0]), K = tensor_cols(&a->out[0]);
     cpu_sgemm(env->ctx, false, a->attr.transposed, R, K, O, 1.0f, a->in[0].data, O, a->in[1].data, a->attr.transposed ? O : K, 0.0f,
               a->out[0].data, K);
@@ -66,7 +67,7 @@ static void column_sums(cloob_ctx *ctx, const float *x, float *sum, int64_t R, i
 
 cloob_status linear_dw_cpu(const op_env *env, const op_args *a)
 {
-    CPU_ONLY_F32(a->in[0], linear_dw_ref);
+    if (a->in[0].dtype == CLOOB_BF16) return linear_dw_bf16(env, a);
     const float *dy = a->in[0].data, *x = a->in[1].data;
     int64_t R = tensor_rows(&a->in[0]), O = tensor_cols(&a->in[0]), K = tensor_cols(&a->in[1]);
     column_sums(env->ctx, dy, a->out[1].data, R, O);
@@ -80,7 +81,7 @@ cloob_status linear_dw_cpu(const op_env *env, const op_args *a)
 
 cloob_status heads_project_cpu(const op_env *env, const op_args *a)
 {
-    CPU_ONLY_F32(a->in[0], heads_project_ref);
+    if (a->in[0].dtype == CLOOB_BF16) return heads_project_bf16(env, a);
     const float *x = a->in[0].data, *w = a->in[1].data;
     float *u = a->out[0].data;
     int64_t N = a->out[0].dim[0], H = a->out[0].dim[1], C = a->out[0].dim[2], E = a->in[1].dim[0] / H;
@@ -91,7 +92,7 @@ cloob_status heads_project_cpu(const op_env *env, const op_args *a)
 
 cloob_status heads_collect_cpu(const op_env *env, const op_args *a)
 {
-    CPU_ONLY_F32(a->in[0], heads_collect_ref);
+    if (a->in[0].dtype == CLOOB_BF16) return heads_collect_bf16(env, a);
     const float *s = a->in[0].data, *w = a->in[1].data;
     float *o = a->out[0].data;
     int64_t N = a->in[0].dim[0], H = a->in[0].dim[1], C = a->in[0].dim[2], E = a->in[1].dim[0] / H;
@@ -104,7 +105,7 @@ cloob_status heads_collect_cpu(const op_env *env, const op_args *a)
 
 cloob_status heads_dw_cpu(const op_env *env, const op_args *a)
 {
-    CPU_ONLY_F32(a->in[0], heads_dw_ref);
+    if (a->in[0].dtype == CLOOB_BF16) return heads_dw_bf16(env, a);
     const float *x = a->in[0].data, *u = a->in[1].data;
     float *dw = a->out[0].data;
     int64_t N = a->in[1].dim[0], H = a->in[1].dim[1], C = a->in[1].dim[2], E = a->out[0].dim[0] / H;

@@ -1,180 +1,107 @@
-/* Pictures, token embeddings, and the grid of an attention pool, which may come in blocks of channels. */
+/* Pictures, token embeddings, and the grid of a picture as tokens, which may come in blocks of channels. */
 #include <string.h>
 
 #include "nn/cpu/cpu.h"
 
-typedef struct job {
-    const op_args *a;
-} job;
+enum { LANES = 64 };
 
-CPU_CLONES static void input_range(void *arg, int64_t begin, int64_t end, int thread)
+typedef struct sum_job {
+    const void *dy;
+    float *sum;
+    int64_t N, stride;
+} sum_job;
+
+#include "nn/cpu/real_f32.h"
+#include "nn/cpu/tokens_loops.h"
+#include "nn/cpu/real_bf16.h"
+#include "nn/cpu/tokens_loops.h"
+
+static cloob_status over(const op_env *env, const op_args *a, int64_t n, int64_t grain, pool_fn *fn)
 {
-    const op_args *a = ((const job *)arg)->a;
-    const tensor *x = &a->in[0], *y = &a->out[0];
-    int64_t HW = y->dim[1] * y->dim[2], C = y->dim[3];
-    (void)thread;
-    for (int64_t n = begin; n < end; n++) {
-        float *out = (float *)y->data + n * HW * C;
-        for (int64_t c = 0; c < C; c++) {
-            const uint8_t *bytes = (const uint8_t *)x->data + n * HW * 3;
-            const float *floats = (const float *)x->data + (n * 3 + c) * HW;
-            float scale = c < 3 ? 1.0f / (255.0f * a->attr.std[c]) : 0, shift = c < 3 ? -a->attr.mean[c] / a->attr.std[c] : 0;
-            if (c >= 3)
-                for (int64_t p = 0; p < HW; p++) out[p * C + c] = 0;
-            else if (x->dtype == CLOOB_U8)
-                for (int64_t p = 0; p < HW; p++) out[p * C + c] = (float)bytes[p * 3 + c] * scale + shift;
-            else
-                for (int64_t p = 0; p < HW; p++) out[p * C + c] = floats[p];
-        }
-    }
+    op_args args = *a;
+    pool_for(env->ctx, n, grain, fn, &args);
+    return CLOOB_OK;
 }
 
 cloob_status image_input_cpu(const op_env *env, const op_args *a)
 {
-    CPU_ONLY_F32(a->out[0], image_input_ref);
-    job j = { a };
-    pool_for(env->ctx, a->out[0].dim[0], 1, input_range, &j);
-    return CLOOB_OK;
-}
-
-CPU_CLONES static void embed_range(void *arg, int64_t begin, int64_t end, int thread)
-{
-    const op_args *a = ((const job *)arg)->a;
-    const int32_t *token = a->in[0].data;
-    const float *table = a->in[1].data, *pos = a->in[2].data;
-    int64_t T = a->out[0].dim[1], C = a->out[0].dim[2];
-    float *y = a->out[0].data;
-    (void)thread;
-    for (int64_t i = begin; i < end; i++)
-        for (int64_t c = 0; c < C; c++) y[i * C + c] = table[token[i] * C + c] + pos[i % T * C + c];
+    return over(env, a, a->out[0].dim[0], 1, CPU_PICK(a->out[0], input_range));
 }
 
 cloob_status embed_cpu(const op_env *env, const op_args *a)
 {
-    CPU_ONLY_F32(a->out[0], embed_ref);
-    job j = { a };
-    pool_for(env->ctx, tensor_rows(&a->out[0]), 64, embed_range, &j);
-    return CLOOB_OK;
-}
-
-/* Threads share the columns: every sum is taken in the order of the rows. */
-CPU_CLONES static void embed_bwd_range(void *arg, int64_t begin, int64_t end, int thread)
-{
-    const op_args *a = ((const job *)arg)->a;
-    const int32_t *token = a->in[1].data;
-    const float *dy = a->in[0].data;
-    float *dtable = a->out[0].data, *dpos = a->out[1].data;
-    int64_t R = tensor_rows(&a->in[0]), T = a->in[0].dim[1], C = a->in[0].dim[2], V = a->in[2].dim[0], width = end - begin;
-    (void)thread;
-    for (int64_t v = 0; dtable && v < V; v++) memset(dtable + v * C + begin, 0, (size_t)width * sizeof *dtable);
-    for (int64_t t = 0; dpos && t < T; t++) memset(dpos + t * C + begin, 0, (size_t)width * sizeof *dpos);
-    for (int64_t r = 0; r < R; r++) {
-        const float *g = dy + r * C;
-        for (int64_t c = begin; dtable && c < end; c++) dtable[token[r] * C + c] += g[c];
-        for (int64_t c = begin; dpos && c < end; c++) dpos[r % T * C + c] += g[c];
-    }
+    return over(env, a, tensor_rows(&a->out[0]), 64, CPU_PICK(a->out[0], embed_range));
 }
 
 cloob_status embed_bwd_cpu(const op_env *env, const op_args *a)
 {
-    CPU_ONLY_F32(a->in[0], embed_bwd_ref);
-    job j = { a };
-    pool_for(env->ctx, a->in[0].dim[2], 16, embed_bwd_range, &j);
-    return CLOOB_OK;
+    return over(env, a, a->in[0].dim[2], 16, CPU_PICK(a->in[0], embed_bwd_range));
 }
 
 static int64_t row_of(const tensor *index, int64_t n) { return index->data ? ((const int32_t *)index->data)[n] : 0; }
 
 cloob_status take_rows_cpu(const op_env *env, const op_args *a)
 {
-    CPU_ONLY_F32(a->in[0], take_rows_ref);
-    int64_t N = a->in[0].dim[0], T = a->in[0].dim[1], C = a->in[0].dim[2];
-    const float *x = a->in[0].data;
-    float *y = a->out[0].data;
-    for (int64_t n = 0; n < N; n++) memcpy(y + n * C, x + (n * T + row_of(&a->in[1], n)) * C, (size_t)C * sizeof *y);
+    int64_t N = a->in[0].dim[0], T = a->in[0].dim[1];
+    size_t row = (size_t)a->in[0].dim[2] * dtype_size(a->in[0].dtype);
+    const char *x = a->in[0].data;
+    char *y = a->out[0].data;
+    (void)env;
+    for (int64_t n = 0; n < N; n++) memcpy(y + (size_t)n * row, x + (size_t)(n * T + row_of(&a->in[1], n)) * row, row);
     return CLOOB_OK;
 }
 
 cloob_status take_rows_bwd_cpu(const op_env *env, const op_args *a)
 {
-    CPU_ONLY_F32(a->in[0], take_rows_bwd_ref);
     int64_t N = a->out[0].dim[0], T = a->out[0].dim[1], C = a->out[0].dim[2];
-    const float *dy = a->in[0].data, *extra = a->in[3].data;
-    float *dx = a->out[0].data;
+    size_t row = (size_t)C * dtype_size(a->out[0].dtype);
+    const char *dy = a->in[0].data, *extra = a->in[3].data;
+    char *dx = a->out[0].data;
+    (void)env;
     if (extra && extra != dx) memcpy(dx, extra, tensor_bytes(&a->out[0]));
     if (!extra) memset(dx, 0, tensor_bytes(&a->out[0]));
-    for (int64_t n = 0; n < N; n++) {
-        float *row = dx + (n * T + row_of(&a->in[1], n)) * C;
-        for (int64_t c = 0; c < C; c++) row[c] += dy[n * C + c];
-    }
+    for (int64_t n = 0; n < N; n++)
+        CPU_PICK(a->in[0], add_row)(dx + (size_t)(n * T + row_of(&a->in[1], n)) * row, dy + (size_t)n * row, C);
     return CLOOB_OK;
 }
 
 /* ---- grid to tokens ------------------------------------------------------------------------------ */
 
-CPU_CLONES static void mean_tokens_range(void *arg, int64_t begin, int64_t end, int thread)
+/* Sums the first `count` elements of every row of the batch. */
+static void batch_sum(const op_env *env, const tensor *dy, float *sum, int64_t count)
 {
-    const op_args *a = ((const job *)arg)->a;
-    planes z = planes_of(&a->in[0]);
-    const float *pos = a->in[1].data;
-    (void)thread;
-    for (int64_t i = begin; i < end; i++) { /* one block of channels of one picture */
-        int64_t n = i / z.blocks, first = i % z.blocks * z.b, T = z.HW + 1;
-        const float *x = (const float *)a->in[0].data + i * z.HW * z.b;
-        float *y = (float *)a->out[0].data + n * T * z.C + first;
-        for (int64_t c = 0; c < z.b; c++) y[c] = 0;
-        for (int64_t p = 0; p < z.HW; p++)
-            for (int64_t c = 0; c < z.b; c++) {
-                y[c] += x[p * z.b + c];
-                y[(p + 1) * z.C + c] = x[p * z.b + c] + pos[(p + 1) * z.C + first + c];
-            }
-        for (int64_t c = 0; c < z.b; c++) y[c] = y[c] / (float)z.HW + pos[first + c];
-    }
+    sum_job j = { dy->data, sum, dy->dim[0], dy->dim[1] * dy->dim[2] };
+    if (sum) pool_for(env->ctx, count, 1024, CPU_PICK(*dy, batch_sum_range), &j);
 }
 
 cloob_status mean_tokens_cpu(const op_env *env, const op_args *a)
 {
-    CPU_ONLY_F32(a->in[0], mean_tokens_ref);
     planes z = planes_of(&a->in[0]);
-    job j = { a };
-    pool_for(env->ctx, z.N * z.blocks, 1, mean_tokens_range, &j);
-    return CLOOB_OK;
-}
-
-CPU_CLONES static void mean_tokens_dx_range(void *arg, int64_t begin, int64_t end, int thread)
-{
-    const op_args *a = ((const job *)arg)->a;
-    planes z = planes_of(&a->out[0]);
-    (void)thread;
-    for (int64_t i = begin; i < end; i++) {
-        int64_t n = i / z.blocks, first = i % z.blocks * z.b;
-        const float *dy = (const float *)a->in[0].data + n * (z.HW + 1) * z.C + first;
-        float *dx = (float *)a->out[0].data + i * z.HW * z.b, share = 1.0f / (float)z.HW;
-        for (int64_t p = 0; p < z.HW; p++)
-            for (int64_t c = 0; c < z.b; c++) dx[p * z.b + c] = dy[(p + 1) * z.C + c] + dy[c] * share;
-    }
-}
-
-CPU_CLONES static void batch_sum_range(void *arg, int64_t begin, int64_t end, int thread)
-{
-    const op_args *a = ((const job *)arg)->a;
-    const float *dy = a->in[0].data;
-    int64_t N = a->in[0].dim[0], TC = a->in[0].dim[1] * a->in[0].dim[2];
-    float *dpos = a->out[1].data;
-    (void)thread;
-    for (int64_t i = begin; i < end; i++) dpos[i] = 0;
-    for (int64_t n = 0; n < N; n++)
-        for (int64_t i = begin; i < end; i++) dpos[i] += dy[n * TC + i];
+    return over(env, a, z.N * z.blocks, 1, CPU_PICK(a->in[0], mean_tokens_range));
 }
 
 cloob_status mean_tokens_bwd_cpu(const op_env *env, const op_args *a)
 {
-    CPU_ONLY_F32(a->in[0], mean_tokens_bwd_ref);
-    job j = { a };
     if (a->out[0].data) {
         planes z = planes_of(&a->out[0]);
-        pool_for(env->ctx, z.N * z.blocks, 1, mean_tokens_dx_range, &j);
+        over(env, a, z.N * z.blocks, 1, CPU_PICK(a->in[0], mean_tokens_dx_range));
     }
-    if (a->out[1].data) pool_for(env->ctx, tensor_count(&a->out[1]), 1024, batch_sum_range, &j);
+    batch_sum(env, &a->in[0], a->out[1].data, tensor_count(&a->out[1]));
+    return CLOOB_OK;
+}
+
+cloob_status class_tokens_cpu(const op_env *env, const op_args *a)
+{
+    return over(env, a, tensor_rows(&a->out[0]), 16, CPU_PICK(a->out[0], class_tokens_range));
+}
+
+cloob_status class_tokens_bwd_cpu(const op_env *env, const op_args *a)
+{
+    const tensor *dy = &a->in[0];
+    size_t token = (size_t)dy->dim[2] * dtype_size(dy->dtype), grid = token * (size_t)(dy->dim[1] - 1);
+    for (int64_t n = 0; a->out[0].data && n < dy->dim[0]; n++)
+        memcpy((char *)a->out[0].data + (size_t)n * grid, (const char *)dy->data + (size_t)n * (grid + token) + token, grid);
+    batch_sum(env, dy, a->out[1].data, dy->dim[2]);
+    batch_sum(env, dy, a->out[2].data, dy->dim[1] * dy->dim[2]);
     return CLOOB_OK;
 }

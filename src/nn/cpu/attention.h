@@ -1,0 +1,23 @@
+/* What the attention kernels share: a softmax, and matrices inside a tensor of either element type as floats. */
+#ifndef NN_CPU_ATTENTION_H
+#define NN_CPU_ATTENTION_H
+
+#include "nn/cpu/cpu.h"
+#include "tensor/cpu/gemm.h"
+
+/* Rows of scores become probabilities; the keys beyond `keys` get 0. Returns the log-sum-exp. */
+float softmax_row(float *s, int64_t keys, int64_t T);
+
+typedef struct floats {
+    float *at;
+    int64_t ld;
+} floats;
+
+/* rows x cols of t from element `first` on, rows ld apart: F32 in place, bf16 as a copy taken from *room, which moves on. */
+floats floats_in(const tensor *t, int64_t first, int64_t ld, int64_t rows, int64_t cols, float **room);
+/* The same for a matrix that will be written: nothing is read. */
+floats floats_place(const tensor *t, int64_t first, int64_t ld, int64_t rows, int64_t cols, float **room);
+/* Rounds a written bf16 matrix into its tensor; F32 is there already. */
+void floats_out(const tensor *t, int64_t first, int64_t ld, int64_t rows, int64_t cols, floats f);
+
+#endif

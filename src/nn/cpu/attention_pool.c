@@ -1,0 +1,144 @@
+/* The attention pool: H queries over T tokens, one picture at a time; and what all attention kernels share. */
+#include "nn/cpu/attention.h"
+
+CPU_CLONES float softmax_row(float *s, int64_t keys, int64_t T)
+{
+    float most = s[0], sum = 0;
+#pragma omp simd reduction(max : most)
+    for (int64_t k = 0; k < keys; k++) most = s[k] > most ? s[k] : most;
+#pragma omp simd reduction(+ : sum)
+    for (int64_t k = 0; k < keys; k++) {
+        s[k] = fast_exp(s[k] - most);
+        sum += s[k];
+    }
+    float scale = 1.0f / sum;
+    for (int64_t k = 0; k < keys; k++) s[k] *= scale;
+    for (int64_t k = keys; k < T; k++) s[k] = 0;
+    return most + logf(sum);
+}
+
+CPU_CLONES static void widen(const uint16_t *from, int64_t ld, int64_t rows, int64_t cols, float *to)
+{
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t c = 0; c < cols; c++) to[r * cols + c] = bf16_up(from[r * ld + c]);
+}
+
+CPU_CLONES static void narrow(const float *from, int64_t rows, int64_t cols, uint16_t *to, int64_t ld)
+{
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t c = 0; c < cols; c++) to[r * ld + c] = bf16_down(from[r * cols + c]);
+}
+
+floats floats_place(const tensor *t, int64_t first, int64_t ld, int64_t rows, int64_t cols, float **room)
+{
+    if (t->dtype != CLOOB_BF16) return (floats){ (float *)t->data + first, ld };
+    floats f = { *room, cols };
+    *room += rows * cols;
+    return f;
+}
+
+floats floats_in(const tensor *t, int64_t first, int64_t ld, int64_t rows, int64_t cols, float **room)
+{
+    floats f = floats_place(t, first, ld, rows, cols, room);
+    if (t->dtype == CLOOB_BF16) widen((const uint16_t *)t->data + first, ld, rows, cols, f.at);
+    return f;
+}
+
+void floats_out(const tensor *t, int64_t first, int64_t ld, int64_t rows, int64_t cols, floats f)
+{
+    if (t->dtype == CLOOB_BF16) narrow(f.at, rows, cols, (uint16_t *)t->data + first, ld);
+}
+
+/* ---- the pool ------------------------------------------------------------------------------------ */
+
+typedef struct pool_job {
+    tensor t, u, s, ds, dt, du;
+    const float *p;
+    float *p_out, *scratch;
+    int64_t T, C, H, room;
+} pool_job;
+
+/* Floats per thread: scores backward, and bf16 matrices of T or H rows as floats. */
+static int64_t room_for(const tensor *t, int64_t H, bool backward)
+{
+    int64_t T = t->dim[1], C = t->dim[2], rows = backward ? 2 * T + 3 * H : T + 2 * H;
+    return (backward ? H * T : 0) + (t->dtype == CLOOB_BF16 ? rows * C : 0);
+}
+
+static cloob_status plan(const op_env *env, op_args *a, const tensor *t, int64_t room)
+{
+    a->scratch_bytes = (size_t)(pool_ranges(env->ctx, t->dim[0], 1) * room) * sizeof(float);
+    return CLOOB_OK;
+}
+
+cloob_status pool_attention_prepare(const op_env *env, op_args *a)
+{
+    return plan(env, a, &a->in[0], room_for(&a->in[0], a->in[1].dim[1], false));
+}
+
+cloob_status pool_attention_bwd_prepare(const op_env *env, op_args *a)
+{
+    return plan(env, a, &a->in[1], room_for(&a->in[1], a->in[2].dim[1], true));
+}
+
+static void pool_forward_range(void *arg, int64_t begin, int64_t end, int thread)
+{
+    const pool_job *j = arg;
+    int64_t T = j->T, C = j->C, H = j->H;
+    for (int64_t n = begin; n < end; n++) {
+        float *p = j->p_out + n * H * T, *room = j->scratch + thread * j->room;
+        floats t = floats_in(&j->t, n * T * C, C, T, C, &room), u = floats_in(&j->u, n * H * C, C, H, C, &room);
+        floats s = floats_place(&j->s, n * H * C, C, H, C, &room);
+        gemm_tile(false, true, H, T, C, 1.0f, u.at, C, t.at, C, 0.0f, p, T);
+        for (int64_t h = 0; h < H; h++) softmax_row(p + h * T, T, T);
+        gemm_tile(false, false, H, C, T, 1.0f, p, T, t.at, C, 0.0f, s.at, C);
+        floats_out(&j->s, n * H * C, C, H, C, s);
+    }
+}
+
+cloob_status pool_attention_cpu(const op_env *env, const op_args *a)
+{
+    const tensor *t = &a->in[0], *u = &a->in[1];
+    pool_job j = { .t = *t, .u = *u, .s = a->out[0], .p_out = a->out[1].data, .scratch = a->scratch, .T = t->dim[1], .C = t->dim[2],
+                   .H = u->dim[1], .room = room_for(t, u->dim[1], false) };
+    pool_for(env->ctx, t->dim[0], 1, pool_forward_range, &j);
+    return CLOOB_OK;
+}
+
+static void pool_score_gradient(float *dz, const float *p, int64_t H, int64_t T)
+{
+    for (int64_t h = 0; h < H; h++) {
+        float along = 0;
+        for (int64_t k = 0; k < T; k++) along += dz[h * T + k] * p[h * T + k];
+        for (int64_t k = 0; k < T; k++) dz[h * T + k] = p[h * T + k] * (dz[h * T + k] - along);
+    }
+}
+
+static void pool_backward_range(void *arg, int64_t begin, int64_t end, int thread)
+{
+    const pool_job *j = arg;
+    int64_t T = j->T, C = j->C, H = j->H;
+    for (int64_t n = begin; n < end; n++) {
+        float *dz = j->scratch + thread * j->room, *room = dz + H * T;
+        const float *p = j->p + n * H * T;
+        floats t = floats_in(&j->t, n * T * C, C, T, C, &room), u = floats_in(&j->u, n * H * C, C, H, C, &room);
+        floats ds = floats_in(&j->ds, n * H * C, C, H, C, &room);
+        floats dt = floats_place(&j->dt, n * T * C, C, T, C, &room), du = floats_place(&j->du, n * H * C, C, H, C, &room);
+        gemm_tile(false, true, H, T, C, 1.0f, ds.at, C, t.at, C, 0.0f, dz, T);
+        pool_score_gradient(dz, p, H, T);
+        gemm_tile(false, false, H, C, T, 1.0f, dz, T, t.at, C, 0.0f, du.at, C);
+        gemm_tile(true, false, T, C, H, 1.0f, p, T, ds.at, C, 0.0f, dt.at, C);
+        gemm_tile(true, false, T, C, H, 1.0f, dz, T, u.at, C, 1.0f, dt.at, C);
+        floats_out(&j->dt, n * T * C, C, T, C, dt);
+        floats_out(&j->du, n * H * C, C, H, C, du);
+    }
+}
+
+cloob_status pool_attention_bwd_cpu(const op_env *env, const op_args *a)
+{
+    const tensor *t = &a->in[1], *u = &a->in[2];
+    pool_job j = { .ds = a->in[0], .t = *t, .u = *u, .p = a->in[3].data, .dt = a->out[0], .du = a->out[1], .scratch = a->scratch,
+                   .T = t->dim[1], .C = t->dim[2], .H = u->dim[1], .room = room_for(t, u->dim[1], true) };
+    pool_for(env->ctx, t->dim[0], 1, pool_backward_range, &j);
+    return CLOOB_OK;
+}

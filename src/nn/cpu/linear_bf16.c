@@ -1,0 +1,184 @@
+/* Matrix products in bf16, and their plans. F32 products need none: BLAS takes memory of its own. */
+#include "nn/cpu/linear_bf16.h"
+
+#include "nn/cpu/product.h"
+
+static bgemm_call forward_call(const op_args *a)
+{
+    int64_t R = tensor_rows(&a->out[0]), O = tensor_cols(&a->out[0]), K = tensor_cols(&a->in[0]);
+    bool transposed = a->attr.transposed;
+    return (bgemm_call){ .M = R, .N = O, .K = K, .a = bgemm_matrix(a->in[0].data, R, K, K),
+                         .b = transposed ? bgemm_matrix(a->in[1].data, K, O, O) : bgemm_matrix(a->in[1].data, O, K, K), .tb = !transposed,
+                         .packed = true, .c = a->out[0].data, .ldc = O, .bias = a->in[2].data, .res = a->in[3].data };
+}
+
+static bgemm_call dx_call(const op_args *a)
+{
+    int64_t R = tensor_rows(&a->in[0]), O = tensor_cols(&a->in[0]), K = tensor_cols(&a->out[0]);
+    bool transposed = a->attr.transposed;
+    return (bgemm_call){ .M = R, .N = K, .K = O, .a = bgemm_matrix(a->in[0].data, R, O, O),
+                         .b = transposed ? bgemm_matrix(a->in[1].data, K, O, O) : bgemm_matrix(a->in[1].data, O, K, K), .tb = transposed,
+                         .packed = true, .c = a->out[0].data, .ldc = K };
+}
+
+/* dw (O, K) = dy^T x, or (K, O) = x^T dy. */
+static bgemm_call dw_call(const op_args *a)
+{
+    int64_t R = tensor_rows(&a->in[0]), O = tensor_cols(&a->in[0]), K = tensor_cols(&a->in[1]);
+    bgemm_view dy = bgemm_matrix(a->in[0].data, R, O, O), x = bgemm_matrix(a->in[1].data, R, K, K);
+    bool transposed = a->attr.transposed;
+    return (bgemm_call){ .M = transposed ? K : O, .N = transposed ? O : K, .K = R, .a = transposed ? x : dy, .ta = true,
+                         .b = transposed ? dy : x, .c = a->out[0].data, .ldc = transposed ? O : K, .c_float = true };
+}
+
+static bool is_bf16(const op_args *a) { return a->in[0].dtype == CLOOB_BF16; }
+
+cloob_status linear_prepare(const op_env *env, op_args *a)
+{
+    bgemm_call x = forward_call(a);
+    return is_bf16(a) ? product_prepare(env, a, &x) : CLOOB_OK;
+}
+
+void linear_release(const op_env *env, op_args *a)
+{
+    (void)env;
+    product_release(a);
+}
+
+cloob_status linear_bf16(const op_env *env, const op_args *a)
+{
+    bgemm_call x = forward_call(a);
+    product_run(env, a, &x);
+    return CLOOB_OK;
+}
+
+cloob_status linear_dx_prepare(const op_env *env, op_args *a)
+{
+    bgemm_call x = dx_call(a);
+    return is_bf16(a) ? product_prepare(env, a, &x) : CLOOB_OK;
+}
+
+cloob_status linear_dx_bf16(const op_env *env, const op_args *a)
+{
+    bgemm_call x = dx_call(a);
+    product_run(env, a, &x);
+    return CLOOB_OK;
+}
+
+/* ---- gradients of biases ------------------------------------------------------------------------- */
+
+typedef struct column_job {
+    const uint16_t *x;
+    float *sum;
+    int64_t R, O;
+} column_job;
+
+CPU_CLONES static void column_range(void *arg, int64_t begin, int64_t end, int thread)
+{
+    const column_job *j = arg;
+    (void)thread;
+    for (int64_t o = begin; o < end; o++) j->sum[o] = 0;
+    for (int64_t r = 0; r < j->R; r++)
+        for (int64_t o = begin; o < end; o++) j->sum[o] += bf16_up(j->x[r * j->O + o]);
+}
+
+static void column_sums(cloob_ctx *ctx, const void *x, float *sum, int64_t R, int64_t O)
+{
+    column_job j = { x, sum, R, O };
+    if (sum) pool_for(ctx, O, 64, column_range, &j);
+}
+
+cloob_status linear_dw_prepare(const op_env *env, op_args *a)
+{
+    bgemm_call x = dw_call(a);
+    return is_bf16(a) && op_has(&a->out[0]) ? product_prepare(env, a, &x) : CLOOB_OK;
+}
+
+cloob_status linear_dw_bf16(const op_env *env, const op_args *a)
+{
+    bgemm_call x = dw_call(a);
+    column_sums(env->ctx, a->in[0].data, a->out[1].data, tensor_rows(&a->in[0]), tensor_cols(&a->in[0]));
+    if (a->out[0].data) product_run(env, a, &x);
+    return CLOOB_OK;
+}
+
+/* ---- one product per head ------------------------------------------------------------------------ */
+
+typedef struct heads {
+    int64_t N, H, C, E;
+} heads;
+
+/* u[:, h] = scale x[:, h E ..] w[h E ..]. */
+static bgemm_call project_call(const op_args *a, int64_t h)
+{
+    heads z = { a->out[0].dim[0], a->out[0].dim[1], a->out[0].dim[2], a->in[1].dim[0] / a->out[0].dim[1] };
+    return (bgemm_call){ .M = z.N, .N = z.C, .K = z.E, .a = bgemm_matrix((const uint16_t *)a->in[0].data + h * z.E, z.N, z.E, z.H * z.E),
+                         .b = bgemm_matrix((const uint16_t *)a->in[1].data + h * z.E * z.C, z.E, z.C, z.C),
+                         .c = (uint16_t *)a->out[0].data + h * z.C, .ldc = z.H * z.C, .alpha = a->attr.scale };
+}
+
+/* o[:, h E ..] = scale s[:, h] w[h E ..]^T + bias. */
+static bgemm_call collect_call(const op_args *a, int64_t h)
+{
+    heads z = { a->in[0].dim[0], a->in[0].dim[1], a->in[0].dim[2], a->in[1].dim[0] / a->in[0].dim[1] };
+    return (bgemm_call){ .M = z.N, .N = z.E, .K = z.C, .a = bgemm_matrix((const uint16_t *)a->in[0].data + h * z.C, z.N, z.C, z.H * z.C),
+                         .b = bgemm_matrix((const uint16_t *)a->in[1].data + h * z.E * z.C, z.E, z.C, z.C), .tb = true,
+                         .c = (uint16_t *)a->out[0].data + h * z.E, .ldc = z.H * z.E, .alpha = a->attr.scale,
+                         .bias = a->in[2].data ? (const float *)a->in[2].data + h * z.E : NULL };
+}
+
+/* dw[h E ..] = scale x[:, h E ..]^T u[:, h]. */
+static bgemm_call heads_dw_call(const op_args *a, int64_t h)
+{
+    heads z = { a->in[1].dim[0], a->in[1].dim[1], a->in[1].dim[2], a->out[0].dim[0] / a->in[1].dim[1] };
+    return (bgemm_call){ .M = z.E, .N = z.C, .K = z.N, .a = bgemm_matrix((const uint16_t *)a->in[0].data + h * z.E, z.N, z.E, z.H * z.E), .ta = true,
+                         .b = bgemm_matrix((const uint16_t *)a->in[1].data + h * z.C, z.N, z.C, z.H * z.C),
+                         .c = (float *)a->out[0].data + h * z.E * z.C, .ldc = z.C, .c_float = true, .alpha = a->attr.scale };
+}
+
+typedef bgemm_call head_call(const op_args *a, int64_t h);
+
+/* Heads take turns on the same scratch. */
+static cloob_status heads_plan(const op_env *env, op_args *a, head_call *call)
+{
+    if (!is_bf16(a)) return CLOOB_OK;
+    static const uint16_t nowhere; /* sizes are read, not data: no arithmetic on NULL */
+    op_args some = *a;
+    for (int k = 0; k < 3; k++) some.in[k].data = (void *)(uintptr_t)&nowhere;
+    some.out[0].data = (void *)(uintptr_t)&nowhere;
+    bgemm_call x = call(&some, 0);
+    return product_prepare(env, a, &x);
+}
+
+static void heads_run(const op_env *env, const op_args *a, head_call *call, int64_t H)
+{
+    for (int64_t h = 0; h < H; h++) {
+        bgemm_call x = call(a, h);
+        product_run(env, a, &x);
+    }
+}
+
+cloob_status heads_project_prepare(const op_env *env, op_args *a) { return heads_plan(env, a, project_call); }
+
+cloob_status heads_project_bf16(const op_env *env, const op_args *a)
+{
+    heads_run(env, a, project_call, a->out[0].dim[1]);
+    return CLOOB_OK;
+}
+
+cloob_status heads_collect_prepare(const op_env *env, op_args *a) { return heads_plan(env, a, collect_call); }
+
+cloob_status heads_collect_bf16(const op_env *env, const op_args *a)
+{
+    heads_run(env, a, collect_call, a->in[0].dim[1]);
+    return CLOOB_OK;
+}
+
+cloob_status heads_dw_prepare(const op_env *env, op_args *a) { return heads_plan(env, a, heads_dw_call); }
+
+cloob_status heads_dw_bf16(const op_env *env, const op_args *a)
+{
+    column_sums(env->ctx, a->in[0].data, a->out[1].data, a->in[1].dim[0], a->out[0].dim[0]);
+    heads_run(env, a, heads_dw_call, a->in[1].dim[1]);
+    return CLOOB_OK;
+}

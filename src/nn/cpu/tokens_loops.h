@@ -1,0 +1,130 @@
+/* tokens.c's loops for one element type. Tables, positions and their gradients are F32 whatever it is. */
+CPU_CLONES static void NAME(input_range)(void *arg, int64_t begin, int64_t end, int thread)
+{
+    const op_args *a = arg;
+    const tensor *x = &a->in[0], *y = &a->out[0];
+    int64_t HW = y->dim[1] * y->dim[2], C = y->dim[3];
+    (void)thread;
+    for (int64_t n = begin; n < end; n++) {
+        REAL *out = (REAL *)y->data + n * HW * C;
+        for (int64_t c = 0; c < C; c++) {
+            const uint8_t *bytes = (const uint8_t *)x->data + n * HW * 3;
+            const float *floats = (const float *)x->data + (n * 3 + c) * HW;
+            float scale = c < 3 ? 1.0f / (255.0f * a->attr.std[c]) : 0, shift = c < 3 ? -a->attr.mean[c] / a->attr.std[c] : 0;
+            if (c >= 3)
+                for (int64_t p = 0; p < HW; p++) out[p * C + c] = 0;
+            else if (x->dtype == CLOOB_U8)
+                for (int64_t p = 0; p < HW; p++) out[p * C + c] = PUT((float)bytes[p * 3 + c] * scale + shift);
+            else
+                for (int64_t p = 0; p < HW; p++) out[p * C + c] = PUT(floats[p]);
+        }
+    }
+}
+
+CPU_CLONES static void NAME(embed_range)(void *arg, int64_t begin, int64_t end, int thread)
+{
+    const op_args *a = arg;
+    const int32_t *token = a->in[0].data;
+    const float *table = a->in[1].data, *pos = a->in[2].data;
+    int64_t T = a->out[0].dim[1], C = a->out[0].dim[2];
+    REAL *y = a->out[0].data;
+    (void)thread;
+    for (int64_t i = begin; i < end; i++)
+        for (int64_t c = 0; c < C; c++) y[i * C + c] = PUT(table[token[i] * C + c] + pos[i % T * C + c]);
+}
+
+/* Threads share the columns: every sum is taken in the order of the rows. */
+CPU_CLONES static void NAME(embed_bwd_range)(void *arg, int64_t begin, int64_t end, int thread)
+{
+    const op_args *a = arg;
+    const int32_t *token = a->in[1].data;
+    const REAL *dy = a->in[0].data;
+    float *dtable = a->out[0].data, *dpos = a->out[1].data;
+    int64_t R = tensor_rows(&a->in[0]), T = a->in[0].dim[1], C = a->in[0].dim[2], V = a->in[2].dim[0], width = end - begin;
+    (void)thread;
+    for (int64_t v = 0; dtable && v < V; v++) memset(dtable + v * C + begin, 0, (size_t)width * sizeof *dtable);
+    for (int64_t t = 0; dpos && t < T; t++) memset(dpos + t * C + begin, 0, (size_t)width * sizeof *dpos);
+    for (int64_t r = 0; r < R; r++) {
+        const REAL *g = dy + r * C;
+        for (int64_t c = begin; dtable && c < end; c++) dtable[token[r] * C + c] += GET(g[c]);
+        for (int64_t c = begin; dpos && c < end; c++) dpos[r % T * C + c] += GET(g[c]);
+    }
+}
+
+static void NAME(add_row)(void *to, const void *from, int64_t n)
+{
+    REAL *y = to;
+    const REAL *x = from;
+    for (int64_t c = 0; c < n; c++) y[c] = PUT(GET(y[c]) + GET(x[c]));
+}
+
+/* ---- grid to tokens ------------------------------------------------------------------------------ */
+
+CPU_CLONES static void NAME(mean_tokens_range)(void *arg, int64_t begin, int64_t end, int thread)
+{
+    const op_args *a = arg;
+    planes z = planes_of(&a->in[0]);
+    const float *pos = a->in[1].data;
+    (void)thread;
+    for (int64_t i = begin; i < end; i++) { /* one block of channels of one picture */
+        int64_t n = i / z.blocks, first = i % z.blocks * z.b, T = z.HW + 1;
+        const REAL *x = (const REAL *)a->in[0].data + i * z.HW * z.b;
+        REAL *y = (REAL *)a->out[0].data + n * T * z.C + first;
+        for (int64_t c0 = 0; c0 < z.b; c0 += LANES) {
+            float sum[LANES] = { 0 };
+            int64_t width = z.b - c0 < LANES ? z.b - c0 : LANES;
+            for (int64_t p = 0; p < z.HW; p++)
+                for (int64_t c = 0; c < width; c++) {
+                    float v = GET(x[p * z.b + c0 + c]);
+                    sum[c] += v;
+                    y[(p + 1) * z.C + c0 + c] = PUT(v + pos[(p + 1) * z.C + first + c0 + c]);
+                }
+            for (int64_t c = 0; c < width; c++) y[c0 + c] = PUT(sum[c] / (float)z.HW + pos[first + c0 + c]);
+        }
+    }
+}
+
+CPU_CLONES static void NAME(mean_tokens_dx_range)(void *arg, int64_t begin, int64_t end, int thread)
+{
+    const op_args *a = arg;
+    planes z = planes_of(&a->out[0]);
+    (void)thread;
+    for (int64_t i = begin; i < end; i++) {
+        int64_t n = i / z.blocks, first = i % z.blocks * z.b;
+        const REAL *dy = (const REAL *)a->in[0].data + n * (z.HW + 1) * z.C + first;
+        REAL *dx = (REAL *)a->out[0].data + i * z.HW * z.b;
+        float share = 1.0f / (float)z.HW;
+        for (int64_t p = 0; p < z.HW; p++)
+            for (int64_t c = 0; c < z.b; c++) dx[p * z.b + c] = PUT(GET(dy[(p + 1) * z.C + c]) + GET(dy[c]) * share);
+    }
+}
+
+/* sum[i] = sum over the batch of dy[n, i], i within the first tokens. */
+CPU_CLONES static void NAME(batch_sum_range)(void *arg, int64_t begin, int64_t end, int thread)
+{
+    const sum_job *j = arg;
+    (void)thread;
+    for (int64_t i = begin; i < end; i++) j->sum[i] = 0;
+    for (int64_t n = 0; n < j->N; n++) {
+        const REAL *dy = (const REAL *)j->dy + n * j->stride;
+        for (int64_t i = begin; i < end; i++) j->sum[i] += GET(dy[i]);
+    }
+}
+
+/* Tokens n T + t of a class token followed by the grid. */
+CPU_CLONES static void NAME(class_tokens_range)(void *arg, int64_t begin, int64_t end, int thread)
+{
+    const op_args *a = arg;
+    const float *cls = a->in[1].data, *pos = a->in[2].data;
+    int64_t T = a->out[0].dim[1], C = a->out[0].dim[2];
+    (void)thread;
+    for (int64_t i = begin; i < end; i++) {
+        int64_t n = i / T, t = i % T;
+        const REAL *x = (const REAL *)a->in[0].data + (n * (T - 1) + t - 1) * C;
+        REAL *y = (REAL *)a->out[0].data + i * C;
+        if (t == 0)
+            for (int64_t c = 0; c < C; c++) y[c] = PUT(cls[c] + pos[c]);
+        else
+            for (int64_t c = 0; c < C; c++) y[c] = PUT(GET(x[c]) + pos[t * C + c]);
+    }
+}

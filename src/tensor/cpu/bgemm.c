@@ -1,0 +1,219 @@
+/* Cuts C into tasks of row and column blocks, and K into stretches that stay in the caches. */
+#include "tensor/cpu/bgemm.h"
+
+#include <assert.h>
+
+#include "core/pool.h"
+#include "tensor/cpu/bf16.h"
+#include "tensor/cpu/bgemm_pack.h"
+#include "tensor/cpu/clones.h"
+
+/* Tiles of C per task. A packed B is only read, so a task with it is wide; else both factors are packed for each task and
+ * a square one packs least. Either way C, A and B of a task fit the second cache. */
+enum { WIDE_ROWS = 8, WIDE_COLS = 32, SQUARE = 16 };
+/* A product with few tiles of C and a long K (gradients of weights) is summed in parts. Their number depends on sizes alone. */
+enum { WANTED_TASKS = 32, LEAST_STRETCHES = 4 };
+
+typedef struct layout {
+    int64_t row_tiles, col_tiles, steps;    /* of the product */
+    int64_t task_rows, task_cols;           /* tiles per task */
+    int64_t row_tasks, col_tasks, parts;    /* the grid, and the parts of K */
+    int64_t stretch, part_steps;            /* steps at a time, and per part */
+    size_t a_bytes, b_bytes, c_bytes, each; /* of one thread's scratch */
+} layout;
+
+static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+/* Size of pieces when n is cut into as few equal ones of at most `most` as possible. */
+static int64_t even_piece(int64_t n, int64_t most) { return n ? ceil_div(n, ceil_div(n, most)) : 1; }
+
+static int64_t parts_of(const layout *l, bool summed)
+{
+    int64_t tasks = l->row_tasks * l->col_tasks, stretches = ceil_div(l->steps, l->stretch);
+    if (!summed || tasks >= WANTED_TASKS || stretches < 2 * LEAST_STRETCHES) return 1;
+    return least(ceil_div(WANTED_TASKS, tasks), stretches / LEAST_STRETCHES);
+}
+
+static layout layout_of(const bgemm_kernel *kernel, const bgemm_call *x)
+{
+    bool wide = x->packed;
+    layout l = { .row_tiles = ceil_div(x->M, BGEMM_EDGE), .col_tiles = ceil_div(x->N, BGEMM_EDGE), .steps = ceil_div(x->K, BGEMM_STEP) };
+    l.task_rows = even_piece(l.row_tiles, wide ? WIDE_ROWS : SQUARE);
+    l.task_cols = even_piece(l.col_tiles, wide ? WIDE_COLS : SQUARE);
+    l.row_tasks = ceil_div(l.row_tiles, l.task_rows);
+    l.col_tasks = ceil_div(l.col_tiles, l.task_cols);
+    l.stretch = even_piece(l.steps, kernel->steps);
+    /* parts are for a C of floats without an epilogue */
+    l.parts = parts_of(&l, x->c_float && !x->bias && !x->res && !x->relu);
+    l.part_steps = ceil_div(ceil_div(l.steps, l.parts), l.stretch) * l.stretch;
+    l.parts = ceil_div(l.steps, l.part_steps);
+    size_t tile = BGEMM_TILE * sizeof(uint16_t);
+    l.a_bytes = (size_t)(l.task_rows * l.stretch) * tile;
+    l.b_bytes = wide ? 0 : (size_t)(l.task_cols * l.stretch) * tile;
+    l.c_bytes = (size_t)(l.task_rows * l.task_cols) * BGEMM_TILE_C * sizeof(float);
+    l.each = l.a_bytes + l.b_bytes + l.c_bytes;
+    return l;
+}
+
+static int64_t tasks_of(const layout *l) { return l->row_tasks * l->col_tasks * l->parts; }
+
+static size_t sums_bytes(const layout *l, const bgemm_call *x)
+{
+    return l->parts > 1 ? (size_t)(l->parts * x->M * x->N) * sizeof(float) : 0;
+}
+
+size_t bgemm_scratch(const cloob_ctx *ctx, const bgemm_kernel *kernel, const bgemm_call *x)
+{
+    layout l = layout_of(kernel, x);
+    return (size_t)pool_ranges(ctx, tasks_of(&l), 1) * l.each + sums_bytes(&l, x) + 64;
+}
+
+/* ---- what happens to sums ------------------------------------------------------------------------ */
+
+typedef struct job {
+    const bgemm_kernel *kernel;
+    const bgemm_call *x;
+    layout l;
+    char *scratch;
+    float *sums; /* parts x M x N, when there are parts */
+} job;
+
+/* 16 (or, at the edge, fewer) elements of a row. */
+static inline void finish_few(const bgemm_call *x, const float *from, int64_t m, int64_t n, int64_t count, float alpha)
+{
+    int64_t at = m * x->ldc + n;
+    for (int64_t j = 0; j < count; j++) {
+        float v = alpha * from[j];
+        if (x->bias) v += x->bias[n + j];
+        if (x->res) v += bf16_up(x->res[at + j]);
+        if (x->relu && v < 0) v = 0;
+        if (x->c_float) ((float *)x->c)[at + j] = v;
+        else ((uint16_t *)x->c)[at + j] = bf16_down(v);
+    }
+}
+
+/* The common rows of 16 without a test inside: plain bf16, and bf16 with bias. */
+static inline void finish_16(const bgemm_call *x, const float *restrict from, int64_t m, int64_t n, float alpha)
+{
+    uint16_t *restrict to = (uint16_t *)x->c + m * x->ldc + n;
+    if (x->bias)
+        for (int j = 0; j < BGEMM_EDGE; j++) to[j] = bf16_down(alpha * from[j] + x->bias[n + j]);
+    else
+        for (int j = 0; j < BGEMM_EDGE; j++) to[j] = bf16_down(alpha * from[j]);
+}
+
+CPU_CLONES static void finish_task(const bgemm_call *x, const float *c, int64_t cols, int64_t m0, int64_t m1, int64_t n0, int64_t n1)
+{
+    float alpha = x->alpha != 0.0f ? x->alpha : 1.0f;
+    bool simple = !x->c_float && !x->res && !x->relu;
+    for (int64_t m = m0; m < m1; m++)
+        for (int64_t n = n0; n < n1; n += BGEMM_EDGE) {
+            int64_t i = m - m0, j = (n - n0) / BGEMM_EDGE, count = least(BGEMM_EDGE, n1 - n);
+            const float *from = c + (i / BGEMM_EDGE * cols + j) * BGEMM_TILE_C + i % BGEMM_EDGE * BGEMM_EDGE;
+            if (simple && count == BGEMM_EDGE) finish_16(x, from, m, n, alpha);
+            else if (count == BGEMM_EDGE) finish_few(x, from, m, n, BGEMM_EDGE, alpha);
+            else finish_few(x, from, m, n, count, alpha);
+        }
+}
+
+/* ---- tasks --------------------------------------------------------------------------------------- */
+
+/* One stretch of K added to a task's C. */
+static void add_stretch(const job *j, char *room, bgemm_part rows, bgemm_part cols, bool fresh)
+{
+    const layout *l = &j->l;
+    const bgemm_call *x = j->x;
+    uint16_t *a = (uint16_t *)(void *)room, *b = (uint16_t *)(void *)(room + l->a_bytes);
+    int64_t steps = ceil_div(rows.ks, BGEMM_STEP);
+    bgemm_block block = { .c = (float *)(void *)(room + l->a_bytes + l->b_bytes), .a = a, .b = b, .rows = ceil_div(rows.edges, BGEMM_EDGE),
+                          .cols = ceil_div(cols.edges, BGEMM_EDGE), .steps = steps, .b_next = steps * BGEMM_TILE, .fresh = fresh };
+    bgemm_pack_a(j->kernel, &x->a, x->ta, &rows, steps * BGEMM_TILE, a);
+    if (x->packed) {
+        block.b = x->b_packed + (cols.edge0 / BGEMM_EDGE * l->steps + cols.k0 / BGEMM_STEP) * BGEMM_TILE;
+        block.b_next = l->steps * BGEMM_TILE;
+    } else {
+        bgemm_pack_part_b(j->kernel, &x->b, x->tb, &cols, block.b_next, b);
+    }
+    j->kernel->multiply(&block);
+}
+
+static void run_task(const job *j, int64_t task, char *room)
+{
+    const layout *l = &j->l;
+    bgemm_call x = *j->x;
+    int64_t part = task / (l->row_tasks * l->col_tasks), i = task / l->col_tasks % l->row_tasks, k = task % l->col_tasks;
+    int64_t m0 = i * l->task_rows * BGEMM_EDGE, m1 = least(x.M, m0 + l->task_rows * BGEMM_EDGE);
+    int64_t n0 = k * l->task_cols * BGEMM_EDGE, n1 = least(x.N, n0 + l->task_cols * BGEMM_EDGE);
+    int64_t from = part * l->part_steps * BGEMM_STEP, to = least(x.K, from + l->part_steps * BGEMM_STEP);
+    const float *c = (const float *)(const void *)(room + l->a_bytes + l->b_bytes);
+    for (int64_t k0 = from; k0 < to; k0 += l->stretch * BGEMM_STEP) {
+        int64_t ks = least(l->stretch * BGEMM_STEP, to - k0);
+        add_stretch(j, room, (bgemm_part){ m0, m1 - m0, k0, ks }, (bgemm_part){ n0, n1 - n0, k0, ks }, k0 == from);
+    }
+    if (l->parts > 1) x.c = j->sums + part * x.M * x.N, x.ldc = x.N;
+    finish_task(&x, c, ceil_div(n1 - n0, BGEMM_EDGE), m0, m1, n0, n1);
+}
+
+static void run_tasks(void *arg, int64_t begin, int64_t end, int thread)
+{
+    const job *j = arg;
+    char *room = j->scratch + (size_t)thread * j->l.each;
+    if (j->kernel->begin) j->kernel->begin();
+    for (int64_t task = begin; task < end; task++) run_task(j, task, room);
+    if (j->kernel->end) j->kernel->end();
+}
+
+CPU_CLONES static void add_parts(void *arg, int64_t begin, int64_t end, int thread)
+{
+    const job *j = arg;
+    const bgemm_call *x = j->x;
+    (void)thread;
+    for (int64_t m = begin; m < end; m++) {
+        float *to = (float *)x->c + m * x->ldc;
+        const float *from = j->sums + m * x->N;
+        for (int64_t n = 0; n < x->N; n++) to[n] = from[n];
+        for (int64_t part = 1; part < j->l.parts; part++)
+            for (int64_t n = 0; n < x->N; n++) to[n] += from[part * x->M * x->N + n];
+    }
+}
+
+void bgemm_run(cloob_ctx *ctx, const bgemm_kernel *kernel, const bgemm_call *x, void *scratch)
+{
+    job j = { .kernel = kernel, .x = x, .l = layout_of(kernel, x) };
+    assert(x->M >= 0 && x->N >= 0 && x->K > 0 && x->ldc >= x->N);
+    if (x->M == 0 || x->N == 0) return;
+    j.scratch = (char *)(((uintptr_t)scratch + 63) / 64 * 64); /* tiles fill cache lines */
+    j.sums = (float *)(void *)(j.scratch + (size_t)pool_ranges(ctx, tasks_of(&j.l), 1) * j.l.each);
+    pool_for(ctx, tasks_of(&j.l), 1, run_tasks, &j);
+    if (j.l.parts > 1) pool_for(ctx, x->M, 1, add_parts, &j);
+}
+
+/* ---- a factor packed once ------------------------------------------------------------------------ */
+
+size_t bgemm_packed_bytes(int64_t K, int64_t N)
+{
+    return (size_t)(ceil_div(K, BGEMM_STEP) * ceil_div(N, BGEMM_EDGE)) * BGEMM_TILE * sizeof(uint16_t);
+}
+
+typedef struct pack_job {
+    const bgemm_kernel *kernel;
+    const bgemm_call *x;
+    uint16_t *out;
+} pack_job;
+
+static void pack_columns(void *arg, int64_t begin, int64_t end, int thread)
+{
+    const pack_job *j = arg;
+    const bgemm_call *x = j->x;
+    int64_t next = ceil_div(x->K, BGEMM_STEP) * BGEMM_TILE;
+    bgemm_part part = { begin * BGEMM_EDGE, least(x->N, end * BGEMM_EDGE) - begin * BGEMM_EDGE, 0, x->K };
+    (void)thread;
+    bgemm_pack_part_b(j->kernel, &x->b, x->tb, &part, next, j->out + begin * next);
+}
+
+void bgemm_pack_b(cloob_ctx *ctx, const bgemm_kernel *kernel, const bgemm_call *x, uint16_t *out)
+{
+    pack_job j = { kernel, x, out };
+    pool_for(ctx, ceil_div(x->N, BGEMM_EDGE), 1, pack_columns, &j);
+}

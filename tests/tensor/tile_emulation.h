@@ -1,0 +1,87 @@
+/* AMX's tile unit in C, as far as a bf16 product uses it: eight tiles of up to 16 rows of 64 bytes per thread. The kernel's
+ * own code (tensor/cpu/bgemm_amx_body.h) runs on it as bgemm_emulated. Using a tile that is not configured, or leaving one
+ * configured, ends the test. */
+#ifndef TESTS_TILE_EMULATION_H
+#define TESTS_TILE_EMULATION_H
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tensor/cpu/bf16.h"
+#include "tensor/cpu/bgemm_kernel.h"
+
+typedef struct tile_unit {
+    int rows[8], row_bytes[8];
+    unsigned char tile[8][16][64];
+} tile_unit;
+
+static _Thread_local tile_unit unit;
+
+static void emulate_configure(const void *config)
+{
+    const unsigned char *c = config;
+    if (c[0] != 1 || unit.rows[0]) puts("tiles: palette 1, and not configured twice"), abort();
+    memset(&unit, 0, sizeof unit);
+    for (int t = 0; t < 8; t++) unit.rows[t] = c[48 + t], unit.row_bytes[t] = c[16 + 2 * t] + 256 * c[17 + 2 * t];
+}
+
+static void need(int t)
+{
+    if (!unit.rows[t] || !unit.row_bytes[t]) puts("tiles: used without being configured"), abort();
+}
+
+static void emulate_zero(int t)
+{
+    need(t);
+    memset(unit.tile[t], 0, sizeof unit.tile[t]);
+}
+
+static void emulate_load(int t, const void *from, size_t row_bytes)
+{
+    need(t);
+    for (int r = 0; r < unit.rows[t]; r++) memcpy(unit.tile[t][r], (const char *)from + (size_t)r * row_bytes, (size_t)unit.row_bytes[t]);
+}
+
+static void emulate_store(int t, void *to, size_t row_bytes)
+{
+    need(t);
+    for (int r = 0; r < unit.rows[t]; r++) memcpy((char *)to + (size_t)r * row_bytes, unit.tile[t][r], (size_t)unit.row_bytes[t]);
+}
+
+static float element(int t, int row, int i)
+{
+    uint16_t h;
+    memcpy(&h, unit.tile[t][row] + 2 * i, sizeof h);
+    return bf16_up(h);
+}
+
+/* c[m][n] += sum over pairs k of a[m][2k] b[k][2n] + a[m][2k + 1] b[k][2n + 1] */
+static void emulate_dot(int c, int a, int b)
+{
+    need(a), need(b), need(c);
+    for (int m = 0; m < unit.rows[c]; m++)
+        for (int n = 0; n < unit.row_bytes[c] / 4; n++) {
+            float sum;
+            memcpy(&sum, unit.tile[c][m] + 4 * n, sizeof sum);
+            for (int k = 0; k < unit.row_bytes[a] / 4; k++)
+                sum += element(a, m, 2 * k) * element(b, k, 2 * n) + element(a, m, 2 * k + 1) * element(b, k, 2 * n + 1);
+            memcpy(unit.tile[c][m] + 4 * n, &sum, sizeof sum);
+        }
+}
+
+#define TILE_TARGET
+#define TILE_CONFIGURE(config)        emulate_configure(config)
+#define TILE_RELEASE()                memset(&unit, 0, sizeof unit)
+#define TILE_ZERO(t)                  emulate_zero(t)
+#define TILE_LOAD(t, from, row_bytes) emulate_load(t, from, row_bytes)
+#define TILE_STORE(t, to, row_bytes)  emulate_store(t, to, row_bytes)
+#define TILE_DOT(c, a, b)             emulate_dot(c, a, b)
+#include "tensor/cpu/bgemm_amx_body.h"
+
+static void emulate_transpose(bgemm_pair *to, const bgemm_pair *from) { bgemm_plain.transpose(to, from); }
+
+static const bgemm_kernel bgemm_emulated = { "amx_bf16, emulated", 32, configure, release, multiply, emulate_transpose };
+
+#endif
