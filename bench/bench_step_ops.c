@@ -56,11 +56,11 @@ static void add(group *table, const char *name, double ms, double bytes)
     table[i].ms += ms, table[i].bytes += bytes, table[i].calls++;
 }
 
-static double bytes_of(const op_args *a)
+static double bytes_of(op_id op, const op_args *a)
 {
     double bytes = 0;
     for (int k = 0; k < OP_INPUTS; k++)
-        if (a->in[k].ndim >= 0) bytes += (double)tensor_bytes(&a->in[k]);
+        if (a->in[k].ndim >= 0 && !op_lends_shape(op, k)) bytes += (double)tensor_bytes(&a->in[k]);
     for (int k = 0; k < OP_OUTPUTS; k++)
         if (a->out[k].ndim >= 0) bytes += (double)tensor_bytes(&a->out[k]);
     return bytes;
@@ -96,9 +96,9 @@ static void collect(void)
             add(by_op, "(between: inputs, loss, update)", ms, 0);
             continue;
         }
-        add(by_op, op_table[marks[i].op].name, ms, bytes_of(marks[i].args));
+        add(by_op, op_table[marks[i].op].name, ms, bytes_of(marks[i].op, marks[i].args));
         describe(marks[i].op, marks[i].args, name);
-        add(by_shape, name, ms, bytes_of(marks[i].args));
+        add(by_shape, name, ms, bytes_of(marks[i].op, marks[i].args));
     }
 }
 
@@ -177,6 +177,9 @@ int main(int argc, char **argv)
            (long long)o.batch, argc < 4 ? "" : " keep", (double)total / STEPS, (double)o.batch * STEPS * 1e3 / (double)total, r.loss,
            (double)m.params_bytes / 0x1p30, (double)m.optimizer_bytes / 0x1p30, (double)m.image_bytes / 0x1p30,
            (double)m.text_bytes / 0x1p30, (double)m.loss_bytes / 0x1p30, (double)m.total_bytes / 0x1p30);
+    exec_memory im = exec_memory_of(step_tower(s, false)), tm = exec_memory_of(step_tower(s, true));
+    printf("arenas, GiB (least): image %.3f (%.3f), text %.3f (%.3f)\n", (double)im.arena_bytes / 0x1p30, (double)im.lower_bound_bytes / 0x1p30,
+           (double)tm.arena_bytes / 0x1p30, (double)tm.lower_bound_bytes / 0x1p30);
     step_destroy(s);
     device_close(dev);
     return 0;

@@ -23,7 +23,7 @@ static const partner *partner_of(const node *n)
 static bool reads(const node *n, value_id v)
 {
     for (int k = 0; k < OP_INPUTS && n->op != OP_COUNT; k++)
-        if (n->in[k] == v) return true;
+        if (n->in[k] == v && !op_lends_shape(n->op, k)) return true;
     return false;
 }
 

@@ -157,7 +157,7 @@ static void find_lifetimes(const exec *e, plan_item *item)
     for (int i = 0; i < e->calls; i++) {
         const op_args *a = &e->call[i].args;
         for (int k = 0; k < OP_INPUTS; k++)
-            if (a->in[k].ndim >= 0) touch(&item[(intptr_t)a->in[k].data], i);
+            if (a->in[k].ndim >= 0 && !op_lends_shape(e->call[i].op, k)) touch(&item[(intptr_t)a->in[k].data], i);
         for (int k = 0; k < OP_OUTPUTS; k++) {
             if (a->out[k].ndim < 0) continue;
             touch(&item[(intptr_t)a->out[k].data], i);

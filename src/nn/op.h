@@ -132,6 +132,9 @@ typedef struct op_row {
 
 extern const op_row op_table[OP_COUNT];
 
+/* True for an input that lends its shape alone ("for its shape" in op_list.h): its content need not exist when the op runs. */
+bool op_lends_shape(op_id op, int k);
+
 /* "conv2d: what went wrong", for shape rules. */
 cloob_status op_refuse(cloob_ctx *ctx, op_id op, const char *format, ...) __attribute__((format(printf, 3, 4)));
 

@@ -53,6 +53,13 @@ void step_options_init(step_options *o)
                          .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .wd = 0.1 };
 }
 
+graph_grad_options step_grad(const step_options *o, const device *dev)
+{
+    graph_grad_options g = o->grad;
+    if (dev->backend == BACKEND_CUDA && o->model.family != MODEL_RESNET && !g.checkpoint) g.recompute = false;
+    return g;
+}
+
 static int ranks_of(const step *s) { return s->c ? comm_size(s->c) : 1; }
 
 /* The towers run beside each other on a GPU's two queues. Across ranks they do not: gradients of both are summed in one order. */
@@ -74,7 +81,7 @@ static cloob_status make_tower(cloob_ctx *ctx, step *s, int which)
                         .backward = which == IMAGE ? !s->o.lock_image : !s->o.lock_text,
                         .float_images = s->o.float_images,
                         .padded_input = s->dev->backend == BACKEND_CUDA,
-                        .grad = s->o.grad };
+                        .grad = step_grad(&s->o, s->dev) };
     exec_bindings b = { .param = s->p->compute_view, .master = s->p->master_view, .grad = s->p->grad_view,
                         .stream = which == TEXT && two_queues(s) ? s->dev->side : NULL, .ranks = s->o.bn_sync ? ranks_of(s) : 1, .sum_ranks = sum_statistics, .sum_user = s };
     cloob_status status = which == IMAGE ? tower_image(ctx, s->p, &o, &g) : tower_text(ctx, s->p, &o, &g);

@@ -94,20 +94,18 @@ __device__ __forceinline__ void bwd_read(bwd_row<T, V, P> &q, const T *dy, const
     q.rstd = in.rstd[r];
 }
 
-/* partial: (gridDim.x, 2, C): gain's sums, bias's sums. dx may be NULL. A warp reads its next row before it works on this one. */
+/* partial: (gridDim.x, 2, C): gain's sums, bias's sums. dx may be NULL. */
 template <typename T, int V, int P>
-static __global__ void __launch_bounds__(32 * WARPS, P <= 2 ? BWD_BLOCKS : 1)
+static __global__ void __launch_bounds__(32 * WARPS, P <= 3 ? BWD_BLOCKS : 1)
     backward_kernel(T *dx, float *partial, const T *dy, const T *x, const T *extra, bwd_in in)
 {
     extern __shared__ float sums[]; /* (WARPS, C), used twice */
     int lane = threadIdx.x, C = in.C;
     int64_t step = (int64_t)gridDim.x * WARPS, r = (int64_t)blockIdx.x * WARPS + threadIdx.y;
     float dg[P][V] = {}, db[P][V] = {};
-    bwd_row<T, V, P> next;
-    if (r < in.R) bwd_read(next, dy, x, extra, in, r, lane);
     for (; r < in.R; r += step) {
-        bwd_row<T, V, P> q = next;
-        if (r + step < in.R) bwd_read(next, dy, x, extra, in, r + step, lane);
+        bwd_row<T, V, P> q;
+        bwd_read(q, dy, x, extra, in, r, lane);
         float m1 = 0.0f, m2 = 0.0f;
 #pragma unroll
         for (int p = 0; p < P; p++) {
