@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tensor/feed.h"
+
 void embed_options_init(embed_options *o)
 {
     *o = (embed_options){ .what = ENCODE_UNIT, .batch = 64, .workers = 2, .texts = true };
@@ -15,6 +17,22 @@ void embedded_release(embedded *e)
     *e = (embedded){ 0 };
 }
 
+/* Batches lie where the device can read them by itself. */
+static void *batch_alloc(void *dev, size_t bytes) { return feed_host_alloc(dev, bytes); }
+
+static void batch_release(void *dev, void *memory, size_t bytes)
+{
+    (void)bytes;
+    feed_host_free(dev, memory);
+}
+
+void loader_feeds(loader_options *o, device *dev)
+{
+    o->alloc = batch_alloc;
+    o->release = batch_release;
+    o->memory_user = dev;
+}
+
 cloob_status embed_loader(cloob_ctx *ctx, const encoder *enc, const tokenizer *tok, const dataset *d,
                           const embed_options *o, loader **out)
 {
@@ -24,6 +42,7 @@ cloob_status embed_loader(cloob_ctx *ctx, const encoder *enc, const tokenizer *t
     lo.workers = o->workers;
     lo.train = false;
     lo.context = encoder_config(enc)->context;
+    loader_feeds(&lo, encoder_device(enc));
     transform_options_init(&lo.view, encoder_config(enc)->image_size);
     return loader_create(ctx, d, tok, &lo, out);
 }

@@ -12,6 +12,8 @@ enum { BYTES, FLOATS, TOKENS, KINDS };
 struct encoder {
     params *p;
     bool owns_params;
+    weights w;      /* what the parameters are views of; empty where somebody else owns them */
+    bool bound[2];  /* image and text tower: taken from w on first use */
     encoder_options o;
     exec *exec[KINDS];
     void *host; /* one batch of results as the device gives them */
@@ -30,17 +32,39 @@ cloob_status encoder_create_on(cloob_ctx *ctx, params *p, const encoder_options 
     return CLOOB_OK;
 }
 
-cloob_status encoder_create(cloob_ctx *ctx, const weights *w, device *dev, const encoder_options *o, encoder **out)
+/* In fp32 a tower's weights are looked at when it is first used; bf16 is a copy of all of them. */
+static cloob_status take_weights(cloob_ctx *ctx, encoder *e)
 {
-    params *p;
-    CLOOB_TRY(params_create(ctx, &w->config, dev, o->compute, PARAMS_INFER, &p));
-    cloob_status status = params_load(ctx, p, w);
-    if (status == CLOOB_OK) status = encoder_create_on(ctx, p, o, out);
+    if (e->p->compute == CLOOB_F32) return CLOOB_OK;
+    e->bound[0] = e->bound[1] = true;
+    return params_load(ctx, e->p, &e->w);
+}
+
+cloob_status encoder_create(cloob_ctx *ctx, weights *w, device *dev, const encoder_options *o, encoder **out)
+{
+    params *p = NULL;
+    encoder *e = NULL;
+    cloob_status status = params_create(ctx, &w->config, dev, o->compute, PARAMS_INFER, &p);
+    if (status == CLOOB_OK) status = encoder_create_on(ctx, p, o, &e);
     if (status != CLOOB_OK) {
         params_destroy(p);
+        weights_release(w);
         return status;
     }
-    (*out)->owns_params = true;
+    e->owns_params = true;
+    e->w = *w;
+    weights_init(w);
+    status = take_weights(ctx, e);
+    if (status == CLOOB_OK) *out = e;
+    else encoder_destroy(e);
+    return status;
+}
+
+static cloob_status bind_tower(cloob_ctx *ctx, encoder *e, bool text)
+{
+    if (!e->owns_params || e->bound[text]) return CLOOB_OK;
+    CLOOB_TRY(params_bind(ctx, e->p, &e->w, text));
+    e->bound[text] = true;
     return CLOOB_OK;
 }
 
@@ -54,12 +78,17 @@ void encoder_destroy(encoder *e)
 {
     if (!e) return;
     drop_executors(e);
-    if (e->owns_params) params_destroy(e->p);
+    if (e->owns_params) {
+        params_destroy(e->p);
+        weights_release(&e->w);
+    }
     free(e->host);
     free(e);
 }
 
 const model_config *encoder_config(const encoder *e) { return &e->p->config; }
+
+device *encoder_device(const encoder *e) { return e->p->dev; }
 
 int64_t encoder_width(const encoder *e, encoder_output what, bool text)
 {
@@ -98,6 +127,7 @@ static cloob_status get_exec(cloob_ctx *ctx, encoder *e, int kind, exec **out)
     exec_bindings b = { .param = e->p->compute_view, .master = e->p->master_view, .frozen_weights = true };
     cloob_status status = CLOOB_OK;
     if (!e->exec[kind]) {
+        CLOOB_TRY(bind_tower(ctx, e, kind == TOKENS));
         status = make_graph(ctx, e->p, e->o.batch, kind, &g);
         if (status == CLOOB_OK) status = exec_create(ctx, &g, e->p->dev, &b, &e->exec[kind]);
         graph_release(&g);

@@ -79,8 +79,8 @@ typedef struct job {
     float *sums; /* parts x M x N, when there are parts */
 } job;
 
-/* 16 (or, at the edge, fewer) elements of a row. */
-static inline void finish_few(const bgemm_call *x, const float *from, int64_t m, int64_t n, int64_t count, float alpha)
+/* A row of a tile, 16 elements or fewer at the edge. */
+CPU_INLINE void finish_row(const bgemm_call *x, const float *from, int64_t m, int64_t n, int64_t count, float alpha)
 {
     int64_t at = m * x->ldc + n;
     for (int64_t j = 0; j < count; j++) {
@@ -93,27 +93,26 @@ static inline void finish_few(const bgemm_call *x, const float *from, int64_t m,
     }
 }
 
-/* The common rows of 16 without a test inside: plain bf16, and bf16 with bias. */
-static inline void finish_16(const bgemm_call *x, const float *restrict from, int64_t m, int64_t n, float alpha)
+CPU_CLONES static void finish_tile(const bgemm_call *x, const float *c, int64_t m, int64_t n, float alpha)
 {
-    uint16_t *restrict to = (uint16_t *)x->c + m * x->ldc + n;
-    if (x->bias)
-        for (int j = 0; j < BGEMM_EDGE; j++) to[j] = bf16_down(alpha * from[j] + x->bias[n + j]);
-    else
-        for (int j = 0; j < BGEMM_EDGE; j++) to[j] = bf16_down(alpha * from[j]);
+    int64_t rows = least(BGEMM_EDGE, x->M - m), cols = least(BGEMM_EDGE, x->N - n);
+    for (int64_t i = 0; i < rows; i++) {
+        if (cols == BGEMM_EDGE) finish_row(x, c + i * BGEMM_EDGE, m + i, n, BGEMM_EDGE, alpha);
+        else finish_row(x, c + i * BGEMM_EDGE, m + i, n, cols, alpha);
+    }
 }
 
-CPU_CLONES static void finish_task(const bgemm_call *x, const float *c, int64_t cols, int64_t m0, int64_t m1, int64_t n0, int64_t n1)
+static void finish_task(const bgemm_kernel *kernel, const bgemm_call *x, const float *c, int64_t m0, int64_t m1, int64_t n0, int64_t n1)
 {
     float alpha = x->alpha != 0.0f ? x->alpha : 1.0f;
-    bool simple = !x->c_float && !x->res && !x->relu;
-    for (int64_t m = m0; m < m1; m++)
-        for (int64_t n = n0; n < n1; n += BGEMM_EDGE) {
-            int64_t i = m - m0, j = (n - n0) / BGEMM_EDGE, count = least(BGEMM_EDGE, n1 - n);
-            const float *from = c + (i / BGEMM_EDGE * cols + j) * BGEMM_TILE_C + i % BGEMM_EDGE * BGEMM_EDGE;
-            if (simple && count == BGEMM_EDGE) finish_16(x, from, m, n, alpha);
-            else if (count == BGEMM_EDGE) finish_few(x, from, m, n, BGEMM_EDGE, alpha);
-            else finish_few(x, from, m, n, count, alpha);
+    for (int64_t m = m0; m < m1; m += BGEMM_EDGE)
+        for (int64_t n = n0; n < n1; n += BGEMM_EDGE, c += BGEMM_TILE_C) {
+            bool whole = m + BGEMM_EDGE <= x->M && n + BGEMM_EDGE <= x->N;
+            int64_t at = m * x->ldc + n;
+            if (!whole || x->c_float || !kernel->finish) finish_tile(x, c, m, n, alpha);
+            else
+                kernel->finish(&(bgemm_finish){ (uint16_t *)x->c + at, c, x->bias ? x->bias + n : NULL, x->res ? x->res + at : NULL, x->ldc,
+                                                alpha, x->relu });
         }
 }
 
@@ -152,7 +151,7 @@ static void run_task(const job *j, int64_t task, char *room)
         add_stretch(j, room, (bgemm_part){ m0, m1 - m0, k0, ks }, (bgemm_part){ n0, n1 - n0, k0, ks }, k0 == from);
     }
     if (l->parts > 1) x.c = j->sums + part * x.M * x.N, x.ldc = x.N;
-    finish_task(&x, c, ceil_div(n1 - n0, BGEMM_EDGE), m0, m1, n0, n1);
+    finish_task(j->kernel, &x, c, m0, m1, n0, n1);
 }
 
 static void run_tasks(void *arg, int64_t begin, int64_t end, int thread)
