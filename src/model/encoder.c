@@ -141,7 +141,7 @@ static cloob_status run_batch(cloob_ctx *ctx, encoder *e, exec *x, const tensor 
     device *d = e->p->dev;
     size_t row_bytes = tensor_bytes(in) / (size_t)in->dim[0];
     int64_t width = tensor_cols(result);
-    CLOOB_TRY(d->to_device(ctx, d, in->data, rows, (size_t)n * row_bytes));
+    CLOOB_TRY(d->copy(ctx, d, in->data, rows, (size_t)n * row_bytes)); /* rows are read before to_host returns */
     if (n < in->dim[0]) CLOOB_TRY(d->zero(ctx, d, (char *)in->data + (size_t)n * row_bytes, (size_t)(in->dim[0] - n) * row_bytes));
     CLOOB_TRY(exec_forward(x));
     CLOOB_TRY(d->to_host(ctx, d, e->host, result->data, (size_t)(n * width) * dtype_size(result->dtype)));
