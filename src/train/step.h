@@ -55,11 +55,11 @@ cloob_status step_create(cloob_ctx *ctx, const step_options *o, device *dev, com
 void step_destroy(step *s);
 
 /* Starts a batch on its way to the device: images (accum * batch, S, S, 3) bytes (or floats), tokens (accum * batch, T), in host
- * memory, which stays untouched until step_settle, or until the next step_run, has returned. Where step_looks_ahead says so, the next step's batch
- * may be staged before this step runs, and arrives while it computes. */
+ * memory, which stays untouched until a step_run after this call has returned; with no other batch staged, step_settle is enough.
+ * Where step_looks_ahead says so, the next step's batch may be staged before this step runs, and arrives while it computes. */
 cloob_status step_stage(cloob_ctx *ctx, step *s, const void *images, const int32_t *tokens);
 bool step_looks_ahead(const step *s);
-cloob_status step_settle(cloob_ctx *ctx, step *s); /* waits until staged batches have left host memory */
+cloob_status step_settle(cloob_ctx *ctx, step *s); /* waits until the batch to run next has left host memory */
 
 /* One update. images NULL: of the batch staged first; else of that one, which is staged here. lr: for this step. */
 cloob_status step_run(cloob_ctx *ctx, step *s, const void *images, const int32_t *tokens, double lr, step_result *r);
