@@ -27,11 +27,16 @@ typedef struct step_options {
     const char *memory; /* what the Hopfield networks store, see train/stored.h; read by step_create only */
     bool lock_image, lock_text;
     bool bn_sync;
-    graph_grad_options grad;
+    graph_grad_options grad; /* recompute: allowed, see step_grad */
     double beta1, beta2, eps, wd;
     double clip; /* global norm; 0: none */
     double ema;  /* decay of an average of the weights; 0: none */
+    bool eager;  /* on a GPU: queue every step anew instead of replaying a recording of it */
 } step_options;
+
+/* As the towers are differentiated on a device. Cheap ops are done again where activations are what fills the memory; a transformer
+ * on a GPU keeps them instead: a fifth of its memory for a twentieth of its time (docs/gpu.md). */
+graph_grad_options step_grad(const step_options *o, const device *dev);
 
 void step_options_init(step_options *o); /* CLOOB, the batch stored, inv_tau 30, beta 8, AdamW .9 .999 1e-8 wd .1, accum 1 */
 
