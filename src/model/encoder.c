@@ -16,6 +16,8 @@ struct encoder {
     bool bound[2];  /* image and text tower: taken from w on first use */
     encoder_options o;
     exec *exec[KINDS];
+    void *recording[KINDS]; /* of a GPU's forward pass, from its second run on; NULL: not yet, or not possible */
+    int runs[KINDS];        /* counted up to 2 */
     void *host; /* one batch of results as the device gives them */
 };
 
@@ -70,8 +72,12 @@ static cloob_status bind_tower(cloob_ctx *ctx, encoder *e, bool text)
 
 static void drop_executors(encoder *e)
 {
-    for (int k = 0; k < KINDS; k++) exec_destroy(e->exec[k]);
-    memset(e->exec, 0, sizeof e->exec);
+    device *d = e->p->dev;
+    for (int k = 0; k < KINDS; k++) {
+        if (e->recording[k]) d->forget(d, e->recording[k]);
+        exec_destroy(e->exec[k]);
+        e->recording[k] = NULL, e->exec[k] = NULL, e->runs[k] = 0;
+    }
 }
 
 void encoder_destroy(encoder *e)
@@ -138,14 +144,35 @@ static cloob_status get_exec(cloob_ctx *ctx, encoder *e, int kind, exec **out)
     return status;
 }
 
-static cloob_status run_batch(cloob_ctx *ctx, encoder *e, exec *x, const tensor *in, const void *rows, int64_t n, const tensor *result, float *out)
+/* The first run loads what libraries load and folds weights; the second is recorded. */
+static cloob_status record(cloob_ctx *ctx, encoder *e, int kind)
+{
+    device *d = e->p->dev;
+    CLOOB_TRY(d->record_begin(ctx, d));
+    cloob_status status = exec_forward(e->exec[kind]);
+    CLOOB_TRY(d->record_end(ctx, d, &e->recording[kind]));
+    if (status == CLOOB_OK || !e->recording[kind]) return CLOOB_OK;
+    d->forget(d, e->recording[kind]);
+    e->recording[kind] = NULL;
+    return CLOOB_OK;
+}
+
+static cloob_status forward(cloob_ctx *ctx, encoder *e, int kind)
+{
+    device *d = e->p->dev;
+    if (d->record_begin && e->runs[kind] == 1) CLOOB_TRY(record(ctx, e, kind));
+    if (e->runs[kind] < 2) e->runs[kind]++;
+    return e->recording[kind] ? d->replay(ctx, d, e->recording[kind]) : exec_forward(e->exec[kind]);
+}
+
+static cloob_status run_batch(cloob_ctx *ctx, encoder *e, int kind, const tensor *in, const void *rows, int64_t n, const tensor *result, float *out)
 {
     device *d = e->p->dev;
     size_t row_bytes = tensor_bytes(in) / (size_t)in->dim[0];
     int64_t width = tensor_cols(result);
     CLOOB_TRY(d->copy(ctx, d, in->data, rows, (size_t)n * row_bytes)); /* rows are read before to_host returns */
     if (n < in->dim[0]) CLOOB_TRY(d->zero(ctx, d, (char *)in->data + (size_t)n * row_bytes, (size_t)(in->dim[0] - n) * row_bytes));
-    CLOOB_TRY(exec_forward(x));
+    CLOOB_TRY(forward(ctx, e, kind));
     CLOOB_TRY(d->to_host(ctx, d, e->host, result->data, (size_t)(n * width) * dtype_size(result->dtype)));
     dtype_convert(CLOOB_F32, out, result->dtype, e->host, n * width);
     return CLOOB_OK;
@@ -163,7 +190,7 @@ static cloob_status encode(cloob_ctx *ctx, encoder *e, int kind, const void *row
     if (!host) return ctx_no_memory(ctx, (size_t)(B * width) * sizeof(float), "embeddings");
     e->host = host;
     for (int64_t i = 0; i < n; i += B)
-        CLOOB_TRY(run_batch(ctx, e, x, in, (const char *)rows + (size_t)i * row_bytes, n - i < B ? n - i : B, result, out + i * width));
+        CLOOB_TRY(run_batch(ctx, e, kind, in, (const char *)rows + (size_t)i * row_bytes, n - i < B ? n - i : B, result, out + i * width));
     return CLOOB_OK;
 }
 
