@@ -96,6 +96,8 @@ const model_config *encoder_config(const encoder *e) { return &e->p->config; }
 
 device *encoder_device(const encoder *e) { return e->p->dev; }
 
+int64_t encoder_batch(const encoder *e) { return e->o.batch; }
+
 int64_t encoder_width(const encoder *e, encoder_output what, bool text)
 {
     if (what != ENCODE_FEATURES) return e->p->config.embed;
