@@ -171,6 +171,8 @@ def _candidates() -> list[str]:
 
 
 def _open() -> tuple[c.CDLL, str]:
+    if "OMP_WAIT_POLICY" not in os.environ:  # as the program does: threads that wait do not keep the cores from others for long
+        os.environ.setdefault("GOMP_SPINCOUNT", "2000")
     problem = "it is in no known place"
     for path in _candidates():
         try:

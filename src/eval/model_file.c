@@ -78,8 +78,8 @@ static cloob_status load(cloob_ctx *ctx, model *m, const char *path, const model
         m->path = keep(&m->a, path);
         read_facts(m, &w, &report);
         status = open_tokenizer(ctx, m, &w, o->vocab);
-        if (status == CLOOB_OK) status = encoder_create(ctx, &w, m->dev, &o->encode, &m->enc);
         transform_options_init(&m->view, w.config.image_size);
+        if (status == CLOOB_OK) status = encoder_create(ctx, &w, m->dev, &o->encode, &m->enc);
         weights_release(&w);
     }
     interchange_report_release(&report);
@@ -139,7 +139,7 @@ cloob_status model_texts(cloob_ctx *ctx, model *m, const char *const *text, int6
 
 /* ---- pictures in files --------------------------------------------------------------------------- */
 
-enum { FILES_AT_ONCE = 64 };
+enum { FILES_AT_ONCE = 256 };
 
 typedef struct view_job {
     cloob_ctx *ctx;

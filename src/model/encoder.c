@@ -12,8 +12,12 @@ enum { BYTES, FLOATS, TOKENS, KINDS };
 struct encoder {
     params *p;
     bool owns_params;
+    weights w;      /* what the parameters are views of; empty where somebody else owns them */
+    bool bound[2];  /* image and text tower: taken from w on first use */
     encoder_options o;
     exec *exec[KINDS];
+    void *recording[KINDS]; /* of a GPU's forward pass, from its second run on; NULL: not yet, or not possible */
+    int runs[KINDS];        /* counted up to 2 */
     void *host; /* one batch of results as the device gives them */
 };
 
@@ -30,36 +34,69 @@ cloob_status encoder_create_on(cloob_ctx *ctx, params *p, const encoder_options 
     return CLOOB_OK;
 }
 
-cloob_status encoder_create(cloob_ctx *ctx, const weights *w, device *dev, const encoder_options *o, encoder **out)
+/* In fp32 a tower's weights are looked at when it is first used; bf16 is a copy of all of them. */
+static cloob_status take_weights(cloob_ctx *ctx, encoder *e)
 {
-    params *p;
-    CLOOB_TRY(params_create(ctx, &w->config, dev, o->compute, PARAMS_INFER, &p));
-    cloob_status status = params_load(ctx, p, w);
-    if (status == CLOOB_OK) status = encoder_create_on(ctx, p, o, out);
+    if (e->p->compute == CLOOB_F32) return CLOOB_OK;
+    e->bound[0] = e->bound[1] = true;
+    return params_load(ctx, e->p, &e->w);
+}
+
+cloob_status encoder_create(cloob_ctx *ctx, weights *w, device *dev, const encoder_options *o, encoder **out)
+{
+    params *p = NULL;
+    encoder *e = NULL;
+    cloob_status status = params_create(ctx, &w->config, dev, o->compute, PARAMS_INFER, &p);
+    if (status == CLOOB_OK) status = encoder_create_on(ctx, p, o, &e);
     if (status != CLOOB_OK) {
         params_destroy(p);
+        weights_release(w);
         return status;
     }
-    (*out)->owns_params = true;
+    e->owns_params = true;
+    e->w = *w;
+    weights_init(w);
+    status = take_weights(ctx, e);
+    if (status == CLOOB_OK) *out = e;
+    else encoder_destroy(e);
+    return status;
+}
+
+static cloob_status bind_tower(cloob_ctx *ctx, encoder *e, bool text)
+{
+    if (!e->owns_params || e->bound[text]) return CLOOB_OK;
+    CLOOB_TRY(params_bind(ctx, e->p, &e->w, text));
+    e->bound[text] = true;
     return CLOOB_OK;
 }
 
 static void drop_executors(encoder *e)
 {
-    for (int k = 0; k < KINDS; k++) exec_destroy(e->exec[k]);
-    memset(e->exec, 0, sizeof e->exec);
+    device *d = e->p->dev;
+    for (int k = 0; k < KINDS; k++) {
+        if (e->recording[k]) d->forget(d, e->recording[k]);
+        exec_destroy(e->exec[k]);
+        e->recording[k] = NULL, e->exec[k] = NULL, e->runs[k] = 0;
+    }
 }
 
 void encoder_destroy(encoder *e)
 {
     if (!e) return;
     drop_executors(e);
-    if (e->owns_params) params_destroy(e->p);
+    if (e->owns_params) {
+        params_destroy(e->p);
+        weights_release(&e->w);
+    }
     free(e->host);
     free(e);
 }
 
 const model_config *encoder_config(const encoder *e) { return &e->p->config; }
+
+device *encoder_device(const encoder *e) { return e->p->dev; }
+
+int64_t encoder_batch(const encoder *e) { return e->o.batch; }
 
 int64_t encoder_width(const encoder *e, encoder_output what, bool text)
 {
@@ -98,6 +135,7 @@ static cloob_status get_exec(cloob_ctx *ctx, encoder *e, int kind, exec **out)
     exec_bindings b = { .param = e->p->compute_view, .master = e->p->master_view, .frozen_weights = true };
     cloob_status status = CLOOB_OK;
     if (!e->exec[kind]) {
+        CLOOB_TRY(bind_tower(ctx, e, kind == TOKENS));
         status = make_graph(ctx, e->p, e->o.batch, kind, &g);
         if (status == CLOOB_OK) status = exec_create(ctx, &g, e->p->dev, &b, &e->exec[kind]);
         graph_release(&g);
@@ -106,14 +144,35 @@ static cloob_status get_exec(cloob_ctx *ctx, encoder *e, int kind, exec **out)
     return status;
 }
 
-static cloob_status run_batch(cloob_ctx *ctx, encoder *e, exec *x, const tensor *in, const void *rows, int64_t n, const tensor *result, float *out)
+/* The first run loads what libraries load and folds weights; the second is recorded. */
+static cloob_status record(cloob_ctx *ctx, encoder *e, int kind)
+{
+    device *d = e->p->dev;
+    CLOOB_TRY(d->record_begin(ctx, d));
+    cloob_status status = exec_forward(e->exec[kind]);
+    CLOOB_TRY(d->record_end(ctx, d, &e->recording[kind]));
+    if (status == CLOOB_OK || !e->recording[kind]) return CLOOB_OK;
+    d->forget(d, e->recording[kind]);
+    e->recording[kind] = NULL;
+    return CLOOB_OK;
+}
+
+static cloob_status forward(cloob_ctx *ctx, encoder *e, int kind)
+{
+    device *d = e->p->dev;
+    if (d->record_begin && e->runs[kind] == 1) CLOOB_TRY(record(ctx, e, kind));
+    if (e->runs[kind] < 2) e->runs[kind]++;
+    return e->recording[kind] ? d->replay(ctx, d, e->recording[kind]) : exec_forward(e->exec[kind]);
+}
+
+static cloob_status run_batch(cloob_ctx *ctx, encoder *e, int kind, const tensor *in, const void *rows, int64_t n, const tensor *result, float *out)
 {
     device *d = e->p->dev;
     size_t row_bytes = tensor_bytes(in) / (size_t)in->dim[0];
     int64_t width = tensor_cols(result);
-    CLOOB_TRY(d->to_device(ctx, d, in->data, rows, (size_t)n * row_bytes));
+    CLOOB_TRY(d->copy(ctx, d, in->data, rows, (size_t)n * row_bytes)); /* rows are read before to_host returns */
     if (n < in->dim[0]) CLOOB_TRY(d->zero(ctx, d, (char *)in->data + (size_t)n * row_bytes, (size_t)(in->dim[0] - n) * row_bytes));
-    CLOOB_TRY(exec_forward(x));
+    CLOOB_TRY(forward(ctx, e, kind));
     CLOOB_TRY(d->to_host(ctx, d, e->host, result->data, (size_t)(n * width) * dtype_size(result->dtype)));
     dtype_convert(CLOOB_F32, out, result->dtype, e->host, n * width);
     return CLOOB_OK;
@@ -131,7 +190,7 @@ static cloob_status encode(cloob_ctx *ctx, encoder *e, int kind, const void *row
     if (!host) return ctx_no_memory(ctx, (size_t)(B * width) * sizeof(float), "embeddings");
     e->host = host;
     for (int64_t i = 0; i < n; i += B)
-        CLOOB_TRY(run_batch(ctx, e, x, in, (const char *)rows + (size_t)i * row_bytes, n - i < B ? n - i : B, result, out + i * width));
+        CLOOB_TRY(run_batch(ctx, e, kind, in, (const char *)rows + (size_t)i * row_bytes, n - i < B ? n - i : B, result, out + i * width));
     return CLOOB_OK;
 }
 

@@ -24,8 +24,10 @@ typedef enum encoder_output {
     ENCODE_FEATURES  /* before the projection (n, width) */
 } encoder_output;
 
-/* Takes weights that are already read; w may be released afterwards. The device outlives the encoder. */
-cloob_status encoder_create(cloob_ctx *ctx, const weights *w, device *dev, const encoder_options *o, encoder **out);
+/* Takes over weights that are already read: w is empty afterwards, also on failure. In fp32 on the host most tensors are used
+ * where they lie in the mapped file, and those of a tower that is never asked are never read. The device outlives the
+ * encoder. */
+cloob_status encoder_create(cloob_ctx *ctx, weights *w, device *dev, const encoder_options *o, encoder **out);
 /* Over parameters that somebody else owns and changes (a run under way). */
 cloob_status encoder_create_on(cloob_ctx *ctx, params *p, const encoder_options *o, encoder **out);
 void encoder_destroy(encoder *e);
@@ -35,6 +37,8 @@ void encoder_destroy(encoder *e);
 cloob_status encoder_measure(cloob_ctx *ctx, const params *p, const encoder_options *o, size_t *bytes);
 
 const model_config *encoder_config(const encoder *e);
+device *encoder_device(const encoder *e);
+int64_t encoder_batch(const encoder *e); /* rows worked out at a time */
 int64_t encoder_width(const encoder *e, encoder_output what, bool text);
 
 /* Tells that the parameters changed since the last call (encoder_create_on). */

@@ -4,7 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/pool.h"
 #include "model/shapes.h"
+#include "tensor/cpu/bf16.h"
 
 enum { START = 64 };
 
@@ -131,21 +133,38 @@ int params_find(const params *p, const char *name)
 
 /* ---- in and out ---------------------------------------------------------------------------------- */
 
-/* (O, C, k, k) of files to (O, k, k, C) of the engine, or back. */
-static void relayout(const param *r, const float *from, float *to, bool to_engine)
+typedef struct turn {
+    const float *from;
+    float *to;
+    int64_t C, K;
+    bool to_engine;
+} turn;
+
+static void turn_range(void *arg, int64_t begin, int64_t end, int thread)
 {
-    if (r->file.ndim != 4) {
+    const turn *t = arg;
+    (void)thread;
+    for (int64_t o = begin; o < end; o++)
+        for (int64_t k = 0; k < t->K; k++)
+            for (int64_t c = 0; c < t->C; c++) {
+                int64_t file = (o * t->C + c) * t->K + k, engine = (o * t->K + k) * t->C + c;
+                if (t->to_engine) t->to[engine] = t->from[file];
+                else t->to[file] = t->from[engine];
+            }
+}
+
+/* The same order of elements in files and in the engine. */
+static bool lies_alike(const param *r) { return r->file.ndim != 4 || r->file.dim[2] * r->file.dim[3] == 1 || r->file.dim[1] == 1; }
+
+/* (O, C, k, k) of files to (O, k, k, C) of the engine, or back. */
+static void relayout(cloob_ctx *ctx, const param *r, const float *from, float *to, bool to_engine)
+{
+    if (lies_alike(r)) {
         memcpy(to, from, (size_t)r->count * sizeof *to);
         return;
     }
-    int64_t O = r->file.dim[0], C = r->file.dim[1], K = r->file.dim[2] * r->file.dim[3];
-    for (int64_t o = 0; o < O; o++)
-        for (int64_t c = 0; c < C; c++)
-            for (int64_t k = 0; k < K; k++) {
-                int64_t file = (o * C + c) * K + k, engine = (o * K + k) * C + c;
-                if (to_engine) to[engine] = from[file];
-                else to[file] = from[engine];
-            }
+    turn t = { from, to, r->file.dim[1], r->file.dim[2] * r->file.dim[3], to_engine };
+    pool_for(ctx, r->file.dim[0], 1 + 65536 / (t.C * t.K), turn_range, &t);
 }
 
 cloob_status params_get(cloob_ctx *ctx, const params *p, int row, bool gradient, float *out)
@@ -153,8 +172,8 @@ cloob_status params_get(cloob_ctx *ctx, const params *p, int row, bool gradient,
     const param *r = &p->row[row];
     float *host = malloc((size_t)r->count * sizeof *host);
     if (!host) return ctx_no_memory(ctx, (size_t)r->count * sizeof *host, r->name);
-    cloob_status status = p->dev->to_host(ctx, p->dev, host, (gradient ? p->grad : p->master) + r->offset, (size_t)r->count * sizeof *host);
-    if (status == CLOOB_OK) relayout(r, host, out, false);
+    cloob_status status = p->dev->to_host(ctx, p->dev, host, gradient ? p->grad + r->offset : p->master_view[row].data, (size_t)r->count * sizeof *host);
+    if (status == CLOOB_OK) relayout(ctx, r, host, out, false);
     free(host);
     return status;
 }
@@ -164,10 +183,10 @@ cloob_status params_set(cloob_ctx *ctx, params *p, int row, const float *from)
     const param *r = &p->row[row];
     size_t bytes = (size_t)r->count * sizeof *from;
     float *turned = NULL; /* only convolutions lie differently in files; large tables are not copied once more */
-    if (r->file.ndim == 4) {
+    if (!lies_alike(r)) {
         turned = malloc(bytes);
         if (!turned) return ctx_no_memory(ctx, bytes, r->name);
-        relayout(r, from, turned, true);
+        relayout(ctx, r, from, turned, true);
     }
     cloob_status status = p->dev->to_device(ctx, p->dev, p->master + r->offset, turned ? turned : from, bytes);
     if (status == CLOOB_OK) status = p->dev->sync(ctx, p->dev); /* the copy may read host memory after returning */
@@ -175,28 +194,53 @@ cloob_status params_set(cloob_ctx *ctx, params *p, int row, const float *from)
     return status;
 }
 
+static cloob_status find_row(cloob_ctx *ctx, const params *p, const weights *w, int row, const tensor **out)
+{
+    *out = weights_find(w, p->row[row].name);
+    if (*out && tensor_count(*out) == p->row[row].count) return CLOOB_OK;
+    return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: not in the weights, or of another size", p->row[row].name);
+}
+
+static cloob_status load_row(cloob_ctx *ctx, params *p, int row, const tensor *t)
+{
+    const param *r = &p->row[row];
+    float *converted = NULL;
+    if (t->dtype == CLOOB_F32) return params_set(ctx, p, row, t->data);
+    converted = malloc((size_t)r->count * sizeof *converted);
+    if (!converted) return ctx_no_memory(ctx, (size_t)r->count * sizeof *converted, r->name);
+    cloob_status status = dtype_convert(CLOOB_F32, converted, t->dtype, t->data, r->count)
+                              ? params_set(ctx, p, row, converted)
+                              : ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: element type %s cannot be used", r->name, dtype_name(t->dtype));
+    free(converted);
+    return status;
+}
+
 cloob_status params_load(cloob_ctx *ctx, params *p, const weights *w)
 {
     for (int i = 0; i < p->count; i++) {
-        const param *r = &p->row[i];
-        const tensor *t = weights_find(w, r->name);
-        if (!t || tensor_count(t) != r->count)
-            return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: not in the weights, or of another size", r->name);
-        const float *from = t->dtype == CLOOB_F32 ? t->data : NULL;
-        float *converted = NULL;
-        if (!from) {
-            from = converted = malloc((size_t)r->count * sizeof *converted);
-            if (!converted) return ctx_no_memory(ctx, (size_t)r->count * sizeof *converted, r->name);
-            if (!dtype_convert(CLOOB_F32, converted, t->dtype, t->data, r->count)) {
-                free(converted);
-                return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: element type %s cannot be used", r->name, dtype_name(t->dtype));
-            }
-        }
-        cloob_status status = params_set(ctx, p, i, from);
-        free(converted);
-        CLOOB_TRY(status);
+        const tensor *t;
+        CLOOB_TRY(find_row(ctx, p, w, i, &t));
+        CLOOB_TRY(load_row(ctx, p, i, t));
     }
     return params_refresh(ctx, p);
+}
+
+static bool can_view(const params *p, int row, const tensor *t)
+{
+    return p->dev->backend != BACKEND_CUDA && t->dtype == CLOOB_F32 && lies_alike(&p->row[row]) &&
+           (uintptr_t)t->data % sizeof(float) == 0;
+}
+
+cloob_status params_bind(cloob_ctx *ctx, params *p, const weights *w, bool text)
+{
+    for (int i = 0; i < p->count; i++) {
+        const tensor *t;
+        if ((strncmp(p->row[i].name, "visual.", 7) != 0) != text) continue;
+        CLOOB_TRY(find_row(ctx, p, w, i, &t));
+        if (can_view(p, i, t)) p->master_view[i].data = p->compute_view[i].data = t->data;
+        else CLOOB_TRY(load_row(ctx, p, i, t));
+    }
+    return CLOOB_OK;
 }
 
 cloob_status params_store(cloob_ctx *ctx, const params *p, weights *w)
@@ -216,11 +260,15 @@ cloob_status params_refresh(cloob_ctx *ctx, params *p)
 {
     if (!p->shadow) return CLOOB_OK;
     size_t n = (size_t)p->trainable;
+    if (p->dev->backend != BACKEND_CUDA) {
+        bf16_round(p->shadow, p->master, p->trainable);
+        return CLOOB_OK;
+    }
     float *master = malloc(n * sizeof *master);
     uint16_t *shadow = malloc(n * sizeof *shadow);
     cloob_status status = master && shadow ? CLOOB_OK : ctx_no_memory(ctx, n * 6, "bf16 parameters");
     if (status == CLOOB_OK) status = p->dev->to_host(ctx, p->dev, master, p->master, n * sizeof *master);
-    for (size_t i = 0; status == CLOOB_OK && i < n; i++) shadow[i] = bf16_from_float(master[i]);
+    if (status == CLOOB_OK) bf16_round(shadow, master, p->trainable);
     if (status == CLOOB_OK) status = p->dev->to_device(ctx, p->dev, p->shadow, shadow, n * sizeof *shadow);
     if (status == CLOOB_OK) status = p->dev->sync(ctx, p->dev);
     free(master);

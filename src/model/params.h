@@ -46,6 +46,9 @@ cloob_status params_init(cloob_ctx *ctx, params *p, uint64_t seed);
 
 /* From canonical names and file shapes; the weights were checked against the same configuration. */
 cloob_status params_load(cloob_ctx *ctx, params *p, const weights *w);
+/* For inference: the rows of one tower alone, as views of w's own memory where that has the engine's layout and type (F32 on
+ * the host, all but larger convolutions), copies elsewhere. w outlives p. */
+cloob_status params_bind(cloob_ctx *ctx, params *p, const weights *w, bool text);
 /* Adds copies in host memory, F32, in file order and shape, to w (owned by w's arena). Buffers included. */
 cloob_status params_store(cloob_ctx *ctx, const params *p, weights *w);
 

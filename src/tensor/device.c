@@ -6,19 +6,27 @@
 
 #include "tensor/host_memory.h"
 
+enum { ALIGN = 256 };
+
+/* calloc knows which pages are fresh from the system and leaves them untouched, so large blocks cost nothing until they are
+ * used. The block's own address is kept just before the aligned one. */
 static cloob_status host_alloc(cloob_ctx *ctx, device *d, size_t bytes, const char *what, void **out)
 {
     (void)d;
-    size_t rounded = (bytes + 255) / 256 * 256;
-    if (rounded < bytes || !(*out = aligned_alloc(256, rounded ? rounded : 256))) return ctx_no_memory(ctx, bytes, what);
-    memset(*out, 0, rounded);
+    char *block = bytes <= SIZE_MAX - 2 * ALIGN ? calloc(1, bytes + 2 * ALIGN) : NULL;
+    if (!block) return ctx_no_memory(ctx, bytes, what);
+    char *aligned = block + ALIGN - (uintptr_t)block % ALIGN;
+    memcpy(aligned - sizeof block, &block, sizeof block);
+    *out = aligned;
     return CLOOB_OK;
 }
 
 static void host_free(device *d, void *p)
 {
+    char *block = NULL;
     (void)d;
-    free(p);
+    if (p) memcpy(&block, (char *)p - sizeof block, sizeof block);
+    free(block);
 }
 
 static cloob_status host_copy(cloob_ctx *ctx, device *d, void *to, const void *from, size_t bytes)

@@ -378,13 +378,15 @@ static void converted_fixtures_give_the_frozen_outputs(void)
         encoder_options_init(&o);
         CHECK_OK(ctx, read_as(at, NULL, &w));
         CHECK_OK(ctx, device_open(ctx, "cpu", &dev));
+        model_config config = w.config;
         CHECK_OK(ctx, encoder_create(ctx, &w, dev, &o, &e));
-        int64_t size = w.config.image_size, embed = w.config.embed;
+        CHECK(!w.entry && !w.count); /* they are the encoder's now */
+        int64_t size = config.image_size, embed = config.embed;
         float *x = malloc((size_t)(N * 3 * size * size) * sizeof *x),
               *y = malloc((size_t)(N * embed) * sizeof *y);
-        int32_t *t = malloc((size_t)(N * w.config.context) * sizeof *t);
+        int32_t *t = malloc((size_t)(N * config.context) * sizeof *t);
         procedural_images(x, N, size);
-        procedural_tokens(t, N, &w.config);
+        procedural_tokens(t, N, &config);
         CHECK_OK(ctx, encoder_float_images(ctx, e, x, N, ENCODE_RAW, y));
         CHECK(relative_error(y, st_find(&frozen, "eval.image")->t.data, N * embed, 0.01) < 1e-5);
         CHECK_OK(ctx, encoder_texts(ctx, e, t, N, ENCODE_RAW, y));
@@ -392,7 +394,6 @@ static void converted_fixtures_give_the_frozen_outputs(void)
         free(x), free(y), free(t);
         encoder_destroy(e);
         device_close(dev);
-        weights_release(&w);
     }
     st_close(&frozen);
 }

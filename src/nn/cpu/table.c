@@ -17,6 +17,7 @@ const op_kernel op_kernels_cpu[OP_COUNT] = {
     [OP_BN_APPLY] = { .run = bn_apply_cpu, .prepare = bn_apply_prepare, .blocked = true },
     [OP_BN_BWD_REDUCE] = { .run = bn_bwd_reduce_cpu, .prepare = bn_bwd_sums_prepare, .blocked = true },
     [OP_BN_BWD_APPLY] = { .run = bn_bwd_apply_cpu, .prepare = bn_bwd_apply_prepare, .blocked = true },
+    [OP_FOLD_BN] = { .run = fold_bn_cpu },
     [OP_RELU] = { .run = relu_cpu, .blocked = true },
     [OP_ADD] = { .run = add_cpu, .blocked = true },
     [OP_AVGPOOL2] = { .run = avgpool2_cpu, .blocked = true },

@@ -1,0 +1,105 @@
+/* Convolutions with frozen weights on the cpu backend, where 3 x 3 kernels may go through Winograd's algorithm: the same
+ * pictures as the definition gives, alone and in a batch, over all layouts that oneDNN chooses for such weights. */
+#include "check.h"
+
+#include "core/rng.h"
+#include "nn/op.h"
+
+static cloob_ctx *ctx;
+static device *cpu;
+
+enum { BLOCK = 16 };
+
+/* (N, H, W, C) from or to blocks of channels (N, C / 16, H, W, 16). */
+static void reblock(float *to, const float *from, const tensor *t, bool blocked)
+{
+    int64_t N = t->dim[0], HW = t->dim[1] * t->dim[2], C = t->dim[3];
+    for (int64_t n = 0; n < N; n++)
+        for (int64_t p = 0; p < HW; p++)
+            for (int64_t c = 0; c < C; c++) {
+                int64_t plain = (n * HW + p) * C + c, block = ((n * (C / BLOCK) + c / BLOCK) * HW + p) * BLOCK + c % BLOCK;
+                to[blocked ? block : plain] = from[blocked ? plain : block];
+            }
+}
+
+static float *random_floats(int64_t n, uint64_t key, float scale)
+{
+    float *x = malloc((size_t)n * sizeof *x);
+    for (int64_t i = 0; i < n; i++) x[i] = scale * (float)(2 * rng_uniform(key, (uint64_t)i) - 1);
+    return x;
+}
+
+static void run_ref(op_args a)
+{
+    op_env env = { .ctx = ctx, .ranks = 1 };
+    CHECK_OK(ctx, op_find_kernel(BACKEND_REF, OP_CONV2D)->run(&env, &a));
+}
+
+/* The cpu kernel in blocks, twice: weights are taken in by the first run. */
+static void run_cpu(op_args a, float *out)
+{
+    op_env env = { .ctx = ctx, .dev = cpu, .ranks = 1, .frozen_weights = true };
+    const op_kernel *k = op_find_kernel(BACKEND_CPU, OP_CONV2D);
+    tensor x = a.in[0], y = a.out[0];
+    float *bx = malloc(tensor_bytes(&x)), *by = malloc(tensor_bytes(&y));
+    op_args bare = a;
+    reblock(bx, x.data, &x, true);
+    bare.in[0].block = bare.out[0].block = BLOCK;
+    for (int i = 0; i < OP_INPUTS; i++) bare.in[i].data = NULL;
+    bare.out[0].data = NULL;
+    if (k->prepare) CHECK_OK(ctx, k->prepare(&env, &bare));
+    bare.scratch = aligned_alloc(256, (bare.scratch_bytes + 511) / 256 * 256);
+    for (int i = 0; i < OP_INPUTS; i++) bare.in[i].data = a.in[i].data;
+    bare.in[0].data = bx, bare.out[0].data = by;
+    for (int round = 0; round < 2; round++) CHECK_OK(ctx, k->run(&env, &bare));
+    reblock(out, by, &y, false);
+    if (k->release) k->release(&env, &bare);
+    free(bx), free(by), free(bare.scratch);
+}
+
+static double worst(const float *a, const float *b, int64_t n)
+{
+    double most = 0;
+    for (int64_t i = 0; i < n; i++) most = fmax(most, fabs((double)a[i] - (double)b[i]));
+    return most;
+}
+
+static void compare(int64_t N, int64_t H, int64_t C, int64_t O, bool bias)
+{
+    int64_t in = N * H * H * C, out = N * H * H * O;
+    op_args a = { .attr = { .stride = 1, .pad = 1, .relu = bias } };
+    float *x = random_floats(in, 1, 1), *w = random_floats(O * 9 * C, 2, sqrtf(1.0f / (float)(9 * C))), *b = random_floats(O, 3, 1);
+    float *want = malloc((size_t)out * sizeof *want), *got = malloc((size_t)out * sizeof *got);
+    for (int i = 0; i < OP_INPUTS; i++) a.in[i].ndim = -1;
+    for (int i = 0; i < OP_OUTPUTS; i++) a.out[i].ndim = -1;
+    a.in[0] = TENSOR(CLOOB_F32, x, N, H, H, C);
+    a.in[1] = TENSOR(CLOOB_F32, w, O, 3, 3, C);
+    if (bias) a.in[2] = TENSOR(CLOOB_F32, b, O);
+    a.out[0] = TENSOR(CLOOB_F32, want, N, H, H, O);
+    run_ref(a);
+    run_cpu(a, got);
+    CHECK(worst(got, want, out) < 2e-5); /* values up to about 3; tiles of 4 x 4 lose some three bits */
+    free(x), free(w), free(b), free(want), free(got);
+}
+
+static void pictures_are_those_of_the_definition(void)
+{
+    compare(1, 14, 32, 32, true);
+    compare(1, 28, 32, 64, true);
+    compare(1, 28, 64, 64, false);
+    compare(1, 28, 128, 128, true);
+    compare(1, 14, 256, 64, true);
+    compare(1, 7, 128, 128, true);
+    compare(3, 13, 64, 128, true);
+    compare(8, 9, 16, 48, false);
+}
+
+int main(void)
+{
+    ctx = cloob_ctx_create(NULL);
+    CHECK_OK(ctx, device_open(ctx, "cpu", &cpu));
+    RUN(pictures_are_those_of_the_definition);
+    device_close(cpu);
+    cloob_ctx_destroy(ctx);
+    return check_summary();
+}
