@@ -1,0 +1,139 @@
+/* Packing, the walk over panels and rows, and products of few rows. */
+#include "tensor/cpu/pgemm.h"
+
+#include <string.h>
+
+#include "core/pool.h"
+#include "tensor/cpu/clones.h"
+
+enum { P = PGEMM_COLUMNS };
+
+static int64_t panels(int64_t N) { return (N + P - 1) / P; }
+
+size_t pgemm_packed_bytes(int64_t N, int64_t K) { return (size_t)(panels(N) * K * P) * sizeof(float); }
+
+static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+
+/* ---- packing ------------------------------------------------------------------------------------- */
+
+/* Panel p: (K, P), zeros beyond the last column. */
+CPU_CLONES static void pack_panel(const pgemm_weight *w, int64_t p, float *to)
+{
+    int64_t n = smaller(P, w->N - p * P), K = w->K;
+    if (n < P) memset(to, 0, (size_t)(K * P) * sizeof *to);
+    if (w->transposed) {
+        for (int64_t k = 0; k < K; k++) memcpy(to + k * P, w->w + k * w->N + p * P, (size_t)n * sizeof *to);
+        return;
+    }
+    enum { STRIP = 16 }; /* a line of each row at a time */
+    const float *from = w->w + p * P * K;
+    for (int64_t k0 = 0; k0 < K; k0 += STRIP) {
+        int64_t strip = smaller(STRIP, K - k0);
+        for (int64_t c = 0; c < n; c++)
+            for (int64_t k = 0; k < strip; k++) to[(k0 + k) * P + c] = from[c * K + k0 + k];
+    }
+}
+
+typedef struct pack_job {
+    const pgemm_weight *w;
+    float *packed;
+} pack_job;
+
+static void pack_range(void *arg, int64_t begin, int64_t end, int thread)
+{
+    const pack_job *j = arg;
+    (void)thread;
+    for (int64_t p = begin; p < end; p++) pack_panel(j->w, p, j->packed + p * j->w->K * P);
+}
+
+void pgemm_pack(cloob_ctx *ctx, const pgemm_weight *w, float *packed)
+{
+    pack_job j = { w, packed };
+    pool_for(ctx, panels(w->N), 1, pack_range, &j);
+}
+
+size_t pgemm_scratch(const cloob_ctx *ctx, int64_t N, int64_t K)
+{
+    return (size_t)(pool_ranges(ctx, panels(N), 1) * K * P) * sizeof(float);
+}
+
+/* ---- many rows ----------------------------------------------------------------------------------- */
+
+static void panel_rows(const pgemm_call *c, int64_t p, const float *panel, const float *next)
+{
+    int64_t N = c->weight.N, K = c->weight.K, column = p * P, blocks = (c->M + PGEMM_ROWS - 1) / PGEMM_ROWS;
+    int64_t lines = K * P / 16, share = (lines + blocks - 1) / blocks;
+    for (int64_t i = 0; i < blocks; i++) {
+        int64_t row = i * PGEMM_ROWS;
+        pgemm_multiply(&(pgemm_block){ .x = c->x + row * K,
+                                       .panel = panel,
+                                       .bias = c->bias ? c->bias + column : NULL,
+                                       .res = c->res ? c->res + row * N + column : NULL,
+                                       .next = next ? next + i * share * 16 : NULL,
+                                       .y = c->y + row * N + column,
+                                       .K = K,
+                                       .ldx = K,
+                                       .ldy = N,
+                                       .fetch = smaller(share, lines - i * share),
+                                       .rows = (int)smaller(PGEMM_ROWS, c->M - row),
+                                       .columns = (int)smaller(P, N - column) });
+    }
+}
+
+static void run_range(void *arg, int64_t begin, int64_t end, int thread)
+{
+    const pgemm_call *c = arg;
+    int64_t size = c->weight.K * P;
+    for (int64_t p = begin; p < end; p++) {
+        float *own = c->scratch + thread * size;
+        if (!c->packed) pack_panel(&c->weight, p, own);
+        panel_rows(c, p, c->packed ? c->packed + p * size : own, c->packed && p + 1 < end ? c->packed + (p + 1) * size : NULL);
+    }
+}
+
+void pgemm_run(cloob_ctx *ctx, const pgemm_call *c) { pool_for(ctx, panels(c->weight.N), 1, run_range, (void *)(uintptr_t)c); }
+
+/* ---- few rows ------------------------------------------------------------------------------------ */
+
+static float start_of(const pgemm_call *c, int64_t m, int64_t n)
+{
+    return (c->bias ? c->bias[n] : 0.0f) + (c->res ? c->res[m * c->weight.N + n] : 0.0f);
+}
+
+CPU_CLONES static void few_range(void *arg, int64_t begin, int64_t end, int thread)
+{
+    const pgemm_call *c = arg;
+    int64_t K = c->weight.K;
+    (void)thread;
+    for (int64_t n = begin; n < end; n++)
+        for (int64_t m = 0; m < c->M; m++) {
+            const float *w = c->weight.w + n * K, *x = c->x + m * K;
+            float sum = 0;
+#pragma omp simd reduction(+ : sum)
+            for (int64_t k = 0; k < K; k++) sum += w[k] * x[k];
+            c->y[m * c->weight.N + n] = sum + start_of(c, m, n);
+        }
+}
+
+/* Columns of a transposed weight: rows of it are added up. */
+CPU_CLONES static void few_columns_range(void *arg, int64_t begin, int64_t end, int thread)
+{
+    const pgemm_call *c = arg;
+    int64_t K = c->weight.K, N = c->weight.N;
+    (void)thread;
+    for (int64_t m = 0; m < c->M; m++) {
+        float *y = c->y + m * N;
+        for (int64_t n = begin; n < end; n++) y[n] = start_of(c, m, n);
+        for (int64_t k = 0; k < K; k++) {
+            float x = c->x[m * K + k];
+            const float *w = c->weight.w + k * N;
+            for (int64_t n = begin; n < end; n++) y[n] += x * w[n];
+        }
+    }
+}
+
+void pgemm_few(cloob_ctx *ctx, const pgemm_call *c)
+{
+    bool t = c->weight.transposed;
+    pool_for(ctx, c->weight.N, t ? 64 : 1 + 16384 / c->weight.K, t ? few_columns_range : few_range, (void *)(uintptr_t)c);
+}
