@@ -59,23 +59,22 @@ size_t pgemm_scratch(const cloob_ctx *ctx, int64_t N, int64_t K)
 
 /* ---- many rows ----------------------------------------------------------------------------------- */
 
+/* All rows by one panel, in blocks of nearly the same height. The first two blocks fetch half of the next panel each. */
 static void panel_rows(const pgemm_call *c, int64_t p, const float *panel, const float *next)
 {
     int64_t N = c->weight.N, K = c->weight.K, column = p * P, blocks = (c->M + PGEMM_ROWS - 1) / PGEMM_ROWS;
-    int64_t lines = K * P / 16, share = (lines + blocks - 1) / blocks;
     for (int64_t i = 0; i < blocks; i++) {
-        int64_t row = i * PGEMM_ROWS;
+        int64_t row = c->M * i / blocks, end = c->M * (i + 1) / blocks;
         pgemm_multiply(&(pgemm_block){ .x = c->x + row * K,
                                        .panel = panel,
                                        .bias = c->bias ? c->bias + column : NULL,
                                        .res = c->res ? c->res + row * N + column : NULL,
-                                       .next = next ? next + i * share * 16 : NULL,
+                                       .next = i < 2 ? next + i * K * 16 : next,
                                        .y = c->y + row * N + column,
                                        .K = K,
                                        .ldx = K,
                                        .ldy = N,
-                                       .fetch = smaller(share, lines - i * share),
-                                       .rows = (int)smaller(PGEMM_ROWS, c->M - row),
+                                       .rows = (int)(end - row),
                                        .columns = (int)smaller(P, N - column) });
     }
 }
@@ -86,8 +85,9 @@ static void run_range(void *arg, int64_t begin, int64_t end, int thread)
     int64_t size = c->weight.K * P;
     for (int64_t p = begin; p < end; p++) {
         float *own = c->scratch + thread * size;
+        const float *panel = c->packed ? c->packed + p * size : own;
         if (!c->packed) pack_panel(&c->weight, p, own);
-        panel_rows(c, p, c->packed ? c->packed + p * size : own, c->packed && p + 1 < end ? c->packed + (p + 1) * size : NULL);
+        panel_rows(c, p, panel, c->packed && p + 1 < end ? panel + size : panel);
     }
 }
 

@@ -2,15 +2,15 @@
  *
  *     Y (M, N) = X (M, K) W (K, N) + bias + residual
  *
- * Weights lie in panels of PGEMM_COLUMNS columns, k by k, so that a product reads them in one stream; while a panel is
- * multiplied the next one is fetched. Every element of Y is one sum along k in ascending order, whatever M and the number of
- * threads: a row has the same bytes in any company. Few rows are a matter of memory alone and take W as it lies (pgemm_few). */
+ * Weights lie in panels of PGEMM_COLUMNS columns, k by k, so that a product reads them in one stream; while one is
+ * multiplied the next is fetched. Every element of Y is one sum along k in ascending order, whatever M and the number
+ * of threads: a row has the same bytes in any company. Few rows are a matter of memory alone and take W as it lies (pgemm_few). */
 #ifndef TENSOR_CPU_PGEMM_H
 #define TENSOR_CPU_PGEMM_H
 
 #include "core/ctx.h"
 
-enum { PGEMM_COLUMNS = 64, PGEMM_ROWS = 6, PGEMM_FEW = 4 };
+enum { PGEMM_COLUMNS = 32, PGEMM_ROWS = 14, PGEMM_FEW = 4 };
 
 /* How a weight is stored: (N, K), or (K, N) when transposed. */
 typedef struct pgemm_weight {
@@ -43,11 +43,12 @@ void pgemm_run(cloob_ctx *ctx, const pgemm_call *c);
 /* The same for fewer than PGEMM_FEW rows, from the weight as it is; on any machine, its sums in another order. */
 void pgemm_few(cloob_ctx *ctx, const pgemm_call *c);
 
-/* The inner part (pgemm_avx512.c): at most PGEMM_ROWS rows by one panel. add: (rows, columns) at distance `distance` or NULL. */
+/* The inner part (pgemm_avx512.c): at most PGEMM_ROWS rows by one panel. `next` is fetched meanwhile, a line of 64 bytes for
+ * every k; what is there already does no harm. */
 typedef struct pgemm_block {
-    const float *x, *panel, *bias, *res, *next; /* next: what to fetch meanwhile, `fetch` lines of 64 bytes; NULL: nothing */
+    const float *x, *panel, *bias, *res, *next;
     float *y;
-    int64_t K, ldx, ldy, fetch;
+    int64_t K, ldx, ldy;
     int rows, columns;
 } pgemm_block;
 

@@ -1,11 +1,12 @@
-/* The inner part in AVX-512: six rows by 64 columns in 24 registers, four loads and six broadcasts for 24 multiply-adds. */
+/* The inner part in AVX-512: up to 14 rows by 32 columns in 28 registers, two loads and a broadcast per row for two multiply-adds
+ * per row. Tall and narrow, because a panel comes from far away and the rows are near. */
 #include <immintrin.h>
 
 #include "tensor/cpu/pgemm.h"
 
 #define TARGET __attribute__((target("avx512f,fma")))
 
-enum { V = 16, VECTORS = PGEMM_COLUMNS / V };
+enum { V = 16 };
 
 bool pgemm_usable(void) { return __builtin_cpu_supports("avx512f"); }
 
@@ -15,50 +16,46 @@ TARGET static inline __mmask16 mask_of(int columns, int v)
     return left >= V ? (__mmask16)0xFFFF : left <= 0 ? (__mmask16)0 : (__mmask16)((1u << left) - 1);
 }
 
-TARGET static inline void store_row(const pgemm_block *b, int r, const __m512 *sum)
+TARGET static inline __attribute__((always_inline)) void end_row(const pgemm_block *b, int r, int v, __m512 y)
 {
-    for (int v = 0; v < VECTORS; v++) {
-        __mmask16 mask = mask_of(b->columns, v);
-        __m512 y = sum[v];
-        if (b->bias) y = _mm512_add_ps(y, _mm512_maskz_loadu_ps(mask, b->bias + v * V));
-        if (b->res) y = _mm512_add_ps(y, _mm512_maskz_loadu_ps(mask, b->res + r * b->ldy + v * V));
-        _mm512_mask_storeu_ps(b->y + r * b->ldy + v * V, mask, y);
-    }
+    __mmask16 mask = mask_of(b->columns, v);
+    if (b->bias) y = _mm512_add_ps(y, _mm512_maskz_loadu_ps(mask, b->bias + v * V));
+    if (b->res) y = _mm512_add_ps(y, _mm512_maskz_loadu_ps(mask, b->res + r * b->ldy + v * V));
+    _mm512_mask_storeu_ps(b->y + r * b->ldy + v * V, mask, y);
 }
 
 /* rows is a constant where it is called, so that the sums stay in registers. */
 TARGET static inline __attribute__((always_inline)) void rows_by_panel(const pgemm_block *b, const int rows)
 {
-    __m512 sum[PGEMM_ROWS][VECTORS];
-    const float *panel = b->panel, *next = b->next;
-    int64_t fetched = 0, due = 0;
-#pragma GCC unroll 6
-    for (int r = 0; r < rows; r++)
-#pragma GCC unroll 4
-        for (int v = 0; v < VECTORS; v++) sum[r][v] = _mm512_setzero_ps();
-    for (int64_t k = 0; k < b->K; k++, panel += PGEMM_COLUMNS) {
-        __m512 w[VECTORS];
-#pragma GCC unroll 4
-        for (int v = 0; v < VECTORS; v++) w[v] = _mm512_loadu_ps(panel + v * V);
-#pragma GCC unroll 6
+    __m512 left[PGEMM_ROWS], right[PGEMM_ROWS];
+    const float *panel = b->panel, *next = b->next, *x = b->x;
+    int64_t K = b->K, ldx = b->ldx;
+#pragma GCC unroll 14
+    for (int r = 0; r < rows; r++) left[r] = right[r] = _mm512_setzero_ps();
+    for (int64_t k = 0; k < K; k++) {
+        __m512 l = _mm512_loadu_ps(panel + k * PGEMM_COLUMNS), m = _mm512_loadu_ps(panel + k * PGEMM_COLUMNS + V);
+#pragma GCC unroll 14
         for (int r = 0; r < rows; r++) {
-            __m512 x = _mm512_set1_ps(b->x[r * b->ldx + k]);
-#pragma GCC unroll 4
-            for (int v = 0; v < VECTORS; v++) sum[r][v] = _mm512_fmadd_ps(x, w[v], sum[r][v]);
+            __m512 one = _mm512_set1_ps(x[r * ldx + k]);
+            left[r] = _mm512_fmadd_ps(one, l, left[r]);
+            right[r] = _mm512_fmadd_ps(one, m, right[r]);
         }
-        for (due += next ? b->fetch : 0; due >= b->K; due -= b->K) _mm_prefetch((const char *)(next + V * fetched++), _MM_HINT_T1);
+        _mm_prefetch((const char *)(next + k * V), _MM_HINT_T1);
     }
-    for (int r = 0; r < rows; r++) store_row(b, r, sum[r]);
+#pragma GCC unroll 14
+    for (int r = 0; r < rows; r++) {
+        end_row(b, r, 0, left[r]);
+        end_row(b, r, 1, right[r]);
+    }
 }
 
-TARGET void pgemm_multiply(const pgemm_block *b)
+#define ROWS(n)                                                                                              \
+    TARGET static void rows_##n(const pgemm_block *b) { rows_by_panel(b, n); }
+ROWS(1) ROWS(2) ROWS(3) ROWS(4) ROWS(5) ROWS(6) ROWS(7) ROWS(8) ROWS(9) ROWS(10) ROWS(11) ROWS(12) ROWS(13) ROWS(14)
+
+void pgemm_multiply(const pgemm_block *b)
 {
-    switch (b->rows) {
-    case 1: rows_by_panel(b, 1); break;
-    case 2: rows_by_panel(b, 2); break;
-    case 3: rows_by_panel(b, 3); break;
-    case 4: rows_by_panel(b, 4); break;
-    case 5: rows_by_panel(b, 5); break;
-    default: rows_by_panel(b, 6); break;
-    }
+    static void (*const by_rows[PGEMM_ROWS])(const pgemm_block *) = { rows_1, rows_2, rows_3,  rows_4,  rows_5,  rows_6,  rows_7,
+                                                                      rows_8, rows_9, rows_10, rows_11, rows_12, rows_13, rows_14 };
+    by_rows[b->rows - 1](b);
 }
