@@ -25,7 +25,7 @@ cloob_status linear_frozen_prepare(const op_env *env, op_args *a)
     if (!f) return ctx_no_memory(env->ctx, sizeof *f, "a product");
     f->few = few;
     a->state = f;
-    a->scratch_bytes = few ? 0 : pgemm_scratch(env->ctx, w.N, w.K);
+    a->scratch_bytes = few ? 0 : pgemm_scratch(env->ctx, tensor_rows(&a->out[0]), w.N, w.K);
     return CLOOB_OK;
 }
 

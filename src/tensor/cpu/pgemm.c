@@ -52,27 +52,48 @@ void pgemm_pack(cloob_ctx *ctx, const pgemm_weight *w, float *packed)
     pool_for(ctx, panels(w->N), 1, pack_range, &j);
 }
 
-size_t pgemm_scratch(const cloob_ctx *ctx, int64_t N, int64_t K)
+static int64_t round_up(int64_t floats) { return (floats + 63) / 64 * 64; }
+
+size_t pgemm_scratch(const cloob_ctx *ctx, int64_t M, int64_t N, int64_t K)
 {
-    return (size_t)(pool_ranges(ctx, panels(N), 1) * K * P) * sizeof(float);
+    return (size_t)(round_up(M * K) + pool_ranges(ctx, panels(N), 1) * K * P) * sizeof(float);
 }
 
 /* ---- many rows ----------------------------------------------------------------------------------- */
 
-/* All rows by one panel, in blocks of nearly the same height. The first two blocks fetch half of the next panel each. */
+/* Rows go in blocks of nearly the same height. */
+static int64_t block_count(const pgemm_call *c) { return (c->M + PGEMM_ROWS - 1) / PGEMM_ROWS; }
+static int64_t block_row(const pgemm_call *c, int64_t i) { return c->M * i / block_count(c); }
+
+/* X as the inner part reads it: for every block (K, rows). Rows as they lie are a power of two apart and would push each other
+ * out of the first cache. */
+CPU_CLONES static void turn_range(void *arg, int64_t begin, int64_t end, int thread)
+{
+    const pgemm_call *c = arg;
+    int64_t K = c->weight.K;
+    (void)thread;
+    for (int64_t i = begin; i < end; i++) {
+        int64_t row = block_row(c, i), rows = block_row(c, i + 1) - row;
+        const float *from = c->x + row * K;
+        float *to = c->scratch + row * K;
+        for (int64_t r = 0; r < rows; r++)
+            for (int64_t k = 0; k < K; k++) to[k * rows + r] = from[r * K + k];
+    }
+}
+
+/* All rows by one panel. The first two blocks fetch half of the next panel each. */
 static void panel_rows(const pgemm_call *c, int64_t p, const float *panel, const float *next)
 {
-    int64_t N = c->weight.N, K = c->weight.K, column = p * P, blocks = (c->M + PGEMM_ROWS - 1) / PGEMM_ROWS;
-    for (int64_t i = 0; i < blocks; i++) {
-        int64_t row = c->M * i / blocks, end = c->M * (i + 1) / blocks;
-        pgemm_multiply(&(pgemm_block){ .x = c->x + row * K,
+    int64_t N = c->weight.N, K = c->weight.K, column = p * P;
+    for (int64_t i = 0; i < block_count(c); i++) {
+        int64_t row = block_row(c, i), end = block_row(c, i + 1);
+        pgemm_multiply(&(pgemm_block){ .x = c->scratch + row * K,
                                        .panel = panel,
                                        .bias = c->bias ? c->bias + column : NULL,
                                        .res = c->res ? c->res + row * N + column : NULL,
                                        .next = i < 2 ? next + i * K * 16 : next,
                                        .y = c->y + row * N + column,
                                        .K = K,
-                                       .ldx = K,
                                        .ldy = N,
                                        .rows = (int)(end - row),
                                        .columns = (int)smaller(P, N - column) });
@@ -84,14 +105,19 @@ static void run_range(void *arg, int64_t begin, int64_t end, int thread)
     const pgemm_call *c = arg;
     int64_t size = c->weight.K * P;
     for (int64_t p = begin; p < end; p++) {
-        float *own = c->scratch + thread * size;
+        float *own = c->scratch + round_up(c->M * c->weight.K) + thread * size;
         const float *panel = c->packed ? c->packed + p * size : own;
         if (!c->packed) pack_panel(&c->weight, p, own);
         panel_rows(c, p, panel, c->packed && p + 1 < end ? panel + size : panel);
     }
 }
 
-void pgemm_run(cloob_ctx *ctx, const pgemm_call *c) { pool_for(ctx, panels(c->weight.N), 1, run_range, (void *)(uintptr_t)c); }
+void pgemm_run(cloob_ctx *ctx, const pgemm_call *c)
+{
+    void *arg = (void *)(uintptr_t)c;
+    pool_for(ctx, block_count(c), 1, turn_range, arg);
+    pool_for(ctx, panels(c->weight.N), 1, run_range, arg);
+}
 
 /* ---- few rows ------------------------------------------------------------------------------------ */
 

@@ -25,8 +25,8 @@ bool pgemm_usable(void);
 size_t pgemm_packed_bytes(int64_t N, int64_t K);
 void pgemm_pack(cloob_ctx *ctx, const pgemm_weight *w, float *packed); /* packed: 64-aligned */
 
-/* Memory for panels that are packed on the way, when there is no packed weight. */
-size_t pgemm_scratch(const cloob_ctx *ctx, int64_t N, int64_t K);
+/* Bytes of pgemm_call.scratch: X in the order it is read, and panels that are packed on the way when there is no packed weight. */
+size_t pgemm_scratch(const cloob_ctx *ctx, int64_t M, int64_t N, int64_t K);
 
 typedef struct pgemm_call {
     int64_t M;
@@ -46,9 +46,10 @@ void pgemm_few(cloob_ctx *ctx, const pgemm_call *c);
 /* The inner part (pgemm_avx512.c): at most PGEMM_ROWS rows by one panel. `next` is fetched meanwhile, a line of 64 bytes for
  * every k; what is there already does no harm. */
 typedef struct pgemm_block {
-    const float *x, *panel, *bias, *res, *next;
+    const float *x; /* (K, rows): the rows' elements side by side */
+    const float *panel, *bias, *res, *next;
     float *y;
-    int64_t K, ldx, ldy;
+    int64_t K, ldy;
     int rows, columns;
 } pgemm_block;
 

@@ -29,14 +29,14 @@ TARGET static inline __attribute__((always_inline)) void rows_by_panel(const pge
 {
     __m512 left[PGEMM_ROWS], right[PGEMM_ROWS];
     const float *panel = b->panel, *next = b->next, *x = b->x;
-    int64_t K = b->K, ldx = b->ldx;
+    int64_t K = b->K;
 #pragma GCC unroll 14
     for (int r = 0; r < rows; r++) left[r] = right[r] = _mm512_setzero_ps();
-    for (int64_t k = 0; k < K; k++) {
+    for (int64_t k = 0; k < K; k++, x += rows) {
         __m512 l = _mm512_loadu_ps(panel + k * PGEMM_COLUMNS), m = _mm512_loadu_ps(panel + k * PGEMM_COLUMNS + V);
 #pragma GCC unroll 14
         for (int r = 0; r < rows; r++) {
-            __m512 one = _mm512_set1_ps(x[r * ldx + k]);
+            __m512 one = _mm512_set1_ps(x[r]);
             left[r] = _mm512_fmadd_ps(one, l, left[r]);
             right[r] = _mm512_fmadd_ps(one, m, right[r]);
         }
