@@ -1,11 +1,14 @@
 """A training step and embeddings beside PyTorch in one run, on this machine's CPU.
 
     python bench/step_peer.py [--cloob build/cloob] [--model RN50] [--batch 32] [--embed 1 32] [--repeats 5] [--only step|embed]
+                              [--precision fp32|bf16] [--torch-bf16]
 
-The peer is open_clip's model of the same name with CLOOB's objective written in PyTorch and torch.optim.AdamW, fp32.
+The peer is open_clip's model of the same name with CLOOB's objective written in PyTorch and torch.optim.AdamW, in fp32 whatever
+our precision is; --torch-bf16 times it under bf16 autocast as well.
 Both get random inputs and as many threads; medians of the timed runs after one that is not counted. Needs torch and
 open_clip_torch. Prints one JSON object per measurement."""
 import argparse
+import contextlib
 import json
 import os
 import resource
@@ -42,7 +45,7 @@ def median_ms(once, repeats):
     return statistics.median(times)
 
 
-def torch_side(what, model_name, batch, repeats, threads):
+def torch_side(what, model_name, batch, repeats, threads, bf16):
     import open_clip
     import torch
     torch.set_num_threads(threads)
@@ -53,20 +56,28 @@ def torch_side(what, model_name, batch, repeats, threads):
     images = torch.randn(batch, 3, size, size)
     tokens = torch.randint(1, 49000, (batch, 77))
     tokens[:, -1] = 49407
-    norm = torch.nn.functional.normalize
+
+    def cast():
+        return torch.autocast("cpu", dtype=torch.bfloat16) if bf16 else contextlib.nullcontext()
+
+    def encode(encoder, x):
+        with cast():
+            y = encoder(x)
+        return torch.nn.functional.normalize(y.float(), dim=-1)
+
     if what == "embed":
         model.eval()
 
         @torch.inference_mode()
         def once():
-            norm(model.encode_image(images), dim=-1)
+            encode(model.encode_image, images)
     else:
         model.train()
         opt = torch.optim.AdamW(model.parameters(), lr=1e-4, weight_decay=0.1)
 
         def once():
             opt.zero_grad(set_to_none=True)
-            cloob_loss(norm(model.encode_image(images), dim=-1), norm(model.encode_text(tokens), dim=-1)).backward()
+            cloob_loss(encode(model.encode_image, images), encode(model.encode_text, tokens)).backward()
             opt.step()
     ms = median_ms(once, repeats)
     return {"ms": ms, "peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024}
@@ -76,15 +87,23 @@ def run(command):
     return json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
 
 
-def compare(a, what, batch, threads):
+def peer(a, what, batch, bf16):
+    """In a process of its own, so that its peak memory is its own."""
+    return run([sys.executable, __file__, "--torch", what, "--model", a.model, "--batch", str(batch), "--repeats", str(a.repeats),
+                "--threads", str(a.threads)] + (["--torch-bf16"] if bf16 else []))
+
+
+def compare(a, what, batch):
     ours = run([a.cloob, "bench", what, "--model", a.model, "--batch", str(batch), "--repeats", str(a.repeats), "--device",
-                "cpu", "--threads", str(threads), "--json"])
-    # in a process of its own, so that its peak memory is its own
-    peer = run([sys.executable, __file__, "--torch", what, "--model", a.model, "--batch", str(batch), "--repeats",
-                str(a.repeats), "--threads", str(threads)])
-    print(json.dumps({"what": what, "model": a.model, "batch": batch, "threads": threads, "cloob_ms": ours["ms"],
-                      "torch_ms": peer["ms"], "speedup": peer["ms"] / ours["ms"], "cloob_peak_bytes": ours["peak_bytes"],
-                      "torch_peak_bytes": peer["peak_bytes"], "memory_ratio": ours["peak_bytes"] / peer["peak_bytes"]}))
+                "cpu", "--threads", str(a.threads), "--precision", a.precision, "--json"])
+    torch = peer(a, what, batch, False)
+    row = {"what": what, "model": a.model, "batch": batch, "threads": a.threads, "precision": a.precision, "cloob_ms": ours["ms"],
+           "torch_ms": torch["ms"], "speedup": torch["ms"] / ours["ms"], "cloob_peak_bytes": ours["peak_bytes"],
+           "torch_peak_bytes": torch["peak_bytes"], "memory_ratio": ours["peak_bytes"] / torch["peak_bytes"]}
+    if a.torch_bf16:
+        other = peer(a, what, batch, True)
+        row.update(torch_bf16_ms=other["ms"], torch_bf16_peak_bytes=other["peak_bytes"])
+    print(json.dumps(row), flush=True)
 
 
 def main():
@@ -95,16 +114,18 @@ def main():
     p.add_argument("--embed", type=int, nargs="*", default=[1, 32])
     p.add_argument("--repeats", type=int, default=5)
     p.add_argument("--threads", type=int, default=os.cpu_count())
+    p.add_argument("--precision", choices=["fp32", "bf16"], default="fp32", help="ours")
+    p.add_argument("--torch-bf16", action="store_true", help="PyTorch under bf16 autocast as well")
     p.add_argument("--only", choices=["step", "embed"])
     p.add_argument("--torch", choices=["step", "embed"], help=argparse.SUPPRESS)
     a = p.parse_args()
     if a.torch:
-        print(json.dumps(torch_side(a.torch, a.model, a.batch, a.repeats, a.threads)))
+        print(json.dumps(torch_side(a.torch, a.model, a.batch, a.repeats, a.threads, a.torch_bf16)))
         return
     if a.only != "embed":
-        compare(a, "step", a.batch, a.threads)
+        compare(a, "step", a.batch)
     for batch in a.embed if a.only != "step" else []:
-        compare(a, "embed", batch, a.threads)
+        compare(a, "embed", batch)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tensor/feed.h"
+
 void embed_options_init(embed_options *o)
 {
     *o = (embed_options){ .what = ENCODE_UNIT, .batch = 64, .workers = 2, .texts = true };
@@ -15,6 +17,28 @@ void embedded_release(embedded *e)
     *e = (embedded){ 0 };
 }
 
+/* Batches lie where the device can read them by itself. */
+static void *batch_alloc(void *dev, size_t bytes) { return feed_host_alloc(dev, bytes); }
+
+static void batch_release(void *dev, void *memory, size_t bytes)
+{
+    (void)bytes;
+    feed_host_free(dev, memory);
+}
+
+void loader_feeds(loader_options *o, device *dev)
+{
+    o->alloc = batch_alloc;
+    o->release = batch_release;
+    o->memory_user = dev;
+}
+
+int64_t embed_rows_at_once(const encoder *enc, int64_t wanted)
+{
+    int64_t each = encoder_batch(enc);
+    return (wanted + each - 1) / each * each;
+}
+
 cloob_status embed_loader(cloob_ctx *ctx, const encoder *enc, const tokenizer *tok, const dataset *d,
                           const embed_options *o, loader **out)
 {
@@ -24,6 +48,7 @@ cloob_status embed_loader(cloob_ctx *ctx, const encoder *enc, const tokenizer *t
     lo.workers = o->workers;
     lo.train = false;
     lo.context = encoder_config(enc)->context;
+    loader_feeds(&lo, encoder_device(enc));
     transform_options_init(&lo.view, encoder_config(enc)->image_size);
     return loader_create(ctx, d, tok, &lo, out);
 }
@@ -72,12 +97,14 @@ cloob_status embed_data(cloob_ctx *ctx, encoder *enc, const tokenizer *tok, cons
                         const embed_options *o, embedded *e)
 {
     int64_t n = dataset_epoch_samples(d);
+    embed_options full = *o;
     bool texts = o->texts && tok && dataset_has_captions(d);
     loader *l = NULL;
     *e = (embedded){ .image_width = encoder_width(enc, o->what, false),
                      .text_width = encoder_width(enc, o->what, true) };
     cloob_status status = make_room(ctx, e, n, texts, dataset_class_count(d) > 0);
-    if (status == CLOOB_OK) status = embed_loader(ctx, enc, texts ? tok : NULL, d, o, &l);
+    full.batch = embed_rows_at_once(enc, o->batch);
+    if (status == CLOOB_OK) status = embed_loader(ctx, enc, texts ? tok : NULL, d, &full, &l);
     if (status == CLOOB_OK) status = run(ctx, enc, l, o->what, n, e);
     loader_destroy(l);
     if (status != CLOOB_OK) embedded_release(e);

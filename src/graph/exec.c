@@ -27,6 +27,8 @@ struct exec {
     double seconds[OP_COUNT];
     void (*on_grad)(void *user, int param);
     void *grad_user;
+    void (*on_call)(void *user, op_id op, const op_args *args);
+    void *call_user;
 };
 
 /* ---- layout -------------------------------------------------------------------------------------- */
@@ -155,7 +157,7 @@ static void find_lifetimes(const exec *e, plan_item *item)
     for (int i = 0; i < e->calls; i++) {
         const op_args *a = &e->call[i].args;
         for (int k = 0; k < OP_INPUTS; k++)
-            if (a->in[k].ndim >= 0) touch(&item[(intptr_t)a->in[k].data], i);
+            if (a->in[k].ndim >= 0 && !op_lends_shape(e->call[i].op, k)) touch(&item[(intptr_t)a->in[k].data], i);
         for (int k = 0; k < OP_OUTPUTS; k++) {
             if (a->out[k].ndim < 0) continue;
             touch(&item[(intptr_t)a->out[k].data], i);
@@ -309,9 +311,11 @@ static cloob_status run_range(exec *e, int from, int to)
     for (int i = from; i < to; i++) {
         call *c = &e->call[i];
         if (c->once && e->env.frozen_weights && e->ran_once) continue;
+        if (e->on_call) e->on_call(e->call_user, c->op, &c->args);
         cloob_status status = run_call(e, c);
         if (status != CLOOB_OK) return ctx_wrap(e->env.ctx, status, "%s", op_table[c->op].name);
     }
+    if (e->on_call) e->on_call(e->call_user, OP_COUNT, NULL);
     return CLOOB_OK;
 }
 
@@ -351,4 +355,10 @@ void exec_on_grad(exec *e, void (*fn)(void *user, int param), void *user)
 {
     e->on_grad = fn;
     e->grad_user = user;
+}
+
+void exec_on_call(exec *e, void (*fn)(void *user, op_id op, const op_args *args), void *user)
+{
+    e->on_call = fn;
+    e->call_user = user;
 }

@@ -58,6 +58,9 @@ void exec_set_ctx(exec *e, cloob_ctx *ctx);
 void exec_profile(exec *e, bool on);
 const double *exec_op_seconds(const exec *e);
 
+/* Calls fn before each call of a run, and once after the last with op OP_COUNT and args NULL: for timing on a device's queue. */
+void exec_on_call(exec *e, void (*fn)(void *user, op_id op, const op_args *args), void *user);
+
 /* Calls fn after each backward node that completes a parameter's gradient, so that its exchange between ranks can start
  * while the rest is computed. */
 void exec_on_grad(exec *e, void (*fn)(void *user, int param), void *user);

@@ -25,6 +25,9 @@ typedef struct loss_engine {
                         loss_result *);
     void (*release)(loss_plan *);
     size_t (*bytes)(const loss_plan *); /* what prepare would take in all */
+    /* run in two halves on one rank, or NULL. */
+    cloob_status (*queue)(cloob_ctx *, loss_plan *, const loss_inputs *, const loss_outputs *, void *stream);
+    cloob_status (*collect)(cloob_ctx *, loss_plan *, loss_result *);
 } loss_engine;
 
 extern const loss_engine loss_engine_ref, loss_engine_cpu, loss_engine_cuda;

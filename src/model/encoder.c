@@ -93,6 +93,10 @@ void encoder_destroy(encoder *e)
 
 const model_config *encoder_config(const encoder *e) { return &e->p->config; }
 
+device *encoder_device(const encoder *e) { return e->p->dev; }
+
+int64_t encoder_batch(const encoder *e) { return e->o.batch; }
+
 int64_t encoder_width(const encoder *e, encoder_output what, bool text)
 {
     if (what != ENCODE_FEATURES) return e->p->config.embed;
@@ -161,7 +165,7 @@ static cloob_status put_rows(cloob_ctx *ctx, encoder *e, const tensor *in, const
         for (int64_t i = 0; i < n; i++) memcpy((char *)e->host + (size_t)i * row, rows + (size_t)i * stride, row);
         rows = e->host;
     }
-    CLOOB_TRY(d->to_device(ctx, d, in->data, rows, (size_t)n * row));
+    CLOOB_TRY(d->copy(ctx, d, in->data, rows, (size_t)n * row)); /* rows are read before to_host returns */
     if (n < in->dim[0]) CLOOB_TRY(d->zero(ctx, d, (char *)in->data + (size_t)n * row, (size_t)(in->dim[0] - n) * row));
     return row < stride ? d->sync(ctx, d) : CLOOB_OK; /* the copy may read e->host, which the results overwrite */
 }

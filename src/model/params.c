@@ -6,6 +6,7 @@
 
 #include "core/pool.h"
 #include "model/shapes.h"
+#include "tensor/cpu/bf16.h"
 
 enum { START = 64 };
 
@@ -259,11 +260,15 @@ cloob_status params_refresh(cloob_ctx *ctx, params *p)
 {
     if (!p->shadow) return CLOOB_OK;
     size_t n = (size_t)p->trainable;
+    if (p->dev->backend != BACKEND_CUDA) {
+        bf16_round(p->shadow, p->master, p->trainable);
+        return CLOOB_OK;
+    }
     float *master = malloc(n * sizeof *master);
     uint16_t *shadow = malloc(n * sizeof *shadow);
     cloob_status status = master && shadow ? CLOOB_OK : ctx_no_memory(ctx, n * 6, "bf16 parameters");
     if (status == CLOOB_OK) status = p->dev->to_host(ctx, p->dev, master, p->master, n * sizeof *master);
-    for (size_t i = 0; status == CLOOB_OK && i < n; i++) shadow[i] = bf16_from_float(master[i]);
+    if (status == CLOOB_OK) bf16_round(shadow, master, p->trainable);
     if (status == CLOOB_OK) status = p->dev->to_device(ctx, p->dev, p->shadow, shadow, n * sizeof *shadow);
     if (status == CLOOB_OK) status = p->dev->sync(ctx, p->dev);
     free(master);

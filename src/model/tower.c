@@ -19,7 +19,7 @@ static value_id image_input(build *b)
 {
     const model_config *c = &b->p->config;
     int64_t B = b->o->batch, S = c->image_size;
-    op_attr attr = { .channels = b->o->padded_input ? 8 : 3, .dtype = b->p->compute };
+    op_attr attr = { .channels = b->o->padded_input && c->family == MODEL_RESNET ? 8 : 3, .dtype = b->p->compute };
     for (int i = 0; i < 3; i++) attr.mean[i] = (float)c->image_mean[i], attr.std[i] = (float)c->image_std[i];
     tensor bytes = TENSOR(CLOOB_U8, NULL, B, S, S, 3), floats = TENSOR(CLOOB_F32, NULL, B, 3, S, S);
     value_id x = graph_input(b->g, b->o->float_images ? floats : bytes, "images");

@@ -20,7 +20,7 @@ typedef struct tower_options {
     bool backward;      /* append the backward pass */
     bool float_images;  /* images come as F32 (B, 3, S, S) */
     bool features;      /* keep what the projection reads */
-    bool padded_input;  /* 8 input channels, the rest 0: what the GPU's convolutions like */
+    bool padded_input;  /* 8 input channels, the rest 0: what the GPU's convolutions like where windows overlap */
     graph_grad_options grad;
 } tower_options;
 

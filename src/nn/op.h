@@ -124,6 +124,12 @@ void op_step_set(op_step *s, op_id op, const op_attr *attr, const op_ref *in, in
         __VA_ARGS__                                                                                          \
     }
 
+/* The forward call behind a backward call's `again` output (op_list.h), for kernels that do it by a pass of its own after the
+ * rest: it takes over the scratch, which is large enough. */
+op_args bn_again(const op_args *reduce);
+op_args act_again(const op_args *backward);
+op_args layernorm_again(const op_args *backward);
+
 /* ---- the table ----------------------------------------------------------------------------------- */
 
 /* Checks the inputs' shapes and types and fills out[].{dtype, ndim, dim}. */
@@ -136,6 +142,9 @@ typedef struct op_row {
 } op_row;
 
 extern const op_row op_table[OP_COUNT];
+
+/* True for an input that lends its shape alone ("for its shape" in op_list.h): its content need not exist when the op runs. */
+bool op_lends_shape(op_id op, int k);
 
 /* "conv2d: what went wrong", for shape rules. */
 cloob_status op_refuse(cloob_ctx *ctx, op_id op, const char *format, ...) __attribute__((format(printf, 3, 4)));

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "core/pool.h"
+#include "tensor/cpu/bf16.h"
 
 typedef struct job {
     const adamw_blocks *b;
@@ -24,7 +25,7 @@ static void update_weights(const job *j, int64_t begin, int64_t end)
         p[i] = p[i] * u->decay - u->step_size * m[i] / (sqrtf(v[i]) * u->correction + u->eps);
     }
     uint16_t *shadow = j->b->shadow ? j->b->shadow + j->r->offset : NULL;
-    for (int64_t i = begin; shadow && i < end; i++) shadow[i] = bf16_from_float(p[i]);
+    if (shadow) bf16_round(shadow + begin, p + begin, end - begin);
 }
 
 static void update_range(void *arg, int64_t begin, int64_t end, int thread)

@@ -7,7 +7,7 @@
 
 #include "core/file.h"
 #include "model/interchange.h"
-#include "tensor/feed.h"
+#include "eval/embed_data.h"
 #include "train/resume.h"
 #include "train/run.h"
 
@@ -153,15 +153,6 @@ static cloob_status set_step_options(cloob_ctx *ctx, run *r)
 
 /* ---- the loader and the schedule ----------------------------------------------------------------- */
 
-/* Batches lie where the device can read them by itself. */
-static void *batch_alloc(void *dev, size_t bytes) { return feed_host_alloc(dev, bytes); }
-
-static void batch_release(void *dev, void *memory, size_t bytes)
-{
-    (void)bytes;
-    feed_host_free(dev, memory);
-}
-
 static cloob_status open_loader(cloob_ctx *ctx, run *r)
 {
     const cloob_train_options *o = r->o;
@@ -174,9 +165,7 @@ static cloob_status open_loader(cloob_ctx *ctx, run *r)
     lo.seed = o->resume ? r->at.seed : (uint64_t)o->seed; /* the order of a run is one order */
     lo.train = true;
     lo.context = r->so.model.context;
-    lo.alloc = batch_alloc;
-    lo.release = batch_release;
-    lo.memory_user = r->dev;
+    loader_feeds(&lo, r->dev);
     transform_options_init(&lo.view, r->so.model.image_size);
     lo.view.scale_min = o->aug_scale_min;
     lo.view.scale_max = o->aug_scale_max;

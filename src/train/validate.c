@@ -8,6 +8,7 @@
 #include "core/file.h"
 #include "core/json.h"
 #include "eval/analysis.h"
+#include "eval/embed_data.h"
 #include "eval/retrieval.h"
 #include "model/encoder.h"
 #include "train/run.h"
@@ -44,6 +45,7 @@ static cloob_status embed_pairs(cloob_ctx *ctx, run *r, encoder *e, pairs *p)
     lo.ranks = 1;
     lo.workers = (int)r->o->workers;
     lo.context = r->so.model.context;
+    loader_feeds(&lo, r->dev);
     transform_options_init(&lo.view, r->so.model.image_size);
     CLOOB_TRY(loader_create(ctx, r->val, r->tok, &lo, &l));
     cloob_status status = embed_batches(ctx, l, e, p, room);
@@ -166,7 +168,8 @@ static cloob_status validate_pairs(cloob_ctx *ctx, run *r, encoder *e, int64_t e
 int64_t run_eval_batch(const run *r)
 {
     if (!r->val && !run_has_zeroshot(r)) return 0;
-    return r->o->batch_size_eval < 64 ? r->o->batch_size_eval : 64;
+    int64_t most = r->dev->backend == BACKEND_CUDA ? 256 : 64; /* more gains nothing */
+    return r->o->batch_size_eval < most ? r->o->batch_size_eval : most;
 }
 
 static cloob_status validate(cloob_ctx *ctx, run *r, int64_t epoch, bool with_pairs, bool with_zeroshot)

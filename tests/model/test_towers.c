@@ -125,6 +125,8 @@ static void large_models_match(void)
     if (!have_shared()) SKIP("no shared fixtures here");
     check_outputs("fixtures/model_RN50_eval.safetensors", "RN50", "cpu", CLOOB_F32, 4, false, 1e-4);
     check_outputs("fixtures/model_ViT-B-32_eval.safetensors", "ViT-B-32", "cpu", CLOOB_F32, 4, false, 1e-4);
+    check_outputs("fixtures/model_RN50_eval.safetensors", "RN50", "cpu", CLOOB_BF16, 4, false, 2e-2);
+    check_outputs("fixtures/model_ViT-B-32_eval.safetensors", "ViT-B-32", "cpu", CLOOB_BF16, 4, false, 2e-2);
 }
 
 int main(int argc, char **argv)

@@ -46,6 +46,19 @@ static void choices_come_back(void)
     CHECK(known("GPU A", "1.0", &value) && value == 43);
 }
 
+/* As after a kill: what was chosen is on disk before anybody closes anything. */
+static void choices_are_there_at_once(void)
+{
+    tune_cache *t = NULL;
+    int value = 7, other = 8, found = 0;
+    CHECK_OK(ctx, tune_open(ctx, "GPU C", "1.0", &t));
+    tune_put(t, "first", &other, sizeof other);
+    tune_put(t, "conv-1x1", &value, sizeof value);
+    CHECK(known("GPU C", "1.0", &found) && found == 7);
+    tune_close(t);
+    CHECK(known("GPU C", "1.0", &found) && found == 7);
+}
+
 static void another_device_or_version_knows_nothing(void)
 {
     int value = 0;
@@ -84,6 +97,7 @@ int main(void)
     RUN(choices_come_back);
     RUN(another_device_or_version_knows_nothing);
     RUN(damage_is_not_believed);
+    RUN(choices_are_there_at_once);
     if (file[0]) unlink(file);
     rmdir(folder);
     cloob_ctx_destroy(ctx);

@@ -82,6 +82,6 @@ static void emulate_dot(int c, int a, int b)
 
 static void emulate_transpose(bgemm_pair *to, const bgemm_pair *from) { bgemm_plain.transpose(to, from); }
 
-static const bgemm_kernel bgemm_emulated = { "amx_bf16, emulated", 32, configure, release, multiply, emulate_transpose };
+static const bgemm_kernel bgemm_emulated = { "amx_bf16, emulated", 32, configure, release, multiply, emulate_transpose, NULL };
 
 #endif

@@ -125,6 +125,64 @@ static void vit_on_ref(void) { check_model("tiny-vit", "ref"); }
 static void resnet_on_cpu(void) { check_model("tiny-rn", "cpu"); }
 static void vit_on_cpu(void) { check_model("tiny-vit", "cpu"); }
 
+/* ---- bf16 ---------------------------------------------------------------------------------------- */
+
+/* The gradients of one step, for the caller to free. */
+static float *gradients_of(const char *name, const char *where, cloob_dtype compute, double *loss, int64_t *count)
+{
+    step_options o;
+    step *s = NULL;
+    device *dev = NULL;
+    step_result r = { 0 };
+    step_options_init(&o);
+    o.batch = ROWS, o.float_images = true, o.compute = compute;
+    CHECK_OK(ctx, model_config_by_name(ctx, name, &o.model));
+    CHECK_OK(ctx, device_open(ctx, where, &dev));
+    CHECK_OK(ctx, step_create(ctx, &o, dev, NULL, &s));
+    float *images = malloc((size_t)(ROWS * 3 * o.model.image_size * o.model.image_size) * sizeof *images);
+    int32_t *tokens = malloc((size_t)(ROWS * o.model.context) * sizeof *tokens);
+    procedural_images(images, ROWS, o.model.image_size);
+    procedural_tokens(tokens, ROWS, &o.model);
+    CHECK_OK(ctx, procedural_params(ctx, step_params(s)));
+    CHECK_OK(ctx, step_gradients(ctx, s, images, tokens, &r));
+    *loss = r.loss, *count = step_params(s)->trainable;
+    float *g = malloc((size_t)*count * sizeof *g);
+    memcpy(g, step_params(s)->grad, (size_t)*count * sizeof *g);
+    step_destroy(s);
+    device_close(dev);
+    free(images), free(tokens);
+    return g;
+}
+
+static double distance(const float *got, const float *want, int64_t n)
+{
+    double diff = 0, norm = 0;
+    for (int64_t i = 0; i < n; i++) diff += pow((double)got[i] - (double)want[i], 2), norm += pow((double)want[i], 2);
+    return sqrt(diff / norm);
+}
+
+/* How far gradients in bf16 are from those in F32 is a matter of the model: the definition shows it, and the CPU's kernels
+ * may not be much farther (rounding falls elsewhere, and a relu near 0 may fall to the other side). */
+static void check_bf16(const char *name)
+{
+    double loss[3];
+    int64_t n;
+    float *exact = gradients_of(name, "cpu", CLOOB_F32, &loss[0], &n), *ref = gradients_of(name, "ref", CLOOB_BF16, &loss[1], &n);
+    float *cpu = gradients_of(name, "cpu", CLOOB_BF16, &loss[2], &n);
+    double of_ref = distance(ref, exact, n), of_cpu = distance(cpu, exact, n);
+    printf("  %s: loss %.4f; in bf16 %.4f by definition, %.4f on the CPU; gradients %.3f and %.3f from F32\n", name, loss[0], loss[1], loss[2],
+           of_ref, of_cpu);
+    CHECK_NEAR(loss[2], loss[0], 2e-2);
+    CHECK(of_cpu < 1.25 * of_ref);
+    free(exact), free(ref), free(cpu);
+}
+
+static void bf16_steps_on_cpu(void)
+{
+    check_bf16("tiny-rn");
+    check_bf16("tiny-vit");
+}
+
 static void both_on_cuda(void)
 {
     if (device_cuda_count() == 0) SKIP("no GPU here");
@@ -143,6 +201,7 @@ int main(void)
     RUN(vit_on_ref);
     RUN(resnet_on_cpu);
     RUN(vit_on_cpu);
+    RUN(bf16_steps_on_cpu);
     RUN(both_on_cuda);
     arena_release(&memory);
     cloob_ctx_destroy(ctx);

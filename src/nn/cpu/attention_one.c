@@ -37,7 +37,7 @@ static job job_of(const op_args *a, const tensor *q, const tensor *kv, const ten
 static int64_t keys_of(const job *j, int64_t n) { return j->index.data ? ((const int32_t *)j->index.data)[n] + 1 : j->T; }
 
 /* s[t] = scale a.b[t] over `keys` rows 2 C apart. */
-static inline void dots(const float *a, const float *b, int64_t ld, int64_t keys, int64_t e, float scale, float *s)
+CPU_INLINE void dots(const float *a, const float *b, int64_t ld, int64_t keys, int64_t e, float scale, float *s)
 {
     for (int64_t t = 0; t < keys; t++) {
         float sum = 0;
@@ -48,7 +48,7 @@ static inline void dots(const float *a, const float *b, int64_t ld, int64_t keys
 }
 
 /* to = sum over t of s[t] b[t]. */
-static inline void weighted(const float *s, const float *b, int64_t ld, int64_t keys, int64_t e, float *to)
+CPU_INLINE void weighted(const float *s, const float *b, int64_t ld, int64_t keys, int64_t e, float *to)
 {
     for (int64_t i = 0; i < e; i++) to[i] = 0;
     for (int64_t t = 0; t < keys; t++)
@@ -84,7 +84,7 @@ cloob_status attention_one_cpu(const op_env *env, const op_args *a)
 }
 
 /* One head: p = exp(s - lse), ds = p (dy.v - dy.y) scale; dq = sum ds k, dk = ds q, dv = p dy. */
-static inline void head_backward(const job *j, const float *q, const float *k, const float *y, const float *dy, float lse, int64_t keys,
+CPU_INLINE void head_backward(const job *j, const float *q, const float *k, const float *y, const float *dy, float lse, int64_t keys,
                                  float *s, float *dq, float *dk)
 {
     const float *v = k + j->C;

@@ -58,10 +58,10 @@ typedef struct back_job {
     bool relu, pool;
 } back_job;
 
-static inline float clamp(float v, bool relu) { return relu && v < 0 ? 0.0f : v; }
+CPU_INLINE float clamp(float v, bool relu) { return relu && v < 0 ? 0.0f : v; }
 
 /* Where row p of a plane finds its gradient: itself, or the pooled row; -1 when an odd edge was pooled by nobody. */
-static inline int64_t source_row(const back_job *j, int64_t p)
+CPU_INLINE int64_t source_row(const back_job *j, int64_t p)
 {
     if (!j->pool) return p;
     int64_t h = p / j->z.W / 2, w = p % j->z.W / 2, Ho = j->z.H / 2, Wo = j->z.W / 2;
@@ -69,7 +69,7 @@ static inline int64_t source_row(const back_job *j, int64_t p)
 }
 
 /* Per channel, from the first of a stretch on. */
-static inline channels channels_at(const channels *k, int64_t c)
+CPU_INLINE channels channels_at(const channels *k, int64_t c)
 {
     return (channels){ k->mean + c, k->scale + c, k->bias + c, k->of_x + c, k->rest + c };
 }
@@ -191,6 +191,8 @@ cloob_status bn_bwd_reduce_cpu(const op_env *env, const op_args *a)
         if (dbias) dbias[c] = sums[c];
         if (dgain) dgain[c] = sums[C + c];
     }
+    op_args again = bn_again(a);
+    if (again.out[0].data) CLOOB_TRY(bn_apply_cpu(env, &again));
     return env->sum_ranks ? env->sum_ranks(env->sum_user, sums, 2 * C) : CLOOB_OK;
 }
 

@@ -3,7 +3,7 @@
 
 /* ---- statistics ---------------------------------------------------------------------------------- */
 
-static inline void NAME(sum_stretch)(const REAL *x, int64_t rows, int64_t b, int64_t width, const float *shift, double *sum, double *square)
+CPU_INLINE void NAME(sum_stretch)(const REAL *x, int64_t rows, int64_t b, int64_t width, const float *shift, double *sum, double *square)
 {
     float fs[LANES] = { 0 }, fq[LANES] = { 0 };
     for (int64_t p = 0; p < rows; p++)
@@ -39,7 +39,7 @@ CPU_CLONES static void NAME(stats_range)(void *arg, int64_t begin, int64_t end, 
 
 /* ---- apply --------------------------------------------------------------------------------------- */
 
-static inline void NAME(apply_plane)(const apply_job *j, const REAL *x, const REAL *res, REAL *y, int64_t b, int64_t first)
+CPU_INLINE void NAME(apply_plane)(const apply_job *j, const REAL *x, const REAL *res, REAL *y, int64_t b, int64_t first)
 {
     const float *mean = j->mean + first, *scale = j->scale + first, *bias = j->bias + first;
     for (int64_t p = 0; p < j->z.HW; p++, x += b, y += b) {
@@ -55,7 +55,7 @@ static inline void NAME(apply_plane)(const apply_job *j, const REAL *x, const RE
     }
 }
 
-static inline void NAME(apply_pool_plane)(const apply_job *j, const REAL *x, REAL *y, int64_t b, int64_t first)
+CPU_INLINE void NAME(apply_pool_plane)(const apply_job *j, const REAL *x, REAL *y, int64_t b, int64_t first)
 {
     const float *mean = j->mean + first, *scale = j->scale + first, *bias = j->bias + first;
     int64_t W = j->z.W, Wo = W / 2;
@@ -98,7 +98,7 @@ typedef struct NAME(stretch) {
     REAL *g, *dx;
 } NAME(stretch);
 
-static inline NAME(stretch) NAME(stretch_of)(const back_job *j, int64_t i, int64_t b, int64_t c)
+CPU_INLINE NAME(stretch) NAME(stretch_of)(const back_job *j, int64_t i, int64_t b, int64_t c)
 {
     int64_t rows_dy = j->pool ? (j->z.H / 2) * (j->z.W / 2) : j->z.HW, at = i * j->z.HW * b + c, at_dy = i * rows_dy * b + c;
     return (NAME(stretch)){ (const REAL *)j->dy + at_dy, j->dy2 ? (const REAL *)j->dy2 + at_dy : NULL, (const REAL *)j->x + at,
@@ -106,7 +106,7 @@ static inline NAME(stretch) NAME(stretch_of)(const back_job *j, int64_t i, int64
 }
 
 /* v = the gradient before relu and pool, for one row of channels: dy through pool, masked. k: channels' constants. */
-static inline void NAME(before_row)(const back_job *j, const NAME(stretch) *s, int64_t p, int64_t b, int64_t width, const channels *k, float *v)
+CPU_INLINE void NAME(before_row)(const back_job *j, const NAME(stretch) *s, int64_t p, int64_t b, int64_t width, const channels *k, float *v)
 {
     int64_t r = source_row(j, p);
     const REAL *dy = s->dy + (r < 0 ? 0 : r) * b, *dy2 = s->dy2 ? s->dy2 + (r < 0 ? 0 : r) * b : NULL, *x = s->x + p * b, *y = s->y ? s->y + p * b : NULL;
@@ -122,7 +122,7 @@ static inline void NAME(before_row)(const back_job *j, const NAME(stretch) *s, i
         for (int64_t c = 0; c < width; c++) v[c] = (GET(x[c]) - k->mean[c]) * k->scale[c] + k->bias[c] > 0 ? v[c] : 0.0f;
 }
 
-static inline void NAME(reduce_stretch)(const back_job *j, const NAME(stretch) *s, int64_t p0, int64_t p1, int64_t b, int64_t width,
+CPU_INLINE void NAME(reduce_stretch)(const back_job *j, const NAME(stretch) *s, int64_t p0, int64_t p1, int64_t b, int64_t width,
                                         const channels *k, double *bias, double *gain)
 {
     float fb[LANES] = { 0 }, fg[LANES] = { 0 };
@@ -140,7 +140,7 @@ static inline void NAME(reduce_stretch)(const back_job *j, const NAME(stretch) *
 }
 
 /* One plane; b and lanes are constants where it matters. */
-static inline void NAME(reduce_plane)(const back_job *j, int64_t i, int64_t b, int64_t lanes)
+CPU_INLINE void NAME(reduce_plane)(const back_job *j, int64_t i, int64_t b, int64_t lanes)
 {
     int64_t n = i / j->z.blocks, first = i % j->z.blocks * b;
     double *bias = j->part + n * 2 * j->z.C + first, *gain = bias + j->z.C;
@@ -166,7 +166,7 @@ CPU_CLONES static void NAME(reduce_range)(void *arg, int64_t begin, int64_t end,
 }
 
 /* dx = gain rstd (g - mean(g) - xhat mean(g xhat)) = scale g + of_x (x - mean) + rest per channel. */
-static inline void NAME(back_stretch)(const back_job *j, const NAME(stretch) *s, int64_t p0, int64_t p1, int64_t b, int64_t width, const channels *k)
+CPU_INLINE void NAME(back_stretch)(const back_job *j, const NAME(stretch) *s, int64_t p0, int64_t p1, int64_t b, int64_t width, const channels *k)
 {
     for (int64_t p = p0; p < p1; p++) {
         float v[LANES];
@@ -175,7 +175,7 @@ static inline void NAME(back_stretch)(const back_job *j, const NAME(stretch) *s,
     }
 }
 
-static inline void NAME(back_plane)(const back_job *j, int64_t i, int64_t b, int64_t lanes)
+CPU_INLINE void NAME(back_plane)(const back_job *j, int64_t i, int64_t b, int64_t lanes)
 {
     int64_t first = i % j->z.blocks * b;
     for (int64_t p = 0; p < j->z.HW; p += ROWS)

@@ -20,7 +20,7 @@ CPU_CLONES static void NAME(forward_range)(void *arg, int64_t begin, int64_t end
     }
 }
 
-static inline void NAME(row_backward)(const job *j, int64_t r)
+CPU_INLINE void NAME(row_backward)(const job *j, int64_t r)
 {
     int64_t C = j->C;
     const REAL *dy = (const REAL *)j->dy + r * C, *x = (const REAL *)j->x + r * C, *extra = j->extra ? (const REAL *)j->extra + r * C : NULL;

@@ -24,4 +24,7 @@ static inline uint16_t bf16_down(float x)
     return (uint16_t)((v.u & 0x7FFFFFFFu) > 0x7F800000u ? nan : rounded);
 }
 
+/* n floats at once, on the calling thread. */
+void bf16_round(uint16_t *to, const float *from, int64_t n);
+
 #endif

@@ -15,11 +15,13 @@
 
 #include "tensor/cpu/bgemm_amx_body.h"
 
-/* Every machine with AMX has AVX-512. */
+/* Every machine with AMX has AVX512-BF16. */
 static void transpose(bgemm_pair *to, const bgemm_pair *from) { bgemm_avx512.transpose(to, from); }
 
+static void finish_tile(const bgemm_finish *f) { bgemm_avx512.finish(f); }
+
 /* 32 steps: C tiles are loaded and stored once per 32 x 4 products; 2 blocks of rows of A are 64 KiB, within the second cache. */
-const bgemm_kernel bgemm_amx = { "amx_bf16", 32, configure, release, multiply, transpose };
+const bgemm_kernel bgemm_amx = { "amx_bf16", 32, configure, release, multiply, transpose, finish_tile };
 
 #if defined(__linux__) && !defined(__clang__)
 /* A process must ask before its threads may use the 8 KiB of tile data (state component 18). Where the system does not know

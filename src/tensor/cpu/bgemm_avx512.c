@@ -99,5 +99,19 @@ TARGET static void transpose(bgemm_pair *to, const bgemm_pair *from)
     }
 }
 
+TARGET static void finish(const bgemm_finish *f)
+{
+    __m512 alpha = _mm512_set1_ps(f->alpha), bias = f->bias ? _mm512_loadu_ps(f->bias) : _mm512_setzero_ps();
+    for (int r = 0; r < BGEMM_EDGE; r++) {
+        __m512 v = _mm512_fmadd_ps(alpha, _mm512_loadu_ps(f->c + r * BGEMM_EDGE), bias);
+        if (f->res) {
+            __m256i h = _mm256_loadu_si256((const __m256i *)(const void *)(f->res + r * f->ld));
+            v = _mm512_add_ps(v, _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(h), 16)));
+        }
+        if (f->relu) v = _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(v, _mm512_setzero_ps(), _CMP_NLT_UQ), v); /* a NaN stays one */
+        _mm256_storeu_si256((__m256i *)(void *)(f->to + r * f->ld), (__m256i)_mm512_cvtneps_pbh(v));
+    }
+}
+
 /* 8 steps: two blocks of columns of B are 16 KiB, half of the first cache. */
-const bgemm_kernel bgemm_avx512 = { "avx512_bf16", 8, NULL, NULL, multiply, transpose };
+const bgemm_kernel bgemm_avx512 = { "avx512_bf16", 8, NULL, NULL, multiply, transpose, finish };

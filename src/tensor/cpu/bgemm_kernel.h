@@ -27,6 +27,16 @@ typedef struct bgemm_block {
     bool fresh;
 } bgemm_block;
 
+/* What becomes of a C tile: to = alpha c + bias + res, then relu, in bf16. */
+typedef struct bgemm_finish {
+    uint16_t *to;
+    const float *c, *bias; /* bias: of the tile's 16 columns, or NULL */
+    const uint16_t *res;   /* NULL, or laid out like `to`, and may be it */
+    int64_t ld;
+    float alpha;
+    bool relu;
+} bgemm_finish;
+
 typedef struct bgemm_kernel {
     const char *name;
     int64_t steps; /* of K at a time, so that what is used again stays in the first cache */
@@ -34,6 +44,7 @@ typedef struct bgemm_kernel {
     void (*multiply)(const bgemm_block *block);
     /* to[j][i] = from[i][j] of 16 x 16 pairs */
     void (*transpose)(bgemm_pair *to, const bgemm_pair *from);
+    void (*finish)(const bgemm_finish *f); /* a whole tile; NULL: the caller's own loop */
 } bgemm_kernel;
 
 extern const bgemm_kernel bgemm_plain;

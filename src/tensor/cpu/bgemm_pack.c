@@ -40,7 +40,7 @@ static void find_rows(const bgemm_view *v, int64_t first, int64_t count, row *ou
 }
 
 /* The pixel that kernel element (u, v) sees, or NULL. */
-static inline const uint16_t *pixel(const bgemm_patches *p, const row *r, int64_t u, int64_t v)
+CPU_INLINE const uint16_t *pixel(const bgemm_patches *p, const row *r, int64_t u, int64_t v)
 {
     int64_t h = r->h + p->sign * u, w = r->w + p->sign * v;
     if (h < 0 || w < 0) return NULL;
@@ -82,7 +82,7 @@ static stretch stretch_of(const bgemm_view *v, int64_t col, int64_t len)
 }
 
 /* The stretch in row r: in place where it lies in one piece, else put together in `room` (len elements). */
-static inline const uint16_t *read_row(const bgemm_view *v, const row *r, const stretch *s, uint16_t *room)
+CPU_INLINE const uint16_t *read_row(const bgemm_view *v, const row *r, const stretch *s, uint16_t *room)
 {
     if (!r->at) return zeros;
     if (s->whole && !v->patches) return r->at + s->col;
@@ -103,14 +103,14 @@ static inline const uint16_t *read_row(const bgemm_view *v, const row *r, const 
 /* ---- tiles --------------------------------------------------------------------------------------- */
 
 /* K along the rows: [16 rows][32 k]. */
-static inline void tile_of_rows(const bgemm_view *v, const row *r, const stretch *s, uint16_t *restrict out)
+CPU_INLINE void tile_of_rows(const bgemm_view *v, const row *r, const stretch *s, uint16_t *restrict out)
 {
     uint16_t room[BGEMM_STEP];
     for (int t = 0; t < BGEMM_EDGE; t++) memcpy(out + t * BGEMM_STEP, read_row(v, &r[t], s, room), BGEMM_STEP * sizeof *out);
 }
 
 /* K down the rows: [16 pairs of rows][16 columns][2]. */
-static inline void tile_of_pairs(const bgemm_view *v, const row *r, const stretch *s, bgemm_pair *restrict out)
+CPU_INLINE void tile_of_pairs(const bgemm_view *v, const row *r, const stretch *s, bgemm_pair *restrict out)
 {
     uint16_t room[2][BGEMM_STEP];
     for (int p = 0; p < BGEMM_EDGE; p++) {

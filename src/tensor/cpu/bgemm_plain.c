@@ -4,7 +4,7 @@
 #include "tensor/cpu/clones.h"
 
 /* c[16][16] += a[16][32] b[16][16][2] */
-static inline void add_tile(float *restrict c, const uint16_t *restrict a, const float *restrict even, const float *restrict odd)
+CPU_INLINE void add_tile(float *restrict c, const uint16_t *restrict a, const float *restrict even, const float *restrict odd)
 {
     for (int i = 0; i < BGEMM_EDGE; i++) {
         float row[BGEMM_EDGE];
@@ -36,4 +36,4 @@ static void transpose(bgemm_pair *to, const bgemm_pair *from)
         for (int j = 0; j < BGEMM_EDGE; j++) to[j * BGEMM_EDGE + i] = from[i * BGEMM_EDGE + j];
 }
 
-const bgemm_kernel bgemm_plain = { "plain", 8, NULL, NULL, multiply, transpose };
+const bgemm_kernel bgemm_plain = { "plain", 8, NULL, NULL, multiply, transpose, NULL };

@@ -8,4 +8,7 @@
 #    define CPU_CLONES
 #endif
 
+/* For what such a loop calls: a copy of its own would be compiled for the oldest generation. */
+#define CPU_INLINE static inline __attribute__((always_inline))
+
 #endif

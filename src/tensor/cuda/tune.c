@@ -67,6 +67,31 @@ static char *cache_path(cloob_ctx *ctx, const char *header)
     return file_join(dir, name);
 }
 
+static int find(const tune_cache *t, const char *key)
+{
+    for (int i = 0; i < t->count; i++)
+        if (strcmp(t->entry[i].key, key) == 0) return i;
+    return -1;
+}
+
+static void keep(tune_cache *t, const char *key, const void *value, size_t bytes)
+{
+    int i = find(t, key);
+    if (i < 0 && t->count == t->room) {
+        int room = t->room ? 2 * t->room : 64;
+        entry *grown = realloc(t->entry, (size_t)room * sizeof *grown);
+        if (!grown) return; /* the choice is timed again next time */
+        t->entry = grown;
+        t->room = room;
+    }
+    if (i < 0) i = t->count++;
+    entry *e = &t->entry[i];
+    snprintf(e->key, sizeof e->key, "%s", key);
+    memcpy(e->value, value, bytes);
+    e->bytes = bytes;
+    t->changed = true;
+}
+
 static void read_line(tune_cache *t, char *line)
 {
     entry e = { .bytes = 0 };
@@ -75,7 +100,7 @@ static void read_line(tune_cache *t, char *line)
     if (!sum || strlen(key) >= TUNE_KEY || strtoull(sum, NULL, 16) != line_hash(t, key, hex) ||
         !from_hex(hex, &e))
         return;
-    tune_put(t, key, e.value, e.bytes);
+    keep(t, key, e.value, e.bytes);
 }
 
 static void read_all(tune_cache *t, char *text)
@@ -101,11 +126,21 @@ cloob_status tune_open(cloob_ctx *ctx, const char *device, const char *versions,
     return CLOOB_OK;
 }
 
-static int find(const tune_cache *t, const char *key)
+static void write_line(const tune_cache *t, const entry *e, FILE *f)
 {
-    for (int i = 0; i < t->count; i++)
-        if (strcmp(t->entry[i].key, key) == 0) return i;
-    return -1;
+    char hex[2 * TUNE_VALUE + 1];
+    to_hex(e, hex);
+    fprintf(f, "%s %s %016llx\n", e->key, hex, (unsigned long long)line_hash(t, e->key, hex));
+}
+
+/* At once, so that a run that is killed goes on with the choices it made, and so ends with the same bytes. */
+static void append(const tune_cache *t, const entry *e)
+{
+    FILE *f = fopen(t->path, "a");
+    if (!f) return; /* the choice is timed again next time */
+    if (fseek(f, 0, SEEK_END) == 0 && ftell(f) == 0) fprintf(f, "%s\n", t->header);
+    write_line(t, e, f);
+    fclose(f);
 }
 
 bool tune_get(const tune_cache *t, const char *key, void *value, size_t bytes)
@@ -118,33 +153,17 @@ bool tune_get(const tune_cache *t, const char *key, void *value, size_t bytes)
 
 void tune_put(tune_cache *t, const char *key, const void *value, size_t bytes)
 {
+    keep(t, key, value, bytes);
     int i = find(t, key);
-    if (i < 0 && t->count == t->room) {
-        int room = t->room ? 2 * t->room : 64;
-        entry *grown = realloc(t->entry, (size_t)room * sizeof *grown);
-        if (!grown) return; /* the choice is timed again next time */
-        t->entry = grown;
-        t->room = room;
-    }
-    if (i < 0) i = t->count++;
-    entry *e = &t->entry[i];
-    snprintf(e->key, sizeof e->key, "%s", key);
-    memcpy(e->value, value, bytes);
-    e->bytes = bytes;
-    t->changed = true;
+    if (t->path && i >= 0) append(t, &t->entry[i]);
 }
 
 static void write_all(const tune_cache *t, cloob_ctx *ctx)
 {
     file_writer w;
-    char hex[2 * TUNE_VALUE + 1];
     if (file_writer_begin(ctx, t->path, &w) != CLOOB_OK) return;
     fprintf(w.stream, "%s\n", t->header);
-    for (int i = 0; i < t->count; i++) {
-        to_hex(&t->entry[i], hex);
-        fprintf(w.stream, "%s %s %016llx\n", t->entry[i].key, hex,
-                (unsigned long long)line_hash(t, t->entry[i].key, hex));
-    }
+    for (int i = 0; i < t->count; i++) write_line(t, &t->entry[i], w.stream);
     file_writer_commit(ctx, &w);
 }
 

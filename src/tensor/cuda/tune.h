@@ -17,10 +17,11 @@ typedef struct tune_cache tune_cache;
 enum { TUNE_KEY = 200, TUNE_VALUE = 96 };
 
 cloob_status tune_open(cloob_ctx *ctx, const char *device, const char *versions, tune_cache **out);
-void tune_close(tune_cache *t); /* writes when something was added; NULL is fine */
+void tune_close(tune_cache *t); /* writes the file anew when something was added; NULL is fine */
 
 /* key has no white space. Exactly `bytes` (at most TUNE_VALUE) must be stored for a hit. */
 bool tune_get(const tune_cache *t, const char *key, void *value, size_t bytes);
+/* Kept, and added to the file at once. */
 void tune_put(tune_cache *t, const char *key, const void *value, size_t bytes);
 
 #ifdef __cplusplus
