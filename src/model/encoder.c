@@ -17,6 +17,8 @@ struct encoder {
     bool bound[2];  /* image and text tower: taken from w on first use */
     encoder_options o;
     exec *exec[KINDS];
+    void *recording[KINDS]; /* of a GPU's forward pass, from its second run on; NULL: not yet, or not possible */
+    int runs[KINDS];        /* counted up to 2 */
     op_kept *kept; /* what kernels made of the weights, shared by the executors */
     void *host;    /* one batch of inputs or results as the device takes and gives them */
     size_t host_bytes;
@@ -73,8 +75,12 @@ static cloob_status bind_tower(cloob_ctx *ctx, encoder *e, bool text)
 
 static void drop_executors(encoder *e)
 {
-    for (int k = 0; k < KINDS; k++) exec_destroy(e->exec[k]);
-    memset(e->exec, 0, sizeof e->exec);
+    device *d = e->p->dev;
+    for (int k = 0; k < KINDS; k++) {
+        if (e->recording[k]) d->forget(d, e->recording[k]);
+        exec_destroy(e->exec[k]);
+        e->recording[k] = NULL, e->exec[k] = NULL, e->runs[k] = 0;
+    }
     op_kept_destroy(e->kept);
     e->kept = NULL;
 }
@@ -145,6 +151,27 @@ static cloob_status get_exec(cloob_ctx *ctx, encoder *e, int kind, exec **out)
     return status;
 }
 
+/* The first run loads what libraries load and folds weights; the second is recorded. */
+static cloob_status record(cloob_ctx *ctx, encoder *e, int kind)
+{
+    device *d = e->p->dev;
+    CLOOB_TRY(d->record_begin(ctx, d));
+    cloob_status status = exec_forward(e->exec[kind]);
+    CLOOB_TRY(d->record_end(ctx, d, &e->recording[kind]));
+    if (status == CLOOB_OK || !e->recording[kind]) return CLOOB_OK;
+    d->forget(d, e->recording[kind]);
+    e->recording[kind] = NULL;
+    return CLOOB_OK;
+}
+
+static cloob_status forward(cloob_ctx *ctx, encoder *e, int kind)
+{
+    device *d = e->p->dev;
+    if (d->record_begin && e->runs[kind] == 1) CLOOB_TRY(record(ctx, e, kind));
+    if (e->runs[kind] < 2) e->runs[kind]++;
+    return e->recording[kind] ? d->replay(ctx, d, e->recording[kind]) : exec_forward(e->exec[kind]);
+}
+
 static cloob_status take_host(cloob_ctx *ctx, encoder *e, size_t bytes)
 {
     if (bytes <= e->host_bytes) return CLOOB_OK;
@@ -188,7 +215,7 @@ static cloob_status encode_batch(cloob_ctx *ctx, encoder *e, int kind, const voi
     exec *x = NULL;
     CLOOB_TRY(get_exec(ctx, e, kind, &x));
     CLOOB_TRY(put_rows(ctx, e, exec_tensor(x, inputs[kind < TOKENS ? kind : TOKENS]), rows, stride, n));
-    CLOOB_TRY(exec_forward(x));
+    CLOOB_TRY(forward(ctx, e, kind));
     return get_rows(ctx, e, exec_tensor(x, results[what]), n, out);
 }
 

@@ -76,6 +76,7 @@ typedef struct op_kernel {
     /* Optional, once per plan, with shapes but without data: sets a->scratch_bytes, may set a->state. */
     cloob_status (*prepare)(const op_env *env, op_args *a);
     void (*release)(const op_env *env, op_args *a);
+    bool in_place; /* output 0 may lie where input 0 does, when they are alike and nobody reads that input later */
     bool blocked; /* cpu: takes (N, H, W, C) tensors in blocks of channels (tensor.block), all of them or none */
     bool mixes;   /* cpu: each of its pictures may be in blocks or plain */
 } op_kernel;

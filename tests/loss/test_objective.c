@@ -122,8 +122,8 @@ static tiles carve_for(carver *c, const problem *p)
 /* The gradient of one anchor's term in the anchor, and the positive's softmax p1 over all samples. */
 static double anchor_gradient(const problem *p, int64_t i, bool leave_one_out, float *da, void *memory)
 {
-    double lse, weight, column[64], all = 0, own = 0;
-    float db[64 * 12] = { 0 };
+    double lse, weight, column[64], bias[64], all = 0, own = 0;
+    float db[64 * 12] = { 0 }, mean[2][12];
     carver c = { memory, 0 };
     tiles t = carve_for(&c, p);
     contrast k = { .a = { p->x + i * p->d, CLOOB_F32, 1, p->d },
@@ -134,6 +134,9 @@ static double anchor_gradient(const problem *p, int64_t i, bool leave_one_out, f
                    .lse = &lse,
                    .weight = &weight,
                    .column = column,
+                   .bias = bias,
+                   .mean_a = mean[0],
+                   .mean_b = mean[1],
                    .da = da,
                    .db = db };
     memset(da, 0, (size_t)p->d * sizeof *da);
