@@ -251,6 +251,7 @@ static void set_env(exec *e, cloob_ctx *ctx, device *dev, const exec_bindings *b
     if (b->ranks > 1) e->env.ranks = b->ranks, e->env.sum_ranks = b->sum_ranks;
     e->env.sum_user = b->sum_user;
     e->env.frozen_weights = b->frozen_weights;
+    e->env.kept = b->kept;
 }
 
 static cloob_status make(cloob_ctx *ctx, const graph *g, device *dev, const exec_bindings *b, exec **out)
