@@ -1,7 +1,6 @@
 /* The objective on the CPU: against its definition at random sizes, against its own slope, the paper's
  * identity, extreme scales, the memory it takes, and what it refuses. */
-#include <sys/resource.h>
-
+#include "core/peak.h"
 #include "loss/cpu.h"
 #include "objective.h"
 
@@ -190,13 +189,6 @@ static void scales_can_be_learned(void)
         problem_free(&p);
 }
 
-static int64_t peak_bytes(void)
-{
-    struct rusage u;
-    getrusage(RUSAGE_SELF, &u);
-    return (int64_t)u.ru_maxrss * 1024;
-}
-
 /* Measured, not computed: the growth of the process beyond inputs and outputs stays under 40 N d bytes. */
 static void memory_is_linear_in_the_batch(void)
 {
@@ -208,6 +200,7 @@ static void memory_is_linear_in_the_batch(void)
     loss_outputs out = { dx, dy, NULL, NULL };
     loss_plan *plan;
     loss_result r;
+    peak_reset();
     int64_t before = peak_bytes();
     CHECK_OK(ctx, loss_plan_create(ctx, &o, &s, NULL, &plan));
     CHECK_OK(ctx, loss_run(ctx, plan, &in, &out, NULL, &r));

@@ -13,7 +13,8 @@ bool pgemm_usable(void) { return __builtin_cpu_supports("avx512f"); }
 TARGET static inline __mmask16 mask_of(int columns, int v)
 {
     int left = columns - v * V;
-    return left >= V ? (__mmask16)0xFFFF : left <= 0 ? (__mmask16)0 : (__mmask16)((1u << left) - 1);
+    if (left <= 0) return 0;
+    return (__mmask16)(left >= V ? 0xFFFFu : (1u << left) - 1u);
 }
 
 TARGET static inline __attribute__((always_inline)) void end_row(const pgemm_block *b, int r, int v, __m512 y)
