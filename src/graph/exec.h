@@ -19,6 +19,7 @@ typedef struct exec_bindings {
     const tensor *master; /* F32 */
     const tensor *grad;   /* F32; NULL for a graph without backward pass */
     bool frozen_weights;  /* inference: weights do not change between runs */
+    op_kept *kept;        /* frozen: what executors of the same weights share; outlives them. NULL: nothing is shared */
     void *stream;         /* NULL: the device's own */
     cloob_status (*sum_ranks)(void *user, float *values, int64_t n); /* statistics across ranks; NULL: one rank */
     void *sum_user;

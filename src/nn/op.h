@@ -37,6 +37,16 @@ typedef struct op_attr {
     float mean[3], std[3]; /* image_input on bytes */
 } op_attr;
 
+/* What kernels derive from frozen weights and several executors of the same weights share, by the weight's address. */
+typedef struct op_kept op_kept;
+op_kept *op_kept_create(void); /* NULL when memory is out */
+void op_kept_destroy(op_kept *k);
+/* Memory that belongs to k, 256-aligned; *fresh: not filled yet, the caller does it now. NULL when memory is out, and for k
+ * NULL. */
+void *op_kept_get(op_kept *k, const void *weight, size_t bytes, bool *fresh);
+/* The same where it is there already; NULL otherwise. */
+void *op_kept_find(const op_kept *k, const void *weight);
+
 /* What all nodes of a run share. */
 typedef struct op_env {
     cloob_ctx *ctx;
@@ -47,6 +57,7 @@ typedef struct op_env {
     void *sum_user;
     int ranks;
     bool frozen_weights; /* inference: a kernel may keep what it derives from weights between runs */
+    op_kept *kept;       /* and share it here; NULL: not */
 } op_env;
 
 /* One call of an op. An absent optional input or an output nobody wants has data NULL when run, ndim -1 when planned. */
@@ -65,6 +76,7 @@ typedef struct op_kernel {
     /* Optional, once per plan, with shapes but without data: sets a->scratch_bytes, may set a->state. */
     cloob_status (*prepare)(const op_env *env, op_args *a);
     void (*release)(const op_env *env, op_args *a);
+    bool in_place; /* output 0 may lie where input 0 does, when they are alike and nobody reads that input later */
     bool blocked; /* cpu: takes (N, H, W, C) tensors in blocks of channels (tensor.block), all of them or none */
     bool mixes;   /* cpu: each of its pictures may be in blocks or plain */
 } op_kernel;

@@ -4,9 +4,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <time.h>
 
+#include "core/peak.h"
 #include "core/rng.h"
 #include "model/encoder.h"
 #include "tensor/feed.h"
@@ -23,13 +23,12 @@ static double now_ms(void) { return read_ms(CLOCK_MONOTONIC); }
 
 static int64_t memory_used(device *d)
 {
-    struct rusage u;
     size_t total = 0, available = 0;
     if (d->backend == BACKEND_CUDA) {
         d->memory(d, &total, &available);
         return (int64_t)(total - available);
     }
-    return getrusage(RUSAGE_SELF, &u) == 0 ? (int64_t)u.ru_maxrss * 1024 : 0;
+    return peak_bytes();
 }
 
 static int by_value(const void *a, const void *b)

@@ -1,18 +1,25 @@
 /* The inner part by AMX tiles (tdpbf16ps), and asking Linux for the permission to use them. */
+#include <immintrin.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "tensor/cpu/bgemm_kernel.h"
 
-/* The six instructions. Not by GCC's intrinsics: those of GCC 12 tell the compiler of the first 8 bytes of a configuration only,
- * and it then leaves out the rest. */
-#define TILE_TARGET
-#define TILE_CONFIGURE(config)        __asm__ volatile("ldtilecfg %0" ::"m"(*(config)))
-#define TILE_RELEASE()                __asm__ volatile("tilerelease")
-#define TILE_ZERO(t)                  __asm__ volatile("tilezero %%tmm" #t ::)
-#define TILE_LOAD(t, from, row_bytes) __asm__ volatile("tileloadd (%0,%1,1), %%tmm" #t ::"r"(from), "r"((int64_t)(row_bytes)) : "memory")
-#define TILE_STORE(t, to, row_bytes)  __asm__ volatile("tilestored %%tmm" #t ", (%0,%1,1)" ::"r"(to), "r"((int64_t)(row_bytes)) : "memory")
-#define TILE_DOT(c, a, b)             __asm__ volatile("tdpbf16ps %%tmm" #b ", %%tmm" #a ", %%tmm" #c ::)
+#define TILE_TARGET                      __attribute__((target("amx-tile,amx-bf16")))
+
+/* gcc's intrinsics name only a part of the memory they read, or none: what was stored there must be out before. */
+static inline const void *settled(const void *p)
+{
+    __asm__ volatile("" : : "r"(p) : "memory");
+    return p;
+}
+
+#define TILE_CONFIGURE(config)           _tile_loadconfig(settled(config))
+#define TILE_RELEASE()                   _tile_release()
+#define TILE_ZERO(t)                     _tile_zero(t)
+#define TILE_LOAD(t, from, row_bytes)    _tile_loadd(t, settled(from), row_bytes)
+#define TILE_STORE(t, to, row_bytes)     _tile_stored(t, to, row_bytes)
+#define TILE_DOT(c, a, b)                _tile_dpbf16ps(c, a, b)
 
 #include "tensor/cpu/bgemm_amx_body.h"
 
