@@ -72,28 +72,11 @@ static void fill(tensor *t)
     free(host);
 }
 
-/* Inputs that only lend their shape are not read. */
-static bool shape_only(op_id op, int k)
-{
-    switch (op) {
-    case OP_CONV2D_DX:
-    case OP_CONV2D_DW:
-    case OP_LINEAR_DX:
-    case OP_LINEAR_DW:
-    case OP_HEADS_DW:
-    case OP_TAKE_ROWS_BWD: return k == 2;
-    case OP_EMBED_BWD: return k >= 2;
-    case OP_AVGPOOL2_BWD: return k == 1;
-    case OP_MEAN_TOKENS_BWD: return k >= 1;
-    default: return false;
-    }
-}
-
 static double bytes_of(op_id op, const op_args *a)
 {
     double bytes = 0;
     for (int k = 0; k < OP_INPUTS; k++)
-        if (a->in[k].ndim >= 0 && !shape_only(op, k) && !(op == OP_EMBED && k == 1))
+        if (a->in[k].ndim >= 0 && !op_lends_shape(op, k) && !(op == OP_EMBED && k == 1))
             bytes += (double)tensor_bytes(&a->in[k]);
     for (int k = 0; k < OP_OUTPUTS; k++)
         if (a->out[k].ndim >= 0) bytes += (double)tensor_bytes(&a->out[k]);

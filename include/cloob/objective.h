@@ -107,7 +107,7 @@ CLOOB_API cloob_status cloob_objective_file(cloob_ctx *ctx, const cloob_objectiv
 
 typedef struct cloob_objective_bench {
     int64_t n, d;
-    int repeats; /* timed, after one that is not */
+    int repeats; /* timed, after one that is not; 0: that one is timed, for what takes long */
     bool forward_only;
     uint64_t seed;
 } cloob_objective_bench;

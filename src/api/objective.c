@@ -3,10 +3,10 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <time.h>
 
 #include "api/objective_plan.h"
+#include "core/peak.h"
 #include "core/rng.h"
 #include "io/safetensors.h"
 #include "loss/loss.h"
@@ -213,14 +213,12 @@ static double now_ms(void)
 /* Host: the process's high-water mark. GPU: what is not available. */
 static int64_t memory_used(device *d)
 {
-    struct rusage u;
     size_t total, available;
     if (d->backend == BACKEND_CUDA) {
         d->memory(d, &total, &available);
         return (int64_t)(total - available);
     }
-    getrusage(RUSAGE_SELF, &u);
-    return (int64_t)u.ru_maxrss * 1024;
+    return peak_bytes();
 }
 
 static float *random_rows(int64_t n, int64_t d, uint64_t key)
@@ -245,9 +243,10 @@ static int by_value(const void *a, const void *b)
 
 static cloob_status time_runs(cloob_ctx *ctx, job *j, int repeats, loss_result *l, double *median)
 {
-    double *ms = calloc((size_t)repeats, sizeof *ms);
+    double *ms = calloc((size_t)repeats + 1, sizeof *ms), first = now_ms();
     cloob_status status =
         ms ? job_run(ctx, j, l) : ctx_no_memory(ctx, (size_t)repeats * sizeof *ms, "timings");
+    if (ms && repeats == 0) ms[0] = now_ms() - first;
     for (int i = 0; status == CLOOB_OK && i < repeats; i++) {
         double begin = now_ms();
         status = job_run(ctx, j, l);
@@ -270,6 +269,7 @@ static cloob_status time_rows(cloob_ctx *ctx, const cloob_objective_options *o,
     cloob_status status;
     cloob_embeddings e = { .x = x, .y = y, .n = b->n, .d = b->d };
     CLOOB_TRY_GOTO(job_open(ctx, o, &e, &j), end);
+    peak_reset();
     int64_t before = memory_used(j.dev);
     CLOOB_TRY_GOTO(job_plan(ctx, o, &j, !b->forward_only), end);
     CLOOB_TRY_GOTO(time_runs(ctx, &j, b->repeats, &l, &t->ms), end);
@@ -286,8 +286,8 @@ cloob_status cloob_objective_time(cloob_ctx *ctx, const cloob_objective_options 
                                   const cloob_objective_bench *b, cloob_objective_timing *t)
 {
     memset(t, 0, sizeof *t);
-    if (b->n < 2 || b->d < 1 || b->repeats < 1)
-        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "a benchmark needs 2 pairs, a width and a repeat");
+    if (b->n < 2 || b->d < 1 || b->repeats < 0)
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "a benchmark needs 2 pairs and a width");
     uint64_t key = rng_key(b->seed, "bench/loss");
     float *x = random_rows(b->n, b->d, key), *y = random_rows(b->n, b->d, key + 1);
     cloob_status status = x && y

@@ -23,7 +23,7 @@ cloob_status cloob_search_index(cloob_ctx *ctx, cloob_model *m, const char *fold
     search_update u;
     cloob_status status =
         search_index_update(ctx, model_of(m), folder, path, checkpoint, vocab ? vocab : "", &u);
-    *out = (cloob_search_update){ u.pictures, u.kept, u.embedded, u.bad, u.removed };
+    *out = (cloob_search_update){ u.pictures, u.kept, u.embedded, u.bad, u.removed, u.bad_before };
     return status;
 }
 
@@ -195,7 +195,8 @@ static cloob_status write_random(cloob_ctx *ctx, const char *path, int64_t n, in
         random_unit(row + i * D, D, rng_subkey(1, (uint64_t)i));
     for (int64_t i = 0; i < n && status == CLOOB_OK; i++) name[i] = "picture.jpg";
     if (status == CLOOB_OK)
-        status = search_index_write(ctx, path, "", "", "", row, row + n * D, D, name, zero, zero, n);
+        status = search_index_write(ctx, path, "", "", "", row, row + n * D, D,
+                                    &(search_names){ n, name, zero, zero }, NULL);
     free(row), free(name), free(zero);
     return status;
 }

@@ -18,7 +18,8 @@ static const opt_row rows[] = {
       0 },
     { "init-inv-tau", OPT_DOUBLE, &o.inv_tau, "30", "T", "inverse temperature", 0 },
     { "scale-hopfield", OPT_DOUBLE, &o.scale, "8", "B", "beta of the Hopfield networks", 0 },
-    { "repeats", OPT_INT, &o.repeats, "5", "R", "timed runs, after one that is not", OPT_POSITIVE },
+    { "repeats", OPT_INT, &o.repeats, "5", "R", "timed runs, after one that is not; 0: that one is timed",
+      OPT_NOT_NEGATIVE },
     { "forward", OPT_FLAG, &o.forward, NULL, NULL, "the loss alone, without gradients", 0 },
     OPT_END
 };

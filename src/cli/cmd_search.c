@@ -48,14 +48,17 @@ static void print_update(const char *path, const cloob_search_update *u)
     if (common.json) {
         printf("{\"index\": ");
         json_out_string(path);
-        printf(
-            ", \"pictures\": %lld, \"kept\": %lld, \"embedded\": %lld, \"bad\": %lld, \"removed\": %lld}\n",
-            (long long)u->pictures, (long long)u->kept, (long long)u->embedded, (long long)u->bad,
-            (long long)u->removed);
-    } else
-        printf("%s: %lld pictures (%lld new or changed, %lld kept, %lld gone, %lld cannot be read)\n", path,
+        printf(", \"pictures\": %lld, \"kept\": %lld, \"embedded\": %lld, \"bad\": %lld, \"bad_before\": "
+               "%lld, \"removed\": %lld}\n",
+               (long long)u->pictures, (long long)u->kept, (long long)u->embedded, (long long)u->bad,
+               (long long)u->bad_before, (long long)u->removed);
+    } else {
+        printf("%s: %lld pictures (%lld new or changed, %lld kept, %lld gone, %lld cannot be read", path,
                (long long)u->pictures, (long long)u->embedded, (long long)u->kept, (long long)u->removed,
                (long long)u->bad);
+        if (u->bad_before) printf(", %lld of them as before and not tried again", (long long)u->bad_before);
+        printf(")\n");
+    }
 }
 
 static int run_index(const command *self, const char *folder)

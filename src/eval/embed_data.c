@@ -33,6 +33,12 @@ void loader_feeds(loader_options *o, device *dev)
     o->memory_user = dev;
 }
 
+int64_t embed_rows_at_once(const encoder *enc, int64_t wanted)
+{
+    int64_t each = encoder_batch(enc);
+    return (wanted + each - 1) / each * each;
+}
+
 cloob_status embed_loader(cloob_ctx *ctx, const encoder *enc, const tokenizer *tok, const dataset *d,
                           const embed_options *o, loader **out)
 {
@@ -91,12 +97,14 @@ cloob_status embed_data(cloob_ctx *ctx, encoder *enc, const tokenizer *tok, cons
                         const embed_options *o, embedded *e)
 {
     int64_t n = dataset_epoch_samples(d);
+    embed_options full = *o;
     bool texts = o->texts && tok && dataset_has_captions(d);
     loader *l = NULL;
     *e = (embedded){ .image_width = encoder_width(enc, o->what, false),
                      .text_width = encoder_width(enc, o->what, true) };
     cloob_status status = make_room(ctx, e, n, texts, dataset_class_count(d) > 0);
-    if (status == CLOOB_OK) status = embed_loader(ctx, enc, texts ? tok : NULL, d, o, &l);
+    full.batch = embed_rows_at_once(enc, o->batch);
+    if (status == CLOOB_OK) status = embed_loader(ctx, enc, texts ? tok : NULL, d, &full, &l);
     if (status == CLOOB_OK) status = run(ctx, enc, l, o->what, n, e);
     loader_destroy(l);
     if (status != CLOOB_OK) embedded_release(e);

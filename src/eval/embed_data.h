@@ -38,6 +38,9 @@ void embedded_release(embedded *e);
 /* Lets a loader keep its batches where the device's copies read them at full speed; the device outlives the loader. */
 void loader_feeds(loader_options *o, device *dev);
 
+/* At least `wanted` rows, and none that would leave places of the encoder's batches empty. */
+int64_t embed_rows_at_once(const encoder *enc, int64_t wanted);
+
 /* A loader of evaluation views and tokens as the encoder takes them. */
 cloob_status embed_loader(cloob_ctx *ctx, const encoder *enc, const tokenizer *tok, const dataset *d,
                           const embed_options *o, loader **out);

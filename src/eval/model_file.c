@@ -139,7 +139,7 @@ cloob_status model_texts(cloob_ctx *ctx, model *m, const char *const *text, int6
 
 /* ---- pictures in files --------------------------------------------------------------------------- */
 
-enum { FILES_AT_ONCE = 64 };
+enum { FILES_AT_ONCE = 256 };
 
 typedef struct view_job {
     cloob_ctx *ctx;

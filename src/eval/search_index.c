@@ -2,6 +2,7 @@
 #include "eval/search_index.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,13 +23,31 @@ static cloob_status column(cloob_ctx *ctx, const search_index *ix, const char *p
     return CLOOB_OK;
 }
 
-static cloob_status check_names(cloob_ctx *ctx, const search_index *ix, const char *path, int64_t bytes)
+static cloob_status check_names(cloob_ctx *ctx, const search_files *f, const char *path, int64_t bytes)
 {
     int64_t begin = 0;
-    for (int64_t i = 0; i < ix->N; begin = ix->name_end[i++])
-        if (ix->name_end[i] <= begin || ix->name_end[i] > bytes)
+    for (int64_t i = 0; i < f->n; begin = f->name_end[i++])
+        if (f->name_end[i] <= begin || f->name_end[i] > bytes)
             return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: the names are damaged; make the index again", path);
     return CLOOB_OK;
+}
+
+/* name, name_end, size and mtime, each behind a prefix. n -1: as many as there are. */
+static cloob_status read_files(cloob_ctx *ctx, const search_index *ix, const char *path, const char *prefix,
+                               int64_t n, search_files *f)
+{
+    static const char *const names[] = { "size", "mtime", "name_end", "name" };
+    const void *p[4] = { 0 };
+    const tensor *t = NULL;
+    for (int i = 0; i < 4; i++) {
+        char key[32];
+        snprintf(key, sizeof key, "%s%s", prefix, names[i]);
+        CLOOB_TRY(column(ctx, ix, path, key, i < 3 ? CLOOB_I64 : CLOOB_U8, 1, i < 3 ? n : -1, 0, &p[i]));
+        CLOOB_TRY(st_need(ctx, &ix->file, path, key, 1, &t));
+        if (n < 0) n = t->dim[0];
+    }
+    *f = (search_files){ n, p[0], p[1], p[2], p[3] };
+    return check_names(ctx, f, path, t->dim[0]);
 }
 
 static const char *meta(const search_index *ix, const char *key)
@@ -39,26 +58,22 @@ static const char *meta(const search_index *ix, const char *key)
 
 static cloob_status read_all(cloob_ctx *ctx, const char *path, search_index *ix)
 {
-    const tensor *rows, *names;
-    const void *p[7] = { 0 };
+    const tensor *rows;
+    const void *p[4] = { 0 };
     if (strcmp(meta(ix, "format"), "cloob-index") != 0)
         return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: not an index of pictures; cloob search index makes one",
                         path);
     CLOOB_TRY(st_need(ctx, &ix->file, path, "row", 2, &rows));
-    CLOOB_TRY(st_need(ctx, &ix->file, path, "name", 1, &names));
     ix->N = rows->dim[0], ix->D = rows->dim[1];
     CLOOB_TRY(column(ctx, ix, path, "row", CLOOB_F32, 2, ix->N, ix->D, &p[0]));
     CLOOB_TRY(column(ctx, ix, path, "coarse", CLOOB_I8, 2, ix->N, ix->D, &p[1]));
     CLOOB_TRY(column(ctx, ix, path, "scale", CLOOB_F32, 1, ix->N, 0, &p[2]));
-    CLOOB_TRY(column(ctx, ix, path, "size", CLOOB_I64, 1, ix->N, 0, &p[3]));
-    CLOOB_TRY(column(ctx, ix, path, "mtime", CLOOB_I64, 1, ix->N, 0, &p[4]));
-    CLOOB_TRY(column(ctx, ix, path, "name_end", CLOOB_I64, 1, ix->N, 0, &p[5]));
-    CLOOB_TRY(column(ctx, ix, path, "probe", CLOOB_F32, 1, ix->D, 0, &p[6]));
-    ix->row = p[0], ix->coarse = p[1], ix->scale = p[2], ix->size = p[3], ix->mtime = p[4],
-    ix->name_end = p[5];
-    ix->probe = p[6], ix->name = names->data;
+    CLOOB_TRY(column(ctx, ix, path, "probe", CLOOB_F32, 1, ix->D, 0, &p[3]));
+    ix->row = p[0], ix->coarse = p[1], ix->scale = p[2], ix->probe = p[3];
     ix->root = meta(ix, "root"), ix->checkpoint = meta(ix, "checkpoint"), ix->vocab = meta(ix, "vocab");
-    return check_names(ctx, ix, path, names->dim[0]);
+    CLOOB_TRY(read_files(ctx, ix, path, "", ix->N, &ix->good));
+    return st_find(&ix->file, "bad_size") ? read_files(ctx, ix, path, "bad_", -1, &ix->bad)
+                                          : CLOOB_OK; /* older ones have none */
 }
 
 cloob_status search_index_open(cloob_ctx *ctx, const char *path, search_index *ix)
@@ -76,18 +91,20 @@ void search_index_close(search_index *ix)
     *ix = (search_index){ 0 };
 }
 
-char *search_index_path(const search_index *ix, int64_t i)
+char *search_files_path(const search_index *ix, const search_files *f, int64_t i)
 {
-    int64_t begin = i ? ix->name_end[i - 1] : 0;
-    size_t root = strlen(ix->root), n = (size_t)(ix->name_end[i] - begin);
+    int64_t begin = i ? f->name_end[i - 1] : 0;
+    size_t root = strlen(ix->root), n = (size_t)(f->name_end[i] - begin);
     char *path = malloc(root + n + 2);
     if (!path) return NULL;
     memcpy(path, ix->root, root);
     path[root] = '/';
-    memcpy(path + root + 1, ix->name + begin, n);
+    memcpy(path + root + 1, f->name + begin, n);
     path[root + 1 + n] = '\0';
     return path;
 }
+
+char *search_index_path(const search_index *ix, int64_t i) { return search_files_path(ix, &ix->good, i); }
 
 /* ---- writing ------------------------------------------------------------------------------------- */
 
@@ -100,51 +117,80 @@ static float quantise(const float *row, int64_t D, int8_t *out)
     return scale;
 }
 
-typedef struct columns {
-    int8_t *coarse;
-    float *scale;
-    int64_t *name_end;
+/* Names one after the other, and where each ends. */
+typedef struct joined {
     char *name;
-} columns;
+    int64_t *end, bytes;
+} joined;
 
-static void columns_release(columns *c) { free(c->coarse), free(c->scale), free(c->name_end), free(c->name); }
-
-static cloob_status make_columns(cloob_ctx *ctx, const float *rows, int64_t D, const char *const *name,
-                                 int64_t n, columns *c, int64_t *name_bytes)
+static cloob_status join_names(cloob_ctx *ctx, const search_names *s, joined *j)
 {
-    *name_bytes = 0;
-    for (int64_t i = 0; i < n; i++) *name_bytes += (int64_t)strlen(name[i]);
-    *c = (columns){ malloc((size_t)(n * D) + 1), malloc((size_t)(n + 1) * sizeof *c->scale),
-                    malloc((size_t)(n + 1) * sizeof *c->name_end), malloc((size_t)*name_bytes + 1) };
-    if (!c->coarse || !c->scale || !c->name_end || !c->name)
-        return ctx_no_memory(ctx, (size_t)(n * D), "an index");
+    *j = (joined){ 0 };
+    for (int64_t i = 0; i < s->n; i++) j->bytes += (int64_t)strlen(s->name[i]);
+    j->name = malloc((size_t)j->bytes + 1);
+    j->end = malloc((size_t)(s->n + 1) * sizeof *j->end);
+    if (!j->name || !j->end) return ctx_no_memory(ctx, (size_t)j->bytes, "an index");
     int64_t end = 0;
-    for (int64_t i = 0; i < n; i++) {
-        size_t bytes = strlen(name[i]);
-        c->scale[i] = quantise(rows + i * D, D, c->coarse + i * D);
-        memcpy(c->name + end, name[i], bytes);
-        c->name_end[i] = end += (int64_t)bytes;
+    for (int64_t i = 0; i < s->n; i++) {
+        size_t bytes = strlen(s->name[i]);
+        memcpy(j->name + end, s->name[i], bytes);
+        j->end[i] = end += (int64_t)bytes;
     }
     return CLOOB_OK;
 }
 
+typedef struct columns {
+    int8_t *coarse;
+    float *scale;
+    joined good, bad;
+} columns;
+
+static void columns_release(columns *c)
+{
+    free(c->coarse), free(c->scale);
+    free(c->good.name), free(c->good.end), free(c->bad.name), free(c->bad.end);
+}
+
+static cloob_status make_columns(cloob_ctx *ctx, const float *rows, int64_t D, const search_names *good,
+                                 const search_names *bad, columns *c)
+{
+    int64_t n = good->n;
+    *c = (columns){ .coarse = malloc((size_t)(n * D) + 1),
+                    .scale = malloc((size_t)(n + 1) * sizeof *c->scale) };
+    if (!c->coarse || !c->scale) return ctx_no_memory(ctx, (size_t)(n * D), "an index");
+    for (int64_t i = 0; i < n; i++) c->scale[i] = quantise(rows + i * D, D, c->coarse + i * D);
+    CLOOB_TRY(join_names(ctx, good, &c->good));
+    return join_names(ctx, bad, &c->bad);
+}
+
+static tensor numbers(const int64_t *data, int64_t n)
+{
+    return TENSOR(CLOOB_I64, (void *)(uintptr_t)data, n);
+}
+
 cloob_status search_index_write(cloob_ctx *ctx, const char *path, const char *root, const char *checkpoint,
                                 const char *vocab, const float *rows, const float *probe, int64_t D,
-                                const char *const *name, const int64_t *size, const int64_t *mtime, int64_t n)
+                                const search_names *good, const search_names *bad)
 {
+    const search_names none = { 0 };
     columns c;
-    int64_t bytes;
-    cloob_status status = make_columns(ctx, rows, D, name, n, &c, &bytes);
+    if (!bad) bad = &none;
+    cloob_status status = make_columns(ctx, rows, D, good, bad, &c);
     if (status == CLOOB_OK) {
+        int64_t n = good->n;
         /* widest first: the format has no padding, and every column must stay aligned */
-        st_entry e[] = { { "size", TENSOR(CLOOB_I64, (void *)(uintptr_t)size, n) },
-                         { "mtime", TENSOR(CLOOB_I64, (void *)(uintptr_t)mtime, n) },
-                         { "name_end", TENSOR(CLOOB_I64, c.name_end, n) },
+        st_entry e[] = { { "size", numbers(good->size, n) },
+                         { "mtime", numbers(good->mtime, n) },
+                         { "name_end", numbers(c.good.end, n) },
+                         { "bad_size", numbers(bad->size, bad->n) },
+                         { "bad_mtime", numbers(bad->mtime, bad->n) },
+                         { "bad_name_end", numbers(c.bad.end, bad->n) },
                          { "row", TENSOR(CLOOB_F32, (void *)(uintptr_t)rows, n, D) },
                          { "scale", TENSOR(CLOOB_F32, c.scale, n) },
                          { "probe", TENSOR(CLOOB_F32, (void *)(uintptr_t)probe, D) },
                          { "coarse", TENSOR(CLOOB_I8, c.coarse, n, D) },
-                         { "name", TENSOR(CLOOB_U8, c.name, bytes) } };
+                         { "name", TENSOR(CLOOB_U8, c.good.name, c.good.bytes) },
+                         { "bad_name", TENSOR(CLOOB_U8, c.bad.name, c.bad.bytes) } };
         st_meta m[] = {
             { "format", "cloob-index" }, { "root", root }, { "checkpoint", checkpoint }, { "vocab", vocab }
         };

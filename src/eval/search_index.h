@@ -6,23 +6,30 @@
  *     scale   F32 (N)      of the coarse rows
  *     size, mtime I64 (N)  of the files, in bytes and nanoseconds: what has changed is embedded again
  *     name    U8, name_end I64 (N): paths below the folder, one after the other, and where each ends
- *     probe   F32 (D)      the embedding of a fixed picture: tells whether a model made this index
- * Metadata: format "cloob-index", root, checkpoint, vocab. It is written beside and renamed, every half
- * minute while indexing goes on, so that a kill costs half a minute of work and never the index. A reader
- * keeps the old file mapped. */
+ *     bad_size, bad_mtime I64 (M), bad_name U8, bad_name_end I64 (M): files that could not be read; tried
+ * again when they change probe   F32 (D)      the embedding of a fixed picture: tells whether a model made
+ * this index Metadata: format "cloob-index", root, checkpoint, vocab. It is written beside and renamed, every
+ * half minute while indexing goes on, so that a kill costs half a minute of work and never the index. A
+ * reader keeps the old file mapped. */
 #ifndef EVAL_SEARCH_INDEX_H
 #define EVAL_SEARCH_INDEX_H
 
 #include "eval/model_file.h"
 #include "io/safetensors.h"
 
+/* Files by name, size and time. */
+typedef struct search_files {
+    int64_t n;
+    const int64_t *size, *mtime, *name_end;
+    const char *name; /* one after the other */
+} search_files;
+
 typedef struct search_index {
     st_file file;
     int64_t N, D;
     const float *row, *scale, *probe;
     const int8_t *coarse;
-    const int64_t *size, *mtime, *name_end;
-    const char *name;
+    search_files good, bad;                /* good.n is N */
     const char *root, *checkpoint, *vocab; /* vocab "": the checkpoint's own */
 } search_index;
 
@@ -31,9 +38,12 @@ void search_index_close(search_index *ix);
 
 /* The path of entry i: root/name, in a new string. NULL when memory is out. */
 char *search_index_path(const search_index *ix, int64_t i);
+/* The same for one of its lists of files. */
+char *search_files_path(const search_index *ix, const search_files *f, int64_t i);
 
 typedef struct search_update {
-    int64_t pictures, kept, embedded, bad, removed;
+    int64_t pictures, kept, embedded, removed;
+    int64_t bad, bad_before; /* cannot be read; of these, known from before and not tried again */
 } search_update;
 
 /* Brings the index of a folder up to date, or makes it. checkpoint and vocab are stored for queries. */
@@ -53,10 +63,16 @@ cloob_status search_index_query(cloob_ctx *ctx, const search_index *ix, const fl
 /* Refuses a model that did not make the index. */
 cloob_status search_index_check(cloob_ctx *ctx, const search_index *ix, model *m);
 
-/* Writes an index of rows that come from elsewhere; names: n strings. */
+/* Files to write: n strings with size and time. */
+typedef struct search_names {
+    int64_t n;
+    const char *const *name;
+    const int64_t *size, *mtime;
+} search_names;
+
+/* Writes an index of rows (good->n, D) that come from elsewhere. bad may be NULL. */
 cloob_status search_index_write(cloob_ctx *ctx, const char *path, const char *root, const char *checkpoint,
                                 const char *vocab, const float *rows, const float *probe, int64_t D,
-                                const char *const *name, const int64_t *size, const int64_t *mtime,
-                                int64_t n);
+                                const search_names *good, const search_names *bad);
 
 #endif

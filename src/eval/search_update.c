@@ -56,29 +56,51 @@ typedef struct update {
     const char *path, *root, *checkpoint, *vocab;
     picture_list l; /* sorted by path */
     int64_t D;
-    float *row; /* (count, D) */
-    bool *have; /* (count) */
+    float *row;       /* (count, D) */
+    bool *have, *bad; /* (count) embedded; cannot be read */
     float *probe;
 } update;
 
+typedef struct files {
+    const char **name;
+    int64_t *size, *mtime, n;
+} files;
+
+static bool files_init(files *f, int64_t most)
+{
+    size_t n = (size_t)most;
+    *f = (files){ malloc(n * sizeof *f->name), malloc(n * sizeof *f->size), malloc(n * sizeof *f->mtime), 0 };
+    return f->name && f->size && f->mtime;
+}
+
+static void files_release(files *f) { free(f->name), free(f->size), free(f->mtime); }
+
+static void files_add(files *f, const char *name, const picture_entry *p)
+{
+    f->name[f->n] = name, f->size[f->n] = p->size, f->mtime[f->n] = p->mtime_ns;
+    f->n++;
+}
+
 static cloob_status update_write(cloob_ctx *ctx, const update *u)
 {
-    int64_t n = 0, most = u->l.count + 1, D = u->D;
+    int64_t most = u->l.count + 1, D = u->D;
     size_t skip = strlen(u->root) + 1;
-    const char **name = malloc((size_t)most * sizeof *name);
-    int64_t *size = malloc((size_t)most * sizeof *size), *mtime = malloc((size_t)most * sizeof *mtime);
+    files good, bad;
+    bool ok = files_init(&good, most);
+    ok = files_init(&bad, most) && ok;
     float *row = malloc((size_t)(most * D) * sizeof *row);
-    cloob_status status =
-        name && size && mtime && row ? CLOOB_OK : ctx_no_memory(ctx, (size_t)(most * D) * 4, "an index");
+    cloob_status status = ok && row ? CLOOB_OK : ctx_no_memory(ctx, (size_t)(most * D) * 4, "an index");
     for (int64_t i = 0; i < u->l.count && status == CLOOB_OK; i++) {
-        if (!u->have[i]) continue;
-        name[n] = u->l.item[i].path + skip, size[n] = u->l.item[i].size, mtime[n] = u->l.item[i].mtime_ns;
-        memcpy(row + n++ * D, u->row + i * D, (size_t)D * sizeof *row);
+        const picture_entry *p = &u->l.item[i];
+        if (u->have[i]) memcpy(row + good.n * D, u->row + i * D, (size_t)D * sizeof *row);
+        if (u->have[i]) files_add(&good, p->path + skip, p);
+        if (u->bad[i]) files_add(&bad, p->path + skip, p);
     }
+    search_names g = { good.n, good.name, good.size, good.mtime },
+                 b = { bad.n, bad.name, bad.size, bad.mtime };
     if (status == CLOOB_OK)
-        status = search_index_write(ctx, u->path, u->root, u->checkpoint, u->vocab, row, u->probe, D, name,
-                                    size, mtime, n);
-    free(name), free(size), free(mtime), free(row);
+        status = search_index_write(ctx, u->path, u->root, u->checkpoint, u->vocab, row, u->probe, D, &g, &b);
+    files_release(&good), files_release(&bad), free(row);
     return status;
 }
 
@@ -95,6 +117,38 @@ static int64_t find_picture(const picture_list *l, const char *path)
     return -1;
 }
 
+/* Where file i of an old list is in the folder now: -1 gone, -2 changed. */
+static int64_t find_unchanged(const update *u, const search_index *ix, const search_files *f, int64_t i,
+                              bool *no_memory)
+{
+    char *path = search_files_path(ix, f, i);
+    *no_memory = !path;
+    int64_t at = path ? find_picture(&u->l, path) : -1;
+    free(path);
+    if (at < 0) return -1;
+    return u->l.item[at].size == f->size[i] && u->l.item[at].mtime_ns == f->mtime[i] ? at : -2;
+}
+
+static cloob_status keep_files(cloob_ctx *ctx, update *u, const search_index *ix, search_update *out)
+{
+    bool no_memory = false;
+    for (int64_t i = 0; i < ix->N && !no_memory; i++) {
+        int64_t at = find_unchanged(u, ix, &ix->good, i, &no_memory);
+        if (at == -1) out->removed++;
+        if (at < 0) continue;
+        memcpy(u->row + at * u->D, ix->row + i * u->D, (size_t)u->D * sizeof *u->row);
+        u->have[at] = true;
+        out->kept++;
+    }
+    for (int64_t i = 0; i < ix->bad.n && !no_memory; i++) {
+        int64_t at = find_unchanged(u, ix, &ix->bad, i, &no_memory);
+        if (at < 0 || u->have[at]) continue;
+        u->bad[at] = true;
+        out->bad++, out->bad_before++;
+    }
+    return no_memory ? ctx_no_memory(ctx, 64, "a path") : CLOOB_OK;
+}
+
 static cloob_status keep_old(cloob_ctx *ctx, update *u, search_update *out)
 {
     search_index ix;
@@ -106,19 +160,7 @@ static cloob_status keep_old(cloob_ctx *ctx, update *u, search_update *out)
                           ix.root);
     else if (ix.D != u->D || !same_direction(ix.probe, u->probe, u->D))
         ctx_log(ctx, CLOOB_LOG_INFO, "%s was made with another model: everything is embedded again", u->path);
-    else
-        for (int64_t i = 0; i < ix.N && status == CLOOB_OK; i++) {
-            char *path = search_index_path(&ix, i);
-            if (!path) status = ctx_no_memory(ctx, 64, "a path");
-            int64_t at = path ? find_picture(&u->l, path) : -1;
-            free(path);
-            if (at < 0) out->removed++;
-            else if (u->l.item[at].size == ix.size[i] && u->l.item[at].mtime_ns == ix.mtime[i]) {
-                memcpy(u->row + at * u->D, ix.row + i * u->D, (size_t)u->D * sizeof *u->row);
-                u->have[at] = true;
-                out->kept++;
-            }
-        }
+    else status = keep_files(ctx, u, &ix, out);
     search_index_close(&ix);
     return status;
 }
@@ -130,14 +172,16 @@ static cloob_status embed_some(cloob_ctx *ctx, update *u, int64_t *next, search_
     int64_t at[FILES_BETWEEN_CLOCKS], n = 0, D = u->D;
     bool bad[FILES_BETWEEN_CLOCKS];
     for (; *next < u->l.count && n < FILES_BETWEEN_CLOCKS; ++*next)
-        if (!u->have[*next]) at[n] = *next, path[n++] = u->l.item[*next].path;
+        if (!u->have[*next] && !u->bad[*next]) at[n] = *next, path[n++] = u->l.item[*next].path;
     if (!n) return CLOOB_OK;
     float *row = malloc((size_t)(n * D) * sizeof *row);
     if (!row) return ctx_no_memory(ctx, (size_t)(n * D) * sizeof *row, "embeddings");
     cloob_status status = model_picture_files(ctx, u->m, path, n, ENCODE_UNIT, row, bad);
     for (int64_t i = 0; i < n && status == CLOOB_OK; i++) {
-        if (bad[i]) out->bad++;
-        else {
+        if (bad[i]) {
+            u->bad[at[i]] = true;
+            out->bad++;
+        } else {
             memcpy(u->row + at[i] * D, row + i * D, (size_t)D * sizeof *row);
             u->have[at[i]] = true;
             out->embedded++;
@@ -167,15 +211,17 @@ static cloob_status run(cloob_ctx *ctx, update *u, search_update *out)
     u->D = encoder_config(u->m->enc)->embed;
     u->row = calloc(rows * (size_t)u->D, sizeof *u->row);
     u->have = calloc(rows, sizeof *u->have);
+    u->bad = calloc(rows, sizeof *u->bad);
     u->probe = malloc((size_t)u->D * sizeof *u->probe);
-    if (!u->row || !u->have || !u->probe)
+    if (!u->row || !u->have || !u->bad || !u->probe)
         return ctx_no_memory(ctx, rows * (size_t)u->D * sizeof *u->row, "an index");
     CLOOB_TRY(embed_probe(ctx, u->m, u->probe));
     CLOOB_TRY(keep_old(ctx, u, out));
     CLOOB_TRY(embed_missing(ctx, u, out));
     out->pictures = out->kept + out->embedded;
     if (!out->pictures) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: holds no readable pictures", u->root);
-    if (!out->embedded && !out->removed && file_exists(u->path)) return CLOOB_OK;
+    if (!out->embedded && !out->removed && out->bad == out->bad_before && file_exists(u->path))
+        return CLOOB_OK;
     return update_write(ctx, u);
 }
 
@@ -194,7 +240,7 @@ cloob_status search_index_update(cloob_ctx *ctx, model *m, const char *folder, c
     else if (!weights_path || !vocab_path)
         status = ctx_fail(ctx, CLOOB_ERR_IO, "%s: %s", checkpoint, strerror(errno));
     else status = run(ctx, &u, out);
-    free(u.row), free(u.have), free(u.probe);
+    free(u.row), free(u.have), free(u.bad), free(u.probe);
     picture_list_release(&u.l);
     free(root), free(weights_path), free(vocab_path);
     return status;

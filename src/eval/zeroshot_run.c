@@ -102,7 +102,9 @@ cloob_status zeroshot_pictures(cloob_ctx *ctx, encoder *enc, const dataset *d, c
                                const zeroshot_run_options *o, zeroshot *z, int64_t *bad)
 {
     static const char *const how[] = { "name", "order", "number" };
-    embed_options eo = { .what = ENCODE_UNIT, .batch = o->batch, .workers = o->workers };
+    zeroshot_run_options full = *o;
+    full.batch = embed_rows_at_once(enc, o->batch);
+    embed_options eo = { .what = ENCODE_UNIT, .batch = full.batch, .workers = o->workers };
     loader *l = NULL;
     class_match_by by;
     int64_t classes = dataset_class_count(d);
@@ -116,7 +118,7 @@ cloob_status zeroshot_pictures(cloob_ctx *ctx, encoder *enc, const dataset *d, c
         ctx_log(ctx, CLOOB_LOG_INFO, "classes go to prompts by %s: \"%s\" is \"%s\"", how[by],
                 dataset_class_name(d, 0), set->classes[class_of[0]].item[0]);
     if (status == CLOOB_OK) status = embed_loader(ctx, enc, NULL, d, &eo, &l);
-    if (status == CLOOB_OK) status = count_all(ctx, enc, l, class_of, o, z);
+    if (status == CLOOB_OK) status = count_all(ctx, enc, l, class_of, &full, z);
     if (status == CLOOB_OK) *bad = loader_stats_take(l).bad_samples;
     if (status == CLOOB_OK && z->count.N == 0)
         status = ctx_fail(ctx, CLOOB_ERR_FORMAT, "none of the %lld pictures can be read", (long long)*bad);

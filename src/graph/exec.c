@@ -21,12 +21,15 @@ struct exec {
     int calls, forward_calls;
     value *value; /* with device pointers */
     int values;
+    int *lies; /* by value: itself, or the value in whose place it lies */
     void *arena, *inputs;
     exec_memory memory;
     bool ran_once, keep_stats, profile;
     double seconds[OP_COUNT];
     void (*on_grad)(void *user, int param);
     void *grad_user;
+    void (*on_call)(void *user, op_id op, const op_args *args);
+    void *call_user;
 };
 
 /* ---- layout -------------------------------------------------------------------------------------- */
@@ -155,7 +158,7 @@ static void find_lifetimes(const exec *e, plan_item *item)
     for (int i = 0; i < e->calls; i++) {
         const op_args *a = &e->call[i].args;
         for (int k = 0; k < OP_INPUTS; k++)
-            if (a->in[k].ndim >= 0) touch(&item[(intptr_t)a->in[k].data], i);
+            if (a->in[k].ndim >= 0 && !op_lends_shape(e->call[i].op, k)) touch(&item[(intptr_t)a->in[k].data], i);
         for (int k = 0; k < OP_OUTPUTS; k++) {
             if (a->out[k].ndim < 0) continue;
             touch(&item[(intptr_t)a->out[k].data], i);
@@ -169,9 +172,27 @@ static void find_lifetimes(const exec *e, plan_item *item)
     }
 }
 
+/* A result takes the place of an operand that dies with its making, where the kernel allows it. */
+static void share_places(exec *e, plan_item *item)
+{
+    for (int v = 0; v < e->values; v++) e->lies[v] = v;
+    for (int i = 0; i < e->calls; i++) {
+        const op_args *a = &e->call[i].args;
+        if (!e->call[i].kernel->in_place || a->in[0].ndim < 0 || a->out[0].ndim < 0) continue;
+        intptr_t from = (intptr_t)a->in[0].data, to = (intptr_t)a->out[0].data;
+        plan_item *place = &item[e->lies[from]];
+        bool temporary = e->value[from].kind == VALUE_TEMP && e->value[to].kind == VALUE_TEMP;
+        if (!temporary || item[from].last != i || item[to].first != i || item[to].bytes == 0 || item[to].bytes != place->bytes) continue;
+        e->lies[to] = e->lies[from];
+        place->last = item[to].last;
+        item[to].bytes = 0;
+    }
+}
+
 static cloob_status plan_memory(exec *e, plan_item *item)
 {
     find_lifetimes(e, item);
+    share_places(e, item);
     CLOOB_TRY(plan_offsets(e->env.ctx, item, e->values + e->calls, &e->memory.arena_bytes));
     e->memory.lower_bound_bytes = plan_lower_bound(item, e->values + e->calls, e->calls);
     for (int v = 0; v < e->values; v++)
@@ -192,7 +213,7 @@ static void assign_addresses(exec *e, const exec_bindings *b, const plan_item *i
     for (int v = 0; v < e->values; v++) {
         value *x = &e->value[v];
         const tensor *home = x->kind == VALUE_PARAM ? b->param : x->kind == VALUE_STAT ? b->master : b->grad;
-        if (x->kind == VALUE_TEMP) x->t.data = item[v].bytes ? (char *)e->arena + item[v].offset : NULL;
+        if (x->kind == VALUE_TEMP) x->t.data = item[e->lies[v]].bytes ? (char *)e->arena + item[e->lies[v]].offset : NULL;
         else if (x->kind == VALUE_INPUT) x->t.data = input, input += (tensor_bytes(&x->t) + 255) / 256 * 256;
         else x->t.data = (char *)home[x->param].data + (size_t)x->offset * dtype_size(home[x->param].dtype);
     }
@@ -230,6 +251,7 @@ static void set_env(exec *e, cloob_ctx *ctx, device *dev, const exec_bindings *b
     if (b->ranks > 1) e->env.ranks = b->ranks, e->env.sum_ranks = b->sum_ranks;
     e->env.sum_user = b->sum_user;
     e->env.frozen_weights = b->frozen_weights;
+    e->env.kept = b->kept;
 }
 
 static cloob_status make(cloob_ctx *ctx, const graph *g, device *dev, const exec_bindings *b, exec **out)
@@ -241,8 +263,9 @@ static cloob_status make(cloob_ctx *ctx, const graph *g, device *dev, const exec
     e->values = g->values;
     e->value = malloc((size_t)(g->values + 1) * sizeof *e->value);
     e->call = calloc((size_t)(g->nodes + 1), sizeof *e->call);
+    e->lies = malloc((size_t)(g->values + 1) * sizeof *e->lies);
     cloob_status status = CLOOB_OK;
-    if (!e->value || !e->call) status = ctx_no_memory(ctx, (size_t)g->nodes * sizeof *e->call, "an executor");
+    if (!e->value || !e->call || !e->lies) status = ctx_no_memory(ctx, (size_t)g->nodes * sizeof *e->call, "an executor");
     if (status == CLOOB_OK) {
         memcpy(e->value, g->value, (size_t)g->values * sizeof *e->value);
         status = build(e, g, b);
@@ -273,6 +296,7 @@ void exec_destroy(exec *e)
         if (e->call[i].kernel && e->call[i].kernel->release) e->call[i].kernel->release(&e->env, &e->call[i].args);
     if (e->arena) e->env.dev->free(e->env.dev, e->arena);
     if (e->inputs) e->env.dev->free(e->env.dev, e->inputs);
+    free(e->lies);
     free(e->value);
     free(e->call);
     free(e);
@@ -308,9 +332,11 @@ static cloob_status run_range(exec *e, int from, int to)
     for (int i = from; i < to; i++) {
         call *c = &e->call[i];
         if (c->once && e->env.frozen_weights && e->ran_once) continue;
+        if (e->on_call) e->on_call(e->call_user, c->op, &c->args);
         cloob_status status = run_call(e, c);
         if (status != CLOOB_OK) return ctx_wrap(e->env.ctx, status, "%s", op_table[c->op].name);
     }
+    if (e->on_call) e->on_call(e->call_user, OP_COUNT, NULL);
     return CLOOB_OK;
 }
 
@@ -350,4 +376,10 @@ void exec_on_grad(exec *e, void (*fn)(void *user, int param), void *user)
 {
     e->on_grad = fn;
     e->grad_user = user;
+}
+
+void exec_on_call(exec *e, void (*fn)(void *user, op_id op, const op_args *args), void *user)
+{
+    e->on_call = fn;
+    e->call_user = user;
 }

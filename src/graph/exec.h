@@ -19,6 +19,7 @@ typedef struct exec_bindings {
     const tensor *master; /* F32 */
     const tensor *grad;   /* F32; NULL for a graph without backward pass */
     bool frozen_weights;  /* inference: weights do not change between runs */
+    op_kept *kept;        /* frozen: what executors of the same weights share; outlives them. NULL: nothing is shared */
     void *stream;         /* NULL: the device's own */
     cloob_status (*sum_ranks)(void *user, float *values, int64_t n); /* statistics across ranks; NULL: one rank */
     void *sum_user;
@@ -56,6 +57,9 @@ void exec_set_ctx(exec *e, cloob_ctx *ctx);
  * exec_profile(e, true). */
 void exec_profile(exec *e, bool on);
 const double *exec_op_seconds(const exec *e);
+
+/* Calls fn before each call of a run, and once after the last with op OP_COUNT and args NULL: for timing on a device's queue. */
+void exec_on_call(exec *e, void (*fn)(void *user, op_id op, const op_args *args), void *user);
 
 /* Calls fn after each backward node that completes a parameter's gradient, so that its exchange between ranks can start
  * while the rest is computed. */

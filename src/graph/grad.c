@@ -135,6 +135,13 @@ static value_id operand(walk *w, const node *of, const value_id *temporary, op_r
     }
 }
 
+/* Whatever the backward pass reads in its place, the forward value has the shape. */
+static value_id shape_of(const node *of, op_ref r)
+{
+    if (r == REF_NONE) return NO_VALUE;
+    return r < REF_OUT ? of->in[r] : of->out[r - REF_OUT];
+}
+
 /* An output nobody wants is left absent; a step without wanted outputs is not taken. */
 static bool wants(const walk *w, const node *of, op_ref r)
 {
@@ -154,7 +161,8 @@ static void take_step(walk *w, const node *of, value_id *temporary, const op_ste
     value_id in[OP_INPUTS], place[OP_OUTPUTS];
     for (int k = 0; k < OP_OUTPUTS; k++) any = any || wants(w, of, s->out[k]);
     if (!any) return;
-    for (int k = 0; k < OP_INPUTS; k++) in[k] = operand(w, of, temporary, s->in[k]); /* may append recomputed nodes */
+    for (int k = 0; k < OP_INPUTS; k++)
+        in[k] = op_lends_shape(s->op, k) ? shape_of(of, s->in[k]) : operand(w, of, temporary, s->in[k]); /* may append recomputed nodes */
     for (int k = 0; k < OP_OUTPUTS; k++)
         place[k] = wants(w, of, s->out[k]) && s->out[k] < REF_T ? grad_place(w, of->in[s->out[k] - REF_D]) : NO_VALUE;
     node *n = graph_node(g, s->op, s->attr);
@@ -262,6 +270,7 @@ void graph_differentiate(graph *g, value_id output, const graph_grad_options *o)
             backward_of(&w, i);
         }
         if (g->status == CLOOB_OK) fuse_sums(g, w.forward_nodes);
+        if (g->status == CLOOB_OK) graph_write_along(g, w.forward_nodes);
         if (g->status == CLOOB_OK) graph_remove_dead(g, w.forward_nodes);
     }
     free(w.grad);

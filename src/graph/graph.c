@@ -155,7 +155,7 @@ void graph_remove_dead(graph *g, int from)
         for (int k = 0; k < OP_OUTPUTS; k++) alive = alive || wanted(g, n->out[k], used);
         if (!alive) n->op = OP_COUNT;
         for (int k = 0; k < OP_INPUTS && n->op != OP_COUNT; k++)
-            if (n->in[k] != NO_VALUE) used[n->in[k]] = true;
+            if (n->in[k] != NO_VALUE && !op_lends_shape(n->op, k)) used[n->in[k]] = true;
     }
     free(used);
 }

@@ -89,6 +89,9 @@ typedef struct graph_grad_options {
  * trainable parameter. Folds the sums of gradients into the ops that read them. */
 void graph_differentiate(graph *g, value_id output, const graph_grad_options *o);
 
+/* After graph_differentiate's own steps, for what it does again from node `from` on (again.c). */
+void graph_write_along(graph *g, int from);
+
 /* ---- for passes ---------------------------------------------------------------------------------- */
 
 value_id graph_value(graph *g, tensor t, value_kind kind);

@@ -33,4 +33,4 @@ static size_t bytes_of(const loss_plan *p)
     return batch_applies(p) ? batch_bytes(p) : general_bytes(p);
 }
 
-const loss_engine loss_engine_cpu = { prepare, loss_check_host, run, release, bytes_of };
+const loss_engine loss_engine_cpu = { prepare, loss_check_host, run, release, bytes_of, NULL, NULL };

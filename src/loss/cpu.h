@@ -7,7 +7,7 @@
 
 /* Scores are made TILE x TILE at a time. Larger is no faster (cpu_sgemm packs its factors anyway) and takes
  * memory. */
-enum { TILE = 288 };
+enum { TILE = 192 };
 
 /* Embeddings as they were given: f32, or bf16 that is widened a tile at a time. */
 typedef struct rows {
@@ -18,15 +18,16 @@ typedef struct rows {
 
 /* Memory that a tile needs; the same for every pass. */
 typedef struct tiles {
-    float *e;                /* (TILE, TILE): scores or their exponentials */
-    float *t;                /* (TILE, max(TILE, d)): the gradient of scores, or samples less their mean */
-    float *a, *b;            /* (TILE, d): widened rows; unused for f32 */
-    float *panel;            /* (TILE, d): gradient of the anchors or states of one row of tiles */
-    float *anchors;          /* (TILE, d): anchors less their mean */
-    float *mean_a, *mean_b;  /* (d) of anchors and samples */
+    float *e;     /* (TILE, TILE): scores or their exponentials */
+    float *t;     /* (TILE, TILE): the gradient of scores; without retrieval (TILE, d) at least: samples less
+                     their mean */
+    float *a, *b; /* (TILE, d): widened rows; unused for f32 */
+    float *panel; /* (TILE, d): gradient of the anchors or states of one row of tiles */
+    float *anchors;          /* (TILE, d): anchors less their mean; without retrieval only */
     double *sums;            /* (d) */
     double *wide;            /* (TILE, TILE): scores in double; NULL: they are made in f32 */
     double *wide_a, *wide_b; /* (TILE, d): their factors */
+    double *wide_r;          /* (TILE, d) */
 } tiles;
 
 /* A workspace that is cut piece by piece; with base NULL only counted. */
@@ -48,6 +49,10 @@ tiles tiles_carve(carver *c, const loss_plan *p);
  * of a single score shows in the loss, and their time does not count. */
 void wide_scores(cloob_ctx *ctx, const tiles *t, const float *a, const float *b, int64_t m, int64_t n,
                  int64_t d);
+
+/* r (m, d) += e b, or with transpose r (n, d) += e^T a, e (m, n), a and b those of wide_scores, which must be
+ * the last call; wide is lost. */
+void wide_sums(cloob_ctx *ctx, const tiles *t, bool transpose, float *r, int64_t m, int64_t n, int64_t d);
 
 /* Rows [first, first + n) as f32: in place, or widened into buffer. */
 const float *rows_f32(const rows *r, int64_t first, int64_t n, float *buffer);
@@ -90,9 +95,10 @@ double search_backward(cloob_ctx *ctx, const search *s, const tiles *t);
 
 /* r /= |r| per row, the lengths into length. Returns the first row of length 0 (or not finite), or -1. */
 int64_t unit_forward(cloob_ctx *ctx, float *r, float *length, int64_t n, int64_t d);
-/* unit = (g - unit (unit.g)) / length: the gradient takes the place of the unit rows. dots[i] = unit.g. */
-void unit_backward(cloob_ctx *ctx, float *unit, const float *g, const float *length, double *dots, int64_t n,
-                   int64_t d);
+/* With u = unit + mean (NULL: none), unit = (g - u (u.g)) / length: the gradient takes the place of the rows.
+ * dots[i] = u.g. */
+void unit_backward(cloob_ctx *ctx, float *unit, const float *mean, const float *g, const float *length,
+                   double *dots, int64_t n, int64_t d);
 
 /* ---- contrast ---- */
 
@@ -101,9 +107,12 @@ typedef struct contrast {
     int64_t first;
     double inv_tau;
     bool leave_one_out;
-    double *lse;        /* (n), over the samples that are not the positive */
-    double *weight;     /* (n), see loss_row_value; forward uses it for the positives */
-    double *column;     /* (N), scratch of backward */
+    bool owned;             /* a, b are f32 and ours: forward takes their means off them, and they stay so */
+    float *mean_a, *mean_b; /* (d) of anchors and samples; forward to backward when owned */
+    double *bias;           /* (N), scratch */
+    double *lse;            /* (n), over the samples that are not the positive */
+    double *weight;         /* (n), see loss_row_value; forward uses it for the positives */
+    double *column;         /* (N), scratch of backward */
     float *unit_length; /* backward: not NULL: a holds unit rows, replaced by the gradient of their sums */
     float *da;          /* backward: added to, when unit_length is NULL */
     float *db;          /* backward: added to; (N, d) */

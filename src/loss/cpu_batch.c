@@ -17,7 +17,8 @@ typedef struct batch {
     float *ux, *uy, *vx, *vy;   /* (n, d) */
     float *length[4];           /* (n), in that order */
     double *lse[2], *weight[2]; /* (n): image, text */
-    double *column;             /* (n) */
+    double *column, *bias;      /* (n) */
+    float *mean[4];             /* (d), taken off the unit rows by the contrast */
     tiles t;
 } batch;
 
@@ -42,6 +43,8 @@ static size_t batch_carve(const loss_plan *p, void *memory, const loss_outputs *
     for (int i = 0; i < 2; i++) b->lse[i] = carve(&c, n * sizeof(double));
     for (int i = 0; i < 2; i++) b->weight[i] = carve(&c, n * sizeof(double));
     b->column = carve(&c, n * sizeof(double));
+    b->bias = carve(&c, n * sizeof(double));
+    for (int i = 0; i < 4; i++) b->mean[i] = carve(&c, (size_t)p->s.dim * sizeof(float));
     b->t = tiles_carve(&c, p);
     return c.used;
 }
@@ -78,6 +81,10 @@ static contrast term(const loss_plan *p, batch *b, int text)
          samples = { text ? b->vx : b->uy, CLOOB_F32, b->n, b->d };
     return (contrast){ .a = anchors,
                        .b = samples,
+                       .owned = true,
+                       .mean_a = b->mean[text ? 3 : 0],
+                       .mean_b = b->mean[text ? 2 : 1],
+                       .bias = b->bias,
                        .inv_tau = p->o.inv_tau,
                        .leave_one_out = p->leave_one_out,
                        .lse = b->lse[text],
@@ -93,7 +100,8 @@ static double term_backward(cloob_ctx *ctx, const loss_plan *p, batch *b, int te
     c.db = scratch;
     zero(scratch, b);
     double along = contrast_backward(ctx, &c, &b->t);
-    unit_backward(ctx, text ? b->vx : b->uy, scratch, b->length[text ? 2 : 1], b->column, b->n, b->d);
+    unit_backward(ctx, text ? b->vx : b->uy, c.mean_b, scratch, b->length[text ? 2 : 1], b->column, b->n,
+                  b->d);
     return along;
 }
 

@@ -22,7 +22,8 @@ typedef struct general {
     float *dsamples;      /* (N, d); with several ranks it is one of the two below */
     float *sum_x, *sum_y; /* (N, d): gradients of gathered rows, several ranks only */
     void *gathered[2];
-    double *lse[2], *weight[2], *dots, *column;
+    double *lse[2], *weight[2], *dots, *column, *bias;
+    float *mean[2]; /* (d) of anchors and samples */
     tiles t;
 } general;
 
@@ -48,6 +49,8 @@ static size_t general_carve(const loss_plan *p, void *memory, general *g)
         g->lse[i] = carve(&c, n * sizeof(double)), g->weight[i] = carve(&c, n * sizeof(double));
     g->dots = carve(&c, n * sizeof(double));
     g->column = carve(&c, (size_t)g->N * sizeof(double));
+    g->bias = carve(&c, (size_t)g->N * sizeof(double));
+    for (int i = 0; i < 2; i++) g->mean[i] = carve(&c, d * sizeof(float));
     g->t = tiles_carve(&c, p);
     return c.used;
 }
@@ -156,6 +159,10 @@ static contrast term(const loss_plan *p, const general *g, int text, rows anchor
     return (contrast){ .a = anchors,
                        .b = samples,
                        .first = p->first,
+                       .owned = p->hopfield,
+                       .mean_a = g->mean[0],
+                       .mean_b = g->mean[1],
+                       .bias = g->bias,
                        .inv_tau = p->o.inv_tau,
                        .leave_one_out = p->leave_one_out,
                        .lse = g->lse[text],
@@ -179,7 +186,7 @@ static cloob_status hopfield_term(cloob_ctx *ctx, loss_plan *p, general *g, int 
     *dinv_tau += contrast_backward(ctx, &c, &g->t);
     float *mine = c.db + p->first * g->d;
     CLOOB_TRY(comm_reduce_scatter(ctx, p->c, c.db, mine, p->elements, CLOOB_F32));
-    unit_backward(ctx, g->r[b], mine, g->length[b], g->dots, g->n, g->d);
+    unit_backward(ctx, g->r[b], p->size > 1 ? NULL : c.mean_b, mine, g->length[b], g->dots, g->n, g->d);
     return CLOOB_OK;
 }
 

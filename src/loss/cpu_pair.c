@@ -51,6 +51,11 @@ static void block_forward(cloob_ctx *ctx, block *b)
     int64_t d = b->p->a.d;
     float *rb = b->p->same ? b->p->ra : b->p->rb;
     block_scores(ctx, b);
+    if (b->t->wide) {
+        wide_sums(ctx, b->t, false, b->p->ra + b->i * d, b->m, b->n, d);
+        if (b->both) wide_sums(ctx, b->t, true, rb + b->j * d, b->m, b->n, d);
+        return;
+    }
     cpu_sgemm(ctx, false, false, b->m, d, b->n, 1, b->t->e, b->n, b->b, d, 1, b->p->ra + b->i * d, d);
     if (b->both) cpu_sgemm(ctx, true, false, b->n, d, b->m, 1, b->t->e, b->n, b->a, d, 1, rb + b->j * d, d);
 }

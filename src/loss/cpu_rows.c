@@ -6,32 +6,21 @@
 #include "loss/cpu_vec.h"
 #include "tensor/cpu/gemm.h"
 
-/* Scores times width up to which scores are made in double. */
-enum { SMALL = 1 << 21 };
-
-static int64_t longest(const loss_plan *p)
-{
-    int64_t n = p->total;
-    if (p->hopfield && p->s.stored_u > n) n = p->s.stored_u;
-    return p->hopfield && p->s.stored_v > n ? p->s.stored_v : n;
-}
-
 tiles tiles_carve(carver *c, const loss_plan *p)
 {
-    size_t d = (size_t)p->s.dim, edge = longest(p) < TILE ? (size_t)longest(p) : TILE;
+    size_t d = (size_t)p->s.dim, edge = loss_longest(p) < TILE ? (size_t)loss_longest(p) : TILE;
     size_t square = edge * edge * sizeof(float), strip = edge * d * sizeof(float);
     tiles t = { 0 };
     t.e = carve(c, square);
-    t.t = carve(c, square > strip ? square : strip);
+    t.t = carve(c, !p->hopfield && strip > square ? strip : square);
     t.panel = carve(c, strip);
-    t.anchors = carve(c, strip);
-    t.mean_a = carve(c, sizeof(float) * d);
-    t.mean_b = carve(c, sizeof(float) * d);
+    t.anchors = p->hopfield ? NULL : carve(c, strip);
     t.sums = carve(c, sizeof(double) * d);
-    if ((double)p->total * (double)longest(p) * (double)d <= SMALL) {
+    if (loss_is_small(p)) {
         t.wide = carve(c, 2 * square);
         t.wide_a = carve(c, 2 * strip);
         t.wide_b = carve(c, 2 * strip);
+        t.wide_r = carve(c, 2 * strip);
     }
     if (p->s.dtype == CLOOB_F32) return t;
     t.a = carve(c, strip);
@@ -47,6 +36,15 @@ void wide_scores(cloob_ctx *ctx, const tiles *t, const float *a, const float *b,
     cpu_dgemm(ctx, false, true, m, n, d, 1, t->wide_a, d, t->wide_b, d, 0, t->wide, n);
 }
 
+void wide_sums(cloob_ctx *ctx, const tiles *t, bool transpose, float *r, int64_t m, int64_t n, int64_t d)
+{
+    int64_t rows_out = transpose ? n : m, rows_in = transpose ? m : n;
+    for (int64_t i = 0; i < m * n; i++) t->wide[i] = (double)t->e[i];
+    cpu_dgemm(ctx, transpose, false, rows_out, d, rows_in, 1, t->wide, n, transpose ? t->wide_a : t->wide_b,
+              d, 0, t->wide_r, d);
+    for (int64_t i = 0; i < rows_out * d; i++) r[i] = (float)((double)r[i] + t->wide_r[i]);
+}
+
 const float *rows_f32(const rows *r, int64_t first, int64_t n, float *buffer)
 {
     if (r->dtype == CLOOB_F32) return (const float *)r->data + first * r->d;
@@ -56,7 +54,7 @@ const float *rows_f32(const rows *r, int64_t first, int64_t n, float *buffer)
 
 typedef struct unit_job {
     float *r, *length;
-    const float *g;
+    const float *g, *mean;
     double *dots;
     int64_t d;
 } unit_job;
@@ -88,16 +86,20 @@ static void unit_backward_range(void *arg, int64_t begin, int64_t end, int threa
     (void)thread;
     for (int64_t i = begin; i < end; i++) {
         float *unit = j->r + i * j->d;
-        const float *g = j->g + i * j->d;
-        double along = j->dots[i] = vec_dot(unit, g, j->d), length = (double)j->length[i];
-        for (int64_t k = 0; k < j->d; k++)
-            unit[k] = (float)(((double)g[k] - along * (double)unit[k]) / length);
+        const float *g = j->g + i * j->d, *mean = j->mean;
+        double along = vec_dot(unit, g, j->d), length = (double)j->length[i];
+        if (mean) along += vec_dot(mean, g, j->d);
+        for (int64_t k = 0; k < j->d; k++) {
+            double u = (double)unit[k] + (mean ? (double)mean[k] : 0);
+            unit[k] = (float)(((double)g[k] - along * u) / length);
+        }
+        j->dots[i] = along;
     }
 }
 
-void unit_backward(cloob_ctx *ctx, float *unit, const float *g, const float *length, double *dots, int64_t n,
-                   int64_t d)
+void unit_backward(cloob_ctx *ctx, float *unit, const float *mean, const float *g, const float *length,
+                   double *dots, int64_t n, int64_t d)
 {
-    unit_job j = { unit, (float *)(uintptr_t)length, g, dots, d };
+    unit_job j = { unit, (float *)(uintptr_t)length, g, mean, dots, d };
     pool_for(ctx, n, 16, unit_backward_range, &j);
 }

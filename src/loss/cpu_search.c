@@ -23,7 +23,7 @@ static void scores(cloob_ctx *ctx, const strip *b)
     int64_t d = b->s->states.d;
     if (b->t->wide) {
         wide_scores(ctx, b->t, b->a, b->w, b->m, b->n, d);
-        vec_narrow(b->t->e, b->t->wide, b->m * b->n, b->s->beta, 0);
+        for (int64_t i = 0; i < b->m * b->n; i++) b->t->e[i] = (float)(b->s->beta * b->t->wide[i]);
         return;
     }
     cpu_sgemm(ctx, false, true, b->m, b->n, d, (float)b->s->beta, b->a, d, b->w, d, 0, b->t->e, b->n);
@@ -68,7 +68,8 @@ void search_forward(cloob_ctx *ctx, const search *s, const tiles *t)
             b.w = rows_f32(&s->stored, b.j, b.n, t->b);
             scores(ctx, &b);
             pool_for(ctx, b.m, 8, exp_range, &b);
-            cpu_sgemm(ctx, false, false, b.m, d, b.n, 1, t->e, b.n, b.w, d, 1, s->r + b.i * d, d);
+            if (t->wide) wide_sums(ctx, t, false, s->r + b.i * d, b.m, b.n, d);
+            else cpu_sgemm(ctx, false, false, b.m, d, b.n, 1, t->e, b.n, b.w, d, 1, s->r + b.i * d, d);
         }
     }
 }

@@ -47,9 +47,14 @@ CLONES void vec_exp_wide(float *e, const double *s, int64_t n, double factor, do
     }
 }
 
-CLONES void vec_narrow(float *e, const double *s, int64_t n, double factor, double shift)
+CLONES void vec_narrow(float *e, const double *s, const double *bias, int64_t n, double factor, double shift)
 {
-    for (int64_t i = 0; i < n; i++) e[i] = (float)(factor * s[i] - shift);
+    for (int64_t i = 0; i < n; i++) e[i] = (float)(factor * s[i] + bias[i] - shift);
+}
+
+CLONES void vec_add(float *e, const double *bias, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) e[i] += (float)bias[i];
 }
 
 CLONES void vec_scale_by(float *t, const float *e, int64_t n, float factor)

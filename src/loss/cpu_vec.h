@@ -8,8 +8,9 @@
 void vec_exp(float *x, int64_t n, float shift, float factor);
 /* e[i] = exp(factor s[i] - shift), the argument in double */
 void vec_exp_wide(float *e, const double *s, int64_t n, double factor, double shift);
-/* e[i] = factor s[i] - shift, in double until it is rounded */
-void vec_narrow(float *e, const double *s, int64_t n, double factor, double shift);
+/* e[i] = factor s[i] + bias[i] - shift, in double until it is rounded */
+void vec_narrow(float *e, const double *s, const double *bias, int64_t n, double factor, double shift);
+void vec_add(float *e, const double *bias, int64_t n); /* e[i] += bias[i] */
 /* t[i] *= factor e[i] */
 void vec_scale_by(float *t, const float *e, int64_t n, float factor);
 float vec_max(const float *x, int64_t n);                   /* -infinity for n = 0 */

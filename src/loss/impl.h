@@ -25,6 +25,9 @@ typedef struct loss_engine {
                         loss_result *);
     void (*release)(loss_plan *);
     size_t (*bytes)(const loss_plan *); /* what prepare would take in all */
+    /* run in two halves on one rank, or NULL. */
+    cloob_status (*queue)(cloob_ctx *, loss_plan *, const loss_inputs *, const loss_outputs *, void *stream);
+    cloob_status (*collect)(cloob_ctx *, loss_plan *, loss_result *);
 } loss_engine;
 
 extern const loss_engine loss_engine_ref, loss_engine_cpu, loss_engine_cuda;
@@ -43,6 +46,12 @@ cloob_status loss_check_host(cloob_ctx *ctx, loss_plan *p, const loss_inputs *in
 /* A batch that takes the definition whatever the backend: with a few pairs no rounding averages out, and a
  * tile's time would be launching it. */
 bool loss_is_tiny(const loss_plan *p);
+
+/* The most rows of the batch and of what is stored. */
+int64_t loss_longest(const loss_plan *p);
+/* A batch whose scores and retrievals are summed in double: the rounding of a single score of f32 shows in
+ * the loss, and the time does not count. */
+bool loss_is_small(const loss_plan *p);
 
 /* lse: the leave-one-out log-sum-exp of one anchor, pos: its positive. InfoLOOB's value is lse - pos; InfoNCE
  * is softplus of that, and its gradient InfoLOOB's times weight = 1 - p1, p1 the positive's softmax. */

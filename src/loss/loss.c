@@ -196,6 +196,13 @@ static cloob_status check_pointers(cloob_ctx *ctx, const loss_plan *p, const los
     return CLOOB_OK;
 }
 
+static cloob_status finish(cloob_ctx *ctx, const loss_plan *p, loss_result *r)
+{
+    r->loss = (r->image_term + r->text_term) / p->o.inv_tau;
+    if (!isfinite(r->loss)) return ctx_fail(ctx, CLOOB_ERR_NUMERIC, "the loss is not finite (%g)", r->loss);
+    return CLOOB_OK;
+}
+
 cloob_status loss_run(cloob_ctx *ctx, loss_plan *p, const loss_inputs *in, const loss_outputs *out,
                       void *stream, loss_result *r)
 {
@@ -206,19 +213,49 @@ cloob_status loss_run(cloob_ctx *ctx, loss_plan *p, const loss_inputs *in, const
     if (status == CLOOB_OK && !p->o.unchecked) status = e->check(ctx, p, in, stream);
     CLOOB_TRY(comm_agree(ctx, p->c, status));
     CLOOB_TRY(e->run(ctx, p, in, out ? out : &none, stream, r));
-    r->loss = (r->image_term + r->text_term) / p->o.inv_tau;
-    if (!isfinite(r->loss)) return ctx_fail(ctx, CLOOB_ERR_NUMERIC, "the loss is not finite (%g)", r->loss);
-    return CLOOB_OK;
+    return finish(ctx, p, r);
+}
+
+bool loss_can_queue(const loss_plan *p)
+{
+    return engines[p->o.backend]->queue && p->size == 1 && !loss_is_tiny(p);
+}
+
+cloob_status loss_queue(cloob_ctx *ctx, loss_plan *p, const loss_inputs *in, const loss_outputs *out,
+                        void *stream)
+{
+    CLOOB_TRY(check_pointers(ctx, p, in, out));
+    return engines[p->o.backend]->queue(ctx, p, in, out, stream);
+}
+
+cloob_status loss_collect(cloob_ctx *ctx, loss_plan *p, loss_result *r)
+{
+    memset(r, 0, sizeof *r);
+    CLOOB_TRY(engines[p->o.backend]->collect(ctx, p, r));
+    return finish(ctx, p, r);
 }
 
 /* ---- shared by the backends ---- */
 
+int64_t loss_longest(const loss_plan *p)
+{
+    int64_t n = p->total;
+    if (p->hopfield && p->s.stored_u > n) n = p->s.stored_u;
+    return p->hopfield && p->s.stored_v > n ? p->s.stored_v : n;
+}
+
+/* Scores times width. */
+static double work_of(const loss_plan *p)
+{
+    return (double)p->total * (double)loss_longest(p) * (double)p->s.dim;
+}
+
+bool loss_is_small(const loss_plan *p) { return work_of(p) <= 1 << 21; }
+
 bool loss_is_tiny(const loss_plan *p)
 {
-    enum { FEW = 8, FEW_WORK = 1 << 18, LITTLE_WORK = 1 << 14 }; /* pairs; scores times width */
-    int64_t stored = p->s.stored_u > p->s.stored_v ? p->s.stored_u : p->s.stored_v;
-    double work =
-        (double)p->total * (double)(p->hopfield && stored > p->total ? stored : p->total) * (double)p->s.dim;
+    enum { FEW = 8, FEW_WORK = 1 << 18, LITTLE_WORK = 1 << 14 };
+    double work = work_of(p);
     return work <= LITTLE_WORK || (p->total <= FEW && work <= FEW_WORK);
 }
 

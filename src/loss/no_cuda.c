@@ -24,4 +24,4 @@ static void release(loss_plan *p) { (void)p; }
 
 static size_t bytes_of(const loss_plan *p) { return (void)p, 0; }
 
-const loss_engine loss_engine_cuda = { prepare, check, run, release, bytes_of };
+const loss_engine loss_engine_cuda = { prepare, check, run, release, bytes_of, NULL, NULL };

@@ -38,6 +38,7 @@ cloob_status encoder_measure(cloob_ctx *ctx, const params *p, const encoder_opti
 
 const model_config *encoder_config(const encoder *e);
 device *encoder_device(const encoder *e);
+int64_t encoder_batch(const encoder *e); /* rows worked out at a time */
 int64_t encoder_width(const encoder *e, encoder_output what, bool text);
 
 /* Tells that the parameters changed since the last call (encoder_create_on). */

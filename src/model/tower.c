@@ -19,7 +19,7 @@ static value_id image_input(build *b)
 {
     const model_config *c = &b->p->config;
     int64_t B = b->o->batch, S = c->image_size;
-    op_attr attr = { .channels = b->o->padded_input ? 8 : 3, .dtype = b->p->compute };
+    op_attr attr = { .channels = b->o->padded_input && c->family == MODEL_RESNET ? 8 : 3, .dtype = b->p->compute };
     for (int i = 0; i < 3; i++) attr.mean[i] = (float)c->image_mean[i], attr.std[i] = (float)c->image_std[i];
     tensor bytes = TENSOR(CLOOB_U8, NULL, B, S, S, 3), floats = TENSOR(CLOOB_F32, NULL, B, 3, S, S);
     value_id x = graph_input(b->g, b->o->float_images ? floats : bytes, "images");
@@ -48,9 +48,10 @@ cloob_status tower_text(cloob_ctx *ctx, const params *p, const tower_options *o,
     build b = { g, p, o };
     const model_config *c = &p->config;
     graph_init(ctx, g);
-    value_id tokens = graph_input(g, TENSOR(CLOOB_I32, NULL, o->batch, c->context), "tokens");
+    int64_t T = o->tokens ? o->tokens : c->context;
+    value_id tokens = graph_input(g, TENSOR(CLOOB_I32, NULL, o->batch, T), "tokens");
     value_id index = graph_op(g, OP_EOT_INDEX, (op_attr){ 0 }, 1, &tokens);
-    value_id table = build_param(&b, "token_embedding.weight"), pos = build_param(&b, "positional_embedding");
+    value_id table = build_param(&b, "token_embedding.weight"), pos = build_param_rows(&b, 0, T, "positional_embedding");
     value_id x = graph_op(g, OP_EMBED, (op_attr){ .dtype = p->compute }, 3, (value_id[]){ tokens, table, pos });
     x = build_transformer(&b, x, "transformer", c->text_layers, c->text_heads, true, index);
     value_id features = build_layernorm(&b, x, "ln_final");

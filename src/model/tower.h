@@ -14,11 +14,13 @@
 
 typedef struct tower_options {
     int64_t batch;
+    int64_t tokens;     /* text: only the first so many of each row; 0: all. Under the causal mask what follows the end token
+                         * changes nothing */
     bool train;         /* batch statistics; else running ones */
     bool backward;      /* append the backward pass */
     bool float_images;  /* images come as F32 (B, 3, S, S) */
     bool features;      /* keep what the projection reads */
-    bool padded_input;  /* 8 input channels, the rest 0: what the GPU's convolutions like */
+    bool padded_input;  /* 8 input channels, the rest 0: what the GPU's convolutions like where windows overlap */
     graph_grad_options grad;
 } tower_options;
 

@@ -56,7 +56,16 @@ cloob_status shape_bn_bwd_reduce(cloob_ctx *ctx, op_args *a)
     for (int k = 0; k < 2; k++) RULE_OUT(a, k, CLOOB_F32, C);
     RULE_OUT(a, 2, CLOOB_F32, 2, C);
     rule_like(a, 3, &a->in[2]);
+    rule_like(a, 4, &a->in[2]);
+    if (a->attr.pool) a->out[4].dim[1] /= 2, a->out[4].dim[2] /= 2;
     return CLOOB_OK;
+}
+
+op_args bn_again(const op_args *reduce)
+{
+    op_args a = { .attr = reduce->attr, .out = { reduce->out[4] }, .scratch = reduce->scratch };
+    for (int k = 0; k < 5; k++) a.in[k] = reduce->in[k + 2];
+    return a;
 }
 
 cloob_status shape_bn_bwd_apply(cloob_ctx *ctx, op_args *a)

@@ -38,6 +38,16 @@ int grad_act(const op_attr *attr, unsigned inputs, op_step *s)
     return 1;
 }
 
+cloob_status shape_act_bwd(cloob_ctx *ctx, op_args *a)
+{
+    (void)ctx;
+    rule_like(a, 0, &a->in[0]);
+    rule_like(a, 1, &a->in[1]);
+    return CLOOB_OK;
+}
+
+op_args act_again(const op_args *backward) { return (op_args){ .attr = backward->attr, .in = { backward->in[1] }, .out = { backward->out[1] } }; }
+
 cloob_status shape_avgpool2(cloob_ctx *ctx, op_args *a)
 {
     CLOOB_TRY(rule_dims(ctx, OP_AVGPOOL2, a, 0, 4));

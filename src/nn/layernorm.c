@@ -21,7 +21,13 @@ cloob_status shape_layernorm_bwd(cloob_ctx *ctx, op_args *a)
     (void)ctx;
     rule_like(a, 0, &a->in[1]);
     for (int k = 1; k < 3; k++) RULE_OUT(a, k, CLOOB_F32, tensor_cols(&a->in[1]));
+    if (op_has(&a->in[6])) rule_like(a, 3, &a->in[1]);
     return CLOOB_OK;
+}
+
+op_args layernorm_again(const op_args *backward)
+{
+    return (op_args){ .attr = backward->attr, .in = { backward->in[1], backward->in[4], backward->in[6] }, .out = { backward->out[3] } };
 }
 
 cloob_status shape_l2norm(cloob_ctx *ctx, op_args *a)

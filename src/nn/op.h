@@ -37,6 +37,16 @@ typedef struct op_attr {
     float mean[3], std[3]; /* image_input on bytes */
 } op_attr;
 
+/* What kernels derive from frozen weights and several executors of the same weights share, by the weight's address. */
+typedef struct op_kept op_kept;
+op_kept *op_kept_create(void); /* NULL when memory is out */
+void op_kept_destroy(op_kept *k);
+/* Memory that belongs to k, 256-aligned; *fresh: not filled yet, the caller does it now. NULL when memory is out, and for k
+ * NULL. */
+void *op_kept_get(op_kept *k, const void *weight, size_t bytes, bool *fresh);
+/* The same where it is there already; NULL otherwise. */
+void *op_kept_find(const op_kept *k, const void *weight);
+
 /* What all nodes of a run share. */
 typedef struct op_env {
     cloob_ctx *ctx;
@@ -47,6 +57,7 @@ typedef struct op_env {
     void *sum_user;
     int ranks;
     bool frozen_weights; /* inference: a kernel may keep what it derives from weights between runs */
+    op_kept *kept;       /* and share it here; NULL: not */
 } op_env;
 
 /* One call of an op. An absent optional input or an output nobody wants has data NULL when run, ndim -1 when planned. */
@@ -65,6 +76,7 @@ typedef struct op_kernel {
     /* Optional, once per plan, with shapes but without data: sets a->scratch_bytes, may set a->state. */
     cloob_status (*prepare)(const op_env *env, op_args *a);
     void (*release)(const op_env *env, op_args *a);
+    bool in_place; /* output 0 may lie where input 0 does, when they are alike and nobody reads that input later */
     bool blocked; /* cpu: takes (N, H, W, C) tensors in blocks of channels (tensor.block), all of them or none */
     bool mixes;   /* cpu: each of its pictures may be in blocks or plain */
 } op_kernel;
@@ -113,6 +125,12 @@ void op_step_set(op_step *s, op_id op, const op_attr *attr, const op_ref *in, in
         __VA_ARGS__                                                                                          \
     }
 
+/* The forward call behind a backward call's `again` output (op_list.h), for kernels that do it by a pass of its own after the
+ * rest: it takes over the scratch, which is large enough. */
+op_args bn_again(const op_args *reduce);
+op_args act_again(const op_args *backward);
+op_args layernorm_again(const op_args *backward);
+
 /* ---- the table ----------------------------------------------------------------------------------- */
 
 /* Checks the inputs' shapes and types and fills out[].{dtype, ndim, dim}. */
@@ -125,6 +143,9 @@ typedef struct op_row {
 } op_row;
 
 extern const op_row op_table[OP_COUNT];
+
+/* True for an input that lends its shape alone ("for its shape" in op_list.h): its content need not exist when the op runs. */
+bool op_lends_shape(op_id op, int k);
 
 /* "conv2d: what went wrong", for shape rules. */
 cloob_status op_refuse(cloob_ctx *ctx, op_id op, const char *format, ...) __attribute__((format(printf, 3, 4)));

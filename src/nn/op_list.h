@@ -41,9 +41,10 @@ OP(BN_RUNNING, "bn_running", shape_bn_running, NULL)
 OP(BN_APPLY, "bn_apply", shape_bn_apply, grad_bn_apply)
 /* x, mean, rstd, gain, bias, [res] -> y {relu, pool}: relu((x - mean) rstd gain + bias + res), then 2 x 2 average */
 OP(BN_BWD_REDUCE, "bn_bwd_reduce", shape_bn_bwd_reduce, NULL)
-/* dy, [dy2], x, mean, rstd, gain, bias, [y] -> dgain, dbias, sums (2,C), [g] {relu, pool}: g is (dy + dy2) through pool and
+/* dy, [dy2], x, mean, rstd, gain, bias, [y] -> dgain, dbias, sums (2,C), [g], [again] {relu, pool}: g is (dy + dy2) through pool and
  * relu, the gradient before them, of x's shape; with y the relu mask is y > 0, else it is recomputed from x.
- * dbias = sum g, dgain = sum g (x - mean) rstd of this rank; sums = [dbias, dgain] over all ranks */
+ * dbias = sum g, dgain = sum g (x - mean) rstd of this rank; sums = [dbias, dgain] over all ranks; again: what bn_apply
+ * without a residual made of x, for a reader that did not keep it */
 OP(BN_BWD_APPLY, "bn_bwd_apply", shape_bn_bwd_apply, NULL)
 /* dy, x, mean, rstd, gain, bias, sums, [dy2] -> dx {relu, pool}: relu and pool as in the reduction when dy is not yet g */
 OP(FOLD_BN, "fold_bn", shape_fold_bn, NULL)
@@ -63,12 +64,13 @@ OP(LINEAR_DW, "linear_dw", shape_linear_dw, NULL)
 /* dy, x, w (for its shape) -> dw F32, [dbias (O) F32] {transposed} */
 OP(ACT, "act", shape_same, grad_act)
 /* x -> y {act}: QuickGELU x sigmoid(1.702 x), or GELU x Phi(x) */
-OP(ACT_BWD, "act_bwd", shape_same, NULL)
-/* dy, x -> dx {act} */
+OP(ACT_BWD, "act_bwd", shape_act_bwd, NULL)
+/* dy, x -> dx, [again] {act}: again is act of x */
 OP(LAYERNORM, "layernorm", shape_layernorm, grad_layernorm)
 /* x (...,C), gain (C) F32, bias (C) F32 -> y, mean' (rows) F32, rstd' (rows) F32 {eps} */
 OP(LAYERNORM_BWD, "layernorm_bwd", shape_layernorm_bwd, NULL)
-/* dy, x, mean, rstd, gain, [extra (...,C)] -> dx (plus extra), dgain (C) F32, dbias (C) F32 */
+/* dy, x, mean, rstd, gain, [extra (...,C)], [bias (C) F32] -> dx (plus extra), dgain (C) F32, dbias (C) F32, [again]: with bias,
+ * what layernorm made of x */
 OP(L2NORM, "l2norm", shape_l2norm, grad_l2norm)
 /* x (N,D) -> y (N,D) F32 whatever x is, r' (N) F32: y = x r, r = 1 / |x| */
 OP(L2NORM_BWD, "l2norm_bwd", shape_l2norm_bwd, NULL)

@@ -10,6 +10,24 @@ const op_row op_table[OP_COUNT] = {
 #undef OP
 };
 
+bool op_lends_shape(op_id op, int k)
+{
+    switch (op) {
+    case OP_CONV2D_DX:
+    case OP_CONV2D_DW:
+    case OP_LINEAR_DX:
+    case OP_LINEAR_DW:
+    case OP_HEADS_DW:
+    case OP_TAKE_ROWS_BWD: return k == 2;
+    case OP_EMBED_BWD: return k == 2 || k == 3;
+    case OP_AVGPOOL2_BWD: return k == 1;
+    case OP_MEAN_TOKENS_BWD:
+    case OP_CLASS_TOKENS_BWD: return k >= 1;
+    case OP_L2NORM_BWD: return k == 3;
+    default: return false;
+    }
+}
+
 const op_kernel *op_find_kernel(backend_kind b, op_id op)
 {
     const op_kernel *k = b == BACKEND_CUDA ? &op_kernels_cuda[op] : b == BACKEND_CPU ? &op_kernels_cpu[op] : &op_kernels_ref[op];

@@ -22,26 +22,20 @@ void feed_destroy(feed *f)
     free(f);
 }
 
-cloob_status feed_copy(cloob_ctx *ctx, feed *f, int slot, void *to, const void *from, size_t bytes)
+cloob_status feed_copy(cloob_ctx *ctx, feed *f, void *to, const void *from, size_t bytes)
 {
-    if (on_gpu(f->dev)) return feed_copy_cuda(ctx, f, slot, to, from, bytes);
+    if (on_gpu(f->dev)) return feed_copy_cuda(ctx, f, to, from, bytes);
     return f->dev->to_device(ctx, f->dev, to, from, bytes);
 }
 
-cloob_status feed_filled(cloob_ctx *ctx, feed *f, int slot)
+cloob_status feed_filled(cloob_ctx *ctx, feed *f)
 {
-    return on_gpu(f->dev) ? feed_filled_cuda(ctx, f, slot) : CLOOB_OK;
+    return on_gpu(f->dev) ? feed_filled_cuda(ctx, f) : CLOOB_OK;
 }
 
-cloob_status feed_use(cloob_ctx *ctx, feed *f, int slot)
-{
-    return on_gpu(f->dev) ? feed_use_cuda(ctx, f, slot) : CLOOB_OK;
-}
+cloob_status feed_use(cloob_ctx *ctx, feed *f) { return on_gpu(f->dev) ? feed_use_cuda(ctx, f) : CLOOB_OK; }
 
-cloob_status feed_used(cloob_ctx *ctx, feed *f, int slot)
-{
-    return on_gpu(f->dev) ? feed_used_cuda(ctx, f, slot) : CLOOB_OK;
-}
+cloob_status feed_used(cloob_ctx *ctx, feed *f) { return on_gpu(f->dev) ? feed_used_cuda(ctx, f) : CLOOB_OK; }
 
 cloob_status feed_settle(cloob_ctx *ctx, feed *f)
 {

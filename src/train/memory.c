@@ -24,7 +24,7 @@ static cloob_status tower_bytes(cloob_ctx *ctx, const memory_case *c, const para
                         .backward = text ? !o->lock_text : !o->lock_image,
                         .float_images = o->float_images,
                         .padded_input = c->dev->backend == BACKEND_CUDA,
-                        .grad = o->grad };
+                        .grad = step_grad(o, c->dev) };
     cloob_status status = text ? tower_text(ctx, p, &t, &g) : tower_image(ctx, p, &t, &g);
     if (status == CLOOB_OK) status = exec_measure(ctx, &g, c->dev, &m);
     if (status == CLOOB_OK) input = tensor_bytes(&g.value[graph_find(&g, text ? "tokens" : "images")].t);

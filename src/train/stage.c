@@ -1,4 +1,4 @@
-/* Two places that are filled in turn. */
+/* One place on the device that is filled again as soon as it has been read. */
 #include "train/stage.h"
 
 #include <assert.h>
@@ -6,30 +6,35 @@
 
 #include "tensor/feed.h"
 
+enum { PARTS = 2, MOST = 2 }; /* images and tokens; batches put and not yet taken */
+
+typedef struct source {
+    const char *part[PARTS]; /* host memory */
+} source;
+
 struct stage {
     device *dev;
-    feed *f;      /* NULL on a host */
-    tensor to[2]; /* the towers' inputs: images, tokens */
-    void *place[FEED_SLOTS][2];
-    const char *from[2]; /* the batch put last */
+    feed *f;          /* NULL on a host */
+    tensor to[PARTS]; /* the towers' inputs */
+    void *place[PARTS];
+    source batch[MOST]; /* [0]: to be taken next, or being taken */
+    int batches;
     int64_t accum;
-    int64_t sent, taken; /* micro-batches; place n % FEED_SLOTS holds the n-th */
+    int64_t sent, taken; /* micro-batches of batch[0] */
 };
 
 /* Micro-batches are needed twice: for the loss, and for its gradient. */
 static int64_t travels(const stage *st) { return st->accum > 1 ? 2 * st->accum : 1; }
 
-static bool has_places(const device *dev) { return dev->backend == BACKEND_CUDA; }
+static bool has_place(const device *dev) { return dev->backend == BACKEND_CUDA; }
 
-size_t stage_bytes(const device *dev, size_t bytes) { return has_places(dev) ? FEED_SLOTS * bytes : 0; }
+size_t stage_bytes(const device *dev, size_t bytes) { return has_place(dev) ? bytes : 0; }
 
-static cloob_status take_places(cloob_ctx *ctx, stage *st)
+static cloob_status take_place(cloob_ctx *ctx, stage *st)
 {
     CLOOB_TRY(feed_create(ctx, st->dev, &st->f));
-    for (int slot = 0; slot < FEED_SLOTS; slot++)
-        for (int i = 0; i < 2; i++)
-            CLOOB_TRY(st->dev->alloc(ctx, st->dev, tensor_bytes(&st->to[i]), "the next batch",
-                                     &st->place[slot][i]));
+    for (int i = 0; i < PARTS; i++)
+        CLOOB_TRY(st->dev->alloc(ctx, st->dev, tensor_bytes(&st->to[i]), "the next batch", &st->place[i]));
     return CLOOB_OK;
 }
 
@@ -39,7 +44,7 @@ cloob_status stage_create(cloob_ctx *ctx, device *dev, const tensor *images, con
     stage *st = calloc(1, sizeof *st);
     if (!st) return ctx_no_memory(ctx, sizeof *st, "the next batch");
     *st = (stage){ .dev = dev, .to = { *images, *tokens }, .accum = accum };
-    cloob_status status = has_places(dev) ? take_places(ctx, st) : CLOOB_OK;
+    cloob_status status = has_place(dev) ? take_place(ctx, st) : CLOOB_OK;
     if (status == CLOOB_OK) *out = st;
     else stage_destroy(st);
     return status;
@@ -49,61 +54,67 @@ void stage_destroy(stage *st)
 {
     if (!st) return;
     feed_destroy(st->f);
-    for (int k = 0; k < FEED_SLOTS * 2; k++)
-        if (st->place[k / 2][k % 2]) st->dev->free(st->dev, st->place[k / 2][k % 2]);
+    for (int i = 0; i < PARTS; i++)
+        if (st->place[i]) st->dev->free(st->dev, st->place[i]);
     free(st);
 }
 
 bool stage_ahead(const stage *st) { return st->f && st->accum == 1; }
 
-bool stage_is_empty(const stage *st)
+static const char *source_of(const stage *st, int part, int64_t n)
 {
-    return st->accum > 1 ? !st->from[0] || st->taken == travels(st) : st->taken == st->sent;
+    return st->batch[0].part[part] + (size_t)(n % st->accum) * tensor_bytes(&st->to[part]);
 }
 
+/* The next micro-batch of batch[0] into the place. */
 static cloob_status send(cloob_ctx *ctx, stage *st)
 {
-    int slot = (int)(st->sent % FEED_SLOTS);
-    for (int i = 0; i < 2 && st->f; i++) {
-        size_t bytes = tensor_bytes(&st->to[i]);
-        CLOOB_TRY(feed_copy(ctx, st->f, slot, st->place[slot][i],
-                            st->from[i] + (size_t)(st->sent % st->accum) * bytes, bytes));
-    }
+    for (int i = 0; i < PARTS; i++)
+        CLOOB_TRY(feed_copy(ctx, st->f, st->place[i], source_of(st, i, st->sent), tensor_bytes(&st->to[i])));
     st->sent++;
-    return st->f ? feed_filled(ctx, st->f, slot) : CLOOB_OK;
+    return feed_filled(ctx, st->f);
 }
 
 cloob_status stage_put(cloob_ctx *ctx, stage *st, const void *images, const int32_t *tokens)
 {
-    if (st->accum > 1) st->sent = st->taken = 0; /* whatever became of the batch before */
-    assert(st->sent - st->taken < (stage_ahead(st) ? FEED_SLOTS : 1));
-    st->from[0] = images;
-    st->from[1] = (const char *)tokens;
-    return send(ctx, st);
+    if (!stage_ahead(st)) st->batches = 0; /* whatever became of the one before */
+    assert(st->batches < MOST);
+    st->batch[st->batches++] = (source){ { images, (const char *)tokens } };
+    if (st->batches > 1) return CLOOB_OK;
+    st->sent = st->taken = 0;
+    return st->f ? send(ctx, st) : CLOOB_OK;
 }
 
-static cloob_status fill_inputs(cloob_ctx *ctx, stage *st, int64_t micro)
+static cloob_status fill_inputs(cloob_ctx *ctx, stage *st)
 {
-    int slot = (int)(st->taken % FEED_SLOTS);
-    if (st->f) CLOOB_TRY(feed_use(ctx, st->f, slot));
-    for (int i = 0; i < 2; i++) {
+    device *d = st->dev;
+    if (st->f) CLOOB_TRY(feed_use(ctx, st->f));
+    for (int i = 0; i < PARTS; i++) {
         size_t bytes = tensor_bytes(&st->to[i]);
-        if (st->f) CLOOB_TRY(st->dev->copy(ctx, st->dev, st->to[i].data, st->place[slot][i], bytes));
-        else
-            CLOOB_TRY(
-                st->dev->to_device(ctx, st->dev, st->to[i].data, st->from[i] + (size_t)micro * bytes, bytes));
+        if (st->f) CLOOB_TRY(d->copy(ctx, d, st->to[i].data, st->place[i], bytes));
+        else CLOOB_TRY(d->to_device(ctx, d, st->to[i].data, source_of(st, i, st->taken), bytes));
     }
-    return st->f ? feed_used(ctx, st->f, slot) : CLOOB_OK;
+    return st->f ? feed_used(ctx, st->f) : CLOOB_OK;
+}
+
+/* The batch after this one moves up. */
+static cloob_status next_batch(cloob_ctx *ctx, stage *st)
+{
+    st->batch[0] = st->batch[1];
+    st->batches--;
+    st->sent = st->taken = 0;
+    return st->batches && st->f ? send(ctx, st) : CLOOB_OK;
 }
 
 cloob_status stage_take(cloob_ctx *ctx, stage *st, int64_t micro)
 {
-    if (stage_is_empty(st))
-        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "a step without a batch: none was staged");
+    if (!st->batches) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "a step without a batch: none was staged");
     assert(micro == st->taken % st->accum);
-    CLOOB_TRY(fill_inputs(ctx, st, micro));
+    (void)micro;
+    CLOOB_TRY(fill_inputs(ctx, st));
     st->taken++;
-    return st->accum > 1 && st->sent < travels(st) ? send(ctx, st) : CLOOB_OK;
+    if (st->taken == travels(st)) return next_batch(ctx, st);
+    return st->f ? send(ctx, st) : CLOOB_OK;
 }
 
 cloob_status stage_settle(cloob_ctx *ctx, stage *st) { return st->f ? feed_settle(ctx, st->f) : CLOOB_OK; }

@@ -1,10 +1,9 @@
 /* A batch on its way from host memory to where the towers read it.
  *
- * On a GPU a micro-batch first arrives in one of two places of its own, by a copy that goes on while the
- * batch before is computed on; taking it is a short copy on the device, so the towers' inputs keep their
- * addresses. With one micro-batch a step the next step's batch may be put while this one is still to be
- * taken; with more, each travels while the one before is at work. On a host the towers' inputs are filled
- * straight away. */
+ * On a GPU a micro-batch first arrives in a place of its own, by a copy that goes on while the one before is
+ * computed on; taking it is a short copy on the device, so the towers' inputs keep their addresses, and frees
+ * the place for the next. With one micro-batch a step the next step's batch may be put while this one is
+ * still to be taken: it sets out when that happens. On a host the towers' inputs are filled straight away. */
 #ifndef TRAIN_STAGE_H
 #define TRAIN_STAGE_H
 
@@ -17,22 +16,21 @@ cloob_status stage_create(cloob_ctx *ctx, device *dev, const tensor *images, con
                           int64_t accum, stage **out);
 void stage_destroy(stage *st); /* NULL is fine */
 
-/* Device bytes of the places for an input of `bytes`. */
+/* Device bytes of the place for an input of `bytes`. */
 size_t stage_bytes(const device *dev, size_t bytes);
 
 /* True when a batch may be put before the one put last has been taken. */
 bool stage_ahead(const stage *st);
 
 /* Starts the way of accum micro-batches in host memory, which stays untouched until stage_settle after they
- * were taken, or, ahead, after they were put. */
+ * were taken; ahead: after the batch before them was taken. */
 cloob_status stage_put(cloob_ctx *ctx, stage *st, const void *images, const int32_t *tokens);
 
 /* Fills the towers' inputs with the next micro-batch, in the order 0, 1, ..., accum - 1, and once more when
- * accum is above 1. */
+ * accum is above 1. Without one it is CLOOB_ERR_ARGUMENT. */
 cloob_status stage_take(cloob_ctx *ctx, stage *st, int64_t micro);
-bool stage_is_empty(const stage *st); /* nothing put that was not taken */
 
-/* Waits until host memory is no longer read. */
+/* Waits until what has set out no longer reads host memory. */
 cloob_status stage_settle(cloob_ctx *ctx, stage *st);
 
 #endif

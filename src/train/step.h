@@ -27,11 +27,16 @@ typedef struct step_options {
     const char *memory; /* what the Hopfield networks store, see train/stored.h; read by step_create only */
     bool lock_image, lock_text;
     bool bn_sync;
-    graph_grad_options grad;
+    graph_grad_options grad; /* recompute: allowed, see step_grad */
     double beta1, beta2, eps, wd;
     double clip; /* global norm; 0: none */
     double ema;  /* decay of an average of the weights; 0: none */
+    bool eager;  /* on a GPU: queue every step anew instead of replaying a recording of it */
 } step_options;
+
+/* As the towers are differentiated on a device. Cheap ops are done again where activations are what fills the memory; a transformer
+ * on a GPU keeps them instead: a fifth of its memory for a twentieth of its time (docs/gpu.md). */
+graph_grad_options step_grad(const step_options *o, const device *dev);
 
 void step_options_init(step_options *o); /* CLOOB, the batch stored, inv_tau 30, beta 8, AdamW .9 .999 1e-8 wd .1, accum 1 */
 
@@ -50,11 +55,11 @@ cloob_status step_create(cloob_ctx *ctx, const step_options *o, device *dev, com
 void step_destroy(step *s);
 
 /* Starts a batch on its way to the device: images (accum * batch, S, S, 3) bytes (or floats), tokens (accum * batch, T), in host
- * memory, which stays untouched until step_settle, or until the next step_run, has returned. Where step_looks_ahead says so, the next step's batch
- * may be staged before this step runs, and arrives while it computes. */
+ * memory, which stays untouched until a step_run after this call has returned; with no other batch staged, step_settle is enough.
+ * Where step_looks_ahead says so, the next step's batch may be staged before this step runs, and arrives while it computes. */
 cloob_status step_stage(cloob_ctx *ctx, step *s, const void *images, const int32_t *tokens);
 bool step_looks_ahead(const step *s);
-cloob_status step_settle(cloob_ctx *ctx, step *s); /* waits until staged batches have left host memory */
+cloob_status step_settle(cloob_ctx *ctx, step *s); /* waits until the batch to run next has left host memory */
 
 /* One update. images NULL: of the batch staged first; else of that one, which is staged here. lr: for this step. */
 cloob_status step_run(cloob_ctx *ctx, step *s, const void *images, const int32_t *tokens, double lr, step_result *r);

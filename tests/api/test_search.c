@@ -34,7 +34,8 @@ static void answers_are_exact(void)
     search_index ix;
     for (int64_t i = 0; i < N; i++) random_row(row + i * D, D, (uint64_t)i), name[i] = "a.jpg";
     memcpy(row + 40 * D, row + 4000 * D, D * sizeof *row); /* equal rows come in order */
-    CHECK_OK(ctx, search_index_write(ctx, index_file, "/r", "m", "", row, probe, D, name, zero, zero, N));
+    CHECK_OK(ctx, search_index_write(ctx, index_file, "/r", "m", "", row, probe, D,
+                                     &(search_names){ N, name, zero, zero }, NULL));
     CHECK_OK(ctx, search_index_open(ctx, index_file, &ix));
     for (int q = 0; q < 5; q++) {
         search_hit hit[MOST];
@@ -99,9 +100,15 @@ static void an_update_embeds_what_changed(void)
     FILE *f = fopen("test_search.tmp.d/d.png", "wb");
     fputs("not a picture", f), fclose(f);
     CHECK_OK(ctx, cloob_search_index(ctx, m, folder, index_file, weights_file, NULL, &u));
-    CHECK(u.pictures == 2 && u.embedded == 1 && u.kept == 1 && u.removed == 1 && u.bad == 1);
+    CHECK(u.pictures == 2 && u.embedded == 1 && u.kept == 1 && u.removed == 1 && u.bad == 1 &&
+          u.bad_before == 0);
     CHECK_OK(ctx, cloob_search_index(ctx, m, folder, index_file, weights_file, NULL, &u));
-    CHECK(u.embedded == 0 && u.kept == 2);
+    CHECK(u.embedded == 0 && u.kept == 2 && u.bad == 1 &&
+          u.bad_before == 1); /* remembered, not tried again */
+    f = fopen("test_search.tmp.d/d.png", "ab");
+    fputs(" still", f), fclose(f);
+    CHECK_OK(ctx, cloob_search_index(ctx, m, folder, index_file, weights_file, NULL, &u));
+    CHECK(u.kept == 2 && u.bad == 1 && u.bad_before == 0); /* it has changed */
     CHECK_OK(ctx, cloob_search_open(ctx, index_file, &s));
     CHECK(cloob_search_count(s) == 2 && strstr(cloob_search_checkpoint(s), weights_file));
     float query[64];

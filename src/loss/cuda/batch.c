@@ -139,11 +139,10 @@ static cloob_status backward(cloob_ctx *ctx, const loss_plan *p, const gpu *g, c
     return add_dbeta(ctx, g, b);
 }
 
-cloob_status gpu_batch_run(cloob_ctx *ctx, loss_plan *p, gpu *g, const loss_inputs *in,
-                           const loss_outputs *out, loss_result *r)
+cloob_status gpu_batch_queue(cloob_ctx *ctx, loss_plan *p, gpu *g, const loss_inputs *in,
+                             const loss_outputs *out)
 {
     batch b;
-    double totals[GPU_TOTALS], beta = p->o.beta;
     batch_carve(p, g, p->memory, out, &b);
     b.x = (mat){ in->x, b.n };
     b.y = (mat){ in->y, b.n };
@@ -153,10 +152,14 @@ cloob_status gpu_batch_run(cloob_ctx *ctx, loss_plan *p, gpu *g, const loss_inpu
     CLOOB_TRY(gpu_contrast_forward(ctx, g, &image, &g->total[GPU_IMAGE]));
     CLOOB_TRY(gpu_contrast_forward(ctx, g, &text, &g->total[GPU_TEXT]));
     if (p->o.gradients) CLOOB_TRY(backward(ctx, p, g, &b));
-    CLOOB_TRY(gpu_totals(ctx, p, g, totals));
+    return gpu_send_totals(ctx, g);
+}
+
+void gpu_batch_result(const loss_plan *p, const double totals[], loss_result *r)
+{
+    double beta = p->o.beta;
     r->image_term = totals[GPU_IMAGE] / (double)p->total;
     r->text_term = totals[GPU_TEXT] / (double)p->total;
     r->dsum_dinv_tau = totals[GPU_DINV_TAU];
     r->dsum_dbeta = beta > 0 ? p->o.inv_tau * totals[GPU_DBETA] / (2 * beta) : 0;
-    return CLOOB_OK;
 }

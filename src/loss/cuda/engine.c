@@ -16,16 +16,9 @@ cloob_status gpu_cuda(cloob_ctx *ctx, cudaError_t e, const char *what)
                     "%s on the GPU: %s", what, cudaGetErrorString(e));
 }
 
-static int64_t longest(const loss_plan *p)
-{
-    int64_t n = p->total;
-    if (p->hopfield && p->s.stored_u > n) n = p->s.stored_u;
-    return p->hopfield && p->s.stored_v > n ? p->s.stored_v : n;
-}
-
 static void choose(const loss_plan *p, gpu *g)
 {
-    int64_t most = p->o.tile > 0 ? p->o.tile : DEFAULT_TILE, all = longest(p);
+    int64_t most = p->o.tile > 0 ? p->o.tile : DEFAULT_TILE, all = loss_longest(p);
     g->T = p->s.dtype;
     g->size = dtype_size(g->T);
     g->d = p->s.dim;
@@ -36,7 +29,7 @@ static void choose(const loss_plan *p, gpu *g)
 void gpu_carve_common(gpu_carver *c, const loss_plan *p, gpu *g)
 {
     size_t tile = (size_t)g->tile, n = (size_t)p->s.rows, N = (size_t)p->total, d = (size_t)g->d;
-    size_t longer = (size_t)longest(p);
+    size_t longer = (size_t)loss_longest(p);
     bool f32 = g->T == CLOOB_F32, maxima = !g->fused || !gpu_batch_applies(p);
     g->e = gpu_carve(c, tile * tile * g->size);
     g->ds = p->hopfield ? gpu_carve(c, tile * tile * g->size) : NULL;
@@ -51,6 +44,8 @@ void gpu_carve_common(gpu_carver *c, const loss_plan *p, gpu *g)
     g->value = gpu_carve(c, longer * sizeof(double));
     g->dots = gpu_carve(c, longer * sizeof(double));
     g->total = gpu_carve(c, GPU_TOTALS * sizeof(double));
+    g->wide = f32 && loss_is_small(p) ? gpu_carve(c, tile * tile * sizeof(double)) : NULL;
+    g->own = g->wide ? gpu_carve(c, tile * sizeof(double)) : NULL;
     if (!f32) return;
     g->mean_a = gpu_carve(c, d * sizeof(float));
     g->mean_b = gpu_carve(c, d * sizeof(float));
@@ -69,6 +64,7 @@ static cloob_status gpu_open(cloob_ctx *ctx, loss_plan *p)
     if (s != CUBLAS_STATUS_SUCCESS)
         return ctx_fail(ctx, CLOOB_ERR_DEVICE, "cuBLAS could not start: %s", cublasGetStatusString(s));
     GPU_TRY("memory of cuBLAS", cudaMalloc(&g->blas_memory, BLAS_BYTES));
+    GPU_TRY("results", cudaMallocHost((void **)&g->report, sizeof *g->report));
     return CLOOB_OK;
 }
 
@@ -157,12 +153,20 @@ static cloob_status check(cloob_ctx *ctx, loss_plan *p, const loss_inputs *in, v
     return first_bad(ctx, g, r, bad, length);
 }
 
-cloob_status gpu_totals(cloob_ctx *ctx, const loss_plan *p, const gpu *g, double totals[GPU_TOTALS])
+cloob_status gpu_send_totals(cloob_ctx *ctx, const gpu *g)
 {
-    unsigned long long bad[GPU_BAD_CELLS];
-    GPU_TRY("results", cudaMemcpyAsync(totals, g->total, GPU_TOTALS * sizeof *totals, cudaMemcpyDeviceToHost,
-                                       g->stream));
-    GPU_TRY("results", cudaMemcpyAsync(bad, g->bad, sizeof bad, cudaMemcpyDeviceToHost, g->stream));
+    GPU_TRY("results", cudaMemcpyAsync(g->report->totals, g->total, sizeof g->report->totals,
+                                       cudaMemcpyDeviceToHost, g->stream));
+    return gpu_cuda(ctx,
+                    cudaMemcpyAsync(g->report->bad, g->bad, sizeof g->report->bad, cudaMemcpyDeviceToHost,
+                                    g->stream),
+                    "results");
+}
+
+/* Refuses the retrieval that had no direction. */
+static cloob_status read_report(cloob_ctx *ctx, const loss_plan *p, const gpu *g)
+{
+    const unsigned long long *bad = g->report->bad;
     GPU_TRY("the objective", cudaStreamSynchronize(g->stream));
     for (int i = 0; p->hopfield && i < 4; i++)
         if (bad[i] < (unsigned long long)p->s.rows)
@@ -170,15 +174,34 @@ cloob_status gpu_totals(cloob_ctx *ctx, const loss_plan *p, const gpu *g, double
     return CLOOB_OK;
 }
 
-static cloob_status run(cloob_ctx *ctx, loss_plan *p, const loss_inputs *in, const loss_outputs *out,
-                        void *stream, loss_result *r)
+static cloob_status queue(cloob_ctx *ctx, loss_plan *p, const loss_inputs *in, const loss_outputs *out,
+                          void *stream)
 {
     gpu *g = p->device;
     CLOOB_TRY(begin(ctx, g, stream));
-    if (p->size == 1 && loss_is_tiny(p)) return gpu_tiny_run(ctx, p, g, in, out, r);
     comm_set_stream(p->c, stream); /* exchanges follow our work, and it waits for them */
-    return gpu_batch_applies(p) ? gpu_batch_run(ctx, p, g, in, out, r)
-                                : gpu_general_run(ctx, p, g, in, out, r);
+    return gpu_batch_applies(p) ? gpu_batch_queue(ctx, p, g, in, out) : gpu_general_queue(ctx, p, g, in, out);
+}
+
+static cloob_status collect(cloob_ctx *ctx, loss_plan *p, loss_result *r)
+{
+    gpu *g = p->device;
+    CLOOB_TRY(comm_agree(ctx, p->c, read_report(ctx, p, g)));
+    CLOOB_TRY(comm_host_sum_f64(ctx, p->c, g->report->totals, GPU_TOTALS));
+    if (gpu_batch_applies(p)) gpu_batch_result(p, g->report->totals, r);
+    else gpu_general_result(p, g->report->totals, r);
+    return CLOOB_OK;
+}
+
+static cloob_status run(cloob_ctx *ctx, loss_plan *p, const loss_inputs *in, const loss_outputs *out,
+                        void *stream, loss_result *r)
+{
+    if (p->size == 1 && loss_is_tiny(p)) {
+        CLOOB_TRY(begin(ctx, p->device, stream));
+        return gpu_tiny_run(ctx, p, p->device, in, out, r);
+    }
+    CLOOB_TRY(queue(ctx, p, in, out, stream));
+    return collect(ctx, p, r);
 }
 
 static void release(loss_plan *p)
@@ -188,6 +211,7 @@ static void release(loss_plan *p)
     cudaSetDevice(g->device);
     cudaFree(p->memory);
     cudaFree(g->blas_memory);
+    cudaFreeHost(g->report);
     if (g->blas) cublasDestroy(g->blas);
     free(g);
     p->device = NULL;
@@ -200,4 +224,4 @@ static size_t bytes_of(const loss_plan *p)
     return BLAS_BYTES + (gpu_batch_applies(p) ? gpu_batch_bytes(p, &g) : gpu_general_bytes(p, &g));
 }
 
-const loss_engine loss_engine_cuda = { prepare, check, run, release, bytes_of };
+const loss_engine loss_engine_cuda = { prepare, check, run, release, bytes_of, queue, collect };

@@ -232,21 +232,22 @@ static cloob_status terms(cloob_ctx *ctx, loss_plan *p, const gpu *gp, general *
     return p->o.gradients ? retrieve_backward(ctx, p, gp, g, out) : CLOOB_OK;
 }
 
-cloob_status gpu_general_run(cloob_ctx *ctx, loss_plan *p, gpu *gp, const loss_inputs *in,
-                             const loss_outputs *out, loss_result *r)
+cloob_status gpu_general_queue(cloob_ctx *ctx, loss_plan *p, gpu *gp, const loss_inputs *in,
+                               const loss_outputs *out)
 {
     general g;
-    double totals[GPU_TOTALS];
     general_carve(p, gp, p->memory, &g);
     CLOOB_TRY(gpu_begin_totals(ctx, gp));
     CLOOB_TRY(gather_rows(ctx, p, &g, in));
     if (p->o.gradients) CLOOB_TRY(begin_gradients(ctx, p, gp, &g, out));
     CLOOB_TRY(terms(ctx, p, gp, &g, out));
-    CLOOB_TRY(comm_agree(ctx, p->c, gpu_totals(ctx, p, gp, totals)));
-    CLOOB_TRY(comm_host_sum_f64(ctx, p->c, totals, GPU_TOTALS));
+    return gpu_send_totals(ctx, gp);
+}
+
+void gpu_general_result(const loss_plan *p, const double totals[], loss_result *r)
+{
     r->image_term = totals[GPU_IMAGE] / (double)p->total;
     r->text_term = totals[GPU_TEXT] / (double)p->total;
     r->dsum_dinv_tau = totals[GPU_DINV_TAU];
     r->dsum_dbeta = p->o.inv_tau * totals[GPU_DBETA];
-    return CLOOB_OK;
 }

@@ -24,17 +24,25 @@ typedef struct gpu {
     float *panel;     /* (tile, d) */
     float *top, *pos; /* (tile) of the row of tiles at work */
     double *sum;
-    float *partial;               /* fused: (tile / FUSED_COLUMNS, tile, 2) maxima and sums */
-    unsigned long long *bad;      /* first row that is refused; one cell per use */
-    double *value, *dots;         /* (n) */
-    double *total;                /* GPU_TOTALS numbers that go to the host at the end */
-    float *mean_a, *mean_b;       /* (d), f32 only */
-    double *column;               /* (N), f32 only */
+    float *partial;          /* fused: (tile / FUSED_COLUMNS, tile, 2) maxima and sums */
+    unsigned long long *bad; /* first row that is refused; one cell per use */
+    double *value, *dots;    /* (n) */
+    double *total;           /* GPU_TOTALS numbers that go to the host at the end */
+    float *mean_a, *mean_b;  /* (d), f32 only */
+    double *column;          /* (N), f32 only */
+    double *wide, *own; /* (tile, tile), (tile): scores in double, and those of the positives; a small batch
+                           in f32 only */
     float *centred_a, *centred_b; /* (n, d), (N, d), f32 only */
+    struct gpu_report *report;    /* page-locked: what the stream brings home */
 } gpu;
 
 enum { GPU_IMAGE, GPU_TEXT, GPU_DINV_TAU, GPU_DBETA, GPU_TOTALS };
 enum { GPU_BAD_CELLS = 8 };
+
+typedef struct gpu_report {
+    double totals[GPU_TOTALS];
+    unsigned long long bad[GPU_BAD_CELLS];
+} gpu_report;
 
 typedef struct mat { /* rows of T on the device */
     const void *data;
@@ -112,11 +120,13 @@ cloob_status gpu_tiny_run(cloob_ctx *ctx, loss_plan *p, const gpu *g, const loss
 /* The two ways through (batch.c, general.c). carve is used with memory NULL to count. */
 bool gpu_batch_applies(const loss_plan *p);
 size_t gpu_batch_bytes(const loss_plan *p, gpu *g);
-cloob_status gpu_batch_run(cloob_ctx *ctx, loss_plan *p, gpu *g, const loss_inputs *in,
-                           const loss_outputs *out, loss_result *r);
+cloob_status gpu_batch_queue(cloob_ctx *ctx, loss_plan *p, gpu *g, const loss_inputs *in,
+                             const loss_outputs *out);
+void gpu_batch_result(const loss_plan *p, const double totals[], loss_result *r);
 size_t gpu_general_bytes(const loss_plan *p, gpu *g);
-cloob_status gpu_general_run(cloob_ctx *ctx, loss_plan *p, gpu *g, const loss_inputs *in,
-                             const loss_outputs *out, loss_result *r);
+cloob_status gpu_general_queue(cloob_ctx *ctx, loss_plan *p, gpu *g, const loss_inputs *in,
+                               const loss_outputs *out);
+void gpu_general_result(const loss_plan *p, const double totals[], loss_result *r);
 
 typedef struct gpu_carver {
     char *base;
@@ -135,7 +145,7 @@ void gpu_carve_common(gpu_carver *c, const loss_plan *p, gpu *g);
 
 /* No totals, no bad rows; after carving, before the first kernel. */
 cloob_status gpu_begin_totals(cloob_ctx *ctx, const gpu *g);
-/* Waits for the stream and brings the totals to the host; refuses the retrieval that had no direction. */
-cloob_status gpu_totals(cloob_ctx *ctx, const loss_plan *p, const gpu *g, double totals[GPU_TOTALS]);
+/* Queues the way of totals and bad rows to the host, after the last kernel. */
+cloob_status gpu_send_totals(cloob_ctx *ctx, const gpu *g);
 
 #endif

@@ -33,7 +33,12 @@ cloob_status add_cpu(const op_env *env, const op_args *a) { return each(env, a, 
 
 cloob_status act_cpu(const op_env *env, const op_args *a) { return each(env, a, CPU_PICK(a->in[0], act_range)); }
 
-cloob_status act_bwd_cpu(const op_env *env, const op_args *a) { return each(env, a, CPU_PICK(a->in[0], act_bwd_range)); }
+cloob_status act_bwd_cpu(const op_env *env, const op_args *a)
+{
+    op_args again = act_again(a);
+    CLOOB_TRY(each(env, a, CPU_PICK(a->in[0], act_bwd_range)));
+    return again.out[0].data ? act_cpu(env, &again) : CLOOB_OK;
+}
 
 static cloob_status each_plane(const op_env *env, const op_args *a, const tensor *big, pool_fn *fn)
 {

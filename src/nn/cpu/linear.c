@@ -3,6 +3,7 @@
 
 #include "nn/cpu/cpu.h"
 #include "nn/cpu/linear_bf16.h"
+#include "nn/cpu/linear_frozen.h"
 #include "tensor/cpu/gemm.h"
 
 typedef struct bias_job {
@@ -26,6 +27,7 @@ CPU_CLONES static void start_range(void *arg, int64_t begin, int64_t end, int th
 cloob_status linear_cpu(const op_env *env, const op_args *a)
 {
     if (a->in[0].dtype == CLOOB_BF16) return linear_bf16(env, a);
+    if (linear_frozen(env, a)) return CLOOB_OK;
     int64_t R = tensor_rows(&a->out[0]), O = tensor_cols(&a->out[0]), K = tensor_cols(&a->in[0]);
     bias_job j = { a->in[2].data, a->in[3].data, a->out[0].data, O };
     bool start = j.bias || j.res;

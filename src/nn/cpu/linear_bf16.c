@@ -1,6 +1,7 @@
 /* Matrix products in bf16, and their plans. F32 products need none: BLAS takes memory of its own. */
 #include "nn/cpu/linear_bf16.h"
 
+#include "nn/cpu/linear_frozen.h"
 #include "nn/cpu/product.h"
 
 static bgemm_call forward_call(const op_args *a)
@@ -36,13 +37,14 @@ static bool is_bf16(const op_args *a) { return a->in[0].dtype == CLOOB_BF16; }
 cloob_status linear_prepare(const op_env *env, op_args *a)
 {
     bgemm_call x = forward_call(a);
-    return is_bf16(a) ? product_prepare(env, a, &x) : CLOOB_OK;
+    return is_bf16(a) ? product_prepare(env, a, &x) : linear_frozen_prepare(env, a);
 }
 
 void linear_release(const op_env *env, op_args *a)
 {
     (void)env;
-    product_release(a);
+    if (is_bf16(a)) product_release(a);
+    else linear_frozen_release(a);
 }
 
 cloob_status linear_bf16(const op_env *env, const op_args *a)

@@ -10,7 +10,7 @@
 
 #define LOG2E 1.4426950408889634f
 
-enum { MOST_WARPS = 8 };
+enum { MOST_WARPS = 8, BACKWARD_BLOCKS = 2 };
 
 typedef struct attn_sizes {
     int T, Tp, C, H; /* Tp: T rounded up to whole tiles */
@@ -53,6 +53,20 @@ __device__ __forceinline__ unsigned pack2(float low, float high)
     return *reinterpret_cast<unsigned *>(&v);
 }
 
+/* 16 bytes to shared memory without passing through registers; arrive() waits for all of a thread's. */
+__device__ __forceinline__ void send(bf16 *to, const bf16 *from)
+{
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(smem_address(to)), "l"(from) : "memory");
+}
+__device__ __forceinline__ void arrive() { asm volatile("cp.async.wait_all;" ::: "memory"); }
+
+__device__ __forceinline__ float power2(float x)
+{
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
 /* Tiles in shared memory have rows of D + 8 elements: eight rows then fall on different banks. */
 template <int D>
 struct tile {
@@ -62,9 +76,8 @@ struct tile {
     {
         for (int i = threadIdx.x; i < Tp * (D / 8); i += blockDim.x) {
             int row = i / (D / 8), c = i % (D / 8) * 8;
-            pack<bf16, 8> v = {};
-            if (row < T) v = load<bf16, 8>(from + row * step + c);
-            store<bf16, 8>(to + row * LD + c, v);
+            if (row < T) send(to + row * LD + c, from + row * step + c);
+            else store<bf16, 8>(to + row * LD + c, pack<bf16, 8>{});
         }
     }
 
@@ -106,20 +119,24 @@ struct tile {
         }
     }
 
-    /* Rows row0.. below T of the result to memory. */
-    __device__ static void write(bf16 *to, int64_t step, const float acc[D / 8][4], float scale, int row0,
-                                 int T)
+    /* Rows row0.. below T of the result to memory, by way of 16 rows of shared memory that are this warp's alone: whole rows
+     * leave 16 bytes at a time. */
+    __device__ static void write(bf16 *to, int64_t step, const float acc[D / 8][4], float scale, int row0, int T, bf16 *stage)
     {
         int lane = threadIdx.x & 31;
 #pragma unroll
-        for (int half = 0; half < 2; half++) {
-            int row = row0 + lane / 4 + 8 * half;
-            if (row >= T) continue;
+        for (int half = 0; half < 2; half++)
 #pragma unroll
             for (int j = 0; j < D / 8; j++)
-                *reinterpret_cast<unsigned *>(to + row * step + j * 8 + lane % 4 * 2) =
+                *reinterpret_cast<unsigned *>(stage + (lane / 4 + 8 * half) * LD + j * 8 + lane % 4 * 2) =
                     pack2(acc[j][2 * half] * scale, acc[j][2 * half + 1] * scale);
+        __syncwarp();
+#pragma unroll
+        for (int i = lane; i < 16 * (D / 8); i += 32) {
+            int row = i / (D / 8), c = i % (D / 8) * 8;
+            if (row0 + row < T) store<bf16, 8>(to + (row0 + row) * step + c, load<bf16, 8>(stage + row * LD + c));
         }
+        __syncwarp();
     }
 };
 
@@ -143,6 +160,7 @@ static __global__ void __launch_bounds__(32 * MOST_WARPS)
     tl::fill(q, from, 3 * z.C, z.T, z.Tp);
     tl::fill(k, from + z.C, 3 * z.C, z.T, z.Tp);
     tl::fill(v, from + 2 * z.C, 3 * z.C, z.T, z.Tp);
+    arrive();
     __syncthreads();
     for (int t = warp; t < tiles; t += blockDim.x / 32) {
         unsigned a[tl::K][4];
@@ -164,9 +182,9 @@ static __global__ void __launch_bounds__(32 * MOST_WARPS)
                     top = fmaxf(top, s[half][i]);
                 }
                 if (top == -INFINITY) continue;
-                sum[r] = sum[r] * exp2f(most[r] - top) + exp2f(s[0][2 * r] - top) +
-                         exp2f(s[0][2 * r + 1] - top) + exp2f(s[1][2 * r] - top) +
-                         exp2f(s[1][2 * r + 1] - top);
+                sum[r] = sum[r] * power2(most[r] - top) + power2(s[0][2 * r] - top) +
+                         power2(s[0][2 * r + 1] - top) + power2(s[1][2 * r] - top) +
+                         power2(s[1][2 * r + 1] - top);
                 most[r] = top;
             }
         }
@@ -175,7 +193,7 @@ static __global__ void __launch_bounds__(32 * MOST_WARPS)
         for (int r = 0; r < 2; r++) { /* four lanes share a row */
             float top = fmaxf(most[r], __shfl_xor_sync(0xffffffffu, most[r], 1));
             top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, 2));
-            float part = most[r] == -INFINITY ? 0.0f : sum[r] * exp2f(most[r] - top);
+            float part = most[r] == -INFINITY ? 0.0f : sum[r] * power2(most[r] - top);
             part += __shfl_xor_sync(0xffffffffu, part, 1);
             part += __shfl_xor_sync(0xffffffffu, part, 2);
             total[r] = top + log2f(part);
@@ -191,11 +209,11 @@ static __global__ void __launch_bounds__(32 * MOST_WARPS)
                 for (int i = 0; i < 4; i++) {
                     int key = j * 16 + col_in_tile(half, i), query = t * 16 + row_in_tile(i);
                     bool seen = key < z.T && !(z.causal && key > query);
-                    s[half][i] = seen ? exp2f(s[half][i] * scale - total[i / 2]) : 0.0f;
+                    s[half][i] = seen ? power2(s[half][i] * scale - total[i / 2]) : 0.0f;
                 }
             tl::add_product(o, s, v, j * 16);
         }
-        tl::write(y + (int64_t)n * z.T * z.C + h * D, z.C, o, 1.0f, t * 16, z.T);
+        tl::write(y + (int64_t)n * z.T * z.C + h * D, z.C, o, 1.0f, t * 16, z.T, q + t * 16 * tl::LD); /* q's rows have been read */
     }
 }
 
@@ -203,6 +221,7 @@ static __global__ void __launch_bounds__(32 * MOST_WARPS)
 typedef struct attn_rows {
     const bf16 *q, *k, *v, *dy;
     const float *lse, *along; /* per query: log2-sum-exp, and dy.y */
+    bf16 *stage;              /* 16 rows of this warp */
 } attn_rows;
 
 template <int D>
@@ -213,6 +232,8 @@ __device__ static void query_tile(bf16 *dq, const attn_rows &m, const attn_sizes
     float s[2][4], dp[2][4], acc[D / 8][4] = {}, scale = z.scale * LOG2E;
     tl::left(a, m.q, t * 16);
     tl::left(g, m.dy, t * 16);
+    float lse[2] = { m.lse[t * 16 + row_in_tile(0)], m.lse[t * 16 + row_in_tile(2)] };
+    float along[2] = { m.along[t * 16 + row_in_tile(0)], m.along[t * 16 + row_in_tile(2)] };
     for (int j = 0, last = z.causal ? t + 1 : z.Tp / 16; j < last; j++) {
         tl::times_rows(s, a, m.k, j * 16);
         tl::times_rows(dp, g, m.v, j * 16);
@@ -223,11 +244,11 @@ __device__ static void query_tile(bf16 *dq, const attn_rows &m, const attn_sizes
                 int key = j * 16 + col_in_tile(half, i), query = t * 16 + row_in_tile(i);
                 bool seen = key < z.T && query < z.T && !(z.causal && key > query);
                 s[half][i] =
-                    seen ? exp2f(s[half][i] * scale - m.lse[query]) * (dp[half][i] - m.along[query]) : 0.0f;
+                    seen ? power2(s[half][i] * scale - lse[i / 2]) * (dp[half][i] - along[i / 2]) : 0.0f;
             }
         tl::add_product(acc, s, m.k, j * 16);
     }
-    tl::write(dq, 3 * z.C, acc, z.scale, t * 16, z.T);
+    tl::write(dq, 3 * z.C, acc, z.scale, t * 16, z.T, m.stage);
 }
 
 /* Rows are keys here, columns queries. */
@@ -248,44 +269,57 @@ __device__ static void key_tile(bf16 *dk, bf16 *dv, const attn_rows &m, const at
             for (int i = 0; i < 4; i++) {
                 int query = j * 16 + col_in_tile(half, i), key = t * 16 + row_in_tile(i);
                 bool seen = key < z.T && query < z.T && !(z.causal && key > query);
-                p[half][i] = seen ? exp2f(p[half][i] * scale - m.lse[query]) : 0.0f;
+                p[half][i] = seen ? power2(p[half][i] * scale - m.lse[query]) : 0.0f;
                 ds[half][i] = seen ? p[half][i] * (ds[half][i] - m.along[query]) : 0.0f;
             }
         tl::add_product(acc_v, p, m.dy, j * 16);
         tl::add_product(acc_k, ds, m.q, j * 16);
     }
-    tl::write(dk, 3 * z.C, acc_k, z.scale, t * 16, z.T);
-    tl::write(dv, 3 * z.C, acc_v, 1.0f, t * 16, z.T);
+    tl::write(dk, 3 * z.C, acc_k, z.scale, t * 16, z.T, m.stage);
+    tl::write(dv, 3 * z.C, acc_v, 1.0f, t * 16, z.T, m.stage);
+}
+
+/* along[t] = dy[t].y[t]: D / 8 lanes a row. Rows come in fours or eights, so a warp is in or out as a whole. */
+template <int D>
+__device__ static void dot_rows(float *along, const bf16 *dy, const bf16 *y, int64_t step, int T, int Tp)
+{
+    enum { LANES = D / 8 };
+    int part = threadIdx.x % LANES;
+#pragma unroll 4
+    for (int t = threadIdx.x / LANES; t < Tp; t += blockDim.x / LANES) {
+        float sum = 0.0f;
+        if (t < T) {
+            pack<bf16, 8> a = load<bf16, 8>(dy + t * step + part * 8), b = load<bf16, 8>(y + t * step + part * 8);
+#pragma unroll
+            for (int i = 0; i < 8; i++) sum += to_float(a.v[i]) * to_float(b.v[i]);
+        }
+#pragma unroll
+        for (int k = LANES / 2; k; k >>= 1) sum += __shfl_xor_sync(0xffffffffu, sum, k);
+        if (part == 0) along[t] = sum;
+    }
 }
 
 template <int D>
-static __global__ void __launch_bounds__(32 * MOST_WARPS)
+static __global__ void __launch_bounds__(32 * MOST_WARPS, BACKWARD_BLOCKS)
     backward_kernel(bf16 *dqkv, const bf16 *dy, const bf16 *qkv, const bf16 *y, const float *lse,
                     attn_sizes z)
 {
     extern __shared__ __align__(16) bf16 smem[];
     typedef tile<D> tl;
-    int n = blockIdx.x / z.H, h = blockIdx.x % z.H, warp = threadIdx.x / 32, lane = threadIdx.x & 31,
-        warps = blockDim.x / 32;
-    bf16 *q = smem, *k = q + z.Tp * tl::LD, *v = k + z.Tp * tl::LD, *g = v + z.Tp * tl::LD;
-    float *lse2 = (float *)(g + z.Tp * tl::LD), *along = lse2 + z.Tp;
+    int n = blockIdx.x / z.H, h = blockIdx.x % z.H, warp = threadIdx.x / 32, warps = blockDim.x / 32;
+    bf16 *q = smem, *k = q + z.Tp * tl::LD, *v = k + z.Tp * tl::LD, *g = v + z.Tp * tl::LD, *stage = g + z.Tp * tl::LD;
+    float *lse2 = (float *)(stage + z.Tp * tl::LD), *along = lse2 + z.Tp;
     int64_t at = (int64_t)n * z.T * 3 * z.C + h * D, out = (int64_t)n * z.T * z.C + h * D;
     tl::fill(q, qkv + at, 3 * z.C, z.T, z.Tp);
     tl::fill(k, qkv + at + z.C, 3 * z.C, z.T, z.Tp);
     tl::fill(v, qkv + at + 2 * z.C, 3 * z.C, z.T, z.Tp);
     tl::fill(g, dy + out, z.C, z.T, z.Tp);
-    for (int t = warp; t < z.Tp; t += warps) {
-        float sum = 0.0f;
-        for (int i = lane; i < D && t < z.T; i += 32)
-            sum += to_float(dy[out + (int64_t)t * z.C + i]) * to_float(y[out + (int64_t)t * z.C + i]);
-        sum = warp_sum(sum);
-        if (lane == 0) {
-            along[t] = sum;
-            lse2[t] = t < z.T ? lse[((int64_t)n * z.H + h) * z.T + t] * LOG2E : 0.0f;
-        }
-    }
+    for (int t = threadIdx.x; t < z.Tp; t += blockDim.x)
+        lse2[t] = t < z.T ? lse[((int64_t)n * z.H + h) * z.T + t] * LOG2E : 0.0f;
+    dot_rows<D>(along, dy + out, y + out, z.C, z.T, z.Tp);
+    arrive();
     __syncthreads();
-    attn_rows m = { q, k, v, g, lse2, along };
+    attn_rows m = { q, k, v, g, lse2, along, stage + warp * 16 * tl::LD };
     for (int t = warp; t < z.Tp / 16; t += warps) {
         query_tile<D>(dqkv + at, m, z, t);
         key_tile<D>(dqkv + at + z.C, dqkv + at + 2 * z.C, m, z, t);
@@ -337,7 +371,7 @@ static cloob_status launch_forward(const op_env *env, const op_args *a, const at
 template <int D>
 static cloob_status launch_backward(const op_env *env, const op_args *a, const attn_sizes &z, int64_t N)
 {
-    size_t smem = smem_of(z, 4, D);
+    size_t smem = smem_of(z, 5, D);
     CLOOB_TRY(cuda_check(env->ctx,
                          cudaFuncSetAttribute(backward_kernel<D>, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                               (int)smem),
@@ -363,7 +397,7 @@ extern "C" cloob_status attention_bwd_cuda(const op_env *env, const op_args *a)
 {
     const tensor *y = &a->in[2];
     attn_sizes z = sizes_of(a, y);
-    if (!on_tensor_cores(env, y, z, 4)) return attention_bwd_plain(env, a);
+    if (!on_tensor_cores(env, y, z, 5)) return attention_bwd_plain(env, a);
     return z.C / z.H == 64 ? launch_backward<64>(env, a, z, y->dim[0])
                            : launch_backward<32>(env, a, z, y->dim[0]);
 }

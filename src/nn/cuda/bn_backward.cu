@@ -15,6 +15,7 @@ typedef struct bwd_in {
     int C;
     float share; /* 1, or 1/4 with pool */
     float count; /* rows over all ranks */
+    void *again; /* reduce: what bn_apply made of x, where somebody wants it */
 } bwd_in;
 
 /* The packs of one row that both passes read. */
@@ -48,6 +49,37 @@ __device__ __forceinline__ float row_gradient(const bwd_row<T, V> &q, const bwd_
     return g;
 }
 
+/* A block's sums, added over its rows in order. sums: (block.y, 2 V, block.x) of shared memory. */
+template <int V>
+__device__ static void write_partial(float *partial, float *sums, const float s1[V], const float s2[V], int C)
+{
+    int width = blockDim.x, cell = 2 * V * width;
+#pragma unroll
+    for (int i = 0; i < V; i++) {
+        sums[threadIdx.y * cell + i * width + threadIdx.x] = s1[i];
+        sums[threadIdx.y * cell + (V + i) * width + threadIdx.x] = s2[i];
+    }
+    __syncthreads();
+    for (int j = threadIdx.y * width + threadIdx.x; j < cell; j += width * blockDim.y) {
+        int which = j / width, at = blockIdx.y * width + j % width;
+        float sum = 0.0f;
+        for (int y = 0; y < blockDim.y; y++) sum += sums[y * cell + j];
+        if (at < C / V) partial[((int64_t)blockIdx.x * 2 + which / V) * C + at * V + which % V] = sum;
+    }
+}
+
+/* dx = slope (g - m1) - (x - mean) m2 */
+template <int V>
+__device__ __forceinline__ void dx_factors(float m1[V], float m2[V], const bwd_in &in, const bn_affine<V> &k, int c)
+{
+    float r1[V];
+    load_floats<V>(r1, in.rstd + c);
+    load_floats<V>(m1, in.sums + c);
+    load_floats<V>(m2, in.sums + in.C + c);
+#pragma unroll
+    for (int i = 0; i < V; i++) m1[i] /= in.count, m2[i] = m2[i] / in.count * r1[i] * k.slope[i];
+}
+
 /* partial: (gridDim.x, 2, C): sums of g and of g (x - mean). */
 template <typename T, int V, int MASK, bool DY2, bool POOL, int U>
 static __global__ void __launch_bounds__(256, BWD_BLOCKS) reduce_kernel(float *partial, T *g_out, bwd_in in)
@@ -77,21 +109,110 @@ static __global__ void __launch_bounds__(256, BWD_BLOCKS) reduce_kernel(float *p
                     s2[i] += g * (to_float(q[u].x.v[i]) - k.mean[i]);
                 }
                 if (g_out && counted) store<T, V>(g_out + (r + u * step) * in.C + c, out);
+                if (MASK == MASK_X && !POOL && in.again && counted) {
+#pragma unroll
+                    for (int i = 0; i < V; i++) out.v[i] = from_float<T>(fmaxf(bn_value<V>(k, to_float(q[u].x.v[i]), i), 0.0f));
+                    store<T, V>((T *)in.again + (r + u * step) * in.C + c, out);
+                }
             }
         }
     }
-    int cell = 2 * V * width;
+    write_partial<V>(partial, sums, s1, s2, in.C);
+}
+
+/* With pool and even sizes: a thread takes a pooled row and the four rows of x behind it, so dy is read and its place worked
+ * out once. DX: writes dx; else adds to the sums and writes g. */
+template <typename T, int V, bool RELU, bool DY2>
+struct pooled_rows {
+    pack<T, V> dy, dy2, x[4];
+
+    __device__ __forceinline__ void read(const bwd_in &in, int64_t r, int64_t first, int c)
+    {
+        dy = load<T, V>((const T *)in.dy + r * in.C + c);
+        if (DY2) dy2 = load<T, V>((const T *)in.dy2 + r * in.C + c);
 #pragma unroll
-    for (int i = 0; i < V; i++) {
-        sums[threadIdx.y * cell + i * width + threadIdx.x] = s1[i];
-        sums[threadIdx.y * cell + (V + i) * width + threadIdx.x] = s2[i];
+        for (int s = 0; s < 4; s++) x[s] = load<T, V>((const T *)in.x + (first + (int64_t)(s / 2) * in.map.W + s % 2) * in.C + c);
     }
-    __syncthreads();
-    for (int j = threadIdx.y * width + threadIdx.x; j < cell; j += width * blockDim.y) {
-        int which = j / width, at = blockIdx.y * width + j % width;
-        float sum = 0.0f;
-        for (int y = 0; y < blockDim.y; y++) sum += sums[y * cell + j];
-        if (at < packs) partial[((int64_t)blockIdx.x * 2 + which / V) * in.C + at * V + which % V] = sum;
+
+    __device__ __forceinline__ float gradient(const bwd_in &in, const bn_affine<V> &k, int s, int i) const
+    {
+        float g = to_float(dy.v[i]);
+        if (DY2) g += to_float(dy2.v[i]);
+        g *= in.share;
+        return RELU && !(bn_value<V>(k, to_float(x[s].v[i]), i) > 0.0f) ? 0.0f : g;
+    }
+
+    __device__ __forceinline__ pack<T, V> applied(const bn_affine<V> &k) const
+    {
+        pack<T, V> out;
+#pragma unroll
+        for (int i = 0; i < V; i++) {
+            float sum = 0.0f;
+#pragma unroll
+            for (int s = 0; s < 4; s++) {
+                float v = bn_value<V>(k, to_float(x[s].v[i]), i);
+                sum += RELU ? fmaxf(v, 0.0f) : v;
+            }
+            out.v[i] = from_float<T>(0.25f * sum);
+        }
+        return out;
+    }
+};
+
+template <typename T, int V, bool RELU, bool DY2>
+static __global__ void __launch_bounds__(256, BWD_BLOCKS) pooled_reduce_kernel(float *partial, T *g_out, bwd_in in)
+{
+    extern __shared__ float sums[]; /* (block.y, 2 V, block.x) */
+    int width = blockDim.x, packs = in.C / V, column = blockIdx.y * width + threadIdx.x, c = column * V;
+    float s1[V] = {}, s2[V] = {};
+    if (column < packs) {
+        bn_affine<V> k;
+        bn_affine_load<V>(k, in.mean, in.rstd, in.gain, in.bias, c);
+#pragma unroll 2
+        for (int64_t r = (int64_t)blockIdx.x * blockDim.y + threadIdx.y; r < in.R / 4; r += (int64_t)gridDim.x * blockDim.y) {
+            pooled_rows<T, V, RELU, DY2> q;
+            int64_t first = pool_first(in.map, r);
+            q.read(in, r, first, c);
+#pragma unroll
+            for (int s = 0; s < 4; s++) {
+                pack<T, V> out;
+#pragma unroll
+                for (int i = 0; i < V; i++) {
+                    float g = q.gradient(in, k, s, i);
+                    out.v[i] = from_float<T>(g);
+                    s1[i] += g;
+                    s2[i] += g * (to_float(q.x[s].v[i]) - k.mean[i]);
+                }
+                if (g_out) store<T, V>(g_out + (first + (int64_t)(s / 2) * in.map.W + s % 2) * in.C + c, out);
+            }
+            if (in.again) store<T, V>((T *)in.again + r * in.C + c, q.applied(k));
+        }
+    }
+    write_partial<V>(partial, sums, s1, s2, in.C);
+}
+
+template <typename T, int V, bool RELU, bool DY2>
+static __global__ void __launch_bounds__(256, BWD_BLOCKS) pooled_dx_kernel(T *dx, bwd_in in)
+{
+    int column = blockIdx.y * blockDim.x + threadIdx.x, c = column * V;
+    if (c >= in.C) return;
+    bn_affine<V> k;
+    float m1[V], m2[V];
+    bn_affine_load<V>(k, in.mean, in.rstd, in.gain, in.bias, c);
+    dx_factors<V>(m1, m2, in, k, c);
+#pragma unroll 2
+    for (int64_t r = (int64_t)blockIdx.x * blockDim.y + threadIdx.y; r < in.R / 4; r += (int64_t)gridDim.x * blockDim.y) {
+        pooled_rows<T, V, RELU, DY2> q;
+        int64_t first = pool_first(in.map, r);
+        q.read(in, r, first, c);
+#pragma unroll
+        for (int s = 0; s < 4; s++) {
+            pack<T, V> out;
+#pragma unroll
+            for (int i = 0; i < V; i++)
+                out.v[i] = from_float<T>(k.slope[i] * (q.gradient(in, k, s, i) - m1[i]) - (to_float(q.x[s].v[i]) - k.mean[i]) * m2[i]);
+            store<T, V>(dx + (first + (int64_t)(s / 2) * in.map.W + s % 2) * in.C + c, out);
+        }
     }
 }
 
@@ -125,13 +246,9 @@ static __global__ void __launch_bounds__(256, BWD_BLOCKS) dx_kernel(T *dx, bwd_i
     int column = blockIdx.y * blockDim.x + threadIdx.x, c = column * V;
     if (c >= in.C) return;
     bn_affine<V> k;
-    float r1[V], m1[V], m2[V]; /* dx = slope (g - m1) - (x - mean) m2 */
+    float m1[V], m2[V];
     bn_affine_load<V>(k, in.mean, in.rstd, in.gain, in.bias, c);
-    load_floats<V>(r1, in.rstd + c);
-    load_floats<V>(m1, in.sums + c);
-    load_floats<V>(m2, in.sums + in.C + c);
-#pragma unroll
-    for (int i = 0; i < V; i++) m1[i] /= in.count, m2[i] = m2[i] / in.count * r1[i] * k.slope[i];
+    dx_factors<V>(m1, m2, in, k, c);
     int64_t step = (int64_t)gridDim.x * blockDim.y;
     for (int64_t r = (int64_t)blockIdx.x * blockDim.y + threadIdx.y; r < in.R; r += U * step) {
         bwd_row<T, V> q[U];
@@ -171,17 +288,33 @@ static void launch_one(const op_env *env, row_grid g, const bwd_in &in, void *ou
     else dx_kernel<T, V, MASK, DY2, POOL, U><<<g.grid, g.block, 0, stream_of(env)>>>((T *)out, in);
 }
 
+template <typename T, int V, bool RELU, bool DY2>
+static void launch_pooled(const op_env *env, row_grid g, const bwd_in &in, void *out, float *partial)
+{
+    size_t smem = (size_t)g.block.x * g.block.y * 2 * V * sizeof(float);
+    if (partial) pooled_reduce_kernel<T, V, RELU, DY2><<<g.grid, g.block, smem, stream_of(env)>>>(partial, (T *)out, in);
+    else pooled_dx_kernel<T, V, RELU, DY2><<<g.grid, g.block, 0, stream_of(env)>>>((T *)out, in);
+}
+
+static bool is_even(const pool_map &m) { return m.H % 2 == 0 && m.W % 2 == 0; }
+
 /* With pool there is no residual, so the mask worked out from x is y's mask. */
 template <typename T, int V, bool DY2>
 static void launch_masked(const op_env *env, row_grid g, const bwd_in &in, const op_attr *at, void *out,
                           float *partial)
 {
-    if (!at->relu && at->pool) launch_one<T, V, MASK_NONE, DY2, true>(env, g, in, out, partial);
+    bool even = at->pool && is_even(in.map);
+    if (even && at->relu) launch_pooled<T, V, true, DY2>(env, g, in, out, partial);
+    else if (even) launch_pooled<T, V, false, DY2>(env, g, in, out, partial);
+    else if (!at->relu && at->pool) launch_one<T, V, MASK_NONE, DY2, true>(env, g, in, out, partial);
     else if (!at->relu) launch_one<T, V, MASK_NONE, DY2, false>(env, g, in, out, partial);
     else if (at->pool) launch_one<T, V, MASK_X, DY2, true>(env, g, in, out, partial);
     else if (in.y) launch_one<T, V, MASK_Y, DY2, false>(env, g, in, out, partial);
     else launch_one<T, V, MASK_X, DY2, false>(env, g, in, out, partial);
 }
+
+/* Whether the reduction writes `again` along the way; else bn_apply does. */
+static bool writes_again(const op_args *a, const pool_map &m) { return a->attr.pool ? is_even(m) : a->attr.relu && !a->in[7].data; }
 
 /* partial NULL: the apply pass. */
 static void launch_bwd(const op_env *env, const op_attr *at, const tensor *x, const bwd_in &in, void *out,
@@ -219,7 +352,11 @@ extern "C" cloob_status bn_bwd_reduce_cuda(const op_env *env, const op_args *a)
                   tensor_rows(x),
                   C,
                   a->attr.pool ? 0.25f : 1.0f,
-                  0.0f };
+                  0.0f,
+                  NULL };
+    op_args again = bn_again(a);
+    bool along = writes_again(a, in.map);
+    if (along) in.again = again.out[0].data;
     float *partial = (float *)a->scratch, *sums = (float *)a->out[2].data;
     launch_bwd(env, &a->attr, x, in, a->out[3].data, partial);
     CLOOB_TRY(cuda_launched(env->ctx, "bn_bwd_reduce"));
@@ -227,6 +364,7 @@ extern "C" cloob_status bn_bwd_reduce_cuda(const op_env *env, const op_args *a)
         (float *)a->out[0].data, (float *)a->out[1].data, sums, partial, (int)bwd_grid(env->dev, x).grid.x,
         in.rstd, C);
     CLOOB_TRY(cuda_launched(env->ctx, "bn_bwd_reduce"));
+    if (again.out[0].data && !along) CLOOB_TRY(bn_apply_cuda(env, &again));
     return env->sum_ranks ? env->sum_ranks(env->sum_user, sums, 2 * (int64_t)C) : CLOOB_OK;
 }
 
@@ -247,7 +385,8 @@ extern "C" cloob_status bn_bwd_apply_cuda(const op_env *env, const op_args *a)
                   tensor_rows(x),
                   (int)tensor_cols(x),
                   a->attr.pool ? 0.25f : 1.0f,
-                  count };
+                  count,
+                  NULL };
     launch_bwd(env, &a->attr, x, in, a->out[0].data, NULL);
     return cuda_launched(env->ctx, "bn_bwd_apply");
 }

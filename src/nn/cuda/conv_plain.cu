@@ -111,11 +111,28 @@ extern "C" cloob_status conv_dw_plain(const op_env *env, const op_args *a, const
     return cuda_launched(env->ctx, "conv2d_dw");
 }
 
+/* The same where windows take all channels: each of their rows is K C neighbours, `packs` packs. */
+template <typename T, int V>
+static __global__ void __launch_bounds__(256) rows_kernel(T *to, const T *x, sizes z, unsigned packs, unsigned n)
+{
+    unsigned at = blockIdx.x * blockDim.x + threadIdx.x, K = (unsigned)z.K, Wo = (unsigned)z.Wo, Ho = (unsigned)z.Ho;
+    if (at >= n) return;
+    unsigned p = at % packs, line = at / packs, u = line % K, r = line / K, j = r % Wo, q = r / Wo, i = q % Ho, b = q / Ho;
+    const T *from = x + (((int64_t)b * z.H + i * K + u) * z.W + (int64_t)j * K) * z.C;
+    store<T, V>(to + (int64_t)at * V, load<T, V>(from + p * V));
+}
+
 extern "C" cloob_status patches_cuda(const op_env *env, void *to, const tensor *x, int64_t K, int64_t c)
 {
     sizes z = { x->dim[0], x->dim[1], x->dim[2], x->dim[3], 0, K, c, x->dim[1] / K, x->dim[2] / K, K, 0 };
     int64_t n = z.N * z.Ho * z.Wo * K * K * c;
     unsigned blocks = n < 65536 * 256 ? blocks_for(n) : 65536;
+    int V = pack_width(x->dtype, K * c);
+    if (z.c == z.C && V > 1 && z.W * z.C % V == 0 && n / V < (int64_t)1 << 31) {
+        WITH_PACK(x->dtype, K * c,
+                  (rows_kernel<T, V><<<blocks_for(n / V), 256, 0, stream_of(env)>>>((T *)to, (const T *)x->data, z, (unsigned)(K * c / V), (unsigned)(n / V))));
+        return cuda_launched(env->ctx, "conv2d");
+    }
     WITH_TYPE(x->dtype,
               patches_kernel<T><<<blocks, 256, 0, stream_of(env)>>>((T *)to, (const T *)x->data, z, n));
     return cuda_launched(env->ctx, "conv2d");

@@ -4,7 +4,8 @@
 
 /* ---- one element at a time ----------------------------------------------------------------------- */
 
-__device__ __forceinline__ float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
+/* By the hardware's exponential and quotient: a few units in F32's last place off, and no longer what the pass waits for. */
+__device__ __forceinline__ float sigmoid(float x) { return __fdividef(1.0f, 1.0f + __expf(-x)); }
 
 struct relu_fn {
     __device__ float operator()(float x, float) const { return fmaxf(x, 0.0f); }
@@ -54,6 +55,34 @@ static __global__ void __launch_bounds__(256) map_kernel(T *out, const T *a, con
 #pragma unroll
             for (int j = 0; j < V; j++) y.v[j] = from_float<T>(f(to_float(p[u].v[j]), to_float(q[u].v[j])));
             if (i + u * step < n) store<T, V>(out + (i + u * step) * V, y);
+        }
+    }
+}
+
+/* The same with two results: out = f(a, b), again = h(b). */
+template <typename T, int V, int U, typename F, typename H>
+static __global__ void __launch_bounds__(256) map_two_kernel(T *out, T *again, const T *a, const T *b, int64_t n, F f, H h)
+{
+    int64_t step = (int64_t)gridDim.x * blockDim.x;
+    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += U * step) {
+        pack<T, V> p[U], q[U];
+#pragma unroll
+        for (int u = 0; u < U; u++) {
+            int64_t at = (i + u * step < n ? i + u * step : i) * V;
+            p[u] = load<T, V>(a + at);
+            q[u] = load<T, V>(b + at);
+        }
+#pragma unroll
+        for (int u = 0; u < U; u++) {
+            pack<T, V> y, z;
+#pragma unroll
+            for (int j = 0; j < V; j++) {
+                y.v[j] = from_float<T>(f(to_float(p[u].v[j]), to_float(q[u].v[j])));
+                z.v[j] = from_float<T>(h(to_float(q[u].v[j]), 0.0f));
+            }
+            if (i + u * step >= n) continue;
+            store<T, V>(out + (i + u * step) * V, y);
+            store<T, V>(again + (i + u * step) * V, z);
         }
     }
 }
@@ -153,6 +182,16 @@ static void launch_map(const op_env *env, void *out, const void *a, const void *
                                                                             (const T *)b, packs, f);
 }
 
+template <typename T, int V, typename F, typename H>
+static void launch_two(const op_env *env, const op_args *a, int64_t n, F f, H h)
+{
+    const cuda_state *s = (const cuda_state *)env->dev->state;
+    int64_t packs = n / V, most = (int64_t)s->sms * 8, want = (packs + 255) / 256;
+    if (packs == 0) return;
+    map_two_kernel<T, V, 2, F, H><<<(unsigned)(want < most ? want : most), 256, 0, stream_of(env)>>>(
+        (T *)a->out[0].data, (T *)a->out[1].data, (const T *)a->in[0].data, (const T *)a->in[1].data, packs, f, h);
+}
+
 template <typename F>
 static cloob_status map(const op_env *env, const char *op, const op_args *a, bool two, F f)
 {
@@ -193,8 +232,12 @@ extern "C" cloob_status act_cuda(const op_env *env, const op_args *a)
 
 extern "C" cloob_status act_bwd_cuda(const op_env *env, const op_args *a)
 {
-    return a->attr.act == OP_ACT_GELU ? map(env, "act_bwd", a, true, gelu_bwd_fn())
-                                      : map(env, "act_bwd", a, true, quickgelu_bwd_fn());
+    bool gelu = a->attr.act == OP_ACT_GELU;
+    int64_t n = tensor_count(&a->out[0]);
+    if (!a->out[1].data) return gelu ? map(env, "act_bwd", a, true, gelu_bwd_fn()) : map(env, "act_bwd", a, true, quickgelu_bwd_fn());
+    if (gelu) WITH_PACK(a->out[0].dtype, n, (launch_two<T, V>(env, a, n, gelu_bwd_fn(), gelu_fn())));
+    else WITH_PACK(a->out[0].dtype, n, (launch_two<T, V>(env, a, n, quickgelu_bwd_fn(), quickgelu_fn())));
+    return cuda_launched(env->ctx, "act_bwd");
 }
 
 extern "C" cloob_status avgpool2_cuda(const op_env *env, const op_args *a)

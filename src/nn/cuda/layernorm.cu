@@ -65,53 +65,85 @@ static __global__ void __launch_bounds__(32 * WARPS)
 }
 
 typedef struct bwd_in {
-    const float *mean, *rstd, *gain;
+    const float *mean, *rstd, *gain, *bias;
+    void *again; /* layernorm of x, where somebody wants it */
     int64_t R;
     int C;
 } bwd_in;
 
+/* What a lane reads of a row. */
+template <typename T, int V, int P>
+struct bwd_row {
+    pack<T, V> dy[P], x[P], extra[P];
+    float mean, rstd;
+};
+
+template <typename T, int V, int P>
+__device__ __forceinline__ void bwd_read(bwd_row<T, V, P> &q, const T *dy, const T *x, const T *extra, const bwd_in &in, int64_t r, int lane)
+{
+#pragma unroll
+    for (int p = 0; p < P; p++) {
+        int64_t c = (p * 32 + lane) * V;
+        q.dy[p] = q.x[p] = q.extra[p] = pack<T, V>{};
+        if (c >= in.C) continue;
+        q.dy[p] = load<T, V>(dy + r * in.C + c);
+        q.x[p] = load<T, V>(x + r * in.C + c);
+        if (extra) q.extra[p] = load<T, V>(extra + r * in.C + c);
+    }
+    q.mean = in.mean[r];
+    q.rstd = in.rstd[r];
+}
+
 /* partial: (gridDim.x, 2, C): gain's sums, bias's sums. dx may be NULL. */
 template <typename T, int V, int P>
-static __global__ void __launch_bounds__(32 * WARPS)
+static __global__ void __launch_bounds__(32 * WARPS, P <= 3 ? BWD_BLOCKS : 1)
     backward_kernel(T *dx, float *partial, const T *dy, const T *x, const T *extra, bwd_in in)
 {
     extern __shared__ float sums[]; /* (WARPS, C), used twice */
-    int lane = threadIdx.x, packs = in.C / V, C = in.C;
+    int lane = threadIdx.x, C = in.C;
+    int64_t step = (int64_t)gridDim.x * WARPS, r = (int64_t)blockIdx.x * WARPS + threadIdx.y;
     float dg[P][V] = {}, db[P][V] = {};
-    for (int64_t r = (int64_t)blockIdx.x * WARPS + threadIdx.y; r < in.R; r += (int64_t)gridDim.x * WARPS) {
-        row_regs<T, V, P> g, h;
-        row_read(g, dy + r * C, packs, lane);
-        row_read(h, x + r * C, packs, lane);
-        float mu = in.mean[r], s = in.rstd[r], m1 = 0.0f, m2 = 0.0f;
-#pragma unroll
-        for (int p = 0; p < P; p++) {
-            int c = (p * 32 + lane) * V;
-            float w[V] = {};
-            if (c < C) load_floats<V>(w, in.gain + c);
-#pragma unroll
-            for (int i = 0; i < V; i++) {
-                float d = g.v[p][i], xhat = c < C ? (h.v[p][i] - mu) * s : 0.0f;
-                dg[p][i] += d * xhat;
-                db[p][i] += d;
-                g.v[p][i] = d * w[i]; /* from here on: dy gain, and xhat */
-                h.v[p][i] = xhat;
-                m1 += g.v[p][i];
-                m2 += g.v[p][i] * xhat;
-            }
-        }
-        m1 = warp_sum(m1) / (float)C;
-        m2 = warp_sum(m2) / (float)C;
-        if (!dx) continue;
+    for (; r < in.R; r += step) {
+        bwd_row<T, V, P> q;
+        bwd_read(q, dy, x, extra, in, r, lane);
+        float m1 = 0.0f, m2 = 0.0f;
 #pragma unroll
         for (int p = 0; p < P; p++) {
             int c = (p * 32 + lane) * V;
             if (c >= C) continue;
-            pack<T, V> out, more = {};
-            if (extra) more = load<T, V>(extra + r * C + c);
+            float w[V];
+            load_floats<V>(w, in.gain + c);
 #pragma unroll
-            for (int i = 0; i < V; i++)
-                out.v[i] = from_float<T>(s * (g.v[p][i] - m1 - h.v[p][i] * m2) + to_float(more.v[i]));
+            for (int i = 0; i < V; i++) {
+                float d = to_float(q.dy[p].v[i]), xhat = (to_float(q.x[p].v[i]) - q.mean) * q.rstd;
+                dg[p][i] += d * xhat;
+                db[p][i] += d;
+                m1 += d * w[i];
+                m2 += d * w[i] * xhat;
+            }
+        }
+        m1 = warp_sum(m1) / (float)C;
+        m2 = warp_sum(m2) / (float)C;
+        if (!dx) continue; /* nor does anybody want `again` then */
+#pragma unroll
+        for (int p = 0; p < P; p++) {
+            int c = (p * 32 + lane) * V;
+            if (c >= C) continue;
+            float w[V];
+            pack<T, V> out;
+            load_floats<V>(w, in.gain + c);
+#pragma unroll
+            for (int i = 0; i < V; i++) {
+                float xhat = (to_float(q.x[p].v[i]) - q.mean) * q.rstd;
+                out.v[i] = from_float<T>(q.rstd * (to_float(q.dy[p].v[i]) * w[i] - m1 - xhat * m2) + to_float(q.extra[p].v[i]));
+            }
             store<T, V>(dx + r * C + c, out);
+            if (!in.again) continue;
+            float b[V];
+            load_floats<V>(b, in.bias + c);
+#pragma unroll
+            for (int i = 0; i < V; i++) out.v[i] = from_float<T>((to_float(q.x[p].v[i]) - q.mean) * q.rstd * w[i] + b[i]);
+            store<T, V>((T *)in.again + r * C + c, out);
         }
     }
     for (int which = 0; which < 2; which++) {
@@ -233,7 +265,7 @@ static cudaError_t launch_backward(const op_env *env, const op_args *a)
 {
     const tensor *x = &a->in[1];
     bwd_in in = { (const float *)a->in[2].data, (const float *)a->in[3].data, (const float *)a->in[4].data,
-                  tensor_rows(x), (int)tensor_cols(x) };
+                  (const float *)a->in[6].data, a->out[3].data, tensor_rows(x), (int)tensor_cols(x) };
     size_t smem = (size_t)WARPS * in.C * sizeof(float);
     cudaError_t e = cudaFuncSetAttribute(backward_kernel<T, V, P>,
                                          cudaFuncAttributeMaxDynamicSharedMemorySize, (int)smem);

@@ -68,7 +68,6 @@ cloob_status act_ref(const op_env *env, const op_args *a)
 
 cloob_status act_bwd_ref(const op_env *env, const op_args *a)
 {
-    (void)env;
     for (int64_t i = 0, n = tensor_count(&a->out[0]); i < n; i++) {
         double x = ld(&a->in[1], i), s = sigmoid(1.702 * x);
         double slope = a->attr.act == OP_ACT_GELU
@@ -76,5 +75,6 @@ cloob_status act_bwd_ref(const op_env *env, const op_args *a)
                            : s + 1.702 * x * s * (1.0 - s);
         st(&a->out[0], i, ld(&a->in[0], i) * slope);
     }
-    return CLOOB_OK;
+    op_args again = act_again(a);
+    return has(&again.out[0]) ? act_ref(env, &again) : CLOOB_OK;
 }

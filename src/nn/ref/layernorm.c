@@ -40,7 +40,6 @@ cloob_status layernorm_bwd_ref(const op_env *env, const op_args *a)
 {
     const tensor *dy = &a->in[0], *x = &a->in[1], *mean = &a->in[2], *rstd = &a->in[3];
     int64_t R = tensor_rows(x), C = tensor_cols(x);
-    (void)env;
     for (int64_t c = 0; c < C; c++) {
         double gain = 0.0, bias = 0.0;
         for (int64_t r = 0; r < R; r++) {
@@ -51,7 +50,8 @@ cloob_status layernorm_bwd_ref(const op_env *env, const op_args *a)
         if (has(&a->out[2])) st(&a->out[2], c, bias);
     }
     for (int64_t r = 0; r < R && has(&a->out[0]); r++) row_backward(a, r);
-    return CLOOB_OK;
+    op_args again = layernorm_again(a);
+    return has(&again.out[0]) ? layernorm_ref(env, &again) : CLOOB_OK;
 }
 
 cloob_status l2norm_ref(const op_env *env, const op_args *a)

@@ -10,7 +10,7 @@
 
 /* Tiles of C per task. A packed B is only read, so a task with it is wide; else both factors are packed for each task and
  * a square one packs least. Either way C, A and B of a task fit the second cache. */
-enum { WIDE_ROWS = 8, WIDE_COLS = 32, SQUARE = 16 };
+enum { WIDE_ROWS = 8, WIDE_COLS = 32, SQUARE = 16, PANEL = 2 };
 /* A product with few tiles of C and a long K (gradients of weights) is summed in parts. Their number depends on sizes alone. */
 enum { WANTED_TASKS = 32, LEAST_STRETCHES = 4 };
 
@@ -102,7 +102,7 @@ CPU_CLONES static void finish_tile(const bgemm_call *x, const float *c, int64_t 
     }
 }
 
-static void finish_task(const bgemm_kernel *kernel, const bgemm_call *x, const float *c, int64_t m0, int64_t m1, int64_t n0, int64_t n1)
+static void finish_panel(const bgemm_kernel *kernel, const bgemm_call *x, const float *c, int64_t m0, int64_t m1, int64_t n0, int64_t n1)
 {
     float alpha = x->alpha != 0.0f ? x->alpha : 1.0f;
     for (int64_t m = m0; m < m1; m += BGEMM_EDGE)
@@ -118,23 +118,27 @@ static void finish_task(const bgemm_kernel *kernel, const bgemm_call *x, const f
 
 /* ---- tasks --------------------------------------------------------------------------------------- */
 
-/* One stretch of K added to a task's C. */
-static void add_stretch(const job *j, char *room, bgemm_part rows, bgemm_part cols, bool fresh)
+/* One stretch of K. C is worked on in panels of PANEL columns of tiles: after the last stretch a panel is finished while it is
+ * in the first cache, and where the first stretch is the last all panels share one place. */
+static void add_stretch(const job *j, const bgemm_call *x, char *room, bgemm_part rows, bgemm_part cols, bool first, bool last)
 {
     const layout *l = &j->l;
-    const bgemm_call *x = j->x;
     uint16_t *a = (uint16_t *)(void *)room, *b = (uint16_t *)(void *)(room + l->a_bytes);
-    int64_t steps = ceil_div(rows.ks, BGEMM_STEP);
-    bgemm_block block = { .c = (float *)(void *)(room + l->a_bytes + l->b_bytes), .a = a, .b = b, .rows = ceil_div(rows.edges, BGEMM_EDGE),
-                          .cols = ceil_div(cols.edges, BGEMM_EDGE), .steps = steps, .b_next = steps * BGEMM_TILE, .fresh = fresh };
+    float *c = (float *)(void *)(room + l->a_bytes + l->b_bytes);
+    int64_t steps = ceil_div(rows.ks, BGEMM_STEP), tiles = ceil_div(cols.edges, BGEMM_EDGE);
+    bgemm_block block = { .a = a, .rows = ceil_div(rows.edges, BGEMM_EDGE), .steps = steps, .b_next = steps * BGEMM_TILE, .fresh = first };
     bgemm_pack_a(j->kernel, &x->a, x->ta, &rows, steps * BGEMM_TILE, a);
-    if (x->packed) {
-        block.b = x->b_packed + (cols.edge0 / BGEMM_EDGE * l->steps + cols.k0 / BGEMM_STEP) * BGEMM_TILE;
-        block.b_next = l->steps * BGEMM_TILE;
-    } else {
-        bgemm_pack_part_b(j->kernel, &x->b, x->tb, &cols, block.b_next, b);
+    if (x->packed) block.b_next = l->steps * BGEMM_TILE;
+    else bgemm_pack_part_b(j->kernel, &x->b, x->tb, &cols, block.b_next, b);
+    const uint16_t *b0 = x->packed ? x->b_packed + (cols.edge0 / BGEMM_EDGE * l->steps + cols.k0 / BGEMM_STEP) * BGEMM_TILE : b;
+    for (int64_t t = 0; t < tiles; t += PANEL) {
+        int64_t n0 = cols.edge0 + t * BGEMM_EDGE, n1 = least(cols.edge0 + cols.edges, n0 + PANEL * BGEMM_EDGE);
+        block.b = b0 + t * block.b_next;
+        block.cols = least(PANEL, tiles - t);
+        block.c = first && last ? c : c + t * block.rows * BGEMM_TILE_C;
+        j->kernel->multiply(&block);
+        if (last) finish_panel(j->kernel, x, block.c, rows.edge0, rows.edge0 + rows.edges, n0, n1);
     }
-    j->kernel->multiply(&block);
 }
 
 static void run_task(const job *j, int64_t task, char *room)
@@ -144,14 +148,12 @@ static void run_task(const job *j, int64_t task, char *room)
     int64_t part = task / (l->row_tasks * l->col_tasks), i = task / l->col_tasks % l->row_tasks, k = task % l->col_tasks;
     int64_t m0 = i * l->task_rows * BGEMM_EDGE, m1 = least(x.M, m0 + l->task_rows * BGEMM_EDGE);
     int64_t n0 = k * l->task_cols * BGEMM_EDGE, n1 = least(x.N, n0 + l->task_cols * BGEMM_EDGE);
-    int64_t from = part * l->part_steps * BGEMM_STEP, to = least(x.K, from + l->part_steps * BGEMM_STEP);
-    const float *c = (const float *)(const void *)(room + l->a_bytes + l->b_bytes);
-    for (int64_t k0 = from; k0 < to; k0 += l->stretch * BGEMM_STEP) {
-        int64_t ks = least(l->stretch * BGEMM_STEP, to - k0);
-        add_stretch(j, room, (bgemm_part){ m0, m1 - m0, k0, ks }, (bgemm_part){ n0, n1 - n0, k0, ks }, k0 == from);
-    }
+    int64_t from = part * l->part_steps * BGEMM_STEP, to = least(x.K, from + l->part_steps * BGEMM_STEP), stretch = l->stretch * BGEMM_STEP;
     if (l->parts > 1) x.c = j->sums + part * x.M * x.N, x.ldc = x.N;
-    finish_task(j->kernel, &x, c, m0, m1, n0, n1);
+    for (int64_t k0 = from; k0 < to; k0 += stretch) {
+        int64_t ks = least(stretch, to - k0);
+        add_stretch(j, &x, room, (bgemm_part){ m0, m1 - m0, k0, ks }, (bgemm_part){ n0, n1 - n0, k0, ks }, k0 == from, k0 + stretch >= to);
+    }
 }
 
 static void run_tasks(void *arg, int64_t begin, int64_t end, int thread)

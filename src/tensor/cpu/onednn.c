@@ -1,21 +1,11 @@
-/* oneDNN's engine, and the care it needs on virtual machines. */
+/* oneDNN's engine. It computes in F32, where AMX has nothing to give, and is kept from AMX: some virtual machines claim AMX but
+ * leave CPUID leaf 0x1D empty, from which oneDNN reads tile sizes, and its kernels then end in an illegal instruction. */
 #include "tensor/cpu/onednn.h"
 
-#include <cpuid.h>
 #include <stdlib.h>
 #ifdef _OPENMP
 #    include <omp.h>
 #endif
-
-/* oneDNN reads tile sizes from CPUID leaf 0x1D when the processor claims AMX. Some virtual machines claim AMX but leave the
- * leaf empty, and oneDNN's kernels then end in an illegal instruction: keep it to AVX-512 there. */
-static bool amx_is_sane(void)
-{
-    unsigned a = 0, b = 0, c = 0, d = 0;
-    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || !(d & (1u << 24))) return false;
-    if (!__get_cpuid_count(0x1D, 1, &a, &b, &c, &d)) return false;
-    return (a >> 16) != 0 && b != 0;
-}
 
 static void destroy(void *p)
 {
@@ -36,7 +26,7 @@ cloob_status onednn_get(cloob_ctx *ctx, onednn **out)
     if (!ctx->slot[CTX_SLOT_CPU]) {
         onednn *o = calloc(1, sizeof *o);
         if (!o) return ctx_no_memory(ctx, sizeof *o, "oneDNN");
-        if (!amx_is_sane()) dnnl_set_max_cpu_isa(dnnl_cpu_isa_avx512_core_bf16); /* refused after first use: then it is set */
+        dnnl_set_max_cpu_isa(dnnl_cpu_isa_avx512_core_bf16); /* refused after first use: then it is set */
         dnnl_status_t s = dnnl_engine_create(&o->engine, dnnl_cpu, 0);
         if (s == dnnl_success) s = dnnl_stream_create(&o->stream, o->engine, dnnl_stream_default_flags);
         if (s != dnnl_success) {

@@ -18,14 +18,14 @@ static cloob_status no_gpu(cloob_ctx *ctx)
 
 cloob_status feed_create_cuda(cloob_ctx *ctx, feed *f) { return (void)f, no_gpu(ctx); }
 void feed_destroy_cuda(feed *f) { (void)f; }
-cloob_status feed_copy_cuda(cloob_ctx *ctx, feed *f, int slot, void *to, const void *from, size_t bytes)
+cloob_status feed_copy_cuda(cloob_ctx *ctx, feed *f, void *to, const void *from, size_t bytes)
 {
-    (void)f, (void)slot, (void)to, (void)from, (void)bytes;
+    (void)f, (void)to, (void)from, (void)bytes;
     return no_gpu(ctx);
 }
-cloob_status feed_filled_cuda(cloob_ctx *ctx, feed *f, int slot) { return (void)f, (void)slot, no_gpu(ctx); }
-cloob_status feed_use_cuda(cloob_ctx *ctx, feed *f, int slot) { return (void)f, (void)slot, no_gpu(ctx); }
-cloob_status feed_used_cuda(cloob_ctx *ctx, feed *f, int slot) { return (void)f, (void)slot, no_gpu(ctx); }
+cloob_status feed_filled_cuda(cloob_ctx *ctx, feed *f) { return (void)f, no_gpu(ctx); }
+cloob_status feed_use_cuda(cloob_ctx *ctx, feed *f) { return (void)f, no_gpu(ctx); }
+cloob_status feed_used_cuda(cloob_ctx *ctx, feed *f) { return (void)f, no_gpu(ctx); }
 cloob_status feed_settle_cuda(cloob_ctx *ctx, feed *f) { return (void)f, no_gpu(ctx); }
 void *feed_host_alloc_cuda(device *d, size_t bytes) { return (void)d, (void)bytes, NULL; }
 void feed_host_free_cuda(device *d, void *p) { (void)d, (void)p; }

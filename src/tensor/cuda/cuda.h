@@ -27,7 +27,8 @@ enum { CUDA_SMALL_DOUBLES = 1024 };
 typedef struct cuda_state {
     int sms;        /* multiprocessors */
     int smem_bytes; /* shared memory a block may ask for */
-    cudaStream_t stream;
+    cudaStream_t stream, side;
+    cudaEvent_t forked, joined;
     cublasLtHandle_t lt;
     void *dnn; /* cudnnHandle_t; used by one thread at a time, like the device */
     tune_cache *tune;

@@ -82,6 +82,56 @@ static void cuda_memory(device *d, size_t *total, size_t *available)
     if (cudaMemGetInfo(available, total) != cudaSuccess) *total = *available = 0;
 }
 
+/* ---- the second queue, and recordings ------------------------------------------------------------ */
+
+static cloob_status follow(cloob_ctx *ctx, cudaStream_t after, cudaStream_t before, cudaEvent_t mark)
+{
+    CLOOB_TRY(cuda_check(ctx, cudaEventRecord(mark, before), "ordering the GPU's queues"));
+    return cuda_check(ctx, cudaStreamWaitEvent(after, mark, 0), "ordering the GPU's queues");
+}
+
+static cloob_status cuda_fork(cloob_ctx *ctx, device *d)
+{
+    cuda_state *s = cuda_use(d);
+    return follow(ctx, s->side, s->stream, s->forked);
+}
+
+static cloob_status cuda_join(cloob_ctx *ctx, device *d)
+{
+    cuda_state *s = cuda_use(d);
+    return follow(ctx, s->stream, s->side, s->joined);
+}
+
+static cloob_status cuda_record_begin(cloob_ctx *ctx, device *d)
+{
+    return cuda_check(ctx, cudaStreamBeginCapture(cuda_use(d)->stream, cudaStreamCaptureModeRelaxed), "recording");
+}
+
+static cloob_status cuda_record_end(cloob_ctx *ctx, device *d, void **out)
+{
+    cudaGraph_t graph = NULL;
+    cudaGraphExec_t ready = NULL;
+    (void)ctx;
+    *out = NULL;
+    if (cudaStreamEndCapture(cuda_use(d)->stream, &graph) == cudaSuccess && graph &&
+        cudaGraphInstantiate(&ready, graph, 0) == cudaSuccess)
+        *out = ready;
+    if (graph) cudaGraphDestroy(graph);
+    cudaGetLastError();
+    return CLOOB_OK;
+}
+
+static cloob_status cuda_replay(cloob_ctx *ctx, device *d, void *recording)
+{
+    return cuda_check(ctx, cudaGraphLaunch((cudaGraphExec_t)recording, cuda_use(d)->stream), "replaying a step");
+}
+
+static void cuda_forget(device *d, void *recording)
+{
+    cuda_use(d);
+    cudaGraphExecDestroy((cudaGraphExec_t)recording);
+}
+
 static void cuda_close(device *d)
 {
     cuda_state *s = d->state;
@@ -92,6 +142,9 @@ static void cuda_close(device *d)
         cudaFreeHost(s->pinned);
         if (s->dnn) cudnnDestroy(s->dnn);
         if (s->lt) cublasLtDestroy(s->lt);
+        if (s->forked) cudaEventDestroy(s->forked);
+        if (s->joined) cudaEventDestroy(s->joined);
+        if (s->side) cudaStreamDestroy(s->side);
         if (s->stream) cudaStreamDestroy(s->stream);
     }
     free(s);
@@ -119,6 +172,9 @@ static cloob_status open_handles(cloob_ctx *ctx, device *d)
     s->sms = prop.multiProcessorCount;
     s->smem_bytes = (int)prop.sharedMemPerBlockOptin;
     CLOOB_TRY(cuda_check(ctx, cudaStreamCreateWithFlags(&s->stream, cudaStreamNonBlocking), "device cuda"));
+    CLOOB_TRY(cuda_check(ctx, cudaStreamCreateWithFlags(&s->side, cudaStreamNonBlocking), "device cuda"));
+    CLOOB_TRY(cuda_check(ctx, cudaEventCreateWithFlags(&s->forked, cudaEventDisableTiming), "device cuda"));
+    CLOOB_TRY(cuda_check(ctx, cudaEventCreateWithFlags(&s->joined, cudaEventDisableTiming), "device cuda"));
     CLOOB_TRY(cuda_check(ctx, cudaMalloc((void **)&s->small, CUDA_SMALL_DOUBLES * sizeof *s->small),
                          "device cuda"));
     CLOOB_TRY(cuda_check(ctx, cudaMallocHost((void **)&s->pinned, sizeof *s->pinned), "device cuda"));
@@ -127,6 +183,7 @@ static cloob_status open_handles(cloob_ctx *ctx, device *d)
     if (cudnnCreate((cudnnHandle_t *)&s->dnn) != CUDNN_STATUS_SUCCESS)
         return ctx_fail(ctx, CLOOB_ERR_DEVICE, "device cuda: cuDNN does not start");
     d->stream = s->stream;
+    d->side = s->side;
     snprintf(d->name, sizeof d->name, "%s", prop.name);
     char versions[64];
     snprintf(versions, sizeof versions, "cublasLt-%zu cudnn-%zu", cublasLtGetVersion(), cudnnGetVersion());
@@ -154,6 +211,12 @@ cloob_status device_open_cuda(cloob_ctx *ctx, int index, device **out)
     d->zero = cuda_zero;
     d->sync = cuda_sync;
     d->memory = cuda_memory;
+    d->fork = cuda_fork;
+    d->join = cuda_join;
+    d->record_begin = cuda_record_begin;
+    d->record_end = cuda_record_end;
+    d->replay = cuda_replay;
+    d->forget = cuda_forget;
     d->close = cuda_close;
     cloob_status status = open_handles(ctx, d);
     if (status == CLOOB_OK) *out = d;

@@ -1,4 +1,4 @@
-/* A stream for copies beside the device's own, and two events per slot that order them. */
+/* A stream for copies beside the device's own, and two events that order them. */
 #include "tensor/feed.h"
 
 #include "tensor/cuda/cuda.h"
@@ -16,55 +16,47 @@ cloob_status feed_create_cuda(cloob_ctx *ctx, feed *f)
     cuda_use(f->dev);
     CLOOB_TRY(cuda_check(ctx, cudaStreamCreateWithFlags((cudaStream_t *)&f->queue, cudaStreamNonBlocking),
                          "feeding the GPU"));
-    for (int i = 0; i < FEED_SLOTS; i++) {
-        CLOOB_TRY(make_event(ctx, &f->arrived[i]));
-        CLOOB_TRY(make_event(ctx, &f->read[i]));
-    }
-    return CLOOB_OK;
+    CLOOB_TRY(make_event(ctx, &f->arrived));
+    return make_event(ctx, &f->read);
 }
 
 void feed_destroy_cuda(feed *f)
 {
     cuda_use(f->dev);
     if (f->queue) cudaStreamSynchronize(stream_of(f));
-    for (int i = 0; i < FEED_SLOTS; i++) {
-        if (f->arrived[i]) cudaEventDestroy(f->arrived[i]);
-        if (f->read[i]) cudaEventDestroy(f->read[i]);
-    }
+    if (f->arrived) cudaEventDestroy(f->arrived);
+    if (f->read) cudaEventDestroy(f->read);
     if (f->queue) cudaStreamDestroy(stream_of(f));
 }
 
-/* An event that was never recorded is passed at once, so the first use of a slot needs no case of its own. */
-cloob_status feed_copy_cuda(cloob_ctx *ctx, feed *f, int slot, void *to, const void *from, size_t bytes)
+/* An event that was never recorded is passed at once, so the first use needs no case of its own. */
+cloob_status feed_copy_cuda(cloob_ctx *ctx, feed *f, void *to, const void *from, size_t bytes)
 {
     cuda_use(f->dev);
     if (!bytes) return CLOOB_OK;
-    CLOOB_TRY(cuda_check(ctx, cudaStreamWaitEvent(stream_of(f), f->read[slot], 0), "feeding the GPU"));
+    CLOOB_TRY(cuda_check(ctx, cudaStreamWaitEvent(stream_of(f), f->read, 0), "feeding the GPU"));
     return cuda_check(ctx, cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream_of(f)),
                       "feeding the GPU");
 }
 
-cloob_status feed_filled_cuda(cloob_ctx *ctx, feed *f, int slot)
+cloob_status feed_filled_cuda(cloob_ctx *ctx, feed *f)
 {
-    return cuda_check(ctx, cudaEventRecord(f->arrived[slot], stream_of(f)), "feeding the GPU");
+    return cuda_check(ctx, cudaEventRecord(f->arrived, stream_of(f)), "feeding the GPU");
 }
 
-cloob_status feed_use_cuda(cloob_ctx *ctx, feed *f, int slot)
+cloob_status feed_use_cuda(cloob_ctx *ctx, feed *f)
 {
-    return cuda_check(ctx, cudaStreamWaitEvent(cuda_use(f->dev)->stream, f->arrived[slot], 0),
-                      "feeding the GPU");
+    return cuda_check(ctx, cudaStreamWaitEvent(cuda_use(f->dev)->stream, f->arrived, 0), "feeding the GPU");
 }
 
-cloob_status feed_used_cuda(cloob_ctx *ctx, feed *f, int slot)
+cloob_status feed_used_cuda(cloob_ctx *ctx, feed *f)
 {
-    return cuda_check(ctx, cudaEventRecord(f->read[slot], cuda_use(f->dev)->stream), "feeding the GPU");
+    return cuda_check(ctx, cudaEventRecord(f->read, cuda_use(f->dev)->stream), "feeding the GPU");
 }
 
 cloob_status feed_settle_cuda(cloob_ctx *ctx, feed *f)
 {
-    for (int i = 0; i < FEED_SLOTS; i++)
-        CLOOB_TRY(cuda_check(ctx, cudaEventSynchronize(f->arrived[i]), "feeding the GPU"));
-    return CLOOB_OK;
+    return cuda_check(ctx, cudaEventSynchronize(f->arrived), "feeding the GPU");
 }
 
 void *feed_host_alloc_cuda(device *d, size_t bytes)

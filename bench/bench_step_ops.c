@@ -1,0 +1,186 @@
+/* Where a training step's time goes on the GPU: an event before every call of both towers, summed per op and per shape.
+ *
+ *     bench_step_ops MODEL BATCH [keep]      keep: nothing is computed twice to save memory
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/rng.h"
+#include "tensor/cuda/cuda.h"
+#include "train/step.h"
+
+enum { MARKS = 8192, STEPS = 5, WARM = 3, NAME = 96, GROUPS = 1024 };
+
+static cloob_ctx *ctx;
+static device *dev;
+
+typedef struct mark {
+    op_id op;
+    const op_args *args;
+    cudaEvent_t at;
+} mark;
+static mark marks[MARKS];
+static int mark_count;
+
+typedef struct group {
+    char name[NAME];
+    double ms, bytes;
+    int calls;
+} group;
+static group by_op[GROUPS], by_shape[GROUPS];
+
+static void fail(const char *what)
+{
+    fprintf(stderr, "bench_step_ops: %s: %s\n", what, cloob_error(ctx));
+    exit(1);
+}
+
+static void on_call(void *user, op_id op, const op_args *args)
+{
+    (void)user;
+    if (mark_count == MARKS) return;
+    mark *m = &marks[mark_count++];
+    if (!m->at) cudaEventCreate(&m->at);
+    m->op = op, m->args = args;
+    cudaEventRecord(m->at, dev->stream);
+}
+
+/* ---- sums ---------------------------------------------------------------------------------------- */
+
+static void add(group *table, const char *name, double ms, double bytes)
+{
+    int i = 0;
+    while (i < GROUPS - 1 && table[i].calls && strcmp(table[i].name, name) != 0) i++;
+    snprintf(table[i].name, NAME, "%s", name);
+    table[i].ms += ms, table[i].bytes += bytes, table[i].calls++;
+}
+
+static double bytes_of(op_id op, const op_args *a)
+{
+    double bytes = 0;
+    for (int k = 0; k < OP_INPUTS; k++)
+        if (a->in[k].ndim >= 0 && !op_lends_shape(op, k)) bytes += (double)tensor_bytes(&a->in[k]);
+    for (int k = 0; k < OP_OUTPUTS; k++)
+        if (a->out[k].ndim >= 0) bytes += (double)tensor_bytes(&a->out[k]);
+    return bytes;
+}
+
+static void shape_text(const tensor *t, char *out, size_t room)
+{
+    size_t used = 0;
+    out[0] = 0;
+    for (int i = 0; i < t->ndim && used < room; i++)
+        used += (size_t)snprintf(out + used, room - used, i ? "x%lld" : "%lld", (long long)t->dim[i]);
+}
+
+static void describe(op_id op, const op_args *a, char name[NAME])
+{
+    char x[32] = "", w[32] = "", y[32] = "";
+    unsigned there = 0;
+    for (int k = 0; k < OP_INPUTS; k++) there |= (unsigned)(a->in[k].ndim >= 0) << k;
+    for (int k = 0; k < OP_OUTPUTS; k++) there |= (unsigned)(a->out[k].ndim >= 0) << (k + OP_INPUTS);
+    shape_text(&a->in[0], x, sizeof x);
+    if (a->in[1].ndim > 0) shape_text(&a->in[1], w, sizeof w);
+    if (a->out[0].ndim > 0) shape_text(&a->out[0], y, sizeof y);
+    snprintf(name, NAME, "%-14s %s . %s -> %s%s%s [%x]", op_table[op].name, x, w, y, a->attr.relu ? " relu" : "", a->attr.pool ? " pool" : "", there);
+}
+
+static void collect(void)
+{
+    for (int i = 0; i + 1 < mark_count; i++) {
+        float ms = 0;
+        char name[NAME];
+        cudaEventElapsedTime(&ms, marks[i].at, marks[i + 1].at);
+        if (marks[i].op == OP_COUNT) {
+            add(by_op, "(between: inputs, loss, update)", ms, 0);
+            continue;
+        }
+        add(by_op, op_table[marks[i].op].name, ms, bytes_of(marks[i].op, marks[i].args));
+        describe(marks[i].op, marks[i].args, name);
+        add(by_shape, name, ms, bytes_of(marks[i].op, marks[i].args));
+    }
+}
+
+static int by_time(const void *a, const void *b)
+{
+    double x = ((const group *)a)->ms, y = ((const group *)b)->ms;
+    return (x < y) - (x > y);
+}
+
+static void print(group *table, const char *title, int most)
+{
+    qsort(table, GROUPS, sizeof *table, by_time);
+    printf("%s: ms per step, calls, GB/s over what is named\n", title);
+    for (int i = 0; i < most && table[i].calls; i++)
+        printf("%8.3f x%-4d %6.0f  %s\n", table[i].ms / STEPS, table[i].calls / STEPS,
+               table[i].bytes / table[i].ms / 1e6, table[i].name);
+}
+
+/* Calls are timed one after the other: the towers must not run beside each other. */
+static bool one_queue(void)
+{
+    dev->side = NULL;
+    return true;
+}
+
+/* ---- the step ------------------------------------------------------------------------------------ */
+
+static void fill_inputs(const step_options *o, uint8_t **rgb, int32_t **tokens)
+{
+    int64_t pixels = o->batch * o->model.image_size * o->model.image_size * 3, T = o->model.context;
+    *rgb = malloc((size_t)pixels), *tokens = calloc((size_t)(o->batch * T), sizeof **tokens);
+    for (int64_t i = 0; i < pixels; i++) (*rgb)[i] = (uint8_t)rng_u64(1, (uint64_t)i);
+    for (int64_t i = 0; i < o->batch * T; i++)
+        (*tokens)[i] = i % T == T / 2 ? (int32_t)o->model.vocab - 1 : (int32_t)rng_below(2, (uint64_t)i, (uint64_t)o->model.vocab - 3);
+}
+
+int main(int argc, char **argv)
+{
+    step_options o;
+    step_result r;
+    step *s;
+    uint8_t *rgb;
+    int32_t *tokens;
+    float total = 0;
+    cudaEvent_t from, to;
+    if (argc < 3) return fprintf(stderr, "usage: bench_step_ops MODEL BATCH [keep]\n"), 2;
+    ctx = cloob_ctx_create(NULL);
+    step_options_init(&o);
+    o.compute = CLOOB_BF16, o.batch = atoll(argv[2]), o.grad.recompute = argc < 4, o.eager = true;
+    if (model_config_load(ctx, argv[1], &o.model) != CLOOB_OK || device_open(ctx, "cuda", &dev) != CLOOB_OK || !one_queue() ||
+        step_create(ctx, &o, dev, NULL, &s) != CLOOB_OK || params_init(ctx, step_params(s), 1) != CLOOB_OK)
+        fail("step");
+    fill_inputs(&o, &rgb, &tokens);
+    for (int i = 0; i < WARM; i++)
+        if (step_run(ctx, s, rgb, tokens, 1e-4, &r) != CLOOB_OK) fail("step");
+    cudaEventCreate(&from), cudaEventCreate(&to);
+    cudaEventRecord(from, dev->stream);
+    for (int i = 0; i < STEPS; i++)
+        if (step_run(ctx, s, rgb, tokens, 1e-4, &r) != CLOOB_OK) fail("step");
+    cudaEventRecord(to, dev->stream);
+    cudaEventSynchronize(to);
+    cudaEventElapsedTime(&total, from, to);
+    for (int t = 0; t < 2; t++) exec_on_call(step_tower(s, t), on_call, NULL);
+    for (int i = 0; i < STEPS; i++) {
+        if (step_run(ctx, s, rgb, tokens, 1e-4, &r) != CLOOB_OK) fail("step");
+        if (dev->sync(ctx, dev) != CLOOB_OK) fail("step");
+        on_call(NULL, OP_COUNT, NULL);
+        dev->sync(ctx, dev);
+        collect();
+        mark_count = 0;
+    }
+    step_memory m = step_memory_of(s);
+    print(by_shape, "by shape", 70);
+    print(by_op, "by op", 60);
+    printf("%s batch %lld%s: %.2f ms, %.0f pairs/s, loss %.4f; GiB: params %.2f optimizer %.2f image %.2f text %.2f loss %.2f total %.2f\n", argv[1],
+           (long long)o.batch, argc < 4 ? "" : " keep", (double)total / STEPS, (double)o.batch * STEPS * 1e3 / (double)total, r.loss,
+           (double)m.params_bytes / 0x1p30, (double)m.optimizer_bytes / 0x1p30, (double)m.image_bytes / 0x1p30,
+           (double)m.text_bytes / 0x1p30, (double)m.loss_bytes / 0x1p30, (double)m.total_bytes / 0x1p30);
+    exec_memory im = exec_memory_of(step_tower(s, false)), tm = exec_memory_of(step_tower(s, true));
+    printf("arenas, GiB (least): image %.3f (%.3f), text %.3f (%.3f)\n", (double)im.arena_bytes / 0x1p30, (double)im.lower_bound_bytes / 0x1p30,
+           (double)tm.arena_bytes / 0x1p30, (double)tm.lower_bound_bytes / 0x1p30);
+    step_destroy(s);
+    device_close(dev);
+    return 0;
+}

@@ -1,0 +1,61 @@
+/* F32 products of inference. The first run packs weights panel by panel on the way, so that a program that embeds one text does
+ * not pay for a copy of the model; from the second on they are kept packed, for all executors of these weights. Both give the
+ * same bytes. */
+#include "nn/cpu/linear_frozen.h"
+
+#include <stdlib.h>
+
+#include "tensor/cpu/pgemm.h"
+
+typedef struct frozen {
+    bool ran, few;
+} frozen;
+
+static pgemm_weight weight_of(const op_args *a)
+{
+    return (pgemm_weight){ a->in[1].data, tensor_cols(&a->out[0]), tensor_cols(&a->in[0]), a->attr.transposed };
+}
+
+cloob_status linear_frozen_prepare(const op_env *env, op_args *a)
+{
+    bool few = tensor_rows(&a->out[0]) < PGEMM_FEW;
+    pgemm_weight w = weight_of(a);
+    if (!env->frozen_weights || !(few || pgemm_usable())) return CLOOB_OK;
+    frozen *f = calloc(1, sizeof *f);
+    if (!f) return ctx_no_memory(env->ctx, sizeof *f, "a product");
+    f->few = few;
+    a->state = f;
+    a->scratch_bytes = few ? 0 : pgemm_scratch(env->ctx, tensor_rows(&a->out[0]), w.N, w.K);
+    return CLOOB_OK;
+}
+
+static const float *kept_weight(const op_env *env, const frozen *f, const pgemm_weight *w)
+{
+    bool fresh = false;
+    if (!f->ran) return op_kept_find(env->kept, w->w);
+    float *packed = op_kept_get(env->kept, w->w, pgemm_packed_bytes(w->N, w->K), &fresh);
+    if (packed && fresh) pgemm_pack(env->ctx, w, packed);
+    return packed; /* NULL when memory is out: it goes without */
+}
+
+bool linear_frozen(const op_env *env, const op_args *a)
+{
+    frozen *f = a->state;
+    if (!f) return false;
+    pgemm_call c = { .M = tensor_rows(&a->out[0]), .x = a->in[0].data, .weight = weight_of(a), .scratch = a->scratch, .bias = a->in[2].data,
+                     .res = a->in[3].data, .y = a->out[0].data };
+    if (f->few) {
+        pgemm_few(env->ctx, &c);
+        return true;
+    }
+    c.packed = kept_weight(env, f, &c.weight);
+    f->ran = true;
+    pgemm_run(env->ctx, &c);
+    return true;
+}
+
+void linear_frozen_release(op_args *a)
+{
+    free(a->state);
+    a->state = NULL;
+}

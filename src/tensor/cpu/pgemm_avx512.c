@@ -1,0 +1,62 @@
+/* The inner part in AVX-512: up to 14 rows by 32 columns in 28 registers, two loads and a broadcast per row for two multiply-adds
+ * per row. Tall and narrow, because a panel comes from far away and the rows are near. */
+#include <immintrin.h>
+
+#include "tensor/cpu/pgemm.h"
+
+#define TARGET __attribute__((target("avx512f,fma")))
+
+enum { V = 16 };
+
+bool pgemm_usable(void) { return __builtin_cpu_supports("avx512f"); }
+
+TARGET static inline __mmask16 mask_of(int columns, int v)
+{
+    int left = columns - v * V;
+    if (left <= 0) return 0;
+    return (__mmask16)(left >= V ? 0xFFFFu : (1u << left) - 1u);
+}
+
+TARGET static inline __attribute__((always_inline)) void end_row(const pgemm_block *b, int r, int v, __m512 y)
+{
+    __mmask16 mask = mask_of(b->columns, v);
+    if (b->bias) y = _mm512_add_ps(y, _mm512_maskz_loadu_ps(mask, b->bias + v * V));
+    if (b->res) y = _mm512_add_ps(y, _mm512_maskz_loadu_ps(mask, b->res + r * b->ldy + v * V));
+    _mm512_mask_storeu_ps(b->y + r * b->ldy + v * V, mask, y);
+}
+
+/* rows is a constant where it is called, so that the sums stay in registers. */
+TARGET static inline __attribute__((always_inline)) void rows_by_panel(const pgemm_block *b, const int rows)
+{
+    __m512 left[PGEMM_ROWS], right[PGEMM_ROWS];
+    const float *panel = b->panel, *next = b->next, *x = b->x;
+    int64_t K = b->K;
+#pragma GCC unroll 14
+    for (int r = 0; r < rows; r++) left[r] = right[r] = _mm512_setzero_ps();
+    for (int64_t k = 0; k < K; k++, x += rows) {
+        __m512 l = _mm512_loadu_ps(panel + k * PGEMM_COLUMNS), m = _mm512_loadu_ps(panel + k * PGEMM_COLUMNS + V);
+#pragma GCC unroll 14
+        for (int r = 0; r < rows; r++) {
+            __m512 one = _mm512_set1_ps(x[r]);
+            left[r] = _mm512_fmadd_ps(one, l, left[r]);
+            right[r] = _mm512_fmadd_ps(one, m, right[r]);
+        }
+        _mm_prefetch((const char *)(next + k * V), _MM_HINT_T1);
+    }
+#pragma GCC unroll 14
+    for (int r = 0; r < rows; r++) {
+        end_row(b, r, 0, left[r]);
+        end_row(b, r, 1, right[r]);
+    }
+}
+
+#define ROWS(n)                                                                                              \
+    TARGET static void rows_##n(const pgemm_block *b) { rows_by_panel(b, n); }
+ROWS(1) ROWS(2) ROWS(3) ROWS(4) ROWS(5) ROWS(6) ROWS(7) ROWS(8) ROWS(9) ROWS(10) ROWS(11) ROWS(12) ROWS(13) ROWS(14)
+
+void pgemm_multiply(const pgemm_block *b)
+{
+    static void (*const by_rows[PGEMM_ROWS])(const pgemm_block *) = { rows_1, rows_2, rows_3,  rows_4,  rows_5,  rows_6,  rows_7,
+                                                                      rows_8, rows_9, rows_10, rows_11, rows_12, rows_13, rows_14 };
+    by_rows[b->rows - 1](b);
+}
