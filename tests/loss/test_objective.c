@@ -34,9 +34,12 @@ static void compare(const char *what, problem *p, double inv_tau, double beta)
 
 static void cpu_is_the_definition_at_random_sizes(void)
 {
-    static const int64_t sizes[][4] = { { 33, 65, 0, 0 },    { 131, 17, 0, 0 },  { 257, 20, 0, 0 },
-                                        { 530, 8, 0, 0 },    { 64, 48, 100, 0 }, { 65, 15, 0, 520 },
-                                        { 60, 13, 37, 601 }, { 30, 600, 0, 0 } };
+    static const int64_t sizes[][4] = { { 33, 65, 0, 0 },    { 131, 17, 0, 0 },
+                                        { 257, 20, 0, 0 },   { 530, 8, 0, 0 },
+                                        { 64, 48, 100, 0 },  { 65, 15, 0, 520 },
+                                        { 60, 13, 37, 601 }, { 30, 600, 0, 0 },
+                                        { 300, 24, 0, 0 }, /* not small any more: products in f32 */
+                                        { 64, 40, 900, 0 } };
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         problem p = random_problem(i, sizes[i][0], sizes[i][1], sizes[i][2], sizes[i][3]);
         compare("random", &p, 30, i % 2 ? 14.3 : 8);
