@@ -18,21 +18,24 @@ static void must(cudaError_t e, const char *what)
     exit(1);
 }
 
-static uint64_t state;
+static uint64_t seed;
 
-static float noise(void)
+static float noise(uint64_t *state)
 {
-    state = state * 6364136223846793005u + 1442695040888963407u;
-    return (float)(state >> 40) / 16777216.0f - 0.5f;
+    *state = *state * 6364136223846793005u + 1442695040888963407u;
+    return (float)(*state >> 40) / 16777216.0f - 0.5f;
 }
 
 /* y is x with noise as large, when `base` is given. */
 static void unit_rows(float *x, const float *base, int64_t n, int64_t d)
 {
+    seed++;
+#pragma omp parallel for
     for (int64_t i = 0; i < n; i++) {
+        uint64_t state = (seed * 0x9e3779b97f4a7c15u) ^ ((uint64_t)(i + 1) * 0xbf58476d1ce4e5b9u);
         double sum = 0;
         for (int64_t k = i * d; k < (i + 1) * d; k++) {
-            x[k] = noise() + (base ? base[k] * sqrtf((float)d) * 0.29f : 0);
+            x[k] = noise(&state) + (base ? base[k] * sqrtf((float)d) * 0.29f : 0);
             sum += (double)x[k] * (double)x[k];
         }
         for (int64_t k = i * d; k < (i + 1) * d; k++) x[k] = (float)((double)x[k] / sqrt(sum));
@@ -130,7 +133,7 @@ int main(int argc, char **argv)
     b.o.tile = argc > 5 ? atoll(argv[5]) : 0;
     b.o.plain = argc > 6 && strcmp(argv[6], "plain") == 0;
     b.ctx = cloob_ctx_create(NULL);
-    state = (uint64_t)time(NULL);
+    seed = (uint64_t)time(NULL);
     must(cudaFree(NULL), "start");
     size_t before = used();
     setup(&b);

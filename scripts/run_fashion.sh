@@ -24,8 +24,8 @@ done
 printf '{"fashion": {"classes": [%s], "templates": [%s], "metric": "accuracy"}}\n' "$classes" "$templates" >"$out/prompts.json"
 
 "$cloob" train --train-data "$out/fashion_train_{00000..00003}.tar" --val-data "$out/fashion_val_00000.tar" \
-    --model "${MODEL:-tiny}" --method "${METHOD:-cloob}" --epochs "${EPOCHS:-20}" --batch-size 64 --lr 1e-3 --warmup 50 --wd 0.1 \
-    --init-inv-tau 15 --hopfield-warmup "${HOPFIELD_WARMUP:-1500}" --aug-cfg scale=0.6,1.0 flip_prob=0.5 --vocab-size 2048 \
+    --model "${MODEL:-tiny}" --method "${METHOD:-cloob}" --epochs "${EPOCHS:-10}" --batch-size 64 --lr "${LR:-1.5e-3}" --warmup 50 --wd 0.1 \
+    --init-inv-tau 15 --hopfield-warmup "${HOPFIELD_WARMUP:-1500}" --aug-cfg scale=0.7,1.0 flip_prob=0.5 --vocab-size 2048 \
     --seed "${SEED:-0}" --workers 2 --val-frequency 5 --save-frequency 0 --logs "$out/logs" --name "${NAME:-fashion}" \
     ${RESUME:+--resume latest}
 "$cloob" zeroshot --checkpoint "$out/logs/${NAME:-fashion}/checkpoints/latest.safetensors" \

@@ -26,6 +26,7 @@ CLOOB_API void cloob_bench_options_init(cloob_bench_options *o); /* RN50, batch 
 typedef struct cloob_bench_result {
     double ms;             /* median of a step, or of a batch */
     double items_per_s;    /* pairs, pictures or texts */
+    double cpu_ms;         /* processor time of a counted run, all threads together: hardly moved by other programs */
     double first_ms;       /* of the run that is not counted: planning and warm-up included */
     int64_t planned_bytes; /* training: what the plan takes on the device */
     int64_t peak_bytes;    /* of the process; on a GPU, of its memory in use */

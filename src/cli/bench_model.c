@@ -55,10 +55,10 @@ static void print(const char *unit, const cloob_bench_result *r)
     if (common.json)
         printf("{\"ms\": %.4f, \"%s_per_s\": %.3f, \"peak_bytes\": %lld, \"device\": \"%s\", \"precision\": "
                "\"%s\", "
-               "\"model\": \"%s\", \"batch\": %lld, \"first_ms\": %.1f, \"planned_bytes\": %lld, \"loss\": "
+               "\"model\": \"%s\", \"batch\": %lld, \"cpu_ms\": %.1f, \"first_ms\": %.1f, \"planned_bytes\": %lld, \"loss\": "
                "%.9g}\n",
                r->ms, unit, r->items_per_s, (long long)r->peak_bytes, r->device, precision, o.model,
-               (long long)o.batch, r->first_ms, (long long)r->planned_bytes, r->loss);
+               (long long)o.batch, r->cpu_ms, r->first_ms, (long long)r->planned_bytes, r->loss);
     else
         printf("%.2f ms, %.1f %s/s, peak %.0f MiB (%s, %s, %s, batch %lld)\n", r->ms, r->items_per_s, unit,
                (double)r->peak_bytes / 1048576.0, o.model, r->device, precision, (long long)o.batch);

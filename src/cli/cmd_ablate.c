@@ -50,6 +50,7 @@ static bool split_methods(opt_list *l)
             item[count++] = part;
         }
     }
+    free((void *)l->item);
     l->item = item;
     l->count = count;
     return true;

@@ -3,9 +3,9 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
+#include "core/peak.h"
 #include "data/loader_parts.h"
 
 static int64_t resident_bytes(void)
@@ -16,12 +16,6 @@ static int64_t resident_bytes(void)
     if (fscanf(f, "%*s %lld", &pages) != 1) pages = 0;
     fclose(f);
     return pages * sysconf(_SC_PAGESIZE);
-}
-
-static int64_t peak_bytes(void)
-{
-    struct rusage u;
-    return getrusage(RUSAGE_SELF, &u) == 0 ? (int64_t)u.ru_maxrss * 1024 : 0;
 }
 
 static int by_value(const void *a, const void *b)

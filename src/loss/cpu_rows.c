@@ -6,19 +6,9 @@
 #include "loss/cpu_vec.h"
 #include "tensor/cpu/gemm.h"
 
-/* Scores times width up to which scores are made in double. */
-enum { SMALL = 1 << 21 };
-
-static int64_t longest(const loss_plan *p)
-{
-    int64_t n = p->total;
-    if (p->hopfield && p->s.stored_u > n) n = p->s.stored_u;
-    return p->hopfield && p->s.stored_v > n ? p->s.stored_v : n;
-}
-
 tiles tiles_carve(carver *c, const loss_plan *p)
 {
-    size_t d = (size_t)p->s.dim, edge = longest(p) < TILE ? (size_t)longest(p) : TILE;
+    size_t d = (size_t)p->s.dim, edge = loss_longest(p) < TILE ? (size_t)loss_longest(p) : TILE;
     size_t square = edge * edge * sizeof(float), strip = edge * d * sizeof(float);
     tiles t = { 0 };
     t.e = carve(c, square);
@@ -26,7 +16,7 @@ tiles tiles_carve(carver *c, const loss_plan *p)
     t.panel = carve(c, strip);
     t.anchors = p->hopfield ? NULL : carve(c, strip);
     t.sums = carve(c, sizeof(double) * d);
-    if ((double)p->total * (double)longest(p) * (double)d <= SMALL) {
+    if (loss_is_small(p)) {
         t.wide = carve(c, 2 * square);
         t.wide_a = carve(c, 2 * strip);
         t.wide_b = carve(c, 2 * strip);

@@ -47,6 +47,12 @@ cloob_status loss_check_host(cloob_ctx *ctx, loss_plan *p, const loss_inputs *in
  * tile's time would be launching it. */
 bool loss_is_tiny(const loss_plan *p);
 
+/* The most rows of the batch and of what is stored. */
+int64_t loss_longest(const loss_plan *p);
+/* A batch whose scores and retrievals are summed in double: the rounding of a single score of f32 shows in
+ * the loss, and the time does not count. */
+bool loss_is_small(const loss_plan *p);
+
 /* lse: the leave-one-out log-sum-exp of one anchor, pos: its positive. InfoLOOB's value is lse - pos; InfoNCE
  * is softplus of that, and its gradient InfoLOOB's times weight = 1 - p1, p1 the positive's softmax. */
 double loss_row_value(double lse, double pos, bool leave_one_out, double *weight);

@@ -216,9 +216,13 @@ cloob_status loss_run(cloob_ctx *ctx, loss_plan *p, const loss_inputs *in, const
     return finish(ctx, p, r);
 }
 
-bool loss_can_queue(const loss_plan *p) { return engines[p->o.backend]->queue && p->size == 1 && !loss_is_tiny(p); }
+bool loss_can_queue(const loss_plan *p)
+{
+    return engines[p->o.backend]->queue && p->size == 1 && !loss_is_tiny(p);
+}
 
-cloob_status loss_queue(cloob_ctx *ctx, loss_plan *p, const loss_inputs *in, const loss_outputs *out, void *stream)
+cloob_status loss_queue(cloob_ctx *ctx, loss_plan *p, const loss_inputs *in, const loss_outputs *out,
+                        void *stream)
 {
     CLOOB_TRY(check_pointers(ctx, p, in, out));
     return engines[p->o.backend]->queue(ctx, p, in, out, stream);
@@ -233,12 +237,25 @@ cloob_status loss_collect(cloob_ctx *ctx, loss_plan *p, loss_result *r)
 
 /* ---- shared by the backends ---- */
 
+int64_t loss_longest(const loss_plan *p)
+{
+    int64_t n = p->total;
+    if (p->hopfield && p->s.stored_u > n) n = p->s.stored_u;
+    return p->hopfield && p->s.stored_v > n ? p->s.stored_v : n;
+}
+
+/* Scores times width. */
+static double work_of(const loss_plan *p)
+{
+    return (double)p->total * (double)loss_longest(p) * (double)p->s.dim;
+}
+
+bool loss_is_small(const loss_plan *p) { return work_of(p) <= 1 << 21; }
+
 bool loss_is_tiny(const loss_plan *p)
 {
-    enum { FEW = 8, FEW_WORK = 1 << 18, LITTLE_WORK = 1 << 14 }; /* pairs; scores times width */
-    int64_t stored = p->s.stored_u > p->s.stored_v ? p->s.stored_u : p->s.stored_v;
-    double work =
-        (double)p->total * (double)(p->hopfield && stored > p->total ? stored : p->total) * (double)p->s.dim;
+    enum { FEW = 8, FEW_WORK = 1 << 18, LITTLE_WORK = 1 << 14 };
+    double work = work_of(p);
     return work <= LITTLE_WORK || (p->total <= FEW && work <= FEW_WORK);
 }
 

@@ -92,10 +92,11 @@ cloob_status loss_plan_stored(cloob_ctx *ctx, loss_plan *p, int64_t stored_u, in
 cloob_status loss_run(cloob_ctx *ctx, loss_plan *p, const loss_inputs *in, const loss_outputs *out,
                       void *stream, loss_result *r);
 
-/* The same in two halves, for a caller who records a step: queue neither waits nor looks at the rows, collect waits for the
- * stream and gives the result. LOSS_CUDA on one rank; elsewhere loss_can_queue says no. */
+/* The same in two halves, for a caller who records a step: queue neither waits nor looks at the rows, collect
+ * waits for the stream and gives the result. LOSS_CUDA on one rank; elsewhere loss_can_queue says no. */
 bool loss_can_queue(const loss_plan *p);
-cloob_status loss_queue(cloob_ctx *ctx, loss_plan *p, const loss_inputs *in, const loss_outputs *out, void *stream);
+cloob_status loss_queue(cloob_ctx *ctx, loss_plan *p, const loss_inputs *in, const loss_outputs *out,
+                        void *stream);
 cloob_status loss_collect(cloob_ctx *ctx, loss_plan *p, loss_result *r);
 
 /* "cloob", "clip", "infoloob", "infonce-hopfield". */

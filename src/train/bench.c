@@ -4,30 +4,31 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <time.h>
 
+#include "core/peak.h"
 #include "core/rng.h"
 #include "model/encoder.h"
 #include "tensor/feed.h"
 #include "train/memory.h"
 
-static double now_ms(void)
+static double read_ms(clockid_t clock)
 {
     struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
+    clock_gettime(clock, &t);
     return 1e3 * (double)t.tv_sec + 1e-6 * (double)t.tv_nsec;
 }
 
+static double now_ms(void) { return read_ms(CLOCK_MONOTONIC); }
+
 static int64_t memory_used(device *d)
 {
-    struct rusage u;
     size_t total = 0, available = 0;
     if (d->backend == BACKEND_CUDA) {
         d->memory(d, &total, &available);
         return (int64_t)(total - available);
     }
-    return getrusage(RUSAGE_SELF, &u) == 0 ? (int64_t)u.ru_maxrss * 1024 : 0;
+    return peak_bytes();
 }
 
 static int by_value(const void *a, const void *b)
@@ -84,16 +85,18 @@ typedef cloob_status once_fn(cloob_ctx *ctx, void *user);
 static cloob_status take_times(cloob_ctx *ctx, device *d, int repeats, int64_t items, once_fn *once,
                                void *user, cloob_bench_result *out)
 {
-    double *ms = calloc((size_t)repeats + 1, sizeof *ms);
+    double *ms = calloc((size_t)repeats + 1, sizeof *ms), cpu = 0;
     cloob_status status = ms ? CLOOB_OK : ctx_no_memory(ctx, (size_t)repeats * sizeof *ms, "times");
     for (int i = 0; i <= repeats && status == CLOOB_OK; i++) {
         double from = now_ms();
+        if (i == 1) cpu = read_ms(CLOCK_PROCESS_CPUTIME_ID);
         status = once(ctx, user);
         if (status == CLOOB_OK) status = d->sync(ctx, d);
         ms[i] = now_ms() - from;
     }
     if (status == CLOOB_OK) {
         out->first_ms = ms[0];
+        out->cpu_ms = (read_ms(CLOCK_PROCESS_CPUTIME_ID) - cpu) / repeats;
         qsort(ms + 1, (size_t)repeats, sizeof *ms, by_value);
         out->ms = (ms[1 + (repeats - 1) / 2] + ms[1 + repeats / 2]) / 2;
         out->items_per_s = 1e3 * (double)items / out->ms;

@@ -126,7 +126,8 @@ static uint64_t fresh(void)
 static void f32_is_the_definition(void)
 {
     static const int64_t sizes[][4] = { { 33, 65, 0, 0 },   { 131, 67, 0, 0 },  { 257, 20, 0, 0 },
-                                        { 64, 48, 100, 0 }, { 65, 31, 0, 200 }, { 100, 33, 37, 301 } };
+                                        { 64, 48, 100, 0 }, { 65, 31, 0, 200 }, { 100, 33, 37, 301 },
+                                        { 300, 24, 0, 0 } }; /* the last is not small: products in f32 */
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         problem p = random_problem(fresh(), sizes[i][0], sizes[i][1], sizes[i][2], sizes[i][3]);
         compare("random", &p, 30, i % 2 ? 14.3 : 8, LOSS_REF, 1e-6, 1e-5);

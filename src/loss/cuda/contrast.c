@@ -36,6 +36,17 @@ static strip strip_at(const gpu *g, const gpu_contrast *c, int64_t i, int64_t j)
                     c->first + i - j };
 }
 
+/* Of a small batch in double, rounded as distances from the positive's: those that matter are small. */
+static cloob_status scores(cloob_ctx *ctx, const gpu *g, const gpu_contrast *c, const strip *s)
+{
+    int64_t d = g->d;
+    if (!g->wide)
+        return gpu_gemm(ctx, g, false, true, s->m, s->n, d, c->inv_tau, s->a, d, s->b, d, 0, g->s, s->n);
+    GPU_TRY("scores", k_dot_rows(g->stream, g->T, s->a, samples_at(g, c, c->first + s->i), g->own, s->m, d));
+    GPU_TRY("scores", k_wide_scores(g->stream, g->wide, s->a, s->b, s->m, s->n, d));
+    return gpu_cuda(ctx, k_narrow(g->stream, g->s, g->wide, g->own, c->inv_tau, s->m, s->n), "scores");
+}
+
 static cloob_status add_tile(cloob_ctx *ctx, const gpu *g, const gpu_contrast *c, const strip *s)
 {
     int64_t d = g->d;
@@ -44,7 +55,7 @@ static cloob_status add_tile(cloob_ctx *ctx, const gpu *g, const gpu_contrast *c
                         fused_lse(g->stream, g->top, g->sum, g->pos, g->partial, s->a, s->b, s->m, s->n, d,
                                   (float)c->inv_tau, s->own),
                         "log-sum-exp");
-    CLOOB_TRY(gpu_gemm(ctx, g, false, true, s->m, s->n, d, c->inv_tau, s->a, d, s->b, d, 0, g->s, s->n));
+    CLOOB_TRY(scores(ctx, g, c, s));
     return gpu_cuda(ctx, k_lse_add(g->stream, g->top, g->sum, g->pos, g->s, s->m, s->n, s->own),
                     "log-sum-exp");
 }
@@ -85,7 +96,7 @@ static cloob_status dscore_tile(cloob_ctx *ctx, const gpu *g, const gpu_contrast
                         fused_dk(g->stream, g->e, s->a, s->b, lse, weight, s->m, s->n, d, (float)c->inv_tau,
                                  s->own, N),
                         "gradient of the contrast");
-    CLOOB_TRY(gpu_gemm(ctx, g, false, true, s->m, s->n, d, c->inv_tau, s->a, d, s->b, d, 0, g->s, s->n));
+    CLOOB_TRY(scores(ctx, g, c, s));
     return gpu_cuda(ctx, k_dscore(g->stream, g->T, g->e, g->s, lse, weight, s->m, s->n, s->own, N),
                     "gradient of the contrast");
 }

@@ -16,16 +16,9 @@ cloob_status gpu_cuda(cloob_ctx *ctx, cudaError_t e, const char *what)
                     "%s on the GPU: %s", what, cudaGetErrorString(e));
 }
 
-static int64_t longest(const loss_plan *p)
-{
-    int64_t n = p->total;
-    if (p->hopfield && p->s.stored_u > n) n = p->s.stored_u;
-    return p->hopfield && p->s.stored_v > n ? p->s.stored_v : n;
-}
-
 static void choose(const loss_plan *p, gpu *g)
 {
-    int64_t most = p->o.tile > 0 ? p->o.tile : DEFAULT_TILE, all = longest(p);
+    int64_t most = p->o.tile > 0 ? p->o.tile : DEFAULT_TILE, all = loss_longest(p);
     g->T = p->s.dtype;
     g->size = dtype_size(g->T);
     g->d = p->s.dim;
@@ -36,7 +29,7 @@ static void choose(const loss_plan *p, gpu *g)
 void gpu_carve_common(gpu_carver *c, const loss_plan *p, gpu *g)
 {
     size_t tile = (size_t)g->tile, n = (size_t)p->s.rows, N = (size_t)p->total, d = (size_t)g->d;
-    size_t longer = (size_t)longest(p);
+    size_t longer = (size_t)loss_longest(p);
     bool f32 = g->T == CLOOB_F32, maxima = !g->fused || !gpu_batch_applies(p);
     g->e = gpu_carve(c, tile * tile * g->size);
     g->ds = p->hopfield ? gpu_carve(c, tile * tile * g->size) : NULL;
@@ -51,6 +44,8 @@ void gpu_carve_common(gpu_carver *c, const loss_plan *p, gpu *g)
     g->value = gpu_carve(c, longer * sizeof(double));
     g->dots = gpu_carve(c, longer * sizeof(double));
     g->total = gpu_carve(c, GPU_TOTALS * sizeof(double));
+    g->wide = f32 && loss_is_small(p) ? gpu_carve(c, tile * tile * sizeof(double)) : NULL;
+    g->own = g->wide ? gpu_carve(c, tile * sizeof(double)) : NULL;
     if (!f32) return;
     g->mean_a = gpu_carve(c, d * sizeof(float));
     g->mean_b = gpu_carve(c, d * sizeof(float));
@@ -162,7 +157,9 @@ cloob_status gpu_send_totals(cloob_ctx *ctx, const gpu *g)
 {
     GPU_TRY("results", cudaMemcpyAsync(g->report->totals, g->total, sizeof g->report->totals,
                                        cudaMemcpyDeviceToHost, g->stream));
-    return gpu_cuda(ctx, cudaMemcpyAsync(g->report->bad, g->bad, sizeof g->report->bad, cudaMemcpyDeviceToHost, g->stream),
+    return gpu_cuda(ctx,
+                    cudaMemcpyAsync(g->report->bad, g->bad, sizeof g->report->bad, cudaMemcpyDeviceToHost,
+                                    g->stream),
                     "results");
 }
 

@@ -24,12 +24,14 @@ typedef struct gpu {
     float *panel;     /* (tile, d) */
     float *top, *pos; /* (tile) of the row of tiles at work */
     double *sum;
-    float *partial;               /* fused: (tile / FUSED_COLUMNS, tile, 2) maxima and sums */
-    unsigned long long *bad;      /* first row that is refused; one cell per use */
-    double *value, *dots;         /* (n) */
-    double *total;                /* GPU_TOTALS numbers that go to the host at the end */
-    float *mean_a, *mean_b;       /* (d), f32 only */
-    double *column;               /* (N), f32 only */
+    float *partial;          /* fused: (tile / FUSED_COLUMNS, tile, 2) maxima and sums */
+    unsigned long long *bad; /* first row that is refused; one cell per use */
+    double *value, *dots;    /* (n) */
+    double *total;           /* GPU_TOTALS numbers that go to the host at the end */
+    float *mean_a, *mean_b;  /* (d), f32 only */
+    double *column;          /* (N), f32 only */
+    double *wide, *own; /* (tile, tile), (tile): scores in double, and those of the positives; a small batch
+                           in f32 only */
     float *centred_a, *centred_b; /* (n, d), (N, d), f32 only */
     struct gpu_report *report;    /* page-locked: what the stream brings home */
 } gpu;

@@ -81,9 +81,9 @@ template <typename T>
 __global__ void unit_forward(T *p, T *low, float *length, const float *r, int64_t d, unsigned long long *bad)
 {
     int64_t i = blockIdx.x;
-    double l = sqrt(row_dot(r + i * d, r + i * d, d));
+    double l = sqrt(row_dot(r + i * d, r + i * d, d)), inverse = 1 / l;
     for (int64_t k = i * d + threadIdx.x; k < (i + 1) * d; k += BLOCK) {
-        float v = (float)((double)r[k] / l);
+        float v = (float)((double)r[k] * inverse);
         put(&p[k], v);
         if (low) put(&low[k], v - widen(p[k]));
     }
@@ -97,11 +97,11 @@ __global__ void unit_backward(T *p, const T *low, const float *g, const float *l
                               int64_t d)
 {
     int64_t i = blockIdx.x;
-    double along = row_dot(p + i * d, g + i * d, d), l = length[i];
+    double along = row_dot(p + i * d, g + i * d, d), inverse = 1 / (double)length[i];
     if (low) along += row_dot(low + i * d, g + i * d, d);
     for (int64_t k = i * d + threadIdx.x; k < (i + 1) * d; k += BLOCK) {
         double unit = (double)widen(p[k]) + (low ? (double)widen(low[k]) : 0.0);
-        put(&p[k], (float)((g[k] - along * unit) / l));
+        put(&p[k], (float)((g[k] - along * unit) * inverse));
     }
     if (threadIdx.x == 0) dots[i] = along;
 }
@@ -228,6 +228,43 @@ __global__ void add_outer(float *db, const double *column, const float *mean, in
     for (int64_t k = threadIdx.x; k < d; k += BLOCK) db[i * d + k] += (float)(column[i] * mean[k]);
 }
 
+__global__ void wide_scores(double *s, const float *a, const float *b, int64_t m, int64_t n, int64_t d)
+{
+    int64_t at = (int64_t)blockIdx.x * BLOCK + threadIdx.x, i = at / n, j = at % n;
+    if (i >= m) return;
+    double sum = 0;
+    for (int64_t k = 0; k < d; k++) sum += (double)a[i * d + k] * (double)b[j * d + k];
+    s[at] = sum;
+}
+
+__global__ void narrow(float *to, const double *s, const double *own, double factor, int64_t m, int64_t n)
+{
+    int64_t at = (int64_t)blockIdx.x * BLOCK + threadIdx.x;
+    if (at < m * n) to[at] = (float)(factor * (own ? s[at] - own[at / n] : s[at]));
+}
+
+__global__ void wide_exp(float *e, float *ds, const double *s, const float *t, int64_t m, int64_t n,
+                         double beta, double shift, const float *row_shift, float factor)
+{
+    int64_t at = (int64_t)blockIdx.x * BLOCK + threadIdx.x;
+    if (at >= m * n) return;
+    float v = (float)exp(beta * s[at] - (row_shift ? (double)row_shift[at / n] : shift));
+    e[at] = v;
+    if (t) ds[at] = factor * v * t[at];
+}
+
+__global__ void wide_sums(bool transpose, float *r, const float *e, const float *w, int64_t m, int64_t n,
+                          int64_t d)
+{
+    int64_t at = (int64_t)blockIdx.x * BLOCK + threadIdx.x, i = at / d, k = at % d;
+    int64_t rows = transpose ? n : m, inner = transpose ? m : n;
+    if (i >= rows) return;
+    double sum = 0;
+    for (int64_t j = 0; j < inner; j++)
+        sum += (double)e[transpose ? j * n + i : i * n + j] * (double)w[j * d + k];
+    r[at] = (float)((double)r[at] + sum);
+}
+
 __global__ void fill(float *x, float value, int64_t n)
 {
     int64_t i = (int64_t)blockIdx.x * BLOCK + threadIdx.x;
@@ -350,6 +387,31 @@ cudaError_t k_add_outer(cudaStream_t stream, float *db, const double *column, co
                         int64_t d)
 {
     LAUNCH_PLAIN(n, (unsigned)n, add_outer, db, column, mean, d);
+}
+
+cudaError_t k_wide_scores(cudaStream_t stream, double *s, const float *a, const float *b, int64_t m,
+                          int64_t n, int64_t d)
+{
+    LAUNCH_PLAIN(m * n, blocks(m * n), wide_scores, s, a, b, m, n, d);
+}
+
+cudaError_t k_narrow(cudaStream_t stream, float *to, const double *s, const double *own, double factor,
+                     int64_t m, int64_t n)
+{
+    LAUNCH_PLAIN(m * n, blocks(m * n), narrow, to, s, own, factor, m, n);
+}
+
+cudaError_t k_wide_exp(cudaStream_t stream, float *e, float *ds, const double *s, const float *t, int64_t m,
+                       int64_t n, double beta, double shift, const float *row_shift, float factor)
+{
+    LAUNCH_PLAIN(m * n, blocks(m * n), wide_exp, e, ds, s, t, m, n, beta, shift, row_shift, factor);
+}
+
+cudaError_t k_wide_sums(cudaStream_t stream, bool transpose, float *r, const float *e, const float *w,
+                        int64_t m, int64_t n, int64_t d)
+{
+    int64_t rows = transpose ? n : m;
+    LAUNCH_PLAIN(rows * d, blocks(rows * d), wide_sums, transpose, r, e, w, m, n, d);
 }
 
 cudaError_t k_fill(cudaStream_t stream, float *x, float value, int64_t n)

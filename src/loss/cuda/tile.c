@@ -37,11 +37,33 @@ static cloob_status scores(cloob_ctx *ctx, const gpu *g, const void *a, const vo
     return gpu_gemm(ctx, g, false, true, m, n, g->d, alpha, a, g->d, b, g->d, 0, g->s, n);
 }
 
+/* The exponentials of a small batch, from scores in double. */
+static cloob_status wide_exp(cloob_ctx *ctx, const gpu *g, const void *a, const void *b, const float *t,
+                             int64_t m, int64_t n, double beta, const float *row_shift, double factor)
+{
+    GPU_TRY("retrieval scores", k_wide_scores(g->stream, g->wide, a, b, m, n, g->d));
+    return gpu_cuda(ctx,
+                    k_wide_exp(g->stream, g->e, g->ds, g->wide, t, m, n, beta, beta, row_shift,
+                               (float)factor),
+                    "retrieval scores");
+}
+
+/* r += e w, or e^T w: what is retrieved. */
+static cloob_status sums(cloob_ctx *ctx, const gpu *g, bool transpose, int64_t m, int64_t n, const void *w,
+                         float *r)
+{
+    int64_t d = g->d;
+    if (g->wide) return gpu_cuda(ctx, k_wide_sums(g->stream, transpose, r, g->e, w, m, n, d), "retrieval");
+    return gpu_gemm(ctx, g, transpose, false, transpose ? n : m, d, transpose ? m : n, 1, g->e, n, w, d, 1, r,
+                    d);
+}
+
 cloob_status tile_exp(cloob_ctx *ctx, const gpu *g, const void *a, const void *b, int64_t m, int64_t n,
                       double beta, const float *row_shift)
 {
     if (g->fused && !row_shift)
         return gpu_cuda(ctx, fused_exp(g->stream, g->e, a, b, m, n, g->d, (float)beta), "retrieval scores");
+    if (g->wide) return wide_exp(ctx, g, a, b, NULL, m, n, beta, row_shift, 0);
     CLOOB_TRY(scores(ctx, g, a, b, m, n, beta));
     return gpu_cuda(ctx, k_exp(g->stream, g->T, g->e, NULL, g->s, NULL, m, n, (float)beta, row_shift, 0),
                     "retrieval scores");
@@ -57,9 +79,10 @@ cloob_status tile_dscore(cloob_ctx *ctx, const gpu *g, const void *a, const void
                         fused_dscore(g->stream, g->e, g->ds, a, b, dra, drb, m, n, d, (float)beta,
                                      (float)factor),
                         "gradients of scores");
-    CLOOB_TRY(scores(ctx, g, a, b, m, n, beta));
+    if (!g->wide) CLOOB_TRY(scores(ctx, g, a, b, m, n, beta));
     CLOOB_TRY(gpu_gemm(ctx, g, false, true, m, n, d, 1, dra, d, b, d, 0, g->t, n));
     if (drb) CLOOB_TRY(gpu_gemm(ctx, g, false, true, m, n, d, 1, a, d, drb, d, 1, g->t, n));
+    if (g->wide) return wide_exp(ctx, g, a, b, g->t, m, n, beta, row_shift, factor);
     return gpu_cuda(ctx,
                     k_exp(g->stream, g->T, g->e, g->ds, g->s, g->t, m, n, (float)beta, row_shift,
                           (float)factor),
@@ -77,12 +100,10 @@ typedef struct block {
 /* ra_i += E b_j;  rb_j += E^T a_i */
 static cloob_status block_forward(cloob_ctx *ctx, const gpu *g, const gpu_pair *p, const block *b)
 {
-    int64_t d = g->d;
     float *rb = p->same ? p->ra : p->rb;
     CLOOB_TRY(tile_exp(ctx, g, b->a, b->b, b->m, b->n, p->beta, NULL));
-    CLOOB_TRY(gpu_gemm(ctx, g, false, false, b->m, d, b->n, 1, g->e, b->n, b->b, d, 1, p->ra + b->i * d, d));
-    if (!b->both) return CLOOB_OK;
-    return gpu_gemm(ctx, g, true, false, b->n, d, b->m, 1, g->e, b->n, b->a, d, 1, rb + b->j * d, d);
+    CLOOB_TRY(sums(ctx, g, false, b->m, b->n, b->b, p->ra + b->i * g->d));
+    return b->both ? sums(ctx, g, true, b->m, b->n, b->a, rb + b->j * g->d) : CLOOB_OK;
 }
 
 /* T = dra_i b_j^T + a_i drb_j^T,  dS = beta E o T
@@ -134,7 +155,12 @@ static cloob_status search_maxima(cloob_ctx *ctx, const gpu *g, const gpu_search
 {
     for (int64_t j = 0; j < s->stored.n; j += g->tile) {
         int64_t n = least(g->tile, s->stored.n - j);
-        CLOOB_TRY(scores(ctx, g, mat_at(g, s->states.data, i), mat_at(g, s->stored.data, j), m, n, s->beta));
+        const void *a = mat_at(g, s->states.data, i), *w = mat_at(g, s->stored.data, j);
+        if (!g->wide) CLOOB_TRY(scores(ctx, g, a, w, m, n, s->beta));
+        else {
+            GPU_TRY("maxima of scores", k_wide_scores(g->stream, g->wide, a, w, m, n, g->d));
+            GPU_TRY("maxima of scores", k_narrow(g->stream, g->s, g->wide, NULL, s->beta, m, n));
+        }
         GPU_TRY("maxima of scores", k_row_max(g->stream, s->shift + i, g->s, m, n));
     }
     return CLOOB_OK;
@@ -151,8 +177,7 @@ cloob_status gpu_search_forward(cloob_ctx *ctx, const gpu *g, const gpu_search *
             int64_t n = least(g->tile, s->stored.n - j);
             const void *w = mat_at(g, s->stored.data, j);
             CLOOB_TRY(tile_exp(ctx, g, mat_at(g, s->states.data, i), w, m, n, s->beta, s->shift + i));
-            CLOOB_TRY(
-                gpu_gemm(ctx, g, false, false, m, g->d, n, 1, g->e, n, w, g->d, 1, s->r + i * g->d, g->d));
+            CLOOB_TRY(sums(ctx, g, false, m, n, w, s->r + i * g->d));
         }
     }
     return CLOOB_OK;
