@@ -1,0 +1,56 @@
+/* The inside of a step: step.c makes it, step_run.c runs it. */
+#ifndef TRAIN_STEP_IMPL_H
+#define TRAIN_STEP_IMPL_H
+
+#include "optim/adamw.h"
+#include "train/stage.h"
+#include "train/step.h"
+
+enum { BUCKET_FLOATS = 8 << 20, MAX_BUCKETS = 256 };
+
+/* A stretch of the gradient block that is summed over ranks at once, as soon as the backward pass has written all of it. */
+typedef struct bucket {
+    int64_t first, count;
+    int waiting, rows; /* parameters still to come, and in all */
+    bool begun;
+    comm_request request;
+} bucket;
+
+struct step {
+    step_options o;
+    device *dev;
+    comm *c;
+    params *p;
+    exec *tower[2]; /* image, text */
+    stage *in;
+    stored_sets *stored;    /* what retrieval searches; NULL: the batch */
+    loss_plan *loss, *warm; /* warm: the same objective without retrieval, for the first updates */
+    float *m, *v, *ema, *grad_sum, *embed[2], *dembed[2];
+    void *range_device;
+    adamw_range *range;
+    int ranges;
+    bucket bucket[MAX_BUCKETS];
+    int buckets, *bucket_of;
+    bool exchange; /* buckets go out during this backward pass */
+    cloob_status exchange_status;
+    cloob_ctx *ctx; /* of the call under way, for the exchange */
+    double scalar[6];
+    int64_t count;
+    adamw_live *live, *live_host; /* a step the GPU does by itself: in its memory, and page-locked */
+    void *recording;              /* of such a step with the objective `recorded`; NULL: not yet */
+    const loss_plan *recorded, *tried; /* tried: queued at least once, so that nothing is loaded during a recording */
+};
+
+enum { IMAGE, TEXT };
+
+static inline int step_ranks(const step *s) { return s->c ? comm_size(s->c) : 1; }
+
+/* The towers run beside each other on a GPU's two queues. Across ranks they do not: gradients of both are summed in one order. */
+static inline bool step_two_queues(const step *s) { return s->dev->side && step_ranks(s) == 1; }
+
+/* Called after each backward node that completes a parameter's gradient: its bucket may go out. */
+void step_on_grad(void *user, int row);
+
+void step_forget(step *s); /* the recording, when there is one */
+
+#endif
