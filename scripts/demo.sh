@@ -5,8 +5,8 @@ set -eu
 cd "$(dirname "$0")/.."
 cloob=${CLOOB:-build/cloob}
 out=${DEMO_DIR:-demo}
-count=${DEMO_PAIRS:-48000}
-epochs=${DEMO_EPOCHS:-3}
+count=${DEMO_PAIRS:-128000}
+epochs=${DEMO_EPOCHS:-2}
 seed=${DEMO_SEED:-0}
 started=$(date +%s)
 
