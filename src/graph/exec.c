@@ -3,7 +3,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "graph/plan.h"
 
@@ -24,8 +23,7 @@ struct exec {
     int *lies; /* by value: itself, or the value in whose place it lies */
     void *arena, *inputs;
     exec_memory memory;
-    bool ran_once, keep_stats, profile;
-    double seconds[OP_COUNT];
+    bool ran_once, keep_stats;
     void (*on_grad)(void *user, int param);
     void *grad_user;
     void (*on_call)(void *user, op_id op, const op_args *args);
@@ -304,16 +302,8 @@ void exec_destroy(exec *e)
 
 /* ---- running ------------------------------------------------------------------------------------- */
 
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 static cloob_status run_call(exec *e, call *c)
 {
-    double start = e->profile ? now() : 0;
     if (c->op == OP_BN_STATS && e->keep_stats) {
         op_args still = c->args;
         still.attr.keep_stats = true;
@@ -321,7 +311,6 @@ static cloob_status run_call(exec *e, call *c)
     } else {
         CLOOB_TRY(c->kernel->run(&e->env, &c->args));
     }
-    if (e->profile) e->seconds[c->op] += now() - start;
     for (int k = 0; k < OP_OUTPUTS && e->on_grad; k++)
         if (c->grads[k] >= 0) e->on_grad(e->grad_user, c->grads[k]);
     return CLOOB_OK;
@@ -367,10 +356,6 @@ const tensor *exec_tensor(const exec *e, const char *name)
 exec_memory exec_memory_of(const exec *e) { return e->memory; }
 
 void exec_set_ctx(exec *e, cloob_ctx *ctx) { e->env.ctx = ctx; }
-
-void exec_profile(exec *e, bool on) { e->profile = on; }
-
-const double *exec_op_seconds(const exec *e) { return e->seconds; }
 
 void exec_on_grad(exec *e, void (*fn)(void *user, int param), void *user)
 {

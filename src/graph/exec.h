@@ -53,11 +53,6 @@ exec_memory exec_memory_of(const exec *e);
 /* The context that failures are written to may change between runs (one thread at a time). */
 void exec_set_ctx(exec *e, cloob_ctx *ctx);
 
-/* Seconds spent per op since creation, for the cpu and ref backends; op_id indexed. NULL unless asked for by
- * exec_profile(e, true). */
-void exec_profile(exec *e, bool on);
-const double *exec_op_seconds(const exec *e);
-
 /* Calls fn before each call of a run, and once after the last with op OP_COUNT and args NULL: for timing on a device's queue. */
 void exec_on_call(exec *e, void (*fn)(void *user, op_id op, const op_args *args), void *user);
 

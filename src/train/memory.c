@@ -12,19 +12,12 @@ enum { MiB = 1 << 20 };
 
 /* ---- parts --------------------------------------------------------------------------------------- */
 
-/* As step_create makes them (step.c). */
 static cloob_status tower_bytes(cloob_ctx *ctx, const memory_case *c, const params *p, bool text, size_t *out)
 {
-    const step_options *o = c->o;
     graph g;
     exec_memory m = { 0 };
     size_t input = 0;
-    tower_options t = { .batch = o->batch,
-                        .train = true,
-                        .backward = text ? !o->lock_text : !o->lock_image,
-                        .float_images = o->float_images,
-                        .padded_input = c->dev->backend == BACKEND_CUDA,
-                        .grad = step_grad(o, c->dev) };
+    tower_options t = step_tower_options(c->o, c->dev, text);
     cloob_status status = text ? tower_text(ctx, p, &t, &g) : tower_image(ctx, p, &t, &g);
     if (status == CLOOB_OK) status = exec_measure(ctx, &g, c->dev, &m);
     if (status == CLOOB_OK) input = tensor_bytes(&g.value[graph_find(&g, text ? "tokens" : "images")].t);

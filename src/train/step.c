@@ -14,11 +14,17 @@ void step_options_init(step_options *o)
                          .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .wd = 0.1 };
 }
 
-graph_grad_options step_grad(const step_options *o, const device *dev)
+tower_options step_tower_options(const step_options *o, const device *dev, bool text)
 {
-    graph_grad_options g = o->grad;
-    if (dev->backend == BACKEND_CUDA && o->model.family != MODEL_RESNET && !g.checkpoint) g.recompute = false;
-    return g;
+    bool gpu = dev->backend == BACKEND_CUDA;
+    tower_options t = { .batch = o->batch,
+                        .train = true,
+                        .backward = text ? !o->lock_text : !o->lock_image,
+                        .float_images = o->float_images,
+                        .padded_input = gpu,
+                        .grad = o->grad };
+    if (gpu && o->model.family != MODEL_RESNET && !t.grad.checkpoint) t.grad.recompute = false;
+    return t;
 }
 
 /* ---- creation ------------------------------------------------------------------------------------ */
@@ -32,14 +38,10 @@ static cloob_status sum_statistics(void *user, float *values, int64_t n)
 static cloob_status make_tower(cloob_ctx *ctx, step *s, int which)
 {
     graph g;
-    tower_options o = { .batch = s->o.batch,
-                        .train = true,
-                        .backward = which == IMAGE ? !s->o.lock_image : !s->o.lock_text,
-                        .float_images = s->o.float_images,
-                        .padded_input = s->dev->backend == BACKEND_CUDA,
-                        .grad = step_grad(&s->o, s->dev) };
+    tower_options o = step_tower_options(&s->o, s->dev, which == TEXT);
     exec_bindings b = { .param = s->p->compute_view, .master = s->p->master_view, .grad = s->p->grad_view,
-                        .stream = which == TEXT && step_two_queues(s) ? s->dev->side : NULL, .ranks = s->o.bn_sync ? step_ranks(s) : 1, .sum_ranks = sum_statistics, .sum_user = s };
+                        .stream = which == TEXT && step_two_queues(s) ? s->dev->side : NULL,
+                        .ranks = s->o.bn_sync ? step_ranks(s) : 1, .sum_ranks = sum_statistics, .sum_user = s };
     cloob_status status = which == IMAGE ? tower_image(ctx, s->p, &o, &g) : tower_text(ctx, s->p, &o, &g);
     if (status == CLOOB_OK) status = exec_create(ctx, &g, s->dev, &b, &s->tower[which]);
     graph_release(&g);
@@ -222,13 +224,6 @@ step_memory step_memory_of(const step *s)
     m.total_bytes = m.params_bytes + m.optimizer_bytes + m.image_bytes + m.text_bytes + m.loss_bytes;
     return m;
 }
-
-void step_profile(step *s, bool on)
-{
-    for (int t = 0; t < 2; t++) exec_profile(s->tower[t], on);
-}
-
-const double *step_op_seconds(const step *s, bool text) { return exec_op_seconds(s->tower[text]); }
 
 step_state step_get_state(const step *s)
 {

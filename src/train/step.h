@@ -27,16 +27,16 @@ typedef struct step_options {
     const char *memory; /* what the Hopfield networks store, see train/stored.h; read by step_create only */
     bool lock_image, lock_text;
     bool bn_sync;
-    graph_grad_options grad; /* recompute: allowed, see step_grad */
+    graph_grad_options grad; /* recompute: allowed, see step_tower_options */
     double beta1, beta2, eps, wd;
     double clip; /* global norm; 0: none */
     double ema;  /* decay of an average of the weights; 0: none */
     bool eager;  /* on a GPU: queue every step anew instead of replaying a recording of it */
 } step_options;
 
-/* As the towers are differentiated on a device. Cheap ops are done again where activations are what fills the memory; a transformer
- * on a GPU keeps them instead: a fifth of its memory for a twentieth of its time (docs/gpu.md). */
-graph_grad_options step_grad(const step_options *o, const device *dev);
+/* How a tower is built for training on a device, for those who make a step or measure one. Cheap ops are done again; a transformer on
+ * a GPU keeps their results instead: a third of its memory for a twentieth of its time (docs/gpu.md). */
+tower_options step_tower_options(const step_options *o, const device *dev, bool text);
 
 void step_options_init(step_options *o); /* CLOOB, the batch stored, inv_tau 30, beta 8, AdamW .9 .999 1e-8 wd .1, accum 1 */
 
@@ -81,10 +81,6 @@ typedef struct step_memory {
     size_t params_bytes, optimizer_bytes, image_bytes, text_bytes, loss_bytes, total_bytes;
 } step_memory;
 step_memory step_memory_of(const step *s);
-
-/* Seconds per op so far, by tower, on host devices (exec.h); NULL until step_profile. */
-void step_profile(step *s, bool on);
-const double *step_op_seconds(const step *s, bool text);
 
 /* The state between steps, for checkpoints: first and second moments and the average, laid out like the parameters; the
  * learnable scales with their moments; the number of updates. Pointers are device memory of params->trainable floats. */

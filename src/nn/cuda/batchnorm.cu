@@ -3,7 +3,7 @@
  * Statistics take one pass: every block sums x - s and (x - s)^2 over its rows (s: the first row, so that a
  * large mean costs no digits), writes its partial sums, and a second small launch adds them in a fixed order,
  * in double, and updates the running values. */
-#include "nn/cuda/common.cuh"
+#include "nn/cuda/bn_common.cuh"
 
 enum { STATS_BLOCKS = 4, STATS_UNROLL = 4 };
 
@@ -39,19 +39,7 @@ static __global__ void __launch_bounds__(256, STATS_BLOCKS)
             }
         }
     }
-    int cell = 2 * V * width;
-#pragma unroll
-    for (int i = 0; i < V; i++) {
-        sums[threadIdx.y * cell + i * width + threadIdx.x] = s1[i];
-        sums[threadIdx.y * cell + (V + i) * width + threadIdx.x] = s2[i];
-    }
-    __syncthreads();
-    for (int j = threadIdx.y * width + threadIdx.x; j < cell; j += width * blockDim.y) {
-        int which = j / width, at = blockIdx.y * width + j % width;
-        float sum = 0.0f;
-        for (int y = 0; y < blockDim.y; y++) sum += sums[y * cell + j];
-        if (at < packs) partial[((int64_t)blockIdx.x * 2 + which / V) * C + at * V + which % V] = sum;
-    }
+    bn_write_partial<V>(partial, sums, s1, s2, C);
 }
 
 typedef struct stats_out {
@@ -75,19 +63,9 @@ template <typename T>
 static __global__ void stats_finish_kernel(stats_out o, const float *partial, int parts, const T *x,
                                            int64_t R, int C)
 {
-    __shared__ double part[2][32][33];
     int c = blockIdx.x * 32 + threadIdx.x;
-    double s1 = 0.0, s2 = 0.0;
-#pragma unroll 4
-    for (int g = threadIdx.y; g < parts && c < C; g += 32) {
-        s1 += (double)partial[(int64_t)g * 2 * C + c];
-        s2 += (double)partial[((int64_t)g * 2 + 1) * C + c];
-    }
-    part[0][threadIdx.y][threadIdx.x] = s1;
-    part[1][threadIdx.y][threadIdx.x] = s2;
-    __syncthreads();
-    if (threadIdx.y || c >= C) return;
-    for (int y = 1; y < 32; y++) s1 += part[0][y][threadIdx.x], s2 += part[1][y][threadIdx.x];
+    double s1, s2;
+    if (!bn_add_partials(s1, s2, partial, parts, c, C)) return;
     double d = s1 / (double)R, mu = (double)to_float(x[c]) + d, var = s2 / (double)R - d * d;
     if (!o.ranks) {
         finish_channel(o, c, mu, var, (double)R);

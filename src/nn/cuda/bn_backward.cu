@@ -49,25 +49,6 @@ __device__ __forceinline__ float row_gradient(const bwd_row<T, V> &q, const bwd_
     return g;
 }
 
-/* A block's sums, added over its rows in order. sums: (block.y, 2 V, block.x) of shared memory. */
-template <int V>
-__device__ static void write_partial(float *partial, float *sums, const float s1[V], const float s2[V], int C)
-{
-    int width = blockDim.x, cell = 2 * V * width;
-#pragma unroll
-    for (int i = 0; i < V; i++) {
-        sums[threadIdx.y * cell + i * width + threadIdx.x] = s1[i];
-        sums[threadIdx.y * cell + (V + i) * width + threadIdx.x] = s2[i];
-    }
-    __syncthreads();
-    for (int j = threadIdx.y * width + threadIdx.x; j < cell; j += width * blockDim.y) {
-        int which = j / width, at = blockIdx.y * width + j % width;
-        float sum = 0.0f;
-        for (int y = 0; y < blockDim.y; y++) sum += sums[y * cell + j];
-        if (at < C / V) partial[((int64_t)blockIdx.x * 2 + which / V) * C + at * V + which % V] = sum;
-    }
-}
-
 /* dx = slope (g - m1) - (x - mean) m2 */
 template <int V>
 __device__ __forceinline__ void dx_factors(float m1[V], float m2[V], const bwd_in &in, const bn_affine<V> &k, int c)
@@ -117,11 +98,17 @@ static __global__ void __launch_bounds__(256, BWD_BLOCKS) reduce_kernel(float *p
             }
         }
     }
-    write_partial<V>(partial, sums, s1, s2, in.C);
+    bn_write_partial<V>(partial, sums, s1, s2, in.C);
+}
+
+/* Element of x behind a pooled row: s of four, the first of which is row `first`. */
+__device__ __forceinline__ int64_t pooled_place(const bwd_in &in, int64_t first, int s, int c)
+{
+    return (first + (int64_t)(s / 2) * in.map.W + s % 2) * in.C + c;
 }
 
 /* With pool and even sizes: a thread takes a pooled row and the four rows of x behind it, so dy is read and its place worked
- * out once. DX: writes dx; else adds to the sums and writes g. */
+ * out once. */
 template <typename T, int V, bool RELU, bool DY2>
 struct pooled_rows {
     pack<T, V> dy, dy2, x[4];
@@ -131,7 +118,7 @@ struct pooled_rows {
         dy = load<T, V>((const T *)in.dy + r * in.C + c);
         if (DY2) dy2 = load<T, V>((const T *)in.dy2 + r * in.C + c);
 #pragma unroll
-        for (int s = 0; s < 4; s++) x[s] = load<T, V>((const T *)in.x + (first + (int64_t)(s / 2) * in.map.W + s % 2) * in.C + c);
+        for (int s = 0; s < 4; s++) x[s] = load<T, V>((const T *)in.x + pooled_place(in, first, s, c));
     }
 
     __device__ __forceinline__ float gradient(const bwd_in &in, const bn_affine<V> &k, int s, int i) const
@@ -183,12 +170,12 @@ static __global__ void __launch_bounds__(256, BWD_BLOCKS) pooled_reduce_kernel(f
                     s1[i] += g;
                     s2[i] += g * (to_float(q.x[s].v[i]) - k.mean[i]);
                 }
-                if (g_out) store<T, V>(g_out + (first + (int64_t)(s / 2) * in.map.W + s % 2) * in.C + c, out);
+                if (g_out) store<T, V>(g_out + pooled_place(in, first, s, c), out);
             }
             if (in.again) store<T, V>((T *)in.again + r * in.C + c, q.applied(k));
         }
     }
-    write_partial<V>(partial, sums, s1, s2, in.C);
+    bn_write_partial<V>(partial, sums, s1, s2, in.C);
 }
 
 template <typename T, int V, bool RELU, bool DY2>
@@ -211,7 +198,7 @@ static __global__ void __launch_bounds__(256, BWD_BLOCKS) pooled_dx_kernel(T *dx
 #pragma unroll
             for (int i = 0; i < V; i++)
                 out.v[i] = from_float<T>(k.slope[i] * (q.gradient(in, k, s, i) - m1[i]) - (to_float(q.x[s].v[i]) - k.mean[i]) * m2[i]);
-            store<T, V>(dx + (first + (int64_t)(s / 2) * in.map.W + s % 2) * in.C + c, out);
+            store<T, V>(dx + pooled_place(in, first, s, c), out);
         }
     }
 }
@@ -220,19 +207,9 @@ static __global__ void __launch_bounds__(256, BWD_BLOCKS) pooled_dx_kernel(T *dx
 static __global__ void reduce_finish_kernel(float *dgain, float *dbias, float *sums, const float *partial,
                                             int parts, const float *rstd, int C)
 {
-    __shared__ double part[2][32][33];
     int c = blockIdx.x * 32 + threadIdx.x;
-    double s1 = 0.0, s2 = 0.0;
-#pragma unroll 4
-    for (int g = threadIdx.y; g < parts && c < C; g += 32) {
-        s1 += (double)partial[(int64_t)g * 2 * C + c];
-        s2 += (double)partial[((int64_t)g * 2 + 1) * C + c];
-    }
-    part[0][threadIdx.y][threadIdx.x] = s1;
-    part[1][threadIdx.y][threadIdx.x] = s2;
-    __syncthreads();
-    if (threadIdx.y || c >= C) return;
-    for (int y = 1; y < 32; y++) s1 += part[0][y][threadIdx.x], s2 += part[1][y][threadIdx.x];
+    double s1, s2;
+    if (!bn_add_partials(s1, s2, partial, parts, c, C)) return;
     float b = (float)s1, w = (float)(s2 * (double)rstd[c]);
     if (dbias) dbias[c] = b;
     if (dgain) dgain[c] = w;

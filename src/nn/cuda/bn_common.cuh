@@ -30,6 +30,44 @@ __device__ __forceinline__ float bn_value(const bn_affine<V> &k, float x, int i)
     return fmaf(x - k.mean[i], k.slope[i], k.bias[i]);
 }
 
+/* A block's sums, added over its rows in order. sums: (block.y, 2 V, block.x) of shared memory. */
+template <int V>
+__device__ static void bn_write_partial(float *partial, float *sums, const float s1[V], const float s2[V], int C)
+{
+    int width = blockDim.x, cell = 2 * V * width;
+#pragma unroll
+    for (int i = 0; i < V; i++) {
+        sums[threadIdx.y * cell + i * width + threadIdx.x] = s1[i];
+        sums[threadIdx.y * cell + (V + i) * width + threadIdx.x] = s2[i];
+    }
+    __syncthreads();
+    for (int j = threadIdx.y * width + threadIdx.x; j < cell; j += width * blockDim.y) {
+        int which = j / width, at = blockIdx.y * width + j % width;
+        float sum = 0.0f;
+        for (int y = 0; y < blockDim.y; y++) sum += sums[y * cell + j];
+        if (at < C / V) partial[((int64_t)blockIdx.x * 2 + which / V) * C + at * V + which % V] = sum;
+    }
+}
+
+/* Both sums of channel c over all blocks, in double and in a fixed order, by a block of (32 channels, 32 slices). True for the
+ * one thread of each channel that has them. */
+__device__ static bool bn_add_partials(double &s1, double &s2, const float *partial, int parts, int c, int C)
+{
+    __shared__ double part[2][32][33];
+    s1 = s2 = 0.0;
+#pragma unroll 4
+    for (int g = threadIdx.y; g < parts && c < C; g += 32) {
+        s1 += (double)partial[(int64_t)g * 2 * C + c];
+        s2 += (double)partial[((int64_t)g * 2 + 1) * C + c];
+    }
+    part[0][threadIdx.y][threadIdx.x] = s1;
+    part[1][threadIdx.y][threadIdx.x] = s2;
+    __syncthreads();
+    if (threadIdx.y || c >= C) return false;
+    for (int y = 1; y < 32; y++) s1 += part[0][y][threadIdx.x], s2 += part[1][y][threadIdx.x];
+    return true;
+}
+
 /* Rows of x (N, H, W) and of what 2 x 2 pooling makes of it. */
 typedef struct pool_map {
     int H, W, Ho, Wo;
