@@ -99,8 +99,8 @@ CLOOB_API void cloob_objective_plan_destroy(cloob_objective_plan *p); /* NULL is
 
 /* ---- files ---- */
 
-/* The same for a safetensors file with x, y and perhaps U, V (F32, F16, BF16 or F64). gradients: a file to
- * write dx, dy (and dU, dV) to, or NULL. */
+/* The same for a safetensors file with x, y (or image, text, as cloob embed names them) and perhaps U, V
+ * (F32, F16, BF16 or F64). gradients: a file to write dx, dy (and dU, dV) to, or NULL. */
 CLOOB_API cloob_status cloob_objective_file(cloob_ctx *ctx, const cloob_objective_options *o,
                                             const char *input, const char *gradients,
                                             cloob_objective_result *r);

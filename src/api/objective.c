@@ -126,6 +126,8 @@ end:
 /* ---- files ---- */
 
 static const char *const names[MATRICES] = { "x", "y", "U", "V" };
+static const char *const embed_names[MATRICES] = { "image", "text", "U",
+                                                   "V" }; /* as cloob embed writes them */
 static const char *const gradient_names[MATRICES] = { "dx", "dy", "dU", "dV" };
 
 typedef struct matrices {
@@ -144,21 +146,23 @@ static void matrices_release(matrices *m)
 static cloob_status read_matrix(cloob_ctx *ctx, const st_file *f, const char *path, int which, matrices *m)
 {
     const tensor *t;
-    if (which >= U && !st_find(f, names[which])) return CLOOB_OK;
-    CLOOB_TRY(st_need(ctx, f, path, names[which], 2, &t));
+    const char *name =
+        !st_find(f, names[which]) && st_find(f, embed_names[which]) ? embed_names[which] : names[which];
+    if (which >= U && !st_find(f, name)) return CLOOB_OK;
+    CLOOB_TRY(st_need(ctx, f, path, name, 2, &t));
     m->n[which] = t->dim[0];
     if (which == X) m->d = t->dim[1];
     if (t->dim[1] != m->d || t->dim[0] < 1 || m->d < 1)
         return ctx_fail(ctx, CLOOB_ERR_FORMAT,
                         "%s: %s has shape (%lld, %lld), but x has width %lld; sets must not be empty", path,
-                        names[which], (long long)t->dim[0], (long long)t->dim[1], (long long)m->d);
+                        name, (long long)t->dim[0], (long long)t->dim[1], (long long)m->d);
     size_t count = (size_t)(t->dim[0] * m->d);
     m->rows[which] = malloc(count * sizeof(float));
     m->g[which] = malloc(count * sizeof(float));
-    if (!m->rows[which] || !m->g[which]) return ctx_no_memory(ctx, 2 * count * sizeof(float), names[which]);
+    if (!m->rows[which] || !m->g[which]) return ctx_no_memory(ctx, 2 * count * sizeof(float), name);
     if (!dtype_convert(CLOOB_F32, m->rows[which], t->dtype, t->data, (int64_t)count))
         return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: %s is %s; embeddings are F32, F16, BF16 or F64", path,
-                        names[which], dtype_name(t->dtype));
+                        name, dtype_name(t->dtype));
     return CLOOB_OK;
 }
 

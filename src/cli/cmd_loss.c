@@ -11,7 +11,7 @@ static struct {
 
 static const opt_row rows[] = {
     { "input", OPT_STRING, &o.input, NULL, "FILE",
-      "safetensors with x, y (N, d) of unit rows; U, V: stored patterns", OPT_REQUIRED },
+      "safetensors with x, y (or image, text) (N, d) of unit rows; U, V: stored patterns", OPT_REQUIRED },
     { "method", OPT_STRING, &o.method, "cloob", "cloob|clip|infoloob|infonce-hopfield", "which objective",
       0 },
     { "init-inv-tau", OPT_DOUBLE, &o.inv_tau, "30", "T", "inverse temperature", 0 },
@@ -74,6 +74,6 @@ const command cmd_loss = {
     "those of loss, rows taken as given. Without U and V the batch itself is what the Hopfield networks "
     "store.\n"
     "\n"
-    "  cloob embed --checkpoint M --data val.tsv --out e.safetensors\n"
+    "  cloob embed --checkpoint M --data val.tsv --out pairs.safetensors\n"
     "  cloob loss --input pairs.safetensors --method cloob --init-inv-tau 30 --scale-hopfield 8 --json"
 };

@@ -31,6 +31,24 @@ static int shell(const char *arguments, char *output, size_t size)
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
+/* cloob embed names its matrices image and text. */
+static void embeddings_are_read_by_their_names(void)
+{
+    problem p = random_problem(2, 12, 16, 0, 0);
+    cloob_objective_options o;
+    cloob_objective_result file, memory;
+    cloob_embeddings e = { .x = p.x, .y = p.y, .n = p.n, .d = p.d };
+    st_entry entry[] = { { "text", TENSOR(CLOOB_F32, p.y, p.n, p.d) },
+                         { "image", TENSOR(CLOOB_F32, p.x, p.n, p.d) } };
+    cloob_objective_options_init(&o);
+    o.device = "cpu";
+    CHECK_OK(ctx, st_write(ctx, in_path, entry, 2, NULL, 0));
+    CHECK_OK(ctx, cloob_objective(ctx, &o, &e, NULL, &memory));
+    CHECK_OK(ctx, cloob_objective_file(ctx, &o, in_path, NULL, &file));
+    CHECK(file.loss == memory.loss && file.image_term == memory.image_term);
+    problem_free(&p);
+}
+
 static void files_give_what_memory_gives(void)
 {
     problem p = random_problem(1, 40, 24, 30, 50);
@@ -175,6 +193,7 @@ int main(void)
     snprintf(in_path, sizeof in_path, "%s/in.safetensors", dir);
     snprintf(out_path, sizeof out_path, "%s/out.safetensors", dir);
     RUN(files_give_what_memory_gives);
+    RUN(embeddings_are_read_by_their_names);
     RUN(plans_work_in_place);
     RUN(the_command_prints_and_writes);
     RUN(mistakes_get_one_line_and_their_code);
