@@ -2,12 +2,13 @@
  *
  *     bench_sweep JOBS RESULTS.jsonl [--parallel 8] [--seconds 150] [--logs DIR] [KEY=VALUE ...]
  *
- * A line of JOBS: a name, then KEY=VALUE with the options of `cloob train` and, besides, `world=DIR` (a folder of
- * cloob synth: its pairs, its class folders, its prompts), `zeroshot=DIR`, `prompts=P.json`, `device`, `seed`,
- * `precision`. What is given on the command line comes before every line's own. `#` begins a comment.
+ * A line of JOBS: a name, then KEY=VALUE with the options of `cloob train` and, besides, `world=DIR` (a
+ * folder of cloob synth: its pairs, its class folders, its prompts), `zeroshot=DIR`, `prompts=P.json`,
+ * `device`, `seed`, `precision`. What is given on the command line comes before every line's own. `#` begins
+ * a comment.
  *
- * Threads of one process share a GPU better than processes do: their kernels run at the same time, and a small
- * model leaves most of the GPU free. After --seconds nothing new begins and what runs is stopped. */
+ * Threads of one process share a GPU better than processes do: their kernels run at the same time, and a
+ * small model leaves most of the GPU free. After --seconds nothing new begins and what runs is stopped. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -98,7 +99,8 @@ static void set_world(job *j, const char *folder)
     o.train_data = j->train = joined(folder, "train.tsv");
     o.val_data = j->val = joined(folder, "val.tsv");
     j->o.prompts = j->prompts = joined(folder, "prompts.json");
-    for (size_t i = 0; i < sizeof factor / sizeof *factor; i++) j->folder[j->o.zeroshots++] = joined(classes, factor[i]);
+    for (size_t i = 0; i < sizeof factor / sizeof *factor; i++)
+        j->folder[j->o.zeroshots++] = joined(classes, factor[i]);
     free(classes);
 }
 
@@ -109,7 +111,8 @@ static void set_word(job *j, char *word)
     *value++ = '\0';
     if (strcmp(word, "world") == 0) set_world(j, value);
     else if (strcmp(word, "prompts") == 0) j->o.prompts = value;
-    else if (strcmp(word, "zeroshot") == 0 && j->o.zeroshots < MAX_FOLDERS) j->folder[j->o.zeroshots++] = value;
+    else if (strcmp(word, "zeroshot") == 0 && j->o.zeroshots < MAX_FOLDERS)
+        j->folder[j->o.zeroshots++] = value;
     else if (strcmp(word, "aug-cfg") == 0 && o.aug_cfg_count < 8) j->aug[o.aug_cfg_count++] = value;
     else {
         const opt_row *r = rows;
@@ -163,7 +166,8 @@ static void report(const job *j, const ablate_run *r, cloob_status status, const
     }
     json_put_string(&s, j->line);
     pthread_mutex_lock(&sweep.lock);
-    fprintf(sweep.out, "{\"name\": \"%s\", \"job\": %s, \"wall\": %.1f, \"at\": %.1f, ", j->name, s.data, seconds, elapsed());
+    fprintf(sweep.out, "{\"name\": \"%s\", \"job\": %s, \"wall\": %.1f, \"at\": %.1f, ", j->name, s.data,
+            seconds, elapsed());
     if (summary[0] == '{') fprintf(sweep.out, "%.*s\n", (int)strcspn(summary + 1, "\n"), summary + 1);
     else fprintf(sweep.out, "\"failed\": %d}\n", (int)status);
     fflush(sweep.out);
@@ -205,7 +209,8 @@ int main(int argc, char **argv)
 {
     pthread_t thread[64];
     int parallel = 8, at = 3;
-    if (argc < 3) complain("usage", "JOBS RESULTS.jsonl", "[--parallel N] [--seconds S] [--logs DIR] [KEY=VALUE ...]");
+    if (argc < 3)
+        complain("usage", "JOBS RESULTS.jsonl", "[--parallel N] [--seconds S] [--logs DIR] [KEY=VALUE ...]");
     for (; at + 1 < argc && strncmp(argv[at], "--", 2) == 0; at += 2) {
         if (strcmp(argv[at], "--parallel") == 0) parallel = atoi(argv[at + 1]);
         else if (strcmp(argv[at], "--seconds") == 0) sweep.seconds = atof(argv[at + 1]);
