@@ -1,4 +1,4 @@
-/* Many small trainings side by side in one process: one line of JSON for each, the moment it is done.
+/* Many small trainings side by side: one line of JSON for each, the moment it is done.
  *
  *     bench_sweep JOBS RESULTS.jsonl [--parallel 8] [--seconds 150] [--logs DIR] [KEY=VALUE ...]
  *
@@ -7,13 +7,14 @@
  * `device`, `seed`, `precision`. What is given on the command line comes before every line's own. `#` begins
  * a comment.
  *
- * Threads of one process share a GPU better than processes do: their kernels run at the same time, and a
- * small model leaves most of the GPU free. After --seconds nothing new begins and what runs is stopped. */
-#include <pthread.h>
+ * Every training is a process of its own, so that one that fails takes none along. After --seconds nothing
+ * new begins and what runs is stopped. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "api/ablate_runs.h"
 #include "cli/train_opts.h"
@@ -31,13 +32,11 @@ typedef struct job {
 
 static struct {
     job *job;
-    int jobs, next;
-    pthread_mutex_t lock;
-    FILE *out;
-    const char *logs;
+    int jobs;
+    const char *out, *logs;
     struct timespec from;
     double seconds;
-} sweep = { .lock = PTHREAD_MUTEX_INITIALIZER, .logs = "sweep-logs", .seconds = 1e9 };
+} sweep = { .logs = "sweep-logs", .seconds = 1e9 };
 
 static double elapsed(void)
 {
@@ -153,28 +152,28 @@ static void read_jobs(const char *path, char **shared, int n)
 
 /* ---- doing them ---------------------------------------------------------------------------------- */
 
-/* The run's summary, with what was asked for in front of it. */
+/* The run's summary, with what was asked for in front of it; one write, so that lines of several processes
+ * stay whole. */
 static void report(const job *j, const ablate_run *r, cloob_status status, const char *why, double seconds)
 {
     char path[ABLATE_PATH + 64], summary[16384] = "";
     sbuf s = { 0 };
     snprintf(path, sizeof path, "%s/summary.json", r->dir);
-    FILE *f = status == CLOOB_OK ? fopen(path, "r") : NULL;
+    FILE *f = status == CLOOB_OK ? fopen(path, "r") : NULL, *out = fopen(sweep.out, "a");
     if (f) {
         summary[fread(summary, 1, sizeof summary - 1, f)] = '\0';
         fclose(f);
     }
+    sbuf_printf(&s, "{\"name\": \"%s\", \"job\": ", j->name);
     json_put_string(&s, j->line);
-    pthread_mutex_lock(&sweep.lock);
-    fprintf(sweep.out, "{\"name\": \"%s\", \"job\": %s, \"wall\": %.1f, \"at\": %.1f, ", j->name, s.data,
-            seconds, elapsed());
-    if (summary[0] == '{') fprintf(sweep.out, "%.*s\n", (int)strcspn(summary + 1, "\n"), summary + 1);
-    else fprintf(sweep.out, "\"failed\": %d}\n", (int)status);
-    fflush(sweep.out);
+    sbuf_printf(&s, ", \"wall\": %.1f, \"at\": %.1f, ", seconds, elapsed());
+    if (summary[0] == '{') sbuf_printf(&s, "%.*s\n", (int)strcspn(summary + 1, "\n"), summary + 1);
+    else sbuf_printf(&s, "\"failed\": %d}\n", (int)status);
+    if (out && !s.failed) fputs(s.data, out);
+    if (out) fclose(out);
+    sbuf_release(&s);
     printf("%6.1f s  %-20s %5.1f s %s\n", elapsed(), j->name, seconds, status == CLOOB_OK ? "done" : why);
     fflush(stdout);
-    pthread_mutex_unlock(&sweep.lock);
-    sbuf_release(&s);
 }
 
 static void do_job(job *j)
@@ -193,21 +192,24 @@ static void do_job(job *j)
     cloob_ctx_destroy(ctx);
 }
 
-static void *worker(void *unused)
+static void do_jobs(int parallel)
 {
-    (void)unused;
-    for (;;) {
-        pthread_mutex_lock(&sweep.lock);
-        job *j = sweep.next < sweep.jobs && !too_late(NULL) ? &sweep.job[sweep.next++] : NULL;
-        pthread_mutex_unlock(&sweep.lock);
-        if (!j) return NULL;
-        do_job(j);
+    int running = 0;
+    for (int i = 0; i < sweep.jobs && !too_late(NULL); i++) {
+        if (running == parallel && wait(NULL) > 0) running--;
+        if (too_late(NULL)) break;
+        pid_t child = fork();
+        if (child == 0) {
+            do_job(&sweep.job[i]);
+            _exit(0);
+        }
+        if (child > 0) running++;
     }
+    while (wait(NULL) > 0) continue;
 }
 
 int main(int argc, char **argv)
 {
-    pthread_t thread[64];
     int parallel = 8, at = 3;
     if (argc < 3)
         complain("usage", "JOBS RESULTS.jsonl", "[--parallel N] [--seconds S] [--logs DIR] [KEY=VALUE ...]");
@@ -217,12 +219,10 @@ int main(int argc, char **argv)
         else if (strcmp(argv[at], "--logs") == 0) sweep.logs = argv[at + 1];
         else complain("usage", argv[at], "unknown");
     }
-    if (parallel < 1 || parallel > 64) complain("usage", "--parallel", "1 to 64");
+    if (parallel < 1) complain("usage", "--parallel", "1 or more");
     read_jobs(argv[1], argv + at, argc - at);
-    if (!(sweep.out = fopen(argv[2], "a"))) complain(argv[2], "", "cannot be written");
+    sweep.out = argv[2];
     clock_gettime(CLOCK_MONOTONIC, &sweep.from);
-    for (int i = 0; i < parallel; i++) pthread_create(&thread[i], NULL, worker, NULL);
-    for (int i = 0; i < parallel; i++) pthread_join(thread[i], NULL);
-    fclose(sweep.out);
+    do_jobs(parallel);
     return 0;
 }
