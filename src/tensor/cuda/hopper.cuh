@@ -1,7 +1,6 @@
-/* The few Hopper instructions the fused scores use: barriers in shared memory, the copy engine, warpgroup
- * products. */
-#ifndef LOSS_CUDA_HOPPER_CUH
-#define LOSS_CUDA_HOPPER_CUH
+/* The few Hopper instructions our kernels use: barriers in shared memory, the copy engine, warpgroup products. */
+#ifndef TENSOR_CUDA_HOPPER_CUH
+#define TENSOR_CUDA_HOPPER_CUH
 
 #include <cuda.h>
 #include <stdint.h>
@@ -49,6 +48,30 @@ __device__ __forceinline__ void copy_box(void *to, const CUtensorMap *map, int x
                  "{%3, %4}], [%2];" ::"r"(shared_address(to)),
                  "l"(map), "r"(shared_address(b)), "r"(x), "r"(y)
                  : "memory");
+}
+
+/* The same of a tensor map with three or four dimensions; coordinates may lie outside, there come zeros. */
+__device__ __forceinline__ void copy_box3(void *to, const CUtensorMap *map, int x, int y, int z, uint64_t *b)
+{
+    asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, "
+                 "{%3, %4, %5}], [%2];" ::"r"(shared_address(to)),
+                 "l"(map), "r"(shared_address(b)), "r"(x), "r"(y), "r"(z)
+                 : "memory");
+}
+__device__ __forceinline__ void copy_box4(void *to, const CUtensorMap *map, int x, int y, int z, int w,
+                                          uint64_t *b)
+{
+    asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, "
+                 "{%3, %4, %5, %6}], [%2];" ::"r"(shared_address(to)),
+                 "l"(map), "r"(shared_address(b)), "r"(x), "r"(y), "r"(z), "r"(w)
+                 : "memory");
+}
+
+/* Barriers that were just made become visible to the copy engine. */
+__device__ __forceinline__ void barrier_publish()
+{
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
 /* Rows of 64 bf16 (128 bytes) in the copy engine's 128-byte swizzle; eight rows make a group of 1024 bytes.
