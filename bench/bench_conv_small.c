@@ -1,7 +1,7 @@
-/* Our kernels for a ResNet's stem beside cuDNN's best, at RN50's sizes: time, bandwidth by the bytes that must
+/* Our kernels for a ResNet's stem beside cuDNN's best, at the sizes of RN50 and RN50x4: time, bandwidth by the bytes that must
  * move, and the difference of the results (some pictures of the batch).
  *
- *     bench_conv_small [BATCH]
+ *     bench_conv_small [BATCH of RN50]
  */
 #include <math.h>
 #include <stdio.h>
@@ -152,16 +152,24 @@ static void bench(dnn_kind kind, int64_t N, int64_t HW, int64_t C, int64_t O, in
     for (int i = 0; i < 5; i++) dev->free(dev, all[i]);
 }
 
+static void stem(int64_t N, int64_t HW, int64_t C)
+{
+    total_small = total_dnn = 0;
+    bench(DNN_FORWARD, N, HW, 8, C, 2);
+    bench(DNN_DW, N, HW, 8, C, 2);
+    for (int64_t O = C; O <= 2 * C; O += C)
+        for (int kind = DNN_FORWARD; kind <= DNN_DW; kind++) bench((dnn_kind)kind, N, HW / 2, C, O, 1);
+    printf("stem of %lld channels, batch %lld: cuDNN %.3f ms, the faster of both %.3f ms\n\n", (long long)C,
+           (long long)N, total_dnn, total_small);
+}
+
 int main(int argc, char **argv)
 {
     int64_t N = argc > 1 ? atoll(argv[1]) : 512;
     ctx = cloob_ctx_create(NULL);
     if (device_open(ctx, "cuda", &dev) != CLOOB_OK) fail("device");
-    bench(DNN_FORWARD, N, 224, 8, 32, 2);
-    bench(DNN_DW, N, 224, 8, 32, 2);
-    for (int64_t O = 32; O <= 64; O += 32)
-        for (int kind = DNN_FORWARD; kind <= DNN_DW; kind++) bench((dnn_kind)kind, N, 112, 32, O, 1);
-    printf("together: cuDNN %.3f ms, the faster of both %.3f ms\n", total_dnn, total_small);
+    stem(N, 224, 32);
+    stem(N / 4, 288, 40);
     device_close(dev);
     cloob_ctx_destroy(ctx);
     return 0;

@@ -342,9 +342,11 @@ extern "C" const small_kernel small_first_kernels[] = {
     FIRST(4, 7, 4, 2, 3),
     FIRST(4, 2, 8, 2, 3),
     FIRST(4, 4, 4, 3, 4),
+    FIRST(5, 4, 4, 2, 4),
     /* channels out, rows of a warp, warps, stages, blocks per multiprocessor */
     FIRST_DW(32, 4, 4, 2, 3),
     FIRST_DW(32, 7, 4, 3, 1),
     FIRST_DW(32, 2, 8, 2, 2),
+    FIRST_DW(40, 4, 4, 2, 2),
     { NULL },
 };

@@ -17,7 +17,7 @@ typedef struct forward_job {
 } forward_job;
 
 /* ROWS warps share the rows of a tile, SPLIT the channels. */
-template <int CIN_, int NT_, int SPLIT_, int R_, int ROWS_, int STAGES_, int PER_SM_>
+template <int CIN_, int NT_, int SPLIT_, int R_, int ROWS_, int STAGES_, int PER_SM_, bool GROUP_>
 struct forward_shape {
     enum {
         CIN = CIN_,
@@ -27,6 +27,7 @@ struct forward_shape {
         ROWS = ROWS_,
         STAGES = STAGES_,
         PER_SM = PER_SM_,
+        GROUP = GROUP_, /* products by warpgroups */
         COUT = 8 * NT * SPLIT,
         THREADS = 32 * ROWS * SPLIT,
         HIGH = R * ROWS, /* rows of a tile */
@@ -34,12 +35,22 @@ struct forward_shape {
         PLANES = CIN / PLANE,
         STEPS = (PLANE + 15) / 16, /* products per tap and plane; the last may be half zeros */
         K = PLANES * STEPS * 16,
-        W_LD = K + 8, /* an odd number of chunks */
-        W_BYTES = TAPS * COUT * W_LD * 2
+        W_LD = K + (GROUP ? 0 : 8), /* an odd number of chunks */
+        W_BYTES = TAPS * COUT * W_LD * 2,
+        CORE = 64 /* elements: 8 rows of 16 bytes */
     };
-    static_assert(CIN % PLANE == 0, "planes");
+    static_assert(CIN % PLANE == 0 && (!GROUP || ROWS == 4), "planes; the four warps of a group own the rows");
     typedef box<PLANE, HIGH + 2, TILE + 2> input;
     enum { SMEM = SMEM_ALIGN + STAGES * input::BYTES + W_BYTES };
+
+    /* Where the weight of output n and place k lies: rows for ldmatrix, or per tap and 16 places the cores
+     * that a warpgroup's product reads, two for every 8 outputs. */
+    __device__ __forceinline__ static int weight_at(int tap, int n, int k)
+    {
+        if (!GROUP) return (tap * COUT + n) * W_LD + k;
+        return ((tap * (K / 16) + k / 16) * (COUT / 8) + n / 8) * 2 * CORE + (k >> 3 & 1) * CORE + (n & 7) * 8 +
+               (k & 7);
+    }
 };
 
 /* (9, COUT, K) in shared memory. Place k stands for a channel of a plane, or for none. */
@@ -54,7 +65,7 @@ __device__ void load_weights(bf16 *to, const forward_job &j)
         int in_plane = k % (S::STEPS * 16), channel = k / (S::STEPS * 16) * S::PLANE + in_plane;
         bool there = in_plane < S::PLANE && (j.flip ? n : channel) < j.c;
         int from = j.flip ? (channel * TAPS + TAPS - 1 - tap) * j.c + n : (n * TAPS + tap) * j.c + channel;
-        to[(tap * S::COUT + n) * S::W_LD + k] = there ? j.w[from] : bf16(0.0f);
+        to[S::weight_at(tap, n, k)] = there ? j.w[from] : bf16(0.0f);
     }
 }
 
@@ -67,7 +78,7 @@ __device__ __forceinline__ void weights_of(unsigned b[S::NT][2], unsigned w, int
     for (int t = 0; t < S::NT; t += 2) {
         unsigned r[4];
         int last = t + 1 == S::NT, n = (split * S::NT + t) * 8 + (lane & 7) + (last ? 0 : (lane >> 4) * 8);
-        ldmatrix(r, w + ((tap * S::COUT + n) * S::W_LD + k * 16 + (lane >> 3 & 1) * 8) * 2);
+        ldmatrix(r, w + S::weight_at(tap, n, k * 16 + (lane >> 3 & 1) * 8) * 2);
         b[t][0] = r[0], b[t][1] = r[1];
         if (!last) b[t + 1][0] = r[2], b[t + 1][1] = r[3];
     }
@@ -110,6 +121,35 @@ __device__ __forceinline__ void multiply(float acc[S::R][S::NT][4], unsigned x, 
     }
 }
 
+/* The same by the four warps of a group together, weights straight from shared memory; the first plane
+ * overwrites acc. Rows for the next products are loaded while these run. */
+template <class S>
+__device__ __forceinline__ void multiply_group(float (&acc)[S::R][S::NT][4], unsigned x, unsigned w, int plane)
+{
+    int lane = threadIdx.x & 31, warp = threadIdx.x / 32, row = warp % S::ROWS * S::R;
+    unsigned a[2][S::R + 2][4];
+    w += S::weight_at(0, S::SPLIT > 1 ? warp / S::ROWS * 8 * S::NT : 0, plane * S::STEPS * 16) * 2;
+#pragma unroll
+    for (int step = 0; step < 3 * S::STEPS; step++) {
+        int k = step / 3, v = step % 3, chunk = 2 * k + (lane >> 4);
+        if (S::PLANE % 16 && chunk == S::PLANE / 8) chunk--; /* its weights are 0 */
+#pragma unroll
+        for (int i = 0; i < S::R + 2; i++)
+            ldmatrix(a[step & 1][i], x + S::input::at((row + i) * (TILE + 2) + (lane & 15) + v, chunk));
+        wgmma_fence();
+#pragma unroll
+        for (int u = 0; u < 3; u++) {
+            uint64_t b = descriptor_plain(w + S::weight_at(u * 3 + v, 0, k * 16) * 2, 2 * S::CORE, 4 * S::CORE);
+#pragma unroll
+            for (int r = 0; r < S::R; r++) 
+                wgmma_rows<S::NT>(acc[r], a[step & 1][r + u], b, plane || step || u);
+        }
+        wgmma_commit();
+        if (step + 1 < 3 * S::STEPS) wgmma_wait<1>(); /* the other half of a is free */
+    }
+    wgmma_wait<0>();
+}
+
 template <class S>
 __device__ __forceinline__ void store_tile(const forward_job &j, tile_place p, const float acc[S::R][S::NT][4])
 {
@@ -146,15 +186,18 @@ __global__ void __launch_bounds__(S::THREADS, S::PER_SM)
         for (int s = 0; s < S::STAGES; s++) bring(s, s);
     }
     load_weights<S>(w, j);
+    if (S::GROUP) asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); /* products read them */
     __syncthreads();
     int stage = 0, parity = 0, item = 0;
     for (int tile = blockIdx.x; tile < j.tiles.count; tile += gridDim.x) {
         float acc[S::R][S::NT][4];
-        clear<S>(acc);
+        if constexpr (!S::GROUP) clear<S>(acc);
 #pragma unroll 1
         for (int plane = 0; plane < S::PLANES; plane++, item++) {
             barrier_wait(&full[stage], parity);
-            multiply<S>(acc, shared_address(stages + stage * S::input::BYTES), shared_address(w), plane);
+            unsigned x = shared_address(stages + stage * S::input::BYTES);
+            if constexpr (S::GROUP) multiply_group<S>(acc, x, shared_address(w), plane);
+            else multiply<S>(acc, x, shared_address(w), plane);
             __syncthreads(); /* all have read the stage */
             if (threadIdx.x == 0) bring(stage, item + S::STAGES);
             if (++stage == S::STAGES) stage = 0, parity ^= 1;
@@ -206,18 +249,35 @@ cudaError_t run(const small_call *c)
 } // namespace
 
 extern "C" const small_kernel small_forward_kernels[] = {
-    /* channels in, tiles of 8 out, splits, rows of a warp, warps, stages, blocks per multiprocessor */
-    FORWARD(32, 4, 1, 4, 4, 2, 3),
-    FORWARD(32, 4, 1, 7, 4, 2, 2),
-    FORWARD(32, 4, 1, 4, 7, 2, 2),
-    FORWARD(32, 4, 2, 4, 4, 2, 2),
-    FORWARD(32, 4, 2, 7, 4, 2, 1),
-    FORWARD(32, 8, 1, 4, 4, 2, 2),
-    DX(32, 4, 1, 4, 4, 2, 3),
-    DX(32, 4, 1, 7, 4, 2, 2),
-    DX(32, 4, 1, 4, 7, 2, 2),
-    DX(64, 4, 1, 4, 4, 2, 2),
-    DX(64, 4, 1, 7, 4, 2, 2),
-    DX(64, 4, 1, 4, 7, 2, 2),
+    /* channels in, tiles of 8 out, splits, rows of a warp, warps, stages, blocks per multiprocessor, warpgroups */
+    FORWARD(32, 4, 1, 4, 4, 2, 3, false),
+    FORWARD(32, 4, 1, 7, 4, 2, 2, false),
+    FORWARD(32, 4, 1, 4, 7, 2, 2, false),
+    FORWARD(32, 4, 1, 4, 4, 2, 3, true),
+    FORWARD(32, 4, 1, 7, 4, 2, 2, true),
+    FORWARD(32, 4, 2, 4, 4, 2, 2, false),
+    FORWARD(32, 4, 2, 7, 4, 2, 1, false),
+    FORWARD(32, 8, 1, 4, 4, 2, 2, false),
+    FORWARD(32, 8, 1, 4, 4, 2, 2, true),
+    FORWARD(32, 4, 2, 7, 4, 2, 1, true),
+    DX(32, 4, 1, 4, 4, 2, 3, false),
+    DX(32, 4, 1, 7, 4, 2, 2, false),
+    DX(32, 4, 1, 4, 7, 2, 2, false),
+    DX(32, 4, 1, 4, 4, 2, 3, true),
+    DX(32, 4, 1, 7, 4, 2, 2, true),
+    DX(64, 4, 1, 4, 4, 2, 2, false),
+    DX(64, 4, 1, 7, 4, 2, 2, false),
+    DX(64, 4, 1, 4, 7, 2, 2, false),
+    DX(64, 4, 1, 4, 4, 2, 3, true),
+    DX(64, 4, 1, 7, 4, 2, 2, true),
+    FORWARD(40, 5, 1, 4, 4, 2, 2, false),
+    FORWARD(40, 5, 1, 4, 4, 2, 2, true),
+    FORWARD(40, 5, 2, 4, 4, 2, 1, false),
+    FORWARD(40, 5, 2, 4, 4, 2, 1, true),
+    FORWARD(40, 10, 1, 4, 4, 2, 2, true),
+    DX(40, 5, 1, 4, 4, 2, 2, false),
+    DX(40, 5, 1, 4, 4, 2, 2, true),
+    DX(80, 5, 1, 4, 4, 2, 2, false),
+    DX(80, 5, 1, 4, 4, 2, 2, true),
     { NULL },
 };
