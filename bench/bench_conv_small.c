@@ -1,5 +1,5 @@
-/* Our kernels for a ResNet's stem beside cuDNN's best, at the sizes of RN50 and RN50x4: time, bandwidth by the bytes that must
- * move, and the difference of the results (some pictures of the batch).
+/* Our kernels for a ResNet's stem beside cuDNN's best, at the sizes of RN50 and RN50x4: time, bandwidth by
+ * the bytes that must move, and the difference of the results (some pictures of the batch).
  *
  *     bench_conv_small [BATCH of RN50]
  */
@@ -45,7 +45,10 @@ typedef struct job {
     void *workspace;
 } job;
 
-static void *result(job *j) { return j->s.kind == DNN_FORWARD ? j->y.data : j->s.kind == DNN_DX ? j->x.data : j->w.data; }
+static void *result(job *j)
+{
+    return j->s.kind == DNN_FORWARD ? j->y.data : j->s.kind == DNN_DX ? j->x.data : j->w.data;
+}
 
 static cloob_status run_dnn(void *user)
 {
@@ -64,7 +67,8 @@ static cloob_status run_small(void *user)
 static void fetch(double *to, const void *from, cloob_dtype type, int64_t begin, int64_t n)
 {
     void *raw = malloc((size_t)n * dtype_size(type));
-    TRY(dev->to_host(ctx, dev, raw, (char *)(uintptr_t)from + (size_t)begin * dtype_size(type), (size_t)n * dtype_size(type)));
+    TRY(dev->to_host(ctx, dev, raw, (char *)(uintptr_t)from + (size_t)begin * dtype_size(type),
+                     (size_t)n * dtype_size(type)));
     dtype_convert(CLOOB_F64, to, type, raw, n);
     free(raw);
 }
@@ -85,15 +89,17 @@ static void compare(job *j, const void *a, cloob_dtype a_type)
         for (int64_t i = 0; i < piece; i++) {
             diff += (p[i] - q[i]) * (p[i] - q[i]);
             norm += p[i] * p[i];
-            if (bad < 0 && !(fabs(p[i] - q[i]) < 0.02 * (fabs(p[i]) + rms))) bad = begin + i, want = p[i], got = q[i];
+            if (bad < 0 && !(fabs(p[i] - q[i]) < 0.02 * (fabs(p[i]) + rms)))
+                bad = begin + i, want = p[i], got = q[i];
         }
     }
     printf("  rel. difference %.2e", sqrt(diff / norm));
     if (bad >= 0) {
-        int64_t W = j->s.kind == DNN_DX ? j->s.W : j->s.Wo, H = j->s.kind == DNN_DX ? j->s.H : j->s.Ho, at = bad / j->out.last;
+        int64_t W = j->s.kind == DNN_DX ? j->s.W : j->s.Wo, H = j->s.kind == DNN_DX ? j->s.H : j->s.Ho,
+                at = bad / j->out.last;
         if (j->s.kind == DNN_DW) W = H = 3;
-        printf("  WRONG first at [%lld,%lld,%lld,%lld]: %g, cuDNN %g", (long long)(at / W / H), (long long)(at / W % H),
-               (long long)(at % W), (long long)(bad % j->out.last), got, want);
+        printf("  WRONG first at [%lld,%lld,%lld,%lld]: %g, cuDNN %g", (long long)(at / W / H),
+               (long long)(at / W % H), (long long)(at % W), (long long)(bad % j->out.last), got, want);
     }
     printf("\n");
     free(p);
@@ -128,8 +134,8 @@ static void bench(dnn_kind kind, int64_t N, int64_t HW, int64_t C, int64_t O, in
     TRY(dev->alloc(ctx, dev, (size_t)300 << 20, "workspace", &j.workspace));
     if (j.dnn) TRY(run_dnn(&j));
     double bytes = 2.0 * (double)(j.x.n + j.y.n);
-    printf("%s %lld->%lld @%lld stride %lld: cuDNN %.4f ms (%.0f GB/s)\n", kinds[kind], (long long)C, (long long)O,
-           (long long)HW, (long long)stride, (double)dnn_ms, bytes / (double)dnn_ms / 1e6);
+    printf("%s %lld->%lld @%lld stride %lld: cuDNN %.4f ms (%.0f GB/s)\n", kinds[kind], (long long)C,
+           (long long)O, (long long)HW, (long long)stride, (double)dnn_ms, bytes / (double)dnn_ms / 1e6);
     for (int i = 0;; i++) {
         float ms;
         TRY(small_plan_nth(ctx, dev, &j.s, C, i, &j.small));

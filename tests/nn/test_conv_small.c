@@ -1,5 +1,6 @@
-/* Every kernel for small convolutions, each forced, against the definition: sizes that are no multiple of a tile,
- * few blocks so that each walks over many tiles, guard bytes around every tensor, poisoned outputs, twice. */
+/* Every kernel for small convolutions, each forced, against the definition: sizes that are no multiple of a
+ * tile, few blocks so that each walks over many tiles, guard bytes around every tensor, poisoned outputs,
+ * twice. */
 #include "check.h"
 #include "nn/cuda/conv_small.h"
 #include "op_harness.h"
@@ -9,11 +10,16 @@ enum { GUARD = 256 };
 static cloob_ctx *ctx;
 static device *dev;
 
-#define CASE(n, h, w, C, o, c, s)                                                                            \
-    { #n "x" #h "x" #w " " #C "->" #o,                                                                       \
-      OP_CONV2D,                                                                                             \
-      { .stride = s, .pad = 1 },                                                                             \
-      { { 'f', { n, h, w, C } }, { 'f', { o, 3, 3, c } } } }
+#define CASE(n, h, w, C, o, c, s)                                                                              \
+    {                                                                                                          \
+#        n "x" #        h "x" #        w " " #        C "->" #        o, OP_CONV2D, { .stride = s, .pad = 1 }, \
+        {                                                                                                      \
+            { 'f', { n, h, w, C } },                                                                           \
+            {                                                                                                  \
+                'f', { o, 3, 3, c }                                                                            \
+            }                                                                                                  \
+        }                                                                                                      \
+    }
 
 static const op_case cases[] = {
     CASE(1, 1, 1, 32, 32, 32, 1),   CASE(1, 5, 7, 32, 32, 32, 1),   CASE(3, 17, 19, 32, 32, 32, 1),
@@ -63,8 +69,8 @@ static double value(const tensor *t, const void *data, int64_t i)
     return v;
 }
 
-/* bf16 results may be rounded to the next number, of 2^-8; F32 sums run in another order. Says where the first
- * difference is. */
+/* bf16 results may be rounded to the next number, of 2^-8; F32 sums run in another order. Says where the
+ * first difference is. */
 static void compare(const char *what, const guarded *g)
 {
     int64_t n = tensor_count(&g->t), bad = 0, first = -1;
@@ -79,10 +85,11 @@ static void compare(const char *what, const guarded *g)
     }
     if (!bad) return;
     const int64_t *d = g->t.dim;
-    printf("  %s: %lld of %lld wrong, at most by %.4g (rms %.4g), first [%lld,%lld,%lld,%lld]: %.6g, expected %.6g\n",
+    printf("  %s: %lld of %lld wrong, at most by %.4g (rms %.4g), first [%lld,%lld,%lld,%lld]: %.6g, "
+           "expected %.6g\n",
            what, (long long)bad, (long long)n, worst, rms, (long long)(first / d[3] / d[2] / d[1]),
-           (long long)(first / d[3] / d[2] % d[1]), (long long)(first / d[3] % d[2]), (long long)(first % d[3]),
-           value(&g->t, g->host + GUARD, first), value(&g->t, g->t.data, first));
+           (long long)(first / d[3] / d[2] % d[1]), (long long)(first / d[3] % d[2]),
+           (long long)(first % d[3]), value(&g->t, g->host + GUARD, first), value(&g->t, g->t.data, first));
     check_bad_here_++;
 }
 

@@ -1,6 +1,7 @@
-/* Convolutions 3 x 3 with few channels (a ResNet's stem), by kernels of our own: a box of the picture with its
- * border in shared memory, weights beside it, products by mma.sync. bf16 pictures, F32 sums; every sum has one
- * order. Several sizes of tile per shape; the fastest is found by timing and kept in the tune cache.
+/* Convolutions 3 x 3 with few channels (a ResNet's stem), by kernels of our own: a box of the picture with
+ * its border in shared memory, weights beside it, products on tensor cores. bf16 pictures, F32 sums; every
+ * sum has one order. Several sizes of tile per shape; the fastest is found by timing and kept in the tune
+ * cache.
  *
  * Like cuDNN's plans (tensor/cuda/dnn.h): forward overwrites y, DNN_DX x, DNN_DW w. */
 #ifndef NN_CUDA_CONV_SMALL_H

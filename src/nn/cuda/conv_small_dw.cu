@@ -1,9 +1,9 @@
 /* The gradient of w with stride 1: dw[o,u,v,c] = sum over positions of dy[i,j,o] x[i+u-1,j+v-1,c].
  *
- * A block keeps all of dw in the registers of its warps over a long walk of tiles and writes it once; a second
- * launch adds the blocks in order. A warp owns one column v of the kernel, 16 MT channels of dy and 8 NT of x, in
- * R rows of the tile; it loads each row of x once for the three rows u of the kernel and keeps the last three
- * rows of dy. What lies outside a picture comes as zeros from the copy engine. */
+ * A block keeps all of dw in the registers of its warps over a long walk of tiles and writes it once; a
+ * second launch adds the blocks in order. A warp owns one column v of the kernel, 16 MT channels of dy and 8
+ * NT of x, in R rows of the tile; it loads each row of x once for the three rows u of the kernel and keeps
+ * the last three rows of dy. What lies outside a picture comes as zeros from the copy engine. */
 #include "nn/cuda/conv_small.cuh"
 
 namespace {
@@ -89,7 +89,8 @@ __device__ __forceinline__ void load_x(unsigned b[S::NT][2], unsigned x, int row
 }
 
 template <class S>
-__device__ __forceinline__ void multiply(float acc[3][S::MT][S::NT][4], unsigned x, unsigned dy, const dw_part &p)
+__device__ __forceinline__ void multiply(float acc[3][S::MT][S::NT][4], unsigned x, unsigned dy,
+                                         const dw_part &p)
 {
     unsigned a[S::R][S::MT][4];
     int row = p.group * S::R;
@@ -109,7 +110,8 @@ __device__ __forceinline__ void multiply(float acc[3][S::MT][S::NT][4], unsigned
     }
 }
 
-/* The sums of all groups, by the warps of the first, in order; slots: [warp of the group][accumulator][lane]. */
+/* The sums of all groups, by the warps of the first, in order; slots: [warp of the group][accumulator][lane].
+ */
 template <class S>
 __device__ __forceinline__ void meet(float *partial, float *smem, const float acc[S::ACC])
 {
@@ -203,28 +205,22 @@ cudaError_t run(const small_call *c)
     return cudaGetLastError();
 }
 
-#define DW(...)                                                                                              \
-    { #__VA_ARGS__,                                                                                          \
-      DNN_DW,                                                                                                \
-      dw_shape<__VA_ARGS__>::CIN,                                                                            \
-      dw_shape<__VA_ARGS__>::COUT,                                                                           \
-      1,                                                                                                     \
-      ready<dw_shape<__VA_ARGS__>>,                                                                          \
-      dw_shape<__VA_ARGS__>::SLOTS * sizeof(float),                                                          \
-      run<dw_shape<__VA_ARGS__>> }
+/* Channels in, out, tiles of 16 dy and of 8 x of a warp, its rows, groups, stages. */
+template <int CIN, int COUT, int MT, int NT, int R, int ROWS, int STAGES>
+constexpr small_kernel row(const char *name)
+{
+    typedef dw_shape<CIN, COUT, MT, NT, R, ROWS, STAGES> S;
+    return { name, DNN_DW, CIN, COUT, 1, ready<S>, S::SLOTS * sizeof(float), run<S> };
+}
 
 } // namespace
 
 extern "C" const small_kernel small_dw_kernels[] = {
-    /* channels in, out, tiles of 16 dy, tiles of 8 x, rows of a warp, groups, stages */
-    DW(32, 32, 2, 4, 7, 4, 3),
-    DW(32, 32, 2, 4, 4, 4, 3),
-    DW(32, 32, 2, 4, 14, 2, 3),
-    DW(32, 64, 2, 4, 7, 2, 3),
-    DW(32, 64, 2, 4, 4, 2, 4),
-    DW(32, 64, 4, 4, 7, 2, 3),
-    DW(40, 40, 1, 5, 8, 2, 3),
-    DW(40, 40, 3, 5, 8, 2, 3),
-    DW(40, 80, 1, 5, 8, 1, 3),
+    row<32, 32, 2, 4, 7, 4, 3>("4 x 7 rows"),
+    row<32, 32, 2, 4, 4, 4, 3>("4 x 4 rows"),
+    row<32, 64, 2, 4, 7, 2, 3>("2 x 7 rows"),
+    row<32, 64, 2, 4, 4, 2, 4>("2 x 4 rows"),
+    row<40, 40, 1, 5, 8, 2, 3>("2 x 8 rows"),
+    row<40, 80, 1, 5, 8, 1, 3>("8 rows"),
     { NULL },
 };

@@ -1,6 +1,6 @@
-/* The first convolution: pictures of three channels, stored as eight, stride 2. The eight channels of a position
- * are one chunk of 16 bytes, so a product of depth 16 takes two taps at a time: five for nine, the last half
- * zeros. There is no gradient of x. */
+/* The first convolution: pictures of three channels, stored as eight, stride 2. The eight channels of a
+ * position are one chunk of 16 bytes, so a product of depth 16 takes two taps at a time: five for nine, the
+ * last half zeros. There is no gradient of x. */
 #include "nn/cuda/conv_small.cuh"
 
 namespace {
@@ -90,8 +90,8 @@ __device__ __forceinline__ void first_row(float acc[S::NT][4], unsigned corner, 
 }
 
 template <class S>
-__device__ __forceinline__ void first_tile(const first_job &j, tile_place p, unsigned x, const int offset[PAIRS],
-                                           const unsigned b[PAIRS][S::NT][2])
+__device__ __forceinline__ void first_tile(const first_job &j, tile_place p, unsigned x,
+                                           const int offset[PAIRS], const unsigned b[PAIRS][S::NT][2])
 {
     int lane = threadIdx.x & 31, row = threadIdx.x / 32 * S::R;
 #pragma unroll
@@ -117,7 +117,8 @@ __global__ void __launch_bounds__(S::THREADS, S::PER_SM)
     auto bring = [&](int stage, int tile) {
         if (tile >= j.tiles.count) return;
         barrier_expect(&full[stage], S::input::FULL);
-        S::input::copy(stages + stage * S::input::BYTES, &map, place_of(j.tiles, tile, S::HIGH), &full[stage]);
+        S::input::copy(stages + stage * S::input::BYTES, &map, place_of(j.tiles, tile, S::HIGH),
+                       &full[stage]);
     };
     if (threadIdx.x == 0) {
         for (int s = 0; s < S::STAGES; s++) barrier_init(&full[s], 1);
@@ -139,8 +140,8 @@ __global__ void __launch_bounds__(S::THREADS, S::PER_SM)
     int stage = 0, parity = 0;
     for (int tile = blockIdx.x; tile < j.tiles.count; tile += gridDim.x) {
         barrier_wait(&full[stage], parity);
-        first_tile<S>(j, place_of(j.tiles, tile, S::HIGH),
-                      shared_address(stages + stage * S::input::BYTES), offset, b);
+        first_tile<S>(j, place_of(j.tiles, tile, S::HIGH), shared_address(stages + stage * S::input::BYTES),
+                      offset, b);
         __syncthreads(); /* all have read the stage */
         if (threadIdx.x == 0) bring(stage, tile + S::STAGES * gridDim.x);
         if (++stage == S::STAGES) stage = 0, parity ^= 1;
@@ -279,7 +280,8 @@ __global__ void __launch_bounds__(S::THREADS, S::PER_SM)
         if (threadIdx.x == 0) bring(stage, tile + S::STAGES * gridDim.x);
         if (++stage == S::STAGES) stage = 0, parity ^= 1;
     }
-    first_meet<S>(j.partial + (int64_t)blockIdx.x * S::SLOTS, reinterpret_cast<float *>(stages), &acc[0][0][0]);
+    first_meet<S>(j.partial + (int64_t)blockIdx.x * S::SLOTS, reinterpret_cast<float *>(stages),
+                  &acc[0][0][0]);
 }
 
 template <class S>
@@ -315,38 +317,29 @@ cudaError_t first_dw_run(const small_call *c)
     return cudaGetLastError();
 }
 
-#define FIRST(...)                                                                                           \
-    { "first " #__VA_ARGS__,                                                                                 \
-      DNN_FORWARD,                                                                                           \
-      CHANNELS,                                                                                              \
-      first_shape<__VA_ARGS__>::COUT,                                                                        \
-      2,                                                                                                     \
-      first_ready<first_shape<__VA_ARGS__>>,                                                                 \
-      0,                                                                                                     \
-      first_run<first_shape<__VA_ARGS__>> }
-#define FIRST_DW(...)                                                                                        \
-    { "first " #__VA_ARGS__,                                                                                 \
-      DNN_DW,                                                                                                \
-      CHANNELS,                                                                                              \
-      first_dw_shape<__VA_ARGS__>::COUT,                                                                     \
-      2,                                                                                                     \
-      first_dw_ready<first_dw_shape<__VA_ARGS__>>,                                                           \
-      first_dw_shape<__VA_ARGS__>::SLOTS * sizeof(float),                                                    \
-      first_dw_run<first_dw_shape<__VA_ARGS__>> }
+/* NT tiles of 8 channels out, R rows of a warp, warps, stages, blocks per multiprocessor. */
+template <int NT, int R, int ROWS, int STAGES, int PER_SM>
+constexpr small_kernel row(const char *name)
+{
+    typedef first_shape<NT, R, ROWS, STAGES, PER_SM> S;
+    return { name, DNN_FORWARD, CHANNELS, S::COUT, 2, first_ready<S>, 0, first_run<S> };
+}
+
+template <int COUT, int R, int ROWS, int STAGES, int PER_SM>
+constexpr small_kernel dw_row(const char *name)
+{
+    typedef first_dw_shape<COUT, R, ROWS, STAGES, PER_SM> S;
+    return { name, DNN_DW, CHANNELS, COUT, 2, first_dw_ready<S>, S::SLOTS * sizeof(float), first_dw_run<S> };
+}
 
 } // namespace
 
 extern "C" const small_kernel small_first_kernels[] = {
-    /* tiles of 8 out, rows of a warp, warps, stages, blocks per multiprocessor */
-    FIRST(4, 4, 4, 2, 5),
-    FIRST(4, 7, 4, 2, 3),
-    FIRST(4, 2, 8, 2, 3),
-    FIRST(4, 4, 4, 3, 4),
-    FIRST(5, 4, 4, 2, 4),
-    /* channels out, rows of a warp, warps, stages, blocks per multiprocessor */
-    FIRST_DW(32, 4, 4, 2, 3),
-    FIRST_DW(32, 7, 4, 3, 1),
-    FIRST_DW(32, 2, 8, 2, 2),
-    FIRST_DW(40, 4, 4, 2, 2),
+    row<4, 7, 4, 2, 3>("first, 4 x 7 rows"),
+    row<4, 4, 4, 3, 4>("first, 4 x 4 rows"),
+    row<5, 4, 4, 2, 4>("first, 4 x 4 rows"),
+    dw_row<32, 7, 4, 3, 1>("first, 4 x 7 rows"),
+    dw_row<32, 2, 8, 2, 2>("first, 8 x 2 rows"),
+    dw_row<40, 4, 4, 2, 2>("first, 4 x 4 rows"),
     { NULL },
 };
