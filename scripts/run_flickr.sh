@@ -17,7 +17,7 @@ done
 
 # One sentence per photograph and epoch: five rows of one picture in a batch would be false negatives of each other.
 "$cloob" train --train-data "$out/flickr8k_train.tsv" --val-data "$out/flickr8k_val.tsv" --path-data "$out/pictures" --one-caption \
-    --model "${MODEL:-tiny}" --method "${METHOD:-cloob}" --epochs "${EPOCHS:-10}" --batch-size 64 --lr 1e-3 --warmup 50 --wd 0.1 \
+    --model "${MODEL:-$(dirname "$0")/six_blocks.json}" --method "${METHOD:-cloob}" --epochs "${EPOCHS:-10}" --batch-size 64 --lr 1e-3 --warmup 50 --wd 0.1 \
     --init-inv-tau 15 --hopfield-warmup "${HOPFIELD_WARMUP:-900}" --aug-cfg scale=0.6,1.0 flip_prob=0.5 --vocab-size 2048 \
     --seed "${SEED:-0}" --workers 2 --val-frequency 5 --save-frequency 0 --logs "$out/logs" --name "${NAME:-flickr}" \
     ${RESUME:+--resume latest}

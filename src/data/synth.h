@@ -87,7 +87,8 @@ typedef struct synth_factor_row {
     double named; /* the share of captions that tell this factor */
     int count;    /* of values */
     synth_value value[SYNTH_MAX_VALUES];
-    const char *template_[SYNTH_MAX_TEMPLATES]; /* prompts; NULL after the last */
+    const char *template_[SYNTH_MAX_TEMPLATES]; /* prompts; NULL after the last. Each stands for one with every object where it
+                                                 * says <object> or <objects>, every <colour>, every <place> */
 } synth_factor_row;
 
 /* The share of captions that tell nothing on purpose ("untitled"); part of the rates above. */
@@ -135,6 +136,8 @@ void synth_draw_test(const synth_world *w, synth_factor factor, int64_t index, s
 
 /* Appends the caption: one line, ASCII, neither tab nor quote. */
 void synth_caption(const synth_scene *s, sbuf *out);
+/* Several of them: balls, butterflies, fish. */
+void synth_put_plural(sbuf *out, const char *noun);
 
 enum { SYNTH_MIN_SIZE = 16, SYNTH_MAX_SIZE = 2048 };
 

@@ -58,16 +58,22 @@ static bool is_one(const synth_scene *s)
     return !s->named[SYNTH_COUNT] || s->value[SYNTH_COUNT] == SYNTH_ONE;
 }
 
+void synth_put_plural(sbuf *out, const char *noun)
+{
+    size_t n = strlen(noun);
+    if (strcmp(noun, "fish") == 0) sbuf_puts(out, noun);
+    else if (noun[n - 1] == 'y') sbuf_printf(out, "%.*sies", (int)n - 1, noun);
+    else sbuf_printf(out, "%ss", noun);
+}
+
 /* ---- the phrase ---------------------------------------------------------------------------------- */
 
 static void put_noun(voice *v)
 {
     static const char *const things[] = { "thing", "thing", "object", "item" };
     const char *noun = v->s->named[SYNTH_OBJECT] ? word_for(v, SYNTH_OBJECT) : PICK(&v->d, things);
-    size_t n = strlen(noun);
-    if (is_one(v->s) || strcmp(noun, "fish") == 0) sbuf_puts(v->out, noun);
-    else if (noun[n - 1] == 'y') sbuf_printf(v->out, "%.*sies", (int)n - 1, noun);
-    else sbuf_printf(v->out, "%ss", noun);
+    if (is_one(v->s)) sbuf_puts(v->out, noun);
+    else synth_put_plural(v->out, noun);
 }
 
 static int gather_adjectives(voice *v, const char **word)

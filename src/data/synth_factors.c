@@ -1,4 +1,5 @@
-/* The factors, their words, what goes with what, and what training never shows: tables. */
+/* The factors, their words, what goes with what, and what training never shows: tables. Prompts run over all values of
+ * <object>, <objects>, <colour> and <place>, so that no favourite speaks for a class. */
 #include "data/synth.h"
 
 /* clang-format off */
@@ -16,7 +17,7 @@ const synth_factor_row synth_factors[SYNTH_FACTORS] = {
         [SYNTH_MUSHROOM]  = { "mushroom",  { "mushroom", "toadstool" } },
         [SYNTH_STAR]      = { "star",      { "star" } },
         [SYNTH_TREE]      = { "tree",      { "tree", "fir" } } },
-        { "a photo of a {}.", "a picture of a {}.", "an image of the {}.", "a {}.", "{}" } },
+        { "a photo of a <colour> {} <place>." } },
     [SYNTH_COLOUR] = { "colour", 0.30, SYNTH_COLOURS, {
         [SYNTH_BLUE]   = { "blue",   { "blue", "azure" } },
         [SYNTH_GREEN]  = { "green",  { "green", "emerald" } },
@@ -26,7 +27,7 @@ const synth_factor_row synth_factors[SYNTH_FACTORS] = {
         [SYNTH_RED]    = { "red",    { "red", "crimson", "scarlet" } },
         [SYNTH_WHITE]  = { "white",  { "white" } },
         [SYNTH_YELLOW] = { "yellow", { "yellow", "golden" } } },
-        { "a photo of a {} thing.", "a picture of a {} object.", "the {} item.", "the thing is {}.", "{}" } },
+        { "a photo of a {} <object>." } },
     [SYNTH_MATERIAL] = { "material", 0.20, SYNTH_MATERIALS, {
         [SYNTH_CHECKED] = { "checked", { "checked", "chequered" } },
         [SYNTH_DOTTED]  = { "dotted",  { "dotted", "spotted" } },
@@ -34,23 +35,23 @@ const synth_factor_row synth_factors[SYNTH_FACTORS] = {
         [SYNTH_SHINY]   = { "shiny",   { "shiny", "glossy", "polished" } },
         [SYNTH_STRIPED] = { "striped", { "striped", "stripy" } },
         [SYNTH_WOODEN]  = { "wooden",  { "wooden" } } },
-        { "a photo of a {} thing.", "a picture of a {} object.", "the {} item.", "the thing is {}.", "{}" } },
+        { "a photo of a {} <object>." } },
     [SYNTH_SIZE] = { "size", 0.15, SYNTH_SIZES, {
         [SYNTH_LARGE]  = { "large",  { "large", "big", "huge" } },
         [SYNTH_MEDIUM] = { "medium", { "medium", "mid-sized" } },
         [SYNTH_SMALL]  = { "small",  { "small", "little", "tiny" } } },
-        { "a photo of a {} thing.", "a picture of a {} object.", "the {} item.", "the thing is {}.", "{}" } },
+        { "a photo of a {} <object>." } },
     [SYNTH_COUNT] = { "count", 0.25, SYNTH_COUNTS, {
         [SYNTH_FOUR]  = { "four",  { "four" } },
         [SYNTH_ONE]   = { "one",   { "one", "a single" } },
         [SYNTH_THREE] = { "three", { "three", "a trio of" } },
         [SYNTH_TWO]   = { "two",   { "two", "a pair of" } } },
-        { "a photo of {} things.", "a picture of {} objects.", "{} items.", "{}" } },
+        { "a photo of {} <objects>." } },
     [SYNTH_POSITION] = { "position", 0.15, SYNTH_POSITIONS, {
         [SYNTH_CENTRE] = { "centre", { "at the centre", "in the centre", "in the middle" } },
         [SYNTH_LEFT]   = { "left",   { "at the left", "on the left", "to the left" } },
         [SYNTH_RIGHT]  = { "right",  { "at the right", "on the right", "to the right" } } },
-        { "a photo of a thing at the {}.", "a picture of an object at the {}.", "{}" } },
+        { "a photo of a <object> at the {}." } },
     [SYNTH_BACKGROUND] = { "background", 0.25, SYNTH_BACKGROUNDS, {
         [SYNTH_BEACH]  = { "beach",  { "on the beach", "at the beach", "by the sea" } },
         [SYNTH_DESERT] = { "desert", { "in the desert", "among the dunes" } },
@@ -59,13 +60,13 @@ const synth_factor_row synth_factors[SYNTH_FACTORS] = {
         [SYNTH_ROOM]   = { "room",   { "in the room", "in a room", "indoors" } },
         [SYNTH_SNOW]   = { "snow",   { "in the snow", "on snow" } },
         [SYNTH_STREET] = { "street", { "in the street", "on the street", "on the road" } } },
-        { "a photo of a thing in the {}.", "a {} scene with an object.", "{}" } },
+        { "a photo of a <object> in the {}." } },
     [SYNTH_LIGHT] = { "light", 0.15, SYNTH_LIGHTS, {
         [SYNTH_DAY]   = { "day",   { "by day", "in daylight" } },
         [SYNTH_DUSK]  = { "dusk",  { "at dusk", "at sunset" } },
         [SYNTH_FOG]   = { "fog",   { "in fog", "in the mist" } },
         [SYNTH_NIGHT] = { "night", { "at night", "by moonlight" } } },
-        { "a {} photo of a thing.", "a {} picture of an object.", "{}" } },
+        { "a {} photo of a <object>." } },
 };
 
 /* Of each object: the favourites, and the colours and backgrounds that training never shows with it. Each colour is

@@ -1,6 +1,8 @@
 /* The ground truth, the prompts and the description of a set, as text. */
 #include "data/synth_write.h"
 
+#include <string.h>
+
 #include "core/json.h"
 
 static const char *value_name(int factor, int value) { return synth_factors[factor].value[value].name; }
@@ -48,6 +50,50 @@ void synth_put_truth(sbuf *s, const synth_scene *scene)
     sbuf_printf(s, "], \"held_out\": %s}\n", scene->held_out ? "true" : "false");
 }
 
+/* ---- prompts ------------------------------------------------------------------------------------- */
+
+static const char *usual(synth_factor f, int v) { return synth_factors[f].value[v].word[0]; }
+
+/* A word at a mark; an article before it gets its n. */
+static void put_word(sbuf *s, const char *word)
+{
+    bool article = s->len > 2 && strncmp(s->data + s->len - 3, " a ", 3) == 0 && strchr("aeiou", word[0]);
+    if (article) s->len--;
+    sbuf_printf(s, "%s%s", article ? "n " : "", word);
+}
+
+/* at: values of object, colour and background, for the marks. */
+static void put_filled(sbuf *s, const char *t, const int at[3])
+{
+    while (*t) {
+        size_t n = strcspn(t, "<");
+        sbuf_printf(s, "%.*s", (int)n, t);
+        t += n;
+        if (!*t) return;
+        if (strncmp(t, "<objects>", 9) == 0) synth_put_plural(s, usual(SYNTH_OBJECT, at[0]));
+        else if (strncmp(t, "<object>", 8) == 0) put_word(s, usual(SYNTH_OBJECT, at[0]));
+        else if (strncmp(t, "<colour>", 8) == 0) put_word(s, usual(SYNTH_COLOUR, at[1]));
+        else put_word(s, usual(SYNTH_BACKGROUND, at[2]));
+        t += strcspn(t, ">") + 1;
+    }
+}
+
+/* One prompt for every combination of the values that the template has marks for. */
+static void put_template(sbuf *s, const char *t, bool first)
+{
+    int objects = strstr(t, "<object") ? SYNTH_OBJECTS : 1,
+        colours = strstr(t, "<colour>") ? SYNTH_COLOURS : 1,
+        places = strstr(t, "<place>") ? SYNTH_BACKGROUNDS : 1, at[3];
+    for (at[0] = 0; at[0] < objects; at[0]++)
+        for (at[1] = 0; at[1] < colours; at[1]++)
+            for (at[2] = 0; at[2] < places; at[2]++) {
+                sbuf_puts(s, first ? "\"" : ", \"");
+                put_filled(s, t, at);
+                sbuf_putc(s, '"');
+                first = false;
+            }
+}
+
 void synth_put_prompts(sbuf *s)
 {
     sbuf_puts(s, "{\n");
@@ -57,7 +103,7 @@ void synth_put_prompts(sbuf *s)
         for (int v = 0; v < row->count; v++) sbuf_printf(s, "%s\"%s\"", v ? ", " : "", row->value[v].name);
         sbuf_puts(s, "],\n    \"templates\": [");
         for (int t = 0; t < SYNTH_MAX_TEMPLATES && row->template_[t]; t++)
-            sbuf_printf(s, "%s\"%s\"", t ? ", " : "", row->template_[t]);
+            put_template(s, row->template_[t], t == 0);
         sbuf_printf(s, "],\n    \"metric\": \"accuracy\"\n  }%s\n", f + 1 < SYNTH_FACTORS ? "," : "");
     }
     sbuf_puts(s, "}\n");
