@@ -59,6 +59,7 @@ char *retrieval_json(const cloob_retrieval *r)
     sbuf s = { 0 };
     sbuf_putc(&s, '{');
     whole(&s, "num_samples", r->pairs);
+    whole(&s, "queries", r->queries);
     put_side(&s, "image_to_text", &r->image_to_text);
     put_side(&s, "text_to_image", &r->text_to_image);
     whole(&s, "rows_scaled", r->scaled);

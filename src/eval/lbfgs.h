@@ -16,7 +16,7 @@ typedef struct lbfgs_problem {
     /* Writes f(w) and its gradient g (n). */
     cloob_status (*evaluate)(void *arg, double *f, double *g, const double *w);
     /* out = M^-1 v, M symmetric positive definite; NULL: the identity. */
-    void (*precondition)(void *arg, double *out, const double *v);
+    cloob_status (*precondition)(void *arg, double *out, const double *v);
     /* Called before every iteration with the current point; may replace M, and sets *forget when M is now so
      * good that remembered pairs would only spoil it. NULL: nothing to do. */
     cloob_status (*prepare)(void *arg, int iteration, double f, const double *w, bool *forget);

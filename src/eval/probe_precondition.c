@@ -14,6 +14,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "eval/probe_gpu.h"
 #include "eval/probe_objective.h"
 #include "eval/softmax_loss.h"
 #include "tensor/cpu/gemm.h"
@@ -44,7 +45,8 @@ static int64_t gather(objective *o, int64_t *next, int64_t stride)
     return n;
 }
 
-static void add_sample(objective *o, int64_t stride)
+/* Minv = sum of u x x' over every stride-th row; returns how many rows that were. */
+static int64_t add_sample(objective *o, int64_t stride)
 {
     int64_t K = o->D + 1, next = 0, rows_used = 0, n;
     memset(o->Minv, 0, (size_t)(K * K) * sizeof *o->Minv);
@@ -52,20 +54,23 @@ static void add_sample(objective *o, int64_t stride)
         cpu_sgemm(o->ctx, true, false, K, K, n, 1, o->sample, K, o->sample, K, 1, o->Minv, K);
         rows_used += n;
     }
-    double weight = (double)o->N / (double)rows_used / (double)o->C;
-    for (int64_t i = 0; i < K * K; i++) o->M[i] = weight * o->Minv[i];
+    return rows_used;
 }
 
 static cloob_status make_average(objective *o)
 {
-    int64_t D = o->D, K = D + 1, wanted = K * SAMPLE_PER_DIMENSION;
+    int64_t D = o->D, K = D + 1, wanted = K * SAMPLE_PER_DIMENSION, used;
     if (wanted < SAMPLE_LEAST) wanted = SAMPLE_LEAST;
-    add_sample(o, o->N > wanted ? o->N / wanted : 1);
-    double trace = 0;
+    int64_t stride = o->N > wanted ? o->N / wanted : 1;
+    if (o->gpu) CLOOB_TRY(probe_gpu_hessian(o->gpu, o->Minv, stride, &used));
+    else used = add_sample(o, stride);
+    double trace = 0, weight = (double)o->N / (double)used / (double)o->C;
+    for (int64_t i = 0; i < K * K; i++) o->M[i] = weight * o->Minv[i];
     for (int64_t i = 0; i < K; i++) trace += o->M[i * K + i];
     double floor_ = 1e-7 * trace + 1e-30; /* keeps the inverse positive definite in float */
     for (int64_t i = 0; i < D; i++) o->M[i * K + i] += o->lambda + floor_;
     o->M[D * K + D] += floor_;
+    if (o->gpu) return probe_gpu_invert(o->gpu, o->M);
     CLOOB_TRY(linalg_spd_inverse(o->ctx, o->M, K));
     for (int64_t i = 0; i < K * K; i++) o->Minv[i] = (float)o->M[i];
     return CLOOB_OK;
@@ -102,7 +107,7 @@ static void add_blocks(objective *o, const double *w)
     for (int k = 0; k < o->parts; before += o->part[k++].x.N)
         for (int64_t at = 0, n; at < o->part[k].x.N; at += n) {
             n = least(o->block, o->part[k].x.N - at);
-            objective_logits_wide(o, rows_read(&o->part[k].x, at, n, o->x), w, n);
+            objective_logits_double(o, rows_read(&o->part[k].x, at, n, o->x), w, n);
             probabilities(o, before + at, n);
             for (int64_t a = 0; a < o->C; a++)
                 for (int64_t b = 0; b <= a; b++) add_pair(o, a, b, n);
@@ -138,15 +143,17 @@ cloob_status objective_prepare(void *arg, int iteration, double f, const double 
     return make_average(o);
 }
 
-void objective_precondition(void *arg, double *out, const double *v)
+cloob_status objective_precondition(void *arg, double *out, const double *v)
 {
     objective *o = arg;
     int64_t K = o->D + 1, n = o->C * K;
+    if (o->gpu) return probe_gpu_precondition(o->gpu, out, v);
     if (o->exact) {
         cpu_dgemm(o->ctx, false, false, 1, n, n, 1, v, n, o->M, n, 0, out, n);
-        return;
+        return CLOOB_OK;
     }
     for (int64_t i = 0; i < n; i++) o->v[i] = (float)v[i];
     cpu_sgemm(o->ctx, false, false, o->C, K, K, 1, o->v, K, o->Minv, K, 0, o->Mv, K);
     for (int64_t i = 0; i < n; i++) out[i] = o->Mv[i];
+    return CLOOB_OK;
 }
