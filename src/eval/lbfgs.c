@@ -1,4 +1,4 @@
-/* Two-loop recursion, weak Wolfe conditions. */
+/* Two-loop recursion; the search along a direction is in line_step.c. */
 #include "eval/lbfgs.h"
 
 #include <math.h>
@@ -6,9 +6,9 @@
 #include <string.h>
 
 #include "core/pool.h"
+#include "eval/line_step.h"
 
 enum { GRAIN = 1 << 14, LANES = 8, CHUNK = 1024, LINE_STEPS = 30, MAX_PARTS = 256, MAX_PAIRS = 64 };
-static const double ARMIJO = 1e-4, WOLFE = 0.9;
 
 /* ---- vectors ------------------------------------------------------------------------------------- */
 
@@ -93,7 +93,7 @@ typedef struct state {
     int evaluations;
 } state;
 
-void lbfgs_options_init(lbfgs_options *o) { *o = (lbfgs_options){ 10, 1000, 1e-8 }; }
+void lbfgs_options_init(lbfgs_options *o) { *o = (lbfgs_options){ 10, 1000, 1e-8, 0 }; }
 
 static cloob_status state_init(state *t, cloob_ctx *ctx, const lbfgs_problem *p, int m)
 {
@@ -190,32 +190,28 @@ static cloob_status safe_direction(state *t)
 
 /* ---- step ---------------------------------------------------------------------------------------- */
 
-static double interpolate(const state *t, double step)
+static cloob_status evaluate_at(state *t, const double *w, double step, double *slope)
 {
-    double curve = t->f2 - t->f - t->slope * step, at = -t->slope * step * step / (2 * curve);
-    if (!isfinite(at) || at < 0.1 * step) return 0.1 * step;
-    return at > 0.5 * step ? 0.5 * step : at;
+    const double *d = t->d;
+    memcpy(t->w2, w, (size_t)t->n * sizeof *w);
+    add(t->ctx, t->w2, &step, &d, 1, t->n);
+    CLOOB_TRY(evaluate(t, t->w2, &t->f2, t->g2));
+    *slope = isfinite(t->f2) ? dot(t->ctx, t->g2, t->d, t->n) : 0;
+    return CLOOB_OK;
 }
 
 /* Leaves the accepted point in w2, g2, f2. *found is false when none decreases f. */
 static cloob_status line_search(state *t, const double *w, bool *found)
 {
-    double low = 0, high = INFINITY, step = 1, slack = t->p->noise * fabs(t->f);
-    if (!t->p->precondition && !t->held) step = fmin(1, 1 / sqrt(-t->slope));
-    for (int k = 0; k < LINE_STEPS; k++) {
-        const double *d = t->d;
-        memcpy(t->w2, w, (size_t)t->n * sizeof *w);
-        add(t->ctx, t->w2, &step, &d, 1, t->n);
-        CLOOB_TRY(evaluate(t, t->w2, &t->f2, t->g2));
-        double slope = isfinite(t->f2) ? dot(t->ctx, t->g2, t->d, t->n) : 0;
-        *found = true;
-        if (t->f2 > t->f + ARMIJO * step * t->slope + slack) high = step;
-        else if (slope < WOLFE * t->slope) low = step;
-        else return CLOOB_OK;
-        if (low > 0) step = isinf(high) ? 2 * step : 0.5 * (low + high);
-        else step = interpolate(t, step);
+    double first = !t->p->precondition && !t->held ? fmin(1, 1 / sqrt(-t->slope)) : 1, slope;
+    line_step s = line_step_begin(t->f, t->slope, first, t->p->noise * fabs(t->f));
+    line_verdict verdict = LINE_GO_ON;
+    for (int k = 0; k < LINE_STEPS && verdict == LINE_GO_ON; k++) {
+        CLOOB_TRY(evaluate_at(t, w, s.step, &slope));
+        if (isfinite(t->f2) && isfinite(slope)) verdict = line_step_next(&s, t->f2, slope);
+        else s.step = 0.1 * s.step + 0.9 * s.best.at; /* too far: back towards what is known */
     }
-    *found = t->f2 < t->f;
+    *found = verdict == LINE_DONE || t->f2 < t->f;
     return CLOOB_OK;
 }
 
@@ -243,9 +239,14 @@ static void accept(state *t, double *w)
     t->f = t->f2;
 }
 
+static bool little_gained(const state *t, double gain)
+{
+    return t->f - t->f2 <= gain * fmax(fmax(fabs(t->f), fabs(t->f2)), 1);
+}
+
 static cloob_status iterate(state *t, const lbfgs_options *o, double *w, lbfgs_result *out)
 {
-    for (out->iterations = 0; out->iterations < o->max_iterations; out->iterations++) {
+    for (out->iterations = 0; out->iterations < o->max_iterations && !out->converged; out->iterations++) {
         bool found, forget = false;
         if (t->p->prepare) CLOOB_TRY(t->p->prepare(t->p->arg, out->iterations, t->f, w, &forget));
         if (forget) t->held = 0;
@@ -254,6 +255,7 @@ static cloob_status iterate(state *t, const lbfgs_options *o, double *w, lbfgs_r
         if (out->converged) return CLOOB_OK;
         CLOOB_TRY(line_search(t, w, &found));
         if (!found && !t->held) return CLOOB_OK;
+        out->converged = found && o->gain > 0 && little_gained(t, o->gain);
         if (found) accept(t, w);
         else t->held = 0; /* once more, without memory */
     }

@@ -23,11 +23,12 @@ typedef struct lbfgs_problem {
     void *arg;
 } lbfgs_problem;
 
+/* Two ways to have come far enough; 0 leaves one out. */
 typedef struct lbfgs_options {
     int history;        /* pairs kept; 10 */
     int max_iterations; /* 1000 */
-    double
-        tolerance; /* stop when half of |g.d|, the decrease the model still expects, is below it times |f| */
+    double tolerance;   /* half of |g.d|, the decrease the model still expects, is below it times |f| */
+    double gain;        /* a step gained no more than it times the largest of |f| before, |f| after, and 1 */
 } lbfgs_options;
 
 typedef struct lbfgs_result {

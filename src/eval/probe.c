@@ -9,6 +9,11 @@
 #include "eval/probe_objective.h"
 #include "tensor/cpu/gemm.h"
 
+enum { PLAIN = 100 }; /* iterations of plain L-BFGS for a small problem */
+static const double SCIPY_GAIN = 2.220446049250313e-9; /* its ftol: 1e7 times the rounding of a double */
+static const double EXACT = 1e-12;                     /* tolerance of Newton steps: they double their digits */
+static const double ENOUGH = 1e-4;                     /* and of L-BFGS in float: the objective to 0.1 % */
+
 enum { HISTORY = 10, SCORE_BYTES = 4 << 20, GPU_SCORE_BYTES = 64 << 20 };
 
 void probe_options_init(probe_options *o) { *o = (probe_options){ 1000, 0, NULL }; }
@@ -80,6 +85,23 @@ static void describe(probe_fit *fit, const probe_model *m, double lambda, const 
     *fit = (probe_fit){ lambda, r->f, sqrt(square), r->iterations, r->evaluations, r->converged };
 }
 
+/* A small problem: plain L-BFGS, ending as SciPy's does, is done with all that is well conditioned. What is not by then
+ * goes on with Newton steps (the preconditioner is the whole Hessian), which see it through to the minimum. */
+static cloob_status minimize_small(cloob_ctx *ctx, const lbfgs_problem *whole, int max_iterations, double *w,
+                                   lbfgs_result *result)
+{
+    lbfgs_problem plain = *whole;
+    lbfgs_options first = { HISTORY, max_iterations < PLAIN ? max_iterations : PLAIN, 0, SCIPY_GAIN };
+    lbfgs_options second = { HISTORY, max_iterations - first.max_iterations, EXACT, 0 };
+    plain.precondition = NULL, plain.prepare = NULL;
+    CLOOB_TRY(lbfgs_minimize(ctx, &plain, &first, w, result));
+    lbfgs_result before = *result;
+    if (before.converged || second.max_iterations < 1) return CLOOB_OK;
+    CLOOB_TRY(lbfgs_minimize(ctx, whole, &second, w, result));
+    result->iterations += before.iterations, result->evaluations += before.evaluations;
+    return CLOOB_OK;
+}
+
 static cloob_status minimize(cloob_ctx *ctx, probe_model *m, probe_fit *fit, const probe_data *part,
                              int parts, const int32_t *y, double lambda, const probe_options *o)
 {
@@ -87,9 +109,11 @@ static cloob_status minimize(cloob_ctx *ctx, probe_model *m, probe_fit *fit, con
     lbfgs_result result;
     CLOOB_TRY(objective_create(ctx, &f, part, parts, y, m->C, lambda, o->gpu));
     lbfgs_problem problem = objective_problem(f);
-    bool small = problem.noise < 1e-12;
-    lbfgs_options lo = { HISTORY, o->max_iterations, o->tolerance > 0 ? o->tolerance : small ? 1e-12 : 3e-5 };
-    cloob_status status = lbfgs_minimize(ctx, &problem, &lo, m->w, &result);
+    double tolerance = o->tolerance > 0 ? o->tolerance : f->wide ? EXACT : ENOUGH;
+    lbfgs_options lo = { HISTORY, o->max_iterations, tolerance, 0 };
+    cloob_status status = f->exact && !(o->tolerance > 0)
+                              ? minimize_small(ctx, &problem, o->max_iterations, m->w, &result)
+                              : lbfgs_minimize(ctx, &problem, &lo, m->w, &result);
     objective_destroy(f);
     if (status == CLOOB_OK) describe(fit, m, lambda, &result);
     return status;

@@ -134,7 +134,7 @@ static cloob_status make_whole(objective *o, const double *w)
 cloob_status objective_prepare(void *arg, int iteration, double f, const double *w, bool *forget)
 {
     objective *o = arg;
-    bool fell = o->since >= 8 && f < 0.2 * o->last_f, aged = o->since >= 25 && f < 0.97 * o->last_f;
+    bool fell = o->since >= 6 && f < 0.4 * o->last_f, aged = o->since >= 15 && f < 0.97 * o->last_f;
     *forget = o->exact;
     if (o->exact) return make_whole(o, w);
     o->since++;
