@@ -44,8 +44,9 @@ size_t objective_bytes(int64_t N, int64_t D, int64_t C, int threads, bool gpu, b
     *wide = choose_wide(N, D, C), *block_rows = n;
     gpu = gpu && !*wide;
     if (choose_exact(N, D, C)) doubles_ += C * K * C * K + n * K;
-    else narrow += SAMPLE_BLOCK * K + K * K + 2 * C * K, doubles_ += K * K;
-    if (!gpu) narrow += N, doubles_ += T * (C + 1);
+    else narrow += SAMPLE_BLOCK * K + K * K + 2 * C * K + objective_sample_rows(D), doubles_ += K * K + objective_sample_rows(D);
+    narrow += N;
+    if (!gpu) doubles_ += T * (C + 1);
     if (*wide) doubles_ += n * D + n * C + C * K, narrow += n * D;
     else if (!gpu) narrow += T * (n * D + n * C + C * K) + C * K;
     return (size_t)narrow * sizeof(float) + (size_t)doubles_ * sizeof(double);
@@ -62,17 +63,19 @@ static bool allocate_preconditioner(objective *o)
         return o->M && o->weighted;
     }
     o->sample = floats(o, SAMPLE_BLOCK * K), o->Minv = floats(o, K * K), o->v = floats(o, CK), o->Mv = floats(o, CK);
-    o->M = doubles(o, K * K);
-    return o->sample && o->Minv && o->v && o->Mv && o->M;
+    o->M = doubles(o, K * K), o->root = floats(o, objective_sample_rows(o->D) + 1);
+    o->row = arena_push(&o->memory, (size_t)(objective_sample_rows(o->D) + 1) * sizeof *o->row);
+    return o->sample && o->Minv && o->v && o->Mv && o->M && o->root && o->row;
 }
 
 static bool allocate(objective *o)
 {
     int64_t CK = o->C * (o->D + 1), n = o->block, T = o->threads;
-    if (!allocate_preconditioner(o)) return false;
+    o->uncertain = floats(o, o->N);
+    if (!o->uncertain || !allocate_preconditioner(o)) return false;
     if (o->gpu) return true;
-    o->uncertain = floats(o, o->N), o->bias_sum = doubles(o, T * o->C), o->loss = doubles(o, T);
-    if (!o->uncertain || !o->bias_sum || !o->loss) return false;
+    o->bias_sum = doubles(o, T * o->C), o->loss = doubles(o, T);
+    if (!o->bias_sum || !o->loss) return false;
     if (o->wide) {
         o->x = floats(o, n * o->D), o->xd = doubles(o, n * o->D), o->zd = doubles(o, n * o->C), o->Gd = doubles(o, CK);
         return o->x && o->xd && o->zd && o->Gd;

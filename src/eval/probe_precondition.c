@@ -6,8 +6,8 @@
  *     M = 1/C sum_n u_n x_n x_n' + lambda I,    u_n = 1 - sum_c p_nc^2
  *
  * one (D+1)^2 matrix for all classes: exact at W = 0, and later still right about which directions of the
- * features are steep. It is renewed when the objective has fallen enough for u to have moved, from an even
- * sample of rows, so that it costs a few evaluations at most.
+ * features are steep. It is renewed when the objective has fallen enough for u to have moved, from a sample of rows
+ * (probe_sample.c), so that it costs a few evaluations at most.
  *
  * When all of the Hessian is small it is taken whole, at every iteration: these are Newton steps then, which
  * settle problems with a tiny lambda that would still be creeping after 1,000 iterations. */
@@ -20,52 +20,19 @@
 #include "tensor/cpu/gemm.h"
 #include "tensor/cpu/linalg.h"
 
-enum {
-    SAMPLE_LEAST = 4096,      /* rows for the average: at least this many, or */
-    SAMPLE_PER_DIMENSION = 4, /* this many per dimension, or all */
-};
-
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 /* ---- the average over classes -------------------------------------------------------------------- */
 
-/* Every stride-th row, times sqrt(u), a 1 behind it; returns how many were written, from *next on. */
-static int64_t gather(objective *o, int64_t *next, int64_t stride)
-{
-    int64_t K = o->D + 1, n = 0, before = 0;
-    for (int k = 0; k < o->parts; before += o->part[k++].x.N) {
-        const rows *r = &o->part[k].x;
-        for (; n < SAMPLE_BLOCK && *next < before + r->N; *next += stride, n++) {
-            float *row = o->sample + n * K, u = sqrtf(o->uncertain[*next]);
-            const float *x = rows_read(r, *next - before, 1, o->x);
-            for (int64_t i = 0; i < o->D; i++) row[i] = u * x[i];
-            row[o->D] = u;
-        }
-    }
-    return n;
-}
-
-/* Minv = sum of u x x' over every stride-th row; returns how many rows that were. */
-static int64_t add_sample(objective *o, int64_t stride)
-{
-    int64_t K = o->D + 1, next = 0, rows_used = 0, n;
-    memset(o->Minv, 0, (size_t)(K * K) * sizeof *o->Minv);
-    while ((n = gather(o, &next, stride)) > 0) {
-        cpu_sgemm(o->ctx, true, false, K, K, n, 1, o->sample, K, o->sample, K, 1, o->Minv, K);
-        rows_used += n;
-    }
-    return rows_used;
-}
-
 static cloob_status make_average(objective *o)
 {
-    int64_t D = o->D, K = D + 1, wanted = K * SAMPLE_PER_DIMENSION, used;
-    if (wanted < SAMPLE_LEAST) wanted = SAMPLE_LEAST;
-    int64_t stride = o->N > wanted ? o->N / wanted : 1;
-    if (o->gpu) CLOOB_TRY(probe_gpu_hessian(o->gpu, o->Minv, stride, &used));
-    else used = add_sample(o, stride);
-    double trace = 0, weight = (double)o->N / (double)used / (double)o->C;
-    for (int64_t i = 0; i < K * K; i++) o->M[i] = weight * o->Minv[i];
+    int64_t D = o->D, K = D + 1;
+    double trace = 0;
+    if (o->gpu) CLOOB_TRY(probe_gpu_uncertain(o->gpu, o->uncertain));
+    objective_sample(o, objective_sample_rows(D));
+    if (o->gpu) CLOOB_TRY(probe_gpu_square(o->gpu, o->Minv, o->row, o->root, o->sampled));
+    else objective_sample_square(o);
+    for (int64_t i = 0; i < K * K; i++) o->M[i] = o->Minv[i] / (double)o->C;
     for (int64_t i = 0; i < K; i++) trace += o->M[i * K + i];
     double floor_ = 1e-7 * trace + 1e-30; /* keeps the inverse positive definite in float */
     for (int64_t i = 0; i < D; i++) o->M[i * K + i] += o->lambda + floor_;
