@@ -3,9 +3,8 @@
  *     bench_eval [cuda|cpu] probe|imagenet|retrieval [rows]
  *
  * probe      20,000 x 1024, 100 classes, lambda 1: a whole training.
- * imagenet   1,281,167 x 2048, 1,000 classes: one evaluation of value and gradient, then with features sent each time;
- *            one preconditioner.
- * retrieval  780,000 pairs of 512 dimensions, all ranks both ways.
+ * imagenet   1,281,167 x 2048, 1,000 classes: one evaluation of value and gradient, then with features sent
+ * each time; one preconditioner. retrieval  780,000 pairs of 512 dimensions, all ranks both ways.
  *
  * Features are rectified mixtures as an encoder's: a class mean and noise through one random layer. */
 #include <math.h>
@@ -80,17 +79,20 @@ static void make_range(void *arg, int64_t begin, int64_t end, int thread)
     making *m = arg;
     (void)thread;
     for (int64_t i = begin; i < end; i++) {
-        int64_t row = m->first + i, c = m->classes ? (int64_t)rng_below(9, (uint64_t)row, (uint64_t)m->classes) : row;
+        int64_t row = m->first + i,
+                c = m->classes ? (int64_t)rng_below(9, (uint64_t)row, (uint64_t)m->classes) : row;
         uint64_t mean = rng_u64(10, (uint64_t)c), own = rng_u64(m->own, (uint64_t)row);
         if (m->y) m->y[i] = c;
         for (int64_t k = 0; k < m->d; k++) {
-            float v = table[(mean + (uint64_t)k) % TABLE] + (float)m->noise * table[(own + (uint64_t)k * 3) % TABLE];
+            float v = table[(mean + (uint64_t)k) % TABLE] +
+                      (float)m->noise * table[(own + (uint64_t)k * 3) % TABLE];
             m->x[i * m->d + k] = m->classes && v < 0 ? 0 : v;
         }
     }
 }
 
-static rows make(float **x, int64_t **y, int64_t n, int64_t d, int64_t classes, int64_t first, uint64_t own, double noise)
+static rows make(float **x, int64_t **y, int64_t n, int64_t d, int64_t classes, int64_t first, uint64_t own,
+                 double noise)
 {
     *x = malloc((size_t)(n * d) * sizeof **x);
     if (y) *y = malloc((size_t)n * sizeof **y);
@@ -105,15 +107,18 @@ static void bench_probe(int64_t n)
 {
     float *x[2];
     int64_t *y[2];
-    probe_data train = { make(&x[0], &y[0], n, 1024, 100, 0, 11, 2.5), NULL }, test = { make(&x[1], &y[1], n / 5, 1024, 100, n, 11, 2.5), NULL };
+    probe_data train = { make(&x[0], &y[0], n, 1024, 100, 0, 11, 2.5), NULL },
+               test = { make(&x[1], &y[1], n / 5, 1024, 100, n, 11, 2.5), NULL };
     train.y = y[0], test.y = y[1];
     for (int k = 0; k < 2; k++) {
         cloob_probe_options o = { false, 1, 1000, 0, true, where };
         cloob_probe_result r;
         double begin = now();
         need(probe_run(ctx, &r, &o, &train, NULL, &test));
-        printf("probe %lld x 1024, 100 classes, %s: %.3f s, %d iterations, %d evaluations, objective %.6f, test %.4f, host peak %.2f GiB\n",
-               (long long)n, where, now() - begin, r.iterations, r.evaluations, r.objective, r.test_acc, peak_gib());
+        printf("probe %lld x 1024, 100 classes, %s: %.3f s, %d iterations, %d evaluations, objective %.6f, "
+               "test %.4f, host peak %.2f GiB\n",
+               (long long)n, where, now() - begin, r.iterations, r.evaluations, r.objective, r.test_acc,
+               peak_gib());
         probe_result_release(&r);
     }
     for (int k = 0; k < 2; k++) free(x[k]), free(y[k]);
@@ -184,9 +189,11 @@ static void bench_retrieval(int64_t n)
     begin = now();
     need(retrieval_run(ctx, &r, &a, &b, 0, d));
     double took = now() - begin;
-    printf("  %.2f s (%.1f TFLOP/s), host peak %.2f GiB; image to text R@1 %.4f mean %.2f median %.0f tied %lld, text to image R@1 %.4f mean %.2f\n",
-           took, 2.0 * (double)n * (double)n * 512 / took * 1e-12, peak_gib(), r.image_to_text.recall1, r.image_to_text.mean_rank,
-           r.image_to_text.median_rank, (long long)r.image_to_text.tied, r.text_to_image.recall1, r.text_to_image.mean_rank);
+    printf("  %.2f s (%.1f TFLOP/s), host peak %.2f GiB; image to text R@1 %.4f mean %.2f median %.0f tied "
+           "%lld, text to image R@1 %.4f mean %.2f\n",
+           took, 2.0 * (double)n * (double)n * 512 / took * 1e-12, peak_gib(), r.image_to_text.recall1,
+           r.image_to_text.mean_rank, r.image_to_text.median_rank, (long long)r.image_to_text.tied,
+           r.text_to_image.recall1, r.text_to_image.mean_rank);
     device_close(d);
     unit_rows_release(&a), unit_rows_release(&b);
     free(x), free(y);

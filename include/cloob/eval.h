@@ -63,12 +63,13 @@ typedef struct cloob_retrieval {
 } cloob_retrieval;
 
 typedef struct cloob_retrieve_options {
-    int64_t queries;    /* 0: every pair is ranked; else so many, evenly spread, each among all candidates */
-    const char *device; /* "auto" (a GPU where there is one and the work is worth it), "cpu", "cuda", "cuda:1" */
+    int64_t queries; /* 0: every pair is ranked; else so many, evenly spread, each among all candidates */
+    const char
+        *device; /* "auto" (a GPU where there is one and the work is worth it), "cpu", "cuda", "cuda:1" */
 } cloob_retrieve_options;
 
-/* Row i of one belongs to row i of the other. Ranks count from 1; equal similarities rank by index. options may be NULL:
- * every pair, on the CPU. */
+/* Row i of one belongs to row i of the other. Ranks count from 1; equal similarities rank by index. options
+ * may be NULL: every pair, on the CPU. */
 CLOOB_API cloob_status cloob_retrieve(cloob_ctx *ctx, cloob_retrieval *out, const cloob_matrix *image,
                                       const cloob_matrix *text, const cloob_retrieve_options *options);
 CLOOB_API char *cloob_retrieval_json(const cloob_retrieval *r);
@@ -137,7 +138,8 @@ typedef struct cloob_probe_options {
     int max_iterations; /* 1000 */
     double tolerance;   /* 0: as fits the size */
     bool refit_all;     /* after a search, train on training and validation rows together, as CLIP does */
-    const char *device; /* as for retrieval; NULL: the CPU. Small problems are done in double, on the CPU always */
+    const char
+        *device; /* as for retrieval; NULL: the CPU. Small problems are done in double, on the CPU always */
 } cloob_probe_options;
 
 CLOOB_API void cloob_probe_options_init(cloob_probe_options *o); /* search, 1000, 0, refit_all, auto */

@@ -12,12 +12,13 @@ enum { GRAIN = 1 << 14, LANES = 8, CHUNK = 1024, LINE_STEPS = 30, MAX_PARTS = 25
 
 /* ---- vectors ------------------------------------------------------------------------------------- */
 
-/* Several vectors against one, in a single pass: what counts here is memory, and threads that wait for each other. */
+/* Several vectors against one, in a single pass: what counts here is memory, and threads that wait for each
+ * other. */
 typedef struct vectors {
     const double *const *a; /* (count) of n each */
     int count;
     double *y;
-    const double *factor;        /* (count) */
+    const double *factor;      /* (count) */
     double (*part)[MAX_PAIRS]; /* per range */
 } vectors;
 
@@ -86,8 +87,8 @@ typedef struct state {
     int64_t n;
     int m, held, newest; /* pairs in use, and where the last one is */
     double *block;
-    double *g, *d, *w2, *g2, *q; /* gradient, direction, trial point and its gradient, scratch */
-    double *s, *y;               /* (m, n) steps and what the gradient changed by */
+    double *g, *d, *w2, *g2, *q;     /* gradient, direction, trial point and its gradient, scratch */
+    double *s, *y;                   /* (m, n) steps and what the gradient changed by */
     double sy[MAX_PAIRS][MAX_PAIRS]; /* s_i . y_j, by places */
     double f, f2, slope;
     int evaluations;
@@ -152,8 +153,8 @@ static cloob_status gamma_of(state *t, double *gamma)
     return CLOOB_OK;
 }
 
-/* d = -H g: the two loops, with the products s.q and y.d taken before them, since q and d change by known vectors whose
- * products are in sy. */
+/* d = -H g: the two loops, with the products s.q and y.d taken before them, since q and d change by known
+ * vectors whose products are in sy. */
 static cloob_status direction(state *t)
 {
     double alpha[MAX_PAIRS], minus[MAX_PAIRS], beta[MAX_PAIRS], gamma;
@@ -221,7 +222,8 @@ static void remember(state *t, const double *w)
     int i = (t->newest + 1) % t->m;
     double *s = t->s + i * t->n, *y = t->y + i * t->n, rows_[MAX_PAIRS], columns[MAX_PAIRS];
     for (int64_t k = 0; k < t->n; k++) s[k] = t->w2[k] - w[k], y[k] = t->g2[k] - t->g[k];
-    if (!(dot(t->ctx, s, y, t->n) > 1e-16 * dot(t->ctx, y, y, t->n))) return; /* no believable curvature along this step */
+    if (!(dot(t->ctx, s, y, t->n) > 1e-16 * dot(t->ctx, y, y, t->n)))
+        return; /* no believable curvature along this step */
     t->newest = i;
     if (t->held < t->m) t->held++;
     pairs p = pairs_of(t);

@@ -3,14 +3,23 @@
 
 #include <math.h>
 
-static const double DECREASE = 1e-3, CURVATURE = 0.9, NARROW = 0.1; /* NARROW: width of an interval not worth splitting */
+static const double DECREASE = 1e-3, CURVATURE = 0.9,
+                    NARROW = 0.1; /* NARROW: width of an interval not worth splitting */
 static const double FARTHEST = 1e10;
 
 line_step line_step_begin(double f, double slope, double step, double slack)
 {
     line_point start = { 0, f, slope };
-    return (line_step){ .step = step, .f0 = f, .slope0 = slope, .slack = slack, .best = start, .other = start, .low = 0,
-                        .high = 5 * step, .width = FARTHEST, .width_before = 2 * FARTHEST };
+    return (line_step){ .step = step,
+                        .f0 = f,
+                        .slope0 = slope,
+                        .slack = slack,
+                        .best = start,
+                        .other = start,
+                        .low = 0,
+                        .high = 5 * step,
+                        .width = FARTHEST,
+                        .width_before = 2 * FARTHEST };
 }
 
 /* ---- interpolation ------------------------------------------------------------------------------- */
@@ -124,7 +133,8 @@ static void set_bounds(line_step *s)
         s->low = fmin(a, b), s->high = fmax(a, b);
     } else s->low = s->step + 1.1 * (s->step - a), s->high = s->step + 4 * (s->step - a);
     s->step = fmax(0, fmin(FARTHEST, s->step));
-    if (s->bracketed && (s->step <= s->low || s->step >= s->high || s->high - s->low <= NARROW * s->high)) s->step = a;
+    if (s->bracketed && (s->step <= s->low || s->step >= s->high || s->high - s->low <= NARROW * s->high))
+        s->step = a;
 }
 
 line_verdict line_step_next(line_step *s, double f, double slope)
@@ -134,7 +144,8 @@ line_verdict line_step_next(line_step *s, double f, double slope)
     bool low_enough = f <= wanted;
     if (low_enough && slope >= 0) s->past_auxiliary = true;
     if (low_enough && fabs(slope) <= -CURVATURE * s->slope0) return LINE_DONE;
-    if (s->bracketed && (s->step <= s->low || s->step >= s->high || s->high - s->low <= NARROW * s->high)) return LINE_STUCK;
+    if (s->bracketed && (s->step <= s->low || s->step >= s->high || s->high - s->low <= NARROW * s->high))
+        return LINE_STUCK;
     s->step = !s->past_auxiliary && f <= s->best.f && !low_enough ? auxiliary_step(s, b) : next_step(s, b);
     set_bounds(s);
     return LINE_GO_ON;

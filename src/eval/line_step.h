@@ -1,4 +1,5 @@
-/* How far to go along a direction: the search of Moré and Thuente (ACM TOMS 20, 1994), which ends at a step that satisfies
+/* How far to go along a direction: the search of Moré and Thuente (ACM TOMS 20, 1994), which ends at a step
+ * that satisfies
  *
  *     f(t) <= f(0) + 1e-3 t f'(0) + slack      and      |f'(t)| <= 0.9 |f'(0)|
  *
@@ -31,7 +32,8 @@ typedef struct line_step {
 /* f, slope: at 0, slope below 0. step: the first to try. */
 line_step line_step_begin(double f, double slope, double step, double slack);
 
-/* f and slope at s->step, both finite. STUCK: rounding leaves no better step; s->best.at is the lowest seen. */
+/* f and slope at s->step, both finite. STUCK: rounding leaves no better step; s->best.at is the lowest seen.
+ */
 line_verdict line_step_next(line_step *s, double f, double slope);
 
 #endif

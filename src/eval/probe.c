@@ -9,10 +9,10 @@
 #include "eval/probe_objective.h"
 #include "tensor/cpu/gemm.h"
 
-enum { PLAIN = 100 }; /* iterations of plain L-BFGS for a small problem */
+enum { PLAIN = 100 };                                  /* iterations of plain L-BFGS for a small problem */
 static const double SCIPY_GAIN = 2.220446049250313e-9; /* its ftol: 1e7 times the rounding of a double */
-static const double EXACT = 1e-12;                     /* tolerance of Newton steps: they double their digits */
-static const double ENOUGH = 1e-4;                     /* and of L-BFGS in float: the objective to 0.1 % */
+static const double EXACT = 1e-12; /* tolerance of Newton steps: they double their digits */
+static const double ENOUGH = 1e-4; /* and of L-BFGS in float: the objective to 0.1 % */
 
 enum { HISTORY = 10, SCORE_BYTES = 4 << 20, GPU_SCORE_BYTES = 64 << 20 };
 
@@ -85,8 +85,9 @@ static void describe(probe_fit *fit, const probe_model *m, double lambda, const 
     *fit = (probe_fit){ lambda, r->f, sqrt(square), r->iterations, r->evaluations, r->converged };
 }
 
-/* A small problem: plain L-BFGS, ending as SciPy's does, is done with all that is well conditioned. What is not by then
- * goes on with Newton steps (the preconditioner is the whole Hessian), which see it through to the minimum. */
+/* A small problem: plain L-BFGS, ending as SciPy's does, is done with all that is well conditioned. What is
+ * not by then goes on with Newton steps (the preconditioner is the whole Hessian), which see it through to
+ * the minimum. */
 static cloob_status minimize_small(cloob_ctx *ctx, const lbfgs_problem *whole, int max_iterations, double *w,
                                    lbfgs_result *result)
 {
@@ -148,8 +149,8 @@ typedef struct scoring {
     score_gpu *gpu; /* NULL: w is used instead */
 } scoring;
 
-static cloob_status score_block(cloob_ctx *ctx, scoring *s, tally *t, const probe_model *m, const probe_data *data,
-                                int64_t at, int64_t n)
+static cloob_status score_block(cloob_ctx *ctx, scoring *s, tally *t, const probe_model *m,
+                                const probe_data *data, int64_t at, int64_t n)
 {
     int64_t C = m->C, D = m->D, K = D + 1;
     const float *x = rows_read(&data->x, at, n, s->x);
@@ -164,7 +165,8 @@ static cloob_status score_block(cloob_ctx *ctx, scoring *s, tally *t, const prob
     return CLOOB_OK;
 }
 
-static cloob_status scoring_init(cloob_ctx *ctx, scoring *s, const probe_model *m, const rows *x, probe_gpu *gpu)
+static cloob_status scoring_init(cloob_ctx *ctx, scoring *s, const probe_model *m, const rows *x,
+                                 probe_gpu *gpu)
 {
     int64_t C = m->C, K = m->D + 1;
     *s = (scoring){ .block = rows_block(x, gpu ? GPU_SCORE_BYTES : SCORE_BYTES) };
@@ -172,12 +174,14 @@ static cloob_status scoring_init(cloob_ctx *ctx, scoring *s, const probe_model *
     s->w = malloc((size_t)(C * K) * sizeof *s->w);
     s->z = malloc((size_t)(s->block * C) * sizeof *s->z);
     s->label = malloc((size_t)s->block * sizeof *s->label);
-    if (!s->x || !s->w || !s->z || !s->label) return ctx_no_memory(ctx, (size_t)(s->block * (m->D + C)) * 4, "scores");
+    if (!s->x || !s->w || !s->z || !s->label)
+        return ctx_no_memory(ctx, (size_t)(s->block * (m->D + C)) * 4, "scores");
     for (int64_t i = 0; i < C * K; i++) s->w[i] = (float)m->w[i];
     return gpu ? score_gpu_create(ctx, probe_gpu_device(gpu), &s->gpu, m->w, C, m->D, s->block) : CLOOB_OK;
 }
 
-cloob_status probe_score(cloob_ctx *ctx, tally *t, const probe_model *m, const probe_data *data, probe_gpu *gpu)
+cloob_status probe_score(cloob_ctx *ctx, tally *t, const probe_model *m, const probe_data *data,
+                         probe_gpu *gpu)
 {
     scoring s;
     if (data->x.D != m->D)

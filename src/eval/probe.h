@@ -66,6 +66,7 @@ cloob_status probe_train(cloob_ctx *ctx, probe_model *m, probe_fit *fit, const p
 
 /* Answers on a split. Rows of classes that training never saw are counted as wrong (tally.stranger). t is
  * made by tally_init with m->C classes; adds. gpu: the device that multiplies, or NULL. */
-cloob_status probe_score(cloob_ctx *ctx, tally *t, const probe_model *m, const probe_data *data, probe_gpu *gpu);
+cloob_status probe_score(cloob_ctx *ctx, tally *t, const probe_model *m, const probe_data *data,
+                         probe_gpu *gpu);
 
 #endif

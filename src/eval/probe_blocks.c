@@ -10,9 +10,13 @@ static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 /* ---- in float: every thread takes whole blocks, so that nobody waits between the products ---------- */
 
-static int64_t blocks_of(const objective *o, int part) { return (o->part[part].x.N + o->block - 1) / o->block; }
+static int64_t blocks_of(const objective *o, int part)
+{
+    return (o->part[part].x.N + o->block - 1) / o->block;
+}
 
-/* Adds one block to the thread's gradient, bias sums and loss. x: (n, D); at: its first row over all parts. */
+/* Adds one block to the thread's gradient, bias sums and loss. x: (n, D); at: its first row over all parts.
+ */
 static void add_block(objective *o, const float *x, int64_t at, int64_t n, int thread)
 {
     int64_t D = o->D, K = D + 1, C = o->C;

@@ -1,5 +1,6 @@
-/* The probe's work on a GPU: loss and gradient, the averaged Hessian and its inverse, logits for scoring. Products are F32,
- * never rounded to tf32. Minimiser, labels and parameters stay on the host, where they are in double.
+/* The probe's work on a GPU: loss and gradient, the averaged Hessian and its inverse, logits for scoring.
+ * Products are F32, never rounded to tf32. Minimiser, labels and parameters stay on the host, where they are
+ * in double.
  *
  *     probe_gpu *g;
  *     CLOOB_TRY(probe_gpu_create(ctx, dev, 0, &g));
@@ -14,16 +15,17 @@
 #include "eval/probe.h"
 #include "tensor/device.h"
 
-/* limit: bytes it may take on the device, 0: three quarters of what is free; features that do not fit are sent at every
- * evaluation. The device outlives it. NULL is fine to destroy. */
+/* limit: bytes it may take on the device, 0: three quarters of what is free; features that do not fit are
+ * sent at every evaluation. The device outlives it. NULL is fine to destroy. */
 cloob_status probe_gpu_create(cloob_ctx *ctx, device *d, size_t limit, probe_gpu **out);
 void probe_gpu_destroy(probe_gpu *g);
 
-/* Rows of all parts in a row, y (N): class positions 0..C-1; part and y are borrowed until the next load. Nothing is sent
- * again when the features are those of the last load. Says in the log what it takes. */
+/* Rows of all parts in a row, y (N): class positions 0..C-1; part and y are borrowed until the next load.
+ * Nothing is sent again when the features are those of the last load. Says in the log what it takes. */
 cloob_status probe_gpu_load(probe_gpu *g, const probe_data *part, int parts, const int32_t *y, int64_t C);
 
-/* At w (C, D+1), the last column the bias: the sum of cross entropies, and its gradient (C, D+1), overwritten. */
+/* At w (C, D+1), the last column the bias: the sum of cross entropies, and its gradient (C, D+1),
+ * overwritten. */
 cloob_status probe_gpu_evaluate(probe_gpu *g, double *loss, double *gradient, const double *w);
 
 /* u (N) = 1 - sum p^2 of each row at the last evaluation. */
@@ -41,8 +43,8 @@ device *probe_gpu_device(probe_gpu *g);
 typedef struct score_gpu score_gpu;
 
 /* A classifier w (C, D+1) on the device, for blocks of at most `block` rows. */
-cloob_status score_gpu_create(cloob_ctx *ctx, device *d, score_gpu **out, const double *w, int64_t C, int64_t D,
-                              int64_t block);
+cloob_status score_gpu_create(cloob_ctx *ctx, device *d, score_gpu **out, const double *w, int64_t C,
+                              int64_t D, int64_t block);
 void score_gpu_destroy(score_gpu *s); /* NULL is fine */
 /* z (n, C) = x w' + b for rows x (n, D), both on the host. */
 cloob_status score_gpu_logits(score_gpu *s, float *z, const float *x, int64_t n);

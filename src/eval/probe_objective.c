@@ -38,13 +38,16 @@ static bool choose_exact(int64_t N, int64_t D, int64_t C)
     return choose_wide(N, D, C) && n <= (double)HESSIAN_LIMIT && (double)N * n * n <= SMALL_HESSIAN;
 }
 
-size_t objective_bytes(int64_t N, int64_t D, int64_t C, int threads, bool gpu, bool *wide, int64_t *block_rows)
+size_t objective_bytes(int64_t N, int64_t D, int64_t C, int threads, bool gpu, bool *wide,
+                       int64_t *block_rows)
 {
     int64_t K = D + 1, n = choose_block(N, D, C, threads), narrow = 0, doubles_ = 0, T = threads;
     *wide = choose_wide(N, D, C), *block_rows = n;
     gpu = gpu && !*wide;
     if (choose_exact(N, D, C)) doubles_ += C * K * C * K + n * K;
-    else narrow += SAMPLE_BLOCK * K + K * K + 2 * C * K + objective_sample_rows(D), doubles_ += K * K + objective_sample_rows(D);
+    else
+        narrow += SAMPLE_BLOCK * K + K * K + 2 * C * K + objective_sample_rows(D),
+            doubles_ += K * K + objective_sample_rows(D);
     narrow += N;
     if (!gpu) doubles_ += T * (C + 1);
     if (*wide) doubles_ += n * D + n * C + C * K, narrow += n * D;
@@ -62,7 +65,8 @@ static bool allocate_preconditioner(objective *o)
         o->M = doubles(o, CK * CK), o->weighted = doubles(o, o->block * K);
         return o->M && o->weighted;
     }
-    o->sample = floats(o, SAMPLE_BLOCK * K), o->Minv = floats(o, K * K), o->v = floats(o, CK), o->Mv = floats(o, CK);
+    o->sample = floats(o, SAMPLE_BLOCK * K), o->Minv = floats(o, K * K), o->v = floats(o, CK),
+    o->Mv = floats(o, CK);
     o->M = doubles(o, K * K), o->root = floats(o, objective_sample_rows(o->D) + 1);
     o->row = arena_push(&o->memory, (size_t)(objective_sample_rows(o->D) + 1) * sizeof *o->row);
     return o->sample && o->Minv && o->v && o->Mv && o->M && o->root && o->row;
@@ -77,10 +81,12 @@ static bool allocate(objective *o)
     o->bias_sum = doubles(o, T * o->C), o->loss = doubles(o, T);
     if (!o->bias_sum || !o->loss) return false;
     if (o->wide) {
-        o->x = floats(o, n * o->D), o->xd = doubles(o, n * o->D), o->zd = doubles(o, n * o->C), o->Gd = doubles(o, CK);
+        o->x = floats(o, n * o->D), o->xd = doubles(o, n * o->D), o->zd = doubles(o, n * o->C),
+        o->Gd = doubles(o, CK);
         return o->x && o->xd && o->zd && o->Gd;
     }
-    o->x = floats(o, T * n * o->D), o->z = floats(o, T * n * o->C), o->w = floats(o, CK), o->G = floats(o, T * CK);
+    o->x = floats(o, T * n * o->D), o->z = floats(o, T * n * o->C), o->w = floats(o, CK),
+    o->G = floats(o, T * CK);
     return o->x && o->z && o->w && o->G;
 }
 
@@ -92,7 +98,13 @@ cloob_status objective_create(cloob_ctx *ctx, objective **out, const probe_data 
     int64_t block;
     *out = o;
     if (!o) return ctx_no_memory(ctx, sizeof *o, "the probe");
-    *o = (objective){ .ctx = ctx, .part = part, .parts = parts, .y = y, .D = part[0].x.D, .C = C, .lambda = lambda,
+    *o = (objective){ .ctx = ctx,
+                      .part = part,
+                      .parts = parts,
+                      .y = y,
+                      .D = part[0].x.D,
+                      .C = C,
+                      .lambda = lambda,
                       .threads = ctx->threads };
     for (int k = 0; k < parts; k++) o->N += part[k].x.N;
     size_t bytes = objective_bytes(o->N, o->D, C, o->threads, gpu != NULL, &wide, &block);
@@ -127,7 +139,8 @@ static void penalise(void *arg, int64_t begin, int64_t end, int thread)
     penalty *p = arg;
     double square = 0;
     for (int64_t c = begin; c < end; c++)
-        for (int64_t i = c * p->K; i < c * p->K + p->K - 1; i++) p->g[i] += p->lambda * p->w[i], square += p->w[i] * p->w[i];
+        for (int64_t i = c * p->K; i < c * p->K + p->K - 1; i++)
+            p->g[i] += p->lambda * p->w[i], square += p->w[i] * p->w[i];
     p->part[thread] = square;
 }
 

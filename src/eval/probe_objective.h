@@ -29,18 +29,18 @@ typedef struct objective {
     bool exact;     /* preconditioned by the whole Hessian: M is (C(D+1))^2 */
     int threads;    /* that work in float; each has its block of features and logits and its gradient */
     arena memory;
-    float *x, *z, *w, *G;          /* (threads, block, D), (threads, block, C); (C, D+1) weights; (threads, C, D+1) */
-    double *xd, *zd, *Gd;          /* the same in double, once, where wide */
-    float *uncertain;              /* (N) 1 - sum p^2 at the last evaluation */
+    float *x, *z, *w, *G; /* (threads, block, D), (threads, block, C); (C, D+1) weights; (threads, C, D+1) */
+    double *xd, *zd, *Gd; /* the same in double, once, where wide */
+    float *uncertain;     /* (N) 1 - sum p^2 at the last evaluation */
     float *sample, *Minv, *v, *Mv; /* (SAMPLE_BLOCK, D+1), (D+1, D+1), (C, D+1) twice; not where exact */
-    int64_t *row;                  /* (sample rows + 1) which rows stand for all, and the root of their weight */
+    int64_t *row; /* (sample rows + 1) which rows stand for all, and the root of their weight */
     float *root;
     int64_t sampled;
-    double *M, *bias_sum;          /* (D+1, D+1) or (C(D+1), C(D+1)); (threads, C) */
-    double *loss;                  /* (threads) */
-    double *weighted;              /* (block, D+1) where exact */
-    double last_f;                 /* when M was made */
-    int since;                     /* iterations since then */
+    double *M, *bias_sum; /* (D+1, D+1) or (C(D+1), C(D+1)); (threads, C) */
+    double *loss;         /* (threads) */
+    double *weighted;     /* (block, D+1) where exact */
+    double last_f;        /* when M was made */
+    int since;            /* iterations since then */
 } objective;
 
 /* gpu may be NULL; a small problem does not use it. */
@@ -52,7 +52,8 @@ void objective_destroy(objective *o);
 lbfgs_problem objective_problem(objective *o);
 
 /* Bytes on the host that objective_create takes, and how it will compute. */
-size_t objective_bytes(int64_t N, int64_t D, int64_t C, int threads, bool gpu, bool *wide, int64_t *block_rows);
+size_t objective_bytes(int64_t N, int64_t D, int64_t C, int threads, bool gpu, bool *wide,
+                       int64_t *block_rows);
 
 /* probe_blocks.c: the sum of cross entropies over all rows, and its gradient (C, D+1), overwritten. */
 double objective_blocks_float(objective *o, double *g, const double *w);
@@ -60,7 +61,8 @@ double objective_blocks_double(objective *o, double *g, const double *w);
 /* Logits of one block in double, bias included: zd (n, C) = x w' + b; leaves x in xd. */
 void objective_logits_double(objective *o, const float *x, const double *w, int64_t n);
 
-/* probe_sample.c: chooses row, root and sampled by `uncertain`; Minv (D+1, D+1) = sum of root^2 x x' over them. */
+/* probe_sample.c: chooses row, root and sampled by `uncertain`; Minv (D+1, D+1) = sum of root^2 x x' over
+ * them. */
 void objective_sample(objective *o, int64_t wanted);
 void objective_sample_square(objective *o);
 

@@ -6,8 +6,8 @@
  *     M = 1/C sum_n u_n x_n x_n' + lambda I,    u_n = 1 - sum_c p_nc^2
  *
  * one (D+1)^2 matrix for all classes: exact at W = 0, and later still right about which directions of the
- * features are steep. It is renewed when the objective has fallen enough for u to have moved, from a sample of rows
- * (probe_sample.c), so that it costs a few evaluations at most.
+ * features are steep. It is renewed when the objective has fallen enough for u to have moved, from a sample
+ * of rows (probe_sample.c), so that it costs a few evaluations at most.
  *
  * When all of the Hessian is small it is taken whole, at every iteration: these are Newton steps then, which
  * settle problems with a tiny lambda that would still be creeping after 1,000 iterations. */

@@ -172,7 +172,8 @@ cloob_status probe_run(cloob_ctx *ctx, cloob_probe_result *out, const cloob_prob
     run r = { ctx, out, o, { o->max_iterations, o->tolerance, NULL }, train, val, test, NULL };
     memset(out, 0, sizeof *out);
     cloob_status status = plan(&r, o->device);
-    if (status == CLOOB_OK) status = o->search ? search_then_train(&r) : train_final(&r, train, 1, o->lambda, NULL);
+    if (status == CLOOB_OK)
+        status = o->search ? search_then_train(&r) : train_final(&r, train, 1, o->lambda, NULL);
     probe_gpu_destroy(r.training.gpu);
     device_close(r.gpu);
     return status;

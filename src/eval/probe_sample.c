@@ -7,9 +7,10 @@
 
 enum { PANELS = 4 }; /* of columns: a symmetric product is made of those on and right of the diagonal */
 
-/* Rows by their weight u: those above the step are taken as they are, lighter ones whenever together they have come to one
- * step, with its weight. So at most `wanted` rows stand for all of them, and the sum of weights is kept. With equal weights
- * that is every so-many-th row; once most rows are certain it is the others. */
+/* Rows by their weight u: those above the step are taken as they are, lighter ones whenever together they
+ * have come to one step, with its weight. So at most `wanted` rows stand for all of them, and the sum of
+ * weights is kept. With equal weights that is every so-many-th row; once most rows are certain it is the
+ * others. */
 void objective_sample(objective *o, int64_t wanted)
 {
     double total = 0, step = 0, carried = 0;
@@ -52,7 +53,8 @@ void objective_sample_square(objective *o)
     for (int64_t first = 0, n; (n = gather(o, first)) > 0; first += n)
         for (int64_t at = 0; at < K; at += width) {
             int64_t m = at + width < K ? width : K - at;
-            cpu_sgemm(o->ctx, true, false, m, K - at, n, 1, o->sample + at, K, o->sample + at, K, 1, o->Minv + at * K + at, K);
+            cpu_sgemm(o->ctx, true, false, m, K - at, n, 1, o->sample + at, K, o->sample + at, K, 1,
+                      o->Minv + at * K + at, K);
         }
     for (int64_t i = 0; i < K; i++)
         for (int64_t j = 0; j < i; j++) o->Minv[i * K + j] = o->Minv[j * K + i];

@@ -1,5 +1,5 @@
-/* Evaluation on a GPU beside the CPU: the probe's value, gradient, preconditioner and whole trainings, ranks of every
- * kind of embeddings; features that stay there and features that are sent. */
+/* Evaluation on a GPU beside the CPU: the probe's value, gradient, preconditioner and whole trainings, ranks
+ * of every kind of embeddings; features that stay there and features that are sent. */
 #include "frozen.h"
 
 #include "core/rng.h"
@@ -31,14 +31,16 @@ typedef struct sample {
 
 static void sample_init(sample *s)
 {
-    s->x = malloc(sizeof *s->x * N * D), s->y = malloc(sizeof *s->y * N), s->position = malloc(sizeof *s->position * N);
+    s->x = malloc(sizeof *s->x * N * D), s->y = malloc(sizeof *s->y * N),
+    s->position = malloc(sizeof *s->position * N);
     s->w = malloc(sizeof *s->w * CK);
     for (int k = 0; k < 2; k++) s->g[k] = malloc(sizeof *s->g[k] * CK);
     for (int64_t i = 0; i < N; i++) {
         s->y[i] = i % C;
         s->position[i] = (int32_t)s->y[i];
         for (int64_t k = 0; k < D; k++)
-            s->x[i * D + k] = (float)(rng_normal(1, (uint64_t)(s->y[i] * D + k)) + 0.7 * rng_normal(2, (uint64_t)(i * D + k)));
+            s->x[i * D + k] = (float)(rng_normal(1, (uint64_t)(s->y[i] * D + k)) +
+                                      0.7 * rng_normal(2, (uint64_t)(i * D + k)));
     }
     for (int64_t i = 0; i < CK; i++) s->w[i] = 0.1 * rng_normal(3, (uint64_t)i);
     s->part[0] = (probe_data){ rows_in(s->x, 3000, D), s->y };
@@ -103,18 +105,22 @@ static cloob_probe_result train(const sample *s, const char *where, int iteratio
     return r;
 }
 
-/* Parts of 3,000 rows are small enough for double; all rows as one part are not. */
+/* Parts of 3,000 rows are small enough for double; all rows as one part are not. Paths of L-BFGS in float
+ * part by more and more: on the CPU alone one thread and two are 8e-8 apart after 4 iterations and 5e-5 after
+ * 8 (docs/evaluation.md). */
 static void trainings_agree(void)
 {
     NEEDS_GPU();
     sample s;
     sample_init(&s);
     s.part[0] = (probe_data){ rows_in(s.x, N, D), s.y };
-    int limit[2] = { 8, 1000 };
+    int limit[2] = { 3, 1000 };
     for (int k = 0; k < 2; k++) {
         cloob_probe_result a = train(&s, "cpu", limit[k]), b = train(&s, "cuda", limit[k]);
-        printf("     %d and %d iterations, %.9g and %.9g\n", a.iterations, b.iterations, a.objective, b.objective);
-        CHECK_NEAR(b.objective / a.objective, 1, k == 0 ? 1e-6 : 1e-4); /* to the end: within the tolerance of 1e-4 */
+        printf("     %d and %d iterations, %.9g and %.9g\n", a.iterations, b.iterations, a.objective,
+               b.objective);
+        CHECK_NEAR(b.objective / a.objective, 1,
+                   k == 0 ? 1e-6 : 1e-4); /* to the end: within the tolerance of 1e-4 */
         CHECK_NEAR(a.test_acc, b.test_acc, k == 0 ? 1.01 / 1300 : 4.01 / 1300);
         CHECK_NEAR(a.train_acc, b.train_acc, 4.01 / N);
         probe_result_release(&a), probe_result_release(&b);
@@ -133,7 +139,8 @@ static void make(float *x, float *y, int64_t n, int64_t d, kind what)
             int64_t from = what == COLLAPSED ? 0 : what == DUPLICATES ? i / 3 : i;
             double base = rng_normal(5, (uint64_t)(from * d + k));
             x[i * d + k] = (float)(base + (what == NOISY ? 1.5 * rng_normal(6, (uint64_t)(i * d + k)) : 0));
-            y[i * d + k] = (float)(base + (what == COLLAPSED ? 0 : 1.5 * rng_normal(7, (uint64_t)(from * d + k))));
+            y[i * d + k] =
+                (float)(base + (what == COLLAPSED ? 0 : 1.5 * rng_normal(7, (uint64_t)(from * d + k))));
         }
 }
 
@@ -150,8 +157,14 @@ static void ranks_agree(int64_t n, int64_t d, kind what, int64_t step, size_t li
     unsigned char *tied = calloc((size_t)m, 4);
     double *matched = malloc((size_t)m * sizeof *matched);
     for (int k = 0; k < 2; k++) {
-        rank_pass p = { &a, &b, step, step == 1, matched, { above + k * 2 * m, above + k * 2 * m + m },
-                        { tied + k * 2 * m, tied + k * 2 * m + m }, limit };
+        rank_pass p = { &a,
+                        &b,
+                        step,
+                        step == 1,
+                        matched,
+                        { above + k * 2 * m, above + k * 2 * m + m },
+                        { tied + k * 2 * m, tied + k * 2 * m + m },
+                        limit };
         CHECK_OK(ctx, ranks_match(ctx, &p));
         CHECK_OK(ctx, k ? ranks_gpu(ctx, gpu, &p) : ranks_cpu(ctx, &p));
     }
@@ -182,7 +195,8 @@ static void no_gpu_is_told(void)
     probe_data part = { rows_in(x, 2, 2), y };
     cloob_probe_options o = { false, 1, 10, 0, true, "cuda" };
     cloob_probe_result r;
-    CHECK(probe_run(ctx, &r, &o, &part, NULL, &part) == CLOOB_ERR_UNSUPPORTED && strstr(cloob_error(ctx), "--device cpu"));
+    CHECK(probe_run(ctx, &r, &o, &part, NULL, &part) == CLOOB_ERR_UNSUPPORTED &&
+          strstr(cloob_error(ctx), "--device cpu"));
     o.device = "auto";
     CHECK_OK(ctx, probe_run(ctx, &r, &o, &part, NULL, &part));
     probe_result_release(&r);

@@ -4,6 +4,7 @@
 
 #include "core/rng.h"
 #include "eval/lbfgs.h"
+#include "eval/line_step.h"
 #include "eval/probe_objective.h"
 #include "eval/probe_run.h"
 #include "eval/softmax_loss.h"
@@ -62,7 +63,8 @@ static void equals_the_exact_optimum(void)
         CHECK_NEAR(r.val_acc, want(c, "val_acc"), 1e-12);
         CHECK_NEAR(r.test_acc, want(c, "test_acc"), 1e-12);
         probe_result_release(&r);
-        r = fixed(&s, want(c, "lambda"), 0); /* ends where SciPy does: when a step gains 2e-9 of the objective */
+        r = fixed(&s, want(c, "lambda"),
+                  0); /* ends where SciPy does: when a step gains 2e-9 of the objective */
         CHECK_NEAR(r.objective / want(c, "objective"), 1, 2e-8);
         probe_result_release(&r);
     }
@@ -70,10 +72,10 @@ static void equals_the_exact_optimum(void)
     arena_release(&a);
 }
 
-/* Seven of the eight are SciPy's L-BFGS-B run to where a step gains 2.2e-9: ours takes the same path where that is short
- * (the last digits agree), and Newton steps to the minimum where it is long. The eighth, lambda 1e-6, the reference left
- * 2.1e-4 above the minimum after some 2,000 iterations whose end rounding decides; ours is at the minimum, where one
- * validation row of 300 lies on the other side of a border. */
+/* Seven of the eight are SciPy's L-BFGS-B run to where a step gains 2.2e-9: ours takes the same path where
+ * that is short (the last digits agree), and Newton steps to the minimum where it is long. The eighth, lambda
+ * 1e-6, the reference left 2.1e-4 above the minimum after some 2,000 iterations whose end rounding decides;
+ * ours is at the minimum, where one validation row of 300 lies on the other side of a border. */
 static void equals_the_shared_values(void)
 {
     char path[1024];
@@ -257,6 +259,32 @@ static void the_banana_valley(void)
     CHECK(!r.converged && r.iterations == 3);
 }
 
+/* From a first step that is far too short, too long, or right: both conditions hold where the search ends. */
+static void steps_satisfy_both_conditions(void)
+{
+    for (double first = 1e-4; first < 1e5; first *= 10)
+        for (int shape = 0; shape < 3; shape++) {
+            line_verdict verdict = LINE_GO_ON;
+            int count = 0;
+            double f = 0, slope = 0, slope0 = shape == 0 ? -4 : shape == 1 ? -1 : -0.9;
+            double f0 = shape == 0 ? 4 : shape == 1 ? 1 : 0;
+            line_step s = line_step_begin(f0, slope0, first, 0);
+            double at = first;
+            for (; verdict == LINE_GO_ON && count < 40; count++) {
+                at = s.step;
+                if (shape == 0) f = (at - 2) * (at - 2), slope = 2 * (at - 2); /* minimum at 2 */
+                else if (shape == 1)
+                    f = exp(-at) + 1e-3 * at * at, slope = -exp(-at) + 2e-3 * at; /* flat and far */
+                else
+                    f = -at / (at * at + 2) - 0.4 * sin(at),
+                    slope = (at * at - 2) / ((at * at + 2) * (at * at + 2)) - 0.4 * cos(at);
+                verdict = line_step_next(&s, f, slope);
+            }
+            CHECK(verdict == LINE_DONE);
+            CHECK(f <= f0 + 1e-3 * at * slope0 && fabs(slope) <= 0.9 * fabs(slope0));
+        }
+}
+
 /* ---- what cannot be used ------------------------------------------------------------------------- */
 
 static cloob_status train_on(float *x, int64_t *y, int64_t n, int64_t test_label)
@@ -319,6 +347,7 @@ int main(void)
     RUN(gradient_is_the_slope);
     RUN(logits_of_any_size);
     RUN(the_banana_valley);
+    RUN(steps_satisfy_both_conditions);
     RUN(classes_that_cannot_be_learnt);
     RUN(labels_that_are_none);
     RUN(imagenet_fits_the_plan);

@@ -28,23 +28,23 @@ struct probe_gpu {
     int64_t N, D, C, ldx, ldz, ldk; /* distances between rows: D, C and D + 1, rounded up to 16 bytes */
     int64_t block, send_rows;
     bool resident;
-    float *x;        /* (N or block, ldx) */
-    int32_t *y;      /* (N) */
-    float *z;        /* (block, ldz) */
-    float *w, *G;    /* (C, ldx) */
-    float *bias;     /* (C) */
-    float *uncertain; /* (N) */
-    double *loss;    /* (N), then their sum */
-    double *bias_part; /* (COLUMN_SLICES, C) */
+    float *x;                   /* (N or block, ldx) */
+    int32_t *y;                 /* (N) */
+    float *z;                   /* (block, ldz) */
+    float *w, *G;               /* (C, ldx) */
+    float *bias;                /* (C) */
+    float *uncertain;           /* (N) */
+    double *loss;               /* (N), then their sum */
+    double *bias_part;          /* (COLUMN_SLICES, C) */
     float *sample, *M, *v, *Mv; /* (SAMPLE_BLOCK, ldk), (ldk, ldk), (C, ldk) twice */
     int64_t *sample_row;        /* (SAMPLE_BLOCK), like sample_root */
     float *sample_root;
-    double *wide, *column;      /* (D+1, D+1), (D+1) */
+    double *wide, *column; /* (D+1, D+1), (D+1) */
     int *bad;
     void *workspace;
     size_t workspace_bytes, bytes, limit;
-    float *staging; /* on the host: send_rows of features, or parameters */
-    double *home;   /* on the host: bias_part */
+    float *staging;                                /* on the host: send_rows of features, or parameters */
+    double *home;                                  /* on the host: bias_part */
     product logits[2], gradient[2], square, apply; /* [1]: the last block, where it is shorter */
 };
 
@@ -71,9 +71,13 @@ static void release(probe_gpu *g, void *pointer)
 
 static void unload(probe_gpu *g)
 {
-    product *made[] = { &g->logits[0], &g->logits[1], &g->gradient[0], &g->gradient[1], &g->square, &g->apply };
-    release(g, &g->x), release(g, &g->y), release(g, &g->z), release(g, &g->w), release(g, &g->G), release(g, &g->bias);
-    release(g, &g->uncertain), release(g, &g->loss), release(g, &g->bias_part), release(g, &g->sample), release(g, &g->M);
+    product *made[] = {
+        &g->logits[0], &g->logits[1], &g->gradient[0], &g->gradient[1], &g->square, &g->apply
+    };
+    release(g, &g->x), release(g, &g->y), release(g, &g->z), release(g, &g->w), release(g, &g->G),
+        release(g, &g->bias);
+    release(g, &g->uncertain), release(g, &g->loss), release(g, &g->bias_part), release(g, &g->sample),
+        release(g, &g->M);
     release(g, &g->v), release(g, &g->Mv), release(g, &g->wide), release(g, &g->column), release(g, &g->bad);
     release(g, &g->workspace), release(g, &g->sample_row), release(g, &g->sample_root);
     for (size_t i = 0; i < sizeof made / sizeof *made; i++) {
@@ -109,8 +113,10 @@ static void choose_sizes(probe_gpu *g)
     g->block = least(g->N, most(1024, LOGIT_BYTES / (int64_t)sizeof(float) / g->ldz / 1024 * 1024));
     g->send_rows = least(g->block, most(1, SEND_BYTES / (int64_t)sizeof(float) / g->ldx));
     g->d->memory(g->d, &total, &available);
-    int64_t others = g->block * g->ldz * 4 + g->N * 16 + 4 * g->C * g->ldk * 4 + K * K * 12 + ((int64_t)64 << 20);
-    g->resident = g->N * g->ldx * (int64_t)sizeof(float) + others <= (int64_t)(g->limit ? g->limit : available / 4 * 3);
+    int64_t others =
+        g->block * g->ldz * 4 + g->N * 16 + 4 * g->C * g->ldk * 4 + K * K * 12 + ((int64_t)64 << 20);
+    g->resident =
+        g->N * g->ldx * (int64_t)sizeof(float) + others <= (int64_t)(g->limit ? g->limit : available / 4 * 3);
 }
 
 static cloob_status allocate(probe_gpu *g)
@@ -136,7 +142,9 @@ static cloob_status allocate(probe_gpu *g)
     CLOOB_TRY(take(g, &g->bad, 1, sizeof(int), "the preconditioner"));
     g->staging = feed_host_alloc(g->d, (size_t)staged * sizeof(float));
     g->home = malloc((size_t)(COLUMN_SLICES * g->C) * sizeof *g->home);
-    return g->staging && g->home ? CLOOB_OK : ctx_no_memory(g->ctx, (size_t)staged * sizeof(float), "features on their way");
+    return g->staging && g->home
+               ? CLOOB_OK
+               : ctx_no_memory(g->ctx, (size_t)staged * sizeof(float), "features on their way");
 }
 
 /* ---- products ------------------------------------------------------------------------------------ */
@@ -153,10 +161,19 @@ static cloob_status plan_one(probe_gpu *g, product *p, gemm_shape shape)
 
 static cloob_status plan_block(probe_gpu *g, int which, int64_t n)
 {
-    CLOOB_TRY(plan_one(g, &g->logits[which],
-                       (gemm_shape){ .m = n, .n = g->C, .k = g->D, .tb = true, .lda = g->ldx, .ldb = g->ldx, .ldd = g->ldz }));
+    CLOOB_TRY(plan_one(
+        g, &g->logits[which],
+        (gemm_shape){
+            .m = n, .n = g->C, .k = g->D, .tb = true, .lda = g->ldx, .ldb = g->ldx, .ldd = g->ldz }));
     return plan_one(g, &g->gradient[which],
-                    (gemm_shape){ .m = g->C, .n = g->D, .k = n, .ta = true, .lda = g->ldz, .ldb = g->ldx, .ldd = g->ldx, .add = true });
+                    (gemm_shape){ .m = g->C,
+                                  .n = g->D,
+                                  .k = n,
+                                  .ta = true,
+                                  .lda = g->ldz,
+                                  .ldb = g->ldx,
+                                  .ldd = g->ldx,
+                                  .add = true });
 }
 
 static cloob_status plan_products(probe_gpu *g)
@@ -165,14 +182,16 @@ static cloob_status plan_products(probe_gpu *g)
     g->workspace_bytes = 0;
     CLOOB_TRY(plan_block(g, 0, g->block));
     if (rest) CLOOB_TRY(plan_block(g, 1, rest));
-    CLOOB_TRY(plan_one(g, &g->square, (gemm_shape){ .m = g->ldk, .n = g->ldk, .k = SAMPLE_BLOCK, .ta = true, .add = true }));
+    CLOOB_TRY(plan_one(g, &g->square,
+                       (gemm_shape){ .m = g->ldk, .n = g->ldk, .k = SAMPLE_BLOCK, .ta = true, .add = true }));
     CLOOB_TRY(plan_one(g, &g->apply, (gemm_shape){ .m = g->C, .n = g->ldk, .k = g->ldk }));
     return take(g, &g->workspace, (int64_t)g->workspace_bytes, 1, "products");
 }
 
 static cloob_status multiply(probe_gpu *g, const product *p, float *D, const float *A, const float *B)
 {
-    return gemm_run(g->ctx, g->d, p->plan, g->d->stream, D, A, B, p->shape.add ? D : NULL, NULL, g->workspace);
+    return gemm_run(g->ctx, g->d, p->plan, g->d->stream, D, A, B, p->shape.add ? D : NULL, NULL,
+                    g->workspace);
 }
 
 /* ---- rows to the device -------------------------------------------------------------------------- */
@@ -201,13 +220,15 @@ static void read_range(void *arg, int64_t begin, int64_t end, int thread)
         read_row(r->g, r->row ? r->row[r->first + i] : r->first + i, r->g->staging + i * r->g->ldx);
 }
 
-/* Rows first, first + 1, ... or row[first], row[first + 1], ... (n of them) into `to`, one after the other. */
+/* Rows first, first + 1, ... or row[first], row[first + 1], ... (n of them) into `to`, one after the other.
+ */
 static cloob_status send_rows(probe_gpu *g, float *to, const int64_t *row, int64_t first, int64_t n)
 {
     for (int64_t at = 0, part; at < n; at += part) {
         part = least(g->send_rows, n - at);
         pool_for(g->ctx, part, 16, read_range, &(reading){ g, first + at, row });
-        CLOOB_TRY(g->d->to_device(g->ctx, g->d, to + at * g->ldx, g->staging, (size_t)(part * g->ldx) * sizeof *to));
+        CLOOB_TRY(g->d->to_device(g->ctx, g->d, to + at * g->ldx, g->staging,
+                                  (size_t)(part * g->ldx) * sizeof *to));
     }
     return CLOOB_OK;
 }
@@ -216,15 +237,17 @@ static bool same_rows(const probe_gpu *g, const probe_data *part, int parts, int
 {
     bool same = g->keys == parts && g->C == C;
     for (int k = 0; same && k < parts; k++)
-        same = g->key[k].data == part[k].x.data && g->key[k].N == part[k].x.N && g->key[k].step == part[k].x.step &&
-               g->key[k].D == part[k].x.D && g->key[k].dtype == part[k].x.dtype;
+        same = g->key[k].data == part[k].x.data && g->key[k].N == part[k].x.N &&
+               g->key[k].step == part[k].x.step && g->key[k].D == part[k].x.D &&
+               g->key[k].dtype == part[k].x.dtype;
     return same;
 }
 
 static void log_plan(const probe_gpu *g)
 {
-    ctx_log(g->ctx, CLOOB_LOG_INFO, "on %s: %.2f GiB; features (%.2f GiB) %s, logits of %lld rows at a time", g->d->name,
-            (double)g->bytes / 1073741824.0, (double)(g->N * g->ldx) * sizeof(float) / 1073741824.0,
+    ctx_log(g->ctx, CLOOB_LOG_INFO, "on %s: %.2f GiB; features (%.2f GiB) %s, logits of %lld rows at a time",
+            g->d->name, (double)g->bytes / 1073741824.0,
+            (double)(g->N * g->ldx) * sizeof(float) / 1073741824.0,
             g->resident ? "stay there" : "are sent at every evaluation", (long long)g->block);
 }
 
@@ -266,7 +289,8 @@ static cloob_status fetch_gradient(probe_gpu *g, double *gradient)
 {
     int64_t C = g->C, D = g->D, K = D + 1;
     CLOOB_TRY(g->d->to_host(g->ctx, g->d, g->staging, g->G, (size_t)(C * g->ldx) * sizeof *g->G));
-    CLOOB_TRY(g->d->to_host(g->ctx, g->d, g->home, g->bias_part, (size_t)(COLUMN_SLICES * C) * sizeof *g->home));
+    CLOOB_TRY(
+        g->d->to_host(g->ctx, g->d, g->home, g->bias_part, (size_t)(COLUMN_SLICES * C) * sizeof *g->home));
     for (int64_t c = 0; c < C; c++) {
         for (int64_t i = 0; i < D; i++) gradient[c * K + i] = g->staging[c * g->ldx + i];
         gradient[c * K + D] = 0;
@@ -281,7 +305,8 @@ static cloob_status one_block(probe_gpu *g, int64_t at, int64_t n)
     float *x = g->resident ? g->x + at * g->ldx : g->x;
     if (!g->resident) CLOOB_TRY(send_rows(g, x, NULL, at, n));
     CLOOB_TRY(multiply(g, &g->logits[which], g->z, x, g->w));
-    CLOOB_TRY(eval_softmax_loss(g->ctx, g->d->stream, g->z, g->ldz, g->bias, g->loss + at, g->uncertain + at, g->y + at, n, g->C));
+    CLOOB_TRY(eval_softmax_loss(g->ctx, g->d->stream, g->z, g->ldz, g->bias, g->loss + at, g->uncertain + at,
+                                g->y + at, n, g->C));
     CLOOB_TRY(eval_column_sums(g->ctx, g->d->stream, g->bias_part, g->z, g->ldz, n, g->C));
     return multiply(g, &g->gradient[which], g->G, g->z, x);
 }
@@ -311,10 +336,11 @@ static cloob_status add_sample(probe_gpu *g, const int64_t *row, const float *ro
     if (n < SAMPLE_BLOCK)
         CLOOB_TRY(g->d->zero(g->ctx, g->d, g->sample, (size_t)(SAMPLE_BLOCK * g->ldk) * sizeof *g->sample));
     CLOOB_TRY(g->d->to_device(g->ctx, g->d, g->sample_root, root + first, (size_t)n * sizeof *root));
-    if (g->resident) CLOOB_TRY(g->d->to_device(g->ctx, g->d, g->sample_row, row + first, (size_t)n * sizeof *row));
+    if (g->resident)
+        CLOOB_TRY(g->d->to_device(g->ctx, g->d, g->sample_row, row + first, (size_t)n * sizeof *row));
     else CLOOB_TRY(send_rows(g, g->x, row, first, n));
-    CLOOB_TRY(eval_weighted_rows(g->ctx, g->d->stream, g->sample, g->ldk, g->x, g->ldx, g->resident ? g->sample_row : NULL,
-                                 g->sample_root, n, g->D));
+    CLOOB_TRY(eval_weighted_rows(g->ctx, g->d->stream, g->sample, g->ldk, g->x, g->ldx,
+                                 g->resident ? g->sample_row : NULL, g->sample_root, n, g->D));
     return multiply(g, &g->square, g->M, g->sample, g->sample);
 }
 
@@ -323,7 +349,8 @@ cloob_status probe_gpu_square(probe_gpu *g, float *sum, const int64_t *row, cons
     int64_t K = g->D + 1;
     cuda_use(g->d);
     CLOOB_TRY(g->d->zero(g->ctx, g->d, g->M, (size_t)(g->ldk * g->ldk) * sizeof *g->M));
-    for (int64_t at = 0; at < n; at += SAMPLE_BLOCK) CLOOB_TRY(add_sample(g, row, root, at, least(SAMPLE_BLOCK, n - at)));
+    for (int64_t at = 0; at < n; at += SAMPLE_BLOCK)
+        CLOOB_TRY(add_sample(g, row, root, at, least(SAMPLE_BLOCK, n - at)));
     CLOOB_TRY(g->d->to_host(g->ctx, g->d, g->staging, g->M, (size_t)(g->ldk * g->ldk) * sizeof *g->M));
     for (int64_t i = 0; i < K; i++) memcpy(sum + i * K, g->staging + i * g->ldk, (size_t)K * sizeof *sum);
     return CLOOB_OK;
@@ -340,7 +367,8 @@ cloob_status probe_gpu_invert(probe_gpu *g, const double *M)
     CLOOB_TRY(eval_sweep(g->ctx, g->d->stream, g->wide, g->column, g->bad, K));
     CLOOB_TRY(eval_narrow(g->ctx, g->d->stream, g->M, g->ldk, g->wide, -1, K));
     CLOOB_TRY(g->d->to_host(g->ctx, g->d, &bad, g->bad, sizeof bad));
-    return bad ? ctx_fail(g->ctx, CLOOB_ERR_NUMERIC, "the probe's averaged Hessian is not positive definite") : CLOOB_OK;
+    return bad ? ctx_fail(g->ctx, CLOOB_ERR_NUMERIC, "the probe's averaged Hessian is not positive definite")
+               : CLOOB_OK;
 }
 
 cloob_status probe_gpu_precondition(probe_gpu *g, double *out, const double *v)

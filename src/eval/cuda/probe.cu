@@ -1,5 +1,5 @@
-/* Between the probe's products: softmax and loss of rows of logits, sums, weighted rows, and the inverse of a symmetric
- * matrix. */
+/* Between the probe's products: softmax and loss of rows of logits, sums, weighted rows, and the inverse of a
+ * symmetric matrix. */
 #include "eval/cuda/kernels.h"
 
 enum { WARPS = 8 };
@@ -29,9 +29,10 @@ static __device__ void row_top(const float *z, const float *bias, int C, float *
     *high = most, *top = at;
 }
 
-/* As in softmax_loss_real.h: the largest logit stays out of the sum, so that a confident row keeps its digits. */
-static __global__ void softmax_loss_kernel(float *z, int64_t ld, const float *bias, double *loss, float *uncertain,
-                                           const int32_t *y, int64_t n, int C)
+/* As in softmax_loss_real.h: the largest logit stays out of the sum, so that a confident row keeps its
+ * digits. */
+static __global__ void softmax_loss_kernel(float *z, int64_t ld, const float *bias, double *loss,
+                                           float *uncertain, const int32_t *y, int64_t n, int C)
 {
     int64_t i = (int64_t)blockIdx.x * WARPS + threadIdx.y;
     if (i >= n) return;
@@ -57,8 +58,8 @@ static __global__ void softmax_loss_kernel(float *z, int64_t ld, const float *bi
     }
 }
 
-cloob_status eval_softmax_loss(cloob_ctx *ctx, cudaStream_t stream, float *z, int64_t ld, const float *bias, double *loss,
-                            float *uncertain, const int32_t *y, int64_t n, int64_t C)
+cloob_status eval_softmax_loss(cloob_ctx *ctx, cudaStream_t stream, float *z, int64_t ld, const float *bias,
+                               double *loss, float *uncertain, const int32_t *y, int64_t n, int64_t C)
 {
     unsigned blocks = (unsigned)((n + WARPS - 1) / WARPS);
     softmax_loss_kernel<<<blocks, dim3(32, WARPS), 0, stream>>>(z, ld, bias, loss, uncertain, y, n, (int)C);
@@ -82,8 +83,8 @@ static __global__ void column_sums_kernel(double *part, const float *z, int64_t 
     part[blockIdx.y * C + c] += mine;
 }
 
-cloob_status eval_column_sums(cloob_ctx *ctx, cudaStream_t stream, double *part, const float *z, int64_t ld, int64_t n,
-                           int64_t C)
+cloob_status eval_column_sums(cloob_ctx *ctx, cudaStream_t stream, double *part, const float *z, int64_t ld,
+                              int64_t n, int64_t C)
 {
     dim3 grid((unsigned)((C + 31) / 32), COLUMN_SLICES);
     column_sums_kernel<<<grid, dim3(32, WARPS), 0, stream>>>(part, z, ld, n, C);
@@ -111,17 +112,18 @@ cloob_status eval_sum(cloob_ctx *ctx, cudaStream_t stream, double *to, const dou
 
 /* ---- the preconditioner -------------------------------------------------------------------------- */
 
-static __global__ void weighted_rows_kernel(float *out, int64_t ldo, const float *x, int64_t ldx, const int64_t *row,
-                                            const float *root, int64_t D)
+static __global__ void weighted_rows_kernel(float *out, int64_t ldo, const float *x, int64_t ldx,
+                                            const int64_t *row, const float *root, int64_t D)
 {
     int64_t s = blockIdx.x;
     const float *from = x + (row ? row[s] : s) * ldx;
     float weight = root[s];
-    for (int64_t k = threadIdx.x; k < ldo; k += blockDim.x) out[s * ldo + k] = k < D ? weight * from[k] : k == D ? weight : 0.0f;
+    for (int64_t k = threadIdx.x; k < ldo; k += blockDim.x)
+        out[s * ldo + k] = k < D ? weight * from[k] : k == D ? weight : 0.0f;
 }
 
-cloob_status eval_weighted_rows(cloob_ctx *ctx, cudaStream_t stream, float *out, int64_t ldo, const float *x, int64_t ldx,
-                                const int64_t *row, const float *root, int64_t n, int64_t D)
+cloob_status eval_weighted_rows(cloob_ctx *ctx, cudaStream_t stream, float *out, int64_t ldo, const float *x,
+                                int64_t ldx, const int64_t *row, const float *root, int64_t n, int64_t D)
 {
     weighted_rows_kernel<<<(unsigned)n, 256, 0, stream>>>(out, ldo, x, ldx, row, root, D);
     return cuda_launched(ctx, "probe: rows of the preconditioner");
@@ -129,7 +131,8 @@ cloob_status eval_weighted_rows(cloob_ctx *ctx, cudaStream_t stream, float *out,
 
 /* One sweep: with p = A_kk and c = A's column k,
  *     A_ij -= c_i c_j / p,   A_ik = A_ki = c_i / p,   A_kk = -1 / p.
- * After all of them A holds -A^-1; symmetry stays throughout, and of a positive definite A every pivot is positive. */
+ * After all of them A holds -A^-1; symmetry stays throughout, and of a positive definite A every pivot is
+ * positive. */
 static __global__ void take_column_kernel(double *column, int *bad, const double *A, int64_t k, int64_t n)
 {
     int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
@@ -164,8 +167,8 @@ static __global__ void narrow_kernel(float *out, int64_t ldo, const double *A, d
     if (j < n) out[i * ldo + j] = (float)(factor * A[i * n + j]);
 }
 
-cloob_status eval_narrow(cloob_ctx *ctx, cudaStream_t stream, float *out, int64_t ldo, const double *A, double factor,
-                      int64_t n)
+cloob_status eval_narrow(cloob_ctx *ctx, cudaStream_t stream, float *out, int64_t ldo, const double *A,
+                         double factor, int64_t n)
 {
     narrow_kernel<<<dim3((unsigned)((n + 255) / 256), (unsigned)n), 256, 0, stream>>>(out, ldo, A, factor, n);
     return cuda_launched(ctx, "probe: inverse");

@@ -9,7 +9,10 @@
 #include "core/pool.h"
 #include "eval/cuda/kernels.h"
 
-enum { TILE = 8192, SEND_ROWS = 16384 }; /* a tile of 256 MiB: products at full speed, counts bound by memory */
+enum {
+    TILE = 8192,
+    SEND_ROWS = 16384
+}; /* a tile of 256 MiB: products at full speed, counts bound by memory */
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
@@ -57,7 +60,8 @@ static cloob_status send(gpu_ranks *g, const unit_rows *u, int64_t first, int64_
         int64_t part = least(SEND_ROWS, n - at);
         reading r = { u, g->staging, first + at, g->D, g->ld };
         pool_for(g->ctx, part, 64, read_range, &r);
-        CLOOB_TRY(g->d->to_device(g->ctx, g->d, to + at * g->ld, g->staging, (size_t)(part * g->ld) * sizeof *to));
+        CLOOB_TRY(
+            g->d->to_device(g->ctx, g->d, to + at * g->ld, g->staging, (size_t)(part * g->ld) * sizeof *to));
     }
     return CLOOB_OK;
 }
@@ -87,7 +91,8 @@ static void choose_resident(gpu_ranks *g, size_t other_bytes)
 {
     size_t total, available;
     g->d->memory(g->d, &total, &available);
-    size_t limit = g->p->gpu_limit ? g->p->gpu_limit : available / 4 * 3, room = limit > other_bytes ? limit - other_bytes : 0;
+    size_t limit = g->p->gpu_limit ? g->p->gpu_limit : available / 4 * 3,
+           room = limit > other_bytes ? limit - other_bytes : 0;
     size_t a = panel_bytes(g, g->a.u, true), b = panel_bytes(g, g->b.u, true);
     g->b.resident = b + panel_bytes(g, g->a.u, false) <= room;
     g->a.resident = g->b.resident && a + b <= room;
@@ -102,24 +107,35 @@ static cloob_status make_panel(gpu_ranks *g, panel *p)
 
 static cloob_status plan_product(gpu_ranks *g)
 {
-    gemm_shape shape = { .m = g->tile, .n = g->tile, .k = g->D, .tb = true, .lda = g->ld, .ldb = g->ld,
-                         .in = CLOOB_F32, .out = CLOOB_F32, .alpha = 1 };
+    gemm_shape shape = { .m = g->tile,
+                         .n = g->tile,
+                         .k = g->D,
+                         .tb = true,
+                         .lda = g->ld,
+                         .ldb = g->ld,
+                         .in = CLOOB_F32,
+                         .out = CLOOB_F32,
+                         .alpha = 1 };
     CLOOB_TRY(gemm_plan_create(g->ctx, g->d, &shape, &g->plan));
     return take(g, &g->workspace, gemm_plan_workspace(g->plan), "a product");
 }
 
 static void log_plan(const gpu_ranks *g, size_t bytes)
 {
-    const char *where = g->a.resident ? "all rows stay there" : g->b.resident ? "candidates stay there" : "rows are sent in panels";
-    ctx_log(g->ctx, CLOOB_LOG_INFO, "plan: %lld x %lld similarities in tiles of %lld x %lld on %s, %.2f GiB there; %s",
-            (long long)g->a.u->src.N, (long long)g->b.u->src.N, (long long)g->tile, (long long)g->tile, g->d->name,
-            (double)bytes / 1073741824.0, where);
+    const char *where = g->a.resident   ? "all rows stay there"
+                        : g->b.resident ? "candidates stay there"
+                                        : "rows are sent in panels";
+    ctx_log(g->ctx, CLOOB_LOG_INFO,
+            "plan: %lld x %lld similarities in tiles of %lld x %lld on %s, %.2f GiB there; %s",
+            (long long)g->a.u->src.N, (long long)g->b.u->src.N, (long long)g->tile, (long long)g->tile,
+            g->d->name, (double)bytes / 1073741824.0, where);
 }
 
 static cloob_status create(gpu_ranks *g)
 {
     int64_t n = g->p->a->src.N;
-    size_t tile_bytes = (size_t)(g->tile * g->tile) * sizeof(float), staging = (size_t)(SEND_ROWS * g->ld) * sizeof(float);
+    size_t tile_bytes = (size_t)(g->tile * g->tile) * sizeof(float),
+           staging = (size_t)(SEND_ROWS * g->ld) * sizeof(float);
     g->staging = calloc(1, staging); /* what pads a row stays 0 */
     if (!g->staging) return ctx_no_memory(g->ctx, staging, "embeddings on their way");
     CLOOB_TRY(plan_product(g));
@@ -139,7 +155,8 @@ static cloob_status create(gpu_ranks *g)
 
 static void destroy(gpu_ranks *g)
 {
-    void *held[] = { g->a.data, g->b.data, g->s, g->matched, g->above[0], g->above[1], g->tied[0], g->tied[1], g->workspace };
+    void *held[] = { g->a.data,   g->b.data,  g->s,       g->matched,  g->above[0],
+                     g->above[1], g->tied[0], g->tied[1], g->workspace };
     for (size_t i = 0; i < sizeof held / sizeof *held; i++)
         if (held[i]) g->d->free(g->d, held[i]);
     gemm_plan_destroy(g->plan);
@@ -158,7 +175,9 @@ static cloob_status count_tile(gpu_ranks *g, rank_tile *t)
 static cloob_status count_all(gpu_ranks *g)
 {
     int64_t na = g->a.u->src.N, nb = g->b.u->src.N;
-    rank_tile t = { .s = g->s, .ld = g->tile, .ldx = g->ld, .D = g->D, .step = g->p->step, .matched = g->matched };
+    rank_tile t = {
+        .s = g->s, .ld = g->tile, .ldx = g->ld, .D = g->D, .step = g->p->step, .matched = g->matched
+    };
     memcpy(t.above, g->above, sizeof t.above);
     memcpy(t.tied, g->tied, sizeof t.tied);
     for (t.i0 = 0; t.i0 < na; t.i0 += g->tile) {
@@ -186,8 +205,14 @@ static cloob_status bring_home(gpu_ranks *g)
 cloob_status ranks_gpu(cloob_ctx *ctx, device *d, const rank_pass *p)
 {
     int64_t D = p->a->src.D, most = p->a->src.N > p->b->src.N ? p->a->src.N : p->b->src.N;
-    gpu_ranks g = { .ctx = ctx, .d = d, .p = p, .D = D, .ld = up(D, 4), .tile = least(TILE, up(most, RANK_STRETCH)),
-                    .a = { .u = p->a }, .b = { .u = p->b } };
+    gpu_ranks g = { .ctx = ctx,
+                    .d = d,
+                    .p = p,
+                    .D = D,
+                    .ld = up(D, 4),
+                    .tile = least(TILE, up(most, RANK_STRETCH)),
+                    .a = { .u = p->a },
+                    .b = { .u = p->b } };
     cloob_status status = create(&g);
     if (status == CLOOB_OK) status = count_all(&g);
     if (status == CLOOB_OK) status = bring_home(&g);

@@ -1,5 +1,6 @@
-/* Counting in a tile of similarities, as retrieval_ranks.c does it on the CPU: what is clearly above the partner's is
- * counted, what is too near is formed again in double, in the same order of additions, so that ranks are the same. */
+/* Counting in a tile of similarities, as retrieval_ranks.c does it on the CPU: what is clearly above the
+ * partner's is counted, what is too near is formed again in double, in the same order of additions, so that
+ * ranks are the same. */
 #include "eval/cuda/kernels.h"
 #include "eval/retrieval_ranks.h"
 
@@ -18,10 +19,12 @@ typedef struct verdict {
     int above, tied;
 } verdict;
 
-/* Candidates of one query in n places of a tile, `stride` apart, the first of them candidate `first`; by a whole warp.
- * partner: the candidate that belongs to the query; own: its similarity. base + k * ld: candidate k's row. */
-static __device__ verdict settle_near(const float *s, int64_t stride, int64_t first, int n, int near, int64_t partner,
-                                      double own, const float *query, const float *base, int64_t ld, int64_t D)
+/* Candidates of one query in n places of a tile, `stride` apart, the first of them candidate `first`; by a
+ * whole warp. partner: the candidate that belongs to the query; own: its similarity. base + k * ld: candidate
+ * k's row. */
+static __device__ verdict settle_near(const float *s, int64_t stride, int64_t first, int n, int near,
+                                      int64_t partner, double own, const float *query, const float *base,
+                                      int64_t ld, int64_t D)
 {
     verdict v = { 0, 0 };
     bool crowded = near > n / 8 + 1;
@@ -60,7 +63,8 @@ static __global__ void rows_kernel(rank_tile t)
     above = __reduce_add_sync(0xffffffffu, above), reach = __reduce_add_sync(0xffffffffu, reach);
     int near = reach - above - (partner >= first && partner < first + n);
     verdict v = { 0, 0 };
-    if (near > 0) v = settle_near(s, 1, first, n, near, partner, own, t.a + i * t.ldx, t.b + c0 * t.ldx, t.ldx, t.D);
+    if (near > 0)
+        v = settle_near(s, 1, first, n, near, partner, own, t.a + i * t.ldx, t.b + c0 * t.ldx, t.ldx, t.D);
     if (threadIdx.x == 0) add(t, 0, query, above + v.above, v.tied);
 }
 
@@ -101,7 +105,8 @@ static __global__ void columns_kernel(rank_tile t)
 
 cloob_status eval_rank_columns(cloob_ctx *ctx, cudaStream_t stream, const rank_tile *t)
 {
-    dim3 grid((unsigned)((t->nj + 32 * WARPS - 1) / (32 * WARPS)), (unsigned)((t->ni + RANK_STRETCH - 1) / RANK_STRETCH));
+    dim3 grid((unsigned)((t->nj + 32 * WARPS - 1) / (32 * WARPS)),
+              (unsigned)((t->ni + RANK_STRETCH - 1) / RANK_STRETCH));
     columns_kernel<<<grid, dim3(32, WARPS), 0, stream>>>(*t);
     return cuda_launched(ctx, "retrieval: ranks");
 }

@@ -38,8 +38,16 @@ static cloob_status send_weights(score_gpu *s, const double *w)
 static cloob_status prepare(score_gpu *s, const double *w)
 {
     int64_t f = sizeof(float), staged = most(most(s->block * s->ldx, s->C * s->ldx), s->block * s->ldz);
-    gemm_shape shape = { .m = s->block, .n = s->ldz, .k = s->D, .tb = true, .lda = s->ldx, .ldb = s->ldx,
-                         .in = CLOOB_F32, .out = CLOOB_F32, .extra = GEMM_BIAS, .alpha = 1 };
+    gemm_shape shape = { .m = s->block,
+                         .n = s->ldz,
+                         .k = s->D,
+                         .tb = true,
+                         .lda = s->ldx,
+                         .ldb = s->ldx,
+                         .in = CLOOB_F32,
+                         .out = CLOOB_F32,
+                         .extra = GEMM_BIAS,
+                         .alpha = 1 };
     s->staging = malloc((size_t)(staged * f));
     if (!s->staging) return ctx_no_memory(s->ctx, (size_t)(staged * f), "scores");
     CLOOB_TRY(take(s, &s->x, s->block * s->ldx * f));
@@ -51,8 +59,8 @@ static cloob_status prepare(score_gpu *s, const double *w)
     return send_weights(s, w);
 }
 
-cloob_status score_gpu_create(cloob_ctx *ctx, device *d, score_gpu **out, const double *w, int64_t C, int64_t D,
-                              int64_t block)
+cloob_status score_gpu_create(cloob_ctx *ctx, device *d, score_gpu **out, const double *w, int64_t C,
+                              int64_t D, int64_t block)
 {
     score_gpu *s = calloc(1, sizeof *s);
     *out = NULL;
