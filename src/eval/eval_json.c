@@ -175,6 +175,7 @@ char *probe_json(const cloob_probe_result *r)
     whole(&s, "strangers", r->strangers);
     whole(&s, "class_gaps", r->class_gaps);
     whole(&s, "iterations", r->iterations);
+    whole(&s, "evaluations", r->evaluations);
     truth(&s, "converged", r->converged);
     if (r->trials) {
         number(&s, "test_acc_without_val", r->searched_test_acc);

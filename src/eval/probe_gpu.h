@@ -28,10 +28,9 @@ cloob_status probe_gpu_load(probe_gpu *g, const probe_data *part, int parts, con
  * overwritten. */
 cloob_status probe_gpu_evaluate(probe_gpu *g, double *loss, double *gradient, const double *w);
 
-/* u (N) = 1 - sum p^2 of each row at the last evaluation. */
-cloob_status probe_gpu_uncertain(probe_gpu *g, float *u);
-/* sum (D+1, D+1) = sum over n rows of root^2 x x', x with a 1 behind it; row, root: (n). */
-cloob_status probe_gpu_square(probe_gpu *g, float *sum, const int64_t *row, const float *root, int64_t n);
+/* sum (D+1, D+1) = sum over every stride-th row of u x x', x with a 1 behind it, u = 1 - sum p^2 at the last
+ * evaluation. *used: how many rows that were. */
+cloob_status probe_gpu_hessian(probe_gpu *g, float *sum, int64_t stride, int64_t *used);
 /* Keeps the inverse of M (D+1, D+1) on the device, for probe_gpu_precondition: out (C, D+1) = v M^-1. */
 cloob_status probe_gpu_invert(probe_gpu *g, const double *M);
 cloob_status probe_gpu_precondition(probe_gpu *g, double *out, const double *v);

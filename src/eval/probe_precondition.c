@@ -24,14 +24,25 @@ static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 /* ---- the average over classes -------------------------------------------------------------------- */
 
+/* Minv = sum of u x x' over all rows, by a sample of them: drawn by weight on the CPU, evenly on a GPU. */
+static cloob_status sum_of_squares(objective *o)
+{
+    int64_t K = o->D + 1, wanted = objective_sample_rows(o->D), used;
+    if (!o->gpu) {
+        objective_sample(o, wanted);
+        objective_sample_square(o);
+        return CLOOB_OK;
+    }
+    CLOOB_TRY(probe_gpu_hessian(o->gpu, o->Minv, o->N > wanted ? o->N / wanted : 1, &used));
+    for (int64_t i = 0; i < K * K; i++) o->Minv[i] *= (float)o->N / (float)used;
+    return CLOOB_OK;
+}
+
 static cloob_status make_average(objective *o)
 {
     int64_t D = o->D, K = D + 1;
     double trace = 0;
-    if (o->gpu) CLOOB_TRY(probe_gpu_uncertain(o->gpu, o->uncertain));
-    objective_sample(o, objective_sample_rows(D));
-    if (o->gpu) CLOOB_TRY(probe_gpu_square(o->gpu, o->Minv, o->row, o->root, o->sampled));
-    else objective_sample_square(o);
+    CLOOB_TRY(sum_of_squares(o));
     for (int64_t i = 0; i < K * K; i++) o->M[i] = o->Minv[i] / (double)o->C;
     for (int64_t i = 0; i < K; i++) trace += o->M[i * K + i];
     double floor_ = 1e-7 * trace + 1e-30; /* keeps the inverse positive definite in float */

@@ -25,10 +25,9 @@ cloob_status probe_gpu_evaluate(probe_gpu *g, double *loss, double *gradient, co
 {
     return (void)g, (void)loss, (void)gradient, (void)w, CLOOB_ERR_UNSUPPORTED;
 }
-cloob_status probe_gpu_uncertain(probe_gpu *g, float *u) { return (void)g, (void)u, CLOOB_ERR_UNSUPPORTED; }
-cloob_status probe_gpu_square(probe_gpu *g, float *sum, const int64_t *row, const float *root, int64_t n)
+cloob_status probe_gpu_hessian(probe_gpu *g, float *sum, int64_t stride, int64_t *used)
 {
-    return (void)g, (void)sum, (void)row, (void)root, (void)n, CLOOB_ERR_UNSUPPORTED;
+    return (void)g, (void)sum, (void)stride, (void)used, CLOOB_ERR_UNSUPPORTED;
 }
 cloob_status probe_gpu_invert(probe_gpu *g, const double *M)
 {

@@ -23,10 +23,10 @@ cloob_status eval_column_sums(cloob_ctx *ctx, cudaStream_t stream, double *part,
 /* *to = sum of n numbers, in one order */
 cloob_status eval_sum(cloob_ctx *ctx, cudaStream_t stream, double *to, const double *from, int64_t n);
 
-/* out (n, ldo): line s is root[s] times (row s of x, 1), zeros behind; row: which rows of x, NULL: 0, 1, 2,
- * ... */
+/* out (n, ldo): row s is sqrt(u[s u_step]) times (x[s x_step], 1), zeros behind. x: (.., D) */
 cloob_status eval_weighted_rows(cloob_ctx *ctx, cudaStream_t stream, float *out, int64_t ldo, const float *x,
-                                int64_t ldx, const int64_t *row, const float *root, int64_t n, int64_t D);
+                                int64_t ldx, int64_t x_step, const float *u, int64_t u_step, int64_t n,
+                                int64_t D);
 
 /* A (n, n) = -A^-1 of a symmetric positive definite A, by n sweeps; column: (n) of scratch. *bad becomes 1
  * where a pivot is not positive. */

@@ -37,9 +37,7 @@ struct probe_gpu {
     double *loss;               /* (N), then their sum */
     double *bias_part;          /* (COLUMN_SLICES, C) */
     float *sample, *M, *v, *Mv; /* (SAMPLE_BLOCK, ldk), (ldk, ldk), (C, ldk) twice */
-    int64_t *sample_row;        /* (SAMPLE_BLOCK), like sample_root */
-    float *sample_root;
-    double *wide, *column; /* (D+1, D+1), (D+1) */
+    double *wide, *column;      /* (D+1, D+1), (D+1) */
     int *bad;
     void *workspace;
     size_t workspace_bytes, bytes, limit;
@@ -79,7 +77,7 @@ static void unload(probe_gpu *g)
     release(g, &g->uncertain), release(g, &g->loss), release(g, &g->bias_part), release(g, &g->sample),
         release(g, &g->M);
     release(g, &g->v), release(g, &g->Mv), release(g, &g->wide), release(g, &g->column), release(g, &g->bad);
-    release(g, &g->workspace), release(g, &g->sample_row), release(g, &g->sample_root);
+    release(g, &g->workspace);
     for (size_t i = 0; i < sizeof made / sizeof *made; i++) {
         gemm_plan_destroy(made[i]->plan);
         made[i]->plan = NULL;
@@ -132,8 +130,6 @@ static cloob_status allocate(probe_gpu *g)
     CLOOB_TRY(take(g, &g->loss, g->N + 1, sizeof(double), "losses"));
     CLOOB_TRY(take(g, &g->bias_part, COLUMN_SLICES * g->C, sizeof(double), "the bias"));
     CLOOB_TRY(take(g, &g->sample, SAMPLE_BLOCK * g->ldk, sizeof(float), "the preconditioner"));
-    CLOOB_TRY(take(g, &g->sample_row, SAMPLE_BLOCK, sizeof(int64_t), "the preconditioner"));
-    CLOOB_TRY(take(g, &g->sample_root, SAMPLE_BLOCK, sizeof(float), "the preconditioner"));
     CLOOB_TRY(take(g, &g->M, g->ldk * g->ldk, sizeof(float), "the preconditioner"));
     CLOOB_TRY(take(g, &g->v, g->C * g->ldk, sizeof(float), "a direction"));
     CLOOB_TRY(take(g, &g->Mv, g->C * g->ldk, sizeof(float), "a direction"));
@@ -198,8 +194,7 @@ static cloob_status multiply(probe_gpu *g, const product *p, float *D, const flo
 
 typedef struct reading {
     const probe_gpu *g;
-    int64_t first;
-    const int64_t *row; /* which rows; NULL: first, first + 1, ... */
+    int64_t first, step;
 } reading;
 
 /* Row `at` over all parts into staging's row i. */
@@ -217,16 +212,15 @@ static void read_range(void *arg, int64_t begin, int64_t end, int thread)
     const reading *r = arg;
     (void)thread;
     for (int64_t i = begin; i < end; i++)
-        read_row(r->g, r->row ? r->row[r->first + i] : r->first + i, r->g->staging + i * r->g->ldx);
+        read_row(r->g, r->first + i * r->step, r->g->staging + i * r->g->ldx);
 }
 
-/* Rows first, first + 1, ... or row[first], row[first + 1], ... (n of them) into `to`, one after the other.
- */
-static cloob_status send_rows(probe_gpu *g, float *to, const int64_t *row, int64_t first, int64_t n)
+/* Rows first, first + step, ... (n of them) into `to`, one after the other. */
+static cloob_status send_rows(probe_gpu *g, float *to, int64_t first, int64_t step, int64_t n)
 {
     for (int64_t at = 0, part; at < n; at += part) {
         part = least(g->send_rows, n - at);
-        pool_for(g->ctx, part, 16, read_range, &(reading){ g, first + at, row });
+        pool_for(g->ctx, part, 16, read_range, &(reading){ g, first + at * step, step });
         CLOOB_TRY(g->d->to_device(g->ctx, g->d, to + at * g->ldx, g->staging,
                                   (size_t)(part * g->ldx) * sizeof *to));
     }
@@ -263,7 +257,7 @@ cloob_status probe_gpu_load(probe_gpu *g, const probe_data *part, int parts, con
         CLOOB_TRY(allocate(g));
         CLOOB_TRY(plan_products(g));
         log_plan(g);
-        if (g->resident) CLOOB_TRY(send_rows(g, g->x, NULL, 0, g->N));
+        if (g->resident) CLOOB_TRY(send_rows(g, g->x, 0, 1, g->N));
         for (g->keys = 0; g->keys < parts; g->keys++) g->key[g->keys] = part[g->keys].x;
     }
     return g->d->to_device(g->ctx, g->d, g->y, y, (size_t)g->N * sizeof *y);
@@ -303,7 +297,7 @@ static cloob_status one_block(probe_gpu *g, int64_t at, int64_t n)
 {
     int which = n != g->block;
     float *x = g->resident ? g->x + at * g->ldx : g->x;
-    if (!g->resident) CLOOB_TRY(send_rows(g, x, NULL, at, n));
+    if (!g->resident) CLOOB_TRY(send_rows(g, x, at, 1, n));
     CLOOB_TRY(multiply(g, &g->logits[which], g->z, x, g->w));
     CLOOB_TRY(eval_softmax_loss(g->ctx, g->d->stream, g->z, g->ldz, g->bias, g->loss + at, g->uncertain + at,
                                 g->y + at, n, g->C));
@@ -325,32 +319,26 @@ cloob_status probe_gpu_evaluate(probe_gpu *g, double *loss, double *gradient, co
 
 /* ---- the preconditioner -------------------------------------------------------------------------- */
 
-cloob_status probe_gpu_uncertain(probe_gpu *g, float *u)
+/* Sampled rows from the s-th on; rows behind the last are zeros and add nothing. */
+static cloob_status add_sample(probe_gpu *g, int64_t s, int64_t n, int64_t stride)
 {
-    return g->d->to_host(g->ctx, g->d, u, g->uncertain, (size_t)g->N * sizeof *u);
-}
-
-/* Rows from `first` on; lines of the block behind the last are zeros and add nothing. */
-static cloob_status add_sample(probe_gpu *g, const int64_t *row, const float *root, int64_t first, int64_t n)
-{
+    const float *x = g->x + s * stride * g->ldx;
     if (n < SAMPLE_BLOCK)
         CLOOB_TRY(g->d->zero(g->ctx, g->d, g->sample, (size_t)(SAMPLE_BLOCK * g->ldk) * sizeof *g->sample));
-    CLOOB_TRY(g->d->to_device(g->ctx, g->d, g->sample_root, root + first, (size_t)n * sizeof *root));
-    if (g->resident)
-        CLOOB_TRY(g->d->to_device(g->ctx, g->d, g->sample_row, row + first, (size_t)n * sizeof *row));
-    else CLOOB_TRY(send_rows(g, g->x, row, first, n));
-    CLOOB_TRY(eval_weighted_rows(g->ctx, g->d->stream, g->sample, g->ldk, g->x, g->ldx,
-                                 g->resident ? g->sample_row : NULL, g->sample_root, n, g->D));
+    if (!g->resident) CLOOB_TRY(send_rows(g, g->x, s * stride, stride, n));
+    CLOOB_TRY(eval_weighted_rows(g->ctx, g->d->stream, g->sample, g->ldk, g->resident ? x : g->x, g->ldx,
+                                 g->resident ? stride : 1, g->uncertain + s * stride, stride, n, g->D));
     return multiply(g, &g->square, g->M, g->sample, g->sample);
 }
 
-cloob_status probe_gpu_square(probe_gpu *g, float *sum, const int64_t *row, const float *root, int64_t n)
+cloob_status probe_gpu_hessian(probe_gpu *g, float *sum, int64_t stride, int64_t *used)
 {
     int64_t K = g->D + 1;
     cuda_use(g->d);
+    *used = (g->N + stride - 1) / stride;
     CLOOB_TRY(g->d->zero(g->ctx, g->d, g->M, (size_t)(g->ldk * g->ldk) * sizeof *g->M));
-    for (int64_t at = 0; at < n; at += SAMPLE_BLOCK)
-        CLOOB_TRY(add_sample(g, row, root, at, least(SAMPLE_BLOCK, n - at)));
+    for (int64_t s = 0; s < *used; s += SAMPLE_BLOCK)
+        CLOOB_TRY(add_sample(g, s, least(SAMPLE_BLOCK, *used - s), stride));
     CLOOB_TRY(g->d->to_host(g->ctx, g->d, g->staging, g->M, (size_t)(g->ldk * g->ldk) * sizeof *g->M));
     for (int64_t i = 0; i < K; i++) memcpy(sum + i * K, g->staging + i * g->ldk, (size_t)K * sizeof *sum);
     return CLOOB_OK;

@@ -113,19 +113,20 @@ cloob_status eval_sum(cloob_ctx *ctx, cudaStream_t stream, double *to, const dou
 /* ---- the preconditioner -------------------------------------------------------------------------- */
 
 static __global__ void weighted_rows_kernel(float *out, int64_t ldo, const float *x, int64_t ldx,
-                                            const int64_t *row, const float *root, int64_t D)
+                                            int64_t x_step, const float *u, int64_t u_step, int64_t D)
 {
     int64_t s = blockIdx.x;
-    const float *from = x + (row ? row[s] : s) * ldx;
-    float weight = root[s];
+    const float *row = x + s * x_step * ldx;
+    float root = sqrtf(u[s * u_step]);
     for (int64_t k = threadIdx.x; k < ldo; k += blockDim.x)
-        out[s * ldo + k] = k < D ? weight * from[k] : k == D ? weight : 0.0f;
+        out[s * ldo + k] = k < D ? root * row[k] : k == D ? root : 0.0f;
 }
 
 cloob_status eval_weighted_rows(cloob_ctx *ctx, cudaStream_t stream, float *out, int64_t ldo, const float *x,
-                                int64_t ldx, const int64_t *row, const float *root, int64_t n, int64_t D)
+                                int64_t ldx, int64_t x_step, const float *u, int64_t u_step, int64_t n,
+                                int64_t D)
 {
-    weighted_rows_kernel<<<(unsigned)n, 256, 0, stream>>>(out, ldo, x, ldx, row, root, D);
+    weighted_rows_kernel<<<(unsigned)n, 256, 0, stream>>>(out, ldo, x, ldx, x_step, u, u_step, D);
     return cuda_launched(ctx, "probe: rows of the preconditioner");
 }
 
