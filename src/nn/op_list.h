@@ -99,3 +99,14 @@ OP(POOL_ATTENTION, "pool_attention", shape_pool_attention, grad_pool_attention)
 /* t (N,T,C), u (N,H,C) -> s (N,H,C), p' (N,H,T) F32: p = softmax over T of u.t, s = sum p t */
 OP(POOL_ATTENTION_BWD, "pool_attention_bwd", shape_pool_attention_bwd, NULL)
 /* ds, t, u, p -> dt, du */
+
+/* two ops in one, for a backend that saves a pass over memory by it (graph_join); each is defined by the two */
+OP(CONV_STATS, "conv_stats", shape_conv_stats, NULL)
+/* x, w, run_mean (O), run_var (O) -> y, mean (O), rstd (O) {as both}: conv2d, then bn_stats of y */
+OP(CONV_DX_REDUCE, "conv_dx_reduce", shape_conv_dx_reduce, NULL)
+/* dy, w (O,1,1,C), dy2, x, mean, rstd, gain, bias, y -> dgain, dbias, sums (2,C), g {as both}: conv2d_dx of dy, a gradient of x's
+ * shape, then bn_bwd_reduce of it with the others */
+OP(LINEAR_ACT, "linear_act", shape_linear_act, NULL)
+/* x, w, [bias] -> h, y {as both}: linear, then act of h */
+OP(LINEAR_DX_ACT, "linear_dx_act", shape_linear_dx_act, NULL)
+/* dy, w, h -> dh, [again] {as both}: linear_dx of dy, then act_bwd at h */

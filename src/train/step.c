@@ -22,6 +22,7 @@ tower_options step_tower_options(const step_options *o, const device *dev, bool 
                         .backward = text ? !o->lock_text : !o->lock_image,
                         .float_images = o->float_images,
                         .padded_input = gpu,
+                        .join = gpu,
                         .grad = o->grad };
     if (gpu && o->model.family != MODEL_RESNET && !t.grad.checkpoint) t.grad.recompute = false;
     return t;

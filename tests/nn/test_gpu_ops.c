@@ -58,6 +58,40 @@ static const op_case cases[] = {
       OP_CONV2D,
       A(.stride = 16, .pad = 0),
       { { 'f', { 4, 64, 64, 3 } }, { 'f', { 128, 16, 16, 3 } } } },
+    { "conv_stats 64",
+      OP_CONV_STATS,
+      A(.stride = 1, .eps = 1e-5f, .momentum = .1f),
+      { { 'f', { 3, 56, 56, 256 } }, { 'f', { 64, 1, 1, 256 } }, { 'v', { 64 } }, { 'p', { 64 } } } },
+    { "conv_stats 256",
+      OP_CONV_STATS,
+      A(.stride = 1, .eps = 1e-5f, .momentum = .1f),
+      { { 'f', { 3, 56, 56, 64 } }, { 'f', { 256, 1, 1, 64 } }, { 'v', { 256 } }, { 'p', { 256 } } } },
+    { "conv_stats 320",
+      OP_CONV_STATS,
+      A(.stride = 1, .eps = 1e-5f, .momentum = .1f),
+      { { 'f', { 5, 28, 28, 80 } }, { 'f', { 320, 1, 1, 80 } }, { 'v', { 320 } }, { 'p', { 320 } } } },
+    { "conv_stats deep",
+      OP_CONV_STATS,
+      A(.stride = 1, .eps = 1e-5f, .momentum = .1f),
+      { { 'f', { 5, 7, 7, 1024 } }, { 'f', { 512, 1, 1, 1024 } }, { 'v', { 512 } }, { 'p', { 512 } } } },
+    { "conv_dx_reduce 256",
+      OP_CONV_DX_REDUCE,
+      A(.stride = 1, .relu = true),
+      { { 'f', { 3, 56, 56, 64 } }, { 'f', { 64, 1, 1, 256 } }, { 'f', { 3, 56, 56, 256 } }, { 'f', { 3, 56, 56, 256 } },
+        { 'v', { 256 } }, { 'p', { 256 } }, { 'v', { 256 } }, { 'v', { 256 } }, { 'f', { 3, 56, 56, 256 } } } },
+    { "conv_dx_reduce deep",
+      OP_CONV_DX_REDUCE,
+      A(.stride = 1, .relu = true),
+      { { 'f', { 5, 7, 7, 512 } }, { 'f', { 512, 1, 1, 2048 } }, { 'f', { 5, 7, 7, 2048 } }, { 'f', { 5, 7, 7, 2048 } },
+        { 'v', { 2048 } }, { 'p', { 2048 } }, { 'v', { 2048 } }, { 'v', { 2048 } }, { 'f', { 5, 7, 7, 2048 } } } },
+    { "linear_act",
+      OP_LINEAR_ACT,
+      A(.act = OP_ACT_QUICKGELU),
+      { { 'f', { 20, 77, 512 } }, { 'f', { 2048, 512 } }, { 'v', { 2048 } } } },
+    { "linear_dx_act",
+      OP_LINEAR_DX_ACT,
+      A(.act = OP_ACT_QUICKGELU),
+      { { 'f', { 20, 77, 512 } }, { 'f', { 512, 2048 } }, { 'f', { 20, 77, 2048 } } } },
     { "linear",
       OP_LINEAR,
       A(0),
@@ -138,11 +172,20 @@ static void large_sizes_agree_in_bf16(void)
     compare(CLOOB_BF16, 1e-2);
 }
 
+static void large_sizes_agree_one_after_the_other(void)
+{
+    if (device_cuda_count() == 0) SKIP("no GPU here");
+    setenv("CLOOB_JOINED", "never", 1);
+    compare(CLOOB_BF16, 1e-2);
+}
+
 int main(void)
 {
     ctx = cloob_ctx_create(NULL);
+    setenv("CLOOB_JOINED", "always", 1); /* joined ops by one product, whatever timing says */
     RUN(large_sizes_agree);
     RUN(large_sizes_agree_in_bf16);
+    RUN(large_sizes_agree_one_after_the_other);
     cloob_ctx_destroy(ctx);
     return check_summary();
 }

@@ -60,4 +60,12 @@ const op_kernel op_kernels_cuda[OP_COUNT] = {
     [OP_POOL_ATTENTION_BWD] = { .run = pool_attention_bwd_cuda,
                                 .prepare = pool_attention_bwd_prepare_cuda,
                                 .release = pool_release_cuda },
+    [OP_CONV_STATS] = { .run = conv_stats_cuda, .prepare = conv_stats_prepare_cuda, .release = joined_release_cuda },
+    [OP_CONV_DX_REDUCE] = { .run = conv_dx_reduce_cuda,
+                            .prepare = conv_dx_reduce_prepare_cuda,
+                            .release = joined_release_cuda },
+    [OP_LINEAR_ACT] = { .run = linear_act_cuda, .prepare = linear_act_prepare_cuda, .release = joined_release_cuda },
+    [OP_LINEAR_DX_ACT] = { .run = linear_dx_act_cuda,
+                           .prepare = linear_dx_act_prepare_cuda,
+                           .release = joined_release_cuda },
 };
