@@ -1,4 +1,4 @@
-/* Ops that are two others: by one product that does the second's work before its result leaves the registers (product.h), or
+/* Ops that are two others: by one product that does the second's work before its result leaves the registers (joined_product.h), or
  * one after the other, whichever was faster when the plan was made. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@ typedef struct joined_state {
     op_args first;    /* the first op's plan, for when they run one after the other */
     void (*release)(const op_env *env, op_args *a);
     size_t weight, partial; /* offsets in scratch: the transposed weight, partial sums */
-    bool fused;
+    int teams;              /* of the product; 0: one after the other */
 } joined_state;
 
 void joined_release_cuda(const op_env *env, op_args *a)
@@ -66,21 +66,37 @@ static cloob_status trial_open(trial *t, bool reads, bool writes_two)
     return CLOOB_OK;
 }
 
-/* Milliseconds of the product with its ending, from the cache or by a trial; large when it cannot be tried. */
-static float product_ms(const op_env *env, const joined_product *p)
+typedef struct product_choice {
+    float ms;
+    int32_t teams;
+} product_choice;
+
+static void try_teams(const op_env *env, const joined_product *p, int teams, product_choice *best)
 {
-    char key[TUNE_KEY];
-    float ms = 1e30f;
     cuda_state *s = cuda_use(env->dev);
-    snprintf(key, sizeof key, "joined-%d-%lldx%lldx%lld", (int)p->ending, (long long)p->m, (long long)p->n, (long long)p->k);
-    if (tune_get(s->tune, key, &ms, sizeof ms)) return ms;
     trial t = { .ctx = env->ctx, .stream = s->stream, .p = *p, .sms = s->sms };
     bool reads = p->ending == PRODUCT_REDUCE || p->ending == PRODUCT_DACT, two = p->ending == PRODUCT_ACT || p->ending == PRODUCT_DACT;
-    if (trial_open(&t, reads, two) != CLOOB_OK || cuda_time(env->ctx, env->dev, trial_run, &t, &ms) != CLOOB_OK) ms = 1e30f;
+    float ms;
+    t.p.teams = teams;
+    if (joined_parts(&t.p, s->sms) == 0) return;
+    if (trial_open(&t, reads, two) == CLOOB_OK && cuda_time(env->ctx, env->dev, trial_run, &t, &ms) == CLOOB_OK && ms < best->ms)
+        *best = (product_choice){ ms, teams };
     for (int i = 0; i < BUFFERS; i++) cudaFree(t.buffer[i]);
     cudaGetLastError();
-    tune_put(s->tune, key, &ms, sizeof ms);
-    return ms;
+}
+
+/* How fast the product with its ending is, from the cache or by trials; ms large when it cannot be tried. */
+static product_choice product_time(const op_env *env, const joined_product *p)
+{
+    char key[TUNE_KEY];
+    product_choice best = { 1e30f, 0 };
+    tune_cache *cache = cuda_use(env->dev)->tune;
+    snprintf(key, sizeof key, "joined-%d-%lldx%lldx%lld", (int)p->ending, (long long)p->m, (long long)p->n, (long long)p->k);
+    if (tune_get(cache, key, &best, sizeof best)) return best;
+    try_teams(env, p, 2, &best);
+    try_teams(env, p, 4, &best);
+    tune_put(cache, key, &best, sizeof best);
+    return best;
 }
 
 /* Milliseconds for a pass over memory at a bandwidth we reach, and its launches. */
@@ -94,26 +110,31 @@ static cloob_status state_make(const op_env *env, op_args *a, joined_state **out
     return *out ? CLOOB_OK : ctx_no_memory(env->ctx, sizeof **out, "a joined product's plan");
 }
 
-/* CLOOB_JOINED=always|never overrides the timing, for tests and measurements. */
-static bool is_better(const op_env *env, const joined_product *p, float apart_ms)
+/* How many teams, or 0 when one after the other is better. CLOOB_JOINED=never|2|4 overrides the timing, for tests and measurements. */
+static int teams_for(const op_env *env, const joined_product *p, float apart_ms)
 {
     const char *wish = getenv("CLOOB_JOINED");
-    if (!joined_takes(p->n, p->k) || (wish && strcmp(wish, "never") == 0)) return false;
-    float ms = wish && strcmp(wish, "always") == 0 ? 0.0f : product_ms(env, p);
-    ctx_log(env->ctx, CLOOB_LOG_DEBUG, "joined %d, %lld x %lld x %lld: %.4f ms, one after the other %.4f", (int)p->ending,
-            (long long)p->m, (long long)p->n, (long long)p->k, (double)ms, (double)apart_ms);
-    return ms < apart_ms;
+    if (!joined_takes(p->n, p->k) || (wish && strcmp(wish, "never") == 0)) return 0;
+    if (wish && (*wish == '2' || *wish == '4')) {
+        joined_product wished = *p;
+        wished.teams = *wish - '0';
+        return joined_parts(&wished, sms_of(env)) ? wished.teams : 0;
+    }
+    product_choice c = product_time(env, p);
+    ctx_log(env->ctx, CLOOB_LOG_DEBUG, "joined %d, %lld x %lld x %lld: %.4f ms by %d teams, one after the other %.4f", (int)p->ending,
+            (long long)p->m, (long long)p->n, (long long)p->k, (double)c.ms, c.teams, (double)apart_ms);
+    return c.ms < apart_ms ? c.teams : 0;
 }
 
-/* Keeps what is faster and lays out scratch: the second op's first (it looks for it at the start), or the weight and the sums. */
-static void decide(const op_env *env, op_args *a, joined_state *s, const joined_product *p, bool can, float apart_ms, size_t second_scratch)
+/* Keeps what is faster and lays out scratch: for the two ops, which begin at its start, or the weight and the sums. */
+static void decide(const op_env *env, op_args *a, joined_state *s, joined_product *p, bool can, float apart_ms, size_t second_scratch)
 {
-    s->fused = can && is_better(env, p, apart_ms);
+    p->teams = s->teams = can ? teams_for(env, p, apart_ms) : 0;
     size_t apart = s->first.scratch_bytes > second_scratch ? s->first.scratch_bytes : second_scratch;
     s->weight = cuda_align(3 * (size_t)p->n * sizeof(float)); /* the ends of batch norm's sums use the start */
     s->partial = s->weight + cuda_align((size_t)(p->n * p->k) * 2);
-    size_t together = s->partial + (size_t)joined_parts(p, sms_of(env)) * 2 * (size_t)p->n * sizeof(float);
-    a->scratch_bytes = s->fused ? together : apart;
+    a->scratch_bytes = apart;
+    if (s->teams) a->scratch_bytes = s->partial + (size_t)joined_parts(p, sms_of(env)) * 2 * (size_t)p->n * sizeof(float);
 }
 
 static cloob_status run_product(const op_env *env, const char *op, const joined_product *p)
@@ -142,16 +163,16 @@ static op_args with_plan(op_args call, const joined_state *s)
 
 /* ---- conv2d, then statistics --------------------------------------------------------------------- */
 
-static joined_product stats_product(const op_args *a)
+static joined_product stats_product(const op_args *a, int teams)
 {
-    return (joined_product){ .ending = PRODUCT_STATS, .m = tensor_rows(&a->out[0]), .n = tensor_cols(&a->out[0]), .k = a->in[0].dim[3],
+    return (joined_product){ .ending = PRODUCT_STATS, .teams = teams, .m = tensor_rows(&a->out[0]), .n = tensor_cols(&a->out[0]), .k = a->in[0].dim[3],
                       .a = a->in[0].data, .b = a->in[1].data, .column = a->in[2].data, .y = a->out[0].data };
 }
 
 cloob_status conv_stats_prepare_cuda(const op_env *env, op_args *a)
 {
     joined_state *s;
-    joined_product p = stats_product(a);
+    joined_product p = stats_product(a, 0);
     op_args stats = joined_stats(a);
     CLOOB_TRY(state_make(env, a, &s));
     s->first = joined_conv(a);
@@ -167,11 +188,11 @@ cloob_status conv_stats_cuda(const op_env *env, const op_args *a)
 {
     const joined_state *s = a->state;
     op_args conv = with_plan(joined_conv(a), s), stats = joined_stats(a);
-    if (!s->fused) {
+    if (!s->teams) {
         CLOOB_TRY(conv2d_cuda(env, &conv));
         return bn_stats_cuda(env, &stats);
     }
-    joined_product p = stats_product(a); /* the running mean is what is taken off before summing */
+    joined_product p = stats_product(a, s->teams); /* the running mean is what is taken off before summing */
     p.partial = at(a, s->partial);
     CLOOB_TRY(run_product(env, "conv_stats", &p));
     return bn_stats_finish(env, &stats, p.partial, joined_parts(&p, sms_of(env)), p.column);
@@ -179,9 +200,9 @@ cloob_status conv_stats_cuda(const op_env *env, const op_args *a)
 
 /* ---- conv2d_dx, then batch norm's backward reduction --------------------------------------------- */
 
-static joined_product reduce_product(const op_args *a)
+static joined_product reduce_product(const op_args *a, int teams)
 {
-    return (joined_product){ .ending = PRODUCT_REDUCE, .m = tensor_rows(&a->in[3]), .n = tensor_cols(&a->in[3]), .k = a->in[0].dim[3],
+    return (joined_product){ .ending = PRODUCT_REDUCE, .teams = teams, .m = tensor_rows(&a->in[3]), .n = tensor_cols(&a->in[3]), .k = a->in[0].dim[3],
                       .a = a->in[0].data, .x = a->in[3].data, .other = a->in[2].data, .mask = a->in[8].data, .column = a->in[4].data,
                       .y = a->out[3].data };
 }
@@ -189,7 +210,7 @@ static joined_product reduce_product(const op_args *a)
 cloob_status conv_dx_reduce_prepare_cuda(const op_env *env, op_args *a)
 {
     joined_state *s;
-    joined_product p = reduce_product(a);
+    joined_product p = reduce_product(a, 0);
     op_args reduce = joined_reduce(a);
     CLOOB_TRY(state_make(env, a, &s));
     s->first = joined_conv_dx(a);
@@ -205,11 +226,11 @@ cloob_status conv_dx_reduce_cuda(const op_env *env, const op_args *a)
 {
     const joined_state *s = a->state;
     op_args dx = with_plan(joined_conv_dx(a), s), reduce = joined_reduce(a);
-    if (!s->fused) {
+    if (!s->teams) {
         CLOOB_TRY(conv2d_dx_cuda(env, &dx));
         return bn_bwd_reduce_cuda(env, &reduce);
     }
-    joined_product p = reduce_product(a);
+    joined_product p = reduce_product(a, s->teams);
     CLOOB_TRY(turned(env, a, s, &a->in[1], p.k, p.n, &p.b));
     p.partial = at(a, s->partial);
     CLOOB_TRY(run_product(env, "conv_dx_reduce", &p));
@@ -220,16 +241,16 @@ cloob_status conv_dx_reduce_cuda(const op_env *env, const op_args *a)
 
 static bool takes_act(const op_args *a) { return a->attr.act == OP_ACT_QUICKGELU && a->in[0].dtype == CLOOB_BF16; }
 
-static joined_product act_product(const op_args *a)
+static joined_product act_product(const op_args *a, int teams)
 {
-    return (joined_product){ .ending = PRODUCT_ACT, .m = tensor_rows(&a->out[0]), .n = tensor_cols(&a->out[0]), .k = tensor_cols(&a->in[0]),
+    return (joined_product){ .ending = PRODUCT_ACT, .teams = teams, .m = tensor_rows(&a->out[0]), .n = tensor_cols(&a->out[0]), .k = tensor_cols(&a->in[0]),
                       .a = a->in[0].data, .b = a->in[1].data, .column = a->in[2].data, .y = a->out[0].data, .y2 = a->out[1].data };
 }
 
 cloob_status linear_act_prepare_cuda(const op_env *env, op_args *a)
 {
     joined_state *s;
-    joined_product p = act_product(a);
+    joined_product p = act_product(a, 0);
     CLOOB_TRY(state_make(env, a, &s));
     s->first = joined_linear(a);
     s->release = linear_release_cuda;
@@ -242,27 +263,27 @@ cloob_status linear_act_cuda(const op_env *env, const op_args *a)
 {
     const joined_state *s = a->state;
     op_args linear = with_plan(joined_linear(a), s), act = joined_act(a);
-    if (!s->fused) {
+    if (!s->teams) {
         CLOOB_TRY(linear_cuda(env, &linear));
         return act_cuda(env, &act);
     }
-    joined_product p = act_product(a);
+    joined_product p = act_product(a, s->teams);
     if (a->attr.transposed) CLOOB_TRY(turned(env, a, s, &a->in[1], p.k, p.n, &p.b));
     return run_product(env, "linear_act", &p);
 }
 
 /* ---- linear_dx, then an activation's slope ------------------------------------------------------- */
 
-static joined_product dact_product(const op_args *a)
+static joined_product dact_product(const op_args *a, int teams)
 {
-    return (joined_product){ .ending = PRODUCT_DACT, .m = tensor_rows(&a->in[2]), .n = tensor_cols(&a->in[2]), .k = tensor_cols(&a->in[0]),
+    return (joined_product){ .ending = PRODUCT_DACT, .teams = teams, .m = tensor_rows(&a->in[2]), .n = tensor_cols(&a->in[2]), .k = tensor_cols(&a->in[0]),
                       .a = a->in[0].data, .b = a->in[1].data, .x = a->in[2].data, .y = a->out[0].data, .y2 = a->out[1].data };
 }
 
 cloob_status linear_dx_act_prepare_cuda(const op_env *env, op_args *a)
 {
     joined_state *s;
-    joined_product p = dact_product(a);
+    joined_product p = dact_product(a, 0);
     CLOOB_TRY(state_make(env, a, &s));
     s->first = joined_linear_dx(a);
     s->release = linear_release_cuda;
@@ -276,11 +297,11 @@ cloob_status linear_dx_act_cuda(const op_env *env, const op_args *a)
 {
     const joined_state *s = a->state;
     op_args dx = with_plan(joined_linear_dx(a), s), act = joined_act_bwd(a);
-    if (!s->fused) {
+    if (!s->teams) {
         CLOOB_TRY(linear_dx_cuda(env, &dx));
         return act_bwd_cuda(env, &act);
     }
-    joined_product p = dact_product(a);
+    joined_product p = dact_product(a, s->teams);
     if (!a->attr.transposed) CLOOB_TRY(turned(env, a, s, &a->in[1], p.k, p.n, &p.b));
     return run_product(env, "linear_dx_act", &p);
 }

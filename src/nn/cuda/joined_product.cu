@@ -1,13 +1,11 @@
-/* One persistent block per multiprocessor. A block keeps one strip of columns and walks down the rows. Two warpgroups multiply,
- * 64 rows each; warps of a third drive the copy engine.
+/* One persistent block per multiprocessor. A block keeps one strip of columns and walks down the rows. Teams (warpgroups) multiply
+ * 64 rows by 64 or 128 columns each; one more warpgroup drives the copy engine. Teams share out the strip's columns, or, where it
+ * is narrow, rows. The strip of b stays in shared memory where it fits; else stages hold it, too.
  *
- * Where the strip of b fits into shared memory it stays there, and each multiplying warpgroup has tiles and stages of its own, so
- * that one works on its ending while the other multiplies. Else both share tiles of 128 rows, and stages hold b, too.
- *
- * Results leave registers eight columns at a time (transpose_quad): lane q of four has columns 8 q to 8 q + 7 of a group of
- * 32. Sums over rows stay in registers until the block's last tile. What an ending reads beside the product is asked for
- * two groups ahead, across tiles. */
-#include <cudaTypedefs.h>
+ * What an ending reads and writes beside the product travels by the copy engine as well, in boxes of 64 x 64: reads wait in slots
+ * of their own, results leave from two places in turns (or one, where memory is short). Between boxes and registers go 8 x 8
+ * matrices, whose layout over lanes is that of the product. Sums over rows stay in registers until the block's last tile. */
+#include <math.h>
 
 #include "nn/cuda/act.cuh"
 #include "nn/cuda/joined_product.h"
@@ -16,31 +14,29 @@
 namespace {
 
 enum {
-    ROWS = 64,  /* of a warpgroup's product */
+    ROWS = 64,  /* of a team's product */
     DEPTH = 64, /* bf16 per stage: the width of a swizzled row */
-    THREADS = 384,
-    MOST_STAGES = 16,
-    A_BYTES = ROWS * DEPTH * 2,
-    RESIDENT_BYTES = 128 << 10, /* b stays in shared memory up to this size */
-    SHARED_BYTES = 212 << 10
+    BOX = 64 * DEPTH * 2,
+    MOST_STAGES = 8,
+    MOST_SLOTS = 2,
+    SHARED_BYTES = 216 << 10 /* beside what kernels declare */
 };
 
 struct maps {
-    CUtensorMap a, b;
+    CUtensorMap a, b, in[3], out[2];
 };
 
-struct layout { /* of dynamic shared memory: b's strip, if it stays, then the stages of each ring */
-    int stages, stage_bytes, b_bytes, rings;
+struct layout { /* of dynamic shared memory, from its start: b's strip if it stays, slots, places for results, stages */
+    int across; /* teams beside each other; the others are below */
+    bool stays;
+    int stages, stage_bytes, b_bytes, slots, slot_bytes, places;
 };
 
-struct place { /* of a thread: rows row and row + 8; columns column + 32 g + 0..7 of group g; lane: column within the strip */
-    int row, column, lane;
-};
-
-struct ring { /* stages between one copying thread and the warpgroups it serves */
+struct ring { /* between one copying thread and those it serves */
     char *stage;
     uint64_t *full, *empty;
     int bytes, count, at, parity;
+    __device__ __forceinline__ char *here() const { return stage + at * bytes; }
     __device__ __forceinline__ void next()
     {
         if (++at == count) at = 0, parity ^= 1;
@@ -49,60 +45,54 @@ struct ring { /* stages between one copying thread and the warpgroups it serves 
 
 /* ---- endings ------------------------------------------------------------------------------------- */
 
-/* Columns 8 q .. 8 q + 7 of group g, of row or row + 8, rounded. */
-template <int N>
-__device__ __forceinline__ void rounded(uint32_t (&v)[4], const float (&c)[N], int g, int half)
+/* Four 8 x 8 matrices of a box: rows 16 w + 0..7 and 8..15 of columns 16 k .. 16 k + 7, then of 16 k + 8 .. 16 k + 15. A lane
+ * names a row of one of them, and has in v[i] two neighbours of row lane / 4, columns 2 (lane % 4) of matrix i. */
+__device__ __forceinline__ int matrix_row(int k)
+{
+    int lane = threadIdx.x % 32, row = threadIdx.x % 128 / 32 * 16 + lane % 8 + 8 * (lane / 8 % 2), chunk = 2 * k + lane / 16;
+    return row * (DEPTH * 2) + ((chunk ^ (lane % 8)) << 4); /* swizzled by the row's last three bits */
+}
+
+__device__ __forceinline__ void read_matrices(uint32_t (&v)[4], const char *box, int row)
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(v[0]), "=r"(v[1]), "=r"(v[2]), "=r"(v[3])
+                 : "r"(shared_address(box + row))
+                 : "memory");
+}
+
+__device__ __forceinline__ void write_matrices(char *box, int row, const uint32_t (&v)[4])
+{
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%4], {%0, %1, %2, %3};" ::"r"(v[0]), "r"(v[1]), "r"(v[2]), "r"(v[3]),
+                 "r"(shared_address(box + row))
+                 : "memory");
+}
+
+__device__ __forceinline__ void split(float (&out)[8], const uint32_t (&v)[4])
 {
 #pragma unroll
-    for (int p = 0; p < 4; p++) {
-        int at = 4 * (4 * g + p) + 2 * half;
-        v[p] = pack_pair(c[at], c[at + 1]);
+    for (int i = 0; i < 4; i++) {
+        float2 f = unpack_pair(v[i]);
+        out[2 * i] = f.x, out[2 * i + 1] = f.y;
     }
-    transpose_quad(v);
 }
-
-__device__ __forceinline__ bool inside(const joined_product &j, place at, int g, int half)
-{
-    return at.row + 8 * half < j.m && at.column + 32 * g < j.n;
-}
-__device__ __forceinline__ int64_t element(const joined_product &j, place at, int g, int half)
-{
-    return (int64_t)(at.row + 8 * half) * j.n + at.column + 32 * g;
-}
-
-__device__ __forceinline__ void write8(void *to, int64_t at, const uint32_t (&v)[4])
-{
-    *reinterpret_cast<uint4 *>((uint16_t *)to + at) = make_uint4(v[0], v[1], v[2], v[3]);
-}
-__device__ __forceinline__ uint4 read8(const void *from, int64_t at)
-{
-    return *reinterpret_cast<const uint4 *>((const uint16_t *)from + at);
-}
-
-__device__ __forceinline__ void split8(float (&out)[8], const uint4 &v)
-{
-    float2 f[4] = { unpack_pair(v.x), unpack_pair(v.y), unpack_pair(v.z), unpack_pair(v.w) };
-#pragma unroll
-    for (int i = 0; i < 4; i++) out[2 * i] = f[i].x, out[2 * i + 1] = f[i].y;
-}
-__device__ __forceinline__ void split8(float (&out)[8], const uint32_t (&v)[4]) { split8(out, make_uint4(v[0], v[1], v[2], v[3])); }
-
-__device__ __forceinline__ void join8(uint32_t (&v)[4], const float (&f)[8])
+__device__ __forceinline__ void join(uint32_t (&v)[4], const float (&f)[8])
 {
 #pragma unroll
     for (int i = 0; i < 4; i++) v[i] = pack_pair(f[2 * i], f[2 * i + 1]);
 }
 
-/* Eight numbers of the strip's column vector in shared memory. */
-__device__ __forceinline__ void column8(float (&out)[8], const float *column, place at, int g)
+/* The numbers of a lane's four columns, in the order of `split`: both rows of a matrix pair have the same. */
+__device__ __forceinline__ void columns(float (&out)[8], const float *vector, int k)
 {
-    float4 low = *reinterpret_cast<const float4 *>(column + at.lane + 32 * g),
-           high = *reinterpret_cast<const float4 *>(column + at.lane + 32 * g + 4);
-    out[0] = low.x, out[1] = low.y, out[2] = low.z, out[3] = low.w;
-    out[4] = high.x, out[5] = high.y, out[6] = high.z, out[7] = high.w;
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+        float2 f = *reinterpret_cast<const float2 *>(vector + 16 * k + 8 * i + 2 * (threadIdx.x % 4));
+        out[4 * i] = out[4 * i + 2] = f.x, out[4 * i + 1] = out[4 * i + 3] = f.y;
+    }
 }
 
-/* Two sums per column over the rows a thread has seen. */
+/* Two sums per column over the rows a thread has seen; columns 16 k + 8 i + 2 (lane % 4) + e at 4 k + 2 i + e. */
 template <int N>
 struct column_sums {
     float s1[N / 2], s2[N / 2]; /* N accumulators are two rows */
@@ -111,195 +101,161 @@ struct column_sums {
 #pragma unroll
         for (int i = 0; i < N / 2; i++) s1[i] = s2[i] = 0.0f;
     }
+    __device__ __forceinline__ void add(int k, int i, float a, float b, float c) /* s1 += a, s2 += b c */
+    {
+        int at = 4 * k + i / 4 * 2 + i % 2;
+        s1[at] += a;
+        s2[at] = fmaf(b, c, s2[at]);
+    }
 };
 
+/* An ending takes four matrices at a time: f, the product; in, out: boxes, one tensor after the other, and a lane's row in them;
+ * vector: the team's column numbers; k: which 16 of its columns; counts: whether rows (of the first and second half) are there. */
 template <int N>
 struct stats_ending {
+    static constexpr int inputs = 0, outputs = 1;
     static constexpr bool sums = true;
     column_sums<N> total;
-    __device__ __forceinline__ void ahead(const joined_product &, place, int) {}
-    __device__ __forceinline__ void finish(const float (&c)[N], int g, const joined_product &j, place at, const float *column)
+    __device__ __forceinline__ void take(float (&f)[8], const char *, char *out, int row, const float *vector, int k, const bool (&counts)[2])
     {
-        float pivot[8], y[8];
-        column8(pivot, column, at, g);
+        uint32_t v[4];
+        float pivot[8];
+        columns(pivot, vector, k);
+        join(v, f);
+        write_matrices(out, row, v);
+        split(f, v);
 #pragma unroll
-        for (int half = 0; half < 2; half++) {
-            uint32_t v[4];
-            rounded(v, c, g, half);
-            if (!inside(j, at, g, half)) continue;
-            write8(j.y, element(j, at, g, half), v);
-            split8(y, v);
-#pragma unroll
-            for (int i = 0; i < 8; i++) {
-                float d = y[i] - pivot[i];
-                total.s1[8 * g + i] += d;
-                total.s2[8 * g + i] = fmaf(d, d, total.s2[8 * g + i]);
-            }
+        for (int i = 0; i < 8; i++) {
+            float d = counts[i / 2 % 2] ? f[i] - pivot[i] : 0.0f;
+            total.add(k, i, d, d, d);
         }
     }
 };
 
 template <int N>
 struct reduce_ending {
+    static constexpr int inputs = 3, outputs = 1; /* x, other, mask: zeros past the last row */
     static constexpr bool sums = true;
     column_sums<N> total;
-    uint4 x[2][2], other[2][2], mask[2][2]; /* by group (of the next two) and half */
-    __device__ __forceinline__ void ahead(const joined_product &j, place at, int g)
+    __device__ __forceinline__ void take(float (&f)[8], const char *in, char *out, int row, const float *vector, int k, const bool (&)[2])
     {
+        uint32_t v[4];
+        float mean[8], q[8];
+        join(v, f); /* rounded, as a product by itself would be */
+        split(f, v);
+        read_matrices(v, in + BOX, row);
+        split(q, v);
 #pragma unroll
-        for (int half = 0; half < 2; half++) {
-            if (!inside(j, at, g, half)) continue;
-            int64_t e = element(j, at, g, half);
-            x[g % 2][half] = read8(j.x, e);
-            other[g % 2][half] = read8(j.other, e);
-            mask[g % 2][half] = read8(j.mask, e);
-        }
-    }
-    __device__ __forceinline__ void finish(const float (&c)[N], int g, const joined_product &j, place at, const float *column)
-    {
-        float mean[8], d[8], o[8], m[8], in[8];
-        column8(mean, column, at, g);
+        for (int i = 0; i < 8; i++) f[i] += q[i];
+        read_matrices(v, in + 2 * BOX, row);
+        split(q, v);
 #pragma unroll
-        for (int half = 0; half < 2; half++) {
-            uint32_t v[4];
-            rounded(v, c, g, half);
-            if (!inside(j, at, g, half)) continue;
-            split8(d, v);
-            split8(o, other[g % 2][half]);
-            split8(m, mask[g % 2][half]);
-            split8(in, x[g % 2][half]);
+        for (int i = 0; i < 8; i++) f[i] = q[i] > 0.0f ? f[i] : 0.0f;
+        join(v, f);
+        write_matrices(out, row, v);
+        columns(mean, vector, k);
+        read_matrices(v, in, row);
+        split(q, v);
 #pragma unroll
-            for (int i = 0; i < 8; i++) {
-                d[i] = m[i] > 0.0f ? d[i] + o[i] : 0.0f;
-                total.s1[8 * g + i] += d[i];
-                total.s2[8 * g + i] = fmaf(d[i], in[i] - mean[i], total.s2[8 * g + i]);
-            }
-            join8(v, d);
-            write8(j.y, element(j, at, g, half), v);
-        }
+        for (int i = 0; i < 8; i++) total.add(k, i, f[i], f[i], q[i] - mean[i]);
     }
 };
 
 template <int N>
 struct act_ending {
+    static constexpr int inputs = 0, outputs = 2;
     static constexpr bool sums = false;
-    __device__ __forceinline__ void ahead(const joined_product &, place, int) {}
-    __device__ __forceinline__ void finish(float (&c)[N], int g, const joined_product &j, place at, const float *column)
+    __device__ __forceinline__ void take(float (&f)[8], const char *, char *out, int row, const float *vector, int k, const bool (&)[2])
     {
-        int lane = threadIdx.x % 4;
+        uint32_t v[4];
+        float bias[8];
+        columns(bias, vector, k);
 #pragma unroll
-        for (int p = 0; p < 4; p++) { /* still two columns of eight a lane */
-            float2 bias = *reinterpret_cast<const float2 *>(column + 8 * (4 * g + p) + 2 * lane);
-            float *q = &c[4 * (4 * g + p)];
-            q[0] += bias.x, q[1] += bias.y, q[2] += bias.x, q[3] += bias.y;
-        }
+        for (int i = 0; i < 8; i++) f[i] += bias[i];
+        join(v, f);
+        write_matrices(out, row, v);
+        split(f, v);
 #pragma unroll
-        for (int half = 0; half < 2; half++) {
-            uint32_t v[4];
-            float y[8];
-            rounded(v, c, g, half);
-            if (!inside(j, at, g, half)) continue;
-            write8(j.y, element(j, at, g, half), v);
-            split8(y, v);
-#pragma unroll
-            for (int i = 0; i < 8; i++) y[i] = quickgelu_fn()(y[i], 0.0f);
-            join8(v, y);
-            write8(j.y2, element(j, at, g, half), v);
-        }
+        for (int i = 0; i < 8; i++) f[i] = quickgelu_fn()(f[i], 0.0f);
+        join(v, f);
+        write_matrices(out + BOX, row, v);
     }
 };
 
 template <int N>
 struct dact_ending {
+    static constexpr int inputs = 1, outputs = 2;
     static constexpr bool sums = false;
-    uint4 x[2][2];
-    __device__ __forceinline__ void ahead(const joined_product &j, place at, int g)
+    __device__ __forceinline__ void take(float (&f)[8], const char *in, char *out, int row, const float *, int, const bool (&)[2])
     {
+        uint32_t v[4];
+        float x[8];
+        join(v, f);
+        split(f, v);
+        read_matrices(v, in, row);
+        split(x, v);
 #pragma unroll
-        for (int half = 0; half < 2; half++)
-            if (inside(j, at, g, half)) x[g % 2][half] = read8(j.x, element(j, at, g, half));
-    }
-    __device__ __forceinline__ void finish(const float (&c)[N], int g, const joined_product &j, place at, const float *)
-    {
-#pragma unroll
-        for (int half = 0; half < 2; half++) {
-            uint32_t v[4];
-            float d[8], in[8];
-            rounded(v, c, g, half);
-            if (!inside(j, at, g, half)) continue;
-            int64_t e = element(j, at, g, half);
-            split8(d, v);
-            split8(in, x[g % 2][half]);
-#pragma unroll
-            for (int i = 0; i < 8; i++) d[i] = quickgelu_bwd_fn()(d[i], in[i]);
-            join8(v, d);
-            write8(j.y, e, v);
-            if (!j.y2) continue;
-#pragma unroll
-            for (int i = 0; i < 8; i++) in[i] = quickgelu_fn()(in[i], 0.0f);
-            join8(v, in);
-            write8(j.y2, e, v);
-        }
+        for (int i = 0; i < 8; i++) f[i] = quickgelu_bwd_fn()(f[i], x[i]), x[i] = quickgelu_fn()(x[i], 0.0f);
+        join(v, f);
+        write_matrices(out, row, v);
+        join(v, x);
+        write_matrices(out + BOX, row, v);
     }
 };
-
-/* The warps' sums of a strip, added in a fixed order. cell: (8 warps, 2, 2 N) of shared memory. */
-template <int N>
-__device__ void write_sums(column_sums<N> &total, float *cell, const joined_product &j, int strip, int part)
-{
-    int thread = threadIdx.x - 128, warp = thread / 32, lane = thread % 32, width = 2 * N;
-#pragma unroll
-    for (int i = 0; i < N / 2; i++) {
-        float a = total.s1[i], b = total.s2[i];
-#pragma unroll
-        for (int k = 4; k < 32; k *= 2) a += __shfl_xor_sync(~0u, a, k), b += __shfl_xor_sync(~0u, b, k);
-        int at = 32 * (i / 8) + 8 * (lane % 4) + i % 8;
-        if (lane / 4 == 0) cell[(2 * warp) * width + at] = a, cell[(2 * warp + 1) * width + at] = b;
-    }
-    asm volatile("bar.sync 1, 256;" ::: "memory");
-    for (int i = thread; i < 2 * width; i += 256) {
-        int which = i / width, at = i % width;
-        float sum = 0.0f;
-        for (int w = 0; w < 8; w++) sum += cell[(2 * w + which) * width + at];
-        if (strip + at < j.n) j.partial[((int64_t)part * 2 + which) * j.n + strip + at] = sum;
-    }
-}
 
 /* ---- the product --------------------------------------------------------------------------------- */
 
-/* Tiles of a ring: `height` rows from tile * height on, tile = first, first + step, ... */
-struct walk {
-    int first, step, height;
-    __device__ __forceinline__ int tiles(const joined_product &j) const { return (int)((j.m + height - 1) / height); }
+/* What a block works on: columns from `strip` on; tiles of `height` rows, every parts-th from `part` on. */
+struct share {
+    int strip, width, part, parts, depth, tiles, height;
 };
 
-__device__ __forceinline__ int depth_of(const joined_product &j) { return (int)(j.k + DEPTH - 1) / DEPTH; }
-
-template <int N>
-__device__ void produce(ring r, walk w, const maps &t, const joined_product &j, bool with_b, int strip)
+template <int TEAMS, int N>
+__device__ __forceinline__ share share_of(const joined_product &j, const layout &l)
 {
-    for (int tile = w.first, tiles = w.tiles(j); tile < tiles; tile += w.step)
-        for (int s = 0; s < depth_of(j); s++) {
-            char *to = r.stage + r.at * r.bytes;
+    int width = l.across * 2 * N, strips = (int)((j.n + width - 1) / width), height = TEAMS / l.across * ROWS;
+    return { (int)blockIdx.x % strips * width, width, (int)blockIdx.x / strips, (int)gridDim.x / strips, (int)(j.k + DEPTH - 1) / DEPTH,
+             (int)((j.m + height - 1) / height), height };
+}
+
+__device__ void copy_factors(ring r, const share &w, const maps &t, const layout &l, char *b, uint64_t *b_full)
+{
+    if (l.stays) {
+        barrier_expect(b_full, l.b_bytes);
+        for (int s = 0; s < w.depth; s++) copy_box(b + s * w.width * DEPTH * 2, &t.b, s * DEPTH, w.strip, b_full);
+    }
+    for (int tile = w.part; tile < w.tiles; tile += w.parts)
+        for (int s = 0; s < w.depth; s++) {
             barrier_wait(&r.empty[r.at], r.parity ^ 1);
             barrier_expect(&r.full[r.at], r.bytes);
-            for (int y = 0; y < w.height; y += ROWS) copy_box(to + y * DEPTH * 2, &t.a, s * DEPTH, tile * w.height + y, &r.full[r.at]);
-            if (with_b) copy_box(to + w.height * DEPTH * 2, &t.b, s * DEPTH, strip, &r.full[r.at]);
+            for (int y = 0; y < w.height; y += ROWS) copy_box(r.here() + y * DEPTH * 2, &t.a, s * DEPTH, tile * w.height + y, &r.full[r.at]);
+            if (!l.stays) copy_box(r.here() + w.height * DEPTH * 2, &t.b, s * DEPTH, w.strip, &r.full[r.at]);
             r.next();
         }
 }
 
-/* c = a b^T over `depth` stages; each stage is given back once the product after it has begun. */
+/* What a team's ending reads: boxes of 64 columns, tile by tile. */
+__device__ void copy_inputs(ring r, const share &w, const maps &t, int inputs, int column, int row, int width)
+{
+    for (int tile = w.part; tile < w.tiles; tile += w.parts)
+        for (int x = 0; x < width; x += 64) {
+            barrier_wait(&r.empty[r.at], r.parity ^ 1);
+            barrier_expect(&r.full[r.at], r.bytes);
+            for (int i = 0; i < inputs; i++) copy_box(r.here() + i * BOX, &t.in[i], column + x, tile * w.height + row, &r.full[r.at]);
+            r.next();
+        }
+}
+
+/* c = a b^T over `depth` stages; each stage is given back once the product after it has begun. a: the team's rows in a stage;
+ * b: its columns in the strip, b_step bytes from one depth to the next, or, with b_step 0, in the first stage. */
 template <int N>
-__device__ __forceinline__ void multiply(float (&c)[N], ring &r, int depth, int half, const char *b, int b_offset)
+__device__ __forceinline__ void multiply(float (&c)[N], ring &r, int depth, int a, const char *b, int b_step)
 {
     int before = 0;
     settle(c);
     for (int s = 0; s < depth; s++) {
-        char *from = r.stage + r.at * r.bytes;
         barrier_wait(&r.full[r.at], r.parity);
-        uint64_t da = descriptor(from + half * A_BYTES),
-                 db = descriptor(b ? b + s * (2 * N * DEPTH * 2) : from + b_offset);
+        uint64_t da = descriptor(r.here() + a), db = descriptor(b + (b_step ? s * b_step : r.at * r.bytes));
         wgmma_fence();
 #pragma unroll
         for (int k = 0; k < DEPTH / 16; k++) wgmma_k16(c, da + 2 * k, db + 2 * k, s > 0 || k > 0);
@@ -316,68 +272,133 @@ __device__ __forceinline__ void multiply(float (&c)[N], ring &r, int depth, int 
     if (threadIdx.x % 32 == 0) barrier_arrive(&r.empty[before]);
 }
 
-/* half: which 64 rows of a shared tile; 0 where the warpgroup has tiles of its own. b: the strip where it stays, else NULL. */
-template <template <int> class E, int N>
-__device__ void consume(ring r, walk w, const joined_product &j, const char *b, const float *column, float *cell, int strip, int half, int part)
+/* The warps' sums, added in a fixed order over the teams that have the same columns. cell: (warps, 2, 2 N) of shared memory. */
+template <int TEAMS, int N>
+__device__ void write_sums(column_sums<N> &total, float *cell, const joined_product &j, const share &w, int across)
 {
-    enum { GROUPS = N / 16 };
-    float c[N];
-    E<N> ending;
-    int warp = threadIdx.x % 128 / 32, lane = threadIdx.x % 32, tiles = w.tiles(j), shift = w.step * w.height;
-    place at = { w.first * w.height + half * ROWS + warp * 16 + lane / 4, strip + 8 * (lane % 4), 8 * (lane % 4) };
-    if constexpr (E<N>::sums) ending.total.clear();
-    for (int g = 0; g < 2; g++) ending.ahead(j, at, g); /* past the last row nothing is read */
-    for (int tile = w.first; tile < tiles; tile += w.step) {
-        place next = { at.row + shift, at.column, at.lane };
-        multiply(c, r, depth_of(j), half, b, w.height * DEPTH * 2);
+    int thread = threadIdx.x - 128, warp = thread / 32, lane = thread % 32, width = 2 * N;
 #pragma unroll
-        for (int g = 0; g < GROUPS; g++) {
-            ending.finish(c, g, j, at, column);
-            ending.ahead(j, g + 2 < GROUPS ? at : next, (g + 2) % GROUPS);
-        }
-        at = next;
+    for (int i = 0; i < N / 2; i++) {
+        float a = total.s1[i], b = total.s2[i];
+#pragma unroll
+        for (int k = 4; k < 32; k *= 2) a += __shfl_xor_sync(~0u, a, k), b += __shfl_xor_sync(~0u, b, k);
+        int at = 16 * (i / 4) + 8 * (i / 2 % 2) + 2 * (lane % 4) + i % 2;
+        if (lane / 4 == 0) cell[(2 * warp) * width + at] = a, cell[(2 * warp + 1) * width + at] = b;
     }
-    if constexpr (E<N>::sums) write_sums<N>(ending.total, cell, j, strip, part);
+    asm volatile("bar.sync 15, %0;" ::"n"(TEAMS * 128) : "memory");
+    int team = thread / 128, column = w.strip + team * width;
+    for (int i = thread % 128; i < 2 * width && team < across; i += 128) {
+        int which = i / width, at = i % width;
+        float sum = 0.0f;
+        for (int u = team; u < TEAMS; u += across)
+            for (int v = 4 * u; v < 4 * u + 4; v++) sum += cell[(2 * v + which) * width + at];
+        if (column + at < j.n) j.partial[((int64_t)w.part * 2 + which) * j.n + column + at] = sum;
+    }
 }
 
-/* N accumulators a thread: strips of 2 N columns. */
-template <template <int> class E, int N>
-__global__ void __launch_bounds__(THREADS, 1)
+__device__ __forceinline__ void team_barrier(int team) { asm volatile("bar.sync %0, 128;" ::"r"(team + 1) : "memory"); }
+__device__ __forceinline__ bool is_leader() { return threadIdx.x % 128 == 0; }
+
+/* Until the copy engine has read all results handed to it; known to the leader alone, to the others after the next barrier. */
+__device__ __forceinline__ void wait_sent()
+{
+    if (is_leader()) asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+}
+
+/* Results of one box: handed to the copy engine once the whole team has written them. */
+__device__ __forceinline__ void send(const CUtensorMap *map, int outputs, const char *from, int column, int row)
+{
+    if (!is_leader()) return;
+    for (int i = 0; i < outputs; i++)
+        asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%2, %3}], [%1];" ::"l"(map + i),
+                     "r"(shared_address(from + i * BOX)), "r"(column), "r"(row)
+                     : "memory");
+    asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+}
+
+/* A team's life. b: its columns, as in multiply; vector: its column numbers; results: its places. */
+template <int TEAMS, template <int> class E, int N>
+__device__ void work(ring factors, ring inputs, const share &w, const maps &t, const joined_product &j, const layout &l, int team, const char *b,
+                     const float *vector, char *results, float *cell)
+{
+    float c[N];
+    E<N> ending;
+    int lane = threadIdx.x % 32, below = team / l.across * ROWS, place = 0, column = w.strip + team % l.across * 2 * N;
+    if constexpr (E<N>::sums) ending.total.clear();
+    for (int tile = w.part; tile < w.tiles; tile += w.parts) {
+        int row = tile * w.height + below, first = row + threadIdx.x % 128 / 32 * 16 + lane / 4;
+        bool counts[2] = { first < j.m, first + 8 < j.m };
+        multiply(c, factors, w.depth, below * DEPTH * 2, b, l.stays ? w.width * DEPTH * 2 : 0);
+#pragma unroll
+        for (int box = 0; box < N / 32; box++, place = l.places - 1 - place) {
+            char *out = results + place * E<N>::outputs * BOX;
+            if (l.places == 1) {
+                wait_sent();
+                team_barrier(team);
+            }
+            if (E<N>::inputs) barrier_wait(&inputs.full[inputs.at], inputs.parity);
+#pragma unroll
+            for (int k = 0; k < 4; k++) {
+                float f[8];
+#pragma unroll
+                for (int i = 0; i < 8; i++) f[i] = c[32 * box + 8 * k + i];
+                ending.take(f, inputs.here(), out, matrix_row(k), vector, 4 * box + k, counts);
+            }
+            if (E<N>::inputs) {
+                __syncwarp();
+                if (lane == 0) barrier_arrive(&inputs.empty[inputs.at]);
+                inputs.next();
+            }
+            if (l.places == 2) wait_sent(); /* so the other place is free behind the barrier */
+            asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+            team_barrier(team);
+            send(t.out, j.y2 ? E<N>::outputs : 1, out, column + 64 * box, row);
+        }
+    }
+    if (is_leader()) asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
+    if constexpr (E<N>::sums) write_sums<TEAMS, N>(ending.total, cell, j, w, l.across);
+}
+
+/* N accumulators a thread: a team has 2 N columns. The first warpgroup copies: its warp 0 factors, warp 1 + i % 3 what team i's
+ * ending reads. */
+template <int TEAMS, template <int> class E, int N>
+__global__ void __launch_bounds__(128 + TEAMS * 128, 1)
     product_kernel(const __grid_constant__ maps t, const __grid_constant__ joined_product j, const __grid_constant__ layout l)
 {
     extern __shared__ char memory[];
-    __shared__ uint64_t full[MOST_STAGES], empty[MOST_STAGES], b_full;
-    __shared__ __align__(16) float column[2 * N];
-    __shared__ float cell[8 * 2 * 2 * N];
-    char *b = (char *)(((uintptr_t)memory + 1023) & ~(uintptr_t)1023);
-    int strips = (int)((j.n + 2 * N - 1) / (2 * N)), strip = blockIdx.x % strips * (2 * N), part = blockIdx.x / strips,
-        parts = gridDim.x / strips;
-    for (int i = threadIdx.x; i < 2 * N; i += THREADS) column[i] = j.column && strip + i < j.n ? j.column[strip + i] : 0.0f;
+    __shared__ uint64_t full[MOST_STAGES], empty[MOST_STAGES], in_full[TEAMS][MOST_SLOTS], in_empty[TEAMS][MOST_SLOTS], b_full;
+    __shared__ __align__(16) float column[TEAMS * 2 * N];
+    __shared__ float cell[E<N>::sums ? TEAMS * 4 * 2 * 2 * N : 1];
+    char *b = (char *)(((uintptr_t)memory + 1023) & ~(uintptr_t)1023), *slots = b + l.b_bytes;
+    char *results = slots + TEAMS * l.slots * l.slot_bytes, *stages = results + TEAMS * l.places * E<N>::outputs * BOX;
+    share w = share_of<TEAMS, N>(j, l);
+    for (int i = threadIdx.x; i < w.width; i += blockDim.x) column[i] = j.column && w.strip + i < j.n ? j.column[w.strip + i] : 0.0f;
     if (threadIdx.x == 0) {
-        for (int s = 0; s < l.rings * l.stages; s++) {
-            barrier_init(&full[s], 1);
-            barrier_init(&empty[s], 8 / l.rings); /* one per multiplying warp */
-        }
+        for (int s = 0; s < l.stages; s++) barrier_init(&full[s], 1), barrier_init(&empty[s], TEAMS * 4); /* one per multiplying warp */
+        for (int s = 0; s < TEAMS * MOST_SLOTS; s++) barrier_init(&in_full[0][0] + s, 1), barrier_init(&in_empty[0][0] + s, 4);
         barrier_init(&b_full, 1);
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
         asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
     }
     __syncthreads();
-    bool own = l.rings == 2;
-    int team = threadIdx.x < 128 ? threadIdx.x / 32 : threadIdx.x / 128 - 1, mine = own ? team : 0;
-    ring r = { b + l.b_bytes + mine * l.stages * l.stage_bytes, full + mine * l.stages, empty + mine * l.stages, l.stage_bytes, l.stages, 0, 0 };
-    walk w = { own ? 2 * part + team : part, own ? 2 * parts : parts, own ? ROWS : 2 * ROWS };
-    if (threadIdx.x < 128) {
-        asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
-        if (own && threadIdx.x == 0) {
-            barrier_expect(&b_full, l.b_bytes);
-            for (int s = 0; s < depth_of(j); s++) copy_box(b + s * (2 * N * DEPTH * 2), &t.b, s * DEPTH, strip, &b_full);
-        }
-        if (team < l.rings && threadIdx.x % 32 == 0) produce<N>(r, w, t, j, !own, strip);
+    ring factors = { stages, full, empty, l.stage_bytes, l.stages, 0, 0 };
+    bool copies = threadIdx.x < 128;
+    int team = copies ? threadIdx.x % 32 : threadIdx.x / 128 - 1; /* lane i of copying warp 1 + i % 3 serves team i */
+    int mine = team < TEAMS ? team : 0;
+    ring inputs = { slots + mine * l.slots * l.slot_bytes, in_full[mine], in_empty[mine], l.slot_bytes, l.slots, 0, 0 };
+    if (copies) {
+        if constexpr (TEAMS == 2) asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
+        else asm volatile("setmaxnreg.dec.sync.aligned.u32 32;");
+        if (threadIdx.x == 0) copy_factors(factors, w, t, l, b, &b_full);
+        else if (E<N>::inputs && team < TEAMS && threadIdx.x / 32 == 1 + team % 3)
+            copy_inputs(inputs, w, t, E<N>::inputs, w.strip + team % l.across * 2 * N, team / l.across * ROWS, 2 * N);
     } else {
-        asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
-        if (own) barrier_wait(&b_full, 0);
-        consume<E, N>(r, w, j, own ? b : nullptr, column, cell, strip, own ? 0 : team, part);
+        if constexpr (TEAMS == 2) asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
+        else asm volatile("setmaxnreg.inc.sync.aligned.u32 112;");
+        if (l.stays) barrier_wait(&b_full, 0);
+        int shift = team % l.across * 2 * N;
+        const char *b_mine = (l.stays ? b : stages + w.height * DEPTH * 2) + shift * DEPTH * 2;
+        work<TEAMS, E, N>(factors, inputs, w, t, j, l, team, b_mine, column + shift, results + team * l.places * E<N>::outputs * BOX, cell);
     }
 }
 
@@ -395,40 +416,93 @@ __global__ void transpose_kernel(uint16_t *to, const uint16_t *from, int rows, i
 
 /* ---- launching ----------------------------------------------------------------------------------- */
 
-int strip_of(int64_t n) { return n <= 64 ? 64 : 128; }
+int inputs_of(product_ending e) { return e == PRODUCT_REDUCE ? 3 : e == PRODUCT_DACT ? 1 : 0; }
+int outputs_of(product_ending e) { return e == PRODUCT_ACT || e == PRODUCT_DACT ? 2 : 1; }
 
-layout layout_of(int64_t n, int64_t k)
-{
-    int depth = (int)((k + DEPTH - 1) / DEPTH), b_stage = strip_of(n) * DEPTH * 2;
+struct choice {
+    int teams, columns; /* columns of a team */
     layout l;
-    bool stays = depth * b_stage <= RESIDENT_BYTES;
-    l.rings = stays ? 2 : 1;
-    l.b_bytes = stays ? depth * b_stage : 0;
-    l.stage_bytes = stays ? A_BYTES : 2 * A_BYTES + b_stage;
-    l.stages = (SHARED_BYTES - 1024 - l.b_bytes) / (l.rings * l.stage_bytes);
-    if (l.rings * l.stages > MOST_STAGES) l.stages = MOST_STAGES / l.rings;
-    return l;
+    int width() const { return columns * l.across; }
+    int height() const { return teams / l.across * ROWS; }
+};
+
+/* Lays out shared memory; stages 0: does not fit. */
+void lay_out(choice &c, const joined_product *p, bool stays)
+{
+    layout &l = c.l;
+    int depth = (int)((p->k + DEPTH - 1) / DEPTH), b_step = c.width() * DEPTH * 2;
+    l.stays = stays;
+    l.b_bytes = stays ? depth * b_step : 0;
+    l.stage_bytes = c.height() * DEPTH * 2 + (stays ? 0 : b_step);
+    l.slot_bytes = inputs_of(p->ending) * BOX;
+    for (int roomy = 2; roomy >= 0; roomy--) { /* two slots and places, then one slot, then one place */
+        l.slots = l.slot_bytes ? (roomy == 2 ? MOST_SLOTS : 1) : 0;
+        l.places = roomy ? 2 : 1;
+        int left = SHARED_BYTES - 1024 - l.b_bytes - c.teams * (l.slots * l.slot_bytes + l.places * outputs_of(p->ending) * BOX);
+        l.stages = left < 2 * l.stage_bytes ? 0 : left / l.stage_bytes;
+        if (l.stages > MOST_STAGES) l.stages = MOST_STAGES;
+        if (l.stages > 2) break;
+    }
 }
 
-template <template <int> class E, int N>
-cudaError_t launch(cudaStream_t stream, const joined_product *p, int sms)
+int strips_of(const joined_product *p, const choice &c) { return (int)((p->n + c.width() - 1) / c.width()); }
+
+/* What the strips read of a and b together, in elements. */
+double traffic(const joined_product *p, const choice &c)
 {
-    maps t;
-    layout l = layout_of(p->n, p->k);
-    int strips = (int)((p->n + 2 * N - 1) / (2 * N)), blocks = joined_parts(p, sms) * strips;
-    cudaError_t e = tensor_map_rows(&t.a, p->a, p->m, p->k, DEPTH, ROWS);
-    if (e == cudaSuccess) e = tensor_map_rows(&t.b, p->b, p->n, p->k, DEPTH, 2 * N);
+    double a = (double)p->m * (double)p->k * strips_of(p, c);
+    return a + (c.l.stays ? 0.0 : a * c.width() / c.height());
+}
+
+/* The arrangement of its teams that reads least. */
+choice choose(const joined_product *p)
+{
+    choice best = {};
+    double least = 1e300;
+    for (int i = 0; i < 6; i++) {
+        choice c = {};
+        c.teams = p->teams;
+        c.columns = c.teams == 4 ? 64 : 128;
+        c.l.across = i % 3 == 0 ? 4 : i % 3 == 1 ? 2 : 1;
+        if (c.l.across > c.teams || (c.columns == 128 && p->n <= 64) || (c.l.across > 1 && p->n <= c.columns * (c.l.across - 1))) continue;
+        lay_out(c, p, i < 3);
+        if (c.l.stages == 0 || traffic(p, c) >= least) continue;
+        least = traffic(p, c);
+        best = c;
+    }
+    return best;
+}
+
+cudaError_t make_maps(maps *t, const joined_product *p, const choice &c)
+{
+    int inputs = inputs_of(p->ending);
+    const void *in[] = { p->x, p->other, p->mask };
+    void *out[] = { p->y, p->y2 ? p->y2 : p->y };
+    cudaError_t e = tensor_map_rows(&t->a, p->a, p->m, p->k, DEPTH, ROWS);
+    if (e == cudaSuccess) e = tensor_map_rows(&t->b, p->b, p->n, p->k, DEPTH, c.width());
+    for (int i = 0; i < inputs && e == cudaSuccess; i++) e = tensor_map_rows(&t->in[i], in[i], p->m, p->n, 64, ROWS);
+    for (int i = 0; i < 2 && e == cudaSuccess; i++) e = tensor_map_rows(&t->out[i], out[i], p->m, p->n, 64, ROWS);
+    return e;
+}
+
+template <int TEAMS, template <int> class E, int N>
+cudaError_t launch(cudaStream_t stream, const joined_product *p, const choice &c, int sms)
+{
+    maps t = {};
+    cudaError_t e = make_maps(&t, p, c);
     if (e == cudaSuccess)
-        e = cudaFuncSetAttribute(product_kernel<E, N>, cudaFuncAttributeMaxDynamicSharedMemorySize, SHARED_BYTES);
+        e = cudaFuncSetAttribute(product_kernel<TEAMS, E, N>, cudaFuncAttributeMaxDynamicSharedMemorySize, SHARED_BYTES);
     if (e != cudaSuccess) return e;
-    product_kernel<E, N><<<blocks, THREADS, SHARED_BYTES, stream>>>(t, *p, l);
+    product_kernel<TEAMS, E, N><<<joined_parts(p, sms) * strips_of(p, c), 128 + TEAMS * 128, SHARED_BYTES, stream>>>(t, *p, c.l);
     return cudaGetLastError();
 }
 
 template <template <int> class E>
-cudaError_t launch_width(cudaStream_t stream, const joined_product *p, int sms)
+cudaError_t launch_ending(cudaStream_t stream, const joined_product *p, int sms)
 {
-    return strip_of(p->n) == 64 ? launch<E, 32>(stream, p, sms) : launch<E, 64>(stream, p, sms);
+    choice c = choose(p);
+    if (c.l.stages < 1) return cudaErrorInvalidConfiguration;
+    return c.teams == 4 ? launch<4, E, 32>(stream, p, c, sms) : launch<2, E, 64>(stream, p, c, sms);
 }
 
 } // namespace
@@ -439,7 +513,9 @@ bool joined_takes(int64_t n, int64_t k) { return n % 8 == 0 && k % 8 == 0 && n >
 
 int joined_parts(const joined_product *p, int sms)
 {
-    int64_t strips = (p->n + strip_of(p->n) - 1) / strip_of(p->n), tiles = (p->m + 2 * ROWS - 1) / (2 * ROWS), parts = sms / strips;
+    choice c = choose(p);
+    if (c.l.stages == 0) return 0;
+    int64_t tiles = (p->m + c.height() - 1) / c.height(), parts = sms / strips_of(p, c);
     if (parts > tiles) parts = tiles;
     return parts < 1 ? 1 : (int)parts;
 }
@@ -447,10 +523,10 @@ int joined_parts(const joined_product *p, int sms)
 cudaError_t joined_run(cudaStream_t stream, const joined_product *p, int sms)
 {
     switch (p->ending) {
-    case PRODUCT_STATS: return launch_width<stats_ending>(stream, p, sms);
-    case PRODUCT_REDUCE: return launch_width<reduce_ending>(stream, p, sms);
-    case PRODUCT_ACT: return launch_width<act_ending>(stream, p, sms);
-    default: return launch_width<dact_ending>(stream, p, sms);
+    case PRODUCT_STATS: return launch_ending<stats_ending>(stream, p, sms);
+    case PRODUCT_REDUCE: return launch_ending<reduce_ending>(stream, p, sms);
+    case PRODUCT_ACT: return launch_ending<act_ending>(stream, p, sms);
+    default: return launch_ending<dact_ending>(stream, p, sms);
     }
 }
 

@@ -22,6 +22,7 @@ typedef enum product_ending {
 /* c (m, n) = a (m, k) b^T, b (n, k). Everything of m rows lies packed in bf16. */
 typedef struct joined_product {
     product_ending ending;
+    int teams; /* of warps in a block: 4 hide an ending better, 2 multiply better; found by timing */
     int64_t m, n, k;
     const void *a, *b, *x, *other, *mask;
     const float *column; /* (n); ACT: may be NULL */
@@ -30,7 +31,7 @@ typedef struct joined_product {
 } joined_product;
 
 bool joined_takes(int64_t n, int64_t k);
-/* How many partial sums a product of this size leaves, on so many multiprocessors. */
+/* How many partial sums a product of this size leaves, on so many multiprocessors; 0: it cannot be done with these teams. */
 int joined_parts(const joined_product *p, int sms);
 cudaError_t joined_run(cudaStream_t stream, const joined_product *p, int sms);
 
