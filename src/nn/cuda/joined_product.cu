@@ -2,9 +2,10 @@
  * 64 rows by 64 or 128 columns each; one more warpgroup drives the copy engine. Teams share out the strip's columns, or, where it
  * is narrow, rows. The strip of b stays in shared memory where it fits; else stages hold it, too.
  *
- * What an ending reads beside the product comes by the copy engine as well, in boxes of 64 x 64, into slots of its own. Results go
- * through 2 KiB of a warp's own, so that whole lines of 128 bytes leave. Between shared memory and registers go 8 x 8 matrices,
- * whose layout over lanes is that of the product. Sums over rows stay in registers until the block's last tile. */
+ * What an ending reads and writes beside the product travels by the copy engine as well, in boxes of 64 x 64: reads wait in slots
+ * of their own, results leave from two places in turns (or one, where memory is short). An ending with two results has one place,
+ * from which every warp carries its own rows. Between boxes and registers go 8 x 8 matrices, whose layout over lanes is that of
+ * the product. Sums over rows stay in registers until the block's last tile. */
 #include <math.h>
 
 #include "nn/cuda/act.cuh"
@@ -17,20 +18,20 @@ enum {
     ROWS = 64,  /* of a team's product */
     DEPTH = 64, /* bf16 per stage: the width of a swizzled row */
     BOX = 64 * DEPTH * 2,
-    DESK = 16 * DEPTH * 2, /* a warp's: 16 rows of 64 */
     MOST_STAGES = 8,
     MOST_SLOTS = 2,
-    SHARED_BYTES = 216 << 10 /* beside what kernels declare */
+    SHARED_BYTES = 216 << 10, /* beside what kernels declare */
+    SHARED_BYTES_NO_SUMS = 224 << 10
 };
 
 struct maps {
-    CUtensorMap a, b, in[3];
+    CUtensorMap a, b, in[3], out;
 };
 
-struct layout { /* of dynamic shared memory, from its start: b's strip if it stays, slots, desks for results, stages */
+struct layout { /* of dynamic shared memory, from its start: b's strip if it stays, slots, places for results, stages */
     int across; /* teams beside each other; the others are below */
     bool stays;
-    int stages, stage_bytes, b_bytes, slots, slot_bytes;
+    int stages, stage_bytes, b_bytes, slots, slot_bytes, places;
 };
 
 struct ring { /* between one copying thread and those it serves */
@@ -46,26 +47,26 @@ struct ring { /* between one copying thread and those it serves */
 
 /* ---- endings ------------------------------------------------------------------------------------- */
 
-/* Four 8 x 8 matrices of a warp's 16 rows: rows 0..7 and 8..15 of columns 16 k .. 16 k + 7, then of 16 k + 8 .. 16 k + 15. A lane
+/* Four 8 x 8 matrices of a box: rows 16 w + 0..7 and 8..15 of columns 16 k .. 16 k + 7, then of 16 k + 8 .. 16 k + 15. A lane
  * names a row of one of them, and has in v[i] two neighbours of row lane / 4, columns 2 (lane % 4) of matrix i. */
 __device__ __forceinline__ int matrix_row(int k)
 {
-    int lane = threadIdx.x % 32, row = lane % 8 + 8 * (lane / 8 % 2), chunk = 2 * k + lane / 16;
+    int lane = threadIdx.x % 32, row = threadIdx.x % 128 / 32 * 16 + lane % 8 + 8 * (lane / 8 % 2), chunk = 2 * k + lane / 16;
     return row * (DEPTH * 2) + ((chunk ^ (lane % 8)) << 4); /* swizzled by the row's last three bits */
 }
 
-__device__ __forceinline__ void read_matrices(uint32_t (&v)[4], const char *rows)
+__device__ __forceinline__ void read_matrices(uint32_t (&v)[4], const char *box, int row)
 {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(v[0]), "=r"(v[1]), "=r"(v[2]), "=r"(v[3])
-                 : "r"(shared_address(rows))
+                 : "r"(shared_address(box + row))
                  : "memory");
 }
 
-__device__ __forceinline__ void write_matrices(char *rows, const uint32_t (&v)[4])
+__device__ __forceinline__ void write_matrices(char *box, int row, const uint32_t (&v)[4])
 {
     asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%4], {%0, %1, %2, %3};" ::"r"(v[0]), "r"(v[1]), "r"(v[2]), "r"(v[3]),
-                 "r"(shared_address(rows))
+                 "r"(shared_address(box + row))
                  : "memory");
 }
 
@@ -110,19 +111,22 @@ struct column_sums {
     }
 };
 
-/* An ending takes four matrices at a time: f, the product; in: what it reads, one box after the other; vector: the team's column
- * numbers; k: which 16 of its columns; counts: whether rows (of the first and second half) are there. v: its results. */
+/* An ending takes four matrices at a time: f, the product; in: boxes, one tensor after the other; out: the first result's box; row:
+ * a lane's in them; vector: the team's column numbers; k: which 16 of its columns; counts: whether rows (of the first and second
+ * half) are there. A second result is left in `second`. */
 template <int N>
 struct stats_ending {
     static constexpr int inputs = 0, outputs = 1;
     static constexpr bool sums = true;
     column_sums<N> total;
-    __device__ __forceinline__ void take(uint32_t (&v)[1][4], float (&f)[8], const char *, const float *vector, int k, const bool (&counts)[2])
+    __device__ __forceinline__ void take(float (&f)[8], const char *, char *out, int row, const float *vector, int k, const bool (&counts)[2], uint32_t (&)[4])
     {
+        uint32_t v[4];
         float pivot[8];
         columns(pivot, vector, k);
-        join(v[0], f);
-        split(f, v[0]);
+        join(v, f);
+        write_matrices(out, row, v);
+        split(f, v);
 #pragma unroll
         for (int i = 0; i < 8; i++) {
             float d = counts[i / 2 % 2] ? f[i] - pivot[i] : 0.0f;
@@ -136,24 +140,25 @@ struct reduce_ending {
     static constexpr int inputs = 3, outputs = 1; /* x, other, mask: zeros past the last row */
     static constexpr bool sums = true;
     column_sums<N> total;
-    __device__ __forceinline__ void take(uint32_t (&v)[1][4], float (&f)[8], const char *in, const float *vector, int k, const bool (&)[2])
+    __device__ __forceinline__ void take(float (&f)[8], const char *in, char *out, int row, const float *vector, int k, const bool (&)[2], uint32_t (&)[4])
     {
-        uint32_t r[4];
+        uint32_t v[4];
         float mean[8], q[8];
-        join(v[0], f); /* rounded, as a product by itself would be */
-        split(f, v[0]);
-        read_matrices(r, in + BOX);
-        split(q, r);
+        join(v, f); /* rounded, as a product by itself would be */
+        split(f, v);
+        read_matrices(v, in + BOX, row);
+        split(q, v);
 #pragma unroll
         for (int i = 0; i < 8; i++) f[i] += q[i];
-        read_matrices(r, in + 2 * BOX);
-        split(q, r);
+        read_matrices(v, in + 2 * BOX, row);
+        split(q, v);
 #pragma unroll
         for (int i = 0; i < 8; i++) f[i] = q[i] > 0.0f ? f[i] : 0.0f;
-        join(v[0], f);
+        join(v, f);
+        write_matrices(out, row, v);
         columns(mean, vector, k);
-        read_matrices(r, in);
-        split(q, r);
+        read_matrices(v, in, row);
+        split(q, v);
 #pragma unroll
         for (int i = 0; i < 8; i++) total.add(k, i, f[i], f[i], q[i] - mean[i]);
     }
@@ -163,17 +168,19 @@ template <int N>
 struct act_ending {
     static constexpr int inputs = 0, outputs = 2;
     static constexpr bool sums = false;
-    __device__ __forceinline__ void take(uint32_t (&v)[2][4], float (&f)[8], const char *, const float *vector, int k, const bool (&)[2])
+    __device__ __forceinline__ void take(float (&f)[8], const char *, char *out, int row, const float *vector, int k, const bool (&)[2], uint32_t (&second)[4])
     {
+        uint32_t v[4];
         float bias[8];
         columns(bias, vector, k);
 #pragma unroll
         for (int i = 0; i < 8; i++) f[i] += bias[i];
-        join(v[0], f);
-        split(f, v[0]);
+        join(v, f);
+        write_matrices(out, row, v);
+        split(f, v);
 #pragma unroll
         for (int i = 0; i < 8; i++) f[i] = quickgelu_fn()(f[i], 0.0f);
-        join(v[1], f);
+        join(second, f);
     }
 };
 
@@ -181,17 +188,19 @@ template <int N>
 struct dact_ending {
     static constexpr int inputs = 1, outputs = 2;
     static constexpr bool sums = false;
-    __device__ __forceinline__ void take(uint32_t (&v)[2][4], float (&f)[8], const char *in, const float *, int, const bool (&)[2])
+    __device__ __forceinline__ void take(float (&f)[8], const char *in, char *out, int row, const float *, int, const bool (&)[2], uint32_t (&second)[4])
     {
+        uint32_t v[4];
         float x[8];
-        join(v[0], f);
-        split(f, v[0]);
-        read_matrices(v[1], in);
-        split(x, v[1]);
+        join(v, f);
+        split(f, v);
+        read_matrices(v, in, row);
+        split(x, v);
 #pragma unroll
         for (int i = 0; i < 8; i++) f[i] = quickgelu_bwd_fn()(f[i], x[i]), x[i] = quickgelu_fn()(x[i], 0.0f);
-        join(v[0], f);
-        join(v[1], x);
+        join(v, f);
+        write_matrices(out, row, v);
+        join(second, x);
     }
 };
 
@@ -288,64 +297,90 @@ __device__ void write_sums(column_sums<N> &total, float *cell, const joined_prod
     }
 }
 
-/* The desk's 16 rows of 64 columns to y (m, n), from row and column on: eight lanes a row. */
-__device__ __forceinline__ void send(void *y, const char *desk, const joined_product &j, int row, int column)
+__device__ __forceinline__ void team_barrier(int team) { asm volatile("bar.sync %0, 128;" ::"r"(team + 1) : "memory"); }
+__device__ __forceinline__ bool is_leader() { return threadIdx.x % 128 == 0; }
+
+/* Until the copy engine has read all results handed to it; known to the leader alone, to the others after the next barrier. */
+__device__ __forceinline__ void wait_sent()
 {
-    int lane = threadIdx.x % 32, chunk = lane % 8;
-    if (column + 8 * chunk >= j.n) return;
-#pragma unroll
-    for (int i = 0; i < 4; i++) {
-        int r = 4 * i + lane / 8;
-        uint4 v = *reinterpret_cast<const uint4 *>(desk + r * (DEPTH * 2) + ((chunk ^ (r % 8)) << 4));
-        if (row + r < j.m) *reinterpret_cast<uint4 *>((uint16_t *)y + (int64_t)(row + r) * j.n + column + 8 * chunk) = v;
-    }
+    if (is_leader()) asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
 }
 
-/* A team's life. b: its columns, as in multiply; vector: its column numbers; desk: the warp's. */
+/* Results of one box: handed to the copy engine once the whole team has written them. */
+__device__ __forceinline__ void send(const CUtensorMap *map, const char *from, int column, int row)
+{
+    if (!is_leader()) return;
+    asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%2, %3}], [%1];" ::"l"(map), "r"(shared_address(from)),
+                 "r"(column), "r"(row)
+                 : "memory");
+    asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+}
+
+/* The warp's 16 rows of a box to y (m, n), the box being at (row, column): eight lanes a row, whole lines of 128 bytes. */
+__device__ __forceinline__ void carry(void *y, const char *box, const joined_product &j, int row, int column)
+{
+    int lane = threadIdx.x % 32, chunk = lane % 8;
+    __syncwarp();
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        int r = threadIdx.x % 128 / 32 * 16 + 4 * i + lane / 8;
+        uint4 v = *reinterpret_cast<const uint4 *>(box + r * (DEPTH * 2) + ((chunk ^ (r % 8)) << 4));
+        if (row + r < j.m && column + 8 * chunk < j.n)
+            *reinterpret_cast<uint4 *>((uint16_t *)y + (int64_t)(row + r) * j.n + column + 8 * chunk) = v;
+    }
+    __syncwarp();
+}
+
+/* A team's life. b: its columns, as in multiply; vector: its column numbers; results: its places. */
 template <int TEAMS, template <int> class E, int N>
-__device__ void work(ring factors, ring inputs, const share &w, const joined_product &j, const layout &l, int team, const char *b,
-                     const float *vector, char *desk, float *cell)
+__device__ void work(ring factors, ring inputs, const share &w, const maps &t, const joined_product &j, const layout &l, int team, const char *b,
+                     const float *vector, char *results, float *cell)
 {
     float c[N];
     E<N> ending;
-    int lane = threadIdx.x % 32, below = team / l.across * ROWS, column = w.strip + team % l.across * 2 * N, warp_row = threadIdx.x % 128 / 32 * 16;
+    int lane = threadIdx.x % 32, below = team / l.across * ROWS, place = 0, column = w.strip + team % l.across * 2 * N;
     if constexpr (E<N>::sums) ending.total.clear();
     for (int tile = w.part; tile < w.tiles; tile += w.parts) {
-        int row = tile * w.height + below + warp_row;
-        bool counts[2] = { row + lane / 4 < j.m, row + lane / 4 + 8 < j.m };
+        int row = tile * w.height + below, first = row + threadIdx.x % 128 / 32 * 16 + lane / 4;
+        bool counts[2] = { first < j.m, first + 8 < j.m };
         multiply(c, factors, w.depth, below * DEPTH * 2, b, l.stays ? w.width * DEPTH * 2 : 0);
 #pragma unroll
         for (int box = 0; box < N / 32; box++) {
-            uint32_t v[E<N>::outputs][4], second[4][4]; /* the second result of all four, while the first is on the desk */
+            char *out = results + place * BOX;
+            uint32_t second[4][4];
+            if (E<N>::outputs == 1 && l.places == 1) {
+                wait_sent();
+                team_barrier(team);
+            }
             if (E<N>::inputs) barrier_wait(&inputs.full[inputs.at], inputs.parity);
 #pragma unroll
             for (int k = 0; k < 4; k++) {
                 float f[8];
 #pragma unroll
                 for (int i = 0; i < 8; i++) f[i] = c[32 * box + 8 * k + i];
-                ending.take(v, f, inputs.here() + warp_row * (DEPTH * 2) + matrix_row(k), vector, 4 * box + k, counts);
-                write_matrices(desk + matrix_row(k), v[0]);
-                if constexpr (E<N>::outputs == 2)
-                    for (int i = 0; i < 4; i++) second[k][i] = v[1][i];
+                ending.take(f, inputs.here(), out, matrix_row(k), vector, 4 * box + k, counts, second[k]);
             }
             if (E<N>::inputs) {
                 __syncwarp();
                 if (lane == 0) barrier_arrive(&inputs.empty[inputs.at]);
                 inputs.next();
             }
-            __syncwarp();
-            send(j.y, desk, j, row, column + 64 * box);
-            __syncwarp();
-            if constexpr (E<N>::outputs == 2) {
+            if constexpr (E<N>::outputs == 1) {
+                if (l.places == 2) wait_sent(); /* so the other place is free behind the barrier */
+                asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+                team_barrier(team);
+                send(&t.out, out, column + 64 * box, row);
+                place = l.places - 1 - place;
+            } else {
+                carry(j.y, out, j, row, column + 64 * box);
                 if (!j.y2) continue;
 #pragma unroll
-                for (int k = 0; k < 4; k++) write_matrices(desk + matrix_row(k), second[k]);
-                __syncwarp();
-                send(j.y2, desk, j, row, column + 64 * box);
-                __syncwarp();
+                for (int k = 0; k < 4; k++) write_matrices(out, matrix_row(k), second[k]);
+                carry(j.y2, out, j, row, column + 64 * box);
             }
         }
     }
+    if (is_leader()) asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
     if constexpr (E<N>::sums) write_sums<TEAMS, N>(ending.total, cell, j, w, l.across);
 }
 
@@ -360,7 +395,7 @@ __global__ void __launch_bounds__(128 + TEAMS * 128, 1)
     __shared__ __align__(16) float column[TEAMS * 2 * N];
     __shared__ float cell[E<N>::sums ? TEAMS * 4 * 2 * 2 * N : 1];
     char *b = (char *)(((uintptr_t)memory + 1023) & ~(uintptr_t)1023), *slots = b + l.b_bytes;
-    char *desks = slots + TEAMS * l.slots * l.slot_bytes, *stages = desks + TEAMS * 4 * DESK;
+    char *results = slots + TEAMS * l.slots * l.slot_bytes, *stages = results + TEAMS * l.places * BOX;
     share w = share_of<TEAMS, N>(j, l);
     for (int i = threadIdx.x; i < w.width; i += blockDim.x) column[i] = j.column && w.strip + i < j.n ? j.column[w.strip + i] : 0.0f;
     if (threadIdx.x == 0) {
@@ -388,7 +423,7 @@ __global__ void __launch_bounds__(128 + TEAMS * 128, 1)
         if (l.stays) barrier_wait(&b_full, 0);
         int shift = team % l.across * 2 * N;
         const char *b_mine = (l.stays ? b : stages + w.height * DEPTH * 2) + shift * DEPTH * 2;
-        work<TEAMS, E, N>(factors, inputs, w, j, l, team, b_mine, column + shift, desks + (threadIdx.x / 32 - 4) * DESK, cell);
+        work<TEAMS, E, N>(factors, inputs, w, t, j, l, team, b_mine, column + shift, results + team * l.places * BOX, cell);
     }
 }
 
@@ -407,6 +442,9 @@ __global__ void transpose_kernel(uint16_t *to, const uint16_t *from, int rows, i
 /* ---- launching ----------------------------------------------------------------------------------- */
 
 int inputs_of(product_ending e) { return e == PRODUCT_REDUCE ? 3 : e == PRODUCT_DACT ? 1 : 0; }
+int outputs_of(product_ending e) { return e == PRODUCT_ACT || e == PRODUCT_DACT ? 2 : 1; }
+
+int shared_bytes(product_ending e) { return e == PRODUCT_ACT || e == PRODUCT_DACT ? SHARED_BYTES_NO_SUMS : SHARED_BYTES; }
 
 struct choice {
     int teams, columns; /* columns of a team */
@@ -424,11 +462,13 @@ void lay_out(choice &c, const joined_product *p, bool stays)
     l.b_bytes = stays ? depth * b_step : 0;
     l.stage_bytes = c.height() * DEPTH * 2 + (stays ? 0 : b_step);
     l.slot_bytes = inputs_of(p->ending) * BOX;
-    for (l.slots = l.slot_bytes ? MOST_SLOTS : 0; l.slots >= 0; l.slots--) {
-        int left = SHARED_BYTES - 1024 - l.b_bytes - c.teams * (l.slots * l.slot_bytes + 4 * DESK);
+    for (int roomy = 2; roomy >= 0; roomy--) { /* two slots and places, then one slot, then one place */
+        l.slots = l.slot_bytes ? (roomy == 2 ? MOST_SLOTS : 1) : 0;
+        l.places = roomy && outputs_of(p->ending) == 1 ? 2 : 1;
+        int left = shared_bytes(p->ending) - 1024 - l.b_bytes - c.teams * (l.slots * l.slot_bytes + l.places * BOX);
         l.stages = left < 2 * l.stage_bytes ? 0 : left / l.stage_bytes;
         if (l.stages > MOST_STAGES) l.stages = MOST_STAGES;
-        if (l.stages > 2 || l.slots <= 1) break;
+        if (l.stages > 2) break;
     }
 }
 
@@ -467,7 +507,7 @@ cudaError_t make_maps(maps *t, const joined_product *p, const choice &c)
     cudaError_t e = tensor_map_rows(&t->a, p->a, p->m, p->k, DEPTH, ROWS);
     if (e == cudaSuccess) e = tensor_map_rows(&t->b, p->b, p->n, p->k, DEPTH, c.width());
     for (int i = 0; i < inputs && e == cudaSuccess; i++) e = tensor_map_rows(&t->in[i], in[i], p->m, p->n, 64, ROWS);
-    return e;
+    return e == cudaSuccess ? tensor_map_rows(&t->out, p->y, p->m, p->n, 64, ROWS) : e;
 }
 
 template <int TEAMS, template <int> class E, int N>
@@ -476,9 +516,9 @@ cudaError_t launch(cudaStream_t stream, const joined_product *p, const choice &c
     maps t = {};
     cudaError_t e = make_maps(&t, p, c);
     if (e == cudaSuccess)
-        e = cudaFuncSetAttribute(product_kernel<TEAMS, E, N>, cudaFuncAttributeMaxDynamicSharedMemorySize, SHARED_BYTES);
+        e = cudaFuncSetAttribute(product_kernel<TEAMS, E, N>, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes(p->ending));
     if (e != cudaSuccess) return e;
-    product_kernel<TEAMS, E, N><<<joined_parts(p, sms) * strips_of(p, c), 128 + TEAMS * 128, SHARED_BYTES, stream>>>(t, *p, c.l);
+    product_kernel<TEAMS, E, N><<<joined_parts(p, sms) * strips_of(p, c), 128 + TEAMS * 128, shared_bytes(p->ending), stream>>>(t, *p, c.l);
     return cudaGetLastError();
 }
 
