@@ -1,7 +1,7 @@
 /* Our kernels for a ResNet's stem beside cuDNN's best, at the sizes of RN50 and RN50x4: time, bandwidth by
  * the bytes that must move, and the difference of the results (some pictures of the batch).
  *
- *     bench_conv_small [BATCH of RN50 [once]]      (once: our kernels alone, one run each, for a profiler)
+ *     bench_conv_small [all|RN50|RN50x4 [once]]      (once: our kernels alone, one run each, for a profiler)
  */
 #include <math.h>
 #include <stdio.h>
@@ -173,12 +173,12 @@ static void stem(int64_t N, int64_t HW, int64_t C)
 
 int main(int argc, char **argv)
 {
-    int64_t N = argc > 1 ? atoll(argv[1]) : 512;
+    const char *which = argc > 1 ? argv[1] : "all";
     once = argc > 2 && strcmp(argv[2], "once") == 0;
     ctx = cloob_ctx_create(NULL);
     if (device_open(ctx, "cuda", &dev) != CLOOB_OK) fail("device");
-    stem(N, 224, 32);
-    stem(N / 4, 288, 40);
+    if (strcmp(which, "RN50x4") != 0) stem(512, 224, 32);
+    if (strcmp(which, "RN50") != 0) stem(128, 288, 40);
     device_close(dev);
     cloob_ctx_destroy(ctx);
     return 0;
