@@ -40,11 +40,11 @@ static inline tile_walk walk_of(int64_t N, int64_t H, int64_t W, int rows)
  * or because a position is an odd number of chunks (80 channels: on half as many). */
 template <int C, int ROWS, int COLS>
 struct box {
+    /* RUN: a position ends inside a sector, so a row of the box is copied as one run of 8-byte words. */
     enum {
         FULL = ROWS * COLS * C * 2, /* what the barrier waits for */
         BYTES = (FULL + SMEM_ALIGN - 1) / SMEM_ALIGN * SMEM_ALIGN,
-        RUN = C ==
-              40 /* a position ends inside a sector: a row of the box is copied as one run of 8-byte words */
+        RUN = C == 40
     };
     static_assert(C == 32 || C == 64 || C == 40 || C == 80, "banks");
 
