@@ -94,7 +94,7 @@ cloob_status file_writer_begin(cloob_ctx *ctx, const char *path, file_writer *w)
         return ctx_no_memory(ctx, n, path);
     }
     snprintf(w->beside, n, "%s.tmp-%ld", path, (long)getpid());
-    w->stream = fopen(w->beside, "wb");
+    w->stream = fopen(w->beside, "w+b");
     if (w->stream) return CLOOB_OK;
     cloob_status status = fail(ctx, path, "cannot create");
     file_writer_abort(w);
