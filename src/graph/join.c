@@ -1,11 +1,11 @@
-/* Joins a product with the pass over its result that follows it (the last ops of nn/op_list.h), in the finished list of
- * forward and backward ops: nothing is differentiated afterwards. */
+/* Joins a product with the pass over its result that follows it (the last ops of nn/op_list.h), in the
+ * finished list of forward and backward ops: nothing is differentiated afterwards. */
 #include "graph/graph.h"
 
-/* The first node behind i, before `end`, that reads v as its first operand by this op; -1: none. */
-static int reader(const graph *g, int i, int end, op_id op, value_id v)
+/* The first node behind i that reads v as its first operand by this op; -1: none. */
+static int reader(const graph *g, int i, op_id op, value_id v)
 {
-    for (int k = i + 1; k < end; k++)
+    for (int k = i + 1; k < g->nodes; k++)
         if (g->node[k].op == op && g->node[k].in[0] == v) return k;
     return -1;
 }
@@ -14,7 +14,10 @@ static int reader(const graph *g, int i, int end, op_id op, value_id v)
 static int maker(const graph *g, op_id op, value_id v)
 {
     int i = v == NO_VALUE ? -1 : graph_producer(g, v);
-    return i >= 0 && g->node[i].op == op && g->node[i].out[0] == v && graph_uses(g, v) == 1 && !g->value[v].keep ? i : -1;
+    return i >= 0 && g->node[i].op == op && g->node[i].out[0] == v && graph_uses(g, v) == 1 &&
+                   !g->value[v].keep
+               ? i
+               : -1;
 }
 
 static node empty_node(op_id op, op_attr attr, int segment)
@@ -27,13 +30,14 @@ static node empty_node(op_id op, op_attr attr, int segment)
 
 static bool is_point(const graph *g, const node *conv)
 {
-    return g->value[conv->in[1]].t.dim[1] == 1 && conv->attr.stride == 1 && conv->attr.pad == 0 && !conv->attr.relu;
+    return g->value[conv->in[1]].t.dim[1] == 1 && conv->attr.stride == 1 && conv->attr.pad == 0 &&
+           !conv->attr.relu;
 }
 
 static void join_stats(graph *g, int i)
 {
     node conv = g->node[i];
-    int at = reader(g, i, g->nodes, OP_BN_STATS, conv.out[0]);
+    int at = reader(g, i, OP_BN_STATS, conv.out[0]);
     if (at < 0 || !is_point(g, &conv) || conv.in[2] != NO_VALUE || conv.in[3] != NO_VALUE) return;
     node stats = g->node[at], n = empty_node(OP_CONV_STATS, stats.attr, conv.segment);
     n.attr.stride = conv.attr.stride;
@@ -43,24 +47,12 @@ static void join_stats(graph *g, int i)
     g->node[at].op = OP_COUNT;
 }
 
-static void join_act(graph *g, int i)
-{
-    node linear = g->node[i];
-    int at = reader(g, i, g->forward_nodes, OP_ACT, linear.out[0]);
-    if (at < 0 || linear.in[3] != NO_VALUE) return;
-    node n = linear;
-    n.op = OP_LINEAR_ACT;
-    n.attr.act = g->node[at].attr.act;
-    n.out[1] = g->node[at].out[0];
-    g->node[i] = n;
-    g->node[at].op = OP_COUNT;
-}
-
 /* The product moves to the reduction's place, where the other gradient is ready. */
 static void join_reduce(graph *g, int i)
 {
     node reduce = g->node[i];
-    if (reduce.in[1] == NO_VALUE || reduce.in[7] == NO_VALUE || !reduce.attr.relu || reduce.attr.pool || reduce.out[4] != NO_VALUE || reduce.out[3] == NO_VALUE)
+    if (reduce.in[1] == NO_VALUE || reduce.in[7] == NO_VALUE || !reduce.attr.relu || reduce.attr.pool ||
+        reduce.out[4] != NO_VALUE || reduce.out[3] == NO_VALUE)
         return;
     for (int side = 0; side < 2; side++) {
         int at = maker(g, OP_CONV2D_DX, reduce.in[side]);
@@ -76,29 +68,12 @@ static void join_reduce(graph *g, int i)
     }
 }
 
-static void join_act_bwd(graph *g, int i)
-{
-    node act = g->node[i];
-    int at = maker(g, OP_LINEAR_DX, act.in[0]);
-    if (at < 0) return;
-    node n = g->node[at];
-    n.op = OP_LINEAR_DX_ACT;
-    n.attr.act = act.attr.act;
-    n.in[2] = act.in[1];
-    n.out[0] = act.out[0], n.out[1] = act.out[1];
-    n.segment = act.segment;
-    g->node[i] = n;
-    g->node[at].op = OP_COUNT;
-}
-
 void graph_join(graph *g)
 {
     for (int i = 0; i < g->nodes && g->status == CLOOB_OK; i++) {
         switch (g->node[i].op) {
         case OP_CONV2D: join_stats(g, i); break;
-        case OP_LINEAR: join_act(g, i); break;
         case OP_BN_BWD_REDUCE: join_reduce(g, i); break;
-        case OP_ACT_BWD: join_act_bwd(g, i); break;
         default: break;
         }
     }

@@ -132,10 +132,8 @@ op_args act_again(const op_args *backward);
 op_args layernorm_again(const op_args *backward);
 
 /* The two calls behind an op that joins them; the first's result is where the second looks for it. Scratch is the joined call's. */
-op_args joined_conv(const op_args *a), joined_stats(const op_args *a);          /* conv_stats */
-op_args joined_conv_dx(const op_args *a), joined_reduce(const op_args *a);      /* conv_dx_reduce */
-op_args joined_linear(const op_args *a), joined_act(const op_args *a);          /* linear_act */
-op_args joined_linear_dx(const op_args *a), joined_act_bwd(const op_args *a);   /* linear_dx_act */
+op_args joined_conv(const op_args *a), joined_stats(const op_args *a);     /* conv_stats */
+op_args joined_conv_dx(const op_args *a), joined_reduce(const op_args *a); /* conv_dx_reduce */
 
 /* ---- the table ----------------------------------------------------------------------------------- */
 

@@ -106,7 +106,3 @@ OP(CONV_STATS, "conv_stats", shape_conv_stats, NULL)
 OP(CONV_DX_REDUCE, "conv_dx_reduce", shape_conv_dx_reduce, NULL)
 /* dy, w (O,1,1,C), dy2, x, mean, rstd, gain, bias, y -> dgain, dbias, sums (2,C), g {as both}: conv2d_dx of dy, a gradient of x's
  * shape, then bn_bwd_reduce of it with the others */
-OP(LINEAR_ACT, "linear_act", shape_linear_act, NULL)
-/* x, w, [bias] -> h, y {as both}: linear, then act of h */
-OP(LINEAR_DX_ACT, "linear_dx_act", shape_linear_dx_act, NULL)
-/* dy, w, h -> dh, [again] {as both}: linear_dx of dy, then act_bwd at h */

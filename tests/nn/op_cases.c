@@ -72,11 +72,6 @@ const op_case op_cases[] = {
     { "conv_stats keep", OP_CONV_STATS, A(.stride = 1, .eps = 1e-5f, .momentum = .1f, .keep_stats = true), { { 'f', { 2, 6, 6, 128 } }, { 'f', { 64, 1, 1, 128 } }, { 'v', { 64 } }, { 'p', { 64 } } } },
     { "conv_dx_reduce", OP_CONV_DX_REDUCE, A(.stride = 1, .relu = true), { { 'f', { 2, 4, 5, 24 } }, { 'f', { 24, 1, 1, 40 } }, { 'f', { 2, 4, 5, 40 } }, { 'f', { 2, 4, 5, 40 } }, { 'v', { 40 } }, { 'p', { 40 } }, { 'v', { 40 } }, { 'v', { 40 } }, { 'f', { 2, 4, 5, 40 } } } },
     { "conv_dx_reduce wide", OP_CONV_DX_REDUCE, A(.stride = 1, .relu = true), { { 'f', { 3, 7, 9, 72 } }, { 'f', { 72, 1, 1, 200 } }, { 'f', { 3, 7, 9, 200 } }, { 'f', { 3, 7, 9, 200 } }, { 'v', { 200 } }, { 'p', { 200 } }, { 'v', { 200 } }, { 'v', { 200 } }, { 'f', { 3, 7, 9, 200 } } } },
-    { "linear_act", OP_LINEAR_ACT, A(.act = OP_ACT_QUICKGELU), { { 'f', { 3, 7, 64 } }, { 'f', { 96, 64 } }, { 'v', { 96 } } } },
-    { "linear_act gelu", OP_LINEAR_ACT, A(.act = OP_ACT_GELU), { { 'f', { 5, 24 } }, { 'f', { 33, 24 } } } },
-    { "linear_act transposed", OP_LINEAR_ACT, A(.act = OP_ACT_QUICKGELU, .transposed = true), { { 'f', { 150, 40 } }, { 'f', { 40, 136 } }, { 'v', { 136 } } } },
-    { "linear_dx_act", OP_LINEAR_DX_ACT, A(.act = OP_ACT_QUICKGELU), { { 'f', { 3, 77, 64 } }, { 'f', { 64, 264 } }, { 'f', { 3, 77, 264 } } } },
-    { "linear_dx_act transposed", OP_LINEAR_DX_ACT, A(.act = OP_ACT_GELU, .transposed = true), { { 'f', { 9, 17 } }, { 'f', { 33, 17 } }, { 'f', { 9, 33 } } } },
     { "pool_attention 50", OP_POOL_ATTENTION, A(0), { { 'f', { 2, 50, 256 } }, { 'f', { 2, 4, 256 } } } },
 };
 const int op_case_count = sizeof op_cases / sizeof *op_cases;

@@ -1,9 +1,11 @@
 /* relu, add, activations, pooling, and the small conversions other ops are made of. Packs of 16 bytes,
  * several in flight. */
-#include "nn/cuda/act.cuh"
 #include "nn/cuda/common.cuh"
 
 /* ---- one element at a time ----------------------------------------------------------------------- */
+
+/* By the hardware's exponential and quotient: a few units in F32's last place off, and no longer what the pass waits for. */
+__device__ __forceinline__ float sigmoid(float x) { return __fdividef(1.0f, 1.0f + __expf(-x)); }
 
 struct relu_fn {
     __device__ float operator()(float x, float) const { return fmaxf(x, 0.0f); }
@@ -13,6 +15,25 @@ struct relu_bwd_fn {
 };
 struct add_fn {
     __device__ float operator()(float a, float b) const { return a + b; }
+};
+struct quickgelu_fn {
+    __device__ float operator()(float x, float) const { return x * sigmoid(1.702f * x); }
+};
+struct quickgelu_bwd_fn {
+    __device__ float operator()(float dy, float x) const
+    {
+        float s = sigmoid(1.702f * x);
+        return dy * (s + 1.702f * x * s * (1.0f - s));
+    }
+};
+struct gelu_fn {
+    __device__ float operator()(float x, float) const { return 0.5f * x * (1.0f + erff(x * 0.70710678f)); }
+};
+struct gelu_bwd_fn {
+    __device__ float operator()(float dy, float x) const
+    {
+        return dy * (0.5f * (1.0f + erff(x * 0.70710678f)) + x * expf(-0.5f * x * x) * 0.39894228f);
+    }
 };
 
 /* out = f(a, b) over n packs; b may be NULL. */

@@ -1,34 +1,31 @@
-/* One persistent block per multiprocessor. A block keeps one strip of columns and walks down the rows. Teams (warpgroups) multiply
- * 64 rows by 64 or 128 columns each; one more warpgroup drives the copy engine. Teams share out the strip's columns, or, where it
- * is narrow, rows. The strip of b stays in shared memory where it fits; else stages hold it, too.
+/* One persistent block per multiprocessor. A block keeps one strip of columns and walks down the rows. Teams
+ * (warpgroups) multiply 64 rows by 64 or 128 columns each; one more warpgroup drives the copy engine. Teams
+ * share out the strip's columns, or, where it is narrow, rows. The strip of b stays in shared memory where it
+ * fits; else stages hold it, too.
  *
- * What an ending reads and writes beside the product travels by the copy engine as well, in boxes of 64 x 64: reads wait in slots
- * of their own, results leave from two places in turns (or one, where memory is short). An ending with two results has one place,
- * from which every warp carries its own rows. Between boxes and registers go 8 x 8 matrices, whose layout over lanes is that of
- * the product. Sums over rows stay in registers until the block's last tile. */
+ * What an ending reads and writes beside the product travels by the copy engine as well, in boxes of 64 x 64:
+ * reads wait in slots of their own, results leave from two places in turns (or one, where memory is short).
+ * Between boxes and registers go 8 x 8 matrices, whose layout over lanes is that of the product. Sums over
+ * rows stay in registers until the block's last tile. */
 #include <math.h>
 
-#include "nn/cuda/act.cuh"
-#include "nn/cuda/joined_product.h"
-#include "tensor/cuda/hopper.cuh"
+#include "nn/cuda/joined_endings.cuh"
 
 namespace {
 
 enum {
-    ROWS = 64,  /* of a team's product */
-    DEPTH = 64, /* bf16 per stage: the width of a swizzled row */
-    BOX = 64 * DEPTH * 2,
+    ROWS = 64, /* of a team's product */
     MOST_STAGES = 8,
     MOST_SLOTS = 2,
-    SHARED_BYTES = 216 << 10, /* beside what kernels declare */
-    SHARED_BYTES_NO_SUMS = 224 << 10
+    SHARED_BYTES = 216 << 10 /* beside what kernels declare */
 };
 
 struct maps {
     CUtensorMap a, b, in[3], out;
 };
 
-struct layout { /* of dynamic shared memory, from its start: b's strip if it stays, slots, places for results, stages */
+struct layout { /* of dynamic shared memory, from its start: b's strip if it stays, slots, places for results,
+                   stages */
     int across; /* teams beside each other; the others are below */
     bool stays;
     int stages, stage_bytes, b_bytes, slots, slot_bytes, places;
@@ -45,165 +42,6 @@ struct ring { /* between one copying thread and those it serves */
     }
 };
 
-/* ---- endings ------------------------------------------------------------------------------------- */
-
-/* Four 8 x 8 matrices of a box: rows 16 w + 0..7 and 8..15 of columns 16 k .. 16 k + 7, then of 16 k + 8 .. 16 k + 15. A lane
- * names a row of one of them, and has in v[i] two neighbours of row lane / 4, columns 2 (lane % 4) of matrix i. */
-__device__ __forceinline__ int matrix_row(int k)
-{
-    int lane = threadIdx.x % 32, row = threadIdx.x % 128 / 32 * 16 + lane % 8 + 8 * (lane / 8 % 2), chunk = 2 * k + lane / 16;
-    return row * (DEPTH * 2) + ((chunk ^ (lane % 8)) << 4); /* swizzled by the row's last three bits */
-}
-
-__device__ __forceinline__ void read_matrices(uint32_t (&v)[4], const char *box, int row)
-{
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(v[0]), "=r"(v[1]), "=r"(v[2]), "=r"(v[3])
-                 : "r"(shared_address(box + row))
-                 : "memory");
-}
-
-__device__ __forceinline__ void write_matrices(char *box, int row, const uint32_t (&v)[4])
-{
-    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%4], {%0, %1, %2, %3};" ::"r"(v[0]), "r"(v[1]), "r"(v[2]), "r"(v[3]),
-                 "r"(shared_address(box + row))
-                 : "memory");
-}
-
-__device__ __forceinline__ void split(float (&out)[8], const uint32_t (&v)[4])
-{
-#pragma unroll
-    for (int i = 0; i < 4; i++) {
-        float2 f = unpack_pair(v[i]);
-        out[2 * i] = f.x, out[2 * i + 1] = f.y;
-    }
-}
-__device__ __forceinline__ void join(uint32_t (&v)[4], const float (&f)[8])
-{
-#pragma unroll
-    for (int i = 0; i < 4; i++) v[i] = pack_pair(f[2 * i], f[2 * i + 1]);
-}
-
-/* The numbers of a lane's four columns, in the order of `split`: both rows of a matrix pair have the same. */
-__device__ __forceinline__ void columns(float (&out)[8], const float *vector, int k)
-{
-#pragma unroll
-    for (int i = 0; i < 2; i++) {
-        float2 f = *reinterpret_cast<const float2 *>(vector + 16 * k + 8 * i + 2 * (threadIdx.x % 4));
-        out[4 * i] = out[4 * i + 2] = f.x, out[4 * i + 1] = out[4 * i + 3] = f.y;
-    }
-}
-
-/* Two sums per column over the rows a thread has seen; columns 16 k + 8 i + 2 (lane % 4) + e at 4 k + 2 i + e. */
-template <int N>
-struct column_sums {
-    float s1[N / 2], s2[N / 2]; /* N accumulators are two rows */
-    __device__ __forceinline__ void clear()
-    {
-#pragma unroll
-        for (int i = 0; i < N / 2; i++) s1[i] = s2[i] = 0.0f;
-    }
-    __device__ __forceinline__ void add(int k, int i, float a, float b, float c) /* s1 += a, s2 += b c */
-    {
-        int at = 4 * k + i / 4 * 2 + i % 2;
-        s1[at] += a;
-        s2[at] = fmaf(b, c, s2[at]);
-    }
-};
-
-/* An ending takes four matrices at a time: f, the product; in: boxes, one tensor after the other; out: the first result's box; row:
- * a lane's in them; vector: the team's column numbers; k: which 16 of its columns; counts: whether rows (of the first and second
- * half) are there. A second result is left in `second`. */
-template <int N>
-struct stats_ending {
-    static constexpr int inputs = 0, outputs = 1;
-    static constexpr bool sums = true;
-    column_sums<N> total;
-    __device__ __forceinline__ void take(float (&f)[8], const char *, char *out, int row, const float *vector, int k, const bool (&counts)[2], uint32_t (&)[4])
-    {
-        uint32_t v[4];
-        float pivot[8];
-        columns(pivot, vector, k);
-        join(v, f);
-        write_matrices(out, row, v);
-        split(f, v);
-#pragma unroll
-        for (int i = 0; i < 8; i++) {
-            float d = counts[i / 2 % 2] ? f[i] - pivot[i] : 0.0f;
-            total.add(k, i, d, d, d);
-        }
-    }
-};
-
-template <int N>
-struct reduce_ending {
-    static constexpr int inputs = 3, outputs = 1; /* x, other, mask: zeros past the last row */
-    static constexpr bool sums = true;
-    column_sums<N> total;
-    __device__ __forceinline__ void take(float (&f)[8], const char *in, char *out, int row, const float *vector, int k, const bool (&)[2], uint32_t (&)[4])
-    {
-        uint32_t v[4];
-        float mean[8], q[8];
-        join(v, f); /* rounded, as a product by itself would be */
-        split(f, v);
-        read_matrices(v, in + BOX, row);
-        split(q, v);
-#pragma unroll
-        for (int i = 0; i < 8; i++) f[i] += q[i];
-        read_matrices(v, in + 2 * BOX, row);
-        split(q, v);
-#pragma unroll
-        for (int i = 0; i < 8; i++) f[i] = q[i] > 0.0f ? f[i] : 0.0f;
-        join(v, f);
-        write_matrices(out, row, v);
-        columns(mean, vector, k);
-        read_matrices(v, in, row);
-        split(q, v);
-#pragma unroll
-        for (int i = 0; i < 8; i++) total.add(k, i, f[i], f[i], q[i] - mean[i]);
-    }
-};
-
-template <int N>
-struct act_ending {
-    static constexpr int inputs = 0, outputs = 2;
-    static constexpr bool sums = false;
-    __device__ __forceinline__ void take(float (&f)[8], const char *, char *out, int row, const float *vector, int k, const bool (&)[2], uint32_t (&second)[4])
-    {
-        uint32_t v[4];
-        float bias[8];
-        columns(bias, vector, k);
-#pragma unroll
-        for (int i = 0; i < 8; i++) f[i] += bias[i];
-        join(v, f);
-        write_matrices(out, row, v);
-        split(f, v);
-#pragma unroll
-        for (int i = 0; i < 8; i++) f[i] = quickgelu_fn()(f[i], 0.0f);
-        join(second, f);
-    }
-};
-
-template <int N>
-struct dact_ending {
-    static constexpr int inputs = 1, outputs = 2;
-    static constexpr bool sums = false;
-    __device__ __forceinline__ void take(float (&f)[8], const char *in, char *out, int row, const float *, int, const bool (&)[2], uint32_t (&second)[4])
-    {
-        uint32_t v[4];
-        float x[8];
-        join(v, f);
-        split(f, v);
-        read_matrices(v, in, row);
-        split(x, v);
-#pragma unroll
-        for (int i = 0; i < 8; i++) f[i] = quickgelu_bwd_fn()(f[i], x[i]), x[i] = quickgelu_fn()(x[i], 0.0f);
-        join(v, f);
-        write_matrices(out, row, v);
-        join(second, x);
-    }
-};
-
 /* ---- the product --------------------------------------------------------------------------------- */
 
 /* What a block works on: columns from `strip` on; tiles of `height` rows, every parts-th from `part` on. */
@@ -215,21 +53,29 @@ template <int TEAMS, int N>
 __device__ __forceinline__ share share_of(const joined_product &j, const layout &l)
 {
     int width = l.across * 2 * N, strips = (int)((j.n + width - 1) / width), height = TEAMS / l.across * ROWS;
-    return { (int)blockIdx.x % strips * width, width, (int)blockIdx.x / strips, (int)gridDim.x / strips, (int)(j.k + DEPTH - 1) / DEPTH,
-             (int)((j.m + height - 1) / height), height };
+    return { (int)blockIdx.x % strips * width,
+             width,
+             (int)blockIdx.x / strips,
+             (int)gridDim.x / strips,
+             (int)(j.k + DEPTH - 1) / DEPTH,
+             (int)((j.m + height - 1) / height),
+             height };
 }
 
-__device__ void copy_factors(ring r, const share &w, const maps &t, const layout &l, char *b, uint64_t *b_full)
+__device__ void copy_factors(ring r, const share &w, const maps &t, const layout &l, char *b,
+                             uint64_t *b_full)
 {
     if (l.stays) {
         barrier_expect(b_full, l.b_bytes);
-        for (int s = 0; s < w.depth; s++) copy_box(b + s * w.width * DEPTH * 2, &t.b, s * DEPTH, w.strip, b_full);
+        for (int s = 0; s < w.depth; s++)
+            copy_box(b + s * w.width * DEPTH * 2, &t.b, s * DEPTH, w.strip, b_full);
     }
     for (int tile = w.part; tile < w.tiles; tile += w.parts)
         for (int s = 0; s < w.depth; s++) {
             barrier_wait(&r.empty[r.at], r.parity ^ 1);
             barrier_expect(&r.full[r.at], r.bytes);
-            for (int y = 0; y < w.height; y += ROWS) copy_box(r.here() + y * DEPTH * 2, &t.a, s * DEPTH, tile * w.height + y, &r.full[r.at]);
+            for (int y = 0; y < w.height; y += ROWS)
+                copy_box(r.here() + y * DEPTH * 2, &t.a, s * DEPTH, tile * w.height + y, &r.full[r.at]);
             if (!l.stays) copy_box(r.here() + w.height * DEPTH * 2, &t.b, s * DEPTH, w.strip, &r.full[r.at]);
             r.next();
         }
@@ -242,13 +88,15 @@ __device__ void copy_inputs(ring r, const share &w, const maps &t, int inputs, i
         for (int x = 0; x < width; x += 64) {
             barrier_wait(&r.empty[r.at], r.parity ^ 1);
             barrier_expect(&r.full[r.at], r.bytes);
-            for (int i = 0; i < inputs; i++) copy_box(r.here() + i * BOX, &t.in[i], column + x, tile * w.height + row, &r.full[r.at]);
+            for (int i = 0; i < inputs; i++)
+                copy_box(r.here() + i * BOX, &t.in[i], column + x, tile * w.height + row, &r.full[r.at]);
             r.next();
         }
 }
 
-/* c = a b^T over `depth` stages; each stage is given back once the product after it has begun. a: the team's rows in a stage;
- * b: its columns in the strip, b_step bytes from one depth to the next, or, with b_step 0, in the first stage. */
+/* c = a b^T over `depth` stages; each stage is given back once the product after it has begun. a: the team's
+ * rows in a stage; b: its columns in the strip, b_step bytes from one depth to the next, or, with b_step 0,
+ * in the first stage. */
 template <int N>
 __device__ __forceinline__ void multiply(float (&c)[N], ring &r, int depth, int a, const char *b, int b_step)
 {
@@ -273,9 +121,11 @@ __device__ __forceinline__ void multiply(float (&c)[N], ring &r, int depth, int 
     if (threadIdx.x % 32 == 0) barrier_arrive(&r.empty[before]);
 }
 
-/* The warps' sums, added in a fixed order over the teams that have the same columns. cell: (warps, 2, 2 N) of shared memory. */
+/* The warps' sums, added in a fixed order over the teams that have the same columns. cell: (warps, 2, 2 N) of
+ * shared memory. */
 template <int TEAMS, int N>
-__device__ void write_sums(column_sums<N> &total, float *cell, const joined_product &j, const share &w, int across)
+__device__ void write_sums(column_sums<N> &total, float *cell, const joined_product &j, const share &w,
+                           int across)
 {
     int thread = threadIdx.x - 128, warp = thread / 32, lane = thread % 32, width = 2 * N;
 #pragma unroll
@@ -297,10 +147,14 @@ __device__ void write_sums(column_sums<N> &total, float *cell, const joined_prod
     }
 }
 
-__device__ __forceinline__ void team_barrier(int team) { asm volatile("bar.sync %0, 128;" ::"r"(team + 1) : "memory"); }
+__device__ __forceinline__ void team_barrier(int team)
+{
+    asm volatile("bar.sync %0, 128;" ::"r"(team + 1) : "memory");
+}
 __device__ __forceinline__ bool is_leader() { return threadIdx.x % 128 == 0; }
 
-/* Until the copy engine has read all results handed to it; known to the leader alone, to the others after the next barrier. */
+/* Until the copy engine has read all results handed to it; known to the leader alone, to the others after the
+ * next barrier. */
 __device__ __forceinline__ void wait_sent()
 {
     if (is_leader()) asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
@@ -310,36 +164,23 @@ __device__ __forceinline__ void wait_sent()
 __device__ __forceinline__ void send(const CUtensorMap *map, const char *from, int column, int row)
 {
     if (!is_leader()) return;
-    asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%2, %3}], [%1];" ::"l"(map), "r"(shared_address(from)),
-                 "r"(column), "r"(row)
+    asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%2, %3}], [%1];" ::"l"(map),
+                 "r"(shared_address(from)), "r"(column), "r"(row)
                  : "memory");
     asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 }
 
-/* The warp's 16 rows of a box to y (m, n), the box being at (row, column): eight lanes a row, whole lines of 128 bytes. */
-__device__ __forceinline__ void carry(void *y, const char *box, const joined_product &j, int row, int column)
-{
-    int lane = threadIdx.x % 32, chunk = lane % 8;
-    __syncwarp();
-#pragma unroll
-    for (int i = 0; i < 4; i++) {
-        int r = threadIdx.x % 128 / 32 * 16 + 4 * i + lane / 8;
-        uint4 v = *reinterpret_cast<const uint4 *>(box + r * (DEPTH * 2) + ((chunk ^ (r % 8)) << 4));
-        if (row + r < j.m && column + 8 * chunk < j.n)
-            *reinterpret_cast<uint4 *>((uint16_t *)y + (int64_t)(row + r) * j.n + column + 8 * chunk) = v;
-    }
-    __syncwarp();
-}
-
 /* A team's life. b: its columns, as in multiply; vector: its column numbers; results: its places. */
 template <int TEAMS, template <int> class E, int N>
-__device__ void work(ring factors, ring inputs, const share &w, const maps &t, const joined_product &j, const layout &l, int team, const char *b,
-                     const float *vector, char *results, float *cell)
+__device__ void work(ring factors, ring inputs, const share &w, const maps &t, const joined_product &j,
+                     const layout &l, int team, const char *b, const float *vector, char *results,
+                     float *cell)
 {
     float c[N];
     E<N> ending;
-    int lane = threadIdx.x % 32, below = team / l.across * ROWS, place = 0, column = w.strip + team % l.across * 2 * N;
-    if constexpr (E<N>::sums) ending.total.clear();
+    int lane = threadIdx.x % 32, below = team / l.across * ROWS, place = 0,
+        column = w.strip + team % l.across * 2 * N;
+    ending.total.clear();
     for (int tile = w.part; tile < w.tiles; tile += w.parts) {
         int row = tile * w.height + below, first = row + threadIdx.x % 128 / 32 * 16 + lane / 4;
         bool counts[2] = { first < j.m, first + 8 < j.m };
@@ -347,8 +188,7 @@ __device__ void work(ring factors, ring inputs, const share &w, const maps &t, c
 #pragma unroll
         for (int box = 0; box < N / 32; box++) {
             char *out = results + place * BOX;
-            uint32_t second[4][4];
-            if (E<N>::outputs == 1 && l.places == 1) {
+            if (l.places == 1) {
                 wait_sent();
                 team_barrier(team);
             }
@@ -358,49 +198,46 @@ __device__ void work(ring factors, ring inputs, const share &w, const maps &t, c
                 float f[8];
 #pragma unroll
                 for (int i = 0; i < 8; i++) f[i] = c[32 * box + 8 * k + i];
-                ending.take(f, inputs.here(), out, matrix_row(k), vector, 4 * box + k, counts, second[k]);
+                ending.take(f, inputs.here(), out, matrix_row(k), vector, 4 * box + k, counts);
             }
             if (E<N>::inputs) {
                 __syncwarp();
                 if (lane == 0) barrier_arrive(&inputs.empty[inputs.at]);
                 inputs.next();
             }
-            if constexpr (E<N>::outputs == 1) {
-                if (l.places == 2) wait_sent(); /* so the other place is free behind the barrier */
-                asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-                team_barrier(team);
-                send(&t.out, out, column + 64 * box, row);
-                place = l.places - 1 - place;
-            } else {
-                carry(j.y, out, j, row, column + 64 * box);
-                if (!j.y2) continue;
-#pragma unroll
-                for (int k = 0; k < 4; k++) write_matrices(out, matrix_row(k), second[k]);
-                carry(j.y2, out, j, row, column + 64 * box);
-            }
+            if (l.places == 2) wait_sent(); /* so the other place is free behind the barrier */
+            asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+            team_barrier(team);
+            send(&t.out, out, column + 64 * box, row);
+            place = l.places - 1 - place;
         }
     }
     if (is_leader()) asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
-    if constexpr (E<N>::sums) write_sums<TEAMS, N>(ending.total, cell, j, w, l.across);
+    write_sums<TEAMS, N>(ending.total, cell, j, w, l.across);
 }
 
-/* N accumulators a thread: a team has 2 N columns. The first warpgroup copies: its warp 0 factors, warp 1 + i % 3 what team i's
- * ending reads. */
+/* N accumulators a thread: a team has 2 N columns. The first warpgroup copies: its warp 0 factors, warp 1 + i
+ * % 3 what team i's ending reads. */
 template <int TEAMS, template <int> class E, int N>
 __global__ void __launch_bounds__(128 + TEAMS * 128, 1)
-    product_kernel(const __grid_constant__ maps t, const __grid_constant__ joined_product j, const __grid_constant__ layout l)
+    product_kernel(const __grid_constant__ maps t, const __grid_constant__ joined_product j,
+                   const __grid_constant__ layout l)
 {
     extern __shared__ char memory[];
-    __shared__ uint64_t full[MOST_STAGES], empty[MOST_STAGES], in_full[TEAMS][MOST_SLOTS], in_empty[TEAMS][MOST_SLOTS], b_full;
+    __shared__ uint64_t full[MOST_STAGES], empty[MOST_STAGES], in_full[TEAMS][MOST_SLOTS],
+        in_empty[TEAMS][MOST_SLOTS], b_full;
     __shared__ __align__(16) float column[TEAMS * 2 * N];
-    __shared__ float cell[E<N>::sums ? TEAMS * 4 * 2 * 2 * N : 1];
+    __shared__ float cell[TEAMS * 4 * 2 * 2 * N];
     char *b = (char *)(((uintptr_t)memory + 1023) & ~(uintptr_t)1023), *slots = b + l.b_bytes;
     char *results = slots + TEAMS * l.slots * l.slot_bytes, *stages = results + TEAMS * l.places * BOX;
     share w = share_of<TEAMS, N>(j, l);
-    for (int i = threadIdx.x; i < w.width; i += blockDim.x) column[i] = j.column && w.strip + i < j.n ? j.column[w.strip + i] : 0.0f;
+    for (int i = threadIdx.x; i < w.width; i += blockDim.x)
+        column[i] = j.column && w.strip + i < j.n ? j.column[w.strip + i] : 0.0f;
     if (threadIdx.x == 0) {
-        for (int s = 0; s < l.stages; s++) barrier_init(&full[s], 1), barrier_init(&empty[s], TEAMS * 4); /* one per multiplying warp */
-        for (int s = 0; s < TEAMS * MOST_SLOTS; s++) barrier_init(&in_full[0][0] + s, 1), barrier_init(&in_empty[0][0] + s, 4);
+        for (int s = 0; s < l.stages; s++)
+            barrier_init(&full[s], 1), barrier_init(&empty[s], TEAMS * 4); /* one per multiplying warp */
+        for (int s = 0; s < TEAMS * MOST_SLOTS; s++)
+            barrier_init(&in_full[0][0] + s, 1), barrier_init(&in_empty[0][0] + s, 4);
         barrier_init(&b_full, 1);
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
         asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
@@ -408,22 +245,27 @@ __global__ void __launch_bounds__(128 + TEAMS * 128, 1)
     __syncthreads();
     ring factors = { stages, full, empty, l.stage_bytes, l.stages, 0, 0 };
     bool copies = threadIdx.x < 128;
-    int team = copies ? threadIdx.x % 32 : threadIdx.x / 128 - 1; /* lane i of copying warp 1 + i % 3 serves team i */
+    int team = copies ? threadIdx.x % 32
+                      : threadIdx.x / 128 - 1; /* lane i of copying warp 1 + i % 3 serves team i */
     int mine = team < TEAMS ? team : 0;
-    ring inputs = { slots + mine * l.slots * l.slot_bytes, in_full[mine], in_empty[mine], l.slot_bytes, l.slots, 0, 0 };
+    ring inputs = {
+        slots + mine * l.slots * l.slot_bytes, in_full[mine], in_empty[mine], l.slot_bytes, l.slots, 0, 0
+    };
     if (copies) {
         if constexpr (TEAMS == 2) asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
         else asm volatile("setmaxnreg.dec.sync.aligned.u32 32;");
         if (threadIdx.x == 0) copy_factors(factors, w, t, l, b, &b_full);
         else if (E<N>::inputs && team < TEAMS && threadIdx.x / 32 == 1 + team % 3)
-            copy_inputs(inputs, w, t, E<N>::inputs, w.strip + team % l.across * 2 * N, team / l.across * ROWS, 2 * N);
+            copy_inputs(inputs, w, t, E<N>::inputs, w.strip + team % l.across * 2 * N, team / l.across * ROWS,
+                        2 * N);
     } else {
         if constexpr (TEAMS == 2) asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
         else asm volatile("setmaxnreg.inc.sync.aligned.u32 112;");
         if (l.stays) barrier_wait(&b_full, 0);
         int shift = team % l.across * 2 * N;
         const char *b_mine = (l.stays ? b : stages + w.height * DEPTH * 2) + shift * DEPTH * 2;
-        work<TEAMS, E, N>(factors, inputs, w, t, j, l, team, b_mine, column + shift, results + team * l.places * BOX, cell);
+        work<TEAMS, E, N>(factors, inputs, w, t, j, l, team, b_mine, column + shift,
+                          results + team * l.places * BOX, cell);
     }
 }
 
@@ -436,15 +278,13 @@ __global__ void transpose_kernel(uint16_t *to, const uint16_t *from, int rows, i
         if (r + y < rows) tile[y][threadIdx.x] = from[(int64_t)(r + y) * cols + c];
     __syncthreads();
     for (int y = threadIdx.y; y < 32 && r + (int)threadIdx.x < rows; y += 8)
-        if (blockIdx.x * 32 + y < cols) to[(int64_t)(blockIdx.x * 32 + y) * rows + r + threadIdx.x] = tile[threadIdx.x][y];
+        if (blockIdx.x * 32 + y < cols)
+            to[(int64_t)(blockIdx.x * 32 + y) * rows + r + threadIdx.x] = tile[threadIdx.x][y];
 }
 
 /* ---- launching ----------------------------------------------------------------------------------- */
 
-int inputs_of(product_ending e) { return e == PRODUCT_REDUCE ? 3 : e == PRODUCT_DACT ? 1 : 0; }
-int outputs_of(product_ending e) { return e == PRODUCT_ACT || e == PRODUCT_DACT ? 2 : 1; }
-
-int shared_bytes(product_ending e) { return e == PRODUCT_ACT || e == PRODUCT_DACT ? SHARED_BYTES_NO_SUMS : SHARED_BYTES; }
+int inputs_of(product_ending e) { return e == PRODUCT_REDUCE ? 3 : 0; }
 
 struct choice {
     int teams, columns; /* columns of a team */
@@ -464,8 +304,8 @@ void lay_out(choice &c, const joined_product *p, bool stays)
     l.slot_bytes = inputs_of(p->ending) * BOX;
     for (int roomy = 2; roomy >= 0; roomy--) { /* two slots and places, then one slot, then one place */
         l.slots = l.slot_bytes ? (roomy == 2 ? MOST_SLOTS : 1) : 0;
-        l.places = roomy && outputs_of(p->ending) == 1 ? 2 : 1;
-        int left = shared_bytes(p->ending) - 1024 - l.b_bytes - c.teams * (l.slots * l.slot_bytes + l.places * BOX);
+        l.places = roomy ? 2 : 1;
+        int left = SHARED_BYTES - 1024 - l.b_bytes - c.teams * (l.slots * l.slot_bytes + l.places * BOX);
         l.stages = left < 2 * l.stage_bytes ? 0 : left / l.stage_bytes;
         if (l.stages > MOST_STAGES) l.stages = MOST_STAGES;
         if (l.stages > 2) break;
@@ -491,7 +331,9 @@ choice choose(const joined_product *p)
         c.teams = p->teams;
         c.columns = c.teams == 4 ? 64 : 128;
         c.l.across = i % 3 == 0 ? 4 : i % 3 == 1 ? 2 : 1;
-        if (c.l.across > c.teams || (c.columns == 128 && p->n <= 64) || (c.l.across > 1 && p->n <= c.columns * (c.l.across - 1))) continue;
+        if (c.l.across > c.teams || (c.columns == 128 && p->n <= 64) ||
+            (c.l.across > 1 && p->n <= c.columns * (c.l.across - 1)))
+            continue;
         lay_out(c, p, i < 3);
         if (c.l.stages == 0 || traffic(p, c) >= least) continue;
         least = traffic(p, c);
@@ -506,7 +348,8 @@ cudaError_t make_maps(maps *t, const joined_product *p, const choice &c)
     const void *in[] = { p->x, p->other, p->mask };
     cudaError_t e = tensor_map_rows(&t->a, p->a, p->m, p->k, DEPTH, ROWS);
     if (e == cudaSuccess) e = tensor_map_rows(&t->b, p->b, p->n, p->k, DEPTH, c.width());
-    for (int i = 0; i < inputs && e == cudaSuccess; i++) e = tensor_map_rows(&t->in[i], in[i], p->m, p->n, 64, ROWS);
+    for (int i = 0; i < inputs && e == cudaSuccess; i++)
+        e = tensor_map_rows(&t->in[i], in[i], p->m, p->n, 64, ROWS);
     return e == cudaSuccess ? tensor_map_rows(&t->out, p->y, p->m, p->n, 64, ROWS) : e;
 }
 
@@ -516,9 +359,11 @@ cudaError_t launch(cudaStream_t stream, const joined_product *p, const choice &c
     maps t = {};
     cudaError_t e = make_maps(&t, p, c);
     if (e == cudaSuccess)
-        e = cudaFuncSetAttribute(product_kernel<TEAMS, E, N>, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes(p->ending));
+        e = cudaFuncSetAttribute(product_kernel<TEAMS, E, N>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                 SHARED_BYTES);
     if (e != cudaSuccess) return e;
-    product_kernel<TEAMS, E, N><<<joined_parts(p, sms) * strips_of(p, c), 128 + TEAMS * 128, shared_bytes(p->ending), stream>>>(t, *p, c.l);
+    product_kernel<TEAMS, E, N>
+        <<<joined_parts(p, sms) * strips_of(p, c), 128 + TEAMS * 128, SHARED_BYTES, stream>>>(t, *p, c.l);
     return cudaGetLastError();
 }
 
@@ -547,18 +392,15 @@ int joined_parts(const joined_product *p, int sms)
 
 cudaError_t joined_run(cudaStream_t stream, const joined_product *p, int sms)
 {
-    switch (p->ending) {
-    case PRODUCT_STATS: return launch_ending<stats_ending>(stream, p, sms);
-    case PRODUCT_REDUCE: return launch_ending<reduce_ending>(stream, p, sms);
-    case PRODUCT_ACT: return launch_ending<act_ending>(stream, p, sms);
-    default: return launch_ending<dact_ending>(stream, p, sms);
-    }
+    return p->ending == PRODUCT_STATS ? launch_ending<stats_ending>(stream, p, sms)
+                                      : launch_ending<reduce_ending>(stream, p, sms);
 }
 
 cudaError_t transpose_bf16(cudaStream_t stream, void *to, const void *from, int64_t rows, int64_t cols)
 {
     dim3 grid((unsigned)((cols + 31) / 32), (unsigned)((rows + 31) / 32));
-    transpose_kernel<<<grid, dim3(32, 8), 0, stream>>>((uint16_t *)to, (const uint16_t *)from, (int)rows, (int)cols);
+    transpose_kernel<<<grid, dim3(32, 8), 0, stream>>>((uint16_t *)to, (const uint16_t *)from, (int)rows,
+                                                       (int)cols);
     return cudaGetLastError();
 }
 

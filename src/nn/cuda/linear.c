@@ -26,8 +26,6 @@ void linear_release_cuda(const op_env *env, op_args *a)
     a->state = NULL;
 }
 
-float linear_plan_ms(const op_args *a) { return gemm_plan_ms(((const linear_state *)a->state)->plan); }
-
 static void *at(const op_args *a, size_t offset) { return (char *)a->scratch + offset; }
 
 /* ---- forward ------------------------------------------------------------------------------------- */

@@ -64,8 +64,4 @@ const op_kernel op_kernels_cuda[OP_COUNT] = {
     [OP_CONV_DX_REDUCE] = { .run = conv_dx_reduce_cuda,
                             .prepare = conv_dx_reduce_prepare_cuda,
                             .release = joined_release_cuda },
-    [OP_LINEAR_ACT] = { .run = linear_act_cuda, .prepare = linear_act_prepare_cuda, .release = joined_release_cuda },
-    [OP_LINEAR_DX_ACT] = { .run = linear_dx_act_cuda,
-                           .prepare = linear_dx_act_prepare_cuda,
-                           .release = joined_release_cuda },
 };

@@ -14,17 +14,3 @@ cloob_status conv_dx_reduce_ref(const op_env *env, const op_args *a)
     CLOOB_TRY(conv2d_dx_ref(env, &dx));
     return bn_bwd_reduce_ref(env, &reduce);
 }
-
-cloob_status linear_act_ref(const op_env *env, const op_args *a)
-{
-    op_args linear = joined_linear(a), act = joined_act(a);
-    CLOOB_TRY(linear_ref(env, &linear));
-    return act_ref(env, &act);
-}
-
-cloob_status linear_dx_act_ref(const op_env *env, const op_args *a)
-{
-    op_args dx = joined_linear_dx(a), act = joined_act_bwd(a);
-    CLOOB_TRY(linear_dx_ref(env, &dx));
-    return act_bwd_ref(env, &act);
-}

@@ -46,6 +46,4 @@ const op_kernel op_kernels_ref[OP_COUNT] = {
     [OP_POOL_ATTENTION_BWD] = { .run = pool_attention_bwd_ref },
     [OP_CONV_STATS] = { .run = conv_stats_ref },
     [OP_CONV_DX_REDUCE] = { .run = conv_dx_reduce_ref },
-    [OP_LINEAR_ACT] = { .run = linear_act_ref },
-    [OP_LINEAR_DX_ACT] = { .run = linear_dx_act_ref },
 };
