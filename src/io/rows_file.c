@@ -72,7 +72,8 @@ cloob_status rows_file_begin(cloob_ctx *ctx, const char *path, const rows_part *
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
                         "%s: a .npy file holds one matrix, and there are %s and %s; use .safetensors", path,
                         part[0].name, part[1].name);
-    CLOOB_TRY(file_writer_begin(ctx, path, &f->w));
+    if (file_is_dir(path)) return ctx_fail(ctx, CLOOB_ERR_IO, "%s: is a folder; name a file", path);
+    CLOOB_TRY(file_writer_begin_nameless(ctx, path, &f->w));
     cloob_status status = set_aside(ctx, f, meta, metas);
     if (status != CLOOB_OK) rows_file_abort(f);
     return status;

@@ -6,7 +6,7 @@
  *     ... rows_file_put(ctx, &f, 0, rows, n), in any order of the parts ...
  *     CLOOB_TRY(rows_file_end(ctx, &f, meta, metas));         or rows_file_abort(&f)
  *
- * The file is written beside its path and renamed at the end. All of its space is taken at the beginning, so
+ * The file gets its name at the end; a kill leaves nothing. All of its space is taken at the beginning, so
  * that a disk that is too small is found out before the first row is computed. */
 #ifndef IO_ROWS_FILE_H
 #define IO_ROWS_FILE_H

@@ -246,6 +246,8 @@ static void failures_leave_nothing(void)
     job.texts = texts, job.pictures = path, job.pictures_count = 1;
     check_refused(&job, npy, CLOOB_ERR_ARGUMENT, "holds one matrix");
     check_refused(&job, "no/such/folder/e.safetensors", CLOOB_ERR_IO, "cannot create");
+    CHECK(cloob_embed_to_file(ctx, m, &job, folder, &(cloob_embedded){ 0 }) == CLOOB_ERR_IO);
+    CHECK(strstr(cloob_error(ctx), "is a folder") != NULL);
     job.retrieve = "no/such/file.safetensors", job.retrieve_which = "image";
     check_refused(&job, streamed, CLOOB_ERR_IO, "no/such/file");
     job.retrieve = NULL;
