@@ -147,6 +147,7 @@ static cloob_status set_step_options(cloob_ctx *ctx, run *r)
     r->so.lock_text = o->lock_text;
     r->so.bn_sync = o->use_bn_sync;
     r->so.grad.checkpoint = o->grad_checkpointing;
+    r->so.pack_texts = o->pack_texts;
     set_optimizer(r);
     return CLOOB_OK;
 }
