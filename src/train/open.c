@@ -227,7 +227,7 @@ static cloob_status write_params(cloob_ctx *ctx, run *r)
     sbuf_printf(&s, "memory: %s\ninit_inv_tau: %g\nscale_hopfield: %g\nlearnable_inv_tau: %s\nlearnable_scale_hopfield: %s\nseed: %lld\nworkers: %lld\n",
                 o->memory, o->init_inv_tau, o->scale_hopfield, o->learnable_inv_tau ? "True" : "False", o->learnable_scale_hopfield ? "True" : "False",
                 (long long)o->seed, (long long)o->workers);
-    sbuf_printf(&s, "precision: %s\ndevice: %s\nname: %s\nlogs: %s\nworld_size: %d\nresume: %s\npretrained: %s\nversion: %s\n", o->precision,
+    sbuf_printf(&s, "pack_texts: %s\nprecision: %s\ndevice: %s\nname: %s\nlogs: %s\nworld_size: %d\nresume: %s\npretrained: %s\nversion: %s\n", o->pack_texts ? "True" : "False", o->precision,
                 r->dev->name, o->name ? o->name : "None", o->logs, comm_size(r->c), o->resume ? o->resume : "None", o->pretrained ? o->pretrained : "None",
                 cloob_version());
     cloob_status status = s.failed ? ctx_no_memory(ctx, s.len, "params.txt") : journal_params(ctx, r->log, s.data);
