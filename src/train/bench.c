@@ -60,8 +60,8 @@ static int64_t end_of(uint64_t key, int64_t r, int64_t T, int64_t length)
     return low - 1 + (int64_t)rng_below(key, (uint64_t)r, (uint64_t)(high - low + 1));
 }
 
-static cloob_status make_inputs(cloob_ctx *ctx, device *d, const model_config *c, int64_t n, const cloob_bench_options *o,
-                                inputs *in)
+static cloob_status make_inputs(cloob_ctx *ctx, device *d, const model_config *c, int64_t n,
+                                const cloob_bench_options *o, inputs *in)
 {
     int64_t pixels = n * c->image_size * c->image_size * 3, T = c->context;
     uint64_t key = rng_key(o->seed, "bench");
@@ -78,10 +78,10 @@ static cloob_status make_inputs(cloob_ctx *ctx, device *d, const model_config *c
         for (int64_t k = 0; k < T; k++) {
             int64_t word =
                 1 + (int64_t)rng_below(rng_subkey(key, 2), (uint64_t)(r * T + k), (uint64_t)(c->vocab - 3));
-            in->tokens[r * T + k] = (int32_t)(k == end ? c->vocab - 1
-                                              : k == 0 ? c->vocab - 2
-                                              : k > end  ? 0
-                                                         : word);
+            in->tokens[r * T + k] = (int32_t)(k == end  ? c->vocab - 1
+                                              : k == 0  ? c->vocab - 2
+                                              : k > end ? 0
+                                                        : word);
         }
     }
     return CLOOB_OK;

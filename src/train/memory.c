@@ -23,7 +23,9 @@ static cloob_status tower_bytes(cloob_ctx *ctx, const memory_case *c, const para
         status = exec_measure(ctx, &t.g[i], c->dev, &m);
         if (status != CLOOB_OK) break;
         if (m.arena_bytes > most) most = m.arena_bytes;
-        input = m.input_bytes + stage_bytes(c->dev, tensor_bytes(&t.g[i].value[graph_find(&t.g[i], text ? "tokens" : "images")].t));
+        input = m.input_bytes +
+                stage_bytes(c->dev,
+                            tensor_bytes(&t.g[i].value[graph_find(&t.g[i], text ? "tokens" : "images")].t));
     }
     towers_release(&t);
     *out = most + input;

@@ -66,7 +66,10 @@ static const char *source_of(const stage *st, int part, int64_t n)
     return st->batch[0].part[part] + (size_t)(n % st->accum) * tensor_bytes(&st->to[part]);
 }
 
-const int32_t *stage_tokens(const stage *st) { return st->batches ? (const int32_t *)source_of(st, TOKENS, st->taken) : NULL; }
+const int32_t *stage_tokens(const stage *st)
+{
+    return st->batches ? (const int32_t *)source_of(st, TOKENS, st->taken) : NULL;
+}
 
 /* The next micro-batch of batch[0] into the place. */
 static cloob_status send(cloob_ctx *ctx, stage *st)

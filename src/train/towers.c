@@ -16,8 +16,8 @@ static tower_options options_of(const step_options *o, const device *dev, bool t
     return t;
 }
 
-/* Parts of the rows of whole texts, a fifth to a third apart. Batches of one data set have nearly the same mean length, so one or
- * two of them serve a run; captions of 14 tokens in the mean, of 77, take a fifth. */
+/* Parts of the rows of whole texts, a fifth to a third apart. Batches of one data set have nearly the same
+ * mean length, so one or two of them serve a run; captions of 14 tokens in the mean, of 77, take a fifth. */
 static int rows_of(int64_t batch, int64_t tokens, int64_t rows[TOWER_SIZES])
 {
     static const int64_t parts[TOWER_SIZES] = { 8, 6, 5, 4, 3, 2, 1 };
@@ -31,7 +31,8 @@ static int rows_of(int64_t batch, int64_t tokens, int64_t rows[TOWER_SIZES])
     return count;
 }
 
-cloob_status towers_build(cloob_ctx *ctx, const step_options *o, const device *dev, const params *p, bool text, towers *t)
+cloob_status towers_build(cloob_ctx *ctx, const step_options *o, const device *dev, const params *p,
+                          bool text, towers *t)
 {
     tower_options options = options_of(o, dev, text);
     bool packed = text && o->pack_texts;

@@ -1,5 +1,5 @@
-/* Texts packed to their lengths against texts padded to the context: losses, gradients of every parameter, whole trainings; on ref,
- * cpu and, where there is one, a GPU. */
+/* Texts packed to their lengths against texts padded to the context: losses, gradients of every parameter,
+ * whole trainings; on ref, cpu and, where there is one, a GPU. */
 #include "check.h"
 #include "../model/procedural.h"
 
@@ -14,10 +14,10 @@ enum { ROWS = 6, CONTEXT = 77 };
 
 /* How many tokens, start and end among them, the texts of a batch have. 1: the end token alone. */
 static const int64_t lengths[][ROWS] = {
-    { 2, 77, 13, 5, 31, 3 },      /* one token between nothing and the end, a full text, odd ones */
-    { 14, 14, 14, 14, 14, 14 },   /* alike */
-    { 77, 77, 77, 77, 77, 77 },   /* nothing to save */
-    { 1, 2, 1, 3, 2, 1 },         /* hardly anything */
+    { 2, 77, 13, 5, 31, 3 },    /* one token between nothing and the end, a full text, odd ones */
+    { 14, 14, 14, 14, 14, 14 }, /* alike */
+    { 77, 77, 77, 77, 77, 77 }, /* nothing to save */
+    { 1, 2, 1, 3, 2, 1 },       /* hardly anything */
     { 9, 17, 12, 8, 33, 16 },
 };
 enum { BATCHES = sizeof lengths / sizeof *lengths };
@@ -36,8 +36,12 @@ static void fill_tokens(setup *u, const model_config *c)
         for (int64_t r = 0; r < ROWS; r++)
             for (int64_t t = 0, end = lengths[b][r] - 1; t < CONTEXT; t++) {
                 int64_t i = (b * ROWS + r) * CONTEXT + t;
-                int32_t word = (int32_t)(1 + rng_below(rng_key(4, "words"), (uint64_t)i, (uint64_t)(c->vocab - 3)));
-                u->tokens[i] = (int32_t)(t == end ? c->vocab - 1 : t == 0 ? c->vocab - 2 : t > end ? 0 : word);
+                int32_t word =
+                    (int32_t)(1 + rng_below(rng_key(4, "words"), (uint64_t)i, (uint64_t)(c->vocab - 3)));
+                u->tokens[i] = (int32_t)(t == end  ? c->vocab - 1
+                                         : t == 0  ? c->vocab - 2
+                                         : t > end ? 0
+                                                   : word);
             }
 }
 
@@ -81,22 +85,27 @@ static float *block_of(setup *u, const float *block, int64_t n)
     return x;
 }
 
-static float *gradients_of(setup *u) { return block_of(u, step_params(u->s)->grad, step_params(u->s)->trainable); }
+static float *gradients_of(setup *u)
+{
+    return block_of(u, step_params(u->s)->grad, step_params(u->s)->trainable);
+}
 
-/* The largest relative difference of a parameter's gradient; below a thousandth of the whole norm it counts as part of that: some
- * true gradients are 0. */
+/* The largest relative difference of a parameter's gradient; below a thousandth of the whole norm it counts
+ * as part of that: some true gradients are 0. */
 static double worst_gradient(const params *p, const float *got, const float *want)
 {
     double worst = 0, square = 0;
     for (int64_t i = 0; i < p->trainable; i++) square += (double)want[i] * want[i];
     for (int i = 0; i < p->count; i++) {
         if (p->row[i].buffer) continue;
-        worst = fmax(worst, relative_error(got + p->row[i].offset, want + p->row[i].offset, p->row[i].count, 1e-3 * sqrt(square)));
+        worst = fmax(worst, relative_error(got + p->row[i].offset, want + p->row[i].offset, p->row[i].count,
+                                           1e-3 * sqrt(square)));
     }
     return worst;
 }
 
-/* Every batch above by both; F32 sums of other lengths in another order, bf16 with the rounding of every tensor. */
+/* Every batch above by both; F32 sums of other lengths in another order, bf16 with the rounding of every
+ * tensor. */
 static void compare(step_options o, const char *where, double loss_error, double gradient_error)
 {
     setup padded, packed;
@@ -114,8 +123,9 @@ static void compare(step_options o, const char *where, double loss_error, double
         apart = fmax(apart, fabs(q.loss - r.loss) / fabs(r.loss));
         free(want), free(got);
     }
-    printf("  %s %s on %s%s%s: losses apart by %.1e, gradients by %.1e\n", o.model.name, dtype_name(o.compute), where,
-           o.accum > 1 ? ", micro-batches" : "", o.grad.checkpoint ? ", checkpoints" : "", apart, worst);
+    printf("  %s %s on %s%s%s: losses apart by %.1e, gradients by %.1e\n", o.model.name,
+           dtype_name(o.compute), where, o.accum > 1 ? ", micro-batches" : "",
+           o.grad.checkpoint ? ", checkpoints" : "", apart, worst);
     CHECK(apart <= loss_error && worst <= gradient_error);
     close_step(&padded), close_step(&packed);
 }
@@ -202,7 +212,8 @@ static void train_on(const char *where)
     }
     for (int k = 0; k < STEPS; k++) apart = fmax(apart, fabs(loss[1][k] - loss[0][k]) / fabs(loss[0][k]));
     printf("  %s: %d losses, packed and padded apart by %.1e\n", where, STEPS, apart);
-    CHECK(apart < 1e-4); /* AdamW divides by the root of the second moment: rounding of small gradients grows */
+    CHECK(apart <
+          1e-4); /* AdamW divides by the root of the second moment: rounding of small gradients grows */
     CHECK(memcmp(after[1], after[2], (size_t)n * sizeof(float)) == 0);
     for (int run = 0; run < 3; run++) free(after[run]);
 }

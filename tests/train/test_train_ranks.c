@@ -10,7 +10,7 @@ static comm *all;
 
 enum { ROWS = 8, STEPS = 20 };
 
-static step *make(device *dev, const char *model, comm *c, int64_t accum, const char *memory)
+static step *make(device *dev, const char *model, comm *c, int64_t accum, const char *memory, bool packed)
 {
     step_options o;
     step *s = NULL;
@@ -23,6 +23,7 @@ static step *make(device *dev, const char *model, comm *c, int64_t accum, const 
     o.bn_sync = true;
     o.memory = memory;
     o.learn_inv_tau = true;
+    o.pack_texts = packed;
     CHECK_OK(ctx, step_create(ctx, &o, dev, c, &s));
     if (s) CHECK_OK(ctx, procedural_params(ctx, step_params(s)));
     return s;
@@ -35,12 +36,12 @@ static double apart(step *a, step *b)
 }
 
 /* Rows of one batch go to the ranks in order; a step shifts them, so that batches differ. */
-static void train_beside(const char *model, int64_t accum, const char *memory)
+static void train_beside(const char *model, int64_t accum, const char *memory, bool packed)
 {
     device *dev = NULL;
     step_result mine, whole;
     CHECK_OK(ctx, device_open(ctx, "cpu", &dev));
-    step *s = make(dev, model, all, accum, memory), *one = make(dev, model, NULL, 1, memory);
+    step *s = make(dev, model, all, accum, memory, packed), *one = make(dev, model, NULL, 1, memory, false);
     if (!s || !one) return;
     const model_config *c = &step_params(s)->config;
     int64_t picture = 3 * c->image_size * c->image_size, rows = ROWS + STEPS, local = ROWS / comm_size(all),
@@ -71,14 +72,21 @@ static void train_beside(const char *model, int64_t accum, const char *memory)
     free(images), free(tokens);
 }
 
-static void batch_norm_over_all_ranks_is_one_batch(void) { train_beside("tiny-rn", 1, "batch"); }
+static void batch_norm_over_all_ranks_is_one_batch(void) { train_beside("tiny-rn", 1, "batch", false); }
 
-static void without_batch_norm_nothing_needs_saying(void) { train_beside("tiny-vit", 1, "batch"); }
+static void without_batch_norm_nothing_needs_saying(void) { train_beside("tiny-vit", 1, "batch", false); }
 
-static void ranks_and_micro_batches_go_together(void) { train_beside("tiny-vit", 2, "batch"); }
+static void ranks_and_micro_batches_go_together(void) { train_beside("tiny-vit", 2, "batch", false); }
 
 /* No multiple of the batch: it wraps, on every rank alike. */
-static void a_queue_holds_the_rows_of_all_ranks(void) { train_beside("tiny-vit", 2, "queue:20"); }
+static void a_queue_holds_the_rows_of_all_ranks(void) { train_beside("tiny-vit", 2, "queue:20", false); }
+
+/* Each rank takes the text tower that its own rows need; the one process pads. */
+static void packed_texts_of_every_rank(void)
+{
+    train_beside("tiny-vit", 1, "batch", true);
+    train_beside("tiny-vit", 2, "batch", true);
+}
 
 int main(void)
 {
@@ -91,6 +99,7 @@ int main(void)
     RUN(without_batch_norm_nothing_needs_saying);
     RUN(ranks_and_micro_batches_go_together);
     RUN(a_queue_holds_the_rows_of_all_ranks);
+    RUN(packed_texts_of_every_rank);
     comm_destroy(all);
     cloob_ctx_destroy(ctx);
     return check_summary();

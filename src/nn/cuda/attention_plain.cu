@@ -77,9 +77,8 @@ static __global__ void __launch_bounds__(32 * WARPS) forward_kernel(T *y, float 
     place at = place_of(z, id / z.T / z.H, h);
     if (t >= at.T) return;
     const T *base = qkv + at.row * step + h * z.D;
-    float l =
-        query_forward<T, V>(y + (at.row + t) * z.C + h * z.D, smem + threadIdx.y * z.T, base + t * step,
-                            base + z.C, base + 2 * z.C, step, z.causal ? t + 1 : at.T, z.D, z.scale);
+    float l = query_forward<T, V>(y + (at.row + t) * z.C + h * z.D, smem + threadIdx.y * z.T, base + t * step,
+                                  base + z.C, base + 2 * z.C, step, z.causal ? t + 1 : at.T, z.D, z.scale);
     if (threadIdx.x == 0 && lse) lse[at.head + t] = l;
 }
 
@@ -208,7 +207,8 @@ static __global__ void __launch_bounds__(256)
 {
     for (int64_t r = *end + blockIdx.x; r < rows; r += gridDim.x) {
         if (bytes % 4 == 0)
-            for (int64_t i = threadIdx.x; i < bytes / 4; i += blockDim.x) ((float *)(x + r * bytes))[i] = 0.0f;
+            for (int64_t i = threadIdx.x; i < bytes / 4; i += blockDim.x)
+                ((float *)(x + r * bytes))[i] = 0.0f;
         else
             for (int64_t i = threadIdx.x; i < bytes; i += blockDim.x) x[r * bytes + i] = 0;
         for (int h = threadIdx.x; lse && h < H; h += blockDim.x) lse[h * rows + r] = 0.0f;
@@ -221,8 +221,8 @@ static sizes sizes_of(const op_args *a, const tensor *x, const tensor *start, in
 {
     int D = (int)(C / a->attr.heads);
     op_sequences s = op_sequences_of(&a->attr, x, start);
-    sizes z = { s.N,   (int)s.T, (int)C, (int)a->attr.heads, D, a->attr.causal, 1.0f / sqrtf((float)D), s.start,
-                s.rows };
+    sizes z = { s.N,     (int)s.T, (int)C, (int)a->attr.heads, D, a->attr.causal, 1.0f / sqrtf((float)D),
+                s.start, s.rows };
     return z;
 }
 
@@ -237,12 +237,14 @@ static unsigned blocks_of(int64_t warps) { return (unsigned)((warps + WARPS - 1)
 
 /* ---- entry points -------------------------------------------------------------------------------- */
 
-extern "C" cloob_status zero_dead_cuda(const op_env *env, const char *op, const op_sequences *s, const tensor *x, const tensor *lse)
+extern "C" cloob_status zero_dead_cuda(const op_env *env, const char *op, const op_sequences *s,
+                                       const tensor *x, const tensor *lse)
 {
     enum { BLOCKS = 256 };
-    dead_kernel<<<BLOCKS, 256, 0, stream_of(env)>>>((char *)x->data, tensor_cols(x) * (int64_t)dtype_size(x->dtype),
-                                                    lse ? (float *)lse->data : NULL, lse ? (int)lse->dim[0] : 0,
-                                                    s->start + s->N, s->rows);
+    dead_kernel<<<BLOCKS, 256, 0, stream_of(env)>>>((char *)x->data,
+                                                    tensor_cols(x) * (int64_t)dtype_size(x->dtype),
+                                                    lse ? (float *)lse->data : NULL,
+                                                    lse ? (int)lse->dim[0] : 0, s->start + s->N, s->rows);
     return cuda_launched(env->ctx, op);
 }
 

@@ -11,8 +11,8 @@ enum { RANGE = 64, STRETCH = 32 };
 
 template <typename T>
 static __global__ void __launch_bounds__(256)
-    embed_kernel(T *y, const int32_t *token, const float *table, const float *pos, const int32_t *row, int64_t items,
-                 int64_t tokens, int64_t C)
+    embed_kernel(T *y, const int32_t *token, const float *table, const float *pos, const int32_t *row,
+                 int64_t items, int64_t tokens, int64_t C)
 {
     int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= items) return;
@@ -22,8 +22,8 @@ static __global__ void __launch_bounds__(256)
 
 /* Eight elements a thread, for widths that divide. */
 static __global__ void __launch_bounds__(256)
-    embed8_kernel(bf16 *y, const int32_t *token, const float *table, const float *pos, const int32_t *row, int64_t items,
-                  int64_t tokens, int64_t C)
+    embed8_kernel(bf16 *y, const int32_t *token, const float *table, const float *pos, const int32_t *row,
+                  int64_t items, int64_t tokens, int64_t C)
 {
     int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x, packs = C / 8;
     if (i >= items) return;
@@ -148,8 +148,9 @@ extern "C" cloob_status embed_cuda(const op_env *env, const op_args *a)
         embed8_kernel<<<blocks_for(n / 8), 256, 0, stream_of(env)>>>((bf16 *)y->data, token, table, pos, row,
                                                                      n / 8, tokens, C);
     else
-        WITH_TYPE(y->dtype, embed_kernel<T>
-                  <<<blocks_for(n), 256, 0, stream_of(env)>>>((T *)y->data, token, table, pos, row, n, tokens, C));
+        WITH_TYPE(y->dtype,
+                  embed_kernel<T><<<blocks_for(n), 256, 0, stream_of(env)>>>((T *)y->data, token, table, pos,
+                                                                             row, n, tokens, C));
     return cuda_launched(env->ctx, "embed");
 }
 
@@ -177,7 +178,8 @@ static bwd_layout layout_of(const op_env *env, const op_args *a)
 }
 
 /* out (V, C) = rows of dy added up by their ids. */
-static cloob_status sum_by_id(const op_env *env, const op_args *a, const bwd_layout &l, const tensor *to, const int32_t *ids)
+static cloob_status sum_by_id(const op_env *env, const op_args *a, const bwd_layout &l, const tensor *to,
+                              const int32_t *ids)
 {
     const tensor *dy = &a->in[0];
     int64_t C = tensor_cols(dy), V = to->dim[0];
@@ -195,7 +197,8 @@ static cloob_status sum_by_id(const op_env *env, const op_args *a, const bwd_lay
 }
 
 /* The same for packed rows, whose ids are looked up first: of their tokens, or of their positions. */
-static cloob_status sum_packed(const op_env *env, const op_args *a, const bwd_layout &l, const tensor *to, const int32_t *token)
+static cloob_status sum_packed(const op_env *env, const op_args *a, const bwd_layout &l, const tensor *to,
+                               const int32_t *token)
 {
     int32_t *own = (int32_t *)((char *)a->scratch + l.own);
     ids_kernel<<<blocks_for(l.n), 256, 0, stream_of(env)>>>(own, (const int32_t *)a->in[4].data, token, l.n,

@@ -67,8 +67,8 @@ static __global__ void __launch_bounds__(1024)
     pack_texts_kernel(int32_t *start, int32_t *row, int32_t *last, const int32_t *index, int N, int T, int R)
 {
     __shared__ int total[32];
-    int tid = threadIdx.x, lane = tid & 31, warp = tid / 32, per = (N + 1023) / 1024, from = min(tid * per, N),
-        to = min(from + per, N), sum = 0;
+    int tid = threadIdx.x, lane = tid & 31, warp = tid / 32, per = (N + 1023) / 1024,
+        from = min(tid * per, N), to = min(from + per, N), sum = 0;
     for (int n = from; n < to; n++) sum += index[n] + 1;
     int before = sum; /* up to and with this thread, first of its warp, then of all */
     for (int k = 1; k < 32; k <<= 1) {
@@ -87,7 +87,8 @@ static __global__ void __launch_bounds__(1024)
     }
     __syncthreads();
     for (int n = warp; n < N; n += 32)
-        for (int first = start[n], end = start[n + 1], r = first + lane; r < end; r += 32) row[r] = n * T + r - first;
+        for (int first = start[n], end = start[n + 1], r = first + lane; r < end; r += 32)
+            row[r] = n * T + r - first;
     for (int r = start[N] + tid; r < R; r += 1024) row[r] = 0;
 }
 
@@ -240,10 +241,11 @@ extern "C" cloob_status pack_texts_cuda(const op_env *env, const op_args *a)
 {
     int64_t N = a->in[1].dim[0], T = a->in[1].dim[1], R = a->attr.rows;
     if (N * T > INT32_MAX || R > INT32_MAX)
-        return ctx_fail(env->ctx, CLOOB_ERR_UNSUPPORTED, "pack_texts: %lld tokens are too many", (long long)(N * T));
+        return ctx_fail(env->ctx, CLOOB_ERR_UNSUPPORTED, "pack_texts: %lld tokens are too many",
+                        (long long)(N * T));
     pack_texts_kernel<<<1, 1024, 0, stream_of(env)>>>((int32_t *)a->out[0].data, (int32_t *)a->out[1].data,
-                                                      (int32_t *)a->out[2].data, (const int32_t *)a->in[0].data, (int)N,
-                                                      (int)T, (int)R);
+                                                      (int32_t *)a->out[2].data,
+                                                      (const int32_t *)a->in[0].data, (int)N, (int)T, (int)R);
     return cuda_launched(env->ctx, "pack_texts");
 }
 
@@ -270,11 +272,13 @@ static cloob_status take_packed_bwd(const op_env *env, const op_args *a)
     cudaStream_t s = stream_of(env);
     size_t bytes = tensor_bytes(dx);
     if (extra)
-        CLOOB_TRY(cuda_check(env->ctx, cudaMemcpyAsync(dx->data, extra, bytes, cudaMemcpyDeviceToDevice, s), "take_rows_bwd"));
+        CLOOB_TRY(cuda_check(env->ctx, cudaMemcpyAsync(dx->data, extra, bytes, cudaMemcpyDeviceToDevice, s),
+                             "take_rows_bwd"));
     else CLOOB_TRY(cuda_check(env->ctx, cudaMemsetAsync(dx->data, 0, bytes, s), "take_rows_bwd"));
     WITH_PACK(dx->dtype, C,
-              add_rows_kernel<T, V><<<blocks_for(items), 256, 0, s>>>((T *)dx->data, (const T *)dy->data,
-                                                                      (const int32_t *)a->in[1].data, items, packs));
+              add_rows_kernel<T, V>
+              <<<blocks_for(items), 256, 0, s>>>((T *)dx->data, (const T *)dy->data,
+                                                 (const int32_t *)a->in[1].data, items, packs));
     return cuda_launched(env->ctx, "take_rows_bwd");
 }
 

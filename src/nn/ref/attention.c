@@ -7,14 +7,21 @@ typedef struct view {
     double scale;
 } view;
 
-static view view_of(const op_args *a, const tensor *qkv, const op_sequences *s, int64_t n, int64_t h, int64_t t)
+static view view_of(const op_args *a, const tensor *qkv, const op_sequences *s, int64_t n, int64_t h,
+                    int64_t t)
 {
     int64_t C = tensor_cols(qkv) / 3, e = C / a->attr.heads, base = op_first_row(s, n) * 3 * C;
-    return (view){ base + t * 3 * C + h * e, base + C + h * e, base + 2 * C + h * e, 3 * C,
-                   a->attr.causal ? t + 1 : op_row_count(s, n), e, 1.0 / sqrt((double)e) };
+    return (view){ base + t * 3 * C + h * e,
+                   base + C + h * e,
+                   base + 2 * C + h * e,
+                   3 * C,
+                   a->attr.causal ? t + 1 : op_row_count(s, n),
+                   e,
+                   1.0 / sqrt((double)e) };
 }
 
-static view view_one(const op_args *a, const tensor *q, const op_sequences *s, const tensor *index, int64_t n, int64_t h)
+static view view_one(const op_args *a, const tensor *q, const op_sequences *s, const tensor *index, int64_t n,
+                     int64_t h)
 {
     int64_t C = q->dim[1], e = C / a->attr.heads, base = op_first_row(s, n) * 2 * C;
     int64_t keys = has(index) ? ((const int32_t *)index->data)[n] + 1 : op_row_count(s, n);
@@ -95,7 +102,8 @@ cloob_status attention_ref(const op_env *env, const op_args *a)
 }
 
 /* dk_j = sum over the queries that see it of ds q, dv_j = sum p dy. */
-static void key_backward(const op_args *a, const op_sequences *s, int64_t n, int64_t h, int64_t j, int64_t first)
+static void key_backward(const op_args *a, const op_sequences *s, int64_t n, int64_t h, int64_t j,
+                         int64_t first)
 {
     const tensor *dy = &a->in[0], *qkv = &a->in[1], *y = &a->in[2], *lse = &a->in[3], *dqkv = &a->out[0];
     int64_t C = tensor_cols(y), H = a->attr.heads;
@@ -130,7 +138,8 @@ cloob_status attention_bwd_ref(const op_env *env, const op_args *a)
                 view w = view_of(a, qkv, &s, n, h, t);
                 query_backward(&w, qkv, qkv, y, dy, (op_first_row(&s, n) + t) * C + h * w.width,
                                ld(lse, op_head_at(&s, H, n, h) + t), dqkv);
-                for (int64_t first = 0; first < w.width; first += COLUMNS) key_backward(a, &s, n, h, t, first);
+                for (int64_t first = 0; first < w.width; first += COLUMNS)
+                    key_backward(a, &s, n, h, t, first);
             }
     return CLOOB_OK;
 }
