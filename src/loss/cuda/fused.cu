@@ -8,7 +8,7 @@
 #include <cudaTypedefs.h>
 
 #include "loss/cuda/fused.h"
-#include "loss/cuda/hopper.cuh"
+#include "tensor/cuda/hopper.cuh"
 
 namespace {
 

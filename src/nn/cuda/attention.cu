@@ -6,7 +6,7 @@
  * works the scores out for both, so nothing is shared between warps and every sum has one order.
  *
  * mma.sync m16n8k16: lane l holds rows l/4 and l/4 + 8, columns 2 (l%4) and + 1 of a 16 x 8 result. */
-#include "nn/cuda/common.cuh"
+#include "nn/cuda/mma.cuh"
 
 #define LOG2E 1.4426950408889634f
 
@@ -36,41 +36,6 @@ __device__ __forceinline__ attn_place place_of(attn_sizes &z, int n, int h)
     z.T = z.start[n + 1] - first;
     z.Tp = whole_tiles(z.T);
     return { first, h * z.rows + first };
-}
-
-__device__ __forceinline__ unsigned smem_address(const bf16 *p)
-{
-    return (unsigned)__cvta_generic_to_shared(p);
-}
-
-__device__ __forceinline__ void ldmatrix(unsigned r[4], const bf16 *p)
-{
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-                 : "r"(smem_address(p))
-                 : "memory");
-}
-
-__device__ __forceinline__ void ldmatrix_trans(unsigned r[4], const bf16 *p)
-{
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-                 : "r"(smem_address(p))
-                 : "memory");
-}
-
-__device__ __forceinline__ void mma(float c[4], const unsigned a[4], unsigned b0, unsigned b1)
-{
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
-                 "{%0,%1,%2,%3};"
-                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-}
-
-__device__ __forceinline__ unsigned pack2(float low, float high)
-{
-    __nv_bfloat162 v = __floats2bfloat162_rn(low, high);
-    return *reinterpret_cast<unsigned *>(&v);
 }
 
 /* 16 bytes to shared memory without passing through registers; arrive() waits for all of a thread's. */

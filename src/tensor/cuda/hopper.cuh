@@ -1,7 +1,6 @@
-/* The few Hopper instructions the fused scores use: barriers in shared memory, the copy engine, warpgroup
- * products. */
-#ifndef LOSS_CUDA_HOPPER_CUH
-#define LOSS_CUDA_HOPPER_CUH
+/* The few Hopper instructions our kernels use: barriers in shared memory, the copy engine, warpgroup products. */
+#ifndef TENSOR_CUDA_HOPPER_CUH
+#define TENSOR_CUDA_HOPPER_CUH
 
 #include <cuda.h>
 #include <stdint.h>
@@ -51,12 +50,43 @@ __device__ __forceinline__ void copy_box(void *to, const CUtensorMap *map, int x
                  : "memory");
 }
 
+/* The same of a tensor map with three or four dimensions; coordinates may lie outside, there come zeros. */
+__device__ __forceinline__ void copy_box3(void *to, const CUtensorMap *map, int x, int y, int z, uint64_t *b)
+{
+    asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, "
+                 "{%3, %4, %5}], [%2];" ::"r"(shared_address(to)),
+                 "l"(map), "r"(shared_address(b)), "r"(x), "r"(y), "r"(z)
+                 : "memory");
+}
+__device__ __forceinline__ void copy_box4(void *to, const CUtensorMap *map, int x, int y, int z, int w,
+                                          uint64_t *b)
+{
+    asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, "
+                 "{%3, %4, %5, %6}], [%2];" ::"r"(shared_address(to)),
+                 "l"(map), "r"(shared_address(b)), "r"(x), "r"(y), "r"(z), "r"(w)
+                 : "memory");
+}
+
+/* Barriers that were just made become visible to the copy engine. */
+__device__ __forceinline__ void barrier_publish()
+{
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
 /* Rows of 64 bf16 (128 bytes) in the copy engine's 128-byte swizzle; eight rows make a group of 1024 bytes.
  */
 __device__ __forceinline__ uint64_t descriptor(const void *p)
 {
     uint64_t address = (uint64_t)(shared_address(p) & 0x3ffff) >> 4;
     return address | (uint64_t)1 << 16 | (uint64_t)(1024 >> 4) << 32 | (uint64_t)1 << 62;
+}
+
+/* Rows of 16 bytes without a swizzle: eight rows make a core of 128 bytes; `deep` bytes to the core beside it in
+ * depth, `on` bytes to the next eight rows. */
+__device__ __forceinline__ uint64_t descriptor_plain(uint32_t address, int deep, int on)
+{
+    return (uint64_t)((address & 0x3ffff) >> 4) | (uint64_t)(deep >> 4) << 16 | (uint64_t)(on >> 4) << 32;
 }
 
 __device__ __forceinline__ void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
@@ -69,6 +99,61 @@ __device__ __forceinline__ void wgmma_wait()
 {
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(N) : "memory");
 }
+
+/* c (64 x 8 NT, f32; of each warp 16 rows) += a (16 rows of a warp, 16 deep, as for mma.sync) b^T (8 NT x 16, by
+ * descriptor), without what c was unless `keep`. Written by a script, like the one below. */
+#define ACC(t) "+f"((t)[0]), "+f"((t)[1]), "+f"((t)[2]), "+f"((t)[3])
+template <int NT>
+__device__ __forceinline__ void wgmma_rows(float (&c)[NT][4], const unsigned (&a)[4], uint64_t b, int keep)
+{
+    static_assert(NT == 4 || NT == 5 || NT == 8 || NT == 10, "no such width yet");
+    if constexpr (NT == 4) {
+        asm volatile("{\n"
+                     ".reg .pred p;\n"
+                     "setp.ne.b32 p, %21, 0;\n"
+                     "wgmma.mma_async.sync.aligned.m64n32k16.f32.bf16.bf16 {"
+                     "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, "
+                     "%10, %11, %12, %13, %14, %15}, {%16, %17, %18, %19}, %20, p, 1, 1, 0;\n"
+                     "}\n"
+                     : ACC(c[0]), ACC(c[1]), ACC(c[2]), ACC(c[3])
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(keep));
+    } else if constexpr (NT == 5) {
+        asm volatile("{\n"
+                     ".reg .pred p;\n"
+                     "setp.ne.b32 p, %25, 0;\n"
+                     "wgmma.mma_async.sync.aligned.m64n40k16.f32.bf16.bf16 {"
+                     "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, "
+                     "%10, %11, %12, %13, %14, %15, %16, %17, %18, %19}, {%20, %21, %22, %23}, %24, p, 1, 1, 0;\n"
+                     "}\n"
+                     : ACC(c[0]), ACC(c[1]), ACC(c[2]), ACC(c[3]), ACC(c[4])
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(keep));
+    } else if constexpr (NT == 8) {
+        asm volatile("{\n"
+                     ".reg .pred p;\n"
+                     "setp.ne.b32 p, %37, 0;\n"
+                     "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {"
+                     "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, "
+                     "%10, %11, %12, %13, %14, %15, %16, %17, %18, %19, "
+                     "%20, %21, %22, %23, %24, %25, %26, %27, %28, %29, "
+                     "%30, %31}, {%32, %33, %34, %35}, %36, p, 1, 1, 0;\n"
+                     "}\n"
+                     : ACC(c[0]), ACC(c[1]), ACC(c[2]), ACC(c[3]), ACC(c[4]), ACC(c[5]), ACC(c[6]), ACC(c[7])
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(keep));
+    } else if constexpr (NT == 10) {
+        asm volatile("{\n"
+                     ".reg .pred p;\n"
+                     "setp.ne.b32 p, %45, 0;\n"
+                     "wgmma.mma_async.sync.aligned.m64n80k16.f32.bf16.bf16 {"
+                     "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, "
+                     "%10, %11, %12, %13, %14, %15, %16, %17, %18, %19, "
+                     "%20, %21, %22, %23, %24, %25, %26, %27, %28, %29, "
+                     "%30, %31, %32, %33, %34, %35, %36, %37, %38, %39}, {%40, %41, %42, %43}, %44, p, 1, 1, 0;\n"
+                     "}\n"
+                     : ACC(c[0]), ACC(c[1]), ACC(c[2]), ACC(c[3]), ACC(c[4]), ACC(c[5]), ACC(c[6]), ACC(c[7]), ACC(c[8]), ACC(c[9])
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(keep));
+    }
+}
+#undef ACC
 
 /* c (64 x 256, f32) = a (64 x 16) b^T (256 x 16), added to c when `keep`; a, b by descriptor. Issued by the
  * 128 threads of a warpgroup. Written by a script: the instruction names each of its 128 accumulators. */
