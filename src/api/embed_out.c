@@ -192,10 +192,10 @@ cloob_status cloob_embed_to_file(cloob_ctx *ctx, cloob_model *handle, const cloo
     cloob_status status = open_memory(ctx, &s, &m, &o);
     if (status == CLOOB_OK) status = lists_expect(ctx, &s, &expected);
     if (status == CLOOB_OK) status = out_begin(ctx, path, s.most, s.width, &expected, &o);
+    lists_release(&expected); /* only their size counted */
     if (status == CLOOB_OK) status = embed_source_run(ctx, &s, out_put, &o, e);
     if (status == CLOOB_OK) status = write_end(ctx, &o, e);
     rows_file_abort(&o.f);
-    lists_release(&expected);
     free(m.rows);
     embed_source_close(&s);
     if (status != CLOOB_OK) cloob_embedded_release(e);
