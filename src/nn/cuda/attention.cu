@@ -292,10 +292,9 @@ static __global__ void __launch_bounds__(32 * MOST_WARPS, BACKWARD_BLOCKS)
     extern __shared__ __align__(16) bf16 smem[];
     typedef tile<D> tl;
     int n = blockIdx.x / z.H, h = blockIdx.x % z.H, warp = threadIdx.x / 32, warps = blockDim.x / 32;
-    int most = z.Tp; /* rows of the stage: 16 for each warp */
     attn_place place = place_of<PACKED>(z, n, h);
     bf16 *q = smem, *k = q + z.Tp * tl::LD, *v = k + z.Tp * tl::LD, *g = v + z.Tp * tl::LD, *stage = g + z.Tp * tl::LD;
-    float *lse2 = (float *)(stage + most * tl::LD), *along = lse2 + z.Tp;
+    float *lse2 = (float *)(stage + z.Tp * tl::LD), *along = lse2 + z.Tp;
     int64_t at = place.row * 3 * z.C + h * D, out = place.row * z.C + h * D;
     tl::fill(q, qkv + at, 3 * z.C, z.T, z.Tp);
     tl::fill(k, qkv + at + z.C, 3 * z.C, z.T, z.Tp);
@@ -307,17 +306,9 @@ static __global__ void __launch_bounds__(32 * MOST_WARPS, BACKWARD_BLOCKS)
     arrive();
     __syncthreads();
     attn_rows m = { q, k, v, g, lse2, along, stage + warp * 16 * tl::LD };
-    int tiles = z.Tp / 16;
-    if constexpr (PACKED) { /* most sequences have one or two tiles: queries and keys are shared out */
-        for (int i = warp; i < 2 * tiles; i += warps) {
-            if (i < tiles) query_tile<D>(dqkv + at, m, z, i);
-            else key_tile<D>(dqkv + at + z.C, dqkv + at + 2 * z.C, m, z, i - tiles);
-        }
-    } else {
-        for (int t = warp; t < tiles; t += warps) { /* under the causal mask both together are the same work for every t */
-            query_tile<D>(dqkv + at, m, z, t);
-            key_tile<D>(dqkv + at + z.C, dqkv + at + 2 * z.C, m, z, t);
-        }
+    for (int t = warp; t < z.Tp / 16; t += warps) {
+        query_tile<D>(dqkv + at, m, z, t);
+        key_tile<D>(dqkv + at + z.C, dqkv + at + 2 * z.C, m, z, t);
     }
 }
 
