@@ -4,7 +4,7 @@
 
 #include "nn/op.h"
 
-op_shape_fn shape_image_input, shape_embed, shape_embed_bwd, shape_eot_index, shape_take_rows, shape_take_rows_bwd,
+op_shape_fn shape_image_input, shape_embed, shape_embed_bwd, shape_eot_index, shape_pack_texts, shape_take_rows, shape_take_rows_bwd,
     shape_class_tokens, shape_class_tokens_bwd, shape_mean_tokens, shape_mean_tokens_bwd, shape_conv2d, shape_conv2d_dx,
     shape_conv2d_dw, shape_bn_stats, shape_bn_running, shape_bn_apply, shape_bn_bwd_reduce, shape_act_bwd, shape_bn_bwd_apply,
     shape_fold_bn, shape_same, shape_add, shape_avgpool2, shape_avgpool2_bwd, shape_linear, shape_linear_dx,

@@ -6,7 +6,7 @@
 
 #include "tensor/feed.h"
 
-enum { PARTS = 2, MOST = 2 }; /* images and tokens; batches put and not yet taken */
+enum { IMAGES, TOKENS, PARTS, MOST = 2 }; /* the parts of a batch; batches put and not yet taken */
 
 typedef struct source {
     const char *part[PARTS]; /* host memory */
@@ -64,6 +64,11 @@ bool stage_ahead(const stage *st) { return st->f && st->accum == 1; }
 static const char *source_of(const stage *st, int part, int64_t n)
 {
     return st->batch[0].part[part] + (size_t)(n % st->accum) * tensor_bytes(&st->to[part]);
+}
+
+const int32_t *stage_tokens(const stage *st)
+{
+    return st->batches ? (const int32_t *)source_of(st, TOKENS, st->taken) : NULL;
 }
 
 /* The next micro-batch of batch[0] into the place. */

@@ -26,6 +26,9 @@ bool stage_ahead(const stage *st);
  * were taken; ahead: after the batch before them was taken. */
 cloob_status stage_put(cloob_ctx *ctx, stage *st, const void *images, const int32_t *tokens);
 
+/* The tokens that stage_take brings next, in host memory; NULL: none. */
+const int32_t *stage_tokens(const stage *st);
+
 /* Fills the towers' inputs with the next micro-batch, in the order 0, 1, ..., accum - 1, and once more when
  * accum is above 1. Without one it is CLOOB_ERR_ARGUMENT. */
 cloob_status stage_take(cloob_ctx *ctx, stage *st, int64_t micro);

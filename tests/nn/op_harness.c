@@ -37,7 +37,7 @@ static double get(const tensor *t, int64_t i)
 static cloob_dtype type_of(char kind, cloob_dtype type)
 {
     if (kind == 'b') return CLOOB_U8;
-    if (kind == 't' || kind == 'i') return CLOOB_I32;
+    if (kind == 't' || kind == 'i' || kind == 's') return CLOOB_I32;
     return kind == 'f' || type == CLOOB_F64 ? type : CLOOB_F32;
 }
 
@@ -46,6 +46,17 @@ static double draw(char kind, int64_t bound, uint64_t key, int64_t i)
     if (kind == 'b') return (double)rng_below(key, (uint64_t)i, 256);
     if (kind == 't' || kind == 'i') return (double)rng_below(key, (uint64_t)i, (uint64_t)bound);
     return kind == 'p' ? 0.5 + rng_uniform(key, (uint64_t)i) : rng_normal(key, (uint64_t)i);
+}
+
+/* The first sequence has one row, the second as many as may be, the others any number; some rows are left over. */
+static void draw_starts(const tensor *t, int64_t most, int64_t rows, uint64_t key)
+{
+    int32_t *start = t->data, at = 0;
+    for (int32_t n = 0, N = (int32_t)t->dim[0]; n < N; n++) {
+        int64_t left = rows - at - (N - 1 - n), length = n == 0 ? 1 : n == 1 ? most : 1 + (int64_t)rng_below(key, (uint64_t)n, (uint64_t)most);
+        start[n] = at;
+        at += (int32_t)(length < left ? length : left);
+    }
 }
 
 static void make_input(op_pass *p, const op_case *c, int k, cloob_dtype type, uint64_t seed)
@@ -57,7 +68,8 @@ static void make_input(op_pass *p, const op_case *c, int k, cloob_dtype type, ui
     t->dtype = c->op == OP_IMAGE_INPUT && kind == 'f' ? CLOOB_F32 : type_of(kind, type);
     for (t->ndim = 0; t->ndim < 7 && c->in[k].dim[t->ndim]; t->ndim++) t->dim[t->ndim] = c->in[k].dim[t->ndim];
     t->data = own(p, tensor_bytes(t));
-    for (int64_t i = 0, n = tensor_count(t); i < n; i++)
+    if (kind == 's') draw_starts(t, c->attr.tokens, c->in[k].dim[7], rng_key(seed, c->name));
+    for (int64_t i = 0, n = kind == 's' ? 0 : tensor_count(t); i < n; i++)
         set(t, i, draw(kind, c->in[k].dim[7], rng_key(seed, c->name) + 1000 * (uint64_t)k, i));
 }
 

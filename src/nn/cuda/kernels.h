@@ -13,12 +13,12 @@ typedef cloob_status cuda_fn(const op_env *env, const op_args *a);
 typedef cloob_status cuda_prepare_fn(const op_env *env, op_args *a);
 typedef void cuda_release_fn(const op_env *env, op_args *a);
 
-cuda_fn image_input_cuda, embed_cuda, embed_bwd_cuda, eot_index_cuda, take_rows_cuda, take_rows_bwd_cuda,
-    class_tokens_cuda, class_tokens_bwd_cuda, mean_tokens_cuda, mean_tokens_bwd_cuda, conv2d_cuda,
-    conv2d_dx_cuda, conv2d_dw_cuda, bn_stats_cuda, bn_running_cuda, bn_apply_cuda, bn_bwd_reduce_cuda,
-    bn_bwd_apply_cuda, fold_bn_cuda, relu_cuda, relu_bwd_cuda, add_cuda, avgpool2_cuda, avgpool2_bwd_cuda,
-    linear_cuda, linear_dx_cuda, linear_dw_cuda, act_cuda, act_bwd_cuda, layernorm_cuda, layernorm_bwd_cuda,
-    l2norm_cuda, l2norm_bwd_cuda, attention_cuda, attention_bwd_cuda, attention_one_cuda,
+cuda_fn image_input_cuda, embed_cuda, embed_bwd_cuda, eot_index_cuda, pack_texts_cuda, take_rows_cuda,
+    take_rows_bwd_cuda, class_tokens_cuda, class_tokens_bwd_cuda, mean_tokens_cuda, mean_tokens_bwd_cuda,
+    conv2d_cuda, conv2d_dx_cuda, conv2d_dw_cuda, bn_stats_cuda, bn_running_cuda, bn_apply_cuda,
+    bn_bwd_reduce_cuda, bn_bwd_apply_cuda, fold_bn_cuda, relu_cuda, relu_bwd_cuda, add_cuda, avgpool2_cuda,
+    avgpool2_bwd_cuda, linear_cuda, linear_dx_cuda, linear_dw_cuda, act_cuda, act_bwd_cuda, layernorm_cuda,
+    layernorm_bwd_cuda, l2norm_cuda, l2norm_bwd_cuda, attention_cuda, attention_bwd_cuda, attention_one_cuda,
     attention_one_bwd_cuda, heads_project_cuda, heads_collect_cuda, heads_dw_cuda, pool_attention_cuda,
     pool_attention_bwd_cuda;
 
@@ -66,6 +66,9 @@ cloob_status pool_softmax_bwd(const op_env *env, void *dz, void *half, cloob_dty
 /* Attention without tensor cores, for any width and F32. */
 cloob_status attention_plain(const op_env *env, const op_args *a);
 cloob_status attention_bwd_plain(const op_env *env, const op_args *a);
+/* Packed rows of x behind the last sequence, and of lse (H, rows) where given: 0. */
+cloob_status zero_dead_cuda(const op_env *env, const char *op, const op_sequences *s, const tensor *x,
+                            const tensor *lse);
 
 static inline size_t cuda_align(size_t bytes) { return (bytes + 255) / 256 * 256; }
 
