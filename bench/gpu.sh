@@ -4,8 +4,8 @@
 #     bench/gpu.sh [build] [test] [ops] [vit] [train] [run] [curve] [sanitize] [sanitize-step]     (default: build test ops)
 #
 # build     configure and build with all cores
-# test      test_ops and test_gpu_ops, and the tests of the cache
-# ops       bench_ops: convolutions, batch norm, text tower, attention pool, AdamW
+# test      test_ops, test_gpu_ops and test_conv_small, and the tests of the cache
+# ops       bench_ops: convolutions, batch norm, text tower, attention pool, AdamW; bench_conv_small: the stem
 # vit       bench_ops: ViT-B-32 and ViT-B-16 layers
 # train     the optimizer, NCCL with one rank, and training: exactness, resume, averages, memory, embeddings
 # run       a whole run by the program: training, resume, embedding, zero-shot (bench/gpu_run.sh)
@@ -47,13 +47,15 @@ for part in $parts; do
         tail -1 "$out/build.log"
         ;;
     test)
-        for t in tune ops gpu_ops; do
+        for t in tune ops gpu_ops conv_small; do
             timeout 170 stdbuf -oL "$build/test_$t" > "$out/test_$t.log" 2>&1 || bad=1
             echo "-- test_$t"; tail -60 "$out/test_$t.log"
         done
         ;;
     ops)
         timeout 280 stdbuf -oL "$build/bench_ops" log "$out/tuning.log" > "$out/ops.txt" 2>&1 || { bad=1; tail -5 "$out/ops.txt"; }
+        timeout 80 stdbuf -oL "$build/bench_conv_small" > "$out/conv_small.txt" 2>&1 || { bad=1; tail -5 "$out/conv_small.txt"; }
+        grep "^stem" "$out/conv_small.txt"
         head -1 "$out/ops.txt"
         sed -n '/^per step/,$p' "$out/ops.txt"
         ;;
@@ -68,7 +70,7 @@ for part in $parts; do
         done
         ;;
     train)
-        for t in adamw nccl gpu_train; do
+        for t in adamw nccl gpu_train pack; do
             timeout 170 stdbuf -oL "$build/test_$t" > "$out/test_$t.log" 2>&1 || bad=1
             echo "-- test_$t"; tail -60 "$out/test_$t.log"
         done

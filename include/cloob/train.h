@@ -30,6 +30,7 @@ typedef struct cloob_train_options {
     const char *const *aug_cfg;  /* "key=value" as open_clip names them; after the numbers below */
     int64_t aug_cfg_count;
     double image_mean[3], image_std[3]; /* of pictures; std 0: the model's */
+    const char *image_resize_mode;      /* "shortest", "longest", "squash" for pictures to be embedded; NULL: the model's */
     double aug_scale_min, aug_scale_max, aug_jitter[4], aug_jitter_prob, aug_gray_prob;
     /* the run */
     const char *logs, *name;     /* name NULL: made from time, model and settings */
@@ -50,7 +51,7 @@ typedef struct cloob_train_options {
     double grad_clip_norm, ema;  /* 0: off */
     /* the model */
     const char *model, *pretrained, *precision, *device;
-    bool grad_checkpointing, force_quick_gelu, lock_image, lock_text, use_bn_sync;
+    bool grad_checkpointing, pack_texts, force_quick_gelu, lock_image, lock_text, use_bn_sync;
     int64_t force_image_size;
     /* the objective */
     const char *method, *memory; /* memory: "batch", "queue:N", "file:F" */

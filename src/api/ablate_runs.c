@@ -231,6 +231,8 @@ static cloob_status put_zeroshots(cloob_ctx *ctx, const cloob_ablate_options *o,
     if (!o->zeroshots) return CLOOB_OK;
     cloob_model_options_init(&mo);
     mo.device = o->train.device;
+    mo.invariant = false; /* accuracies need no equal bytes, and rows one by one leave a GPU idle */
+    mo.batch = 64;
     cloob_status status = o->prompts ? cloob_prompts_open(ctx, o->prompts, &prompts) : CLOOB_OK;
     if (status == CLOOB_OK) status = cloob_model_open(ctx, checkpoint, &mo, &m);
     for (int64_t i = 0; i < o->zeroshots && status == CLOOB_OK; i++)

@@ -79,6 +79,7 @@ static cloob_status load(cloob_ctx *ctx, model *m, const char *path, const model
         read_facts(m, &w, &report);
         status = open_tokenizer(ctx, m, &w, o->vocab);
         transform_options_init(&m->view, w.config.image_size);
+        m->view.mode = (resize_mode)w.config.resize;
         if (status == CLOOB_OK) status = encoder_create(ctx, &w, m->dev, &o->encode, &m->enc);
         weights_release(&w);
     }

@@ -1,24 +1,38 @@
 /* CLOOB with the batch as stored patterns, in one process: the common case. Four retrievals from three sets
- * of scores, and four matrices of N x d besides the inputs, one of which is the caller's dy:
+ * of scores:
  *
  *     image  anchors Ux (from x, stored x), samples Uy (from y, stored x)
  *     text   anchors Vy (from y, stored y), samples Vx (from x, stored y)
  *
- * Each holds the sums, then the unit rows, then their gradient. Where dx is not yet being summed it collects
- * the gradient of the samples. */
+ * Each holds the sums, then the unit rows, then their gradient dR. What is in memory besides the inputs, in
+ * matrices of N x d; each line writes the matrix in brackets:
+ *
+ *     retrieve image        ux       uy    vx   [ux, uy, vx]
+ *     image term            dx* ux   uy    vx   [ux, uy become gradients; dx* collects the samples']
+ *     x against x, back     dx  ux   uy    vx   [dx]
+ *     lay dx and uy to rest                vx   dx, uy at 3/4
+ *     retrieve text                  vy    vx   dx, uy at 3/4
+ *     text term             dy*      vy    vx   dx, uy at 3/4
+ *     y against y, back     dy       vy    vx   dx, uy at 3/4
+ *     wake them; x against y, back: dx, dy, uy, vx
+ *
+ * which is never more than four and a half, two of them the caller's dx and dy. */
 #include <string.h>
 
 #include "loss/cpu.h"
+#include "loss/cpu_rest.h"
 #include "loss/cpu_vec.h"
 
 typedef struct batch {
     int64_t n, d;
     rows x, y;
-    float *ux, *uy, *vx, *vy;   /* (n, d) */
-    float *length[4];           /* (n), in that order */
-    double *lse[2], *weight[2]; /* (n): image, text */
-    double *column, *bias;      /* (n) */
-    float *mean[4];             /* (d), taken off the unit rows by the contrast */
+    float *anchors;        /* (n, d): Ux in the caller's dy, then Vy where Uy was */
+    float *uy, *vx;        /* (n, d) */
+    float *length[4];      /* (n): Ux, Uy, Vx, Vy */
+    double *lse, *weight;  /* (n), of one term after the other */
+    double *column, *bias; /* (n) */
+    float *mean[2];        /* (d) of anchors and samples, taken off the unit rows by the contrast */
+    rest dx_rest, uy_rest;
     tiles t;
 } batch;
 
@@ -28,23 +42,36 @@ bool batch_applies(const loss_plan *p)
            p->o.beta <= PAIR_LARGEST_BETA;
 }
 
+/* The high halves of both lie in the caller's dx, the low ones in half a matrix. */
+static void carve_rest(const loss_plan *p, carver *c, const loss_outputs *out, batch *b)
+{
+    size_t n = (size_t)p->s.rows, elements = n * (size_t)p->s.dim;
+    int16_t *high = (int16_t *)(void *)out->dx;
+    rest *r[2] = { &b->dx_rest, &b->uy_rest };
+    for (int i = 0; i < 2; i++) {
+        uint8_t *low = carve(c, elements);
+        double *step = carve(c, n * sizeof *step);
+        *r[i] = (rest){ b->n, b->d, c->base ? high + (size_t)i * elements : NULL, low, step };
+    }
+}
+
 /* memory NULL: only counts. Returns the bytes. */
 static size_t batch_carve(const loss_plan *p, void *memory, const loss_outputs *out, batch *b)
 {
-    size_t n = (size_t)p->s.rows, matrix = n * (size_t)p->s.dim * sizeof(float);
+    size_t n = (size_t)p->s.rows, d = (size_t)p->s.dim, matrix = n * d * sizeof(float);
     carver c = { memory, 0 };
     b->n = p->s.rows;
     b->d = p->s.dim;
-    b->ux = p->o.gradients ? out->dy : carve(&c, matrix);
+    b->anchors = p->o.gradients ? out->dy : carve(&c, matrix);
     b->uy = carve(&c, matrix);
     b->vx = carve(&c, matrix);
-    b->vy = carve(&c, matrix);
+    if (p->o.gradients) carve_rest(p, &c, out, b);
     for (int i = 0; i < 4; i++) b->length[i] = carve(&c, n * sizeof(float));
-    for (int i = 0; i < 2; i++) b->lse[i] = carve(&c, n * sizeof(double));
-    for (int i = 0; i < 2; i++) b->weight[i] = carve(&c, n * sizeof(double));
+    b->lse = carve(&c, n * sizeof(double));
+    b->weight = carve(&c, n * sizeof(double));
     b->column = carve(&c, n * sizeof(double));
     b->bias = carve(&c, n * sizeof(double));
-    for (int i = 0; i < 4; i++) b->mean[i] = carve(&c, (size_t)p->s.dim * sizeof(float));
+    for (int i = 0; i < 2; i++) b->mean[i] = carve(&c, d * sizeof(float));
     b->t = tiles_carve(&c, p);
     return c.used;
 }
@@ -58,51 +85,70 @@ size_t batch_bytes(const loss_plan *p)
 
 static void zero(float *m, const batch *b) { memset(m, 0, (size_t)(b->n * b->d) * sizeof *m); }
 
-static cloob_status retrieve(cloob_ctx *ctx, const loss_plan *p, batch *b)
+/* ---- retrieval ---- */
+
+enum { UX, UY, VX, VY };
+
+static cloob_status to_unit(cloob_ctx *ctx, const batch *b, float *r, int which)
 {
-    float *r[4] = { b->ux, b->uy, b->vx, b->vy };
-    pair xx = { .a = b->x, .b = b->x, .same = true, .beta = p->o.beta, .ra = b->ux };
-    pair yy = { .a = b->y, .b = b->y, .same = true, .beta = p->o.beta, .ra = b->vy };
+    int64_t bad = unit_forward(ctx, r, b->length[which], b->n, b->d);
+    if (bad < 0) return CLOOB_OK;
+    return loss_fail_retrieval(ctx, which % 2 ? "y" : "x", which < VX ? "x" : "y", bad);
+}
+
+/* anchors = what a side retrieves from itself */
+static cloob_status retrieve_own(cloob_ctx *ctx, const loss_plan *p, batch *b, const rows *side, int which)
+{
+    pair own = { .a = *side, .b = *side, .same = true, .beta = p->o.beta, .ra = b->anchors };
+    zero(b->anchors, b);
+    pair_forward(ctx, &own, &b->t);
+    return to_unit(ctx, b, b->anchors, which);
+}
+
+static cloob_status retrieve_across(cloob_ctx *ctx, const loss_plan *p, batch *b)
+{
     pair xy = { .a = b->x, .b = b->y, .beta = p->o.beta, .ra = b->vx, .rb = b->uy };
-    for (int i = 0; i < 4; i++) zero(r[i], b);
-    pair_forward(ctx, &xx, &b->t);
-    pair_forward(ctx, &yy, &b->t);
+    zero(b->vx, b);
+    zero(b->uy, b);
     pair_forward(ctx, &xy, &b->t);
-    for (int i = 0; i < 4; i++) {
-        int64_t bad = unit_forward(ctx, r[i], b->length[i], b->n, b->d);
-        if (bad >= 0) return loss_fail_retrieval(ctx, i % 2 ? "y" : "x", i < 2 ? "x" : "y", bad);
-    }
-    return CLOOB_OK;
+    CLOOB_TRY(to_unit(ctx, b, b->uy, UY));
+    return to_unit(ctx, b, b->vx, VX);
 }
 
-static contrast term(const loss_plan *p, batch *b, int text)
+/* d (n, d) = the gradient of a side through what it retrieved from itself */
+static void retrieve_own_backward(cloob_ctx *ctx, const loss_plan *p, const batch *b, const rows *side,
+                                  float *d)
 {
-    rows anchors = { text ? b->vy : b->ux, CLOOB_F32, b->n, b->d },
-         samples = { text ? b->vx : b->uy, CLOOB_F32, b->n, b->d };
-    return (contrast){ .a = anchors,
-                       .b = samples,
-                       .owned = true,
-                       .mean_a = b->mean[text ? 3 : 0],
-                       .mean_b = b->mean[text ? 2 : 1],
-                       .bias = b->bias,
-                       .inv_tau = p->o.inv_tau,
-                       .leave_one_out = p->leave_one_out,
-                       .lse = b->lse[text],
-                       .weight = b->weight[text],
-                       .column = b->column,
-                       .unit_length = b->length[text ? 3 : 0] };
+    pair own = { .a = *side, .b = *side, .same = true, .beta = p->o.beta, .dra = b->anchors, .da = d };
+    zero(d, b);
+    pair_backward(ctx, &own, &b->t);
 }
 
-/* Unit rows become gradients of what was retrieved; scratch (n, d) collects the samples'. */
-static double term_backward(cloob_ctx *ctx, const loss_plan *p, batch *b, int text, float *scratch)
+/* ---- one term ---- */
+
+/* *mean = its value; with gradients unit rows become gradients of what was retrieved. scratch (n, d) collects
+ * the samples'. */
+static void term(cloob_ctx *ctx, const loss_plan *p, const batch *b, int text, float *scratch, loss_result *r)
 {
-    contrast c = term(p, b, text);
-    c.db = scratch;
+    float *samples = text ? b->vx : b->uy;
+    contrast c = { .a = { b->anchors, CLOOB_F32, b->n, b->d },
+                   .b = { samples, CLOOB_F32, b->n, b->d },
+                   .owned = true,
+                   .mean_a = b->mean[0],
+                   .mean_b = b->mean[1],
+                   .bias = b->bias,
+                   .inv_tau = p->o.inv_tau,
+                   .leave_one_out = p->leave_one_out,
+                   .lse = b->lse,
+                   .weight = b->weight,
+                   .column = b->column,
+                   .unit_length = b->length[text ? VY : UX],
+                   .db = scratch };
+    *(text ? &r->text_term : &r->image_term) = contrast_forward(ctx, &c, &b->t) / (double)p->total;
+    if (!p->o.gradients) return;
     zero(scratch, b);
-    double along = contrast_backward(ctx, &c, &b->t);
-    unit_backward(ctx, text ? b->vx : b->uy, c.mean_b, scratch, b->length[text ? 2 : 1], b->column, b->n,
-                  b->d);
-    return along;
+    r->dsum_dinv_tau += contrast_backward(ctx, &c, &b->t);
+    unit_backward(ctx, samples, c.mean_b, scratch, b->length[text ? VX : UY], b->column, b->n, b->d);
 }
 
 /* sum_i x_i.dx_i + y_i.dy_i = 2 beta d loss / d beta: lengthening all rows by a factor multiplies every score
@@ -118,18 +164,32 @@ static double dbeta(const batch *b, const loss_outputs *out, double beta)
     return beta > 0 ? total / (2 * beta) : 0;
 }
 
-static void retrieve_backward(cloob_ctx *ctx, const loss_plan *p, batch *b, const loss_outputs *out)
+/* ---- the whole ---- */
+
+static cloob_status image_side(cloob_ctx *ctx, const loss_plan *p, batch *b, const loss_outputs *out,
+                               loss_result *r)
 {
-    pair xx = { .a = b->x, .b = b->x, .same = true, .beta = p->o.beta, .dra = b->ux, .da = out->dx };
-    pair yy = { .a = b->y, .b = b->y, .same = true, .beta = p->o.beta, .dra = b->vy, .da = out->dy };
-    pair xy = {
-        .a = b->x, .b = b->y, .beta = p->o.beta, .dra = b->vx, .drb = b->uy, .da = out->dx, .db = out->dy
-    };
-    zero(out->dx, b);
-    pair_backward(ctx, &xx, &b->t); /* the last use of ux, which is out->dy */
-    zero(out->dy, b);
-    pair_backward(ctx, &yy, &b->t);
-    pair_backward(ctx, &xy, &b->t);
+    CLOOB_TRY(retrieve_own(ctx, p, b, &b->x, UX));
+    CLOOB_TRY(retrieve_across(ctx, p, b));
+    term(ctx, p, b, 0, out->dx, r);
+    if (!p->o.gradients) return CLOOB_OK;
+    retrieve_own_backward(ctx, p, b, &b->x, out->dx);
+    rest_lay(&b->dx_rest, out->dx);
+    rest_lay(&b->uy_rest, b->uy);
+    b->anchors = b->uy;
+    return CLOOB_OK;
+}
+
+static cloob_status text_side(cloob_ctx *ctx, const loss_plan *p, batch *b, const loss_outputs *out,
+                              loss_result *r)
+{
+    CLOOB_TRY(retrieve_own(ctx, p, b, &b->y, VY));
+    term(ctx, p, b, 1, out->dy, r);
+    if (!p->o.gradients) return CLOOB_OK;
+    retrieve_own_backward(ctx, p, b, &b->y, out->dy);
+    rest_wake(&b->uy_rest, b->uy);
+    rest_wake(&b->dx_rest, out->dx);
+    return CLOOB_OK;
 }
 
 cloob_status batch_run(cloob_ctx *ctx, loss_plan *p, const loss_inputs *in, const loss_outputs *out,
@@ -139,14 +199,13 @@ cloob_status batch_run(cloob_ctx *ctx, loss_plan *p, const loss_inputs *in, cons
     batch_carve(p, p->memory, out, &b);
     b.x = (rows){ in->x, p->s.dtype, b.n, b.d };
     b.y = (rows){ in->y, p->s.dtype, b.n, b.d };
-    CLOOB_TRY(retrieve(ctx, p, &b));
-    contrast image = term(p, &b, 0), text = term(p, &b, 1);
-    r->image_term = contrast_forward(ctx, &image, &b.t) / (double)p->total;
-    r->text_term = contrast_forward(ctx, &text, &b.t) / (double)p->total;
+    CLOOB_TRY(image_side(ctx, p, &b, out, r));
+    CLOOB_TRY(text_side(ctx, p, &b, out, r));
     if (!p->o.gradients) return CLOOB_OK;
-    r->dsum_dinv_tau = term_backward(ctx, p, &b, 0, out->dx);
-    r->dsum_dinv_tau += term_backward(ctx, p, &b, 1, out->dx);
-    retrieve_backward(ctx, p, &b, out);
+    pair xy = {
+        .a = b.x, .b = b.y, .beta = p->o.beta, .dra = b.vx, .drb = b.uy, .da = out->dx, .db = out->dy
+    };
+    pair_backward(ctx, &xy, &b.t);
     r->dsum_dbeta = p->o.inv_tau * dbeta(&b, out, p->o.beta);
     return CLOOB_OK;
 }

@@ -40,6 +40,20 @@ void model_config_init(model_config *c)
     memcpy(c->image_std, std, sizeof std);
 }
 
+static const char *const resize_names[] = { "shortest", "longest", "squash" }; /* as in model_resize */
+
+bool model_resize_from_name(const char *name, model_resize *out)
+{
+    for (int i = 0; i < 3; i++)
+        if (strcmp(name, resize_names[i]) == 0) {
+            *out = (model_resize)i;
+            return true;
+        }
+    return false;
+}
+
+const char *model_resize_name(model_resize r) { return resize_names[r]; }
+
 int64_t model_config_image_attention_width(const model_config *c)
 {
     return c->family == MODEL_RESNET ? 32 * c->width : c->width;

@@ -4,8 +4,8 @@
  *     model_config c;
  *     CLOOB_TRY(model_config_load(ctx, "RN50", &c));          or "ViT-B/32", or "my-model.json"
  *
- * Ours is open_clip's nested form plus the name and the image mean and standard deviation. A configuration
- * that came from any function here has passed model_config_check. */
+ * Ours is open_clip's nested form plus the name, the image mean and standard deviation, and resize_mode where it
+ * is not "shortest". A configuration that came from any function here has passed model_config_check. */
 #ifndef MODEL_CONFIG_H
 #define MODEL_CONFIG_H
 
@@ -14,6 +14,8 @@
 
 typedef enum model_family { MODEL_RESNET, MODEL_VIT } model_family;
 typedef enum model_act { ACT_QUICKGELU, ACT_GELU } model_act;
+/* How a picture that is not square becomes one; in the order of data/transform.h. */
+typedef enum model_resize { MODEL_RESIZE_SHORTEST, MODEL_RESIZE_LONGEST, MODEL_RESIZE_SQUASH } model_resize;
 
 typedef struct model_config {
     char name[64];
@@ -29,6 +31,7 @@ typedef struct model_config {
     int64_t text_width, text_heads, text_layers;
     model_act act;
     double image_mean[3], image_std[3];
+    model_resize resize;    /* of pictures to be embedded; shortest (and the centre) in CLIP */
 } model_config;
 
 /* RN50, RN101, RN50x4, RN50x16, ViT-B-32, ViT-B-16, tiny, tiny-rn, tiny-vit; spelling of "-", "/" and case is
@@ -54,6 +57,9 @@ void model_config_to_preprocess(const model_config *c, sbuf *out);
 void model_config_to_hf_preprocessor(const model_config *c, sbuf *out);
 /* When every size that shapes can tell (all but heads) is that of a built-in model: takes its name and heads. */
 bool model_config_match(model_config *c);
+/* "shortest", "longest", "squash"; false: none of them, *out is left alone. */
+bool model_resize_from_name(const char *name, model_resize *out);
+const char *model_resize_name(model_resize r);
 /* Name "", QuickGELU, CLIP's image mean and standard deviation; sizes 0. */
 void model_config_init(model_config *c);
 /* Width the image attention works on: 32 * width for a ResNet's pool, width for a ViT. */

@@ -46,6 +46,15 @@ static cloob_status take_channels(reader *r, const json *object, const char *key
     return CLOOB_OK;
 }
 
+static cloob_status take_resize(reader *r, const json *object, const char *key)
+{
+    const json *v = json_get(object, key);
+    if (!v || v->kind == JSON_NULL) return CLOOB_OK;
+    const char *name = json_string(v);
+    return name && model_resize_from_name(name, &r->c->resize) ? CLOOB_OK
+                                                               : bad(r, key, "shortest, longest or squash");
+}
+
 /* An edge, or open_clip's [height, width] of a square. */
 static cloob_status take_image_size(reader *r, const json *object, const char *key, int64_t *out)
 {
@@ -108,7 +117,7 @@ static const known_key top_keys[] = {
     { "name", NULL },           { "embed_dim", NULL },   { "vision_cfg", NULL },
     { "text_cfg", NULL },       { "quick_gelu", NULL },  { "image_mean", NULL },
     { "image_std", NULL },      { "custom_text", NULL }, { "init_logit_scale", NULL },
-    { "preprocess_cfg", NULL }, { NULL, NULL }
+    { "preprocess_cfg", NULL }, { "resize_mode", NULL }, { NULL, NULL }
 };
 static const known_key vision_keys[] = { { "image_size", NULL },
                                          { "layers", NULL },
@@ -181,6 +190,7 @@ static cloob_status read_nested(reader *r, const json *root)
     CLOOB_TRY(need_int(r, root, "embed_dim", &r->c->embed));
     CLOOB_TRY(take_channels(r, root, "image_mean", r->c->image_mean));
     CLOOB_TRY(take_channels(r, root, "image_std", r->c->image_std));
+    CLOOB_TRY(take_resize(r, root, "resize_mode"));
     CLOOB_TRY(read_vision(r, vision));
     return read_text(r, text);
 }
@@ -270,6 +280,7 @@ static cloob_status read_form(reader *r, const json *root)
     if (inner) {
         CLOOB_TRY(take_channels(r, pre, "mean", r->c->image_mean));
         CLOOB_TRY(take_channels(r, pre, "std", r->c->image_std));
+        CLOOB_TRY(take_resize(r, pre, "resize_mode"));
         return read_nested(r, inner);
     }
     if (json_get(root, "vision_cfg") || json_get(root, "text_cfg")) return read_nested(r, root);

@@ -45,6 +45,13 @@ static void put_nested(sbuf *s, const model_config *c)
     sbuf_putc(s, '}');
 }
 
+/* Nothing for CLIP's own way, so that a plain model's text stays as every reader knows it. */
+static void put_resize(sbuf *s, const model_config *c)
+{
+    if (c->resize != MODEL_RESIZE_SHORTEST)
+        sbuf_printf(s, ",\"resize_mode\":\"%s\"", model_resize_name(c->resize));
+}
+
 /* ---- forms --------------------------------------------------------------------------------------- */
 
 void model_config_to_json(const model_config *c, sbuf *s)
@@ -57,6 +64,7 @@ void model_config_to_json(const model_config *c, sbuf *s)
     put_channels(s, "image_mean", c->image_mean);
     sbuf_putc(s, ',');
     put_channels(s, "image_std", c->image_std);
+    put_resize(s, c);
     sbuf_putc(s, '}');
 }
 
@@ -68,6 +76,7 @@ void model_config_to_open_clip(const model_config *c, sbuf *s)
     put_channels(s, "mean", c->image_mean);
     sbuf_putc(s, ',');
     put_channels(s, "std", c->image_std);
+    put_resize(s, c);
     sbuf_puts(s, "}}\n");
 }
 
@@ -110,7 +119,7 @@ void model_config_to_preprocess(const model_config *c, sbuf *s)
     put_channels(s, "mean", c->image_mean);
     sbuf_putc(s, ',');
     put_channels(s, "std", c->image_std);
-    sbuf_puts(s, ",\"resize\":\"shortest\",\"interpolation\":\"bicubic\"}");
+    sbuf_printf(s, ",\"resize\":\"%s\",\"interpolation\":\"bicubic\"}", model_resize_name(c->resize));
 }
 
 void model_config_to_hf_preprocessor(const model_config *c, sbuf *s)

@@ -75,6 +75,7 @@ static cloob_status asked_model(cloob_ctx *ctx, const cloob_train_options *o, mo
     CLOOB_TRY(model_config_load(ctx, o->model, c));
     if (o->force_quick_gelu) c->act = ACT_QUICKGELU;
     if (o->force_image_size > 0) c->image_size = o->force_image_size;
+    if (o->image_resize_mode) model_resize_from_name(o->image_resize_mode, &c->resize); /* checked with the options */
     if (o->image_std[0] <= 0) return CLOOB_OK;
     memcpy(c->image_mean, o->image_mean, sizeof c->image_mean);
     memcpy(c->image_std, o->image_std, sizeof c->image_std);
@@ -105,6 +106,7 @@ static cloob_status configure_model(cloob_ctx *ctx, run *r, const model_config *
     else if (r->o->resume) CLOOB_TRY(check_resumed_model(ctx, r, stored));
     if (stored) *c = *stored;
     if (stored && r->o->force_quick_gelu) c->act = ACT_QUICKGELU;
+    if (stored && r->o->image_resize_mode) model_resize_from_name(r->o->image_resize_mode, &c->resize);
     if (stored && r->o->image_std[0] > 0) memcpy(c->image_mean, r->o->image_mean, sizeof c->image_mean), memcpy(c->image_std, r->o->image_std, sizeof c->image_std);
     int32_t vocab = tokenizer_vocab_size(r->tok);
     if (stored && c->vocab != vocab)
@@ -147,6 +149,7 @@ static cloob_status set_step_options(cloob_ctx *ctx, run *r)
     r->so.lock_text = o->lock_text;
     r->so.bn_sync = o->use_bn_sync;
     r->so.grad.checkpoint = o->grad_checkpointing;
+    r->so.pack_texts = o->pack_texts;
     set_optimizer(r);
     return CLOOB_OK;
 }
@@ -226,9 +229,9 @@ static cloob_status write_params(cloob_ctx *ctx, run *r)
     sbuf_printf(&s, "memory: %s\ninit_inv_tau: %g\nscale_hopfield: %g\nlearnable_inv_tau: %s\nlearnable_scale_hopfield: %s\nseed: %lld\nworkers: %lld\n",
                 o->memory, o->init_inv_tau, o->scale_hopfield, o->learnable_inv_tau ? "True" : "False", o->learnable_scale_hopfield ? "True" : "False",
                 (long long)o->seed, (long long)o->workers);
-    sbuf_printf(&s, "precision: %s\ndevice: %s\nname: %s\nlogs: %s\nworld_size: %d\nresume: %s\npretrained: %s\nversion: %s\n", o->precision,
+    sbuf_printf(&s, "precision: %s\ndevice: %s\nname: %s\nlogs: %s\nworld_size: %d\nresume: %s\npretrained: %s\nversion: %s\nimage_resize_mode: %s\npack_texts: %s\n", o->precision,
                 r->dev->name, o->name ? o->name : "None", o->logs, comm_size(r->c), o->resume ? o->resume : "None", o->pretrained ? o->pretrained : "None",
-                cloob_version());
+                cloob_version(), model_resize_name(r->so.model.resize), o->pack_texts ? "True" : "False");
     cloob_status status = s.failed ? ctx_no_memory(ctx, s.len, "params.txt") : journal_params(ctx, r->log, s.data);
     sbuf_release(&s);
     return status;

@@ -76,6 +76,7 @@ static cloob_status check_values(cloob_ctx *ctx, const cloob_train_options *o)
     static const char *const reports[] = { "tensorboard", "none", "", NULL };
     schedule_kind kind;
     loss_method method;
+    model_resize resize;
     bool steps;
     const rule rules[] = {
         { o->batch_size < 1, "--batch-size must be 1 or more" },
@@ -96,6 +97,7 @@ static cloob_status check_values(cloob_ctx *ctx, const cloob_train_options *o)
         { o->save_every && run_save_interval(o->save_every, &steps) <= 0, "--save-every: a time or a number of steps, as 90s, 30m, 2h or 500steps" },
         { o->restart_cycles < 1, "--restart-cycles must be 1 or more" },
         { !o->data.csv_separator, "--csv-separator must be one character" },
+        { o->image_resize_mode && !model_resize_from_name(o->image_resize_mode, &resize), "--image-resize-mode: choose shortest, longest or squash" },
         { !schedule_from_name(o->lr_scheduler, &kind), "--lr-scheduler: choose cosine, cosine-restarts, const or const-cooldown" },
         { !loss_method_from_name(o->method, &method), "--method: choose cloob, clip, infoloob or infonce-hopfield" },
         { o->precision && strcmp(o->precision, "fp16") == 0, "--precision fp16: use amp_bf16, which has the range of fp32 and needs no loss scaling" },

@@ -47,6 +47,7 @@ static cloob_status embed_pairs(cloob_ctx *ctx, run *r, encoder *e, pairs *p)
     lo.context = r->so.model.context;
     loader_feeds(&lo, r->dev);
     transform_options_init(&lo.view, r->so.model.image_size);
+    lo.view.mode = (resize_mode)r->so.model.resize;
     CLOOB_TRY(loader_create(ctx, r->val, r->tok, &lo, &l));
     cloob_status status = embed_batches(ctx, l, e, p, room);
     loader_destroy(l);

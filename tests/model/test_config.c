@@ -22,7 +22,7 @@ static bool same(const model_config *a, const model_config *b)
            a->width == b->width && a->patch == b->patch && a->image_heads == b->image_heads &&
            a->context == b->context && a->vocab == b->vocab && a->text_width == b->text_width &&
            a->text_heads == b->text_heads && a->text_layers == b->text_layers && a->act == b->act &&
-           memcmp(a->image_mean, b->image_mean, sizeof a->image_mean) == 0 &&
+           a->resize == b->resize && memcmp(a->image_mean, b->image_mean, sizeof a->image_mean) == 0 &&
            memcmp(a->image_std, b->image_std, sizeof a->image_std) == 0;
 }
 
@@ -78,6 +78,27 @@ static void open_clip_form(void)
           c.image_mean[0] == .5);
 }
 
+/* CLIP's own way is not written; the others come back from our form and from open_clip's. */
+static void ways_to_make_pictures_square_survive(void)
+{
+    static const char *const way[] = { "shortest", "longest", "squash" };
+    for (int i = 0; i < 3; i++) {
+        model_config a, b;
+        sbuf ours = { 0 }, theirs = { 0 };
+        CHECK_OK(ctx, model_config_by_name(ctx, "tiny", &a));
+        CHECK(model_resize_from_name(way[i], &a.resize) && a.resize == (model_resize)i);
+        model_config_to_json(&a, &ours);
+        model_config_to_open_clip(&a, &theirs);
+        CHECK((strstr(ours.data, "resize_mode") != NULL) == (i > 0));
+        CHECK_OK(ctx, parse(ours.data, &b));
+        CHECK(b.resize == (model_resize)i);
+        CHECK_OK(ctx, parse(theirs.data, &b));
+        CHECK(b.resize == (model_resize)i);
+        sbuf_release(&ours);
+        sbuf_release(&theirs);
+    }
+}
+
 static void the_authors_form(void)
 {
     model_config c, tiny;
@@ -119,6 +140,9 @@ static void refuses(const char *text, const char *word)
 
 static void impossible_sizes_are_named(void)
 {
+    refuses("{\"embed_dim\":512,\"resize_mode\":\"stretch\",\"vision_cfg\":{\"layers\":12,\"width\":768,"
+            "\"patch_size\":32}," OPEN_CLIP_TEXT "}",
+            "resize_mode");
     refuses(VIT("\"layers\":12,\"width\":768,\"patch_size\":30"), "30");
     refuses(VIT("\"layers\":12,\"width\":768"), "patch");
     refuses(VIT("\"layers\":12,\"width\":770,\"patch_size\":32"), "770");
@@ -173,6 +197,7 @@ int main(void)
     RUN(built_in_models_survive_our_json);
     RUN(names_are_forgiven_their_spelling);
     RUN(open_clip_form);
+    RUN(ways_to_make_pictures_square_survive);
     RUN(the_authors_form);
     RUN(hugging_face_form);
     RUN(impossible_sizes_are_named);

@@ -1,15 +1,18 @@
 /* Convolution: cuDNN, or a matrix product where the windows do not overlap (1 x 1, and a patch embedding), or
- * the plain kernel; whichever was fastest when the plan was made. */
+ * our kernels for few channels, whichever was fastest when the plan was made; the plain kernel where there is
+ * nothing else. */
 #include <stdlib.h>
 
+#include "nn/cuda/conv_small.h"
 #include "nn/cuda/kernels.h"
 #include "nn/cuda/patches.h"
 #include "tensor/cuda/dnn.h"
 #include "tensor/cuda/gemm.h"
 
-typedef struct conv_state {
+typedef struct conv_state { /* one of the three plans, or none */
     gemm_plan *gemm;
     dnn_plan *dnn;
+    small_plan *small;
     bool gather;        /* gemm: the windows are copied out first */
     cloob_dtype w_type; /* dnn, gradient of w: what it writes */
     size_t windows, w,
@@ -46,9 +49,19 @@ void conv_release_cuda(const op_env *env, op_args *a)
     if (s) {
         gemm_plan_destroy(s->gemm);
         dnn_plan_destroy(s->dnn);
+        small_plan_destroy(s->small);
     }
     free(s);
     a->state = NULL;
+}
+
+float conv_plan_ms(const op_args *a)
+{
+    const conv_state *s = a->state;
+    return s->gemm    ? gemm_plan_ms(s->gemm)
+           : s->small ? small_plan_ms(s->small)
+           : s->dnn   ? dnn_plan_ms(s->dnn)
+                      : 1e30f;
 }
 
 static void *at(const op_args *a, size_t offset) { return (char *)a->scratch + offset; }
@@ -66,21 +79,26 @@ static size_t window_bytes(const conv_tensors *t)
     return (size_t)(t->rows * t->K * t->K * t->c) * dtype_size(t->dtype);
 }
 
-/* Keeps the faster of the two, given what each costs beside its own time; lays out scratch. */
+/* Keeps the fastest, given what each costs beside its own time (ours costs what cuDNN's does); lays out
+ * scratch. */
 static void decide(const op_env *env, conv_state *s, op_args *a, const conv_tensors *t, float gemm_extra_ms,
                    float dnn_extra_ms)
 {
+    const float never = 1e30f;
+    float dnn = s->dnn ? dnn_plan_ms(s->dnn) + dnn_extra_ms : never,
+          gemm = s->gemm ? gemm_plan_ms(s->gemm) + gemm_extra_ms : never,
+          small = s->small ? small_plan_ms(s->small) + dnn_extra_ms : never;
     ctx_log(env->ctx, CLOOB_LOG_DEBUG,
-            "conv %lldx%lldx%lld %lld->%lld, %lldx%lld: cuDNN %.4f ms, matrix product %.4f ms",
+            "conv %lldx%lldx%lld %lld->%lld, %lldx%lld: cuDNN %.4g ms, matrix product %.4g ms, ours %.4g ms",
             (long long)t->x->dim[0], (long long)t->x->dim[1], (long long)t->x->dim[2], (long long)t->C,
-            (long long)t->O, (long long)t->K, (long long)t->K,
-            s->dnn ? (double)(dnn_plan_ms(s->dnn) + dnn_extra_ms) : -1.0,
-            s->gemm ? (double)(gemm_plan_ms(s->gemm) + gemm_extra_ms) : -1.0);
-    bool by_gemm =
-        s->gemm && (!s->dnn || gemm_plan_ms(s->gemm) + gemm_extra_ms <= dnn_plan_ms(s->dnn) + dnn_extra_ms);
-    if (by_gemm) dnn_plan_destroy(s->dnn), s->dnn = NULL;
-    else gemm_plan_destroy(s->gemm), s->gemm = NULL;
-    size_t workspace = s->gemm ? gemm_plan_workspace(s->gemm) : dnn_plan_workspace(s->dnn);
+            (long long)t->O, (long long)t->K, (long long)t->K, (double)dnn, (double)gemm, (double)small);
+    bool by_gemm = s->gemm && gemm <= dnn && gemm <= small, by_small = s->small && !by_gemm && small <= dnn;
+    if (!by_gemm) gemm_plan_destroy(s->gemm), s->gemm = NULL;
+    if (!by_small) small_plan_destroy(s->small), s->small = NULL;
+    if (by_gemm || by_small) dnn_plan_destroy(s->dnn), s->dnn = NULL;
+    size_t workspace = by_gemm    ? gemm_plan_workspace(s->gemm)
+                       : by_small ? small_plan_workspace(s->small)
+                                  : dnn_plan_workspace(s->dnn);
     s->windows = cuda_align(workspace);
     s->w = s->windows + (s->gemm && s->gather ? cuda_align(window_bytes(t)) : 0);
     s->bias = s->w + cuda_align((size_t)(t->O * t->K * t->K * t->C) * sizeof(float));
@@ -107,6 +125,7 @@ cloob_status conv2d_prepare_cuda(const op_env *env, op_args *a)
     CLOOB_TRY(state_make(env, a, &s));
     s->gather = !is_matrix(&t);
     CLOOB_TRY(dnn_plan_create(env->ctx, env->dev, &d, &s->dnn));
+    CLOOB_TRY(small_plan_create(env->ctx, env->dev, &d, t.c, &s->small));
     if (windows_apart(&t, &a->attr)) CLOOB_TRY(gemm_plan_create(env->ctx, env->dev, &g, &s->gemm));
     double y_bytes = (double)tensor_bytes(t.y);
     decide(env, s, a, &t, s->gather ? move_ms(2.0 * (double)window_bytes(&t)) : 0.0f,
@@ -154,7 +173,10 @@ cloob_status conv2d_cuda(const op_env *env, const op_args *a)
     conv_tensors t = tensors_of(&a->in[0], &a->in[1], &a->out[0], a->in[0].dtype);
     void *w;
     if (s->gemm) return forward_gemm(env, a, s, &t);
-    if (s->dnn) {
+    if (s->small) {
+        CLOOB_TRY(small_run(env->ctx, env->dev, s->small, env->stream, t.x->data, t.w->data, t.y->data,
+                            a->scratch));
+    } else if (s->dnn) {
         CLOOB_TRY(full_weights(env, a, &t, s->w, &w));
         CLOOB_TRY(dnn_run(env->ctx, env->dev, s->dnn, env->stream, t.x->data, w, t.y->data, a->scratch));
     } else CLOOB_TRY(conv_plain(env, a, t.x, t.w, t.y));
@@ -173,6 +195,7 @@ cloob_status conv2d_dx_prepare_cuda(const op_env *env, op_args *a)
     conv_state *s;
     CLOOB_TRY(state_make(env, a, &s));
     CLOOB_TRY(dnn_plan_create(env->ctx, env->dev, &d, &s->dnn));
+    CLOOB_TRY(small_plan_create(env->ctx, env->dev, &d, t.c, &s->small));
     if (windows_apart(&t, &a->attr) && is_matrix(&t))
         CLOOB_TRY(gemm_plan_create(env->ctx, env->dev, &g, &s->gemm));
     decide(env, s, a, &t, 0.0f, 0.0f);
@@ -187,6 +210,9 @@ cloob_status conv2d_dx_cuda(const op_env *env, const op_args *a)
     if (s->gemm)
         return gemm_run(env->ctx, env->dev, s->gemm, env->stream, t.x->data, t.y->data, t.w->data, NULL, NULL,
                         a->scratch);
+    if (s->small)
+        return small_run(env->ctx, env->dev, s->small, env->stream, t.x->data, t.w->data, t.y->data,
+                         a->scratch);
     if (!s->dnn) return conv_dx_plain(env, a, t.x, t.w, t.y);
     CLOOB_TRY(full_weights(env, a, &t, s->w, &w));
     return dnn_run(env->ctx, env->dev, s->dnn, env->stream, t.x->data, w, t.y->data, a->scratch);
@@ -221,7 +247,9 @@ cloob_status conv2d_dw_prepare_cuda(const op_env *env, op_args *a)
     conv_state *s;
     CLOOB_TRY(state_make(env, a, &s));
     s->gather = !is_matrix(&t);
+    dnn_shape d = dnn_shape_of(DNN_DW, &t, &a->attr, CLOOB_F32);
     CLOOB_TRY(dw_by_dnn(env, a, &t, s));
+    CLOOB_TRY(small_plan_create(env->ctx, env->dev, &d, t.c, &s->small));
     if (windows_apart(&t, &a->attr)) CLOOB_TRY(gemm_plan_create(env->ctx, env->dev, &g, &s->gemm));
     decide(env, s, a, &t, s->gather ? move_ms(2.0 * (double)window_bytes(&t)) : 0.0f, 0.0f);
     return CLOOB_OK;
@@ -237,6 +265,9 @@ cloob_status conv2d_dw_cuda(const op_env *env, const op_args *a)
         return gemm_run(env->ctx, env->dev, s->gemm, env->stream, t.w->data, t.y->data, windows, NULL, NULL,
                         a->scratch);
     }
+    if (s->small)
+        return small_run(env->ctx, env->dev, s->small, env->stream, t.x->data, t.w->data, t.y->data,
+                         a->scratch);
     if (!s->dnn) return conv_dw_plain(env, a, t.x, t.w, t.y);
     bool direct = s->w_type == CLOOB_F32 && t.c == t.C;
     void *dw = direct ? t.w->data : at(a, s->w);

@@ -1,0 +1,228 @@
+/* Many small trainings side by side: one line of JSON for each, the moment it is done.
+ *
+ *     bench_sweep JOBS RESULTS.jsonl [--parallel 8] [--seconds 150] [--logs DIR] [KEY=VALUE ...]
+ *
+ * A line of JOBS: a name, then KEY=VALUE with the options of `cloob train` and, besides, `world=DIR` (a
+ * folder of cloob synth: its pairs, its class folders, its prompts), `zeroshot=DIR`, `prompts=P.json`,
+ * `device`, `seed`, `precision`. What is given on the command line comes before every line's own. `#` begins
+ * a comment.
+ *
+ * Every training is a process of its own, so that one that fails takes none along. After --seconds nothing
+ * new begins and what runs is stopped. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "api/ablate_runs.h"
+#include "cli/train_opts.h"
+#include "core/file.h"
+
+enum { MAX_JOBS = 1000, MAX_WORDS = 96, MAX_FOLDERS = 16 };
+
+typedef struct job {
+    const char *name;
+    char *line; /* as it was written; words point into a copy */
+    cloob_ablate_options o;
+    const char *aug[8], *folder[MAX_FOLDERS];
+    const char *train, *val, *prompts; /* made from world=; owned */
+} job;
+
+static struct {
+    job *job;
+    int jobs;
+    const char *out, *logs;
+    struct timespec from;
+    double seconds;
+} sweep = { .logs = "sweep-logs", .seconds = 1e9 };
+
+static double elapsed(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)(now.tv_sec - sweep.from.tv_sec) + 1e-9 * (double)(now.tv_nsec - sweep.from.tv_nsec);
+}
+
+static bool too_late(void *user)
+{
+    (void)user;
+    return elapsed() > sweep.seconds;
+}
+
+static void complain(const char *name, const char *word, const char *why)
+{
+    fprintf(stderr, "bench_sweep: %s: %s: %s\n", name, word, why);
+    exit(2);
+}
+
+/* ---- a line of words to options ------------------------------------------------------------------ */
+
+/* The command's own table; jobs are read one after the other, and each takes a copy. */
+static cloob_train_options o;
+static cli_train_more more;
+static const opt_row rows[] = {
+#include "cli/train_opts.def"
+    { "device", OPT_STRING, &o.device, NULL, "NAME", "", 0 },
+    { "precision", OPT_STRING, &o.precision, NULL, "NAME", "", 0 },
+    { "seed", OPT_INT, &o.seed, NULL, "N", "", 0 },
+    OPT_END,
+};
+
+static void set_row(const job *j, const opt_row *r, const char *value)
+{
+    char *end = NULL;
+    switch (r->kind) {
+    case OPT_FLAG: *(bool *)r->value = strcmp(value, "0") != 0; return;
+    case OPT_STRING: *(const char **)r->value = value; return;
+    case OPT_INT: *(int64_t *)r->value = strtoll(value, &end, 10); break;
+    case OPT_DOUBLE: *(double *)r->value = strtod(value, &end); break;
+    case OPT_LIST: complain(j->name, r->name, "not known here");
+    }
+    if (end == value || *end) complain(j->name, r->name, "not a number");
+}
+
+static char *joined(const char *folder, const char *name)
+{
+    char *path = file_join(folder, name);
+    if (!path) complain(folder, name, "out of memory");
+    return path;
+}
+
+static void set_world(job *j, const char *folder)
+{
+    static const char *const factor[] = { "background", "colour", "count",    "light",
+                                          "material",   "object", "position", "size" };
+    char *classes = joined(folder, "classes");
+    o.train_data = j->train = joined(folder, "train.tsv");
+    o.val_data = j->val = joined(folder, "val.tsv");
+    j->o.prompts = j->prompts = joined(folder, "prompts.json");
+    for (size_t i = 0; i < sizeof factor / sizeof *factor; i++)
+        j->folder[j->o.zeroshots++] = joined(classes, factor[i]);
+    free(classes);
+}
+
+static void set_word(job *j, char *word)
+{
+    char *value = strchr(word, '=');
+    if (!value) complain(j->name, word, "needs KEY=VALUE");
+    *value++ = '\0';
+    if (strcmp(word, "world") == 0) set_world(j, value);
+    else if (strcmp(word, "prompts") == 0) j->o.prompts = value;
+    else if (strcmp(word, "zeroshot") == 0 && j->o.zeroshots < MAX_FOLDERS)
+        j->folder[j->o.zeroshots++] = value;
+    else if (strcmp(word, "aug-cfg") == 0 && o.aug_cfg_count < 8) j->aug[o.aug_cfg_count++] = value;
+    else {
+        const opt_row *r = rows;
+        while (r->name && strcmp(r->name, word) != 0) r++;
+        if (!r->name) complain(j->name, word, "unknown");
+        set_row(j, r, value);
+    }
+}
+
+static void read_job(job *j, char *line, char **shared, int n)
+{
+    j->line = strdup(line);
+    j->name = strtok(line, " \t\n");
+    cloob_ablate_options_init(&j->o);
+    o = j->o.train;
+    for (int i = 0; i < n; i++) set_word(j, strdup(shared[i]));
+    for (char *word; (word = strtok(NULL, " \t\n"));) set_word(j, word);
+    o.aug_cfg = j->aug;
+    o.should_stop = too_late;
+    o.name = j->name;
+    j->o.train = o;
+    j->o.zeroshot = j->folder;
+}
+
+static void read_jobs(const char *path, char **shared, int n)
+{
+    char line[4096];
+    FILE *f = fopen(path, "r");
+    if (!f) complain(path, "", "cannot be read");
+    sweep.job = calloc(MAX_JOBS, sizeof *sweep.job);
+    while (sweep.job && sweep.jobs < MAX_JOBS && fgets(line, sizeof line, f)) {
+        line[strcspn(line, "#\n")] = '\0';
+        if (strspn(line, " \t") == strlen(line)) continue;
+        read_job(&sweep.job[sweep.jobs++], strdup(line), shared, n);
+    }
+    fclose(f);
+}
+
+/* ---- doing them ---------------------------------------------------------------------------------- */
+
+/* The run's summary, with what was asked for in front of it; one write, so that lines of several processes
+ * stay whole. */
+static void report(const job *j, const ablate_run *r, cloob_status status, const char *why, double seconds)
+{
+    char path[ABLATE_PATH + 64], summary[16384] = "";
+    sbuf s = { 0 };
+    snprintf(path, sizeof path, "%s/summary.json", r->dir);
+    FILE *f = status == CLOOB_OK ? fopen(path, "r") : NULL, *out = fopen(sweep.out, "a");
+    if (f) {
+        summary[fread(summary, 1, sizeof summary - 1, f)] = '\0';
+        fclose(f);
+    }
+    sbuf_printf(&s, "{\"name\": \"%s\", \"job\": ", j->name);
+    json_put_string(&s, j->line);
+    sbuf_printf(&s, ", \"wall\": %.1f, \"at\": %.1f, ", seconds, elapsed());
+    if (summary[0] == '{') sbuf_printf(&s, "%.*s\n", (int)strcspn(summary + 1, "\n"), summary + 1);
+    else sbuf_printf(&s, "\"failed\": %d}\n", (int)status);
+    if (out && !s.failed) fputs(s.data, out);
+    if (out) fclose(out);
+    sbuf_release(&s);
+    printf("%6.1f s  %-20s %5.1f s %s\n", elapsed(), j->name, seconds, status == CLOOB_OK ? "done" : why);
+    fflush(stdout);
+}
+
+static void do_job(job *j)
+{
+    cloob_ctx *ctx = cloob_ctx_create(&(cloob_ctx_options){ .threads = 1 });
+    arena a = { 0 };
+    json *summary;
+    cloob_ablate_summary count = { 0 };
+    ablate_run r = { .method = j->o.train.method, .seed = j->o.train.seed };
+    double from = elapsed();
+    snprintf(r.name, sizeof r.name, "%s", j->name);
+    snprintf(r.dir, sizeof r.dir, "%s/%s", sweep.logs, j->name);
+    cloob_status status = ablate_do_run(ctx, &a, &j->o, sweep.logs, &r, &count, &summary);
+    report(j, &r, status, cloob_error(ctx), elapsed() - from);
+    arena_release(&a);
+    cloob_ctx_destroy(ctx);
+}
+
+static void do_jobs(int parallel)
+{
+    int running = 0;
+    for (int i = 0; i < sweep.jobs && !too_late(NULL); i++) {
+        if (running == parallel && wait(NULL) > 0) running--;
+        if (too_late(NULL)) break;
+        pid_t child = fork();
+        if (child == 0) {
+            do_job(&sweep.job[i]);
+            _exit(0);
+        }
+        if (child > 0) running++;
+    }
+    while (wait(NULL) > 0) continue;
+}
+
+int main(int argc, char **argv)
+{
+    int parallel = 8, at = 3;
+    if (argc < 3)
+        complain("usage", "JOBS RESULTS.jsonl", "[--parallel N] [--seconds S] [--logs DIR] [KEY=VALUE ...]");
+    for (; at + 1 < argc && strncmp(argv[at], "--", 2) == 0; at += 2) {
+        if (strcmp(argv[at], "--parallel") == 0) parallel = atoi(argv[at + 1]);
+        else if (strcmp(argv[at], "--seconds") == 0) sweep.seconds = atof(argv[at + 1]);
+        else if (strcmp(argv[at], "--logs") == 0) sweep.logs = argv[at + 1];
+        else complain("usage", argv[at], "unknown");
+    }
+    if (parallel < 1) complain("usage", "--parallel", "1 or more");
+    read_jobs(argv[1], argv + at, argc - at);
+    sweep.out = argv[2];
+    clock_gettime(CLOCK_MONOTONIC, &sweep.from);
+    do_jobs(parallel);
+    return 0;
+}

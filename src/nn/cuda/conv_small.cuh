@@ -1,0 +1,170 @@
+/* What the kernels of conv_small.h share: boxes of pictures in shared memory, the copies that fill them, and
+ * the walk over tiles. */
+#ifndef NN_CUDA_CONV_SMALL_CUH
+#define NN_CUDA_CONV_SMALL_CUH
+
+#include <cudaTypedefs.h>
+
+#include "nn/cuda/conv_small.h"
+#include "nn/cuda/mma.cuh"
+#include "tensor/cuda/hopper.cuh"
+
+enum { TILE = 16, TAPS = 9, SMEM_ALIGN = 1024 };
+
+/* Tiles of TILE columns and some rows over N pictures of H x W outputs; the column runs fastest, so that
+ * blocks at work together share their borders in the L2 cache. */
+typedef struct tile_walk {
+    int H, W, across, down, count;
+} tile_walk;
+
+typedef struct tile_place {
+    int n, y, x; /* picture, first row, first column */
+} tile_place;
+
+__device__ __forceinline__ tile_place place_of(const tile_walk &t, int tile, int rows)
+{
+    int x = tile % t.across, q = tile / t.across;
+    tile_place p = { q / t.down, q % t.down * rows, x * TILE };
+    return p;
+}
+
+static inline tile_walk walk_of(int64_t N, int64_t H, int64_t W, int rows)
+{
+    tile_walk t = { (int)H, (int)W, (int)((W + TILE - 1) / TILE), (int)((H + rows - 1) / rows), 0 };
+    t.count = (int)N * t.across * t.down;
+    return t;
+}
+
+/* A box of ROWS x COLS positions, C channels, in shared memory as the copy engine leaves it. Channels come in
+ * chunks of 16 bytes; eight neighbouring positions of a chunk lie on different banks, by the engine's swizzle
+ * or because a position is an odd number of chunks (80 channels: on half as many). */
+template <int C, int ROWS, int COLS>
+struct box {
+    /* RUN: a position ends inside a sector, so a row of the box is copied as one run of 8-byte words. */
+    enum {
+        FULL = ROWS * COLS * C * 2, /* what the barrier waits for */
+        BYTES = (FULL + SMEM_ALIGN - 1) / SMEM_ALIGN * SMEM_ALIGN,
+        RUN = C == 40
+    };
+    static_assert(C == 32 || C == 64 || C == 40 || C == 80, "banks");
+
+    /* Bytes from the box's begin to the chunk of position row * COLS + column. */
+    __device__ __forceinline__ static unsigned at(int position, int chunk)
+    {
+        if constexpr (C == 32) return position * 64 + ((chunk ^ (position >> 1 & 3)) << 4);
+        else if constexpr (C == 64) return position * 128 + ((chunk ^ (position & 7)) << 4);
+        else return position * (C * 2) + chunk * 16;
+    }
+
+    /* By one thread, channels from c on. Positions outside the picture come as zeros. */
+    __device__ __forceinline__ static void copy(char *to, const CUtensorMap *map, tile_place p, int border,
+                                                int c, uint64_t *barrier)
+    {
+        if constexpr (RUN) copy_box3(to, map, (p.x - border) * (C / 4), p.y - border, p.n, barrier);
+        else copy_box4(to, map, c, p.x - border, p.y - border, p.n, barrier);
+    }
+
+    /* x (N,H,W,channels); a run takes all channels. */
+    static cudaError_t map(CUtensorMap *m, const void *x, int64_t N, int64_t H, int64_t W, int64_t channels);
+};
+
+static inline cudaError_t map_encode(CUtensorMap *m, CUtensorMapDataType type, const void *x, int dims,
+                                     const cuuint64_t *size, const cuuint64_t *stride, const cuuint32_t *part,
+                                     CUtensorMapSwizzle swizzle)
+{
+    static const cuuint32_t step[4] = { 1, 1, 1, 1 };
+    PFN_cuTensorMapEncodeTiled_v12000 make = tensor_map_encoder();
+    if (!make) return cudaErrorNotSupported;
+    CUresult r = make(m, type, (cuuint32_t)dims, const_cast<void *>(x), size, stride, part, step,
+                      CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+                      CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+    return r == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
+}
+
+template <int C, int ROWS, int COLS>
+cudaError_t box<C, ROWS, COLS>::map(CUtensorMap *m, const void *x, int64_t N, int64_t H, int64_t W,
+                                    int64_t channels)
+{
+    cuuint64_t c = (cuuint64_t)channels, w = (cuuint64_t)W, h = (cuuint64_t)H, n = (cuuint64_t)N;
+    if (RUN) {
+        cuuint64_t size[3] = { w * c / 4, h, n }, stride[2] = { 2 * c * w, 2 * c * w * h };
+        cuuint32_t part[3] = { COLS * C / 4, ROWS, 1 };
+        return map_encode(m, CU_TENSOR_MAP_DATA_TYPE_UINT64, x, 3, size, stride, part,
+                          CU_TENSOR_MAP_SWIZZLE_NONE);
+    }
+    cuuint64_t size[4] = { c, w, h, n }, stride[3] = { 2 * c, 2 * c * w, 2 * c * w * h };
+    cuuint32_t part[4] = { C, COLS, ROWS, 1 };
+    return map_encode(m, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, x, 4, size, stride, part,
+                      C == 32   ? CU_TENSOR_MAP_SWIZZLE_64B
+                      : C == 64 ? CU_TENSOR_MAP_SWIZZLE_128B
+                                : CU_TENSOR_MAP_SWIZZLE_NONE);
+}
+
+/* The shared memory of a block begins at a multiple of what the swizzle repeats by. */
+__device__ __forceinline__ char *smem_begin(char *raw)
+{
+    unsigned at = shared_address(raw);
+    return raw + ((at + SMEM_ALIGN - 1) / SMEM_ALIGN * SMEM_ALIGN - at);
+}
+
+/* How many blocks of a kernel with this much shared memory fit on a multiprocessor. */
+template <typename F>
+static cudaError_t kernel_ready(F *kernel, int threads, size_t smem, int *blocks_per_sm)
+{
+    cudaError_t e = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)smem);
+    if (e == cudaSuccess)
+        e = cudaOccupancyMaxActiveBlocksPerMultiprocessor(blocks_per_sm, kernel, threads, smem);
+    return e;
+}
+
+/* Rows of 16 outputs on their way from a warp's products to global memory: written as 16 x 8 results, read as
+ * runs of whole lines. LINES rows lie there in turn. */
+template <int NT, int LINES>
+struct row_out {
+    enum {
+        LD = NT * 16 + (NT % 2 ? 0 : 16),
+        ROW = TILE * LD,
+        BYTES = LINES * ROW
+    }; /* odd number of chunks */
+
+    /* y: channels of the row's first output; `inside`: how many of the 16 are written. */
+    __device__ __forceinline__ static void store(unsigned smem, int row, const float acc[NT][4], bf16 *y,
+                                                 int inside)
+    {
+        int lane = threadIdx.x & 31;
+        unsigned to = smem + row % LINES * ROW;
+        if (LINES == 1) __syncwarp(); /* the row before has been read */
+#pragma unroll
+        for (int t = 0; t < NT; t += 2) {
+            unsigned at = to + (lane & 15) * LD + (t + (lane >> 4)) * 16;
+            unsigned a = pack2(acc[t][0], acc[t][1]), b = pack2(acc[t][2], acc[t][3]);
+            if (t + 1 == NT) stmatrix(at, a, b);
+            else stmatrix(at, a, b, pack2(acc[t + 1][0], acc[t + 1][1]), pack2(acc[t + 1][2], acc[t + 1][3]));
+        }
+        __syncwarp();
+#pragma unroll
+        for (int i = 0; i < (TILE * NT + 31) / 32; i++) {
+            int q = i * 32 + lane, x = q / NT;
+            if (q < TILE * NT && x < inside)
+                *reinterpret_cast<uint4 *>(y + q * 8) = load_shared(to + x * LD + q % NT * 16);
+        }
+    }
+};
+
+/* Sums of the blocks in order, for the weight gradients: out[i] = sum over b of partial[b][i], by blocks of
+ * (32 slots, 8 slices). True for the thread that has it. */
+__device__ static bool add_blocks(float &sum, const float *partial, int blocks, int slot, int slots)
+{
+    __shared__ float part[8][33];
+    sum = 0.0f;
+#pragma unroll 4
+    for (int b = threadIdx.y; b < blocks && slot < slots; b += 8) sum += partial[(int64_t)b * slots + slot];
+    part[threadIdx.y][threadIdx.x] = sum;
+    __syncthreads();
+    if (threadIdx.y || slot >= slots) return false;
+#pragma unroll
+    for (int y = 1; y < 8; y++) sum += part[y][threadIdx.x];
+    return true;
+}
+
+#endif

@@ -1,0 +1,211 @@
+/* Forward with stride 1, and the gradient of x, which is the same with the weights turned around.
+ *
+ * A block walks over tiles, 32 or 40 input channels at a time: while one box is multiplied, the copy engine
+ * brings the next. A warp owns R rows of 16 outputs and all their channels. It loads each input row once per
+ * column v of the kernel and uses it for the three outputs that see it in rows u of the kernel. Products are
+ * those of a warpgroup, rows from registers, weights from shared memory. */
+#include "nn/cuda/conv_small.cuh"
+
+namespace {
+
+typedef struct forward_job {
+    tile_walk tiles;
+    bf16 *y;
+    const bf16 *w;
+    int c;     /* channels of w */
+    bool flip; /* y is dx, x is dy: w'[c][u][v][o] = w[o][2-u][2-v][c] */
+} forward_job;
+
+/* A tile is the work of a group of four warps, R rows for each. GROUPS groups of a block share the weights
+ * and the stages, and take tiles in turn. */
+template <int CIN_, int PLANE_, int NT_, int R_, int GROUPS_, int STAGES_, int PER_SM_>
+struct forward_shape {
+    enum {
+        CIN = CIN_,
+        PLANE = PLANE_, /* channels of a stage */
+        NT = NT_,
+        R = R_,
+        GROUPS = GROUPS_,
+        STAGES = STAGES_,
+        PER_SM = PER_SM_,
+        COUT = 8 * NT,
+        THREADS = 128 * GROUPS,
+        HIGH = 4 * R, /* rows of a tile */
+        PLANES = CIN / PLANE,
+        STEPS = (PLANE + 15) / 16, /* products per tap and plane; the last may be half zeros */
+        K = PLANES * STEPS * 16,
+        CORE = 64 /* elements: 8 rows of 16 bytes */
+    };
+    static_assert(CIN % PLANE == 0, "planes");
+    /* A barrier tells one phase from the next, no more: nobody may wait two ahead. So a stage belongs to one
+     * group, which takes its phases in order. */
+    static_assert(STAGES % (GROUPS * PLANES) == 0 || GROUPS == 1, "stages");
+    typedef box<PLANE, HIGH + 2, TILE + 2> input;
+    typedef row_out<NT, (R > 4 ? 1 : 2)> output;
+    enum {
+        W = STAGES * input::BYTES,
+        OUT = W + TAPS * COUT * K * 2,
+        SMEM = SMEM_ALIGN + OUT + THREADS / 32 * output::BYTES
+    };
+
+    /* Where the weight of output n and place k lies: per tap and 16 places the cores that a product reads,
+     * two for every 8 outputs. */
+    __device__ __forceinline__ static int weight_at(int tap, int n, int k)
+    {
+        return ((tap * (K / 16) + k / 16) * (COUT / 8) + n / 8) * 2 * CORE + (k >> 3 & 1) * CORE +
+               (n & 7) * 8 + (k & 7);
+    }
+};
+
+/* (9, COUT, K) in shared memory. Place k stands for a channel of a plane, or for none. */
+template <class S>
+__device__ void load_weights(bf16 *to, const forward_job &j)
+{
+#pragma unroll 8
+    for (int i = threadIdx.x; i < TAPS * S::COUT * S::K; i += S::THREADS) {
+        int n, k, tap; /* what lies together in global memory runs fastest */
+        if (j.flip) n = i % S::COUT, tap = i / S::COUT % TAPS, k = i / S::COUT / TAPS;
+        else k = i % S::K, tap = i / S::K % TAPS, n = i / S::K / TAPS;
+        int in_plane = k % (S::STEPS * 16), channel = k / (S::STEPS * 16) * S::PLANE + in_plane;
+        bool there = in_plane < S::PLANE && (j.flip ? n : channel) < j.c;
+        int from = j.flip ? (channel * TAPS + TAPS - 1 - tap) * j.c + n : (n * TAPS + tap) * j.c + channel;
+        to[S::weight_at(tap, n, k)] = there ? j.w[from] : bf16(0.0f);
+    }
+}
+
+/* acc += the plane in x, seen through the weights of its channels; the first plane overwrites acc. By the
+ * four warps of a group together; rows for the next products are loaded while these run. */
+template <class S>
+__device__ __forceinline__ void multiply(float (&acc)[S::R][S::NT][4], unsigned x, unsigned w, int plane)
+{
+    int lane = threadIdx.x & 31, row = threadIdx.x / 32 % 4 * S::R;
+    unsigned a[2][S::R + 2][4];
+    w += S::weight_at(0, 0, plane * S::STEPS * 16) * 2;
+#pragma unroll
+    for (int step = 0; step < 3 * S::STEPS; step++) {
+        int k = step / 3, v = step % 3, chunk = 2 * k + (lane >> 4);
+        if (S::PLANE % 16 && chunk == S::PLANE / 8) chunk--; /* its weights are 0 */
+#pragma unroll
+        for (int i = 0; i < S::R + 2; i++)
+            ldmatrix(a[step & 1][i], x + S::input::at((row + i) * (TILE + 2) + (lane & 15) + v, chunk));
+        wgmma_fence();
+#pragma unroll
+        for (int u = 0; u < 3; u++) {
+            uint64_t b =
+                descriptor_plain(w + S::weight_at(u * 3 + v, 0, k * 16) * 2, 2 * S::CORE, 4 * S::CORE);
+#pragma unroll
+            for (int r = 0; r < S::R; r++)
+                wgmma_rows<S::NT>(acc[r], a[step & 1][r + u], b, plane || step || u);
+        }
+        wgmma_commit();
+        if (step + 1 < 3 * S::STEPS) wgmma_wait<1>(); /* the other half of a is free */
+    }
+    wgmma_wait<0>();
+}
+
+template <class S>
+__device__ __forceinline__ void store_tile(const forward_job &j, tile_place p, unsigned out,
+                                           const float acc[S::R][S::NT][4])
+{
+#pragma unroll
+    for (int r = 0; r < S::R; r++) {
+        int y = p.y + threadIdx.x / 32 % 4 * S::R + r;
+        int64_t at = ((int64_t)p.n * j.tiles.H + y) * j.tiles.W + p.x;
+        S::output::store(out, r, acc[r], j.y + at * S::COUT, y < j.tiles.H ? j.tiles.W - p.x : 0);
+    }
+}
+
+/* Waits for the four warps of a group. */
+__device__ __forceinline__ void meet_group(int group)
+{
+    asm volatile("bar.sync %0, 128;" ::"r"(group + 1) : "memory");
+}
+
+template <class S>
+__global__ void __launch_bounds__(S::THREADS, S::PER_SM)
+    forward_kernel(const __grid_constant__ CUtensorMap map, const forward_job j)
+{
+    extern __shared__ char raw[];
+    __shared__ uint64_t full[S::STAGES];
+    char *smem = smem_begin(raw);
+    unsigned w = shared_address(smem + S::W),
+             out = shared_address(smem + S::OUT) + threadIdx.x / 32 * S::output::BYTES;
+    /* item: a plane of one of this block's tiles */
+    auto bring = [&](int item) {
+        int tile = blockIdx.x + item / S::PLANES * gridDim.x, stage = item % S::STAGES;
+        if (tile >= j.tiles.count) return;
+        barrier_expect(&full[stage], S::input::FULL);
+        S::input::copy(smem + stage * S::input::BYTES, &map, place_of(j.tiles, tile, S::HIGH), 1,
+                       item % S::PLANES * S::PLANE, &full[stage]);
+    };
+    if (threadIdx.x == 0) {
+        for (int s = 0; s < S::STAGES; s++) barrier_init(&full[s], 1);
+        barrier_publish();
+        for (int s = 0; s < S::STAGES; s++) bring(s);
+    }
+    load_weights<S>(reinterpret_cast<bf16 *>(smem + S::W), j);
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); /* the products read them */
+    __syncthreads();
+    int group = S::GROUPS > 1 ? __shfl_sync(0xffffffffu, threadIdx.x / 128, 0) : 0;
+    for (int turn = group;; turn += S::GROUPS) {
+        int tile = blockIdx.x + turn * gridDim.x;
+        if (tile >= j.tiles.count) break;
+        float acc[S::R][S::NT][4];
+#pragma unroll 1
+        for (int plane = 0; plane < S::PLANES; plane++) {
+            int item = turn * S::PLANES + plane, stage = item % S::STAGES;
+            barrier_wait(&full[stage], item / S::STAGES & 1);
+            multiply<S>(acc, shared_address(smem + stage * S::input::BYTES), w, plane);
+            meet_group(group); /* all have read the stage */
+            if (threadIdx.x % 128 == 0) bring(item + S::STAGES);
+        }
+        store_tile<S>(j, place_of(j.tiles, tile, S::HIGH), out, acc);
+    }
+}
+
+template <class S>
+cudaError_t ready(int *blocks_per_sm)
+{
+    return kernel_ready(forward_kernel<S>, S::THREADS, S::SMEM, blocks_per_sm);
+}
+
+template <class S>
+cudaError_t run(const small_call *c)
+{
+    const dnn_shape *s = &c->shape;
+    bool flip = s->kind == DNN_DX; /* stride 1: x and y have one size */
+    CUtensorMap map;
+    forward_job j = { walk_of(s->N, s->H, s->W, S::HIGH), (bf16 *)(flip ? c->x : c->y), (const bf16 *)c->w,
+                      (int)c->c, flip };
+    cudaError_t e = S::input::map(&map, flip ? c->y : c->x, s->N, s->H, s->W, S::CIN);
+    if (e != cudaSuccess) return e;
+    int blocks = j.tiles.count < c->blocks ? j.tiles.count : c->blocks;
+    forward_kernel<S><<<blocks, S::THREADS, S::SMEM, c->stream>>>(map, j);
+    return cudaGetLastError();
+}
+
+/* CIN channels in, PLANE of a stage, NT tiles of 8 out, R rows of a warp, groups, stages, blocks per
+ * multiprocessor. */
+template <int CIN, int PLANE, int NT, int R, int GROUPS, int STAGES, int PER_SM>
+constexpr small_kernel row(const char *name, dnn_kind kind)
+{
+    typedef forward_shape<CIN, PLANE, NT, R, GROUPS, STAGES, PER_SM> S;
+    return { name, kind,  kind == DNN_DX ? S::COUT : CIN, kind == DNN_DX ? CIN : S::COUT, 1, ready<S>,
+             0,    run<S> };
+}
+#define BOTH(name, ...) row<__VA_ARGS__>(name, DNN_FORWARD), row<__VA_ARGS__>(name, DNN_DX)
+
+} // namespace
+
+extern "C" const small_kernel small_forward_kernels[] = {
+    BOTH("4 rows", 32, 32, 4, 4, 1, 2, 3),
+    BOTH("4 rows, 3 groups", 32, 32, 4, 4, 3, 6, 1),
+    row<32, 32, 8, 4, 2, 4, 1>("4 rows, 2 groups", DNN_FORWARD),
+    row<64, 64, 4, 7, 2, 2, 1>("7 rows, 2 groups", DNN_DX),
+    row<64, 32, 4, 4, 3, 6, 1>("4 rows, 3 groups", DNN_DX),
+    BOTH("4 rows", 40, 40, 5, 4, 1, 2, 3),
+    BOTH("4 rows, 3 groups", 40, 40, 5, 4, 3, 6, 1),
+    row<40, 40, 10, 4, 2, 4, 1>("4 rows, 2 groups", DNN_FORWARD),
+    row<80, 80, 5, 4, 2, 2, 1>("4 rows, 2 groups", DNN_DX),
+    { NULL },
+};
