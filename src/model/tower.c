@@ -52,21 +52,27 @@ int64_t tower_text_length(const int32_t *token, int64_t T)
     return end + 1;
 }
 
+/* Where the texts lie in `rows` packed rows, for s; returns which token each row holds, or NO_VALUE where they are not packed. */
+static value_id pack_texts(build *b, value_id tokens, int64_t T, build_sequences *s)
+{
+    s->start = NO_VALUE;
+    s->index = graph_op(b->g, OP_EOT_INDEX, (op_attr){ 0 }, 1, &tokens);
+    if (b->o->rows < 1) return NO_VALUE;
+    s->start = graph_op(b->g, OP_PACK_TEXTS, (op_attr){ .rows = b->o->rows }, 2, (value_id[]){ s->index, tokens });
+    s->index = graph_output(b->g, s->start, 2);
+    s->tokens = T;
+    return graph_output(b->g, s->start, 1);
+}
+
 cloob_status tower_text(cloob_ctx *ctx, const params *p, const tower_options *o, graph *g)
 {
     build b = { g, p, o };
     const model_config *c = &p->config;
     graph_init(ctx, g);
     int64_t T = o->tokens ? o->tokens : c->context;
-    value_id tokens = graph_input(g, TENSOR(CLOOB_I32, NULL, o->batch, T), "tokens"), row = NO_VALUE;
-    build_sequences s = { .heads = c->text_heads, .causal = true, .start = NO_VALUE };
-    s.index = graph_op(g, OP_EOT_INDEX, (op_attr){ 0 }, 1, &tokens);
-    if (o->rows > 0) {
-        s.start = graph_op(g, OP_PACK_TEXTS, (op_attr){ .rows = o->rows }, 2, (value_id[]){ s.index, tokens });
-        row = graph_output(g, s.start, 1);
-        s.index = graph_output(g, s.start, 2);
-        s.tokens = T;
-    }
+    value_id tokens = graph_input(g, TENSOR(CLOOB_I32, NULL, o->batch, T), "tokens");
+    build_sequences s = { .heads = c->text_heads, .causal = true };
+    value_id row = pack_texts(&b, tokens, T, &s);
     value_id table = build_param(&b, "token_embedding.weight"), pos = build_param_rows(&b, 0, T, "positional_embedding");
     value_id x = graph_op(g, OP_EMBED, (op_attr){ .dtype = p->compute }, 4, (value_id[]){ tokens, table, pos, row });
     x = build_transformer(&b, x, "transformer", c->text_layers, &s);

@@ -141,6 +141,8 @@ static cloob_status build(cloob_ctx *ctx, step *s)
     CLOOB_TRY(stage_create(ctx, s->dev, exec_tensor(s->tower[IMAGE], "images"), exec_tensor(s->tower[TEXT], "tokens"), s->o.accum, &s->in));
     if (step_ranks(s) > 1) exec_on_grad(s->tower[IMAGE], step_on_grad, s);
     for (int i = 0; i < s->texts && step_ranks(s) > 1; i++) exec_on_grad(s->text[i], step_on_grad, s);
+    s->choice = calloc((size_t)s->o.accum, sizeof *s->choice);
+    if (!s->choice) return ctx_no_memory(ctx, (size_t)s->o.accum * sizeof *s->choice, "the next batch");
     if (s->dev->record_begin) CLOOB_TRY(take_live(ctx, s));
     return make_loss(ctx, s);
 }
@@ -181,6 +183,7 @@ void step_destroy(step *s)
     loss_plan_destroy(s->warm);
     stored_destroy(s->stored);
     params_destroy(s->p);
+    free(s->choice);
     free(s->range);
     free(s->bucket_of);
     free(s);

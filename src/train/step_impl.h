@@ -25,6 +25,7 @@ struct step {
     exec *text[TOWER_SIZES];
     int64_t rows[TOWER_SIZES];
     int texts, now; /* how many; which */
+    int *choice;    /* (accum), while a batch is staged */
     stage *in;
     stored_sets *stored;    /* what retrieval searches; NULL: the batch */
     loss_plan *loss, *warm; /* warm: the same objective without retrieval, for the first updates */

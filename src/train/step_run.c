@@ -5,7 +5,14 @@
 
 /* ---- forward ------------------------------------------------------------------------------------- */
 
-cloob_status step_stage(cloob_ctx *ctx, step *s, const void *images, const int32_t *tokens) { return stage_put(ctx, s->in, images, tokens); }
+/* Packed texts go to the smallest tower that holds them. The choice is made while their memory is sure to be there. */
+cloob_status step_stage(cloob_ctx *ctx, step *s, const void *images, const int32_t *tokens)
+{
+    int64_t B = s->o.batch, T = s->o.model.context;
+    for (int64_t k = 0; k < s->o.accum && s->o.pack_texts; k++)
+        s->choice[k] = towers_choose(s->rows, s->texts, tokens + k * B * T, B, T);
+    return stage_put(ctx, s->in, images, tokens, s->choice);
+}
 
 bool step_looks_ahead(const step *s) { return stage_ahead(s->in); }
 
@@ -18,11 +25,10 @@ static void set_ctx(cloob_ctx *ctx, step *s)
     for (int i = 0; i < s->texts; i++) exec_set_ctx(s->text[i], ctx);
 }
 
-/* The next micro-batch to where the towers read it. Packed texts go to the smallest tower that holds them. */
+/* The next micro-batch to where the towers read it. */
 static cloob_status take_inputs(cloob_ctx *ctx, step *s, int64_t micro)
 {
-    const int32_t *tokens = s->o.pack_texts ? stage_tokens(s->in) : NULL;
-    if (tokens) s->now = towers_choose(s->rows, s->texts, tokens, s->o.batch, s->o.model.context);
+    s->now = stage_note(s->in);
     s->tower[TEXT] = s->text[s->now];
     return stage_take(ctx, s->in, micro);
 }
