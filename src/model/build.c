@@ -136,5 +136,6 @@ cloob_status build_finish(build *b, value_id features, value_id raw)
     graph_fuse(g);
     if (!b->o->train) graph_fold_batchnorm(g);
     if (b->o->backward) graph_differentiate(g, output, &b->o->grad);
+    if (b->o->join) graph_join(g);
     return graph_status(g);
 }

@@ -133,6 +133,10 @@ op_args bn_again(const op_args *reduce);
 op_args act_again(const op_args *backward);
 op_args layernorm_again(const op_args *backward);
 
+/* The two calls behind an op that joins them; the first's result is where the second looks for it. Scratch is the joined call's. */
+op_args joined_conv(const op_args *a), joined_stats(const op_args *a);     /* conv_stats */
+op_args joined_conv_dx(const op_args *a), joined_reduce(const op_args *a); /* conv_dx_reduce */
+
 /* ---- the table ----------------------------------------------------------------------------------- */
 
 /* Checks the inputs' shapes and types and fills out[].{dtype, ndim, dim}. */
@@ -152,6 +156,7 @@ bool op_lends_shape(op_id op, int k);
 /* "conv2d: what went wrong", for shape rules. */
 cloob_status op_refuse(cloob_ctx *ctx, op_id op, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
+#define ABSENT ((tensor){ .ndim = -1 })
 static inline bool op_has(const tensor *t) { return t->ndim >= 0; } /* while planning */
 
 /* Rows of a tensor seen as a matrix whose columns are its last dimension. */

@@ -106,3 +106,10 @@ OP(POOL_ATTENTION, "pool_attention", shape_pool_attention, grad_pool_attention)
 /* t (N,T,C), u (N,H,C) -> s (N,H,C), p' (N,H,T) F32: p = softmax over T of u.t, s = sum p t */
 OP(POOL_ATTENTION_BWD, "pool_attention_bwd", shape_pool_attention_bwd, NULL)
 /* ds, t, u, p -> dt, du */
+
+/* two ops in one, for a backend that saves a pass over memory by it (graph_join); each is defined by the two */
+OP(CONV_STATS, "conv_stats", shape_conv_stats, NULL)
+/* x, w, run_mean (O), run_var (O) -> y, mean (O), rstd (O) {as both}: conv2d, then bn_stats of y */
+OP(CONV_DX_REDUCE, "conv_dx_reduce", shape_conv_dx_reduce, NULL)
+/* dy, w (O,1,1,C), dy2, x, mean, rstd, gain, bias, y -> dgain, dbias, sums (2,C), g {as both}: conv2d_dx of dy, a gradient of x's
+ * shape, then bn_bwd_reduce of it with the others */

@@ -11,6 +11,7 @@ static tower_options options_of(const step_options *o, const device *dev, bool t
                         .backward = text ? !o->lock_text : !o->lock_image,
                         .float_images = o->float_images,
                         .padded_input = gpu,
+                        .join = gpu,
                         .grad = o->grad };
     if (gpu && o->model.family != MODEL_RESNET && !t.grad.checkpoint) t.grad.recompute = false;
     return t;

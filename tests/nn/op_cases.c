@@ -80,6 +80,11 @@ const op_case op_cases[] = {
     { "heads_project", OP_HEADS_PROJECT, A(.heads = 3, .scale = .25f), { { 'f', { 5, 24 } }, { 'f', { 24, 40 } } } },
     { "heads_collect", OP_HEADS_COLLECT, A(.heads = 3, .scale = 1), { { 'f', { 5, 3, 40 } }, { 'f', { 24, 40 } }, { 'v', { 24 } } } },
     { "pool_attention", OP_POOL_ATTENTION, A(0), { { 'f', { 3, 10, 40 } }, { 'f', { 3, 4, 40 } } } },
+    { "conv_stats", OP_CONV_STATS, A(.stride = 1, .eps = 1e-5f, .momentum = .1f), { { 'f', { 2, 5, 4, 16 } }, { 'f', { 24, 1, 1, 16 } }, { 'v', { 24 } }, { 'p', { 24 } } } },
+    { "conv_stats wide", OP_CONV_STATS, A(.stride = 1, .eps = 1e-5f, .momentum = .1f), { { 'f', { 3, 7, 9, 72 } }, { 'f', { 200, 1, 1, 72 } }, { 'v', { 200 } }, { 'p', { 200 } } } },
+    { "conv_stats keep", OP_CONV_STATS, A(.stride = 1, .eps = 1e-5f, .momentum = .1f, .keep_stats = true), { { 'f', { 2, 6, 6, 128 } }, { 'f', { 64, 1, 1, 128 } }, { 'v', { 64 } }, { 'p', { 64 } } } },
+    { "conv_dx_reduce", OP_CONV_DX_REDUCE, A(.stride = 1, .relu = true), { { 'f', { 2, 4, 5, 24 } }, { 'f', { 24, 1, 1, 40 } }, { 'f', { 2, 4, 5, 40 } }, { 'f', { 2, 4, 5, 40 } }, { 'v', { 40 } }, { 'p', { 40 } }, { 'v', { 40 } }, { 'v', { 40 } }, { 'f', { 2, 4, 5, 40 } } } },
+    { "conv_dx_reduce wide", OP_CONV_DX_REDUCE, A(.stride = 1, .relu = true), { { 'f', { 3, 7, 9, 72 } }, { 'f', { 72, 1, 1, 200 } }, { 'f', { 3, 7, 9, 200 } }, { 'f', { 3, 7, 9, 200 } }, { 'v', { 200 } }, { 'p', { 200 } }, { 'v', { 200 } }, { 'v', { 200 } }, { 'f', { 3, 7, 9, 200 } } } },
     { "pool_attention 50", OP_POOL_ATTENTION, A(0), { { 'f', { 2, 50, 256 } }, { 'f', { 2, 4, 256 } } } },
 };
 const int op_case_count = sizeof op_cases / sizeof *op_cases;

@@ -68,22 +68,12 @@ struct box {
     static cudaError_t map(CUtensorMap *m, const void *x, int64_t N, int64_t H, int64_t W, int64_t channels);
 };
 
-static inline PFN_cuTensorMapEncodeTiled_v12000 map_encoder(void)
-{
-    void *entry = NULL;
-    cudaDriverEntryPointQueryResult found;
-    cudaError_t e =
-        cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &entry, 12000, cudaEnableDefault, &found);
-    return e == cudaSuccess && found == cudaDriverEntryPointSuccess ? (PFN_cuTensorMapEncodeTiled_v12000)entry
-                                                                    : NULL;
-}
-
 static inline cudaError_t map_encode(CUtensorMap *m, CUtensorMapDataType type, const void *x, int dims,
                                      const cuuint64_t *size, const cuuint64_t *stride, const cuuint32_t *part,
                                      CUtensorMapSwizzle swizzle)
 {
     static const cuuint32_t step[4] = { 1, 1, 1, 1 };
-    PFN_cuTensorMapEncodeTiled_v12000 make = map_encoder();
+    PFN_cuTensorMapEncodeTiled_v12000 make = tensor_map_encoder();
     if (!make) return cudaErrorNotSupported;
     CUresult r = make(m, type, (cuuint32_t)dims, const_cast<void *>(x), size, stride, part, step,
                       CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,

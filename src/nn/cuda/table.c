@@ -61,4 +61,8 @@ const op_kernel op_kernels_cuda[OP_COUNT] = {
     [OP_POOL_ATTENTION_BWD] = { .run = pool_attention_bwd_cuda,
                                 .prepare = pool_attention_bwd_prepare_cuda,
                                 .release = pool_release_cuda },
+    [OP_CONV_STATS] = { .run = conv_stats_cuda, .prepare = conv_stats_prepare_cuda, .release = joined_release_cuda },
+    [OP_CONV_DX_REDUCE] = { .run = conv_dx_reduce_cuda,
+                            .prepare = conv_dx_reduce_prepare_cuda,
+                            .release = joined_release_cuda },
 };

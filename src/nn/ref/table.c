@@ -45,4 +45,6 @@ const op_kernel op_kernels_ref[OP_COUNT] = {
     [OP_HEADS_DW] = { .run = heads_dw_ref },
     [OP_POOL_ATTENTION] = { .run = pool_attention_ref },
     [OP_POOL_ATTENTION_BWD] = { .run = pool_attention_bwd_ref },
+    [OP_CONV_STATS] = { .run = conv_stats_ref },
+    [OP_CONV_DX_REDUCE] = { .run = conv_dx_reduce_ref },
 };
