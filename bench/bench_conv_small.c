@@ -1,7 +1,7 @@
 /* Our kernels for a ResNet's stem beside cuDNN's best, at the sizes of RN50 and RN50x4: time, bandwidth by
  * the bytes that must move, and the difference of the results (some pictures of the batch).
  *
- *     bench_conv_small [BATCH of RN50]
+ *     bench_conv_small [all|RN50|RN50x4 [once]]      (once: our kernels alone, one run each, for a profiler)
  */
 #include <math.h>
 #include <stdio.h>
@@ -106,6 +106,7 @@ static void compare(job *j, const void *a, cloob_dtype a_type)
     free(q);
 }
 
+static bool once;
 static double total_small, total_dnn;
 
 static void bench(dnn_kind kind, int64_t N, int64_t HW, int64_t C, int64_t O, int64_t stride)
@@ -115,11 +116,11 @@ static void bench(dnn_kind kind, int64_t N, int64_t HW, int64_t C, int64_t O, in
     job j = { .s = { kind, N, HW, HW, C, O, 3, Ho, Ho, stride, 1, CLOOB_BF16, CLOOB_BF16 } };
     cloob_dtype w_type = CLOOB_BF16;
     dnn_plan *half = NULL;
-    if (kind == DNN_DW) {
+    if (kind == DNN_DW && !once) {
         TRY(dnn_plan_create(ctx, dev, &j.s, &half));
         j.s.w_dtype = w_type = CLOOB_F32;
     }
-    TRY(dnn_plan_create(ctx, dev, &j.s, &j.dnn));
+    if (!once) TRY(dnn_plan_create(ctx, dev, &j.s, &j.dnn));
     float dnn_ms = j.dnn ? dnn_plan_ms(j.dnn) : 1e9f, best = 1e9f;
     if (half && dnn_plan_ms(half) < dnn_ms) {
         dnn_ms = dnn_plan_ms(half);
@@ -137,13 +138,14 @@ static void bench(dnn_kind kind, int64_t N, int64_t HW, int64_t C, int64_t O, in
     printf("%s %lld->%lld @%lld stride %lld: cuDNN %.4f ms (%.0f GB/s)\n", kinds[kind], (long long)C,
            (long long)O, (long long)HW, (long long)stride, (double)dnn_ms, bytes / (double)dnn_ms / 1e6);
     for (int i = 0;; i++) {
-        float ms;
+        float ms = 1e9f;
         TRY(small_plan_nth(ctx, dev, &j.s, C, i, &j.small));
         if (!j.small) break;
         TRY(dev->zero(ctx, dev, j.out.data, (size_t)j.out.n * dtype_size(j.out.type)));
-        TRY(cuda_time(ctx, dev, run_small, &j, &ms));
+        if (once) TRY(run_small(&j));
+        else TRY(cuda_time(ctx, dev, run_small, &j, &ms));
         printf("    <%s> %*s%.4f ms  %5.0f GB/s  %5.1f TFLOP/s", small_plan_name(j.small),
-               (int)(24 - strlen(small_plan_name(j.small))), "", (double)ms, bytes / (double)ms / 1e6,
+               (int)(28 - strlen(small_plan_name(j.small))), "", (double)ms, bytes / (double)ms / 1e6,
                18.0 * (double)(N * Ho * Ho) * (double)(C * O) / (double)ms / 1e9);
         if (j.dnn) compare(&j, result(&j), kind == DNN_DW ? w_type : CLOOB_BF16);
         else printf("\n");
@@ -171,11 +173,12 @@ static void stem(int64_t N, int64_t HW, int64_t C)
 
 int main(int argc, char **argv)
 {
-    int64_t N = argc > 1 ? atoll(argv[1]) : 512;
+    const char *which = argc > 1 ? argv[1] : "all";
+    once = argc > 2 && strcmp(argv[2], "once") == 0;
     ctx = cloob_ctx_create(NULL);
     if (device_open(ctx, "cuda", &dev) != CLOOB_OK) fail("device");
-    stem(N, 224, 32);
-    stem(N / 4, 288, 40);
+    if (strcmp(which, "RN50x4") != 0) stem(512, 224, 32);
+    if (strcmp(which, "RN50") != 0) stem(128, 288, 40);
     device_close(dev);
     cloob_ctx_destroy(ctx);
     return 0;

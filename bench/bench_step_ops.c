@@ -1,6 +1,7 @@
 /* Where a training step's time goes on the GPU: an event before every call of both towers, summed per op and per shape.
  *
- *     bench_step_ops MODEL BATCH [keep]      keep: nothing is computed twice to save memory
+ *     bench_step_ops MODEL BATCH [keep] [packed]      keep: nothing is computed twice to save memory; packed: texts of 7 to 21
+ *                                                     tokens, and the text tower works on these alone
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -132,7 +133,7 @@ static void fill_inputs(const step_options *o, uint8_t **rgb, int32_t **tokens)
     *rgb = malloc((size_t)pixels), *tokens = calloc((size_t)(o->batch * T), sizeof **tokens);
     for (int64_t i = 0; i < pixels; i++) (*rgb)[i] = (uint8_t)rng_u64(1, (uint64_t)i);
     for (int64_t i = 0; i < o->batch * T; i++)
-        (*tokens)[i] = i % T == T / 2 ? (int32_t)o->model.vocab - 1 : (int32_t)rng_below(2, (uint64_t)i, (uint64_t)o->model.vocab - 3);
+        (*tokens)[i] = i % T == (o->pack_texts ? 6 + i / T % 15 : T / 2) ? (int32_t)o->model.vocab - 1 : (int32_t)rng_below(2, (uint64_t)i, (uint64_t)o->model.vocab - 3);
 }
 
 int main(int argc, char **argv)
@@ -144,10 +145,14 @@ int main(int argc, char **argv)
     int32_t *tokens;
     float total = 0;
     cudaEvent_t from, to;
-    if (argc < 3) return fprintf(stderr, "usage: bench_step_ops MODEL BATCH [keep]\n"), 2;
+    if (argc < 3) return fprintf(stderr, "usage: bench_step_ops MODEL BATCH [keep] [packed]\n"), 2;
     ctx = cloob_ctx_create(NULL);
     step_options_init(&o);
-    o.compute = CLOOB_BF16, o.batch = atoll(argv[2]), o.grad.recompute = argc < 4, o.eager = true;
+    o.compute = CLOOB_BF16, o.batch = atoll(argv[2]), o.eager = true;
+    for (int i = 3; i < argc; i++) {
+        if (strcmp(argv[i], "keep") == 0) o.grad.recompute = false;
+        if (strcmp(argv[i], "packed") == 0) o.pack_texts = true;
+    }
     if (model_config_load(ctx, argv[1], &o.model) != CLOOB_OK || device_open(ctx, "cuda", &dev) != CLOOB_OK || !one_queue() ||
         step_create(ctx, &o, dev, NULL, &s) != CLOOB_OK || params_init(ctx, step_params(s), 1) != CLOOB_OK)
         fail("step");
@@ -174,7 +179,7 @@ int main(int argc, char **argv)
     print(by_shape, "by shape", 70);
     print(by_op, "by op", 60);
     printf("%s batch %lld%s: %.2f ms, %.0f pairs/s, loss %.4f; GiB: params %.2f optimizer %.2f image %.2f text %.2f loss %.2f total %.2f\n", argv[1],
-           (long long)o.batch, argc < 4 ? "" : " keep", (double)total / STEPS, (double)o.batch * STEPS * 1e3 / (double)total, r.loss,
+           (long long)o.batch, o.grad.recompute ? "" : " keep", (double)total / STEPS, (double)o.batch * STEPS * 1e3 / (double)total, r.loss,
            (double)m.params_bytes / 0x1p30, (double)m.optimizer_bytes / 0x1p30, (double)m.image_bytes / 0x1p30,
            (double)m.text_bytes / 0x1p30, (double)m.loss_bytes / 0x1p30, (double)m.total_bytes / 0x1p30);
     exec_memory im = exec_memory_of(step_tower(s, false)), tm = exec_memory_of(step_tower(s, true));

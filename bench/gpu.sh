@@ -70,7 +70,7 @@ for part in $parts; do
         done
         ;;
     train)
-        for t in adamw nccl gpu_train; do
+        for t in adamw nccl gpu_train pack; do
             timeout 170 stdbuf -oL "$build/test_$t" > "$out/test_$t.log" 2>&1 || bad=1
             echo "-- test_$t"; tail -60 "$out/test_$t.log"
         done

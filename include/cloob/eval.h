@@ -7,7 +7,7 @@
  *     cloob_embeddings_open(ctx, "E.safetensors", &e);
  *     cloob_embeddings_matrix(ctx, e, "image|x", &image);
  *     cloob_embeddings_matrix(ctx, e, "text|y", &text);
- *     cloob_retrieve(ctx, &r, &image, &text);
+ *     cloob_retrieve(ctx, &r, &image, &text, NULL);
  *     cloob_embeddings_close(e);
  *
  * Rows are read from the mapped file in blocks; no call holds the file, or anything of N x N, in memory.
@@ -57,13 +57,21 @@ typedef struct cloob_retrieval_side {
 
 typedef struct cloob_retrieval {
     int64_t pairs;
-    int64_t scaled; /* rows that were not of unit length and were made so */
+    int64_t queries; /* of each side that were ranked: all pairs, unless fewer were asked for */
+    int64_t scaled;  /* rows that were not of unit length and were made so */
     cloob_retrieval_side image_to_text, text_to_image;
 } cloob_retrieval;
 
-/* Row i of one belongs to row i of the other. Ranks count from 1; equal similarities rank by index. */
+typedef struct cloob_retrieve_options {
+    int64_t queries; /* 0: every pair is ranked; else so many, evenly spread, each among all candidates */
+    const char
+        *device; /* "auto" (a GPU where there is one and the work is worth it), "cpu", "cuda", "cuda:1" */
+} cloob_retrieve_options;
+
+/* Row i of one belongs to row i of the other. Ranks count from 1; equal similarities rank by index. options
+ * may be NULL: every pair, on the CPU. */
 CLOOB_API cloob_status cloob_retrieve(cloob_ctx *ctx, cloob_retrieval *out, const cloob_matrix *image,
-                                      const cloob_matrix *text);
+                                      const cloob_matrix *text, const cloob_retrieve_options *options);
 CLOOB_API char *cloob_retrieval_json(const cloob_retrieval *r);
 
 /* ---- analysis ------------------------------------------------------------------------------------ */
@@ -130,9 +138,11 @@ typedef struct cloob_probe_options {
     int max_iterations; /* 1000 */
     double tolerance;   /* 0: as fits the size */
     bool refit_all;     /* after a search, train on training and validation rows together, as CLIP does */
+    const char
+        *device; /* as for retrieval; NULL: the CPU. Small problems are done in double, on the CPU always */
 } cloob_probe_options;
 
-CLOOB_API void cloob_probe_options_init(cloob_probe_options *o); /* search, 1000, 0, refit_all */
+CLOOB_API void cloob_probe_options_init(cloob_probe_options *o); /* search, 1000, 0, refit_all, auto */
 
 typedef struct cloob_probe_trial {
     double lambda, objective, val_acc;

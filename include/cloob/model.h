@@ -138,6 +138,28 @@ CLOOB_API cloob_status cloob_embed_tensors(cloob_ctx *ctx, cloob_model *m, const
 CLOOB_API cloob_status cloob_embedded_retrieve(cloob_ctx *ctx, cloob_embedded *e, const char *path,
                                                const char *which, double beta, bool unit);
 
+/* Everything of the above in one go, into a file instead of memory. */
+typedef struct cloob_embed_job {
+    cloob_output what;
+    const cloob_dataset *data; /* the four sources as above; NULL or 0: not this one */
+    int workers;
+    const char *tensors;
+    const char *const *pictures; /* (pictures_count) files and folders */
+    int64_t pictures_count;
+    const char *texts;
+    const char *retrieve;       /* a file of stored rows; NULL: rows stay as they are */
+    const char *retrieve_which; /* as in cloob_embedded_retrieve */
+    double beta;
+} cloob_embed_job;
+
+CLOOB_API void cloob_embed_job_init(cloob_embed_job *job); /* unit rows, 2 workers, beta 8, no source */
+
+/* Rows go to the file as they come, so that memory does not grow with their number; the file is that of
+ * cloob_embedded_write. Its space is taken at the beginning; a kill leaves nothing under its name. *e is
+ * overwritten with counts, widths, names and classes; image, text and label stay NULL. */
+CLOOB_API cloob_status cloob_embed_to_file(cloob_ctx *ctx, cloob_model *m, const cloob_embed_job *job,
+                                           const char *path, cloob_embedded *e);
+
 /* Writes `image`, `text`, `label` and, in the metadata, `names` and `classes` as JSON lists; or, when the
  * path ends in .npy, the one matrix there is. Beside and renamed. */
 CLOOB_API cloob_status cloob_embedded_write(cloob_ctx *ctx, const cloob_embedded *e, const char *path);

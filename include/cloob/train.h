@@ -51,7 +51,7 @@ typedef struct cloob_train_options {
     double grad_clip_norm, ema;  /* 0: off */
     /* the model */
     const char *model, *pretrained, *precision, *device;
-    bool grad_checkpointing, force_quick_gelu, lock_image, lock_text, use_bn_sync;
+    bool grad_checkpointing, pack_texts, force_quick_gelu, lock_image, lock_text, use_bn_sync;
     int64_t force_image_size;
     /* the objective */
     const char *method, *memory; /* memory: "batch", "queue:N", "file:F" */

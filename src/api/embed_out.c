@@ -1,50 +1,78 @@
-/* What is done with embeddings once they are there: retrieval from stored rows, and files. */
+/* What is done with embeddings: retrieval from stored rows, and files; from memory, or as they come. */
 #include <stdlib.h>
 #include <string.h>
 
+#include "api/embed_source.h"
 #include "cloob/eval.h"
 #include "cloob/hopfield.h"
-#include "cloob/model.h"
 #include "core/json.h"
-#include "io/npy.h"
-#include "io/safetensors.h"
+#include "io/rows_file.h"
 
 /* ---- Hopfield retrieval -------------------------------------------------------------------------- */
 
-static cloob_status retrieve_side(cloob_ctx *ctx, const cloob_hopfield *h, const cloob_matrix *stored,
-                                  bool unit, float *rows, int64_t n, int64_t width)
+typedef struct memory { /* the stored rows of a file */
+    cloob_hopfield h;
+    const char *path;
+    float *rows;
+    bool unit;
+} memory;
+
+static cloob_status memory_open(cloob_ctx *ctx, const char *path, const char *which, double beta, bool unit,
+                                memory *m)
+{
+    cloob_embeddings *file;
+    cloob_matrix stored;
+    *m = (memory){ .path = path, .unit = unit };
+    CLOOB_TRY(cloob_embeddings_open(ctx, path, &file));
+    cloob_status status = cloob_embeddings_matrix(ctx, file, which, &stored);
+    if (status == CLOOB_OK) status = cloob_matrix_floats(ctx, &stored, &m->rows);
+    if (status == CLOOB_OK) m->h = (cloob_hopfield){ m->rows, stored.rows, stored.columns, beta };
+    cloob_embeddings_close(file);
+    return status;
+}
+
+static cloob_status memory_check(cloob_ctx *ctx, const memory *m, int64_t width)
+{
+    if (!width || width == m->h.dim) return CLOOB_OK;
+    return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: rows of %lld, the embeddings have %lld", m->path,
+                    (long long)m->h.dim, (long long)width);
+}
+
+static cloob_status memory_retrieve(cloob_ctx *ctx, const memory *m, float *rows, int64_t n)
 {
     cloob_hopfield_options o;
-    if (!rows) return CLOOB_OK;
-    if (width != h->dim)
-        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: rows of %lld, the embeddings have %lld", stored->name,
-                        (long long)h->dim, (long long)width);
+    if (!rows || n == 0) return CLOOB_OK;
     cloob_hopfield_options_init(&o);
-    o.unit = unit;
-    return cloob_hopfield_retrieve(ctx, h, &o, rows, n, rows, NULL);
+    o.unit = m->unit;
+    return cloob_hopfield_retrieve(ctx, &m->h, &o, rows, n, rows, NULL);
 }
 
 cloob_status cloob_embedded_retrieve(cloob_ctx *ctx, cloob_embedded *e, const char *path, const char *which,
                                      double beta, bool unit)
 {
-    cloob_embeddings *file;
-    cloob_matrix stored;
-    float *rows = NULL;
-    CLOOB_TRY(cloob_embeddings_open(ctx, path, &file));
-    cloob_status status = cloob_embeddings_matrix(ctx, file, which, &stored);
-    if (status == CLOOB_OK) status = cloob_matrix_floats(ctx, &stored, &rows);
-    if (status == CLOOB_OK) {
-        cloob_hopfield h = { rows, stored.rows, stored.columns, beta };
-        status = retrieve_side(ctx, &h, &stored, unit, e->image, e->rows, e->image_width);
-        if (status == CLOOB_OK)
-            status = retrieve_side(ctx, &h, &stored, unit, e->text, e->text_rows, e->text_width);
-    }
-    free(rows);
-    cloob_embeddings_close(file);
+    memory m;
+    cloob_status status = memory_open(ctx, path, which, beta, unit, &m);
+    if (status == CLOOB_OK && e->image) status = memory_check(ctx, &m, e->image_width);
+    if (status == CLOOB_OK && e->text) status = memory_check(ctx, &m, e->text_width);
+    if (status == CLOOB_OK) status = memory_retrieve(ctx, &m, e->image, e->rows);
+    if (status == CLOOB_OK) status = memory_retrieve(ctx, &m, e->text, e->text_rows);
+    free(m.rows);
     return status;
 }
 
 /* ---- files --------------------------------------------------------------------------------------- */
+
+typedef struct out_file {
+    rows_file f;
+    int part[EMBED_PARTS]; /* place in the file; -1: not there */
+    const memory *memory;  /* rows pass through it; NULL: they stay as they are */
+} out_file;
+
+typedef struct lists { /* the metadata */
+    sbuf names, classes;
+    st_meta meta[2];
+    int64_t count;
+} lists;
 
 static void put_list(sbuf *s, char *const *item, int64_t n)
 {
@@ -56,39 +84,120 @@ static void put_list(sbuf *s, char *const *item, int64_t n)
     sbuf_putc(s, ']');
 }
 
-static cloob_status write_npy(cloob_ctx *ctx, const cloob_embedded *e, const char *path)
+static cloob_status lists_make(cloob_ctx *ctx, char *const *name, int64_t names, char *const *class_name,
+                               int64_t classes, lists *l)
 {
-    if (e->image && e->text)
-        return ctx_fail(
-            ctx, CLOOB_ERR_ARGUMENT,
-            "%s: a .npy file holds one matrix, and there are pictures and texts; use .safetensors", path);
-    if (e->image) return npy_write(ctx, path, e->image, e->rows, e->image_width);
-    return npy_write(ctx, path, e->text, e->text_rows, e->text_width);
+    *l = (lists){ 0 };
+    if (name) put_list(&l->names, name, names), l->meta[l->count++] = (st_meta){ "names", l->names.data };
+    if (classes)
+        put_list(&l->classes, class_name, classes),
+            l->meta[l->count++] = (st_meta){ "classes", l->classes.data };
+    if (!l->names.failed && !l->classes.failed) return CLOOB_OK;
+    return ctx_no_memory(ctx, l->names.len + l->classes.len, "names");
+}
+
+static void lists_release(lists *l) { sbuf_release(&l->names), sbuf_release(&l->classes); }
+
+static cloob_status out_begin(cloob_ctx *ctx, const char *path, const int64_t most[EMBED_PARTS],
+                              const int64_t width[EMBED_PARTS], const lists *l, out_file *o)
+{
+    static const char *const name[EMBED_PARTS] = { "label", "image", "text" };
+    rows_part part[EMBED_PARTS];
+    int parts = 0;
+    for (int i = 0; i < EMBED_PARTS; i++) {
+        bool label = i == EMBED_LABEL, there = label ? most[i] > 0 : width[i] > 0;
+        o->part[i] = there ? parts : -1;
+        if (there) part[parts++] = (rows_part){ name[i], label ? CLOOB_I64 : CLOOB_F32, most[i], width[i] };
+    }
+    if (!parts) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: nothing to write", path);
+    return rows_file_begin(ctx, path, part, parts, l->meta, l->count, &o->f);
+}
+
+static cloob_status out_put(cloob_ctx *ctx, void *user, embed_part part, void *rows, int64_t n)
+{
+    out_file *o = user;
+    if (o->memory && part != EMBED_LABEL) CLOOB_TRY(memory_retrieve(ctx, o->memory, rows, n));
+    return rows_file_put(ctx, &o->f, o->part[part], rows, n);
+}
+
+static cloob_status put_all(cloob_ctx *ctx, out_file *o, const cloob_embedded *e)
+{
+    if (e->label) CLOOB_TRY(out_put(ctx, o, EMBED_LABEL, e->label, e->rows));
+    if (e->image) CLOOB_TRY(out_put(ctx, o, EMBED_IMAGE, e->image, e->rows));
+    return e->text ? out_put(ctx, o, EMBED_TEXT, e->text, e->text_rows) : CLOOB_OK;
 }
 
 cloob_status cloob_embedded_write(cloob_ctx *ctx, const cloob_embedded *e, const char *path)
 {
-    size_t n = strlen(path);
-    sbuf names = { 0 }, classes = { 0 };
-    st_entry entry[3];
-    st_meta meta[2];
-    int64_t entries = 0, metas = 0;
-    if (!e->image && !e->text) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: nothing to write", path);
-    if (n > 4 && strcmp(path + n - 4, ".npy") == 0) return write_npy(ctx, e, path);
-    /* the widest first: the format has no padding, and readers map it */
-    if (e->label) entry[entries++] = (st_entry){ "label", TENSOR(CLOOB_I64, e->label, e->rows) };
-    if (e->image)
-        entry[entries++] = (st_entry){ "image", TENSOR(CLOOB_F32, e->image, e->rows, e->image_width) };
-    if (e->text)
-        entry[entries++] = (st_entry){ "text", TENSOR(CLOOB_F32, e->text, e->text_rows, e->text_width) };
-    put_list(&names, e->name, e->name ? e->rows : 0);
-    put_list(&classes, e->class_name, e->classes);
-    if (e->name) meta[metas++] = (st_meta){ "names", names.data };
-    if (e->classes) meta[metas++] = (st_meta){ "classes", classes.data };
-    cloob_status status = names.failed || classes.failed
-                              ? ctx_no_memory(ctx, names.len + classes.len, "names")
-                              : st_write(ctx, path, entry, entries, meta, metas);
-    sbuf_release(&names);
-    sbuf_release(&classes);
+    int64_t most[EMBED_PARTS] = { e->label ? e->rows : 0, e->rows, e->text_rows },
+            width[EMBED_PARTS] = { 0, e->image ? e->image_width : 0, e->text ? e->text_width : 0 };
+    out_file o = { 0 };
+    lists l;
+    cloob_status status = lists_make(ctx, e->name, e->rows, e->class_name, e->classes, &l);
+    if (status == CLOOB_OK) status = out_begin(ctx, path, most, width, &l, &o);
+    if (status == CLOOB_OK) status = put_all(ctx, &o, e);
+    if (status == CLOOB_OK) status = rows_file_end(ctx, &o.f, l.meta, l.count);
+    rows_file_abort(&o.f);
+    lists_release(&l);
+    return status;
+}
+
+/* ---- as they come -------------------------------------------------------------------------------- */
+
+/* The metadata if every picture can be read. */
+static cloob_status lists_expect(cloob_ctx *ctx, const embed_source *s, lists *l)
+{
+    const cloob_dataset *set = s->job.data;
+    int64_t names = s->pictures.count, classes = set ? cloob_dataset_class_count(set) : 0;
+    char **list = calloc((size_t)(names + classes + 1), sizeof *list);
+    if (!list) return ctx_no_memory(ctx, (size_t)(names + classes) * sizeof *list, "names");
+    for (int64_t i = 0; i < names; i++) list[i] = (char *)(uintptr_t)s->pictures.item[i].path; /* only read */
+    for (int64_t i = 0; i < classes; i++)
+        list[names + i] = (char *)(uintptr_t)cloob_dataset_class_name(set, i);
+    cloob_status status =
+        lists_make(ctx, s->job.pictures_count ? list : NULL, names, list + names, classes, l);
+    free(list);
+    return status;
+}
+
+static cloob_status open_memory(cloob_ctx *ctx, const embed_source *s, memory *m, out_file *o)
+{
+    const cloob_embed_job *job = &s->job;
+    if (!job->retrieve) return CLOOB_OK;
+    CLOOB_TRY(memory_open(ctx, job->retrieve, job->retrieve_which, job->beta, job->what == CLOOB_UNIT, m));
+    CLOOB_TRY(memory_check(ctx, m, s->width[EMBED_IMAGE]));
+    CLOOB_TRY(memory_check(ctx, m, s->width[EMBED_TEXT]));
+    o->memory = m;
+    return CLOOB_OK;
+}
+
+static cloob_status write_end(cloob_ctx *ctx, out_file *o, const cloob_embedded *e)
+{
+    lists l;
+    cloob_status status = lists_make(ctx, e->name, e->rows, e->class_name, e->classes, &l);
+    if (status == CLOOB_OK) status = rows_file_end(ctx, &o->f, l.meta, l.count);
+    lists_release(&l);
+    return status;
+}
+
+cloob_status cloob_embed_to_file(cloob_ctx *ctx, cloob_model *handle, const cloob_embed_job *job,
+                                 const char *path, cloob_embedded *e)
+{
+    embed_source s;
+    out_file o = { 0 };
+    memory m = { 0 };
+    lists expected = { 0 };
+    *e = (cloob_embedded){ 0 };
+    CLOOB_TRY(embed_source_open(ctx, handle, job, &s));
+    cloob_status status = open_memory(ctx, &s, &m, &o);
+    if (status == CLOOB_OK) status = lists_expect(ctx, &s, &expected);
+    if (status == CLOOB_OK) status = out_begin(ctx, path, s.most, s.width, &expected, &o);
+    lists_release(&expected); /* only their size counted */
+    if (status == CLOOB_OK) status = embed_source_run(ctx, &s, out_put, &o, e);
+    if (status == CLOOB_OK) status = write_end(ctx, &o, e);
+    rows_file_abort(&o.f);
+    free(m.rows);
+    embed_source_close(&s);
+    if (status != CLOOB_OK) cloob_embedded_release(e);
     return status;
 }

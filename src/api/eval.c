@@ -6,6 +6,7 @@
 
 #include "eval/analysis.h"
 #include "eval/compare.h"
+#include "eval/eval_device.h"
 #include "eval/eval_json.h"
 #include "eval/labels.h"
 #include "eval/probe_run.h"
@@ -119,8 +120,20 @@ static cloob_status rows_from(cloob_ctx *ctx, rows *r, const cloob_matrix *m)
 
 /* ---- retrieval ----------------------------------------------------------------------------------- */
 
+static cloob_status retrieve_on(cloob_ctx *ctx, cloob_retrieval *out, const unit_rows *x, const unit_rows *y,
+                                const cloob_retrieve_options *o)
+{
+    int64_t queries = o ? o->queries : 0, N = x->src.N, asked = queries > 0 && queries < N ? 2 * queries : N;
+    double flops = 2.0 * (double)asked * (double)N * (double)x->src.D;
+    device *gpu;
+    CLOOB_TRY(eval_device_open(ctx, o ? o->device : NULL, flops, &gpu));
+    cloob_status status = retrieval_run(ctx, out, x, y, queries, gpu);
+    device_close(gpu);
+    return status;
+}
+
 cloob_status cloob_retrieve(cloob_ctx *ctx, cloob_retrieval *out, const cloob_matrix *image,
-                            const cloob_matrix *text)
+                            const cloob_matrix *text, const cloob_retrieve_options *options)
 {
     rows x, y;
     unit_rows ux, uy;
@@ -129,7 +142,7 @@ cloob_status cloob_retrieve(cloob_ctx *ctx, cloob_retrieval *out, const cloob_ma
     CLOOB_TRY(unit_rows_init(ctx, &ux, &x));
     cloob_status status = unit_rows_init(ctx, &uy, &y);
     if (status == CLOOB_OK) {
-        status = retrieval_run(ctx, out, &ux, &uy);
+        status = retrieve_on(ctx, out, &ux, &uy, options);
         unit_rows_release(&uy);
     }
     unit_rows_release(&ux);
@@ -175,7 +188,7 @@ cloob_status cloob_analysis_plots(cloob_ctx *ctx, const cloob_analysis *a, const
 
 void cloob_probe_options_init(cloob_probe_options *o)
 {
-    *o = (cloob_probe_options){ true, 0, 1000, 0, true };
+    *o = (cloob_probe_options){ true, 0, 1000, 0, true, "auto" };
 }
 
 static cloob_status data_from(cloob_ctx *ctx, probe_data *d, const cloob_split *s)

@@ -5,8 +5,8 @@
 
 static struct {
     const char *model, *method;
-    int64_t batch, accum, repeats;
-    bool checkpointing, text, invariant;
+    int64_t batch, accum, repeats, text_length;
+    bool checkpointing, pack_texts, text, invariant;
 } o;
 
 #define SHARED_ROWS                                                                                          \
@@ -22,6 +22,8 @@ static const opt_row step_rows[] = {
     { "method", OPT_STRING, &o.method, "cloob", "cloob|clip|infoloob|infonce-hopfield", "which objective",
       0 },
     { "grad-checkpointing", OPT_FLAG, &o.checkpointing, NULL, NULL, "less memory, one more forward pass", 0 },
+    { "pack-texts", OPT_FLAG, &o.pack_texts, NULL, NULL, "the text tower works on real tokens only, up to each end token", 0 },
+    { "text-length", OPT_INT, &o.text_length, "0", "L", "tokens of a text, evenly from L/2 to 3L/2; 0: from 4 to the context", OPT_NOT_NEGATIVE },
     OPT_END
 };
 
@@ -45,6 +47,8 @@ static void fill(cloob_bench_options *b)
     b->text = o.text;
     b->invariant = o.invariant;
     b->grad_checkpointing = o.checkpointing;
+    b->pack_texts = o.pack_texts;
+    b->text_length = o.text_length;
     if (o.accum > 0) b->accum = o.accum;
     if (o.method) cloob_method_from_name(o.method, &b->method);
 }

@@ -154,6 +154,9 @@ static int run(const command *self, int argc, char **argv)
     if (!o.labels == !o.labels_file) return cli_usage(self, "needs either --labels or --labels-file");
     if (o.labels_file) code = read_words(self, o.labels_file, &labels);
     else split(strdup(o.labels), ',', &labels);
+    if (code < 0 && labels.count < 2)
+        code = cli_usage(self, "%s: give two labels or more%s", o.labels ? o.labels : o.labels_file,
+                         o.labels ? ", separated by commas" : ", one per line");
     if (code < 0 && o.templates) code = read_words(self, o.templates, &templates);
     if (code < 0) {
         cloob_ctx *ctx = cli_context();

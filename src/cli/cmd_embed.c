@@ -47,35 +47,30 @@ static cloob_output wanted(void)
     return strcmp(o.features, "pre") == 0 ? CLOOB_FEATURES : o.raw ? CLOOB_RAW : CLOOB_UNIT;
 }
 
-static cloob_status embed_set(cloob_ctx *ctx, cloob_model *m, const cloob_data_options *d, cloob_embedded *e)
-{
-    cloob_dataset *set;
-    cloob_status status = cloob_dataset_open(ctx, o.data, d, &set);
-    if (status != CLOOB_OK) return status;
-    status = cloob_embed_data(ctx, m, set, wanted(), (int)o.workers, e);
-    cloob_dataset_close(set);
-    return status;
-}
-
-static cloob_status retrieve(cloob_ctx *ctx, const cloob_model *m, cloob_embedded *e)
+/* A checkpoint's own beta, unless another is asked for. */
+static double hopfield_scale(const cloob_model *m)
 {
     cloob_model_facts facts;
     cloob_model_get_facts(m, &facts);
-    double beta = opt_given("scale-hopfield") ? o.scale : facts.scale_hopfield > 0 ? facts.scale_hopfield : 8;
-    const char *which = strcmp(o.retrieve_from, "text") == 0 ? "text|y|V" : "image|x|U";
-    return cloob_embedded_retrieve(ctx, e, o.retrieve, which, beta, !o.raw);
+    return opt_given("scale-hopfield") ? o.scale : facts.scale_hopfield > 0 ? facts.scale_hopfield : 8;
 }
 
 static cloob_status embed(cloob_ctx *ctx, cloob_model *m, const cloob_data_options *d, cloob_embedded *e)
 {
-    cloob_status status = CLOOB_OK;
-    if (o.data) status = embed_set(ctx, m, d, e);
-    if (status == CLOOB_OK && o.tensors) status = cloob_embed_tensors(ctx, m, o.tensors, wanted(), e);
-    if (status == CLOOB_OK && o.images.count)
-        status = cloob_embed_pictures(ctx, m, o.images.item, o.images.count, wanted(), e);
-    if (status == CLOOB_OK && o.texts) status = cloob_embed_text_file(ctx, m, o.texts, wanted(), e);
-    if (status == CLOOB_OK && o.retrieve) status = retrieve(ctx, m, e);
-    if (status == CLOOB_OK) status = cloob_embedded_write(ctx, e, o.out);
+    cloob_dataset *set = NULL;
+    cloob_status status = o.data ? cloob_dataset_open(ctx, o.data, d, &set) : CLOOB_OK;
+    cloob_embed_job job = { .what = wanted(),
+                            .data = set,
+                            .workers = (int)o.workers,
+                            .tensors = o.tensors,
+                            .pictures = o.images.item,
+                            .pictures_count = o.images.count,
+                            .texts = o.texts,
+                            .retrieve = o.retrieve,
+                            .retrieve_which = strcmp(o.retrieve_from, "text") == 0 ? "text|y|V" : "image|x|U",
+                            .beta = hopfield_scale(m) };
+    if (status == CLOOB_OK) status = cloob_embed_to_file(ctx, m, &job, o.out, e);
+    cloob_dataset_close(set);
     return status;
 }
 
@@ -87,14 +82,14 @@ static void print(const cloob_embedded *e)
         printf(
             ", \"image\": %lld, \"text\": %lld, \"image_width\": %lld, \"text_width\": %lld, \"bad\": %lld, "
             "\"classes\": %lld}\n",
-            (long long)(e->image ? e->rows : 0), (long long)e->text_rows, (long long)e->image_width,
-            (long long)e->text_width, (long long)e->bad, (long long)e->classes);
+            (long long)e->rows, (long long)e->text_rows, (long long)e->image_width, (long long)e->text_width,
+            (long long)e->bad, (long long)e->classes);
         return;
     }
     printf("%s:", o.out);
-    if (e->image) printf(" image (%lld, %lld)", (long long)e->rows, (long long)e->image_width);
-    if (e->text) printf(" text (%lld, %lld)", (long long)e->text_rows, (long long)e->text_width);
-    if (e->label) printf(" label (%lld) of %lld classes", (long long)e->rows, (long long)e->classes);
+    if (e->image_width) printf(" image (%lld, %lld)", (long long)e->rows, (long long)e->image_width);
+    if (e->text_width) printf(" text (%lld, %lld)", (long long)e->text_rows, (long long)e->text_width);
+    if (e->classes) printf(" label (%lld) of %lld classes", (long long)e->rows, (long long)e->classes);
     if (e->bad) printf("; %lld could not be read and were left out", (long long)e->bad);
     printf("\n");
 }
@@ -134,7 +129,9 @@ const command cmd_embed = {
     "classes; its\n"
     "metadata lists `names` of files and `classes`. cloob retrieve, analyze and probe read it. A row has the "
     "same\n"
-    "bytes alone or in any batch, unless --no-invariant asks for speed.\n"
+    "bytes alone or in any batch, unless --no-invariant asks for speed. Rows are written as they come: memory "
+    "does\n"
+    "not grow with their number.\n"
     "\n"
     "  cloob embed --checkpoint M --out E.safetensors --data val.tsv\n"
     "  cloob embed --checkpoint M --out E.npy --images cat.jpg dog.jpg\n"

@@ -187,6 +187,7 @@ static int run(const command *self, int argc, char **argv)
     p.search = strcmp(o.lambda, "search") == 0;
     p.refit_all = strcmp(o.refit, "all") == 0;
     p.tolerance = o.tolerance;
+    p.device = common.device;
     p.max_iterations = o.iterations > 1000000 ? 1000000 : (int)o.iterations;
     if (!p.search) {
         char *end;

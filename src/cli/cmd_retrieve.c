@@ -6,11 +6,14 @@
 
 static struct {
     const char *input;
+    int64_t queries;
 } o;
 
 static const opt_row rows[] = {
     { "input", OPT_STRING, &o.input, NULL, "E",
       "safetensors with image and text (or x and y), one row per pair", OPT_REQUIRED },
+    { "queries", OPT_INT, &o.queries, "0", "N",
+      "rank so many pairs, evenly spread, each among all; 0: every pair", OPT_NOT_NEGATIVE },
     OPT_END,
 };
 
@@ -35,7 +38,9 @@ static void print_result(const cloob_retrieval *r)
         free(text);
         return;
     }
-    printf("%lld pairs\n", (long long)r->pairs);
+    printf("%lld pairs", (long long)r->pairs);
+    if (r->queries < r->pairs) printf(", %lld of them ranked", (long long)r->queries);
+    printf("\n");
     print_side("image to text", &r->image_to_text);
     print_side("text to image", &r->text_to_image);
 }
@@ -44,9 +49,10 @@ static cloob_status work(cloob_ctx *ctx, cloob_embeddings *e)
 {
     cloob_matrix image, text;
     cloob_retrieval r;
+    cloob_retrieve_options how = { o.queries, common.device };
     cloob_status status = cloob_embeddings_matrix(ctx, e, "image|x", &image);
     if (status == CLOOB_OK) status = cloob_embeddings_matrix(ctx, e, "text|y", &text);
-    if (status == CLOOB_OK) status = cloob_retrieve(ctx, &r, &image, &text);
+    if (status == CLOOB_OK) status = cloob_retrieve(ctx, &r, &image, &text, &how);
     if (status == CLOOB_OK) print_result(&r);
     return status;
 }
@@ -75,7 +81,9 @@ const command cmd_retrieve = {
     "--input E.safetensors",
     "Row i of image belongs to row i of text. Ranks count from 1; candidates of exactly equal similarity "
     "rank by\n"
-    "index. Similarities are formed in tiles, so 780,000 pairs need no more memory than 7,000.\n\n"
+    "index. Similarities are formed in tiles, so 780,000 pairs need no more memory than 7,000.\n"
+    "--queries N ranks N pairs, evenly spread, among all candidates: a sample of the same numbers for less "
+    "work.\n\n"
     "  cloob embed --checkpoint M --data val.tsv --out E.safetensors\n"
     "  cloob retrieve --input E.safetensors --json",
 };

@@ -45,8 +45,9 @@ static void put_rows(FILE *out, const opt_row *rows)
 
 static void put_title(FILE *out, const char *name, const char *help)
 {
-    fprintf(out, ".TH CLOOB%s%s 1 \"\" \"cloob %s\" \"User Commands\"\n.SH NAME\ncloob%s%s \\- ",
-            *name ? "\\-" : "", name, cloob_version(), *name ? "\\-" : "", name);
+    const char *dash = *name ? "\\-" : "";
+    fprintf(out, ".TH cloob%s%s 1 \"\" \"cloob %s\" \"User Commands\"\n.SH NAME\ncloob%s%s \\- ", dash, name,
+            cloob_version(), dash, name);
     put(out, help);
     fputc('\n', out);
 }

@@ -85,7 +85,7 @@ void file_map_close(file_map *m)
 
 /* ---- writing ------------------------------------------------------------------------------------- */
 
-cloob_status file_writer_begin(cloob_ctx *ctx, const char *path, file_writer *w)
+static cloob_status name_writer(cloob_ctx *ctx, const char *path, file_writer *w)
 {
     size_t n = strlen(path) + 32;
     *w = (file_writer){ .path = strdup(path), .beside = malloc(n) };
@@ -94,18 +94,69 @@ cloob_status file_writer_begin(cloob_ctx *ctx, const char *path, file_writer *w)
         return ctx_no_memory(ctx, n, path);
     }
     snprintf(w->beside, n, "%s.tmp-%ld", path, (long)getpid());
-    w->stream = fopen(w->beside, "wb");
+    return CLOOB_OK;
+}
+
+cloob_status file_writer_begin(cloob_ctx *ctx, const char *path, file_writer *w)
+{
+    CLOOB_TRY(name_writer(ctx, path, w));
+    w->stream = fopen(w->beside, "w+b");
     if (w->stream) return CLOOB_OK;
     cloob_status status = fail(ctx, path, "cannot create");
     file_writer_abort(w);
     return status;
 }
 
-static void sync_directory(const char *path)
+/* The folder of a path, in a new string; "." when it has none. */
+static char *folder_of(const char *path)
 {
     char *dir = strdup(path), *slash = dir ? strrchr(dir, '/') : NULL;
     if (slash) slash[slash == dir ? 1 : 0] = '\0';
-    int fd = open(slash ? dir : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    else if (dir) free(dir), dir = strdup(".");
+    return dir;
+}
+
+/* NULL where the file system has no such files, or where they could not be named later. */
+static FILE *open_nameless(const char *path)
+{
+    FILE *f = NULL;
+#if defined(O_TMPFILE)
+    char *dir = folder_of(path);
+    int fd = dir && access("/proc/self/fd", X_OK) == 0 ? open(dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0666) : -1;
+    if (fd >= 0 && !(f = fdopen(fd, "w+b"))) close(fd);
+    free(dir);
+#else
+    (void)path;
+#endif
+    return f;
+}
+
+cloob_status file_writer_begin_nameless(cloob_ctx *ctx, const char *path, file_writer *w)
+{
+    FILE *f = open_nameless(path);
+    if (!f) return file_writer_begin(ctx, path, w);
+    cloob_status status = name_writer(ctx, path, w);
+    if (status != CLOOB_OK) fclose(f);
+    else w->stream = f, w->nameless = true;
+    return status;
+}
+
+/* Gives the file its name beside the target; true when it has one. */
+static bool give_name(file_writer *w)
+{
+    char self[64];
+    if (!w->nameless) return true;
+    snprintf(self, sizeof self, "/proc/self/fd/%d", fileno(w->stream));
+    (void)unlink(w->beside); /* what an earlier process of the same number left */
+    if (linkat(AT_FDCWD, self, AT_FDCWD, w->beside, AT_SYMLINK_FOLLOW) != 0) return false;
+    w->nameless = false;
+    return true;
+}
+
+static void sync_directory(const char *path)
+{
+    char *dir = folder_of(path);
+    int fd = dir ? open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
     if (fd >= 0) {
         (void)fsync(fd); /* some file systems refuse this; the rename is atomic all the same */
         close(fd);
@@ -118,6 +169,7 @@ cloob_status file_writer_commit(cloob_ctx *ctx, file_writer *w)
     cloob_status status = CLOOB_OK;
     if (fflush(w->stream) != 0 || ferror(w->stream) || fsync(fileno(w->stream)) != 0)
         status = fail(ctx, w->path, "cannot write");
+    if (status == CLOOB_OK && !give_name(w)) status = fail(ctx, w->path, "cannot name");
     if (fclose(w->stream) != 0 && status == CLOOB_OK) status = fail(ctx, w->path, "cannot write");
     w->stream = NULL;
     if (status == CLOOB_OK && rename(w->beside, w->path) != 0) status = fail(ctx, w->path, "cannot rename");
@@ -133,7 +185,7 @@ cloob_status file_writer_commit(cloob_ctx *ctx, file_writer *w)
 void file_writer_abort(file_writer *w)
 {
     if (w->stream) fclose(w->stream);
-    if (w->beside) unlink(w->beside);
+    if (w->beside && !w->nameless) unlink(w->beside);
     free(w->path);
     free(w->beside);
     *w = (file_writer){ 0 };

@@ -34,9 +34,13 @@ void file_map_close(file_map *m);
 typedef struct file_writer {
     FILE *stream;
     char *path, *beside;
+    bool nameless; /* there is no file beside yet */
 } file_writer;
 
 cloob_status file_writer_begin(cloob_ctx *ctx, const char *path, file_writer *w);
+/* The same for files that take long and much space: where the system can, the file has no name until commit,
+ * so that a kill leaves nothing at all. */
+cloob_status file_writer_begin_nameless(cloob_ctx *ctx, const char *path, file_writer *w);
 cloob_status file_writer_commit(cloob_ctx *ctx, file_writer *w);
 void file_writer_abort(file_writer *w);
 

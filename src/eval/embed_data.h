@@ -35,7 +35,27 @@ cloob_status embed_data(cloob_ctx *ctx, encoder *enc, const tokenizer *tok, cons
                         const embed_options *o, embedded *e);
 void embedded_release(embedded *e);
 
-/* Lets a loader keep its batches where the device's copies read them at full speed; the device outlives the loader. */
+/* The same in batches, so that memory does not grow with the set. Rows may be changed by the visitor and are
+ * valid until it returns. */
+typedef struct embed_batch {
+    int64_t rows;
+    float *image;   /* (rows, image_width) */
+    float *text;    /* (rows, text_width); NULL without captions */
+    int64_t *label; /* (rows); NULL without classes */
+    int64_t *index; /* (rows) which sample each row is */
+} embed_batch;
+
+typedef cloob_status embed_visitor(cloob_ctx *ctx, void *user, const embed_batch *b);
+
+/* *bad: samples left out because they cannot be read. */
+cloob_status embed_data_each(cloob_ctx *ctx, encoder *enc, const tokenizer *tok, const dataset *d,
+                             const embed_options *o, embed_visitor *visit, void *user, int64_t *bad);
+
+/* Whether there will be texts. */
+bool embed_has_texts(const tokenizer *tok, const dataset *d, const embed_options *o);
+
+/* Lets a loader keep its batches where the device's copies read them at full speed; the device outlives the
+ * loader. */
 void loader_feeds(loader_options *o, device *dev);
 
 /* At least `wanted` rows, and none that would leave places of the encoder's batches empty. */

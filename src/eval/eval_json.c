@@ -59,6 +59,7 @@ char *retrieval_json(const cloob_retrieval *r)
     sbuf s = { 0 };
     sbuf_putc(&s, '{');
     whole(&s, "num_samples", r->pairs);
+    whole(&s, "queries", r->queries);
     put_side(&s, "image_to_text", &r->image_to_text);
     put_side(&s, "text_to_image", &r->text_to_image);
     whole(&s, "rows_scaled", r->scaled);
@@ -174,6 +175,7 @@ char *probe_json(const cloob_probe_result *r)
     whole(&s, "strangers", r->strangers);
     whole(&s, "class_gaps", r->class_gaps);
     whole(&s, "iterations", r->iterations);
+    whole(&s, "evaluations", r->evaluations);
     truth(&s, "converged", r->converged);
     if (r->trials) {
         number(&s, "test_acc_without_val", r->searched_test_acc);

@@ -69,7 +69,7 @@ static cloob_status run_probe(cloob_ctx *ctx, double *accuracy, const halves *h,
     CLOOB_TRY(probe_train(ctx, &m, &fit, &h->train, 1, lambda, NULL, &o));
     cloob_status status = tally_init(ctx, &t, m.C, false);
     if (status == CLOOB_OK) {
-        status = probe_score(ctx, &t, &m, &h->test);
+        status = probe_score(ctx, &t, &m, &h->test, NULL);
         *accuracy = tally_finish(&t).top1;
         tally_release(&t);
     }

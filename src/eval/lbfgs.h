@@ -16,18 +16,19 @@ typedef struct lbfgs_problem {
     /* Writes f(w) and its gradient g (n). */
     cloob_status (*evaluate)(void *arg, double *f, double *g, const double *w);
     /* out = M^-1 v, M symmetric positive definite; NULL: the identity. */
-    void (*precondition)(void *arg, double *out, const double *v);
+    cloob_status (*precondition)(void *arg, double *out, const double *v);
     /* Called before every iteration with the current point; may replace M, and sets *forget when M is now so
      * good that remembered pairs would only spoil it. NULL: nothing to do. */
     cloob_status (*prepare)(void *arg, int iteration, double f, const double *w, bool *forget);
     void *arg;
 } lbfgs_problem;
 
+/* Two ways to have come far enough; 0 leaves one out. */
 typedef struct lbfgs_options {
     int history;        /* pairs kept; 10 */
     int max_iterations; /* 1000 */
-    double
-        tolerance; /* stop when half of |g.d|, the decrease the model still expects, is below it times |f| */
+    double tolerance;   /* half of |g.d|, the decrease the model still expects, is below it times |f| */
+    double gain;        /* a step gained no more than it times the largest of |f| before, |f| after, and 1 */
 } lbfgs_options;
 
 typedef struct lbfgs_result {

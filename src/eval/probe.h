@@ -19,9 +19,12 @@ typedef struct probe_data {
     const int64_t *y; /* (N) */
 } probe_data;
 
+typedef struct probe_gpu probe_gpu; /* eval/probe_gpu.h */
+
 typedef struct probe_options {
     int max_iterations; /* 1000 */
-    double tolerance;   /* see lbfgs_options; 0: 3e-5, or 1e-12 for small problems */
+    double tolerance;   /* see lbfgs_options; 0: 3e-4, or for small problems as docs/evaluation.md says */
+    probe_gpu *gpu;     /* NULL: the CPU. Small problems are computed in double on the CPU in any case */
 } probe_options;
 
 void probe_options_init(probe_options *o);
@@ -52,7 +55,8 @@ typedef struct probe_plan {
     double flops;          /* of one evaluation of the objective and its gradient */
 } probe_plan;
 
-probe_plan probe_plan_make(const probe_data *train, int64_t classes);
+/* gpu: training will use one; memory_bytes is then what the host needs beside it. */
+probe_plan probe_plan_make(const probe_data *train, int64_t classes, int threads, bool gpu);
 
 /* Checks features (finite) and labels (two classes at least) and trains. Several splits are trained on as if
  * they were one. start: parameters to begin from (C, D + 1) of the same classes, or NULL for zeros. On
@@ -61,7 +65,8 @@ cloob_status probe_train(cloob_ctx *ctx, probe_model *m, probe_fit *fit, const p
                          double lambda, const double *start, const probe_options *o);
 
 /* Answers on a split. Rows of classes that training never saw are counted as wrong (tally.stranger). t is
- * made by tally_init with m->C classes; adds. */
-cloob_status probe_score(cloob_ctx *ctx, tally *t, const probe_model *m, const probe_data *data);
+ * made by tally_init with m->C classes; adds. gpu: the device that multiplies, or NULL. */
+cloob_status probe_score(cloob_ctx *ctx, tally *t, const probe_model *m, const probe_data *data,
+                         probe_gpu *gpu);
 
 #endif

@@ -1,15 +1,15 @@
-/* Objective by blocks of rows: Z = X W' + b, loss and P - Y in place of Z, G += (P - Y)' X. */
+/* The objective as the minimiser sees it: sizes, memory, the penalty, and who computes the rest. */
 #include "eval/probe_objective.h"
 
 #include <stdlib.h>
-#include <string.h>
 
-#include "eval/softmax_loss.h"
-#include "tensor/cpu/gemm.h"
+#include "core/pool.h"
+#include "eval/probe_gpu.h"
 
 enum {
-    BLOCK_BYTES = 8 << 20, /* of features or logits per block: GEMM-sized, and still near the caches */
-    BLOCK_LEAST = 256
+    BLOCK_BYTES = 4 << 20, /* of features or logits per block: large enough for products at full speed */
+    BLOCK_LEAST = 256,
+    MAX_THREADS = 256
 };
 static const double SMALL = 2e8;           /* N (D+1) C up to which double costs less than a blink */
 static const double SMALL_HESSIAN = 4e9;   /* N (C(D+1))^2 up to which the whole Hessian does */
@@ -19,10 +19,12 @@ static const int64_t HESSIAN_LIMIT = 2048; /* its largest size */
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
-static int64_t choose_block(int64_t N, int64_t D, int64_t C)
+/* Every thread gets a few blocks. */
+static int64_t choose_block(int64_t N, int64_t D, int64_t C, int threads)
 {
     int64_t widest = D > C ? D : C, n = BLOCK_BYTES / (widest * (int64_t)sizeof(float));
-    return least(N, n < BLOCK_LEAST ? BLOCK_LEAST : n);
+    n = least(n < BLOCK_LEAST ? BLOCK_LEAST : n, (N + 2 * threads - 1) / (2 * threads));
+    return n < BLOCK_LEAST ? least(N, BLOCK_LEAST) : n;
 }
 
 static bool choose_wide(int64_t N, int64_t D, int64_t C)
@@ -36,14 +38,20 @@ static bool choose_exact(int64_t N, int64_t D, int64_t C)
     return choose_wide(N, D, C) && n <= (double)HESSIAN_LIMIT && (double)N * n * n <= SMALL_HESSIAN;
 }
 
-size_t objective_bytes(int64_t N, int64_t D, int64_t C, bool *wide, int64_t *block_rows)
+size_t objective_bytes(int64_t N, int64_t D, int64_t C, int threads, bool gpu, bool *wide,
+                       int64_t *block_rows)
 {
-    int64_t K = D + 1, n = choose_block(N, D, C), narrow = n * D + N, doubles_ = C;
+    int64_t K = D + 1, n = choose_block(N, D, C, threads), narrow = 0, doubles_ = 0, T = threads;
     *wide = choose_wide(N, D, C), *block_rows = n;
+    gpu = gpu && !*wide;
     if (choose_exact(N, D, C)) doubles_ += C * K * C * K + n * K;
-    else narrow += SAMPLE_BLOCK * K + K * K + 2 * C * K, doubles_ += K * K;
-    if (*wide) doubles_ += n * D + n * C + C * K;
-    else narrow += n * C + 2 * C * K;
+    else
+        narrow += SAMPLE_BLOCK * K + K * K + 2 * C * K + objective_sample_rows(D),
+            doubles_ += K * K + objective_sample_rows(D);
+    narrow += N;
+    if (!gpu) doubles_ += T * (C + 1);
+    if (*wide) doubles_ += n * D + n * C + C * K, narrow += n * D;
+    else if (!gpu) narrow += T * (n * D + n * C + C * K) + C * K;
     return (size_t)narrow * sizeof(float) + (size_t)doubles_ * sizeof(double);
 }
 
@@ -59,41 +67,55 @@ static bool allocate_preconditioner(objective *o)
     }
     o->sample = floats(o, SAMPLE_BLOCK * K), o->Minv = floats(o, K * K), o->v = floats(o, CK),
     o->Mv = floats(o, CK);
-    o->M = doubles(o, K * K);
-    return o->sample && o->Minv && o->v && o->Mv && o->M;
+    o->M = doubles(o, K * K), o->root = floats(o, objective_sample_rows(o->D) + 1);
+    o->row = arena_push(&o->memory, (size_t)(objective_sample_rows(o->D) + 1) * sizeof *o->row);
+    return o->sample && o->Minv && o->v && o->Mv && o->M && o->root && o->row;
 }
 
 static bool allocate(objective *o)
 {
-    int64_t CK = o->C * (o->D + 1), n = o->block;
-    o->x = floats(o, n * o->D), o->uncertain = floats(o, o->N), o->bias_sum = doubles(o, o->C);
-    if (!o->x || !o->uncertain || !o->bias_sum || !allocate_preconditioner(o)) return false;
+    int64_t CK = o->C * (o->D + 1), n = o->block, T = o->threads;
+    o->uncertain = floats(o, o->N);
+    if (!o->uncertain || !allocate_preconditioner(o)) return false;
+    if (o->gpu) return true;
+    o->bias_sum = doubles(o, T * o->C), o->loss = doubles(o, T);
+    if (!o->bias_sum || !o->loss) return false;
     if (o->wide) {
-        o->xd = doubles(o, n * o->D), o->zd = doubles(o, n * o->C), o->Gd = doubles(o, CK);
-        return o->xd && o->zd && o->Gd;
+        o->x = floats(o, n * o->D), o->xd = doubles(o, n * o->D), o->zd = doubles(o, n * o->C),
+        o->Gd = doubles(o, CK);
+        return o->x && o->xd && o->zd && o->Gd;
     }
-    o->z = floats(o, n * o->C), o->w = floats(o, CK), o->G = floats(o, CK);
-    return o->z && o->w && o->G;
+    o->x = floats(o, T * n * o->D), o->z = floats(o, T * n * o->C), o->w = floats(o, CK),
+    o->G = floats(o, T * CK);
+    return o->x && o->z && o->w && o->G;
 }
 
 cloob_status objective_create(cloob_ctx *ctx, objective **out, const probe_data *part, int parts,
-                              const int32_t *y, int64_t C, double lambda)
+                              const int32_t *y, int64_t C, double lambda, probe_gpu *gpu)
 {
     objective *o = calloc(1, sizeof *o);
     bool wide;
     int64_t block;
     *out = o;
     if (!o) return ctx_no_memory(ctx, sizeof *o, "the probe");
-    *o = (objective){
-        .ctx = ctx, .part = part, .parts = parts, .y = y, .D = part[0].x.D, .C = C, .lambda = lambda
-    };
+    *o = (objective){ .ctx = ctx,
+                      .part = part,
+                      .parts = parts,
+                      .y = y,
+                      .D = part[0].x.D,
+                      .C = C,
+                      .lambda = lambda,
+                      .threads = ctx->threads };
     for (int k = 0; k < parts; k++) o->N += part[k].x.N;
-    size_t bytes = objective_bytes(o->N, o->D, C, &wide, &block);
+    size_t bytes = objective_bytes(o->N, o->D, C, o->threads, gpu != NULL, &wide, &block);
     o->wide = wide, o->block = block, o->exact = choose_exact(o->N, o->D, C);
-    if (allocate(o)) return CLOOB_OK;
+    o->gpu = wide ? NULL : gpu;
+    cloob_status status = allocate(o) ? CLOOB_OK : ctx_no_memory(ctx, bytes, "the probe");
+    if (status == CLOOB_OK && o->gpu) status = probe_gpu_load(o->gpu, part, parts, y, C);
+    if (status == CLOOB_OK) return CLOOB_OK;
     objective_destroy(o);
     *out = NULL;
-    return ctx_no_memory(ctx, bytes, "the probe");
+    return status;
 }
 
 void objective_destroy(objective *o)
@@ -105,76 +127,32 @@ void objective_destroy(objective *o)
 
 /* ---- value and gradient -------------------------------------------------------------------------- */
 
-/* One block: x (n, D) of features, `at` its first row over all parts. Returns its loss; adds to G and
- * bias_sum. */
-static double block_narrow(objective *o, const float *x, int64_t at, int64_t n)
-{
-    int64_t D = o->D, K = D + 1, C = o->C;
-    for (int64_t i = 0; i < n; i++)
-        for (int64_t c = 0; c < C; c++) o->z[i * C + c] = o->w[c * K + D];
-    cpu_sgemm(o->ctx, false, true, n, C, D, 1, x, D, o->w, K, 1, o->z, C);
-    double loss = softmax_loss_f(o->ctx, o->z, o->uncertain + at, o->y + at, n, C);
-    cpu_sgemm(o->ctx, true, false, C, D, n, 1, o->z, C, x, D, 1, o->G, K);
-    for (int64_t i = 0; i < n; i++)
-        for (int64_t c = 0; c < C; c++) o->bias_sum[c] += o->z[i * C + c];
-    return loss;
-}
+typedef struct penalty {
+    double lambda, *g, part[MAX_THREADS];
+    const double *w;
+    int64_t K;
+} penalty;
 
-void objective_logits_wide(objective *o, const float *x, const double *w, int64_t n)
+/* g += lambda w; the bias, every class's last, is free. */
+static void penalise(void *arg, int64_t begin, int64_t end, int thread)
 {
-    int64_t D = o->D, K = D + 1, C = o->C;
-    for (int64_t i = 0; i < n * D; i++) o->xd[i] = x[i];
-    for (int64_t i = 0; i < n; i++)
-        for (int64_t c = 0; c < C; c++) o->zd[i * C + c] = w[c * K + D];
-    cpu_dgemm(o->ctx, false, true, n, C, D, 1, o->xd, D, w, K, 1, o->zd, C);
-}
-
-static double block_wide(objective *o, const float *x, const double *w, int64_t at, int64_t n)
-{
-    int64_t D = o->D, K = D + 1, C = o->C;
-    objective_logits_wide(o, x, w, n);
-    double loss = softmax_loss_d(o->ctx, o->zd, o->uncertain + at, o->y + at, n, C);
-    cpu_dgemm(o->ctx, true, false, C, D, n, 1, o->zd, C, o->xd, D, 1, o->Gd, K);
-    for (int64_t i = 0; i < n; i++)
-        for (int64_t c = 0; c < C; c++) o->bias_sum[c] += o->zd[i * C + c];
-    return loss;
-}
-
-static double all_blocks(objective *o, const double *w)
-{
-    double loss = 0;
-    int64_t before = 0; /* rows of earlier parts */
-    for (int k = 0; k < o->parts; before += o->part[k++].x.N) {
-        const rows *r = &o->part[k].x;
-        for (int64_t at = 0, n; at < r->N; at += n) {
-            n = least(o->block, r->N - at);
-            const float *x = rows_read(r, at, n, o->x);
-            loss += o->wide ? block_wide(o, x, w, before + at, n) : block_narrow(o, x, before + at, n);
-        }
-    }
-    return loss;
+    penalty *p = arg;
+    double square = 0;
+    for (int64_t c = begin; c < end; c++)
+        for (int64_t i = c * p->K; i < c * p->K + p->K - 1; i++)
+            p->g[i] += p->lambda * p->w[i], square += p->w[i] * p->w[i];
+    p->part[thread] = square;
 }
 
 static cloob_status evaluate(void *arg, double *f, double *g, const double *w)
 {
     objective *o = arg;
-    int64_t D = o->D, K = D + 1, CK = o->C * K;
-    double square = 0;
-    memset(o->bias_sum, 0, (size_t)o->C * sizeof *o->bias_sum);
-    if (o->wide) memset(o->Gd, 0, (size_t)CK * sizeof *o->Gd);
-    else {
-        memset(o->G, 0, (size_t)CK * sizeof *o->G);
-        for (int64_t i = 0; i < CK; i++) o->w[i] = (float)w[i];
-    }
-    *f = all_blocks(o, w);
-    for (int64_t c = 0; c < o->C; c++) {
-        for (int64_t i = c * K; i < c * K + D; i++) {
-            g[i] = (o->wide ? o->Gd[i] : (double)o->G[i]) + o->lambda * w[i];
-            square += w[i] * w[i];
-        }
-        g[c * K + D] = o->bias_sum[c];
-    }
-    *f += 0.5 * o->lambda * square;
+    penalty p = { .lambda = o->lambda, .g = g, .w = w, .K = o->D + 1 };
+    int64_t grain = (1 << 15) / p.K + 1;
+    if (o->gpu) CLOOB_TRY(probe_gpu_evaluate(o->gpu, f, g, w));
+    else *f = o->wide ? objective_blocks_double(o, g, w) : objective_blocks_float(o, g, w);
+    pool_for(o->ctx, o->C, grain, penalise, &p);
+    for (int k = 0; k < pool_ranges(o->ctx, o->C, grain); k++) *f += 0.5 * o->lambda * p.part[k];
     return CLOOB_OK;
 }
 

@@ -6,66 +6,49 @@
  *     M = 1/C sum_n u_n x_n x_n' + lambda I,    u_n = 1 - sum_c p_nc^2
  *
  * one (D+1)^2 matrix for all classes: exact at W = 0, and later still right about which directions of the
- * features are steep. It is renewed when the objective has fallen enough for u to have moved, from an even
- * sample of rows, so that it costs a few evaluations at most.
+ * features are steep. It is renewed when the objective has fallen enough for u to have moved, from a sample
+ * of rows (probe_sample.c), so that it costs a few evaluations at most.
  *
  * When all of the Hessian is small it is taken whole, at every iteration: these are Newton steps then, which
  * settle problems with a tiny lambda that would still be creeping after 1,000 iterations. */
 #include <math.h>
 #include <string.h>
 
+#include "eval/probe_gpu.h"
 #include "eval/probe_objective.h"
 #include "eval/softmax_loss.h"
 #include "tensor/cpu/gemm.h"
 #include "tensor/cpu/linalg.h"
 
-enum {
-    SAMPLE_LEAST = 4096,      /* rows for the average: at least this many, or */
-    SAMPLE_PER_DIMENSION = 4, /* this many per dimension, or all */
-};
-
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 /* ---- the average over classes -------------------------------------------------------------------- */
 
-/* Every stride-th row, times sqrt(u), a 1 behind it; returns how many were written, from *next on. */
-static int64_t gather(objective *o, int64_t *next, int64_t stride)
+/* Minv = sum of u x x' over all rows, by a sample of them: drawn by weight on the CPU, evenly on a GPU. */
+static cloob_status sum_of_squares(objective *o)
 {
-    int64_t K = o->D + 1, n = 0, before = 0;
-    for (int k = 0; k < o->parts; before += o->part[k++].x.N) {
-        const rows *r = &o->part[k].x;
-        for (; n < SAMPLE_BLOCK && *next < before + r->N; *next += stride, n++) {
-            float *row = o->sample + n * K, u = sqrtf(o->uncertain[*next]);
-            const float *x = rows_read(r, *next - before, 1, o->x);
-            for (int64_t i = 0; i < o->D; i++) row[i] = u * x[i];
-            row[o->D] = u;
-        }
+    int64_t K = o->D + 1, wanted = objective_sample_rows(o->D), used;
+    if (!o->gpu) {
+        objective_sample(o, wanted);
+        objective_sample_square(o);
+        return CLOOB_OK;
     }
-    return n;
-}
-
-static void add_sample(objective *o, int64_t stride)
-{
-    int64_t K = o->D + 1, next = 0, rows_used = 0, n;
-    memset(o->Minv, 0, (size_t)(K * K) * sizeof *o->Minv);
-    while ((n = gather(o, &next, stride)) > 0) {
-        cpu_sgemm(o->ctx, true, false, K, K, n, 1, o->sample, K, o->sample, K, 1, o->Minv, K);
-        rows_used += n;
-    }
-    double weight = (double)o->N / (double)rows_used / (double)o->C;
-    for (int64_t i = 0; i < K * K; i++) o->M[i] = weight * o->Minv[i];
+    CLOOB_TRY(probe_gpu_hessian(o->gpu, o->Minv, o->N > wanted ? o->N / wanted : 1, &used));
+    for (int64_t i = 0; i < K * K; i++) o->Minv[i] *= (float)o->N / (float)used;
+    return CLOOB_OK;
 }
 
 static cloob_status make_average(objective *o)
 {
-    int64_t D = o->D, K = D + 1, wanted = K * SAMPLE_PER_DIMENSION;
-    if (wanted < SAMPLE_LEAST) wanted = SAMPLE_LEAST;
-    add_sample(o, o->N > wanted ? o->N / wanted : 1);
+    int64_t D = o->D, K = D + 1;
     double trace = 0;
+    CLOOB_TRY(sum_of_squares(o));
+    for (int64_t i = 0; i < K * K; i++) o->M[i] = o->Minv[i] / (double)o->C;
     for (int64_t i = 0; i < K; i++) trace += o->M[i * K + i];
     double floor_ = 1e-7 * trace + 1e-30; /* keeps the inverse positive definite in float */
     for (int64_t i = 0; i < D; i++) o->M[i * K + i] += o->lambda + floor_;
     o->M[D * K + D] += floor_;
+    if (o->gpu) return probe_gpu_invert(o->gpu, o->M);
     CLOOB_TRY(linalg_spd_inverse(o->ctx, o->M, K));
     for (int64_t i = 0; i < K * K; i++) o->Minv[i] = (float)o->M[i];
     return CLOOB_OK;
@@ -102,7 +85,7 @@ static void add_blocks(objective *o, const double *w)
     for (int k = 0; k < o->parts; before += o->part[k++].x.N)
         for (int64_t at = 0, n; at < o->part[k].x.N; at += n) {
             n = least(o->block, o->part[k].x.N - at);
-            objective_logits_wide(o, rows_read(&o->part[k].x, at, n, o->x), w, n);
+            objective_logits_double(o, rows_read(&o->part[k].x, at, n, o->x), w, n);
             probabilities(o, before + at, n);
             for (int64_t a = 0; a < o->C; a++)
                 for (int64_t b = 0; b <= a; b++) add_pair(o, a, b, n);
@@ -129,7 +112,7 @@ static cloob_status make_whole(objective *o, const double *w)
 cloob_status objective_prepare(void *arg, int iteration, double f, const double *w, bool *forget)
 {
     objective *o = arg;
-    bool fell = o->since >= 8 && f < 0.2 * o->last_f, aged = o->since >= 25 && f < 0.97 * o->last_f;
+    bool fell = o->since >= 6 && f < 0.4 * o->last_f, aged = o->since >= 15 && f < 0.97 * o->last_f;
     *forget = o->exact;
     if (o->exact) return make_whole(o, w);
     o->since++;
@@ -138,15 +121,17 @@ cloob_status objective_prepare(void *arg, int iteration, double f, const double 
     return make_average(o);
 }
 
-void objective_precondition(void *arg, double *out, const double *v)
+cloob_status objective_precondition(void *arg, double *out, const double *v)
 {
     objective *o = arg;
     int64_t K = o->D + 1, n = o->C * K;
+    if (o->gpu) return probe_gpu_precondition(o->gpu, out, v);
     if (o->exact) {
         cpu_dgemm(o->ctx, false, false, 1, n, n, 1, v, n, o->M, n, 0, out, n);
-        return;
+        return CLOOB_OK;
     }
     for (int64_t i = 0; i < n; i++) o->v[i] = (float)v[i];
     cpu_sgemm(o->ctx, false, false, o->C, K, K, 1, o->v, K, o->Minv, K, 0, o->Mv, K);
     for (int64_t i = 0; i < n; i++) out[i] = o->Mv[i];
+    return CLOOB_OK;
 }

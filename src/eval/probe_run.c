@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "eval/eval_device.h"
+#include "eval/probe_gpu.h"
 #include "eval/probe_search.h"
 
 typedef struct run {
@@ -12,6 +14,7 @@ typedef struct run {
     const cloob_probe_options *o;
     probe_options training;
     const probe_data *train, *val, *test; /* val may be NULL */
+    device *gpu;                          /* NULL: none */
 } run;
 
 /* The half that validates when there is no validation split: every other row, so that rows sorted by class
@@ -46,7 +49,7 @@ static cloob_status score(run *r, const probe_model *m, const probe_data *d, dou
 {
     tally t;
     CLOOB_TRY(tally_init(r->ctx, &t, m->C, false));
-    cloob_status status = probe_score(r->ctx, &t, m, d);
+    cloob_status status = probe_score(r->ctx, &t, m, d, r->training.gpu);
     tally_result result = tally_finish(&t);
     *acc = result.top1;
     if (all) *all = result;
@@ -87,19 +90,26 @@ static void log_plan(run *r, const probe_plan *p)
             p->flops * 1e-9, p->wide ? "double" : "float");
 }
 
-static cloob_status plan(run *r)
+enum { EVALUATIONS = 50 }; /* that a training takes, or so */
+
+static cloob_status plan(run *r, const char *device_name)
 {
     label_set set;
     CLOOB_TRY(label_set_init(r->ctx, &set, r->train->y, r->train->x.N));
-    probe_plan p = probe_plan_make(r->train, set.C);
-    log_plan(r, &p);
+    probe_plan p = probe_plan_make(r->train, set.C, r->ctx->threads, false);
+    cloob_status status = eval_device_open(r->ctx, device_name, p.wide ? 0 : p.flops * EVALUATIONS, &r->gpu);
+    if (status == CLOOB_OK && r->gpu && !p.wide) {
+        p = probe_plan_make(r->train, set.C, r->ctx->threads, true);
+        status = probe_gpu_create(r->ctx, r->gpu, 0, &r->training.gpu);
+    }
+    if (status == CLOOB_OK) log_plan(r, &p);
     r->out->class_gaps = set.gaps;
     if (set.gaps)
         ctx_log(r->ctx, CLOOB_LOG_WARN,
                 "%s: %lld of the labels 0 to %lld have no training row; they are no classes",
                 r->train->x.name, (long long)set.gaps, (long long)set.value[set.C - 1]);
     label_set_release(&set);
-    return CLOOB_OK;
+    return status;
 }
 
 /* Trains on `parts` splits and hands the parameters to the result. */
@@ -159,10 +169,14 @@ static cloob_status search_then_train(run *r)
 cloob_status probe_run(cloob_ctx *ctx, cloob_probe_result *out, const cloob_probe_options *o,
                        const probe_data *train, const probe_data *val, const probe_data *test)
 {
-    run r = { ctx, out, o, { o->max_iterations, o->tolerance }, train, val, test };
+    run r = { ctx, out, o, { o->max_iterations, o->tolerance, NULL }, train, val, test, NULL };
     memset(out, 0, sizeof *out);
-    CLOOB_TRY(plan(&r));
-    return o->search ? search_then_train(&r) : train_final(&r, train, 1, o->lambda, NULL);
+    cloob_status status = plan(&r, o->device);
+    if (status == CLOOB_OK)
+        status = o->search ? search_then_train(&r) : train_final(&r, train, 1, o->lambda, NULL);
+    probe_gpu_destroy(r.training.gpu);
+    device_close(r.gpu);
+    return status;
 }
 
 void probe_result_release(cloob_probe_result *r)

@@ -20,7 +20,7 @@ static cloob_status accuracy(search *s, const probe_model *m, double *acc)
 {
     tally t;
     CLOOB_TRY(tally_init(s->ctx, &t, m->C, false));
-    cloob_status status = probe_score(s->ctx, &t, m, s->val);
+    cloob_status status = probe_score(s->ctx, &t, m, s->val, s->o->gpu);
     *acc = tally_finish(&t).top1;
     tally_release(&t);
     return status;

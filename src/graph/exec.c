@@ -1,6 +1,7 @@
 /* Planning, preparing and running. */
 #include "graph/exec.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,7 +22,9 @@ struct exec {
     value *value; /* with device pointers */
     int values;
     int *lies; /* by value: itself, or the value in whose place it lies */
+    plan_item *item; /* until addresses are known: values, then one scratch per call */
     void *arena, *inputs;
+    bool lent; /* arena and inputs are another's */
     exec_memory memory;
     bool ran_once, keep_stats;
     void (*on_grad)(void *user, int param);
@@ -187,12 +190,14 @@ static void share_places(exec *e, plan_item *item)
     }
 }
 
-static cloob_status plan_memory(exec *e, plan_item *item)
+static cloob_status plan_memory(exec *e)
 {
-    find_lifetimes(e, item);
-    share_places(e, item);
-    CLOOB_TRY(plan_offsets(e->env.ctx, item, e->values + e->calls, &e->memory.arena_bytes));
-    e->memory.lower_bound_bytes = plan_lower_bound(item, e->values + e->calls, e->calls);
+    e->item = calloc((size_t)(e->values + e->calls + 1), sizeof *e->item);
+    if (!e->item) return ctx_no_memory(e->env.ctx, (size_t)e->values * sizeof *e->item, "a memory plan");
+    find_lifetimes(e, e->item);
+    share_places(e, e->item);
+    CLOOB_TRY(plan_offsets(e->env.ctx, e->item, e->values + e->calls, &e->memory.arena_bytes));
+    e->memory.lower_bound_bytes = plan_lower_bound(e->item, e->values + e->calls, e->calls);
     for (int v = 0; v < e->values; v++)
         if (e->value[v].kind == VALUE_INPUT) e->memory.input_bytes += (tensor_bytes(&e->value[v].t) + 255) / 256 * 256;
     return CLOOB_OK;
@@ -205,8 +210,22 @@ static cloob_status take_memory(exec *e)
     return d->alloc(e->env.ctx, d, e->memory.input_bytes, "inputs", &e->inputs);
 }
 
-static void assign_addresses(exec *e, const exec_bindings *b, const plan_item *item)
+/* Others with the same inputs work in the first one's memory. */
+static cloob_status share_memory(exec *const *e, int count)
 {
+    for (int i = 1; i < count; i++)
+        if (e[i]->memory.arena_bytes > e[0]->memory.arena_bytes) e[0]->memory.arena_bytes = e[i]->memory.arena_bytes;
+    CLOOB_TRY(take_memory(e[0]));
+    for (int i = 1; i < count; i++) {
+        assert(e[i]->memory.input_bytes == e[0]->memory.input_bytes);
+        e[i]->arena = e[0]->arena, e[i]->inputs = e[0]->inputs, e[i]->lent = true;
+    }
+    return CLOOB_OK;
+}
+
+static void assign_addresses(exec *e, const exec_bindings *b)
+{
+    const plan_item *item = e->item;
     char *input = e->inputs;
     for (int v = 0; v < e->values; v++) {
         value *x = &e->value[v];
@@ -223,6 +242,8 @@ static void assign_addresses(exec *e, const exec_bindings *b, const plan_item *i
             if (a->out[k].ndim >= 0) a->out[k] = e->value[(intptr_t)a->out[k].data].t;
         if (a->scratch_bytes) a->scratch = (char *)e->arena + item[e->values + i].offset;
     }
+    free(e->item);
+    e->item = NULL;
 }
 
 /* b NULL: only measures. */
@@ -232,13 +253,7 @@ static cloob_status build(exec *e, const graph *g, const exec_bindings *b)
     if (e->env.dev->backend == BACKEND_CPU) choose_layout(e);
     if (b || e->env.dev->backend != BACKEND_CUDA) CLOOB_TRY(prepare_calls(e));
     else for (int i = 0; i < e->calls; i++) e->call[i].args.scratch_bytes = op_scratch_bound(e->call[i].op, &e->call[i].args);
-    plan_item *item = calloc((size_t)(e->values + e->calls + 1), sizeof *item);
-    if (!item) return ctx_no_memory(e->env.ctx, (size_t)e->values * sizeof *item, "a memory plan");
-    cloob_status status = plan_memory(e, item);
-    if (status == CLOOB_OK && b) status = take_memory(e);
-    if (status == CLOOB_OK && b) assign_addresses(e, b, item);
-    free(item);
-    return status;
+    return plan_memory(e);
 }
 
 static void set_env(exec *e, cloob_ctx *ctx, device *dev, const exec_bindings *b)
@@ -276,7 +291,23 @@ static cloob_status make(cloob_ctx *ctx, const graph *g, device *dev, const exec
     return CLOOB_OK;
 }
 
-cloob_status exec_create(cloob_ctx *ctx, const graph *g, device *dev, const exec_bindings *b, exec **out) { return make(ctx, g, dev, b, out); }
+cloob_status exec_create_family(cloob_ctx *ctx, const graph *g, int count, device *dev, const exec_bindings *b, exec **out)
+{
+    cloob_status status = CLOOB_OK;
+    for (int i = 0; i < count; i++) out[i] = NULL;
+    for (int i = 0; i < count && status == CLOOB_OK; i++) status = make(ctx, &g[i], dev, b, &out[i]);
+    if (status == CLOOB_OK) status = share_memory(out, count);
+    for (int i = count - 1; i >= 0; i--) {
+        if (status == CLOOB_OK) assign_addresses(out[i], b);
+        else exec_destroy(out[i]), out[i] = NULL;
+    }
+    return status;
+}
+
+cloob_status exec_create(cloob_ctx *ctx, const graph *g, device *dev, const exec_bindings *b, exec **out)
+{
+    return exec_create_family(ctx, g, 1, dev, b, out);
+}
 
 cloob_status exec_measure(cloob_ctx *ctx, const graph *g, device *dev, exec_memory *out)
 {
@@ -292,8 +323,9 @@ void exec_destroy(exec *e)
     if (!e) return;
     for (int i = 0; e->call && i < e->calls; i++)
         if (e->call[i].kernel && e->call[i].kernel->release) e->call[i].kernel->release(&e->env, &e->call[i].args);
-    if (e->arena) e->env.dev->free(e->env.dev, e->arena);
-    if (e->inputs) e->env.dev->free(e->env.dev, e->inputs);
+    if (e->arena && !e->lent) e->env.dev->free(e->env.dev, e->arena);
+    if (e->inputs && !e->lent) e->env.dev->free(e->env.dev, e->inputs);
+    free(e->item);
     free(e->lies);
     free(e->value);
     free(e->call);
@@ -304,7 +336,7 @@ void exec_destroy(exec *e)
 
 static cloob_status run_call(exec *e, call *c)
 {
-    if (c->op == OP_BN_STATS && e->keep_stats) {
+    if ((c->op == OP_BN_STATS || c->op == OP_CONV_STATS) && e->keep_stats) {
         op_args still = c->args;
         still.attr.keep_stats = true;
         CLOOB_TRY(c->kernel->run(&e->env, &still));

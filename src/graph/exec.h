@@ -39,6 +39,9 @@ cloob_status exec_measure(cloob_ctx *ctx, const graph *g, device *dev, exec_memo
 
 /* The graph is read during creation only. */
 cloob_status exec_create(cloob_ctx *ctx, const graph *g, device *dev, const exec_bindings *b, exec **out);
+/* The same for `count` graphs with inputs alike of which one runs at a time: they share their inputs and one arena, as large as the
+ * largest of them needs. exec_memory_of(out[0]) is that of them all; out[0] owns it and is destroyed last. */
+cloob_status exec_create_family(cloob_ctx *ctx, const graph *g, int count, device *dev, const exec_bindings *b, exec **out);
 void exec_destroy(exec *e);
 
 cloob_status exec_forward(exec *e);

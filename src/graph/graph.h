@@ -89,6 +89,9 @@ typedef struct graph_grad_options {
  * trainable parameter. Folds the sums of gradients into the ops that read them. */
 void graph_differentiate(graph *g, value_id output, const graph_grad_options *o);
 
+/* Last of all, for a backend that has them: ops that are a product and a pass over its result in one (join.c). */
+void graph_join(graph *g);
+
 /* After graph_differentiate's own steps, for what it does again from node `from` on (again.c). */
 void graph_write_along(graph *g, int from);
 

@@ -82,20 +82,23 @@ static value_id out_proj(build *b, value_id y, value_id x, const char *prefix)
     return build_add(b, y, x);
 }
 
-static value_id block(build *b, value_id x, const char *prefix, int64_t heads, bool causal)
+static value_id block(build *b, value_id x, const char *prefix, const build_sequences *s)
 {
+    op_attr attr = { .heads = s->heads, .causal = s->causal, .tokens = s->tokens };
     char name[120];
     snprintf(name, sizeof name, "%s.ln_1", prefix);
     value_id h = build_layernorm(b, x, name);
     h = build_linear(b, h, build_param(b, "%s.attn.in_proj_weight", prefix), build_param(b, "%s.attn.in_proj_bias", prefix));
-    h = graph_op(b->g, OP_ATTENTION, (op_attr){ .heads = heads, .causal = causal }, 1, &h);
+    h = graph_op(b->g, OP_ATTENTION, attr, 2, (value_id[]){ h, s->start });
     return mlp(b, out_proj(b, h, x, prefix), prefix);
 }
 
 /* The last block for one token: keys and values of all tokens, the query of one. */
-static value_id last_block(build *b, value_id x, const char *prefix, int64_t heads, value_id index)
+static value_id last_block(build *b, value_id x, const char *prefix, const build_sequences *s)
 {
     if (x == NO_VALUE) return NO_VALUE;
+    op_attr attr = { .heads = s->heads, .tokens = s->tokens };
+    value_id index = s->index, seen = s->start == NO_VALUE ? index : NO_VALUE; /* a packed sequence ends with its token */
     int64_t C = tensor_cols(&b->g->value[x].t);
     char name[120];
     snprintf(name, sizeof name, "%s.ln_1", prefix);
@@ -104,20 +107,20 @@ static value_id last_block(build *b, value_id x, const char *prefix, int64_t hea
                               build_param_rows(b, 0, C, "%s.attn.in_proj_bias", prefix));
     value_id kv = build_linear(b, h, build_param_rows(b, C, 2 * C, "%s.attn.in_proj_weight", prefix),
                                build_param_rows(b, C, 2 * C, "%s.attn.in_proj_bias", prefix));
-    value_id y = graph_op(b->g, OP_ATTENTION_ONE, (op_attr){ .heads = heads }, 3, (value_id[]){ q, kv, index });
+    value_id y = graph_op(b->g, OP_ATTENTION_ONE, attr, 4, (value_id[]){ q, kv, seen, s->start });
     return mlp(b, out_proj(b, y, take(b, x, index), prefix), prefix);
 }
 
-value_id build_transformer(build *b, value_id x, const char *prefix, int64_t layers, int64_t heads, bool causal, value_id index)
+value_id build_transformer(build *b, value_id x, const char *prefix, int64_t layers, const build_sequences *s)
 {
     char name[96];
     for (int64_t i = 0; i < layers; i++) {
         graph_segment(b->g);
         snprintf(name, sizeof name, "%s.resblocks.%d", prefix, (int)i);
-        x = i + 1 < layers ? block(b, x, name, heads, causal) : last_block(b, x, name, heads, index);
+        x = i + 1 < layers ? block(b, x, name, s) : last_block(b, x, name, s);
     }
     graph_segment(b->g);
-    return layers ? x : take(b, x, index);
+    return layers ? x : take(b, x, s->index);
 }
 
 /* ---- the end of a tower -------------------------------------------------------------------------- */
@@ -133,5 +136,6 @@ cloob_status build_finish(build *b, value_id features, value_id raw)
     graph_fuse(g);
     if (!b->o->train) graph_fold_batchnorm(g);
     if (b->o->backward) graph_differentiate(g, output, &b->o->grad);
+    if (b->o->join) graph_join(g);
     return graph_status(g);
 }

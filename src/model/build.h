@@ -22,9 +22,18 @@ value_id build_project(build *b, value_id x, value_id w);
 value_id build_layernorm(build *b, value_id x, const char *prefix);
 value_id build_add(build *b, value_id x, value_id y);
 
-/* `layers` pre-norm blocks over x (B, T, C). The last one is worked out for one token a row: the one at index (B), or
- * token 0 when index is NO_VALUE. Returns (B, C). */
-value_id build_transformer(build *b, value_id x, const char *prefix, int64_t layers, int64_t heads, bool causal, value_id index);
+/* What the sequences of a transformer are. */
+typedef struct build_sequences {
+    int64_t heads;
+    bool causal;
+    value_id index;  /* (B): the one token of each that is wanted; NO_VALUE: token 0 */
+    value_id start;  /* packed: (B + 1), as of OP_PACK_TEXTS, and index is its `last`; NO_VALUE: sequences of one length */
+    int64_t tokens;  /* packed: the most of one */
+} build_sequences;
+
+/* `layers` pre-norm blocks over x (B, T, C), or packed (R, C). The last one is worked out for one token of each sequence. Returns
+ * (B, C). */
+value_id build_transformer(build *b, value_id x, const char *prefix, int64_t layers, const build_sequences *s);
 
 value_id build_resnet(build *b, value_id images);
 value_id build_vit(build *b, value_id images);

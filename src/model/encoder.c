@@ -242,22 +242,13 @@ cloob_status encoder_float_images(cloob_ctx *ctx, encoder *e, const float *image
 
 /* ---- texts --------------------------------------------------------------------------------------- */
 
-/* Up to the first largest id, which is the end token. */
-static int64_t text_length(const int32_t *token, int64_t T)
-{
-    int64_t end = 0;
-    for (int64_t t = 1; t < T; t++)
-        if (token[t] > token[end]) end = t;
-    return end + 1;
-}
-
 /* The shortest executor that the longest of n texts fits in; on other devices than the CPU all run at full length. */
 static int text_kind(const encoder *e, const int32_t *tokens, int64_t n)
 {
     int64_t T = e->p->config.context, most = 1;
     if (e->p->dev->backend != BACKEND_CPU) return TOKENS;
     for (int64_t i = 0; i < n; i++) {
-        int64_t length = text_length(tokens + i * T, T);
+        int64_t length = tower_text_length(tokens + i * T, T);
         if (length > most) most = length;
     }
     int64_t steps = (most + STEP - 1) / STEP;

@@ -5,7 +5,8 @@
  * With a backward pass, "doutput" (B, D) is an input too.
  *
  * Two savings are exact and always on: the last layer of a transformer works for the one token that is read, and the
- * attention pool never forms keys and values (docs/attention-pool.md). */
+ * attention pool never forms keys and values (docs/attention-pool.md). A third is exact and optional: texts packed to their
+ * lengths, since nothing behind the end token is seen. */
 #ifndef MODEL_TOWER_H
 #define MODEL_TOWER_H
 
@@ -16,17 +17,22 @@ typedef struct tower_options {
     int64_t batch;
     int64_t tokens;     /* text: only the first so many of each row; 0: all. Under the causal mask what follows the end token
                          * changes nothing */
+    int64_t rows;       /* text: packed, each to its length, into so many rows; 0: not. The tokens up to the end tokens must fit */
     bool train;         /* batch statistics; else running ones */
     bool backward;      /* append the backward pass */
     bool float_images;  /* images come as F32 (B, 3, S, S) */
     bool features;      /* keep what the projection reads */
     bool padded_input;  /* 8 input channels, the rest 0: what the GPU's convolutions like where windows overlap */
+    bool join;          /* products take the pass behind them along: for a GPU in training */
     graph_grad_options grad;
 } tower_options;
 
 /* g is initialised by the call; release it when the executor is made. */
 cloob_status tower_image(cloob_ctx *ctx, const params *p, const tower_options *o, graph *g);
 cloob_status tower_text(cloob_ctx *ctx, const params *p, const tower_options *o, graph *g);
+
+/* Tokens up to and with the end token, which is the first largest id of T. */
+int64_t tower_text_length(const int32_t *token, int64_t T);
 
 /* Width of the features before the projection. */
 int64_t tower_image_features(const model_config *c);

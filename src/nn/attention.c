@@ -1,4 +1,4 @@
-/* Rules of attention: over all positions, and for one query per row. */
+/* Rules of attention: over all positions, and for one query per row; over rows of equal length, or packed. */
 #include "nn/rules.h"
 
 static cloob_status check_heads(cloob_ctx *ctx, op_id op, int64_t C, int64_t heads)
@@ -7,20 +7,34 @@ static cloob_status check_heads(cloob_ctx *ctx, op_id op, int64_t C, int64_t hea
     return op_refuse(ctx, op, "width %lld does not divide into %lld heads", (long long)C, (long long)heads);
 }
 
+/* Input k holds sequences: (N, T, ...), or (R, ...) with a table of their starts. */
+static cloob_status check_sequences(cloob_ctx *ctx, op_id op, const op_args *a, int k, const tensor *start)
+{
+    if (!op_has(start)) return rule_dims(ctx, op, a, k, 3);
+    if (start->ndim != 1 || start->dtype != CLOOB_I32 || start->dim[0] < 2 || a->attr.tokens < 1)
+        return op_refuse(ctx, op, "packed rows need their starts, (N + 1) I32, and the most tokens of a sequence");
+    return rule_dims(ctx, op, a, k, 2);
+}
+
 cloob_status shape_attention(cloob_ctx *ctx, op_args *a)
 {
-    const tensor *x = &a->in[0];
-    CLOOB_TRY(rule_dims(ctx, OP_ATTENTION, a, 0, 3));
-    CLOOB_TRY(check_heads(ctx, OP_ATTENTION, x->dim[2] / 3, a->attr.heads));
-    RULE_OUT(a, 0, x->dtype, x->dim[0], x->dim[1], x->dim[2] / 3);
-    RULE_OUT(a, 1, CLOOB_F32, x->dim[0], a->attr.heads, x->dim[1]);
+    const tensor *x = &a->in[0], *start = &a->in[1];
+    CLOOB_TRY(check_sequences(ctx, OP_ATTENTION, a, 0, start));
+    int64_t C = tensor_cols(x) / 3, H = a->attr.heads;
+    CLOOB_TRY(check_heads(ctx, OP_ATTENTION, C, H));
+    if (op_has(start)) {
+        RULE_OUT(a, 0, x->dtype, x->dim[0], C);
+        RULE_OUT(a, 1, CLOOB_F32, H, x->dim[0]);
+    } else {
+        RULE_OUT(a, 0, x->dtype, x->dim[0], x->dim[1], C);
+        RULE_OUT(a, 1, CLOOB_F32, x->dim[0], H, x->dim[1]);
+    }
     return CLOOB_OK;
 }
 
 int grad_attention(const op_attr *attr, unsigned inputs, op_step *s)
 {
-    (void)inputs;
-    STEP(&s[0], OP_ATTENTION_BWD, attr, (G(0), IN(0), OUT(0), OUT(1)), (D(0)));
+    STEP(&s[0], OP_ATTENTION_BWD, attr, (G(0), IN(0), OUT(0), OUT(1), inputs & 2 ? IN(1) : REF_NONE), (D(0)));
     return 1;
 }
 
@@ -33,11 +47,12 @@ cloob_status shape_attention_bwd(cloob_ctx *ctx, op_args *a)
 
 cloob_status shape_attention_one(cloob_ctx *ctx, op_args *a)
 {
-    const tensor *q = &a->in[0], *kv = &a->in[1];
+    const tensor *q = &a->in[0], *kv = &a->in[1], *start = &a->in[3];
     CLOOB_TRY(rule_dims(ctx, OP_ATTENTION_ONE, a, 0, 2));
-    CLOOB_TRY(rule_dims(ctx, OP_ATTENTION_ONE, a, 1, 3));
+    CLOOB_TRY(check_sequences(ctx, OP_ATTENTION_ONE, a, 1, start));
     CLOOB_TRY(check_heads(ctx, OP_ATTENTION_ONE, q->dim[1], a->attr.heads));
-    if (kv->dim[2] != 2 * q->dim[1] || kv->dim[0] != q->dim[0])
+    if (op_has(start) && op_has(&a->in[2])) return op_refuse(ctx, OP_ATTENTION_ONE, "packed queries see all of their rows: no index");
+    if (tensor_cols(kv) != 2 * q->dim[1] || op_sequences_of(&a->attr, kv, start).N != q->dim[0])
         return op_refuse(ctx, OP_ATTENTION_ONE, "queries and keys do not fit");
     rule_like(a, 0, q);
     RULE_OUT(a, 1, CLOOB_F32, q->dim[0], a->attr.heads);
@@ -46,7 +61,8 @@ cloob_status shape_attention_one(cloob_ctx *ctx, op_args *a)
 
 int grad_attention_one(const op_attr *attr, unsigned inputs, op_step *s)
 {
-    STEP(&s[0], OP_ATTENTION_ONE_BWD, attr, (G(0), IN(0), IN(1), inputs & 4 ? IN(2) : REF_NONE, OUT(0), OUT(1)), (D(0), D(1)));
+    STEP(&s[0], OP_ATTENTION_ONE_BWD, attr,
+         (G(0), IN(0), IN(1), inputs & 4 ? IN(2) : REF_NONE, OUT(0), OUT(1), inputs & 8 ? IN(3) : REF_NONE), (D(0), D(1)));
     return 1;
 }
 

@@ -27,6 +27,8 @@ typedef struct op_attr {
     int64_t stride, pad; /* conv2d */
     int64_t heads;       /* attention and its kin */
     int64_t channels;    /* image_input: channels of the output, 3 or more; the rest is 0 */
+    int64_t rows;        /* pack_texts: of the result */
+    int64_t tokens;      /* packed attention: the most of one sequence */
     bool causal;         /* attention: query t sees keys 0..t */
     bool relu, pool;     /* bn_apply, conv2d: clamp at 0; then average 2 x 2 */
     bool transposed;     /* linear: the weight is stored (in, out) */
@@ -131,6 +133,10 @@ op_args bn_again(const op_args *reduce);
 op_args act_again(const op_args *backward);
 op_args layernorm_again(const op_args *backward);
 
+/* The two calls behind an op that joins them; the first's result is where the second looks for it. Scratch is the joined call's. */
+op_args joined_conv(const op_args *a), joined_stats(const op_args *a);     /* conv_stats */
+op_args joined_conv_dx(const op_args *a), joined_reduce(const op_args *a); /* conv_dx_reduce */
+
 /* ---- the table ----------------------------------------------------------------------------------- */
 
 /* Checks the inputs' shapes and types and fills out[].{dtype, ndim, dim}. */
@@ -150,6 +156,7 @@ bool op_lends_shape(op_id op, int k);
 /* "conv2d: what went wrong", for shape rules. */
 cloob_status op_refuse(cloob_ctx *ctx, op_id op, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
+#define ABSENT ((tensor){ .ndim = -1 })
 static inline bool op_has(const tensor *t) { return t->ndim >= 0; } /* while planning */
 
 /* Rows of a tensor seen as a matrix whose columns are its last dimension. */
@@ -160,5 +167,30 @@ static inline int64_t tensor_rows(const tensor *t)
     return n;
 }
 static inline int64_t tensor_cols(const tensor *t) { return t->ndim ? t->dim[t->ndim - 1] : 1; }
+
+/* ---- sequences ----------------------------------------------------------------------------------- */
+
+/* N sequences one after the other: of T rows each, or packed, by a table of their first rows. */
+typedef struct op_sequences {
+    int64_t N, T;         /* packed: T is the most of one */
+    int64_t rows;         /* in all; packed: those behind the last sequence are dead */
+    const int32_t *start; /* packed: (N + 1); NULL: not, or while planning */
+} op_sequences;
+
+static inline op_sequences op_sequences_of(const op_attr *attr, const tensor *x, const tensor *start)
+{
+    op_sequences even = { x->dim[0], x->dim[1], x->dim[0] * x->dim[1], NULL };
+    op_sequences packed = { start->dim[0] - 1, attr->tokens, x->dim[0], (const int32_t *)start->data };
+    return op_has(start) ? packed : even;
+}
+
+static inline int64_t op_first_row(const op_sequences *s, int64_t n) { return s->start ? s->start[n] : n * s->T; }
+static inline int64_t op_row_count(const op_sequences *s, int64_t n) { return s->start ? s->start[n + 1] - s->start[n] : s->T; }
+
+/* Where head h of H of sequence n begins in (N, H, T), or packed (H, rows). */
+static inline int64_t op_head_at(const op_sequences *s, int64_t H, int64_t n, int64_t h)
+{
+    return s->start ? h * s->rows + s->start[n] : (n * H + h) * s->T;
+}
 
 #endif

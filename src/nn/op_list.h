@@ -8,15 +8,21 @@ OP(IMAGE_INPUT, "image_input", shape_image_input, NULL)
 /* x (N,H,W,3) U8 | (N,3,H,W) F32 -> y (N,H,W,channels) {channels, mean, std}: bytes become (p/255 - mean) / std;
  * floats are taken as they are */
 OP(EMBED, "embed", shape_embed, grad_embed)
-/* tokens (N,T) I32, table (V,C) F32, pos (T,C) F32 -> y (N,T,C) */
+/* tokens (N,T) I32, table (V,C) F32, pos (T,C) F32, [row (R) I32] -> y (N,T,C), or with row packed, (R,C): row r is token row[r]
+ * of all N T */
 OP(EMBED_BWD, "embed_bwd", shape_embed_bwd, NULL)
-/* dy, tokens, table, pos -> dtable (V,C) F32, dpos (T,C) F32 */
+/* dy, tokens, table, pos, [row] -> dtable (V,C) F32, dpos (T,C) F32 */
 OP(EOT_INDEX, "eot_index", shape_eot_index, NULL)
 /* tokens (N,T) I32 -> index (N) I32: position of the first largest id */
+OP(PACK_TEXTS, "pack_texts", shape_pack_texts, NULL)
+/* index (N) I32, tokens (N,T) (for its shape) -> start (N+1) I32, row (R) I32, last (N) I32 {rows}: text n up to its end token
+ * takes rows start[n] .. start[n+1] - 1 = last[n] of R = rows, and row r holds token row[r] of all N T. Rows from start[N] on are
+ * dead: token 0 stands there, attention gives them 0 and nothing reads them, so their gradients are 0. What does not fit is cut
+ * off: whoever chooses R counts first */
 OP(TAKE_ROWS, "take_rows", shape_take_rows, grad_take_rows)
-/* x (N,T,C), [index (N) I32] -> y (N,C): row index[n] of x[n], row 0 without it */
+/* x (N,T,C), [index (N) I32] -> y (N,C): row index[n] of x[n], row 0 without it; of packed x (R,C): row index[n], no two alike */
 OP(TAKE_ROWS_BWD, "take_rows_bwd", shape_take_rows_bwd, NULL)
-/* dy (N,C), [index], x, [extra (N,T,C)] -> dx (N,T,C): extra (or 0) plus dy at its row */
+/* dy (N,C), [index], x (for its shape), [extra like x] -> dx like x: extra (or 0) plus dy at its row */
 OP(CLASS_TOKENS, "class_tokens", shape_class_tokens, grad_class_tokens)
 /* x (N,h,w,C), cls (C) F32, pos (1+hw,C) F32 -> y (N,1+hw,C) */
 OP(CLASS_TOKENS_BWD, "class_tokens_bwd", shape_class_tokens_bwd, NULL)
@@ -76,16 +82,17 @@ OP(L2NORM, "l2norm", shape_l2norm, grad_l2norm)
 OP(L2NORM_BWD, "l2norm_bwd", shape_l2norm_bwd, NULL)
 /* dy F32, y F32, r, x (for its shape and type) -> dx */
 
-/* attention */
+/* attention; packed: sequence n is rows start[n] .. start[n+1] - 1, at most `tokens` of them, and dead rows give 0 */
 OP(ATTENTION, "attention", shape_attention, grad_attention)
-/* qkv (N,T,3C) -> y (N,T,C), lse' (N,H,T) F32 {heads, causal}; scores are divided by sqrt(C / heads) */
+/* qkv (N,T,3C) -> y (N,T,C), lse' (N,H,T) F32 {heads, causal}; scores are divided by sqrt(C / heads). Packed:
+ * qkv (R,3C), start (N+1) I32 -> y (R,C), lse' (H,R) F32 {heads, causal, tokens} */
 OP(ATTENTION_BWD, "attention_bwd", shape_attention_bwd, NULL)
-/* dy, qkv, y, lse -> dqkv {heads, causal} */
+/* dy, qkv, y, lse, [start] -> dqkv {heads, causal, tokens} */
 OP(ATTENTION_ONE, "attention_one", shape_attention_one, grad_attention_one)
 /* q (N,C), kv (N,T,2C), [index (N) I32] -> y (N,C), lse' (N,H) F32 {heads}: one query per row, at position index[n],
- * which sees keys 0..index[n]; all keys without index */
+ * which sees keys 0..index[n]; all keys without index. Packed: kv (R,2C), no index, start (N+1) I32 {heads, tokens} */
 OP(ATTENTION_ONE_BWD, "attention_one_bwd", shape_attention_one_bwd, NULL)
-/* dy, q, kv, [index], y, lse -> dq, dkv {heads} */
+/* dy, q, kv, [index], y, lse, [start] -> dq, dkv {heads, tokens} */
 
 /* attention pool with the key and value projections folded: scores = (Wk^T q).x, output = Wv (sum a x) */
 OP(HEADS_PROJECT, "heads_project", shape_heads_project, grad_heads_project)
@@ -99,3 +106,10 @@ OP(POOL_ATTENTION, "pool_attention", shape_pool_attention, grad_pool_attention)
 /* t (N,T,C), u (N,H,C) -> s (N,H,C), p' (N,H,T) F32: p = softmax over T of u.t, s = sum p t */
 OP(POOL_ATTENTION_BWD, "pool_attention_bwd", shape_pool_attention_bwd, NULL)
 /* ds, t, u, p -> dt, du */
+
+/* two ops in one, for a backend that saves a pass over memory by it (graph_join); each is defined by the two */
+OP(CONV_STATS, "conv_stats", shape_conv_stats, NULL)
+/* x, w, run_mean (O), run_var (O) -> y, mean (O), rstd (O) {as both}: conv2d, then bn_stats of y */
+OP(CONV_DX_REDUCE, "conv_dx_reduce", shape_conv_dx_reduce, NULL)
+/* dy, w (O,1,1,C), dy2, x, mean, rstd, gain, bias, y -> dgain, dbias, sums (2,C), g {as both}: conv2d_dx of dy, a gradient of x's
+ * shape, then bn_bwd_reduce of it with the others */

@@ -20,6 +20,7 @@ bool op_lends_shape(op_id op, int k)
     case OP_HEADS_DW:
     case OP_TAKE_ROWS_BWD: return k == 2;
     case OP_EMBED_BWD: return k == 2 || k == 3;
+    case OP_PACK_TEXTS:
     case OP_AVGPOOL2_BWD: return k == 1;
     case OP_MEAN_TOKENS_BWD:
     case OP_CLASS_TOKENS_BWD: return k >= 1;

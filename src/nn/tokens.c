@@ -19,14 +19,14 @@ cloob_status shape_embed(cloob_ctx *ctx, op_args *a)
     if (tokens->dtype != CLOOB_I32 || tokens->dim[1] != pos->dim[0] || pos->dim[1] != table->dim[1])
         return op_refuse(ctx, OP_EMBED, "%lld tokens a row, %lld positions; widths %lld and %lld", (long long)tokens->dim[1],
                          (long long)pos->dim[0], (long long)table->dim[1], (long long)pos->dim[1]);
-    RULE_OUT(a, 0, a->attr.dtype, tokens->dim[0], tokens->dim[1], table->dim[1]);
+    if (op_has(&a->in[3])) RULE_OUT(a, 0, a->attr.dtype, a->in[3].dim[0], table->dim[1]);
+    else RULE_OUT(a, 0, a->attr.dtype, tokens->dim[0], tokens->dim[1], table->dim[1]);
     return CLOOB_OK;
 }
 
 int grad_embed(const op_attr *attr, unsigned inputs, op_step *s)
 {
-    (void)inputs;
-    STEP(&s[0], OP_EMBED_BWD, attr, (G(0), IN(0), IN(1), IN(2)), (D(1), D(2)));
+    STEP(&s[0], OP_EMBED_BWD, attr, (G(0), IN(0), IN(1), IN(2), inputs & 8 ? IN(3) : REF_NONE), (D(1), D(2)));
     return 1;
 }
 
@@ -45,10 +45,27 @@ cloob_status shape_eot_index(cloob_ctx *ctx, op_args *a)
     return CLOOB_OK;
 }
 
+cloob_status shape_pack_texts(cloob_ctx *ctx, op_args *a)
+{
+    CLOOB_TRY(rule_dims(ctx, OP_PACK_TEXTS, a, 0, 1));
+    CLOOB_TRY(rule_dims(ctx, OP_PACK_TEXTS, a, 1, 2));
+    int64_t N = a->in[0].dim[0];
+    if (a->in[1].dim[0] != N || a->attr.rows < 1)
+        return op_refuse(ctx, OP_PACK_TEXTS, "%lld ends of %lld texts, %lld rows", (long long)N, (long long)a->in[1].dim[0],
+                         (long long)a->attr.rows);
+    RULE_OUT(a, 0, CLOOB_I32, N + 1);
+    RULE_OUT(a, 1, CLOOB_I32, a->attr.rows);
+    RULE_OUT(a, 2, CLOOB_I32, N);
+    return CLOOB_OK;
+}
+
+/* Of packed rows there is no first one of each sequence: they are named by index. */
 cloob_status shape_take_rows(cloob_ctx *ctx, op_args *a)
 {
-    CLOOB_TRY(rule_dims(ctx, OP_TAKE_ROWS, a, 0, 3));
-    RULE_OUT(a, 0, a->in[0].dtype, a->in[0].dim[0], a->in[0].dim[2]);
+    const tensor *x = &a->in[0], *index = &a->in[1];
+    bool packed = x->ndim == 2 && op_has(index);
+    if (!packed) CLOOB_TRY(rule_dims(ctx, OP_TAKE_ROWS, a, 0, 3));
+    RULE_OUT(a, 0, x->dtype, packed ? index->dim[0] : x->dim[0], tensor_cols(x));
     return CLOOB_OK;
 }
 
@@ -60,7 +77,7 @@ int grad_take_rows(const op_attr *attr, unsigned inputs, op_step *s)
 
 cloob_status shape_take_rows_bwd(cloob_ctx *ctx, op_args *a)
 {
-    CLOOB_TRY(rule_dims(ctx, OP_TAKE_ROWS_BWD, a, 2, 3));
+    if (!(a->in[2].ndim == 2 && op_has(&a->in[1]))) CLOOB_TRY(rule_dims(ctx, OP_TAKE_ROWS_BWD, a, 2, 3));
     rule_like(a, 0, &a->in[2]);
     return CLOOB_OK;
 }

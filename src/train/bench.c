@@ -51,11 +51,20 @@ static void release_inputs(inputs *in)
     if (in->tokens) feed_host_free(in->dev, in->tokens);
 }
 
-static cloob_status make_inputs(cloob_ctx *ctx, device *d, const model_config *c, int64_t n, uint64_t seed,
-                                inputs *in)
+/* Where text r of T tokens ends; length: tokens in the mean, or 0. */
+static int64_t end_of(uint64_t key, int64_t r, int64_t T, int64_t length)
+{
+    int64_t low = length ? length - length / 2 : 4, high = length ? length + length / 2 : T;
+    if (high > T) high = T;
+    if (low > high) low = high;
+    return low - 1 + (int64_t)rng_below(key, (uint64_t)r, (uint64_t)(high - low + 1));
+}
+
+static cloob_status make_inputs(cloob_ctx *ctx, device *d, const model_config *c, int64_t n,
+                                const cloob_bench_options *o, inputs *in)
 {
     int64_t pixels = n * c->image_size * c->image_size * 3, T = c->context;
-    uint64_t key = rng_key(seed, "bench");
+    uint64_t key = rng_key(o->seed, "bench");
     *in = (inputs){ d, feed_host_alloc(d, (size_t)pixels),
                     feed_host_alloc(d, (size_t)(n * T) * sizeof *in->tokens) };
     if (!in->rgb || !in->tokens) {
@@ -65,14 +74,14 @@ static cloob_status make_inputs(cloob_ctx *ctx, device *d, const model_config *c
     }
     for (int64_t i = 0; i < pixels; i++) in->rgb[i] = (uint8_t)rng_u64(key, (uint64_t)i);
     for (int64_t r = 0; r < n; r++) {
-        int64_t end = 3 + (int64_t)rng_below(rng_subkey(key, 1), (uint64_t)r, (uint64_t)(T > 4 ? T - 3 : 1));
+        int64_t end = end_of(rng_subkey(key, 1), r, T, o->text_length);
         for (int64_t k = 0; k < T; k++) {
             int64_t word =
                 1 + (int64_t)rng_below(rng_subkey(key, 2), (uint64_t)(r * T + k), (uint64_t)(c->vocab - 3));
-            in->tokens[r * T + k] = (int32_t)(k == 0     ? c->vocab - 2
-                                              : k == end ? c->vocab - 1
-                                              : k > end  ? 0
-                                                         : word);
+            in->tokens[r * T + k] = (int32_t)(k == end  ? c->vocab - 1
+                                              : k == 0  ? c->vocab - 2
+                                              : k > end ? 0
+                                                        : word);
         }
     }
     return CLOOB_OK;
@@ -161,11 +170,12 @@ cloob_status step_timing(cloob_ctx *ctx, const cloob_bench_options *o, cloob_ben
     so.batch = o->batch, so.accum = o->accum;
     so.method = (loss_method)o->method;
     so.grad.checkpoint = o->grad_checkpointing;
+    so.pack_texts = o->pack_texts;
     cloob_status status = device_open(ctx, o->device ? o->device : "auto", &d);
     if (status == CLOOB_OK) status = plan_step(ctx, &so, d);
     if (status == CLOOB_OK) status = step_create(ctx, &so, d, NULL, &t.s);
     if (status == CLOOB_OK) status = params_init(ctx, step_params(t.s), o->seed);
-    if (status == CLOOB_OK) status = make_inputs(ctx, d, &so.model, o->batch * o->accum, o->seed, &t.in);
+    if (status == CLOOB_OK) status = make_inputs(ctx, d, &so.model, o->batch * o->accum, o, &t.in);
     if (status == CLOOB_OK) {
         out->planned_bytes = (int64_t)step_memory_of(t.s).total_bytes;
         status = take_times(ctx, d, o->repeats, o->batch * o->accum, train_once, &t, out);
@@ -210,7 +220,7 @@ cloob_status embed_timing(cloob_ctx *ctx, const cloob_bench_options *o, cloob_be
     if (status == CLOOB_OK) status = params_create(ctx, &c, d, eo.compute, PARAMS_INFER, &p);
     if (status == CLOOB_OK) status = params_init(ctx, p, o->seed);
     if (status == CLOOB_OK) status = encoder_create_on(ctx, p, &eo, &b.e);
-    if (status == CLOOB_OK) status = make_inputs(ctx, d, &c, o->batch, o->seed, &b.in);
+    if (status == CLOOB_OK) status = make_inputs(ctx, d, &c, o->batch, o, &b.in);
     if (status == CLOOB_OK && !(b.rows = malloc((size_t)(o->batch * c.embed) * sizeof *b.rows)))
         status = ctx_no_memory(ctx, (size_t)(o->batch * c.embed) * sizeof *b.rows, "embeddings");
     if (status == CLOOB_OK) status = take_times(ctx, d, o->repeats, o->batch, embed_once, &b, out);

@@ -7,6 +7,7 @@
 
 #include "model/encoder.h"
 #include "train/stage.h"
+#include "train/towers.h"
 
 enum { MiB = 1 << 20 };
 
@@ -14,15 +15,20 @@ enum { MiB = 1 << 20 };
 
 static cloob_status tower_bytes(cloob_ctx *ctx, const memory_case *c, const params *p, bool text, size_t *out)
 {
-    graph g;
-    exec_memory m = { 0 };
-    size_t input = 0;
-    tower_options t = step_tower_options(c->o, c->dev, text);
-    cloob_status status = text ? tower_text(ctx, p, &t, &g) : tower_image(ctx, p, &t, &g);
-    if (status == CLOOB_OK) status = exec_measure(ctx, &g, c->dev, &m);
-    if (status == CLOOB_OK) input = tensor_bytes(&g.value[graph_find(&g, text ? "tokens" : "images")].t);
-    graph_release(&g);
-    *out = m.arena_bytes + m.input_bytes + stage_bytes(c->dev, input);
+    towers t;
+    size_t most = 0, input = 0;
+    cloob_status status = towers_build(ctx, c->o, c->dev, p, text, &t);
+    for (int i = 0; i < t.count && status == CLOOB_OK; i++) { /* they share one arena and their inputs */
+        exec_memory m;
+        status = exec_measure(ctx, &t.g[i], c->dev, &m);
+        if (status != CLOOB_OK) break;
+        if (m.arena_bytes > most) most = m.arena_bytes;
+        input = m.input_bytes +
+                stage_bytes(c->dev,
+                            tensor_bytes(&t.g[i].value[graph_find(&t.g[i], text ? "tokens" : "images")].t));
+    }
+    towers_release(&t);
+    *out = most + input;
     return status;
 }
 

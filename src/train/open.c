@@ -149,6 +149,7 @@ static cloob_status set_step_options(cloob_ctx *ctx, run *r)
     r->so.lock_text = o->lock_text;
     r->so.bn_sync = o->use_bn_sync;
     r->so.grad.checkpoint = o->grad_checkpointing;
+    r->so.pack_texts = o->pack_texts;
     set_optimizer(r);
     return CLOOB_OK;
 }
@@ -228,9 +229,9 @@ static cloob_status write_params(cloob_ctx *ctx, run *r)
     sbuf_printf(&s, "memory: %s\ninit_inv_tau: %g\nscale_hopfield: %g\nlearnable_inv_tau: %s\nlearnable_scale_hopfield: %s\nseed: %lld\nworkers: %lld\n",
                 o->memory, o->init_inv_tau, o->scale_hopfield, o->learnable_inv_tau ? "True" : "False", o->learnable_scale_hopfield ? "True" : "False",
                 (long long)o->seed, (long long)o->workers);
-    sbuf_printf(&s, "precision: %s\ndevice: %s\nname: %s\nlogs: %s\nworld_size: %d\nresume: %s\npretrained: %s\nversion: %s\nimage_resize_mode: %s\n", o->precision,
+    sbuf_printf(&s, "precision: %s\ndevice: %s\nname: %s\nlogs: %s\nworld_size: %d\nresume: %s\npretrained: %s\nversion: %s\nimage_resize_mode: %s\npack_texts: %s\n", o->precision,
                 r->dev->name, o->name ? o->name : "None", o->logs, comm_size(r->c), o->resume ? o->resume : "None", o->pretrained ? o->pretrained : "None",
-                cloob_version(), model_resize_name(r->so.model.resize));
+                cloob_version(), model_resize_name(r->so.model.resize), o->pack_texts ? "True" : "False");
     cloob_status status = s.failed ? ctx_no_memory(ctx, s.len, "params.txt") : journal_params(ctx, r->log, s.data);
     sbuf_release(&s);
     return status;

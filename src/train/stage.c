@@ -6,10 +6,11 @@
 
 #include "tensor/feed.h"
 
-enum { PARTS = 2, MOST = 2 }; /* images and tokens; batches put and not yet taken */
+enum { IMAGES, TOKENS, PARTS, MOST = 2 }; /* the parts of a batch; batches put and not yet taken */
 
 typedef struct source {
     const char *part[PARTS]; /* host memory */
+    int *note;               /* (accum) */
 } source;
 
 struct stage {
@@ -17,6 +18,7 @@ struct stage {
     feed *f;          /* NULL on a host */
     tensor to[PARTS]; /* the towers' inputs */
     void *place[PARTS];
+    int *notes;         /* (MOST, accum) */
     source batch[MOST]; /* [0]: to be taken next, or being taken */
     int batches;
     int64_t accum;
@@ -44,7 +46,11 @@ cloob_status stage_create(cloob_ctx *ctx, device *dev, const tensor *images, con
     stage *st = calloc(1, sizeof *st);
     if (!st) return ctx_no_memory(ctx, sizeof *st, "the next batch");
     *st = (stage){ .dev = dev, .to = { *images, *tokens }, .accum = accum };
-    cloob_status status = has_place(dev) ? take_place(ctx, st) : CLOOB_OK;
+    st->notes = calloc((size_t)(MOST * accum), sizeof *st->notes);
+    for (int i = 0; st->notes && i < MOST; i++) st->batch[i].note = st->notes + i * accum;
+    cloob_status status =
+        st->notes ? CLOOB_OK : ctx_no_memory(ctx, (size_t)accum * sizeof(int), "the next batch");
+    if (status == CLOOB_OK && has_place(dev)) status = take_place(ctx, st);
     if (status == CLOOB_OK) *out = st;
     else stage_destroy(st);
     return status;
@@ -56,6 +62,7 @@ void stage_destroy(stage *st)
     feed_destroy(st->f);
     for (int i = 0; i < PARTS; i++)
         if (st->place[i]) st->dev->free(st->dev, st->place[i]);
+    free(st->notes);
     free(st);
 }
 
@@ -66,6 +73,8 @@ static const char *source_of(const stage *st, int part, int64_t n)
     return st->batch[0].part[part] + (size_t)(n % st->accum) * tensor_bytes(&st->to[part]);
 }
 
+int stage_note(const stage *st) { return st->batches ? st->batch[0].note[st->taken % st->accum] : 0; }
+
 /* The next micro-batch of batch[0] into the place. */
 static cloob_status send(cloob_ctx *ctx, stage *st)
 {
@@ -75,11 +84,13 @@ static cloob_status send(cloob_ctx *ctx, stage *st)
     return feed_filled(ctx, st->f);
 }
 
-cloob_status stage_put(cloob_ctx *ctx, stage *st, const void *images, const int32_t *tokens)
+cloob_status stage_put(cloob_ctx *ctx, stage *st, const void *images, const int32_t *tokens, const int *note)
 {
     if (!stage_ahead(st)) st->batches = 0; /* whatever became of the one before */
     assert(st->batches < MOST);
-    st->batch[st->batches++] = (source){ { images, (const char *)tokens } };
+    source *b = &st->batch[st->batches++];
+    *b = (source){ { images, (const char *)tokens }, b->note };
+    for (int64_t k = 0; k < st->accum; k++) b->note[k] = note ? note[k] : 0;
     if (st->batches > 1) return CLOOB_OK;
     st->sent = st->taken = 0;
     return st->f ? send(ctx, st) : CLOOB_OK;
@@ -100,7 +111,9 @@ static cloob_status fill_inputs(cloob_ctx *ctx, stage *st)
 /* The batch after this one moves up. */
 static cloob_status next_batch(cloob_ctx *ctx, stage *st)
 {
+    source done = st->batch[0];
     st->batch[0] = st->batch[1];
+    st->batch[1] = done; /* its notes are free again */
     st->batches--;
     st->sent = st->taken = 0;
     return st->batches && st->f ? send(ctx, st) : CLOOB_OK;

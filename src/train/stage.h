@@ -23,8 +23,12 @@ size_t stage_bytes(const device *dev, size_t bytes);
 bool stage_ahead(const stage *st);
 
 /* Starts the way of accum micro-batches in host memory, which stays untouched until stage_settle after they
- * were taken; ahead: after the batch before them was taken. */
-cloob_status stage_put(cloob_ctx *ctx, stage *st, const void *images, const int32_t *tokens);
+ * were taken; ahead: after the batch before them was taken. note: a number for each, which comes back with
+ * it; NULL: 0. */
+cloob_status stage_put(cloob_ctx *ctx, stage *st, const void *images, const int32_t *tokens, const int *note);
+
+/* The note of the micro-batch that stage_take brings next; 0: there is none. */
+int stage_note(const stage *st);
 
 /* Fills the towers' inputs with the next micro-batch, in the order 0, 1, ..., accum - 1, and once more when
  * accum is above 1. Without one it is CLOOB_ERR_ARGUMENT. */

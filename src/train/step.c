@@ -14,19 +14,6 @@ void step_options_init(step_options *o)
                          .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .wd = 0.1 };
 }
 
-tower_options step_tower_options(const step_options *o, const device *dev, bool text)
-{
-    bool gpu = dev->backend == BACKEND_CUDA;
-    tower_options t = { .batch = o->batch,
-                        .train = true,
-                        .backward = text ? !o->lock_text : !o->lock_image,
-                        .float_images = o->float_images,
-                        .padded_input = gpu,
-                        .grad = o->grad };
-    if (gpu && o->model.family != MODEL_RESNET && !t.grad.checkpoint) t.grad.recompute = false;
-    return t;
-}
-
 /* ---- creation ------------------------------------------------------------------------------------ */
 
 static cloob_status sum_statistics(void *user, float *values, int64_t n)
@@ -37,14 +24,15 @@ static cloob_status sum_statistics(void *user, float *values, int64_t n)
 
 static cloob_status make_tower(cloob_ctx *ctx, step *s, int which)
 {
-    graph g;
-    tower_options o = step_tower_options(&s->o, s->dev, which == TEXT);
+    towers t;
     exec_bindings b = { .param = s->p->compute_view, .master = s->p->master_view, .grad = s->p->grad_view,
                         .stream = which == TEXT && step_two_queues(s) ? s->dev->side : NULL,
                         .ranks = s->o.bn_sync ? step_ranks(s) : 1, .sum_ranks = sum_statistics, .sum_user = s };
-    cloob_status status = which == IMAGE ? tower_image(ctx, s->p, &o, &g) : tower_text(ctx, s->p, &o, &g);
-    if (status == CLOOB_OK) status = exec_create(ctx, &g, s->dev, &b, &s->tower[which]);
-    graph_release(&g);
+    cloob_status status = towers_build(ctx, &s->o, s->dev, s->p, which == TEXT, &t);
+    if (which == TEXT) s->texts = t.count, memcpy(s->rows, t.rows, sizeof s->rows);
+    if (status == CLOOB_OK) status = exec_create_family(ctx, t.g, t.count, s->dev, &b, which == TEXT ? s->text : &s->tower[IMAGE]);
+    if (which == TEXT) s->tower[TEXT] = s->text[0];
+    towers_release(&t);
     return status;
 }
 
@@ -151,8 +139,10 @@ static cloob_status build(cloob_ctx *ctx, step *s)
     CLOOB_TRY(make_tower(ctx, s, IMAGE));
     CLOOB_TRY(make_tower(ctx, s, TEXT));
     CLOOB_TRY(stage_create(ctx, s->dev, exec_tensor(s->tower[IMAGE], "images"), exec_tensor(s->tower[TEXT], "tokens"), s->o.accum, &s->in));
-    for (int t = 0; t < 2; t++)
-        if (step_ranks(s) > 1) exec_on_grad(s->tower[t], step_on_grad, s);
+    if (step_ranks(s) > 1) exec_on_grad(s->tower[IMAGE], step_on_grad, s);
+    for (int i = 0; i < s->texts && step_ranks(s) > 1; i++) exec_on_grad(s->text[i], step_on_grad, s);
+    s->choice = calloc((size_t)s->o.accum, sizeof *s->choice);
+    if (!s->choice) return ctx_no_memory(ctx, (size_t)s->o.accum * sizeof *s->choice, "the next batch");
     if (s->dev->record_begin) CLOOB_TRY(take_live(ctx, s));
     return make_loss(ctx, s);
 }
@@ -184,15 +174,16 @@ void step_destroy(step *s)
     void *owned[] = { s->m, s->v, s->ema, s->grad_sum, s->embed[0], s->embed[1], s->dembed[0], s->dembed[1], s->range_device, s->live };
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++)
         if (owned[i]) s->dev->free(s->dev, owned[i]);
-    step_forget(s);
+    for (int i = 0; i < s->texts; i++) step_forget(s, i);
     if (s->live_host) feed_host_free(s->dev, s->live_host);
     stage_destroy(s->in);
     exec_destroy(s->tower[IMAGE]);
-    exec_destroy(s->tower[TEXT]);
+    for (int i = s->texts - 1; i >= 0; i--) exec_destroy(s->text[i]);
     loss_plan_destroy(s->loss);
     loss_plan_destroy(s->warm);
     stored_destroy(s->stored);
     params_destroy(s->p);
+    free(s->choice);
     free(s->range);
     free(s->bucket_of);
     free(s);
@@ -214,7 +205,7 @@ static size_t embedding_bytes(const step *s)
 
 step_memory step_memory_of(const step *s)
 {
-    exec_memory image = exec_memory_of(s->tower[IMAGE]), text = exec_memory_of(s->tower[TEXT]);
+    exec_memory image = exec_memory_of(s->tower[IMAGE]), text = exec_memory_of(s->text[0]);
     size_t n = (size_t)s->p->trainable * sizeof(float);
     step_memory m = { .params_bytes = (size_t)s->p->total * sizeof(float) + n + (s->p->shadow ? n / 2 : 0),
                       .optimizer_bytes = n * (2 + (s->ema != NULL) + (s->grad_sum != NULL)),

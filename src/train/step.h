@@ -27,16 +27,13 @@ typedef struct step_options {
     const char *memory; /* what the Hopfield networks store, see train/stored.h; read by step_create only */
     bool lock_image, lock_text;
     bool bn_sync;
-    graph_grad_options grad; /* recompute: allowed, see step_tower_options */
+    bool pack_texts; /* the text tower works on the tokens up to the end tokens only: the same result to rounding */
+    graph_grad_options grad; /* recompute: allowed, see train/towers.h */
     double beta1, beta2, eps, wd;
     double clip; /* global norm; 0: none */
     double ema;  /* decay of an average of the weights; 0: none */
     bool eager;  /* on a GPU: queue every step anew instead of replaying a recording of it */
 } step_options;
-
-/* How a tower is built for training on a device, for those who make a step or measure one. Cheap ops are done again; a transformer on
- * a GPU keeps their results instead: a third of its memory for a twentieth of its time (docs/gpu.md). */
-tower_options step_tower_options(const step_options *o, const device *dev, bool text);
 
 void step_options_init(step_options *o); /* CLOOB, the batch stored, inv_tau 30, beta 8, AdamW .9 .999 1e-8 wd .1, accum 1 */
 
@@ -70,7 +67,7 @@ cloob_status step_gradients(cloob_ctx *ctx, step *s, const void *images, const i
 params *step_params(step *s);
 int64_t step_count(const step *s); /* updates done */
 
-/* A tower by itself, for tests. */
+/* A tower by itself, for tests; of packed texts, the one that the last batch took. */
 exec *step_tower(step *s, bool text);
 
 /* Unit embeddings of the last step's rows on this rank, (accum * batch, D) F32 device memory. */

@@ -4,7 +4,7 @@
 
 #include "optim/adamw.h"
 #include "train/stage.h"
-#include "train/step.h"
+#include "train/towers.h"
 
 enum { BUCKET_FLOATS = 8 << 20, MAX_BUCKETS = 256 };
 
@@ -21,7 +21,11 @@ struct step {
     device *dev;
     comm *c;
     params *p;
-    exec *tower[2]; /* image, text */
+    exec *tower[2]; /* image, text: the one of text[] that this micro-batch takes */
+    exec *text[TOWER_SIZES];
+    int64_t rows[TOWER_SIZES];
+    int texts, now; /* how many; which */
+    int *choice;    /* (accum), while a batch is staged */
     stage *in;
     stored_sets *stored;    /* what retrieval searches; NULL: the batch */
     loss_plan *loss, *warm; /* warm: the same objective without retrieval, for the first updates */
@@ -37,8 +41,10 @@ struct step {
     double scalar[6];
     int64_t count;
     adamw_live *live, *live_host; /* a step the GPU does by itself: in its memory, and page-locked */
-    void *recording;              /* of such a step with the objective `recorded`; NULL: not yet */
-    const loss_plan *recorded, *tried; /* tried: queued at least once, so that nothing is loaded during a recording */
+    struct {
+        void *recording;                   /* of such a step with the objective `recorded`; NULL: not yet */
+        const loss_plan *recorded, *tried; /* tried: queued at least once, so that nothing is loaded during a recording */
+    } replay[TOWER_SIZES];                 /* one for each text tower */
 };
 
 enum { IMAGE, TEXT };
@@ -51,6 +57,6 @@ static inline bool step_two_queues(const step *s) { return s->dev->side && step_
 /* Called after each backward node that completes a parameter's gradient: its bucket may go out. */
 void step_on_grad(void *user, int row);
 
-void step_forget(step *s); /* the recording, when there is one */
+void step_forget(step *s, int text); /* the recording with this text tower, when there is one */
 
 #endif

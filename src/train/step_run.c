@@ -5,11 +5,33 @@
 
 /* ---- forward ------------------------------------------------------------------------------------- */
 
-cloob_status step_stage(cloob_ctx *ctx, step *s, const void *images, const int32_t *tokens) { return stage_put(ctx, s->in, images, tokens); }
+/* Packed texts go to the smallest tower that holds them. The choice is made while their memory is sure to be there. */
+cloob_status step_stage(cloob_ctx *ctx, step *s, const void *images, const int32_t *tokens)
+{
+    int64_t B = s->o.batch, T = s->o.model.context;
+    for (int64_t k = 0; k < s->o.accum && s->o.pack_texts; k++)
+        s->choice[k] = towers_choose(s->rows, s->texts, tokens + k * B * T, B, T);
+    return stage_put(ctx, s->in, images, tokens, s->choice);
+}
 
 bool step_looks_ahead(const step *s) { return stage_ahead(s->in); }
 
 cloob_status step_settle(cloob_ctx *ctx, step *s) { return stage_settle(ctx, s->in); }
+
+static void set_ctx(cloob_ctx *ctx, step *s)
+{
+    s->ctx = ctx;
+    exec_set_ctx(s->tower[IMAGE], ctx);
+    for (int i = 0; i < s->texts; i++) exec_set_ctx(s->text[i], ctx);
+}
+
+/* The next micro-batch to where the towers read it. */
+static cloob_status take_inputs(cloob_ctx *ctx, step *s, int64_t micro)
+{
+    s->now = stage_note(s->in);
+    s->tower[TEXT] = s->text[s->now];
+    return stage_take(ctx, s->in, micro);
+}
 
 /* Rows of a micro-batch between a tower and the block of all embeddings. */
 static cloob_status copy_rows(cloob_ctx *ctx, step *s, int t, int64_t micro, bool gradient)
@@ -33,7 +55,7 @@ static cloob_status both_towers(cloob_ctx *ctx, step *s, cloob_status (*pass)(ex
 static cloob_status embed_all(cloob_ctx *ctx, step *s)
 {
     for (int64_t k = 0; k < s->o.accum; k++) {
-        CLOOB_TRY(stage_take(ctx, s->in, k));
+        CLOOB_TRY(take_inputs(ctx, s, k));
         CLOOB_TRY(both_towers(ctx, s, exec_forward));
         for (int t = 0; t < 2 && s->o.accum > 1; t++) CLOOB_TRY(copy_rows(ctx, s, t, k, false));
     }
@@ -128,7 +150,7 @@ static cloob_status backward_micro(cloob_ctx *ctx, step *s)
     size_t bytes = (size_t)s->p->trainable * sizeof(float);
     CLOOB_TRY(s->dev->zero(ctx, s->dev, s->grad_sum, bytes));
     for (int64_t k = 0; k < s->o.accum; k++) {
-        CLOOB_TRY(stage_take(ctx, s->in, k));
+        CLOOB_TRY(take_inputs(ctx, s, k));
         CLOOB_TRY(both_towers(ctx, s, exec_forward_again));
         for (int t = 0; t < 2; t++) CLOOB_TRY(copy_rows(ctx, s, t, k, true));
         CLOOB_TRY(both_towers(ctx, s, exec_backward));
@@ -140,8 +162,7 @@ static cloob_status backward_micro(cloob_ctx *ctx, step *s)
 cloob_status step_gradients(cloob_ctx *ctx, step *s, const void *images, const int32_t *tokens, step_result *r)
 {
     bool many = step_ranks(s) > 1;
-    s->ctx = ctx;
-    for (int t = 0; t < 2; t++) exec_set_ctx(s->tower[t], ctx);
+    set_ctx(ctx, s);
     if (images) CLOOB_TRY(step_stage(ctx, s, images, tokens));
     CLOOB_TRY(embed_all(ctx, s));
     CLOOB_TRY(run_loss(ctx, s, r));
@@ -214,31 +235,33 @@ static cloob_status queue_step(cloob_ctx *ctx, step *s)
     return s->dev->copy(ctx, s->dev, s->live_host, s->live, sizeof *s->live);
 }
 
-void step_forget(step *s)
+void step_forget(step *s, int text)
 {
-    if (s->recording) s->dev->forget(s->dev, s->recording);
-    s->recording = NULL;
+    if (s->replay[text].recording) s->dev->forget(s->dev, s->replay[text].recording);
+    s->replay[text].recording = NULL;
 }
 
 /* Where a library refuses to be recorded there is no recording, and steps are queued one by one. */
 static cloob_status record(cloob_ctx *ctx, step *s)
 {
-    step_forget(s);
-    s->recorded = plan_now(s);
+    void **recording = &s->replay[s->now].recording;
+    step_forget(s, s->now);
+    s->replay[s->now].recorded = plan_now(s);
     CLOOB_TRY(s->dev->record_begin(ctx, s->dev));
     cloob_status status = queue_step(ctx, s);
-    CLOOB_TRY(s->dev->record_end(ctx, s->dev, &s->recording));
-    if (status != CLOOB_OK) step_forget(s);
-    if (!s->recording) ctx_log(ctx, CLOOB_LOG_INFO, "the step cannot be recorded: it is queued call by call");
+    CLOOB_TRY(s->dev->record_end(ctx, s->dev, recording));
+    if (status != CLOOB_OK) step_forget(s, s->now);
+    if (!*recording) ctx_log(ctx, CLOOB_LOG_INFO, "the step cannot be recorded: it is queued call by call");
     return CLOOB_OK;
 }
 
 static cloob_status start_step(cloob_ctx *ctx, step *s)
 {
     const loss_plan *plan = plan_now(s);
-    if (s->tried == plan && s->recorded != plan) CLOOB_TRY(record(ctx, s));
-    s->tried = plan;
-    return s->recording && s->recorded == plan ? s->dev->replay(ctx, s->dev, s->recording) : queue_step(ctx, s);
+    if (s->replay[s->now].tried == plan && s->replay[s->now].recorded != plan) CLOOB_TRY(record(ctx, s));
+    s->replay[s->now].tried = plan;
+    void *recording = s->replay[s->now].recorded == plan ? s->replay[s->now].recording : NULL;
+    return recording ? s->dev->replay(ctx, s->dev, recording) : queue_step(ctx, s);
 }
 
 static cloob_status run_by_itself(cloob_ctx *ctx, step *s, double lr, step_result *r)
@@ -246,7 +269,7 @@ static cloob_status run_by_itself(cloob_ctx *ctx, step *s, double lr, step_resul
     loss_result l;
     adamw_settings set = settings_now(s, lr, 1.0, s->count + 1);
     *s->live_host = (adamw_live){ .u = adamw_update_of(&set), .clip = s->o.clip };
-    CLOOB_TRY(stage_take(ctx, s->in, 0));
+    CLOOB_TRY(take_inputs(ctx, s, 0));
     CLOOB_TRY(start_step(ctx, s));
     CLOOB_TRY(stage_settle(ctx, s->in));
     CLOOB_TRY(s->dev->sync(ctx, s->dev));
@@ -261,8 +284,7 @@ cloob_status step_run(cloob_ctx *ctx, step *s, const void *images, const int32_t
 {
     double square;
     if (by_itself(s)) {
-        s->ctx = ctx;
-        for (int t = 0; t < 2; t++) exec_set_ctx(s->tower[t], ctx);
+        set_ctx(ctx, s);
         if (images) CLOOB_TRY(step_stage(ctx, s, images, tokens));
         return run_by_itself(ctx, s, lr, r);
     }

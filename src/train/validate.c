@@ -106,7 +106,7 @@ static cloob_status put_retrieval(cloob_ctx *ctx, run *r, sbuf *line, int64_t ep
     CLOOB_TRY(unit_rows_init(ctx, &x, pictures));
     cloob_status status = unit_rows_init(ctx, &y, texts);
     if (status == CLOOB_OK) {
-        status = retrieval_run(ctx, &found, &x, &y);
+        status = retrieval_run(ctx, &found, &x, &y, 0, NULL);
         unit_rows_release(&y);
     }
     unit_rows_release(&x);

@@ -16,6 +16,11 @@ export LD_LIBRARY_PATH="$PKG_CONFIG_PATH/.."
 flags=$(pkg-config --cflags --libs cloob)
 cd "$work"
 
+if command -v nm >/dev/null; then
+    others=$(nm -D --defined-only "$PKG_CONFIG_PATH/../libcloob.so" | awk '$3 !~ /^cloob_/ { print $3 }')
+    [ -z "$others" ] || { echo "libcloob.so shows more than its interface:" $others; exit 1; }
+fi
+
 for header in prefix/include/cloob/*.h; do
     echo "#include <cloob/$(basename "$header")>" >one.c
     cc -std=c17 -Wall -Wextra -Werror -pedantic -fsyntax-only $(pkg-config --cflags cloob) one.c

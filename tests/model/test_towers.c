@@ -3,6 +3,7 @@
 #include "procedural.h"
 #include "shared.h"
 
+#include "core/rng.h"
 #include "graph/exec.h"
 #include "model/tower.h"
 
@@ -95,6 +96,60 @@ static void check_outputs(const char *fixture, const char *name, const char *whe
     st_close(&f);
 }
 
+/* ---- joined ops ---------------------------------------------------------------------------------- */
+
+typedef struct slopes {
+    float *output, *grad;
+    int64_t outputs, grads;
+    int joined; /* ops that are two in one */
+} slopes;
+
+static void count_joined(void *user, op_id op, const op_args *a)
+{
+    (void)a;
+    if (op >= OP_CONV_STATS && op < OP_COUNT) ++*(int *)user;
+}
+
+/* Output and all gradients of an image tower, forward and backward, with or without joined ops. */
+static slopes run_tower(const char *name, bool join)
+{
+    model m = { 0 };
+    model_config c;
+    slopes s = { 0 };
+    exec *e = NULL;
+    tower_options o = { .batch = 3, .train = true, .backward = true, .float_images = true, .join = join, .grad = { .recompute = true } };
+    CHECK_OK(ctx, model_config_by_name(ctx, name, &c));
+    CHECK_OK(ctx, device_open(ctx, "cpu", &m.dev));
+    CHECK_OK(ctx, params_create(ctx, &c, m.dev, CLOOB_F32, PARAMS_TRAIN, &m.p));
+    CHECK_OK(ctx, procedural_params(ctx, m.p));
+    if (!make_tower(&m, true, &o, &e)) return s;
+    procedural_images(exec_tensor(e, "images")->data, 3, c.image_size);
+    exec_on_call(e, count_joined, &s.joined);
+    CHECK_OK(ctx, exec_forward(e));
+    const tensor *y = exec_tensor(e, "output"), *dy = exec_tensor(e, "doutput");
+    s.outputs = tensor_count(y);
+    for (int64_t i = 0; i < s.outputs; i++) ((float *)dy->data)[i] = (float)rng_normal(9, (uint64_t)i);
+    CHECK_OK(ctx, exec_backward(e));
+    s.output = malloc((size_t)s.outputs * sizeof(float));
+    memcpy(s.output, y->data, (size_t)s.outputs * sizeof(float));
+    s.grads = m.p->trainable;
+    s.grad = malloc((size_t)s.grads * sizeof(float));
+    memcpy(s.grad, m.p->grad, (size_t)s.grads * sizeof(float));
+    exec_destroy(e);
+    params_destroy(m.p);
+    device_close(m.dev);
+    return s;
+}
+
+static void joined_ops_change_nothing(void)
+{
+    slopes apart = run_tower("tiny-rn", false), joined = run_tower("tiny-rn", true);
+    CHECK(apart.joined == 0 && joined.joined > 0);
+    CHECK(relative_error(joined.output, apart.output, apart.outputs, 1e-6) < 1e-5);
+    CHECK(relative_error(joined.grad, apart.grad, apart.grads, 1e-6) < 1e-5);
+    free(apart.output), free(apart.grad), free(joined.output), free(joined.grad);
+}
+
 static bool have_shared(void)
 {
     char path[1024];
@@ -132,6 +187,7 @@ static void large_models_match(void)
 int main(int argc, char **argv)
 {
     ctx = cloob_ctx_create(NULL);
+    RUN(joined_ops_change_nothing);
     RUN(tiny_models_match);
     RUN(tiny_models_match_in_bf16);
     if (argc > 1 && strcmp(argv[1], "large") == 0) RUN(large_models_match);

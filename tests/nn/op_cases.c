@@ -4,6 +4,7 @@
 
 #define A(...) { __VA_ARGS__ }
 #define INDEX(n, bound) { 'i', { n, 0, 0, 0, 0, 0, 0, bound } }
+#define STARTS(n, rows) { 's', { n, 0, 0, 0, 0, 0, 0, rows } }
 #define TOKENS(n, t, bound) { 't', { n, t, 0, 0, 0, 0, 0, bound } }
 
 const op_case op_cases[] = {
@@ -11,8 +12,15 @@ const op_case op_cases[] = {
     { "image_input floats", OP_IMAGE_INPUT, A(.channels = 8), { { 'f', { 2, 3, 5, 6 } } } },
     { "embed", OP_EMBED, A(0), { TOKENS(3, 5, 11), { 'e', { 11, 33 } }, { 'e', { 5, 33 } } } },
     { "embed many", OP_EMBED, A(0), { TOKENS(9, 13, 7), { 'e', { 7, 64 } }, { 'e', { 13, 64 } } } },
+    { "embed packed", OP_EMBED, A(0), { TOKENS(6, 7, 11), { 'e', { 11, 33 } }, { 'e', { 7, 33 } }, INDEX(19, 42) } },
+    { "embed packed many", OP_EMBED, A(0), { TOKENS(9, 13, 7), { 'e', { 7, 64 } }, { 'e', { 13, 64 } }, INDEX(300, 117) } },
+    { "pack_texts", OP_PACK_TEXTS, A(.rows = 70), { INDEX(7, 9), TOKENS(7, 9, 50) } },
+    { "pack_texts many", OP_PACK_TEXTS, A(.rows = 12000), { INDEX(1500, 9), TOKENS(1500, 9, 50) } },
+    { "pack_texts cut off", OP_PACK_TEXTS, A(.rows = 11), { INDEX(5, 9), TOKENS(5, 9, 50) } },
     { "eot_index", OP_EOT_INDEX, A(0), { TOKENS(7, 9, 50) } },
     { "take_rows", OP_TAKE_ROWS, A(0), { { 'f', { 3, 5, 17 } }, INDEX(3, 5) } },
+    { "take_rows packed", OP_TAKE_ROWS, A(.tokens = 4), { { 'f', { 13, 17 } }, STARTS(5, 13) } },
+    { "take_rows_bwd packed extra", OP_TAKE_ROWS_BWD, A(.tokens = 4), { { 'f', { 5, 24 } }, STARTS(5, 13), { 'f', { 13, 24 } }, { 'f', { 13, 24 } } } },
     { "take_rows first", OP_TAKE_ROWS, A(0), { { 'f', { 3, 5, 17 } } } },
     { "take_rows_bwd extra", OP_TAKE_ROWS_BWD, A(0), { { 'f', { 3, 17 } }, INDEX(3, 5), { 'f', { 3, 5, 17 } }, { 'f', { 3, 5, 17 } } } },
     { "class_tokens", OP_CLASS_TOKENS, A(0), { { 'f', { 2, 3, 3, 20 } }, { 'v', { 20 } }, { 'e', { 10, 20 } } } },
@@ -62,11 +70,21 @@ const op_case op_cases[] = {
     { "attention causal", OP_ATTENTION, A(.heads = 3, .causal = true), { { 'f', { 2, 9, 72 } } } },
     { "attention 64", OP_ATTENTION, A(.heads = 2, .causal = true), { { 'f', { 2, 33, 384 } } } },
     { "attention 64 long", OP_ATTENTION, A(.heads = 1), { { 'f', { 1, 77, 192 } } } },
+    { "attention packed", OP_ATTENTION, A(.heads = 2, .causal = true, .tokens = 6), { { 'f', { 23, 48 } }, STARTS(6, 21) } },
+    { "attention packed 64", OP_ATTENTION, A(.heads = 2, .causal = true, .tokens = 77), { { 'f', { 300, 384 } }, STARTS(8, 290) } },
+    { "attention packed 32 full", OP_ATTENTION, A(.heads = 3, .tokens = 33), { { 'f', { 50, 288 } }, STARTS(4, 50) } },
+    { "attention_one packed", OP_ATTENTION_ONE, A(.heads = 2, .tokens = 7), { { 'f', { 5, 16 } }, { 'f', { 25, 32 } }, { 0 }, STARTS(6, 22) } },
+    { "attention_one packed wide", OP_ATTENTION_ONE, A(.heads = 2, .tokens = 77), { { 'f', { 6, 128 } }, { 'f', { 200, 256 } }, { 0 }, STARTS(7, 190) } },
     { "attention_one", OP_ATTENTION_ONE, A(.heads = 2), { { 'f', { 3, 16 } }, { 'f', { 3, 7, 32 } }, INDEX(3, 7) } },
     { "attention_one all", OP_ATTENTION_ONE, A(.heads = 2), { { 'f', { 3, 128 } }, { 'f', { 3, 50, 256 } } } },
     { "heads_project", OP_HEADS_PROJECT, A(.heads = 3, .scale = .25f), { { 'f', { 5, 24 } }, { 'f', { 24, 40 } } } },
     { "heads_collect", OP_HEADS_COLLECT, A(.heads = 3, .scale = 1), { { 'f', { 5, 3, 40 } }, { 'f', { 24, 40 } }, { 'v', { 24 } } } },
     { "pool_attention", OP_POOL_ATTENTION, A(0), { { 'f', { 3, 10, 40 } }, { 'f', { 3, 4, 40 } } } },
+    { "conv_stats", OP_CONV_STATS, A(.stride = 1, .eps = 1e-5f, .momentum = .1f), { { 'f', { 2, 5, 4, 16 } }, { 'f', { 24, 1, 1, 16 } }, { 'v', { 24 } }, { 'p', { 24 } } } },
+    { "conv_stats wide", OP_CONV_STATS, A(.stride = 1, .eps = 1e-5f, .momentum = .1f), { { 'f', { 3, 7, 9, 72 } }, { 'f', { 200, 1, 1, 72 } }, { 'v', { 200 } }, { 'p', { 200 } } } },
+    { "conv_stats keep", OP_CONV_STATS, A(.stride = 1, .eps = 1e-5f, .momentum = .1f, .keep_stats = true), { { 'f', { 2, 6, 6, 128 } }, { 'f', { 64, 1, 1, 128 } }, { 'v', { 64 } }, { 'p', { 64 } } } },
+    { "conv_dx_reduce", OP_CONV_DX_REDUCE, A(.stride = 1, .relu = true), { { 'f', { 2, 4, 5, 24 } }, { 'f', { 24, 1, 1, 40 } }, { 'f', { 2, 4, 5, 40 } }, { 'f', { 2, 4, 5, 40 } }, { 'v', { 40 } }, { 'p', { 40 } }, { 'v', { 40 } }, { 'v', { 40 } }, { 'f', { 2, 4, 5, 40 } } } },
+    { "conv_dx_reduce wide", OP_CONV_DX_REDUCE, A(.stride = 1, .relu = true), { { 'f', { 3, 7, 9, 72 } }, { 'f', { 72, 1, 1, 200 } }, { 'f', { 3, 7, 9, 200 } }, { 'f', { 3, 7, 9, 200 } }, { 'v', { 200 } }, { 'p', { 200 } }, { 'v', { 200 } }, { 'v', { 200 } }, { 'f', { 3, 7, 9, 200 } } } },
     { "pool_attention 50", OP_POOL_ATTENTION, A(0), { { 'f', { 2, 50, 256 } }, { 'f', { 2, 4, 256 } } } },
 };
 const int op_case_count = sizeof op_cases / sizeof *op_cases;

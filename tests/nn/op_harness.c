@@ -37,7 +37,7 @@ static double get(const tensor *t, int64_t i)
 static cloob_dtype type_of(char kind, cloob_dtype type)
 {
     if (kind == 'b') return CLOOB_U8;
-    if (kind == 't' || kind == 'i') return CLOOB_I32;
+    if (kind == 't' || kind == 'i' || kind == 's') return CLOOB_I32;
     return kind == 'f' || type == CLOOB_F64 ? type : CLOOB_F32;
 }
 
@@ -46,6 +46,17 @@ static double draw(char kind, int64_t bound, uint64_t key, int64_t i)
     if (kind == 'b') return (double)rng_below(key, (uint64_t)i, 256);
     if (kind == 't' || kind == 'i') return (double)rng_below(key, (uint64_t)i, (uint64_t)bound);
     return kind == 'p' ? 0.5 + rng_uniform(key, (uint64_t)i) : rng_normal(key, (uint64_t)i);
+}
+
+/* The first sequence has one row, the second as many as may be, the others any number; some rows are left over. */
+static void draw_starts(const tensor *t, int64_t most, int64_t rows, uint64_t key)
+{
+    int32_t *start = t->data, at = 0;
+    for (int32_t n = 0, N = (int32_t)t->dim[0]; n < N; n++) {
+        int64_t left = rows - at - (N - 1 - n), length = n == 0 ? 1 : n == 1 ? most : 1 + (int64_t)rng_below(key, (uint64_t)n, (uint64_t)most);
+        start[n] = at;
+        at += (int32_t)(length < left ? length : left);
+    }
 }
 
 static void make_input(op_pass *p, const op_case *c, int k, cloob_dtype type, uint64_t seed)
@@ -57,7 +68,8 @@ static void make_input(op_pass *p, const op_case *c, int k, cloob_dtype type, ui
     t->dtype = c->op == OP_IMAGE_INPUT && kind == 'f' ? CLOOB_F32 : type_of(kind, type);
     for (t->ndim = 0; t->ndim < 7 && c->in[k].dim[t->ndim]; t->ndim++) t->dim[t->ndim] = c->in[k].dim[t->ndim];
     t->data = own(p, tensor_bytes(t));
-    for (int64_t i = 0, n = tensor_count(t); i < n; i++)
+    if (kind == 's') draw_starts(t, c->attr.tokens, c->in[k].dim[7], rng_key(seed, c->name));
+    for (int64_t i = 0, n = kind == 's' ? 0 : tensor_count(t); i < n; i++)
         set(t, i, draw(kind, c->in[k].dim[7], rng_key(seed, c->name) + 1000 * (uint64_t)k, i));
 }
 
@@ -101,6 +113,20 @@ static bool refresh_statistics(cloob_ctx *ctx, op_pass *p)
     stats.out[0] = p->forward.in[1];
     stats.out[1] = p->forward.in[2];
     return run_ref(ctx, OP_BN_STATS, &stats);
+}
+
+/* mean and rstd of layernorm_bwd are those of x where what layernorm made of it is asked for. */
+static bool refresh_rows(cloob_ctx *ctx, op_pass *p)
+{
+    op_args forward = { .attr = { .eps = p->forward.attr.eps } };
+    forward.in[0] = p->forward.in[1];
+    forward.in[1] = p->forward.in[4];
+    forward.in[2] = p->forward.in[6];
+    forward.out[0] = p->forward.in[1];
+    forward.out[0].data = own(p, tensor_bytes(&p->forward.in[1]));
+    forward.out[1] = p->forward.in[2];
+    forward.out[2] = p->forward.in[3];
+    return run_ref(ctx, OP_LAYERNORM, &forward);
 }
 
 bool op_pass_forward(cloob_ctx *ctx, const op_case *c, op_pass *p)
@@ -166,6 +192,7 @@ bool op_pass_run(cloob_ctx *ctx, const op_case *c, cloob_dtype type, uint64_t se
     p->forward.attr.dtype = type;
     for (int k = 0; k < OP_INPUTS; k++) make_input(p, c, k, type, seed);
     if (c->op == OP_BN_APPLY && !refresh_statistics(ctx, p)) return false;
+    if (c->op == OP_LAYERNORM_BWD && p->forward.in[6].ndim >= 0 && !refresh_rows(ctx, p)) return false;
     keep_inputs(p);
     return shape_and_allocate(ctx, p, c->op, &p->forward) && op_pass_forward(ctx, c, p) && run_backward(ctx, c, p, seed);
 }

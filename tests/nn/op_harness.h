@@ -4,7 +4,8 @@
  *   f  numbers near 1 in the compute type        v  a vector kept in F32 (gain, bias, statistic)
  *   p  a vector of positive numbers in F32       e  a table kept in F32
  *   t  token ids below the bound in dim 7        i  row indices below the bound in dim 7
- *   b  bytes                                     0  absent */
+ *   b  bytes                                     0  absent
+ *   s  rising starts of sequences of 1 to attr.tokens rows, all below the bound in dim 7 */
 #ifndef TESTS_OP_HARNESS_H
 #define TESTS_OP_HARNESS_H
 

@@ -62,6 +62,62 @@ static const op_case cases[] = {
       OP_CONV2D,
       A(.stride = 16, .pad = 0),
       { { 'f', { 4, 64, 64, 3 } }, { 'f', { 128, 16, 16, 3 } } } },
+    { "conv_stats 64",
+      OP_CONV_STATS,
+      A(.stride = 1, .eps = 1e-5f, .momentum = .1f),
+      { { 'f', { 3, 56, 56, 256 } }, { 'f', { 64, 1, 1, 256 } }, { 'v', { 64 } }, { 'p', { 64 } } } },
+    { "conv_stats 256",
+      OP_CONV_STATS,
+      A(.stride = 1, .eps = 1e-5f, .momentum = .1f),
+      { { 'f', { 3, 56, 56, 64 } }, { 'f', { 256, 1, 1, 64 } }, { 'v', { 256 } }, { 'p', { 256 } } } },
+    { "conv_stats 320",
+      OP_CONV_STATS,
+      A(.stride = 1, .eps = 1e-5f, .momentum = .1f),
+      { { 'f', { 5, 28, 28, 80 } }, { 'f', { 320, 1, 1, 80 } }, { 'v', { 320 } }, { 'p', { 320 } } } },
+    { "conv_stats long",
+      OP_CONV_STATS,
+      A(.stride = 1, .eps = 1e-5f, .momentum = .1f),
+      { { 'f', { 3, 33, 33, 32 } }, { 'f', { 2048, 1, 1, 32 } }, { 'v', { 2048 } }, { 'p', { 2048 } } } },
+    { "conv_dx_reduce long",
+      OP_CONV_DX_REDUCE,
+      A(.stride = 1, .relu = true),
+      { { 'f', { 3, 33, 33, 32 } },
+        { 'f', { 32, 1, 1, 2048 } },
+        { 'f', { 3, 33, 33, 2048 } },
+        { 'f', { 3, 33, 33, 2048 } },
+        { 'v', { 2048 } },
+        { 'p', { 2048 } },
+        { 'v', { 2048 } },
+        { 'v', { 2048 } },
+        { 'f', { 3, 33, 33, 2048 } } } },
+    { "conv_stats deep",
+      OP_CONV_STATS,
+      A(.stride = 1, .eps = 1e-5f, .momentum = .1f),
+      { { 'f', { 5, 7, 7, 1024 } }, { 'f', { 512, 1, 1, 1024 } }, { 'v', { 512 } }, { 'p', { 512 } } } },
+    { "conv_dx_reduce 256",
+      OP_CONV_DX_REDUCE,
+      A(.stride = 1, .relu = true),
+      { { 'f', { 3, 56, 56, 64 } },
+        { 'f', { 64, 1, 1, 256 } },
+        { 'f', { 3, 56, 56, 256 } },
+        { 'f', { 3, 56, 56, 256 } },
+        { 'v', { 256 } },
+        { 'p', { 256 } },
+        { 'v', { 256 } },
+        { 'v', { 256 } },
+        { 'f', { 3, 56, 56, 256 } } } },
+    { "conv_dx_reduce deep",
+      OP_CONV_DX_REDUCE,
+      A(.stride = 1, .relu = true),
+      { { 'f', { 5, 7, 7, 512 } },
+        { 'f', { 512, 1, 1, 2048 } },
+        { 'f', { 5, 7, 7, 2048 } },
+        { 'f', { 5, 7, 7, 2048 } },
+        { 'v', { 2048 } },
+        { 'p', { 2048 } },
+        { 'v', { 2048 } },
+        { 'v', { 2048 } },
+        { 'f', { 5, 7, 7, 2048 } } } },
     { "linear",
       OP_LINEAR,
       A(0),
@@ -107,46 +163,65 @@ static const op_case cases[] = {
     { "pool_attention", OP_POOL_ATTENTION, A(0), { { 'f', { 4, 50, 512 } }, { 'f', { 4, 8, 512 } } } },
 };
 
-static void compare(cloob_dtype type, double tolerance)
+static void compare_call(device *dev, const op_case *c, op_pass *p, int step, cloob_dtype type,
+                         double tolerance)
+{
+    op_id op = step < 0 ? c->op : p->rule[step].op;
+    bool ran;
+    if (op == OP_COUNT) return;
+    double error =
+        op_compare(ctx, dev, op, step < 0 ? &p->forward : &p->step[step], step < 0 ? p->before : NULL, &ran);
+    if (ran && error >= 0 && error <= tolerance) return;
+    printf("  %s / %s (%s): error %.3g\n", c->name, op_table[op].name, dtype_name(type), error);
+    CHECK(!"agrees");
+}
+
+/* Cases from op `first` of the list on; joined ops in each of these ways, one after the other. */
+static void compare(op_id first, cloob_dtype type, double tolerance, const char *const *ways, int count)
 {
     device *dev = NULL;
     CHECK_OK(ctx, device_open(ctx, "cuda", &dev));
     for (size_t i = 0; dev && i < sizeof cases / sizeof *cases; i++) {
         op_pass p;
+        if (cases[i].op < first) continue;
         CHECK(op_pass_run(ctx, &cases[i], type, 3, &p));
-        for (int s = -1; s < p.steps; s++) {
-            op_id op = s < 0 ? cases[i].op : p.rule[s].op;
-            bool ran;
-            if (op == OP_COUNT) continue;
-            double error =
-                op_compare(ctx, dev, op, s < 0 ? &p.forward : &p.step[s], s < 0 ? p.before : NULL, &ran);
-            if (ran && error >= 0 && error <= tolerance) continue;
-            printf("  %s / %s (%s): error %.3g\n", cases[i].name, op_table[op].name, dtype_name(type), error);
-            check_bad_here_++;
+        for (int w = 0; w < count; w++) {
+            setenv("CLOOB_JOINED", ways[w], 1);
+            for (int s = -1; s < p.steps; s++) compare_call(dev, &cases[i], &p, s, type, tolerance);
         }
         op_pass_release(&p);
     }
     device_close(dev);
 }
 
-/* F32: sums over up to 50,000 rows, in another order than ref's, and rounded once per block. */
+static const char *const ways[] = { "4", "2", "never" };
+
 static void large_sizes_agree(void)
 {
     if (device_cuda_count() == 0) SKIP("no GPU here");
-    compare(CLOOB_F32, 2e-5);
+    compare(0, CLOOB_F32, 2e-5, ways, 1);
 }
 
 static void large_sizes_agree_in_bf16(void)
 {
     if (device_cuda_count() == 0) SKIP("no GPU here");
-    compare(CLOOB_BF16, 1e-2);
+    compare(0, CLOOB_BF16, 1e-2, ways, 1);
 }
 
-int main(void)
+static void joined_ops_agree_in_every_way(void)
 {
+    if (device_cuda_count() == 0) SKIP("no GPU here");
+    compare(OP_CONV_STATS, CLOOB_BF16, 1e-2, ways, 3);
+}
+
+/* test_gpu_ops [joined] */
+int main(int argc, char **argv)
+{
+    bool all = argc < 2 || strcmp(argv[1], "joined") != 0;
     ctx = cloob_ctx_create(NULL);
-    RUN(large_sizes_agree);
-    RUN(large_sizes_agree_in_bf16);
+    if (all) RUN(large_sizes_agree);
+    if (all) RUN(large_sizes_agree_in_bf16);
+    RUN(joined_ops_agree_in_every_way);
     cloob_ctx_destroy(ctx);
     return check_summary();
 }

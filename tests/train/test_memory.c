@@ -55,7 +55,7 @@ static void plan_equals_step(void)
         o.lock_text = true, o.memory = "queue:100", o.float_images = true, o.grad.recompute = false;
         compare(&o);
         options(&o, models[i], 33);
-        o.method = LOSS_CLIP;
+        o.method = LOSS_CLIP, o.pack_texts = true;
         compare(&o);
     }
 }

@@ -25,6 +25,7 @@ typedef struct plan {
     int64_t limit_at;   /* from this step on files may not grow beyond 64 KiB: a full disk; 0: never */
     int64_t batch;      /* 8 */
     const char *memory; /* what is stored; NULL: the batch */
+    bool packed;        /* texts packed to their length */
     int64_t seen;
 } plan;
 
@@ -61,6 +62,7 @@ static cloob_status train(plan *p)
     o.resume = p->resume;
     o.save_every = "5steps";
     if (p->memory) o.memory = p->memory;
+    o.pack_texts = p->packed;
     o.device = "cpu";
     o.learnable_inv_tau = true;
     o.should_stop = between_steps;
@@ -228,6 +230,17 @@ static void a_queue_goes_on_exactly(void)
     CHECK(same_checkpoint(file_of("queue", "latest"), file_of("requeue", "latest")));
 }
 
+/* Packed texts are the same run to rounding, and the same bytes again when it goes on. */
+static void packed_texts_go_on_exactly(void)
+{
+    plan p = { .name = "packed", .packed = true }, q = { .name = "repacked", .packed = true, .stop_at = 7 };
+    CHECK(run_to_end(p) == CLOOB_OK);
+    CHECK(run_to_end(q) == CLOOB_ERR_STOPPED);
+    q.resume = "latest", q.stop_at = 0;
+    CHECK(run_to_end(q) == CLOOB_OK);
+    CHECK(same_checkpoint(file_of("packed", "latest"), file_of("repacked", "latest")));
+}
+
 /* Another length, none, and one where there was none: said in the log, and gone on with. */
 static void a_run_may_change_what_it_stores(void)
 {
@@ -270,6 +283,7 @@ int main(void)
     RUN(a_full_disk_leaves_the_last_checkpoint);
     RUN(another_batch_goes_on_at_the_same_sample);
     RUN(a_queue_goes_on_exactly);
+    RUN(packed_texts_go_on_exactly);
     RUN(a_run_may_change_what_it_stores);
     RUN(one_process_trains_in_a_folder);
     char command[512];

@@ -7,6 +7,7 @@
 
 static cloob_ctx *ctx;
 static comm *all;
+static bool packed; /* texts of the ranks are packed; those of the one process never */
 
 enum { ROWS = 8, STEPS = 20 };
 
@@ -23,6 +24,7 @@ static step *make(device *dev, const char *model, comm *c, int64_t accum, const 
     o.bn_sync = true;
     o.memory = memory;
     o.learn_inv_tau = true;
+    o.pack_texts = c && packed;
     CHECK_OK(ctx, step_create(ctx, &o, dev, c, &s));
     if (s) CHECK_OK(ctx, procedural_params(ctx, step_params(s)));
     return s;
@@ -159,6 +161,15 @@ static void ranks_and_micro_batches_go_together(void) { check_beside("tiny-vit",
 /* No multiple of the batch: it wraps, on every rank alike. */
 static void a_queue_holds_the_rows_of_all_ranks(void) { check_beside("tiny-vit", 2, "queue:20", false); }
 
+/* Each rank takes the text tower that its own rows need. */
+static void packed_texts_of_every_rank(void)
+{
+    packed = true;
+    check_beside("tiny-vit", 1, "batch", false);
+    check_beside("tiny-vit", 2, "batch", false);
+    packed = false;
+}
+
 int main(void)
 {
     ctx = cloob_ctx_create(&(cloob_ctx_options){ .threads = 1 }); /* ranks share the cores */
@@ -171,6 +182,7 @@ int main(void)
     RUN(without_batch_norm_nothing_needs_saying);
     RUN(ranks_and_micro_batches_go_together);
     RUN(a_queue_holds_the_rows_of_all_ranks);
+    RUN(packed_texts_of_every_rank);
     comm_destroy(all);
     cloob_ctx_destroy(ctx);
     return check_summary();

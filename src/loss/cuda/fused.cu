@@ -5,7 +5,6 @@
  * A gradient tile runs three products through the same stages: a b^T, which becomes E in half the registers,
  * then dra b^T + a drb^T over it. */
 #include <cuda_bf16.h>
-#include <cudaTypedefs.h>
 
 #include "loss/cuda/fused.h"
 #include "tensor/cuda/hopper.cuh"
@@ -55,39 +54,6 @@ struct place { /* of a thread's numbers in the matrix: rows row and row + 8, col
     int row, column;
 };
 
-/* c[4 k + 0, 1]: row, columns column + 8 k + {0, 1};  c[4 k + 2, 3]: the same of row + 8 */
-
-/* In assembly, so that the pair stays one register. */
-__device__ __forceinline__ uint32_t pack(float low, float high)
-{
-    uint32_t v;
-    asm volatile("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(v) : "f"(high), "f"(low));
-    return v;
-}
-
-__device__ __forceinline__ float2 unpack(uint32_t v)
-{
-    return make_float2(__uint_as_float(v << 16), __uint_as_float(v & 0xffff0000u));
-}
-
-/* Four lanes hold two columns each of four groups of eight; afterwards lane q holds group q whole. */
-__device__ __forceinline__ void transpose_quad(uint32_t (&v)[4])
-{
-    bool odd = threadIdx.x & 1, high = threadIdx.x & 2;
-    uint32_t r = __shfl_xor_sync(~0u, odd ? v[0] : v[1], 1);
-    if (odd) v[0] = r;
-    else v[1] = r;
-    r = __shfl_xor_sync(~0u, odd ? v[2] : v[3], 1);
-    if (odd) v[2] = r;
-    else v[3] = r;
-    r = __shfl_xor_sync(~0u, high ? v[0] : v[2], 2);
-    if (high) v[0] = r;
-    else v[2] = r;
-    r = __shfl_xor_sync(~0u, high ? v[1] : v[3], 2);
-    if (high) v[1] = r;
-    else v[3] = r;
-}
-
 /* A packed pair of columns each from four groups of eight: 16-byte stores, 64 bytes a quad. g: which four
  * groups. */
 __device__ __forceinline__ void store(__nv_bfloat16 *to, uint32_t (&v)[4], const job &j, place at, int half,
@@ -105,7 +71,7 @@ __device__ __forceinline__ void exponentials(uint32_t (&w)[64], const float (&c)
     float k = scale * LOG2E;
 #pragma unroll
     for (int i = 0; i < 64; i++)
-        w[i] = pack(exp2_fast(fmaf(c[2 * i], k, -k)), exp2_fast(fmaf(c[2 * i + 1], k, -k)));
+        w[i] = pack_pair(exp2_fast(fmaf(c[2 * i], k, -k)), exp2_fast(fmaf(c[2 * i + 1], k, -k)));
 }
 
 __device__ __forceinline__ void store_exponentials(const uint32_t (&w)[64], const job &j, place at)
@@ -129,8 +95,8 @@ __device__ __forceinline__ void store_dscores(const uint32_t (&w)[64], const flo
 #pragma unroll
         for (int q = 0; q < 4; q++) {
             int at_w = 2 * (4 * (i / 2) + q) + i % 2;
-            float2 e = unpack(w[at_w]);
-            v[q] = pack(j.factor * e.x * c[2 * at_w], j.factor * e.y * c[2 * at_w + 1]);
+            float2 e = unpack_pair(w[at_w]);
+            v[q] = pack_pair(j.factor * e.x * c[2 * at_w], j.factor * e.y * c[2 * at_w + 1]);
         }
         store(j.ds, v, j, at, i % 2, i / 2);
     }
@@ -197,7 +163,7 @@ __device__ __forceinline__ void store_dk(const float (&c)[128], int half, const 
         for (int q = 0; q < 4; q++) {
             const float *s = &c[4 * (4 * g + q) + 2 * half];
             int column = at.column + 8 * (4 * g + q);
-            v[q] = pack(column == own ? at_own : factor * exp2_fast(fmaf(s[0], k, -shift)),
+            v[q] = pack_pair(column == own ? at_own : factor * exp2_fast(fmaf(s[0], k, -shift)),
                         column + 1 == own ? at_own : factor * exp2_fast(fmaf(s[1], k, -shift)));
         }
         store(j.e, v, j, at, half, g);
@@ -238,13 +204,6 @@ __device__ void produce(ring r, const maps &t, const job &j, int tiles, int row_
     }
 }
 
-/* Keeps reads of the accumulators behind the wait before it, and writes before the product after it. */
-__device__ __forceinline__ void settle(float (&c)[128])
-{
-#pragma unroll
-    for (int i = 0; i < 128; i++) asm volatile("" : "+f"(c[i])::"memory");
-}
-
 /* c = or += the product over `depth` stages; each stage is given back once the product after it has begun. */
 __device__ __forceinline__ void multiply(float (&c)[128], ring &r, int stages, int group, bool keep)
 {
@@ -256,7 +215,7 @@ __device__ __forceinline__ void multiply(float (&c)[128], ring &r, int stages, i
         uint64_t a = descriptor(from + group * (A_BYTES / 2)), b = descriptor(from + A_BYTES);
         wgmma_fence();
 #pragma unroll
-        for (int k = 0; k < DEPTH / 16; k++) wgmma_64x256x16(c, a + 2 * k, b + 2 * k, keep || i > 0 || k > 0);
+        for (int k = 0; k < DEPTH / 16; k++) wgmma_k16(c, a + 2 * k, b + 2 * k, keep || i > 0 || k > 0);
         wgmma_commit();
         if (i > 0) {
             wgmma_wait<1>();
@@ -352,28 +311,6 @@ __global__ void lse_combine(float *top, double *sum, const float2 *partial, int 
 
 /* ---- launching ---- */
 
-PFN_cuTensorMapEncodeTiled_v12000 encoder()
-{
-    void *entry = nullptr;
-    cudaDriverEntryPointQueryResult found;
-    cudaError_t e =
-        cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &entry, 12000, cudaEnableDefault, &found);
-    return e == cudaSuccess && found == cudaDriverEntryPointSuccess ? (PFN_cuTensorMapEncodeTiled_v12000)entry
-                                                                    : nullptr;
-}
-
-cudaError_t encode(CUtensorMap *map, const void *rows, int64_t n, int64_t d, int box_rows)
-{
-    PFN_cuTensorMapEncodeTiled_v12000 make = encoder();
-    cuuint64_t size[2] = { (cuuint64_t)d, (cuuint64_t)n }, stride[1] = { (cuuint64_t)d * 2 };
-    cuuint32_t box[2] = { DEPTH, (cuuint32_t)box_rows }, step[2] = { 1, 1 };
-    if (!make) return cudaErrorNotSupported;
-    CUresult r = make(map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, const_cast<void *>(rows), size, stride, box,
-                      step, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-                      CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-    return r == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
-}
-
 cudaError_t processors(int *count)
 {
     int device;
@@ -389,10 +326,10 @@ cudaError_t launch(cudaStream_t stream, const job &j, const void *a, const void 
     int sms;
     if (j.m == 0 || j.n == 0) return cudaSuccess;
     cudaError_t e = processors(&sms);
-    if (e == cudaSuccess) e = encode(&t.a, a, j.m, j.d, ROWS);
-    if (e == cudaSuccess) e = encode(&t.b, b, j.n, j.d, COLUMNS);
-    if (e == cudaSuccess) e = encode(&t.da, da ? da : a, j.m, j.d, ROWS);
-    if (e == cudaSuccess) e = encode(&t.db, db ? db : b, j.n, j.d, COLUMNS);
+    if (e == cudaSuccess) e = tensor_map_rows(&t.a, a, j.m, j.d, DEPTH, ROWS);
+    if (e == cudaSuccess) e = tensor_map_rows(&t.b, b, j.n, j.d, DEPTH, COLUMNS);
+    if (e == cudaSuccess) e = tensor_map_rows(&t.da, da ? da : a, j.m, j.d, DEPTH, ROWS);
+    if (e == cudaSuccess) e = tensor_map_rows(&t.db, db ? db : b, j.n, j.d, DEPTH, COLUMNS);
     if (e == cudaSuccess)
         e = cudaFuncSetAttribute(scores<K>, cudaFuncAttributeMaxDynamicSharedMemorySize, SHARED_BYTES);
     if (e != cudaSuccess) return e;
@@ -415,14 +352,7 @@ job job_of(int64_t m, int64_t n, int64_t d, float scale)
 
 extern "C" {
 
-bool fused_takes(int64_t d)
-{
-    int device, major = 0;
-    if (d % DEPTH != 0 || cudaGetDevice(&device) != cudaSuccess) return false;
-    if (cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) != cudaSuccess)
-        return false;
-    return major == 9 && encoder() != nullptr;
-}
+bool fused_takes(int64_t d) { return d % DEPTH == 0 && hopper_is_here(); }
 
 cudaError_t fused_exp(cudaStream_t stream, void *e, const void *a, const void *b, int64_t m, int64_t n,
                       int64_t d, float beta)

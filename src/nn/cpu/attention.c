@@ -4,70 +4,69 @@
 
 typedef struct job {
     tensor qkv, y, dy, dqkv;
+    op_sequences s;
     const float *lse_in;
     float *lse, *scratch;
-    int64_t T, C, H, e, room; /* room: floats of scratch per thread */
+    int64_t C, H, e, room; /* room: floats of scratch per thread */
     bool causal;
     float scale;
 } job;
 
-/* Floats of a head's matrices beside `scores` matrices of scores: q, k, v and, backward, y, dy, dq, dk, dv. */
-static int64_t room_for(const tensor *qkv, int64_t heads, int64_t scores, int64_t matrices)
-{
-    int64_t T = qkv->dim[1], e = qkv->dim[2] / 3 / heads;
-    return scores * T * T + (qkv->dtype == CLOOB_BF16 ? matrices * T * e : 0);
-}
+/* scores: matrices of them that a head needs; matrices: of its rows, as floats: q, k, v, y and, backward, dy, dq, dk, dv. */
+typedef struct demand {
+    int64_t scores, matrices;
+} demand;
 
-static job job_of(const op_args *a, const tensor *qkv, int64_t room)
+static const demand forward = { 1, 4 }, backward = { 2, 8 };
+
+static job job_of(const op_args *a, const tensor *qkv, const tensor *start, demand d)
 {
-    int64_t C = qkv->dim[2] / 3, e = C / a->attr.heads;
-    return (job){ .qkv = *qkv, .scratch = a->scratch, .T = qkv->dim[1], .C = C, .H = a->attr.heads, .e = e, .room = room,
+    int64_t C = tensor_cols(qkv) / 3, e = C / a->attr.heads;
+    op_sequences s = op_sequences_of(&a->attr, qkv, start);
+    return (job){ .qkv = *qkv, .s = s, .scratch = a->scratch, .C = C, .H = a->attr.heads, .e = e,
+                  .room = d.scores * s.T * s.T + (qkv->dtype == CLOOB_BF16 ? d.matrices * s.T * e : 0),
                   .causal = a->attr.causal, .scale = 1.0f / sqrtf((float)e) };
 }
 
-static cloob_status plan(const op_env *env, op_args *a, const tensor *qkv, int64_t room)
+static cloob_status plan(const op_env *env, op_args *a, job j)
 {
-    a->scratch_bytes = (size_t)(pool_ranges(env->ctx, qkv->dim[0] * a->attr.heads, 1) * room) * sizeof(float);
+    a->scratch_bytes = (size_t)(pool_ranges(env->ctx, j.s.N * j.H, 1) * j.room) * sizeof(float);
     return CLOOB_OK;
 }
 
-enum { FORWARD_MATRICES = 4, BACKWARD_MATRICES = 8 };
+cloob_status attention_prepare(const op_env *env, op_args *a) { return plan(env, a, job_of(a, &a->in[0], &a->in[1], forward)); }
 
-cloob_status attention_prepare(const op_env *env, op_args *a)
-{
-    return plan(env, a, &a->in[0], room_for(&a->in[0], a->attr.heads, 1, FORWARD_MATRICES));
-}
-
-cloob_status attention_bwd_prepare(const op_env *env, op_args *a)
-{
-    return plan(env, a, &a->in[1], room_for(&a->in[1], a->attr.heads, 2, BACKWARD_MATRICES));
-}
+cloob_status attention_bwd_prepare(const op_env *env, op_args *a) { return plan(env, a, job_of(a, &a->in[1], &a->in[4], backward)); }
 
 static void forward_range(void *arg, int64_t begin, int64_t end, int thread)
 {
     const job *j = arg;
-    int64_t T = j->T, C = j->C, e = j->e;
+    int64_t C = j->C, e = j->e;
     for (int64_t i = begin; i < end; i++) {
-        int64_t n = i / j->H, h = i % j->H, at = n * T * 3 * C + h * e;
+        int64_t n = i / j->H, h = i % j->H, first = op_first_row(&j->s, n), T = op_row_count(&j->s, n);
+        int64_t at = first * 3 * C + h * e, at_y = first * C + h * e;
         float *s = j->scratch + thread * j->room, *room = s + T * T;
         floats q = floats_in(&j->qkv, at, 3 * C, T, e, &room), k = floats_in(&j->qkv, at + C, 3 * C, T, e, &room);
-        floats v = floats_in(&j->qkv, at + 2 * C, 3 * C, T, e, &room), y = floats_place(&j->y, n * T * C + h * e, C, T, e, &room);
+        floats v = floats_in(&j->qkv, at + 2 * C, 3 * C, T, e, &room), y = floats_place(&j->y, at_y, C, T, e, &room);
         gemm_tile(false, true, T, T, e, j->scale, q.at, q.ld, k.at, k.ld, 0.0f, s, T);
         for (int64_t t = 0; t < T; t++) {
             float lse = softmax_row(s + t * T, j->causal ? t + 1 : T, T);
-            if (j->lse) j->lse[i * T + t] = lse;
+            if (j->lse) j->lse[op_head_at(&j->s, j->H, n, h) + t] = lse;
         }
         gemm_tile(false, false, T, e, T, 1.0f, s, T, v.at, v.ld, 0.0f, y.at, y.ld);
-        floats_out(&j->y, n * T * C + h * e, C, T, e, y);
+        floats_out(&j->y, at_y, C, T, e, y);
     }
 }
 
 cloob_status attention_cpu(const op_env *env, const op_args *a)
 {
-    job j = job_of(a, &a->in[0], room_for(&a->in[0], a->attr.heads, 1, FORWARD_MATRICES));
+    job j = job_of(a, &a->in[0], &a->in[1], forward);
     j.y = a->out[0];
     j.lse = a->out[1].data;
-    pool_for(env->ctx, a->in[0].dim[0] * j.H, 1, forward_range, &j);
+    pool_for(env->ctx, j.s.N * j.H, 1, forward_range, &j);
+    zero_dead(&j.s, &a->out[0]);
+    for (int64_t h = 0; j.s.start && j.lse && h < j.H; h++)
+        for (int64_t r = j.s.start[j.s.N]; r < j.s.rows; r++) j.lse[h * j.s.rows + r] = 0;
     return CLOOB_OK;
 }
 
@@ -91,9 +90,10 @@ CPU_CLONES static void score_gradient(float *dp, const float *p, floats dy, floa
 static void backward_range(void *arg, int64_t begin, int64_t end, int thread)
 {
     const job *j = arg;
-    int64_t T = j->T, C = j->C, e = j->e;
+    int64_t C = j->C, e = j->e;
     for (int64_t i = begin; i < end; i++) {
-        int64_t n = i / j->H, h = i % j->H, at = n * T * 3 * C + h * e, at_y = n * T * C + h * e;
+        int64_t n = i / j->H, h = i % j->H, first = op_first_row(&j->s, n), T = op_row_count(&j->s, n);
+        int64_t at = first * 3 * C + h * e, at_y = first * C + h * e;
         float *p = j->scratch + thread * j->room, *ds = p + T * T, *room = ds + T * T;
         floats q = floats_in(&j->qkv, at, 3 * C, T, e, &room), k = floats_in(&j->qkv, at + C, 3 * C, T, e, &room);
         floats v = floats_in(&j->qkv, at + 2 * C, 3 * C, T, e, &room);
@@ -101,7 +101,7 @@ static void backward_range(void *arg, int64_t begin, int64_t end, int thread)
         floats dq = floats_place(&j->dqkv, at, 3 * C, T, e, &room), dk = floats_place(&j->dqkv, at + C, 3 * C, T, e, &room);
         floats dv = floats_place(&j->dqkv, at + 2 * C, 3 * C, T, e, &room);
         gemm_tile(false, true, T, T, e, j->scale, q.at, q.ld, k.at, k.ld, 0.0f, p, T);
-        probabilities(p, j->lse_in + i * T, T, j->causal);
+        probabilities(p, j->lse_in + op_head_at(&j->s, j->H, n, h), T, j->causal);
         gemm_tile(true, false, T, e, T, 1.0f, p, T, dy.at, dy.ld, 0.0f, dv.at, dv.ld);
         gemm_tile(false, true, T, T, e, 1.0f, dy.at, dy.ld, v.at, v.ld, 0.0f, ds, T);
         score_gradient(ds, p, dy, y, T, e);
@@ -115,11 +115,12 @@ static void backward_range(void *arg, int64_t begin, int64_t end, int thread)
 
 cloob_status attention_bwd_cpu(const op_env *env, const op_args *a)
 {
-    job j = job_of(a, &a->in[1], room_for(&a->in[1], a->attr.heads, 2, BACKWARD_MATRICES));
+    job j = job_of(a, &a->in[1], &a->in[4], backward);
     j.dy = a->in[0];
     j.y = a->in[2];
     j.lse_in = a->in[3].data;
     j.dqkv = a->out[0];
-    pool_for(env->ctx, a->in[1].dim[0] * j.H, 1, backward_range, &j);
+    pool_for(env->ctx, j.s.N * j.H, 1, backward_range, &j);
+    zero_dead(&j.s, &a->out[0]);
     return CLOOB_OK;
 }

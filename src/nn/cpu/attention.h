@@ -8,6 +8,9 @@
 /* Rows of scores become probabilities; the keys beyond `keys` get 0. Returns the log-sum-exp. */
 float softmax_row(float *s, int64_t keys, int64_t T);
 
+/* Packed rows behind the last sequence: 0. */
+void zero_dead(const op_sequences *s, const tensor *x);
+
 typedef struct floats {
     float *at;
     int64_t ld;

@@ -1,6 +1,8 @@
 /* The attention pool: H queries over T tokens, one picture at a time; and what all attention kernels share. */
 #include "nn/cpu/attention.h"
 
+#include <string.h>
+
 CPU_CLONES float softmax_row(float *s, int64_t keys, int64_t T)
 {
     float most = s[0], sum = 0;
@@ -15,6 +17,13 @@ CPU_CLONES float softmax_row(float *s, int64_t keys, int64_t T)
     for (int64_t k = 0; k < keys; k++) s[k] *= scale;
     for (int64_t k = keys; k < T; k++) s[k] = 0;
     return most + logf(sum);
+}
+
+void zero_dead(const op_sequences *s, const tensor *x)
+{
+    size_t row = (size_t)tensor_cols(x) * dtype_size(x->dtype);
+    int64_t alive = s->start ? s->start[s->N] : s->rows;
+    memset((char *)x->data + (size_t)alive * row, 0, (size_t)(s->rows - alive) * row);
 }
 
 CPU_CLONES static void widen(const uint16_t *from, int64_t ld, int64_t rows, int64_t cols, float *to)

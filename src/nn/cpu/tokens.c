@@ -35,33 +35,39 @@ cloob_status embed_cpu(const op_env *env, const op_args *a)
 
 cloob_status embed_bwd_cpu(const op_env *env, const op_args *a)
 {
-    return over(env, a, a->in[0].dim[2], 16, CPU_PICK(a->in[0], embed_bwd_range));
+    return over(env, a, tensor_cols(&a->in[0]), 16, CPU_PICK(a->in[0], embed_bwd_range));
 }
 
-static int64_t row_of(const tensor *index, int64_t n) { return index->data ? ((const int32_t *)index->data)[n] : 0; }
+/* The row of x that index names: inside sequence n, or packed, of all. */
+static size_t row_of(const tensor *x, const tensor *index, int64_t n)
+{
+    int64_t t = index->data ? ((const int32_t *)index->data)[n] : 0;
+    return (size_t)(x->ndim == 2 ? t : n * x->dim[1] + t);
+}
 
 cloob_status take_rows_cpu(const op_env *env, const op_args *a)
 {
-    int64_t N = a->in[0].dim[0], T = a->in[0].dim[1];
-    size_t row = (size_t)a->in[0].dim[2] * dtype_size(a->in[0].dtype);
-    const char *x = a->in[0].data;
+    const tensor *from = &a->in[0];
+    size_t row = (size_t)tensor_cols(from) * dtype_size(from->dtype);
+    const char *x = from->data;
     char *y = a->out[0].data;
     (void)env;
-    for (int64_t n = 0; n < N; n++) memcpy(y + (size_t)n * row, x + (size_t)(n * T + row_of(&a->in[1], n)) * row, row);
+    for (int64_t n = 0; n < a->out[0].dim[0]; n++) memcpy(y + (size_t)n * row, x + row_of(from, &a->in[1], n) * row, row);
     return CLOOB_OK;
 }
 
 cloob_status take_rows_bwd_cpu(const op_env *env, const op_args *a)
 {
-    int64_t N = a->out[0].dim[0], T = a->out[0].dim[1], C = a->out[0].dim[2];
-    size_t row = (size_t)C * dtype_size(a->out[0].dtype);
+    const tensor *to = &a->out[0];
+    int64_t C = tensor_cols(to);
+    size_t row = (size_t)C * dtype_size(to->dtype);
     const char *dy = a->in[0].data, *extra = a->in[3].data;
-    char *dx = a->out[0].data;
+    char *dx = to->data;
     (void)env;
-    if (extra && extra != dx) memcpy(dx, extra, tensor_bytes(&a->out[0]));
-    if (!extra) memset(dx, 0, tensor_bytes(&a->out[0]));
-    for (int64_t n = 0; n < N; n++)
-        CPU_PICK(a->in[0], add_row)(dx + (size_t)(n * T + row_of(&a->in[1], n)) * row, dy + (size_t)n * row, C);
+    if (extra && extra != dx) memcpy(dx, extra, tensor_bytes(to));
+    if (!extra) memset(dx, 0, tensor_bytes(to));
+    for (int64_t n = 0; n < a->in[0].dim[0]; n++)
+        CPU_PICK(a->in[0], add_row)(dx + row_of(to, &a->in[1], n) * row, dy + (size_t)n * row, C);
     return CLOOB_OK;
 }
 

@@ -24,30 +24,33 @@ CPU_CLONES static void NAME(input_range)(void *arg, int64_t begin, int64_t end, 
 CPU_CLONES static void NAME(embed_range)(void *arg, int64_t begin, int64_t end, int thread)
 {
     const op_args *a = arg;
-    const int32_t *token = a->in[0].data;
+    const int32_t *token = a->in[0].data, *row = a->in[3].data;
     const float *table = a->in[1].data, *pos = a->in[2].data;
-    int64_t T = a->out[0].dim[1], C = a->out[0].dim[2];
+    int64_t T = a->in[0].dim[1], C = tensor_cols(&a->out[0]);
     REAL *y = a->out[0].data;
     (void)thread;
-    for (int64_t i = begin; i < end; i++)
-        for (int64_t c = 0; c < C; c++) y[i * C + c] = PUT(table[token[i] * C + c] + pos[i % T * C + c]);
+    for (int64_t r = begin; r < end; r++) {
+        int64_t i = row ? row[r] : r;
+        for (int64_t c = 0; c < C; c++) y[r * C + c] = PUT(table[token[i] * C + c] + pos[i % T * C + c]);
+    }
 }
 
 /* Threads share the columns: every sum is taken in the order of the rows. */
 CPU_CLONES static void NAME(embed_bwd_range)(void *arg, int64_t begin, int64_t end, int thread)
 {
     const op_args *a = arg;
-    const int32_t *token = a->in[1].data;
+    const int32_t *token = a->in[1].data, *row = a->in[4].data;
     const REAL *dy = a->in[0].data;
     float *dtable = a->out[0].data, *dpos = a->out[1].data;
-    int64_t R = tensor_rows(&a->in[0]), T = a->in[0].dim[1], C = a->in[0].dim[2], V = a->in[2].dim[0], width = end - begin;
+    int64_t R = tensor_rows(&a->in[0]), T = a->in[1].dim[1], C = tensor_cols(&a->in[0]), V = a->in[2].dim[0], width = end - begin;
     (void)thread;
     for (int64_t v = 0; dtable && v < V; v++) memset(dtable + v * C + begin, 0, (size_t)width * sizeof *dtable);
     for (int64_t t = 0; dpos && t < T; t++) memset(dpos + t * C + begin, 0, (size_t)width * sizeof *dpos);
     for (int64_t r = 0; r < R; r++) {
         const REAL *g = dy + r * C;
-        for (int64_t c = begin; dtable && c < end; c++) dtable[token[r] * C + c] += GET(g[c]);
-        for (int64_t c = begin; dpos && c < end; c++) dpos[r % T * C + c] += GET(g[c]);
+        int64_t i = row ? row[r] : r;
+        for (int64_t c = begin; dtable && c < end; c++) dtable[token[i] * C + c] += GET(g[c]);
+        for (int64_t c = begin; dpos && c < end; c++) dpos[i % T * C + c] += GET(g[c]);
     }
 }
 

@@ -16,7 +16,27 @@ typedef struct attn_sizes {
     int T, Tp, C, H; /* Tp: T rounded up to whole tiles */
     int causal;
     float scale;
+    const int32_t *start; /* packed: where sequences begin among `rows`; T is the most of one */
+    int64_t rows;
 } attn_sizes;
+
+__host__ __device__ __forceinline__ int whole_tiles(int T) { return (T + 15) / 16 * 16; }
+
+/* Where a block works: the first row of its sequence, and of its head's log-sum-exp. */
+typedef struct attn_place {
+    int64_t row, head;
+} attn_place;
+
+/* Of a packed sequence z takes on the length. */
+template <bool PACKED>
+__device__ __forceinline__ attn_place place_of(attn_sizes &z, int n, int h)
+{
+    if constexpr (!PACKED) return { (int64_t)n * z.T, ((int64_t)n * z.H + h) * z.T };
+    int first = z.start[n];
+    z.T = z.start[n + 1] - first;
+    z.Tp = whole_tiles(z.T);
+    return { first, h * z.rows + first };
+}
 
 /* 16 bytes to shared memory without passing through registers; arrive() waits for all of a thread's. */
 __device__ __forceinline__ void send(bf16 *to, const bf16 *from)
@@ -112,16 +132,17 @@ __device__ __forceinline__ int col_in_tile(int half, int i)
     return 8 * half + (threadIdx.x & 3) * 2 + i % 2;
 }
 
-template <int D>
+template <int D, bool PACKED>
 static __global__ void __launch_bounds__(32 * MOST_WARPS)
     forward_kernel(bf16 *y, float *lse, const bf16 *qkv, attn_sizes z)
 {
     extern __shared__ __align__(16) bf16 smem[];
     typedef tile<D> tl;
+    int n = blockIdx.x / z.H, h = blockIdx.x % z.H, warp = threadIdx.x / 32, lane = threadIdx.x & 31;
+    attn_place at = place_of<PACKED>(z, n, h);
+    int tiles = z.Tp / 16;
     bf16 *q = smem, *k = q + z.Tp * tl::LD, *v = k + z.Tp * tl::LD;
-    int n = blockIdx.x / z.H, h = blockIdx.x % z.H, warp = threadIdx.x / 32, lane = threadIdx.x & 31,
-        tiles = z.Tp / 16;
-    const bf16 *from = qkv + (int64_t)n * z.T * 3 * z.C + h * D;
+    const bf16 *from = qkv + at.row * 3 * z.C + h * D;
     tl::fill(q, from, 3 * z.C, z.T, z.Tp);
     tl::fill(k, from + z.C, 3 * z.C, z.T, z.Tp);
     tl::fill(v, from + 2 * z.C, 3 * z.C, z.T, z.Tp);
@@ -163,8 +184,7 @@ static __global__ void __launch_bounds__(32 * MOST_WARPS)
             part += __shfl_xor_sync(0xffffffffu, part, 2);
             total[r] = top + log2f(part);
             int query = t * 16 + lane / 4 + 8 * r;
-            if (lse && lane % 4 == 0 && query < z.T)
-                lse[((int64_t)n * z.H + h) * z.T + query] = total[r] / LOG2E;
+            if (lse && lane % 4 == 0 && query < z.T) lse[at.head + query] = total[r] / LOG2E;
         }
         for (int j = 0; j < last; j++) {
             tl::times_rows(s, a, k, j * 16);
@@ -178,7 +198,7 @@ static __global__ void __launch_bounds__(32 * MOST_WARPS)
                 }
             tl::add_product(o, s, v, j * 16);
         }
-        tl::write(y + (int64_t)n * z.T * z.C + h * D, z.C, o, 1.0f, t * 16, z.T, q + t * 16 * tl::LD); /* q's rows have been read */
+        tl::write(y + at.row * z.C + h * D, z.C, o, 1.0f, t * 16, z.T, q + t * 16 * tl::LD); /* q's rows have been read */
     }
 }
 
@@ -264,7 +284,7 @@ __device__ static void dot_rows(float *along, const bf16 *dy, const bf16 *y, int
     }
 }
 
-template <int D>
+template <int D, bool PACKED>
 static __global__ void __launch_bounds__(32 * MOST_WARPS, BACKWARD_BLOCKS)
     backward_kernel(bf16 *dqkv, const bf16 *dy, const bf16 *qkv, const bf16 *y, const float *lse,
                     attn_sizes z)
@@ -272,15 +292,16 @@ static __global__ void __launch_bounds__(32 * MOST_WARPS, BACKWARD_BLOCKS)
     extern __shared__ __align__(16) bf16 smem[];
     typedef tile<D> tl;
     int n = blockIdx.x / z.H, h = blockIdx.x % z.H, warp = threadIdx.x / 32, warps = blockDim.x / 32;
+    attn_place place = place_of<PACKED>(z, n, h);
     bf16 *q = smem, *k = q + z.Tp * tl::LD, *v = k + z.Tp * tl::LD, *g = v + z.Tp * tl::LD, *stage = g + z.Tp * tl::LD;
     float *lse2 = (float *)(stage + z.Tp * tl::LD), *along = lse2 + z.Tp;
-    int64_t at = (int64_t)n * z.T * 3 * z.C + h * D, out = (int64_t)n * z.T * z.C + h * D;
+    int64_t at = place.row * 3 * z.C + h * D, out = place.row * z.C + h * D;
     tl::fill(q, qkv + at, 3 * z.C, z.T, z.Tp);
     tl::fill(k, qkv + at + z.C, 3 * z.C, z.T, z.Tp);
     tl::fill(v, qkv + at + 2 * z.C, 3 * z.C, z.T, z.Tp);
     tl::fill(g, dy + out, z.C, z.T, z.Tp);
     for (int t = threadIdx.x; t < z.Tp; t += blockDim.x)
-        lse2[t] = t < z.T ? lse[((int64_t)n * z.H + h) * z.T + t] * LOG2E : 0.0f;
+        lse2[t] = t < z.T ? lse[place.head + t] * LOG2E : 0.0f;
     dot_rows<D>(along, dy + out, y + out, z.C, z.T, z.Tp);
     arrive();
     __syncthreads();
@@ -293,10 +314,10 @@ static __global__ void __launch_bounds__(32 * MOST_WARPS, BACKWARD_BLOCKS)
 
 /* ---- launchers ----------------------------------------------------------------------------------- */
 
-static attn_sizes sizes_of(const op_args *a, const tensor *y)
+static attn_sizes sizes_of(const op_args *a, const op_sequences &s, const tensor *y)
 {
-    int T = (int)y->dim[1], C = (int)y->dim[2], H = (int)a->attr.heads;
-    attn_sizes z = { T, (T + 15) / 16 * 16, C, H, a->attr.causal, 1.0f / sqrtf((float)C / (float)H) };
+    int T = (int)s.T, C = (int)tensor_cols(y), H = (int)a->attr.heads;
+    attn_sizes z = { T, whole_tiles(T), C, H, a->attr.causal, 1.0f / sqrtf((float)C / (float)H), s.start, s.rows };
     return z;
 }
 
@@ -318,51 +339,59 @@ static bool on_tensor_cores(const op_env *env, const tensor *y, const attn_sizes
            smem_of(z, tiles, D) <= (size_t)((const cuda_state *)env->dev->state)->smem_bytes;
 }
 
-template <int D>
+template <int D, bool PACKED>
 static cloob_status launch_forward(const op_env *env, const op_args *a, const attn_sizes &z, int64_t N)
 {
     size_t smem = smem_of(z, 3, D);
     CLOOB_TRY(cuda_check(env->ctx,
-                         cudaFuncSetAttribute(forward_kernel<D>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                              (int)smem),
+                         cudaFuncSetAttribute(forward_kernel<D, PACKED>,
+                                              cudaFuncAttributeMaxDynamicSharedMemorySize, (int)smem),
                          "attention"));
-    forward_kernel<D>
+    forward_kernel<D, PACKED>
         <<<(unsigned)(N * z.H), threads_of(z), smem, stream_of(env)>>>((bf16 *)a->out[0].data,
                                                                        (float *)a->out[1].data,
                                                                        (const bf16 *)a->in[0].data, z);
     return cuda_launched(env->ctx, "attention");
 }
 
-template <int D>
+template <int D, bool PACKED>
 static cloob_status launch_backward(const op_env *env, const op_args *a, const attn_sizes &z, int64_t N)
 {
     size_t smem = smem_of(z, 5, D);
     CLOOB_TRY(cuda_check(env->ctx,
-                         cudaFuncSetAttribute(backward_kernel<D>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                              (int)smem),
+                         cudaFuncSetAttribute(backward_kernel<D, PACKED>,
+                                              cudaFuncAttributeMaxDynamicSharedMemorySize, (int)smem),
                          "attention_bwd"));
-    backward_kernel<D><<<(unsigned)(N * z.H), threads_of(z), smem, stream_of(env)>>>(
+    backward_kernel<D, PACKED><<<(unsigned)(N * z.H), threads_of(z), smem, stream_of(env)>>>(
         (bf16 *)a->out[0].data, (const bf16 *)a->in[0].data, (const bf16 *)a->in[1].data,
         (const bf16 *)a->in[2].data, (const float *)a->in[3].data, z);
     return cuda_launched(env->ctx, "attention_bwd");
 }
 
+typedef cloob_status launch_fn(const op_env *env, const op_args *a, const attn_sizes &z, int64_t N);
+
 /* ---- entry points -------------------------------------------------------------------------------- */
 
 extern "C" cloob_status attention_cuda(const op_env *env, const op_args *a)
 {
+    static launch_fn *const launch[2][2] = { { launch_forward<32, false>, launch_forward<64, false> },
+                                             { launch_forward<32, true>, launch_forward<64, true> } };
     const tensor *y = &a->out[0];
-    attn_sizes z = sizes_of(a, y);
+    op_sequences s = op_sequences_of(&a->attr, &a->in[0], &a->in[1]);
+    attn_sizes z = sizes_of(a, s, y);
+    if (s.start) CLOOB_TRY(zero_dead_cuda(env, "attention", &s, y, &a->out[1]));
     if (!on_tensor_cores(env, y, z, 3)) return attention_plain(env, a);
-    return z.C / z.H == 64 ? launch_forward<64>(env, a, z, y->dim[0])
-                           : launch_forward<32>(env, a, z, y->dim[0]);
+    return launch[s.start != NULL][z.C / z.H == 64](env, a, z, s.N);
 }
 
 extern "C" cloob_status attention_bwd_cuda(const op_env *env, const op_args *a)
 {
+    static launch_fn *const launch[2][2] = { { launch_backward<32, false>, launch_backward<64, false> },
+                                             { launch_backward<32, true>, launch_backward<64, true> } };
     const tensor *y = &a->in[2];
-    attn_sizes z = sizes_of(a, y);
+    op_sequences s = op_sequences_of(&a->attr, &a->in[1], &a->in[4]);
+    attn_sizes z = sizes_of(a, s, y);
+    if (s.start) CLOOB_TRY(zero_dead_cuda(env, "attention_bwd", &s, &a->out[0], NULL));
     if (!on_tensor_cores(env, y, z, 5)) return attention_bwd_plain(env, a);
-    return z.C / z.H == 64 ? launch_backward<64>(env, a, z, y->dim[0])
-                           : launch_backward<32>(env, a, z, y->dim[0]);
+    return launch[s.start != NULL][z.C / z.H == 64](env, a, z, s.N);
 }

@@ -10,7 +10,22 @@ typedef struct sizes {
     int T, C, H, D; /* D = C / H */
     int causal;
     float scale;
+    const int32_t *start; /* packed: where sequences begin among `rows`; T is the most of one */
+    int64_t rows;
 } sizes;
+
+/* A sequence of one head: its first row and length, and where its log-sum-exp begins. */
+typedef struct place {
+    int64_t row, head;
+    int T;
+} place;
+
+__device__ __forceinline__ place place_of(const sizes &z, int64_t n, int h)
+{
+    if (!z.start) return { n * z.T, (n * z.H + h) * z.T, z.T };
+    int first = z.start[n];
+    return { first, h * z.rows + first, z.start[n + 1] - first };
+}
 
 /* Dot product of two rows of D elements by one lane; V divides D and both rows are aligned to it. */
 template <typename T, int V>
@@ -59,12 +74,12 @@ static __global__ void __launch_bounds__(32 * WARPS) forward_kernel(T *y, float 
     int64_t id = (int64_t)blockIdx.x * WARPS + threadIdx.y, step = 3 * (int64_t)z.C;
     if (id >= z.N * z.H * z.T) return;
     int t = (int)(id % z.T), h = (int)(id / z.T % z.H);
-    int64_t n = id / z.T / z.H;
-    const T *base = qkv + n * z.T * step + h * z.D;
-    float l =
-        query_forward<T, V>(y + (n * z.T + t) * z.C + h * z.D, smem + threadIdx.y * z.T, base + t * step,
-                            base + z.C, base + 2 * z.C, step, z.causal ? t + 1 : z.T, z.D, z.scale);
-    if (threadIdx.x == 0 && lse) lse[id] = l;
+    place at = place_of(z, id / z.T / z.H, h);
+    if (t >= at.T) return;
+    const T *base = qkv + at.row * step + h * z.D;
+    float l = query_forward<T, V>(y + (at.row + t) * z.C + h * z.D, smem + threadIdx.y * z.T, base + t * step,
+                                  base + z.C, base + 2 * z.C, step, z.causal ? t + 1 : at.T, z.D, z.scale);
+    if (threadIdx.x == 0 && lse) lse[at.head + t] = l;
 }
 
 /* dq of one query. */
@@ -75,19 +90,22 @@ static __global__ void __launch_bounds__(32 * WARPS)
     extern __shared__ float smem[];
     int64_t id = (int64_t)blockIdx.x * WARPS + threadIdx.y, step = 3 * (int64_t)z.C;
     if (id >= z.N * z.H * z.T) return;
-    int t = (int)(id % z.T), h = (int)(id / z.T % z.H), lane = threadIdx.x, keys = z.causal ? t + 1 : z.T;
-    int64_t n = id / z.T / z.H, row = (n * z.T + t) * z.C + h * z.D;
-    const T *base = qkv + n * z.T * step + h * z.D;
+    int t = (int)(id % z.T), h = (int)(id / z.T % z.H), lane = threadIdx.x;
+    place at = place_of(z, id / z.T / z.H, h);
+    if (t >= at.T) return;
+    int keys = z.causal ? t + 1 : at.T;
+    int64_t row = (at.row + t) * z.C + h * z.D;
+    const T *base = qkv + at.row * step + h * z.D;
     float *ds = smem + threadIdx.y * z.T, along = dot<T, V>(dy + row, y + row, z.D);
     for (int j = lane; j < keys; j += 32) {
-        float p = expf(dot<T, V>(base + t * step, base + z.C + j * step, z.D) * z.scale - lse[id]);
+        float p = expf(dot<T, V>(base + t * step, base + z.C + j * step, z.D) * z.scale - lse[at.head + t]);
         ds[j] = p * (dot<T, V>(dy + row, base + 2 * z.C + j * step, z.D) - along) * z.scale;
     }
     __syncwarp();
     for (int i = lane; i < z.D; i += 32) {
         float out = 0.0f;
         for (int j = 0; j < keys; j++) out += ds[j] * to_float(base[z.C + j * step + i]);
-        dqkv[n * z.T * step + t * step + h * z.D + i] = from_float<T>(out);
+        dqkv[(at.row + t) * step + h * z.D + i] = from_float<T>(out);
     }
 }
 
@@ -100,13 +118,14 @@ static __global__ void __launch_bounds__(32 * WARPS)
     int64_t id = (int64_t)blockIdx.x * WARPS + threadIdx.y, step = 3 * (int64_t)z.C;
     if (id >= z.N * z.H * z.T) return;
     int j = (int)(id % z.T), h = (int)(id / z.T % z.H), lane = threadIdx.x, first = z.causal ? j : 0;
-    int64_t n = id / z.T / z.H;
-    const T *base = qkv + n * z.T * step + h * z.D, *dy0 = dy + n * z.T * z.C + h * z.D,
-            *y0 = y + n * z.T * z.C + h * z.D;
+    place at = place_of(z, id / z.T / z.H, h);
+    if (j >= at.T) return;
+    const T *base = qkv + at.row * step + h * z.D, *dy0 = dy + at.row * z.C + h * z.D,
+            *y0 = y + at.row * z.C + h * z.D;
     float *p = smem + threadIdx.y * 2 * z.T, *ds = p + z.T;
-    for (int t = first + lane; t < z.T; t += 32) {
+    for (int t = first + lane; t < at.T; t += 32) {
         const T *g = dy0 + (int64_t)t * z.C;
-        p[t] = expf(dot<T, V>(base + t * step, base + z.C + j * step, z.D) * z.scale - lse[id - j + t]);
+        p[t] = expf(dot<T, V>(base + t * step, base + z.C + j * step, z.D) * z.scale - lse[at.head + t]);
         ds[t] = p[t] *
                 (dot<T, V>(g, base + 2 * z.C + j * step, z.D) - dot<T, V>(g, y0 + (int64_t)t * z.C, z.D)) *
                 z.scale;
@@ -114,11 +133,11 @@ static __global__ void __launch_bounds__(32 * WARPS)
     __syncwarp();
     for (int i = lane; i < z.D; i += 32) {
         float dk = 0.0f, dv = 0.0f;
-        for (int t = first; t < z.T; t++) {
+        for (int t = first; t < at.T; t++) {
             dk += ds[t] * to_float(base[t * step + i]);
             dv += p[t] * to_float(dy0[(int64_t)t * z.C + i]);
         }
-        T *out = dqkv + n * z.T * step + j * step + h * z.D + i;
+        T *out = dqkv + (at.row + j) * step + h * z.D + i;
         out[z.C] = from_float<T>(dk);
         out[2 * z.C] = from_float<T>(dv);
     }
@@ -139,9 +158,10 @@ static __global__ void __launch_bounds__(32 * WARPS)
     int64_t id = (int64_t)blockIdx.x * WARPS + threadIdx.y, step = 2 * (int64_t)z.C;
     if (id >= z.N * z.H) return;
     int64_t n = id / z.H, at = n * z.C + id % z.H * z.D;
-    const T *base = kv + n * z.T * step + id % z.H * z.D;
+    place own = place_of(z, n, 0);
+    const T *base = kv + own.row * step + id % z.H * z.D;
     float l = query_forward<T, V>(y + at, smem + threadIdx.y * z.T, q + at, base, base + z.C, step,
-                                  keys_of(index, n, z.T), z.D, z.scale);
+                                  keys_of(index, n, own.T), z.D, z.scale);
     if (threadIdx.x == 0 && lse) lse[id] = l;
 }
 
@@ -153,11 +173,13 @@ static __global__ void __launch_bounds__(32 * WARPS)
     extern __shared__ float smem[];
     int64_t id = (int64_t)blockIdx.x * WARPS + threadIdx.y, step = 2 * (int64_t)z.C;
     if (id >= z.N * z.H) return;
-    int64_t n = id / z.H, at = n * z.C + id % z.H * z.D, first = n * z.T * step + id % z.H * z.D;
+    int64_t n = id / z.H, at = n * z.C + id % z.H * z.D;
+    place own = place_of(z, n, 0);
+    int64_t first = own.row * step + id % z.H * z.D;
     const T *base = kv + first;
-    int lane = threadIdx.x, keys = keys_of(index, n, z.T);
+    int lane = threadIdx.x, keys = keys_of(index, n, own.T);
     float *p = smem + threadIdx.y * 2 * z.T, *ds = p + z.T, along = dot<T, V>(dy + at, y + at, z.D);
-    for (int j = lane; j < z.T; j += 32) {
+    for (int j = lane; j < own.T; j += 32) {
         p[j] = ds[j] = 0.0f; /* keys the query does not see */
         if (j >= keys) continue;
         p[j] = expf(dot<T, V>(q + at, base + j * step, z.D) * z.scale - lse[id]);
@@ -167,7 +189,7 @@ static __global__ void __launch_bounds__(32 * WARPS)
     for (int i = lane; i < z.D; i += 32) {
         float sum = 0.0f, qi = to_float(q[at + i]), gi = to_float(dy[at + i]);
 #pragma unroll 4
-        for (int j = 0; j < z.T; j++) {
+        for (int j = 0; j < own.T; j++) {
             if (j < keys) sum += ds[j] * to_float(base[j * step + i]);
             if (!dkv) continue;
             dkv[first + j * step + i] = from_float<T>(ds[j] * qi);
@@ -177,12 +199,30 @@ static __global__ void __launch_bounds__(32 * WARPS)
     }
 }
 
+/* ---- dead rows --------------------------------------------------------------------------------- */
+
+/* x (rows, bytes of a row) and lse (H, rows) behind the last packed sequence: 0. Blocks share the rows. */
+static __global__ void __launch_bounds__(256)
+    dead_kernel(char *x, int64_t bytes, float *lse, int H, const int32_t *end, int64_t rows)
+{
+    for (int64_t r = *end + blockIdx.x; r < rows; r += gridDim.x) {
+        if (bytes % 4 == 0)
+            for (int64_t i = threadIdx.x; i < bytes / 4; i += blockDim.x)
+                ((float *)(x + r * bytes))[i] = 0.0f;
+        else
+            for (int64_t i = threadIdx.x; i < bytes; i += blockDim.x) x[r * bytes + i] = 0;
+        for (int h = threadIdx.x; lse && h < H; h += blockDim.x) lse[h * rows + r] = 0.0f;
+    }
+}
+
 /* ---- launchers ----------------------------------------------------------------------------------- */
 
-static sizes sizes_of(const op_args *a, int64_t N, int64_t T, int64_t C)
+static sizes sizes_of(const op_args *a, const tensor *x, const tensor *start, int64_t C)
 {
     int D = (int)(C / a->attr.heads);
-    sizes z = { N, (int)T, (int)C, (int)a->attr.heads, D, a->attr.causal, 1.0f / sqrtf((float)D) };
+    op_sequences s = op_sequences_of(&a->attr, x, start);
+    sizes z = { s.N,     (int)s.T, (int)C, (int)a->attr.heads, D, a->attr.causal, 1.0f / sqrtf((float)D),
+                s.start, s.rows };
     return z;
 }
 
@@ -197,10 +237,21 @@ static unsigned blocks_of(int64_t warps) { return (unsigned)((warps + WARPS - 1)
 
 /* ---- entry points -------------------------------------------------------------------------------- */
 
+extern "C" cloob_status zero_dead_cuda(const op_env *env, const char *op, const op_sequences *s,
+                                       const tensor *x, const tensor *lse)
+{
+    enum { BLOCKS = 256 };
+    dead_kernel<<<BLOCKS, 256, 0, stream_of(env)>>>((char *)x->data,
+                                                    tensor_cols(x) * (int64_t)dtype_size(x->dtype),
+                                                    lse ? (float *)lse->data : NULL,
+                                                    lse ? (int)lse->dim[0] : 0, s->start + s->N, s->rows);
+    return cuda_launched(env->ctx, op);
+}
+
 extern "C" cloob_status attention_plain(const op_env *env, const op_args *a)
 {
     const tensor *x = &a->in[0], *y = &a->out[0];
-    sizes z = sizes_of(a, y->dim[0], y->dim[1], y->dim[2]);
+    sizes z = sizes_of(a, x, &a->in[1], tensor_cols(y));
     size_t smem = (size_t)WARPS * z.T * sizeof(float);
     CLOOB_TRY(check_room(env, "attention", z));
     WITH_PACK(x->dtype, z.D,
@@ -212,7 +263,7 @@ extern "C" cloob_status attention_plain(const op_env *env, const op_args *a)
 extern "C" cloob_status attention_bwd_plain(const op_env *env, const op_args *a)
 {
     const tensor *y = &a->in[2];
-    sizes z = sizes_of(a, y->dim[0], y->dim[1], y->dim[2]);
+    sizes z = sizes_of(a, &a->in[1], &a->in[4], tensor_cols(y));
     size_t smem = (size_t)WARPS * 2 * z.T * sizeof(float);
     dim3 block(32, WARPS);
     unsigned blocks = blocks_of(z.N * z.H * z.T);
@@ -234,7 +285,7 @@ extern "C" cloob_status attention_bwd_plain(const op_env *env, const op_args *a)
 extern "C" cloob_status attention_one_cuda(const op_env *env, const op_args *a)
 {
     const tensor *q = &a->in[0], *kv = &a->in[1];
-    sizes z = sizes_of(a, q->dim[0], kv->dim[1], q->dim[1]);
+    sizes z = sizes_of(a, kv, &a->in[3], q->dim[1]);
     size_t smem = (size_t)WARPS * z.T * sizeof(float);
     CLOOB_TRY(check_room(env, "attention_one", z));
     WITH_PACK(q->dtype, z.D,
@@ -247,9 +298,11 @@ extern "C" cloob_status attention_one_cuda(const op_env *env, const op_args *a)
 extern "C" cloob_status attention_one_bwd_cuda(const op_env *env, const op_args *a)
 {
     const tensor *q = &a->in[1], *kv = &a->in[2];
-    sizes z = sizes_of(a, q->dim[0], kv->dim[1], q->dim[1]);
+    op_sequences s = op_sequences_of(&a->attr, kv, &a->in[6]);
+    sizes z = sizes_of(a, kv, &a->in[6], q->dim[1]);
     size_t smem = (size_t)WARPS * 2 * z.T * sizeof(float);
     CLOOB_TRY(check_room(env, "attention_one_bwd", z));
+    if (s.start && a->out[1].data) CLOOB_TRY(zero_dead_cuda(env, "attention_one_bwd", &s, &a->out[1], NULL));
     WITH_PACK(q->dtype, z.D,
               one_bwd_kernel<T, V><<<blocks_of(z.N * z.H), dim3(32, WARPS), smem, stream_of(env)>>>(
                   (T *)a->out[0].data, (T *)a->out[1].data, (const T *)a->in[0].data, (const T *)q->data,

@@ -60,13 +60,13 @@ __device__ static void finish_channel(const stats_out &o, int c, double mu, doub
 
 /* block (32 channels, 32 slices of the partial sums). */
 template <typename T>
-static __global__ void stats_finish_kernel(stats_out o, const float *partial, int parts, const T *x,
-                                           int64_t R, int C)
+static __global__ void stats_finish_kernel(stats_out o, const float *partial, int parts, const float *pivot,
+                                           const T *x, int64_t R, int C)
 {
     int c = blockIdx.x * 32 + threadIdx.x;
     double s1, s2;
     if (!bn_add_partials(s1, s2, partial, parts, c, C)) return;
-    double d = s1 / (double)R, mu = (double)to_float(x[c]) + d, var = s2 / (double)R - d * d;
+    double d = s1 / (double)R, mu = (double)(pivot ? pivot[c] : to_float(x[c])) + d, var = s2 / (double)R - d * d;
     if (!o.ranks) {
         finish_channel(o, c, mu, var, (double)R);
         return;
@@ -123,33 +123,31 @@ static void launch_stats(const op_env *env, float *partial, const tensor *x, row
 
 template <typename T>
 static void launch_finish(const op_env *env, const stats_out &o, const float *partial, int parts,
-                          const tensor *x)
+                          const float *pivot, const tensor *x)
 {
     int C = (int)tensor_cols(x);
-    stats_finish_kernel<T><<<(C + 31) / 32, dim3(32, 32), 0, stream_of(env)>>>(o, partial, parts,
+    stats_finish_kernel<T><<<(C + 31) / 32, dim3(32, 32), 0, stream_of(env)>>>(o, partial, parts, pivot,
                                                                                (const T *)x->data,
                                                                                tensor_rows(x), C);
 }
 
 /* ---- entry points -------------------------------------------------------------------------------- */
 
+/* Scratch: three numbers a channel for ranks, then partial sums. */
+static size_t ranks_bytes(const tensor *x) { return cuda_align(3 * (size_t)tensor_cols(x) * sizeof(float)); }
+
 extern "C" cloob_status bn_stats_prepare_cuda(const op_env *env, op_args *a)
 {
-    int64_t C = tensor_cols(&a->in[0]);
-    a->scratch_bytes =
-        cuda_align((size_t)stats_grid(env->dev, &a->in[0]).grid.x * 2 * (size_t)C * sizeof(float)) +
-        3 * (size_t)C * sizeof(float);
+    const tensor *x = &a->in[0];
+    a->scratch_bytes = ranks_bytes(x) + (size_t)stats_grid(env->dev, x).grid.x * 2 * (size_t)tensor_cols(x) * sizeof(float);
     return CLOOB_OK;
 }
 
-extern "C" cloob_status bn_stats_cuda(const op_env *env, const op_args *a)
+extern "C" cloob_status bn_stats_finish(const op_env *env, const op_args *a, const float *partial, int parts, const float *pivot)
 {
     const tensor *x = &a->in[0];
     int C = (int)tensor_cols(x);
-    row_grid g = stats_grid(env->dev, x);
-    float *partial = (float *)a->scratch;
-    float *ranks =
-        (float *)((char *)a->scratch + cuda_align((size_t)g.grid.x * 2 * (size_t)C * sizeof(float)));
+    float *ranks = (float *)a->scratch;
     bool keep = a->attr.keep_stats;
     stats_out o = { (float *)a->out[0].data,
                     (float *)a->out[1].data,
@@ -158,14 +156,22 @@ extern "C" cloob_status bn_stats_cuda(const op_env *env, const op_args *a)
                     env->sum_ranks ? ranks : NULL,
                     a->attr.eps,
                     a->attr.momentum };
-    WITH_PACK(x->dtype, C, launch_stats<T, V>(env, partial, x, g));
-    CLOOB_TRY(cuda_launched(env->ctx, "bn_stats"));
-    WITH_TYPE(x->dtype, launch_finish<T>(env, o, partial, (int)g.grid.x, x));
+    WITH_TYPE(x->dtype, launch_finish<T>(env, o, partial, parts, pivot, x));
     CLOOB_TRY(cuda_launched(env->ctx, "bn_stats"));
     if (!env->sum_ranks) return CLOOB_OK;
     CLOOB_TRY(env->sum_ranks(env->sum_user, ranks, 3 * (int64_t)C));
     ranks_finish_kernel<<<blocks_for(C), 256, 0, stream_of(env)>>>(o, env->ranks, C);
     return cuda_launched(env->ctx, "bn_stats");
+}
+
+extern "C" cloob_status bn_stats_cuda(const op_env *env, const op_args *a)
+{
+    const tensor *x = &a->in[0];
+    row_grid g = stats_grid(env->dev, x);
+    float *partial = (float *)((char *)a->scratch + ranks_bytes(x));
+    WITH_PACK(x->dtype, tensor_cols(x), launch_stats<T, V>(env, partial, x, g));
+    CLOOB_TRY(cuda_launched(env->ctx, "bn_stats"));
+    return bn_stats_finish(env, a, partial, (int)g.grid.x, NULL);
 }
 
 extern "C" cloob_status bn_running_cuda(const op_env *env, const op_args *a)

@@ -312,6 +312,17 @@ extern "C" cloob_status bn_bwd_reduce_prepare_cuda(const op_env *env, op_args *a
     return CLOOB_OK;
 }
 
+extern "C" cloob_status bn_reduce_finish(const op_env *env, const op_args *a, const float *partial, int parts)
+{
+    int C = (int)tensor_cols(&a->in[2]);
+    float *sums = (float *)a->out[2].data;
+    reduce_finish_kernel<<<(C + 31) / 32, dim3(32, 32), 0, stream_of(env)>>>((float *)a->out[0].data, (float *)a->out[1].data,
+                                                                             sums, partial, parts,
+                                                                             (const float *)a->in[4].data, C);
+    CLOOB_TRY(cuda_launched(env->ctx, "bn_bwd_reduce"));
+    return env->sum_ranks ? env->sum_ranks(env->sum_user, sums, 2 * (int64_t)C) : CLOOB_OK;
+}
+
 extern "C" cloob_status bn_bwd_reduce_cuda(const op_env *env, const op_args *a)
 {
     const tensor *x = &a->in[2];
@@ -334,15 +345,11 @@ extern "C" cloob_status bn_bwd_reduce_cuda(const op_env *env, const op_args *a)
     op_args again = bn_again(a);
     bool along = writes_again(a, in.map);
     if (along) in.again = again.out[0].data;
-    float *partial = (float *)a->scratch, *sums = (float *)a->out[2].data;
+    float *partial = (float *)a->scratch;
     launch_bwd(env, &a->attr, x, in, a->out[3].data, partial);
     CLOOB_TRY(cuda_launched(env->ctx, "bn_bwd_reduce"));
-    reduce_finish_kernel<<<(C + 31) / 32, dim3(32, 32), 0, stream_of(env)>>>(
-        (float *)a->out[0].data, (float *)a->out[1].data, sums, partial, (int)bwd_grid(env->dev, x).grid.x,
-        in.rstd, C);
-    CLOOB_TRY(cuda_launched(env->ctx, "bn_bwd_reduce"));
-    if (again.out[0].data && !along) CLOOB_TRY(bn_apply_cuda(env, &again));
-    return env->sum_ranks ? env->sum_ranks(env->sum_user, sums, 2 * (int64_t)C) : CLOOB_OK;
+    CLOOB_TRY(bn_reduce_finish(env, a, partial, (int)bwd_grid(env->dev, x).grid.x));
+    return again.out[0].data && !along ? bn_apply_cuda(env, &again) : CLOOB_OK;
 }
 
 extern "C" cloob_status bn_bwd_apply_cuda(const op_env *env, const op_args *a)

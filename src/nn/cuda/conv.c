@@ -55,6 +55,15 @@ void conv_release_cuda(const op_env *env, op_args *a)
     a->state = NULL;
 }
 
+float conv_plan_ms(const op_args *a)
+{
+    const conv_state *s = a->state;
+    return s->gemm    ? gemm_plan_ms(s->gemm)
+           : s->small ? small_plan_ms(s->small)
+           : s->dnn   ? dnn_plan_ms(s->dnn)
+                      : 1e30f;
+}
+
 static void *at(const op_args *a, size_t offset) { return (char *)a->scratch + offset; }
 
 /* Milliseconds for moving bytes at a bandwidth we reach. */

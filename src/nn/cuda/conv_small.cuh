@@ -37,14 +37,16 @@ static inline tile_walk walk_of(int64_t N, int64_t H, int64_t W, int rows)
 
 /* A box of ROWS x COLS positions, C channels, in shared memory as the copy engine leaves it. Channels come in
  * chunks of 16 bytes; eight neighbouring positions of a chunk lie on different banks, by the engine's swizzle
- * or because the row of a position is an odd number of chunks. */
+ * or because a position is an odd number of chunks (80 channels: on half as many). */
 template <int C, int ROWS, int COLS>
 struct box {
+    /* RUN: a position ends inside a sector, so a row of the box is copied as one run of 8-byte words. */
     enum {
         FULL = ROWS * COLS * C * 2, /* what the barrier waits for */
-        BYTES = (FULL + SMEM_ALIGN - 1) / SMEM_ALIGN * SMEM_ALIGN
+        BYTES = (FULL + SMEM_ALIGN - 1) / SMEM_ALIGN * SMEM_ALIGN,
+        RUN = C == 40
     };
-    static_assert(C == 32 || C == 64 || C % 16 == 8, "banks");
+    static_assert(C == 32 || C == 64 || C == 40 || C == 80, "banks");
 
     /* Bytes from the box's begin to the chunk of position row * COLS + column. */
     __device__ __forceinline__ static unsigned at(int position, int chunk)
@@ -58,29 +60,20 @@ struct box {
     __device__ __forceinline__ static void copy(char *to, const CUtensorMap *map, tile_place p, int border,
                                                 int c, uint64_t *barrier)
     {
-        copy_box4(to, map, c, p.x - border, p.y - border, p.n, barrier);
+        if constexpr (RUN) copy_box3(to, map, (p.x - border) * (C / 4), p.y - border, p.n, barrier);
+        else copy_box4(to, map, c, p.x - border, p.y - border, p.n, barrier);
     }
 
-    /* x (N,H,W,channels). */
+    /* x (N,H,W,channels); a run takes all channels. */
     static cudaError_t map(CUtensorMap *m, const void *x, int64_t N, int64_t H, int64_t W, int64_t channels);
 };
-
-static inline PFN_cuTensorMapEncodeTiled_v12000 map_encoder(void)
-{
-    void *entry = NULL;
-    cudaDriverEntryPointQueryResult found;
-    cudaError_t e =
-        cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &entry, 12000, cudaEnableDefault, &found);
-    return e == cudaSuccess && found == cudaDriverEntryPointSuccess ? (PFN_cuTensorMapEncodeTiled_v12000)entry
-                                                                    : NULL;
-}
 
 static inline cudaError_t map_encode(CUtensorMap *m, CUtensorMapDataType type, const void *x, int dims,
                                      const cuuint64_t *size, const cuuint64_t *stride, const cuuint32_t *part,
                                      CUtensorMapSwizzle swizzle)
 {
     static const cuuint32_t step[4] = { 1, 1, 1, 1 };
-    PFN_cuTensorMapEncodeTiled_v12000 make = map_encoder();
+    PFN_cuTensorMapEncodeTiled_v12000 make = tensor_map_encoder();
     if (!make) return cudaErrorNotSupported;
     CUresult r = make(m, type, (cuuint32_t)dims, const_cast<void *>(x), size, stride, part, step,
                       CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
@@ -92,8 +85,14 @@ template <int C, int ROWS, int COLS>
 cudaError_t box<C, ROWS, COLS>::map(CUtensorMap *m, const void *x, int64_t N, int64_t H, int64_t W,
                                     int64_t channels)
 {
-    cuuint64_t size[4] = { (cuuint64_t)channels, (cuuint64_t)W, (cuuint64_t)H, (cuuint64_t)N };
-    cuuint64_t stride[3] = { 2 * size[0], 2 * size[0] * size[1], 2 * size[0] * size[1] * size[2] };
+    cuuint64_t c = (cuuint64_t)channels, w = (cuuint64_t)W, h = (cuuint64_t)H, n = (cuuint64_t)N;
+    if (RUN) {
+        cuuint64_t size[3] = { w * c / 4, h, n }, stride[2] = { 2 * c * w, 2 * c * w * h };
+        cuuint32_t part[3] = { COLS * C / 4, ROWS, 1 };
+        return map_encode(m, CU_TENSOR_MAP_DATA_TYPE_UINT64, x, 3, size, stride, part,
+                          CU_TENSOR_MAP_SWIZZLE_NONE);
+    }
+    cuuint64_t size[4] = { c, w, h, n }, stride[3] = { 2 * c, 2 * c * w, 2 * c * w * h };
     cuuint32_t part[4] = { C, COLS, ROWS, 1 };
     return map_encode(m, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, x, 4, size, stride, part,
                       C == 32   ? CU_TENSOR_MAP_SWIZZLE_64B
@@ -118,44 +117,39 @@ static cudaError_t kernel_ready(F *kernel, int threads, size_t smem, int *blocks
     return e;
 }
 
-/* A thread's pairs of four neighbouring 16 x 8 results become the eight channels of one: lane l gets channels
- * 8 (l % 4) .. + 7 of the row that it shares with its three neighbours. */
-__device__ __forceinline__ void gather_channels(unsigned v[4])
-{
-    int t = threadIdx.x & 3;
-#pragma unroll
-    for (int k = 0; k < 4; k += 2) {
-        unsigned other = __shfl_xor_sync(0xffffffffu, t & 1 ? v[k] : v[k + 1], 1);
-        if (t & 1) v[k] = other;
-        else v[k + 1] = other;
-    }
-#pragma unroll
-    for (int k = 0; k < 2; k++) {
-        unsigned other = __shfl_xor_sync(0xffffffffu, t & 2 ? v[k] : v[k + 2], 2);
-        if (t & 2) v[k] = other;
-        else v[k + 2] = other;
-    }
-}
+/* Rows of 16 outputs on their way from a warp's products to global memory: written as 16 x 8 results, read as
+ * runs of whole lines. LINES rows lie there in turn. */
+template <int NT, int LINES>
+struct row_out {
+    enum {
+        LD = NT * 16 + (NT % 2 ? 0 : 16),
+        ROW = TILE * LD,
+        BYTES = LINES * ROW
+    }; /* odd number of chunks */
 
-/* Half `high` (0: rows 0..7, 1: 8..15) of NT results 16 x 8, as channels of one position `to`; lanes of a row
- * agree on `inside`. */
-template <int NT>
-__device__ __forceinline__ void store_channels(bf16 *to, const float acc[NT][4], int high, bool inside)
-{
-    int t = threadIdx.x & 3;
+    /* y: channels of the row's first output; `inside`: how many of the 16 are written. */
+    __device__ __forceinline__ static void store(unsigned smem, int row, const float acc[NT][4], bf16 *y,
+                                                 int inside)
+    {
+        int lane = threadIdx.x & 31;
+        unsigned to = smem + row % LINES * ROW;
+        if (LINES == 1) __syncwarp(); /* the row before has been read */
 #pragma unroll
-    for (int k = 0; k + 4 <= NT; k += 4) {
-        unsigned v[4];
+        for (int t = 0; t < NT; t += 2) {
+            unsigned at = to + (lane & 15) * LD + (t + (lane >> 4)) * 16;
+            unsigned a = pack2(acc[t][0], acc[t][1]), b = pack2(acc[t][2], acc[t][3]);
+            if (t + 1 == NT) stmatrix(at, a, b);
+            else stmatrix(at, a, b, pack2(acc[t + 1][0], acc[t + 1][1]), pack2(acc[t + 1][2], acc[t + 1][3]));
+        }
+        __syncwarp();
 #pragma unroll
-        for (int i = 0; i < 4; i++) v[i] = pack2(acc[k + i][2 * high], acc[k + i][2 * high + 1]);
-        gather_channels(v);
-        if (inside) *reinterpret_cast<uint4 *>(to + k * 8 + t * 8) = make_uint4(v[0], v[1], v[2], v[3]);
+        for (int i = 0; i < (TILE * NT + 31) / 32; i++) {
+            int q = i * 32 + lane, x = q / NT;
+            if (q < TILE * NT && x < inside)
+                *reinterpret_cast<uint4 *>(y + q * 8) = load_shared(to + x * LD + q % NT * 16);
+        }
     }
-#pragma unroll
-    for (int k = NT / 4 * 4; k < NT; k++)
-        if (inside)
-            *reinterpret_cast<unsigned *>(to + k * 8 + t * 2) = pack2(acc[k][2 * high], acc[k][2 * high + 1]);
-}
+};
 
 /* Sums of the blocks in order, for the weight gradients: out[i] = sum over b of partial[b][i], by blocks of
  * (32 slots, 8 slices). True for the thread that has it. */

@@ -33,13 +33,11 @@ struct dw_shape {
         SLOTS = GROUP * ACC * 32
     };
     static_assert(CIN % (8 * NT) == 0, "channels of x");
-    /* 80 channels come as two planes of 40 */
-    enum { DY_PLANE = COUT == 80 ? 40 : COUT, DY_PLANES = COUT / DY_PLANE };
     typedef box<CIN, HIGH + 2, TILE + 2> x_box;
-    typedef box<DY_PLANE, HIGH, TILE> dy_box;
+    typedef box<COUT, HIGH, TILE> dy_box;
     enum {
-        STAGE = x_box::BYTES + DY_PLANES * dy_box::BYTES,
-        FULL = x_box::FULL + DY_PLANES * dy_box::FULL,
+        STAGE = x_box::BYTES + dy_box::BYTES,
+        FULL = x_box::FULL + dy_box::FULL,
         MEET = (ROWS - 1) * SLOTS * 4, /* the groups' sums at the end */
         SMEM = SMEM_ALIGN + (STAGES * STAGE > MEET ? STAGES * STAGE : MEET)
     };
@@ -66,10 +64,9 @@ __device__ __forceinline__ void load_dy(unsigned a[S::MT][4], unsigned dy, int r
     int lane = threadIdx.x & 31, position = row * TILE + (lane >> 4) * 8 + (lane & 7);
 #pragma unroll
     for (int t = 0; t < S::MT; t++) {
-        int chunk = m + 2 * t + (lane >> 3 & 1), plane = 0;
+        int chunk = m + 2 * t + (lane >> 3 & 1);
         if (S::COUT % 16) chunk = min(chunk, S::COUT / 8 - 1); /* channels past the end are not kept */
-        if (S::DY_PLANES > 1) plane = chunk / (S::DY_PLANE / 8), chunk -= plane * (S::DY_PLANE / 8);
-        ldmatrix_trans(a[t], dy + plane * S::dy_box::BYTES + S::dy_box::at(position, chunk));
+        ldmatrix_trans(a[t], dy + S::dy_box::at(position, chunk));
     }
 }
 
@@ -144,9 +141,7 @@ __global__ void __launch_bounds__(S::THREADS, 1)
         tile_place p = place_of(j.tiles, tile, S::HIGH);
         barrier_expect(&full[stage], S::FULL);
         S::x_box::copy(to, &x_map, p, 1, 0, &full[stage]);
-        for (int k = 0; k < S::DY_PLANES; k++)
-            S::dy_box::copy(to + S::x_box::BYTES + k * S::dy_box::BYTES, &dy_map, p, 0, k * S::DY_PLANE,
-                            &full[stage]);
+        S::dy_box::copy(to + S::x_box::BYTES, &dy_map, p, 0, 0, &full[stage]);
     };
     if (threadIdx.x == 0) {
         for (int s = 0; s < S::STAGES; s++) barrier_init(&full[s], 1);

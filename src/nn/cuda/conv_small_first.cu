@@ -62,7 +62,8 @@ struct first_shape {
         HIGH = R * ROWS
     };
     typedef first_box<HIGH> input;
-    enum { SMEM = SMEM_ALIGN + STAGES * input::BYTES };
+    typedef row_out<NT, 2> output;
+    enum { OUT = STAGES * input::BYTES, SMEM = SMEM_ALIGN + OUT + ROWS * output::BYTES };
 };
 
 /* Two channels of a tap's weights, for output channel o. */
@@ -90,7 +91,7 @@ __device__ __forceinline__ void first_row(float acc[S::NT][4], unsigned corner, 
 }
 
 template <class S>
-__device__ __forceinline__ void first_tile(const first_job &j, tile_place p, unsigned x,
+__device__ __forceinline__ void first_tile(const first_job &j, tile_place p, unsigned x, unsigned out,
                                            const int offset[PAIRS], const unsigned b[PAIRS][S::NT][2])
 {
     int lane = threadIdx.x & 31, row = threadIdx.x / 32 * S::R;
@@ -98,12 +99,9 @@ __device__ __forceinline__ void first_tile(const first_job &j, tile_place p, uns
     for (int r = 0; r < S::R; r++) {
         float acc[S::NT][4];
         first_row<S>(acc, x + 2 * (row + r) * ROW_BYTES + (lane & 15) * 32, offset, b);
-#pragma unroll
-        for (int high = 0; high < 2; high++) {
-            int i = p.y + row + r, k = p.x + (lane >> 2) + high * 8;
-            int64_t at = ((int64_t)p.n * j.tiles.H + i) * j.tiles.W + k;
-            store_channels<S::NT>(j.y + at * S::COUT, acc, high, i < j.tiles.H && k < j.tiles.W);
-        }
+        int i = p.y + row + r;
+        int64_t at = ((int64_t)p.n * j.tiles.H + i) * j.tiles.W + p.x;
+        S::output::store(out, r, acc, j.y + at * S::COUT, i < j.tiles.H ? j.tiles.W - p.x : 0);
     }
 }
 
@@ -136,12 +134,13 @@ __global__ void __launch_bounds__(S::THREADS, S::PER_SM)
             for (int i = 0; i < 2; i++)
                 b[k][t][i] = weight_pair(j, t * 8 + (lane >> 2), 2 * k + i, (lane & 3) * 2);
     }
+    unsigned out = shared_address(stages + S::OUT) + threadIdx.x / 32 * S::output::BYTES;
     __syncthreads();
     int stage = 0, parity = 0;
     for (int tile = blockIdx.x; tile < j.tiles.count; tile += gridDim.x) {
         barrier_wait(&full[stage], parity);
-        first_tile<S>(j, place_of(j.tiles, tile, S::HIGH), shared_address(stages + stage * S::input::BYTES),
-                      offset, b);
+        unsigned x = shared_address(stages + stage * S::input::BYTES);
+        first_tile<S>(j, place_of(j.tiles, tile, S::HIGH), x, out, offset, b);
         __syncthreads(); /* all have read the stage */
         if (threadIdx.x == 0) bring(stage, tile + S::STAGES * gridDim.x);
         if (++stage == S::STAGES) stage = 0, parity ^= 1;

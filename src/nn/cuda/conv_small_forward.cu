@@ -16,28 +16,37 @@ typedef struct forward_job {
     bool flip; /* y is dx, x is dy: w'[c][u][v][o] = w[o][2-u][2-v][c] */
 } forward_job;
 
-/* R rows for each of the four warps of a group. */
-template <int CIN_, int NT_, int R_, int STAGES_, int PER_SM_>
+/* A tile is the work of a group of four warps, R rows for each. GROUPS groups of a block share the weights
+ * and the stages, and take tiles in turn. */
+template <int CIN_, int PLANE_, int NT_, int R_, int GROUPS_, int STAGES_, int PER_SM_>
 struct forward_shape {
     enum {
         CIN = CIN_,
+        PLANE = PLANE_, /* channels of a stage */
         NT = NT_,
         R = R_,
+        GROUPS = GROUPS_,
         STAGES = STAGES_,
         PER_SM = PER_SM_,
         COUT = 8 * NT,
-        THREADS = 128,
+        THREADS = 128 * GROUPS,
         HIGH = 4 * R, /* rows of a tile */
-        PLANE = CIN % 32 ? 40 : 32,
         PLANES = CIN / PLANE,
         STEPS = (PLANE + 15) / 16, /* products per tap and plane; the last may be half zeros */
         K = PLANES * STEPS * 16,
-        W_BYTES = TAPS * COUT * K * 2,
         CORE = 64 /* elements: 8 rows of 16 bytes */
     };
     static_assert(CIN % PLANE == 0, "planes");
+    /* A barrier tells one phase from the next, no more: nobody may wait two ahead. So a stage belongs to one
+     * group, which takes its phases in order. */
+    static_assert(STAGES % (GROUPS * PLANES) == 0 || GROUPS == 1, "stages");
     typedef box<PLANE, HIGH + 2, TILE + 2> input;
-    enum { SMEM = SMEM_ALIGN + STAGES * input::BYTES + W_BYTES };
+    typedef row_out<NT, (R > 4 ? 1 : 2)> output;
+    enum {
+        W = STAGES * input::BYTES,
+        OUT = W + TAPS * COUT * K * 2,
+        SMEM = SMEM_ALIGN + OUT + THREADS / 32 * output::BYTES
+    };
 
     /* Where the weight of output n and place k lies: per tap and 16 places the cores that a product reads,
      * two for every 8 outputs. */
@@ -69,7 +78,7 @@ __device__ void load_weights(bf16 *to, const forward_job &j)
 template <class S>
 __device__ __forceinline__ void multiply(float (&acc)[S::R][S::NT][4], unsigned x, unsigned w, int plane)
 {
-    int lane = threadIdx.x & 31, row = threadIdx.x / 32 * S::R;
+    int lane = threadIdx.x & 31, row = threadIdx.x / 32 % 4 * S::R;
     unsigned a[2][S::R + 2][4];
     w += S::weight_at(0, 0, plane * S::STEPS * 16) * 2;
 #pragma unroll
@@ -95,19 +104,21 @@ __device__ __forceinline__ void multiply(float (&acc)[S::R][S::NT][4], unsigned 
 }
 
 template <class S>
-__device__ __forceinline__ void store_tile(const forward_job &j, tile_place p,
+__device__ __forceinline__ void store_tile(const forward_job &j, tile_place p, unsigned out,
                                            const float acc[S::R][S::NT][4])
 {
-    int lane = threadIdx.x & 31, warp = threadIdx.x / 32;
 #pragma unroll
-    for (int r = 0; r < S::R; r++)
-#pragma unroll
-        for (int high = 0; high < 2; high++) {
-            int y = p.y + warp * S::R + r, x = p.x + (lane >> 2) + high * 8;
-            bool inside = y < j.tiles.H && x < j.tiles.W;
-            int64_t at = ((int64_t)p.n * j.tiles.H + y) * j.tiles.W + x;
-            store_channels<S::NT>(j.y + at * S::COUT, acc[r], high, inside);
-        }
+    for (int r = 0; r < S::R; r++) {
+        int y = p.y + threadIdx.x / 32 % 4 * S::R + r;
+        int64_t at = ((int64_t)p.n * j.tiles.H + y) * j.tiles.W + p.x;
+        S::output::store(out, r, acc[r], j.y + at * S::COUT, y < j.tiles.H ? j.tiles.W - p.x : 0);
+    }
+}
+
+/* Waits for the four warps of a group. */
+__device__ __forceinline__ void meet_group(int group)
+{
+    asm volatile("bar.sync %0, 128;" ::"r"(group + 1) : "memory");
 }
 
 template <class S>
@@ -116,37 +127,39 @@ __global__ void __launch_bounds__(S::THREADS, S::PER_SM)
 {
     extern __shared__ char raw[];
     __shared__ uint64_t full[S::STAGES];
-    char *stages = smem_begin(raw);
-    bf16 *w = reinterpret_cast<bf16 *>(stages + S::STAGES * S::input::BYTES);
+    char *smem = smem_begin(raw);
+    unsigned w = shared_address(smem + S::W),
+             out = shared_address(smem + S::OUT) + threadIdx.x / 32 * S::output::BYTES;
     /* item: a plane of one of this block's tiles */
-    auto bring = [&](int stage, int item) {
-        int tile = blockIdx.x + item / S::PLANES * gridDim.x;
+    auto bring = [&](int item) {
+        int tile = blockIdx.x + item / S::PLANES * gridDim.x, stage = item % S::STAGES;
         if (tile >= j.tiles.count) return;
         barrier_expect(&full[stage], S::input::FULL);
-        S::input::copy(stages + stage * S::input::BYTES, &map, place_of(j.tiles, tile, S::HIGH), 1,
+        S::input::copy(smem + stage * S::input::BYTES, &map, place_of(j.tiles, tile, S::HIGH), 1,
                        item % S::PLANES * S::PLANE, &full[stage]);
     };
     if (threadIdx.x == 0) {
         for (int s = 0; s < S::STAGES; s++) barrier_init(&full[s], 1);
         barrier_publish();
-        for (int s = 0; s < S::STAGES; s++) bring(s, s);
+        for (int s = 0; s < S::STAGES; s++) bring(s);
     }
-    load_weights<S>(w, j);
+    load_weights<S>(reinterpret_cast<bf16 *>(smem + S::W), j);
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); /* the products read them */
     __syncthreads();
-    int stage = 0, parity = 0, item = 0;
-    for (int tile = blockIdx.x; tile < j.tiles.count; tile += gridDim.x) {
+    int group = S::GROUPS > 1 ? __shfl_sync(0xffffffffu, threadIdx.x / 128, 0) : 0;
+    for (int turn = group;; turn += S::GROUPS) {
+        int tile = blockIdx.x + turn * gridDim.x;
+        if (tile >= j.tiles.count) break;
         float acc[S::R][S::NT][4];
 #pragma unroll 1
-        for (int plane = 0; plane < S::PLANES; plane++, item++) {
-            barrier_wait(&full[stage], parity);
-            unsigned x = shared_address(stages + stage * S::input::BYTES);
-            multiply<S>(acc, x, shared_address(w), plane);
-            __syncthreads(); /* all have read the stage */
-            if (threadIdx.x == 0) bring(stage, item + S::STAGES);
-            if (++stage == S::STAGES) stage = 0, parity ^= 1;
+        for (int plane = 0; plane < S::PLANES; plane++) {
+            int item = turn * S::PLANES + plane, stage = item % S::STAGES;
+            barrier_wait(&full[stage], item / S::STAGES & 1);
+            multiply<S>(acc, shared_address(smem + stage * S::input::BYTES), w, plane);
+            meet_group(group); /* all have read the stage */
+            if (threadIdx.x % 128 == 0) bring(item + S::STAGES);
         }
-        store_tile<S>(j, place_of(j.tiles, tile, S::HIGH), acc);
+        store_tile<S>(j, place_of(j.tiles, tile, S::HIGH), out, acc);
     }
 }
 
@@ -171,22 +184,28 @@ cudaError_t run(const small_call *c)
     return cudaGetLastError();
 }
 
-/* CIN channels in, NT tiles of 8 out, R rows of a warp, stages, blocks per multiprocessor. */
-template <int CIN, int NT, int R, int STAGES, int PER_SM>
+/* CIN channels in, PLANE of a stage, NT tiles of 8 out, R rows of a warp, groups, stages, blocks per
+ * multiprocessor. */
+template <int CIN, int PLANE, int NT, int R, int GROUPS, int STAGES, int PER_SM>
 constexpr small_kernel row(const char *name, dnn_kind kind)
 {
-    typedef forward_shape<CIN, NT, R, STAGES, PER_SM> S;
+    typedef forward_shape<CIN, PLANE, NT, R, GROUPS, STAGES, PER_SM> S;
     return { name, kind,  kind == DNN_DX ? S::COUT : CIN, kind == DNN_DX ? CIN : S::COUT, 1, ready<S>,
              0,    run<S> };
 }
+#define BOTH(name, ...) row<__VA_ARGS__>(name, DNN_FORWARD), row<__VA_ARGS__>(name, DNN_DX)
 
 } // namespace
 
 extern "C" const small_kernel small_forward_kernels[] = {
-    row<32, 4, 4, 2, 3>("4 rows", DNN_FORWARD),  row<32, 4, 7, 2, 2>("7 rows", DNN_FORWARD),
-    row<32, 8, 4, 2, 2>("4 rows", DNN_FORWARD),  row<40, 5, 4, 2, 2>("4 rows", DNN_FORWARD),
-    row<40, 10, 4, 2, 2>("4 rows", DNN_FORWARD), row<32, 4, 4, 2, 3>("4 rows", DNN_DX),
-    row<32, 4, 7, 2, 2>("7 rows", DNN_DX),       row<64, 4, 4, 2, 3>("4 rows", DNN_DX),
-    row<64, 4, 7, 2, 2>("7 rows", DNN_DX),       row<40, 5, 4, 2, 2>("4 rows", DNN_DX),
-    row<80, 5, 4, 2, 2>("4 rows", DNN_DX),       { NULL },
+    BOTH("4 rows", 32, 32, 4, 4, 1, 2, 3),
+    BOTH("4 rows, 3 groups", 32, 32, 4, 4, 3, 6, 1),
+    row<32, 32, 8, 4, 2, 4, 1>("4 rows, 2 groups", DNN_FORWARD),
+    row<64, 64, 4, 7, 2, 2, 1>("7 rows, 2 groups", DNN_DX),
+    row<64, 32, 4, 4, 3, 6, 1>("4 rows, 3 groups", DNN_DX),
+    BOTH("4 rows", 40, 40, 5, 4, 1, 2, 3),
+    BOTH("4 rows, 3 groups", 40, 40, 5, 4, 3, 6, 1),
+    row<40, 40, 10, 4, 2, 4, 1>("4 rows, 2 groups", DNN_FORWARD),
+    row<80, 80, 5, 4, 2, 2, 1>("4 rows, 2 groups", DNN_DX),
+    { NULL },
 };

@@ -3,30 +3,31 @@
  * The gradient of the table adds rows of dy by token id. To add in a fixed order without atomics, positions
  * are first sorted by id (each block owns a range of ids and collects their positions in rising order); then
  * every block sums a stretch of the sorted list, run by run; runs that cross stretches are put together by a
- * last small launch. */
+ * last small launch. Packed rows say by `row` which of all tokens they hold; the gradient of the positions is
+ * then taken the same way, with positions for ids. */
 #include "nn/cuda/common.cuh"
 
 enum { RANGE = 64, STRETCH = 32 };
 
 template <typename T>
 static __global__ void __launch_bounds__(256)
-    embed_kernel(T *y, const int32_t *token, const float *table, const float *pos, int64_t items,
-                 int64_t tokens, int64_t C)
+    embed_kernel(T *y, const int32_t *token, const float *table, const float *pos, const int32_t *row,
+                 int64_t items, int64_t tokens, int64_t C)
 {
     int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= items) return;
-    int64_t r = i / C, c = i % C;
+    int64_t r = row ? row[i / C] : i / C, c = i % C;
     y[i] = from_float<T>(table[token[r] * C + c] + pos[(r % tokens) * C + c]);
 }
 
 /* Eight elements a thread, for widths that divide. */
 static __global__ void __launch_bounds__(256)
-    embed8_kernel(bf16 *y, const int32_t *token, const float *table, const float *pos, int64_t items,
-                  int64_t tokens, int64_t C)
+    embed8_kernel(bf16 *y, const int32_t *token, const float *table, const float *pos, const int32_t *row,
+                  int64_t items, int64_t tokens, int64_t C)
 {
     int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x, packs = C / 8;
     if (i >= items) return;
-    int64_t r = i / packs, c = (i % packs) * 8;
+    int64_t r = row ? row[i / packs] : i / packs, c = (i % packs) * 8;
     float a[8], b[8];
     pack<bf16, 8> out;
     load_floats<8>(a, table + token[r] * C + c);
@@ -34,6 +35,14 @@ static __global__ void __launch_bounds__(256)
 #pragma unroll
     for (int j = 0; j < 8; j++) out.v[j] = from_float<bf16>(a[j] + b[j]);
     store<bf16, 8>(y + i * 8, out);
+}
+
+/* Ids of packed rows: their tokens', or without token their positions. */
+static __global__ void __launch_bounds__(256)
+    ids_kernel(int32_t *id, const int32_t *row, const int32_t *token, int n, int tokens)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) id[i] = token ? token[row[i]] : row[i] % tokens;
 }
 
 /* Ids [RANGE b, RANGE (b+1)) belong to block b of 256 threads: it counts the smaller ids and its own, then
@@ -132,47 +141,53 @@ static __global__ void __launch_bounds__(128)
 extern "C" cloob_status embed_cuda(const op_env *env, const op_args *a)
 {
     const tensor *y = &a->out[0];
-    int64_t n = tensor_count(y), tokens = y->dim[1], C = y->dim[2];
-    const int32_t *token = (const int32_t *)a->in[0].data;
+    int64_t n = tensor_count(y), tokens = a->in[0].dim[1], C = tensor_cols(y);
+    const int32_t *token = (const int32_t *)a->in[0].data, *row = (const int32_t *)a->in[3].data;
     const float *table = (const float *)a->in[1].data, *pos = (const float *)a->in[2].data;
     if (y->dtype == CLOOB_BF16 && C % 8 == 0)
-        embed8_kernel<<<blocks_for(n / 8), 256, 0, stream_of(env)>>>((bf16 *)y->data, token, table, pos,
+        embed8_kernel<<<blocks_for(n / 8), 256, 0, stream_of(env)>>>((bf16 *)y->data, token, table, pos, row,
                                                                      n / 8, tokens, C);
     else
-        WITH_TYPE(y->dtype, embed_kernel<T>
-                  <<<blocks_for(n), 256, 0, stream_of(env)>>>((T *)y->data, token, table, pos, n, tokens, C));
+        WITH_TYPE(y->dtype,
+                  embed_kernel<T><<<blocks_for(n), 256, 0, stream_of(env)>>>((T *)y->data, token, table, pos,
+                                                                             row, n, tokens, C));
     return cuda_launched(env->ctx, "embed");
 }
 
 typedef struct bwd_layout {
-    size_t id, pos, edge, sums, bytes; /* offsets in scratch */
+    size_t own, id, pos, edge, sums, bytes; /* offsets in scratch */
     int n, stretches;
 } bwd_layout;
 
-static bwd_layout layout_of(const op_env *env, const tensor *dy)
+static bwd_layout layout_of(const op_env *env, const op_args *a)
 {
     bwd_layout l;
-    int64_t N = dy->dim[0], T = dy->dim[1], C = dy->dim[2];
-    l.n = (int)(N * T);
+    const tensor *dy = &a->in[0];
+    int64_t C = tensor_cols(dy), R = tensor_rows(dy);
+    bool packed = op_has(&a->in[4]);
+    l.n = (int)R;
     l.stretches = (l.n + STRETCH - 1) / STRETCH;
-    l.id = 0;
-    l.pos = cuda_align((size_t)l.n * sizeof(int32_t));
-    l.edge = 2 * l.pos;
+    size_t list = cuda_align((size_t)l.n * sizeof(int32_t));
+    l.own = 0; /* ids of packed rows */
+    l.id = packed ? list : 0;
+    l.pos = l.id + list;
+    l.edge = l.pos + list;
     l.sums = l.edge + cuda_align((size_t)l.stretches * 2 * (size_t)C * sizeof(float));
-    l.bytes = l.sums + colsum_scratch(env->dev, N, T * C, dy->dtype);
+    l.bytes = l.sums + (packed ? 0 : colsum_scratch(env->dev, dy->dim[0], dy->dim[1] * C, dy->dtype));
     return l;
 }
 
-static cloob_status table_gradient(const op_env *env, const op_args *a, const bwd_layout &l)
+/* out (V, C) = rows of dy added up by their ids. */
+static cloob_status sum_by_id(const op_env *env, const op_args *a, const bwd_layout &l, const tensor *to,
+                              const int32_t *ids)
 {
-    const tensor *dy = &a->in[0], *dtable = &a->out[0];
-    int64_t C = dy->dim[2], V = dtable->dim[0];
+    const tensor *dy = &a->in[0];
+    int64_t C = tensor_cols(dy), V = to->dim[0];
     int32_t *id = (int32_t *)((char *)a->scratch + l.id), *pos = (int32_t *)((char *)a->scratch + l.pos);
-    float *edge = (float *)((char *)a->scratch + l.edge), *out = (float *)dtable->data;
+    float *edge = (float *)((char *)a->scratch + l.edge), *out = (float *)to->data;
     cudaStream_t s = stream_of(env);
-    CLOOB_TRY(cuda_check(env->ctx, cudaMemsetAsync(out, 0, tensor_bytes(dtable), s), "embed_bwd"));
-    sort_kernel<<<(unsigned)((V + RANGE - 1) / RANGE), 256, 0, s>>>(id, pos, (const int32_t *)a->in[1].data,
-                                                                    l.n);
+    CLOOB_TRY(cuda_check(env->ctx, cudaMemsetAsync(out, 0, tensor_bytes(to), s), "embed_bwd"));
+    sort_kernel<<<(unsigned)((V + RANGE - 1) / RANGE), 256, 0, s>>>(id, pos, ids, l.n);
     CLOOB_TRY(cuda_launched(env->ctx, "embed_bwd"));
     WITH_TYPE(dy->dtype, run_sum_kernel<T>
               <<<(unsigned)l.stretches, 128, 0, s>>>(out, edge, id, pos, (const T *)dy->data, l.n, C));
@@ -181,20 +196,36 @@ static cloob_status table_gradient(const op_env *env, const op_args *a, const bw
     return cuda_launched(env->ctx, "embed_bwd");
 }
 
+/* The same for packed rows, whose ids are looked up first: of their tokens, or of their positions. */
+static cloob_status sum_packed(const op_env *env, const op_args *a, const bwd_layout &l, const tensor *to,
+                               const int32_t *token)
+{
+    int32_t *own = (int32_t *)((char *)a->scratch + l.own);
+    ids_kernel<<<blocks_for(l.n), 256, 0, stream_of(env)>>>(own, (const int32_t *)a->in[4].data, token, l.n,
+                                                            (int)a->in[1].dim[1]);
+    CLOOB_TRY(cuda_launched(env->ctx, "embed_bwd"));
+    return sum_by_id(env, a, l, to, own);
+}
+
 extern "C" cloob_status embed_bwd_prepare_cuda(const op_env *env, op_args *a)
 {
     if (tensor_rows(&a->in[0]) > INT32_MAX / 2)
         return ctx_fail(env->ctx, CLOOB_ERR_UNSUPPORTED, "embed_bwd: %lld tokens are too many",
                         (long long)tensor_rows(&a->in[0]));
-    a->scratch_bytes = layout_of(env, &a->in[0]).bytes;
+    a->scratch_bytes = layout_of(env, a).bytes;
     return CLOOB_OK;
 }
 
 extern "C" cloob_status embed_bwd_cuda(const op_env *env, const op_args *a)
 {
-    const tensor *dy = &a->in[0], *dpos = &a->out[1];
-    bwd_layout l = layout_of(env, dy);
-    if (a->out[0].data) CLOOB_TRY(table_gradient(env, a, l));
+    const tensor *dy = &a->in[0], *dtable = &a->out[0], *dpos = &a->out[1];
+    const int32_t *token = (const int32_t *)a->in[1].data;
+    bwd_layout l = layout_of(env, a);
+    if (op_has(&a->in[4])) {
+        if (dtable->data) CLOOB_TRY(sum_packed(env, a, l, dtable, token));
+        return dpos->data ? sum_packed(env, a, l, dpos, NULL) : CLOOB_OK;
+    }
+    if (dtable->data) CLOOB_TRY(sum_by_id(env, a, l, dtable, token));
     if (!dpos->data) return CLOOB_OK;
     return colsum(env, "embed_bwd", (float *)dpos->data, dy->data, dy->dtype, dy->dim[0],
                   dy->dim[1] * dy->dim[2], 0, (char *)a->scratch + l.sums);

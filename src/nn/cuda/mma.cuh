@@ -33,6 +33,29 @@ __device__ __forceinline__ void ldmatrix_trans(unsigned r[4], const bf16 *p)
     ldmatrix_trans(r, smem_address(p));
 }
 
+/* The other way: four (or two) 8 x 8 matrices to shared memory, addresses and registers as for ldmatrix. */
+__device__ __forceinline__ void stmatrix(unsigned address, unsigned a, unsigned b, unsigned c, unsigned d)
+{
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1,%2,%3,%4};" ::"r"(address), "r"(a),
+                 "r"(b), "r"(c), "r"(d)
+                 : "memory");
+}
+__device__ __forceinline__ void stmatrix(unsigned address, unsigned a, unsigned b)
+{
+    asm volatile("stmatrix.sync.aligned.m8n8.x2.shared.b16 [%0], {%1,%2};" ::"r"(address), "r"(a), "r"(b)
+                 : "memory");
+}
+
+__device__ __forceinline__ uint4 load_shared(unsigned address)
+{
+    uint4 v;
+    asm volatile("ld.shared.v4.b32 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                 : "r"(address)
+                 : "memory");
+    return v;
+}
+
 /* c (16 x 8) += a (16 x 16) b (16 x 8). */
 __device__ __forceinline__ void mma(float c[4], const unsigned a[4], unsigned b0, unsigned b1)
 {

@@ -6,6 +6,7 @@ const op_kernel op_kernels_cuda[OP_COUNT] = {
     [OP_EMBED] = { .run = embed_cuda },
     [OP_EMBED_BWD] = { .run = embed_bwd_cuda, .prepare = embed_bwd_prepare_cuda },
     [OP_EOT_INDEX] = { .run = eot_index_cuda },
+    [OP_PACK_TEXTS] = { .run = pack_texts_cuda },
     [OP_TAKE_ROWS] = { .run = take_rows_cuda },
     [OP_TAKE_ROWS_BWD] = { .run = take_rows_bwd_cuda },
     [OP_CLASS_TOKENS] = { .run = class_tokens_cuda },
@@ -60,4 +61,8 @@ const op_kernel op_kernels_cuda[OP_COUNT] = {
     [OP_POOL_ATTENTION_BWD] = { .run = pool_attention_bwd_cuda,
                                 .prepare = pool_attention_bwd_prepare_cuda,
                                 .release = pool_release_cuda },
+    [OP_CONV_STATS] = { .run = conv_stats_cuda, .prepare = conv_stats_prepare_cuda, .release = joined_release_cuda },
+    [OP_CONV_DX_REDUCE] = { .run = conv_dx_reduce_cuda,
+                            .prepare = conv_dx_reduce_prepare_cuda,
+                            .release = joined_release_cuda },
 };

@@ -61,6 +61,37 @@ static __global__ void eot_kernel(int32_t *index, const int32_t *token, int64_t 
     if (threadIdx.x == 0) index[n] = at;
 }
 
+/* One block: lengths are added up over its threads, each with its own stretch of texts; then its warps write
+ * the rows of one text after the other. */
+static __global__ void __launch_bounds__(1024)
+    pack_texts_kernel(int32_t *start, int32_t *row, int32_t *last, const int32_t *index, int N, int T, int R)
+{
+    __shared__ int total[32];
+    int tid = threadIdx.x, lane = tid & 31, warp = tid / 32, per = (N + 1023) / 1024,
+        from = min(tid * per, N), to = min(from + per, N), sum = 0;
+    for (int n = from; n < to; n++) sum += index[n] + 1;
+    int before = sum; /* up to and with this thread, first of its warp, then of all */
+    for (int k = 1; k < 32; k <<= 1) {
+        int left = __shfl_up_sync(0xffffffffu, before, k);
+        if (lane >= k) before += left;
+    }
+    if (lane == 31) total[warp] = before;
+    __syncthreads();
+    for (int w = 0; w < warp; w++) before += total[w];
+    int at = before - sum;
+    for (int n = from; n < to; n++) {
+        start[n] = min(at, R);
+        at += index[n] + 1;
+        last[n] = max(min(at, R) - 1, 0);
+        if (n + 1 == N) start[N] = min(at, R);
+    }
+    __syncthreads();
+    for (int n = warp; n < N; n += 32)
+        for (int first = start[n], end = start[n + 1], r = first + lane; r < end; r += 32)
+            row[r] = n * T + r - first;
+    for (int r = start[N] + tid; r < R; r += 1024) row[r] = 0;
+}
+
 /* A thread per pack; rows of `packs` packs. */
 template <typename T, int V>
 static __global__ void __launch_bounds__(256)
@@ -88,6 +119,20 @@ static __global__ void __launch_bounds__(256)
         for (int j = 0; j < V; j++) out.v[j] = from_float<T>(to_float(out.v[j]) + to_float(d.v[j]));
     }
     store<T, V>(dx + i * V, out);
+}
+
+/* Packed: dy[n] onto row index[n], which no other names. */
+template <typename T, int V>
+static __global__ void __launch_bounds__(256)
+    add_rows_kernel(T *dx, const T *dy, const int32_t *index, int64_t items, int64_t packs)
+{
+    int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= items) return;
+    T *to = dx + (index[i / packs] * packs + i % packs) * V;
+    pack<T, V> out = load<T, V>(to), d = load<T, V>(dy + i * V);
+#pragma unroll
+    for (int j = 0; j < V; j++) out.v[j] = from_float<T>(to_float(out.v[j]) + to_float(d.v[j]));
+    store<T, V>(to, out);
 }
 
 /* y[n, t] = (t ? x[n, t-1] : cls) + pos[t] */
@@ -192,10 +237,24 @@ extern "C" cloob_status eot_index_cuda(const op_env *env, const op_args *a)
     return cuda_launched(env->ctx, "eot_index");
 }
 
+extern "C" cloob_status pack_texts_cuda(const op_env *env, const op_args *a)
+{
+    int64_t N = a->in[1].dim[0], T = a->in[1].dim[1], R = a->attr.rows;
+    if (N * T > INT32_MAX || R > INT32_MAX)
+        return ctx_fail(env->ctx, CLOOB_ERR_UNSUPPORTED, "pack_texts: %lld tokens are too many",
+                        (long long)(N * T));
+    pack_texts_kernel<<<1, 1024, 0, stream_of(env)>>>((int32_t *)a->out[0].data, (int32_t *)a->out[1].data,
+                                                      (int32_t *)a->out[2].data,
+                                                      (const int32_t *)a->in[0].data, (int)N, (int)T, (int)R);
+    return cuda_launched(env->ctx, "pack_texts");
+}
+
+/* Index counts inside sequences of `tokens` rows; packed, over all rows. */
 extern "C" cloob_status take_rows_cuda(const op_env *env, const op_args *a)
 {
     const tensor *x = &a->in[0];
-    int64_t N = x->dim[0], tokens = x->dim[1], C = x->dim[2], packs = C / pack_width(x->dtype, C);
+    int64_t N = a->out[0].dim[0], tokens = x->ndim == 3 ? x->dim[1] : 0, C = tensor_cols(x),
+            packs = C / pack_width(x->dtype, C);
     WITH_PACK(x->dtype, C,
               take_kernel<T, V>
               <<<blocks_for(N * packs), 256, 0, stream_of(env)>>>((T *)a->out[0].data, (const T *)x->data,
@@ -204,9 +263,29 @@ extern "C" cloob_status take_rows_cuda(const op_env *env, const op_args *a)
     return cuda_launched(env->ctx, "take_rows");
 }
 
+/* Packed, the rows that are read are too few to look for: a copy, and a sum onto each of them. */
+static cloob_status take_packed_bwd(const op_env *env, const op_args *a)
+{
+    const tensor *dy = &a->in[0], *dx = &a->out[0];
+    const void *extra = a->in[3].data;
+    int64_t C = tensor_cols(dx), packs = C / pack_width(dx->dtype, C), items = dy->dim[0] * packs;
+    cudaStream_t s = stream_of(env);
+    size_t bytes = tensor_bytes(dx);
+    if (extra)
+        CLOOB_TRY(cuda_check(env->ctx, cudaMemcpyAsync(dx->data, extra, bytes, cudaMemcpyDeviceToDevice, s),
+                             "take_rows_bwd"));
+    else CLOOB_TRY(cuda_check(env->ctx, cudaMemsetAsync(dx->data, 0, bytes, s), "take_rows_bwd"));
+    WITH_PACK(dx->dtype, C,
+              add_rows_kernel<T, V>
+              <<<blocks_for(items), 256, 0, s>>>((T *)dx->data, (const T *)dy->data,
+                                                 (const int32_t *)a->in[1].data, items, packs));
+    return cuda_launched(env->ctx, "take_rows_bwd");
+}
+
 extern "C" cloob_status take_rows_bwd_cuda(const op_env *env, const op_args *a)
 {
     const tensor *dx = &a->out[0];
+    if (dx->ndim == 2) return take_packed_bwd(env, a);
     int64_t N = dx->dim[0], tokens = dx->dim[1], C = dx->dim[2], packs = C / pack_width(dx->dtype, C),
             items = N * tokens * packs;
     WITH_PACK(dx->dtype, C,

@@ -7,20 +7,24 @@ typedef struct view {
     double scale;
 } view;
 
-static view view_of(const op_args *a, const tensor *qkv, int64_t n, int64_t h, int64_t t)
+static view view_of(const op_args *a, const tensor *qkv, const op_sequences *s, int64_t n, int64_t h,
+                    int64_t t)
 {
-    int64_t T = qkv->dim[1], C = qkv->dim[2] / 3, e = C / a->attr.heads, base = n * T * 3 * C;
-    return (view){ base + t * 3 * C + h * e,   base + C + h * e,
-                   base + 2 * C + h * e,       3 * C,
-                   a->attr.causal ? t + 1 : T, e,
+    int64_t C = tensor_cols(qkv) / 3, e = C / a->attr.heads, base = op_first_row(s, n) * 3 * C;
+    return (view){ base + t * 3 * C + h * e,
+                   base + C + h * e,
+                   base + 2 * C + h * e,
+                   3 * C,
+                   a->attr.causal ? t + 1 : op_row_count(s, n),
+                   e,
                    1.0 / sqrt((double)e) };
 }
 
-static view view_one(const op_args *a, const tensor *q, const tensor *kv, const tensor *index, int64_t n,
+static view view_one(const op_args *a, const tensor *q, const op_sequences *s, const tensor *index, int64_t n,
                      int64_t h)
 {
-    int64_t T = kv->dim[1], C = q->dim[1], e = C / a->attr.heads, base = n * T * 2 * C;
-    int64_t keys = has(index) ? ((const int32_t *)index->data)[n] + 1 : T;
+    int64_t C = q->dim[1], e = C / a->attr.heads, base = op_first_row(s, n) * 2 * C;
+    int64_t keys = has(index) ? ((const int32_t *)index->data)[n] + 1 : op_row_count(s, n);
     return (view){ n * C + h * e, base + h * e, base + C + h * e, 2 * C, keys, e, 1.0 / sqrt((double)e) };
 }
 
@@ -82,30 +86,34 @@ static void query_backward(const view *w, const tensor *q, const tensor *kv, con
 cloob_status attention_ref(const op_env *env, const op_args *a)
 {
     const tensor *qkv = &a->in[0], *y = &a->out[0], *lse = &a->out[1];
-    int64_t N = y->dim[0], T = y->dim[1], C = y->dim[2], H = a->attr.heads;
+    op_sequences s = op_sequences_of(&a->attr, qkv, &a->in[1]);
+    int64_t C = tensor_cols(y), H = a->attr.heads;
     (void)env;
-    for (int64_t n = 0; n < N; n++)
+    fill_zero(y); /* dead rows */
+    if (has(lse)) fill_zero(lse);
+    for (int64_t n = 0; n < s.N; n++)
         for (int64_t h = 0; h < H; h++)
-            for (int64_t t = 0; t < T; t++) {
-                view w = view_of(a, qkv, n, h, t);
-                double l = query_forward(&w, qkv, qkv, y, (n * T + t) * C + h * w.width);
-                if (has(lse)) st(lse, (n * H + h) * T + t, l);
+            for (int64_t t = 0; t < op_row_count(&s, n); t++) {
+                view w = view_of(a, qkv, &s, n, h, t);
+                double l = query_forward(&w, qkv, qkv, y, (op_first_row(&s, n) + t) * C + h * w.width);
+                if (has(lse)) st(lse, op_head_at(&s, H, n, h) + t, l);
             }
     return CLOOB_OK;
 }
 
 /* dk_j = sum over the queries that see it of ds q, dv_j = sum p dy. */
-static void key_backward(const op_args *a, int64_t n, int64_t h, int64_t j, int64_t first)
+static void key_backward(const op_args *a, const op_sequences *s, int64_t n, int64_t h, int64_t j,
+                         int64_t first)
 {
     const tensor *dy = &a->in[0], *qkv = &a->in[1], *y = &a->in[2], *lse = &a->in[3], *dqkv = &a->out[0];
-    int64_t T = y->dim[1], C = y->dim[2], H = a->attr.heads;
-    view w = view_of(a, qkv, n, h, 0);
+    int64_t C = tensor_cols(y), H = a->attr.heads;
+    view w = view_of(a, qkv, s, n, h, 0);
     int64_t columns = w.width - first < COLUMNS ? w.width - first : COLUMNS, step = w.step;
     double dk[COLUMNS] = { 0 }, dv[COLUMNS] = { 0 };
-    for (int64_t t = a->attr.causal ? j : 0; t < T; t++) {
-        int64_t yi = (n * T + t) * C + h * w.width;
-        w = view_of(a, qkv, n, h, t);
-        pair b = pair_of(&w, qkv, qkv, y, dy, yi, ld(lse, (n * H + h) * T + t), j);
+    for (int64_t t = a->attr.causal ? j : 0; t < op_row_count(s, n); t++) {
+        int64_t yi = (op_first_row(s, n) + t) * C + h * w.width;
+        w = view_of(a, qkv, s, n, h, t);
+        pair b = pair_of(&w, qkv, qkv, y, dy, yi, ld(lse, op_head_at(s, H, n, h) + t), j);
         for (int64_t i = 0; i < columns; i++) {
             dk[i] += b.ds * ld(qkv, w.q + first + i);
             dv[i] += b.p * ld(dy, yi + first + i);
@@ -120,15 +128,18 @@ static void key_backward(const op_args *a, int64_t n, int64_t h, int64_t j, int6
 cloob_status attention_bwd_ref(const op_env *env, const op_args *a)
 {
     const tensor *dy = &a->in[0], *qkv = &a->in[1], *y = &a->in[2], *lse = &a->in[3], *dqkv = &a->out[0];
-    int64_t N = y->dim[0], T = y->dim[1], C = y->dim[2], H = a->attr.heads;
+    op_sequences s = op_sequences_of(&a->attr, qkv, &a->in[4]);
+    int64_t C = tensor_cols(y), H = a->attr.heads;
     (void)env;
-    for (int64_t n = 0; n < N; n++)
+    fill_zero(dqkv); /* dead rows */
+    for (int64_t n = 0; n < s.N; n++)
         for (int64_t h = 0; h < H; h++)
-            for (int64_t t = 0; t < T; t++) {
-                view w = view_of(a, qkv, n, h, t);
-                query_backward(&w, qkv, qkv, y, dy, (n * T + t) * C + h * w.width,
-                               ld(lse, (n * H + h) * T + t), dqkv);
-                for (int64_t first = 0; first < w.width; first += COLUMNS) key_backward(a, n, h, t, first);
+            for (int64_t t = 0; t < op_row_count(&s, n); t++) {
+                view w = view_of(a, qkv, &s, n, h, t);
+                query_backward(&w, qkv, qkv, y, dy, (op_first_row(&s, n) + t) * C + h * w.width,
+                               ld(lse, op_head_at(&s, H, n, h) + t), dqkv);
+                for (int64_t first = 0; first < w.width; first += COLUMNS)
+                    key_backward(a, &s, n, h, t, first);
             }
     return CLOOB_OK;
 }
@@ -136,11 +147,12 @@ cloob_status attention_bwd_ref(const op_env *env, const op_args *a)
 cloob_status attention_one_ref(const op_env *env, const op_args *a)
 {
     const tensor *q = &a->in[0], *kv = &a->in[1], *y = &a->out[0], *lse = &a->out[1];
-    int64_t N = q->dim[0], H = a->attr.heads;
+    op_sequences s = op_sequences_of(&a->attr, kv, &a->in[3]);
+    int64_t H = a->attr.heads;
     (void)env;
-    for (int64_t n = 0; n < N; n++)
+    for (int64_t n = 0; n < s.N; n++)
         for (int64_t h = 0; h < H; h++) {
-            view w = view_one(a, q, kv, &a->in[2], n, h);
+            view w = view_one(a, q, &s, &a->in[2], n, h);
             double l = query_forward(&w, q, kv, y, w.q);
             if (has(lse)) st(lse, n * H + h, l);
         }
@@ -151,12 +163,13 @@ cloob_status attention_one_bwd_ref(const op_env *env, const op_args *a)
 {
     const tensor *dy = &a->in[0], *q = &a->in[1], *kv = &a->in[2], *y = &a->in[4], *lse = &a->in[5];
     const tensor *dq = &a->out[0], *dkv = &a->out[1];
-    int64_t N = q->dim[0], H = a->attr.heads;
+    op_sequences s = op_sequences_of(&a->attr, kv, &a->in[6]);
+    int64_t H = a->attr.heads;
     (void)env;
     fill_zero(dkv); /* keys that nobody sees */
-    for (int64_t n = 0; n < N; n++)
+    for (int64_t n = 0; n < s.N; n++)
         for (int64_t h = 0; h < H; h++) {
-            view w = view_one(a, q, kv, &a->in[3], n, h);
+            view w = view_one(a, q, &s, &a->in[3], n, h);
             double l = ld(lse, n * H + h);
             query_backward(&w, q, kv, y, dy, w.q, l, dq);
             for (int64_t j = 0; j < w.keys; j++) {

@@ -6,6 +6,7 @@ const op_kernel op_kernels_ref[OP_COUNT] = {
     [OP_EMBED] = { .run = embed_ref },
     [OP_EMBED_BWD] = { .run = embed_bwd_ref },
     [OP_EOT_INDEX] = { .run = eot_index_ref },
+    [OP_PACK_TEXTS] = { .run = pack_texts_ref },
     [OP_TAKE_ROWS] = { .run = take_rows_ref },
     [OP_TAKE_ROWS_BWD] = { .run = take_rows_bwd_ref },
     [OP_CLASS_TOKENS] = { .run = class_tokens_ref },
@@ -44,4 +45,6 @@ const op_kernel op_kernels_ref[OP_COUNT] = {
     [OP_HEADS_DW] = { .run = heads_dw_ref },
     [OP_POOL_ATTENTION] = { .run = pool_attention_ref },
     [OP_POOL_ATTENTION_BWD] = { .run = pool_attention_bwd_ref },
+    [OP_CONV_STATS] = { .run = conv_stats_ref },
+    [OP_CONV_DX_REDUCE] = { .run = conv_dx_reduce_ref },
 };

@@ -20,16 +20,19 @@ cloob_status image_input_ref(const op_env *env, const op_args *a)
     return CLOOB_OK;
 }
 
+/* Which of all tokens stands in row r: the packing tells, or they stand in their order. */
+static int64_t token_in(const tensor *row, int64_t r) { return has(row) ? ((const int32_t *)row->data)[r] : r; }
+
 cloob_status embed_ref(const op_env *env, const op_args *a)
 {
     const tensor *table = &a->in[1], *pos = &a->in[2], *y = &a->out[0];
     const int32_t *token = a->in[0].data;
     (void)env;
-    int64_t N = y->dim[0], T = y->dim[1], C = y->dim[2];
-    for (int64_t n = 0; n < N; n++)
-        for (int64_t t = 0; t < T; t++)
-            for (int64_t c = 0; c < C; c++)
-                st(y, (n * T + t) * C + c, ld(table, token[n * T + t] * C + c) + ld(pos, t * C + c));
+    int64_t T = a->in[0].dim[1], C = tensor_cols(y);
+    for (int64_t r = 0; r < tensor_rows(y); r++) {
+        int64_t i = token_in(&a->in[3], r);
+        for (int64_t c = 0; c < C; c++) st(y, r * C + c, ld(table, token[i] * C + c) + ld(pos, i % T * C + c));
+    }
     return CLOOB_OK;
 }
 
@@ -38,17 +41,18 @@ cloob_status embed_bwd_ref(const op_env *env, const op_args *a)
     const tensor *dy = &a->in[0], *dtable = &a->out[0], *dpos = &a->out[1];
     const int32_t *token = a->in[1].data;
     (void)env;
-    int64_t N = dy->dim[0], T = dy->dim[1], C = dy->dim[2];
+    int64_t T = a->in[1].dim[1], C = tensor_cols(dy);
     if (has(dtable)) fill_zero(dtable);
     if (has(dpos)) fill_zero(dpos);
-    for (int64_t n = 0; n < N; n++)
-        for (int64_t t = 0; t < T; t++)
-            for (int64_t c = 0; c < C; c++) {
-                double g = ld(dy, (n * T + t) * C + c);
-                int64_t row = token[n * T + t] * C + c;
-                if (has(dtable)) st(dtable, row, ld(dtable, row) + g);
-                if (has(dpos)) st(dpos, t * C + c, ld(dpos, t * C + c) + g);
-            }
+    for (int64_t r = 0; r < tensor_rows(dy); r++) {
+        int64_t i = token_in(&a->in[4], r);
+        for (int64_t c = 0; c < C; c++) {
+            double g = ld(dy, r * C + c);
+            int64_t word = token[i] * C + c, place = i % T * C + c;
+            if (has(dtable)) st(dtable, word, ld(dtable, word) + g);
+            if (has(dpos)) st(dpos, place, ld(dpos, place) + g);
+        }
+    }
     return CLOOB_OK;
 }
 
@@ -66,15 +70,36 @@ cloob_status eot_index_ref(const op_env *env, const op_args *a)
     return CLOOB_OK;
 }
 
-static int64_t row_of(const tensor *index, int64_t n) { return has(index) ? ((const int32_t *)index->data)[n] : 0; }
+cloob_status pack_texts_ref(const op_env *env, const op_args *a)
+{
+    const int32_t *index = a->in[0].data;
+    int32_t *start = a->out[0].data, *row = a->out[1].data, *last = a->out[2].data;
+    int64_t N = a->in[1].dim[0], T = a->in[1].dim[1], R = a->attr.rows, r = 0;
+    (void)env;
+    for (int64_t n = 0; n < N; n++) {
+        start[n] = (int32_t)r;
+        for (int64_t t = 0; t <= index[n] && r < R; t++) row[r++] = (int32_t)(n * T + t);
+        last[n] = (int32_t)(r > 0 ? r - 1 : 0);
+    }
+    start[N] = (int32_t)r;
+    while (r < R) row[r++] = 0;
+    return CLOOB_OK;
+}
+
+/* The row of x that index names: inside sequence n, or packed, of all. */
+static int64_t row_of(const tensor *x, const tensor *index, int64_t n)
+{
+    int64_t t = has(index) ? ((const int32_t *)index->data)[n] : 0;
+    return x->ndim == 2 ? t : n * x->dim[1] + t;
+}
 
 cloob_status take_rows_ref(const op_env *env, const op_args *a)
 {
     const tensor *x = &a->in[0], *y = &a->out[0];
     (void)env;
-    int64_t N = x->dim[0], T = x->dim[1], C = x->dim[2];
+    int64_t N = y->dim[0], C = y->dim[1];
     for (int64_t n = 0; n < N; n++)
-        for (int64_t c = 0; c < C; c++) st(y, n * C + c, ld(x, (n * T + row_of(&a->in[1], n)) * C + c));
+        for (int64_t c = 0; c < C; c++) st(y, n * C + c, ld(x, row_of(x, &a->in[1], n) * C + c));
     return CLOOB_OK;
 }
 
@@ -82,11 +107,11 @@ cloob_status take_rows_bwd_ref(const op_env *env, const op_args *a)
 {
     const tensor *dy = &a->in[0], *extra = &a->in[3], *dx = &a->out[0];
     (void)env;
-    int64_t N = dx->dim[0], T = dx->dim[1], C = dx->dim[2];
-    for (int64_t i = 0; i < N * T * C; i++) st(dx, i, has(extra) ? ld(extra, i) : 0.0);
+    int64_t N = dy->dim[0], C = dy->dim[1];
+    for (int64_t i = 0; i < tensor_count(dx); i++) st(dx, i, has(extra) ? ld(extra, i) : 0.0);
     for (int64_t n = 0; n < N; n++)
         for (int64_t c = 0; c < C; c++) {
-            int64_t i = (n * T + row_of(&a->in[1], n)) * C + c;
+            int64_t i = row_of(dx, &a->in[1], n) * C + c;
             st(dx, i, ld(dx, i) + ld(dy, n * C + c));
         }
     return CLOOB_OK;

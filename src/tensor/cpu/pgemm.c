@@ -67,17 +67,14 @@ static int64_t block_row(const pgemm_call *c, int64_t i) { return c->M * i / blo
 
 /* X as the inner part reads it: for every block (K, rows). Rows as they lie are a power of two apart and would push each other
  * out of the first cache. */
-CPU_CLONES static void turn_range(void *arg, int64_t begin, int64_t end, int thread)
+static void turn_range(void *arg, int64_t begin, int64_t end, int thread)
 {
     const pgemm_call *c = arg;
     int64_t K = c->weight.K;
     (void)thread;
     for (int64_t i = begin; i < end; i++) {
         int64_t row = block_row(c, i), rows = block_row(c, i + 1) - row;
-        const float *from = c->x + row * K;
-        float *to = c->scratch + row * K;
-        for (int64_t r = 0; r < rows; r++)
-            for (int64_t k = 0; k < K; k++) to[k * rows + r] = from[r * K + k];
+        pgemm_turn(c->x + row * K, K, (int)rows, c->scratch + row * K);
     }
 }
 

@@ -55,4 +55,7 @@ typedef struct pgemm_block {
 
 void pgemm_multiply(const pgemm_block *b);
 
+/* to (K, rows) = the transpose of from (rows, K), rows at most PGEMM_ROWS. */
+void pgemm_turn(const float *from, int64_t K, int rows, float *to);
+
 #endif

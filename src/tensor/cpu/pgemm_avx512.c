@@ -25,6 +25,49 @@ TARGET static inline __attribute__((always_inline)) void end_row(const pgemm_blo
     _mm512_mask_storeu_ps(b->y + r * b->ldy + v * V, mask, y);
 }
 
+/* ---- turning rows -------------------------------------------------------------------------------- */
+
+/* Sixteen rows of sixteen, transposed in place: first within pairs and fours of elements, then the fours themselves. */
+TARGET static inline void transpose(__m512 v[V])
+{
+    __m512 t[V];
+    for (int i = 0; i < V; i += 2) {
+        t[i] = _mm512_unpacklo_ps(v[i], v[i + 1]);
+        t[i + 1] = _mm512_unpackhi_ps(v[i], v[i + 1]);
+    }
+    for (int i = 0; i < V; i += 4)
+        for (int h = 0; h < 2; h++) {
+            __m512d a = _mm512_castps_pd(t[i + h]), b = _mm512_castps_pd(t[i + 2 + h]);
+            v[i + 2 * h] = _mm512_castpd_ps(_mm512_unpacklo_pd(a, b));
+            v[i + 2 * h + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(a, b));
+        }
+    for (int i = 0; i < 4; i++) { /* v[4 g + i] holds column 4 q + i of rows 4 g to 4 g + 3 in its lane q */
+        __m512 a = _mm512_shuffle_f32x4(v[i], v[4 + i], 0x88), b = _mm512_shuffle_f32x4(v[8 + i], v[12 + i], 0x88),
+               c = _mm512_shuffle_f32x4(v[i], v[4 + i], 0xdd), d = _mm512_shuffle_f32x4(v[8 + i], v[12 + i], 0xdd);
+        t[i] = _mm512_shuffle_f32x4(a, b, 0x88);
+        t[8 + i] = _mm512_shuffle_f32x4(a, b, 0xdd);
+        t[4 + i] = _mm512_shuffle_f32x4(c, d, 0x88);
+        t[12 + i] = _mm512_shuffle_f32x4(c, d, 0xdd);
+    }
+    for (int i = 0; i < V; i++) v[i] = t[i];
+}
+
+TARGET void pgemm_turn(const float *from, int64_t K, int rows, float *to)
+{
+    __mmask16 across = (__mmask16)((1u << rows) - 1u);
+    for (int64_t k = 0; k < K; k += V) {
+        int strip = K - k < V ? (int)(K - k) : V;
+        __mmask16 along = mask_of(strip, 0);
+        __m512 v[V];
+        for (int r = 0; r < V; r++)
+            v[r] = r < rows ? _mm512_maskz_loadu_ps(along, from + r * K + k) : _mm512_setzero_ps();
+        transpose(v);
+        for (int i = 0; i < strip; i++) _mm512_mask_storeu_ps(to + (k + i) * rows, across, v[i]);
+    }
+}
+
+/* ---- products ------------------------------------------------------------------------------------ */
+
 /* rows is a constant where it is called, so that the sums stay in registers. */
 TARGET static inline __attribute__((always_inline)) void rows_by_panel(const pgemm_block *b, const int rows)
 {

@@ -12,3 +12,9 @@ void pgemm_multiply(const pgemm_block *b)
             b->y[r * b->ldy + n] = sum + (b->bias ? b->bias[n] : 0.0f) + (b->res ? b->res[r * b->ldy + n] : 0.0f);
         }
 }
+
+void pgemm_turn(const float *from, int64_t K, int rows, float *to)
+{
+    for (int r = 0; r < rows; r++)
+        for (int64_t k = 0; k < K; k++) to[k * rows + r] = from[r * K + k];
+}

@@ -8,7 +8,7 @@
 
 #include "tensor/cuda/tune.h"
 
-enum { CANDIDATES = 10, WORKSPACE = 32 << 20 };
+enum { CANDIDATES = 10, MOST_CANDIDATES = 32, WORKSPACE = 32 << 20 };
 
 struct gemm_plan {
     gemm_shape shape;
@@ -106,12 +106,12 @@ static cublasStatus_t describe(gemm_plan *p)
     return s;
 }
 
-static int candidates(cuda_state *s, const gemm_plan *p, cublasLtMatmulHeuristicResult_t found[CANDIDATES])
+static int candidates(cuda_state *s, const gemm_plan *p, cublasLtMatmulHeuristicResult_t found[MOST_CANDIDATES])
 {
     cublasLtMatmulPreference_t pref = NULL;
     uint64_t workspace = WORKSPACE;
     uint32_t align = 16;
-    int count = 0;
+    int count = 0, wanted = p->shape.ta ? MOST_CANDIDATES : CANDIDATES; /* how to split a weight gradient's long sum is hard to guess */
     if (cublasLtMatmulPreferenceCreate(&pref) != CUBLAS_STATUS_SUCCESS) return 0;
     cublasLtMatmulPreferenceSetAttribute(pref, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace,
                                          sizeof workspace);
@@ -119,7 +119,7 @@ static int candidates(cuda_state *s, const gemm_plan *p, cublasLtMatmulHeuristic
          k++)
         cublasLtMatmulPreferenceSetAttribute(pref, (cublasLtMatmulPreferenceAttributes_t)k, &align,
                                              sizeof align);
-    if (cublasLtMatmulAlgoGetHeuristic(s->lt, p->op, p->b, p->a, p->d, p->d, pref, CANDIDATES, found,
+    if (cublasLtMatmulAlgoGetHeuristic(s->lt, p->op, p->b, p->a, p->d, p->d, pref, wanted, found,
                                        &count) != CUBLAS_STATUS_SUCCESS)
         count = 0;
     cublasLtMatmulPreferenceDestroy(pref);
@@ -175,7 +175,7 @@ static void trial_close(trial *t)
  * does. */
 static void choose(cloob_ctx *ctx, device *d, gemm_plan *p)
 {
-    cublasLtMatmulHeuristicResult_t found[CANDIDATES];
+    cublasLtMatmulHeuristicResult_t found[MOST_CANDIDATES];
     trial t = { .ctx = ctx, .d = d, .p = p };
     int count = candidates(cuda_use(d), p, found);
     bool room = count > 0 && trial_open(&t) == CLOOB_OK;

@@ -1,0 +1,313 @@
+#include "api/embed_source.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "eval/embed_data.h"
+
+/* Rows of pictures, texts or tensors that are made at a time, a multiple of the encoder's batch. */
+enum { AT_ONCE = 256 };
+
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+static encoder_output output_of(const embed_source *s) { return (encoder_output)s->job.what; }
+
+/* ---- opening ------------------------------------------------------------------------------------- */
+
+static cloob_status announce(cloob_ctx *ctx, embed_source *s, embed_part part, int64_t rows)
+{
+    if (s->width[part])
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s come from two sources; give one of them",
+                        part == EMBED_TEXT ? "texts" : "pictures");
+    s->most[part] = rows;
+    s->width[part] = encoder_width(s->m->enc, output_of(s), part == EMBED_TEXT);
+    return CLOOB_OK;
+}
+
+static cloob_status open_data(cloob_ctx *ctx, embed_source *s)
+{
+    const dataset *set = (const dataset *)(const void *)s->job.data;
+    int64_t n = dataset_epoch_samples(set);
+    if (dataset_has_captions(set) && !s->m->tok)
+        ctx_log(ctx, CLOOB_LOG_WARN,
+                "the weights hold no tokenizer: pictures alone; --vocab FILE adds the captions");
+    CLOOB_TRY(announce(ctx, s, EMBED_IMAGE, n));
+    if (dataset_class_count(set)) s->most[EMBED_LABEL] = n;
+    return dataset_has_captions(set) && s->m->tok ? announce(ctx, s, EMBED_TEXT, n) : CLOOB_OK;
+}
+
+static cloob_status check_images(cloob_ctx *ctx, const embed_source *s)
+{
+    const tensor *t = &s->images->t;
+    int64_t S = s->m->view.size;
+    char shape[SHAPE_TEXT];
+    if (t->dtype == CLOOB_F32 && t->ndim == 4 && t->dim[1] == 3 && t->dim[2] == S && t->dim[3] == S)
+        return CLOOB_OK;
+    return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: images is %s %s, the model wants F32 (N, 3, %lld, %lld)",
+                    s->job.tensors, dtype_name(t->dtype), tensor_shape_text(t, shape), (long long)S,
+                    (long long)S);
+}
+
+static cloob_status check_tokens(cloob_ctx *ctx, const embed_source *s)
+{
+    const tensor *t = &s->tokens->t;
+    int64_t T = encoder_config(s->m->enc)->context;
+    char shape[SHAPE_TEXT];
+    if ((t->dtype == CLOOB_I32 || t->dtype == CLOOB_I64) && t->ndim == 2 && t->dim[1] == T) return CLOOB_OK;
+    return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: tokens is %s %s, the model wants I32 or I64 (N, %lld)",
+                    s->job.tensors, dtype_name(t->dtype), tensor_shape_text(t, shape), (long long)T);
+}
+
+static cloob_status open_tensors(cloob_ctx *ctx, embed_source *s)
+{
+    CLOOB_TRY(st_open(ctx, s->job.tensors, &s->tensors));
+    s->images = st_find(&s->tensors, "images");
+    s->tokens = st_find(&s->tensors, "tokens");
+    if (!s->images && !s->tokens)
+        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: has neither images nor tokens", s->job.tensors);
+    if (s->images) {
+        CLOOB_TRY(check_images(ctx, s));
+        CLOOB_TRY(announce(ctx, s, EMBED_IMAGE, s->images->t.dim[0]));
+    }
+    if (!s->tokens) return CLOOB_OK;
+    CLOOB_TRY(check_tokens(ctx, s));
+    return announce(ctx, s, EMBED_TEXT, s->tokens->t.dim[0]);
+}
+
+static cloob_status open_pictures(cloob_ctx *ctx, embed_source *s)
+{
+    for (int64_t i = 0; i < s->job.pictures_count; i++)
+        CLOOB_TRY(picture_list_add(ctx, &s->pictures, s->job.pictures[i]));
+    return announce(ctx, s, EMBED_IMAGE, s->pictures.count);
+}
+
+/* Cuts the text into lines in place; a last line without an end counts, an empty one is refused. */
+static cloob_status split_lines(cloob_ctx *ctx, const char *path, char *text, const char ***out, int64_t *n)
+{
+    int64_t capacity = 0;
+    for (char *at = text; *at;) {
+        char *end = at + strcspn(at, "\n"), *next = *end ? end + 1 : end;
+        *end = '\0';
+        if (end > at && end[-1] == '\r') end[-1] = '\0';
+        if (!*at) return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: line %lld is empty", path, (long long)*n + 1);
+        if (*n == capacity) {
+            capacity = capacity ? 2 * capacity : 256;
+            const char **more = realloc(*out, (size_t)capacity * sizeof *more);
+            if (!more) return ctx_no_memory(ctx, (size_t)capacity * sizeof *more, path);
+            *out = more;
+        }
+        (*out)[(*n)++] = at;
+        at = next;
+    }
+    return *n ? CLOOB_OK : ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: holds no texts", path);
+}
+
+static cloob_status open_texts(cloob_ctx *ctx, embed_source *s)
+{
+    int64_t n = 0;
+    CLOOB_TRY(file_read(ctx, s->job.texts, FILE_TEXT_LIMIT, &s->text));
+    CLOOB_TRY(split_lines(ctx, s->job.texts, s->text.data, &s->line, &n));
+    return announce(ctx, s, EMBED_TEXT, n);
+}
+
+static cloob_status make_room(cloob_ctx *ctx, embed_source *s)
+{
+    int64_t width =
+        s->width[EMBED_IMAGE] > s->width[EMBED_TEXT] ? s->width[EMBED_IMAGE] : s->width[EMBED_TEXT];
+    size_t bytes = (size_t)(embed_rows_at_once(s->m->enc, AT_ONCE) * width) * sizeof *s->rows;
+    s->rows = malloc(bytes ? bytes : 1);
+    s->bad = calloc((size_t)embed_rows_at_once(s->m->enc, AT_ONCE), sizeof *s->bad);
+    return s->rows && s->bad ? CLOOB_OK : ctx_no_memory(ctx, bytes, "a batch of embeddings");
+}
+
+cloob_status embed_source_open(cloob_ctx *ctx, cloob_model *m, const cloob_embed_job *job, embed_source *s)
+{
+    cloob_status status = CLOOB_OK;
+    *s = (embed_source){ .m = model_of(m), .job = *job };
+    if (job->data) status = open_data(ctx, s);
+    if (status == CLOOB_OK && job->tensors) status = open_tensors(ctx, s);
+    if (status == CLOOB_OK && job->pictures_count) status = open_pictures(ctx, s);
+    if (status == CLOOB_OK && job->texts) status = open_texts(ctx, s);
+    if (status == CLOOB_OK) status = make_room(ctx, s);
+    if (status != CLOOB_OK) embed_source_close(s);
+    return status;
+}
+
+void embed_source_close(embed_source *s)
+{
+    st_close(&s->tensors);
+    picture_list_release(&s->pictures);
+    file_bytes_release(&s->text);
+    free(s->line), free(s->rows), free(s->bad);
+    *s = (embed_source){ 0 };
+}
+
+/* ---- running ------------------------------------------------------------------------------------- */
+
+typedef struct flow { /* one run */
+    embed_source *s;
+    embed_put *put;
+    void *user;
+    cloob_embedded *e;
+} flow;
+
+static cloob_status put_batch(cloob_ctx *ctx, void *user, const embed_batch *b)
+{
+    flow *f = user;
+    CLOOB_TRY(f->put(ctx, f->user, EMBED_IMAGE, b->image, b->rows));
+    if (b->text) CLOOB_TRY(f->put(ctx, f->user, EMBED_TEXT, b->text, b->rows));
+    if (b->label) CLOOB_TRY(f->put(ctx, f->user, EMBED_LABEL, b->label, b->rows));
+    f->e->rows += b->rows;
+    if (b->text) f->e->text_rows += b->rows;
+    return CLOOB_OK;
+}
+
+static cloob_status copy_classes(cloob_ctx *ctx, const dataset *d, cloob_embedded *e)
+{
+    int64_t n = dataset_class_count(d);
+    if (!n) return CLOOB_OK;
+    e->class_name = calloc((size_t)n, sizeof *e->class_name);
+    if (!e->class_name) return ctx_no_memory(ctx, (size_t)n * sizeof *e->class_name, "class names");
+    for (e->classes = 0; e->classes < n; e->classes++)
+        if (!(e->class_name[e->classes] = strdup(dataset_class_name(d, e->classes))))
+            return ctx_no_memory(ctx, 64, "class names");
+    return CLOOB_OK;
+}
+
+static cloob_status run_data(cloob_ctx *ctx, flow *f)
+{
+    const dataset *set = (const dataset *)(const void *)f->s->job.data;
+    model *m = f->s->m;
+    embed_options o;
+    embed_options_init(&o);
+    o.what = output_of(f->s), o.workers = f->s->job.workers;
+    CLOOB_TRY(embed_data_each(ctx, m->enc, m->tok, set, &o, put_batch, f, &f->e->bad));
+    return copy_classes(ctx, set, f->e);
+}
+
+/* Tokens [first, first + n) as the encoder takes them. */
+static cloob_status narrow_tokens(cloob_ctx *ctx, const embed_source *s, int64_t first, int64_t n,
+                                  int32_t *out)
+{
+    const tensor *t = &s->tokens->t;
+    int64_t T = t->dim[1];
+    if (t->dtype == CLOOB_I32)
+        memcpy(out, (const int32_t *)t->data + first * T, (size_t)(n * T) * sizeof *out);
+    for (int64_t i = 0; i < n * T && t->dtype == CLOOB_I64; i++) {
+        int64_t id;
+        memcpy(&id, (const char *)t->data + 8 * (first * T + i), 8);
+        if (id < 0 || id > INT32_MAX)
+            return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: tokens holds %lld", s->job.tensors, (long long)id);
+        out[i] = (int32_t)id;
+    }
+    return CLOOB_OK;
+}
+
+static cloob_status run_tokens(cloob_ctx *ctx, flow *f)
+{
+    embed_source *s = f->s;
+    int64_t most = embed_rows_at_once(s->m->enc, AT_ONCE), T = s->tokens->t.dim[1];
+    int32_t *ids = malloc((size_t)(most * T) * sizeof *ids);
+    cloob_status status = ids ? CLOOB_OK : ctx_no_memory(ctx, (size_t)(most * T) * sizeof *ids, "tokens");
+    for (int64_t i = 0; i < s->tokens->t.dim[0] && status == CLOOB_OK; i += most) {
+        int64_t n = least(most, s->tokens->t.dim[0] - i);
+        status = narrow_tokens(ctx, s, i, n, ids);
+        if (status == CLOOB_OK) status = encoder_texts(ctx, s->m->enc, ids, n, output_of(s), s->rows);
+        if (status == CLOOB_OK) status = f->put(ctx, f->user, EMBED_TEXT, s->rows, n);
+        if (status == CLOOB_OK) f->e->text_rows += n;
+    }
+    free(ids);
+    return status;
+}
+
+static cloob_status run_images(cloob_ctx *ctx, flow *f)
+{
+    embed_source *s = f->s;
+    const tensor *t = &s->images->t;
+    int64_t most = embed_rows_at_once(s->m->enc, AT_ONCE), each = t->dim[1] * t->dim[2] * t->dim[3];
+    for (int64_t i = 0; i < t->dim[0]; i += most) {
+        int64_t n = least(most, t->dim[0] - i);
+        CLOOB_TRY(encoder_float_images(ctx, s->m->enc, (const float *)t->data + i * each, n, output_of(s),
+                                       s->rows));
+        CLOOB_TRY(f->put(ctx, f->user, EMBED_IMAGE, s->rows, n));
+        f->e->rows += n;
+    }
+    return CLOOB_OK;
+}
+
+/* Moves the readable rows of a batch together and notes their names; *kept of them. */
+static cloob_status keep_readable(cloob_ctx *ctx, flow *f, const picture_entry *item, int64_t n,
+                                  int64_t *kept)
+{
+    embed_source *s = f->s;
+    int64_t width = s->width[EMBED_IMAGE];
+    *kept = 0;
+    for (int64_t i = 0; i < n; i++) {
+        if (s->bad[i] && item[i].named) /* its message has gone to the log */
+            return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: cannot be read as a picture", item[i].path);
+        f->e->bad += s->bad[i];
+        if (s->bad[i]) continue;
+        if (!(f->e->name[f->e->rows] = strdup(item[i].path))) return ctx_no_memory(ctx, 64, "names");
+        memmove(s->rows + *kept * width, s->rows + i * width, (size_t)width * sizeof *s->rows);
+        f->e->rows++, ++*kept;
+    }
+    return CLOOB_OK;
+}
+
+static cloob_status picture_batch(cloob_ctx *ctx, flow *f, const picture_entry *item, int64_t n)
+{
+    embed_source *s = f->s;
+    const char *path[AT_ONCE];
+    int64_t kept;
+    for (int64_t i = 0; i < n; i++) path[i] = item[i].path;
+    CLOOB_TRY(model_picture_files(ctx, s->m, path, n, output_of(s), s->rows, s->bad));
+    CLOOB_TRY(keep_readable(ctx, f, item, n, &kept));
+    return f->put(ctx, f->user, EMBED_IMAGE, s->rows, kept);
+}
+
+static void tell(cloob_ctx *ctx, int64_t before, int64_t done, int64_t of, const char *what)
+{
+    if (done / 10000 != before / 10000)
+        ctx_log(ctx, CLOOB_LOG_INFO, "%lld of %lld %s embedded", (long long)done, (long long)of, what);
+}
+
+static cloob_status run_pictures(cloob_ctx *ctx, flow *f)
+{
+    const picture_list *l = &f->s->pictures;
+    f->e->name = calloc((size_t)(l->count + 1), sizeof *f->e->name);
+    if (!f->e->name) return ctx_no_memory(ctx, (size_t)l->count * sizeof *f->e->name, "names");
+    for (int64_t i = 0; i < l->count; i += AT_ONCE) {
+        int64_t n = least(AT_ONCE, l->count - i);
+        CLOOB_TRY(picture_batch(ctx, f, l->item + i, n));
+        tell(ctx, i, i + n, l->count, "pictures");
+    }
+    if (f->e->rows) return CLOOB_OK;
+    return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "there is no readable picture among the %lld files",
+                    (long long)l->count);
+}
+
+static cloob_status run_texts(cloob_ctx *ctx, flow *f)
+{
+    embed_source *s = f->s;
+    int64_t most = embed_rows_at_once(s->m->enc, AT_ONCE), all = s->most[EMBED_TEXT];
+    for (int64_t i = 0; i < all; i += most) {
+        int64_t n = least(most, all - i);
+        CLOOB_TRY(model_texts(ctx, s->m, s->line + i, n, output_of(s), s->rows));
+        CLOOB_TRY(f->put(ctx, f->user, EMBED_TEXT, s->rows, n));
+        f->e->text_rows += n;
+        tell(ctx, i, i + n, all, "texts");
+    }
+    return CLOOB_OK;
+}
+
+cloob_status embed_source_run(cloob_ctx *ctx, embed_source *s, embed_put *put, void *user, cloob_embedded *e)
+{
+    flow f = { s, put, user, e };
+    if (s->width[EMBED_IMAGE]) e->image_width = s->width[EMBED_IMAGE];
+    if (s->width[EMBED_TEXT]) e->text_width = s->width[EMBED_TEXT];
+    if (s->job.data) CLOOB_TRY(run_data(ctx, &f));
+    if (s->images) CLOOB_TRY(run_images(ctx, &f));
+    if (s->tokens) CLOOB_TRY(run_tokens(ctx, &f));
+    if (s->job.pictures_count) CLOOB_TRY(run_pictures(ctx, &f));
+    return s->job.texts ? run_texts(ctx, &f) : CLOOB_OK;
+}

@@ -1,0 +1,64 @@
+/* How a step builds its towers, and how many rows packed texts get. */
+#include "train/towers.h"
+
+enum { ALIGN = 16 }; /* rows: whole tiles of the products */
+
+static tower_options options_of(const step_options *o, const device *dev, bool text)
+{
+    bool gpu = dev->backend == BACKEND_CUDA;
+    tower_options t = { .batch = o->batch,
+                        .train = true,
+                        .backward = text ? !o->lock_text : !o->lock_image,
+                        .float_images = o->float_images,
+                        .padded_input = gpu,
+                        .join = gpu,
+                        .grad = o->grad };
+    if (gpu && o->model.family != MODEL_RESNET && !t.grad.checkpoint) t.grad.recompute = false;
+    return t;
+}
+
+/* Parts of the rows of whole texts, a fifth to a third apart. Batches of one data set have nearly the same
+ * mean length, so one or two of them serve a run; captions of 14 tokens in the mean, of 77, take a fifth. */
+static int rows_of(int64_t batch, int64_t tokens, int64_t rows[TOWER_SIZES])
+{
+    static const int64_t parts[TOWER_SIZES] = { 8, 6, 5, 4, 3, 2, 1 };
+    int64_t whole = batch * tokens;
+    int count = 0;
+    for (int i = 0; i < TOWER_SIZES; i++) {
+        int64_t share = (whole + parts[i] - 1) / parts[i], r = (share + ALIGN - 1) / ALIGN * ALIGN;
+        if (r > whole) r = whole;
+        if (count == 0 || r > rows[count - 1]) rows[count++] = r;
+    }
+    return count;
+}
+
+cloob_status towers_build(cloob_ctx *ctx, const step_options *o, const device *dev, const params *p,
+                          bool text, towers *t)
+{
+    tower_options options = options_of(o, dev, text);
+    bool packed = text && o->pack_texts;
+    *t = (towers){ 0 };
+    int sizes = packed ? rows_of(o->batch, o->model.context, t->rows) : 1;
+    for (t->count = 0; t->count < sizes;) {
+        graph *g = &t->g[t->count];
+        if (packed) options.rows = t->rows[t->count];
+        t->count++;
+        CLOOB_TRY(text ? tower_text(ctx, p, &options, g) : tower_image(ctx, p, &options, g));
+    }
+    return CLOOB_OK;
+}
+
+void towers_release(towers *t)
+{
+    for (int i = 0; i < t->count; i++) graph_release(&t->g[i]);
+    t->count = 0;
+}
+
+int towers_choose(const int64_t *rows, int count, const int32_t *tokens, int64_t batch, int64_t T)
+{
+    int64_t need = 0;
+    int i = 0;
+    for (int64_t n = 0; n < batch; n++) need += tower_text_length(tokens + n * T, T);
+    while (i + 1 < count && rows[i] < need) i++;
+    return i;
+}

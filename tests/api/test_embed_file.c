@@ -1,0 +1,277 @@
+/* Embeddings that go to a file as they come: the same file as from memory, whatever is left out on the way;
+ * memory that does not grow with the rows; nothing under the file's name when it fails. */
+#include "check.h"
+
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cloob/cloob.h"
+#include "core/file.h"
+#include "core/peak.h"
+#include "io/safetensors.h"
+
+enum { CLASSES = 2, EACH = 130, PICTURES = CLASSES * EACH }; /* more than are made at a time */
+
+static cloob_ctx *ctx;
+static cloob_model *m;
+static const char *const folder = "test_embed_file.tmp.d", *const texts = "test_embed_file.tmp.txt",
+                         *const weights = "test_embed_file.w.tmp.safetensors",
+                         *const streamed = "test_embed_file.a.tmp.safetensors",
+                         *const written = "test_embed_file.b.tmp.safetensors",
+                         *const npy = "test_embed_file.tmp.npy";
+
+/* ---- what is embedded ---------------------------------------------------------------------------- */
+
+static void picture_path(char path[256], int class, int i)
+{
+    snprintf(path, 256, "%s/%s/%03d.png", folder, class ? "red" : "blue", i);
+}
+
+static void write_picture(const char *path, int which)
+{
+    uint8_t rgb[8 * 8 * 3];
+    for (int k = 0; k < 8 * 8 * 3; k++) rgb[k] = (uint8_t)(17 * which + 5 * k);
+    CHECK_OK(ctx, cloob_picture_write_png(ctx, path, &(cloob_picture){ rgb, 8, 8 }));
+}
+
+/* The first DIFFERENT of a class are files, the others names for them, which saves the time of writing. With
+ * bad, three of each class are no pictures. */
+static void write_pictures(bool bad)
+{
+    enum { DIFFERENT = 5 };
+    char path[256], again[256];
+    mkdir(folder, 0777);
+    for (int c = 0; c < CLASSES; c++) {
+        snprintf(path, sizeof path, "%s/%s", folder, c ? "red" : "blue");
+        mkdir(path, 0777);
+        for (int i = 0; i < EACH; i++) {
+            picture_path(path, c, i);
+            picture_path(again, c, i % DIFFERENT);
+            if (bad && i % 60 == 7) CHECK_OK(ctx, file_write(ctx, path, "no picture", 10));
+            else if (i < DIFFERENT) write_picture(path, DIFFERENT * c + i);
+            else CHECK(link(again, path) == 0);
+        }
+    }
+}
+
+static void remove_pictures(void)
+{
+    char path[256];
+    for (int c = 0; c < CLASSES; c++) {
+        for (int i = 0; i < EACH; i++) picture_path(path, c, i), remove(path);
+        snprintf(path, sizeof path, "%s/%s", folder, c ? "red" : "blue");
+        rmdir(path);
+    }
+    rmdir(folder);
+}
+
+static void write_texts(int64_t n)
+{
+    FILE *f = fopen(texts, "w");
+    for (int64_t i = 0; i < n; i++) fprintf(f, "a red square %lld\n", (long long)i % 977);
+    fclose(f);
+}
+
+/* Small towers and wide rows. */
+static const char shape[] = "{\"embed_dim\": 512, \"image_resolution\": 32, \"vision_layers\": [1, 1, 1, 1], "
+                            "\"vision_width\": 8, \"vision_patch_size\": null, \"context_length\": 12, "
+                            "\"vocab_size\": 530, \"transformer_width\": 16, \"transformer_heads\": 2, "
+                            "\"transformer_layers\": 1}";
+
+/* Random weights with a tokenizer. */
+static void open_model(void)
+{
+    const char *const config = "test_embed_file.tmp.json";
+    cloob_tokenizer *tok = NULL;
+    cloob_trainer *t = NULL;
+    cloob_trainer_options o;
+    cloob_model_options mo;
+    cloob_trainer_options_init(&o);
+    cloob_model_options_init(&mo);
+    write_texts(50);
+    CHECK_OK(ctx, cloob_tokenizer_train(ctx, texts, 530, &tok));
+    CHECK_OK(ctx, file_write(ctx, config, shape, sizeof shape - 1));
+    o.model = config, o.tokenizer = tok, o.batch = 2, o.device = mo.device = "cpu";
+    CHECK_OK(ctx, cloob_trainer_create(ctx, &o, &t));
+    CHECK_OK(ctx, cloob_trainer_save(ctx, t, weights));
+    CHECK_OK(ctx, cloob_model_open(ctx, weights, &mo, &m));
+    cloob_trainer_destroy(t);
+    cloob_tokenizer_close(tok);
+    remove(config);
+}
+
+/* ---- comparisons --------------------------------------------------------------------------------- */
+
+static void same_tensors(void)
+{
+    st_file a, b;
+    CHECK_OK(ctx, st_open(ctx, streamed, &a));
+    CHECK_OK(ctx, st_open(ctx, written, &b));
+    CHECK(a.count == b.count && a.meta_count == b.meta_count);
+    for (int64_t i = 0; i < a.count && i < b.count; i++) {
+        CHECK_STR(a.entry[i].name, b.entry[i].name);
+        CHECK(tensor_same_shape(&a.entry[i].t, &b.entry[i].t));
+        CHECK(memcmp(a.entry[i].t.data, b.entry[i].t.data, tensor_bytes(&b.entry[i].t)) == 0);
+    }
+    for (int64_t i = 0; i < a.meta_count && i < b.meta_count; i++)
+        CHECK_STR(a.meta[i].value, b.meta[i].value);
+    st_close(&a), st_close(&b);
+}
+
+static void same_bytes(void)
+{
+    file_bytes a, b;
+    CHECK_OK(ctx, file_read(ctx, streamed, FILE_TEXT_LIMIT, &a));
+    CHECK_OK(ctx, file_read(ctx, written, FILE_TEXT_LIMIT, &b));
+    CHECK(a.size == b.size && memcmp(a.data, b.data, b.size) == 0);
+    file_bytes_release(&a), file_bytes_release(&b);
+}
+
+/* Pictures and texts, into one file both ways. */
+static void compare_pictures_and_texts(bool bad)
+{
+    const char *path[] = { folder };
+    cloob_embed_job job;
+    cloob_embedded e, all = { 0 };
+    write_pictures(bad);
+    write_texts(300);
+    cloob_embed_job_init(&job);
+    job.pictures = path, job.pictures_count = 1, job.texts = texts;
+    CHECK_OK(ctx, cloob_embed_to_file(ctx, m, &job, streamed, &e));
+    CHECK_OK(ctx, cloob_embed_pictures(ctx, m, path, 1, CLOOB_UNIT, &all));
+    CHECK_OK(ctx, cloob_embed_text_file(ctx, m, texts, CLOOB_UNIT, &all));
+    CHECK_OK(ctx, cloob_embedded_write(ctx, &all, written));
+    CHECK(e.rows == all.rows && e.text_rows == 300 && e.bad == all.bad && !e.image && !e.text);
+    CHECK(e.bad == (bad ? 6 : 0) && e.rows + e.bad == PICTURES);
+    same_tensors();
+    if (!bad) same_bytes();
+    cloob_embedded_release(&e), cloob_embedded_release(&all);
+    remove(streamed), remove(written), remove_pictures();
+}
+
+static void the_file_is_the_one_from_memory(void) { compare_pictures_and_texts(false); }
+static void bad_pictures_leave_no_gap(void) { compare_pictures_and_texts(true); }
+
+static void classes_and_labels_come_along(void)
+{
+    cloob_dataset *d;
+    cloob_data_options o;
+    cloob_embed_job job;
+    cloob_embedded e, all = { 0 };
+    write_pictures(true);
+    cloob_data_options_init(&o);
+    cloob_embed_job_init(&job);
+    CHECK_OK(ctx, cloob_dataset_open(ctx, folder, &o, &d));
+    job.data = d, job.what = CLOOB_FEATURES;
+    CHECK_OK(ctx, cloob_embed_to_file(ctx, m, &job, streamed, &e));
+    CHECK_OK(ctx, cloob_embed_data(ctx, m, d, CLOOB_FEATURES, 2, &all));
+    CHECK_OK(ctx, cloob_embedded_write(ctx, &all, written));
+    CHECK(e.classes == CLASSES && e.bad == 6 && all.label[0] == 0 && all.label[all.rows - 1] == 1);
+    same_tensors();
+    cloob_dataset_close(d);
+    cloob_embedded_release(&e), cloob_embedded_release(&all);
+    remove(streamed), remove(written), remove_pictures();
+}
+
+static void one_matrix_goes_into_npy(void)
+{
+    cloob_embed_job job;
+    cloob_embedded e, all = { 0 };
+    file_bytes b;
+    write_texts(300);
+    cloob_embed_job_init(&job);
+    job.texts = texts;
+    CHECK_OK(ctx, cloob_embed_to_file(ctx, m, &job, npy, &e));
+    CHECK_OK(ctx, cloob_embed_text_file(ctx, m, texts, CLOOB_UNIT, &all));
+    CHECK_OK(ctx, file_read(ctx, npy, FILE_TEXT_LIMIT, &b));
+    size_t bytes = (size_t)(300 * all.text_width) * sizeof(float);
+    CHECK(b.size == 128 + bytes && memcmp(b.data + 128, all.text, bytes) == 0);
+    CHECK(memcmp(b.data, "\x93NUMPY\x01\x00\x76\x00{'descr': '<f4', 'fortran_order': False, 'shape': (300, ",
+                 64) == 0);
+    file_bytes_release(&b);
+    cloob_embedded_release(&e), cloob_embedded_release(&all);
+    remove(npy);
+}
+
+/* ---- limits -------------------------------------------------------------------------------------- */
+
+static int64_t growth(int64_t n)
+{
+    cloob_embed_job job;
+    cloob_embedded e;
+    write_texts(n);
+    cloob_embed_job_init(&job);
+    job.texts = texts;
+    peak_reset();
+    int64_t before = peak_bytes();
+    CHECK_OK(ctx, cloob_embed_to_file(ctx, m, &job, streamed, &e));
+    CHECK(e.text_rows == n);
+    cloob_embedded_release(&e);
+    remove(streamed);
+    return peak_bytes() - before;
+}
+
+/* Ten times the rows may take the memory of their texts, about 30 bytes each, not of their rows. */
+static void memory_does_not_grow_with_the_rows(void)
+{
+    enum { FEW = 300, MANY = 10 * FEW };
+    int64_t width = cloob_model_width(m, CLOOB_UNIT, CLOOB_TEXT);
+    growth(FEW);
+    int64_t few = growth(FEW), many = growth(MANY), rows = MANY * width * (int64_t)sizeof(float);
+    printf("  grown by %.2f MB for %d rows, by %.2f MB for %d, which take %.2f MB\n", (double)few / 1e6, FEW,
+           (double)many / 1e6, MANY, (double)rows / 1e6);
+    CHECK(many - few < rows / 2);
+}
+
+static void check_refused(const cloob_embed_job *job, const char *out, cloob_status want, const char *words)
+{
+    cloob_embedded e;
+    CHECK(cloob_embed_to_file(ctx, m, job, out, &e) == want);
+    CHECK(strstr(cloob_error(ctx), words) != NULL);
+    CHECK(!e.name && !e.rows);
+    CHECK(!file_exists(out));
+}
+
+static void failures_leave_nothing(void)
+{
+    const char *path[] = { folder };
+    cloob_embed_job job;
+    struct rlimit old, small;
+    write_pictures(false);
+    write_texts(300);
+    cloob_embed_job_init(&job);
+    check_refused(&job, streamed, CLOOB_ERR_ARGUMENT, "nothing to write");
+    job.texts = texts, job.pictures = path, job.pictures_count = 1;
+    check_refused(&job, npy, CLOOB_ERR_ARGUMENT, "holds one matrix");
+    check_refused(&job, "no/such/folder/e.safetensors", CLOOB_ERR_IO, "cannot create");
+    CHECK(cloob_embed_to_file(ctx, m, &job, folder, &(cloob_embedded){ 0 }) == CLOOB_ERR_IO);
+    CHECK(strstr(cloob_error(ctx), "is a folder") != NULL);
+    job.retrieve = "no/such/file.safetensors", job.retrieve_which = "image";
+    check_refused(&job, streamed, CLOOB_ERR_IO, "no/such/file");
+    job.retrieve = NULL;
+    signal(SIGXFSZ, SIG_IGN); /* a limit stands in for a full disk */
+    getrlimit(RLIMIT_FSIZE, &old);
+    small = (struct rlimit){ 10000, old.rlim_max };
+    setrlimit(RLIMIT_FSIZE, &small);
+    check_refused(&job, streamed, CLOOB_ERR_IO, "there is no room for its");
+    setrlimit(RLIMIT_FSIZE, &old);
+    remove_pictures();
+}
+
+int main(void)
+{
+    ctx = cloob_ctx_create(NULL);
+    open_model();
+    RUN(the_file_is_the_one_from_memory);
+    RUN(bad_pictures_leave_no_gap);
+    RUN(classes_and_labels_come_along);
+    RUN(one_matrix_goes_into_npy);
+    RUN(memory_does_not_grow_with_the_rows);
+    RUN(failures_leave_nothing);
+    cloob_model_close(m);
+    cloob_ctx_destroy(ctx);
+    remove(texts), remove(weights);
+    return check_summary();
+}
