@@ -5,8 +5,8 @@ set -eu
 cd "$(dirname "$0")/.."
 cloob=${CLOOB:-build/cloob}
 out=${DEMO_DIR:-demo}
-count=${DEMO_PAIRS:-128000}
-epochs=${DEMO_EPOCHS:-2}
+count=${DEMO_PAIRS:-256000}
+epochs=${DEMO_EPOCHS:-1}
 seed=${DEMO_SEED:-0}
 started=$(date +%s)
 
@@ -17,9 +17,9 @@ say "1/4  drawing a world of $count pictures with captions (cloob synth)"
 "$cloob" synth --out "$out/world" --count "$count" --val-count 1000 --per-class 100 --size 64 --seed 7 --format webdataset
 last=$(ls "$out/world" | sed -n 's/^train-\([0-9]*\)\.tar$/\1/p' | sort | tail -1)
 
-# Pictures are seen once or twice, so as they are: no crops. Without retrieval for the first three tenths of the steps, until objects begin
+# Every picture is seen once, so as it is: no crops. Without retrieval for the first three tenths of the steps, until objects begin
 # to be told apart; docs/results.md has what other settings gave.
-say "2/4  training a small CLOOB on them, $epochs epochs (cloob train)"
+say "2/4  training a small CLOOB on them, epochs: $epochs (cloob train)"
 "$cloob" train --train-data "$out/world/train-{00000..$last}.tar" --val-data "$out/world/val-00000.tar" --analyze --model tiny \
     --batch-size 64 --epochs "$epochs" --warmup 150 --lr 1.5e-3 --wd 0.1 --init-inv-tau 15 \
     --hopfield-warmup $((count / 64 * epochs * 3 / 10)) --aug-scale-min 1 --vocab-size 1024 --seed "$seed" \
