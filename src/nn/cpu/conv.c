@@ -325,7 +325,6 @@ static cloob_status execute(const op_env *env, const op_args *a, void *x, void *
     dnnl_status_t s = dnnl_success;
     int n = 0;
     CLOOB_TRY(onednn_get(env->ctx, &o));
-    onednn_use_threads(env->ctx);
     for (int i = 0; i < SIDES && s == dnnl_success; i++) {
         s = bring(o, env, a, st, i, data[i]);
         bool is_diff = st->output != DST && (i == st->output || i == DST);

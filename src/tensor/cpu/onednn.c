@@ -21,6 +21,17 @@ cloob_status onednn_status(cloob_ctx *ctx, dnnl_status_t s, const char *what)
     return ctx_fail(ctx, s == dnnl_out_of_memory ? CLOOB_ERR_MEMORY : CLOOB_ERR_DEVICE, "oneDNN: %s failed (status %d)", what, (int)s);
 }
 
+/* A primitive's cut of the work, and with it the order of sums, is made for the number of threads at its creation: that must be the
+ * context's from the first primitive on, not OMP_NUM_THREADS. */
+static void use_threads(const cloob_ctx *ctx)
+{
+#ifdef _OPENMP
+    omp_set_num_threads(ctx->threads);
+#else
+    (void)ctx;
+#endif
+}
+
 cloob_status onednn_get(cloob_ctx *ctx, onednn **out)
 {
     if (!ctx->slot[CTX_SLOT_CPU]) {
@@ -36,17 +47,9 @@ cloob_status onednn_get(cloob_ctx *ctx, onednn **out)
         ctx->slot[CTX_SLOT_CPU] = o;
         ctx->slot_destroy[CTX_SLOT_CPU] = destroy;
     }
+    use_threads(ctx);
     *out = ctx->slot[CTX_SLOT_CPU];
     return CLOOB_OK;
-}
-
-void onednn_use_threads(const cloob_ctx *ctx)
-{
-#ifdef _OPENMP
-    omp_set_num_threads(ctx->threads);
-#else
-    (void)ctx;
-#endif
 }
 
 static dnnl_status_t picture(const tensor *t, dnnl_format_tag_t tag, dnnl_memory_desc_t *md)

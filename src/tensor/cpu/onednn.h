@@ -11,13 +11,11 @@ typedef struct onednn {
     dnnl_stream_t stream;
 } onednn;
 
+/* From here on the calling thread's primitives, made or executed, work on as many threads as the context has. */
 cloob_status onednn_get(cloob_ctx *ctx, onednn **out);
 
 /* A status with a message from a oneDNN status; `what` names the call. */
 cloob_status onednn_status(cloob_ctx *ctx, dnnl_status_t s, const char *what);
-
-/* oneDNN works on as many threads as the context has. Called before executing. */
-void onednn_use_threads(const cloob_ctx *ctx);
 
 /* The memory descriptor of a (N, H, W, C) tensor, plain or in blocks of 16 channels, as oneDNN counts dimensions. */
 dnnl_status_t onednn_picture(const tensor *t, dnnl_memory_desc_t *md);
