@@ -143,7 +143,7 @@ cloob_status gpu_batch_queue(cloob_ctx *ctx, loss_plan *p, gpu *g, const loss_in
                              const loss_outputs *out)
 {
     batch b;
-    batch_carve(p, g, p->memory, out, &b);
+    CLOOB_TRY(gpu_carved(ctx, p, batch_carve(p, g, p->memory, out, &b)));
     b.x = (mat){ in->x, b.n };
     b.y = (mat){ in->y, b.n };
     CLOOB_TRY(gpu_begin_totals(ctx, g));

@@ -30,7 +30,7 @@ void gpu_carve_common(gpu_carver *c, const loss_plan *p, gpu *g)
 {
     size_t tile = (size_t)g->tile, n = (size_t)p->s.rows, N = (size_t)p->total, d = (size_t)g->d;
     size_t longer = (size_t)loss_longest(p);
-    bool f32 = g->T == CLOOB_F32, maxima = !g->fused || !gpu_batch_applies(p);
+    bool f32 = g->T == CLOOB_F32, maxima = !g->fused || !gpu_batch_applies(p), wide = f32 && loss_is_small(p);
     g->e = gpu_carve(c, tile * tile * g->size);
     g->ds = p->hopfield ? gpu_carve(c, tile * tile * g->size) : NULL;
     g->s = maxima ? gpu_carve(c, tile * tile * sizeof(float)) : NULL;
@@ -44,14 +44,21 @@ void gpu_carve_common(gpu_carver *c, const loss_plan *p, gpu *g)
     g->value = gpu_carve(c, longer * sizeof(double));
     g->dots = gpu_carve(c, longer * sizeof(double));
     g->total = gpu_carve(c, GPU_TOTALS * sizeof(double));
-    g->wide = f32 && loss_is_small(p) ? gpu_carve(c, tile * tile * sizeof(double)) : NULL;
-    g->own = g->wide ? gpu_carve(c, tile * sizeof(double)) : NULL;
+    g->wide = wide ? gpu_carve(c, tile * tile * sizeof(double)) : NULL;
+    g->own = wide ? gpu_carve(c, tile * sizeof(double)) : NULL;
     if (!f32) return;
     g->mean_a = gpu_carve(c, d * sizeof(float));
     g->mean_b = gpu_carve(c, d * sizeof(float));
     g->column = gpu_carve(c, N * sizeof(double));
     g->centred_a = gpu_carve(c, n * d * sizeof(float));
     g->centred_b = gpu_carve(c, N * d * sizeof(float));
+}
+
+cloob_status gpu_carved(cloob_ctx *ctx, const loss_plan *p, size_t used)
+{
+    if (used + BLAS_BYTES <= p->bytes) return CLOOB_OK;
+    return ctx_fail(ctx, CLOOB_ERR_DEVICE, "the objective was planned with %zu bytes on the GPU and takes %zu",
+                    p->bytes - BLAS_BYTES, used);
 }
 
 static cloob_status gpu_open(cloob_ctx *ctx, loss_plan *p)

@@ -236,7 +236,7 @@ cloob_status gpu_general_queue(cloob_ctx *ctx, loss_plan *p, gpu *gp, const loss
                                const loss_outputs *out)
 {
     general g;
-    general_carve(p, gp, p->memory, &g);
+    CLOOB_TRY(gpu_carved(ctx, p, general_carve(p, gp, p->memory, &g)));
     CLOOB_TRY(gpu_begin_totals(ctx, gp));
     CLOOB_TRY(gather_rows(ctx, p, &g, in));
     if (p->o.gradients) CLOOB_TRY(begin_gradients(ctx, p, gp, &g, out));

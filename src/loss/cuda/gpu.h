@@ -142,6 +142,8 @@ static inline void *gpu_carve(gpu_carver *c, size_t bytes)
 
 /* The parts of g that both ways need; n: own rows, N: all rows. */
 void gpu_carve_common(gpu_carver *c, const loss_plan *p, gpu *g);
+/* A count that was made without memory and a carving that disagree would write past the block: refused. */
+cloob_status gpu_carved(cloob_ctx *ctx, const loss_plan *p, size_t used);
 
 /* No totals, no bad rows; after carving, before the first kernel. */
 cloob_status gpu_begin_totals(cloob_ctx *ctx, const gpu *g);
