@@ -3,12 +3,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/arith.h"
 #include "eval/embed_data.h"
 
 /* Rows of pictures, texts or tensors that are made at a time, a multiple of the encoder's batch. */
 enum { AT_ONCE = 256 };
-
-static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 static encoder_output output_of(const embed_source *s) { return (encoder_output)s->job.what; }
 

@@ -1,12 +1,11 @@
 /* Value and gradient by blocks of rows: Z = X W' + b, loss and P - Y in place of Z, G += (P - Y)' X. */
 #include <string.h>
 
+#include "core/arith.h"
 #include "core/pool.h"
 #include "eval/probe_objective.h"
 #include "eval/softmax_loss.h"
 #include "tensor/cpu/gemm.h"
-
-static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 /* ---- in float: every thread takes whole blocks, so that nobody waits between the products ---------- */
 

@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "core/arith.h"
 #include "core/pool.h"
 #include "eval/probe_gpu.h"
 
@@ -16,8 +17,6 @@ static const double SMALL_HESSIAN = 4e9;   /* N (C(D+1))^2 up to which the whole
 static const int64_t HESSIAN_LIMIT = 2048; /* its largest size */
 
 /* ---- sizes --------------------------------------------------------------------------------------- */
-
-static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 /* Every thread gets a few blocks. */
 static int64_t choose_block(int64_t N, int64_t D, int64_t C, int threads)

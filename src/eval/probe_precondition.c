@@ -14,13 +14,12 @@
 #include <math.h>
 #include <string.h>
 
+#include "core/arith.h"
 #include "eval/probe_gpu.h"
 #include "eval/probe_objective.h"
 #include "eval/softmax_loss.h"
 #include "tensor/cpu/gemm.h"
 #include "tensor/cpu/linalg.h"
-
-static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 /* ---- the average over classes -------------------------------------------------------------------- */
 

@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "core/arith.h"
 #include "core/pool.h"
 #include "tensor/cpu/gemm.h"
 
@@ -14,8 +15,6 @@ typedef struct walk {
     float *scratch;
     int64_t scratch_each;
 } walk;
-
-static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 /* Small sets are cut finer, so that every thread gets some rows. */
 static int64_t block_rows(const cloob_ctx *ctx, int64_t N)

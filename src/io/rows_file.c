@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "core/text.h"
 #include "io/npy.h"
 
 static cloob_status fail(cloob_ctx *ctx, const rows_file *f, int error)
@@ -36,12 +37,6 @@ static void put_beginning(const rows_file *f, const int64_t *rows, const st_meta
     st_put_beginning(s, entry, f->parts, meta, metas, (size_t)f->header);
 }
 
-static bool ends_in(const char *path, const char *end)
-{
-    size_t n = strlen(path), m = strlen(end);
-    return n > m && strcmp(path + n - m, end) == 0;
-}
-
 /* Where each part begins when all its rows come, and the space for them. */
 static cloob_status set_aside(cloob_ctx *ctx, rows_file *f, const st_meta *meta, int64_t metas)
 {
@@ -66,7 +61,7 @@ static cloob_status set_aside(cloob_ctx *ctx, rows_file *f, const st_meta *meta,
 cloob_status rows_file_begin(cloob_ctx *ctx, const char *path, const rows_part *part, int parts,
                              const st_meta *meta, int64_t metas, rows_file *f)
 {
-    *f = (rows_file){ .npy = ends_in(path, ".npy"), .parts = parts };
+    *f = (rows_file){ .npy = text_ends_with(path, ".npy"), .parts = parts };
     for (int i = 0; i < parts; i++) f->part[i] = part[i];
     if (f->npy && parts > 1)
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT,

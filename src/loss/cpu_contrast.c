@@ -6,6 +6,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "core/arith.h"
 #include "core/pool.h"
 #include "loss/cpu.h"
 #include "loss/cpu_vec.h"
@@ -21,8 +22,6 @@ typedef struct strip { /* one tile: anchors [i, i + m) against samples [j, j + n
     double *dots;
     double own[TILE]; /* scores in double: each anchor's positive, which is taken off its row */
 } strip;
-
-static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 /* Where row r of the tile meets its own positive; n when it does not. */
 static int64_t own_column(const strip *s, int64_t r)

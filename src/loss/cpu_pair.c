@@ -2,6 +2,7 @@
  * meets itself half of the tiles suffice. The shift by beta is enough because rows have unit length, and the
  * softmax denominator is never needed because what is retrieved is scaled to unit length (docs/objective.md
  * 3). */
+#include "core/arith.h"
 #include "core/pool.h"
 #include "loss/cpu.h"
 #include "loss/cpu_vec.h"
@@ -14,8 +15,6 @@ typedef struct block { /* one tile: rows [i, i + m) of a against rows [j, j + n)
     const float *a, *b;
     bool both; /* off the diagonal, or two different sides: the transposed direction counts too */
 } block;
-
-static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 static void exp_range(void *arg, int64_t begin, int64_t end, int thread)
 {

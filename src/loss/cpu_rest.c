@@ -5,6 +5,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "core/arith.h"
 #include "tensor/cpu/clones.h"
 
 enum { BLOCK = 256 };
@@ -65,8 +66,6 @@ static void wake_block(const rest *r, float *m, int64_t k, int64_t n, double ste
     to_float(&b, n, step);
     memcpy(m + k, b.value, (size_t)n * sizeof *b.value);
 }
-
-static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 void rest_lay(const rest *r, const float *m)
 {

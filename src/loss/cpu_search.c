@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "core/arith.h"
 #include "core/pool.h"
 #include "loss/cpu.h"
 #include "loss/cpu_vec.h"
@@ -14,8 +15,6 @@ typedef struct strip { /* one tile: states [i, i + m) against stored [j, j + n) 
     int64_t i, j, m, n;
     const float *a, *w;
 } strip;
-
-static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 /* e = beta a w^T; in double into wide as well, where that is made */
 static void scores(cloob_ctx *ctx, const strip *b)

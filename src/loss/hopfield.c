@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/arith.h"
 #include "core/pool.h"
 #include "loss/cpu_vec.h"
 #include "tensor/cpu/gemm.h"
@@ -21,8 +22,6 @@ typedef struct strip { /* states [i, i + m) against stored [j, j + n) */
     bool same;
     float *nearest;
 } strip;
-
-static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 static void update_range(void *arg, int64_t begin, int64_t end, int thread)
 {

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core/file.h"
+#include "core/text.h"
 
 /* ---- the table ----------------------------------------------------------------------------------- */
 
@@ -136,17 +137,11 @@ bool model_config_match(model_config *c)
     return false;
 }
 
-static bool ends_with(const char *text, const char *tail)
-{
-    size_t n = strlen(text), m = strlen(tail);
-    return n >= m && strcmp(text + n - m, tail) == 0;
-}
-
 cloob_status model_config_load(cloob_ctx *ctx, const char *name_or_path, model_config *c)
 {
     arena a = { 0 };
     json *root;
-    if (!ends_with(name_or_path, ".json")) return model_config_by_name(ctx, name_or_path, c);
+    if (!text_ends_with(name_or_path, ".json")) return model_config_by_name(ctx, name_or_path, c);
     cloob_status status = json_read_file(ctx, &a, name_or_path, &root);
     if (status == CLOOB_OK) status = model_config_from_json(ctx, root, name_or_path, c);
     arena_release(&a);

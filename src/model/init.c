@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/rng.h"
+#include "core/text.h"
 #include "model/params.h"
 
 typedef enum kind { ZERO, ONE, NORMAL, UNIFORM } kind;
@@ -16,12 +17,6 @@ typedef struct rule {
 } rule;
 
 static bool has(const char *name, const char *part) { return strstr(name, part) != NULL; }
-
-static bool ends_with(const char *name, const char *end)
-{
-    size_t n = strlen(name), m = strlen(end);
-    return n >= m && strcmp(name + n - m, end) == 0;
-}
 
 static int64_t fan_in(const param *r) { return r->file.ndim < 2 ? 1 : r->count / r->file.dim[0]; }
 
@@ -59,9 +54,9 @@ static int64_t bias_fan(const model_config *c, const char *name)
 
 static rule vector_rule(const model_config *c, const char *name)
 {
-    if (ends_with(name, "running_var")) return (rule){ ONE, 0 };
-    if (ends_with(name, "weight")) { /* gains */
-        bool last_of_block = ends_with(name, "bn3.weight") && has(name, ".layer");
+    if (text_ends_with(name, "running_var")) return (rule){ ONE, 0 };
+    if (text_ends_with(name, "weight")) { /* gains */
+        bool last_of_block = text_ends_with(name, "bn3.weight") && has(name, ".layer");
         return (rule){ last_of_block ? ZERO : ONE, 0 };
     }
     bool linear = has(name, "mlp.") || has(name, "attnpool.");
@@ -74,7 +69,7 @@ static rule rule_of(const model_config *c, const param *r)
     if (has(name, "embedding")) return embedding_rule(c, name);
     if (r->file.ndim == 1) return vector_rule(c, name);
     if (has(name, "attnpool")) return (rule){ NORMAL, 1.0 / sqrt(32.0 * (double)c->width) };
-    if (ends_with(name, "proj") || ends_with(name, "text_projection"))
+    if (text_ends_with(name, "proj") || text_ends_with(name, "text_projection"))
         return (rule){ NORMAL, 1.0 / sqrt((double)r->file.dim[0]) };
     if (strncmp(name, "transformer", 11) == 0) return text_matrix(c, name);
     if (strncmp(name, "visual.transformer", 18) == 0) return vit_matrix(r, name);

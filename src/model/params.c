@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/pool.h"
+#include "core/text.h"
 #include "model/shapes.h"
 #include "tensor/cpu/bf16.h"
 
@@ -12,20 +13,14 @@ enum { START = 64 };
 
 /* ---- the table ----------------------------------------------------------------------------------- */
 
-static bool ends_with(const char *name, const char *end)
-{
-    size_t n = strlen(name), m = strlen(end);
-    return n >= m && strcmp(name + n - m, end) == 0;
-}
-
 /* Gains and biases of norms and of everything else are vectors; so is the class embedding, which decays. */
-static bool decays(const char *name, int ndim) { return ndim > 1 || ends_with(name, "class_embedding"); }
+static bool decays(const char *name, int ndim) { return ndim > 1 || text_ends_with(name, "class_embedding"); }
 
 static bool is_matrix(const char *name, int ndim) { return ndim > 1 && !strstr(name, "embedding"); }
 
 static void fill_row(param *p, const st_entry *e)
 {
-    bool buffer = ends_with(e->name, "running_mean") || ends_with(e->name, "running_var");
+    bool buffer = text_ends_with(e->name, "running_mean") || text_ends_with(e->name, "running_var");
     *p = (param){ .name = e->name,
                   .file = e->t,
                   .count = tensor_count(&e->t),

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "core/file.h"
+#include "core/text.h"
 #include "io/safetensors.h"
 #include "train/checkpoint.h"
 
@@ -17,12 +18,6 @@ typedef struct candidate {
 } candidate;
 
 enum { MAX_CANDIDATES = 1024 };
-
-static bool ends_with(const char *text, const char *end)
-{
-    size_t n = strlen(text), m = strlen(end);
-    return n >= m && strcmp(text + n - m, end) == 0;
-}
 
 /* Whole: the header reads, the tensors are a model's, the checksum is right. */
 static cloob_status check_whole(cloob_ctx *ctx, const char *path)
@@ -58,7 +53,7 @@ static int list(cloob_ctx *ctx, const char *folder, candidate *c)
     DIR *d = opendir(folder);
     int n = 0;
     for (struct dirent *e; d && n < MAX_CANDIDATES && (e = readdir(d));) {
-        if (!ends_with(e->d_name, ".safetensors") || strcmp(e->d_name, "latest.safetensors") == 0) continue;
+        if (!text_ends_with(e->d_name, ".safetensors") || strcmp(e->d_name, "latest.safetensors") == 0) continue;
         if (snprintf(c[n].path, RESUME_PATH, "%s/%s", folder, e->d_name) >= RESUME_PATH) continue;
         c[n].updates = updates_of(ctx, c[n].path);
         if (c[n].updates >= 0) n++;

@@ -1,28 +1,8 @@
 #!/bin/bash
 # What evaluation is given and cannot use: refused in one line that names it, or counted; never a number in silence.
 # Usage: bad_input.sh CLOOB
-set -u
 cloob=$1
-dir=$(mktemp -d "${TMPDIR:-/tmp}/cloob-eval-XXXXXX")
-trap 'rm -rf "$dir"' EXIT
-cd "$dir" || exit 1
-export OMP_NUM_THREADS=1
-bad=0 tried=0
-
-# refused CODE WORD ARGUMENT...: ends with CODE, one line on stderr beside warnings that holds WORD, nothing on stdout.
-refused()
-{
-    local code=$1 word=$2 got
-    shift 2
-    tried=$((tried + 1))
-    timeout 60 "$cloob" "$@" --threads 1 --quiet > out 2> err
-    got=$?
-    grep -v '^warning:' err > line
-    if [ $got != "$code" ] || [ "$(wc -l < line)" != 1 ] || ! grep -qF -- "$word" line || [ -s out ]; then
-        echo "FAIL: $* ended with $got instead of $code: $(cat err)"
-        bad=1
-    fi
-}
+. "$(dirname "$0")/../refused.sh"
 
 # counted WORD... -- ARGUMENT...: ends well, and its JSON holds every WORD.
 counted()

@@ -1,29 +1,9 @@
 #!/bin/bash
 # Everything a person can get wrong: each gives one line that names the thing, and the right exit code. Usage: bad_input.sh CLOOB
-set -u
 cloob=$1
-dir=$(mktemp -d "${TMPDIR:-/tmp}/cloob-bad-XXXXXX")
-trap 'chmod -R u+w "$dir"; rm -rf "$dir"' EXIT
-cd "$dir" || exit 1
-export OMP_NUM_THREADS=1
-bad=0 tried=0
+. "$(dirname "$0")/../refused.sh"
 base=(train --dataset-type synthetic --train-num-samples 16 --model tiny-rn --force-image-size 32 --vocab-size 540 --batch-size 8
     --max-steps 2 --warmup 1 --workers 0 --threads 1 --device cpu --quiet)
-
-# refused CODE WORD FLAG...: ends with CODE, one line on stderr that holds WORD, nothing on stdout.
-refused()
-{
-    local code=$1 word=$2 got
-    shift 2
-    tried=$((tried + 1))
-    timeout 60 "$cloob" "${base[@]}" "$@" > out 2> err
-    got=$?
-    grep -v '^warning:' err > line
-    if [ $got != "$code" ] || [ "$(wc -l < line)" != 1 ] || ! grep -qF -- "$word" line || [ -s out ]; then
-        echo "FAIL: $* ended with $got instead of $code: $(cat err)"
-        bad=1
-    fi
-}
 
 # Every flag that takes a number, with none.
 for flag in $("$cloob" help train 2>&1 | grep -oE '^ +--[a-z0-9-]+ (N|X|D)( |$)' | awk '{ print $1 }'); do refused 2 "$flag" "$flag" x; done

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/arith.h"
 #include "core/pool.h"
 #include "eval/cuda/kernels.h"
 #include "eval/probe_objective.h"
@@ -46,8 +47,6 @@ struct probe_gpu {
     product logits[2], gradient[2], square, apply; /* [1]: the last block, where it is shorter */
 };
 
-static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
-static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
 static int64_t up(int64_t n) { return (n + 3) / 4 * 4; }
 
 /* ---- memory -------------------------------------------------------------------------------------- */

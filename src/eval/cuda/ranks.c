@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/arith.h"
 #include "core/pool.h"
 #include "eval/cuda/kernels.h"
 
@@ -14,7 +15,6 @@ enum {
     SEND_ROWS = 16384
 }; /* a tile of 256 MiB: products at full speed, counts bound by memory */
 
-static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
 /* Unit rows on the device: all of them, or the panel asked for last. */

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/arith.h"
 #include "eval/probe_gpu.h"
 
 struct score_gpu {
@@ -17,7 +18,6 @@ struct score_gpu {
 };
 
 static int64_t up(int64_t n) { return (n + 3) / 4 * 4; }
-static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
 
 static cloob_status take(score_gpu *s, void *pointer, int64_t bytes)
 {

@@ -1,4 +1,5 @@
 /* InfoLOOB and InfoNCE on the GPU; the reasoning is in cpu_contrast.c. */
+#include "core/arith.h"
 #include "loss/cuda/fused.h"
 #include "loss/cuda/gpu.h"
 #include "loss/cuda/kernels.h"
@@ -8,8 +9,6 @@ typedef struct strip {
     const void *a, *b;
     int64_t own; /* column of row 0's positive in this tile */
 } strip;
-
-static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 /* In f32 samples less their mean: scores are needed up to a constant per anchor only (cpu_contrast.c). In
  * bf16 the means stay where they are: rounding is larger than what cancels. */

@@ -1,10 +1,9 @@
 /* Tiles of scores on the GPU: a product in f32, then one pass over it; or both at once (fused.cu). And the
  * loops over tiles that retrieval makes. */
+#include "core/arith.h"
 #include "loss/cuda/fused.h"
 #include "loss/cuda/gpu.h"
 #include "loss/cuda/kernels.h"
-
-static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 const void *mat_at(const gpu *g, const void *data, int64_t first)
 {

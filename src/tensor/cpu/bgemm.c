@@ -3,6 +3,7 @@
 
 #include <assert.h>
 
+#include "core/arith.h"
 #include "core/pool.h"
 #include "tensor/cpu/bf16.h"
 #include "tensor/cpu/bgemm_pack.h"
@@ -23,7 +24,6 @@ typedef struct layout {
 } layout;
 
 static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 /* Size of pieces when n is cut into as few equal ones of at most `most` as possible. */
 static int64_t even_piece(int64_t n, int64_t most) { return n ? ceil_div(n, ceil_div(n, most)) : 1; }

@@ -7,11 +7,10 @@
 
 #include <string.h>
 
+#include "core/arith.h"
 #include "tensor/cpu/clones.h"
 
 static const uint16_t zeros[BGEMM_STEP];
-
-static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 /* ---- rows of a view ------------------------------------------------------------------------------ */
 

@@ -4,9 +4,9 @@
 
 #include <string.h>
 
-enum { MR = 4, NR = 16, KC = 256, NC = 128 }; /* KC x NC floats of B: 128 KiB, within the second cache */
+#include "core/arith.h"
 
-static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+enum { MR = 4, NR = 16, KC = 256, NC = 128 }; /* KC x NC floats of B: 128 KiB, within the second cache */
 
 #define REAL       float
 #define NAME(base) base##_f

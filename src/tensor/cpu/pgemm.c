@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "core/arith.h"
 #include "core/pool.h"
 #include "tensor/cpu/clones.h"
 
@@ -12,14 +13,12 @@ static int64_t panels(int64_t N) { return (N + P - 1) / P; }
 
 size_t pgemm_packed_bytes(int64_t N, int64_t K) { return (size_t)(panels(N) * K * P) * sizeof(float); }
 
-static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
-
 /* ---- packing ------------------------------------------------------------------------------------- */
 
 /* Panel p: (K, P), zeros beyond the last column. */
 CPU_CLONES static void pack_panel(const pgemm_weight *w, int64_t p, float *to)
 {
-    int64_t n = smaller(P, w->N - p * P), K = w->K;
+    int64_t n = least(P, w->N - p * P), K = w->K;
     if (n < P) memset(to, 0, (size_t)(K * P) * sizeof *to);
     if (w->transposed) {
         for (int64_t k = 0; k < K; k++) memcpy(to + k * P, w->w + k * w->N + p * P, (size_t)n * sizeof *to);
@@ -28,7 +27,7 @@ CPU_CLONES static void pack_panel(const pgemm_weight *w, int64_t p, float *to)
     enum { STRIP = 16 }; /* a line of each row at a time */
     const float *from = w->w + p * P * K;
     for (int64_t k0 = 0; k0 < K; k0 += STRIP) {
-        int64_t strip = smaller(STRIP, K - k0);
+        int64_t strip = least(STRIP, K - k0);
         for (int64_t c = 0; c < n; c++)
             for (int64_t k = 0; k < strip; k++) to[(k0 + k) * P + c] = from[c * K + k0 + k];
     }
@@ -93,7 +92,7 @@ static void panel_rows(const pgemm_call *c, int64_t p, const float *panel, const
                                        .K = K,
                                        .ldy = N,
                                        .rows = (int)(end - row),
-                                       .columns = (int)smaller(P, N - column) });
+                                       .columns = (int)least(P, N - column) });
     }
 }
 
