@@ -1,7 +1,6 @@
 /* Texts packed to their lengths against texts padded to the context: losses, gradients of every parameter,
  * whole trainings; on ref, cpu and, where there is one, a GPU. */
-#include "check.h"
-#include "../model/procedural.h"
+#include "setup.h"
 
 #include <malloc.h>
 
@@ -21,14 +20,6 @@ static const int64_t lengths[][ROWS] = {
     { 9, 17, 12, 8, 33, 16 },
 };
 enum { BATCHES = sizeof lengths / sizeof *lengths };
-
-typedef struct setup {
-    device *dev;
-    step *s;
-    float *images;
-    int32_t *tokens; /* BATCHES of them */
-    int64_t texts;   /* tokens of a batch */
-} setup;
 
 static void fill_tokens(setup *u, const model_config *c)
 {
@@ -57,25 +48,9 @@ static void options(step_options *o, const char *model, bool packed)
 
 static bool open_step(setup *u, const step_options *o, const char *where)
 {
-    const model_config *c = &o->model;
-    *u = (setup){ .texts = ROWS * CONTEXT };
-    CHECK_OK(ctx, device_open(ctx, where, &u->dev));
-    CHECK_OK(ctx, step_create(ctx, o, u->dev, NULL, &u->s));
-    if (!u->s) return false;
-    CHECK_OK(ctx, procedural_params(ctx, step_params(u->s)));
-    u->images = malloc((size_t)(ROWS * 3 * c->image_size * c->image_size) * sizeof *u->images);
-    u->tokens = malloc((size_t)(BATCHES * u->texts) * sizeof *u->tokens);
-    procedural_images(u->images, ROWS, c->image_size);
-    fill_tokens(u, c);
-    return true;
-}
-
-static void close_step(setup *u)
-{
-    step_destroy(u->s);
-    device_close(u->dev);
-    free(u->images);
-    free(u->tokens);
+    CHECK_OK(ctx, setup_open(ctx, u, o, where, BATCHES * ROWS));
+    if (u->s) fill_tokens(u, &o->model);
+    return u->s != NULL;
 }
 
 static float *block_of(setup *u, const float *block, int64_t n)
@@ -116,8 +91,8 @@ static void compare(step_options o, const char *where, double loss_error, double
     double worst = 0, apart = 0;
     for (int b = 0; open && b < BATCHES; b++) {
         step_result r, q;
-        CHECK_OK(ctx, step_gradients(ctx, padded.s, padded.images, padded.tokens + b * padded.texts, &r));
-        CHECK_OK(ctx, step_gradients(ctx, packed.s, packed.images, packed.tokens + b * packed.texts, &q));
+        CHECK_OK(ctx, step_gradients(ctx, padded.s, padded.images, padded.tokens + b * ROWS * CONTEXT, &r));
+        CHECK_OK(ctx, step_gradients(ctx, packed.s, packed.images, packed.tokens + b * ROWS * CONTEXT, &q));
         float *want = gradients_of(&padded), *got = gradients_of(&packed);
         worst = fmax(worst, worst_gradient(step_params(padded.s), got, want));
         apart = fmax(apart, fabs(q.loss - r.loss) / fabs(r.loss));
@@ -127,7 +102,7 @@ static void compare(step_options o, const char *where, double loss_error, double
            dtype_name(o.compute), where, o.accum > 1 ? ", micro-batches" : "",
            o.grad.checkpoint ? ", checkpoints" : "", apart, worst);
     CHECK(apart <= loss_error && worst <= gradient_error);
-    close_step(&padded), close_step(&packed);
+    setup_close(&padded), setup_close(&packed);
 }
 
 static void compare_on(const char *where)
@@ -187,7 +162,7 @@ static void train(setup *u, double loss[STEPS])
 {
     step_result r;
     for (int k = 0; k < STEPS; k++) {
-        CHECK_OK(ctx, step_run(ctx, u->s, u->images, u->tokens + k % BATCHES * u->texts, 1e-3, &r));
+        CHECK_OK(ctx, step_run(ctx, u->s, u->images, u->tokens + k % BATCHES * ROWS * CONTEXT, 1e-3, &r));
         loss[k] = r.loss;
     }
 }
@@ -208,7 +183,7 @@ static void train_on(const char *where)
             n = step_params(u.s)->total;
             after[run] = block_of(&u, step_params(u.s)->master, n);
         }
-        close_step(&u);
+        setup_close(&u);
     }
     for (int k = 0; k < STEPS; k++) apart = fmax(apart, fabs(loss[1][k] - loss[0][k]) / fabs(loss[0][k]));
     printf("  %s: %d losses, packed and padded apart by %.1e\n", where, STEPS, apart);
@@ -249,11 +224,11 @@ static void short_texts_take_less(void)
     if (!open_step(&u, &o, "cpu")) return;
     exec *tower[BATCHES];
     for (int b = 0; b < BATCHES; b++) {
-        CHECK_OK(ctx, step_gradients(ctx, u.s, u.images, u.tokens + b * u.texts, &r));
+        CHECK_OK(ctx, step_gradients(ctx, u.s, u.images, u.tokens + b * ROWS * CONTEXT, &r));
         tower[b] = step_tower(u.s, true);
     }
     CHECK(tower[0] != tower[2] && tower[1] != tower[2] && tower[3] != tower[1] && tower[4] != tower[2]);
-    close_step(&u);
+    setup_close(&u);
 }
 
 static void a_step_allocates_nothing(void)
@@ -268,7 +243,7 @@ static void a_step_allocates_nothing(void)
     train(&u, loss);
     struct mallinfo2 after = mallinfo2();
     CHECK(after.uordblks == before.uordblks && after.hblkhd == before.hblkhd);
-    close_step(&u);
+    setup_close(&u);
 }
 
 /* The towers of all sizes share one arena: that of the largest, which also holds where texts lie. */

@@ -1,49 +1,23 @@
 /* The step against frozen values: gradients of every parameter, running statistics, losses, and the parameters after three
  * updates; micro-batches against one batch; no allocation; two runs alike. */
-#include "check.h"
-#include "../model/procedural.h"
+#include "setup.h"
 #include "shared.h"
 
 #include <malloc.h>
 
-#include "train/step.h"
-
 static cloob_ctx *ctx;
-
-typedef struct setup {
-    device *dev;
-    step *s;
-    float *images;
-    int32_t *tokens;
-} setup;
 
 static bool open_step(setup *u, const char *model, const char *where, int64_t rows, int64_t accum, loss_method method)
 {
     step_options o;
     step_options_init(&o);
-    *u = (setup){ 0 };
     CHECK_OK(ctx, model_config_by_name(ctx, model, &o.model));
-    CHECK_OK(ctx, device_open(ctx, where, &u->dev));
     o.batch = rows / accum;
     o.accum = accum;
     o.float_images = true;
     o.method = method;
-    CHECK_OK(ctx, step_create(ctx, &o, u->dev, NULL, &u->s));
-    if (!u->s) return false;
-    CHECK_OK(ctx, procedural_params(ctx, step_params(u->s)));
-    u->images = malloc((size_t)(rows * 3 * o.model.image_size * o.model.image_size) * sizeof *u->images);
-    u->tokens = malloc((size_t)(rows * o.model.context) * sizeof *u->tokens);
-    procedural_images(u->images, rows, o.model.image_size);
-    procedural_tokens(u->tokens, rows, &o.model);
-    return true;
-}
-
-static void close_step(setup *u)
-{
-    step_destroy(u->s);
-    device_close(u->dev);
-    free(u->images);
-    free(u->tokens);
+    CHECK_OK(ctx, setup_open(ctx, u, &o, where, rows));
+    return u->s != NULL;
 }
 
 /* ---- frozen values ------------------------------------------------------------------------------- */
@@ -131,7 +105,7 @@ static void check_fixture(const char *fixture, const char *model, const char *wh
         printf("  %s %s on %s: gradients %.2e, statistics %.2e, after three steps %.2e\n", model, loss_method_name(method), where, gradients, statistics, after);
         CHECK(gradients < 1e-4 && statistics < 1e-5 && after < 1e-4);
     }
-    close_step(&u);
+    setup_close(&u);
     st_close(&f);
 }
 
@@ -166,7 +140,7 @@ static float *gradients_with(const char *model, int64_t rows, int64_t accum, dou
     float *g = gradients_of(u.s);
     *loss = r.loss;
     *n = step_params(u.s)->trainable;
-    close_step(&u);
+    setup_close(&u);
     return g;
 }
 
@@ -267,8 +241,8 @@ static void micro_batches_with_batch_norm(void)
     for (int t = 0; t < 2; t++) free(p.embed[t]), free(p.dembed[t]);
     free(p.sum), free(have), free(want);
     hand.images = NULL, hand.tokens = NULL;
-    close_step(&hand);
-    close_step(&whole);
+    setup_close(&hand);
+    setup_close(&whole);
 }
 
 static void a_step_allocates_nothing(void)
@@ -281,7 +255,7 @@ static void a_step_allocates_nothing(void)
     for (int k = 0; k < 3; k++) CHECK_OK(ctx, step_run(ctx, u.s, u.images, u.tokens, 1e-3, &r));
     struct mallinfo2 after = mallinfo2();
     CHECK(after.uordblks == before.uordblks && after.hblkhd == before.hblkhd);
-    close_step(&u);
+    setup_close(&u);
 }
 
 static void two_runs_are_alike_to_the_byte(void)
@@ -297,7 +271,7 @@ static void two_runs_are_alike_to_the_byte(void)
         n = step_params(u.s)->total;
         after[run] = malloc((size_t)n * sizeof(float));
         memcpy(after[run], step_params(u.s)->master, (size_t)n * sizeof(float));
-        close_step(&u);
+        setup_close(&u);
     }
     CHECK(memcmp(after[0], after[1], (size_t)n * sizeof(float)) == 0);
     free(after[0]), free(after[1]);
@@ -332,7 +306,7 @@ static void recomputation_changes_nothing(void)
             free(g);
         }
         bytes[mode] = step_memory_of(u.s).image_bytes + step_memory_of(u.s).text_bytes;
-        close_step(&u);
+        setup_close(&u);
     }
     printf("  activations: %zu bytes kept, %zu with checkpoints, %zu with recomputation\n", bytes[0], bytes[1], bytes[2]);
     CHECK(bytes[1] < bytes[0] && bytes[2] < bytes[0]);

@@ -1,57 +1,27 @@
 /* What the Hopfield networks store while a model trains: a queue against the objective by hand with the rows
  * of the step before, micro-batches, a file, and what is refused. */
-#include "check.h"
-#include "../model/procedural.h"
+#include "setup.h"
 
 #include <unistd.h>
 
 #include "io/safetensors.h"
-#include "train/step.h"
 
 static cloob_ctx *ctx;
 static char folder[256];
 
 enum { ROWS = 6, BATCHES = 3 };
 
-typedef struct setup {
-    device *dev;
-    step *s;
-    float *images;
-    int32_t *tokens;
-    int64_t picture, context, D;
-} setup;
-
 static cloob_status open_step(setup *u, const char *memory, loss_method method, int64_t accum)
 {
     step_options o;
     step_options_init(&o);
-    *u = (setup){ 0 };
     CHECK_OK(ctx, model_config_by_name(ctx, "tiny-vit", &o.model));
-    CHECK_OK(ctx, device_open(ctx, "cpu", &u->dev));
     o.batch = ROWS / accum;
     o.accum = accum;
     o.float_images = true;
     o.memory = memory;
     o.method = method;
-    cloob_status status = step_create(ctx, &o, u->dev, NULL, &u->s);
-    if (status != CLOOB_OK) return status;
-    CHECK_OK(ctx, procedural_params(ctx, step_params(u->s)));
-    u->picture = 3 * o.model.image_size * o.model.image_size;
-    u->context = o.model.context;
-    u->D = o.model.embed;
-    u->images = malloc((size_t)(BATCHES * ROWS * u->picture) * sizeof *u->images);
-    u->tokens = malloc((size_t)(BATCHES * ROWS * u->context) * sizeof *u->tokens);
-    procedural_images(u->images, BATCHES * ROWS, o.model.image_size);
-    procedural_tokens(u->tokens, BATCHES * ROWS, &o.model);
-    return CLOOB_OK;
-}
-
-static void close_step(setup *u)
-{
-    step_destroy(u->s);
-    device_close(u->dev);
-    free(u->images);
-    free(u->tokens);
+    return setup_open(ctx, u, &o, "cpu", BATCHES * ROWS);
 }
 
 static float *copy_of(const float *x, int64_t n)
@@ -105,7 +75,7 @@ static float *gradients_by_hand(const float *U, const float *V, int64_t M, int64
     *loss = loss_by_hand(&u, U, V, M);
     for (int t = 0; t < 2; t++) CHECK(exec_backward(tower[t]) == CLOOB_OK);
     float *g = copy_of(step_params(u.s)->grad, step_params(u.s)->trainable);
-    close_step(&u);
+    setup_close(&u);
     return g;
 }
 
@@ -128,7 +98,7 @@ static void a_queue_of_the_batchs_size_stores_the_batch_before(void)
     g = gradients_by_hand(NULL, NULL, 0, 1, &want); /* with the batch stored they are others */
     CHECK(relative_error(got, g, weight_count, 1e-6) > 1e-2);
     free(got), free(g), free(U), free(V);
-    close_step(&u);
+    setup_close(&u);
 }
 
 /* Longer than a batch and no multiple of it: the last 9 pairs, whatever their order. */
@@ -152,7 +122,7 @@ static void a_longer_queue_stores_the_last_rows(void)
     CHECK_NEAR(r.loss, want, 1e-6);
     CHECK(relative_error(step_params(u.s)->grad, g, weight_count, 1e-6) < 1e-5);
     free(g), free(U), free(V);
-    close_step(&u);
+    setup_close(&u);
 }
 
 static void micro_batches_fill_the_queue_alike(void)
@@ -161,8 +131,8 @@ static void micro_batches_fill_the_queue_alike(void)
     CHECK_OK(ctx, open_step(&one, "queue:9", LOSS_INFONCE_HOPFIELD, 1));
     CHECK_OK(ctx, open_step(&micro, "queue:9", LOSS_INFONCE_HOPFIELD, 3));
     for (int k = 0; k < BATCHES; k++) CHECK_NEAR(still(&one, k), still(&micro, k), 1e-6);
-    close_step(&one);
-    close_step(&micro);
+    setup_close(&one);
+    setup_close(&micro);
 }
 
 /* ---- files ---------------------------------------------------------------------------------------- */
@@ -189,7 +159,7 @@ static void a_file_is_stored_and_stays(void)
     still(&u, 0);
     memcpy(rows, step_embeddings(u.s, false), (size_t)n * sizeof *rows);
     memcpy(rows + n, step_embeddings(u.s, true), (size_t)n * sizeof *rows);
-    close_step(&u);
+    setup_close(&u);
     const char *names[2][2] = { { "U", "V" }, { "image", "text" } };
     for (int k = 0; k < 2; k++) {
         CHECK_OK(ctx,
@@ -200,7 +170,7 @@ static void a_file_is_stored_and_stays(void)
         CHECK_NEAR(r.loss, want, 1e-6);
         CHECK(relative_error(step_params(u.s)->grad, g, weight_count, 1e-6) < 1e-5);
         free(g);
-        close_step(&u);
+        setup_close(&u);
     }
     free(rows);
 }
@@ -209,7 +179,7 @@ static void refused(const char *memory, cloob_status status, const char *word)
 {
     setup u;
     CHECK(open_step(&u, memory, LOSS_CLOOB, 1) == status && strstr(cloob_error(ctx), word) != NULL);
-    close_step(&u);
+    setup_close(&u);
 }
 
 static void bad_memory_is_refused_by_name(void)
@@ -218,7 +188,7 @@ static void bad_memory_is_refused_by_name(void)
     static float rows[2 * 4 * 64];
     CHECK_OK(ctx, open_step(&u, "batch", LOSS_CLOOB, 1));
     int64_t D = u.D;
-    close_step(&u);
+    setup_close(&u);
     refused("stack", CLOOB_ERR_ARGUMENT, "--memory stack");
     refused("queue:0", CLOOB_ERR_ARGUMENT, "queue:0");
     refused("queue:9e", CLOOB_ERR_ARGUMENT, "queue:9e");
