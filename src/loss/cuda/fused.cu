@@ -279,8 +279,7 @@ __global__ void __launch_bounds__(THREADS, 1)
             barrier_init(&full[s], 1);
             barrier_init(&empty[s], 8); /* one per multiplying warp */
         }
-        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-        asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+        barrier_publish();
     }
     __syncthreads();
     if (threadIdx.x < 128) {

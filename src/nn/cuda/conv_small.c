@@ -44,19 +44,11 @@ static const small_kernel *nth_kernel(const dnn_shape *s, int64_t c, int i)
     return NULL;
 }
 
-/* Hopper's copy engine is what brings the tiles. */
-static bool hopper(const device *d)
-{
-    int major = 0;
-    return cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, d->index) == cudaSuccess &&
-           major == 9;
-}
-
 cloob_status small_plan_nth(cloob_ctx *ctx, device *d, const dnn_shape *shape, int64_t c, int i,
                             small_plan **out)
 {
     cuda_state *s = cuda_use(d);
-    const small_kernel *k = hopper(d) ? nth_kernel(shape, c, i) : NULL;
+    const small_kernel *k = nth_kernel(shape, c, i);
     int per_sm = 0;
     *out = NULL;
     if (!k) return CLOOB_OK;
@@ -158,7 +150,7 @@ cloob_status small_plan_create(cloob_ctx *ctx, device *d, const dnn_shape *shape
     char key[TUNE_KEY];
     choice best;
     *out = NULL;
-    if (!hopper(d) || !nth_kernel(s, c, 0)) return CLOOB_OK;
+    if (!nth_kernel(s, c, 0)) return CLOOB_OK;
     snprintf(key, sizeof key, "small%d-%d-%lldx%lldx%lldx%lld-%lld-%lld-%lld", (int)VERSION, (int)s->kind,
              (long long)s->N, (long long)s->H, (long long)s->W, (long long)s->C, (long long)s->O,
              (long long)s->stride, (long long)c);

@@ -68,19 +68,6 @@ struct box {
     static cudaError_t map(CUtensorMap *m, const void *x, int64_t N, int64_t H, int64_t W, int64_t channels);
 };
 
-static inline cudaError_t map_encode(CUtensorMap *m, CUtensorMapDataType type, const void *x, int dims,
-                                     const cuuint64_t *size, const cuuint64_t *stride, const cuuint32_t *part,
-                                     CUtensorMapSwizzle swizzle)
-{
-    static const cuuint32_t step[4] = { 1, 1, 1, 1 };
-    PFN_cuTensorMapEncodeTiled_v12000 make = tensor_map_encoder();
-    if (!make) return cudaErrorNotSupported;
-    CUresult r = make(m, type, (cuuint32_t)dims, const_cast<void *>(x), size, stride, part, step,
-                      CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-                      CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-    return r == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
-}
-
 template <int C, int ROWS, int COLS>
 cudaError_t box<C, ROWS, COLS>::map(CUtensorMap *m, const void *x, int64_t N, int64_t H, int64_t W,
                                     int64_t channels)
@@ -89,15 +76,15 @@ cudaError_t box<C, ROWS, COLS>::map(CUtensorMap *m, const void *x, int64_t N, in
     if (RUN) {
         cuuint64_t size[3] = { w * c / 4, h, n }, stride[2] = { 2 * c * w, 2 * c * w * h };
         cuuint32_t part[3] = { COLS * C / 4, ROWS, 1 };
-        return map_encode(m, CU_TENSOR_MAP_DATA_TYPE_UINT64, x, 3, size, stride, part,
-                          CU_TENSOR_MAP_SWIZZLE_NONE);
+        return tensor_map_encode(m, CU_TENSOR_MAP_DATA_TYPE_UINT64, x, 3, size, stride, part,
+                                 CU_TENSOR_MAP_SWIZZLE_NONE);
     }
     cuuint64_t size[4] = { c, w, h, n }, stride[3] = { 2 * c, 2 * c * w, 2 * c * w * h };
     cuuint32_t part[4] = { C, COLS, ROWS, 1 };
-    return map_encode(m, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, x, 4, size, stride, part,
-                      C == 32   ? CU_TENSOR_MAP_SWIZZLE_64B
-                      : C == 64 ? CU_TENSOR_MAP_SWIZZLE_128B
-                                : CU_TENSOR_MAP_SWIZZLE_NONE);
+    return tensor_map_encode(m, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, x, 4, size, stride, part,
+                             C == 32   ? CU_TENSOR_MAP_SWIZZLE_64B
+                             : C == 64 ? CU_TENSOR_MAP_SWIZZLE_128B
+                                       : CU_TENSOR_MAP_SWIZZLE_NONE);
 }
 
 /* The shared memory of a block begins at a multiple of what the swizzle repeats by. */

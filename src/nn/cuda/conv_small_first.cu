@@ -28,8 +28,8 @@ struct first_box {
         cuuint64_t size[3] = { (cuuint64_t)W * 4, (cuuint64_t)H, (cuuint64_t)N };
         cuuint64_t stride[2] = { size[0] * 4, size[0] * size[1] * 4 };
         cuuint32_t part[3] = { COLUMNS * 4, ROWS, 1 };
-        return map_encode(m, CU_TENSOR_MAP_DATA_TYPE_UINT32, x, 3, size, stride, part,
-                          CU_TENSOR_MAP_SWIZZLE_NONE);
+        return tensor_map_encode(m, CU_TENSOR_MAP_DATA_TYPE_UINT32, x, 3, size, stride, part,
+                                 CU_TENSOR_MAP_SWIZZLE_NONE);
     }
 };
 

@@ -144,7 +144,7 @@ __global__ void __launch_bounds__(S::THREADS, S::PER_SM)
         for (int s = 0; s < S::STAGES; s++) bring(s);
     }
     load_weights<S>(reinterpret_cast<bf16 *>(smem + S::W), j);
-    asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); /* the products read them */
+    shared_publish(); /* the products read them */
     __syncthreads();
     int group = S::GROUPS > 1 ? __shfl_sync(0xffffffffu, threadIdx.x / 128, 0) : 0;
     for (int turn = group;; turn += S::GROUPS) {

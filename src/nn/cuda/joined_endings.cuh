@@ -5,6 +5,7 @@
 #define NN_CUDA_JOINED_ENDINGS_CUH
 
 #include "nn/cuda/joined_product.h"
+#include "nn/cuda/mma.cuh"
 #include "tensor/cuda/hopper.cuh"
 
 namespace {
@@ -22,21 +23,6 @@ __device__ __forceinline__ int matrix_row(int k)
     int lane = threadIdx.x % 32, row = threadIdx.x % 128 / 32 * 16 + lane % 8 + 8 * (lane / 8 % 2),
         chunk = 2 * k + lane / 16;
     return row * (DEPTH * 2) + ((chunk ^ (lane % 8)) << 4); /* swizzled by the row's last three bits */
-}
-
-__device__ __forceinline__ void read_matrices(uint32_t (&v)[4], const char *box, int row)
-{
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(v[0]), "=r"(v[1]), "=r"(v[2]), "=r"(v[3])
-                 : "r"(shared_address(box + row))
-                 : "memory");
-}
-
-__device__ __forceinline__ void write_matrices(char *box, int row, const uint32_t (&v)[4])
-{
-    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%4], {%0, %1, %2, %3};" ::"r"(v[0]), "r"(v[1]),
-                 "r"(v[2]), "r"(v[3]), "r"(shared_address(box + row))
-                 : "memory");
 }
 
 __device__ __forceinline__ void split(float (&out)[8], const uint32_t (&v)[4])
@@ -95,7 +81,7 @@ struct stats_ending {
         float pivot[8];
         columns(pivot, vector, k);
         join(v, f);
-        write_matrices(out, row, v);
+        stmatrix(shared_address(out + row), v[0], v[1], v[2], v[3]);
         split(f, v);
 #pragma unroll
         for (int i = 0; i < 8; i++) {
@@ -116,18 +102,18 @@ struct reduce_ending {
         float mean[8], q[8];
         join(v, f); /* rounded, as a product by itself would be */
         split(f, v);
-        read_matrices(v, in + BOX, row);
+        ldmatrix(v, shared_address(in + BOX + row));
         split(q, v);
 #pragma unroll
         for (int i = 0; i < 8; i++) f[i] += q[i];
-        read_matrices(v, in + 2 * BOX, row);
+        ldmatrix(v, shared_address(in + 2 * BOX + row));
         split(q, v);
 #pragma unroll
         for (int i = 0; i < 8; i++) f[i] = q[i] > 0.0f ? f[i] : 0.0f;
         join(v, f);
-        write_matrices(out, row, v);
+        stmatrix(shared_address(out + row), v[0], v[1], v[2], v[3]);
         columns(mean, vector, k);
-        read_matrices(v, in, row);
+        ldmatrix(v, shared_address(in + row));
         split(q, v);
 #pragma unroll
         for (int i = 0; i < 8; i++) total.add(k, i, f[i], f[i], q[i] - mean[i]);

@@ -206,7 +206,7 @@ __device__ void work(ring factors, ring inputs, const share &w, const maps &t, c
                 inputs.next();
             }
             if (l.places == 2) wait_sent(); /* so the other place is free behind the barrier */
-            asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+            shared_publish();
             team_barrier(team);
             send(&t.out, out, column + 64 * box, row);
             place = l.places - 1 - place;
@@ -239,8 +239,7 @@ __global__ void __launch_bounds__(128 + TEAMS * 128, 1)
         for (int s = 0; s < TEAMS * MOST_SLOTS; s++)
             barrier_init(&in_full[0][0] + s, 1), barrier_init(&in_empty[0][0] + s, 4);
         barrier_init(&b_full, 1);
-        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-        asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+        barrier_publish();
     }
     __syncthreads();
     ring factors = { stages, full, empty, l.stage_bytes, l.stages, 0, 0 };

@@ -68,11 +68,14 @@ __device__ __forceinline__ void copy_box4(void *to, const CUtensorMap *map, int 
                  : "memory");
 }
 
-/* Barriers that were just made become visible to the copy engine. */
+/* What this thread wrote to shared memory becomes visible to the copy engine and to products. */
+__device__ __forceinline__ void shared_publish() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+
+/* The same for barriers that were just made. */
 __device__ __forceinline__ void barrier_publish()
 {
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+    shared_publish();
 }
 
 /* Rows of 64 bf16 (128 bytes) in the copy engine's 128-byte swizzle; eight rows make a group of 1024 bytes.
@@ -295,17 +298,26 @@ static inline bool hopper_is_here()
     return major == 9 && tensor_map_encoder() != nullptr;
 }
 
+/* x in boxes of `part`; sizes and parts in elements, strides in bytes, innermost first (it has no stride); at most 4 dims. */
+static inline cudaError_t tensor_map_encode(CUtensorMap *map, CUtensorMapDataType type, const void *x, int dims,
+                                            const cuuint64_t *size, const cuuint64_t *stride, const cuuint32_t *part,
+                                            CUtensorMapSwizzle swizzle)
+{
+    static const cuuint32_t step[4] = { 1, 1, 1, 1 };
+    PFN_cuTensorMapEncodeTiled_v12000 make = tensor_map_encoder();
+    if (!make) return cudaErrorNotSupported;
+    CUresult r = make(map, type, (cuuint32_t)dims, const_cast<void *>(x), size, stride, part, step,
+                      CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+                      CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+    return r == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
+}
+
 /* rows (n, d) of bf16, copied in boxes of (box_rows, box_columns) with the 128-byte swizzle; d a multiple of 8. */
 static inline cudaError_t tensor_map_rows(CUtensorMap *map, const void *rows, int64_t n, int64_t d, int box_columns, int box_rows)
 {
-    PFN_cuTensorMapEncodeTiled_v12000 make = tensor_map_encoder();
     cuuint64_t size[2] = { (cuuint64_t)d, (cuuint64_t)n }, stride[1] = { (cuuint64_t)d * 2 };
-    cuuint32_t box[2] = { (cuuint32_t)box_columns, (cuuint32_t)box_rows }, step[2] = { 1, 1 };
-    if (!make) return cudaErrorNotSupported;
-    CUresult r = make(map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, const_cast<void *>(rows), size, stride, box,
-                      step, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-                      CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-    return r == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
+    cuuint32_t part[2] = { (cuuint32_t)box_columns, (cuuint32_t)box_rows };
+    return tensor_map_encode(map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, rows, 2, size, stride, part, CU_TENSOR_MAP_SWIZZLE_128B);
 }
 
 #endif
