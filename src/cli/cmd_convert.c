@@ -116,7 +116,7 @@ const command cmd_convert = {
     "sizes are those of a built-in model or --config says otherwise. hf and open_clip write OUT as a "
     "folder.\n"
     "\n"
-    "    cloob convert epoch_31.pt RN50.safetensors\n"
-    "    cloob convert RN50.safetensors for_open_clip --to open_clip\n"
-    "    cloob convert ViT-B-32.pt for_transformers --to hf\n"
+    "  cloob convert epoch_31.pt RN50.safetensors\n"
+    "  cloob convert RN50.safetensors for_open_clip --to open_clip\n"
+    "  cloob convert ViT-B-32.pt for_transformers --to hf"
 };

@@ -29,19 +29,20 @@ static void print_commands(FILE *out)
     fprintf(out, "\ncloob help COMMAND explains one of them; cloob --version says which this is.\n");
 }
 
-static int help(const char *name)
+/* The words after `help`: none, a command, or a command and one of its parts (bench data). */
+static int help(int argc, char **argv)
 {
-    if (!name) {
+    char flag[] = "--help", *asked[] = { argv[0], argc > 1 ? argv[1] : flag, flag, NULL };
+    if (argc == 0) {
         print_commands(stdout);
         return 0;
     }
-    const command *c = find_command(name);
+    const command *c = find_command(argv[0]);
     if (!c) {
-        fprintf(stderr, "cloob: there is no command %s (cloob help lists them)\n", name);
+        fprintf(stderr, "cloob: there is no command %s (cloob help lists them)\n", argv[0]);
         return 2;
     }
-    opt_print_help(c);
-    return 0;
+    return c->run(c, argc > 1 ? 3 : 2, asked);
 }
 
 /* cloob help --man COMMAND, and --man-all FOLDER for make install. */
@@ -106,7 +107,7 @@ int main(int argc, char **argv)
     }
     if (argc == 4 && strcmp(argv[1], "help") == 0 && strncmp(argv[2], "--man", 5) == 0) return man(argv[2], argv[3]);
     if (strcmp(argv[1], "help") == 0 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)
-        return help(argc > 2 ? argv[2] : NULL);
+        return help(argc - 2, argv + 2);
     const command *c = find_command(argv[1]);
     if (!c) {
         fprintf(stderr, "cloob: there is no command %s (cloob help lists them)\n", argv[1]);
