@@ -93,7 +93,8 @@ static cloob_status name_writer(cloob_ctx *ctx, const char *path, file_writer *w
         file_writer_abort(w);
         return ctx_no_memory(ctx, n, path);
     }
-    snprintf(w->beside, n, "%s.tmp-%ld", path, (long)getpid());
+    /* The thread, not the process: two may write the same file. */
+    snprintf(w->beside, n, "%s.tmp-%ld", path, (long)gettid());
     return CLOOB_OK;
 }
 

@@ -1,6 +1,8 @@
 /* Arena, random numbers, loops, strings, files, contexts. */
 #include "check.h"
 
+#include <pthread.h>
+
 #include "core/arena.h"
 #include "core/file.h"
 #include "core/pool.h"
@@ -110,6 +112,38 @@ static void files_are_replaced_whole_or_not_at_all(void)
     cloob_ctx_destroy(ctx);
 }
 
+enum { WRITERS = 4, ROUNDS = 50, LETTERS = 5000 };
+static const char *const contested = "core-contested.txt";
+
+static void *write_often(void *letter)
+{
+    cloob_ctx *ctx = cloob_ctx_create(NULL);
+    char text[LETTERS];
+    intptr_t failed = 0;
+    memset(text, *(const char *)letter, sizeof text);
+    for (int i = 0; i < ROUNDS; i++) failed += file_write(ctx, contested, text, sizeof text) != CLOOB_OK;
+    cloob_ctx_destroy(ctx);
+    return (void *)failed;
+}
+
+static void threads_may_write_the_same_file(void)
+{
+    cloob_ctx *ctx = cloob_ctx_create(NULL);
+    pthread_t thread[WRITERS];
+    file_bytes got = { 0 };
+    for (int i = 0; i < WRITERS; i++) pthread_create(&thread[i], NULL, write_often, &"abcd"[i]);
+    for (int i = 0; i < WRITERS; i++) {
+        void *failed = NULL;
+        pthread_join(thread[i], &failed);
+        CHECK(!failed);
+    }
+    CHECK_OK(ctx, file_read(ctx, contested, 1 << 20, &got));
+    CHECK(got.size == LETTERS && memcmp(got.data, got.data + 1, LETTERS - 1) == 0); /* one writer's, whole */
+    file_bytes_release(&got);
+    CHECK(remove(contested) == 0);
+    cloob_ctx_destroy(ctx);
+}
+
 static void errors_are_one_line_and_can_be_wrapped(void)
 {
     cloob_ctx *ctx = cloob_ctx_create(NULL);
@@ -128,6 +162,7 @@ int main(void)
     RUN(loops_cover_every_index_once);
     RUN(utf8_refuses_what_is_not);
     RUN(files_are_replaced_whole_or_not_at_all);
+    RUN(threads_may_write_the_same_file);
     RUN(errors_are_one_line_and_can_be_wrapped);
     return check_summary();
 }
