@@ -7,14 +7,13 @@
 #include <cuda_bf16.h>
 
 #include "loss/cuda/fused.h"
-#include "tensor/cuda/hopper.cuh"
+#include "tensor/cuda/ring.cuh"
 
 namespace {
 
 enum {
     ROWS = 128,    /* of a per tile */
     COLUMNS = 256, /* of b per tile */
-    DEPTH = 64,    /* bf16 per stage: the width of a swizzled row */
     STAGES = 4,
     THREADS = 384,
     A_BYTES = ROWS * DEPTH * 2,
@@ -170,17 +169,6 @@ __device__ __forceinline__ void store_dk(const float (&c)[128], int half, const 
     }
 }
 
-/* The stages' barriers, and where this thread is in the ring. */
-struct ring {
-    char *stage;
-    uint64_t *full, *empty;
-    int at, parity;
-    __device__ __forceinline__ void next()
-    {
-        if (++at == STAGES) at = 0, parity ^= 1;
-    }
-};
-
 template <kind K>
 __device__ __forceinline__ int products()
 {
@@ -194,39 +182,20 @@ __device__ void produce(ring r, const maps &t, const job &j, int tiles, int row_
         int row = tile % row_tiles * ROWS, column = tile / row_tiles * COLUMNS;
         for (int p = 0; p < products<K>(); p++)
             for (int x = 0; x < j.d; x += DEPTH) {
-                char *to = r.stage + r.at * STAGE_BYTES;
-                barrier_wait(&r.empty[r.at], r.parity ^ 1);
-                barrier_expect(&r.full[r.at], STAGE_BYTES);
-                copy_box(to, p == 1 ? &t.da : &t.a, x, row, &r.full[r.at]);
-                copy_box(to + A_BYTES, p == 2 ? &t.db : &t.b, x, column, &r.full[r.at]);
+                r.wait_empty();
+                copy_box(r.here(), p == 1 ? &t.da : &t.a, x, row, &r.full[r.at]);
+                copy_box(r.here() + A_BYTES, p == 2 ? &t.db : &t.b, x, column, &r.full[r.at]);
                 r.next();
             }
     }
 }
 
-/* c = or += the product over `depth` stages; each stage is given back once the product after it has begun. */
-__device__ __forceinline__ void multiply(float (&c)[128], ring &r, int stages, int group, bool keep)
+/* c = or += the product of the group's rows and the tile's columns. */
+__device__ __forceinline__ void multiply(float (&c)[128], ring &r, const job &j, int group, bool keep)
 {
-    int before = 0;
-    settle(c);
-    for (int i = 0; i < stages; i++) {
-        char *from = r.stage + r.at * STAGE_BYTES;
-        barrier_wait(&r.full[r.at], r.parity);
-        uint64_t a = descriptor(from + group * (A_BYTES / 2)), b = descriptor(from + A_BYTES);
-        wgmma_fence();
-#pragma unroll
-        for (int k = 0; k < DEPTH / 16; k++) wgmma_k16(c, a + 2 * k, b + 2 * k, keep || i > 0 || k > 0);
-        wgmma_commit();
-        if (i > 0) {
-            wgmma_wait<1>();
-            if (threadIdx.x % 32 == 0) barrier_arrive(&r.empty[before]);
-        }
-        before = r.at;
-        r.next();
-    }
-    wgmma_wait<0>();
-    settle(c);
-    if (threadIdx.x % 32 == 0) barrier_arrive(&r.empty[before]);
+    multiply_stages(c, r, j.d / DEPTH, keep, [&](int) -> stage_factors {
+        return { r.here() + group * (A_BYTES / 2), r.here() + A_BYTES };
+    });
 }
 
 template <kind K>
@@ -246,8 +215,8 @@ __device__ __forceinline__ void finish(float (&c)[128], ring &r, const job &j, p
     uint32_t w[64];
     exponentials(w, c, j.scale);
     if (K == DSCORE) {
-        multiply(c, r, j.d / DEPTH, group, false);
-        multiply(c, r, j.d / DEPTH, group, true);
+        multiply(c, r, j, group, false);
+        multiply(c, r, j, group, true);
     }
     store_exponentials(w, j, at);
     if (K == DSCORE) store_dscores(w, c, j, at);
@@ -261,7 +230,7 @@ __device__ void consume(ring r, const job &j, int tiles, int row_tiles, int grou
     for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
         int row = tile % row_tiles * ROWS + group * 64, column_tile = tile / row_tiles;
         place at = { row + warp * 16 + lane / 4, column_tile * COLUMNS + lane % 4 * 2 };
-        multiply(c, r, j.d / DEPTH, group, false);
+        multiply(c, r, j, group, false);
         finish<K>(c, r, j, at, column_tile, group);
     }
 }
@@ -272,7 +241,7 @@ __global__ void __launch_bounds__(THREADS, 1)
 {
     extern __shared__ char memory[];
     __shared__ uint64_t full[STAGES], empty[STAGES];
-    ring r = { (char *)(((uintptr_t)memory + 1023) & ~(uintptr_t)1023), full, empty, 0, 0 };
+    ring r = { (char *)(((uintptr_t)memory + 1023) & ~(uintptr_t)1023), full, empty, STAGE_BYTES, STAGES, 0, 0 };
     int row_tiles = (j.m + ROWS - 1) / ROWS, tiles = row_tiles * ((j.n + COLUMNS - 1) / COLUMNS);
     if (threadIdx.x == 0) {
         for (int s = 0; s < STAGES; s++) {

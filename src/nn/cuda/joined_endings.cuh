@@ -6,14 +6,11 @@
 
 #include "nn/cuda/joined_product.h"
 #include "nn/cuda/mma.cuh"
-#include "tensor/cuda/hopper.cuh"
+#include "tensor/cuda/ring.cuh"
 
 namespace {
 
-enum {
-    DEPTH = 64,          /* bf16 in a swizzled row: the depth of a stage, the width of a box */
-    BOX = 64 * DEPTH * 2 /* bytes */
-};
+enum { BOX = 64 * DEPTH * 2 }; /* bytes of a box, as wide as a stage is deep */
 
 /* Four 8 x 8 matrices of a box: rows 16 w + 0..7 and 8..15 of columns 16 k .. 16 k + 7, then of 16 k + 8 ..
  * 16 k + 15. A lane names a row of one of them, and has in v[i] two neighbours of row lane / 4, columns 2

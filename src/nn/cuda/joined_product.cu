@@ -31,17 +31,6 @@ struct layout { /* of dynamic shared memory, from its start: b's strip if it sta
     int stages, stage_bytes, b_bytes, slots, slot_bytes, places;
 };
 
-struct ring { /* between one copying thread and those it serves */
-    char *stage;
-    uint64_t *full, *empty;
-    int bytes, count, at, parity;
-    __device__ __forceinline__ char *here() const { return stage + at * bytes; }
-    __device__ __forceinline__ void next()
-    {
-        if (++at == count) at = 0, parity ^= 1;
-    }
-};
-
 /* ---- the product --------------------------------------------------------------------------------- */
 
 /* What a block works on: columns from `strip` on; tiles of `height` rows, every parts-th from `part` on. */
@@ -72,8 +61,7 @@ __device__ void copy_factors(ring r, const share &w, const maps &t, const layout
     }
     for (int tile = w.part; tile < w.tiles; tile += w.parts)
         for (int s = 0; s < w.depth; s++) {
-            barrier_wait(&r.empty[r.at], r.parity ^ 1);
-            barrier_expect(&r.full[r.at], r.bytes);
+            r.wait_empty();
             for (int y = 0; y < w.height; y += ROWS)
                 copy_box(r.here() + y * DEPTH * 2, &t.a, s * DEPTH, tile * w.height + y, &r.full[r.at]);
             if (!l.stays) copy_box(r.here() + w.height * DEPTH * 2, &t.b, s * DEPTH, w.strip, &r.full[r.at]);
@@ -86,39 +74,11 @@ __device__ void copy_inputs(ring r, const share &w, const maps &t, int inputs, i
 {
     for (int tile = w.part; tile < w.tiles; tile += w.parts)
         for (int x = 0; x < width; x += 64) {
-            barrier_wait(&r.empty[r.at], r.parity ^ 1);
-            barrier_expect(&r.full[r.at], r.bytes);
+            r.wait_empty();
             for (int i = 0; i < inputs; i++)
                 copy_box(r.here() + i * BOX, &t.in[i], column + x, tile * w.height + row, &r.full[r.at]);
             r.next();
         }
-}
-
-/* c = a b^T over `depth` stages; each stage is given back once the product after it has begun. a: the team's
- * rows in a stage; b: its columns in the strip, b_step bytes from one depth to the next, or, with b_step 0,
- * in the first stage. */
-template <int N>
-__device__ __forceinline__ void multiply(float (&c)[N], ring &r, int depth, int a, const char *b, int b_step)
-{
-    int before = 0;
-    settle(c);
-    for (int s = 0; s < depth; s++) {
-        barrier_wait(&r.full[r.at], r.parity);
-        uint64_t da = descriptor(r.here() + a), db = descriptor(b + (b_step ? s * b_step : r.at * r.bytes));
-        wgmma_fence();
-#pragma unroll
-        for (int k = 0; k < DEPTH / 16; k++) wgmma_k16(c, da + 2 * k, db + 2 * k, s > 0 || k > 0);
-        wgmma_commit();
-        if (s > 0) {
-            wgmma_wait<1>();
-            if (threadIdx.x % 32 == 0) barrier_arrive(&r.empty[before]);
-        }
-        before = r.at;
-        r.next();
-    }
-    wgmma_wait<0>();
-    settle(c);
-    if (threadIdx.x % 32 == 0) barrier_arrive(&r.empty[before]);
 }
 
 /* The warps' sums, added in a fixed order over the teams that have the same columns. cell: (warps, 2, 2 N) of
@@ -170,7 +130,7 @@ __device__ __forceinline__ void send(const CUtensorMap *map, const char *from, i
     asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 }
 
-/* A team's life. b: its columns, as in multiply; vector: its column numbers; results: its places. */
+/* A team's life. b: its columns in the strip if that stays, else in the first stage; vector: its column numbers; results: its places. */
 template <int TEAMS, template <int> class E, int N>
 __device__ void work(ring factors, ring inputs, const share &w, const maps &t, const joined_product &j,
                      const layout &l, int team, const char *b, const float *vector, char *results,
@@ -184,7 +144,10 @@ __device__ void work(ring factors, ring inputs, const share &w, const maps &t, c
     for (int tile = w.part; tile < w.tiles; tile += w.parts) {
         int row = tile * w.height + below, first = row + threadIdx.x % 128 / 32 * 16 + lane / 4;
         bool counts[2] = { first < j.m, first + 8 < j.m };
-        multiply(c, factors, w.depth, below * DEPTH * 2, b, l.stays ? w.width * DEPTH * 2 : 0);
+        multiply_stages(c, factors, w.depth, false, [&](int s) -> stage_factors {
+            return { factors.here() + below * DEPTH * 2,
+                     b + (l.stays ? s * w.width * DEPTH * 2 : factors.at * factors.bytes) };
+        });
 #pragma unroll
         for (int box = 0; box < N / 32; box++) {
             char *out = results + place * BOX;
