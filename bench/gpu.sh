@@ -7,7 +7,7 @@
 # test      test_ops, test_gpu_ops and test_conv_small, and the tests of the cache
 # ops       bench_ops: convolutions, batch norm, text tower, attention pool, AdamW; bench_conv_small: the stem
 # vit       bench_ops: ViT-B-32 and ViT-B-16 layers
-# train     the optimizer, NCCL with one rank, and training: exactness, resume, averages, memory, embeddings
+# train     the optimizer, NCCL with one rank, and training: exactness, threads, resume, averages, memory, embeddings
 # run       a whole run by the program: training, resume, embedding, zero-shot (bench/gpu_run.sh)
 # curve     RN50's loss over 200 steps in 16-bit beside fp32 (bench/gpu_curve.sh)
 # sanitize  compute-sanitizer memcheck and racecheck over test_ops' GPU part
@@ -70,7 +70,7 @@ for part in $parts; do
         done
         ;;
     train)
-        for t in adamw nccl gpu_train pack; do
+        for t in adamw nccl gpu_train side_by_side pack; do
             timeout 170 stdbuf -oL "$build/test_$t" > "$out/test_$t.log" 2>&1 || bad=1
             echo "-- test_$t"; tail -60 "$out/test_$t.log"
         done
@@ -85,8 +85,8 @@ for part in $parts; do
         ;;
     sanitize-step)
         for step in "tiny-rn fp32" "tiny-rn amp_bf16" "tiny-vit amp_bf16"; do
-            set -- $step
-            run=("$build/cloob" bench step --model "$1" --precision "$2" --batch 8 --repeats 1 --device cuda --json)
+            set -- $step # a batch of 8 would have its objective on the host
+            run=("$build/cloob" bench step --model "$1" --precision "$2" --batch 64 --repeats 1 --device cuda --json)
             "${run[@]}" > "$out/step-$1-$2.log" 2>&1 || { bad=1; tail -5 "$out/step-$1-$2.log"; }
             for tool in memcheck racecheck; do
                 log=$out/$tool-$1-$2.log

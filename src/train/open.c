@@ -365,8 +365,8 @@ void run_close(cloob_ctx *ctx, run *r)
 {
     (void)ctx;
     if (r->has_given) weights_release(&r->given);
+    step_destroy(r->s); /* before the loader: a batch may still be on its way out of its memory */
     loader_destroy(r->feed);
-    step_destroy(r->s);
     tokenizer_close(r->tok);
     free(r->tok_text);
     dataset_close(r->train);
