@@ -9,38 +9,9 @@
 #include "cloob/prompts.h"
 #include "cloob/zeroshot.h"
 #include "core/file.h"
+#include "train/settings.h"
 
 /* ---- settings ------------------------------------------------------------------------------------ */
-
-static const char *word(const char *text) { return text ? text : "-"; }
-
-/* What must be equal for two runs to be comparable. The number of seeds and the methods may grow. */
-static void put_settings(sbuf *s, const cloob_train_options *t)
-{
-    sbuf_printf(s, "train-data: %s\nval-data: %s\npath-data: %s\nmodel: %s\npretrained: %s\n",
-                word(t->train_data), word(t->val_data), word(t->data.path_data), word(t->model),
-                word(t->pretrained));
-    sbuf_printf(s,
-                "train-num-samples: %lld\nval-num-samples: %lld\nbatch-size: %lld\naccum-freq: %lld\nepochs: "
-                "%lld\nmax-steps: %lld\n",
-                (long long)t->train_num_samples, (long long)t->val_num_samples, (long long)t->batch_size,
-                (long long)t->accum_freq, (long long)t->epochs, (long long)t->max_steps);
-    sbuf_printf(s,
-                "lr: %g\nbeta1: %g\nbeta2: %g\neps: %g\nwd: %g\nwarmup: %lld\nlr-scheduler: "
-                "%s\nrestart-cycles: %lld\n",
-                t->lr, t->beta1, t->beta2, t->eps, t->wd, (long long)t->warmup, word(t->lr_scheduler),
-                (long long)t->restart_cycles);
-    sbuf_printf(s,
-                "grad-clip-norm: %g\nema: %g\ninit-inv-tau: %g\nscale-hopfield: %g\nlearnable-inv-tau: "
-                "%d\nlearnable-scale-hopfield: %d\n",
-                t->grad_clip_norm, t->ema, t->init_inv_tau, t->scale_hopfield, t->learnable_inv_tau,
-                t->learnable_scale_hopfield);
-    sbuf_printf(s,
-                "force-image-size: %lld\nlock-image: %d\nlock-text: %d\nvocab: %s\nvocab-size: "
-                "%lld\nprecision: %s\naug-scale-min: %g\n",
-                (long long)t->force_image_size, t->lock_image, t->lock_text, word(t->vocab),
-                (long long)t->vocab_size, word(t->precision), t->aug_scale_min);
-}
 
 /* The first line that is not the same in both. */
 static cloob_status refuse_difference(cloob_ctx *ctx, const char *folder, char *was, char *is)
@@ -71,7 +42,7 @@ cloob_status ablate_check_settings(cloob_ctx *ctx, const cloob_ablate_options *o
 {
     sbuf now = { 0 };
     file_bytes old;
-    put_settings(&now, &o->train);
+    settings_put(&now, &o->train, SETTINGS_LEARNING); /* seeds and methods may grow */
     char *path = file_join(folder, "settings.txt");
     cloob_status status =
         path && !now.failed ? file_make_dirs(ctx, folder) : ctx_no_memory(ctx, now.len, "settings");

@@ -121,8 +121,8 @@ static void put_different(page *p)
 static void put_common(page *p)
 {
     const run_files *first = &p->run[0];
-    sbuf_printf(&p->html, "<details%s><summary>%s</summary><div class=\"wide\"><table>\n",
-                p->runs == 1 ? " open" : "", p->runs == 1 ? "Settings of the run" : "The same in all runs");
+    sbuf_printf(&p->html, "<details><summary>%s</summary><div class=\"wide\"><table>\n",
+                p->runs == 1 ? "Settings of the run" : "The same in all runs");
     for (int64_t k = 0; k < first->params; k++) {
         if (differs(p, first->param[k].key)) continue;
         sbuf_puts(&p->html, "<tr><td>");

@@ -10,6 +10,7 @@
 #include "eval/embed_data.h"
 #include "train/resume.h"
 #include "train/run.h"
+#include "train/settings.h"
 
 /* ---- data and tokenizer -------------------------------------------------------------------------- */
 
@@ -218,20 +219,17 @@ static void default_name(const run *r, char name[256])
              r->o->precision ? r->o->precision : "fp32");
 }
 
+/* The options, with what they left to the model's family filled in, and what the run found. */
 static cloob_status write_params(cloob_ctx *ctx, run *r)
 {
-    const cloob_train_options *o = r->o;
+    cloob_train_options o = *r->o;
     sbuf s = { 0 };
-    sbuf_printf(&s, "model: %s\nmethod: %s\ntrain_data: %s\nval_data: %s\nbatch_size: %lld\nepochs: %lld\nlr: %g\n", o->model, o->method,
-                o->train_data ? o->train_data : "None", o->val_data ? o->val_data : "None", (long long)o->batch_size, (long long)o->epochs, r->lr);
-    sbuf_printf(&s, "beta1: %g\nbeta2: %g\neps: %g\nwd: %g\nwarmup: %lld\nlr_scheduler: %s\nrestart_cycles: %lld\naccum_freq: %lld\n", r->so.beta1,
-                r->so.beta2, r->so.eps, r->so.wd, (long long)o->warmup, o->lr_scheduler, (long long)o->restart_cycles, (long long)o->accum_freq);
-    sbuf_printf(&s, "memory: %s\ninit_inv_tau: %g\nscale_hopfield: %g\nlearnable_inv_tau: %s\nlearnable_scale_hopfield: %s\nseed: %lld\nworkers: %lld\n",
-                o->memory, o->init_inv_tau, o->scale_hopfield, o->learnable_inv_tau ? "True" : "False", o->learnable_scale_hopfield ? "True" : "False",
-                (long long)o->seed, (long long)o->workers);
-    sbuf_printf(&s, "precision: %s\ndevice: %s\nname: %s\nlogs: %s\nworld_size: %d\nresume: %s\npretrained: %s\nversion: %s\nimage_resize_mode: %s\npack_texts: %s\n", o->precision,
-                r->dev->name, o->name ? o->name : "None", o->logs, comm_size(r->c), o->resume ? o->resume : "None", o->pretrained ? o->pretrained : "None",
-                cloob_version(), model_resize_name(r->so.model.resize), o->pack_texts ? "True" : "False");
+    o.lr = r->lr;
+    o.beta1 = r->so.beta1, o.beta2 = r->so.beta2, o.eps = r->so.eps, o.wd = r->so.wd;
+    o.device = r->dev->name;
+    o.image_resize_mode = model_resize_name(r->so.model.resize);
+    settings_put(&s, &o, SETTINGS_ALL);
+    sbuf_printf(&s, "world_size: %d\nversion: %s\n", comm_size(r->c), cloob_version());
     cloob_status status = s.failed ? ctx_no_memory(ctx, s.len, "params.txt") : journal_params(ctx, r->log, s.data);
     sbuf_release(&s);
     return status;

@@ -1,0 +1,16 @@
+/* A run's options as lines "key: value": what params.txt tells, and what an ablation holds equal. */
+#ifndef TRAIN_SETTINGS_H
+#define TRAIN_SETTINGS_H
+
+#include "cloob/train.h"
+#include "core/sbuf.h"
+
+typedef enum settings_part {
+    SETTINGS_LEARNING, /* what decides which weights come out, but the method and the seed */
+    SETTINGS_ALL,
+} settings_part;
+
+/* Keys are the members' names, which are the flags' with underscores; None, True and False as Python writes them. */
+void settings_put(sbuf *out, const cloob_train_options *o, settings_part part);
+
+#endif
