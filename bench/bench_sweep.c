@@ -181,16 +181,13 @@ static void report(const job *j, const ablate_run *r, cloob_status status, const
 static void do_job(job *j)
 {
     cloob_ctx *ctx = cloob_ctx_create(&(cloob_ctx_options){ .threads = 1 });
-    arena a = { 0 };
-    json *summary;
     cloob_ablate_summary count = { 0 };
     ablate_run r = { .method = j->o.train.method, .seed = j->o.train.seed };
     double from = elapsed();
     snprintf(r.name, sizeof r.name, "%s", j->name);
     snprintf(r.dir, sizeof r.dir, "%s/%s", sweep.logs, j->name);
-    cloob_status status = ablate_do_run(ctx, &a, &j->o, sweep.logs, &r, &count, &summary);
+    cloob_status status = ablate_do_run(ctx, &j->o, sweep.logs, &r, &count);
     report(j, &r, status, cloob_error(ctx), elapsed() - from);
-    arena_release(&a);
     cloob_ctx_destroy(ctx);
 }
 

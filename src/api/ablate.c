@@ -14,7 +14,7 @@
 void cloob_ablate_options_init(cloob_ablate_options *o)
 {
     static const char *const four[] = { "clip", "infoloob", "infonce-hopfield", "cloob" };
-    *o = (cloob_ablate_options){ .method = four, .methods = 4, .seeds = 5, .alpha = 0.05 };
+    *o = (cloob_ablate_options){ .method = four, .methods = 4, .seeds = 5, .jobs = 1, .alpha = 0.05 };
     cloob_train_options_init(&o->train);
     o->train.name = "ablation";
     o->train.analyze = true;
@@ -84,20 +84,27 @@ static cloob_status write_page(cloob_ctx *ctx, arena *a, const char *folder, con
 /* ---- the runs ------------------------------------------------------------------------------------ */
 
 /* Seed by seed rather than method by method: what is there after half of the time can be compared already. */
-static cloob_status do_runs(cloob_ctx *ctx, arena *a, const cloob_ablate_options *o, cloob_ablate_summary *s,
-                            ablation *t, ablate_run *run)
+static cloob_status name_runs(cloob_ctx *ctx, const cloob_ablate_options *o, const cloob_ablate_summary *s,
+                              ablate_run *run)
 {
     for (int64_t i = 0; i < s->runs; i++) {
-        int method = (int)(i % o->methods);
         ablate_run *r = &run[i];
-        json *summary;
-        r->method = o->method[method];
+        r->method = o->method[i % o->methods];
         r->seed = o->train.seed + i / o->methods;
         snprintf(r->name, sizeof r->name, "%.64s-seed%lld", r->method, (long long)r->seed);
         if (snprintf(r->dir, sizeof r->dir, "%s/%s", s->folder, r->name) >= (int)sizeof r->dir)
             return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: path too long", s->folder);
-        CLOOB_TRY(ablate_do_run(ctx, a, o, s->folder, r, s, &summary));
-        CLOOB_TRY(ablation_add(ctx, a, t, method, summary));
+    }
+    return CLOOB_OK;
+}
+
+static cloob_status collect(cloob_ctx *ctx, arena *a, const cloob_ablate_summary *s, const ablate_run *run,
+                            ablation *t)
+{
+    for (int64_t i = 0; i < s->runs; i++) {
+        json *summary;
+        CLOOB_TRY(ablate_read_summary(ctx, a, &run[i], &summary));
+        CLOOB_TRY(ablation_add(ctx, a, t, (int)(i % t->methods), summary));
     }
     return CLOOB_OK;
 }
@@ -109,11 +116,13 @@ static cloob_status ablate(cloob_ctx *ctx, arena *a, const cloob_ablate_options 
     if (!run) return ctx_no_memory(ctx, (size_t)s->runs * sizeof *run, "runs");
     for (int64_t k = 0; k < o->methods; k++) t.method[k] = o->method[k];
     CLOOB_TRY(ablate_check_settings(ctx, o, s->folder));
-    cloob_status status = do_runs(ctx, a, o, s, &t, run);
+    CLOOB_TRY(name_runs(ctx, o, s, run));
+    cloob_status status = ablate_do_runs(ctx, o, s->folder, run, s->runs, s);
     if (status == CLOOB_ERR_STOPPED)
         return ctx_fail(ctx, status, "stopped after %lld of %lld runs, all saved; the same command goes on",
                         (long long)(s->found + s->trained + s->resumed), (long long)s->runs);
     CLOOB_TRY(status);
+    CLOOB_TRY(collect(ctx, a, s, run, &t));
     CLOOB_TRY(ablation_test(ctx, &t));
     s->metrics = t.count;
     for (int64_t i = 0; i < t.count; i++) s->significant += t.metric[i].significant;

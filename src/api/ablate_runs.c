@@ -1,4 +1,4 @@
-/* One run of an ablation after the other. */
+/* One run of an ablation. */
 #include "api/ablate_runs.h"
 
 #include <glob.h>
@@ -246,20 +246,36 @@ static bool is_complete(const cloob_ablate_options *o, const json *summary)
     return true;
 }
 
-cloob_status ablate_do_run(cloob_ctx *ctx, arena *a, const cloob_ablate_options *o, const char *folder,
-                           const ablate_run *r, cloob_ablate_summary *count, json **summary)
+cloob_status ablate_read_summary(cloob_ctx *ctx, arena *a, const ablate_run *r, json **summary)
+{
+    char path[ABLATE_PATH + 64];
+    snprintf(path, sizeof path, "%s/summary.json", r->dir);
+    return json_read_file(ctx, a, path, summary);
+}
+
+static cloob_status find_finished(cloob_ctx *ctx, const cloob_ablate_options *o, const ablate_run *r,
+                                  bool *found)
+{
+    arena a = { 0 };
+    json *summary;
+    cloob_status status = ablate_read_summary(ctx, &a, r, &summary);
+    *found = status == CLOOB_OK && is_complete(o, summary);
+    arena_release(&a);
+    return status;
+}
+
+cloob_status ablate_do_run(cloob_ctx *ctx, const cloob_ablate_options *o, const char *folder,
+                           const ablate_run *r, cloob_ablate_summary *count)
 {
     char path[ABLATE_PATH + 64];
     cloob_train_summary s;
+    bool found = false;
     snprintf(path, sizeof path, "%s/summary.json", r->dir);
-    if (file_exists(path)) {
-        CLOOB_TRY(json_read_file(ctx, a, path, summary));
-        if (is_complete(o, *summary)) {
-            count->found++;
-            return CLOOB_OK;
-        }
+    if (file_exists(path)) CLOOB_TRY(find_finished(ctx, o, r, &found));
+    if (found) {
+        count->found++;
+        return CLOOB_OK;
     }
     CLOOB_TRY(train(ctx, o, folder, r, count, &s));
-    CLOOB_TRY(write_summary(ctx, o, r, &s, path));
-    return json_read_file(ctx, a, path, summary);
+    return write_summary(ctx, o, r, &s, path);
 }

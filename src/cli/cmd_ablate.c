@@ -12,12 +12,14 @@ static cli_train_more more;
 static struct {
     opt_list methods, zeroshot;
     const char *prompts;
-    int64_t seeds;
+    int64_t seeds, jobs;
     double alpha;
 } own;
 
 static const opt_row rows[] = {
     { "seeds", OPT_INT, &own.seeds, "5", "N", "runs per method, with seeds from --seed on", OPT_POSITIVE },
+    { "jobs", OPT_INT, &own.jobs, "1", "N", "runs side by side; small models fill a GPU only together",
+      OPT_POSITIVE },
     { "methods", OPT_LIST, &own.methods, NULL, "METHOD",
       "two or more of clip, infoloob, infonce-hopfield, cloob; by default all four", 0 },
     { "alpha", OPT_DOUBLE, &own.alpha, "0.05", "X", "p-values below it are significant", OPT_POSITIVE },
@@ -114,6 +116,7 @@ static int run(const command *self, int argc, char **argv)
     if (sparse) a.train.save_frequency = 0; /* twenty runs times all epochs would fill disks */
     if (own.methods.count) a.method = own.methods.item, a.methods = own.methods.count;
     a.seeds = own.seeds;
+    a.jobs = own.jobs;
     a.alpha = own.alpha;
     a.zeroshot = own.zeroshot.item;
     a.zeroshots = own.zeroshot.count;

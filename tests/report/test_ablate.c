@@ -112,6 +112,42 @@ static void the_table_is_of_its_runs(void)
     arena_release(&a);
 }
 
+static char *table_of(const char *name)
+{
+    char path[700];
+    file_bytes b = { 0 };
+    snprintf(path, sizeof path, "%s/%s/ablation.json", root, name);
+    CHECK_OK(ctx, file_read(ctx, path, FILE_TEXT_LIMIT, &b));
+    return b.data;
+}
+
+/* The same numbers as one by one; stopped and gone on with side by side, too; a run that cannot be ends all.
+ */
+static void runs_side_by_side(void)
+{
+    cloob_ablate_options o;
+    cloob_ablate_summary s;
+    options(&o);
+    o.jobs = 3;
+    o.train.name = "together";
+    o.train.should_stop = stop;
+    steps_allowed = 5;
+    CHECK(cloob_ablate(ctx, &o, &s) == CLOOB_ERR_STOPPED);
+    o.train.should_stop = NULL;
+    CHECK_OK(ctx, cloob_ablate(ctx, &o, &s));
+    CHECK(s.found + s.resumed + s.trained == 4 && s.resumed >= 1);
+    char *alone = table_of("ablation"), *together = table_of("together");
+    CHECK_STR(together ? together : "", alone ? alone : "-");
+    free(alone), free(together);
+    options(&o);
+    o.jobs = 2;
+    o.train.name = "impossible";
+    o.train.train_data = "nowhere.tsv";
+    CHECK(cloob_ablate(ctx, &o, &s) != CLOOB_OK && strstr(cloob_error(ctx), "nowhere.tsv"));
+    o.jobs = 65;
+    CHECK(cloob_ablate(ctx, &o, &s) == CLOOB_ERR_ARGUMENT && strstr(cloob_error(ctx), "--jobs 65"));
+}
+
 static void other_settings_are_refused(void)
 {
     static const char *const twice[] = { "clip", "clip" };
@@ -155,6 +191,7 @@ int main(void)
     if (cloob_synth_write(ctx, &so, NULL) == CLOOB_OK) {
         RUN(it_stops_and_goes_on);
         RUN(the_table_is_of_its_runs);
+        RUN(runs_side_by_side);
         RUN(other_settings_are_refused);
     } else {
         printf("skipped: %s\n", cloob_error(ctx));
