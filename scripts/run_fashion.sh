@@ -27,7 +27,7 @@ printf '{"fashion": {"classes": [%s], "templates": [%s], "metric": "accuracy"}}\
 # views vary much: 40 to 100 % of the area, mirrored, brightness, contrast, saturation and hue moved, some grey.
 "$cloob" train --train-data "$out/fashion_train_{00000..00003}.tar" --val-data "$out/fashion_val_00000.tar" \
     --model "${MODEL:-$(dirname "$0")/six_blocks.json}" --method "${METHOD:-clip}" --epochs "${EPOCHS:-20}" --batch-size 64 --lr "${LR:-1e-3}" --warmup 100 --wd 0.2 \
-    --init-inv-tau "${INV_TAU:-20}" --hopfield-warmup "${HOPFIELD_WARMUP:-1500}" --image-resize-mode squash --vocab-size 2048 \
+    --init-inv-tau "${INV_TAU:-20}" --scale-hopfield "${SCALE:-8}" --hopfield-warmup "${HOPFIELD_WARMUP:-1500}" --image-resize-mode squash --vocab-size 2048 \
     --aug-cfg scale=0.4,1.0 ratio=0.65,0.85 flip_prob=0.5 color_jitter=0.4,0.4,0.4,0.1 color_jitter_prob=0.8 gray_scale_prob=0.1 \
     --seed "${SEED:-0}" --workers 2 --val-frequency 1000 --save-frequency 0 --logs "$out/logs" --name "${NAME:-fashion}" \
     ${RESUME:+--resume latest}
