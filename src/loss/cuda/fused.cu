@@ -182,7 +182,7 @@ __device__ void produce(ring r, const maps &t, const job &j, int tiles, int row_
         int row = tile % row_tiles * ROWS, column = tile / row_tiles * COLUMNS;
         for (int p = 0; p < products<K>(); p++)
             for (int x = 0; x < j.d; x += DEPTH) {
-                r.wait_empty();
+                r.begin_fill();
                 copy_box(r.here(), p == 1 ? &t.da : &t.a, x, row, &r.full[r.at]);
                 copy_box(r.here() + A_BYTES, p == 2 ? &t.db : &t.b, x, column, &r.full[r.at]);
                 r.next();

@@ -61,7 +61,7 @@ __device__ void copy_factors(ring r, const share &w, const maps &t, const layout
     }
     for (int tile = w.part; tile < w.tiles; tile += w.parts)
         for (int s = 0; s < w.depth; s++) {
-            r.wait_empty();
+            r.begin_fill();
             for (int y = 0; y < w.height; y += ROWS)
                 copy_box(r.here() + y * DEPTH * 2, &t.a, s * DEPTH, tile * w.height + y, &r.full[r.at]);
             if (!l.stays) copy_box(r.here() + w.height * DEPTH * 2, &t.b, s * DEPTH, w.strip, &r.full[r.at]);
@@ -74,7 +74,7 @@ __device__ void copy_inputs(ring r, const share &w, const maps &t, int inputs, i
 {
     for (int tile = w.part; tile < w.tiles; tile += w.parts)
         for (int x = 0; x < width; x += 64) {
-            r.wait_empty();
+            r.begin_fill();
             for (int i = 0; i < inputs; i++)
                 copy_box(r.here() + i * BOX, &t.in[i], column + x, tile * w.height + row, &r.full[r.at]);
             r.next();

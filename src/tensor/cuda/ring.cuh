@@ -16,8 +16,8 @@ struct ring {
     {
         if (++at == count) at = 0, parity ^= 1;
     }
-    /* The copying thread: until the stage is free; then its `bytes` are on their way. */
-    __device__ __forceinline__ void wait_empty()
+    /* The copying thread waits until the stage is free; copies of `bytes` in all must follow. */
+    __device__ __forceinline__ void begin_fill()
     {
         barrier_wait(&empty[at], parity ^ 1);
         barrier_expect(&full[at], bytes);
