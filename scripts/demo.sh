@@ -5,7 +5,7 @@ set -eu
 cd "$(dirname "$0")/.."
 cloob=${CLOOB:-build/cloob}
 out=${DEMO_DIR:-demo}
-count=${DEMO_PAIRS:-224000}
+count=${DEMO_PAIRS:-256000}
 epochs=${DEMO_EPOCHS:-1}
 seed=${DEMO_SEED:-0}
 started=$(date +%s)
