@@ -9,7 +9,7 @@
 #include "core/rng.h"
 #include "train/step.h"
 
-enum { BATCH = 16, STEPS = 12, MOST = 64 };
+enum { BATCH = 16, STEPS = 6, MOST = 64 };
 
 typedef struct training {
     const char *device;
