@@ -26,8 +26,9 @@ typedef struct cloob_ablate_options {
     const char *const *method; /* (methods) "clip", "infoloob", "infonce-hopfield", "cloob" */
     int64_t methods;
     int64_t seeds;
-    int64_t jobs; /* runs side by side, which share the context's threads; 1. A GPU that one small model
-                     leaves idle is filled by several */
+    int64_t jobs; /* runs side by side, 1 to 64, which share the context's threads; 1. A GPU that one small model
+                     leaves idle is filled by several. The first that fails stops the others, which save. Refused
+                     with several ranks */
     double alpha; /* a difference is significant below it; 0.05 as in the paper */
     /* Class folders for zero-shot, each with the set of the prompts named like the folder; may be none. */
     const char *const *zeroshot;

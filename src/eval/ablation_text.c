@@ -49,11 +49,11 @@ void ablation_markdown(const ablation *t, sbuf *out)
     }
     sbuf_printf(
         out,
-        "\nMean ± standard deviation over %lld seeds. Arrows say which way is better; without one the "
+        "\nMean ± standard deviation over %lld seed%s. Arrows say which way is better; without one the "
         "methods "
         "are not comparable by the number. Bold: better than each of the other methods by the two-sided "
         "Wilcoxon rank-sum test (p < %g); p is the largest of those p-values.\n",
-        (long long)t->seeds, t->alpha);
+        (long long)t->seeds, t->seeds == 1 ? "" : "s", t->alpha);
 }
 
 static void put_method(const ablation *t, const ablation_metric *m, int k, sbuf *out)

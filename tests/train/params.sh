@@ -1,7 +1,7 @@
 #!/bin/bash
 # params.txt tells every option of `cloob train` by the flag's name. Usage: params.sh CLOOB
 set -u
-cloob=$1
+cloob=$(realpath "$1")
 dir=$(mktemp -d "${TMPDIR:-/tmp}/cloob-params-XXXXXX")
 trap 'rm -rf "$dir"' EXIT
 cd "$dir" || exit 1
