@@ -71,11 +71,32 @@ static void conv(int count, int64_t H, int64_t C, int64_t O, int64_t k, int64_t 
     bgemm_view patches = { x, N * Ho * Ho, T * C, 0, 0, 0, &seen }, sent = { dy, N * H * H, T * O, 0, 0, 0, &back };
     if (k == 1) patches = bgemm_matrix(x, N * H * H, C, C), sent = bgemm_matrix(dy, N * H * H, O, O);
     bgemm_call call[] = {
-        { .M = N * Ho * Ho, .N = O, .K = T * C, .a = patches, .b = bgemm_matrix(w, O, T * C, T * C), .tb = true, .ldc = O, .packed = true },
-        { .M = N * H * H, .N = C, .K = T * O, .a = sent, .b = { w, T * O, C, T * C, O, C, NULL }, .ldc = C, .packed = true },
-        { .M = O, .N = T * C, .K = N * Ho * Ho, .a = bgemm_matrix(dy, N * Ho * Ho, O, O), .ta = true, .b = patches, .ldc = T * C, .c_float = true },
+        { .M = N * Ho * Ho,
+          .N = O,
+          .K = T * C,
+          .a = patches,
+          .b = bgemm_matrix(w, O, T * C, T * C),
+          .tb = true,
+          .ldc = O,
+          .packed = true },
+        { .M = N * H * H,
+          .N = C,
+          .K = T * O,
+          .a = sent,
+          .b = { w, T * O, C, T * C, O, C, NULL },
+          .ldc = C,
+          .packed = true },
+        { .M = O,
+          .N = T * C,
+          .K = N * Ho * Ho,
+          .a = bgemm_matrix(dy, N * Ho * Ho, O, O),
+          .ta = true,
+          .b = patches,
+          .ldc = T * C,
+          .c_float = true },
     };
-    snprintf(what, sizeof what, "%lldx%lld %lld -> %lld @%lld", (long long)k, (long long)k, (long long)C, (long long)O, (long long)H);
+    snprintf(what, sizeof what, "%lldx%lld %lld -> %lld @%lld", (long long)k, (long long)k, (long long)C, (long long)O,
+             (long long)H);
     report(what, count, call);
     free(x);
     free(w);
@@ -87,9 +108,29 @@ static void linear(int count, int64_t rows, int64_t K, int64_t O)
     char what[64];
     uint16_t *x = noise(rows * K), *w = noise(O * K), *dy = noise(rows * O);
     bgemm_call call[] = {
-        { .M = rows, .N = O, .K = K, .a = bgemm_matrix(x, rows, K, K), .b = bgemm_matrix(w, O, K, K), .tb = true, .ldc = O, .packed = true },
-        { .M = rows, .N = K, .K = O, .a = bgemm_matrix(dy, rows, O, O), .b = bgemm_matrix(w, O, K, K), .ldc = K, .packed = true },
-        { .M = O, .N = K, .K = rows, .a = bgemm_matrix(dy, rows, O, O), .ta = true, .b = bgemm_matrix(x, rows, K, K), .ldc = K, .c_float = true },
+        { .M = rows,
+          .N = O,
+          .K = K,
+          .a = bgemm_matrix(x, rows, K, K),
+          .b = bgemm_matrix(w, O, K, K),
+          .tb = true,
+          .ldc = O,
+          .packed = true },
+        { .M = rows,
+          .N = K,
+          .K = O,
+          .a = bgemm_matrix(dy, rows, O, O),
+          .b = bgemm_matrix(w, O, K, K),
+          .ldc = K,
+          .packed = true },
+        { .M = O,
+          .N = K,
+          .K = rows,
+          .a = bgemm_matrix(dy, rows, O, O),
+          .ta = true,
+          .b = bgemm_matrix(x, rows, K, K),
+          .ldc = K,
+          .c_float = true },
     };
     snprintf(what, sizeof what, "%lld: %lld -> %lld", (long long)rows, (long long)K, (long long)O);
     report(what, count, call);
@@ -131,7 +172,11 @@ int main(int argc, char **argv)
     linear(12, 77 * N, 512, 2048);
     linear(12, 77 * N, 2048, 512);
     for (int i = 0; i < 3; i++)
-        printf("%-8s %8.1f ms %6.0f GFLOP/s\n", i == 0 ? "forward" : i == 1 ? "dx" : "dw", total_ms[i], total_flops[i] / total_ms[i] / 1e6);
+        printf("%-8s %8.1f ms %6.0f GFLOP/s\n",
+               i == 0   ? "forward"
+               : i == 1 ? "dx"
+                        : "dw",
+               total_ms[i], total_flops[i] / total_ms[i] / 1e6);
     cloob_ctx_destroy(ctx);
     return 0;
 }

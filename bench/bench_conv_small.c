@@ -18,9 +18,9 @@ static void fail(const char *what)
     fprintf(stderr, "bench_conv_small: %s: %s\n", what, cloob_error(ctx));
     exit(1);
 }
-#define TRY(call)                                                                                            \
-    do {                                                                                                     \
-        if ((call) != CLOOB_OK) fail(#call);                                                                 \
+#define TRY(call)                                                                                                      \
+    do {                                                                                                               \
+        if ((call) != CLOOB_OK) fail(#call);                                                                           \
     } while (0)
 
 typedef struct buffer {
@@ -77,8 +77,8 @@ static void fetch(double *to, const void *from, cloob_dtype type, int64_t begin,
 static void compare(job *j, const void *a, cloob_dtype a_type)
 {
     int64_t piece = j->out.n < 4000000 ? j->out.n : 4000000 / j->out.last * j->out.last, bad = -1;
-    double *p = malloc((size_t)piece * sizeof *p), *q = malloc((size_t)piece * sizeof *q), diff = 0, norm = 0,
-           got = 0, want = 0;
+    double *p = malloc((size_t)piece * sizeof *p), *q = malloc((size_t)piece * sizeof *q), diff = 0, norm = 0, got = 0,
+           want = 0;
     for (int part = 0; part < 3; part++) {
         int64_t begin = (j->out.n - piece) / j->out.last * part / 2 * j->out.last;
         fetch(p, a, a_type, begin, piece);
@@ -89,8 +89,7 @@ static void compare(job *j, const void *a, cloob_dtype a_type)
         for (int64_t i = 0; i < piece; i++) {
             diff += (p[i] - q[i]) * (p[i] - q[i]);
             norm += p[i] * p[i];
-            if (bad < 0 && !(fabs(p[i] - q[i]) < 0.02 * (fabs(p[i]) + rms)))
-                bad = begin + i, want = p[i], got = q[i];
+            if (bad < 0 && !(fabs(p[i] - q[i]) < 0.02 * (fabs(p[i]) + rms))) bad = begin + i, want = p[i], got = q[i];
         }
     }
     printf("  rel. difference %.2e", sqrt(diff / norm));
@@ -98,8 +97,8 @@ static void compare(job *j, const void *a, cloob_dtype a_type)
         int64_t W = j->s.kind == DNN_DX ? j->s.W : j->s.Wo, H = j->s.kind == DNN_DX ? j->s.H : j->s.Ho,
                 at = bad / j->out.last;
         if (j->s.kind == DNN_DW) W = H = 3;
-        printf("  WRONG first at [%lld,%lld,%lld,%lld]: %g, cuDNN %g", (long long)(at / W / H),
-               (long long)(at / W % H), (long long)(at % W), (long long)(bad % j->out.last), got, want);
+        printf("  WRONG first at [%lld,%lld,%lld,%lld]: %g, cuDNN %g", (long long)(at / W / H), (long long)(at / W % H),
+               (long long)(at % W), (long long)(bad % j->out.last), got, want);
     }
     printf("\n");
     free(p);
@@ -135,8 +134,8 @@ static void bench(dnn_kind kind, int64_t N, int64_t HW, int64_t C, int64_t O, in
     TRY(dev->alloc(ctx, dev, (size_t)300 << 20, "workspace", &j.workspace));
     if (j.dnn) TRY(run_dnn(&j));
     double bytes = 2.0 * (double)(j.x.n + j.y.n);
-    printf("%s %lld->%lld @%lld stride %lld: cuDNN %.4f ms (%.0f GB/s)\n", kinds[kind], (long long)C,
-           (long long)O, (long long)HW, (long long)stride, (double)dnn_ms, bytes / (double)dnn_ms / 1e6);
+    printf("%s %lld->%lld @%lld stride %lld: cuDNN %.4f ms (%.0f GB/s)\n", kinds[kind], (long long)C, (long long)O,
+           (long long)HW, (long long)stride, (double)dnn_ms, bytes / (double)dnn_ms / 1e6);
     for (int i = 0;; i++) {
         float ms = 1e9f;
         TRY(small_plan_nth(ctx, dev, &j.s, C, i, &j.small));

@@ -14,7 +14,7 @@
 #include <time.h>
 
 #include "core/rng.h"
-#include "tensor/feed.h"
+#include "tensor/async_copy.h"
 #include "train/step.h"
 
 enum { LEVELS = 8, EVERY = 10, RUNS = 3 };
@@ -60,8 +60,7 @@ static void write_caption(int32_t *row, const model_config *c, const int level[3
 {
     memset(row, 0, (size_t)c->context * sizeof *row);
     row[0] = (int32_t)c->vocab - 2;
-    for (int k = 0; k < 3; k++)
-        row[1 + k] = (int32_t)(1 + (k * LEVELS + level[k]) * ((c->vocab - 3) / (3 * LEVELS)));
+    for (int k = 0; k < 3; k++) row[1 + k] = (int32_t)(1 + (k * LEVELS + level[k]) * ((c->vocab - 3) / (3 * LEVELS)));
     row[4] = (int32_t)c->vocab - 1;
 }
 
@@ -116,8 +115,8 @@ static void train(const settings *o, device *d, const kind *k, double *loss)
     step_settings(o, k, &so);
     if (step_create(ctx, &so, d, NULL, &s) != CLOOB_OK) fail(k->name);
     if (params_init(ctx, step_params(s), k->seed) != CLOOB_OK) fail(k->name);
-    uint8_t *images = feed_host_alloc(d, (size_t)(o->batch * so.model.image_size * so.model.image_size * 3));
-    int32_t *tokens = feed_host_alloc(d, (size_t)(o->batch * so.model.context) * sizeof *tokens);
+    uint8_t *images = async_copy_host_alloc(d, (size_t)(o->batch * so.model.image_size * so.model.image_size * 3));
+    int32_t *tokens = async_copy_host_alloc(d, (size_t)(o->batch * so.model.context) * sizeof *tokens);
     if (!images || !tokens) fail("batches");
     for (int i = 0; i < o->steps; i++) {
         make_batch(o, &so.model, i, images, tokens);
@@ -125,10 +124,9 @@ static void train(const settings *o, device *d, const kind *k, double *loss)
         loss[i] = r.loss;
         if (i == 0) first = seconds();
     }
-    fprintf(stderr, "%s: %.1f s to the first step, %.1f s for the others\n", k->name, first - begun,
-            seconds() - first);
-    feed_host_free(d, images);
-    feed_host_free(d, tokens);
+    fprintf(stderr, "%s: %.1f s to the first step, %.1f s for the others\n", k->name, first - begun, seconds() - first);
+    async_copy_host_free(d, images);
+    async_copy_host_free(d, tokens);
     step_destroy(s);
 }
 
@@ -152,8 +150,8 @@ static double apart(const double *a, const double *b, int steps)
 
 static int report(const settings *o, double *loss[RUNS])
 {
-    printf("%s, batch %lld, %d steps: loss, means over %d steps\n%8s", o->model, (long long)o->batch,
-           o->steps, EVERY, "steps");
+    printf("%s, batch %lld, %d steps: loss, means over %d steps\n%8s", o->model, (long long)o->batch, o->steps, EVERY,
+           "steps");
     for (int k = 0; k < RUNS; k++) printf(" %18s", kinds[k].name);
     printf("\n");
     for (int i = 0; i + EVERY <= o->steps; i += EVERY) {
@@ -163,9 +161,8 @@ static int report(const settings *o, double *loss[RUNS])
     }
     double half = apart(loss[0], loss[1], o->steps), noise = apart(loss[1], loss[2], o->steps);
     double fell = mean(loss[1], EVERY) - mean(loss[1] + o->steps - EVERY, EVERY);
-    printf(
-        "mean absolute difference: bf16 to fp32 %.5f, fp32 to fp32 of another seed %.5f; fp32 fell by %.5f\n",
-        half, noise, fell);
+    printf("mean absolute difference: bf16 to fp32 %.5f, fp32 to fp32 of another seed %.5f; fp32 fell by %.5f\n", half,
+           noise, fell);
     printf("%s\n", half <= noise ? "within noise" : "NOT within noise");
     return half <= noise ? 0 : 1;
 }

@@ -17,9 +17,9 @@
 #include "core/pool.h"
 #include "core/rng.h"
 #include "eval/eval_device.h"
-#include "eval/probe_gpu.h"
-#include "eval/probe_objective.h"
-#include "eval/probe_run.h"
+#include "eval/probe/probe_gpu.h"
+#include "eval/probe/probe_objective.h"
+#include "eval/probe/probe_run.h"
 #include "eval/retrieval.h"
 
 static cloob_ctx *ctx;
@@ -79,13 +79,11 @@ static void make_range(void *arg, int64_t begin, int64_t end, int thread)
     making *m = arg;
     (void)thread;
     for (int64_t i = begin; i < end; i++) {
-        int64_t row = m->first + i,
-                c = m->classes ? (int64_t)rng_below(9, (uint64_t)row, (uint64_t)m->classes) : row;
+        int64_t row = m->first + i, c = m->classes ? (int64_t)rng_below(9, (uint64_t)row, (uint64_t)m->classes) : row;
         uint64_t mean = rng_u64(10, (uint64_t)c), own = rng_u64(m->own, (uint64_t)row);
         if (m->y) m->y[i] = c;
         for (int64_t k = 0; k < m->d; k++) {
-            float v = table[(mean + (uint64_t)k) % TABLE] +
-                      (float)m->noise * table[(own + (uint64_t)k * 3) % TABLE];
+            float v = table[(mean + (uint64_t)k) % TABLE] + (float)m->noise * table[(own + (uint64_t)k * 3) % TABLE];
             m->x[i * m->d + k] = m->classes && v < 0 ? 0 : v;
         }
     }
@@ -117,8 +115,7 @@ static void bench_probe(int64_t n)
         need(probe_run(ctx, &r, &o, &train, NULL, &test));
         printf("probe %lld x 1024, 100 classes, %s: %.3f s, %d iterations, %d evaluations, objective %.6f, "
                "test %.4f, host peak %.2f GiB\n",
-               (long long)n, where, now() - begin, r.iterations, r.evaluations, r.objective, r.test_acc,
-               peak_gib());
+               (long long)n, where, now() - begin, r.iterations, r.evaluations, r.objective, r.test_acc, peak_gib());
         probe_result_release(&r);
     }
     for (int k = 0; k < 2; k++) free(x[k]), free(y[k]);

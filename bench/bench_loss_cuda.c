@@ -139,13 +139,12 @@ int main(int argc, char **argv)
     setup(&b);
     float ms = median_ms(&b, &r);
     size_t grown = used() - before;
-    double flops =
-        64.0 * (double)b.n * (double)b.n * (double)b.d; /* without the halves that symmetry saves */
+    double flops = 64.0 * (double)b.n * (double)b.n * (double)b.d; /* without the halves that symmetry saves */
     printf("{\"n\": %lld, \"dim\": %lld, \"precision\": \"%s\", \"plain\": %s, \"tile\": %lld, \"ms\": %.3f, "
            "\"gib\": %.3f, "
            "\"plan_gib\": %.3f, \"tflops_of_64nnd\": %.0f, \"loss\": %.6f}\n",
-           (long long)b.n, (long long)b.d, b.dtype == CLOOB_F32 ? "fp32" : "bf16",
-           b.o.plain ? "true" : "false", (long long)b.o.tile, (double)ms, (double)grown / 1073741824.0,
+           (long long)b.n, (long long)b.d, b.dtype == CLOOB_F32 ? "fp32" : "bf16", b.o.plain ? "true" : "false",
+           (long long)b.o.tile, (double)ms, (double)grown / 1073741824.0,
            (double)loss_plan_bytes(b.plan) / 1073741824.0, flops / (double)ms * 1e-9, r.loss);
     loss_plan_destroy(b.plan);
     cloob_ctx_destroy(b.ctx);

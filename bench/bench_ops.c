@@ -85,8 +85,7 @@ static double bytes_of(op_id op, const op_args *a)
 
 /* Times the call and prints a line. flops 0: memory alone sets the floor. keep: bit k set when output k is
  * wanted. */
-static void bench(const char *family, const char *shape, int count, op_id op, op_args a, double flops,
-                  unsigned keep)
+static void bench(const char *family, const char *shape, int count, op_id op, op_args a, double flops, unsigned keep)
 {
     call c = { .env = { .ctx = ctx, .dev = dev, .stream = dev->stream, .ranks = 1 },
                .kernel = op_find_kernel(BACKEND_CUDA, op) };
@@ -103,14 +102,12 @@ static void bench(const char *family, const char *shape, int count, op_id op, op
         if (a.in[k].ndim >= 0) fill(&a.in[k]);
     for (int k = 0; k < OP_OUTPUTS; k++)
         if (a.out[k].ndim >= 0) fill(&a.out[k]);
-    if (a.scratch_bytes && dev->alloc(ctx, dev, a.scratch_bytes, "scratch", &a.scratch) != CLOOB_OK)
-        fail("memory");
+    if (a.scratch_bytes && dev->alloc(ctx, dev, a.scratch_bytes, "scratch", &a.scratch) != CLOOB_OK) fail("memory");
     c.args = a;
     if (cuda_time(ctx, dev, call_run, &c, &ms) != CLOOB_OK) fail(shape);
-    double memory_ms = bytes / copy_bytes_per_ms, math_ms = flops / flops_per_ms,
-           floor_ms = fmax(memory_ms, math_ms);
-    printf("%-22s %-30s x%-3d %8.4f ms %7.0f GB/s %6.1f TF/s  floor %7.4f (%s) %4.2fx\n", op_table[op].name,
-           shape, count, (double)ms, bytes / (double)ms / 1e6, flops / (double)ms / 1e9, floor_ms,
+    double memory_ms = bytes / copy_bytes_per_ms, math_ms = flops / flops_per_ms, floor_ms = fmax(memory_ms, math_ms);
+    printf("%-22s %-30s x%-3d %8.4f ms %7.0f GB/s %6.1f TF/s  floor %7.4f (%s) %4.2fx\n", op_table[op].name, shape,
+           count, (double)ms, bytes / (double)ms / 1e6, flops / (double)ms / 1e9, floor_ms,
            memory_ms > math_ms ? "bytes" : "math ", (double)ms / floor_ms);
     add_total(family, count * (double)ms, count * floor_ms);
     if (c.kernel->release) c.kernel->release(&c.env, &c.args);
@@ -132,12 +129,11 @@ static void conv(int count, int64_t HW, int64_t C, int64_t O, int64_t K, int64_t
     int64_t Ho = HW / stride, c = C == 8 ? 3 : C;
     op_attr at = { .stride = stride, .pad = K / 2 };
     double flops = 2.0 * (double)(N * Ho * Ho) * (double)(O * K * K * c);
-    snprintf(s, sizeof s, "%lldx%lld %lld->%lld @%lld", (long long)K, (long long)K, (long long)C,
-             (long long)O, (long long)HW);
+    snprintf(s, sizeof s, "%lldx%lld %lld->%lld @%lld", (long long)K, (long long)K, (long long)C, (long long)O,
+             (long long)HW);
     tensor x = B(N, HW, HW, C), w = B(O, K, K, c), y = B(N, Ho, Ho, O);
     bench("conv forward", s, count, OP_CONV2D, (op_args){ .in = { x, w }, .attr = at }, flops, 1);
-    if (C != 8)
-        bench("conv dx", s, count, OP_CONV2D_DX, (op_args){ .in = { y, w, x }, .attr = at }, flops, 1);
+    if (C != 8) bench("conv dx", s, count, OP_CONV2D_DX, (op_args){ .in = { y, w, x }, .attr = at }, flops, 1);
     bench("conv dw", s, count, OP_CONV2D_DW, (op_args){ .in = { y, x, w }, .attr = at }, flops, 1);
 }
 
@@ -215,8 +211,7 @@ static void norms(void)
     norm(3, 7, 2048, 3);
     norm(1, 7, 2048, 0);
     bench("pools", "256 @56", 1, OP_AVGPOOL2, (op_args){ .in = { B(N, 56, 56, 256) } }, 0, 1);
-    bench("pools", "256 @56", 1, OP_AVGPOOL2_BWD, (op_args){ .in = { B(N, 28, 28, 256), B(N, 56, 56, 256) } },
-          0, 1);
+    bench("pools", "256 @56", 1, OP_AVGPOOL2_BWD, (op_args){ .in = { B(N, 28, 28, 256), B(N, 56, 56, 256) } }, 0, 1);
     bench("pictures", "bytes 224", 1, OP_IMAGE_INPUT,
           (op_args){ .in = { TENSOR(CLOOB_U8, NULL, N, 224, 224, 3) },
                      .attr = { .channels = 8, .dtype = CLOOB_BF16, .std = { 1, 1, 1 } } },
@@ -230,8 +225,7 @@ static void linear(const char *family, int count, int64_t R, int64_t K, int64_t 
     char s[64];
     double flops = 2.0 * (double)R * (double)(K * O);
     tensor x = B(R, K), w = B(O, K), y = B(R, O);
-    snprintf(s, sizeof s, "%lld: %lld->%lld%s", (long long)R, (long long)K, (long long)O,
-             res ? " + res" : "");
+    snprintf(s, sizeof s, "%lld: %lld->%lld%s", (long long)R, (long long)K, (long long)O, res ? " + res" : "");
     op_args a = { .in = { x, w, F(O) } };
     if (res) a.in[3] = y;
     bench(family, s, count, OP_LINEAR, a, flops, 1);
@@ -253,13 +247,11 @@ static void tower(const char *family, int layers, int64_t rows, int64_t T, int64
              causal ? ", causal" : "");
     tensor qkv = B(rows, T, 3 * C), y = B(rows, T, C), lse = F(rows, H, T);
     bench(family, s, layers, OP_ATTENTION, (op_args){ .in = { qkv }, .attr = at }, flops, 3);
-    bench(family, s, layers, OP_ATTENTION_BWD, (op_args){ .in = { y, qkv, y, lse }, .attr = at }, 2.5 * flops,
-          1);
+    bench(family, s, layers, OP_ATTENTION_BWD, (op_args){ .in = { y, qkv, y, lse }, .attr = at }, 2.5 * flops, 1);
     snprintf(s, sizeof s, "%lld x %lld", (long long)R, (long long)C);
     tensor x = B(R, C), v = F(C), row = F(R), wide = B(R, 4 * C);
     bench(family, s, 2 * layers, OP_LAYERNORM, (op_args){ .in = { x, v, v }, .attr = at }, 0, 7);
-    bench(family, s, 2 * layers, OP_LAYERNORM_BWD, (op_args){ .in = { x, x, row, row, v, x }, .attr = at }, 0,
-          7);
+    bench(family, s, 2 * layers, OP_LAYERNORM_BWD, (op_args){ .in = { x, x, row, row, v, x }, .attr = at }, 0, 7);
     snprintf(s, sizeof s, "%lld x %lld", (long long)R, (long long)(4 * C));
     bench(family, s, layers, OP_ACT, (op_args){ .in = { wide }, .attr = at }, 0, 1);
     bench(family, s, layers, OP_ACT_BWD, (op_args){ .in = { wide, wide }, .attr = at }, 0, 1);
@@ -267,37 +259,31 @@ static void tower(const char *family, int layers, int64_t rows, int64_t T, int64
 
 static void text(void)
 {
-    tensor tokens = TENSOR(CLOOB_I32, NULL, N, 77), table = F(49408, 512), pos = F(77, 512),
-           y = B(N, 77, 512), index = TENSOR(CLOOB_I32, NULL, N);
+    tensor tokens = TENSOR(CLOOB_I32, NULL, N, 77), table = F(49408, 512), pos = F(77, 512), y = B(N, 77, 512),
+           index = TENSOR(CLOOB_I32, NULL, N);
     op_attr at = { .dtype = CLOOB_BF16, .heads = 8 };
     tower("text tower", 12, N, 77, 512, true);
     bench("text ends", "512 x 77", 1, OP_EMBED, (op_args){ .in = { tokens, table, pos }, .attr = at }, 0, 1);
-    bench("text ends", "512 x 77", 1, OP_EMBED_BWD, (op_args){ .in = { y, tokens, table, pos }, .attr = at },
-          0, 3);
+    bench("text ends", "512 x 77", 1, OP_EMBED_BWD, (op_args){ .in = { y, tokens, table, pos }, .attr = at }, 0, 3);
     tensor q = B(N, 512), kv = B(N, 77, 1024);
-    bench("text ends", "512 x 77", 1, OP_ATTENTION_ONE, (op_args){ .in = { q, kv, index }, .attr = at }, 0,
-          3);
+    bench("text ends", "512 x 77", 1, OP_ATTENTION_ONE, (op_args){ .in = { q, kv, index }, .attr = at }, 0, 3);
     bench("text ends", "512 x 77", 1, OP_ATTENTION_ONE_BWD,
           (op_args){ .in = { q, q, kv, index, q, F(N, 8) }, .attr = at }, 0, 3);
-    bench("text ends", "512 x 77", 1, OP_TAKE_ROWS_BWD, (op_args){ .in = { q, index, y, y }, .attr = at }, 0,
-          1);
+    bench("text ends", "512 x 77", 1, OP_TAKE_ROWS_BWD, (op_args){ .in = { q, index, y, y }, .attr = at }, 0, 1);
 }
 
 static void pool(void)
 {
     int64_t T = 50, C = 2048, H = 32;
     op_attr at = { .heads = H, .scale = 0.125f };
-    tensor x = B(N, 7, 7, C), t = B(N, T, C), u = B(N, H, C), q = B(N, C), w = B(C, C), pos = F(T, C),
-           p = F(N, H, T);
+    tensor x = B(N, 7, 7, C), t = B(N, T, C), u = B(N, H, C), q = B(N, C), w = B(C, C), pos = F(T, C), p = F(N, H, T);
     double flops = 4.0 * (double)(N * H * T) * (double)C, project = 2.0 * (double)N * (double)(C * C);
     bench("attention pool", "7x7x2048", 1, OP_MEAN_TOKENS, (op_args){ .in = { x, pos } }, 0, 1);
     bench("attention pool", "7x7x2048", 1, OP_MEAN_TOKENS_BWD, (op_args){ .in = { t, x, pos } }, 0, 3);
     bench("attention pool", "32 heads", 1, OP_POOL_ATTENTION, (op_args){ .in = { t, u } }, flops, 3);
-    bench("attention pool", "32 heads", 1, OP_POOL_ATTENTION_BWD, (op_args){ .in = { u, t, u, p } },
-          2 * flops, 3);
+    bench("attention pool", "32 heads", 1, OP_POOL_ATTENTION_BWD, (op_args){ .in = { u, t, u, p } }, 2 * flops, 3);
     bench("attention pool", "2048", 2, OP_HEADS_PROJECT, (op_args){ .in = { q, w }, .attr = at }, project, 1);
-    bench("attention pool", "2048", 2, OP_HEADS_COLLECT, (op_args){ .in = { u, w, F(C) }, .attr = at },
-          project, 1);
+    bench("attention pool", "2048", 2, OP_HEADS_COLLECT, (op_args){ .in = { u, w, F(C) }, .attr = at }, project, 1);
     bench("attention pool", "2048", 2, OP_HEADS_DW, (op_args){ .in = { q, u, w }, .attr = at }, project, 3);
 }
 
@@ -316,9 +302,7 @@ static void ceilings(void)
 {
     float ms = 0;
     gemm_plan *p;
-    gemm_shape g = {
-        .m = 8192, .n = 8192, .k = 8192, .tb = true, .in = CLOOB_BF16, .out = CLOOB_BF16, .alpha = 1
-    };
+    gemm_shape g = { .m = 8192, .n = 8192, .k = 8192, .tb = true, .in = CLOOB_BF16, .out = CLOOB_BF16, .alpha = 1 };
     if (dev->alloc(ctx, dev, COPY, "copy", &buffer_a) != CLOOB_OK ||
         dev->alloc(ctx, dev, COPY, "copy", &buffer_b) != CLOOB_OK)
         fail("memory");
@@ -356,20 +340,24 @@ static void adamw(void)
     for (int i = 0; i < RANGES; i++) range[i] = (adamw_range){ i * each, each, i % 2 == 0, false };
     void *block[5];
     for (int k = 0; k < 5; k++)
-        if (dev->alloc(ctx, dev, (size_t)n * (k < 4 ? 4 : 2), "parameters", &block[k]) != CLOOB_OK)
-            fail("memory");
+        if (dev->alloc(ctx, dev, (size_t)n * (k < 4 ? 4 : 2), "parameters", &block[k]) != CLOOB_OK) fail("memory");
     void *table;
     if (dev->alloc(ctx, dev, sizeof range, "ranges", &table) != CLOOB_OK ||
         dev->to_device(ctx, dev, table, range, sizeof range) != CLOOB_OK)
         fail("memory");
     cuda_fill_noise(ctx, dev->stream, block[0], CLOOB_F32, n);
     cuda_fill_noise(ctx, dev->stream, block[3], CLOOB_F32, n);
-    c.b = (adamw_blocks){ .param = block[0], .m = block[1], .v = block[2], .grad = block[3], .shadow = block[4],
-                          .range = range, .range_device = table, .ranges = RANGES };
+    c.b = (adamw_blocks){ .param = block[0],
+                          .m = block[1],
+                          .v = block[2],
+                          .grad = block[3],
+                          .shadow = block[4],
+                          .range = range,
+                          .range_device = table,
+                          .ranges = RANGES };
     if (cuda_time(ctx, dev, adamw_run, &c, &ms) != CLOOB_OK) fail("adamw");
     double bytes = 30.0 * (double)n;
-    printf("%-22s %-30s x1   %8.4f ms %7.0f GB/s\n", "adamw", "104 million", (double)ms,
-           bytes / (double)ms / 1e6);
+    printf("%-22s %-30s x1   %8.4f ms %7.0f GB/s\n", "adamw", "104 million", (double)ms, bytes / (double)ms / 1e6);
     add_total("adamw", (double)ms, bytes / copy_bytes_per_ms);
     for (int k = 0; k < 5; k++) dev->free(dev, block[k]);
     dev->free(dev, table);
@@ -392,8 +380,7 @@ int main(int argc, char **argv)
     cloob_ctx_options_init(&o);
     for (int i = 1; i + 1 < argc; i++)
         if (strcmp(argv[i], "log") == 0)
-            o.log_user = fopen(argv[i + 1], "w"), o.log = o.log_user ? log_line : NULL,
-            o.log_level = CLOOB_LOG_DEBUG;
+            o.log_user = fopen(argv[i + 1], "w"), o.log = o.log_user ? log_line : NULL, o.log_level = CLOOB_LOG_DEBUG;
     ctx = cloob_ctx_create(&o);
     if (device_open(ctx, "cuda", &dev) != CLOOB_OK) fail("device");
     ceilings();
@@ -401,8 +388,8 @@ int main(int argc, char **argv)
         for (size_t k = 0; k < sizeof part / sizeof *part; k++)
             if (strcmp(argv[i], part[k].name) == 0) part[k].run(), any = true;
         if (strcmp(argv[i], "vit") == 0)
-            tower("ViT-B-32, 1024", 12, 1024, 50, 768, false),
-                tower("ViT-B-16, 256", 12, 256, 197, 768, false), any = true;
+            tower("ViT-B-32, 1024", 12, 1024, 50, 768, false), tower("ViT-B-16, 256", 12, 256, 197, 768, false),
+                any = true;
     }
     for (size_t k = 0; !any && k < sizeof part / sizeof *part; k++) part[k].run();
     printf("\n%-22s %9s %9s\n", "per step", "ms", "floor ms");

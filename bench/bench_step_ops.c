@@ -84,7 +84,8 @@ static void describe(op_id op, const op_args *a, char name[NAME])
     shape_text(&a->in[0], x, sizeof x);
     if (a->in[1].ndim > 0) shape_text(&a->in[1], w, sizeof w);
     if (a->out[0].ndim > 0) shape_text(&a->out[0], y, sizeof y);
-    snprintf(name, NAME, "%-14s %s . %s -> %s%s%s [%x]", op_table[op].name, x, w, y, a->attr.relu ? " relu" : "", a->attr.pool ? " pool" : "", there);
+    snprintf(name, NAME, "%-14s %s . %s -> %s%s%s [%x]", op_table[op].name, x, w, y, a->attr.relu ? " relu" : "",
+             a->attr.pool ? " pool" : "", there);
 }
 
 static void collect(void)
@@ -133,7 +134,9 @@ static void fill_inputs(const step_options *o, uint8_t **rgb, int32_t **tokens)
     *rgb = malloc((size_t)pixels), *tokens = calloc((size_t)(o->batch * T), sizeof **tokens);
     for (int64_t i = 0; i < pixels; i++) (*rgb)[i] = (uint8_t)rng_u64(1, (uint64_t)i);
     for (int64_t i = 0; i < o->batch * T; i++)
-        (*tokens)[i] = i % T == (o->pack_texts ? 6 + i / T % 15 : T / 2) ? (int32_t)o->model.vocab - 1 : (int32_t)rng_below(2, (uint64_t)i, (uint64_t)o->model.vocab - 3);
+        (*tokens)[i] = i % T == (o->pack_texts ? 6 + i / T % 15 : T / 2)
+                           ? (int32_t)o->model.vocab - 1
+                           : (int32_t)rng_below(2, (uint64_t)i, (uint64_t)o->model.vocab - 3);
 }
 
 int main(int argc, char **argv)
@@ -153,8 +156,9 @@ int main(int argc, char **argv)
         if (strcmp(argv[i], "keep") == 0) o.grad.recompute = false;
         if (strcmp(argv[i], "packed") == 0) o.pack_texts = true;
     }
-    if (model_config_load(ctx, argv[1], &o.model) != CLOOB_OK || device_open(ctx, "cuda", &dev) != CLOOB_OK || !one_queue() ||
-        step_create(ctx, &o, dev, NULL, &s) != CLOOB_OK || params_init(ctx, step_params(s), 1) != CLOOB_OK)
+    if (model_config_load(ctx, argv[1], &o.model) != CLOOB_OK || device_open(ctx, "cuda", &dev) != CLOOB_OK ||
+        !one_queue() || step_create(ctx, &o, dev, NULL, &s) != CLOOB_OK ||
+        params_init(ctx, step_params(s), 1) != CLOOB_OK)
         fail("step");
     fill_inputs(&o, &rgb, &tokens);
     for (int i = 0; i < WARM; i++)
@@ -178,13 +182,16 @@ int main(int argc, char **argv)
     step_memory m = step_memory_of(s);
     print(by_shape, "by shape", 70);
     print(by_op, "by op", 60);
-    printf("%s batch %lld%s: %.2f ms, %.0f pairs/s, loss %.4f; GiB: params %.2f optimizer %.2f image %.2f text %.2f loss %.2f total %.2f\n", argv[1],
-           (long long)o.batch, o.grad.recompute ? "" : " keep", (double)total / STEPS, (double)o.batch * STEPS * 1e3 / (double)total, r.loss,
-           (double)m.params_bytes / 0x1p30, (double)m.optimizer_bytes / 0x1p30, (double)m.image_bytes / 0x1p30,
-           (double)m.text_bytes / 0x1p30, (double)m.loss_bytes / 0x1p30, (double)m.total_bytes / 0x1p30);
+    printf("%s batch %lld%s: %.2f ms, %.0f pairs/s, loss %.4f; GiB: params %.2f optimizer %.2f image %.2f text %.2f "
+           "loss %.2f total %.2f\n",
+           argv[1], (long long)o.batch, o.grad.recompute ? "" : " keep", (double)total / STEPS,
+           (double)o.batch * STEPS * 1e3 / (double)total, r.loss, (double)m.params_bytes / 0x1p30,
+           (double)m.optimizer_bytes / 0x1p30, (double)m.image_bytes / 0x1p30, (double)m.text_bytes / 0x1p30,
+           (double)m.loss_bytes / 0x1p30, (double)m.total_bytes / 0x1p30);
     exec_memory im = exec_memory_of(step_tower(s, false)), tm = exec_memory_of(step_tower(s, true));
-    printf("arenas, GiB (least): image %.3f (%.3f), text %.3f (%.3f)\n", (double)im.arena_bytes / 0x1p30, (double)im.lower_bound_bytes / 0x1p30,
-           (double)tm.arena_bytes / 0x1p30, (double)tm.lower_bound_bytes / 0x1p30);
+    printf("arenas, GiB (least): image %.3f (%.3f), text %.3f (%.3f)\n", (double)im.arena_bytes / 0x1p30,
+           (double)im.lower_bound_bytes / 0x1p30, (double)tm.arena_bytes / 0x1p30,
+           (double)tm.lower_bound_bytes / 0x1p30);
     step_destroy(s);
     device_close(dev);
     return 0;

@@ -112,8 +112,7 @@ static void set_word(job *j, char *word)
     *value++ = '\0';
     if (strcmp(word, "world") == 0) set_world(j, value);
     else if (strcmp(word, "prompts") == 0) j->o.prompts = value;
-    else if (strcmp(word, "zeroshot") == 0 && j->o.zeroshots < MAX_FOLDERS)
-        j->folder[j->o.zeroshots++] = value;
+    else if (strcmp(word, "zeroshot") == 0 && j->o.zeroshots < MAX_FOLDERS) j->folder[j->o.zeroshots++] = value;
     else if (strcmp(word, "aug-cfg") == 0 && o.aug_cfg_count < 8) j->aug[o.aug_cfg_count++] = value;
     else {
         const opt_row *r = rows;
@@ -194,8 +193,7 @@ static void do_job(job *j)
 static void *worker(void *user)
 {
     (void)user;
-    for (int i; (i = atomic_fetch_add(&sweep.next, 1)) < sweep.jobs && !too_late(NULL);)
-        do_job(&sweep.job[i]);
+    for (int i; (i = atomic_fetch_add(&sweep.next, 1)) < sweep.jobs && !too_late(NULL);) do_job(&sweep.job[i]);
     return NULL;
 }
 
@@ -203,16 +201,14 @@ static void do_jobs(int parallel)
 {
     pthread_t thread[MAX_PARALLEL];
     for (int i = 0; i < parallel; i++)
-        if (pthread_create(&thread[i], NULL, worker, NULL) != 0)
-            complain("--parallel", "", "no more threads");
+        if (pthread_create(&thread[i], NULL, worker, NULL) != 0) complain("--parallel", "", "no more threads");
     for (int i = 0; i < parallel; i++) pthread_join(thread[i], NULL);
 }
 
 int main(int argc, char **argv)
 {
     int parallel = 8, at = 3;
-    if (argc < 3)
-        complain("usage", "JOBS RESULTS.jsonl", "[--parallel N] [--seconds S] [--logs DIR] [KEY=VALUE ...]");
+    if (argc < 3) complain("usage", "JOBS RESULTS.jsonl", "[--parallel N] [--seconds S] [--logs DIR] [KEY=VALUE ...]");
     for (; at + 1 < argc && strncmp(argv[at], "--", 2) == 0; at += 2) {
         if (strcmp(argv[at], "--parallel") == 0) parallel = atoi(argv[at + 1]);
         else if (strcmp(argv[at], "--seconds") == 0) sweep.seconds = atof(argv[at + 1]);

@@ -12,12 +12,9 @@
 
 enum { COLOURS = 8, BATCH = 8 };
 
-static const char *const name[COLOURS] = {
-    "red", "green", "blue", "yellow", "pink", "cyan", "white", "black"
-};
-static const uint8_t rgb_of[COLOURS][3] = { { 220, 30, 30 },   { 30, 180, 40 },   { 30, 60, 220 },
-                                            { 230, 220, 40 },  { 240, 120, 190 }, { 40, 210, 220 },
-                                            { 245, 245, 245 }, { 10, 10, 10 } };
+static const char *const name[COLOURS] = { "red", "green", "blue", "yellow", "pink", "cyan", "white", "black" };
+static const uint8_t rgb_of[COLOURS][3] = { { 220, 30, 30 },   { 30, 180, 40 },  { 30, 60, 220 },   { 230, 220, 40 },
+                                            { 240, 120, 190 }, { 40, 210, 220 }, { 245, 245, 245 }, { 10, 10, 10 } };
 
 static int fail(const cloob_ctx *ctx)
 {

@@ -5,7 +5,7 @@ set -eu
 
 needed="build-essential cmake ninja-build pkg-config"
 optional="libdnnl-dev libopenblas-dev liblapacke-dev libjpeg62-turbo-dev libpng-dev libwebp-dev libcairo2-dev
-libutf8proc-dev libpcre2-dev liblbfgs-dev zlib1g-dev libprotobuf-c-dev protobuf-c-compiler
+libutf8proc-dev zlib1g-dev
 libopenmpi-dev openmpi-bin libjs-chart.js"
 
 command -v dpkg-query >/dev/null 2>&1 || exit 0

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes src/data/html_entities.inc: HTML5's named character references, sorted, out of Python's html.entities.
+"""Writes src/data/text/html_entities.inc: HTML5's named character references, sorted, out of Python's html.entities.
 
 Each row is a name without its semicolon, whether HTML also knows it without one, and one or two code points.
 """

@@ -16,57 +16,57 @@
 
 static int check_failed_, check_passed_, check_skipped_, check_bad_here_;
 
-#define CHECK(condition)                                                                                     \
-    do {                                                                                                     \
-        if (!(condition)) {                                                                                  \
-            printf("  %s:%d: %s\n", __FILE__, __LINE__, #condition);                                         \
-            check_bad_here_++;                                                                               \
-        }                                                                                                    \
+#define CHECK(condition)                                                                                               \
+    do {                                                                                                               \
+        if (!(condition)) {                                                                                            \
+            printf("  %s:%d: %s\n", __FILE__, __LINE__, #condition);                                                   \
+            check_bad_here_++;                                                                                         \
+        }                                                                                                              \
     } while (0)
 
 /* |a - b| <= tolerance * max(1, |b|); NaN never passes. */
-#define CHECK_NEAR(a, b, tolerance)                                                                          \
-    do {                                                                                                     \
-        double a_ = (double)(a), b_ = (double)(b), scale_ = fabs(b_) > 1 ? fabs(b_) : 1;                     \
-        if (!(fabs(a_ - b_) <= (double)(tolerance) * scale_)) {                                              \
-            printf("  %s:%d: %s = %.9g, expected %.9g (tolerance %g)\n", __FILE__, __LINE__, #a, a_, b_,     \
-                   (double)(tolerance));                                                                     \
-            check_bad_here_++;                                                                               \
-        }                                                                                                    \
+#define CHECK_NEAR(a, b, tolerance)                                                                                    \
+    do {                                                                                                               \
+        double a_ = (double)(a), b_ = (double)(b), scale_ = fabs(b_) > 1 ? fabs(b_) : 1;                               \
+        if (!(fabs(a_ - b_) <= (double)(tolerance)*scale_)) {                                                          \
+            printf("  %s:%d: %s = %.9g, expected %.9g (tolerance %g)\n", __FILE__, __LINE__, #a, a_, b_,               \
+                   (double)(tolerance));                                                                               \
+            check_bad_here_++;                                                                                         \
+        }                                                                                                              \
     } while (0)
 
-#define CHECK_STR(a, b)                                                                                      \
-    do {                                                                                                     \
-        const char *a_ = (a), *b_ = (b);                                                                     \
-        if (strcmp(a_, b_) != 0) {                                                                           \
-            printf("  %s:%d: %s = \"%s\", expected \"%s\"\n", __FILE__, __LINE__, #a, a_, b_);               \
-            check_bad_here_++;                                                                               \
-        }                                                                                                    \
+#define CHECK_STR(a, b)                                                                                                \
+    do {                                                                                                               \
+        const char *a_ = (a), *b_ = (b);                                                                               \
+        if (strcmp(a_, b_) != 0) {                                                                                     \
+            printf("  %s:%d: %s = \"%s\", expected \"%s\"\n", __FILE__, __LINE__, #a, a_, b_);                         \
+            check_bad_here_++;                                                                                         \
+        }                                                                                                              \
     } while (0)
 
 /* A call that must succeed; the context's error text is shown when it does not. */
-#define CHECK_OK(ctx, call)                                                                                  \
-    do {                                                                                                     \
-        if ((call) != CLOOB_OK) {                                                                            \
-            printf("  %s:%d: %s: %s\n", __FILE__, __LINE__, #call, cloob_error(ctx));                        \
-            check_bad_here_++;                                                                               \
-        }                                                                                                    \
+#define CHECK_OK(ctx, call)                                                                                            \
+    do {                                                                                                               \
+        if ((call) != CLOOB_OK) {                                                                                      \
+            printf("  %s:%d: %s: %s\n", __FILE__, __LINE__, #call, cloob_error(ctx));                                  \
+            check_bad_here_++;                                                                                         \
+        }                                                                                                              \
     } while (0)
 
-#define SKIP(why)                                                                                            \
-    do {                                                                                                     \
-        printf("  skipped: %s\n", why);                                                                      \
-        check_skipped_++;                                                                                    \
-        return;                                                                                              \
+#define SKIP(why)                                                                                                      \
+    do {                                                                                                               \
+        printf("  skipped: %s\n", why);                                                                                \
+        check_skipped_++;                                                                                              \
+        return;                                                                                                        \
     } while (0)
 
-#define RUN(test)                                                                                            \
-    do {                                                                                                     \
-        check_bad_here_ = 0;                                                                                 \
-        test();                                                                                              \
-        printf("%s %s\n", check_bad_here_ ? "FAIL" : "ok  ", #test);                                         \
-        if (check_bad_here_) check_failed_++;                                                                \
-        else check_passed_++;                                                                                \
+#define RUN(test)                                                                                                      \
+    do {                                                                                                               \
+        check_bad_here_ = 0;                                                                                           \
+        test();                                                                                                        \
+        printf("%s %s\n", check_bad_here_ ? "FAIL" : "ok  ", #test);                                                   \
+        if (check_bad_here_) check_failed_++;                                                                          \
+        else check_passed_++;                                                                                          \
     } while (0)
 
 static inline int check_summary(void)

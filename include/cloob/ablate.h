@@ -48,8 +48,7 @@ typedef struct cloob_ablate_summary {
 
 /* summary may be NULL. Refuses to go on with other settings than it began with. CLOOB_ERR_STOPPED when
  * train.should_stop said so: everything is saved. */
-CLOOB_API cloob_status cloob_ablate(cloob_ctx *ctx, const cloob_ablate_options *o,
-                                    cloob_ablate_summary *summary);
+CLOOB_API cloob_status cloob_ablate(cloob_ctx *ctx, const cloob_ablate_options *o, cloob_ablate_summary *summary);
 
 #ifdef __cplusplus
 }

@@ -18,9 +18,10 @@ typedef struct cloob_bench_options {
     cloob_method method;     /* training */
     bool grad_checkpointing; /* training */
     bool pack_texts;         /* training: the text tower works on the tokens up to the end tokens only */
-    int64_t text_length;     /* tokens of a text in the mean, evenly from half to three halves of it; 0: from 4 to the context */
-    bool text;               /* embedding: texts instead of pictures */
-    bool invariant;          /* embedding: row by row */
+    int64_t
+        text_length; /* tokens of a text in the mean, evenly from half to three halves of it; 0: from 4 to the context */
+    bool text;       /* embedding: texts instead of pictures */
+    bool invariant;  /* embedding: row by row */
 } cloob_bench_options;
 
 CLOOB_API void cloob_bench_options_init(cloob_bench_options *o); /* RN50, batch 32, 5 repeats, CLOOB */
@@ -37,11 +38,9 @@ typedef struct cloob_bench_result {
 } cloob_bench_result;
 
 /* One full training step: both towers, the objective, backward, AdamW. */
-CLOOB_API cloob_status cloob_bench_step(cloob_ctx *ctx, const cloob_bench_options *o,
-                                        cloob_bench_result *out);
+CLOOB_API cloob_status cloob_bench_step(cloob_ctx *ctx, const cloob_bench_options *o, cloob_bench_result *out);
 /* One batch of embeddings, from bytes or tokens in host memory to unit rows in host memory. */
-CLOOB_API cloob_status cloob_bench_embed(cloob_ctx *ctx, const cloob_bench_options *o,
-                                         cloob_bench_result *out);
+CLOOB_API cloob_status cloob_bench_embed(cloob_ctx *ctx, const cloob_bench_options *o, cloob_bench_result *out);
 
 /* ---- what there is to run on --------------------------------------------------------------------- */
 

@@ -41,20 +41,20 @@ CLOOB_API void cloob_convert_options_init(cloob_convert_options *o);
 /* What became of keys that were not simply taken over. */
 typedef enum cloob_key_fate {
     CLOOB_KEY_MISSING = 0,
-    CLOOB_KEY_MISSHAPED,  /* "NAME: F32 (2, 3), wanted (3, 3)" */
+    CLOOB_KEY_MISSHAPED, /* "NAME: F32 (2, 3), wanted (3, 3)" */
     CLOOB_KEY_UNEXPECTED,
-    CLOOB_KEY_IGNORED,    /* known buffers that follow from the configuration, and training state */
+    CLOOB_KEY_IGNORED, /* known buffers that follow from the configuration, and training state */
     CLOOB_KEY_FATES
 } cloob_key_fate;
 
 typedef struct cloob_convert_report {
-    char model[64];        /* name of the configuration */
-    char container[32];    /* "torch zip", "torch stream", "TorchScript", "safetensors" */
-    char names[32];        /* "cloob", "OpenAI", "JKU", "open_clip custom text", "Hugging Face" */
-    char config_from[64];  /* "its shapes", "open_clip_config.json", ... */
+    char model[64];       /* name of the configuration */
+    char container[32];   /* "torch zip", "torch stream", "TorchScript", "safetensors" */
+    char names[32];       /* "cloob", "OpenAI", "JKU", "open_clip custom text", "Hugging Face" */
+    char config_from[64]; /* "its shapes", "open_clip_config.json", ... */
     cloob_weight_format to;
     int64_t tensors, parameters, bytes; /* of what was taken */
-    const char *config;   /* the configuration as JSON, one line; NULL when reading failed before */
+    const char *config;                 /* the configuration as JSON, one line; NULL when reading failed before */
     const char *metadata; /* a JSON object of texts: method, inv_tau, epoch, ... but for the two long ones */
     bool has_tokenizer;
     const char *const *key[CLOOB_KEY_FATES];

@@ -19,8 +19,7 @@ extern "C" {
 #endif
 
 typedef struct cloob_data_options {
-    const char *
-        type; /* "auto", "csv", "webdataset", "folder", "tarfolder", "cifar", "stl10", "mnist", "synthetic" */
+    const char *type; /* "auto", "csv", "webdataset", "folder", "tarfolder", "cifar", "stl10", "mnist", "synthetic" */
     const char *path_data; /* put before relative paths of a CSV; may be a tar that holds them; NULL: the
                               CSV's folder */
     char csv_separator;    /* '\t'; another common one is tried when the columns are not found */
@@ -31,9 +30,8 @@ typedef struct cloob_data_options {
     bool resampled;                   /* draw with replacement */
     const char *upsampling;           /* "a::b" factors per source, or NULL; needs resampled */
     uint64_t seed;                    /* for type synthetic */
-    bool one_caption; /* rows of a CSV that name the same picture are one sample with several captions */
-    const char
-        *split; /* "train" or "test" part of CIFAR, STL-10, MNIST; NULL: test, or what the path names */
+    bool one_caption;       /* rows of a CSV that name the same picture are one sample with several captions */
+    const char *split;      /* "train" or "test" part of CIFAR, STL-10, MNIST; NULL: test, or what the path names */
     int64_t shuffle_window; /* samples mixed at a time in training; 0: the whole set */
     const char *cache;      /* folder for unpacked copies and indexes; NULL: the user's; "": none */
 } cloob_data_options;
@@ -50,7 +48,7 @@ CLOOB_API void cloob_dataset_close(cloob_dataset *d);
 CLOOB_API int64_t cloob_dataset_count(const cloob_dataset *d);
 CLOOB_API int64_t cloob_dataset_class_count(const cloob_dataset *d); /* 0: no classes */
 CLOOB_API const char *cloob_dataset_class_name(const cloob_dataset *d, int64_t c);
-CLOOB_API const char *cloob_dataset_kind(const cloob_dataset *d);    /* "csv", "cifar", ... */
+CLOOB_API const char *cloob_dataset_kind(const cloob_dataset *d); /* "csv", "cifar", ... */
 CLOOB_API bool cloob_dataset_has_captions(const cloob_dataset *d);
 
 /* Caption `pick` (modulo their number) of sample i; the caller frees *text with free(). */
@@ -69,8 +67,8 @@ enum { CLOOB_INFO_REASONS = 5 };
 typedef struct cloob_data_info {
     const char *kind;
     int64_t samples, files, classes;
-    int64_t skipped;       /* left out when opening: damaged headers, incomplete rows and samples */
-    int64_t examined, bad; /* pictures decoded and captions read; how many of them cannot be used */
+    int64_t skipped;                      /* left out when opening: damaged headers, incomplete rows and samples */
+    int64_t examined, bad;                /* pictures decoded and captions read; how many of them cannot be used */
     char reason[CLOOB_INFO_REASONS][256]; /* of the first bad ones */
     cloob_spread width, height, picture_bytes;
     int64_t captions; /* of the examined samples */
@@ -100,15 +98,14 @@ typedef struct cloob_data_bench_result {
     double items_per_s, ms; /* ms: median per batch */
     double wait_share;      /* of the time spent waiting for the loader: near 1, as nothing else is done */
     int64_t items, bad, batches;
-    int64_t peak_bytes;   /* of the process */
-    int64_t buffer_bytes; /* of the loader's batches */
-    int64_t rss_first,
-        rss_last; /* resident bytes after the first and the last epoch (or batch, without epochs) */
+    int64_t peak_bytes;          /* of the process */
+    int64_t buffer_bytes;        /* of the loader's batches */
+    int64_t rss_first, rss_last; /* resident bytes after the first and the last epoch (or batch, without epochs) */
 } cloob_data_bench_result;
 
 CLOOB_API void cloob_data_bench_options_init(cloob_data_bench_options *o);
-CLOOB_API cloob_status cloob_data_bench(cloob_ctx *ctx, const cloob_dataset *d,
-                                        const cloob_data_bench_options *o, cloob_data_bench_result *out);
+CLOOB_API cloob_status cloob_data_bench(cloob_ctx *ctx, const cloob_dataset *d, const cloob_data_bench_options *o,
+                                        cloob_data_bench_result *out);
 
 #ifdef __cplusplus
 }

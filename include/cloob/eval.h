@@ -43,8 +43,8 @@ CLOOB_API cloob_status cloob_embeddings_matrix(cloob_ctx *ctx, cloob_embeddings 
 CLOOB_API cloob_status cloob_matrix_floats(cloob_ctx *ctx, const cloob_matrix *m, float **out);
 CLOOB_API bool cloob_embeddings_has(const cloob_embeddings *e, const char *names);
 /* Class labels, one per row: integers, or floats that are whole numbers; valid until the file is closed. */
-CLOOB_API cloob_status cloob_embeddings_labels(cloob_ctx *ctx, cloob_embeddings *e, const char *names,
-                                               int64_t rows, const int64_t **out);
+CLOOB_API cloob_status cloob_embeddings_labels(cloob_ctx *ctx, cloob_embeddings *e, const char *names, int64_t rows,
+                                               const int64_t **out);
 
 /* ---- retrieval ----------------------------------------------------------------------------------- */
 
@@ -63,9 +63,8 @@ typedef struct cloob_retrieval {
 } cloob_retrieval;
 
 typedef struct cloob_retrieve_options {
-    int64_t queries; /* 0: every pair is ranked; else so many, evenly spread, each among all candidates */
-    const char
-        *device; /* "auto" (a GPU where there is one and the work is worth it), "cpu", "cuda", "cuda:1" */
+    int64_t queries;    /* 0: every pair is ranked; else so many, evenly spread, each among all candidates */
+    const char *device; /* "auto" (a GPU where there is one and the work is worth it), "cpu", "cuda", "cuda:1" */
 } cloob_retrieve_options;
 
 /* Row i of one belongs to row i of the other. Ranks count from 1; equal similarities rank by index. options
@@ -98,8 +97,7 @@ typedef struct cloob_similarity_set {
 typedef struct cloob_similarity {
     double alignment; /* mean |x_i - y_i|^2 */
     cloob_similarity_set matched;
-    cloob_similarity_set
-        unmatched[CLOOB_UNMATCHED_SETS]; /* each image's 10, 100, 1000 nearest foreign texts */
+    cloob_similarity_set unmatched[CLOOB_UNMATCHED_SETS]; /* each image's 10, 100, 1000 nearest foreign texts */
 } cloob_similarity;
 
 typedef struct cloob_analysis {
@@ -119,11 +117,11 @@ CLOOB_API void cloob_analysis_release(cloob_analysis *a);
 /* reference: another analysis (say of the first epoch) to tell the relative change against, or NULL. */
 CLOOB_API char *cloob_analysis_json(const cloob_analysis *a, const cloob_analysis *reference);
 /* analysis.json, eigenvalues.tsv and (paired) similarities.tsv in a folder that is made when absent. */
-CLOOB_API cloob_status cloob_analysis_write(cloob_ctx *ctx, const cloob_analysis *a,
-                                            const cloob_analysis *reference, const char *folder);
+CLOOB_API cloob_status cloob_analysis_write(cloob_ctx *ctx, const cloob_analysis *a, const cloob_analysis *reference,
+                                            const char *folder);
 /* spectrum.svg and (paired) similarities.svg beside them. Unsupported in a build without cairo. */
-CLOOB_API cloob_status cloob_analysis_plots(cloob_ctx *ctx, const cloob_analysis *a,
-                                            const cloob_analysis *reference, const char *folder);
+CLOOB_API cloob_status cloob_analysis_plots(cloob_ctx *ctx, const cloob_analysis *a, const cloob_analysis *reference,
+                                            const char *folder);
 
 /* ---- linear probe -------------------------------------------------------------------------------- */
 
@@ -138,8 +136,7 @@ typedef struct cloob_probe_options {
     int max_iterations; /* 1000 */
     double tolerance;   /* 0: as fits the size */
     bool refit_all;     /* after a search, train on training and validation rows together, as CLIP does */
-    const char
-        *device; /* as for retrieval; NULL: the CPU. Small problems are done in double, on the CPU always */
+    const char *device; /* as for retrieval; NULL: the CPU. Small problems are done in double, on the CPU always */
 } cloob_probe_options;
 
 CLOOB_API void cloob_probe_options_init(cloob_probe_options *o); /* search, 1000, 0, refit_all, auto */
@@ -164,8 +161,8 @@ typedef struct cloob_probe_result {
     int64_t strangers;  /* test rows whose class has no training row: counted as wrong */
     int trials;
     cloob_probe_trial trial[CLOOB_PROBE_TRIALS]; /* of the search, in the order tried */
-    double *weight; /* (classes, dimensions + 1), the last column is the bias; owned */
-    int64_t *label; /* (classes) their labels; owned */
+    double *weight;                              /* (classes, dimensions + 1), the last column is the bias; owned */
+    int64_t *label;                              /* (classes) their labels; owned */
 } cloob_probe_result;
 
 /* val may be NULL. The plan (memory, blocks, work) goes to the log before training. Release the result. */
@@ -221,8 +218,8 @@ typedef struct cloob_comparison {
 
 /* Two JSONL files, one object per run; every number in it is a metric, nested ones by "outer/inner". epoch:
  * take only lines with that "epoch"; -1: all lines. alpha: 0.05 in the paper. Release the result. */
-CLOOB_API cloob_status cloob_compare(cloob_ctx *ctx, cloob_comparison *out, const char *path_a,
-                                     const char *path_b, int64_t epoch, double alpha);
+CLOOB_API cloob_status cloob_compare(cloob_ctx *ctx, cloob_comparison *out, const char *path_a, const char *path_b,
+                                     int64_t epoch, double alpha);
 CLOOB_API void cloob_comparison_release(cloob_comparison *c);
 CLOOB_API char *cloob_comparison_json(const cloob_comparison *c);
 

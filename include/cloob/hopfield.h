@@ -31,13 +31,12 @@ CLOOB_API void cloob_hopfield_options_init(cloob_hopfield_options *o);
 
 /* out (n, dim) = the states (n, dim) after their updates; out may be states. updates (n) gets how many each
  * took, or is NULL. A state that is not finite, or with `unit` a result of length 0, is refused by row. */
-CLOOB_API cloob_status cloob_hopfield_retrieve(cloob_ctx *ctx, const cloob_hopfield *h,
-                                               const cloob_hopfield_options *o, const float *states,
-                                               int64_t n, float *out, int *updates);
+CLOOB_API cloob_status cloob_hopfield_retrieve(cloob_ctx *ctx, const cloob_hopfield *h, const cloob_hopfield_options *o,
+                                               const float *states, int64_t n, float *out, int *updates);
 
 /* energy (n) of the states. Needs beta above 0. */
-CLOOB_API cloob_status cloob_hopfield_energy(cloob_ctx *ctx, const cloob_hopfield *h, const float *states,
-                                             int64_t n, double *energy);
+CLOOB_API cloob_status cloob_hopfield_energy(cloob_ctx *ctx, const cloob_hopfield *h, const float *states, int64_t n,
+                                             double *energy);
 
 /* separation (count): of each pattern from the others, u_i.u_i - max_{j != i} u_i.u_j. Needs two patterns. */
 CLOOB_API cloob_status cloob_hopfield_separation(cloob_ctx *ctx, const cloob_hopfield *h, double *separation);

@@ -28,13 +28,11 @@ typedef enum cloob_view_kind {
 
 typedef struct cloob_view_options {
     cloob_view_kind kind;
-    int64_t size; /* the result is size x size */
-    int64_t top, left, height,
-        width;                 /* CLOOB_VIEW_CROP: a box inside the picture; an empty one gives black */
-    const char *interpolation; /* "bicubic" (NULL) or "bilinear" */
-    const char *resize_mode;   /* "shortest" (NULL), "longest" (padded with black) or "squash" */
-    const char *const
-        *aug; /* CLOOB_VIEW_TRAIN: "key=value" items, NULL ends; NULL: none. See docs/pictures.md */
+    int64_t size;                     /* the result is size x size */
+    int64_t top, left, height, width; /* CLOOB_VIEW_CROP: a box inside the picture; an empty one gives black */
+    const char *interpolation;        /* "bicubic" (NULL) or "bilinear" */
+    const char *resize_mode;          /* "shortest" (NULL), "longest" (padded with black) or "squash" */
+    const char *const *aug; /* CLOOB_VIEW_TRAIN: "key=value" items, NULL ends; NULL: none. See docs/pictures.md */
     uint64_t seed;
     int64_t max_pixels; /* pictures above it are refused; 25,000,000; 0: no limit */
 } cloob_view_options;

@@ -90,11 +90,11 @@ CLOOB_API cloob_status cloob_encode_files(cloob_ctx *ctx, cloob_model *m, const 
 CLOOB_API cloob_status cloob_encode_texts(cloob_ctx *ctx, cloob_model *m, const char *const *text, int64_t n,
                                           cloob_output what, float *out);
 /* The rows of tokens that the model sees of n texts: (n, context). */
-CLOOB_API cloob_status cloob_model_tokenize(cloob_ctx *ctx, const cloob_model *m, const char *const *text,
-                                            int64_t n, int32_t *rows);
+CLOOB_API cloob_status cloob_model_tokenize(cloob_ctx *ctx, const cloob_model *m, const char *const *text, int64_t n,
+                                            int32_t *rows);
 /* Inputs that are ready: pictures (n, 3, S, S), normalised; rows of tokens (n, context). */
-CLOOB_API cloob_status cloob_encode_image_tensor(cloob_ctx *ctx, cloob_model *m, const float *images,
-                                                 int64_t n, cloob_output what, float *out);
+CLOOB_API cloob_status cloob_encode_image_tensor(cloob_ctx *ctx, cloob_model *m, const float *images, int64_t n,
+                                                 cloob_output what, float *out);
 CLOOB_API cloob_status cloob_encode_tokens(cloob_ctx *ctx, cloob_model *m, const int32_t *tokens, int64_t n,
                                            cloob_output what, float *out);
 
@@ -119,24 +119,24 @@ CLOOB_API void cloob_embedded_release(cloob_embedded *e);
  *
  * Here and in the next three, *e is zero-initialised before the first call; each fills what it names, and
  * refuses to replace what another has filled. On failure e keeps what it had. */
-CLOOB_API cloob_status cloob_embed_data(cloob_ctx *ctx, cloob_model *m, const cloob_dataset *d,
-                                        cloob_output what, int workers, cloob_embedded *e);
+CLOOB_API cloob_status cloob_embed_data(cloob_ctx *ctx, cloob_model *m, const cloob_dataset *d, cloob_output what,
+                                        int workers, cloob_embedded *e);
 /* Files and folders; fills image and name. A file that was named must be readable, those in folders are left
  * out and counted. */
-CLOOB_API cloob_status cloob_embed_pictures(cloob_ctx *ctx, cloob_model *m, const char *const *path,
-                                            int64_t n, cloob_output what, cloob_embedded *e);
+CLOOB_API cloob_status cloob_embed_pictures(cloob_ctx *ctx, cloob_model *m, const char *const *path, int64_t n,
+                                            cloob_output what, cloob_embedded *e);
 /* One text per line of a file; empty lines are refused, as rows would no longer match lines. Fills text. */
-CLOOB_API cloob_status cloob_embed_text_file(cloob_ctx *ctx, cloob_model *m, const char *path,
-                                             cloob_output what, cloob_embedded *e);
+CLOOB_API cloob_status cloob_embed_text_file(cloob_ctx *ctx, cloob_model *m, const char *path, cloob_output what,
+                                             cloob_embedded *e);
 /* A safetensors file with `images` F32 (n, 3, S, S), normalised, and/or `tokens` I32 or I64 (n, context). */
-CLOOB_API cloob_status cloob_embed_tensors(cloob_ctx *ctx, cloob_model *m, const char *path,
-                                           cloob_output what, cloob_embedded *e);
+CLOOB_API cloob_status cloob_embed_tensors(cloob_ctx *ctx, cloob_model *m, const char *path, cloob_output what,
+                                           cloob_embedded *e);
 
 /* Replaces rows by what they retrieve from a file's stored rows (one Hopfield update with beta): `which`
  * names the tensor, as in "image|x|U". Both sides retrieve from the same rows, as in the paper. unit: back to
  * length 1. */
-CLOOB_API cloob_status cloob_embedded_retrieve(cloob_ctx *ctx, cloob_embedded *e, const char *path,
-                                               const char *which, double beta, bool unit);
+CLOOB_API cloob_status cloob_embedded_retrieve(cloob_ctx *ctx, cloob_embedded *e, const char *path, const char *which,
+                                               double beta, bool unit);
 
 /* Everything of the above in one go, into a file instead of memory. */
 typedef struct cloob_embed_job {
@@ -157,8 +157,8 @@ CLOOB_API void cloob_embed_job_init(cloob_embed_job *job); /* unit rows, 2 worke
 /* Rows go to the file as they come, so that memory does not grow with their number; the file is that of
  * cloob_embedded_write. Its space is taken at the beginning; a kill leaves nothing under its name. *e is
  * overwritten with counts, widths, names and classes; image, text and label stay NULL. */
-CLOOB_API cloob_status cloob_embed_to_file(cloob_ctx *ctx, cloob_model *m, const cloob_embed_job *job,
-                                           const char *path, cloob_embedded *e);
+CLOOB_API cloob_status cloob_embed_to_file(cloob_ctx *ctx, cloob_model *m, const cloob_embed_job *job, const char *path,
+                                           cloob_embedded *e);
 
 /* Writes `image`, `text`, `label` and, in the metadata, `names` and `classes` as JSON lists; or, when the
  * path ends in .npy, the one matrix there is. Beside and renamed. */

@@ -60,9 +60,8 @@ typedef struct cloob_objective_result {
 } cloob_objective_result;
 
 /* g may be NULL. Fails with a text that names the value or the row: not unit length, NaN, too few pairs. */
-CLOOB_API cloob_status cloob_objective(cloob_ctx *ctx, const cloob_objective_options *o,
-                                       const cloob_embeddings *e, const cloob_gradients *g,
-                                       cloob_objective_result *r);
+CLOOB_API cloob_status cloob_objective(cloob_ctx *ctx, const cloob_objective_options *o, const cloob_embeddings *e,
+                                       const cloob_gradients *g, cloob_objective_result *r);
 
 /* ---- rows that are where they should be ---- */
 
@@ -80,15 +79,13 @@ typedef struct cloob_objective_shape {
 
 typedef struct cloob_objective_rows {
     const void *x, *y, *u, *v; /* (n, d), (n, d), (nu, d), (nv, d) */
-    void *dx, *dy, *du,
-        *dv; /* overwritten; F64 where the rows are, else F32; never the rows' own memory. dx and
+    void *dx, *dy, *du, *dv;   /* overwritten; F64 where the rows are, else F32; never the rows' own memory. dx and
               * dy must be there where the shape asks for gradients, du and dv may be NULL */
 } cloob_objective_rows;
 
 /* o->compute is not looked at: the shape has the type. */
 CLOOB_API cloob_status cloob_objective_plan_create(cloob_ctx *ctx, const cloob_objective_options *o,
-                                                   const cloob_objective_shape *s,
-                                                   cloob_objective_plan **out);
+                                                   const cloob_objective_shape *s, cloob_objective_plan **out);
 /* Learnable scales: takes effect with the next run. */
 CLOOB_API cloob_status cloob_objective_plan_scales(cloob_ctx *ctx, cloob_objective_plan *p, double inv_tau,
                                                    double scale_hopfield);
@@ -101,9 +98,8 @@ CLOOB_API void cloob_objective_plan_destroy(cloob_objective_plan *p); /* NULL is
 
 /* The same for a safetensors file with x, y (or image, text, as cloob embed names them) and perhaps U, V
  * (F32, F16, BF16 or F64). gradients: a file to write dx, dy (and dU, dV) to, or NULL. */
-CLOOB_API cloob_status cloob_objective_file(cloob_ctx *ctx, const cloob_objective_options *o,
-                                            const char *input, const char *gradients,
-                                            cloob_objective_result *r);
+CLOOB_API cloob_status cloob_objective_file(cloob_ctx *ctx, const cloob_objective_options *o, const char *input,
+                                            const char *gradients, cloob_objective_result *r);
 
 typedef struct cloob_objective_bench {
     int64_t n, d;

@@ -23,15 +23,13 @@ typedef struct cloob_prompts cloob_prompts; /* read-only once made */
 CLOOB_API cloob_status cloob_prompts_open(cloob_ctx *ctx, const char *path, cloob_prompts **out);
 /* Reads files as people publish them: Markdown with code blocks (CLIP's prompts.md), notebooks (its ImageNet
  * prompts), Python. */
-CLOOB_API cloob_status cloob_prompts_import(cloob_ctx *ctx, const char *const *path, int64_t n,
-                                            cloob_prompts **out);
+CLOOB_API cloob_status cloob_prompts_import(cloob_ctx *ctx, const char *const *path, int64_t n, cloob_prompts **out);
 CLOOB_API cloob_status cloob_prompts_save(cloob_ctx *ctx, const cloob_prompts *p, const char *path);
 CLOOB_API void cloob_prompts_close(cloob_prompts *p);
 
 /* Sets are numbered from 0; strings belong to p. */
 CLOOB_API int64_t cloob_prompts_count(const cloob_prompts *p);
-CLOOB_API cloob_status cloob_prompts_find(cloob_ctx *ctx, const cloob_prompts *p, const char *name,
-                                          int64_t *set);
+CLOOB_API cloob_status cloob_prompts_find(cloob_ctx *ctx, const cloob_prompts *p, const char *name, int64_t *set);
 CLOOB_API const char *cloob_prompts_name(const cloob_prompts *p, int64_t set);
 CLOOB_API bool cloob_prompts_mean_per_class(const cloob_prompts *p, int64_t set); /* else plain accuracy */
 CLOOB_API int64_t cloob_prompts_classes(const cloob_prompts *p, int64_t set);

@@ -22,15 +22,14 @@ extern "C" {
 
 typedef struct cloob_search_update {
     int64_t pictures, kept, embedded, bad, removed; /* bad: cannot be read, left out */
-    int64_t bad_before; /* of these: known from before, unchanged, and not tried again */
+    int64_t bad_before;                             /* of these: known from before, unchanged, and not tried again */
 } cloob_search_update;
 
 /* Makes the index of a folder, or brings it up to date: a picture with the same name, size and time is kept.
  * checkpoint and vocab (NULL: none) are stored for queries. Written beside and renamed, now and then while it
  * goes on: a kill loses at most half a minute of work. */
-CLOOB_API cloob_status cloob_search_index(cloob_ctx *ctx, cloob_model *m, const char *folder,
-                                          const char *path, const char *checkpoint, const char *vocab,
-                                          cloob_search_update *out);
+CLOOB_API cloob_status cloob_search_index(cloob_ctx *ctx, cloob_model *m, const char *folder, const char *path,
+                                          const char *checkpoint, const char *vocab, cloob_search_update *out);
 
 typedef struct cloob_search cloob_search; /* read-only: any number of threads may ask */
 
@@ -48,12 +47,11 @@ typedef struct cloob_search_hit {
 } cloob_search_hit;
 
 /* The `most` nearest pictures, best first; query: (D) of unit length. */
-CLOOB_API cloob_status cloob_search_query(cloob_ctx *ctx, const cloob_search *s, const float *query,
-                                          int64_t most, cloob_search_hit *hit, int64_t *found);
+CLOOB_API cloob_status cloob_search_query(cloob_ctx *ctx, const cloob_search *s, const float *query, int64_t most,
+                                          cloob_search_hit *hit, int64_t *found);
 /* The same for a text, with the model that made the index; another one is refused. */
-CLOOB_API cloob_status cloob_search_text(cloob_ctx *ctx, const cloob_search *s, cloob_model *m,
-                                         const char *text, int64_t most, cloob_search_hit *hit,
-                                         int64_t *found);
+CLOOB_API cloob_status cloob_search_text(cloob_ctx *ctx, const cloob_search *s, cloob_model *m, const char *text,
+                                         int64_t most, cloob_search_hit *hit, int64_t *found);
 CLOOB_API void cloob_search_hits_release(cloob_search_hit *hit, int64_t n);
 
 /* A self-contained HTML page with thumbnails of the hits. Beside and renamed. */
@@ -62,8 +60,8 @@ CLOOB_API cloob_status cloob_search_sheet(cloob_ctx *ctx, const char *path, cons
 
 /* Times `repeats` searches over n random unit rows; *ms is the median of one. Writes and removes a file at
  * path. */
-CLOOB_API cloob_status cloob_search_bench(cloob_ctx *ctx, const char *path, int64_t n, int64_t dim,
-                                          int repeats, double *ms);
+CLOOB_API cloob_status cloob_search_bench(cloob_ctx *ctx, const char *path, int64_t n, int64_t dim, int repeats,
+                                          double *ms);
 
 #ifdef __cplusplus
 }

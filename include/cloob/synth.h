@@ -49,8 +49,8 @@ CLOOB_API cloob_status cloob_synth_write(cloob_ctx *ctx, const cloob_synth_optio
 /* Training pair `index` of the world that o describes (size, seed and strength count). rgb: (size, size, 3),
  * overwritten. caption: at most caption_bytes with the terminator; 256 hold every caption. Either may be
  * NULL. */
-CLOOB_API cloob_status cloob_synth_pair(cloob_ctx *ctx, const cloob_synth_options *o, int64_t index,
-                                        uint8_t *rgb, char *caption, size_t caption_bytes);
+CLOOB_API cloob_status cloob_synth_pair(cloob_ctx *ctx, const cloob_synth_options *o, int64_t index, uint8_t *rgb,
+                                        char *caption, size_t caption_bytes);
 
 /* A PNG to look at: rows x columns training pairs with their captions; with rows 0, a row per factor with all
  * its values. */

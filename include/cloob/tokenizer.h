@@ -26,8 +26,7 @@ typedef enum cloob_clean { CLOOB_CLEAN_FULL = 0, CLOOB_CLEAN_BASIC } cloob_clean
 CLOOB_API cloob_status cloob_tokenizer_open(cloob_ctx *ctx, const char *path, cloob_tokenizer **out);
 /* Learns a vocabulary of `size` ids (at least 514) from a text file, plain or gzip, with a caption per line,
  * or a table with tabs and a column `title`. Depends on the captions and the size alone. */
-CLOOB_API cloob_status cloob_tokenizer_train(cloob_ctx *ctx, const char *path, int32_t size,
-                                             cloob_tokenizer **out);
+CLOOB_API cloob_status cloob_tokenizer_train(cloob_ctx *ctx, const char *path, int32_t size, cloob_tokenizer **out);
 CLOOB_API cloob_status cloob_tokenizer_save(cloob_ctx *ctx, const cloob_tokenizer *t, const char *path);
 CLOOB_API void cloob_tokenizer_close(cloob_tokenizer *t);
 
@@ -41,14 +40,13 @@ CLOOB_API int32_t cloob_tokenizer_end_id(const cloob_tokenizer *t);
 
 /* The ids of one text without start, end or padding; free(*ids) is the caller's. Bytes that are not UTF-8
  * count as U+FFFD. */
-CLOOB_API cloob_status cloob_tokenizer_encode(cloob_ctx *ctx, const cloob_tokenizer *t, const char *text,
-                                              size_t bytes, int32_t **ids, int64_t *count);
+CLOOB_API cloob_status cloob_tokenizer_encode(cloob_ctx *ctx, const cloob_tokenizer *t, const char *text, size_t bytes,
+                                              int32_t **ids, int64_t *count);
 
 /* Rows as a model takes them, on all threads: start, ids, end, zeros; a longer text is cut and its last token
  * is the end. text: n zero-terminated strings; rows: (n, length), overwritten. */
-CLOOB_API cloob_status cloob_tokenizer_encode_rows(cloob_ctx *ctx, const cloob_tokenizer *t,
-                                                   const char *const *text, int64_t n, int64_t length,
-                                                   int32_t *rows);
+CLOOB_API cloob_status cloob_tokenizer_encode_rows(cloob_ctx *ctx, const cloob_tokenizer *t, const char *const *text,
+                                                   int64_t n, int64_t length, int32_t *rows);
 
 /* The text of ids, words separated by single spaces; free(*text) is the caller's. An id outside the
  * vocabulary is an error; start and end give nothing. */

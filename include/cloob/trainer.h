@@ -38,8 +38,7 @@ CLOOB_API void cloob_trainer_options_init(cloob_trainer_options *o);
 
 typedef struct cloob_trainer cloob_trainer; /* one thread at a time */
 
-CLOOB_API cloob_status cloob_trainer_create(cloob_ctx *ctx, const cloob_trainer_options *o,
-                                            cloob_trainer **out);
+CLOOB_API cloob_status cloob_trainer_create(cloob_ctx *ctx, const cloob_trainer_options *o, cloob_trainer **out);
 CLOOB_API void cloob_trainer_destroy(cloob_trainer *t);
 
 CLOOB_API int64_t cloob_trainer_image_size(const cloob_trainer *t); /* S */
@@ -52,8 +51,8 @@ typedef struct cloob_trainer_result {
 
 /* One step. rgb: (batch, S, S, 3) bytes; tokens: (batch, T) as cloob_tokenizer_encode_rows makes them. r may
  * be NULL. */
-CLOOB_API cloob_status cloob_trainer_step(cloob_ctx *ctx, cloob_trainer *t, const uint8_t *rgb,
-                                          const int32_t *tokens, double lr, cloob_trainer_result *r);
+CLOOB_API cloob_status cloob_trainer_step(cloob_ctx *ctx, cloob_trainer *t, const uint8_t *rgb, const int32_t *tokens,
+                                          double lr, cloob_trainer_result *r);
 
 /* Weights, configuration and tokenizer in our format, for cloob_model_open. Beside and renamed. */
 CLOOB_API cloob_status cloob_trainer_save(cloob_ctx *ctx, cloob_trainer *t, const char *path);

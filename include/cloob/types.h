@@ -34,7 +34,16 @@ typedef enum cloob_status {
 } cloob_status;
 
 typedef enum cloob_dtype {
-    CLOOB_F32 = 0, CLOOB_BF16, CLOOB_F16, CLOOB_F64, CLOOB_I64, CLOOB_I32, CLOOB_I16, CLOOB_I8, CLOOB_U8, CLOOB_BOOL
+    CLOOB_F32 = 0,
+    CLOOB_BF16,
+    CLOOB_F16,
+    CLOOB_F64,
+    CLOOB_I64,
+    CLOOB_I32,
+    CLOOB_I16,
+    CLOOB_I8,
+    CLOOB_U8,
+    CLOOB_BOOL
 } cloob_dtype;
 
 typedef enum cloob_log_level { CLOOB_LOG_DEBUG = 0, CLOOB_LOG_INFO, CLOOB_LOG_WARN, CLOOB_LOG_QUIET } cloob_log_level;
@@ -46,8 +55,8 @@ typedef void cloob_log_fn(void *user, cloob_log_level level, const char *line);
 typedef struct cloob_ctx cloob_ctx;
 
 typedef struct cloob_ctx_options {
-    int threads;               /* CPU threads; 0: all cores */
-    cloob_log_fn *log;         /* NULL: silent */
+    int threads;       /* CPU threads; 0: all cores */
+    cloob_log_fn *log; /* NULL: silent */
     void *log_user;
     cloob_log_level log_level; /* lines below it are dropped */
 } cloob_ctx_options;
@@ -65,7 +74,7 @@ CLOOB_API const char *cloob_error(const cloob_ctx *ctx);
 /* A short word for a status: "argument", "io", ... */
 CLOOB_API const char *cloob_status_name(cloob_status s);
 
-/* "0.1.0" */
+/* "0.2.0" */
 CLOOB_API const char *cloob_version(void);
 
 #ifdef __cplusplus

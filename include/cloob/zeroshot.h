@@ -25,15 +25,15 @@ extern "C" {
 typedef struct cloob_classifier cloob_classifier; /* read-only once made; independent of the model */
 
 /* labels: at least two. Each template holds {} where the label goes; none: "a photo of a {}.". */
-CLOOB_API cloob_status cloob_classifier_create(cloob_ctx *ctx, cloob_model *m, const char *const *label,
-                                               int64_t labels, const char *const *templates,
-                                               int64_t template_count, cloob_classifier **out);
+CLOOB_API cloob_status cloob_classifier_create(cloob_ctx *ctx, cloob_model *m, const char *const *label, int64_t labels,
+                                               const char *const *templates, int64_t template_count,
+                                               cloob_classifier **out);
 CLOOB_API void cloob_classifier_destroy(cloob_classifier *c);
 
 /* p (n, labels) = softmax of the model's inverse temperature times the cosines; image: (n, D) rows of any
  * length but zero. */
-CLOOB_API cloob_status cloob_classify(cloob_ctx *ctx, const cloob_classifier *c, const float *image,
-                                      int64_t n, float *p);
+CLOOB_API cloob_status cloob_classify(cloob_ctx *ctx, const cloob_classifier *c, const float *image, int64_t n,
+                                      float *p);
 
 /* ---- accuracy on a data set ---------------------------------------------------------------------- */
 
@@ -41,7 +41,7 @@ typedef struct cloob_zeroshot_options {
     const cloob_prompts *prompts; /* NULL: the data's own class names and "a photo of a {}." */
     int64_t set;                  /* of the prompts */
     int workers;                  /* threads that decode; 2 */
-    const float *stored; /* (stored_rows, D): prompts and pictures are replaced by what they retrieve from
+    const float *stored;          /* (stored_rows, D): prompts and pictures are replaced by what they retrieve from
                           * these rows; NULL: as they are */
     int64_t stored_rows, stored_columns; /* columns must be the model's D */
     double beta;                         /* of that retrieval */

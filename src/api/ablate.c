@@ -29,15 +29,12 @@ static cloob_status check(cloob_ctx *ctx, const cloob_ablate_options *o)
         for (int64_t k = 0; k < i; k++)
             if (strcmp(o->method[i], o->method[k]) == 0)
                 return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "--methods: %s is there twice", o->method[i]);
-    if (o->seeds < 1)
-        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "--seeds %lld: needs 1 or more", (long long)o->seeds);
+    if (o->seeds < 1) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "--seeds %lld: needs 1 or more", (long long)o->seeds);
     if (!(o->alpha > 0 && o->alpha < 1))
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "--alpha %g: needs a number between 0 and 1", o->alpha);
-    if (o->train.resume)
-        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "an ablation goes on by itself; leave out --resume");
+    if (o->train.resume) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "an ablation goes on by itself; leave out --resume");
     if (!o->train.val_data && !o->zeroshots)
-        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
-                        "nothing to compare runs by; give --val-data, --zeroshot, or both");
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "nothing to compare runs by; give --val-data, --zeroshot, or both");
     if (o->prompts && !o->zeroshots) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "--prompts needs --zeroshot");
     if (o->seeds < 4)
         ctx_log(ctx, CLOOB_LOG_WARN,
@@ -52,8 +49,8 @@ static cloob_status check(cloob_ctx *ctx, const cloob_ablate_options *o)
 static cloob_status write_in(cloob_ctx *ctx, const char *folder, const char *name, sbuf *text)
 {
     char *path = file_join(folder, name);
-    cloob_status status = path && !text->failed ? file_write(ctx, path, text->data, text->len)
-                                                : ctx_no_memory(ctx, text->len, name);
+    cloob_status status =
+        path && !text->failed ? file_write(ctx, path, text->data, text->len) : ctx_no_memory(ctx, text->len, name);
     free(path);
     sbuf_release(text);
     return status;
@@ -69,8 +66,8 @@ static cloob_status write_tables(cloob_ctx *ctx, const char *folder, const ablat
     return status != CLOOB_OK ? status : second;
 }
 
-static cloob_status write_page(cloob_ctx *ctx, arena *a, const char *folder, const char *title,
-                               const ablate_run *run, int64_t runs)
+static cloob_status write_page(cloob_ctx *ctx, arena *a, const char *folder, const char *title, const ablate_run *run,
+                               int64_t runs)
 {
     char page[ABLATE_PATH + 64];
     const char **dir = arena_push(a, (size_t)runs * sizeof *dir);
@@ -98,8 +95,7 @@ static cloob_status name_runs(cloob_ctx *ctx, const cloob_ablate_options *o, con
     return CLOOB_OK;
 }
 
-static cloob_status collect(cloob_ctx *ctx, arena *a, const cloob_ablate_summary *s, const ablate_run *run,
-                            ablation *t)
+static cloob_status collect(cloob_ctx *ctx, arena *a, const cloob_ablate_summary *s, const ablate_run *run, ablation *t)
 {
     for (int64_t i = 0; i < s->runs; i++) {
         json *summary;

@@ -20,10 +20,9 @@ static cloob_status refuse_difference(cloob_ctx *ctx, const char *folder, char *
         char *a = strsep(&was, "\n"), *b = strsep(&is, "\n");
         if (!a && !b) return CLOOB_OK;
         if (a && b && strcmp(a, b) == 0) continue;
-        return ctx_fail(
-            ctx, CLOOB_ERR_ARGUMENT,
-            "%s: was begun with other settings (%s, now %s); give another --name, or those settings", folder,
-            a && *a ? a : "nothing", b && *b ? b : "nothing");
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
+                        "%s: was begun with other settings (%s, now %s); give another --name, or those settings",
+                        folder, a && *a ? a : "nothing", b && *b ? b : "nothing");
     }
 }
 
@@ -44,8 +43,7 @@ cloob_status ablate_check_settings(cloob_ctx *ctx, const cloob_ablate_options *o
     file_bytes old;
     settings_put(&now, &o->train, SETTINGS_LEARNING); /* seeds and methods may grow */
     char *path = file_join(folder, "settings.txt");
-    cloob_status status =
-        path && !now.failed ? file_make_dirs(ctx, folder) : ctx_no_memory(ctx, now.len, "settings");
+    cloob_status status = path && !now.failed ? file_make_dirs(ctx, folder) : ctx_no_memory(ctx, now.len, "settings");
     if (status == CLOOB_OK && !(file_exists(path) && has_runs(folder)))
         status = file_write(ctx, path, now.data, now.len);
     else if (status == CLOOB_OK && (status = file_read(ctx, path, FILE_TEXT_LIMIT, &old)) == CLOOB_OK) {
@@ -74,16 +72,14 @@ static cloob_status set_aside(cloob_ctx *ctx, const char *dir)
         snprintf(aside, sizeof aside, "%s.unfinished%d", dir, i);
         if (file_exists(aside)) continue;
         if (rename(dir, aside) != 0) break;
-        ctx_log(ctx, CLOOB_LOG_WARN, "%s: ended before its first checkpoint; kept as %s, and begun again",
-                dir, aside);
+        ctx_log(ctx, CLOOB_LOG_WARN, "%s: ended before its first checkpoint; kept as %s, and begun again", dir, aside);
         return CLOOB_OK;
     }
-    return ctx_fail(ctx, CLOOB_ERR_IO,
-                    "%s: ended before its first checkpoint and cannot be renamed; remove it", dir);
+    return ctx_fail(ctx, CLOOB_ERR_IO, "%s: ended before its first checkpoint and cannot be renamed; remove it", dir);
 }
 
-static cloob_status train(cloob_ctx *ctx, const cloob_ablate_options *o, const char *folder,
-                          const ablate_run *r, cloob_ablate_summary *count, cloob_train_summary *s)
+static cloob_status train(cloob_ctx *ctx, const cloob_ablate_options *o, const char *folder, const ablate_run *r,
+                          cloob_ablate_summary *count, cloob_train_summary *s)
 {
     cloob_train_options t = o->train;
     bool resume = has_checkpoint(r->dir);
@@ -164,8 +160,8 @@ static void last_part(const char *path, char out[128])
 }
 
 /* Writes zeroshot-SET.json into the run's folder, where the report finds it, too. */
-static cloob_status put_zeroshot(cloob_ctx *ctx, const ablate_run *r, cloob_model *m,
-                                 const cloob_prompts *prompts, const char *source, double *sum, sbuf *out)
+static cloob_status put_zeroshot(cloob_ctx *ctx, const ablate_run *r, cloob_model *m, const cloob_prompts *prompts,
+                                 const char *source, double *sum, sbuf *out)
 {
     char set[128], path[ABLATE_PATH + 160], key[160];
     cloob_dataset *d;
@@ -180,8 +176,8 @@ static cloob_status put_zeroshot(cloob_ctx *ctx, const ablate_run *r, cloob_mode
     cloob_status status = cloob_zeroshot(ctx, m, d, &z, &found);
     cloob_dataset_close(d);
     CLOOB_TRY(status);
-    sbuf_printf(&text, "{\"top1\": %.10g, \"top5\": %.10g, \"mean_per_class\": %.10g, \"n\": %lld}\n",
-                found.top1, found.top5, found.mean_per_class, (long long)found.n);
+    sbuf_printf(&text, "{\"top1\": %.10g, \"top5\": %.10g, \"mean_per_class\": %.10g, \"n\": %lld}\n", found.top1,
+                found.top5, found.mean_per_class, (long long)found.n);
     *sum += found.top1;
     snprintf(key, sizeof key, "zeroshot/%s", set);
     put_number(out, key, found.top1);
@@ -208,8 +204,7 @@ static cloob_status put_zeroshots(cloob_ctx *ctx, const cloob_ablate_options *o,
     if (status == CLOOB_OK) status = cloob_model_open(ctx, checkpoint, &mo, &m);
     for (int64_t i = 0; i < o->zeroshots && status == CLOOB_OK; i++)
         status = put_zeroshot(ctx, r, m, prompts, o->zeroshot[i], &sum, out);
-    if (status == CLOOB_OK && o->zeroshots > 1)
-        put_number(out, "zeroshot/average", sum / (double)o->zeroshots);
+    if (status == CLOOB_OK && o->zeroshots > 1) put_number(out, "zeroshot/average", sum / (double)o->zeroshots);
     if (m) cloob_model_close(m);
     if (prompts) cloob_prompts_close(prompts);
     return status;
@@ -253,8 +248,7 @@ cloob_status ablate_read_summary(cloob_ctx *ctx, arena *a, const ablate_run *r, 
     return json_read_file(ctx, a, path, summary);
 }
 
-static cloob_status find_finished(cloob_ctx *ctx, const cloob_ablate_options *o, const ablate_run *r,
-                                  bool *found)
+static cloob_status find_finished(cloob_ctx *ctx, const cloob_ablate_options *o, const ablate_run *r, bool *found)
 {
     arena a = { 0 };
     json *summary;
@@ -264,8 +258,8 @@ static cloob_status find_finished(cloob_ctx *ctx, const cloob_ablate_options *o,
     return status;
 }
 
-cloob_status ablate_do_run(cloob_ctx *ctx, const cloob_ablate_options *o, const char *folder,
-                           const ablate_run *r, cloob_ablate_summary *count)
+cloob_status ablate_do_run(cloob_ctx *ctx, const cloob_ablate_options *o, const char *folder, const ablate_run *r,
+                           cloob_ablate_summary *count)
 {
     char path[ABLATE_PATH + 64];
     cloob_train_summary s;

@@ -17,12 +17,12 @@ typedef struct ablate_run {
 cloob_status ablate_check_settings(cloob_ctx *ctx, const cloob_ablate_options *o, const char *folder);
 
 /* Trains, resumes or finds the run, evaluates it and leaves summary.json. */
-cloob_status ablate_do_run(cloob_ctx *ctx, const cloob_ablate_options *o, const char *folder,
-                           const ablate_run *r, cloob_ablate_summary *count);
+cloob_status ablate_do_run(cloob_ctx *ctx, const cloob_ablate_options *o, const char *folder, const ablate_run *r,
+                           cloob_ablate_summary *count);
 
 /* All of them, o->jobs at a time; the first that fails, or is stopped, stops the others. */
-cloob_status ablate_do_runs(cloob_ctx *ctx, const cloob_ablate_options *o, const char *folder,
-                            const ablate_run *run, int64_t runs, cloob_ablate_summary *count);
+cloob_status ablate_do_runs(cloob_ctx *ctx, const cloob_ablate_options *o, const char *folder, const ablate_run *run,
+                            int64_t runs, cloob_ablate_summary *count);
 
 /* What summary.json holds, in the arena. */
 cloob_status ablate_read_summary(cloob_ctx *ctx, arena *a, const ablate_run *r, json **summary);

@@ -8,9 +8,7 @@
 
 void cloob_bench_options_init(cloob_bench_options *o)
 {
-    *o = (cloob_bench_options){
-        .model = "RN50", .batch = 32, .accum = 1, .repeats = 5, .method = CLOOB_METHOD_CLOOB
-    };
+    *o = (cloob_bench_options){ .model = "RN50", .batch = 32, .accum = 1, .repeats = 5, .method = CLOOB_METHOD_CLOOB };
 }
 
 cloob_status cloob_bench_step(cloob_ctx *ctx, const cloob_bench_options *o, cloob_bench_result *out)

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "data/tokenizer.h"
+#include "data/text/tokenizer.h"
 #include "model/interchange.h"
 #include "train/checkpoint.h"
 
@@ -20,8 +20,7 @@ static bool ends(const char *name, const char *tail)
 static cloob_weight_format resolve_format(cloob_weight_format to, const char *out)
 {
     if (to != CLOOB_WEIGHTS_AUTO) return to;
-    return ends(out, ".pt") || ends(out, ".pth") || ends(out, ".bin") ? CLOOB_WEIGHTS_OPENAI
-                                                                      : CLOOB_WEIGHTS_NATIVE;
+    return ends(out, ".pt") || ends(out, ".pth") || ends(out, ".bin") ? CLOOB_WEIGHTS_OPENAI : CLOOB_WEIGHTS_NATIVE;
 }
 
 static weight_format inner_format(cloob_weight_format to)
@@ -40,8 +39,8 @@ static cloob_status parse_activation(cloob_ctx *ctx, const char *name, model_act
     if (strcmp(name, "quickgelu") == 0) *act = ACT_QUICKGELU;
     else if (strcmp(name, "gelu") == 0) *act = ACT_GELU;
     else
-        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
-                        "activation \"%.60s\" is not known; there are quickgelu and gelu", name);
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "activation \"%.60s\" is not known; there are quickgelu and gelu",
+                        name);
     return CLOOB_OK;
 }
 
@@ -124,8 +123,7 @@ static cloob_status store_vocab(cloob_ctx *ctx, const char *path, weights *w)
                           (int)tokenizer_vocab_size(t), (long long)w->config.vocab);
     else {
         tokenizer_save(t, &text);
-        status = text.failed ? ctx_no_memory(ctx, text.len, path)
-                             : weights_set_meta(ctx, w, "tokenizer", text.data);
+        status = text.failed ? ctx_no_memory(ctx, text.len, path) : weights_set_meta(ctx, w, "tokenizer", text.data);
     }
     sbuf_release(&text);
     tokenizer_close(t);
@@ -139,9 +137,7 @@ static cloob_status parse_dtype(cloob_ctx *ctx, const char *name, cloob_dtype *o
     if (strcmp(name, "f32") == 0) *out = CLOOB_F32;
     else if (strcmp(name, "bf16") == 0) *out = CLOOB_BF16;
     else if (strcmp(name, "f16") == 0) *out = CLOOB_F16;
-    else
-        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "type \"%.60s\" is not known; there are f32, bf16 and f16",
-                        name);
+    else return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "type \"%.60s\" is not known; there are f32, bf16 and f16", name);
     return CLOOB_OK;
 }
 
@@ -152,8 +148,7 @@ static cloob_status change_dtype(cloob_ctx *ctx, const char *name, weights *w)
     CLOOB_TRY(parse_dtype(ctx, name, &type));
     for (int64_t i = 0; i < w->count; i++) {
         tensor *t = &w->entry[i].t, from = *t;
-        bool number =
-            t->dtype == CLOOB_F32 || t->dtype == CLOOB_BF16 || t->dtype == CLOOB_F16 || t->dtype == CLOOB_F64;
+        bool number = t->dtype == CLOOB_F32 || t->dtype == CLOOB_BF16 || t->dtype == CLOOB_F16 || t->dtype == CLOOB_F64;
         if (!number || t->dtype == type || t->ndim < 2) continue;
         t->dtype = type;
         t->data = arena_push(&w->a, tensor_bytes(t));

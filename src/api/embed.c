@@ -56,8 +56,7 @@ static cloob_status keep(cloob_ctx *ctx, void *user, embed_part part, void *rows
     if (part == EMBED_LABEL) memcpy(e->label + at, rows, (size_t)n * sizeof *e->label);
     if (part == EMBED_IMAGE)
         memcpy(e->image + at * e->image_width, rows, (size_t)(n * e->image_width) * sizeof *e->image);
-    if (part == EMBED_TEXT)
-        memcpy(e->text + at * e->text_width, rows, (size_t)(n * e->text_width) * sizeof *e->text);
+    if (part == EMBED_TEXT) memcpy(e->text + at * e->text_width, rows, (size_t)(n * e->text_width) * sizeof *e->text);
     s->rows[part] += n;
     return CLOOB_OK;
 }
@@ -65,8 +64,7 @@ static cloob_status keep(cloob_ctx *ctx, void *user, embed_part part, void *rows
 static cloob_status check_free(cloob_ctx *ctx, const void *taken, int64_t width, const char *what)
 {
     if (!taken || !width) return CLOOB_OK;
-    return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "there are embeddings of %s already; give one source of them",
-                    what);
+    return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "there are embeddings of %s already; give one source of them", what);
 }
 
 /* What got holds goes to e, which had nothing of it. */
@@ -96,14 +94,14 @@ static cloob_status into_memory(cloob_ctx *ctx, cloob_model *m, const cloob_embe
     return status;
 }
 
-cloob_status cloob_embed_data(cloob_ctx *ctx, cloob_model *m, const cloob_dataset *d, cloob_output what,
-                              int workers, cloob_embedded *e)
+cloob_status cloob_embed_data(cloob_ctx *ctx, cloob_model *m, const cloob_dataset *d, cloob_output what, int workers,
+                              cloob_embedded *e)
 {
     return into_memory(ctx, m, &(cloob_embed_job){ .what = what, .data = d, .workers = workers }, e);
 }
 
-cloob_status cloob_embed_pictures(cloob_ctx *ctx, cloob_model *m, const char *const *path, int64_t n,
-                                  cloob_output what, cloob_embedded *e)
+cloob_status cloob_embed_pictures(cloob_ctx *ctx, cloob_model *m, const char *const *path, int64_t n, cloob_output what,
+                                  cloob_embedded *e)
 {
     return into_memory(ctx, m, &(cloob_embed_job){ .what = what, .pictures = path, .pictures_count = n }, e);
 }
@@ -114,8 +112,7 @@ cloob_status cloob_embed_text_file(cloob_ctx *ctx, cloob_model *m, const char *p
     return into_memory(ctx, m, &(cloob_embed_job){ .what = what, .texts = path }, e);
 }
 
-cloob_status cloob_embed_tensors(cloob_ctx *ctx, cloob_model *m, const char *path, cloob_output what,
-                                 cloob_embedded *e)
+cloob_status cloob_embed_tensors(cloob_ctx *ctx, cloob_model *m, const char *path, cloob_output what, cloob_embedded *e)
 {
     return into_memory(ctx, m, &(cloob_embed_job){ .what = what, .tensors = path }, e);
 }

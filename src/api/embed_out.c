@@ -17,8 +17,7 @@ typedef struct memory { /* the stored rows of a file */
     bool unit;
 } memory;
 
-static cloob_status memory_open(cloob_ctx *ctx, const char *path, const char *which, double beta, bool unit,
-                                memory *m)
+static cloob_status memory_open(cloob_ctx *ctx, const char *path, const char *which, double beta, bool unit, memory *m)
 {
     cloob_embeddings *file;
     cloob_matrix stored;
@@ -34,8 +33,8 @@ static cloob_status memory_open(cloob_ctx *ctx, const char *path, const char *wh
 static cloob_status memory_check(cloob_ctx *ctx, const memory *m, int64_t width)
 {
     if (!width || width == m->h.dim) return CLOOB_OK;
-    return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: rows of %lld, the embeddings have %lld", m->path,
-                    (long long)m->h.dim, (long long)width);
+    return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: rows of %lld, the embeddings have %lld", m->path, (long long)m->h.dim,
+                    (long long)width);
 }
 
 static cloob_status memory_retrieve(cloob_ctx *ctx, const memory *m, float *rows, int64_t n)
@@ -90,8 +89,7 @@ static cloob_status lists_make(cloob_ctx *ctx, char *const *name, int64_t names,
     *l = (lists){ 0 };
     if (name) put_list(&l->names, name, names), l->meta[l->count++] = (st_meta){ "names", l->names.data };
     if (classes)
-        put_list(&l->classes, class_name, classes),
-            l->meta[l->count++] = (st_meta){ "classes", l->classes.data };
+        put_list(&l->classes, class_name, classes), l->meta[l->count++] = (st_meta){ "classes", l->classes.data };
     if (!l->names.failed && !l->classes.failed) return CLOOB_OK;
     return ctx_no_memory(ctx, l->names.len + l->classes.len, "names");
 }
@@ -152,10 +150,8 @@ static cloob_status lists_expect(cloob_ctx *ctx, const embed_source *s, lists *l
     char **list = calloc((size_t)(names + classes + 1), sizeof *list);
     if (!list) return ctx_no_memory(ctx, (size_t)(names + classes) * sizeof *list, "names");
     for (int64_t i = 0; i < names; i++) list[i] = (char *)(uintptr_t)s->pictures.item[i].path; /* only read */
-    for (int64_t i = 0; i < classes; i++)
-        list[names + i] = (char *)(uintptr_t)cloob_dataset_class_name(set, i);
-    cloob_status status =
-        lists_make(ctx, s->job.pictures_count ? list : NULL, names, list + names, classes, l);
+    for (int64_t i = 0; i < classes; i++) list[names + i] = (char *)(uintptr_t)cloob_dataset_class_name(set, i);
+    cloob_status status = lists_make(ctx, s->job.pictures_count ? list : NULL, names, list + names, classes, l);
     free(list);
     return status;
 }
@@ -180,8 +176,8 @@ static cloob_status write_end(cloob_ctx *ctx, out_file *o, const cloob_embedded 
     return status;
 }
 
-cloob_status cloob_embed_to_file(cloob_ctx *ctx, cloob_model *handle, const cloob_embed_job *job,
-                                 const char *path, cloob_embedded *e)
+cloob_status cloob_embed_to_file(cloob_ctx *ctx, cloob_model *handle, const cloob_embed_job *job, const char *path,
+                                 cloob_embedded *e)
 {
     embed_source s;
     out_file o = { 0 };

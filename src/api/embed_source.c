@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "core/arith.h"
-#include "eval/embed_data.h"
+#include "infer/embed_data.h"
 
 /* Rows of pictures, texts or tensors that are made at a time, a multiple of the encoder's batch. */
 enum { AT_ONCE = 256 };
@@ -28,8 +28,7 @@ static cloob_status open_data(cloob_ctx *ctx, embed_source *s)
     const dataset *set = (const dataset *)(const void *)s->job.data;
     int64_t n = dataset_epoch_samples(set);
     if (dataset_has_captions(set) && !s->m->tok)
-        ctx_log(ctx, CLOOB_LOG_WARN,
-                "the weights hold no tokenizer: pictures alone; --vocab FILE adds the captions");
+        ctx_log(ctx, CLOOB_LOG_WARN, "the weights hold no tokenizer: pictures alone; --vocab FILE adds the captions");
     CLOOB_TRY(announce(ctx, s, EMBED_IMAGE, n));
     if (dataset_class_count(set)) s->most[EMBED_LABEL] = n;
     return dataset_has_captions(set) && s->m->tok ? announce(ctx, s, EMBED_TEXT, n) : CLOOB_OK;
@@ -40,11 +39,9 @@ static cloob_status check_images(cloob_ctx *ctx, const embed_source *s)
     const tensor *t = &s->images->t;
     int64_t S = s->m->view.size;
     char shape[SHAPE_TEXT];
-    if (t->dtype == CLOOB_F32 && t->ndim == 4 && t->dim[1] == 3 && t->dim[2] == S && t->dim[3] == S)
-        return CLOOB_OK;
+    if (t->dtype == CLOOB_F32 && t->ndim == 4 && t->dim[1] == 3 && t->dim[2] == S && t->dim[3] == S) return CLOOB_OK;
     return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: images is %s %s, the model wants F32 (N, 3, %lld, %lld)",
-                    s->job.tensors, dtype_name(t->dtype), tensor_shape_text(t, shape), (long long)S,
-                    (long long)S);
+                    s->job.tensors, dtype_name(t->dtype), tensor_shape_text(t, shape), (long long)S, (long long)S);
 }
 
 static cloob_status check_tokens(cloob_ctx *ctx, const embed_source *s)
@@ -53,8 +50,8 @@ static cloob_status check_tokens(cloob_ctx *ctx, const embed_source *s)
     int64_t T = encoder_config(s->m->enc)->context;
     char shape[SHAPE_TEXT];
     if ((t->dtype == CLOOB_I32 || t->dtype == CLOOB_I64) && t->ndim == 2 && t->dim[1] == T) return CLOOB_OK;
-    return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: tokens is %s %s, the model wants I32 or I64 (N, %lld)",
-                    s->job.tensors, dtype_name(t->dtype), tensor_shape_text(t, shape), (long long)T);
+    return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: tokens is %s %s, the model wants I32 or I64 (N, %lld)", s->job.tensors,
+                    dtype_name(t->dtype), tensor_shape_text(t, shape), (long long)T);
 }
 
 static cloob_status open_tensors(cloob_ctx *ctx, embed_source *s)
@@ -76,7 +73,7 @@ static cloob_status open_tensors(cloob_ctx *ctx, embed_source *s)
 static cloob_status open_pictures(cloob_ctx *ctx, embed_source *s)
 {
     for (int64_t i = 0; i < s->job.pictures_count; i++)
-        CLOOB_TRY(picture_list_add(ctx, &s->pictures, s->job.pictures[i]));
+        CLOOB_TRY(image_list_add(ctx, &s->pictures, s->job.pictures[i]));
     return announce(ctx, s, EMBED_IMAGE, s->pictures.count);
 }
 
@@ -111,8 +108,7 @@ static cloob_status open_texts(cloob_ctx *ctx, embed_source *s)
 
 static cloob_status make_room(cloob_ctx *ctx, embed_source *s)
 {
-    int64_t width =
-        s->width[EMBED_IMAGE] > s->width[EMBED_TEXT] ? s->width[EMBED_IMAGE] : s->width[EMBED_TEXT];
+    int64_t width = s->width[EMBED_IMAGE] > s->width[EMBED_TEXT] ? s->width[EMBED_IMAGE] : s->width[EMBED_TEXT];
     size_t bytes = (size_t)(embed_rows_at_once(s->m->enc, AT_ONCE) * width) * sizeof *s->rows;
     s->rows = malloc(bytes ? bytes : 1);
     s->bad = calloc((size_t)embed_rows_at_once(s->m->enc, AT_ONCE), sizeof *s->bad);
@@ -135,7 +131,7 @@ cloob_status embed_source_open(cloob_ctx *ctx, cloob_model *m, const cloob_embed
 void embed_source_close(embed_source *s)
 {
     st_close(&s->tensors);
-    picture_list_release(&s->pictures);
+    image_list_release(&s->pictures);
     file_bytes_release(&s->text);
     free(s->line), free(s->rows), free(s->bad);
     *s = (embed_source){ 0 };
@@ -185,13 +181,11 @@ static cloob_status run_data(cloob_ctx *ctx, flow *f)
 }
 
 /* Tokens [first, first + n) as the encoder takes them. */
-static cloob_status narrow_tokens(cloob_ctx *ctx, const embed_source *s, int64_t first, int64_t n,
-                                  int32_t *out)
+static cloob_status narrow_tokens(cloob_ctx *ctx, const embed_source *s, int64_t first, int64_t n, int32_t *out)
 {
     const tensor *t = &s->tokens->t;
     int64_t T = t->dim[1];
-    if (t->dtype == CLOOB_I32)
-        memcpy(out, (const int32_t *)t->data + first * T, (size_t)(n * T) * sizeof *out);
+    if (t->dtype == CLOOB_I32) memcpy(out, (const int32_t *)t->data + first * T, (size_t)(n * T) * sizeof *out);
     for (int64_t i = 0; i < n * T && t->dtype == CLOOB_I64; i++) {
         int64_t id;
         memcpy(&id, (const char *)t->data + 8 * (first * T + i), 8);
@@ -209,7 +203,7 @@ static cloob_status run_tokens(cloob_ctx *ctx, flow *f)
     int32_t *ids = malloc((size_t)(most * T) * sizeof *ids);
     cloob_status status = ids ? CLOOB_OK : ctx_no_memory(ctx, (size_t)(most * T) * sizeof *ids, "tokens");
     for (int64_t i = 0; i < s->tokens->t.dim[0] && status == CLOOB_OK; i += most) {
-        int64_t n = least(most, s->tokens->t.dim[0] - i);
+        int64_t n = min64(most, s->tokens->t.dim[0] - i);
         status = narrow_tokens(ctx, s, i, n, ids);
         if (status == CLOOB_OK) status = encoder_texts(ctx, s->m->enc, ids, n, output_of(s), s->rows);
         if (status == CLOOB_OK) status = f->put(ctx, f->user, EMBED_TEXT, s->rows, n);
@@ -225,9 +219,8 @@ static cloob_status run_images(cloob_ctx *ctx, flow *f)
     const tensor *t = &s->images->t;
     int64_t most = embed_rows_at_once(s->m->enc, AT_ONCE), each = t->dim[1] * t->dim[2] * t->dim[3];
     for (int64_t i = 0; i < t->dim[0]; i += most) {
-        int64_t n = least(most, t->dim[0] - i);
-        CLOOB_TRY(encoder_float_images(ctx, s->m->enc, (const float *)t->data + i * each, n, output_of(s),
-                                       s->rows));
+        int64_t n = min64(most, t->dim[0] - i);
+        CLOOB_TRY(encoder_float_images(ctx, s->m->enc, (const float *)t->data + i * each, n, output_of(s), s->rows));
         CLOOB_TRY(f->put(ctx, f->user, EMBED_IMAGE, s->rows, n));
         f->e->rows += n;
     }
@@ -235,8 +228,7 @@ static cloob_status run_images(cloob_ctx *ctx, flow *f)
 }
 
 /* Moves the readable rows of a batch together and notes their names; *kept of them. */
-static cloob_status keep_readable(cloob_ctx *ctx, flow *f, const picture_entry *item, int64_t n,
-                                  int64_t *kept)
+static cloob_status keep_readable(cloob_ctx *ctx, flow *f, const image_entry *item, int64_t n, int64_t *kept)
 {
     embed_source *s = f->s;
     int64_t width = s->width[EMBED_IMAGE];
@@ -253,7 +245,7 @@ static cloob_status keep_readable(cloob_ctx *ctx, flow *f, const picture_entry *
     return CLOOB_OK;
 }
 
-static cloob_status picture_batch(cloob_ctx *ctx, flow *f, const picture_entry *item, int64_t n)
+static cloob_status picture_batch(cloob_ctx *ctx, flow *f, const image_entry *item, int64_t n)
 {
     embed_source *s = f->s;
     const char *path[AT_ONCE];
@@ -272,17 +264,16 @@ static void tell(cloob_ctx *ctx, int64_t before, int64_t done, int64_t of, const
 
 static cloob_status run_pictures(cloob_ctx *ctx, flow *f)
 {
-    const picture_list *l = &f->s->pictures;
+    const image_list *l = &f->s->pictures;
     f->e->name = calloc((size_t)(l->count + 1), sizeof *f->e->name);
     if (!f->e->name) return ctx_no_memory(ctx, (size_t)l->count * sizeof *f->e->name, "names");
     for (int64_t i = 0; i < l->count; i += AT_ONCE) {
-        int64_t n = least(AT_ONCE, l->count - i);
+        int64_t n = min64(AT_ONCE, l->count - i);
         CLOOB_TRY(picture_batch(ctx, f, l->item + i, n));
         tell(ctx, i, i + n, l->count, "pictures");
     }
     if (f->e->rows) return CLOOB_OK;
-    return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "there is no readable picture among the %lld files",
-                    (long long)l->count);
+    return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "there is no readable picture among the %lld files", (long long)l->count);
 }
 
 static cloob_status run_texts(cloob_ctx *ctx, flow *f)
@@ -290,7 +281,7 @@ static cloob_status run_texts(cloob_ctx *ctx, flow *f)
     embed_source *s = f->s;
     int64_t most = embed_rows_at_once(s->m->enc, AT_ONCE), all = s->most[EMBED_TEXT];
     for (int64_t i = 0; i < all; i += most) {
-        int64_t n = least(most, all - i);
+        int64_t n = min64(most, all - i);
         CLOOB_TRY(model_texts(ctx, s->m, s->line + i, n, output_of(s), s->rows));
         CLOOB_TRY(f->put(ctx, f->user, EMBED_TEXT, s->rows, n));
         f->e->text_rows += n;

@@ -12,7 +12,7 @@
 
 #include "api/model_handle.h"
 #include "core/file.h"
-#include "io/picture_list.h"
+#include "io/image/image_list.h"
 #include "io/safetensors.h"
 
 /* In the order of a file: the widest elements first, as the format has no padding and readers map it. */
@@ -25,7 +25,7 @@ typedef struct embed_source {
     int64_t width[EMBED_PARTS]; /* 0 for labels, and without the part */
     st_file tensors;
     const st_entry *images, *tokens; /* in tensors; NULL: not there */
-    picture_list pictures;
+    image_list pictures;
     file_bytes text; /* of the file of texts, cut into lines */
     const char **line;
     float *rows; /* room for one batch of pictures or texts */

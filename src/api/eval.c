@@ -9,7 +9,7 @@
 #include "eval/eval_device.h"
 #include "eval/eval_json.h"
 #include "eval/labels.h"
-#include "eval/probe_run.h"
+#include "eval/probe/probe_run.h"
 #include "eval/ranksum.h"
 #include "eval/retrieval.h"
 #include "io/safetensors.h"
@@ -87,8 +87,7 @@ static cloob_status need(cloob_ctx *ctx, cloob_embeddings *e, const char *names,
     return *name ? CLOOB_OK : ctx_no_memory(ctx, sizeof text, "a name");
 }
 
-cloob_status cloob_embeddings_matrix(cloob_ctx *ctx, cloob_embeddings *e, const char *names,
-                                     cloob_matrix *out)
+cloob_status cloob_embeddings_matrix(cloob_ctx *ctx, cloob_embeddings *e, const char *names, cloob_matrix *out)
 {
     const st_entry *entry;
     const char *name;
@@ -132,8 +131,8 @@ static cloob_status retrieve_on(cloob_ctx *ctx, cloob_retrieval *out, const unit
     return status;
 }
 
-cloob_status cloob_retrieve(cloob_ctx *ctx, cloob_retrieval *out, const cloob_matrix *image,
-                            const cloob_matrix *text, const cloob_retrieve_options *options)
+cloob_status cloob_retrieve(cloob_ctx *ctx, cloob_retrieval *out, const cloob_matrix *image, const cloob_matrix *text,
+                            const cloob_retrieve_options *options)
 {
     rows x, y;
     unit_rows ux, uy;
@@ -153,8 +152,8 @@ char *cloob_retrieval_json(const cloob_retrieval *r) { return retrieval_json(r);
 
 /* ---- analysis ------------------------------------------------------------------------------------ */
 
-cloob_status cloob_analyze(cloob_ctx *ctx, cloob_analysis *out, const cloob_matrix *image,
-                           const cloob_matrix *text, double share)
+cloob_status cloob_analyze(cloob_ctx *ctx, cloob_analysis *out, const cloob_matrix *image, const cloob_matrix *text,
+                           double share)
 {
     rows x, y;
     memset(out, 0, sizeof *out);
@@ -186,10 +185,7 @@ cloob_status cloob_analysis_plots(cloob_ctx *ctx, const cloob_analysis *a, const
 
 /* ---- probe --------------------------------------------------------------------------------------- */
 
-void cloob_probe_options_init(cloob_probe_options *o)
-{
-    *o = (cloob_probe_options){ true, 0, 1000, 0, true, "auto" };
-}
+void cloob_probe_options_init(cloob_probe_options *o) { *o = (cloob_probe_options){ true, 0, 1000, 0, true, "auto" }; }
 
 static cloob_status data_from(cloob_ctx *ctx, probe_data *d, const cloob_split *s)
 {
@@ -233,14 +229,14 @@ cloob_status cloob_probe_save(cloob_ctx *ctx, const cloob_probe_result *r, const
 
 /* ---- significance -------------------------------------------------------------------------------- */
 
-cloob_status cloob_rank_sum_test(cloob_ctx *ctx, cloob_rank_sum *out, const double *a, int64_t na,
-                                 const double *b, int64_t nb, cloob_rank_sum_method method)
+cloob_status cloob_rank_sum_test(cloob_ctx *ctx, cloob_rank_sum *out, const double *a, int64_t na, const double *b,
+                                 int64_t nb, cloob_rank_sum_method method)
 {
     return ranksum_test(ctx, out, a, na, b, nb, method);
 }
 
-cloob_status cloob_compare(cloob_ctx *ctx, cloob_comparison *out, const char *path_a, const char *path_b,
-                           int64_t epoch, double alpha)
+cloob_status cloob_compare(cloob_ctx *ctx, cloob_comparison *out, const char *path_a, const char *path_b, int64_t epoch,
+                           double alpha)
 {
     return compare_files(ctx, out, path_a, path_b, epoch, alpha);
 }

@@ -8,7 +8,7 @@
 #include "core/file.h"
 #include "core/json.h"
 #include "core/sbuf.h"
-#include "eval/factors_world.h"
+#include "infer/factors_world.h"
 
 cloob_status cloob_factors_measure(cloob_ctx *ctx, cloob_model *handle, const char *world, double lambda,
                                    cloob_factors *out)
@@ -29,8 +29,8 @@ static void put(sbuf *s, const char *key, double value)
 char *cloob_factors_json(const cloob_factors *f)
 {
     sbuf s = { 0 };
-    sbuf_printf(&s, "{\"factors\": %lld, \"trained\": %lld, \"tested\": %lld, \"bad\": %lld",
-                (long long)f->count, (long long)f->trained, (long long)f->tested, (long long)f->bad);
+    sbuf_printf(&s, "{\"factors\": %lld, \"trained\": %lld, \"tested\": %lld, \"bad\": %lld", (long long)f->count,
+                (long long)f->trained, (long long)f->tested, (long long)f->bad);
     put(&s, "kept", f->kept), put(&s, "zeroshot", f->zeroshot), put(&s, "probe", f->probe);
     sbuf_puts(&s, ", \"rows\": [");
     for (int64_t i = 0; i < f->count; i++) {
@@ -51,8 +51,7 @@ char *cloob_factors_json(const cloob_factors *f)
 cloob_status cloob_factors_write(cloob_ctx *ctx, const cloob_factors *f, const char *folder)
 {
     char *text = cloob_factors_json(f), *path = file_join(folder, "factors.json");
-    cloob_status status =
-        text && path ? file_make_dirs(ctx, folder) : ctx_no_memory(ctx, 4096, "factors.json");
+    cloob_status status = text && path ? file_make_dirs(ctx, folder) : ctx_no_memory(ctx, 4096, "factors.json");
     if (status == CLOOB_OK) status = file_write(ctx, path, text, strlen(text));
     free(text), free(path);
     return status;

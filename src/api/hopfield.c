@@ -20,11 +20,9 @@ static cloob_status check_rows(cloob_ctx *ctx, const char *what, const float *ro
 
 static cloob_status check(cloob_ctx *ctx, const cloob_hopfield *h, const float *states, int64_t n)
 {
-    if (h->count < 1 || h->dim < 1 || !h->stored)
-        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "no stored patterns");
+    if (h->count < 1 || h->dim < 1 || !h->stored) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "no stored patterns");
     if (!isfinite(h->beta) || h->beta < 0)
-        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "Hopfield scale %g: must be finite and not negative",
-                        h->beta);
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "Hopfield scale %g: must be finite and not negative", h->beta);
     if (n < 0 || (n > 0 && !states)) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "no states");
     CLOOB_TRY(check_rows(ctx, "stored pattern", h->stored, h->count, h->dim));
     return check_rows(ctx, "state", states, n, h->dim);
@@ -54,8 +52,7 @@ static cloob_status scale_to_unit(cloob_ctx *ctx, float *out, int64_t n, int64_t
     for (int64_t i = 0; i < n; i++) {
         double length = sqrt(vec_dot(out + i * d, out + i * d, d));
         if (!(length > 0))
-            return ctx_fail(ctx, CLOOB_ERR_NUMERIC, "state %lld retrieves zero, which has no direction",
-                            (long long)i);
+            return ctx_fail(ctx, CLOOB_ERR_NUMERIC, "state %lld retrieves zero, which has no direction", (long long)i);
         for (int64_t k = i * d; k < (i + 1) * d; k++) out[k] = (float)((double)out[k] / length);
     }
     return CLOOB_OK;
@@ -65,8 +62,7 @@ cloob_status cloob_hopfield_retrieve(cloob_ctx *ctx, const cloob_hopfield *h, co
                                      const float *states, int64_t n, float *out, int *updates)
 {
     CLOOB_TRY(check(ctx, h, states, n));
-    if (o->updates < 1)
-        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%d updates: at least 1 is needed", o->updates);
+    if (o->updates < 1) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%d updates: at least 1 is needed", o->updates);
     size_t bytes = (size_t)(n * h->dim) * sizeof(float);
     float *next = malloc(bytes ? bytes : 1);
     bool *still = malloc((size_t)n + 1);

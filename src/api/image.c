@@ -6,7 +6,7 @@
 
 #include "core/file.h"
 #include "core/rng.h"
-#include "data/transform.h"
+#include "data/view/transform.h"
 
 void cloob_view_options_init(cloob_view_options *o, int64_t size)
 {
@@ -22,15 +22,14 @@ static cloob_status to_transform(cloob_ctx *ctx, const cloob_view_options *v, tr
     return transform_options_check(ctx, o);
 }
 
-static cloob_status make_view(cloob_ctx *ctx, const image *im, const cloob_view_options *v,
-                              const transform_options *o, uint8_t *out)
+static cloob_status make_view(cloob_ctx *ctx, const image *im, const cloob_view_options *v, const transform_options *o,
+                              uint8_t *out)
 {
     switch (v->kind) {
     case CLOOB_VIEW_EVAL: return transform_eval(ctx, im, o, out);
     case CLOOB_VIEW_TRAIN: return transform_train(ctx, im, o, rng_key(v->seed, "view"), out);
     case CLOOB_VIEW_CROP:
-        return transform_crop_resize(ctx, im, v->top, v->left, v->height, v->width, v->size, v->size,
-                                     o->filter, out);
+        return transform_crop_resize(ctx, im, v->top, v->left, v->height, v->width, v->size, v->size, o->filter, out);
     }
     return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "view of unknown kind %d", (int)v->kind);
 }
@@ -53,8 +52,7 @@ cloob_status cloob_view_bytes(cloob_ctx *ctx, const void *bytes, size_t size, co
     return status;
 }
 
-cloob_status cloob_view_file(cloob_ctx *ctx, const char *path, const cloob_view_options *v,
-                             cloob_picture *out)
+cloob_status cloob_view_file(cloob_ctx *ctx, const char *path, const cloob_view_options *v, cloob_picture *out)
 {
     file_map map;
     *out = (cloob_picture){ 0 };

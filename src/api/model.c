@@ -7,10 +7,7 @@
 
 #include "api/model_handle.h"
 
-void cloob_model_options_init(cloob_model_options *o)
-{
-    *o = (cloob_model_options){ .invariant = true, .batch = 32 };
-}
+void cloob_model_options_init(cloob_model_options *o) { *o = (cloob_model_options){ .invariant = true, .batch = 32 }; }
 
 static cloob_status parse_precision(cloob_ctx *ctx, const char *name, cloob_dtype *out)
 {
@@ -21,8 +18,7 @@ static cloob_status parse_precision(cloob_ctx *ctx, const char *name, cloob_dtyp
     return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "precision %s: choose fp32 or bf16", name);
 }
 
-cloob_status cloob_model_open(cloob_ctx *ctx, const char *path, const cloob_model_options *o,
-                              cloob_model **out)
+cloob_status cloob_model_open(cloob_ctx *ctx, const char *path, const cloob_model_options *o, cloob_model **out)
 {
     cloob_model_options defaults;
     model_open_options inner;
@@ -74,8 +70,8 @@ int64_t cloob_model_width(const cloob_model *m, cloob_output what, cloob_side si
     return encoder_width(model_peek(m)->enc, (encoder_output)what, side == CLOOB_TEXT);
 }
 
-cloob_status cloob_encode_images(cloob_ctx *ctx, cloob_model *m, const uint8_t *rgb, int64_t n,
-                                 cloob_output what, float *out)
+cloob_status cloob_encode_images(cloob_ctx *ctx, cloob_model *m, const uint8_t *rgb, int64_t n, cloob_output what,
+                                 float *out)
 {
     return encoder_images(ctx, model_of(m)->enc, rgb, n, (encoder_output)what, out);
 }
@@ -85,8 +81,7 @@ cloob_status cloob_encode_picture(cloob_ctx *ctx, cloob_model *handle, const uin
 {
     model *m = model_of(handle);
     if (width < 1 || height < 1)
-        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "a picture of %lld x %lld", (long long)width,
-                        (long long)height);
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "a picture of %lld x %lld", (long long)width, (long long)height);
     image im = { .rgb = (uint8_t *)(uintptr_t)rgb, .width = width, .height = height }; /* only read */
     size_t bytes = (size_t)(m->view.size * m->view.size * 3);
     uint8_t *view = malloc(bytes);
@@ -97,25 +92,23 @@ cloob_status cloob_encode_picture(cloob_ctx *ctx, cloob_model *handle, const uin
     return status;
 }
 
-cloob_status cloob_encode_files(cloob_ctx *ctx, cloob_model *m, const char *const *path, int64_t n,
-                                cloob_output what, float *out, bool *bad)
+cloob_status cloob_encode_files(cloob_ctx *ctx, cloob_model *m, const char *const *path, int64_t n, cloob_output what,
+                                float *out, bool *bad)
 {
     return model_picture_files(ctx, model_of(m), path, n, (encoder_output)what, out, bad);
 }
 
-cloob_status cloob_encode_texts(cloob_ctx *ctx, cloob_model *m, const char *const *text, int64_t n,
-                                cloob_output what, float *out)
+cloob_status cloob_encode_texts(cloob_ctx *ctx, cloob_model *m, const char *const *text, int64_t n, cloob_output what,
+                                float *out)
 {
     return model_texts(ctx, model_of(m), text, n, (encoder_output)what, out);
 }
 
-cloob_status cloob_model_tokenize(cloob_ctx *ctx, const cloob_model *handle, const char *const *text,
-                                  int64_t n, int32_t *rows)
+cloob_status cloob_model_tokenize(cloob_ctx *ctx, const cloob_model *handle, const char *const *text, int64_t n,
+                                  int32_t *rows)
 {
     const model *m = model_peek(handle);
-    if (!m->tok)
-        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
-                        "the weights hold no tokenizer; open them with a vocabulary");
+    if (!m->tok) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "the weights hold no tokenizer; open them with a vocabulary");
     return tokenizer_encode_rows(ctx, m->tok, text, n, encoder_config(m->enc)->context, rows);
 }
 
@@ -125,8 +118,8 @@ cloob_status cloob_encode_image_tensor(cloob_ctx *ctx, cloob_model *m, const flo
     return encoder_float_images(ctx, model_of(m)->enc, images, n, (encoder_output)what, out);
 }
 
-cloob_status cloob_encode_tokens(cloob_ctx *ctx, cloob_model *m, const int32_t *tokens, int64_t n,
-                                 cloob_output what, float *out)
+cloob_status cloob_encode_tokens(cloob_ctx *ctx, cloob_model *m, const int32_t *tokens, int64_t n, cloob_output what,
+                                 float *out)
 {
     return encoder_texts(ctx, model_of(m)->enc, tokens, n, (encoder_output)what, out);
 }

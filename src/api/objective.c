@@ -75,15 +75,14 @@ static cloob_status job_plan(cloob_ctx *ctx, const cloob_objective_options *o, j
     return loss_plan_create(ctx, &l, &j->shape, NULL, &j->plan);
 }
 
-static cloob_status job_open(cloob_ctx *ctx, const cloob_objective_options *o, const cloob_embeddings *e,
-                             job *j)
+static cloob_status job_open(cloob_ctx *ctx, const cloob_objective_options *o, const cloob_embeddings *e, job *j)
 {
     const float *rows[MATRICES] = { e->x, e->y, e->u, e->v };
     j->shape = (loss_shape){ e->n, e->d, e->u ? e->nu : 0, e->v ? e->nv : 0, o->compute };
     int64_t n[MATRICES] = { e->n, e->n, j->shape.stored_u, j->shape.stored_v };
     if (e->n < 1 || e->d < 1 || !e->x || !e->y)
-        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "x, y of %lld rows of width %lld: nothing to compare",
-                        (long long)e->n, (long long)e->d);
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "x, y of %lld rows of width %lld: nothing to compare", (long long)e->n,
+                        (long long)e->d);
     CLOOB_TRY(device_open(ctx, o->device ? o->device : "auto", &j->dev));
     for (int i = 0; i < MATRICES; i++) j->count[i] = n[i] * e->d;
     for (int i = 0; i < MATRICES; i++) CLOOB_TRY(upload(ctx, j, i, rows[i]));
@@ -126,8 +125,7 @@ end:
 /* ---- files ---- */
 
 static const char *const names[MATRICES] = { "x", "y", "U", "V" };
-static const char *const embed_names[MATRICES] = { "image", "text", "U",
-                                                   "V" }; /* as cloob embed writes them */
+static const char *const embed_names[MATRICES] = { "image", "text", "U", "V" }; /* as cloob embed writes them */
 static const char *const gradient_names[MATRICES] = { "dx", "dy", "dU", "dV" };
 
 typedef struct matrices {
@@ -146,23 +144,22 @@ static void matrices_release(matrices *m)
 static cloob_status read_matrix(cloob_ctx *ctx, const st_file *f, const char *path, int which, matrices *m)
 {
     const tensor *t;
-    const char *name =
-        !st_find(f, names[which]) && st_find(f, embed_names[which]) ? embed_names[which] : names[which];
+    const char *name = !st_find(f, names[which]) && st_find(f, embed_names[which]) ? embed_names[which] : names[which];
     if (which >= U && !st_find(f, name)) return CLOOB_OK;
     CLOOB_TRY(st_need(ctx, f, path, name, 2, &t));
     m->n[which] = t->dim[0];
     if (which == X) m->d = t->dim[1];
     if (t->dim[1] != m->d || t->dim[0] < 1 || m->d < 1)
         return ctx_fail(ctx, CLOOB_ERR_FORMAT,
-                        "%s: %s has shape (%lld, %lld), but x has width %lld; sets must not be empty", path,
-                        name, (long long)t->dim[0], (long long)t->dim[1], (long long)m->d);
+                        "%s: %s has shape (%lld, %lld), but x has width %lld; sets must not be empty", path, name,
+                        (long long)t->dim[0], (long long)t->dim[1], (long long)m->d);
     size_t count = (size_t)(t->dim[0] * m->d);
     m->rows[which] = malloc(count * sizeof(float));
     m->g[which] = malloc(count * sizeof(float));
     if (!m->rows[which] || !m->g[which]) return ctx_no_memory(ctx, 2 * count * sizeof(float), name);
     if (!dtype_convert(CLOOB_F32, m->rows[which], t->dtype, t->data, (int64_t)count))
-        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: %s is %s; embeddings are F32, F16, BF16 or F64", path,
-                        name, dtype_name(t->dtype));
+        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: %s is %s; embeddings are F32, F16, BF16 or F64", path, name,
+                        dtype_name(t->dtype));
     return CLOOB_OK;
 }
 
@@ -173,8 +170,8 @@ static cloob_status read_matrices(cloob_ctx *ctx, const char *path, matrices *m)
     if (status != CLOOB_OK) return status;
     for (int i = 0; i < MATRICES && status == CLOOB_OK; i++) status = read_matrix(ctx, &f, path, i, m);
     if (status == CLOOB_OK && m->n[Y] != m->n[X])
-        status = ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: x has %lld rows and y %lld; pairs need as many of both",
-                          path, (long long)m->n[X], (long long)m->n[Y]);
+        status = ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: x has %lld rows and y %lld; pairs need as many of both", path,
+                          (long long)m->n[X], (long long)m->n[Y]);
     st_close(&f);
     return status;
 }
@@ -184,8 +181,7 @@ static cloob_status write_gradients(cloob_ctx *ctx, const char *path, const matr
     st_entry entry[MATRICES];
     int64_t count = 0;
     for (int i = 0; i < MATRICES; i++)
-        if (m->rows[i])
-            entry[count++] = (st_entry){ gradient_names[i], TENSOR(CLOOB_F32, m->g[i], m->n[i], m->d) };
+        if (m->rows[i]) entry[count++] = (st_entry){ gradient_names[i], TENSOR(CLOOB_F32, m->g[i], m->n[i], m->d) };
     return st_write(ctx, path, entry, count, NULL, 0);
 }
 
@@ -248,8 +244,7 @@ static int by_value(const void *a, const void *b)
 static cloob_status time_runs(cloob_ctx *ctx, job *j, int repeats, loss_result *l, double *median)
 {
     double *ms = calloc((size_t)repeats + 1, sizeof *ms), first = now_ms();
-    cloob_status status =
-        ms ? job_run(ctx, j, l) : ctx_no_memory(ctx, (size_t)repeats * sizeof *ms, "timings");
+    cloob_status status = ms ? job_run(ctx, j, l) : ctx_no_memory(ctx, (size_t)repeats * sizeof *ms, "timings");
     if (ms && repeats == 0) ms[0] = now_ms() - first;
     for (int i = 0; status == CLOOB_OK && i < repeats; i++) {
         double begin = now_ms();
@@ -264,9 +259,8 @@ static cloob_status time_runs(cloob_ctx *ctx, job *j, int repeats, loss_result *
     return status;
 }
 
-static cloob_status time_rows(cloob_ctx *ctx, const cloob_objective_options *o,
-                              const cloob_objective_bench *b, const float *x, const float *y,
-                              cloob_objective_timing *t)
+static cloob_status time_rows(cloob_ctx *ctx, const cloob_objective_options *o, const cloob_objective_bench *b,
+                              const float *x, const float *y, cloob_objective_timing *t)
 {
     job j = { 0 };
     loss_result l;
@@ -286,17 +280,16 @@ end:
     return status;
 }
 
-cloob_status cloob_objective_time(cloob_ctx *ctx, const cloob_objective_options *o,
-                                  const cloob_objective_bench *b, cloob_objective_timing *t)
+cloob_status cloob_objective_time(cloob_ctx *ctx, const cloob_objective_options *o, const cloob_objective_bench *b,
+                                  cloob_objective_timing *t)
 {
     memset(t, 0, sizeof *t);
     if (b->n < 2 || b->d < 1 || b->repeats < 0)
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "a benchmark needs 2 pairs and a width");
     uint64_t key = rng_key(b->seed, "bench/loss");
     float *x = random_rows(b->n, b->d, key), *y = random_rows(b->n, b->d, key + 1);
-    cloob_status status = x && y
-                              ? time_rows(ctx, o, b, x, y, t)
-                              : ctx_no_memory(ctx, (size_t)(2 * b->n * b->d) * sizeof(float), "embeddings");
+    cloob_status status = x && y ? time_rows(ctx, o, b, x, y, t)
+                                 : ctx_no_memory(ctx, (size_t)(2 * b->n * b->d) * sizeof(float), "embeddings");
     free(x);
     free(y);
     return status;

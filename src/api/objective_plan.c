@@ -10,8 +10,7 @@ struct cloob_objective_plan {
     loss_shape shape;
 };
 
-void objective_loss_options(const cloob_objective_options *o, const device *dev, bool gradients,
-                            loss_options *out)
+void objective_loss_options(const cloob_objective_options *o, const device *dev, bool gradients, loss_options *out)
 {
     static const loss_backend backend[] = {
         [BACKEND_REF] = LOSS_REF, [BACKEND_CPU] = LOSS_CPU, [BACKEND_CUDA] = LOSS_CUDA
@@ -36,8 +35,8 @@ static const char *device_for(const cloob_objective_options *o, cloob_dtype dtyp
     return dtype == CLOOB_F64 && strcmp(name, "auto") == 0 ? "ref" : name;
 }
 
-static cloob_status plan_fill(cloob_ctx *ctx, const cloob_objective_options *o,
-                              const cloob_objective_shape *s, cloob_objective_plan *p)
+static cloob_status plan_fill(cloob_ctx *ctx, const cloob_objective_options *o, const cloob_objective_shape *s,
+                              cloob_objective_plan *p)
 {
     loss_options l;
     p->shape = (loss_shape){ s->n, s->d, s->nu, s->nv, s->dtype };
@@ -58,14 +57,13 @@ cloob_status cloob_objective_plan_create(cloob_ctx *ctx, const cloob_objective_o
     return status;
 }
 
-cloob_status cloob_objective_plan_scales(cloob_ctx *ctx, cloob_objective_plan *p, double inv_tau,
-                                         double scale_hopfield)
+cloob_status cloob_objective_plan_scales(cloob_ctx *ctx, cloob_objective_plan *p, double inv_tau, double scale_hopfield)
 {
     return loss_plan_scales(ctx, p->plan, inv_tau, scale_hopfield);
 }
 
-cloob_status cloob_objective_plan_run(cloob_ctx *ctx, cloob_objective_plan *p,
-                                      const cloob_objective_rows *rows, cloob_objective_result *r)
+cloob_status cloob_objective_plan_run(cloob_ctx *ctx, cloob_objective_plan *p, const cloob_objective_rows *rows,
+                                      cloob_objective_result *r)
 {
     loss_inputs in = { rows->x, rows->y, rows->u, rows->v };
     loss_outputs out = { rows->dx, rows->dy, rows->du, rows->dv };

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "core/file.h"
-#include "data/prompts.h"
+#include "data/text/prompts.h"
 
 struct cloob_prompts {
     prompts p;
@@ -41,8 +41,8 @@ cloob_status cloob_prompts_save(cloob_ctx *ctx, const cloob_prompts *p, const ch
 {
     sbuf text = { 0 };
     prompts_save(&p->p, &text);
-    cloob_status status = text.failed ? ctx_no_memory(ctx, text.len, "prompt sets")
-                                      : file_write(ctx, path, text.data, text.len);
+    cloob_status status =
+        text.failed ? ctx_no_memory(ctx, text.len, "prompt sets") : file_write(ctx, path, text.data, text.len);
     sbuf_release(&text);
     return status;
 }

@@ -10,8 +10,8 @@
 #include "api/model_handle.h"
 #include "core/file.h"
 #include "core/rng.h"
-#include "eval/search_index.h"
-#include "io/image_write_jpeg.h"
+#include "infer/search_index.h"
+#include "io/image/image_write_jpeg.h"
 
 struct cloob_search {
     search_index ix;
@@ -21,8 +21,7 @@ cloob_status cloob_search_index(cloob_ctx *ctx, cloob_model *m, const char *fold
                                 const char *checkpoint, const char *vocab, cloob_search_update *out)
 {
     search_update u;
-    cloob_status status =
-        search_index_update(ctx, model_of(m), folder, path, checkpoint, vocab ? vocab : "", &u);
+    cloob_status status = search_index_update(ctx, model_of(m), folder, path, checkpoint, vocab ? vocab : "", &u);
     *out = (cloob_search_update){ u.pictures, u.kept, u.embedded, u.bad, u.removed, u.bad_before };
     return status;
 }
@@ -62,8 +61,7 @@ cloob_status cloob_search_query(cloob_ctx *ctx, const cloob_search *s, const flo
                                 cloob_search_hit *hit, int64_t *found)
 {
     *found = 0;
-    if (most < 1)
-        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%lld results wanted: one or more", (long long)most);
+    if (most < 1) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%lld results wanted: one or more", (long long)most);
     if (most > s->ix.N) most = s->ix.N;
     search_hit *inner = malloc((size_t)(most + 1) * sizeof *inner);
     if (!inner) return ctx_no_memory(ctx, (size_t)most * sizeof *inner, "results");
@@ -146,8 +144,8 @@ static const char page_head[] =
     "figcaption{font-size:12px;overflow-wrap:anywhere;margin-top:.3rem}b{font-variant-numeric:tabular-nums}</"
     "style>";
 
-cloob_status cloob_search_sheet(cloob_ctx *ctx, const char *path, const char *title,
-                                const cloob_search_hit *hit, int64_t n)
+cloob_status cloob_search_sheet(cloob_ctx *ctx, const char *path, const char *title, const cloob_search_hit *hit,
+                                int64_t n)
 {
     sbuf s = { 0 };
     uint8_t *rgb = malloc(THUMB * THUMB * 3);
@@ -189,14 +187,12 @@ static cloob_status write_random(cloob_ctx *ctx, const char *path, int64_t n, in
     float *row = malloc((size_t)((n + 1) * D) * sizeof *row);
     const char **name = malloc((size_t)n * sizeof *name);
     int64_t *zero = calloc((size_t)n, sizeof *zero);
-    cloob_status status =
-        row && name && zero ? CLOOB_OK : ctx_no_memory(ctx, (size_t)(n * D) * 4, "random rows");
-    for (int64_t i = 0; i <= n && status == CLOOB_OK; i++)
-        random_unit(row + i * D, D, rng_subkey(1, (uint64_t)i));
+    cloob_status status = row && name && zero ? CLOOB_OK : ctx_no_memory(ctx, (size_t)(n * D) * 4, "random rows");
+    for (int64_t i = 0; i <= n && status == CLOOB_OK; i++) random_unit(row + i * D, D, rng_subkey(1, (uint64_t)i));
     for (int64_t i = 0; i < n && status == CLOOB_OK; i++) name[i] = "picture.jpg";
     if (status == CLOOB_OK)
-        status = search_index_write(ctx, path, "", "", "", row, row + n * D, D,
-                                    &(search_names){ n, name, zero, zero }, NULL);
+        status = search_index_write(ctx, path, "", "", "", row, row + n * D, D, &(search_names){ n, name, zero, zero },
+                                    NULL);
     free(row), free(name), free(zero);
     return status;
 }
@@ -231,12 +227,10 @@ static cloob_status time_queries(cloob_ctx *ctx, const cloob_search *s, int repe
     return status;
 }
 
-cloob_status cloob_search_bench(cloob_ctx *ctx, const char *path, int64_t n, int64_t dim, int repeats,
-                                double *ms)
+cloob_status cloob_search_bench(cloob_ctx *ctx, const char *path, int64_t n, int64_t dim, int repeats, double *ms)
 {
     cloob_search *s;
-    if (n < 1 || dim < 1 || repeats < 1)
-        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "n, dim and repeats must be above 0");
+    if (n < 1 || dim < 1 || repeats < 1) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "n, dim and repeats must be above 0");
     if (file_exists(path)) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: is there already", path);
     CLOOB_TRY(write_random(ctx, path, n, dim));
     cloob_status status = cloob_search_open(ctx, path, &s);

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "core/file.h"
-#include "data/tokenizer.h"
+#include "data/text/tokenizer.h"
 
 static tokenizer *inner(cloob_tokenizer *t) { return (tokenizer *)t; }
 static const tokenizer *view(const cloob_tokenizer *t) { return (const tokenizer *)t; }
@@ -46,14 +46,14 @@ cloob_status cloob_tokenizer_encode(cloob_ctx *ctx, const cloob_tokenizer *t, co
     return tokenizer_encode(ctx, view(t), text, bytes, ids, count);
 }
 
-cloob_status cloob_tokenizer_encode_rows(cloob_ctx *ctx, const cloob_tokenizer *t, const char *const *text,
-                                         int64_t n, int64_t length, int32_t *rows)
+cloob_status cloob_tokenizer_encode_rows(cloob_ctx *ctx, const cloob_tokenizer *t, const char *const *text, int64_t n,
+                                         int64_t length, int32_t *rows)
 {
     return tokenizer_encode_rows(ctx, view(t), text, n, length, rows);
 }
 
-cloob_status cloob_tokenizer_decode(cloob_ctx *ctx, const cloob_tokenizer *t, const int32_t *ids,
-                                    int64_t count, char **text)
+cloob_status cloob_tokenizer_decode(cloob_ctx *ctx, const cloob_tokenizer *t, const int32_t *ids, int64_t count,
+                                    char **text)
 {
     sbuf out = { 0 };
     sbuf_puts(&out, "");

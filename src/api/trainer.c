@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "data/tokenizer.h"
+#include "data/text/tokenizer.h"
 #include "train/step.h"
 
 struct cloob_trainer {
@@ -38,8 +38,7 @@ static cloob_status configure(cloob_ctx *ctx, const cloob_trainer_options *o, cl
     t->o.compute = strcmp(p, "fp32") == 0 ? CLOOB_F32 : CLOOB_BF16;
     t->o.batch = o->batch, t->o.method = (loss_method)o->method;
     t->o.inv_tau = o->inv_tau, t->o.beta = o->scale_hopfield;
-    t->o.beta1 = o->beta1, t->o.beta2 = o->beta2, t->o.eps = o->eps, t->o.wd = o->wd,
-    t->o.clip = o->grad_clip_norm;
+    t->o.beta1 = o->beta1, t->o.beta2 = o->beta2, t->o.eps = o->eps, t->o.wd = o->wd, t->o.clip = o->grad_clip_norm;
     if (o->tokenizer) {
         sbuf text = { 0 };
         tokenizer_save((const tokenizer *)(const void *)o->tokenizer, &text);
@@ -86,15 +85,13 @@ static cloob_status check_tokens(cloob_ctx *ctx, const cloob_trainer *t, const i
     return CLOOB_OK;
 }
 
-cloob_status cloob_trainer_step(cloob_ctx *ctx, cloob_trainer *t, const uint8_t *rgb, const int32_t *tokens,
-                                double lr, cloob_trainer_result *r)
+cloob_status cloob_trainer_step(cloob_ctx *ctx, cloob_trainer *t, const uint8_t *rgb, const int32_t *tokens, double lr,
+                                cloob_trainer_result *r)
 {
     step_result inner;
     CLOOB_TRY(check_tokens(ctx, t, tokens));
     CLOOB_TRY(step_run(ctx, t->s, rgb, tokens, lr, &inner));
-    if (r)
-        *r = (cloob_trainer_result){ inner.loss, inner.image_term, inner.text_term, inner.grad_norm,
-                                     inner.skipped };
+    if (r) *r = (cloob_trainer_result){ inner.loss, inner.image_term, inner.text_term, inner.grad_norm, inner.skipped };
     return CLOOB_OK;
 }
 

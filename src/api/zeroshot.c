@@ -7,8 +7,8 @@
 
 #include "api/model_handle.h"
 #include "cloob/hopfield.h"
-#include "eval/class_match.h"
-#include "eval/zeroshot_run.h"
+#include "infer/class_match.h"
+#include "infer/zeroshot_run.h"
 #include "tensor/cpu/gemm.h"
 
 /* ---- a classifier -------------------------------------------------------------------------------- */
@@ -32,17 +32,15 @@ static cloob_status make_set(cloob_ctx *ctx, arena *a, const char *const *label,
     }
     for (int64_t i = 0; i < template_count && ok; i++) {
         if (!strstr(templates[i], "{}"))
-            return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "template \"%s\": needs {} where the label goes",
-                            templates[i]);
+            return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "template \"%s\": needs {} where the label goes", templates[i]);
         ok = prompt_list_add(a, &set->templates, templates[i]);
     }
     if (ok && !template_count) ok = prompt_list_add(a, &set->templates, "a photo of a {}.");
     return ok ? CLOOB_OK : ctx_no_memory(ctx, (size_t)labels * sizeof *set->classes, "labels");
 }
 
-cloob_status cloob_classifier_create(cloob_ctx *ctx, cloob_model *handle, const char *const *label,
-                                     int64_t labels, const char *const *templates, int64_t template_count,
-                                     cloob_classifier **out)
+cloob_status cloob_classifier_create(cloob_ctx *ctx, cloob_model *handle, const char *const *label, int64_t labels,
+                                     const char *const *templates, int64_t template_count, cloob_classifier **out)
 {
     model *m = model_of(handle);
     arena a = { 0 };
@@ -50,8 +48,7 @@ cloob_status cloob_classifier_create(cloob_ctx *ctx, cloob_model *handle, const 
     zeroshot_run_options o;
     zeroshot_run_options_init(&o);
     *out = NULL;
-    if (labels < 2)
-        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%lld labels: give two or more", (long long)labels);
+    if (labels < 2) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%lld labels: give two or more", (long long)labels);
     cloob_classifier *c = calloc(1, sizeof *c);
     if (!c) return ctx_no_memory(ctx, sizeof *c, "a classifier");
     c->inv_tau = m->inv_tau > 0 ? m->inv_tau : DEFAULT_INV_TAU;
@@ -79,8 +76,7 @@ static void to_shares(float *score, int64_t C, double scale)
     for (int64_t i = 0; i < C; i++) score[i] = (float)(exp(scale * ((double)score[i] - most)) / sum);
 }
 
-cloob_status cloob_classify(cloob_ctx *ctx, const cloob_classifier *c, const float *rows, int64_t n,
-                            float *p)
+cloob_status cloob_classify(cloob_ctx *ctx, const cloob_classifier *c, const float *rows, int64_t n, float *p)
 {
     int64_t C = c->z.C, D = c->z.D;
     cpu_sgemm(ctx, false, true, n, C, D, 1, rows, D, c->z.weight, D, 0, p, C);
@@ -88,8 +84,7 @@ cloob_status cloob_classify(cloob_ctx *ctx, const cloob_classifier *c, const flo
         double square = 0;
         for (int64_t k = 0; k < D; k++) square += (double)rows[i * D + k] * rows[i * D + k];
         if (!(square > 0) || !isfinite(square))
-            return ctx_fail(ctx, CLOOB_ERR_NUMERIC, "image %lld: its embedding is zero or not finite",
-                            (long long)i);
+            return ctx_fail(ctx, CLOOB_ERR_NUMERIC, "image %lld: its embedding is zero or not finite", (long long)i);
         to_shares(p + i * C, C, c->inv_tau / sqrt(square));
     }
     return CLOOB_OK;
@@ -122,7 +117,7 @@ static cloob_status retrieve(cloob_ctx *ctx, void *user, float *rows, int64_t n,
 static cloob_status fill(cloob_ctx *ctx, const zeroshot *z, const prompt_set *set, int64_t bad,
                          cloob_zeroshot_result *r)
 {
-    tally_result t = tally_finish(&z->count);
+    accuracy_result t = accuracy_finish(&z->count);
     *r = (cloob_zeroshot_result){ .top1 = t.top1,
                                   .top5 = t.top5,
                                   .mean_per_class = t.mean_per_class,
@@ -132,8 +127,8 @@ static cloob_status fill(cloob_ctx *ctx, const zeroshot *z, const prompt_set *se
                                   .wants_mean_per_class = set->metric == PROMPT_MEAN_PER_CLASS };
     r->row = calloc((size_t)z->C, sizeof *r->row);
     for (int64_t c = 0; c < z->C && r->row; c++) {
-        r->row[c] = (cloob_zeroshot_class){ strdup(set->classes[c].item[0]), z->count.total[c],
-                                            z->count.hit1[c], z->count.hit5[c] };
+        r->row[c] = (cloob_zeroshot_class){ strdup(set->classes[c].item[0]), z->count.total[c], z->count.hit1[c],
+                                            z->count.hit5[c] };
         r->classes++;
         if (r->row[c].name) continue;
         cloob_zeroshot_release(r);

@@ -49,8 +49,8 @@ static void print_json(const cloob_data_bench_result *r)
            "\"wait_share\": %.4f, "
            "\"buffer_bytes\": %lld, \"rss_first_bytes\": %lld, \"rss_last_bytes\": %lld}\n",
            r->ms, r->items_per_s, (long long)r->peak_bytes, (long long)o.workers, (long long)o.batch,
-           (long long)r->batches, (long long)r->items, (long long)r->bad, r->wait_share,
-           (long long)r->buffer_bytes, (long long)r->rss_first, (long long)r->rss_last);
+           (long long)r->batches, (long long)r->items, (long long)r->bad, r->wait_share, (long long)r->buffer_bytes,
+           (long long)r->rss_first, (long long)r->rss_last);
 }
 
 static cloob_status bench(cloob_ctx *ctx, const cloob_data_options *d, cloob_data_bench_result *r)

@@ -14,8 +14,7 @@ static struct {
 static const opt_row rows[] = {
     { "n", OPT_INT, &o.n, "4096", "N", "pairs", OPT_POSITIVE },
     { "dim", OPT_INT, &o.dim, "512", "D", "width of the embeddings", OPT_POSITIVE },
-    { "method", OPT_STRING, &o.method, "cloob", "cloob|clip|infoloob|infonce-hopfield", "which objective",
-      0 },
+    { "method", OPT_STRING, &o.method, "cloob", "cloob|clip|infoloob|infonce-hopfield", "which objective", 0 },
     { "init-inv-tau", OPT_DOUBLE, &o.inv_tau, "30", "T", "inverse temperature", 0 },
     { "scale-hopfield", OPT_DOUBLE, &o.scale, "8", "B", "beta of the Hopfield networks", 0 },
     { "repeats", OPT_INT, &o.repeats, "5", "R", "timed runs, after one that is not; 0: that one is timed",
@@ -30,8 +29,8 @@ static void print(const cloob_objective_timing *t, const char *precision)
         printf("{\"ms\": %.4f, \"pairs_per_s\": %.2f, \"peak_bytes\": %lld, \"device\": \"%s\", "
                "\"precision\": \"%s\", "
                "\"n\": %lld, \"dim\": %lld, \"method\": \"%s\", \"loss\": %.9g}\n",
-               t->ms, t->pairs_per_s, (long long)t->peak_bytes, t->device, precision, (long long)o.n,
-               (long long)o.dim, o.method, t->loss);
+               t->ms, t->pairs_per_s, (long long)t->peak_bytes, t->device, precision, (long long)o.n, (long long)o.dim,
+               o.method, t->loss);
     else
         printf("%.3f ms, %.0f pairs/s, %.1f MiB beyond the embeddings (%s, %s)\n", t->ms, t->pairs_per_s,
                (double)t->peak_bytes / (1024.0 * 1024.0), t->device, precision);

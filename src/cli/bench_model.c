@@ -9,21 +9,22 @@ static struct {
     bool checkpointing, pack_texts, text, invariant;
 } o;
 
-#define SHARED_ROWS                                                                                          \
-    { "model", OPT_STRING, &o.model, "RN50", "MODEL", "a model's name or a .json file", 0 },                 \
-    {                                                                                                        \
-        "repeats", OPT_INT, &o.repeats, "5", "R", "timed runs, after one that is not", OPT_POSITIVE          \
+#define SHARED_ROWS                                                                                                    \
+    { "model", OPT_STRING, &o.model, "RN50", "MODEL", "a model's name or a .json file", 0 },                           \
+    {                                                                                                                  \
+        "repeats", OPT_INT, &o.repeats, "5", "R", "timed runs, after one that is not", OPT_POSITIVE                    \
     }
 
 static const opt_row step_rows[] = {
     SHARED_ROWS,
     { "batch", OPT_INT, &o.batch, "32", "B", "pairs of a micro-batch", OPT_POSITIVE },
     { "accum-freq", OPT_INT, &o.accum, "1", "N", "micro-batches of a step", OPT_POSITIVE },
-    { "method", OPT_STRING, &o.method, "cloob", "cloob|clip|infoloob|infonce-hopfield", "which objective",
-      0 },
+    { "method", OPT_STRING, &o.method, "cloob", "cloob|clip|infoloob|infonce-hopfield", "which objective", 0 },
     { "grad-checkpointing", OPT_FLAG, &o.checkpointing, NULL, NULL, "less memory, one more forward pass", 0 },
-    { "pack-texts", OPT_FLAG, &o.pack_texts, NULL, NULL, "the text tower works on real tokens only, up to each end token", 0 },
-    { "text-length", OPT_INT, &o.text_length, "0", "L", "tokens of a text, evenly from L/2 to 3L/2; 0: from 4 to the context", OPT_NOT_NEGATIVE },
+    { "pack-texts", OPT_FLAG, &o.pack_texts, NULL, NULL,
+      "the text tower works on real tokens only, up to each end token", 0 },
+    { "text-length", OPT_INT, &o.text_length, "0", "L",
+      "tokens of a text, evenly from L/2 to 3L/2; 0: from 4 to the context", OPT_NOT_NEGATIVE },
     OPT_END
 };
 
@@ -59,10 +60,11 @@ static void print(const char *unit, const cloob_bench_result *r)
     if (common.json)
         printf("{\"ms\": %.4f, \"%s_per_s\": %.3f, \"peak_bytes\": %lld, \"device\": \"%s\", \"precision\": "
                "\"%s\", "
-               "\"model\": \"%s\", \"batch\": %lld, \"cpu_ms\": %.1f, \"first_ms\": %.1f, \"planned_bytes\": %lld, \"loss\": "
+               "\"model\": \"%s\", \"batch\": %lld, \"cpu_ms\": %.1f, \"first_ms\": %.1f, \"planned_bytes\": %lld, "
+               "\"loss\": "
                "%.9g}\n",
-               r->ms, unit, r->items_per_s, (long long)r->peak_bytes, r->device, precision, o.model,
-               (long long)o.batch, r->cpu_ms, r->first_ms, (long long)r->planned_bytes, r->loss);
+               r->ms, unit, r->items_per_s, (long long)r->peak_bytes, r->device, precision, o.model, (long long)o.batch,
+               r->cpu_ms, r->first_ms, (long long)r->planned_bytes, r->loss);
     else
         printf("%.2f ms, %.1f %s/s, peak %.0f MiB (%s, %s, %s, batch %lld)\n", r->ms, r->items_per_s, unit,
                (double)r->peak_bytes / 1048576.0, o.model, r->device, precision, (long long)o.batch);

@@ -9,8 +9,7 @@ static struct {
 } o;
 
 static const opt_row rows[] = { { "n", OPT_INT, &o.n, "100000", "N", "pictures in the index", OPT_POSITIVE },
-                                { "dim", OPT_INT, &o.dim, "512", "D", "width of the embeddings",
-                                  OPT_POSITIVE },
+                                { "dim", OPT_INT, &o.dim, "512", "D", "width of the embeddings", OPT_POSITIVE },
                                 { "repeats", OPT_INT, &o.repeats, "20", "R", "searches", OPT_POSITIVE },
                                 OPT_END };
 

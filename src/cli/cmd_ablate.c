@@ -18,14 +18,13 @@ static struct {
 
 static const opt_row rows[] = {
     { "seeds", OPT_INT, &own.seeds, "5", "N", "runs per method, with seeds from --seed on", OPT_POSITIVE },
-    { "jobs", OPT_INT, &own.jobs, "1", "N", "runs side by side; small models fill a GPU only together",
-      OPT_POSITIVE },
+    { "jobs", OPT_INT, &own.jobs, "1", "N", "runs side by side; small models fill a GPU only together", OPT_POSITIVE },
     { "methods", OPT_LIST, &own.methods, NULL, "METHOD",
       "two or more of clip, infoloob, infonce-hopfield, cloob; by default all four", 0 },
     { "alpha", OPT_DOUBLE, &own.alpha, "0.05", "X", "p-values below it are significant", OPT_POSITIVE },
     { "zeroshot", OPT_LIST, &own.zeroshot, NULL, "DIR", "class folders to evaluate every run on", 0 },
-    { "prompts", OPT_STRING, &own.prompts, NULL, "P.json",
-      "class names and templates, a set for each folder's name", 0 },
+    { "prompts", OPT_STRING, &own.prompts, NULL, "P.json", "class names and templates, a set for each folder's name",
+      0 },
 #include "cli/train_opts.def"
     OPT_END,
 };
@@ -95,10 +94,8 @@ static int run(const command *self, int argc, char **argv)
     int code = opt_parse(self, argc, argv, &rest);
     if (code >= 0) return code;
     if (rest.count) return cli_usage(self, "%s: not understood", rest.item[0]);
-    if (opt_given("method"))
-        return cli_usage(self, "--method: several are trained here; name them with --methods");
-    if (opt_given("resume"))
-        return cli_usage(self, "--resume: the same command goes on by itself; leave it out");
+    if (opt_given("method")) return cli_usage(self, "--method: several are trained here; name them with --methods");
+    if (opt_given("resume")) return cli_usage(self, "--resume: the same command goes on by itself; leave it out");
     if (!o.train_data) return cli_usage(self, "needs --train-data");
     bool analyze = !opt_given("analyze") || o.analyze, sparse = !opt_given("save-frequency");
     if (!split_methods(&own.methods)) return cli_usage(self, "out of memory");

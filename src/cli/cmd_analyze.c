@@ -12,16 +12,15 @@ static struct {
 } o;
 
 static const opt_row rows[] = {
-    { "input", OPT_STRING, &o.input, NULL, "E",
-      "safetensors with image and text (or x and y); image alone is fine", 0 },
+    { "input", OPT_STRING, &o.input, NULL, "E", "safetensors with image and text (or x and y); image alone is fine",
+      0 },
     { "out", OPT_STRING, &o.out, NULL, "DIR",
       "folder for analysis.json, eigenvalues.tsv, similarities.tsv, and plots: spectrum.svg, "
       "similarities.svg",
       0 },
     { "reference", OPT_STRING, &o.reference, NULL, "E",
       "embeddings to tell the relative change against, say of an early epoch", 0 },
-    { "share", OPT_DOUBLE, &o.share, "0.99", "X", "of the variance, that effective eigenvalues make up",
-      OPT_POSITIVE },
+    { "share", OPT_DOUBLE, &o.share, "0.99", "X", "of the variance, that effective eigenvalues make up", OPT_POSITIVE },
     { "world", OPT_STRING, &o.world, NULL, "DIR",
       "a world of cloob synth: how much of each of its factors the model's embeddings keep", 0 },
     { "checkpoint", OPT_STRING, &o.model.checkpoint, NULL, "M", "the model for --world", 0 },
@@ -48,10 +47,8 @@ static cloob_status analyze(cloob_ctx *ctx, const char *path, cloob_analysis *ou
 
 static void print_spread(const char *name, const cloob_coverage *s)
 {
-    printf(
-        "%-6s  Ajne %.6g  uniformity %.6g  effective eigenvalues %lld of %lld  largest %.4g  variance %.4g\n",
-        name, s->ajne, s->uniformity, (long long)s->effective, (long long)s->dimensions, s->eigenvalue[0],
-        s->variance);
+    printf("%-6s  Ajne %.6g  uniformity %.6g  effective eigenvalues %lld of %lld  largest %.4g  variance %.4g\n", name,
+           s->ajne, s->uniformity, (long long)s->effective, (long long)s->dimensions, s->eigenvalue[0], s->variance);
 }
 
 static void print_set(const char *name, const cloob_similarity_set *s)
@@ -118,8 +115,8 @@ static void print_factors(const cloob_factors *f)
     printf("%-12s %6s %8s %9s %8s %6s\n", "factor", "values", "chance", "zero-shot", "probe", "kept");
     for (int64_t i = 0; i < f->count; i++) {
         const cloob_factor *r = &f->row[i];
-        printf("%-12s %6lld %6.1f %% %7.1f %% %6.1f %% %6.2f\n", r->name, (long long)r->values,
-               100 * r->chance, 100 * r->zeroshot, 100 * r->probe, r->kept);
+        printf("%-12s %6lld %6.1f %% %7.1f %% %6.1f %% %6.2f\n", r->name, (long long)r->values, 100 * r->chance,
+               100 * r->zeroshot, 100 * r->probe, r->kept);
     }
     printf("%.2f of %lld factors kept; %lld pictures of combinations that training never shows", f->kept,
            (long long)f->count, (long long)f->tested);

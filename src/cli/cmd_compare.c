@@ -27,8 +27,7 @@ static void print_text(const cloob_comparison *c)
     int width = 6;
     for (int64_t i = 0; i < c->metrics; i++)
         if ((int)strlen(c->row[i].metric) > width) width = (int)strlen(c->row[i].metric);
-    printf("%-*s  %-31s %-31s p (two-sided)\n", width, "metric", "  A: mean +- spread (n)",
-           "  B: mean +- spread (n)");
+    printf("%-*s  %-31s %-31s p (two-sided)\n", width, "metric", "  A: mean +- spread (n)", "  B: mean +- spread (n)");
     for (int64_t i = 0; i < c->metrics; i++) {
         const cloob_compared *m = &c->row[i];
         printf("%-*s", width, m->metric);
@@ -46,8 +45,7 @@ static void print_text(const cloob_comparison *c)
 static void print_result(const cloob_comparison *c)
 {
     if (c->skipped)
-        fprintf(stderr, "warning: %lld values are no finite numbers and were left out\n",
-                (long long)c->skipped);
+        fprintf(stderr, "warning: %lld values are no finite numbers and were left out\n", (long long)c->skipped);
     if (!common.json) {
         print_text(c);
         return;

@@ -38,8 +38,8 @@ static void print_json(const char *in, const char *out, const cloob_convert_repo
     print_pair("names", r->names);
     print_pair("config_from", r->config_from);
     if (error) print_pair("error", error);
-    printf("\"tensors\": %lld, \"parameters\": %lld, \"bytes\": %lld", (long long)r->tensors,
-           (long long)r->parameters, (long long)r->bytes);
+    printf("\"tensors\": %lld, \"parameters\": %lld, \"bytes\": %lld", (long long)r->tensors, (long long)r->parameters,
+           (long long)r->bytes);
     for (int f = 0; f < CLOOB_KEY_FATES; f++) {
         printf(", \"%s\": [", fate_names[f]);
         for (int64_t i = 0; i < r->count[f]; i++) {
@@ -78,8 +78,7 @@ static int run(const command *self, int argc, char **argv)
     cloob_convert_report report;
     cloob_ctx *ctx = cli_context();
     cloob_status status = cloob_convert(ctx, rest.item[0], rest.item[1], &options, &report);
-    if (common.json)
-        print_json(rest.item[0], rest.item[1], &report, status == CLOOB_OK ? NULL : cloob_error(ctx));
+    if (common.json) print_json(rest.item[0], rest.item[1], &report, status == CLOOB_OK ? NULL : cloob_error(ctx));
     else if (status == CLOOB_OK) print_text(rest.item[0], rest.item[1], &report);
     code = status == CLOOB_OK ? 0 : cli_fail(self, ctx, status);
     cloob_convert_report_release(&report);
@@ -90,12 +89,11 @@ static int run(const command *self, int argc, char **argv)
 static const opt_row rows[] = {
     { "to", OPT_STRING, &o.to, NULL, "native|openai|jku|hf|open_clip",
       "format to write; without it openai when OUT ends in .pt, .pth or .bin, else native", 0 },
-    { "config", OPT_STRING, &o.config, NULL, "MODEL",
-      "a model's name or a .json file that says what the shapes do not", 0 },
-    { "activation", OPT_STRING, &o.activation, NULL, "quickgelu|gelu",
-      "the activation, where the file does not say it", 0 },
-    { "dtype", OPT_STRING, &o.dtype, NULL, "f32|bf16|f16",
-      "type the matrices are stored in; bf16 halves the file", 0 },
+    { "config", OPT_STRING, &o.config, NULL, "MODEL", "a model's name or a .json file that says what the shapes do not",
+      0 },
+    { "activation", OPT_STRING, &o.activation, NULL, "quickgelu|gelu", "the activation, where the file does not say it",
+      0 },
+    { "dtype", OPT_STRING, &o.dtype, NULL, "f32|bf16|f16", "type the matrices are stored in; bf16 halves the file", 0 },
     { "vocab", OPT_STRING, &o.vocab, NULL, "FILE",
       "a merges file to store with the weights, CLIP's or ours (native only)", 0 },
     { "drop-unexpected", OPT_FLAG, &o.drop_unexpected, NULL, NULL,

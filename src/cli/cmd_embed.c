@@ -19,21 +19,17 @@ static struct {
 
 static const opt_row rows[] = {
     CLI_MODEL_ROWS(o.model),
-    { "out", OPT_STRING, &o.out, NULL, "E", "where they go: .safetensors, or .npy for one matrix",
-      OPT_REQUIRED },
+    { "out", OPT_STRING, &o.out, NULL, "E", "where they go: .safetensors, or .npy for one matrix", OPT_REQUIRED },
     { "images", OPT_LIST, &o.images, NULL, "PATH", "pictures, and folders of pictures", 0 },
     { "texts", OPT_STRING, &o.texts, NULL, "FILE", "a text per line", 0 },
-    { "data", OPT_STRING, &o.data, NULL, "SOURCE", "a data set: TSV, shards, class folders, CIFAR and others",
-      0 },
+    { "data", OPT_STRING, &o.data, NULL, "SOURCE", "a data set: TSV, shards, class folders, CIFAR and others", 0 },
     { "tensors", OPT_STRING, &o.tensors, NULL, "T",
       "safetensors with images F32 [N,3,H,W], normalised, and/or tokens I32 or I64 [N,L]", 0 },
     { "raw", OPT_FLAG, &o.raw, NULL, NULL, "rows before they are brought to unit length", 0 },
-    { "features", OPT_STRING, &o.features, "post", "post|pre",
-      "after the projection, or before it (for probes)", 0 },
+    { "features", OPT_STRING, &o.features, "post", "post|pre", "after the projection, or before it (for probes)", 0 },
     { "retrieve", OPT_STRING, &o.retrieve, NULL, "FILE",
       "replace every row by what it retrieves from the rows of this file", 0 },
-    { "retrieve-from", OPT_STRING, &o.retrieve_from, "image", "image|text",
-      "which of that file's rows are stored", 0 },
+    { "retrieve-from", OPT_STRING, &o.retrieve_from, "image", "image|text", "which of that file's rows are stored", 0 },
     { "scale-hopfield", OPT_DOUBLE, &o.scale, NULL, "B", "beta of --retrieve; without it the checkpoint's",
       OPT_NOT_NEGATIVE },
     { "workers", OPT_INT, &o.workers, "2", "N", "threads that decode a data set", OPT_NOT_NEGATIVE },
@@ -79,11 +75,10 @@ static void print(const cloob_embedded *e)
     if (common.json) {
         printf("{\"out\": ");
         json_out_string(o.out);
-        printf(
-            ", \"image\": %lld, \"text\": %lld, \"image_width\": %lld, \"text_width\": %lld, \"bad\": %lld, "
-            "\"classes\": %lld}\n",
-            (long long)e->rows, (long long)e->text_rows, (long long)e->image_width, (long long)e->text_width,
-            (long long)e->bad, (long long)e->classes);
+        printf(", \"image\": %lld, \"text\": %lld, \"image_width\": %lld, \"text_width\": %lld, \"bad\": %lld, "
+               "\"classes\": %lld}\n",
+               (long long)e->rows, (long long)e->text_rows, (long long)e->image_width, (long long)e->text_width,
+               (long long)e->bad, (long long)e->classes);
         return;
     }
     printf("%s:", o.out);

@@ -18,8 +18,7 @@ static const info_kind *const kinds[] = {
 static info_options o;
 
 static const opt_row rows[] = { { "examine", OPT_INT, &o.examine, "10000", "N",
-                                  "samples of a data set to decode, spread evenly; 0: all",
-                                  OPT_NOT_NEGATIVE },
+                                  "samples of a data set to decode, spread evenly; 0: all", OPT_NOT_NEGATIVE },
                                 CLI_DATA_ROWS(o.data),
                                 OPT_END };
 

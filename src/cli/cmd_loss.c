@@ -12,8 +12,7 @@ static struct {
 static const opt_row rows[] = {
     { "input", OPT_STRING, &o.input, NULL, "FILE",
       "safetensors with x, y (or image, text) (N, d) of unit rows; U, V: stored patterns", OPT_REQUIRED },
-    { "method", OPT_STRING, &o.method, "cloob", "cloob|clip|infoloob|infonce-hopfield", "which objective",
-      0 },
+    { "method", OPT_STRING, &o.method, "cloob", "cloob|clip|infoloob|infonce-hopfield", "which objective", 0 },
     { "init-inv-tau", OPT_DOUBLE, &o.inv_tau, "30", "T", "inverse temperature", 0 },
     { "scale-hopfield", OPT_DOUBLE, &o.scale, "8", "B", "beta of the Hopfield networks", 0 },
     { "grad", OPT_STRING, &o.grad, NULL, "FILE", "write the gradients dx, dy (and dU, dV) here", 0 },

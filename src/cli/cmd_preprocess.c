@@ -13,13 +13,10 @@ static struct {
 } o;
 
 static const opt_row rows[] = {
-    { "size", OPT_INT, &o.size, NULL, "N", "edge of the square result in pixels",
-      OPT_REQUIRED | OPT_POSITIVE },
-    { "crop", OPT_STRING, &o.crop, NULL, "TOP,LEFT,HEIGHT,WIDTH",
-      "resize this box instead of the evaluation view", 0 },
+    { "size", OPT_INT, &o.size, NULL, "N", "edge of the square result in pixels", OPT_REQUIRED | OPT_POSITIVE },
+    { "crop", OPT_STRING, &o.crop, NULL, "TOP,LEFT,HEIGHT,WIDTH", "resize this box instead of the evaluation view", 0 },
     { "train", OPT_FLAG, &o.train, NULL, NULL, "a training view: random resized crop drawn from --seed", 0 },
-    { "aug-cfg", OPT_LIST, &o.aug, NULL, "K=V", "with --train: scale=0.5,1 color_jitter=0.4,0.4,0.4,0.1 ...",
-      0 },
+    { "aug-cfg", OPT_LIST, &o.aug, NULL, "K=V", "with --train: scale=0.5,1 color_jitter=0.4,0.4,0.4,0.1 ...", 0 },
     { "interpolation", OPT_STRING, &o.interpolation, "bicubic", "bicubic|bilinear", "the filter", 0 },
     { "resize-mode", OPT_STRING, &o.mode, "shortest", "shortest|longest|squash",
       "evaluation view: which edge becomes N", 0 },
@@ -32,8 +29,7 @@ static bool parse_crop(const char *text, cloob_view_options *v)
 {
     long long top, left, height, width;
     int end = 0;
-    if (sscanf(text, "%lld,%lld,%lld,%lld%n", &top, &left, &height, &width, &end) != 4 || text[end])
-        return false;
+    if (sscanf(text, "%lld,%lld,%lld,%lld%n", &top, &left, &height, &width, &end) != 4 || text[end]) return false;
     v->kind = CLOOB_VIEW_CROP;
     v->top = top;
     v->left = left;
@@ -61,8 +57,7 @@ static int run(const command *self, int argc, char **argv)
     if (rest.count != 2) return cli_usage(self, "needs a picture and where the PNG goes");
     cloob_view_options_init(&v, o.size);
     if (o.crop && o.train) return cli_usage(self, "--crop and --train exclude each other");
-    if (o.crop && !parse_crop(o.crop, &v))
-        return cli_usage(self, "--crop %s: top,left,height,width in pixels", o.crop);
+    if (o.crop && !parse_crop(o.crop, &v)) return cli_usage(self, "--crop %s: top,left,height,width in pixels", o.crop);
     if (o.aug.count && !o.train) return cli_usage(self, "--aug-cfg goes with --train");
     if (o.train) v.kind = CLOOB_VIEW_TRAIN;
     v.interpolation = o.interpolation;
@@ -75,8 +70,7 @@ static int run(const command *self, int argc, char **argv)
     cloob_ctx *ctx = cli_context();
     cloob_status s = preprocess(ctx, rest.item[0], rest.item[1], &v);
     if (s != CLOOB_OK) code = cli_fail(self, ctx, s);
-    else if (common.json)
-        printf("{\"width\": %lld, \"height\": %lld}\n", (long long)v.size, (long long)v.size);
+    else if (common.json) printf("{\"width\": %lld, \"height\": %lld}\n", (long long)v.size, (long long)v.size);
     cloob_ctx_destroy(ctx);
     free(aug);
     return code < 0 ? 0 : code;

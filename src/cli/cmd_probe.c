@@ -20,14 +20,13 @@ static struct {
 static const opt_row rows[] = {
     { "train", OPT_STRING, &o.train, NULL, "E", "safetensors with x [N,d] and y [N]", 0 },
     { "test", OPT_STRING, &o.test, NULL, "E", "the same for testing", 0 },
-    { "val", OPT_STRING, &o.val, NULL, "E",
-      "the same for choosing lambda; without it, half of the training rows", 0 },
+    { "val", OPT_STRING, &o.val, NULL, "E", "the same for choosing lambda; without it, half of the training rows", 0 },
     { "lambda", OPT_STRING, &o.lambda, "search", "X", "L2 strength, or search", 0 },
     { "refit", OPT_STRING, &o.refit, "all", "all|train",
       "after a search, train on train and val rows, or on train alone", 0 },
     { "max-iterations", OPT_INT, &o.iterations, "1000", "N", "of L-BFGS", OPT_POSITIVE },
-    { "tolerance", OPT_DOUBLE, &o.tolerance, "0", "X",
-      "relative decrease still expected at the end; 0: by size", OPT_NOT_NEGATIVE },
+    { "tolerance", OPT_DOUBLE, &o.tolerance, "0", "X", "relative decrease still expected at the end; 0: by size",
+      OPT_NOT_NEGATIVE },
     { "out", OPT_STRING, &o.out, NULL, "FILE", "the classifier as safetensors: weight, bias, label", 0 },
     { "checkpoint", OPT_STRING, &o.model.checkpoint, NULL, "M", "with --data: weights to embed with", 0 },
     { "data", OPT_STRING, &o.data, NULL, "SOURCE",
@@ -52,15 +51,14 @@ static cloob_status open_input(cloob_ctx *ctx, const char *path, const char *whi
     snprintf(x, sizeof x, "x|image|%s.x", which);
     snprintf(y, sizeof y, "y|label|%s.y", which);
     status = cloob_embeddings_matrix(ctx, in->file, x, &in->split.x);
-    if (status == CLOOB_OK)
-        status = cloob_embeddings_labels(ctx, in->file, y, in->split.x.rows, &in->split.y);
+    if (status == CLOOB_OK) status = cloob_embeddings_labels(ctx, in->file, y, in->split.x.rows, &in->split.y);
     return status;
 }
 
 /* ---- embedding first ----------------------------------------------------------------------------- */
 
-static cloob_status embed_source(cloob_ctx *ctx, cloob_model *m, const char *source,
-                                 const cloob_data_options *d, cloob_embedded *e)
+static cloob_status embed_source(cloob_ctx *ctx, cloob_model *m, const char *source, const cloob_data_options *d,
+                                 cloob_embedded *e)
 {
     cloob_dataset *set;
     cloob_status status = cloob_dataset_open(ctx, source, d, &set);
@@ -126,8 +124,7 @@ static cloob_status find_parts(cloob_ctx *ctx, cloob_data_options d[2], char pat
     return CLOOB_OK;
 }
 
-static cloob_status embed_parts(cloob_ctx *ctx, const cloob_data_options *how, input in[3],
-                                const char **problem)
+static cloob_status embed_parts(cloob_ctx *ctx, const cloob_data_options *how, input in[3], const char **problem)
 {
     cloob_data_options d[2] = { *how, *how };
     static char path[2][4096];
@@ -145,8 +142,8 @@ static cloob_status embed_parts(cloob_ctx *ctx, const cloob_data_options *how, i
     if (*problem) return CLOOB_OK;
     int64_t n = in[0].made.rows, trained = two ? n : (n + 1) / 2;
     in[0].split = split_of(&in[0].made, 0, trained, path[0]);
-    in[2].split = two ? split_of(&in[2].made, 0, in[2].made.rows, path[1])
-                      : split_of(&in[0].made, trained, n - trained, path[0]);
+    in[2].split =
+        two ? split_of(&in[2].made, 0, in[2].made.rows, path[1]) : split_of(&in[0].made, trained, n - trained, path[0]);
     return CLOOB_OK;
 }
 
@@ -204,8 +201,7 @@ static int run(const command *self, int argc, char **argv)
     cloob_ctx *ctx = cli_context();
     input in[3] = { 0 };
     const char *problem = NULL;
-    cloob_status status =
-        o.data ? embed_parts(ctx, &how, in, &problem) : open_input(ctx, o.train, "train", &in[0]);
+    cloob_status status = o.data ? embed_parts(ctx, &how, in, &problem) : open_input(ctx, o.train, "train", &in[0]);
     if (status == CLOOB_OK && o.val) status = open_input(ctx, o.val, "val", &in[1]);
     if (status == CLOOB_OK && o.test) status = open_input(ctx, o.test, "test", &in[2]);
     if (status == CLOOB_OK && !problem) status = work(ctx, &p, in);

@@ -39,9 +39,8 @@ static void print_json(const cloob_prompts *p)
     for (int64_t i = 0; i < cloob_prompts_count(p); i++) {
         if (i) putchar(',');
         print_text(cloob_prompts_name(p, i));
-        printf(":{\"classes\":%lld,\"templates\":%lld,\"metric\":\"%s\"}",
-               (long long)cloob_prompts_classes(p, i), (long long)cloob_prompts_templates(p, i),
-               metric(p, i));
+        printf(":{\"classes\":%lld,\"templates\":%lld,\"metric\":\"%s\"}", (long long)cloob_prompts_classes(p, i),
+               (long long)cloob_prompts_templates(p, i), metric(p, i));
     }
     puts("}");
 }

@@ -36,9 +36,7 @@ static int run(const command *self, int argc, char **argv)
     if (code >= 0) return code;
     if (!rest.count) return cli_usage(self, "needs a run's folder, LOGS/NAME");
     cloob_ctx *ctx = cli_context();
-    cloob_report_options ro = { .title = o.title,
-                                .score_folder = o.scores.item,
-                                .score_folders = o.scores.count };
+    cloob_report_options ro = { .title = o.title, .score_folder = o.scores.item, .score_folders = o.scores.count };
     cloob_status status = cloob_report(ctx, rest.item, rest.count, o.out, &ro, &s);
     if (status == CLOOB_OK) print_result(&s);
     code = status == CLOOB_OK ? 0 : cli_fail(self, ctx, status);

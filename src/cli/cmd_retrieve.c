@@ -10,10 +10,10 @@ static struct {
 } o;
 
 static const opt_row rows[] = {
-    { "input", OPT_STRING, &o.input, NULL, "E",
-      "safetensors with image and text (or x and y), one row per pair", OPT_REQUIRED },
-    { "queries", OPT_INT, &o.queries, "0", "N",
-      "rank so many pairs, evenly spread, each among all; 0: every pair", OPT_NOT_NEGATIVE },
+    { "input", OPT_STRING, &o.input, NULL, "E", "safetensors with image and text (or x and y), one row per pair",
+      OPT_REQUIRED },
+    { "queries", OPT_INT, &o.queries, "0", "N", "rank so many pairs, evenly spread, each among all; 0: every pair",
+      OPT_NOT_NEGATIVE },
     OPT_END,
 };
 
@@ -29,8 +29,7 @@ static void print_result(const cloob_retrieval *r)
     if (r->scaled)
         fprintf(stderr, "warning: %lld rows were not of unit length and were scaled\n", (long long)r->scaled);
     if (tied)
-        fprintf(stderr,
-                "warning: %lld queries tie with another candidate (equal embeddings); ties rank by index\n",
+        fprintf(stderr, "warning: %lld queries tie with another candidate (equal embeddings); ties rank by index\n",
                 (long long)tied);
     if (common.json) {
         char *text = cloob_retrieval_json(r);

@@ -18,11 +18,9 @@ static struct {
 } o;
 
 static const opt_row rows[] = {
-    { "checkpoint", OPT_STRING, &o.model.checkpoint, NULL, "M",
-      "weights; query: without it those the index names", 0 },
+    { "checkpoint", OPT_STRING, &o.model.checkpoint, NULL, "M", "weights; query: without it those the index names", 0 },
     { "vocab", OPT_STRING, &o.model.vocab, NULL, "FILE", "merges, where the weights hold no tokenizer", 0 },
-    { "out", OPT_STRING, &o.out, NULL, "INDEX",
-      "index: where it goes; without it a hidden file in the folder", 0 },
+    { "out", OPT_STRING, &o.out, NULL, "INDEX", "index: where it goes; without it a hidden file in the folder", 0 },
     { "index", OPT_STRING, &o.index, NULL, "INDEX", "query: an index, or the folder that holds one", 0 },
     { "n", OPT_INT, &o.n, "10", "N", "query: how many results", OPT_POSITIVE },
     { "html", OPT_STRING, &o.html, NULL, "FILE", "query: write the results as a page with thumbnails", 0 },
@@ -69,8 +67,7 @@ static int run_index(const command *self, const char *folder)
     char *path = index_path(o.out ? o.out : folder);
     cloob_ctx *ctx = cli_context();
     cloob_status status = path ? cli_model_open(ctx, &o.model, true, &m) : CLOOB_ERR_MEMORY;
-    if (status == CLOOB_OK)
-        status = cloob_search_index(ctx, m, folder, path, o.model.checkpoint, o.model.vocab, &u);
+    if (status == CLOOB_OK) status = cloob_search_index(ctx, m, folder, path, o.model.checkpoint, o.model.vocab, &u);
     if (status == CLOOB_OK) print_update(path, &u);
     int code = status == CLOOB_OK ? 0 : cli_fail(self, ctx, status);
     cloob_model_close(m);

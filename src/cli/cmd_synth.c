@@ -12,17 +12,14 @@ static struct {
 } o;
 
 static const opt_row rows[] = {
-    { "out", OPT_STRING, &o.out, NULL, "DIR",
-      "the folder to make; an earlier set of this command is replaced", 0 },
+    { "out", OPT_STRING, &o.out, NULL, "DIR", "the folder to make; an earlier set of this command is replaced", 0 },
     { "count", OPT_INT, &o.count, "10000", "N", "training pairs", OPT_POSITIVE },
     { "size", OPT_INT, &o.size, "64", "R", "pixels a side, 16 to 2048", OPT_POSITIVE },
     { "format", OPT_STRING, &o.format, "csv", "csv|webdataset", "files and lists, or tar shards", 0 },
-    { "val-count", OPT_INT, &o.val_count, "-1", "N", "validation pairs; -1: a tenth of count, at least 16",
+    { "val-count", OPT_INT, &o.val_count, "-1", "N", "validation pairs; -1: a tenth of count, at least 16", 0 },
+    { "per-class", OPT_INT, &o.per_class, "-1", "N", "test pictures per class; -1: count / 200, within 4 and 100", 0 },
+    { "strength", OPT_DOUBLE, &o.strength, "0.25", "S", "how strongly factors go together in training data, 0 to 1",
       0 },
-    { "per-class", OPT_INT, &o.per_class, "-1", "N",
-      "test pictures per class; -1: count / 200, within 4 and 100", 0 },
-    { "strength", OPT_DOUBLE, &o.strength, "0.25", "S",
-      "how strongly factors go together in training data, 0 to 1", 0 },
     { "shard-samples", OPT_INT, &o.shard_samples, "1000", "N", "pairs per tar", OPT_POSITIVE },
     { "force", OPT_FLAG, &o.force, NULL, NULL, "write into a folder that holds other files", 0 },
     { "sheet", OPT_STRING, &o.sheet, NULL, "FILE.png", "draw a sample sheet; needs no --out", 0 },

@@ -85,8 +85,7 @@ static int texts_gather(const command *self, const opt_list *rest, texts *t)
     t->item = calloc((size_t)rest->count, sizeof *t->item);
     t->bytes = calloc((size_t)rest->count, sizeof *t->bytes);
     if (!t->item || !t->bytes) return cli_usage(self, "out of memory");
-    for (int i = 1; i < rest->count; i++)
-        t->item[i - 1] = rest->item[i], t->bytes[i - 1] = strlen(rest->item[i]);
+    for (int i = 1; i < rest->count; i++) t->item[i - 1] = rest->item[i], t->bytes[i - 1] = strlen(rest->item[i]);
     return 0;
 }
 
@@ -175,8 +174,7 @@ static int decode_all(const command *self, cloob_ctx *ctx, const cloob_tokenizer
 static int run_train(const command *self, cloob_ctx *ctx)
 {
     cloob_tokenizer *t = NULL;
-    if (!o.input || !o.out || !o.size)
-        return cli_usage(self, "train needs --input FILE, --size N and --out V");
+    if (!o.input || !o.out || !o.size) return cli_usage(self, "train needs --input FILE, --size N and --out V");
     if (o.size > INT32_MAX) return cli_usage(self, "--size %lld: too large", (long long)o.size);
     cloob_status status = cloob_tokenizer_train(ctx, o.input, (int32_t)o.size, &t);
     if (status == CLOOB_OK) status = cloob_tokenizer_save(ctx, t, o.out);
@@ -205,8 +203,7 @@ static int run_codec(const command *self, cloob_ctx *ctx, const opt_list *rest, 
         cloob_status status = cloob_tokenizer_open(ctx, o.vocab, &t);
         if (status == CLOOB_OK) {
             if (o.clean)
-                cloob_tokenizer_set_clean(t, strcmp(o.clean, "basic") == 0 ? CLOOB_CLEAN_BASIC
-                                                                           : CLOOB_CLEAN_FULL);
+                cloob_tokenizer_set_clean(t, strcmp(o.clean, "basic") == 0 ? CLOOB_CLEAN_BASIC : CLOOB_CLEAN_FULL);
             if (decode) code = decode_all(self, ctx, t, &in);
             else status = encode_all(ctx, t, &in);
             cloob_tokenizer_close(t);
@@ -225,8 +222,7 @@ static int run(const command *self, int argc, char **argv)
     const char *what = rest.count ? rest.item[0] : "";
     cloob_ctx *ctx = cli_context();
     if (strcmp(what, "train") == 0)
-        code = rest.count > 1 ? cli_usage(self, "%s: train takes options only", rest.item[1])
-                              : run_train(self, ctx);
+        code = rest.count > 1 ? cli_usage(self, "%s: train takes options only", rest.item[1]) : run_train(self, ctx);
     else if (strcmp(what, "encode") == 0) code = run_codec(self, ctx, &rest, false);
     else if (strcmp(what, "decode") == 0) code = run_codec(self, ctx, &rest, true);
     else code = cli_usage(self, "say train, encode or decode first");
@@ -240,15 +236,17 @@ static const opt_row rows[] = {
       "train: captions, one per line, or a TSV with a column title; encode, decode: a text or ids per line, "
       "- for standard input",
       0 },
-    { "size", OPT_INT, &o.size, NULL, "N",
-      "train: ids in the vocabulary, bytes and the two special ones included", OPT_POSITIVE },
+    { "size", OPT_INT, &o.size, NULL, "N", "train: ids in the vocabulary, bytes and the two special ones included",
+      OPT_POSITIVE },
     { "out", OPT_STRING, &o.out, NULL, "V", "train: where the vocabulary goes", 0 },
-    { "vocab", OPT_STRING, &o.vocab, NULL, "V",
-      "encode, decode: merges file, plain or gzip, OpenAI's or from train", 0 },
-    { "length", OPT_INT, &o.length, NULL, "N",
-      "encode: rows of N with start, end and padding, as a model takes them", OPT_POSITIVE },
+    { "vocab", OPT_STRING, &o.vocab, NULL, "V", "encode, decode: merges file, plain or gzip, OpenAI's or from train",
+      0 },
+    { "length", OPT_INT, &o.length, NULL, "N", "encode: rows of N with start, end and padding, as a model takes them",
+      OPT_POSITIVE },
     { "clean", OPT_STRING, &o.clean, "basic", "basic|full",
-      "clean-up before encoding: basic (HTML and white space, CLIP's published ids) or full (as open_clip and training do it)", 0 },
+      "clean-up before encoding: basic (HTML and white space, CLIP's published ids) or full (as open_clip and training "
+      "do it)",
+      0 },
     OPT_END,
 };
 

@@ -29,17 +29,26 @@ static int run(const command *self, int argc, char **argv)
     if (o.progress) fprintf(stderr, "\n");
     if (status == CLOOB_OK && s.rank > 0) code = 0; /* rank 0 speaks for all */
     else if (status == CLOOB_OK && common.json)
-        printf("{\"run\":\"%s\",\"checkpoint\":\"%s\",\"steps\":%lld,\"loss\":%.9g,\"seconds\":%.3f,\"pairs_per_s\":%.3f,\"skipped_steps\":%lld,\"bad_samples\":%lld,\"wait_share\":%.4f,\"other_share\":%.4f}\n",
-               s.run_dir, s.checkpoint, (long long)s.steps, s.loss, s.seconds, s.pairs_per_s, (long long)s.skipped_steps, (long long)s.bad_samples, s.wait_share, s.other_share);
+        printf("{\"run\":\"%s\",\"checkpoint\":\"%s\",\"steps\":%lld,\"loss\":%.9g,\"seconds\":%.3f,\"pairs_per_s\":%."
+               "3f,\"skipped_steps\":%lld,\"bad_samples\":%lld,\"wait_share\":%.4f,\"other_share\":%.4f}\n",
+               s.run_dir, s.checkpoint, (long long)s.steps, s.loss, s.seconds, s.pairs_per_s,
+               (long long)s.skipped_steps, (long long)s.bad_samples, s.wait_share, s.other_share);
     else if (status == CLOOB_OK) printf("%s\n", s.checkpoint);
     code = status == CLOOB_OK ? 0 : cli_fail(self, ctx, status);
     cloob_ctx_destroy(ctx);
     return code;
 }
 
-const command cmd_train = { "train", run, "train image and text encoders on pairs", rows, "--train-data SOURCE [OPTIONS]",
-                            "Trains a model and leaves everything in LOGS/NAME: out.log, params.txt, checkpoints, results, TensorBoard\n"
-                            "events. Ctrl-C saves and stops; a second one stops at once. Memory is planned first: a batch that does not fit is\n"
-                            "refused with the largest that does. CLOOB_MEMORY_LIMIT=24G in the environment leaves the rest to others.\n\n"
-                            "  cloob train --train-data pairs.tsv --model tiny --batch-size 128 --epochs 10 --warmup 200 --name first\n"
-                            "  mpirun -np 4 cloob train --preset cc --train-data 'cc/{00000..00331}.tar' --name cloob-cc" };
+const command cmd_train = {
+    "train",
+    run,
+    "train image and text encoders on pairs",
+    rows,
+    "--train-data SOURCE [OPTIONS]",
+    "Trains a model and leaves everything in LOGS/NAME: out.log, params.txt, checkpoints, results, TensorBoard\n"
+    "events. Ctrl-C saves and stops; a second one stops at once. Memory is planned first: a batch that does not fit "
+    "is\n"
+    "refused with the largest that does. CLOOB_MEMORY_LIMIT=24G in the environment leaves the rest to others.\n\n"
+    "  cloob train --train-data pairs.tsv --model tiny --batch-size 128 --epochs 10 --warmup 200 --name first\n"
+    "  mpirun -np 4 cloob train --preset cc --train-data 'cc/{00000..00331}.tar' --name cloob-cc"
+};

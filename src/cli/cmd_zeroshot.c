@@ -20,16 +20,15 @@ static struct {
 
 static const opt_row rows[] = {
     CLI_MODEL_ROWS(o.model),
-    { "data", OPT_LIST, &o.data, NULL, "SOURCE",
-      "class folders, a tar of them, CIFAR and others; several are averaged", 0 },
+    { "data", OPT_LIST, &o.data, NULL, "SOURCE", "class folders, a tar of them, CIFAR and others; several are averaged",
+      0 },
     { "prompts", OPT_STRING, &o.prompts, NULL, "P.json", "class names and templates; see cloob prompts", 0 },
     { "set", OPT_STRING, &o.set, NULL, "NAME",
       "which set of the prompts; without it the only one, or the one named like the data", 0 },
     { "per-class", OPT_FLAG, &o.per_class, NULL, NULL, "print the table of classes", 0 },
     { "retrieve", OPT_STRING, &o.retrieve, NULL, "E",
       "compare what prompts and pictures retrieve from this file's rows, not the embeddings themselves", 0 },
-    { "retrieve-from", OPT_STRING, &o.retrieve_from, "image", "image|text",
-      "which of that file's rows are stored", 0 },
+    { "retrieve-from", OPT_STRING, &o.retrieve_from, "image", "image|text", "which of that file's rows are stored", 0 },
     { "scale-hopfield", OPT_DOUBLE, &o.scale, NULL, "B", "beta of --retrieve; without it the checkpoint's",
       OPT_NOT_NEGATIVE },
     { "workers", OPT_INT, &o.workers, "2", "N", "threads that decode", OPT_NOT_NEGATIVE },
@@ -128,8 +127,7 @@ static cloob_zeroshot_result average(const cloob_zeroshot_result *r, int n)
 {
     cloob_zeroshot_result mean = { 0 };
     for (int i = 0; i < n; i++) {
-        mean.top1 += r[i].top1 / n, mean.top5 += r[i].top5 / n,
-            mean.mean_per_class += r[i].mean_per_class / n;
+        mean.top1 += r[i].top1 / n, mean.top5 += r[i].top5 / n, mean.mean_per_class += r[i].mean_per_class / n;
         mean.n += r[i].n, mean.bad += r[i].bad;
     }
     return mean;
@@ -139,8 +137,8 @@ static cloob_zeroshot_result average(const cloob_zeroshot_result *r, int n)
 
 static void print_line(const char *name, const cloob_zeroshot_result *r)
 {
-    printf("%-24s top1 %6.2f %%  top5 %6.2f %%  mean per class %6.2f %%  n %lld", name, 100 * r->top1,
-           100 * r->top5, 100 * r->mean_per_class, (long long)r->n);
+    printf("%-24s top1 %6.2f %%  top5 %6.2f %%  mean per class %6.2f %%  n %lld", name, 100 * r->top1, 100 * r->top5,
+           100 * r->mean_per_class, (long long)r->n);
     if (r->bad) printf("  (%lld could not be read)", (long long)r->bad);
     if (r->empty) printf("  (%lld classes without pictures)", (long long)r->empty);
     printf("\n");
@@ -169,8 +167,8 @@ static void print_text(const session *s)
 
 static void put_scores(const cloob_zeroshot_result *r)
 {
-    printf("\"top1\": %.10g, \"top5\": %.10g, \"mean_per_class\": %.10g, \"n\": %lld, \"bad\": %lld", r->top1,
-           r->top5, r->mean_per_class, (long long)r->n, (long long)r->bad);
+    printf("\"top1\": %.10g, \"top5\": %.10g, \"mean_per_class\": %.10g, \"n\": %lld, \"bad\": %lld", r->top1, r->top5,
+           r->mean_per_class, (long long)r->n, (long long)r->bad);
 }
 
 static void put_classes(const cloob_zeroshot_result *r)
@@ -226,8 +224,7 @@ static int run(const command *self, int argc, char **argv)
     s.result = calloc((size_t)o.data.count, sizeof *s.result);
     if (!s.result) o.data.count = 0;
     cloob_status status = open_all(&s);
-    for (int i = 0; i < o.data.count && status == CLOOB_OK; i++)
-        status = run_source(&s, o.data.item[i], &s.result[i]);
+    for (int i = 0; i < o.data.count && status == CLOOB_OK; i++) status = run_source(&s, o.data.item[i], &s.result[i]);
     if (status != CLOOB_OK) code = cli_fail(self, s.ctx, status);
     else if (common.json) print_json(&s), code = 0;
     else print_text(&s), code = 0;

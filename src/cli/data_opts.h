@@ -12,8 +12,7 @@
 #include "cli/opt.h"
 
 typedef struct cli_data {
-    const char *type, *path_data, *separator, *csv_image_key, *csv_caption_key, *image_key, *text_key, *split,
-        *cache;
+    const char *type, *path_data, *separator, *csv_image_key, *csv_caption_key, *image_key, *text_key, *split, *cache;
     int64_t max_pixels, shuffle_window;
     bool one_caption;
 } cli_data;

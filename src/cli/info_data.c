@@ -19,8 +19,7 @@ static bool knows(const char *what)
 static void print_spread(const char *name, const cloob_spread *s)
 {
     int digits = s->max < 1000 ? 1 : 0;
-    printf("  %-16s %.0f to %.0f, median %.*f, mean %.*f\n", name, s->min, s->max, digits, s->median, digits,
-           s->mean);
+    printf("  %-16s %.0f to %.0f, median %.*f, mean %.*f\n", name, s->min, s->max, digits, s->median, digits, s->mean);
 }
 
 static void print_captions(const cloob_data_info *i)
@@ -37,8 +36,7 @@ static void print_classes(const cloob_dataset *d, const cloob_data_info *i)
     enum { SHOWN = 12 };
     if (!i->classes) return;
     printf("classes   %lld:", (long long)i->classes);
-    for (int64_t c = 0; c < i->classes && c < SHOWN; c++)
-        printf("%s %s", c ? "," : "", cloob_dataset_class_name(d, c));
+    for (int64_t c = 0; c < i->classes && c < SHOWN; c++) printf("%s %s", c ? "," : "", cloob_dataset_class_name(d, c));
     printf("%s\n", i->classes > SHOWN ? ", ..." : "");
     print_spread("samples each", &i->class_size);
 }
@@ -64,8 +62,8 @@ static void print_text(const char *what, const cloob_dataset *d, const cloob_dat
 
 static void put_spread(const char *name, const cloob_spread *s)
 {
-    printf(", \"%s\": {\"min\": %.10g, \"median\": %.10g, \"mean\": %.10g, \"max\": %.10g}", name, s->min,
-           s->median, s->mean, s->max);
+    printf(", \"%s\": {\"min\": %.10g, \"median\": %.10g, \"mean\": %.10g, \"max\": %.10g}", name, s->min, s->median,
+           s->mean, s->max);
 }
 
 static void print_json(const char *what, const cloob_dataset *d, const cloob_data_info *i)

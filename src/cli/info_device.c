@@ -16,8 +16,7 @@ static void print_one(int i, const cloob_device_facts *f)
         else printf("cpu");
         printf("\", \"name\": ");
         json_out_string(f->name);
-        printf(", \"total_bytes\": %lld, \"free_bytes\": %lld}", (long long)f->total_bytes,
-               (long long)f->free_bytes);
+        printf(", \"total_bytes\": %lld, \"free_bytes\": %lld}", (long long)f->total_bytes, (long long)f->free_bytes);
         return;
     }
     if (i) printf("cuda:%-4d", i - 1);

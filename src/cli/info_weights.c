@@ -44,8 +44,8 @@ static const char *checksum_word;
 static void tell_text(const char *what, const cloob_convert_report *r)
 {
     printf("%s: %s with %s names, configuration from %s\n", what, r->container, r->names, r->config_from);
-    printf("model       %s, %.1f million parameters in %lld tensors, %.1f MB\n", r->model,
-           (double)r->parameters / 1e6, (long long)r->tensors, (double)r->bytes / 1e6);
+    printf("model       %s, %.1f million parameters in %lld tensors, %.1f MB\n", r->model, (double)r->parameters / 1e6,
+           (long long)r->tensors, (double)r->bytes / 1e6);
     printf("config      %s\n", r->config ? r->config : "");
     printf("metadata    %s\n", r->metadata ? r->metadata : "");
     printf("tokenizer   %s\n",
@@ -75,9 +75,8 @@ static void tell_json(const char *what, const cloob_convert_report *r)
     printf("\"tensors\": %lld, \"parameters\": %lld, \"bytes\": %lld, \"has_tokenizer\": %s, \"config\": %s, "
            "\"metadata\": %s, "
            "\"unexpected\": [",
-           (long long)r->tensors, (long long)r->parameters, (long long)r->bytes,
-           r->has_tokenizer ? "true" : "false", r->config ? r->config : "null",
-           r->metadata ? r->metadata : "null");
+           (long long)r->tensors, (long long)r->parameters, (long long)r->bytes, r->has_tokenizer ? "true" : "false",
+           r->config ? r->config : "null", r->metadata ? r->metadata : "null");
     for (int64_t i = 0; i < r->count[CLOOB_KEY_UNEXPECTED]; i++) {
         if (i) printf(", ");
         json_out_string(r->key[CLOOB_KEY_UNEXPECTED][i]);
@@ -94,8 +93,7 @@ static int tell(const command *self, cloob_ctx *ctx, const char *what, const inf
     options.drop_unexpected = true; /* they are listed */
     cloob_status status = cloob_weights_describe(ctx, what, &options, &r);
     bool stored = false;
-    if (status == CLOOB_OK && strcmp(r.names, "cloob") == 0)
-        status = cloob_weights_verify(ctx, what, &stored);
+    if (status == CLOOB_OK && strcmp(r.names, "cloob") == 0) status = cloob_weights_verify(ctx, what, &stored);
     checksum_word = stored ? "ok" : "none";
     if (status == CLOOB_OK && common.json) tell_json(what, &r);
     else if (status == CLOOB_OK) tell_text(what, &r);

@@ -92,7 +92,7 @@ static bool list_add(opt_list *l, const char *word)
 /* Positional words live as long as the process; kept reachable, so that a leak check sees no leak. */
 static const char **positional;
 
-static void rest_add(opt_list *rest, const char *word)
+static void fixed24_add(opt_list *rest, const char *word)
 {
     list_add(rest, word);
     positional = rest->item;
@@ -203,8 +203,7 @@ static int parse_option(const command *c, int argc, char **argv, int *i)
     }
     if (!r) return unknown(c, word);
     if (given_count < MAX_GIVEN) given[given_count++] = r->name;
-    if (r->kind == OPT_FLAG)
-        return equals ? cli_usage(c, "--%s takes no value", r->name) : assign(c, r, NULL);
+    if (r->kind == OPT_FLAG) return equals ? cli_usage(c, "--%s takes no value", r->name) : assign(c, r, NULL);
     if (equals) return assign(c, r, equals + 1);
     if (*i >= argc) return cli_usage(c, "--%s needs a value (%s)", r->name, r->metavar ? r->metavar : "VALUE");
     int code = assign(c, r, argv[(*i)++]);
@@ -233,12 +232,12 @@ int opt_parse(const command *c, int argc, char **argv, opt_list *rest)
             return 0;
         }
         if (strcmp(argv[i], "--") == 0) {
-            for (i++; i < argc; i++) rest_add(rest, argv[i]);
+            for (i++; i < argc; i++) fixed24_add(rest, argv[i]);
         } else if (is_option(argv[i]) || is_letter(c, argv[i])) {
             int code = parse_option(c, argc, argv, &i);
             if (code >= 0) return code;
         } else {
-            rest_add(rest, argv[i++]);
+            fixed24_add(rest, argv[i++]);
         }
     }
     return check_required(c);
@@ -252,7 +251,9 @@ static void print_rows(const opt_row *rows)
         char left[80];
         if (r->flags & OPT_HIDDEN) continue;
         snprintf(left, sizeof left, "--%s%s%s", r->name, r->kind == OPT_FLAG ? "" : " ",
-                 r->kind == OPT_FLAG ? "" : r->metavar ? r->metavar : "VALUE");
+                 r->kind == OPT_FLAG ? ""
+                 : r->metavar        ? r->metavar
+                                     : "VALUE");
         printf("  %-34s%s%s", left, strlen(left) > 33 ? "\n                                    " : "", r->help);
         if (r->flags & OPT_REQUIRED) printf(" (required)");
         else if (r->fallback && r->fallback[0]) printf(" [%s]", r->fallback);

@@ -33,10 +33,10 @@ enum { OPT_REQUIRED = 1, OPT_HIDDEN = 2, OPT_POSITIVE = 4, OPT_NOT_NEGATIVE = 8 
 typedef struct opt_row {
     const char *name; /* without dashes; NULL ends the table */
     opt_kind kind;
-    void *value;            /* where it goes */
-    const char *fallback;   /* the default, as a user would type it; NULL: none (0, false, NULL) */
-    const char *metavar;    /* FILE, N, ...; "a|b|c" in lower case is a choice and is enforced */
-    const char *help;       /* one sentence, lower case, no full stop */
+    void *value;          /* where it goes */
+    const char *fallback; /* the default, as a user would type it; NULL: none (0, false, NULL) */
+    const char *metavar;  /* FILE, N, ...; "a|b|c" in lower case is a choice and is enforced */
+    const char *help;     /* one sentence, lower case, no full stop */
     int flags;
 } opt_row;
 
@@ -44,10 +44,10 @@ typedef struct command command;
 struct command {
     const char *name;
     int (*run)(const command *self, int argc, char **argv); /* argv[0]: the name; returns the exit code */
-    const char *help;       /* one line for the list of commands */
-    const opt_row *options; /* ends with OPT_END */
-    const char *usage;      /* what follows the name: "--checkpoint M [IMAGE...]" */
-    const char *details;    /* a paragraph or two, with an example; may be NULL */
+    const char *help;                                       /* one line for the list of commands */
+    const opt_row *options;                                 /* ends with OPT_END */
+    const char *usage;                                      /* what follows the name: "--checkpoint M [IMAGE...]" */
+    const char *details;                                    /* a paragraph or two, with an example; may be NULL */
 };
 
 /* Every command, in the order help shows them; NULL ends. Defined in main.c. */
@@ -70,9 +70,9 @@ typedef struct opt_common {
 } opt_common;
 extern opt_common common;
 
-#define OPT_END                                                                                              \
-    {                                                                                                        \
-        NULL, OPT_FLAG, NULL, NULL, NULL, NULL, 0                                                            \
+#define OPT_END                                                                                                        \
+    {                                                                                                                  \
+        NULL, OPT_FLAG, NULL, NULL, NULL, NULL, 0                                                                      \
     }
 
 /* The rows themselves live in opt.c and are appended to every command's table by parsing and help. */

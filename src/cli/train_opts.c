@@ -57,8 +57,8 @@ static cloob_status apply_preset(cloob_ctx *ctx, cloob_train_options *o, const c
     cloob_train_options recipe = *o;
     cloob_status status = cloob_train_preset(ctx, preset, &recipe);
     if (status != CLOOB_OK) return status;
-    /* What was typed wins, defaults do not. */
-#define KEEP(flag, field)                                                                                    \
+        /* What was typed wins, defaults do not. */
+#define KEEP(flag, field)                                                                                              \
     if (!opt_given(flag)) o->field = recipe.field
     KEEP("model", model);
     KEEP("method", method);
@@ -75,19 +75,24 @@ static cloob_status apply_preset(cloob_ctx *ctx, cloob_train_options *o, const c
     return CLOOB_OK;
 }
 
-int cli_train_fill(const command *self, cloob_ctx *ctx, int argc, char **argv, cloob_train_options *o, cli_train_more *more)
+int cli_train_fill(const command *self, cloob_ctx *ctx, int argc, char **argv, cloob_train_options *o,
+                   cli_train_more *more)
 {
     cloob_status status = more->preset ? apply_preset(ctx, o, more->preset) : CLOOB_OK;
     (void)argc, (void)argv;
     if (status != CLOOB_OK) return cli_fail(self, ctx, status);
     if (strcmp(more->separator, "\\t") == 0) more->separator = "\t";
-    if (strlen(more->separator) != 1) return cli_usage(self, "--csv-separator %s: needs one character", more->separator);
+    if (strlen(more->separator) != 1)
+        return cli_usage(self, "--csv-separator %s: needs one character", more->separator);
     o->data.csv_separator = more->separator[0];
     o->aug_cfg = more->aug_cfg.item;
     o->aug_cfg_count = more->aug_cfg.count;
-    if (!take_channels(&more->image_mean, o->image_mean) || !take_channels(&more->image_std, o->image_std)) return cli_usage(self, "--image-mean, --image-std: three numbers each");
-    if ((more->image_mean.count > 0) != (more->image_std.count > 0)) return cli_usage(self, "--image-mean and --image-std go together");
-    if (more->image_std.count && (o->image_std[0] <= 0 || o->image_std[1] <= 0 || o->image_std[2] <= 0)) return cli_usage(self, "--image-std: must be above 0");
+    if (!take_channels(&more->image_mean, o->image_mean) || !take_channels(&more->image_std, o->image_std))
+        return cli_usage(self, "--image-mean, --image-std: three numbers each");
+    if ((more->image_mean.count > 0) != (more->image_std.count > 0))
+        return cli_usage(self, "--image-mean and --image-std go together");
+    if (more->image_std.count && (o->image_std[0] <= 0 || o->image_std[1] <= 0 || o->image_std[2] <= 0))
+        return cli_usage(self, "--image-std: must be above 0");
     o->seed = common.seed;
     o->device = common.device;
     o->precision = common.precision ? common.precision : "fp32";

@@ -20,6 +20,7 @@ typedef struct cli_train_more {
 } cli_train_more;
 
 /* Applies the recipe and the common options, sets progress and stopping by Ctrl-C. Returns -1 to go on, or the exit code. */
-int cli_train_fill(const command *self, cloob_ctx *ctx, int argc, char **argv, cloob_train_options *o, cli_train_more *more);
+int cli_train_fill(const command *self, cloob_ctx *ctx, int argc, char **argv, cloob_train_options *o,
+                   cli_train_more *more);
 
 #endif

@@ -18,8 +18,8 @@ typedef struct arena {
 } arena;
 
 void *arena_push(arena *a, size_t bytes);
-char *arena_string(arena *a, const char *text);                /* a copy */
+char *arena_string(arena *a, const char *text);                 /* a copy */
 char *arena_string_n(arena *a, const char *text, size_t bytes); /* a copy, zero-terminated */
-void arena_release(arena *a);                                  /* frees all; the arena may be used again */
+void arena_release(arena *a);                                   /* frees all; the arena may be used again */
 
 #endif

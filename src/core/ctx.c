@@ -43,10 +43,9 @@ void cloob_ctx_destroy(cloob_ctx *ctx)
 
 cloob_ctx *ctx_worker(const cloob_ctx *parent)
 {
-    cloob_ctx_options o = { .threads = 1,
-                            .log = parent->log,
-                            .log_user = parent->log_user,
-                            .log_level = parent->log_level };
+    cloob_ctx_options o = {
+        .threads = 1, .log = parent->log, .log_user = parent->log_user, .log_level = parent->log_level
+    };
     return cloob_ctx_create(&o);
 }
 
@@ -54,8 +53,8 @@ const char *cloob_error(const cloob_ctx *ctx) { return ctx ? ctx->error : "no co
 
 const char *cloob_status_name(cloob_status s)
 {
-    static const char *const names[] = { "ok",   "argument",    "io",      "format", "memory", "device",
-                                         "peer", "unsupported", "numeric", "stopped" };
+    static const char *const names[] = { "ok",     "argument", "io",          "format",  "memory",
+                                         "device", "peer",     "unsupported", "numeric", "stopped" };
     return (size_t)s < sizeof names / sizeof *names ? names[s] : "unknown";
 }
 

@@ -25,32 +25,29 @@ struct cloob_ctx {
     void (*slot_destroy[CTX_SLOTS])(void *);
 };
 
-#define CLOOB_TRY(expr)                                                                                      \
-    do {                                                                                                     \
-        cloob_status try_status_ = (expr);                                                                   \
-        if (try_status_ != CLOOB_OK) return try_status_;                                                     \
+#define CLOOB_TRY(expr)                                                                                                \
+    do {                                                                                                               \
+        cloob_status try_status_ = (expr);                                                                             \
+        if (try_status_ != CLOOB_OK) return try_status_;                                                               \
     } while (0)
 
 /* For functions with one clean-up label: needs `cloob_status status` in scope. */
-#define CLOOB_TRY_GOTO(expr, label)                                                                          \
-    do {                                                                                                     \
-        status = (expr);                                                                                     \
-        if (status != CLOOB_OK) goto label;                                                                  \
+#define CLOOB_TRY_GOTO(expr, label)                                                                                    \
+    do {                                                                                                               \
+        status = (expr);                                                                                               \
+        if (status != CLOOB_OK) goto label;                                                                            \
     } while (0)
 
 /* Writes the text (newlines become spaces, so that an error is one line) and returns s. */
-cloob_status ctx_fail(cloob_ctx *ctx, cloob_status s, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
+cloob_status ctx_fail(cloob_ctx *ctx, cloob_status s, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
 /* "out of memory: N bytes for WHAT" */
 cloob_status ctx_no_memory(cloob_ctx *ctx, size_t bytes, const char *what);
 
 /* Puts "PREFIX: " before the text of the failure that is being passed on. Returns s. */
-cloob_status ctx_wrap(cloob_ctx *ctx, cloob_status s, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
+cloob_status ctx_wrap(cloob_ctx *ctx, cloob_status s, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
-void ctx_log(cloob_ctx *ctx, cloob_log_level level, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
+void ctx_log(cloob_ctx *ctx, cloob_log_level level, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
 /* A context for one worker thread: same log sink and settings, its own error text, one CPU thread.
  * Destroy with cloob_ctx_destroy. */

@@ -18,8 +18,8 @@ static cloob_status open_kind(cloob_ctx *ctx, comm_kind kind, comm *c)
     if (kind == COMM_AUTO && env.size == 1) return CLOOB_OK;
     if (strcmp(env.launcher, "torchrun") == 0 && env.size > 1)
         return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED,
-                        "started by torchrun as rank %d of %d: torchrun starts no MPI; use mpirun or srun",
-                        env.rank, env.size);
+                        "started by torchrun as rank %d of %d: torchrun starts no MPI; use mpirun or srun", env.rank,
+                        env.size);
     return comm_mpi_open(ctx, &env, c);
 }
 
@@ -103,8 +103,8 @@ cloob_status comm_all_reduce(cloob_ctx *ctx, comm *c, void *data, int64_t count,
     return alone(c) ? CLOOB_OK : c->ops->all_reduce(ctx, c, data, count, dtype);
 }
 
-cloob_status comm_all_reduce_begin(cloob_ctx *ctx, comm *c, void *data, int64_t count, cloob_dtype dtype,
-                                   void *after, comm_request *request)
+cloob_status comm_all_reduce_begin(cloob_ctx *ctx, comm *c, void *data, int64_t count, cloob_dtype dtype, void *after,
+                                   comm_request *request)
 {
     *request = (comm_request){ NULL, after };
     return alone(c) ? CLOOB_OK : c->ops->begin(ctx, c, data, count, dtype, after, request);

@@ -72,8 +72,8 @@ typedef struct comm_request {
     void *handle; /* the communicator's own */
     void *stream;
 } comm_request;
-cloob_status comm_all_reduce_begin(cloob_ctx *ctx, comm *c, void *data, int64_t count, cloob_dtype dtype,
-                                   void *after, comm_request *request);
+cloob_status comm_all_reduce_begin(cloob_ctx *ctx, comm *c, void *data, int64_t count, cloob_dtype dtype, void *after,
+                                   comm_request *request);
 cloob_status comm_all_reduce_wait(cloob_ctx *ctx, comm *c, comm_request *request);
 
 cloob_status comm_broadcast(cloob_ctx *ctx, comm *c, void *data, int64_t count, cloob_dtype dtype, int root);

@@ -42,8 +42,8 @@ cloob_status comm_env_read(cloob_ctx *ctx, comm_env *env)
         if (!applies(l)) continue;
         *env = (comm_env){ l->name, env_number(l->rank), env_number(l->size), env_number(l->local_rank) };
         if (env->rank < 0 || env->size < 1 || env->rank >= env->size)
-            return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s=%s, %s=%s: not a rank among a number of ranks",
-                            l->rank, getenv(l->rank), l->size, getenv(l->size));
+            return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s=%s, %s=%s: not a rank among a number of ranks", l->rank,
+                            getenv(l->rank), l->size, getenv(l->size));
         if (env->local_rank < 0) env->local_rank = 0;
         return CLOOB_OK;
     }

@@ -38,8 +38,7 @@ static MPI_Datatype type_of(cloob_dtype d)
 static cloob_status check_summable(cloob_ctx *ctx, cloob_dtype d)
 {
     if (d == CLOOB_F32 || d == CLOOB_F64 || d == CLOOB_I64) return CLOOB_OK;
-    return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "sums over ranks are for F32, F64 and I64, not %s",
-                    dtype_name(d));
+    return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "sums over ranks are for F32, F64 and I64, not %s", dtype_name(d));
 }
 
 static int piece(int64_t left) { return left < PIECE ? (int)left : PIECE; }
@@ -48,8 +47,8 @@ static cloob_status broadcast(cloob_ctx *ctx, comm *c, void *data, int64_t count
 {
     for (int64_t at = 0; at < count; at += PIECE)
         CLOOB_TRY(mpi_check(ctx, c,
-                            MPI_Bcast((char *)data + (size_t)at * dtype_size(dtype), piece(count - at),
-                                      type_of(dtype), root, world(c)),
+                            MPI_Bcast((char *)data + (size_t)at * dtype_size(dtype), piece(count - at), type_of(dtype),
+                                      root, world(c)),
                             "broadcast"));
     return CLOOB_OK;
 }
@@ -118,10 +117,7 @@ static cloob_status wait(cloob_ctx *ctx, comm *c, comm_request *request)
     return mpi_check(ctx, c, code, "all-reduce");
 }
 
-static cloob_status barrier(cloob_ctx *ctx, comm *c)
-{
-    return mpi_check(ctx, c, MPI_Barrier(world(c)), "barrier");
-}
+static cloob_status barrier(cloob_ctx *ctx, comm *c) { return mpi_check(ctx, c, MPI_Barrier(world(c)), "barrier"); }
 
 static void abort_all(comm *c) { MPI_Abort(world(c), 1); }
 
@@ -145,8 +141,7 @@ static cloob_status start(cloob_ctx *ctx, bool *started)
     int initialized, finalized, level;
     *started = false;
     MPI_Finalized(&finalized);
-    if (finalized)
-        return ctx_fail(ctx, CLOOB_ERR_PEER, "MPI was already ended in this process and cannot start twice");
+    if (finalized) return ctx_fail(ctx, CLOOB_ERR_PEER, "MPI was already ended in this process and cannot start twice");
     MPI_Initialized(&initialized);
     if (initialized) return CLOOB_OK;
     if (MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &level) != MPI_SUCCESS)
@@ -171,9 +166,8 @@ cloob_status comm_mpi_open(cloob_ctx *ctx, const comm_env *env, comm *c)
     c->state = s;
     c->ops = &ops;
     if (c->size == env->size) return CLOOB_OK;
-    status =
-        ctx_fail(ctx, CLOOB_ERR_PEER, "%s says %d ranks, MPI says %d: launcher and MPI library do not match",
-                 env->launcher, env->size, c->size);
+    status = ctx_fail(ctx, CLOOB_ERR_PEER, "%s says %d ranks, MPI says %d: launcher and MPI library do not match",
+                      env->launcher, env->size, c->size);
     destroy(c);
     c->ops = NULL;
     return status;

@@ -74,10 +74,7 @@ static cloob_status enter(cloob_ctx *ctx, comm *c, const char *what)
     return order(ctx, c, (cudaStream_t)c->stream, state(c)->stream);
 }
 
-static cloob_status leave(cloob_ctx *ctx, comm *c)
-{
-    return order(ctx, c, state(c)->stream, (cudaStream_t)c->stream);
-}
+static cloob_status leave(cloob_ctx *ctx, comm *c) { return order(ctx, c, state(c)->stream, (cudaStream_t)c->stream); }
 
 static cloob_status all_gather(cloob_ctx *ctx, comm *c, const void *send, void *recv, const int64_t *count,
                                cloob_dtype dtype)
@@ -88,8 +85,8 @@ static cloob_status all_gather(cloob_ctx *ctx, comm *c, const void *send, void *
     for (int r = 0; r < c->size; at += (size_t)count[r] * dtype_size(dtype), r++)
         if (count[r] > 0)
             CLOOB_TRY(nccl_check(ctx, c,
-                                 ncclBroadcast(r == c->rank ? send : at, at, elements(count[r], dtype),
-                                               type_of(dtype), r, state(c)->comm, state(c)->stream),
+                                 ncclBroadcast(r == c->rank ? send : at, at, elements(count[r], dtype), type_of(dtype),
+                                               r, state(c)->comm, state(c)->stream),
                                  "all-gather"));
     CLOOB_TRY(nccl_check(ctx, c, ncclGroupEnd(), "all-gather"));
     return leave(ctx, c);
@@ -114,8 +111,8 @@ static cloob_status reduce_scatter(cloob_ctx *ctx, comm *c, void *send, void *re
 static cloob_status enqueue_sum(cloob_ctx *ctx, comm *c, void *data, int64_t count, cloob_dtype dtype)
 {
     return nccl_check(ctx, c,
-                      ncclAllReduce(data, data, elements(count, dtype), type_of(dtype), ncclSum,
-                                    state(c)->comm, state(c)->stream),
+                      ncclAllReduce(data, data, elements(count, dtype), type_of(dtype), ncclSum, state(c)->comm,
+                                    state(c)->stream),
                       "all-reduce");
 }
 
@@ -146,8 +143,8 @@ static cloob_status broadcast(cloob_ctx *ctx, comm *c, void *data, int64_t count
 {
     CLOOB_TRY(enter(ctx, c, "broadcast"));
     CLOOB_TRY(nccl_check(ctx, c,
-                         ncclBroadcast(data, data, elements(count, dtype), type_of(dtype), root,
-                                       state(c)->comm, state(c)->stream),
+                         ncclBroadcast(data, data, elements(count, dtype), type_of(dtype), root, state(c)->comm,
+                                       state(c)->stream),
                          "broadcast"));
     return leave(ctx, c);
 }
@@ -181,8 +178,7 @@ static cloob_status connect(cloob_ctx *ctx, comm *c, nccl_state *s)
     if (c->rank == 0) CLOOB_TRY(nccl_check(ctx, c, ncclGetUniqueId(&id), "start"));
     CLOOB_TRY(comm_broadcast(ctx, c->base, &id, sizeof id, CLOOB_U8, 0));
     CLOOB_TRY(cuda_check(ctx, c, cudaDeviceGetStreamPriorityRange(&low, &high), "stream"));
-    CLOOB_TRY(
-        cuda_check(ctx, c, cudaStreamCreateWithPriority(&s->stream, cudaStreamNonBlocking, high), "stream"));
+    CLOOB_TRY(cuda_check(ctx, c, cudaStreamCreateWithPriority(&s->stream, cudaStreamNonBlocking, high), "stream"));
     CLOOB_TRY(cuda_check(ctx, c, cudaEventCreateWithFlags(&s->mark, cudaEventDisableTiming), "event"));
     return nccl_check(ctx, c, ncclCommInitRank(&s->comm, c->size, id, c->rank), "start");
 }

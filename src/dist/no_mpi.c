@@ -5,8 +5,7 @@ cloob_status comm_mpi_open(cloob_ctx *ctx, const comm_env *env, comm *c)
 {
     (void)c;
     if (env->size == 1) return CLOOB_OK;
-    return ctx_fail(
-        ctx, CLOOB_ERR_UNSUPPORTED,
-        "started by %s as rank %d of %d, but this build has no MPI: configure with -DCLOOB_WITH_MPI=ON",
-        env->launcher, env->rank, env->size);
+    return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED,
+                    "started by %s as rank %d of %d, but this build has no MPI: configure with -DCLOOB_WITH_MPI=ON",
+                    env->launcher, env->rank, env->size);
 }

@@ -79,8 +79,7 @@ static void describe(ablation_metric *m, int k)
     double sum = 0, square = 0, n = (double)m->n[k];
     for (int64_t i = 0; i < m->n[k]; i++) sum += m->value[k][i];
     m->mean[k] = m->n[k] ? sum / n : NAN;
-    for (int64_t i = 0; i < m->n[k]; i++)
-        square += (m->value[k][i] - m->mean[k]) * (m->value[k][i] - m->mean[k]);
+    for (int64_t i = 0; i < m->n[k]; i++) square += (m->value[k][i] - m->mean[k]) * (m->value[k][i] - m->mean[k]);
     m->deviation[k] = m->n[k] > 1 ? sqrt(square / (n - 1)) : 0;
 }
 

@@ -9,11 +9,7 @@
 
 enum { ABLATION_METHODS = 8 };
 
-typedef enum ablation_aim {
-    AIM_HIGH,
-    AIM_LOW,
-    AIM_NONE
-} ablation_aim; /* NONE: methods are not comparable by it */
+typedef enum ablation_aim { AIM_HIGH, AIM_LOW, AIM_NONE } ablation_aim; /* NONE: methods are not comparable by it */
 
 typedef struct ablation_metric {
     const char *name;
@@ -21,13 +17,11 @@ typedef struct ablation_metric {
     double *value[ABLATION_METHODS]; /* (n) of each method */
     int64_t n[ABLATION_METHODS];
     /* filled by ablation_test */
-    double mean[ABLATION_METHODS],
-        deviation[ABLATION_METHODS]; /* sample standard deviation, 0 of one value */
-    double p[ABLATION_METHODS]
-            [ABLATION_METHODS]; /* two-sided rank-sum p-values; NaN where a side has no values */
-    int best;                   /* by mean; -1: none */
-    double p_best;              /* the largest of its p-values against the others; NaN: no others */
-    bool significant;           /* p_best < alpha: better than each of the others */
+    double mean[ABLATION_METHODS], deviation[ABLATION_METHODS]; /* sample standard deviation, 0 of one value */
+    double p[ABLATION_METHODS][ABLATION_METHODS]; /* two-sided rank-sum p-values; NaN where a side has no values */
+    int best;                                     /* by mean; -1: none */
+    double p_best;                                /* the largest of its p-values against the others; NaN: no others */
+    bool significant;                             /* p_best < alpha: better than each of the others */
 } ablation_metric;
 
 typedef struct ablation {

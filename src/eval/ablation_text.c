@@ -47,13 +47,12 @@ void ablation_markdown(const ablation *t, sbuf *out)
         if (isfinite(m->p_best)) sbuf_printf(out, " %.2g |\n", m->p_best);
         else sbuf_puts(out, " |\n");
     }
-    sbuf_printf(
-        out,
-        "\nMean ± standard deviation over %lld seed%s. Arrows say which way is better; without one the "
-        "methods "
-        "are not comparable by the number. Bold: better than each of the other methods by the two-sided "
-        "Wilcoxon rank-sum test (p < %g); p is the largest of those p-values.\n",
-        (long long)t->seeds, t->seeds == 1 ? "" : "s", t->alpha);
+    sbuf_printf(out,
+                "\nMean ± standard deviation over %lld seed%s. Arrows say which way is better; without one the "
+                "methods "
+                "are not comparable by the number. Bold: better than each of the other methods by the two-sided "
+                "Wilcoxon rank-sum test (p < %g); p is the largest of those p-values.\n",
+                (long long)t->seeds, t->seeds == 1 ? "" : "s", t->alpha);
 }
 
 static void put_method(const ablation *t, const ablation_metric *m, int k, sbuf *out)

@@ -15,8 +15,8 @@ static cloob_status run_spread(cloob_ctx *ctx, cloob_coverage *out, const unit_r
 {
     spectrum s;
     uniformity u;
-    ctx_log(ctx, CLOOB_LOG_INFO, "%s: %lld x %lld: covariance and %.3g pairs", x->src.name,
-            (long long)x->src.N, (long long)x->src.D, 0.5 * (double)x->src.N * (double)(x->src.N - 1));
+    ctx_log(ctx, CLOOB_LOG_INFO, "%s: %lld x %lld: covariance and %.3g pairs", x->src.name, (long long)x->src.N,
+            (long long)x->src.D, 0.5 * (double)x->src.N * (double)(x->src.N - 1));
     CLOOB_TRY(spectrum_run(ctx, &s, x, share));
     out->eigenvalue = s.value, out->dimensions = s.D, out->effective = s.effective, out->variance = s.total;
     CLOOB_TRY(uniformity_run(ctx, &u, x));
@@ -33,8 +33,7 @@ static cloob_status run_pair(cloob_ctx *ctx, cloob_analysis *out, const unit_row
     return similarity_run(ctx, &out->similarity, x, y);
 }
 
-cloob_status analysis_run(cloob_ctx *ctx, cloob_analysis *out, const rows *image, const rows *text,
-                          double share)
+cloob_status analysis_run(cloob_ctx *ctx, cloob_analysis *out, const rows *image, const rows *text, double share)
 {
     unit_rows x, y;
     memset(out, 0, sizeof *out);
@@ -65,8 +64,7 @@ void analysis_release(cloob_analysis *a)
 
 /* ---- files --------------------------------------------------------------------------------------- */
 
-static cloob_status write_in(cloob_ctx *ctx, const char *folder, const char *name, const char *text,
-                             bool failed)
+static cloob_status write_in(cloob_ctx *ctx, const char *folder, const char *name, const char *text, bool failed)
 {
     char *path = file_join(folder, name);
     cloob_status status =
@@ -91,10 +89,8 @@ static void put_similarities(sbuf *s, const cloob_similarity *m)
     for (int k = 0; k < CLOOB_UNMATCHED_SETS; k++)
         sbuf_printf(s, "\ttop%lld_unmatched", (long long)m->unmatched[k].asked);
     for (int b = 0; b < CLOOB_SIMILARITY_BINS; b++) {
-        sbuf_printf(s, "\n%.2f\t%.2f\t%lld", b / 100.0 - 1, (b + 1) / 100.0 - 1,
-                    (long long)m->matched.bin[b]);
-        for (int k = 0; k < CLOOB_UNMATCHED_SETS; k++)
-            sbuf_printf(s, "\t%lld", (long long)m->unmatched[k].bin[b]);
+        sbuf_printf(s, "\n%.2f\t%.2f\t%lld", b / 100.0 - 1, (b + 1) / 100.0 - 1, (long long)m->matched.bin[b]);
+        for (int k = 0; k < CLOOB_UNMATCHED_SETS; k++) sbuf_printf(s, "\t%lld", (long long)m->unmatched[k].bin[b]);
     }
     sbuf_putc(s, '\n');
 }
@@ -109,8 +105,7 @@ cloob_status analysis_write(cloob_ctx *ctx, const cloob_analysis *a, const cloob
     put_eigenvalues(&values, a);
     if (status == CLOOB_OK) status = write_in(ctx, folder, "eigenvalues.tsv", values.data, values.failed);
     if (a->paired) put_similarities(&bins, &a->similarity);
-    if (status == CLOOB_OK && a->paired)
-        status = write_in(ctx, folder, "similarities.tsv", bins.data, bins.failed);
+    if (status == CLOOB_OK && a->paired) status = write_in(ctx, folder, "similarities.tsv", bins.data, bins.failed);
     sbuf_release(&values), sbuf_release(&bins);
     free(text);
     return status;

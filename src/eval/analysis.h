@@ -6,8 +6,7 @@
 #include "eval/rows.h"
 
 /* text may be NULL. out is released by analysis_release, also after a failure. */
-cloob_status analysis_run(cloob_ctx *ctx, cloob_analysis *out, const rows *image, const rows *text,
-                          double share);
+cloob_status analysis_run(cloob_ctx *ctx, cloob_analysis *out, const rows *image, const rows *text, double share);
 void analysis_release(cloob_analysis *a);
 
 /* analysis.json, eigenvalues.tsv, similarities.tsv in a folder. */

@@ -80,8 +80,7 @@ static void note_epoch(reader *r, int group, int64_t epoch)
     else if (r->first_epoch[group] != epoch) r->epochs_differ[group] = true;
 }
 
-static cloob_status add_line(reader *r, int group, const char *path, int64_t number, const char *text,
-                             size_t len)
+static cloob_status add_line(reader *r, int group, const char *path, int64_t number, const char *text, size_t len)
 {
     arena a = { 0 };
     json *root;
@@ -144,9 +143,8 @@ static cloob_group describe(const double *x, int64_t n)
 
 static cloob_status compare_metric(cloob_ctx *ctx, cloob_compared *row, const metric *m, double alpha)
 {
-    *row = (cloob_compared){ .metric = m->name,
-                             .a = describe(m->value[0], m->n[0]),
-                             .b = describe(m->value[1], m->n[1]) };
+    *row =
+        (cloob_compared){ .metric = m->name, .a = describe(m->value[0], m->n[0]), .b = describe(m->value[1], m->n[1]) };
     if (!m->n[0] || !m->n[1]) return CLOOB_OK;
     row->tested = true;
     CLOOB_TRY(ranksum_test(ctx, &row->test, m->value[0], m->n[0], m->value[1], m->n[1], CLOOB_RANK_SUM_AUTO));
@@ -174,8 +172,8 @@ static void warn_epochs(reader *r, int group, const char *path)
                 path);
 }
 
-cloob_status compare_files(cloob_ctx *ctx, cloob_comparison *out, const char *path_a, const char *path_b,
-                           int64_t epoch, double alpha)
+cloob_status compare_files(cloob_ctx *ctx, cloob_comparison *out, const char *path_a, const char *path_b, int64_t epoch,
+                           double alpha)
 {
     arena *memory = calloc(1, sizeof *memory);
     *out = (cloob_comparison){ .alpha = alpha, .memory = memory };

@@ -5,8 +5,8 @@
 #include "cloob/eval.h"
 #include "core/ctx.h"
 
-cloob_status compare_files(cloob_ctx *ctx, cloob_comparison *out, const char *path_a, const char *path_b,
-                           int64_t epoch, double alpha);
+cloob_status compare_files(cloob_ctx *ctx, cloob_comparison *out, const char *path_a, const char *path_b, int64_t epoch,
+                           double alpha);
 void comparison_release(cloob_comparison *c);
 
 #endif

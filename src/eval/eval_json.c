@@ -88,8 +88,7 @@ static void put_set(sbuf *s, const char *name, const cloob_similarity_set *m)
     named(s, name, "_deviation", m->deviation);
     named(s, name, "_count", (double)m->count);
     key(s, name, "_histogram");
-    for (int b = 0; b < CLOOB_SIMILARITY_BINS; b++)
-        sbuf_printf(s, "%s%lld", b ? ", " : "[", (long long)m->bin[b]);
+    for (int b = 0; b < CLOOB_SIMILARITY_BINS; b++) sbuf_printf(s, "%s%lld", b ? ", " : "[", (long long)m->bin[b]);
     sbuf_putc(s, ']');
 }
 

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "eval/probe.h"
-#include "eval/tally.h"
+#include "eval/probe/probe.h"
+#include "eval/accuracy.h"
 #include "tensor/cpu/gemm.h"
 
 enum { BLOCK_BYTES = 1 << 20 };
@@ -23,8 +23,8 @@ static cloob_status split(cloob_ctx *ctx, halves *h, const rows *x, const factor
     h->train.y = h->y, h->test.y = h->y + h->train.x.N;
     for (int64_t i = 0; i < x->N; i++) {
         if (f->label[i] < 0 || f->label[i] >= f->C)
-            return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "factor %s: picture %lld has value %lld of 0 to %lld",
-                            f->name, (long long)i, (long long)f->label[i], (long long)f->C - 1);
+            return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "factor %s: picture %lld has value %lld of 0 to %lld", f->name,
+                            (long long)i, (long long)f->label[i], (long long)f->C - 1);
         h->y[i % 2 ? h->train.x.N + i / 2 : i / 2] = f->label[i];
     }
     return CLOOB_OK;
@@ -45,16 +45,15 @@ static cloob_status run_zeroshot(cloob_ctx *ctx, double *accuracy, const probe_d
 {
     int64_t D = d->x.D, block = rows_block(&d->x, BLOCK_BYTES);
     float *x = malloc((size_t)(block * D) * sizeof *x), *z = malloc((size_t)(block * f->C) * sizeof *z);
-    tally t = { 0 };
-    cloob_status status =
-        x && z ? tally_init(ctx, &t, f->C, false) : ctx_no_memory(ctx, BLOCK_BYTES, "scores");
+    accuracy_counts t = { 0 };
+    cloob_status status = x && z ? accuracy_init(ctx, &t, f->C, false) : ctx_no_memory(ctx, BLOCK_BYTES, "scores");
     for (int64_t at = 0, n; at < d->x.N && status == CLOOB_OK; at += n) {
         n = d->x.N - at < block ? d->x.N - at : block;
         cpu_sgemm(ctx, false, true, n, f->C, D, 1, rows_read(&d->x, at, n, x), D, f->weight, D, 0, z, f->C);
-        tally_add(&t, z, d->y + at, n);
+        accuracy_add(&t, z, d->y + at, n);
     }
-    if (status == CLOOB_OK) *accuracy = tally_finish(&t).top1;
-    tally_release(&t);
+    if (status == CLOOB_OK) *accuracy = accuracy_finish(&t).top1;
+    accuracy_release(&t);
     free(x), free(z);
     return status;
 }
@@ -64,14 +63,14 @@ static cloob_status run_probe(cloob_ctx *ctx, double *accuracy, const halves *h,
     probe_options o;
     probe_model m;
     probe_fit fit;
-    tally t;
+    accuracy_counts t;
     probe_options_init(&o);
     CLOOB_TRY(probe_train(ctx, &m, &fit, &h->train, 1, lambda, NULL, &o));
-    cloob_status status = tally_init(ctx, &t, m.C, false);
+    cloob_status status = accuracy_init(ctx, &t, m.C, false);
     if (status == CLOOB_OK) {
         status = probe_score(ctx, &t, &m, &h->test, NULL);
-        *accuracy = tally_finish(&t).top1;
-        tally_release(&t);
+        *accuracy = accuracy_finish(&t).top1;
+        accuracy_release(&t);
     }
     probe_model_release(&m);
     return status;
@@ -92,14 +91,14 @@ static cloob_status run_factor(cloob_ctx *ctx, factor_score *s, const rows *x, c
     return CLOOB_OK;
 }
 
-cloob_status factors_run(cloob_ctx *ctx, factor_score *score, factor_summary *sum, const rows *x,
-                         const factor *f, int64_t F, double lambda)
+cloob_status factors_run(cloob_ctx *ctx, factor_score *score, factor_summary *sum, const rows *x, const factor *f,
+                         int64_t F, double lambda)
 {
     int64_t shown = 0;
     memset(sum, 0, sizeof *sum);
     if (x->N < 4)
-        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: %lld pictures are too few to train and test on",
-                        x->name, (long long)x->N);
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: %lld pictures are too few to train and test on", x->name,
+                        (long long)x->N);
     CLOOB_TRY(rows_check(ctx, x));
     for (int64_t k = 0; k < F; k++) {
         CLOOB_TRY(run_factor(ctx, &score[k], x, &f[k], lambda));

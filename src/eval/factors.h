@@ -17,7 +17,7 @@ typedef struct factor_score {
     double chance;   /* the share of the commonest value among the test rows */
     double zeroshot; /* accuracy on the test rows; -1 without weights */
     double probe;    /* accuracy on the test rows of a probe trained on the others */
-    double kept; /* (probe - chance) / (1 - chance), cut to 0..1: how much of the factor is linearly there */
+    double kept;     /* (probe - chance) / (1 - chance), cut to 0..1: how much of the factor is linearly there */
 } factor_score;
 
 typedef struct factor_summary {
@@ -27,7 +27,7 @@ typedef struct factor_summary {
 
 /* x: pictures. Rows 0, 2, 4, ... train, rows 1, 3, 5, ... test. lambda: of the probe, 1 is a fair choice for
  * unit rows. A factor with one value among the training rows is refused by name. score: (F), written. */
-cloob_status factors_run(cloob_ctx *ctx, factor_score *score, factor_summary *sum, const rows *x,
-                         const factor *f, int64_t F, double lambda);
+cloob_status factors_run(cloob_ctx *ctx, factor_score *score, factor_summary *sum, const rows *x, const factor *f,
+                         int64_t F, double lambda);
 
 #endif

@@ -30,8 +30,7 @@ cloob_status labels_read(cloob_ctx *ctx, int64_t *out, const tensor *t, int64_t 
         int64_t n = N - at < BLOCK ? N - at : BLOCK;
         const char *from = (const char *)t->data + (size_t)at * size;
         if (!dtype_convert(CLOOB_F64, block, t->dtype, from, n))
-            return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: has type %s, needs integers", name,
-                            dtype_name(t->dtype));
+            return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: has type %s, needs integers", name, dtype_name(t->dtype));
         for (int64_t i = 0; i < n; i++) {
             if (!(block[i] >= 0 && block[i] < 9e15) || block[i] != floor(block[i]))
                 return bad_label(ctx, name, at + i, block[i]);
@@ -39,8 +38,7 @@ cloob_status labels_read(cloob_ctx *ctx, int64_t *out, const tensor *t, int64_t 
         }
     }
     if (!is_integer_type(t->dtype))
-        ctx_log(ctx, CLOOB_LOG_INFO, "%s: labels are stored as %s; all are whole numbers", name,
-                dtype_name(t->dtype));
+        ctx_log(ctx, CLOOB_LOG_INFO, "%s: labels are stored as %s; all are whole numbers", name, dtype_name(t->dtype));
     return CLOOB_OK;
 }
 

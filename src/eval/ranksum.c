@@ -43,8 +43,7 @@ static cloob_status upper_tail(cloob_ctx *ctx, double *p, int64_t m, int64_t n, 
 {
     int64_t least = m * (m - 1) / 2, most = least + m * n, width = most + 1;
     double *ways = calloc((size_t)((m + 1) * width), sizeof *ways), all = 0, reach = 0;
-    if (!ways)
-        return ctx_no_memory(ctx, (size_t)((m + 1) * width) * sizeof *ways, "the rank-sum distribution");
+    if (!ways) return ctx_no_memory(ctx, (size_t)((m + 1) * width) * sizeof *ways, "the rank-sum distribution");
     ways[0] = 1;
     for (int64_t place = 0; place < m + n; place++)
         for (int64_t k = m; k > 0; k--)
@@ -94,15 +93,14 @@ static cloob_status gather(cloob_ctx *ctx, value *v, const double *x, int64_t n,
 {
     for (int64_t i = 0; i < n; i++) {
         if (!isfinite(x[i]))
-            return ctx_fail(ctx, CLOOB_ERR_NUMERIC, "rank-sum test: value %lld is not a finite number",
-                            (long long)i);
+            return ctx_fail(ctx, CLOOB_ERR_NUMERIC, "rank-sum test: value %lld is not a finite number", (long long)i);
         v[i] = (value){ x[i], from_a };
     }
     return CLOOB_OK;
 }
 
-static cloob_status test(cloob_ctx *ctx, cloob_rank_sum *out, value *v, const double *a, int64_t na,
-                         const double *b, int64_t nb, cloob_rank_sum_method method)
+static cloob_status test(cloob_ctx *ctx, cloob_rank_sum *out, value *v, const double *a, int64_t na, const double *b,
+                         int64_t nb, cloob_rank_sum_method method)
 {
     double ties;
     CLOOB_TRY(gather(ctx, v, a, na, true));
@@ -110,19 +108,18 @@ static cloob_status test(cloob_ctx *ctx, cloob_rank_sum *out, value *v, const do
     out->U = rank_total(v, na + nb, &ties) - 0.5 * (double)na * (double)(na + 1);
     bool small = (na < nb ? na : nb) <= EXACT_SMALLER && (na < nb ? nb : na) <= EXACT_LARGER;
     if (method == CLOOB_RANK_SUM_EXACT && ties > 0)
-        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
-                        "rank-sum test: there is no exact p-value with equal values");
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "rank-sum test: there is no exact p-value with equal values");
     if (method == CLOOB_RANK_SUM_EXACT && !small)
-        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "rank-sum test: exact only up to %d and %d values",
-                        EXACT_SMALLER, EXACT_LARGER);
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "rank-sum test: exact only up to %d and %d values", EXACT_SMALLER,
+                        EXACT_LARGER);
     out->exact = method == CLOOB_RANK_SUM_EXACT || (method == CLOOB_RANK_SUM_AUTO && small && ties == 0);
     if (out->exact) return exact(ctx, out, na, nb);
     normal(out, (double)na, (double)nb, ties);
     return CLOOB_OK;
 }
 
-cloob_status ranksum_test(cloob_ctx *ctx, cloob_rank_sum *out, const double *a, int64_t na, const double *b,
-                          int64_t nb, cloob_rank_sum_method method)
+cloob_status ranksum_test(cloob_ctx *ctx, cloob_rank_sum *out, const double *a, int64_t na, const double *b, int64_t nb,
+                          cloob_rank_sum_method method)
 {
     if (na < 1 || nb < 1) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "rank-sum test: a sample is empty");
     value *v = malloc((size_t)(na + nb) * sizeof *v);

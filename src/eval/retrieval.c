@@ -72,8 +72,8 @@ static cloob_status all_queries(cloob_ctx *ctx, device *gpu, cloob_retrieval *ou
 }
 
 /* Every step-th row of `from`, n of them, asks among all of `among`. */
-static cloob_status some_queries(cloob_ctx *ctx, device *gpu, cloob_retrieval_side *out,
-                                 const unit_rows *from, const unit_rows *among, int64_t step, int64_t n)
+static cloob_status some_queries(cloob_ctx *ctx, device *gpu, cloob_retrieval_side *out, const unit_rows *from,
+                                 const unit_rows *among, int64_t step, int64_t n)
 {
     void *block = NULL;
     rows some = rows_every(&from->src, step, 0);
@@ -89,8 +89,8 @@ static cloob_status some_queries(cloob_ctx *ctx, device *gpu, cloob_retrieval_si
     return status;
 }
 
-cloob_status retrieval_run(cloob_ctx *ctx, cloob_retrieval *out, const unit_rows *image,
-                           const unit_rows *text, int64_t queries, device *gpu)
+cloob_status retrieval_run(cloob_ctx *ctx, cloob_retrieval *out, const unit_rows *image, const unit_rows *text,
+                           int64_t queries, device *gpu)
 {
     int64_t N = image->src.N, step = queries > 0 && queries < N ? N / queries : 1;
     CLOOB_TRY(unit_rows_match(ctx, image, text));

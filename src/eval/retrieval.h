@@ -15,8 +15,8 @@
 /* image, text: the same N and D. N x N similarities are formed tile by tile; memory is 26 bytes per pair and
  * a few MiB per thread, and on a GPU (NULL: the CPU) the rows. queries: 0 or N ranks every pair; fewer ranks
  * that many, evenly spread over the rows, each among all N candidates. */
-cloob_status retrieval_run(cloob_ctx *ctx, cloob_retrieval *out, const unit_rows *image,
-                           const unit_rows *text, int64_t queries, device *gpu);
+cloob_status retrieval_run(cloob_ctx *ctx, cloob_retrieval *out, const unit_rows *image, const unit_rows *text,
+                           int64_t queries, device *gpu);
 
 /* rank: (N), from 1; sorted in place. */
 void retrieval_summary(cloob_retrieval_side *out, int64_t *rank, int64_t N);

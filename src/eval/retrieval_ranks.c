@@ -44,8 +44,8 @@ static double similarity(const ranks *r, int64_t i, int64_t j, int thread)
 
 /* Settles what lies near the partner's similarity in one row (side 0) or column (side 1) of a tile: n
  * elements at a stride, candidates from `first` on. */
-static void settle_near(const ranks *r, const tile *t, int side, int64_t query, const float *s,
-                        int64_t stride, int64_t first, int64_t n, int64_t near)
+static void settle_near(const ranks *r, const tile *t, int side, int64_t query, const float *s, int64_t stride,
+                        int64_t first, int64_t n, int64_t near)
 {
     int64_t partner = query * r->p->step, before = 0;
     double own = r->p->matched[query];
@@ -55,8 +55,7 @@ static void settle_near(const ranks *r, const tile *t, int side, int64_t query, 
         if (other == partner || fabsf(s[k * stride] - (float)own) > RANK_NEAR) continue;
         double exact = own;
         if (!crowded)
-            exact =
-                side == 0 ? similarity(r, query, other, t->thread) : similarity(r, other, query, t->thread);
+            exact = side == 0 ? similarity(r, query, other, t->thread) : similarity(r, other, query, t->thread);
         tied = tied || exact == own;
         before += exact > own || (exact == own && other < partner);
     }
@@ -74,16 +73,14 @@ static void count_row(const ranks *r, const tile *t, int64_t i)
     float own = (float)r->p->matched[i], high = own + RANK_NEAR, low = own - RANK_NEAR;
     int32_t above = 0, reach = 0;
     for (int64_t j = 0; j < t->nj; j++) above += s[j] > high, reach += s[j] >= low;
-    int64_t near =
-        reach - above - holds(t->j0, t->nj, i * r->p->step); /* the partner itself is always near */
+    int64_t near = reach - above - holds(t->j0, t->nj, i * r->p->step); /* the partner itself is always near */
     if (above) __atomic_fetch_add(&r->p->above[0][i], above, __ATOMIC_RELAXED);
     if (near > 0) settle_near(r, t, 0, i, s, 1, t->j0, t->nj, near);
 }
 
 static void count_columns(const ranks *r, const tile *t)
 {
-    int32_t *restrict above = r->column + 2 * TILE_COLUMNS * t->thread, *restrict reach =
-                                                                            above + TILE_COLUMNS;
+    int32_t *restrict above = r->column + 2 * TILE_COLUMNS * t->thread, *restrict reach = above + TILE_COLUMNS;
     float high[TILE_COLUMNS], low[TILE_COLUMNS];
     memset(above, 0, 2 * TILE_COLUMNS * sizeof *above);
     for (int64_t j = 0; j < t->nj; j++) {
@@ -119,8 +116,8 @@ static void match_range(void *arg, int64_t begin, int64_t end, int thread)
 static cloob_status ranks_init(cloob_ctx *ctx, ranks *r, const rank_pass *p)
 {
     size_t threads = (size_t)ctx->threads, D = (size_t)p->a->src.D;
-    *r = (ranks){ p, malloc(threads * D * 2 * sizeof *r->pair),
-                  malloc(threads * TILE_COLUMNS * 2 * sizeof *r->column) };
+    *r =
+        (ranks){ p, malloc(threads * D * 2 * sizeof *r->pair), malloc(threads * TILE_COLUMNS * 2 * sizeof *r->column) };
     if (r->pair && r->column) return CLOOB_OK;
     free(r->pair), free(r->column);
     return ctx_no_memory(ctx, threads * (D + TILE_COLUMNS) * 8, "ranks");

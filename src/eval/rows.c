@@ -12,8 +12,7 @@ enum { CHECK_GRAIN = 256, CHECK_BLOCK = 64 };
 cloob_status rows_of(cloob_ctx *ctx, rows *r, const tensor *t, const char *name)
 {
     char shape[SHAPE_TEXT];
-    bool floating =
-        t->dtype == CLOOB_F32 || t->dtype == CLOOB_BF16 || t->dtype == CLOOB_F16 || t->dtype == CLOOB_F64;
+    bool floating = t->dtype == CLOOB_F32 || t->dtype == CLOOB_BF16 || t->dtype == CLOOB_F16 || t->dtype == CLOOB_F64;
     if (t->ndim != 2 || t->dim[0] < 1 || t->dim[1] < 1)
         return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: has shape %s, needs (rows, dimensions)", name,
                         tensor_shape_text(t, shape));
@@ -111,8 +110,7 @@ static void report_bad(check *c, int64_t row)
 {
     int64_t seen = __atomic_load_n(&c->bad_row, __ATOMIC_RELAXED);
     while (row < seen &&
-           !__atomic_compare_exchange_n(&c->bad_row, &seen, row, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
-    }
+           !__atomic_compare_exchange_n(&c->bad_row, &seen, row, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {}
 }
 
 static void check_row(check *c, const float *x, int64_t row, int64_t *scaled)
@@ -160,16 +158,15 @@ static cloob_status describe_bad(cloob_ctx *ctx, const rows *r, int64_t row)
                             "%s: row %lld, column %lld is not a finite number; leave the row out", r->name,
                             (long long)(row * r->step), (long long)i);
     }
-    return ctx_fail(ctx, CLOOB_ERR_NUMERIC, "%s: row %lld is all zeros and has no direction; leave it out",
-                    r->name, (long long)(row * r->step));
+    return ctx_fail(ctx, CLOOB_ERR_NUMERIC, "%s: row %lld is all zeros and has no direction; leave it out", r->name,
+                    (long long)(row * r->step));
 }
 
 static cloob_status check_all(cloob_ctx *ctx, check *c)
 {
     c->bad_row = c->r->N;
     pool_for(ctx, c->r->N, CHECK_GRAIN, check_range, c);
-    if (c->no_memory)
-        return ctx_no_memory(ctx, (size_t)(CHECK_BLOCK * c->r->D) * sizeof(float), "a block of rows");
+    if (c->no_memory) return ctx_no_memory(ctx, (size_t)(CHECK_BLOCK * c->r->D) * sizeof(float), "a block of rows");
     return c->bad_row < c->r->N ? describe_bad(ctx, c->r, c->bad_row) : CLOOB_OK;
 }
 
@@ -202,9 +199,8 @@ cloob_status unit_rows_match(cloob_ctx *ctx, const unit_rows *a, const unit_rows
 {
     if (a->src.N == b->src.N && a->src.D == b->src.D) return CLOOB_OK;
     return ctx_fail(ctx, CLOOB_ERR_FORMAT,
-                    "%s is %lld x %lld and %s is %lld x %lld: row i of one belongs to row i of the other",
-                    a->src.name, (long long)a->src.N, (long long)a->src.D, b->src.name, (long long)b->src.N,
-                    (long long)b->src.D);
+                    "%s is %lld x %lld and %s is %lld x %lld: row i of one belongs to row i of the other", a->src.name,
+                    (long long)a->src.N, (long long)a->src.D, b->src.name, (long long)b->src.N, (long long)b->src.D);
 }
 
 void unit_rows_read(const unit_rows *u, int64_t begin, int64_t n, float *out)

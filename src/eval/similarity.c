@@ -121,8 +121,7 @@ static void rows_done(void *arg, int64_t i0, int64_t ni, int thread)
 
 /* ---- the whole ----------------------------------------------------------------------------------- */
 
-static void finish_set(cloob_similarity_set *out, const set_sums *sums, int64_t asked, int64_t k,
-                       int64_t count)
+static void finish_set(cloob_similarity_set *out, const set_sums *sums, int64_t asked, int64_t k, int64_t count)
 {
     double mean = sums->sum / (double)count, variance = sums->square / (double)count - mean * mean;
     *out = (cloob_similarity_set){ asked, k, count, mean, sqrt(variance > 0 ? variance : 0), { 0 } };
@@ -162,8 +161,7 @@ static void merge(cloob_similarity *out, const worker *w, int threads, int64_t N
     }
 }
 
-static cloob_status run_unmatched(cloob_ctx *ctx, cloob_similarity *out, const unit_rows *x,
-                                  const unit_rows *y)
+static cloob_status run_unmatched(cloob_ctx *ctx, cloob_similarity *out, const unit_rows *x, const unit_rows *y)
 {
     int threads = tiles_threads(ctx, x);
     size_t each = (size_t)TILE_ROWS * BUFFER * sizeof(float);
@@ -186,8 +184,7 @@ cloob_status similarity_run(cloob_ctx *ctx, cloob_similarity *out, const unit_ro
 {
     memset(out, 0, sizeof *out);
     CLOOB_TRY(unit_rows_match(ctx, x, y));
-    if (x->src.N < 2)
-        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: one pair has no unmatched partner", x->src.name);
+    if (x->src.N < 2) return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: one pair has no unmatched partner", x->src.name);
     CLOOB_TRY(run_matched(ctx, out, x, y));
     return run_unmatched(ctx, out, x, y);
 }

@@ -31,11 +31,11 @@ int tiles_threads(const cloob_ctx *ctx, const unit_rows *a)
 
 static void walk_block(const walk *w, int64_t i0, float *scratch, int thread)
 {
-    int64_t D = w->a->src.D, N = w->b->src.N, ni = least(w->block, w->a->src.N - i0);
+    int64_t D = w->a->src.D, N = w->b->src.N, ni = min64(w->block, w->a->src.N - i0);
     float *a = scratch, *b = a + TILE_ROWS * D, *s = b + TILE_COLUMNS * D;
     unit_rows_read(w->a, i0, ni, a);
     for (int64_t j0 = w->part == TILES_UPPER ? i0 - i0 % TILE_COLUMNS : 0; j0 < N; j0 += TILE_COLUMNS) {
-        tile t = { s, i0, ni, j0, least(TILE_COLUMNS, N - j0), thread };
+        tile t = { s, i0, ni, j0, min64(TILE_COLUMNS, N - j0), thread };
         unit_rows_read(w->b, j0, t.nj, b);
         gemm_tile(false, true, ni, t.nj, D, 1, a, D, b, D, 0, s, t.nj);
         w->v->visit(w->v->arg, &t);
@@ -53,8 +53,7 @@ static void walk_range(void *arg, int64_t begin, int64_t end, int thread)
     }
 }
 
-cloob_status tiles_run(cloob_ctx *ctx, const unit_rows *a, const unit_rows *b, tile_part part,
-                       const tile_visitor *v)
+cloob_status tiles_run(cloob_ctx *ctx, const unit_rows *a, const unit_rows *b, tile_part part, const tile_visitor *v)
 {
     int64_t block = block_rows(ctx, a->src.N), D = a->src.D;
     walk w = { a, b, part, v, block, (a->src.N + block - 1) / block, NULL, 0 };

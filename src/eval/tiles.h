@@ -9,10 +9,7 @@
 
 #include "eval/rows.h"
 
-enum {
-    TILE_ROWS = 512,
-    TILE_COLUMNS = 512
-}; /* 1 MiB of similarities per thread: stays in the second cache */
+enum { TILE_ROWS = 512, TILE_COLUMNS = 512 }; /* 1 MiB of similarities per thread: stays in the second cache */
 
 typedef struct tile {
     const float *s; /* (ni, nj): s[(i - i0) * nj + (j - j0)] = a_i . b_j */
@@ -31,7 +28,6 @@ typedef struct tile_visitor {
 int tiles_threads(const cloob_ctx *ctx, const unit_rows *a);
 
 /* Fails only for lack of memory: about 1 MiB + 2 x 512 x D floats per thread. a and b have the same D. */
-cloob_status tiles_run(cloob_ctx *ctx, const unit_rows *a, const unit_rows *b, tile_part part,
-                       const tile_visitor *v);
+cloob_status tiles_run(cloob_ctx *ctx, const unit_rows *a, const unit_rows *b, tile_part part, const tile_visitor *v);
 
 #endif

@@ -10,8 +10,7 @@
 static inline float vmath_exp(float x)
 {
     float kept = x < -87.0f ? -87.0f : x;
-    float n =
-        kept * 1.44269504f + 12582912.0f; /* 1.5 x 2^23: the sum's low bits are the nearest whole number */
+    float n = kept * 1.44269504f + 12582912.0f; /* 1.5 x 2^23: the sum's low bits are the nearest whole number */
     int32_t bits;
     memcpy(&bits, &n, sizeof bits);
     n -= 12582912.0f;

@@ -12,10 +12,9 @@ cloob_status zeroshot_init(cloob_ctx *ctx, zeroshot *z, int64_t C, int64_t D, bo
     memset(z, 0, sizeof *z);
     if (C < 2)
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
-                        "zero-shot classification among %lld classes says nothing; give two or more",
-                        (long long)C);
+                        "zero-shot classification among %lld classes says nothing; give two or more", (long long)C);
     z->C = C, z->D = D;
-    CLOOB_TRY(tally_init(ctx, &z->count, C, with_confusion));
+    CLOOB_TRY(accuracy_init(ctx, &z->count, C, with_confusion));
     z->weight = calloc((size_t)(C * D), sizeof *z->weight);
     z->has = calloc((size_t)C, sizeof *z->has);
     if (z->weight && z->has) return CLOOB_OK;
@@ -26,7 +25,7 @@ cloob_status zeroshot_init(cloob_ctx *ctx, zeroshot *z, int64_t C, int64_t D, bo
 void zeroshot_release(zeroshot *z)
 {
     free(z->weight), free(z->has), free(z->score);
-    tally_release(&z->count);
+    accuracy_release(&z->count);
     memset(z, 0, sizeof *z);
 }
 
@@ -42,17 +41,16 @@ cloob_status zeroshot_prompts(cloob_ctx *ctx, zeroshot *z, int64_t c, const floa
     int64_t D = z->D;
     float *w = z->weight + c * D;
     if (c < 0 || c >= z->C || T < 1)
-        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "class %lld of %lld with %lld prompts", (long long)c,
-                        (long long)z->C, (long long)T);
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "class %lld of %lld with %lld prompts", (long long)c, (long long)z->C,
+                        (long long)T);
     double *mean = calloc((size_t)D, sizeof *mean), square = 0;
     if (!mean) return ctx_no_memory(ctx, (size_t)D * sizeof *mean, "a class weight");
     cloob_status status = CLOOB_OK;
     for (int64_t t = 0; t < T && status == CLOOB_OK; t++) {
         double size = length(prompt + t * D, D);
         if (!(size > 0) || !isfinite(size))
-            status = ctx_fail(ctx, CLOOB_ERR_NUMERIC,
-                              "class %lld: the embedding of prompt %lld is zero or not finite", (long long)c,
-                              (long long)t);
+            status = ctx_fail(ctx, CLOOB_ERR_NUMERIC, "class %lld: the embedding of prompt %lld is zero or not finite",
+                              (long long)c, (long long)t);
         else
             for (int64_t i = 0; i < D; i++) mean[i] += (double)prompt[t * D + i] / size;
     }
@@ -65,15 +63,15 @@ cloob_status zeroshot_prompts(cloob_ctx *ctx, zeroshot *z, int64_t c, const floa
     return status;
 }
 
-static cloob_status check_batch(cloob_ctx *ctx, const zeroshot *z, const float *image, const int64_t *label,
-                                int64_t n, int64_t first)
+static cloob_status check_batch(cloob_ctx *ctx, const zeroshot *z, const float *image, const int64_t *label, int64_t n,
+                                int64_t first)
 {
     for (int64_t i = 0; i < n; i++) {
         long long row = (long long)(first + i);
         double size = length(image + i * z->D, z->D);
         if (label[i] < 0 || label[i] >= z->C)
-            return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "image %lld has label %lld; there are classes 0 to %lld",
-                            row, (long long)label[i], (long long)z->C - 1);
+            return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "image %lld has label %lld; there are classes 0 to %lld", row,
+                            (long long)label[i], (long long)z->C - 1);
         if (!isfinite(size) || size == 0)
             return ctx_fail(ctx, CLOOB_ERR_NUMERIC, "image %lld: its embedding is zero or not finite", row);
     }
@@ -93,6 +91,6 @@ cloob_status zeroshot_add(cloob_ctx *ctx, zeroshot *z, const float *image, const
     }
     /* An image's length scales all of its scores alike, so it need not be taken out. */
     cpu_sgemm(ctx, false, true, n, z->C, z->D, 1, image, z->D, z->weight, z->D, 0, z->score, z->C);
-    tally_add(&z->count, z->score, label, n);
+    accuracy_add(&z->count, z->score, label, n);
     return CLOOB_OK;
 }

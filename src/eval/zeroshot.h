@@ -4,14 +4,14 @@
  *     CLOOB_TRY(zeroshot_init(ctx, &z, C, D, false));
  *     for each class c: zeroshot_prompts(ctx, &z, c, text, T);       text: (T, D), one row per template
  *     for each batch:   zeroshot_add(ctx, &z, image, label, n);      image: (n, D)
- *     tally_result r = tally_finish(&z.count);                       z.count has the per-class table
+ *     accuracy_result r = accuracy_finish(&z.count);                       z.count has the per-class table
  *     zeroshot_release(&z);
  *
  * A class's weight: every prompt at unit length, their mean, at unit length again. */
 #ifndef EVAL_ZEROSHOT_H
 #define EVAL_ZEROSHOT_H
 
-#include "eval/tally.h"
+#include "eval/accuracy.h"
 
 typedef struct zeroshot {
     int64_t C, D;
@@ -19,7 +19,7 @@ typedef struct zeroshot {
     bool *has;     /* (C) prompts were given; owned */
     float *score;  /* scratch for one batch; owned */
     int64_t room;  /* rows it holds */
-    tally count;
+    accuracy_counts count;
 } zeroshot;
 
 /* At least two classes: with one every answer would be right. */

@@ -11,8 +11,8 @@ typedef struct call {
     op_id op;
     const op_kernel *kernel;
     op_args args;
-    bool once;               /* depends on weights only: run once when they are frozen */
-    int grads[OP_OUTPUTS];   /* parameters whose gradient this completes; -1 */
+    bool once;             /* depends on weights only: run once when they are frozen */
+    int grads[OP_OUTPUTS]; /* parameters whose gradient this completes; -1 */
 } call;
 
 struct exec {
@@ -21,7 +21,7 @@ struct exec {
     int calls, forward_calls;
     value *value; /* with device pointers */
     int values;
-    int *lies; /* by value: itself, or the value in whose place it lies */
+    int *lies;       /* by value: itself, or the value in whose place it lies */
     plan_item *item; /* until addresses are known: values, then one scratch per call */
     void *arena, *inputs;
     bool lent; /* arena and inputs are another's */
@@ -114,7 +114,8 @@ static cloob_status make_calls(exec *e, const graph *g)
         call *c = &e->call[e->calls++];
         *c = (call){ .op = n->op, .kernel = op_find_kernel(e->env.dev->backend, n->op), .args = { .attr = n->attr } };
         if (!c->kernel)
-            return ctx_fail(e->env.ctx, CLOOB_ERR_UNSUPPORTED, "%s: no kernel for %s", op_table[n->op].name, e->env.dev->name);
+            return ctx_fail(e->env.ctx, CLOOB_ERR_UNSUPPORTED, "%s: no kernel for %s", op_table[n->op].name,
+                            e->env.dev->name);
         for (int k = 0; k < OP_INPUTS; k++) operand(e, &c->args.in[k], n->in[k]);
         for (int k = 0; k < OP_OUTPUTS; k++) {
             operand(e, &c->args.out[k], n->out[k]);
@@ -134,8 +135,12 @@ static cloob_status prepare_calls(exec *e)
     for (int i = 0; i < e->calls; i++) {
         call *c = &e->call[i];
         op_args bare = c->args;
-        for (int k = 0; k < OP_INPUTS; k++) bare.in[k].block = bare.in[k].ndim >= 0 ? e->value[(intptr_t)bare.in[k].data].t.block : 0, bare.in[k].data = NULL;
-        for (int k = 0; k < OP_OUTPUTS; k++) bare.out[k].block = bare.out[k].ndim >= 0 ? e->value[(intptr_t)bare.out[k].data].t.block : 0, bare.out[k].data = NULL;
+        for (int k = 0; k < OP_INPUTS; k++)
+            bare.in[k].block = bare.in[k].ndim >= 0 ? e->value[(intptr_t)bare.in[k].data].t.block : 0,
+            bare.in[k].data = NULL;
+        for (int k = 0; k < OP_OUTPUTS; k++)
+            bare.out[k].block = bare.out[k].ndim >= 0 ? e->value[(intptr_t)bare.out[k].data].t.block : 0,
+            bare.out[k].data = NULL;
         if (c->kernel->prepare) CLOOB_TRY(c->kernel->prepare(&e->env, &bare));
         c->args.scratch_bytes = bare.scratch_bytes;
         c->args.state = bare.state;
@@ -155,7 +160,9 @@ static void touch(plan_item *it, int at)
 static void find_lifetimes(const exec *e, plan_item *item)
 {
     for (int v = 0; v < e->values; v++)
-        item[v] = (plan_item){ .bytes = e->value[v].kind == VALUE_TEMP ? tensor_bytes(&e->value[v].t) : 0, .first = -1, .last = -1 };
+        item[v] = (plan_item){ .bytes = e->value[v].kind == VALUE_TEMP ? tensor_bytes(&e->value[v].t) : 0,
+                               .first = -1,
+                               .last = -1 };
     for (int i = 0; i < e->calls; i++) {
         const op_args *a = &e->call[i].args;
         for (int k = 0; k < OP_INPUTS; k++)
@@ -163,7 +170,8 @@ static void find_lifetimes(const exec *e, plan_item *item)
         for (int k = 0; k < OP_OUTPUTS; k++) {
             if (a->out[k].ndim < 0) continue;
             touch(&item[(intptr_t)a->out[k].data], i);
-            if (e->call[i].once) touch(&item[(intptr_t)a->out[k].data], 0), touch(&item[(intptr_t)a->out[k].data], e->calls);
+            if (e->call[i].once)
+                touch(&item[(intptr_t)a->out[k].data], 0), touch(&item[(intptr_t)a->out[k].data], e->calls);
         }
         item[e->values + i] = (plan_item){ .bytes = a->scratch_bytes, .first = i, .last = i };
     }
@@ -183,7 +191,9 @@ static void share_places(exec *e, plan_item *item)
         intptr_t from = (intptr_t)a->in[0].data, to = (intptr_t)a->out[0].data;
         plan_item *place = &item[e->lies[from]];
         bool temporary = e->value[from].kind == VALUE_TEMP && e->value[to].kind == VALUE_TEMP;
-        if (!temporary || item[from].last != i || item[to].first != i || item[to].bytes == 0 || item[to].bytes != place->bytes) continue;
+        if (!temporary || item[from].last != i || item[to].first != i || item[to].bytes == 0 ||
+            item[to].bytes != place->bytes)
+            continue;
         e->lies[to] = e->lies[from];
         place->last = item[to].last;
         item[to].bytes = 0;
@@ -230,7 +240,8 @@ static void assign_addresses(exec *e, const exec_bindings *b)
     for (int v = 0; v < e->values; v++) {
         value *x = &e->value[v];
         const tensor *home = x->kind == VALUE_PARAM ? b->param : x->kind == VALUE_STAT ? b->master : b->grad;
-        if (x->kind == VALUE_TEMP) x->t.data = item[e->lies[v]].bytes ? (char *)e->arena + item[e->lies[v]].offset : NULL;
+        if (x->kind == VALUE_TEMP)
+            x->t.data = item[e->lies[v]].bytes ? (char *)e->arena + item[e->lies[v]].offset : NULL;
         else if (x->kind == VALUE_INPUT) x->t.data = input, input += (tensor_bytes(&x->t) + 255) / 256 * 256;
         else x->t.data = (char *)home[x->param].data + (size_t)x->offset * dtype_size(home[x->param].dtype);
     }
@@ -252,7 +263,9 @@ static cloob_status build(exec *e, const graph *g, const exec_bindings *b)
     CLOOB_TRY(make_calls(e, g));
     if (e->env.dev->backend == BACKEND_CPU) choose_layout(e);
     if (b || e->env.dev->backend != BACKEND_CUDA) CLOOB_TRY(prepare_calls(e));
-    else for (int i = 0; i < e->calls; i++) e->call[i].args.scratch_bytes = op_scratch_bound(e->call[i].op, &e->call[i].args);
+    else
+        for (int i = 0; i < e->calls; i++)
+            e->call[i].args.scratch_bytes = op_scratch_bound(e->call[i].op, &e->call[i].args);
     return plan_memory(e);
 }
 
@@ -278,7 +291,8 @@ static cloob_status make(cloob_ctx *ctx, const graph *g, device *dev, const exec
     e->call = calloc((size_t)(g->nodes + 1), sizeof *e->call);
     e->lies = malloc((size_t)(g->values + 1) * sizeof *e->lies);
     cloob_status status = CLOOB_OK;
-    if (!e->value || !e->call || !e->lies) status = ctx_no_memory(ctx, (size_t)g->nodes * sizeof *e->call, "an executor");
+    if (!e->value || !e->call || !e->lies)
+        status = ctx_no_memory(ctx, (size_t)g->nodes * sizeof *e->call, "an executor");
     if (status == CLOOB_OK) {
         memcpy(e->value, g->value, (size_t)g->values * sizeof *e->value);
         status = build(e, g, b);
@@ -291,7 +305,8 @@ static cloob_status make(cloob_ctx *ctx, const graph *g, device *dev, const exec
     return CLOOB_OK;
 }
 
-cloob_status exec_create_family(cloob_ctx *ctx, const graph *g, int count, device *dev, const exec_bindings *b, exec **out)
+cloob_status exec_create_family(cloob_ctx *ctx, const graph *g, int count, device *dev, const exec_bindings *b,
+                                exec **out)
 {
     cloob_status status = CLOOB_OK;
     for (int i = 0; i < count; i++) out[i] = NULL;

@@ -19,7 +19,7 @@ typedef struct exec_bindings {
     const tensor *master; /* F32 */
     const tensor *grad;   /* F32; NULL for a graph without backward pass */
     bool frozen_weights;  /* inference: weights do not change between runs */
-    op_kept *kept;        /* frozen: what executors of the same weights share; outlives them. NULL: nothing is shared */
+    weight_cache *kept;   /* frozen: what executors of the same weights share; outlives them. NULL: nothing is shared */
     void *stream;         /* NULL: the device's own */
     cloob_status (*sum_ranks)(void *user, float *values, int64_t n); /* statistics across ranks; NULL: one rank */
     void *sum_user;
@@ -41,7 +41,8 @@ cloob_status exec_measure(cloob_ctx *ctx, const graph *g, device *dev, exec_memo
 cloob_status exec_create(cloob_ctx *ctx, const graph *g, device *dev, const exec_bindings *b, exec **out);
 /* The same for `count` graphs with inputs alike of which one runs at a time: they share their inputs and one arena, as large as the
  * largest of them needs. exec_memory_of(out[0]) is that of them all; out[0] owns it and is destroyed last. */
-cloob_status exec_create_family(cloob_ctx *ctx, const graph *g, int count, device *dev, const exec_bindings *b, exec **out);
+cloob_status exec_create_family(cloob_ctx *ctx, const graph *g, int count, device *dev, const exec_bindings *b,
+                                exec **out);
 void exec_destroy(exec *e);
 
 cloob_status exec_forward(exec *e);

@@ -29,7 +29,8 @@ static bool fold_add(graph *g, node *add, op_id op, int slot)
     for (int side = 0; side < 2; side++) {
         node *host = sole(g, add->in[side], op);
         value_id other = add->in[1 - side];
-        if (!host || host->in[slot] != NO_VALUE || host->attr.relu || host->attr.pool || add->in[0] == add->in[1]) continue;
+        if (!host || host->in[slot] != NO_VALUE || host->attr.relu || host->attr.pool || add->in[0] == add->in[1])
+            continue;
         absorb(host, add);
         add->in[slot] = other;
         return true;

@@ -7,9 +7,9 @@
 typedef struct walk {
     graph *g;
     graph_grad_options o;
-    value_id *grad;    /* by value: its gradient so far */
-    value_id *stand;   /* by value: the copy of it that the backward pass reads (recomputed), or itself */
-    bool *requires;    /* by value: a trainable parameter stands behind it */
+    value_id *grad;  /* by value: its gradient so far */
+    value_id *stand; /* by value: the copy of it that the backward pass reads (recomputed), or itself */
+    bool *requires;  /* by value: a trainable parameter stands behind it */
     int forward_nodes;
 } walk;
 
@@ -98,7 +98,8 @@ static value_id saved(walk *w, value_id v)
 {
     if (v == NO_VALUE || w->stand[v] != v || !w->o.recompute) return v == NO_VALUE ? v : w->stand[v];
     int i = graph_producer(w->g, v);
-    if (i >= 0 && i < w->forward_nodes && w->g->node[i].out[0] == v && is_cheap(&w->g->node[i]) && !w->g->value[v].keep) redo_node(w, i);
+    if (i >= 0 && i < w->forward_nodes && w->g->node[i].out[0] == v && is_cheap(&w->g->node[i]) && !w->g->value[v].keep)
+        redo_node(w, i);
     return w->stand[v];
 }
 
@@ -162,7 +163,8 @@ static void take_step(walk *w, const node *of, value_id *temporary, const op_ste
     for (int k = 0; k < OP_OUTPUTS; k++) any = any || wants(w, of, s->out[k]);
     if (!any) return;
     for (int k = 0; k < OP_INPUTS; k++)
-        in[k] = op_lends_shape(s->op, k) ? shape_of(of, s->in[k]) : operand(w, of, temporary, s->in[k]); /* may append recomputed nodes */
+        in[k] = op_lends_shape(s->op, k) ? shape_of(of, s->in[k])
+                                         : operand(w, of, temporary, s->in[k]); /* may append recomputed nodes */
     for (int k = 0; k < OP_OUTPUTS; k++)
         place[k] = wants(w, of, s->out[k]) && s->out[k] < REF_T ? grad_place(w, of->in[s->out[k] - REF_D]) : NO_VALUE;
     node *n = graph_node(g, s->op, s->attr);

@@ -32,7 +32,8 @@ static bool grow(graph *g, void **data, int *cap, int count, size_t size)
 
 value_id graph_value(graph *g, tensor t, value_kind kind)
 {
-    if (g->status != CLOOB_OK || !grow(g, (void **)&g->value, &g->value_cap, g->values, sizeof *g->value)) return NO_VALUE;
+    if (g->status != CLOOB_OK || !grow(g, (void **)&g->value, &g->value_cap, g->values, sizeof *g->value))
+        return NO_VALUE;
     t.data = NULL;
     g->value[g->values] = (value){ .t = t, .kind = kind, .param = -1 };
     return g->values++;
@@ -140,7 +141,10 @@ static bool wanted(const graph *g, value_id v, const bool *used)
 }
 
 /* An op that updates statistics in place works even when nobody reads its outputs. */
-static bool has_effect(const node *n) { return (n->op == OP_BN_STATS || n->op == OP_CONV_STATS) && !n->attr.keep_stats; }
+static bool has_effect(const node *n)
+{
+    return (n->op == OP_BN_STATS || n->op == OP_CONV_STATS) && !n->attr.keep_stats;
+}
 
 void graph_remove_dead(graph *g, int from)
 {

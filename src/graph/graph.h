@@ -29,11 +29,11 @@ typedef enum value_kind {
 typedef struct value {
     tensor t;
     value_kind kind;
-    int param;          /* which parameter, for the last three kinds */
-    int64_t offset;     /* first element inside it */
-    bool trainable;     /* a parameter that wants a gradient */
-    bool keep;          /* alive until the end: an output */
-    const char *name;   /* inputs and outputs */
+    int param;        /* which parameter, for the last three kinds */
+    int64_t offset;   /* first element inside it */
+    bool trainable;   /* a parameter that wants a gradient */
+    bool keep;        /* alive until the end: an output */
+    const char *name; /* inputs and outputs */
 } value;
 
 typedef struct node {
@@ -82,7 +82,8 @@ void graph_fold_batchnorm(graph *g);
 
 typedef struct graph_grad_options {
     bool checkpoint; /* keep only what crosses segments, do the rest again */
-    bool recompute;  /* do cheap ops again (batch norm's apply, activations, layer norm) instead of keeping their results */
+    bool
+        recompute; /* do cheap ops again (batch norm's apply, activations, layer norm) instead of keeping their results */
 } graph_grad_options;
 
 /* Appends the backward pass: `dy` (an input added under the name "d" + output's name) flows from `output` to every

@@ -7,7 +7,10 @@ enum { ALIGN = 256 };
 
 static size_t round_up(size_t bytes) { return (bytes + ALIGN - 1) / ALIGN * ALIGN; }
 
-static bool overlap_in_time(const plan_item *a, const plan_item *b) { return a->first <= b->last && b->first <= a->last; }
+static bool overlap_in_time(const plan_item *a, const plan_item *b)
+{
+    return a->first <= b->last && b->first <= a->last;
+}
 
 static int larger_first(const void *pa, const void *pb)
 {

@@ -13,7 +13,7 @@
 #include "core/file.h"
 #include "core/rng.h"
 #include "io/gzip.h"
-#include "io/spool.h"
+#include "io/unpacked_copy.h"
 
 enum { SLOTS = 64 }; /* open at a time; far below any descriptor limit */
 
@@ -135,10 +135,10 @@ static cloob_status open_temporary(cloob_ctx *ctx, fileset *fs, entry *e)
 {
     cloob_status status = CLOOB_OK;
     pthread_mutex_lock(&fs->temporary_lock);
-    if (fs->temporary < 0) status = spool_temporary(ctx, fs->cache, &fs->temporary);
+    if (fs->temporary < 0) status = unpacked_copy_temporary(ctx, fs->cache, &fs->temporary);
     if (status == CLOOB_OK) {
         e->base = fs->temporary_size;
-        status = spool_append(ctx, e->spec, fs->temporary, e->base, &e->size);
+        status = unpacked_copy_append(ctx, e->spec, fs->temporary, e->base, &e->size);
         if (status == CLOOB_OK) fs->temporary_size += e->size;
     }
     pthread_mutex_unlock(&fs->temporary_lock);
@@ -151,7 +151,7 @@ static cloob_status open_gzip(cloob_ctx *ctx, fileset *fs, entry *e, const struc
     struct stat st;
     if (fs->cache) {
         cloob_status status =
-            spool_cached(ctx, fs->cache, e->spec, source->st_size, mtime_ns(source), &e->path, &e->size);
+            unpacked_copy_cached(ctx, fs->cache, e->spec, source->st_size, mtime_ns(source), &e->path, &e->size);
         if (status == CLOOB_OK && stat(e->path, &st) == 0) {
             e->mtime_ns = mtime_ns(&st);
             e->disk_size = st.st_size;
@@ -169,8 +169,7 @@ cloob_status fileset_open(cloob_ctx *ctx, fileset *fs, int file)
     struct stat st;
     entry *e = &fs->entry[file];
     if (strncmp(e->spec, "pipe:", 5) == 0) return open_temporary(ctx, fs, e);
-    if (stat(e->spec, &st) != 0)
-        return ctx_fail(ctx, CLOOB_ERR_IO, "%s: cannot open: %s", e->spec, strerror(errno));
+    if (stat(e->spec, &st) != 0) return ctx_fail(ctx, CLOOB_ERR_IO, "%s: cannot open: %s", e->spec, strerror(errno));
     if (S_ISFIFO(st.st_mode)) return open_temporary(ctx, fs, e);
     if (!S_ISREG(st.st_mode)) return ctx_fail(ctx, CLOOB_ERR_IO, "%s: not a regular file", e->spec);
     if (gzip_is_file(e->spec)) return open_gzip(ctx, fs, e, &st);

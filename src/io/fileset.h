@@ -30,9 +30,8 @@ int fileset_count(const fileset *fs);
 const char *fileset_name(const fileset *fs, int file); /* as it was added */
 int64_t fileset_size(const fileset *fs, int file);     /* unpacked bytes */
 int64_t fileset_mtime_ns(const fileset *fs, int file); /* of the plain copy or file; 0 for temporary ones */
-const char *fileset_path(const fileset *fs,
-                         int file);           /* of the plain copy or file; NULL for temporary ones */
-const char *fileset_cache(const fileset *fs); /* NULL: none */
+const char *fileset_path(const fileset *fs, int file); /* of the plain copy or file; NULL for temporary ones */
+const char *fileset_cache(const fileset *fs);          /* NULL: none */
 
 /* The folder for things that can be made again: $CLOOB_CACHE, else $XDG_CACHE_HOME/cloob, else
  * $HOME/.cache/cloob. NULL when none is known or memory is out; the caller frees. */

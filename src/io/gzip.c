@@ -7,10 +7,7 @@
 
 #include "core/sbuf.h"
 
-static bool is_gzip(const unsigned char *bytes, size_t n)
-{
-    return n >= 2 && bytes[0] == 0x1F && bytes[1] == 0x8B;
-}
+static bool is_gzip(const unsigned char *bytes, size_t n) { return n >= 2 && bytes[0] == 0x1F && bytes[1] == 0x8B; }
 
 static cloob_status copy_plain(cloob_ctx *ctx, unsigned char *chunk, size_t n, FILE *in, const char *name,
                                gzip_sink *sink, void *arg)
@@ -55,8 +52,7 @@ static cloob_status collect(void *arg, const void *bytes, size_t n)
 {
     collector *c = arg;
     if (n > c->limit - c->out.len)
-        return ctx_fail(c->ctx, CLOOB_ERR_FORMAT, "%s: larger than the %zu bytes allowed here", c->name,
-                        c->limit);
+        return ctx_fail(c->ctx, CLOOB_ERR_FORMAT, "%s: larger than the %zu bytes allowed here", c->name, c->limit);
     sbuf_add(&c->out, bytes, n);
     return c->out.failed ? ctx_no_memory(c->ctx, c->out.len + n, c->name) : CLOOB_OK;
 }

@@ -27,7 +27,7 @@ cloob_status gzip_read(cloob_ctx *ctx, const char *path, size_t limit, file_byte
 enum { GZIP_CHUNK = 1 << 16 };
 
 /* The stream begins with the n bytes of `first` and goes on in `in`. */
-cloob_status gzip_inflate(cloob_ctx *ctx, unsigned char *first, size_t n, FILE *in, const char *name,
-                          gzip_sink *sink, void *arg);
+cloob_status gzip_inflate(cloob_ctx *ctx, unsigned char *first, size_t n, FILE *in, const char *name, gzip_sink *sink,
+                          void *arg);
 
 #endif

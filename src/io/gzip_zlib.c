@@ -27,8 +27,7 @@ static cloob_status refill(inflater *f, bool *more)
     if (f->z.avail_in == 0) {
         f->z.next_in = f->chunk;
         f->z.avail_in = (uInt)fread(f->chunk, 1, GZIP_CHUNK, f->in);
-        if (ferror(f->in))
-            return ctx_fail(f->ctx, CLOOB_ERR_IO, "%s: cannot read: %s", f->name, strerror(errno));
+        if (ferror(f->in)) return ctx_fail(f->ctx, CLOOB_ERR_IO, "%s: cannot read: %s", f->name, strerror(errno));
     }
     *more = f->z.avail_in > 0;
     return CLOOB_OK;
@@ -64,8 +63,8 @@ static cloob_status inflate_all(inflater *f)
     }
 }
 
-cloob_status gzip_inflate(cloob_ctx *ctx, unsigned char *first, size_t n, FILE *in, const char *name,
-                          gzip_sink *sink, void *arg)
+cloob_status gzip_inflate(cloob_ctx *ctx, unsigned char *first, size_t n, FILE *in, const char *name, gzip_sink *sink,
+                          void *arg)
 {
     inflater f = { .ctx = ctx, .name = name, .in = in, .sink = sink, .arg = arg, .chunk = first };
     f.out = malloc(GZIP_CHUNK);

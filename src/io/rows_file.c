@@ -14,15 +14,11 @@ static cloob_status fail(cloob_ctx *ctx, const rows_file *f, int error)
     return ctx_fail(ctx, CLOOB_ERR_IO, "%s: cannot write: %s", f->w.path, strerror(error));
 }
 
-static int64_t row_bytes(const rows_part *p)
-{
-    return (int64_t)dtype_size(p->dtype) * (p->width > 0 ? p->width : 1);
-}
+static int64_t row_bytes(const rows_part *p) { return (int64_t)dtype_size(p->dtype) * (p->width > 0 ? p->width : 1); }
 
 /* ---- the beginning ------------------------------------------------------------------------------- */
 
-static void put_beginning(const rows_file *f, const int64_t *rows, const st_meta *meta, int64_t metas,
-                          sbuf *s)
+static void put_beginning(const rows_file *f, const int64_t *rows, const st_meta *meta, int64_t metas, sbuf *s)
 {
     st_entry entry[ROWS_PARTS];
     if (f->npy) {
@@ -31,8 +27,8 @@ static void put_beginning(const rows_file *f, const int64_t *rows, const st_meta
     }
     for (int i = 0; i < f->parts; i++) {
         const rows_part *p = &f->part[i];
-        entry[i] = (st_entry){ p->name, p->width ? TENSOR(p->dtype, NULL, rows[i], p->width)
-                                                 : TENSOR(p->dtype, NULL, rows[i]) };
+        entry[i] = (st_entry){ p->name,
+                               p->width ? TENSOR(p->dtype, NULL, rows[i], p->width) : TENSOR(p->dtype, NULL, rows[i]) };
     }
     st_put_beginning(s, entry, f->parts, meta, metas, (size_t)f->header);
 }
@@ -54,12 +50,12 @@ static cloob_status set_aside(cloob_ctx *ctx, rows_file *f, const st_meta *meta,
     }
     int error = posix_fallocate(fileno(f->w.stream), 0, at);
     if (!error) return CLOOB_OK;
-    return ctx_fail(ctx, CLOOB_ERR_IO, "%s: there is no room for its %.1f MB: %s", f->w.path,
-                    (double)at / 1e6, strerror(error));
+    return ctx_fail(ctx, CLOOB_ERR_IO, "%s: there is no room for its %.1f MB: %s", f->w.path, (double)at / 1e6,
+                    strerror(error));
 }
 
-cloob_status rows_file_begin(cloob_ctx *ctx, const char *path, const rows_part *part, int parts,
-                             const st_meta *meta, int64_t metas, rows_file *f)
+cloob_status rows_file_begin(cloob_ctx *ctx, const char *path, const rows_part *part, int parts, const st_meta *meta,
+                             int64_t metas, rows_file *f)
 {
     *f = (rows_file){ .npy = text_ends_with(path, ".npy"), .parts = parts };
     for (int i = 0; i < parts; i++) f->part[i] = part[i];
@@ -92,8 +88,8 @@ cloob_status rows_file_put(cloob_ctx *ctx, rows_file *f, int part, const void *r
     const rows_part *p = &f->part[part];
     int64_t bytes = row_bytes(p);
     if (f->rows[part] + n > p->most)
-        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: more than the %lld rows of %s that were announced",
-                        f->w.path, (long long)p->most, p->name);
+        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: more than the %lld rows of %s that were announced", f->w.path,
+                        (long long)p->most, p->name);
     CLOOB_TRY(write_at(ctx, f, rows, n * bytes, f->begin[part] + f->rows[part] * bytes));
     f->rows[part] += n;
     return CLOOB_OK;
@@ -137,8 +133,8 @@ static cloob_status write_beginning(cloob_ctx *ctx, const rows_file *f, const st
     cloob_status status = CLOOB_OK;
     if (s.failed) status = ctx_no_memory(ctx, s.len, f->w.path);
     else if ((int64_t)s.len != f->header)
-        status = ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: its metadata grew to %zu bytes, %lld were set aside",
-                          f->w.path, s.len, (long long)f->header);
+        status = ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: its metadata grew to %zu bytes, %lld were set aside", f->w.path,
+                          s.len, (long long)f->header);
     else status = write_at(ctx, f, s.data, f->header, 0);
     sbuf_release(&s);
     return status;

@@ -35,8 +35,8 @@ typedef struct rows_file {
 
 /* meta: the most that end will be given; the room it takes is set aside. More than one part does not go into
  * .npy, and meta is left out there. */
-cloob_status rows_file_begin(cloob_ctx *ctx, const char *path, const rows_part *part, int parts,
-                             const st_meta *meta, int64_t metas, rows_file *f);
+cloob_status rows_file_begin(cloob_ctx *ctx, const char *path, const rows_part *part, int parts, const st_meta *meta,
+                             int64_t metas, rows_file *f);
 /* The next n rows of a part. */
 cloob_status rows_file_put(cloob_ctx *ctx, rows_file *f, int part, const void *rows, int64_t n);
 /* Writes the beginning, moves parts together where fewer rows came than might have, and renames. f is empty

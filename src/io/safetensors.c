@@ -29,8 +29,8 @@ static cloob_status read_shape(reader *r, const json *j, const char *key, tensor
 {
     const json *shape = json_get(j, "shape");
     if (!shape || shape->kind != JSON_ARRAY || shape->count > TENSOR_DIMS)
-        return ctx_fail(r->ctx, CLOOB_ERR_FORMAT, "%s: %.200s: needs a shape of at most %d dimensions",
-                        r->name, key, TENSOR_DIMS);
+        return ctx_fail(r->ctx, CLOOB_ERR_FORMAT, "%s: %.200s: needs a shape of at most %d dimensions", r->name, key,
+                        TENSOR_DIMS);
     t->ndim = 0;
     for (const json *d = shape->child; d; d = d->next) {
         int64_t n;
@@ -48,11 +48,11 @@ static cloob_status read_range(reader *r, const json *j, const char *key, uint64
     int64_t begin, end;
     if (!range || range->kind != JSON_ARRAY || range->count != 2 || !json_int(range->child, &begin) ||
         !json_int(range->child->next, &end) || begin < 0 || end < begin || (uint64_t)end > r->payload_bytes)
-        return ctx_fail(r->ctx, CLOOB_ERR_FORMAT, "%s: %.200s: its bytes are outside the file (cut short?)",
-                        r->name, key);
+        return ctx_fail(r->ctx, CLOOB_ERR_FORMAT, "%s: %.200s: its bytes are outside the file (cut short?)", r->name,
+                        key);
     if ((uint64_t)(end - begin) != bytes)
-        return ctx_fail(r->ctx, CLOOB_ERR_FORMAT, "%s: %.200s: shape needs %llu bytes, the file gives %lld",
-                        r->name, key, (unsigned long long)bytes, (long long)(end - begin));
+        return ctx_fail(r->ctx, CLOOB_ERR_FORMAT, "%s: %.200s: shape needs %llu bytes, the file gives %lld", r->name,
+                        key, (unsigned long long)bytes, (long long)(end - begin));
     t->data = (void *)(uintptr_t)(r->payload + begin);
     return CLOOB_OK;
 }
@@ -61,8 +61,8 @@ static cloob_status read_entry(reader *r, const json *j, st_entry *e)
 {
     const char *type = json_string(json_get(j, "dtype"));
     if (!type || !dtype_from_name(type, &e->t.dtype))
-        return ctx_fail(r->ctx, CLOOB_ERR_FORMAT, "%s: %.200s: element type %.40s is not known", r->name,
-                        j->key, type ? type : "(none)");
+        return ctx_fail(r->ctx, CLOOB_ERR_FORMAT, "%s: %.200s: element type %.40s is not known", r->name, j->key,
+                        type ? type : "(none)");
     uint64_t bytes = dtype_size(e->t.dtype);
     e->name = j->key;
     CLOOB_TRY(read_shape(r, j, j->key, &e->t, &bytes));
@@ -71,8 +71,7 @@ static cloob_status read_entry(reader *r, const json *j, st_entry *e)
 
 static cloob_status read_metadata(reader *r, const json *j)
 {
-    if (j->kind != JSON_OBJECT)
-        return ctx_fail(r->ctx, CLOOB_ERR_FORMAT, "%s: __metadata__ is not an object", r->name);
+    if (j->kind != JSON_OBJECT) return ctx_fail(r->ctx, CLOOB_ERR_FORMAT, "%s: __metadata__ is not an object", r->name);
     r->f->meta = arena_push(&r->f->names, (size_t)(j->count + 1) * sizeof *r->f->meta);
     if (!r->f->meta) return ctx_no_memory(r->ctx, (size_t)j->count, r->name);
     for (const json *m = j->child; m; m = m->next) {
@@ -105,9 +104,8 @@ static cloob_status check_tiling(reader *r)
     cloob_status status = CLOOB_OK;
     for (int64_t i = 0; i < n && status == CLOOB_OK; i++) {
         if (order[i]->t.data != at)
-            status = ctx_fail(r->ctx, CLOOB_ERR_FORMAT,
-                              "%s: %.200s: its bytes overlap another tensor or leave a hole", r->name,
-                              order[i]->name);
+            status = ctx_fail(r->ctx, CLOOB_ERR_FORMAT, "%s: %.200s: its bytes overlap another tensor or leave a hole",
+                              r->name, order[i]->name);
         at += tensor_bytes(&order[i]->t);
     }
     free(order);
@@ -135,13 +133,12 @@ cloob_status st_open_bytes(cloob_ctx *ctx, const void *data, size_t size, const 
 {
     *f = (st_file){ 0 };
     if (size < 8)
-        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: not a safetensors file (%zu bytes is too short)", name,
-                        size);
+        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: not a safetensors file (%zu bytes is too short)", name, size);
     uint64_t header = load_u64(data);
     if (header > HEADER_LIMIT || header > size - 8)
         return ctx_fail(ctx, CLOOB_ERR_FORMAT,
-                        "%s: not a safetensors file, or cut short (header of %llu bytes in a file of %zu)",
-                        name, (unsigned long long)header, size);
+                        "%s: not a safetensors file, or cut short (header of %llu bytes in a file of %zu)", name,
+                        (unsigned long long)header, size);
     const unsigned char *bytes = data;
     reader r = { ctx, f, name, bytes + 8 + header, size - 8 - header };
     cloob_status status = read_header(&r, (const char *)bytes + 8, (size_t)header);
@@ -181,15 +178,14 @@ const char *st_meta_get(const st_file *f, const char *key)
     return NULL;
 }
 
-cloob_status st_need(cloob_ctx *ctx, const st_file *f, const char *path, const char *name, int ndim,
-                     const tensor **t)
+cloob_status st_need(cloob_ctx *ctx, const st_file *f, const char *path, const char *name, int ndim, const tensor **t)
 {
     char shape[SHAPE_TEXT];
     const st_entry *e = st_find(f, name);
     if (!e) return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: no tensor named %s in it", path, name);
     if (e->t.ndim != ndim)
-        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: %s: %d dimensions are needed, the file has %s", path,
-                        name, ndim, tensor_shape_text(&e->t, shape));
+        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: %s: %d dimensions are needed, the file has %s", path, name, ndim,
+                        tensor_shape_text(&e->t, shape));
     *t = &e->t;
     return CLOOB_OK;
 }
@@ -245,8 +241,8 @@ void st_put_beginning(sbuf *s, const st_entry *entry, int64_t count, const st_me
         s->data[begin + (size_t)i] = (char)((uint64_t)(s->len - begin - LENGTH) >> (8 * i));
 }
 
-cloob_status st_write(cloob_ctx *ctx, const char *path, const st_entry *entry, int64_t count,
-                      const st_meta *meta, int64_t meta_count)
+cloob_status st_write(cloob_ctx *ctx, const char *path, const st_entry *entry, int64_t count, const st_meta *meta,
+                      int64_t meta_count)
 {
     file_writer w;
     sbuf s = { 0 };

@@ -183,8 +183,7 @@ static cloob_status take_header(scanner *s)
     int64_t size = number(s->block + AT_SIZE, SIZE_BYTES), left = s->size - s->at - BLOCK;
     bool file = type == '0' || type == '\0' || type == '7', description = type == 'L' || type == 'x';
     if (file && s->next_size >= 0) size = s->next_size;
-    if (type >= '1' && type <= '6')
-        size = 0; /* links, devices and folders have no content, whatever they say */
+    if (type >= '1' && type <= '6') size = 0; /* links, devices and folders have no content, whatever they say */
     if (size > left) {
         s->out->skipped++;
         s->at = s->size;
@@ -216,8 +215,7 @@ static cloob_status resync(scanner *s, bool *found)
     for (int64_t tried = 0; s->size - s->at >= BLOCK; s->at += BLOCK, tried++) {
         if (first && tried > SEARCH_BLOCKS) return CLOOB_OK;
         CLOOB_TRY(s->read(s->arg, s->at, s->block, BLOCK));
-        if (all_zero(s->block) || !checksum_holds(s->block) || number(s->block + AT_SIZE, SIZE_BYTES) < 0)
-            continue;
+        if (all_zero(s->block) || !checksum_holds(s->block) || number(s->block + AT_SIZE, SIZE_BYTES) < 0) continue;
         *found = true;
         return CLOOB_OK;
     }
@@ -236,8 +234,7 @@ static cloob_status walk(scanner *s)
             continue;
         }
         zeros = 0;
-        if (!checksum_holds(s->block) || number(s->block + AT_SIZE, SIZE_BYTES) < 0)
-            CLOOB_TRY(resync(s, &found));
+        if (!checksum_holds(s->block) || number(s->block + AT_SIZE, SIZE_BYTES) < 0) CLOOB_TRY(resync(s, &found));
         if (!found && s->out->count == 0)
             return ctx_fail(s->ctx, CLOOB_ERR_FORMAT, "%s: not a tar file (no sound header in it)", s->file);
         if (!found) return CLOOB_OK;
@@ -247,13 +244,10 @@ static cloob_status walk(scanner *s)
     return CLOOB_OK;
 }
 
-cloob_status tar_scan(cloob_ctx *ctx, tar_read_fn *read, void *arg, int64_t size, const char *name,
-                      tar_index *out)
+cloob_status tar_scan(cloob_ctx *ctx, tar_read_fn *read, void *arg, int64_t size, const char *name, tar_index *out)
 {
     *out = (tar_index){ 0 };
-    scanner s = {
-        .ctx = ctx, .read = read, .arg = arg, .size = size, .file = name, .out = out, .next_size = -1
-    };
+    scanner s = { .ctx = ctx, .read = read, .arg = arg, .size = size, .file = name, .out = out, .next_size = -1 };
     if (size > 0 && size < BLOCK)
         return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: not a tar file (%d bytes)", name, (int)size);
     cloob_status status = walk(&s);

@@ -34,8 +34,7 @@ typedef cloob_status tar_read_fn(void *arg, int64_t offset, void *out, size_t n)
 
 /* Reads the headers of `size` bytes. A file in which no header is found near the beginning is refused; an
  * empty one has no members. */
-cloob_status tar_scan(cloob_ctx *ctx, tar_read_fn *read, void *arg, int64_t size, const char *name,
-                      tar_index *out);
+cloob_status tar_scan(cloob_ctx *ctx, tar_read_fn *read, void *arg, int64_t size, const char *name, tar_index *out);
 
 /* The same for an opened file of a set, through the index cached on disk when there is a sound one, and
  * leaving one there otherwise (if the folder can be written). */
@@ -50,7 +49,7 @@ const char *tar_name(const tar_index *t, int64_t i);
  * time of change. */
 bool tar_cache_load(cloob_ctx *ctx, const char *path, const char *source, int64_t size, int64_t mtime_ns,
                     tar_index *out);
-cloob_status tar_cache_save(cloob_ctx *ctx, const char *path, const char *source, int64_t size,
-                            int64_t mtime_ns, const tar_index *t);
+cloob_status tar_cache_save(cloob_ctx *ctx, const char *path, const char *source, int64_t size, int64_t mtime_ns,
+                            const tar_index *t);
 
 #endif

@@ -32,12 +32,11 @@ static uint64_t hash_all(const char *source, const tar_index *t)
 
 static bool head_holds(const head *h, size_t file_size, const char *source, int64_t size, int64_t mtime_ns)
 {
-    if (memcmp(h->magic, magic, sizeof magic) != 0 || h->size != size || h->mtime_ns != mtime_ns)
-        return false;
+    if (memcmp(h->magic, magic, sizeof magic) != 0 || h->size != size || h->mtime_ns != mtime_ns) return false;
     if (h->source_bytes != (int64_t)strlen(source) || h->count < 0 || h->names_bytes < 0) return false;
     if (h->count > (int64_t)file_size || h->names_bytes > (int64_t)file_size) return false;
-    return file_size == sizeof *h + (size_t)h->source_bytes + (size_t)h->count * sizeof(tar_member) +
-                            (size_t)h->names_bytes;
+    return file_size ==
+           sizeof *h + (size_t)h->source_bytes + (size_t)h->count * sizeof(tar_member) + (size_t)h->names_bytes;
 }
 
 static bool members_hold(const tar_index *t, int64_t size)
@@ -82,8 +81,8 @@ bool tar_cache_load(cloob_ctx *ctx, const char *path, const char *source, int64_
 
 /* ---- writing ------------------------------------------------------------------------------------------ */
 
-cloob_status tar_cache_save(cloob_ctx *ctx, const char *path, const char *source, int64_t size,
-                            int64_t mtime_ns, const tar_index *t)
+cloob_status tar_cache_save(cloob_ctx *ctx, const char *path, const char *source, int64_t size, int64_t mtime_ns,
+                            const tar_index *t)
 {
     head h = { .source_bytes = (int64_t)strlen(source),
                .size = size,

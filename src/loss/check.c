@@ -36,12 +36,10 @@ static void check_range(void *arg, int64_t begin, int64_t end, int thread)
         }
 }
 
-static cloob_status check_rows(cloob_ctx *ctx, const char *name, const void *data, const loss_plan *p,
-                               int64_t n, int64_t first)
+static cloob_status check_rows(cloob_ctx *ctx, const char *name, const void *data, const loss_plan *p, int64_t n,
+                               int64_t first)
 {
-    rows_check c = {
-        .data = data, .dtype = p->s.dtype, .dim = p->s.dim, .tolerance = loss_unit_tolerance(p->s.dtype)
-    };
+    rows_check c = { .data = data, .dtype = p->s.dtype, .dim = p->s.dim, .tolerance = loss_unit_tolerance(p->s.dtype) };
     if (n == 0 || !data) return CLOOB_OK;
     pool_for(ctx, n, 64, check_range, &c);
     for (int i = 0; i < pool_ranges(ctx, n, 64); i++)

@@ -14,8 +14,8 @@ static cloob_status prepare(cloob_ctx *ctx, loss_plan *p)
     return p->memory ? CLOOB_OK : ctx_no_memory(ctx, bytes, "the objective");
 }
 
-static cloob_status run(cloob_ctx *ctx, loss_plan *p, const loss_inputs *in, const loss_outputs *out,
-                        void *stream, loss_result *r)
+static cloob_status run(cloob_ctx *ctx, loss_plan *p, const loss_inputs *in, const loss_outputs *out, void *stream,
+                        loss_result *r)
 {
     if (loss_is_tiny(p)) return loss_engine_ref.run(ctx, p, in, out, stream, r);
     return batch_applies(p) ? batch_run(ctx, p, in, out, r) : general_run(ctx, p, in, out, r);

@@ -18,11 +18,11 @@ typedef struct rows {
 
 /* Memory that a tile needs; the same for every pass. */
 typedef struct tiles {
-    float *e;     /* (TILE, TILE): scores or their exponentials */
-    float *t;     /* (TILE, TILE): the gradient of scores; without retrieval (TILE, d) at least: samples less
+    float *e;                /* (TILE, TILE): scores or their exponentials */
+    float *t;                /* (TILE, TILE): the gradient of scores; without retrieval (TILE, d) at least: samples less
                      their mean */
-    float *a, *b; /* (TILE, d): widened rows; unused for f32 */
-    float *panel; /* (TILE, d): gradient of the anchors or states of one row of tiles */
+    float *a, *b;            /* (TILE, d): widened rows; unused for f32 */
+    float *panel;            /* (TILE, d): gradient of the anchors or states of one row of tiles */
     float *anchors;          /* (TILE, d): anchors less their mean; without retrieval only */
     double *sums;            /* (d) */
     double *wide;            /* (TILE, TILE): scores in double; NULL: they are made in f32 */
@@ -47,8 +47,7 @@ tiles tiles_carve(carver *c, const loss_plan *p);
 
 /* wide = a b^T in double, a (m, d), b (n, d). The products of a small batch are made so: there the rounding
  * of a single score shows in the loss, and their time does not count. */
-void wide_scores(cloob_ctx *ctx, const tiles *t, const float *a, const float *b, int64_t m, int64_t n,
-                 int64_t d);
+void wide_scores(cloob_ctx *ctx, const tiles *t, const float *a, const float *b, int64_t m, int64_t n, int64_t d);
 
 /* r (m, d) += e b, or with transpose r (n, d) += e^T a, e (m, n), a and b those of wide_scores, which must be
  * the last call; wide is lost. */
@@ -97,8 +96,8 @@ double search_backward(cloob_ctx *ctx, const search *s, const tiles *t);
 int64_t unit_forward(cloob_ctx *ctx, float *r, float *length, int64_t n, int64_t d);
 /* With u = unit + mean (NULL: none), unit = (g - u (u.g)) / length: the gradient takes the place of the rows.
  * dots[i] = u.g. */
-void unit_backward(cloob_ctx *ctx, float *unit, const float *mean, const float *g, const float *length,
-                   double *dots, int64_t n, int64_t d);
+void unit_backward(cloob_ctx *ctx, float *unit, const float *mean, const float *g, const float *length, double *dots,
+                   int64_t n, int64_t d);
 
 /* ---- contrast ---- */
 
@@ -113,9 +112,9 @@ typedef struct contrast {
     double *lse;            /* (n), over the samples that are not the positive */
     double *weight;         /* (n), see loss_row_value; forward uses it for the positives */
     double *column;         /* (N), scratch of backward */
-    float *unit_length; /* backward: not NULL: a holds unit rows, replaced by the gradient of their sums */
-    float *da;          /* backward: added to, when unit_length is NULL */
-    float *db;          /* backward: added to; (N, d) */
+    float *unit_length;     /* backward: not NULL: a holds unit rows, replaced by the gradient of their sums */
+    float *da;              /* backward: added to, when unit_length is NULL */
+    float *db;              /* backward: added to; (N, d) */
 } contrast;
 
 /* Sum over the anchors (not the mean). */
@@ -127,10 +126,8 @@ double contrast_backward(cloob_ctx *ctx, const contrast *c, const tiles *t);
 
 bool batch_applies(const loss_plan *p);
 size_t batch_bytes(const loss_plan *p);
-cloob_status batch_run(cloob_ctx *ctx, loss_plan *p, const loss_inputs *in, const loss_outputs *out,
-                       loss_result *r);
+cloob_status batch_run(cloob_ctx *ctx, loss_plan *p, const loss_inputs *in, const loss_outputs *out, loss_result *r);
 size_t general_bytes(const loss_plan *p);
-cloob_status general_run(cloob_ctx *ctx, loss_plan *p, const loss_inputs *in, const loss_outputs *out,
-                         loss_result *r);
+cloob_status general_run(cloob_ctx *ctx, loss_plan *p, const loss_inputs *in, const loss_outputs *out, loss_result *r);
 
 #endif

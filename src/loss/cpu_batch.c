@@ -20,7 +20,7 @@
 #include <string.h>
 
 #include "loss/cpu.h"
-#include "loss/cpu_rest.h"
+#include "loss/cpu_fixed24.h"
 #include "loss/cpu_vec.h"
 
 typedef struct batch {
@@ -32,14 +32,13 @@ typedef struct batch {
     double *lse, *weight;  /* (n), of one term after the other */
     double *column, *bias; /* (n) */
     float *mean[2];        /* (d) of anchors and samples, taken off the unit rows by the contrast */
-    rest dx_rest, uy_rest;
+    fixed24 dx_rest, uy_rest;
     tiles t;
 } batch;
 
 bool batch_applies(const loss_plan *p)
 {
-    return p->hopfield && p->size == 1 && p->s.stored_u == 0 && p->s.stored_v == 0 &&
-           p->o.beta <= PAIR_LARGEST_BETA;
+    return p->hopfield && p->size == 1 && p->s.stored_u == 0 && p->s.stored_v == 0 && p->o.beta <= PAIR_LARGEST_BETA;
 }
 
 /* The high halves of both lie in the caller's dx, the low ones in half a matrix. */
@@ -47,11 +46,11 @@ static void carve_rest(const loss_plan *p, carver *c, const loss_outputs *out, b
 {
     size_t n = (size_t)p->s.rows, elements = n * (size_t)p->s.dim;
     int16_t *high = (int16_t *)(void *)out->dx;
-    rest *r[2] = { &b->dx_rest, &b->uy_rest };
+    fixed24 *r[2] = { &b->dx_rest, &b->uy_rest };
     for (int i = 0; i < 2; i++) {
         uint8_t *low = carve(c, elements);
         double *step = carve(c, n * sizeof *step);
-        *r[i] = (rest){ b->n, b->d, c->base ? high + (size_t)i * elements : NULL, low, step };
+        *r[i] = (fixed24){ b->n, b->d, c->base ? high + (size_t)i * elements : NULL, low, step };
     }
 }
 
@@ -116,8 +115,7 @@ static cloob_status retrieve_across(cloob_ctx *ctx, const loss_plan *p, batch *b
 }
 
 /* d (n, d) = the gradient of a side through what it retrieved from itself */
-static void retrieve_own_backward(cloob_ctx *ctx, const loss_plan *p, const batch *b, const rows *side,
-                                  float *d)
+static void retrieve_own_backward(cloob_ctx *ctx, const loss_plan *p, const batch *b, const rows *side, float *d)
 {
     pair own = { .a = *side, .b = *side, .same = true, .beta = p->o.beta, .dra = b->anchors, .da = d };
     zero(d, b);
@@ -166,34 +164,31 @@ static double dbeta(const batch *b, const loss_outputs *out, double beta)
 
 /* ---- the whole ---- */
 
-static cloob_status image_side(cloob_ctx *ctx, const loss_plan *p, batch *b, const loss_outputs *out,
-                               loss_result *r)
+static cloob_status image_side(cloob_ctx *ctx, const loss_plan *p, batch *b, const loss_outputs *out, loss_result *r)
 {
     CLOOB_TRY(retrieve_own(ctx, p, b, &b->x, UX));
     CLOOB_TRY(retrieve_across(ctx, p, b));
     term(ctx, p, b, 0, out->dx, r);
     if (!p->o.gradients) return CLOOB_OK;
     retrieve_own_backward(ctx, p, b, &b->x, out->dx);
-    rest_lay(&b->dx_rest, out->dx);
-    rest_lay(&b->uy_rest, b->uy);
+    fixed24_pack(&b->dx_rest, out->dx);
+    fixed24_pack(&b->uy_rest, b->uy);
     b->anchors = b->uy;
     return CLOOB_OK;
 }
 
-static cloob_status text_side(cloob_ctx *ctx, const loss_plan *p, batch *b, const loss_outputs *out,
-                              loss_result *r)
+static cloob_status text_side(cloob_ctx *ctx, const loss_plan *p, batch *b, const loss_outputs *out, loss_result *r)
 {
     CLOOB_TRY(retrieve_own(ctx, p, b, &b->y, VY));
     term(ctx, p, b, 1, out->dy, r);
     if (!p->o.gradients) return CLOOB_OK;
     retrieve_own_backward(ctx, p, b, &b->y, out->dy);
-    rest_wake(&b->uy_rest, b->uy);
-    rest_wake(&b->dx_rest, out->dx);
+    fixed24_unpack(&b->uy_rest, b->uy);
+    fixed24_unpack(&b->dx_rest, out->dx);
     return CLOOB_OK;
 }
 
-cloob_status batch_run(cloob_ctx *ctx, loss_plan *p, const loss_inputs *in, const loss_outputs *out,
-                       loss_result *r)
+cloob_status batch_run(cloob_ctx *ctx, loss_plan *p, const loss_inputs *in, const loss_outputs *out, loss_result *r)
 {
     batch b;
     batch_carve(p, p->memory, out, &b);
@@ -202,9 +197,7 @@ cloob_status batch_run(cloob_ctx *ctx, loss_plan *p, const loss_inputs *in, cons
     CLOOB_TRY(image_side(ctx, p, &b, out, r));
     CLOOB_TRY(text_side(ctx, p, &b, out, r));
     if (!p->o.gradients) return CLOOB_OK;
-    pair xy = {
-        .a = b.x, .b = b.y, .beta = p->o.beta, .dra = b.vx, .drb = b.uy, .da = out->dx, .db = out->dy
-    };
+    pair xy = { .a = b.x, .b = b.y, .beta = p->o.beta, .dra = b.vx, .drb = b.uy, .da = out->dx, .db = out->dy };
     pair_backward(ctx, &xy, &b.t);
     r->dsum_dbeta = p->o.inv_tau * dbeta(&b, out, p->o.beta);
     return CLOOB_OK;

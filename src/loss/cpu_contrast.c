@@ -89,8 +89,7 @@ static void bias_range(void *arg, int64_t begin, int64_t end, int thread)
     const contrast *c = arg;
     (void)thread;
     for (int64_t j = begin; j < end; j++)
-        c->bias[j] =
-            c->owned ? c->inv_tau * vec_dot(c->mean_a, (const float *)c->b.data + j * c->b.d, c->b.d) : 0;
+        c->bias[j] = c->owned ? c->inv_tau * vec_dot(c->mean_a, (const float *)c->b.data + j * c->b.d, c->b.d) : 0;
 }
 
 /* ---- scores ---- */
@@ -176,11 +175,11 @@ double contrast_forward(cloob_ctx *ctx, const contrast *c, const tiles *t)
     else mean_row(&c->b, t, c->mean_b);
     pool_for(ctx, c->b.n, 16, bias_range, (void *)(uintptr_t)c);
     for (s.i = 0; s.i < c->a.n; s.i += TILE) {
-        s.m = least(TILE, c->a.n - s.i);
+        s.m = min64(TILE, c->a.n - s.i);
         begin_rows(&s);
         begin_anchors(ctx, &s);
         for (s.j = 0; s.j < c->b.n; s.j += TILE) {
-            s.n = least(TILE, c->b.n - s.j);
+            s.n = min64(TILE, c->b.n - s.j);
             s.b = centred_samples(ctx, &s, s.j, s.n);
             scores(ctx, &s);
             pool_for(ctx, s.m, 8, sum_range, &s);
@@ -213,8 +212,7 @@ static void finish_panel(cloob_ctx *ctx, const strip *s)
     int64_t d = c->a.d;
     if (c->unit_length) {
         float *unit = (float *)(uintptr_t)c->a.data + s->i * d;
-        unit_backward(ctx, unit, c->owned ? c->mean_a : NULL, s->t->panel, c->unit_length + s->i, s->dots,
-                      s->m, d);
+        unit_backward(ctx, unit, c->owned ? c->mean_a : NULL, s->t->panel, c->unit_length + s->i, s->dots, s->m, d);
         return;
     }
     for (int64_t r = 0; r < s->m; r++) {
@@ -239,8 +237,7 @@ static void add_columns_range(void *arg, int64_t begin, int64_t end, int thread)
     int64_t d = s->c->a.d;
     (void)thread;
     for (int64_t j = begin; j < end; j++)
-        for (int64_t k = 0; k < d; k++)
-            s->c->db[j * d + k] += (float)(s->c->column[j] * (double)s->c->mean_a[k]);
+        for (int64_t k = 0; k < d; k++) s->c->db[j * d + k] += (float)(s->c->column[j] * (double)s->c->mean_a[k]);
 }
 
 /* The means of rows that are ours were taken by forward. */
@@ -270,12 +267,12 @@ double contrast_backward(cloob_ctx *ctx, const contrast *c, const tiles *t)
     strip s = { .c = c, .t = t, .dots = dots };
     backward_begin(ctx, c, t);
     for (s.i = 0; s.i < c->a.n; s.i += TILE) {
-        s.m = least(TILE, c->a.n - s.i);
+        s.m = min64(TILE, c->a.n - s.i);
         begin_anchors(ctx, &s);
         s.centred = c->owned ? s.a : t->anchors;
         if (!c->owned) centre(ctx, t->anchors, s.a, c->mean_a, s.m, c->a.d);
         for (s.j = 0; s.j < c->b.n; s.j += TILE) {
-            s.n = least(TILE, c->b.n - s.j);
+            s.n = min64(TILE, c->b.n - s.j);
             tile_backward(ctx, &s);
         }
         finish_panel(ctx, &s);

@@ -45,8 +45,7 @@ static size_t general_carve(const loss_plan *p, void *memory, general *g)
     if (many && p->hopfield) g->samples = carve(&c, all);
     if (many && p->o.gradients) g->sum_x = carve(&c, all), g->sum_y = carve(&c, all);
     if (p->o.gradients && p->hopfield) g->dsamples = many ? g->sum_x : carve(&c, all);
-    for (int i = 0; i < 2; i++)
-        g->lse[i] = carve(&c, n * sizeof(double)), g->weight[i] = carve(&c, n * sizeof(double));
+    for (int i = 0; i < 2; i++) g->lse[i] = carve(&c, n * sizeof(double)), g->weight[i] = carve(&c, n * sizeof(double));
     g->dots = carve(&c, n * sizeof(double));
     g->column = carve(&c, (size_t)g->N * sizeof(double));
     g->bias = carve(&c, (size_t)g->N * sizeof(double));
@@ -135,8 +134,7 @@ static float *dstored(const loss_plan *p, const general *g, const loss_outputs *
     return text ? out->dy : out->dx;
 }
 
-static cloob_status retrieve_backward(cloob_ctx *ctx, loss_plan *p, general *g, const loss_outputs *out,
-                                      loss_result *r)
+static cloob_status retrieve_backward(cloob_ctx *ctx, loss_plan *p, general *g, const loss_outputs *out, loss_result *r)
 {
     if (p->size > 1) zero(g->sum_x, g->N * g->d), zero(g->sum_y, g->N * g->d);
     for (int i = 0; i < 4; i++) {
@@ -171,8 +169,7 @@ static contrast term(const loss_plan *p, const general *g, int text, rows anchor
 }
 
 /* Value and gradients; what was retrieved is replaced by its gradient. */
-static cloob_status hopfield_term(cloob_ctx *ctx, loss_plan *p, general *g, int text, double *value,
-                                  double *dinv_tau)
+static cloob_status hopfield_term(cloob_ctx *ctx, loss_plan *p, general *g, int text, double *value, double *dinv_tau)
 {
     int a = text ? VY : UX, b = text ? VX : UY;
     rows anchors = { g->r[a], CLOOB_F32, g->n, g->d }, samples;
@@ -190,8 +187,8 @@ static cloob_status hopfield_term(cloob_ctx *ctx, loss_plan *p, general *g, int 
     return CLOOB_OK;
 }
 
-static cloob_status plain_terms(cloob_ctx *ctx, loss_plan *p, general *g, const loss_outputs *out,
-                                double value[2], double *dinv_tau)
+static cloob_status plain_terms(cloob_ctx *ctx, loss_plan *p, general *g, const loss_outputs *out, double value[2],
+                                double *dinv_tau)
 {
     bool many = p->size > 1;
     contrast image = term(p, g, 0, g->x, g->all_y), text = term(p, g, 1, g->y, g->all_x);
@@ -200,8 +197,7 @@ static cloob_status plain_terms(cloob_ctx *ctx, loss_plan *p, general *g, const 
     if (!p->o.gradients) return CLOOB_OK;
     image.da = text.db = out->dx;
     image.db = text.da = out->dy;
-    if (many)
-        image.db = g->sum_y, text.db = g->sum_x, zero(g->sum_x, g->N * g->d), zero(g->sum_y, g->N * g->d);
+    if (many) image.db = g->sum_y, text.db = g->sum_x, zero(g->sum_x, g->N * g->d), zero(g->sum_y, g->N * g->d);
     *dinv_tau += contrast_backward(ctx, &image, &g->t);
     *dinv_tau += contrast_backward(ctx, &text, &g->t);
     if (!many) return CLOOB_OK;
@@ -227,8 +223,7 @@ static cloob_status terms(cloob_ctx *ctx, loss_plan *p, general *g, const loss_o
     return p->o.gradients ? retrieve_backward(ctx, p, g, out, r) : CLOOB_OK;
 }
 
-cloob_status general_run(cloob_ctx *ctx, loss_plan *p, const loss_inputs *in, const loss_outputs *out,
-                         loss_result *r)
+cloob_status general_run(cloob_ctx *ctx, loss_plan *p, const loss_inputs *in, const loss_outputs *out, loss_result *r)
 {
     general g;
     double value[2] = { 0, 0 };

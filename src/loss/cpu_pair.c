@@ -63,8 +63,7 @@ static void dscore_range(void *arg, int64_t begin, int64_t end, int thread)
 {
     const block *b = arg;
     (void)thread;
-    for (int64_t r = begin; r < end; r++)
-        vec_scale_by(b->t->t + r * b->n, b->t->e + r * b->n, b->n, (float)b->p->beta);
+    for (int64_t r = begin; r < end; r++) vec_scale_by(b->t->t + r * b->n, b->t->e + r * b->n, b->n, (float)b->p->beta);
 }
 
 /* T = dra_i b_j^T + a_i drb_j^T,  dS = beta E o T
@@ -73,8 +72,7 @@ static void block_backward(cloob_ctx *ctx, block *b)
 {
     int64_t d = b->p->a.d, m = b->m, n = b->n;
     const float *dra = b->p->dra + b->i * d, *drb = (b->p->same ? b->p->dra : b->p->drb) + b->j * d;
-    float *e = b->t->e, *t = b->t->t, *da = b->p->da + b->i * d,
-          *db = (b->p->same ? b->p->da : b->p->db) + b->j * d;
+    float *e = b->t->e, *t = b->t->t, *da = b->p->da + b->i * d, *db = (b->p->same ? b->p->da : b->p->db) + b->j * d;
     block_scores(ctx, b);
     cpu_sgemm(ctx, false, true, m, n, d, 1, dra, d, b->b, d, 0, t, n);
     cpu_sgemm(ctx, false, true, m, n, d, 1, b->a, d, drb, d, 1, t, n);
@@ -89,10 +87,10 @@ static void block_backward(cloob_ctx *ctx, block *b)
 static void every_block(cloob_ctx *ctx, const pair *p, const tiles *t, void (*visit)(cloob_ctx *, block *))
 {
     for (int64_t i = 0; i < p->a.n; i += TILE) {
-        block b = { .p = p, .t = t, .i = i, .m = least(TILE, p->a.n - i) };
+        block b = { .p = p, .t = t, .i = i, .m = min64(TILE, p->a.n - i) };
         b.a = rows_f32(&p->a, i, b.m, t->a);
         for (b.j = p->same ? i : 0; b.j < p->b.n; b.j += TILE) {
-            b.n = least(TILE, p->b.n - b.j);
+            b.n = min64(TILE, p->b.n - b.j);
             b.b = p->same && b.j == i ? b.a : rows_f32(&p->b, b.j, b.n, t->b);
             b.both = !p->same || b.j != i;
             visit(ctx, &b);

@@ -28,8 +28,7 @@ tiles tiles_carve(carver *c, const loss_plan *p)
     return t;
 }
 
-void wide_scores(cloob_ctx *ctx, const tiles *t, const float *a, const float *b, int64_t m, int64_t n,
-                 int64_t d)
+void wide_scores(cloob_ctx *ctx, const tiles *t, const float *a, const float *b, int64_t m, int64_t n, int64_t d)
 {
     for (int64_t i = 0; i < m * d; i++) t->wide_a[i] = (double)a[i];
     for (int64_t i = 0; i < n * d; i++) t->wide_b[i] = (double)b[i];
@@ -40,8 +39,8 @@ void wide_sums(cloob_ctx *ctx, const tiles *t, bool transpose, float *r, int64_t
 {
     int64_t rows_out = transpose ? n : m, rows_in = transpose ? m : n;
     for (int64_t i = 0; i < m * n; i++) t->wide[i] = (double)t->e[i];
-    cpu_dgemm(ctx, transpose, false, rows_out, d, rows_in, 1, t->wide, n, transpose ? t->wide_a : t->wide_b,
-              d, 0, t->wide_r, d);
+    cpu_dgemm(ctx, transpose, false, rows_out, d, rows_in, 1, t->wide, n, transpose ? t->wide_a : t->wide_b, d, 0,
+              t->wide_r, d);
     for (int64_t i = 0; i < rows_out * d; i++) r[i] = (float)((double)r[i] + t->wide_r[i]);
 }
 
@@ -97,8 +96,8 @@ static void unit_backward_range(void *arg, int64_t begin, int64_t end, int threa
     }
 }
 
-void unit_backward(cloob_ctx *ctx, float *unit, const float *mean, const float *g, const float *length,
-                   double *dots, int64_t n, int64_t d)
+void unit_backward(cloob_ctx *ctx, float *unit, const float *mean, const float *g, const float *length, double *dots,
+                   int64_t n, int64_t d)
 {
     unit_job j = { unit, (float *)(uintptr_t)length, g, mean, dots, d };
     pool_for(ctx, n, 16, unit_backward_range, &j);

@@ -60,10 +60,10 @@ void search_forward(cloob_ctx *ctx, const search *s, const tiles *t)
     memset(s->r, 0, (size_t)(s->states.n * d) * sizeof(float));
     for (int64_t i = 0; i < s->states.n; i++) s->shift[i] = -INFINITY;
     for (b.i = 0; b.i < s->states.n; b.i += TILE) {
-        b.m = least(TILE, s->states.n - b.i);
+        b.m = min64(TILE, s->states.n - b.i);
         b.a = rows_f32(&s->states, b.i, b.m, t->a);
         for (b.j = 0; b.j < s->stored.n; b.j += TILE) {
-            b.n = least(TILE, s->stored.n - b.j);
+            b.n = min64(TILE, s->stored.n - b.j);
             b.w = rows_f32(&s->stored, b.j, b.n, t->b);
             scores(ctx, &b);
             pool_for(ctx, b.m, 8, exp_range, &b);
@@ -122,10 +122,10 @@ double search_backward(cloob_ctx *ctx, const search *s, const tiles *t)
     double total = 0;
     strip b = { .s = s, .t = t };
     for (b.i = 0; b.i < s->states.n; b.i += TILE) {
-        b.m = least(TILE, s->states.n - b.i);
+        b.m = min64(TILE, s->states.n - b.i);
         b.a = rows_f32(&s->states, b.i, b.m, t->a);
         for (b.j = 0; b.j < s->stored.n; b.j += TILE) {
-            b.n = least(TILE, s->stored.n - b.j);
+            b.n = min64(TILE, s->stored.n - b.j);
             b.w = rows_f32(&s->stored, b.j, b.n, t->b);
             tile_backward(ctx, &b);
         }

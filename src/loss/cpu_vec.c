@@ -5,8 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-#if defined(__x86_64__) && defined(__gnu_linux__) && !defined(__SANITIZE_ADDRESS__) && \
-    !defined(__SANITIZE_THREAD__)
+#if defined(__x86_64__) && defined(__gnu_linux__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #    define CLONES __attribute__((target_clones("avx512f", "avx2,fma", "default")))
 #else
 #    define CLONES

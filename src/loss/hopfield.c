@@ -50,22 +50,20 @@ static void update_finish(const strip *s, double *lse)
     }
 }
 
-cloob_status hopfield_update(cloob_ctx *ctx, const hopfield *h, const float *states, int64_t n, float *out,
-                             double *lse)
+cloob_status hopfield_update(cloob_ctx *ctx, const hopfield *h, const float *states, int64_t n, float *out, double *lse)
 {
     strip *s = calloc(1, sizeof *s);
     float *score = malloc(sizeof(float) * TILE * TILE);
-    cloob_status status =
-        s && score ? CLOOB_OK : ctx_no_memory(ctx, sizeof(float) * TILE * TILE, "retrieval");
+    cloob_status status = s && score ? CLOOB_OK : ctx_no_memory(ctx, sizeof(float) * TILE * TILE, "retrieval");
     memset(out, 0, (size_t)(n * h->d) * sizeof *out);
     for (int64_t i = 0; status == CLOOB_OK && i < n; i += TILE) {
-        *s = (strip){ .i = i, .m = least(TILE, n - i), .d = h->d, .score = score, .out = out };
+        *s = (strip){ .i = i, .m = min64(TILE, n - i), .d = h->d, .score = score, .out = out };
         for (int64_t r = 0; r < s->m; r++) s->top[r] = -INFINITY;
         for (s->j = 0; s->j < h->M; s->j += TILE) {
             const float *w = h->stored + s->j * h->d;
-            s->n = least(TILE, h->M - s->j);
-            cpu_sgemm(ctx, false, true, s->m, s->n, h->d, (float)h->beta, states + i * h->d, h->d, w, h->d, 0,
-                      score, s->n);
+            s->n = min64(TILE, h->M - s->j);
+            cpu_sgemm(ctx, false, true, s->m, s->n, h->d, (float)h->beta, states + i * h->d, h->d, w, h->d, 0, score,
+                      s->n);
             pool_for(ctx, s->m, 8, update_range, s);
             cpu_sgemm(ctx, false, false, s->m, h->d, s->n, 1, score, s->n, w, h->d, 1, out + i * h->d, h->d);
         }
@@ -94,13 +92,12 @@ cloob_status hopfield_nearest(cloob_ctx *ctx, const float *a, int64_t n, const f
 {
     float *score = malloc(sizeof(float) * TILE * TILE);
     strip *s = calloc(1, sizeof *s);
-    cloob_status status =
-        s && score ? CLOOB_OK : ctx_no_memory(ctx, sizeof(float) * TILE * TILE, "separations");
+    cloob_status status = s && score ? CLOOB_OK : ctx_no_memory(ctx, sizeof(float) * TILE * TILE, "separations");
     for (int64_t i = 0; i < n; i++) top[i] = -INFINITY;
     for (int64_t i = 0; status == CLOOB_OK && i < n; i += TILE) {
-        *s = (strip){ .i = i, .m = least(TILE, n - i), .score = score, .same = same, .nearest = top };
+        *s = (strip){ .i = i, .m = min64(TILE, n - i), .score = score, .same = same, .nearest = top };
         for (s->j = 0; s->j < m; s->j += TILE) {
-            s->n = least(TILE, m - s->j);
+            s->n = min64(TILE, m - s->j);
             cpu_sgemm(ctx, false, true, s->m, s->n, d, 1, a + i * d, d, b + s->j * d, d, 0, score, s->n);
             pool_for(ctx, s->m, 8, nearest_range, s);
         }

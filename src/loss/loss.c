@@ -39,9 +39,7 @@ bool loss_method_from_name(const char *name, loss_method *out)
 
 void loss_options_init(loss_options *o)
 {
-    *o = (loss_options){
-        .method = LOSS_CLOOB, .backend = LOSS_CPU, .inv_tau = 30, .beta = 8, .gradients = true
-    };
+    *o = (loss_options){ .method = LOSS_CLOOB, .backend = LOSS_CPU, .inv_tau = 30, .beta = 8, .gradients = true };
 }
 
 /* ---- learnable scales ---- */
@@ -57,18 +55,14 @@ double loss_dlogit_inv_tau(const loss_result *r, double inv_tau)
     return r->dsum_dinv_tau - (r->image_term + r->text_term) / inv_tau;
 }
 
-double loss_dlogit_beta(const loss_result *r, double inv_tau, double beta)
-{
-    return r->dsum_dbeta * beta / inv_tau;
-}
+double loss_dlogit_beta(const loss_result *r, double inv_tau, double beta) { return r->dsum_dbeta * beta / inv_tau; }
 
 /* ---- plans ---- */
 
 static cloob_status check_scales(cloob_ctx *ctx, bool hopfield, double inv_tau, double beta)
 {
     if (!isfinite(inv_tau) || inv_tau <= 0)
-        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "inverse temperature %g: must be finite and above 0",
-                        inv_tau);
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "inverse temperature %g: must be finite and above 0", inv_tau);
     if (hopfield && (!isfinite(beta) || beta < 0))
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "Hopfield scale %g: must be finite and not negative", beta);
     return CLOOB_OK;
@@ -76,14 +70,12 @@ static cloob_status check_scales(cloob_ctx *ctx, bool hopfield, double inv_tau, 
 
 static cloob_status check_plan(cloob_ctx *ctx, const loss_options *o, const loss_shape *s)
 {
-    if ((unsigned)o->method >= METHODS)
-        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "method %d is not known", o->method);
+    if ((unsigned)o->method >= METHODS) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "method %d is not known", o->method);
     CLOOB_TRY(check_scales(ctx, methods[o->method].hopfield, o->inv_tau, o->beta));
     if (s->dtype == CLOOB_F64 && o->backend != LOSS_REF)
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "embeddings are F64: only the device ref computes in it");
     if (s->dtype != CLOOB_F32 && s->dtype != CLOOB_BF16 && s->dtype != CLOOB_F64)
-        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "embeddings are %s: F32 or BF16 is needed",
-                        dtype_name(s->dtype));
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "embeddings are %s: F32 or BF16 is needed", dtype_name(s->dtype));
     if (o->tile < 0 || o->tile % 8 != 0)
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "tiles of %lld: a multiple of 8, or 0", (long long)o->tile);
     if (s->dim < 1) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "embeddings of width %lld", (long long)s->dim);
@@ -111,8 +103,7 @@ static cloob_status check_total(cloob_ctx *ctx, const loss_plan *p)
 {
     if (p->total < 1) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "no pairs");
     if (p->total == 1 && p->leave_one_out)
-        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
-                        "a batch of 1 pair: %s leaves the positive out and needs at least 2",
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "a batch of 1 pair: %s leaves the positive out and needs at least 2",
                         methods[p->o.method].name);
     return CLOOB_OK;
 }
@@ -128,8 +119,7 @@ static cloob_status plan_fill(cloob_ctx *ctx, loss_plan *p, const loss_options *
     return comm_agree(ctx, p->c, engines[o->backend]->prepare(ctx, p));
 }
 
-cloob_status loss_plan_create(cloob_ctx *ctx, const loss_options *o, const loss_shape *s, comm *c,
-                              loss_plan **out)
+cloob_status loss_plan_create(cloob_ctx *ctx, const loss_options *o, const loss_shape *s, comm *c, loss_plan **out)
 {
     loss_plan *p = calloc(1, sizeof *p);
     *out = NULL;
@@ -145,8 +135,7 @@ cloob_status loss_plan_create(cloob_ctx *ctx, const loss_options *o, const loss_
     return status;
 }
 
-cloob_status loss_measure(cloob_ctx *ctx, const loss_options *o, const loss_shape *s, int ranks,
-                          size_t *bytes)
+cloob_status loss_measure(cloob_ctx *ctx, const loss_options *o, const loss_shape *s, int ranks, size_t *bytes)
 {
     loss_plan p = { .o = *o, .s = *s, .size = ranks, .total = s->rows * ranks };
     CLOOB_TRY(check_plan(ctx, o, s));
@@ -177,16 +166,14 @@ cloob_status loss_plan_scales(cloob_ctx *ctx, loss_plan *p, double inv_tau, doub
 
 cloob_status loss_plan_stored(cloob_ctx *ctx, loss_plan *p, int64_t stored_u, int64_t stored_v)
 {
-    if (stored_u < 0 || stored_v < 0)
-        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "a negative number of stored rows");
+    if (stored_u < 0 || stored_v < 0) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "a negative number of stored rows");
     if (stored_u == p->s.stored_u && stored_v == p->s.stored_v) return CLOOB_OK;
     p->s.stored_u = stored_u;
     p->s.stored_v = stored_v;
     return engines[p->o.backend]->prepare(ctx, p);
 }
 
-static cloob_status check_pointers(cloob_ctx *ctx, const loss_plan *p, const loss_inputs *in,
-                                   const loss_outputs *out)
+static cloob_status check_pointers(cloob_ctx *ctx, const loss_plan *p, const loss_inputs *in, const loss_outputs *out)
 {
     if (p->s.rows > 0 && (!in->x || !in->y)) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "x or y is missing");
     if (p->hopfield && ((p->s.stored_u > 0 && !in->u) || (p->s.stored_v > 0 && !in->v)))
@@ -203,8 +190,8 @@ static cloob_status finish(cloob_ctx *ctx, const loss_plan *p, loss_result *r)
     return CLOOB_OK;
 }
 
-cloob_status loss_run(cloob_ctx *ctx, loss_plan *p, const loss_inputs *in, const loss_outputs *out,
-                      void *stream, loss_result *r)
+cloob_status loss_run(cloob_ctx *ctx, loss_plan *p, const loss_inputs *in, const loss_outputs *out, void *stream,
+                      loss_result *r)
 {
     const loss_engine *e = engines[p->o.backend];
     const loss_outputs none = { NULL, NULL, NULL, NULL };
@@ -216,13 +203,9 @@ cloob_status loss_run(cloob_ctx *ctx, loss_plan *p, const loss_inputs *in, const
     return finish(ctx, p, r);
 }
 
-bool loss_can_queue(const loss_plan *p)
-{
-    return engines[p->o.backend]->queue && p->size == 1 && !loss_is_tiny(p);
-}
+bool loss_can_queue(const loss_plan *p) { return engines[p->o.backend]->queue && p->size == 1 && !loss_is_tiny(p); }
 
-cloob_status loss_queue(cloob_ctx *ctx, loss_plan *p, const loss_inputs *in, const loss_outputs *out,
-                        void *stream)
+cloob_status loss_queue(cloob_ctx *ctx, loss_plan *p, const loss_inputs *in, const loss_outputs *out, void *stream)
 {
     CLOOB_TRY(check_pointers(ctx, p, in, out));
     return engines[p->o.backend]->queue(ctx, p, in, out, stream);
@@ -245,10 +228,7 @@ int64_t loss_longest(const loss_plan *p)
 }
 
 /* Scores times width. */
-static double work_of(const loss_plan *p)
-{
-    return (double)p->total * (double)loss_longest(p) * (double)p->s.dim;
-}
+static double work_of(const loss_plan *p) { return (double)p->total * (double)loss_longest(p) * (double)p->s.dim; }
 
 bool loss_is_small(const loss_plan *p) { return work_of(p) <= 1 << 21; }
 
@@ -275,14 +255,13 @@ cloob_status loss_fail_row(cloob_ctx *ctx, const char *name, int64_t row, double
     if (!isfinite(length))
         return ctx_fail(ctx, CLOOB_ERR_NUMERIC, "%s: row %lld holds NaN or infinity", name, (long long)row);
     return ctx_fail(ctx, CLOOB_ERR_NUMERIC,
-                    "%s: row %lld has length %.6g, but rows must have unit length: divide each by its norm",
-                    name, (long long)row, length);
+                    "%s: row %lld has length %.6g, but rows must have unit length: divide each by its norm", name,
+                    (long long)row, length);
 }
 
 cloob_status loss_fail_retrieval(cloob_ctx *ctx, const char *states, const char *stored, int64_t row)
 {
-    return ctx_fail(
-        ctx, CLOOB_ERR_NUMERIC,
-        "what %s row %lld retrieves from %s is zero and has no direction: the stored patterns cancel", states,
-        (long long)row, stored);
+    return ctx_fail(ctx, CLOOB_ERR_NUMERIC,
+                    "what %s row %lld retrieves from %s is zero and has no direction: the stored patterns cancel",
+                    states, (long long)row, stored);
 }

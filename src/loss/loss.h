@@ -69,13 +69,11 @@ typedef struct loss_plan loss_plan;
 /* Checks options and shapes, agrees with the other ranks, allocates the workspace. c may be NULL (alone); it
  * must outlive the plan, and with LOSS_CUDA and several ranks it is an NCCL one. Inverse temperature and
  * scale can be changed later with loss_plan_scales. *out is NULL on failure. */
-cloob_status loss_plan_create(cloob_ctx *ctx, const loss_options *o, const loss_shape *s, comm *c,
-                              loss_plan **out);
+cloob_status loss_plan_create(cloob_ctx *ctx, const loss_options *o, const loss_shape *s, comm *c, loss_plan **out);
 void loss_plan_destroy(loss_plan *p);
 
 /* What loss_plan_create would allocate on each of `ranks` alike, without doing so. */
-cloob_status loss_measure(cloob_ctx *ctx, const loss_options *o, const loss_shape *s, int ranks,
-                          size_t *bytes);
+cloob_status loss_measure(cloob_ctx *ctx, const loss_options *o, const loss_shape *s, int ranks, size_t *bytes);
 
 /* What the plan allocated: bytes of host (ref, cpu) or device memory, inputs and outputs not counted. */
 size_t loss_plan_bytes(const loss_plan *p);
@@ -89,14 +87,13 @@ cloob_status loss_plan_stored(cloob_ctx *ctx, loss_plan *p, int64_t stored_u, in
 /* One evaluation. A row that is not unit length, holds NaN, or whose retrieval is zero is refused by name.
  * stream (LOSS_CUDA): where the work goes, a cudaStream_t; NULL for the default. The result is on the host
  * when the call returns. */
-cloob_status loss_run(cloob_ctx *ctx, loss_plan *p, const loss_inputs *in, const loss_outputs *out,
-                      void *stream, loss_result *r);
+cloob_status loss_run(cloob_ctx *ctx, loss_plan *p, const loss_inputs *in, const loss_outputs *out, void *stream,
+                      loss_result *r);
 
 /* The same in two halves, for a caller who records a step: queue neither waits nor looks at the rows, collect
  * waits for the stream and gives the result. LOSS_CUDA on one rank; elsewhere loss_can_queue says no. */
 bool loss_can_queue(const loss_plan *p);
-cloob_status loss_queue(cloob_ctx *ctx, loss_plan *p, const loss_inputs *in, const loss_outputs *out,
-                        void *stream);
+cloob_status loss_queue(cloob_ctx *ctx, loss_plan *p, const loss_inputs *in, const loss_outputs *out, void *stream);
 cloob_status loss_collect(cloob_ctx *ctx, loss_plan *p, loss_result *r);
 
 /* "cloob", "clip", "infoloob", "infonce-hopfield". */

@@ -13,8 +13,8 @@ static cloob_status check(cloob_ctx *ctx, loss_plan *p, const loss_inputs *in, v
     return prepare(ctx, p);
 }
 
-static cloob_status run(cloob_ctx *ctx, loss_plan *p, const loss_inputs *in, const loss_outputs *out,
-                        void *stream, loss_result *r)
+static cloob_status run(cloob_ctx *ctx, loss_plan *p, const loss_inputs *in, const loss_outputs *out, void *stream,
+                        loss_result *r)
 {
     (void)in, (void)out, (void)stream, (void)r;
     return prepare(ctx, p);

@@ -4,8 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-cloob_status queue_init(cloob_ctx *ctx, queue *q, device *dev, int64_t capacity, int64_t dim,
-                        cloob_dtype dtype)
+cloob_status queue_init(cloob_ctx *ctx, queue *q, device *dev, int64_t capacity, int64_t dim, cloob_dtype dtype)
 {
     *q = (queue){ .dev = dev, .capacity = capacity, .dim = dim, .dtype = dtype };
     if (capacity < 1 || dim < 1 || capacity > INT64_MAX / 16 / dim)
@@ -45,8 +44,7 @@ cloob_status queue_push(cloob_ctx *ctx, queue *q, const void *rows, int64_t n)
     return push(ctx, q, rows, n, q->dev->copy);
 }
 
-cloob_status queue_restore(cloob_ctx *ctx, queue *q, const void *rows, int64_t capacity, int64_t count,
-                           int64_t next)
+cloob_status queue_restore(cloob_ctx *ctx, queue *q, const void *rows, int64_t capacity, int64_t count, int64_t next)
 {
     bool full = count == capacity;
     if (count < 0 || count > capacity || next < 0 || (full ? next >= capacity : next != count))
@@ -55,8 +53,7 @@ cloob_status queue_restore(cloob_ctx *ctx, queue *q, const void *rows, int64_t c
     size_t row = (size_t)q->dim * dtype_size(q->dtype);
     q->count = q->next = 0;
     if (!full || capacity != q->capacity) { /* by age: the oldest first */
-        if (full)
-            CLOOB_TRY(push(ctx, q, (const char *)rows + (size_t)next * row, count - next, q->dev->to_device));
+        if (full) CLOOB_TRY(push(ctx, q, (const char *)rows + (size_t)next * row, count - next, q->dev->to_device));
         return push(ctx, q, rows, next, q->dev->to_device);
     }
     CLOOB_TRY(push(ctx, q, rows, count, q->dev->to_device));
@@ -70,6 +67,5 @@ cloob_status queue_parse(cloob_ctx *ctx, const char *text, int64_t *capacity)
     errno = 0;
     *capacity = strncmp(text, "queue:", 6) == 0 ? strtoll(text + 6, &end, 10) : 0;
     if (*capacity > 0 && *end == '\0' && errno == 0) return CLOOB_OK;
-    return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "memory %s: choose batch, queue:N with N above 0, or file:F",
-                    text);
+    return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "memory %s: choose batch, queue:N with N above 0, or file:F", text);
 }

@@ -22,8 +22,7 @@ typedef struct queue {
 } queue;
 
 /* dev outlives the queue. On failure nothing is held. */
-cloob_status queue_init(cloob_ctx *ctx, queue *q, device *dev, int64_t capacity, int64_t dim,
-                        cloob_dtype dtype);
+cloob_status queue_init(cloob_ctx *ctx, queue *q, device *dev, int64_t capacity, int64_t dim, cloob_dtype dtype);
 void queue_release(queue *q); /* zeroed memory is fine */
 
 /* Adds n rows (device memory); beyond the capacity the oldest go. Of more than the capacity, the last stay.
@@ -32,8 +31,7 @@ cloob_status queue_push(cloob_ctx *ctx, queue *q, const void *rows, int64_t n);
 
 /* Puts back what a queue of `capacity` rows held: count rows as they lay (host memory), the next going to
  * `next`. Into a smaller queue the latest of them go. Counts that cannot be are refused. */
-cloob_status queue_restore(cloob_ctx *ctx, queue *q, const void *rows, int64_t capacity, int64_t count,
-                           int64_t next);
+cloob_status queue_restore(cloob_ctx *ctx, queue *q, const void *rows, int64_t capacity, int64_t count, int64_t next);
 
 /* "queue:N" gives N; anything else is refused. */
 cloob_status queue_parse(cloob_ctx *ctx, const char *text, int64_t *capacity);

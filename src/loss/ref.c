@@ -85,8 +85,7 @@ static double retrieve_backward(const ref_run *r, retrieval *h)
 
 /* Mean over anchors of -ln softmax at the positive, the positive left out of the sum for InfoLOOB. Adds the
  * gradients of inv_tau^-1 times the mean to da, db; *dinv_tau gets that of the mean itself. */
-static double contrast(const ref_run *r, const double *a, const double *b, double *da, double *db,
-                       double *dinv_tau)
+static double contrast(const ref_run *r, const double *a, const double *b, double *da, double *db, double *dinv_tau)
 {
     double total = 0;
     for (int64_t i = 0; i < r->N; i++) {
@@ -159,8 +158,7 @@ static void store(const loss_plan *p, void *to, const double *from, int64_t n)
     if (to && n > 0) dtype_convert(p->s.dtype == CLOOB_F64 ? CLOOB_F64 : CLOOB_F32, to, CLOOB_F64, from, n);
 }
 
-static cloob_status hopfield_objective(cloob_ctx *ctx, loss_plan *p, const ref_run *r, double **m,
-                                       loss_result *out)
+static cloob_status hopfield_objective(cloob_ctx *ctx, loss_plan *p, const ref_run *r, double **m, loss_result *out)
 {
     bool u = p->s.stored_u > 0, v = p->s.stored_v > 0;
     const double *su = u ? m[U] : m[X], *sv = v ? m[V] : m[Y];
@@ -199,8 +197,8 @@ static cloob_status run_in(cloob_ctx *ctx, loss_plan *p, ref_memory *mem, const 
     return CLOOB_OK;
 }
 
-static cloob_status run(cloob_ctx *ctx, loss_plan *p, const loss_inputs *in, const loss_outputs *out,
-                        void *stream, loss_result *result)
+static cloob_status run(cloob_ctx *ctx, loss_plan *p, const loss_inputs *in, const loss_outputs *out, void *stream,
+                        loss_result *result)
 {
     ref_memory m = { 0 };
     (void)stream;

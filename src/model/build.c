@@ -9,7 +9,8 @@ static int row_of(build *b, const char *format, va_list args)
     char name[160];
     vsnprintf(name, sizeof name, format, args);
     int row = params_find(b->p, name);
-    if (row < 0 && b->g->status == CLOOB_OK) b->g->status = ctx_fail(b->g->ctx, CLOOB_ERR_ARGUMENT, "no parameter named %s", name);
+    if (row < 0 && b->g->status == CLOOB_OK)
+        b->g->status = ctx_fail(b->g->ctx, CLOOB_ERR_ARGUMENT, "no parameter named %s", name);
     return row;
 }
 
@@ -55,7 +56,10 @@ value_id build_layernorm(build *b, value_id x, const char *prefix)
     return graph_op(b->g, OP_LAYERNORM, (op_attr){ .eps = 1e-5f }, 3, (value_id[]){ x, gain, bias });
 }
 
-value_id build_add(build *b, value_id x, value_id y) { return graph_op(b->g, OP_ADD, (op_attr){ 0 }, 2, (value_id[]){ x, y }); }
+value_id build_add(build *b, value_id x, value_id y)
+{
+    return graph_op(b->g, OP_ADD, (op_attr){ 0 }, 2, (value_id[]){ x, y });
+}
 
 /* ---- transformer --------------------------------------------------------------------------------- */
 
@@ -72,13 +76,15 @@ static value_id mlp(build *b, value_id x, const char *prefix)
     value_id h = build_layernorm(b, x, name);
     h = build_linear(b, h, build_param(b, "%s.mlp.c_fc.weight", prefix), build_param(b, "%s.mlp.c_fc.bias", prefix));
     h = graph_op(b->g, OP_ACT, (op_attr){ .act = act }, 1, &h);
-    h = build_linear(b, h, build_param(b, "%s.mlp.c_proj.weight", prefix), build_param(b, "%s.mlp.c_proj.bias", prefix));
+    h = build_linear(b, h, build_param(b, "%s.mlp.c_proj.weight", prefix),
+                     build_param(b, "%s.mlp.c_proj.bias", prefix));
     return build_add(b, h, x);
 }
 
 static value_id out_proj(build *b, value_id y, value_id x, const char *prefix)
 {
-    y = build_linear(b, y, build_param(b, "%s.attn.out_proj.weight", prefix), build_param(b, "%s.attn.out_proj.bias", prefix));
+    y = build_linear(b, y, build_param(b, "%s.attn.out_proj.weight", prefix),
+                     build_param(b, "%s.attn.out_proj.bias", prefix));
     return build_add(b, y, x);
 }
 
@@ -88,7 +94,8 @@ static value_id block(build *b, value_id x, const char *prefix, const build_sequ
     char name[120];
     snprintf(name, sizeof name, "%s.ln_1", prefix);
     value_id h = build_layernorm(b, x, name);
-    h = build_linear(b, h, build_param(b, "%s.attn.in_proj_weight", prefix), build_param(b, "%s.attn.in_proj_bias", prefix));
+    h = build_linear(b, h, build_param(b, "%s.attn.in_proj_weight", prefix),
+                     build_param(b, "%s.attn.in_proj_bias", prefix));
     h = graph_op(b->g, OP_ATTENTION, attr, 2, (value_id[]){ h, s->start });
     return mlp(b, out_proj(b, h, x, prefix), prefix);
 }
@@ -98,7 +105,8 @@ static value_id last_block(build *b, value_id x, const char *prefix, const build
 {
     if (x == NO_VALUE) return NO_VALUE;
     op_attr attr = { .heads = s->heads, .tokens = s->tokens };
-    value_id index = s->index, seen = s->start == NO_VALUE ? index : NO_VALUE; /* a packed sequence ends with its token */
+    value_id index = s->index,
+             seen = s->start == NO_VALUE ? index : NO_VALUE; /* a packed sequence ends with its token */
     int64_t C = tensor_cols(&b->g->value[x].t);
     char name[120];
     snprintf(name, sizeof name, "%s.ln_1", prefix);

@@ -13,7 +13,8 @@ typedef struct build {
 /* A parameter by its name; the text says the rest: build_param(b, "visual.layer%d.%d.conv1.weight", 1, 0). */
 value_id build_param(build *b, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Rows [first, first + count) of a matrix, or elements of a vector. */
-value_id build_param_rows(build *b, int64_t first, int64_t count, const char *format, ...) __attribute__((format(printf, 4, 5)));
+value_id build_param_rows(build *b, int64_t first, int64_t count, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
 bool build_has(const build *b, const char *name);
 
 value_id build_linear(build *b, value_id x, value_id w, value_id bias);
@@ -26,9 +27,10 @@ value_id build_add(build *b, value_id x, value_id y);
 typedef struct build_sequences {
     int64_t heads;
     bool causal;
-    value_id index;  /* (B): the one token of each that is wanted; NO_VALUE: token 0 */
-    value_id start;  /* packed: (B + 1), as of OP_PACK_TEXTS, and index is its `last`; NO_VALUE: sequences of one length */
-    int64_t tokens;  /* packed: the most of one */
+    value_id index; /* (B): the one token of each that is wanted; NO_VALUE: token 0 */
+    value_id
+        start; /* packed: (B + 1), as of OP_PACK_TEXTS, and index is its `last`; NO_VALUE: sequences of one length */
+    int64_t tokens; /* packed: the most of one */
 } build_sequences;
 
 /* `layers` pre-norm blocks over x (B, T, C), or packed (R, C). The last one is worked out for one token of each sequence. Returns

@@ -34,8 +34,7 @@ enum { TABLE_ROWS = sizeof table / sizeof table[0] };
 
 void model_config_init(model_config *c)
 {
-    static const double mean[3] = { .48145466, .4578275, .40821073 },
-                        std[3] = { .26862954, .26130258, .27577711 };
+    static const double mean[3] = { .48145466, .4578275, .40821073 }, std[3] = { .26862954, .26130258, .27577711 };
     *c = (model_config){ .act = ACT_QUICKGELU };
     memcpy(c->image_mean, mean, sizeof mean);
     memcpy(c->image_std, std, sizeof std);
@@ -113,16 +112,15 @@ cloob_status model_config_by_name(cloob_ctx *ctx, const char *name, model_config
     }
     for (int i = 0; i < TABLE_ROWS && n < sizeof known; i++)
         n += (size_t)snprintf(known + n, sizeof known - n, "%s%s", i ? ", " : "", table[i].name);
-    return ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
-                    "model \"%.100s\" is not known; there are %s, or the path of a .json file", name, known);
+    return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "model \"%.100s\" is not known; there are %s, or the path of a .json file",
+                    name, known);
 }
 
 static bool same_sizes(const model_config *c, const builtin *b)
 {
-    return c->family == b->family && c->embed == b->embed && c->image_size == b->image_size &&
-           c->width == b->width && memcmp(c->layers, b->layers, sizeof c->layers) == 0 &&
-           c->patch == b->patch && c->context == b->context && c->vocab == b->vocab &&
-           c->text_width == b->text_width && c->text_layers == b->text_layers;
+    return c->family == b->family && c->embed == b->embed && c->image_size == b->image_size && c->width == b->width &&
+           memcmp(c->layers, b->layers, sizeof c->layers) == 0 && c->patch == b->patch && c->context == b->context &&
+           c->vocab == b->vocab && c->text_width == b->text_width && c->text_layers == b->text_layers;
 }
 
 bool model_config_match(model_config *c)
@@ -176,16 +174,16 @@ static cloob_status check_bounds(cloob_ctx *ctx, const model_config *c)
 static cloob_status check_divides(cloob_ctx *ctx, const char *whole, int64_t n, const char *part, int64_t by)
 {
     if (by > 0 && n % by == 0) return CLOOB_OK;
-    return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s of %lld does not divide by %s of %lld", whole, (long long)n,
-                    part, (long long)by);
+    return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s of %lld does not divide by %s of %lld", whole, (long long)n, part,
+                    (long long)by);
 }
 
 static cloob_status check_resnet(cloob_ctx *ctx, const model_config *c)
 {
     for (int i = 1; i < 4; i++)
         if (c->layers[i] < 1 || c->layers[i] > 1 << 10)
-            return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "stage %d has %lld blocks; each stage needs 1 to 1024",
-                            i + 1, (long long)c->layers[i]);
+            return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "stage %d has %lld blocks; each stage needs 1 to 1024", i + 1,
+                            (long long)c->layers[i]);
     CLOOB_TRY(check_divides(ctx, "ResNet stem width", c->width, "the two halves of the stem", 2));
     return check_divides(ctx, "ResNet image size", c->image_size, "its total stride", 32);
 }
@@ -195,14 +193,13 @@ cloob_status model_config_check(cloob_ctx *ctx, const model_config *c)
     CLOOB_TRY(check_bounds(ctx, c));
     if (c->family == MODEL_RESNET) CLOOB_TRY(check_resnet(ctx, c));
     else CLOOB_TRY(check_divides(ctx, "image size", c->image_size, "a patch size", c->patch));
-    CLOOB_TRY(check_divides(ctx, "image attention width", model_config_image_attention_width(c),
-                            "image heads", c->image_heads));
+    CLOOB_TRY(check_divides(ctx, "image attention width", model_config_image_attention_width(c), "image heads",
+                            c->image_heads));
     CLOOB_TRY(check_divides(ctx, "text width", c->text_width, "text heads", c->text_heads));
     for (int i = 0; i < 3; i++)
-        if (!(c->image_std[i] > 0 && c->image_std[i] < 1e6 && c->image_mean[i] > -1e6 &&
-              c->image_mean[i] < 1e6))
+        if (!(c->image_std[i] > 0 && c->image_std[i] < 1e6 && c->image_mean[i] > -1e6 && c->image_mean[i] < 1e6))
             return ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
-                            "image mean %g and standard deviation %g of channel %d cannot be used",
-                            c->image_mean[i], c->image_std[i], i);
+                            "image mean %g and standard deviation %g of channel %d cannot be used", c->image_mean[i],
+                            c->image_std[i], i);
     return CLOOB_OK;
 }

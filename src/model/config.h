@@ -14,24 +14,24 @@
 
 typedef enum model_family { MODEL_RESNET, MODEL_VIT } model_family;
 typedef enum model_act { ACT_QUICKGELU, ACT_GELU } model_act;
-/* How a picture that is not square becomes one; in the order of data/transform.h. */
+/* How a picture that is not square becomes one; in the order of data/view/transform.h. */
 typedef enum model_resize { MODEL_RESIZE_SHORTEST, MODEL_RESIZE_LONGEST, MODEL_RESIZE_SQUASH } model_resize;
 
 typedef struct model_config {
     char name[64];
-    int64_t embed;          /* D: joint embedding */
+    int64_t embed; /* D: joint embedding */
     model_family family;
     int64_t image_size;
-    int64_t layers[4];      /* ResNet: blocks per stage; ViT: layers[0] */
-    int64_t width;          /* ResNet: stem width; ViT: token width */
-    int64_t patch;          /* ViT */
-    int64_t image_heads;    /* ResNet: width * 32 / head; ViT: width / head */
-    int64_t context;        /* tokens per text */
+    int64_t layers[4];   /* ResNet: blocks per stage; ViT: layers[0] */
+    int64_t width;       /* ResNet: stem width; ViT: token width */
+    int64_t patch;       /* ViT */
+    int64_t image_heads; /* ResNet: width * 32 / head; ViT: width / head */
+    int64_t context;     /* tokens per text */
     int64_t vocab;
     int64_t text_width, text_heads, text_layers;
     model_act act;
     double image_mean[3], image_std[3];
-    model_resize resize;    /* of pictures to be embedded; shortest (and the centre) in CLIP */
+    model_resize resize; /* of pictures to be embedded; shortest (and the centre) in CLIP */
 } model_config;
 
 /* RN50, RN101, RN50x4, RN50x16, ViT-B-32, ViT-B-16, tiny, tiny-rn, tiny-vit; spelling of "-", "/" and case is

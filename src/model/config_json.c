@@ -51,8 +51,7 @@ static cloob_status take_resize(reader *r, const json *object, const char *key)
     const json *v = json_get(object, key);
     if (!v || v->kind == JSON_NULL) return CLOOB_OK;
     const char *name = json_string(v);
-    return name && model_resize_from_name(name, &r->c->resize) ? CLOOB_OK
-                                                               : bad(r, key, "shortest, longest or squash");
+    return name && model_resize_from_name(name, &r->c->resize) ? CLOOB_OK : bad(r, key, "shortest, longest or squash");
 }
 
 /* An edge, or open_clip's [height, width] of a square. */
@@ -95,12 +94,10 @@ static bool harmless(const json *v, const known_key *known)
 {
     for (; known->key; known++)
         if (strcmp(known->key, v->key) == 0)
-            return !known->value ||
-                   (v->text && (v->kind == JSON_NUMBER ? strtod(known->value, NULL) == v->number
-                                                       : strcmp(known->value, v->text) == 0));
+            return !known->value || (v->text && (v->kind == JSON_NUMBER ? strtod(known->value, NULL) == v->number
+                                                                        : strcmp(known->value, v->text) == 0));
     /* an unknown feature that is switched off */
-    return v->kind == JSON_NULL || (v->kind == JSON_BOOL && !v->boolean) ||
-           (v->kind == JSON_NUMBER && v->number == 0);
+    return v->kind == JSON_NULL || (v->kind == JSON_BOOL && !v->boolean) || (v->kind == JSON_NUMBER && v->number == 0);
 }
 
 static cloob_status refuse_unknown(reader *r, const json *object, const char *where, const known_key *known)
@@ -108,17 +105,15 @@ static cloob_status refuse_unknown(reader *r, const json *object, const char *wh
     for (const json *v = object->child; v; v = v->next)
         if (!harmless(v, known))
             return ctx_fail(r->ctx, CLOOB_ERR_UNSUPPORTED,
-                            "%s: %s\"%.100s\" is not part of CLIP's ResNets, ViTs and text transformer",
-                            r->source, where, v->key);
+                            "%s: %s\"%.100s\" is not part of CLIP's ResNets, ViTs and text transformer", r->source,
+                            where, v->key);
     return CLOOB_OK;
 }
 
-static const known_key top_keys[] = {
-    { "name", NULL },           { "embed_dim", NULL },   { "vision_cfg", NULL },
-    { "text_cfg", NULL },       { "quick_gelu", NULL },  { "image_mean", NULL },
-    { "image_std", NULL },      { "custom_text", NULL }, { "init_logit_scale", NULL },
-    { "preprocess_cfg", NULL }, { "resize_mode", NULL }, { NULL, NULL }
-};
+static const known_key top_keys[] = { { "name", NULL },           { "embed_dim", NULL },   { "vision_cfg", NULL },
+                                      { "text_cfg", NULL },       { "quick_gelu", NULL },  { "image_mean", NULL },
+                                      { "image_std", NULL },      { "custom_text", NULL }, { "init_logit_scale", NULL },
+                                      { "preprocess_cfg", NULL }, { "resize_mode", NULL }, { NULL, NULL } };
 static const known_key vision_keys[] = { { "image_size", NULL },
                                          { "layers", NULL },
                                          { "width", NULL },
@@ -143,8 +138,7 @@ static cloob_status read_vision(reader *r, const json *v)
     model_config *c = r->c;
     int64_t head = 64;
     if (json_get(v, "timm_model_name"))
-        return ctx_fail(r->ctx, CLOOB_ERR_UNSUPPORTED, "%s: image towers from timm are not supported",
-                        r->source);
+        return ctx_fail(r->ctx, CLOOB_ERR_UNSUPPORTED, "%s: image towers from timm are not supported", r->source);
     CLOOB_TRY(refuse_unknown(r, v, "vision_cfg: ", vision_keys));
     c->image_size = 224;
     CLOOB_TRY(take_image_size(r, v, "image_size", &c->image_size));
@@ -156,8 +150,8 @@ static cloob_status read_vision(reader *r, const json *v)
     int64_t w = c->width < INT64_MAX / 32 ? model_config_image_attention_width(c) : 0;
     if (head < 1 || w < head || w % head)
         return ctx_fail(r->ctx, CLOOB_ERR_ARGUMENT,
-                        "%s: image attention of width %lld does not divide into heads of %lld", r->source,
-                        (long long)w, (long long)head);
+                        "%s: image attention of width %lld does not divide into heads of %lld", r->source, (long long)w,
+                        (long long)head);
     c->image_heads = w / head;
     return CLOOB_OK;
 }
@@ -184,8 +178,7 @@ static cloob_status read_nested(reader *r, const json *root)
     if (!vision || vision->kind != JSON_OBJECT) return bad(r, "vision_cfg", "an object");
     if (!text || text->kind != JSON_OBJECT) return bad(r, "text_cfg", "an object");
     CLOOB_TRY(refuse_unknown(r, root, "", top_keys));
-    if (quick && quick->kind != JSON_BOOL && quick->kind != JSON_NULL)
-        return bad(r, "quick_gelu", "true or false");
+    if (quick && quick->kind != JSON_BOOL && quick->kind != JSON_NULL) return bad(r, "quick_gelu", "true or false");
     r->c->act = quick && quick->boolean ? ACT_QUICKGELU : ACT_GELU;
     CLOOB_TRY(need_int(r, root, "embed_dim", &r->c->embed));
     CLOOB_TRY(take_channels(r, root, "image_mean", r->c->image_mean));
@@ -203,8 +196,7 @@ static cloob_status read_flat(reader *r, const json *root)
     CLOOB_TRY(take_layers(r, root, "vision_layers"));
     CLOOB_TRY(need_int(r, root, "vision_width", &c->width));
     if (c->family == MODEL_VIT) CLOOB_TRY(need_int(r, root, "vision_patch_size", &c->patch));
-    if (c->width > 0 && c->width < INT64_MAX / 32)
-        c->image_heads = model_config_image_attention_width(c) / 64;
+    if (c->width > 0 && c->width < INT64_MAX / 32) c->image_heads = model_config_image_attention_width(c) / 64;
     CLOOB_TRY(need_int(r, root, "context_length", &c->context));
     CLOOB_TRY(need_int(r, root, "vocab_size", &c->vocab));
     CLOOB_TRY(need_int(r, root, "transformer_width", &c->text_width));
@@ -240,10 +232,8 @@ static cloob_status read_hf(reader *r, const json *root)
     model_act text_act;
     if (!v || v->kind != JSON_OBJECT) return bad(r, "vision_config", "an object");
     if (!t || t->kind != JSON_OBJECT) return bad(r, "text_config", "an object");
-    c->family = MODEL_VIT, c->embed = 512, c->image_size = 224, c->width = 768, c->layers[0] = 12,
-    c->patch = 32;
-    c->image_heads = 12, c->context = 77, c->vocab = 49408, c->text_width = 512, c->text_heads = 8,
-    c->text_layers = 12;
+    c->family = MODEL_VIT, c->embed = 512, c->image_size = 224, c->width = 768, c->layers[0] = 12, c->patch = 32;
+    c->image_heads = 12, c->context = 77, c->vocab = 49408, c->text_width = 512, c->text_heads = 8, c->text_layers = 12;
     CLOOB_TRY(take_int(r, root, "projection_dim", &c->embed));
     CLOOB_TRY(take_int(r, v, "image_size", &c->image_size));
     CLOOB_TRY(take_int(r, v, "hidden_size", &c->width));
@@ -286,10 +276,9 @@ static cloob_status read_form(reader *r, const json *root)
     if (json_get(root, "vision_cfg") || json_get(root, "text_cfg")) return read_nested(r, root);
     if (json_get(root, "vision_config") || json_get(root, "text_config")) return read_hf(r, root);
     if (json_get(root, "vision_layers")) return read_flat(r, root);
-    return ctx_fail(
-        r->ctx, CLOOB_ERR_FORMAT,
-        "%s: not a model configuration (neither vision_cfg, vision_layers nor vision_config is in it)",
-        r->source);
+    return ctx_fail(r->ctx, CLOOB_ERR_FORMAT,
+                    "%s: not a model configuration (neither vision_cfg, vision_layers nor vision_config is in it)",
+                    r->source);
 }
 
 cloob_status model_config_from_json(cloob_ctx *ctx, const json *root, const char *source, model_config *c)

@@ -13,10 +13,7 @@ static void put_channels(sbuf *s, const char *key, const double v[3])
     sbuf_putc(s, ']');
 }
 
-static void put_int(sbuf *s, const char *key, int64_t v)
-{
-    sbuf_printf(s, ",\"%s\":%lld", key, (long long)v);
-}
+static void put_int(sbuf *s, const char *key, int64_t v) { sbuf_printf(s, ",\"%s\":%lld", key, (long long)v); }
 
 static void put_vision(sbuf *s, const model_config *c)
 {
@@ -48,8 +45,7 @@ static void put_nested(sbuf *s, const model_config *c)
 /* Nothing for CLIP's own way, so that a plain model's text stays as every reader knows it. */
 static void put_resize(sbuf *s, const model_config *c)
 {
-    if (c->resize != MODEL_RESIZE_SHORTEST)
-        sbuf_printf(s, ",\"resize_mode\":\"%s\"", model_resize_name(c->resize));
+    if (c->resize != MODEL_RESIZE_SHORTEST) sbuf_printf(s, ",\"resize_mode\":\"%s\"", model_resize_name(c->resize));
 }
 
 /* ---- forms --------------------------------------------------------------------------------------- */
@@ -80,8 +76,7 @@ void model_config_to_open_clip(const model_config *c, sbuf *s)
     sbuf_puts(s, "}}\n");
 }
 
-static void put_hf_part(sbuf *s, const char *type, const model_config *c, int64_t width, int64_t heads,
-                        int64_t layers)
+static void put_hf_part(sbuf *s, const char *type, const model_config *c, int64_t width, int64_t heads, int64_t layers)
 {
     sbuf_printf(s, "{\"model_type\":\"%s\",\"hidden_act\":\"%s\",\"layer_norm_eps\":1e-05", type,
                 c->act == ACT_QUICKGELU ? "quick_gelu" : "gelu");
@@ -94,10 +89,9 @@ static void put_hf_part(sbuf *s, const char *type, const model_config *c, int64_
 
 void model_config_to_hf(const model_config *c, sbuf *s)
 {
-    sbuf_printf(
-        s,
-        "{\"architectures\":[\"CLIPModel\"],\"model_type\":\"clip\",\"projection_dim\":%lld,\"text_config\":",
-        (long long)c->embed);
+    sbuf_printf(s,
+                "{\"architectures\":[\"CLIPModel\"],\"model_type\":\"clip\",\"projection_dim\":%lld,\"text_config\":",
+                (long long)c->embed);
     put_hf_part(s, "clip_text_model", c, c->text_width, c->text_heads, c->text_layers);
     put_int(s, "max_position_embeddings", c->context);
     put_int(s, "vocab_size", c->vocab);

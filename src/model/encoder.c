@@ -13,18 +13,21 @@ enum { BYTES, FLOATS, TOKENS, STEP = 8, LENGTHS = 32, KINDS = TOKENS + LENGTHS }
 struct encoder {
     params *p;
     bool owns_params;
-    weights w;      /* what the parameters are views of; empty where somebody else owns them */
-    bool bound[2];  /* image and text tower: taken from w on first use */
+    weights w;     /* what the parameters are views of; empty where somebody else owns them */
+    bool bound[2]; /* image and text tower: taken from w on first use */
     encoder_options o;
     exec *exec[KINDS];
     void *recording[KINDS]; /* of a GPU's forward pass, from its second run on; NULL: not yet, or not possible */
     int runs[KINDS];        /* counted up to 2 */
-    op_kept *kept; /* what kernels made of the weights, shared by the executors */
-    void *host;    /* one batch of inputs or results as the device takes and gives them */
+    weight_cache *kept;     /* what kernels made of the weights, shared by the executors */
+    void *host;             /* one batch of inputs or results as the device takes and gives them */
     size_t host_bytes;
 };
 
-void encoder_options_init(encoder_options *o) { *o = (encoder_options){ .compute = CLOOB_F32, .invariant = true, .batch = 32 }; }
+void encoder_options_init(encoder_options *o)
+{
+    *o = (encoder_options){ .compute = CLOOB_F32, .invariant = true, .batch = 32 };
+}
 
 cloob_status encoder_create_on(cloob_ctx *ctx, params *p, const encoder_options *o, encoder **out)
 {
@@ -81,7 +84,7 @@ static void drop_executors(encoder *e)
         exec_destroy(e->exec[k]);
         e->recording[k] = NULL, e->exec[k] = NULL, e->runs[k] = 0;
     }
-    op_kept_destroy(e->kept);
+    weight_cache_destroy(e->kept);
     e->kept = NULL;
 }
 
@@ -114,7 +117,10 @@ void encoder_weights_changed(encoder *e) { drop_executors(e); }
 
 static cloob_status make_graph(cloob_ctx *ctx, const params *p, int64_t batch, int kind, graph *g)
 {
-    tower_options o = { .batch = batch, .float_images = kind == FLOATS, .features = true, .padded_input = p->dev->backend == BACKEND_CUDA,
+    tower_options o = { .batch = batch,
+                        .float_images = kind == FLOATS,
+                        .features = true,
+                        .padded_input = p->dev->backend == BACKEND_CUDA,
                         .tokens = kind > TOKENS ? (kind - TOKENS) * STEP : 0 };
     return kind >= TOKENS ? tower_text(ctx, p, &o, g) : tower_image(ctx, p, &o, g);
 }
@@ -139,8 +145,10 @@ static cloob_status get_exec(cloob_ctx *ctx, encoder *e, int kind, exec **out)
 {
     graph g;
     cloob_status status = CLOOB_OK;
-    if (!e->kept && !(e->kept = op_kept_create())) return ctx_no_memory(ctx, 64, "an encoder");
-    exec_bindings b = { .param = e->p->compute_view, .master = e->p->master_view, .frozen_weights = true, .kept = e->kept };
+    if (!e->kept && !(e->kept = weight_cache_create())) return ctx_no_memory(ctx, 64, "an encoder");
+    exec_bindings b = {
+        .param = e->p->compute_view, .master = e->p->master_view, .frozen_weights = true, .kept = e->kept
+    };
     if (!e->exec[kind]) {
         CLOOB_TRY(bind_tower(ctx, e, kind >= TOKENS));
         status = make_graph(ctx, e->p, e->o.batch, kind, &g);
@@ -208,10 +216,11 @@ static cloob_status get_rows(cloob_ctx *ctx, encoder *e, const tensor *result, i
 }
 
 /* At most one batch. */
-static cloob_status encode_batch(cloob_ctx *ctx, encoder *e, int kind, const void *rows, size_t stride, int64_t n, encoder_output what,
-                                 float *out)
+static cloob_status encode_batch(cloob_ctx *ctx, encoder *e, int kind, const void *rows, size_t stride, int64_t n,
+                                 encoder_output what, float *out)
 {
-    static const char *const inputs[] = { "images", "images", "tokens" }, *const results[] = { "output", "raw", "features" };
+    static const char *const inputs[] = { "images", "images", "tokens" }, *const results[] = { "output", "raw",
+                                                                                               "features" };
     exec *x = NULL;
     CLOOB_TRY(get_exec(ctx, e, kind, &x));
     CLOOB_TRY(put_rows(ctx, e, exec_tensor(x, inputs[kind < TOKENS ? kind : TOKENS]), rows, stride, n));
@@ -219,22 +228,25 @@ static cloob_status encode_batch(cloob_ctx *ctx, encoder *e, int kind, const voi
     return get_rows(ctx, e, exec_tensor(x, results[what]), n, out);
 }
 
-static cloob_status encode_images(cloob_ctx *ctx, encoder *e, int kind, const void *images, size_t stride, int64_t n, encoder_output what,
-                                  float *out)
+static cloob_status encode_images(cloob_ctx *ctx, encoder *e, int kind, const void *images, size_t stride, int64_t n,
+                                  encoder_output what, float *out)
 {
     int64_t B = e->o.batch, width = encoder_width(e, what, false);
     for (int64_t i = 0; i < n; i += B)
-        CLOOB_TRY(encode_batch(ctx, e, kind, (const char *)images + (size_t)i * stride, stride, n - i < B ? n - i : B, what, out + i * width));
+        CLOOB_TRY(encode_batch(ctx, e, kind, (const char *)images + (size_t)i * stride, stride, n - i < B ? n - i : B,
+                               what, out + i * width));
     return CLOOB_OK;
 }
 
-cloob_status encoder_images(cloob_ctx *ctx, encoder *e, const uint8_t *images, int64_t n, encoder_output what, float *out)
+cloob_status encoder_images(cloob_ctx *ctx, encoder *e, const uint8_t *images, int64_t n, encoder_output what,
+                            float *out)
 {
     int64_t S = e->p->config.image_size;
     return encode_images(ctx, e, BYTES, images, (size_t)(3 * S * S), n, what, out);
 }
 
-cloob_status encoder_float_images(cloob_ctx *ctx, encoder *e, const float *images, int64_t n, encoder_output what, float *out)
+cloob_status encoder_float_images(cloob_ctx *ctx, encoder *e, const float *images, int64_t n, encoder_output what,
+                                  float *out)
 {
     int64_t S = e->p->config.image_size;
     return encode_images(ctx, e, FLOATS, images, (size_t)(3 * S * S) * sizeof(float), n, what, out);
@@ -255,12 +267,14 @@ static int text_kind(const encoder *e, const int32_t *tokens, int64_t n)
     return steps * STEP >= T || steps >= LENGTHS ? TOKENS : TOKENS + (int)steps;
 }
 
-cloob_status encoder_texts(cloob_ctx *ctx, encoder *e, const int32_t *tokens, int64_t n, encoder_output what, float *out)
+cloob_status encoder_texts(cloob_ctx *ctx, encoder *e, const int32_t *tokens, int64_t n, encoder_output what,
+                           float *out)
 {
     int64_t T = e->p->config.context, vocab = e->p->config.vocab, B = e->o.batch, width = encoder_width(e, what, true);
     for (int64_t i = 0; i < n * T; i++)
         if (tokens[i] < 0 || tokens[i] >= vocab)
-            return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "text %lld: token %d is outside the vocabulary of %lld", (long long)(i / T), tokens[i], (long long)vocab);
+            return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "text %lld: token %d is outside the vocabulary of %lld",
+                            (long long)(i / T), tokens[i], (long long)vocab);
     for (int64_t i = 0; i < n; i += B) {
         int64_t rows = n - i < B ? n - i : B;
         int kind = text_kind(e, tokens + i * T, rows);

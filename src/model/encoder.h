@@ -11,17 +11,17 @@
 typedef struct encoder encoder;
 
 typedef struct encoder_options {
-    cloob_dtype compute;  /* F32 or BF16 */
-    bool invariant;       /* on by default */
-    int64_t batch;        /* rows at a time when not invariant; 32 */
+    cloob_dtype compute; /* F32 or BF16 */
+    bool invariant;      /* on by default */
+    int64_t batch;       /* rows at a time when not invariant; 32 */
 } encoder_options;
 
 void encoder_options_init(encoder_options *o);
 
 typedef enum encoder_output {
-    ENCODE_UNIT,     /* unit rows (n, D) */
-    ENCODE_RAW,      /* before unit length (n, D) */
-    ENCODE_FEATURES  /* before the projection (n, width) */
+    ENCODE_UNIT,    /* unit rows (n, D) */
+    ENCODE_RAW,     /* before unit length (n, D) */
+    ENCODE_FEATURES /* before the projection (n, width) */
 } encoder_output;
 
 /* Takes over weights that are already read: w is empty afterwards, also on failure. In fp32 on the host most tensors are used
@@ -45,10 +45,13 @@ int64_t encoder_width(const encoder *e, encoder_output what, bool text);
 void encoder_weights_changed(encoder *e);
 
 /* out: (n, width) F32 on the host. images: (n, S, S, 3) bytes. */
-cloob_status encoder_images(cloob_ctx *ctx, encoder *e, const uint8_t *images, int64_t n, encoder_output what, float *out);
+cloob_status encoder_images(cloob_ctx *ctx, encoder *e, const uint8_t *images, int64_t n, encoder_output what,
+                            float *out);
 /* images: (n, 3, S, S) F32, normalised. */
-cloob_status encoder_float_images(cloob_ctx *ctx, encoder *e, const float *images, int64_t n, encoder_output what, float *out);
+cloob_status encoder_float_images(cloob_ctx *ctx, encoder *e, const float *images, int64_t n, encoder_output what,
+                                  float *out);
 /* tokens: (n, context); ids outside the vocabulary are refused by row. */
-cloob_status encoder_texts(cloob_ctx *ctx, encoder *e, const int32_t *tokens, int64_t n, encoder_output what, float *out);
+cloob_status encoder_texts(cloob_ctx *ctx, encoder *e, const int32_t *tokens, int64_t n, encoder_output what,
+                           float *out);
 
 #endif

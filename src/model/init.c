@@ -33,7 +33,8 @@ static rule text_matrix(const model_config *c, const char *name)
 
 static rule vit_matrix(const param *r, const char *name)
 {
-    if (has(name, "in_proj")) return (rule){ UNIFORM, sqrt(6.0 / (double)(r->file.dim[0] + r->file.dim[1])) }; /* Xavier */
+    if (has(name, "in_proj"))
+        return (rule){ UNIFORM, sqrt(6.0 / (double)(r->file.dim[0] + r->file.dim[1])) }; /* Xavier */
     return torch_default(fan_in(r));
 }
 

@@ -63,8 +63,7 @@ static cloob_status verdict(reader *r)
     put_keys(&s, p, KEY_MISSING, "missing");
     put_keys(&s, p, KEY_MISSHAPED, "of the wrong shape");
     if (unexpected) put_keys(&s, p, KEY_UNEXPECTED, "unexpected");
-    const char *remedy =
-        p->count[KEY_MISSING] || p->count[KEY_MISSHAPED] ? "" : "; --drop-unexpected leaves them out";
+    const char *remedy = p->count[KEY_MISSING] || p->count[KEY_MISSHAPED] ? "" : "; --drop-unexpected leaves them out";
     cloob_status status = ctx_fail(r->ctx, CLOOB_ERR_FORMAT, "%s: does not fit %s (from %s): %s%s", r->s.path,
                                    r->w->config.name, p->config, s.data ? s.data : "", remedy);
     sbuf_release(&s);
@@ -91,8 +90,7 @@ static cloob_status pick_file(cloob_ctx *ctx, const char *path, char **out)
     }
     *out = NULL;
     return ctx_fail(ctx, CLOOB_ERR_IO,
-                    "%s: a folder without model.safetensors, open_clip_model.safetensors or their .bin forms",
-                    path);
+                    "%s: a folder without model.safetensors, open_clip_model.safetensors or their .bin forms", path);
 }
 
 static cloob_status open_file(reader *r, const char *path)
@@ -112,16 +110,13 @@ static cloob_status open_file(reader *r, const char *path)
 
 /* ---- taking tensors ------------------------------------------------------------------------------ */
 
-static bool is_float(cloob_dtype d)
-{
-    return d == CLOOB_F32 || d == CLOOB_F16 || d == CLOOB_BF16 || d == CLOOB_F64;
-}
+static bool is_float(cloob_dtype d) { return d == CLOOB_F32 || d == CLOOB_F16 || d == CLOOB_BF16 || d == CLOOB_F64; }
 
 static cloob_status note_shape(reader *r, const char *name, const tensor *have, const tensor *want)
 {
     char text[NAME_BYTES + 3 * SHAPE_TEXT], a[SHAPE_TEXT], b[SHAPE_TEXT];
-    snprintf(text, sizeof text, "%s: %s %s, wanted %s", name, dtype_name(have->dtype),
-             tensor_shape_text(have, a), tensor_shape_text(want, b));
+    snprintf(text, sizeof text, "%s: %s %s, wanted %s", name, dtype_name(have->dtype), tensor_shape_text(have, a),
+             tensor_shape_text(want, b));
     return note(r, KEY_MISSHAPED, text);
 }
 
@@ -130,8 +125,8 @@ static void transpose(void *to, const void *from, int64_t n, int64_t m, size_t e
 {
     for (int64_t i = 0; i < n; i++)
         for (int64_t j = 0; j < m; j++)
-            memcpy((char *)to + (size_t)(i * m + j) * element,
-                   (const char *)from + (size_t)(j * n + i) * element, element);
+            memcpy((char *)to + (size_t)(i * m + j) * element, (const char *)from + (size_t)(j * n + i) * element,
+                   element);
 }
 
 /* The shape one part has in the source. */
@@ -182,8 +177,7 @@ static cloob_status take(reader *r, const st_entry *row)
     }
     if (f.transposed) transpose(t.data, part[0]->data, t.dim[0], t.dim[1], dtype_size(t.dtype));
     for (int i = 0; f.parts > 1 && i < f.parts; i++)
-        memcpy((char *)t.data + (size_t)i * (bytes / (size_t)f.parts), part[i]->data,
-               bytes / (size_t)f.parts);
+        memcpy((char *)t.data + (size_t)i * (bytes / (size_t)f.parts), part[i]->data, bytes / (size_t)f.parts);
     return weights_add(r->ctx, r->w, row->name, &t);
 }
 
@@ -244,10 +238,7 @@ static bool harmless(const char *name)
 }
 
 /* The state of a run of ours, in tensors and metadata, stays behind; so does the checksum that covers it. */
-static bool is_training(const char *name)
-{
-    return strncmp(name, "train.", 6) == 0 || strcmp(name, "checksum") == 0;
-}
+static bool is_training(const char *name) { return strncmp(name, "train.", 6) == 0 || strcmp(name, "checksum") == 0; }
 
 static cloob_status note_rest(reader *r)
 {
@@ -267,8 +258,7 @@ static cloob_status meta_number(reader *r, const char *tensor_name, const char *
     float log_value;
     const tensor *t = weights_find(r->w, tensor_name);
     if (!t || !dtype_convert(CLOOB_F32, &log_value, t->dtype, t->data, 1)) return CLOOB_OK;
-    snprintf(text, sizeof text, "%.7g",
-             exp((double)log_value)); /* a float's digits; the tensor has them all */
+    snprintf(text, sizeof text, "%.7g", exp((double)log_value)); /* a float's digits; the tensor has them all */
     return weights_set_meta(r->ctx, r->w, key, text);
 }
 
@@ -289,8 +279,7 @@ static cloob_status take_metadata(reader *r)
     const char *run = pk_text(pk_get(r->w->torch.root, "name"));
     if (run) CLOOB_TRY(weights_set_meta(r->ctx, r->w, "run", run));
     if (!weights_get_meta(r->w, "inv_tau")) CLOOB_TRY(meta_number(r, "logit_scale", "inv_tau"));
-    if (!weights_get_meta(r->w, "scale_hopfield"))
-        CLOOB_TRY(meta_number(r, "logit_scale_hopfield", "scale_hopfield"));
+    if (!weights_get_meta(r->w, "scale_hopfield")) CLOOB_TRY(meta_number(r, "logit_scale_hopfield", "scale_hopfield"));
     return CLOOB_OK;
 }
 
@@ -309,8 +298,8 @@ static cloob_status read_all(reader *r, const char *path)
     return take_metadata(r);
 }
 
-cloob_status interchange_read(cloob_ctx *ctx, const char *path, const interchange_options *options,
-                              weights *w, interchange_report *report)
+cloob_status interchange_read(cloob_ctx *ctx, const char *path, const interchange_options *options, weights *w,
+                              interchange_report *report)
 {
     static const interchange_options defaults = { 0 };
     char *file = NULL;

@@ -43,8 +43,8 @@ typedef struct interchange_report {
 } interchange_report;
 
 /* On failure w is empty, and the report still holds what was found; release it in any case. */
-cloob_status interchange_read(cloob_ctx *ctx, const char *path, const interchange_options *options,
-                              weights *w, interchange_report *report);
+cloob_status interchange_read(cloob_ctx *ctx, const char *path, const interchange_options *options, weights *w,
+                              interchange_report *report);
 void interchange_report_release(interchange_report *report);
 
 /* Hugging Face has no ResNet: refused. A missing logit_scale is written as CLIP's initial one, with a

@@ -61,8 +61,7 @@ static cloob_status read_preprocessor(finder *r)
 static void rename_known(model_config *c)
 {
     model_config known = *c;
-    bool same = model_config_match(&known) && known.text_heads == c->text_heads &&
-                known.image_heads == c->image_heads;
+    bool same = model_config_match(&known) && known.text_heads == c->text_heads && known.image_heads == c->image_heads;
     snprintf(c->name, sizeof c->name, "%s", same ? known.name : "custom");
 }
 
@@ -87,8 +86,7 @@ static cloob_status config_from_shapes(finder *r)
     bool sure = r->s->names == NAMES_JKU || r->w->torch.layout == TORCH_SCRIPT || r->o->act;
     if (!sure)
         ctx_log(r->ctx, CLOOB_LOG_INFO,
-                "%s does not say its activation; QuickGELU is assumed (--activation gelu for the other)",
-                r->s->path);
+                "%s does not say its activation; QuickGELU is assumed (--activation gelu for the other)", r->s->path);
     return CLOOB_OK;
 }
 

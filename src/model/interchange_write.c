@@ -40,8 +40,7 @@ static cloob_status put_transposed(writer *o, const char *name, const tensor *t)
     if (!to) return ctx_no_memory(o->ctx, tensor_bytes(t), name);
     for (int64_t i = 0; i < m; i++)
         for (int64_t j = 0; j < n; j++)
-            memcpy(to + (size_t)(i * n + j) * element, (const char *)t->data + (size_t)(j * m + i) * element,
-                   element);
+            memcpy(to + (size_t)(i * n + j) * element, (const char *)t->data + (size_t)(j * m + i) * element, element);
     return put(o, name, &turned);
 }
 
@@ -66,8 +65,7 @@ static cloob_status put_logit_scale(writer *o)
     double inv_tau = known ? strtod(known, NULL) : 1 / 0.07;
     if (!(inv_tau > 0 && inv_tau < 1e30)) inv_tau = 1 / 0.07;
     if (!known)
-        ctx_log(o->ctx, CLOOB_LOG_WARN,
-                "the weights have no logit_scale; CLIP's first one, ln(1/0.07), is written");
+        ctx_log(o->ctx, CLOOB_LOG_WARN, "the weights have no logit_scale; CLIP's first one, ln(1/0.07), is written");
     float *value = arena_push(&o->a, sizeof *value);
     if (!value) return ctx_no_memory(o->ctx, sizeof *value, "logit_scale");
     *value = (float)log(inv_tau);
@@ -86,11 +84,9 @@ static bool belongs(const writer *o, const char *canonical)
 static cloob_status gather(writer *o)
 {
     o->entry = arena_push(&o->a, (size_t)(o->w->count * NAME_PARTS + 1) * sizeof *o->entry);
-    if (!o->entry)
-        return ctx_no_memory(o->ctx, (size_t)o->w->count * sizeof *o->entry, "the list of tensors");
+    if (!o->entry) return ctx_no_memory(o->ctx, (size_t)o->w->count * sizeof *o->entry, "the list of tensors");
     for (int64_t i = 0; i < o->w->count; i++)
-        if (belongs(o, o->w->entry[i].name))
-            CLOOB_TRY(put_foreign(o, o->w->entry[i].name, &o->w->entry[i].t));
+        if (belongs(o, o->w->entry[i].name)) CLOOB_TRY(put_foreign(o, o->w->entry[i].name, &o->w->entry[i].t));
     return weights_find(o->w, "logit_scale") ? CLOOB_OK : put_logit_scale(o);
 }
 
@@ -108,8 +104,8 @@ static cloob_status write_safetensors(writer *o, const char *path)
     sbuf config = { 0 };
     model_config_to_json(&o->w->config, &config);
     st_meta meta[] = { { "format", "pt" }, { "config", config.data } };
-    cloob_status status = config.failed ? ctx_no_memory(o->ctx, config.len, path)
-                                        : st_write(o->ctx, path, o->entry, o->count, meta, 2);
+    cloob_status status =
+        config.failed ? ctx_no_memory(o->ctx, config.len, path) : st_write(o->ctx, path, o->entry, o->count, meta, 2);
     sbuf_release(&config);
     return status;
 }
@@ -187,10 +183,9 @@ cloob_status interchange_write(cloob_ctx *ctx, const char *path, weight_format f
 {
     if (format == FORMAT_NATIVE) return weights_write_native(ctx, path, w);
     if (format == FORMAT_HF && w->config.family == MODEL_RESNET)
-        return ctx_fail(
-            ctx, CLOOB_ERR_UNSUPPORTED,
-            "%s: Hugging Face's CLIPModel has no ResNet; %s can be written as openai, open_clip or jku", path,
-            w->config.name);
+        return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED,
+                        "%s: Hugging Face's CLIPModel has no ResNet; %s can be written as openai, open_clip or jku",
+                        path, w->config.name);
     writer o = { .ctx = ctx, .w = w, .names = NAMES_OPENAI, .prefix = "" };
     if (format == FORMAT_HF) o.names = NAMES_HF;
     if (format == FORMAT_JKU) { /* their readers strip seven letters without looking */

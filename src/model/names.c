@@ -7,10 +7,7 @@
 static bool begins(const char *text, const char *start) { return strncmp(text, start, strlen(start)) == 0; }
 
 /* Everything that is neither image tower nor a scalar of the objective. */
-static bool is_text(const char *canonical)
-{
-    return !begins(canonical, "visual.") && !begins(canonical, "logit_");
-}
+static bool is_text(const char *canonical) { return !begins(canonical, "visual.") && !begins(canonical, "logit_"); }
 
 /* ---- Hugging Face -------------------------------------------------------------------------------- */
 

@@ -84,15 +84,18 @@ static cloob_status make_table(cloob_ctx *ctx, params *p)
 static cloob_status take_memory(cloob_ctx *ctx, params *p, params_use use)
 {
     device *d = p->dev;
-    if (use != PARAMS_TABLE) CLOOB_TRY(d->alloc(ctx, d, (size_t)p->total * sizeof(float), "parameters", (void **)&p->master));
-    if (use == PARAMS_TRAIN) CLOOB_TRY(d->alloc(ctx, d, (size_t)p->trainable * sizeof(float), "gradients", (void **)&p->grad));
+    if (use != PARAMS_TABLE)
+        CLOOB_TRY(d->alloc(ctx, d, (size_t)p->total * sizeof(float), "parameters", (void **)&p->master));
+    if (use == PARAMS_TRAIN)
+        CLOOB_TRY(d->alloc(ctx, d, (size_t)p->trainable * sizeof(float), "gradients", (void **)&p->grad));
     if (p->compute == CLOOB_BF16 && use != PARAMS_TABLE)
         CLOOB_TRY(d->alloc(ctx, d, (size_t)p->trainable * sizeof(uint16_t), "bf16 parameters", (void **)&p->shadow));
     make_views(p);
     return CLOOB_OK;
 }
 
-cloob_status params_create(cloob_ctx *ctx, const model_config *c, device *dev, cloob_dtype compute, params_use use, params **out)
+cloob_status params_create(cloob_ctx *ctx, const model_config *c, device *dev, cloob_dtype compute, params_use use,
+                           params **out)
 {
     params *p = calloc(1, sizeof *p);
     if (!p) return ctx_no_memory(ctx, sizeof *p, "parameters");
@@ -149,7 +152,10 @@ static void turn_range(void *arg, int64_t begin, int64_t end, int thread)
 }
 
 /* The same order of elements in files and in the engine. */
-static bool lies_alike(const param *r) { return r->file.ndim != 4 || r->file.dim[2] * r->file.dim[3] == 1 || r->file.dim[1] == 1; }
+static bool lies_alike(const param *r)
+{
+    return r->file.ndim != 4 || r->file.dim[2] * r->file.dim[3] == 1 || r->file.dim[1] == 1;
+}
 
 /* (O, C, k, k) of files to (O, k, k, C) of the engine, or back. */
 static void relayout(cloob_ctx *ctx, const param *r, const float *from, float *to, bool to_engine)
@@ -167,7 +173,8 @@ cloob_status params_get(cloob_ctx *ctx, const params *p, int row, bool gradient,
     const param *r = &p->row[row];
     float *host = malloc((size_t)r->count * sizeof *host);
     if (!host) return ctx_no_memory(ctx, (size_t)r->count * sizeof *host, r->name);
-    cloob_status status = p->dev->to_host(ctx, p->dev, host, gradient ? p->grad + r->offset : p->master_view[row].data, (size_t)r->count * sizeof *host);
+    cloob_status status = p->dev->to_host(ctx, p->dev, host, gradient ? p->grad + r->offset : p->master_view[row].data,
+                                          (size_t)r->count * sizeof *host);
     if (status == CLOOB_OK) relayout(ctx, r, host, out, false);
     free(host);
     return status;
@@ -203,9 +210,10 @@ static cloob_status load_row(cloob_ctx *ctx, params *p, int row, const tensor *t
     if (t->dtype == CLOOB_F32) return params_set(ctx, p, row, t->data);
     converted = malloc((size_t)r->count * sizeof *converted);
     if (!converted) return ctx_no_memory(ctx, (size_t)r->count * sizeof *converted, r->name);
-    cloob_status status = dtype_convert(CLOOB_F32, converted, t->dtype, t->data, r->count)
-                              ? params_set(ctx, p, row, converted)
-                              : ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: element type %s cannot be used", r->name, dtype_name(t->dtype));
+    cloob_status status =
+        dtype_convert(CLOOB_F32, converted, t->dtype, t->data, r->count)
+            ? params_set(ctx, p, row, converted)
+            : ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: element type %s cannot be used", r->name, dtype_name(t->dtype));
     free(converted);
     return status;
 }

@@ -12,12 +12,12 @@
 
 typedef struct param {
     const char *name;
-    tensor file;     /* shape in files */
-    int64_t offset;  /* first element in the blocks */
+    tensor file;    /* shape in files */
+    int64_t offset; /* first element in the blocks */
     int64_t count;
-    bool buffer;     /* running statistics: no gradient */
-    bool decay;      /* weight decay applies: neither gain nor bias */
-    bool matrix;     /* multiplied by matrix units: has a copy in compute precision */
+    bool buffer; /* running statistics: no gradient */
+    bool decay;  /* weight decay applies: neither gain nor bias */
+    bool matrix; /* multiplied by matrix units: has a copy in compute precision */
 } param;
 
 typedef struct params {
@@ -29,14 +29,19 @@ typedef struct params {
     int count;
     int64_t trainable; /* elements before the first buffer */
     int64_t total;
-    float *master, *grad; /* device memory; grad NULL for inference */
-    uint16_t *shadow;     /* bf16 copies, same offsets; NULL in fp32 */
+    float *master, *grad;                           /* device memory; grad NULL for inference */
+    uint16_t *shadow;                               /* bf16 copies, same offsets; NULL in fp32 */
     tensor *master_view, *grad_view, *compute_view; /* by row, engine shapes */
 } params;
 
-typedef enum params_use { PARAMS_TRAIN, PARAMS_INFER, PARAMS_TABLE /* names, shapes and types; no memory, for planning */ } params_use;
+typedef enum params_use {
+    PARAMS_TRAIN,
+    PARAMS_INFER,
+    PARAMS_TABLE /* names, shapes and types; no memory, for planning */
+} params_use;
 
-cloob_status params_create(cloob_ctx *ctx, const model_config *c, device *dev, cloob_dtype compute, params_use use, params **out);
+cloob_status params_create(cloob_ctx *ctx, const model_config *c, device *dev, cloob_dtype compute, params_use use,
+                           params **out);
 void params_destroy(params *p);
 
 int params_find(const params *p, const char *name); /* -1 when absent */

@@ -6,7 +6,8 @@
 
 static value_id conv(build *b, value_id x, const char *name, int64_t stride, int64_t pad)
 {
-    return graph_op(b->g, OP_CONV2D, (op_attr){ .stride = stride, .pad = pad }, 2, (value_id[]){ x, build_param(b, "%s.weight", name) });
+    return graph_op(b->g, OP_CONV2D, (op_attr){ .stride = stride, .pad = pad }, 2,
+                    (value_id[]){ x, build_param(b, "%s.weight", name) });
 }
 
 static value_id batchnorm(build *b, value_id x, const char *name)
@@ -24,7 +25,8 @@ static value_id relu(build *b, value_id x) { return graph_op(b->g, OP_RELU, (op_
 
 static value_id pool(build *b, value_id x) { return graph_op(b->g, OP_AVGPOOL2, (op_attr){ 0 }, 1, &x); }
 
-static value_id conv_bn(build *b, value_id x, const char *prefix, const char *conv_name, const char *bn_name, int64_t pad)
+static value_id conv_bn(build *b, value_id x, const char *prefix, const char *conv_name, const char *bn_name,
+                        int64_t pad)
 {
     char name[120];
     snprintf(name, sizeof name, "%s.%s", prefix, conv_name);
@@ -68,12 +70,16 @@ static value_id attention_pool(build *b, value_id x)
     value_id pos = build_param(b, "visual.attnpool.positional_embedding");
     value_id t = graph_op(b->g, OP_MEAN_TOKENS, (op_attr){ 0 }, 2, (value_id[]){ x, pos });
     value_id first = graph_op(b->g, OP_TAKE_ROWS, (op_attr){ 0 }, 1, &t);
-    value_id q = build_linear(b, first, build_param(b, "visual.attnpool.q_proj.weight"), build_param(b, "visual.attnpool.q_proj.bias"));
-    op_attr scaled = { .heads = heads, .scale = 1.0f / sqrtf((float)(width / heads)) }, plain = { .heads = heads, .scale = 1.0f };
-    value_id u = graph_op(b->g, OP_HEADS_PROJECT, scaled, 2, (value_id[]){ q, build_param(b, "visual.attnpool.k_proj.weight") });
+    value_id q = build_linear(b, first, build_param(b, "visual.attnpool.q_proj.weight"),
+                              build_param(b, "visual.attnpool.q_proj.bias"));
+    op_attr scaled = { .heads = heads, .scale = 1.0f / sqrtf((float)(width / heads)) },
+            plain = { .heads = heads, .scale = 1.0f };
+    value_id u =
+        graph_op(b->g, OP_HEADS_PROJECT, scaled, 2, (value_id[]){ q, build_param(b, "visual.attnpool.k_proj.weight") });
     value_id s = graph_op(b->g, OP_POOL_ATTENTION, (op_attr){ 0 }, 2, (value_id[]){ t, u });
     return graph_op(b->g, OP_HEADS_COLLECT, plain, 3,
-                    (value_id[]){ s, build_param(b, "visual.attnpool.v_proj.weight"), build_param(b, "visual.attnpool.v_proj.bias") });
+                    (value_id[]){ s, build_param(b, "visual.attnpool.v_proj.weight"),
+                                  build_param(b, "visual.attnpool.v_proj.bias") });
 }
 
 value_id build_resnet(build *b, value_id images)

@@ -158,8 +158,7 @@ cloob_status model_shapes(cloob_ctx *ctx, arena *a, const model_config *c, st_en
     list counted = { .a = a }, filled = { .a = a };
     add_all(&counted, c);
     filled.row = arena_push(a, (size_t)counted.count * sizeof *filled.row);
-    if (!filled.row)
-        return ctx_no_memory(ctx, (size_t)counted.count * sizeof *filled.row, "the list of parameters");
+    if (!filled.row) return ctx_no_memory(ctx, (size_t)counted.count * sizeof *filled.row, "the list of parameters");
     add_all(&filled, c);
     if (filled.failed) return ctx_no_memory(ctx, 96, "the list of parameters");
     *rows = filled.row;

@@ -25,8 +25,7 @@ static int by_name(const void *a, const void *b)
 int64_t source_find(const source *s, const char *name)
 {
     source_key wanted = { .name = name };
-    const source_key *k =
-        s->count ? bsearch(&wanted, s->sorted, (size_t)s->count, sizeof wanted, by_name) : NULL;
+    const source_key *k = s->count ? bsearch(&wanted, s->sorted, (size_t)s->count, sizeof wanted, by_name) : NULL;
     return k ? k->index : -1;
 }
 
@@ -51,8 +50,7 @@ cloob_status source_index(cloob_ctx *ctx, const char *path, weights *w, source *
     qsort(s->sorted, (size_t)s->count, sizeof *s->sorted, by_name);
     for (int64_t i = 1; i < s->count; i++)
         if (by_name(&s->sorted[i - 1], &s->sorted[i]) == 0)
-            return ctx_fail(ctx, CLOOB_ERR_FORMAT,
-                            "%s: tensor %.200s is in it twice, with and without a prefix", path,
+            return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: tensor %.200s is in it twice, with and without a prefix", path,
                             s->sorted[i].name);
     s->names = whose(s);
     return CLOOB_OK;
@@ -72,15 +70,14 @@ static bool shape(const source *s, const char *canonical, int ndim, int64_t dim[
     return true;
 }
 
-static cloob_status need_shape(cloob_ctx *ctx, const source *s, const char *canonical, int ndim,
-                               int64_t dim[4])
+static cloob_status need_shape(cloob_ctx *ctx, const source *s, const char *canonical, int ndim, int64_t dim[4])
 {
     foreign f;
     if (shape(s, canonical, ndim, dim)) return CLOOB_OK;
     names_foreign(s->names, canonical, &f);
     return ctx_fail(ctx, CLOOB_ERR_FORMAT,
-                    "%s: not a CLIP model that can be recognised: no %s of %d dimensions among %lld tensors",
-                    s->path, f.name[0], ndim, (long long)s->count);
+                    "%s: not a CLIP model that can be recognised: no %s of %d dimensions among %lld tensors", s->path,
+                    f.name[0], ndim, (long long)s->count);
 }
 
 /* How many of prefix0suffix, prefix1suffix, ... there are. */
@@ -115,8 +112,7 @@ static cloob_status infer_vit(cloob_ctx *ctx, const source *s, model_config *c)
 
 static cloob_status infer_resnet(cloob_ctx *ctx, const source *s, model_config *c)
 {
-    static const char *const stage[4] = { "visual.layer1.", "visual.layer2.", "visual.layer3.",
-                                          "visual.layer4." };
+    static const char *const stage[4] = { "visual.layer1.", "visual.layer2.", "visual.layer3.", "visual.layer4." };
     int64_t conv[4], pos[4];
     CLOOB_TRY(need_shape(ctx, s, "visual.layer1.0.conv1.weight", 4, conv));
     CLOOB_TRY(need_shape(ctx, s, "visual.attnpool.positional_embedding", 2, pos));

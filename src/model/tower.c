@@ -34,7 +34,8 @@ cloob_status tower_image(cloob_ctx *ctx, const params *p, const tower_options *o
     value_id x = image_input(&b), features, raw;
     if (p->config.family == MODEL_RESNET) {
         features = build_resnet(&b, x);
-        raw = build_linear(&b, features, build_param(&b, "visual.attnpool.c_proj.weight"), build_param(&b, "visual.attnpool.c_proj.bias"));
+        raw = build_linear(&b, features, build_param(&b, "visual.attnpool.c_proj.weight"),
+                           build_param(&b, "visual.attnpool.c_proj.bias"));
     } else {
         features = build_vit(&b, x);
         raw = build_project(&b, features, build_param(&b, "visual.proj"));
@@ -73,7 +74,8 @@ cloob_status tower_text(cloob_ctx *ctx, const params *p, const tower_options *o,
     value_id tokens = graph_input(g, TENSOR(CLOOB_I32, NULL, o->batch, T), "tokens");
     build_sequences s = { .heads = c->text_heads, .causal = true };
     value_id row = pack_texts(&b, tokens, T, &s);
-    value_id table = build_param(&b, "token_embedding.weight"), pos = build_param_rows(&b, 0, T, "positional_embedding");
+    value_id table = build_param(&b, "token_embedding.weight"),
+             pos = build_param_rows(&b, 0, T, "positional_embedding");
     value_id x = graph_op(g, OP_EMBED, (op_attr){ .dtype = p->compute }, 4, (value_id[]){ tokens, table, pos, row });
     x = build_transformer(&b, x, "transformer", c->text_layers, &s);
     value_id features = build_layernorm(&b, x, "ln_final");

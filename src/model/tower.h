@@ -15,15 +15,17 @@
 
 typedef struct tower_options {
     int64_t batch;
-    int64_t tokens;     /* text: only the first so many of each row; 0: all. Under the causal mask what follows the end token
+    int64_t
+        tokens; /* text: only the first so many of each row; 0: all. Under the causal mask what follows the end token
                          * changes nothing */
-    int64_t rows;       /* text: packed, each to its length, into so many rows; 0: not. The tokens up to the end tokens must fit */
-    bool train;         /* batch statistics; else running ones */
-    bool backward;      /* append the backward pass */
-    bool float_images;  /* images come as F32 (B, 3, S, S) */
-    bool features;      /* keep what the projection reads */
-    bool padded_input;  /* 8 input channels, the rest 0: what the GPU's convolutions like where windows overlap */
-    bool join;          /* products take the pass behind them along: for a GPU in training */
+    int64_t
+        rows; /* text: packed, each to its length, into so many rows; 0: not. The tokens up to the end tokens must fit */
+    bool train;        /* batch statistics; else running ones */
+    bool backward;     /* append the backward pass */
+    bool float_images; /* images come as F32 (B, 3, S, S) */
+    bool features;     /* keep what the projection reads */
+    bool padded_input; /* 8 input channels, the rest 0: what the GPU's convolutions like where windows overlap */
+    bool join;         /* products take the pass behind them along: for a GPU in training */
     graph_grad_options grad;
 } tower_options;
 

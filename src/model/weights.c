@@ -102,8 +102,7 @@ cloob_status weights_check(cloob_ctx *ctx, const weights *w, const char *path)
     }
     if (bad > 6) sbuf_printf(&s, "; and %lld more", (long long)bad - 6);
     if (bad && status == CLOOB_OK)
-        status = ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: does not fit its configuration: %s", path,
-                          s.data ? s.data : "");
+        status = ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: does not fit its configuration: %s", path, s.data ? s.data : "");
     sbuf_release(&s);
     arena_release(&a);
     return status;
@@ -132,8 +131,7 @@ static cloob_status read_native(cloob_ctx *ctx, const char *path, weights *w)
     CLOOB_TRY(read_config(ctx, path, st_meta_get(&w->st, "config"), &w->config));
     for (int64_t i = 0; i < w->st.meta_count; i++)
         CLOOB_TRY(weights_set_meta(ctx, w, w->st.meta[i].key, w->st.meta[i].value));
-    for (int64_t i = 0; i < w->st.count; i++)
-        CLOOB_TRY(weights_add(ctx, w, w->st.entry[i].name, &w->st.entry[i].t));
+    for (int64_t i = 0; i < w->st.count; i++) CLOOB_TRY(weights_add(ctx, w, w->st.entry[i].name, &w->st.entry[i].t));
     return weights_check(ctx, w, path);
 }
 
@@ -155,8 +153,7 @@ static cloob_status describe(cloob_ctx *ctx, weights *w)
     if (status == CLOOB_OK) status = weights_set_meta(ctx, w, "config", config.data);
     if (status == CLOOB_OK) status = weights_set_meta(ctx, w, "preprocess", pre.data);
     if (status == CLOOB_OK)
-        status =
-            weights_set_meta(ctx, w, "activation", w->config.act == ACT_QUICKGELU ? "quickgelu" : "gelu");
+        status = weights_set_meta(ctx, w, "activation", w->config.act == ACT_QUICKGELU ? "quickgelu" : "gelu");
     if (status == CLOOB_OK) status = weights_set_meta(ctx, w, "version", cloob_version());
     sbuf_release(&config);
     sbuf_release(&pre);

@@ -22,7 +22,7 @@
 #define MODEL_WEIGHTS_H
 
 #include "io/safetensors.h"
-#include "io/torchfile.h"
+#include "io/torch/torchfile.h"
 #include "model/config.h"
 
 typedef struct weights {

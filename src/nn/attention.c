@@ -51,7 +51,8 @@ cloob_status shape_attention_one(cloob_ctx *ctx, op_args *a)
     CLOOB_TRY(rule_dims(ctx, OP_ATTENTION_ONE, a, 0, 2));
     CLOOB_TRY(check_sequences(ctx, OP_ATTENTION_ONE, a, 1, start));
     CLOOB_TRY(check_heads(ctx, OP_ATTENTION_ONE, q->dim[1], a->attr.heads));
-    if (op_has(start) && op_has(&a->in[2])) return op_refuse(ctx, OP_ATTENTION_ONE, "packed queries see all of their rows: no index");
+    if (op_has(start) && op_has(&a->in[2]))
+        return op_refuse(ctx, OP_ATTENTION_ONE, "packed queries see all of their rows: no index");
     if (tensor_cols(kv) != 2 * q->dim[1] || op_sequences_of(&a->attr, kv, start).N != q->dim[0])
         return op_refuse(ctx, OP_ATTENTION_ONE, "queries and keys do not fit");
     rule_like(a, 0, q);
@@ -62,7 +63,8 @@ cloob_status shape_attention_one(cloob_ctx *ctx, op_args *a)
 int grad_attention_one(const op_attr *attr, unsigned inputs, op_step *s)
 {
     STEP(&s[0], OP_ATTENTION_ONE_BWD, attr,
-         (G(0), IN(0), IN(1), inputs & 4 ? IN(2) : REF_NONE, OUT(0), OUT(1), inputs & 8 ? IN(3) : REF_NONE), (D(0), D(1)));
+         (G(0), IN(0), IN(1), inputs & 4 ? IN(2) : REF_NONE, OUT(0), OUT(1), inputs & 8 ? IN(3) : REF_NONE),
+         (D(0), D(1)));
     return 1;
 }
 

@@ -8,7 +8,8 @@ cloob_status shape_heads_project(cloob_ctx *ctx, op_args *a)
     CLOOB_TRY(rule_dims(ctx, OP_HEADS_PROJECT, a, 0, 2));
     CLOOB_TRY(rule_dims(ctx, OP_HEADS_PROJECT, a, 1, 2));
     if (x->dim[1] != w->dim[0] || a->attr.heads < 1 || w->dim[0] % a->attr.heads || x->dtype != w->dtype)
-        return op_refuse(ctx, OP_HEADS_PROJECT, "width %lld does not divide into %lld heads", (long long)w->dim[0], (long long)a->attr.heads);
+        return op_refuse(ctx, OP_HEADS_PROJECT, "width %lld does not divide into %lld heads", (long long)w->dim[0],
+                         (long long)a->attr.heads);
     RULE_OUT(a, 0, x->dtype, x->dim[0], a->attr.heads, w->dim[1]);
     return CLOOB_OK;
 }

@@ -36,14 +36,15 @@ cloob_status shape_bn_apply(cloob_ctx *ctx, op_args *a)
 int grad_bn_apply(const op_attr *attr, unsigned inputs, op_step *s)
 {
     if (!(inputs & 1u << 5)) {
-        STEP(&s[0], OP_BN_BWD_REDUCE, attr, (G(0), REF_NONE, IN(0), IN(1), IN(2), IN(3), IN(4), REF_NONE), (D(3), D(4), T(0)));
+        STEP(&s[0], OP_BN_BWD_REDUCE, attr, (G(0), REF_NONE, IN(0), IN(1), IN(2), IN(3), IN(4), REF_NONE),
+             (D(3), D(4), T(0)));
         STEP(&s[1], OP_BN_BWD_APPLY, attr, (G(0), IN(0), IN(1), IN(2), IN(3), IN(4), T(0), REF_NONE), (D(0)));
         return 2;
     }
     op_attr plain = *attr;
     plain.relu = plain.pool = false;
-    STEP(&s[0], OP_BN_BWD_REDUCE, attr, (G(0), REF_NONE, IN(0), IN(1), IN(2), IN(3), IN(4), attr->relu ? OUT(0) : REF_NONE),
-         (D(3), D(4), T(0), T(1)));
+    STEP(&s[0], OP_BN_BWD_REDUCE, attr,
+         (G(0), REF_NONE, IN(0), IN(1), IN(2), IN(3), IN(4), attr->relu ? OUT(0) : REF_NONE), (D(3), D(4), T(0), T(1)));
     STEP(&s[1], OP_COUNT, NULL, (T(1)), (D(5)));
     STEP(&s[2], OP_BN_BWD_APPLY, &plain, (T(1), IN(0), IN(1), IN(2), IN(3), IN(4), T(0), REF_NONE), (D(0)));
     return 3;

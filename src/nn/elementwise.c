@@ -12,7 +12,8 @@ cloob_status shape_add(cloob_ctx *ctx, op_args *a)
 {
     char s[SHAPE_TEXT], t[SHAPE_TEXT];
     if (!op_has(&a->in[1]) || !tensor_same_shape(&a->in[0], &a->in[1]) || a->in[0].dtype != a->in[1].dtype)
-        return op_refuse(ctx, OP_ADD, "%s and %s do not match", tensor_shape_text(&a->in[0], s), tensor_shape_text(&a->in[1], t));
+        return op_refuse(ctx, OP_ADD, "%s and %s do not match", tensor_shape_text(&a->in[0], s),
+                         tensor_shape_text(&a->in[1], t));
     return shape_same(ctx, a);
 }
 
@@ -46,7 +47,10 @@ cloob_status shape_act_bwd(cloob_ctx *ctx, op_args *a)
     return CLOOB_OK;
 }
 
-op_args act_again(const op_args *backward) { return (op_args){ .attr = backward->attr, .in = { backward->in[1] }, .out = { backward->out[1] } }; }
+op_args act_again(const op_args *backward)
+{
+    return (op_args){ .attr = backward->attr, .in = { backward->in[1] }, .out = { backward->out[1] } };
+}
 
 cloob_status shape_avgpool2(cloob_ctx *ctx, op_args *a)
 {

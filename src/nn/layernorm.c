@@ -27,7 +27,9 @@ cloob_status shape_layernorm_bwd(cloob_ctx *ctx, op_args *a)
 
 op_args layernorm_again(const op_args *backward)
 {
-    return (op_args){ .attr = backward->attr, .in = { backward->in[1], backward->in[4], backward->in[6] }, .out = { backward->out[3] } };
+    return (op_args){ .attr = backward->attr,
+                      .in = { backward->in[1], backward->in[4], backward->in[6] },
+                      .out = { backward->out[3] } };
 }
 
 cloob_status shape_l2norm(cloob_ctx *ctx, op_args *a)

@@ -34,20 +34,20 @@ typedef struct op_attr {
     bool transposed;     /* linear: the weight is stored (in, out) */
     bool keep_stats;     /* bn_stats: leave the running statistics alone (a second pass over the same batch) */
     op_act act;
-    cloob_dtype dtype;   /* image_input, embed: element type of the output */
+    cloob_dtype dtype; /* image_input, embed: element type of the output */
     float eps, momentum, scale;
     float mean[3], std[3]; /* image_input on bytes */
 } op_attr;
 
 /* What kernels derive from frozen weights and several executors of the same weights share, by the weight's address. */
-typedef struct op_kept op_kept;
-op_kept *op_kept_create(void); /* NULL when memory is out */
-void op_kept_destroy(op_kept *k);
+typedef struct weight_cache weight_cache;
+weight_cache *weight_cache_create(void); /* NULL when memory is out */
+void weight_cache_destroy(weight_cache *k);
 /* Memory that belongs to k, 256-aligned; *fresh: not filled yet, the caller does it now. NULL when memory is out, and for k
  * NULL. */
-void *op_kept_get(op_kept *k, const void *weight, size_t bytes, bool *fresh);
+void *weight_cache_get(weight_cache *k, const void *weight, size_t bytes, bool *fresh);
 /* The same where it is there already; NULL otherwise. */
-void *op_kept_find(const op_kept *k, const void *weight);
+void *weight_cache_find(const weight_cache *k, const void *weight);
 
 /* What all nodes of a run share. */
 typedef struct op_env {
@@ -59,7 +59,7 @@ typedef struct op_env {
     void *sum_user;
     int ranks;
     bool frozen_weights; /* inference: a kernel may keep what it derives from weights between runs */
-    op_kept *kept;       /* and share it here; NULL: not */
+    weight_cache *kept;  /* and share it here; NULL: not */
 } op_env;
 
 /* One call of an op. An absent optional input or an output nobody wants has data NULL when run, ndim -1 when planned. */
@@ -79,8 +79,8 @@ typedef struct op_kernel {
     cloob_status (*prepare)(const op_env *env, op_args *a);
     void (*release)(const op_env *env, op_args *a);
     bool in_place; /* output 0 may lie where input 0 does, when they are alike and nobody reads that input later */
-    bool blocked; /* cpu: takes (N, H, W, C) tensors in blocks of channels (tensor.block), all of them or none */
-    bool mixes;   /* cpu: each of its pictures may be in blocks or plain */
+    bool blocked;  /* cpu: takes (N, H, W, C) tensors in blocks of channels (tensor.block), all of them or none */
+    bool mixes;    /* cpu: each of its pictures may be in blocks or plain */
 } op_kernel;
 
 /* One table per backend, indexed by op_id; run NULL: not there. cpu falls back to ref. */
@@ -119,12 +119,12 @@ typedef int op_grad_fn(const op_attr *attr, unsigned inputs, op_step step[OP_STE
 
 /* A step with all references absent, and the given ones filled in: the way rules are written. */
 void op_step_set(op_step *s, op_id op, const op_attr *attr, const op_ref *in, int n_in, const op_ref *out, int n_out);
-#define STEP(s, op, attr, inputs, outputs)                                                                   \
-    op_step_set(s, op, attr, (op_ref[]) UNPACK inputs, (int)(sizeof((op_ref[]) UNPACK inputs) / sizeof(op_ref)), \
-                (op_ref[]) UNPACK outputs, (int)(sizeof((op_ref[]) UNPACK outputs) / sizeof(op_ref)))
-#define UNPACK(...)                                                                                          \
-    {                                                                                                        \
-        __VA_ARGS__                                                                                          \
+#define STEP(s, op, attr, inputs, outputs)                                                                             \
+    op_step_set(s, op, attr, (op_ref[])UNPACK inputs, (int)(sizeof((op_ref[])UNPACK inputs) / sizeof(op_ref)),         \
+                (op_ref[])UNPACK outputs, (int)(sizeof((op_ref[])UNPACK outputs) / sizeof(op_ref)))
+#define UNPACK(...)                                                                                                    \
+    {                                                                                                                  \
+        __VA_ARGS__                                                                                                    \
     }
 
 /* The forward call behind a backward call's `again` output (op_list.h), for kernels that do it by a pass of its own after the
@@ -134,8 +134,8 @@ op_args act_again(const op_args *backward);
 op_args layernorm_again(const op_args *backward);
 
 /* The two calls behind an op that joins them; the first's result is where the second looks for it. Scratch is the joined call's. */
-op_args joined_conv(const op_args *a), joined_stats(const op_args *a);     /* conv_stats */
-op_args joined_conv_dx(const op_args *a), joined_reduce(const op_args *a); /* conv_dx_reduce */
+op_args fused_conv(const op_args *a), fused_stats(const op_args *a);     /* conv_stats */
+op_args fused_conv_dx(const op_args *a), fused_reduce(const op_args *a); /* conv_dx_reduce */
 
 /* ---- the table ----------------------------------------------------------------------------------- */
 
@@ -185,7 +185,10 @@ static inline op_sequences op_sequences_of(const op_attr *attr, const tensor *x,
 }
 
 static inline int64_t op_first_row(const op_sequences *s, int64_t n) { return s->start ? s->start[n] : n * s->T; }
-static inline int64_t op_row_count(const op_sequences *s, int64_t n) { return s->start ? s->start[n + 1] - s->start[n] : s->T; }
+static inline int64_t op_row_count(const op_sequences *s, int64_t n)
+{
+    return s->start ? s->start[n + 1] - s->start[n] : s->T;
+}
 
 /* Where head h of H of sequence n begins in (N, H, T), or packed (H, rows). */
 static inline int64_t op_head_at(const op_sequences *s, int64_t H, int64_t n, int64_t h)

@@ -31,7 +31,9 @@ bool op_lends_shape(op_id op, int k)
 
 const op_kernel *op_find_kernel(backend_kind b, op_id op)
 {
-    const op_kernel *k = b == BACKEND_CUDA ? &op_kernels_cuda[op] : b == BACKEND_CPU ? &op_kernels_cpu[op] : &op_kernels_ref[op];
+    const op_kernel *k = b == BACKEND_CUDA  ? &op_kernels_cuda[op]
+                         : b == BACKEND_CPU ? &op_kernels_cpu[op]
+                                            : &op_kernels_ref[op];
     if (!k->run && b == BACKEND_CPU) k = &op_kernels_ref[op];
     return k->run ? k : NULL;
 }

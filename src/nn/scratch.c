@@ -20,9 +20,10 @@ static size_t largest_operand(const op_args *a)
 
 size_t op_scratch_bound(op_id op, const op_args *a)
 {
-    bool convolution = op == OP_CONV2D || op == OP_CONV2D_DX || op == OP_CONV2D_DW || op == OP_CONV_STATS || op == OP_CONV_DX_REDUCE;
-    bool windows = convolution && a->attr.pad == 0 &&
-                   a->attr.stride > 1; /* patches are copied out as rows of a matrix */
+    bool convolution =
+        op == OP_CONV2D || op == OP_CONV2D_DX || op == OP_CONV2D_DW || op == OP_CONV_STATS || op == OP_CONV_DX_REDUCE;
+    bool windows =
+        convolution && a->attr.pad == 0 && a->attr.stride > 1; /* patches are copied out as rows of a matrix */
     if (convolution) return CONVOLUTION + SUMS + (windows ? largest_operand(a) : 0);
     if (op == OP_EMBED_BWD) return SUMS + largest_operand(a) / 8;
     return op_find_kernel(BACKEND_CUDA, op) && op_kernels_cuda[op].prepare ? PRODUCT + SUMS : 0;

@@ -8,7 +8,8 @@ cloob_status shape_image_input(cloob_ctx *ctx, op_args *a)
     bool bytes = x->dtype == CLOOB_U8;
     if ((bytes ? x->dim[3] : x->dim[1]) != 3 || a->attr.channels < 3 || (!bytes && x->dtype != CLOOB_F32))
         return op_refuse(ctx, OP_IMAGE_INPUT, "needs (N,H,W,3) bytes or (N,3,H,W) floats");
-    RULE_OUT(a, 0, a->attr.dtype, x->dim[0], bytes ? x->dim[1] : x->dim[2], bytes ? x->dim[2] : x->dim[3], a->attr.channels);
+    RULE_OUT(a, 0, a->attr.dtype, x->dim[0], bytes ? x->dim[1] : x->dim[2], bytes ? x->dim[2] : x->dim[3],
+             a->attr.channels);
     return CLOOB_OK;
 }
 
@@ -17,8 +18,9 @@ cloob_status shape_embed(cloob_ctx *ctx, op_args *a)
     const tensor *tokens = &a->in[0], *table = &a->in[1], *pos = &a->in[2];
     for (int k = 0; k < 3; k++) CLOOB_TRY(rule_dims(ctx, OP_EMBED, a, k, 2));
     if (tokens->dtype != CLOOB_I32 || tokens->dim[1] != pos->dim[0] || pos->dim[1] != table->dim[1])
-        return op_refuse(ctx, OP_EMBED, "%lld tokens a row, %lld positions; widths %lld and %lld", (long long)tokens->dim[1],
-                         (long long)pos->dim[0], (long long)table->dim[1], (long long)pos->dim[1]);
+        return op_refuse(ctx, OP_EMBED, "%lld tokens a row, %lld positions; widths %lld and %lld",
+                         (long long)tokens->dim[1], (long long)pos->dim[0], (long long)table->dim[1],
+                         (long long)pos->dim[1]);
     if (op_has(&a->in[3])) RULE_OUT(a, 0, a->attr.dtype, a->in[3].dim[0], table->dim[1]);
     else RULE_OUT(a, 0, a->attr.dtype, tokens->dim[0], tokens->dim[1], table->dim[1]);
     return CLOOB_OK;
@@ -51,8 +53,8 @@ cloob_status shape_pack_texts(cloob_ctx *ctx, op_args *a)
     CLOOB_TRY(rule_dims(ctx, OP_PACK_TEXTS, a, 1, 2));
     int64_t N = a->in[0].dim[0];
     if (a->in[1].dim[0] != N || a->attr.rows < 1)
-        return op_refuse(ctx, OP_PACK_TEXTS, "%lld ends of %lld texts, %lld rows", (long long)N, (long long)a->in[1].dim[0],
-                         (long long)a->attr.rows);
+        return op_refuse(ctx, OP_PACK_TEXTS, "%lld ends of %lld texts, %lld rows", (long long)N,
+                         (long long)a->in[1].dim[0], (long long)a->attr.rows);
     RULE_OUT(a, 0, CLOOB_I32, N + 1);
     RULE_OUT(a, 1, CLOOB_I32, a->attr.rows);
     RULE_OUT(a, 2, CLOOB_I32, N);

@@ -16,7 +16,8 @@ typedef struct job {
 static void update_weights(const job *j, int64_t begin, int64_t end)
 {
     const adamw_update *u = &j->u;
-    float *restrict p = j->b->param + j->r->offset, *restrict m = j->b->m + j->r->offset, *restrict v = j->b->v + j->r->offset;
+    float *restrict p = j->b->param + j->r->offset, *restrict m = j->b->m + j->r->offset,
+                    *restrict v = j->b->v + j->r->offset;
     const float *restrict grad = j->b->grad + j->r->offset;
     for (int64_t i = begin; i < end; i++) {
         float g = grad[i] * u->scale;
@@ -43,9 +44,12 @@ adamw_update adamw_update_of(const adamw_settings *s)
 {
     double c1 = 1.0 - pow(s->beta1, (double)s->step), c2 = 1.0 - pow(s->beta2, (double)s->step);
     return (adamw_update){ .decay = (float)(1.0 - s->lr * s->wd),
-                           .b1 = (float)s->beta1, .b2 = (float)s->beta2,
-                           .step_size = (float)(s->lr / c1), .correction = (float)(1.0 / sqrt(c2)),
-                           .eps = (float)s->eps, .scale = (float)s->grad_scale,
+                           .b1 = (float)s->beta1,
+                           .b2 = (float)s->beta2,
+                           .step_size = (float)(s->lr / c1),
+                           .correction = (float)(1.0 / sqrt(c2)),
+                           .eps = (float)s->eps,
+                           .scale = (float)s->grad_scale,
                            .ema = s->step == 1 ? 1.0f : 1.0f - (float)s->ema_decay };
 }
 

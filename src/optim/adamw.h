@@ -28,8 +28,8 @@ typedef struct adamw_settings {
 typedef struct adamw_blocks {
     float *param, *m, *v;
     const float *grad;
-    uint16_t *shadow; /* bf16 copy of param, or NULL */
-    float *ema;       /* average of param, or NULL */
+    uint16_t *shadow;         /* bf16 copy of param, or NULL */
+    float *ema;               /* average of param, or NULL */
     const adamw_range *range; /* host memory; on a GPU, range_device holds a copy made once */
     const void *range_device;
     int ranges;
@@ -51,12 +51,13 @@ adamw_update adamw_update_of(const adamw_settings *s);
  * gradient, clipping, whether to leave it out, AdamW. `live` lies in device memory; the host fills u and clip before the
  * step and reads the rest after it. */
 typedef struct adamw_live {
-    adamw_update u; /* scale is multiplied by that of clipping */
-    double clip;    /* global norm of the scaled gradient; 0: none */
-    double square;  /* result: sum of squares of the n gradients, before scaling */
+    adamw_update u;  /* scale is multiplied by that of clipping */
+    double clip;     /* global norm of the scaled gradient; 0: none */
+    double square;   /* result: sum of squares of the n gradients, before scaling */
     int64_t skipped; /* result: it was not finite, and nothing was changed */
 } adamw_live;
-cloob_status adamw_step_live(cloob_ctx *ctx, device *dev, void *stream, const adamw_blocks *b, int64_t n, adamw_live *live);
+cloob_status adamw_step_live(cloob_ctx *ctx, device *dev, void *stream, const adamw_blocks *b, int64_t n,
+                             adamw_live *live);
 
 /* GPU versions, chosen by the two above. */
 cloob_status adamw_step_cuda(cloob_ctx *ctx, device *dev, void *stream, const adamw_blocks *b, const adamw_settings *s);

@@ -4,7 +4,12 @@
 
 #include "core/ctx.h"
 
-typedef enum schedule_kind { SCHEDULE_COSINE, SCHEDULE_COSINE_RESTARTS, SCHEDULE_CONST, SCHEDULE_CONST_COOLDOWN } schedule_kind;
+typedef enum schedule_kind {
+    SCHEDULE_COSINE,
+    SCHEDULE_COSINE_RESTARTS,
+    SCHEDULE_CONST,
+    SCHEDULE_CONST_COOLDOWN
+} schedule_kind;
 
 typedef struct schedule {
     schedule_kind kind;

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "core/file.h"
-#include "report/chart_picture.h"
+#include "report/chart_image.h"
 
 typedef struct plot {
     cloob_ctx *ctx;
@@ -49,20 +49,16 @@ static void add_spectrum(plot *p, const char *name, int color, const cloob_cover
         if (s->eigenvalue[i] > 1e-12) chart_point(&p->c, line, (double)i + 1, s->eigenvalue[i]);
 }
 
-static bool has_variance(const cloob_analysis *a)
-{
-    return a->x.dimensions > 0 && a->x.eigenvalue[0] > 1e-12;
-}
+static bool has_variance(const cloob_analysis *a) { return a->x.dimensions > 0 && a->x.eigenvalue[0] > 1e-12; }
 
 static cloob_status spectrum(cloob_ctx *ctx, const cloob_analysis *a, const cloob_analysis *reference,
                              const char *folder)
 {
     char name[64];
-    plot p = { .ctx = ctx,
-               .c = { .title = "Eigenvalues of the covariance",
-                      .x_label = "rank",
-                      .y_label = "eigenvalue",
-                      .log_y = true } };
+    plot p = {
+        .ctx = ctx,
+        .c = { .title = "Eigenvalues of the covariance", .x_label = "rank", .y_label = "eigenvalue", .log_y = true }
+    };
     if (!has_variance(a)) return CLOOB_OK; /* all rows are one point */
     snprintf(name, sizeof name, "image, %lld effective", (long long)a->x.effective);
     add_spectrum(&p, name, 0, &a->x);

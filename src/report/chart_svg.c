@@ -1,6 +1,6 @@
 /* Charts as SVG pictures inside the page, for builds without Chart.js. A picture rather than inline SVG, as
  * cairo's names for glyphs would meet those of the next chart. Dark mode inverts the picture (page.css). */
-#include "report/chart_picture.h"
+#include "report/chart_image.h"
 #include "report/html.h"
 
 void chart_put_body(sbuf *html, const chart *c)

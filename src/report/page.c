@@ -52,9 +52,7 @@ void page_result_charts(page *p, const char *title, const char *y_label, const c
                         const char *const *label, int64_t keys)
 {
     if (p->runs == 1) {
-        chart c = {
-            .title = title, .x_label = "epoch", .y_label = y_label, .from_zero = strcmp(y_label, "loss") != 0
-        };
+        chart c = { .title = title, .x_label = "epoch", .y_label = y_label, .from_zero = strcmp(y_label, "loss") != 0 };
         for (int64_t k = 0; k < keys; k++) add_results(p, &c, 0, key[k], label[k], (int)k);
         page_chart(p, &c);
         return;

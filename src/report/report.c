@@ -22,8 +22,7 @@ static char *parent_of(arena *a, const char *path)
 static cloob_status find_scores(page *p, const char *out, const cloob_report_options *o)
 {
     for (int64_t i = 0; i < p->runs; i++)
-        CLOOB_TRY(
-            score_files_scan(p->ctx, p->memory, p->run[i].dir, &p->run[i], p->run, p->runs, &p->scores));
+        CLOOB_TRY(score_files_scan(p->ctx, p->memory, p->run[i].dir, &p->run[i], p->run, p->runs, &p->scores));
     for (int64_t i = -1; i < p->runs; i++) {
         char *folder = parent_of(p->memory, i < 0 ? out : p->run[i].dir);
         if (!folder) return ctx_no_memory(p->ctx, 64, out);
@@ -31,8 +30,7 @@ static cloob_status find_scores(page *p, const char *out, const cloob_report_opt
     }
     for (int64_t i = 0; i < o->score_folders; i++) {
         if (!file_is_dir(o->score_folder[i]))
-            return ctx_fail(p->ctx, CLOOB_ERR_IO, "%s: no such folder of zero-shot results",
-                            o->score_folder[i]);
+            return ctx_fail(p->ctx, CLOOB_ERR_IO, "%s: no such folder of zero-shot results", o->score_folder[i]);
         CLOOB_TRY(score_files_scan(p->ctx, p->memory, o->score_folder[i], NULL, p->run, p->runs, &p->scores));
     }
     return CLOOB_OK;
@@ -54,8 +52,7 @@ static cloob_status read_runs(page *p, const char *const *run, int64_t runs)
 {
     p->run = arena_push(p->memory, (size_t)(runs + 1) * sizeof *p->run);
     if (!p->run) return ctx_no_memory(p->ctx, (size_t)runs * sizeof *p->run, "runs");
-    for (; p->runs < runs; p->runs++)
-        CLOOB_TRY(run_files_read(p->ctx, p->memory, run[p->runs], &p->run[p->runs]));
+    for (; p->runs < runs; p->runs++) CLOOB_TRY(run_files_read(p->ctx, p->memory, run[p->runs], &p->run[p->runs]));
     return CLOOB_OK;
 }
 

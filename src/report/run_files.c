@@ -26,8 +26,7 @@ static cloob_status read_params(cloob_ctx *ctx, arena *a, run_files *r)
     if (!file_exists(path)) return CLOOB_OK;
     CLOOB_TRY(file_read(ctx, path, FILE_TEXT_LIMIT, &bytes));
     char *text = arena_string_n(a, bytes.data, bytes.size);
-    r->param =
-        arena_push(a, (bytes.size + 1) * sizeof *r->param / 2); /* a line has three characters or more */
+    r->param = arena_push(a, (bytes.size + 1) * sizeof *r->param / 2); /* a line has three characters or more */
     file_bytes_release(&bytes);
     if (!text || !r->param) return ctx_no_memory(ctx, 64, path);
     for (char *line; (line = strsep(&text, "\n"));) {
@@ -56,8 +55,7 @@ static void drop_repeated(table *t)
     if (step < 0) return;
     for (int64_t i = 0; i < t->rows; i++) {
         while (kept > 0 && table_at(t, kept - 1, step) >= table_at(t, i, step)) kept--;
-        memmove(t->value + kept * t->columns, t->value + i * t->columns,
-                (size_t)t->columns * sizeof *t->value);
+        memmove(t->value + kept * t->columns, t->value + i * t->columns, (size_t)t->columns * sizeof *t->value);
         kept++;
     }
     t->rows = kept;
@@ -95,8 +93,7 @@ static cloob_status read_log(cloob_ctx *ctx, arena *a, const char *path, table *
         char *rest = bytes.data;
         memcpy(t->name, names, sizeof names);
         t->columns = COLUMNS;
-        for (char *line; (line = strsep(&rest, "\n"));)
-            t->rows += parse_log_line(line, t->value + t->rows * COLUMNS);
+        for (char *line; (line = strsep(&rest, "\n"));) t->rows += parse_log_line(line, t->value + t->rows * COLUMNS);
     }
     file_bytes_release(&bytes);
     return ok ? CLOOB_OK : ctx_no_memory(ctx, (size_t)lines * COLUMNS * sizeof *t->value, path);
@@ -122,8 +119,7 @@ static cloob_status read_metrics(cloob_ctx *ctx, arena *a, run_files *r)
 
 /* ---- results.jsonl ------------------------------------------------------------------------------- */
 
-static void add_result(cloob_ctx *ctx, arena *a, run_files *r, const char *path, int64_t number,
-                       const char *line)
+static void add_result(cloob_ctx *ctx, arena *a, run_files *r, const char *path, int64_t number, const char *line)
 {
     char name[512];
     json *root = NULL;
@@ -227,11 +223,9 @@ cloob_status run_files_read(cloob_ctx *ctx, arena *a, const char *dir, run_files
 {
     *out = (run_files){ 0 };
     if (!file_exists(dir))
-        return ctx_fail(ctx, CLOOB_ERR_IO,
-                        "%s: no such run; give the folder LOGS/NAME that cloob train wrote", dir);
+        return ctx_fail(ctx, CLOOB_ERR_IO, "%s: no such run; give the folder LOGS/NAME that cloob train wrote", dir);
     if (!file_is_dir(dir))
-        return ctx_fail(ctx, CLOOB_ERR_IO, "%s: is a file; give the folder LOGS/NAME that cloob train wrote",
-                        dir);
+        return ctx_fail(ctx, CLOOB_ERR_IO, "%s: is a file; give the folder LOGS/NAME that cloob train wrote", dir);
     CLOOB_TRY(name_run(ctx, a, dir, out));
     CLOOB_TRY(read_params(ctx, a, out));
     CLOOB_TRY(read_metrics(ctx, a, out));
@@ -239,10 +233,9 @@ cloob_status run_files_read(cloob_ctx *ctx, arena *a, const char *dir, run_files
     CLOOB_TRY(read_analyses(ctx, a, out));
     out->method = run_param_get(out, "method");
     if (!out->params && !out->metrics.rows && !out->results && !out->analyses)
-        return ctx_fail(
-            ctx, CLOOB_ERR_FORMAT,
-            "%s: holds nothing of a run (params.txt, out.log, checkpoints/results.jsonl); give LOGS/NAME",
-            dir);
+        return ctx_fail(ctx, CLOOB_ERR_FORMAT,
+                        "%s: holds nothing of a run (params.txt, out.log, checkpoints/results.jsonl); give LOGS/NAME",
+                        dir);
     if (!out->results)
         ctx_log(ctx, CLOOB_LOG_WARN, "%s: no validation results; train with --val-data to have them", dir);
     return CLOOB_OK;

@@ -20,7 +20,7 @@ typedef struct run_files {
     const char *dir, *name, *method;
     run_param *param;
     int64_t params;
-    table metrics; /* step, epoch, loss, ...; rows in order of step, repeated steps of a resumed run once */
+    table metrics;       /* step, epoch, loss, ...; rows in order of step, repeated steps of a resumed run once */
     const json **result; /* one object per validation */
     int64_t results;
     run_analysis *analysis; /* in order of epoch */

@@ -10,8 +10,8 @@
 static bool wanted(const char *name)
 {
     size_t n = strlen(name);
-    bool known = strncmp(name, "zeroshot", 8) == 0 || strncmp(name, "examples", 8) == 0 ||
-                 strncmp(name, "classify", 8) == 0;
+    bool known =
+        strncmp(name, "zeroshot", 8) == 0 || strncmp(name, "examples", 8) == 0 || strncmp(name, "classify", 8) == 0;
     return known && n > 5 && strcmp(name + n - 5, ".json") == 0;
 }
 
@@ -79,8 +79,8 @@ static int by_set(const void *a, const void *b)
     return order ? order : strcmp(x->run, y->run);
 }
 
-cloob_status score_files_scan(cloob_ctx *ctx, arena *a, const char *folder, const run_files *run,
-                              const run_files *runs, int64_t n, score_files *out)
+cloob_status score_files_scan(cloob_ctx *ctx, arena *a, const char *folder, const run_files *run, const run_files *runs,
+                              int64_t n, score_files *out)
 {
     char *real = realpath(folder, NULL); /* so that one file reached in two ways is one */
     DIR *d = real ? opendir(real) : NULL;

@@ -27,13 +27,11 @@ static void put_cell(page *p, const json *cell, bool bold)
 static void put_row(page *p, const json *metric)
 {
     const json *significant = json_get(metric, "significant"), *methods = json_get(metric, "methods");
-    const char *best = json_string(json_get(metric, "best")),
-               *better = json_string(json_get(metric, "better"));
+    const char *best = json_string(json_get(metric, "best")), *better = json_string(json_get(metric, "better"));
     bool winner = significant && significant->kind == JSON_BOOL && significant->boolean;
     sbuf_puts(&p->html, "<tr><td>");
     html_text(&p->html, metric->key);
-    if (better && strcmp(better, "none") != 0)
-        sbuf_puts(&p->html, strcmp(better, "low") == 0 ? " &darr;" : " &uarr;");
+    if (better && strcmp(better, "none") != 0) sbuf_puts(&p->html, strcmp(better, "low") == 0 ? " &darr;" : " &uarr;");
     sbuf_puts(&p->html, "</td>");
     for (const json *m = methods ? methods->child : NULL; m; m = m->next)
         put_cell(p, m, winner && best && strcmp(best, m->key) == 0);
@@ -47,11 +45,10 @@ void page_ablation(page *p)
     const json *metrics = json_get(p->ablation, "metrics"), *first = metrics ? metrics->child : NULL;
     const json *methods = first ? json_get(first, "methods") : NULL;
     if (!methods || metrics->kind != JSON_OBJECT || methods->kind != JSON_OBJECT) return;
-    page_heading(
-        p, "ablation", "Ablation",
-        "Mean &plusmn; standard deviation over the seeds. Bold: better than each of the other methods by the "
-        "two-sided Wilcoxon rank-sum test; p is the largest of those p-values. Without an arrow methods are "
-        "not comparable by the number.");
+    page_heading(p, "ablation", "Ablation",
+                 "Mean &plusmn; standard deviation over the seeds. Bold: better than each of the other methods by the "
+                 "two-sided Wilcoxon rank-sum test; p is the largest of those p-values. Without an arrow methods are "
+                 "not comparable by the number.");
     sbuf_puts(&p->html, "<div class=\"wide\"><table><tr><th></th>");
     for (const json *m = methods->child; m; m = m->next)
         sbuf_puts(&p->html, "<th>"), html_text(&p->html, m->key), sbuf_puts(&p->html, "</th>");

@@ -3,28 +3,24 @@
 
 #include "report/page.h"
 
-static void add_metric(page *p, chart *c, int64_t run, const char *column, const char *name, int color,
-                       double scale)
+static void add_metric(page *p, chart *c, int64_t run, const char *column, const char *name, int color, double scale)
 {
     const table *t = &p->run[run].metrics;
     int64_t x = table_find(t, "step"), y = table_find(t, column);
     if (x < 0 || y < 0) return;
     chart_series *s = page_series(p, c, name, color, t->rows);
     if (s) s->group = page_group(p, run);
-    for (int64_t i = 0; s && i < t->rows; i++)
-        chart_point(c, s, table_at(t, i, x), scale * table_at(t, i, y));
+    for (int64_t i = 0; s && i < t->rows; i++) chart_point(c, s, table_at(t, i, x), scale * table_at(t, i, y));
 }
 
-static void metric_chart(page *p, const char *title, const char *y_label, const char *column, bool log_y,
-                         double scale)
+static void metric_chart(page *p, const char *title, const char *y_label, const char *column, bool log_y, double scale)
 {
     chart c = { .title = title,
                 .x_label = "step",
                 .y_label = y_label,
                 .log_y = log_y,
                 .from_zero = !log_y && strcmp(column, "loss") != 0 };
-    for (int64_t i = 0; i < p->runs; i++)
-        add_metric(p, &c, i, column, p->run[i].name, page_color(p, i), scale);
+    for (int64_t i = 0; i < p->runs; i++) add_metric(p, &c, i, column, p->run[i].name, page_color(p, i), scale);
     page_chart(p, &c);
 }
 

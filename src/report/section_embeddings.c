@@ -8,8 +8,8 @@ enum { SHOWN_EPOCHS = 6, SHOWN_RUNS = 8 };
 
 /* ---- spectra ------------------------------------------------------------------------------------- */
 
-static void add_spectrum(page *p, chart *c, int64_t run, const run_analysis *it, const char *column,
-                         const char *name, int color)
+static void add_spectrum(page *p, chart *c, int64_t run, const run_analysis *it, const char *column, const char *name,
+                         int color)
 {
     const table *t = &it->eigenvalues;
     int64_t x = table_find(t, "index"), y = table_find(t, column);
@@ -78,20 +78,16 @@ static void histogram(page *p, const run_files *r, const run_analysis *it)
     int64_t low = table_find(t, "from"), high = table_find(t, "to"), first, last;
     char title[200];
     if (low < 0 || high < 0) return;
-    if (p->runs > 1)
-        snprintf(title, sizeof title, "Similarities, %.120s, epoch %lld", r->name, (long long)it->epoch);
+    if (p->runs > 1) snprintf(title, sizeof title, "Similarities, %.120s, epoch %lld", r->name, (long long)it->epoch);
     else snprintf(title, sizeof title, "Similarities after epoch %lld", (long long)it->epoch);
-    chart c = {
-        .title = title, .x_label = "cosine similarity", .y_label = "share of pairs per bin, %", .fill = true
-    };
+    chart c = { .title = title, .x_label = "cosine similarity", .y_label = "share of pairs per bin, %", .fill = true };
     shown_bins(t, column, 3, &first, &last);
     for (int k = 0; k < 3; k++) {
         int64_t y = table_find(t, column[k]);
         double sum = y < 0 ? 0 : sum_of(t, y);
         chart_series *s = sum > 0 ? page_series(p, &c, label[k], color[k], t->rows) : NULL;
         for (int64_t i = first; s && i <= last; i++)
-            chart_point(&c, s, (table_at(t, i, low) + table_at(t, i, high)) / 2,
-                        100 * table_at(t, i, y) / sum);
+            chart_point(&c, s, (table_at(t, i, low) + table_at(t, i, high)) / 2, 100 * table_at(t, i, y) / sum);
     }
     page_chart(p, &c);
 }
@@ -124,14 +120,12 @@ void page_embeddings(page *p)
     static const char *const label[] = { "images", "texts" };
     double value;
     bool any = false;
-    for (int64_t i = 0; i < p->runs; i++)
-        any |= p->run[i].analyses > 0 || run_last_result(&p->run[i], ajne[0], &value);
+    for (int64_t i = 0; i < p->runs; i++) any |= p->run[i].analyses > 0 || run_last_result(&p->run[i], ajne[0], &value);
     if (!any) return;
-    page_heading(
-        p, "embeddings", "Embeddings",
-        "Effective eigenvalues: how many of the largest eigenvalues of the covariance make up 99&nbsp;% of "
-        "the variance. Ajne's statistic is "
-        "small when embeddings cover the sphere evenly. Unmatched: each image's nearest foreign texts.");
+    page_heading(p, "embeddings", "Embeddings",
+                 "Effective eigenvalues: how many of the largest eigenvalues of the covariance make up 99&nbsp;% of "
+                 "the variance. Ajne's statistic is "
+                 "small when embeddings cover the sphere evenly. Unmatched: each image's nearest foreign texts.");
     sbuf_puts(&p->html, "<div class=\"charts\">\n");
     spectrum_chart(p, "Spectrum, images", "x");
     spectrum_chart(p, "Spectrum, texts", "y");

@@ -20,8 +20,7 @@ static void put_share(sbuf *html, double share)
 {
     sbuf_puts(html, "<td class=\"meter\">");
     if (isfinite(share))
-        sbuf_printf(html, "%.1f&nbsp;%%<i style=\"width:%.1f%%\"></i>", 100 * share,
-                    100 * fmin(fmax(share, 0), 1));
+        sbuf_printf(html, "%.1f&nbsp;%%<i style=\"width:%.1f%%\"></i>", 100 * share, 100 * fmin(fmax(share, 0), 1));
     else sbuf_puts(html, "&ndash;");
     sbuf_puts(html, "</td>");
 }
@@ -31,8 +30,7 @@ static void put_score(page *p, const char *set, const char *run, const json *sco
     sbuf_puts(&p->html, "<tr><td>");
     html_text(&p->html, set);
     sbuf_puts(&p->html, "</td>");
-    if (p->runs > 1)
-        sbuf_puts(&p->html, "<td class=\"text\">"), html_text(&p->html, run), sbuf_puts(&p->html, "</td>");
+    if (p->runs > 1) sbuf_puts(&p->html, "<td class=\"text\">"), html_text(&p->html, run), sbuf_puts(&p->html, "</td>");
     sbuf_puts(&p->html, "<td>");
     html_number(&p->html, number(scores, "n"));
     sbuf_puts(&p->html, "</td>");
@@ -79,8 +77,7 @@ static const char *type_of(const file_bytes *b)
 static void put_picture(page *p, const char *path)
 {
     file_bytes bytes;
-    if (!file_exists(path) || file_is_dir(path) || file_read(p->ctx, path, PICTURE_BYTES, &bytes) != CLOOB_OK)
-        return;
+    if (!file_exists(path) || file_is_dir(path) || file_read(p->ctx, path, PICTURE_BYTES, &bytes) != CLOOB_OK) return;
     const char *type = type_of(&bytes);
     if (type) {
         sbuf_printf(&p->html, "<img alt=\"\" src=\"data:%s;base64,", type);
@@ -98,8 +95,8 @@ static void put_guess(page *p, const json *guess, const char *truth, bool first)
     bool right = truth && strcmp(truth, label) == 0;
     sbuf_printf(&p->html, "<div class=\"guess%s%s\"><span>", first ? " top" : "", right ? " right" : "");
     html_text(&p->html, label);
-    sbuf_printf(&p->html, "</span><span>%.1f&nbsp;%%</span><i style=\"width:%.1f%%\"></i></div>\n",
-                100 * share, 100 * fmin(fmax(share, 0), 1));
+    sbuf_printf(&p->html, "</span><span>%.1f&nbsp;%%</span><i style=\"width:%.1f%%\"></i></div>\n", 100 * share,
+                100 * fmin(fmax(share, 0), 1));
 }
 
 /* A picture in a folder that is called like one of the labels is of that class. */
@@ -129,8 +126,7 @@ static bool put_example(page *p, const json *example)
     sbuf_puts(&p->html, "<p class=\"name\">");
     html_text(&p->html, truth ? truth : slash ? slash + 1 : image);
     sbuf_puts(&p->html, "</p>\n");
-    for (const json *g = top->child; g && shown < BARS; g = g->next, shown++)
-        put_guess(p, g, truth, shown == 0);
+    for (const json *g = top->child; g && shown < BARS; g = g->next, shown++) put_guess(p, g, truth, shown == 0);
     sbuf_puts(&p->html, "</div>\n");
     return true;
 }

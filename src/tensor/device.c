@@ -86,7 +86,8 @@ cloob_status device_open(cloob_ctx *ctx, const char *name, device **out)
     if (strncmp(name, "cuda:", 5) == 0) {
         char *end;
         long index = strtol(name + 5, &end, 10);
-        if (*end == '\0' && end != name + 5 && index >= 0 && index < 1024) return device_open_cuda(ctx, (int)index, out);
+        if (*end == '\0' && end != name + 5 && index >= 0 && index < 1024)
+            return device_open_cuda(ctx, (int)index, out);
     }
     return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "device %s: choose auto, cpu, cuda, cuda:N or ref", name);
 }

@@ -16,7 +16,8 @@ struct device {
     char name[128]; /* for people */
     void *stream;   /* the default queue; NULL on the host */
     void *state;    /* the backend's own */
-    cloob_status (*alloc)(cloob_ctx *ctx, device *d, size_t bytes, const char *what, void **out); /* zeroed, 256-aligned */
+    cloob_status (*alloc)(cloob_ctx *ctx, device *d, size_t bytes, const char *what,
+                          void **out); /* zeroed, 256-aligned */
     void (*free)(device *d, void *p);
     cloob_status (*to_device)(cloob_ctx *ctx, device *d, void *to, const void *from, size_t bytes);
     cloob_status (*to_host)(cloob_ctx *ctx, device *d, void *to, const void *from, size_t bytes); /* waits */

@@ -38,13 +38,11 @@ typedef struct version {
 
 static const version versions[] = {
     { "0::", "/sys/fs/cgroup", "memory.max", "memory.current", "inactive_file " },
-    { ":memory:", "/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes",
-      "total_inactive_file " },
+    { ":memory:", "/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file " },
 };
 
 /* Pages of files count as used but can be dropped. */
-static void apply_group(const char *root, const version *v, const char *folder, double *total,
-                        double *available)
+static void apply_group(const char *root, const version *v, const char *folder, double *total, double *available)
 {
     double limit = read_number(root, folder, v->limit, ""), used = read_number(root, folder, v->used, "");
     double droppable = read_number(root, folder, "memory.stat", v->droppable);
@@ -88,8 +86,7 @@ void host_memory_read(const char *root, size_t *total, size_t *available)
 {
     double all = 1024 * read_number(root, "/proc", "meminfo", "MemTotal:"),
            open = 1024 * read_number(root, "/proc", "meminfo", "MemAvailable:");
-    for (size_t i = 0; i < sizeof versions / sizeof *versions; i++)
-        apply_groups(root, &versions[i], &all, &open);
+    for (size_t i = 0; i < sizeof versions / sizeof *versions; i++) apply_groups(root, &versions[i], &all, &open);
     *total = all > 0 ? (size_t)all : 0;
     *available = open > 0 ? (size_t)open : 0;
 }

@@ -91,7 +91,7 @@ uint16_t f16_from_float(float x)
     uint32_t u = bits_of(x), sign = u >> 16 & 0x8000u, magnitude = u & 0x7FFFFFFFu;
     if (magnitude > 0x7F800000u) return (uint16_t)(sign | 0x7E00u);
     if (magnitude >= 0x47800000u) return (uint16_t)(sign | 0x7C00u); /* 65536 and above */
-    if (magnitude < 0x38800000u) {                                    /* subnormal: adding 0.5 aligns the bits */
+    if (magnitude < 0x38800000u) {                                   /* subnormal: adding 0.5 aligns the bits */
         uint32_t aligned = bits_of(float_of(magnitude) + 0.5f) - bits_of(0.5f);
         return (uint16_t)(sign | aligned);
     }

@@ -27,7 +27,7 @@ bool tensor_same_shape(const tensor *a, const tensor *b);
 
 /* data may be NULL while planning. */
 tensor tensor_make(cloob_dtype d, int ndim, const int64_t *dim, void *data);
-#define TENSOR(dtype, data, ...)                                                                             \
+#define TENSOR(dtype, data, ...)                                                                                       \
     tensor_make(dtype, (int)(sizeof((int64_t[]){ __VA_ARGS__ }) / sizeof(int64_t)), (int64_t[]){ __VA_ARGS__ }, data)
 
 /* "(512, 77, 8)" into a caller's buffer; returns the buffer. */

@@ -9,8 +9,8 @@
 #include "core/peak.h"
 #include "core/rng.h"
 #include "model/encoder.h"
-#include "tensor/feed.h"
-#include "train/memory.h"
+#include "tensor/async_copy.h"
+#include "train/memory_budget.h"
 
 static double read_ms(clockid_t clock)
 {
@@ -47,8 +47,8 @@ typedef struct inputs {
 
 static void release_inputs(inputs *in)
 {
-    if (in->rgb) feed_host_free(in->dev, in->rgb);
-    if (in->tokens) feed_host_free(in->dev, in->tokens);
+    if (in->rgb) async_copy_host_free(in->dev, in->rgb);
+    if (in->tokens) async_copy_host_free(in->dev, in->tokens);
 }
 
 /* Where text r of T tokens ends; length: tokens in the mean, or 0. */
@@ -65,8 +65,8 @@ static cloob_status make_inputs(cloob_ctx *ctx, device *d, const model_config *c
 {
     int64_t pixels = n * c->image_size * c->image_size * 3, T = c->context;
     uint64_t key = rng_key(o->seed, "bench");
-    *in = (inputs){ d, feed_host_alloc(d, (size_t)pixels),
-                    feed_host_alloc(d, (size_t)(n * T) * sizeof *in->tokens) };
+    *in = (inputs){ d, async_copy_host_alloc(d, (size_t)pixels),
+                    async_copy_host_alloc(d, (size_t)(n * T) * sizeof *in->tokens) };
     if (!in->rgb || !in->tokens) {
         release_inputs(in);
         *in = (inputs){ 0 };
@@ -76,12 +76,8 @@ static cloob_status make_inputs(cloob_ctx *ctx, device *d, const model_config *c
     for (int64_t r = 0; r < n; r++) {
         int64_t end = end_of(rng_subkey(key, 1), r, T, o->text_length);
         for (int64_t k = 0; k < T; k++) {
-            int64_t word =
-                1 + (int64_t)rng_below(rng_subkey(key, 2), (uint64_t)(r * T + k), (uint64_t)(c->vocab - 3));
-            in->tokens[r * T + k] = (int32_t)(k == end  ? c->vocab - 1
-                                              : k == 0  ? c->vocab - 2
-                                              : k > end ? 0
-                                                        : word);
+            int64_t word = 1 + (int64_t)rng_below(rng_subkey(key, 2), (uint64_t)(r * T + k), (uint64_t)(c->vocab - 3));
+            in->tokens[r * T + k] = (int32_t)(k == end ? c->vocab - 1 : k == 0 ? c->vocab - 2 : k > end ? 0 : word);
         }
     }
     return CLOOB_OK;
@@ -91,8 +87,8 @@ static cloob_status make_inputs(cloob_ctx *ctx, device *d, const model_config *c
 
 typedef cloob_status once_fn(cloob_ctx *ctx, void *user);
 
-static cloob_status take_times(cloob_ctx *ctx, device *d, int repeats, int64_t items, once_fn *once,
-                               void *user, cloob_bench_result *out)
+static cloob_status take_times(cloob_ctx *ctx, device *d, int repeats, int64_t items, once_fn *once, void *user,
+                               cloob_bench_result *out)
 {
     double *ms = calloc((size_t)repeats + 1, sizeof *ms), cpu = 0;
     cloob_status status = ms ? CLOOB_OK : ctx_no_memory(ctx, (size_t)repeats * sizeof *ms, "times");

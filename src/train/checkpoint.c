@@ -41,7 +41,8 @@ cloob_status checkpoint_verify(cloob_ctx *ctx, const char *path, const weights *
     if (!stored) return CLOOB_OK;
     checksum(w, text);
     if (strcmp(text, stored) == 0) return CLOOB_OK;
-    return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: damaged (checksum %s, expected %s); use an earlier checkpoint", path, text, stored);
+    return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: damaged (checksum %s, expected %s); use an earlier checkpoint", path,
+                    text, stored);
 }
 
 /* ---- writing ------------------------------------------------------------------------------------- */
@@ -80,7 +81,8 @@ static cloob_status set_number(cloob_ctx *ctx, weights *w, const char *key, doub
 static const char *const scalar_names[6] = { "train.logit_inv_tau", "train.logit_inv_tau.m", "train.logit_inv_tau.v",
                                              "train.logit_beta",    "train.logit_beta.m",    "train.logit_beta.v" };
 
-static cloob_status add_meta(cloob_ctx *ctx, weights *w, const step_state *st, const run_position *at, const checkpoint_meta *m)
+static cloob_status add_meta(cloob_ctx *ctx, weights *w, const step_state *st, const run_position *at,
+                             const checkpoint_meta *m)
 {
     char sum[17];
     for (int i = 0; i < 6; i++) CLOOB_TRY(set_number(ctx, w, scalar_names[i], st->scalar[i]));
@@ -102,7 +104,8 @@ static cloob_status add_meta(cloob_ctx *ctx, weights *w, const step_state *st, c
     return weights_set_meta(ctx, w, "checksum", sum);
 }
 
-cloob_status checkpoint_write(cloob_ctx *ctx, const char *path, step *s, const run_position *at, const checkpoint_meta *meta)
+cloob_status checkpoint_write(cloob_ctx *ctx, const char *path, step *s, const run_position *at,
+                              const checkpoint_meta *meta)
 {
     weights w;
     step_state st = step_get_state(s);
@@ -112,7 +115,7 @@ cloob_status checkpoint_write(cloob_ctx *ctx, const char *path, step *s, const r
     if (status == CLOOB_OK) status = add_block(ctx, &w, p, "m", st.m);
     if (status == CLOOB_OK) status = add_block(ctx, &w, p, "v", st.v);
     if (status == CLOOB_OK) status = add_block(ctx, &w, p, "ema", st.ema);
-    if (status == CLOOB_OK) status = stored_save(ctx, step_stored(s), &w);
+    if (status == CLOOB_OK) status = hopfield_memory_save(ctx, step_stored(s), &w);
     if (status == CLOOB_OK) status = add_meta(ctx, &w, &st, at, meta);
     if (status == CLOOB_OK) status = weights_write_native(ctx, path, &w);
     weights_release(&w);
@@ -128,7 +131,8 @@ static cloob_status get_int(cloob_ctx *ctx, const weights *w, const char *path, 
     errno = 0;
     *out = text ? strtoll(text, &end, 10) : 0;
     if (text && !errno && end != text && !*end && *out >= 0) return CLOOB_OK;
-    return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: no usable training state in it (%s); it can be used with --pretrained", path, key);
+    return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: no usable training state in it (%s); it can be used with --pretrained",
+                    path, key);
 }
 
 /* Everything is checked before the first value is put in place. */
@@ -140,7 +144,8 @@ static cloob_status check_block(cloob_ctx *ctx, const weights *w, const char *pa
         snprintf(name, sizeof name, "train.%s.%s", kind, p->row[i].name);
         const tensor *t = weights_find(w, name);
         if (!t || t->dtype != CLOOB_F32 || tensor_count(t) != p->row[i].count)
-            return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: %s is missing or of another size; it can be used with --pretrained", path, name);
+            return ctx_fail(ctx, CLOOB_ERR_FORMAT,
+                            "%s: %s is missing or of another size; it can be used with --pretrained", path, name);
     }
     return CLOOB_OK;
 }
@@ -164,7 +169,9 @@ static cloob_status check_same_model(cloob_ctx *ctx, const weights *w, const cha
     model_config_to_json(&p->config, &want);
     bool same = have.data && want.data && strcmp(have.data, want.data) == 0;
     cloob_status status = CLOOB_OK;
-    if (!same) status = ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: holds another model: %s; this run has %s", path, have.data ? have.data : "?", want.data ? want.data : "?");
+    if (!same)
+        status = ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: holds another model: %s; this run has %s", path,
+                          have.data ? have.data : "?", want.data ? want.data : "?");
     sbuf_release(&have);
     sbuf_release(&want);
     return status;
@@ -183,7 +190,8 @@ static cloob_status read_state(cloob_ctx *ctx, const weights *w, const char *pat
     CLOOB_TRY(get_int(ctx, w, path, "train.step_in_epoch", &at->step_in_epoch));
     CLOOB_TRY(get_int(ctx, w, path, "train.updates", &at->updates));
     CLOOB_TRY(get_int(ctx, w, path, "train.skipped", &at->skipped));
-    if (weights_get_meta(w, "train.global_batch")) CLOOB_TRY(get_int(ctx, w, path, "train.global_batch", &at->global_batch));
+    if (weights_get_meta(w, "train.global_batch"))
+        CLOOB_TRY(get_int(ctx, w, path, "train.global_batch", &at->global_batch));
     CLOOB_TRY(get_int(ctx, w, path, "train.seed", &seed));
     at->seed = (uint64_t)seed;
     for (int i = 0; i < 6; i++) {
@@ -197,7 +205,7 @@ static cloob_status read_state(cloob_ctx *ctx, const weights *w, const char *pat
     CLOOB_TRY(load_block(ctx, w, p, "m", st.m));
     CLOOB_TRY(load_block(ctx, w, p, "v", st.v));
     if (st.ema) CLOOB_TRY(load_block(ctx, w, p, "ema", st.ema));
-    CLOOB_TRY(stored_load(ctx, step_stored(s), w, path));
+    CLOOB_TRY(hopfield_memory_load(ctx, step_stored(s), w, path));
     return step_set_scalars(ctx, s, scalar, count);
 }
 

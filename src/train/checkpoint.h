@@ -22,7 +22,8 @@ typedef struct checkpoint_meta {
     double inv_tau, beta;
 } checkpoint_meta;
 
-cloob_status checkpoint_write(cloob_ctx *ctx, const char *path, step *s, const run_position *at, const checkpoint_meta *meta);
+cloob_status checkpoint_write(cloob_ctx *ctx, const char *path, step *s, const run_position *at,
+                              const checkpoint_meta *meta);
 
 /* Puts weights and state back into a step made for the same model. A file of another model, without training state, or with
  * a wrong checksum is refused and changes nothing. */

@@ -66,13 +66,17 @@ static cloob_status take_lock(cloob_ctx *ctx, journal *j)
         return CLOOB_OK;
     }
     if (pread(j->lock, owner, sizeof owner - 1, 0) <= 0) strcpy(owner, "?");
-    return ctx_fail(ctx, CLOOB_ERR_IO, "%s: another process (%s) is training in this folder; wait for it or stop it, or give another --name", j->dir, owner);
+    return ctx_fail(
+        ctx, CLOOB_ERR_IO,
+        "%s: another process (%s) is training in this folder; wait for it or stop it, or give another --name", j->dir,
+        owner);
 }
 
 static cloob_status make_files(cloob_ctx *ctx, journal *j, journal_mode mode, bool with_board)
 {
     if (mode == JOURNAL_NEW && file_exists(j->dir))
-        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: a run of this name exists; give another --name, or --resume latest", j->dir);
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
+                        "%s: a run of this name exists; give another --name, or --resume latest", j->dir);
     CLOOB_TRY(file_make_dirs(ctx, j->checkpoints));
     CLOOB_TRY(take_lock(ctx, j));
     CLOOB_TRY(open_log(ctx, j, "out.log", &j->log));
@@ -87,7 +91,8 @@ static cloob_status make_files(cloob_ctx *ctx, journal *j, journal_mode mode, bo
     return status;
 }
 
-cloob_status journal_open(cloob_ctx *ctx, const char *logs, const char *name, journal_mode mode, bool writes, bool board, journal **out)
+cloob_status journal_open(cloob_ctx *ctx, const char *logs, const char *name, journal_mode mode, bool writes,
+                          bool board, journal **out)
 {
     journal *j = calloc(1, sizeof *j);
     if (!j) return ctx_no_memory(ctx, sizeof *j, "a run's journal");
@@ -151,7 +156,8 @@ cloob_status journal_params(cloob_ctx *ctx, journal *j, const char *text)
         if (*l) line[n++] = l;
     qsort(line, n, sizeof *line, by_text);
     for (size_t i = 0; i < n; i++) sbuf_printf(&out, "%s\n", line[i]);
-    cloob_status status = copy && path && !out.failed ? file_write(ctx, path, out.data, out.len) : ctx_no_memory(ctx, 1024, "params.txt");
+    cloob_status status =
+        copy && path && !out.failed ? file_write(ctx, path, out.data, out.len) : ctx_no_memory(ctx, 1024, "params.txt");
     sbuf_release(&out);
     free(copy);
     free(path);
@@ -165,7 +171,9 @@ cloob_status journal_result(cloob_ctx *ctx, journal *j, const char *json)
     FILE *f = path ? fopen(path, "a") : NULL;
     bool ok = f && fprintf(f, "%s\n", json) > 0;
     if (f && fclose(f) != 0) ok = false;
-    cloob_status status = ok ? CLOOB_OK : ctx_fail(ctx, CLOOB_ERR_IO, "%s: cannot write: %s", path ? path : "results.jsonl", strerror(errno));
+    cloob_status status =
+        ok ? CLOOB_OK
+           : ctx_fail(ctx, CLOOB_ERR_IO, "%s: cannot write: %s", path ? path : "results.jsonl", strerror(errno));
     free(path);
     return status;
 }
@@ -173,8 +181,9 @@ cloob_status journal_result(cloob_ctx *ctx, journal *j, const char *json)
 void journal_metrics(journal *j, const journal_row *r)
 {
     if (!j->writes) return;
-    fprintf(j->metrics, "%lld\t%lld\t%.9g\t%.9g\t%.9g\t%.9g\t%.9g\t%.9g\t%.9g\t%.9g\n", (long long)r->step, (long long)r->epoch, r->loss, r->image_term, r->text_term,
-            r->lr, r->grad_norm, r->pairs_per_s, r->wait, r->inv_tau);
+    fprintf(j->metrics, "%lld\t%lld\t%.9g\t%.9g\t%.9g\t%.9g\t%.9g\t%.9g\t%.9g\t%.9g\n", (long long)r->step,
+            (long long)r->epoch, r->loss, r->image_term, r->text_term, r->lr, r->grad_norm, r->pairs_per_s, r->wait,
+            r->inv_tau);
     fflush(j->metrics);
 }
 

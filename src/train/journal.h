@@ -12,7 +12,8 @@ typedef enum journal_mode { JOURNAL_NEW, JOURNAL_RESUME } journal_mode;
  * process is training: the open journal holds a lock on <dir>/.lock, which goes with the process. writes false: every call does
  * nothing.
  * board: write TensorBoard events. */
-cloob_status journal_open(cloob_ctx *ctx, const char *logs, const char *name, journal_mode mode, bool writes, bool board, journal **out);
+cloob_status journal_open(cloob_ctx *ctx, const char *logs, const char *name, journal_mode mode, bool writes,
+                          bool board, journal **out);
 void journal_close(journal *j);
 
 const char *journal_dir(const journal *j);         /* <logs>/<name> */

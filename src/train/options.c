@@ -7,20 +7,43 @@
 
 void cloob_train_options_init(cloob_train_options *o)
 {
-    *o = (cloob_train_options){ .vocab_size = 8192, .aug_scale_min = 0.9, .aug_scale_max = 1.0,
-                                .logs = "./logs/", .workers = 4, .batch_size = 64, .batch_size_eval = 256, .epochs = 32,
-                                .save_frequency = 1, .zeroshot_frequency = 2, .val_frequency = 1, .log_every_n_steps = 100,
-                                .report_to = "tensorboard", .lr = -1, .beta1 = -1, .beta2 = -1, .eps = -1, .wd = 0.2,
-                                .warmup = 10000, .restart_cycles = 1, .accum_freq = 1, .lr_scheduler = "cosine",
-                                .model = "RN50", .precision = "fp32", .device = "auto", .method = "cloob", .memory = "batch",
-                                .init_inv_tau = 30, .scale_hopfield = 8 };
+    *o = (cloob_train_options){ .vocab_size = 8192,
+                                .aug_scale_min = 0.9,
+                                .aug_scale_max = 1.0,
+                                .logs = "./logs/",
+                                .workers = 4,
+                                .batch_size = 64,
+                                .batch_size_eval = 256,
+                                .epochs = 32,
+                                .save_frequency = 1,
+                                .zeroshot_frequency = 2,
+                                .val_frequency = 1,
+                                .log_every_n_steps = 100,
+                                .report_to = "tensorboard",
+                                .lr = -1,
+                                .beta1 = -1,
+                                .beta2 = -1,
+                                .eps = -1,
+                                .wd = 0.2,
+                                .warmup = 10000,
+                                .restart_cycles = 1,
+                                .accum_freq = 1,
+                                .lr_scheduler = "cosine",
+                                .model = "RN50",
+                                .precision = "fp32",
+                                .device = "auto",
+                                .method = "cloob",
+                                .memory = "batch",
+                                .init_inv_tau = 30,
+                                .scale_hopfield = 8 };
     cloob_data_options_init(&o->data);
 }
 
 cloob_status cloob_train_preset(cloob_ctx *ctx, const char *name, cloob_train_options *o)
 {
     bool cc = strcmp(name, "cc") == 0;
-    if (!cc && strcmp(name, "yfcc") != 0) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "preset %s: choose cc or yfcc", name);
+    if (!cc && strcmp(name, "yfcc") != 0)
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "preset %s: choose cc or yfcc", name);
     o->model = "RN50";
     o->method = "cloob";
     o->lr = cc ? 1e-3 : 5e-4;
@@ -37,7 +60,11 @@ cloob_status cloob_train_preset(cloob_ctx *ctx, const char *name, cloob_train_op
 
 double run_save_interval(const char *text, bool *steps)
 {
-    static const struct { const char *unit; double factor; bool steps; } units[] = {
+    static const struct {
+        const char *unit;
+        double factor;
+        bool steps;
+    } units[] = {
         { "s", 1, false }, { "m", 60, false }, { "h", 3600, false }, { "step", 1, true }, { "steps", 1, true },
     };
     char *unit;
@@ -86,7 +113,8 @@ static cloob_status check_values(cloob_ctx *ctx, const cloob_train_options *o)
         { o->workers < 0 || o->workers > 1024, "--workers must be between 0 and 1024" },
         { o->warmup < 0, "--warmup must be 0 or more" },
         { o->log_every_n_steps < 1, "--log-every-n-steps must be 1 or more" },
-        { o->vocab_size < 514, "--vocab-size must be 514 or more: 512 ids stand for bytes, two for start and end; merges come on top" },
+        { o->vocab_size < 514,
+          "--vocab-size must be 514 or more: 512 ids stand for bytes, two for start and end; merges come on top" },
         { !(o->init_inv_tau > 0), "--init-inv-tau must be above 0" },
         { !(o->scale_hopfield >= 0), "--scale-hopfield must be 0 or more" },
         { o->beta1 >= 1 || o->beta2 >= 1, "--beta1 and --beta2 must be below 1" },
@@ -94,16 +122,21 @@ static cloob_status check_values(cloob_ctx *ctx, const cloob_train_options *o)
         { !(o->grad_clip_norm >= 0), "--grad-clip-norm must be 0 or more" },
         { !(o->ema >= 0) || o->ema >= 1, "--ema must be at least 0 and below 1" },
         { o->save_frequency < 0, "--save-frequency must be 0 or more" },
-        { o->save_every && run_save_interval(o->save_every, &steps) <= 0, "--save-every: a time or a number of steps, as 90s, 30m, 2h or 500steps" },
+        { o->save_every && run_save_interval(o->save_every, &steps) <= 0,
+          "--save-every: a time or a number of steps, as 90s, 30m, 2h or 500steps" },
         { o->restart_cycles < 1, "--restart-cycles must be 1 or more" },
         { !o->data.csv_separator, "--csv-separator must be one character" },
-        { o->image_resize_mode && !model_resize_from_name(o->image_resize_mode, &resize), "--image-resize-mode: choose shortest, longest or squash" },
-        { !schedule_from_name(o->lr_scheduler, &kind), "--lr-scheduler: choose cosine, cosine-restarts, const or const-cooldown" },
+        { o->image_resize_mode && !model_resize_from_name(o->image_resize_mode, &resize),
+          "--image-resize-mode: choose shortest, longest or squash" },
+        { !schedule_from_name(o->lr_scheduler, &kind),
+          "--lr-scheduler: choose cosine, cosine-restarts, const or const-cooldown" },
         { !loss_method_from_name(o->method, &method), "--method: choose cloob, clip, infoloob or infonce-hopfield" },
-        { o->precision && strcmp(o->precision, "fp16") == 0, "--precision fp16: use amp_bf16, which has the range of fp32 and needs no loss scaling" },
+        { o->precision && strcmp(o->precision, "fp16") == 0,
+          "--precision fp16: use amp_bf16, which has the range of fp32 and needs no loss scaling" },
         { o->precision && !is_one_of(o->precision, precisions), "--precision: choose amp_bf16, bf16 or fp32" },
         { !is_one_of(o->report_to, reports), "--report-to: choose tensorboard or none" },
-        { o->name && (!*o->name || strchr(o->name, '/')), "--name must be a word without a slash; --logs says where runs are kept" },
+        { o->name && (!*o->name || strchr(o->name, '/')),
+          "--name must be a word without a slash; --logs says where runs are kept" },
     };
     return first_broken(ctx, rules, sizeof rules / sizeof *rules);
 }
@@ -122,9 +155,12 @@ static cloob_status check_together(cloob_ctx *ctx, const cloob_train_options *o)
         { cooldown && o->epochs_cooldown < 1, "--lr-scheduler const-cooldown needs --epochs-cooldown" },
         { o->epochs_cooldown > 0 && !cooldown, "--epochs-cooldown goes with --lr-scheduler const-cooldown" },
         { o->epochs_cooldown > o->epochs, "--epochs-cooldown is more than --epochs" },
-        { o->restart_cycles > 1 && strcmp(o->lr_scheduler, "cosine-restarts") != 0, "--restart-cycles goes with --lr-scheduler cosine-restarts" },
-        { o->zeroshot_set && !o->zeroshot_prompts, "--zeroshot-set names a set of --zeroshot-prompts, which is not given" },
-        { o->zeroshot_prompts && !o->zeroshot_data && !o->imagenet_val && !o->imagenet_v2, "--zeroshot-prompts needs the class folders: --zeroshot-data" },
+        { o->restart_cycles > 1 && strcmp(o->lr_scheduler, "cosine-restarts") != 0,
+          "--restart-cycles goes with --lr-scheduler cosine-restarts" },
+        { o->zeroshot_set && !o->zeroshot_prompts,
+          "--zeroshot-set names a set of --zeroshot-prompts, which is not given" },
+        { o->zeroshot_prompts && !o->zeroshot_data && !o->imagenet_val && !o->imagenet_v2,
+          "--zeroshot-prompts needs the class folders: --zeroshot-data" },
         { o->analyze && !o->val_data, "--analyze needs --val-data" },
     };
     return first_broken(ctx, rules, sizeof rules / sizeof *rules);
@@ -133,6 +169,6 @@ static cloob_status check_together(cloob_ctx *ctx, const cloob_train_options *o)
 cloob_status run_check_options(cloob_ctx *ctx, const cloob_train_options *o)
 {
     CLOOB_TRY(check_values(ctx, o));
-    CLOOB_TRY(stored_check(ctx, o->memory));
+    CLOOB_TRY(hopfield_memory_check(ctx, o->memory));
     return check_together(ctx, o);
 }

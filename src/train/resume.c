@@ -75,10 +75,9 @@ static cloob_status find_other(cloob_ctx *ctx, const char *folder, char path[RES
     if (i < n) memcpy(path, c[i].path, RESUME_PATH);
     free(c);
     if (i < n) return CLOOB_OK;
-    return ctx_fail(
-        ctx, CLOOB_ERR_IO,
-        "%s: no whole checkpoint there to resume from; start without --resume and with another --name",
-        folder);
+    return ctx_fail(ctx, CLOOB_ERR_IO,
+                    "%s: no whole checkpoint there to resume from; start without --resume and with another --name",
+                    folder);
 }
 
 cloob_status resume_find(cloob_ctx *ctx, const char *folder, char path[RESUME_PATH])

@@ -38,7 +38,9 @@ cloob_status run_save(cloob_ctx *ctx, run *r, const char *name)
     char path[1024];
     cloob_status status = CLOOB_OK;
     step_state st = step_get_state(r->s);
-    checkpoint_meta meta = { .tokenizer = r->tok_text, .method = r->o->method, .name = r->o->name,
+    checkpoint_meta meta = { .tokenizer = r->tok_text,
+                             .method = r->o->method,
+                             .name = r->o->name,
                              .inv_tau = r->o->learnable_inv_tau ? exp(st.scalar[0]) : r->o->init_inv_tau,
                              .beta = r->o->learnable_scale_hopfield ? exp(st.scalar[3]) : r->o->scale_hopfield };
     snprintf(path, sizeof path, "%s/%s.safetensors", journal_checkpoints(r->log), name);
@@ -47,7 +49,8 @@ cloob_status run_save(cloob_ctx *ctx, run *r, const char *name)
         if (status == CLOOB_OK) status = link_latest(ctx, r, path);
     }
     CLOOB_TRY(comm_agree(ctx, r->c, status));
-    if (r->o->delete_previous_checkpoint && r->latest[0] && strcmp(r->latest, path) != 0 && comm_rank(r->c) == 0) unlink(r->latest);
+    if (r->o->delete_previous_checkpoint && r->latest[0] && strcmp(r->latest, path) != 0 && comm_rank(r->c) == 0)
+        unlink(r->latest);
     snprintf(r->latest, sizeof r->latest, "%s", path);
     snprintf(r->sum.checkpoint, sizeof r->sum.checkpoint, "%s", path);
     r->last_saved = run_clock();
@@ -83,8 +86,9 @@ static void progress(run *r, const step_result *s, double pairs_per_s, double lr
     bar[20] = '\0';
     double pairs = (double)(r->o->batch_size * r->o->accum_freq * comm_size(r->c));
     int64_t eta = pairs_per_s > 0 ? (int64_t)((double)left * pairs / pairs_per_s) : 0;
-    snprintf(line, sizeof line, "[%s] epoch %lld step %lld/%lld  loss %.4f  lr %.2e  %.0f pairs/s  %lld:%02lld left", bar, (long long)r->at.epoch + 1,
-             (long long)done, (long long)r->total_steps, s->loss, lr, pairs_per_s, (long long)(eta / 60), (long long)(eta % 60));
+    snprintf(line, sizeof line, "[%s] epoch %lld step %lld/%lld  loss %.4f  lr %.2e  %.0f pairs/s  %lld:%02lld left",
+             bar, (long long)r->at.epoch + 1, (long long)done, (long long)r->total_steps, s->loss, lr, pairs_per_s,
+             (long long)(eta / 60), (long long)(eta % 60));
     r->o->progress(r->o->progress_user, line);
 }
 
@@ -92,13 +96,19 @@ static void log_step(cloob_ctx *ctx, run *r, const step_result *s, double lr, co
 {
     int64_t steps = m->steps;
     double wait_seconds = m->wait;
-    double other = step_seconds > 0 ? 1 - (m->compute + wait_seconds) / step_seconds : 0; /* neither compute nor declared wait */
-    double pairs = (double)(r->o->batch_size * r->o->accum_freq * comm_size(r->c) * steps), rate = step_seconds > 0 ? pairs / step_seconds : 0;
+    double other =
+        step_seconds > 0 ? 1 - (m->compute + wait_seconds) / step_seconds : 0; /* neither compute nor declared wait */
+    double pairs = (double)(r->o->batch_size * r->o->accum_freq * comm_size(r->c) * steps),
+           rate = step_seconds > 0 ? pairs / step_seconds : 0;
     int64_t n = r->at.updates;
-    journal_line(ctx, r->log, "epoch %lld [%lld/%lld] loss %.5f (image %.4f, text %.4f), lr %.3e, norm %.3g, %.1f pairs/s, data wait %.1f %%, other %.1f %%", (long long)r->at.epoch + 1,
-                 (long long)r->at.step_in_epoch, (long long)r->steps_per_epoch, s->loss, s->image_term, s->text_term, lr, s->grad_norm, rate,
+    journal_line(ctx, r->log,
+                 "epoch %lld [%lld/%lld] loss %.5f (image %.4f, text %.4f), lr %.3e, norm %.3g, %.1f pairs/s, data "
+                 "wait %.1f %%, other %.1f %%",
+                 (long long)r->at.epoch + 1, (long long)r->at.step_in_epoch, (long long)r->steps_per_epoch, s->loss,
+                 s->image_term, s->text_term, lr, s->grad_norm, rate,
                  step_seconds > 0 ? 100 * wait_seconds / step_seconds : 0, 100 * other);
-    journal_metrics(r->log, &(journal_row){ n, r->at.epoch + 1, s->loss, s->image_term, s->text_term, lr, s->grad_norm, rate, step_seconds > 0 ? wait_seconds / step_seconds : 0, s->inv_tau });
+    journal_metrics(r->log, &(journal_row){ n, r->at.epoch + 1, s->loss, s->image_term, s->text_term, lr, s->grad_norm,
+                                            rate, step_seconds > 0 ? wait_seconds / step_seconds : 0, s->inv_tau });
     journal_scalar(r->log, "train/loss", n, s->loss);
     journal_scalar(r->log, "train/lr", n, lr);
     journal_scalar(r->log, "train/data_time", n, wait_seconds / (double)steps);
@@ -136,11 +146,14 @@ static cloob_status look_for_collapse(cloob_ctx *ctx, run *r, const step_result 
     CLOOB_TRY(similarity_within(ctx, r, true, &signs.text));
     if (!collapse_seen(&signs)) return CLOOB_OK;
     journal_line(ctx, r->log,
-                 "COLLAPSE: after %lld steps the loss %.4f is still where it starts (%.4f) and %s embed to one point (mean similarity: pictures %.3f, texts %.3f). "
-                 "Likely causes: a learning rate too high or a warm-up too short (--lr, --warmup); captions or pictures that are all alike or do not belong together; "
+                 "COLLAPSE: after %lld steps the loss %.4f is still where it starts (%.4f) and %s embed to one point "
+                 "(mean similarity: pictures %.3f, texts %.3f). "
+                 "Likely causes: a learning rate too high or a warm-up too short (--lr, --warmup); captions or "
+                 "pictures that are all alike or do not belong together; "
                  "a batch too small; weights of --pretrained with another activation or normalisation.",
                  (long long)r->at.updates, s->loss, signs.start,
-                 signs.image > 0.99 ? (signs.text > 0.99 ? "pictures and texts" : "all pictures") : "all texts", signs.image, signs.text);
+                 signs.image > 0.99 ? (signs.text > 0.99 ? "pictures and texts" : "all pictures") : "all texts",
+                 signs.image, signs.text);
     return CLOOB_OK;
 }
 
@@ -157,15 +170,17 @@ static cloob_status one_step(cloob_ctx *ctx, run *r, meter *m)
     r->at.step_in_epoch++;
     r->at.skipped += s.skipped;
     m->steps++;
-    if (s.skipped) journal_line(ctx, r->log, "step %lld skipped: the loss or its gradient is not finite", (long long)r->at.updates);
+    if (s.skipped)
+        journal_line(ctx, r->log, "step %lld skipped: the loss or its gradient is not finite",
+                     (long long)r->at.updates);
     r->sum.loss = s.loss;
     CLOOB_TRY(look_for_collapse(ctx, r, &s));
     double now = run_clock(), pairs = (double)(r->o->batch_size * r->o->accum_freq * comm_size(r->c));
     progress(r, &s, pairs * (double)m->steps / (now - m->since), lr);
     if (r->at.updates % r->o->log_every_n_steps == 0 || r->at.step_in_epoch == r->steps_per_epoch) {
-        loader_stats ls = loader_stats_take(r->feed);
+        loader_stats ls = loader_stats_take(r->batches);
         log_step(ctx, r, &s, lr, m, now - m->since);
-        loader_log_bottleneck(ctx, r->feed, &ls);
+        loader_log_bottleneck(ctx, r->batches, &ls);
         r->sum.bad_samples = ls.bad_samples;
         *m = (meter){ .since = run_clock() };
     }
@@ -175,13 +190,15 @@ static cloob_status one_step(cloob_ctx *ctx, run *r, meter *m)
 static cloob_status stop_now(cloob_ctx *ctx, run *r)
 {
     CLOOB_TRY(run_save(ctx, r, "interrupted"));
-    return ctx_fail(ctx, CLOOB_ERR_STOPPED, "stopped at step %lld, saved; go on with --resume latest", (long long)r->at.updates);
+    return ctx_fail(ctx, CLOOB_ERR_STOPPED, "stopped at step %lld, saved; go on with --resume latest",
+                    (long long)r->at.updates);
 }
 
 /* Ranks stop together: one that was asked tells the others. They save together, by the clock of rank 0. */
 static cloob_status stop_or_save(cloob_ctx *ctx, run *r, bool *stop, bool *save)
 {
-    int64_t wish[2] = { r->o->should_stop && r->o->should_stop(r->o->stop_user), comm_rank(r->c) == 0 && save_is_due(r) };
+    int64_t wish[2] = { r->o->should_stop && r->o->should_stop(r->o->stop_user),
+                        comm_rank(r->c) == 0 && save_is_due(r) };
     if (comm_size(r->c) > 1) CLOOB_TRY(comm_host_sum(ctx, r->c, wish, 2));
     *stop = wish[0] != 0;
     *save = wish[1] != 0;
@@ -190,12 +207,12 @@ static cloob_status stop_or_save(cloob_ctx *ctx, run *r, bool *stop, bool *save)
 
 /* The next batch sets out for the device; *more is false at the end of the epoch. The one before has to be there by then:
  * the loader fills its memory again. It is, but at the beginning of an epoch. */
-static cloob_status stage_next(cloob_ctx *ctx, run *r, meter *m, bool *more)
+static cloob_status batch_upload_next(cloob_ctx *ctx, run *r, meter *m, bool *more)
 {
     batch b;
     double before = run_clock();
     CLOOB_TRY(step_settle(ctx, r->s));
-    CLOOB_TRY(loader_next(ctx, r->feed, &b));
+    CLOOB_TRY(loader_next(ctx, r->batches, &b));
     m->wait += run_clock() - before;
     *more = !b.end;
     return b.end ? CLOOB_OK : step_stage(ctx, r->s, b.images, b.tokens);
@@ -217,14 +234,14 @@ static cloob_status one_epoch(cloob_ctx *ctx, run *r)
 {
     meter m = { .since = run_clock() };
     bool ahead = step_looks_ahead(r->s), more, next = true;
-    CLOOB_TRY(stage_next(ctx, r, &m, &more));
+    CLOOB_TRY(batch_upload_next(ctx, r, &m, &more));
     for (; more; more = next) {
         bool last = r->at.updates + 1 >= r->total_steps;
-        if (ahead && !last) CLOOB_TRY(stage_next(ctx, r, &m, &next));
+        if (ahead && !last) CLOOB_TRY(batch_upload_next(ctx, r, &m, &next));
         CLOOB_TRY(one_step(ctx, r, &m));
         if (last) return CLOOB_OK;
         CLOOB_TRY(after_step(ctx, r, &m));
-        if (!ahead) CLOOB_TRY(stage_next(ctx, r, &m, &next));
+        if (!ahead) CLOOB_TRY(batch_upload_next(ctx, r, &m, &next));
     }
     return CLOOB_OK;
 }
@@ -276,7 +293,8 @@ cloob_status cloob_train(cloob_ctx *ctx, const cloob_train_options *o, cloob_tra
     r.sum.skipped_steps = r.at.skipped;
     r.sum.seconds = run_clock() - r.started;
     if (status == CLOOB_OK)
-        journal_line(ctx, r.log, "done: %lld steps in %.0f s, loss %.5f, %lld bad samples skipped", (long long)r.at.updates, r.sum.seconds, r.sum.loss, (long long)r.sum.bad_samples);
+        journal_line(ctx, r.log, "done: %lld steps in %.0f s, loss %.5f, %lld bad samples skipped",
+                     (long long)r.at.updates, r.sum.seconds, r.sum.loss, (long long)r.sum.bad_samples);
     if (status != CLOOB_OK && r.log) { /* the log of the run says how it ended, too */
         char text[CTX_ERROR_BYTES];
         snprintf(text, sizeof text, "%s", cloob_error(ctx));

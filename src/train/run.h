@@ -4,12 +4,12 @@
 
 #include "cloob/train.h"
 #include "core/sbuf.h"
-#include "data/loader.h"
+#include "data/load/loader.h"
 #include "model/encoder.h"
 #include "optim/schedule.h"
 #include "train/checkpoint.h"
 #include "train/journal.h"
-#include "train/memory.h"
+#include "train/memory_budget.h"
 
 typedef struct run {
     const cloob_train_options *o;
@@ -20,19 +20,20 @@ typedef struct run {
     char *tok_text; /* merges, as checkpoints store them */
     step_options so;
     step *s;
-    loader *feed;
+    loader *batches;
     journal *log;
     schedule sched;
     double lr;
-    weights given;   /* what the run begins with, while it is being opened */
+    weights given; /* what the run begins with, while it is being opened */
     bool has_given;
     char from[1024]; /* the checkpoint it goes on from */
     run_position at;
     int64_t steps_per_epoch, total_steps, first_update;
     double started, last_saved;
-    double loop_seconds, wait_seconds, other_seconds; /* of the loop; of it until batches were there; neither that nor compute */
+    double loop_seconds, wait_seconds,
+        other_seconds; /* of the loop; of it until batches were there; neither that nor compute */
     int64_t last_saved_update;
-    memory_need need; /* planned before anything was taken */
+    memory_need need;  /* planned before anything was taken */
     char latest[1024]; /* the last checkpoint written */
     cloob_train_summary sum;
 } run;

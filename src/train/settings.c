@@ -12,9 +12,15 @@ typedef struct row {
     size_t at;
 } row;
 
-#define AT(member)          offsetof(cloob_train_options, member)
-#define LEARN(kind, member) { #member, kind, true, AT(member) }
-#define OTHER(kind, member) { #member, kind, false, AT(member) }
+#define AT(member) offsetof(cloob_train_options, member)
+#define LEARN(kind, member)                                                                                            \
+    {                                                                                                                  \
+#        member, kind, true, AT(member)                                                                                \
+    }
+#define OTHER(kind, member)                                                                                            \
+    {                                                                                                                  \
+#        member, kind, false, AT(member)                                                                               \
+    }
 
 static const row rows[] = {
     LEARN(WORD, train_data),
@@ -104,7 +110,9 @@ static void put_value(sbuf *out, kind k, const void *at)
     case COUNT: sbuf_printf(out, "%lld", (long long)*(const int64_t *)at); break;
     case NUMBER: sbuf_printf(out, "%g", *(const double *)at); break;
     case FLAG: sbuf_puts(out, *(const bool *)at ? "True" : "False"); break;
-    case CHARACTER: *(const char *)at == '\t' ? sbuf_puts(out, "tab") : sbuf_printf(out, "%c", *(const char *)at); break;
+    case CHARACTER:
+        *(const char *)at == '\t' ? sbuf_puts(out, "tab") : sbuf_printf(out, "%c", *(const char *)at);
+        break;
     }
 }
 

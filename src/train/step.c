@@ -5,13 +5,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tensor/feed.h"
+#include "tensor/async_copy.h"
 
 void step_options_init(step_options *o)
 {
-    *o = (step_options){ .compute = CLOOB_F32, .batch = 64, .accum = 1, .grad = { .recompute = true }, /* a few percent of time for a fifth of the memory */
-                         .method = LOSS_CLOOB, .memory = "batch", .inv_tau = 30, .beta = 8,
-                         .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .wd = 0.1 };
+    *o = (step_options){ .compute = CLOOB_F32,
+                         .batch = 64,
+                         .accum = 1,
+                         .grad = { .recompute = true }, /* a few percent of time for a fifth of the memory */
+                         .method = LOSS_CLOOB,
+                         .memory = "batch",
+                         .inv_tau = 30,
+                         .beta = 8,
+                         .beta1 = 0.9,
+                         .beta2 = 0.999,
+                         .eps = 1e-8,
+                         .wd = 0.1 };
 }
 
 /* ---- creation ------------------------------------------------------------------------------------ */
@@ -25,12 +34,17 @@ static cloob_status sum_statistics(void *user, float *values, int64_t n)
 static cloob_status make_tower(cloob_ctx *ctx, step *s, int which)
 {
     towers t;
-    exec_bindings b = { .param = s->p->compute_view, .master = s->p->master_view, .grad = s->p->grad_view,
+    exec_bindings b = { .param = s->p->compute_view,
+                        .master = s->p->master_view,
+                        .grad = s->p->grad_view,
                         .stream = which == TEXT && step_two_queues(s) ? s->dev->side : NULL,
-                        .ranks = s->o.bn_sync ? step_ranks(s) : 1, .sum_ranks = sum_statistics, .sum_user = s };
+                        .ranks = s->o.bn_sync ? step_ranks(s) : 1,
+                        .sum_ranks = sum_statistics,
+                        .sum_user = s };
     cloob_status status = towers_build(ctx, &s->o, s->dev, s->p, which == TEXT, &t);
     if (which == TEXT) s->texts = t.count, memcpy(s->rows, t.rows, sizeof s->rows);
-    if (status == CLOOB_OK) status = exec_create_family(ctx, t.g, t.count, s->dev, &b, which == TEXT ? s->text : &s->tower[IMAGE]);
+    if (status == CLOOB_OK)
+        status = exec_create_family(ctx, t.g, t.count, s->dev, &b, which == TEXT ? s->text : &s->tower[IMAGE]);
     if (which == TEXT) s->tower[TEXT] = s->text[0];
     towers_release(&t);
     return status;
@@ -45,8 +59,11 @@ static cloob_status make_plan(cloob_ctx *ctx, step *s, loss_method method, loss_
     o.inv_tau = s->o.inv_tau;
     o.beta = s->o.beta;
     o.unchecked = true; /* l2norm has just made the rows; a NaN shows in the loss */
-    loss_shape shape = { .rows = s->o.batch * s->o.accum, .dim = s->o.model.embed, .dtype = CLOOB_F32,
-                         .stored_u = stored_most(s->stored, false), .stored_v = stored_most(s->stored, true) };
+    loss_shape shape = { .rows = s->o.batch * s->o.accum,
+                         .dim = s->o.model.embed,
+                         .dtype = CLOOB_F32,
+                         .stored_u = hopfield_memory_max_rows(s->stored, false),
+                         .stored_v = hopfield_memory_max_rows(s->stored, true) };
     return loss_plan_create(ctx, &o, &shape, s->c, out);
 }
 
@@ -54,7 +71,8 @@ static cloob_status make_loss(cloob_ctx *ctx, step *s)
 {
     loss_method bare = loss_method_leaves_one_out(s->o.method) ? LOSS_INFOLOOB : LOSS_CLIP;
     if (loss_method_has_hopfield(s->o.method))
-        CLOOB_TRY(stored_create(ctx, s->o.memory, s->dev, s->c, s->o.batch * s->o.accum, s->o.model.embed, &s->stored));
+        CLOOB_TRY(hopfield_memory_create(ctx, s->o.memory, s->dev, s->c, s->o.batch * s->o.accum, s->o.model.embed,
+                                         &s->stored));
     if (s->o.hopfield_warmup > 0 && loss_method_has_hopfield(s->o.method)) CLOOB_TRY(make_plan(ctx, s, bare, &s->warm));
     return make_plan(ctx, s, s->o.method, &s->loss);
 }
@@ -74,7 +92,8 @@ static cloob_status make_ranges(cloob_ctx *ctx, step *s)
         if (r->buffer) continue;
         adamw_range next = { r->offset, r->count, r->decay, is_locked(s, r) };
         adamw_range *last = s->ranges ? &s->range[s->ranges - 1] : NULL;
-        if (last && last->decay == next.decay && last->frozen == next.frozen) last->count = next.offset + next.count - last->offset;
+        if (last && last->decay == next.decay && last->frozen == next.frozen)
+            last->count = next.offset + next.count - last->offset;
         else s->range[s->ranges++] = next;
     }
     size_t bytes = (size_t)s->ranges * sizeof *s->range;
@@ -125,7 +144,7 @@ static cloob_status take_memory(cloob_ctx *ctx, step *s)
 static cloob_status take_live(cloob_ctx *ctx, step *s)
 {
     CLOOB_TRY(s->dev->alloc(ctx, s->dev, sizeof *s->live, "the update's settings", (void **)&s->live));
-    s->live_host = feed_host_alloc(s->dev, sizeof *s->live_host);
+    s->live_host = async_copy_host_alloc(s->dev, sizeof *s->live_host);
     return s->live_host ? CLOOB_OK : ctx_no_memory(ctx, sizeof *s->live_host, "the update's settings");
 }
 
@@ -138,7 +157,8 @@ static cloob_status build(cloob_ctx *ctx, step *s)
     CLOOB_TRY(take_memory(ctx, s));
     CLOOB_TRY(make_tower(ctx, s, IMAGE));
     CLOOB_TRY(make_tower(ctx, s, TEXT));
-    CLOOB_TRY(stage_create(ctx, s->dev, exec_tensor(s->tower[IMAGE], "images"), exec_tensor(s->tower[TEXT], "tokens"), s->o.accum, &s->in));
+    CLOOB_TRY(batch_upload_create(ctx, s->dev, exec_tensor(s->tower[IMAGE], "images"),
+                                  exec_tensor(s->tower[TEXT], "tokens"), s->o.accum, &s->in));
     if (step_ranks(s) > 1) exec_on_grad(s->tower[IMAGE], step_on_grad, s);
     for (int i = 0; i < s->texts && step_ranks(s) > 1; i++) exec_on_grad(s->text[i], step_on_grad, s);
     s->choice = calloc((size_t)s->o.accum, sizeof *s->choice);
@@ -150,7 +170,8 @@ static cloob_status build(cloob_ctx *ctx, step *s)
 cloob_status step_create(cloob_ctx *ctx, const step_options *o, device *dev, comm *c, step **out)
 {
     if (o->batch < 1 || o->accum < 1)
-        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "batch size %lld and accumulation %lld must be 1 or more", (long long)o->batch, (long long)o->accum);
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "batch size %lld and accumulation %lld must be 1 or more",
+                        (long long)o->batch, (long long)o->accum);
     step *s = calloc(1, sizeof *s);
     if (!s) return ctx_no_memory(ctx, sizeof *s, "a training step");
     s->o = *o;
@@ -171,17 +192,18 @@ cloob_status step_create(cloob_ctx *ctx, const step_options *o, device *dev, com
 void step_destroy(step *s)
 {
     if (!s) return;
-    void *owned[] = { s->m, s->v, s->ema, s->grad_sum, s->embed[0], s->embed[1], s->dembed[0], s->dembed[1], s->range_device, s->live };
+    void *owned[] = { s->m,        s->v,         s->ema,       s->grad_sum,     s->embed[0],
+                      s->embed[1], s->dembed[0], s->dembed[1], s->range_device, s->live };
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++)
         if (owned[i]) s->dev->free(s->dev, owned[i]);
     for (int i = 0; i < s->texts; i++) step_forget(s, i);
-    if (s->live_host) feed_host_free(s->dev, s->live_host);
-    stage_destroy(s->in);
+    if (s->live_host) async_copy_host_free(s->dev, s->live_host);
+    batch_upload_destroy(s->in);
     exec_destroy(s->tower[IMAGE]);
     for (int i = s->texts - 1; i >= 0; i--) exec_destroy(s->text[i]);
     loss_plan_destroy(s->loss);
     loss_plan_destroy(s->warm);
-    stored_destroy(s->stored);
+    hopfield_memory_destroy(s->stored);
     params_destroy(s->p);
     free(s->choice);
     free(s->range);
@@ -209,9 +231,12 @@ step_memory step_memory_of(const step *s)
     size_t n = (size_t)s->p->trainable * sizeof(float);
     step_memory m = { .params_bytes = (size_t)s->p->total * sizeof(float) + n + (s->p->shadow ? n / 2 : 0),
                       .optimizer_bytes = n * (2 + (s->ema != NULL) + (s->grad_sum != NULL)),
-                      .image_bytes = image.arena_bytes + image.input_bytes + stage_bytes(s->dev, tensor_bytes(exec_tensor(s->tower[IMAGE], "images"))),
-                      .text_bytes = text.arena_bytes + text.input_bytes + stage_bytes(s->dev, tensor_bytes(exec_tensor(s->tower[TEXT], "tokens"))),
-                      .loss_bytes = loss_plan_bytes(s->loss) + (s->warm ? loss_plan_bytes(s->warm) : 0) + stored_bytes(s->stored) + embedding_bytes(s) };
+                      .image_bytes = image.arena_bytes + image.input_bytes +
+                                     batch_upload_bytes(s->dev, tensor_bytes(exec_tensor(s->tower[IMAGE], "images"))),
+                      .text_bytes = text.arena_bytes + text.input_bytes +
+                                    batch_upload_bytes(s->dev, tensor_bytes(exec_tensor(s->tower[TEXT], "tokens"))),
+                      .loss_bytes = loss_plan_bytes(s->loss) + (s->warm ? loss_plan_bytes(s->warm) : 0) +
+                                    hopfield_memory_bytes(s->stored) + embedding_bytes(s) };
     m.total_bytes = m.params_bytes + m.optimizer_bytes + m.image_bytes + m.text_bytes + m.loss_bytes;
     return m;
 }
@@ -223,7 +248,7 @@ step_state step_get_state(const step *s)
     return st;
 }
 
-stored_sets *step_stored(step *s) { return s->stored; }
+hopfield_memory *step_stored(step *s) { return s->stored; }
 
 cloob_status step_set_scalars(cloob_ctx *ctx, step *s, const double scalar[6], int64_t count)
 {

@@ -12,19 +12,20 @@
 #include "loss/loss.h"
 #include "model/params.h"
 #include "model/tower.h"
-#include "train/stored.h"
+#include "train/hopfield_memory.h"
 
 typedef struct step_options {
     model_config model;
-    cloob_dtype compute;   /* F32 or BF16 */
-    int64_t batch, accum;  /* rows of a micro-batch on this rank; micro-batches per step */
-    bool float_images;     /* pictures come normalised, F32 (B, 3, S, S), instead of bytes */
+    cloob_dtype compute;  /* F32 or BF16 */
+    int64_t batch, accum; /* rows of a micro-batch on this rank; micro-batches per step */
+    bool float_images;    /* pictures come normalised, F32 (B, 3, S, S), instead of bytes */
     loss_method method;
     double inv_tau, beta;
     bool learn_inv_tau, learn_beta;
-    int64_t hopfield_warmup; /* updates without retrieval before it sets in: a young model's embeddings are so alike that
+    int64_t
+        hopfield_warmup; /* updates without retrieval before it sets in: a young model's embeddings are so alike that
                                 retrieval averages them into one, and nothing is learned for long (docs/training.md) */
-    const char *memory; /* what the Hopfield networks store, see train/stored.h; read by step_create only */
+    const char *memory;  /* what the Hopfield networks store, see train/hopfield_memory.h; read by step_create only */
     bool lock_image, lock_text;
     bool bn_sync;
     bool pack_texts; /* the text tower works on the tokens up to the end tokens only: the same result to rounding */
@@ -35,13 +36,14 @@ typedef struct step_options {
     bool eager;  /* on a GPU: queue every step anew instead of replaying a recording of it */
 } step_options;
 
-void step_options_init(step_options *o); /* CLOOB, the batch stored, inv_tau 30, beta 8, AdamW .9 .999 1e-8 wd .1, accum 1 */
+void step_options_init(
+    step_options *o); /* CLOOB, the batch stored, inv_tau 30, beta 8, AdamW .9 .999 1e-8 wd .1, accum 1 */
 
 typedef struct step_result {
     double loss, image_term, text_term, grad_norm;
     double inv_tau, beta;
     loss_result terms; /* as the objective gave it */
-    bool skipped; /* loss or gradient not finite: nothing was changed */
+    bool skipped;      /* loss or gradient not finite: nothing was changed */
 } step_result;
 
 typedef struct step step;
@@ -87,7 +89,7 @@ typedef struct step_state {
     int64_t count;
 } step_state;
 step_state step_get_state(const step *s);
-stored_sets *step_stored(step *s); /* NULL: the batch is stored */
+hopfield_memory *step_stored(step *s); /* NULL: the batch is stored */
 cloob_status step_set_scalars(cloob_ctx *ctx, step *s, const double scalar[6], int64_t count);
 
 #endif

@@ -3,7 +3,7 @@
 #define TRAIN_STEP_IMPL_H
 
 #include "optim/adamw.h"
-#include "train/stage.h"
+#include "train/batch_upload.h"
 #include "train/towers.h"
 
 enum { BUCKET_FLOATS = 8 << 20, MAX_BUCKETS = 256 };
@@ -26,9 +26,9 @@ struct step {
     int64_t rows[TOWER_SIZES];
     int texts, now; /* how many; which */
     int *choice;    /* (accum), while a batch is staged */
-    stage *in;
-    stored_sets *stored;    /* what retrieval searches; NULL: the batch */
-    loss_plan *loss, *warm; /* warm: the same objective without retrieval, for the first updates */
+    batch_upload *in;
+    hopfield_memory *stored; /* what retrieval searches; NULL: the batch */
+    loss_plan *loss, *warm;  /* warm: the same objective without retrieval, for the first updates */
     float *m, *v, *ema, *grad_sum, *embed[2], *dembed[2];
     void *range_device;
     adamw_range *range;
@@ -42,9 +42,10 @@ struct step {
     int64_t count;
     adamw_live *live, *live_host; /* a step the GPU does by itself: in its memory, and page-locked */
     struct {
-        void *recording;                   /* of such a step with the objective `recorded`; NULL: not yet */
-        const loss_plan *recorded, *tried; /* tried: queued at least once, so that nothing is loaded during a recording */
-    } replay[TOWER_SIZES];                 /* one for each text tower */
+        void *recording; /* of such a step with the objective `recorded`; NULL: not yet */
+        const loss_plan *recorded,
+            *tried;        /* tried: queued at least once, so that nothing is loaded during a recording */
+    } replay[TOWER_SIZES]; /* one for each text tower */
 };
 
 enum { IMAGE, TEXT };

@@ -11,12 +11,12 @@ cloob_status step_stage(cloob_ctx *ctx, step *s, const void *images, const int32
     int64_t B = s->o.batch, T = s->o.model.context;
     for (int64_t k = 0; k < s->o.accum && s->o.pack_texts; k++)
         s->choice[k] = towers_choose(s->rows, s->texts, tokens + k * B * T, B, T);
-    return stage_put(ctx, s->in, images, tokens, s->choice);
+    return batch_upload_put(ctx, s->in, images, tokens, s->choice);
 }
 
-bool step_looks_ahead(const step *s) { return stage_ahead(s->in); }
+bool step_looks_ahead(const step *s) { return batch_upload_ahead(s->in); }
 
-cloob_status step_settle(cloob_ctx *ctx, step *s) { return stage_settle(ctx, s->in); }
+cloob_status step_settle(cloob_ctx *ctx, step *s) { return batch_upload_settle(ctx, s->in); }
 
 static void set_ctx(cloob_ctx *ctx, step *s)
 {
@@ -28,9 +28,9 @@ static void set_ctx(cloob_ctx *ctx, step *s)
 /* The next micro-batch to where the towers read it. */
 static cloob_status take_inputs(cloob_ctx *ctx, step *s, int64_t micro)
 {
-    s->now = stage_note(s->in);
+    s->now = batch_upload_note(s->in);
     s->tower[TEXT] = s->text[s->now];
-    return stage_take(ctx, s->in, micro);
+    return batch_upload_take(ctx, s->in, micro);
 }
 
 /* Rows of a micro-batch between a tower and the block of all embeddings. */
@@ -39,7 +39,8 @@ static cloob_status copy_rows(cloob_ctx *ctx, step *s, int t, int64_t micro, boo
     const tensor *tower = exec_tensor(s->tower[t], gradient ? "doutput" : "output");
     if (!tower) return CLOOB_OK; /* a locked tower takes no gradient */
     float *all = (gradient ? s->dembed : s->embed)[t] + micro * tensor_count(tower);
-    return s->dev->copy(ctx, s->dev, gradient ? tower->data : (void *)all, gradient ? (void *)all : tower->data, tensor_bytes(tower));
+    return s->dev->copy(ctx, s->dev, gradient ? tower->data : (void *)all, gradient ? (void *)all : tower->data,
+                        tensor_bytes(tower));
 }
 
 /* pass over both towers, beside each other where there are two queues. The text tower first: it has fewer calls, so the other
@@ -74,15 +75,26 @@ static float *gradient_place(step *s, int t)
     return s->o.accum == 1 && d ? d->data : s->dembed[t];
 }
 
-static loss_inputs loss_reads(const step *s) { return (loss_inputs){ .x = step_embeddings(s, false), .y = step_embeddings(s, true) }; }
-static loss_outputs loss_writes(step *s) { return (loss_outputs){ .dx = gradient_place(s, IMAGE), .dy = gradient_place(s, TEXT) }; }
+static loss_inputs loss_reads(const step *s)
+{
+    return (loss_inputs){ .x = step_embeddings(s, false), .y = step_embeddings(s, true) };
+}
+static loss_outputs loss_writes(step *s)
+{
+    return (loss_outputs){ .dx = gradient_place(s, IMAGE), .dy = gradient_place(s, TEXT) };
+}
 static loss_plan *plan_now(const step *s) { return s->warm && s->count < s->o.hopfield_warmup ? s->warm : s->loss; }
 
 /* A loss that is not finite is no failure: its gradient is not finite either, and the update is left out. */
 static cloob_status take_loss(cloob_status status, const loss_result *l, double inv_tau, double beta, step_result *r)
 {
     if (status != CLOOB_OK && !(status == CLOOB_ERR_NUMERIC && !isfinite(l->loss))) return status;
-    *r = (step_result){ .loss = l->loss, .image_term = l->image_term, .text_term = l->text_term, .inv_tau = inv_tau, .beta = beta, .terms = *l };
+    *r = (step_result){ .loss = l->loss,
+                        .image_term = l->image_term,
+                        .text_term = l->text_term,
+                        .inv_tau = inv_tau,
+                        .beta = beta,
+                        .terms = *l };
     return CLOOB_OK;
 }
 
@@ -95,7 +107,7 @@ static cloob_status run_loss(cloob_ctx *ctx, step *s, step_result *r)
     loss_outputs out = loss_writes(s);
     loss_plan *plan = plan_now(s);
     int64_t u, v;
-    stored_bind(s->stored, &in, &u, &v);
+    hopfield_memory_bind(s->stored, &in, &u, &v);
     CLOOB_TRY(loss_plan_stored(ctx, plan, u, v));
     CLOOB_TRY(loss_plan_scales(ctx, plan, inv_tau, beta));
     return take_loss(loss_run(ctx, plan, &in, &out, s->dev->stream, &l), &l, inv_tau, beta, r);
@@ -107,7 +119,8 @@ static void begin_bucket(step *s, bucket *b)
 {
     if (b->begun || s->exchange_status != CLOOB_OK) return;
     b->begun = true;
-    s->exchange_status = comm_all_reduce_begin(s->ctx, s->c, s->p->grad + b->first, b->count, CLOOB_F32, s->dev->stream, &b->request);
+    s->exchange_status =
+        comm_all_reduce_begin(s->ctx, s->c, s->p->grad + b->first, b->count, CLOOB_F32, s->dev->stream, &b->request);
 }
 
 /* Every rank finishes its gradients in the same order, so buckets go out in the same order everywhere. */
@@ -174,7 +187,7 @@ cloob_status step_gradients(cloob_ctx *ctx, step *s, const void *images, const i
         CLOOB_TRY(both_towers(ctx, s, exec_backward));
     }
     if (many) CLOOB_TRY(finish_exchange(ctx, s));
-    return stage_settle(ctx, s->in); /* the host has nothing else to do, and may fill the batch's memory again */
+    return batch_upload_settle(ctx, s->in); /* the host has nothing else to do, and may fill the batch's memory again */
 }
 
 /* ---- the update ---------------------------------------------------------------------------------- */
@@ -196,8 +209,15 @@ static adamw_settings settings_now(const step *s, double lr, double scale, int64
 
 static adamw_blocks blocks_of(const step *s)
 {
-    return (adamw_blocks){ .param = s->p->master, .m = s->m, .v = s->v, .grad = s->p->grad, .shadow = s->p->shadow, .ema = s->ema,
-                           .range = s->range, .range_device = s->range_device, .ranges = s->ranges };
+    return (adamw_blocks){ .param = s->p->master,
+                           .m = s->m,
+                           .v = s->v,
+                           .grad = s->p->grad,
+                           .shadow = s->p->shadow,
+                           .ema = s->ema,
+                           .range = s->range,
+                           .range_device = s->range_device,
+                           .ranges = s->ranges };
 }
 
 static cloob_status update(cloob_ctx *ctx, step *s, double lr, const step_result *r)
@@ -217,9 +237,10 @@ static cloob_status update(cloob_ctx *ctx, step *s, double lr, const step_result
 
 /* Nothing in it waits for the host: gradients are clipped and a bad update is left out on the GPU, so all of it can be recorded
  * once and replayed. Not for scales or stored sets that change from step to step: they are arguments of the objective's kernels. */
-static bool by_itself(const step *s)
+static bool can_capture(const step *s)
 {
-    return s->live && !s->o.eager && s->o.accum == 1 && step_ranks(s) == 1 && !s->stored && !s->o.learn_inv_tau && !s->o.learn_beta && loss_can_queue(plan_now(s));
+    return s->live && !s->o.eager && s->o.accum == 1 && step_ranks(s) == 1 && !s->stored && !s->o.learn_inv_tau &&
+           !s->o.learn_beta && loss_can_queue(plan_now(s));
 }
 
 static cloob_status queue_step(cloob_ctx *ctx, step *s)
@@ -264,14 +285,14 @@ static cloob_status start_step(cloob_ctx *ctx, step *s)
     return recording ? s->dev->replay(ctx, s->dev, recording) : queue_step(ctx, s);
 }
 
-static cloob_status run_by_itself(cloob_ctx *ctx, step *s, double lr, step_result *r)
+static cloob_status run_captured(cloob_ctx *ctx, step *s, double lr, step_result *r)
 {
     loss_result l;
     adamw_settings set = settings_now(s, lr, 1.0, s->count + 1);
     *s->live_host = (adamw_live){ .u = adamw_update_of(&set), .clip = s->o.clip };
     CLOOB_TRY(take_inputs(ctx, s, 0));
     CLOOB_TRY(start_step(ctx, s));
-    CLOOB_TRY(stage_settle(ctx, s->in));
+    CLOOB_TRY(batch_upload_settle(ctx, s->in));
     CLOOB_TRY(s->dev->sync(ctx, s->dev));
     CLOOB_TRY(take_loss(loss_collect(ctx, plan_now(s), &l), &l, s->o.inv_tau, s->o.beta, r));
     r->grad_norm = sqrt(s->live_host->square);
@@ -283,10 +304,10 @@ static cloob_status run_by_itself(cloob_ctx *ctx, step *s, double lr, step_resul
 cloob_status step_run(cloob_ctx *ctx, step *s, const void *images, const int32_t *tokens, double lr, step_result *r)
 {
     double square;
-    if (by_itself(s)) {
+    if (can_capture(s)) {
         set_ctx(ctx, s);
         if (images) CLOOB_TRY(step_stage(ctx, s, images, tokens));
-        return run_by_itself(ctx, s, lr, r);
+        return run_captured(ctx, s, lr, r);
     }
     CLOOB_TRY(step_gradients(ctx, s, images, tokens, r));
     CLOOB_TRY(optim_square_sum(ctx, s->dev, s->dev->stream, s->p->grad, s->p->trainable, &square));
@@ -294,5 +315,5 @@ cloob_status step_run(cloob_ctx *ctx, step *s, const void *images, const int32_t
     r->skipped = !isfinite(r->loss) || !isfinite(r->grad_norm);
     if (r->skipped) return CLOOB_OK;
     CLOOB_TRY(update(ctx, s, lr, r));
-    return stored_push(ctx, s->stored, step_embeddings(s, false), step_embeddings(s, true));
+    return hopfield_memory_push(ctx, s->stored, step_embeddings(s, false), step_embeddings(s, true));
 }

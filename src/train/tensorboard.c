@@ -99,7 +99,8 @@ cloob_status tensorboard_open(cloob_ctx *ctx, const char *dir, tensorboard **out
     if (!t) return ctx_no_memory(ctx, sizeof *t, "TensorBoard events");
     gettimeofday(&now, NULL);
     gethostname(host, sizeof host - 1);
-    snprintf(path, sizeof path, "%s/events.out.tfevents.%010ld.%s.%ld.%06ld", dir, (long)now.tv_sec, host, (long)getpid(), (long)now.tv_usec);
+    snprintf(path, sizeof path, "%s/events.out.tfevents.%010ld.%s.%ld.%06ld", dir, (long)now.tv_sec, host,
+             (long)getpid(), (long)now.tv_usec);
     t->f = fopen(path, "wb");
     if (!t->f) {
         free(t);

@@ -32,8 +32,8 @@ static int rows_of(int64_t batch, int64_t tokens, int64_t rows[TOWER_SIZES])
     return count;
 }
 
-cloob_status towers_build(cloob_ctx *ctx, const step_options *o, const device *dev, const params *p,
-                          bool text, towers *t)
+cloob_status towers_build(cloob_ctx *ctx, const step_options *o, const device *dev, const params *p, bool text,
+                          towers *t)
 {
     tower_options options = options_of(o, dev, text);
     bool packed = text && o->pack_texts;

@@ -17,8 +17,8 @@ typedef struct towers {
 
 /* Cheap ops are done again in the backward pass; a transformer on a GPU keeps their results instead: a third
  * of its memory for a twentieth of its time (docs/gpu.md). Release t whatever comes back. */
-cloob_status towers_build(cloob_ctx *ctx, const step_options *o, const device *dev, const params *p,
-                          bool text, towers *t);
+cloob_status towers_build(cloob_ctx *ctx, const step_options *o, const device *dev, const params *p, bool text,
+                          towers *t);
 void towers_release(towers *t);
 
 /* Which of `count` sizes a micro-batch of tokens (batch, T) in host memory takes. */

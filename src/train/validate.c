@@ -8,7 +8,7 @@
 #include "core/file.h"
 #include "core/json.h"
 #include "eval/analysis.h"
-#include "eval/embed_data.h"
+#include "infer/embed_data.h"
 #include "eval/retrieval.h"
 #include "model/encoder.h"
 #include "train/run.h"
@@ -99,7 +99,8 @@ static void put_side(run *r, sbuf *line, int64_t epoch, const char *side, const 
     }
 }
 
-static cloob_status put_retrieval(cloob_ctx *ctx, run *r, sbuf *line, int64_t epoch, const rows *pictures, const rows *texts)
+static cloob_status put_retrieval(cloob_ctx *ctx, run *r, sbuf *line, int64_t epoch, const rows *pictures,
+                                  const rows *texts)
 {
     unit_rows x, y;
     cloob_retrieval found;
@@ -113,13 +114,15 @@ static cloob_status put_retrieval(cloob_ctx *ctx, run *r, sbuf *line, int64_t ep
     CLOOB_TRY(status);
     put_side(r, line, epoch, "image_to_text", &found.image_to_text);
     put_side(r, line, epoch, "text_to_image", &found.text_to_image);
-    journal_line(ctx, r->log, "epoch %lld: image to text R@1 %.3f, R@5 %.3f, R@10 %.3f; text to image %.3f, %.3f, %.3f", (long long)epoch,
-                 found.image_to_text.recall1, found.image_to_text.recall5, found.image_to_text.recall10, found.text_to_image.recall1,
-                 found.text_to_image.recall5, found.text_to_image.recall10);
+    journal_line(ctx, r->log, "epoch %lld: image to text R@1 %.3f, R@5 %.3f, R@10 %.3f; text to image %.3f, %.3f, %.3f",
+                 (long long)epoch, found.image_to_text.recall1, found.image_to_text.recall5,
+                 found.image_to_text.recall10, found.text_to_image.recall1, found.text_to_image.recall5,
+                 found.text_to_image.recall10);
     return CLOOB_OK;
 }
 
-static cloob_status put_analysis(cloob_ctx *ctx, run *r, sbuf *line, int64_t epoch, const rows *pictures, const rows *texts)
+static cloob_status put_analysis(cloob_ctx *ctx, run *r, sbuf *line, int64_t epoch, const rows *pictures,
+                                 const rows *texts)
 {
     cloob_analysis a;
     char folder[1200];
@@ -151,7 +154,8 @@ static cloob_status measure(cloob_ctx *ctx, run *r, const pairs *p, int64_t epoc
     if (r->o->analyze) CLOOB_TRY(put_analysis(ctx, r, line, epoch, &pictures, &texts));
     put(r, line, epoch, "val_loss", loss);
     put(r, line, epoch, "clip_val_loss", clip * r->o->init_inv_tau / 2); /* InfoNCE as open_clip prints it */
-    journal_line(ctx, r->log, "epoch %lld: validation loss %.5f over %lld pairs", (long long)epoch, loss, (long long)p->n);
+    journal_line(ctx, r->log, "epoch %lld: validation loss %.5f over %lld pairs", (long long)epoch, loss,
+                 (long long)p->n);
     return CLOOB_OK;
 }
 
@@ -187,7 +191,8 @@ static cloob_status validate(cloob_ctx *ctx, run *r, int64_t epoch, bool with_pa
     cloob_status status = with_zeroshot ? run_zeroshot(ctx, r, e, epoch, &line) : CLOOB_OK;
     if (status == CLOOB_OK && with_pairs) status = validate_pairs(ctx, r, e, epoch, &line);
     sbuf_printf(&line, "\"epoch\": %lld}", (long long)epoch);
-    if (status == CLOOB_OK) status = line.failed ? ctx_no_memory(ctx, line.len, "results") : journal_result(ctx, r->log, line.data);
+    if (status == CLOOB_OK)
+        status = line.failed ? ctx_no_memory(ctx, line.len, "results") : journal_result(ctx, r->log, line.data);
     encoder_destroy(e);
     sbuf_release(&line);
     return status;
@@ -202,7 +207,8 @@ static bool is_due(const run *r, int64_t frequency, int64_t epoch)
 cloob_status run_validate(cloob_ctx *ctx, run *r, int64_t epoch)
 {
     bool with_pairs = r->val && is_due(r, r->o->val_frequency, epoch);
-    bool with_zeroshot = run_has_zeroshot(r) && r->o->zeroshot_frequency > 0 && is_due(r, r->o->zeroshot_frequency, epoch);
+    bool with_zeroshot =
+        run_has_zeroshot(r) && r->o->zeroshot_frequency > 0 && is_due(r, r->o->zeroshot_frequency, epoch);
     if (!with_pairs && !with_zeroshot) return CLOOB_OK;
     cloob_status status = comm_rank(r->c) == 0 ? validate(ctx, r, epoch, with_pairs, with_zeroshot) : CLOOB_OK;
     return comm_agree(ctx, r->c, status);

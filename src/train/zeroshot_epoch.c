@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "core/json.h"
-#include "eval/class_match.h"
-#include "eval/zeroshot_run.h"
+#include "infer/class_match.h"
+#include "infer/zeroshot_run.h"
 #include "train/run.h"
 
 typedef struct source {
@@ -12,8 +12,8 @@ typedef struct source {
 } source;
 
 /* ImageNet's prompts are found by name; other folders take --zeroshot-set, or the only set there is. */
-static cloob_status choose_prompts(cloob_ctx *ctx, const run *r, const source *s, const dataset *d,
-                                   prompts *p, arena *a, prompt_set *out)
+static cloob_status choose_prompts(cloob_ctx *ctx, const run *r, const source *s, const dataset *d, prompts *p,
+                                   arena *a, prompt_set *out)
 {
     const char *name = s->set ? s->set : r->o->zeroshot_set;
     const prompt_set *found = NULL;
@@ -28,8 +28,8 @@ static cloob_status choose_prompts(cloob_ctx *ctx, const run *r, const source *s
     return CLOOB_OK;
 }
 
-static cloob_status accuracy(cloob_ctx *ctx, run *r, encoder *e, const source *s, const dataset *d,
-                             tally_result *out)
+static cloob_status measure_accuracy(cloob_ctx *ctx, run *r, encoder *e, const source *s, const dataset *d,
+                                     accuracy_result *out)
 {
     zeroshot_run_options o;
     zeroshot z;
@@ -42,7 +42,7 @@ static cloob_status accuracy(cloob_ctx *ctx, run *r, encoder *e, const source *s
     cloob_status status = choose_prompts(ctx, r, s, d, &p, &a, &set);
     if (status == CLOOB_OK) status = zeroshot_run(ctx, e, r->tok, d, &set, &o, &z, &bad);
     if (status == CLOOB_OK) {
-        *out = tally_finish(&z.count);
+        *out = accuracy_finish(&z.count);
         zeroshot_release(&z);
     }
     prompts_release(&p);
@@ -66,16 +66,16 @@ static cloob_status one_source(cloob_ctx *ctx, run *r, encoder *e, const source 
 {
     cloob_data_options o;
     dataset *d;
-    tally_result t;
+    accuracy_result t;
     cloob_data_options_init(&o);
     CLOOB_TRY(dataset_open(ctx, s->data, &o, &d));
-    cloob_status status = accuracy(ctx, r, e, s, d, &t);
+    cloob_status status = measure_accuracy(ctx, r, e, s, d, &t);
     dataset_close(d);
     CLOOB_TRY(status);
     put(r, line, epoch, s->key, "top1", t.top1);
     put(r, line, epoch, s->key, "top5", t.top5);
-    journal_line(ctx, r->log, "epoch %lld: %s top1 %.4f, top5 %.4f over %lld pictures", (long long)epoch,
-                 s->key, t.top1, t.top5, (long long)t.n);
+    journal_line(ctx, r->log, "epoch %lld: %s top1 %.4f, top5 %.4f over %lld pictures", (long long)epoch, s->key,
+                 t.top1, t.top5, (long long)t.n);
     return CLOOB_OK;
 }
 
@@ -97,8 +97,7 @@ static cloob_status check_source(cloob_ctx *ctx, const run *r, const source *s)
     CLOOB_TRY(dataset_open(ctx, s->data, NULL, &d));
     cloob_status status = choose_prompts(ctx, r, s, d, &p, &a, &set);
     if (status == CLOOB_OK && dataset_class_count(d) < 2)
-        status =
-            ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: zero-shot needs folders of two classes or more", s->data);
+        status = ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: zero-shot needs folders of two classes or more", s->data);
     prompts_release(&p);
     arena_release(&a);
     dataset_close(d);

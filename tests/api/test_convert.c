@@ -28,8 +28,7 @@ static void a_report_tells_what_happened(void)
     CHECK_STR(r.model, "tiny-vit");
     CHECK_STR(r.container, "torch zip");
     CHECK_STR(r.names, "OpenAI");
-    CHECK(r.to == CLOOB_WEIGHTS_NATIVE && r.tensors == 61 && r.parameters > 400000 &&
-          r.bytes == 4 * r.parameters);
+    CHECK(r.to == CLOOB_WEIGHTS_NATIVE && r.tensors == 61 && r.parameters > 400000 && r.bytes == 4 * r.parameters);
     CHECK(!r.count[CLOOB_KEY_MISSING] && !r.count[CLOOB_KEY_UNEXPECTED]);
     cloob_convert_report_release(&r);
     CHECK_OK(ctx, cloob_convert(ctx, out, state, NULL, &r)); /* by its ending: OpenAI's names */
@@ -62,8 +61,7 @@ static void failures_list_keys_and_write_nothing(void)
     make_state("tiny-vit");
     o.config = "tiny-rn";
     CHECK(cloob_convert(ctx, state, out, &o, &r) == CLOOB_ERR_FORMAT);
-    CHECK(r.count[CLOOB_KEY_MISSING] > 50 && r.count[CLOOB_KEY_UNEXPECTED] > 20 &&
-          r.count[CLOOB_KEY_MISSHAPED] == 1);
+    CHECK(r.count[CLOOB_KEY_MISSING] > 50 && r.count[CLOOB_KEY_UNEXPECTED] > 20 && r.count[CLOOB_KEY_MISSHAPED] == 1);
     CHECK(strchr(cloob_error(ctx), '\n') == NULL && strstr(cloob_error(ctx), "tiny-rn"));
     cloob_convert_report_release(&r);
     o.config = "no-such-model";

@@ -19,8 +19,7 @@ static cloob_model *m;
 static const char *const folder = "test_embed_file.tmp.d", *const texts = "test_embed_file.tmp.txt",
                          *const weights = "test_embed_file.w.tmp.safetensors",
                          *const streamed = "test_embed_file.a.tmp.safetensors",
-                         *const written = "test_embed_file.b.tmp.safetensors",
-                         *const npy = "test_embed_file.tmp.npy";
+                         *const written = "test_embed_file.b.tmp.safetensors", *const npy = "test_embed_file.tmp.npy";
 
 /* ---- what is embedded ---------------------------------------------------------------------------- */
 
@@ -115,8 +114,7 @@ static void same_tensors(void)
         CHECK(tensor_same_shape(&a.entry[i].t, &b.entry[i].t));
         CHECK(memcmp(a.entry[i].t.data, b.entry[i].t.data, tensor_bytes(&b.entry[i].t)) == 0);
     }
-    for (int64_t i = 0; i < a.meta_count && i < b.meta_count; i++)
-        CHECK_STR(a.meta[i].value, b.meta[i].value);
+    for (int64_t i = 0; i < a.meta_count && i < b.meta_count; i++) CHECK_STR(a.meta[i].value, b.meta[i].value);
     st_close(&a), st_close(&b);
 }
 
@@ -188,8 +186,7 @@ static void one_matrix_goes_into_npy(void)
     CHECK_OK(ctx, file_read(ctx, npy, FILE_TEXT_LIMIT, &b));
     size_t bytes = (size_t)(300 * all.text_width) * sizeof(float);
     CHECK(b.size == 128 + bytes && memcmp(b.data + 128, all.text, bytes) == 0);
-    CHECK(memcmp(b.data, "\x93NUMPY\x01\x00\x76\x00{'descr': '<f4', 'fortran_order': False, 'shape': (300, ",
-                 64) == 0);
+    CHECK(memcmp(b.data, "\x93NUMPY\x01\x00\x76\x00{'descr': '<f4', 'fortran_order': False, 'shape': (300, ", 64) == 0);
     file_bytes_release(&b);
     cloob_embedded_release(&e), cloob_embedded_release(&all);
     remove(npy);

@@ -24,8 +24,7 @@ static void write_inputs(const char *name, int64_t n)
     int32_t *t = malloc((size_t)(n * T) * sizeof *t);
     procedural_images(x, n, S);
     procedural_tokens(t, n, &c);
-    st_entry e[] = { { "images", TENSOR(CLOOB_F32, x, n, 3, S, S) },
-                     { "tokens", TENSOR(CLOOB_I32, t, n, T) } };
+    st_entry e[] = { { "images", TENSOR(CLOOB_F32, x, n, 3, S, S) }, { "tokens", TENSOR(CLOOB_I32, t, n, T) } };
     CHECK_OK(ctx, st_write(ctx, inputs_file, e, 2, NULL, 0));
     free(x), free(t);
 }
@@ -118,8 +117,7 @@ static void a_row_has_the_same_bytes_in_any_batch(void)
     for (int64_t i = 0; i < N; i++) {
         CHECK_OK(ctx, cloob_encode_images(ctx, m, rgb + i * row, 1, CLOOB_UNIT, one));
         CHECK(memcmp(one, all + i * D, (size_t)D * sizeof *one) == 0);
-        CHECK_OK(ctx, cloob_encode_picture(ctx, m, rgb + i * row, 64, 64, CLOOB_UNIT,
-                                           one)); /* no resizing to do */
+        CHECK_OK(ctx, cloob_encode_picture(ctx, m, rgb + i * row, 64, 64, CLOOB_UNIT, one)); /* no resizing to do */
         CHECK(memcmp(one, all + i * D, (size_t)D * sizeof *one) == 0);
     }
     free(rgb);
@@ -175,8 +173,7 @@ static void bad_input_is_told(void)
     write_model("tiny-rn");
     cloob_model_options_init(&o);
     o.precision = "fp8";
-    CHECK(cloob_model_open(ctx, weights_file, &o, &m) == CLOOB_ERR_ARGUMENT &&
-          strstr(cloob_error(ctx), "fp8"));
+    CHECK(cloob_model_open(ctx, weights_file, &o, &m) == CLOOB_ERR_ARGUMENT && strstr(cloob_error(ctx), "fp8"));
     CHECK_OK(ctx, cloob_model_open(ctx, weights_file, NULL, &m));
     CHECK(cloob_encode_texts(ctx, m, texts, 1, CLOOB_UNIT, out) == CLOOB_ERR_ARGUMENT);
     CHECK(strstr(cloob_error(ctx), "--vocab") != NULL);

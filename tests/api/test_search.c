@@ -7,20 +7,18 @@
 
 #include "cloob/cloob.h"
 #include "core/rng.h"
-#include "eval/search_index.h"
+#include "infer/search_index.h"
 #include "model/interchange.h"
 #include "model/procedural_weights.h"
 
 static cloob_ctx *ctx;
 static const char *const index_file = "test_search.tmp.safetensors",
-                         *const weights_file = "test_search.w.tmp.safetensors",
-                         *const folder = "test_search.tmp.d";
+                         *const weights_file = "test_search.w.tmp.safetensors", *const folder = "test_search.tmp.d";
 
 static void random_row(float *row, int64_t D, uint64_t key)
 {
     double square = 0;
-    for (int64_t k = 0; k < D; k++)
-        row[k] = (float)rng_normal(key, (uint64_t)k), square += (double)row[k] * row[k];
+    for (int64_t k = 0; k < D; k++) row[k] = (float)rng_normal(key, (uint64_t)k), square += (double)row[k] * row[k];
     for (int64_t k = 0; k < D; k++) row[k] = (float)((double)row[k] / sqrt(square));
 }
 
@@ -100,11 +98,9 @@ static void an_update_embeds_what_changed(void)
     FILE *f = fopen("test_search.tmp.d/d.png", "wb");
     fputs("not a picture", f), fclose(f);
     CHECK_OK(ctx, cloob_search_index(ctx, m, folder, index_file, weights_file, NULL, &u));
-    CHECK(u.pictures == 2 && u.embedded == 1 && u.kept == 1 && u.removed == 1 && u.bad == 1 &&
-          u.bad_before == 0);
+    CHECK(u.pictures == 2 && u.embedded == 1 && u.kept == 1 && u.removed == 1 && u.bad == 1 && u.bad_before == 0);
     CHECK_OK(ctx, cloob_search_index(ctx, m, folder, index_file, weights_file, NULL, &u));
-    CHECK(u.embedded == 0 && u.kept == 2 && u.bad == 1 &&
-          u.bad_before == 1); /* remembered, not tried again */
+    CHECK(u.embedded == 0 && u.kept == 2 && u.bad == 1 && u.bad_before == 1); /* remembered, not tried again */
     f = fopen("test_search.tmp.d/d.png", "ab");
     fputs(" still", f), fclose(f);
     CHECK_OK(ctx, cloob_search_index(ctx, m, folder, index_file, weights_file, NULL, &u));
@@ -142,8 +138,8 @@ static void strangers_are_refused(void)
     CHECK(cloob_search_index(ctx, m, folder, weights_file, weights_file, NULL, &u) ==
           CLOOB_ERR_FORMAT); /* not overwritten */
     CHECK(cloob_search_index(ctx, m, "no-such-folder", index_file, weights_file, NULL, &u) == CLOOB_ERR_IO);
-    CHECK_OK(ctx, cloob_search_index(ctx, m, folder, index_file, weights_file, NULL,
-                                     &u)); /* made anew for this model */
+    CHECK_OK(ctx,
+             cloob_search_index(ctx, m, folder, index_file, weights_file, NULL, &u)); /* made anew for this model */
     CHECK(u.embedded == 2 && u.kept == 0);
     cloob_search_close(s);
     cloob_model_close(m);

@@ -11,13 +11,10 @@
 enum { COLOURS = 4, BATCH = 4, STEPS = 80, EACH = 3 };
 
 static cloob_ctx *ctx;
-static const char *const weights_file = "test_use.tmp.safetensors",
-                         *const half_file = "test_use.half.tmp.safetensors", *const folder = "test_use.tmp.d",
-                         *const prompts_file = "test_use.tmp.json";
+static const char *const weights_file = "test_use.tmp.safetensors", *const half_file = "test_use.half.tmp.safetensors",
+                         *const folder = "test_use.tmp.d", *const prompts_file = "test_use.tmp.json";
 static const char *const name[COLOURS] = { "blue", "green", "red", "white" };
-static const uint8_t rgb_of[COLOURS][3] = {
-    { 30, 60, 220 }, { 30, 180, 40 }, { 220, 30, 30 }, { 245, 245, 245 }
-};
+static const uint8_t rgb_of[COLOURS][3] = { { 30, 60, 220 }, { 30, 180, 40 }, { 220, 30, 30 }, { 245, 245, 245 } };
 
 static void draw(uint8_t *rgb, int64_t S, int colour, uint64_t key)
 {
@@ -55,8 +52,7 @@ static void a_trainer_learns_from_arrays(void)
     const char *text[COLOURS] = { "a blue square", "a green square", "a red square", "a white square" };
     CHECK_OK(ctx, cloob_tokenizer_encode_rows(ctx, tok, text, BATCH, T, tokens));
     for (int step = 0; step < STEPS; step++) {
-        for (int i = 0; i < BATCH; i++)
-            draw(rgb + i * S * S * 3, S, i, rng_subkey(1, (uint64_t)(step * BATCH + i)));
+        for (int i = 0; i < BATCH; i++) draw(rgb + i * S * S * 3, S, i, rng_subkey(1, (uint64_t)(step * BATCH + i)));
         CHECK_OK(ctx, cloob_trainer_step(ctx, t, rgb, tokens, 1e-3, &r));
         if (step == 0) first = r;
     }
@@ -145,8 +141,7 @@ static void its_file_names_colours(void)
     co.dtype = "bf16";
     CHECK_OK(ctx, cloob_convert(ctx, weights_file, half_file, &co, NULL));
     struct stat a, b;
-    CHECK(stat(weights_file, &a) == 0 && stat(half_file, &b) == 0 &&
-          (double)b.st_size < 0.52 * (double)a.st_size);
+    CHECK(stat(weights_file, &a) == 0 && stat(half_file, &b) == 0 && (double)b.st_size < 0.52 * (double)a.st_size);
     CHECK_OK(ctx, score(half_file, json, &half));
     CHECK_NEAR(half.top1, full.top1, 0.1);
     cloob_zeroshot_release(&full), cloob_zeroshot_release(&half);
@@ -239,8 +234,7 @@ static void a_classifier_gives_shares(void)
 {
     cloob_model *m;
     cloob_classifier *c;
-    const char *templates[] = { "a {} square" }, *bad[] = { "a square" },
-               *files[] = { "test_use.tmp.d/red/0.png" };
+    const char *templates[] = { "a {} square" }, *bad[] = { "a square" }, *files[] = { "test_use.tmp.d/red/0.png" };
     float image[512], p[COLOURS];
     CHECK_OK(ctx, cloob_model_open(ctx, weights_file, NULL, &m));
     CHECK_OK(ctx, cloob_classifier_create(ctx, m, name, COLOURS, templates, 1, &c));

@@ -25,8 +25,7 @@ static void same_seed_same_view(void)
     CHECK_OK(ctx, view(&o, &b));
     o.seed = 1;
     CHECK_OK(ctx, view(&o, &c));
-    CHECK(a.width == 21 && a.height == 21 && !memcmp(a.rgb, b.rgb, 21 * 21 * 3) &&
-          memcmp(a.rgb, c.rgb, 21 * 21 * 3));
+    CHECK(a.width == 21 && a.height == 21 && !memcmp(a.rgb, b.rgb, 21 * 21 * 3) && memcmp(a.rgb, c.rgb, 21 * 21 * 3));
     cloob_picture_release(&a);
     cloob_picture_release(&b);
     cloob_picture_release(&c);

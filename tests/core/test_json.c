@@ -31,9 +31,10 @@ static void values_come_back(void)
 
 static void malformed_text_is_refused(void)
 {
-    static const char *const bad[] = { "",       "{",        "[1,]",   "{\"a\":1,}", "01",     "1.",          "1e",     "\"\\x\"",
-                                       "\"\x01\"", "nul",      "[1 2]",  "{\"a\" 1}",  "{a:1}",  "\"\\ud800\"", "\"\xFF\"", "1 2",
-                                       "\"abc",  "\"\\u0000\"", "{\"a\":1,\"a\":2}", "-" };
+    static const char *const bad[] = { "",      "{",         "[1,]",        "{\"a\":1,}",        "01",
+                                       "1.",    "1e",        "\"\\x\"",     "\"\x01\"",          "nul",
+                                       "[1 2]", "{\"a\" 1}", "{a:1}",       "\"\\ud800\"",       "\"\xFF\"",
+                                       "1 2",   "\"abc",     "\"\\u0000\"", "{\"a\":1,\"a\":2}", "-" };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         if (reads(bad[i])) printf("  accepted: %s\n", bad[i]);
         CHECK(!reads(bad[i]));

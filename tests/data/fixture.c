@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "core/file.h"
-#include "io/image.h"
+#include "io/image/image.h"
 
 static char folder[64];
 
@@ -73,16 +73,14 @@ void *fixture_png(cloob_ctx *ctx, int number, int size, size_t *bytes)
     file_bytes b;
     unsigned char *rgb = malloc((size_t)(size * size * 3));
     char path[256];
-    const char *fast =
-        access("/dev/shm", W_OK) == 0 ? "/dev/shm" : fixture_folder(); /* writing flushes to disk */
+    const char *fast = access("/dev/shm", W_OK) == 0 ? "/dev/shm" : fixture_folder(); /* writing flushes to disk */
     snprintf(path, sizeof path, "%s/cloob-one-%ld.png", fast, (long)getpid());
     for (int i = 0; i < size * size; i++) {
         rgb[3 * i] = (unsigned char)(number & 255);
         rgb[3 * i + 1] = (unsigned char)(number >> 8 & 255);
         rgb[3 * i + 2] = 77;
     }
-    if (image_write_png(ctx, path, rgb, size, size) != CLOOB_OK ||
-        file_read(ctx, path, 1 << 20, &b) != CLOOB_OK) {
+    if (image_write_png(ctx, path, rgb, size, size) != CLOOB_OK || file_read(ctx, path, 1 << 20, &b) != CLOOB_OK) {
         printf("  %s\n", cloob_error(ctx));
         exit(1);
     }

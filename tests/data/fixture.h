@@ -14,8 +14,7 @@ const char *fixture_path(const char *name);
 
 void fixture_write(const char *name, const void *bytes, size_t n); /* makes folders on the way */
 void fixture_text(const char *name, const char *text);
-void fixture_gzip(const char *from,
-                  const char *to); /* names below the folder; false when this build has no zlib */
+void fixture_gzip(const char *from, const char *to); /* names below the folder; false when this build has no zlib */
 
 /* A PNG of size x size whose pixels tell `number` (see fixture_number). The caller frees. */
 void *fixture_png(cloob_ctx *ctx, int number, int size, size_t *bytes);

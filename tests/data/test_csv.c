@@ -1,5 +1,5 @@
 /* CSV rows as pandas reads them; the expected fields were made with pandas.read_csv. */
-#include "data/csv.h"
+#include "data/sets/csv.h"
 
 #include "check.h"
 
@@ -63,9 +63,8 @@ static void plain_and_quoted(void)
 
 static void quotes_in_odd_places(void)
 {
-    check_fields("a,b\nx\"y,2\n5\" pipe,3\n", ',',
-                 "a|b|\nx\"y|2|\n5\" pipe|3|\n");                  /* not at the start: a character */
-    check_fields("a,b\n\"abc\"def,2\n", ',', "a|b|\nabcdef|2|\n"); /* text behind the closing quote */
+    check_fields("a,b\nx\"y,2\n5\" pipe,3\n", ',', "a|b|\nx\"y|2|\n5\" pipe|3|\n"); /* not at the start: a character */
+    check_fields("a,b\n\"abc\"def,2\n", ',', "a|b|\nabcdef|2|\n");                  /* text behind the closing quote */
     check_fields("a,b\n\"abc\"d\"e,2\n", ',', "a|b|\nabcd\"e|2|\n");
 }
 

@@ -1,11 +1,11 @@
 /* Every kind of data set, from files made here. */
-#include "data/dataset.h"
+#include "data/sets/dataset.h"
 
 #include <unistd.h>
 
 #include "check.h"
 #include "core/file.h"
-#include "data/braces.h"
+#include "data/sets/braces.h"
 #include "fixture.h"
 
 static cloob_ctx *ctx;
@@ -18,8 +18,7 @@ static dataset_options options(void)
     return o;
 }
 
-static void check_sample(const dataset *d, int64_t i, uint64_t pick, int number, const char *caption,
-                         int64_t label)
+static void check_sample(const dataset *d, int64_t i, uint64_t pick, int number, const char *caption, int64_t label)
 {
     sample s;
     CHECK_OK(ctx, dataset_read(ctx, d, i, pick, NULL, &s));
@@ -95,8 +94,7 @@ static void tables(void)
     fixture_text("t.tsv", "title\tfilepath\na dog\tpics/0.png\n\"a "
                           "\"\"big\"\"\ncat\"\tpics/1.png\n\tpics/2.png\nalso zero\tpics/0.png\n");
     CHECK_OK(ctx, dataset_open(ctx, fixture_path("t.tsv"), &o, &d));
-    CHECK(dataset_count(d) == 3 && dataset_skipped(d) == 1 &&
-          dataset_has_captions(d)); /* one row has no title */
+    CHECK(dataset_count(d) == 3 && dataset_skipped(d) == 1 && dataset_has_captions(d)); /* one row has no title */
     check_sample(d, 0, 0, 0, "a dog", -1);
     check_sample(d, 1, 0, 1, "a \"big\"\ncat", -1);
     char *text;
@@ -154,15 +152,13 @@ static void bad_tables(void)
     check_fails(fixture_path("z.tsv"), &o, CLOOB_ERR_FORMAT, "no column");
     check_fails(fixture_path("none.tsv"), &o, CLOOB_ERR_IO, "none.tsv");
     fixture_text("zero.png", "");
-    fixture_text(
-        "b.tsv",
-        "filepath\ttitle\ngone.png\ta\nzero.png\tb\nzero.png\tinvalid \xFF\xC3 bytes\nzero.png\t   \n");
+    fixture_text("b.tsv",
+                 "filepath\ttitle\ngone.png\ta\nzero.png\tb\nzero.png\tinvalid \xFF\xC3 bytes\nzero.png\t   \n");
     CHECK_OK(ctx, dataset_open(ctx, fixture_path("b.tsv"), &o, &d));
     CHECK(dataset_read(ctx, d, 0, 0, NULL, &s) == CLOOB_ERR_IO && strstr(cloob_error(ctx), "gone.png"));
     CHECK(dataset_read(ctx, d, 1, 0, NULL, &s) == CLOOB_ERR_FORMAT && strstr(cloob_error(ctx), "empty"));
     CHECK(dataset_read(ctx, d, 2, 0, NULL, &s) == CLOOB_ERR_FORMAT && strstr(cloob_error(ctx), "UTF-8"));
-    CHECK(dataset_read(ctx, d, 3, 0, NULL, &s) == CLOOB_ERR_FORMAT &&
-          strstr(cloob_error(ctx), "empty caption"));
+    CHECK(dataset_read(ctx, d, 3, 0, NULL, &s) == CLOOB_ERR_FORMAT && strstr(cloob_error(ctx), "empty caption"));
     CHECK(dataset_read(ctx, d, 4, 0, NULL, &s) == CLOOB_ERR_ARGUMENT);
     dataset_close(d);
 }
@@ -204,8 +200,7 @@ static void shards(void)
     CHECK(dataset_count(d) == 7 && strcmp(dataset_kind(d), "webdataset") == 0);
     dataset_close(d);
     char joined[1024];
-    snprintf(joined, sizeof joined, "%s::pipe:cat '%s'", fixture_path("w/s-001.tar"),
-             fixture_path("w/s-000.tar"));
+    snprintf(joined, sizeof joined, "%s::pipe:cat '%s'", fixture_path("w/s-001.tar"), fixture_path("w/s-000.tar"));
     CHECK_OK(ctx, dataset_open(ctx, joined, &o, &d));
     CHECK(dataset_count(d) == 7);
     check_sample(d, 3, 0, 6, "caption 6", -1);
@@ -228,8 +223,7 @@ static void resampling(void)
     CHECK(dataset_epoch_samples(d) == 20000);
     int64_t first = 0;
     for (int64_t i = 0; i < 20000; i++) first += dataset_draw(d, 5, i) < 3;
-    CHECK_NEAR((double)first / 20000, 9.0 / 13.0,
-               0.02); /* 3 samples times 3 against 4; 0.02 is six deviations */
+    CHECK_NEAR((double)first / 20000, 9.0 / 13.0, 0.02); /* 3 samples times 3 against 4; 0.02 is six deviations */
     dataset_close(d);
     o.upsampling = "3::x";
     check_fails(joined, &o, CLOOB_ERR_ARGUMENT, "upsampling");
@@ -243,8 +237,7 @@ static void captions_in_shards(void)
     sample s;
     void *png = fixture_png(ctx, 5, 4, &n);
     FILE *f = fixture_tar_begin("j.tar");
-    const char *json = "{\"caption\": [\"one\", \"two\", \"three\"], \"url\": \"x\"}",
-               *own = "{\"alt\": \"other\"}";
+    const char *json = "{\"caption\": [\"one\", \"two\", \"three\"], \"url\": \"x\"}", *own = "{\"alt\": \"other\"}";
     fixture_tar_add(f, "a/0.PNG", png, n);
     fixture_tar_add(f, "a/0.json", json, strlen(json));
     fixture_tar_add(f, "a/1.png", png, n);

@@ -1,10 +1,10 @@
 /* The loader's promises: one order whatever does the work, exact resuming, bad samples counted, no hang. */
-#include "data/loader.h"
+#include "data/load/loader.h"
 
 #include <unistd.h>
 
 #include "check.h"
-#include "data/order.h"
+#include "data/load/order.h"
 #include "fixture.h"
 
 enum { N = 83, PICTURE = 12, SIZE = 8 };
@@ -149,8 +149,7 @@ static void resuming_inside_an_epoch_is_exact(void)
         CHECK(b.step == step && memcmp(b.index, all.index + step * 4, 4 * sizeof *b.index) == 0);
         CHECK(hash_row(&b, 3) == all.hash[step * 4 + 3]);
     }
-    CHECK(loader_seek(ctx, l, 0, 21) == CLOOB_ERR_ARGUMENT &&
-          loader_seek(ctx, l, -1, 0) == CLOOB_ERR_ARGUMENT);
+    CHECK(loader_seek(ctx, l, 0, 21) == CLOOB_ERR_ARGUMENT && loader_seek(ctx, l, -1, 0) == CLOOB_ERR_ARGUMENT);
     /* On into the next epoch, with and without asking for the end. */
     CHECK_OK(ctx, loader_seek(ctx, l, 0, 19));
     CHECK_OK(ctx, loader_next(ctx, l, &b));
@@ -181,8 +180,7 @@ static void make_bad_table(int n, int bad_every)
         fprintf(f, "%s\tpicture %d\n", name, i);
         void *png = fixture_png(ctx, i, PICTURE, &bytes);
         if (i % bad_every != 0) fixture_write(name, png, bytes);
-        else if (i % (2 * bad_every) == 0)
-            fixture_write(name, png, bytes / 2); /* cut off; the others are missing */
+        else if (i % (2 * bad_every) == 0) fixture_write(name, png, bytes / 2); /* cut off; the others are missing */
         free(png);
     }
     fclose(f);
@@ -364,8 +362,7 @@ static void tokens_are_those_of_the_captions(void)
     dataset_close(d);
     write_classes();
     d = open_set(fixture_path("classes"), NULL); /* pictures without captions */
-    CHECK(loader_create(ctx, d, tok, &o, &l) == CLOOB_ERR_ARGUMENT &&
-          strstr(cloob_error(ctx), "no captions"));
+    CHECK(loader_create(ctx, d, tok, &o, &l) == CLOOB_ERR_ARGUMENT && strstr(cloob_error(ctx), "no captions"));
     dataset_close(d);
     tokenizer_close(tok);
 }
@@ -376,8 +373,7 @@ static void wrong_settings_are_refused(void)
     loader_options o = small();
     loader *l;
     o.batch = 84;
-    CHECK(loader_create(ctx, d, NULL, &o, &l) == CLOOB_ERR_ARGUMENT &&
-          strstr(cloob_error(ctx), "--batch-size"));
+    CHECK(loader_create(ctx, d, NULL, &o, &l) == CLOOB_ERR_ARGUMENT && strstr(cloob_error(ctx), "--batch-size"));
     o.batch = 0;
     CHECK(loader_create(ctx, d, NULL, &o, &l) == CLOOB_ERR_ARGUMENT && !l);
     o = small();

@@ -2,7 +2,7 @@
  * where they are at hand (CLOOB_SHARED, else ../shared). */
 #include "check.h"
 #include "core/file.h"
-#include "data/prompts.h"
+#include "data/text/prompts.h"
 
 static cloob_ctx *ctx;
 
@@ -27,8 +27,7 @@ static void sets_are_read_and_found(void)
     CHECK_OK(ctx, prompts_parse(ctx, text, strlen(text), "p.json", &p));
     CHECK(p.count == 2);
     CHECK_OK(ctx, prompts_find(ctx, &p, "cifar-10", &s));
-    CHECK(s->class_count == 2 && s->classes[0].count == 1 && s->classes[1].count == 2 &&
-          s->templates.count == 2);
+    CHECK(s->class_count == 2 && s->classes[0].count == 1 && s->classes[1].count == 2 && s->templates.count == 2);
     CHECK_STR(s->classes[1].item[1], "smiling");
     CHECK(s->metric == PROMPT_ACCURACY && p.set[1].metric == PROMPT_MEAN_PER_CLASS);
     prompt_fill(s->templates.item[1], "cat", &out);
@@ -111,19 +110,17 @@ static void markdown_is_read(void)
     CHECK_STR(p.set[0].classes[1].item[0], "colt's foot");
     CHECK_STR(p.set[0].templates.item[0], "a \"{}\" sign.");
     CHECK_STR(p.set[1].name, "Emotions");
-    CHECK(p.set[1].classes[0].count == 1 && p.set[1].classes[1].count == 2 &&
-          p.set[1].metric == PROMPT_ACCURACY);
+    CHECK(p.set[1].classes[0].count == 1 && p.set[1].classes[1].count == 2 && p.set[1].metric == PROMPT_ACCURACY);
     CHECK_STR(p.set[1].templates.item[0], "a {} face");
     prompts_release(&p);
 }
 
 static void notebooks_are_read(void)
 {
-    prompts p =
-        imported("{\"cells\": [{\"cell_type\": \"markdown\", \"source\": [\"classes = [broken\"]},"
-                 "{\"cell_type\": \"code\", \"source\": [\"imagenet_classes = [\\\"tench\\\", \\\"crane\\\", "
-                 "\\\"crane\\\"]\\n\", \"print(1)\"]},"
-                 "{\"cell_type\": \"code\", \"source\": \"imagenet_templates = ['a {}.',\\n 'the {}']\"}]}");
+    prompts p = imported("{\"cells\": [{\"cell_type\": \"markdown\", \"source\": [\"classes = [broken\"]},"
+                         "{\"cell_type\": \"code\", \"source\": [\"imagenet_classes = [\\\"tench\\\", \\\"crane\\\", "
+                         "\\\"crane\\\"]\\n\", \"print(1)\"]},"
+                         "{\"cell_type\": \"code\", \"source\": \"imagenet_templates = ['a {}.',\\n 'the {}']\"}]}");
     CHECK(p.count == 1);
     if (p.count != 1) return;
     CHECK_STR(p.set[0].name, "ImageNet");
@@ -133,10 +130,10 @@ static void notebooks_are_read(void)
 
 static void python_is_read(void)
 {
-    prompts p = imported(
-        "import x\nfood_classes = ['''a\\x41\\u00e9\\U0001F600''', r'b\\n', u'c', 'd\\\n e', '\\101\\q']\n"
-        "food_templates = [lambda c: f'a photo of {c}, {{}}.', 'plain {}']\nother = [1, "
-        "2]\ntemplates_of(3)\n");
+    prompts p =
+        imported("import x\nfood_classes = ['''a\\x41\\u00e9\\U0001F600''', r'b\\n', u'c', 'd\\\n e', '\\101\\q']\n"
+                 "food_templates = [lambda c: f'a photo of {c}, {{}}.', 'plain {}']\nother = [1, "
+                 "2]\ntemplates_of(3)\n");
     CHECK(p.count == 1);
     if (p.count != 1) return;
     CHECK_STR(p.set[0].classes[0].item[0], "aA\xc3\xa9\xf0\x9f\x98\x80");
@@ -171,8 +168,7 @@ static void broken_files_are_refused_with_a_line(void)
                          "['a']\ntemplates = ['{}']\n```\n",
                          "was there before");
     check_import_refused("{\"a\": 1}", "not a notebook");
-    check_import_refused("{\"cells\": [{\"cell_type\": \"code\", \"source\": [\"x_classes = ['\"]}]}",
-                         "cell 1");
+    check_import_refused("{\"cells\": [{\"cell_type\": \"code\", \"source\": [\"x_classes = ['\"]}]}", "cell 1");
 }
 
 static void clips_own_files(void)
@@ -183,8 +179,7 @@ static void clips_own_files(void)
     prompts p;
     const prompt_set *s;
     snprintf(md, sizeof md, "%s/clip/prompts.md", shared ? shared : TESTS_DIR "/../../shared");
-    snprintf(notebook, sizeof notebook, "%s/clip/imagenet_prompts.ipynb",
-             shared ? shared : TESTS_DIR "/../../shared");
+    snprintf(notebook, sizeof notebook, "%s/clip/imagenet_prompts.ipynb", shared ? shared : TESTS_DIR "/../../shared");
     if (!file_exists(md) || !file_exists(notebook)) SKIP("CLIP's prompts are not here");
     CHECK_OK(ctx, prompts_import(ctx, paths, 2, &p));
     CHECK(p.count == 27);

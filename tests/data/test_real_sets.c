@@ -4,7 +4,7 @@
 
 #include "check.h"
 #include "core/file.h"
-#include "data/loader.h"
+#include "data/load/loader.h"
 #include "fixture.h"
 
 static cloob_ctx *ctx;
@@ -78,8 +78,7 @@ static void tables_packed_and_plain(void)
 {
     if (!file_exists(set_path("README.md"))) SKIP("the shared data is not here");
     check_set(set_path("flickr8k_train.tsv.gz"), set_path("flickr8k_images.tar.gz"), 29998, 0);
-    CHECK(unpack("flickr8k_val.tsv.gz", "gunzip -c > val.tsv <") &&
-          unpack("flickr8k_images.tar.gz", "tar xzf"));
+    CHECK(unpack("flickr8k_val.tsv.gz", "gunzip -c > val.tsv <") && unpack("flickr8k_images.tar.gz", "tar xzf"));
     check_set(fixture_path("val.tsv"), NULL, 2499, 0);
 }
 

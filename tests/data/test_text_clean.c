@@ -4,8 +4,8 @@
 
 #include "check.h"
 #include "core/json.h"
-#include "data/text_clean.h"
-#include "data/text_unicode.h"
+#include "data/text/clean.h"
+#include "data/text/unicode.h"
 
 static cloob_ctx *ctx;
 
@@ -91,9 +91,8 @@ static void check_linear(const char *piece, size_t bytes)
 
 static void long_texts_take_linear_time(void)
 {
-    static const char *const pieces[] = { "amp;",     "&amp;",     "\xc3\x83",  "\xcc\x81\xcc\xa3",
-                                          "\xc3\xa9", "&#38;#38;", "\xce\xa3'", "\x1b[",
-                                          "&aaaaaaaa" };
+    static const char *const pieces[] = { "amp;",      "&amp;",     "\xc3\x83", "\xcc\x81\xcc\xa3", "\xc3\xa9",
+                                          "&#38;#38;", "\xce\xa3'", "\x1b[",    "&aaaaaaaa" };
     for (size_t i = 0; i < sizeof pieces / sizeof *pieces; i++) check_linear(pieces[i], 400000);
 }
 

@@ -6,8 +6,8 @@
 #include "check.h"
 #include "core/file.h"
 #include "core/json.h"
-#include "data/text_unicode.h"
-#include "data/tokenizer.h"
+#include "data/text/unicode.h"
+#include "data/text/tokenizer.h"
 
 static cloob_ctx *ctx;
 
@@ -36,9 +36,8 @@ static void check_ids(const tokenizer *t, const char *text, const int32_t *expec
     free(ids);
 }
 
-#define CHECK_IDS(t, text, ...)                                                                              \
-    check_ids(t, text, (const int32_t[]){ __VA_ARGS__ },                                                     \
-              sizeof((const int32_t[]){ __VA_ARGS__ }) / sizeof(int32_t))
+#define CHECK_IDS(t, text, ...)                                                                                        \
+    check_ids(t, text, (const int32_t[]){ __VA_ARGS__ }, sizeof((const int32_t[]){ __VA_ARGS__ }) / sizeof(int32_t))
 
 /* '!' is byte 33 and id 0, so a printable ASCII character c has id c - 33, and c - 33 + 256 at a word's end.
  */
@@ -78,8 +77,8 @@ static void rows_are_padded_and_cut(void)
 static void rows_on_threads_equal_rows_alone(void)
 {
     enum { N = 3000, L = 12 };
-    static const char *const some[] = { "the thin man's hat", "", "in the 21st century!",
-                                        "caf\xc3\xa9 &amp; bar", "anything else" };
+    static const char *const some[] = { "the thin man's hat", "", "in the 21st century!", "caf\xc3\xa9 &amp; bar",
+                                        "anything else" };
     tokenizer *t = open_tiny();
     cloob_ctx_options o;
     cloob_ctx_options_init(&o);
@@ -345,8 +344,7 @@ static void equal_to_clip(void)
     if (!t) SKIP("no CLIP merges file (or no zlib)");
     CHECK(tokenizer_vocab_size(t) == 49408 && tokenizer_start_id(t) == 49406 && tokenizer_end_id(t) == 49407);
     if (uni_complete())
-        CHECK_IDS(t, "don\xe2\x80\x99t curly \xef\xac\x80", 847, 713, 20795,
-                  1304); /* as open_clip, with repairs */
+        CHECK_IDS(t, "don\xe2\x80\x99t curly \xef\xac\x80", 847, 713, 20795, 1304); /* as open_clip, with repairs */
     tokenizer_set_clean(t, TEXT_CLEAN_BASIC);
     CHECK_OK(ctx, json_read_file(ctx, &a, path, &root));
     for (const json *c = json_get(root, "cases")->child; c && uni_complete(); c = c->next) check_case(t, c);

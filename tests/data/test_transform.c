@@ -6,8 +6,8 @@
 #include "core/file.h"
 #include "core/json.h"
 #include "core/rng.h"
-#include "data/augment.h"
-#include "data/transform.h"
+#include "data/view/augment.h"
+#include "data/view/transform.h"
 
 #define REF TESTS_DIR "/ref/pictures/"
 
@@ -71,8 +71,7 @@ static void make(const json *e, const image *im, uint8_t *out)
     double factor = json_get(e, "factor") ? json_get(e, "factor")->number : 0;
     transform_options o;
     transform_options_init(&o, number(e, "size"));
-    if (json_get(e, "filter"))
-        CHECK_OK(ctx, transform_options_set(ctx, &o, "interpolation", text(e, "filter")));
+    if (json_get(e, "filter")) CHECK_OK(ctx, transform_options_set(ctx, &o, "interpolation", text(e, "filter")));
     if (json_get(e, "mode")) CHECK_OK(ctx, transform_options_set(ctx, &o, "resize_mode", text(e, "mode")));
     box_of(e, "box", box);
     if (!strcmp(what, "eval")) {
@@ -80,8 +79,7 @@ static void make(const json *e, const image *im, uint8_t *out)
         return;
     }
     if (!strcmp(what, "crop")) {
-        CHECK_OK(ctx, transform_crop_resize(ctx, im, box[0], box[1], box[2], box[3], o.size, o.size, o.filter,
-                                            out));
+        CHECK_OK(ctx, transform_crop_resize(ctx, im, box[0], box[1], box[2], box[3], o.size, o.size, o.filter, out));
         return;
     }
     if (!strcmp(what, "box")) {
@@ -170,8 +168,7 @@ static void check_fixture_views(const char *folder, const json *e)
     CHECK_OK(ctx, transform_eval(ctx, &im, &o, out));
     check_fixture(folder, e, "eval224", out);
     box_of(e, "crop_box_tlhw", box);
-    CHECK_OK(ctx,
-             transform_crop_resize(ctx, &im, box[0], box[1], box[2], box[3], 96, 96, RESIZE_BICUBIC, out));
+    CHECK_OK(ctx, transform_crop_resize(ctx, &im, box[0], box[1], box[2], box[3], 96, 96, RESIZE_BICUBIC, out));
     check_fixture(folder, e, "crop96", out);
     image_release(&im);
 }
@@ -196,8 +193,7 @@ static void noise(uint8_t *p, size_t n, uint64_t key)
 {
     for (size_t i = 0; i < n; i++) {
         uint64_t u = rng_u64(key, i);
-        p[i] =
-            (uint8_t)(u & 1 ? u >> 8 : (u >> 4 & 1) * 255); /* half of them extreme: clipping is part of it */
+        p[i] = (uint8_t)(u & 1 ? u >> 8 : (u >> 4 & 1) * 255); /* half of them extreme: clipping is part of it */
     }
 }
 
@@ -207,8 +203,7 @@ static void one_resize(uint64_t key)
 {
     int channels = rng_below(key, 0, 4) ? 3 : 4;
     int64_t limit = rng_below(key, 9, 4) ? 40 : 300;
-    int64_t w = 1 + (int64_t)rng_below(key, 1, (uint64_t)limit),
-            h = 1 + (int64_t)rng_below(key, 2, (uint64_t)limit);
+    int64_t w = 1 + (int64_t)rng_below(key, 1, (uint64_t)limit), h = 1 + (int64_t)rng_below(key, 2, (uint64_t)limit);
     int64_t ow = 1 + (int64_t)rng_below(key, 3, 70), oh = 1 + (int64_t)rng_below(key, 4, 70);
     resize_plan p = resize_plan_whole(w, h, ow, oh, rng_below(key, 5, 2) ? RESIZE_BICUBIC : RESIZE_BILINEAR);
     p.left = (int64_t)rng_below(key, 6, (uint64_t)ow);
@@ -228,8 +223,8 @@ static void one_resize(uint64_t key)
         CHECK_OK(ctx, resize_run_with(ctx, *k, &scratch, &s, &p, got));
         bool same = memcmp(want, got, out + 8) == 0;
         if (!same)
-            printf("  %s: %lldx%lldx%d -> %lldx%lld\n", (*k)->name, (long long)w, (long long)h, channels,
-                   (long long)ow, (long long)oh);
+            printf("  %s: %lldx%lldx%d -> %lldx%lld\n", (*k)->name, (long long)w, (long long)h, channels, (long long)ow,
+                   (long long)oh);
         CHECK(same);
     }
     resize_scratch_release(&scratch);
@@ -290,10 +285,11 @@ static void check_bytes(view_scratch *s, const char *name)
 
 static void bytes_and_pictures_agree(void)
 {
-    static const char *const names[] = { "rgb_444.jpg",     "rgb_422.jpg", "rgb_420.jpg",     "rgb_411.jpg",
-                                         "progressive.jpg", "cmyk.jpg",    "restarts.jpg",    "gray.jpg",
-                                         "one.jpg",         "column.jpg",  "row.jpg",         "rgba.png",
-                                         "palette.png",     "lossy.webp",  "lossy_alpha.webp" };
+    static const char *const names[] = {
+        "rgb_444.jpg", "rgb_422.jpg",  "rgb_420.jpg", "rgb_411.jpg", "progressive.jpg",
+        "cmyk.jpg",    "restarts.jpg", "gray.jpg",    "one.jpg",     "column.jpg",
+        "row.jpg",     "rgba.png",     "palette.png", "lossy.webp",  "lossy_alpha.webp"
+    };
     view_scratch *s;
     CHECK_OK(ctx, view_scratch_create(ctx, &s));
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) check_bytes(s, names[i]);
@@ -328,8 +324,7 @@ static void crop_falls_back_to_the_centre(void)
 {
     transform_options o;
     transform_options_init(&o, 224);
-    image_box b =
-        transform_draw_crop(&o, 3, 10, 1000); /* ratio 0.01 < 3/4: all columns, round(10 / 0.75) = 13 rows */
+    image_box b = transform_draw_crop(&o, 3, 10, 1000); /* ratio 0.01 < 3/4: all columns, round(10 / 0.75) = 13 rows */
     CHECK(b.width == 10 && b.height == 13 && b.left == 0 && b.top == 493);
     b = transform_draw_crop(&o, 3, 1000, 10); /* 4/3 * 10 = 13.33: 13 columns */
     CHECK(b.width == 13 && b.height == 10 && b.left == 493 && b.top == 0);
@@ -392,8 +387,8 @@ static void crops_outside_are_refused(void)
         { 0, 0, 4, 4 }, { -1, 0, 2, 2 }, { 0, 3, 1, 2 }, { INT64_MAX, 0, 1, 1 }, { 0, 0, -1, 2 }
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
-        CHECK(transform_crop_resize(ctx, &im, bad[i][0], bad[i][1], bad[i][2], bad[i][3], 2, 2,
-                                    RESIZE_BICUBIC, out) == CLOOB_ERR_ARGUMENT);
+        CHECK(transform_crop_resize(ctx, &im, bad[i][0], bad[i][1], bad[i][2], bad[i][3], 2, 2, RESIZE_BICUBIC, out) ==
+              CLOOB_ERR_ARGUMENT);
     memset(out, 9, sizeof out);
     CHECK_OK(ctx, transform_crop_resize(ctx, &im, 0, 0, 0, 0, 2, 2, RESIZE_BICUBIC, out));
     CHECK(out[0] == 0 && out[11] == 0);

@@ -38,9 +38,6 @@ static inline rows rows_named(cloob_ctx *ctx, const st_file *f, const char *name
 }
 
 /* A matrix in memory as rows. */
-static inline rows rows_in(const float *x, int64_t N, int64_t D)
-{
-    return (rows){ x, CLOOB_F32, N, D, 1, "x" };
-}
+static inline rows rows_in(const float *x, int64_t N, int64_t D) { return (rows){ x, CLOOB_F32, N, D, 1, "x" }; }
 
 #endif

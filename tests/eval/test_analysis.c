@@ -42,8 +42,7 @@ static void equals_numpy(void)
     CHECK_NEAR(got.y.ajne, want(ref, "ajne_y"), FLOAT_MEAN);
     CHECK_NEAR(got.x.uniformity, want(ref, "uniformity_x"), FLOAT_MEAN);
     CHECK_NEAR(got.y.uniformity, want(ref, "uniformity_y"), FLOAT_MEAN);
-    CHECK((double)got.x.effective == want(ref, "effective_x") &&
-          (double)got.y.effective == want(ref, "effective_y"));
+    CHECK((double)got.x.effective == want(ref, "effective_x") && (double)got.y.effective == want(ref, "effective_y"));
     CHECK_NEAR(got.similarity.matched.mean, want(ref, "matched_mean"), FLOAT_MEAN);
     CHECK_NEAR(got.similarity.alignment, want(ref, "alignment"), FLOAT_MEAN);
     CHECK_NEAR(got.similarity.unmatched[0].mean, want(ref, "top10_unmatched_mean"), FLOAT_MEAN);

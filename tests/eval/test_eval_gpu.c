@@ -3,18 +3,18 @@
 #include "frozen.h"
 
 #include "core/rng.h"
-#include "eval/probe_gpu.h"
-#include "eval/probe_objective.h"
-#include "eval/probe_run.h"
+#include "eval/probe/probe_gpu.h"
+#include "eval/probe/probe_objective.h"
+#include "eval/probe/probe_run.h"
 #include "eval/retrieval.h"
 #include "eval/retrieval_ranks.h"
 
 static cloob_ctx *ctx;
 static device *gpu;
 
-#define NEEDS_GPU()                                                                                          \
-    do {                                                                                                     \
-        if (!gpu) SKIP("no GPU here");                                                                       \
+#define NEEDS_GPU()                                                                                                    \
+    do {                                                                                                               \
+        if (!gpu) SKIP("no GPU here");                                                                                 \
     } while (0)
 
 /* ---- the probe ----------------------------------------------------------------------------------- */
@@ -37,16 +37,15 @@ typedef struct sample {
 
 static void sample_init(sample *s)
 {
-    s->x = malloc(sizeof *s->x * N * D), s->y = malloc(sizeof *s->y * N),
-    s->position = malloc(sizeof *s->position * N);
+    s->x = malloc(sizeof *s->x * N * D), s->y = malloc(sizeof *s->y * N), s->position = malloc(sizeof *s->position * N);
     s->w = malloc(sizeof *s->w * CK);
     for (int k = 0; k < 2; k++) s->g[k] = malloc(sizeof *s->g[k] * CK);
     for (int64_t i = 0; i < N; i++) {
         s->y[i] = i % C;
         s->position[i] = (int32_t)s->y[i];
         for (int64_t k = 0; k < D; k++)
-            s->x[i * D + k] = (float)(rng_normal(1, (uint64_t)(s->y[i] * D + k)) +
-                                      0.7 * rng_normal(2, (uint64_t)(i * D + k)));
+            s->x[i * D + k] =
+                (float)(rng_normal(1, (uint64_t)(s->y[i] * D + k)) + 0.7 * rng_normal(2, (uint64_t)(i * D + k)));
     }
     for (int64_t i = 0; i < CK; i++) s->w[i] = 0.1 * rng_normal(3, (uint64_t)i);
     s->part[0] = (probe_data){ rows_in(s->x, 3000, D), s->y };
@@ -123,10 +122,8 @@ static void trainings_agree(void)
     int limit[2] = { 3, 1000 };
     for (int k = 0; k < 2; k++) {
         cloob_probe_result a = train(&s, "cpu", limit[k]), b = train(&s, "cuda", limit[k]);
-        printf("     %d and %d iterations, %.9g and %.9g\n", a.iterations, b.iterations, a.objective,
-               b.objective);
-        CHECK_NEAR(b.objective / a.objective, 1,
-                   k == 0 ? 1e-6 : 1e-4); /* to the end: within the tolerance of 1e-4 */
+        printf("     %d and %d iterations, %.9g and %.9g\n", a.iterations, b.iterations, a.objective, b.objective);
+        CHECK_NEAR(b.objective / a.objective, 1, k == 0 ? 1e-6 : 1e-4); /* to the end: within the tolerance of 1e-4 */
         CHECK_NEAR(a.test_acc, b.test_acc, k == 0 ? 1.01 / 1001 : 4.01 / 1001);
         CHECK_NEAR(a.train_acc, b.train_acc, 4.01 / N);
         probe_result_release(&a), probe_result_release(&b);
@@ -145,8 +142,7 @@ static void make(float *x, float *y, int64_t n, int64_t d, kind what)
             int64_t from = what == COLLAPSED ? 0 : what == DUPLICATES ? i / 3 : i;
             double base = rng_normal(5, (uint64_t)(from * d + k));
             x[i * d + k] = (float)(base + (what == NOISY ? 1.5 * rng_normal(6, (uint64_t)(i * d + k)) : 0));
-            y[i * d + k] =
-                (float)(base + (what == COLLAPSED ? 0 : 1.5 * rng_normal(7, (uint64_t)(from * d + k))));
+            y[i * d + k] = (float)(base + (what == COLLAPSED ? 0 : 1.5 * rng_normal(7, (uint64_t)(from * d + k))));
         }
 }
 

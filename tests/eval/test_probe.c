@@ -3,11 +3,11 @@
 #include "frozen.h"
 
 #include "core/rng.h"
-#include "eval/lbfgs.h"
-#include "eval/line_step.h"
-#include "eval/probe_objective.h"
-#include "eval/probe_run.h"
-#include "eval/softmax_loss.h"
+#include "eval/probe/lbfgs.h"
+#include "eval/probe/line_step.h"
+#include "eval/probe/probe_objective.h"
+#include "eval/probe/probe_run.h"
+#include "eval/probe/softmax_loss.h"
 
 static cloob_ctx *ctx;
 
@@ -63,8 +63,7 @@ static void equals_the_exact_optimum(void)
         CHECK_NEAR(r.val_acc, want(c, "val_acc"), 1e-12);
         CHECK_NEAR(r.test_acc, want(c, "test_acc"), 1e-12);
         probe_result_release(&r);
-        r = fixed(&s, want(c, "lambda"),
-                  0); /* ends where SciPy does: when a step gains 2e-9 of the objective */
+        r = fixed(&s, want(c, "lambda"), 0); /* ends where SciPy does: when a step gains 2e-9 of the objective */
         CHECK_NEAR(r.objective / want(c, "objective"), 1, 2e-8);
         probe_result_release(&r);
     }
@@ -117,8 +116,7 @@ static void the_search_takes_the_strongest_of_equals(void)
     CHECK_OK(ctx, probe_run(ctx, &r, &o, &s.part[0], &s.part[1], &s.part[2]));
     CHECK(r.trained_rows == 150 && r.test_acc == r.searched_test_acc);
     probe_result_release(&r);
-    CHECK_OK(ctx,
-             probe_run(ctx, &r, &o, &s.part[0], NULL, &s.part[2])); /* half of the training rows validate */
+    CHECK_OK(ctx, probe_run(ctx, &r, &o, &s.part[0], NULL, &s.part[2])); /* half of the training rows validate */
     CHECK(r.has_val && r.trained_rows == 150);
     probe_result_release(&r);
     close_splits(&s);
@@ -126,19 +124,14 @@ static void the_search_takes_the_strongest_of_equals(void)
 
 /* ---- larger than what is done in double ---------------------------------------------------------- */
 
-enum {
-    N = 4200,
-    D = 60,
-    C = 900
-}; /* N (D+1) C = 2.3e8: float; several blocks; more classes than dimensions */
+enum { N = 4200, D = 60, C = 900 }; /* N (D+1) C = 2.3e8: float; several blocks; more classes than dimensions */
 
 static void make_big(float *x, int64_t *y)
 {
     for (int64_t i = 0; i < N; i++) {
         y[i] = (int64_t)rng_below(1, (uint64_t)i, C);
         for (int64_t k = 0; k < D; k++)
-            x[i * D + k] =
-                (float)(2 * rng_normal(2, (uint64_t)(y[i] * D + k)) + rng_normal(3, (uint64_t)(i * D + k)));
+            x[i * D + k] = (float)(2 * rng_normal(2, (uint64_t)(y[i] * D + k)) + rng_normal(3, (uint64_t)(i * D + k)));
     }
 }
 
@@ -149,8 +142,8 @@ static void float_agrees_with_double(void)
     int32_t *small = malloc(sizeof *small * N);
     objective *narrow, *wide;
     int64_t n = (int64_t)C * (D + 1);
-    double *w = malloc(sizeof *w * (size_t)n), *g = malloc(sizeof *g * (size_t)n),
-           *h = malloc(sizeof *h * (size_t)n), f, e;
+    double *w = malloc(sizeof *w * (size_t)n), *g = malloc(sizeof *g * (size_t)n), *h = malloc(sizeof *h * (size_t)n),
+           f, e;
     make_big(x, y);
     probe_data all = { rows_in(x, N, D), y }, first = { rows_in(x, 600, D), y },
                rest = { rows_in(x + 600 * D, N - 600, D), y + 600 };
@@ -219,8 +212,7 @@ static void logits_of_any_size(void)
     CHECK(z[0] == 1 && z[1] == -1 && z[2] == 0 && z[3] == 0);
     float sure[2] = { 20, 0 }, u;
     y = 0;
-    CHECK_NEAR(softmax_loss_f(ctx, sure, &u, &y, 1, 2) / log1p(exp(-20)), 1,
-               1e-6); /* far below float's 1 + x */
+    CHECK_NEAR(softmax_loss_f(ctx, sure, &u, &y, 1, 2) / log1p(exp(-20)), 1, 1e-6); /* far below float's 1 + x */
     CHECK_NEAR(sure[0] / -exp(-20), 1, 1e-6);
 }
 
@@ -272,9 +264,8 @@ static void steps_satisfy_both_conditions(void)
             double at = first;
             for (; verdict == LINE_GO_ON && count < 40; count++) {
                 at = s.step;
-                if (shape == 0) f = (at - 2) * (at - 2), slope = 2 * (at - 2); /* minimum at 2 */
-                else if (shape == 1)
-                    f = exp(-at) + 1e-3 * at * at, slope = -exp(-at) + 2e-3 * at; /* flat and far */
+                if (shape == 0) f = (at - 2) * (at - 2), slope = 2 * (at - 2);                     /* minimum at 2 */
+                else if (shape == 1) f = exp(-at) + 1e-3 * at * at, slope = -exp(-at) + 2e-3 * at; /* flat and far */
                 else
                     f = -at / (at * at + 2) - 0.4 * sin(at),
                     slope = (at * at - 2) / ((at * at + 2) * (at * at + 2)) - 0.4 * cos(at);
@@ -326,8 +317,7 @@ static void labels_that_are_none(void)
     t = TENSOR(CLOOB_F32, whole, 4);
     CHECK_OK(ctx, labels_read(ctx, out, &t, 4, "y"));
     t = TENSOR(CLOOB_F32, broken, 4);
-    CHECK(labels_read(ctx, out, &t, 4, "y") == CLOOB_ERR_FORMAT &&
-          strstr(cloob_error(ctx), "row 1 holds 1.5"));
+    CHECK(labels_read(ctx, out, &t, 4, "y") == CLOOB_ERR_FORMAT && strstr(cloob_error(ctx), "row 1 holds 1.5"));
 }
 
 static void imagenet_fits_the_plan(void)

@@ -84,13 +84,12 @@ static cloob_status compare_texts(cloob_comparison *c, const char *a, const char
 static void groups_of_runs(void)
 {
     cloob_comparison c;
-    CHECK_OK(ctx,
-             compare_texts(&c,
-                           "{\"top1\": 20.33, \"name\": \"a\", \"deep\": {\"x\": 1}}\n{\"top1\": 20.1}\n\n"
-                           "{\"top1\": 20.6}\n{\"top1\": 20.5}\r\n{\"top1\": 20.2, \"lost\": null}",
-                           "{\"top1\": 23.97}\n{\"top1\": 24.1}\n{\"top1\": 23.8, \"deep\": {\"x\": 1}}\n"
-                           "{\"top1\": 24.0}\n{\"top1\": 23.9, \"only_b\": 3}\n",
-                           -1));
+    CHECK_OK(ctx, compare_texts(&c,
+                                "{\"top1\": 20.33, \"name\": \"a\", \"deep\": {\"x\": 1}}\n{\"top1\": 20.1}\n\n"
+                                "{\"top1\": 20.6}\n{\"top1\": 20.5}\r\n{\"top1\": 20.2, \"lost\": null}",
+                                "{\"top1\": 23.97}\n{\"top1\": 24.1}\n{\"top1\": 23.8, \"deep\": {\"x\": 1}}\n"
+                                "{\"top1\": 24.0}\n{\"top1\": 23.9, \"only_b\": 3}\n",
+                                -1));
     CHECK(c.runs_a == 5 && c.runs_b == 5 && c.metrics == 3 && c.skipped == 1);
     CHECK_STR(c.row[0].metric, "top1");
     CHECK_NEAR(c.row[0].a.mean, 20.346, 1e-12);

@@ -48,8 +48,7 @@ static double dot(const float *a, const float *b, int64_t D)
 }
 
 /* Of rows 0, step, 2 step, ...: n of them. */
-static cloob_retrieval_side slow(const float *x, const float *y, int64_t N, int64_t D, int64_t step,
-                                 int64_t n)
+static cloob_retrieval_side slow(const float *x, const float *y, int64_t N, int64_t D, int64_t step, int64_t n)
 {
     cloob_retrieval_side out = { 0 };
     int64_t *rank = malloc((size_t)n * sizeof *rank);
@@ -80,8 +79,7 @@ static void check_against_sorting(const float *x, const float *y, int64_t N, int
 {
     int64_t step = 5, some = N / step > 0 ? N / step : 1;
     cloob_retrieval_side forth = slow(x, y, N, D, 1, N), back = slow(y, x, N, D, 1, N);
-    cloob_retrieval_side forth_some = slow(x, y, N, D, N / some, some),
-                         back_some = slow(y, x, N, D, N / some, some);
+    cloob_retrieval_side forth_some = slow(x, y, N, D, N / some, some), back_some = slow(y, x, N, D, N / some, some);
     for (int threads = 1; threads <= 3; threads++) {
         cloob_ctx_options o = { .threads = threads };
         cloob_ctx *c = cloob_ctx_create(&o);
@@ -193,15 +191,13 @@ static void bad_rows_are_named(void)
     CHECK(rows_check(ctx, &r) == CLOOB_ERR_NUMERIC);
     x[577 * D + 2] = 1, x[580 * D] = 1;
     for (int k = 0; k < D; k++) x[44 * D + k] = 0;
-    CHECK(unit_rows_init(ctx, &u, &r) == CLOOB_ERR_NUMERIC &&
-          strstr(cloob_error(ctx), "row 44 is all zeros"));
+    CHECK(unit_rows_init(ctx, &u, &r) == CLOOB_ERR_NUMERIC && strstr(cloob_error(ctx), "row 44 is all zeros"));
     CHECK_OK(ctx, rows_check(ctx, &r));
     x[44 * D] = 1;
     CHECK_OK(ctx, unit_rows_init(ctx, &u, &r));
     CHECK_OK(ctx, unit_rows_init(ctx, &v, &shorter));
     cloob_retrieval out;
-    CHECK(retrieval_run(ctx, &out, &u, &v, 0, NULL) == CLOOB_ERR_FORMAT &&
-          strstr(cloob_error(ctx), "600 x 3"));
+    CHECK(retrieval_run(ctx, &out, &u, &v, 0, NULL) == CLOOB_ERR_FORMAT && strstr(cloob_error(ctx), "600 x 3"));
     unit_rows_release(&u), unit_rows_release(&v);
 }
 

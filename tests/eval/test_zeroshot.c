@@ -21,7 +21,7 @@ static void weights_are_unit_means_of_unit_prompts(void)
     int64_t label[4] = { 0, 1, 0, 0 };
     CHECK_OK(ctx, zeroshot_add(ctx, &z, image, label, 2, 0));
     CHECK_OK(ctx, zeroshot_add(ctx, &z, image + 6, label + 2, 2, 2));
-    tally_result r = tally_finish(&z.count);
+    accuracy_result r = accuracy_finish(&z.count);
     CHECK(r.n == 4 && r.top5 == 1 && r.empty == 0);
     CHECK_NEAR(r.top1, 0.75, 0);
     CHECK_NEAR(r.mean_per_class, (2.0 / 3 + 1) / 2, 1e-15);
@@ -31,15 +31,15 @@ static void weights_are_unit_means_of_unit_prompts(void)
 
 static void equal_scores_are_not_right(void)
 {
-    tally t;
+    accuracy_counts t;
     float score[14] = { 0 };
     int64_t label[2] = { 6, 0 };
-    CHECK_OK(ctx, tally_init(ctx, &t, 7, false));
-    tally_add(&t, score, label, 2);
-    tally_result r = tally_finish(&t);
+    CHECK_OK(ctx, accuracy_init(ctx, &t, 7, false));
+    accuracy_add(&t, score, label, 2);
+    accuracy_result r = accuracy_finish(&t);
     CHECK(r.top1 == 0.5 && r.top5 == 0.5 && r.empty == 5);
     CHECK_NEAR(r.mean_per_class, 0.5, 0);
-    tally_release(&t);
+    accuracy_release(&t);
 }
 
 static void bad_input_is_refused(void)
@@ -57,10 +57,8 @@ static void bad_input_is_refused(void)
     CHECK(zeroshot_add(ctx, &z, image, &label, 1, 0) == CLOOB_ERR_ARGUMENT &&
           strstr(cloob_error(ctx), "class 1 has no prompts"));
     CHECK_OK(ctx, zeroshot_prompts(ctx, &z, 1, prompt + 2, 1));
-    CHECK(zeroshot_add(ctx, &z, image, &beyond, 1, 40) == CLOOB_ERR_ARGUMENT &&
-          strstr(cloob_error(ctx), "image 40"));
-    CHECK(zeroshot_add(ctx, &z, bad, &label, 1, 7) == CLOOB_ERR_NUMERIC &&
-          strstr(cloob_error(ctx), "image 7"));
+    CHECK(zeroshot_add(ctx, &z, image, &beyond, 1, 40) == CLOOB_ERR_ARGUMENT && strstr(cloob_error(ctx), "image 40"));
+    CHECK(zeroshot_add(ctx, &z, bad, &label, 1, 7) == CLOOB_ERR_NUMERIC && strstr(cloob_error(ctx), "image 7"));
     CHECK(z.count.N == 0);
     zeroshot_release(&z);
 }
@@ -88,11 +86,9 @@ static void a_kept_and_a_lost_factor(void)
     CHECK(s[1].zeroshot == -1 && s[1].kept < 0.15);
     CHECK(sum.kept > 0.95 && sum.kept < 1.15 && sum.zeroshot == s[0].zeroshot);
     lost[5] = 2;
-    CHECK(factors_run(ctx, s, &sum, &r, f, 2, 1) == CLOOB_ERR_ARGUMENT &&
-          strstr(cloob_error(ctx), "factor lost"));
+    CHECK(factors_run(ctx, s, &sum, &r, f, 2, 1) == CLOOB_ERR_ARGUMENT && strstr(cloob_error(ctx), "factor lost"));
     for (int64_t i = 0; i < N; i++) lost[i] = 1;
-    CHECK(factors_run(ctx, s, &sum, &r, f, 2, 1) == CLOOB_ERR_FORMAT &&
-          strstr(cloob_error(ctx), "factor lost"));
+    CHECK(factors_run(ctx, s, &sum, &r, f, 2, 1) == CLOOB_ERR_FORMAT && strstr(cloob_error(ctx), "factor lost"));
 }
 
 int main(void)

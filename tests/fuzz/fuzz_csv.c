@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "data/csv.h"
+#include "data/sets/csv.h"
 #include "fuzz.h"
 
 typedef struct memory {
@@ -25,8 +25,8 @@ static cloob_status read_memory(void *arg, void *out, size_t n, size_t *got)
 static void same_again(cloob_ctx *ctx, const uint8_t *data, char separator, const csv_row *row)
 {
     csv_row again = { 0 };
-    if (csv_parse_row(ctx, (const char *)data + row->offset, (size_t)row->bytes, separator, "again",
-                      &again) != CLOOB_OK)
+    if (csv_parse_row(ctx, (const char *)data + row->offset, (size_t)row->bytes, separator, "again", &again) !=
+        CLOOB_OK)
         abort();
     if (again.count != row->count || again.text.len != row->text.len ||
         memcmp(again.text.data, row->text.data, row->text.len) != 0)

@@ -1,6 +1,6 @@
 /* Pictures from any bytes: decoding whole and in part, and both views, with the buffers of the picture
  * before. */
-#include "data/transform.h"
+#include "data/view/transform.h"
 #include "fuzz.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

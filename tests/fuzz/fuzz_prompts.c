@@ -1,7 +1,7 @@
 /* Prompt files as JSON and as people publish them; what is accepted must survive being saved and read. */
 #include <stdlib.h>
 
-#include "data/prompts.h"
+#include "data/text/prompts.h"
 #include "fuzz.h"
 
 static void check_saved(cloob_ctx *ctx, const prompts *p)

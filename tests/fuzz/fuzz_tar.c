@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "data/dataset_web.h"
+#include "data/sets/dataset_web.h"
 #include "fuzz.h"
 
 typedef struct memory {
@@ -14,8 +14,7 @@ typedef struct memory {
 static cloob_status read_memory(void *arg, int64_t offset, void *out, size_t n)
 {
     const memory *m = arg;
-    if (offset < 0 || (size_t)offset > m->size || n > m->size - (size_t)offset)
-        abort(); /* a promise of tar_scan */
+    if (offset < 0 || (size_t)offset > m->size || n > m->size - (size_t)offset) abort(); /* a promise of tar_scan */
     memcpy(out, m->data + offset, n);
     return CLOOB_OK;
 }

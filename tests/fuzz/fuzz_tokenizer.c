@@ -3,12 +3,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "data/tokenizer.h"
-#include "data/tokenizer_impl.h"
+#include "data/text/tokenizer.h"
+#include "data/text/tokenizer_impl.h"
 #include "fuzz.h"
 
-static const char small[] =
-    "#version\nt h\nth e\nth e</w>\ni n\n' s</w>\na a\naa aa\n\xc3\x83 \xc2\xa9</w>\n";
+static const char small[] = "#version\nt h\nth e\nth e</w>\ni n\n' s</w>\na a\naa aa\n\xc3\x83 \xc2\xa9</w>\n";
 
 static void try_merges(cloob_ctx *ctx, const char *data, size_t size)
 {

@@ -1,5 +1,5 @@
 #include "fuzz.h"
-#include "io/torchfile.h"
+#include "io/torch/torchfile.h"
 
 /* Bytes that are no torch file go to the pickle reader alone, which a zip around them would only hide. */
 static void pickle_only(cloob_ctx *ctx, const uint8_t *data, size_t size)
@@ -19,8 +19,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     else if (torch_open_bytes(ctx, data, size, "fuzz", &f) == CLOOB_OK) {
         volatile unsigned char sum = 0;
         for (int64_t i = 0; i < f.count; i++) /* every byte a tensor claims must be readable */
-            for (size_t b = 0; b < tensor_bytes(&f.entry[i].t); b++)
-                sum ^= ((unsigned char *)f.entry[i].t.data)[b];
+            for (size_t b = 0; b < tensor_bytes(&f.entry[i].t); b++) sum ^= ((unsigned char *)f.entry[i].t.data)[b];
         torch_close(&f);
     }
     return 0;

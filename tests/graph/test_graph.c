@@ -15,14 +15,18 @@ static void values_alive_together_never_overlap(void)
         size_t bytes;
         uint64_t key = rng_key(seed, "plan");
         for (int i = 0; i < N; i++) {
-            int first = (int)rng_below(key, (uint64_t)(3 * i), NODES), last = first + (int)rng_below(key, (uint64_t)(3 * i + 1), 12);
-            item[i] = (plan_item){ .bytes = (size_t)rng_below(key, (uint64_t)(3 * i + 2), 5000), .first = first, .last = last };
+            int first = (int)rng_below(key, (uint64_t)(3 * i), NODES),
+                last = first + (int)rng_below(key, (uint64_t)(3 * i + 1), 12);
+            item[i] = (plan_item){ .bytes = (size_t)rng_below(key, (uint64_t)(3 * i + 2), 5000),
+                                   .first = first,
+                                   .last = last };
         }
         CHECK_OK(ctx, plan_offsets(ctx, item, N, &bytes));
         for (int i = 0; i < N; i++)
             for (int j = 0; j < i; j++) {
                 bool in_time = item[i].first <= item[j].last && item[j].first <= item[i].last;
-                bool in_space = item[i].offset < item[j].offset + item[j].bytes && item[j].offset < item[i].offset + item[i].bytes;
+                bool in_space =
+                    item[i].offset < item[j].offset + item[j].bytes && item[j].offset < item[i].offset + item[i].bytes;
                 if (in_time && in_space && item[i].bytes && item[j].bytes) CHECK(!"overlap");
             }
         size_t least = plan_lower_bound(item, N, NODES + 12);
@@ -43,11 +47,13 @@ static void build(graph *g, bool residual, bool train, bool backward)
     graph_init(ctx, g);
     value_id x = graph_input(g, TENSOR(CLOOB_F32, NULL, B, S, S, C), "x");
     value_id w = graph_param(g, 0, TENSOR(CLOOB_F32, NULL, C, 3, 3, C), 0, backward);
-    value_id gain = graph_param(g, 1, TENSOR(CLOOB_F32, NULL, C), 0, backward), bias = graph_param(g, 2, TENSOR(CLOOB_F32, NULL, C), 0, backward);
+    value_id gain = graph_param(g, 1, TENSOR(CLOOB_F32, NULL, C), 0, backward),
+             bias = graph_param(g, 2, TENSOR(CLOOB_F32, NULL, C), 0, backward);
     value_id mean = graph_stat(g, 3, TENSOR(CLOOB_F32, NULL, C)), var = graph_stat(g, 4, TENSOR(CLOOB_F32, NULL, C));
     value_id h = graph_op(g, OP_CONV2D, (op_attr){ .stride = 1, .pad = 1 }, 2, (value_id[]){ x, w });
     op_attr bn = { .eps = 1e-5f, .momentum = 0.1f, .keep_stats = true };
-    value_id m = train ? graph_op(g, OP_BN_STATS, bn, 3, (value_id[]){ h, mean, var }) : graph_op(g, OP_BN_RUNNING, bn, 2, (value_id[]){ mean, var });
+    value_id m = train ? graph_op(g, OP_BN_STATS, bn, 3, (value_id[]){ h, mean, var })
+                       : graph_op(g, OP_BN_RUNNING, bn, 2, (value_id[]){ mean, var });
     h = graph_op(g, OP_BN_APPLY, bn, 5, (value_id[]){ h, m, graph_output(g, m, 1), gain, bias });
     if (residual) h = graph_op(g, OP_ADD, (op_attr){ 0 }, 2, (value_id[]){ h, x });
     h = graph_op(g, OP_RELU, (op_attr){ 0 }, 1, &h);
@@ -66,8 +72,10 @@ static int run_graph(graph *g, weights_of *p, bool backward, float *y)
 {
     device *dev;
     exec *e;
-    tensor t[5] = { TENSOR(CLOOB_F32, p->w, C, 3, 3, C), TENSOR(CLOOB_F32, p->gain, C), TENSOR(CLOOB_F32, p->bias, C), TENSOR(CLOOB_F32, p->mean, C), TENSOR(CLOOB_F32, p->var, C) };
-    tensor d[5] = { TENSOR(CLOOB_F32, p->dw, C, 3, 3, C), TENSOR(CLOOB_F32, p->dgain, C), TENSOR(CLOOB_F32, p->dbias, C) };
+    tensor t[5] = { TENSOR(CLOOB_F32, p->w, C, 3, 3, C), TENSOR(CLOOB_F32, p->gain, C), TENSOR(CLOOB_F32, p->bias, C),
+                    TENSOR(CLOOB_F32, p->mean, C), TENSOR(CLOOB_F32, p->var, C) };
+    tensor d[5] = { TENSOR(CLOOB_F32, p->dw, C, 3, 3, C), TENSOR(CLOOB_F32, p->dgain, C),
+                    TENSOR(CLOOB_F32, p->dbias, C) };
     exec_bindings b = { .param = t, .master = t, .grad = d };
     CHECK_OK(ctx, graph_status(g));
     CHECK_OK(ctx, device_open(ctx, "cpu", &dev));
@@ -92,7 +100,9 @@ static int run_graph(graph *g, weights_of *p, bool backward, float *y)
 static void fill(weights_of *p)
 {
     for (int i = 0; i < C * 9 * C; i++) p->w[i] = 0.1f * (float)rng_normal(1, (uint64_t)i);
-    for (int i = 0; i < C; i++) p->gain[i] = 1 + 0.1f * (float)i, p->bias[i] = 0.05f * (float)i, p->mean[i] = 0.02f * (float)i, p->var[i] = 1 + 0.1f * (float)i;
+    for (int i = 0; i < C; i++)
+        p->gain[i] = 1 + 0.1f * (float)i, p->bias[i] = 0.05f * (float)i, p->mean[i] = 0.02f * (float)i,
+        p->var[i] = 1 + 0.1f * (float)i;
 }
 
 static void fusion_changes_only_the_number_of_ops(void)
@@ -112,7 +122,8 @@ static void fusion_changes_only_the_number_of_ops(void)
         CHECK(after < before);
         CHECK(relative_error(y1, y0, residual ? B * S * S * C : B * S * S * C / 4, 1e-6) < 1e-5);
         CHECK(relative_error(fused.dw, plain.dw, C * 9 * C, 1e-6) < 1e-5);
-        CHECK(relative_error(fused.dgain, plain.dgain, C, 1e-6) < 1e-5 && relative_error(fused.dbias, plain.dbias, C, 1e-6) < 1e-5);
+        CHECK(relative_error(fused.dgain, plain.dgain, C, 1e-6) < 1e-5 &&
+              relative_error(fused.dbias, plain.dbias, C, 1e-6) < 1e-5);
     }
 }
 
@@ -136,7 +147,8 @@ static void mistakes_are_told_when_asked(void)
 {
     graph g;
     graph_init(ctx, &g);
-    value_id x = graph_input(&g, TENSOR(CLOOB_F32, NULL, 2, 3), "x"), w = graph_param(&g, 0, TENSOR(CLOOB_F32, NULL, 4, 5), 0, true);
+    value_id x = graph_input(&g, TENSOR(CLOOB_F32, NULL, 2, 3), "x"),
+             w = graph_param(&g, 0, TENSOR(CLOOB_F32, NULL, 4, 5), 0, true);
     value_id y = graph_op(&g, OP_LINEAR, (op_attr){ 0 }, 2, (value_id[]){ x, w });
     graph_op(&g, OP_RELU, (op_attr){ 0 }, 1, &y);
     CHECK(y == NO_VALUE && graph_status(&g) == CLOOB_ERR_ARGUMENT);

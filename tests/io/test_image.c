@@ -4,15 +4,15 @@
 
 #include "core/file.h"
 #include "core/rng.h"
-#include "io/image.h"
+#include "io/image/image.h"
 
 #define REF TESTS_DIR "/ref/pictures/"
 
 static cloob_ctx *ctx;
-static const char *const files[] = { "rgb_420.jpg",      "progressive.jpg", "restarts.jpg", "cmyk.jpg",
-                                     "gray.jpg",         "rgb.png",         "rgba.png",     "palette.png",
-                                     "interlaced.png",   "rgb16.png",       "gray16.png",   "lossy.webp",
-                                     "lossy_alpha.webp", "lossless.webp", "animated_alpha.webp" };
+static const char *const files[] = { "rgb_420.jpg",      "progressive.jpg", "restarts.jpg",       "cmyk.jpg",
+                                     "gray.jpg",         "rgb.png",         "rgba.png",           "palette.png",
+                                     "interlaced.png",   "rgb16.png",       "gray16.png",         "lossy.webp",
+                                     "lossy_alpha.webp", "lossless.webp",   "animated_alpha.webp" };
 enum { FILES = sizeof files / sizeof files[0] };
 
 static file_bytes load(const char *name)
@@ -122,8 +122,8 @@ static void check_windows(image_reader *r, const char *name)
         for (int64_t y = 0; y < b.height; y++)
             bad += memcmp(got.rgb + y * got.stride, want.rgb + y * want.stride, (size_t)(3 * b.width)) != 0;
         if (bad)
-            printf("  %s: window %lld,%lld %lldx%lld\n", name, (long long)b.top, (long long)b.left,
-                   (long long)b.height, (long long)b.width);
+            printf("  %s: window %lld,%lld %lldx%lld\n", name, (long long)b.top, (long long)b.left, (long long)b.height,
+                   (long long)b.width);
         CHECK(bad == 0);
     }
     image_release(&im);
@@ -132,11 +132,10 @@ static void check_windows(image_reader *r, const char *name)
 
 static void windows_equal_the_whole(void)
 {
-    static const char *const names[] = {
-        "rgb_444.jpg",       "rgb_422.jpg", "rgb_420.jpg",     "rgb_411.jpg",   "gray.jpg",   "restarts.jpg",
-        "restarts_rows.jpg", "cmyk.jpg",    "progressive.jpg", "coarse_q5.jpg", "column.jpg", "row.jpg",
-        "rgb.png",           "lossy.webp",  "tall.jpg",        "wide.jpg"
-    };
+    static const char *const names[] = { "rgb_444.jpg",     "rgb_422.jpg",   "rgb_420.jpg",       "rgb_411.jpg",
+                                         "gray.jpg",        "restarts.jpg",  "restarts_rows.jpg", "cmyk.jpg",
+                                         "progressive.jpg", "coarse_q5.jpg", "column.jpg",        "row.jpg",
+                                         "rgb.png",         "lossy.webp",    "tall.jpg",          "wide.jpg" };
     image_reader *r;
     CHECK_OK(ctx, image_reader_create(ctx, &r));
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) check_windows(r, names[i]);

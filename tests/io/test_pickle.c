@@ -2,7 +2,7 @@
 #include "check.h"
 
 #include "core/sbuf.h"
-#include "io/pickle.h"
+#include "io/torch/pickle.h"
 
 static cloob_ctx *ctx;
 static arena a;
@@ -16,11 +16,11 @@ static bool reads_n(const void *bytes, size_t n)
 #define READS(literal) reads_n(literal, sizeof(literal) - 1)
 
 /* The bytes are refused, and the line names the reason. */
-#define REFUSES(literal, word)                                                                               \
-    do {                                                                                                     \
-        CHECK(!READS(literal));                                                                              \
-        if (!strstr(cloob_error(ctx), word)) printf("  said: %s\n", cloob_error(ctx));                       \
-        CHECK(strstr(cloob_error(ctx), word) != NULL);                                                       \
+#define REFUSES(literal, word)                                                                                         \
+    do {                                                                                                               \
+        CHECK(!READS(literal));                                                                                        \
+        if (!strstr(cloob_error(ctx), word)) printf("  said: %s\n", cloob_error(ctx));                                 \
+        CHECK(strstr(cloob_error(ctx), word) != NULL);                                                                 \
     } while (0)
 
 static void numbers(void)
@@ -35,8 +35,7 @@ static void numbers(void)
     CHECK(READS("M\x01\x02.") && got.root->integer == 513);
     CHECK(READS("\x80\x02\x8a\x02\x00\xff.") && got.root->integer == -256);
     CHECK(READS("\x80\x02\x8a\x00.") && got.root->integer == 0);
-    CHECK(READS("\x80\x02\x8a\x09\1\1\1\1\1\1\1\1\1.") && got.root->kind == PK_BYTES &&
-          got.root->integer == 9);
+    CHECK(READS("\x80\x02\x8a\x09\1\1\1\1\1\1\1\1\1.") && got.root->kind == PK_BYTES && got.root->integer == 9);
     CHECK(READS("N.") && got.root->kind == PK_NONE && got.used == 2);
     CHECK(READS("\x88.") && got.root->kind == PK_BOOL);
 }
@@ -64,8 +63,7 @@ static void containers(void)
     CHECK(READS("K\1K\2\x86.") && got.root->kind == PK_TUPLE && got.root->item[1]->integer == 2);
     CHECK(READS("}(U\1aK\1U\1bK\2u.") && got.root->kind == PK_DICT && got.root->count == 2);
     CHECK(pk_int(pk_get(got.root, "b"), &n) && n == 2 && !pk_get(got.root, "c"));
-    CHECK(READS("}U\1aK\1sU\1aK\2s.") && pk_int(pk_get(got.root, "a"), &n) &&
-          n == 2); /* the last one counts */
+    CHECK(READS("}U\1aK\1sU\1aK\2s.") && pk_int(pk_get(got.root, "a"), &n) && n == 2); /* the last one counts */
     CHECK(READS("(U\1aK\1d.") && got.root->count == 1);
     CHECK(READS("ccollections\nOrderedDict\n)R(U\1aK\1u}U\1xK\1sb.") && got.root->kind == PK_DICT &&
           got.root->count == 1);
@@ -87,8 +85,7 @@ static void tensors(void)
     CHECK(READS("ctorch._utils\n_rebuild_tensor_v2\n(" STORAGE "K\1(K\2K\3t(K\3K\1t\x89"
                 "NtR."));
     CHECK(got.root->kind == PK_TENSOR && got.root->tensor->ndim == 2 && got.root->tensor->dim[1] == 3);
-    CHECK(got.root->tensor->offset == 1 && got.root->tensor->stride[0] == 3 &&
-          got.root->tensor->storage->count == 6);
+    CHECK(got.root->tensor->offset == 1 && got.root->tensor->stride[0] == 3 && got.root->tensor->storage->count == 6);
     CHECK(got.storages && strcmp(got.storages->key, "k") == 0 && !got.storages->next);
     CHECK(READS("ctorch._utils\n_rebuild_parameter\n(ctorch._utils\n_rebuild_tensor\n(" STORAGE "K\0))tR\x88"
                 "NtR."));

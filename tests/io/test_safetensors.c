@@ -9,7 +9,9 @@ static void a_file_comes_back_as_it_was(void)
 {
     float a[6] = { 1, 2, 3, 4, 5, 6 };
     int64_t b[2] = { -1, 1LL << 40 };
-    st_entry entry[] = { { "a", TENSOR(CLOOB_F32, a, 2, 3) }, { "b", TENSOR(CLOOB_I64, b, 2) }, { "none", TENSOR(CLOOB_F32, NULL, 0, 4) } };
+    st_entry entry[] = { { "a", TENSOR(CLOOB_F32, a, 2, 3) },
+                         { "b", TENSOR(CLOOB_I64, b, 2) },
+                         { "none", TENSOR(CLOOB_F32, NULL, 0, 4) } };
     st_meta meta[] = { { "format", "test \"quoted\"" } };
     const char *path = "test_safetensors.tmp";
     st_file f;
@@ -39,15 +41,18 @@ static bool opens(const char *header, size_t payload)
 static void lies_are_refused(void)
 {
     CHECK(opens("{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}", 8));
-    CHECK(!opens("{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}", 7));                 /* cut short */
-    CHECK(!opens("{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}", 9));                 /* oversized */
-    CHECK(!opens("{\"a\":{\"dtype\":\"F32\",\"shape\":[3],\"data_offsets\":[0,8]}}", 8));                 /* wrong size */
-    CHECK(!opens("{\"a\":{\"dtype\":\"F99\",\"shape\":[2],\"data_offsets\":[0,8]}}", 8));                 /* unknown type */
-    CHECK(!opens("{\"a\":{\"dtype\":\"F32\",\"shape\":[-2],\"data_offsets\":[0,8]}}", 8));                /* negative */
-    CHECK(!opens("{\"a\":{\"dtype\":\"F32\",\"shape\":[4294967296,4294967296,4],\"data_offsets\":[0,0]}}", 0)); /* overflow */
-    CHECK(!opens("{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[8,0]}}", 8));                 /* reversed */
-    CHECK(!opens("{\"a\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[0,4]},\"b\":{\"dtype\":\"U8\",\"shape\":[6],\"data_offsets\":[2,8]}}", 8)); /* overlap */
-    CHECK(!opens("{\"a\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[4,8]}}", 8));                  /* hole */
+    CHECK(!opens("{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}", 7));  /* cut short */
+    CHECK(!opens("{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}", 9));  /* oversized */
+    CHECK(!opens("{\"a\":{\"dtype\":\"F32\",\"shape\":[3],\"data_offsets\":[0,8]}}", 8));  /* wrong size */
+    CHECK(!opens("{\"a\":{\"dtype\":\"F99\",\"shape\":[2],\"data_offsets\":[0,8]}}", 8));  /* unknown type */
+    CHECK(!opens("{\"a\":{\"dtype\":\"F32\",\"shape\":[-2],\"data_offsets\":[0,8]}}", 8)); /* negative */
+    CHECK(!opens("{\"a\":{\"dtype\":\"F32\",\"shape\":[4294967296,4294967296,4],\"data_offsets\":[0,0]}}",
+                 0));                                                                     /* overflow */
+    CHECK(!opens("{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[8,0]}}", 8)); /* reversed */
+    CHECK(!opens("{\"a\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[0,4]},\"b\":{\"dtype\":\"U8\",\"shape\":[6],"
+                 "\"data_offsets\":[2,8]}}",
+                 8));                                                                    /* overlap */
+    CHECK(!opens("{\"a\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[4,8]}}", 8)); /* hole */
     CHECK(!opens("{\"a\":3}", 0));
     CHECK(!opens("[]", 0));
     CHECK(!opens("{\"__metadata__\":{\"a\":1}}", 0));

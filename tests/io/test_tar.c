@@ -26,8 +26,7 @@ static void close_tar(fileset *files, tar_index *t)
     fileset_destroy(files);
 }
 
-static void check_member(const fileset *files, const tar_index *t, int64_t i, const char *name,
-                         const char *content)
+static void check_member(const fileset *files, const tar_index *t, int64_t i, const char *name, const char *content)
 {
     char got[64] = "";
     CHECK(i < t->count);
@@ -55,9 +54,8 @@ static void dialects(void)
         snprintf(name, sizeof name, "%s.tar", formats[i]);
         snprintf(command, sizeof command, "in/%s", longer);
         if (with_long) fixture_text(command, "third");
-        snprintf(command, sizeof command,
-                 "cd '%s' && tar --format=%s -cf '%s' dir/a.txt b.txt %s 2>/dev/null", fixture_path("in"),
-                 formats[i], fixture_path(name), with_long ? longer : "");
+        snprintf(command, sizeof command, "cd '%s' && tar --format=%s -cf '%s' dir/a.txt b.txt %s 2>/dev/null",
+                 fixture_path("in"), formats[i], fixture_path(name), with_long ? longer : "");
         if (system(command) != 0) SKIP("no tar with --format here");
         CHECK_OK(ctx, open_tar(name, "", &files, &t));
         CHECK(t.count == (with_long ? 3 : 2) && t.skipped == 0);
@@ -173,8 +171,7 @@ static void gzip_is_unpacked_once(void)
     check_member(files, &t, 2, "c.txt", "three");
     close_tar(files, &t);
 
-    snprintf(command, sizeof command, "head -c 60 '%s' > '%s'", fixture_path("z.tar.gz"),
-             fixture_path("y.tar.gz"));
+    snprintf(command, sizeof command, "head -c 60 '%s' > '%s'", fixture_path("z.tar.gz"), fixture_path("y.tar.gz"));
     CHECK(system(command) == 0);
     CHECK(open_tar("y.tar.gz", cache, &files, &t) == CLOOB_ERR_FORMAT);
     CHECK(strstr(cloob_error(ctx), "gzip"));
@@ -191,16 +188,14 @@ static void the_cached_index_is_never_believed_blindly(void)
     const char *path = fixture_path("one.index");
     CHECK_OK(ctx, tar_cache_save(ctx, path, "/x/i.tar", 4096, 77, &t));
     CHECK(tar_cache_load(ctx, path, "/x/i.tar", 4096, 77, &back));
-    CHECK(back.count == 3 && strcmp(tar_name(&back, 2), "c.txt") == 0 &&
-          back.member[2].offset == t.member[2].offset);
+    CHECK(back.count == 3 && strcmp(tar_name(&back, 2), "c.txt") == 0 && back.member[2].offset == t.member[2].offset);
     tar_release(&back);
     CHECK(!tar_cache_load(ctx, path, "/x/i.tar", 4096, 78, &back)); /* changed since */
     CHECK(!tar_cache_load(ctx, path, "/x/i.tar", 4608, 77, &back));
     CHECK(!tar_cache_load(ctx, path, "/y/i.tar", 4096, 77, &back)); /* another file */
     file_bytes b;
     CHECK_OK(ctx, file_read(ctx, path, 1 << 20, &b));
-    for (size_t i = 0; i < b.size;
-         i++) { /* every single damaged byte is noticed, or harmless to the counts */
+    for (size_t i = 0; i < b.size; i++) { /* every single damaged byte is noticed, or harmless to the counts */
         b.data[i] ^= 0x40;
         fixture_write("one.index", b.data, b.size);
         if (tar_cache_load(ctx, path, "/x/i.tar", 4096, 77, &back)) CHECK(back.count == 3);

@@ -2,8 +2,8 @@
  * damage. */
 #include "check.h"
 
-#include "io/torchfile.h"
-#include "io/zip.h"
+#include "io/torch/torchfile.h"
+#include "io/torch/zip.h"
 
 static cloob_ctx *ctx;
 
@@ -15,8 +15,7 @@ static const tensor *find(const torch_file *f, const char *name)
 }
 
 /* The tensor is there, with that type and count, and its elements as floats are v, v + step, ... */
-static void holds(const torch_file *f, const char *name, cloob_dtype dtype, int64_t count, float v,
-                  float step)
+static void holds(const torch_file *f, const char *name, cloob_dtype dtype, int64_t count, float v, float step)
 {
     float x[16];
     const tensor *t = find(f, name);
@@ -146,8 +145,7 @@ static bool survives(const void *bytes, size_t size)
     if (torch_open_bytes(ctx, bytes, size, "damaged", &f) != CLOOB_OK) return false;
     volatile unsigned char sum = 0;
     for (int64_t i = 0; i < f.count; i++)
-        for (size_t b = 0; b < tensor_bytes(&f.entry[i].t); b++)
-            sum ^= ((unsigned char *)f.entry[i].t.data)[b];
+        for (size_t b = 0; b < tensor_bytes(&f.entry[i].t); b++) sum ^= ((unsigned char *)f.entry[i].t.data)[b];
     torch_close(&f);
     return true;
 }

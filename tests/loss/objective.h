@@ -102,33 +102,31 @@ static inline answer evaluate(cloob_ctx *ctx, const problem *p, loss_options o, 
 /* |a - b| / max(|b|, 0.01): a saturated InfoNCE has losses and gradients below what f32 can see. */
 static inline double value_error(double a, double b) { return fabs(a - b) / fmax(fabs(b), 0.01); }
 
-#define CHECK_BELOW(value, limit, what)                                                                      \
-    do {                                                                                                     \
-        double v_ = (value);                                                                                 \
-        if (!(v_ <= (limit))) {                                                                              \
-            printf("  %s:%d: %s: error %.3g, limit %g\n", __FILE__, __LINE__, what, v_, (double)(limit));    \
-            check_bad_here_++;                                                                               \
-        }                                                                                                    \
+#define CHECK_BELOW(value, limit, what)                                                                                \
+    do {                                                                                                               \
+        double v_ = (value);                                                                                           \
+        if (!(v_ <= (limit))) {                                                                                        \
+            printf("  %s:%d: %s: error %.3g, limit %g\n", __FILE__, __LINE__, what, v_, (double)(limit));              \
+            check_bad_here_++;                                                                                         \
+        }                                                                                                              \
     } while (0)
 
 /* Losses within `loss`, gradients norm-wise within `gradient`; derivatives of the scales within the latter.
  */
-static inline void check_answer(const char *what, const problem *p, const answer *a, const answer *want,
-                                double loss, double gradient)
+static inline void check_answer(const char *what, const problem *p, const answer *a, const answer *want, double loss,
+                                double gradient)
 {
     CHECK_BELOW(value_error(a->r.loss, want->r.loss), loss, what);
-    double tau = want->r.loss != 0 ? want->r.loss / (want->r.image_term + want->r.text_term)
-                                   : 1; /* the loss's scale */
+    double tau = want->r.loss != 0 ? want->r.loss / (want->r.image_term + want->r.text_term) : 1; /* the loss's scale */
     CHECK_BELOW(value_error(tau * a->r.image_term, tau * want->r.image_term), loss, what);
     CHECK_BELOW(value_error(tau * a->r.text_term, tau * want->r.text_term), loss, what);
     CHECK_BELOW(relative_error(a->dx, want->dx, p->n * p->d, 0.01), gradient, what);
     CHECK_BELOW(relative_error(a->dy, want->dy, p->n * p->d, 0.01), gradient, what);
     CHECK_BELOW(relative_error(a->du, want->du, p->mu * p->d, 0.01), gradient, what);
     CHECK_BELOW(relative_error(a->dv, want->dv, p->mv * p->d, 0.01), gradient, what);
-    CHECK_BELOW(fabs(a->r.dsum_dinv_tau - want->r.dsum_dinv_tau) / fmax(fabs(want->r.dsum_dinv_tau), 1),
-                gradient, what);
-    CHECK_BELOW(fabs(a->r.dsum_dbeta - want->r.dsum_dbeta) / fmax(fabs(want->r.dsum_dbeta), 1), gradient,
+    CHECK_BELOW(fabs(a->r.dsum_dinv_tau - want->r.dsum_dinv_tau) / fmax(fabs(want->r.dsum_dinv_tau), 1), gradient,
                 what);
+    CHECK_BELOW(fabs(a->r.dsum_dbeta - want->r.dsum_dbeta) / fmax(fabs(want->r.dsum_dbeta), 1), gradient, what);
 }
 
 #endif

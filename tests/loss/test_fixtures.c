@@ -74,14 +74,9 @@ static void remember(const problem *p, const answer *a, const answer *want)
  * ours. */
 static void check_bf16(const char *what, const problem *p, loss_options o)
 {
-    problem rounded = { p->n,
-                        p->d,
-                        p->mu,
-                        p->mv,
-                        floats(p->n * p->d),
-                        floats(p->n * p->d),
-                        floats(p->mu * p->d),
-                        floats(p->mv * p->d) };
+    problem rounded = {
+        p->n, p->d, p->mu, p->mv, floats(p->n * p->d), floats(p->n * p->d), floats(p->mu * p->d), floats(p->mv * p->d)
+    };
     memcpy(rounded.x, p->x, (size_t)(p->n * p->d) * sizeof(float));
     memcpy(rounded.y, p->y, (size_t)(p->n * p->d) * sizeof(float));
     memcpy(rounded.u, p->u, (size_t)(p->mu * p->d) * sizeof(float));
@@ -139,8 +134,8 @@ static void check_folder(void)
     }
     closedir(dir);
     CHECK(files > 0);
-    printf("  %s: %d files, worst: loss %.2g, gradient %.2g, bf16 %.2g\n", folder, files, worst_loss,
-           worst_gradient, worst_bf16);
+    printf("  %s: %d files, worst: loss %.2g, gradient %.2g, bf16 %.2g\n", folder, files, worst_loss, worst_gradient,
+           worst_bf16);
 }
 
 static void ref_gives_the_frozen_values(void)

@@ -177,11 +177,9 @@ static void the_queue_keeps_the_latest_rows(void)
     device_close(dev);
     CHECK_OK(ctx, queue_parse(ctx, "queue:4096", &n));
     CHECK(n == 4096);
-    static const char *const bad[] = {
-        "queue:-3", "queue:0", "queue:", "queue:12x", "queue:99999999999999999999", "stack", "batch"
-    };
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
-        CHECK(queue_parse(ctx, bad[i], &n) == CLOOB_ERR_ARGUMENT);
+    static const char *const bad[] = { "queue:-3", "queue:0", "queue:", "queue:12x", "queue:99999999999999999999",
+                                       "stack",    "batch" };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) CHECK(queue_parse(ctx, bad[i], &n) == CLOOB_ERR_ARGUMENT);
 }
 
 /* As it lay into one of the same size; the latest rows, oldest first, into a smaller or larger one. */
@@ -191,17 +189,14 @@ static void a_queue_comes_back_as_it_lay(void)
     static const struct {
         int64_t capacity, count, next;
         float first;
-    } wanted[] = { { 4, 4, 2, 4 },
-                   { 6, 4, 4, 2 },
-                   { 3, 3, 1, 5 } }; /* of the smallest: 2 3 4, then 5 over 2 */
+    } wanted[] = { { 4, 4, 2, 4 }, { 6, 4, 4, 2 }, { 3, 3, 1, 5 } }; /* of the smallest: 2 3 4, then 5 over 2 */
     device *dev;
     CHECK_OK(ctx, device_open(ctx, "cpu", &dev));
     for (int i = 0; i < 3; i++) {
         queue q;
         CHECK_OK(ctx, queue_init(ctx, &q, dev, wanted[i].capacity, 1, CLOOB_F32));
         CHECK_OK(ctx, queue_restore(ctx, &q, lay, 4, 4, 2));
-        CHECK(q.count == wanted[i].count && q.next == wanted[i].next &&
-              ((float *)q.data)[0] == wanted[i].first);
+        CHECK(q.count == wanted[i].count && q.next == wanted[i].next && ((float *)q.data)[0] == wanted[i].first);
         CHECK(queue_restore(ctx, &q, lay, 4, 5, 0) == CLOOB_ERR_FORMAT);
         CHECK(queue_restore(ctx, &q, lay, 4, 3, 1) == CLOOB_ERR_FORMAT);
         CHECK(queue_restore(ctx, &q, lay, 4, 4, -1) == CLOOB_ERR_FORMAT);

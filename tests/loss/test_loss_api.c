@@ -38,8 +38,7 @@ static void embeddings_are_read_by_their_names(void)
     cloob_objective_options o;
     cloob_objective_result file, memory;
     cloob_embeddings e = { .x = p.x, .y = p.y, .n = p.n, .d = p.d };
-    st_entry entry[] = { { "text", TENSOR(CLOOB_F32, p.y, p.n, p.d) },
-                         { "image", TENSOR(CLOOB_F32, p.x, p.n, p.d) } };
+    st_entry entry[] = { { "text", TENSOR(CLOOB_F32, p.y, p.n, p.d) }, { "image", TENSOR(CLOOB_F32, p.x, p.n, p.d) } };
     cloob_objective_options_init(&o);
     o.device = "cpu";
     CHECK_OK(ctx, st_write(ctx, in_path, entry, 2, NULL, 0));
@@ -140,8 +139,8 @@ static void the_command_prints_and_writes(void)
     write_file(&p, p.n);
     remove(out_path);
     snprintf(line, sizeof line,
-             "--input %s --method infonce-hopfield --scale-hopfield 14.3 --device cpu --json --grad %s",
-             in_path, out_path);
+             "--input %s --method infonce-hopfield --scale-hopfield 14.3 --device cpu --json --grad %s", in_path,
+             out_path);
     CHECK(shell(line, text, sizeof text) == 0);
     CHECK(text[0] == '{' && strstr(text, "\"loss\": ") && strstr(text, "\"image_term\": ") &&
           strstr(text, "\"text_term\": "));

@@ -72,8 +72,8 @@ static loss_options options(int method, double inv_tau, double beta)
 static double larger(double a, double b) { return a > b ? a : b; }
 
 /* One problem, all methods. CPU is held against the definition elsewhere; `reference` chooses either. */
-static void compare(const char *what, problem *p, double inv_tau, double beta, loss_backend reference,
-                    double f32_loss, double f32_gradient)
+static void compare(const char *what, problem *p, double inv_tau, double beta, loss_backend reference, double f32_loss,
+                    double f32_gradient)
 {
     char text[200];
     for (int m = 0; m < 4; m++) {
@@ -91,8 +91,7 @@ static void compare(const char *what, problem *p, double inv_tau, double beta, l
 
 /* bf16 against the definition of the rounded rows. Rounding retrieved rows to bf16 moves a score by up to
  * 2^-8, and inv_tau of that is what a probability may move by; 2e-2 holds for the paper's 30. */
-static void compare_bf16(const char *what, problem *p, double inv_tau, double beta, bool plain,
-                         loss_backend reference)
+static void compare_bf16(const char *what, problem *p, double inv_tau, double beta, bool plain, loss_backend reference)
 {
     char text[200];
     round_to_bf16(p);
@@ -125,9 +124,10 @@ static uint64_t fresh(void)
 
 static void f32_is_the_definition(void)
 {
-    static const int64_t sizes[][4] = { { 33, 65, 0, 0 },   { 131, 67, 0, 0 },  { 257, 20, 0, 0 },
-                                        { 64, 48, 100, 0 }, { 65, 31, 0, 200 }, { 100, 33, 37, 301 },
-                                        { 300, 24, 0, 0 } }; /* the last is not small: products in f32 */
+    static const int64_t sizes[][4] = {
+        { 33, 65, 0, 0 },   { 131, 67, 0, 0 },    { 257, 20, 0, 0 }, { 64, 48, 100, 0 },
+        { 65, 31, 0, 200 }, { 100, 33, 37, 301 }, { 300, 24, 0, 0 }
+    }; /* the last is not small: products in f32 */
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         problem p = random_problem(fresh(), sizes[i][0], sizes[i][1], sizes[i][2], sizes[i][3]);
         compare("random", &p, 30, i % 2 ? 14.3 : 8, LOSS_REF, 1e-6, 1e-5);
@@ -149,10 +149,9 @@ static void extreme_scales_stay_exact(void)
 /* Up to eight pairs of moderate width take the definition; the rest, and the wide ones, do not. */
 static void few_pairs_stay_exact(void)
 {
-    static const int64_t sizes[][4] = { { 2, 6, 0, 0 },    { 2, 300, 0, 0 },   { 3, 64, 0, 0 },
-                                        { 5, 700, 0, 0 },  { 7, 512, 0, 0 },   { 2, 16, 5, 3 },
-                                        { 3, 33, 0, 40 },  { 7, 8192, 0, 0 },  { 9, 40, 0, 0 },
-                                        { 11, 512, 0, 0 }, { 13, 1000, 0, 0 }, { 17, 130, 3, 500 } };
+    static const int64_t sizes[][4] = { { 2, 6, 0, 0 },   { 2, 300, 0, 0 },  { 3, 64, 0, 0 },    { 5, 700, 0, 0 },
+                                        { 7, 512, 0, 0 }, { 2, 16, 5, 3 },   { 3, 33, 0, 40 },   { 7, 8192, 0, 0 },
+                                        { 9, 40, 0, 0 },  { 11, 512, 0, 0 }, { 13, 1000, 0, 0 }, { 17, 130, 3, 500 } };
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         problem p = random_problem(fresh(), sizes[i][0], sizes[i][1], sizes[i][2], sizes[i][3]);
         compare("few", &p, 30, i % 2 ? 14.3 : 8, LOSS_REF, 1e-6, 1e-5);
@@ -247,8 +246,7 @@ static float *load(const st_file *f, const char *method, const char *name, int64
     float *to = floats(n);
     const tensor *from = entry(f, method, name);
     if (from)
-        CHECK(tensor_count(from) == n &&
-              dtype_convert(CLOOB_F32, to, from->dtype, from->data, n)); /* some are F64 */
+        CHECK(tensor_count(from) == n && dtype_convert(CLOOB_F32, to, from->dtype, from->data, n)); /* some are F64 */
     return to;
 }
 
@@ -265,9 +263,7 @@ static void check_file(const char *path)
     st_file f;
     CHECK_OK(ctx, st_open(ctx, path, &f));
     const st_entry *x = st_find(&f, "x"), *u = st_find(&f, "U"), *v = st_find(&f, "V");
-    problem p = {
-        x->t.dim[0], x->t.dim[1], u ? u->t.dim[0] : 0, v ? v->t.dim[0] : 0, NULL, NULL, NULL, NULL
-    };
+    problem p = { x->t.dim[0], x->t.dim[1], u ? u->t.dim[0] : 0, v ? v->t.dim[0] : 0, NULL, NULL, NULL, NULL };
     p.x = load(&f, "", "x", p.n * p.d), p.y = load(&f, "", "y", p.n * p.d);
     p.u = load(&f, "", "U", p.mu * p.d), p.v = load(&f, "", "V", p.mv * p.d);
     for (int m = 0; m < 4; m++) {
@@ -278,8 +274,7 @@ static void check_file(const char *path)
         want.r = (loss_result){ number(&f, names[m], "loss"), number(&f, names[m], "image_term"),
                                 number(&f, names[m], "text_term"), number(&f, names[m], "dsum_dinv_tau"),
                                 number(&f, names[m], "dsum_dbeta") };
-        answer got =
-            gpu_evaluate(&p, options(m, number(&f, "", "inv_tau"), number(&f, "", "beta")), CLOOB_F32);
+        answer got = gpu_evaluate(&p, options(m, number(&f, "", "inv_tau"), number(&f, "", "beta")), CLOOB_F32);
         snprintf(what, sizeof what, "%s %s", strrchr(path, '/') + 1, names[m]);
         CHECK_OK(ctx, got.status);
         check_answer(what, &p, &got, &want, 1e-6, 1e-5);

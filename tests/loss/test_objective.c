@@ -22,9 +22,8 @@ static void compare(const char *what, problem *p, double inv_tau, double beta)
 {
     char text[160];
     for (int m = 0; m < 4; m++) {
-        snprintf(text, sizeof text, "%s, %s, N %lld d %lld M %lld K %lld", what,
-                 loss_method_name((loss_method)m), (long long)p->n, (long long)p->d, (long long)p->mu,
-                 (long long)p->mv);
+        snprintf(text, sizeof text, "%s, %s, N %lld d %lld M %lld K %lld", what, loss_method_name((loss_method)m),
+                 (long long)p->n, (long long)p->d, (long long)p->mu, (long long)p->mv);
         answer want = evaluate(ctx, p, options((loss_method)m, LOSS_REF, inv_tau, beta), CLOOB_F32);
         answer got = evaluate(ctx, p, options((loss_method)m, LOSS_CPU, inv_tau, beta), CLOOB_F32);
         check_answer(text, p, &got, &want, 1e-6, 1e-5);
@@ -34,10 +33,8 @@ static void compare(const char *what, problem *p, double inv_tau, double beta)
 
 static void cpu_is_the_definition_at_random_sizes(void)
 {
-    static const int64_t sizes[][4] = { { 33, 65, 0, 0 },    { 131, 17, 0, 0 },
-                                        { 257, 20, 0, 0 },   { 530, 8, 0, 0 },
-                                        { 64, 48, 100, 0 },  { 65, 15, 0, 520 },
-                                        { 60, 13, 37, 601 }, { 30, 600, 0, 0 },
+    static const int64_t sizes[][4] = { { 33, 65, 0, 0 },   { 131, 17, 0, 0 },  { 257, 20, 0, 0 },   { 530, 8, 0, 0 },
+                                        { 64, 48, 100, 0 }, { 65, 15, 0, 520 }, { 60, 13, 37, 601 }, { 30, 600, 0, 0 },
                                         { 300, 24, 0, 0 }, /* not small any more: products in f32 */
                                         { 64, 40, 900, 0 } };
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
@@ -106,8 +103,7 @@ static void the_definition_has_the_slope_it_says(void)
         float *at[4] = { p.x + 13, p.y + 22, p.u + 31, p.v + 8 };
         float slope[4] = { a.dx[13], a.dy[22], a.du[31], a.dv[8] };
         for (int k = 0; k < 4; k++) {
-            double up = loss_at(&p, (loss_method)m, at[k], 2e-3),
-                   down = loss_at(&p, (loss_method)m, at[k], -2e-3);
+            double up = loss_at(&p, (loss_method)m, at[k], 2e-3), down = loss_at(&p, (loss_method)m, at[k], -2e-3);
             CHECK_NEAR(slope[k], (up - down) / 4e-3, 1e-3);
         }
         answer_free(&a);
@@ -165,8 +161,7 @@ static void infonce_is_infoloob_times_one_minus_p1(void)
         anchor_gradient(&p, i, true, loob, memory);
         double p1 = anchor_gradient(&p, i, false, nce, memory);
         CHECK(p1 > 0.001 && p1 < 0.999);
-        for (int64_t k = 0; k < p.d; k++)
-            CHECK_NEAR((double)nce[k] * 40, (1 - p1) * (double)loob[k] * 40, 1e-6);
+        for (int64_t k = 0; k < p.d; k++) CHECK_NEAR((double)nce[k] * 40, (1 - p1) * (double)loob[k] * 40, 1e-6);
     }
     free(memory);
     problem_free(&p);
@@ -177,8 +172,7 @@ static void scales_can_be_learned(void)
 {
     problem p = random_problem(10, 60, 24, 0, 0);
     double t = log(14.0), b = log(6.0), h = 1e-4;
-    answer at =
-        evaluate(ctx, &p, options(LOSS_CLOOB, LOSS_CPU, loss_scale_value(t), loss_scale_value(b)), CLOOB_F32);
+    answer at = evaluate(ctx, &p, options(LOSS_CLOOB, LOSS_CPU, loss_scale_value(t), loss_scale_value(b)), CLOOB_F32);
     answer t1 = evaluate(ctx, &p, options(LOSS_CLOOB, LOSS_REF, exp(t + h), exp(b)), CLOOB_F32);
     answer t0 = evaluate(ctx, &p, options(LOSS_CLOOB, LOSS_REF, exp(t - h), exp(b)), CLOOB_F32);
     answer b1 = evaluate(ctx, &p, options(LOSS_CLOOB, LOSS_REF, exp(t), exp(b + h)), CLOOB_F32);
@@ -188,8 +182,7 @@ static void scales_can_be_learned(void)
     CHECK_NEAR(loss_scale_value(5.0), 100, 0);
     CHECK_NEAR(loss_scale_clamp(5.0), log(100.0), 0);
     CHECK_NEAR(loss_scale_clamp(-1.0), 0, 0);
-    answer_free(&at), answer_free(&t1), answer_free(&t0), answer_free(&b1), answer_free(&b0),
-        problem_free(&p);
+    answer_free(&at), answer_free(&t1), answer_free(&t0), answer_free(&b1), answer_free(&b0), problem_free(&p);
 }
 
 /* Measured, not computed: the growth of the process beyond inputs and outputs stays under 40 N d bytes. */

@@ -35,8 +35,7 @@ static double norm(const float *g, int64_t n)
 static void check_slice(const char *what, const problem *whole, loss_options o, double loss, double gradient)
 {
     problem mine = slice(whole);
-    answer one = evaluate_on(ctx, whole, o, CLOOB_F32, NULL),
-           many = evaluate_on(ctx, &mine, o, CLOOB_F32, all);
+    answer one = evaluate_on(ctx, whole, o, CLOOB_F32, NULL), many = evaluate_on(ctx, &mine, o, CLOOB_F32, all);
     int64_t at = part_begin(whole->n, comm_rank(all)) * whole->d, size = whole->n * whole->d;
     CHECK_OK(ctx, one.status);
     CHECK_OK(ctx, many.status);
@@ -53,9 +52,7 @@ static void check_slice(const char *what, const problem *whole, loss_options o, 
 /* 2e-6 and 2e-5: each side is within half of that of the definition. */
 static void ranks_give_the_numbers_of_one_process(void)
 {
-    static const int64_t sizes[][4] = {
-        { 121, 24, 0, 0 }, { 64, 33, 50, 21 }, { 61, 16, 0, 70 }, { 530, 9, 0, 0 }
-    };
+    static const int64_t sizes[][4] = { { 121, 24, 0, 0 }, { 64, 33, 50, 21 }, { 61, 16, 0, 70 }, { 530, 9, 0, 0 } };
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         problem p = random_problem(i, sizes[i][0], sizes[i][1], sizes[i][2], sizes[i][3]);
         for (int m = 0; m < 4; m++) {

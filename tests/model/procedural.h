@@ -22,7 +22,8 @@ static inline double procedural_weight(const param *r, int64_t i)
     double u = procedural(r->name, i);
     if (r->file.ndim == 1 && strcmp(leaf, "weight") == 0) return 1 + 0.1 * u;
     if (strcmp(leaf, "running_var") == 0) return 1 + 0.5 * u;
-    if (strcmp(leaf, "bias") == 0 || strcmp(leaf, "in_proj_bias") == 0 || strcmp(leaf, "running_mean") == 0) return 0.1 * u;
+    if (strcmp(leaf, "bias") == 0 || strcmp(leaf, "in_proj_bias") == 0 || strcmp(leaf, "running_mean") == 0)
+        return 0.1 * u;
     if (strstr(r->name, "embedding")) return 0.05 * u;
     bool projection = strcmp(leaf, "proj") == 0 || strcmp(leaf, "text_projection") == 0;
     return u * sqrt(3.0 / (double)(projection ? r->file.dim[0] : r->count / r->file.dim[0]));

@@ -56,7 +56,7 @@ static void names_are_forgiven_their_spelling(void)
     CHECK(strstr(cloob_error(ctx), "RN51") && strstr(cloob_error(ctx), "ViT-B-16"));
 }
 
-#define OPEN_CLIP_TEXT                                                                                       \
+#define OPEN_CLIP_TEXT                                                                                                 \
     "\"text_cfg\":{\"context_length\":77,\"vocab_size\":49408,\"width\":512,\"heads\":8,\"layers\":12}"
 
 static void open_clip_form(void)
@@ -68,12 +68,10 @@ static void open_clip_form(void)
                         &c));
     strcpy(c.name, "RN50");
     CHECK(same(&c, &rn50));
-    CHECK_OK(
-        ctx,
-        parse("{\"model_cfg\":{\"embed_dim\":1024,\"vision_cfg\":{\"image_size\":[336,336],\"layers\":24,"
-              "\"width\":1408,\"head_width\":88,\"patch_size\":14,\"mlp_ratio\":4}," OPEN_CLIP_TEXT "},"
-              "\"preprocess_cfg\":{\"mean\":[0.5,0.5,0.5],\"std\":[0.25,0.5,1]}}",
-              &c));
+    CHECK_OK(ctx, parse("{\"model_cfg\":{\"embed_dim\":1024,\"vision_cfg\":{\"image_size\":[336,336],\"layers\":24,"
+                        "\"width\":1408,\"head_width\":88,\"patch_size\":14,\"mlp_ratio\":4}," OPEN_CLIP_TEXT "},"
+                        "\"preprocess_cfg\":{\"mean\":[0.5,0.5,0.5],\"std\":[0.25,0.5,1]}}",
+                        &c));
     CHECK(c.image_heads == 16 && c.image_size == 336 && c.act == ACT_GELU && c.image_std[2] == 1 &&
           c.image_mean[0] == .5);
 }
@@ -103,12 +101,10 @@ static void the_authors_form(void)
 {
     model_config c, tiny;
     CHECK_OK(ctx, model_config_by_name(ctx, "tiny-rn", &tiny));
-    CHECK_OK(
-        ctx,
-        parse("{\"embed_dim\":24,\"image_resolution\":64,\"vision_layers\":[1,2,1,1],\"vision_width\":8,"
-              "\"vision_patch_size\":null,\"context_length\":12,\"vocab_size\":96,\"transformer_width\":16,"
-              "\"transformer_heads\":2,\"transformer_layers\":2}",
-              &c));
+    CHECK_OK(ctx, parse("{\"embed_dim\":24,\"image_resolution\":64,\"vision_layers\":[1,2,1,1],\"vision_width\":8,"
+                        "\"vision_patch_size\":null,\"context_length\":12,\"vocab_size\":96,\"transformer_width\":16,"
+                        "\"transformer_heads\":2,\"transformer_layers\":2}",
+                        &c));
     CHECK_STR(c.name, "test");
     strcpy(c.name, "tiny-rn");
     CHECK(same(&c, &tiny));
@@ -123,8 +119,7 @@ static void hugging_face_form(void)
                         &c));
     CHECK(same(&c, &vit));
     CHECK(parse("{\"text_config\":{\"hidden_act\":\"gelu\"},\"vision_config\":{}}", &c) != CLOOB_OK);
-    CHECK(parse("{\"text_config\":{},\"vision_config\":{\"hidden_size\":1024}}", &c) ==
-          CLOOB_ERR_UNSUPPORTED);
+    CHECK(parse("{\"text_config\":{},\"vision_config\":{\"hidden_size\":1024}}", &c) == CLOOB_ERR_UNSUPPORTED);
 }
 
 /* One line that holds the offending thing. */
@@ -161,15 +156,13 @@ static void impossible_sizes_are_named(void)
     refuses("{\"embed_dim\":512,\"vision_cfg\":{\"layers\":12,\"width\":768,\"patch_size\":32},"
             "\"text_cfg\":{\"vocab_size\":2}}",
             "vocabulary");
-    refuses(
-        "{\"embed_dim\":0,\"vision_cfg\":{\"layers\":12,\"width\":768,\"patch_size\":32},\"text_cfg\":{}}",
-        "embed_dim");
+    refuses("{\"embed_dim\":0,\"vision_cfg\":{\"layers\":12,\"width\":768,\"patch_size\":32},\"text_cfg\":{}}",
+            "embed_dim");
 }
 
 static void other_architectures_are_refused(void)
 {
-    refuses(VIT("\"layers\":12,\"width\":768,\"patch_size\":32,\"attentional_pool\":true"),
-            "attentional_pool");
+    refuses(VIT("\"layers\":12,\"width\":768,\"patch_size\":32,\"attentional_pool\":true"), "attentional_pool");
     refuses(VIT("\"layers\":12,\"width\":768,\"patch_size\":32,\"mlp_ratio\":4.3637"), "mlp_ratio");
     refuses(VIT("\"timm_model_name\":\"x\""), "timm");
     refuses("{\"embed_dim\":512,\"vision_cfg\":3,\"text_cfg\":{}}", "vision_cfg");

@@ -30,8 +30,7 @@ static bool same_weights(const weights *a, const weights *b)
     if (a->count != b->count) return false;
     for (int64_t i = 0; i < a->count; i++) {
         const tensor *x = &a->entry[i].t, *y = weights_find(b, a->entry[i].name);
-        if (!y || x->dtype != y->dtype || !tensor_same_shape(x, y) ||
-            memcmp(x->data, y->data, tensor_bytes(x)) != 0)
+        if (!y || x->dtype != y->dtype || !tensor_same_shape(x, y) || memcmp(x->data, y->data, tensor_bytes(x)) != 0)
             return false;
     }
     return a->config.text_heads == b->config.text_heads && a->config.image_heads == b->config.image_heads &&
@@ -114,8 +113,7 @@ static void round_trips_lose_nothing(void)
         { FORMAT_OPEN_CLIP, "interchange.tmp.dir" },       { FORMAT_HF, "interchange.tmp.dir" }
     };
     for (int m = 0; m < 2; m++)
-        for (size_t i = 0; i < sizeof trips / sizeof trips[0] - (m == 0);
-             i++) { /* the last: no ResNet there */
+        for (size_t i = 0; i < sizeof trips / sizeof trips[0] - (m == 0); i++) { /* the last: no ResNet there */
             weights w = make(model[m]), back;
             CHECK_OK(ctx, interchange_write(ctx, trips[i].path, trips[i].format, &w));
             CHECK_OK(ctx, read_as(trips[i].path, NULL, &back));
@@ -261,8 +259,7 @@ static void every_key_is_accounted_for(void)
     w.entry[3].name = "somewhere.else";
     write_raw(&w, n);
     given.drop_unexpected = false;
-    refuses("interchange.tmp.pt", &given,
-            "1 missing (visual.bn1.running_mean), 1 unexpected (somewhere.else)");
+    refuses("interchange.tmp.pt", &given, "1 missing (visual.bn1.running_mean), 1 unexpected (somewhere.else)");
     weights_release(&w);
     clean("interchange.tmp.pt");
 }
@@ -310,8 +307,7 @@ static void native_files_keep_what_they_know(void)
     CHECK(weights_read_native(ctx, path, &back) == CLOOB_ERR_FORMAT &&
           strstr(cloob_error(ctx), "visual.class_embedding is missing"));
     CHECK_OK(ctx, st_write(ctx, path, w.entry, w.count, NULL, 0));
-    CHECK(weights_read_native(ctx, path, &back) == CLOOB_ERR_FORMAT &&
-          strstr(cloob_error(ctx), "cloob convert"));
+    CHECK(weights_read_native(ctx, path, &back) == CLOOB_ERR_FORMAT && strstr(cloob_error(ctx), "cloob convert"));
     weights_release(&w);
     clean(path);
 }
@@ -327,8 +323,7 @@ static void the_state_of_a_run_stays_behind(void)
     CHECK_OK(ctx, weights_set_meta(ctx, &w, "checksum", "0123"));
     CHECK_OK(ctx, weights_write_native(ctx, path, &w));
     CHECK_OK(ctx, interchange_read(ctx, path, NULL, &back, &report));
-    CHECK(back.count == w.count - 1 && !weights_get_meta(&back, "checksum") &&
-          !weights_get_meta(&back, "train.epoch"));
+    CHECK(back.count == w.count - 1 && !weights_get_meta(&back, "checksum") && !weights_get_meta(&back, "train.epoch"));
     CHECK_STR(weights_get_meta(&back, "epoch"), "5");
     CHECK(report.count[KEY_IGNORED] == 0 && report.count[KEY_UNEXPECTED] == 0);
     interchange_report_release(&report);
@@ -363,8 +358,7 @@ static void fixtures_equal_the_procedural_weights(void)
 /* The converted file through the towers, against what the reference gave for the same weights. */
 static void converted_fixtures_give_the_frozen_outputs(void)
 {
-    static const char *const file[] = { "fixtures/mljku_tiny-rn_epoch_2.pt",
-                                        "fixtures/openai_tiny-rn_state_dict.pt" };
+    static const char *const file[] = { "fixtures/mljku_tiny-rn_epoch_2.pt", "fixtures/openai_tiny-rn_state_dict.pt" };
     enum { N = 6 };
     char at[1024], frozen_at[1024];
     if (!shared_path("fixtures/model_tiny-rn_cloob.safetensors", frozen_at)) SKIP("no fixtures");
@@ -382,8 +376,7 @@ static void converted_fixtures_give_the_frozen_outputs(void)
         CHECK_OK(ctx, encoder_create(ctx, &w, dev, &o, &e));
         CHECK(!w.entry && !w.count); /* they are the encoder's now */
         int64_t size = config.image_size, embed = config.embed;
-        float *x = malloc((size_t)(N * 3 * size * size) * sizeof *x),
-              *y = malloc((size_t)(N * embed) * sizeof *y);
+        float *x = malloc((size_t)(N * 3 * size * size) * sizeof *x), *y = malloc((size_t)(N * embed) * sizeof *y);
         int32_t *t = malloc((size_t)(N * config.context) * sizeof *t);
         procedural_images(x, N, size);
         procedural_tokens(t, N, &config);

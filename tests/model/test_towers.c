@@ -44,7 +44,9 @@ static bool fill_inputs(model *m, int64_t n)
 static bool open_model(model *m, const char *name, const char *where, cloob_dtype compute, int64_t n, bool train)
 {
     model_config c;
-    tower_options o = { .batch = n, .train = train, .float_images = true, .padded_input = strncmp(where, "cuda", 4) == 0 };
+    tower_options o = {
+        .batch = n, .train = train, .float_images = true, .padded_input = strncmp(where, "cuda", 4) == 0
+    };
     *m = (model){ 0 };
     CHECK_OK(ctx, model_config_by_name(ctx, name, &c));
     CHECK_OK(ctx, device_open(ctx, where, &m->dev));
@@ -77,7 +79,8 @@ static double output_error(model *m, exec *e, const st_file *f, const char *name
     return error;
 }
 
-static void check_outputs(const char *fixture, const char *name, const char *where, cloob_dtype compute, int64_t n, bool train, double tolerance)
+static void check_outputs(const char *fixture, const char *name, const char *where, cloob_dtype compute, int64_t n,
+                          bool train, double tolerance)
 {
     char path[1024];
     st_file f;
@@ -89,7 +92,8 @@ static void check_outputs(const char *fixture, const char *name, const char *whe
         CHECK_OK(ctx, exec_forward(m.text));
         double image = output_error(&m, m.image, &f, train ? "train.image" : "eval.image");
         double text = output_error(&m, m.text, &f, train ? "train.text" : "eval.text");
-        printf("  %s on %s (%s, %s): image %.2e, text %.2e\n", name, where, dtype_name(compute), train ? "train" : "eval", image, text);
+        printf("  %s on %s (%s, %s): image %.2e, text %.2e\n", name, where, dtype_name(compute),
+               train ? "train" : "eval", image, text);
         CHECK(image < tolerance && text < tolerance);
     }
     close_model(&m);
@@ -117,7 +121,9 @@ static slopes run_tower(const char *name, bool join)
     model_config c;
     slopes s = { 0 };
     exec *e = NULL;
-    tower_options o = { .batch = 3, .train = true, .backward = true, .float_images = true, .join = join, .grad = { .recompute = true } };
+    tower_options o = {
+        .batch = 3, .train = true, .backward = true, .float_images = true, .join = join, .grad = { .recompute = true }
+    };
     CHECK_OK(ctx, model_config_by_name(ctx, name, &c));
     CHECK_OK(ctx, device_open(ctx, "cpu", &m.dev));
     CHECK_OK(ctx, params_create(ctx, &c, m.dev, CLOOB_F32, PARAMS_TRAIN, &m.p));
@@ -141,7 +147,7 @@ static slopes run_tower(const char *name, bool join)
     return s;
 }
 
-static void joined_ops_change_nothing(void)
+static void fused_ops_change_nothing(void)
 {
     slopes apart = run_tower("tiny-rn", false), joined = run_tower("tiny-rn", true);
     CHECK(apart.joined == 0 && joined.joined > 0);
@@ -187,7 +193,7 @@ static void large_models_match(void)
 int main(int argc, char **argv)
 {
     ctx = cloob_ctx_create(NULL);
-    RUN(joined_ops_change_nothing);
+    RUN(fused_ops_change_nothing);
     RUN(tiny_models_match);
     RUN(tiny_models_match_in_bf16);
     if (argc > 1 && strcmp(argv[1], "large") == 0) RUN(large_models_match);

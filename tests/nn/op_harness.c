@@ -53,7 +53,10 @@ static void draw_starts(const tensor *t, int64_t most, int64_t rows, uint64_t ke
 {
     int32_t *start = t->data, at = 0;
     for (int32_t n = 0, N = (int32_t)t->dim[0]; n < N; n++) {
-        int64_t left = rows - at - (N - 1 - n), length = n == 0 ? 1 : n == 1 ? most : 1 + (int64_t)rng_below(key, (uint64_t)n, (uint64_t)most);
+        int64_t left = rows - at - (N - 1 - n), length = n == 0 ? 1
+                                                         : n == 1
+                                                             ? most
+                                                             : 1 + (int64_t)rng_below(key, (uint64_t)n, (uint64_t)most);
         start[n] = at;
         at += (int32_t)(length < left ? length : left);
     }
@@ -194,7 +197,8 @@ bool op_pass_run(cloob_ctx *ctx, const op_case *c, cloob_dtype type, uint64_t se
     if (c->op == OP_BN_APPLY && !refresh_statistics(ctx, p)) return false;
     if (c->op == OP_LAYERNORM_BWD && p->forward.in[6].ndim >= 0 && !refresh_rows(ctx, p)) return false;
     keep_inputs(p);
-    return shape_and_allocate(ctx, p, c->op, &p->forward) && op_pass_forward(ctx, c, p) && run_backward(ctx, c, p, seed);
+    return shape_and_allocate(ctx, p, c->op, &p->forward) && op_pass_forward(ctx, c, p) &&
+           run_backward(ctx, c, p, seed);
 }
 
 void op_pass_release(op_pass *p)

@@ -30,8 +30,8 @@ typedef struct op_pass {
     op_args step[OP_STEPS];
     op_step rule[OP_STEPS];
     int steps;
-    tensor g, d[OP_INPUTS];    /* gradient of output 0; gradients of the inputs, data NULL where there is none */
-    void *before[OP_INPUTS];   /* the forward op's inputs as they were (running statistics change in place) */
+    tensor g, d[OP_INPUTS];  /* gradient of output 0; gradients of the inputs, data NULL where there is none */
+    void *before[OP_INPUTS]; /* the forward op's inputs as they were (running statistics change in place) */
     void *owned[160];
     int owned_count;
 } op_pass;

@@ -10,15 +10,15 @@ enum { GUARD = 256 };
 static cloob_ctx *ctx;
 static device *dev;
 
-#define CASE(n, h, w, C, o, c, s)                                                                              \
-    {                                                                                                          \
-#        n "x" #        h "x" #        w " " #        C "->" #        o, OP_CONV2D, { .stride = s, .pad = 1 }, \
-        {                                                                                                      \
-            { 'f', { n, h, w, C } },                                                                           \
-            {                                                                                                  \
-                'f', { o, 3, 3, c }                                                                            \
-            }                                                                                                  \
-        }                                                                                                      \
+#define CASE(n, h, w, C, o, c, s)                                                                                      \
+    {                                                                                                                  \
+#        n "x" #        h "x" #        w " " #        C "->" #        o, OP_CONV2D, { .stride = s, .pad = 1 },         \
+        {                                                                                                              \
+            { 'f', { n, h, w, C } },                                                                                   \
+            {                                                                                                          \
+                'f', { o, 3, 3, c }                                                                                    \
+            }                                                                                                          \
+        }                                                                                                              \
     }
 
 static const op_case cases[] = {
@@ -88,8 +88,8 @@ static void compare(const char *what, const guarded *g)
     printf("  %s: %lld of %lld wrong, at most by %.4g (rms %.4g), first [%lld,%lld,%lld,%lld]: %.6g, "
            "expected %.6g\n",
            what, (long long)bad, (long long)n, worst, rms, (long long)(first / d[3] / d[2] / d[1]),
-           (long long)(first / d[3] / d[2] % d[1]), (long long)(first / d[3] % d[2]),
-           (long long)(first % d[3]), value(&g->t, g->host + GUARD, first), value(&g->t, g->t.data, first));
+           (long long)(first / d[3] / d[2] % d[1]), (long long)(first / d[3] % d[2]), (long long)(first % d[3]),
+           value(&g->t, g->host + GUARD, first), value(&g->t, g->t.data, first));
     check_bad_here_++;
 }
 
@@ -111,8 +111,8 @@ static void run_kernel(const problem *q, small_plan *p, const char *name)
     if (bytes) CHECK_OK(ctx, dev->alloc(ctx, dev, bytes, "workspace", &workspace));
     char *before = malloc(size);
     for (int again = 0; again < 2; again++) {
-        CHECK_OK(ctx, small_run(ctx, dev, p, dev->stream, x.on_device + GUARD, w.on_device + GUARD,
-                                y.on_device + GUARD, workspace));
+        CHECK_OK(ctx, small_run(ctx, dev, p, dev->stream, x.on_device + GUARD, w.on_device + GUARD, y.on_device + GUARD,
+                                workspace));
         CHECK_OK(ctx, dev->sync(ctx, dev));
         down(out);
         if (again) CHECK(memcmp(before, out->host + GUARD, size) == 0);
@@ -154,8 +154,7 @@ static int run_case(const op_case *c)
         const op_args *a = &p.step[k];
         bool dx = p.rule[k].op == OP_CONV2D_DX;
         s.kind = dx ? DNN_DX : DNN_DW;
-        ran += run_problem(&(problem){ s, w->dim[3], dx ? &a->out[0] : x, dx ? w : &a->out[0], &a->in[0] },
-                           c->name);
+        ran += run_problem(&(problem){ s, w->dim[3], dx ? &a->out[0] : x, dx ? w : &a->out[0], &a->in[0] }, c->name);
     }
     op_pass_release(&p);
     return ran;

@@ -17,7 +17,8 @@ static void reblock(float *to, const float *from, const tensor *t, bool blocked)
     for (int64_t n = 0; n < N; n++)
         for (int64_t p = 0; p < HW; p++)
             for (int64_t c = 0; c < C; c++) {
-                int64_t plain = (n * HW + p) * C + c, block = ((n * (C / BLOCK) + c / BLOCK) * HW + p) * BLOCK + c % BLOCK;
+                int64_t plain = (n * HW + p) * C + c,
+                        block = ((n * (C / BLOCK) + c / BLOCK) * HW + p) * BLOCK + c % BLOCK;
                 to[blocked ? block : plain] = from[blocked ? plain : block];
             }
 }
@@ -68,7 +69,8 @@ static void compare(int64_t N, int64_t H, int64_t C, int64_t O, bool bias)
 {
     int64_t in = N * H * H * C, out = N * H * H * O;
     op_args a = { .attr = { .stride = 1, .pad = 1, .relu = bias } };
-    float *x = random_floats(in, 1, 1), *w = random_floats(O * 9 * C, 2, sqrtf(1.0f / (float)(9 * C))), *b = random_floats(O, 3, 1);
+    float *x = random_floats(in, 1, 1), *w = random_floats(O * 9 * C, 2, sqrtf(1.0f / (float)(9 * C))),
+          *b = random_floats(O, 3, 1);
     float *want = malloc((size_t)out * sizeof *want), *got = malloc((size_t)out * sizeof *got);
     for (int i = 0; i < OP_INPUTS; i++) a.in[i].ndim = -1;
     for (int i = 0; i < OP_OUTPUTS; i++) a.out[i].ndim = -1;

@@ -5,9 +5,9 @@
 
 static cloob_ctx *ctx;
 
-#define A(...)                                                                                               \
-    {                                                                                                        \
-        __VA_ARGS__                                                                                          \
+#define A(...)                                                                                                         \
+    {                                                                                                                  \
+        __VA_ARGS__                                                                                                    \
     }
 
 static const op_case cases[] = {
@@ -42,18 +42,9 @@ static const op_case cases[] = {
         { 'f', { 16, 14, 14, 1024 } } } },
     { "relu", OP_RELU, A(0), { { 'f', { 16, 56, 56, 64 } } } },
     { "avgpool2", OP_AVGPOOL2, A(0), { { 'f', { 16, 56, 56, 64 } } } },
-    { "conv2d 3x3",
-      OP_CONV2D,
-      A(.stride = 1, .pad = 1),
-      { { 'f', { 4, 14, 14, 64 } }, { 'f', { 128, 3, 3, 64 } } } },
-    { "conv2d 1x1",
-      OP_CONV2D,
-      A(.stride = 1, .pad = 0),
-      { { 'f', { 8, 14, 14, 256 } }, { 'f', { 64, 1, 1, 256 } } } },
-    { "conv2d stem",
-      OP_CONV2D,
-      A(.stride = 2, .pad = 1),
-      { { 'f', { 4, 64, 64, 8 } }, { 'f', { 32, 3, 3, 3 } } } },
+    { "conv2d 3x3", OP_CONV2D, A(.stride = 1, .pad = 1), { { 'f', { 4, 14, 14, 64 } }, { 'f', { 128, 3, 3, 64 } } } },
+    { "conv2d 1x1", OP_CONV2D, A(.stride = 1, .pad = 0), { { 'f', { 8, 14, 14, 256 } }, { 'f', { 64, 1, 1, 256 } } } },
+    { "conv2d stem", OP_CONV2D, A(.stride = 2, .pad = 1), { { 'f', { 4, 64, 64, 8 } }, { 'f', { 32, 3, 3, 3 } } } },
     { "conv2d few channels",
       OP_CONV2D,
       A(.stride = 1, .pad = 1),
@@ -127,14 +118,8 @@ static const op_case cases[] = {
       A(.transposed = true),
       { { 'f', { 512, 256 } }, { 'f', { 256, 128 } }, { 'v', { 128 } } } },
     { "act", OP_ACT, A(.act = OP_ACT_QUICKGELU), { { 'f', { 3000, 512 } } } },
-    { "layernorm 512",
-      OP_LAYERNORM,
-      A(.eps = 1e-5f),
-      { { 'f', { 5000, 512 } }, { 'v', { 512 } }, { 'v', { 512 } } } },
-    { "layernorm 640",
-      OP_LAYERNORM,
-      A(.eps = 1e-5f),
-      { { 'f', { 700, 640 } }, { 'v', { 640 } }, { 'v', { 640 } } } },
+    { "layernorm 512", OP_LAYERNORM, A(.eps = 1e-5f), { { 'f', { 5000, 512 } }, { 'v', { 512 } }, { 'v', { 512 } } } },
+    { "layernorm 640", OP_LAYERNORM, A(.eps = 1e-5f), { { 'f', { 700, 640 } }, { 'v', { 640 } }, { 'v', { 640 } } } },
     { "layernorm 1024",
       OP_LAYERNORM,
       A(.eps = 1e-5f),
@@ -163,14 +148,12 @@ static const op_case cases[] = {
     { "pool_attention", OP_POOL_ATTENTION, A(0), { { 'f', { 4, 50, 512 } }, { 'f', { 4, 8, 512 } } } },
 };
 
-static void compare_call(device *dev, const op_case *c, op_pass *p, int step, cloob_dtype type,
-                         double tolerance)
+static void compare_call(device *dev, const op_case *c, op_pass *p, int step, cloob_dtype type, double tolerance)
 {
     op_id op = step < 0 ? c->op : p->rule[step].op;
     bool ran;
     if (op == OP_COUNT) return;
-    double error =
-        op_compare(ctx, dev, op, step < 0 ? &p->forward : &p->step[step], step < 0 ? p->before : NULL, &ran);
+    double error = op_compare(ctx, dev, op, step < 0 ? &p->forward : &p->step[step], step < 0 ? p->before : NULL, &ran);
     if (ran && error >= 0 && error <= tolerance) return;
     printf("  %s / %s (%s): error %.3g\n", c->name, op_table[op].name, dtype_name(type), error);
     CHECK(!"agrees");
@@ -208,7 +191,7 @@ static void large_sizes_agree_in_bf16(void)
     compare(0, CLOOB_BF16, 1e-2, ways, 1);
 }
 
-static void joined_ops_agree_in_every_way(void)
+static void fused_ops_agree_in_every_way(void)
 {
     if (device_cuda_count() == 0) SKIP("no GPU here");
     compare(OP_CONV_STATS, CLOOB_BF16, 1e-2, ways, 3);
@@ -221,7 +204,7 @@ int main(int argc, char **argv)
     ctx = cloob_ctx_create(NULL);
     if (all) RUN(large_sizes_agree);
     if (all) RUN(large_sizes_agree_in_bf16);
-    RUN(joined_ops_agree_in_every_way);
+    RUN(fused_ops_agree_in_every_way);
     cloob_ctx_destroy(ctx);
     return check_summary();
 }

@@ -9,7 +9,8 @@ static cloob_ctx *ctx;
 static double weighted_sum(const op_pass *p)
 {
     double sum = 0;
-    for (int64_t i = 0, n = tensor_count(&p->g); i < n; i++) sum += ((double *)p->g.data)[i] * ((double *)p->forward.out[0].data)[i];
+    for (int64_t i = 0, n = tensor_count(&p->g); i < n; i++)
+        sum += ((double *)p->g.data)[i] * ((double *)p->forward.out[0].data)[i];
     return sum;
 }
 
@@ -65,7 +66,8 @@ static int compare_case(device *dev, const op_case *c, cloob_dtype type, uint64_
         double error = op_compare(ctx, dev, op, s < 0 ? &p.forward : &p.step[s], s < 0 ? p.before : NULL, &ran);
         compared += ran;
         if (error >= 0 && error <= tolerance) continue;
-        printf("  %s / %s (%s, seed %llu): error %.3g\n", c->name, op_table[op].name, dtype_name(type), (unsigned long long)seed, error);
+        printf("  %s / %s (%s, seed %llu): error %.3g\n", c->name, op_table[op].name, dtype_name(type),
+               (unsigned long long)seed, error);
         check_bad_here_++;
     }
     op_pass_release(&p);

@@ -69,30 +69,24 @@ typedef struct on_device {
     adamw_blocks b;
 } on_device;
 
-static size_t block_bytes(int k)
-{
-    return k == 5 ? N * sizeof(uint16_t) : k == 6 ? sizeof ranges : N * sizeof(float);
-}
+static size_t block_bytes(int k) { return k == 5 ? N * sizeof(uint16_t) : k == 6 ? sizeof ranges : N * sizeof(float); }
 
 static void upload(on_device *d, const state *s)
 {
     const void *from[] = { s->p, s->m, s->v, s->g, s->e, s->shadow, ranges };
-    for (int k = 0; k < 7; k++)
-        CHECK_OK(ctx, d->dev->to_device(ctx, d->dev, d->block[k], from[k], block_bytes(k)));
+    for (int k = 0; k < 7; k++) CHECK_OK(ctx, d->dev->to_device(ctx, d->dev, d->block[k], from[k], block_bytes(k)));
 }
 
 static void download(on_device *d, state *s)
 {
     void *to[] = { s->p, s->m, s->v, s->g, s->e, s->shadow };
-    for (int k = 0; k < 6; k++)
-        CHECK_OK(ctx, d->dev->to_host(ctx, d->dev, to[k], d->block[k], block_bytes(k)));
+    for (int k = 0; k < 6; k++) CHECK_OK(ctx, d->dev->to_host(ctx, d->dev, to[k], d->block[k], block_bytes(k)));
 }
 
 static void open_on(on_device *d, const char *where, const state *s)
 {
     CHECK_OK(ctx, device_open(ctx, where, &d->dev));
-    for (int k = 0; k < 7; k++)
-        CHECK_OK(ctx, d->dev->alloc(ctx, d->dev, block_bytes(k), "a block", &d->block[k]));
+    for (int k = 0; k < 7; k++) CHECK_OK(ctx, d->dev->alloc(ctx, d->dev, block_bytes(k), "a block", &d->block[k]));
     d->b = (adamw_blocks){ .param = d->block[0],
                            .m = d->block[1],
                            .v = d->block[2],

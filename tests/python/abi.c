@@ -13,10 +13,8 @@ static void options(void)
     FIELD(cloob_ctx_options, threads), FIELD(cloob_ctx_options, log), FIELD(cloob_ctx_options, log_user);
     FIELD(cloob_ctx_options, log_level);
     STRUCT(cloob_model_options);
-    FIELD(cloob_model_options, device), FIELD(cloob_model_options, precision),
-        FIELD(cloob_model_options, vocab);
-    FIELD(cloob_model_options, config), FIELD(cloob_model_options, invariant),
-        FIELD(cloob_model_options, batch);
+    FIELD(cloob_model_options, device), FIELD(cloob_model_options, precision), FIELD(cloob_model_options, vocab);
+    FIELD(cloob_model_options, config), FIELD(cloob_model_options, invariant), FIELD(cloob_model_options, batch);
 }
 
 static void facts(void)
@@ -60,8 +58,7 @@ static void objectives(void)
     STRUCT(cloob_objective_result);
     FIELD(cloob_objective_result, loss), FIELD(cloob_objective_result, image_term);
     FIELD(cloob_objective_result, text_term), FIELD(cloob_objective_result, dsum_dinv_tau);
-    FIELD(cloob_objective_result, dsum_dscale), FIELD(cloob_objective_result, n),
-        FIELD(cloob_objective_result, d);
+    FIELD(cloob_objective_result, dsum_dscale), FIELD(cloob_objective_result, n), FIELD(cloob_objective_result, d);
     FIELD(cloob_objective_result, nu), FIELD(cloob_objective_result, nv);
 }
 

@@ -88,8 +88,7 @@ static void it_stops_and_goes_on(void)
 
 static void the_table_is_of_its_runs(void)
 {
-    static const char *const key[] = { "image_ajne", "clip_val_loss", "image_to_text_mean_rank",
-                                       "zeroshot/size" };
+    static const char *const key[] = { "image_ajne", "clip_val_loss", "image_to_text_mean_rank", "zeroshot/size" };
     static const char *const method[] = { "clip", "cloob" };
     arena a = { 0 };
     json *table;
@@ -99,8 +98,7 @@ static void the_table_is_of_its_runs(void)
     for (int i = 0; i < 4; i++)
         for (int k = 0; k < 2; k++) {
             double mean, deviation;
-            const json *cell =
-                json_get(json_get(json_get(json_get(table, "metrics"), key[i]), "methods"), method[k]);
+            const json *cell = json_get(json_get(json_get(json_get(table, "metrics"), key[i]), "methods"), method[k]);
             recompute(&a, method[k], key[i], &mean, &deviation);
             CHECK_NEAR(number_at(cell, "mean"), mean, 1e-12);
             CHECK_NEAR(number_at(cell, "deviation"), deviation, 1e-9);
@@ -176,8 +174,7 @@ int main(void)
     cloob_ctx_options_init(&co);
     co.threads = 1;
     ctx = cloob_ctx_create(&co);
-    snprintf(root, sizeof root, "%.400s/cloob-test-ablate-XXXXXX",
-             getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
+    snprintf(root, sizeof root, "%.400s/cloob-test-ablate-XXXXXX", getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
     if (!ctx || !mkdtemp(root)) return 1;
     snprintf(train_data, sizeof train_data, "%s/world/train.tsv", root);
     snprintf(val_data, sizeof val_data, "%s/world/val.tsv", root);

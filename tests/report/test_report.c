@@ -39,11 +39,10 @@ static void put(const char *name, const char *text)
     CHECK_OK(ctx, file_write(ctx, at(name), text, strlen(text)));
 }
 
-static const char *metrics =
-    "step\tepoch\tloss\timage_term\ttext_term\tlr\tgrad_norm\tpairs_per_s\twait\tinv_tau\n"
-    "1\t1\t0.5\t1\t2\t0.001\t1\t100\t0\t30\n"
-    "2\t1\t0.4\t1\t2\t0.002\t1\t100\t0\t30\n"
-    "3\t1\t0.3\t1\t2\t0.002\t1\t100\t0\t30\n";
+static const char *metrics = "step\tepoch\tloss\timage_term\ttext_term\tlr\tgrad_norm\tpairs_per_s\twait\tinv_tau\n"
+                             "1\t1\t0.5\t1\t2\t0.001\t1\t100\t0\t30\n"
+                             "2\t1\t0.4\t1\t2\t0.002\t1\t100\t0\t30\n"
+                             "3\t1\t0.3\t1\t2\t0.002\t1\t100\t0\t30\n";
 
 static void make_run(const char *name)
 {
@@ -118,8 +117,8 @@ static void resumed_steps_count_once(void)
     arena a = { 0 };
     run_files r;
     char text[1024];
-    snprintf(text, sizeof text,
-             "%s2\t1\t0.45\t1\t2\t0.002\t1\t100\t0\t30\n3\t1\tnan\t1\t2\t0.002\t1\t100\t0\t30\n", metrics);
+    snprintf(text, sizeof text, "%s2\t1\t0.45\t1\t2\t0.002\t1\t100\t0\t30\n3\t1\tnan\t1\t2\t0.002\t1\t100\t0\t30\n",
+             metrics);
     make_run("resumed");
     put("resumed/metrics.tsv", text);
     CHECK_OK(ctx, run_files_read(ctx, &a, at("resumed"), &r));
@@ -263,8 +262,7 @@ int main(void)
     cloob_ctx_options_init(&o);
     o.log = hear;
     ctx = cloob_ctx_create(&o);
-    snprintf(root, sizeof root, "%.400s/cloob-test-report-XXXXXX",
-             getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
+    snprintf(root, sizeof root, "%.400s/cloob-test-report-XXXXXX", getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
     if (!ctx || !mkdtemp(root)) return 1;
     RUN(one_run_makes_a_page);
     RUN(the_page_stands_alone);

@@ -25,16 +25,20 @@ static uint16_t *noise(int64_t n, const char *name)
 static double at(const bgemm_view *v, int64_t r, int64_t c)
 {
     const bgemm_patches *p = v->patches;
-    if (!p) return (double)bf16_up(v->data[(v->inner ? r % v->inner * v->ld + r / v->inner * v->outer : r * v->ld) + c]);
-    int64_t h = r / p->Gw % p->Gh * p->mul + c / p->C / p->k * p->sign + p->off, w = r % p->Gw * p->mul + c / p->C % p->k * p->sign + p->off;
+    if (!p)
+        return (double)bf16_up(v->data[(v->inner ? r % v->inner * v->ld + r / v->inner * v->outer : r * v->ld) + c]);
+    int64_t h = r / p->Gw % p->Gh * p->mul + c / p->C / p->k * p->sign + p->off,
+            w = r % p->Gw * p->mul + c / p->C % p->k * p->sign + p->off;
     if (h < 0 || w < 0 || h % p->div || w % p->div || h / p->div >= p->H || w / p->div >= p->W) return 0;
-    return (double)bf16_up(v->data[((r / p->Gw / p->Gh * p->H + h / p->div) * p->W + w / p->div) * p->pixel + c % p->C]);
+    return (double)bf16_up(
+        v->data[((r / p->Gw / p->Gh * p->H + h / p->div) * p->W + w / p->div) * p->pixel + c % p->C]);
 }
 
 static double expected(const bgemm_call *x, int64_t m, int64_t n)
 {
     double sum = 0;
-    for (int64_t k = 0; k < x->K; k++) sum += (x->ta ? at(&x->a, k, m) : at(&x->a, m, k)) * (x->tb ? at(&x->b, n, k) : at(&x->b, k, n));
+    for (int64_t k = 0; k < x->K; k++)
+        sum += (x->ta ? at(&x->a, k, m) : at(&x->a, m, k)) * (x->tb ? at(&x->b, n, k) : at(&x->b, k, n));
     sum *= x->alpha != 0 ? (double)x->alpha : 1;
     if (x->bias) sum += (double)x->bias[n];
     if (x->res) sum += (double)bf16_up(x->res[m * x->ldc + n]);
@@ -59,8 +63,8 @@ static void compare(const bgemm_kernel *kernel, const bgemm_call *x, const char 
         }
     double error = sqrt(diff / (norm > 0 ? norm : 1));
     if (wild || !(error <= (x->c_float ? 2e-6 : 3e-3))) {
-        printf("  %s, %s, M %lld N %lld K %lld: error %.3g, %d elements written between rows\n", kernel->name, what, (long long)x->M,
-               (long long)x->N, (long long)x->K, error, wild);
+        printf("  %s, %s, M %lld N %lld K %lld: error %.3g, %d elements written between rows\n", kernel->name, what,
+               (long long)x->M, (long long)x->N, (long long)x->K, error, wild);
         check_bad_here_++;
     }
 }
@@ -90,7 +94,8 @@ static void run_packed(const bgemm_kernel *kernel, bgemm_call x, const char *wha
     free(packed);
 }
 
-static const int64_t sizes[][3] = { { 1, 1, 1 }, { 16, 16, 32 }, { 33, 47, 65 }, { 15, 17, 31 }, { 130, 35, 300 }, { 5, 600, 20 }, { 40, 40, 2500 } };
+static const int64_t sizes[][3] = { { 1, 1, 1 },      { 16, 16, 32 }, { 33, 47, 65 },  { 15, 17, 31 },
+                                    { 130, 35, 300 }, { 5, 600, 20 }, { 40, 40, 2500 } };
 
 static void matrices(const bgemm_kernel *kernel)
 {
@@ -117,7 +122,9 @@ static void epilogues(const bgemm_kernel *kernel)
     float bias[N];
     for (int i = 0; i < N; i++) bias[i] = (float)i / 8 - 2;
     for (int t = 0; t < 16; t++) {
-        bgemm_call x = { .M = M, .N = N, .K = K, .a = bgemm_matrix(a, M, K, K), .b = bgemm_matrix(b, N, K, K), .tb = true, .ldc = N };
+        bgemm_call x = {
+            .M = M, .N = N, .K = K, .a = bgemm_matrix(a, M, K, K), .b = bgemm_matrix(b, N, K, K), .tb = true, .ldc = N
+        };
         x.bias = t & 1 ? bias : NULL, x.res = t & 2 ? res : NULL, x.relu = t & 4, x.alpha = t & 8 ? 0.125f : 0;
         run_and_compare(kernel, &x, "epilogue");
     }
@@ -127,7 +134,8 @@ static void epilogues(const bgemm_kernel *kernel)
 }
 
 /* A convolution's three products: channels that fill tiles and channels that do not. */
-static void convolution(const bgemm_kernel *kernel, int64_t C, int64_t O, int64_t k, int64_t s, int64_t p, int64_t H, int64_t W)
+static void convolution(const bgemm_kernel *kernel, int64_t C, int64_t O, int64_t k, int64_t s, int64_t p, int64_t H,
+                        int64_t W)
 {
     enum { N = 2 };
     int64_t Ho = (H + 2 * p - k) / s + 1, Wo = (W + 2 * p - k) / s + 1, T = k * k;
@@ -135,9 +143,17 @@ static void convolution(const bgemm_kernel *kernel, int64_t C, int64_t O, int64_
     bgemm_patches seen = { H, W, C, C, Ho, Wo, k, s, 1, -p, 1 }, back = { Ho, Wo, O, O, H, W, k, 1, -1, p, s };
     bgemm_view patches = { x, N * Ho * Wo, T * C, 0, 0, 0, &seen }, sent = { dy, N * H * W, T * O, 0, 0, 0, &back };
     bgemm_view by_tap = { w, T * O, C, T * C, O, C, NULL };
-    bgemm_call forward = { .M = N * Ho * Wo, .N = O, .K = T * C, .a = patches, .b = bgemm_matrix(w, O, T * C, T * C), .tb = true, .ldc = O };
+    bgemm_call forward = {
+        .M = N * Ho * Wo, .N = O, .K = T * C, .a = patches, .b = bgemm_matrix(w, O, T * C, T * C), .tb = true, .ldc = O
+    };
     bgemm_call dx = { .M = N * H * W, .N = C, .K = T * O, .a = sent, .b = by_tap, .ldc = C };
-    bgemm_call dw = { .M = O, .N = T * C, .K = N * Ho * Wo, .a = bgemm_matrix(dy, N * Ho * Wo, O, O), .ta = true, .b = patches, .ldc = T * C,
+    bgemm_call dw = { .M = O,
+                      .N = T * C,
+                      .K = N * Ho * Wo,
+                      .a = bgemm_matrix(dy, N * Ho * Wo, O, O),
+                      .ta = true,
+                      .b = patches,
+                      .ldc = T * C,
                       .c_float = true };
     run_packed(kernel, forward, "conv");
     run_packed(kernel, dx, "conv dx");
@@ -176,7 +192,14 @@ static void threads_change_nothing(void)
     enum { M = 48, N = 80, K = 6000 };
     uint16_t *a = noise(M * K, "a"), *b = noise(N * K, "b");
     float *first = calloc(M * N, sizeof *first), *second = calloc(M * N, sizeof *second);
-    bgemm_call x = { .M = M, .N = N, .K = K, .a = bgemm_matrix(a, K, M, M), .ta = true, .b = bgemm_matrix(b, K, N, N), .ldc = N, .c_float = true };
+    bgemm_call x = { .M = M,
+                     .N = N,
+                     .K = K,
+                     .a = bgemm_matrix(a, K, M, M),
+                     .ta = true,
+                     .b = bgemm_matrix(b, K, N, N),
+                     .ldc = N,
+                     .c_float = true };
     int before = ctx->threads;
     for (int t = 1; t <= 3; t += 2) {
         ctx->threads = t;
@@ -195,7 +218,17 @@ static void threads_change_nothing(void)
 
 static void conversions_equal_the_definition(void)
 {
-    static const uint32_t odd[] = { 0x7F800000u, 0xFF800000u, 0x7F800001u, 0x7FFFFFFFu, 0xFFC00001u, 0x7F7FFFFFu, 0x3F808000u, 0x3F818000u, 0, 0x80000000u, 1 };
+    static const uint32_t odd[] = { 0x7F800000u,
+                                    0xFF800000u,
+                                    0x7F800001u,
+                                    0x7FFFFFFFu,
+                                    0xFFC00001u,
+                                    0x7F7FFFFFu,
+                                    0x3F808000u,
+                                    0x3F818000u,
+                                    0,
+                                    0x80000000u,
+                                    1 };
     for (uint64_t i = 0; i < 100000; i++) {
         uint32_t bits = i < sizeof odd / sizeof *odd ? odd[i] : (uint32_t)rng_below(9, i, (uint64_t)1 << 32);
         float x;

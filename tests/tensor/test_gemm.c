@@ -14,13 +14,11 @@ static double element(const float *A, bool t, int64_t ld, int64_t i, int64_t j)
     return t ? A[j * ld + i] : A[i * ld + j];
 }
 
-static void check_product(cloob_ctx *ctx, bool ta, bool tb, int64_t M, int64_t N, int64_t K, float alpha,
-                          float beta)
+static void check_product(cloob_ctx *ctx, bool ta, bool tb, int64_t M, int64_t N, int64_t K, float alpha, float beta)
 {
     int64_t lda = (ta ? M : K) + 3, ldb = (tb ? K : N) + 1, ldc = N + 2;
     int64_t na = (ta ? K : M) * lda, nb = (tb ? N : K) * ldb, nc = M * ldc;
-    float *A = malloc((size_t)(na + 1) * 4), *B = malloc((size_t)(nb + 1) * 4),
-          *C = malloc((size_t)(nc + 1) * 4);
+    float *A = malloc((size_t)(na + 1) * 4), *B = malloc((size_t)(nb + 1) * 4), *C = malloc((size_t)(nc + 1) * 4);
     float *before = malloc((size_t)(nc + 1) * 4);
     double worst = 0;
     fill(A, na, 1), fill(B, nb, 2), fill(C, nc, 3);
@@ -30,8 +28,7 @@ static void check_product(cloob_ctx *ctx, bool ta, bool tb, int64_t M, int64_t N
     for (int64_t i = 0; i < M; i++)
         for (int64_t j = 0; j < ldc; j++) {
             double sum = 0, want = before[i * ldc + j];
-            for (int64_t k = 0; k < K && j < N; k++)
-                sum += element(A, ta, lda, i, k) * element(B, tb, ldb, k, j);
+            for (int64_t k = 0; k < K && j < N; k++) sum += element(A, ta, lda, i, k) * element(B, tb, ldb, k, j);
             if (j < N) want = (beta == 0 ? 0 : beta * want) + alpha * sum; /* else padding, untouched */
             double off = fabs(C[i * ldc + j] - want);
             if (!(off <= worst)) worst = off;

@@ -22,14 +22,18 @@ static float *floats(int64_t n, uint64_t key)
 
 static problem make(int64_t M, int64_t N, int64_t K, bool transposed)
 {
-    problem p = { M, N, K, floats(M * K, 1), floats(N * K, 2), floats(N, 3), floats(M * N, 4), floats(M * N + 8, 5), NULL, NULL, NULL };
+    problem p = {
+        M,    N,    K,   floats(M * K, 1), floats(N * K, 2), floats(N, 3), floats(M * N, 4), floats(M * N + 8, 5),
+        NULL, NULL, NULL
+    };
     p.packed = aligned_alloc(256, (pgemm_packed_bytes(N, K) + 255) / 256 * 256);
     p.scratch = aligned_alloc(256, (pgemm_scratch(ctx, M, N, K) + 255) / 256 * 256);
     p.want = calloc((size_t)(M * N), sizeof *p.want);
     for (int64_t m = 0; m < M; m++)
         for (int64_t n = 0; n < N; n++) {
             double sum = (double)p.bias[n] + (double)p.res[m * N + n];
-            for (int64_t k = 0; k < K; k++) sum += (double)p.x[m * K + k] * (double)p.w[transposed ? k * N + n : n * K + k];
+            for (int64_t k = 0; k < K; k++)
+                sum += (double)p.x[m * K + k] * (double)p.w[transposed ? k * N + n : n * K + k];
             p.want[m * N + n] = sum;
         }
     return p;
@@ -47,7 +51,8 @@ static double error_of(const problem *p)
     return most;
 }
 
-static const int64_t sizes[][3] = { { 4, 32, 8 }, { 5, 33, 7 }, { 14, 31, 64 }, { 15, 96, 33 }, { 29, 70, 130 }, { 50, 1, 16 }, { 77, 100, 1 } };
+static const int64_t sizes[][3] = { { 4, 32, 8 },    { 5, 33, 7 },  { 14, 31, 64 }, { 15, 96, 33 },
+                                    { 29, 70, 130 }, { 50, 1, 16 }, { 77, 100, 1 } };
 enum { SIZES = sizeof sizes / sizeof *sizes };
 
 static void products_are_right_at_odd_sizes(void)
@@ -56,7 +61,13 @@ static void products_are_right_at_odd_sizes(void)
         bool transposed = i % 2;
         problem p = make(sizes[i / 2][0], sizes[i / 2][1], sizes[i / 2][2], transposed);
         float *direct = malloc((size_t)(p.M * p.N) * sizeof *direct), guard = p.y[p.M * p.N];
-        pgemm_call c = { .M = p.M, .x = p.x, .weight = { p.w, p.N, p.K, transposed }, .scratch = p.scratch, .bias = p.bias, .res = p.res, .y = p.y };
+        pgemm_call c = { .M = p.M,
+                         .x = p.x,
+                         .weight = { p.w, p.N, p.K, transposed },
+                         .scratch = p.scratch,
+                         .bias = p.bias,
+                         .res = p.res,
+                         .y = p.y };
         pgemm_run(ctx, &c);
         CHECK(error_of(&p) < 1e-4); /* at most 130 products below 1 each */
         memcpy(direct, p.y, (size_t)(p.M * p.N) * sizeof *direct);

@@ -41,13 +41,15 @@ static void emulate_zero(int t)
 static void emulate_load(int t, const void *from, size_t row_bytes)
 {
     need(t);
-    for (int r = 0; r < unit.rows[t]; r++) memcpy(unit.tile[t][r], (const char *)from + (size_t)r * row_bytes, (size_t)unit.row_bytes[t]);
+    for (int r = 0; r < unit.rows[t]; r++)
+        memcpy(unit.tile[t][r], (const char *)from + (size_t)r * row_bytes, (size_t)unit.row_bytes[t]);
 }
 
 static void emulate_store(int t, void *to, size_t row_bytes)
 {
     need(t);
-    for (int r = 0; r < unit.rows[t]; r++) memcpy((char *)to + (size_t)r * row_bytes, unit.tile[t][r], (size_t)unit.row_bytes[t]);
+    for (int r = 0; r < unit.rows[t]; r++)
+        memcpy((char *)to + (size_t)r * row_bytes, unit.tile[t][r], (size_t)unit.row_bytes[t]);
 }
 
 static float element(int t, int row, int i)
@@ -66,7 +68,8 @@ static void emulate_dot(int c, int a, int b)
             float sum;
             memcpy(&sum, unit.tile[c][m] + 4 * n, sizeof sum);
             for (int k = 0; k < unit.row_bytes[a] / 4; k++)
-                sum += element(a, m, 2 * k) * element(b, k, 2 * n) + element(a, m, 2 * k + 1) * element(b, k, 2 * n + 1);
+                sum +=
+                    element(a, m, 2 * k) * element(b, k, 2 * n) + element(a, m, 2 * k + 1) * element(b, k, 2 * n + 1);
             memcpy(unit.tile[c][m] + 4 * n, &sum, sizeof sum);
         }
 }
@@ -82,6 +85,7 @@ static void emulate_dot(int c, int a, int b)
 
 static void emulate_transpose(bgemm_pair *to, const bgemm_pair *from) { bgemm_plain.transpose(to, from); }
 
-static const bgemm_kernel bgemm_emulated = { "amx_bf16, emulated", 32, configure, release, multiply, emulate_transpose, NULL };
+static const bgemm_kernel bgemm_emulated = { "amx_bf16, emulated", 32,  configure, release, multiply,
+                                             emulate_transpose,    NULL };
 
 #endif

@@ -16,8 +16,7 @@ typedef struct setup {
 } setup;
 
 /* With rows pairs; the step's own status, everything else is checked. */
-static inline cloob_status setup_open(cloob_ctx *ctx, setup *u, const step_options *o, const char *where,
-                                      int64_t rows)
+static inline cloob_status setup_open(cloob_ctx *ctx, setup *u, const step_options *o, const char *where, int64_t rows)
 {
     const model_config *c = &o->model;
     *u = (setup){ .picture = 3 * c->image_size * c->image_size, .context = c->context, .D = c->embed };

@@ -11,8 +11,7 @@ static void similarity_is_the_mean_over_pairs(void)
     for (int i = 0; i < N; i++) {
         double square = 0;
         for (int k = 0; k < D; k++)
-            x[i * D + k] = (float)sin(1.0 + i * 3.7 + k * (1 + 0.1 * i)),
-                      square += (double)x[i * D + k] * x[i * D + k];
+            x[i * D + k] = (float)sin(1.0 + i * 3.7 + k * (1 + 0.1 * i)), square += (double)x[i * D + k] * x[i * D + k];
         for (int k = 0; k < D; k++) x[i * D + k] = (float)(x[i * D + k] / sqrt(square));
     }
     for (int i = 0; i < N; i++)
@@ -46,8 +45,7 @@ static void looks_are_early_and_few(void)
 {
     int looks = 0;
     for (int64_t k = 1; k <= 100000; k++) looks += collapse_is_due(k);
-    CHECK(collapse_is_due(50) && collapse_is_due(100) && collapse_is_due(200) && !collapse_is_due(150) &&
-          looks < 15);
+    CHECK(collapse_is_due(50) && collapse_is_due(100) && collapse_is_due(200) && !collapse_is_due(150) && looks < 15);
 }
 
 int main(void)

@@ -167,11 +167,12 @@ static void check_bf16(const char *name)
 {
     double loss[3];
     int64_t n;
-    float *exact = gradients_of(name, "cpu", CLOOB_F32, &loss[0], &n), *ref = gradients_of(name, "ref", CLOOB_BF16, &loss[1], &n);
+    float *exact = gradients_of(name, "cpu", CLOOB_F32, &loss[0], &n),
+          *ref = gradients_of(name, "ref", CLOOB_BF16, &loss[1], &n);
     float *cpu = gradients_of(name, "cpu", CLOOB_BF16, &loss[2], &n);
     double of_ref = distance(ref, exact, n), of_cpu = distance(cpu, exact, n);
-    printf("  %s: loss %.4f; in bf16 %.4f by definition, %.4f on the CPU; gradients %.3f and %.3f from F32\n", name, loss[0], loss[1], loss[2],
-           of_ref, of_cpu);
+    printf("  %s: loss %.4f; in bf16 %.4f by definition, %.4f on the CPU; gradients %.3f and %.3f from F32\n", name,
+           loss[0], loss[1], loss[2], of_ref, of_cpu);
     CHECK_NEAR(loss[2], loss[0], 2e-2);
     CHECK(of_cpu < 1.25 * of_ref);
     free(exact), free(ref), free(cpu);

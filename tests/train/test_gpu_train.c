@@ -6,9 +6,9 @@
 
 #include "core/rng.h"
 #include "model/encoder.h"
-#include "tensor/feed.h"
+#include "tensor/async_copy.h"
 #include "train/checkpoint.h"
-#include "train/memory.h"
+#include "train/memory_budget.h"
 
 static cloob_ctx *ctx;
 static char folder[] = "/tmp/cloob-gpu-train-XXXXXX";
@@ -20,9 +20,9 @@ static const char *where(void)
     return device_cuda_count() ? "cuda" : NULL;
 }
 
-#define NEEDS_GPU()                                                                                          \
-    do {                                                                                                     \
-        if (!where()) SKIP("no GPU here");                                                                   \
+#define NEEDS_GPU()                                                                                                    \
+    do {                                                                                                               \
+        if (!where()) SKIP("no GPU here");                                                                             \
     } while (0)
 
 /* ---- a training of its own ----------------------------------------------------------------------- */
@@ -44,8 +44,8 @@ static void fill(setup *u, const model_config *c)
     for (int64_t r = 0; r < BATCHES * u->rows; r++)
         for (int64_t t = 0; t < u->context; t++) {
             int64_t end = 2 + r % (u->context - 2);
-            int64_t word = 1 + (int64_t)rng_below(rng_key(4, "words"), (uint64_t)(r * u->context + t),
-                                                  (uint64_t)(c->vocab - 3));
+            int64_t word =
+                1 + (int64_t)rng_below(rng_key(4, "words"), (uint64_t)(r * u->context + t), (uint64_t)(c->vocab - 3));
             u->tokens[r * u->context + t] = (int32_t)(t == 0     ? c->vocab - 2
                                                       : t == end ? c->vocab - 1
                                                       : t > end  ? 0
@@ -72,8 +72,8 @@ static bool open_on(setup *u, const step_options *o, const char *device_name)
     CHECK_OK(ctx, step_create(ctx, o, u->dev, NULL, &u->s));
     if (!u->s) return false;
     CHECK_OK(ctx, params_init(ctx, step_params(u->s), 7));
-    u->images = feed_host_alloc(u->dev, (size_t)(BATCHES * u->image_bytes));
-    u->tokens = feed_host_alloc(u->dev, (size_t)(BATCHES * u->rows * u->context) * sizeof *u->tokens);
+    u->images = async_copy_host_alloc(u->dev, (size_t)(BATCHES * u->image_bytes));
+    u->tokens = async_copy_host_alloc(u->dev, (size_t)(BATCHES * u->rows * u->context) * sizeof *u->tokens);
     fill(u, c);
     return true;
 }
@@ -81,16 +81,13 @@ static bool open_on(setup *u, const step_options *o, const char *device_name)
 static void close_setup(setup *u)
 {
     step_destroy(u->s);
-    if (u->images) feed_host_free(u->dev, u->images);
-    if (u->tokens) feed_host_free(u->dev, u->tokens);
+    if (u->images) async_copy_host_free(u->dev, u->images);
+    if (u->tokens) async_copy_host_free(u->dev, u->tokens);
     device_close(u->dev);
 }
 
 static const uint8_t *images_of(const setup *u, int k) { return u->images + (k % BATCHES) * u->image_bytes; }
-static const int32_t *tokens_of(const setup *u, int k)
-{
-    return u->tokens + (k % BATCHES) * u->rows * u->context;
-}
+static const int32_t *tokens_of(const setup *u, int k) { return u->tokens + (k % BATCHES) * u->rows * u->context; }
 
 static void train(setup *u, int from, int to)
 {
@@ -107,8 +104,8 @@ static void train_ahead(setup *u, int steps)
     step_result r;
     size_t n = (size_t)u->image_bytes, m = (size_t)(u->rows * u->context) * sizeof(int32_t);
     bool ahead = step_looks_ahead(u->s);
-    uint8_t *images[2] = { feed_host_alloc(u->dev, n), feed_host_alloc(u->dev, n) };
-    int32_t *tokens[2] = { feed_host_alloc(u->dev, m), feed_host_alloc(u->dev, m) };
+    uint8_t *images[2] = { async_copy_host_alloc(u->dev, n), async_copy_host_alloc(u->dev, n) };
+    int32_t *tokens[2] = { async_copy_host_alloc(u->dev, m), async_copy_host_alloc(u->dev, m) };
     for (int put = 0, k = 0; k < steps; k++) {
         for (; put < steps && put <= k + ahead; put++) {
             memcpy(images[put % 2], images_of(u, put), n);
@@ -118,7 +115,7 @@ static void train_ahead(setup *u, int steps)
         CHECK_OK(ctx, step_run(ctx, u->s, NULL, NULL, 1e-3, &r));
     }
     CHECK(step_run(ctx, u->s, NULL, NULL, 1e-3, &r) == CLOOB_ERR_ARGUMENT); /* nothing is staged */
-    for (int i = 0; i < 2; i++) feed_host_free(u->dev, images[i]), feed_host_free(u->dev, tokens[i]);
+    for (int i = 0; i < 2; i++) async_copy_host_free(u->dev, images[i]), async_copy_host_free(u->dev, tokens[i]);
 }
 
 /* Weights, running statistics and moments, one after the other. */
@@ -132,8 +129,7 @@ static float *state_of(setup *u, int64_t *count)
     CHECK_OK(ctx, u->dev->to_host(ctx, u->dev, all, p->master, (size_t)p->total * sizeof *all));
     CHECK_OK(ctx, u->dev->to_host(ctx, u->dev, all + p->total, st.m, (size_t)n * sizeof *all));
     CHECK_OK(ctx, u->dev->to_host(ctx, u->dev, all + p->total + n, st.v, (size_t)n * sizeof *all));
-    if (st.ema)
-        CHECK_OK(ctx, u->dev->to_host(ctx, u->dev, all + p->total + 2 * n, st.ema, (size_t)n * sizeof *all));
+    if (st.ema) CHECK_OK(ctx, u->dev->to_host(ctx, u->dev, all + p->total + 2 * n, st.ema, (size_t)n * sizeof *all));
     return all;
 }
 
@@ -279,10 +275,8 @@ static void averages_are_those_of_the_cpu(void)
     train(&gpu, 0, 5);
     train(&cpu, 0, 5);
     float *a = state_of(&gpu, &n), *b = state_of(&cpu, &n);
-    int64_t total = step_params(cpu.s)->total, trainable = step_params(cpu.s)->trainable,
-            ema = total + 2 * trainable;
-    double own = relative_error(a, b, total, 1e-6),
-           average = relative_error(a + ema, b + ema, trainable, 1e-6);
+    int64_t total = step_params(cpu.s)->total, trainable = step_params(cpu.s)->trainable, ema = total + 2 * trainable;
+    double own = relative_error(a, b, total, 1e-6), average = relative_error(a + ema, b + ema, trainable, 1e-6);
     printf("  after 5 steps: weights apart by %.1e, their average by %.1e\n", own, average);
     CHECK(own < 1e-3 && average < 1e-3);
     CHECK(relative_error(b + ema, b, trainable, 1e-6) > 1e-5); /* it is not simply the weights */
@@ -310,8 +304,7 @@ static void memory_is_as_planned(void)
         printf("  %s, %s: planned %.1f MiB, taken %.1f\n", kinds[i].model, dtype_name(kinds[i].compute),
                (double)n.step.total_bytes / 1048576, (double)m.total_bytes / 1048576);
         CHECK(n.step.total_bytes >= m.total_bytes);
-        CHECK(n.step.total_bytes - m.total_bytes < (size_t)400
-                                                       << 20); /* the bounds of one op in each tower */
+        CHECK(n.step.total_bytes - m.total_bytes < (size_t)400 << 20); /* the bounds of one op in each tower */
         setenv("CLOOB_MEMORY_LIMIT", "1M", 1);
         CHECK(memory_check(ctx, &c, &n) == CLOOB_ERR_MEMORY);
         unsetenv("CLOOB_MEMORY_LIMIT");
@@ -351,8 +344,8 @@ static void embeddings_are_those_of_the_cpu(void)
         for (int text = 0; text < 2; text++) {
             float *a = embed(&gpu, compute, i % 2, N, text), *b = embed(&cpu, CLOOB_F32, false, N, text);
             double error = relative_error(a, b, N * o.model.embed, 1e-6);
-            printf("  %s, %s, %s: apart by %.1e\n", o.model.name, dtype_name(compute),
-                   text ? "texts" : "pictures", error);
+            printf("  %s, %s, %s: apart by %.1e\n", o.model.name, dtype_name(compute), text ? "texts" : "pictures",
+                   error);
             CHECK(error < (compute == CLOOB_F32 ? 1e-4 : 2e-2));
             free(a), free(b);
         }

@@ -4,7 +4,7 @@
 
 #include <malloc.h>
 
-#include "train/memory.h"
+#include "train/memory_budget.h"
 #include "train/towers.h"
 
 static cloob_ctx *ctx;
@@ -27,12 +27,8 @@ static void fill_tokens(setup *u, const model_config *c)
         for (int64_t r = 0; r < ROWS; r++)
             for (int64_t t = 0, end = lengths[b][r] - 1; t < CONTEXT; t++) {
                 int64_t i = (b * ROWS + r) * CONTEXT + t;
-                int32_t word =
-                    (int32_t)(1 + rng_below(rng_key(4, "words"), (uint64_t)i, (uint64_t)(c->vocab - 3)));
-                u->tokens[i] = (int32_t)(t == end  ? c->vocab - 1
-                                         : t == 0  ? c->vocab - 2
-                                         : t > end ? 0
-                                                   : word);
+                int32_t word = (int32_t)(1 + rng_below(rng_key(4, "words"), (uint64_t)i, (uint64_t)(c->vocab - 3)));
+                u->tokens[i] = (int32_t)(t == end ? c->vocab - 1 : t == 0 ? c->vocab - 2 : t > end ? 0 : word);
             }
 }
 
@@ -60,10 +56,7 @@ static float *block_of(setup *u, const float *block, int64_t n)
     return x;
 }
 
-static float *gradients_of(setup *u)
-{
-    return block_of(u, step_params(u->s)->grad, step_params(u->s)->trainable);
-}
+static float *gradients_of(setup *u) { return block_of(u, step_params(u->s)->grad, step_params(u->s)->trainable); }
 
 /* The largest relative difference of a parameter's gradient; below a thousandth of the whole norm it counts
  * as part of that: some true gradients are 0. */
@@ -98,9 +91,8 @@ static void compare(step_options o, const char *where, double loss_error, double
         apart = fmax(apart, fabs(q.loss - r.loss) / fabs(r.loss));
         free(want), free(got);
     }
-    printf("  %s %s on %s%s%s: losses apart by %.1e, gradients by %.1e\n", o.model.name,
-           dtype_name(o.compute), where, o.accum > 1 ? ", micro-batches" : "",
-           o.grad.checkpoint ? ", checkpoints" : "", apart, worst);
+    printf("  %s %s on %s%s%s: losses apart by %.1e, gradients by %.1e\n", o.model.name, dtype_name(o.compute), where,
+           o.accum > 1 ? ", micro-batches" : "", o.grad.checkpoint ? ", checkpoints" : "", apart, worst);
     CHECK(apart <= loss_error && worst <= gradient_error);
     setup_close(&padded), setup_close(&packed);
 }
@@ -187,8 +179,7 @@ static void train_on(const char *where)
     }
     for (int k = 0; k < STEPS; k++) apart = fmax(apart, fabs(loss[1][k] - loss[0][k]) / fabs(loss[0][k]));
     printf("  %s: %d losses, packed and padded apart by %.1e\n", where, STEPS, apart);
-    CHECK(apart <
-          1e-4); /* AdamW divides by the root of the second moment: rounding of small gradients grows */
+    CHECK(apart < 1e-4); /* AdamW divides by the root of the second moment: rounding of small gradients grows */
     CHECK(memcmp(after[1], after[2], (size_t)n * sizeof(float)) == 0);
     for (int run = 0; run < 3; run++) free(after[run]);
 }

@@ -114,8 +114,8 @@ static bool same_checkpoint(const char *a, const char *b)
                memcmp(t->data, x.entry[i].t.data, tensor_bytes(t)) == 0;
         if (!same) printf("  %s differs\n", x.entry[i].name);
     }
-    static const char *const keys[] = { "train.updates", "train.epoch", "train.step_in_epoch",
-                                        "train.logit_inv_tau", "checksum" };
+    static const char *const keys[] = { "train.updates", "train.epoch", "train.step_in_epoch", "train.logit_inv_tau",
+                                        "checksum" };
     for (int k = 0; k < 5 && same; k++)
         same = strcmp(weights_get_meta(&x, keys[k]), weights_get_meta(&y, keys[k])) == 0;
     weights_release(&x);
@@ -205,8 +205,7 @@ static void another_batch_goes_on_at_the_same_sample(void)
 {
     weights w;
     CHECK(run_to_end((plan){ .name = "batch", .stop_at = 3 }) == CLOOB_ERR_STOPPED);
-    CHECK(run_to_end((plan){ .name = "batch", .resume = "latest", .batch = 4, .stop_at = 1 }) ==
-          CLOOB_ERR_STOPPED);
+    CHECK(run_to_end((plan){ .name = "batch", .resume = "latest", .batch = 4, .stop_at = 1 }) == CLOOB_ERR_STOPPED);
     CHECK_OK(ctx, weights_read_native(ctx, file_of("batch", "latest"), &w));
     CHECK_STR(weights_get_meta(&w, "train.step_in_epoch"), "7");
     CHECK_STR(weights_get_meta(&w, "train.updates"), "4");

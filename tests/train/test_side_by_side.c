@@ -69,8 +69,7 @@ static cloob_status train_on(cloob_ctx *ctx, training *t, device *d)
     if (status == CLOOB_OK) status = run_steps(ctx, t, &o.model, s);
     t->count = p->total;
     t->weights = malloc((size_t)p->total * sizeof *t->weights);
-    if (status == CLOOB_OK)
-        status = d->to_host(ctx, d, t->weights, p->master, (size_t)p->total * sizeof *t->weights);
+    if (status == CLOOB_OK) status = d->to_host(ctx, d, t->weights, p->master, (size_t)p->total * sizeof *t->weights);
     step_destroy(s);
     return status;
 }
@@ -96,8 +95,7 @@ static void compare(const training *first, const training *t, const char *which,
     for (int k = 0; k < STEPS; k++) CHECK(t->loss[k] == first->loss[k]);
     bool same = memcmp(t->weights, first->weights, (size_t)t->count * sizeof *t->weights) == 0;
     if (!same)
-        printf("  %s %d: apart by %.1e\n", which, i,
-               relative_error(t->weights, first->weights, t->count, 1e-12));
+        printf("  %s %d: apart by %.1e\n", which, i, relative_error(t->weights, first->weights, t->count, 1e-12));
     CHECK(same);
 }
 

@@ -71,7 +71,8 @@ static double compare_values(const st_file *f, const params *p, const char *kind
     for (int i = 0; i < p->count; i++) {
         int64_t n = p->row[i].count, width = n / 3;
         if (p->row[i].buffer != buffers) continue;
-        bool key_bias = strstr(p->row[i].name, "k_proj.bias") != NULL, in_proj = strstr(p->row[i].name, "in_proj_bias") != NULL;
+        bool key_bias = strstr(p->row[i].name, "k_proj.bias") != NULL,
+             in_proj = strstr(p->row[i].name, "in_proj_bias") != NULL;
         if (key_bias) continue; /* true gradient 0: AdamW turns rounding into steps of size lr */
         float *want = frozen(f, kind, p->row[i].name, n), *got = malloc((size_t)n * sizeof *got);
         CHECK_OK(ctx, params_get(ctx, p, i, false, got));
@@ -102,7 +103,8 @@ static void check_fixture(const char *fixture, const char *model, const char *wh
             CHECK_NEAR(r.loss, losses[k], k ? 1e-4 : 1e-5);
         }
         double after = compare_values(&f, step_params(u.s), "after3", false);
-        printf("  %s %s on %s: gradients %.2e, statistics %.2e, after three steps %.2e\n", model, loss_method_name(method), where, gradients, statistics, after);
+        printf("  %s %s on %s: gradients %.2e, statistics %.2e, after three steps %.2e\n", model,
+               loss_method_name(method), where, gradients, statistics, after);
         CHECK(gradients < 1e-4 && statistics < 1e-5 && after < 1e-4);
     }
     setup_close(&u);
@@ -180,7 +182,8 @@ static void backward_by_hand(setup *u, int64_t micro, int64_t k, pieces *p)
         CHECK(exec_forward(tower[t]) == CLOOB_OK);
         memcpy(p->embed[t] + k * micro * D, exec_tensor(tower[t], "output")->data, (size_t)(micro * D) * sizeof(float));
         if (!p->sum) continue;
-        memcpy(exec_tensor(tower[t], "doutput")->data, p->dembed[t] + k * micro * D, (size_t)(micro * D) * sizeof(float));
+        memcpy(exec_tensor(tower[t], "doutput")->data, p->dembed[t] + k * micro * D,
+               (size_t)(micro * D) * sizeof(float));
         CHECK(exec_backward(tower[t]) == CLOOB_OK);
     }
     for (int64_t i = 0; p->sum && i < n; i++) p->sum[i] += step_params(u->s)->grad[i];
@@ -228,7 +231,8 @@ static void micro_batches_with_batch_norm(void)
     hand.images = whole.images, hand.tokens = whole.tokens;
     int64_t D = step_params(hand.s)->config.embed;
     n = step_params(hand.s)->trainable;
-    for (int t = 0; t < 2; t++) p.embed[t] = malloc(ROWS * (size_t)D * sizeof(float)), p.dembed[t] = malloc(ROWS * (size_t)D * sizeof(float));
+    for (int t = 0; t < 2; t++)
+        p.embed[t] = malloc(ROWS * (size_t)D * sizeof(float)), p.dembed[t] = malloc(ROWS * (size_t)D * sizeof(float));
     for (int64_t k = 0; k < K; k++) backward_by_hand(&hand, MICRO, k, &p);
     float *have = statistics_of(step_params(whole.s), &count), *want = statistics_of(step_params(hand.s), &count);
     double statistics = relative_error(have, want, count, 1e-6);
@@ -236,7 +240,8 @@ static void micro_batches_with_batch_norm(void)
     p.sum = calloc((size_t)n, sizeof *p.sum);
     for (int64_t k = 0; k < K; k++) backward_by_hand(&hand, MICRO, k, &p);
     double gradients = relative_error(step_params(whole.s)->grad, p.sum, n, 1e-6);
-    printf("  tiny-rn, %d micro-batches: gradients apart by %.1e, running statistics by %.1e\n", K, gradients, statistics);
+    printf("  tiny-rn, %d micro-batches: gradients apart by %.1e, running statistics by %.1e\n", K, gradients,
+           statistics);
     CHECK(gradients < 1e-5 && statistics < 1e-6);
     for (int t = 0; t < 2; t++) free(p.embed[t]), free(p.dembed[t]);
     free(p.sum), free(have), free(want);
@@ -308,7 +313,8 @@ static void recomputation_changes_nothing(void)
         bytes[mode] = step_memory_of(u.s).image_bytes + step_memory_of(u.s).text_bytes;
         setup_close(&u);
     }
-    printf("  activations: %zu bytes kept, %zu with checkpoints, %zu with recomputation\n", bytes[0], bytes[1], bytes[2]);
+    printf("  activations: %zu bytes kept, %zu with checkpoints, %zu with recomputation\n", bytes[0], bytes[1],
+           bytes[2]);
     CHECK(bytes[1] < bytes[0] && bytes[2] < bytes[0]);
     free(want);
 }

@@ -94,8 +94,8 @@ static difference train_beside(const char *model, int64_t accum, const char *mem
     if (comm_rank(all) == 0)
         printf("  %s, %s stored, %d ranks x %lld micro-batches%s: losses of %d steps apart by %.1e at most, "
                "weights by %.1e\n",
-               model, memory, comm_size(all), (long long)accum,
-               anew ? ", equal weights before each step" : "", STEPS, worst.loss, worst.weights);
+               model, memory, comm_size(all), (long long)accum, anew ? ", equal weights before each step" : "", STEPS,
+               worst.loss, worst.weights);
     step_destroy(s), step_destroy(one);
     device_close(dev);
     free(d.images), free(d.tokens);
@@ -124,10 +124,8 @@ static double turned(const char *model, int64_t by)
     for (int64_t k = 0; k < STEPS; k++) {
         for (int64_t i = 0; i < ROWS; i++) {
             int64_t from = k + (i + by) % ROWS;
-            memcpy(t.images + i * d.picture, d.images + from * d.picture,
-                   (size_t)d.picture * sizeof *d.images);
-            memcpy(t.tokens + i * d.context, d.tokens + from * d.context,
-                   (size_t)d.context * sizeof *d.tokens);
+            memcpy(t.images + i * d.picture, d.images + from * d.picture, (size_t)d.picture * sizeof *d.images);
+            memcpy(t.tokens + i * d.context, d.tokens + from * d.context, (size_t)d.context * sizeof *d.tokens);
         }
         double error = relative(loss_of(s, &t, 0, k), loss_of(one, &d, k, k));
         worst = error > worst ? error : worst;

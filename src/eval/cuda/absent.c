@@ -1,11 +1,10 @@
 /* A build without CUDA: no GPU can be opened, so none of these is reached with one. */
-#include "eval/probe_gpu.h"
+#include "eval/probe/probe_gpu.h"
 #include "eval/retrieval_ranks.h"
 
 static cloob_status none(cloob_ctx *ctx)
 {
-    return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED,
-                    "evaluation on a GPU: this build has no CUDA; use --device cpu");
+    return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED, "evaluation on a GPU: this build has no CUDA; use --device cpu");
 }
 
 cloob_status ranks_gpu(cloob_ctx *ctx, device *d, const rank_pass *p) { return (void)d, (void)p, none(ctx); }
@@ -29,17 +28,14 @@ cloob_status probe_gpu_hessian(probe_gpu *g, float *sum, int64_t stride, int64_t
 {
     return (void)g, (void)sum, (void)stride, (void)used, CLOOB_ERR_UNSUPPORTED;
 }
-cloob_status probe_gpu_invert(probe_gpu *g, const double *M)
-{
-    return (void)g, (void)M, CLOOB_ERR_UNSUPPORTED;
-}
+cloob_status probe_gpu_invert(probe_gpu *g, const double *M) { return (void)g, (void)M, CLOOB_ERR_UNSUPPORTED; }
 cloob_status probe_gpu_precondition(probe_gpu *g, double *out, const double *v)
 {
     return (void)g, (void)out, (void)v, CLOOB_ERR_UNSUPPORTED;
 }
 
-cloob_status score_gpu_create(cloob_ctx *ctx, device *d, score_gpu **out, const double *w, int64_t C,
-                              int64_t D, int64_t block)
+cloob_status score_gpu_create(cloob_ctx *ctx, device *d, score_gpu **out, const double *w, int64_t C, int64_t D,
+                              int64_t block)
 {
     return (void)d, (void)w, (void)C, (void)D, (void)block, *out = NULL, none(ctx);
 }

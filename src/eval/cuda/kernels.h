@@ -17,24 +17,23 @@ cloob_status eval_softmax_loss(cloob_ctx *ctx, cudaStream_t stream, float *z, in
 
 enum { COLUMN_SLICES = 64 };
 /* part (COLUMN_SLICES, C) += sums over a share of the rows of z (n, C) each. */
-cloob_status eval_column_sums(cloob_ctx *ctx, cudaStream_t stream, double *part, const float *z, int64_t ld,
-                              int64_t n, int64_t C);
+cloob_status eval_column_sums(cloob_ctx *ctx, cudaStream_t stream, double *part, const float *z, int64_t ld, int64_t n,
+                              int64_t C);
 
 /* *to = sum of n numbers, in one order */
 cloob_status eval_sum(cloob_ctx *ctx, cudaStream_t stream, double *to, const double *from, int64_t n);
 
 /* out (n, ldo): row s is sqrt(u[s u_step]) times (x[s x_step], 1), zeros behind. x: (.., D) */
 cloob_status eval_weighted_rows(cloob_ctx *ctx, cudaStream_t stream, float *out, int64_t ldo, const float *x,
-                                int64_t ldx, int64_t x_step, const float *u, int64_t u_step, int64_t n,
-                                int64_t D);
+                                int64_t ldx, int64_t x_step, const float *u, int64_t u_step, int64_t n, int64_t D);
 
 /* A (n, n) = -A^-1 of a symmetric positive definite A, by n sweeps; column: (n) of scratch. *bad becomes 1
  * where a pivot is not positive. */
 cloob_status eval_sweep(cloob_ctx *ctx, cudaStream_t stream, double *A, double *column, int *bad, int64_t n);
 
 /* out (n, ldo) = factor A (n, n) in float */
-cloob_status eval_narrow(cloob_ctx *ctx, cudaStream_t stream, float *out, int64_t ldo, const double *A,
-                         double factor, int64_t n);
+cloob_status eval_narrow(cloob_ctx *ctx, cudaStream_t stream, float *out, int64_t ldo, const double *A, double factor,
+                         int64_t n);
 
 /* ---- retrieval ----------------------------------------------------------------------------------- */
 

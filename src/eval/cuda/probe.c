@@ -1,7 +1,7 @@
 /* The probe on a GPU. Rows are taken in blocks: Z = X W', softmax, G += (P - Y)' X. */
 #include "tensor/cuda/gemm.h" /* first: its vendor's header has arguments called rows */
 
-#include "eval/probe_gpu.h"
+#include "eval/probe/probe_gpu.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -9,8 +9,8 @@
 #include "core/arith.h"
 #include "core/pool.h"
 #include "eval/cuda/kernels.h"
-#include "eval/probe_objective.h"
-#include "tensor/feed.h"
+#include "eval/probe/probe_objective.h"
+#include "tensor/async_copy.h"
 
 enum { LOGIT_BYTES = 256 << 20, SEND_BYTES = 64 << 20 };
 
@@ -68,11 +68,8 @@ static void release(probe_gpu *g, void *pointer)
 
 static void unload(probe_gpu *g)
 {
-    product *made[] = {
-        &g->logits[0], &g->logits[1], &g->gradient[0], &g->gradient[1], &g->square, &g->apply
-    };
-    release(g, &g->x), release(g, &g->y), release(g, &g->z), release(g, &g->w), release(g, &g->G),
-        release(g, &g->bias);
+    product *made[] = { &g->logits[0], &g->logits[1], &g->gradient[0], &g->gradient[1], &g->square, &g->apply };
+    release(g, &g->x), release(g, &g->y), release(g, &g->z), release(g, &g->w), release(g, &g->G), release(g, &g->bias);
     release(g, &g->uncertain), release(g, &g->loss), release(g, &g->bias_part), release(g, &g->sample),
         release(g, &g->M);
     release(g, &g->v), release(g, &g->Mv), release(g, &g->wide), release(g, &g->column), release(g, &g->bad);
@@ -81,7 +78,7 @@ static void unload(probe_gpu *g)
         gemm_plan_destroy(made[i]->plan);
         made[i]->plan = NULL;
     }
-    if (g->staging) feed_host_free(g->d, g->staging);
+    if (g->staging) async_copy_host_free(g->d, g->staging);
     free(g->home);
     g->staging = NULL, g->home = NULL, g->keys = 0, g->bytes = 0;
 }
@@ -107,18 +104,16 @@ static void choose_sizes(probe_gpu *g)
     size_t total, available;
     int64_t K = g->D + 1;
     g->ldx = up(g->D), g->ldz = up(g->C), g->ldk = up(K);
-    g->block = least(g->N, most(1024, LOGIT_BYTES / (int64_t)sizeof(float) / g->ldz / 1024 * 1024));
-    g->send_rows = least(g->block, most(1, SEND_BYTES / (int64_t)sizeof(float) / g->ldx));
+    g->block = min64(g->N, max64(1024, LOGIT_BYTES / (int64_t)sizeof(float) / g->ldz / 1024 * 1024));
+    g->send_rows = min64(g->block, max64(1, SEND_BYTES / (int64_t)sizeof(float) / g->ldx));
     g->d->memory(g->d, &total, &available);
-    int64_t others =
-        g->block * g->ldz * 4 + g->N * 16 + 4 * g->C * g->ldk * 4 + K * K * 12 + ((int64_t)64 << 20);
-    g->resident =
-        g->N * g->ldx * (int64_t)sizeof(float) + others <= (int64_t)(g->limit ? g->limit : available / 4 * 3);
+    int64_t others = g->block * g->ldz * 4 + g->N * 16 + 4 * g->C * g->ldk * 4 + K * K * 12 + ((int64_t)64 << 20);
+    g->resident = g->N * g->ldx * (int64_t)sizeof(float) + others <= (int64_t)(g->limit ? g->limit : available / 4 * 3);
 }
 
 static cloob_status allocate(probe_gpu *g)
 {
-    int64_t K = g->D + 1, staged = most(most(g->send_rows * g->ldx, g->C * g->ldk), g->ldk * g->ldk);
+    int64_t K = g->D + 1, staged = max64(max64(g->send_rows * g->ldx, g->C * g->ldk), g->ldk * g->ldk);
     CLOOB_TRY(take(g, &g->x, (g->resident ? g->N : g->block) * g->ldx, sizeof(float), "features"));
     CLOOB_TRY(take(g, &g->y, g->N, sizeof(int32_t), "labels"));
     CLOOB_TRY(take(g, &g->z, g->block * g->ldz, sizeof(float), "logits"));
@@ -135,11 +130,10 @@ static cloob_status allocate(probe_gpu *g)
     CLOOB_TRY(take(g, &g->wide, K * K, sizeof(double), "the preconditioner"));
     CLOOB_TRY(take(g, &g->column, K, sizeof(double), "the preconditioner"));
     CLOOB_TRY(take(g, &g->bad, 1, sizeof(int), "the preconditioner"));
-    g->staging = feed_host_alloc(g->d, (size_t)staged * sizeof(float));
+    g->staging = async_copy_host_alloc(g->d, (size_t)staged * sizeof(float));
     g->home = malloc((size_t)(COLUMN_SLICES * g->C) * sizeof *g->home);
-    return g->staging && g->home
-               ? CLOOB_OK
-               : ctx_no_memory(g->ctx, (size_t)staged * sizeof(float), "features on their way");
+    return g->staging && g->home ? CLOOB_OK
+                                 : ctx_no_memory(g->ctx, (size_t)staged * sizeof(float), "features on their way");
 }
 
 /* ---- products ------------------------------------------------------------------------------------ */
@@ -156,19 +150,13 @@ static cloob_status plan_one(probe_gpu *g, product *p, gemm_shape shape)
 
 static cloob_status plan_block(probe_gpu *g, int which, int64_t n)
 {
-    CLOOB_TRY(plan_one(
-        g, &g->logits[which],
+    CLOOB_TRY(plan_one(g, &g->logits[which],
+                       (gemm_shape){
+                           .m = n, .n = g->C, .k = g->D, .tb = true, .lda = g->ldx, .ldb = g->ldx, .ldd = g->ldz }));
+    return plan_one(
+        g, &g->gradient[which],
         (gemm_shape){
-            .m = n, .n = g->C, .k = g->D, .tb = true, .lda = g->ldx, .ldb = g->ldx, .ldd = g->ldz }));
-    return plan_one(g, &g->gradient[which],
-                    (gemm_shape){ .m = g->C,
-                                  .n = g->D,
-                                  .k = n,
-                                  .ta = true,
-                                  .lda = g->ldz,
-                                  .ldb = g->ldx,
-                                  .ldd = g->ldx,
-                                  .add = true });
+            .m = g->C, .n = g->D, .k = n, .ta = true, .lda = g->ldz, .ldb = g->ldx, .ldd = g->ldx, .add = true });
 }
 
 static cloob_status plan_products(probe_gpu *g)
@@ -177,16 +165,15 @@ static cloob_status plan_products(probe_gpu *g)
     g->workspace_bytes = 0;
     CLOOB_TRY(plan_block(g, 0, g->block));
     if (rest) CLOOB_TRY(plan_block(g, 1, rest));
-    CLOOB_TRY(plan_one(g, &g->square,
-                       (gemm_shape){ .m = g->ldk, .n = g->ldk, .k = SAMPLE_BLOCK, .ta = true, .add = true }));
+    CLOOB_TRY(
+        plan_one(g, &g->square, (gemm_shape){ .m = g->ldk, .n = g->ldk, .k = SAMPLE_BLOCK, .ta = true, .add = true }));
     CLOOB_TRY(plan_one(g, &g->apply, (gemm_shape){ .m = g->C, .n = g->ldk, .k = g->ldk }));
     return take(g, &g->workspace, (int64_t)g->workspace_bytes, 1, "products");
 }
 
 static cloob_status multiply(probe_gpu *g, const product *p, float *D, const float *A, const float *B)
 {
-    return gemm_run(g->ctx, g->d, p->plan, g->d->stream, D, A, B, p->shape.add ? D : NULL, NULL,
-                    g->workspace);
+    return gemm_run(g->ctx, g->d, p->plan, g->d->stream, D, A, B, p->shape.add ? D : NULL, NULL, g->workspace);
 }
 
 /* ---- rows to the device -------------------------------------------------------------------------- */
@@ -210,18 +197,16 @@ static void read_range(void *arg, int64_t begin, int64_t end, int thread)
 {
     const reading *r = arg;
     (void)thread;
-    for (int64_t i = begin; i < end; i++)
-        read_row(r->g, r->first + i * r->step, r->g->staging + i * r->g->ldx);
+    for (int64_t i = begin; i < end; i++) read_row(r->g, r->first + i * r->step, r->g->staging + i * r->g->ldx);
 }
 
 /* Rows first, first + step, ... (n of them) into `to`, one after the other. */
 static cloob_status send_rows(probe_gpu *g, float *to, int64_t first, int64_t step, int64_t n)
 {
     for (int64_t at = 0, part; at < n; at += part) {
-        part = least(g->send_rows, n - at);
+        part = min64(g->send_rows, n - at);
         pool_for(g->ctx, part, 16, read_range, &(reading){ g, first + at * step, step });
-        CLOOB_TRY(g->d->to_device(g->ctx, g->d, to + at * g->ldx, g->staging,
-                                  (size_t)(part * g->ldx) * sizeof *to));
+        CLOOB_TRY(g->d->to_device(g->ctx, g->d, to + at * g->ldx, g->staging, (size_t)(part * g->ldx) * sizeof *to));
     }
     return CLOOB_OK;
 }
@@ -230,17 +215,15 @@ static bool same_rows(const probe_gpu *g, const probe_data *part, int parts, int
 {
     bool same = g->keys == parts && g->C == C;
     for (int k = 0; same && k < parts; k++)
-        same = g->key[k].data == part[k].x.data && g->key[k].N == part[k].x.N &&
-               g->key[k].step == part[k].x.step && g->key[k].D == part[k].x.D &&
-               g->key[k].dtype == part[k].x.dtype;
+        same = g->key[k].data == part[k].x.data && g->key[k].N == part[k].x.N && g->key[k].step == part[k].x.step &&
+               g->key[k].D == part[k].x.D && g->key[k].dtype == part[k].x.dtype;
     return same;
 }
 
 static void log_plan(const probe_gpu *g)
 {
     ctx_log(g->ctx, CLOOB_LOG_INFO, "on %s: %.2f GiB; features (%.2f GiB) %s, logits of %lld rows at a time",
-            g->d->name, (double)g->bytes / 1073741824.0,
-            (double)(g->N * g->ldx) * sizeof(float) / 1073741824.0,
+            g->d->name, (double)g->bytes / 1073741824.0, (double)(g->N * g->ldx) * sizeof(float) / 1073741824.0,
             g->resident ? "stay there" : "are sent at every evaluation", (long long)g->block);
 }
 
@@ -282,8 +265,7 @@ static cloob_status fetch_gradient(probe_gpu *g, double *gradient)
 {
     int64_t C = g->C, D = g->D, K = D + 1;
     CLOOB_TRY(g->d->to_host(g->ctx, g->d, g->staging, g->G, (size_t)(C * g->ldx) * sizeof *g->G));
-    CLOOB_TRY(
-        g->d->to_host(g->ctx, g->d, g->home, g->bias_part, (size_t)(COLUMN_SLICES * C) * sizeof *g->home));
+    CLOOB_TRY(g->d->to_host(g->ctx, g->d, g->home, g->bias_part, (size_t)(COLUMN_SLICES * C) * sizeof *g->home));
     for (int64_t c = 0; c < C; c++) {
         for (int64_t i = 0; i < D; i++) gradient[c * K + i] = g->staging[c * g->ldx + i];
         gradient[c * K + D] = 0;
@@ -298,8 +280,8 @@ static cloob_status one_block(probe_gpu *g, int64_t at, int64_t n)
     float *x = g->resident ? g->x + at * g->ldx : g->x;
     if (!g->resident) CLOOB_TRY(send_rows(g, x, at, 1, n));
     CLOOB_TRY(multiply(g, &g->logits[which], g->z, x, g->w));
-    CLOOB_TRY(eval_softmax_loss(g->ctx, g->d->stream, g->z, g->ldz, g->bias, g->loss + at, g->uncertain + at,
-                                g->y + at, n, g->C));
+    CLOOB_TRY(eval_softmax_loss(g->ctx, g->d->stream, g->z, g->ldz, g->bias, g->loss + at, g->uncertain + at, g->y + at,
+                                n, g->C));
     CLOOB_TRY(eval_column_sums(g->ctx, g->d->stream, g->bias_part, g->z, g->ldz, n, g->C));
     return multiply(g, &g->gradient[which], g->G, g->z, x);
 }
@@ -310,7 +292,7 @@ cloob_status probe_gpu_evaluate(probe_gpu *g, double *loss, double *gradient, co
     CLOOB_TRY(send_weights(g, w));
     CLOOB_TRY(g->d->zero(g->ctx, g->d, g->G, (size_t)(g->C * g->ldx) * sizeof *g->G));
     CLOOB_TRY(g->d->zero(g->ctx, g->d, g->bias_part, (size_t)(COLUMN_SLICES * g->C) * sizeof *g->bias_part));
-    for (int64_t at = 0; at < g->N; at += g->block) CLOOB_TRY(one_block(g, at, least(g->block, g->N - at)));
+    for (int64_t at = 0; at < g->N; at += g->block) CLOOB_TRY(one_block(g, at, min64(g->block, g->N - at)));
     CLOOB_TRY(eval_sum(g->ctx, g->d->stream, g->loss + g->N, g->loss, g->N));
     CLOOB_TRY(fetch_gradient(g, gradient));
     return g->d->to_host(g->ctx, g->d, loss, g->loss + g->N, sizeof *loss);
@@ -337,7 +319,7 @@ cloob_status probe_gpu_hessian(probe_gpu *g, float *sum, int64_t stride, int64_t
     *used = (g->N + stride - 1) / stride;
     CLOOB_TRY(g->d->zero(g->ctx, g->d, g->M, (size_t)(g->ldk * g->ldk) * sizeof *g->M));
     for (int64_t s = 0; s < *used; s += SAMPLE_BLOCK)
-        CLOOB_TRY(add_sample(g, s, least(SAMPLE_BLOCK, *used - s), stride));
+        CLOOB_TRY(add_sample(g, s, min64(SAMPLE_BLOCK, *used - s), stride));
     CLOOB_TRY(g->d->to_host(g->ctx, g->d, g->staging, g->M, (size_t)(g->ldk * g->ldk) * sizeof *g->M));
     for (int64_t i = 0; i < K; i++) memcpy(sum + i * K, g->staging + i * g->ldk, (size_t)K * sizeof *sum);
     return CLOOB_OK;

@@ -31,8 +31,8 @@ static __device__ void row_top(const float *z, const float *bias, int C, float *
 
 /* As in softmax_loss_real.h: the largest logit stays out of the sum, so that a confident row keeps its
  * digits. */
-static __global__ void softmax_loss_kernel(float *z, int64_t ld, const float *bias, double *loss,
-                                           float *uncertain, const int32_t *y, int64_t n, int C)
+static __global__ void softmax_loss_kernel(float *z, int64_t ld, const float *bias, double *loss, float *uncertain,
+                                           const int32_t *y, int64_t n, int C)
 {
     int64_t i = (int64_t)blockIdx.x * WARPS + threadIdx.y;
     if (i >= n) return;
@@ -83,8 +83,8 @@ static __global__ void column_sums_kernel(double *part, const float *z, int64_t 
     part[blockIdx.y * C + c] += mine;
 }
 
-cloob_status eval_column_sums(cloob_ctx *ctx, cudaStream_t stream, double *part, const float *z, int64_t ld,
-                              int64_t n, int64_t C)
+cloob_status eval_column_sums(cloob_ctx *ctx, cudaStream_t stream, double *part, const float *z, int64_t ld, int64_t n,
+                              int64_t C)
 {
     dim3 grid((unsigned)((C + 31) / 32), COLUMN_SLICES);
     column_sums_kernel<<<grid, dim3(32, WARPS), 0, stream>>>(part, z, ld, n, C);
@@ -112,8 +112,8 @@ cloob_status eval_sum(cloob_ctx *ctx, cudaStream_t stream, double *to, const dou
 
 /* ---- the preconditioner -------------------------------------------------------------------------- */
 
-static __global__ void weighted_rows_kernel(float *out, int64_t ldo, const float *x, int64_t ldx,
-                                            int64_t x_step, const float *u, int64_t u_step, int64_t D)
+static __global__ void weighted_rows_kernel(float *out, int64_t ldo, const float *x, int64_t ldx, int64_t x_step,
+                                            const float *u, int64_t u_step, int64_t D)
 {
     int64_t s = blockIdx.x;
     const float *row = x + s * x_step * ldx;
@@ -123,8 +123,7 @@ static __global__ void weighted_rows_kernel(float *out, int64_t ldo, const float
 }
 
 cloob_status eval_weighted_rows(cloob_ctx *ctx, cudaStream_t stream, float *out, int64_t ldo, const float *x,
-                                int64_t ldx, int64_t x_step, const float *u, int64_t u_step, int64_t n,
-                                int64_t D)
+                                int64_t ldx, int64_t x_step, const float *u, int64_t u_step, int64_t n, int64_t D)
 {
     weighted_rows_kernel<<<(unsigned)n, 256, 0, stream>>>(out, ldo, x, ldx, x_step, u, u_step, D);
     return cuda_launched(ctx, "probe: rows of the preconditioner");
@@ -168,8 +167,8 @@ static __global__ void narrow_kernel(float *out, int64_t ldo, const double *A, d
     if (j < n) out[i * ldo + j] = (float)(factor * A[i * n + j]);
 }
 
-cloob_status eval_narrow(cloob_ctx *ctx, cudaStream_t stream, float *out, int64_t ldo, const double *A,
-                         double factor, int64_t n)
+cloob_status eval_narrow(cloob_ctx *ctx, cudaStream_t stream, float *out, int64_t ldo, const double *A, double factor,
+                         int64_t n)
 {
     narrow_kernel<<<dim3((unsigned)((n + 255) / 256), (unsigned)n), 256, 0, stream>>>(out, ldo, A, factor, n);
     return cuda_launched(ctx, "probe: inverse");

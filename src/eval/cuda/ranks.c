@@ -10,10 +10,7 @@
 #include "core/pool.h"
 #include "eval/cuda/kernels.h"
 
-enum {
-    TILE = 8192,
-    SEND_ROWS = 16384
-}; /* a tile of 256 MiB: products at full speed, counts bound by memory */
+enum { TILE = 8192, SEND_ROWS = 16384 }; /* a tile of 256 MiB: products at full speed, counts bound by memory */
 
 static int64_t up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
@@ -57,11 +54,10 @@ static void read_range(void *arg, int64_t begin, int64_t end, int thread)
 static cloob_status send(gpu_ranks *g, const unit_rows *u, int64_t first, int64_t n, float *to)
 {
     for (int64_t at = 0; at < n; at += SEND_ROWS) {
-        int64_t part = least(SEND_ROWS, n - at);
+        int64_t part = min64(SEND_ROWS, n - at);
         reading r = { u, g->staging, first + at, g->D, g->ld };
         pool_for(g->ctx, part, 64, read_range, &r);
-        CLOOB_TRY(
-            g->d->to_device(g->ctx, g->d, to + at * g->ld, g->staging, (size_t)(part * g->ld) * sizeof *to));
+        CLOOB_TRY(g->d->to_device(g->ctx, g->d, to + at * g->ld, g->staging, (size_t)(part * g->ld) * sizeof *to));
     }
     return CLOOB_OK;
 }
@@ -125,10 +121,9 @@ static void log_plan(const gpu_ranks *g, size_t bytes)
     const char *where = g->a.resident   ? "all rows stay there"
                         : g->b.resident ? "candidates stay there"
                                         : "rows are sent in panels";
-    ctx_log(g->ctx, CLOOB_LOG_INFO,
-            "plan: %lld x %lld similarities in tiles of %lld x %lld on %s, %.2f GiB there; %s",
-            (long long)g->a.u->src.N, (long long)g->b.u->src.N, (long long)g->tile, (long long)g->tile,
-            g->d->name, (double)bytes / 1073741824.0, where);
+    ctx_log(g->ctx, CLOOB_LOG_INFO, "plan: %lld x %lld similarities in tiles of %lld x %lld on %s, %.2f GiB there; %s",
+            (long long)g->a.u->src.N, (long long)g->b.u->src.N, (long long)g->tile, (long long)g->tile, g->d->name,
+            (double)bytes / 1073741824.0, where);
 }
 
 static cloob_status create(gpu_ranks *g)
@@ -175,16 +170,14 @@ static cloob_status count_tile(gpu_ranks *g, rank_tile *t)
 static cloob_status count_all(gpu_ranks *g)
 {
     int64_t na = g->a.u->src.N, nb = g->b.u->src.N;
-    rank_tile t = {
-        .s = g->s, .ld = g->tile, .ldx = g->ld, .D = g->D, .step = g->p->step, .matched = g->matched
-    };
+    rank_tile t = { .s = g->s, .ld = g->tile, .ldx = g->ld, .D = g->D, .step = g->p->step, .matched = g->matched };
     memcpy(t.above, g->above, sizeof t.above);
     memcpy(t.tied, g->tied, sizeof t.tied);
     for (t.i0 = 0; t.i0 < na; t.i0 += g->tile) {
-        t.ni = least(g->tile, na - t.i0);
+        t.ni = min64(g->tile, na - t.i0);
         CLOOB_TRY(panel_rows(g, &g->a, t.i0, t.ni, &t.a));
         for (t.j0 = 0; t.j0 < nb; t.j0 += g->tile) {
-            t.nj = least(g->tile, nb - t.j0);
+            t.nj = min64(g->tile, nb - t.j0);
             CLOOB_TRY(panel_rows(g, &g->b, t.j0, t.nj, &t.b));
             CLOOB_TRY(count_tile(g, &t));
         }
@@ -210,7 +203,7 @@ cloob_status ranks_gpu(cloob_ctx *ctx, device *d, const rank_pass *p)
                     .p = p,
                     .D = D,
                     .ld = up(D, 4),
-                    .tile = least(TILE, up(most, RANK_STRETCH)),
+                    .tile = min64(TILE, up(most, RANK_STRETCH)),
                     .a = { .u = p->a },
                     .b = { .u = p->b } };
     cloob_status status = create(&g);

@@ -22,9 +22,8 @@ typedef struct verdict {
 /* Candidates of one query in n places of a tile, `stride` apart, the first of them candidate `first`; by a
  * whole warp. partner: the candidate that belongs to the query; own: its similarity. base + k * ld: candidate
  * k's row. */
-static __device__ verdict settle_near(const float *s, int64_t stride, int64_t first, int n, int near,
-                                      int64_t partner, double own, const float *query, const float *base,
-                                      int64_t ld, int64_t D)
+static __device__ verdict settle_near(const float *s, int64_t stride, int64_t first, int n, int near, int64_t partner,
+                                      double own, const float *query, const float *base, int64_t ld, int64_t D)
 {
     verdict v = { 0, 0 };
     bool crowded = near > n / 8 + 1;
@@ -63,8 +62,7 @@ static __global__ void rows_kernel(rank_tile t)
     above = __reduce_add_sync(0xffffffffu, above), reach = __reduce_add_sync(0xffffffffu, reach);
     int near = reach - above - (partner >= first && partner < first + n);
     verdict v = { 0, 0 };
-    if (near > 0)
-        v = settle_near(s, 1, first, n, near, partner, own, t.a + i * t.ldx, t.b + c0 * t.ldx, t.ldx, t.D);
+    if (near > 0) v = settle_near(s, 1, first, n, near, partner, own, t.a + i * t.ldx, t.b + c0 * t.ldx, t.ldx, t.D);
     if (threadIdx.x == 0) add(t, 0, query, above + v.above, v.tied);
 }
 

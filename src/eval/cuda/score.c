@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "core/arith.h"
-#include "eval/probe_gpu.h"
+#include "eval/probe/probe_gpu.h"
 
 struct score_gpu {
     cloob_ctx *ctx;
@@ -37,7 +37,7 @@ static cloob_status send_weights(score_gpu *s, const double *w)
 
 static cloob_status prepare(score_gpu *s, const double *w)
 {
-    int64_t f = sizeof(float), staged = most(most(s->block * s->ldx, s->C * s->ldx), s->block * s->ldz);
+    int64_t f = sizeof(float), staged = max64(max64(s->block * s->ldx, s->C * s->ldx), s->block * s->ldz);
     gemm_shape shape = { .m = s->block,
                          .n = s->ldz,
                          .k = s->D,
@@ -59,8 +59,8 @@ static cloob_status prepare(score_gpu *s, const double *w)
     return send_weights(s, w);
 }
 
-cloob_status score_gpu_create(cloob_ctx *ctx, device *d, score_gpu **out, const double *w, int64_t C,
-                              int64_t D, int64_t block)
+cloob_status score_gpu_create(cloob_ctx *ctx, device *d, score_gpu **out, const double *w, int64_t C, int64_t D,
+                              int64_t block)
 {
     score_gpu *s = calloc(1, sizeof *s);
     *out = NULL;

@@ -23,8 +23,7 @@ typedef struct batch {
 
 bool gpu_batch_applies(const loss_plan *p)
 {
-    return p->hopfield && p->size == 1 && p->s.stored_u == 0 && p->s.stored_v == 0 &&
-           p->o.beta <= LARGEST_BETA;
+    return p->hopfield && p->size == 1 && p->s.stored_u == 0 && p->s.stored_v == 0 && p->o.beta <= LARGEST_BETA;
 }
 
 static size_t batch_carve(const loss_plan *p, gpu *g, void *memory, const loss_outputs *out, batch *b)
@@ -59,8 +58,8 @@ static cloob_status clear(cloob_ctx *ctx, const gpu *g, const batch *b, float *m
 static cloob_status unit(cloob_ctx *ctx, const gpu *g, const batch *b, int which, const float *sums)
 {
     return gpu_cuda(ctx,
-                    k_unit_forward(g->stream, g->T, b->r[which], b->low[which], b->length[which], sums, b->n,
-                                   b->d, &g->bad[which]),
+                    k_unit_forward(g->stream, g->T, b->r[which], b->low[which], b->length[which], sums, b->n, b->d,
+                                   &g->bad[which]),
                     "unit length");
 }
 
@@ -103,8 +102,8 @@ static cloob_status term_backward(cloob_ctx *ctx, const loss_plan *p, const gpu 
     CLOOB_TRY(clear(ctx, g, b, b->dx));
     CLOOB_TRY(gpu_contrast_backward(ctx, g, &c));
     return gpu_cuda(ctx,
-                    k_unit_backward(g->stream, g->T, b->r[samples], b->low[samples], b->dx,
-                                    b->length[samples], g->dots, b->n, b->d),
+                    k_unit_backward(g->stream, g->T, b->r[samples], b->low[samples], b->dx, b->length[samples], g->dots,
+                                    b->n, b->d),
                     "unit length");
 }
 
@@ -139,8 +138,7 @@ static cloob_status backward(cloob_ctx *ctx, const loss_plan *p, const gpu *g, c
     return add_dbeta(ctx, g, b);
 }
 
-cloob_status gpu_batch_queue(cloob_ctx *ctx, loss_plan *p, gpu *g, const loss_inputs *in,
-                             const loss_outputs *out)
+cloob_status gpu_batch_queue(cloob_ctx *ctx, loss_plan *p, gpu *g, const loss_inputs *in, const loss_outputs *out)
 {
     batch b;
     CLOOB_TRY(gpu_carved(ctx, p, batch_carve(p, g, p->memory, out, &b)));

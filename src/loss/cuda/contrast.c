@@ -28,8 +28,8 @@ static strip strip_at(const gpu *g, const gpu_contrast *c, int64_t i, int64_t j)
 {
     return (strip){ i,
                     j,
-                    least(g->tile, c->a.n - i),
-                    least(g->tile, c->b.n - j),
+                    min64(g->tile, c->a.n - i),
+                    min64(g->tile, c->b.n - j),
                     mat_at(g, c->a.data, i),
                     samples_at(g, c, j),
                     c->first + i - j };
@@ -39,8 +39,7 @@ static strip strip_at(const gpu *g, const gpu_contrast *c, int64_t i, int64_t j)
 static cloob_status scores(cloob_ctx *ctx, const gpu *g, const gpu_contrast *c, const strip *s)
 {
     int64_t d = g->d;
-    if (!g->wide)
-        return gpu_gemm(ctx, g, false, true, s->m, s->n, d, c->inv_tau, s->a, d, s->b, d, 0, g->s, s->n);
+    if (!g->wide) return gpu_gemm(ctx, g, false, true, s->m, s->n, d, c->inv_tau, s->a, d, s->b, d, 0, g->s, s->n);
     GPU_TRY("scores", k_dot_rows(g->stream, g->T, s->a, samples_at(g, c, c->first + s->i), g->own, s->m, d));
     GPU_TRY("scores", k_wide_scores(g->stream, g->wide, s->a, s->b, s->m, s->n, d));
     return gpu_cuda(ctx, k_narrow(g->stream, g->s, g->wide, g->own, c->inv_tau, s->m, s->n), "scores");
@@ -55,23 +54,22 @@ static cloob_status add_tile(cloob_ctx *ctx, const gpu *g, const gpu_contrast *c
                                   (float)c->inv_tau, s->own),
                         "log-sum-exp");
     CLOOB_TRY(scores(ctx, g, c, s));
-    return gpu_cuda(ctx, k_lse_add(g->stream, g->top, g->sum, g->pos, g->s, s->m, s->n, s->own),
-                    "log-sum-exp");
+    return gpu_cuda(ctx, k_lse_add(g->stream, g->top, g->sum, g->pos, g->s, s->m, s->n, s->own), "log-sum-exp");
 }
 
 cloob_status gpu_contrast_forward(cloob_ctx *ctx, const gpu *g, const gpu_contrast *c, double *total)
 {
     CLOOB_TRY(centre_samples(ctx, g, c));
     for (int64_t i = 0; i < c->a.n; i += g->tile) {
-        int64_t m = least(g->tile, c->a.n - i);
+        int64_t m = min64(g->tile, c->a.n - i);
         GPU_TRY("log-sum-exp", k_fill(g->stream, g->top, -__builtin_inff(), m));
         CLOOB_TRY(gpu_zero(ctx, g, g->sum, (size_t)m * sizeof *g->sum));
         for (int64_t j = 0; j < c->b.n; j += g->tile) {
             strip s = strip_at(g, c, i, j);
             CLOOB_TRY(add_tile(ctx, g, c, &s));
         }
-        GPU_TRY("log-sum-exp", k_lse_finish(g->stream, c->lse + i, c->weight + i, g->value + i, g->top,
-                                            g->sum, g->pos, m, c->leave_one_out));
+        GPU_TRY("log-sum-exp", k_lse_finish(g->stream, c->lse + i, c->weight + i, g->value + i, g->top, g->sum, g->pos,
+                                            m, c->leave_one_out));
     }
     return gpu_cuda(ctx, k_sum(g->stream, total, g->value, c->a.n), "log-sum-exp");
 }
@@ -92,8 +90,7 @@ static cloob_status dscore_tile(cloob_ctx *ctx, const gpu *g, const gpu_contrast
     double N = (double)c->b.n;
     if (g->fused)
         return gpu_cuda(ctx,
-                        fused_dk(g->stream, g->e, s->a, s->b, lse, weight, s->m, s->n, d, (float)c->inv_tau,
-                                 s->own, N),
+                        fused_dk(g->stream, g->e, s->a, s->b, lse, weight, s->m, s->n, d, (float)c->inv_tau, s->own, N),
                         "gradient of the contrast");
     CLOOB_TRY(scores(ctx, g, c, s));
     return gpu_cuda(ctx, k_dscore(g->stream, g->T, g->e, g->s, lse, weight, s->m, s->n, s->own, N),
@@ -120,8 +117,7 @@ static cloob_status finish_panel(cloob_ctx *ctx, const gpu *g, const gpu_contras
         GPU_TRY("unit length",
                 k_unit_backward(g->stream, g->T, a, low, g->panel, c->unit_length + i, g->dots, m, g->d));
     else
-        GPU_TRY("gradient of anchors",
-                k_add_rows(g->stream, g->T, c->da + i * g->d, g->panel, 1, a, g->dots, m, g->d));
+        GPU_TRY("gradient of anchors", k_add_rows(g->stream, g->T, c->da + i * g->d, g->panel, 1, a, g->dots, m, g->d));
     return gpu_cuda(ctx, k_sum(g->stream, &g->total[GPU_DINV_TAU], g->dots, m), "sums");
 }
 
@@ -133,7 +129,7 @@ cloob_status gpu_contrast_backward(cloob_ctx *ctx, const gpu *g, const gpu_contr
             strip s = strip_at(g, c, i, j);
             CLOOB_TRY(tile_backward(ctx, g, c, &s));
         }
-        CLOOB_TRY(finish_panel(ctx, g, c, i, least(g->tile, c->a.n - i)));
+        CLOOB_TRY(finish_panel(ctx, g, c, i, min64(g->tile, c->a.n - i)));
     }
     if (g->T != CLOOB_F32) return CLOOB_OK;
     return gpu_cuda(ctx, k_add_outer(g->stream, c->db, g->column, g->mean_a, c->b.n, g->d), "column sums");

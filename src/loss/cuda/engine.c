@@ -12,8 +12,8 @@ enum { DEFAULT_TILE = 4096, BLAS_BYTES = 32 << 20 };
 cloob_status gpu_cuda(cloob_ctx *ctx, cudaError_t e, const char *what)
 {
     if (e == cudaSuccess) return CLOOB_OK;
-    return ctx_fail(ctx, e == cudaErrorMemoryAllocation ? CLOOB_ERR_MEMORY : CLOOB_ERR_DEVICE,
-                    "%s on the GPU: %s", what, cudaGetErrorString(e));
+    return ctx_fail(ctx, e == cudaErrorMemoryAllocation ? CLOOB_ERR_MEMORY : CLOOB_ERR_DEVICE, "%s on the GPU: %s",
+                    what, cudaGetErrorString(e));
 }
 
 static void choose(const loss_plan *p, gpu *g)
@@ -99,9 +99,8 @@ static cloob_status begin(cloob_ctx *ctx, gpu *g, void *stream)
     GPU_TRY("choosing the device", cudaSetDevice(g->device));
     cublasStatus_t s = cublasSetStream(g->blas, g->stream);
     if (s == CUBLAS_STATUS_SUCCESS) s = cublasSetWorkspace(g->blas, g->blas_memory, BLAS_BYTES);
-    return s == CUBLAS_STATUS_SUCCESS
-               ? CLOOB_OK
-               : ctx_fail(ctx, CLOOB_ERR_DEVICE, "cuBLAS: %s", cublasGetStatusString(s));
+    return s == CUBLAS_STATUS_SUCCESS ? CLOOB_OK
+                                      : ctx_fail(ctx, CLOOB_ERR_DEVICE, "cuBLAS: %s", cublasGetStatusString(s));
 }
 
 cloob_status gpu_begin_totals(cloob_ctx *ctx, const gpu *g)
@@ -118,15 +117,15 @@ typedef struct named_rows {
     int64_t n, first;
 } named_rows;
 
-static cloob_status first_bad(cloob_ctx *ctx, const gpu *g, const named_rows *r,
-                              const unsigned long long *bad, const float *length)
+static cloob_status first_bad(cloob_ctx *ctx, const gpu *g, const named_rows *r, const unsigned long long *bad,
+                              const float *length)
 {
     for (int i = 0; i < 4; i++) {
         float l;
         if (bad[i] >= (unsigned long long)r[i].n) continue;
         /* Lengths were overwritten by the sets after this one: this row's again. */
-        GPU_TRY("checking rows", k_check_rows(g->stream, g->T, mat_at(g, r[i].data, (int64_t)bad[i]), 1, g->d,
-                                              1e30, (float *)(uintptr_t)length, g->bad));
+        GPU_TRY("checking rows", k_check_rows(g->stream, g->T, mat_at(g, r[i].data, (int64_t)bad[i]), 1, g->d, 1e30,
+                                              (float *)(uintptr_t)length, g->bad));
         GPU_TRY("checking rows", cudaMemcpyAsync(&l, length, sizeof l, cudaMemcpyDeviceToHost, g->stream));
         GPU_TRY("checking rows", cudaStreamSynchronize(g->stream));
         return loss_fail_row(ctx, r[i].name, r[i].first + (int64_t)bad[i], (double)l);
@@ -153,8 +152,8 @@ static cloob_status check(cloob_ctx *ctx, loss_plan *p, const loss_inputs *in, v
     float *length = (float *)g->dots;
     GPU_TRY("checking rows", cudaMemsetAsync(g->bad, 0xff, sizeof bad, g->stream));
     for (int i = 0; i < 4; i++)
-        GPU_TRY("checking rows", k_check_rows(g->stream, g->T, r[i].data, r[i].n, g->d,
-                                              loss_unit_tolerance(g->T), length, &g->bad[i]));
+        GPU_TRY("checking rows",
+                k_check_rows(g->stream, g->T, r[i].data, r[i].n, g->d, loss_unit_tolerance(g->T), length, &g->bad[i]));
     GPU_TRY("checking rows", cudaMemcpyAsync(bad, g->bad, sizeof bad, cudaMemcpyDeviceToHost, g->stream));
     GPU_TRY("checking rows", cudaStreamSynchronize(g->stream));
     return first_bad(ctx, g, r, bad, length);
@@ -162,11 +161,10 @@ static cloob_status check(cloob_ctx *ctx, loss_plan *p, const loss_inputs *in, v
 
 cloob_status gpu_send_totals(cloob_ctx *ctx, const gpu *g)
 {
-    GPU_TRY("results", cudaMemcpyAsync(g->report->totals, g->total, sizeof g->report->totals,
-                                       cudaMemcpyDeviceToHost, g->stream));
+    GPU_TRY("results",
+            cudaMemcpyAsync(g->report->totals, g->total, sizeof g->report->totals, cudaMemcpyDeviceToHost, g->stream));
     return gpu_cuda(ctx,
-                    cudaMemcpyAsync(g->report->bad, g->bad, sizeof g->report->bad, cudaMemcpyDeviceToHost,
-                                    g->stream),
+                    cudaMemcpyAsync(g->report->bad, g->bad, sizeof g->report->bad, cudaMemcpyDeviceToHost, g->stream),
                     "results");
 }
 
@@ -181,8 +179,7 @@ static cloob_status read_report(cloob_ctx *ctx, const loss_plan *p, const gpu *g
     return CLOOB_OK;
 }
 
-static cloob_status queue(cloob_ctx *ctx, loss_plan *p, const loss_inputs *in, const loss_outputs *out,
-                          void *stream)
+static cloob_status queue(cloob_ctx *ctx, loss_plan *p, const loss_inputs *in, const loss_outputs *out, void *stream)
 {
     gpu *g = p->device;
     CLOOB_TRY(begin(ctx, g, stream));
@@ -200,8 +197,8 @@ static cloob_status collect(cloob_ctx *ctx, loss_plan *p, loss_result *r)
     return CLOOB_OK;
 }
 
-static cloob_status run(cloob_ctx *ctx, loss_plan *p, const loss_inputs *in, const loss_outputs *out,
-                        void *stream, loss_result *r)
+static cloob_status run(cloob_ctx *ctx, loss_plan *p, const loss_inputs *in, const loss_outputs *out, void *stream,
+                        loss_result *r)
 {
     if (p->size == 1 && loss_is_tiny(p)) {
         CLOOB_TRY(begin(ctx, p->device, stream));

@@ -55,8 +55,7 @@ struct place { /* of a thread's numbers in the matrix: rows row and row + 8, col
 
 /* A packed pair of columns each from four groups of eight: 16-byte stores, 64 bytes a quad. g: which four
  * groups. */
-__device__ __forceinline__ void store(__nv_bfloat16 *to, uint32_t (&v)[4], const job &j, place at, int half,
-                                      int g)
+__device__ __forceinline__ void store(__nv_bfloat16 *to, uint32_t (&v)[4], const job &j, place at, int half, int g)
 {
     int lane = threadIdx.x % 4, row = at.row + 8 * half, column = at.column - 2 * lane + 8 * (4 * g + lane);
     transpose_quad(v);
@@ -85,8 +84,7 @@ __device__ __forceinline__ void store_exponentials(const uint32_t (&w)[64], cons
 }
 
 /* factor E o T */
-__device__ __forceinline__ void store_dscores(const uint32_t (&w)[64], const float (&c)[128], const job &j,
-                                              place at)
+__device__ __forceinline__ void store_dscores(const uint32_t (&w)[64], const float (&c)[128], const job &j, place at)
 {
 #pragma unroll
     for (int i = 0; i < 16; i++) {
@@ -121,8 +119,7 @@ __device__ __forceinline__ int own_column(const job &j, int row)
 }
 
 /* Maximum and sum of the scores of one row, the positive and what lies past the end left out. */
-__device__ __forceinline__ void row_lse(const float (&c)[128], int half, const job &j, place at,
-                                        int column_tile)
+__device__ __forceinline__ void row_lse(const float (&c)[128], int half, const job &j, place at, int column_tile)
 {
     int row = at.row + 8 * half, own = own_column(j, row);
     float top = -INFINITY, sum = 0;
@@ -163,7 +160,7 @@ __device__ __forceinline__ void store_dk(const float (&c)[128], int half, const 
             const float *s = &c[4 * (4 * g + q) + 2 * half];
             int column = at.column + 8 * (4 * g + q);
             v[q] = pack_pair(column == own ? at_own : factor * exp2_fast(fmaf(s[0], k, -shift)),
-                        column + 1 == own ? at_own : factor * exp2_fast(fmaf(s[1], k, -shift)));
+                             column + 1 == own ? at_own : factor * exp2_fast(fmaf(s[1], k, -shift)));
         }
         store(j.e, v, j, at, half, g);
     }
@@ -199,8 +196,7 @@ __device__ __forceinline__ void multiply(float (&c)[128], ring &r, const job &j,
 }
 
 template <kind K>
-__device__ __forceinline__ void finish(float (&c)[128], ring &r, const job &j, place at, int column_tile,
-                                       int group)
+__device__ __forceinline__ void finish(float (&c)[128], ring &r, const job &j, place at, int column_tile, int group)
 {
     if (K == LSE) {
         row_lse(c, 0, j, at, column_tile);
@@ -236,8 +232,7 @@ __device__ void consume(ring r, const job &j, int tiles, int row_tiles, int grou
 }
 
 template <kind K>
-__global__ void __launch_bounds__(THREADS, 1)
-    scores(const __grid_constant__ maps t, const __grid_constant__ job j)
+__global__ void __launch_bounds__(THREADS, 1) scores(const __grid_constant__ maps t, const __grid_constant__ job j)
 {
     extern __shared__ char memory[];
     __shared__ uint64_t full[STAGES], empty[STAGES];
@@ -287,8 +282,7 @@ cudaError_t processors(int *count)
 }
 
 template <kind K>
-cudaError_t launch(cudaStream_t stream, const job &j, const void *a, const void *b, const void *da,
-                   const void *db)
+cudaError_t launch(cudaStream_t stream, const job &j, const void *a, const void *b, const void *da, const void *db)
 {
     maps t;
     int sms;
@@ -322,17 +316,16 @@ extern "C" {
 
 bool fused_takes(int64_t d) { return d % DEPTH == 0 && hopper_is_here(); }
 
-cudaError_t fused_exp(cudaStream_t stream, void *e, const void *a, const void *b, int64_t m, int64_t n,
-                      int64_t d, float beta)
+cudaError_t fused_exp(cudaStream_t stream, void *e, const void *a, const void *b, int64_t m, int64_t n, int64_t d,
+                      float beta)
 {
     job j = job_of(m, n, d, beta);
     j.e = (__nv_bfloat16 *)e;
     return launch<EXP>(stream, j, a, b, nullptr, nullptr);
 }
 
-cudaError_t fused_dscore(cudaStream_t stream, void *e, void *ds, const void *a, const void *b,
-                         const void *dra, const void *drb, int64_t m, int64_t n, int64_t d, float beta,
-                         float factor)
+cudaError_t fused_dscore(cudaStream_t stream, void *e, void *ds, const void *a, const void *b, const void *dra,
+                         const void *drb, int64_t m, int64_t n, int64_t d, float beta, float factor)
 {
     job j = job_of(m, n, d, beta);
     j.factor = factor;
@@ -341,10 +334,7 @@ cudaError_t fused_dscore(cudaStream_t stream, void *e, void *ds, const void *a, 
     return launch<DSCORE>(stream, j, a, b, dra, drb);
 }
 
-size_t fused_partial_bytes(int64_t tile)
-{
-    return (size_t)((tile + COLUMNS - 1) / COLUMNS * tile) * sizeof(float2);
-}
+size_t fused_partial_bytes(int64_t tile) { return (size_t)((tile + COLUMNS - 1) / COLUMNS * tile) * sizeof(float2); }
 
 cudaError_t fused_lse(cudaStream_t stream, float *top, double *sum, float *pos, float *partial, const void *a,
                       const void *b, int64_t m, int64_t n, int64_t d, float inv_tau, int64_t own)
@@ -361,8 +351,7 @@ cudaError_t fused_lse(cudaStream_t stream, float *top, double *sum, float *pos, 
 }
 
 cudaError_t fused_dk(cudaStream_t stream, void *dk, const void *a, const void *b, const double *lse,
-                     const double *weight, int64_t m, int64_t n, int64_t d, float inv_tau, int64_t own,
-                     double N)
+                     const double *weight, int64_t m, int64_t n, int64_t d, float inv_tau, int64_t own, double N)
 {
     job j = job_of(m, n, d, inv_tau);
     j.own = own;

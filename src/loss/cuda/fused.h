@@ -17,13 +17,12 @@ extern "C" {
 bool fused_takes(int64_t d);
 
 /* e = exp(beta (a b^T - 1)) */
-cudaError_t fused_exp(cudaStream_t stream, void *e, const void *a, const void *b, int64_t m, int64_t n,
-                      int64_t d, float beta);
+cudaError_t fused_exp(cudaStream_t stream, void *e, const void *a, const void *b, int64_t m, int64_t n, int64_t d,
+                      float beta);
 
 /* e as above; ds = factor e o (dra b^T + a drb^T) */
-cudaError_t fused_dscore(cudaStream_t stream, void *e, void *ds, const void *a, const void *b,
-                         const void *dra, const void *drb, int64_t m, int64_t n, int64_t d, float beta,
-                         float factor);
+cudaError_t fused_dscore(cudaStream_t stream, void *e, void *ds, const void *a, const void *b, const void *dra,
+                         const void *drb, int64_t m, int64_t n, int64_t d, float beta, float factor);
 
 /* One more tile of scores inv_tau a b^T for the log-sum-exp of each row, see k_lse_add. partial:
  * fused_partial_bytes. */
@@ -33,8 +32,7 @@ size_t fused_partial_bytes(int64_t tile);
 
 /* dk = weight / N (exp(inv_tau a b^T - lse) off the positive, -1 at it), see k_dscore. */
 cudaError_t fused_dk(cudaStream_t stream, void *dk, const void *a, const void *b, const double *lse,
-                     const double *weight, int64_t m, int64_t n, int64_t d, float inv_tau, int64_t own,
-                     double N);
+                     const double *weight, int64_t m, int64_t n, int64_t d, float inv_tau, int64_t own, double N);
 
 #ifdef __cplusplus
 }

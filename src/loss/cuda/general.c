@@ -75,8 +75,7 @@ static cloob_status gather_rows(cloob_ctx *ctx, loss_plan *p, general *g, const 
     return CLOOB_OK;
 }
 
-static cloob_status gather_samples(cloob_ctx *ctx, loss_plan *p, const gpu *gp, general *g, void *own,
-                                   mat *all)
+static cloob_status gather_samples(cloob_ctx *ctx, loss_plan *p, const gpu *gp, general *g, void *own, mat *all)
 {
     *all = (mat){ own, g->N };
     if (p->size == 1) return CLOOB_OK;
@@ -91,13 +90,10 @@ static cloob_status scatter(cloob_ctx *ctx, loss_plan *p, const general *g, floa
     return comm_reduce_scatter(ctx, p->c, all, all + p->first * g->d, p->elements, CLOOB_F32);
 }
 
-static cloob_status add_scattered(cloob_ctx *ctx, loss_plan *p, const gpu *gp, const general *g, float *own,
-                                  float *all)
+static cloob_status add_scattered(cloob_ctx *ctx, loss_plan *p, const gpu *gp, const general *g, float *own, float *all)
 {
     CLOOB_TRY(scatter(ctx, p, g, all));
-    return gpu_cuda(ctx,
-                    k_add_rows(gp->stream, gp->T, own, all + p->first * g->d, 1, g->x.data, gp->dots, g->n,
-                               g->d),
+    return gpu_cuda(ctx, k_add_rows(gp->stream, gp->T, own, all + p->first * g->d, 1, g->x.data, gp->dots, g->n, g->d),
                     "sums over ranks");
 }
 
@@ -121,8 +117,8 @@ static cloob_status retrieve(cloob_ctx *ctx, const loss_plan *p, const gpu *gp, 
     for (int i = 0; i < 4; i++) {
         gpu_search s = search_of(p, g, i);
         CLOOB_TRY(gpu_search_forward(ctx, gp, &s));
-        GPU_TRY("unit length", k_unit_forward(gp->stream, gp->T, g->r[i], g->low[i], g->length[i], g->sums,
-                                              g->n, g->d, &gp->bad[i]));
+        GPU_TRY("unit length",
+                k_unit_forward(gp->stream, gp->T, g->r[i], g->low[i], g->length[i], g->sums, g->n, g->d, &gp->bad[i]));
     }
     return CLOOB_OK;
 }
@@ -186,13 +182,12 @@ static cloob_status hopfield_term(cloob_ctx *ctx, loss_plan *p, const gpu *gp, g
     CLOOB_TRY(gpu_contrast_backward(ctx, gp, &c));
     CLOOB_TRY(scatter(ctx, p, g, c.db));
     return gpu_cuda(ctx,
-                    k_unit_backward(gp->stream, gp->T, g->r[b], g->low[b], c.db + p->first * g->d,
-                                    g->length[b], gp->dots, g->n, g->d),
+                    k_unit_backward(gp->stream, gp->T, g->r[b], g->low[b], c.db + p->first * g->d, g->length[b],
+                                    gp->dots, g->n, g->d),
                     "unit length");
 }
 
-static cloob_status plain_terms(cloob_ctx *ctx, loss_plan *p, const gpu *gp, general *g,
-                                const loss_outputs *out)
+static cloob_status plain_terms(cloob_ctx *ctx, loss_plan *p, const gpu *gp, general *g, const loss_outputs *out)
 {
     bool many = p->size > 1;
     gpu_contrast image = term(p, g, 0, g->x, g->all_y), text = term(p, g, 1, g->y, g->all_x);
@@ -232,8 +227,7 @@ static cloob_status terms(cloob_ctx *ctx, loss_plan *p, const gpu *gp, general *
     return p->o.gradients ? retrieve_backward(ctx, p, gp, g, out) : CLOOB_OK;
 }
 
-cloob_status gpu_general_queue(cloob_ctx *ctx, loss_plan *p, gpu *gp, const loss_inputs *in,
-                               const loss_outputs *out)
+cloob_status gpu_general_queue(cloob_ctx *ctx, loss_plan *p, gpu *gp, const loss_inputs *in, const loss_outputs *out)
 {
     general g;
     CLOOB_TRY(gpu_carved(ctx, p, general_carve(p, gp, p->memory, &g)));

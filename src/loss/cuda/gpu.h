@@ -24,13 +24,13 @@ typedef struct gpu {
     float *panel;     /* (tile, d) */
     float *top, *pos; /* (tile) of the row of tiles at work */
     double *sum;
-    float *partial;          /* fused: (tile / FUSED_COLUMNS, tile, 2) maxima and sums */
-    unsigned long long *bad; /* first row that is refused; one cell per use */
-    double *value, *dots;    /* (n) */
-    double *total;           /* GPU_TOTALS numbers that go to the host at the end */
-    float *mean_a, *mean_b;  /* (d), f32 only */
-    double *column;          /* (N), f32 only */
-    double *wide, *own; /* (tile, tile), (tile): scores in double, and those of the positives; a small batch
+    float *partial;               /* fused: (tile / FUSED_COLUMNS, tile, 2) maxima and sums */
+    unsigned long long *bad;      /* first row that is refused; one cell per use */
+    double *value, *dots;         /* (n) */
+    double *total;                /* GPU_TOTALS numbers that go to the host at the end */
+    float *mean_a, *mean_b;       /* (d), f32 only */
+    double *column;               /* (N), f32 only */
+    double *wide, *own;           /* (tile, tile), (tile): scores in double, and those of the positives; a small batch
                            in f32 only */
     float *centred_a, *centred_b; /* (n, d), (N, d), f32 only */
     struct gpu_report *report;    /* page-locked: what the stream brings home */
@@ -56,20 +56,17 @@ cloob_status gpu_cuda(cloob_ctx *ctx, cudaError_t e, const char *what);
 #define GPU_TRY(what, call) CLOOB_TRY(gpu_cuda(ctx, (call), what))
 
 /* C (M, N) f32 = alpha op(A) op(B) + beta C, A and B of T; row-major. */
-cloob_status gpu_gemm(cloob_ctx *ctx, const gpu *g, bool ta, bool tb, int64_t M, int64_t N, int64_t K,
-                      double alpha, const void *A, int64_t lda, const void *B, int64_t ldb, double beta,
-                      float *C, int64_t ldc);
+cloob_status gpu_gemm(cloob_ctx *ctx, const gpu *g, bool ta, bool tb, int64_t M, int64_t N, int64_t K, double alpha,
+                      const void *A, int64_t lda, const void *B, int64_t ldb, double beta, float *C, int64_t ldc);
 
 cloob_status gpu_zero(cloob_ctx *ctx, const gpu *g, void *p, size_t bytes);
 
 /* Tiles (tile.c): each leaves its result in g->e, and g->ds. */
-cloob_status tile_exp(
-    cloob_ctx *ctx, const gpu *g, const void *a, const void *b, int64_t m, int64_t n, double beta,
-    const float *row_shift); /* e = exp(beta a b^T - shift); shift beta when row_shift is NULL */
+cloob_status tile_exp(cloob_ctx *ctx, const gpu *g, const void *a, const void *b, int64_t m, int64_t n, double beta,
+                      const float *row_shift); /* e = exp(beta a b^T - shift); shift beta when row_shift is NULL */
 /* e as above; ds = factor e o (dra b^T + a drb^T); drb may be NULL */
-cloob_status tile_dscore(cloob_ctx *ctx, const gpu *g, const void *a, const void *b, const void *dra,
-                         const void *drb, int64_t m, int64_t n, double beta, const float *row_shift,
-                         double factor);
+cloob_status tile_dscore(cloob_ctx *ctx, const gpu *g, const void *a, const void *b, const void *dra, const void *drb,
+                         int64_t m, int64_t n, double beta, const float *row_shift, double factor);
 
 typedef struct gpu_pair { /* cpu.h: pair. Both directions share exp(beta (a b^T - 1)) */
     mat a, b;
@@ -103,8 +100,7 @@ typedef struct gpu_contrast { /* cpu.h: contrast */
     bool leave_one_out;
     double *lse, *weight; /* (n) */
     float *unit_length;
-    const void
-        *low; /* with unit_length: what rounding took from the anchors, see k_unit_forward; NULL: nothing */
+    const void *low; /* with unit_length: what rounding took from the anchors, see k_unit_forward; NULL: nothing */
     float *da, *db;
 } gpu_contrast;
 
@@ -114,18 +110,16 @@ cloob_status gpu_contrast_forward(cloob_ctx *ctx, const gpu *g, const gpu_contra
 cloob_status gpu_contrast_backward(cloob_ctx *ctx, const gpu *g, const gpu_contrast *c);
 
 /* The definition on the host, for a batch of a few pairs (tiny.c). */
-cloob_status gpu_tiny_run(cloob_ctx *ctx, loss_plan *p, const gpu *g, const loss_inputs *in,
-                          const loss_outputs *out, loss_result *r);
+cloob_status gpu_tiny_run(cloob_ctx *ctx, loss_plan *p, const gpu *g, const loss_inputs *in, const loss_outputs *out,
+                          loss_result *r);
 
 /* The two ways through (batch.c, general.c). carve is used with memory NULL to count. */
 bool gpu_batch_applies(const loss_plan *p);
 size_t gpu_batch_bytes(const loss_plan *p, gpu *g);
-cloob_status gpu_batch_queue(cloob_ctx *ctx, loss_plan *p, gpu *g, const loss_inputs *in,
-                             const loss_outputs *out);
+cloob_status gpu_batch_queue(cloob_ctx *ctx, loss_plan *p, gpu *g, const loss_inputs *in, const loss_outputs *out);
 void gpu_batch_result(const loss_plan *p, const double totals[], loss_result *r);
 size_t gpu_general_bytes(const loss_plan *p, gpu *g);
-cloob_status gpu_general_queue(cloob_ctx *ctx, loss_plan *p, gpu *g, const loss_inputs *in,
-                               const loss_outputs *out);
+cloob_status gpu_general_queue(cloob_ctx *ctx, loss_plan *p, gpu *g, const loss_inputs *in, const loss_outputs *out);
 void gpu_general_result(const loss_plan *p, const double totals[], loss_result *r);
 
 typedef struct gpu_carver {

@@ -93,8 +93,7 @@ __global__ void unit_forward(T *p, T *low, float *length, const float *r, int64_
 }
 
 template <typename T>
-__global__ void unit_backward(T *p, const T *low, const float *g, const float *length, double *dots,
-                              int64_t d)
+__global__ void unit_backward(T *p, const T *low, const float *g, const float *length, double *dots, int64_t d)
 {
     int64_t i = blockIdx.x;
     double along = row_dot(p + i * d, g + i * d, d), inverse = 1 / (double)length[i];
@@ -107,8 +106,8 @@ __global__ void unit_backward(T *p, const T *low, const float *g, const float *l
 }
 
 template <typename T>
-__global__ void exp_tile(T *e, T *ds, const float *s, const float *t, int64_t n, float shift,
-                         const float *row_shift, float factor)
+__global__ void exp_tile(T *e, T *ds, const float *s, const float *t, int64_t n, float shift, const float *row_shift,
+                         float factor)
 {
     int64_t i = blockIdx.y, j = (int64_t)blockIdx.x * BLOCK * 4 + threadIdx.x;
     if (row_shift) shift = row_shift[i];
@@ -162,13 +161,11 @@ __global__ void lse_finish(double *lse, double *weight, double *value, const flo
 }
 
 template <typename T>
-__global__ void dscore(T *dk, const float *s, const double *lse, const double *weight, int64_t n, int64_t own,
-                       double N)
+__global__ void dscore(T *dk, const float *s, const double *lse, const double *weight, int64_t n, int64_t own, double N)
 {
     int64_t i = blockIdx.y, j = (int64_t)blockIdx.x * BLOCK * 4 + threadIdx.x;
     double l = lse[i], w = weight[i] / N;
-    float shift = isfinite(l) ? (float)l : 0.0f,
-          factor = isfinite(l) ? (float)(w * exp((double)shift - l)) : 0.0f;
+    float shift = isfinite(l) ? (float)l : 0.0f, factor = isfinite(l) ? (float)(w * exp((double)shift - l)) : 0.0f;
     for (int64_t k = j; k < j + 4 * BLOCK && k < n; k += BLOCK)
         put(&dk[i * n + k], k == own + i ? (float)-w : factor * exp_as<T>(s[i * n + k] - shift));
 }
@@ -243,8 +240,8 @@ __global__ void narrow(float *to, const double *s, const double *own, double fac
     if (at < m * n) to[at] = (float)(factor * (own ? s[at] - own[at / n] : s[at]));
 }
 
-__global__ void wide_exp(float *e, float *ds, const double *s, const float *t, int64_t m, int64_t n,
-                         double beta, double shift, const float *row_shift, float factor)
+__global__ void wide_exp(float *e, float *ds, const double *s, const float *t, int64_t m, int64_t n, double beta,
+                         double shift, const float *row_shift, float factor)
 {
     int64_t at = (int64_t)blockIdx.x * BLOCK + threadIdx.x;
     if (at >= m * n) return;
@@ -253,15 +250,13 @@ __global__ void wide_exp(float *e, float *ds, const double *s, const float *t, i
     if (t) ds[at] = factor * v * t[at];
 }
 
-__global__ void wide_sums(bool transpose, float *r, const float *e, const float *w, int64_t m, int64_t n,
-                          int64_t d)
+__global__ void wide_sums(bool transpose, float *r, const float *e, const float *w, int64_t m, int64_t n, int64_t d)
 {
     int64_t at = (int64_t)blockIdx.x * BLOCK + threadIdx.x, i = at / d, k = at % d;
     int64_t rows = transpose ? n : m, inner = transpose ? m : n;
     if (i >= rows) return;
     double sum = 0;
-    for (int64_t j = 0; j < inner; j++)
-        sum += (double)e[transpose ? j * n + i : i * n + j] * (double)w[j * d + k];
+    for (int64_t j = 0; j < inner; j++) sum += (double)e[transpose ? j * n + i : i * n + j] * (double)w[j * d + k];
     r[at] = (float)((double)r[at] + sum);
 }
 
@@ -272,45 +267,42 @@ __global__ void fill(float *x, float value, int64_t n)
 }
 
 unsigned blocks(int64_t n) { return (unsigned)((n + BLOCK - 1) / BLOCK); }
-dim3 tile_grid(int64_t m, int64_t n)
-{
-    return dim3((unsigned)((n + 4 * BLOCK - 1) / (4 * BLOCK)), (unsigned)m);
-}
+dim3 tile_grid(int64_t m, int64_t n) { return dim3((unsigned)((n + 4 * BLOCK - 1) / (4 * BLOCK)), (unsigned)m); }
 bool is_bf16(cloob_dtype T) { return T == CLOOB_BF16; }
 
 } // namespace
 
 /* Launches kernel<T> with T from the dtype; nothing for an empty grid. */
-#define LAUNCH(T, rows, grid, kernel, ...)                                                                   \
-    do {                                                                                                     \
-        if ((rows) == 0) return cudaSuccess;                                                                 \
-        if (is_bf16(T)) {                                                                                    \
-            typedef bf16 E;                                                                                  \
-            kernel<E><<<grid, BLOCK, 0, stream>>>(__VA_ARGS__);                                              \
-        } else {                                                                                             \
-            typedef float E;                                                                                 \
-            kernel<E><<<grid, BLOCK, 0, stream>>>(__VA_ARGS__);                                              \
-        }                                                                                                    \
-        return cudaGetLastError();                                                                           \
+#define LAUNCH(T, rows, grid, kernel, ...)                                                                             \
+    do {                                                                                                               \
+        if ((rows) == 0) return cudaSuccess;                                                                           \
+        if (is_bf16(T)) {                                                                                              \
+            typedef bf16 E;                                                                                            \
+            kernel<E><<<grid, BLOCK, 0, stream>>>(__VA_ARGS__);                                                        \
+        } else {                                                                                                       \
+            typedef float E;                                                                                           \
+            kernel<E><<<grid, BLOCK, 0, stream>>>(__VA_ARGS__);                                                        \
+        }                                                                                                              \
+        return cudaGetLastError();                                                                                     \
     } while (0)
 
-#define LAUNCH_PLAIN(rows, grid, kernel, ...)                                                                \
-    do {                                                                                                     \
-        if ((rows) == 0) return cudaSuccess;                                                                 \
-        kernel<<<grid, BLOCK, 0, stream>>>(__VA_ARGS__);                                                     \
-        return cudaGetLastError();                                                                           \
+#define LAUNCH_PLAIN(rows, grid, kernel, ...)                                                                          \
+    do {                                                                                                               \
+        if ((rows) == 0) return cudaSuccess;                                                                           \
+        kernel<<<grid, BLOCK, 0, stream>>>(__VA_ARGS__);                                                               \
+        return cudaGetLastError();                                                                                     \
     } while (0)
 
 extern "C" {
 
-cudaError_t k_check_rows(cudaStream_t stream, cloob_dtype T, const void *x, int64_t n, int64_t d,
-                         double tolerance, float *length, unsigned long long *bad)
+cudaError_t k_check_rows(cudaStream_t stream, cloob_dtype T, const void *x, int64_t n, int64_t d, double tolerance,
+                         float *length, unsigned long long *bad)
 {
     LAUNCH(T, n, (unsigned)n, check_rows, (const E *)x, d, tolerance, length, bad);
 }
 
-cudaError_t k_unit_forward(cudaStream_t stream, cloob_dtype T, void *p, void *low, float *length,
-                           const float *r, int64_t n, int64_t d, unsigned long long *bad)
+cudaError_t k_unit_forward(cudaStream_t stream, cloob_dtype T, void *p, void *low, float *length, const float *r,
+                           int64_t n, int64_t d, unsigned long long *bad)
 {
     LAUNCH(T, n, (unsigned)n, unit_forward, (E *)p, (E *)low, length, r, d, bad);
 }
@@ -321,8 +313,8 @@ cudaError_t k_unit_backward(cudaStream_t stream, cloob_dtype T, void *p, const v
     LAUNCH(T, n, (unsigned)n, unit_backward, (E *)p, (const E *)low, g, length, dots, d);
 }
 
-cudaError_t k_exp(cudaStream_t stream, cloob_dtype T, void *e, void *ds, const float *s, const float *t,
-                  int64_t m, int64_t n, float shift, const float *row_shift, float factor)
+cudaError_t k_exp(cudaStream_t stream, cloob_dtype T, void *e, void *ds, const float *s, const float *t, int64_t m,
+                  int64_t n, float shift, const float *row_shift, float factor)
 {
     LAUNCH(T, m, tile_grid(m, n), exp_tile, (E *)e, (E *)ds, s, t, n, shift, row_shift, factor);
 }
@@ -332,8 +324,8 @@ cudaError_t k_row_max(cudaStream_t stream, float *top, const float *s, int64_t m
     LAUNCH_PLAIN(m, (unsigned)m, row_max, top, s, n);
 }
 
-cudaError_t k_lse_add(cudaStream_t stream, float *top, double *sum, float *pos, const float *s, int64_t m,
-                      int64_t n, int64_t own)
+cudaError_t k_lse_add(cudaStream_t stream, float *top, double *sum, float *pos, const float *s, int64_t m, int64_t n,
+                      int64_t own)
 {
     LAUNCH_PLAIN(m, (unsigned)m, lse_add, top, sum, pos, s, n, own);
 }
@@ -350,14 +342,14 @@ cudaError_t k_dscore(cudaStream_t stream, cloob_dtype T, void *dk, const float *
     LAUNCH(T, m, tile_grid(m, n), dscore, (E *)dk, s, lse, weight, n, own, N);
 }
 
-cudaError_t k_add_rows(cudaStream_t stream, cloob_dtype T, float *to, const float *from, float factor,
-                       const void *a, double *dots, int64_t n, int64_t d)
+cudaError_t k_add_rows(cudaStream_t stream, cloob_dtype T, float *to, const float *from, float factor, const void *a,
+                       double *dots, int64_t n, int64_t d)
 {
     LAUNCH(T, n, (unsigned)n, add_rows, to, from, factor, (const E *)a, dots, d);
 }
 
-cudaError_t k_dot_rows(cudaStream_t stream, cloob_dtype T, const void *a, const float *b, double *dots,
-                       int64_t n, int64_t d)
+cudaError_t k_dot_rows(cudaStream_t stream, cloob_dtype T, const void *a, const float *b, double *dots, int64_t n,
+                       int64_t d)
 {
     LAUNCH(T, n, (unsigned)n, dot_rows, (const E *)a, b, dots, d);
 }
@@ -372,8 +364,7 @@ cudaError_t k_mean(cudaStream_t stream, float *mean, const float *rows, int64_t 
     LAUNCH_PLAIN(d, (unsigned)d, mean_rows, mean, rows, n, d);
 }
 
-cudaError_t k_less_mean(cudaStream_t stream, float *to, const float *from, const float *mean, int64_t n,
-                        int64_t d)
+cudaError_t k_less_mean(cudaStream_t stream, float *to, const float *from, const float *mean, int64_t n, int64_t d)
 {
     LAUNCH_PLAIN(n, (unsigned)n, less_mean, to, from, mean, d);
 }
@@ -383,32 +374,31 @@ cudaError_t k_column_sums(cudaStream_t stream, double *column, const float *dk, 
     LAUNCH_PLAIN(n, blocks(n), column_sums, column, dk, m, n);
 }
 
-cudaError_t k_add_outer(cudaStream_t stream, float *db, const double *column, const float *mean, int64_t n,
-                        int64_t d)
+cudaError_t k_add_outer(cudaStream_t stream, float *db, const double *column, const float *mean, int64_t n, int64_t d)
 {
     LAUNCH_PLAIN(n, (unsigned)n, add_outer, db, column, mean, d);
 }
 
-cudaError_t k_wide_scores(cudaStream_t stream, double *s, const float *a, const float *b, int64_t m,
-                          int64_t n, int64_t d)
+cudaError_t k_wide_scores(cudaStream_t stream, double *s, const float *a, const float *b, int64_t m, int64_t n,
+                          int64_t d)
 {
     LAUNCH_PLAIN(m * n, blocks(m * n), wide_scores, s, a, b, m, n, d);
 }
 
-cudaError_t k_narrow(cudaStream_t stream, float *to, const double *s, const double *own, double factor,
-                     int64_t m, int64_t n)
+cudaError_t k_narrow(cudaStream_t stream, float *to, const double *s, const double *own, double factor, int64_t m,
+                     int64_t n)
 {
     LAUNCH_PLAIN(m * n, blocks(m * n), narrow, to, s, own, factor, m, n);
 }
 
-cudaError_t k_wide_exp(cudaStream_t stream, float *e, float *ds, const double *s, const float *t, int64_t m,
-                       int64_t n, double beta, double shift, const float *row_shift, float factor)
+cudaError_t k_wide_exp(cudaStream_t stream, float *e, float *ds, const double *s, const float *t, int64_t m, int64_t n,
+                       double beta, double shift, const float *row_shift, float factor)
 {
     LAUNCH_PLAIN(m * n, blocks(m * n), wide_exp, e, ds, s, t, m, n, beta, shift, row_shift, factor);
 }
 
-cudaError_t k_wide_sums(cudaStream_t stream, bool transpose, float *r, const float *e, const float *w,
-                        int64_t m, int64_t n, int64_t d)
+cudaError_t k_wide_sums(cudaStream_t stream, bool transpose, float *r, const float *e, const float *w, int64_t m,
+                        int64_t n, int64_t d)
 {
     int64_t rows = transpose ? n : m;
     LAUNCH_PLAIN(rows * d, blocks(rows * d), wide_sums, transpose, r, e, w, m, n, d);

@@ -15,19 +15,18 @@ cloob_status gpu_zero(cloob_ctx *ctx, const gpu *g, void *p, size_t bytes)
     return bytes ? gpu_cuda(ctx, cudaMemsetAsync(p, 0, bytes, g->stream), "clearing") : CLOOB_OK;
 }
 
-cloob_status gpu_gemm(cloob_ctx *ctx, const gpu *g, bool ta, bool tb, int64_t M, int64_t N, int64_t K,
-                      double alpha, const void *A, int64_t lda, const void *B, int64_t ldb, double beta,
-                      float *C, int64_t ldc)
+cloob_status gpu_gemm(cloob_ctx *ctx, const gpu *g, bool ta, bool tb, int64_t M, int64_t N, int64_t K, double alpha,
+                      const void *A, int64_t lda, const void *B, int64_t ldb, double beta, float *C, int64_t ldc)
 {
     cudaDataType_t type = g->T == CLOOB_BF16 ? CUDA_R_16BF : CUDA_R_32F;
     float al = (float)alpha, be = (float)beta;
     /* Row-major C is column-major C^T = op(B)^T op(A)^T. */
-    cublasStatus_t s = cublasGemmEx(g->blas, tb ? CUBLAS_OP_T : CUBLAS_OP_N, ta ? CUBLAS_OP_T : CUBLAS_OP_N,
-                                    (int)N, (int)M, (int)K, &al, B, type, (int)ldb, A, type, (int)lda, &be, C,
-                                    CUDA_R_32F, (int)ldc, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT);
+    cublasStatus_t s = cublasGemmEx(g->blas, tb ? CUBLAS_OP_T : CUBLAS_OP_N, ta ? CUBLAS_OP_T : CUBLAS_OP_N, (int)N,
+                                    (int)M, (int)K, &al, B, type, (int)ldb, A, type, (int)lda, &be, C, CUDA_R_32F,
+                                    (int)ldc, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT);
     if (s == CUBLAS_STATUS_SUCCESS) return CLOOB_OK;
-    return ctx_fail(ctx, CLOOB_ERR_DEVICE, "a product of %lld x %lld x %lld on the GPU failed: %s",
-                    (long long)M, (long long)N, (long long)K, cublasGetStatusString(s));
+    return ctx_fail(ctx, CLOOB_ERR_DEVICE, "a product of %lld x %lld x %lld on the GPU failed: %s", (long long)M,
+                    (long long)N, (long long)K, cublasGetStatusString(s));
 }
 
 static cloob_status scores(cloob_ctx *ctx, const gpu *g, const void *a, const void *b, int64_t m, int64_t n,
@@ -37,28 +36,24 @@ static cloob_status scores(cloob_ctx *ctx, const gpu *g, const void *a, const vo
 }
 
 /* The exponentials of a small batch, from scores in double. */
-static cloob_status wide_exp(cloob_ctx *ctx, const gpu *g, const void *a, const void *b, const float *t,
-                             int64_t m, int64_t n, double beta, const float *row_shift, double factor)
+static cloob_status wide_exp(cloob_ctx *ctx, const gpu *g, const void *a, const void *b, const float *t, int64_t m,
+                             int64_t n, double beta, const float *row_shift, double factor)
 {
     GPU_TRY("retrieval scores", k_wide_scores(g->stream, g->wide, a, b, m, n, g->d));
-    return gpu_cuda(ctx,
-                    k_wide_exp(g->stream, g->e, g->ds, g->wide, t, m, n, beta, beta, row_shift,
-                               (float)factor),
+    return gpu_cuda(ctx, k_wide_exp(g->stream, g->e, g->ds, g->wide, t, m, n, beta, beta, row_shift, (float)factor),
                     "retrieval scores");
 }
 
 /* r += e w, or e^T w: what is retrieved. */
-static cloob_status sums(cloob_ctx *ctx, const gpu *g, bool transpose, int64_t m, int64_t n, const void *w,
-                         float *r)
+static cloob_status sums(cloob_ctx *ctx, const gpu *g, bool transpose, int64_t m, int64_t n, const void *w, float *r)
 {
     int64_t d = g->d;
     if (g->wide) return gpu_cuda(ctx, k_wide_sums(g->stream, transpose, r, g->e, w, m, n, d), "retrieval");
-    return gpu_gemm(ctx, g, transpose, false, transpose ? n : m, d, transpose ? m : n, 1, g->e, n, w, d, 1, r,
-                    d);
+    return gpu_gemm(ctx, g, transpose, false, transpose ? n : m, d, transpose ? m : n, 1, g->e, n, w, d, 1, r, d);
 }
 
-cloob_status tile_exp(cloob_ctx *ctx, const gpu *g, const void *a, const void *b, int64_t m, int64_t n,
-                      double beta, const float *row_shift)
+cloob_status tile_exp(cloob_ctx *ctx, const gpu *g, const void *a, const void *b, int64_t m, int64_t n, double beta,
+                      const float *row_shift)
 {
     if (g->fused && !row_shift)
         return gpu_cuda(ctx, fused_exp(g->stream, g->e, a, b, m, n, g->d, (float)beta), "retrieval scores");
@@ -68,23 +63,18 @@ cloob_status tile_exp(cloob_ctx *ctx, const gpu *g, const void *a, const void *b
                     "retrieval scores");
 }
 
-cloob_status tile_dscore(cloob_ctx *ctx, const gpu *g, const void *a, const void *b, const void *dra,
-                         const void *drb, int64_t m, int64_t n, double beta, const float *row_shift,
-                         double factor)
+cloob_status tile_dscore(cloob_ctx *ctx, const gpu *g, const void *a, const void *b, const void *dra, const void *drb,
+                         int64_t m, int64_t n, double beta, const float *row_shift, double factor)
 {
     int64_t d = g->d;
     if (g->fused && !row_shift && drb)
-        return gpu_cuda(ctx,
-                        fused_dscore(g->stream, g->e, g->ds, a, b, dra, drb, m, n, d, (float)beta,
-                                     (float)factor),
+        return gpu_cuda(ctx, fused_dscore(g->stream, g->e, g->ds, a, b, dra, drb, m, n, d, (float)beta, (float)factor),
                         "gradients of scores");
     if (!g->wide) CLOOB_TRY(scores(ctx, g, a, b, m, n, beta));
     CLOOB_TRY(gpu_gemm(ctx, g, false, true, m, n, d, 1, dra, d, b, d, 0, g->t, n));
     if (drb) CLOOB_TRY(gpu_gemm(ctx, g, false, true, m, n, d, 1, a, d, drb, d, 1, g->t, n));
     if (g->wide) return wide_exp(ctx, g, a, b, g->t, m, n, beta, row_shift, factor);
-    return gpu_cuda(ctx,
-                    k_exp(g->stream, g->T, g->e, g->ds, g->s, g->t, m, n, (float)beta, row_shift,
-                          (float)factor),
+    return gpu_cuda(ctx, k_exp(g->stream, g->T, g->e, g->ds, g->s, g->t, m, n, (float)beta, row_shift, (float)factor),
                     "gradients of scores");
 }
 
@@ -121,15 +111,14 @@ static cloob_status block_backward(cloob_ctx *ctx, const gpu *g, const gpu_pair 
 }
 
 static cloob_status every_block(cloob_ctx *ctx, const gpu *g, const gpu_pair *p,
-                                cloob_status (*visit)(cloob_ctx *, const gpu *, const gpu_pair *,
-                                                      const block *))
+                                cloob_status (*visit)(cloob_ctx *, const gpu *, const gpu_pair *, const block *))
 {
     block b;
     for (b.i = 0; b.i < p->a.n; b.i += g->tile) {
-        b.m = least(g->tile, p->a.n - b.i);
+        b.m = min64(g->tile, p->a.n - b.i);
         b.a = mat_at(g, p->a.data, b.i);
         for (b.j = p->same ? b.i : 0; b.j < p->b.n; b.j += g->tile) {
-            b.n = least(g->tile, p->b.n - b.j);
+            b.n = min64(g->tile, p->b.n - b.j);
             b.b = mat_at(g, p->b.data, b.j);
             b.both = !p->same || b.j != b.i;
             CLOOB_TRY(visit(ctx, g, p, &b));
@@ -153,7 +142,7 @@ cloob_status gpu_pair_backward(cloob_ctx *ctx, const gpu *g, const gpu_pair *p)
 static cloob_status search_maxima(cloob_ctx *ctx, const gpu *g, const gpu_search *s, int64_t i, int64_t m)
 {
     for (int64_t j = 0; j < s->stored.n; j += g->tile) {
-        int64_t n = least(g->tile, s->stored.n - j);
+        int64_t n = min64(g->tile, s->stored.n - j);
         const void *a = mat_at(g, s->states.data, i), *w = mat_at(g, s->stored.data, j);
         if (!g->wide) CLOOB_TRY(scores(ctx, g, a, w, m, n, s->beta));
         else {
@@ -170,10 +159,10 @@ cloob_status gpu_search_forward(cloob_ctx *ctx, const gpu *g, const gpu_search *
     CLOOB_TRY(gpu_zero(ctx, g, s->r, (size_t)(s->states.n * g->d) * sizeof(float)));
     GPU_TRY("maxima of scores", k_fill(g->stream, s->shift, -__builtin_inff(), s->states.n));
     for (int64_t i = 0; i < s->states.n; i += g->tile) {
-        int64_t m = least(g->tile, s->states.n - i);
+        int64_t m = min64(g->tile, s->states.n - i);
         CLOOB_TRY(search_maxima(ctx, g, s, i, m));
         for (int64_t j = 0; j < s->stored.n; j += g->tile) {
-            int64_t n = least(g->tile, s->stored.n - j);
+            int64_t n = min64(g->tile, s->stored.n - j);
             const void *w = mat_at(g, s->stored.data, j);
             CLOOB_TRY(tile_exp(ctx, g, mat_at(g, s->states.data, i), w, m, n, s->beta, s->shift + i));
             CLOOB_TRY(sums(ctx, g, false, m, n, w, s->r + i * g->d));
@@ -183,12 +172,11 @@ cloob_status gpu_search_forward(cloob_ctx *ctx, const gpu *g, const gpu_search *
 }
 
 /* dS = E o (dR_i W_j^T);  G_i += dS W_j;  dW_j += E^T dR_i + beta dS^T a_i */
-static cloob_status search_tile(cloob_ctx *ctx, const gpu *g, const gpu_search *s, int64_t i, int64_t j,
-                                int64_t m, int64_t n)
+static cloob_status search_tile(cloob_ctx *ctx, const gpu *g, const gpu_search *s, int64_t i, int64_t j, int64_t m,
+                                int64_t n)
 {
     int64_t d = g->d;
-    const void *a = mat_at(g, s->states.data, i), *w = mat_at(g, s->stored.data, j),
-               *dr = mat_at(g, s->dr, i);
+    const void *a = mat_at(g, s->states.data, i), *w = mat_at(g, s->stored.data, j), *dr = mat_at(g, s->dr, i);
     CLOOB_TRY(tile_dscore(ctx, g, a, w, dr, NULL, m, n, s->beta, s->shift + i, 1));
     CLOOB_TRY(gpu_gemm(ctx, g, false, false, m, d, n, 1, g->ds, n, w, d, j > 0, g->panel, d));
     if (!s->dstored) return CLOOB_OK;
@@ -199,12 +187,11 @@ static cloob_status search_tile(cloob_ctx *ctx, const gpu *g, const gpu_search *
 cloob_status gpu_search_backward(cloob_ctx *ctx, const gpu *g, const gpu_search *s)
 {
     for (int64_t i = 0; i < s->states.n; i += g->tile) {
-        int64_t m = least(g->tile, s->states.n - i);
+        int64_t m = min64(g->tile, s->states.n - i);
         for (int64_t j = 0; j < s->stored.n; j += g->tile)
-            CLOOB_TRY(search_tile(ctx, g, s, i, j, m, least(g->tile, s->stored.n - j)));
-        GPU_TRY("gradient of states",
-                k_add_rows(g->stream, g->T, s->dstates + i * g->d, g->panel, (float)s->beta,
-                           mat_at(g, s->states.data, i), g->dots, m, g->d));
+            CLOOB_TRY(search_tile(ctx, g, s, i, j, m, min64(g->tile, s->stored.n - j)));
+        GPU_TRY("gradient of states", k_add_rows(g->stream, g->T, s->dstates + i * g->d, g->panel, (float)s->beta,
+                                                 mat_at(g, s->states.data, i), g->dots, m, g->d));
         GPU_TRY("gradient of states", k_sum(g->stream, &g->total[GPU_DBETA], g->dots, m));
     }
     return CLOOB_OK;

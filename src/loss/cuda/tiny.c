@@ -13,8 +13,7 @@ typedef struct copies {
 
 static size_t rounded(size_t bytes) { return (bytes + 63) & ~(size_t)63; }
 
-static cloob_status take(cloob_ctx *ctx, const gpu *g, copies *c, const int64_t n[SETS],
-                         float *const wanted[SETS])
+static cloob_status take(cloob_ctx *ctx, const gpu *g, copies *c, const int64_t n[SETS], float *const wanted[SETS])
 {
     size_t bytes = 0, at = 0;
     for (int i = 0; i < SETS; i++) bytes += 2 * rounded((size_t)(n[i] * g->d) * sizeof(float));
@@ -43,13 +42,13 @@ static cloob_status evaluate(cloob_ctx *ctx, loss_plan *p, const gpu *g, copies 
     for (int i = 0; i < SETS; i++)
         if (p->o.gradients && c->out[i])
             GPU_TRY("gradients of a few pairs",
-                    cudaMemcpyAsync(out[i], c->out[i], (size_t)(n[i] * g->d) * sizeof(float),
-                                    cudaMemcpyHostToDevice, g->stream));
+                    cudaMemcpyAsync(out[i], c->out[i], (size_t)(n[i] * g->d) * sizeof(float), cudaMemcpyHostToDevice,
+                                    g->stream));
     return gpu_cuda(ctx, cudaStreamSynchronize(g->stream), "gradients of a few pairs");
 }
 
-cloob_status gpu_tiny_run(cloob_ctx *ctx, loss_plan *p, const gpu *g, const loss_inputs *in,
-                          const loss_outputs *out, loss_result *r)
+cloob_status gpu_tiny_run(cloob_ctx *ctx, loss_plan *p, const gpu *g, const loss_inputs *in, const loss_outputs *out,
+                          loss_result *r)
 {
     int64_t n[SETS] = { p->s.rows, p->s.rows, p->s.stored_u, p->s.stored_v };
     const void *from[SETS] = { in->x, in->y, in->u, in->v };

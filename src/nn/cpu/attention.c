@@ -23,9 +23,15 @@ static job job_of(const op_args *a, const tensor *qkv, const tensor *start, dema
 {
     int64_t C = tensor_cols(qkv) / 3, e = C / a->attr.heads;
     op_sequences s = op_sequences_of(&a->attr, qkv, start);
-    return (job){ .qkv = *qkv, .s = s, .scratch = a->scratch, .C = C, .H = a->attr.heads, .e = e,
+    return (job){ .qkv = *qkv,
+                  .s = s,
+                  .scratch = a->scratch,
+                  .C = C,
+                  .H = a->attr.heads,
+                  .e = e,
                   .room = d.scores * s.T * s.T + (qkv->dtype == CLOOB_BF16 ? d.matrices * s.T * e : 0),
-                  .causal = a->attr.causal, .scale = 1.0f / sqrtf((float)e) };
+                  .causal = a->attr.causal,
+                  .scale = 1.0f / sqrtf((float)e) };
 }
 
 static cloob_status plan(const op_env *env, op_args *a, job j)
@@ -34,9 +40,15 @@ static cloob_status plan(const op_env *env, op_args *a, job j)
     return CLOOB_OK;
 }
 
-cloob_status attention_prepare(const op_env *env, op_args *a) { return plan(env, a, job_of(a, &a->in[0], &a->in[1], forward)); }
+cloob_status attention_prepare(const op_env *env, op_args *a)
+{
+    return plan(env, a, job_of(a, &a->in[0], &a->in[1], forward));
+}
 
-cloob_status attention_bwd_prepare(const op_env *env, op_args *a) { return plan(env, a, job_of(a, &a->in[1], &a->in[4], backward)); }
+cloob_status attention_bwd_prepare(const op_env *env, op_args *a)
+{
+    return plan(env, a, job_of(a, &a->in[1], &a->in[4], backward));
+}
 
 static void forward_range(void *arg, int64_t begin, int64_t end, int thread)
 {
@@ -98,7 +110,8 @@ static void backward_range(void *arg, int64_t begin, int64_t end, int thread)
         floats q = floats_in(&j->qkv, at, 3 * C, T, e, &room), k = floats_in(&j->qkv, at + C, 3 * C, T, e, &room);
         floats v = floats_in(&j->qkv, at + 2 * C, 3 * C, T, e, &room);
         floats dy = floats_in(&j->dy, at_y, C, T, e, &room), y = floats_in(&j->y, at_y, C, T, e, &room);
-        floats dq = floats_place(&j->dqkv, at, 3 * C, T, e, &room), dk = floats_place(&j->dqkv, at + C, 3 * C, T, e, &room);
+        floats dq = floats_place(&j->dqkv, at, 3 * C, T, e, &room),
+               dk = floats_place(&j->dqkv, at + C, 3 * C, T, e, &room);
         floats dv = floats_place(&j->dqkv, at + 2 * C, 3 * C, T, e, &room);
         gemm_tile(false, true, T, T, e, j->scale, q.at, q.ld, k.at, k.ld, 0.0f, p, T);
         probabilities(p, j->lse_in + op_head_at(&j->s, j->H, n, h), T, j->causal);

@@ -16,8 +16,16 @@ static job job_of(const op_args *a, const tensor *q, const tensor *kv, const ten
 {
     int64_t C = q->dim[1], e = C / a->attr.heads;
     op_sequences s = op_sequences_of(&a->attr, kv, start);
-    return (job){ .q = *q, .kv = *kv, .index = *index, .s = s, .scratch = a->scratch, .C = C, .H = a->attr.heads, .e = e,
-                  .room = 2 * s.T + (kv->dtype == CLOOB_BF16 ? 4 * s.T * C + 4 * C : 0), .scale = 1.0f / sqrtf((float)e) };
+    return (job){ .q = *q,
+                  .kv = *kv,
+                  .index = *index,
+                  .s = s,
+                  .scratch = a->scratch,
+                  .C = C,
+                  .H = a->attr.heads,
+                  .e = e,
+                  .room = 2 * s.T + (kv->dtype == CLOOB_BF16 ? 4 * s.T * C + 4 * C : 0),
+                  .scale = 1.0f / sqrtf((float)e) };
 }
 
 static cloob_status plan(const op_env *env, op_args *a, job j)
@@ -36,7 +44,10 @@ cloob_status attention_one_bwd_prepare(const op_env *env, op_args *a)
     return plan(env, a, job_of(a, &a->in[1], &a->in[2], &a->in[3], &a->in[6]));
 }
 
-static int64_t keys_of(const job *j, int64_t n) { return j->index.data ? ((const int32_t *)j->index.data)[n] + 1 : op_row_count(&j->s, n); }
+static int64_t keys_of(const job *j, int64_t n)
+{
+    return j->index.data ? ((const int32_t *)j->index.data)[n] + 1 : op_row_count(&j->s, n);
+}
 
 /* s[t] = scale a.b[t] over `keys` rows 2 C apart. */
 CPU_INLINE void dots(const float *a, const float *b, int64_t ld, int64_t keys, int64_t e, float scale, float *s)
@@ -87,8 +98,8 @@ cloob_status attention_one_cpu(const op_env *env, const op_args *a)
 }
 
 /* One head: p = exp(s - lse), ds = p (dy.v - dy.y) scale; dq = sum ds k, dk = ds q, dv = p dy. */
-CPU_INLINE void head_backward(const job *j, const float *q, const float *k, const float *y, const float *dy, float lse, int64_t keys,
-                                 float *s, float *dq, float *dk)
+CPU_INLINE void head_backward(const job *j, const float *q, const float *k, const float *y, const float *dy, float lse,
+                              int64_t keys, float *s, float *dq, float *dk)
 {
     const float *v = k + j->C;
     float *ds = s + j->s.T, *dv = dk + j->C, along = 0;
@@ -114,12 +125,13 @@ CPU_CLONES static void backward_range(void *arg, int64_t begin, int64_t end, int
         float *s = j->scratch + thread * j->room, *room = s + 2 * j->s.T;
         floats q = floats_in(&j->q, n * C, C, 1, C, &room), kv = floats_in(&j->kv, first, 2 * C, T, 2 * C, &room);
         floats y = floats_in(&j->y, n * C, C, 1, C, &room), dy = floats_in(&j->dy, n * C, C, 1, C, &room);
-        floats dq = floats_place(&j->dq, n * C, C, 1, C, &room), dkv = floats_place(&j->dkv, first, 2 * C, T, 2 * C, &room);
+        floats dq = floats_place(&j->dq, n * C, C, 1, C, &room),
+               dkv = floats_place(&j->dkv, first, 2 * C, T, 2 * C, &room);
         int64_t keys = keys_of(j, n);
         for (int64_t i = keys * 2 * C; i < T * 2 * C; i++) dkv.at[i] = 0; /* keys that nobody sees */
         for (int64_t h = 0; h < j->H; h++)
-            head_backward(j, q.at + h * e, kv.at + h * e, y.at + h * e, dy.at + h * e, j->lse_in[n * j->H + h], keys, s, dq.at + h * e,
-                          dkv.at + h * e);
+            head_backward(j, q.at + h * e, kv.at + h * e, y.at + h * e, dy.at + h * e, j->lse_in[n * j->H + h], keys, s,
+                          dq.at + h * e, dkv.at + h * e);
         floats_out(&j->dq, n * C, C, 1, C, dq);
         floats_out(&j->dkv, first, 2 * C, T, 2 * C, dkv);
     }

@@ -108,8 +108,15 @@ static void pool_forward_range(void *arg, int64_t begin, int64_t end, int thread
 cloob_status pool_attention_cpu(const op_env *env, const op_args *a)
 {
     const tensor *t = &a->in[0], *u = &a->in[1];
-    pool_job j = { .t = *t, .u = *u, .s = a->out[0], .p_out = a->out[1].data, .scratch = a->scratch, .T = t->dim[1], .C = t->dim[2],
-                   .H = u->dim[1], .room = room_for(t, u->dim[1], false) };
+    pool_job j = { .t = *t,
+                   .u = *u,
+                   .s = a->out[0],
+                   .p_out = a->out[1].data,
+                   .scratch = a->scratch,
+                   .T = t->dim[1],
+                   .C = t->dim[2],
+                   .H = u->dim[1],
+                   .room = room_for(t, u->dim[1], false) };
     pool_for(env->ctx, t->dim[0], 1, pool_forward_range, &j);
     return CLOOB_OK;
 }
@@ -132,7 +139,8 @@ static void pool_backward_range(void *arg, int64_t begin, int64_t end, int threa
         const float *p = j->p + n * H * T;
         floats t = floats_in(&j->t, n * T * C, C, T, C, &room), u = floats_in(&j->u, n * H * C, C, H, C, &room);
         floats ds = floats_in(&j->ds, n * H * C, C, H, C, &room);
-        floats dt = floats_place(&j->dt, n * T * C, C, T, C, &room), du = floats_place(&j->du, n * H * C, C, H, C, &room);
+        floats dt = floats_place(&j->dt, n * T * C, C, T, C, &room),
+               du = floats_place(&j->du, n * H * C, C, H, C, &room);
         gemm_tile(false, true, H, T, C, 1.0f, ds.at, C, t.at, C, 0.0f, dz, T);
         pool_score_gradient(dz, p, H, T);
         gemm_tile(false, false, H, C, T, 1.0f, dz, T, t.at, C, 0.0f, du.at, C);
@@ -146,8 +154,17 @@ static void pool_backward_range(void *arg, int64_t begin, int64_t end, int threa
 cloob_status pool_attention_bwd_cpu(const op_env *env, const op_args *a)
 {
     const tensor *t = &a->in[1], *u = &a->in[2];
-    pool_job j = { .ds = a->in[0], .t = *t, .u = *u, .p = a->in[3].data, .dt = a->out[0], .du = a->out[1], .scratch = a->scratch,
-                   .T = t->dim[1], .C = t->dim[2], .H = u->dim[1], .room = room_for(t, u->dim[1], true) };
+    pool_job j = { .ds = a->in[0],
+                   .t = *t,
+                   .u = *u,
+                   .p = a->in[3].data,
+                   .dt = a->out[0],
+                   .du = a->out[1],
+                   .scratch = a->scratch,
+                   .T = t->dim[1],
+                   .C = t->dim[2],
+                   .H = u->dim[1],
+                   .room = room_for(t, u->dim[1], true) };
     pool_for(env->ctx, t->dim[0], 1, pool_backward_range, &j);
     return CLOOB_OK;
 }

@@ -156,12 +156,14 @@ cloob_status bn_apply_cpu(const op_env *env, const op_args *a)
 /* scale, and for the apply of_x and rest as well, into `room` (3 C). */
 static channels find_channels(const op_args *a, int mean_at, const float *sums, double count, float *room)
 {
-    const float *mean = a->in[mean_at].data, *rstd = a->in[mean_at + 1].data, *gain = a->in[mean_at + 2].data, *bias = a->in[mean_at + 3].data;
+    const float *mean = a->in[mean_at].data, *rstd = a->in[mean_at + 1].data, *gain = a->in[mean_at + 2].data,
+                *bias = a->in[mean_at + 3].data;
     int64_t C = tensor_count(&a->in[mean_at]);
     float *scale = room, *of_x = scale + C, *rest = of_x + C;
     for (int64_t c = 0; c < C; c++) {
         scale[c] = gain[c] * rstd[c];
-        float mg = sums ? (float)((double)sums[c] / count) : 0, mgx = sums ? (float)((double)sums[C + c] / count) * rstd[c] : 0;
+        float mg = sums ? (float)((double)sums[c] / count) : 0,
+              mgx = sums ? (float)((double)sums[C + c] / count) * rstd[c] : 0;
         of_x[c] = -scale[c] * mgx;
         rest[c] = -scale[c] * mg;
     }
@@ -180,8 +182,15 @@ cloob_status bn_bwd_reduce_cpu(const op_env *env, const op_args *a)
 {
     float *dgain = a->out[0].data, *dbias = a->out[1].data, *sums = a->out[2].data;
     const float *rstd = a->in[4].data;
-    back_job j = { .z = planes_of(&a->in[2]), .dy = a->in[0].data, .dy2 = a->in[1].data, .x = a->in[2].data, .y = a->in[7].data,
-                   .g = a->out[3].data, .part = a->scratch, .relu = a->attr.relu, .pool = a->attr.pool };
+    back_job j = { .z = planes_of(&a->in[2]),
+                   .dy = a->in[0].data,
+                   .dy2 = a->in[1].data,
+                   .x = a->in[2].data,
+                   .y = a->in[7].data,
+                   .g = a->out[3].data,
+                   .part = a->scratch,
+                   .relu = a->attr.relu,
+                   .pool = a->attr.pool };
     int64_t C = j.z.C;
     j.k = find_channels(a, 3, NULL, 1, (float *)(void *)(j.part + j.z.N * 2 * C));
     pool_for(env->ctx, j.z.N * j.z.blocks, 1, CPU_PICK(a->in[2], reduce_range), &j);
@@ -205,8 +214,13 @@ cloob_status bn_bwd_apply_prepare(const op_env *env, op_args *a)
 
 cloob_status bn_bwd_apply_cpu(const op_env *env, const op_args *a)
 {
-    back_job j = { .z = planes_of(&a->in[1]), .dy = a->in[0].data, .x = a->in[1].data, .dy2 = a->in[7].data, .dx = a->out[0].data,
-                   .relu = a->attr.relu, .pool = a->attr.pool };
+    back_job j = { .z = planes_of(&a->in[1]),
+                   .dy = a->in[0].data,
+                   .x = a->in[1].data,
+                   .dy2 = a->in[7].data,
+                   .dx = a->out[0].data,
+                   .relu = a->attr.relu,
+                   .pool = a->attr.pool };
     double count = (double)(j.z.N * j.z.HW) * (env->sum_ranks ? env->ranks : 1);
     j.k = find_channels(a, 2, a->in[6].data, count, a->scratch);
     pool_for(env->ctx, j.z.N * j.z.blocks, 1, CPU_PICK(a->in[1], back_range), &j);

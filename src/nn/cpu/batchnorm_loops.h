@@ -3,7 +3,8 @@
 
 /* ---- statistics ---------------------------------------------------------------------------------- */
 
-CPU_INLINE void NAME(sum_stretch)(const REAL *x, int64_t rows, int64_t b, int64_t width, const float *shift, double *sum, double *square)
+CPU_INLINE void NAME(sum_stretch)(const REAL *x, int64_t rows, int64_t b, int64_t width, const float *shift,
+                                  double *sum, double *square)
 {
     float fs[LANES] = { 0 }, fq[LANES] = { 0 };
     for (int64_t p = 0; p < rows; p++)
@@ -30,7 +31,8 @@ CPU_CLONES static void NAME(stats_range)(void *arg, int64_t begin, int64_t end, 
             for (int64_t c = 0; c < z->b; c += LANES) {
                 int64_t width = z->b - c < LANES ? z->b - c : LANES;
                 if (z->b == 16) NAME(sum_stretch)(x, rows, 16, 16, j->shift + first, sum, square);
-                else if (width == LANES) NAME(sum_stretch)(x + c, rows, z->b, LANES, j->shift + first + c, sum + c, square + c);
+                else if (width == LANES)
+                    NAME(sum_stretch)(x + c, rows, z->b, LANES, j->shift + first + c, sum + c, square + c);
                 else NAME(sum_stretch)(x + c, rows, z->b, width, j->shift + first + c, sum + c, square + c);
             }
         }
@@ -45,7 +47,8 @@ CPU_INLINE void NAME(apply_plane)(const apply_job *j, const REAL *x, const REAL 
     for (int64_t p = 0; p < j->z.HW; p++, x += b, y += b) {
         const REAL *r = res ? res + p * b : NULL;
         if (r && j->relu)
-            for (int64_t c = 0; c < b; c++) y[c] = PUT(clamp((GET(x[c]) - mean[c]) * scale[c] + bias[c] + GET(r[c]), true));
+            for (int64_t c = 0; c < b; c++)
+                y[c] = PUT(clamp((GET(x[c]) - mean[c]) * scale[c] + bias[c] + GET(r[c]), true));
         else if (r)
             for (int64_t c = 0; c < b; c++) y[c] = PUT((GET(x[c]) - mean[c]) * scale[c] + bias[c] + GET(r[c]));
         else if (j->relu)
@@ -66,7 +69,8 @@ CPU_INLINE void NAME(apply_pool_plane)(const apply_job *j, const REAL *x, REAL *
             for (int64_t c = 0; c < b; c++) {
                 float m = mean[c], s = scale[c], t = bias[c];
                 float upper = clamp((GET(top[c]) - m) * s + t, j->relu) + clamp((GET(top[b + c]) - m) * s + t, j->relu);
-                float lower = clamp((GET(below[c]) - m) * s + t, j->relu) + clamp((GET(below[b + c]) - m) * s + t, j->relu);
+                float lower =
+                    clamp((GET(below[c]) - m) * s + t, j->relu) + clamp((GET(below[b + c]) - m) * s + t, j->relu);
                 to[c] = PUT(0.25f * (upper + lower));
             }
         }
@@ -80,7 +84,8 @@ CPU_CLONES static void NAME(apply_range)(void *arg, int64_t begin, int64_t end, 
     (void)thread;
     for (int64_t i = begin; i < end; i++) {
         int64_t first = i % z->blocks * z->b;
-        const REAL *x = (const REAL *)j->x + i * z->HW * z->b, *res = j->res ? (const REAL *)j->res + i * z->HW * z->b : NULL;
+        const REAL *x = (const REAL *)j->x + i * z->HW * z->b,
+                   *res = j->res ? (const REAL *)j->res + i * z->HW * z->b : NULL;
         REAL *y = (REAL *)j->y + i * out_rows * z->b;
         if (j->pool && z->b == 16) NAME(apply_pool_plane)(j, x, y, 16, first);
         else if (j->pool) NAME(apply_pool_plane)(j, x, y, z->b, first);
@@ -100,16 +105,20 @@ typedef struct NAME(stretch) {
 
 CPU_INLINE NAME(stretch) NAME(stretch_of)(const back_job *j, int64_t i, int64_t b, int64_t c)
 {
-    int64_t rows_dy = j->pool ? (j->z.H / 2) * (j->z.W / 2) : j->z.HW, at = i * j->z.HW * b + c, at_dy = i * rows_dy * b + c;
-    return (NAME(stretch)){ (const REAL *)j->dy + at_dy, j->dy2 ? (const REAL *)j->dy2 + at_dy : NULL, (const REAL *)j->x + at,
-                            j->y ? (const REAL *)j->y + at : NULL, j->g ? (REAL *)j->g + at : NULL, j->dx ? (REAL *)j->dx + at : NULL };
+    int64_t rows_dy = j->pool ? (j->z.H / 2) * (j->z.W / 2) : j->z.HW, at = i * j->z.HW * b + c,
+            at_dy = i * rows_dy * b + c;
+    return (NAME(stretch)){ (const REAL *)j->dy + at_dy,     j->dy2 ? (const REAL *)j->dy2 + at_dy : NULL,
+                            (const REAL *)j->x + at,         j->y ? (const REAL *)j->y + at : NULL,
+                            j->g ? (REAL *)j->g + at : NULL, j->dx ? (REAL *)j->dx + at : NULL };
 }
 
 /* v = the gradient before relu and pool, for one row of channels: dy through pool, masked. k: channels' constants. */
-CPU_INLINE void NAME(before_row)(const back_job *j, const NAME(stretch) *s, int64_t p, int64_t b, int64_t width, const channels *k, float *v)
+CPU_INLINE void NAME(before_row)(const back_job *j, const NAME(stretch) * s, int64_t p, int64_t b, int64_t width,
+                                 const channels *k, float *v)
 {
     int64_t r = source_row(j, p);
-    const REAL *dy = s->dy + (r < 0 ? 0 : r) * b, *dy2 = s->dy2 ? s->dy2 + (r < 0 ? 0 : r) * b : NULL, *x = s->x + p * b, *y = s->y ? s->y + p * b : NULL;
+    const REAL *dy = s->dy + (r < 0 ? 0 : r) * b, *dy2 = s->dy2 ? s->dy2 + (r < 0 ? 0 : r) * b : NULL,
+               *x = s->x + p * b, *y = s->y ? s->y + p * b : NULL;
     float share = r < 0 ? 0.0f : j->pool ? 0.25f : 1.0f;
     if (dy2)
         for (int64_t c = 0; c < width; c++) v[c] = share * (GET(dy[c]) + GET(dy2[c]));
@@ -119,11 +128,12 @@ CPU_INLINE void NAME(before_row)(const back_job *j, const NAME(stretch) *s, int6
     if (y)
         for (int64_t c = 0; c < width; c++) v[c] = GET(y[c]) > 0 ? v[c] : 0.0f;
     else
-        for (int64_t c = 0; c < width; c++) v[c] = (GET(x[c]) - k->mean[c]) * k->scale[c] + k->bias[c] > 0 ? v[c] : 0.0f;
+        for (int64_t c = 0; c < width; c++)
+            v[c] = (GET(x[c]) - k->mean[c]) * k->scale[c] + k->bias[c] > 0 ? v[c] : 0.0f;
 }
 
-CPU_INLINE void NAME(reduce_stretch)(const back_job *j, const NAME(stretch) *s, int64_t p0, int64_t p1, int64_t b, int64_t width,
-                                        const channels *k, double *bias, double *gain)
+CPU_INLINE void NAME(reduce_stretch)(const back_job *j, const NAME(stretch) * s, int64_t p0, int64_t p1, int64_t b,
+                                     int64_t width, const channels *k, double *bias, double *gain)
 {
     float fb[LANES] = { 0 }, fg[LANES] = { 0 };
     for (int64_t p = p0; p < p1; p++) {
@@ -166,12 +176,14 @@ CPU_CLONES static void NAME(reduce_range)(void *arg, int64_t begin, int64_t end,
 }
 
 /* dx = gain rstd (g - mean(g) - xhat mean(g xhat)) = scale g + of_x (x - mean) + rest per channel. */
-CPU_INLINE void NAME(back_stretch)(const back_job *j, const NAME(stretch) *s, int64_t p0, int64_t p1, int64_t b, int64_t width, const channels *k)
+CPU_INLINE void NAME(back_stretch)(const back_job *j, const NAME(stretch) * s, int64_t p0, int64_t p1, int64_t b,
+                                   int64_t width, const channels *k)
 {
     for (int64_t p = p0; p < p1; p++) {
         float v[LANES];
         NAME(before_row)(j, s, p, b, width, k, v);
-        for (int64_t c = 0; c < width; c++) s->dx[p * b + c] = PUT(k->scale[c] * v[c] + k->of_x[c] * (GET(s->x[p * b + c]) - k->mean[c]) + k->rest[c]);
+        for (int64_t c = 0; c < width; c++)
+            s->dx[p * b + c] = PUT(k->scale[c] * v[c] + k->of_x[c] * (GET(s->x[p * b + c]) - k->mean[c]) + k->rest[c]);
     }
 }
 

@@ -11,7 +11,7 @@
 typedef struct side {
     dnnl_memory_t have, want; /* equal when no reorder is needed */
     dnnl_primitive_t reorder;
-    size_t offset; /* of the reordered copy in scratch */
+    size_t offset;        /* of the reordered copy in scratch */
     dnnl_memory_t middle; /* Winograd's weights are made from (O, C, kh, kw) only: reordered to that first */
     dnnl_primitive_t to_middle;
 } side;
@@ -36,7 +36,8 @@ static dnnl_status_t weight_desc(const tensor *w, dnnl_format_tag_t tag, dnnl_me
     return dnnl_memory_desc_init_by_tag(md, 4, dims, dnnl_f32, tag);
 }
 
-static dnnl_status_t make_reorder(onednn *o, const dnnl_memory_desc_t *from, const dnnl_memory_desc_t *to, dnnl_primitive_t *out)
+static dnnl_status_t make_reorder(onednn *o, const dnnl_memory_desc_t *from, const dnnl_memory_desc_t *to,
+                                  dnnl_primitive_t *out)
 {
     dnnl_primitive_desc_t pd;
     dnnl_status_t st = dnnl_reorder_primitive_desc_create(&pd, from, o->engine, to, o->engine, NULL);
@@ -56,7 +57,8 @@ static dnnl_status_t make_detour(onednn *o, side *s, const dnnl_memory_desc_t *h
     return st;
 }
 
-static dnnl_status_t make_side(onednn *o, side *s, const dnnl_memory_desc_t *have, const dnnl_memory_desc_t *want, bool output, size_t *scratch)
+static dnnl_status_t make_side(onednn *o, side *s, const dnnl_memory_desc_t *have, const dnnl_memory_desc_t *want,
+                               bool output, size_t *scratch)
 {
     dnnl_status_t st = dnnl_memory_create(&s->have, have, o->engine, DNNL_MEMORY_NONE);
     if (st != dnnl_success || dnnl_memory_desc_equal(have, want)) {
@@ -113,10 +115,12 @@ static dnnl_status_t attributes(const op_args *a, bool residual, dnnl_primitive_
     return s;
 }
 
-static dnnl_status_t forward_desc(const descs *d, dnnl_prop_kind_t kind, dnnl_alg_kind_t how, dnnl_convolution_desc_t *c)
+static dnnl_status_t forward_desc(const descs *d, dnnl_prop_kind_t kind, dnnl_alg_kind_t how,
+                                  dnnl_convolution_desc_t *c)
 {
     return dnnl_dilated_convolution_forward_desc_init(c, kind, how, &d->any[SRC], &d->any[WEI],
-                                                      d->has_bias ? &d->bias : NULL, &d->any[DST], d->stride, d->dilate, d->pad_low, d->pad_high);
+                                                      d->has_bias ? &d->bias : NULL, &d->any[DST], d->stride, d->dilate,
+                                                      d->pad_low, d->pad_high);
 }
 
 static dnnl_status_t make_desc(onednn *o, const descs *d, int output, const op_args *a, dnnl_primitive_desc_t *pd)
@@ -125,7 +129,8 @@ static dnnl_status_t make_desc(onednn *o, const descs *d, int output, const op_a
     dnnl_primitive_desc_t hint = NULL;
     dnnl_primitive_attr_t attr = NULL;
     dnnl_status_t s = attributes(a, output == DST && op_has(&a->in[3]), &attr);
-    dnnl_prop_kind_t kind = output == DST && (d->has_bias || d->winograd) ? dnnl_forward_inference : dnnl_forward_training;
+    dnnl_prop_kind_t kind =
+        output == DST && (d->has_bias || d->winograd) ? dnnl_forward_inference : dnnl_forward_training;
     if (s == dnnl_success && d->winograd && forward_desc(d, kind, dnnl_convolution_winograd, &c) == dnnl_success &&
         dnnl_primitive_desc_create(pd, &c, attr, o->engine, NULL) == dnnl_success) {
         dnnl_primitive_attr_destroy(attr);
@@ -135,11 +140,13 @@ static dnnl_status_t make_desc(onednn *o, const descs *d, int output, const op_a
     if (s == dnnl_success && output != DST) {
         s = dnnl_primitive_desc_create(&hint, &c, NULL, o->engine, NULL);
         if (s == dnnl_success && output == SRC)
-            s = dnnl_dilated_convolution_backward_data_desc_init(&c, dnnl_convolution_direct, &d->any[SRC], &d->any[WEI], &d->any[DST],
-                                                                 d->stride, d->dilate, d->pad_low, d->pad_high);
+            s = dnnl_dilated_convolution_backward_data_desc_init(&c, dnnl_convolution_direct, &d->any[SRC],
+                                                                 &d->any[WEI], &d->any[DST], d->stride, d->dilate,
+                                                                 d->pad_low, d->pad_high);
         else if (s == dnnl_success)
-            s = dnnl_dilated_convolution_backward_weights_desc_init(&c, dnnl_convolution_direct, &d->any[SRC], &d->any[WEI], NULL,
-                                                                    &d->any[DST], d->stride, d->dilate, d->pad_low, d->pad_high);
+            s = dnnl_dilated_convolution_backward_weights_desc_init(&c, dnnl_convolution_direct, &d->any[SRC],
+                                                                    &d->any[WEI], NULL, &d->any[DST], d->stride,
+                                                                    d->dilate, d->pad_low, d->pad_high);
     }
     if (s == dnnl_success) s = dnnl_primitive_desc_create(pd, &c, attr, o->engine, hint);
     if (hint) dnnl_primitive_desc_destroy(hint);
@@ -151,11 +158,13 @@ static dnnl_status_t make_desc(onednn *o, const descs *d, int output, const op_a
 static bool is_slow(dnnl_primitive_desc_t pd)
 {
     const char *name = NULL;
-    return dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, (void *)&name) == dnnl_success && name && strncmp(name, "ref", 3) == 0;
+    return dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, (void *)&name) == dnnl_success && name &&
+           strncmp(name, "ref", 3) == 0;
 }
 
 /* Takes tensors as they are laid out; where that is slow, lets oneDNN choose every layout and reorders. */
-static dnnl_status_t best_desc(onednn *o, descs *d, int output, const op_args *a, const tensor *x, const tensor *y, dnnl_primitive_desc_t *pd)
+static dnnl_status_t best_desc(onednn *o, descs *d, int output, const op_args *a, const tensor *x, const tensor *y,
+                               dnnl_primitive_desc_t *pd)
 {
     dnnl_primitive_desc_t other = NULL;
     dnnl_status_t s = make_desc(o, d, output, a, pd);
@@ -177,7 +186,8 @@ static dnnl_query_t query_of(int which, int output)
     return which == output || which == DST ? diff[which] : plain[which];
 }
 
-static dnnl_status_t make_state(onednn *o, descs *d, int output, op_args *a, const tensor *x, const tensor *y, conv_state *st)
+static dnnl_status_t make_state(onednn *o, descs *d, int output, op_args *a, const tensor *x, const tensor *y,
+                                conv_state *st)
 {
     dnnl_primitive_desc_t pd = NULL;
     size_t scratch = 0;
@@ -185,7 +195,8 @@ static dnnl_status_t make_state(onednn *o, descs *d, int output, op_args *a, con
     st->output = output;
     if (s == dnnl_success) s = dnnl_primitive_create(&st->conv, pd);
     for (int i = 0; i < SIDES && s == dnnl_success; i++)
-        s = make_side(o, &st->side[i], &d->have[i], dnnl_primitive_desc_query_md(pd, query_of(i, output), 0), i == output, &scratch);
+        s = make_side(o, &st->side[i], &d->have[i], dnnl_primitive_desc_query_md(pd, query_of(i, output), 0),
+                      i == output, &scratch);
     if (s == dnnl_success) {
         const dnnl_memory_desc_t *pad = dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
         st->scratchpad_offset = scratch;
@@ -205,11 +216,12 @@ static bool ours(const tensor *x, const tensor *w) { return x->dtype == CLOOB_F3
  * weights, which is paid once when they are frozen, and of rounding (about 1e-6 of a row). */
 static bool may_winograd(const op_env *env, const op_args *a, const tensor *x, const tensor *w, const tensor *y)
 {
-    return env->frozen_weights && w->dim[1] == 3 && w->dim[2] == 3 && a->attr.stride == 1 && a->attr.pad == 1 && x->block && y->block &&
-           !op_has(&a->in[3]);
+    return env->frozen_weights && w->dim[1] == 3 && w->dim[2] == 3 && a->attr.stride == 1 && a->attr.pad == 1 &&
+           x->block && y->block && !op_has(&a->in[3]);
 }
 
-static cloob_status prepare(const op_env *env, op_args *a, const tensor *x, const tensor *w, const tensor *y, int output)
+static cloob_status prepare(const op_env *env, op_args *a, const tensor *x, const tensor *w, const tensor *y,
+                            int output)
 {
     onednn *o;
     descs d = { .has_bias = output == DST && op_has(&a->in[2]) };
@@ -229,9 +241,15 @@ static cloob_status prepare(const op_env *env, op_args *a, const tensor *x, cons
     return onednn_status(env->ctx, s, "preparing a convolution");
 }
 
-cloob_status conv2d_prepare_of_f32(const op_env *env, op_args *a) { return prepare(env, a, &a->in[0], &a->in[1], &a->out[0], DST); }
+cloob_status conv2d_prepare_of_f32(const op_env *env, op_args *a)
+{
+    return prepare(env, a, &a->in[0], &a->in[1], &a->out[0], DST);
+}
 
-cloob_status conv2d_dx_prepare_of_f32(const op_env *env, op_args *a) { return prepare(env, a, &a->out[0], &a->in[1], &a->in[0], SRC); }
+cloob_status conv2d_dx_prepare_of_f32(const op_env *env, op_args *a)
+{
+    return prepare(env, a, &a->out[0], &a->in[1], &a->in[0], SRC);
+}
 
 cloob_status conv2d_dw_prepare_of_f32(const op_env *env, op_args *a)
 {
@@ -349,7 +367,8 @@ static cloob_status execute(const op_env *env, const op_args *a, void *x, void *
 cloob_status conv2d_f32(const op_env *env, const op_args *a)
 {
     if (!a->state) return conv2d_ref(env, a);
-    if (a->in[3].data && a->in[3].data != a->out[0].data) memcpy(a->out[0].data, a->in[3].data, tensor_bytes(&a->out[0]));
+    if (a->in[3].data && a->in[3].data != a->out[0].data)
+        memcpy(a->out[0].data, a->in[3].data, tensor_bytes(&a->out[0]));
     return execute(env, a, a->in[0].data, a->in[1].data, a->out[0].data);
 }
 

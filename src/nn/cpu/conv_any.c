@@ -4,9 +4,15 @@
 
 cloob_status conv2d_prepare(const op_env *env, op_args *a) { return CPU_PICK(a->in[0], conv2d_prepare_of)(env, a); }
 
-cloob_status conv2d_dx_prepare(const op_env *env, op_args *a) { return CPU_PICK(a->in[0], conv2d_dx_prepare_of)(env, a); }
+cloob_status conv2d_dx_prepare(const op_env *env, op_args *a)
+{
+    return CPU_PICK(a->in[0], conv2d_dx_prepare_of)(env, a);
+}
 
-cloob_status conv2d_dw_prepare(const op_env *env, op_args *a) { return CPU_PICK(a->in[0], conv2d_dw_prepare_of)(env, a); }
+cloob_status conv2d_dw_prepare(const op_env *env, op_args *a)
+{
+    return CPU_PICK(a->in[0], conv2d_dw_prepare_of)(env, a);
+}
 
 cloob_status conv2d_cpu(const op_env *env, const op_args *a) { return CPU_PICK(a->in[0], conv2d)(env, a); }
 

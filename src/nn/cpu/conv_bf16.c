@@ -13,7 +13,8 @@ typedef struct sizes {
 
 static sizes sizes_of(const tensor *x, const tensor *w, const tensor *y, const op_attr *at)
 {
-    return (sizes){ x->dim[0], x->dim[1], x->dim[2], x->dim[3], w->dim[0], w->dim[1], w->dim[3], y->dim[1], y->dim[2], at->stride, at->pad };
+    return (sizes){ x->dim[0], x->dim[1], x->dim[2], x->dim[3],  w->dim[0], w->dim[1],
+                    w->dim[3], y->dim[1], y->dim[2], at->stride, at->pad };
 }
 
 static bool is_matrix(const sizes *z) { return z->k == 1 && z->s == 1 && z->p == 0; }
@@ -36,8 +37,17 @@ static bgemm_call forward_call(const op_args *a, bgemm_patches *p)
 {
     sizes z = sizes_of(&a->in[0], &a->in[1], &a->out[0], &a->attr);
     int64_t K = z.k * z.k * z.c;
-    return (bgemm_call){ .M = z.N * z.Ho * z.Wo, .N = z.O, .K = K, .a = patches_of_x(&z, a->in[0].data, p), .b = bgemm_matrix(a->in[1].data, z.O, K, K),
-                         .tb = true, .packed = true, .c = a->out[0].data, .ldc = z.O, .bias = a->in[2].data, .res = a->in[3].data,
+    return (bgemm_call){ .M = z.N * z.Ho * z.Wo,
+                         .N = z.O,
+                         .K = K,
+                         .a = patches_of_x(&z, a->in[0].data, p),
+                         .b = bgemm_matrix(a->in[1].data, z.O, K, K),
+                         .tb = true,
+                         .packed = true,
+                         .c = a->out[0].data,
+                         .ldc = z.O,
+                         .bias = a->in[2].data,
+                         .res = a->in[3].data,
                          .relu = a->attr.relu };
 }
 
@@ -46,16 +56,29 @@ static bgemm_call dx_call(const op_args *a, bgemm_patches *p)
     sizes z = sizes_of(&a->out[0], &a->in[1], &a->in[0], &a->attr);
     int64_t T = z.k * z.k, K = T * z.O;
     bgemm_view w = { a->in[1].data, K, z.c, T * z.c, z.O, z.c, NULL }; /* row (u, v, o) */
-    return (bgemm_call){ .M = z.N * z.H * z.W, .N = z.c, .K = K, .a = patches_of_dy(&z, a->in[0].data, p), .b = w, .packed = true,
-                         .c = a->out[0].data, .ldc = z.C };
+    return (bgemm_call){ .M = z.N * z.H * z.W,
+                         .N = z.c,
+                         .K = K,
+                         .a = patches_of_dy(&z, a->in[0].data, p),
+                         .b = w,
+                         .packed = true,
+                         .c = a->out[0].data,
+                         .ldc = z.C };
 }
 
 static bgemm_call dw_call(const op_args *a, bgemm_patches *p)
 {
     sizes z = sizes_of(&a->in[1], &a->out[0], &a->in[0], &a->attr);
     int64_t K = z.N * z.Ho * z.Wo, columns = z.k * z.k * z.c;
-    return (bgemm_call){ .M = z.O, .N = columns, .K = K, .a = bgemm_matrix(a->in[0].data, K, z.O, z.O), .ta = true,
-                         .b = patches_of_x(&z, a->in[1].data, p), .c = a->out[0].data, .ldc = columns, .c_float = true };
+    return (bgemm_call){ .M = z.O,
+                         .N = columns,
+                         .K = K,
+                         .a = bgemm_matrix(a->in[0].data, K, z.O, z.O),
+                         .ta = true,
+                         .b = patches_of_x(&z, a->in[1].data, p),
+                         .c = a->out[0].data,
+                         .ldc = columns,
+                         .c_float = true };
 }
 
 cloob_status conv2d_prepare_of_bf16(const op_env *env, op_args *a)

@@ -11,14 +11,25 @@ typedef struct sizes {
 
 static sizes sizes_of(const tensor *x, const tensor *w, const tensor *y, const op_attr *at)
 {
-    return (sizes){ x->dim[0], x->dim[1], x->dim[2], x->dim[3], w->dim[0], w->dim[1], y->dim[1], y->dim[2], at->stride, at->pad,
-                    y->dim[1] * y->dim[2], w->dim[1] * w->dim[1] * x->dim[3] };
+    return (sizes){ x->dim[0],
+                    x->dim[1],
+                    x->dim[2],
+                    x->dim[3],
+                    w->dim[0],
+                    w->dim[1],
+                    y->dim[1],
+                    y->dim[2],
+                    at->stride,
+                    at->pad,
+                    y->dim[1] * y->dim[2],
+                    w->dim[1] * w->dim[1] * x->dim[3] };
 }
 
 static bool ours(const tensor *x, const tensor *w) { return x->dtype == CLOOB_F32 && x->dim[3] == w->dim[3]; }
 
 /* One patch matrix per thread; weight gradients need a partial sum per thread as well. */
-static cloob_status scratch_for(const op_env *env, op_args *a, const tensor *x, const tensor *w, const tensor *y, bool sums)
+static cloob_status scratch_for(const op_env *env, op_args *a, const tensor *x, const tensor *w, const tensor *y,
+                                bool sums)
 {
     sizes z = sizes_of(x, w, y, &a->attr);
     int64_t each = z.rows * z.width + (sums ? z.O * z.width : 0);
@@ -26,11 +37,20 @@ static cloob_status scratch_for(const op_env *env, op_args *a, const tensor *x, 
     return CLOOB_OK;
 }
 
-cloob_status conv2d_prepare_of_f32(const op_env *env, op_args *a) { return scratch_for(env, a, &a->in[0], &a->in[1], &a->out[0], false); }
+cloob_status conv2d_prepare_of_f32(const op_env *env, op_args *a)
+{
+    return scratch_for(env, a, &a->in[0], &a->in[1], &a->out[0], false);
+}
 
-cloob_status conv2d_dx_prepare_of_f32(const op_env *env, op_args *a) { return scratch_for(env, a, &a->out[0], &a->in[1], &a->in[0], false); }
+cloob_status conv2d_dx_prepare_of_f32(const op_env *env, op_args *a)
+{
+    return scratch_for(env, a, &a->out[0], &a->in[1], &a->in[0], false);
+}
 
-cloob_status conv2d_dw_prepare_of_f32(const op_env *env, op_args *a) { return scratch_for(env, a, &a->in[1], &a->out[0], &a->in[0], true); }
+cloob_status conv2d_dw_prepare_of_f32(const op_env *env, op_args *a)
+{
+    return scratch_for(env, a, &a->in[1], &a->out[0], &a->in[0], true);
+}
 
 void conv2d_f32_release(const op_env *env, op_args *a) { (void)env, (void)a; }
 
@@ -63,7 +83,8 @@ static void forward_range(void *arg, int64_t begin, int64_t end, int thread)
     for (int64_t n = begin; n < end; n++) {
         float *y = (float *)j->a->out[0].data + n * z->rows * z->O;
         patches(z, matrix, (const float *)j->a->in[0].data + n * z->H * z->W * z->C, NULL);
-        gemm_tile(false, true, z->rows, z->O, z->width, 1.0f, matrix, z->width, j->a->in[1].data, z->width, 0.0f, y, z->O);
+        gemm_tile(false, true, z->rows, z->O, z->width, 1.0f, matrix, z->width, j->a->in[1].data, z->width, 0.0f, y,
+                  z->O);
         for (int64_t i = 0; i < z->rows * z->O; i++) {
             float v = y[i] + (bias ? bias[i % z->O] : 0) + (res ? res[n * z->rows * z->O + i] : 0);
             y[i] = j->a->attr.relu && v < 0 ? 0 : v;
@@ -87,7 +108,8 @@ static void dx_range(void *arg, int64_t begin, int64_t end, int thread)
     for (int64_t n = begin; n < end; n++) {
         const float *dy = (const float *)j->a->in[0].data + n * z->rows * z->O;
         float *dx = (float *)j->a->out[0].data + n * z->H * z->W * z->C;
-        gemm_tile(false, false, z->rows, z->width, z->O, 1.0f, dy, z->O, j->a->in[1].data, z->width, 0.0f, matrix, z->width);
+        gemm_tile(false, false, z->rows, z->width, z->O, 1.0f, dy, z->O, j->a->in[1].data, z->width, 0.0f, matrix,
+                  z->width);
         memset(dx, 0, (size_t)(z->H * z->W * z->C) * sizeof *dx);
         patches(z, matrix, NULL, dx);
     }
@@ -109,7 +131,8 @@ static void dw_range(void *arg, int64_t begin, int64_t end, int thread)
     for (int64_t n = begin; n < end; n++) {
         const float *dy = (const float *)j->a->in[0].data + n * z->rows * z->O;
         patches(z, matrix, (const float *)j->a->in[1].data + n * z->H * z->W * z->C, NULL);
-        gemm_tile(true, false, z->O, z->width, z->rows, 1.0f, dy, z->O, matrix, z->width, n > begin ? 1.0f : 0.0f, sum, z->width);
+        gemm_tile(true, false, z->O, z->width, z->rows, 1.0f, dy, z->O, matrix, z->width, n > begin ? 1.0f : 0.0f, sum,
+                  z->width);
     }
 }
 
@@ -122,7 +145,8 @@ cloob_status conv2d_dw_f32(const op_env *env, const op_args *a)
     pool_for(env->ctx, z->N, 1, dw_range, &j);
     for (int64_t i = 0; i < z->O * z->width; i++) {
         double total = 0;
-        for (int t = 0; t < pool_ranges(env->ctx, z->N, 1); t++) total += (double)((float *)a->scratch)[t * (z->rows + z->O) * z->width + i];
+        for (int t = 0; t < pool_ranges(env->ctx, z->N, 1); t++)
+            total += (double)((float *)a->scratch)[t * (z->rows + z->O) * z->width + i];
         dw[i] = (float)total;
     }
     return CLOOB_OK;

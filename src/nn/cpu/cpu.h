@@ -4,8 +4,8 @@
  * A picture tensor may come in blocks of channels: (N, C / b, H, W, b). Kernels that say `blocked` see it as N C/b planes of
  * H W rows of b channels; a plain (N, H, W, C) tensor is the same with b = C. Sums over a batch are taken per picture and
  * then in order, so results do not depend on the number of threads. */
-#ifndef NN_CPU_H
-#define NN_CPU_H
+#ifndef NN_CPU_CPU_H
+#define NN_CPU_CPU_H
 
 #include "core/pool.h"
 #include "nn/ref/ref.h"
@@ -49,15 +49,16 @@ typedef cloob_status cpu_run(const op_env *env, const op_args *a);
 typedef cloob_status cpu_prepare(const op_env *env, op_args *a);
 typedef void cpu_release(const op_env *env, op_args *a);
 
-cpu_run image_input_cpu, embed_cpu, embed_bwd_cpu, take_rows_cpu, take_rows_bwd_cpu, mean_tokens_cpu, mean_tokens_bwd_cpu,
-    bn_stats_cpu, bn_apply_cpu, bn_bwd_reduce_cpu, bn_bwd_apply_cpu, relu_cpu, add_cpu, avgpool2_cpu, avgpool2_bwd_cpu, linear_cpu,
-    linear_dx_cpu, linear_dw_cpu, act_cpu, act_bwd_cpu, layernorm_cpu, layernorm_bwd_cpu, attention_cpu, attention_bwd_cpu,
-    heads_project_cpu, heads_collect_cpu, heads_dw_cpu, pool_attention_cpu, pool_attention_bwd_cpu, conv2d_cpu, conv2d_dx_cpu,
-    conv2d_dw_cpu, fold_bn_cpu, class_tokens_cpu, class_tokens_bwd_cpu, attention_one_cpu, attention_one_bwd_cpu;
-cpu_prepare bn_sums_prepare, layernorm_bwd_prepare, attention_prepare, attention_bwd_prepare, pool_attention_bwd_prepare,
-    conv2d_prepare, conv2d_dx_prepare, conv2d_dw_prepare, bn_bwd_sums_prepare, bn_apply_prepare,
-    bn_bwd_apply_prepare, linear_prepare, linear_dx_prepare, linear_dw_prepare, heads_project_prepare, heads_collect_prepare,
-    heads_dw_prepare, pool_attention_prepare, attention_one_prepare, attention_one_bwd_prepare;
+cpu_run image_input_cpu, embed_cpu, embed_bwd_cpu, take_rows_cpu, take_rows_bwd_cpu, mean_tokens_cpu,
+    mean_tokens_bwd_cpu, bn_stats_cpu, bn_apply_cpu, bn_bwd_reduce_cpu, bn_bwd_apply_cpu, relu_cpu, add_cpu,
+    avgpool2_cpu, avgpool2_bwd_cpu, linear_cpu, linear_dx_cpu, linear_dw_cpu, act_cpu, act_bwd_cpu, layernorm_cpu,
+    layernorm_bwd_cpu, attention_cpu, attention_bwd_cpu, heads_project_cpu, heads_collect_cpu, heads_dw_cpu,
+    pool_attention_cpu, pool_attention_bwd_cpu, conv2d_cpu, conv2d_dx_cpu, conv2d_dw_cpu, fold_bn_cpu, class_tokens_cpu,
+    class_tokens_bwd_cpu, attention_one_cpu, attention_one_bwd_cpu;
+cpu_prepare bn_sums_prepare, layernorm_bwd_prepare, attention_prepare, attention_bwd_prepare,
+    pool_attention_bwd_prepare, conv2d_prepare, conv2d_dx_prepare, conv2d_dw_prepare, bn_bwd_sums_prepare,
+    bn_apply_prepare, bn_bwd_apply_prepare, linear_prepare, linear_dx_prepare, linear_dw_prepare, heads_project_prepare,
+    heads_collect_prepare, heads_dw_prepare, pool_attention_prepare, attention_one_prepare, attention_one_bwd_prepare;
 cpu_release conv2d_release, linear_release;
 
 /* Convolutions by element type. */

@@ -47,7 +47,10 @@ static cloob_status each_plane(const op_env *env, const op_args *a, const tensor
     return CLOOB_OK;
 }
 
-cloob_status avgpool2_cpu(const op_env *env, const op_args *a) { return each_plane(env, a, &a->in[0], CPU_PICK(a->in[0], pool_range)); }
+cloob_status avgpool2_cpu(const op_env *env, const op_args *a)
+{
+    return each_plane(env, a, &a->in[0], CPU_PICK(a->in[0], pool_range));
+}
 
 cloob_status avgpool2_bwd_cpu(const op_env *env, const op_args *a)
 {

@@ -56,9 +56,11 @@ CPU_CLONES static void NAME(pool_range)(void *arg, int64_t begin, int64_t end, i
     (void)thread;
     for (int64_t i = begin; i < end; i++)
         for (int64_t r = 0; r < Ho * Wo; r++) {
-            const REAL *top = (const REAL *)j->from + (i * j->big.HW + r / Wo * 2 * W + r % Wo * 2) * b, *below = top + W * b;
+            const REAL *top = (const REAL *)j->from + (i * j->big.HW + r / Wo * 2 * W + r % Wo * 2) * b,
+                       *below = top + W * b;
             REAL *y = (REAL *)j->to + (i * Ho * Wo + r) * b;
-            for (int64_t c = 0; c < b; c++) y[c] = PUT(0.25f * (GET(top[c]) + GET(top[b + c]) + GET(below[c]) + GET(below[b + c])));
+            for (int64_t c = 0; c < b; c++)
+                y[c] = PUT(0.25f * (GET(top[c]) + GET(top[b + c]) + GET(below[c]) + GET(below[b + c])));
         }
 }
 

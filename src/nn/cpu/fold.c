@@ -28,8 +28,15 @@ cloob_status fold_bn_cpu(const op_env *env, const op_args *a)
 {
     if (a->in[0].dtype != CLOOB_F32) return fold_bn_ref(env, a);
     int64_t O = a->in[0].dim[0], K = tensor_count(&a->in[0]) / O;
-    job j = { .w = a->in[0].data, .gain = a->in[1].data, .bias = a->in[2].data, .mean = a->in[3].data, .var = a->in[4].data,
-              .folded = a->out[0].data, .shift = a->out[1].data, .K = K, .eps = a->attr.eps };
+    job j = { .w = a->in[0].data,
+              .gain = a->in[1].data,
+              .bias = a->in[2].data,
+              .mean = a->in[3].data,
+              .var = a->in[4].data,
+              .folded = a->out[0].data,
+              .shift = a->out[1].data,
+              .K = K,
+              .eps = a->attr.eps };
     pool_for(env->ctx, O, 1 + 32768 / K, fold_range, &j);
     return CLOOB_OK;
 }

@@ -19,8 +19,15 @@ typedef struct job {
 
 cloob_status layernorm_cpu(const op_env *env, const op_args *a)
 {
-    job j = { .x = a->in[0].data, .gain = a->in[1].data, .bias = a->in[2].data, .y = a->out[0].data, .mean = a->out[1].data,
-              .rstd = a->out[2].data, .R = tensor_rows(&a->in[0]), .C = tensor_cols(&a->in[0]), .eps = a->attr.eps };
+    job j = { .x = a->in[0].data,
+              .gain = a->in[1].data,
+              .bias = a->in[2].data,
+              .y = a->out[0].data,
+              .mean = a->out[1].data,
+              .rstd = a->out[2].data,
+              .R = tensor_rows(&a->in[0]),
+              .C = tensor_cols(&a->in[0]),
+              .eps = a->attr.eps };
     pool_for(env->ctx, j.R, 8, CPU_PICK(a->in[0], forward_range), &j);
     return CLOOB_OK;
 }
@@ -36,14 +43,23 @@ cloob_status layernorm_bwd_prepare(const op_env *env, op_args *a)
 
 cloob_status layernorm_bwd_cpu(const op_env *env, const op_args *a)
 {
-    job j = { .dy = a->in[0].data, .x = a->in[1].data, .mean = a->in[2].data, .rstd = a->in[3].data, .gain = a->in[4].data,
-              .extra = a->in[5].data, .dx = a->out[0].data, .part = a->scratch, .R = tensor_rows(&a->in[1]), .C = tensor_cols(&a->in[1]) };
+    job j = { .dy = a->in[0].data,
+              .x = a->in[1].data,
+              .mean = a->in[2].data,
+              .rstd = a->in[3].data,
+              .gain = a->in[4].data,
+              .extra = a->in[5].data,
+              .dx = a->out[0].data,
+              .part = a->scratch,
+              .R = tensor_rows(&a->in[1]),
+              .C = tensor_cols(&a->in[1]) };
     float *dgain = a->out[1].data, *dbias = a->out[2].data;
     int64_t K = chunks(j.R);
     pool_for(env->ctx, K, 1, CPU_PICK(a->in[1], backward_range), &j);
     for (int64_t c = 0; c < j.C; c++) {
         double gain = 0, bias = 0;
-        for (int64_t k = 0; k < K; k++) gain += (double)j.part[k * 2 * j.C + c], bias += (double)j.part[(k * 2 + 1) * j.C + c];
+        for (int64_t k = 0; k < K; k++)
+            gain += (double)j.part[k * 2 * j.C + c], bias += (double)j.part[(k * 2 + 1) * j.C + c];
         if (dgain) dgain[c] = (float)gain;
         if (dbias) dbias[c] = (float)bias;
     }

@@ -23,7 +23,8 @@ CPU_CLONES static void NAME(forward_range)(void *arg, int64_t begin, int64_t end
 CPU_INLINE void NAME(row_backward)(const job *j, int64_t r)
 {
     int64_t C = j->C;
-    const REAL *dy = (const REAL *)j->dy + r * C, *x = (const REAL *)j->x + r * C, *extra = j->extra ? (const REAL *)j->extra + r * C : NULL;
+    const REAL *dy = (const REAL *)j->dy + r * C, *x = (const REAL *)j->x + r * C,
+               *extra = j->extra ? (const REAL *)j->extra + r * C : NULL;
     REAL *dx = (REAL *)j->dx + r * C;
     float mu = j->mean[r], s = j->rstd[r], m1 = 0, m2 = 0;
 #pragma omp simd reduction(+ : m1, m2)

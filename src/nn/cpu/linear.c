@@ -32,8 +32,8 @@ cloob_status linear_cpu(const op_env *env, const op_args *a)
     bias_job j = { a->in[2].data, a->in[3].data, a->out[0].data, O };
     bool start = j.bias || j.res;
     if (start) pool_for(env->ctx, R, 1 + (1 << 14) / O, start_range, &j);
-    cpu_sgemm(env->ctx, false, !a->attr.transposed, R, O, K, 1.0f, a->in[0].data, K, a->in[1].data, a->attr.transposed ? O : K,
-              start ? 1.0f : 0.0f, j.y, O);
+    cpu_sgemm(env->ctx, false, !a->attr.transposed, R, O, K, 1.0f, a->in[0].data, K, a->in[1].data,
+              a->attr.transposed ? O : K, start ? 1.0f : 0.0f, j.y, O);
     return CLOOB_OK;
 }
 
@@ -41,8 +41,8 @@ cloob_status linear_dx_cpu(const op_env *env, const op_args *a)
 {
     if (a->in[0].dtype == CLOOB_BF16) return linear_dx_bf16(env, a);
     int64_t R = tensor_rows(&a->in[0]), O = tensor_cols(&a->in[0]), K = tensor_cols(&a->out[0]);
-    cpu_sgemm(env->ctx, false, a->attr.transposed, R, K, O, 1.0f, a->in[0].data, O, a->in[1].data, a->attr.transposed ? O : K, 0.0f,
-              a->out[0].data, K);
+    cpu_sgemm(env->ctx, false, a->attr.transposed, R, K, O, 1.0f, a->in[0].data, O, a->in[1].data,
+              a->attr.transposed ? O : K, 0.0f, a->out[0].data, K);
     return CLOOB_OK;
 }
 
@@ -88,7 +88,8 @@ cloob_status heads_project_cpu(const op_env *env, const op_args *a)
     float *u = a->out[0].data;
     int64_t N = a->out[0].dim[0], H = a->out[0].dim[1], C = a->out[0].dim[2], E = a->in[1].dim[0] / H;
     for (int64_t h = 0; h < H; h++)
-        cpu_sgemm(env->ctx, false, false, N, C, E, a->attr.scale, x + h * E, H * E, w + h * E * C, C, 0.0f, u + h * C, H * C);
+        cpu_sgemm(env->ctx, false, false, N, C, E, a->attr.scale, x + h * E, H * E, w + h * E * C, C, 0.0f, u + h * C,
+                  H * C);
     return CLOOB_OK;
 }
 
@@ -101,7 +102,8 @@ cloob_status heads_collect_cpu(const op_env *env, const op_args *a)
     bias_job j = { a->in[2].data, NULL, o, H * E };
     if (j.bias) pool_for(env->ctx, N, 16, start_range, &j);
     for (int64_t h = 0; h < H; h++)
-        cpu_sgemm(env->ctx, false, true, N, E, C, a->attr.scale, s + h * C, H * C, w + h * E * C, C, j.bias ? 1.0f : 0.0f, o + h * E, H * E);
+        cpu_sgemm(env->ctx, false, true, N, E, C, a->attr.scale, s + h * C, H * C, w + h * E * C, C,
+                  j.bias ? 1.0f : 0.0f, o + h * E, H * E);
     return CLOOB_OK;
 }
 
@@ -113,6 +115,7 @@ cloob_status heads_dw_cpu(const op_env *env, const op_args *a)
     int64_t N = a->in[1].dim[0], H = a->in[1].dim[1], C = a->in[1].dim[2], E = a->out[0].dim[0] / H;
     column_sums(env->ctx, x, a->out[1].data, N, H * E);
     for (int64_t h = 0; h < H; h++)
-        cpu_sgemm(env->ctx, true, false, E, C, N, a->attr.scale, x + h * E, H * E, u + h * C, H * C, 0.0f, dw + h * E * C, C);
+        cpu_sgemm(env->ctx, true, false, E, C, N, a->attr.scale, x + h * E, H * E, u + h * C, H * C, 0.0f,
+                  dw + h * E * C, C);
     return CLOOB_OK;
 }

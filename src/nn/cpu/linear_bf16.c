@@ -8,18 +8,32 @@ static bgemm_call forward_call(const op_args *a)
 {
     int64_t R = tensor_rows(&a->out[0]), O = tensor_cols(&a->out[0]), K = tensor_cols(&a->in[0]);
     bool transposed = a->attr.transposed;
-    return (bgemm_call){ .M = R, .N = O, .K = K, .a = bgemm_matrix(a->in[0].data, R, K, K),
-                         .b = transposed ? bgemm_matrix(a->in[1].data, K, O, O) : bgemm_matrix(a->in[1].data, O, K, K), .tb = !transposed,
-                         .packed = true, .c = a->out[0].data, .ldc = O, .bias = a->in[2].data, .res = a->in[3].data };
+    return (bgemm_call){ .M = R,
+                         .N = O,
+                         .K = K,
+                         .a = bgemm_matrix(a->in[0].data, R, K, K),
+                         .b = transposed ? bgemm_matrix(a->in[1].data, K, O, O) : bgemm_matrix(a->in[1].data, O, K, K),
+                         .tb = !transposed,
+                         .packed = true,
+                         .c = a->out[0].data,
+                         .ldc = O,
+                         .bias = a->in[2].data,
+                         .res = a->in[3].data };
 }
 
 static bgemm_call dx_call(const op_args *a)
 {
     int64_t R = tensor_rows(&a->in[0]), O = tensor_cols(&a->in[0]), K = tensor_cols(&a->out[0]);
     bool transposed = a->attr.transposed;
-    return (bgemm_call){ .M = R, .N = K, .K = O, .a = bgemm_matrix(a->in[0].data, R, O, O),
-                         .b = transposed ? bgemm_matrix(a->in[1].data, K, O, O) : bgemm_matrix(a->in[1].data, O, K, K), .tb = transposed,
-                         .packed = true, .c = a->out[0].data, .ldc = K };
+    return (bgemm_call){ .M = R,
+                         .N = K,
+                         .K = O,
+                         .a = bgemm_matrix(a->in[0].data, R, O, O),
+                         .b = transposed ? bgemm_matrix(a->in[1].data, K, O, O) : bgemm_matrix(a->in[1].data, O, K, K),
+                         .tb = transposed,
+                         .packed = true,
+                         .c = a->out[0].data,
+                         .ldc = K };
 }
 
 /* dw (O, K) = dy^T x, or (K, O) = x^T dy. */
@@ -28,8 +42,15 @@ static bgemm_call dw_call(const op_args *a)
     int64_t R = tensor_rows(&a->in[0]), O = tensor_cols(&a->in[0]), K = tensor_cols(&a->in[1]);
     bgemm_view dy = bgemm_matrix(a->in[0].data, R, O, O), x = bgemm_matrix(a->in[1].data, R, K, K);
     bool transposed = a->attr.transposed;
-    return (bgemm_call){ .M = transposed ? K : O, .N = transposed ? O : K, .K = R, .a = transposed ? x : dy, .ta = true,
-                         .b = transposed ? dy : x, .c = a->out[0].data, .ldc = transposed ? O : K, .c_float = true };
+    return (bgemm_call){ .M = transposed ? K : O,
+                         .N = transposed ? O : K,
+                         .K = R,
+                         .a = transposed ? x : dy,
+                         .ta = true,
+                         .b = transposed ? dy : x,
+                         .c = a->out[0].data,
+                         .ldc = transposed ? O : K,
+                         .c_float = true };
 }
 
 static bool is_bf16(const op_args *a) { return a->in[0].dtype == CLOOB_BF16; }
@@ -114,18 +135,29 @@ typedef struct heads {
 static bgemm_call project_call(const op_args *a, int64_t h)
 {
     heads z = { a->out[0].dim[0], a->out[0].dim[1], a->out[0].dim[2], a->in[1].dim[0] / a->out[0].dim[1] };
-    return (bgemm_call){ .M = z.N, .N = z.C, .K = z.E, .a = bgemm_matrix((const uint16_t *)a->in[0].data + h * z.E, z.N, z.E, z.H * z.E),
+    return (bgemm_call){ .M = z.N,
+                         .N = z.C,
+                         .K = z.E,
+                         .a = bgemm_matrix((const uint16_t *)a->in[0].data + h * z.E, z.N, z.E, z.H * z.E),
                          .b = bgemm_matrix((const uint16_t *)a->in[1].data + h * z.E * z.C, z.E, z.C, z.C),
-                         .c = (uint16_t *)a->out[0].data + h * z.C, .ldc = z.H * z.C, .alpha = a->attr.scale };
+                         .c = (uint16_t *)a->out[0].data + h * z.C,
+                         .ldc = z.H * z.C,
+                         .alpha = a->attr.scale };
 }
 
 /* o[:, h E ..] = scale s[:, h] w[h E ..]^T + bias. */
 static bgemm_call collect_call(const op_args *a, int64_t h)
 {
     heads z = { a->in[0].dim[0], a->in[0].dim[1], a->in[0].dim[2], a->in[1].dim[0] / a->in[0].dim[1] };
-    return (bgemm_call){ .M = z.N, .N = z.E, .K = z.C, .a = bgemm_matrix((const uint16_t *)a->in[0].data + h * z.C, z.N, z.C, z.H * z.C),
-                         .b = bgemm_matrix((const uint16_t *)a->in[1].data + h * z.E * z.C, z.E, z.C, z.C), .tb = true,
-                         .c = (uint16_t *)a->out[0].data + h * z.E, .ldc = z.H * z.E, .alpha = a->attr.scale,
+    return (bgemm_call){ .M = z.N,
+                         .N = z.E,
+                         .K = z.C,
+                         .a = bgemm_matrix((const uint16_t *)a->in[0].data + h * z.C, z.N, z.C, z.H * z.C),
+                         .b = bgemm_matrix((const uint16_t *)a->in[1].data + h * z.E * z.C, z.E, z.C, z.C),
+                         .tb = true,
+                         .c = (uint16_t *)a->out[0].data + h * z.E,
+                         .ldc = z.H * z.E,
+                         .alpha = a->attr.scale,
                          .bias = a->in[2].data ? (const float *)a->in[2].data + h * z.E : NULL };
 }
 
@@ -133,9 +165,16 @@ static bgemm_call collect_call(const op_args *a, int64_t h)
 static bgemm_call heads_dw_call(const op_args *a, int64_t h)
 {
     heads z = { a->in[1].dim[0], a->in[1].dim[1], a->in[1].dim[2], a->out[0].dim[0] / a->in[1].dim[1] };
-    return (bgemm_call){ .M = z.E, .N = z.C, .K = z.N, .a = bgemm_matrix((const uint16_t *)a->in[0].data + h * z.E, z.N, z.E, z.H * z.E), .ta = true,
+    return (bgemm_call){ .M = z.E,
+                         .N = z.C,
+                         .K = z.N,
+                         .a = bgemm_matrix((const uint16_t *)a->in[0].data + h * z.E, z.N, z.E, z.H * z.E),
+                         .ta = true,
                          .b = bgemm_matrix((const uint16_t *)a->in[1].data + h * z.C, z.N, z.C, z.H * z.C),
-                         .c = (float *)a->out[0].data + h * z.E * z.C, .ldc = z.C, .c_float = true, .alpha = a->attr.scale };
+                         .c = (float *)a->out[0].data + h * z.E * z.C,
+                         .ldc = z.C,
+                         .c_float = true,
+                         .alpha = a->attr.scale };
 }
 
 typedef bgemm_call head_call(const op_args *a, int64_t h);

@@ -32,8 +32,8 @@ cloob_status linear_frozen_prepare(const op_env *env, op_args *a)
 static const float *kept_weight(const op_env *env, const frozen *f, const pgemm_weight *w)
 {
     bool fresh = false;
-    if (!f->ran) return op_kept_find(env->kept, w->w);
-    float *packed = op_kept_get(env->kept, w->w, pgemm_packed_bytes(w->N, w->K), &fresh);
+    if (!f->ran) return weight_cache_find(env->kept, w->w);
+    float *packed = weight_cache_get(env->kept, w->w, pgemm_packed_bytes(w->N, w->K), &fresh);
     if (packed && fresh) pgemm_pack(env->ctx, w, packed);
     return packed; /* NULL when memory is out: it goes without */
 }
@@ -42,8 +42,13 @@ bool linear_frozen(const op_env *env, const op_args *a)
 {
     frozen *f = a->state;
     if (!f) return false;
-    pgemm_call c = { .M = tensor_rows(&a->out[0]), .x = a->in[0].data, .weight = weight_of(a), .scratch = a->scratch, .bias = a->in[2].data,
-                     .res = a->in[3].data, .y = a->out[0].data };
+    pgemm_call c = { .M = tensor_rows(&a->out[0]),
+                     .x = a->in[0].data,
+                     .weight = weight_of(a),
+                     .scratch = a->scratch,
+                     .bias = a->in[2].data,
+                     .res = a->in[3].data,
+                     .y = a->out[0].data };
     if (f->few) {
         pgemm_few(env->ctx, &c);
         return true;

@@ -52,7 +52,8 @@ cloob_status take_rows_cpu(const op_env *env, const op_args *a)
     const char *x = from->data;
     char *y = a->out[0].data;
     (void)env;
-    for (int64_t n = 0; n < a->out[0].dim[0]; n++) memcpy(y + (size_t)n * row, x + row_of(from, &a->in[1], n) * row, row);
+    for (int64_t n = 0; n < a->out[0].dim[0]; n++)
+        memcpy(y + (size_t)n * row, x + row_of(from, &a->in[1], n) * row, row);
     return CLOOB_OK;
 }
 
@@ -106,7 +107,8 @@ cloob_status class_tokens_bwd_cpu(const op_env *env, const op_args *a)
     const tensor *dy = &a->in[0];
     size_t token = (size_t)dy->dim[2] * dtype_size(dy->dtype), grid = token * (size_t)(dy->dim[1] - 1);
     for (int64_t n = 0; a->out[0].data && n < dy->dim[0]; n++)
-        memcpy((char *)a->out[0].data + (size_t)n * grid, (const char *)dy->data + (size_t)n * (grid + token) + token, grid);
+        memcpy((char *)a->out[0].data + (size_t)n * grid, (const char *)dy->data + (size_t)n * (grid + token) + token,
+               grid);
     batch_sum(env, dy, a->out[1].data, dy->dim[2]);
     batch_sum(env, dy, a->out[2].data, dy->dim[1] * dy->dim[2]);
     return CLOOB_OK;

@@ -10,7 +10,8 @@ CPU_CLONES static void NAME(input_range)(void *arg, int64_t begin, int64_t end, 
         for (int64_t c = 0; c < C; c++) {
             const uint8_t *bytes = (const uint8_t *)x->data + n * HW * 3;
             const float *floats = (const float *)x->data + (n * 3 + c) * HW;
-            float scale = c < 3 ? 1.0f / (255.0f * a->attr.std[c]) : 0, shift = c < 3 ? -a->attr.mean[c] / a->attr.std[c] : 0;
+            float scale = c < 3 ? 1.0f / (255.0f * a->attr.std[c]) : 0,
+                  shift = c < 3 ? -a->attr.mean[c] / a->attr.std[c] : 0;
             if (c >= 3)
                 for (int64_t p = 0; p < HW; p++) out[p * C + c] = 0;
             else if (x->dtype == CLOOB_U8)
@@ -42,7 +43,8 @@ CPU_CLONES static void NAME(embed_bwd_range)(void *arg, int64_t begin, int64_t e
     const int32_t *token = a->in[1].data, *row = a->in[4].data;
     const REAL *dy = a->in[0].data;
     float *dtable = a->out[0].data, *dpos = a->out[1].data;
-    int64_t R = tensor_rows(&a->in[0]), T = a->in[1].dim[1], C = tensor_cols(&a->in[0]), V = a->in[2].dim[0], width = end - begin;
+    int64_t R = tensor_rows(&a->in[0]), T = a->in[1].dim[1], C = tensor_cols(&a->in[0]), V = a->in[2].dim[0],
+            width = end - begin;
     (void)thread;
     for (int64_t v = 0; dtable && v < V; v++) memset(dtable + v * C + begin, 0, (size_t)width * sizeof *dtable);
     for (int64_t t = 0; dpos && t < T; t++) memset(dpos + t * C + begin, 0, (size_t)width * sizeof *dpos);

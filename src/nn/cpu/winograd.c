@@ -40,7 +40,8 @@ static int64_t offset_of(const job *j, int64_t ob, int64_t c, int64_t point)
 {
     int64_t points = j->alpha * j->alpha, go = j->group_o, gc = j->group_c, cb = c / V;
     if (j->format == dnnl_wino_wei_aaOio) return ((point * (j->O / V) + ob) * j->C + c) * V;
-    if (j->format == dnnl_wino_wei_aaOBiOo) return (((point * (j->O / V / go) + ob / go) * j->C + c) * go + ob % go) * V;
+    if (j->format == dnnl_wino_wei_aaOBiOo)
+        return (((point * (j->O / V / go) + ob / go) * j->C + c) * go + ob % go) * V;
     return (((((ob / go * points + point) * (j->C / V / gc) + cb / gc) * go + ob % go) * gc + cb % gc) * V + c % V) * V;
 }
 
@@ -50,11 +51,13 @@ static inline void transform(const job *j, const float w[9][V], float u[MOST * M
     float half[MOST][3][V];
     for (int a = 0; a < j->alpha; a++)
         for (int x = 0; x < 3; x++)
-            for (int o = 0; o < V; o++) half[a][x][o] = j->G[a][0] * w[x][o] + j->G[a][1] * w[3 + x][o] + j->G[a][2] * w[6 + x][o];
+            for (int o = 0; o < V; o++)
+                half[a][x][o] = j->G[a][0] * w[x][o] + j->G[a][1] * w[3 + x][o] + j->G[a][2] * w[6 + x][o];
     for (int a = 0; a < j->alpha; a++)
         for (int b = 0; b < j->alpha; b++)
             for (int o = 0; o < V; o++)
-                u[a * j->alpha + b][o] = half[a][0][o] * j->G[b][0] + half[a][1][o] * j->G[b][1] + half[a][2][o] * j->G[b][2];
+                u[a * j->alpha + b][o] =
+                    half[a][0][o] * j->G[b][0] + half[a][1][o] * j->G[b][1] + half[a][2][o] * j->G[b][2];
 }
 
 CPU_CLONES static void weights_range(void *arg, int64_t begin, int64_t end, int thread)
@@ -80,10 +83,19 @@ CPU_CLONES static void weights_range(void *arg, int64_t begin, int64_t end, int 
 bool winograd_weights(cloob_ctx *ctx, const dnnl_memory_desc_t *md, const float *w, float *out)
 {
     const dnnl_wino_desc_t *d = &md->format_desc.wino_desc;
-    job j = { .w = w, .out = out, .O = md->dims[0], .C = md->dims[1], .alpha = d->alpha, .format = d->wino_format, .group_o = d->oc2_block, .group_c = d->ic2_block };
-    bool known = d->wino_format == dnnl_wino_wei_aaOio || d->wino_format == dnnl_wino_wei_aaOBiOo || d->wino_format == dnnl_wino_wei_OBaaIBOIio;
-    if (!known || d->r != 3 || (d->alpha != 4 && d->alpha != 6) || d->ic != j.C || d->oc != j.O || d->ic_block != V || d->oc_block != V ||
-        j.O % V || j.C % V || j.group_o < 1 || j.group_c < 1 || d->adj_scale != 1.0f || md->data_type != dnnl_f32)
+    job j = { .w = w,
+              .out = out,
+              .O = md->dims[0],
+              .C = md->dims[1],
+              .alpha = d->alpha,
+              .format = d->wino_format,
+              .group_o = d->oc2_block,
+              .group_c = d->ic2_block };
+    bool known = d->wino_format == dnnl_wino_wei_aaOio || d->wino_format == dnnl_wino_wei_aaOBiOo ||
+                 d->wino_format == dnnl_wino_wei_OBaaIBOIio;
+    if (!known || d->r != 3 || (d->alpha != 4 && d->alpha != 6) || d->ic != j.C || d->oc != j.O || d->ic_block != V ||
+        d->oc_block != V || j.O % V || j.C % V || j.group_o < 1 || j.group_c < 1 || d->adj_scale != 1.0f ||
+        md->data_type != dnnl_f32)
         return false;
     fill_points(&j);
     pool_for(ctx, j.O / V * (j.C / V), 4, weights_range, &j);

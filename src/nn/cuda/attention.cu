@@ -106,7 +106,8 @@ struct tile {
 
     /* Rows row0.. below T of the result to memory, by way of 16 rows of shared memory that are this warp's alone: whole rows
      * leave 16 bytes at a time. */
-    __device__ static void write(bf16 *to, int64_t step, const float acc[D / 8][4], float scale, int row0, int T, bf16 *stage)
+    __device__ static void write(bf16 *to, int64_t step, const float acc[D / 8][4], float scale, int row0, int T,
+                                 bf16 *stage)
     {
         int lane = threadIdx.x & 31;
 #pragma unroll
@@ -127,10 +128,7 @@ struct tile {
 
 /* Element (half, i) of a 16 x 16 result: row lane/4 + 8 (i/2), column 8 half + 2 (lane%4) + i%2. */
 __device__ __forceinline__ int row_in_tile(int i) { return (threadIdx.x & 31) / 4 + 8 * (i / 2); }
-__device__ __forceinline__ int col_in_tile(int half, int i)
-{
-    return 8 * half + (threadIdx.x & 3) * 2 + i % 2;
-}
+__device__ __forceinline__ int col_in_tile(int half, int i) { return 8 * half + (threadIdx.x & 3) * 2 + i % 2; }
 
 template <int D, bool PACKED>
 static __global__ void __launch_bounds__(32 * MOST_WARPS)
@@ -168,9 +166,8 @@ static __global__ void __launch_bounds__(32 * MOST_WARPS)
                     top = fmaxf(top, s[half][i]);
                 }
                 if (top == -INFINITY) continue;
-                sum[r] = sum[r] * power2(most[r] - top) + power2(s[0][2 * r] - top) +
-                         power2(s[0][2 * r + 1] - top) + power2(s[1][2 * r] - top) +
-                         power2(s[1][2 * r + 1] - top);
+                sum[r] = sum[r] * power2(most[r] - top) + power2(s[0][2 * r] - top) + power2(s[0][2 * r + 1] - top) +
+                         power2(s[1][2 * r] - top) + power2(s[1][2 * r + 1] - top);
                 most[r] = top;
             }
         }
@@ -198,7 +195,8 @@ static __global__ void __launch_bounds__(32 * MOST_WARPS)
                 }
             tl::add_product(o, s, v, j * 16);
         }
-        tl::write(y + at.row * z.C + h * D, z.C, o, 1.0f, t * 16, z.T, q + t * 16 * tl::LD); /* q's rows have been read */
+        tl::write(y + at.row * z.C + h * D, z.C, o, 1.0f, t * 16, z.T,
+                  q + t * 16 * tl::LD); /* q's rows have been read */
     }
 }
 
@@ -228,8 +226,7 @@ __device__ static void query_tile(bf16 *dq, const attn_rows &m, const attn_sizes
             for (int i = 0; i < 4; i++) {
                 int key = j * 16 + col_in_tile(half, i), query = t * 16 + row_in_tile(i);
                 bool seen = key < z.T && query < z.T && !(z.causal && key > query);
-                s[half][i] =
-                    seen ? power2(s[half][i] * scale - lse[i / 2]) * (dp[half][i] - along[i / 2]) : 0.0f;
+                s[half][i] = seen ? power2(s[half][i] * scale - lse[i / 2]) * (dp[half][i] - along[i / 2]) : 0.0f;
             }
         tl::add_product(acc, s, m.k, j * 16);
     }
@@ -286,8 +283,7 @@ __device__ static void dot_rows(float *along, const bf16 *dy, const bf16 *y, int
 
 template <int D, bool PACKED>
 static __global__ void __launch_bounds__(32 * MOST_WARPS, BACKWARD_BLOCKS)
-    backward_kernel(bf16 *dqkv, const bf16 *dy, const bf16 *qkv, const bf16 *y, const float *lse,
-                    attn_sizes z)
+    backward_kernel(bf16 *dqkv, const bf16 *dy, const bf16 *qkv, const bf16 *y, const float *lse, attn_sizes z)
 {
     extern __shared__ __align__(16) bf16 smem[];
     typedef tile<D> tl;
@@ -300,8 +296,7 @@ static __global__ void __launch_bounds__(32 * MOST_WARPS, BACKWARD_BLOCKS)
     tl::fill(k, qkv + at + z.C, 3 * z.C, z.T, z.Tp);
     tl::fill(v, qkv + at + 2 * z.C, 3 * z.C, z.T, z.Tp);
     tl::fill(g, dy + out, z.C, z.T, z.Tp);
-    for (int t = threadIdx.x; t < z.Tp; t += blockDim.x)
-        lse2[t] = t < z.T ? lse[place.head + t] * LOG2E : 0.0f;
+    for (int t = threadIdx.x; t < z.Tp; t += blockDim.x) lse2[t] = t < z.T ? lse[place.head + t] * LOG2E : 0.0f;
     dot_rows<D>(along, dy + out, y + out, z.C, z.T, z.Tp);
     arrive();
     __syncthreads();
@@ -344,12 +339,11 @@ static cloob_status launch_forward(const op_env *env, const op_args *a, const at
 {
     size_t smem = smem_of(z, 3, D);
     CLOOB_TRY(cuda_check(env->ctx,
-                         cudaFuncSetAttribute(forward_kernel<D, PACKED>,
-                                              cudaFuncAttributeMaxDynamicSharedMemorySize, (int)smem),
+                         cudaFuncSetAttribute(forward_kernel<D, PACKED>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                              (int)smem),
                          "attention"));
     forward_kernel<D, PACKED>
-        <<<(unsigned)(N * z.H), threads_of(z), smem, stream_of(env)>>>((bf16 *)a->out[0].data,
-                                                                       (float *)a->out[1].data,
+        <<<(unsigned)(N * z.H), threads_of(z), smem, stream_of(env)>>>((bf16 *)a->out[0].data, (float *)a->out[1].data,
                                                                        (const bf16 *)a->in[0].data, z);
     return cuda_launched(env->ctx, "attention");
 }
@@ -359,12 +353,12 @@ static cloob_status launch_backward(const op_env *env, const op_args *a, const a
 {
     size_t smem = smem_of(z, 5, D);
     CLOOB_TRY(cuda_check(env->ctx,
-                         cudaFuncSetAttribute(backward_kernel<D, PACKED>,
-                                              cudaFuncAttributeMaxDynamicSharedMemorySize, (int)smem),
+                         cudaFuncSetAttribute(backward_kernel<D, PACKED>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                              (int)smem),
                          "attention_bwd"));
     backward_kernel<D, PACKED><<<(unsigned)(N * z.H), threads_of(z), smem, stream_of(env)>>>(
-        (bf16 *)a->out[0].data, (const bf16 *)a->in[0].data, (const bf16 *)a->in[1].data,
-        (const bf16 *)a->in[2].data, (const float *)a->in[3].data, z);
+        (bf16 *)a->out[0].data, (const bf16 *)a->in[0].data, (const bf16 *)a->in[1].data, (const bf16 *)a->in[2].data,
+        (const float *)a->in[3].data, z);
     return cuda_launched(env->ctx, "attention_bwd");
 }
 

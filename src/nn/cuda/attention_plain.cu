@@ -42,8 +42,8 @@ __device__ __forceinline__ float dot(const T *a, const T *b, int D)
 
 /* softmax(q.k) v for one query; score holds `keys` floats of this warp. Returns the log-sum-exp. */
 template <typename T, int V>
-__device__ static float query_forward(T *y, float *score, const T *q, const T *k, const T *v, int64_t step,
-                                      int keys, int D, float scale)
+__device__ static float query_forward(T *y, float *score, const T *q, const T *k, const T *v, int64_t step, int keys,
+                                      int D, float scale)
 {
     int lane = threadIdx.x;
     float most = -INFINITY, sum = 0.0f;
@@ -120,15 +120,13 @@ static __global__ void __launch_bounds__(32 * WARPS)
     int j = (int)(id % z.T), h = (int)(id / z.T % z.H), lane = threadIdx.x, first = z.causal ? j : 0;
     place at = place_of(z, id / z.T / z.H, h);
     if (j >= at.T) return;
-    const T *base = qkv + at.row * step + h * z.D, *dy0 = dy + at.row * z.C + h * z.D,
-            *y0 = y + at.row * z.C + h * z.D;
+    const T *base = qkv + at.row * step + h * z.D, *dy0 = dy + at.row * z.C + h * z.D, *y0 = y + at.row * z.C + h * z.D;
     float *p = smem + threadIdx.y * 2 * z.T, *ds = p + z.T;
     for (int t = first + lane; t < at.T; t += 32) {
         const T *g = dy0 + (int64_t)t * z.C;
         p[t] = expf(dot<T, V>(base + t * step, base + z.C + j * step, z.D) * z.scale - lse[at.head + t]);
-        ds[t] = p[t] *
-                (dot<T, V>(g, base + 2 * z.C + j * step, z.D) - dot<T, V>(g, y0 + (int64_t)t * z.C, z.D)) *
-                z.scale;
+        ds[t] =
+            p[t] * (dot<T, V>(g, base + 2 * z.C + j * step, z.D) - dot<T, V>(g, y0 + (int64_t)t * z.C, z.D)) * z.scale;
     }
     __syncwarp();
     for (int i = lane; i < z.D; i += 32) {
@@ -207,8 +205,7 @@ static __global__ void __launch_bounds__(256)
 {
     for (int64_t r = *end + blockIdx.x; r < rows; r += gridDim.x) {
         if (bytes % 4 == 0)
-            for (int64_t i = threadIdx.x; i < bytes / 4; i += blockDim.x)
-                ((float *)(x + r * bytes))[i] = 0.0f;
+            for (int64_t i = threadIdx.x; i < bytes / 4; i += blockDim.x) ((float *)(x + r * bytes))[i] = 0.0f;
         else
             for (int64_t i = threadIdx.x; i < bytes; i += blockDim.x) x[r * bytes + i] = 0;
         for (int h = threadIdx.x; lse && h < H; h += blockDim.x) lse[h * rows + r] = 0.0f;
@@ -221,30 +218,27 @@ static sizes sizes_of(const op_args *a, const tensor *x, const tensor *start, in
 {
     int D = (int)(C / a->attr.heads);
     op_sequences s = op_sequences_of(&a->attr, x, start);
-    sizes z = { s.N,     (int)s.T, (int)C, (int)a->attr.heads, D, a->attr.causal, 1.0f / sqrtf((float)D),
-                s.start, s.rows };
+    sizes z = { s.N, (int)s.T, (int)C, (int)a->attr.heads, D, a->attr.causal, 1.0f / sqrtf((float)D), s.start, s.rows };
     return z;
 }
 
 static cloob_status check_room(const op_env *env, const char *op, const sizes &z)
 {
     if ((size_t)WARPS * 2 * z.T * sizeof(float) <= 48u << 10) return CLOOB_OK;
-    return ctx_fail(env->ctx, CLOOB_ERR_UNSUPPORTED, "%s: %d tokens are more than the GPU kernel holds", op,
-                    z.T);
+    return ctx_fail(env->ctx, CLOOB_ERR_UNSUPPORTED, "%s: %d tokens are more than the GPU kernel holds", op, z.T);
 }
 
 static unsigned blocks_of(int64_t warps) { return (unsigned)((warps + WARPS - 1) / WARPS); }
 
 /* ---- entry points -------------------------------------------------------------------------------- */
 
-extern "C" cloob_status zero_dead_cuda(const op_env *env, const char *op, const op_sequences *s,
-                                       const tensor *x, const tensor *lse)
+extern "C" cloob_status zero_dead_cuda(const op_env *env, const char *op, const op_sequences *s, const tensor *x,
+                                       const tensor *lse)
 {
     enum { BLOCKS = 256 };
-    dead_kernel<<<BLOCKS, 256, 0, stream_of(env)>>>((char *)x->data,
-                                                    tensor_cols(x) * (int64_t)dtype_size(x->dtype),
-                                                    lse ? (float *)lse->data : NULL,
-                                                    lse ? (int)lse->dim[0] : 0, s->start + s->N, s->rows);
+    dead_kernel<<<BLOCKS, 256, 0, stream_of(env)>>>((char *)x->data, tensor_cols(x) * (int64_t)dtype_size(x->dtype),
+                                                    lse ? (float *)lse->data : NULL, lse ? (int)lse->dim[0] : 0,
+                                                    s->start + s->N, s->rows);
     return cuda_launched(env->ctx, op);
 }
 
@@ -271,14 +265,12 @@ extern "C" cloob_status attention_bwd_plain(const op_env *env, const op_args *a)
     const float *lse = (const float *)a->in[3].data;
     CLOOB_TRY(check_room(env, "attention_bwd", z));
     WITH_PACK(y->dtype, z.D,
-              query_kernel<T, V>
-              <<<blocks, block, smem, s>>>((T *)a->out[0].data, (const T *)a->in[0].data,
-                                           (const T *)a->in[1].data, (const T *)y->data, lse, z));
+              query_kernel<T, V><<<blocks, block, smem, s>>>((T *)a->out[0].data, (const T *)a->in[0].data,
+                                                             (const T *)a->in[1].data, (const T *)y->data, lse, z));
     CLOOB_TRY(cuda_launched(env->ctx, "attention_bwd"));
     WITH_PACK(y->dtype, z.D,
-              key_kernel<T, V>
-              <<<blocks, block, smem, s>>>((T *)a->out[0].data, (const T *)a->in[0].data,
-                                           (const T *)a->in[1].data, (const T *)y->data, lse, z));
+              key_kernel<T, V><<<blocks, block, smem, s>>>((T *)a->out[0].data, (const T *)a->in[0].data,
+                                                           (const T *)a->in[1].data, (const T *)y->data, lse, z));
     return cuda_launched(env->ctx, "attention_bwd");
 }
 
@@ -289,9 +281,11 @@ extern "C" cloob_status attention_one_cuda(const op_env *env, const op_args *a)
     size_t smem = (size_t)WARPS * z.T * sizeof(float);
     CLOOB_TRY(check_room(env, "attention_one", z));
     WITH_PACK(q->dtype, z.D,
-              one_kernel<T, V><<<blocks_of(z.N * z.H), dim3(32, WARPS), smem, stream_of(env)>>>(
-                  (T *)a->out[0].data, (float *)a->out[1].data, (const T *)q->data, (const T *)kv->data,
-                  (const int32_t *)a->in[2].data, z));
+              one_kernel<T, V>
+              <<<blocks_of(z.N * z.H), dim3(32, WARPS), smem, stream_of(env)>>>((T *)a->out[0].data,
+                                                                                (float *)a->out[1].data,
+                                                                                (const T *)q->data, (const T *)kv->data,
+                                                                                (const int32_t *)a->in[2].data, z));
     return cuda_launched(env->ctx, "attention_one");
 }
 

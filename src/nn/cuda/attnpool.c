@@ -62,8 +62,8 @@ cloob_status heads_project_prepare_cuda(const op_env *env, op_args *a)
 cloob_status heads_project_cuda(const op_env *env, const op_args *a)
 {
     const heads_state *s = a->state;
-    return gemm_run(env->ctx, env->dev, s->plan, env->stream, a->out[0].data, a->in[0].data, a->in[1].data,
-                    NULL, NULL, a->scratch);
+    return gemm_run(env->ctx, env->dev, s->plan, env->stream, a->out[0].data, a->in[0].data, a->in[1].data, NULL, NULL,
+                    a->scratch);
 }
 
 cloob_status heads_collect_prepare_cuda(const op_env *env, op_args *a)
@@ -91,11 +91,10 @@ cloob_status heads_collect_cuda(const op_env *env, const op_args *a)
 {
     const heads_state *s = a->state;
     const tensor *o = &a->out[0], *bias = &a->in[2];
-    CLOOB_TRY(gemm_run(env->ctx, env->dev, s->plan, env->stream, o->data, a->in[0].data, a->in[1].data, NULL,
-                       NULL, a->scratch));
+    CLOOB_TRY(gemm_run(env->ctx, env->dev, s->plan, env->stream, o->data, a->in[0].data, a->in[1].data, NULL, NULL,
+                       a->scratch));
     if (!bias->data) return CLOOB_OK;
-    return bias_res_relu_cuda(env, "heads_collect", o->data, o->dtype, bias->data, NULL, false, o->dim[0],
-                              o->dim[1]);
+    return bias_res_relu_cuda(env, "heads_collect", o->data, o->dtype, bias->data, NULL, false, o->dim[0], o->dim[1]);
 }
 
 cloob_status heads_dw_prepare_cuda(const op_env *env, op_args *a)
@@ -126,19 +125,17 @@ cloob_status heads_dw_cuda(const op_env *env, const op_args *a)
     const heads_state *s = a->state;
     const tensor *x = &a->in[0];
     if (a->out[0].data)
-        CLOOB_TRY(gemm_run(env->ctx, env->dev, s->plan, env->stream, a->out[0].data, x->data, a->in[1].data,
-                           NULL, NULL, a->scratch));
+        CLOOB_TRY(gemm_run(env->ctx, env->dev, s->plan, env->stream, a->out[0].data, x->data, a->in[1].data, NULL, NULL,
+                           a->scratch));
     if (!a->out[1].data) return CLOOB_OK;
-    return colsum(env, "heads_dw", a->out[1].data, x->data, x->dtype, x->dim[0], x->dim[1], 0,
-                  at(a, s->sums));
+    return colsum(env, "heads_dw", a->out[1].data, x->data, x->dtype, x->dim[0], x->dim[1], 0, at(a, s->sums));
 }
 
 /* ---- pooling ------------------------------------------------------------------------------------- */
 
 typedef struct pool_state {
-    gemm_plan *score, *mix, *back,
-        *back_add;       /* (H,T) = (H,C)(T,C)^T; (H,C) = (H,T)(T,C); (T,C) [+]= (H,T)^T (H,C) */
-    size_t half, dz, dp; /* offsets in scratch: p and dz in the compute type, dp in F32 */
+    gemm_plan *score, *mix, *back, *back_add; /* (H,T) = (H,C)(T,C)^T; (H,C) = (H,T)(T,C); (T,C) [+]= (H,T)^T (H,C) */
+    size_t half, dz, dp;                      /* offsets in scratch: p and dz in the compute type, dp in F32 */
     int64_t N, T, C, H, ld;
 } pool_state;
 

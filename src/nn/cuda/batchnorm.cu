@@ -9,8 +9,7 @@ enum { STATS_BLOCKS = 4, STATS_UNROLL = 4 };
 
 /* partial: (gridDim.x, 2, C). */
 template <typename T, int V>
-static __global__ void __launch_bounds__(256, STATS_BLOCKS)
-    stats_kernel(float *partial, const T *x, int64_t R, int C)
+static __global__ void __launch_bounds__(256, STATS_BLOCKS) stats_kernel(float *partial, const T *x, int64_t R, int C)
 {
     extern __shared__ float sums[]; /* (block.y, 2 V, block.x) */
     int width = blockDim.x, packs = C / V, column = blockIdx.y * width + threadIdx.x;
@@ -60,8 +59,8 @@ __device__ static void finish_channel(const stats_out &o, int c, double mu, doub
 
 /* block (32 channels, 32 slices of the partial sums). */
 template <typename T>
-static __global__ void stats_finish_kernel(stats_out o, const float *partial, int parts, const float *pivot,
-                                           const T *x, int64_t R, int C)
+static __global__ void stats_finish_kernel(stats_out o, const float *partial, int parts, const float *pivot, const T *x,
+                                           int64_t R, int C)
 {
     int c = blockIdx.x * 32 + threadIdx.x;
     double s1, s2;
@@ -84,8 +83,8 @@ static __global__ void ranks_finish_kernel(stats_out o, int ranks, int C)
     finish_channel(o, c, mu, (double)o.ranks[C + c] / ranks - mu * mu, (double)o.ranks[2 * C + c]);
 }
 
-static __global__ void running_kernel(float *mean, float *rstd, const float *run_mean, const float *run_var,
-                                      float eps, int C)
+static __global__ void running_kernel(float *mean, float *rstd, const float *run_mean, const float *run_var, float eps,
+                                      int C)
 {
     int c = blockIdx.x * blockDim.x + threadIdx.x;
     if (c >= C) return;
@@ -100,8 +99,7 @@ static __global__ void fold_kernel(T *w2, float *b2, const T *w, const float *ga
 {
     int o = blockIdx.x;
     float s = gain[o] / sqrtf(var[o] + eps);
-    for (int64_t k = threadIdx.x; k < K; k += blockDim.x)
-        w2[o * K + k] = from_float<T>(s * to_float(w[o * K + k]));
+    for (int64_t k = threadIdx.x; k < K; k += blockDim.x) w2[o * K + k] = from_float<T>(s * to_float(w[o * K + k]));
     if (threadIdx.x == 0) b2[o] = bias[o] - s * mean[o];
 }
 
@@ -109,26 +107,24 @@ static __global__ void fold_kernel(T *w2, float *b2, const T *w, const float *ga
 
 static row_grid stats_grid(const device *d, const tensor *x)
 {
-    return rows_over_grid(d, tensor_rows(x), tensor_cols(x) / pack_width(x->dtype, tensor_cols(x)),
-                          STATS_BLOCKS);
+    return rows_over_grid(d, tensor_rows(x), tensor_cols(x) / pack_width(x->dtype, tensor_cols(x)), STATS_BLOCKS);
 }
 
 template <typename T, int V>
 static void launch_stats(const op_env *env, float *partial, const tensor *x, row_grid g)
 {
     size_t smem = (size_t)g.block.x * g.block.y * 2 * V * sizeof(float);
-    stats_kernel<T, V><<<g.grid, g.block, smem, stream_of(env)>>>(partial, (const T *)x->data, tensor_rows(x),
-                                                                  (int)tensor_cols(x));
+    stats_kernel<T, V>
+        <<<g.grid, g.block, smem, stream_of(env)>>>(partial, (const T *)x->data, tensor_rows(x), (int)tensor_cols(x));
 }
 
 template <typename T>
-static void launch_finish(const op_env *env, const stats_out &o, const float *partial, int parts,
-                          const float *pivot, const tensor *x)
+static void launch_finish(const op_env *env, const stats_out &o, const float *partial, int parts, const float *pivot,
+                          const tensor *x)
 {
     int C = (int)tensor_cols(x);
     stats_finish_kernel<T><<<(C + 31) / 32, dim3(32, 32), 0, stream_of(env)>>>(o, partial, parts, pivot,
-                                                                               (const T *)x->data,
-                                                                               tensor_rows(x), C);
+                                                                               (const T *)x->data, tensor_rows(x), C);
 }
 
 /* ---- entry points -------------------------------------------------------------------------------- */
@@ -139,11 +135,13 @@ static size_t ranks_bytes(const tensor *x) { return cuda_align(3 * (size_t)tenso
 extern "C" cloob_status bn_stats_prepare_cuda(const op_env *env, op_args *a)
 {
     const tensor *x = &a->in[0];
-    a->scratch_bytes = ranks_bytes(x) + (size_t)stats_grid(env->dev, x).grid.x * 2 * (size_t)tensor_cols(x) * sizeof(float);
+    a->scratch_bytes =
+        ranks_bytes(x) + (size_t)stats_grid(env->dev, x).grid.x * 2 * (size_t)tensor_cols(x) * sizeof(float);
     return CLOOB_OK;
 }
 
-extern "C" cloob_status bn_stats_finish(const op_env *env, const op_args *a, const float *partial, int parts, const float *pivot)
+extern "C" cloob_status bn_stats_finish(const op_env *env, const op_args *a, const float *partial, int parts,
+                                        const float *pivot)
 {
     const tensor *x = &a->in[0];
     int C = (int)tensor_cols(x);
@@ -177,8 +175,7 @@ extern "C" cloob_status bn_stats_cuda(const op_env *env, const op_args *a)
 extern "C" cloob_status bn_running_cuda(const op_env *env, const op_args *a)
 {
     int C = (int)tensor_count(&a->in[0]);
-    running_kernel<<<blocks_for(C), 256, 0, stream_of(env)>>>((float *)a->out[0].data,
-                                                              (float *)a->out[1].data,
+    running_kernel<<<blocks_for(C), 256, 0, stream_of(env)>>>((float *)a->out[0].data, (float *)a->out[1].data,
                                                               (const float *)a->in[0].data,
                                                               (const float *)a->in[1].data, a->attr.eps, C);
     return cuda_launched(env->ctx, "bn_running");
@@ -188,9 +185,10 @@ extern "C" cloob_status fold_bn_cuda(const op_env *env, const op_args *a)
 {
     const tensor *w = &a->in[0];
     int64_t O = w->dim[0], K = tensor_count(w) / O;
-    WITH_TYPE(w->dtype, fold_kernel<T><<<(unsigned)O, 128, 0, stream_of(env)>>>(
-                            (T *)a->out[0].data, (float *)a->out[1].data, (const T *)w->data,
-                            (const float *)a->in[1].data, (const float *)a->in[2].data,
-                            (const float *)a->in[3].data, (const float *)a->in[4].data, a->attr.eps, K));
+    WITH_TYPE(w->dtype, fold_kernel<T>
+              <<<(unsigned)O, 128, 0, stream_of(env)>>>((T *)a->out[0].data, (float *)a->out[1].data,
+                                                        (const T *)w->data, (const float *)a->in[1].data,
+                                                        (const float *)a->in[2].data, (const float *)a->in[3].data,
+                                                        (const float *)a->in[4].data, a->attr.eps, K));
     return cuda_launched(env->ctx, "fold_bn");
 }

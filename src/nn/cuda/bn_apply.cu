@@ -80,10 +80,8 @@ static void launch_apply(const op_env *env, const op_args *a, const apply_in &in
     T *to = (T *)y->data;
     const T *from = (const T *)x->data, *res = (const T *)a->in[5].data;
     if (a->attr.pool)
-        apply_pool_kernel<T, V, RELU>
-            <<<g.grid, g.block, 0, stream_of(env)>>>(to, from, in, pool_map_of(x), R, C);
-    else if (res)
-        apply_kernel<T, V, RELU, true, 2><<<g.grid, g.block, 0, stream_of(env)>>>(to, from, res, in, R, C);
+        apply_pool_kernel<T, V, RELU><<<g.grid, g.block, 0, stream_of(env)>>>(to, from, in, pool_map_of(x), R, C);
+    else if (res) apply_kernel<T, V, RELU, true, 2><<<g.grid, g.block, 0, stream_of(env)>>>(to, from, res, in, R, C);
     else apply_kernel<T, V, RELU, false, 4><<<g.grid, g.block, 0, stream_of(env)>>>(to, from, res, in, R, C);
 }
 

@@ -38,8 +38,7 @@ __device__ __forceinline__ void row_load(bwd_row<T, V> &q, const bwd_in &in, int
 }
 
 template <typename T, int V, int MASK, bool DY2, bool POOL>
-__device__ __forceinline__ float row_gradient(const bwd_row<T, V> &q, const bwd_in &in, const bn_affine<V> &k,
-                                              int i)
+__device__ __forceinline__ float row_gradient(const bwd_row<T, V> &q, const bwd_in &in, const bn_affine<V> &k, int i)
 {
     float g = to_float(q.dy.v[i]);
     if (DY2) g += to_float(q.dy2.v[i]);
@@ -92,7 +91,8 @@ static __global__ void __launch_bounds__(256, BWD_BLOCKS) reduce_kernel(float *p
                 if (g_out && counted) store<T, V>(g_out + (r + u * step) * in.C + c, out);
                 if (MASK == MASK_X && !POOL && in.again && counted) {
 #pragma unroll
-                    for (int i = 0; i < V; i++) out.v[i] = from_float<T>(fmaxf(bn_value<V>(k, to_float(q[u].x.v[i]), i), 0.0f));
+                    for (int i = 0; i < V; i++)
+                        out.v[i] = from_float<T>(fmaxf(bn_value<V>(k, to_float(q[u].x.v[i]), i), 0.0f));
                     store<T, V>((T *)in.again + (r + u * step) * in.C + c, out);
                 }
             }
@@ -156,7 +156,8 @@ static __global__ void __launch_bounds__(256, BWD_BLOCKS) pooled_reduce_kernel(f
         bn_affine<V> k;
         bn_affine_load<V>(k, in.mean, in.rstd, in.gain, in.bias, c);
 #pragma unroll 2
-        for (int64_t r = (int64_t)blockIdx.x * blockDim.y + threadIdx.y; r < in.R / 4; r += (int64_t)gridDim.x * blockDim.y) {
+        for (int64_t r = (int64_t)blockIdx.x * blockDim.y + threadIdx.y; r < in.R / 4;
+             r += (int64_t)gridDim.x * blockDim.y) {
             pooled_rows<T, V, RELU, DY2> q;
             int64_t first = pool_first(in.map, r);
             q.read(in, r, first, c);
@@ -188,7 +189,8 @@ static __global__ void __launch_bounds__(256, BWD_BLOCKS) pooled_dx_kernel(T *dx
     bn_affine_load<V>(k, in.mean, in.rstd, in.gain, in.bias, c);
     dx_factors<V>(m1, m2, in, k, c);
 #pragma unroll 2
-    for (int64_t r = (int64_t)blockIdx.x * blockDim.y + threadIdx.y; r < in.R / 4; r += (int64_t)gridDim.x * blockDim.y) {
+    for (int64_t r = (int64_t)blockIdx.x * blockDim.y + threadIdx.y; r < in.R / 4;
+         r += (int64_t)gridDim.x * blockDim.y) {
         pooled_rows<T, V, RELU, DY2> q;
         int64_t first = pool_first(in.map, r);
         q.read(in, r, first, c);
@@ -197,15 +199,16 @@ static __global__ void __launch_bounds__(256, BWD_BLOCKS) pooled_dx_kernel(T *dx
             pack<T, V> out;
 #pragma unroll
             for (int i = 0; i < V; i++)
-                out.v[i] = from_float<T>(k.slope[i] * (q.gradient(in, k, s, i) - m1[i]) - (to_float(q.x[s].v[i]) - k.mean[i]) * m2[i]);
+                out.v[i] = from_float<T>(k.slope[i] * (q.gradient(in, k, s, i) - m1[i]) -
+                                         (to_float(q.x[s].v[i]) - k.mean[i]) * m2[i]);
             store<T, V>(dx + pooled_place(in, first, s, c), out);
         }
     }
 }
 
 /* block (32 channels, 32 slices of the partial sums). */
-static __global__ void reduce_finish_kernel(float *dgain, float *dbias, float *sums, const float *partial,
-                                            int parts, const float *rstd, int C)
+static __global__ void reduce_finish_kernel(float *dgain, float *dbias, float *sums, const float *partial, int parts,
+                                            const float *rstd, int C)
 {
     int c = blockIdx.x * 32 + threadIdx.x;
     double s1, s2;
@@ -238,8 +241,7 @@ static __global__ void __launch_bounds__(256, BWD_BLOCKS) dx_kernel(T *dx, bwd_i
 #pragma unroll
             for (int i = 0; i < V; i++) {
                 float g = row_gradient<T, V, MASK, DY2, POOL>(q[u], in, k, i);
-                out.v[i] =
-                    from_float<T>(k.slope[i] * (g - m1[i]) - (to_float(q[u].x.v[i]) - k.mean[i]) * m2[i]);
+                out.v[i] = from_float<T>(k.slope[i] * (g - m1[i]) - (to_float(q[u].x.v[i]) - k.mean[i]) * m2[i]);
             }
             if (r + u * step < in.R) store<T, V>(dx + (r + u * step) * in.C + c, out);
         }
@@ -250,8 +252,7 @@ static __global__ void __launch_bounds__(256, BWD_BLOCKS) dx_kernel(T *dx, bwd_i
 
 static row_grid bwd_grid(const device *d, const tensor *x)
 {
-    return rows_over_grid(d, tensor_rows(x), tensor_cols(x) / pack_width(x->dtype, tensor_cols(x)),
-                          BWD_BLOCKS);
+    return rows_over_grid(d, tensor_rows(x), tensor_cols(x) / pack_width(x->dtype, tensor_cols(x)), BWD_BLOCKS);
 }
 
 template <typename T, int V, int MASK, bool DY2, bool POOL>
@@ -260,8 +261,7 @@ static void launch_one(const op_env *env, row_grid g, const bwd_in &in, void *ou
     enum { U = BWD_UNROLL };
     size_t smem = (size_t)g.block.x * g.block.y * 2 * V * sizeof(float);
     if (partial)
-        reduce_kernel<T, V, MASK, DY2, POOL, U>
-            <<<g.grid, g.block, smem, stream_of(env)>>>(partial, (T *)out, in);
+        reduce_kernel<T, V, MASK, DY2, POOL, U><<<g.grid, g.block, smem, stream_of(env)>>>(partial, (T *)out, in);
     else dx_kernel<T, V, MASK, DY2, POOL, U><<<g.grid, g.block, 0, stream_of(env)>>>((T *)out, in);
 }
 
@@ -269,7 +269,8 @@ template <typename T, int V, bool RELU, bool DY2>
 static void launch_pooled(const op_env *env, row_grid g, const bwd_in &in, void *out, float *partial)
 {
     size_t smem = (size_t)g.block.x * g.block.y * 2 * V * sizeof(float);
-    if (partial) pooled_reduce_kernel<T, V, RELU, DY2><<<g.grid, g.block, smem, stream_of(env)>>>(partial, (T *)out, in);
+    if (partial)
+        pooled_reduce_kernel<T, V, RELU, DY2><<<g.grid, g.block, smem, stream_of(env)>>>(partial, (T *)out, in);
     else pooled_dx_kernel<T, V, RELU, DY2><<<g.grid, g.block, 0, stream_of(env)>>>((T *)out, in);
 }
 
@@ -277,8 +278,7 @@ static bool is_even(const pool_map &m) { return m.H % 2 == 0 && m.W % 2 == 0; }
 
 /* With pool there is no residual, so the mask worked out from x is y's mask. */
 template <typename T, int V, bool DY2>
-static void launch_masked(const op_env *env, row_grid g, const bwd_in &in, const op_attr *at, void *out,
-                          float *partial)
+static void launch_masked(const op_env *env, row_grid g, const bwd_in &in, const op_attr *at, void *out, float *partial)
 {
     bool even = at->pool && is_even(in.map);
     if (even && at->relu) launch_pooled<T, V, true, DY2>(env, g, in, out, partial);
@@ -291,7 +291,10 @@ static void launch_masked(const op_env *env, row_grid g, const bwd_in &in, const
 }
 
 /* Whether the reduction writes `again` along the way; else bn_apply does. */
-static bool writes_again(const op_args *a, const pool_map &m) { return a->attr.pool ? is_even(m) : a->attr.relu && !a->in[7].data; }
+static bool writes_again(const op_args *a, const pool_map &m)
+{
+    return a->attr.pool ? is_even(m) : a->attr.relu && !a->in[7].data;
+}
 
 /* partial NULL: the apply pass. */
 static void launch_bwd(const op_env *env, const op_attr *at, const tensor *x, const bwd_in &in, void *out,
@@ -316,9 +319,9 @@ extern "C" cloob_status bn_reduce_finish(const op_env *env, const op_args *a, co
 {
     int C = (int)tensor_cols(&a->in[2]);
     float *sums = (float *)a->out[2].data;
-    reduce_finish_kernel<<<(C + 31) / 32, dim3(32, 32), 0, stream_of(env)>>>((float *)a->out[0].data, (float *)a->out[1].data,
-                                                                             sums, partial, parts,
-                                                                             (const float *)a->in[4].data, C);
+    reduce_finish_kernel<<<(C + 31) / 32, dim3(32, 32), 0, stream_of(env)>>>((float *)a->out[0].data,
+                                                                             (float *)a->out[1].data, sums, partial,
+                                                                             parts, (const float *)a->in[4].data, C);
     CLOOB_TRY(cuda_launched(env->ctx, "bn_bwd_reduce"));
     return env->sum_ranks ? env->sum_ranks(env->sum_user, sums, 2 * (int64_t)C) : CLOOB_OK;
 }

@@ -12,8 +12,8 @@ struct bn_affine {
 };
 
 template <int V>
-__device__ __forceinline__ void bn_affine_load(bn_affine<V> &k, const float *mean, const float *rstd,
-                                               const float *gain, const float *bias, int c)
+__device__ __forceinline__ void bn_affine_load(bn_affine<V> &k, const float *mean, const float *rstd, const float *gain,
+                                               const float *bias, int c)
 {
     float r[V], g[V];
     load_floats<V>(k.mean, mean + c);

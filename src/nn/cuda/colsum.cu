@@ -14,8 +14,7 @@ static __global__ void __launch_bounds__(256)
     float s[V] = {};
     if (column < packs) {
 #pragma unroll 4
-        for (int64_t r = (int64_t)blockIdx.x * blockDim.y + threadIdx.y; r < R;
-             r += (int64_t)gridDim.x * blockDim.y) {
+        for (int64_t r = (int64_t)blockIdx.x * blockDim.y + threadIdx.y; r < R; r += (int64_t)gridDim.x * blockDim.y) {
             pack<T, V> k = load<T, V>(x + r * step + (int64_t)column * V);
 #pragma unroll
             for (int i = 0; i < V; i++) s[i] += to_float(k.v[i]);
@@ -66,8 +65,8 @@ extern "C" size_t colsum_scratch(const device *d, int64_t R, int64_t C, cloob_dt
     return (size_t)(x > y ? x : y) * (size_t)C * sizeof(float);
 }
 
-extern "C" cloob_status colsum(const op_env *env, const char *op, float *out, const void *x,
-                               cloob_dtype dtype, int64_t R, int64_t C, int64_t step, void *scratch)
+extern "C" cloob_status colsum(const op_env *env, const char *op, float *out, const void *x, cloob_dtype dtype,
+                               int64_t R, int64_t C, int64_t step, void *scratch)
 {
     if (!step) step = C;
     int width = colsum_pack(dtype, C, step);

@@ -73,38 +73,38 @@ __device__ __forceinline__ float warp_max(float v)
 }
 
 /* Runs the statement with T the element type and V the widest pack that divides `width`. */
-#define WITH_PACK(dtype, width, ...)                                                                         \
-    do {                                                                                                     \
-        if ((dtype) == CLOOB_BF16) {                                                                         \
-            using T = bf16;                                                                                  \
-            if ((width) % 8 == 0) {                                                                          \
-                constexpr int V = 8;                                                                         \
-                __VA_ARGS__;                                                                                 \
-            } else {                                                                                         \
-                constexpr int V = 1;                                                                         \
-                __VA_ARGS__;                                                                                 \
-            }                                                                                                \
-        } else {                                                                                             \
-            using T = float;                                                                                 \
-            if ((width) % 4 == 0) {                                                                          \
-                constexpr int V = 4;                                                                         \
-                __VA_ARGS__;                                                                                 \
-            } else {                                                                                         \
-                constexpr int V = 1;                                                                         \
-                __VA_ARGS__;                                                                                 \
-            }                                                                                                \
-        }                                                                                                    \
+#define WITH_PACK(dtype, width, ...)                                                                                   \
+    do {                                                                                                               \
+        if ((dtype) == CLOOB_BF16) {                                                                                   \
+            using T = bf16;                                                                                            \
+            if ((width) % 8 == 0) {                                                                                    \
+                constexpr int V = 8;                                                                                   \
+                __VA_ARGS__;                                                                                           \
+            } else {                                                                                                   \
+                constexpr int V = 1;                                                                                   \
+                __VA_ARGS__;                                                                                           \
+            }                                                                                                          \
+        } else {                                                                                                       \
+            using T = float;                                                                                           \
+            if ((width) % 4 == 0) {                                                                                    \
+                constexpr int V = 4;                                                                                   \
+                __VA_ARGS__;                                                                                           \
+            } else {                                                                                                   \
+                constexpr int V = 1;                                                                                   \
+                __VA_ARGS__;                                                                                           \
+            }                                                                                                          \
+        }                                                                                                              \
     } while (0)
 
-#define WITH_TYPE(dtype, ...)                                                                                \
-    do {                                                                                                     \
-        if ((dtype) == CLOOB_BF16) {                                                                         \
-            using T = bf16;                                                                                  \
-            __VA_ARGS__;                                                                                     \
-        } else {                                                                                             \
-            using T = float;                                                                                 \
-            __VA_ARGS__;                                                                                     \
-        }                                                                                                    \
+#define WITH_TYPE(dtype, ...)                                                                                          \
+    do {                                                                                                               \
+        if ((dtype) == CLOOB_BF16) {                                                                                   \
+            using T = bf16;                                                                                            \
+            __VA_ARGS__;                                                                                               \
+        } else {                                                                                                       \
+            using T = float;                                                                                           \
+            __VA_ARGS__;                                                                                               \
+        }                                                                                                              \
     } while (0)
 
 static inline int pack_width(cloob_dtype d, int64_t width)

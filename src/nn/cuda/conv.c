@@ -13,10 +13,9 @@ typedef struct conv_state { /* one of the three plans, or none */
     gemm_plan *gemm;
     dnn_plan *dnn;
     small_plan *small;
-    bool gather;        /* gemm: the windows are copied out first */
-    cloob_dtype w_type; /* dnn, gradient of w: what it writes */
-    size_t windows, w,
-        bias; /* offsets in scratch behind the workspace: copied windows, padded or half weights, bias */
+    bool gather;             /* gemm: the windows are copied out first */
+    cloob_dtype w_type;      /* dnn, gradient of w: what it writes */
+    size_t windows, w, bias; /* offsets in scratch behind the workspace: copied windows, padded or half weights, bias */
 } conv_state;
 
 typedef struct conv_tensors {
@@ -58,10 +57,7 @@ void conv_release_cuda(const op_env *env, op_args *a)
 float conv_plan_ms(const op_args *a)
 {
     const conv_state *s = a->state;
-    return s->gemm    ? gemm_plan_ms(s->gemm)
-           : s->small ? small_plan_ms(s->small)
-           : s->dnn   ? dnn_plan_ms(s->dnn)
-                      : 1e30f;
+    return s->gemm ? gemm_plan_ms(s->gemm) : s->small ? small_plan_ms(s->small) : s->dnn ? dnn_plan_ms(s->dnn) : 1e30f;
 }
 
 static void *at(const op_args *a, size_t offset) { return (char *)a->scratch + offset; }
@@ -69,10 +65,7 @@ static void *at(const op_args *a, size_t offset) { return (char *)a->scratch + o
 /* Milliseconds for moving bytes at a bandwidth we reach. */
 static float move_ms(double bytes) { return (float)(bytes / 3.5e9) + 0.003f; }
 
-static bool windows_apart(const conv_tensors *t, const op_attr *attr)
-{
-    return t->K == attr->stride && attr->pad == 0;
-}
+static bool windows_apart(const conv_tensors *t, const op_attr *attr) { return t->K == attr->stride && attr->pad == 0; }
 static bool is_matrix(const conv_tensors *t) { return t->K == 1 && t->c == t->C; }
 static size_t window_bytes(const conv_tensors *t)
 {
@@ -90,8 +83,8 @@ static void decide(const op_env *env, conv_state *s, op_args *a, const conv_tens
           small = s->small ? small_plan_ms(s->small) + dnn_extra_ms : never;
     ctx_log(env->ctx, CLOOB_LOG_DEBUG,
             "conv %lldx%lldx%lld %lld->%lld, %lldx%lld: cuDNN %.4g ms, matrix product %.4g ms, ours %.4g ms",
-            (long long)t->x->dim[0], (long long)t->x->dim[1], (long long)t->x->dim[2], (long long)t->C,
-            (long long)t->O, (long long)t->K, (long long)t->K, (double)dnn, (double)gemm, (double)small);
+            (long long)t->x->dim[0], (long long)t->x->dim[1], (long long)t->x->dim[2], (long long)t->C, (long long)t->O,
+            (long long)t->K, (long long)t->K, (double)dnn, (double)gemm, (double)small);
     bool by_gemm = s->gemm && gemm <= dnn && gemm <= small, by_small = s->small && !by_gemm && small <= dnn;
     if (!by_gemm) gemm_plan_destroy(s->gemm), s->gemm = NULL;
     if (!by_small) small_plan_destroy(s->small), s->small = NULL;
@@ -134,8 +127,7 @@ cloob_status conv2d_prepare_cuda(const op_env *env, op_args *a)
 }
 
 /* The weights as cuDNN needs them: with as many channels as x. */
-static cloob_status full_weights(const op_env *env, const op_args *a, const conv_tensors *t, size_t offset,
-                                 void **out)
+static cloob_status full_weights(const op_env *env, const op_args *a, const conv_tensors *t, size_t offset, void **out)
 {
     *out = t->w->data;
     if (t->c == t->C) return CLOOB_OK;
@@ -143,8 +135,8 @@ static cloob_status full_weights(const op_env *env, const op_args *a, const conv
     return repad_cuda(env, "conv2d", *out, t->dtype, t->C, t->w->data, t->dtype, t->c, t->O * t->K * t->K);
 }
 
-static cloob_status windows_of(const op_env *env, const op_args *a, const conv_state *s,
-                               const conv_tensors *t, const void **out)
+static cloob_status windows_of(const op_env *env, const op_args *a, const conv_state *s, const conv_tensors *t,
+                               const void **out)
 {
     *out = t->x->data;
     if (!s->gather) return CLOOB_OK;
@@ -152,8 +144,7 @@ static cloob_status windows_of(const op_env *env, const op_args *a, const conv_s
     return patches_cuda(env, at(a, s->windows), t->x, t->K, t->c);
 }
 
-static cloob_status forward_gemm(const op_env *env, const op_args *a, const conv_state *s,
-                                 const conv_tensors *t)
+static cloob_status forward_gemm(const op_env *env, const op_args *a, const conv_state *s, const conv_tensors *t)
 {
     const tensor *b = &a->in[2];
     const void *windows;
@@ -163,8 +154,8 @@ static cloob_status forward_gemm(const op_env *env, const op_args *a, const conv
         bias = at(a, s->bias);
         CLOOB_TRY(convert_cuda(env, "conv2d", bias, CLOOB_BF16, b->data, CLOOB_F32, t->O));
     }
-    return gemm_run(env->ctx, env->dev, s->gemm, env->stream, t->y->data, windows, t->w->data, a->in[3].data,
-                    bias, a->scratch);
+    return gemm_run(env->ctx, env->dev, s->gemm, env->stream, t->y->data, windows, t->w->data, a->in[3].data, bias,
+                    a->scratch);
 }
 
 cloob_status conv2d_cuda(const op_env *env, const op_args *a)
@@ -174,15 +165,14 @@ cloob_status conv2d_cuda(const op_env *env, const op_args *a)
     void *w;
     if (s->gemm) return forward_gemm(env, a, s, &t);
     if (s->small) {
-        CLOOB_TRY(small_run(env->ctx, env->dev, s->small, env->stream, t.x->data, t.w->data, t.y->data,
-                            a->scratch));
+        CLOOB_TRY(small_run(env->ctx, env->dev, s->small, env->stream, t.x->data, t.w->data, t.y->data, a->scratch));
     } else if (s->dnn) {
         CLOOB_TRY(full_weights(env, a, &t, s->w, &w));
         CLOOB_TRY(dnn_run(env->ctx, env->dev, s->dnn, env->stream, t.x->data, w, t.y->data, a->scratch));
     } else CLOOB_TRY(conv_plain(env, a, t.x, t.w, t.y));
     if (!a->in[2].data && !a->in[3].data && !a->attr.relu) return CLOOB_OK;
-    return bias_res_relu_cuda(env, "conv2d", t.y->data, t.dtype, a->in[2].data, a->in[3].data, a->attr.relu,
-                              t.rows, t.O);
+    return bias_res_relu_cuda(env, "conv2d", t.y->data, t.dtype, a->in[2].data, a->in[3].data, a->attr.relu, t.rows,
+                              t.O);
 }
 
 /* ---- backward ------------------------------------------------------------------------------------ */
@@ -196,8 +186,7 @@ cloob_status conv2d_dx_prepare_cuda(const op_env *env, op_args *a)
     CLOOB_TRY(state_make(env, a, &s));
     CLOOB_TRY(dnn_plan_create(env->ctx, env->dev, &d, &s->dnn));
     CLOOB_TRY(small_plan_create(env->ctx, env->dev, &d, t.c, &s->small));
-    if (windows_apart(&t, &a->attr) && is_matrix(&t))
-        CLOOB_TRY(gemm_plan_create(env->ctx, env->dev, &g, &s->gemm));
+    if (windows_apart(&t, &a->attr) && is_matrix(&t)) CLOOB_TRY(gemm_plan_create(env->ctx, env->dev, &g, &s->gemm));
     decide(env, s, a, &t, 0.0f, 0.0f);
     return CLOOB_OK;
 }
@@ -211,8 +200,7 @@ cloob_status conv2d_dx_cuda(const op_env *env, const op_args *a)
         return gemm_run(env->ctx, env->dev, s->gemm, env->stream, t.x->data, t.y->data, t.w->data, NULL, NULL,
                         a->scratch);
     if (s->small)
-        return small_run(env->ctx, env->dev, s->small, env->stream, t.x->data, t.w->data, t.y->data,
-                         a->scratch);
+        return small_run(env->ctx, env->dev, s->small, env->stream, t.x->data, t.w->data, t.y->data, a->scratch);
     if (!s->dnn) return conv_dx_plain(env, a, t.x, t.w, t.y);
     CLOOB_TRY(full_weights(env, a, &t, s->w, &w));
     return dnn_run(env->ctx, env->dev, s->dnn, env->stream, t.x->data, w, t.y->data, a->scratch);
@@ -237,13 +225,9 @@ static cloob_status dw_by_dnn(const op_env *env, const op_args *a, const conv_te
 cloob_status conv2d_dw_prepare_cuda(const op_env *env, op_args *a)
 {
     conv_tensors t = tensors_of(&a->in[1], &a->in[2], &a->in[0], a->in[0].dtype);
-    gemm_shape g = { .m = t.O,
-                     .n = t.K * t.K * t.c,
-                     .k = t.rows,
-                     .ta = true,
-                     .in = t.dtype,
-                     .out = CLOOB_F32,
-                     .alpha = 1.0f };
+    gemm_shape g = {
+        .m = t.O, .n = t.K * t.K * t.c, .k = t.rows, .ta = true, .in = t.dtype, .out = CLOOB_F32, .alpha = 1.0f
+    };
     conv_state *s;
     CLOOB_TRY(state_make(env, a, &s));
     s->gather = !is_matrix(&t);
@@ -266,8 +250,7 @@ cloob_status conv2d_dw_cuda(const op_env *env, const op_args *a)
                         a->scratch);
     }
     if (s->small)
-        return small_run(env->ctx, env->dev, s->small, env->stream, t.x->data, t.w->data, t.y->data,
-                         a->scratch);
+        return small_run(env->ctx, env->dev, s->small, env->stream, t.x->data, t.w->data, t.y->data, a->scratch);
     if (!s->dnn) return conv_dw_plain(env, a, t.x, t.w, t.y);
     bool direct = s->w_type == CLOOB_F32 && t.c == t.C;
     void *dw = direct ? t.w->data : at(a, s->w);

@@ -24,8 +24,8 @@ typedef struct choice {
 
 static bool takes(const small_kernel *k, const dnn_shape *s, int64_t c)
 {
-    return s->dtype == CLOOB_BF16 && s->K == 3 && s->pad == 1 && k->kind == s->kind && k->C == s->C &&
-           k->O == s->O && k->stride == s->stride && c <= s->C;
+    return s->dtype == CLOOB_BF16 && s->K == 3 && s->pad == 1 && k->kind == s->kind && k->C == s->C && k->O == s->O &&
+           k->stride == s->stride && c <= s->C;
 }
 
 /* Tiles are counted by int, and a copy's coordinates are int, too. */
@@ -44,8 +44,7 @@ static const small_kernel *nth_kernel(const dnn_shape *s, int64_t c, int i)
     return NULL;
 }
 
-cloob_status small_plan_nth(cloob_ctx *ctx, device *d, const dnn_shape *shape, int64_t c, int i,
-                            small_plan **out)
+cloob_status small_plan_nth(cloob_ctx *ctx, device *d, const dnn_shape *shape, int64_t c, int i, small_plan **out)
 {
     cuda_state *s = cuda_use(d);
     const small_kernel *k = nth_kernel(shape, c, i);
@@ -73,8 +72,8 @@ size_t small_plan_workspace(const small_plan *p) { return p ? p->workspace : 0; 
 float small_plan_ms(const small_plan *p) { return p->ms; }
 const char *small_plan_name(const small_plan *p) { return p->kernel->name; }
 
-cloob_status small_run(cloob_ctx *ctx, device *d, const small_plan *p, void *stream, void *x, void *w,
-                       void *y, void *workspace)
+cloob_status small_run(cloob_ctx *ctx, device *d, const small_plan *p, void *stream, void *x, void *w, void *y,
+                       void *workspace)
 {
     small_call c = { p->shape, p->c, p->blocks, x, w, y, workspace, stream };
     cuda_use(d);
@@ -152,8 +151,8 @@ cloob_status small_plan_create(cloob_ctx *ctx, device *d, const dnn_shape *shape
     *out = NULL;
     if (!nth_kernel(s, c, 0)) return CLOOB_OK;
     snprintf(key, sizeof key, "small%d-%d-%lldx%lldx%lldx%lld-%lld-%lld-%lld", (int)VERSION, (int)s->kind,
-             (long long)s->N, (long long)s->H, (long long)s->W, (long long)s->C, (long long)s->O,
-             (long long)s->stride, (long long)c);
+             (long long)s->N, (long long)s->H, (long long)s->W, (long long)s->C, (long long)s->O, (long long)s->stride,
+             (long long)c);
     if (!tune_get(tune, key, &best, sizeof best)) {
         best = choose(ctx, d, s, c);
         tune_put(tune, key, &best, sizeof best);

@@ -57,8 +57,8 @@ struct box {
     }
 
     /* By one thread, channels from c on. Positions outside the picture come as zeros. */
-    __device__ __forceinline__ static void copy(char *to, const CUtensorMap *map, tile_place p, int border,
-                                                int c, uint64_t *barrier)
+    __device__ __forceinline__ static void copy(char *to, const CUtensorMap *map, tile_place p, int border, int c,
+                                                uint64_t *barrier)
     {
         if constexpr (RUN) copy_box3(to, map, (p.x - border) * (C / 4), p.y - border, p.n, barrier);
         else copy_box4(to, map, c, p.x - border, p.y - border, p.n, barrier);
@@ -69,8 +69,7 @@ struct box {
 };
 
 template <int C, int ROWS, int COLS>
-cudaError_t box<C, ROWS, COLS>::map(CUtensorMap *m, const void *x, int64_t N, int64_t H, int64_t W,
-                                    int64_t channels)
+cudaError_t box<C, ROWS, COLS>::map(CUtensorMap *m, const void *x, int64_t N, int64_t H, int64_t W, int64_t channels)
 {
     cuuint64_t c = (cuuint64_t)channels, w = (cuuint64_t)W, h = (cuuint64_t)H, n = (cuuint64_t)N;
     if (RUN) {
@@ -99,8 +98,7 @@ template <typename F>
 static cudaError_t kernel_ready(F *kernel, int threads, size_t smem, int *blocks_per_sm)
 {
     cudaError_t e = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)smem);
-    if (e == cudaSuccess)
-        e = cudaOccupancyMaxActiveBlocksPerMultiprocessor(blocks_per_sm, kernel, threads, smem);
+    if (e == cudaSuccess) e = cudaOccupancyMaxActiveBlocksPerMultiprocessor(blocks_per_sm, kernel, threads, smem);
     return e;
 }
 
@@ -108,15 +106,10 @@ static cudaError_t kernel_ready(F *kernel, int threads, size_t smem, int *blocks
  * runs of whole lines. LINES rows lie there in turn. */
 template <int NT, int LINES>
 struct row_out {
-    enum {
-        LD = NT * 16 + (NT % 2 ? 0 : 16),
-        ROW = TILE * LD,
-        BYTES = LINES * ROW
-    }; /* odd number of chunks */
+    enum { LD = NT * 16 + (NT % 2 ? 0 : 16), ROW = TILE * LD, BYTES = LINES * ROW }; /* odd number of chunks */
 
     /* y: channels of the row's first output; `inside`: how many of the 16 are written. */
-    __device__ __forceinline__ static void store(unsigned smem, int row, const float acc[NT][4], bf16 *y,
-                                                 int inside)
+    __device__ __forceinline__ static void store(unsigned smem, int row, const float acc[NT][4], bf16 *y, int inside)
     {
         int lane = threadIdx.x & 31;
         unsigned to = smem + row % LINES * ROW;

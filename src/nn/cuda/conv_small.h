@@ -17,22 +17,20 @@ typedef struct small_plan small_plan;
 
 /* shape as for cuDNN; c: channels of w, (O,3,3,c), those of x from c on count as 0. w is bf16, but F32 for
  * DNN_DW whatever w_dtype says. *out is NULL with CLOOB_OK when no kernel takes the shape. */
-cloob_status small_plan_create(cloob_ctx *ctx, device *d, const dnn_shape *shape, int64_t c,
-                               small_plan **out);
+cloob_status small_plan_create(cloob_ctx *ctx, device *d, const dnn_shape *shape, int64_t c, small_plan **out);
 void small_plan_destroy(small_plan *p); /* NULL is fine */
 
 /* For tests and benchmarks: the i-th kernel that takes the shape, not timed; *out is NULL past the last. And
  * a plan's grid made narrower, so that a block walks over more tiles. */
-cloob_status small_plan_nth(cloob_ctx *ctx, device *d, const dnn_shape *shape, int64_t c, int i,
-                            small_plan **out);
+cloob_status small_plan_nth(cloob_ctx *ctx, device *d, const dnn_shape *shape, int64_t c, int i, small_plan **out);
 void small_plan_narrow(small_plan *p, int blocks);
 
 size_t small_plan_workspace(const small_plan *p);
 float small_plan_ms(const small_plan *p);
 const char *small_plan_name(const small_plan *p);
 
-cloob_status small_run(cloob_ctx *ctx, device *d, const small_plan *p, void *stream, void *x, void *w,
-                       void *y, void *workspace);
+cloob_status small_run(cloob_ctx *ctx, device *d, const small_plan *p, void *stream, void *x, void *w, void *y,
+                       void *workspace);
 
 /* ---- what the kernels' files offer to conv_small.c --------------------------------------------------- */
 

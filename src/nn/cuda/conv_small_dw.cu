@@ -86,8 +86,7 @@ __device__ __forceinline__ void load_x(unsigned b[S::NT][2], unsigned x, int row
 }
 
 template <class S>
-__device__ __forceinline__ void multiply(float acc[3][S::MT][S::NT][4], unsigned x, unsigned dy,
-                                         const dw_part &p)
+__device__ __forceinline__ void multiply(float acc[3][S::MT][S::NT][4], unsigned x, unsigned dy, const dw_part &p)
 {
     unsigned a[S::R][S::MT][4];
     int row = p.group * S::R;
@@ -129,8 +128,7 @@ __device__ __forceinline__ void meet(float *partial, float *smem, const float ac
 
 template <class S>
 __global__ void __launch_bounds__(S::THREADS, 1)
-    dw_kernel(const __grid_constant__ CUtensorMap x_map, const __grid_constant__ CUtensorMap dy_map,
-              const dw_job j)
+    dw_kernel(const __grid_constant__ CUtensorMap x_map, const __grid_constant__ CUtensorMap dy_map, const dw_job j)
 {
     extern __shared__ char raw[];
     __shared__ uint64_t full[S::STAGES];

@@ -10,14 +10,9 @@ enum { PAIRS = 5, COLUMNS = 2 * TILE + 1, ROW_BYTES = COLUMNS * 16, CHANNELS = 8
 /* The positions that `rows` rows of outputs see, 16 bytes each. */
 template <int HIGH>
 struct first_box {
-    enum {
-        ROWS = 2 * HIGH + 1,
-        FULL = ROWS * ROW_BYTES,
-        BYTES = (FULL + SMEM_ALIGN - 1) / SMEM_ALIGN * SMEM_ALIGN
-    };
+    enum { ROWS = 2 * HIGH + 1, FULL = ROWS * ROW_BYTES, BYTES = (FULL + SMEM_ALIGN - 1) / SMEM_ALIGN * SMEM_ALIGN };
 
-    __device__ __forceinline__ static void copy(char *to, const CUtensorMap *map, tile_place p,
-                                                uint64_t *barrier)
+    __device__ __forceinline__ static void copy(char *to, const CUtensorMap *map, tile_place p, uint64_t *barrier)
     {
         copy_box3(to, map, (2 * p.x - 1) * 4, 2 * p.y - 1, p.n, barrier);
     }
@@ -115,8 +110,7 @@ __global__ void __launch_bounds__(S::THREADS, S::PER_SM)
     auto bring = [&](int stage, int tile) {
         if (tile >= j.tiles.count) return;
         barrier_expect(&full[stage], S::input::FULL);
-        S::input::copy(stages + stage * S::input::BYTES, &map, place_of(j.tiles, tile, S::HIGH),
-                       &full[stage]);
+        S::input::copy(stages + stage * S::input::BYTES, &map, place_of(j.tiles, tile, S::HIGH), &full[stage]);
     };
     if (threadIdx.x == 0) {
         for (int s = 0; s < S::STAGES; s++) barrier_init(&full[s], 1);
@@ -131,8 +125,7 @@ __global__ void __launch_bounds__(S::THREADS, S::PER_SM)
 #pragma unroll
         for (int t = 0; t < S::NT; t++)
 #pragma unroll
-            for (int i = 0; i < 2; i++)
-                b[k][t][i] = weight_pair(j, t * 8 + (lane >> 2), 2 * k + i, (lane & 3) * 2);
+            for (int i = 0; i < 2; i++) b[k][t][i] = weight_pair(j, t * 8 + (lane >> 2), 2 * k + i, (lane & 3) * 2);
     }
     unsigned out = shared_address(stages + S::OUT) + threadIdx.x / 32 * S::output::BYTES;
     __syncthreads();
@@ -279,8 +272,7 @@ __global__ void __launch_bounds__(S::THREADS, S::PER_SM)
         if (threadIdx.x == 0) bring(stage, tile + S::STAGES * gridDim.x);
         if (++stage == S::STAGES) stage = 0, parity ^= 1;
     }
-    first_meet<S>(j.partial + (int64_t)blockIdx.x * S::SLOTS, reinterpret_cast<float *>(stages),
-                  &acc[0][0][0]);
+    first_meet<S>(j.partial + (int64_t)blockIdx.x * S::SLOTS, reinterpret_cast<float *>(stages), &acc[0][0][0]);
 }
 
 template <class S>
@@ -311,8 +303,7 @@ cudaError_t first_dw_run(const small_call *c)
     if (e != cudaSuccess) return e;
     int blocks = j.tiles.count < c->blocks ? j.tiles.count : c->blocks;
     first_dw_kernel<S><<<blocks, S::THREADS, S::SMEM, c->stream>>>(x_map, dy_map, j);
-    first_add_kernel<S>
-        <<<S::SLOTS / 32, dim3(32, 8), 0, c->stream>>>((float *)c->w, j.partial, blocks, (int)c->c);
+    first_add_kernel<S><<<S::SLOTS / 32, dim3(32, 8), 0, c->stream>>>((float *)c->w, j.partial, blocks, (int)c->c);
     return cudaGetLastError();
 }
 

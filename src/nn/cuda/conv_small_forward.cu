@@ -52,8 +52,8 @@ struct forward_shape {
      * two for every 8 outputs. */
     __device__ __forceinline__ static int weight_at(int tap, int n, int k)
     {
-        return ((tap * (K / 16) + k / 16) * (COUT / 8) + n / 8) * 2 * CORE + (k >> 3 & 1) * CORE +
-               (n & 7) * 8 + (k & 7);
+        return ((tap * (K / 16) + k / 16) * (COUT / 8) + n / 8) * 2 * CORE + (k >> 3 & 1) * CORE + (n & 7) * 8 +
+               (k & 7);
     }
 };
 
@@ -91,11 +91,9 @@ __device__ __forceinline__ void multiply(float (&acc)[S::R][S::NT][4], unsigned 
         wgmma_fence();
 #pragma unroll
         for (int u = 0; u < 3; u++) {
-            uint64_t b =
-                descriptor_plain(w + S::weight_at(u * 3 + v, 0, k * 16) * 2, 2 * S::CORE, 4 * S::CORE);
+            uint64_t b = descriptor_plain(w + S::weight_at(u * 3 + v, 0, k * 16) * 2, 2 * S::CORE, 4 * S::CORE);
 #pragma unroll
-            for (int r = 0; r < S::R; r++)
-                wgmma_rows<S::NT>(acc[r], a[step & 1][r + u], b, plane || step || u);
+            for (int r = 0; r < S::R; r++) wgmma_rows<S::NT>(acc[r], a[step & 1][r + u], b, plane || step || u);
         }
         wgmma_commit();
         if (step + 1 < 3 * S::STEPS) wgmma_wait<1>(); /* the other half of a is free */
@@ -116,10 +114,7 @@ __device__ __forceinline__ void store_tile(const forward_job &j, tile_place p, u
 }
 
 /* Waits for the four warps of a group. */
-__device__ __forceinline__ void meet_group(int group)
-{
-    asm volatile("bar.sync %0, 128;" ::"r"(group + 1) : "memory");
-}
+__device__ __forceinline__ void meet_group(int group) { asm volatile("bar.sync %0, 128;" ::"r"(group + 1) : "memory"); }
 
 template <class S>
 __global__ void __launch_bounds__(S::THREADS, S::PER_SM)
@@ -128,8 +123,7 @@ __global__ void __launch_bounds__(S::THREADS, S::PER_SM)
     extern __shared__ char raw[];
     __shared__ uint64_t full[S::STAGES];
     char *smem = smem_begin(raw);
-    unsigned w = shared_address(smem + S::W),
-             out = shared_address(smem + S::OUT) + threadIdx.x / 32 * S::output::BYTES;
+    unsigned w = shared_address(smem + S::W), out = shared_address(smem + S::OUT) + threadIdx.x / 32 * S::output::BYTES;
     /* item: a plane of one of this block's tiles */
     auto bring = [&](int item) {
         int tile = blockIdx.x + item / S::PLANES * gridDim.x, stage = item % S::STAGES;
@@ -175,8 +169,8 @@ cudaError_t run(const small_call *c)
     const dnn_shape *s = &c->shape;
     bool flip = s->kind == DNN_DX; /* stride 1: x and y have one size */
     CUtensorMap map;
-    forward_job j = { walk_of(s->N, s->H, s->W, S::HIGH), (bf16 *)(flip ? c->x : c->y), (const bf16 *)c->w,
-                      (int)c->c, flip };
+    forward_job j = { walk_of(s->N, s->H, s->W, S::HIGH), (bf16 *)(flip ? c->x : c->y), (const bf16 *)c->w, (int)c->c,
+                      flip };
     cudaError_t e = S::input::map(&map, flip ? c->y : c->x, s->N, s->H, s->W, S::CIN);
     if (e != cudaSuccess) return e;
     int blocks = j.tiles.count < c->blocks ? j.tiles.count : c->blocks;
@@ -190,8 +184,7 @@ template <int CIN, int PLANE, int NT, int R, int GROUPS, int STAGES, int PER_SM>
 constexpr small_kernel row(const char *name, dnn_kind kind)
 {
     typedef forward_shape<CIN, PLANE, NT, R, GROUPS, STAGES, PER_SM> S;
-    return { name, kind,  kind == DNN_DX ? S::COUT : CIN, kind == DNN_DX ? CIN : S::COUT, 1, ready<S>,
-             0,    run<S> };
+    return { name, kind, kind == DNN_DX ? S::COUT : CIN, kind == DNN_DX ? CIN : S::COUT, 1, ready<S>, 0, run<S> };
 }
 #define BOTH(name, ...) row<__VA_ARGS__>(name, DNN_FORWARD), row<__VA_ARGS__>(name, DNN_DX)
 

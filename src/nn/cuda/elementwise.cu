@@ -61,7 +61,8 @@ static __global__ void __launch_bounds__(256) map_kernel(T *out, const T *a, con
 
 /* The same with two results: out = f(a, b), again = h(b). */
 template <typename T, int V, int U, typename F, typename H>
-static __global__ void __launch_bounds__(256) map_two_kernel(T *out, T *again, const T *a, const T *b, int64_t n, F f, H h)
+static __global__ void __launch_bounds__(256)
+    map_two_kernel(T *out, T *again, const T *a, const T *b, int64_t n, F f, H h)
 {
     int64_t step = (int64_t)gridDim.x * blockDim.x;
     for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += U * step) {
@@ -132,8 +133,7 @@ static __global__ void __launch_bounds__(256) pool_bwd_kernel(T *dx, const T *dy
 template <typename O, typename I>
 static __global__ void repad_kernel(O *to, const I *from, int64_t n, int64_t to_cols, int64_t from_cols)
 {
-    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n;
-         i += (int64_t)gridDim.x * blockDim.x) {
+    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += (int64_t)gridDim.x * blockDim.x) {
         int64_t c = i % to_cols, r = i / to_cols;
         to[i] = from_float<O>(c < from_cols ? to_float(from[r * from_cols + c]) : 0.0f);
     }
@@ -177,9 +177,8 @@ static void launch_map(const op_env *env, void *out, const void *a, const void *
     const cuda_state *s = (const cuda_state *)env->dev->state;
     int64_t packs = n / V, most = (int64_t)s->sms * 8, want = (packs + 255) / 256;
     if (packs == 0) return;
-    map_kernel<T, V, 4, F>
-        <<<(unsigned)(want < most ? want : most), 256, 0, stream_of(env)>>>((T *)out, (const T *)a,
-                                                                            (const T *)b, packs, f);
+    map_kernel<T, V, 4, F><<<(unsigned)(want < most ? want : most), 256, 0, stream_of(env)>>>((T *)out, (const T *)a,
+                                                                                              (const T *)b, packs, f);
 }
 
 template <typename T, int V, typename F, typename H>
@@ -188,8 +187,10 @@ static void launch_two(const op_env *env, const op_args *a, int64_t n, F f, H h)
     const cuda_state *s = (const cuda_state *)env->dev->state;
     int64_t packs = n / V, most = (int64_t)s->sms * 8, want = (packs + 255) / 256;
     if (packs == 0) return;
-    map_two_kernel<T, V, 2, F, H><<<(unsigned)(want < most ? want : most), 256, 0, stream_of(env)>>>(
-        (T *)a->out[0].data, (T *)a->out[1].data, (const T *)a->in[0].data, (const T *)a->in[1].data, packs, f, h);
+    map_two_kernel<T, V, 2, F, H>
+        <<<(unsigned)(want < most ? want : most), 256, 0, stream_of(env)>>>((T *)a->out[0].data, (T *)a->out[1].data,
+                                                                            (const T *)a->in[0].data,
+                                                                            (const T *)a->in[1].data, packs, f, h);
 }
 
 template <typename F>
@@ -211,18 +212,12 @@ static pool_sizes pool_sizes_of(const tensor *large, const tensor *small, const 
 
 /* ---- entry points -------------------------------------------------------------------------------- */
 
-extern "C" cloob_status relu_cuda(const op_env *env, const op_args *a)
-{
-    return map(env, "relu", a, false, relu_fn());
-}
+extern "C" cloob_status relu_cuda(const op_env *env, const op_args *a) { return map(env, "relu", a, false, relu_fn()); }
 extern "C" cloob_status relu_bwd_cuda(const op_env *env, const op_args *a)
 {
     return map(env, "relu_bwd", a, true, relu_bwd_fn());
 }
-extern "C" cloob_status add_cuda(const op_env *env, const op_args *a)
-{
-    return map(env, "add", a, true, add_fn());
-}
+extern "C" cloob_status add_cuda(const op_env *env, const op_args *a) { return map(env, "add", a, true, add_fn()); }
 
 extern "C" cloob_status act_cuda(const op_env *env, const op_args *a)
 {
@@ -234,7 +229,8 @@ extern "C" cloob_status act_bwd_cuda(const op_env *env, const op_args *a)
 {
     bool gelu = a->attr.act == OP_ACT_GELU;
     int64_t n = tensor_count(&a->out[0]);
-    if (!a->out[1].data) return gelu ? map(env, "act_bwd", a, true, gelu_bwd_fn()) : map(env, "act_bwd", a, true, quickgelu_bwd_fn());
+    if (!a->out[1].data)
+        return gelu ? map(env, "act_bwd", a, true, gelu_bwd_fn()) : map(env, "act_bwd", a, true, quickgelu_bwd_fn());
     if (gelu) WITH_PACK(a->out[0].dtype, n, (launch_two<T, V>(env, a, n, gelu_bwd_fn(), gelu_fn())));
     else WITH_PACK(a->out[0].dtype, n, (launch_two<T, V>(env, a, n, quickgelu_bwd_fn(), quickgelu_fn())));
     return cuda_launched(env->ctx, "act_bwd");
@@ -261,9 +257,8 @@ extern "C" cloob_status avgpool2_bwd_cuda(const op_env *env, const op_args *a)
     return cuda_launched(env->ctx, "avgpool2_bwd");
 }
 
-extern "C" cloob_status repad_cuda(const op_env *env, const char *op, void *to, cloob_dtype to_type,
-                                   int64_t to_cols, const void *from, cloob_dtype from_type,
-                                   int64_t from_cols, int64_t rows)
+extern "C" cloob_status repad_cuda(const op_env *env, const char *op, void *to, cloob_dtype to_type, int64_t to_cols,
+                                   const void *from, cloob_dtype from_type, int64_t from_cols, int64_t rows)
 {
     int64_t n = rows * to_cols;
     unsigned blocks = n < 4096 * 256 ? blocks_for(n) : 4096;
@@ -272,23 +267,20 @@ extern "C" cloob_status repad_cuda(const op_env *env, const char *op, void *to, 
     if (n == 0) return CLOOB_OK;
     if (half_to && half_from)
         repad_kernel<<<blocks, 256, 0, s>>>((bf16 *)to, (const bf16 *)from, n, to_cols, from_cols);
-    else if (half_to)
-        repad_kernel<<<blocks, 256, 0, s>>>((bf16 *)to, (const float *)from, n, to_cols, from_cols);
-    else if (half_from)
-        repad_kernel<<<blocks, 256, 0, s>>>((float *)to, (const bf16 *)from, n, to_cols, from_cols);
+    else if (half_to) repad_kernel<<<blocks, 256, 0, s>>>((bf16 *)to, (const float *)from, n, to_cols, from_cols);
+    else if (half_from) repad_kernel<<<blocks, 256, 0, s>>>((float *)to, (const bf16 *)from, n, to_cols, from_cols);
     else repad_kernel<<<blocks, 256, 0, s>>>((float *)to, (const float *)from, n, to_cols, from_cols);
     return cuda_launched(env->ctx, op);
 }
 
-extern "C" cloob_status convert_cuda(const op_env *env, const char *op, void *to, cloob_dtype to_type,
-                                     const void *from, cloob_dtype from_type, int64_t n)
+extern "C" cloob_status convert_cuda(const op_env *env, const char *op, void *to, cloob_dtype to_type, const void *from,
+                                     cloob_dtype from_type, int64_t n)
 {
     return repad_cuda(env, op, to, to_type, n, from, from_type, n, 1);
 }
 
 extern "C" cloob_status bias_res_relu_cuda(const op_env *env, const char *op, void *y, cloob_dtype dtype,
-                                           const float *bias, const void *res, bool relu, int64_t R,
-                                           int64_t C)
+                                           const float *bias, const void *res, bool relu, int64_t R, int64_t C)
 {
     row_grid g = rows_over_grid(env->dev, R, C / pack_width(dtype, C), 8);
     WITH_PACK(dtype, C,

@@ -11,8 +11,8 @@ enum { RANGE = 64, STRETCH = 32 };
 
 template <typename T>
 static __global__ void __launch_bounds__(256)
-    embed_kernel(T *y, const int32_t *token, const float *table, const float *pos, const int32_t *row,
-                 int64_t items, int64_t tokens, int64_t C)
+    embed_kernel(T *y, const int32_t *token, const float *table, const float *pos, const int32_t *row, int64_t items,
+                 int64_t tokens, int64_t C)
 {
     int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= items) return;
@@ -92,8 +92,7 @@ static __global__ void __launch_bounds__(256)
  * right to edge[b][1]. */
 template <typename T>
 static __global__ void __launch_bounds__(128)
-    run_sum_kernel(float *dtable, float *edge, const int32_t *id, const int32_t *pos, const T *dy, int n,
-                   int64_t C)
+    run_sum_kernel(float *dtable, float *edge, const int32_t *id, const int32_t *pos, const T *dy, int n, int64_t C)
 {
     int begin = blockIdx.x * STRETCH, end = min(begin + STRETCH, n);
     bool from_left = begin > 0 && id[begin - 1] == id[begin], to_right = end < n && id[end] == id[end - 1];
@@ -118,11 +117,9 @@ static __global__ void __launch_bounds__(128)
     run_join_kernel(float *dtable, const float *edge, const int32_t *id, int n, int64_t C)
 {
     int begin = blockIdx.x * STRETCH, end = min(begin + STRETCH, n), stretches = gridDim.x;
-    if (end >= n || id[end] != id[end - 1]) return; /* nothing goes on */
-    if (begin > 0 && id[begin - 1] == id[begin] && id[begin] == id[end - 1])
-        return; /* it began further left */
-    int key = id[end - 1], stop = blockIdx.x + 1,
-        high = stretches; /* the first stretch that begins with another id */
+    if (end >= n || id[end] != id[end - 1]) return;                                  /* nothing goes on */
+    if (begin > 0 && id[begin - 1] == id[begin] && id[begin] == id[end - 1]) return; /* it began further left */
+    int key = id[end - 1], stop = blockIdx.x + 1, high = stretches; /* the first stretch that begins with another id */
     while (stop < high) {
         int middle = (stop + high) / 2;
         if (id[middle * STRETCH] == key) stop = middle + 1;
@@ -145,12 +142,11 @@ extern "C" cloob_status embed_cuda(const op_env *env, const op_args *a)
     const int32_t *token = (const int32_t *)a->in[0].data, *row = (const int32_t *)a->in[3].data;
     const float *table = (const float *)a->in[1].data, *pos = (const float *)a->in[2].data;
     if (y->dtype == CLOOB_BF16 && C % 8 == 0)
-        embed8_kernel<<<blocks_for(n / 8), 256, 0, stream_of(env)>>>((bf16 *)y->data, token, table, pos, row,
-                                                                     n / 8, tokens, C);
+        embed8_kernel<<<blocks_for(n / 8), 256, 0, stream_of(env)>>>((bf16 *)y->data, token, table, pos, row, n / 8,
+                                                                     tokens, C);
     else
-        WITH_TYPE(y->dtype,
-                  embed_kernel<T><<<blocks_for(n), 256, 0, stream_of(env)>>>((T *)y->data, token, table, pos,
-                                                                             row, n, tokens, C));
+        WITH_TYPE(y->dtype, embed_kernel<T>
+                  <<<blocks_for(n), 256, 0, stream_of(env)>>>((T *)y->data, token, table, pos, row, n, tokens, C));
     return cuda_launched(env->ctx, "embed");
 }
 
@@ -189,8 +185,8 @@ static cloob_status sum_by_id(const op_env *env, const op_args *a, const bwd_lay
     CLOOB_TRY(cuda_check(env->ctx, cudaMemsetAsync(out, 0, tensor_bytes(to), s), "embed_bwd"));
     sort_kernel<<<(unsigned)((V + RANGE - 1) / RANGE), 256, 0, s>>>(id, pos, ids, l.n);
     CLOOB_TRY(cuda_launched(env->ctx, "embed_bwd"));
-    WITH_TYPE(dy->dtype, run_sum_kernel<T>
-              <<<(unsigned)l.stretches, 128, 0, s>>>(out, edge, id, pos, (const T *)dy->data, l.n, C));
+    WITH_TYPE(dy->dtype,
+              run_sum_kernel<T><<<(unsigned)l.stretches, 128, 0, s>>>(out, edge, id, pos, (const T *)dy->data, l.n, C));
     CLOOB_TRY(cuda_launched(env->ctx, "embed_bwd"));
     run_join_kernel<<<(unsigned)l.stretches, 128, 0, s>>>(out, edge, id, l.n, C);
     return cuda_launched(env->ctx, "embed_bwd");
@@ -227,6 +223,6 @@ extern "C" cloob_status embed_bwd_cuda(const op_env *env, const op_args *a)
     }
     if (dtable->data) CLOOB_TRY(sum_by_id(env, a, l, dtable, token));
     if (!dpos->data) return CLOOB_OK;
-    return colsum(env, "embed_bwd", (float *)dpos->data, dy->data, dy->dtype, dy->dim[0],
-                  dy->dim[1] * dy->dim[2], 0, (char *)a->scratch + l.sums);
+    return colsum(env, "embed_bwd", (float *)dpos->data, dy->data, dy->dtype, dy->dim[0], dy->dim[1] * dy->dim[2], 0,
+                  (char *)a->scratch + l.sums);
 }

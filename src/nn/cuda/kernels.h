@@ -14,29 +14,28 @@ typedef cloob_status cuda_prepare_fn(const op_env *env, op_args *a);
 typedef void cuda_release_fn(const op_env *env, op_args *a);
 
 cuda_fn image_input_cuda, embed_cuda, embed_bwd_cuda, eot_index_cuda, pack_texts_cuda, take_rows_cuda,
-    take_rows_bwd_cuda, class_tokens_cuda, class_tokens_bwd_cuda, mean_tokens_cuda, mean_tokens_bwd_cuda,
-    conv2d_cuda, conv2d_dx_cuda, conv2d_dw_cuda, bn_stats_cuda, bn_running_cuda, bn_apply_cuda,
-    bn_bwd_reduce_cuda, bn_bwd_apply_cuda, fold_bn_cuda, relu_cuda, relu_bwd_cuda, add_cuda, avgpool2_cuda,
-    avgpool2_bwd_cuda, linear_cuda, linear_dx_cuda, linear_dw_cuda, act_cuda, act_bwd_cuda, layernorm_cuda,
-    layernorm_bwd_cuda, l2norm_cuda, l2norm_bwd_cuda, attention_cuda, attention_bwd_cuda, attention_one_cuda,
-    attention_one_bwd_cuda, heads_project_cuda, heads_collect_cuda, heads_dw_cuda, pool_attention_cuda,
-    pool_attention_bwd_cuda, conv_stats_cuda, conv_dx_reduce_cuda;
+    take_rows_bwd_cuda, class_tokens_cuda, class_tokens_bwd_cuda, mean_tokens_cuda, mean_tokens_bwd_cuda, conv2d_cuda,
+    conv2d_dx_cuda, conv2d_dw_cuda, bn_stats_cuda, bn_running_cuda, bn_apply_cuda, bn_bwd_reduce_cuda,
+    bn_bwd_apply_cuda, fold_bn_cuda, relu_cuda, relu_bwd_cuda, add_cuda, avgpool2_cuda, avgpool2_bwd_cuda, linear_cuda,
+    linear_dx_cuda, linear_dw_cuda, act_cuda, act_bwd_cuda, layernorm_cuda, layernorm_bwd_cuda, l2norm_cuda,
+    l2norm_bwd_cuda, attention_cuda, attention_bwd_cuda, attention_one_cuda, attention_one_bwd_cuda, heads_project_cuda,
+    heads_collect_cuda, heads_dw_cuda, pool_attention_cuda, pool_attention_bwd_cuda, conv_stats_cuda,
+    conv_dx_reduce_cuda;
 
 cuda_prepare_fn embed_bwd_prepare_cuda, class_tokens_bwd_prepare_cuda, mean_tokens_bwd_prepare_cuda,
     conv2d_prepare_cuda, conv2d_dx_prepare_cuda, conv2d_dw_prepare_cuda, bn_stats_prepare_cuda,
     bn_bwd_reduce_prepare_cuda, linear_prepare_cuda, linear_dx_prepare_cuda, linear_dw_prepare_cuda,
     layernorm_bwd_prepare_cuda, heads_project_prepare_cuda, heads_collect_prepare_cuda, heads_dw_prepare_cuda,
-    pool_attention_prepare_cuda, pool_attention_bwd_prepare_cuda, conv_stats_prepare_cuda,
-    conv_dx_reduce_prepare_cuda;
+    pool_attention_prepare_cuda, pool_attention_bwd_prepare_cuda, conv_stats_prepare_cuda, conv_dx_reduce_prepare_cuda;
 
-cuda_release_fn conv_release_cuda, linear_release_cuda, heads_release_cuda, pool_release_cuda, joined_release_cuda;
+cuda_release_fn conv_release_cuda, linear_release_cuda, heads_release_cuda, pool_release_cuda, fused_release_cuda;
 
 /* ---- pieces that several ops use; all queue on the stream and return --------------------------------- */
 
 /* out (C) F32 = sums over the rows of x (R, C), rows `step` elements apart (0: C), in a fixed order. */
 size_t colsum_scratch(const device *d, int64_t R, int64_t C, cloob_dtype dtype);
-cloob_status colsum(const op_env *env, const char *op, float *out, const void *x, cloob_dtype dtype,
-                    int64_t R, int64_t C, int64_t step, void *scratch);
+cloob_status colsum(const op_env *env, const char *op, float *out, const void *x, cloob_dtype dtype, int64_t R,
+                    int64_t C, int64_t step, void *scratch);
 
 /* to = from, F32 to BF16 or back or the same. */
 cloob_status convert_cuda(const op_env *env, const char *op, void *to, cloob_dtype to_type, const void *from,
@@ -45,24 +44,22 @@ cloob_status convert_cuda(const op_env *env, const char *op, void *to, cloob_dty
 cloob_status repad_cuda(const op_env *env, const char *op, void *to, cloob_dtype to_type, int64_t to_cols,
                         const void *from, cloob_dtype from_type, int64_t from_cols, int64_t rows);
 /* y (R, C) = relu?(y + bias? + res?), in place. */
-cloob_status bias_res_relu_cuda(const op_env *env, const char *op, void *y, cloob_dtype dtype,
-                                const float *bias, const void *res, bool relu, int64_t R, int64_t C);
+cloob_status bias_res_relu_cuda(const op_env *env, const char *op, void *y, cloob_dtype dtype, const float *bias,
+                                const void *res, bool relu, int64_t R, int64_t C);
 
 /* The ends of bn_stats and bn_bwd_reduce: partial sums (parts, 2, C) become results, over all ranks. pivot: what was taken off
  * x before summing, NULL: its first row. */
-cloob_status bn_stats_finish(const op_env *env, const op_args *stats, const float *partial, int parts, const float *pivot);
+cloob_status bn_stats_finish(const op_env *env, const op_args *stats, const float *partial, int parts,
+                             const float *pivot);
 cloob_status bn_reduce_finish(const op_env *env, const op_args *reduce, const float *partial, int parts);
 
 /* Milliseconds that the timed plan of a convolution takes, after prepare; large where nothing was timed. */
 float conv_plan_ms(const op_args *a);
 
 /* Plain convolutions, for what cuDNN has no engine for. w may have fewer channels than x. */
-cloob_status conv_plain(const op_env *env, const op_args *a, const tensor *x, const tensor *w,
-                        const tensor *y);
-cloob_status conv_dx_plain(const op_env *env, const op_args *a, const tensor *dx, const tensor *w,
-                           const tensor *dy);
-cloob_status conv_dw_plain(const op_env *env, const op_args *a, const tensor *x, const tensor *dw,
-                           const tensor *dy);
+cloob_status conv_plain(const op_env *env, const op_args *a, const tensor *x, const tensor *w, const tensor *y);
+cloob_status conv_dx_plain(const op_env *env, const op_args *a, const tensor *dx, const tensor *w, const tensor *dy);
+cloob_status conv_dw_plain(const op_env *env, const op_args *a, const tensor *x, const tensor *dw, const tensor *dy);
 
 /* Softmax pieces of the attention pool. p (rows, T) F32 in place; half: (rows, ld) copy in the compute type,
  * columns from T on are 0. */

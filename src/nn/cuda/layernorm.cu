@@ -26,8 +26,8 @@ __device__ __forceinline__ void row_read(row_regs<T, V, P> &q, const T *row, int
 
 template <typename T, int V, int P>
 static __global__ void __launch_bounds__(32 * WARPS)
-    forward_kernel(T *y, float *mean, float *rstd, const T *x, const float *gain, const float *bias,
-                   float eps, int64_t R, int C)
+    forward_kernel(T *y, float *mean, float *rstd, const T *x, const float *gain, const float *bias, float eps,
+                   int64_t R, int C)
 {
     int lane = threadIdx.x, packs = C / V;
     int64_t r = (int64_t)blockIdx.x * WARPS + threadIdx.y;
@@ -79,7 +79,8 @@ struct bwd_row {
 };
 
 template <typename T, int V, int P>
-__device__ __forceinline__ void bwd_read(bwd_row<T, V, P> &q, const T *dy, const T *x, const T *extra, const bwd_in &in, int64_t r, int lane)
+__device__ __forceinline__ void bwd_read(bwd_row<T, V, P> &q, const T *dy, const T *x, const T *extra, const bwd_in &in,
+                                         int64_t r, int lane)
 {
 #pragma unroll
     for (int p = 0; p < P; p++) {
@@ -135,14 +136,16 @@ static __global__ void __launch_bounds__(32 * WARPS, P <= 3 ? BWD_BLOCKS : 1)
 #pragma unroll
             for (int i = 0; i < V; i++) {
                 float xhat = (to_float(q.x[p].v[i]) - q.mean) * q.rstd;
-                out.v[i] = from_float<T>(q.rstd * (to_float(q.dy[p].v[i]) * w[i] - m1 - xhat * m2) + to_float(q.extra[p].v[i]));
+                out.v[i] = from_float<T>(q.rstd * (to_float(q.dy[p].v[i]) * w[i] - m1 - xhat * m2) +
+                                         to_float(q.extra[p].v[i]));
             }
             store<T, V>(dx + r * C + c, out);
             if (!in.again) continue;
             float b[V];
             load_floats<V>(b, in.bias + c);
 #pragma unroll
-            for (int i = 0; i < V; i++) out.v[i] = from_float<T>((to_float(q.x[p].v[i]) - q.mean) * q.rstd * w[i] + b[i]);
+            for (int i = 0; i < V; i++)
+                out.v[i] = from_float<T>((to_float(q.x[p].v[i]) - q.mean) * q.rstd * w[i] + b[i]);
             store<T, V>((T *)in.again + r * C + c, out);
         }
     }
@@ -165,8 +168,7 @@ static __global__ void __launch_bounds__(32 * WARPS, P <= 3 ? BWD_BLOCKS : 1)
 }
 
 /* block (32 columns, 16 slices); columns run over gain then bias. */
-static __global__ void backward_finish_kernel(float *dgain, float *dbias, const float *partial, int parts,
-                                              int C)
+static __global__ void backward_finish_kernel(float *dgain, float *dbias, const float *partial, int parts, int C)
 {
     __shared__ float part[16][33];
     int c = blockIdx.x * 32 + threadIdx.x;
@@ -223,24 +225,24 @@ static cloob_status check_width(const op_env *env, const char *op, const tensor 
                     (long long)tensor_cols(x));
 }
 
-#define WITH_PACKS(per_lane, ...)                                                                            \
-    do {                                                                                                     \
-        if ((per_lane) <= 1) {                                                                               \
-            constexpr int P = 1;                                                                             \
-            __VA_ARGS__;                                                                                     \
-        } else if ((per_lane) == 2) {                                                                        \
-            constexpr int P = 2;                                                                             \
-            __VA_ARGS__;                                                                                     \
-        } else if ((per_lane) == 3) {                                                                        \
-            constexpr int P = 3;                                                                             \
-            __VA_ARGS__;                                                                                     \
-        } else if ((per_lane) == 4) {                                                                        \
-            constexpr int P = 4;                                                                             \
-            __VA_ARGS__;                                                                                     \
-        } else {                                                                                             \
-            constexpr int P = MOST_PACKS;                                                                    \
-            __VA_ARGS__;                                                                                     \
-        }                                                                                                    \
+#define WITH_PACKS(per_lane, ...)                                                                                      \
+    do {                                                                                                               \
+        if ((per_lane) <= 1) {                                                                                         \
+            constexpr int P = 1;                                                                                       \
+            __VA_ARGS__;                                                                                               \
+        } else if ((per_lane) == 2) {                                                                                  \
+            constexpr int P = 2;                                                                                       \
+            __VA_ARGS__;                                                                                               \
+        } else if ((per_lane) == 3) {                                                                                  \
+            constexpr int P = 3;                                                                                       \
+            __VA_ARGS__;                                                                                               \
+        } else if ((per_lane) == 4) {                                                                                  \
+            constexpr int P = 4;                                                                                       \
+            __VA_ARGS__;                                                                                               \
+        } else {                                                                                                       \
+            constexpr int P = MOST_PACKS;                                                                              \
+            __VA_ARGS__;                                                                                               \
+        }                                                                                                              \
     } while (0)
 
 template <typename T, int V, int P>
@@ -264,15 +266,22 @@ template <typename T, int V, int P>
 static cudaError_t launch_backward(const op_env *env, const op_args *a)
 {
     const tensor *x = &a->in[1];
-    bwd_in in = { (const float *)a->in[2].data, (const float *)a->in[3].data, (const float *)a->in[4].data,
-                  (const float *)a->in[6].data, a->out[3].data, tensor_rows(x), (int)tensor_cols(x) };
+    bwd_in in = { (const float *)a->in[2].data,
+                  (const float *)a->in[3].data,
+                  (const float *)a->in[4].data,
+                  (const float *)a->in[6].data,
+                  a->out[3].data,
+                  tensor_rows(x),
+                  (int)tensor_cols(x) };
     size_t smem = (size_t)WARPS * in.C * sizeof(float);
-    cudaError_t e = cudaFuncSetAttribute(backward_kernel<T, V, P>,
-                                         cudaFuncAttributeMaxDynamicSharedMemorySize, (int)smem);
+    cudaError_t e =
+        cudaFuncSetAttribute(backward_kernel<T, V, P>, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)smem);
     if (e != cudaSuccess) return e;
-    backward_kernel<T, V, P><<<bwd_blocks(env->dev, x), dim3(32, WARPS), smem, stream_of(env)>>>(
-        (T *)a->out[0].data, (float *)a->scratch, (const T *)a->in[0].data, (const T *)x->data,
-        (const T *)a->in[5].data, in);
+    backward_kernel<T, V, P>
+        <<<bwd_blocks(env->dev, x), dim3(32, WARPS), smem, stream_of(env)>>>((T *)a->out[0].data, (float *)a->scratch,
+                                                                             (const T *)a->in[0].data,
+                                                                             (const T *)x->data,
+                                                                             (const T *)a->in[5].data, in);
     return cudaSuccess;
 }
 
@@ -303,8 +312,7 @@ extern "C" cloob_status layernorm_bwd_cuda(const op_env *env, const op_args *a)
     CLOOB_TRY(cuda_launched(env->ctx, "layernorm_bwd"));
     if (!a->out[1].data && !a->out[2].data) return CLOOB_OK;
     backward_finish_kernel<<<(unsigned)((2 * C + 31) / 32), dim3(32, 16), 0, stream_of(env)>>>(
-        (float *)a->out[1].data, (float *)a->out[2].data, (const float *)a->scratch,
-        (int)bwd_blocks(env->dev, x), C);
+        (float *)a->out[1].data, (float *)a->out[2].data, (const float *)a->scratch, (int)bwd_blocks(env->dev, x), C);
     return cuda_launched(env->ctx, "layernorm_bwd");
 }
 
@@ -314,8 +322,7 @@ extern "C" cloob_status l2norm_cuda(const op_env *env, const op_args *a)
     unsigned blocks = (unsigned)((x->dim[0] + WARPS - 1) / WARPS);
     WITH_TYPE(x->dtype, l2norm_kernel<T>
               <<<blocks, dim3(32, WARPS), 0, stream_of(env)>>>((float *)a->out[0].data, (float *)a->out[1].data,
-                                                               (const T *)x->data, x->dim[0],
-                                                               (int)x->dim[1]));
+                                                               (const T *)x->data, x->dim[0], (int)x->dim[1]));
     return cuda_launched(env->ctx, "l2norm");
 }
 
@@ -323,8 +330,9 @@ extern "C" cloob_status l2norm_bwd_cuda(const op_env *env, const op_args *a)
 {
     const tensor *y = &a->in[1];
     unsigned blocks = (unsigned)((y->dim[0] + WARPS - 1) / WARPS);
-    WITH_TYPE(a->out[0].dtype, l2norm_bwd_kernel<T><<<blocks, dim3(32, WARPS), 0, stream_of(env)>>>(
-                            (T *)a->out[0].data, (const float *)a->in[0].data, (const float *)y->data,
-                            (const float *)a->in[2].data, y->dim[0], (int)y->dim[1]));
+    WITH_TYPE(a->out[0].dtype, l2norm_bwd_kernel<T>
+              <<<blocks, dim3(32, WARPS), 0, stream_of(env)>>>((T *)a->out[0].data, (const float *)a->in[0].data,
+                                                               (const float *)y->data, (const float *)a->in[2].data,
+                                                               y->dim[0], (int)y->dim[1]));
     return cuda_launched(env->ctx, "l2norm_bwd");
 }

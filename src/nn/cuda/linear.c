@@ -59,8 +59,8 @@ cloob_status linear_cuda(const op_env *env, const op_args *a)
         bias = at(a, s->bias);
         CLOOB_TRY(convert_cuda(env, "linear", bias, CLOOB_BF16, b->data, CLOOB_F32, tensor_count(b)));
     }
-    return gemm_run(env->ctx, env->dev, s->plan, env->stream, y->data, a->in[0].data, a->in[1].data,
-                    a->in[3].data, bias, a->scratch);
+    return gemm_run(env->ctx, env->dev, s->plan, env->stream, y->data, a->in[0].data, a->in[1].data, a->in[3].data,
+                    bias, a->scratch);
 }
 
 /* ---- backward ------------------------------------------------------------------------------------ */
@@ -85,8 +85,8 @@ cloob_status linear_dx_prepare_cuda(const op_env *env, op_args *a)
 cloob_status linear_dx_cuda(const op_env *env, const op_args *a)
 {
     const linear_state *s = a->state;
-    return gemm_run(env->ctx, env->dev, s->plan, env->stream, a->out[0].data, a->in[0].data, a->in[1].data,
-                    NULL, NULL, a->scratch);
+    return gemm_run(env->ctx, env->dev, s->plan, env->stream, a->out[0].data, a->in[0].data, a->in[1].data, NULL, NULL,
+                    a->scratch);
 }
 
 /* What summing dy by a pass of its own costs: reading it at a bandwidth we reach, and two launches. */
@@ -100,13 +100,9 @@ cloob_status linear_dw_prepare_cuda(const op_env *env, op_args *a)
     bool turned = a->attr.transposed, sums = op_has(&a->out[1]);
     linear_state *s;
     gemm_plan *fused = NULL;
-    gemm_shape g = { .m = turned ? K : O,
-                     .n = turned ? O : K,
-                     .k = R,
-                     .ta = true,
-                     .in = dy->dtype,
-                     .out = CLOOB_F32,
-                     .alpha = 1.0f };
+    gemm_shape g = {
+        .m = turned ? K : O, .n = turned ? O : K, .k = R, .ta = true, .in = dy->dtype, .out = CLOOB_F32, .alpha = 1.0f
+    };
     CLOOB_TRY(state_make(env, a, &s));
     CLOOB_TRY(gemm_plan_create(env->ctx, env->dev, &g, &s->plan));
     g.extra = turned ? GEMM_SUM_B : GEMM_SUM_A;
@@ -124,12 +120,8 @@ cloob_status linear_dw_cuda(const op_env *env, const op_args *a)
     const linear_state *s = a->state;
     const tensor *dy = &a->in[0], *x = &a->in[1];
     void *dw = a->out[0].data, *dbias = a->out[1].data;
-    const void *left = a->attr.transposed ? x->data : dy->data,
-               *right = a->attr.transposed ? dy->data : x->data;
-    if (dw)
-        CLOOB_TRY(
-            gemm_run(env->ctx, env->dev, s->plan, env->stream, dw, left, right, NULL, dbias, a->scratch));
+    const void *left = a->attr.transposed ? x->data : dy->data, *right = a->attr.transposed ? dy->data : x->data;
+    if (dw) CLOOB_TRY(gemm_run(env->ctx, env->dev, s->plan, env->stream, dw, left, right, NULL, dbias, a->scratch));
     if (!dbias || (dw && s->fused_sum)) return CLOOB_OK;
-    return colsum(env, "linear_dw", dbias, dy->data, dy->dtype, tensor_rows(dy), tensor_cols(dy), 0,
-                  at(a, s->sums));
+    return colsum(env, "linear_dw", dbias, dy->data, dy->dtype, tensor_rows(dy), tensor_cols(dy), 0, at(a, s->sums));
 }

@@ -7,10 +7,7 @@
 
 #include "nn/cuda/common.cuh"
 
-__device__ __forceinline__ unsigned smem_address(const bf16 *p)
-{
-    return (unsigned)__cvta_generic_to_shared(p);
-}
+__device__ __forceinline__ unsigned smem_address(const bf16 *p) { return (unsigned)__cvta_generic_to_shared(p); }
 
 __device__ __forceinline__ void ldmatrix(unsigned r[4], unsigned address)
 {
@@ -28,22 +25,18 @@ __device__ __forceinline__ void ldmatrix_trans(unsigned r[4], unsigned address)
                  : "r"(address)
                  : "memory");
 }
-__device__ __forceinline__ void ldmatrix_trans(unsigned r[4], const bf16 *p)
-{
-    ldmatrix_trans(r, smem_address(p));
-}
+__device__ __forceinline__ void ldmatrix_trans(unsigned r[4], const bf16 *p) { ldmatrix_trans(r, smem_address(p)); }
 
 /* The other way: four (or two) 8 x 8 matrices to shared memory, addresses and registers as for ldmatrix. */
 __device__ __forceinline__ void stmatrix(unsigned address, unsigned a, unsigned b, unsigned c, unsigned d)
 {
-    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1,%2,%3,%4};" ::"r"(address), "r"(a),
-                 "r"(b), "r"(c), "r"(d)
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1,%2,%3,%4};" ::"r"(address), "r"(a), "r"(b), "r"(c),
+                 "r"(d)
                  : "memory");
 }
 __device__ __forceinline__ void stmatrix(unsigned address, unsigned a, unsigned b)
 {
-    asm volatile("stmatrix.sync.aligned.m8n8.x2.shared.b16 [%0], {%1,%2};" ::"r"(address), "r"(a), "r"(b)
-                 : "memory");
+    asm volatile("stmatrix.sync.aligned.m8n8.x2.shared.b16 [%0], {%1,%2};" ::"r"(address), "r"(a), "r"(b) : "memory");
 }
 
 __device__ __forceinline__ uint4 load_shared(unsigned address)

@@ -21,8 +21,8 @@ static __global__ void softmax_kernel(float *p, T *half, int64_t rows, int token
 }
 
 template <typename T>
-static __global__ void softmax_bwd_kernel(T *dz, T *half, const float *p, const float *dp, int64_t rows,
-                                          int tokens, int ld)
+static __global__ void softmax_bwd_kernel(T *dz, T *half, const float *p, const float *dp, int64_t rows, int tokens,
+                                          int ld)
 {
     int64_t r = (int64_t)blockIdx.x * WARPS + threadIdx.y;
     if (r >= rows) return;
@@ -45,13 +45,11 @@ extern "C" cloob_status pool_softmax(const op_env *env, float *p, void *half, cl
     return cuda_launched(env->ctx, "pool_attention");
 }
 
-extern "C" cloob_status pool_softmax_bwd(const op_env *env, void *dz, void *half, cloob_dtype dtype,
-                                         const float *p, const float *dp, int64_t rows, int64_t tokens,
-                                         int64_t ld)
+extern "C" cloob_status pool_softmax_bwd(const op_env *env, void *dz, void *half, cloob_dtype dtype, const float *p,
+                                         const float *dp, int64_t rows, int64_t tokens, int64_t ld)
 {
     unsigned blocks = (unsigned)((rows + WARPS - 1) / WARPS);
     WITH_TYPE(dtype, softmax_bwd_kernel<T>
-              <<<blocks, dim3(32, WARPS), 0, stream_of(env)>>>((T *)dz, (T *)half, p, dp, rows, (int)tokens,
-                                                               (int)ld));
+              <<<blocks, dim3(32, WARPS), 0, stream_of(env)>>>((T *)dz, (T *)half, p, dp, rows, (int)tokens, (int)ld));
     return cuda_launched(env->ctx, "pool_attention_bwd");
 }

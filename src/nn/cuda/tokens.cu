@@ -34,8 +34,7 @@ static __global__ void __launch_bounds__(256)
 
 /* x: (N, 3, HW) floats. */
 template <typename T, int V>
-static __global__ void __launch_bounds__(256)
-    planes_kernel(T *y, const float *x, int64_t positions, int64_t HW, int C)
+static __global__ void __launch_bounds__(256) planes_kernel(T *y, const float *x, int64_t positions, int64_t HW, int C)
 {
     int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= positions) return;
@@ -67,8 +66,8 @@ static __global__ void __launch_bounds__(1024)
     pack_texts_kernel(int32_t *start, int32_t *row, int32_t *last, const int32_t *index, int N, int T, int R)
 {
     __shared__ int total[32];
-    int tid = threadIdx.x, lane = tid & 31, warp = tid / 32, per = (N + 1023) / 1024,
-        from = min(tid * per, N), to = min(from + per, N), sum = 0;
+    int tid = threadIdx.x, lane = tid & 31, warp = tid / 32, per = (N + 1023) / 1024, from = min(tid * per, N),
+        to = min(from + per, N), sum = 0;
     for (int n = from; n < to; n++) sum += index[n] + 1;
     int before = sum; /* up to and with this thread, first of its warp, then of all */
     for (int k = 1; k < 32; k <<= 1) {
@@ -87,8 +86,7 @@ static __global__ void __launch_bounds__(1024)
     }
     __syncthreads();
     for (int n = warp; n < N; n += 32)
-        for (int first = start[n], end = start[n + 1], r = first + lane; r < end; r += 32)
-            row[r] = n * T + r - first;
+        for (int first = start[n], end = start[n + 1], r = first + lane; r < end; r += 32) row[r] = n * T + r - first;
     for (int r = start[N] + tid; r < R; r += 1024) row[r] = 0;
 }
 
@@ -104,9 +102,8 @@ static __global__ void __launch_bounds__(256)
 }
 
 template <typename T, int V>
-static __global__ void __launch_bounds__(256)
-    take_bwd_kernel(T *dx, const T *dy, const int32_t *index, const T *extra, int64_t items, int64_t tokens,
-                    int64_t packs)
+static __global__ void __launch_bounds__(256) take_bwd_kernel(T *dx, const T *dy, const int32_t *index, const T *extra,
+                                                              int64_t items, int64_t tokens, int64_t packs)
 {
     int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= items) return;
@@ -138,8 +135,7 @@ static __global__ void __launch_bounds__(256)
 /* y[n, t] = (t ? x[n, t-1] : cls) + pos[t] */
 template <typename T, int V>
 static __global__ void __launch_bounds__(256)
-    class_kernel(T *y, const T *x, const float *cls, const float *pos, int64_t items, int64_t tokens,
-                 int64_t packs)
+    class_kernel(T *y, const T *x, const float *cls, const float *pos, int64_t items, int64_t tokens, int64_t packs)
 {
     int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= items) return;
@@ -170,8 +166,7 @@ static __global__ void __launch_bounds__(256)
     if (share != 0.0f) {
         pack<T, V> first = load<T, V>(dy + (n * tokens * packs + c) * V);
 #pragma unroll
-        for (int j = 0; j < V; j++)
-            out.v[j] = from_float<T>(to_float(out.v[j]) + share * to_float(first.v[j]));
+        for (int j = 0; j < V; j++) out.v[j] = from_float<T>(to_float(out.v[j]) + share * to_float(first.v[j]));
     }
     store<T, V>(dx + i * V, out);
 }
@@ -217,13 +212,11 @@ extern "C" cloob_status image_input_cuda(const op_env *env, const op_args *a)
     if (x->dtype == CLOOB_U8)
         WITH_PACK(y->dtype, C,
                   bytes_kernel<T, V>
-                  <<<blocks, 256, 0, stream_of(env)>>>((T *)y->data, (const uint8_t *)x->data, m, positions,
-                                                       C));
+                  <<<blocks, 256, 0, stream_of(env)>>>((T *)y->data, (const uint8_t *)x->data, m, positions, C));
     else
         WITH_PACK(y->dtype, C,
                   planes_kernel<T, V>
-                  <<<blocks, 256, 0, stream_of(env)>>>((T *)y->data, (const float *)x->data, positions, HW,
-                                                       C));
+                  <<<blocks, 256, 0, stream_of(env)>>>((T *)y->data, (const float *)x->data, positions, HW, C));
     return cuda_launched(env->ctx, "image_input");
 }
 
@@ -231,8 +224,7 @@ extern "C" cloob_status eot_index_cuda(const op_env *env, const op_args *a)
 {
     const tensor *x = &a->in[0];
     eot_kernel<<<(unsigned)((x->dim[0] + 7) / 8), dim3(32, 8), 0, stream_of(env)>>>((int32_t *)a->out[0].data,
-                                                                                    (const int32_t *)x->data,
-                                                                                    x->dim[0],
+                                                                                    (const int32_t *)x->data, x->dim[0],
                                                                                     (int)x->dim[1]);
     return cuda_launched(env->ctx, "eot_index");
 }
@@ -241,11 +233,10 @@ extern "C" cloob_status pack_texts_cuda(const op_env *env, const op_args *a)
 {
     int64_t N = a->in[1].dim[0], T = a->in[1].dim[1], R = a->attr.rows;
     if (N * T > INT32_MAX || R > INT32_MAX)
-        return ctx_fail(env->ctx, CLOOB_ERR_UNSUPPORTED, "pack_texts: %lld tokens are too many",
-                        (long long)(N * T));
+        return ctx_fail(env->ctx, CLOOB_ERR_UNSUPPORTED, "pack_texts: %lld tokens are too many", (long long)(N * T));
     pack_texts_kernel<<<1, 1024, 0, stream_of(env)>>>((int32_t *)a->out[0].data, (int32_t *)a->out[1].data,
-                                                      (int32_t *)a->out[2].data,
-                                                      (const int32_t *)a->in[0].data, (int)N, (int)T, (int)R);
+                                                      (int32_t *)a->out[2].data, (const int32_t *)a->in[0].data, (int)N,
+                                                      (int)T, (int)R);
     return cuda_launched(env->ctx, "pack_texts");
 }
 
@@ -256,10 +247,8 @@ extern "C" cloob_status take_rows_cuda(const op_env *env, const op_args *a)
     int64_t N = a->out[0].dim[0], tokens = x->ndim == 3 ? x->dim[1] : 0, C = tensor_cols(x),
             packs = C / pack_width(x->dtype, C);
     WITH_PACK(x->dtype, C,
-              take_kernel<T, V>
-              <<<blocks_for(N * packs), 256, 0, stream_of(env)>>>((T *)a->out[0].data, (const T *)x->data,
-                                                                  (const int32_t *)a->in[1].data, N * packs,
-                                                                  tokens, packs));
+              take_kernel<T, V><<<blocks_for(N * packs), 256, 0, stream_of(env)>>>(
+                  (T *)a->out[0].data, (const T *)x->data, (const int32_t *)a->in[1].data, N * packs, tokens, packs));
     return cuda_launched(env->ctx, "take_rows");
 }
 
@@ -276,9 +265,8 @@ static cloob_status take_packed_bwd(const op_env *env, const op_args *a)
                              "take_rows_bwd"));
     else CLOOB_TRY(cuda_check(env->ctx, cudaMemsetAsync(dx->data, 0, bytes, s), "take_rows_bwd"));
     WITH_PACK(dx->dtype, C,
-              add_rows_kernel<T, V>
-              <<<blocks_for(items), 256, 0, s>>>((T *)dx->data, (const T *)dy->data,
-                                                 (const int32_t *)a->in[1].data, items, packs));
+              add_rows_kernel<T, V><<<blocks_for(items), 256, 0, s>>>((T *)dx->data, (const T *)dy->data,
+                                                                      (const int32_t *)a->in[1].data, items, packs));
     return cuda_launched(env->ctx, "take_rows_bwd");
 }
 
@@ -291,9 +279,8 @@ extern "C" cloob_status take_rows_bwd_cuda(const op_env *env, const op_args *a)
     WITH_PACK(dx->dtype, C,
               take_bwd_kernel<T, V>
               <<<blocks_for(items), 256, 0, stream_of(env)>>>((T *)dx->data, (const T *)a->in[0].data,
-                                                              (const int32_t *)a->in[1].data,
-                                                              (const T *)a->in[3].data, items, tokens,
-                                                              packs));
+                                                              (const int32_t *)a->in[1].data, (const T *)a->in[3].data,
+                                                              items, tokens, packs));
     return cuda_launched(env->ctx, "take_rows_bwd");
 }
 
@@ -306,14 +293,13 @@ extern "C" cloob_status class_tokens_cuda(const op_env *env, const op_args *a)
               class_kernel<T, V>
               <<<blocks_for(items), 256, 0, stream_of(env)>>>((T *)y->data, (const T *)a->in[0].data,
                                                               (const float *)a->in[1].data,
-                                                              (const float *)a->in[2].data, items, tokens,
-                                                              packs));
+                                                              (const float *)a->in[2].data, items, tokens, packs));
     return cuda_launched(env->ctx, "class_tokens");
 }
 
 /* Both backward ops: dx, and sums over the batch for the parameters. */
-static cloob_status grid_bwd(const op_env *env, const char *op, const tensor *dy, const tensor *dx,
-                             const tensor *dcls, const tensor *dpos, bool mean, void *scratch)
+static cloob_status grid_bwd(const op_env *env, const char *op, const tensor *dy, const tensor *dx, const tensor *dcls,
+                             const tensor *dpos, bool mean, void *scratch)
 {
     int64_t N = dy->dim[0], tokens = dy->dim[1], C = dy->dim[2], packs = C / pack_width(dy->dtype, C),
             items = N * (tokens - 1) * packs;
@@ -321,8 +307,8 @@ static cloob_status grid_bwd(const op_env *env, const char *op, const tensor *dy
     if (dx->data && items) {
         WITH_PACK(dy->dtype, C,
                   grid_bwd_kernel<T, V>
-                  <<<blocks_for(items), 256, 0, stream_of(env)>>>((T *)dx->data, (const T *)dy->data, share,
-                                                                  items, tokens, packs));
+                  <<<blocks_for(items), 256, 0, stream_of(env)>>>((T *)dx->data, (const T *)dy->data, share, items,
+                                                                  tokens, packs));
         CLOOB_TRY(cuda_launched(env->ctx, op));
     }
     if (dcls && dcls->data)
@@ -346,20 +332,17 @@ extern "C" cloob_status class_tokens_bwd_prepare_cuda(const op_env *env, op_args
 
 extern "C" cloob_status class_tokens_bwd_cuda(const op_env *env, const op_args *a)
 {
-    return grid_bwd(env, "class_tokens_bwd", &a->in[0], &a->out[0], &a->out[1], &a->out[2], false,
-                    a->scratch);
+    return grid_bwd(env, "class_tokens_bwd", &a->in[0], &a->out[0], &a->out[1], &a->out[2], false, a->scratch);
 }
 
 extern "C" cloob_status mean_tokens_cuda(const op_env *env, const op_args *a)
 {
     const tensor *y = &a->out[0];
-    int64_t N = y->dim[0], tokens = y->dim[1], C = y->dim[2], packs = C / pack_width(y->dtype, C),
-            items = N * packs;
+    int64_t N = y->dim[0], tokens = y->dim[1], C = y->dim[2], packs = C / pack_width(y->dtype, C), items = N * packs;
     WITH_PACK(y->dtype, C,
               mean_kernel<T, V>
               <<<blocks_for(items), 256, 0, stream_of(env)>>>((T *)y->data, (const T *)a->in[0].data,
-                                                              (const float *)a->in[1].data, items, tokens,
-                                                              packs));
+                                                              (const float *)a->in[1].data, items, tokens, packs));
     return cuda_launched(env->ctx, "mean_tokens");
 }
 

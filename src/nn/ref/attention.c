@@ -7,8 +7,7 @@ typedef struct view {
     double scale;
 } view;
 
-static view view_of(const op_args *a, const tensor *qkv, const op_sequences *s, int64_t n, int64_t h,
-                    int64_t t)
+static view view_of(const op_args *a, const tensor *qkv, const op_sequences *s, int64_t n, int64_t h, int64_t t)
 {
     int64_t C = tensor_cols(qkv) / 3, e = C / a->attr.heads, base = op_first_row(s, n) * 3 * C;
     return (view){ base + t * 3 * C + h * e,
@@ -43,8 +42,7 @@ static double query_forward(const view *w, const tensor *q, const tensor *kv, co
     double lse = most + log(sum);
     for (int64_t i = 0; i < w->width; i++) {
         double out = 0.0;
-        for (int64_t j = 0; j < w->keys; j++)
-            out += exp(score(w, q, kv, j) - lse) * ld(kv, w->v + j * w->step + i);
+        for (int64_t j = 0; j < w->keys; j++) out += exp(score(w, q, kv, j) - lse) * ld(kv, w->v + j * w->step + i);
         st(y, yi + i, out);
     }
     return lse;
@@ -57,8 +55,8 @@ typedef struct pair {
     double p, ds;
 } pair;
 
-static pair pair_of(const view *w, const tensor *q, const tensor *kv, const tensor *y, const tensor *dy,
-                    int64_t yi, double lse, int64_t j)
+static pair pair_of(const view *w, const tensor *q, const tensor *kv, const tensor *y, const tensor *dy, int64_t yi,
+                    double lse, int64_t j)
 {
     double p = exp(score(w, q, kv, j) - lse), dp = 0.0, along = 0.0;
     for (int64_t i = 0; i < w->width; i++) {
@@ -69,8 +67,8 @@ static pair pair_of(const view *w, const tensor *q, const tensor *kv, const tens
 }
 
 /* dq = sum ds_j k_j. */
-static void query_backward(const view *w, const tensor *q, const tensor *kv, const tensor *y,
-                           const tensor *dy, int64_t yi, double lse, const tensor *dq)
+static void query_backward(const view *w, const tensor *q, const tensor *kv, const tensor *y, const tensor *dy,
+                           int64_t yi, double lse, const tensor *dq)
 {
     for (int64_t first = 0; first < w->width; first += COLUMNS) {
         int64_t columns = w->width - first < COLUMNS ? w->width - first : COLUMNS;
@@ -102,8 +100,7 @@ cloob_status attention_ref(const op_env *env, const op_args *a)
 }
 
 /* dk_j = sum over the queries that see it of ds q, dv_j = sum p dy. */
-static void key_backward(const op_args *a, const op_sequences *s, int64_t n, int64_t h, int64_t j,
-                         int64_t first)
+static void key_backward(const op_args *a, const op_sequences *s, int64_t n, int64_t h, int64_t j, int64_t first)
 {
     const tensor *dy = &a->in[0], *qkv = &a->in[1], *y = &a->in[2], *lse = &a->in[3], *dqkv = &a->out[0];
     int64_t C = tensor_cols(y), H = a->attr.heads;
@@ -138,8 +135,7 @@ cloob_status attention_bwd_ref(const op_env *env, const op_args *a)
                 view w = view_of(a, qkv, &s, n, h, t);
                 query_backward(&w, qkv, qkv, y, dy, (op_first_row(&s, n) + t) * C + h * w.width,
                                ld(lse, op_head_at(&s, H, n, h) + t), dqkv);
-                for (int64_t first = 0; first < w.width; first += COLUMNS)
-                    key_backward(a, &s, n, h, t, first);
+                for (int64_t first = 0; first < w.width; first += COLUMNS) key_backward(a, &s, n, h, t, first);
             }
     return CLOOB_OK;
 }

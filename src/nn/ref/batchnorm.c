@@ -69,7 +69,8 @@ cloob_status bn_apply_ref(const op_env *env, const op_args *a)
             double sum = 0.0;
             for (int s = 0; s < k; s++) {
                 int64_t i = row[s] * C + c;
-                double v = normalised(x, &a->in[1], &a->in[2], i, c) * ld(gain, c) + ld(bias, c) + (has(res) ? ld(res, i) : 0.0);
+                double v = normalised(x, &a->in[1], &a->in[2], i, c) * ld(gain, c) + ld(bias, c) +
+                           (has(res) ? ld(res, i) : 0.0);
                 sum += a->attr.relu && v < 0 ? 0.0 : v;
             }
             st(y, r * C + c, sum / k);
@@ -104,7 +105,8 @@ static double gradient_before(const before *b, int64_t r, int64_t c)
 cloob_status bn_bwd_reduce_ref(const op_env *env, const op_args *a)
 {
     const tensor *x = &a->in[2], *dgain = &a->out[0], *dbias = &a->out[1], *sums = &a->out[2], *g = &a->out[3];
-    before b = { &a->in[0], &a->in[1], x, &a->in[3], &a->in[4], &a->in[5], &a->in[6], &a->in[7], a->attr.relu, a->attr.pool };
+    before b = { &a->in[0], &a->in[1], x,         &a->in[3],    &a->in[4],
+                 &a->in[5], &a->in[6], &a->in[7], a->attr.relu, a->attr.pool };
     int64_t R = tensor_rows(x), C = tensor_cols(x);
     for (int64_t c = 0; c < C; c++) {
         double bias = 0.0, gain = 0.0;
@@ -128,7 +130,9 @@ cloob_status bn_bwd_reduce_ref(const op_env *env, const op_args *a)
 cloob_status bn_bwd_apply_ref(const op_env *env, const op_args *a)
 {
     const tensor *x = &a->in[1], *sums = &a->in[6], *dx = &a->out[0], none = { 0 };
-    before b = { &a->in[0], &a->in[7], x, &a->in[2], &a->in[3], &a->in[4], &a->in[5], &none, a->attr.relu, a->attr.pool };
+    before b = {
+        &a->in[0], &a->in[7], x, &a->in[2], &a->in[3], &a->in[4], &a->in[5], &none, a->attr.relu, a->attr.pool
+    };
     int64_t R = tensor_rows(x), C = tensor_cols(x);
     double count = (double)R * (env->sum_ranks ? env->ranks : 1);
     for (int64_t r = 0; r < R; r++)

@@ -7,7 +7,7 @@ typedef struct sizes {
 
 static sizes sizes_of(const tensor *x, const tensor *w, const tensor *y, const op_attr *at)
 {
-    return (sizes){ x->dim[0], x->dim[1], x->dim[2], x->dim[3], w->dim[0], w->dim[1],
+    return (sizes){ x->dim[0], x->dim[1], x->dim[2], x->dim[3],  w->dim[0], w->dim[1],
                     w->dim[3], y->dim[1], y->dim[2], at->stride, at->pad };
 }
 
@@ -38,7 +38,8 @@ cloob_status conv2d_ref(const op_env *env, const op_args *a)
         for (int64_t i = 0; i < z.Ho; i++)
             for (int64_t j = 0; j < z.Wo; j++)
                 for (int64_t o = 0; o < z.O; o++, at++) {
-                    double v = conv_at(&z, x, w, n, i, j, o) + (has(bias) ? ld(bias, o) : 0.0) + (has(res) ? ld(res, at) : 0.0);
+                    double v = conv_at(&z, x, w, n, i, j, o) + (has(bias) ? ld(bias, o) : 0.0) +
+                               (has(res) ? ld(res, at) : 0.0);
                     st(y, at, a->attr.relu && v < 0 ? 0.0 : v);
                 }
     return CLOOB_OK;

@@ -19,7 +19,8 @@ cloob_status relu_bwd_ref(const op_env *env, const op_args *a)
 cloob_status add_ref(const op_env *env, const op_args *a)
 {
     (void)env;
-    for (int64_t i = 0, n = tensor_count(&a->out[0]); i < n; i++) st(&a->out[0], i, ld(&a->in[0], i) + ld(&a->in[1], i));
+    for (int64_t i = 0, n = tensor_count(&a->out[0]); i < n; i++)
+        st(&a->out[0], i, ld(&a->in[0], i) + ld(&a->in[1], i));
     return CLOOB_OK;
 }
 

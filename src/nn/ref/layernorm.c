@@ -3,7 +3,8 @@
 
 cloob_status layernorm_ref(const op_env *env, const op_args *a)
 {
-    const tensor *x = &a->in[0], *gain = &a->in[1], *bias = &a->in[2], *y = &a->out[0], *mean = &a->out[1], *rstd = &a->out[2];
+    const tensor *x = &a->in[0], *gain = &a->in[1], *bias = &a->in[2], *y = &a->out[0], *mean = &a->out[1],
+                 *rstd = &a->out[2];
     int64_t R = tensor_rows(x), C = tensor_cols(x);
     (void)env;
     for (int64_t r = 0; r < R; r++) {

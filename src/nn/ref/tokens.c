@@ -13,7 +13,8 @@ cloob_status image_input_ref(const op_env *env, const op_args *a)
             for (int64_t c = 0; c < C; c++) {
                 double v = 0.0;
                 if (c < 3 && x->dtype == CLOOB_U8)
-                    v = (((const uint8_t *)x->data)[(n * HW + p) * 3 + c] / 255.0 - (double)a->attr.mean[c]) / (double)a->attr.std[c];
+                    v = (((const uint8_t *)x->data)[(n * HW + p) * 3 + c] / 255.0 - (double)a->attr.mean[c]) /
+                        (double)a->attr.std[c];
                 else if (c < 3) v = ld(x, (n * 3 + c) * HW + p);
                 st(y, (n * HW + p) * C + c, v);
             }
@@ -184,7 +185,8 @@ cloob_status mean_tokens_bwd_ref(const op_env *env, const op_args *a)
     for (int64_t n = 0; n < N && has(dx); n++)
         for (int64_t t = 1; t < T; t++)
             for (int64_t c = 0; c < C; c++)
-                st(dx, (n * (T - 1) + t - 1) * C + c, ld(dy, (n * T + t) * C + c) + ld(dy, n * T * C + c) / (double)(T - 1));
+                st(dx, (n * (T - 1) + t - 1) * C + c,
+                   ld(dy, (n * T + t) * C + c) + ld(dy, n * T * C + c) / (double)(T - 1));
     if (has(dpos)) sum_over_batch(dy, dpos);
     return CLOOB_OK;
 }

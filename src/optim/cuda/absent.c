@@ -13,7 +13,8 @@ cloob_status optim_square_sum_cuda(cloob_ctx *ctx, device *dev, void *stream, co
     return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED, "gradient norm: this build has no CUDA");
 }
 
-cloob_status adamw_step_live(cloob_ctx *ctx, device *dev, void *stream, const adamw_blocks *b, int64_t n, adamw_live *live)
+cloob_status adamw_step_live(cloob_ctx *ctx, device *dev, void *stream, const adamw_blocks *b, int64_t n,
+                             adamw_live *live)
 {
     (void)dev, (void)stream, (void)b, (void)n, (void)live;
     return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED, "adamw: this build has no CUDA");

@@ -35,7 +35,8 @@ __device__ static int find_range(const adamw_range *range, int count, int64_t i)
 }
 
 /* The end of a parameter: no wide store past it. */
-__device__ static void update_few(const adamw_blocks &b, const adamw_update &u, const adamw_range &r, float decay, int64_t from, int64_t to)
+__device__ static void update_few(const adamw_blocks &b, const adamw_update &u, const adamw_range &r, float decay,
+                                  int64_t from, int64_t to)
 {
     for (int64_t k = from; k < to; k++) {
         if (!r.frozen) {
@@ -135,15 +136,14 @@ static __global__ void __launch_bounds__(256) square_finish_kernel(double *parti
 static cloob_status check_sorted(cloob_ctx *ctx, const adamw_blocks *b)
 {
     for (int i = 0; i < b->ranges; i++)
-        if (b->range[i].offset % 4 ||
-            (i && b->range[i].offset < b->range[i - 1].offset + b->range[i - 1].count))
-            return ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
-                            "adamw: parameter %d begins at element %lld: out of order", i,
+        if (b->range[i].offset % 4 || (i && b->range[i].offset < b->range[i - 1].offset + b->range[i - 1].count))
+            return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "adamw: parameter %d begins at element %lld: out of order", i,
                             (long long)b->range[i].offset);
     return CLOOB_OK;
 }
 
-static cloob_status launch_update(cloob_ctx *ctx, cudaStream_t q, const adamw_blocks *b, adamw_update u, const adamw_live *live)
+static cloob_status launch_update(cloob_ctx *ctx, cudaStream_t q, const adamw_blocks *b, adamw_update u,
+                                  const adamw_live *live)
 {
     if (b->ranges == 0) return CLOOB_OK;
     CLOOB_TRY(check_sorted(ctx, b));
@@ -155,7 +155,8 @@ static cloob_status launch_update(cloob_ctx *ctx, cudaStream_t q, const adamw_bl
 
 enum { PARTS = CUDA_SMALL_DOUBLES - 1 };
 
-static cloob_status launch_square(cloob_ctx *ctx, cudaStream_t q, double *partial, const float *x, int64_t n, adamw_live *live)
+static cloob_status launch_square(cloob_ctx *ctx, cudaStream_t q, double *partial, const float *x, int64_t n,
+                                  adamw_live *live)
 {
     square_kernel<<<PARTS, 256, 0, q>>>(partial, x, n);
     CLOOB_TRY(cuda_launched(ctx, "gradient norm"));
@@ -163,7 +164,10 @@ static cloob_status launch_square(cloob_ctx *ctx, cudaStream_t q, double *partia
     return cuda_launched(ctx, "gradient norm");
 }
 
-static cudaStream_t queue_of(const cuda_state *state, void *stream) { return stream ? (cudaStream_t)stream : state->stream; }
+static cudaStream_t queue_of(const cuda_state *state, void *stream)
+{
+    return stream ? (cudaStream_t)stream : state->stream;
+}
 
 extern "C" cloob_status adamw_step_cuda(cloob_ctx *ctx, device *dev, void *stream, const adamw_blocks *b,
                                         const adamw_settings *s)
@@ -181,15 +185,14 @@ extern "C" cloob_status adamw_step_live(cloob_ctx *ctx, device *dev, void *strea
     return launch_update(ctx, q, b, unused, live);
 }
 
-extern "C" cloob_status optim_square_sum_cuda(cloob_ctx *ctx, device *dev, void *stream, const float *x,
-                                              int64_t n, double *sum)
+extern "C" cloob_status optim_square_sum_cuda(cloob_ctx *ctx, device *dev, void *stream, const float *x, int64_t n,
+                                              double *sum)
 {
     cuda_state *state = cuda_use(dev);
     cudaStream_t q = queue_of(state, stream);
     CLOOB_TRY(launch_square(ctx, q, state->small, x, n, NULL));
     CLOOB_TRY(cuda_check(ctx,
-                         cudaMemcpyAsync(state->pinned, state->small + PARTS, sizeof *sum,
-                                         cudaMemcpyDeviceToHost, q),
+                         cudaMemcpyAsync(state->pinned, state->small + PARTS, sizeof *sum, cudaMemcpyDeviceToHost, q),
                          "gradient norm"));
     CLOOB_TRY(cuda_check(ctx, cudaStreamSynchronize(q), "gradient norm"));
     *sum = *state->pinned;

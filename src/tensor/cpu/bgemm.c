@@ -32,13 +32,15 @@ static int64_t parts_of(const layout *l, bool summed)
 {
     int64_t tasks = l->row_tasks * l->col_tasks, stretches = ceil_div(l->steps, l->stretch);
     if (!summed || tasks >= WANTED_TASKS || stretches < 2 * LEAST_STRETCHES) return 1;
-    return least(ceil_div(WANTED_TASKS, tasks), stretches / LEAST_STRETCHES);
+    return min64(ceil_div(WANTED_TASKS, tasks), stretches / LEAST_STRETCHES);
 }
 
 static layout layout_of(const bgemm_kernel *kernel, const bgemm_call *x)
 {
     bool wide = x->packed;
-    layout l = { .row_tiles = ceil_div(x->M, BGEMM_EDGE), .col_tiles = ceil_div(x->N, BGEMM_EDGE), .steps = ceil_div(x->K, BGEMM_STEP) };
+    layout l = { .row_tiles = ceil_div(x->M, BGEMM_EDGE),
+                 .col_tiles = ceil_div(x->N, BGEMM_EDGE),
+                 .steps = ceil_div(x->K, BGEMM_STEP) };
     l.task_rows = even_piece(l.row_tiles, wide ? WIDE_ROWS : SQUARE);
     l.task_cols = even_piece(l.col_tiles, wide ? WIDE_COLS : SQUARE);
     l.row_tasks = ceil_div(l.row_tiles, l.task_rows);
@@ -95,14 +97,15 @@ CPU_INLINE void finish_row(const bgemm_call *x, const float *from, int64_t m, in
 
 CPU_CLONES static void finish_tile(const bgemm_call *x, const float *c, int64_t m, int64_t n, float alpha)
 {
-    int64_t rows = least(BGEMM_EDGE, x->M - m), cols = least(BGEMM_EDGE, x->N - n);
+    int64_t rows = min64(BGEMM_EDGE, x->M - m), cols = min64(BGEMM_EDGE, x->N - n);
     for (int64_t i = 0; i < rows; i++) {
         if (cols == BGEMM_EDGE) finish_row(x, c + i * BGEMM_EDGE, m + i, n, BGEMM_EDGE, alpha);
         else finish_row(x, c + i * BGEMM_EDGE, m + i, n, cols, alpha);
     }
 }
 
-static void finish_panel(const bgemm_kernel *kernel, const bgemm_call *x, const float *c, int64_t m0, int64_t m1, int64_t n0, int64_t n1)
+static void finish_panel(const bgemm_kernel *kernel, const bgemm_call *x, const float *c, int64_t m0, int64_t m1,
+                         int64_t n0, int64_t n1)
 {
     float alpha = x->alpha != 0.0f ? x->alpha : 1.0f;
     for (int64_t m = m0; m < m1; m += BGEMM_EDGE)
@@ -111,8 +114,8 @@ static void finish_panel(const bgemm_kernel *kernel, const bgemm_call *x, const 
             int64_t at = m * x->ldc + n;
             if (!whole || x->c_float || !kernel->finish) finish_tile(x, c, m, n, alpha);
             else
-                kernel->finish(&(bgemm_finish){ (uint16_t *)x->c + at, c, x->bias ? x->bias + n : NULL, x->res ? x->res + at : NULL, x->ldc,
-                                                alpha, x->relu });
+                kernel->finish(&(bgemm_finish){ (uint16_t *)x->c + at, c, x->bias ? x->bias + n : NULL,
+                                                x->res ? x->res + at : NULL, x->ldc, alpha, x->relu });
         }
 }
 
@@ -120,21 +123,25 @@ static void finish_panel(const bgemm_kernel *kernel, const bgemm_call *x, const 
 
 /* One stretch of K. C is worked on in panels of PANEL columns of tiles: after the last stretch a panel is finished while it is
  * in the first cache, and where the first stretch is the last all panels share one place. */
-static void add_stretch(const job *j, const bgemm_call *x, char *room, bgemm_part rows, bgemm_part cols, bool first, bool last)
+static void add_stretch(const job *j, const bgemm_call *x, char *room, bgemm_part rows, bgemm_part cols, bool first,
+                        bool last)
 {
     const layout *l = &j->l;
     uint16_t *a = (uint16_t *)(void *)room, *b = (uint16_t *)(void *)(room + l->a_bytes);
     float *c = (float *)(void *)(room + l->a_bytes + l->b_bytes);
     int64_t steps = ceil_div(rows.ks, BGEMM_STEP), tiles = ceil_div(cols.edges, BGEMM_EDGE);
-    bgemm_block block = { .a = a, .rows = ceil_div(rows.edges, BGEMM_EDGE), .steps = steps, .b_next = steps * BGEMM_TILE, .fresh = first };
+    bgemm_block block = {
+        .a = a, .rows = ceil_div(rows.edges, BGEMM_EDGE), .steps = steps, .b_next = steps * BGEMM_TILE, .fresh = first
+    };
     bgemm_pack_a(j->kernel, &x->a, x->ta, &rows, steps * BGEMM_TILE, a);
     if (x->packed) block.b_next = l->steps * BGEMM_TILE;
     else bgemm_pack_part_b(j->kernel, &x->b, x->tb, &cols, block.b_next, b);
-    const uint16_t *b0 = x->packed ? x->b_packed + (cols.edge0 / BGEMM_EDGE * l->steps + cols.k0 / BGEMM_STEP) * BGEMM_TILE : b;
+    const uint16_t *b0 =
+        x->packed ? x->b_packed + (cols.edge0 / BGEMM_EDGE * l->steps + cols.k0 / BGEMM_STEP) * BGEMM_TILE : b;
     for (int64_t t = 0; t < tiles; t += PANEL) {
-        int64_t n0 = cols.edge0 + t * BGEMM_EDGE, n1 = least(cols.edge0 + cols.edges, n0 + PANEL * BGEMM_EDGE);
+        int64_t n0 = cols.edge0 + t * BGEMM_EDGE, n1 = min64(cols.edge0 + cols.edges, n0 + PANEL * BGEMM_EDGE);
         block.b = b0 + t * block.b_next;
-        block.cols = least(PANEL, tiles - t);
+        block.cols = min64(PANEL, tiles - t);
         block.c = first && last ? c : c + t * block.rows * BGEMM_TILE_C;
         j->kernel->multiply(&block);
         if (last) finish_panel(j->kernel, x, block.c, rows.edge0, rows.edge0 + rows.edges, n0, n1);
@@ -145,14 +152,17 @@ static void run_task(const job *j, int64_t task, char *room)
 {
     const layout *l = &j->l;
     bgemm_call x = *j->x;
-    int64_t part = task / (l->row_tasks * l->col_tasks), i = task / l->col_tasks % l->row_tasks, k = task % l->col_tasks;
-    int64_t m0 = i * l->task_rows * BGEMM_EDGE, m1 = least(x.M, m0 + l->task_rows * BGEMM_EDGE);
-    int64_t n0 = k * l->task_cols * BGEMM_EDGE, n1 = least(x.N, n0 + l->task_cols * BGEMM_EDGE);
-    int64_t from = part * l->part_steps * BGEMM_STEP, to = least(x.K, from + l->part_steps * BGEMM_STEP), stretch = l->stretch * BGEMM_STEP;
+    int64_t part = task / (l->row_tasks * l->col_tasks), i = task / l->col_tasks % l->row_tasks,
+            k = task % l->col_tasks;
+    int64_t m0 = i * l->task_rows * BGEMM_EDGE, m1 = min64(x.M, m0 + l->task_rows * BGEMM_EDGE);
+    int64_t n0 = k * l->task_cols * BGEMM_EDGE, n1 = min64(x.N, n0 + l->task_cols * BGEMM_EDGE);
+    int64_t from = part * l->part_steps * BGEMM_STEP, to = min64(x.K, from + l->part_steps * BGEMM_STEP),
+            stretch = l->stretch * BGEMM_STEP;
     if (l->parts > 1) x.c = j->sums + part * x.M * x.N, x.ldc = x.N;
     for (int64_t k0 = from; k0 < to; k0 += stretch) {
-        int64_t ks = least(stretch, to - k0);
-        add_stretch(j, &x, room, (bgemm_part){ m0, m1 - m0, k0, ks }, (bgemm_part){ n0, n1 - n0, k0, ks }, k0 == from, k0 + stretch >= to);
+        int64_t ks = min64(stretch, to - k0);
+        add_stretch(j, &x, room, (bgemm_part){ m0, m1 - m0, k0, ks }, (bgemm_part){ n0, n1 - n0, k0, ks }, k0 == from,
+                    k0 + stretch >= to);
     }
 }
 
@@ -208,7 +218,7 @@ static void pack_columns(void *arg, int64_t begin, int64_t end, int thread)
     const pack_job *j = arg;
     const bgemm_call *x = j->x;
     int64_t next = ceil_div(x->K, BGEMM_STEP) * BGEMM_TILE;
-    bgemm_part part = { begin * BGEMM_EDGE, least(x->N, end * BGEMM_EDGE) - begin * BGEMM_EDGE, 0, x->K };
+    bgemm_part part = { begin * BGEMM_EDGE, min64(x->N, end * BGEMM_EDGE) - begin * BGEMM_EDGE, 0, x->K };
     (void)thread;
     bgemm_pack_part_b(j->kernel, &x->b, x->tb, &part, next, j->out + begin * next);
 }

@@ -40,7 +40,7 @@ typedef struct bgemm_call {
     bool ta, tb;
     bool packed; /* op(B) comes from b_packed, bgemm_pack_b's output; b is then not read */
     const uint16_t *b_packed;
-    void *c;                  /* bf16, or float with c_float; must not overlap the factors */
+    void *c; /* bf16, or float with c_float; must not overlap the factors */
     bool c_float;
     int64_t ldc;
     /* c = alpha sum + bias[n] + res[m, n], then relu. res is bf16, has ldc too and may be c. */

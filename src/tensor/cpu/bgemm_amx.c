@@ -5,7 +5,7 @@
 
 #include "tensor/cpu/bgemm_kernel.h"
 
-#define TILE_TARGET                      __attribute__((target("amx-tile,amx-bf16")))
+#define TILE_TARGET __attribute__((target("amx-tile,amx-bf16")))
 
 /* gcc's intrinsics name only a part of the memory they read, or none: what was stored there must be out before. */
 static inline const void *settled(const void *p)
@@ -14,12 +14,12 @@ static inline const void *settled(const void *p)
     return p;
 }
 
-#define TILE_CONFIGURE(config)           _tile_loadconfig(settled(config))
-#define TILE_RELEASE()                   _tile_release()
-#define TILE_ZERO(t)                     _tile_zero(t)
-#define TILE_LOAD(t, from, row_bytes)    _tile_loadd(t, settled(from), row_bytes)
-#define TILE_STORE(t, to, row_bytes)     _tile_stored(t, to, row_bytes)
-#define TILE_DOT(c, a, b)                _tile_dpbf16ps(c, a, b)
+#define TILE_CONFIGURE(config)        _tile_loadconfig(settled(config))
+#define TILE_RELEASE()                _tile_release()
+#define TILE_ZERO(t)                  _tile_zero(t)
+#define TILE_LOAD(t, from, row_bytes) _tile_loadd(t, settled(from), row_bytes)
+#define TILE_STORE(t, to, row_bytes)  _tile_stored(t, to, row_bytes)
+#define TILE_DOT(c, a, b)             _tile_dpbf16ps(c, a, b)
 
 #include "tensor/cpu/bgemm_amx_body.h"
 

@@ -17,7 +17,8 @@ TARGET static inline __m512bh pair(const uint16_t *a)
 TARGET static inline __m512bh line(const uint16_t *b) { return (__m512bh)_mm512_loadu_si512(b); }
 
 /* ROWS rows of two C tiles side by side: c, c + BGEMM_TILE_C. a: the first of the rows, 64 bytes apart. */
-TARGET static void two_tiles(float *c, const uint16_t *a, const uint16_t *b0, const uint16_t *b1, int64_t steps, bool fresh)
+TARGET static void two_tiles(float *c, const uint16_t *a, const uint16_t *b0, const uint16_t *b1, int64_t steps,
+                             bool fresh)
 {
     __m512 left[ROWS], right[ROWS];
     for (int r = 0; r < ROWS; r++) {
@@ -48,7 +49,8 @@ TARGET static void one_tile(float *c, const uint16_t *a, const uint16_t *b, int6
         for (int p = 0; p < BGEMM_EDGE; p++) {
             __m512bh l = line(b + s * BGEMM_TILE + p * BGEMM_STEP);
 #pragma GCC unroll 16
-            for (int r = 0; r < 2 * ROWS; r++) sum[r] = _mm512_dpbf16_ps(sum[r], pair(a + s * BGEMM_TILE + r * BGEMM_STEP + 2 * p), l);
+            for (int r = 0; r < 2 * ROWS; r++)
+                sum[r] = _mm512_dpbf16_ps(sum[r], pair(a + s * BGEMM_TILE + r * BGEMM_STEP + 2 * p), l);
         }
     for (int r = 0; r < 2 * ROWS; r++) _mm512_storeu_ps(c + r * BGEMM_EDGE, sum[r]);
 }
@@ -57,13 +59,16 @@ TARGET static void multiply(const bgemm_block *x)
 {
     int64_t j = 0;
     for (; j + 1 < x->cols; j += 2)
-        for (int64_t i = 0; i < 2 * x->rows; i++) { /* halves of blocks of rows; the two blocks of columns stay in the first cache */
+        for (int64_t i = 0; i < 2 * x->rows;
+             i++) { /* halves of blocks of rows; the two blocks of columns stay in the first cache */
             float *c = x->c + (i / 2 * x->cols + j) * BGEMM_TILE_C + i % 2 * ROWS * BGEMM_EDGE;
-            const uint16_t *a = x->a + i / 2 * x->steps * BGEMM_TILE + i % 2 * ROWS * BGEMM_STEP, *b = x->b + j * x->b_next;
+            const uint16_t *a = x->a + i / 2 * x->steps * BGEMM_TILE + i % 2 * ROWS * BGEMM_STEP,
+                           *b = x->b + j * x->b_next;
             two_tiles(c, a, b, b + x->b_next, x->steps, x->fresh);
         }
     for (int64_t i = 0; j < x->cols && i < x->rows; i++)
-        one_tile(x->c + (i * x->cols + j) * BGEMM_TILE_C, x->a + i * x->steps * BGEMM_TILE, x->b + j * x->b_next, x->steps, x->fresh);
+        one_tile(x->c + (i * x->cols + j) * BGEMM_TILE_C, x->a + i * x->steps * BGEMM_TILE, x->b + j * x->b_next,
+                 x->steps, x->fresh);
 }
 
 /* Pairs of elements, then of pairs within 128 bits, then of 128-bit lanes. */
@@ -108,7 +113,8 @@ TARGET static void finish(const bgemm_finish *f)
             __m256i h = _mm256_loadu_si256((const __m256i *)(const void *)(f->res + r * f->ld));
             v = _mm512_add_ps(v, _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(h), 16)));
         }
-        if (f->relu) v = _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(v, _mm512_setzero_ps(), _CMP_NLT_UQ), v); /* a NaN stays one */
+        if (f->relu)
+            v = _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(v, _mm512_setzero_ps(), _CMP_NLT_UQ), v); /* a NaN stays one */
         _mm256_storeu_si256((__m256i *)(void *)(f->to + r * f->ld), (__m256i)_mm512_cvtneps_pbh(v));
     }
 }

@@ -39,7 +39,7 @@ typedef struct bgemm_finish {
 
 typedef struct bgemm_kernel {
     const char *name;
-    int64_t steps; /* of K at a time, so that what is used again stays in the first cache */
+    int64_t steps;                     /* of K at a time, so that what is used again stays in the first cache */
     void (*begin)(void), (*end)(void); /* around blocks, on the thread that multiplies; may be NULL */
     void (*multiply)(const bgemm_block *block);
     /* to[j][i] = from[i][j] of 16 x 16 pairs */

@@ -55,7 +55,7 @@ static void gather(const bgemm_view *v, const row *r, int64_t col, int64_t len, 
 {
     const bgemm_patches *p = v->patches;
     for (int64_t done = 0, n; done < len; done += n, col += n) {
-        n = least(len - done, col < v->cols ? p->C - col % p->C : len);
+        n = min64(len - done, col < v->cols ? p->C - col % p->C : len);
         const uint16_t *from = col < v->cols ? pixel(p, r, col / p->C / p->k, col / p->C % p->k) : NULL;
         if (from) memcpy(to + done, from + col % p->C, (size_t)n * sizeof *to);
         else memset(to + done, 0, (size_t)n * sizeof *to);
@@ -93,7 +93,7 @@ CPU_INLINE const uint16_t *read_row(const bgemm_view *v, const row *r, const str
         gather(v, r, s->col, s->len, room);
         return room;
     }
-    int64_t n = s->col < v->cols ? least(s->len, v->cols - s->col) : 0;
+    int64_t n = s->col < v->cols ? min64(s->len, v->cols - s->col) : 0;
     memcpy(room, r->at + (n ? s->col : 0), (size_t)n * sizeof *room);
     memset(room + n, 0, (size_t)(s->len - n) * sizeof *room);
     return room;
@@ -105,7 +105,8 @@ CPU_INLINE const uint16_t *read_row(const bgemm_view *v, const row *r, const str
 CPU_INLINE void tile_of_rows(const bgemm_view *v, const row *r, const stretch *s, uint16_t *restrict out)
 {
     uint16_t room[BGEMM_STEP];
-    for (int t = 0; t < BGEMM_EDGE; t++) memcpy(out + t * BGEMM_STEP, read_row(v, &r[t], s, room), BGEMM_STEP * sizeof *out);
+    for (int t = 0; t < BGEMM_EDGE; t++)
+        memcpy(out + t * BGEMM_STEP, read_row(v, &r[t], s, room), BGEMM_STEP * sizeof *out);
 }
 
 /* K down the rows: [16 pairs of rows][16 columns][2]. */
@@ -118,8 +119,8 @@ CPU_INLINE void tile_of_pairs(const bgemm_view *v, const row *r, const stretch *
     }
 }
 
-CPU_CLONES static void pack_along_rows(const bgemm_kernel *kernel, const bgemm_view *v, bool transpose, const bgemm_part *part, int64_t next,
-                                       uint16_t *out)
+CPU_CLONES static void pack_along_rows(const bgemm_kernel *kernel, const bgemm_view *v, bool transpose,
+                                       const bgemm_part *part, int64_t next, uint16_t *out)
 {
     row r[BGEMM_EDGE];
     uint16_t tile[BGEMM_TILE];
@@ -134,8 +135,8 @@ CPU_CLONES static void pack_along_rows(const bgemm_kernel *kernel, const bgemm_v
     }
 }
 
-CPU_CLONES static void pack_down_rows(const bgemm_kernel *kernel, const bgemm_view *v, bool transpose, const bgemm_part *part, int64_t next,
-                                      uint16_t *out)
+CPU_CLONES static void pack_down_rows(const bgemm_kernel *kernel, const bgemm_view *v, bool transpose,
+                                      const bgemm_part *part, int64_t next, uint16_t *out)
 {
     row r[BGEMM_STEP];
     bgemm_pair tile[BGEMM_TILE / 2];
@@ -150,13 +151,15 @@ CPU_CLONES static void pack_down_rows(const bgemm_kernel *kernel, const bgemm_vi
     }
 }
 
-void bgemm_pack_a(const bgemm_kernel *kernel, const bgemm_view *v, bool transposed, const bgemm_part *part, int64_t next, uint16_t *out)
+void bgemm_pack_a(const bgemm_kernel *kernel, const bgemm_view *v, bool transposed, const bgemm_part *part,
+                  int64_t next, uint16_t *out)
 {
     if (transposed) pack_down_rows(kernel, v, true, part, next, out);
     else pack_along_rows(kernel, v, false, part, next, out);
 }
 
-void bgemm_pack_part_b(const bgemm_kernel *kernel, const bgemm_view *v, bool transposed, const bgemm_part *part, int64_t next, uint16_t *out)
+void bgemm_pack_part_b(const bgemm_kernel *kernel, const bgemm_view *v, bool transposed, const bgemm_part *part,
+                       int64_t next, uint16_t *out)
 {
     if (transposed) pack_along_rows(kernel, v, true, part, next, out);
     else pack_down_rows(kernel, v, false, part, next, out);

@@ -10,8 +10,10 @@ typedef struct bgemm_part {
 } bgemm_part;
 
 /* Block i of 16 edges goes to out + i next, its tiles along K one after the other. transposed: the view's rows are K. */
-void bgemm_pack_a(const bgemm_kernel *kernel, const bgemm_view *v, bool transposed, const bgemm_part *part, int64_t next, uint16_t *out);
+void bgemm_pack_a(const bgemm_kernel *kernel, const bgemm_view *v, bool transposed, const bgemm_part *part,
+                  int64_t next, uint16_t *out);
 /* transposed: the view's columns are K. */
-void bgemm_pack_part_b(const bgemm_kernel *kernel, const bgemm_view *v, bool transposed, const bgemm_part *part, int64_t next, uint16_t *out);
+void bgemm_pack_part_b(const bgemm_kernel *kernel, const bgemm_view *v, bool transposed, const bgemm_part *part,
+                       int64_t next, uint16_t *out);
 
 #endif

@@ -4,7 +4,8 @@
 #include "tensor/cpu/clones.h"
 
 /* c[16][16] += a[16][32] b[16][16][2] */
-CPU_INLINE void add_tile(float *restrict c, const uint16_t *restrict a, const float *restrict even, const float *restrict odd)
+CPU_INLINE void add_tile(float *restrict c, const uint16_t *restrict a, const float *restrict even,
+                         const float *restrict odd)
 {
     for (int i = 0; i < BGEMM_EDGE; i++) {
         float row[BGEMM_EDGE];

@@ -19,15 +19,14 @@ void cpu_sgemm(cloob_ctx *ctx, bool ta, bool tb, int64_t M, int64_t N, int64_t K
                int64_t lda, const float *B, int64_t ldb, float beta, float *C, int64_t ldc);
 
 /* The same in double. */
-void cpu_dgemm(cloob_ctx *ctx, bool ta, bool tb, int64_t M, int64_t N, int64_t K, double alpha,
-               const double *A, int64_t lda, const double *B, int64_t ldb, double beta, double *C,
-               int64_t ldc);
+void cpu_dgemm(cloob_ctx *ctx, bool ta, bool tb, int64_t M, int64_t N, int64_t K, double alpha, const double *A,
+               int64_t lda, const double *B, int64_t ldb, double beta, double *C, int64_t ldc);
 
 /* One product on the calling thread: BLAS (gemm_blas.c) or plain loops (gemm_plain.c), chosen by the build.
  * Sizes and distances fit an int. */
 void gemm_tile(bool ta, bool tb, int64_t M, int64_t N, int64_t K, float alpha, const float *A, int64_t lda,
                const float *B, int64_t ldb, float beta, float *C, int64_t ldc);
-void gemm_tile_d(bool ta, bool tb, int64_t M, int64_t N, int64_t K, double alpha, const double *A,
-                 int64_t lda, const double *B, int64_t ldb, double beta, double *C, int64_t ldc);
+void gemm_tile_d(bool ta, bool tb, int64_t M, int64_t N, int64_t K, double alpha, const double *A, int64_t lda,
+                 const double *B, int64_t ldb, double beta, double *C, int64_t ldc);
 
 #endif

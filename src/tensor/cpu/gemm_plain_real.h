@@ -6,18 +6,16 @@ typedef struct NAME(panels) {
 } NAME(panels);
 
 /* b[j / NR][k][j % NR] = op(B)[k0 + k, n0 + j], zero past the edge. */
-static void NAME(pack_b)(NAME(panels) * p, bool tb, const REAL *B, int64_t ldb, int64_t k0, int64_t kc,
-                         int64_t n0, int64_t nc)
+static void NAME(pack_b)(NAME(panels) * p, bool tb, const REAL *B, int64_t ldb, int64_t k0, int64_t kc, int64_t n0,
+                         int64_t nc)
 {
     for (int64_t j = 0; j < nc + (NR - nc % NR) % NR; j++)
         for (int64_t k = 0; k < kc; k++)
-            p->b[j / NR][k][j % NR] = j >= nc ? 0
-                                      : tb    ? B[(n0 + j) * ldb + k0 + k]
-                                              : B[(k0 + k) * ldb + n0 + j];
+            p->b[j / NR][k][j % NR] = j >= nc ? 0 : tb ? B[(n0 + j) * ldb + k0 + k] : B[(k0 + k) * ldb + n0 + j];
 }
 
-static void NAME(pack_a)(NAME(panels) * p, bool ta, const REAL *A, int64_t lda, int64_t m0, int64_t mc,
-                         int64_t k0, int64_t kc)
+static void NAME(pack_a)(NAME(panels) * p, bool ta, const REAL *A, int64_t lda, int64_t m0, int64_t mc, int64_t k0,
+                         int64_t kc)
 {
     for (int64_t k = 0; k < kc; k++)
         for (int64_t i = 0; i < MR; i++)
@@ -40,7 +38,7 @@ static void NAME(add_panel)(const NAME(panels) * p, int64_t mc, int64_t nc, int6
     for (int64_t n0 = 0; n0 < nc; n0 += NR) {
         NAME(block)(c, p->a, p->b[n0 / NR], kc);
         for (int64_t i = 0; i < mc; i++)
-            for (int64_t j = 0; j < least(NR, nc - n0); j++) C[i * ldc + n0 + j] += alpha * c[i][j];
+            for (int64_t j = 0; j < min64(NR, nc - n0); j++) C[i * ldc + n0 + j] += alpha * c[i][j];
     }
 }
 
@@ -50,18 +48,18 @@ static void NAME(scale)(REAL *C, int64_t ldc, int64_t M, int64_t N, REAL beta)
         for (int64_t j = 0; j < N; j++) C[i * ldc + j] = beta == 0 ? 0 : beta * C[i * ldc + j];
 }
 
-void TILE_NAME(bool ta, bool tb, int64_t M, int64_t N, int64_t K, REAL alpha, const REAL *A, int64_t lda,
-               const REAL *B, int64_t ldb, REAL beta, REAL *C, int64_t ldc)
+void TILE_NAME(bool ta, bool tb, int64_t M, int64_t N, int64_t K, REAL alpha, const REAL *A, int64_t lda, const REAL *B,
+               int64_t ldb, REAL beta, REAL *C, int64_t ldc)
 {
     NAME(panels) p;
     if (beta != 1) NAME(scale)(C, ldc, M, N, beta);
     for (int64_t n0 = 0; n0 < N; n0 += NC)
         for (int64_t k0 = 0; k0 < K; k0 += KC) {
-            int64_t nc = least(NC, N - n0), kc = least(KC, K - k0);
+            int64_t nc = min64(NC, N - n0), kc = min64(KC, K - k0);
             NAME(pack_b)(&p, tb, B, ldb, k0, kc, n0, nc);
             for (int64_t m0 = 0; m0 < M; m0 += MR) {
-                NAME(pack_a)(&p, ta, A, lda, m0, least(MR, M - m0), k0, kc);
-                NAME(add_panel)(&p, least(MR, M - m0), nc, kc, alpha, C + m0 * ldc + n0, ldc);
+                NAME(pack_a)(&p, ta, A, lda, m0, min64(MR, M - m0), k0, kc);
+                NAME(add_panel)(&p, min64(MR, M - m0), nc, kc, alpha, C + m0 * ldc + n0, ldc);
             }
         }
 }

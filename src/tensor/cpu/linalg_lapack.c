@@ -17,8 +17,8 @@ cloob_status linalg_eigenvalues(cloob_ctx *ctx, double *value, double *A, int64_
     int info = n ? LAPACKE_dsyevd(LAPACK_ROW_MAJOR, 'N', 'L', (int)n, A, (int)n, value) : 0;
     if (info == LAPACK_WORK_MEMORY_ERROR) return ctx_no_memory(ctx, (size_t)n * 8, "eigenvalues");
     if (info)
-        return ctx_fail(ctx, CLOOB_ERR_NUMERIC, "eigenvalues of a %lld x %lld matrix did not converge",
-                        (long long)n, (long long)n);
+        return ctx_fail(ctx, CLOOB_ERR_NUMERIC, "eigenvalues of a %lld x %lld matrix did not converge", (long long)n,
+                        (long long)n);
     for (int64_t i = 0; i < n / 2; i++) swap(&value[i], &value[n - 1 - i]); /* LAPACK gives them ascending */
     return CLOOB_OK;
 }

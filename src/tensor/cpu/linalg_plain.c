@@ -101,8 +101,8 @@ cloob_status linalg_eigenvalues(cloob_ctx *ctx, double *value, double *A, int64_
     bool done = ql(value, off, n);
     free(off);
     if (!done)
-        return ctx_fail(ctx, CLOOB_ERR_NUMERIC, "eigenvalues of a %lld x %lld matrix did not converge",
-                        (long long)n, (long long)n);
+        return ctx_fail(ctx, CLOOB_ERR_NUMERIC, "eigenvalues of a %lld x %lld matrix did not converge", (long long)n,
+                        (long long)n);
     qsort(value, (size_t)n, sizeof *value, descending);
     return CLOOB_OK;
 }
@@ -120,8 +120,7 @@ static double dot(const double *a, const double *b, int64_t n)
 static bool cholesky(double *A, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {
-        for (int64_t j = 0; j < i; j++)
-            A[i * n + j] = (A[i * n + j] - dot(A + i * n, A + j * n, j)) / A[j * n + j];
+        for (int64_t j = 0; j < i; j++) A[i * n + j] = (A[i * n + j] - dot(A + i * n, A + j * n, j)) / A[j * n + j];
         double pivot = A[i * n + i] - dot(A + i * n, A + i * n, i);
         if (!(pivot > 0)) return false;
         A[i * n + i] = sqrt(pivot);

@@ -18,7 +18,8 @@ static void destroy(void *p)
 cloob_status onednn_status(cloob_ctx *ctx, dnnl_status_t s, const char *what)
 {
     if (s == dnnl_success) return CLOOB_OK;
-    return ctx_fail(ctx, s == dnnl_out_of_memory ? CLOOB_ERR_MEMORY : CLOOB_ERR_DEVICE, "oneDNN: %s failed (status %d)", what, (int)s);
+    return ctx_fail(ctx, s == dnnl_out_of_memory ? CLOOB_ERR_MEMORY : CLOOB_ERR_DEVICE, "oneDNN: %s failed (status %d)",
+                    what, (int)s);
 }
 
 /* A primitive's cut of the work, and with it the order of sums, is made for the number of threads at its creation: that must be the
@@ -63,4 +64,7 @@ dnnl_status_t onednn_picture(const tensor *t, dnnl_memory_desc_t *md)
     return picture(t, t->block == 16 ? dnnl_nChw16c : dnnl_nhwc, md);
 }
 
-dnnl_status_t onednn_picture_any(const tensor *t, dnnl_memory_desc_t *md) { return picture(t, dnnl_format_tag_any, md); }
+dnnl_status_t onednn_picture_any(const tensor *t, dnnl_memory_desc_t *md)
+{
+    return picture(t, dnnl_format_tag_any, md);
+}

@@ -18,7 +18,7 @@ size_t pgemm_packed_bytes(int64_t N, int64_t K) { return (size_t)(panels(N) * K 
 /* Panel p: (K, P), zeros beyond the last column. */
 CPU_CLONES static void pack_panel(const pgemm_weight *w, int64_t p, float *to)
 {
-    int64_t n = least(P, w->N - p * P), K = w->K;
+    int64_t n = min64(P, w->N - p * P), K = w->K;
     if (n < P) memset(to, 0, (size_t)(K * P) * sizeof *to);
     if (w->transposed) {
         for (int64_t k = 0; k < K; k++) memcpy(to + k * P, w->w + k * w->N + p * P, (size_t)n * sizeof *to);
@@ -27,7 +27,7 @@ CPU_CLONES static void pack_panel(const pgemm_weight *w, int64_t p, float *to)
     enum { STRIP = 16 }; /* a line of each row at a time */
     const float *from = w->w + p * P * K;
     for (int64_t k0 = 0; k0 < K; k0 += STRIP) {
-        int64_t strip = least(STRIP, K - k0);
+        int64_t strip = min64(STRIP, K - k0);
         for (int64_t c = 0; c < n; c++)
             for (int64_t k = 0; k < strip; k++) to[(k0 + k) * P + c] = from[c * K + k0 + k];
     }
@@ -92,7 +92,7 @@ static void panel_rows(const pgemm_call *c, int64_t p, const float *panel, const
                                        .K = K,
                                        .ldy = N,
                                        .rows = (int)(end - row),
-                                       .columns = (int)least(P, N - column) });
+                                       .columns = (int)min64(P, N - column) });
     }
 }
 
@@ -157,5 +157,6 @@ CPU_CLONES static void few_columns_range(void *arg, int64_t begin, int64_t end, 
 void pgemm_few(cloob_ctx *ctx, const pgemm_call *c)
 {
     bool t = c->weight.transposed;
-    pool_for(ctx, c->weight.N, t ? 64 : 1 + 16384 / c->weight.K, t ? few_columns_range : few_range, (void *)(uintptr_t)c);
+    pool_for(ctx, c->weight.N, t ? 64 : 1 + 16384 / c->weight.K, t ? few_columns_range : few_range,
+             (void *)(uintptr_t)c);
 }

@@ -30,12 +30,12 @@ size_t pgemm_scratch(const cloob_ctx *ctx, int64_t M, int64_t N, int64_t K);
 
 typedef struct pgemm_call {
     int64_t M;
-    const float *x;         /* (M, K) */
+    const float *x; /* (M, K) */
     pgemm_weight weight;
-    const float *packed;    /* NULL: packed panel by panel into scratch, with the same result */
-    float *scratch;         /* 64-aligned */
+    const float *packed;     /* NULL: packed panel by panel into scratch, with the same result */
+    float *scratch;          /* 64-aligned */
     const float *bias, *res; /* (N), (M, N) or NULL; res may be y */
-    float *y;               /* (M, N), overwritten */
+    float *y;                /* (M, N), overwritten */
 } pgemm_call;
 
 void pgemm_run(cloob_ctx *ctx, const pgemm_call *c);

@@ -93,13 +93,15 @@ TARGET static inline __attribute__((always_inline)) void rows_by_panel(const pge
     }
 }
 
-#define ROWS(n)                                                                                              \
+#define ROWS(n)                                                                                                        \
     TARGET static void rows_##n(const pgemm_block *b) { rows_by_panel(b, n); }
-ROWS(1) ROWS(2) ROWS(3) ROWS(4) ROWS(5) ROWS(6) ROWS(7) ROWS(8) ROWS(9) ROWS(10) ROWS(11) ROWS(12) ROWS(13) ROWS(14)
+ROWS(1)
+ROWS(2) ROWS(3) ROWS(4) ROWS(5) ROWS(6) ROWS(7) ROWS(8) ROWS(9) ROWS(10) ROWS(11) ROWS(12) ROWS(13) ROWS(14)
 
-void pgemm_multiply(const pgemm_block *b)
+    void pgemm_multiply(const pgemm_block *b)
 {
-    static void (*const by_rows[PGEMM_ROWS])(const pgemm_block *) = { rows_1, rows_2, rows_3,  rows_4,  rows_5,  rows_6,  rows_7,
-                                                                      rows_8, rows_9, rows_10, rows_11, rows_12, rows_13, rows_14 };
+    static void (*const by_rows[PGEMM_ROWS])(const pgemm_block *) = { rows_1,  rows_2,  rows_3,  rows_4, rows_5,
+                                                                      rows_6,  rows_7,  rows_8,  rows_9, rows_10,
+                                                                      rows_11, rows_12, rows_13, rows_14 };
     by_rows[b->rows - 1](b);
 }

@@ -1,6 +1,6 @@
 /* A build without CUDA. */
 #include "tensor/device.h"
-#include "tensor/feed.h"
+#include "tensor/async_copy.h"
 
 int device_cuda_count(void) { return 0; }
 
@@ -16,16 +16,16 @@ static cloob_status no_gpu(cloob_ctx *ctx)
     return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED, "feeding a GPU: this build has no CUDA");
 }
 
-cloob_status feed_create_cuda(cloob_ctx *ctx, feed *f) { return (void)f, no_gpu(ctx); }
-void feed_destroy_cuda(feed *f) { (void)f; }
-cloob_status feed_copy_cuda(cloob_ctx *ctx, feed *f, void *to, const void *from, size_t bytes)
+cloob_status async_copy_create_cuda(cloob_ctx *ctx, async_copy *f) { return (void)f, no_gpu(ctx); }
+void async_copy_destroy_cuda(async_copy *f) { (void)f; }
+cloob_status async_copy_start_cuda(cloob_ctx *ctx, async_copy *f, void *to, const void *from, size_t bytes)
 {
     (void)f, (void)to, (void)from, (void)bytes;
     return no_gpu(ctx);
 }
-cloob_status feed_filled_cuda(cloob_ctx *ctx, feed *f) { return (void)f, no_gpu(ctx); }
-cloob_status feed_use_cuda(cloob_ctx *ctx, feed *f) { return (void)f, no_gpu(ctx); }
-cloob_status feed_used_cuda(cloob_ctx *ctx, feed *f) { return (void)f, no_gpu(ctx); }
-cloob_status feed_settle_cuda(cloob_ctx *ctx, feed *f) { return (void)f, no_gpu(ctx); }
-void *feed_host_alloc_cuda(device *d, size_t bytes) { return (void)d, (void)bytes, NULL; }
-void feed_host_free_cuda(device *d, void *p) { (void)d, (void)p; }
+cloob_status async_copy_filled_cuda(cloob_ctx *ctx, async_copy *f) { return (void)f, no_gpu(ctx); }
+cloob_status async_copy_use_cuda(cloob_ctx *ctx, async_copy *f) { return (void)f, no_gpu(ctx); }
+cloob_status async_copy_used_cuda(cloob_ctx *ctx, async_copy *f) { return (void)f, no_gpu(ctx); }
+cloob_status async_copy_settle_cuda(cloob_ctx *ctx, async_copy *f) { return (void)f, no_gpu(ctx); }
+void *async_copy_host_alloc_cuda(device *d, size_t bytes) { return (void)d, (void)bytes, NULL; }
+void async_copy_host_free_cuda(device *d, void *p) { (void)d, (void)p; }

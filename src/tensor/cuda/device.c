@@ -52,8 +52,7 @@ static void cuda_free(device *d, void *p)
 static cloob_status cuda_copy(cloob_ctx *ctx, device *d, void *to, const void *from, size_t bytes)
 {
     cuda_state *s = cuda_use(d);
-    return bytes ? cuda_check(ctx, cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, s->stream),
-                              "copy on the GPU")
+    return bytes ? cuda_check(ctx, cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, s->stream), "copy on the GPU")
                  : CLOOB_OK;
 }
 
@@ -167,16 +166,15 @@ static cloob_status open_handles(cloob_ctx *ctx, device *d)
     CLOOB_TRY(cuda_check(ctx, cudaGetDeviceProperties(&prop, d->index), "device cuda"));
     if (prop.major != 9)
         return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED,
-                        "device cuda:%d: %s has compute capability %d.%d; this build is for 9.0 (H100, H200)",
-                        d->index, prop.name, prop.major, prop.minor);
+                        "device cuda:%d: %s has compute capability %d.%d; this build is for 9.0 (H100, H200)", d->index,
+                        prop.name, prop.major, prop.minor);
     s->sms = prop.multiProcessorCount;
     s->smem_bytes = (int)prop.sharedMemPerBlockOptin;
     CLOOB_TRY(cuda_check(ctx, cudaStreamCreateWithFlags(&s->stream, cudaStreamNonBlocking), "device cuda"));
     CLOOB_TRY(cuda_check(ctx, cudaStreamCreateWithFlags(&s->side, cudaStreamNonBlocking), "device cuda"));
     CLOOB_TRY(cuda_check(ctx, cudaEventCreateWithFlags(&s->forked, cudaEventDisableTiming), "device cuda"));
     CLOOB_TRY(cuda_check(ctx, cudaEventCreateWithFlags(&s->joined, cudaEventDisableTiming), "device cuda"));
-    CLOOB_TRY(cuda_check(ctx, cudaMalloc((void **)&s->small, CUDA_SMALL_DOUBLES * sizeof *s->small),
-                         "device cuda"));
+    CLOOB_TRY(cuda_check(ctx, cudaMalloc((void **)&s->small, CUDA_SMALL_DOUBLES * sizeof *s->small), "device cuda"));
     CLOOB_TRY(cuda_check(ctx, cudaMallocHost((void **)&s->pinned, sizeof *s->pinned), "device cuda"));
     if (cublasLtCreate(&s->lt) != CUBLAS_STATUS_SUCCESS)
         return ctx_fail(ctx, CLOOB_ERR_DEVICE, "device cuda: cuBLASLt does not start");
@@ -237,8 +235,7 @@ cloob_status cuda_time(cloob_ctx *ctx, device *d, cloob_status (*run)(void *user
     cudaEvent_t mark[RUNS + 1] = { 0 };
     float each[RUNS];
     cloob_status status = CLOOB_OK;
-    for (int i = 0; i <= RUNS; i++)
-        CLOOB_TRY_GOTO(cuda_check(ctx, cudaEventCreate(&mark[i]), "timing"), done);
+    for (int i = 0; i <= RUNS; i++) CLOOB_TRY_GOTO(cuda_check(ctx, cudaEventCreate(&mark[i]), "timing"), done);
     CLOOB_TRY_GOTO(run(user), done); /* warm */
     for (int i = 0; i <= RUNS; i++) {
         CLOOB_TRY_GOTO(cuda_check(ctx, cudaEventRecord(mark[i], s->stream), "timing"), done);

@@ -69,8 +69,7 @@ static bool make_tensor(desc *t, int64_t uid, cloob_dtype dtype, int64_t n, int6
 static bool make_conv(dnn_plan *p)
 {
     const dnn_shape *s = &p->shape;
-    int64_t dims = 2, pad[2] = { s->pad, s->pad }, stride[2] = { s->stride, s->stride },
-            dilation[2] = { 1, 1 };
+    int64_t dims = 2, pad[2] = { s->pad, s->pad }, stride[2] = { s->stride, s->stride }, dilation[2] = { 1, 1 };
     cudnnDataType_t compute = CUDNN_DATA_FLOAT;
     cudnnConvolutionMode_t mode = CUDNN_CROSS_CORRELATION;
     return make(&p->conv, CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR) &&
@@ -80,8 +79,7 @@ static bool make_conv(dnn_plan *p)
            set(p->conv, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, CUDNN_TYPE_INT64, 2, pad) &&
            set(p->conv, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, CUDNN_TYPE_INT64, 2, pad) &&
            set(p->conv, CUDNN_ATTR_CONVOLUTION_DILATIONS, CUDNN_TYPE_INT64, 2, dilation) &&
-           set(p->conv, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, CUDNN_TYPE_INT64, 2, stride) &&
-           finish(p->conv);
+           set(p->conv, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, CUDNN_TYPE_INT64, 2, stride) && finish(p->conv);
 }
 
 /* Attribute names of the three operations, in the order alpha, beta, convolution, x, w, y. */
@@ -92,24 +90,17 @@ typedef struct operation {
 
 static const operation operations[] = {
     [DNN_FORWARD] = { CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
-                      CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA,
-                      CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA,
-                      CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
-                      CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W,
-                      CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y },
+                      CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA,
+                      CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X,
+                      CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y },
     [DNN_DX] = { CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR,
-                 CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA,
-                 CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA,
-                 CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC,
-                 CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W,
-                 CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY },
+                 CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA,
+                 CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX,
+                 CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY },
     [DNN_DW] = { CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR,
-                 CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA,
-                 CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA,
-                 CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC,
-                 CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X,
-                 CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW,
-                 CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY },
+                 CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA,
+                 CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X,
+                 CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY },
 };
 
 static bool make_graph(dnn_plan *p, cudnnHandle_t handle)
@@ -119,17 +110,15 @@ static bool make_graph(dnn_plan *p, cudnnHandle_t handle)
     float alpha = 1.0f, beta = 0.0f;
     return make_tensor(&p->x, UID_X, s->dtype, s->N, s->C, s->H, s->W) &&
            make_tensor(&p->w, UID_W, s->w_dtype, s->O, s->C, s->K, s->K) &&
-           make_tensor(&p->y, UID_Y, s->dtype, s->N, s->O, s->Ho, s->Wo) && make_conv(p) &&
-           make(&p->op, o->type) && set(p->op, o->alpha, CUDNN_TYPE_FLOAT, 1, &alpha) &&
-           set(p->op, o->beta, CUDNN_TYPE_FLOAT, 1, &beta) &&
+           make_tensor(&p->y, UID_Y, s->dtype, s->N, s->O, s->Ho, s->Wo) && make_conv(p) && make(&p->op, o->type) &&
+           set(p->op, o->alpha, CUDNN_TYPE_FLOAT, 1, &alpha) && set(p->op, o->beta, CUDNN_TYPE_FLOAT, 1, &beta) &&
            set(p->op, o->conv, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &p->conv) &&
            set(p->op, o->x, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &p->x) &&
            set(p->op, o->w, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &p->w) &&
            set(p->op, o->y, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &p->y) && finish(p->op) &&
            make(&p->graph, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR) &&
            set(p->graph, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle) &&
-           set(p->graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &p->op) &&
-           finish(p->graph);
+           set(p->graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &p->op) && finish(p->graph);
 }
 
 /* ---- engines ------------------------------------------------------------------------------------- */
@@ -154,8 +143,8 @@ static void engines_open(const dnn_plan *p, cudnnBackendHeurMode_t mode, engine_
               set(heur, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &p->graph) &&
               set(heur, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode) && finish(heur);
     for (int i = 0; ok && i < ENGINES; i++) ok = make(&l->config[i], CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
-    if (ok && cudnnBackendGetAttribute(heur, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR,
-                                       ENGINES, &count, l->config) == CUDNN_STATUS_SUCCESS)
+    if (ok && cudnnBackendGetAttribute(heur, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, ENGINES,
+                                       &count, l->config) == CUDNN_STATUS_SUCCESS)
         l->count = count < ENGINES ? (int)count : ENGINES;
     drop(&heur);
 }
@@ -169,18 +158,16 @@ static bool acceptable(const dnn_shape *s, desc config, int64_t *index, bool *co
     cudnnBackendNumericalNote_t note[CUDNN_NUMERICAL_NOTE_TYPE_COUNT];
     cudnnBackendBehaviorNote_t behaviour[CUDNN_BEHAVIOR_NOTE_TYPE_COUNT];
     bool ok = make(&engine, CUDNN_BACKEND_ENGINE_DESCRIPTOR) &&
-              cudnnBackendGetAttribute(config, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
-                                       &got, &engine) == CUDNN_STATUS_SUCCESS &&
-              cudnnBackendGetAttribute(engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1, &got,
-                                       index) == CUDNN_STATUS_SUCCESS &&
+              cudnnBackendGetAttribute(config, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &got,
+                                       &engine) == CUDNN_STATUS_SUCCESS &&
+              cudnnBackendGetAttribute(engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1, &got, index) ==
+                  CUDNN_STATUS_SUCCESS &&
               cudnnBackendGetAttribute(engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE,
                                        CUDNN_NUMERICAL_NOTE_TYPE_COUNT, &notes, note) == CUDNN_STATUS_SUCCESS;
     *compiles = false;
     if (ok && cudnnBackendGetAttribute(engine, CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE, CUDNN_TYPE_BEHAVIOR_NOTE,
-                                       CUDNN_BEHAVIOR_NOTE_TYPE_COUNT, &behaviours,
-                                       behaviour) == CUDNN_STATUS_SUCCESS)
-        for (int64_t i = 0; i < behaviours; i++)
-            *compiles |= behaviour[i] == CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION;
+                                       CUDNN_BEHAVIOR_NOTE_TYPE_COUNT, &behaviours, behaviour) == CUDNN_STATUS_SUCCESS)
+        for (int64_t i = 0; i < behaviours; i++) *compiles |= behaviour[i] == CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION;
     for (int64_t i = 0; ok && i < notes; i++) {
         if (note[i] == CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC ||
             note[i] == CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION)
@@ -188,8 +175,8 @@ static bool acceptable(const dnn_shape *s, desc config, int64_t *index, bool *co
         if (note[i] == CUDNN_NUMERICAL_NOTE_FFT ||
             (note[i] >= CUDNN_NUMERICAL_NOTE_WINOGRAD && note[i] <= CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_13x13))
             ok = false;
-        if (s->dtype == CLOOB_F32 && (note[i] == CUDNN_NUMERICAL_NOTE_TENSOR_CORE ||
-                                      note[i] == CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS))
+        if (s->dtype == CLOOB_F32 &&
+            (note[i] == CUDNN_NUMERICAL_NOTE_TENSOR_CORE || note[i] == CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS))
             ok = false;
     }
     drop(&engine);
@@ -204,8 +191,8 @@ static bool make_plan(dnn_plan *p, cudnnHandle_t handle, desc config)
            set(p->plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle) &&
            set(p->plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &config) &&
            finish(p->plan) &&
-           cudnnBackendGetAttribute(p->plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1,
-                                    &got, &p->workspace) == CUDNN_STATUS_SUCCESS &&
+           cudnnBackendGetAttribute(p->plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &got,
+                                    &p->workspace) == CUDNN_STATUS_SUCCESS &&
            p->workspace <= DNN_WORKSPACE;
 }
 
@@ -227,8 +214,7 @@ static cloob_status trial_run(void *user)
 static cloob_status take(trial *t, void **out, cloob_dtype type, int64_t n)
 {
     cuda_state *s = cuda_use(t->d);
-    CLOOB_TRY(
-        cuda_check(t->ctx, cudaMalloc(out, (size_t)n * dtype_size(type)), "room for timing a convolution"));
+    CLOOB_TRY(cuda_check(t->ctx, cudaMalloc(out, (size_t)n * dtype_size(type)), "room for timing a convolution"));
     return cuda_fill_noise(t->ctx, s->stream, *out, type, n);
 }
 
@@ -238,8 +224,7 @@ static cloob_status trial_open(trial *t)
     CLOOB_TRY(take(t, &t->x, s->dtype, s->N * s->H * s->W * s->C));
     CLOOB_TRY(take(t, &t->w, s->w_dtype, s->O * s->K * s->K * s->C));
     CLOOB_TRY(take(t, &t->y, s->dtype, s->N * s->Ho * s->Wo * s->O));
-    return cuda_check(t->ctx, cudaMalloc(&t->workspace, (size_t)DNN_WORKSPACE),
-                      "room for timing a convolution");
+    return cuda_check(t->ctx, cudaMalloc(&t->workspace, (size_t)DNN_WORKSPACE), "room for timing a convolution");
 }
 
 static void trial_close(trial *t)
@@ -258,9 +243,9 @@ static double seconds(void)
 
 static void key_of(const dnn_shape *s, char key[TUNE_KEY])
 {
-    snprintf(key, TUNE_KEY, "conv%d-%lldx%lldx%lldx%lld-%lldx%lld-%lld,%lld-%d%d", (int)s->kind,
-             (long long)s->N, (long long)s->H, (long long)s->W, (long long)s->C, (long long)s->O,
-             (long long)s->K, (long long)s->stride, (long long)s->pad, (int)s->dtype, (int)s->w_dtype);
+    snprintf(key, TUNE_KEY, "conv%d-%lldx%lldx%lldx%lld-%lldx%lld-%lld,%lld-%d%d", (int)s->kind, (long long)s->N,
+             (long long)s->H, (long long)s->W, (long long)s->C, (long long)s->O, (long long)s->K, (long long)s->stride,
+             (long long)s->pad, (int)s->dtype, (int)s->w_dtype);
 }
 
 /* Times engine i of a list; best is what is known so far. */
@@ -273,8 +258,8 @@ static void try_engine(trial *t, bool room, cudnnBackendHeurMode_t mode, desc co
     if (!make_plan(p, cuda_use(t->d)->dnn, config)) return;
     if (room && cuda_time(t->ctx, t->d, trial_run, t, &ms) != CLOOB_OK) return;
     key_of(&p->shape, key);
-    ctx_log(t->ctx, CLOOB_LOG_DEBUG, "%s: list %d engine %lld: %.4f ms, %lld MiB", key, (int)mode,
-            (long long)engine, (double)ms, (long long)(p->workspace >> 20));
+    ctx_log(t->ctx, CLOOB_LOG_DEBUG, "%s: list %d engine %lld: %.4f ms, %lld MiB", key, (int)mode, (long long)engine,
+            (double)ms, (long long)(p->workspace >> 20));
     if (best->none || ms < best->ms) *best = (choice){ (int32_t)mode, i, engine, ms, 0 };
 }
 
@@ -318,9 +303,8 @@ static bool settle(device *d, dnn_plan *p, const choice *c)
     int64_t engine = -1;
     bool compiles;
     engines_open(p, (cudnnBackendHeurMode_t)c->mode, &l);
-    bool ok = c->index >= 0 && c->index < l.count &&
-              acceptable(&p->shape, l.config[c->index], &engine, &compiles) && engine == c->engine &&
-              make_plan(p, cuda_use(d)->dnn, l.config[c->index]);
+    bool ok = c->index >= 0 && c->index < l.count && acceptable(&p->shape, l.config[c->index], &engine, &compiles) &&
+              engine == c->engine && make_plan(p, cuda_use(d)->dnn, l.config[c->index]);
     engines_close(&l);
     p->ms = c->ms;
     return ok;
@@ -370,8 +354,7 @@ cloob_status dnn_run(cloob_ctx *ctx, device *d, const dnn_plan *p, void *stream,
     bool ok = st == CUDNN_STATUS_SUCCESS && make(&pack, CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR) &&
               set(pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, 3, data) &&
               set(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, 3, uid) &&
-              set(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &workspace) &&
-              finish(pack);
+              set(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &workspace) && finish(pack);
     if (ok) st = cudnnBackendExecute(s->dnn, p->plan, pack);
     drop(&pack);
     if (ok && st == CUDNN_STATUS_SUCCESS) return CLOOB_OK;

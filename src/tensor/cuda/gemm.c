@@ -41,10 +41,10 @@ static gemm_shape packed(const gemm_shape *shape)
 
 static void key_of(const gemm_shape *g, char key[TUNE_KEY])
 {
-    snprintf(key, TUNE_KEY, "gemm-%lldx%lldx%lld-%d%d-%lld,%lld,%lld-%lld:%lld,%lld,%lld-%d%d%d%d",
-             (long long)g->m, (long long)g->n, (long long)g->k, g->ta, g->tb, (long long)g->lda,
-             (long long)g->ldb, (long long)g->ldd, (long long)g->batch, (long long)g->step_a,
-             (long long)g->step_b, (long long)g->step_d, (int)g->in, (int)g->out, g->add, (int)g->extra);
+    snprintf(key, TUNE_KEY, "gemm-%lldx%lldx%lld-%d%d-%lld,%lld,%lld-%lld:%lld,%lld,%lld-%d%d%d%d", (long long)g->m,
+             (long long)g->n, (long long)g->k, g->ta, g->tb, (long long)g->lda, (long long)g->ldb, (long long)g->ldd,
+             (long long)g->batch, (long long)g->step_a, (long long)g->step_b, (long long)g->step_d, (int)g->in,
+             (int)g->out, g->add, (int)g->extra);
 }
 
 /* rows x cols column-major is our stored matrix seen through its rows. */
@@ -56,8 +56,7 @@ static cublasStatus_t layout(cublasLtMatrixLayout_t *l, cloob_dtype t, int64_t r
     if (s != CUBLAS_STATUS_SUCCESS || batch == 1) return s;
     s = cublasLtMatrixLayoutSetAttribute(*l, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &n, sizeof n);
     if (s != CUBLAS_STATUS_SUCCESS) return s;
-    return cublasLtMatrixLayoutSetAttribute(*l, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &step,
-                                            sizeof step);
+    return cublasLtMatrixLayoutSetAttribute(*l, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &step, sizeof step);
 }
 
 static cublasStatus_t set_vector(const gemm_plan *p, const void *vector)
@@ -95,8 +94,7 @@ static cublasStatus_t describe(gemm_plan *p)
     if (s == CUBLAS_STATUS_SUCCESS && has_vector(g->extra)) {
         s = cublasLtMatmulDescSetAttribute(p->op, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &vector_type,
                                            sizeof vector_type);
-        if (s == CUBLAS_STATUS_SUCCESS)
-            s = set_vector(p, (void *)256); /* candidates are asked for with one in place */
+        if (s == CUBLAS_STATUS_SUCCESS) s = set_vector(p, (void *)256); /* candidates are asked for with one in place */
     }
     if (s == CUBLAS_STATUS_SUCCESS)
         s = layout(&p->b, g->in, g->tb ? g->k : g->n, g->tb ? g->n : g->k, g->ldb, g->batch, g->step_b);
@@ -111,16 +109,14 @@ static int candidates(cuda_state *s, const gemm_plan *p, cublasLtMatmulHeuristic
     cublasLtMatmulPreference_t pref = NULL;
     uint64_t workspace = WORKSPACE;
     uint32_t align = 16;
-    int count = 0, wanted = p->shape.ta ? MOST_CANDIDATES : CANDIDATES; /* how to split a weight gradient's long sum is hard to guess */
+    int count = 0, wanted = p->shape.ta ? MOST_CANDIDATES
+                                        : CANDIDATES; /* how to split a weight gradient's long sum is hard to guess */
     if (cublasLtMatmulPreferenceCreate(&pref) != CUBLAS_STATUS_SUCCESS) return 0;
-    cublasLtMatmulPreferenceSetAttribute(pref, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace,
-                                         sizeof workspace);
-    for (int k = CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES; k <= CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES;
-         k++)
-        cublasLtMatmulPreferenceSetAttribute(pref, (cublasLtMatmulPreferenceAttributes_t)k, &align,
-                                             sizeof align);
-    if (cublasLtMatmulAlgoGetHeuristic(s->lt, p->op, p->b, p->a, p->d, p->d, pref, wanted, found,
-                                       &count) != CUBLAS_STATUS_SUCCESS)
+    cublasLtMatmulPreferenceSetAttribute(pref, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace, sizeof workspace);
+    for (int k = CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES; k <= CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES; k++)
+        cublasLtMatmulPreferenceSetAttribute(pref, (cublasLtMatmulPreferenceAttributes_t)k, &align, sizeof align);
+    if (cublasLtMatmulAlgoGetHeuristic(s->lt, p->op, p->b, p->a, p->d, p->d, pref, wanted, found, &count) !=
+        CUBLAS_STATUS_SUCCESS)
         count = 0;
     cublasLtMatmulPreferenceDestroy(pref);
     return count;
@@ -205,9 +201,9 @@ static bool recall(device *d, gemm_plan *p)
     cuda_state *s = cuda_use(d);
     key_of(&p->shape, key);
     if (!tune_get(s->tune, key, &c, sizeof c)) return false;
-    if (!c.plain && (cublasLtMatmulAlgoCheck(s->lt, p->op, p->b, p->a, p->d, p->d, &c.algo, &checked) !=
-                         CUBLAS_STATUS_SUCCESS ||
-                     checked.workspaceSize > WORKSPACE))
+    if (!c.plain &&
+        (cublasLtMatmulAlgoCheck(s->lt, p->op, p->b, p->a, p->d, p->d, &c.algo, &checked) != CUBLAS_STATUS_SUCCESS ||
+         checked.workspaceSize > WORKSPACE))
         return false;
     p->algo = c.algo;
     p->workspace = c.plain ? 0 : checked.workspaceSize;
@@ -255,13 +251,12 @@ cloob_status gemm_run(cloob_ctx *ctx, device *d, const gemm_plan *p, void *strea
     const gemm_shape *g = &p->shape;
     cuda_state *s = cuda_use(d);
     float beta = g->add ? 1.0f : 0.0f;
-    if (p->plain)
-        return gemm_plain(ctx, g, stream, D, A, B, g->add ? C : NULL, g->extra == GEMM_PLAIN ? NULL : vector);
+    if (p->plain) return gemm_plain(ctx, g, stream, D, A, B, g->add ? C : NULL, g->extra == GEMM_PLAIN ? NULL : vector);
     if (has_vector(g->extra) && set_vector(p, vector) != CUBLAS_STATUS_SUCCESS)
         return ctx_fail(ctx, CLOOB_ERR_DEVICE, "matrix product: cuBLASLt refuses the bias");
-    cublasStatus_t st = cublasLtMatmul(s->lt, p->op, &g->alpha, B, p->b, A, p->a, &beta, g->add ? C : D, p->d,
-                                       D, p->d, &p->algo, workspace, p->workspace, stream);
+    cublasStatus_t st = cublasLtMatmul(s->lt, p->op, &g->alpha, B, p->b, A, p->a, &beta, g->add ? C : D, p->d, D, p->d,
+                                       &p->algo, workspace, p->workspace, stream);
     if (st == CUBLAS_STATUS_SUCCESS) return CLOOB_OK;
-    return ctx_fail(ctx, CLOOB_ERR_DEVICE, "matrix product (%lld, %lld, %lld): cuBLASLt says %d",
-                    (long long)g->m, (long long)g->n, (long long)g->k, (int)st);
+    return ctx_fail(ctx, CLOOB_ERR_DEVICE, "matrix product (%lld, %lld, %lld): cuBLASLt says %d", (long long)g->m,
+                    (long long)g->n, (long long)g->k, (int)st);
 }

@@ -13,8 +13,7 @@ __device__ static void put(__nv_bfloat16 *p, float v) { *p = __float2bfloat16_rn
 
 /* One output per thread, 16 x 16 tiles through shared memory; blockIdx.z is the product of the batch. */
 template <typename I, typename O>
-static __global__ void product_kernel(gemm_shape g, O *D, const I *A, const I *B, const O *C, const O *bias,
-                                      int relu)
+static __global__ void product_kernel(gemm_shape g, O *D, const I *A, const I *B, const O *C, const O *bias, int relu)
 {
     __shared__ float a[TILE][TILE + 1], b[TILE][TILE + 1];
     int x = threadIdx.x, y = threadIdx.y;
@@ -40,8 +39,7 @@ static __global__ void product_kernel(gemm_shape g, O *D, const I *A, const I *B
 template <typename T>
 static __global__ void noise_kernel(T *p, int64_t n)
 {
-    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n;
-         i += (int64_t)gridDim.x * blockDim.x) {
+    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += (int64_t)gridDim.x * blockDim.x) {
         uint32_t h = (uint32_t)i * 2654435761u ^ 0x9e3779b9u;
         float sum = -6.0f;
         for (int k = 0; k < 12; k++) {
@@ -53,30 +51,29 @@ static __global__ void noise_kernel(T *p, int64_t n)
 }
 
 template <typename I, typename O>
-static void product(const gemm_shape *g, cudaStream_t stream, void *D, const void *A, const void *B,
-                    const void *C, const void *bias)
+static void product(const gemm_shape *g, cudaStream_t stream, void *D, const void *A, const void *B, const void *C,
+                    const void *bias)
 {
     dim3 grid((unsigned)((g->n + TILE - 1) / TILE), (unsigned)((g->m + TILE - 1) / TILE),
               (unsigned)(g->batch ? g->batch : 1));
     int relu = g->extra == GEMM_RELU || g->extra == GEMM_BIAS_RELU;
-    product_kernel<I, O><<<grid, dim3(TILE, TILE), 0, stream>>>(*g, (O *)D, (const I *)A, (const I *)B,
-                                                                (const O *)C, (const O *)bias, relu);
+    product_kernel<I, O><<<grid, dim3(TILE, TILE), 0, stream>>>(*g, (O *)D, (const I *)A, (const I *)B, (const O *)C,
+                                                                (const O *)bias, relu);
 }
 
-extern "C" cloob_status gemm_plain(cloob_ctx *ctx, const gemm_shape *g, cudaStream_t stream, void *D,
-                                   const void *A, const void *B, const void *C, const void *bias)
+extern "C" cloob_status gemm_plain(cloob_ctx *ctx, const gemm_shape *g, cudaStream_t stream, void *D, const void *A,
+                                   const void *B, const void *C, const void *bias)
 {
     if ((g->m + TILE - 1) / TILE > 65535)
-        return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED,
-                        "matrix product: %lld rows are too many for the plain kernel", (long long)g->m);
+        return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED, "matrix product: %lld rows are too many for the plain kernel",
+                        (long long)g->m);
     if (g->in == CLOOB_F32) product<float, float>(g, stream, D, A, B, C, bias);
     else if (g->out == CLOOB_F32) product<__nv_bfloat16, float>(g, stream, D, A, B, C, bias);
     else product<__nv_bfloat16, __nv_bfloat16>(g, stream, D, A, B, C, bias);
     return cuda_launched(ctx, "matrix product");
 }
 
-extern "C" cloob_status cuda_fill_noise(cloob_ctx *ctx, cudaStream_t stream, void *p, cloob_dtype dtype,
-                                        int64_t n)
+extern "C" cloob_status cuda_fill_noise(cloob_ctx *ctx, cudaStream_t stream, void *p, cloob_dtype dtype, int64_t n)
 {
     if (dtype == CLOOB_F32) noise_kernel<<<1024, 256, 0, stream>>>((float *)p, n);
     else noise_kernel<<<1024, 256, 0, stream>>>((__nv_bfloat16 *)p, n);

@@ -97,8 +97,7 @@ static void read_line(tune_cache *t, char *line)
     entry e = { .bytes = 0 };
     char *rest = NULL, *key = strtok_r(line, " ", &rest), *hex = strtok_r(NULL, " ", &rest),
          *sum = strtok_r(NULL, " ", &rest);
-    if (!sum || strlen(key) >= TUNE_KEY || strtoull(sum, NULL, 16) != line_hash(t, key, hex) ||
-        !from_hex(hex, &e))
+    if (!sum || strlen(key) >= TUNE_KEY || strtoull(sum, NULL, 16) != line_hash(t, key, hex) || !from_hex(hex, &e))
         return;
     keep(t, key, e.value, e.bytes);
 }
@@ -170,8 +169,7 @@ static void write_all(const tune_cache *t, cloob_ctx *ctx)
 void tune_close(tune_cache *t)
 {
     if (!t) return;
-    cloob_ctx *ctx =
-        t->changed && t->path ? cloob_ctx_create(NULL) : NULL; /* a failure here is nobody's error */
+    cloob_ctx *ctx = t->changed && t->path ? cloob_ctx_create(NULL) : NULL; /* a failure here is nobody's error */
     if (ctx) write_all(t, ctx);
     cloob_ctx_destroy(ctx);
     free(t->path);

@@ -1,0 +1,386 @@
+/* Slots in a ring, workers that fill them row by row, one caller that takes them in order. */
+#include "data/load/loader.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "core/rng.h"
+#include "data/load/loader_parts.h"
+
+void loader_options_init(loader_options *o)
+{
+    *o = (loader_options){ .batch = 64, .ranks = 1, .workers = 4, .ahead = 2, .context = 77, .jpeg_scale = 8 };
+    transform_options_init(&o->view, 224);
+}
+
+double loader_now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* ---- which rows -------------------------------------------------------------------------------------------
+ */
+
+static int64_t count_batches(const loader *l)
+{
+    int64_t global = l->o.batch * l->o.ranks;
+    return l->o.train ? l->samples_per_epoch / global : (l->samples_per_epoch + global - 1) / global;
+}
+
+static int64_t rows_at(const loader *l, int64_t step)
+{
+    int64_t left = l->samples_per_epoch - (step * l->o.ranks + l->o.rank) * l->o.batch;
+    return left < 0 ? 0 : left < l->o.batch ? left : l->o.batch;
+}
+
+static void advance(const loader *l, place *p)
+{
+    if (++p->step < l->batches) return;
+    p->step = 0;
+    p->epoch++;
+}
+
+/* ---- filling, under the lock ------------------------------------------------------------------------------
+ */
+
+/* The slot that has rows nobody works on yet; NULL when all that may be made ahead is under way. */
+static slot *open_slot(loader *l)
+{
+    slot *s = l->filled > l->taken ? &l->slot[(l->filled - 1) % l->slots] : NULL;
+    if (s && s->issued < s->rows && s->status == CLOOB_OK) return s;
+    if (l->filled - l->taken >= l->slots) return NULL;
+    if (l->next_fill.epoch > l->next_take.epoch + (l->o.train ? 1 : 0)) return NULL;
+    s = &l->slot[l->filled++ % l->slots];
+    s->b.epoch = l->next_fill.epoch;
+    s->b.step = l->next_fill.step;
+    s->rows = rows_at(l, s->b.step);
+    s->issued = s->done = 0;
+    s->status = CLOOB_OK;
+    advance(l, &l->next_fill);
+    if (s->rows == 0) pthread_cond_broadcast(&l->ready);
+    return s;
+}
+
+static bool is_ready(const slot *s) { return s->done == s->rows || (s->status != CLOOB_OK && s->done == s->issued); }
+
+/* Rows per visit: few enough that all workers share the first batch, enough that the lock costs nothing. */
+static int64_t rows_per_visit(const loader *l)
+{
+    int64_t n = l->o.batch / (8 * (l->o.workers ? l->o.workers : 1));
+    return n < 1 ? 1 : n > 8 ? 8 : n;
+}
+
+/* Takes some rows of s and fills them with the lock released. */
+static void fill_some(loader *l, worker *w, slot *s)
+{
+    int64_t begin = s->issued, end = begin + rows_per_visit(l);
+    if (end > s->rows) end = s->rows;
+    s->issued = end;
+    l->busy++;
+    pthread_mutex_unlock(&l->lock);
+    cloob_status status = CLOOB_OK;
+    for (int64_t r = begin; r < end && status == CLOOB_OK; r++) status = loader_fill_row(w, s, r);
+    pthread_mutex_lock(&l->lock);
+    l->busy--;
+    s->done += end - begin;
+    if (status != CLOOB_OK && s->status == CLOOB_OK) {
+        s->status = status;
+        memcpy(s->error, w->ctx->error, sizeof s->error);
+    }
+    if (is_ready(s) || l->paused) pthread_cond_broadcast(&l->ready);
+}
+
+static void *work(void *arg)
+{
+    worker *w = arg;
+    loader *l = w->l;
+    pthread_mutex_lock(&l->lock);
+    while (!l->stopping) {
+        slot *s = l->paused ? NULL : open_slot(l);
+        if (!s) pthread_cond_wait(&l->work, &l->lock);
+        else if (s->rows) fill_some(l, w, s);
+    }
+    pthread_mutex_unlock(&l->lock);
+    return NULL;
+}
+
+/* ---- taking -----------------------------------------------------------------------------------------------
+ */
+
+/* Closes the gaps that unreadable samples left. */
+static void compact(const loader *l, slot *s)
+{
+    size_t pixels = (size_t)(l->o.view.size * l->o.view.size * 3), context = (size_t)l->o.context;
+    int64_t kept = 0;
+    for (int64_t r = 0; r < s->rows; r++) {
+        if (!s->ok[r]) continue;
+        if (kept < r) {
+            memcpy(s->b.images + kept * (int64_t)pixels, s->b.images + r * (int64_t)pixels, pixels);
+            if (l->tok)
+                memcpy(s->b.tokens + kept * (int64_t)context, s->b.tokens + r * (int64_t)context,
+                       context * sizeof(int32_t));
+            s->b.index[kept] = s->b.index[r];
+            s->b.label[kept] = s->b.label[r];
+        }
+        kept++;
+    }
+    s->b.rows = kept;
+}
+
+static void release_held(loader *l)
+{
+    if (!l->held) return;
+    l->held = false;
+    l->taken++;
+    pthread_cond_broadcast(&l->work);
+}
+
+static void wait_ready(loader *l)
+{
+    double from = loader_now();
+    for (;;) {
+        slot *s = l->filled > l->taken ? &l->slot[l->taken % l->slots] : NULL;
+        if (s && is_ready(s)) break;
+        if (l->workers) pthread_cond_wait(&l->ready, &l->lock);
+        else if ((s = open_slot(l)) && s->rows) fill_some(l, &l->worker[0], s);
+    }
+    l->wait_seconds += loader_now() - from;
+}
+
+/* Into the next epoch. In evaluation this waits for somebody to ask for it: workers must not run ahead into an
+ * epoch that mostly never comes. */
+static void begin_next_epoch(loader *l)
+{
+    l->next_take = (place){ l->next_take.epoch + 1, 0 };
+    pthread_cond_broadcast(&l->work);
+}
+
+static bool end_of_epoch(loader *l, batch *b)
+{
+    if (l->next_take.step > l->batches) begin_next_epoch(l); /* the end was told in the call before */
+    if (l->next_take.step < l->batches) return false;
+    *b = (batch){ .epoch = l->next_take.epoch, .step = l->next_take.step, .end = true };
+    if (l->o.train) begin_next_epoch(l);
+    else l->next_take.step++;
+    return true;
+}
+
+cloob_status loader_next(cloob_ctx *ctx, loader *l, batch *b)
+{
+    cloob_status status = CLOOB_OK;
+    *b = (batch){ 0 };
+    pthread_mutex_lock(&l->lock);
+    release_held(l);
+    if (!end_of_epoch(l, b)) {
+        wait_ready(l);
+        slot *s = &l->slot[l->taken % l->slots];
+        status = s->status;
+        if (status != CLOOB_OK) ctx_fail(ctx, status, "%s", s->error);
+        else {
+            compact(l, s);
+            *b = s->b;
+            l->held = true;
+            l->next_take.step++;
+            l->samples += b->rows;
+        }
+    }
+    pthread_mutex_unlock(&l->lock);
+    return status;
+}
+
+cloob_status loader_seek(cloob_ctx *ctx, loader *l, int64_t epoch, int64_t step)
+{
+    if (epoch < 0 || step < 0 || step > l->batches)
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "epoch %lld, batch %lld: an epoch has %lld batches", (long long)epoch,
+                        (long long)step, (long long)l->batches);
+    pthread_mutex_lock(&l->lock);
+    if (l->next_take.step >= l->batches && l->next_take.epoch + 1 == epoch) begin_next_epoch(l);
+    if (l->next_take.epoch != epoch || l->next_take.step != step) {
+        l->paused = true;
+        while (l->busy) pthread_cond_wait(&l->ready, &l->lock);
+        l->filled = l->taken = 0;
+        l->held = false;
+        l->next_take = l->next_fill = (place){ epoch, step };
+        if (step == l->batches) l->next_fill = (place){ epoch + 1, 0 };
+        l->paused = false;
+        pthread_cond_broadcast(&l->work);
+    }
+    pthread_mutex_unlock(&l->lock);
+    return CLOOB_OK;
+}
+
+/* ---- statistics -------------------------------------------------------------------------------------------
+ */
+
+int64_t loader_batches(const loader *l) { return l->batches; }
+size_t loader_buffer_bytes(const loader *l) { return (size_t)l->slots * l->slot_bytes; }
+
+loader_stats loader_stats_take(loader *l)
+{
+    double now = loader_now();
+    pthread_mutex_lock(&l->lock);
+    loader_stats s = { l->wait_seconds, now - l->since, l->bad_samples, l->samples };
+    l->wait_seconds = 0;
+    l->since = now;
+    pthread_mutex_unlock(&l->lock);
+    return s;
+}
+
+void loader_log_bottleneck(cloob_ctx *ctx, const loader *l, const loader_stats *s)
+{
+    const double share = 0.2;
+    if (s->wall_seconds <= 0 || s->wait_seconds < share * s->wall_seconds) return;
+    ctx_log(ctx, CLOOB_LOG_WARN,
+            "data is the bottleneck: the model waited %.1f of the last %.1f s (%.0f %%) for %d workers; more "
+            "--workers, smaller "
+            "stored pictures or faster storage would help",
+            s->wait_seconds, s->wall_seconds, 100 * s->wait_seconds / s->wall_seconds, l->workers);
+}
+
+/* ---- life -------------------------------------------------------------------------------------------------
+ */
+
+static cloob_status check(cloob_ctx *ctx, const loader *l)
+{
+    const loader_options *o = &l->o;
+    if (o->batch < 1 || o->ranks < 1 || o->rank < 0 || o->rank >= o->ranks || o->workers < 0 || o->ahead < 1)
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "loader: batch %lld, rank %d of %d, %d workers, %d ahead",
+                        (long long)o->batch, o->rank, o->ranks, o->workers, o->ahead);
+    if (l->tok && o->context < 2)
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "loader: a context of %lld tokens", (long long)o->context);
+    if (l->tok && !dataset_has_captions(l->d))
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "the data set (%s) has no captions to train on", dataset_kind(l->d));
+    CLOOB_TRY(transform_options_check(ctx, &o->view));
+    if (o->train && count_batches(l) == 0)
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
+                        "%lld samples do not fill one batch of %lld on %d rank%s; use a smaller --batch-size",
+                        (long long)l->samples_per_epoch, (long long)o->batch, o->ranks, o->ranks == 1 ? "" : "s");
+    return CLOOB_OK;
+}
+
+static void *take_memory(const loader *l)
+{
+    return l->o.alloc ? l->o.alloc(l->o.memory_user, l->slot_bytes) : malloc(l->slot_bytes);
+}
+
+static void give_memory(const loader *l, void *memory)
+{
+    if (!memory) return;
+    if (l->o.release) l->o.release(l->o.memory_user, memory, l->slot_bytes);
+    else if (!l->o.alloc) free(memory);
+}
+
+static cloob_status create_slots(cloob_ctx *ctx, loader *l)
+{
+    size_t images = (size_t)(l->o.batch * l->o.view.size * l->o.view.size * 3), n = (size_t)l->o.batch;
+    images = (images + 63) / 64 * 64; /* tokens begin aligned */
+    l->slot_bytes = images + (l->tok ? n * (size_t)l->o.context * sizeof(int32_t) : 0);
+    l->slots = l->o.ahead + 1;
+    l->slot = calloc((size_t)l->slots, sizeof *l->slot);
+    if (!l->slot) return ctx_no_memory(ctx, (size_t)l->slots * sizeof *l->slot, "the loader");
+    for (int i = 0; i < l->slots; i++) {
+        slot *s = &l->slot[i];
+        s->memory = take_memory(l);
+        s->ok = calloc(n, sizeof *s->ok);
+        s->b.index = calloc(n, sizeof *s->b.index);
+        s->b.label = calloc(n, sizeof *s->b.label);
+        if (!s->memory || !s->ok || !s->b.index || !s->b.label) return ctx_no_memory(ctx, l->slot_bytes, "a batch");
+        s->b.images = s->memory;
+        s->b.tokens = l->tok ? (int32_t *)(void *)(s->b.images + images) : NULL;
+    }
+    return CLOOB_OK;
+}
+
+static cloob_status create_workers(cloob_ctx *ctx, loader *l)
+{
+    int n = l->o.workers ? l->o.workers : 1;
+    l->worker = calloc((size_t)n, sizeof *l->worker);
+    if (!l->worker) return ctx_no_memory(ctx, (size_t)n * sizeof *l->worker, "the loader's workers");
+    for (int i = 0; i < n; i++) {
+        worker *w = &l->worker[i];
+        w->l = l;
+        w->ctx = ctx_worker(ctx);
+        if (!w->ctx) return ctx_no_memory(ctx, sizeof *w->ctx, "a worker");
+        CLOOB_TRY(view_scratch_create(ctx, &w->view));
+    }
+    /* Signals are for the caller's thread. */
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, &before);
+    while (l->workers < l->o.workers) {
+        worker *w = &l->worker[l->workers];
+        w->started = pthread_create(&w->thread, NULL, work, w) == 0;
+        if (!w->started) break;
+        l->workers++;
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (l->workers == 0 && l->o.workers > 0) return ctx_fail(ctx, CLOOB_ERR_MEMORY, "cannot start a loader thread");
+    return CLOOB_OK;
+}
+
+cloob_status loader_create(cloob_ctx *ctx, const dataset *d, const tokenizer *tok, const loader_options *o,
+                           loader **out)
+{
+    loader *l = calloc(1, sizeof *l);
+    *out = NULL;
+    if (!l) return ctx_no_memory(ctx, sizeof *l, "the loader");
+    l->d = d;
+    l->tok = tok;
+    l->o = *o;
+    l->limits = (image_limits){ dataset_max_pixels(d), o->jpeg_scale };
+    l->samples_per_epoch = dataset_epoch_samples(d);
+    l->order_key = rng_key(o->seed, "data/order");
+    l->caption_key = rng_key(o->seed, "data/caption");
+    l->view_key = rng_key(o->seed, "data/view");
+    l->since = loader_now();
+    pthread_mutex_init(&l->lock, NULL);
+    pthread_cond_init(&l->work, NULL);
+    pthread_cond_init(&l->ready, NULL);
+    cloob_status status = check(ctx, l);
+    if (status == CLOOB_OK) {
+        l->batches = count_batches(l);
+        status = create_slots(ctx, l);
+    }
+    if (status == CLOOB_OK) status = create_workers(ctx, l);
+    if (status == CLOOB_OK) *out = l;
+    else loader_destroy(l);
+    return status;
+}
+
+static void stop_workers(loader *l)
+{
+    pthread_mutex_lock(&l->lock);
+    l->stopping = true;
+    pthread_cond_broadcast(&l->work);
+    pthread_mutex_unlock(&l->lock);
+    for (int i = 0; l->worker && i < (l->o.workers ? l->o.workers : 1); i++) {
+        worker *w = &l->worker[i];
+        if (w->started) pthread_join(w->thread, NULL);
+        view_scratch_destroy(w->view);
+        stored_sample_release(&w->sample);
+        cloob_ctx_destroy(w->ctx);
+    }
+}
+
+void loader_destroy(loader *l)
+{
+    if (!l) return;
+    stop_workers(l);
+    for (int i = 0; l->slot && i < l->slots; i++) {
+        slot *s = &l->slot[i];
+        give_memory(l, s->memory);
+        free(s->ok);
+        free(s->b.index);
+        free(s->b.label);
+    }
+    pthread_mutex_destroy(&l->lock);
+    pthread_cond_destroy(&l->work);
+    pthread_cond_destroy(&l->ready);
+    free(l->slot);
+    free(l->worker);
+    free(l);
+}

@@ -1,0 +1,118 @@
+/* Takes batches as fast as they come and keeps the time of each. */
+#include "data/load/loader_bench.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "core/peak.h"
+#include "data/load/loader_parts.h"
+
+static int64_t resident_bytes(void)
+{
+    long long pages = 0;
+    FILE *f = fopen("/proc/self/statm", "r");
+    if (!f) return 0;
+    if (fscanf(f, "%*s %lld", &pages) != 1) pages = 0;
+    fclose(f);
+    return pages * sysconf(_SC_PAGESIZE);
+}
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}
+
+static double median(double *value, int64_t n)
+{
+    if (!n) return 0;
+    qsort(value, (size_t)n, sizeof *value, by_value);
+    return (value[(n - 1) / 2] + value[n / 2]) / 2;
+}
+
+typedef struct timing {
+    double *ms;
+    int64_t count, most;
+    double begin, end; /* of what is counted */
+    int64_t items;
+} timing;
+
+/* The first batch is not counted: it waits for files to be opened and buffers to grow. */
+static void note(timing *t, const batch *b, double from)
+{
+    double now = loader_now();
+    if (t->begin == 0) t->begin = now;
+    else {
+        if (t->count < t->most) t->ms[t->count++] = 1e3 * (now - from);
+        t->items += b->rows;
+        t->end = now;
+    }
+}
+
+static cloob_status run(cloob_ctx *ctx, loader *l, int64_t batches, timing *t, cloob_data_bench_result *out)
+{
+    for (int64_t i = 0; i <= batches;) {
+        batch b;
+        double from = loader_now();
+        CLOOB_TRY(loader_next(ctx, l, &b));
+        if (b.end || i == batches) {
+            if (!out->rss_first) out->rss_first = resident_bytes();
+            out->rss_last = resident_bytes();
+        }
+        if (b.end) continue;
+        note(t, &b, from);
+        i++;
+    }
+    return CLOOB_OK;
+}
+
+static loader_options to_loader(const cloob_data_bench_options *o)
+{
+    loader_options lo;
+    loader_options_init(&lo);
+    lo.batch = o->batch;
+    lo.workers = o->workers;
+    lo.ahead = o->ahead;
+    lo.seed = o->seed;
+    lo.train = !o->eval;
+    lo.context = o->context;
+    transform_options_init(&lo.view, o->size);
+    return lo;
+}
+
+static cloob_status bench(cloob_ctx *ctx, loader *l, const cloob_data_bench_options *o, cloob_data_bench_result *out)
+{
+    int64_t batches = o->batches > 0 ? o->batches : loader_batches(l) * (o->epochs > 0 ? o->epochs : 1) - 1;
+    if (batches < 1) batches = 1;
+    timing t = { .most = batches, .ms = malloc((size_t)batches * sizeof(double)) };
+    if (!t.ms) return ctx_no_memory(ctx, (size_t)batches * sizeof(double), "the times of the batches");
+    cloob_status status = run(ctx, l, batches, &t, out);
+    loader_stats s = loader_stats_take(l);
+    double seconds = t.end - t.begin;
+    out->items = t.items;
+    out->batches = t.count;
+    out->items_per_s = seconds > 0 ? (double)t.items / seconds : 0;
+    out->ms = median(t.ms, t.count);
+    out->wait_share = s.wall_seconds > 0 ? s.wait_seconds / s.wall_seconds : 0;
+    out->bad = s.bad_samples;
+    out->buffer_bytes = (int64_t)loader_buffer_bytes(l);
+    out->peak_bytes = peak_bytes();
+    free(t.ms);
+    return status;
+}
+
+cloob_status loader_bench(cloob_ctx *ctx, const dataset *d, const cloob_data_bench_options *o,
+                          cloob_data_bench_result *out)
+{
+    tokenizer *tok = NULL;
+    loader *l = NULL;
+    loader_options lo = to_loader(o);
+    *out = (cloob_data_bench_result){ 0 };
+    cloob_status status = o->vocab ? tokenizer_open(ctx, o->vocab, &tok) : CLOOB_OK;
+    if (status == CLOOB_OK) status = loader_create(ctx, d, tok, &lo, &l);
+    if (status == CLOOB_OK) status = bench(ctx, l, o, out);
+    loader_destroy(l);
+    if (tok) tokenizer_close(tok);
+    return status;
+}

@@ -1,0 +1,78 @@
+/* A data set is a numbered list of samples, each a picture with captions or a class; any of them can be drawn
+ * at random. Kinds: CSV/TSV, webdataset shards, class folders, tar of class folders, CIFAR, STL-10, MNIST,
+ * and random pictures. docs/data.md describes each. */
+#ifndef DATA_SETS_DATASET_H
+#define DATA_SETS_DATASET_H
+
+#include "cloob/data.h"
+#include "core/ctx.h"
+#include "core/sbuf.h"
+#include "io/image/image.h"
+
+typedef cloob_data_options dataset_options; /* the fields are described there */
+
+void dataset_options_init(dataset_options *o);
+
+typedef struct dataset dataset; /* read-only after opening: safe to read from many threads */
+
+/* source: a path, braces, sources joined by "::", or "pipe:command". A set without a single sample is an
+ * error. */
+cloob_status dataset_open(cloob_ctx *ctx, const char *source, const dataset_options *o, dataset **out);
+void dataset_close(dataset *d);
+
+int64_t dataset_count(const dataset *d);
+int64_t dataset_epoch_samples(const dataset *d); /* num_samples where given, else the count */
+int64_t dataset_class_count(const dataset *d);   /* 0 when there are no classes */
+const char *dataset_class_name(const dataset *d, int64_t c);
+bool dataset_has_captions(const dataset *d);
+int64_t dataset_max_pixels(const dataset *d); /* as opened with */
+int64_t dataset_skipped(const dataset *d);    /* entries that opening had to leave out (damaged, incomplete) */
+const char *dataset_kind(const dataset *d);   /* "csv", ...; "several" when sources differ */
+int64_t dataset_file_count(const dataset *d); /* shards or other files it reads from; 0: one per picture */
+
+/* Which sample stands at a position of an epoch in training: a shuffle of all samples, or (resampled) a
+ * weighted draw with replacement. A pure function; key is made from seed and epoch. */
+int64_t dataset_draw(const dataset *d, uint64_t key, int64_t position);
+
+typedef struct sample {
+    image im;
+    const char *caption; /* owned by the sample's buffer; NULL when there is none */
+    char *caption_buffer;
+    int64_t label; /* class, or -1 */
+} sample;
+
+/* Reads sample i. Where a picture has several captions, `pick` chooses one (modulo their number). A sample
+ * that cannot be used is CLOOB_ERR_FORMAT or CLOOB_ERR_IO with the reason; the caller skips and counts.
+ * Thread-safe with one context per thread. limits may be NULL. */
+cloob_status dataset_read(cloob_ctx *ctx, const dataset *d, int64_t i, uint64_t pick, const image_limits *limits,
+                          sample *out);
+void sample_release(sample *s);
+
+/* The caption alone, without decoding the picture (for training a tokenizer). The caller frees *text. */
+cloob_status dataset_caption(cloob_ctx *ctx, const dataset *d, int64_t i, uint64_t pick, char **text);
+
+/* ---- samples as they are stored, for loops that bring their own buffers
+ * ---------------------------------------- */
+
+enum { FETCH_PICTURE = 1, FETCH_CAPTION = 2 };
+
+/* Captions longer than this are cut (at a character): far more than any context length takes. */
+enum { CAPTION_BYTES_LIMIT = 1 << 16 };
+
+/* Zero-initialise once and use for any number of samples; buffers grow to the largest and stay. */
+typedef struct stored_sample {
+    unsigned char *data; /* an encoded picture, or raw RGB when width > 0 */
+    size_t size, capacity;
+    int64_t width, height; /* of raw RGB; 0: encoded */
+    sbuf caption;          /* valid UTF-8, not empty; len 0 when the set has none */
+    int64_t captions;      /* how many there are to pick from */
+    int64_t label;         /* class, or -1 */
+    sbuf name;             /* for messages */
+    sbuf scratch;          /* for the kind's own use */
+} stored_sample;
+
+/* what: FETCH_PICTURE, FETCH_CAPTION or both. Fails like dataset_read. */
+cloob_status dataset_fetch(cloob_ctx *ctx, const dataset *d, int64_t i, uint64_t pick, int what, stored_sample *s);
+void stored_sample_release(stored_sample *s);
+
+#endif

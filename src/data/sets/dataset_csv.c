@@ -1,0 +1,309 @@
+/* CSV and TSV: a header, then rows with the path of a picture and its caption.
+ *
+ * Only where each row lies is kept (12 bytes per row); the row itself is read again when its sample is drawn,
+ * so a list of many millions fits. With one_caption, rows that name the same picture are one sample. */
+#include "data/sets/dataset_csv.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/file.h"
+#include "core/rng.h"
+#include "core/utf8.h"
+
+/* ---- reading the file in order --------------------------------------------------------------------------
+ */
+
+typedef struct stream {
+    cloob_ctx *ctx;
+    const fileset *files;
+    int64_t at;
+} stream;
+
+static cloob_status read_stream(void *arg, void *out, size_t n, size_t *got)
+{
+    stream *s = arg;
+    int64_t left = fileset_size(s->files, 0) - s->at;
+    *got = left < (int64_t)n ? (size_t)left : n;
+    if (*got) CLOOB_TRY(fileset_read(s->ctx, s->files, 0, s->at, out, *got));
+    s->at += (int64_t)*got;
+    return CLOOB_OK;
+}
+
+static cloob_status add_row(cloob_ctx *ctx, csv_set *c, const csv_row *row)
+{
+    if (c->rows == c->capacity) {
+        int64_t capacity = c->capacity ? c->capacity * 2 : 1024;
+        int64_t *offset = realloc(c->offset, (size_t)capacity * sizeof *offset);
+        if (offset) c->offset = offset;
+        int32_t *bytes = realloc(c->bytes, (size_t)capacity * sizeof *bytes);
+        if (bytes) c->bytes = bytes;
+        uint64_t *hash = c->hash || !c->rows ? realloc(c->hash, (size_t)capacity * sizeof *hash) : NULL;
+        if (hash) c->hash = hash;
+        if (!offset || !bytes || !hash) return ctx_no_memory(ctx, (size_t)capacity * 20, "the rows of a CSV");
+        c->capacity = capacity;
+    }
+    c->offset[c->rows] = row->offset;
+    c->bytes[c->rows] = (int32_t)row->bytes;
+    c->hash[c->rows++] = rng_hash(csv_field(row, c->image_column));
+    return CLOOB_OK;
+}
+
+/* ---- the header -------------------------------------------------------------------------------------------
+ */
+
+/* A column's name for a message: any file may have been taken for a CSV, so only what can be shown is. */
+static void show_name(const char *name, sbuf *out)
+{
+    enum { SHOWN = 40 };
+    size_t from = out->len;
+    for (uint32_t code; *name && out->len - from < SHOWN;) {
+        int n = utf8_decode(name, strlen(name), &code);
+        if (n > 0 && code >= ' ' && code != 0x7F) sbuf_add(out, name, (size_t)n);
+        else sbuf_putc(out, '?');
+        name += n > 0 ? n : 1;
+    }
+}
+
+static cloob_status missing_column(cloob_ctx *ctx, const char *source, const csv_row *header, const dataset_options *o)
+{
+    sbuf names = { 0 };
+    for (int i = 0; i < header->count && names.len < 200; i++) {
+        if (i) sbuf_puts(&names, ", ");
+        show_name(csv_field(header, i), &names);
+    }
+    bool no_image = csv_find(header, o->csv_image_key) < 0;
+    cloob_status status =
+        ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: no column \"%s\"; the header has: %s (see %s and --csv-separator)", source,
+                 no_image ? o->csv_image_key : o->csv_caption_key, names.data ? names.data : "nothing",
+                 no_image ? "--csv-img-key" : "--csv-caption-key");
+    sbuf_release(&names);
+    return status;
+}
+
+static cloob_status read_header(cloob_ctx *ctx, const dataset_part *p, char separator, csv_reader *r, stream *s,
+                                csv_row *row)
+{
+    *s = (stream){ ctx, p->files, 0 };
+    csv_init(r, separator, read_stream, s, fileset_name(p->files, 0));
+    return csv_next(ctx, r, row);
+}
+
+static bool header_fits(const csv_row *row, const dataset_options *o)
+{
+    return csv_find(row, o->csv_image_key) >= 0 && csv_find(row, o->csv_caption_key) >= 0;
+}
+
+/* The separator asked for; when it does not bring the columns to light, another common one. */
+static cloob_status take_header(cloob_ctx *ctx, dataset_part *p, const dataset_options *o, csv_reader *r, stream *s,
+                                csv_row *row)
+{
+    csv_set *c = p->self;
+    const char others[] = "\t,;|";
+    c->separator = o->csv_separator;
+    CLOOB_TRY(read_header(ctx, p, c->separator, r, s, row));
+    for (int i = 0; others[i] && row->count && !header_fits(row, o); i++) {
+        if (others[i] == o->csv_separator) continue;
+        if (read_header(ctx, p, others[i], r, s, row) == CLOOB_OK && header_fits(row, o)) c->separator = others[i];
+    }
+    if (!header_fits(row, o)) {
+        CLOOB_TRY(read_header(ctx, p, o->csv_separator, r, s, row));
+        return missing_column(ctx, fileset_name(p->files, 0), row, o);
+    }
+    c->image_column = csv_find(row, o->csv_image_key);
+    c->caption_column = csv_find(row, o->csv_caption_key);
+    c->columns = row->count;
+    return CLOOB_OK;
+}
+
+/* ---- all rows ---------------------------------------------------------------------------------------------
+ */
+
+static cloob_status scan_rows(cloob_ctx *ctx, dataset_part *p, const dataset_options *o)
+{
+    csv_set *c = p->self;
+    csv_reader *r = malloc(sizeof *r);
+    csv_row row = { 0 };
+    stream s;
+    cloob_status status = r ? take_header(ctx, p, o, r, &s, &row) : ctx_no_memory(ctx, sizeof *r, "a CSV reader");
+    while (status == CLOOB_OK) {
+        status = csv_next(ctx, r, &row);
+        if (status != CLOOB_OK || row.count == 0) break;
+        const char *path = csv_field(&row, c->image_column), *caption = csv_field(&row, c->caption_column);
+        if (row.count > c->columns || !path || !*path || !caption || !*caption) p->skipped++;
+        else status = add_row(ctx, c, &row);
+    }
+    csv_row_release(&row);
+    free(r);
+    return status;
+}
+
+/* ---- one sample per picture -------------------------------------------------------------------------------
+ */
+
+typedef struct hashed_row {
+    uint64_t hash;
+    int64_t row;
+} hashed_row;
+
+static int by_hash(const void *a, const void *b)
+{
+    const hashed_row *p = a, *q = b;
+    if (p->hash != q->hash) return p->hash < q->hash ? -1 : 1;
+    return p->row < q->row ? -1 : p->row > q->row;
+}
+
+typedef struct span {
+    int64_t first_row, begin, count;
+} span;
+
+static int by_first_row(const void *a, const void *b)
+{
+    const span *p = a, *q = b;
+    return p->first_row < q->first_row ? -1 : p->first_row > q->first_row;
+}
+
+/* Paths are told apart by 64-bit hashes: among n of them two differ and collide with probability n^2 / 2^65.
+ */
+static cloob_status group_rows(cloob_ctx *ctx, csv_set *c)
+{
+    size_t n = (size_t)c->rows;
+    hashed_row *sorted = malloc((n + 1) * sizeof *sorted);
+    span *spans = malloc((n + 1) * sizeof *spans);
+    c->group = malloc((n + 1) * sizeof *c->group);
+    c->member = malloc((n + 1) * sizeof *c->member);
+    bool ok = sorted && spans && c->group && c->member;
+    for (size_t i = 0; ok && i < n; i++) sorted[i] = (hashed_row){ c->hash[i], (int64_t)i };
+    if (ok) qsort(sorted, n, sizeof *sorted, by_hash);
+    for (size_t i = 0; ok && i < n; i++) {
+        if (i == 0 || sorted[i].hash != sorted[i - 1].hash) spans[c->groups++] = (span){ sorted[i].row, (int64_t)i, 0 };
+        spans[c->groups - 1].count++;
+    }
+    if (ok && n) qsort(spans, (size_t)c->groups, sizeof *spans, by_first_row); /* pictures in the order of the file */
+    int64_t at = 0;
+    for (int64_t g = 0; ok && g < c->groups; g++) {
+        c->group[g] = at;
+        for (int64_t k = 0; k < spans[g].count; k++) c->member[at++] = sorted[spans[g].begin + k].row;
+    }
+    if (ok) c->group[c->groups] = at;
+    free(sorted);
+    free(spans);
+    return ok ? CLOOB_OK : ctx_no_memory(ctx, n * sizeof *sorted, "the rows of a CSV");
+}
+
+/* ---- where the pictures are
+ * -------------------------------------------------------------------------------- */
+
+static cloob_status read_row(cloob_ctx *ctx, const dataset_part *p, int64_t row, csv_row *out)
+{
+    const csv_set *c = p->self;
+    size_t n = (size_t)c->bytes[row];
+    char *text = malloc(n + 1);
+    if (!text) return ctx_no_memory(ctx, n, "a row");
+    cloob_status status = fileset_read(ctx, p->files, 0, c->offset[row], text, n);
+    if (status == CLOOB_OK) status = csv_parse_row(ctx, text, n, c->separator, fileset_name(p->files, 0), out);
+    if (status == CLOOB_OK && out->count <= (c->image_column > c->caption_column ? c->image_column : c->caption_column))
+        status = ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: changed since it was opened", fileset_name(p->files, 0));
+    free(text);
+    return status;
+}
+
+/* Without --path-data: beside the CSV, or, as other programs have it, below the working directory; the first
+ * row decides. */
+static cloob_status find_root(cloob_ctx *ctx, const dataset_part *p, const char *source)
+{
+    csv_set *c = p->self;
+    csv_row row = { 0 };
+    const char *base = name_base(source);
+    c->root = strndup(source, (size_t)(base - source));
+    if (!c->root) return ctx_no_memory(ctx, strlen(source), "a folder name");
+    if (c->rows == 0) return CLOOB_OK;
+    cloob_status status = read_row(ctx, p, 0, &row);
+    if (status == CLOOB_OK) {
+        const char *first = csv_field(&row, c->image_column);
+        char *beside = file_join(c->root, first);
+        if (beside && !file_exists(beside) && file_exists(first)) c->root[0] = '\0';
+        free(beside);
+    }
+    csv_row_release(&row);
+    return status;
+}
+
+static cloob_status take_root(cloob_ctx *ctx, const dataset_part *p, const char *source, const dataset_options *o)
+{
+    csv_set *c = p->self;
+    if (!o->path_data) return find_root(ctx, p, source);
+    if (!file_is_dir(o->path_data) && file_exists(o->path_data)) return csv_open_tar(ctx, c, o->path_data, o->cache);
+    if (!file_exists(o->path_data))
+        return ctx_fail(ctx, CLOOB_ERR_IO, "%s: the folder for --path-data is not there", o->path_data);
+    c->root = strdup(o->path_data);
+    return c->root ? CLOOB_OK : ctx_no_memory(ctx, strlen(o->path_data), "a folder name");
+}
+
+/* ---- the kind
+ * ----------------------------------------------------------------------------------------------- */
+
+static cloob_status open_csv(cloob_ctx *ctx, const char *source, const dataset_options *o, dataset_part *p)
+{
+    csv_set *c = p->self = calloc(1, sizeof *c);
+    if (!c) return ctx_no_memory(ctx, sizeof *c, source);
+    if (!o->csv_separator || strchr("\"\r\n", o->csv_separator))
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "--csv-separator: a quote or line break cannot separate columns");
+    CLOOB_TRY(open_single(ctx, source, o->cache, &p->files));
+    CLOOB_TRY(scan_rows(ctx, p, o));
+    if (o->one_caption) CLOOB_TRY(group_rows(ctx, c));
+    free(c->hash);
+    c->hash = NULL;
+    p->count = c->group ? c->groups : c->rows;
+    p->captions = true;
+    return take_root(ctx, p, source, o);
+}
+
+static void close_csv(dataset_part *p)
+{
+    csv_set *c = p->self;
+    if (!c) return;
+    csv_close_tar(c);
+    free(c->offset);
+    free(c->bytes);
+    free(c->hash);
+    free(c->group);
+    free(c->member);
+    free(c->root);
+    free(c);
+}
+
+static cloob_status fetch_picture(cloob_ctx *ctx, const csv_set *c, const char *path, stored_sample *s)
+{
+    if (c->tar_files) return csv_read_tar(ctx, c, path, s);
+    char *full = file_join(c->root, path);
+    if (!full) return ctx_no_memory(ctx, strlen(path), "a file name");
+    cloob_status status = stored_read_path(ctx, full, s);
+    free(full);
+    return status;
+}
+
+static cloob_status fetch_csv(cloob_ctx *ctx, const dataset_part *p, int64_t i, uint64_t pick, int what,
+                              stored_sample *s)
+{
+    const csv_set *c = p->self;
+    int64_t row = i;
+    csv_row r = { 0 };
+    if (c->group) {
+        s->captions = c->group[i + 1] - c->group[i];
+        row = c->member[c->group[i] + (int64_t)(pick % (uint64_t)s->captions)];
+    }
+    sbuf_printf(&s->name, "%s: byte %lld", fileset_name(p->files, 0), (long long)c->offset[row]);
+    cloob_status status = read_row(ctx, p, row, &r);
+    if (status == CLOOB_OK) {
+        const char *path = csv_field(&r, c->image_column), *caption = csv_field(&r, c->caption_column);
+        s->name.len = 0;
+        sbuf_puts(&s->name, path);
+        if (what & FETCH_CAPTION) status = stored_caption(ctx, caption, strlen(caption), s);
+        if (status == CLOOB_OK && (what & FETCH_PICTURE)) status = fetch_picture(ctx, c, path, s);
+    }
+    csv_row_release(&r);
+    return status;
+}
+
+const dataset_ops dataset_csv = { "csv", open_csv, close_csv, fetch_csv };

@@ -1,0 +1,133 @@
+/* Class folders: DIR/CLASS/.../picture.jpg, classes and pictures in the order of their names. A folder of
+ * pictures without class folders is a set without classes. */
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "core/file.h"
+#include "data/sets/dataset_kind.h"
+
+enum { MAX_DEPTH = 16 }; /* of folders: links may form rings */
+
+typedef struct picture {
+    char *path; /* below the root */
+    int64_t label;
+} picture;
+
+typedef struct folder_set {
+    char *root;
+    picture *picture;
+    int64_t count, capacity;
+} folder_set;
+
+static cloob_status add_picture(cloob_ctx *ctx, folder_set *f, const char *path, int64_t label)
+{
+    if (f->count == f->capacity) {
+        int64_t capacity = f->capacity ? f->capacity * 2 : 256;
+        picture *bigger = realloc(f->picture, (size_t)capacity * sizeof *bigger);
+        if (!bigger) return ctx_no_memory(ctx, (size_t)capacity * sizeof *bigger, "a list of pictures");
+        f->picture = bigger;
+        f->capacity = capacity;
+    }
+    picture p = { strdup(path), label };
+    if (!p.path) return ctx_no_memory(ctx, strlen(path), "a file name");
+    f->picture[f->count++] = p;
+    return CLOOB_OK;
+}
+
+static bool entry_is_dir(const char *path, const struct dirent *e)
+{
+    if (e->d_type == DT_DIR) return true;
+    return e->d_type != DT_REG && file_is_dir(path); /* links, and file systems that do not say */
+}
+
+/* Everything in a folder, once: names of folders to `dirs`, pictures below to the set (when label says so).
+ */
+static cloob_status list(cloob_ctx *ctx, folder_set *f, const char *below, const char *keys, int64_t label, int depth,
+                         name_list *dirs)
+{
+    char *full = file_join(f->root, below);
+    DIR *d = full ? opendir(full) : NULL;
+    cloob_status status = CLOOB_OK;
+    if (!d) status = ctx_fail(ctx, CLOOB_ERR_IO, "%s/%s: cannot open: %s", f->root, below, strerror(errno));
+    for (struct dirent *e; status == CLOOB_OK && (e = readdir(d));) {
+        if (e->d_name[0] == '.') continue;
+        char *inner = file_join(below, e->d_name), *path = file_join(full, e->d_name);
+        if (!inner || !path) status = ctx_no_memory(ctx, strlen(e->d_name), "a file name");
+        else if (entry_is_dir(path, e)) {
+            if (dirs) status = name_list_add(ctx, dirs, e->d_name, strlen(e->d_name));
+            else if (depth < MAX_DEPTH) status = list(ctx, f, inner, keys, label, depth + 1, NULL);
+        } else if (name_has_suffix(e->d_name, keys)) status = add_picture(ctx, f, inner, label);
+        free(inner);
+        free(path);
+    }
+    if (d) closedir(d);
+    free(full);
+    return status;
+}
+
+static int by_name(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
+
+static int by_label_and_path(const void *a, const void *b)
+{
+    const picture *p = a, *q = b;
+    if (p->label != q->label) return p->label < q->label ? -1 : 1;
+    return strcmp(p->path, q->path);
+}
+
+static void drop_pictures(folder_set *f)
+{
+    for (int64_t i = 0; i < f->count; i++) free(f->picture[i].path);
+    f->count = 0;
+}
+
+static cloob_status list_classes(cloob_ctx *ctx, folder_set *f, const char *keys, dataset_part *p)
+{
+    name_list *c = &p->classes;
+    qsort(c->name, (size_t)c->count, sizeof *c->name, by_name);
+    for (int64_t i = 0; i < c->count; i++) CLOOB_TRY(list(ctx, f, c->name[i], keys, i, 1, NULL));
+    return CLOOB_OK;
+}
+
+static cloob_status open_folder(cloob_ctx *ctx, const char *source, const dataset_options *o, dataset_part *p)
+{
+    folder_set *f = p->self = calloc(1, sizeof *f);
+    if (!f || !(f->root = strdup(source))) return ctx_no_memory(ctx, sizeof *f, source);
+    CLOOB_TRY(list(ctx, f, "", o->image_key, -1, 0, &p->classes));
+    int64_t loose = f->count;
+    if (p->classes.count) CLOOB_TRY(list_classes(ctx, f, o->image_key, p));
+    if (f->count == loose) name_list_release(&p->classes); /* folders without a picture are no classes */
+    else if (loose) {
+        drop_pictures(f); /* class folders decide: read them again without what lay beside them */
+        CLOOB_TRY(list_classes(ctx, f, o->image_key, p));
+    }
+    if (f->count) qsort(f->picture, (size_t)f->count, sizeof *f->picture, by_label_and_path);
+    p->count = f->count;
+    return CLOOB_OK;
+}
+
+static void close_folder(dataset_part *p)
+{
+    folder_set *f = p->self;
+    if (!f) return;
+    drop_pictures(f);
+    free(f->picture);
+    free(f->root);
+    free(f);
+}
+
+static cloob_status fetch_folder(cloob_ctx *ctx, const dataset_part *p, int64_t i, uint64_t pick, int what,
+                                 stored_sample *s)
+{
+    const folder_set *f = p->self;
+    (void)pick;
+    s->label = f->picture[i].label;
+    sbuf_printf(&s->name, "%s/%s", f->root, f->picture[i].path);
+    if (s->name.failed) return ctx_no_memory(ctx, strlen(f->picture[i].path), "a file name");
+    return what & FETCH_PICTURE ? stored_read_path(ctx, s->name.data, s) : CLOOB_OK;
+}
+
+const dataset_ops dataset_folder = { "folder", open_folder, close_folder, fetch_folder };

@@ -1,0 +1,234 @@
+/* Samples are examined side by side into one row each; the figures are made from the rows. */
+#include "data/sets/dataset_info.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/pool.h"
+#include "core/utf8.h"
+
+enum { CAPTIONS_LOOKED_AT = 16 }; /* of one sample */
+
+typedef struct caption_facts {
+    uint64_t hash;
+    int32_t words, chars;
+} caption_facts;
+
+typedef struct row {
+    bool good;
+    int32_t width, height;
+    int64_t bytes;
+    int captions;
+    caption_facts caption[CAPTIONS_LOOKED_AT];
+    char *reason;
+} row;
+
+typedef struct look {
+    cloob_ctx *ctx;
+    const dataset *d;
+    int64_t count, examine;
+    row *rows;
+    pthread_mutex_t lock;
+    cloob_status status; /* of a failure that is not the sample's */
+    char error[CTX_ERROR_BYTES];
+} look;
+
+/* ---- one sample -------------------------------------------------------------------------------------------
+ */
+
+static caption_facts caption_look(const char *text, size_t n)
+{
+    caption_facts f = { .hash = 0xCBF29CE484222325u };
+    bool inside = false;
+    for (size_t at = 0; at < n;) {
+        uint32_t code;
+        int bytes = utf8_decode(text + at, n - at, &code);
+        bool space = code == ' ' || (code >= '\t' && code <= '\r');
+        if (!space && !inside) f.words++;
+        inside = !space;
+        f.chars++;
+        for (int k = 0; k < bytes; k++) f.hash = (f.hash ^ (unsigned char)text[at + (size_t)k]) * 0x100000001B3u;
+        at += (size_t)(bytes > 0 ? bytes : 1);
+    }
+    return f;
+}
+
+static cloob_status look_picture(cloob_ctx *ctx, const dataset *d, stored_sample *s, row *r)
+{
+    image im = { 0 };
+    image_limits limits = { dataset_max_pixels(d), 8 };
+    r->bytes = (int64_t)s->size;
+    r->width = (int32_t)s->width;
+    r->height = (int32_t)s->height;
+    if (s->width) return CLOOB_OK;
+    CLOOB_TRY(image_decode(ctx, s->data, s->size, s->name.data, &limits, &im));
+    r->width = (int32_t)im.width;
+    r->height = (int32_t)im.height;
+    image_release(&im);
+    return CLOOB_OK;
+}
+
+static cloob_status look_sample(cloob_ctx *ctx, const dataset *d, int64_t i, stored_sample *s, row *r)
+{
+    CLOOB_TRY(dataset_fetch(ctx, d, i, 0, FETCH_PICTURE | FETCH_CAPTION, s));
+    CLOOB_TRY(look_picture(ctx, d, s, r));
+    for (int64_t k = 0; k < s->captions && r->captions < CAPTIONS_LOOKED_AT; k++) {
+        if (k > 0) CLOOB_TRY(dataset_fetch(ctx, d, i, (uint64_t)k, FETCH_CAPTION, s));
+        r->caption[r->captions++] = caption_look(s->caption.data, s->caption.len);
+    }
+    r->good = true;
+    return CLOOB_OK;
+}
+
+static void note_failure(look *l, const cloob_ctx *ctx, cloob_status status)
+{
+    pthread_mutex_lock(&l->lock);
+    if (l->status == CLOOB_OK) {
+        l->status = status;
+        memcpy(l->error, ctx->error, sizeof l->error);
+    }
+    pthread_mutex_unlock(&l->lock);
+}
+
+static void look_range(void *arg, int64_t begin, int64_t end, int thread)
+{
+    look *l = arg;
+    stored_sample s = { 0 };
+    cloob_ctx *ctx = ctx_worker(l->ctx);
+    (void)thread;
+    for (int64_t k = begin; ctx && k < end; k++) {
+        row *r = &l->rows[k];
+        int64_t i = (int64_t)((double)k * (double)l->count / (double)l->examine);
+        cloob_status status = look_sample(ctx, l->d, i, &s, r);
+        if (status == CLOOB_ERR_FORMAT || status == CLOOB_ERR_IO) r->reason = strdup(cloob_error(ctx));
+        else if (status != CLOOB_OK) note_failure(l, ctx, status);
+    }
+    if (!ctx) note_failure(l, l->ctx, CLOOB_ERR_MEMORY);
+    stored_sample_release(&s);
+    cloob_ctx_destroy(ctx);
+}
+
+/* ---- figures ----------------------------------------------------------------------------------------------
+ */
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}
+
+static cloob_spread spread(double *value, int64_t n)
+{
+    cloob_spread s = { 0 };
+    if (!n) return s;
+    qsort(value, (size_t)n, sizeof *value, by_value);
+    for (int64_t i = 0; i < n; i++) s.mean += value[i] / (double)n;
+    s.min = value[0];
+    s.max = value[n - 1];
+    s.median = (value[(n - 1) / 2] + value[n / 2]) / 2;
+    return s;
+}
+
+typedef double pick_fn(const row *r, int k);
+static double pick_width(const row *r, int k) { return (void)k, r->width; }
+static double pick_height(const row *r, int k) { return (void)k, r->height; }
+static double pick_bytes(const row *r, int k) { return (void)k, (double)r->bytes; }
+static double pick_words(const row *r, int k) { return r->caption[k].words; }
+static double pick_chars(const row *r, int k) { return r->caption[k].chars; }
+
+/* One value per good picture, or per caption of one. */
+static cloob_spread gather(const look *l, pick_fn *pick, bool per_caption, double *value)
+{
+    int64_t n = 0;
+    for (int64_t i = 0; i < l->examine; i++) {
+        const row *r = &l->rows[i];
+        int times = !r->good ? 0 : per_caption ? r->captions : 1;
+        for (int k = 0; k < times; k++) value[n++] = pick(r, k);
+    }
+    return spread(value, n);
+}
+
+static int by_hash(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+static int64_t count_distinct(const look *l, uint64_t *hash)
+{
+    int64_t n = 0, distinct = 0;
+    for (int64_t i = 0; i < l->examine; i++)
+        for (int k = 0; l->rows[i].good && k < l->rows[i].captions; k++) hash[n++] = l->rows[i].caption[k].hash;
+    if (n) qsort(hash, (size_t)n, sizeof *hash, by_hash);
+    for (int64_t i = 0; i < n; i++) distinct += i == 0 || hash[i] != hash[i - 1];
+    return distinct;
+}
+
+static void count_rows(const look *l, cloob_data_info *out)
+{
+    out->examined = l->examine;
+    for (int64_t i = 0; i < l->examine; i++) {
+        const row *r = &l->rows[i];
+        if (r->good) out->captions += r->captions;
+        else if (out->bad++ < CLOOB_INFO_REASONS && r->reason) {
+            char *to = out->reason[out->bad - 1];
+            strncpy(to, r->reason, sizeof out->reason[0] - 1);
+        }
+    }
+}
+
+static cloob_status summarise(cloob_ctx *ctx, const look *l, cloob_data_info *out)
+{
+    count_rows(l, out);
+    size_t n = (size_t)(out->captions > l->examine ? out->captions : l->examine);
+    double *value = malloc((n + 1) * sizeof *value);
+    if (!value) return ctx_no_memory(ctx, n * sizeof *value, "the figures of a data set");
+    out->width = gather(l, pick_width, false, value);
+    out->height = gather(l, pick_height, false, value);
+    out->picture_bytes = gather(l, pick_bytes, false, value);
+    out->caption_words = gather(l, pick_words, true, value);
+    out->caption_chars = gather(l, pick_chars, true, value);
+    out->distinct_captions = count_distinct(l, (uint64_t *)(void *)value);
+    free(value);
+    return CLOOB_OK;
+}
+
+/* Labels are known without the pictures. */
+static cloob_status count_classes(cloob_ctx *ctx, const dataset *d, cloob_data_info *out)
+{
+    int64_t n = out->classes;
+    stored_sample s = { 0 };
+    if (!n) return CLOOB_OK;
+    double *size = calloc((size_t)n, sizeof *size);
+    if (!size) return ctx_no_memory(ctx, (size_t)n * sizeof *size, "the sizes of the classes");
+    for (int64_t i = 0; i < dataset_count(d); i++)
+        if (dataset_fetch(ctx, d, i, 0, 0, &s) == CLOOB_OK && s.label >= 0 && s.label < n) size[s.label]++;
+    out->class_size = spread(size, n);
+    stored_sample_release(&s);
+    free(size);
+    return CLOOB_OK;
+}
+
+cloob_status dataset_info(cloob_ctx *ctx, const dataset *d, int64_t examine, cloob_data_info *out)
+{
+    int64_t count = dataset_count(d);
+    if (examine <= 0 || examine > count) examine = count;
+    *out = (cloob_data_info){ .kind = dataset_kind(d),
+                              .samples = count,
+                              .files = dataset_file_count(d),
+                              .classes = dataset_class_count(d),
+                              .skipped = dataset_skipped(d) };
+    look l = { .ctx = ctx, .d = d, .count = count, .examine = examine, .rows = calloc((size_t)examine, sizeof(row)) };
+    if (!l.rows) return ctx_no_memory(ctx, (size_t)examine * sizeof(row), "the figures of a data set");
+    pthread_mutex_init(&l.lock, NULL);
+    pool_for(ctx, examine, 16, look_range, &l);
+    cloob_status status = l.status;
+    if (status != CLOOB_OK) ctx_fail(ctx, status, "%s", l.error);
+    else status = summarise(ctx, &l, out);
+    if (status == CLOOB_OK) status = count_classes(ctx, d, out);
+    for (int64_t i = 0; i < examine; i++) free(l.rows[i].reason);
+    pthread_mutex_destroy(&l.lock);
+    free(l.rows);
+    return status;
+}

@@ -1,0 +1,86 @@
+/* What a kind of data set provides to dataset.c. One file per kind defines one `dataset_ops`. */
+#ifndef DATA_SETS_DATASET_KIND_H
+#define DATA_SETS_DATASET_KIND_H
+
+#include "core/arena.h"
+#include "data/sets/braces.h"
+#include "data/sets/dataset.h"
+#include "io/fileset.h"
+#include "io/tar.h"
+
+/* One source of a data set; what a kind fills in when it opens. */
+typedef struct dataset_part dataset_part;
+
+typedef struct dataset_ops {
+    const char *name;
+    /* Fills p->self, count, classes, captions. On failure close is called all the same. */
+    cloob_status (*open)(cloob_ctx *ctx, const char *source, const dataset_options *o, dataset_part *p);
+    void (*close)(dataset_part *p);
+    /* Fills s for sample i of this part; s comes with empty caption and name, label -1, captions 1. */
+    cloob_status (*fetch)(cloob_ctx *ctx, const dataset_part *p, int64_t i, uint64_t pick, int what, stored_sample *s);
+} dataset_ops;
+
+struct dataset_part {
+    const dataset_ops *ops;
+    void *self;
+    int64_t count, skipped;
+    bool captions;
+    name_list classes;
+    fileset *files; /* NULL for kinds that read one file per picture */
+    double weight;  /* of one draw, when resampled */
+};
+
+extern const dataset_ops dataset_csv, dataset_web, dataset_folder, dataset_tarfolder, dataset_cifar, dataset_stl10,
+    dataset_mnist, dataset_random;
+
+/* ---- what several kinds share (dataset_util.c)
+ * ------------------------------------------------------------------- */
+
+/* The kind for a source when the type is "auto"; an error says what was looked for. */
+cloob_status dataset_detect(cloob_ctx *ctx, const char *source, const dataset_options *o, const dataset_ops **ops);
+
+/* Room for n bytes in s->data. */
+cloob_status stored_reserve(cloob_ctx *ctx, stored_sample *s, size_t n);
+
+/* Bytes of a member into s->data; an empty one is an error. */
+cloob_status stored_read(cloob_ctx *ctx, const fileset *files, int file, int64_t offset, int64_t size,
+                         stored_sample *s);
+
+/* A whole picture file into s->data. */
+cloob_status stored_read_path(cloob_ctx *ctx, const char *path, stored_sample *s);
+
+/* Takes a caption: trims white space, cuts at the limit, checks UTF-8; empty or invalid is CLOOB_ERR_FORMAT.
+ */
+cloob_status stored_caption(cloob_ctx *ctx, const char *text, size_t bytes, stored_sample *s);
+
+/* Ends in one of "jpg;png;..." (the key's list), whatever the case. */
+bool name_has_suffix(const char *name, const char *keys);
+
+/* Where the last folder and the base name begin in a member's name: "a/b/c.jpg" gives "b", 1 and "c.jpg". */
+const char *name_base(const char *name);
+
+/* One fileset with one opened file, or a failure. */
+cloob_status open_single(cloob_ctx *ctx, const char *path, const char *cache, fileset **files);
+
+/* ---- named blobs (blobs.c): the files of CIFAR, STL-10 and MNIST in a folder, a tar, or alone
+ * -------------------- */
+
+typedef struct blob {
+    int file;
+    int64_t offset, size;
+} blob;
+
+typedef struct blobs blobs;
+
+/* path: a folder, a tar (plain or gzip), or one of the files itself. */
+cloob_status blobs_open(cloob_ctx *ctx, const char *path, const char *cache, blobs **out);
+void blobs_close(blobs *b);
+fileset *blobs_files(blobs *b);
+/* By base name, with or without ".gz". False when it is not there. */
+bool blobs_find(const blobs *b, const char *name, const char **found);
+/* Opens the file behind a name that was found. */
+cloob_status blobs_get(cloob_ctx *ctx, blobs *b, const char *name, blob *out);
+/* All of a small blob, zero-terminated; the caller frees. */
+cloob_status blobs_text(cloob_ctx *ctx, blobs *b, const char *name, size_t limit, char **text, size_t *size);
+
+#endif

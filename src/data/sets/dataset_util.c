@@ -1,0 +1,118 @@
+/* Small things that several kinds of data sets need. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/utf8.h"
+#include "data/sets/dataset_kind.h"
+
+enum { PICTURE_LIMIT = 1 << 30 }; /* no picture below the pixel limit comes near */
+
+cloob_status stored_reserve(cloob_ctx *ctx, stored_sample *s, size_t n)
+{
+    if (n <= s->capacity) return CLOOB_OK;
+    size_t capacity = s->capacity ? s->capacity : 1 << 16;
+    while (capacity < n) capacity *= 2;
+    free(s->data);
+    s->data = malloc(capacity);
+    s->capacity = s->data ? capacity : 0;
+    return s->data ? CLOOB_OK : ctx_no_memory(ctx, capacity, "a picture");
+}
+
+cloob_status stored_read(cloob_ctx *ctx, const fileset *files, int file, int64_t offset, int64_t size, stored_sample *s)
+{
+    s->size = 0;
+    if (size <= 0) return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: empty", s->name.data);
+    if (size > PICTURE_LIMIT) return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: %lld bytes", s->name.data, (long long)size);
+    CLOOB_TRY(stored_reserve(ctx, s, (size_t)size));
+    CLOOB_TRY(fileset_read(ctx, files, file, offset, s->data, (size_t)size));
+    s->size = (size_t)size;
+    return CLOOB_OK;
+}
+
+static cloob_status read_descriptor(cloob_ctx *ctx, int fd, const char *path, stored_sample *s)
+{
+    struct stat st;
+    if (fstat(fd, &st) != 0) return ctx_fail(ctx, CLOOB_ERR_IO, "%s: %s", path, strerror(errno));
+    if (!S_ISREG(st.st_mode)) return ctx_fail(ctx, CLOOB_ERR_IO, "%s: not a regular file", path);
+    if (st.st_size == 0) return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: empty", path);
+    if (st.st_size > PICTURE_LIMIT)
+        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: %lld bytes", path, (long long)st.st_size);
+    CLOOB_TRY(stored_reserve(ctx, s, (size_t)st.st_size));
+    while (s->size < (size_t)st.st_size) {
+        ssize_t got = read(fd, s->data + s->size, (size_t)st.st_size - s->size);
+        if (got < 0 && errno == EINTR) continue;
+        if (got <= 0)
+            return ctx_fail(ctx, CLOOB_ERR_IO, "%s: cannot read: %s", path, got ? strerror(errno) : "cut off");
+        s->size += (size_t)got;
+    }
+    return CLOOB_OK;
+}
+
+cloob_status stored_read_path(cloob_ctx *ctx, const char *path, stored_sample *s)
+{
+    s->size = 0;
+    /* O_NONBLOCK: a named pipe among the pictures must not stop a worker for ever. */
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0) return ctx_fail(ctx, CLOOB_ERR_IO, "%s: cannot open: %s", path, strerror(errno));
+    cloob_status status = read_descriptor(ctx, fd, path, s);
+    close(fd);
+    return status;
+}
+
+/* ---- captions -------------------------------------------------------------------------------------------
+ */
+
+static bool is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
+
+cloob_status stored_caption(cloob_ctx *ctx, const char *text, size_t bytes, stored_sample *s)
+{
+    while (bytes && is_space(*text)) text++, bytes--;
+    while (bytes && is_space(text[bytes - 1])) bytes--;
+    if (!bytes) return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: empty caption", s->name.data);
+    size_t at = 0;
+    for (uint32_t code; at < bytes;) {
+        int n = utf8_decode(text + at, bytes - at, &code);
+        if (n <= 0 || code == 0)
+            return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: the caption is not UTF-8 (byte %zu)", s->name.data, at);
+        if (at + (size_t)n > CAPTION_BYTES_LIMIT) break;
+        at += (size_t)n;
+    }
+    s->caption.len = 0;
+    sbuf_add(&s->caption, text, at);
+    return s->caption.failed ? ctx_no_memory(ctx, at, "a caption") : CLOOB_OK;
+}
+
+/* ---- names ----------------------------------------------------------------------------------------------
+ */
+
+bool name_has_suffix(const char *name, const char *keys)
+{
+    const char *dot = strrchr(name, '.');
+    if (!dot || !dot[1]) return false;
+    size_t n = strlen(dot + 1);
+    for (const char *key = keys; *key;) {
+        size_t k = strcspn(key, ";");
+        if (k == n && strncasecmp(key, dot + 1, n) == 0) return true;
+        key += k + (key[k] == ';');
+    }
+    return false;
+}
+
+const char *name_base(const char *name)
+{
+    const char *slash = strrchr(name, '/');
+    return slash ? slash + 1 : name;
+}
+
+cloob_status open_single(cloob_ctx *ctx, const char *path, const char *cache, fileset **files)
+{
+    int file;
+    CLOOB_TRY(fileset_create(ctx, cache, files));
+    CLOOB_TRY(fileset_add(ctx, *files, path, &file));
+    return fileset_open(ctx, *files, file);
+}

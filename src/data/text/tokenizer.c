@@ -1,0 +1,229 @@
+/* Encoding and decoding with a finished vocabulary. */
+#include "data/text/tokenizer.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/pool.h"
+#include "data/text/tokenizer_impl.h"
+
+enum { TEXT_LIMIT = 1 << 30 }; /* bytes of one text: positions are 32 bits wide */
+
+void tokenizer_close(tokenizer *t)
+{
+    if (!t) return;
+    free(t->part);
+    free(t->text_at);
+    free(t->ends);
+    free(t->pairs);
+    free(t->words.slot);
+    sbuf_release(&t->text);
+    free(t);
+}
+
+void tokenizer_set_clean(tokenizer *t, text_clean_mode mode) { t->clean = mode; }
+text_clean_mode tokenizer_clean(const tokenizer *t) { return t->clean; }
+int32_t tokenizer_vocab_size(const tokenizer *t) { return FIRST_MERGE + t->merges + 2; }
+int32_t tokenizer_start_id(const tokenizer *t) { return FIRST_MERGE + t->merges; }
+int32_t tokenizer_end_id(const tokenizer *t) { return FIRST_MERGE + t->merges + 1; }
+
+/* ---- encoding -------------------------------------------------------------------------------------- */
+
+/* What one thread needs from text to text; zero-initialised is empty. */
+typedef struct scratch {
+    sbuf text;
+    int32_t *symbol;
+    size_t symbol_cap;
+} scratch;
+
+static void scratch_release(scratch *s)
+{
+    sbuf_release(&s->text);
+    free(s->symbol);
+}
+
+/* Where ids go: a row of the caller's that is full at cap, or a list that grows. */
+typedef struct id_list {
+    int32_t *at;
+    int64_t n, cap;
+    bool row, failed;
+} id_list;
+
+static bool add_ids(id_list *l, const int32_t *id, int64_t n)
+{
+    if (l->n + n > l->cap && l->row) n = l->cap - l->n;
+    if (l->n + n > l->cap) {
+        int64_t cap = 2 * l->cap + n + 16;
+        int32_t *at = realloc(l->at, (size_t)cap * sizeof *at);
+        if (!at) return !(l->failed = true);
+        l->at = at;
+        l->cap = cap;
+    }
+    memcpy(l->at + l->n, id, (size_t)n * sizeof *id);
+    l->n += n;
+    return true;
+}
+
+static bool add_id(id_list *l, int32_t id)
+{
+    if (l->n == l->cap) return add_ids(l, &id, 1);
+    l->at[l->n++] = id;
+    return true;
+}
+
+static bool is_full(const id_list *l) { return l->failed || (l->row && l->n == l->cap); }
+
+/* A word that is not one token: its bytes, merged. */
+static bool add_pieces(const tokenizer *t, const word *w, scratch *s, id_list *out)
+{
+    int64_t n = (int64_t)w->bytes;
+    if (w->bytes > s->symbol_cap) {
+        size_t cap = 2 * w->bytes + 64;
+        int32_t *symbol = realloc(s->symbol, cap * sizeof *symbol);
+        if (!symbol) return false;
+        s->symbol = symbol;
+        s->symbol_cap = cap;
+    }
+    for (int64_t i = 0; i < n; i++) s->symbol[i] = t->byte_id[(unsigned char)w->at[i]];
+    s->symbol[n - 1] += BYTES;
+    return bpe_merge(t, s->symbol, &n) && add_ids(out, s->symbol, n);
+}
+
+static bool add_words(const tokenizer *t, const char *text, size_t bytes, scratch *s, id_list *out)
+{
+    word w;
+    for (size_t pos = 0; !is_full(out) && words_next(text, bytes, &pos, &w);) {
+        int32_t id = w.kind == WORD_START ? tokenizer_start_id(t) : w.kind == WORD_END ? tokenizer_end_id(t) : -1;
+        if (id < 0) id = text_table_find(&t->words, t, w.at, w.bytes);
+        if (id >= 0 ? !add_id(out, id) : !add_pieces(t, &w, s, out)) return false;
+    }
+    return !out->failed;
+}
+
+static cloob_status encode(cloob_ctx *ctx, const tokenizer *t, const char *text, size_t bytes, scratch *s, id_list *out)
+{
+    if (bytes > TEXT_LIMIT) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "a text of %zu bytes; the limit is 1 GiB", bytes);
+    s->text.len = 0;
+    CLOOB_TRY(text_clean_words(ctx, t->clean, text, bytes, &s->text));
+    if (s->text.failed || (s->text.len && !add_words(t, s->text.data, s->text.len, s, out)))
+        return ctx_no_memory(ctx, bytes * 32, "encoding a text");
+    return CLOOB_OK;
+}
+
+cloob_status tokenizer_encode(cloob_ctx *ctx, const tokenizer *t, const char *text, size_t bytes, int32_t **ids,
+                              int64_t *count)
+{
+    scratch s = { 0 };
+    id_list list = { .at = malloc(64 * sizeof(int32_t)), .cap = 64 };
+    *ids = NULL;
+    *count = 0;
+    if (!list.at) return ctx_no_memory(ctx, 64 * sizeof(int32_t), "ids");
+    cloob_status status = encode(ctx, t, text, bytes, &s, &list);
+    scratch_release(&s);
+    if (status != CLOOB_OK) {
+        free(list.at);
+        return status;
+    }
+    *ids = list.at;
+    *count = list.n;
+    return CLOOB_OK;
+}
+
+/* ---- rows ------------------------------------------------------------------------------------------ */
+
+static cloob_status encode_row(cloob_ctx *ctx, const tokenizer *t, const char *text, size_t bytes, int64_t length,
+                               scratch *s, int32_t *row)
+{
+    id_list list = { .at = row + 1, .cap = length > 2 ? length - 2 : 0, .row = true };
+    row[0] = tokenizer_start_id(t);
+    if (list.cap) CLOOB_TRY(encode(ctx, t, text, bytes, s, &list));
+    int64_t end = length > 1 ? list.n + 1 : 0;
+    row[end] = tokenizer_end_id(t);
+    memset(row + end + 1, 0, (size_t)(length - end - 1) * sizeof *row);
+    return CLOOB_OK;
+}
+
+static cloob_status check_length(cloob_ctx *ctx, int64_t length)
+{
+    if (length >= 1) return CLOOB_OK;
+    return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "a row of %lld tokens; at least 1 is needed for the end of the text",
+                    (long long)length);
+}
+
+cloob_status tokenizer_encode_row(cloob_ctx *ctx, const tokenizer *t, const char *text, size_t bytes, int64_t length,
+                                  int32_t *row)
+{
+    scratch s = { 0 };
+    CLOOB_TRY(check_length(ctx, length));
+    cloob_status status = encode_row(ctx, t, text, bytes, length, &s, row);
+    scratch_release(&s);
+    return status;
+}
+
+typedef struct rows_job {
+    const tokenizer *t;
+    const char *const *text;
+    int32_t *rows;
+    int64_t length;
+    cloob_ctx **worker; /* one per range */
+    cloob_status *status;
+} rows_job;
+
+static void encode_range(void *arg, int64_t begin, int64_t end, int thread)
+{
+    rows_job *j = arg;
+    scratch s = { 0 };
+    for (int64_t i = begin; i < end && j->status[thread] == CLOOB_OK; i++)
+        j->status[thread] =
+            encode_row(j->worker[thread], j->t, j->text[i], strlen(j->text[i]), j->length, &s, j->rows + i * j->length);
+    scratch_release(&s);
+}
+
+static cloob_status run_rows(cloob_ctx *ctx, rows_job *j, int64_t n, int64_t grain, int ranges)
+{
+    for (int i = 0; i < ranges; i++)
+        if (!(j->worker[i] = ctx_worker(ctx))) return ctx_no_memory(ctx, sizeof(cloob_ctx), "worker contexts");
+    pool_for(ctx, n, grain, encode_range, j);
+    for (int i = 0; i < ranges; i++)
+        if (j->status[i] != CLOOB_OK) return ctx_fail(ctx, j->status[i], "%s", cloob_error(j->worker[i]));
+    return CLOOB_OK;
+}
+
+cloob_status tokenizer_encode_rows(cloob_ctx *ctx, const tokenizer *t, const char *const *text, int64_t n,
+                                   int64_t length, int32_t *rows)
+{
+    enum { GRAIN = 256 };
+    CLOOB_TRY(check_length(ctx, length));
+    int ranges = pool_ranges(ctx, n, GRAIN);
+    rows_job j = {
+        t, text, rows, length, calloc((size_t)ranges, sizeof *j.worker), calloc((size_t)ranges, sizeof *j.status)
+    };
+    cloob_status status =
+        j.worker && j.status ? run_rows(ctx, &j, n, GRAIN, ranges) : ctx_no_memory(ctx, 64, "worker contexts");
+    for (int i = 0; j.worker && i < ranges; i++) cloob_ctx_destroy(j.worker[i]);
+    free(j.worker);
+    free(j.status);
+    return status;
+}
+
+/* ---- decoding -------------------------------------------------------------------------------------- */
+
+cloob_status tokenizer_decode(cloob_ctx *ctx, const tokenizer *t, const int32_t *ids, int64_t count, sbuf *out)
+{
+    sbuf raw = { 0 };
+    int32_t size = tokenizer_vocab_size(t);
+    for (int64_t i = 0; i < count; i++) {
+        if (ids[i] < 0 || ids[i] >= size) {
+            sbuf_release(&raw);
+            return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "id %d is outside the vocabulary of %d", ids[i], size);
+        }
+        if (ids[i] >= FIRST_MERGE + t->merges) continue;
+        sbuf_add(&raw, t->text.data + t->text_at[ids[i]], t->text_at[ids[i] + 1] - t->text_at[ids[i]]);
+        if (t->ends[ids[i]]) sbuf_putc(&raw, ' ');
+    }
+    if (raw.len && raw.data[raw.len - 1] == ' ') raw.len--;
+    if (raw.len) text_put_valid(raw.data, raw.len, out);
+    out->failed |= raw.failed;
+    sbuf_release(&raw);
+    return out->failed ? ctx_no_memory(ctx, (size_t)count * 8, "the text of ids") : CLOOB_OK;
+}

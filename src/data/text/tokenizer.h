@@ -1,0 +1,59 @@
+/* CLIP's byte-pair encoding: text to token ids and back.
+ *
+ * Ids: the 256 bytes, the 256 bytes at a word's end, one id per merge, then start and end of text. OpenAI's
+ * merges file (plain or gzip) gives CLIP's 49,408 ids; a vocabulary of our own is the same with other merges.
+ */
+#ifndef DATA_TEXT_TOKENIZER_H
+#define DATA_TEXT_TOKENIZER_H
+
+#include "core/ctx.h"
+#include "core/sbuf.h"
+#include "data/text/clean.h"
+
+typedef struct tokenizer tokenizer; /* read-only after opening: any number of threads may encode with it */
+
+/* From a merges file, plain or gzip, CLIP's or ours. */
+cloob_status tokenizer_open(cloob_ctx *ctx, const char *path, tokenizer **out);
+/* From the text of a merges file, as a checkpoint stores it. */
+cloob_status tokenizer_open_text(cloob_ctx *ctx, const char *text, size_t size, const char *name, tokenizer **out);
+void tokenizer_close(tokenizer *t);
+
+/* The merges as text that tokenizer_open_text reads back to the same tokenizer. */
+void tokenizer_save(const tokenizer *t, sbuf *out);
+
+/* How texts are cleaned before they are encoded: in full as open_clip does (the default), or only HTML
+ * references, white space and case. Part of the tokenizer: saved with it. Set it before several threads share
+ * it. */
+void tokenizer_set_clean(tokenizer *t, text_clean_mode mode);
+text_clean_mode tokenizer_clean(const tokenizer *t);
+
+int32_t tokenizer_vocab_size(const tokenizer *t);
+int32_t tokenizer_start_id(const tokenizer *t);
+int32_t tokenizer_end_id(const tokenizer *t);
+
+/* The bare ids of one text, cleaned and lower-cased, without start, end or padding. The caller frees *ids
+ * (never NULL). Bytes that are not UTF-8 count as U+FFFD. Time is n log n in the longest word at worst. */
+cloob_status tokenizer_encode(cloob_ctx *ctx, const tokenizer *t, const char *text, size_t bytes, int32_t **ids,
+                              int64_t *count);
+
+/* A row as a model takes it: start, ids, end, zeros; a longer text is cut and its last token is the end. */
+cloob_status tokenizer_encode_row(cloob_ctx *ctx, const tokenizer *t, const char *text, size_t bytes, int64_t length,
+                                  int32_t *row);
+
+/* Many rows on all of the context's threads. text[i] is zero-terminated. rows: (n, length). */
+cloob_status tokenizer_encode_rows(cloob_ctx *ctx, const tokenizer *t, const char *const *text, int64_t n,
+                                   int64_t length, int32_t *rows);
+
+/* Appends the text of the ids (words separated by single spaces); start and end give nothing. An id outside
+ * the vocabulary is an error. */
+cloob_status tokenizer_decode(cloob_ctx *ctx, const tokenizer *t, const int32_t *ids, int64_t count, sbuf *out);
+
+/* Learns merges until the vocabulary has `size` ids (514 to 1,048,576), from a text file, plain or gzip: one
+ * caption per line, or a table with tabs and a header that names a column `title`. The result depends on
+ * nothing but the captions and the size. When they hold fewer pairs worth merging the vocabulary is smaller
+ * and a warning says so. */
+cloob_status tokenizer_train(cloob_ctx *ctx, const char *path, int32_t size, tokenizer **out);
+/* The same from captions in memory. */
+cloob_status tokenizer_train_texts(cloob_ctx *ctx, const char *const *text, int64_t n, int32_t size, tokenizer **out);
+
+#endif

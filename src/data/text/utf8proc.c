@@ -1,0 +1,173 @@
+/* Unicode by utf8proc. */
+#include <stdlib.h>
+#include <string.h>
+#include <utf8proc.h>
+
+#include "data/text/unicode.h"
+
+bool uni_complete(void) { return true; }
+
+static utf8proc_category_t category(uint32_t c) { return utf8proc_category((utf8proc_int32_t)c); }
+
+bool uni_is_letter(uint32_t c)
+{
+    utf8proc_category_t k = category(c);
+    return k >= UTF8PROC_CATEGORY_LU && k <= UTF8PROC_CATEGORY_LO;
+}
+
+bool uni_is_number(uint32_t c)
+{
+    utf8proc_category_t k = category(c);
+    return k >= UTF8PROC_CATEGORY_ND && k <= UTF8PROC_CATEGORY_NO;
+}
+
+uint32_t uni_upper(uint32_t c) { return (uint32_t)utf8proc_toupper((utf8proc_int32_t)c); }
+
+/* ---- lower case ---------------------------------------------------------------------------------- */
+
+typedef struct range {
+    uint32_t first, last;
+} range;
+
+static bool in_ranges(const range *r, size_t n, uint32_t c)
+{
+    for (size_t i = 0; i < n; i++)
+        if (c >= r[i].first && c <= r[i].last) return true;
+    return false;
+}
+
+#define IN(table, c) in_ranges(table, sizeof table / sizeof *table, c)
+
+/* Letters with case, and the signs Unicode counts with them (Other_Lowercase, Other_Uppercase). */
+static bool is_cased(uint32_t c)
+{
+    static const range other[] = {
+        { 0xAA, 0xAA },       { 0xBA, 0xBA },       { 0x2B0, 0x2B8 },     { 0x2C0, 0x2C1 },     { 0x2E0, 0x2E4 },
+        { 0x345, 0x345 },     { 0x37A, 0x37A },     { 0x1D2C, 0x1D6A },   { 0x1D78, 0x1D78 },   { 0x1D9B, 0x1DBF },
+        { 0x2071, 0x2071 },   { 0x207F, 0x207F },   { 0x2090, 0x209C },   { 0x2160, 0x217F },   { 0x24B6, 0x24E9 },
+        { 0x2C7C, 0x2C7D },   { 0xA69C, 0xA69D },   { 0xA770, 0xA770 },   { 0xA7F8, 0xA7F9 },   { 0xAB5C, 0xAB5F },
+        { 0x10780, 0x10780 }, { 0x10783, 0x10785 }, { 0x10787, 0x107B0 }, { 0x107B2, 0x107BA }, { 0x1F130, 0x1F149 },
+        { 0x1F150, 0x1F169 }, { 0x1F170, 0x1F189 },
+    };
+    utf8proc_category_t k = category(c);
+    return k == UTF8PROC_CATEGORY_LU || k == UTF8PROC_CATEGORY_LL || k == UTF8PROC_CATEGORY_LT || IN(other, c);
+}
+
+/* What may stand inside a word without ending it: marks, modifiers, formats, and marks like the apostrophe.
+ */
+static bool is_case_ignorable(uint32_t c)
+{
+    static const range middle[] = {
+        { 0x27, 0x27 },     { 0x2E, 0x2E },     { 0x3A, 0x3A },     { 0xB7, 0xB7 },
+        { 0x387, 0x387 },   { 0x55F, 0x55F },   { 0x5F4, 0x5F4 },   { 0x2018, 0x2019 },
+        { 0x2024, 0x2024 }, { 0x2027, 0x2027 }, { 0xFE13, 0xFE13 }, { 0xFE52, 0xFE52 },
+        { 0xFE55, 0xFE55 }, { 0xFF07, 0xFF07 }, { 0xFF0E, 0xFF0E }, { 0xFF1A, 0xFF1A },
+    };
+    switch (category(c)) {
+    case UTF8PROC_CATEGORY_MN:
+    case UTF8PROC_CATEGORY_ME:
+    case UTF8PROC_CATEGORY_CF:
+    case UTF8PROC_CATEGORY_LM:
+    case UTF8PROC_CATEGORY_SK: return true;
+    default: return IN(middle, c);
+    }
+}
+
+/* A sigma ends a word when a cased letter comes before it and none after, ignorable signs left out of
+ * account. The look ahead ends at the next sigma at the latest, so it costs no more than the text is long. */
+static bool cased_follows(const uint32_t *in, size_t n, size_t i)
+{
+    do i++;
+    while (i < n && is_case_ignorable(in[i]));
+    return i < n && is_cased(in[i]);
+}
+
+void uni_lower(const uint32_t *in, size_t n, codes *out)
+{
+    bool cased_before = false;
+    for (size_t i = 0; i < n; i++) {
+        if (in[i] == 0x3A3) codes_add(out, cased_before && !cased_follows(in, n, i) ? 0x3C2 : 0x3C3);
+        else if (in[i] == 0x130) codes_add_all(out, (const uint32_t[]){ 'i', 0x307 }, 2);
+        else codes_add(out, (uint32_t)utf8proc_tolower((utf8proc_int32_t)in[i]));
+        if (!is_case_ignorable(in[i])) cased_before = is_cased(in[i]);
+    }
+}
+
+/* ---- normal form C ------------------------------------------------------------------------------- */
+
+static int combining_class(uint32_t c) { return utf8proc_get_property((utf8proc_int32_t)c)->combining_class; }
+
+void uni_width(uint32_t c, codes *out)
+{
+    utf8proc_int32_t part[16];
+    int boundclass = 0;
+    utf8proc_ssize_t n = utf8proc_decompose_char((utf8proc_int32_t)c, part, 16,
+                                                 UTF8PROC_STABLE | UTF8PROC_DECOMPOSE | UTF8PROC_COMPAT, &boundclass);
+    if (n < 1 || n > 16) codes_add(out, c);
+    else
+        for (utf8proc_ssize_t k = 0; k < n; k++) codes_add(out, (uint32_t)part[k]);
+}
+
+static void decompose(const codes *text, codes *out)
+{
+    for (size_t i = 0; i < text->n; i++) {
+        utf8proc_int32_t part[16];
+        int boundclass = 0;
+        utf8proc_ssize_t n = utf8proc_decompose_char((utf8proc_int32_t)text->at[i], part, 16,
+                                                     UTF8PROC_STABLE | UTF8PROC_DECOMPOSE, &boundclass);
+        if (n < 1 || n > 16) codes_add(out, text->at[i]);
+        else
+            for (utf8proc_ssize_t k = 0; k < n; k++) codes_add(out, (uint32_t)part[k]);
+    }
+}
+
+/* Stable counting sort of one run of marks by class: linear, however long the run. */
+static void sort_marks(uint32_t *marks, size_t n, codes *scratch)
+{
+    size_t start[257] = { 0 };
+    for (size_t i = 0; i < n; i++) start[(combining_class(marks[i]) & 255) + 1]++;
+    for (int k = 1; k < 257; k++) start[k] += start[k - 1];
+    scratch->n = 0;
+    codes_add_all(scratch, marks, n);
+    if (scratch->failed) return;
+    for (size_t i = 0; i < n; i++) marks[start[combining_class(scratch->at[i]) & 255]++] = scratch->at[i];
+}
+
+static void order_marks(codes *text, codes *scratch)
+{
+    for (size_t i = 0; i < text->n;) {
+        size_t end = i;
+        while (end < text->n && combining_class(text->at[end]) > 0) end++;
+        if (end - i > 1) sort_marks(text->at + i, end - i, scratch);
+        i = end + 1;
+    }
+}
+
+static bool may_change(const codes *text)
+{
+    for (size_t i = 0; i < text->n; i++)
+        if (text->at[i] >= 0x300) return true; /* nothing below combines or decomposes under form C */
+    return false;
+}
+
+void uni_nfc(codes *text)
+{
+    codes apart = { 0 }, scratch = { 0 };
+    if (!may_change(text)) return;
+    decompose(text, &apart);
+    order_marks(&apart, &scratch);
+    if (!apart.failed && !scratch.failed) {
+        utf8proc_ssize_t n = utf8proc_normalize_utf32((utf8proc_int32_t *)apart.at, (utf8proc_ssize_t)apart.n,
+                                                      UTF8PROC_STABLE | UTF8PROC_COMPOSE);
+        if (n >= 0) {
+            apart.n = (size_t)n;
+            codes swap = *text;
+            *text = apart;
+            apart = swap;
+        }
+    } else {
+        text->failed = true;
+    }
+    codes_release(&apart);
+    codes_release(&scratch);
+}

@@ -1,0 +1,250 @@
+/* The passes of a resize and the plain kernels; the weights are made in resize_axis.c. */
+#include "data/view/resize.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "data/view/resize_axis.h"
+
+/* --- the definition ---------------------------------------------------------------------------------- */
+
+static uint8_t clip8(int32_t sum)
+{
+    int32_t v = sum >> RESIZE_BITS;
+    return (uint8_t)(v < 0 ? 0 : v > 255 ? 255 : v);
+}
+
+static void across_row(uint8_t *out, const uint8_t *row, const resize_axis *x, int channels)
+{
+    for (int64_t i = 0; i < x->n; i++) {
+        const uint8_t *in = row + x->first[i] * channels;
+        const int32_t *k = x->k + i * x->taps;
+        for (int c = 0; c < channels; c++) {
+            int32_t sum = RESIZE_HALF;
+            for (int32_t t = 0; t < x->count[i]; t++) sum += k[t] * in[t * channels + c];
+            *out++ = clip8(sum);
+        }
+    }
+}
+
+static void across_plain(uint8_t *const *out, const uint8_t *const *row, const resize_axis *x, int channels, void *work)
+{
+    (void)work;
+    across_row(out[0], row[0], x, channels);
+}
+
+static void down_plain(uint8_t *out, const uint8_t *src, int64_t stride, int64_t rows, const resize_axis *y, int64_t i,
+                       int64_t n)
+{
+    (void)rows;
+    const uint8_t *in = src + y->first[i] * stride;
+    const int32_t *k = y->k + i * y->taps;
+    for (int64_t b = 0; b < n; b++) {
+        int32_t sum = RESIZE_HALF;
+        for (int32_t t = 0; t < y->count[i]; t++) sum += k[t] * in[t * stride + b];
+        out[b] = clip8(sum);
+    }
+}
+
+static bool always(void) { return true; }
+
+static bool nothing(resize_axis *a)
+{
+    (void)a;
+    return true;
+}
+
+const resize_kernels resize_plain = { "plain", always, nothing, 1, across_plain, down_plain };
+
+static const resize_kernels *fastest(void)
+{
+    const resize_kernels *const *k = resize_all_kernels;
+    while (!(*k)->usable()) k++;
+    return *k;
+}
+
+/* --- buffers ----------------------------------------------------------------------------------------- */
+
+void resize_buffer_release(resize_buffer *b)
+{
+    free(b->base);
+    *b = (resize_buffer){ 0 };
+}
+
+cloob_status resize_reserve(cloob_ctx *ctx, resize_buffer *b, size_t bytes)
+{
+    if (bytes <= b->cap) return CLOOB_OK;
+    resize_buffer_release(b);
+    b->base = calloc(1, bytes + RESIZE_SLACK + 63); /* pages that are never used cost nothing */
+    if (!b->base) return ctx_no_memory(ctx, bytes, "resizing a picture");
+    b->data = (uint8_t *)b->base + (-(uintptr_t)b->base & 63);
+    b->cap = bytes;
+    return CLOOB_OK;
+}
+
+void resize_scratch_release(resize_scratch *s)
+{
+    resize_buffer_release(&s->axis[0]);
+    resize_buffer_release(&s->axis[1]);
+    resize_buffer_release(&s->mid);
+    resize_buffer_release(&s->row);
+    resize_buffer_release(&s->work);
+}
+
+/* --- passes ------------------------------------------------------------------------------------------ */
+
+resize_plan resize_plan_whole(int64_t src_width, int64_t src_height, int64_t width, int64_t height,
+                              resize_filter filter)
+{
+    return (resize_plan){ filter, 0, 0, (float)src_width, (float)src_height, width, height, 0, 0, width, height };
+}
+
+static bool needs_across(const resize_source *src, const resize_plan *p)
+{
+    return p->out_width != src->width || p->x0 != 0 || p->x1 != (float)src->width;
+}
+
+static bool needs_down(const resize_source *src, const resize_plan *p)
+{
+    return p->out_height != src->height || p->y0 != 0 || p->y1 != (float)src->height;
+}
+
+/* The columns that the axis across reads: from its origin on. */
+static int64_t columns_read(const resize_axis *x) { return x->first[x->n - 1] + x->count[x->n - 1]; }
+
+/* Rows so near the end of the picture that reading past them is not allowed. */
+static int64_t last_rows(const resize_source *src) { return RESIZE_SLACK / src->stride + 1; }
+
+/* The columns of row y where a kernel may read past their end: the last rows are copied to have room. */
+static const uint8_t *padded_row(resize_scratch *s, const resize_source *src, int64_t y)
+{
+    const uint8_t *row = src->pixels + y * src->stride + s->x.origin * src->channels;
+    size_t bytes = (size_t)(columns_read(&s->x) * src->channels);
+    int64_t slot = src->height - 1 - y;
+    if (slot >= last_rows(src)) return row;
+    return memcpy((uint8_t *)s->row.data + (size_t)slot * (bytes + RESIZE_SLACK), row, bytes);
+}
+
+/* Room for the last rows, and for a kernel's own arrangement of its rows: whole groups of four columns. */
+static cloob_status reserve_rows(cloob_ctx *ctx, const resize_kernels *k, resize_scratch *s, const resize_source *src)
+{
+    int64_t columns = columns_read(&s->x), row_bytes = columns * src->channels + RESIZE_SLACK;
+    CLOOB_TRY(resize_reserve(ctx, &s->row, (size_t)(last_rows(src) * row_bytes)));
+    return resize_reserve(ctx, &s->work, (size_t)((columns / 4 + 2) * 4 * src->channels * k->rows));
+}
+
+/* Rows [top, top + n) of the source resized to the window's columns, into out (packed). */
+static cloob_status rows_across(cloob_ctx *ctx, const resize_kernels *k, resize_scratch *s, const resize_source *src,
+                                const resize_plan *p, int64_t top, int64_t n, uint8_t *out)
+{
+    int64_t bytes = p->width * src->channels;
+    CLOOB_TRY(reserve_rows(ctx, k, s, src));
+    for (int64_t y = 0; y < n; y += k->rows) {
+        uint8_t *to[RESIZE_ROWS];
+        const uint8_t *from[RESIZE_ROWS];
+        for (int r = 0; r < k->rows; r++) { /* past the end the last row is done again, which changes nothing */
+            to[r] = y + r < n ? out + (y + r) * bytes : to[r - 1];
+            from[r] = y + r < n ? padded_row(s, src, top + y + r) : from[r - 1];
+        }
+        k->across(to, from, &s->x, src->channels, s->work.data);
+    }
+    return CLOOB_OK;
+}
+
+static void rows_copy(const resize_source *src, const resize_plan *p, uint8_t *out)
+{
+    size_t bytes = (size_t)(p->width * src->channels);
+    const uint8_t *from = src->pixels + p->top * src->stride + p->left * src->channels;
+    for (int64_t y = 0; y < p->height; y++) memcpy(out + (size_t)y * bytes, from + y * src->stride, bytes);
+}
+
+/* Inputs count from the first that is needed. */
+static void axis_rebase(resize_axis *a)
+{
+    a->origin = a->first[0];
+    for (int64_t i = 0; i < a->n; i++) a->first[i] -= (int32_t)a->origin;
+}
+
+/* The weights of both axes, and the kernels that can use them. */
+static cloob_status axes_build(cloob_ctx *ctx, const resize_kernels **k, resize_scratch *s, const resize_source *src,
+                               const resize_plan *p)
+{
+    bool fits = true;
+    if (needs_across(src, p)) {
+        CLOOB_TRY(resize_axis_build(ctx, &s->x, &s->axis[0], p->filter, src->width, p->x0, p->x1, p->out_width, p->left,
+                                    p->width));
+        axis_rebase(&s->x);
+        fits = (*k)->prepare(&s->x);
+    }
+    if (needs_down(src, p)) {
+        CLOOB_TRY(resize_axis_build(ctx, &s->y, &s->axis[1], p->filter, src->height, p->y0, p->y1, p->out_height,
+                                    p->top, p->height));
+        axis_rebase(&s->y);
+        fits = fits && (*k)->prepare(&s->y);
+    }
+    if (!fits) *k = &resize_plain;
+    return CLOOB_OK;
+}
+
+static cloob_status pass_down(cloob_ctx *ctx, const resize_kernels *k, resize_scratch *s, const resize_source *src,
+                              const resize_plan *p, uint8_t *out)
+{
+    int64_t bytes = p->width * src->channels, stride = src->stride;
+    int64_t first = s->y.origin, rows = s->y.first[p->height - 1] + s->y.count[p->height - 1];
+    const uint8_t *mid = src->pixels + first * src->stride + p->left * src->channels;
+    if (needs_across(src, p)) {
+        CLOOB_TRY(resize_reserve(ctx, &s->mid, (size_t)(rows * bytes)));
+        CLOOB_TRY(rows_across(ctx, k, s, src, p, first, rows, s->mid.data));
+        mid = s->mid.data;
+        stride = bytes;
+    }
+    for (int64_t i = 0; i < p->height; i++) k->down(out + i * bytes, mid, stride, rows, &s->y, i, bytes);
+    return CLOOB_OK;
+}
+
+cloob_status resize_run_with(cloob_ctx *ctx, const resize_kernels *k, resize_scratch *s, const resize_source *src,
+                             const resize_plan *p, uint8_t *out)
+{
+    CLOOB_TRY(axes_build(ctx, &k, s, src, p));
+    if (needs_down(src, p)) return pass_down(ctx, k, s, src, p, out);
+    if (needs_across(src, p)) return rows_across(ctx, k, s, src, p, p->top, p->height, out);
+    rows_copy(src, p, out);
+    return CLOOB_OK;
+}
+
+cloob_status resize_run(cloob_ctx *ctx, resize_scratch *s, const resize_source *src, const resize_plan *p, uint8_t *out)
+{
+    return resize_run_with(ctx, fastest(), s, src, p, out);
+}
+
+/* --- nearest ----------------------------------------------------------------------------------------- */
+
+/* The source coordinate of each output: steps are added up one by one, because Pillow does, and the rounding
+ * of the sum is part of the answer. Not so when the window lies a million steps away: no Pillow makes such
+ * pictures. */
+static void nearest_axis(int32_t *at, double from, double to, int64_t in, int64_t out, int64_t begin, int64_t n)
+{
+    double step = (to - from) / (double)out, x = from + step * 0.5;
+    if (begin > 1000000) x += step * (double)begin;
+    else
+        for (int64_t i = 0; i < begin; i++) x += step;
+    for (int64_t i = 0; i < n; i++, x += step) {
+        int64_t p = (int64_t)x;
+        at[i] = (int32_t)(p < in ? p : in - 1);
+    }
+}
+
+cloob_status resize_nearest(cloob_ctx *ctx, resize_scratch *s, const resize_source *src, const resize_plan *p,
+                            uint8_t *out)
+{
+    size_t c = (size_t)src->channels;
+    CLOOB_TRY(resize_reserve(ctx, &s->mid, (size_t)(p->width + p->height) * sizeof(int32_t)));
+    int32_t *x = s->mid.data, *y = x + p->width;
+    nearest_axis(x, p->x0, p->x1, src->width, p->out_width, p->left, p->width);
+    nearest_axis(y, p->y0, p->y1, src->height, p->out_height, p->top, p->height);
+    for (int64_t i = 0; i < p->height; i++) {
+        const uint8_t *row = src->pixels + y[i] * src->stride;
+        for (int64_t j = 0; j < p->width; j++, out += c) memcpy(out, row + (size_t)x[j] * c, c);
+    }
+    return CLOOB_OK;
+}

@@ -1,0 +1,361 @@
+/* Views: which box of the picture, which resize for its kind, and the augmentations after it. */
+#include "data/view/transform.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/rng.h"
+#include "data/view/augment.h"
+
+struct view_scratch {
+    image_reader *reader;
+    resize_scratch resize;
+    resize_buffer small;             /* a view before it is padded */
+    resize_buffer four_in, four_out; /* premultiplied RGBA or CMYK, before and after the resize */
+};
+
+/* --- scratch ----------------------------------------------------------------------------------------- */
+
+static void scratch_release(view_scratch *s)
+{
+    image_reader_destroy(s->reader);
+    resize_scratch_release(&s->resize);
+    resize_buffer_release(&s->small);
+    resize_buffer_release(&s->four_in);
+    resize_buffer_release(&s->four_out);
+}
+
+cloob_status view_scratch_create(cloob_ctx *ctx, view_scratch **out)
+{
+    view_scratch *s = calloc(1, sizeof *s);
+    *out = NULL;
+    if (!s) return ctx_no_memory(ctx, sizeof *s, "a view");
+    cloob_status status = image_reader_create(ctx, &s->reader);
+    if (status == CLOOB_OK) *out = s;
+    else free(s);
+    return status;
+}
+
+void view_scratch_destroy(view_scratch *s)
+{
+    if (!s) return;
+    scratch_release(s);
+    free(s);
+}
+
+/* --- resizing each kind ------------------------------------------------------------------------------ */
+
+/* a b / 255, rounded, without a division. */
+static uint8_t mul255(int a, int b)
+{
+    int t = a * b + 128;
+    return (uint8_t)((t + (t >> 8)) >> 8);
+}
+
+static void premultiply(const image_part *p, uint8_t *out)
+{
+    for (int64_t y = 0; y < p->height; y++) {
+        const uint8_t *rgb = p->rgb + y * p->stride, *alpha = p->extra + y * p->extra_stride;
+        for (int64_t x = 0; x < p->width; x++, out += 4, rgb += 3) {
+            for (int c = 0; c < 3; c++) out[c] = mul255(rgb[c], alpha[x]);
+            out[3] = alpha[x];
+        }
+    }
+}
+
+static void unpremultiply(const uint8_t *in, uint8_t *out, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++, in += 4, out += 3) {
+        int a = in[3];
+        for (int c = 0; c < 3; c++) {
+            int v = a == 0 || a == 255 ? in[c] : 255 * in[c] / a;
+            out[c] = (uint8_t)(v > 255 ? 255 : v);
+        }
+    }
+}
+
+static cloob_status resize_four(cloob_ctx *ctx, view_scratch *s, const image_part *part, const resize_plan *p,
+                                uint8_t *out)
+{
+    int64_t n = p->width * p->height;
+    resize_source src = { part->extra, part->extra_stride, part->width, part->height, 4 };
+    CLOOB_TRY(resize_reserve(ctx, &s->four_out, (size_t)n * 4));
+    if (part->kind == IMAGE_ALPHA) {
+        CLOOB_TRY(resize_reserve(ctx, &s->four_in, (size_t)(part->width * part->height) * 4));
+        premultiply(part, s->four_in.data);
+        src.pixels = s->four_in.data;
+        src.stride = part->width * 4;
+    }
+    CLOOB_TRY(resize_run(ctx, &s->resize, &src, p, s->four_out.data));
+    const uint8_t *four = s->four_out.data;
+    if (part->kind == IMAGE_ALPHA) unpremultiply(four, out, n);
+    else
+        for (int64_t i = 0; i < n; i++) image_cmyk_to_rgb(four + 4 * i, out + 3 * i);
+    return CLOOB_OK;
+}
+
+static bool is_copy(const image_part *part, const resize_plan *p)
+{
+    return p->out_width == part->width && p->out_height == part->height;
+}
+
+/* The window of the plan into out, by the rule for the picture's kind. Same size: a copy, without the detour
+ * over premultiplied colours. */
+static cloob_status resize_part(cloob_ctx *ctx, view_scratch *s, const image_part *part, const resize_plan *p,
+                                uint8_t *out)
+{
+    resize_source src = { part->rgb, part->stride, part->width, part->height, 3 };
+    if (part->kind == IMAGE_INDEXED) return resize_nearest(ctx, &s->resize, &src, p, out);
+    if (part->kind == IMAGE_RGB || is_copy(part, p)) return resize_run(ctx, &s->resize, &src, p, out);
+    return resize_four(ctx, s, part, p, out);
+}
+
+/* --- evaluation view --------------------------------------------------------------------------------- */
+
+/* Pillow's and torchvision's int(round(x)): halves go to the even number. */
+static int64_t round_even(double x) { return (int64_t)nearbyint(x); }
+
+/* The size of the picture before the crop: one edge is o->size, the other follows (cut, as torchvision does).
+ */
+static void eval_size(const transform_options *o, int64_t width, int64_t height, int64_t *out_width,
+                      int64_t *out_height)
+{
+    *out_width = *out_height = o->size;
+    if (o->mode == RESIZE_SHORTEST) {
+        if (width <= height) *out_height = (int64_t)((double)(o->size * height) / (double)width);
+        else *out_width = (int64_t)((double)(o->size * width) / (double)height);
+    } else if (o->mode == RESIZE_LONGEST) {
+        double rx = (double)width / (double)o->size, ry = (double)height / (double)o->size, ratio = rx > ry ? rx : ry;
+        *out_width = round_even((double)width / ratio);
+        *out_height = round_even((double)height / ratio);
+        if (*out_width < 1) *out_width = 1;
+        if (*out_height < 1) *out_height = 1;
+    }
+}
+
+/* Pads a smaller result to the square: the odd pixel goes right and below. */
+static cloob_status eval_padded(cloob_ctx *ctx, view_scratch *s, const image_part *part, const transform_options *o,
+                                const resize_plan *p, uint8_t *out)
+{
+    int64_t left = (o->size - p->width) / 2, top = (o->size - p->height) / 2;
+    CLOOB_TRY(resize_reserve(ctx, &s->small, (size_t)(p->width * p->height * 3)));
+    uint8_t *small = s->small.data;
+    CLOOB_TRY(resize_part(ctx, s, part, p, small));
+    memset(out, o->fill, (size_t)(o->size * o->size * 3));
+    for (int64_t y = 0; y < p->height; y++)
+        memcpy(out + ((top + y) * o->size + left) * 3, small + y * p->width * 3, (size_t)(p->width * 3));
+    return CLOOB_OK;
+}
+
+/* What becomes of a picture of width x height: resized whole, then the centre of it. */
+static resize_plan eval_plan(const transform_options *o, int64_t width, int64_t height)
+{
+    int64_t w, h;
+    eval_size(o, width, height, &w, &h);
+    resize_plan p = resize_plan_whole(width, height, w, h, o->filter);
+    if (w < o->size || h < o->size) return p;
+    p.left = round_even((double)(w - o->size) / 2.0);
+    p.top = round_even((double)(h - o->size) / 2.0);
+    p.width = p.height = o->size;
+    return p;
+}
+
+static cloob_status eval_part(cloob_ctx *ctx, view_scratch *s, const image_part *part, const transform_options *o,
+                              const resize_plan *p, uint8_t *out)
+{
+    if (p->width < o->size || p->height < o->size) return eval_padded(ctx, s, part, o, p, out);
+    return resize_part(ctx, s, part, p, out);
+}
+
+/* --- training view ----------------------------------------------------------------------------------- */
+
+enum { DRAW_CROP = 0, DRAW_JITTER, DRAW_GRAY, DRAW_FLIP, DRAW_JITTER_VALUES }; /* subkeys of a sample's key */
+
+static double between(double lo, double hi, double u) { return lo + (hi - lo) * u; }
+
+static image_box centre_fallback(const transform_options *o, int64_t width, int64_t height)
+{
+    double ratio = (double)width / (double)height;
+    int64_t w = width, h = height;
+    if (ratio < o->ratio_min) h = round_even((double)w / o->ratio_min);
+    else if (ratio > o->ratio_max) w = round_even((double)h * o->ratio_max);
+    if (w < 1) w = 1;
+    if (h < 1) h = 1;
+    return (image_box){ (height - h) / 2, (width - w) / 2, h, w };
+}
+
+image_box transform_draw_crop(const transform_options *o, uint64_t key, int64_t width, int64_t height)
+{
+    uint64_t k = rng_subkey(key, DRAW_CROP);
+    double area = (double)width * (double)height;
+    for (uint64_t i = 0; i < 40; i += 4) { /* ten tries of up to four numbers */
+        double target = area * between(o->scale_min, o->scale_max, rng_uniform(k, i));
+        double ratio = exp(between(log(o->ratio_min), log(o->ratio_max), rng_uniform(k, i + 1)));
+        int64_t w = round_even(sqrt(target * ratio)), h = round_even(sqrt(target / ratio));
+        if (w < 1 || w > width || h < 1 || h > height) continue;
+        int64_t top = (int64_t)rng_below(k, i + 2, (uint64_t)(height - h + 1));
+        int64_t left = (int64_t)rng_below(k, i + 3, (uint64_t)(width - w + 1));
+        return (image_box){ top, left, h, w };
+    }
+    return centre_fallback(o, width, height);
+}
+
+static bool happens(double probability, uint64_t key, uint64_t which)
+{
+    return probability > 0 && rng_uniform(rng_subkey(key, which), 0) < probability;
+}
+
+/* open_clip's order after the crop: jitter, grey; the mirror, which it does not have, before them. */
+static void train_augment(const transform_options *o, uint64_t key, uint8_t *out)
+{
+    int64_t n = o->size * o->size;
+    if (happens(o->flip_prob, key, DRAW_FLIP)) augment_flip(out, o->size, o->size);
+    if (happens(o->jitter_prob, key, DRAW_JITTER))
+        augment_jitter(out, n, o->jitter, rng_subkey(key, DRAW_JITTER_VALUES));
+    if (happens(o->gray_prob, key, DRAW_GRAY)) augment_gray(out, n);
+}
+
+/* --- from bytes -------------------------------------------------------------------------------------- */
+
+typedef struct file_ref {
+    const void *bytes;
+    size_t size;
+    const char *name;
+    const image_limits *limits;
+} file_ref;
+
+static cloob_status open_file(cloob_ctx *ctx, view_scratch *s, const file_ref *f, int64_t *width, int64_t *height)
+{
+    return image_reader_open(ctx, s->reader, f->bytes, f->size, f->name, f->limits, width, height);
+}
+
+/* The smallest scale, in eighths, at which a box still has as many pixels as the resize makes of it. Only
+ * those that libjpeg-turbo has fast code for. */
+static int shrink_of(const transform_options *o, const image_box *box, const resize_plan *p)
+{
+    for (int eighths = 1; o->jpeg_shrink && eighths < 8; eighths *= 2)
+        if (box->width * eighths >= p->out_width * 8 && box->height * eighths >= p->out_height * 8) return eighths;
+    return 8;
+}
+
+/* Opens the file again, reduced, and moves box and plan to its pixels: the box becomes the whole pixels
+ * around it, the plan keeps the fractions. Pictures that are no JPEG stay as they are. */
+static cloob_status open_reduced(cloob_ctx *ctx, view_scratch *s, const file_ref *f, int eighths, int64_t full_width,
+                                 image_box *box, resize_plan *p)
+{
+    image_limits limits = f->limits ? *f->limits : (image_limits){ IMAGE_MAX_PIXELS, 8 };
+    file_ref reduced = *f;
+    int64_t width, height;
+    reduced.limits = &limits;
+    limits.jpeg_scale = eighths;
+    CLOOB_TRY(open_file(ctx, s, &reduced, &width, &height));
+    if (width == full_width) return CLOOB_OK;
+    double by = eighths / 8.0, x0 = (double)box->left * by, y0 = (double)box->top * by;
+    double x1 = (double)(box->left + box->width) * by, y1 = (double)(box->top + box->height) * by;
+    *box = (image_box){ .top = (int64_t)y0, .left = (int64_t)x0 };
+    box->height = (int64_t)ceil(y1) - box->top;
+    box->width = (int64_t)ceil(x1) - box->left;
+    p->x0 = (float)(x0 - (double)box->left);
+    p->y0 = (float)(y0 - (double)box->top);
+    p->x1 = (float)(x1 - (double)box->left);
+    p->y1 = (float)(y1 - (double)box->top);
+    return CLOOB_OK;
+}
+
+/* Decodes the box, at a reduced size where that was asked for and pays. */
+static cloob_status load_box(cloob_ctx *ctx, view_scratch *s, const file_ref *f, const transform_options *o,
+                             int64_t full_width, image_box box, resize_plan *p, image_part *part)
+{
+    int eighths = shrink_of(o, &box, p);
+    bool already = f->limits && f->limits->jpeg_scale > 0 && f->limits->jpeg_scale < 8;
+    if (eighths < 8 && !already) CLOOB_TRY(open_reduced(ctx, s, f, eighths, full_width, &box, p));
+    return image_reader_load(ctx, s->reader, &box, part);
+}
+
+cloob_status view_eval_bytes(cloob_ctx *ctx, view_scratch *s, const void *bytes, size_t size, const char *name,
+                             const image_limits *limits, const transform_options *o, uint8_t *out)
+{
+    file_ref f = { bytes, size, name, limits };
+    int64_t width, height;
+    image_part part;
+    CLOOB_TRY(open_file(ctx, s, &f, &width, &height));
+    resize_plan p = eval_plan(o, width, height);
+    CLOOB_TRY(load_box(ctx, s, &f, o, width, (image_box){ 0, 0, height, width }, &p, &part));
+    return eval_part(ctx, s, &part, o, &p, out);
+}
+
+cloob_status view_train_bytes(cloob_ctx *ctx, view_scratch *s, const void *bytes, size_t size, const char *name,
+                              const image_limits *limits, const transform_options *o, uint64_t key, uint8_t *out)
+{
+    file_ref f = { bytes, size, name, limits };
+    int64_t width, height;
+    image_part part;
+    CLOOB_TRY(open_file(ctx, s, &f, &width, &height));
+    image_box box = transform_draw_crop(o, key, width, height);
+    resize_plan p = resize_plan_whole(box.width, box.height, o->size, o->size, o->filter);
+    CLOOB_TRY(load_box(ctx, s, &f, o, width, box, &p, &part));
+    CLOOB_TRY(resize_part(ctx, s, &part, &p, out));
+    train_augment(o, key, out);
+    return CLOOB_OK;
+}
+
+/* --- from pictures ----------------------------------------------------------------------------------- */
+
+cloob_status view_eval(cloob_ctx *ctx, view_scratch *s, const image *im, const transform_options *o, uint8_t *out)
+{
+    image_part part = image_whole(im);
+    resize_plan p = eval_plan(o, im->width, im->height);
+    return eval_part(ctx, s, &part, o, &p, out);
+}
+
+cloob_status view_train(cloob_ctx *ctx, view_scratch *s, const image *im, const transform_options *o, uint64_t key,
+                        uint8_t *out)
+{
+    image_part whole = image_whole(im);
+    image_box box = transform_draw_crop(o, key, im->width, im->height);
+    image_part part = image_window(&whole, &box);
+    resize_plan p = resize_plan_whole(box.width, box.height, o->size, o->size, o->filter);
+    CLOOB_TRY(resize_part(ctx, s, &part, &p, out));
+    train_augment(o, key, out);
+    return CLOOB_OK;
+}
+
+cloob_status transform_eval(cloob_ctx *ctx, const image *im, const transform_options *o, uint8_t *out)
+{
+    view_scratch s = { 0 };
+    cloob_status status = view_eval(ctx, &s, im, o, out);
+    scratch_release(&s);
+    return status;
+}
+
+cloob_status transform_train(cloob_ctx *ctx, const image *im, const transform_options *o, uint64_t key, uint8_t *out)
+{
+    view_scratch s = { 0 };
+    cloob_status status = view_train(ctx, &s, im, o, key, out);
+    scratch_release(&s);
+    return status;
+}
+
+cloob_status transform_crop_resize(cloob_ctx *ctx, const image *im, int64_t top, int64_t left, int64_t crop_height,
+                                   int64_t crop_width, int64_t width, int64_t height, resize_filter filter,
+                                   uint8_t *out)
+{
+    view_scratch s = { 0 };
+    image_box box = { top, left, crop_height, crop_width };
+    if (top < 0 || left < 0 || crop_height < 0 || crop_width < 0 || top > im->height - crop_height ||
+        left > im->width - crop_width)
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
+                        "crop %lld,%lld,%lld,%lld (top, left, height, width) leaves the picture of %lld x %lld",
+                        (long long)top, (long long)left, (long long)crop_height, (long long)crop_width,
+                        (long long)im->width, (long long)im->height);
+    if (crop_height == 0 || crop_width == 0) {
+        memset(out, 0, (size_t)(width * height * 3));
+        return CLOOB_OK;
+    }
+    image_part whole = image_whole(im), part = image_window(&whole, &box);
+    resize_plan p = resize_plan_whole(crop_width, crop_height, width, height, filter);
+    cloob_status status = resize_part(ctx, &s, &part, &p, out);
+    scratch_release(&s);
+    return status;
+}

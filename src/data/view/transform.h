@@ -1,0 +1,77 @@
+/* What a model sees of a picture: the evaluation view and the training view, still 8-bit RGB.
+ *
+ * Resizing is Pillow's antialiased filter to the last bit. As in open_clip a picture is resized in the mode
+ * its file has and converted to RGB after that: palettes by the nearest pixel, alpha with premultiplied
+ * colours, CMYK in four channels. Random choices are a pure function of the key, so the same sample of the
+ * same epoch gets the same crop whatever thread or rank draws it. Normalising ((p / 255 - mean) / std) is
+ * left to the device. */
+#ifndef DATA_VIEW_TRANSFORM_H
+#define DATA_VIEW_TRANSFORM_H
+
+#include "data/view/resize.h"
+#include "io/image/image.h"
+
+typedef enum resize_mode { RESIZE_SHORTEST, RESIZE_LONGEST, RESIZE_SQUASH } resize_mode;
+
+typedef struct transform_options {
+    int64_t size; /* output is size x size */
+    resize_filter filter;
+    resize_mode mode;            /* evaluation view; RESIZE_LONGEST pads */
+    double scale_min, scale_max; /* random resized crop: share of the area; 0.9 .. 1 */
+    double ratio_min, ratio_max; /* 3/4 .. 4/3 */
+    double jitter[4];            /* brightness, contrast, saturation, hue; 0: off */
+    double jitter_prob, gray_prob;
+    double flip_prob; /* 0 by default: captions speak of left and right */
+    uint8_t fill;     /* the colour RESIZE_LONGEST pads with, all channels; 0 */
+    bool jpeg_shrink; /* views from bytes: decode JPEGs at 1/2, 1/4 or 1/8 where the view has no more pixels
+                       * than that; faster, and no longer Pillow's pixels: docs/pictures.md says by how much.
+                       * false */
+} transform_options;
+
+void transform_options_init(transform_options *o, int64_t size);
+/* A size below 1, shares outside 0..1, ratios or jitters that make no sense: CLOOB_ERR_ARGUMENT. */
+cloob_status transform_options_check(cloob_ctx *ctx, const transform_options *o);
+
+/* One setting by open_clip's name: scale, ratio, color_jitter, color_jitter_prob, gray_scale_prob,
+ * interpolation, resize_mode, fill_color; and flip_prob. Numbers are separated by commas; brackets are
+ * allowed: "(0.5, 1.0)". */
+cloob_status transform_options_set(cloob_ctx *ctx, transform_options *o, const char *key, const char *value);
+/* The same from "key=value", as --aug-cfg takes it. */
+cloob_status transform_options_parse(cloob_ctx *ctx, transform_options *o, const char *item);
+
+/* --- one picture ------------------------------------------------------------------------------------- */
+
+/* Shortest edge to size, centre crop. out: (size, size, 3). */
+cloob_status transform_eval(cloob_ctx *ctx, const image *im, const transform_options *o, uint8_t *out);
+/* Random resized crop and augmentations drawn from key. out: (size, size, 3). */
+cloob_status transform_train(cloob_ctx *ctx, const image *im, const transform_options *o, uint64_t key, uint8_t *out);
+/* Box of the source, resized to width x height. out: (height, width, 3). The box must lie inside; a box
+ * without pixels gives black, as in Pillow. */
+cloob_status transform_crop_resize(cloob_ctx *ctx, const image *im, int64_t top, int64_t left, int64_t crop_height,
+                                   int64_t crop_width, int64_t width, int64_t height, resize_filter filter,
+                                   uint8_t *out);
+
+/* --- many pictures: decoder and buffers are kept from call to call ----------------------------------- */
+
+typedef struct view_scratch view_scratch; /* one per thread */
+
+cloob_status view_scratch_create(cloob_ctx *ctx, view_scratch **out);
+void view_scratch_destroy(view_scratch *s);
+
+/* From the bytes of a file, decoding no more than the view needs. The same pixels as image_decode followed by
+ * transform_eval or transform_train. out: (size, size, 3). limits may be NULL. */
+cloob_status view_eval_bytes(cloob_ctx *ctx, view_scratch *s, const void *bytes, size_t size, const char *name,
+                             const image_limits *limits, const transform_options *o, uint8_t *out);
+cloob_status view_train_bytes(cloob_ctx *ctx, view_scratch *s, const void *bytes, size_t size, const char *name,
+                              const image_limits *limits, const transform_options *o, uint64_t key, uint8_t *out);
+
+/* From a picture in memory. */
+cloob_status view_eval(cloob_ctx *ctx, view_scratch *s, const image *im, const transform_options *o, uint8_t *out);
+cloob_status view_train(cloob_ctx *ctx, view_scratch *s, const image *im, const transform_options *o, uint64_t key,
+                        uint8_t *out);
+
+/* The crop torchvision's RandomResizedCrop would draw: ten tries of area and log-uniform ratio, then the
+ * centre. */
+image_box transform_draw_crop(const transform_options *o, uint64_t key, int64_t width, int64_t height);
+
+#endif

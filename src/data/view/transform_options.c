@@ -1,0 +1,151 @@
+/* The settings of a view: defaults, open_clip's names for them, and what makes no sense. */
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "data/view/transform.h"
+
+void transform_options_init(transform_options *o, int64_t size)
+{
+    *o = (transform_options){
+        .size = size, .scale_min = 0.9, .scale_max = 1.0, .ratio_min = 3.0 / 4, .ratio_max = 4.0 / 3
+    };
+}
+
+cloob_status transform_options_check(cloob_ctx *ctx, const transform_options *o)
+{
+    if (o->size < 1 || o->size > 16384)
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "picture size %lld: 1 to 16384 can be had", (long long)o->size);
+    if (!(o->scale_min > 0 && o->scale_min <= o->scale_max && o->scale_max <= 1))
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "crop scale %g to %g: shares of the area, 0 < min <= max <= 1",
+                        o->scale_min, o->scale_max);
+    if (!(o->ratio_min > 0 && o->ratio_min <= o->ratio_max && o->ratio_max < 1e6))
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "crop ratio %g to %g: 0 < min <= max", o->ratio_min, o->ratio_max);
+    for (int i = 0; i < 4; i++) {
+        if (!(o->jitter[i] >= 0 && (i < 3 ? isfinite(o->jitter[i]) : o->jitter[i] <= 0.5)))
+            return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "colour jitter %g: not negative, and hue at most 0.5",
+                            o->jitter[i]);
+    }
+    return CLOOB_OK;
+}
+
+/* --- by name ----------------------------------------------------------------------------------------- */
+
+/* Up to `max` numbers separated by commas, in brackets or not; -1 when the text is something else. */
+static int numbers(const char *text, double *out, int max)
+{
+    int n = 0;
+    text += strspn(text, " ([");
+    while (*text && n < max) {
+        char *end;
+        errno = 0;
+        out[n++] = strtod(text, &end);
+        if (end == text || errno) return -1;
+        text = end + strspn(end, " )],");
+    }
+    return *text ? -1 : n;
+}
+
+static cloob_status bad_value(cloob_ctx *ctx, const char *key, const char *value, const char *wanted)
+{
+    return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s=%s: takes %s", key, value, wanted);
+}
+
+static cloob_status set_range(cloob_ctx *ctx, const char *key, const char *value, double *lo, double *hi)
+{
+    double v[2];
+    if (numbers(value, v, 2) != 2) return bad_value(ctx, key, value, "two numbers, like 0.5,1");
+    *lo = v[0];
+    *hi = v[1];
+    return CLOOB_OK;
+}
+
+/* One number is brightness, contrast and saturation alike; three leave the hue alone. */
+static cloob_status set_jitter(cloob_ctx *ctx, transform_options *o, const char *key, const char *value)
+{
+    double v[4] = { 0 };
+    int n = numbers(value, v, 4);
+    if (n != 1 && n != 3 && n != 4) return bad_value(ctx, key, value, "one, three or four numbers");
+    if (n == 1) v[1] = v[2] = v[0];
+    memcpy(o->jitter, v, sizeof v);
+    if (o->jitter_prob == 0) o->jitter_prob = 1;
+    return CLOOB_OK;
+}
+
+static cloob_status set_probability(cloob_ctx *ctx, const char *key, const char *value, double *out)
+{
+    if (numbers(value, out, 1) != 1 || !(*out >= 0 && *out <= 1))
+        return bad_value(ctx, key, value, "a number from 0 to 1");
+    return CLOOB_OK;
+}
+
+static int choice(const char *value, const char *const *names)
+{
+    for (int i = 0; names[i]; i++)
+        if (strcmp(value, names[i]) == 0) return i;
+    return -1;
+}
+
+static cloob_status set_filter(cloob_ctx *ctx, transform_options *o, const char *key, const char *value)
+{
+    static const char *const names[] = { "bicubic", "bilinear", NULL }; /* as in resize_filter */
+    int i = choice(value, names);
+    if (i < 0) return bad_value(ctx, key, value, "bicubic or bilinear");
+    o->filter = (resize_filter)i;
+    return CLOOB_OK;
+}
+
+static cloob_status set_mode(cloob_ctx *ctx, transform_options *o, const char *key, const char *value)
+{
+    static const char *const names[] = { "shortest", "longest", "squash", NULL }; /* as in resize_mode */
+    int i = choice(value, names);
+    if (i < 0) return bad_value(ctx, key, value, "shortest, longest or squash");
+    o->mode = (resize_mode)i;
+    return CLOOB_OK;
+}
+
+static cloob_status set_fill(cloob_ctx *ctx, transform_options *o, const char *key, const char *value)
+{
+    double v;
+    if (numbers(value, &v, 1) != 1 || !(v >= 0 && v <= 255))
+        return bad_value(ctx, key, value, "a number from 0 to 255");
+    o->fill = (uint8_t)v;
+    return CLOOB_OK;
+}
+
+static cloob_status set_shrink(cloob_ctx *ctx, transform_options *o, const char *key, const char *value)
+{
+    if (strcmp(value, "0") != 0 && strcmp(value, "1") != 0) return bad_value(ctx, key, value, "0 or 1");
+    o->jpeg_shrink = value[0] == '1';
+    return CLOOB_OK;
+}
+
+cloob_status transform_options_set(cloob_ctx *ctx, transform_options *o, const char *key, const char *value)
+{
+    if (!strcmp(key, "scale")) return set_range(ctx, key, value, &o->scale_min, &o->scale_max);
+    if (!strcmp(key, "ratio")) return set_range(ctx, key, value, &o->ratio_min, &o->ratio_max);
+    if (!strcmp(key, "color_jitter")) return set_jitter(ctx, o, key, value);
+    if (!strcmp(key, "color_jitter_prob")) return set_probability(ctx, key, value, &o->jitter_prob);
+    if (!strcmp(key, "gray_scale_prob")) return set_probability(ctx, key, value, &o->gray_prob);
+    if (!strcmp(key, "jpeg_shrink")) return set_shrink(ctx, o, key, value);
+    if (!strcmp(key, "flip_prob")) return set_probability(ctx, key, value, &o->flip_prob);
+    if (!strcmp(key, "interpolation")) return set_filter(ctx, o, key, value);
+    if (!strcmp(key, "resize_mode")) return set_mode(ctx, o, key, value);
+    if (!strcmp(key, "fill_color")) return set_fill(ctx, o, key, value);
+    return ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
+                    "%s: no such setting of a view; known are scale, ratio, color_jitter, color_jitter_prob, "
+                    "gray_scale_prob, flip_prob, jpeg_shrink, interpolation, resize_mode, fill_color",
+                    key);
+}
+
+cloob_status transform_options_parse(cloob_ctx *ctx, transform_options *o, const char *item)
+{
+    const char *eq = strchr(item, '=');
+    char key[64];
+    if (!eq || eq == item || (size_t)(eq - item) >= sizeof key)
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%.80s: takes key=value, like scale=0.5,1", item);
+    memcpy(key, item, (size_t)(eq - item));
+    key[eq - item] = 0;
+    return transform_options_set(ctx, o, key, eq + 1);
+}

@@ -1,0 +1,282 @@
+/* Two-loop recursion; the search along a direction is in line_step.c. */
+#include "eval/probe/lbfgs.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/pool.h"
+#include "eval/probe/line_step.h"
+
+enum { GRAIN = 1 << 14, LANES = 8, CHUNK = 1024, LINE_STEPS = 30, MAX_PARTS = 256, MAX_PAIRS = 64 };
+
+/* ---- vectors ------------------------------------------------------------------------------------- */
+
+/* Several vectors against one, in a single pass: what counts here is memory, and threads that wait for each
+ * other. */
+typedef struct vectors {
+    const double *const *a; /* (count) of n each */
+    int count;
+    double *y;
+    const double *factor;      /* (count) */
+    double (*part)[MAX_PAIRS]; /* per range */
+} vectors;
+
+static double dot_chunk(const double *a, const double *b, int64_t n)
+{
+    double lane[LANES] = { 0 }, sum = 0; /* independent sums, so that the compiler may use vectors */
+    int64_t i = 0;
+    for (; i + LANES <= n; i += LANES)
+        for (int k = 0; k < LANES; k++) lane[k] += a[i + k] * b[i + k];
+    for (; i < n; i++) sum += a[i] * b[i];
+    for (int k = 0; k < LANES; k++) sum += lane[k];
+    return sum;
+}
+
+static void dots_range(void *arg, int64_t begin, int64_t end, int thread)
+{
+    vectors *v = arg;
+    double *sum = v->part[thread];
+    memset(sum, 0, sizeof v->part[thread]);
+    for (int64_t at = begin; at < end; at += CHUNK)
+        for (int k = 0; k < v->count; k++)
+            sum[k] += dot_chunk(v->a[k] + at, v->y + at, end - at < CHUNK ? end - at : CHUNK);
+}
+
+/* out[k] = a[k] . b */
+static void dots(cloob_ctx *ctx, double *out, const double *const *a, int count, const double *b, int64_t n)
+{
+    double part[MAX_PARTS][MAX_PAIRS];
+    vectors v = { a, count, (double *)(uintptr_t)b, NULL, part };
+    pool_for(ctx, n, GRAIN, dots_range, &v);
+    memset(out, 0, (size_t)count * sizeof *out);
+    for (int r = 0; r < pool_ranges(ctx, n, GRAIN); r++)
+        for (int k = 0; k < count; k++) out[k] += part[r][k];
+}
+
+static double dot(cloob_ctx *ctx, const double *a, const double *b, int64_t n)
+{
+    double out;
+    dots(ctx, &out, &a, 1, b, n);
+    return out;
+}
+
+static void add_range(void *arg, int64_t begin, int64_t end, int thread)
+{
+    vectors *v = arg;
+    (void)thread;
+    for (int64_t at = begin; at < end; at += CHUNK) {
+        int64_t stop = end - at < CHUNK ? end : at + CHUNK;
+        for (int k = 0; k < v->count; k++)
+            for (int64_t i = at; i < stop; i++) v->y[i] += v->factor[k] * v->a[k][i];
+    }
+}
+
+/* y += sum of factor[k] a[k] */
+static void add(cloob_ctx *ctx, double *y, const double *factor, const double *const *a, int count, int64_t n)
+{
+    vectors v = { a, count, y, factor, NULL };
+    pool_for(ctx, n, GRAIN, add_range, &v);
+}
+
+/* ---- state --------------------------------------------------------------------------------------- */
+
+typedef struct state {
+    cloob_ctx *ctx;
+    const lbfgs_problem *p;
+    int64_t n;
+    int m, held, newest; /* pairs in use, and where the last one is */
+    double *block;
+    double *g, *d, *w2, *g2, *q;     /* gradient, direction, trial point and its gradient, scratch */
+    double *s, *y;                   /* (m, n) steps and what the gradient changed by */
+    double sy[MAX_PAIRS][MAX_PAIRS]; /* s_i . y_j, by places */
+    double f, f2, slope;
+    int evaluations;
+} state;
+
+void lbfgs_options_init(lbfgs_options *o) { *o = (lbfgs_options){ 10, 1000, 1e-8, 0 }; }
+
+static cloob_status state_init(state *t, cloob_ctx *ctx, const lbfgs_problem *p, int m)
+{
+    size_t count = (size_t)(5 + 2 * m) * (size_t)p->n;
+    *t = (state){ .ctx = ctx, .p = p, .n = p->n, .m = m, .newest = -1 };
+    t->block = malloc(count * sizeof *t->block);
+    if (!t->block) return ctx_no_memory(ctx, count * sizeof *t->block, "the minimiser");
+    t->g = t->block, t->d = t->g + t->n, t->w2 = t->d + t->n, t->g2 = t->w2 + t->n, t->q = t->g2 + t->n;
+    t->s = t->q + t->n, t->y = t->s + m * t->n;
+    return CLOOB_OK;
+}
+
+static cloob_status evaluate(state *t, const double *w, double *f, double *g)
+{
+    t->evaluations++;
+    CLOOB_TRY(t->p->evaluate(t->p->arg, f, g, w));
+    if (isfinite(*f)) return CLOOB_OK;
+    *f = INFINITY; /* too far: the line search comes back */
+    return CLOOB_OK;
+}
+
+static cloob_status precondition(state *t, double *out, const double *v)
+{
+    if (t->p->precondition) return t->p->precondition(t->p->arg, out, v);
+    memcpy(out, v, (size_t)t->n * sizeof *out);
+    return CLOOB_OK;
+}
+
+/* ---- direction ----------------------------------------------------------------------------------- */
+
+/* Places of the pairs, newest first, and their vectors in that order. */
+typedef struct pairs {
+    int count, place[MAX_PAIRS];
+    const double *s[MAX_PAIRS], *y[MAX_PAIRS];
+} pairs;
+
+static pairs pairs_of(const state *t)
+{
+    pairs p = { .count = t->held };
+    for (int k = 0; k < t->held; k++) {
+        p.place[k] = (t->newest - k + t->m) % t->m;
+        p.s[k] = t->s + p.place[k] * t->n, p.y[k] = t->y + p.place[k] * t->n;
+    }
+    return p;
+}
+
+/* How much H0 = gamma M^-1 must be stretched to agree with the newest pair: s.y / y.M^-1 y. */
+static cloob_status gamma_of(state *t, double *gamma)
+{
+    const double *y = t->y + t->newest * t->n;
+    *gamma = 1;
+    if (!t->held) return CLOOB_OK;
+    CLOOB_TRY(precondition(t, t->q, y));
+    double curve = dot(t->ctx, y, t->q, t->n);
+    if (curve > 0) *gamma = t->sy[t->newest][t->newest] / curve;
+    return CLOOB_OK;
+}
+
+/* d = -H g: the two loops, with the products s.q and y.d taken before them, since q and d change by known
+ * vectors whose products are in sy. */
+static cloob_status direction(state *t)
+{
+    double alpha[MAX_PAIRS], minus[MAX_PAIRS], beta[MAX_PAIRS], gamma;
+    pairs p = pairs_of(t);
+    CLOOB_TRY(gamma_of(t, &gamma));
+    dots(t->ctx, alpha, p.s, p.count, t->g, t->n);
+    for (int k = 0; k < p.count; k++) {
+        const double *row = t->sy[p.place[k]];
+        for (int j = 0; j < k; j++) alpha[k] -= alpha[j] * row[p.place[j]];
+        alpha[k] /= row[p.place[k]], minus[k] = -alpha[k];
+    }
+    memcpy(t->q, t->g, (size_t)t->n * sizeof *t->q);
+    add(t->ctx, t->q, minus, p.y, p.count, t->n);
+    CLOOB_TRY(precondition(t, t->d, t->q));
+    for (int64_t i = 0; i < t->n; i++) t->d[i] *= -gamma; /* d is -H g from here on */
+    dots(t->ctx, beta, p.y, p.count, t->d, t->n);
+    for (int k = p.count - 1; k >= 0; k--) {
+        for (int j = k + 1; j < p.count; j++) beta[k] += minus[j] * t->sy[p.place[j]][p.place[k]];
+        minus[k] = -(alpha[k] + beta[k] / t->sy[p.place[k]][p.place[k]]);
+    }
+    add(t->ctx, t->d, minus, p.s, p.count, t->n);
+    t->slope = dot(t->ctx, t->g, t->d, t->n);
+    return CLOOB_OK;
+}
+
+/* Rounding can spoil a direction; the steepest one in the preconditioner's metric always descends. */
+static cloob_status safe_direction(state *t)
+{
+    CLOOB_TRY(direction(t));
+    if (t->slope < 0 || !t->held) return CLOOB_OK;
+    t->held = 0;
+    return direction(t);
+}
+
+/* ---- step ---------------------------------------------------------------------------------------- */
+
+static cloob_status evaluate_at(state *t, const double *w, double step, double *slope)
+{
+    const double *d = t->d;
+    memcpy(t->w2, w, (size_t)t->n * sizeof *w);
+    add(t->ctx, t->w2, &step, &d, 1, t->n);
+    CLOOB_TRY(evaluate(t, t->w2, &t->f2, t->g2));
+    *slope = isfinite(t->f2) ? dot(t->ctx, t->g2, t->d, t->n) : 0;
+    return CLOOB_OK;
+}
+
+/* Leaves the accepted point in w2, g2, f2. *found is false when none decreases f. */
+static cloob_status line_search(state *t, const double *w, bool *found)
+{
+    double first = !t->p->precondition && !t->held ? fmin(1, 1 / sqrt(-t->slope)) : 1, slope;
+    line_step s = line_step_begin(t->f, t->slope, first, t->p->noise * fabs(t->f));
+    line_verdict verdict = LINE_GO_ON;
+    for (int k = 0; k < LINE_STEPS && verdict == LINE_GO_ON; k++) {
+        CLOOB_TRY(evaluate_at(t, w, s.step, &slope));
+        if (isfinite(t->f2) && isfinite(slope)) verdict = line_step_next(&s, t->f2, slope);
+        else s.step = 0.1 * s.step + 0.9 * s.best.at; /* too far: back towards what is known */
+    }
+    *found = verdict == LINE_DONE || t->f2 < t->f;
+    return CLOOB_OK;
+}
+
+/* The new pair takes the place of the oldest, with its products with all others. */
+static void remember(state *t, const double *w)
+{
+    int i = (t->newest + 1) % t->m;
+    double *s = t->s + i * t->n, *y = t->y + i * t->n, rows_[MAX_PAIRS], columns[MAX_PAIRS];
+    for (int64_t k = 0; k < t->n; k++) s[k] = t->w2[k] - w[k], y[k] = t->g2[k] - t->g[k];
+    if (!(dot(t->ctx, s, y, t->n) > 1e-16 * dot(t->ctx, y, y, t->n)))
+        return; /* no believable curvature along this step */
+    t->newest = i;
+    if (t->held < t->m) t->held++;
+    pairs p = pairs_of(t);
+    dots(t->ctx, rows_, p.y, p.count, s, t->n);
+    dots(t->ctx, columns, p.s, p.count, y, t->n);
+    for (int k = 0; k < p.count; k++) t->sy[i][p.place[k]] = rows_[k], t->sy[p.place[k]][i] = columns[k];
+}
+
+static void accept(state *t, double *w)
+{
+    double *g = t->g;
+    remember(t, w);
+    memcpy(w, t->w2, (size_t)t->n * sizeof *w);
+    t->g = t->g2, t->g2 = g;
+    t->f = t->f2;
+}
+
+static bool little_gained(const state *t, double gain)
+{
+    return t->f - t->f2 <= gain * fmax(fmax(fabs(t->f), fabs(t->f2)), 1);
+}
+
+static cloob_status iterate(state *t, const lbfgs_options *o, double *w, lbfgs_result *out)
+{
+    for (out->iterations = 0; out->iterations < o->max_iterations && !out->converged; out->iterations++) {
+        bool found, forget = false;
+        if (t->p->prepare) CLOOB_TRY(t->p->prepare(t->p->arg, out->iterations, t->f, w, &forget));
+        if (forget) t->held = 0;
+        CLOOB_TRY(safe_direction(t)); /* slope not below 0: the gradient is as small as rounding can tell */
+        out->converged = !(t->slope < 0) || -0.5 * t->slope <= o->tolerance * fabs(t->f);
+        if (out->converged) return CLOOB_OK;
+        CLOOB_TRY(line_search(t, w, &found));
+        if (!found && !t->held) return CLOOB_OK;
+        out->converged = found && o->gain > 0 && little_gained(t, o->gain);
+        if (found) accept(t, w);
+        else t->held = 0; /* once more, without memory */
+    }
+    return CLOOB_OK;
+}
+
+cloob_status lbfgs_minimize(cloob_ctx *ctx, const lbfgs_problem *p, const lbfgs_options *o, double *w,
+                            lbfgs_result *out)
+{
+    state t;
+    int m = o->history < 1 ? 1 : o->history > MAX_PAIRS ? MAX_PAIRS : o->history;
+    *out = (lbfgs_result){ 0 };
+    CLOOB_TRY(state_init(&t, ctx, p, m));
+    cloob_status status = evaluate(&t, w, &t.f, t.g);
+    if (status == CLOOB_OK && !isfinite(t.f))
+        status = ctx_fail(ctx, CLOOB_ERR_NUMERIC, "the function to minimise is not finite where it starts");
+    if (status == CLOOB_OK) status = iterate(&t, o, w, out);
+    out->f = t.f;
+    out->evaluations = t.evaluations;
+    free(t.block);
+    return status;
+}

@@ -1,0 +1,72 @@
+/* Linear probe: L2-regularised multinomial logistic regression on fixed features.
+ *
+ *     objective(W, b) = sum_n -ln softmax(W x_n + b)_{y_n} + lambda/2 |W|^2         (the bias b is not
+ * penalised)
+ *
+ * Minimised by L-BFGS (eval/probe/lbfgs.h). Features stay where they are (a mapped file) and are read in blocks;
+ * logits exist for one block at a time. Small problems are computed in double; large ones in float, with
+ * losses summed and parameters kept in double. */
+#ifndef EVAL_PROBE_PROBE_H
+#define EVAL_PROBE_PROBE_H
+
+#include "eval/labels.h"
+#include "eval/rows.h"
+#include "eval/accuracy.h"
+
+/* Features and labels of one split; borrowed. */
+typedef struct probe_data {
+    rows x;
+    const int64_t *y; /* (N) */
+} probe_data;
+
+typedef struct probe_gpu probe_gpu; /* eval/probe/probe_gpu.h */
+
+typedef struct probe_options {
+    int max_iterations; /* 1000 */
+    double tolerance;   /* see lbfgs_options; 0: 1e-3, or for small problems as docs/evaluation.md says */
+    probe_gpu *gpu;     /* NULL: the CPU. Small problems are computed in double on the CPU in any case */
+} probe_options;
+
+void probe_options_init(probe_options *o);
+
+typedef struct probe_fit {
+    double lambda, objective;
+    double coef_norm; /* |W| */
+    int iterations, evaluations;
+    bool converged;
+} probe_fit;
+
+/* A classifier: w (C, D + 1), the last column is the bias; classes are those of the training labels. */
+typedef struct probe_model {
+    int64_t C, D;
+    double *w;         /* owned */
+    label_set classes; /* owned */
+} probe_model;
+
+void probe_model_release(probe_model *m);
+
+/* What training will take, before it is taken. */
+typedef struct probe_plan {
+    int64_t N, D, C;
+    int64_t block_rows, blocks;
+    bool wide;             /* computed in double */
+    int64_t memory_bytes;  /* everything allocated during training */
+    int64_t feature_bytes; /* mapped, not allocated */
+    double flops;          /* of one evaluation of the objective and its gradient */
+} probe_plan;
+
+/* gpu: training will use one; memory_bytes is then what the host needs beside it. */
+probe_plan probe_plan_make(const probe_data *train, int64_t classes, int threads, bool gpu);
+
+/* Checks features (finite) and labels (two classes at least) and trains. Several splits are trained on as if
+ * they were one. start: parameters to begin from (C, D + 1) of the same classes, or NULL for zeros. On
+ * success *m is owned by the caller. Not converging within max_iterations is no failure: fit says so. */
+cloob_status probe_train(cloob_ctx *ctx, probe_model *m, probe_fit *fit, const probe_data *part, int parts,
+                         double lambda, const double *start, const probe_options *o);
+
+/* Answers on a split. Rows of classes that training never saw are counted as wrong (accuracy.stranger). t is
+ * made by accuracy_init with m->C classes; adds. gpu: the device that multiplies, or NULL. */
+cloob_status probe_score(cloob_ctx *ctx, accuracy_counts *t, const probe_model *m, const probe_data *data,
+                         probe_gpu *gpu);
+
+#endif

@@ -1,0 +1,180 @@
+/* Search where asked, train, score. */
+#include "eval/probe/probe_run.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "eval/eval_device.h"
+#include "eval/probe/probe_gpu.h"
+#include "eval/probe/probe_search.h"
+
+typedef struct run {
+    cloob_ctx *ctx;
+    cloob_probe_result *out;
+    const cloob_probe_options *o;
+    probe_options training;
+    const probe_data *train, *val, *test; /* val may be NULL */
+    device *gpu;                          /* NULL: none */
+} run;
+
+/* The half that validates when there is no validation split: every other row, so that rows sorted by class
+ * are shared out evenly. */
+typedef struct halves {
+    probe_data part[2];
+    int64_t *y[2]; /* owned */
+} halves;
+
+static cloob_status halves_init(cloob_ctx *ctx, halves *h, const probe_data *d)
+{
+    memset(h, 0, sizeof *h);
+    if (d->x.N < 4)
+        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: %lld rows cannot be halved for a search; give --lambda", d->x.name,
+                        (long long)d->x.N);
+    for (int k = 0; k < 2; k++) {
+        h->part[k].x = rows_every(&d->x, 2, k);
+        h->y[k] = malloc((size_t)h->part[k].x.N * sizeof *h->y[k]);
+        if (!h->y[k]) return ctx_no_memory(ctx, (size_t)d->x.N * sizeof *h->y[k], "labels");
+        for (int64_t i = 0; i < h->part[k].x.N; i++) h->y[k][i] = d->y[2 * i + k];
+        h->part[k].y = h->y[k];
+    }
+    return CLOOB_OK;
+}
+
+static void halves_release(halves *h) { free(h->y[0]), free(h->y[1]); }
+
+/* ---- scores -------------------------------------------------------------------------------------- */
+
+static cloob_status score(run *r, const probe_model *m, const probe_data *d, double *acc, accuracy_result *all,
+                          int64_t *strangers)
+{
+    accuracy_counts t;
+    CLOOB_TRY(accuracy_init(r->ctx, &t, m->C, false));
+    cloob_status status = probe_score(r->ctx, &t, m, d, r->training.gpu);
+    accuracy_result result = accuracy_finish(&t);
+    *acc = result.top1;
+    if (all) *all = result;
+    if (strangers) *strangers = t.stranger;
+    accuracy_release(&t);
+    return status;
+}
+
+static cloob_status score_final(run *r, const probe_model *m)
+{
+    cloob_probe_result *out = r->out;
+    accuracy_result test;
+    CLOOB_TRY(score(r, m, r->train, &out->train_acc, NULL, NULL));
+    CLOOB_TRY(score(r, m, r->test, &out->test_acc, &test, &out->strangers));
+    out->test_mean_per_class = test.mean_per_class;
+    out->test_rows = r->test->x.N;
+    if (out->strangers)
+        ctx_log(r->ctx, CLOOB_LOG_WARN, "%lld of %lld test rows are of classes without training rows: counted as wrong",
+                (long long)out->strangers, (long long)r->test->x.N);
+    if (r->val && !r->o->search) {
+        out->has_val = true;
+        CLOOB_TRY(score(r, m, r->val, &out->val_acc, NULL, NULL));
+    }
+    return CLOOB_OK;
+}
+
+/* ---- training ------------------------------------------------------------------------------------ */
+
+static void log_plan(run *r, const probe_plan *p)
+{
+    ctx_log(r->ctx, CLOOB_LOG_INFO,
+            "plan: %lld x %lld features stay mapped (%.1f MiB), %lld classes, %lld blocks of %lld rows, %.1f "
+            "MiB in memory, "
+            "%.3g GFLOP an evaluation, in %s",
+            (long long)p->N, (long long)p->D, (double)p->feature_bytes / 1048576.0, (long long)p->C,
+            (long long)p->blocks, (long long)p->block_rows, (double)p->memory_bytes / 1048576.0, p->flops * 1e-9,
+            p->wide ? "double" : "float");
+}
+
+enum { EVALUATIONS = 50 }; /* that a training takes, or so */
+
+static cloob_status plan(run *r, const char *device_name)
+{
+    label_set set;
+    CLOOB_TRY(label_set_init(r->ctx, &set, r->train->y, r->train->x.N));
+    probe_plan p = probe_plan_make(r->train, set.C, r->ctx->threads, false);
+    cloob_status status = eval_device_open(r->ctx, device_name, p.wide ? 0 : p.flops * EVALUATIONS, &r->gpu);
+    if (status == CLOOB_OK && r->gpu && !p.wide) {
+        p = probe_plan_make(r->train, set.C, r->ctx->threads, true);
+        status = probe_gpu_create(r->ctx, r->gpu, 0, &r->training.gpu);
+    }
+    if (status == CLOOB_OK) log_plan(r, &p);
+    r->out->class_gaps = set.gaps;
+    if (set.gaps)
+        ctx_log(r->ctx, CLOOB_LOG_WARN, "%s: %lld of the labels 0 to %lld have no training row; they are no classes",
+                r->train->x.name, (long long)set.gaps, (long long)set.value[set.C - 1]);
+    label_set_release(&set);
+    return status;
+}
+
+/* Trains on `parts` splits and hands the parameters to the result. */
+static cloob_status train_final(run *r, const probe_data *part, int parts, double lambda, const probe_model *from)
+{
+    cloob_probe_result *out = r->out;
+    probe_model m;
+    probe_fit fit;
+    label_set set;
+    const double *start = NULL;
+    CLOOB_TRY(label_set_init(r->ctx, &set, part[0].y, part[0].x.N)); /* a start fits when no class was added */
+    if (from && parts == 1 && set.C == from->C) start = from->w;
+    label_set_release(&set);
+    CLOOB_TRY(probe_train(r->ctx, &m, &fit, part, parts, lambda, start, &r->training));
+    out->lambda = fit.lambda, out->objective = fit.objective, out->coef_norm = fit.coef_norm;
+    out->iterations = fit.iterations, out->evaluations = fit.evaluations, out->converged = fit.converged;
+    out->dimensions = m.D, out->classes = m.C;
+    for (int k = 0; k < parts; k++) out->trained_rows += part[k].x.N;
+    if (!fit.converged)
+        ctx_log(r->ctx, CLOOB_LOG_WARN,
+                "not converged after %d iterations; the objective may still be above its minimum", fit.iterations);
+    cloob_status status = score_final(r, &m);
+    out->weight = m.w, out->label = m.classes.value;
+    return status;
+}
+
+static cloob_status search_then_train(run *r)
+{
+    probe_search s;
+    halves h = { 0 };
+    const probe_data *train = r->train, *val = r->val;
+    cloob_status status = CLOOB_OK;
+    if (!val) {
+        status = halves_init(r->ctx, &h, r->train);
+        train = &h.part[0], val = &h.part[1];
+    }
+    if (status == CLOOB_OK) status = probe_search_run(r->ctx, &s, train, 1, val, &r->training);
+    if (status != CLOOB_OK) {
+        halves_release(&h);
+        return status;
+    }
+    cloob_probe_trial best = s.trial[s.best];
+    memcpy(r->out->trial, s.trial, sizeof s.trial);
+    r->out->trials = s.trials, r->out->val_acc = best.val_acc, r->out->has_val = true;
+    status = score(r, &s.model, r->test, &r->out->searched_test_acc, NULL, NULL);
+    probe_data both[2] = { *r->train, r->val ? *r->val : *r->train };
+    int parts = r->val && r->o->refit_all ? 2 : 1;
+    if (status == CLOOB_OK) status = train_final(r, both, parts, best.lambda, &s.model);
+    probe_search_release(&s);
+    halves_release(&h);
+    return status;
+}
+
+cloob_status probe_run(cloob_ctx *ctx, cloob_probe_result *out, const cloob_probe_options *o, const probe_data *train,
+                       const probe_data *val, const probe_data *test)
+{
+    run r = { ctx, out, o, { o->max_iterations, o->tolerance, NULL }, train, val, test, NULL };
+    memset(out, 0, sizeof *out);
+    cloob_status status = plan(&r, o->device);
+    if (status == CLOOB_OK) status = o->search ? search_then_train(&r) : train_final(&r, train, 1, o->lambda, NULL);
+    probe_gpu_destroy(r.training.gpu);
+    device_close(r.gpu);
+    return status;
+}
+
+void probe_result_release(cloob_probe_result *r)
+{
+    free(r->weight), free(r->label);
+    r->weight = NULL, r->label = NULL;
+}

@@ -1,0 +1,77 @@
+/* Joins a product with the pass over its result that follows it (the last ops of nn/op_list.h), in the
+ * finished list of forward and backward ops: nothing is differentiated afterwards. */
+#include "graph/graph.h"
+
+/* The first node behind i that reads v as its first operand by this op; -1: none. */
+static int reader(const graph *g, int i, op_id op, value_id v)
+{
+    for (int k = i + 1; k < g->nodes; k++)
+        if (g->node[k].op == op && g->node[k].in[0] == v) return k;
+    return -1;
+}
+
+/* The node of this op that makes v for one reader alone; -1: none. */
+static int maker(const graph *g, op_id op, value_id v)
+{
+    int i = v == NO_VALUE ? -1 : graph_producer(g, v);
+    return i >= 0 && g->node[i].op == op && g->node[i].out[0] == v && graph_uses(g, v) == 1 && !g->value[v].keep ? i
+                                                                                                                 : -1;
+}
+
+static node empty_node(op_id op, op_attr attr, int segment)
+{
+    node n = { .op = op, .attr = attr, .segment = segment };
+    for (int k = 0; k < OP_INPUTS; k++) n.in[k] = NO_VALUE;
+    for (int k = 0; k < OP_OUTPUTS; k++) n.out[k] = NO_VALUE;
+    return n;
+}
+
+static bool is_point(const graph *g, const node *conv)
+{
+    return g->value[conv->in[1]].t.dim[1] == 1 && conv->attr.stride == 1 && conv->attr.pad == 0 && !conv->attr.relu;
+}
+
+static void join_stats(graph *g, int i)
+{
+    node conv = g->node[i];
+    int at = reader(g, i, OP_BN_STATS, conv.out[0]);
+    if (at < 0 || !is_point(g, &conv) || conv.in[2] != NO_VALUE || conv.in[3] != NO_VALUE) return;
+    node stats = g->node[at], n = empty_node(OP_CONV_STATS, stats.attr, conv.segment);
+    n.attr.stride = conv.attr.stride;
+    n.in[0] = conv.in[0], n.in[1] = conv.in[1], n.in[2] = stats.in[1], n.in[3] = stats.in[2];
+    n.out[0] = conv.out[0], n.out[1] = stats.out[0], n.out[2] = stats.out[1];
+    g->node[i] = n;
+    g->node[at].op = OP_COUNT;
+}
+
+/* The product moves to the reduction's place, where the other gradient is ready. */
+static void join_reduce(graph *g, int i)
+{
+    node reduce = g->node[i];
+    if (reduce.in[1] == NO_VALUE || reduce.in[7] == NO_VALUE || !reduce.attr.relu || reduce.attr.pool ||
+        reduce.out[4] != NO_VALUE || reduce.out[3] == NO_VALUE)
+        return;
+    for (int side = 0; side < 2; side++) {
+        int at = maker(g, OP_CONV2D_DX, reduce.in[side]);
+        if (at < 0 || !is_point(g, &g->node[at])) continue;
+        node dx = g->node[at], n = empty_node(OP_CONV_DX_REDUCE, reduce.attr, reduce.segment);
+        n.attr.stride = dx.attr.stride;
+        n.in[0] = dx.in[0], n.in[1] = dx.in[1], n.in[2] = reduce.in[1 - side];
+        for (int k = 2; k < 8; k++) n.in[k + 1] = reduce.in[k];
+        for (int k = 0; k < 4; k++) n.out[k] = reduce.out[k];
+        g->node[i] = n;
+        g->node[at].op = OP_COUNT;
+        return;
+    }
+}
+
+void graph_join(graph *g)
+{
+    for (int i = 0; i < g->nodes && g->status == CLOOB_OK; i++) {
+        switch (g->node[i].op) {
+        case OP_CONV2D: join_stats(g, i); break;
+        case OP_BN_BWD_REDUCE: join_reduce(g, i); break;
+        default: break;
+        }
+    }
+}

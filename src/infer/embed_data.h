@@ -1,0 +1,68 @@
+/* The embeddings of a whole data set, in its order.
+ *
+ *     embedded e;
+ *     CLOOB_TRY(embed_data(ctx, m->enc, m->tok, set, &options, &e));
+ *     ... e.image, e.text, e.label ...
+ *     embedded_release(&e);
+ */
+#ifndef INFER_EMBED_DATA_H
+#define INFER_EMBED_DATA_H
+
+#include "data/load/loader.h"
+#include "model/encoder.h"
+
+typedef struct embed_options {
+    encoder_output what;
+    int64_t batch; /* pictures read at a time */
+    int workers;   /* threads that decode; 0: the calling one */
+    bool texts;    /* captions too, where the set has them and there is a tokenizer */
+} embed_options;
+
+void embed_options_init(embed_options *o); /* unit rows, 64, 2, texts */
+
+typedef struct embedded {
+    int64_t rows, bad; /* samples embedded, and left out because they cannot be read */
+    int64_t image_width, text_width;
+    float *image;   /* (rows, image_width); owned */
+    float *text;    /* (rows, text_width); owned; NULL without captions */
+    int64_t *label; /* (rows); owned; NULL without classes */
+    int64_t *index; /* (rows) which sample each row is; owned */
+} embedded;
+
+/* tok may be NULL: pictures alone. The encoder's size decides the view. On failure e is empty. A set of which
+ * nothing can be read is an error. */
+cloob_status embed_data(cloob_ctx *ctx, encoder *enc, const tokenizer *tok, const dataset *d, const embed_options *o,
+                        embedded *e);
+void embedded_release(embedded *e);
+
+/* The same in batches, so that memory does not grow with the set. Rows may be changed by the visitor and are
+ * valid until it returns. */
+typedef struct embed_batch {
+    int64_t rows;
+    float *image;   /* (rows, image_width) */
+    float *text;    /* (rows, text_width); NULL without captions */
+    int64_t *label; /* (rows); NULL without classes */
+    int64_t *index; /* (rows) which sample each row is */
+} embed_batch;
+
+typedef cloob_status embed_visitor(cloob_ctx *ctx, void *user, const embed_batch *b);
+
+/* *bad: samples left out because they cannot be read. */
+cloob_status embed_data_each(cloob_ctx *ctx, encoder *enc, const tokenizer *tok, const dataset *d,
+                             const embed_options *o, embed_visitor *visit, void *user, int64_t *bad);
+
+/* Whether there will be texts. */
+bool embed_has_texts(const tokenizer *tok, const dataset *d, const embed_options *o);
+
+/* Lets a loader keep its batches where the device's copies read them at full speed; the device outlives the
+ * loader. */
+void loader_feeds(loader_options *o, device *dev);
+
+/* At least `wanted` rows, and none that would leave places of the encoder's batches empty. */
+int64_t embed_rows_at_once(const encoder *enc, int64_t wanted);
+
+/* A loader of evaluation views and tokens as the encoder takes them. */
+cloob_status embed_loader(cloob_ctx *ctx, const encoder *enc, const tokenizer *tok, const dataset *d,
+                          const embed_options *o, loader **out);
+
+#endif

@@ -1,0 +1,222 @@
+/* From a file of weights to something that can be asked. */
+#include "infer/model_file.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/file.h"
+#include "core/pool.h"
+#include "model/interchange.h"
+
+void model_open_options_init(model_open_options *o)
+{
+    *o = (model_open_options){ 0 };
+    encoder_options_init(&o->encode);
+}
+
+/* ---- opening ------------------------------------------------------------------------------------- */
+
+static cloob_status open_tokenizer(cloob_ctx *ctx, model *m, const weights *w, const char *vocab)
+{
+    const char *stored = weights_get_meta(w, "tokenizer");
+    if (vocab) CLOOB_TRY(tokenizer_open(ctx, vocab, &m->tok));
+    else if (stored) CLOOB_TRY(tokenizer_open_text(ctx, stored, strlen(stored), "the stored tokenizer", &m->tok));
+    else return CLOOB_OK;
+    if (tokenizer_vocab_size(m->tok) == w->config.vocab) return CLOOB_OK;
+    return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: %d tokens, the model of %s has %lld",
+                    vocab ? vocab : "the stored tokenizer", tokenizer_vocab_size(m->tok), m->path,
+                    (long long)w->config.vocab);
+}
+
+/* A scale is stored as its logarithm under `name`, or plainly in the metadata. */
+static double read_scale(const weights *w, const char *name, const char *meta)
+{
+    const tensor *t = weights_find(w, name);
+    const char *text = weights_get_meta(w, meta);
+    double log_scale;
+    if (text) return strtod(text, NULL);
+    if (!t || tensor_count(t) != 1 || !dtype_convert(CLOOB_F64, &log_scale, t->dtype, t->data, 1)) return 0;
+    return isfinite(exp(log_scale)) ? exp(log_scale) : 0;
+}
+
+static const char *keep(arena *a, const char *text) { return text ? arena_string(a, text) : ""; }
+
+static void read_facts(model *m, const weights *w, const interchange_report *report)
+{
+    const char *epoch = weights_get_meta(w, "epoch");
+    m->epoch = epoch ? strtoll(epoch, NULL, 10) : -1;
+    m->method = keep(&m->a, weights_get_meta(w, "method"));
+    m->run = keep(&m->a, weights_get_meta(w, "run"));
+    m->names = keep(&m->a, report->names);
+    m->container = keep(&m->a, report->container);
+    m->inv_tau = read_scale(w, "logit_scale", "inv_tau");
+    m->scale_hopfield = read_scale(w, "logit_scale_hopfield", "scale_hopfield");
+    int64_t largest = 0;
+    for (int64_t i = 0; i < w->count; i++) {
+        if (strncmp(w->entry[i].name, "train.", 6) == 0) continue;
+        int64_t count = tensor_count(&w->entry[i].t);
+        m->parameters += count;
+        if (count > largest) largest = count, m->stored = w->entry[i].t.dtype;
+    }
+}
+
+static cloob_status load(cloob_ctx *ctx, model *m, const char *path, const model_open_options *o)
+{
+    model_config config;
+    interchange_options io = { 0 };
+    interchange_report report = { 0 };
+    weights w;
+    if (o->config) {
+        CLOOB_TRY(model_config_load(ctx, o->config, &config));
+        io.config = &config;
+    }
+    CLOOB_TRY(device_open(ctx, o->device ? o->device : "auto", &m->dev));
+    cloob_status status = interchange_read(ctx, path, &io, &w, &report);
+    if (status == CLOOB_OK) {
+        m->path = keep(&m->a, path);
+        read_facts(m, &w, &report);
+        status = open_tokenizer(ctx, m, &w, o->vocab);
+        transform_options_init(&m->view, w.config.image_size);
+        m->view.mode = (resize_mode)w.config.resize;
+        if (status == CLOOB_OK) status = encoder_create(ctx, &w, m->dev, &o->encode, &m->enc);
+        weights_release(&w);
+    }
+    interchange_report_release(&report);
+    return status;
+}
+
+cloob_status model_open(cloob_ctx *ctx, const char *path, const model_open_options *o, model **out)
+{
+    model *m = calloc(1, sizeof *m);
+    *out = NULL;
+    if (!m) return ctx_no_memory(ctx, sizeof *m, path);
+    m->compute = o->encode.compute;
+    cloob_status status = load(ctx, m, path, o);
+    if (status == CLOOB_OK) *out = m;
+    else model_close(m);
+    return status;
+}
+
+void model_close(model *m)
+{
+    if (!m) return;
+    encoder_destroy(m->enc);
+    tokenizer_close(m->tok);
+    device_close(m->dev);
+    arena_release(&m->a);
+    free(m);
+}
+
+/* ---- texts --------------------------------------------------------------------------------------- */
+
+enum { TEXTS_AT_ONCE = 1024 };
+
+cloob_status encode_texts(cloob_ctx *ctx, encoder *enc, const tokenizer *tok, const char *const *text, int64_t n,
+                          encoder_output what, float *out)
+{
+    int64_t T = encoder_config(enc)->context, width = encoder_width(enc, what, true);
+    if (!tok)
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "the weights hold no tokenizer; give its merges with --vocab FILE");
+    int32_t *row = malloc((size_t)(TEXTS_AT_ONCE * T) * sizeof *row);
+    if (!row) return ctx_no_memory(ctx, (size_t)(TEXTS_AT_ONCE * T) * sizeof *row, "tokens");
+    cloob_status status = CLOOB_OK;
+    for (int64_t i = 0; i < n && status == CLOOB_OK; i += TEXTS_AT_ONCE) {
+        int64_t count = n - i < TEXTS_AT_ONCE ? n - i : TEXTS_AT_ONCE;
+        status = tokenizer_encode_rows(ctx, tok, text + i, count, T, row);
+        if (status == CLOOB_OK) status = encoder_texts(ctx, enc, row, count, what, out + i * width);
+    }
+    free(row);
+    return status;
+}
+
+cloob_status model_texts(cloob_ctx *ctx, model *m, const char *const *text, int64_t n, encoder_output what, float *out)
+{
+    return encode_texts(ctx, m->enc, m->tok, text, n, what, out);
+}
+
+/* ---- pictures in files --------------------------------------------------------------------------- */
+
+enum { FILES_AT_ONCE = 256 };
+
+typedef struct view_job {
+    cloob_ctx *ctx;
+    const model *m;
+    const char *const *path;
+    uint8_t *rgb; /* (n, S, S, 3) */
+    cloob_status status[FILES_AT_ONCE];
+    char *error[FILES_AT_ONCE];
+} view_job;
+
+static cloob_status view_one(cloob_ctx *ctx, const view_job *j, view_scratch *s, int64_t i, uint8_t *rgb)
+{
+    file_bytes bytes;
+    CLOOB_TRY(file_read(ctx, j->path[i], FILE_TEXT_LIMIT, &bytes));
+    cloob_status status = view_eval_bytes(ctx, s, bytes.data, bytes.size, j->path[i], NULL, &j->m->view, rgb);
+    file_bytes_release(&bytes);
+    return status;
+}
+
+static void view_range(void *arg, int64_t begin, int64_t end, int thread)
+{
+    view_job *j = arg;
+    size_t row = (size_t)(j->m->view.size * j->m->view.size * 3);
+    cloob_ctx *ctx = ctx_worker(j->ctx);
+    view_scratch *s = NULL;
+    cloob_status made = ctx ? view_scratch_create(ctx, &s) : CLOOB_ERR_MEMORY;
+    (void)thread;
+    for (int64_t i = begin; i < end; i++) {
+        j->status[i] = made == CLOOB_OK ? view_one(ctx, j, s, i, j->rgb + (size_t)i * row) : made;
+        if (j->status[i] != CLOOB_OK) {
+            memset(j->rgb + (size_t)i * row, 0, row);
+            j->error[i] = strdup(ctx ? cloob_error(ctx) : "out of memory");
+        }
+    }
+    view_scratch_destroy(s);
+    cloob_ctx_destroy(ctx);
+}
+
+static cloob_status judge(cloob_ctx *ctx, view_job *j, int64_t n, bool *bad)
+{
+    cloob_status status = CLOOB_OK;
+    for (int64_t i = 0; i < n; i++) {
+        const char *why = j->error[i] ? j->error[i] : "out of memory";
+        bool failed = j->status[i] != CLOOB_OK;
+        if (bad) bad[i] = failed;
+        if (failed && bad) ctx_log(ctx, CLOOB_LOG_WARN, "left out: %s", why);
+        else if (failed && status == CLOOB_OK) status = ctx_fail(ctx, j->status[i], "%s", why);
+        free(j->error[i]);
+        j->error[i] = NULL;
+    }
+    return status;
+}
+
+static cloob_status encode_files(cloob_ctx *ctx, model *m, view_job *j, int64_t n, encoder_output what, float *out,
+                                 bool *bad)
+{
+    int64_t width = encoder_width(m->enc, what, false);
+    pool_for(ctx, n, 1, view_range, j);
+    CLOOB_TRY(judge(ctx, j, n, bad));
+    CLOOB_TRY(encoder_images(ctx, m->enc, j->rgb, n, what, out));
+    for (int64_t i = 0; i < n && bad; i++)
+        if (bad[i]) memset(out + i * width, 0, (size_t)width * sizeof *out);
+    return CLOOB_OK;
+}
+
+cloob_status model_picture_files(cloob_ctx *ctx, model *m, const char *const *path, int64_t n, encoder_output what,
+                                 float *out, bool *bad)
+{
+    int64_t width = encoder_width(m->enc, what, false), most = n < FILES_AT_ONCE ? n : FILES_AT_ONCE;
+    size_t bytes = (size_t)(most * m->view.size * m->view.size * 3);
+    view_job *j = calloc(1, sizeof *j);
+    cloob_status status = CLOOB_OK;
+    if (!j || !(j->rgb = malloc(bytes ? bytes : 1))) status = ctx_no_memory(ctx, bytes, "pictures");
+    for (int64_t i = 0; i < n && status == CLOOB_OK; i += FILES_AT_ONCE) {
+        int64_t count = n - i < FILES_AT_ONCE ? n - i : FILES_AT_ONCE;
+        j->ctx = ctx, j->m = m, j->path = path + i;
+        status = encode_files(ctx, m, j, count, what, out + i * width, bad ? bad + i : NULL);
+    }
+    if (j) free(j->rgb);
+    free(j);
+    return status;
+}

@@ -1,0 +1,56 @@
+/* A model ready for use: the encoder, the tokenizer and the view of a picture that belong to one file of
+ * weights.
+ *
+ *     model *m;
+ *     CLOOB_TRY(model_open(ctx, "RN50.safetensors", &options, &m));
+ *     CLOOB_TRY(model_texts(ctx, m, text, n, ENCODE_UNIT, out));          out: (n, D)
+ *     model_close(m);
+ *
+ * One thread at a time per model; models in other threads do not disturb each other. */
+#ifndef INFER_MODEL_FILE_H
+#define INFER_MODEL_FILE_H
+
+#include "data/text/tokenizer.h"
+#include "data/view/transform.h"
+#include "model/encoder.h"
+
+typedef struct model_open_options {
+    const char *device; /* as device_open takes it; NULL: auto */
+    const char *vocab;  /* a merges file; NULL: the one stored with the weights */
+    const char *config; /* a model's name or JSON for files that do not say; NULL: none */
+    encoder_options encode;
+} model_open_options;
+
+void model_open_options_init(model_open_options *o);
+
+typedef struct model {
+    encoder *enc;
+    device *dev;
+    tokenizer *tok; /* NULL when the file has none and no vocabulary was given */
+    transform_options view;
+    int64_t parameters;
+    double inv_tau, scale_hopfield;                      /* 0: unknown */
+    int64_t epoch;                                       /* -1: unknown */
+    const char *path, *method, *run, *names, *container; /* method and run "" when unknown */
+    cloob_dtype stored, compute;
+    arena a;
+} model;
+
+/* Any file or folder that model/interchange.h reads. A vocabulary of another size than the model's is
+ * refused. */
+cloob_status model_open(cloob_ctx *ctx, const char *path, const model_open_options *o, model **out);
+void model_close(model *m); /* NULL is fine */
+
+/* n pictures in files, decoded on all threads. out: (n, width). A picture that cannot be read fails the call
+ * when bad is NULL; otherwise bad[i] says so, a warning names it and its row is zero. */
+cloob_status model_picture_files(cloob_ctx *ctx, model *m, const char *const *path, int64_t n, encoder_output what,
+                                 float *out, bool *bad);
+
+/* n zero-terminated texts. out: (n, width). */
+cloob_status model_texts(cloob_ctx *ctx, model *m, const char *const *text, int64_t n, encoder_output what, float *out);
+/* The same with an encoder and a tokenizer that come from elsewhere. tok NULL is refused with a word on
+ * --vocab. */
+cloob_status encode_texts(cloob_ctx *ctx, encoder *enc, const tokenizer *tok, const char *const *text, int64_t n,
+                          encoder_output what, float *out);
+
+#endif

@@ -1,0 +1,78 @@
+/* An index of a folder's pictures: their embeddings in one mapped file, searched by an embedding.
+ *
+ * The file is a safetensors file, so other programs can read it:
+ *     row     F32 (N, D)   unit embeddings
+ *     coarse  I8 (N, D)    the same, each row scaled to +-127: a quarter of the bytes to scan
+ *     scale   F32 (N)      of the coarse rows
+ *     size, mtime I64 (N)  of the files, in bytes and nanoseconds: what has changed is embedded again
+ *     name    U8, name_end I64 (N): paths below the folder, one after the other, and where each ends
+ *     bad_size, bad_mtime I64 (M), bad_name U8, bad_name_end I64 (M): files that could not be read; tried
+ * again when they change probe   F32 (D)      the embedding of a fixed picture: tells whether a model made
+ * this index Metadata: format "cloob-index", root, checkpoint, vocab. It is written beside and renamed, every
+ * half minute while indexing goes on, so that a kill costs half a minute of work and never the index. A
+ * reader keeps the old file mapped. */
+#ifndef INFER_SEARCH_INDEX_H
+#define INFER_SEARCH_INDEX_H
+
+#include "infer/model_file.h"
+#include "io/safetensors.h"
+
+/* Files by name, size and time. */
+typedef struct search_files {
+    int64_t n;
+    const int64_t *size, *mtime, *name_end;
+    const char *name; /* one after the other */
+} search_files;
+
+typedef struct search_index {
+    st_file file;
+    int64_t N, D;
+    const float *row, *scale, *probe;
+    const int8_t *coarse;
+    search_files good, bad;                /* good.n is N */
+    const char *root, *checkpoint, *vocab; /* vocab "": the checkpoint's own */
+} search_index;
+
+cloob_status search_index_open(cloob_ctx *ctx, const char *path, search_index *ix);
+void search_index_close(search_index *ix);
+
+/* The path of entry i: root/name, in a new string. NULL when memory is out. */
+char *search_index_path(const search_index *ix, int64_t i);
+/* The same for one of its lists of files. */
+char *search_files_path(const search_index *ix, const search_files *f, int64_t i);
+
+typedef struct search_update {
+    int64_t pictures, kept, embedded, removed;
+    int64_t bad, bad_before; /* cannot be read; of these, known from before and not tried again */
+} search_update;
+
+/* Brings the index of a folder up to date, or makes it. checkpoint and vocab are stored for queries. */
+cloob_status search_index_update(cloob_ctx *ctx, model *m, const char *folder, const char *path, const char *checkpoint,
+                                 const char *vocab, search_update *out);
+
+typedef struct search_hit {
+    int64_t entry;
+    float score; /* cosine */
+} search_hit;
+
+/* The `most` entries nearest to a unit embedding (D), best first; equal ones in order. Returns how many in
+ * *found. */
+cloob_status search_index_query(cloob_ctx *ctx, const search_index *ix, const float *query, int64_t most,
+                                search_hit *hit, int64_t *found);
+
+/* Refuses a model that did not make the index. */
+cloob_status search_index_check(cloob_ctx *ctx, const search_index *ix, model *m);
+
+/* Files to write: n strings with size and time. */
+typedef struct search_names {
+    int64_t n;
+    const char *const *name;
+    const int64_t *size, *mtime;
+} search_names;
+
+/* Writes an index of rows (good->n, D) that come from elsewhere. bad may be NULL. */
+cloob_status search_index_write(cloob_ctx *ctx, const char *path, const char *root, const char *checkpoint,
+                                const char *vocab, const float *rows, const float *probe, int64_t D,
+                                const search_names *good, const search_names *bad);
+
+#endif

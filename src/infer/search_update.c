@@ -1,0 +1,241 @@
+/* Bringing an index up to date: what has the same name, size and time is kept, the rest is embedded. */
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "core/file.h"
+#include "infer/search_index.h"
+#include "io/image/image_list.h"
+
+enum { FILES_BETWEEN_CLOCKS = 256, SECONDS_BETWEEN_WRITES = 30 };
+
+/* ---- is it the same model? ----------------------------------------------------------------------- */
+
+/* A fixed picture of slopes: any other weights give another embedding. */
+static cloob_status embed_probe(cloob_ctx *ctx, model *m, float *out)
+{
+    int64_t S = m->view.size;
+    uint8_t *rgb = malloc((size_t)(S * S * 3));
+    if (!rgb) return ctx_no_memory(ctx, (size_t)(S * S * 3), "a picture");
+    for (int64_t i = 0; i < S * S; i++) {
+        rgb[3 * i] = (uint8_t)(255 * (i % S) / S);
+        rgb[3 * i + 1] = (uint8_t)(255 * (i / S) / S);
+        rgb[3 * i + 2] = (uint8_t)(255 * ((i % S + i / S) % 16) / 16);
+    }
+    cloob_status status = encoder_images(ctx, m->enc, rgb, 1, ENCODE_UNIT, out);
+    free(rgb);
+    return status;
+}
+
+static bool same_direction(const float *a, const float *b, int64_t D)
+{
+    double dot = 0;
+    for (int64_t k = 0; k < D; k++) dot += (double)a[k] * b[k];
+    return dot > 0.999; /* bf16 against fp32 passes, other weights do not */
+}
+
+cloob_status search_index_check(cloob_ctx *ctx, const search_index *ix, model *m)
+{
+    int64_t D = encoder_config(m->enc)->embed;
+    float *probe = malloc((size_t)D * sizeof *probe);
+    if (!probe) return ctx_no_memory(ctx, (size_t)D * sizeof *probe, "a row");
+    cloob_status status = embed_probe(ctx, m, probe);
+    if (status == CLOOB_OK && (D != ix->D || !same_direction(probe, ix->probe, D)))
+        status = ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
+                          "the index was made with another model than %s; index the folder again", m->path);
+    free(probe);
+    return status;
+}
+
+/* ---- the work ------------------------------------------------------------------------------------ */
+
+typedef struct update {
+    model *m;
+    const char *path, *root, *checkpoint, *vocab;
+    image_list l; /* sorted by path */
+    int64_t D;
+    float *row;       /* (count, D) */
+    bool *have, *bad; /* (count) embedded; cannot be read */
+    float *probe;
+} update;
+
+typedef struct files {
+    const char **name;
+    int64_t *size, *mtime, n;
+} files;
+
+static bool files_init(files *f, int64_t most)
+{
+    size_t n = (size_t)most;
+    *f = (files){ malloc(n * sizeof *f->name), malloc(n * sizeof *f->size), malloc(n * sizeof *f->mtime), 0 };
+    return f->name && f->size && f->mtime;
+}
+
+static void files_release(files *f) { free(f->name), free(f->size), free(f->mtime); }
+
+static void files_add(files *f, const char *name, const image_entry *p)
+{
+    f->name[f->n] = name, f->size[f->n] = p->size, f->mtime[f->n] = p->mtime_ns;
+    f->n++;
+}
+
+static cloob_status update_write(cloob_ctx *ctx, const update *u)
+{
+    int64_t most = u->l.count + 1, D = u->D;
+    size_t skip = strlen(u->root) + 1;
+    files good, bad;
+    bool ok = files_init(&good, most);
+    ok = files_init(&bad, most) && ok;
+    float *row = malloc((size_t)(most * D) * sizeof *row);
+    cloob_status status = ok && row ? CLOOB_OK : ctx_no_memory(ctx, (size_t)(most * D) * 4, "an index");
+    for (int64_t i = 0; i < u->l.count && status == CLOOB_OK; i++) {
+        const image_entry *p = &u->l.item[i];
+        if (u->have[i]) memcpy(row + good.n * D, u->row + i * D, (size_t)D * sizeof *row);
+        if (u->have[i]) files_add(&good, p->path + skip, p);
+        if (u->bad[i]) files_add(&bad, p->path + skip, p);
+    }
+    search_names g = { good.n, good.name, good.size, good.mtime }, b = { bad.n, bad.name, bad.size, bad.mtime };
+    if (status == CLOOB_OK)
+        status = search_index_write(ctx, u->path, u->root, u->checkpoint, u->vocab, row, u->probe, D, &g, &b);
+    files_release(&good), files_release(&bad), free(row);
+    return status;
+}
+
+static int64_t find_picture(const image_list *l, const char *path)
+{
+    int64_t low = 0, high = l->count;
+    while (low < high) {
+        int64_t middle = (low + high) / 2;
+        int order = strcmp(l->item[middle].path, path);
+        if (order == 0) return middle;
+        if (order < 0) low = middle + 1;
+        else high = middle;
+    }
+    return -1;
+}
+
+/* Where file i of an old list is in the folder now: -1 gone, -2 changed. */
+static int64_t find_unchanged(const update *u, const search_index *ix, const search_files *f, int64_t i,
+                              bool *no_memory)
+{
+    char *path = search_files_path(ix, f, i);
+    *no_memory = !path;
+    int64_t at = path ? find_picture(&u->l, path) : -1;
+    free(path);
+    if (at < 0) return -1;
+    return u->l.item[at].size == f->size[i] && u->l.item[at].mtime_ns == f->mtime[i] ? at : -2;
+}
+
+static cloob_status keep_files(cloob_ctx *ctx, update *u, const search_index *ix, search_update *out)
+{
+    bool no_memory = false;
+    for (int64_t i = 0; i < ix->N && !no_memory; i++) {
+        int64_t at = find_unchanged(u, ix, &ix->good, i, &no_memory);
+        if (at == -1) out->removed++;
+        if (at < 0) continue;
+        memcpy(u->row + at * u->D, ix->row + i * u->D, (size_t)u->D * sizeof *u->row);
+        u->have[at] = true;
+        out->kept++;
+    }
+    for (int64_t i = 0; i < ix->bad.n && !no_memory; i++) {
+        int64_t at = find_unchanged(u, ix, &ix->bad, i, &no_memory);
+        if (at < 0 || u->have[at]) continue;
+        u->bad[at] = true;
+        out->bad++, out->bad_before++;
+    }
+    return no_memory ? ctx_no_memory(ctx, 64, "a path") : CLOOB_OK;
+}
+
+static cloob_status keep_old(cloob_ctx *ctx, update *u, search_update *out)
+{
+    search_index ix;
+    cloob_status status = CLOOB_OK;
+    if (!file_exists(u->path)) return CLOOB_OK;
+    CLOOB_TRY(search_index_open(ctx, u->path, &ix)); /* a file that is no index is never overwritten */
+    if (strcmp(ix.root, u->root) != 0)
+        status = ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s is the index of %s; choose another --out", u->path, ix.root);
+    else if (ix.D != u->D || !same_direction(ix.probe, u->probe, u->D))
+        ctx_log(ctx, CLOOB_LOG_INFO, "%s was made with another model: everything is embedded again", u->path);
+    else status = keep_files(ctx, u, &ix, out);
+    search_index_close(&ix);
+    return status;
+}
+
+/* Embeds up to FILES_BETWEEN_CLOCKS missing pictures from *next on. */
+static cloob_status embed_some(cloob_ctx *ctx, update *u, int64_t *next, search_update *out)
+{
+    const char *path[FILES_BETWEEN_CLOCKS];
+    int64_t at[FILES_BETWEEN_CLOCKS], n = 0, D = u->D;
+    bool bad[FILES_BETWEEN_CLOCKS];
+    for (; *next < u->l.count && n < FILES_BETWEEN_CLOCKS; ++*next)
+        if (!u->have[*next] && !u->bad[*next]) at[n] = *next, path[n++] = u->l.item[*next].path;
+    if (!n) return CLOOB_OK;
+    float *row = malloc((size_t)(n * D) * sizeof *row);
+    if (!row) return ctx_no_memory(ctx, (size_t)(n * D) * sizeof *row, "embeddings");
+    cloob_status status = model_picture_files(ctx, u->m, path, n, ENCODE_UNIT, row, bad);
+    for (int64_t i = 0; i < n && status == CLOOB_OK; i++) {
+        if (bad[i]) {
+            u->bad[at[i]] = true;
+            out->bad++;
+        } else {
+            memcpy(u->row + at[i] * D, row + i * D, (size_t)D * sizeof *row);
+            u->have[at[i]] = true;
+            out->embedded++;
+        }
+    }
+    free(row);
+    return status;
+}
+
+static cloob_status embed_missing(cloob_ctx *ctx, update *u, search_update *out)
+{
+    time_t written = time(NULL);
+    for (int64_t next = 0; next < u->l.count;) {
+        CLOOB_TRY(embed_some(ctx, u, &next, out));
+        if (time(NULL) - written < SECONDS_BETWEEN_WRITES || next >= u->l.count) continue;
+        CLOOB_TRY(update_write(ctx, u));
+        ctx_log(ctx, CLOOB_LOG_INFO, "%lld of %lld pictures", (long long)next, (long long)u->l.count);
+        written = time(NULL);
+    }
+    return CLOOB_OK;
+}
+
+static cloob_status run(cloob_ctx *ctx, update *u, search_update *out)
+{
+    CLOOB_TRY(image_list_add(ctx, &u->l, u->root));
+    size_t rows = (size_t)(u->l.count + 1);
+    u->D = encoder_config(u->m->enc)->embed;
+    u->row = calloc(rows * (size_t)u->D, sizeof *u->row);
+    u->have = calloc(rows, sizeof *u->have);
+    u->bad = calloc(rows, sizeof *u->bad);
+    u->probe = malloc((size_t)u->D * sizeof *u->probe);
+    if (!u->row || !u->have || !u->bad || !u->probe)
+        return ctx_no_memory(ctx, rows * (size_t)u->D * sizeof *u->row, "an index");
+    CLOOB_TRY(embed_probe(ctx, u->m, u->probe));
+    CLOOB_TRY(keep_old(ctx, u, out));
+    CLOOB_TRY(embed_missing(ctx, u, out));
+    out->pictures = out->kept + out->embedded;
+    if (!out->pictures) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: holds no readable pictures", u->root);
+    if (!out->embedded && !out->removed && out->bad == out->bad_before && file_exists(u->path)) return CLOOB_OK;
+    return update_write(ctx, u);
+}
+
+static char *full_path(const char *path) { return *path ? realpath(path, NULL) : strdup(""); }
+
+cloob_status search_index_update(cloob_ctx *ctx, model *m, const char *folder, const char *path, const char *checkpoint,
+                                 const char *vocab, search_update *out)
+{
+    char *root = realpath(folder, NULL), *weights_path = full_path(checkpoint), *vocab_path = full_path(vocab);
+    update u = { .m = m, .path = path, .root = root, .checkpoint = weights_path, .vocab = vocab_path };
+    *out = (search_update){ 0 };
+    cloob_status status;
+    if (!root || !file_is_dir(root)) status = ctx_fail(ctx, CLOOB_ERR_IO, "%s: not a folder that can be read", folder);
+    else if (!weights_path || !vocab_path) status = ctx_fail(ctx, CLOOB_ERR_IO, "%s: %s", checkpoint, strerror(errno));
+    else status = run(ctx, &u, out);
+    free(u.row), free(u.have), free(u.bad), free(u.probe);
+    image_list_release(&u.l);
+    free(root), free(weights_path), free(vocab_path);
+    return status;
+}

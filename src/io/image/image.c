@@ -1,0 +1,202 @@
+/* Which codec, how big, and who owns the pixels; the codecs do the rest. */
+#include "io/image/image.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/file.h"
+#include "io/image/image_codec.h"
+
+static const image_codec *const codecs[] = { &image_jpeg, &image_png, &image_webp };
+enum { CODECS = sizeof codecs / sizeof codecs[0] };
+
+/* --- what the codecs share --------------------------------------------------------------------------- */
+
+cloob_status image_buffer_reserve(cloob_ctx *ctx, image_buffer *b, size_t bytes)
+{
+    if (bytes <= b->cap) return CLOOB_OK;
+    free(b->data);
+    b->cap = 0;
+    b->data = malloc(bytes + IMAGE_SLACK);
+    if (!b->data) return ctx_no_memory(ctx, bytes, "a picture");
+    memset(b->data + bytes, 0, IMAGE_SLACK);
+    b->cap = bytes;
+    return CLOOB_OK;
+}
+
+void image_buffer_release(image_buffer *b)
+{
+    free(b->data);
+    *b = (image_buffer){ 0 };
+}
+
+cloob_status image_check_size(cloob_ctx *ctx, const image_reader *r, int64_t width, int64_t height)
+{
+    if (width < 1 || height < 1) return image_damaged(ctx, r, "it says it is empty");
+    if (r->limits.max_pixels > 0 && width > r->limits.max_pixels / height) {
+        return ctx_fail(ctx, CLOOB_ERR_FORMAT,
+                        "%s: %lld x %lld pixels are more than the limit of %lld; raise --max-image-pixels if "
+                        "this is meant",
+                        r->name, (long long)width, (long long)height, (long long)r->limits.max_pixels);
+    }
+    if (width > INT64_C(1) << 24 || height > INT64_C(1) << 24) return image_damaged(ctx, r, "a side above 16,777,216");
+    return CLOOB_OK;
+}
+
+cloob_status image_damaged(cloob_ctx *ctx, const image_reader *r, const char *why)
+{
+    return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: damaged %s picture: %s", r->name, r->codec->format, why);
+}
+
+cloob_status image_reserve_whole(cloob_ctx *ctx, image_reader *r)
+{
+    r->have = (image_box){ 0, 0, r->height, r->width };
+    return image_buffer_reserve(ctx, &r->rgb, (size_t)(r->width * r->height * 3));
+}
+
+/* --- readers ----------------------------------------------------------------------------------------- */
+
+cloob_status image_reader_create(cloob_ctx *ctx, image_reader **out)
+{
+    *out = calloc(1, sizeof **out);
+    return *out ? CLOOB_OK : ctx_no_memory(ctx, sizeof **out, "a picture reader");
+}
+
+static void reader_release(image_reader *r)
+{
+    for (int i = 0; i < CODECS; i++) codecs[i]->close(r);
+    image_buffer_release(&r->rgb);
+    image_buffer_release(&r->extra);
+    image_buffer_release(&r->row);
+}
+
+void image_reader_destroy(image_reader *r)
+{
+    if (!r) return;
+    reader_release(r);
+    free(r);
+}
+
+static cloob_status codec_find(cloob_ctx *ctx, image_reader *r)
+{
+    if (r->size == 0) return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: an empty file is no picture", r->name);
+    for (int i = 0; i < CODECS; i++) {
+        r->codec = codecs[i];
+        if (codecs[i]->match(r->bytes, r->size)) return CLOOB_OK;
+    }
+    return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: neither JPEG, PNG nor WebP; convert the picture to one of them",
+                    r->name);
+}
+
+cloob_status image_reader_open(cloob_ctx *ctx, image_reader *r, const void *bytes, size_t size, const char *name,
+                               const image_limits *limits, int64_t *width, int64_t *height)
+{
+    r->bytes = bytes;
+    r->size = size;
+    r->name = name ? name : "picture";
+    r->limits = limits ? *limits : (image_limits){ IMAGE_MAX_PIXELS, 8 };
+    if (r->limits.jpeg_scale < 0 || r->limits.jpeg_scale > 8)
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: JPEG scale of %d eighths; 1 to 8 can be had", r->name,
+                        r->limits.jpeg_scale);
+    r->kind = IMAGE_RGB;
+    CLOOB_TRY(codec_find(ctx, r));
+    CLOOB_TRY(r->codec->open(ctx, r));
+    *width = r->width;
+    *height = r->height;
+    return CLOOB_OK;
+}
+
+static int64_t extra_bytes(image_kind kind) { return kind == IMAGE_ALPHA ? 1 : kind == IMAGE_CMYK ? 4 : 0; }
+
+cloob_status image_reader_load(cloob_ctx *ctx, image_reader *r, const image_box *box, image_part *out)
+{
+    r->want = box ? *box : (image_box){ 0, 0, r->height, r->width };
+    CLOOB_TRY(r->codec->load(ctx, r));
+    int64_t step = extra_bytes(r->kind);
+    image_part all = { r->rgb.data,
+                       step ? r->extra.data : NULL,
+                       r->have.width * 3,
+                       r->have.width * step,
+                       r->have.width,
+                       r->have.height,
+                       r->kind };
+    image_box inner = { r->want.top - r->have.top, r->want.left - r->have.left, r->want.height, r->want.width };
+    *out = image_window(&all, &inner);
+    return CLOOB_OK;
+}
+
+image_part image_whole(const image *im)
+{
+    return (image_part){ im->rgb,   im->extra,  im->width * 3, im->width * extra_bytes(im->kind),
+                         im->width, im->height, im->kind };
+}
+
+image_part image_window(const image_part *p, const image_box *box)
+{
+    image_part w = *p;
+    w.rgb += box->top * p->stride + box->left * 3;
+    if (w.extra) w.extra += box->top * p->extra_stride + box->left * extra_bytes(p->kind);
+    w.width = box->width;
+    w.height = box->height;
+    return w;
+}
+
+void image_cmyk_to_rgb(const uint8_t cmyk[4], uint8_t rgb[3])
+{
+    int light = 255 - cmyk[3];
+    for (int c = 0; c < 3; c++) {
+        int t = cmyk[c] * light + 128; /* t / 255, rounded, without a division */
+        rgb[c] = (uint8_t)(light - ((t + (t >> 8)) >> 8));
+    }
+}
+
+/* --- single pictures --------------------------------------------------------------------------------- */
+
+cloob_status image_decode(cloob_ctx *ctx, const void *bytes, size_t size, const char *name, const image_limits *limits,
+                          image *out)
+{
+    image_reader r = { 0 };
+    image_part part;
+    cloob_status status;
+    *out = (image){ 0 };
+    CLOOB_TRY_GOTO(image_reader_open(ctx, &r, bytes, size, name, limits, &out->width, &out->height), done);
+    CLOOB_TRY_GOTO(image_reader_load(ctx, &r, NULL, &part), done);
+    out->rgb = r.rgb.data; /* the reader's buffers become the picture's */
+    out->kind = r.kind;
+    r.rgb.data = NULL;
+    if (part.extra) {
+        out->extra = r.extra.data;
+        r.extra.data = NULL;
+    }
+done:
+    reader_release(&r);
+    if (status != CLOOB_OK) *out = (image){ 0 };
+    return status;
+}
+
+cloob_status image_read(cloob_ctx *ctx, const char *path, const image_limits *limits, image *out)
+{
+    file_map map;
+    *out = (image){ 0 };
+    CLOOB_TRY(file_map_open(ctx, path, &map));
+    cloob_status status = image_decode(ctx, map.data, map.size, path, limits, out);
+    file_map_close(&map);
+    return status;
+}
+
+cloob_status image_size(cloob_ctx *ctx, const void *bytes, size_t size, const char *name, int64_t *width,
+                        int64_t *height)
+{
+    image_reader r = { 0 };
+    image_limits none = { 0, 8 };
+    cloob_status status = image_reader_open(ctx, &r, bytes, size, name, &none, width, height);
+    reader_release(&r);
+    return status;
+}
+
+void image_release(image *im)
+{
+    free(im->rgb);
+    free(im->extra);
+    *im = (image){ 0 };
+}

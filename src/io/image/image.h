@@ -1,0 +1,85 @@
+/* Pictures from bytes: JPEG, PNG, WebP, told apart by their first bytes, as 8-bit RGB.
+ *
+ * Whatever the file holds (grey, CMYK, palette, alpha, 16 bit), `rgb` is what Pillow's convert("RGB") gives.
+ * EXIF orientation is not applied, as the field's loaders do not. Damaged or truncated files, unknown formats
+ * and pictures above the pixel limit are refused with one line; the limit is checked before anything is
+ * allocated.
+ *
+ * The field's loaders resize before they convert to RGB, so a resize must know what the pixels were: that is
+ * `kind` and `extra`, which src/data/view/transform.h reads. Code that makes pictures of its own leaves them zero.
+ */
+#ifndef IO_IMAGE_IMAGE_H
+#define IO_IMAGE_IMAGE_H
+
+#include "core/ctx.h"
+
+typedef enum image_kind {
+    IMAGE_RGB = 0, /* colour or grey: nothing beyond rgb */
+    IMAGE_ALPHA,   /* extra: alpha, (height, width); resized with premultiplied colours */
+    IMAGE_CMYK,    /* extra: C, M, Y, K, (height, width, 4); resized in these */
+    IMAGE_INDEXED  /* palette or 1 bit: resized by the nearest pixel; extra is NULL */
+} image_kind;
+
+typedef struct image {
+    uint8_t *rgb; /* (height, width, 3); owned */
+    int64_t width, height;
+    image_kind kind;
+    uint8_t *extra; /* owned, or NULL */
+} image;
+
+typedef struct image_limits {
+    int64_t max_pixels; /* 0: no limit */
+    int jpeg_scale;     /* eighths of the size to decode a JPEG at, 1..8; 8 or 0: full size */
+} image_limits;
+
+#define IMAGE_MAX_PIXELS INT64_C(25000000)
+
+/* name is for messages. limits may be NULL: IMAGE_MAX_PIXELS, full size. On failure *out is empty. */
+cloob_status image_decode(cloob_ctx *ctx, const void *bytes, size_t size, const char *name, const image_limits *limits,
+                          image *out);
+cloob_status image_read(cloob_ctx *ctx, const char *path, const image_limits *limits, image *out);
+
+/* Width and height from the header alone. */
+cloob_status image_size(cloob_ctx *ctx, const void *bytes, size_t size, const char *name, int64_t *width,
+                        int64_t *height);
+
+cloob_status image_write_png(cloob_ctx *ctx, const char *path, const uint8_t *rgb, int64_t width, int64_t height);
+
+void image_release(image *im);
+
+/* --- many pictures, one after the other: buffers and codec state are kept ---------------------------- */
+
+typedef struct image_box {
+    int64_t top, left, height, width;
+} image_box;
+
+/* A window of a decoded picture. rgb points at the window's first pixel; rows are `stride` bytes apart. The
+ * bytes belong to whoever made the picture. extra follows kind: pixel (0, 0) of the window, 1 byte (alpha) or
+ * 4 bytes (CMYK) per pixel, rows extra_stride apart. */
+typedef struct image_part {
+    const uint8_t *rgb, *extra;
+    int64_t stride, extra_stride;
+    int64_t width, height;
+    image_kind kind;
+} image_part;
+
+image_part image_whole(const image *im);
+image_part image_window(const image_part *p, const image_box *box); /* the box must lie inside */
+
+/* One pixel, as Pillow converts it: (255 - k) - c (255 - k) / 255, rounded. */
+void image_cmyk_to_rgb(const uint8_t cmyk[4], uint8_t rgb[3]);
+
+typedef struct image_reader image_reader;
+
+cloob_status image_reader_create(cloob_ctx *ctx, image_reader **out);
+void image_reader_destroy(image_reader *r);
+
+/* Reads the header of a picture. bytes and name must stay until the load. */
+cloob_status image_reader_open(cloob_ctx *ctx, image_reader *r, const void *bytes, size_t size, const char *name,
+                               const image_limits *limits, int64_t *width, int64_t *height);
+
+/* Decodes what the box needs and no more where that is exact: the window's pixels equal those of the whole
+ * picture. box NULL: the whole. Valid until the next open. One load per open. */
+cloob_status image_reader_load(cloob_ctx *ctx, image_reader *r, const image_box *box, image_part *out);
+
+#endif

@@ -1,0 +1,235 @@
+/* JPEG through libjpeg, with the settings Pillow has: the accurate integer DCT and smooth chroma.
+ *
+ * libjpeg reports errors by a call that must not return; ours jumps back to the entry point that set the
+ * mark. Whatever lives across the mark is in jpeg_state, never in a local. Warnings are neither printed nor
+ * fatal, as in Pillow; running out of bytes is fatal, as in Pillow. */
+#include <setjmp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <jpeglib.h>
+#include <jerror.h>
+
+#include "io/image/image_codec.h"
+#include "io/image/jpeg_huffman.h"
+#include "io/image/jpeg_window.h"
+
+/* More scans than any encoder writes: a file of tiny scans over a huge picture would take hours. */
+enum { JPEG_MAX_SCANS = 100 };
+
+typedef struct jpeg_state {
+    jpeg_huffman huffman; /* first: client_data is read as this by jpeg_huffman.c */
+    struct jpeg_decompress_struct d;
+    struct jpeg_error_mgr error;
+    struct jpeg_source_mgr source;
+    struct jpeg_progress_mgr progress;
+    jmp_buf mark;
+    char why[JMSG_LENGTH_MAX];
+    bool no_memory;
+} jpeg_state;
+
+static bool match(const uint8_t *b, size_t n) { return n >= 3 && b[0] == 0xFF && b[1] == 0xD8 && b[2] == 0xFF; }
+
+static jpeg_state *state_of(j_common_ptr d) { return d->client_data; }
+
+static void give_up(jpeg_state *s, const char *why)
+{
+    snprintf(s->why, sizeof s->why, "%s", why);
+    longjmp(s->mark, 1);
+}
+
+static void on_error(j_common_ptr d)
+{
+    jpeg_state *s = state_of(d);
+    s->no_memory = d->err->msg_code == JERR_OUT_OF_MEMORY;
+    d->err->format_message(d, s->why);
+    longjmp(s->mark, 1);
+}
+
+static void on_message(j_common_ptr d) { (void)d; }
+static void on_warning(j_common_ptr d, int level)
+{
+    if (level < 0) d->err->num_warnings++;
+}
+
+static void on_progress(j_common_ptr d)
+{
+    if (((j_decompress_ptr)d)->input_scan_number > JPEG_MAX_SCANS) give_up(state_of(d), "more than 100 scans");
+}
+
+/* --- the source: all bytes at once ------------------------------------------------------------------- */
+
+static void source_nothing(j_decompress_ptr d) { (void)d; }
+
+static boolean source_empty(j_decompress_ptr d)
+{
+    give_up(state_of((j_common_ptr)d), "it is truncated");
+    return FALSE;
+}
+
+static void source_skip(j_decompress_ptr d, long n)
+{
+    if (n <= 0) return;
+    if ((size_t)n > d->src->bytes_in_buffer) source_empty(d);
+    d->src->next_input_byte += n;
+    d->src->bytes_in_buffer -= (size_t)n;
+}
+
+static void state_init(jpeg_state *s)
+{
+    s->d.err = jpeg_std_error(&s->error);
+    s->error.error_exit = on_error;
+    s->error.output_message = on_message;
+    s->error.emit_message = on_warning;
+    s->source.init_source = source_nothing;
+    s->source.term_source = source_nothing;
+    s->source.fill_input_buffer = source_empty;
+    s->source.skip_input_data = source_skip;
+    s->source.resync_to_restart = jpeg_resync_to_restart;
+    s->progress.progress_monitor = on_progress;
+}
+
+/* May jump to the mark. jpeg_create_decompress keeps err and client_data and clears everything else. */
+static void state_begin(jpeg_state *s, const image_reader *r)
+{
+    if (!s->d.mem) {
+        s->d.client_data = s;
+        jpeg_create_decompress(&s->d);
+        s->d.src = &s->source;
+        s->d.progress = &s->progress;
+    }
+    jpeg_abort_decompress(&s->d);
+    s->source.next_input_byte = r->bytes;
+    s->source.bytes_in_buffer = r->size;
+}
+
+static cloob_status state_failed(cloob_ctx *ctx, image_reader *r, jpeg_state *s)
+{
+    jpeg_abort_decompress(&s->d);
+    if (s->no_memory) return ctx_fail(ctx, CLOOB_ERR_MEMORY, "%s: out of memory for a JPEG picture", r->name);
+    return image_damaged(ctx, r, s->why);
+}
+
+/* --- header ------------------------------------------------------------------------------------------ */
+
+static void read_header(jpeg_state *s, image_reader *r)
+{
+    state_begin(s, r);
+    jpeg_read_header(&s->d, TRUE);
+    if (s->d.num_components != 1 && s->d.num_components != 3 && s->d.num_components != 4)
+        give_up(s, "neither grey, colour nor CMYK");
+    s->d.out_color_space = s->d.num_components == 4 ? JCS_CMYK : JCS_RGB;
+    s->d.scale_num = (unsigned)(r->limits.jpeg_scale ? r->limits.jpeg_scale : 8);
+    s->d.scale_denom = 8;
+    jpeg_calc_output_dimensions(&s->d);
+}
+
+static cloob_status state_need(cloob_ctx *ctx, image_reader *r)
+{
+    if (r->state[IMAGE_STATE_JPEG]) return CLOOB_OK;
+    jpeg_state *s = calloc(1, sizeof *s);
+    if (!s) return ctx_no_memory(ctx, sizeof *s, "the JPEG decoder");
+    state_init(s);
+    r->state[IMAGE_STATE_JPEG] = s;
+    return CLOOB_OK;
+}
+
+static cloob_status open_guarded(cloob_ctx *ctx, image_reader *r, jpeg_state *s)
+{
+    s->no_memory = false;
+    if (setjmp(s->mark)) return state_failed(ctx, r, s);
+    read_header(s, r);
+    CLOOB_TRY(image_check_size(ctx, r, s->d.image_width, s->d.image_height));
+    r->width = s->d.output_width;
+    r->height = s->d.output_height;
+    return CLOOB_OK;
+}
+
+static cloob_status jpeg_open(cloob_ctx *ctx, image_reader *r)
+{
+    CLOOB_TRY(state_need(ctx, r));
+    return open_guarded(ctx, r, r->state[IMAGE_STATE_JPEG]);
+}
+
+/* --- pixels ------------------------------------------------------------------------------------------ */
+
+static void read_rgb(jpeg_state *s, image_reader *r)
+{
+    int64_t end = r->have.top + r->have.height;
+    while (s->d.output_scanline < end) {
+        JSAMPROW rows[8];
+        int64_t y = s->d.output_scanline, n = 0;
+        for (; n < 8 && y + n < end; n++) rows[n] = r->rgb.data + (y + n - r->have.top) * r->have.width * 3;
+        jpeg_read_scanlines(&s->d, rows, (JDIMENSION)n);
+    }
+}
+
+/* When the last rows are not wanted, the file must still be complete: inside coded data FF D9 is the end and
+ * nothing else. Files of several scans have been read to their end before the first row came. */
+static void stop_early(jpeg_state *s)
+{
+    if (!jpeg_has_multiple_scans(&s->d) && s->d.unread_marker != JPEG_EOI &&
+        !memmem(s->source.next_input_byte, s->source.bytes_in_buffer, "\xFF\xD9", 2))
+        source_empty(&s->d);
+    jpeg_abort_decompress(&s->d);
+}
+
+/* Pillow takes every CMYK file to be written the Adobe way, inverted. rgb = (255 - k) scaled by (255 - c). */
+static void invert_cmyk(uint8_t *cmyk, uint8_t *rgb, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++, cmyk += 4, rgb += 3) {
+        for (int c = 0; c < 4; c++) cmyk[c] = (uint8_t)(255 - cmyk[c]);
+        image_cmyk_to_rgb(cmyk, rgb);
+    }
+}
+
+static void read_cmyk(jpeg_state *s, image_reader *r)
+{
+    r->kind = IMAGE_CMYK;
+    while (s->d.output_scanline < s->d.output_height) {
+        int64_t y = s->d.output_scanline;
+        JSAMPROW row = r->extra.data + y * r->width * 4;
+        jpeg_read_scanlines(&s->d, &row, 1);
+        invert_cmyk(row, r->rgb.data + y * r->width * 3, r->width);
+    }
+}
+
+static cloob_status load_guarded(cloob_ctx *ctx, image_reader *r, jpeg_state *s, bool fast)
+{
+    bool cmyk = s->d.num_components == 4;
+    if (setjmp(s->mark)) return state_failed(ctx, r, s);
+    jpeg_start_decompress(&s->d);
+    if (fast) jpeg_huffman_install(&s->huffman, &s->d);
+    r->have = cmyk ? (image_box){ 0, 0, r->height, r->width } : r->want;
+    if (!cmyk) jpeg_window_begin(&s->d, &r->have);
+    CLOOB_TRY(image_buffer_reserve(ctx, &r->rgb, (size_t)(r->have.width * r->have.height * 3)));
+    if (cmyk) CLOOB_TRY(image_buffer_reserve(ctx, &r->extra, (size_t)(r->width * r->height * 4)));
+    if (cmyk) read_cmyk(s, r);
+    else read_rgb(s, r);
+    if (s->d.output_scanline < s->d.output_height) stop_early(s);
+    else jpeg_finish_decompress(&s->d);
+    return CLOOB_OK;
+}
+
+static cloob_status jpeg_load(cloob_ctx *ctx, image_reader *r)
+{
+    jpeg_state *s = r->state[IMAGE_STATE_JPEG];
+    s->huffman.refused = false;
+    cloob_status status = load_guarded(ctx, r, s, true);
+    if (status == CLOOB_OK || !s->huffman.refused) return status;
+    CLOOB_TRY(jpeg_open(ctx, r)); /* once more from the start, by libjpeg alone */
+    return load_guarded(ctx, r, s, false);
+}
+
+static void jpeg_close(image_reader *r)
+{
+    jpeg_state *s = r->state[IMAGE_STATE_JPEG];
+    if (!s) return;
+    if (s->d.mem) jpeg_destroy_decompress(&s->d);
+    jpeg_huffman_release(&s->huffman);
+    free(s);
+    r->state[IMAGE_STATE_JPEG] = NULL;
+}
+
+const image_codec image_jpeg = { "JPEG", match, jpeg_open, jpeg_load, jpeg_close };

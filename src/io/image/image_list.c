@@ -1,0 +1,88 @@
+/* Folders are read depth first and sorted at the end, so that the order is that of the paths on every system.
+ */
+#include "io/image/image_list.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+
+#include "core/file.h"
+
+enum { FOLDERS_DEEP = 64 };
+
+static bool looks_like_picture(const char *name)
+{
+    static const char *const endings[] = { ".jpg", ".jpeg", ".png", ".webp" };
+    const char *dot = strrchr(name, '.');
+    for (size_t i = 0; dot && i < sizeof endings / sizeof *endings; i++)
+        if (strcasecmp(dot, endings[i]) == 0) return true;
+    return false;
+}
+
+static cloob_status add_file(cloob_ctx *ctx, image_list *l, const char *path, const struct stat *st, bool named)
+{
+    if (l->count == l->capacity) {
+        int64_t more = l->capacity ? 2 * l->capacity : 64;
+        image_entry *item = realloc(l->item, (size_t)more * sizeof *item);
+        if (!item) return ctx_no_memory(ctx, (size_t)more * sizeof *item, "a list of pictures");
+        l->item = item, l->capacity = more;
+    }
+    const char *kept = arena_string(&l->a, path);
+    if (!kept) return ctx_no_memory(ctx, strlen(path), "a path");
+    int64_t ns = (int64_t)st->st_mtim.tv_sec * 1000000000 + st->st_mtim.tv_nsec;
+    l->item[l->count++] = (image_entry){ kept, (int64_t)st->st_size, ns, named };
+    return CLOOB_OK;
+}
+
+static cloob_status add_folder(cloob_ctx *ctx, image_list *l, const char *path, int depth);
+
+static cloob_status add_found(cloob_ctx *ctx, image_list *l, const char *path, const char *name, int depth)
+{
+    struct stat st;
+    if (lstat(path, &st) != 0) return CLOOB_OK; /* gone since the folder was read */
+    if (S_ISDIR(st.st_mode)) return add_folder(ctx, l, path, depth + 1);
+    if (!looks_like_picture(name) || stat(path, &st) != 0 || !S_ISREG(st.st_mode)) return CLOOB_OK;
+    return add_file(ctx, l, path, &st, false);
+}
+
+static cloob_status add_folder(cloob_ctx *ctx, image_list *l, const char *path, int depth)
+{
+    cloob_status status = CLOOB_OK;
+    if (depth > FOLDERS_DEEP) return ctx_fail(ctx, CLOOB_ERR_IO, "%s: folders deeper than %d", path, FOLDERS_DEEP);
+    DIR *d = opendir(path);
+    if (!d) return ctx_fail(ctx, CLOOB_ERR_IO, "%s: %s", path, strerror(errno));
+    for (struct dirent *e; status == CLOOB_OK && (e = readdir(d));) {
+        if (e->d_name[0] == '.') continue;
+        char *inside = file_join(path, e->d_name);
+        status = inside ? add_found(ctx, l, inside, e->d_name, depth) : ctx_no_memory(ctx, strlen(path), "a path");
+        free(inside);
+    }
+    closedir(d);
+    return status;
+}
+
+static int by_path(const void *a, const void *b)
+{
+    return strcmp(((const image_entry *)a)->path, ((const image_entry *)b)->path);
+}
+
+cloob_status image_list_add(cloob_ctx *ctx, image_list *l, const char *path)
+{
+    struct stat st;
+    int64_t before = l->count;
+    if (stat(path, &st) != 0) return ctx_fail(ctx, CLOOB_ERR_IO, "%s: %s", path, strerror(errno));
+    if (!S_ISDIR(st.st_mode)) return add_file(ctx, l, path, &st, true);
+    CLOOB_TRY(add_folder(ctx, l, path, 0));
+    if (l->count > before) qsort(l->item + before, (size_t)(l->count - before), sizeof *l->item, by_path);
+    return CLOOB_OK;
+}
+
+void image_list_release(image_list *l)
+{
+    free(l->item);
+    arena_release(&l->a);
+    *l = (image_list){ 0 };
+}

@@ -1,0 +1,433 @@
+/* The pickle stack machine: one function per opcode, one table. */
+#include "io/torch/pickle.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "io/torch/pickle_machine.h"
+
+enum { SLAB_VALUES = 512, VALUE_LIMIT = 4 << 20 };
+
+/* ---- memory and messages ------------------------------------------------------------------------- */
+
+cloob_status pk_fail(pk_machine *m, const char *what)
+{
+    return ctx_fail(m->ctx, CLOOB_ERR_FORMAT, "%s: damaged pickle at byte %lld: %s", m->name,
+                    (long long)(m->at - m->begin), what);
+}
+
+/* Every item of a container took a byte to make; only dicts made from lists of pairs copy items once more. */
+static int64_t append_limit(const pk_machine *m) { return 4 * (m->end - m->begin) + 64; }
+
+cloob_status pk_no_memory(pk_machine *m)
+{
+    if (m->values < VALUE_LIMIT && m->appended < append_limit(m))
+        return ctx_no_memory(m->ctx, sizeof(pk_value) * SLAB_VALUES, m->name);
+    return ctx_fail(m->ctx, CLOOB_ERR_FORMAT, "%s: its pickle has more than %d values; this is no file of weights",
+                    m->name, VALUE_LIMIT);
+}
+
+pk_value *pk_new(pk_machine *m, pk_kind kind)
+{
+    if (m->values >= VALUE_LIMIT) return NULL;
+    if (!m->slab_left) {
+        m->slab = arena_push(m->a, SLAB_VALUES * sizeof *m->slab);
+        m->slab_left = m->slab ? SLAB_VALUES : 0;
+        if (!m->slab) return NULL;
+    }
+    pk_value *v = &m->slab[SLAB_VALUES - m->slab_left--];
+    v->kind = kind;
+    m->values++;
+    return v;
+}
+
+/* Arrays inside values double in the arena: what is left behind is less than what is kept. */
+bool pk_append(pk_machine *m, pk_value *c, pk_value *item)
+{
+    int64_t used = c->kind == PK_DICT ? c->integer : c->count; /* a dict counts single items in `integer` */
+    if (m->appended++ >= append_limit(m)) return false;
+    if (used == c->capacity) {
+        int64_t capacity = c->capacity ? 2 * c->capacity : 8;
+        pk_value **bigger = arena_push(m->a, (size_t)capacity * sizeof *bigger);
+        if (!bigger) return false;
+        if (used) memcpy(bigger, c->item, (size_t)used * sizeof *bigger);
+        c->item = bigger;
+        c->capacity = capacity;
+    }
+    c->item[used] = item;
+    if (c->kind == PK_DICT) c->count = ++c->integer / 2;
+    else c->count++;
+    return true;
+}
+
+/* The machine's own arrays are on the heap and go when the pickle is read. */
+static bool grow(void **array, int64_t *capacity, int64_t need, size_t item)
+{
+    int64_t wanted = *capacity ? *capacity : 64;
+    while (wanted <= need) wanted *= 2;
+    if (wanted == *capacity) return true;
+    void *bigger = realloc(*array, (size_t)wanted * item);
+    if (!bigger) return false;
+    memset((char *)bigger + (size_t)*capacity * item, 0, (size_t)(wanted - *capacity) * item);
+    *array = bigger;
+    *capacity = wanted;
+    return true;
+}
+
+/* ---- the stack ----------------------------------------------------------------------------------- */
+
+cloob_status pk_push(pk_machine *m, pk_value *v)
+{
+    if (!v) return pk_no_memory(m);
+    if (m->depth >= m->stack_capacity && !grow((void **)&m->stack, &m->stack_capacity, m->depth, sizeof *m->stack))
+        return pk_no_memory(m);
+    m->stack[m->depth++] = v;
+    return CLOOB_OK;
+}
+
+/* What lies above the newest mark is what may be taken. */
+static int64_t above_mark(const pk_machine *m) { return m->depth - (m->marks ? m->mark[m->marks - 1] : 0); }
+
+static pk_value *pop(pk_machine *m) { return above_mark(m) > 0 ? m->stack[--m->depth] : NULL; }
+
+static pk_value *top(pk_machine *m) { return above_mark(m) > 0 ? m->stack[m->depth - 1] : NULL; }
+
+/* Everything above the mark; the mark goes. *from stays valid until the next push. */
+static cloob_status pop_to_mark(pk_machine *m, pk_value ***from, int64_t *count)
+{
+    *from = NULL;
+    *count = 0;
+    if (!m->marks) return pk_fail(m, "no mark");
+    int64_t base = m->mark[--m->marks];
+    *from = m->stack ? m->stack + base : NULL; /* nothing was ever pushed: no stack yet */
+    *count = m->depth - base;
+    m->depth = base;
+    return CLOOB_OK;
+}
+
+/* A list, tuple or dict of the given values. */
+static pk_value *gather(pk_machine *m, pk_kind kind, pk_value **from, int64_t count)
+{
+    pk_value *v = pk_new(m, kind);
+    for (int64_t i = 0; v && i < count; i++)
+        if (!pk_append(m, v, from[i])) return NULL;
+    return v;
+}
+
+/* ---- memo ---------------------------------------------------------------------------------------- */
+
+static cloob_status memo_put(pk_machine *m, uint64_t index)
+{
+    pk_value *v = top(m);
+    if (!v) return pk_fail(m, "nothing to remember");
+    if (index > (uint64_t)(m->end - m->begin)) return pk_fail(m, "memo index beyond all that could be remembered");
+    if ((int64_t)index >= m->memo_capacity &&
+        !grow((void **)&m->memo, &m->memo_capacity, (int64_t)index, sizeof *m->memo))
+        return pk_no_memory(m);
+    m->memo[index] = v;
+    m->memo_count++;
+    return CLOOB_OK;
+}
+
+static cloob_status memo_get(pk_machine *m, uint64_t index)
+{
+    if (index >= (uint64_t)m->memo_capacity || !m->memo[index]) return pk_fail(m, "nothing remembered there");
+    return pk_push(m, m->memo[index]);
+}
+
+static cloob_status memo_line(pk_machine *m, bool put)
+{
+    const char *line = NULL;
+    size_t n = 0;
+    uint64_t index = 0;
+    CLOOB_TRY(pk_take_line(m, &line, &n));
+    if (!n || n > 9) return pk_fail(m, "bad memo index");
+    for (size_t i = 0; i < n; i++) {
+        if (line[i] < '0' || line[i] > '9') return pk_fail(m, "bad memo index");
+        index = index * 10 + (uint64_t)(line[i] - '0');
+    }
+    return put ? memo_put(m, index) : memo_get(m, index);
+}
+
+static cloob_status memo_binary(pk_machine *m, int bytes, bool put)
+{
+    uint64_t index;
+    if (!pk_take_uint(m, bytes, &index)) return pk_fail(m, "cut short");
+    return put ? memo_put(m, index) : memo_get(m, index);
+}
+
+/* ---- containers ---------------------------------------------------------------------------------- */
+
+static cloob_status push_gathered(pk_machine *m, pk_kind kind)
+{
+    pk_value **from;
+    int64_t n;
+    CLOOB_TRY(pop_to_mark(m, &from, &n));
+    if (kind == PK_DICT && n % 2) return pk_fail(m, "key without a value");
+    return pk_push(m, gather(m, kind, from, n));
+}
+
+static cloob_status push_tuple(pk_machine *m, int64_t n)
+{
+    if (above_mark(m) < n) return pk_fail(m, "stack too short for a tuple");
+    m->depth -= n;
+    return pk_push(m, gather(m, PK_TUPLE, m->stack + m->depth, n));
+}
+
+static cloob_status append_to_top(pk_machine *m, pk_kind kind, pk_value **from, int64_t n)
+{
+    pk_value *c = top(m);
+    if (!c || c->kind != kind) return pk_fail(m, kind == PK_DICT ? "no dict to add to" : "no list to add to");
+    if (kind == PK_DICT && n % 2) return pk_fail(m, "key without a value");
+    for (int64_t i = 0; i < n; i++)
+        if (!pk_append(m, c, from[i])) return pk_no_memory(m);
+    return CLOOB_OK;
+}
+
+static cloob_status append_marked(pk_machine *m, pk_kind kind)
+{
+    pk_value **from;
+    int64_t n;
+    CLOOB_TRY(pop_to_mark(m, &from, &n));
+    return append_to_top(m, kind, from, n);
+}
+
+static cloob_status append_some(pk_machine *m, pk_kind kind, int64_t n)
+{
+    if (above_mark(m) < n + 1) return pk_fail(m, "stack too short");
+    m->depth -= n;
+    return append_to_top(m, kind, m->stack + m->depth, n);
+}
+
+static cloob_status push_mark(pk_machine *m)
+{
+    if (m->marks >= m->mark_capacity && !grow((void **)&m->mark, &m->mark_capacity, m->marks, sizeof *m->mark))
+        return pk_no_memory(m);
+    m->mark[m->marks++] = m->depth;
+    return CLOOB_OK;
+}
+
+/* ---- names and calls ----------------------------------------------------------------------------- */
+
+static cloob_status op_global(pk_machine *m)
+{
+    const char *module, *name;
+    size_t module_bytes, name_bytes;
+    pk_value *v;
+    CLOOB_TRY(pk_take_line(m, &module, &module_bytes));
+    CLOOB_TRY(pk_take_line(m, &name, &name_bytes));
+    CLOOB_TRY(pk_global(m, module, module_bytes, name, name_bytes, &v));
+    return pk_push(m, v);
+}
+
+static cloob_status op_stack_global(pk_machine *m)
+{
+    pk_value *name = pop(m), *module = pop(m), *v;
+    if (!name || !module || name->kind != PK_STRING || module->kind != PK_STRING)
+        return pk_fail(m, "a name that is no text");
+    CLOOB_TRY(pk_global(m, module->text, (size_t)module->integer, name->text, (size_t)name->integer, &v));
+    return pk_push(m, v);
+}
+
+static cloob_status op_reduce(pk_machine *m)
+{
+    pk_value *args = pop(m), *callee = pop(m), *v;
+    if (!args || !callee || args->kind != PK_TUPLE) return pk_fail(m, "a call without its arguments");
+    CLOOB_TRY(pk_call(m, callee, args, &v));
+    return pk_push(m, v);
+}
+
+static cloob_status op_newobj_ex(pk_machine *m)
+{
+    pk_value *named = pop(m);
+    if (!named || named->kind != PK_DICT || named->count) return pk_fail(m, "a constructor with named arguments");
+    return op_reduce(m);
+}
+
+/* INST has its class in the stream, OBJ on the stack above the mark. */
+static cloob_status op_inst(pk_machine *m, bool from_stack)
+{
+    pk_value **from, *v;
+    int64_t n;
+    if (!from_stack) CLOOB_TRY(op_global(m)); /* lands above the mark, after the arguments */
+    CLOOB_TRY(pop_to_mark(m, &from, &n));
+    if (n < 1) return pk_fail(m, "an instance without its class");
+    pk_value *class_ = from_stack ? from[0] : from[n - 1];
+    pk_value *args = gather(m, PK_TUPLE, from_stack ? from + 1 : from, n - 1);
+    if (!args) return pk_no_memory(m);
+    CLOOB_TRY(pk_call(m, class_, args, &v));
+    return pk_push(m, v);
+}
+
+static cloob_status op_build(pk_machine *m)
+{
+    pk_value *state = pop(m), *obj = top(m);
+    if (!state || !obj) return pk_fail(m, "a state without its object");
+    return pk_build(m, obj, state);
+}
+
+static cloob_status op_persistent(pk_machine *m, bool line)
+{
+    pk_value *v;
+    if (line) return pk_fail(m, "a storage named by a line of text");
+    pk_value *id = pop(m);
+    if (!id) return pk_fail(m, "nothing on the stack");
+    CLOOB_TRY(pk_persistent(m, id, &v));
+    return pk_push(m, v);
+}
+
+/* ---- dispatch ------------------------------------------------------------------------------------ */
+
+static cloob_status op_protocol(pk_machine *m)
+{
+    uint64_t v;
+    if (!pk_take_uint(m, 1, &v)) return pk_fail(m, "cut short");
+    return v <= 5 ? CLOOB_OK : pk_fail(m, "protocol above 5");
+}
+
+static cloob_status op_pop(pk_machine *m)
+{
+    if (above_mark(m) > 0) m->depth--;
+    else if (m->marks) m->marks--;
+    else return pk_fail(m, "nothing to drop");
+    return CLOOB_OK;
+}
+
+static cloob_status op_pop_mark(pk_machine *m)
+{
+    pk_value **from;
+    int64_t n;
+    return pop_to_mark(m, &from, &n);
+}
+
+static cloob_status op_frame(pk_machine *m)
+{
+    uint64_t bytes; /* frames only help readers of streams; the whole pickle is in memory */
+    return pk_take_uint(m, 8, &bytes) ? CLOOB_OK : pk_fail(m, "cut short");
+}
+
+static cloob_status op_dup(pk_machine *m)
+{
+    pk_value *v = top(m);
+    return v ? pk_push(m, v) : pk_fail(m, "nothing to double");
+}
+
+static cloob_status op_container(pk_machine *m, unsigned char op, bool *known)
+{
+    switch (op) {
+    case '(': return push_mark(m);
+    case '0': return op_pop(m);
+    case '1': return op_pop_mark(m);
+    case '2': return op_dup(m);
+    case ']': return pk_push(m, pk_new(m, PK_LIST));
+    case '}': return pk_push(m, pk_new(m, PK_DICT));
+    case ')': return pk_push(m, pk_new(m, PK_TUPLE));
+    case 0x8f: return pk_push(m, pk_new(m, PK_TUPLE));
+    case 'l': return push_gathered(m, PK_LIST);
+    case 'd': return push_gathered(m, PK_DICT);
+    case 't':
+    case 0x91: return push_gathered(m, PK_TUPLE);
+    case 0x85:
+    case 0x86:
+    case 0x87: return push_tuple(m, op - 0x84);
+    case 'a': return append_some(m, PK_LIST, 1);
+    case 'e': return append_marked(m, PK_LIST);
+    case 0x90: return append_marked(m, PK_TUPLE);
+    case 's': return append_some(m, PK_DICT, 2);
+    case 'u': return append_marked(m, PK_DICT);
+    default: *known = false; return CLOOB_OK;
+    }
+}
+
+static cloob_status op_other(pk_machine *m, unsigned char op, bool *known)
+{
+    switch (op) {
+    case 0x80: return op_protocol(m);
+    case 0x95: return op_frame(m);
+    case 'p': return memo_line(m, true);
+    case 'q': return memo_binary(m, 1, true);
+    case 'r': return memo_binary(m, 4, true);
+    case 0x94: return memo_put(m, (uint64_t)m->memo_count);
+    case 'g': return memo_line(m, false);
+    case 'h': return memo_binary(m, 1, false);
+    case 'j': return memo_binary(m, 4, false);
+    case 'c': return op_global(m);
+    case 0x93: return op_stack_global(m);
+    case 'R':
+    case 0x81: return op_reduce(m);
+    case 0x92: return op_newobj_ex(m);
+    case 'i': return op_inst(m, false);
+    case 'o': return op_inst(m, true);
+    case 'b': return op_build(m);
+    case 'P': return op_persistent(m, true);
+    case 'Q': return op_persistent(m, false);
+    default: *known = false; return CLOOB_OK;
+    }
+}
+
+static cloob_status step(pk_machine *m, unsigned char op)
+{
+    bool scalar = true, container = true, other = true;
+    cloob_status status = pk_scalar(m, op, &scalar);
+    if (scalar) return status;
+    status = op_container(m, op, &container);
+    if (container) return status;
+    status = op_other(m, op, &other);
+    return other ? status : pk_fail(m, "not an instruction that files of weights have");
+}
+
+static cloob_status run(pk_machine *m, pk_value **root)
+{
+    while (m->at < m->end) {
+        unsigned char op = *m->at++;
+        if (op != '.') {
+            CLOOB_TRY(step(m, op));
+            continue;
+        }
+        if (m->depth != 1 || m->marks) return pk_fail(m, "it ends with something else than one value");
+        *root = m->stack[0];
+        return CLOOB_OK;
+    }
+    return pk_fail(m, "cut short");
+}
+
+cloob_status pickle_read(cloob_ctx *ctx, arena *a, const unsigned char *data, size_t size, const char *name,
+                         pk_result *out)
+{
+    pk_machine m = { .ctx = ctx, .a = a, .name = name, .begin = data, .at = data };
+    m.end = data + (size < PICKLE_LIMIT ? size : PICKLE_LIMIT);
+    *out = (pk_result){ 0 };
+    cloob_status status = size ? run(&m, &out->root) : pk_fail(&m, "empty");
+    out->used = (size_t)(m.at - m.begin);
+    out->storages = m.storages;
+    free(m.stack);
+    free(m.memo);
+    free(m.mark);
+    return status;
+}
+
+/* ---- queries
+ * -----------------------------------------------------------------------------------------------------------
+ */
+
+const char *pk_text(const pk_value *v)
+{
+    return v && v->kind == PK_STRING && strlen(v->text) == (size_t)v->integer ? v->text : NULL;
+}
+
+const pk_value *pk_get(const pk_value *dict, const char *key)
+{
+    if (!dict || dict->kind != PK_DICT) return NULL;
+    for (int64_t i = dict->count; i-- > 0;) {
+        const char *k = pk_text(dict->item[2 * i]);
+        if (k && strcmp(k, key) == 0) return dict->item[2 * i + 1];
+    }
+    return NULL;
+}
+
+bool pk_int(const pk_value *v, int64_t *out)
+{
+    if (!v || (v->kind != PK_INT && v->kind != PK_BOOL)) return false;
+    *out = v->integer;
+    return true;
+}

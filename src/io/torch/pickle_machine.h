@@ -1,0 +1,45 @@
+/* What the parts of the pickle reader share: the stack machine (pickle.c), numbers and texts
+ * (pickle_scalars.c) and the meaning of names (pickle_globals.c). Nobody else includes this. */
+#ifndef IO_TORCH_PICKLE_MACHINE_H
+#define IO_TORCH_PICKLE_MACHINE_H
+
+#include "io/torch/pickle.h"
+
+typedef struct pk_machine {
+    cloob_ctx *ctx;
+    arena *a;
+    const char *name;
+    const unsigned char *begin, *at, *end;
+    pk_value **stack, **memo;
+    int64_t depth, stack_capacity, memo_count, memo_capacity;
+    int64_t *mark;
+    int64_t marks, mark_capacity;
+    pk_value *slab; /* values are cut from slabs: the arena's own grain is 64 bytes */
+    int64_t slab_left, values, appended;
+    const pk_storage *storages;
+} pk_machine;
+
+cloob_status pk_fail(pk_machine *m, const char *what); /* "NAME: damaged pickle at byte N: WHAT" */
+/* NULL when memory or the bound on values is out; pk_no_memory then tells which. */
+pk_value *pk_new(pk_machine *m, pk_kind kind);
+cloob_status pk_no_memory(pk_machine *m);
+bool pk_append(pk_machine *m, pk_value *container, pk_value *item); /* list, tuple; dict: key, then value */
+
+cloob_status pk_push(pk_machine *m, pk_value *v);                           /* v NULL: memory is out */
+bool pk_take_uint(pk_machine *m, int bytes, uint64_t *out);                 /* little-endian, up to 8 bytes */
+cloob_status pk_take_line(pk_machine *m, const char **line, size_t *bytes); /* without its newline */
+
+/* Runs an instruction that pushes a number or a text; *known is set to false when op is none. */
+cloob_status pk_scalar(pk_machine *m, unsigned char op, bool *known);
+
+/* Looks the name up. A name that is not known is an error that says so. */
+cloob_status pk_global(pk_machine *m, const char *module, size_t module_bytes, const char *name, size_t name_bytes,
+                       pk_value **out);
+/* What calling `callee` with `args` (a tuple) would make; REDUCE, NEWOBJ, INST and OBJ all end here. */
+cloob_status pk_call(pk_machine *m, const pk_value *callee, const pk_value *args, pk_value **out);
+/* obj.__setstate__(state). Containers and tensors ignore the attributes set on them. */
+cloob_status pk_build(pk_machine *m, pk_value *obj, pk_value *state);
+/* The storage that a persistent id means. */
+cloob_status pk_persistent(pk_machine *m, const pk_value *id, pk_value **out);
+
+#endif

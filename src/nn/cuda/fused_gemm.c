@@ -1,0 +1,254 @@
+/* Ops that are two others: by one product that does the second's work before its result leaves the registers
+ * (fused_gemm.h), or one after the other, whichever was faster when the plan was made. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "nn/cuda/kernels.h"
+#include "nn/cuda/fused_gemm_kernels.h"
+#include "tensor/cuda/tune.h"
+
+typedef struct fused_state {
+    op_args first;          /* the first op's plan, for when they run one after the other */
+    size_t weight, partial; /* offsets in scratch: the transposed weight, partial sums */
+    int teams;              /* of the product; 0: one after the other */
+} fused_state;
+
+void fused_release_cuda(const op_env *env, op_args *a)
+{
+    fused_state *s = a->state;
+    if (s && s->first.state) conv_release_cuda(env, &s->first);
+    free(s);
+    a->state = NULL;
+}
+
+static void *at(const op_args *a, size_t offset) { return (char *)a->scratch + offset; }
+
+static int sms_of(const op_env *env) { return ((const cuda_state *)env->dev->state)->sms; }
+
+/* ---- timing -------------------------------------------------------------------------------------- */
+
+enum { BUFFERS = 6 };
+
+typedef struct trial {
+    cloob_ctx *ctx;
+    cudaStream_t stream;
+    fused_gemm p;
+    int sms;
+    void *buffer[BUFFERS];
+} trial;
+
+static cloob_status trial_run(void *user)
+{
+    trial *t = user;
+    return cuda_check(t->ctx, fused_run(t->stream, &t->p, t->sms), "timing a joined product");
+}
+
+static cloob_status trial_open(trial *t)
+{
+    int64_t big = t->p.m * t->p.n, reads = t->p.ending == PRODUCT_REDUCE ? big : 0;
+    int64_t count[BUFFERS] = { t->p.m * t->p.k, t->p.n * t->p.k, big, reads, 2 * reads, 4 * t->p.n * (t->sms + 1) };
+    for (int i = 0; i < BUFFERS; i++) {
+        if (!count[i]) continue;
+        CLOOB_TRY(
+            cuda_check(t->ctx, cudaMalloc(&t->buffer[i], (size_t)count[i] * 2), "room for timing a joined product"));
+        CLOOB_TRY(cuda_fill_noise(t->ctx, t->stream, t->buffer[i], CLOOB_BF16, count[i]));
+    }
+    t->p.a = t->buffer[0];
+    t->p.b = t->buffer[1];
+    t->p.y = t->buffer[2];
+    t->p.x = t->buffer[3];
+    t->p.other = t->buffer[4];
+    t->p.mask = reads ? (char *)t->buffer[4] + 2 * big : NULL;
+    t->p.partial = t->buffer[5];
+    return CLOOB_OK;
+}
+
+typedef struct product_choice {
+    float ms;
+    int32_t teams;
+} product_choice;
+
+static void try_teams(const op_env *env, const fused_gemm *p, int teams, product_choice *best)
+{
+    cuda_state *s = cuda_use(env->dev);
+    trial t = { .ctx = env->ctx, .stream = s->stream, .p = *p, .sms = s->sms };
+    float ms;
+    t.p.teams = teams;
+    if (fused_parts(&t.p, s->sms) == 0) return;
+    if (trial_open(&t) == CLOOB_OK && cuda_time(env->ctx, env->dev, trial_run, &t, &ms) == CLOOB_OK && ms < best->ms)
+        *best = (product_choice){ ms, teams };
+    for (int i = 0; i < BUFFERS; i++) cudaFree(t.buffer[i]);
+    cudaGetLastError();
+}
+
+/* How fast the product with its ending is, from the cache or by trials; ms large when it cannot be tried. */
+static product_choice product_time(const op_env *env, const fused_gemm *p)
+{
+    char key[TUNE_KEY];
+    product_choice best = { 1e30f, 0 };
+    tune_cache *cache = cuda_use(env->dev)->tune;
+    snprintf(key, sizeof key, "joined-%d-%lldx%lldx%lld", (int)p->ending, (long long)p->m, (long long)p->n,
+             (long long)p->k);
+    if (tune_get(cache, key, &best, sizeof best)) return best;
+    try_teams(env, p, 2, &best);
+    try_teams(env, p, 4, &best);
+    tune_put(cache, key, &best, sizeof best);
+    return best;
+}
+
+/* Milliseconds for a pass over memory at a bandwidth we reach, and its launches. */
+static float pass_ms(double bytes) { return (float)(bytes / 4.0e9) + 0.006f; }
+
+/* ---- what both share ------------------------------------------------------------------------- */
+
+static cloob_status state_make(const op_env *env, op_args *a, fused_state **out)
+{
+    a->state = *out = calloc(1, sizeof **out);
+    return *out ? CLOOB_OK : ctx_no_memory(env->ctx, sizeof **out, "a joined product's plan");
+}
+
+/* How many teams, or 0 when one after the other is better. CLOOB_JOINED=never|2|4 overrides the timing, for
+ * tests and measurements. */
+static int teams_for(const op_env *env, const fused_gemm *p, float apart_ms)
+{
+    const char *wish = getenv("CLOOB_JOINED");
+    if (!fused_takes(p->n, p->k) || (wish && strcmp(wish, "never") == 0)) return 0;
+    if (wish && (*wish == '2' || *wish == '4')) {
+        fused_gemm wished = *p;
+        wished.teams = *wish - '0';
+        return fused_parts(&wished, sms_of(env)) ? wished.teams : 0;
+    }
+    product_choice c = product_time(env, p);
+    ctx_log(env->ctx, CLOOB_LOG_DEBUG, "joined %d, %lld x %lld x %lld: %.4f ms by %d teams, one after the other %.4f",
+            (int)p->ending, (long long)p->m, (long long)p->n, (long long)p->k, (double)c.ms, c.teams, (double)apart_ms);
+    return c.ms < apart_ms ? c.teams : 0;
+}
+
+/* Keeps what is faster and lays out scratch: for the two ops, which begin at its start, or the weight and the
+ * sums. */
+static void decide(const op_env *env, op_args *a, fused_state *s, fused_gemm *p, bool can, float apart_ms,
+                   size_t second_scratch)
+{
+    p->teams = s->teams = can ? teams_for(env, p, apart_ms) : 0;
+    size_t apart = s->first.scratch_bytes > second_scratch ? s->first.scratch_bytes : second_scratch;
+    s->weight = cuda_align(3 * (size_t)p->n * sizeof(float)); /* the ends of batch norm's sums use the start */
+    s->partial = s->weight + cuda_align((size_t)(p->n * p->k) * 2);
+    a->scratch_bytes = apart;
+    if (s->teams)
+        a->scratch_bytes = s->partial + (size_t)fused_parts(p, sms_of(env)) * 2 * (size_t)p->n * sizeof(float);
+}
+
+static cloob_status run_product(const op_env *env, const char *op, const fused_gemm *p)
+{
+    return cuda_check(env->ctx, fused_run(env->stream, p, sms_of(env)), op);
+}
+
+/* The weight (rows, cols) as the product wants it: (cols, rows), in scratch. */
+static cloob_status turned(const op_env *env, const op_args *a, const fused_state *s, const tensor *w, int64_t rows,
+                           int64_t cols, const void **out)
+{
+    *out = at(a, s->weight);
+    return cuda_check(env->ctx, transpose_bf16(env->stream, at(a, s->weight), w->data, rows, cols), "a weight");
+}
+
+static bool is_point(const tensor *w, const tensor *x, const op_attr *attr)
+{
+    return w->dim[1] == 1 && attr->stride == 1 && attr->pad == 0 && w->dim[3] == x->dim[3] && x->dtype == CLOOB_BF16;
+}
+
+/* The plan of the first op, with scratch and data of the joined call. */
+static op_args with_plan(op_args call, const fused_state *s)
+{
+    call.state = s->first.state;
+    return call;
+}
+
+/* ---- conv2d, then statistics --------------------------------------------------------------------- */
+
+static fused_gemm stats_product(const op_args *a, int teams)
+{
+    return (fused_gemm){ .ending = PRODUCT_STATS,
+                         .teams = teams,
+                         .m = tensor_rows(&a->out[0]),
+                         .n = tensor_cols(&a->out[0]),
+                         .k = a->in[0].dim[3],
+                         .a = a->in[0].data,
+                         .b = a->in[1].data,
+                         .column = a->in[2].data,
+                         .y = a->out[0].data };
+}
+
+cloob_status conv_stats_prepare_cuda(const op_env *env, op_args *a)
+{
+    fused_state *s;
+    fused_gemm p = stats_product(a, 0);
+    op_args stats = fused_stats(a);
+    CLOOB_TRY(state_make(env, a, &s));
+    s->first = fused_conv(a);
+    CLOOB_TRY(conv2d_prepare_cuda(env, &s->first));
+    CLOOB_TRY(bn_stats_prepare_cuda(env, &stats));
+    decide(env, a, s, &p, is_point(&a->in[1], &a->in[0], &a->attr),
+           conv_plan_ms(&s->first) + pass_ms((double)tensor_bytes(&a->out[0])), stats.scratch_bytes);
+    return CLOOB_OK;
+}
+
+cloob_status conv_stats_cuda(const op_env *env, const op_args *a)
+{
+    const fused_state *s = a->state;
+    op_args conv = with_plan(fused_conv(a), s), stats = fused_stats(a);
+    if (!s->teams) {
+        CLOOB_TRY(conv2d_cuda(env, &conv));
+        return bn_stats_cuda(env, &stats);
+    }
+    fused_gemm p = stats_product(a, s->teams); /* the running mean is what is taken off before summing */
+    p.partial = at(a, s->partial);
+    CLOOB_TRY(run_product(env, "conv_stats", &p));
+    return bn_stats_finish(env, &stats, p.partial, fused_parts(&p, sms_of(env)), p.column);
+}
+
+/* ---- conv2d_dx, then batch norm's backward reduction --------------------------------------------- */
+
+static fused_gemm reduce_product(const op_args *a, int teams)
+{
+    return (fused_gemm){ .ending = PRODUCT_REDUCE,
+                         .teams = teams,
+                         .m = tensor_rows(&a->in[3]),
+                         .n = tensor_cols(&a->in[3]),
+                         .k = a->in[0].dim[3],
+                         .a = a->in[0].data,
+                         .x = a->in[3].data,
+                         .other = a->in[2].data,
+                         .mask = a->in[8].data,
+                         .column = a->in[4].data,
+                         .y = a->out[3].data };
+}
+
+cloob_status conv_dx_reduce_prepare_cuda(const op_env *env, op_args *a)
+{
+    fused_state *s;
+    fused_gemm p = reduce_product(a, 0);
+    op_args reduce = fused_reduce(a);
+    CLOOB_TRY(state_make(env, a, &s));
+    s->first = fused_conv_dx(a);
+    CLOOB_TRY(conv2d_dx_prepare_cuda(env, &s->first));
+    CLOOB_TRY(bn_bwd_reduce_prepare_cuda(env, &reduce));
+    decide(env, a, s, &p, is_point(&a->in[1], &a->in[3], &a->attr) && a->attr.relu,
+           conv_plan_ms(&s->first) + pass_ms(5.0 * (double)tensor_bytes(&a->in[3])), reduce.scratch_bytes);
+    return CLOOB_OK;
+}
+
+cloob_status conv_dx_reduce_cuda(const op_env *env, const op_args *a)
+{
+    const fused_state *s = a->state;
+    op_args dx = with_plan(fused_conv_dx(a), s), reduce = fused_reduce(a);
+    if (!s->teams) {
+        CLOOB_TRY(conv2d_dx_cuda(env, &dx));
+        return bn_bwd_reduce_cuda(env, &reduce);
+    }
+    fused_gemm p = reduce_product(a, s->teams);
+    CLOOB_TRY(turned(env, a, s, &a->in[1], p.k, p.n, &p.b));
+    p.partial = at(a, s->partial);
+    CLOOB_TRY(run_product(env, "conv_dx_reduce", &p));
+    return bn_reduce_finish(env, &reduce, p.partial, fused_parts(&p, sms_of(env)));
+}

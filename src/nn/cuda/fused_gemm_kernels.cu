@@ -1,0 +1,355 @@
+/* One persistent block per multiprocessor. A block keeps one strip of columns and walks down the rows. Teams
+ * (warpgroups) multiply 64 rows by 64 or 128 columns each; one more warpgroup drives the copy engine. Teams
+ * share out the strip's columns, or, where it is narrow, rows. The strip of b stays in shared memory where it
+ * fits; else stages hold it, too.
+ *
+ * What an ending reads and writes beside the product travels by the copy engine as well, in boxes of 64 x 64:
+ * reads wait in slots of their own, results leave from two places in turns (or one, where memory is short).
+ * Between boxes and registers go 8 x 8 matrices, whose layout over lanes is that of the product. Sums over
+ * rows stay in registers until the block's last tile. */
+#include <math.h>
+
+#include "nn/cuda/gemm_epilogues.cuh"
+
+namespace {
+
+enum {
+    ROWS = 64, /* of a team's product */
+    MOST_STAGES = 8,
+    MOST_SLOTS = 2,
+    SHARED_BYTES = 216 << 10 /* beside what kernels declare */
+};
+
+struct maps {
+    CUtensorMap a, b, in[3], out;
+};
+
+struct layout { /* of dynamic shared memory, from its start: b's strip if it stays, slots, places for results,
+                   stages */
+    int across; /* teams beside each other; the others are below */
+    bool stays;
+    int stages, stage_bytes, b_bytes, slots, slot_bytes, places;
+};
+
+/* ---- the product --------------------------------------------------------------------------------- */
+
+/* What a block works on: columns from `strip` on; tiles of `height` rows, every parts-th from `part` on. */
+struct share {
+    int strip, width, part, parts, depth, tiles, height;
+};
+
+template <int TEAMS, int N>
+__device__ __forceinline__ share share_of(const fused_gemm &j, const layout &l)
+{
+    int width = l.across * 2 * N, strips = (int)((j.n + width - 1) / width), height = TEAMS / l.across * ROWS;
+    return { (int)blockIdx.x % strips * width,
+             width,
+             (int)blockIdx.x / strips,
+             (int)gridDim.x / strips,
+             (int)(j.k + DEPTH - 1) / DEPTH,
+             (int)((j.m + height - 1) / height),
+             height };
+}
+
+__device__ void copy_factors(ring r, const share &w, const maps &t, const layout &l, char *b, uint64_t *b_full)
+{
+    if (l.stays) {
+        barrier_expect(b_full, l.b_bytes);
+        for (int s = 0; s < w.depth; s++) copy_box(b + s * w.width * DEPTH * 2, &t.b, s * DEPTH, w.strip, b_full);
+    }
+    for (int tile = w.part; tile < w.tiles; tile += w.parts)
+        for (int s = 0; s < w.depth; s++) {
+            r.begin_fill();
+            for (int y = 0; y < w.height; y += ROWS)
+                copy_box(r.here() + y * DEPTH * 2, &t.a, s * DEPTH, tile * w.height + y, &r.full[r.at]);
+            if (!l.stays) copy_box(r.here() + w.height * DEPTH * 2, &t.b, s * DEPTH, w.strip, &r.full[r.at]);
+            r.next();
+        }
+}
+
+/* What a team's ending reads: boxes of 64 columns, tile by tile. */
+__device__ void copy_inputs(ring r, const share &w, const maps &t, int inputs, int column, int row, int width)
+{
+    for (int tile = w.part; tile < w.tiles; tile += w.parts)
+        for (int x = 0; x < width; x += 64) {
+            r.begin_fill();
+            for (int i = 0; i < inputs; i++)
+                copy_box(r.here() + i * BOX, &t.in[i], column + x, tile * w.height + row, &r.full[r.at]);
+            r.next();
+        }
+}
+
+/* The warps' sums, added in a fixed order over the teams that have the same columns. cell: (warps, 2, 2 N) of
+ * shared memory. */
+template <int TEAMS, int N>
+__device__ void write_sums(column_sums<N> &total, float *cell, const fused_gemm &j, const share &w, int across)
+{
+    int thread = threadIdx.x - 128, warp = thread / 32, lane = thread % 32, width = 2 * N;
+#pragma unroll
+    for (int i = 0; i < N / 2; i++) {
+        float a = total.s1[i], b = total.s2[i];
+#pragma unroll
+        for (int k = 4; k < 32; k *= 2) a += __shfl_xor_sync(~0u, a, k), b += __shfl_xor_sync(~0u, b, k);
+        int at = 16 * (i / 4) + 8 * (i / 2 % 2) + 2 * (lane % 4) + i % 2;
+        if (lane / 4 == 0) cell[(2 * warp) * width + at] = a, cell[(2 * warp + 1) * width + at] = b;
+    }
+    asm volatile("bar.sync 15, %0;" ::"n"(TEAMS * 128) : "memory");
+    int team = thread / 128, column = w.strip + team * width;
+    for (int i = thread % 128; i < 2 * width && team < across; i += 128) {
+        int which = i / width, at = i % width;
+        float sum = 0.0f;
+        for (int u = team; u < TEAMS; u += across)
+            for (int v = 4 * u; v < 4 * u + 4; v++) sum += cell[(2 * v + which) * width + at];
+        if (column + at < j.n) j.partial[((int64_t)w.part * 2 + which) * j.n + column + at] = sum;
+    }
+}
+
+__device__ __forceinline__ void team_barrier(int team) { asm volatile("bar.sync %0, 128;" ::"r"(team + 1) : "memory"); }
+__device__ __forceinline__ bool is_leader() { return threadIdx.x % 128 == 0; }
+
+/* Until the copy engine has read all results handed to it; known to the leader alone, to the others after the
+ * next barrier. */
+__device__ __forceinline__ void wait_sent()
+{
+    if (is_leader()) asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+}
+
+/* Results of one box: handed to the copy engine once the whole team has written them. */
+__device__ __forceinline__ void send(const CUtensorMap *map, const char *from, int column, int row)
+{
+    if (!is_leader()) return;
+    asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%2, %3}], [%1];" ::"l"(map),
+                 "r"(shared_address(from)), "r"(column), "r"(row)
+                 : "memory");
+    asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+}
+
+/* A team's life. b: its columns in the strip if that stays, else in the first stage; vector: its column numbers; results: its places. */
+template <int TEAMS, template <int> class E, int N>
+__device__ void work(ring factors, ring inputs, const share &w, const maps &t, const fused_gemm &j, const layout &l,
+                     int team, const char *b, const float *vector, char *results, float *cell)
+{
+    float c[N];
+    E<N> ending;
+    int lane = threadIdx.x % 32, below = team / l.across * ROWS, place = 0, column = w.strip + team % l.across * 2 * N;
+    ending.total.clear();
+    for (int tile = w.part; tile < w.tiles; tile += w.parts) {
+        int row = tile * w.height + below, first = row + threadIdx.x % 128 / 32 * 16 + lane / 4;
+        bool counts[2] = { first < j.m, first + 8 < j.m };
+        multiply_stages(c, factors, w.depth, false, [&](int s) -> stage_factors {
+            return { factors.here() + below * DEPTH * 2,
+                     b + (l.stays ? s * w.width * DEPTH * 2 : factors.at * factors.bytes) };
+        });
+#pragma unroll
+        for (int box = 0; box < N / 32; box++) {
+            char *out = results + place * BOX;
+            if (l.places == 1) {
+                wait_sent();
+                team_barrier(team);
+            }
+            if (E<N>::inputs) barrier_wait(&inputs.full[inputs.at], inputs.parity);
+#pragma unroll
+            for (int k = 0; k < 4; k++) {
+                float f[8];
+#pragma unroll
+                for (int i = 0; i < 8; i++) f[i] = c[32 * box + 8 * k + i];
+                ending.take(f, inputs.here(), out, matrix_row(k), vector, 4 * box + k, counts);
+            }
+            if (E<N>::inputs) {
+                __syncwarp();
+                if (lane == 0) barrier_arrive(&inputs.empty[inputs.at]);
+                inputs.next();
+            }
+            if (l.places == 2) wait_sent(); /* so the other place is free behind the barrier */
+            shared_publish();
+            team_barrier(team);
+            send(&t.out, out, column + 64 * box, row);
+            place = l.places - 1 - place;
+        }
+    }
+    if (is_leader()) asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
+    write_sums<TEAMS, N>(ending.total, cell, j, w, l.across);
+}
+
+/* N accumulators a thread: a team has 2 N columns. The first warpgroup copies: its warp 0 factors, warp 1 + i
+ * % 3 what team i's ending reads. */
+template <int TEAMS, template <int> class E, int N>
+__global__ void __launch_bounds__(128 + TEAMS * 128, 1)
+    product_kernel(const __grid_constant__ maps t, const __grid_constant__ fused_gemm j,
+                   const __grid_constant__ layout l)
+{
+    extern __shared__ char memory[];
+    __shared__ uint64_t full[MOST_STAGES], empty[MOST_STAGES], in_full[TEAMS][MOST_SLOTS], in_empty[TEAMS][MOST_SLOTS],
+        b_full;
+    __shared__ __align__(16) float column[TEAMS * 2 * N];
+    __shared__ float cell[TEAMS * 4 * 2 * 2 * N];
+    char *b = (char *)(((uintptr_t)memory + 1023) & ~(uintptr_t)1023), *slots = b + l.b_bytes;
+    char *results = slots + TEAMS * l.slots * l.slot_bytes, *stages = results + TEAMS * l.places * BOX;
+    share w = share_of<TEAMS, N>(j, l);
+    for (int i = threadIdx.x; i < w.width; i += blockDim.x)
+        column[i] = j.column && w.strip + i < j.n ? j.column[w.strip + i] : 0.0f;
+    if (threadIdx.x == 0) {
+        for (int s = 0; s < l.stages; s++)
+            barrier_init(&full[s], 1), barrier_init(&empty[s], TEAMS * 4); /* one per multiplying warp */
+        for (int s = 0; s < TEAMS * MOST_SLOTS; s++)
+            barrier_init(&in_full[0][0] + s, 1), barrier_init(&in_empty[0][0] + s, 4);
+        barrier_init(&b_full, 1);
+        barrier_publish();
+    }
+    __syncthreads();
+    ring factors = { stages, full, empty, l.stage_bytes, l.stages, 0, 0 };
+    bool copies = threadIdx.x < 128;
+    int team = copies ? threadIdx.x % 32 : threadIdx.x / 128 - 1; /* lane i of copying warp 1 + i % 3 serves team i */
+    int mine = team < TEAMS ? team : 0;
+    ring inputs = { slots + mine * l.slots * l.slot_bytes, in_full[mine], in_empty[mine], l.slot_bytes, l.slots, 0, 0 };
+    if (copies) {
+        if constexpr (TEAMS == 2) asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
+        else asm volatile("setmaxnreg.dec.sync.aligned.u32 32;");
+        if (threadIdx.x == 0) copy_factors(factors, w, t, l, b, &b_full);
+        else if (E<N>::inputs && team < TEAMS && threadIdx.x / 32 == 1 + team % 3)
+            copy_inputs(inputs, w, t, E<N>::inputs, w.strip + team % l.across * 2 * N, team / l.across * ROWS, 2 * N);
+    } else {
+        if constexpr (TEAMS == 2) asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
+        else asm volatile("setmaxnreg.inc.sync.aligned.u32 112;");
+        if (l.stays) barrier_wait(&b_full, 0);
+        int shift = team % l.across * 2 * N;
+        const char *b_mine = (l.stays ? b : stages + w.height * DEPTH * 2) + shift * DEPTH * 2;
+        work<TEAMS, E, N>(factors, inputs, w, t, j, l, team, b_mine, column + shift, results + team * l.places * BOX,
+                          cell);
+    }
+}
+
+/* 32 x 32 tiles through shared memory. */
+__global__ void transpose_kernel(uint16_t *to, const uint16_t *from, int rows, int cols)
+{
+    __shared__ uint16_t tile[32][34];
+    int c = blockIdx.x * 32 + threadIdx.x, r = blockIdx.y * 32;
+    for (int y = threadIdx.y; y < 32 && c < cols; y += 8)
+        if (r + y < rows) tile[y][threadIdx.x] = from[(int64_t)(r + y) * cols + c];
+    __syncthreads();
+    for (int y = threadIdx.y; y < 32 && r + (int)threadIdx.x < rows; y += 8)
+        if (blockIdx.x * 32 + y < cols)
+            to[(int64_t)(blockIdx.x * 32 + y) * rows + r + threadIdx.x] = tile[threadIdx.x][y];
+}
+
+/* ---- launching ----------------------------------------------------------------------------------- */
+
+int inputs_of(product_ending e) { return e == PRODUCT_REDUCE ? 3 : 0; }
+
+struct choice {
+    int teams, columns; /* columns of a team */
+    layout l;
+    int width() const { return columns * l.across; }
+    int height() const { return teams / l.across * ROWS; }
+};
+
+/* Lays out shared memory; stages 0: does not fit. */
+void lay_out(choice &c, const fused_gemm *p, bool stays)
+{
+    layout &l = c.l;
+    int depth = (int)((p->k + DEPTH - 1) / DEPTH), b_step = c.width() * DEPTH * 2;
+    l.stays = stays;
+    l.b_bytes = stays ? depth * b_step : 0;
+    l.stage_bytes = c.height() * DEPTH * 2 + (stays ? 0 : b_step);
+    l.slot_bytes = inputs_of(p->ending) * BOX;
+    for (int roomy = 2; roomy >= 0; roomy--) { /* two slots and places, then one slot, then one place */
+        l.slots = l.slot_bytes ? (roomy == 2 ? MOST_SLOTS : 1) : 0;
+        l.places = roomy ? 2 : 1;
+        int left = SHARED_BYTES - 1024 - l.b_bytes - c.teams * (l.slots * l.slot_bytes + l.places * BOX);
+        l.stages = left < 2 * l.stage_bytes ? 0 : left / l.stage_bytes;
+        if (l.stages > MOST_STAGES) l.stages = MOST_STAGES;
+        if (l.stages > 2) break;
+    }
+}
+
+int strips_of(const fused_gemm *p, const choice &c) { return (int)((p->n + c.width() - 1) / c.width()); }
+
+/* What the strips read of a and b together, in elements. */
+double traffic(const fused_gemm *p, const choice &c)
+{
+    double a = (double)p->m * (double)p->k * strips_of(p, c);
+    return a + (c.l.stays ? 0.0 : a * c.width() / c.height());
+}
+
+/* The arrangement of its teams that reads least. */
+choice choose(const fused_gemm *p)
+{
+    choice best = {};
+    double least = 1e300;
+    for (int i = 0; i < 6; i++) {
+        choice c = {};
+        c.teams = p->teams;
+        c.columns = c.teams == 4 ? 64 : 128;
+        c.l.across = i % 3 == 0 ? 4 : i % 3 == 1 ? 2 : 1;
+        if (c.l.across > c.teams || (c.columns == 128 && p->n <= 64) ||
+            (c.l.across > 1 && p->n <= c.columns * (c.l.across - 1)))
+            continue;
+        lay_out(c, p, i < 3);
+        if (c.l.stages == 0 || traffic(p, c) >= least) continue;
+        least = traffic(p, c);
+        best = c;
+    }
+    return best;
+}
+
+cudaError_t make_maps(maps *t, const fused_gemm *p, const choice &c)
+{
+    int inputs = inputs_of(p->ending);
+    const void *in[] = { p->x, p->other, p->mask };
+    cudaError_t e = tensor_map_rows(&t->a, p->a, p->m, p->k, DEPTH, ROWS);
+    if (e == cudaSuccess) e = tensor_map_rows(&t->b, p->b, p->n, p->k, DEPTH, c.width());
+    for (int i = 0; i < inputs && e == cudaSuccess; i++) e = tensor_map_rows(&t->in[i], in[i], p->m, p->n, 64, ROWS);
+    return e == cudaSuccess ? tensor_map_rows(&t->out, p->y, p->m, p->n, 64, ROWS) : e;
+}
+
+template <int TEAMS, template <int> class E, int N>
+cudaError_t launch(cudaStream_t stream, const fused_gemm *p, const choice &c, int sms)
+{
+    maps t = {};
+    cudaError_t e = make_maps(&t, p, c);
+    if (e == cudaSuccess)
+        e = cudaFuncSetAttribute(product_kernel<TEAMS, E, N>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                 SHARED_BYTES);
+    if (e != cudaSuccess) return e;
+    product_kernel<TEAMS, E, N>
+        <<<fused_parts(p, sms) * strips_of(p, c), 128 + TEAMS * 128, SHARED_BYTES, stream>>>(t, *p, c.l);
+    return cudaGetLastError();
+}
+
+template <template <int> class E>
+cudaError_t launch_ending(cudaStream_t stream, const fused_gemm *p, int sms)
+{
+    choice c = choose(p);
+    if (c.l.stages < 1) return cudaErrorInvalidConfiguration;
+    return c.teams == 4 ? launch<4, E, 32>(stream, p, c, sms) : launch<2, E, 64>(stream, p, c, sms);
+}
+
+} // namespace
+
+extern "C" {
+
+bool fused_takes(int64_t n, int64_t k) { return n % 8 == 0 && k % 8 == 0 && n >= 32 && hopper_is_here(); }
+
+int fused_parts(const fused_gemm *p, int sms)
+{
+    choice c = choose(p);
+    if (c.l.stages == 0) return 0;
+    int64_t tiles = (p->m + c.height() - 1) / c.height(), parts = sms / strips_of(p, c);
+    if (parts > tiles) parts = tiles;
+    return parts < 1 ? 1 : (int)parts;
+}
+
+cudaError_t fused_run(cudaStream_t stream, const fused_gemm *p, int sms)
+{
+    return p->ending == PRODUCT_STATS ? launch_ending<stats_ending>(stream, p, sms)
+                                      : launch_ending<reduce_ending>(stream, p, sms);
+}
+
+cudaError_t transpose_bf16(cudaStream_t stream, void *to, const void *from, int64_t rows, int64_t cols)
+{
+    dim3 grid((unsigned)((cols + 31) / 32), (unsigned)((rows + 31) / 32));
+    transpose_kernel<<<grid, dim3(32, 8), 0, stream>>>((uint16_t *)to, (const uint16_t *)from, (int)rows, (int)cols);
+    return cudaGetLastError();
+}
+
+} // extern "C"

@@ -1,0 +1,43 @@
+/* A matrix product of our own for the ops that are a product and a pass over its result: the pass happens
+ * while the result is still in registers. bf16 with float sums, on GPUs with warpgroup products (compute
+ * capability 9); elsewhere, for other types and odd widths the two ops run one after the other (joined.c). */
+#ifndef NN_CUDA_FUSED_GEMM_KERNELS_H
+#define NN_CUDA_FUSED_GEMM_KERNELS_H
+
+#include <cuda_runtime_api.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum product_ending {
+    PRODUCT_STATS, /* y = c; sums of y - column and of its square */
+    PRODUCT_REDUCE /* y = (c + other) where mask > 0, else 0; sums of y and of y (x - column) */
+} product_ending;
+
+/* c (m, n) = a (m, k) b^T, b (n, k). Everything of m rows lies packed in bf16. */
+typedef struct fused_gemm {
+    product_ending ending;
+    int teams; /* of warps in a block: 4 hide an ending better, 2 multiply better; found by timing */
+    int64_t m, n, k;
+    const void *a, *b, *x, *other, *mask;
+    const float *column; /* (n) */
+    void *y;
+    float *partial; /* (parts, 2, n), to be added in this order */
+} fused_gemm;
+
+bool fused_takes(int64_t n, int64_t k);
+/* How many partial sums a product of this size leaves, on so many multiprocessors; 0: it cannot be done with
+ * these teams. */
+int fused_parts(const fused_gemm *p, int sms);
+cudaError_t fused_run(cudaStream_t stream, const fused_gemm *p, int sms);
+
+/* to (cols, rows) = from (rows, cols) transposed, bf16. */
+cudaError_t transpose_bf16(cudaStream_t stream, void *to, const void *from, int64_t rows, int64_t cols);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

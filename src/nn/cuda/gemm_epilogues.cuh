@@ -1,0 +1,122 @@
+/* What becomes of a joined product's numbers while they are in registers: one ending per kind
+ * (fused_gemm.h), and how 8 x 8 matrices travel between registers and boxes of 64 x 64 in shared memory.
+ */
+#ifndef NN_CUDA_JOINED_ENDINGS_CUH
+#define NN_CUDA_JOINED_ENDINGS_CUH
+
+#include "nn/cuda/fused_gemm_kernels.h"
+#include "nn/cuda/mma.cuh"
+#include "tensor/cuda/ring.cuh"
+
+namespace {
+
+enum { BOX = 64 * DEPTH * 2 }; /* bytes of a box, as wide as a stage is deep */
+
+/* Four 8 x 8 matrices of a box: rows 16 w + 0..7 and 8..15 of columns 16 k .. 16 k + 7, then of 16 k + 8 ..
+ * 16 k + 15. A lane names a row of one of them, and has in v[i] two neighbours of row lane / 4, columns 2
+ * (lane % 4) of matrix i. */
+__device__ __forceinline__ int matrix_row(int k)
+{
+    int lane = threadIdx.x % 32, row = threadIdx.x % 128 / 32 * 16 + lane % 8 + 8 * (lane / 8 % 2),
+        chunk = 2 * k + lane / 16;
+    return row * (DEPTH * 2) + ((chunk ^ (lane % 8)) << 4); /* swizzled by the row's last three bits */
+}
+
+__device__ __forceinline__ void split(float (&out)[8], const uint32_t (&v)[4])
+{
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        float2 f = unpack_pair(v[i]);
+        out[2 * i] = f.x, out[2 * i + 1] = f.y;
+    }
+}
+__device__ __forceinline__ void join(uint32_t (&v)[4], const float (&f)[8])
+{
+#pragma unroll
+    for (int i = 0; i < 4; i++) v[i] = pack_pair(f[2 * i], f[2 * i + 1]);
+}
+
+/* The numbers of a lane's four columns, in the order of `split`: both rows of a matrix pair have the same. */
+__device__ __forceinline__ void columns(float (&out)[8], const float *vector, int k)
+{
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+        float2 f = *reinterpret_cast<const float2 *>(vector + 16 * k + 8 * i + 2 * (threadIdx.x % 4));
+        out[4 * i] = out[4 * i + 2] = f.x, out[4 * i + 1] = out[4 * i + 3] = f.y;
+    }
+}
+
+/* Two sums per column over the rows a thread has seen; columns 16 k + 8 i + 2 (lane % 4) + e at 4 k + 2 i +
+ * e. */
+template <int N>
+struct column_sums {
+    float s1[N / 2], s2[N / 2]; /* N accumulators are two rows */
+    __device__ __forceinline__ void clear()
+    {
+#pragma unroll
+        for (int i = 0; i < N / 2; i++) s1[i] = s2[i] = 0.0f;
+    }
+    __device__ __forceinline__ void add(int k, int i, float a, float b, float c) /* s1 += a, s2 += b c */
+    {
+        int at = 4 * k + i / 4 * 2 + i % 2;
+        s1[at] += a;
+        s2[at] = fmaf(b, c, s2[at]);
+    }
+};
+
+/* An ending takes four matrices at a time: f, the product; in: boxes, one tensor after the other; out: the
+ * result's box; row: a lane's in them; vector: the team's column numbers; k: which 16 of its columns; counts:
+ * whether rows (of the first and second half) are there. */
+template <int N>
+struct stats_ending {
+    static constexpr int inputs = 0;
+    column_sums<N> total;
+    __device__ __forceinline__ void take(float (&f)[8], const char *, char *out, int row, const float *vector, int k,
+                                         const bool (&counts)[2])
+    {
+        uint32_t v[4];
+        float pivot[8];
+        columns(pivot, vector, k);
+        join(v, f);
+        stmatrix(shared_address(out + row), v[0], v[1], v[2], v[3]);
+        split(f, v);
+#pragma unroll
+        for (int i = 0; i < 8; i++) {
+            float d = counts[i / 2 % 2] ? f[i] - pivot[i] : 0.0f;
+            total.add(k, i, d, d, d);
+        }
+    }
+};
+
+template <int N>
+struct reduce_ending {
+    static constexpr int inputs = 3; /* x, other, mask: zeros past the last row */
+    column_sums<N> total;
+    __device__ __forceinline__ void take(float (&f)[8], const char *in, char *out, int row, const float *vector, int k,
+                                         const bool (&)[2])
+    {
+        uint32_t v[4];
+        float mean[8], q[8];
+        join(v, f); /* rounded, as a product by itself would be */
+        split(f, v);
+        ldmatrix(v, shared_address(in + BOX + row));
+        split(q, v);
+#pragma unroll
+        for (int i = 0; i < 8; i++) f[i] += q[i];
+        ldmatrix(v, shared_address(in + 2 * BOX + row));
+        split(q, v);
+#pragma unroll
+        for (int i = 0; i < 8; i++) f[i] = q[i] > 0.0f ? f[i] : 0.0f;
+        join(v, f);
+        stmatrix(shared_address(out + row), v[0], v[1], v[2], v[3]);
+        columns(mean, vector, k);
+        ldmatrix(v, shared_address(in + row));
+        split(q, v);
+#pragma unroll
+        for (int i = 0; i < 8; i++) total.add(k, i, f[i], f[i], q[i] - mean[i]);
+    }
+};
+
+} // namespace
+
+#endif

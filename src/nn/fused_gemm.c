@@ -1,0 +1,61 @@
+/* Rules of ops that are two others, one after the other (op_list.h). */
+#include "nn/rules.h"
+
+op_args fused_conv(const op_args *a)
+{
+    return (op_args){
+        .attr = a->attr, .in = { a->in[0], a->in[1], ABSENT, ABSENT }, .out = { a->out[0] }, .scratch = a->scratch
+    };
+}
+
+op_args fused_stats(const op_args *a)
+{
+    return (op_args){
+        .attr = a->attr, .in = { a->out[0], a->in[2], a->in[3] }, .out = { a->out[1], a->out[2] }, .scratch = a->scratch
+    };
+}
+
+/* The gradient of x goes where g will be. */
+op_args fused_conv_dx(const op_args *a)
+{
+    return (op_args){
+        .attr = a->attr, .in = { a->in[0], a->in[1], a->in[3] }, .out = { a->out[3] }, .scratch = a->scratch
+    };
+}
+
+op_args fused_reduce(const op_args *a)
+{
+    op_args r = { .attr = a->attr,
+                  .in = { a->out[3] },
+                  .out = { a->out[0], a->out[1], a->out[2], a->out[3], ABSENT },
+                  .scratch = a->scratch };
+    for (int k = 1; k < 8; k++) r.in[k] = a->in[k + 1];
+    return r;
+}
+
+/* ---- shapes -------------------------------------------------------------------------------------- */
+
+cloob_status shape_conv_stats(cloob_ctx *ctx, op_args *a)
+{
+    op_args conv = fused_conv(a);
+    CLOOB_TRY(shape_conv2d(ctx, &conv));
+    a->out[0] = conv.out[0];
+    op_args stats = fused_stats(a);
+    CLOOB_TRY(shape_bn_stats(ctx, &stats));
+    for (int k = 0; k < 2; k++) a->out[k + 1] = stats.out[k];
+    return CLOOB_OK;
+}
+
+cloob_status shape_conv_dx_reduce(cloob_ctx *ctx, op_args *a)
+{
+    const tensor *w = &a->in[1], *x = &a->in[3];
+    CLOOB_TRY(rule_dims(ctx, OP_CONV_DX_REDUCE, a, 1, 4));
+    CLOOB_TRY(rule_dims(ctx, OP_CONV_DX_REDUCE, a, 3, 4));
+    if (w->dim[1] != 1 || a->attr.stride != 1 || a->attr.pad || a->attr.pool || w->dim[3] != x->dim[3] ||
+        !op_has(&a->in[2]) || !op_has(&a->in[8]))
+        return op_refuse(ctx, OP_CONV_DX_REDUCE, "a 1 x 1 convolution of x, a second gradient and y are needed");
+    op_args reduce = fused_reduce(a);
+    CLOOB_TRY(shape_bn_bwd_reduce(ctx, &reduce));
+    for (int k = 0; k < 4; k++) a->out[k] = reduce.out[k];
+    return CLOOB_OK;
+}

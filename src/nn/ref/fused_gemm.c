@@ -1,0 +1,16 @@
+/* Ops that are two others, one after the other: exactly that. */
+#include "nn/ref/ref.h"
+
+cloob_status conv_stats_ref(const op_env *env, const op_args *a)
+{
+    op_args conv = fused_conv(a), stats = fused_stats(a);
+    CLOOB_TRY(conv2d_ref(env, &conv));
+    return bn_stats_ref(env, &stats);
+}
+
+cloob_status conv_dx_reduce_ref(const op_env *env, const op_args *a)
+{
+    op_args dx = fused_conv_dx(a), reduce = fused_reduce(a);
+    CLOOB_TRY(conv2d_dx_ref(env, &dx));
+    return bn_bwd_reduce_ref(env, &reduce);
+}

@@ -1,0 +1,178 @@
+/* Charts drawn by cairo. */
+#include "report/chart_image.h"
+
+#include <cairo-svg.h>
+#include <cairo.h>
+#include <math.h>
+#include <string.h>
+
+#include "report/chart_axis.h"
+
+enum {
+    WIDTH = 560,
+    HEIGHT = 300,
+    LEFT = 66,
+    RIGHT = 14,
+    TOP = 10,
+    BOTTOM = 46,
+    HEADING = 26,
+    LEGEND_ROW = 18,
+    LEGEND_COLUMNS = 2
+};
+
+typedef struct drawing {
+    cairo_t *cr;
+    chart_axis x, y;
+} drawing;
+
+static const double palette[8][3] = { { .16, .44, .86 }, { .85, .28, .06 }, { .09, .50, .24 }, { .64, .13, .62 },
+                                      { .65, .46, .00 }, { .04, .54, .60 }, { .76, .15, .36 }, { .36, .40, .47 } };
+
+static void use_color(cairo_t *cr, int color, double alpha)
+{
+    const double *c = palette[color % 8];
+    cairo_set_source_rgba(cr, c[0], c[1], c[2], alpha);
+}
+
+static double px(const drawing *d, double x) { return LEFT + chart_axis_at(&d->x, x) * (WIDTH - LEFT - RIGHT); }
+static double py(const drawing *d, double y)
+{
+    return HEIGHT - BOTTOM - chart_axis_at(&d->y, y) * (HEIGHT - BOTTOM - TOP);
+}
+
+/* across: 0 puts the text's left edge at x, 0.5 its middle, 1 its right edge. */
+static void put_words(cairo_t *cr, double x, double y, double across, const char *text)
+{
+    cairo_text_extents_t e;
+    cairo_text_extents(cr, text, &e);
+    cairo_move_to(cr, x - across * e.x_advance, y);
+    cairo_show_text(cr, text);
+}
+
+static void draw_grid(drawing *d, const chart *c)
+{
+    char text[40];
+    cairo_set_line_width(d->cr, 1);
+    for (int i = 0; i < d->x.ticks + d->y.ticks; i++) {
+        bool across = i >= d->x.ticks;
+        int k = across ? i - d->x.ticks : i;
+        double at = across ? py(d, d->y.tick[k]) : px(d, d->x.tick[k]);
+        cairo_set_source_rgb(d->cr, .80, .83, .87);
+        cairo_move_to(d->cr, across ? LEFT : at, across ? at : TOP);
+        cairo_line_to(d->cr, across ? WIDTH - RIGHT : at, across ? at : HEIGHT - BOTTOM);
+        cairo_stroke(d->cr);
+        cairo_set_source_rgb(d->cr, .36, .40, .47);
+        chart_axis_label(across ? &d->y : &d->x, k, text, sizeof text);
+        put_words(d->cr, across ? LEFT - 6 : at, across ? at + 4 : HEIGHT - BOTTOM + 16, across ? 1 : 0.5, text);
+    }
+    put_words(d->cr, (LEFT + WIDTH - RIGHT) / 2.0, HEIGHT - 8, 0.5, c->x_label);
+    cairo_save(d->cr);
+    cairo_translate(d->cr, 13, (TOP + HEIGHT - BOTTOM) / 2.0);
+    cairo_rotate(d->cr, -M_PI / 2);
+    put_words(d->cr, 0, 0, 0.5, c->y_label);
+    cairo_restore(d->cr);
+}
+
+static void draw_series(drawing *d, const chart *c, const chart_series *s)
+{
+    cairo_new_path(d->cr); /* text before it left a point behind */
+    for (int64_t i = 0; i < s->n; i++) cairo_line_to(d->cr, px(d, s->x[i]), py(d, s->y[i]));
+    use_color(d->cr, s->color, 1);
+    cairo_set_line_width(d->cr, 1.8);
+    if (c->fill) {
+        cairo_stroke_preserve(d->cr);
+        cairo_line_to(d->cr, px(d, s->x[s->n - 1]), HEIGHT - BOTTOM);
+        cairo_line_to(d->cr, px(d, s->x[0]), HEIGHT - BOTTOM);
+        use_color(d->cr, s->color, 0.2);
+        cairo_fill(d->cr);
+    } else {
+        cairo_stroke(d->cr);
+    }
+    use_color(d->cr, s->color, 1);
+    cairo_new_path(d->cr);
+    for (int64_t i = 0; s->n <= 40 && i < s->n; i++) { /* few points: each is shown, a single one is seen at all */
+        cairo_arc(d->cr, px(d, s->x[i]), py(d, s->y[i]), 2.4, 0, 2 * M_PI);
+        cairo_fill(d->cr);
+    }
+}
+
+/* True for the first series of a group, and for every series without one. */
+static bool has_entry(const chart *c, int64_t i)
+{
+    for (int64_t k = 0; c->series[i].group && k < i; k++)
+        if (c->series[k].group && strcmp(c->series[k].group, c->series[i].group) == 0) return false;
+    return true;
+}
+
+static int64_t legend_entries(const chart *c)
+{
+    int64_t n = 0;
+    for (int64_t i = 0; c->count > 1 && i < c->count; i++) n += has_entry(c, i);
+    return n;
+}
+
+static void draw_legend(cairo_t *cr, const chart *c)
+{
+    int64_t n = 0;
+    for (int64_t i = 0; c->count > 1 && i < c->count; i++) {
+        if (!has_entry(c, i)) continue;
+        double x = LEFT + (double)(n % LEGEND_COLUMNS) * (WIDTH - LEFT - RIGHT) / LEGEND_COLUMNS;
+        double y = HEIGHT + LEGEND_ROW * (double)(n / LEGEND_COLUMNS) + 12;
+        use_color(cr, c->series[i].color, 1);
+        cairo_rectangle(cr, x, y - 6, 16, 3);
+        cairo_fill(cr);
+        cairo_set_source_rgb(cr, .11, .14, .19);
+        put_words(cr, x + 22, y, 0, c->series[i].group ? c->series[i].group : c->series[i].name);
+        n++;
+    }
+}
+
+static void find_range(const chart *c, drawing *d)
+{
+    double low[2] = { INFINITY, INFINITY }, high[2] = { -INFINITY, -INFINITY };
+    for (int64_t i = 0; i < c->count; i++)
+        for (int64_t k = 0; k < c->series[i].n; k++) {
+            low[0] = fmin(low[0], c->series[i].x[k]), high[0] = fmax(high[0], c->series[i].x[k]);
+            low[1] = fmin(low[1], c->series[i].y[k]), high[1] = fmax(high[1], c->series[i].y[k]);
+        }
+    chart_axis_init(&d->x, low[0], high[0], false, 7);
+    chart_axis_init(&d->y, c->fill || c->from_zero ? fmin(low[1], 0) : low[1], high[1], c->log_y, 6);
+}
+
+static cairo_status_t collect(void *user, const unsigned char *bytes, unsigned n)
+{
+    sbuf_add(user, bytes, n);
+    return CAIRO_STATUS_SUCCESS;
+}
+
+/* White paper and the title on it; what follows is drawn below. */
+static void draw_heading(cairo_t *cr, const chart *c)
+{
+    cairo_set_source_rgb(cr, 1, 1, 1);
+    cairo_paint(cr);
+    cairo_set_source_rgb(cr, .11, .14, .19);
+    cairo_set_font_size(cr, 14);
+    put_words(cr, WIDTH / 2.0, HEADING - 8, 0.5, c->title);
+    cairo_translate(cr, 0, HEADING);
+}
+
+bool chart_draw(sbuf *svg, const chart *c, chart_frame frame)
+{
+    int64_t rows = (legend_entries(c) + LEGEND_COLUMNS - 1) / LEGEND_COLUMNS;
+    double height = HEIGHT + LEGEND_ROW * (double)rows + 4 + (frame == CHART_ALONE ? HEADING : 0);
+    cairo_surface_t *surface = cairo_svg_surface_create_for_stream(collect, svg, WIDTH, height);
+    drawing d = { .cr = cairo_create(surface) };
+    cairo_select_font_face(d.cr, "sans-serif", CAIRO_FONT_SLANT_NORMAL, CAIRO_FONT_WEIGHT_NORMAL);
+    if (frame == CHART_ALONE) draw_heading(d.cr, c);
+    cairo_set_font_size(d.cr, 12);
+    find_range(c, &d);
+    draw_grid(&d, c);
+    for (int64_t i = 0; i < c->count; i++)
+        if (c->series[i].n) draw_series(&d, c, &c->series[i]);
+    draw_legend(d.cr, c);
+    cairo_destroy(d.cr);
+    cairo_surface_finish(surface);
+    if (cairo_surface_status(surface) != CAIRO_STATUS_SUCCESS) svg->failed = true;
+    cairo_surface_destroy(surface);
+    return true;
+}

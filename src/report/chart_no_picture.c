@@ -1,8 +1,0 @@
-/* In place of chart_picture.c where cairo was not found. */
-#include "report/chart_picture.h"
-
-bool chart_draw(sbuf *svg, const chart *c, chart_frame frame)
-{
-    (void)svg, (void)c, (void)frame;
-    return false;
-}

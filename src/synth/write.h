@@ -1,0 +1,33 @@
+/* A whole data set of the synthetic world on disk, and the texts that go with it. */
+#ifndef SYNTH_WRITE_H
+#define SYNTH_WRITE_H
+
+#include "cloob/synth.h"
+#include "synth/synth.h"
+
+/* As cloob_synth_write. */
+cloob_status synth_write(cloob_ctx *ctx, const cloob_synth_options *o, cloob_synth_result *r);
+
+/* The defaults for negative numbers. */
+int64_t synth_val_count(const cloob_synth_options *o);
+int64_t synth_per_class(const cloob_synth_options *o);
+
+/* ---- texts: each appends to s -------------------------------------------------------------------- */
+
+/* "filepath<TAB>split<TAB>object..." and "filepath<TAB>split<TAB>held_out<TAB>object...": the columns of
+ * factors.tsv (values) and naming.tsv (1 where the caption tells the factor). */
+void synth_put_factor_header(sbuf *s);
+void synth_put_naming_header(sbuf *s);
+void synth_put_factor_row(sbuf *s, const char *file, const char *split, const synth_scene *scene);
+void synth_put_naming_row(sbuf *s, const char *file, const char *split, const synth_scene *scene);
+
+/* {"object": "ball", ..., "named": ["object", ...], "held_out": false} */
+void synth_put_truth(sbuf *s, const synth_scene *scene);
+
+/* {"object": {"classes": [...], "templates": [...]}, ...} */
+void synth_put_prompts(sbuf *s);
+
+/* What the set is: its settings, naming rates, favourites and held-out pairs. */
+void synth_put_mark(sbuf *s, const cloob_synth_options *o);
+
+#endif

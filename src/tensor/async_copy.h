@@ -1,0 +1,57 @@
+/* Copies from the host that go on while a device computes.
+ *
+ * A feed is a second queue of a device with one place that it fills. Filling it waits, on the device, until
+ * the work that read it before has been done; using it waits, on the device, until it has arrived. The host
+ * waits in async_copy_settle only. On a host device copies are made at once and nothing is ever waited for.
+ *
+ *     async_copy_start(ctx, f, place, from, bytes);  async_copy_filled(ctx, f);           while the batch before is
+ * computed on async_copy_use(ctx, f);  ... work that reads place ...  async_copy_used(ctx, f); async_copy_settle(ctx, f); now
+ * `from` may be written again */
+#ifndef TENSOR_ASYNC_COPY_H
+#define TENSOR_ASYNC_COPY_H
+
+#include "tensor/device.h"
+
+typedef struct async_copy async_copy;
+
+/* The device outlives the feed. */
+cloob_status async_copy_create(cloob_ctx *ctx, device *d, async_copy **out);
+void async_copy_destroy(async_copy *f); /* NULL is fine; waits for copies under way */
+
+/* Queues a copy into the place; `from` stays untouched until async_copy_settle.
+ * Full speed needs `from` to be memory of async_copy_host_alloc. */
+cloob_status async_copy_start(cloob_ctx *ctx, async_copy *f, void *to, const void *from, size_t bytes);
+cloob_status async_copy_filled(cloob_ctx *ctx, async_copy *f); /* after its last copy */
+
+/* The device's own queue waits for the place; then goes on, and tells when it has read it. */
+cloob_status async_copy_use(cloob_ctx *ctx, async_copy *f);
+cloob_status async_copy_used(cloob_ctx *ctx, async_copy *f);
+
+/* The host waits until all copies queued so far have read their source. */
+cloob_status async_copy_settle(cloob_ctx *ctx, async_copy *f);
+
+/* Host memory that a device's copies read at full speed (page-locked for a GPU, plain for a host); NULL: none
+ * left. */
+void *async_copy_host_alloc(device *d, size_t bytes);
+void async_copy_host_free(device *d, void *p);
+
+/* GPU versions, chosen by those above. */
+cloob_status async_copy_create_cuda(cloob_ctx *ctx, async_copy *f);
+void async_copy_destroy_cuda(async_copy *f);
+cloob_status async_copy_start_cuda(cloob_ctx *ctx, async_copy *f, void *to, const void *from, size_t bytes);
+cloob_status async_copy_filled_cuda(cloob_ctx *ctx, async_copy *f);
+cloob_status async_copy_use_cuda(cloob_ctx *ctx, async_copy *f);
+cloob_status async_copy_used_cuda(cloob_ctx *ctx, async_copy *f);
+cloob_status async_copy_settle_cuda(cloob_ctx *ctx, async_copy *f);
+void *async_copy_host_alloc_cuda(device *d, size_t bytes);
+void async_copy_host_free_cuda(device *d, void *p);
+
+/* For those versions only. */
+struct async_copy {
+    device *dev;
+    void *queue;   /* NULL on a host */
+    void *arrived; /* a mark in `queue`: the place is filled */
+    void *read;    /* a mark in the device's queue: it has been read */
+};
+
+#endif

@@ -1,0 +1,136 @@
+/* One place on the device that is filled again as soon as it has been read. */
+#include "train/batch_upload.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+#include "tensor/async_copy.h"
+
+enum { IMAGES, TOKENS, PARTS, MOST = 2 }; /* the parts of a batch; batches put and not yet taken */
+
+typedef struct source {
+    const char *part[PARTS]; /* host memory */
+    int *note;               /* (accum) */
+} source;
+
+struct batch_upload {
+    device *dev;
+    async_copy *f;    /* NULL on a host */
+    tensor to[PARTS]; /* the towers' inputs */
+    void *place[PARTS];
+    int *notes;         /* (MOST, accum) */
+    source batch[MOST]; /* [0]: to be taken next, or being taken */
+    int batches;
+    int64_t accum;
+    int64_t sent, taken; /* micro-batches of batch[0] */
+};
+
+/* Micro-batches are needed twice: for the loss, and for its gradient. */
+static int64_t travels(const batch_upload *st) { return st->accum > 1 ? 2 * st->accum : 1; }
+
+static bool has_place(const device *dev) { return dev->backend == BACKEND_CUDA; }
+
+size_t batch_upload_bytes(const device *dev, size_t bytes) { return has_place(dev) ? bytes : 0; }
+
+static cloob_status take_place(cloob_ctx *ctx, batch_upload *st)
+{
+    CLOOB_TRY(async_copy_create(ctx, st->dev, &st->f));
+    for (int i = 0; i < PARTS; i++)
+        CLOOB_TRY(st->dev->alloc(ctx, st->dev, tensor_bytes(&st->to[i]), "the next batch", &st->place[i]));
+    return CLOOB_OK;
+}
+
+cloob_status batch_upload_create(cloob_ctx *ctx, device *dev, const tensor *images, const tensor *tokens, int64_t accum,
+                                 batch_upload **out)
+{
+    batch_upload *st = calloc(1, sizeof *st);
+    if (!st) return ctx_no_memory(ctx, sizeof *st, "the next batch");
+    *st = (batch_upload){ .dev = dev, .to = { *images, *tokens }, .accum = accum };
+    st->notes = calloc((size_t)(MOST * accum), sizeof *st->notes);
+    for (int i = 0; st->notes && i < MOST; i++) st->batch[i].note = st->notes + i * accum;
+    cloob_status status = st->notes ? CLOOB_OK : ctx_no_memory(ctx, (size_t)accum * sizeof(int), "the next batch");
+    if (status == CLOOB_OK && has_place(dev)) status = take_place(ctx, st);
+    if (status == CLOOB_OK) *out = st;
+    else batch_upload_destroy(st);
+    return status;
+}
+
+void batch_upload_destroy(batch_upload *st)
+{
+    if (!st) return;
+    async_copy_destroy(st->f);
+    for (int i = 0; i < PARTS; i++)
+        if (st->place[i]) st->dev->free(st->dev, st->place[i]);
+    free(st->notes);
+    free(st);
+}
+
+bool batch_upload_ahead(const batch_upload *st) { return st->f && st->accum == 1; }
+
+static const char *source_of(const batch_upload *st, int part, int64_t n)
+{
+    return st->batch[0].part[part] + (size_t)(n % st->accum) * tensor_bytes(&st->to[part]);
+}
+
+int batch_upload_note(const batch_upload *st) { return st->batches ? st->batch[0].note[st->taken % st->accum] : 0; }
+
+/* The next micro-batch of batch[0] into the place. */
+static cloob_status send(cloob_ctx *ctx, batch_upload *st)
+{
+    for (int i = 0; i < PARTS; i++)
+        CLOOB_TRY(async_copy_start(ctx, st->f, st->place[i], source_of(st, i, st->sent), tensor_bytes(&st->to[i])));
+    st->sent++;
+    return async_copy_filled(ctx, st->f);
+}
+
+cloob_status batch_upload_put(cloob_ctx *ctx, batch_upload *st, const void *images, const int32_t *tokens,
+                              const int *note)
+{
+    if (!batch_upload_ahead(st)) st->batches = 0; /* whatever became of the one before */
+    assert(st->batches < MOST);
+    source *b = &st->batch[st->batches++];
+    *b = (source){ { images, (const char *)tokens }, b->note };
+    for (int64_t k = 0; k < st->accum; k++) b->note[k] = note ? note[k] : 0;
+    if (st->batches > 1) return CLOOB_OK;
+    st->sent = st->taken = 0;
+    return st->f ? send(ctx, st) : CLOOB_OK;
+}
+
+static cloob_status fill_inputs(cloob_ctx *ctx, batch_upload *st)
+{
+    device *d = st->dev;
+    if (st->f) CLOOB_TRY(async_copy_use(ctx, st->f));
+    for (int i = 0; i < PARTS; i++) {
+        size_t bytes = tensor_bytes(&st->to[i]);
+        if (st->f) CLOOB_TRY(d->copy(ctx, d, st->to[i].data, st->place[i], bytes));
+        else CLOOB_TRY(d->to_device(ctx, d, st->to[i].data, source_of(st, i, st->taken), bytes));
+    }
+    return st->f ? async_copy_used(ctx, st->f) : CLOOB_OK;
+}
+
+/* The batch after this one moves up. */
+static cloob_status next_batch(cloob_ctx *ctx, batch_upload *st)
+{
+    source done = st->batch[0];
+    st->batch[0] = st->batch[1];
+    st->batch[1] = done; /* its notes are free again */
+    st->batches--;
+    st->sent = st->taken = 0;
+    return st->batches && st->f ? send(ctx, st) : CLOOB_OK;
+}
+
+cloob_status batch_upload_take(cloob_ctx *ctx, batch_upload *st, int64_t micro)
+{
+    if (!st->batches) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "a step without a batch: none was staged");
+    assert(micro == st->taken % st->accum);
+    (void)micro;
+    CLOOB_TRY(fill_inputs(ctx, st));
+    st->taken++;
+    if (st->taken == travels(st)) return next_batch(ctx, st);
+    return st->f ? send(ctx, st) : CLOOB_OK;
+}
+
+cloob_status batch_upload_settle(cloob_ctx *ctx, batch_upload *st)
+{
+    return st->f ? async_copy_settle(ctx, st->f) : CLOOB_OK;
+}

@@ -1,0 +1,250 @@
+/* Stored patterns of a run. */
+#include "train/hopfield_memory.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "loss/queue.h"
+
+enum { IMAGE, TEXT };
+
+struct hopfield_memory {
+    device *dev;
+    comm *c;
+    bool is_queue;
+    queue set[2];      /* a file's rows are a queue that nothing is pushed into */
+    int64_t rows, dim; /* of a step on this rank */
+    int64_t *elements; /* of each rank; NULL when alone */
+    float *gathered;   /* (rows of all ranks, dim); NULL when alone */
+};
+
+cloob_status hopfield_memory_check(cloob_ctx *ctx, const char *text)
+{
+    int64_t n;
+    if (strcmp(text, "batch") == 0 || (strncmp(text, "file:", 5) == 0 && text[5])) return CLOOB_OK;
+    if (queue_parse(ctx, text, &n) == CLOOB_OK) return CLOOB_OK;
+    return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "--memory %s: choose batch, queue:N with N above 0, or file:F", text);
+}
+
+/* ---- a queue ------------------------------------------------------------------------------------- */
+
+static cloob_status take_exchange(cloob_ctx *ctx, hopfield_memory *s)
+{
+    int ranks = comm_size(s->c);
+    size_t bytes = (size_t)(s->rows * s->dim * ranks) * sizeof(float);
+    if (ranks == 1) return CLOOB_OK;
+    s->elements = calloc((size_t)ranks, sizeof *s->elements);
+    if (!s->elements) return ctx_no_memory(ctx, (size_t)ranks * sizeof *s->elements, "the queue of embeddings");
+    for (int r = 0; r < ranks; r++) s->elements[r] = s->rows * s->dim;
+    return s->dev->alloc(ctx, s->dev, bytes, "the queue of embeddings", (void **)&s->gathered);
+}
+
+static cloob_status open_queue(cloob_ctx *ctx, hopfield_memory *s, const char *text)
+{
+    int64_t n;
+    s->is_queue = true;
+    CLOOB_TRY(queue_parse(ctx, text, &n));
+    for (int t = 0; t < 2; t++) CLOOB_TRY(queue_init(ctx, &s->set[t], s->dev, n, s->dim, CLOOB_F32));
+    return take_exchange(ctx, s);
+}
+
+static cloob_status push_side(cloob_ctx *ctx, hopfield_memory *s, int t, const float *rows)
+{
+    if (!s->gathered) return queue_push(ctx, &s->set[t], rows, s->rows);
+    comm_set_stream(s->c, s->dev->stream);
+    CLOOB_TRY(comm_all_gather(ctx, s->c, rows, s->gathered, s->elements, CLOOB_F32));
+    return queue_push(ctx, &s->set[t], s->gathered, s->rows * comm_size(s->c));
+}
+
+cloob_status hopfield_memory_push(cloob_ctx *ctx, hopfield_memory *s, const float *x, const float *y)
+{
+    if (!s || !s->is_queue) return CLOOB_OK;
+    CLOOB_TRY(push_side(ctx, s, IMAGE, x));
+    return push_side(ctx, s, TEXT, y);
+}
+
+/* ---- a file -------------------------------------------------------------------------------------- */
+
+/* Rows to unit length. What rounding left of it is taken off; a row that was never of unit length is a
+ * mistake. */
+static cloob_status make_unit(cloob_ctx *ctx, float *x, int64_t n, int64_t d, const char *path, const char *name)
+{
+    for (int64_t i = 0; i < n; i++) {
+        double square = 0;
+        for (int64_t k = 0; k < d; k++) square += (double)x[i * d + k] * (double)x[i * d + k];
+        double length = sqrt(square);
+        if (!(fabs(length - 1) <= 1e-2))
+            return ctx_fail(ctx, CLOOB_ERR_FORMAT,
+                            "--memory: %s: row %lld of %s has length %.6g; stored rows must have unit length "
+                            "(cloob embed without --raw)",
+                            path, (long long)i, name, length);
+        for (int64_t k = 0; k < d; k++) x[i * d + k] = (float)((double)x[i * d + k] / length);
+    }
+    return CLOOB_OK;
+}
+
+static cloob_status fill_set(cloob_ctx *ctx, hopfield_memory *s, int t, const st_entry *e, const char *path)
+{
+    int64_t n = e->t.dim[0], count = tensor_count(&e->t);
+    float *x = malloc((size_t)count * sizeof *x);
+    if (!x) return ctx_no_memory(ctx, (size_t)count * sizeof *x, "stored patterns");
+    cloob_status status = CLOOB_OK;
+    if (!dtype_convert(CLOOB_F32, x, e->t.dtype, e->t.data, count))
+        status = ctx_fail(ctx, CLOOB_ERR_FORMAT, "--memory: %s: %s is %s; F32, BF16, F16 or F64 is needed", path,
+                          e->name, dtype_name(e->t.dtype));
+    if (status == CLOOB_OK) status = make_unit(ctx, x, n, s->dim, path, e->name);
+    if (status == CLOOB_OK) status = queue_init(ctx, &s->set[t], s->dev, n, s->dim, CLOOB_F32);
+    if (status == CLOOB_OK) status = queue_restore(ctx, &s->set[t], x, n, n, 0);
+    if (status == CLOOB_OK) status = s->dev->sync(ctx, s->dev);
+    free(x);
+    return status;
+}
+
+static const st_entry *find_set(const st_file *f, int t)
+{
+    static const char *const names[2][2] = { { "U", "image" }, { "V", "text" } };
+    const st_entry *e = st_find(f, names[t][0]);
+    return e ? e : st_find(f, names[t][1]);
+}
+
+static cloob_status read_set(cloob_ctx *ctx, hopfield_memory *s, int t, const st_file *f, const char *path)
+{
+    char shape[SHAPE_TEXT];
+    const st_entry *e = find_set(f, t);
+    if (!e) return CLOOB_OK;
+    if (e->t.ndim == 2 && e->t.dim[0] > 0 && e->t.dim[1] == s->dim) return fill_set(ctx, s, t, e, path);
+    return ctx_fail(ctx, CLOOB_ERR_FORMAT,
+                    "--memory: %s: %s is %s; rows of width %lld are needed, as this model embeds", path, e->name,
+                    tensor_shape_text(&e->t, shape), (long long)s->dim);
+}
+
+static cloob_status open_file(cloob_ctx *ctx, hopfield_memory *s, const char *path)
+{
+    st_file f;
+    CLOOB_TRY(st_open(ctx, path, &f));
+    cloob_status status = read_set(ctx, s, IMAGE, &f, path);
+    if (status == CLOOB_OK) status = read_set(ctx, s, TEXT, &f, path);
+    if (status == CLOOB_OK && !s->set[IMAGE].data && !s->set[TEXT].data)
+        status = ctx_fail(ctx, CLOOB_ERR_FORMAT, "--memory: %s: holds neither U and V nor image and text", path);
+    st_close(&f);
+    return status;
+}
+
+static cloob_status measure_file(cloob_ctx *ctx, const char *path, int64_t most[2])
+{
+    st_file f;
+    CLOOB_TRY(st_open(ctx, path, &f));
+    for (int t = 0; t < 2; t++) {
+        const st_entry *e = find_set(&f, t);
+        most[t] = e && e->t.ndim == 2 ? e->t.dim[0] : 0;
+    }
+    st_close(&f);
+    return CLOOB_OK;
+}
+
+cloob_status hopfield_memory_measure(cloob_ctx *ctx, const char *text, int ranks, int64_t rows, int64_t dim,
+                                     int64_t most[2], size_t *bytes)
+{
+    bool is_queue = strncmp(text, "queue:", 6) == 0;
+    most[IMAGE] = most[TEXT] = 0;
+    if (is_queue) CLOOB_TRY(queue_parse(ctx, text, &most[IMAGE]));
+    if (is_queue) most[TEXT] = most[IMAGE];
+    if (strncmp(text, "file:", 5) == 0) CLOOB_TRY(measure_file(ctx, text + 5, most));
+    *bytes = (size_t)((most[IMAGE] + most[TEXT] + (is_queue && ranks > 1 ? rows * ranks : 0)) * dim) * sizeof(float);
+    return CLOOB_OK;
+}
+
+/* ---- life ---------------------------------------------------------------------------------------- */
+
+cloob_status hopfield_memory_create(cloob_ctx *ctx, const char *text, device *dev, comm *c, int64_t rows, int64_t dim,
+                                    hopfield_memory **out)
+{
+    *out = NULL;
+    CLOOB_TRY(hopfield_memory_check(ctx, text));
+    if (strcmp(text, "batch") == 0) return CLOOB_OK;
+    hopfield_memory *s = calloc(1, sizeof *s);
+    if (!s) return ctx_no_memory(ctx, sizeof *s, "stored patterns");
+    *s = (hopfield_memory){ .dev = dev, .c = c, .rows = rows, .dim = dim };
+    cloob_status status = strncmp(text, "file:", 5) == 0 ? open_file(ctx, s, text + 5) : open_queue(ctx, s, text);
+    if (status == CLOOB_OK) *out = s;
+    else hopfield_memory_destroy(s);
+    return status;
+}
+
+void hopfield_memory_destroy(hopfield_memory *s)
+{
+    if (!s) return;
+    for (int t = 0; t < 2; t++) queue_release(&s->set[t]);
+    if (s->gathered) s->dev->free(s->dev, s->gathered);
+    free(s->elements);
+    free(s);
+}
+
+int64_t hopfield_memory_max_rows(const hopfield_memory *s, bool text) { return s ? s->set[text].capacity : 0; }
+
+void hopfield_memory_bind(const hopfield_memory *s, loss_inputs *in, int64_t *u, int64_t *v)
+{
+    *u = s ? s->set[IMAGE].count : 0;
+    *v = s ? s->set[TEXT].count : 0;
+    in->u = *u ? s->set[IMAGE].data : NULL;
+    in->v = *v ? s->set[TEXT].data : NULL;
+}
+
+size_t hopfield_memory_bytes(const hopfield_memory *s)
+{
+    if (!s) return 0;
+    int64_t gathered = s->gathered ? s->rows * comm_size(s->c) : 0;
+    return (size_t)((s->set[IMAGE].capacity + s->set[TEXT].capacity + gathered) * s->dim) * sizeof(float);
+}
+
+/* ---- checkpoints --------------------------------------------------------------------------------- */
+
+static const char *const tensor_names[2] = { "train.queue.image", "train.queue.text" };
+
+static cloob_status save_side(cloob_ctx *ctx, const queue *q, const char *name, weights *w)
+{
+    tensor t = TENSOR(CLOOB_F32, NULL, q->count, q->dim);
+    t.data = arena_push(&w->a, tensor_bytes(&t));
+    if (!t.data) return ctx_no_memory(ctx, tensor_bytes(&t), "a checkpoint");
+    CLOOB_TRY(q->dev->to_host(ctx, q->dev, t.data, q->data, tensor_bytes(&t)));
+    return weights_add(ctx, w, name, &t);
+}
+
+cloob_status hopfield_memory_save(cloob_ctx *ctx, const hopfield_memory *s, weights *w)
+{
+    char place[64];
+    if (!s || !s->is_queue || s->set[IMAGE].count == 0) return CLOOB_OK;
+    for (int t = 0; t < 2; t++) CLOOB_TRY(save_side(ctx, &s->set[t], tensor_names[t], w));
+    snprintf(place, sizeof place, "%lld %lld", (long long)s->set[IMAGE].capacity, (long long)s->set[IMAGE].next);
+    return weights_set_meta(ctx, w, "train.queue", place); /* both sides go forward together */
+}
+
+static cloob_status load_side(cloob_ctx *ctx, queue *q, const tensor *t, const char *path, long long capacity,
+                              long long next)
+{
+    if (t && t->dtype == CLOOB_F32 && t->ndim == 2 && t->dim[1] == q->dim &&
+        queue_restore(ctx, q, t->data, capacity, t->dim[0], next) == CLOOB_OK)
+        return q->dev->sync(ctx, q->dev);
+    return ctx_fail(ctx, CLOOB_ERR_FORMAT,
+                    "%s: its queue of embeddings is damaged; use an earlier checkpoint, or --pretrained", path);
+}
+
+cloob_status hopfield_memory_load(cloob_ctx *ctx, hopfield_memory *s, const weights *w, const char *path)
+{
+    const char *place = weights_get_meta(w, "train.queue");
+    long long capacity, next;
+    if (!place && s && s->is_queue)
+        ctx_log(ctx, CLOOB_LOG_WARN, "%s: holds no queue of embeddings: this one begins empty", path);
+    if (place && !(s && s->is_queue))
+        ctx_log(ctx, CLOOB_LOG_WARN, "%s: its queue of embeddings is left out: this run has another --memory", path);
+    if (!place || !s || !s->is_queue) return CLOOB_OK;
+    if (sscanf(place, "%lld %lld", &capacity, &next) != 2) capacity = next = -1;
+    if (capacity > 0 && capacity != s->set[IMAGE].capacity)
+        ctx_log(ctx, CLOOB_LOG_WARN, "%s: its queue has room for %lld rows, this run's for %lld: the latest are taken",
+                path, capacity, (long long)s->set[IMAGE].capacity);
+    for (int t = 0; t < 2; t++)
+        CLOOB_TRY(load_side(ctx, &s->set[t], weights_find(w, tensor_names[t]), path, capacity, next));
+    return CLOOB_OK;
+}

@@ -1,0 +1,199 @@
+/* The sizes of a step from its graphs alone. */
+#include "train/memory_budget.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "model/encoder.h"
+#include "train/batch_upload.h"
+#include "train/towers.h"
+
+enum { MiB = 1 << 20 };
+
+/* ---- parts --------------------------------------------------------------------------------------- */
+
+static cloob_status tower_bytes(cloob_ctx *ctx, const memory_case *c, const params *p, bool text, size_t *out)
+{
+    towers t;
+    size_t most = 0, input = 0;
+    cloob_status status = towers_build(ctx, c->o, c->dev, p, text, &t);
+    for (int i = 0; i < t.count && status == CLOOB_OK; i++) { /* they share one arena and their inputs */
+        exec_memory m;
+        status = exec_measure(ctx, &t.g[i], c->dev, &m);
+        if (status != CLOOB_OK) break;
+        if (m.arena_bytes > most) most = m.arena_bytes;
+        input =
+            m.input_bytes +
+            batch_upload_bytes(c->dev, tensor_bytes(&t.g[i].value[graph_find(&t.g[i], text ? "tokens" : "images")].t));
+    }
+    towers_release(&t);
+    *out = most + input;
+    return status;
+}
+
+static cloob_status loss_bytes(cloob_ctx *ctx, const memory_case *c, size_t *out)
+{
+    const step_options *o = c->o;
+    size_t warm = 0, stored = 0;
+    int64_t most[2] = { 0, 0 }, rows = o->batch * o->accum, dim = o->model.embed;
+    loss_options l;
+    if (loss_method_has_hopfield(o->method))
+        CLOOB_TRY(hopfield_memory_measure(ctx, o->memory, c->ranks, rows, dim, most, &stored));
+    loss_shape shape = { .rows = rows, .dim = dim, .dtype = CLOOB_F32, .stored_u = most[0], .stored_v = most[1] };
+    loss_options_init(&l);
+    l.backend = c->dev->backend == BACKEND_CUDA ? LOSS_CUDA : c->dev->backend == BACKEND_CPU ? LOSS_CPU : LOSS_REF;
+    l.inv_tau = o->inv_tau;
+    l.beta = o->beta;
+    l.method = loss_method_leaves_one_out(o->method) ? LOSS_INFOLOOB : LOSS_CLIP;
+    if (o->hopfield_warmup > 0 && loss_method_has_hopfield(o->method))
+        CLOOB_TRY(loss_measure(ctx, &l, &shape, c->ranks, &warm));
+    l.method = o->method;
+    CLOOB_TRY(loss_measure(ctx, &l, &shape, c->ranks, out));
+    bool micro = o->accum > 1; /* embeddings and their gradients, where the towers have no place for all of them */
+    int64_t own = 2 * micro + (micro || o->lock_image) + (micro || o->lock_text);
+    *out += warm + stored + (size_t)(own * rows * dim) * sizeof(float);
+    return CLOOB_OK;
+}
+
+/* Libraries load their code when it is first used, on a GPU into its memory. */
+static size_t reserve_of(const device *d) { return d->backend == BACKEND_CUDA ? (size_t)512 * MiB : (size_t)32 * MiB; }
+
+static cloob_status plan_parts(cloob_ctx *ctx, const memory_case *c, params *p, memory_need *out)
+{
+    const step_options *o = c->o;
+    step_memory *m = &out->step;
+    size_t n = (size_t)p->trainable * sizeof(float);
+    m->params_bytes = (size_t)p->total * sizeof(float) + n + (o->compute == CLOOB_BF16 ? n / 2 : 0);
+    m->optimizer_bytes = n * (2 + (o->ema > 0) + (o->accum > 1));
+    CLOOB_TRY(tower_bytes(ctx, c, p, false, &m->image_bytes));
+    CLOOB_TRY(tower_bytes(ctx, c, p, true, &m->text_bytes));
+    CLOOB_TRY(loss_bytes(ctx, c, &m->loss_bytes));
+    m->total_bytes = m->params_bytes + m->optimizer_bytes + m->image_bytes + m->text_bytes + m->loss_bytes;
+    if (c->eval_batch > 0) {
+        encoder_options eo = { .compute = o->compute, .batch = c->eval_batch };
+        CLOOB_TRY(encoder_measure(ctx, p, &eo, &out->eval_bytes));
+    }
+    out->reserve_bytes = reserve_of(c->dev);
+    out->total_bytes = m->total_bytes + out->eval_bytes + out->reserve_bytes;
+    return CLOOB_OK;
+}
+
+cloob_status memory_plan(cloob_ctx *ctx, const memory_case *c, memory_need *out)
+{
+    params *p;
+    *out = (memory_need){ 0 };
+    CLOOB_TRY(params_create(ctx, &c->o->model, c->dev, c->o->compute, PARAMS_TABLE, &p));
+    cloob_status status = plan_parts(ctx, c, p, out);
+    params_destroy(p);
+    return status;
+}
+
+/* ---- what there is ------------------------------------------------------------------------------- */
+
+/* "8G", "8GiB", "512M", "1000000". */
+static bool parse_bytes(const char *text, double *out)
+{
+    static const char units[] = "KMGT";
+    char *end;
+    *out = strtod(text, &end);
+    const char *unit = *end ? strchr(units, *end) : NULL;
+    for (const char *u = units; unit && u <= unit; u++) *out *= 1024;
+    if (unit) end++;
+    if (unit && (strcmp(end, "iB") == 0 || strcmp(end, "B") == 0)) end += strlen(end);
+    return end != text && !*end && *out > 0 && *out < 1e18;
+}
+
+cloob_status memory_available(cloob_ctx *ctx, device *dev, size_t *out)
+{
+    size_t total;
+    double limit;
+    const char *text = getenv("CLOOB_MEMORY_LIMIT");
+    dev->memory(dev, &total, out);
+    if (!text || !*text) return CLOOB_OK;
+    if (!parse_bytes(text, &limit))
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "CLOOB_MEMORY_LIMIT=%s: not a size; write bytes, or 512M, 24G", text);
+    if (*out == 0 || limit < (double)*out) *out = (size_t)limit;
+    return CLOOB_OK;
+}
+
+/* ---- the refusal --------------------------------------------------------------------------------- */
+
+/* Sizes read best in the unit of the largest. */
+static double unit_of(size_t bytes, const char **name)
+{
+    bool large = bytes >= (size_t)1024 * MiB;
+    *name = large ? "GiB" : "MiB";
+    return large ? 1024.0 * MiB : MiB;
+}
+
+const char *memory_text(const memory_need *n, char text[MEMORY_TEXT])
+{
+    const char *name;
+    const step_memory *m = &n->step;
+    double unit = unit_of(n->total_bytes, &name);
+    int used =
+        snprintf(text, MEMORY_TEXT,
+                 "%.2f %s (parameters %.2f, optimizer %.2f, image tower %.2f, text tower %.2f, objective %.2f",
+                 (double)n->total_bytes / unit, name, (double)m->params_bytes / unit, (double)m->optimizer_bytes / unit,
+                 (double)m->image_bytes / unit, (double)m->text_bytes / unit, (double)m->loss_bytes / unit);
+    if (n->eval_bytes)
+        used += snprintf(text + used, (size_t)(MEMORY_TEXT - used), ", validation %.2f", (double)n->eval_bytes / unit);
+    used += snprintf(text + used, (size_t)(MEMORY_TEXT - used), ", libraries %.2f)", (double)n->reserve_bytes / unit);
+    snprintf(text + used, (size_t)(MEMORY_TEXT - used), ", %.2f %s free", (double)n->available_bytes / unit, name);
+    return text;
+}
+
+static cloob_status total_at(cloob_ctx *ctx, const memory_case *c, int64_t batch, double *total)
+{
+    step_options o = *c->o;
+    memory_case at = *c;
+    memory_need n;
+    o.batch = batch;
+    at.o = &o;
+    CLOOB_TRY(memory_plan(ctx, &at, &n));
+    *total = (double)n.total_bytes;
+    return CLOOB_OK;
+}
+
+/* The largest batch below c's whose plan stays within `room`; 0: none. Memory grows almost evenly with the
+ * batch, so a guess on the line between the two nearest known points lands close; every third look halves the
+ * rest, whatever the line says. */
+static cloob_status largest_batch(cloob_ctx *ctx, const memory_case *c, double room, double too_much, int64_t *out)
+{
+    int64_t fits = c->o->accum * c->ranks > 1 ? 1 : 2, over = c->o->batch, guess;
+    double low, high = too_much, total;
+    *out = 0;
+    if (fits >= over) return CLOOB_OK;
+    CLOOB_TRY(total_at(ctx, c, fits, &low));
+    if (low > room) return CLOOB_OK;
+    for (int look = 1; over - fits > 1; look++) {
+        double along = look % 3 ? (room - low) / (high - low) : 0.5;
+        guess = fits + (int64_t)(along * (double)(over - fits));
+        guess = guess <= fits ? fits + 1 : guess >= over ? over - 1 : guess;
+        CLOOB_TRY(total_at(ctx, c, guess, &total));
+        if (total <= room) fits = guess, low = total;
+        else over = guess, high = total;
+    }
+    *out = fits;
+    return CLOOB_OK;
+}
+
+static cloob_status refuse(cloob_ctx *ctx, const memory_case *c, const memory_need *n)
+{
+    char parts[MEMORY_TEXT], batch[96] = "even the smallest batch does not";
+    int64_t most;
+    CLOOB_TRY(largest_batch(ctx, c, (double)n->available_bytes, (double)n->total_bytes, &most));
+    if (most) snprintf(batch, sizeof batch, "the largest batch that fits is %lld", (long long)most);
+    return ctx_fail(ctx, CLOOB_ERR_MEMORY, "a batch of %lld does not fit into the memory of %s: needed are %s; %s%s",
+                    (long long)c->o->batch, c->dev->name, memory_text(n, parts), batch,
+                    c->o->grad.checkpoint ? "" : "; --grad-checkpointing needs less");
+}
+
+cloob_status memory_check(cloob_ctx *ctx, const memory_case *c, memory_need *out)
+{
+    CLOOB_TRY(memory_plan(ctx, c, out));
+    CLOOB_TRY(memory_available(ctx, c->dev, &out->available_bytes));
+    if (out->available_bytes == 0 || out->total_bytes <= out->available_bytes) return CLOOB_OK;
+    return refuse(ctx, c, out);
+}

@@ -1,0 +1,38 @@
+/* What a run will take, known before it takes anything; and the refusal, with numbers, when that is more than
+ * there is. */
+#ifndef TRAIN_MEMORY_BUDGET_H
+#define TRAIN_MEMORY_BUDGET_H
+
+#include "train/step.h"
+
+typedef struct memory_case {
+    const step_options *o;
+    device *dev;
+    int ranks;
+    int64_t eval_batch; /* rows of validation at a time, between steps; 0: none */
+} memory_case;
+
+typedef struct memory_need {
+    step_memory step;
+    size_t eval_bytes;                   /* activations of validation, taken beside the step's */
+    size_t reserve_bytes;                /* for what libraries take by themselves */
+    size_t total_bytes, available_bytes; /* available 0: not known */
+} memory_need;
+
+/* Plans without taking memory. On a host the step's numbers are those of step_memory_of, to the byte; on a
+ * GPU they hold bounds for the libraries' scratch (exec.h). */
+cloob_status memory_plan(cloob_ctx *ctx, const memory_case *c, memory_need *out);
+
+/* Free memory of a device, less where the environment variable CLOOB_MEMORY_LIMIT (bytes, or with K, M, G, T:
+ * powers of 1024) says so. */
+cloob_status memory_available(cloob_ctx *ctx, device *dev, size_t *out);
+
+/* memory_plan, and CLOOB_ERR_MEMORY when it does not fit: what is needed by part, what is free, and the
+ * largest batch that would fit. */
+cloob_status memory_check(cloob_ctx *ctx, const memory_case *c, memory_need *out);
+
+/* "25.70 GiB (parameters 0.90, ...), 139.10 GiB free" */
+enum { MEMORY_TEXT = 320 };
+const char *memory_text(const memory_need *n, char text[MEMORY_TEXT]);
+
+#endif

@@ -1,0 +1,399 @@
+/* Bringing a run together: ranks, device, data, tokenizer, model, folder, state. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "core/file.h"
+#include "model/interchange.h"
+#include "infer/embed_data.h"
+#include "train/resume.h"
+#include "train/run.h"
+#include "train/settings.h"
+
+/* ---- data and tokenizer -------------------------------------------------------------------------- */
+
+static cloob_status open_data(cloob_ctx *ctx, run *r)
+{
+    const cloob_train_options *o = r->o;
+    cloob_data_options d = o->data;
+    d.num_samples = o->train_num_samples;
+    CLOOB_TRY(dataset_open(ctx, o->train_data, &d, &r->train));
+    if (!dataset_has_captions(r->train))
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: has no captions to train on", o->train_data);
+    d = o->data;
+    d.num_samples = o->val_num_samples;
+    d.resampled = false;
+    if (o->val_data) CLOOB_TRY(dataset_open(ctx, o->val_data, &d, &r->val));
+    return comm_rank(r->c) == 0 ? run_check_zeroshot(ctx, r) : CLOOB_OK;
+}
+
+enum { TOKENIZER_CAPTIONS = 2000000 }; /* more change no merge that matters */
+
+static cloob_status train_tokenizer(cloob_ctx *ctx, run *r)
+{
+    int64_t n = dataset_count(r->train), count = 0;
+    if (n > TOKENIZER_CAPTIONS) n = TOKENIZER_CAPTIONS;
+    char **text = calloc((size_t)n, sizeof *text);
+    if (!text) return ctx_no_memory(ctx, (size_t)n * sizeof *text, "captions");
+    for (int64_t i = 0; i < n; i++)
+        if (dataset_caption(ctx, r->train, i, 0, &text[count]) == CLOOB_OK) count++;
+    cloob_status status =
+        tokenizer_train_texts(ctx, (const char *const *)text, count, (int32_t)r->o->vocab_size, &r->tok);
+    for (int64_t i = 0; i < count; i++) free(text[i]);
+    free(text);
+    return status;
+}
+
+/* A resumed or pretrained run takes the tokenizer out of its checkpoint. */
+static cloob_status open_tokenizer(cloob_ctx *ctx, run *r, const char *from_checkpoint)
+{
+    sbuf merges = { 0 };
+    if (r->o->vocab) CLOOB_TRY(tokenizer_open(ctx, r->o->vocab, &r->tok));
+    else if (from_checkpoint)
+        CLOOB_TRY(
+            tokenizer_open_text(ctx, from_checkpoint, strlen(from_checkpoint), "the checkpoint's tokenizer", &r->tok));
+    else CLOOB_TRY(train_tokenizer(ctx, r));
+    tokenizer_save(r->tok, &merges);
+    r->tok_text = sbuf_detach(&merges);
+    return r->tok_text ? CLOOB_OK : ctx_no_memory(ctx, merges.len, "the tokenizer");
+}
+
+/* ---- model --------------------------------------------------------------------------------------- */
+
+static cloob_status find_resume(cloob_ctx *ctx, const cloob_train_options *o, char path[RESUME_PATH])
+{
+    char folder[RESUME_PATH];
+    if (strcmp(o->resume, "latest") != 0) {
+        snprintf(path, RESUME_PATH, "%s", o->resume);
+        return CLOOB_OK;
+    }
+    snprintf(folder, sizeof folder, "%s/%s/checkpoints", o->logs, o->name);
+    if (file_is_dir(folder)) return resume_find(ctx, folder, path);
+    return ctx_fail(ctx, CLOOB_ERR_IO, "%s: no such run to resume; check --logs and --name", folder);
+}
+
+/* The model that the flags describe. */
+static cloob_status asked_model(cloob_ctx *ctx, const cloob_train_options *o, model_config *c)
+{
+    CLOOB_TRY(model_config_load(ctx, o->model, c));
+    if (o->force_quick_gelu) c->act = ACT_QUICKGELU;
+    if (o->force_image_size > 0) c->image_size = o->force_image_size;
+    if (o->image_resize_mode) model_resize_from_name(o->image_resize_mode, &c->resize); /* checked with the options */
+    if (o->image_std[0] <= 0) return CLOOB_OK;
+    memcpy(c->image_mean, o->image_mean, sizeof c->image_mean);
+    memcpy(c->image_std, o->image_std, sizeof c->image_std);
+    return CLOOB_OK;
+}
+
+/* A run goes on with the model it began with. */
+static cloob_status check_resumed_model(cloob_ctx *ctx, const run *r, const model_config *stored)
+{
+    sbuf have = { 0 }, want = { 0 };
+    model_config asked;
+    CLOOB_TRY(asked_model(ctx, r->o, &asked));
+    asked.vocab = stored->vocab;
+    model_config_to_json(stored, &have);
+    model_config_to_json(&asked, &want);
+    bool same = have.data && want.data && strcmp(have.data, want.data) == 0;
+    sbuf_release(&have);
+    sbuf_release(&want);
+    if (same) return CLOOB_OK;
+    return ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
+                    "--resume: the checkpoint holds %s (%lld px), the flags ask for %s (%lld px); give the run's own "
+                    "--model and settings, or --pretrained to begin anew from its weights",
+                    stored->name[0] ? stored->name : "another model", (long long)stored->image_size, r->o->model,
+                    (long long)asked.image_size);
+}
+
+static cloob_status configure_model(cloob_ctx *ctx, run *r, const model_config *stored)
+{
+    model_config *c = &r->so.model;
+    if (!stored) CLOOB_TRY(asked_model(ctx, r->o, c));
+    else if (r->o->resume) CLOOB_TRY(check_resumed_model(ctx, r, stored));
+    if (stored) *c = *stored;
+    if (stored && r->o->force_quick_gelu) c->act = ACT_QUICKGELU;
+    if (stored && r->o->image_resize_mode) model_resize_from_name(r->o->image_resize_mode, &c->resize);
+    if (stored && r->o->image_std[0] > 0)
+        memcpy(c->image_mean, r->o->image_mean, sizeof c->image_mean),
+            memcpy(c->image_std, r->o->image_std, sizeof c->image_std);
+    int32_t vocab = tokenizer_vocab_size(r->tok);
+    if (stored && c->vocab != vocab)
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "--vocab: has %d ids, the checkpoint's model %lld", vocab,
+                        (long long)c->vocab);
+    c->vocab = vocab;
+    return model_config_check(ctx, c);
+}
+
+static bool is_vit(const model_config *c) { return c->family == MODEL_VIT; }
+
+static void set_optimizer(run *r)
+{
+    const cloob_train_options *o = r->o;
+    bool vit = is_vit(&r->so.model);
+    r->lr = o->lr >= 0 ? o->lr : 5e-4;
+    r->so.beta1 = o->beta1 >= 0 ? o->beta1 : 0.9;
+    r->so.beta2 = o->beta2 >= 0 ? o->beta2 : vit ? 0.98 : 0.999;
+    r->so.eps = o->eps >= 0 ? o->eps : vit ? 1e-6 : 1e-8;
+    r->so.wd = o->wd;
+    r->so.clip = o->grad_clip_norm;
+    r->so.ema = o->ema;
+}
+
+static cloob_status set_step_options(cloob_ctx *ctx, run *r)
+{
+    const cloob_train_options *o = r->o;
+    const char *p = o->precision ? o->precision : "fp32";
+    if (strcmp(p, "fp16") == 0)
+        return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED, "--precision fp16: use amp_bf16, which needs no loss scaling");
+    r->so.compute = strcmp(p, "fp32") == 0 ? CLOOB_F32 : CLOOB_BF16;
+    r->so.batch = o->batch_size;
+    r->so.accum = o->accum_freq;
+    loss_method_from_name(o->method, &r->so.method);
+    r->so.inv_tau = o->init_inv_tau;
+    r->so.beta = o->scale_hopfield;
+    r->so.memory = o->memory;
+    r->so.hopfield_warmup = o->hopfield_warmup;
+    r->so.learn_inv_tau = o->learnable_inv_tau;
+    r->so.learn_beta = o->learnable_scale_hopfield;
+    r->so.lock_image = o->lock_image;
+    r->so.lock_text = o->lock_text;
+    r->so.bn_sync = o->use_bn_sync;
+    r->so.grad.checkpoint = o->grad_checkpointing;
+    r->so.pack_texts = o->pack_texts;
+    set_optimizer(r);
+    return CLOOB_OK;
+}
+
+/* ---- the loader and the schedule ----------------------------------------------------------------- */
+
+static cloob_status open_loader(cloob_ctx *ctx, run *r)
+{
+    const cloob_train_options *o = r->o;
+    loader_options lo;
+    loader_options_init(&lo);
+    lo.batch = o->batch_size * o->accum_freq;
+    lo.rank = comm_rank(r->c);
+    lo.ranks = comm_size(r->c);
+    lo.workers = (int)o->workers;
+    lo.seed = o->resume ? r->at.seed : (uint64_t)o->seed; /* the order of a run is one order */
+    lo.train = true;
+    lo.context = r->so.model.context;
+    loader_feeds(&lo, r->dev);
+    transform_options_init(&lo.view, r->so.model.image_size);
+    lo.view.scale_min = o->aug_scale_min;
+    lo.view.scale_max = o->aug_scale_max;
+    memcpy(lo.view.jitter, o->aug_jitter, sizeof lo.view.jitter);
+    lo.view.jitter_prob = o->aug_jitter_prob;
+    lo.view.gray_prob = o->aug_gray_prob;
+    for (int64_t i = 0; i < o->aug_cfg_count; i++) CLOOB_TRY(transform_options_parse(ctx, &lo.view, o->aug_cfg[i]));
+    CLOOB_TRY(transform_options_check(ctx, &lo.view));
+    CLOOB_TRY(loader_create(ctx, r->train, r->tok, &lo, &r->batches));
+    r->steps_per_epoch = loader_batches(r->batches);
+    r->total_steps = r->steps_per_epoch * o->epochs;
+    if (o->max_steps > 0 && o->max_steps < r->total_steps) r->total_steps = o->max_steps;
+    schedule_from_name(o->lr_scheduler, &r->sched.kind);
+    r->sched.warmup = o->warmup;
+    r->sched.total = r->total_steps;
+    r->sched.cycles = o->restart_cycles;
+    r->sched.cooldown = o->epochs_cooldown * r->steps_per_epoch;
+    return CLOOB_OK;
+}
+
+/* A run may go on with another number of ranks or another batch. The place inside the epoch is kept in samples; what is
+ * left of the run is counted in the new steps. */
+static void place_in_epoch(cloob_ctx *ctx, run *r)
+{
+    int64_t global = r->o->batch_size * r->o->accum_freq * comm_size(r->c), before = r->at.global_batch;
+    r->at.global_batch = global;
+    if (!r->o->resume || before == 0 || before == global) return;
+    r->at.step_in_epoch = r->at.step_in_epoch * before / global;
+    if (r->at.step_in_epoch > r->steps_per_epoch) r->at.step_in_epoch = r->steps_per_epoch;
+    int64_t left = r->steps_per_epoch * (r->o->epochs - r->at.epoch) - r->at.step_in_epoch;
+    r->total_steps = r->at.updates + (left > 0 ? left : 0);
+    if (r->o->max_steps > 0 && r->o->max_steps < r->total_steps) r->total_steps = r->o->max_steps;
+    r->sched.total = r->total_steps;
+    ctx_log(ctx, CLOOB_LOG_WARN,
+            "the checkpoint was made with %lld pairs a step, this run has %lld: going on at step %lld of epoch %lld",
+            (long long)before, (long long)global, (long long)r->at.step_in_epoch, (long long)r->at.epoch + 1);
+}
+
+/* ---- all of it ----------------------------------------------------------------------------------- */
+
+static void default_name(const run *r, char name[256])
+{
+    char when[32];
+    time_t now = time(NULL);
+    struct tm tm;
+    strftime(when, sizeof when, "%Y_%m_%d-%H_%M_%S", localtime_r(&now, &tm));
+    snprintf(name, 256, "%s-model_%s-lr_%g-b_%lld-j_%lld-p_%s", when, r->o->model, r->lr, (long long)r->o->batch_size,
+             (long long)r->o->workers, r->o->precision ? r->o->precision : "fp32");
+}
+
+/* The options, with what they left to the model's family filled in, and what the run found. */
+static cloob_status write_params(cloob_ctx *ctx, run *r)
+{
+    cloob_train_options o = *r->o;
+    sbuf s = { 0 };
+    o.lr = r->lr;
+    o.beta1 = r->so.beta1, o.beta2 = r->so.beta2, o.eps = r->so.eps, o.wd = r->so.wd;
+    o.device = r->dev->name;
+    o.image_resize_mode = model_resize_name(r->so.model.resize);
+    settings_put(&s, &o, SETTINGS_ALL);
+    sbuf_printf(&s, "world_size: %d\nversion: %s\n", comm_size(r->c), cloob_version());
+    cloob_status status = s.failed ? ctx_no_memory(ctx, s.len, "params.txt") : journal_params(ctx, r->log, s.data);
+    sbuf_release(&s);
+    return status;
+}
+
+static cloob_status open_journal(cloob_ctx *ctx, run *r)
+{
+    char name[256];
+    default_name(r, name);
+    CLOOB_TRY(journal_open(ctx, r->o->logs, r->o->name ? r->o->name : name, r->o->resume ? JOURNAL_RESUME : JOURNAL_NEW,
+                           comm_rank(r->c) == 0, strstr(r->o->report_to, "tensorboard") != NULL, &r->log));
+    snprintf(r->sum.run_dir, sizeof r->sum.run_dir, "%s", journal_dir(r->log));
+    if (comm_rank(r->c) == 0) resume_clean(journal_checkpoints(r->log));
+    return write_params(ctx, r);
+}
+
+/* The weights a run begins with, if any: r->given, from r->from. */
+static cloob_status read_given(cloob_ctx *ctx, run *r)
+{
+    interchange_report report = { 0 };
+    interchange_options io = { 0 };
+    if (r->o->resume) {
+        CLOOB_TRY(find_resume(ctx, r->o, r->from));
+        CLOOB_TRY(weights_read_native(ctx, r->from, &r->given));
+        r->has_given = true;
+    } else if (r->o->pretrained) {
+        cloob_status status = interchange_read(ctx, r->o->pretrained, &io, &r->given, &report);
+        r->has_given = status == CLOOB_OK;
+        interchange_report_release(&report);
+        return status;
+    }
+    return CLOOB_OK;
+}
+
+/* Everything about the model that one rank can find wrong by itself. */
+static cloob_status prepare_model(cloob_ctx *ctx, run *r)
+{
+    CLOOB_TRY(read_given(ctx, r));
+    CLOOB_TRY(open_tokenizer(ctx, r, r->has_given ? weights_get_meta(&r->given, "tokenizer") : NULL));
+    CLOOB_TRY(configure_model(ctx, r, r->has_given ? &r->given.config : NULL));
+    return set_step_options(ctx, r);
+}
+
+static cloob_status go_on_from(cloob_ctx *ctx, run *r)
+{
+    CLOOB_TRY(checkpoint_read(ctx, r->from, r->s, &r->at));
+    snprintf(r->sum.checkpoint, sizeof r->sum.checkpoint, "%s", r->from);
+    if (r->at.seed != (uint64_t)r->o->seed)
+        ctx_log(ctx, CLOOB_LOG_WARN, "the checkpoint was made with --seed %llu: going on with that one",
+                (unsigned long long)r->at.seed);
+    return CLOOB_OK;
+}
+
+/* Too large a batch is refused here, before the tuning and before the first step. Only rank 0 validates. */
+static cloob_status check_memory(cloob_ctx *ctx, run *r)
+{
+    memory_case c = { &r->so, r->dev, comm_size(r->c), comm_rank(r->c) == 0 ? run_eval_batch(r) : 0 };
+    return memory_check(ctx, &c, &r->need);
+}
+
+/* The ranks meet inside, so a failure of one cannot wait for the others. */
+static cloob_status make_step(cloob_ctx *ctx, run *r)
+{
+    cloob_status status = CLOOB_OK;
+    if (r->dev->backend == BACKEND_CUDA && comm_size(r->c) > 1) status = comm_create_nccl(ctx, r->c, &r->gpus);
+    if (status == CLOOB_OK) status = step_create(ctx, &r->so, r->dev, r->gpus ? r->gpus : r->c, &r->s);
+    if (status != CLOOB_OK && comm_size(r->c) > 1) comm_abort(ctx, r->c, cloob_error(ctx));
+    return status;
+}
+
+static cloob_status fill_model(cloob_ctx *ctx, run *r)
+{
+    cloob_status status;
+    if (r->o->resume) status = go_on_from(ctx, r);
+    else if (r->has_given) status = params_load(ctx, step_params(r->s), &r->given);
+    else status = params_init(ctx, step_params(r->s), (uint64_t)r->o->seed);
+    if (r->has_given) weights_release(&r->given);
+    r->has_given = false;
+    return status;
+}
+
+static cloob_status open_device(cloob_ctx *ctx, run *r)
+{
+    char name[32];
+    CLOOB_TRY(comm_create(ctx, COMM_AUTO, &r->c));
+    const char *wanted = r->o->device ? r->o->device : "auto";
+    bool gpu = strcmp(wanted, "cuda") == 0 || (strcmp(wanted, "auto") == 0 && device_cuda_count() > 0);
+    snprintf(name, sizeof name, "cuda:%d", comm_local_rank(r->c));
+    return device_open(ctx, gpu && comm_size(r->c) > 1 ? name : wanted, &r->dev);
+}
+
+static void describe(cloob_ctx *ctx, run *r)
+{
+    step_memory m = step_memory_of(r->s);
+    const double MiB = 1048576.0;
+    journal_line(ctx, r->log, "%s, %s, %s on %s%s, batch %lld x %lld x %d ranks", r->so.model.name, r->o->method,
+                 r->so.compute == CLOOB_F32 ? "fp32" : "bf16", r->dev->name, "", (long long)r->o->batch_size,
+                 (long long)r->o->accum_freq, comm_size(r->c));
+    journal_line(ctx, r->log,
+                 "%.1f M parameters; planned peak %.0f of %.0f MiB free: parameters %.0f, optimizer %.0f, image tower "
+                 "%.0f, text tower %.0f, objective %.0f, validation %.0f",
+                 (double)step_params(r->s)->trainable / 1e6, (double)(m.total_bytes + r->need.eval_bytes) / MiB,
+                 (double)r->need.available_bytes / MiB, (double)m.params_bytes / MiB, (double)m.optimizer_bytes / MiB,
+                 (double)m.image_bytes / MiB, (double)m.text_bytes / MiB, (double)m.loss_bytes / MiB,
+                 (double)r->need.eval_bytes / MiB);
+    journal_line(ctx, r->log, "%lld pairs, %lld steps an epoch, %lld steps in all; vocabulary of %d",
+                 (long long)dataset_count(r->train), (long long)r->steps_per_epoch, (long long)r->total_steps,
+                 tokenizer_vocab_size(r->tok));
+    if (strcmp(r->o->memory, "batch") != 0)
+        journal_line(ctx, r->log,
+                     loss_method_has_hopfield(r->so.method) ? "the Hopfield networks store %s"
+                                                            : "--memory %s has no effect: the method retrieves nothing",
+                     r->o->memory);
+    if (r->at.updates)
+        journal_line(ctx, r->log, "resumed at epoch %lld, step %lld", (long long)r->at.epoch,
+                     (long long)r->at.step_in_epoch);
+}
+
+cloob_status run_open(cloob_ctx *ctx, run *r, const cloob_train_options *o)
+{
+    *r = (run){ .o = o };
+    r->started = r->last_saved = run_clock();
+    step_options_init(&r->so);
+    CLOOB_TRY(run_check_options(ctx, o));
+    CLOOB_TRY(open_device(ctx, r));
+    /* A rank that fails between two of these tells the others, which would wait for it forever. */
+    CLOOB_TRY(comm_agree(ctx, r->c, open_data(ctx, r)));
+    CLOOB_TRY(comm_agree(ctx, r->c, prepare_model(ctx, r)));
+    CLOOB_TRY(comm_agree(ctx, r->c, check_memory(ctx, r)));
+    CLOOB_TRY(make_step(ctx, r));
+    CLOOB_TRY(comm_agree(ctx, r->c, fill_model(ctx, r)));
+    CLOOB_TRY(comm_agree(ctx, r->c, open_loader(ctx, r)));
+    place_in_epoch(ctx, r);
+    if (!o->resume) r->at.seed = (uint64_t)o->seed;
+    CLOOB_TRY(comm_agree(ctx, r->c, open_journal(ctx, r)));
+    describe(ctx, r);
+    r->first_update = r->last_saved_update = r->at.updates;
+    return comm_agree(ctx, r->c, loader_seek(ctx, r->batches, r->at.epoch, r->at.step_in_epoch));
+}
+
+void run_close(cloob_ctx *ctx, run *r)
+{
+    (void)ctx;
+    if (r->has_given) weights_release(&r->given);
+    step_destroy(r->s); /* before the loader: a batch may still be on its way out of its memory */
+    loader_destroy(r->batches);
+    tokenizer_close(r->tok);
+    free(r->tok_text);
+    dataset_close(r->train);
+    dataset_close(r->val);
+    journal_close(r->log);
+    comm_destroy(r->gpus);
+    device_close(r->dev);
+    comm_destroy(r->c);
+}
