@@ -92,7 +92,7 @@ static bool list_add(opt_list *l, const char *word)
 /* Positional words live as long as the process; kept reachable, so that a leak check sees no leak. */
 static const char **positional;
 
-static void fixed24_add(opt_list *rest, const char *word)
+static void positional_add(opt_list *rest, const char *word)
 {
     list_add(rest, word);
     positional = rest->item;
@@ -232,12 +232,12 @@ int opt_parse(const command *c, int argc, char **argv, opt_list *rest)
             return 0;
         }
         if (strcmp(argv[i], "--") == 0) {
-            for (i++; i < argc; i++) fixed24_add(rest, argv[i]);
+            for (i++; i < argc; i++) positional_add(rest, argv[i]);
         } else if (is_option(argv[i]) || is_letter(c, argv[i])) {
             int code = parse_option(c, argc, argv, &i);
             if (code >= 0) return code;
         } else {
-            fixed24_add(rest, argv[i++]);
+            positional_add(rest, argv[i++]);
         }
     }
     return check_required(c);
