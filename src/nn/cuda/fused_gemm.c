@@ -41,7 +41,7 @@ typedef struct trial {
 static cloob_status trial_run(void *user)
 {
     trial *t = user;
-    return cuda_check(t->ctx, fused_run(t->stream, &t->p, t->sms), "timing a joined product");
+    return cuda_check(t->ctx, fused_gemm_run(t->stream, &t->p, t->sms), "timing a joined product");
 }
 
 static cloob_status trial_open(trial *t)
@@ -75,7 +75,7 @@ static void try_teams(const op_env *env, const fused_gemm *p, int teams, product
     trial t = { .ctx = env->ctx, .stream = s->stream, .p = *p, .sms = s->sms };
     float ms;
     t.p.teams = teams;
-    if (fused_parts(&t.p, s->sms) == 0) return;
+    if (fused_gemm_parts(&t.p, s->sms) == 0) return;
     if (trial_open(&t) == CLOOB_OK && cuda_time(env->ctx, env->dev, trial_run, &t, &ms) == CLOOB_OK && ms < best->ms)
         *best = (product_choice){ ms, teams };
     for (int i = 0; i < BUFFERS; i++) cudaFree(t.buffer[i]);
@@ -113,11 +113,11 @@ static cloob_status state_make(const op_env *env, op_args *a, fused_state **out)
 static int teams_for(const op_env *env, const fused_gemm *p, float apart_ms)
 {
     const char *wish = getenv("CLOOB_JOINED");
-    if (!fused_takes(p->n, p->k) || (wish && strcmp(wish, "never") == 0)) return 0;
+    if (!fused_gemm_takes(p->n, p->k) || (wish && strcmp(wish, "never") == 0)) return 0;
     if (wish && (*wish == '2' || *wish == '4')) {
         fused_gemm wished = *p;
         wished.teams = *wish - '0';
-        return fused_parts(&wished, sms_of(env)) ? wished.teams : 0;
+        return fused_gemm_parts(&wished, sms_of(env)) ? wished.teams : 0;
     }
     product_choice c = product_time(env, p);
     ctx_log(env->ctx, CLOOB_LOG_DEBUG, "joined %d, %lld x %lld x %lld: %.4f ms by %d teams, one after the other %.4f",
@@ -136,12 +136,12 @@ static void decide(const op_env *env, op_args *a, fused_state *s, fused_gemm *p,
     s->partial = s->weight + cuda_align((size_t)(p->n * p->k) * 2);
     a->scratch_bytes = apart;
     if (s->teams)
-        a->scratch_bytes = s->partial + (size_t)fused_parts(p, sms_of(env)) * 2 * (size_t)p->n * sizeof(float);
+        a->scratch_bytes = s->partial + (size_t)fused_gemm_parts(p, sms_of(env)) * 2 * (size_t)p->n * sizeof(float);
 }
 
 static cloob_status run_product(const op_env *env, const char *op, const fused_gemm *p)
 {
-    return cuda_check(env->ctx, fused_run(env->stream, p, sms_of(env)), op);
+    return cuda_check(env->ctx, fused_gemm_run(env->stream, p, sms_of(env)), op);
 }
 
 /* The weight (rows, cols) as the product wants it: (cols, rows), in scratch. */
@@ -204,7 +204,7 @@ cloob_status conv_stats_cuda(const op_env *env, const op_args *a)
     fused_gemm p = stats_product(a, s->teams); /* the running mean is what is taken off before summing */
     p.partial = at(a, s->partial);
     CLOOB_TRY(run_product(env, "conv_stats", &p));
-    return bn_stats_finish(env, &stats, p.partial, fused_parts(&p, sms_of(env)), p.column);
+    return bn_stats_finish(env, &stats, p.partial, fused_gemm_parts(&p, sms_of(env)), p.column);
 }
 
 /* ---- conv2d_dx, then batch norm's backward reduction --------------------------------------------- */
@@ -250,5 +250,5 @@ cloob_status conv_dx_reduce_cuda(const op_env *env, const op_args *a)
     CLOOB_TRY(turned(env, a, s, &a->in[1], p.k, p.n, &p.b));
     p.partial = at(a, s->partial);
     CLOOB_TRY(run_product(env, "conv_dx_reduce", &p));
-    return bn_reduce_finish(env, &reduce, p.partial, fused_parts(&p, sms_of(env)));
+    return bn_reduce_finish(env, &reduce, p.partial, fused_gemm_parts(&p, sms_of(env)));
 }

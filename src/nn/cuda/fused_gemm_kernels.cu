@@ -312,7 +312,7 @@ cudaError_t launch(cudaStream_t stream, const fused_gemm *p, const choice &c, in
                                  SHARED_BYTES);
     if (e != cudaSuccess) return e;
     product_kernel<TEAMS, E, N>
-        <<<fused_parts(p, sms) * strips_of(p, c), 128 + TEAMS * 128, SHARED_BYTES, stream>>>(t, *p, c.l);
+        <<<fused_gemm_parts(p, sms) * strips_of(p, c), 128 + TEAMS * 128, SHARED_BYTES, stream>>>(t, *p, c.l);
     return cudaGetLastError();
 }
 
@@ -328,9 +328,9 @@ cudaError_t launch_ending(cudaStream_t stream, const fused_gemm *p, int sms)
 
 extern "C" {
 
-bool fused_takes(int64_t n, int64_t k) { return n % 8 == 0 && k % 8 == 0 && n >= 32 && hopper_is_here(); }
+bool fused_gemm_takes(int64_t n, int64_t k) { return n % 8 == 0 && k % 8 == 0 && n >= 32 && hopper_is_here(); }
 
-int fused_parts(const fused_gemm *p, int sms)
+int fused_gemm_parts(const fused_gemm *p, int sms)
 {
     choice c = choose(p);
     if (c.l.stages == 0) return 0;
@@ -339,7 +339,7 @@ int fused_parts(const fused_gemm *p, int sms)
     return parts < 1 ? 1 : (int)parts;
 }
 
-cudaError_t fused_run(cudaStream_t stream, const fused_gemm *p, int sms)
+cudaError_t fused_gemm_run(cudaStream_t stream, const fused_gemm *p, int sms)
 {
     return p->ending == PRODUCT_STATS ? launch_ending<stats_ending>(stream, p, sms)
                                       : launch_ending<reduce_ending>(stream, p, sms);

@@ -28,11 +28,11 @@ typedef struct fused_gemm {
     float *partial; /* (parts, 2, n), to be added in this order */
 } fused_gemm;
 
-bool fused_takes(int64_t n, int64_t k);
+bool fused_gemm_takes(int64_t n, int64_t k);
 /* How many partial sums a product of this size leaves, on so many multiprocessors; 0: it cannot be done with
  * these teams. */
-int fused_parts(const fused_gemm *p, int sms);
-cudaError_t fused_run(cudaStream_t stream, const fused_gemm *p, int sms);
+int fused_gemm_parts(const fused_gemm *p, int sms);
+cudaError_t fused_gemm_run(cudaStream_t stream, const fused_gemm *p, int sms);
 
 /* to (cols, rows) = from (rows, cols) transposed, bf16. */
 cudaError_t transpose_bf16(cudaStream_t stream, void *to, const void *from, int64_t rows, int64_t cols);
