@@ -20,7 +20,7 @@ typedef struct cloob_bench_options {
     bool pack_texts;         /* training: the text tower works on the tokens up to the end tokens only */
     int64_t
         text_length; /* tokens of a text in the mean, evenly from half to three halves of it; 0: from 4 to the context */
-    bool text;       /* embedding: texts instead of pictures */
+    bool text;       /* embedding: texts instead of images */
     bool invariant;  /* embedding: row by row */
 } cloob_bench_options;
 
@@ -28,7 +28,7 @@ CLOOB_API void cloob_bench_options_init(cloob_bench_options *o); /* RN50, batch 
 
 typedef struct cloob_bench_result {
     double ms;             /* median of a step, or of a batch */
-    double items_per_s;    /* pairs, pictures or texts */
+    double items_per_s;    /* pairs, images or texts */
     double cpu_ms;         /* processor time of a counted run, all threads together: hardly moved by other programs */
     double first_ms;       /* of the run that is not counted: planning and warm-up included */
     int64_t planned_bytes; /* training: what the plan takes on the device */

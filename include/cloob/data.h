@@ -3,8 +3,10 @@
  *     cloob_data_options o;
  *     cloob_data_options_init(&o);
  *     cloob_dataset *d;
- *     if (cloob_dataset_open(ctx, "shards/{00000..00999}.tar", &o, &d) == CLOOB_OK) { ...
- * cloob_dataset_close(d); }
+ *     if (cloob_dataset_open(ctx, "shards/{00000..00999}.tar", &o, &d) == CLOOB_OK) {
+ *         ...
+ *         cloob_dataset_close(d);
+ *     }
  *
  * A source is a CSV or TSV, webdataset shards (tar, plain or gzip; braces; "pipe:COMMAND"), class folders, a
  * tar of class folders, CIFAR-10/100 or STL-10 binaries, MNIST idx files, or several of a kind joined by
@@ -25,12 +27,12 @@ typedef struct cloob_data_options {
     char csv_separator;    /* '\t'; another common one is tried when the columns are not found */
     const char *csv_image_key, *csv_caption_key; /* "filepath", "title" */
     const char *image_key, *text_key; /* "jpg;png;jpeg;webp", "txt"; also "json", "json:FIELD", "txt:lines" */
-    int64_t max_pixels;               /* larger pictures are bad samples; 25,000,000 */
+    int64_t max_pixels;               /* larger images are bad samples; 25,000,000 */
     int64_t num_samples;              /* per epoch; 0: all */
     bool resampled;                   /* draw with replacement */
     const char *upsampling;           /* "a::b" factors per source, or NULL; needs resampled */
     uint64_t seed;                    /* for type synthetic */
-    bool one_caption;       /* rows of a CSV that name the same picture are one sample with several captions */
+    bool one_caption;       /* rows of a CSV that name the same image are one sample with several captions */
     const char *split;      /* "train" or "test" part of CIFAR, STL-10, MNIST; NULL: test, or what the path names */
     int64_t shuffle_window; /* samples mixed at a time in training; 0: the whole set */
     const char *cache;      /* folder for unpacked copies and indexes; NULL: the user's; "": none */
@@ -55,8 +57,7 @@ CLOOB_API bool cloob_dataset_has_captions(const cloob_dataset *d);
 CLOOB_API cloob_status cloob_dataset_caption(cloob_ctx *ctx, const cloob_dataset *d, int64_t i, uint64_t pick,
                                              char **text);
 
-/* ---- what a data set holds
- * ----------------------------------------------------------------------------------- */
+/* ---- what a data set holds ----------------------------------------------------------------------- */
 
 typedef struct cloob_spread {
     double min, median, mean, max;
@@ -68,7 +69,7 @@ typedef struct cloob_data_info {
     const char *kind;
     int64_t samples, files, classes;
     int64_t skipped;                      /* left out when opening: damaged headers, incomplete rows and samples */
-    int64_t examined, bad;                /* pictures decoded and captions read; how many of them cannot be used */
+    int64_t examined, bad;                /* images decoded and captions read; how many of them cannot be used */
     char reason[CLOOB_INFO_REASONS][256]; /* of the first bad ones */
     cloob_spread width, height, picture_bytes;
     int64_t captions; /* of the examined samples */
@@ -81,17 +82,16 @@ typedef struct cloob_data_info {
 CLOOB_API cloob_status cloob_dataset_info(cloob_ctx *ctx, const cloob_dataset *d, int64_t examine,
                                           cloob_data_info *out);
 
-/* ---- how fast it can be read
- * ----------------------------------------------------------------------------------- */
+/* ---- how fast it can be read --------------------------------------------------------------------- */
 
 typedef struct cloob_data_bench_options {
-    int64_t batch, size, context; /* 64 pictures of 224 px, 77 tokens */
+    int64_t batch, size, context; /* 64 images of 224 px, 77 tokens */
     int workers, ahead;           /* 0 workers: in the calling thread */
     int64_t batches;              /* to time, after one that is not counted; 0: whole epochs */
     int64_t epochs;               /* with batches 0; 1 */
     uint64_t seed;
     bool eval;         /* evaluation views in order instead of training crops */
-    const char *vocab; /* merges file to tokenize captions with; NULL: pictures only */
+    const char *vocab; /* merges file to tokenize captions with; NULL: images only */
 } cloob_data_bench_options;
 
 typedef struct cloob_data_bench_result {

@@ -1,4 +1,4 @@
-/* Pictures: what a model sees of a file, before normalising.
+/* Images: what a model sees of a file, before normalising.
  *
  *     cloob_view_options o;
  *     cloob_view_options_init(&o, 224);
@@ -29,17 +29,17 @@ typedef enum cloob_view_kind {
 typedef struct cloob_view_options {
     cloob_view_kind kind;
     int64_t size;                     /* the result is size x size */
-    int64_t top, left, height, width; /* CLOOB_VIEW_CROP: a box inside the picture; an empty one gives black */
+    int64_t top, left, height, width; /* CLOOB_VIEW_CROP: a box inside the image; an empty one gives black */
     const char *interpolation;        /* "bicubic" (NULL) or "bilinear" */
     const char *resize_mode;          /* "shortest" (NULL), "longest" (padded with black) or "squash" */
     const char *const *aug; /* CLOOB_VIEW_TRAIN: "key=value" items, NULL ends; NULL: none. See docs/pictures.md */
     uint64_t seed;
-    int64_t max_pixels; /* pictures above it are refused; 25,000,000; 0: no limit */
+    int64_t max_pixels; /* images above it are refused; 25,000,000; 0: no limit */
 } cloob_view_options;
 
 CLOOB_API void cloob_view_options_init(cloob_view_options *o, int64_t size);
 
-/* Reads a picture and makes its view. On failure *out is empty. */
+/* Reads an image and makes its view. On failure *out is empty. */
 CLOOB_API cloob_status cloob_view_file(cloob_ctx *ctx, const char *path, const cloob_view_options *o,
                                        cloob_picture *out);
 /* The same from bytes in memory; name is for messages. */

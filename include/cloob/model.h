@@ -1,4 +1,4 @@
-/* A model for use: pictures and texts in, embeddings out.
+/* A model for use: images and texts in, embeddings out.
  *
  *     cloob_model *m;
  *     if (cloob_model_open(ctx, "RN50.safetensors", NULL, &m) != CLOOB_OK) puts(cloob_error(ctx));
@@ -9,7 +9,7 @@
  *
  * Reads every format that cloob_convert reads. A model serves one thread at a time; several models in several
  * threads, each with its context, do not disturb each other. Embeddings are float rows, one per input; the
- * cosine of a picture and a text is the dot product of their unit rows. */
+ * cosine of an image and a text is the dot product of their unit rows. */
 #ifndef CLOOB_MODEL_H
 #define CLOOB_MODEL_H
 
@@ -74,14 +74,14 @@ typedef enum cloob_side { CLOOB_IMAGE = 0, CLOOB_TEXT } cloob_side;
 /* Columns of a row of embeddings. */
 CLOOB_API int64_t cloob_model_width(const cloob_model *m, cloob_output what, cloob_side side);
 
-/* Pictures in memory that already have the model's size: rgb (n, S, S, 3). out: (n, width), overwritten, here
+/* Images in memory that already have the model's size: rgb (n, S, S, 3). out: (n, width), overwritten, here
  * and below. */
 CLOOB_API cloob_status cloob_encode_images(cloob_ctx *ctx, cloob_model *m, const uint8_t *rgb, int64_t n,
                                            cloob_output what, float *out);
-/* One picture of any size: rgb (height, width, 3); resized and cropped as for evaluation. */
+/* One image of any size: rgb (height, width, 3); resized and cropped as for evaluation. */
 CLOOB_API cloob_status cloob_encode_picture(cloob_ctx *ctx, cloob_model *m, const uint8_t *rgb, int64_t width,
                                             int64_t height, cloob_output what, float *out);
-/* Files. bad NULL: a picture that cannot be read fails the call; otherwise bad (n) says which, and their rows
+/* Files. bad NULL: an image that cannot be read fails the call; otherwise bad (n) says which, and their rows
  * are zero.
  */
 CLOOB_API cloob_status cloob_encode_files(cloob_ctx *ctx, cloob_model *m, const char *const *path, int64_t n,
@@ -92,7 +92,7 @@ CLOOB_API cloob_status cloob_encode_texts(cloob_ctx *ctx, cloob_model *m, const 
 /* The rows of tokens that the model sees of n texts: (n, context). */
 CLOOB_API cloob_status cloob_model_tokenize(cloob_ctx *ctx, const cloob_model *m, const char *const *text, int64_t n,
                                             int32_t *rows);
-/* Inputs that are ready: pictures (n, 3, S, S), normalised; rows of tokens (n, context). */
+/* Inputs that are ready: images (n, 3, S, S), normalised; rows of tokens (n, context). */
 CLOOB_API cloob_status cloob_encode_image_tensor(cloob_ctx *ctx, cloob_model *m, const float *images, int64_t n,
                                                  cloob_output what, float *out);
 CLOOB_API cloob_status cloob_encode_tokens(cloob_ctx *ctx, cloob_model *m, const int32_t *tokens, int64_t n,
@@ -107,14 +107,14 @@ typedef struct cloob_embedded {
     int64_t image_width, text_width;
     float *image, *text; /* NULL: none */
     int64_t *label;      /* (rows); NULL: no classes */
-    char **name;         /* (rows) files of the pictures; NULL: not from files */
+    char **name;         /* (rows) files of the images; NULL: not from files */
     char **class_name;   /* (classes) */
     int64_t classes;
 } cloob_embedded;
 
 CLOOB_API void cloob_embedded_release(cloob_embedded *e);
 
-/* A data set in its order: pictures, captions where there are any and the model has a tokenizer, labels where
+/* A data set in its order: images, captions where there are any and the model has a tokenizer, labels where
  * there are classes. workers: threads that decode.
  *
  * Here and in the next three, *e is zero-initialised before the first call; each fills what it names, and

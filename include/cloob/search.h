@@ -1,4 +1,4 @@
-/* Searching a folder of pictures by a text: an index that is made once, brought up to date, and asked often.
+/* Searching a folder of images by a text: an index that is made once, brought up to date, and asked often.
  *
  *     cloob_search_update u;
  *     cloob_search *s;
@@ -25,7 +25,7 @@ typedef struct cloob_search_update {
     int64_t bad_before;                             /* of these: known from before, unchanged, and not tried again */
 } cloob_search_update;
 
-/* Makes the index of a folder, or brings it up to date: a picture with the same name, size and time is kept.
+/* Makes the index of a folder, or brings it up to date: an image with the same name, size and time is kept.
  * checkpoint and vocab (NULL: none) are stored for queries. Written beside and renamed, now and then while it
  * goes on: a kill loses at most half a minute of work. */
 CLOOB_API cloob_status cloob_search_index(cloob_ctx *ctx, cloob_model *m, const char *folder, const char *path,
@@ -46,7 +46,7 @@ typedef struct cloob_search_hit {
     float score; /* cosine */
 } cloob_search_hit;
 
-/* The `most` nearest pictures, best first; query: (D) of unit length. */
+/* The `most` nearest images, best first; query: (D) of unit length. */
 CLOOB_API cloob_status cloob_search_query(cloob_ctx *ctx, const cloob_search *s, const float *query, int64_t most,
                                           cloob_search_hit *hit, int64_t *found);
 /* The same for a text, with the model that made the index; another one is refused. */

@@ -6,7 +6,7 @@
  *     o.out = "world"; o.count = 20000;
  *     if (cloob_synth_write(ctx, &o, NULL) != CLOOB_OK) puts(cloob_error(ctx));
  *
- * Pictures and captions are a pure function of seed, strength, split and index: the same on any number of
+ * Images and captions are a pure function of seed, strength, split and index: the same on any number of
  * threads. */
 #ifndef CLOOB_SYNTH_H
 #define CLOOB_SYNTH_H
@@ -23,7 +23,7 @@ typedef struct cloob_synth_options {
     const char *out;   /* the folder; made if it is not there */
     int64_t count;     /* training pairs, 1 to 10,000,000 */
     int64_t val_count; /* validation pairs; negative: a tenth of count, at least 16 */
-    int64_t per_class; /* test pictures of each class; negative: count / 200, within 4 and 100 */
+    int64_t per_class; /* test images of each class; negative: count / 200, within 4 and 100 */
     int64_t size;      /* pixels a side, 16 to 2048 */
     uint64_t seed;
     double strength; /* of the co-occurrences in training data, 0 to 1 */
@@ -36,9 +36,9 @@ typedef struct cloob_synth_options {
 CLOOB_API void cloob_synth_options_init(cloob_synth_options *o);
 
 typedef struct cloob_synth_result {
-    int64_t train, val, test; /* pictures written */
+    int64_t train, val, test; /* images written */
     int64_t shards;           /* tar files; 0 for CSV */
-    int64_t bytes;            /* of all pictures */
+    int64_t bytes;            /* of all images */
     double seconds;
 } cloob_synth_result;
 

@@ -29,8 +29,8 @@ typedef struct cloob_train_options {
     int64_t vocab_size;         /* of one trained here */
     const char *const *aug_cfg; /* "key=value" as open_clip names them; after the numbers below */
     int64_t aug_cfg_count;
-    double image_mean[3], image_std[3]; /* of pictures; std 0: the model's */
-    const char *image_resize_mode; /* "shortest", "longest", "squash" for pictures to be embedded; NULL: the model's */
+    double image_mean[3], image_std[3]; /* of images; std 0: the model's */
+    const char *image_resize_mode; /* "shortest", "longest", "squash" for images to be embedded; NULL: the model's */
     double aug_scale_min, aug_scale_max, aug_jitter[4], aug_jitter_prob, aug_gray_prob;
     /* the run */
     const char *logs, *name; /* name NULL: made from time, model and settings */

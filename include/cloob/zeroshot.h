@@ -1,4 +1,4 @@
-/* Zero-shot classification: classes are named in words, and a picture goes to the class whose prompts are
+/* Zero-shot classification: classes are named in words, and an image goes to the class whose prompts are
  * nearest.
  *
  *     cloob_classifier *c;
@@ -20,7 +20,7 @@
 extern "C" {
 #endif
 
-/* ---- a classifier for one's own pictures --------------------------------------------------------- */
+/* ---- a classifier for one's own images --------------------------------------------------------- */
 
 typedef struct cloob_classifier cloob_classifier; /* read-only once made; independent of the model */
 
@@ -41,7 +41,7 @@ typedef struct cloob_zeroshot_options {
     const cloob_prompts *prompts; /* NULL: the data's own class names and "a photo of a {}." */
     int64_t set;                  /* of the prompts */
     int workers;                  /* threads that decode; 2 */
-    const float *stored;          /* (stored_rows, D): prompts and pictures are replaced by what they retrieve from
+    const float *stored;          /* (stored_rows, D): prompts and images are replaced by what they retrieve from
                           * these rows; NULL: as they are */
     int64_t stored_rows, stored_columns; /* columns must be the model's D */
     double beta;                         /* of that retrieval */
@@ -56,11 +56,11 @@ typedef struct cloob_zeroshot_class {
 
 typedef struct cloob_zeroshot_result {
     double top1, top5;         /* shares of n */
-    double mean_per_class;     /* of the classes that have pictures */
-    int64_t n, bad;            /* pictures counted, and left out because they cannot be read */
+    double mean_per_class;     /* of the classes that have images */
+    int64_t n, bad;            /* images counted, and left out because they cannot be read */
     bool wants_mean_per_class; /* which of them the prompt set reports */
     cloob_zeroshot_class *row; /* (classes); owned */
-    int64_t classes, empty;    /* empty: without a picture */
+    int64_t classes, empty;    /* empty: without an image */
 } cloob_zeroshot_result;
 
 /* o may be NULL. Classes of the data go to prompts by name, else by order; what does not fit is refused. */

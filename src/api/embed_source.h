@@ -1,4 +1,4 @@
-/* Where embeddings come from: a data set, a file of tensors, pictures, a file of texts. Opening says how many
+/* Where embeddings come from: a data set, a file of tensors, images, a file of texts. Opening says how many
  * rows there may be, running computes them a few hundred at a time and hands them on. Private to src/api.
  *
  *     embed_source s;
@@ -28,14 +28,14 @@ typedef struct embed_source {
     image_list pictures;
     file_bytes text; /* of the file of texts, cut into lines */
     const char **line;
-    float *rows; /* room for one batch of pictures or texts */
+    float *rows; /* room for one batch of images or texts */
     bool *bad;
 } embed_source;
 
 /* rows: n floats or int64_t times the part's width, which the receiver may change. */
 typedef cloob_status embed_put(cloob_ctx *ctx, void *user, embed_part part, void *rows, int64_t n);
 
-/* Everything that can be wrong with a job is found out here, but for pictures that cannot be read. */
+/* Everything that can be wrong with a job is found out here, but for images that cannot be read. */
 cloob_status embed_source_open(cloob_ctx *ctx, cloob_model *m, const cloob_embed_job *job, embed_source *s);
 /* Counts, widths, names and classes go into e as well. */
 cloob_status embed_source_run(cloob_ctx *ctx, embed_source *s, embed_put *put, void *user, cloob_embedded *e);

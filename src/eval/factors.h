@@ -8,7 +8,7 @@
 
 typedef struct factor {
     const char *name;
-    const int64_t *label; /* (N) values 0..C-1 of every picture */
+    const int64_t *label; /* (N) values 0..C-1 of every image */
     int64_t C;
     const float *weight; /* (C, D) unit class weights from prompts (eval/zeroshot.h), or NULL: no zero-shot */
 } factor;
@@ -25,7 +25,7 @@ typedef struct factor_summary {
     double zeroshot, probe; /* means over factors; zeroshot over those with weights */
 } factor_summary;
 
-/* x: pictures. Rows 0, 2, 4, ... train, rows 1, 3, 5, ... test. lambda: of the probe, 1 is a fair choice for
+/* x: images. Rows 0, 2, 4, ... train, rows 1, 3, 5, ... test. lambda: of the probe, 1 is a fair choice for
  * unit rows. A factor with one value among the training rows is refused by name. score: (F), written. */
 cloob_status factors_run(cloob_ctx *ctx, factor_score *score, factor_summary *sum, const rows *x, const factor *f,
                          int64_t F, double lambda);

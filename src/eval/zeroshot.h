@@ -1,4 +1,4 @@
-/* Zero-shot classification from embeddings: class weights out of prompts, then pictures in batches.
+/* Zero-shot classification from embeddings: class weights out of prompts, then images in batches.
  *
  *     zeroshot z;
  *     CLOOB_TRY(zeroshot_init(ctx, &z, C, D, false));

@@ -3,7 +3,7 @@
  *
  *     exec *e;
  *     CLOOB_TRY(exec_create(ctx, &g, dev, &bindings, &e));
- *     copy pictures to exec_tensor(e, "images")->data
+ *     copy images to exec_tensor(e, "images")->data
  *     CLOOB_TRY(exec_forward(e));
  *     ... exec_tensor(e, "output"), fill exec_tensor(e, "doutput") ...
  *     CLOOB_TRY(exec_backward(e));

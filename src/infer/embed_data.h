@@ -13,7 +13,7 @@
 
 typedef struct embed_options {
     encoder_output what;
-    int64_t batch; /* pictures read at a time */
+    int64_t batch; /* images read at a time */
     int workers;   /* threads that decode; 0: the calling one */
     bool texts;    /* captions too, where the set has them and there is a tokenizer */
 } embed_options;
@@ -29,7 +29,7 @@ typedef struct embedded {
     int64_t *index; /* (rows) which sample each row is; owned */
 } embedded;
 
-/* tok may be NULL: pictures alone. The encoder's size decides the view. On failure e is empty. A set of which
+/* tok may be NULL: images alone. The encoder's size decides the view. On failure e is empty. A set of which
  * nothing can be read is an error. */
 cloob_status embed_data(cloob_ctx *ctx, encoder *enc, const tokenizer *tok, const dataset *d, const embed_options *o,
                         embedded *e);

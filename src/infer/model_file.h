@@ -1,4 +1,4 @@
-/* A model ready for use: the encoder, the tokenizer and the view of a picture that belong to one file of
+/* A model ready for use: the encoder, the tokenizer and the view of an image that belong to one file of
  * weights.
  *
  *     model *m;
@@ -41,7 +41,7 @@ typedef struct model {
 cloob_status model_open(cloob_ctx *ctx, const char *path, const model_open_options *o, model **out);
 void model_close(model *m); /* NULL is fine */
 
-/* n pictures in files, decoded on all threads. out: (n, width). A picture that cannot be read fails the call
+/* n images in files, decoded on all threads. out: (n, width). An image that cannot be read fails the call
  * when bad is NULL; otherwise bad[i] says so, a warning names it and its row is zero. */
 cloob_status model_picture_files(cloob_ctx *ctx, model *m, const char *const *path, int64_t n, encoder_output what,
                                  float *out, bool *bad);

@@ -1,16 +1,19 @@
-/* An index of a folder's pictures: their embeddings in one mapped file, searched by an embedding.
+/* An index of a folder's images: their embeddings in one mapped file, searched by an embedding.
  *
  * The file is a safetensors file, so other programs can read it:
- *     row     F32 (N, D)   unit embeddings
- *     coarse  I8 (N, D)    the same, each row scaled to +-127: a quarter of the bytes to scan
- *     scale   F32 (N)      of the coarse rows
- *     size, mtime I64 (N)  of the files, in bytes and nanoseconds: what has changed is embedded again
- *     name    U8, name_end I64 (N): paths below the folder, one after the other, and where each ends
- *     bad_size, bad_mtime I64 (M), bad_name U8, bad_name_end I64 (M): files that could not be read; tried
- * again when they change probe   F32 (D)      the embedding of a fixed picture: tells whether a model made
- * this index Metadata: format "cloob-index", root, checkpoint, vocab. It is written beside and renamed, every
- * half minute while indexing goes on, so that a kill costs half a minute of work and never the index. A
- * reader keeps the old file mapped. */
+ *
+ *     row                       F32 (N, D)   unit embeddings
+ *     coarse                    I8 (N, D)    the same, each row scaled to +-127: a quarter of the bytes to scan
+ *     scale                     F32 (N)      of the coarse rows
+ *     size, mtime               I64 (N)      of the files, in bytes and nanoseconds: a changed file is embedded again
+ *     name                      U8           paths below the folder, one after the other
+ *     name_end                  I64 (N)      where each path ends
+ *     bad_size, bad_mtime       I64 (M)      of the files that could not be read; tried again when they change
+ *     bad_name, bad_name_end    U8, I64 (M)  their paths
+ *     probe                     F32 (D)      the embedding of a fixed image: shows whether a model made this index
+ *
+ * Metadata: format "cloob-index", root, checkpoint, vocab. The file is written atomically, every half minute while
+ * indexing goes on, so that a kill costs half a minute of work and never the index. A reader keeps the old file mapped. */
 #ifndef INFER_SEARCH_INDEX_H
 #define INFER_SEARCH_INDEX_H
 

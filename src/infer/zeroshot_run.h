@@ -20,7 +20,7 @@
 typedef cloob_status rows_hook(cloob_ctx *ctx, void *user, float *rows, int64_t n, int64_t D);
 
 typedef struct zeroshot_run_options {
-    int64_t batch;   /* pictures at a time; 64 */
+    int64_t batch;   /* images at a time; 64 */
     int workers;     /* threads that decode; 2 */
     rows_hook *hook; /* NULL: none */
     void *hook_user;
@@ -33,7 +33,7 @@ void zeroshot_run_options_init(zeroshot_run_options *o);
 cloob_status zeroshot_weights(cloob_ctx *ctx, encoder *enc, const tokenizer *tok, const prompt_set *set,
                               const zeroshot_run_options *o, zeroshot *z);
 
-/* Adds the pictures of d to z, whose classes are those of `set` (infer/class_match.h). *bad: pictures that
+/* Adds the images of d to z, whose classes are those of `set` (infer/class_match.h). *bad: images that
  * cannot be read, left out. */
 cloob_status zeroshot_pictures(cloob_ctx *ctx, encoder *enc, const dataset *d, const prompt_set *set,
                                const zeroshot_run_options *o, zeroshot *z, int64_t *bad);

@@ -1,8 +1,11 @@
 /* Everything else: the methods without retrieval, stored sets, several ranks, sharp scales. Each rank has its
  * own rows as states and anchors, and sees all rows as stored patterns and samples (docs/objective.md 6):
  *
- *     gather x, y; retrieve own rows; per term: gather samples, contrast own anchors, sum-scatter the
- * samples' gradient; retrieval backward; sum-scatter the stored patterns' gradient
+ *     gather x, y
+ *     retrieve own rows
+ *     per term: gather samples, contrast own anchors, sum-scatter the samples' gradient
+ *     retrieval backward
+ *     sum-scatter the stored patterns' gradient
  *
  * With one rank the gathered matrices are the local ones and nothing is copied. */
 #include <string.h>

@@ -1,19 +1,22 @@
 /* The objective: Hopfield retrieval and InfoLOOB (or InfoNCE) of a batch of pairs, with gradients.
  *
- *     x, y      unit rows (N, d), N over all ranks; each rank passes its own rows
- *     U, V      stored patterns: the batch (U = x, V = y) or given sets (M, d), (K, d), the same on every
- * rank Ux = unit(softmax(beta x U^T) U), Uy, Vx, Vy alike image     mean_i lse_j(inv_tau Ux_i.Uy_j) - inv_tau
- * Ux_i.Uy_i      j != i for InfoLOOB, all j for InfoNCE text      the same with anchors Vy, samples Vx loss
- * (image + text) / inv_tau
+ *     x, y     unit rows (N, d), N over all ranks; each rank passes its own rows
+ *     U, V     stored patterns: the batch (U = x, V = y), or given sets (M, d) and (K, d), the same on every rank
+ *     Ux       unit(softmax(beta x U^T) U): x retrieved from U; Uy, Vx, Vy alike
+ *     image    mean_i [ lse_j(inv_tau Ux_i.Uy_j) - inv_tau Ux_i.Uy_i ], over j != i for InfoLOOB, all j for InfoNCE
+ *     text     the same with anchors Vy and samples Vx
+ *     loss     (image + text) / inv_tau
  *
- * Nothing of size N x N is stored: tiles of scores are made, used and forgotten, in both directions. The loss
- * and all gradients are those of one process with the whole batch, whatever the number of ranks (rounding
- * apart). Derivation: docs/objective.md.
+ * The methods without retrieval (clip, infoloob) put x for Ux and Vx, and y for Uy and Vy.
+ *
+ * Nothing of size N x N is stored: tiles of scores are computed, used and dropped, in both directions. The loss and all
+ * gradients equal those of one process with the whole batch, whatever the number of ranks, up to rounding.
+ * Derivation: docs/objective.md.
  *
  *     loss_plan *p;
- *     CLOOB_TRY(loss_plan_create(ctx, &options, &shape, comm, &p));     once; collective
- *     CLOOB_TRY(loss_run(ctx, p, &in, &out, &result));                  every step; collective, allocates
- * nothing loss_plan_destroy(p);
+ *     CLOOB_TRY(loss_plan_create(ctx, &options, &shape, comm, &p));       once; collective
+ *     CLOOB_TRY(loss_run(ctx, p, &in, &out, stream, &result));            every step; collective, allocates nothing
+ *     loss_plan_destroy(p);
  */
 #ifndef LOSS_LOSS_H
 #define LOSS_LOSS_H

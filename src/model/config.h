@@ -14,7 +14,7 @@
 
 typedef enum model_family { MODEL_RESNET, MODEL_VIT } model_family;
 typedef enum model_act { ACT_QUICKGELU, ACT_GELU } model_act;
-/* How a picture that is not square becomes one; in the order of data/view/transform.h. */
+/* How an image that is not square becomes one; in the order of data/view/transform.h. */
 typedef enum model_resize { MODEL_RESIZE_SHORTEST, MODEL_RESIZE_LONGEST, MODEL_RESIZE_SQUASH } model_resize;
 
 typedef struct model_config {
@@ -31,7 +31,7 @@ typedef struct model_config {
     int64_t text_width, text_heads, text_layers;
     model_act act;
     double image_mean[3], image_std[3];
-    model_resize resize; /* of pictures to be embedded; shortest (and the centre) in CLIP */
+    model_resize resize; /* of images to be embedded; shortest (and the centre) in CLIP */
 } model_config;
 
 /* RN50, RN101, RN50x4, RN50x16, ViT-B-32, ViT-B-16, tiny, tiny-rn, tiny-vit; spelling of "-", "/" and case is
@@ -52,7 +52,7 @@ cloob_status model_config_check(cloob_ctx *ctx, const model_config *c);
 void model_config_to_open_clip(const model_config *c, sbuf *out);
 /* Hugging Face's config.json; ViT only. */
 void model_config_to_hf(const model_config *c, sbuf *out);
-/* What is done to a picture: as our metadata has it, and as Hugging Face's preprocessor_config.json. */
+/* What is done to an image: as our metadata has it, and as Hugging Face's preprocessor_config.json. */
 void model_config_to_preprocess(const model_config *c, sbuf *out);
 void model_config_to_hf_preprocessor(const model_config *c, sbuf *out);
 /* When every size that shapes can tell (all but heads) is that of a built-in model: takes its name and heads. */

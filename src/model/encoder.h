@@ -1,6 +1,6 @@
-/* A model for use: weights from a file, pictures and texts in, embeddings out.
+/* A model for use: weights from a file, images and texts in, embeddings out.
  *
- * Executors are planned on first use for one batch size. In invariant mode every row is worked out alone, so a picture
+ * Executors are planned on first use for one batch size. In invariant mode every row is worked out alone, so an image
  * gives the same bytes whatever it is embedded with; else rows go in batches, which is faster and may differ in rounding.
  * One thread at a time per encoder. */
 #ifndef MODEL_ENCODER_H
@@ -32,7 +32,7 @@ cloob_status encoder_create(cloob_ctx *ctx, weights *w, device *dev, const encod
 cloob_status encoder_create_on(cloob_ctx *ctx, params *p, const encoder_options *o, encoder **out);
 void encoder_destroy(encoder *e);
 
-/* Device bytes that pictures (bytes) and texts of such an encoder would take beside the parameters; takes nothing. p may be a
+/* Device bytes that images (bytes) and texts of such an encoder would take beside the parameters; takes nothing. p may be a
  * bare table. */
 cloob_status encoder_measure(cloob_ctx *ctx, const params *p, const encoder_options *o, size_t *bytes);
 

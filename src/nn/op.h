@@ -80,7 +80,7 @@ typedef struct op_kernel {
     void (*release)(const op_env *env, op_args *a);
     bool in_place; /* output 0 may lie where input 0 does, when they are alike and nobody reads that input later */
     bool blocked;  /* cpu: takes (N, H, W, C) tensors in blocks of channels (tensor.block), all of them or none */
-    bool mixes;    /* cpu: each of its pictures may be in blocks or plain */
+    bool mixes;    /* cpu: each of its images may be in blocks or plain */
 } op_kernel;
 
 /* One table per backend, indexed by op_id; run NULL: not there. cpu falls back to ref. */

@@ -1,5 +1,5 @@
-/* A chart as an SVG picture, drawn with cairo while the program runs: for pages without Chart.js and for
- * pictures that stand alone. */
+/* A chart as an SVG image, drawn with cairo while the program runs: for pages without Chart.js and for
+ * images that stand alone. */
 #ifndef REPORT_CHART_IMAGE_H
 #define REPORT_CHART_IMAGE_H
 
@@ -10,7 +10,7 @@ typedef enum chart_frame {
     CHART_ALONE    /* on white, the title above */
 } chart_frame;
 
-/* Appends the picture; at least one series has a point. False, with nothing done, in a build without cairo.
+/* Appends the image; at least one series has a point. False, with nothing done, in a build without cairo.
  */
 bool chart_draw(sbuf *svg, const chart *c, chart_frame frame);
 

@@ -1,4 +1,4 @@
-/* Many scenes to encoded pictures, on all threads. */
+/* Many scenes to encoded images, on all threads. */
 #ifndef SYNTH_BATCH_H
 #define SYNTH_BATCH_H
 

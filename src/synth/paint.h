@@ -1,7 +1,7 @@
 /* Drawing scenes with cairo: colours under a light, the brush that knows the material, objects, backdrops.
  * Only the files of the renderer include this; nothing of cairo is seen outside.
  *
- * Pictures are drawn in the unit square, y downwards. An object is drawn in its own box, x from -0.5 to 0.5
+ * Images are drawn in the unit square, y downwards. An object is drawn in its own box, x from -0.5 to 0.5
  * and y from -1 (top) to 0 (the ground it stands on). */
 #ifndef SYNTH_PAINT_H
 #define SYNTH_PAINT_H
@@ -65,7 +65,7 @@ cairo_surface_t *paint_surface(const uint8_t *rgb, int64_t size);
 /* Shapes that several of them use. */
 void path_ellipse(cairo_t *cr, double x, double y, double rx, double ry);
 void path_polygon(cairo_t *cr, const double (*point)[2], int n);
-/* Rolling ground from y downwards: waves of the given height across the picture. */
+/* Rolling ground from y downwards: waves of the given height across the image. */
 void path_hills(cairo_t *cr, double y, double height, int waves, dice *d);
 
 #endif

@@ -1,4 +1,4 @@
-/* Our own image-text world: scenes of several factors, captions that name some of them, pictures.
+/* Our own image-text world: scenes of several factors, captions that name some of them, images.
  *
  * It exists to measure explaining away: in training data the factors go together (fish are mostly blue and
  * mostly on the beach), captions tell only a part, and the test shows combinations that training never had.
@@ -9,7 +9,7 @@
  *     synth_scene s;
  *     synth_draw(&world, SYNTH_TRAIN, i, &s);         what there is to see, and what the caption tells
  *     synth_caption(&s, &text);                       "a photo of two red balls on the beach"
- *     CLOOB_TRY(synth_render(ctx, &s, 64, rgb));      the picture
+ *     CLOOB_TRY(synth_render(ctx, &s, 64, rgb));      the image
  */
 #ifndef SYNTH_SYNTH_H
 #define SYNTH_SYNTH_H

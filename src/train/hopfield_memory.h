@@ -1,12 +1,12 @@
-/* What the Hopfield networks store during training (--memory).
+/* What the Hopfield networks store during training (the option `memory`).
  *
- *     batch      the batch itself: pictures for U, texts for V, with gradients through them
- *     queue:N    the last N pairs of the steps before, of all ranks, without gradients; while there are none,
- * the batch file:F     the rows of a safetensors file, U or image for U, V or text for V, without gradients;
- * a set that is not in the file is the batch
+ *     batch      the batch itself: images for U, texts for V, with gradients through them
+ *     queue:N    the last N pairs of earlier steps, of all ranks, without gradients; while there are none, the batch
+ *     file:F     rows of a safetensors file, "U" or "image" for U, "V" or "text" for V, without gradients; a set that the
+ *                file lacks is the batch
  *
- * A queue takes a step's embeddings in rank order after the update, so that every rank holds the same rows; a
- * step that is skipped leaves it alone. It is part of a checkpoint, as it lies. */
+ * A queue takes a step's embeddings in rank order after the update, so every rank holds the same rows; a skipped step
+ * leaves it alone. Checkpoints contain it as it is. */
 #ifndef TRAIN_HOPFIELD_MEMORY_H
 #define TRAIN_HOPFIELD_MEMORY_H
 

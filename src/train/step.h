@@ -18,7 +18,7 @@ typedef struct step_options {
     model_config model;
     cloob_dtype compute;  /* F32 or BF16 */
     int64_t batch, accum; /* rows of a micro-batch on this rank; micro-batches per step */
-    bool float_images;    /* pictures come normalised, F32 (B, 3, S, S), instead of bytes */
+    bool float_images;    /* images come normalised, F32 (B, 3, S, S), instead of bytes */
     loss_method method;
     double inv_tau, beta;
     bool learn_inv_tau, learn_beta;

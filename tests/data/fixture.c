@@ -92,8 +92,7 @@ void *fixture_png(cloob_ctx *ctx, int number, int size, size_t *bytes)
 
 int fixture_number(const unsigned char *rgb) { return rgb[0] | rgb[1] << 8; }
 
-/* ---- tars
- * --------------------------------------------------------------------------------------------------- */
+/* ---- tars ---------------------------------------------------------------------------------------- */
 
 FILE *fixture_tar_begin(const char *name) { return create(name); }
 

@@ -166,8 +166,7 @@ static void resuming_inside_an_epoch_is_exact(void)
     dataset_close(d);
 }
 
-/* ---- bad samples
- * ------------------------------------------------------------------------------------------- */
+/* ---- bad samples --------------------------------------------------------------------------------- */
 
 static void make_bad_table(int n, int bad_every)
 {
@@ -288,8 +287,7 @@ static void a_shard_cut_during_the_run_is_counted(void)
     dataset_close(d);
 }
 
-/* ---- odds and ends
- * ----------------------------------------------------------------------------------------- */
+/* ---- odds and ends ------------------------------------------------------------------------------- */
 
 static void write_classes(void)
 {

@@ -1,4 +1,4 @@
-/* Batches of (picture, tokens) for a training or evaluation loop, made ahead by worker threads.
+/* Batches of (image, tokens) for a training or evaluation loop, made ahead by worker threads.
  *
  * The order is a pure function of (seed, epoch, position): worker and rank counts change who does the work,
  * not what comes out. Global sample p of an epoch goes to global batch p / (batch * ranks); rank r takes rows

@@ -1,6 +1,6 @@
-/* A data set is a numbered list of samples, each a picture with captions or a class; any of them can be drawn
+/* A data set is a numbered list of samples, each an image with captions or a class; any of them can be drawn
  * at random. Kinds: CSV/TSV, webdataset shards, class folders, tar of class folders, CIFAR, STL-10, MNIST,
- * and random pictures. docs/data.md describes each. */
+ * and random images. docs/data.md describes each. */
 #ifndef DATA_SETS_DATASET_H
 #define DATA_SETS_DATASET_H
 
@@ -28,7 +28,7 @@ bool dataset_has_captions(const dataset *d);
 int64_t dataset_max_pixels(const dataset *d); /* as opened with */
 int64_t dataset_skipped(const dataset *d);    /* entries that opening had to leave out (damaged, incomplete) */
 const char *dataset_kind(const dataset *d);   /* "csv", ...; "several" when sources differ */
-int64_t dataset_file_count(const dataset *d); /* shards or other files it reads from; 0: one per picture */
+int64_t dataset_file_count(const dataset *d); /* shards or other files it reads from; 0: one per image */
 
 /* Which sample stands at a position of an epoch in training: a shuffle of all samples, or (resampled) a
  * weighted draw with replacement. A pure function; key is made from seed and epoch. */
@@ -41,18 +41,17 @@ typedef struct sample {
     int64_t label; /* class, or -1 */
 } sample;
 
-/* Reads sample i. Where a picture has several captions, `pick` chooses one (modulo their number). A sample
+/* Reads sample i. Where an image has several captions, `pick` chooses one (modulo their number). A sample
  * that cannot be used is CLOOB_ERR_FORMAT or CLOOB_ERR_IO with the reason; the caller skips and counts.
  * Thread-safe with one context per thread. limits may be NULL. */
 cloob_status dataset_read(cloob_ctx *ctx, const dataset *d, int64_t i, uint64_t pick, const image_limits *limits,
                           sample *out);
 void sample_release(sample *s);
 
-/* The caption alone, without decoding the picture (for training a tokenizer). The caller frees *text. */
+/* The caption alone, without decoding the image (for training a tokenizer). The caller frees *text. */
 cloob_status dataset_caption(cloob_ctx *ctx, const dataset *d, int64_t i, uint64_t pick, char **text);
 
-/* ---- samples as they are stored, for loops that bring their own buffers
- * ---------------------------------------- */
+/* ---- samples as they are stored, for loops that bring their own buffers -------------------------- */
 
 enum { FETCH_PICTURE = 1, FETCH_CAPTION = 2 };
 
@@ -61,7 +60,7 @@ enum { CAPTION_BYTES_LIMIT = 1 << 16 };
 
 /* Zero-initialise once and use for any number of samples; buffers grow to the largest and stay. */
 typedef struct stored_sample {
-    unsigned char *data; /* an encoded picture, or raw RGB when width > 0 */
+    unsigned char *data; /* an encoded image, or raw RGB when width > 0 */
     size_t size, capacity;
     int64_t width, height; /* of raw RGB; 0: encoded */
     sbuf caption;          /* valid UTF-8, not empty; len 0 when the set has none */

@@ -191,8 +191,7 @@ static cloob_status group_rows(cloob_ctx *ctx, csv_set *c)
     return ok ? CLOOB_OK : ctx_no_memory(ctx, n * sizeof *sorted, "the rows of a CSV");
 }
 
-/* ---- where the pictures are
- * -------------------------------------------------------------------------------- */
+/* ---- where the pictures are ---------------------------------------------------------------------- */
 
 static cloob_status read_row(cloob_ctx *ctx, const dataset_part *p, int64_t row, csv_row *out)
 {
@@ -240,8 +239,7 @@ static cloob_status take_root(cloob_ctx *ctx, const dataset_part *p, const char 
     return c->root ? CLOOB_OK : ctx_no_memory(ctx, strlen(o->path_data), "a folder name");
 }
 
-/* ---- the kind
- * ----------------------------------------------------------------------------------------------- */
+/* ---- the kind ------------------------------------------------------------------------------------ */
 
 static cloob_status open_csv(cloob_ctx *ctx, const char *source, const dataset_options *o, dataset_part *p)
 {

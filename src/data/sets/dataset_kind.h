@@ -26,15 +26,14 @@ struct dataset_part {
     int64_t count, skipped;
     bool captions;
     name_list classes;
-    fileset *files; /* NULL for kinds that read one file per picture */
+    fileset *files; /* NULL for kinds that read one file per image */
     double weight;  /* of one draw, when resampled */
 };
 
 extern const dataset_ops dataset_csv, dataset_web, dataset_folder, dataset_tarfolder, dataset_cifar, dataset_stl10,
     dataset_mnist, dataset_random;
 
-/* ---- what several kinds share (dataset_util.c)
- * ------------------------------------------------------------------- */
+/* ---- what several kinds share (dataset_util.c) --------------------------------------------------- */
 
 /* The kind for a source when the type is "auto"; an error says what was looked for. */
 cloob_status dataset_detect(cloob_ctx *ctx, const char *source, const dataset_options *o, const dataset_ops **ops);
@@ -46,7 +45,7 @@ cloob_status stored_reserve(cloob_ctx *ctx, stored_sample *s, size_t n);
 cloob_status stored_read(cloob_ctx *ctx, const fileset *files, int file, int64_t offset, int64_t size,
                          stored_sample *s);
 
-/* A whole picture file into s->data. */
+/* A whole image file into s->data. */
 cloob_status stored_read_path(cloob_ctx *ctx, const char *path, stored_sample *s);
 
 /* Takes a caption: trims white space, cuts at the limit, checks UTF-8; empty or invalid is CLOOB_ERR_FORMAT.
@@ -62,8 +61,7 @@ const char *name_base(const char *name);
 /* One fileset with one opened file, or a failure. */
 cloob_status open_single(cloob_ctx *ctx, const char *path, const char *cache, fileset **files);
 
-/* ---- named blobs (blobs.c): the files of CIFAR, STL-10 and MNIST in a folder, a tar, or alone
- * -------------------- */
+/* ---- named blobs (blobs.c): the files of CIFAR, STL-10 and MNIST in a folder, a tar, or alone ---- */
 
 typedef struct blob {
     int file;

@@ -1,4 +1,4 @@
-/* Sets whose pictures are fixed-size records of raw planes: what CIFAR, STL-10 and MNIST share. */
+/* Sets whose images are fixed-size records of raw planes: what CIFAR, STL-10 and MNIST share. */
 #ifndef DATA_SETS_DATASET_RAW_H
 #define DATA_SETS_DATASET_RAW_H
 
@@ -10,7 +10,7 @@ enum { RAW_RUNS = 16 };
 typedef struct raw_run {
     blob at;
     int64_t header, record, count; /* bytes before the first record, bytes of one, how many */
-    int64_t side;                  /* pictures are side x side */
+    int64_t side;                  /* images are side x side */
     int planes;                    /* 3, or 1 for grey */
     bool by_columns;
     int label_at;          /* byte of the record that holds the class; -1: none */

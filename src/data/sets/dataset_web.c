@@ -12,8 +12,7 @@
 #include "core/json.h"
 #include "core/pool.h"
 
-/* ---- names of members
- * -------------------------------------------------------------------------------------- */
+/* ---- names of members ---------------------------------------------------------------------------- */
 
 /* "a/b.seg.PNG" has the stem "a/b" and the suffix "seg.PNG". False without one, and for hidden files. */
 static bool split_name(const char *name, size_t *stem, const char **suffix)
@@ -103,8 +102,7 @@ cloob_status web_group(cloob_ctx *ctx, const tar_index *t, const web_keys *keys,
     return finish_group(ctx, s, &g);
 }
 
-/* ---- all shards, side by side
- * ------------------------------------------------------------------------------ */
+/* ---- all shards, side by side -------------------------------------------------------------------- */
 
 typedef struct scan {
     cloob_ctx *ctx;
@@ -188,8 +186,7 @@ static void compare_sizes(cloob_ctx *ctx, const fileset *files, const web_shard 
     free(dir);
 }
 
-/* ---- opening
- * ------------------------------------------------------------------------------------------------ */
+/* ---- opening ------------------------------------------------------------------------------------- */
 
 static cloob_status scan_all(cloob_ctx *ctx, dataset_part *p)
 {

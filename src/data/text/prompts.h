@@ -1,7 +1,8 @@
 /* Prompt sets for zero-shot classification: class names, templates and the score to report, by name.
  *
- *     {"NAME": {"classes": ["cat", ["happy", "smiling"]], "templates": ["a photo of a {}."], "metric":
- * "accuracy"}}
+ *     {"NAME": {"classes": ["cat", ["happy", "smiling"]],
+ *               "templates": ["a photo of a {}."],
+ *               "metric": "accuracy"}}
  *
  * A class is a name or a list of names that mean the same; metric is accuracy (the default) or
  * mean_per_class. Sets are found by name whatever the case, spaces, dashes and underscores: "cifar-10" is

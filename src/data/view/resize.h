@@ -68,7 +68,7 @@ typedef struct resize_source {
 cloob_status resize_run(cloob_ctx *ctx, resize_scratch *s, const resize_source *src, const resize_plan *p,
                         uint8_t *out);
 
-/* The nearest pixel instead, as Pillow picks it: for palettes and 1-bit pictures. */
+/* The nearest pixel instead, as Pillow picks it: for palettes and 1-bit images. */
 cloob_status resize_nearest(cloob_ctx *ctx, resize_scratch *s, const resize_source *src, const resize_plan *p,
                             uint8_t *out);
 

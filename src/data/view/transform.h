@@ -1,6 +1,6 @@
-/* What a model sees of a picture: the evaluation view and the training view, still 8-bit RGB.
+/* What a model sees of an image: the evaluation view and the training view, still 8-bit RGB.
  *
- * Resizing is Pillow's antialiased filter to the last bit. As in open_clip a picture is resized in the mode
+ * Resizing is Pillow's antialiased filter to the last bit. As in open_clip an image is resized in the mode
  * its file has and converted to RGB after that: palettes by the nearest pixel, alpha with premultiplied
  * colours, CMYK in four channels. Random choices are a pure function of the key, so the same sample of the
  * same epoch gets the same crop whatever thread or rank draws it. Normalising ((p / 255 - mean) / std) is
@@ -39,7 +39,7 @@ cloob_status transform_options_set(cloob_ctx *ctx, transform_options *o, const c
 /* The same from "key=value", as --aug-cfg takes it. */
 cloob_status transform_options_parse(cloob_ctx *ctx, transform_options *o, const char *item);
 
-/* --- one picture ------------------------------------------------------------------------------------- */
+/* --- one image ------------------------------------------------------------------------------------- */
 
 /* Shortest edge to size, centre crop. out: (size, size, 3). */
 cloob_status transform_eval(cloob_ctx *ctx, const image *im, const transform_options *o, uint8_t *out);
@@ -51,7 +51,7 @@ cloob_status transform_crop_resize(cloob_ctx *ctx, const image *im, int64_t top,
                                    int64_t crop_width, int64_t width, int64_t height, resize_filter filter,
                                    uint8_t *out);
 
-/* --- many pictures: decoder and buffers are kept from call to call ----------------------------------- */
+/* --- many images: decoder and buffers are kept from call to call ----------------------------------- */
 
 typedef struct view_scratch view_scratch; /* one per thread */
 
@@ -65,7 +65,7 @@ cloob_status view_eval_bytes(cloob_ctx *ctx, view_scratch *s, const void *bytes,
 cloob_status view_train_bytes(cloob_ctx *ctx, view_scratch *s, const void *bytes, size_t size, const char *name,
                               const image_limits *limits, const transform_options *o, uint64_t key, uint8_t *out);
 
-/* From a picture in memory. */
+/* From an image in memory. */
 cloob_status view_eval(cloob_ctx *ctx, view_scratch *s, const image *im, const transform_options *o, uint8_t *out);
 cloob_status view_train(cloob_ctx *ctx, view_scratch *s, const image *im, const transform_options *o, uint64_t key,
                         uint8_t *out);

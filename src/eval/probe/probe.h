@@ -1,7 +1,6 @@
 /* Linear probe: L2-regularised multinomial logistic regression on fixed features.
  *
- *     objective(W, b) = sum_n -ln softmax(W x_n + b)_{y_n} + lambda/2 |W|^2         (the bias b is not
- * penalised)
+ *     objective(W, b) = sum_n -ln softmax(W x_n + b)_{y_n} + lambda/2 |W|^2        (the bias b is not penalised)
  *
  * Minimised by L-BFGS (eval/probe/lbfgs.h). Features stay where they are (a mapped file) and are read in blocks;
  * logits exist for one block at a time. Small problems are computed in double; large ones in float, with

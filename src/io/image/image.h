@@ -1,12 +1,12 @@
-/* Pictures from bytes: JPEG, PNG, WebP, told apart by their first bytes, as 8-bit RGB.
+/* Images from bytes: JPEG, PNG, WebP, told apart by their first bytes, as 8-bit RGB.
  *
  * Whatever the file holds (grey, CMYK, palette, alpha, 16 bit), `rgb` is what Pillow's convert("RGB") gives.
  * EXIF orientation is not applied, as the field's loaders do not. Damaged or truncated files, unknown formats
- * and pictures above the pixel limit are refused with one line; the limit is checked before anything is
+ * and images above the pixel limit are refused with one line; the limit is checked before anything is
  * allocated.
  *
  * The field's loaders resize before they convert to RGB, so a resize must know what the pixels were: that is
- * `kind` and `extra`, which src/data/view/transform.h reads. Code that makes pictures of its own leaves them zero.
+ * `kind` and `extra`, which src/data/view/transform.h reads. Code that makes images of its own leaves them zero.
  */
 #ifndef IO_IMAGE_IMAGE_H
 #define IO_IMAGE_IMAGE_H
@@ -47,14 +47,14 @@ cloob_status image_write_png(cloob_ctx *ctx, const char *path, const uint8_t *rg
 
 void image_release(image *im);
 
-/* --- many pictures, one after the other: buffers and codec state are kept ---------------------------- */
+/* --- many images, one after the other: buffers and codec state are kept ---------------------------- */
 
 typedef struct image_box {
     int64_t top, left, height, width;
 } image_box;
 
-/* A window of a decoded picture. rgb points at the window's first pixel; rows are `stride` bytes apart. The
- * bytes belong to whoever made the picture. extra follows kind: pixel (0, 0) of the window, 1 byte (alpha) or
+/* A window of a decoded image. rgb points at the window's first pixel; rows are `stride` bytes apart. The
+ * bytes belong to whoever made the image. extra follows kind: pixel (0, 0) of the window, 1 byte (alpha) or
  * 4 bytes (CMYK) per pixel, rows extra_stride apart. */
 typedef struct image_part {
     const uint8_t *rgb, *extra;
@@ -74,12 +74,12 @@ typedef struct image_reader image_reader;
 cloob_status image_reader_create(cloob_ctx *ctx, image_reader **out);
 void image_reader_destroy(image_reader *r);
 
-/* Reads the header of a picture. bytes and name must stay until the load. */
+/* Reads the header of an image. bytes and name must stay until the load. */
 cloob_status image_reader_open(cloob_ctx *ctx, image_reader *r, const void *bytes, size_t size, const char *name,
                                const image_limits *limits, int64_t *width, int64_t *height);
 
 /* Decodes what the box needs and no more where that is exact: the window's pixels equal those of the whole
- * picture. box NULL: the whole. Valid until the next open. One load per open. */
+ * image. box NULL: the whole. Valid until the next open. One load per open. */
 cloob_status image_reader_load(cloob_ctx *ctx, image_reader *r, const image_box *box, image_part *out);
 
 #endif

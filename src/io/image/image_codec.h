@@ -1,4 +1,4 @@
-/* What a picture format offers to src/io/image/image.c, and the reader they share. One codec per file; where a
+/* What an image format offers to src/io/image/image.c, and the reader they share. One codec per file; where a
  * library is missing at configure time, image_no_<format>.c stands in and says so. */
 #ifndef IO_IMAGE_IMAGE_CODEC_H
 #define IO_IMAGE_IMAGE_CODEC_H
@@ -31,11 +31,11 @@ struct image_reader {
     const char *name;
     image_limits limits;
     const image_codec *codec;
-    int64_t width, height; /* of the picture as it will be decoded */
+    int64_t width, height; /* of the image as it will be decoded */
     image_box want, have;  /* have contains want */
     image_kind kind;
     image_buffer rgb, extra, row; /* (have.height, have.width, 3), as kind says, and a codec's scratch row */
-    void *state[IMAGE_STATES];    /* a codec's own, kept between pictures */
+    void *state[IMAGE_STATES];    /* a codec's own, kept between images */
 };
 
 /* At least `bytes`, content lost. Buffers end in IMAGE_SLACK readable bytes that do not count. */
@@ -46,10 +46,10 @@ void image_buffer_release(image_buffer *b);
 /* The limits on width and height, said in one place; called by every codec as soon as it knows them. */
 cloob_status image_check_size(cloob_ctx *ctx, const image_reader *r, int64_t width, int64_t height);
 
-/* "NAME: FORMAT picture cannot be read: WHY" */
+/* "NAME: FORMAT image cannot be read: WHY" */
 cloob_status image_damaged(cloob_ctx *ctx, const image_reader *r, const char *why);
 
-/* Sets have to the whole picture and reserves r->rgb for it. */
+/* Sets have to the whole image and reserves r->rgb for it. */
 cloob_status image_reserve_whole(cloob_ctx *ctx, image_reader *r);
 
 #endif

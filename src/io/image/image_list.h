@@ -1,4 +1,4 @@
-/* The pictures below a folder, by their endings (jpg, jpeg, png, webp), in order of their paths.
+/* The images below a folder, by their endings (jpg, jpeg, png, webp), in order of their paths.
  *
  *     image_list l = { 0 };
  *     CLOOB_TRY(image_list_add(ctx, &l, "photos"));
@@ -23,7 +23,7 @@ typedef struct image_list {
     arena a;
 } image_list;
 
-/* Adds a file, or all pictures of a folder and the folders in it; links to folders are not followed, names
+/* Adds a file, or all images of a folder and the folders in it; links to folders are not followed, names
  * that begin with a dot are left out. A path that is not there is an error. */
 cloob_status image_list_add(cloob_ctx *ctx, image_list *l, const char *path);
 void image_list_release(image_list *l);

@@ -24,7 +24,7 @@ typedef struct jpeg_codes {
     uint8_t first[1 << JPEG_PEEK]; /* the length of an entry's first coefficient alone */
     int32_t limit[18];             /* by code length: the first code that is longer, aligned to 16 bits */
     int32_t offset[18];            /* symbol index = (code >> (16 - length)) + offset[length] */
-    JHUFF_TBL made_of;             /* to keep a table that the next picture has too */
+    JHUFF_TBL made_of;             /* to keep a table that the next image has too */
     bool valid;
 } jpeg_codes;
 

@@ -1,4 +1,4 @@
-/* Decoding a part of a JPEG, exactly: its pixels are those of the whole picture. */
+/* Decoding a part of a JPEG, exactly: its pixels are those of the whole image. */
 #ifndef IO_IMAGE_JPEG_WINDOW_H
 #define IO_IMAGE_JPEG_WINDOW_H
 

@@ -406,9 +406,7 @@ cloob_status pickle_read(cloob_ctx *ctx, arena *a, const unsigned char *data, si
     return status;
 }
 
-/* ---- queries
- * -----------------------------------------------------------------------------------------------------------
- */
+/* ---- queries ------------------------------------------------------------------------------------- */
 
 const char *pk_text(const pk_value *v)
 {

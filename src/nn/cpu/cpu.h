@@ -1,8 +1,8 @@
 /* The cpu backend: fast kernels in F32 and bf16 for the host, over all of the context's threads. bf16 is an element type in
  * memory: sums, statistics and everything between load and store are float.
  *
- * A picture tensor may come in blocks of channels: (N, C / b, H, W, b). Kernels that say `blocked` see it as N C/b planes of
- * H W rows of b channels; a plain (N, H, W, C) tensor is the same with b = C. Sums over a batch are taken per picture and
+ * An image tensor may come in blocks of channels: (N, C / b, H, W, b). Kernels that say `blocked` see it as N C/b planes of
+ * H W rows of b channels; a plain (N, H, W, C) tensor is the same with b = C. Sums over a batch are taken per image and
  * then in order, so results do not depend on the number of threads. */
 #ifndef NN_CPU_CPU_H
 #define NN_CPU_CPU_H
@@ -15,7 +15,7 @@
 /* The loop of a tensor's element type, where loops exist for F32 and bf16 under one name. */
 #define CPU_PICK(t, loop) ((t).dtype == CLOOB_BF16 ? loop##_bf16 : loop##_f32)
 
-/* How a picture lies in memory. */
+/* How an image lies in memory. */
 typedef struct planes {
     int64_t N, blocks, HW, H, W, b, C; /* N * blocks planes of HW rows of b channels */
 } planes;

@@ -71,7 +71,7 @@ CPU_CLONES static void NAME(mean_tokens_range)(void *arg, int64_t begin, int64_t
     planes z = planes_of(&a->in[0]);
     const float *pos = a->in[1].data;
     (void)thread;
-    for (int64_t i = begin; i < end; i++) { /* one block of channels of one picture */
+    for (int64_t i = begin; i < end; i++) { /* one block of channels of one image */
         int64_t n = i / z.blocks, first = i % z.blocks * z.b, T = z.HW + 1;
         const REAL *x = (const REAL *)a->in[0].data + i * z.HW * z.b;
         REAL *y = (REAL *)a->out[0].data + n * T * z.C + first;

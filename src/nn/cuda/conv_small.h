@@ -1,5 +1,5 @@
-/* Convolutions 3 x 3 with few channels (a ResNet's stem), by kernels of our own: a box of the picture with
- * its border in shared memory, weights beside it, products on tensor cores. bf16 pictures, F32 sums; every
+/* Convolutions 3 x 3 with few channels (a ResNet's stem), by kernels of our own: a box of the image with
+ * its border in shared memory, weights beside it, products on tensor cores. bf16 images, F32 sums; every
  * sum has one order. Several sizes of tile per shape; the fastest is found by timing and kept in the tune
  * cache.
  *
