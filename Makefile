@@ -1,17 +1,19 @@
-# A small front for CMake: `make` builds, `make test` tests, `make demo` trains. Each installs what is missing.
+# A small front for CMake. `make` builds and installs nothing; `make deps` installs what is missing (Debian packages).
+# `make test`, `make demo`, `make debug` and `make wheel` do that set-up by themselves.
 BUILD ?= build
 CMAKE_FLAGS ?=
 
-.PHONY: all deps configure test debug demo install wheel format clean
+.PHONY: all deps test debug demo install wheel format clean
 
-all: deps
+all:
 	@cmake -S . -B $(BUILD) -G Ninja $(CMAKE_FLAGS)
 	@cmake --build $(BUILD)
 
 deps:
-	@scripts/install-deps.sh
+	@scripts/install-deps.sh test
 
-test: all
+test: deps
+	@$(MAKE) --no-print-directory all
 	@cd $(BUILD) && ctest --output-on-failure
 
 # Address and undefined-behaviour sanitizers over the same tests.
@@ -24,7 +26,8 @@ install: all
 	@cmake --install $(BUILD)
 
 # The Python package with the library inside: dist/*.whl.
-wheel: all
+wheel: deps
+	@$(MAKE) --no-print-directory all
 	@CLOOB_LIBRARY=$(BUILD)/libcloob.so python3 python/builder.py dist
 
 format:

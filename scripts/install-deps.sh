@@ -1,16 +1,32 @@
 #!/bin/sh
-# Installs what the build needs from Debian's packages, if anything is missing. Says what it does, and uses
-# sudo only when it is not root. Without a package manager or permission the build goes on with what is there.
+# Installs what is missing of Debian's packages: install-deps.sh [test] [lint] [coverage].
+#
+#     (nothing)    what the build needs, and every optional part
+#     test         also what the tests need
+#     lint         what `make lint` needs
+#     coverage     what `make coverage` needs
+#
+# Says what it does, and uses sudo only when it is not root. Without a package manager or permission the build goes on
+# with what is there.
 set -eu
 
-needed="build-essential cmake ninja-build pkg-config"
-optional="libdnnl-dev libopenblas-dev liblapacke-dev libjpeg62-turbo-dev libpng-dev libwebp-dev libcairo2-dev
-libutf8proc-dev zlib1g-dev
-libopenmpi-dev openmpi-bin libjs-chart.js"
+build="build-essential cmake ninja-build pkg-config"
+parts="libdnnl-dev libopenblas-dev liblapacke-dev libjpeg62-turbo-dev libpng-dev libwebp-dev libgif-dev libheif-dev libtiff-dev
+libcairo2-dev libutf8proc-dev libsentencepiece-dev zlib1g-dev libopenmpi-dev openmpi-bin libmicrohttpd-dev libcurl4-openssl-dev
+libjs-chart.js"
+wanted="$build $parts"
+for group in "$@"; do
+    case $group in
+    test) wanted="$wanted python3 python3-numpy" ;;
+    lint) wanted="$wanted git python3 clang-format clang-tidy cppcheck" ;;
+    coverage) wanted="$wanted python3 python3-numpy gcovr" ;;
+    *) echo "usage: install-deps.sh [test] [lint] [coverage]" >&2; exit 2 ;;
+    esac
+done
 
 command -v dpkg-query >/dev/null 2>&1 || exit 0
 missing=""
-for package in $needed $optional; do
+for package in $wanted; do
     state=$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null || true)
     [ "$state" = installed ] || missing="$missing $package"
 done
@@ -31,5 +47,9 @@ if ! command -v apt-get >/dev/null 2>&1; then
 fi
 echo "cloob: installing with $as_root apt-get:$missing" >&2
 $as_root apt-get update -qq || echo "cloob: apt-get update failed; trying with the lists at hand" >&2
-DEBIAN_FRONTEND=noninteractive $as_root apt-get install -y -qq --no-install-recommends $missing >/dev/null ||
-    echo "cloob: some packages could not be installed; going on with what is there" >&2
+DEBIAN_FRONTEND=noninteractive $as_root apt-get install -y -qq --no-install-recommends $missing >/dev/null && exit 0
+# One package that this release does not have must not cost the others.
+for package in $missing; do
+    DEBIAN_FRONTEND=noninteractive $as_root apt-get install -y -qq --no-install-recommends "$package" >/dev/null ||
+        echo "cloob: $package could not be installed; going on without it" >&2
+done
