@@ -1,10 +1,11 @@
 /* Evaluation at the sizes of the paper, made up in memory: time and memory on a device.
  *
- *     bench_eval [cuda|cpu] probe|imagenet|retrieval [rows]
+ *     bench_eval [cuda|cpu] probe|imagenet|retrieval|map [rows]
  *
  * probe      20,000 x 1024, 100 classes, lambda 1: a whole training.
  * imagenet   1,281,167 x 2048, 1,000 classes: one evaluation of value and gradient, then with features sent
  * each time; one preconditioner. retrieval  780,000 pairs of 512 dimensions, all ranks both ways.
+ * map        50,000 x 512, 100 classes: points in the plane, on the CPU; when each step ends.
  *
  * Features are rectified mixtures as an encoder's: a class mean and noise through one random layer. */
 #include <math.h>
@@ -14,6 +15,7 @@
 #include <sys/resource.h>
 #include <time.h>
 
+#include "cloob/map.h"
 #include "core/pool.h"
 #include "core/rng.h"
 #include "eval/eval_device.h"
@@ -196,6 +198,34 @@ static void bench_retrieval(int64_t n)
     free(x), free(y);
 }
 
+typedef struct map_watch {
+    double begin, next;
+} map_watch;
+
+static bool map_share(void *user, double share)
+{
+    map_watch *w = user;
+    if (share < w->next) return true;
+    printf("  %3.0f %% after %.2f s\n", 100 * share, now() - w->begin);
+    w->next = share + 0.1;
+    return true;
+}
+
+static void bench_map(int64_t n)
+{
+    float *x, *xy = malloc((size_t)(2 * n) * sizeof *xy);
+    int64_t *y;
+    rows r = make(&x, &y, n, 512, 100, 0, 15, 1.0);
+    cloob_matrix m = { r.data, CLOOB_F32, n, 512, "rows" };
+    cloob_map_options o;
+    map_watch w = { now(), 0 };
+    cloob_map_options_init(&o);
+    o.progress = map_share, o.user = &w;
+    need(cloob_map(ctx, xy, &m, &o));
+    printf("map: %lld x 512 in %.2f s, host peak %.2f GiB\n", (long long)n, now() - w.begin, peak_gib());
+    free(x), free(y), free(xy);
+}
+
 int main(int argc, char **argv)
 {
     const char *what = argc > 2 ? argv[2] : "probe";
@@ -207,6 +237,7 @@ int main(int argc, char **argv)
     for (uint64_t i = 0; i < TABLE; i++) table[i] = noise_at(8, i);
     if (strcmp(what, "imagenet") == 0) bench_imagenet(rows_asked ? rows_asked : 1281167);
     else if (strcmp(what, "retrieval") == 0) bench_retrieval(rows_asked ? rows_asked : 780000);
+    else if (strcmp(what, "map") == 0) bench_map(rows_asked ? rows_asked : 50000);
     else bench_probe(rows_asked ? rows_asked : 20000);
     cloob_ctx_destroy(ctx);
     return 0;

@@ -16,6 +16,7 @@
 #include "cloob/train.h"
 #include "cloob/trainer.h"
 #include "cloob/eval.h"
+#include "cloob/map.h"
 #include "cloob/factors.h"
 #include "cloob/ablate.h"
 #include "cloob/report.h"
