@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/checked.h"
 #include "core/json.h"
 
 /* ---- checksum ------------------------------------------------------------------------------------ */
@@ -81,6 +82,17 @@ static cloob_status set_number(cloob_ctx *ctx, weights *w, const char *key, doub
 static const char *const scalar_names[6] = { "train.logit_inv_tau", "train.logit_inv_tau.m", "train.logit_inv_tau.v",
                                              "train.logit_beta",    "train.logit_beta.m",    "train.logit_beta.v" };
 
+int64_t run_position_samples(const run_position *at) { return saturating_mul(at->step_in_epoch, at->global_batch); }
+
+static cloob_status add_debt(cloob_ctx *ctx, weights *w, const epoch_debt *d)
+{
+    if (!d->epoch) return CLOOB_OK;
+    CLOOB_TRY(set_int(ctx, w, "train.owed.epoch", d->epoch));
+    CLOOB_TRY(set_int(ctx, w, "train.owed.validation", d->validation));
+    CLOOB_TRY(set_int(ctx, w, "train.owed.zeroshot", d->zeroshot));
+    return set_int(ctx, w, "train.owed.results_bytes", d->results_bytes);
+}
+
 static cloob_status add_meta(cloob_ctx *ctx, weights *w, const step_state *st, const run_position *at,
                              const checkpoint_meta *m)
 {
@@ -92,7 +104,9 @@ static cloob_status add_meta(cloob_ctx *ctx, weights *w, const step_state *st, c
     CLOOB_TRY(set_int(ctx, w, "train.updates", at->updates));
     CLOOB_TRY(set_int(ctx, w, "train.skipped", at->skipped));
     CLOOB_TRY(set_int(ctx, w, "train.global_batch", at->global_batch));
+    CLOOB_TRY(set_int(ctx, w, "train.samples_in_epoch", run_position_samples(at)));
     CLOOB_TRY(set_int(ctx, w, "train.seed", (int64_t)at->seed));
+    CLOOB_TRY(add_debt(ctx, w, &at->owed));
     CLOOB_TRY(set_int(ctx, w, "epoch", at->epoch));
     CLOOB_TRY(weights_set_meta(ctx, w, "tokenizer", m->tokenizer));
     CLOOB_TRY(weights_set_meta(ctx, w, "method", m->method));
@@ -177,6 +191,20 @@ static cloob_status check_same_model(cloob_ctx *ctx, const weights *w, const cha
     return status;
 }
 
+/* Files of before 0.2 have none of these. */
+static cloob_status read_debt(cloob_ctx *ctx, const weights *w, const char *path, epoch_debt *d)
+{
+    int64_t validation, zeroshot;
+    *d = (epoch_debt){ 0 };
+    if (!weights_get_meta(w, "train.owed.epoch")) return CLOOB_OK;
+    CLOOB_TRY(get_int(ctx, w, path, "train.owed.epoch", &d->epoch));
+    CLOOB_TRY(get_int(ctx, w, path, "train.owed.validation", &validation));
+    CLOOB_TRY(get_int(ctx, w, path, "train.owed.zeroshot", &zeroshot));
+    d->validation = validation != 0;
+    d->zeroshot = zeroshot != 0;
+    return get_int(ctx, w, path, "train.owed.results_bytes", &d->results_bytes);
+}
+
 static cloob_status read_state(cloob_ctx *ctx, const weights *w, const char *path, step *s, run_position *at)
 {
     params *p = step_params(s);
@@ -194,6 +222,7 @@ static cloob_status read_state(cloob_ctx *ctx, const weights *w, const char *pat
         CLOOB_TRY(get_int(ctx, w, path, "train.global_batch", &at->global_batch));
     CLOOB_TRY(get_int(ctx, w, path, "train.seed", &seed));
     at->seed = (uint64_t)seed;
+    CLOOB_TRY(read_debt(ctx, w, path, &at->owed));
     for (int i = 0; i < 6; i++) {
         const char *text = weights_get_meta(w, scalar_names[i]);
         scalar[i] = text ? strtod(text, NULL) : 0;

@@ -8,13 +8,25 @@
 
 #include "train/step.h"
 
+/* What an epoch that ended still owes when its checkpoint is written: the evaluation comes after the save. A kill between
+ * the two leaves the debt in the file, and the resumed run pays it once. */
+typedef struct epoch_debt {
+    int64_t epoch;             /* 0: nothing is owed */
+    bool validation, zeroshot; /* which parts */
+    int64_t results_bytes;     /* size of results.jsonl at the time: a line of this epoch behind it is the payment */
+} epoch_debt;
+
 /* Where in a run a checkpoint stands. */
 typedef struct run_position {
     int64_t epoch, step_in_epoch; /* next batch to train on */
     int64_t updates, skipped;
     int64_t global_batch; /* pairs of a step over all ranks, in which step_in_epoch counts; 0: unknown */
     uint64_t seed;
+    epoch_debt owed;
 } run_position;
+
+/* The place inside the epoch in pairs, which holds for any batch and any number of ranks. */
+int64_t run_position_samples(const run_position *at);
 
 typedef struct checkpoint_meta {
     const char *tokenizer; /* text of the merges; NULL: none */

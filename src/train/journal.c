@@ -8,11 +8,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "core/file.h"
 #include "core/sbuf.h"
+#include "core/text.h"
 #include "train/tensorboard.h"
 
 struct journal {
@@ -72,6 +74,17 @@ static cloob_status take_lock(cloob_ctx *ctx, journal *j)
         owner);
 }
 
+/* A kill can cut the last line short. What is left of it is removed, so that the next line stands alone. */
+static void drop_cut_line(const char *path)
+{
+    FILE *f = fopen(path, "r+");
+    long end = 0, at = 0;
+    for (int c; f && (c = fgetc(f)) != EOF;)
+        if (at++, c == '\n') end = at;
+    if (f && end < at && ftruncate(fileno(f), end) != 0) clearerr(f); /* a reader skips the rest of a line */
+    if (f) fclose(f);
+}
+
 static cloob_status make_files(cloob_ctx *ctx, journal *j, journal_mode mode, bool with_board)
 {
     if (mode == JOURNAL_NEW && file_exists(j->dir))
@@ -79,6 +92,10 @@ static cloob_status make_files(cloob_ctx *ctx, journal *j, journal_mode mode, bo
                         "%s: a run of this name exists; give another --name, or --resume latest", j->dir);
     CLOOB_TRY(file_make_dirs(ctx, j->checkpoints));
     CLOOB_TRY(take_lock(ctx, j));
+    char *results = file_join(j->checkpoints, "results.jsonl");
+    if (!results) return ctx_no_memory(ctx, 64, "results.jsonl");
+    drop_cut_line(results);
+    free(results);
     CLOOB_TRY(open_log(ctx, j, "out.log", &j->log));
     CLOOB_TRY(open_log(ctx, j, "metrics.tsv", &j->metrics));
     if (fseek(j->metrics, 0, SEEK_END) == 0 && ftell(j->metrics) == 0)
@@ -176,6 +193,31 @@ cloob_status journal_result(cloob_ctx *ctx, journal *j, const char *json)
            : ctx_fail(ctx, CLOOB_ERR_IO, "%s: cannot write: %s", path ? path : "results.jsonl", strerror(errno));
     free(path);
     return status;
+}
+
+int64_t journal_result_bytes(const journal *j)
+{
+    struct stat st;
+    char *path = j->writes ? file_join(j->checkpoints, "results.jsonl") : NULL;
+    int64_t bytes = path && stat(path, &st) == 0 ? (int64_t)st.st_size : 0;
+    free(path);
+    return bytes;
+}
+
+/* The lines end with `"epoch": N}`: written by us, so no parser is needed. */
+bool journal_has_result(const journal *j, int64_t epoch, int64_t behind)
+{
+    char end[48], *line = NULL, *path = file_join(j->checkpoints, "results.jsonl");
+    size_t room = 0;
+    bool found = false;
+    FILE *f = path ? fopen(path, "r") : NULL;
+    snprintf(end, sizeof end, "\"epoch\": %lld}\n", (long long)epoch);
+    if (f && fseek(f, (long)behind, SEEK_SET) == 0)
+        while (!found && getline(&line, &room, f) > 0) found = text_ends_with(line, end);
+    if (f) fclose(f);
+    free(line);
+    free(path);
+    return found;
 }
 
 void journal_metrics(journal *j, const journal_row *r)

@@ -28,6 +28,12 @@ cloob_status journal_params(cloob_ctx *ctx, journal *j, const char *text);
 /* Appends one JSON object as a line to checkpoints/results.jsonl. */
 cloob_status journal_result(cloob_ctx *ctx, journal *j, const char *json);
 
+/* Bytes of results.jsonl; 0 when there is none. */
+int64_t journal_result_bytes(const journal *j);
+
+/* True when results.jsonl holds a whole line of this epoch that begins at byte `behind` or later. */
+bool journal_has_result(const journal *j, int64_t epoch, int64_t behind);
+
 /* One row of metrics.tsv, at full precision; wait: share of the time spent waiting for data. */
 typedef struct journal_row {
     int64_t step, epoch;

@@ -2,9 +2,11 @@
 #include "train/resume.h"
 
 #include <dirent.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "core/file.h"
@@ -91,6 +93,31 @@ cloob_status resume_find(cloob_ctx *ctx, const char *folder, char path[RESUME_PA
     CLOOB_TRY(find_other(ctx, folder, path));
     ctx_log(ctx, CLOOB_LOG_WARN, "resuming from %s", path);
     return CLOOB_OK;
+}
+
+static bool same_folder(const char *folder, const char *path)
+{
+    char a[PATH_MAX], b[PATH_MAX], own[RESUME_PATH];
+    snprintf(own, sizeof own, "%s", path);
+    char *slash = strrchr(own, '/');
+    if (slash) *slash = '\0';
+    return realpath(slash ? own : ".", a) && realpath(folder, b) && strcmp(a, b) == 0;
+}
+
+void resume_real_name(const char *folder, const char *path, char name[RESUME_PATH])
+{
+    struct stat want, st;
+    name[0] = '\0';
+    if (stat(path, &want) != 0 || !same_folder(folder, path)) return;
+    DIR *d = opendir(folder);
+    for (struct dirent *e; d && !name[0] && (e = readdir(d));) {
+        char file[RESUME_PATH];
+        if (!text_ends_with(e->d_name, ".safetensors") || strcmp(e->d_name, "latest.safetensors") == 0) continue;
+        if (snprintf(file, sizeof file, "%s/%s", folder, e->d_name) >= (int)sizeof file || stat(file, &st) != 0)
+            continue;
+        if (st.st_ino == want.st_ino && st.st_dev == want.st_dev) memcpy(name, file, sizeof file);
+    }
+    if (d) closedir(d);
 }
 
 void resume_clean(const char *folder)

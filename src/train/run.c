@@ -252,16 +252,24 @@ static cloob_status end_of_epoch(cloob_ctx *ctx, run *r)
     bool last = r->at.updates >= r->total_steps;
     int64_t done = r->at.epoch + 1;
     if (r->at.step_in_epoch >= r->steps_per_epoch) r->at.epoch++, r->at.step_in_epoch = 0;
+    r->at.owed = run_debt(r, done);
     snprintf(name, sizeof name, "epoch_%lld", (long long)done);
     if (last || (r->o->save_frequency > 0 && done % r->o->save_frequency == 0)) CLOOB_TRY(run_save(ctx, r, name));
     else if (r->o->save_most_recent) CLOOB_TRY(run_save(ctx, r, "epoch_latest"));
     r->sum.epochs = done;
-    return run_validate(ctx, r, done);
+    return run_validate(ctx, r);
+}
+
+/* All steps are done, yet the last epoch was never closed: the checkpoint was written after its last step with another batch. */
+static bool ends_unfinished(const run *r)
+{
+    return r->at.epoch < r->o->epochs && r->at.step_in_epoch >= r->steps_per_epoch;
 }
 
 cloob_status run_loop(cloob_ctx *ctx, run *r)
 {
-    while (r->at.updates < r->total_steps) {
+    CLOOB_TRY(run_settle_debt(ctx, r));
+    while (r->at.updates < r->total_steps || ends_unfinished(r)) {
         CLOOB_TRY(one_epoch(ctx, r));
         CLOOB_TRY(end_of_epoch(ctx, r));
     }

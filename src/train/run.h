@@ -34,7 +34,7 @@ typedef struct run {
         other_seconds; /* of the loop; of it until batches were there; neither that nor compute */
     int64_t last_saved_update;
     memory_need need;  /* planned before anything was taken */
-    char latest[1024]; /* the last checkpoint written */
+    char latest[1024]; /* the last checkpoint written, or the one that this run was resumed from */
     cloob_train_summary sum;
 } run;
 
@@ -51,9 +51,12 @@ void run_close(cloob_ctx *ctx, run *r);
 /* Trains until the epochs, the steps or the caller end it. */
 cloob_status run_loop(cloob_ctx *ctx, run *r);
 
-/* Validation after an epoch: loss and retrieval on the validation pairs, zero-shot on class folders. Writes
- * results.jsonl and the log. */
-cloob_status run_validate(cloob_ctx *ctx, run *r, int64_t epoch);
+/* What the end of an epoch owes: which parts of its evaluation are due. */
+epoch_debt run_debt(run *r, int64_t epoch);
+/* Pays r->at.owed: loss and retrieval on the validation pairs, zero-shot on class folders. Writes results.jsonl and the log. */
+cloob_status run_validate(cloob_ctx *ctx, run *r);
+/* The same for a debt out of a checkpoint, unless results.jsonl shows that it was paid before the run ended. */
+cloob_status run_settle_debt(cloob_ctx *ctx, run *r);
 
 /* Rows it embeds at a time; 0: this run never validates. */
 int64_t run_eval_batch(const run *r);

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "core/checked.h"
 #include "core/file.h"
 #include "model/interchange.h"
 #include "infer/embed_data.h"
@@ -191,14 +192,22 @@ static cloob_status open_loader(cloob_ctx *ctx, run *r)
     CLOOB_TRY(transform_options_check(ctx, &lo.view));
     CLOOB_TRY(loader_create(ctx, r->train, r->tok, &lo, &r->batches));
     r->steps_per_epoch = loader_batches(r->batches);
-    r->total_steps = r->steps_per_epoch * o->epochs;
-    if (o->max_steps > 0 && o->max_steps < r->total_steps) r->total_steps = o->max_steps;
     schedule_from_name(o->lr_scheduler, &r->sched.kind);
     r->sched.warmup = o->warmup;
-    r->sched.total = r->total_steps;
     r->sched.cycles = o->restart_cycles;
-    r->sched.cooldown = o->epochs_cooldown * r->steps_per_epoch;
+    r->sched.cooldown = saturating_mul(o->epochs_cooldown, r->steps_per_epoch);
     return CLOOB_OK;
+}
+
+/* The end of the run, in updates: those that were made, and the steps that the epochs still hold. Never steps per epoch times
+ * epochs, which is wrong as soon as a part of the run had another batch. */
+static void find_end(run *r)
+{
+    int64_t epochs = r->o->epochs > r->at.epoch ? r->o->epochs - r->at.epoch : 0;
+    int64_t left = saturating_mul(r->steps_per_epoch, epochs) - (epochs ? r->at.step_in_epoch : 0);
+    r->total_steps = saturating_add(r->at.updates, left > 0 ? left : 0);
+    if (r->o->max_steps > 0 && r->o->max_steps < r->total_steps) r->total_steps = r->o->max_steps;
+    r->sched.total = r->total_steps;
 }
 
 /* A run may go on with another number of ranks or another batch. The place inside the epoch is kept in samples; what is
@@ -206,14 +215,12 @@ static cloob_status open_loader(cloob_ctx *ctx, run *r)
 static void place_in_epoch(cloob_ctx *ctx, run *r)
 {
     int64_t global = r->o->batch_size * r->o->accum_freq * comm_size(r->c), before = r->at.global_batch;
-    r->at.global_batch = global;
-    if (!r->o->resume || before == 0 || before == global) return;
-    r->at.step_in_epoch = r->at.step_in_epoch * before / global;
+    bool moved = r->o->resume && before != 0 && before != global;
+    if (moved) r->at.step_in_epoch = run_position_samples(&r->at) / global;
     if (r->at.step_in_epoch > r->steps_per_epoch) r->at.step_in_epoch = r->steps_per_epoch;
-    int64_t left = r->steps_per_epoch * (r->o->epochs - r->at.epoch) - r->at.step_in_epoch;
-    r->total_steps = r->at.updates + (left > 0 ? left : 0);
-    if (r->o->max_steps > 0 && r->o->max_steps < r->total_steps) r->total_steps = r->o->max_steps;
-    r->sched.total = r->total_steps;
+    r->at.global_batch = global;
+    find_end(r);
+    if (!moved) return;
     ctx_log(ctx, CLOOB_LOG_WARN,
             "the checkpoint was made with %lld pairs a step, this run has %lld: going on at step %lld of epoch %lld",
             (long long)before, (long long)global, (long long)r->at.step_in_epoch, (long long)r->at.epoch + 1);
@@ -255,6 +262,7 @@ static cloob_status open_journal(cloob_ctx *ctx, run *r)
                            comm_rank(r->c) == 0, strstr(r->o->report_to, "tensorboard") != NULL, &r->log));
     snprintf(r->sum.run_dir, sizeof r->sum.run_dir, "%s", journal_dir(r->log));
     if (comm_rank(r->c) == 0) resume_clean(journal_checkpoints(r->log));
+    if (r->o->resume) resume_real_name(journal_checkpoints(r->log), r->from, r->latest);
     return write_params(ctx, r);
 }
 

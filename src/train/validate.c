@@ -204,12 +204,41 @@ static bool is_due(const run *r, int64_t frequency, int64_t epoch)
     return r->at.updates >= r->total_steps || (frequency > 0 && epoch % frequency == 0);
 }
 
-cloob_status run_validate(cloob_ctx *ctx, run *r, int64_t epoch)
+epoch_debt run_debt(run *r, int64_t epoch)
 {
-    bool with_pairs = r->val && is_due(r, r->o->val_frequency, epoch);
-    bool with_zeroshot =
-        run_has_zeroshot(r) && r->o->zeroshot_frequency > 0 && is_due(r, r->o->zeroshot_frequency, epoch);
-    if (!with_pairs && !with_zeroshot) return CLOOB_OK;
-    cloob_status status = comm_rank(r->c) == 0 ? validate(ctx, r, epoch, with_pairs, with_zeroshot) : CLOOB_OK;
-    return comm_agree(ctx, r->c, status);
+    epoch_debt d = { .epoch = epoch };
+    d.validation = r->val && is_due(r, r->o->val_frequency, epoch);
+    d.zeroshot = run_has_zeroshot(r) && r->o->zeroshot_frequency > 0 && is_due(r, r->o->zeroshot_frequency, epoch);
+    if (!d.validation && !d.zeroshot) return (epoch_debt){ 0 };
+    d.results_bytes = journal_result_bytes(r->log);
+    return d;
+}
+
+cloob_status run_validate(cloob_ctx *ctx, run *r)
+{
+    epoch_debt d = r->at.owed;
+    if (!d.epoch) return CLOOB_OK;
+    cloob_status status = comm_rank(r->c) == 0 ? validate(ctx, r, d.epoch, d.validation, d.zeroshot) : CLOOB_OK;
+    CLOOB_TRY(comm_agree(ctx, r->c, status));
+    r->at.owed = (epoch_debt){ 0 };
+    return CLOOB_OK;
+}
+
+cloob_status run_settle_debt(cloob_ctx *ctx, run *r)
+{
+    int64_t paid = 0;
+    epoch_debt *d = &r->at.owed;
+    if (!d->epoch) return CLOOB_OK;
+    /* A checkpoint of another run brings its weights, not its debts: their results belong in the other folder. */
+    if (comm_rank(r->c) == 0) paid = !r->latest[0] || journal_has_result(r->log, d->epoch, d->results_bytes);
+    if (comm_size(r->c) > 1) CLOOB_TRY(comm_host_sum(ctx, r->c, &paid, 1));
+    d->validation = d->validation && r->val;
+    d->zeroshot = d->zeroshot && run_has_zeroshot(r);
+    if (paid || (!d->validation && !d->zeroshot)) {
+        *d = (epoch_debt){ 0 };
+        return CLOOB_OK;
+    }
+    journal_line(ctx, r->log, "epoch %lld: evaluated now, because the run ended before it could be",
+                 (long long)d->epoch);
+    return run_validate(ctx, r);
 }
