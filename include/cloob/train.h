@@ -61,9 +61,6 @@ typedef struct cloob_train_options {
     /* Asked between steps; true: save and stop with CLOOB_ERR_STOPPED. */
     bool (*should_stop)(void *user);
     void *stop_user;
-    /* A line that is replaced by the next (a progress bar); NULL: none. */
-    void (*progress)(void *user, const char *line);
-    void *progress_user;
 } cloob_train_options;
 
 CLOOB_API void cloob_train_options_init(cloob_train_options *o);

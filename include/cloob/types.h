@@ -52,13 +52,28 @@ typedef enum cloob_log_level { CLOOB_LOG_DEBUG = 0, CLOOB_LOG_INFO, CLOOB_LOG_WA
  * a worker; the sink must be able to take both. */
 typedef void cloob_log_fn(void *user, cloob_log_level level, const char *line);
 
+/* How far a long piece of work has come. Strings are read during the call only. */
+typedef struct cloob_progress {
+    const char *task;    /* a word or two: "train", "embed images" */
+    const char *unit;    /* what is counted: "steps", "images" */
+    int64_t done, total; /* total 0: not known */
+    int64_t per_unit;    /* items in one unit, for a rate that people compare ("pairs" of a step); 1 otherwise */
+    const char *items;   /* what per_unit counts; NULL: the unit */
+    const char *note;    /* the number that matters, as text: "loss 1.234"; NULL: none */
+} cloob_progress;
+
+/* Called often, from the thread that made the call or from a worker; the sink decides how often it draws. */
+typedef void cloob_progress_fn(void *user, const cloob_progress *p);
+
 typedef struct cloob_ctx cloob_ctx;
 
 typedef struct cloob_ctx_options {
     int threads;       /* CPU threads; 0: all cores */
     cloob_log_fn *log; /* NULL: silent */
     void *log_user;
-    cloob_log_level log_level; /* lines below it are dropped */
+    cloob_log_level log_level;   /* lines below it are dropped */
+    cloob_progress_fn *progress; /* NULL: none */
+    void *progress_user;
 } cloob_ctx_options;
 
 /* Fills the defaults: all cores, silent, level INFO. */

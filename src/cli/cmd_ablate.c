@@ -119,7 +119,6 @@ static int run(const command *self, int argc, char **argv)
     a.zeroshots = own.zeroshot.count;
     a.prompts = own.prompts;
     cloob_status status = cloob_ablate(ctx, &a, &s);
-    if (o.progress) fprintf(stderr, "\n");
     if (status == CLOOB_OK) print_result(&s);
     code = status == CLOOB_OK ? 0 : cli_fail(self, ctx, status);
     cloob_ctx_destroy(ctx);

@@ -26,7 +26,6 @@ static int run(const command *self, int argc, char **argv)
         return code;
     }
     cloob_status status = cloob_train(ctx, &o, &s);
-    if (o.progress) fprintf(stderr, "\n");
     if (status == CLOOB_OK && s.rank > 0) code = 0; /* rank 0 speaks for all */
     else if (status == CLOOB_OK && common.json)
         printf("{\"run\":\"%s\",\"checkpoint\":\"%s\",\"steps\":%lld,\"loss\":%.9g,\"seconds\":%.3f,\"pairs_per_s\":%."

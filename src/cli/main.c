@@ -1,4 +1,5 @@
 /* The program: a table of commands, and what they share. */
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,6 +8,7 @@
 #include "cli/commands.h"
 #include "cli/man.h"
 #include "cli/opt.h"
+#include "cli/progress.h"
 
 const command *const commands[] = {
 #define COMMAND(name) &cmd_##name,
@@ -58,10 +60,22 @@ static int man(const char *which, const char *word)
     return 0;
 }
 
+enum { INTERRUPTED = 130 }; /* the exit code that a shell expects after Ctrl-C */
+
+/* Ctrl-C for commands that have nothing to save; training has a handler of its own. */
+static void on_interrupt(int number)
+{
+    static const char text[] = "\r\033[Kcloob: interrupted\n", plain[] = "cloob: interrupted\n";
+    (void)number;
+    ssize_t n = isatty(STDERR_FILENO) ? write(STDERR_FILENO, text, sizeof text - 1)
+                                      : write(STDERR_FILENO, plain, sizeof plain - 1);
+    _exit(n < 0 ? 1 : INTERRUPTED);
+}
+
 static void log_to_stderr(void *user, cloob_log_level level, const char *line)
 {
     (void)user;
-    fprintf(stderr, "%s%s\n", level == CLOOB_LOG_WARN ? "warning: " : "", line);
+    progress_log(level == CLOOB_LOG_WARN ? "warning: " : "", line);
 }
 
 cloob_ctx *cli_context(void)
@@ -71,6 +85,8 @@ cloob_ctx *cli_context(void)
     o.threads = (int)common.threads;
     o.log = log_to_stderr;
     o.log_level = common.quiet ? CLOOB_LOG_WARN : CLOOB_LOG_INFO;
+    o.progress = progress_show;
+    progress_begin(common.quiet);
     cloob_ctx *ctx = cloob_ctx_create(&o);
     if (!ctx) {
         fprintf(stderr, "cloob: out of memory\n");
@@ -81,8 +97,9 @@ cloob_ctx *cli_context(void)
 
 int cli_fail(const command *c, const cloob_ctx *ctx, cloob_status s)
 {
+    progress_end();
     fprintf(stderr, "cloob %s: %s\n", c->name, cloob_error(ctx));
-    return s == CLOOB_ERR_ARGUMENT ? 2 : 1;
+    return s == CLOOB_ERR_ARGUMENT ? 2 : s == CLOOB_ERR_STOPPED ? INTERRUPTED : 1;
 }
 
 /* OpenMP's threads wait by spinning for long, which starves the threads that read pictures and every other program as
@@ -97,6 +114,7 @@ static void wait_politely(char **argv)
 int main(int argc, char **argv)
 {
     wait_politely(argv);
+    signal(SIGINT, on_interrupt);
     if (argc < 2) {
         print_commands(stderr);
         return 2;
@@ -113,5 +131,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "cloob: there is no command %s (cloob help lists them)\n", argv[1]);
         return 2;
     }
-    return c->run(c, argc - 1, argv + 1);
+    int code = c->run(c, argc - 1, argv + 1);
+    progress_end();
+    return code;
 }

@@ -26,15 +26,6 @@ static bool should_stop(void *user)
     return asked != 0;
 }
 
-/* ---- the line that lives ------------------------------------------------------------------------- */
-
-static void show(void *user, const char *line)
-{
-    (void)user;
-    fprintf(stderr, "\r\033[K%s", line);
-    fflush(stderr);
-}
-
 /* Three numbers, as "R G B" or "R,G,B"; not given: left alone. */
 static bool take_channels(const opt_list *l, double to[3])
 {
@@ -97,7 +88,6 @@ int cli_train_fill(const command *self, cloob_ctx *ctx, int argc, char **argv, c
     o->device = common.device;
     o->precision = common.precision ? common.precision : "fp32";
     o->should_stop = should_stop;
-    if (isatty(2) && !common.quiet) o->progress = show;
     signal(SIGINT, on_signal);
     signal(SIGTERM, on_signal);
     return -1;

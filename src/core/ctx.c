@@ -30,6 +30,8 @@ cloob_ctx *cloob_ctx_create(const cloob_ctx_options *o)
     ctx->log = o->log;
     ctx->log_user = o->log_user;
     ctx->log_level = o->log_level;
+    ctx->progress = o->progress;
+    ctx->progress_user = o->progress_user;
     return ctx;
 }
 
@@ -43,9 +45,12 @@ void cloob_ctx_destroy(cloob_ctx *ctx)
 
 cloob_ctx *ctx_worker(const cloob_ctx *parent)
 {
-    cloob_ctx_options o = {
-        .threads = 1, .log = parent->log, .log_user = parent->log_user, .log_level = parent->log_level
-    };
+    cloob_ctx_options o = { .threads = 1,
+                            .log = parent->log,
+                            .log_user = parent->log_user,
+                            .log_level = parent->log_level,
+                            .progress = parent->progress,
+                            .progress_user = parent->progress_user };
     return cloob_ctx_create(&o);
 }
 
@@ -106,4 +111,15 @@ void ctx_log(cloob_ctx *ctx, cloob_log_level level, const char *format, ...)
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
     ctx->log(ctx->log_user, level, text);
+}
+
+void ctx_progress_show(cloob_ctx *ctx, const cloob_progress *p)
+{
+    if (ctx->progress) ctx->progress(ctx->progress_user, p);
+}
+
+void ctx_progress(cloob_ctx *ctx, const char *task, int64_t done, int64_t total, const char *unit)
+{
+    ctx_progress_show(ctx,
+                      &(cloob_progress){ .task = task, .unit = unit, .done = done, .total = total, .per_unit = 1 });
 }

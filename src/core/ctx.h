@@ -21,6 +21,8 @@ struct cloob_ctx {
     cloob_log_fn *log;
     void *log_user;
     cloob_log_level log_level;
+    cloob_progress_fn *progress;
+    void *progress_user;
     void *slot[CTX_SLOTS];
     void (*slot_destroy[CTX_SLOTS])(void *);
 };
@@ -48,6 +50,12 @@ cloob_status ctx_no_memory(cloob_ctx *ctx, size_t bytes, const char *what);
 cloob_status ctx_wrap(cloob_ctx *ctx, cloob_status s, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
 void ctx_log(cloob_ctx *ctx, cloob_log_level level, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+/* Reports progress to the context's sink, if it has one: `done` of `total` (0: not known) `unit`s. Costs next to
+ * nothing, so that a loop may call it for every item. */
+void ctx_progress(cloob_ctx *ctx, const char *task, int64_t done, int64_t total, const char *unit);
+/* The same with all fields. */
+void ctx_progress_show(cloob_ctx *ctx, const cloob_progress *p);
 
 /* A context for one worker thread: same log sink and settings, its own error text, one CPU thread.
  * Destroy with cloob_ctx_destroy. */

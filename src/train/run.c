@@ -76,20 +76,18 @@ typedef struct meter {
 
 /* ---- the log ------------------------------------------------------------------------------------- */
 
-static void progress(run *r, const step_result *s, double pairs_per_s, double lr)
+static void show_progress(cloob_ctx *ctx, const run *r, const step_result *s)
 {
-    char line[256], bar[21];
-    int64_t done = r->at.updates, left = r->total_steps - done;
-    int filled = (int)(20 * done / (r->total_steps > 0 ? r->total_steps : 1));
-    if (!r->o->progress || comm_rank(r->c) != 0) return;
-    for (int i = 0; i < 20; i++) bar[i] = i < filled ? '#' : '.';
-    bar[20] = '\0';
-    double pairs = (double)(r->o->batch_size * r->o->accum_freq * comm_size(r->c));
-    int64_t eta = pairs_per_s > 0 ? (int64_t)((double)left * pairs / pairs_per_s) : 0;
-    snprintf(line, sizeof line, "[%s] epoch %lld step %lld/%lld  loss %.4f  lr %.2e  %.0f pairs/s  %lld:%02lld left",
-             bar, (long long)r->at.epoch + 1, (long long)done, (long long)r->total_steps, s->loss, lr, pairs_per_s,
-             (long long)(eta / 60), (long long)(eta % 60));
-    r->o->progress(r->o->progress_user, line);
+    char note[64];
+    if (comm_rank(r->c) != 0) return;
+    snprintf(note, sizeof note, "epoch %lld  loss %.4f", (long long)r->at.epoch + 1, s->loss);
+    ctx_progress_show(ctx, &(cloob_progress){ .task = "train",
+                                              .unit = "steps",
+                                              .done = r->at.updates,
+                                              .total = r->total_steps,
+                                              .per_unit = r->o->batch_size * r->o->accum_freq * comm_size(r->c),
+                                              .items = "pairs",
+                                              .note = note });
 }
 
 static void log_step(cloob_ctx *ctx, run *r, const step_result *s, double lr, const meter *m, double step_seconds)
@@ -175,8 +173,8 @@ static cloob_status one_step(cloob_ctx *ctx, run *r, meter *m)
                      (long long)r->at.updates);
     r->sum.loss = s.loss;
     CLOOB_TRY(look_for_collapse(ctx, r, &s));
-    double now = run_clock(), pairs = (double)(r->o->batch_size * r->o->accum_freq * comm_size(r->c));
-    progress(r, &s, pairs * (double)m->steps / (now - m->since), lr);
+    double now = run_clock();
+    show_progress(ctx, r, &s);
     if (r->at.updates % r->o->log_every_n_steps == 0 || r->at.step_in_epoch == r->steps_per_epoch) {
         loader_stats ls = loader_stats_take(r->batches);
         log_step(ctx, r, &s, lr, m, now - m->since);

@@ -1,0 +1,26 @@
+/* The progress display: one line at the bottom of the terminal that fits its width and is redrawn, with log lines above
+ * it; plain lines now and then where stderr is no terminal.
+ *
+ *     embed images  ━━━━━━━━━╌╌╌╌╌  62%  3,720/6,000  412 images/s  0:05 left
+ *
+ * The first line appears at once. All functions may be called from any thread. */
+#ifndef CLI_PROGRESS_H
+#define CLI_PROGRESS_H
+
+#include <stdbool.h>
+
+#include "cloob/types.h"
+
+/* Decides once how to draw: not at all when quiet, else by what stderr is. NO_COLOR and TERM=dumb are respected. */
+void progress_begin(bool quiet);
+/* The sink of cloob_ctx_options.progress. */
+cloob_progress_fn progress_show;
+/* A log line, printed above the progress line. */
+void progress_log(const char *prefix, const char *line);
+/* Leaves the terminal clean: the line is removed. */
+void progress_end(void);
+
+/* Whether text on stderr may have colour. */
+bool progress_colour(void);
+
+#endif
