@@ -3,10 +3,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 static cloob_status fail(cloob_ctx *ctx, const char *path, const char *what)
@@ -15,6 +17,50 @@ static cloob_status fail(cloob_ctx *ctx, const char *path, const char *what)
 }
 
 /* ---- reading ------------------------------------------------------------------------------------- */
+
+enum { PIPE_PATIENCE_MS = 10000, PIPE_NAP_MS = 20 };
+
+/* Waits until somebody writes to a pipe that was opened without waiting. *first gets a byte that had to be read for it, or EOF.
+ * False when nobody came. A writer that is there may take its time. */
+static bool pipe_has_writer(int fd, int *first)
+{
+    unsigned char byte;
+    struct pollfd p = { .fd = fd, .events = POLLIN };
+    *first = EOF;
+    for (int waited = 0; waited < PIPE_PATIENCE_MS; waited += PIPE_NAP_MS) {
+        ssize_t n = read(fd, &byte, 1);
+        if (n == 1) *first = byte;
+        if (n == 1 || (n < 0 && errno == EAGAIN)) return true;
+        if (poll(&p, 1, 0) > 0 && (p.revents & POLLHUP)) return true; /* somebody came, wrote nothing and left */
+        nanosleep(&(struct timespec){ 0, PIPE_NAP_MS * 1000000L }, NULL);
+    }
+    return false;
+}
+
+static cloob_status open_stream(cloob_ctx *ctx, const char *path, int fd, int first, FILE **out)
+{
+    int flags = fcntl(fd, F_GETFL);
+    if (flags < 0 || fcntl(fd, F_SETFL, flags & ~O_NONBLOCK) != 0 || !(*out = fdopen(fd, "rb")))
+        return fail(ctx, path, "cannot open");
+    if (first != EOF) ungetc(first, *out);
+    return CLOOB_OK;
+}
+
+cloob_status file_open(cloob_ctx *ctx, const char *path, FILE **out)
+{
+    struct stat st;
+    int first = EOF, fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    cloob_status status = CLOOB_OK;
+    *out = NULL;
+    if (fd < 0) return fail(ctx, path, "cannot open");
+    if (fstat(fd, &st) != 0) status = fail(ctx, path, "cannot stat");
+    else if (S_ISDIR(st.st_mode)) status = ctx_fail(ctx, CLOOB_ERR_IO, "%s: is a folder; name a file", path);
+    else if (S_ISFIFO(st.st_mode) && !pipe_has_writer(fd, &first))
+        status = ctx_fail(ctx, CLOOB_ERR_IO, "%s: is a pipe that nobody writes to; start its writer first", path);
+    if (status == CLOOB_OK) status = open_stream(ctx, path, fd, first, out);
+    if (status != CLOOB_OK) close(fd);
+    return status;
+}
 
 static cloob_status read_stream(cloob_ctx *ctx, FILE *f, const char *path, size_t limit, file_bytes *out)
 {
@@ -45,9 +91,9 @@ static cloob_status read_stream(cloob_ctx *ctx, FILE *f, const char *path, size_
 
 cloob_status file_read(cloob_ctx *ctx, const char *path, size_t limit, file_bytes *out)
 {
+    FILE *f;
     *out = (file_bytes){ 0 };
-    FILE *f = fopen(path, "rb");
-    if (!f) return fail(ctx, path, "cannot open");
+    CLOOB_TRY(file_open(ctx, path, &f));
     cloob_status status = read_stream(ctx, f, path, limit, out);
     fclose(f);
     return status;
@@ -64,7 +110,7 @@ cloob_status file_map_open(cloob_ctx *ctx, const char *path, file_map *out)
     struct stat st;
     cloob_status status = CLOOB_OK;
     *out = (file_map){ 0 };
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY); /* a pipe must not make it wait */
     if (fd < 0) return fail(ctx, path, "cannot open");
     if (fstat(fd, &st) != 0) status = fail(ctx, path, "cannot stat");
     else if (!S_ISREG(st.st_mode)) status = ctx_fail(ctx, CLOOB_ERR_IO, "%s: not a regular file", path);
@@ -81,123 +127,6 @@ void file_map_close(file_map *m)
 {
     if (m->data) munmap((void *)(uintptr_t)m->data, m->size);
     *m = (file_map){ 0 };
-}
-
-/* ---- writing ------------------------------------------------------------------------------------- */
-
-static cloob_status name_writer(cloob_ctx *ctx, const char *path, file_writer *w)
-{
-    size_t n = strlen(path) + 32;
-    *w = (file_writer){ .path = strdup(path), .beside = malloc(n) };
-    if (!w->path || !w->beside) {
-        file_writer_abort(w);
-        return ctx_no_memory(ctx, n, path);
-    }
-    /* The thread, not the process: two may write the same file. */
-    snprintf(w->beside, n, "%s.tmp-%ld", path, (long)gettid());
-    return CLOOB_OK;
-}
-
-cloob_status file_writer_begin(cloob_ctx *ctx, const char *path, file_writer *w)
-{
-    CLOOB_TRY(name_writer(ctx, path, w));
-    w->stream = fopen(w->beside, "w+b");
-    if (w->stream) return CLOOB_OK;
-    cloob_status status = fail(ctx, path, "cannot create");
-    file_writer_abort(w);
-    return status;
-}
-
-/* The folder of a path, in a new string; "." when it has none. */
-static char *folder_of(const char *path)
-{
-    char *dir = strdup(path), *slash = dir ? strrchr(dir, '/') : NULL;
-    if (slash) slash[slash == dir ? 1 : 0] = '\0';
-    else if (dir) free(dir), dir = strdup(".");
-    return dir;
-}
-
-/* NULL where the file system has no such files, or where they could not be named later. */
-static FILE *open_nameless(const char *path)
-{
-    FILE *f = NULL;
-#if defined(O_TMPFILE)
-    char *dir = folder_of(path);
-    int fd = dir && access("/proc/self/fd", X_OK) == 0 ? open(dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0666) : -1;
-    if (fd >= 0 && !(f = fdopen(fd, "w+b"))) close(fd);
-    free(dir);
-#else
-    (void)path;
-#endif
-    return f;
-}
-
-cloob_status file_writer_begin_nameless(cloob_ctx *ctx, const char *path, file_writer *w)
-{
-    FILE *f = open_nameless(path);
-    if (!f) return file_writer_begin(ctx, path, w);
-    cloob_status status = name_writer(ctx, path, w);
-    if (status != CLOOB_OK) fclose(f);
-    else w->stream = f, w->nameless = true;
-    return status;
-}
-
-/* Gives the file its name beside the target; true when it has one. */
-static bool give_name(file_writer *w)
-{
-    char self[64];
-    if (!w->nameless) return true;
-    snprintf(self, sizeof self, "/proc/self/fd/%d", fileno(w->stream));
-    (void)unlink(w->beside); /* what an earlier process of the same number left */
-    if (linkat(AT_FDCWD, self, AT_FDCWD, w->beside, AT_SYMLINK_FOLLOW) != 0) return false;
-    w->nameless = false;
-    return true;
-}
-
-static void sync_directory(const char *path)
-{
-    char *dir = folder_of(path);
-    int fd = dir ? open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
-    if (fd >= 0) {
-        (void)fsync(fd); /* some file systems refuse this; the rename is atomic all the same */
-        close(fd);
-    }
-    free(dir);
-}
-
-cloob_status file_writer_commit(cloob_ctx *ctx, file_writer *w)
-{
-    cloob_status status = CLOOB_OK;
-    if (fflush(w->stream) != 0 || ferror(w->stream) || fsync(fileno(w->stream)) != 0)
-        status = fail(ctx, w->path, "cannot write");
-    if (status == CLOOB_OK && !give_name(w)) status = fail(ctx, w->path, "cannot name");
-    if (fclose(w->stream) != 0 && status == CLOOB_OK) status = fail(ctx, w->path, "cannot write");
-    w->stream = NULL;
-    if (status == CLOOB_OK && rename(w->beside, w->path) != 0) status = fail(ctx, w->path, "cannot rename");
-    if (status == CLOOB_OK) {
-        sync_directory(w->path);
-        free(w->beside);
-        w->beside = NULL; /* nothing left to remove */
-    }
-    file_writer_abort(w);
-    return status;
-}
-
-void file_writer_abort(file_writer *w)
-{
-    if (w->stream) fclose(w->stream);
-    if (w->beside && !w->nameless) unlink(w->beside);
-    free(w->path);
-    free(w->beside);
-    *w = (file_writer){ 0 };
-}
-
-cloob_status file_write(cloob_ctx *ctx, const char *path, const void *data, size_t size)
-{
-    file_writer w;
-    CLOOB_TRY(file_writer_begin(ctx, path, &w));
-    if (size) fwrite(data, 1, size, w.stream); /* a short write sets the stream's error, seen by commit */
-    return file_writer_commit(ctx, &w);
 }
 
 /* ---- names --------------------------------------------------------------------------------------- */

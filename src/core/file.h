@@ -1,7 +1,9 @@
 /* Whole files in and out, and mapped files.
  *
- * Writing goes to a file beside the target, is flushed to disk and then renamed, so that the target is
- * always either the old or the new content; a full disk or a kill leaves the old one. */
+ * Writing is atomic: a file of a random name in the target's folder, created exclusively, is flushed to disk and then renamed,
+ * so that the target is always either the old or the new content; a full disk or a kill leaves the old one. A symbolic link is
+ * followed: its target is replaced, the link stays. A new file has the mode that the umask allows, a replaced one keeps its
+ * own. A character device or a pipe is written to directly; a block device, a socket or a folder is refused. */
 #ifndef CORE_FILE_H
 #define CORE_FILE_H
 
@@ -16,6 +18,10 @@ typedef struct file_bytes {
     size_t size;
 } file_bytes;
 
+/* Opens a regular file, a character device or a pipe for reading. A pipe that nobody writes to is refused after ten seconds,
+ * where fopen would wait forever. */
+cloob_status file_open(cloob_ctx *ctx, const char *path, FILE **out);
+
 /* Reads a regular file or a pipe; refuses more than `limit` bytes. */
 cloob_status file_read(cloob_ctx *ctx, const char *path, size_t limit, file_bytes *out);
 void file_bytes_release(file_bytes *b);
@@ -29,12 +35,13 @@ typedef struct file_map {
 cloob_status file_map_open(cloob_ctx *ctx, const char *path, file_map *out);
 void file_map_close(file_map *m);
 
-/* Writing beside and renaming. After begin, write to w.stream; then commit, or abort which removes the
- * half-written file. Both leave w empty. */
+/* After begin, write to w.stream; then commit, or abort, which removes the half-written file. Both leave w empty. */
 typedef struct file_writer {
     FILE *stream;
-    char *path, *beside;
-    bool nameless; /* there is no file beside yet */
+    char *path;    /* the target, with links followed */
+    char *partial; /* the file that is being written */
+    bool nameless; /* it has no name yet */
+    bool direct; /* there is none: the target is a device or a pipe, which cannot be replaced, read back or seeked in */
 } file_writer;
 
 cloob_status file_writer_begin(cloob_ctx *ctx, const char *path, file_writer *w);

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "core/sbuf.h"
 
@@ -34,7 +35,8 @@ cloob_status gzip_copy(cloob_ctx *ctx, FILE *in, const char *name, gzip_sink *si
 bool gzip_is_file(const char *path)
 {
     unsigned char head[2];
-    FILE *f = fopen(path, "rb");
+    struct stat st;
+    FILE *f = stat(path, &st) == 0 && S_ISREG(st.st_mode) ? fopen(path, "rb") : NULL;
     if (!f) return false;
     size_t n = fread(head, 1, sizeof head, f);
     fclose(f);
@@ -60,9 +62,9 @@ static cloob_status collect(void *arg, const void *bytes, size_t n)
 cloob_status gzip_read(cloob_ctx *ctx, const char *path, size_t limit, file_bytes *out)
 {
     collector c = { ctx, path, limit, { 0 } };
+    FILE *f;
     *out = (file_bytes){ 0 };
-    FILE *f = fopen(path, "rb");
-    if (!f) return ctx_fail(ctx, CLOOB_ERR_IO, "%s: cannot open: %s", path, strerror(errno));
+    CLOOB_TRY(file_open(ctx, path, &f));
     cloob_status status = gzip_copy(ctx, f, path, collect, &c);
     fclose(f);
     sbuf_add(&c.out, "", 0); /* a terminator even when there was nothing */

@@ -1,6 +1,7 @@
 /* Streams that may be gzip: plain bytes pass through, gzip (several members too) is unpacked on the way.
  *
- * Memory is bounded whatever the stream's length. A stream that ends early or is damaged is refused with
+ * Memory is bounded whatever the stream's length. A stream that unpacks to more than GZIP_RATIO times its size is a bomb, not
+ * data, and is refused once it has given GZIP_GRACE bytes. A stream that ends early or is damaged is refused with
  * one line that names it. */
 #ifndef IO_GZIP_H
 #define IO_GZIP_H
@@ -16,7 +17,7 @@ typedef cloob_status gzip_sink(void *arg, const void *bytes, size_t n);
 /* Copies `in` to the sink. name is for messages. */
 cloob_status gzip_copy(cloob_ctx *ctx, FILE *in, const char *name, gzip_sink *sink, void *arg);
 
-/* Does the file begin with gzip's two bytes? False when it cannot be read. */
+/* Does the regular file begin with gzip's two bytes? False when it cannot be read, and for pipes, whose bytes come once. */
 bool gzip_is_file(const char *path);
 
 /* A whole file, plain or gzip, of at most `limit` unpacked bytes; zero-terminated like file_read. */
@@ -24,7 +25,7 @@ cloob_status gzip_read(cloob_ctx *ctx, const char *path, size_t limit, file_byte
 
 /* ---- for gzip.c: the part that needs zlib ---------------------------------------------------------- */
 
-enum { GZIP_CHUNK = 1 << 16 };
+enum { GZIP_CHUNK = 1 << 16, GZIP_RATIO = 300, GZIP_GRACE = 64 << 20 }; /* captions reach 30; zeros 1030 */
 
 /* The stream begins with the n bytes of `first` and goes on in `in`. */
 cloob_status gzip_inflate(cloob_ctx *ctx, unsigned char *first, size_t n, FILE *in, const char *name, gzip_sink *sink,

@@ -14,6 +14,7 @@ typedef struct inflater {
     void *arg;
     z_stream z;
     unsigned char *chunk, *out;
+    int64_t taken, given; /* bytes so far, of all members */
 } inflater;
 
 static cloob_status damaged(inflater *f, const char *why)
@@ -27,6 +28,7 @@ static cloob_status refill(inflater *f, bool *more)
     if (f->z.avail_in == 0) {
         f->z.next_in = f->chunk;
         f->z.avail_in = (uInt)fread(f->chunk, 1, GZIP_CHUNK, f->in);
+        f->taken += f->z.avail_in;
         if (ferror(f->in)) return ctx_fail(f->ctx, CLOOB_ERR_IO, "%s: cannot read: %s", f->name, strerror(errno));
     }
     *more = f->z.avail_in > 0;
@@ -46,6 +48,12 @@ static cloob_status inflate_member(inflater *f)
         if (code != Z_OK && code != Z_STREAM_END && code != Z_BUF_ERROR)
             return damaged(f, f->z.msg ? f->z.msg : "zlib cannot go on");
         size_t n = GZIP_CHUNK - f->z.avail_out;
+        f->given += (int64_t)n;
+        if (f->given > GZIP_GRACE && f->given / GZIP_RATIO > f->taken)
+            return ctx_fail(
+                f->ctx, CLOOB_ERR_FORMAT,
+                "%s: unpacks to more than %d times its size, as no data does; unpack it yourself if it is meant",
+                f->name, GZIP_RATIO);
         if (n) CLOOB_TRY(f->sink(f->arg, f->out, n));
     }
     return CLOOB_OK;
@@ -71,6 +79,7 @@ cloob_status gzip_inflate(cloob_ctx *ctx, unsigned char *first, size_t n, FILE *
     if (!f.out) return ctx_no_memory(ctx, GZIP_CHUNK, name);
     f.z.next_in = first;
     f.z.avail_in = (uInt)n;
+    f.taken = (int64_t)n;
     enum { WINDOW = 15, GZIP_ONLY = 16 };
     cloob_status status = CLOOB_OK;
     if (inflateInit2(&f.z, WINDOW + GZIP_ONLY) != Z_OK) status = ctx_no_memory(ctx, GZIP_CHUNK, name);

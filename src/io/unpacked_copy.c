@@ -63,8 +63,8 @@ cloob_status unpacked_copy_append(cloob_ctx *ctx, const char *spec, int fd, int6
     cloob_status status;
     if (strncmp(spec, "pipe:", 5) == 0) status = copy_pipe(ctx, spec + 5, &s);
     else {
-        FILE *in = fopen(spec, "rbe");
-        if (!in) return fail(ctx, spec, "cannot open");
+        FILE *in;
+        CLOOB_TRY(file_open(ctx, spec, &in));
         status = gzip_copy(ctx, in, spec, write_all, &s);
         fclose(in);
     }
@@ -119,7 +119,9 @@ static cloob_status unpack(cloob_ctx *ctx, const char *source, const char *path,
 {
     file_writer w;
     CLOOB_TRY(file_writer_begin(ctx, path, &w));
-    cloob_status status = unpacked_copy_append(ctx, source, fileno(w.stream), 0, &t->size);
+    cloob_status status = w.direct
+                              ? ctx_fail(ctx, CLOOB_ERR_IO, "%s: is no regular file; remove it from the cache", path)
+                              : unpacked_copy_append(ctx, source, fileno(w.stream), 0, &t->size);
     sink s = { ctx, source, fileno(w.stream), t->size };
     if (status == CLOOB_OK) status = write_all(&s, t, sizeof *t);
     if (status == CLOOB_OK) return file_writer_commit(ctx, &w);

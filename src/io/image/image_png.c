@@ -61,6 +61,8 @@ static cloob_status job_begin(cloob_ctx *ctx, png_job *j)
     if (!j->info) return ctx_no_memory(ctx, 0, "the PNG decoder");
     png_set_read_fn(j->png, j, on_read);
     png_set_user_limits(j->png, 1u << 24, 1u << 24);
+    png_set_chunk_malloc_max(j->png, 8u << 20); /* compressed text and profiles cannot grow beyond this */
+    png_set_chunk_cache_max(j->png, 128);
     png_set_keep_unknown_chunks(j->png, PNG_HANDLE_CHUNK_NEVER, NULL, -1);
     png_set_benign_errors(j->png, 1);
     return CLOOB_OK;

@@ -1,0 +1,229 @@
+/* Atomic writing: a partial file beside the target, then a rename. */
+#include "core/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static cloob_status fail(cloob_ctx *ctx, const char *path, const char *what)
+{
+    return ctx_fail(ctx, CLOOB_ERR_IO, "%s: %s: %s", path, what, strerror(errno));
+}
+
+/* ---- names --------------------------------------------------------------------------------------- */
+
+/* The folder of a path, in a new string; "." when it has none. */
+static char *folder_of(const char *path)
+{
+    char *dir = strdup(path), *slash = dir ? strrchr(dir, '/') : NULL;
+    if (slash) slash[slash == dir ? 1 : 0] = '\0';
+    else if (dir) free(dir), dir = strdup(".");
+    return dir;
+}
+
+/* Where a link points that points to nothing yet; NULL when path is no link. */
+static char *dangling_target(const char *path)
+{
+    char text[PATH_MAX];
+    ssize_t n = readlink(path, text, sizeof text - 1);
+    if (n <= 0) return NULL;
+    text[n] = '\0';
+    char *dir = folder_of(path), *joined = dir ? file_join(dir, text) : NULL;
+    free(dir);
+    return joined;
+}
+
+/* The path with its last component's links followed, in a new string. NULL with errno when it cannot be. */
+static char *follow_links(const char *path)
+{
+    enum { MOST = 40 };
+    struct stat st;
+    char *at = strdup(path);
+    for (int i = 0; at && i < MOST; i++) {
+        if (lstat(at, &st) != 0 || !S_ISLNK(st.st_mode)) return at;
+        char *next = stat(at, &st) == 0 ? realpath(at, NULL) : dangling_target(at);
+        free(at);
+        at = next;
+    }
+    if (at) errno = ELOOP;
+    free(at);
+    return NULL;
+}
+
+/* ".tmp-" and twelve letters that nobody can foretell. */
+static bool random_name(char *end)
+{
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyz012345";
+    unsigned char bytes[12];
+    if (getrandom(bytes, sizeof bytes, 0) != (ssize_t)sizeof bytes) return false;
+    memcpy(end, ".tmp-", 5);
+    for (size_t i = 0; i < sizeof bytes; i++) end[5 + i] = letters[bytes[i] % 32];
+    end[5 + sizeof bytes] = '\0';
+    return true;
+}
+
+/* Writes a new name for the partial file: the target's, cut to what a file system takes, and a random end. */
+static bool name_partial(file_writer *w)
+{
+    enum { MOST = 200 };
+    const char *slash = strrchr(w->path, '/'), *base = slash ? slash + 1 : w->path;
+    size_t folder = (size_t)(base - w->path), n = strlen(base) < MOST ? strlen(base) : MOST;
+    memcpy(w->partial, w->path, folder + n);
+    return random_name(w->partial + folder + n);
+}
+
+/* ---- begin --------------------------------------------------------------------------------------- */
+
+static cloob_status init(cloob_ctx *ctx, const char *path, file_writer *w)
+{
+    *w = (file_writer){ .path = follow_links(path) };
+    if (!w->path) return fail(ctx, path, "cannot follow the link");
+    w->partial = malloc(strlen(w->path) + 32);
+    if (w->partial) return CLOOB_OK;
+    file_writer_abort(w);
+    return ctx_no_memory(ctx, strlen(path), path);
+}
+
+/* What stands under the name already: regular files are replaced, devices and pipes written to. */
+static cloob_status look(cloob_ctx *ctx, const char *path, bool *direct, mode_t *mode)
+{
+    struct stat st;
+    *direct = false;
+    *mode = 0;
+    if (stat(path, &st) != 0) return CLOOB_OK;
+    *mode = st.st_mode & 0777;
+    if (S_ISREG(st.st_mode)) return CLOOB_OK;
+    *direct = S_ISCHR(st.st_mode) || S_ISFIFO(st.st_mode);
+    if (*direct) return CLOOB_OK;
+    return ctx_fail(ctx, CLOOB_ERR_IO, "%s: cannot create: there is a %s of this name", path,
+                    S_ISDIR(st.st_mode)   ? "folder"
+                    : S_ISBLK(st.st_mode) ? "block device"
+                                          : "socket");
+}
+
+static int create_partial(file_writer *w)
+{
+    int fd = -1;
+    for (int i = 0; i < 100 && fd < 0; i++) {
+        if (!name_partial(w)) return -1;
+        fd = open(w->partial, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+        if (fd < 0 && errno != EEXIST) return -1;
+    }
+    return fd;
+}
+
+/* -1 where the file system has no such files, or where they could not be named later. */
+static int create_nameless(const char *path)
+{
+    int fd = -1;
+#if defined(O_TMPFILE)
+    char *dir = folder_of(path);
+    fd = dir && access("/proc/self/fd", X_OK) == 0 ? open(dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0666) : -1;
+    free(dir);
+#else
+    (void)path;
+#endif
+    return fd;
+}
+
+static cloob_status begin(cloob_ctx *ctx, const char *path, bool nameless, file_writer *w)
+{
+    bool direct;
+    mode_t mode;
+    *w = (file_writer){ 0 };
+    CLOOB_TRY(look(ctx, path, &direct, &mode));
+    CLOOB_TRY(init(ctx, path, w));
+    int fd = direct ? open(path, O_WRONLY | O_CLOEXEC | O_NOCTTY) : nameless ? create_nameless(w->path) : -1;
+    w->direct = direct;
+    w->nameless = !direct && fd >= 0;
+    if (fd < 0 && !direct) fd = create_partial(w);
+    bool named = fd >= 0 && !direct && !w->nameless;
+    if (fd >= 0 && !direct && mode) (void)fchmod(fd, mode); /* where that is not allowed, the umask's mode holds */
+    if (fd >= 0) w->stream = fdopen(fd, direct ? "wb" : "w+b");
+    if (w->stream) return CLOOB_OK;
+    cloob_status status = fail(ctx, path, "cannot create");
+    if (fd >= 0) close(fd);
+    if (!named) w->partial[0] = '\0';
+    file_writer_abort(w);
+    return status;
+}
+
+cloob_status file_writer_begin(cloob_ctx *ctx, const char *path, file_writer *w) { return begin(ctx, path, false, w); }
+
+cloob_status file_writer_begin_nameless(cloob_ctx *ctx, const char *path, file_writer *w)
+{
+    return begin(ctx, path, true, w);
+}
+
+/* ---- commit and abort ---------------------------------------------------------------------------- */
+
+/* Gives the file its name beside the target; true when it has one. */
+static bool give_name(file_writer *w)
+{
+    char self[64];
+    if (!w->nameless) return true;
+    snprintf(self, sizeof self, "/proc/self/fd/%d", fileno(w->stream));
+    for (int i = 0; i < 100 && w->nameless; i++) {
+        if (!name_partial(w)) return false;
+        w->nameless = linkat(AT_FDCWD, self, AT_FDCWD, w->partial, AT_SYMLINK_FOLLOW) != 0;
+        if (w->nameless && errno != EEXIST) return false;
+    }
+    return !w->nameless;
+}
+
+static void sync_directory(const char *path)
+{
+    char *dir = folder_of(path);
+    int fd = dir ? open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+    if (fd >= 0) {
+        (void)fsync(fd); /* some file systems refuse this; the rename is atomic all the same */
+        close(fd);
+    }
+    free(dir);
+}
+
+/* Devices and pipes have nothing to flush to disk. */
+static bool flush(file_writer *w)
+{
+    if (fflush(w->stream) != 0 || ferror(w->stream)) return false;
+    return w->direct || fsync(fileno(w->stream)) == 0;
+}
+
+cloob_status file_writer_commit(cloob_ctx *ctx, file_writer *w)
+{
+    cloob_status status = CLOOB_OK;
+    if (!flush(w)) status = fail(ctx, w->path, "cannot write");
+    if (status == CLOOB_OK && !give_name(w)) status = fail(ctx, w->path, "cannot name");
+    if (fclose(w->stream) != 0 && status == CLOOB_OK) status = fail(ctx, w->path, "cannot write");
+    w->stream = NULL;
+    if (status == CLOOB_OK && !w->direct && rename(w->partial, w->path) != 0)
+        status = fail(ctx, w->path, "cannot rename");
+    if (status == CLOOB_OK && !w->direct) {
+        sync_directory(w->path);
+        w->partial[0] = '\0'; /* nothing left to remove */
+    }
+    file_writer_abort(w);
+    return status;
+}
+
+void file_writer_abort(file_writer *w)
+{
+    if (w->stream) fclose(w->stream);
+    if (w->partial && w->partial[0] && !w->nameless && !w->direct) unlink(w->partial);
+    free(w->path);
+    free(w->partial);
+    *w = (file_writer){ 0 };
+}
+
+cloob_status file_write(cloob_ctx *ctx, const char *path, const void *data, size_t size)
+{
+    file_writer w;
+    CLOOB_TRY(file_writer_begin(ctx, path, &w));
+    if (size) fwrite(data, 1, size, w.stream); /* a short write sets the stream's error, seen by commit */
+    return file_writer_commit(ctx, &w);
+}
