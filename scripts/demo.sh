@@ -19,7 +19,7 @@ last=$(ls "$out/world" | sed -n 's/^train-\([0-9]*\)\.tar$/\1/p' | sort | tail -
 
 # Every picture is seen once, so as it is: no crops. One in ten comes without its colours, or they would speak for the object: a
 # green ball, which training never shows, would be a tree. Without retrieval for the first three tenths of the steps, until objects
-# begin to be told apart; docs/results.md has what other settings gave.
+# begin to be told apart; docs/measurements/results.md has what other settings gave.
 say "2/4  training a small CLOOB on them, epochs: $epochs (cloob train)"
 "$cloob" train --train-data "$out/world/train-{00000..$last}.tar" --val-data "$out/world/val-00000.tar" --analyze --model tiny \
     --batch-size 64 --epochs "$epochs" --warmup 150 --lr 1.5e-3 --wd 0.1 --init-inv-tau 15 \

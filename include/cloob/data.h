@@ -10,7 +10,7 @@
  *
  * A source is a CSV or TSV, webdataset shards (tar, plain or gzip; braces; "pipe:COMMAND"), class folders, a
  * tar of class folders, CIFAR-10/100 or STL-10 binaries, MNIST idx files, or several of a kind joined by
- * "::". docs/data.md describes each. An opened data set may be read from many threads. */
+ * "::". docs/reference/data.md describes each. An opened data set may be read from many threads. */
 #ifndef CLOOB_DATA_H
 #define CLOOB_DATA_H
 

@@ -10,7 +10,7 @@
  *     for (int64_t i = 0; i < found; i++) printf("%.3f %s\n", hit[i].score, hit[i].path);
  *     cloob_search_close(s);
  *
- * The index is mapped, not read; docs/library.md describes the file. */
+ * The index is mapped, not read; docs/reference/library.md describes the file. */
 #ifndef CLOOB_SEARCH_H
 #define CLOOB_SEARCH_H
 

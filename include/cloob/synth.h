@@ -1,5 +1,5 @@
 /* The synthetic image-text world: scenes of eight factors, captions that name some of them, and a test of
- * held-out combinations for every factor. docs/synth.md shows it and lists all values.
+ * held-out combinations for every factor. docs/reference/synth.md shows it and lists all values.
  *
  *     cloob_synth_options o;
  *     cloob_synth_options_init(&o);

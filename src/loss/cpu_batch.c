@@ -150,7 +150,7 @@ static void term(cloob_ctx *ctx, const loss_plan *p, const batch *b, int text, f
 }
 
 /* sum_i x_i.dx_i + y_i.dy_i = 2 beta d loss / d beta: lengthening all rows by a factor multiplies every score
- * by its square and changes no direction that is retrieved (docs/objective.md 5). At beta = 0 all rows
+ * by its square and changes no direction that is retrieved (docs/explanation/objective.md 5). At beta = 0 all rows
  * retrieve the same pattern and the derivative is 0. */
 static double dbeta(const batch *b, const loss_outputs *out, double beta)
 {

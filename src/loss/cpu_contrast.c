@@ -1,7 +1,7 @@
 /* InfoLOOB and InfoNCE from unit rows: the log-sum-exp of each anchor with a running maximum, and back.
  *
  * Only the leave-one-out sum is made. InfoNCE follows from it: with v = lse - positive it is softplus(v), and
- * its gradient is InfoLOOB's times 1 - p1 = sigmoid(v) (docs/objective.md 2), so that a saturated InfoNCE
+ * its gradient is InfoLOOB's times 1 - p1 = sigmoid(v) (docs/explanation/objective.md 2), so that a saturated InfoNCE
  * does not lose its last digits in 1 - 0.9999999. */
 #include <math.h>
 #include <string.h>

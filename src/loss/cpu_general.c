@@ -1,5 +1,5 @@
 /* Everything else: the methods without retrieval, stored sets, several ranks, sharp scales. Each rank has its
- * own rows as states and anchors, and sees all rows as stored patterns and samples (docs/objective.md 6):
+ * own rows as states and anchors, and sees all rows as stored patterns and samples (docs/explanation/objective.md 6):
  *
  *     gather x, y
  *     retrieve own rows

@@ -1,6 +1,6 @@
 /* Retrieval when both sides are in the batch: one tile of scores serves both directions, and where a side
  * meets itself half of the tiles suffice. The shift by beta is enough because rows have unit length, and the
- * softmax denominator is never needed because what is retrieved is scaled to unit length (docs/objective.md
+ * softmax denominator is never needed because what is retrieved is scaled to unit length (docs/explanation/objective.md
  * 3). */
 #include "core/arith.h"
 #include "core/pool.h"

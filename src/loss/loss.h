@@ -11,7 +11,7 @@
  *
  * Nothing of size N x N is stored: tiles of scores are computed, used and dropped, in both directions. The loss and all
  * gradients equal those of one process with the whole batch, whatever the number of ranks, up to rounding.
- * Derivation: docs/objective.md.
+ * Derivation: docs/explanation/objective.md.
  *
  *     loss_plan *p;
  *     CLOOB_TRY(loss_plan_create(ctx, &options, &shape, comm, &p));       once; collective

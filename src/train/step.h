@@ -24,7 +24,7 @@ typedef struct step_options {
     bool learn_inv_tau, learn_beta;
     int64_t
         hopfield_warmup; /* updates without retrieval before it sets in: a young model's embeddings are so alike that
-                                retrieval averages them into one, and nothing is learned for long (docs/training.md) */
+                                retrieval averages them into one, and nothing is learned for long (docs/reference/training.md) */
     const char *memory;  /* what the Hopfield networks store, see train/hopfield_memory.h; read by step_create only */
     bool lock_image, lock_text;
     bool bn_sync;

@@ -112,7 +112,7 @@ static cloob_probe_result train(const sample *s, const char *where, int iteratio
 
 /* Parts of 3,000 rows are small enough for double; all rows as one part are not. Paths of L-BFGS in float
  * part by more and more: on the CPU alone one thread and two are 8e-8 apart after 4 iterations and 5e-5 after
- * 8 (docs/evaluation.md). */
+ * 8 (docs/reference/evaluation.md). */
 static void trainings_agree(void)
 {
     NEEDS_GPU();

@@ -61,7 +61,7 @@ static void scale_zero_gives_the_mean(void)
 }
 
 /* With separation D_i of pattern i, patterns of length at most m and a state at distance r from it, one
- * update lands within 2 (M - 1) exp(-beta (D_i - 2 r m)) m of the pattern (docs/objective.md 7). */
+ * update lands within 2 (M - 1) exp(-beta (D_i - 2 r m)) m of the pattern (docs/explanation/objective.md 7). */
 static void one_update_retrieves_within_the_bound(void)
 {
     problem p = random_problem(3, 0, 128, 300, 0);

@@ -1,6 +1,6 @@
 /* A data set is a numbered list of samples, each an image with captions or a class; any of them can be drawn
  * at random. Kinds: CSV/TSV, webdataset shards, class folders, tar of class folders, CIFAR, STL-10, MNIST,
- * and random images. docs/data.md describes each. */
+ * and random images. docs/reference/data.md describes each. */
 #ifndef DATA_SETS_DATASET_H
 #define DATA_SETS_DATASET_H
 

@@ -3,7 +3,7 @@
  * TEXT_CLEAN_FULL is what open_clip does: ftfy's repairs (HTML references where no tag is near, text read in
  * the wrong encoding, ligatures, full- and half-width forms, curly quotes, terminal escapes, control
  * characters, normal form C), then HTML references twice, white space folded, lower case. TEXT_CLEAN_BASIC
- * leaves out the repairs. docs/tokenizer.md lists the differences from ftfy. */
+ * leaves out the repairs. docs/reference/tokenizer.md lists the differences from ftfy. */
 #ifndef DATA_TEXT_CLEAN_H
 #define DATA_TEXT_CLEAN_H
 

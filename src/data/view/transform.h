@@ -24,7 +24,7 @@ typedef struct transform_options {
     double flip_prob; /* 0 by default: captions speak of left and right */
     uint8_t fill;     /* the colour RESIZE_LONGEST pads with, all channels; 0 */
     bool jpeg_shrink; /* views from bytes: decode JPEGs at 1/2, 1/4 or 1/8 where the view has no more pixels
-                       * than that; faster, and no longer Pillow's pixels: docs/pictures.md says by how much.
+                       * than that; faster, and no longer Pillow's pixels: docs/reference/images.md says by how much.
                        * false */
 } transform_options;
 

@@ -2,7 +2,7 @@
  *
  * Ours rather than liblbfgs because the inverse Hessian it starts each direction from may be a matrix of the
  * problem's own: H0 = gamma M^-1. For logistic regression that saves most of the iterations
- * (docs/evaluation.md has the measurement), and liblbfgs has no place for it.
+ * (docs/reference/evaluation.md has the measurement), and liblbfgs has no place for it.
  *
  * Vectors are double; the function may be computed in less, and then says how exact it is (`noise`). */
 #ifndef EVAL_PROBE_LBFGS_H

@@ -22,7 +22,7 @@ typedef struct probe_gpu probe_gpu; /* eval/probe/probe_gpu.h */
 
 typedef struct probe_options {
     int max_iterations; /* 1000 */
-    double tolerance;   /* see lbfgs_options; 0: 1e-3, or for small problems as docs/evaluation.md says */
+    double tolerance;   /* see lbfgs_options; 0: 1e-3, or for small problems as docs/reference/evaluation.md says */
     probe_gpu *gpu;     /* NULL: the CPU. Small problems are computed in double on the CPU in any case */
 } probe_options;
 

@@ -121,7 +121,7 @@ static cloob_status retrieve_backward(cloob_ctx *ctx, const loss_plan *p, const 
     return gpu_pair_backward(ctx, g, &xy);
 }
 
-/* sum x.dx + y.dy = 2 beta d loss / d beta (docs/objective.md 5) */
+/* sum x.dx + y.dy = 2 beta d loss / d beta (docs/explanation/objective.md 5) */
 static cloob_status add_dbeta(cloob_ctx *ctx, const gpu *g, const batch *b)
 {
     GPU_TRY("sums", k_dot_rows(g->stream, g->T, b->x.data, b->dx, g->dots, b->n, b->d));

@@ -24,7 +24,7 @@ cudaError_t k_check_rows(cudaStream_t stream, cloob_dtype T, const void *x, int6
 cudaError_t k_unit_forward(cudaStream_t stream, cloob_dtype T, void *p, void *low, float *length, const float *r,
                            int64_t n, int64_t d, unsigned long long *bad);
 /* With u = p + low: p = (g - u (u.g)) / length in place; dots (n) = u.g. Retrieval relies on the result being
- * orthogonal to u; with bf16 p alone that misses by enough to show in the gradient (docs/objective.md 4). */
+ * orthogonal to u; with bf16 p alone that misses by enough to show in the gradient (docs/explanation/objective.md 4). */
 cudaError_t k_unit_backward(cudaStream_t stream, cloob_dtype T, void *p, const void *low, const float *g,
                             const float *length, double *dots, int64_t n, int64_t d);
 
@@ -53,7 +53,7 @@ cudaError_t k_dot_rows(cudaStream_t stream, cloob_dtype T, const void *a, const 
 /* *to += sum of n numbers, in a fixed order */
 cudaError_t k_sum(cudaStream_t stream, double *to, const double *from, int64_t n);
 
-/* Means, for f32 (docs/objective.md 4): mean (d) of the rows; to = from - mean; column (n) += sums of a
+/* Means, for f32 (docs/explanation/objective.md 4): mean (d) of the rows; to = from - mean; column (n) += sums of a
  * tile's columns; db += column mean^T. */
 cudaError_t k_mean(cudaStream_t stream, float *mean, const float *rows, int64_t n, int64_t d);
 cudaError_t k_less_mean(cudaStream_t stream, float *to, const float *from, const float *mean, int64_t n, int64_t d);
