@@ -36,11 +36,11 @@
   }
 
   function axis(label, log, zero) {
-    const tick = { color: style("--soft"), maxRotation: 0, autoSkipPadding: 14 };
+    const tick = { color: style("--dim"), maxRotation: 0, autoSkipPadding: 14 };
     // A logarithmic axis offers every multiple; powers of ten are enough to read it.
     tick.callback = (v) => (log && Math.abs(Math.log10(v) % 1) > 1e-6 ? "" : short(v));
     if (label === "epoch") tick.precision = 0;
-    return { beginAtZero: zero, type: log ? "logarithmic" : "linear", title: { display: true, text: label, color: style("--soft") }, ticks: tick, grid: { color: style("--line"), borderColor: style("--line") } };
+    return { beginAtZero: zero, type: log ? "logarithmic" : "linear", title: { display: true, text: label, color: style("--dim") }, ticks: tick, grid: { color: style("--line"), borderColor: style("--line") } };
   }
 
   function draw(figure) {

@@ -65,6 +65,7 @@ static void put_head(page *p, const char *title)
                         "rel=\"icon\" href=\"data:,\">\n<title>");
     html_text(&p->html, title);
     sbuf_puts(&p->html, "</title>\n<style>\n");
+    sbuf_add(&p->html, asset_tokens_css, asset_tokens_css_bytes);
     sbuf_add(&p->html, asset_page_css, asset_page_css_bytes);
     sbuf_puts(&p->html, "</style>\n</head>\n<body>\n<main>\n<h1>");
     html_text(&p->html, title);
