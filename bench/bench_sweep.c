@@ -18,7 +18,7 @@
 #include <time.h>
 
 #include "api/ablate_runs.h"
-#include "cli/train_opts.h"
+#include "cloob/cloob.h"
 #include "core/file.h"
 
 enum { MAX_JOBS = 1000, MAX_FOLDERS = 16, MAX_PARALLEL = 64 };
@@ -61,28 +61,17 @@ static void complain(const char *name, const char *word, const char *why)
 
 /* ---- a line of words to options ------------------------------------------------------------------ */
 
-/* The command's own table; jobs are read one after the other, and each takes a copy. */
+/* Jobs are read one after the other, and each takes a copy. */
 static cloob_train_options o;
-static cli_train_more more;
-static const opt_row rows[] = {
-#include "cli/train_opts.def"
-    { "device", OPT_STRING, &o.device, NULL, "NAME", "", 0 },
-    { "precision", OPT_STRING, &o.precision, NULL, "NAME", "", 0 },
-    { "seed", OPT_INT, &o.seed, NULL, "N", "", 0 },
-    OPT_END,
-};
 
-static void set_row(const job *j, const opt_row *r, const char *value)
+static void set_option(const job *j, const char *name, const char *value)
 {
-    char *end = NULL;
-    switch (r->kind) {
-    case OPT_FLAG: *(bool *)r->value = strcmp(value, "0") != 0; return;
-    case OPT_STRING: *(const char **)r->value = value; return;
-    case OPT_INT: *(int64_t *)r->value = strtoll(value, &end, 10); break;
-    case OPT_DOUBLE: *(double *)r->value = strtod(value, &end); break;
-    case OPT_LIST: complain(j->name, r->name, "not known here");
-    }
-    if (end == value || *end) complain(j->name, r->name, "not a number");
+    int64_t n;
+    const cloob_option *table = cloob_train_option_table(&n), *row = cloob_option_find(table, n, name);
+    char must[256];
+    if (!row) complain(j->name, name, "unknown");
+    cloob_option_rule(row, must, sizeof must);
+    if (!cloob_option_set(row, &o, value)) complain(j->name, name, must);
 }
 
 static char *joined(const char *folder, const char *name)
@@ -114,12 +103,7 @@ static void set_word(job *j, char *word)
     else if (strcmp(word, "prompts") == 0) j->o.prompts = value;
     else if (strcmp(word, "zeroshot") == 0 && j->o.zeroshots < MAX_FOLDERS) j->folder[j->o.zeroshots++] = value;
     else if (strcmp(word, "aug-cfg") == 0 && o.aug_cfg_count < 8) j->aug[o.aug_cfg_count++] = value;
-    else {
-        const opt_row *r = rows;
-        while (r->name && strcmp(r->name, word) != 0) r++;
-        if (!r->name) complain(j->name, word, "unknown");
-        set_row(j, r, value);
-    }
+    else set_option(j, word, value);
 }
 
 static void read_job(job *j, char *line, char **shared, int n)

@@ -38,7 +38,7 @@ set(CLOOB_PRIVATE_LIBS "${private_libs}")
 configure_file(${CMAKE_SOURCE_DIR}/cmake/cloob.pc.in ${CMAKE_BINARY_DIR}/cloob.pc @ONLY)
 
 install(TARGETS cloob cloob_static cloob_shared)
-install(DIRECTORY include/cloob DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
+install(DIRECTORY include/cloob DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h" PATTERN "*.def")
 install(FILES ${CMAKE_BINARY_DIR}/cloob.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 
 # One man page per command, out of the tables that make the help.

@@ -8,6 +8,7 @@
 #include "cloob/hopfield.h"
 #include "cloob/objective.h"
 #include "cloob/types.h"
+#include "cloob/options.h"
 #include "cloob/prompts.h"
 #include "cloob/tokenizer.h"
 #include "cloob/convert.h"

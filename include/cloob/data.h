@@ -14,31 +14,23 @@
 #ifndef CLOOB_DATA_H
 #define CLOOB_DATA_H
 
+#include "cloob/options.h"
 #include "cloob/types.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
+/* Every setting, with its default and meaning, is a row of data_options.def. */
 typedef struct cloob_data_options {
-    const char *type; /* "auto", "csv", "webdataset", "folder", "tarfolder", "cifar", "stl10", "mnist", "synthetic" */
-    const char *path_data; /* put before relative paths of a CSV; may be a tar that holds them; NULL: the
-                              CSV's folder */
-    char csv_separator;    /* '\t'; another common one is tried when the columns are not found */
-    const char *csv_image_key, *csv_caption_key; /* "filepath", "title" */
-    const char *image_key, *text_key; /* "jpg;png;jpeg;webp", "txt"; also "json", "json:FIELD", "txt:lines" */
-    int64_t max_pixels;               /* larger images are bad samples; 25,000,000 */
-    int64_t num_samples;              /* per epoch; 0: all */
-    bool resampled;                   /* draw with replacement */
-    const char *upsampling;           /* "a::b" factors per source, or NULL; needs resampled */
-    uint64_t seed;                    /* for type synthetic */
-    bool one_caption;       /* rows of a CSV that name the same image are one sample with several captions */
-    const char *split;      /* "train" or "test" part of CIFAR, STL-10, MNIST; NULL: test, or what the path names */
-    int64_t shuffle_window; /* samples mixed at a time in training; 0: the whole set */
-    const char *cache;      /* folder for unpacked copies and indexes; NULL: the user's; "": none */
+#define CLOOB_OPTION_NAMED(type, field, ...) CLOOB_MEMBER_##type(field);
+#include "cloob/data_options.def"
+    int64_t num_samples; /* per epoch; 0: all */
+    uint64_t seed;       /* for type synthetic */
 } cloob_data_options;
 
 CLOOB_API void cloob_data_options_init(cloob_data_options *o);
+CLOOB_API const cloob_option *cloob_data_option_table(int64_t *count);
 
 typedef struct cloob_dataset cloob_dataset;
 

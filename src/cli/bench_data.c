@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "cli/commands.h"
-#include "cli/data_opts.h"
+#include "cli/shared_opts.h"
 
 static struct {
     const char *source, *vocab;
@@ -11,7 +11,7 @@ static struct {
     bool eval;
 } o;
 
-static cli_data data;
+static cloob_data_options data;
 
 static const opt_row rows[] = {
     { "data", OPT_STRING, &o.source, NULL, "SET", "the data set", 0 },
@@ -26,9 +26,9 @@ static const opt_row rows[] = {
     { "vocab", OPT_STRING, &o.vocab, NULL, "FILE", "tokenize the captions too, with these merges", 0 },
     { "context-length", OPT_INT, &o.context, "77", "N", "tokens per caption", OPT_POSITIVE },
     { "num-samples", OPT_INT, &o.num_samples, "0", "N", "samples per epoch; 0: all", OPT_NOT_NEGATIVE },
-    CLI_DATA_ROWS(data),
     OPT_END
 };
+static const opt_set sets[] = { { cloob_data_option_table, &data }, OPT_SETS_END };
 
 static void print_text(const cloob_data_bench_result *r)
 {
@@ -78,17 +78,15 @@ static cloob_status bench(cloob_ctx *ctx, const cloob_data_options *d, cloob_dat
 static int run(const command *self, int argc, char **argv)
 {
     opt_list rest;
-    cloob_data_options d;
     cloob_data_bench_result r;
     int code = opt_parse(self, argc, argv, &rest);
-    if (code < 0) code = cli_data_fill(self, &data, &d);
     if (code >= 0) return code;
     if (!o.source && rest.count) o.source = rest.item[0];
     if (!o.source) o.source = "synthetic";
     if (o.workers > 1024 || o.ahead > 1024) return cli_usage(self, "--workers and --ahead: at most 1024");
-    d.num_samples = o.num_samples;
+    data.num_samples = o.num_samples;
     cloob_ctx *ctx = cli_context();
-    cloob_status status = bench(ctx, &d, &r);
+    cloob_status status = bench(ctx, cli_data_ready(&data), &r);
     if (status != CLOOB_OK) code = cli_fail(self, ctx, status);
     else if (common.json) print_json(&r);
     else print_text(&r);
@@ -97,15 +95,19 @@ static int run(const command *self, int argc, char **argv)
     return code < 0 ? 0 : code;
 }
 
-const command bench_data = { "bench data",
-                             run,
-                             "samples per second that the loader delivers",
-                             rows,
-                             "--data SET [--workers N]",
-                             "Reads, decodes and crops (and tokenizes, with --vocab) as training does, with "
-                             "nothing else to do. Without --data\n"
-                             "the pictures are random and need no decoding. wait_share is the part of the "
-                             "time spent waiting for the workers.\n"
-                             "\n"
-                             "  cloob bench data --data 'shards/{000..009}.tar' --workers 8\n"
-                             "  cloob bench data --data train.tsv --path-data /data/cc --epochs 20 --json" };
+const command bench_data = {
+    .name = "bench data",
+    .run = run,
+    .help = "samples per second that the loader delivers",
+    .options = rows,
+    .sets = sets,
+    .uses = USES_SEED,
+    .usage = "--data SET [--workers N]",
+    .details = "Reads, decodes and crops (and tokenizes, with --vocab) as training does, with nothing else to do. "
+               "Without --data\n"
+               "the pictures are random and need no decoding. wait_share is the part of the time spent waiting for the "
+               "workers.\n"
+               "\n"
+               "  cloob bench data --data 'shards/{000..009}.tar' --workers 8\n"
+               "  cloob bench data --data train.tsv --path-data /data/cc --epochs 20 --json",
+};

@@ -60,13 +60,14 @@ static int run(const command *self, int argc, char **argv)
 }
 
 const command bench_loss = {
-    "bench loss",
-    run,
-    "time and memory of the objective with its gradients",
-    rows,
-    "--n N --dim D [--method M] [--precision bf16]",
-    "Random unit rows. peak_bytes is what the process, or the GPU, took beyond the embeddings,\n"
-    "the gradients included.\n"
-    "\n"
-    "  cloob bench loss --n 32768 --dim 1024 --precision bf16 --device cuda --json"
+    .name = "bench loss",
+    .run = run,
+    .help = "time and memory of the objective with its gradients",
+    .options = rows,
+    .uses = USES_SEED | USES_PRECISION,
+    .usage = "--n N --dim D [--method M] [--precision bf16]",
+    .details = "Random unit rows. peak_bytes is what the process, or the GPU, took beyond the embeddings,\n"
+               "the gradients included.\n"
+               "\n"
+               "  cloob bench loss --n 32768 --dim 1024 --precision bf16 --device cuda --json",
 };

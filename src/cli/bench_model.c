@@ -100,24 +100,28 @@ static int run_embed(const command *self, int argc, char **argv)
 }
 
 const command bench_step = {
-    "bench step",
-    run_step,
-    "time and memory of a full training step",
-    step_rows,
-    "--model RN50 --batch B [--method M] [--precision bf16]",
-    "Random pairs, freshly initialised weights: both towers forward, the objective, backward, AdamW. ms is "
-    "the median.\n"
-    "peak_bytes is the process's largest resident size, on a GPU the memory in use there.\n"
-    "\n"
-    "  cloob bench step --model RN50 --batch 512 --method cloob --device cuda --precision amp_bf16 --json"
+    .name = "bench step",
+    .run = run_step,
+    .help = "time and memory of a full training step",
+    .options = step_rows,
+    .uses = USES_SEED | USES_PRECISION,
+    .usage = "--model RN50 --batch B [--method M] [--precision bf16]",
+    .details = "Random pairs, freshly initialised weights: both towers forward, the objective, backward, AdamW. ms is "
+               "the median.\n"
+               "peak_bytes is the process's largest resident size, on a GPU the memory in use there.\n"
+               "\n"
+               "  cloob bench step --model RN50 --batch 512 --method cloob --device cuda --precision amp_bf16 --json",
 };
 
-const command bench_embed = { "bench embed",
-                              run_embed,
-                              "time of embedding pictures or texts",
-                              embed_rows,
-                              "--model RN50 --batch B [--text]",
-                              "From bytes or tokens in host memory to unit rows in host memory; random "
-                              "inputs, freshly initialised weights.\n"
-                              "\n"
-                              "  cloob bench embed --model RN50 --batch 1 --device cpu --json" };
+const command bench_embed = {
+    .name = "bench embed",
+    .run = run_embed,
+    .help = "time of embedding pictures or texts",
+    .options = embed_rows,
+    .uses = USES_SEED | USES_PRECISION,
+    .usage = "--model RN50 --batch B [--text]",
+    .details =
+        "From bytes or tokens in host memory to unit rows in host memory; random inputs, freshly initialised weights.\n"
+        "\n"
+        "  cloob bench embed --model RN50 --batch 1 --device cpu --json",
+};

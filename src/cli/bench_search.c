@@ -36,12 +36,14 @@ static int run(const command *self, int argc, char **argv)
     return code;
 }
 
-const command bench_search = { "bench search",
-                               run,
-                               "how long a search over an index of random embeddings takes",
-                               rows,
-                               "--n N --dim D",
-                               "Writes an index of random unit rows into the current folder, maps it, asks "
-                               "it, removes it. ms is the median.\n"
-                               "\n"
-                               "  cloob bench search --n 100000 --dim 512 --json" };
+const command bench_search = {
+    .name = "bench search",
+    .run = run,
+    .help = "how long a search over an index of random embeddings takes",
+    .options = rows,
+    .usage = "--n N --dim D",
+    .details =
+        "Writes an index of random unit rows into the current folder, maps it, asks it, removes it. ms is the median.\n"
+        "\n"
+        "  cloob bench search --n 100000 --dim 512 --json",
+};

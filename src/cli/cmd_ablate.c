@@ -8,7 +8,7 @@
 #include "cli/train_opts.h"
 
 static cloob_train_options o;
-static cli_train_more more;
+static const char *preset;
 static struct {
     opt_list methods, zeroshot;
     const char *prompts;
@@ -25,9 +25,10 @@ static const opt_row rows[] = {
     { "zeroshot", OPT_LIST, &own.zeroshot, NULL, "DIR", "class folders to evaluate every run on", 0 },
     { "prompts", OPT_STRING, &own.prompts, NULL, "P.json", "class names and templates, a set for each folder's name",
       0 },
-#include "cli/train_opts.def"
+    CLI_PRESET_ROW(preset),
     OPT_END,
 };
+static const opt_set sets[] = { { cloob_train_option_table, &o }, OPT_SETS_END };
 
 static bool known(const char *method)
 {
@@ -104,7 +105,7 @@ static int run(const command *self, int argc, char **argv)
             return cli_usage(self, "--methods %s: choose of clip, infoloob, infonce-hopfield, cloob",
                              own.methods.item[i]);
     cloob_ctx *ctx = cli_context();
-    if ((code = cli_train_fill(self, ctx, argc, argv, &o, &more)) >= 0) {
+    if ((code = cli_train_fill(self, ctx, preset, &o)) >= 0) {
         cloob_ctx_destroy(ctx);
         return code;
     }
@@ -126,17 +127,18 @@ static int run(const command *self, int argc, char **argv)
 }
 
 const command cmd_ablate = {
-    "ablate",
-    run,
-    "train several objectives over several seeds and compare them",
-    rows,
-    "--train-data SOURCE [--seeds 5] [OPTIONS]",
-    "Trains InfoNCE, InfoLOOB, InfoNCE with Hopfield retrieval, and CLOOB with everything else equal, "
-    "evaluates each run,\n"
-    "tests differences with the rank-sum test, and leaves in LOGS/NAME the runs, ablation.md, ablation.json "
-    "and\n"
-    "report.html. All options of cloob train apply. The same command goes on where it was stopped.\n\n"
-    "  cloob ablate --train-data world/train.tsv --val-data world/val.tsv --model tiny --epochs 4 --seeds 5 "
-    "\\\n"
-    "      --zeroshot world/classes/object world/classes/colour --prompts world/prompts.json --name first"
+    .name = "ablate",
+    .run = run,
+    .help = "train several objectives over several seeds and compare them",
+    .options = rows,
+    .sets = sets,
+    .usage = "--train-data SOURCE [--seeds 5] [OPTIONS]",
+    .details =
+        "Trains InfoNCE, InfoLOOB, InfoNCE with Hopfield retrieval, and CLOOB with everything else equal, evaluates "
+        "each run,\n"
+        "tests differences with the rank-sum test, and leaves in LOGS/NAME the runs, ablation.md, ablation.json and\n"
+        "report.html. All options of cloob train apply. The same command goes on where it was stopped.\n"
+        "\n"
+        "  cloob ablate --train-data world/train.tsv --val-data world/val.tsv --model tiny --epochs 4 --seeds 5 \\\n"
+        "      --zeroshot world/classes/object world/classes/colour --prompts world/prompts.json --name first",
 };

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "cli/commands.h"
-#include "cli/model_opts.h"
+#include "cli/shared_opts.h"
 
 static struct {
     const char *input, *out, *reference, *world;
@@ -23,10 +23,7 @@ static const opt_row rows[] = {
     { "share", OPT_DOUBLE, &o.share, "0.99", "X", "of the variance, that effective eigenvalues make up", OPT_POSITIVE },
     { "world", OPT_STRING, &o.world, NULL, "DIR",
       "a world of cloob synth: how much of each of its factors the model's embeddings keep", 0 },
-    { "checkpoint", OPT_STRING, &o.model.checkpoint, NULL, "M", "the model for --world", 0 },
-    { "vocab", OPT_STRING, &o.model.vocab, NULL, "FILE", "merges, where the weights hold no tokenizer", 0 },
-    { "config", OPT_STRING, &o.model.config, NULL, "MODEL",
-      "a model's name or a .json file, where shapes do not tell everything", 0 },
+    CLI_MODEL_ROWS(o.model, 0),
     { "lambda", OPT_DOUBLE, &o.lambda, "1", "X", "L2 strength of the probes of --world", OPT_POSITIVE },
     OPT_END,
 };
@@ -169,19 +166,20 @@ static int run(const command *self, int argc, char **argv)
 }
 
 const command cmd_analyze = {
-    "analyze",
-    run,
-    "uniformity, effective eigenvalues and similarity distributions of stored embeddings",
-    rows,
-    "--input E.safetensors [--out DIR] [--reference E0.safetensors] | --checkpoint M --world DIR",
-    "Ajne's statistic and uniformity are small when rows lie evenly; many effective eigenvalues mean that "
-    "many\n"
-    "features carry the variance. Unmatched similarities are those of each image with its nearest foreign "
-    "texts.\n"
-    "In JSON, x is the image and y the text.\n\n"
-    "With --world: each factor's zero-shot accuracy and that of a linear probe, on combinations that "
-    "training\n"
-    "never shows, and how many of the factors are kept: the measure of explaining away.\n\n"
-    "  cloob analyze --input epoch_31.safetensors --reference epoch_1.safetensors --out analysis\n"
-    "  cloob analyze --checkpoint logs/first/checkpoints/latest.safetensors --world world",
+    .name = "analyze",
+    .run = run,
+    .help = "uniformity, effective eigenvalues and similarity distributions of stored embeddings",
+    .options = rows,
+    .uses = USES_PRECISION,
+    .usage = "--input E.safetensors [--out DIR] [--reference E0.safetensors] | --checkpoint M --world DIR",
+    .details =
+        "Ajne's statistic and uniformity are small when rows lie evenly; many effective eigenvalues mean that many\n"
+        "features carry the variance. Unmatched similarities are those of each image with its nearest foreign texts.\n"
+        "In JSON, x is the image and y the text.\n"
+        "\n"
+        "With --world: each factor's zero-shot accuracy and that of a linear probe, on combinations that training\n"
+        "never shows, and how many of the factors are kept: the measure of explaining away.\n"
+        "\n"
+        "  cloob analyze --input epoch_31.safetensors --reference epoch_1.safetensors --out analysis\n"
+        "  cloob analyze --checkpoint logs/first/checkpoints/latest.safetensors --world world",
 };

@@ -37,11 +37,14 @@ static int run(const command *self, int argc, char **argv)
 
 static const opt_row rows[] = { OPT_END };
 
-const command cmd_bench = { "bench",
-                            run,
-                            "how fast a part is here",
-                            rows,
-                            "NAME [OPTIONS]",
-                            "Runs one part alone and prints the median time, the rate and the peak memory.\n"
-                            "\n"
-                            "  cloob bench data --data 'shards/{000..009}.tar' --workers 8 --json" };
+const command cmd_bench = {
+    .name = "bench",
+    .run = run,
+    .help = "how fast a part is here",
+    .parts = benches,
+    .options = rows,
+    .usage = "NAME [OPTIONS]",
+    .details = "Runs one part alone and prints the median time, the rate and the peak memory.\n"
+               "\n"
+               "  cloob bench data --data 'shards/{000..009}.tar' --workers 8 --json",
+};

@@ -6,7 +6,7 @@
 
 #include "cli/commands.h"
 #include "cli/json_out.h"
-#include "cli/model_opts.h"
+#include "cli/shared_opts.h"
 
 static struct {
     cli_model model;
@@ -15,7 +15,7 @@ static struct {
 } o;
 
 static const opt_row rows[] = {
-    CLI_MODEL_ROWS(o.model),
+    CLI_MODEL_ROWS(o.model, OPT_REQUIRED),
     { "labels", OPT_STRING, &o.labels, NULL, "A,B,C", "words to choose from, separated by commas", 0 },
     { "labels-file", OPT_STRING, &o.labels_file, NULL, "FILE", "the same from a file, one per line", 0 },
     { "templates", OPT_STRING, &o.templates, NULL, "FILE",
@@ -171,14 +171,15 @@ static int run(const command *self, int argc, char **argv)
 }
 
 const command cmd_classify = {
-    "classify",
-    run,
-    "say which of some words fits a picture",
-    rows,
-    "--checkpoint M --labels \"a,b,c\"|--labels-file F [--templates F] IMAGE...",
-    "The shares are the softmax of the model's inverse temperature times the cosines between the picture and "
-    "the\n"
-    "labels' prompts. JSON: [{\"image\": ..., \"top\": [{\"label\": ..., \"p\": ...}]}].\n"
-    "\n"
-    "  cloob classify --checkpoint M --labels \"dog,cat,snow\" holiday.jpg"
+    .name = "classify",
+    .run = run,
+    .help = "say which of some words fits a picture",
+    .options = rows,
+    .uses = USES_PRECISION,
+    .usage = "--checkpoint M --labels \"a,b,c\"|--labels-file F [--templates F] IMAGE...",
+    .details =
+        "The shares are the softmax of the model's inverse temperature times the cosines between the picture and the\n"
+        "labels' prompts. JSON: [{\"image\": ..., \"top\": [{\"label\": ..., \"p\": ...}]}].\n"
+        "\n"
+        "  cloob classify --checkpoint M --labels \"dog,cat,snow\" holiday.jpg",
 };

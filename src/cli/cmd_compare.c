@@ -75,16 +75,16 @@ static int run(const command *self, int argc, char **argv)
 }
 
 const command cmd_compare = {
-    "compare",
-    run,
-    "mean, spread and rank-sum p-value per metric between two groups of runs",
-    rows,
-    "A.jsonl B.jsonl",
-    "Each line of a file is one run: a JSON object, whose numbers are its metrics. The test is the unpaired\n"
-    "Wilcoxon rank-sum test, exact for up to 8 values without ties, otherwise normal with tie and "
-    "continuity\n"
-    "correction. The paper calls a difference significant below 5 %. With five runs a side the smallest "
-    "exact\n"
-    "two-sided p is 0.0079, with three it is 0.1: three runs cannot be significant.\n\n"
-    "  cloob compare clip.jsonl cloob.jsonl",
+    .name = "compare",
+    .run = run,
+    .help = "mean, spread and rank-sum p-value per metric between two groups of runs",
+    .options = rows,
+    .usage = "A.jsonl B.jsonl",
+    .details =
+        "Each line of a file is one run: a JSON object, whose numbers are its metrics. The test is the unpaired\n"
+        "Wilcoxon rank-sum test, exact for up to 8 values without ties, otherwise normal with tie and continuity\n"
+        "correction. The paper calls a difference significant below 5 %. With five runs a side the smallest exact\n"
+        "two-sided p is 0.0079, with three it is 0.1: three runs cannot be significant.\n"
+        "\n"
+        "  cloob compare clip.jsonl cloob.jsonl",
 };

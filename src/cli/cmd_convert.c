@@ -102,19 +102,19 @@ static const opt_row rows[] = {
 };
 
 const command cmd_convert = {
-    "convert",
-    run,
-    "weights between formats: ours, OpenAI's, the authors', open_clip's, Hugging Face's",
-    rows,
-    "IN OUT [--to FORMAT] [--config MODEL]",
-    "IN is a torch .pt file (zip, the stream format before 1.6, TorchScript), a safetensors file, or a "
-    "folder of open_clip or\n"
-    "Hugging Face. Nothing inside a .pt file is run. The architecture is read off the shapes; heads are 64 "
-    "wide unless the\n"
-    "sizes are those of a built-in model or --config says otherwise. hf and open_clip write OUT as a "
-    "folder.\n"
-    "\n"
-    "  cloob convert epoch_31.pt RN50.safetensors\n"
-    "  cloob convert RN50.safetensors for_open_clip --to open_clip\n"
-    "  cloob convert ViT-B-32.pt for_transformers --to hf"
+    .name = "convert",
+    .run = run,
+    .help = "weights between formats: ours, OpenAI's, the authors', open_clip's, Hugging Face's",
+    .options = rows,
+    .usage = "IN OUT [--to FORMAT] [--config MODEL]",
+    .details =
+        "IN is a torch .pt file (zip, the stream format before 1.6, TorchScript), a safetensors file, or a folder of "
+        "open_clip or\n"
+        "Hugging Face. Nothing inside a .pt file is run. The architecture is read off the shapes; heads are 64 wide "
+        "unless the\n"
+        "sizes are those of a built-in model or --config says otherwise. hf and open_clip write OUT as a folder.\n"
+        "\n"
+        "  cloob convert epoch_31.pt RN50.safetensors\n"
+        "  cloob convert RN50.safetensors for_open_clip --to open_clip\n"
+        "  cloob convert ViT-B-32.pt for_transformers --to hf",
 };

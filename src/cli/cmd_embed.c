@@ -3,13 +3,12 @@
 #include <string.h>
 
 #include "cli/commands.h"
-#include "cli/data_opts.h"
 #include "cli/json_out.h"
-#include "cli/model_opts.h"
+#include "cli/shared_opts.h"
 
 static struct {
     cli_model model;
-    cli_data how;
+    cloob_data_options how;
     const char *out, *texts, *data, *tensors, *features, *retrieve, *retrieve_from;
     opt_list images;
     bool raw;
@@ -18,7 +17,7 @@ static struct {
 } o;
 
 static const opt_row rows[] = {
-    CLI_MODEL_ROWS(o.model),
+    CLI_MODEL_ROWS(o.model, OPT_REQUIRED),
     { "out", OPT_STRING, &o.out, NULL, "E", "where they go: .safetensors, or .npy for one matrix", OPT_REQUIRED },
     { "images", OPT_LIST, &o.images, NULL, "PATH", "pictures, and folders of pictures", 0 },
     { "texts", OPT_STRING, &o.texts, NULL, "FILE", "a text per line", 0 },
@@ -34,9 +33,9 @@ static const opt_row rows[] = {
       OPT_NOT_NEGATIVE },
     { "workers", OPT_INT, &o.workers, "2", "N", "threads that decode a data set", OPT_NOT_NEGATIVE },
     CLI_INVARIANT_ROWS(o.model),
-    CLI_DATA_ROWS(o.how),
     OPT_END
 };
+static const opt_set sets[] = { { cloob_data_option_table, &o.how }, OPT_SETS_END };
 
 static cloob_output wanted(void)
 {
@@ -92,7 +91,6 @@ static void print(const cloob_embedded *e)
 static int run(const command *self, int argc, char **argv)
 {
     opt_list rest;
-    cloob_data_options d;
     cloob_model *m = NULL;
     cloob_embedded e = { 0 };
     int code = opt_parse(self, argc, argv, &rest);
@@ -102,10 +100,9 @@ static int run(const command *self, int argc, char **argv)
         return cli_usage(self, "nothing to embed: give --images, --texts, --data or --tensors");
     if (strcmp(o.features, "pre") == 0 && o.retrieve)
         return cli_usage(self, "--retrieve works on embeddings after the projection");
-    if ((code = cli_data_fill(self, &o.how, &d)) >= 0) return code;
     cloob_ctx *ctx = cli_context();
     cloob_status status = cli_model_open(ctx, &o.model, true, &m);
-    if (status == CLOOB_OK) status = embed(ctx, m, &d, &e);
+    if (status == CLOOB_OK) status = embed(ctx, m, cli_data_ready(&o.how), &e);
     if (status == CLOOB_OK) print(&e);
     code = status == CLOOB_OK ? 0 : cli_fail(self, ctx, status);
     cloob_embedded_release(&e);
@@ -115,20 +112,22 @@ static int run(const command *self, int argc, char **argv)
 }
 
 const command cmd_embed = {
-    "embed",
-    run,
-    "write embeddings of pictures, texts or a data set",
-    rows,
-    "--checkpoint M --out E [--images PATH...] [--texts FILE] [--data SOURCE] [--tensors T]",
-    "E gets `image` and `text` (N, D), unit rows unless --raw, and `label` (N) where the data set has "
-    "classes; its\n"
-    "metadata lists `names` of files and `classes`. cloob retrieve, analyze and probe read it. A row has the "
-    "same\n"
-    "bytes alone or in any batch, unless --no-invariant asks for speed. Rows are written as they come: memory "
-    "does\n"
-    "not grow with their number.\n"
-    "\n"
-    "  cloob embed --checkpoint M --out E.safetensors --data val.tsv\n"
-    "  cloob embed --checkpoint M --out E.npy --images cat.jpg dog.jpg\n"
-    "  cloob embed --checkpoint M --out train.safetensors --data classes/ --features pre    for cloob probe"
+    .name = "embed",
+    .run = run,
+    .help = "write embeddings of pictures, texts or a data set",
+    .options = rows,
+    .sets = sets,
+    .uses = USES_PRECISION,
+    .usage = "--checkpoint M --out E [--images PATH...] [--texts FILE] [--data SOURCE] [--tensors T]",
+    .details =
+        "E gets `image` and `text` (N, D), unit rows unless --raw, and `label` (N) where the data set has classes; "
+        "its\n"
+        "metadata lists `names` of files and `classes`. cloob retrieve, analyze and probe read it. A row has the same\n"
+        "bytes alone or in any batch, unless --no-invariant asks for speed. Rows are written as they come: memory "
+        "does\n"
+        "not grow with their number.\n"
+        "\n"
+        "  cloob embed --checkpoint M --out E.safetensors --data val.tsv\n"
+        "  cloob embed --checkpoint M --out E.npy --images cat.jpg dog.jpg\n"
+        "  cloob embed --checkpoint M --out train.safetensors --data classes/ --features pre    for cloob probe",
 };

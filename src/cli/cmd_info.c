@@ -19,8 +19,8 @@ static info_options o;
 
 static const opt_row rows[] = { { "examine", OPT_INT, &o.examine, "10000", "N",
                                   "samples of a data set to decode, spread evenly; 0: all", OPT_NOT_NEGATIVE },
-                                CLI_DATA_ROWS(o.data),
                                 OPT_END };
+static const opt_set sets[] = { { cloob_data_option_table, &o.data }, OPT_SETS_END };
 
 static int run(const command *self, int argc, char **argv)
 {
@@ -41,16 +41,19 @@ static int run(const command *self, int argc, char **argv)
 }
 
 const command cmd_info = {
-    "info",
-    run,
-    "what a checkpoint, data set or device holds",
-    rows,
-    "FILE|DIR|device",
-    "For weights (ours, torch, open_clip, Hugging Face): the model, its configuration and what was stored with it.\n"
-    "For a data set: its kind, how many samples, files and classes, the sizes of pictures and captions, and "
-    "how many of\nthe examined samples cannot be used and why.\n"
-    "\n"
-    "  cloob info model.safetensors\n"
-    "  cloob info train.tsv --path-data /data/images\n"
-    "  cloob info 'shards/{00000..00999}.tar' --examine 0 --json"
+    .name = "info",
+    .run = run,
+    .help = "what a checkpoint, data set or device holds",
+    .options = rows,
+    .sets = sets,
+    .usage = "FILE|DIR|device",
+    .details = "For weights (ours, torch, open_clip, Hugging Face): the model, its configuration and what was stored "
+               "with it.\n"
+               "For a data set: its kind, how many samples, files and classes, the sizes of pictures and captions, and "
+               "how many of\n"
+               "the examined samples cannot be used and why.\n"
+               "\n"
+               "  cloob info model.safetensors\n"
+               "  cloob info train.tsv --path-data /data/images\n"
+               "  cloob info 'shards/{00000..00999}.tar' --examine 0 --json",
 };

@@ -63,16 +63,16 @@ static int run(const command *self, int argc, char **argv)
 }
 
 const command cmd_loss = {
-    "loss",
-    run,
-    "the objective of stored embeddings, with gradients",
-    rows,
-    "--input E [--method M] [--grad G]",
-    "Computes in f32 unless --precision asks for bf16. loss is (image_term + text_term) / inv-tau; gradients "
-    "are\n"
-    "those of loss, rows taken as given. Without U and V the batch itself is what the Hopfield networks "
-    "store.\n"
-    "\n"
-    "  cloob embed --checkpoint M --data val.tsv --out pairs.safetensors\n"
-    "  cloob loss --input pairs.safetensors --method cloob --init-inv-tau 30 --scale-hopfield 8 --json"
+    .name = "loss",
+    .run = run,
+    .help = "the objective of stored embeddings, with gradients",
+    .options = rows,
+    .uses = USES_PRECISION,
+    .usage = "--input E [--method M] [--grad G]",
+    .details =
+        "Computes in f32 unless --precision asks for bf16. loss is (image_term + text_term) / inv-tau; gradients are\n"
+        "those of loss, rows taken as given. Without U and V the batch itself is what the Hopfield networks store.\n"
+        "\n"
+        "  cloob embed --checkpoint M --data val.tsv --out pairs.safetensors\n"
+        "  cloob loss --input pairs.safetensors --method cloob --init-inv-tau 30 --scale-hopfield 8 --json",
 };

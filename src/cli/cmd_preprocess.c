@@ -77,17 +77,17 @@ static int run(const command *self, int argc, char **argv)
 }
 
 const command cmd_preprocess = {
-    "preprocess",
-    run,
-    "what a model sees of a picture",
-    rows,
-    "IMAGE OUT.png --size N",
-    "Writes the evaluation view of a JPEG, PNG or WebP as a PNG: shortest edge to N, centre crop, with "
-    "Pillow's\n"
-    "antialiased filter to the bit. --crop resizes a box of the picture instead, --train shows a random "
-    "crop.\n"
-    "\n"
-    "  cloob preprocess cat.jpg seen.png --size 224\n"
-    "  cloob preprocess cat.jpg seen.png --size 96 --crop 10,20,180,240\n"
-    "  cloob preprocess cat.jpg seen.png --size 224 --train --seed 3 --aug-cfg scale=0.5,1"
+    .name = "preprocess",
+    .run = run,
+    .help = "what a model sees of a picture",
+    .options = rows,
+    .uses = USES_SEED,
+    .usage = "IMAGE OUT.png --size N",
+    .details =
+        "Writes the evaluation view of a JPEG, PNG or WebP as a PNG: shortest edge to N, centre crop, with Pillow's\n"
+        "antialiased filter to the bit. --crop resizes a box of the picture instead, --train shows a random crop.\n"
+        "\n"
+        "  cloob preprocess cat.jpg seen.png --size 224\n"
+        "  cloob preprocess cat.jpg seen.png --size 96 --crop 10,20,180,240\n"
+        "  cloob preprocess cat.jpg seen.png --size 224 --train --seed 3 --aug-cfg scale=0.5,1",
 };

@@ -6,12 +6,11 @@
 #include <sys/stat.h>
 
 #include "cli/commands.h"
-#include "cli/data_opts.h"
-#include "cli/model_opts.h"
+#include "cli/shared_opts.h"
 
 static struct {
     cli_model model;
-    cli_data how;
+    cloob_data_options how;
     const char *train, *val, *test, *lambda, *refit, *out, *data;
     int64_t iterations;
     double tolerance;
@@ -28,13 +27,13 @@ static const opt_row rows[] = {
     { "tolerance", OPT_DOUBLE, &o.tolerance, "0", "X", "relative decrease still expected at the end; 0: by size",
       OPT_NOT_NEGATIVE },
     { "out", OPT_STRING, &o.out, NULL, "FILE", "the classifier as safetensors: weight, bias, label", 0 },
-    { "checkpoint", OPT_STRING, &o.model.checkpoint, NULL, "M", "with --data: weights to embed with", 0 },
+    CLI_MODEL_ROWS(o.model, 0),
     { "data", OPT_STRING, &o.data, NULL, "SOURCE",
       "instead of --train and --test: data with classes; see below how it is split", 0 },
     CLI_INVARIANT_ROWS(o.model),
-    CLI_DATA_ROWS(o.how),
     OPT_END,
 };
+static const opt_set sets[] = { { cloob_data_option_table, &o.how }, OPT_SETS_END };
 
 typedef struct input {
     cloob_embeddings *file;
@@ -192,16 +191,15 @@ static int run(const command *self, int argc, char **argv)
         if (end == o.lambda || *end || !isfinite(p.lambda) || p.lambda < 0)
             return cli_usage(self, "--lambda %s: needs a number of 0 or more, or search", o.lambda);
     }
-    cloob_data_options how;
     if (!o.data != !o.model.checkpoint) return cli_usage(self, "--data and --checkpoint belong together");
     if (o.data && (o.train || o.test || o.val)) return cli_usage(self, "give --data, or --train and --test");
     if (!o.data && (!o.train || !o.test))
         return cli_usage(self, "needs --train and --test, or --checkpoint and --data");
-    if ((code = cli_data_fill(self, &o.how, &how)) >= 0) return code;
     cloob_ctx *ctx = cli_context();
     input in[3] = { 0 };
     const char *problem = NULL;
-    cloob_status status = o.data ? embed_parts(ctx, &how, in, &problem) : open_input(ctx, o.train, "train", &in[0]);
+    cloob_status status =
+        o.data ? embed_parts(ctx, cli_data_ready(&o.how), in, &problem) : open_input(ctx, o.train, "train", &in[0]);
     if (status == CLOOB_OK && o.val) status = open_input(ctx, o.val, "val", &in[1]);
     if (status == CLOOB_OK && o.test) status = open_input(ctx, o.test, "test", &in[2]);
     if (status == CLOOB_OK && !problem) status = work(ctx, &p, in);
@@ -216,23 +214,22 @@ static int run(const command *self, int argc, char **argv)
 }
 
 const command cmd_probe = {
-    "probe",
-    run,
-    "linear probe: L2-regularised logistic regression on stored features",
-    rows,
-    "--train E --test E [--val E] | --checkpoint M --data SOURCE [--lambda X|search]",
-    "Minimises the sum of cross entropies + lambda/2 |W|^2 (bias free) by L-BFGS. --lambda search goes "
-    "through\n"
-    "1e-6, 1e-4, ... 1e6 and halves the interval around the best down to an eighth of a decade; among equals "
-    "the\n"
-    "strongest wins. As in CLIP, the final training then includes the validation rows (--refit train leaves "
-    "them\n"
-    "out). A file may hold all splits as train.x, train.y, val.x and so on. Features stay in the mapped "
-    "file.\n"
-    "--data embeds first, features before the projection: the folders train and test (or val) of SOURCE, the "
-    "two "
-    "parts\nof CIFAR, STL-10 and MNIST, or of one set of classes every other picture for training and "
-    "testing.\n\n"
-    "  cloob embed --checkpoint M --data train --features pre --raw --out train.safetensors\n"
-    "  cloob probe --train train.safetensors --test test.safetensors --lambda search",
+    .name = "probe",
+    .run = run,
+    .help = "linear probe: L2-regularised logistic regression on stored features",
+    .options = rows,
+    .sets = sets,
+    .uses = USES_PRECISION,
+    .usage = "--train E --test E [--val E] | --checkpoint M --data SOURCE [--lambda X|search]",
+    .details =
+        "Minimises the sum of cross entropies + lambda/2 |W|^2 (bias free) by L-BFGS. --lambda search goes through\n"
+        "1e-6, 1e-4, ... 1e6 and halves the interval around the best down to an eighth of a decade; among equals the\n"
+        "strongest wins. As in CLIP, the final training then includes the validation rows (--refit train leaves them\n"
+        "out). A file may hold all splits as train.x, train.y, val.x and so on. Features stay in the mapped file.\n"
+        "--data embeds first, features before the projection: the folders train and test (or val) of SOURCE, the two "
+        "parts\n"
+        "of CIFAR, STL-10 and MNIST, or of one set of classes every other picture for training and testing.\n"
+        "\n"
+        "  cloob embed --checkpoint M --data train --features pre --raw --out train.safetensors\n"
+        "  cloob probe --train train.safetensors --test test.safetensors --lambda search",
 };

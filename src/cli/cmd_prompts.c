@@ -85,15 +85,16 @@ static const opt_row rows[] = {
 };
 
 const command cmd_prompts = {
-    "prompts",
-    run,
-    "prompt sets for zero-shot classification, read from where they are published",
-    rows,
-    "import FILE... --out P.json | list P.json",
-    "import reads Markdown with Python lists `classes` and `templates` under a heading per set, notebooks "
-    "and Python files with\n"
-    "`NAME_classes` and `NAME_templates`, and writes {\"NAME\": {\"classes\": [...], \"templates\": [...], "
-    "\"metric\": ...}}.\n"
-    "Both print what the sets hold.\n\n"
-    "  cloob prompts import prompts.md Prompt_Engineering_for_ImageNet.ipynb --out clip.json",
+    .name = "prompts",
+    .run = run,
+    .help = "prompt sets for zero-shot classification, read from where they are published",
+    .options = rows,
+    .usage = "import FILE... --out P.json | list P.json",
+    .details = "import reads Markdown with Python lists `classes` and `templates` under a heading per set, notebooks "
+               "and Python files with\n"
+               "`NAME_classes` and `NAME_templates`, and writes {\"NAME\": {\"classes\": [...], \"templates\": [...], "
+               "\"metric\": ...}}.\n"
+               "Both print what the sets hold.\n"
+               "\n"
+               "  cloob prompts import prompts.md Prompt_Engineering_for_ImageNet.ipynb --out clip.json",
 };

@@ -45,17 +45,18 @@ static int run(const command *self, int argc, char **argv)
 }
 
 const command cmd_report = {
-    "report",
-    run,
-    "one HTML page about runs: curves, spectra, histograms, zero-shot",
-    rows,
-    "RUN... [--out report.html]",
-    "Makes one self-contained page out of the folders that cloob train wrote. It needs no network, and suits "
-    "a phone and\n"
-    "dark mode. Several runs are drawn into the same charts. Zero-shot results (zeroshot*.json of cloob "
-    "zeroshot --json,\n"
-    "classify*.json of cloob classify --json) are taken from the run's folder, beside it, and beside the "
-    "page.\n\n"
-    "  cloob report logs/first --out report.html\n"
-    "  cloob report logs/clip logs/cloob --out both.html --title \"CLIP and CLOOB\""
+    .name = "report",
+    .run = run,
+    .help = "one HTML page about runs: curves, spectra, histograms, zero-shot",
+    .options = rows,
+    .usage = "RUN... [--out report.html]",
+    .details =
+        "Makes one self-contained page out of the folders that cloob train wrote. It needs no network, and suits a "
+        "phone and\n"
+        "dark mode. Several runs are drawn into the same charts. Zero-shot results (zeroshot*.json of cloob zeroshot "
+        "--json,\n"
+        "classify*.json of cloob classify --json) are taken from the run's folder, beside it, and beside the page.\n"
+        "\n"
+        "  cloob report logs/first --out report.html\n"
+        "  cloob report logs/clip logs/cloob --out both.html --title \"CLIP and CLOOB\"",
 };

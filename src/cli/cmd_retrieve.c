@@ -73,16 +73,16 @@ static int run(const command *self, int argc, char **argv)
 }
 
 const command cmd_retrieve = {
-    "retrieve",
-    run,
-    "image-text retrieval of stored embeddings: R@1/5/10, mean and median rank",
-    rows,
-    "--input E.safetensors",
-    "Row i of image belongs to row i of text. Ranks count from 1; candidates of exactly equal similarity "
-    "rank by\n"
-    "index. Similarities are formed in tiles, so 780,000 pairs need no more memory than 7,000.\n"
-    "--queries N ranks N pairs, evenly spread, among all candidates: a sample of the same numbers for less "
-    "work.\n\n"
-    "  cloob embed --checkpoint M --data val.tsv --out E.safetensors\n"
-    "  cloob retrieve --input E.safetensors --json",
+    .name = "retrieve",
+    .run = run,
+    .help = "image-text retrieval of stored embeddings: R@1/5/10, mean and median rank",
+    .options = rows,
+    .usage = "--input E.safetensors",
+    .details =
+        "Row i of image belongs to row i of text. Ranks count from 1; candidates of exactly equal similarity rank by\n"
+        "index. Similarities are formed in tiles, so 780,000 pairs need no more memory than 7,000.\n"
+        "--queries N ranks N pairs, evenly spread, among all candidates: a sample of the same numbers for less work.\n"
+        "\n"
+        "  cloob embed --checkpoint M --data val.tsv --out E.safetensors\n"
+        "  cloob retrieve --input E.safetensors --json",
 };

@@ -7,7 +7,7 @@
 
 #include "cli/commands.h"
 #include "cli/json_out.h"
-#include "cli/model_opts.h"
+#include "cli/shared_opts.h"
 
 static const char *const in_folder = ".cloob-index.safetensors";
 
@@ -18,8 +18,7 @@ static struct {
 } o;
 
 static const opt_row rows[] = {
-    { "checkpoint", OPT_STRING, &o.model.checkpoint, NULL, "M", "weights; query: without it those the index names", 0 },
-    { "vocab", OPT_STRING, &o.model.vocab, NULL, "FILE", "merges, where the weights hold no tokenizer", 0 },
+    CLI_MODEL_ROWS(o.model, 0),
     { "out", OPT_STRING, &o.out, NULL, "INDEX", "index: where it goes; without it a hidden file in the folder", 0 },
     { "index", OPT_STRING, &o.index, NULL, "INDEX", "query: an index, or the folder that holds one", 0 },
     { "n", OPT_INT, &o.n, "10", "N", "query: how many results", OPT_POSITIVE },
@@ -149,16 +148,17 @@ static int run(const command *self, int argc, char **argv)
 }
 
 const command cmd_search = {
-    "search",
-    run,
-    "find pictures of a folder by words",
-    rows,
-    "index FOLDER --checkpoint M [--out INDEX] | query \"words\" --index INDEX [--html sheet.html] [--n N]",
-    "index embeds the pictures below a folder; run it again and only new and changed ones are embedded. The "
-    "index file\n"
-    "is mapped, not read, and always whole: it is written beside and renamed. query lists the nearest "
-    "pictures.\n"
-    "\n"
-    "  cloob search index photos --checkpoint M\n"
-    "  cloob search query \"a dog in the snow\" --index photos --html sheet.html"
+    .name = "search",
+    .run = run,
+    .help = "find pictures of a folder by words",
+    .options = rows,
+    .uses = USES_PRECISION,
+    .usage = "index FOLDER --checkpoint M [--out INDEX] | query \"words\" --index INDEX [--html sheet.html] [--n N]",
+    .details =
+        "index embeds the pictures below a folder; run it again and only new and changed ones are embedded. The index "
+        "file\n"
+        "is mapped, not read, and always whole: it is written beside and renamed. query lists the nearest pictures.\n"
+        "\n"
+        "  cloob search index photos --checkpoint M\n"
+        "  cloob search query \"a dog in the snow\" --index photos --html sheet.html",
 };

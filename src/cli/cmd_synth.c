@@ -94,18 +94,20 @@ static int run(const command *self, int argc, char **argv)
 }
 
 const command cmd_synth = {
-    "synth",
-    run,
-    "draw our own image-text world: pairs, held-out tests, ground truth",
-    rows,
-    "--out DIR [--count N] [--size R] [--seed S]",
-    "Scenes of eight factors (object, colour, material, size, count, position, background, light) with "
-    "captions\n"
-    "that name some of them. DIR gets train.tsv and val.tsv (filepath, title) with images/, or shards; a "
-    "zero-shot\n"
-    "test for every factor, made of combinations that training never shows, in classes/FACTOR/CLASS/ with\n"
-    "prompts.json; and the ground truth in factors.tsv and naming.tsv. Same seed, same bytes.\n\n"
-    "  cloob synth --out world --count 20000 --size 64 --seed 1\n"
-    "  cloob train --train-data world/train.tsv --val-data world/val.tsv --model tiny --name first\n"
-    "  cloob zeroshot --checkpoint M --data world/classes/object --prompts world/prompts.json --set object"
+    .name = "synth",
+    .run = run,
+    .help = "draw our own image-text world: pairs, held-out tests, ground truth",
+    .options = rows,
+    .uses = USES_SEED,
+    .usage = "--out DIR [--count N] [--size R] [--seed S]",
+    .details =
+        "Scenes of eight factors (object, colour, material, size, count, position, background, light) with captions\n"
+        "that name some of them. DIR gets train.tsv and val.tsv (filepath, title) with images/, or shards; a "
+        "zero-shot\n"
+        "test for every factor, made of combinations that training never shows, in classes/FACTOR/CLASS/ with\n"
+        "prompts.json; and the ground truth in factors.tsv and naming.tsv. Same seed, same bytes.\n"
+        "\n"
+        "  cloob synth --out world --count 20000 --size 64 --seed 1\n"
+        "  cloob train --train-data world/train.tsv --val-data world/val.tsv --model tiny --name first\n"
+        "  cloob zeroshot --checkpoint M --data world/classes/object --prompts world/prompts.json --set object",
 };

@@ -251,14 +251,15 @@ static const opt_row rows[] = {
 };
 
 const command cmd_tokenizer = {
-    "tokenizer",
-    run,
-    "texts to token ids and back; vocabularies of one's own",
-    rows,
-    "train --input FILE --size N --out V | encode --vocab V [--length 77] TEXT... | decode --vocab V IDS...",
-    "encode prints the ids of each text on a line, without start, end or padding unless --length is given; "
-    "with --json a list\n"
-    "of lists. decode takes the ids of one text per word or line: \"320 2368\".\n\n"
-    "  cloob tokenizer encode --vocab bpe_simple_vocab_16e6.txt.gz \"a photo of a cat\"\n"
-    "  cloob tokenizer train --input captions.txt --size 16384 --out our.bpe",
+    .name = "tokenizer",
+    .run = run,
+    .help = "texts to token ids and back; vocabularies of one's own",
+    .options = rows,
+    .usage = "train --input FILE --size N --out V | encode --vocab V [--length 77] TEXT... | decode --vocab V IDS...",
+    .details = "encode prints the ids of each text on a line, without start, end or padding unless --length is given; "
+               "with --json a list\n"
+               "of lists. decode takes the ids of one text per word or line: \"320 2368\".\n"
+               "\n"
+               "  cloob tokenizer encode --vocab bpe_simple_vocab_16e6.txt.gz \"a photo of a cat\"\n"
+               "  cloob tokenizer train --input captions.txt --size 16384 --out our.bpe",
 };

@@ -5,12 +5,13 @@
 #include "cli/train_opts.h"
 
 static cloob_train_options o;
-static cli_train_more more;
+static const char *preset;
 
 static const opt_row rows[] = {
-#include "cli/train_opts.def"
+    CLI_PRESET_ROW(preset),
     OPT_END,
 };
+static const opt_set sets[] = { { cloob_train_option_table, &o }, OPT_SETS_END };
 
 static int run(const command *self, int argc, char **argv)
 {
@@ -21,7 +22,7 @@ static int run(const command *self, int argc, char **argv)
     if (code >= 0) return code;
     if (rest.count) return cli_usage(self, "%s: not understood", rest.item[0]);
     cloob_ctx *ctx = cli_context();
-    if ((code = cli_train_fill(self, ctx, argc, argv, &o, &more)) >= 0) {
+    if ((code = cli_train_fill(self, ctx, preset, &o)) >= 0) {
         cloob_ctx_destroy(ctx);
         return code;
     }
@@ -39,15 +40,18 @@ static int run(const command *self, int argc, char **argv)
 }
 
 const command cmd_train = {
-    "train",
-    run,
-    "train image and text encoders on pairs",
-    rows,
-    "--train-data SOURCE [OPTIONS]",
-    "Trains a model and leaves everything in LOGS/NAME: out.log, params.txt, checkpoints, results, TensorBoard\n"
-    "events. Ctrl-C saves and stops; a second one stops at once. Memory is planned first: a batch that does not fit "
-    "is\n"
-    "refused with the largest that does. CLOOB_MEMORY_LIMIT=24G in the environment leaves the rest to others.\n\n"
-    "  cloob train --train-data pairs.tsv --model tiny --batch-size 128 --epochs 10 --warmup 200 --name first\n"
-    "  mpirun -np 4 cloob train --preset cc --train-data 'cc/{00000..00331}.tar' --name cloob-cc"
+    .name = "train",
+    .run = run,
+    .help = "train image and text encoders on pairs",
+    .options = rows,
+    .sets = sets,
+    .usage = "--train-data SOURCE [OPTIONS]",
+    .details =
+        "Trains a model and leaves everything in LOGS/NAME: out.log, params.txt, checkpoints, results, TensorBoard\n"
+        "events. Ctrl-C saves and stops; a second one stops at once. Memory is planned first: a batch that does not "
+        "fit is\n"
+        "refused with the largest that does. CLOOB_MEMORY_LIMIT=24G in the environment leaves the rest to others.\n"
+        "\n"
+        "  cloob train --train-data pairs.tsv --model tiny --batch-size 128 --epochs 10 --warmup 200 --name first\n"
+        "  mpirun -np 4 cloob train --preset cc --train-data 'cc/{00000..00331}.tar' --name cloob-cc",
 };

@@ -4,13 +4,12 @@
 #include <string.h>
 
 #include "cli/commands.h"
-#include "cli/data_opts.h"
 #include "cli/json_out.h"
-#include "cli/model_opts.h"
+#include "cli/shared_opts.h"
 
 static struct {
     cli_model model;
-    cli_data how;
+    cloob_data_options how;
     opt_list data;
     const char *prompts, *set, *retrieve, *retrieve_from;
     double scale;
@@ -19,7 +18,7 @@ static struct {
 } o;
 
 static const opt_row rows[] = {
-    CLI_MODEL_ROWS(o.model),
+    CLI_MODEL_ROWS(o.model, OPT_REQUIRED),
     { "data", OPT_LIST, &o.data, NULL, "SOURCE", "class folders, a tar of them, CIFAR and others; several are averaged",
       0 },
     { "prompts", OPT_STRING, &o.prompts, NULL, "P.json", "class names and templates; see cloob prompts", 0 },
@@ -33,9 +32,9 @@ static const opt_row rows[] = {
       OPT_NOT_NEGATIVE },
     { "workers", OPT_INT, &o.workers, "2", "N", "threads that decode", OPT_NOT_NEGATIVE },
     { "batch", OPT_INT, &o.model.batch, "32", "N", "pictures worked out at a time", OPT_POSITIVE },
-    CLI_DATA_ROWS(o.how),
     OPT_END
 };
+static const opt_set sets[] = { { cloob_data_option_table, &o.how }, OPT_SETS_END };
 
 /* ---- what the run needs -------------------------------------------------------------------------- */
 
@@ -46,7 +45,6 @@ typedef struct session {
     cloob_embeddings *memory;
     float *stored;
     cloob_zeroshot_options z;
-    cloob_data_options data;
     cloob_zeroshot_result *result; /* one per source */
 } session;
 
@@ -115,7 +113,7 @@ static cloob_status run_source(session *s, const char *source, cloob_zeroshot_re
 {
     cloob_dataset *d;
     cloob_status status = choose_set(s, source);
-    if (status == CLOOB_OK) status = cloob_dataset_open(s->ctx, source, &s->data, &d);
+    if (status == CLOOB_OK) status = cloob_dataset_open(s->ctx, source, cli_data_ready(&o.how), &d);
     if (status != CLOOB_OK) return status;
     status = cloob_zeroshot(s->ctx, s->model, d, &s->z, r);
     cloob_dataset_close(d);
@@ -217,7 +215,6 @@ static int run(const command *self, int argc, char **argv)
     if (rest.count) return cli_usage(self, "%s: pictures come after --data", rest.item[0]);
     if (!o.data.count) return cli_usage(self, "needs --data");
     if (o.set && !o.prompts) return cli_usage(self, "--set needs --prompts");
-    if ((code = cli_data_fill(self, &o.how, &s.data)) >= 0) return code;
     cloob_zeroshot_options_init(&s.z);
     s.z.workers = (int)o.workers;
     s.ctx = cli_context();
@@ -233,20 +230,22 @@ static int run(const command *self, int argc, char **argv)
 }
 
 const command cmd_zeroshot = {
-    "zeroshot",
-    run,
-    "zero-shot accuracy on pictures with classes",
-    rows,
-    "--checkpoint M --data SOURCE... [--prompts P.json --set NAME]",
-    "Every prompt is brought to unit length, averaged over a class and brought to unit length again. Without "
-    "--prompts\n"
-    "the class names are those of the folders and the template is \"a photo of a {}.\". Folders go to prompt "
-    "classes by\n"
-    "name, or, where no name is known and there are equally many, by order. Pictures that cannot be read are "
-    "counted.\n"
-    "JSON: top1, top5, mean_per_class, n, bad, metric, classes; of several sources the mean, and each under "
-    "sets.\n"
-    "\n"
-    "  cloob zeroshot --checkpoint M --data world/classes/object --prompts world/prompts.json --set object\n"
-    "  cloob zeroshot --checkpoint M --data cifar-10-batches-bin --prompts P.json --set CIFAR10 --per-class"
+    .name = "zeroshot",
+    .run = run,
+    .help = "zero-shot accuracy on pictures with classes",
+    .options = rows,
+    .sets = sets,
+    .uses = USES_PRECISION,
+    .usage = "--checkpoint M --data SOURCE... [--prompts P.json --set NAME]",
+    .details =
+        "Every prompt is brought to unit length, averaged over a class and brought to unit length again. Without "
+        "--prompts\n"
+        "the class names are those of the folders and the template is \"a photo of a {}.\". Folders go to prompt "
+        "classes by\n"
+        "name, or, where no name is known and there are equally many, by order. Pictures that cannot be read are "
+        "counted.\n"
+        "JSON: top1, top5, mean_per_class, n, bad, metric, classes; of several sources the mean, and each under sets.\n"
+        "\n"
+        "  cloob zeroshot --checkpoint M --data world/classes/object --prompts world/prompts.json --set object\n"
+        "  cloob zeroshot --checkpoint M --data cifar-10-batches-bin --prompts P.json --set CIFAR10 --per-class",
 };

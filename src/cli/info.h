@@ -2,11 +2,11 @@
 #ifndef CLI_INFO_H
 #define CLI_INFO_H
 
-#include "cli/data_opts.h"
+#include "cli/shared_opts.h"
 
 /* The options of cloob info, for those who need them. */
 typedef struct info_options {
-    cli_data data;
+    cloob_data_options data;
     int64_t examine;
 } info_options;
 

@@ -99,12 +99,12 @@ static void print_json(const char *what, const cloob_dataset *d, const cloob_dat
 
 static int tell(const command *self, cloob_ctx *ctx, const char *what, const info_options *o)
 {
-    cloob_data_options d;
+    cloob_data_options d = o->data;
     cloob_dataset *set = NULL;
     cloob_data_info *info = malloc(sizeof *info);
-    int code = cli_data_fill(self, &o->data, &d);
+    int code = -1;
     if (code < 0 && info) {
-        cloob_status status = cloob_dataset_open(ctx, what, &d, &set);
+        cloob_status status = cloob_dataset_open(ctx, what, cli_data_ready(&d), &set);
         if (status == CLOOB_OK) status = cloob_dataset_info(ctx, set, o->examine, info);
         if (status != CLOOB_OK) code = cli_fail(self, ctx, status);
         else if (common.json) print_json(what, set, info);

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "cli/commands.h"
-#include "cli/man.h"
+#include "cli/help.h"
 #include "cli/opt.h"
 #include "cli/progress.h"
 
@@ -47,10 +47,15 @@ static int help(int argc, char **argv)
     return c->run(c, argc > 1 ? 3 : 2, asked);
 }
 
-/* cloob help --man COMMAND, and --man-all FOLDER for make install. */
-static int man(const char *which, const char *word)
+/* cloob help --man COMMAND, --man-all FOLDER for make install, --completion SHELL. */
+static int write_out(const char *which, const char *word)
 {
     if (strcmp(which, "--man-all") == 0) return man_write_all(word);
+    if (strcmp(which, "--completion") == 0) {
+        if (completion_write(stdout, word)) return 0;
+        fprintf(stderr, "cloob: --completion %s: there is one for bash, zsh and fish\n", word);
+        return 2;
+    }
     const command *c = find_command(word);
     if (!c) {
         fprintf(stderr, "cloob: there is no command %s (cloob help lists them)\n", word);
@@ -75,7 +80,9 @@ static void on_interrupt(int number)
 static void log_to_stderr(void *user, cloob_log_level level, const char *line)
 {
     (void)user;
-    progress_log(level == CLOOB_LOG_WARN ? "warning: " : "", line);
+    char text[4096];
+    opt_with_flags(line, text, sizeof text);
+    progress_log(level == CLOOB_LOG_WARN ? "warning: " : "", text);
 }
 
 cloob_ctx *cli_context(void)
@@ -97,8 +104,10 @@ cloob_ctx *cli_context(void)
 
 int cli_fail(const command *c, const cloob_ctx *ctx, cloob_status s)
 {
+    char text[4096];
+    opt_with_flags(cloob_error(ctx), text, sizeof text);
     progress_end();
-    fprintf(stderr, "cloob %s: %s\n", c->name, cloob_error(ctx));
+    fprintf(stderr, "cloob %s: %s\n", c->name, text);
     return s == CLOOB_ERR_ARGUMENT ? 2 : s == CLOOB_ERR_STOPPED ? INTERRUPTED : 1;
 }
 
@@ -123,7 +132,7 @@ int main(int argc, char **argv)
         printf("cloob %s\n", cloob_version());
         return 0;
     }
-    if (argc == 4 && strcmp(argv[1], "help") == 0 && strncmp(argv[2], "--man", 5) == 0) return man(argv[2], argv[3]);
+    if (argc == 4 && strcmp(argv[1], "help") == 0 && strncmp(argv[2], "--", 2) == 0) return write_out(argv[2], argv[3]);
     if (strcmp(argv[1], "help") == 0 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)
         return help(argc - 2, argv + 2);
     const command *c = find_command(argv[1]);

@@ -1,6 +1,7 @@
 /* The same words as the help, dressed for man. */
-#include "cli/man.h"
+#include "cli/help.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,27 +20,41 @@ static void put(FILE *out, const char *text)
     }
 }
 
-static void put_rows(FILE *out, const opt_row *rows)
+static void put_entry(FILE *out, const opt_entry *e)
 {
-    for (const opt_row *r = rows; r && r->name; r++) {
-        if (r->flags & OPT_HIDDEN) continue;
-        fputs(".TP\n\\fB\\-\\-", out);
-        put(out, r->name);
-        fputs("\\fR", out);
-        if (r->kind != OPT_FLAG) {
-            fputs(" \\fI", out);
-            put(out, r->metavar ? r->metavar : "VALUE");
-            fputs(r->kind == OPT_LIST ? "\\fR..." : "\\fR", out);
+    fputs(".TP\n\\fB\\-\\-", out);
+    put(out, e->flag);
+    fputs("\\fR", out);
+    if (e->o.type != CLOOB_OPTION_FLAG) {
+        fputs(" \\fI", out);
+        put(out, e->o.values ? e->o.values : "VALUE");
+        fputs(e->o.type == CLOOB_OPTION_LIST ? "\\fR..." : "\\fR", out);
+    }
+    fputc('\n', out);
+    put(out, e->o.help);
+    if (e->flags & OPT_REQUIRED) fputs(" (required)", out);
+    else if (e->o.fallback && e->o.fallback[0]) {
+        fputs(" [", out);
+        put(out, e->o.fallback);
+        fputc(']', out);
+    }
+    fputs(".\n", out);
+}
+
+static void put_entries(FILE *out, const command *c)
+{
+    int n;
+    const opt_entry *e = opt_entries(c, &n);
+    const char *group = "";
+    for (int i = 0; i < n; i++) {
+        if (e[i].flags & OPT_HIDDEN) continue;
+        if (strcmp(group, e[i].o.group) != 0) {
+            fputs(".SH ", out);
+            for (group = e[i].o.group; *group; group++) fputc(toupper((unsigned char)*group), out);
+            fputc('\n', out);
+            group = e[i].o.group;
         }
-        fputc('\n', out);
-        put(out, r->help);
-        if (r->flags & OPT_REQUIRED) fputs(" (required)", out);
-        else if (r->fallback && r->fallback[0]) {
-            fputs(" [", out);
-            put(out, r->fallback);
-            fputc(']', out);
-        }
-        fputs(".\n", out);
+        put_entry(out, &e[i]);
     }
 }
 
@@ -63,12 +78,7 @@ void man_write(FILE *out, const command *c)
         put(out, c->details);
         fputs("\n.fi\n", out);
     }
-    if (c->options && c->options->name) {
-        fputs(".SH OPTIONS\n", out);
-        put_rows(out, c->options);
-    }
-    fputs(".SH COMMON OPTIONS\n", out);
-    put_rows(out, opt_common_rows);
+    put_entries(out, c);
     fputs(".SH EXIT STATUS\n0 when done, 1 when it failed (one line on standard error says why), 2 for wrong "
           "usage.\n",
           out);

@@ -1,35 +1,24 @@
-/* Parsing and help from option tables. */
+/* The options of a command as one list, and the command line that sets them. */
 #include "cli/opt.h"
 
-#include <errno.h>
-#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/help.h"
+
 opt_common common;
 
-const opt_row opt_common_rows[] = {
+static const opt_row common_rows[] = {
     { "device", OPT_STRING, &common.device, "auto", "DEVICE", "auto, cpu, cuda, cuda:N or ref", 0 },
-    { "precision", OPT_STRING, &common.precision, NULL, "amp_bf16|bf16|fp16|fp32", "compute precision", 0 },
+    { "precision", OPT_STRING, &common.precision, NULL, "amp_bf16|bf16|fp32", "compute precision", 0 },
     { "threads", OPT_INT, &common.threads, "0", "N", "CPU threads; 0: all cores", OPT_NOT_NEGATIVE },
     { "seed", OPT_INT, &common.seed, "0", "N", "seed of everything random", OPT_NOT_NEGATIVE },
     { "quiet", OPT_FLAG, &common.quiet, NULL, NULL, "no progress on stderr", 0 },
     { "json", OPT_FLAG, &common.json, NULL, NULL, "print one JSON object instead of text", 0 },
     OPT_END,
 };
-
-enum { MAX_GIVEN = 256 };
-static const char *given[MAX_GIVEN];
-static int given_count;
-
-bool opt_given(const char *name)
-{
-    for (int i = 0; i < given_count; i++)
-        if (strcmp(given[i], name) == 0) return true;
-    return false;
-}
 
 int cli_usage(const command *c, const char *format, ...)
 {
@@ -42,44 +31,107 @@ int cli_usage(const command *c, const char *format, ...)
     return 2;
 }
 
+/* ---- one list ------------------------------------------------------------------------------------ */
+
+enum { MAX_ENTRIES = 256 };
+static opt_entry entries[MAX_ENTRIES];
+static int entry_count;
+
+/* By name or another name; `fields` too: by the member of the library's struct. */
+static opt_entry *find_by(const char *name, size_t n, bool fields)
+{
+    char word[64];
+    snprintf(word, sizeof word, "%.*s", (int)n, name);
+    for (int i = 0; i < entry_count; i++) {
+        cloob_option o = entries[i].o;
+        if (!fields) o.field = NULL;
+        if (cloob_option_find(&o, 1, word)) return &entries[i];
+    }
+    return NULL;
+}
+
+static opt_entry *find(const char *name, size_t n) { return find_by(name, n, false); }
+
+static void add(const cloob_option *o, void *into, opt_list *list, int flags)
+{
+    if (entry_count == MAX_ENTRIES || find(o->name, strlen(o->name))) return; /* a command's own comes first */
+    opt_entry *e = &entries[entry_count++];
+    *e = (opt_entry){ .o = *o, .into = into, .list = list, .flags = flags };
+    snprintf(e->flag, sizeof e->flag, "%s", o->name);
+    for (char *c = e->flag; *c; c++)
+        if (*c == '_') *c = '-';
+}
+
+/* A row of a command's own, as the library would describe it. */
+static void add_row(const opt_row *r, const char *group, int flags)
+{
+    static const cloob_option_type type[] = { CLOOB_OPTION_FLAG, CLOOB_OPTION_INT, CLOOB_OPTION_NUMBER,
+                                              CLOOB_OPTION_STRING, CLOOB_OPTION_LIST };
+    bool whole = r->kind == OPT_INT;
+    const char *range = r->flags & OPT_POSITIVE       ? (whole ? "[1,1e15]" : "(0,)")
+                        : r->flags & OPT_NOT_NEGATIVE ? (whole ? "[0,1e15]" : "[0,)")
+                                                      : (whole ? "[-1e15,1e15]" : NULL);
+    cloob_option o = { .name = r->name,
+                       .field = r->name,
+                       .type = type[r->kind],
+                       .fallback = r->fallback,
+                       .range = range,
+                       .values = r->metavar,
+                       .group = group,
+                       .help = r->help };
+    add(&o, r->value, r->kind == OPT_LIST ? r->value : NULL, r->flags | flags);
+}
+
+static bool is_shown(const command *c, const char *name)
+{
+    if (strcmp(name, "seed") == 0) return c->uses & USES_SEED;
+    if (strcmp(name, "precision") == 0) return c->uses & USES_PRECISION;
+    return true;
+}
+
+opt_entry *opt_entries(const command *c, int *count)
+{
+    entry_count = 0;
+    for (const opt_row *r = c->options; r && r->name; r++) add_row(r, "options", 0);
+    for (const opt_set *s = c->sets; s && s->table; s++) {
+        int64_t n;
+        const cloob_option *table = s->table(&n);
+        for (int64_t i = 0; i < n; i++) add(&table[i], s->into, NULL, 0);
+    }
+    for (const opt_row *r = common_rows; r->name; r++)
+        add_row(r, "common options", is_shown(c, r->name) ? 0 : OPT_HIDDEN);
+    *count = entry_count;
+    return entries;
+}
+
+bool opt_given(const char *name)
+{
+    const opt_entry *e = find(name, strlen(name));
+    return e && e->given;
+}
+
+void opt_with_flags(const char *text, char *out, size_t size)
+{
+    size_t n = 0;
+    while (*text && n + 1 < size) {
+        const char *end = *text == '`' ? strchr(text + 1, '`') : NULL;
+        size_t length = end ? (size_t)(end - text - 1) : 0;
+        const opt_entry *e = end ? find(text + 1, length) : NULL;
+        if (end && !e) e = find_by(text + 1, length, true);
+        if (!e) {
+            out[n++] = *text++;
+            continue;
+        }
+        n += (size_t)snprintf(out + n, size - n, "--%s", e->flag);
+        if (n >= size) n = size - 1;
+        text = end + 1;
+    }
+    out[n] = '\0';
+}
+
 /* ---- values -------------------------------------------------------------------------------------- */
 
-static bool parse_int(const char *text, int64_t *out)
-{
-    char *end;
-    errno = 0;
-    long long v = strtoll(text, &end, 10);
-    if (errno || end == text || *end) return false;
-    *out = v;
-    return true;
-}
-
-static bool parse_double(const char *text, double *out)
-{
-    char *end;
-    double v = strtod(text, &end);
-    if (end == text || *end || !isfinite(v)) return false;
-    *out = v;
-    return true;
-}
-
-static bool in_choice(const char *choices, const char *word)
-{
-    size_t n = strlen(word);
-    for (const char *c = choices; c; c = strchr(c, '|') ? strchr(c, '|') + 1 : NULL)
-        if (strncmp(c, word, n) == 0 && (c[n] == '|' || c[n] == '\0')) return true;
-    return false;
-}
-
-/* "a|b|c" in lower case is a list of all there is; with capitals it only describes. */
-static bool is_choice(const char *metavar)
-{
-    if (!metavar || !strchr(metavar, '|')) return false;
-    for (const char *c = metavar; *c; c++)
-        if (*c >= 'A' && *c <= 'Z') return false;
-    return true;
-}
-
+/* Words live as long as the process; lists stay reachable from entries and `positional`, so that a leak check sees no leak. */
 static bool list_add(opt_list *l, const char *word)
 {
     const char **item = realloc(l->item, (size_t)(l->count + 1) * sizeof *item);
@@ -89,7 +141,6 @@ static bool list_add(opt_list *l, const char *word)
     return true;
 }
 
-/* Positional words live as long as the process; kept reachable, so that a leak check sees no leak. */
 static const char **positional;
 
 static void positional_add(opt_list *rest, const char *word)
@@ -98,46 +149,39 @@ static void positional_add(opt_list *rest, const char *word)
     positional = rest->item;
 }
 
-static bool out_of_range(const opt_row *r, double v)
+/* A LIST of a library's struct: items, and their count behind it. */
+static bool add_to_struct(const opt_entry *e, const char *word)
 {
-    return ((r->flags & OPT_POSITIVE) && v <= 0) || ((r->flags & OPT_NOT_NEGATIVE) && v < 0);
+    struct {
+        const char **item;
+        int64_t count;
+    } *list = (void *)((char *)e->into + e->o.offset);
+    const char **item = realloc((void *)list->item, (size_t)(list->count + 1) * sizeof *item);
+    if (!item) return false;
+    list->item = item;
+    list->item[list->count++] = word;
+    return true;
 }
 
-static int assign(const command *c, const opt_row *r, const char *text)
+static int assign(const command *c, const opt_entry *e, const char *text)
 {
-    const char *sign = r->flags & OPT_POSITIVE ? " above 0" : r->flags & OPT_NOT_NEGATIVE ? " of 0 or more" : "";
-    switch (r->kind) {
-    case OPT_FLAG: *(bool *)r->value = true; return -1;
-    case OPT_INT:
-        if (parse_int(text, r->value) && !out_of_range(r, (double)*(int64_t *)r->value)) return -1;
-        return cli_usage(c, "--%s %s: needs a whole number%s", r->name, text, sign);
-    case OPT_DOUBLE:
-        if (parse_double(text, r->value) && !out_of_range(r, *(double *)r->value)) return -1;
-        return cli_usage(c, "--%s %s: needs a number%s", r->name, text, sign);
-    case OPT_STRING:
-        if (is_choice(r->metavar) && !in_choice(r->metavar, text))
-            return cli_usage(c, "--%s %s: choose one of %s", r->name, text, r->metavar);
-        *(const char **)r->value = text;
-        return -1;
-    case OPT_LIST: return list_add(r->value, text) ? -1 : cli_usage(c, "out of memory");
+    char must[256];
+    if (e->o.type == CLOOB_OPTION_LIST)
+        return (e->list ? list_add(e->list, text) : add_to_struct(e, text)) ? -1 : cli_usage(c, "out of memory");
+    if (cloob_option_set(&e->o, e->into, text)) return -1;
+    cloob_option_rule(&e->o, must, sizeof must);
+    return cli_usage(c, "--%s %s: %s", e->flag, text, must);
+}
+
+static void set_defaults(void)
+{
+    for (int i = 0; i < entry_count; i++) {
+        if (entries[i].list) *entries[i].list = (opt_list){ 0 };
+        else cloob_option_defaults(&entries[i].o, 1, entries[i].into);
     }
-    return -1;
 }
 
 /* ---- the command line ---------------------------------------------------------------------------- */
-
-static const opt_row *find_in(const opt_row *rows, const char *name, size_t n)
-{
-    for (const opt_row *r = rows; r && r->name; r++)
-        if (strncmp(r->name, name, n) == 0 && r->name[n] == '\0') return r;
-    return NULL;
-}
-
-static const opt_row *find(const command *c, const char *name, size_t n)
-{
-    const opt_row *r = find_in(c->options, name, n);
-    return r ? r : find_in(opt_common_rows, name, n);
-}
 
 static int distance(const char *a, const char *b)
 {
@@ -159,36 +203,49 @@ static int distance(const char *a, const char *b)
 
 static int unknown(const command *c, const char *word)
 {
-    const opt_row *tables[] = { c->options, opt_common_rows }, *best = NULL;
+    const char *best = NULL;
     int least = 4;
-    for (int t = 0; t < 2; t++)
-        for (const opt_row *r = tables[t]; r && r->name; r++)
-            if (distance(word + 2, r->name) < least) least = distance(word + 2, r->name), best = r;
-    if (best) return cli_usage(c, "%s is not an option; did you mean --%s?", word, best->name);
-    return cli_usage(c, "%s is not an option", word);
-}
-
-static void set_defaults(const opt_row *rows)
-{
-    static const command nobody = { .name = "" };
-    for (const opt_row *r = rows; r && r->name; r++) {
-        switch (r->kind) {
-        case OPT_FLAG: *(bool *)r->value = false; break;
-        case OPT_INT: *(int64_t *)r->value = 0; break;
-        case OPT_DOUBLE: *(double *)r->value = 0; break;
-        case OPT_STRING: *(const char **)r->value = NULL; break;
-        case OPT_LIST: *(opt_list *)r->value = (opt_list){ 0 }; break;
-        }
-        if (r->fallback) assign(&nobody, r, r->fallback);
+    for (int i = 0; i < entry_count; i++) {
+        int d = distance(word + 2, entries[i].flag);
+        if (d < least) least = d, best = entries[i].flag;
     }
+    if (best) return cli_usage(c, "%s is not an option; did you mean --%s?", word, best);
+    return cli_usage(c, "%s is not an option", word);
 }
 
 static bool is_option(const char *word) { return strncmp(word, "--", 2) == 0 && word[2]; }
 
 /* "-n" where the command has an option of one letter, --n. */
-static bool is_letter(const command *c, const char *word)
+static bool is_letter(const char *word)
 {
-    return word[0] == '-' && word[1] && word[1] != '-' && !word[2] && find(c, word + 1, 1);
+    return word[0] == '-' && word[1] && word[1] != '-' && !word[2] && find(word + 1, 1);
+}
+
+static bool takes_more(int argc, char **argv, int i)
+{
+    return i < argc && !is_option(argv[i]) && strcmp(argv[i], "--") != 0;
+}
+
+/* Several numbers, as one word with commas or as several words. */
+static int parse_numbers(const command *c, const opt_entry *e, int argc, char **argv, int *i)
+{
+    char text[256];
+    int n = snprintf(text, sizeof text, "%s", argv[(*i)++]);
+    while (!cloob_option_set(&e->o, e->into, text)) {
+        if (!takes_more(argc, argv, *i) || n >= (int)sizeof text) return assign(c, e, text);
+        n += snprintf(text + n, sizeof text - (size_t)n, " %s", argv[(*i)++]);
+    }
+    return -1;
+}
+
+static int parse_value(const command *c, const opt_entry *e, int argc, char **argv, int *i)
+{
+    bool numbers = e->o.type == CLOOB_OPTION_NUMBERS_3 || e->o.type == CLOOB_OPTION_NUMBERS_4;
+    if (*i >= argc) return cli_usage(c, "--%s needs a value (%s)", e->flag, e->o.values ? e->o.values : "VALUE");
+    if (numbers) return parse_numbers(c, e, argc, argv, i);
+    int code = assign(c, e, argv[(*i)++]);
+    while (code < 0 && e->o.type == CLOOB_OPTION_LIST && takes_more(argc, argv, *i)) code = assign(c, e, argv[(*i)++]);
+    return code;
 }
 
 /* One --option at argv[*i]; moves *i past what it used. */
@@ -196,44 +253,43 @@ static int parse_option(const command *c, int argc, char **argv, int *i)
 {
     const char *word = argv[(*i)++], *name = word + (word[1] == '-' ? 2 : 1), *equals = strchr(name, '=');
     size_t n = equals ? (size_t)(equals - name) : strlen(name);
-    const opt_row *r = find(c, name, n);
-    if (!r && strncmp(name, "no-", 3) == 0 && (r = find(c, name + 3, n - 3)) && r->kind == OPT_FLAG && !equals) {
-        *(bool *)r->value = false;
-        return -1;
+    opt_entry *e = find(name, n);
+    bool off = false;
+    if (!e && strncmp(name, "no-", 3) == 0 && (e = find(name + 3, n - 3))) {
+        off = e->o.type == CLOOB_OPTION_FLAG && !equals;
+        if (!off) e = NULL;
     }
-    if (!r) return unknown(c, word);
-    if (given_count < MAX_GIVEN) given[given_count++] = r->name;
-    if (r->kind == OPT_FLAG) return equals ? cli_usage(c, "--%s takes no value", r->name) : assign(c, r, NULL);
-    if (equals) return assign(c, r, equals + 1);
-    if (*i >= argc) return cli_usage(c, "--%s needs a value (%s)", r->name, r->metavar ? r->metavar : "VALUE");
-    int code = assign(c, r, argv[(*i)++]);
-    while (code < 0 && r->kind == OPT_LIST && *i < argc && !is_option(argv[*i]) && strcmp(argv[*i], "--") != 0)
-        code = assign(c, r, argv[(*i)++]);
-    return code;
+    if (!e) return unknown(c, word);
+    e->given = true;
+    if (e->o.type != CLOOB_OPTION_FLAG) return equals ? assign(c, e, equals + 1) : parse_value(c, e, argc, argv, i);
+    if (equals) return cli_usage(c, "--%s takes no value", e->flag);
+    return assign(c, e, off ? "False" : "True");
 }
 
 static int check_required(const command *c)
 {
-    for (const opt_row *r = c->options; r && r->name; r++)
-        if ((r->flags & OPT_REQUIRED) && !opt_given(r->name))
-            return cli_usage(c, "--%s %s is needed: %s", r->name, r->metavar ? r->metavar : "VALUE", r->help);
+    for (int i = 0; i < entry_count; i++) {
+        const opt_entry *e = &entries[i];
+        if ((e->flags & OPT_REQUIRED) && !e->given)
+            return cli_usage(c, "--%s %s is needed: %s", e->flag, e->o.values ? e->o.values : "VALUE", e->o.help);
+    }
     return -1;
 }
 
 int opt_parse(const command *c, int argc, char **argv, opt_list *rest)
 {
-    given_count = 0;
+    int count;
     *rest = (opt_list){ 0 };
-    set_defaults(opt_common_rows);
-    set_defaults(c->options);
+    opt_entries(c, &count);
+    set_defaults();
     for (int i = 1; i < argc;) {
         if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
-            opt_print_help(c);
+            help_print(c);
             return 0;
         }
         if (strcmp(argv[i], "--") == 0) {
             for (i++; i < argc; i++) positional_add(rest, argv[i]);
-        } else if (is_option(argv[i]) || is_letter(c, argv[i])) {
+        } else if (is_option(argv[i]) || is_letter(argv[i])) {
             int code = parse_option(c, argc, argv, &i);
             if (code >= 0) return code;
         } else {
@@ -241,34 +297,4 @@ int opt_parse(const command *c, int argc, char **argv, opt_list *rest)
         }
     }
     return check_required(c);
-}
-
-/* ---- help ---------------------------------------------------------------------------------------- */
-
-static void print_rows(const opt_row *rows)
-{
-    for (const opt_row *r = rows; r && r->name; r++) {
-        char left[80];
-        if (r->flags & OPT_HIDDEN) continue;
-        snprintf(left, sizeof left, "--%s%s%s", r->name, r->kind == OPT_FLAG ? "" : " ",
-                 r->kind == OPT_FLAG ? ""
-                 : r->metavar        ? r->metavar
-                                     : "VALUE");
-        printf("  %-34s%s%s", left, strlen(left) > 33 ? "\n                                    " : "", r->help);
-        if (r->flags & OPT_REQUIRED) printf(" (required)");
-        else if (r->fallback && r->fallback[0]) printf(" [%s]", r->fallback);
-        putchar('\n');
-    }
-}
-
-void opt_print_help(const command *c)
-{
-    printf("usage: cloob %s %s\n\n%s.\n", c->name, c->usage ? c->usage : "", c->help);
-    if (c->details) printf("\n%s\n", c->details);
-    if (c->options && c->options->name) {
-        printf("\noptions:\n");
-        print_rows(c->options);
-    }
-    printf("\ncommon options:\n");
-    print_rows(opt_common_rows);
 }

@@ -1,15 +1,18 @@
-/* Options of a command: one table from which parsing, defaults, help and man pages all come.
+/* Options of a command: tables from which parsing, defaults, help, man pages and shell completion all come.
  *
- *     static struct { const char *out; int64_t count; bool json; } o;
+ *     static struct { const char *out; int64_t count; cloob_data_options data; } o;
  *     static const opt_row rows[] = {
  *         { "out",   OPT_STRING, &o.out,   NULL,   "FILE", "where the result goes", OPT_REQUIRED },
  *         { "count", OPT_INT,    &o.count, "1000", "N",    "how many", OPT_POSITIVE },
  *         OPT_END
  *     };
+ *     static const opt_set sets[] = { { cloob_data_option_table, &o.data }, OPT_SETS_END };
+ *     const command cmd_count = { .name = "count", .run = run, .options = rows, .sets = sets, ... };
  *
- * `--name value` and `--name=value` are the same; `--flag` and `--no-flag` set booleans; `--` ends
- * options. A value that does not parse, an unknown name (with the nearest known one as a hint), a missing
- * required option: one line on stderr, exit code 2. */
+ * A command has rows of its own and sets of options that the library describes (cloob/options.h), which are the same in every
+ * command. `--name value` and `--name=value` are the same; `--flag` and `--no-flag` set booleans; `--` ends options. A value
+ * that does not parse, an unknown name (with the nearest known one as a hint), a missing required option: one line on stderr,
+ * exit code 2. */
 #ifndef CLI_OPT_H
 #define CLI_OPT_H
 
@@ -40,18 +43,43 @@ typedef struct opt_row {
     int flags;
 } opt_row;
 
+/* Options that the library describes, and the struct they go into. */
+typedef struct opt_set {
+    const cloob_option *(*table)(int64_t *count); /* NULL ends an array of them */
+    void *into;
+} opt_set;
+
+/* Which of the common options a command uses beyond threads, device, quiet and json; others are accepted, not shown. */
+enum { USES_SEED = 1, USES_PRECISION = 2 };
+
 typedef struct command command;
 struct command {
     const char *name;
     int (*run)(const command *self, int argc, char **argv); /* argv[0]: the name; returns the exit code */
     const char *help;                                       /* one line for the list of commands */
     const opt_row *options;                                 /* ends with OPT_END */
-    const char *usage;                                      /* what follows the name: "--checkpoint M [IMAGE...]" */
-    const char *details;                                    /* a paragraph or two, with an example; may be NULL */
+    const opt_set *sets;                                    /* ends with OPT_SETS_END; NULL: none */
+    int uses;
+    const char *usage;           /* what follows the name: "--checkpoint M [IMAGE...]" */
+    const char *details;         /* a paragraph or two, with an example; may be NULL */
+    const command *const *parts; /* commands below it (bench data); ends with NULL; NULL: none */
 };
 
 /* Every command, in the order help shows them; NULL ends. Defined in main.c. */
 extern const command *const commands[];
+
+/* One option of a command, wherever it comes from. */
+typedef struct opt_entry {
+    cloob_option o;
+    char flag[48];  /* the name with dashes */
+    void *into;     /* the struct of o.offset */
+    opt_list *list; /* of a command's own LIST */
+    int flags;
+    bool given;
+} opt_entry;
+
+/* All options of a command, the common ones last. Valid until the next call, here or by opt_parse. */
+opt_entry *opt_entries(const command *c, int *count);
 
 /* Sets defaults, parses argv[1..], leaves the positional words in *rest. Returns -1 to go on, or the exit
  * code to end with (0 after --help, 2 after a mistake, which has been told). */
@@ -60,7 +88,8 @@ int opt_parse(const command *c, int argc, char **argv, opt_list *rest);
 /* True when the user gave --name on the command line of the last opt_parse. */
 bool opt_given(const char *name);
 
-void opt_print_help(const command *c);
+/* The library names settings as `field`; the same text with the flags of the command that was parsed. */
+void opt_with_flags(const char *text, char *out, size_t size);
 
 /* Options every command has. */
 typedef struct opt_common {
@@ -74,9 +103,10 @@ extern opt_common common;
     {                                                                                                                  \
         NULL, OPT_FLAG, NULL, NULL, NULL, NULL, 0                                                                      \
     }
-
-/* The rows themselves live in opt.c and are appended to every command's table by parsing and help. */
-extern const opt_row opt_common_rows[];
+#define OPT_SETS_END                                                                                                   \
+    {                                                                                                                  \
+        NULL, NULL                                                                                                     \
+    }
 
 /* A context from the common options; log lines go to stderr. Never NULL. */
 cloob_ctx *cli_context(void);

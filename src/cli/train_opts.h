@@ -1,11 +1,9 @@
-/* The options of training, shared by the commands that train.
+/* The options of training, for the commands that train: those of cloob_train_option_table, and --preset.
  *
  *     static cloob_train_options o;
- *     static cli_train_more more;
- *     static const opt_row rows[] = {
- *     #include "cli/train_opts.def"
- *         OPT_END,
- *     };
+ *     static const char *preset;
+ *     static const opt_row rows[] = { CLI_PRESET_ROW(preset), OPT_END };
+ *     static const opt_set sets[] = { { cloob_train_option_table, &o }, OPT_SETS_END };
  *
  * and after opt_parse, cli_train_fill. */
 #ifndef CLI_TRAIN_OPTS_H
@@ -13,14 +11,12 @@
 
 #include "cli/commands.h"
 
-/* What is not a field of cloob_train_options as it is typed. */
-typedef struct cli_train_more {
-    const char *preset, *separator;
-    opt_list aug_cfg, image_mean, image_std;
-} cli_train_more;
+#define CLI_PRESET_ROW(preset)                                                                                         \
+    {                                                                                                                  \
+        "preset", OPT_STRING, &preset, NULL, "cc|yfcc", "one of the paper's recipes; flags that are given win", 0      \
+    }
 
-/* Applies the recipe and the common options, sets progress and stopping by Ctrl-C. Returns -1 to go on, or the exit code. */
-int cli_train_fill(const command *self, cloob_ctx *ctx, int argc, char **argv, cloob_train_options *o,
-                   cli_train_more *more);
+/* Applies the recipe, if one was named, sets progress and stopping by Ctrl-C. Returns -1 to go on, or the exit code. */
+int cli_train_fill(const command *self, cloob_ctx *ctx, const char *preset, cloob_train_options *o);
 
 #endif

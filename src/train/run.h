@@ -12,8 +12,9 @@
 #include "train/memory_budget.h"
 
 typedef struct run {
-    const cloob_train_options *o;
-    comm *c, *gpus; /* ranks, in host memory; the same in GPU memory, NULL where c serves */
+    cloob_train_options options;  /* the caller's, with what they leave open filled in */
+    const cloob_train_options *o; /* those */
+    comm *c, *gpus;               /* ranks, in host memory; the same in GPU memory, NULL where c serves */
     device *dev;
     dataset *train, *val;
     tokenizer *tok;

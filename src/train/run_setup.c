@@ -370,10 +370,12 @@ static void describe(cloob_ctx *ctx, run *r)
 
 cloob_status run_open(cloob_ctx *ctx, run *r, const cloob_train_options *o)
 {
-    *r = (run){ .o = o };
+    *r = (run){ .options = *o };
+    r->o = &r->options;
+    settings_fill(&r->options);
     r->started = r->last_saved = run_clock();
     step_options_init(&r->so);
-    CLOOB_TRY(run_check_options(ctx, o));
+    CLOOB_TRY(run_check_options(ctx, r->o));
     CLOOB_TRY(open_device(ctx, r));
     /* A rank that fails between two of these tells the others, which would wait for it forever. */
     CLOOB_TRY(comm_agree(ctx, r->c, open_data(ctx, r)));

@@ -13,4 +13,7 @@ typedef enum settings_part {
 /* Keys are the members' names, which are the flags' with underscores; None, True and False as Python writes them. */
 void settings_put(sbuf *out, const cloob_train_options *o, settings_part part);
 
+/* Strings that are NULL become their defaults. */
+void settings_fill(cloob_train_options *o);
+
 #endif

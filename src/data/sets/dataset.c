@@ -17,17 +17,6 @@ struct dataset {
     double total_weight;
 };
 
-void dataset_options_init(dataset_options *o)
-{
-    *o = (dataset_options){ .type = "auto",
-                            .csv_separator = '\t',
-                            .csv_image_key = "filepath",
-                            .csv_caption_key = "title",
-                            .image_key = "jpg;png;jpeg;webp",
-                            .text_key = "txt",
-                            .max_pixels = 25000000 };
-}
-
 /* ---- one source -------------------------------------------------------------------------------------------
  */
 
@@ -154,10 +143,12 @@ static cloob_status open_parts(cloob_ctx *ctx, const name_list *names, const dat
 
 cloob_status dataset_open(cloob_ctx *ctx, const char *source, const dataset_options *o, dataset **out)
 {
-    dataset_options defaults;
+    dataset_options own;
     name_list names = { 0 };
-    dataset_options_init(&defaults);
-    if (!o) o = &defaults;
+    if (o) own = *o;
+    else dataset_options_init(&own);
+    if (own.cache && strcmp(own.cache, "none") == 0) own.cache = "";
+    o = &own;
     *out = NULL;
     if (!source && o->type && strcmp(o->type, "synthetic") == 0) source = "synthetic";
     if (!source) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "no data set named");

@@ -1,5 +1,11 @@
-/* From the words of a command line to an open model. */
-#include "cli/model_opts.h"
+/* From the words of a command line to data sets and models. */
+#include "cli/shared_opts.h"
+
+const cloob_data_options *cli_data_ready(cloob_data_options *o)
+{
+    o->seed = (uint64_t)common.seed;
+    return o;
+}
 
 cloob_status cli_model_open(cloob_ctx *ctx, const cli_model *from, bool invariant, cloob_model **out)
 {

@@ -1,0 +1,38 @@
+/* What commands that use a model or read data have in common. Data sets: put
+ *
+ *     static const opt_set sets[] = { { cloob_data_option_table, &o.how }, OPT_SETS_END };
+ *
+ * beside the command's rows, and read o.how, a cloob_data_options, after cli_data_ready. */
+#ifndef CLI_SHARED_OPTS_H
+#define CLI_SHARED_OPTS_H
+
+#include "cli/opt.h"
+
+/* What opt_parse left, with what the common options say of it. */
+const cloob_data_options *cli_data_ready(cloob_data_options *o);
+
+typedef struct cli_model {
+    const char *checkpoint, *vocab, *config;
+    bool no_invariant;
+    int64_t batch;
+} cli_model;
+
+/* required: OPT_REQUIRED, or 0 where a command can do without a model. */
+/* clang-format off */
+#define CLI_MODEL_ROWS(m, required)                                                                                    \
+    { "checkpoint", OPT_STRING, &(m).checkpoint, NULL, "M",                                                            \
+      "weights: ours, or any format cloob convert reads", required },                                                  \
+    { "vocab", OPT_STRING, &(m).vocab, NULL, "FILE", "merges, where the weights hold no tokenizer", 0 },               \
+    { "config", OPT_STRING, &(m).config, NULL, "MODEL",                                                                \
+      "a model's name or a .json file, where shapes do not tell everything", 0 }
+
+#define CLI_INVARIANT_ROWS(m)                                                                                          \
+    { "no-invariant", OPT_FLAG, &(m).no_invariant, NULL, NULL,                                                         \
+      "work rows out in batches: faster, and the last bits depend on the batch", 0 },                                  \
+    { "batch", OPT_INT, &(m).batch, "32", "N", "rows at a time with --no-invariant", OPT_POSITIVE }
+/* clang-format on */
+
+/* Opens the model with the common options. invariant: what holds unless --no-invariant is given. */
+cloob_status cli_model_open(cloob_ctx *ctx, const cli_model *o, bool invariant, cloob_model **out);
+
+#endif

@@ -1,0 +1,264 @@
+/* Options as texts: setting, checking and telling one member of a struct by its row. */
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cloob/options.h"
+#include "core/sbuf.h"
+
+/* ---- names --------------------------------------------------------------------------------------- */
+
+static bool same_name(const char *a, const char *b)
+{
+    if (!a) return false;
+    for (; *a && *b; a++, b++)
+        if ((*a == '-' ? '_' : *a) != (*b == '-' ? '_' : *b)) return false;
+    return *a == *b;
+}
+
+const cloob_option *cloob_option_find(const cloob_option *table, int64_t count, const char *name)
+{
+    for (int64_t i = 0; i < count; i++)
+        if (same_name(table[i].name, name) || same_name(table[i].alias, name)) return &table[i];
+    for (int64_t i = 0; i < count; i++)
+        if (same_name(table[i].field, name)) return &table[i];
+    return NULL;
+}
+
+/* ---- ranges and choices -------------------------------------------------------------------------- */
+
+/* "[1,)", "(0,1]", "[0,1024]"; an end that is left out is open. */
+typedef struct interval {
+    double min, max;
+    bool above, below; /* the end itself does not belong to it */
+} interval;
+
+static interval range_of(const cloob_option *o)
+{
+    interval r = { -INFINITY, INFINITY, false, false };
+    if (!o->range) return r;
+    const char *comma = strchr(o->range, ',');
+    if (o->range + 1 < comma) r.min = strtod(o->range + 1, NULL);
+    if (comma[1] != ')' && comma[1] != ']') r.max = strtod(comma + 1, NULL);
+    r.above = o->range[0] == '(';
+    r.below = o->range[strlen(o->range) - 1] == ')';
+    return r;
+}
+
+static bool in_range(const cloob_option *o, double v)
+{
+    interval r = range_of(o);
+    if (!isfinite(v) || v < r.min || v > r.max) return false;
+    return !(r.above && v <= r.min) && !(r.below && v >= r.max);
+}
+
+bool cloob_option_has_choices(const cloob_option *o)
+{
+    if (!o->values || !strchr(o->values, '|')) return false;
+    for (const char *c = o->values; *c; c++)
+        if (*c >= 'A' && *c <= 'Z') return false;
+    return true;
+}
+
+static bool is_choice(const cloob_option *o, const char *word)
+{
+    size_t n = strlen(word);
+    for (const char *c = o->values; c; c = strchr(c, '|') ? strchr(c, '|') + 1 : NULL)
+        if (strncmp(c, word, n) == 0 && (c[n] == '|' || c[n] == '\0')) return true;
+    return false;
+}
+
+static int numbers_of(const cloob_option *o)
+{
+    return o->type == CLOOB_OPTION_NUMBERS_3 ? 3 : o->type == CLOOB_OPTION_NUMBERS_4 ? 4 : 1;
+}
+
+bool cloob_option_valid(const cloob_option *o, const void *options)
+{
+    const void *at = (const char *)options + o->offset;
+    const char *word;
+    switch (o->type) {
+    case CLOOB_OPTION_INT: return in_range(o, (double)*(const int64_t *)at);
+    case CLOOB_OPTION_AUTO: return *(const double *)at < 0 || in_range(o, *(const double *)at);
+    case CLOOB_OPTION_NUMBER:
+    case CLOOB_OPTION_NUMBERS_3:
+    case CLOOB_OPTION_NUMBERS_4:
+        for (int i = 0; i < numbers_of(o); i++)
+            if (!in_range(o, ((const double *)at)[i])) return false;
+        return true;
+    case CLOOB_OPTION_CHAR: return *(const char *)at != '\0';
+    case CLOOB_OPTION_STRING:
+        word = *(const char *const *)at;
+        return !word || !cloob_option_has_choices(o) || is_choice(o, word);
+    default: return true;
+    }
+}
+
+static void put_range(sbuf *out, const cloob_option *o)
+{
+    interval r = range_of(o);
+    if (isfinite(r.min) && isfinite(r.max) && !r.above && !r.below)
+        sbuf_printf(out, " between %.15g and %.15g", r.min, r.max);
+    else if (isfinite(r.min) && isfinite(r.max))
+        sbuf_printf(out, " %s %.15g and %s %.15g", r.above ? "above" : "of at least", r.min,
+                    r.below ? "below" : "at most", r.max);
+    else if (isfinite(r.min) && r.above) sbuf_printf(out, " above %.15g", r.min);
+    else if (isfinite(r.min)) sbuf_printf(out, " of %.15g or more", r.min);
+}
+
+void cloob_option_rule(const cloob_option *o, char *out, size_t size)
+{
+    sbuf s = { 0 };
+    sbuf_puts(&s, "must be ");
+    switch (o->type) {
+    case CLOOB_OPTION_INT: sbuf_puts(&s, "a whole number"), put_range(&s, o); break;
+    case CLOOB_OPTION_NUMBER: sbuf_puts(&s, "a number"), put_range(&s, o); break;
+    case CLOOB_OPTION_AUTO: sbuf_puts(&s, "auto, or a number"), put_range(&s, o); break;
+    case CLOOB_OPTION_NUMBERS_3:
+    case CLOOB_OPTION_NUMBERS_4: sbuf_printf(&s, "%d numbers", numbers_of(o)), put_range(&s, o); break;
+    case CLOOB_OPTION_CHAR: sbuf_puts(&s, "one character, or tab"); break;
+    case CLOOB_OPTION_FLAG: sbuf_puts(&s, "True or False"); break;
+    case CLOOB_OPTION_STRING: sbuf_printf(&s, cloob_option_has_choices(o) ? "one of %s" : "a text", o->values); break;
+    case CLOOB_OPTION_LIST: sbuf_puts(&s, "a list of texts"); break;
+    }
+    snprintf(out, size, "%s", s.data ? s.data : "");
+    sbuf_release(&s);
+}
+
+/* ---- from text ----------------------------------------------------------------------------------- */
+
+static bool parse_int(const char *text, int64_t *out)
+{
+    char *end;
+    errno = 0;
+    long long v = strtoll(text, &end, 10);
+    if (errno || end == text || *end) return false;
+    *out = v;
+    return true;
+}
+
+static bool parse_numbers(const char *text, int count, double *out)
+{
+    int n = 0;
+    while (*text) {
+        char *end;
+        double v = strtod(text, &end);
+        if (end == text || n == count || !isfinite(v) || (*end && *end != ',' && *end != ' ')) return false;
+        out[n++] = v;
+        text = end;
+        while (*text == ' ' || *text == ',') text++;
+    }
+    return n == count;
+}
+
+static bool parse_flag(const char *text, bool *out)
+{
+    *out = strcmp(text, "True") == 0 || strcmp(text, "true") == 0 || strcmp(text, "1") == 0;
+    return *out || strcmp(text, "False") == 0 || strcmp(text, "false") == 0 || strcmp(text, "0") == 0;
+}
+
+static bool parse_char(const char *text, char *out)
+{
+    if (strcmp(text, "\\t") == 0 || strcmp(text, "tab") == 0) text = "\t";
+    *out = text[0];
+    return text[0] && !text[1];
+}
+
+static bool parse(const cloob_option *o, const char *text, void *at)
+{
+    switch (o->type) {
+    case CLOOB_OPTION_FLAG: return parse_flag(text, at);
+    case CLOOB_OPTION_INT: return parse_int(text, at);
+    case CLOOB_OPTION_AUTO:
+        if (strcmp(text, "auto") != 0) return parse_numbers(text, 1, at) && *(double *)at >= 0;
+        *(double *)at = -1;
+        return true;
+    case CLOOB_OPTION_NUMBER:
+    case CLOOB_OPTION_NUMBERS_3:
+    case CLOOB_OPTION_NUMBERS_4: return parse_numbers(text, numbers_of(o), at);
+    case CLOOB_OPTION_CHAR: return parse_char(text, at);
+    case CLOOB_OPTION_STRING: *(const char **)at = text; return true;
+    case CLOOB_OPTION_LIST: return false;
+    }
+    return false;
+}
+
+bool cloob_option_set(const cloob_option *o, void *options, const char *text)
+{
+    return parse(o, text, (char *)options + o->offset) && cloob_option_valid(o, options);
+}
+
+static size_t size_of(const cloob_option *o)
+{
+    switch (o->type) {
+    case CLOOB_OPTION_FLAG: return sizeof(bool);
+    case CLOOB_OPTION_INT: return sizeof(int64_t);
+    case CLOOB_OPTION_CHAR: return sizeof(char);
+    case CLOOB_OPTION_STRING: return sizeof(const char *);
+    case CLOOB_OPTION_LIST: return sizeof(const char *const *) + sizeof(int64_t);
+    default: return (size_t)numbers_of(o) * sizeof(double);
+    }
+}
+
+void cloob_option_copy(const cloob_option *o, const void *from, void *to)
+{
+    memcpy((char *)to + o->offset, (const char *)from + o->offset, size_of(o));
+}
+
+void cloob_option_defaults(const cloob_option *table, int64_t count, void *options)
+{
+    for (int64_t i = 0; i < count; i++) {
+        memset((char *)options + table[i].offset, 0, size_of(&table[i]));
+        if (table[i].fallback) parse(&table[i], table[i].fallback, (char *)options + table[i].offset);
+    }
+}
+
+/* ---- to text ------------------------------------------------------------------------------------- */
+
+/* The shortest text that reads back as the same number. */
+static void put_number(sbuf *out, double v)
+{
+    char text[40];
+    for (int digits = 6; digits <= 17; digits++) {
+        snprintf(text, sizeof text, "%.*g", digits, v);
+        if (strtod(text, NULL) == v) break;
+    }
+    sbuf_puts(out, text);
+}
+
+static void put_list(sbuf *out, const void *at)
+{
+    const char *const *item = *(const char *const *const *)at;
+    int64_t count = *(const int64_t *)((const char *)at + sizeof item);
+    if (count == 0) sbuf_puts(out, "None");
+    for (int64_t i = 0; i < count; i++) sbuf_printf(out, "%s%s", i ? " " : "", item[i]);
+}
+
+char *cloob_option_get(const cloob_option *o, const void *options)
+{
+    const void *at = (const char *)options + o->offset;
+    const char *word = o->type == CLOOB_OPTION_STRING ? *(const char *const *)at : NULL;
+    sbuf s = { 0 };
+    switch (o->type) {
+    case CLOOB_OPTION_FLAG: sbuf_puts(&s, *(const bool *)at ? "True" : "False"); break;
+    case CLOOB_OPTION_INT: sbuf_printf(&s, "%lld", (long long)*(const int64_t *)at); break;
+    case CLOOB_OPTION_AUTO:
+        if (*(const double *)at < 0) sbuf_puts(&s, "auto");
+        else put_number(&s, *(const double *)at);
+        break;
+    case CLOOB_OPTION_NUMBER:
+    case CLOOB_OPTION_NUMBERS_3:
+    case CLOOB_OPTION_NUMBERS_4:
+        for (int i = 0; i < numbers_of(o); i++) sbuf_puts(&s, i ? " " : ""), put_number(&s, ((const double *)at)[i]);
+        break;
+    case CLOOB_OPTION_CHAR:
+        if (*(const char *)at == '\t') sbuf_puts(&s, "tab");
+        else sbuf_putc(&s, *(const char *)at);
+        break;
+    case CLOOB_OPTION_STRING: sbuf_puts(&s, word ? word : "None"); break;
+    case CLOOB_OPTION_LIST: put_list(&s, at); break;
+    }
+    return sbuf_detach(&s);
+}
