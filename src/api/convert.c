@@ -7,7 +7,6 @@
 
 #include "data/text/tokenizer.h"
 #include "model/interchange.h"
-#include "train/checkpoint.h"
 
 void cloob_convert_options_init(cloob_convert_options *o) { *o = (cloob_convert_options){ 0 }; }
 
@@ -155,7 +154,7 @@ static cloob_status change_dtype(cloob_ctx *ctx, const char *name, weights *w)
         if (!t->data) return ctx_no_memory(ctx, tensor_bytes(t), w->entry[i].name);
         dtype_convert(type, t->data, from.dtype, from.data, tensor_count(t));
     }
-    return weights_set_meta(ctx, w, "checksum", NULL); /* of other bytes */
+    return CLOOB_OK;
 }
 
 /* ---- converting ---------------------------------------------------------------------------------- */
@@ -215,8 +214,7 @@ cloob_status cloob_weights_verify(cloob_ctx *ctx, const char *path, bool *stored
     weights w;
     *stored = false;
     CLOOB_TRY(weights_read_native(ctx, path, &w));
-    *stored = weights_get_meta(&w, "checksum") != NULL;
-    cloob_status status = checkpoint_verify(ctx, path, &w);
+    cloob_status status = weights_verify(ctx, path, &w, stored);
     weights_release(&w);
     return status;
 }

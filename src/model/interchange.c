@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "model/digest.h"
 #include "model/shapes.h"
 #include "model/source.h"
 
@@ -93,6 +94,15 @@ static cloob_status pick_file(cloob_ctx *ctx, const char *path, char **out)
                     "%s: a folder without model.safetensors, open_clip_model.safetensors or their .bin forms", path);
 }
 
+/* A damaged or edited file of ours is told before its weights are used. */
+static cloob_status open_safetensors(cloob_ctx *ctx, const char *path, st_file *f)
+{
+    CLOOB_TRY(st_open(ctx, path, f));
+    const char *format = st_meta_get(f, "format");
+    if (!format || strcmp(format, "cloob") != 0) return CLOOB_OK;
+    return digest_check_model(ctx, path, &(digest_input){ f->entry, f->count, f->meta, f->meta_count });
+}
+
 static cloob_status open_file(reader *r, const char *path)
 {
     static const char *const layout[] = { "torch zip", "TorchScript", "torch stream" };
@@ -102,7 +112,7 @@ static cloob_status open_file(reader *r, const char *path)
     bool torch = torch_looks_like(map.data, map.size) || (n > 3 && strcmp(path + n - 3, ".pt") == 0);
     file_map_close(&map);
     r->report->container = "safetensors";
-    if (!torch) return st_open(r->ctx, path, &r->w->st);
+    if (!torch) return open_safetensors(r->ctx, path, &r->w->st);
     CLOOB_TRY(torch_open(r->ctx, path, &r->w->torch));
     r->report->container = layout[r->w->torch.layout];
     return CLOOB_OK;
@@ -238,7 +248,11 @@ static bool harmless(const char *name)
 }
 
 /* The state of a run of ours, in tensors and metadata, stays behind; so does the checksum that covers it. */
-static bool is_training(const char *name) { return strncmp(name, "train.", 6) == 0 || strcmp(name, "checksum") == 0; }
+static bool is_training(const char *name)
+{
+    return strncmp(name, "train.", 6) == 0 || strncmp(name, "digest.", 7) == 0 || strcmp(name, "checksum") == 0 ||
+           strcmp(name, "file_version") == 0;
+}
 
 static cloob_status note_rest(reader *r)
 {

@@ -1,8 +1,10 @@
 /* Named tensors with a configuration, and the native file. */
 #include "model/weights.h"
 
+#include <stdio.h>
 #include <string.h>
 
+#include "model/digest.h"
 #include "model/shapes.h"
 
 void weights_init(weights *w) { *w = (weights){ 0 }; }
@@ -128,6 +130,7 @@ static cloob_status read_native(cloob_ctx *ctx, const char *path, weights *w)
     if (!format || strcmp(format, "cloob") != 0)
         return ctx_fail(ctx, CLOOB_ERR_FORMAT,
                         "%s: not a checkpoint of ours; cloob convert makes one from other weights", path);
+    CLOOB_TRY(digest_check_model(ctx, path, &(digest_input){ w->st.entry, w->st.count, w->st.meta, w->st.meta_count }));
     CLOOB_TRY(read_config(ctx, path, st_meta_get(&w->st, "config"), &w->config));
     for (int64_t i = 0; i < w->st.meta_count; i++)
         CLOOB_TRY(weights_set_meta(ctx, w, w->st.meta[i].key, w->st.meta[i].value));
@@ -160,8 +163,27 @@ static cloob_status describe(cloob_ctx *ctx, weights *w)
     return status;
 }
 
+cloob_status weights_verify(cloob_ctx *ctx, const char *path, const weights *w, bool *stored)
+{
+    return digest_check_train(ctx, path, &(digest_input){ w->entry, w->count, w->meta, w->meta_count }, stored);
+}
+
+/* After everything else is in place. */
+static cloob_status seal(cloob_ctx *ctx, weights *w)
+{
+    char text[DIGEST_TEXT];
+    snprintf(text, sizeof text, "%d", DIGEST_FILE_VERSION);
+    CLOOB_TRY(weights_set_meta(ctx, w, "checksum", NULL)); /* of an older file */
+    CLOOB_TRY(weights_set_meta(ctx, w, "file_version", text));
+    CLOOB_TRY(digest_train(ctx, &(digest_input){ w->entry, w->count, w->meta, w->meta_count }, text));
+    CLOOB_TRY(weights_set_meta(ctx, w, "digest.train", text));
+    CLOOB_TRY(digest_model(ctx, &(digest_input){ w->entry, w->count, w->meta, w->meta_count }, text));
+    return weights_set_meta(ctx, w, "digest.model", text);
+}
+
 cloob_status weights_write_native(cloob_ctx *ctx, const char *path, weights *w)
 {
     CLOOB_TRY(describe(ctx, w));
+    CLOOB_TRY(seal(ctx, w));
     return st_write(ctx, path, w->entry, w->count, w->meta, w->meta_count);
 }

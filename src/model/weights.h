@@ -11,6 +11,7 @@
  *     activation    "quickgelu" or "gelu"
  *     preprocess    JSON: size, mean, std, resize, interpolation
  *     version       of the program that wrote it
+ *     file_version, digest.model, digest.train     see model/digest.h
  * and, where known, tokenizer (the text of its merges), method, inv_tau, scale_hopfield, epoch, run.
  *
  *     weights w;
@@ -50,9 +51,11 @@ const char *weights_get_meta(const weights *w, const char *key); /* NULL when ab
 /* One line that lists what is missing or has another shape than the configuration wants; OK when nothing. */
 cloob_status weights_check(cloob_ctx *ctx, const weights *w, const char *path);
 
-/* Reads a file that says format "cloob"; checks names and shapes against its configuration. */
+/* Reads a file that says format "cloob"; checks its version and checksum, and names and shapes against its configuration. */
 cloob_status weights_read_native(cloob_ctx *ctx, const char *path, weights *w);
-/* Sets format, config, activation, preprocess and version, then writes beside and renames. */
+/* What reading leaves unchecked: the training state. *stored tells whether the file has a checksum at all. */
+cloob_status weights_verify(cloob_ctx *ctx, const char *path, const weights *w, bool *stored);
+/* Sets format, config, activation, preprocess, versions and checksums, then writes atomically. */
 cloob_status weights_write_native(cloob_ctx *ctx, const char *path, weights *w);
 
 #endif

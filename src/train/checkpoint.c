@@ -9,41 +9,10 @@
 #include "core/checked.h"
 #include "core/json.h"
 
-/* ---- checksum ------------------------------------------------------------------------------------ */
-
-/* FNV-1a over 8-byte words and the tail, seeded by the name: enough to tell damage, fast enough for gigabytes. */
-static uint64_t hash_bytes(uint64_t h, const void *data, size_t n)
-{
-    const unsigned char *p = data;
-    for (; n >= 8; p += 8, n -= 8) {
-        uint64_t word;
-        memcpy(&word, p, 8);
-        h = (h ^ word) * 0x100000001B3u;
-        h ^= h >> 29;
-    }
-    for (; n; p++, n--) h = (h ^ *p) * 0x100000001B3u;
-    return h;
-}
-
-static void checksum(const weights *w, char text[17])
-{
-    uint64_t h = 0xCBF29CE484222325u;
-    for (int64_t i = 0; i < w->count; i++) {
-        h = hash_bytes(h, w->entry[i].name, strlen(w->entry[i].name));
-        h = hash_bytes(h, w->entry[i].t.data, tensor_bytes(&w->entry[i].t));
-    }
-    snprintf(text, 17, "%016llx", (unsigned long long)h);
-}
-
 cloob_status checkpoint_verify(cloob_ctx *ctx, const char *path, const weights *w)
 {
-    char text[17];
-    const char *stored = weights_get_meta(w, "checksum");
-    if (!stored) return CLOOB_OK;
-    checksum(w, text);
-    if (strcmp(text, stored) == 0) return CLOOB_OK;
-    return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: damaged (checksum %s, expected %s); use an earlier checkpoint", path,
-                    text, stored);
+    bool stored;
+    return weights_verify(ctx, path, w, &stored);
 }
 
 /* ---- writing ------------------------------------------------------------------------------------- */
@@ -96,7 +65,6 @@ static cloob_status add_debt(cloob_ctx *ctx, weights *w, const epoch_debt *d)
 static cloob_status add_meta(cloob_ctx *ctx, weights *w, const step_state *st, const run_position *at,
                              const checkpoint_meta *m)
 {
-    char sum[17];
     for (int i = 0; i < 6; i++) CLOOB_TRY(set_number(ctx, w, scalar_names[i], st->scalar[i]));
     CLOOB_TRY(set_int(ctx, w, "train.count", st->count));
     CLOOB_TRY(set_int(ctx, w, "train.epoch", at->epoch));
@@ -113,9 +81,7 @@ static cloob_status add_meta(cloob_ctx *ctx, weights *w, const step_state *st, c
     CLOOB_TRY(weights_set_meta(ctx, w, "run", m->name));
     CLOOB_TRY(weights_set_meta(ctx, w, "train.options", m->options));
     CLOOB_TRY(set_number(ctx, w, "inv_tau", m->inv_tau));
-    CLOOB_TRY(set_number(ctx, w, "scale_hopfield", m->beta));
-    checksum(w, sum);
-    return weights_set_meta(ctx, w, "checksum", sum);
+    return set_number(ctx, w, "scale_hopfield", m->beta);
 }
 
 cloob_status checkpoint_write(cloob_ctx *ctx, const char *path, step *s, const run_position *at,

@@ -1,8 +1,9 @@
 /* Checkpoints: a model file of ours (model/weights.h) that also holds the whole state of a run.
  *
  * Weights stand under their canonical names; optimizer moments under "train.m.NAME" and "train.v.NAME", averaged weights under
- * "train.ema.NAME", a queue of embeddings under "train.queue.image" and "train.queue.text"; counters and scales in the metadata, with a checksum over every tensor's bytes. Files are written
- * beside and renamed, so a reader finds the old one or the new one. */
+ * "train.ema.NAME", a queue of embeddings under "train.queue.image" and "train.queue.text"; counters and scales in
+ * the metadata. The checksums of model/digest.h cover all of it. Files are written atomically: a reader finds the old one or
+ * the new one. */
 #ifndef TRAIN_CHECKPOINT_H
 #define TRAIN_CHECKPOINT_H
 
@@ -41,7 +42,7 @@ cloob_status checkpoint_write(cloob_ctx *ctx, const char *path, step *s, const r
  * a wrong checksum is refused and changes nothing. */
 cloob_status checkpoint_read(cloob_ctx *ctx, const char *path, step *s, run_position *at);
 
-/* Checks the checksum of a model file that has one. */
+/* Checks the checksum over the training state of a file that has one; reading checked the rest. */
 cloob_status checkpoint_verify(cloob_ctx *ctx, const char *path, const weights *w);
 
 #endif

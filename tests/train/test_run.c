@@ -115,7 +115,7 @@ static bool same_checkpoint(const char *a, const char *b)
         if (!same) printf("  %s differs\n", x.entry[i].name);
     }
     static const char *const keys[] = { "train.updates", "train.epoch", "train.step_in_epoch", "train.logit_inv_tau",
-                                        "checksum" };
+                                        "digest.train" };
     for (int k = 0; k < 5 && same; k++)
         same = strcmp(weights_get_meta(&x, keys[k]), weights_get_meta(&y, keys[k])) == 0;
     weights_release(&x);

@@ -1,0 +1,174 @@
+/* Hashes of tensors and metadata, and what they say about a file. */
+#include "model/digest.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/hash.h"
+#include "core/pool.h"
+
+enum { PIECE = 1 << 20 }; /* hashed by one thread; part of the definition */
+
+static bool is_train(const char *name) { return strncmp(name, "train.", 6) == 0; }
+
+static uint64_t hash_text(uint64_t h, const char *text) { return hash64(h, text, strlen(text) + 1); }
+
+/* ---- tensors ------------------------------------------------------------------------------------- */
+
+typedef struct piece_job {
+    const unsigned char *data;
+    size_t bytes;
+    uint64_t *out;
+} piece_job;
+
+static void hash_pieces(void *arg, int64_t begin, int64_t end, int thread)
+{
+    const piece_job *j = arg;
+    (void)thread;
+    for (int64_t i = begin; i < end; i++) {
+        size_t at = (size_t)i * PIECE, left = j->bytes - at;
+        j->out[i] = hash64((uint64_t)i, j->data + at, left < PIECE ? left : PIECE);
+    }
+}
+
+static cloob_status hash_data(cloob_ctx *ctx, const tensor *t, uint64_t *h)
+{
+    piece_job j = { t->data, tensor_bytes(t), NULL };
+    int64_t n = (int64_t)((j.bytes + PIECE - 1) / PIECE);
+    uint64_t one[1];
+    j.out = n <= 1 ? one : malloc((size_t)n * sizeof *j.out);
+    if (!j.out) return ctx_no_memory(ctx, (size_t)n * sizeof *j.out, "a checksum");
+    pool_for(ctx, n, 4, hash_pieces, &j);
+    *h = hash64(*h, j.out, (size_t)n * sizeof *j.out);
+    if (j.out != one) free(j.out);
+    return CLOOB_OK;
+}
+
+static cloob_status hash_tensor(cloob_ctx *ctx, const st_entry *e, uint64_t *h)
+{
+    *h = hash_text(0, e->name);
+    *h = hash_text(*h, dtype_name(e->t.dtype));
+    *h = hash64(*h, e->t.dim, (size_t)e->t.ndim * sizeof *e->t.dim);
+    return hash_data(ctx, &e->t, h);
+}
+
+/* A sum of well-mixed hashes does not depend on the order; names are unique, so nothing cancels. */
+static cloob_status hash_tensors(cloob_ctx *ctx, const digest_input *in, bool train, uint64_t *sum)
+{
+    *sum = 0;
+    for (int64_t i = 0; i < in->count; i++) {
+        uint64_t h;
+        if (is_train(in->entry[i].name) != train) continue;
+        CLOOB_TRY(hash_tensor(ctx, &in->entry[i], &h));
+        *sum += h;
+    }
+    return CLOOB_OK;
+}
+
+static uint64_t hash_metadata(const digest_input *in)
+{
+    uint64_t sum = 0;
+    for (int64_t i = 0; i < in->meta_count; i++)
+        if (strcmp(in->meta[i].key, "digest.model") != 0)
+            sum += hash_text(hash_text(1, in->meta[i].key), in->meta[i].value);
+    return sum;
+}
+
+/* ---- the two values ------------------------------------------------------------------------------ */
+
+static void put(char text[DIGEST_TEXT], uint64_t h) { snprintf(text, DIGEST_TEXT, "%016llx", (unsigned long long)h); }
+
+cloob_status digest_train(cloob_ctx *ctx, const digest_input *in, char text[DIGEST_TEXT])
+{
+    uint64_t sum;
+    CLOOB_TRY(hash_tensors(ctx, in, true, &sum));
+    put(text, hash64(2, &sum, sizeof sum));
+    return CLOOB_OK;
+}
+
+cloob_status digest_model(cloob_ctx *ctx, const digest_input *in, char text[DIGEST_TEXT])
+{
+    uint64_t sum[2] = { 0, hash_metadata(in) };
+    CLOOB_TRY(hash_tensors(ctx, in, false, &sum[0]));
+    put(text, hash64(3, sum, sizeof sum));
+    return CLOOB_OK;
+}
+
+/* ---- checking ------------------------------------------------------------------------------------ */
+
+static const char *meta_of(const digest_input *in, const char *key)
+{
+    for (int64_t i = 0; i < in->meta_count; i++)
+        if (strcmp(in->meta[i].key, key) == 0) return in->meta[i].value;
+    return NULL;
+}
+
+static cloob_status check_version(cloob_ctx *ctx, const char *path, const digest_input *in)
+{
+    const char *text = meta_of(in, "file_version"), *program = meta_of(in, "version");
+    char *end;
+    errno = 0;
+    long n = text ? strtol(text, &end, 10) : 0;
+    if (text && (errno || end == text || *end || n < 0))
+        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: damaged (file version \"%.20s\")", path, text);
+    if (n <= DIGEST_FILE_VERSION) return CLOOB_OK;
+    return ctx_fail(
+        ctx, CLOOB_ERR_FORMAT,
+        "%s: has file version %ld (written by cloob %.20s), this is cloob %s and reads up to %d; use a newer cloob",
+        path, n, program ? program : "?", cloob_version(), DIGEST_FILE_VERSION);
+}
+
+static cloob_status compare(cloob_ctx *ctx, const char *path, const char *what, const char *have, const char *want)
+{
+    if (strcmp(have, want) == 0) return CLOOB_OK;
+    return ctx_fail(ctx, CLOOB_ERR_FORMAT,
+                    "%s: damaged or edited (checksum of %s is %s, %.16s is stored); use an earlier checkpoint", path,
+                    what, have, want);
+}
+
+cloob_status digest_check_model(cloob_ctx *ctx, const char *path, const digest_input *in)
+{
+    char have[DIGEST_TEXT];
+    const char *want = meta_of(in, "digest.model");
+    CLOOB_TRY(check_version(ctx, path, in));
+    if (!want && !meta_of(in, "file_version")) return CLOOB_OK;
+    if (!want) return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: damaged or edited: its checksum is gone", path);
+    CLOOB_TRY(digest_model(ctx, in, have));
+    return compare(ctx, path, "weights and metadata", have, want);
+}
+
+/* FNV-1a over 8-byte words and the tail, as files of before 0.2 have it. */
+static uint64_t hash_old(uint64_t h, const void *data, size_t n)
+{
+    const unsigned char *p = data;
+    for (; n >= 8; p += 8, n -= 8) {
+        uint64_t word;
+        memcpy(&word, p, 8);
+        h = (h ^ word) * 0x100000001B3u;
+        h ^= h >> 29;
+    }
+    for (; n; p++, n--) h = (h ^ *p) * 0x100000001B3u;
+    return h;
+}
+
+static void checksum_old(const digest_input *in, char text[DIGEST_TEXT])
+{
+    uint64_t h = 0xCBF29CE484222325u;
+    for (int64_t i = 0; i < in->count; i++) {
+        h = hash_old(h, in->entry[i].name, strlen(in->entry[i].name));
+        h = hash_old(h, in->entry[i].t.data, tensor_bytes(&in->entry[i].t));
+    }
+    put(text, h);
+}
+
+cloob_status digest_check_train(cloob_ctx *ctx, const char *path, const digest_input *in, bool *stored)
+{
+    char have[DIGEST_TEXT];
+    const char *want = meta_of(in, "digest.train"), *old = meta_of(in, "checksum");
+    *stored = want || old;
+    if (!*stored) return CLOOB_OK;
+    if (want) CLOOB_TRY(digest_train(ctx, in, have));
+    else checksum_old(in, have);
+    return compare(ctx, path, want ? "the training state" : "the tensors", have, want ? want : old);
+}

@@ -1,0 +1,37 @@
+/* The checksum of a model file of ours, over everything in it.
+ *
+ *     digest.train   over the tensors of a run's state (names that begin with "train.")
+ *     digest.model   over all other tensors and all metadata, digest.train among them
+ *     file_version   of the layout; a file of a later one is refused with a line that says so
+ *
+ * Names, types, shapes and bytes count; the order in the file does not. Whoever reads the weights checks digest.model, which
+ * costs little beside reading them; a resumed run and `cloob info` check digest.train as well. Files written before 0.2 have a
+ * `checksum` over the tensors alone, or nothing; both are read. */
+#ifndef MODEL_DIGEST_H
+#define MODEL_DIGEST_H
+
+#include "io/safetensors.h"
+
+enum { DIGEST_FILE_VERSION = 1 };
+
+/* A file's content: tensors in host memory and metadata. */
+typedef struct digest_input {
+    const st_entry *entry;
+    int64_t count;
+    const st_meta *meta;
+    int64_t meta_count;
+} digest_input;
+
+enum { DIGEST_TEXT = 17 };
+
+/* The value for digest.train, and, once that is part of the metadata, for digest.model. */
+cloob_status digest_train(cloob_ctx *ctx, const digest_input *in, char text[DIGEST_TEXT]);
+cloob_status digest_model(cloob_ctx *ctx, const digest_input *in, char text[DIGEST_TEXT]);
+
+/* Version and digest.model of a file that has them. */
+cloob_status digest_check_model(cloob_ctx *ctx, const char *path, const digest_input *in);
+
+/* digest.train, or the checksum of an older file: together with the above, every byte. *stored tells whether there was one. */
+cloob_status digest_check_train(cloob_ctx *ctx, const char *path, const digest_input *in, bool *stored);
+
+#endif
