@@ -35,12 +35,9 @@ static weight_format inner_format(cloob_weight_format to)
 
 static cloob_status parse_activation(cloob_ctx *ctx, const char *name, model_act *act)
 {
-    if (strcmp(name, "quickgelu") == 0) *act = ACT_QUICKGELU;
-    else if (strcmp(name, "gelu") == 0) *act = ACT_GELU;
-    else
-        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "activation \"%.60s\" is not known; there are quickgelu and gelu",
-                        name);
-    return CLOOB_OK;
+    if (model_act_from_name(name, act)) return CLOOB_OK;
+    return ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
+                    "activation \"%.60s\" is not known; there are quickgelu, gelu and gelu_tanh", name);
 }
 
 /* ---- the report ---------------------------------------------------------------------------------- */

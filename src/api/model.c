@@ -43,7 +43,7 @@ void cloob_model_get_facts(const cloob_model *handle, cloob_model_facts *out)
     const model *m = model_peek(handle);
     const model_config *c = encoder_config(m->enc);
     *out = (cloob_model_facts){ .family = c->family == MODEL_VIT ? "ViT" : "ResNet",
-                                .activation = c->act == ACT_GELU ? "gelu" : "quickgelu",
+                                .activation = model_act_name(c->text.act),
                                 .embed = c->embed,
                                 .image_size = c->image_size,
                                 .context = c->context,

@@ -20,22 +20,25 @@ bool build_has(const build *b, const char *name);
 value_id build_linear(build *b, value_id x, value_id w, value_id bias);
 /* x (in, out): x w, no bias. */
 value_id build_project(build *b, value_id x, value_id w);
-value_id build_layernorm(build *b, value_id x, const char *prefix);
+value_id build_layernorm(build *b, value_id x, const char *prefix, double eps);
 value_id build_add(build *b, value_id x, value_id y);
 
 /* What the sequences of a transformer are. */
 typedef struct build_sequences {
+    const model_blocks *blocks;
     int64_t heads;
     bool causal;
+    bool whole;     /* all tokens are wanted */
     value_id index; /* (B): the one token of each that is wanted; NO_VALUE: token 0 */
-    value_id
-        start; /* packed: (B + 1), as of OP_PACK_TEXTS, and index is its `last`; NO_VALUE: sequences of one length */
+    value_id start; /* packed: (B + 1), as of OP_PACK_TEXTS, and index is its `last`; NO_VALUE: of one length */
     int64_t tokens; /* packed: the most of one */
 } build_sequences;
 
-/* `layers` pre-norm blocks over x (B, T, C), or packed (R, C). The last one is worked out for one token of each sequence. Returns
- * (B, C). */
+/* `layers` pre-norm blocks over x (B, T, C), or packed (R, C). Returns x's shape where it is wanted whole; else (B, C), and the last
+ * block is worked out for one token of each sequence. */
 value_id build_transformer(build *b, value_id x, const char *prefix, int64_t layers, const build_sequences *s);
+/* Attention of one learned query over all tokens x (B, T, C), then an MLP: (B, C). SigLIP's pooling. */
+value_id build_map_pool(build *b, value_id x, const char *prefix, int64_t heads, const model_blocks *blocks);
 
 value_id build_resnet(build *b, value_id images);
 value_id build_vit(build *b, value_id images);

@@ -13,9 +13,21 @@
 #include "core/json.h"
 
 typedef enum model_family { MODEL_RESNET, MODEL_VIT } model_family;
-typedef enum model_act { ACT_QUICKGELU, ACT_GELU } model_act;
+typedef enum model_act { ACT_QUICKGELU, ACT_GELU, ACT_GELU_TANH } model_act;
+/* What becomes of a ViT's tokens: the class token, the mean of the patches, or SigLIP's pooling by attention. */
+typedef enum model_image_pool { IMAGE_POOL_CLASS, IMAGE_POOL_MEAN, IMAGE_POOL_MAP } model_image_pool;
+/* Which token of a text is read: the first largest id, the first `eos` id, the last, or the first token. */
+typedef enum model_text_pool { TEXT_POOL_ARGMAX, TEXT_POOL_EOS, TEXT_POOL_LAST, TEXT_POOL_FIRST } model_text_pool;
 /* How an image that is not square becomes one; in the order of data/view/transform.h. */
 typedef enum model_resize { MODEL_RESIZE_SHORTEST, MODEL_RESIZE_LONGEST, MODEL_RESIZE_SQUASH } model_resize;
+
+/* The blocks of one transformer. */
+typedef struct model_blocks {
+    int64_t inner; /* width of the MLP's hidden layer; 0: four times the width */
+    model_act act;
+    double eps;         /* of layer norms */
+    double layer_scale; /* first value of the gains behind attention and MLP; 0: no such gains */
+} model_blocks;
 
 typedef struct model_config {
     char name[64];
@@ -29,15 +41,29 @@ typedef struct model_config {
     int64_t context;     /* tokens per text */
     int64_t vocab;
     int64_t text_width, text_heads, text_layers;
-    model_act act;
+    model_blocks image, text; /* image: ViT */
+    bool no_class_token;      /* ViT: patches alone, with a bias; SigLIP */
+    bool no_ln_pre;           /* ViT: no layer norm before the blocks */
+    model_image_pool image_pool;
+    bool norm_after_pool;     /* ViT: the last layer norm sees the pooled row instead of every token */
+    bool no_image_projection; /* ViT: the pooled row is the embedding */
+    double patch_dropout;     /* share of the patches that open_clip drops in training; no effect on embeddings */
+    model_text_pool text_pool;
+    int64_t eos; /* TEXT_POOL_EOS */
+    bool no_causal_mask;
+    bool text_projection_bias, no_text_projection;
+    bool has_logit_bias; /* SigLIP */
     double image_mean[3], image_std[3];
     model_resize resize; /* of images to be embedded; shortest (and the centre) in CLIP */
 } model_config;
 
-/* RN50, RN101, RN50x4, RN50x16, ViT-B-32, ViT-B-16, tiny, tiny-rn, tiny-vit; spelling of "-", "/" and case is
- * forgiven, and open_clip's "-quickgelu" ending is accepted (these models all use QuickGELU). An unknown name
- * is an error that lists the known ones. `tiny` has a vocabulary that training replaces by its tokenizer's. */
+/* A model of the table in config_table.c: open_clip's plain ResNets and ViTs, CLIPA, SigLIP and SigLIP 2 under open_clip's
+ * names, and tiny, tiny-rn, tiny-vit. Spelling of "-", "/" and case is forgiven. "-quickgelu" asks for QuickGELU; OpenAI's
+ * own sizes (RN50 to RN50x64, ViT-B-32, B-16, L-14, L-14-336) have it anyway. An unknown name is an error that lists the
+ * nearest ones. `tiny` has a vocabulary that training replaces by its tokenizer's. */
 cloob_status model_config_by_name(cloob_ctx *ctx, const char *name, model_config *c);
+/* The names of the table in order; NULL behind the last. */
+const char *model_config_name(int i);
 /* A name, or the path of a .json file. */
 cloob_status model_config_load(cloob_ctx *ctx, const char *name_or_path, model_config *c);
 /* Any of the four forms, told apart by their keys; open_clip_config.json's outer object is looked through.
@@ -49,18 +75,35 @@ void model_config_to_json(const model_config *c, sbuf *out);
 /* Refuses sizes that cannot work together, naming them. Called by the loaders above. */
 cloob_status model_config_check(cloob_ctx *ctx, const model_config *c);
 /* Open_clip's own form of a model directory's open_clip_config.json: model_cfg and preprocess_cfg. */
-void model_config_to_open_clip(const model_config *c, sbuf *out);
-/* Hugging Face's config.json; ViT only. */
-void model_config_to_hf(const model_config *c, sbuf *out);
+cloob_status model_config_to_open_clip(cloob_ctx *ctx, const model_config *c, const char *path, sbuf *out);
+/* Hugging Face's config.json: CLIPModel, MetaClip2Model or SiglipModel. Both refuse, naming path, what the other program has no
+ * place for. */
+cloob_status model_config_to_hf(cloob_ctx *ctx, const model_config *c, const char *path, sbuf *out);
+/* A model as transformers' SiglipModel. */
+bool model_config_is_siglip(const model_config *c);
+/* timm's name of SigLIP's image tower; false: timm has none of these sizes. */
+bool model_config_timm_name(const model_config *c, char *name, size_t size);
 /* What is done to an image: as our metadata has it, and as Hugging Face's preprocessor_config.json. */
 void model_config_to_preprocess(const model_config *c, sbuf *out);
 void model_config_to_hf_preprocessor(const model_config *c, sbuf *out);
-/* When every size that shapes can tell (all but heads) is that of a built-in model: takes its name and heads. */
-bool model_config_match(model_config *c);
+/* The built-in model with the sizes and parts that shapes and names of tensors can tell (all but heads and activation). */
+bool model_config_match(const model_config *c, model_config *known);
 /* "shortest", "longest", "squash"; false: none of them, *out is left alone. */
 bool model_resize_from_name(const char *name, model_resize *out);
 const char *model_resize_name(model_resize r);
-/* Name "", QuickGELU, CLIP's image mean and standard deviation; sizes 0. */
+/* "quickgelu", "gelu", "gelu_tanh". */
+const char *model_act_name(model_act a);
+bool model_act_from_name(const char *name, model_act *out);
+int64_t model_blocks_inner(const model_blocks *b, int64_t width);
+/* The same activation in both towers. */
+void model_config_set_act(model_config *c, model_act act);
+/* Nothing behind the token that is read changes a text's embedding: a causal mask, and a token found by its id. */
+bool model_config_text_ends(const model_config *c);
+/* Tokens of an image: patches, and the class token where there is one. */
+int64_t model_config_image_tokens(const model_config *c);
+/* SigLIP's choices: map pooling, no class token, eps 1e-6, texts without a mask read at the last token, a logit bias. */
+void model_config_set_siglip(model_config *c, model_act act);
+/* Name "", CLIP's choices with QuickGELU, its image mean and standard deviation; sizes 0. */
 void model_config_init(model_config *c);
 /* Width the image attention works on: 32 * width for a ResNet's pool, width for a ViT. */
 int64_t model_config_image_attention_width(const model_config *c);

@@ -225,7 +225,8 @@ static cloob_status encode_batch(cloob_ctx *ctx, encoder *e, int kind, const voi
     CLOOB_TRY(get_exec(ctx, e, kind, &x));
     CLOOB_TRY(put_rows(ctx, e, exec_tensor(x, inputs[kind < TOKENS ? kind : TOKENS]), rows, stride, n));
     CLOOB_TRY(forward(ctx, e, kind));
-    return get_rows(ctx, e, exec_tensor(x, results[what]), n, out);
+    const tensor *result = exec_tensor(x, results[what]);
+    return get_rows(ctx, e, result ? result : exec_tensor(x, "raw"), n, out); /* no projection: features are raw */
 }
 
 static cloob_status encode_images(cloob_ctx *ctx, encoder *e, int kind, const void *images, size_t stride, int64_t n,
@@ -260,7 +261,7 @@ static int text_kind(const encoder *e, const int32_t *tokens, int64_t n)
     int64_t T = e->p->config.context, most = 1;
     if (e->p->dev->backend != BACKEND_CPU) return TOKENS;
     for (int64_t i = 0; i < n; i++) {
-        int64_t length = tower_text_length(tokens + i * T, T);
+        int64_t length = tower_text_length(&e->p->config, tokens + i * T, T);
         if (length > most) most = length;
     }
     int64_t steps = (most + STEP - 1) / STEP;

@@ -9,11 +9,11 @@
 #include "core/text.h"
 #include "model/params.h"
 
-typedef enum kind { ZERO, ONE, NORMAL, UNIFORM } kind;
+typedef enum kind { ZERO, ONE, CONSTANT, NORMAL, UNIFORM } kind;
 
 typedef struct rule {
     kind kind;
-    double scale; /* standard deviation, or half width */
+    double scale; /* the constant, standard deviation, or half width */
 } rule;
 
 static bool has(const char *name, const char *part) { return strstr(name, part) != NULL; }
@@ -50,12 +50,16 @@ static rule embedding_rule(const model_config *c, const char *name)
 static int64_t bias_fan(const model_config *c, const char *name)
 {
     int64_t w = has(name, "attnpool") ? 32 * c->width : strncmp(name, "visual", 6) == 0 ? c->width : c->text_width;
-    return has(name, "c_proj") && has(name, "mlp") ? 4 * w : w;
+    const model_blocks *b = strncmp(name, "visual", 6) == 0 ? &c->image : &c->text;
+    return has(name, "c_proj") && has(name, "mlp") ? model_blocks_inner(b, w) : w;
 }
 
 static rule vector_rule(const model_config *c, const char *name)
 {
+    bool image = strncmp(name, "visual", 6) == 0;
     if (text_ends_with(name, "running_var")) return (rule){ ONE, 0 };
+    if (text_ends_with(name, ".gamma")) return (rule){ CONSTANT, image ? c->image.layer_scale : c->text.layer_scale };
+    if (text_ends_with(name, ".latent")) return (rule){ NORMAL, 1.0 / sqrt((double)c->width) };
     if (text_ends_with(name, "weight")) { /* gains */
         bool last_of_block = text_ends_with(name, "bn3.weight") && has(name, ".layer");
         return (rule){ last_of_block ? ZERO : ONE, 0 };
@@ -70,10 +74,11 @@ static rule rule_of(const model_config *c, const param *r)
     if (has(name, "embedding")) return embedding_rule(c, name);
     if (r->file.ndim == 1) return vector_rule(c, name);
     if (has(name, "attnpool")) return (rule){ NORMAL, 1.0 / sqrt(32.0 * (double)c->width) };
+    if (text_ends_with(name, "text_projection.weight")) return (rule){ NORMAL, 1.0 / sqrt((double)r->file.dim[1]) };
     if (text_ends_with(name, "proj") || text_ends_with(name, "text_projection"))
         return (rule){ NORMAL, 1.0 / sqrt((double)r->file.dim[0]) };
     if (strncmp(name, "transformer", 11) == 0) return text_matrix(c, name);
-    if (strncmp(name, "visual.transformer", 18) == 0) return vit_matrix(r, name);
+    if (strncmp(name, "visual.transformer", 18) == 0 || has(name, "attn_pool")) return vit_matrix(r, name);
     return torch_default(fan_in(r)); /* convolutions */
 }
 
@@ -81,6 +86,7 @@ static void draw(rule u, uint64_t key, float *to, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {
         double v = u.kind == ONE ? 1.0 : 0.0;
+        if (u.kind == CONSTANT) v = u.scale;
         if (u.kind == NORMAL) v = u.scale * rng_normal(key, (uint64_t)i);
         if (u.kind == UNIFORM) v = u.scale * (2.0 * rng_uniform(key, (uint64_t)i) - 1.0);
         to[i] = (float)v;

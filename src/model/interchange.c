@@ -139,12 +139,15 @@ static void transpose(void *to, const void *from, int64_t n, int64_t m, size_t e
                    element);
 }
 
-/* The shape one part has in the source. */
-static tensor part_shape(const tensor *row, const foreign *f)
+/* The shape part i has in the source. */
+static tensor part_shape(const tensor *row, const foreign *f, int i)
 {
     tensor t = *row;
-    t.dim[0] /= f->parts;
+    t.dim[0] = row->dim[0] * f->share[i] / 3;
     if (f->transposed) t.dim[0] = row->dim[1], t.dim[1] = row->dim[0];
+    for (int k = t.ndim - 1; f->lead && k >= 0; k--) t.dim[k + f->lead] = t.dim[k];
+    for (int k = 0; k < f->lead; k++) t.dim[k] = 1;
+    t.ndim += f->lead;
     return t;
 }
 
@@ -152,9 +155,9 @@ static tensor part_shape(const tensor *row, const foreign *f)
 static cloob_status find_parts(reader *r, const foreign *f, const tensor *row, const tensor *part[NAME_PARTS],
                                bool *whole)
 {
-    tensor want = part_shape(row, f);
     *whole = true;
     for (int i = 0; i < f->parts; i++) {
+        tensor want = part_shape(row, f, i);
         int64_t at = source_find(&r->s, f->name[i]);
         if (at >= 0) r->s.used[at] = true;
         part[i] = at >= 0 ? &r->s.entry[at].t : NULL;
@@ -180,14 +183,14 @@ static cloob_status take(reader *r, const st_entry *row)
     tensor t = row->t;
     t.dtype = part[0]->dtype;
     t.data = part[0]->data;
-    size_t bytes = tensor_bytes(&t);
+    size_t bytes = tensor_bytes(&t), at = 0;
     if (f.parts > 1 || f.transposed) {
         t.data = arena_push(&r->w->a, bytes);
         if (!t.data) return ctx_no_memory(r->ctx, bytes, row->name);
     }
     if (f.transposed) transpose(t.data, part[0]->data, t.dim[0], t.dim[1], dtype_size(t.dtype));
-    for (int i = 0; f.parts > 1 && i < f.parts; i++)
-        memcpy((char *)t.data + (size_t)i * (bytes / (size_t)f.parts), part[i]->data, bytes / (size_t)f.parts);
+    for (int i = 0; f.parts > 1 && i < f.parts; at += tensor_bytes(part[i++]))
+        memcpy((char *)t.data + at, part[i]->data, tensor_bytes(part[i]));
     return weights_add(r->ctx, r->w, row->name, &t);
 }
 
@@ -232,6 +235,7 @@ static cloob_status take_all(reader *r)
         if (status == CLOOB_OK && ends(row[i].name, ".running_var")) status = take_count(r, row[i].name);
     }
     if (status == CLOOB_OK) status = take_scalar(r, "logit_scale");
+    if (status == CLOOB_OK) status = take_scalar(r, "logit_bias");
     if (status == CLOOB_OK) status = take_scalar(r, "logit_scale_hopfield");
     arena_release(&a);
     return status;
@@ -301,10 +305,9 @@ static cloob_status take_metadata(reader *r)
 
 static cloob_status read_all(reader *r, const char *path)
 {
-    static const char *const whose[] = { "OpenAI", "JKU", "open_clip custom text", "Hugging Face" };
     CLOOB_TRY(open_file(r, path));
     CLOOB_TRY(source_index(r->ctx, path, r->w, &r->s));
-    r->report->names = r->s.native ? "cloob" : whose[r->s.names];
+    r->report->names = r->s.native ? "cloob" : names_whose(r->s.names);
     CLOOB_TRY(interchange_config(r->ctx, r->o, &r->s, r->w, &r->report->config));
     CLOOB_TRY(take_all(r));
     CLOOB_TRY(note_rest(r));

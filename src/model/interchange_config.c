@@ -60,14 +60,17 @@ static cloob_status read_preprocessor(finder *r)
  * better. */
 static void rename_known(model_config *c)
 {
-    model_config known = *c;
-    bool same = model_config_match(&known) && known.text_heads == c->text_heads && known.image_heads == c->image_heads;
+    model_config known;
+    bool same =
+        model_config_match(c, &known) && known.text_heads == c->text_heads && known.image_heads == c->image_heads;
     snprintf(c->name, sizeof c->name, "%s", same ? known.name : "custom");
 }
 
+static bool is_hf(weight_names n) { return n == NAMES_HF || n == NAMES_HF_SIGLIP; }
+
 static cloob_status config_from_neighbour(finder *r, bool *found)
 {
-    const char *name = r->s->names == NAMES_HF ? "config.json" : "open_clip_config.json";
+    const char *name = is_hf(r->s->names) ? "config.json" : "open_clip_config.json";
     char *path = r->s->names == NAMES_JKU ? NULL : beside(r, name);
     *found = path != NULL;
     if (!path) return CLOOB_OK;
@@ -76,17 +79,43 @@ static cloob_status config_from_neighbour(finder *r, bool *found)
     free(path);
     if (status != CLOOB_OK) return status;
     rename_known(&r->w->config);
-    return r->s->names == NAMES_HF ? read_preprocessor(r) : CLOOB_OK;
+    return is_hf(r->s->names) ? read_preprocessor(r) : CLOOB_OK;
+}
+
+/* A Hugging Face folder of another kind of model says so in its config.json. */
+static cloob_status refuse_other_types(finder *r)
+{
+    arena a = { 0 };
+    json *root;
+    model_config ignored;
+    char *path = beside(r, "config.json");
+    if (!path) return CLOOB_OK;
+    cloob_status status = json_read_file(r->ctx, &a, path, &root);
+    const char *type = status == CLOOB_OK ? json_string(json_get(root, "model_type")) : NULL;
+    bool known = !type || strcmp(type, "clip") == 0 || strcmp(type, "siglip") == 0 || strcmp(type, "metaclip_2") == 0;
+    if (status == CLOOB_OK && !known) {
+        status = model_config_from_json(r->ctx, root, path, &ignored);
+        if (status == CLOOB_ERR_FORMAT || status == CLOOB_OK)
+            status = ctx_fail(
+                r->ctx, CLOOB_ERR_UNSUPPORTED,
+                "%s: a model of type %.60s, not one of an image and a text tower; of transformers' models CLIP, "
+                "MetaCLIP 2 and SigLIP are built in",
+                path, type);
+    }
+    free(path);
+    arena_release(&a);
+    return status;
 }
 
 static cloob_status config_from_shapes(finder *r)
 {
     *r->from = "its shapes";
+    if (r->s->names == NAMES_OPENAI) CLOOB_TRY(refuse_other_types(r));
     CLOOB_TRY(source_infer(r->ctx, r->s, &r->w->config));
     bool sure = r->s->names == NAMES_JKU || r->w->torch.layout == TORCH_SCRIPT || r->o->act;
     if (!sure)
-        ctx_log(r->ctx, CLOOB_LOG_INFO,
-                "%s does not say its activation; QuickGELU is assumed (--activation gelu for the other)", r->s->path);
+        ctx_log(r->ctx, CLOOB_LOG_INFO, "%s does not say its activation; %s is assumed (--activation for another)",
+                r->s->path, model_act_name(r->w->config.text.act));
     return CLOOB_OK;
 }
 
@@ -104,6 +133,6 @@ cloob_status interchange_config(cloob_ctx *ctx, const interchange_options *o, co
         CLOOB_TRY(config_from_text(&r, own));
     } else CLOOB_TRY(config_from_neighbour(&r, &found));
     if (!found) CLOOB_TRY(config_from_shapes(&r));
-    if (o->act) w->config.act = *o->act;
+    if (o->act) model_config_set_act(&w->config, *o->act);
     return CLOOB_OK;
 }

@@ -44,18 +44,39 @@ static cloob_status put_transposed(writer *o, const char *name, const tensor *t)
     return put(o, name, &turned);
 }
 
+/* A view with dimensions of 1 in front. */
+static tensor with_lead(const tensor *t, int lead)
+{
+    tensor more = *t;
+    for (int k = t->ndim - 1; lead && k >= 0; k--) more.dim[k + lead] = t->dim[k];
+    for (int k = 0; k < lead; k++) more.dim[k] = 1;
+    more.ndim += lead;
+    return more;
+}
+
 static cloob_status put_foreign(writer *o, const char *canonical, const tensor *t)
 {
     foreign f;
+    size_t at = 0;
     names_foreign(o->names, canonical, &f);
     if (f.transposed) return put_transposed(o, f.name[0], t);
-    tensor part = *t;
-    if (f.parts > 1) part.dim[0] /= f.parts; /* views of consecutive rows */
     for (int i = 0; i < f.parts; i++) {
-        part.data = (char *)t->data + (size_t)i * tensor_bytes(&part);
+        tensor part = with_lead(t, f.lead);
+        if (f.parts > 1) part.dim[0] = t->dim[0] * f.share[i] / 3; /* views of consecutive rows */
+        part.data = (char *)t->data + at;
+        at += tensor_bytes(&part);
         CLOOB_TRY(put(o, f.name[i], &part));
     }
     return CLOOB_OK;
+}
+
+static cloob_status put_scalar(writer *o, const char *canonical, float number)
+{
+    float *value = arena_push(&o->a, sizeof *value);
+    if (!value) return ctx_no_memory(o->ctx, sizeof *value, canonical);
+    *value = number;
+    tensor t = tensor_make(CLOOB_F32, 0, NULL, value);
+    return put_foreign(o, canonical, &t);
 }
 
 /* Every other program wants one. CLIP starts at 1 / 0.07. */
@@ -66,11 +87,14 @@ static cloob_status put_logit_scale(writer *o)
     if (!(inv_tau > 0 && inv_tau < 1e30)) inv_tau = 1 / 0.07;
     if (!known)
         ctx_log(o->ctx, CLOOB_LOG_WARN, "the weights have no logit_scale; CLIP's first one, ln(1/0.07), is written");
-    float *value = arena_push(&o->a, sizeof *value);
-    if (!value) return ctx_no_memory(o->ctx, sizeof *value, "logit_scale");
-    *value = (float)log(inv_tau);
-    tensor t = tensor_make(CLOOB_F32, 0, NULL, value);
-    return put_foreign(o, "logit_scale", &t);
+    return put_scalar(o, "logit_scale", (float)log(inv_tau));
+}
+
+/* SigLIP starts at -10. */
+static cloob_status put_logit_bias(writer *o)
+{
+    ctx_log(o->ctx, CLOOB_LOG_WARN, "the weights have no logit_bias; SigLIP's first one, -10, is written");
+    return put_scalar(o, "logit_bias", -10.0f);
 }
 
 /* logit_scale_hopfield is known to the authors' code alone; elsewhere a strict reader would stumble over it.
@@ -78,16 +102,18 @@ static cloob_status put_logit_scale(writer *o)
 static bool belongs(const writer *o, const char *canonical)
 {
     if (strncmp(canonical, "train.", 6) == 0) return false;
+    if (strcmp(canonical, "logit_bias") == 0) return o->w->config.has_logit_bias; /* a strict reader expects none */
     return o->names == NAMES_JKU || strcmp(canonical, "logit_scale_hopfield") != 0;
 }
 
 static cloob_status gather(writer *o)
 {
-    o->entry = arena_push(&o->a, (size_t)(o->w->count * NAME_PARTS + 1) * sizeof *o->entry);
+    o->entry = arena_push(&o->a, (size_t)(o->w->count * NAME_PARTS + 2) * sizeof *o->entry);
     if (!o->entry) return ctx_no_memory(o->ctx, (size_t)o->w->count * sizeof *o->entry, "the list of tensors");
     for (int64_t i = 0; i < o->w->count; i++)
         if (belongs(o, o->w->entry[i].name)) CLOOB_TRY(put_foreign(o, o->w->entry[i].name, &o->w->entry[i].t));
-    return weights_find(o->w, "logit_scale") ? CLOOB_OK : put_logit_scale(o);
+    if (!weights_find(o->w, "logit_scale")) CLOOB_TRY(put_logit_scale(o));
+    return o->w->config.has_logit_bias && !weights_find(o->w, "logit_bias") ? put_logit_bias(o) : CLOOB_OK;
 }
 
 /* ---- files --------------------------------------------------------------------------------------- */
@@ -144,9 +170,9 @@ static cloob_status write_tensors_in(writer *o, const char *dir, const char *nam
 static cloob_status write_hf(writer *o, const char *dir)
 {
     sbuf config = { 0 }, pre = { 0 };
-    model_config_to_hf(&o->w->config, &config);
+    cloob_status status = model_config_to_hf(o->ctx, &o->w->config, dir, &config);
     model_config_to_hf_preprocessor(&o->w->config, &pre);
-    cloob_status status = file_make_dirs(o->ctx, dir);
+    if (status == CLOOB_OK) status = file_make_dirs(o->ctx, dir);
     if (status == CLOOB_OK) status = write_text(o, dir, "config.json", &config);
     if (status == CLOOB_OK) status = write_text(o, dir, "preprocessor_config.json", &pre);
     if (status == CLOOB_OK) status = write_tensors_in(o, dir, "model.safetensors");
@@ -158,8 +184,8 @@ static cloob_status write_hf(writer *o, const char *dir)
 static cloob_status write_open_clip(writer *o, const char *dir)
 {
     sbuf config = { 0 };
-    model_config_to_open_clip(&o->w->config, &config);
-    cloob_status status = file_make_dirs(o->ctx, dir);
+    cloob_status status = model_config_to_open_clip(o->ctx, &o->w->config, dir, &config);
+    if (status == CLOOB_OK) status = file_make_dirs(o->ctx, dir);
     if (status == CLOOB_OK) status = write_text(o, dir, "open_clip_config.json", &config);
     if (status == CLOOB_OK) status = write_tensors_in(o, dir, "open_clip_model.safetensors");
     sbuf_release(&config);
@@ -182,12 +208,9 @@ static cloob_status write_as(writer *o, const char *path, weight_format format)
 cloob_status interchange_write(cloob_ctx *ctx, const char *path, weight_format format, weights *w)
 {
     if (format == FORMAT_NATIVE) return weights_write_native(ctx, path, w);
-    if (format == FORMAT_HF && w->config.family == MODEL_RESNET)
-        return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED,
-                        "%s: Hugging Face's CLIPModel has no ResNet; %s can be written as openai, open_clip or jku",
-                        path, w->config.name);
     writer o = { .ctx = ctx, .w = w, .names = NAMES_OPENAI, .prefix = "" };
-    if (format == FORMAT_HF) o.names = NAMES_HF;
+    if (format == FORMAT_HF) o.names = model_config_is_siglip(&w->config) ? NAMES_HF_SIGLIP : NAMES_HF;
+    if (format == FORMAT_OPEN_CLIP && w->config.no_class_token) o.names = NAMES_TIMM;
     if (format == FORMAT_JKU) { /* their readers strip seven letters without looking */
         o.names = NAMES_JKU;
         o.prefix = "module.";

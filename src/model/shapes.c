@@ -60,20 +60,33 @@ static void add_linear(list *l, const char *prefix, const char *name, int64_t ou
     add1(l, path, ".bias", out);
 }
 
-static void add_transformer(list *l, const char *prefix, int64_t layers, int64_t w)
+/* What follows attention in a block, and in the pooling by attention. */
+static void add_mlp(list *l, const char *p, int64_t w, int64_t inner)
+{
+    add_linear(l, p, "mlp.c_fc", inner, w);
+    add_linear(l, p, "mlp.c_proj", w, inner);
+    add1(l, p, "ln_2.weight", w);
+    add1(l, p, "ln_2.bias", w);
+}
+
+static void add_attention(list *l, const char *p, int64_t w)
+{
+    add2(l, p, "attn.in_proj_weight", 3 * w, w);
+    add1(l, p, "attn.in_proj_bias", 3 * w);
+    add_linear(l, p, "attn.out_proj", w, w);
+}
+
+static void add_transformer(list *l, const char *prefix, int64_t layers, int64_t w, const model_blocks *b)
 {
     char p[96];
     for (int64_t i = 0; i < layers; i++) {
         snprintf(p, sizeof p, "%s.resblocks.%lld.", prefix, (long long)i);
-        add2(l, p, "attn.in_proj_weight", 3 * w, w);
-        add1(l, p, "attn.in_proj_bias", 3 * w);
-        add_linear(l, p, "attn.out_proj", w, w);
+        add_attention(l, p, w);
         add1(l, p, "ln_1.weight", w);
         add1(l, p, "ln_1.bias", w);
-        add_linear(l, p, "mlp.c_fc", 4 * w, w);
-        add_linear(l, p, "mlp.c_proj", w, 4 * w);
-        add1(l, p, "ln_2.weight", w);
-        add1(l, p, "ln_2.bias", w);
+        add_mlp(l, p, w, model_blocks_inner(b, w));
+        if (b->layer_scale) add1(l, p, "ls_1.gamma", w);
+        if (b->layer_scale) add1(l, p, "ls_2.gamma", w);
     }
 }
 
@@ -126,24 +139,30 @@ static void add_resnet(list *l, const model_config *c)
 
 static void add_vit(list *l, const model_config *c)
 {
-    int64_t w = c->width, grid = c->image_size / c->patch;
-    add1(l, "visual.", "class_embedding", w);
-    add2(l, "visual.", "positional_embedding", grid * grid + 1, w);
-    add2(l, "visual.", "proj", w, c->embed);
+    int64_t w = c->width;
+    if (!c->no_class_token) add1(l, "visual.", "class_embedding", w);
+    add2(l, "visual.", "positional_embedding", model_config_image_tokens(c), w);
+    if (!c->no_image_projection) add2(l, "visual.", "proj", w, c->embed);
     add4(l, "visual.", "conv1.weight", w, 3, c->patch);
-    add_norm(l, "visual.ln_pre", w);
-    add_transformer(l, "visual.transformer", c->layers[0], w);
+    if (c->no_class_token) add1(l, "visual.", "conv1.bias", w);
+    if (!c->no_ln_pre) add_norm(l, "visual.ln_pre", w);
+    add_transformer(l, "visual.transformer", c->layers[0], w, &c->image);
     add_norm(l, "visual.ln_post", w);
+    if (c->image_pool != IMAGE_POOL_MAP) return;
+    add1(l, "visual.attn_pool.", "latent", w);
+    add_attention(l, "visual.attn_pool.", w);
+    add_mlp(l, "visual.attn_pool.", w, model_blocks_inner(&c->image, w));
 }
 
 static void add_text(list *l, const model_config *c)
 {
     int64_t t = c->text_width;
-    add_transformer(l, "transformer", c->text_layers, t);
+    add_transformer(l, "transformer", c->text_layers, t, &c->text);
     add2(l, "token_embedding.weight", "", c->vocab, t);
     add2(l, "positional_embedding", "", c->context, t);
     add_norm(l, "ln_final", t);
-    add2(l, "text_projection", "", t, c->embed);
+    if (c->text_projection_bias) add_linear(l, "text_projection", "", c->embed, t);
+    else if (!c->no_text_projection) add2(l, "text_projection", "", t, c->embed);
 }
 
 static void add_all(list *l, const model_config *c)

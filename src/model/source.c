@@ -31,6 +31,8 @@ int64_t source_find(const source *s, const char *name)
 
 static weight_names whose(const source *s)
 {
+    if (source_find(s, "vision_model.head.probe") >= 0) return NAMES_HF_SIGLIP;
+    if (source_find(s, "visual.trunk.attn_pool.latent") >= 0) return NAMES_TIMM;
     if (source_find(s, "text_model.embeddings.token_embedding.weight") >= 0) return NAMES_HF;
     if (source_find(s, "transformer.token_embedding.weight") >= 0) return NAMES_JKU;
     if (source_find(s, "text.token_embedding.weight") >= 0) return NAMES_CUSTOM_TEXT;
@@ -65,9 +67,16 @@ static bool shape(const source *s, const char *canonical, int ndim, int64_t dim[
     memset(dim, 0, 4 * sizeof *dim);
     names_foreign(s->names, canonical, &f);
     int64_t i = source_find(s, f.name[0]);
-    if (i < 0 || s->entry[i].t.ndim != ndim) return false;
-    for (int k = 0; k < ndim; k++) dim[k] = s->entry[i].t.dim[f.transposed ? ndim - 1 - k : k];
+    if (i < 0 || s->entry[i].t.ndim != ndim + f.lead) return false;
+    for (int k = 0; k < ndim; k++) dim[k] = s->entry[i].t.dim[f.lead + (f.transposed ? ndim - 1 - k : k)];
     return true;
+}
+
+static bool has(const source *s, const char *canonical)
+{
+    foreign f;
+    names_foreign(s->names, canonical, &f);
+    return source_find(s, f.name[0]) >= 0;
 }
 
 static cloob_status need_shape(cloob_ctx *ctx, const source *s, const char *canonical, int ndim, int64_t dim[4])
@@ -90,23 +99,39 @@ static int64_t count_layers(const source *s, const char *prefix, const char *suf
     return n - 1;
 }
 
-/* The edge of a square grid of positions with one extra; 0 when it is not square. */
-static int64_t grid_of(int64_t positions)
+/* The edge of a square grid of positions with `more` extra; 0 when it is not square. */
+static int64_t grid_of(int64_t positions, int64_t more)
 {
-    int64_t edge = positions > 1 ? (int64_t)llround(sqrt((double)(positions - 1))) : 0;
-    return edge * edge + 1 == positions ? edge : 0;
+    int64_t n = positions - more, edge = n > 0 ? (int64_t)llround(sqrt((double)n)) : 0;
+    return edge * edge == n ? edge : 0;
+}
+
+/* The hidden layer's width, 0 for four times. */
+static int64_t inner_of(const source *s, const char *blocks, int64_t width)
+{
+    char name[NAME_BYTES];
+    int64_t dim[4];
+    snprintf(name, sizeof name, "%s0.mlp.c_fc.weight", blocks);
+    return shape(s, name, 2, dim) && dim[0] != 4 * width ? dim[0] : 0;
 }
 
 static cloob_status infer_vit(cloob_ctx *ctx, const source *s, model_config *c)
 {
+    static const char blocks[] = "visual.transformer.resblocks.";
     int64_t conv[4], pos[4];
     CLOOB_TRY(need_shape(ctx, s, "visual.conv1.weight", 4, conv));
     CLOOB_TRY(need_shape(ctx, s, "visual.positional_embedding", 2, pos));
     c->family = MODEL_VIT;
+    if (has(s, "visual.attn_pool.latent"))
+        model_config_set_siglip(c, s->names == NAMES_TIMM ? ACT_GELU : ACT_GELU_TANH);
+    c->no_ln_pre = !has(s, "visual.ln_pre.weight");
     c->width = conv[0];
     c->patch = conv[3];
-    c->image_size = grid_of(pos[0]) <= 1 << 14 && c->patch <= 1 << 14 ? grid_of(pos[0]) * c->patch : 0;
-    c->layers[0] = count_layers(s, "visual.transformer.resblocks.", ".ln_1.weight", 1);
+    int64_t grid = grid_of(pos[0], !c->no_class_token);
+    c->image_size = grid <= 1 << 14 && c->patch <= 1 << 14 ? grid * c->patch : 0;
+    c->layers[0] = count_layers(s, blocks, ".ln_1.weight", 1);
+    c->image.inner = inner_of(s, blocks, c->width);
+    c->image.layer_scale = has(s, "visual.transformer.resblocks.0.ls_1.gamma") ? 1e-4 : 0;
     return CLOOB_OK;
 }
 
@@ -118,7 +143,7 @@ static cloob_status infer_resnet(cloob_ctx *ctx, const source *s, model_config *
     CLOOB_TRY(need_shape(ctx, s, "visual.attnpool.positional_embedding", 2, pos));
     c->family = MODEL_RESNET;
     c->width = conv[0];
-    c->image_size = grid_of(pos[0]) <= 1 << 14 ? 32 * grid_of(pos[0]) : 0;
+    c->image_size = grid_of(pos[0], 1) <= 1 << 14 ? 32 * grid_of(pos[0], 1) : 0;
     for (int i = 0; i < 4; i++) c->layers[i] = count_layers(s, stage[i], ".conv1.weight", 4);
     return CLOOB_OK;
 }
@@ -128,20 +153,32 @@ static cloob_status infer_text(cloob_ctx *ctx, const source *s, model_config *c)
     int64_t tokens[4], positions[4], projection[4];
     CLOOB_TRY(need_shape(ctx, s, "token_embedding.weight", 2, tokens));
     CLOOB_TRY(need_shape(ctx, s, "positional_embedding", 2, positions));
-    CLOOB_TRY(need_shape(ctx, s, "text_projection", 2, projection));
     c->vocab = tokens[0];
     c->text_width = tokens[1];
     c->context = positions[0];
-    c->embed = projection[1];
     c->text_layers = count_layers(s, "transformer.resblocks.", ".ln_1.weight", 1);
+    c->text.inner = inner_of(s, "transformer.resblocks.", c->text_width);
+    c->text.layer_scale = has(s, "transformer.resblocks.0.ls_1.gamma") ? 1e-4 : 0;
+    c->text_projection_bias = shape(s, "text_projection.weight", 2, projection) && has(s, "text_projection.bias");
+    c->embed = c->text_projection_bias ? projection[0] : c->text_width;
+    c->no_text_projection = !c->text_projection_bias && c->image_pool == IMAGE_POOL_MAP && !has(s, "text_projection");
+    if (c->text_projection_bias || c->no_text_projection) return CLOOB_OK;
+    CLOOB_TRY(need_shape(ctx, s, "text_projection", 2, projection));
+    c->embed = projection[1];
     return CLOOB_OK;
 }
 
-/* OpenAI's rule; where it cannot hold, only the caller knows. */
+/* A built-in model's sizes mean its heads and its choices; else OpenAI's rule, and where it cannot hold, only the caller knows. */
 static cloob_status infer_heads(cloob_ctx *ctx, const source *s, model_config *c)
 {
     int64_t w = c->width > 0 && c->width < 1 << 20 ? model_config_image_attention_width(c) : 0;
-    if (model_config_match(c)) return CLOOB_OK;
+    model_config known;
+    if (model_config_match(c, &known)) {
+        if (s->names == NAMES_HF_SIGLIP)
+            model_config_set_act(&known, ACT_GELU_TANH); /* transformers' in every SigLIP */
+        *c = known;
+        return CLOOB_OK;
+    }
     if (w % 64 || c->text_width % 64 || !w || c->text_width <= 0)
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
                         "%s: image attention is %lld wide, text %lld: not in heads of 64, and shapes do not "
@@ -154,10 +191,51 @@ static cloob_status infer_heads(cloob_ctx *ctx, const source *s, model_config *c
     return CLOOB_OK;
 }
 
+/* ---- others' models, by what their files hold ---------------------------------------------------- */
+
+typedef struct stranger {
+    const char *begins, *what;
+} stranger;
+
+/* The first row that fits says what the model is. */
+static const stranger strangers[] = {
+    { "text_decoder.", "a CoCa model: its text decoder and attentional pooler are not built in" },
+    { "visual.attn_pool.query", "a model with CoCa's attentional pooler, which is not built in" },
+    { "visual.blocks.", "an EVA-CLIP model: rotary positions, SwiGLU and its norms are not built in" },
+    { "visual.trunk.rope", "an EVA model from timm: rotary positions, SwiGLU and its norms are not built in" },
+    { "visual.trunk.cls_token",
+      "a model with timm's EVA or ViT image tower; of timm's towers only SigLIP's are built in" },
+    { "visual.trunk.stages.",
+      "a model with timm's ConvNeXt or hybrid image tower; of timm's towers only SigLIP's are built in" },
+    { "visual.trunk.layers.", "a model with timm's Swin image tower; of timm's towers only SigLIP's are built in" },
+    { "visual.trunk.", "a model with an image tower from timm; of timm's towers only SigLIP's are built in" },
+    { "text.transformer.embeddings.",
+      "a model with a BERT or RoBERTa text tower from transformers, which is not built in" },
+    { "text.transformer.encoder.", "a model with a T5 or NLLB text tower from transformers, which is not built in" },
+    { "text.transformer.shared.", "a model with a T5 or NLLB text tower from transformers, which is not built in" },
+    { "text_model.encoder.layer.",
+      "a model with a BERT text tower (ALIGN, Chinese-CLIP, AltCLIP), which is not built in" },
+    { "vision_model.encoder.blocks.", "an ALIGN model: its EfficientNet is not built in" },
+    { "qformer.", "a BLIP-2 model, which is not built in" },
+    { "model.diffusion_model.", "a diffusion model; give its CLIP text and image encoders alone" },
+};
+
+static cloob_status refuse_strangers(cloob_ctx *ctx, const source *s)
+{
+    for (size_t k = 0; k < sizeof strangers / sizeof *strangers; k++)
+        for (int64_t i = 0; i < s->count; i++)
+            if (!(s->names == NAMES_TIMM && strncmp(strangers[k].begins, "visual.", 7) == 0) &&
+                strncmp(s->sorted[i].name, strangers[k].begins, strlen(strangers[k].begins)) == 0)
+                return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED, "%s: %s (found %.120s)", s->path, strangers[k].what,
+                                s->sorted[i].name);
+    return CLOOB_OK;
+}
+
 cloob_status source_infer(cloob_ctx *ctx, const source *s, model_config *c)
 {
     int64_t dim[4];
     model_config_init(c);
+    CLOOB_TRY(refuse_strangers(ctx, s));
     if (shape(s, "visual.layer1.0.conv1.weight", 4, dim)) CLOOB_TRY(infer_resnet(ctx, s, c));
     else CLOOB_TRY(infer_vit(ctx, s, c));
     CLOOB_TRY(infer_text(ctx, s, c));

@@ -3,17 +3,41 @@
 
 #include "model/build.h"
 
+/* Patches as tokens with their positions, and the class token in front where there is one. */
+static value_id embed_patches(build *b, value_id images)
+{
+    const model_config *c = &b->p->config;
+    op_attr patch = { .stride = c->patch }, none = { 0 };
+    value_id x = graph_op(b->g, OP_CONV2D, patch, 2, (value_id[]){ images, build_param(b, "visual.conv1.weight") });
+    value_id pos = build_param(b, "visual.positional_embedding");
+    if (c->no_class_token)
+        return graph_op(b->g, OP_GRID_TOKENS, none, 3, (value_id[]){ x, build_param(b, "visual.conv1.bias"), pos });
+    return graph_op(b->g, OP_CLASS_TOKENS, none, 3, (value_id[]){ x, build_param(b, "visual.class_embedding"), pos });
+}
+
+/* The mean of the patches: the class token does not count. */
+static value_id mean_patches(build *b, value_id x)
+{
+    op_attr attr = { .rows = !b->p->config.no_class_token };
+    return graph_op(b->g, OP_MEAN_ROWS, attr, 1, &x);
+}
+
 value_id build_vit(build *b, value_id images)
 {
     const model_config *c = &b->p->config;
-    op_attr patch = { .stride = c->patch };
-    value_id x = graph_op(b->g, OP_CONV2D, patch, 2, (value_id[]){ images, build_param(b, "visual.conv1.weight") });
-    value_id cls = build_param(b, "visual.class_embedding"), pos = build_param(b, "visual.positional_embedding");
-    x = graph_op(b->g, OP_CLASS_TOKENS, (op_attr){ 0 }, 3, (value_id[]){ x, cls, pos });
-    x = build_layernorm(b, x, "visual.ln_pre");
-    build_sequences rows = { .heads = c->image_heads, .index = NO_VALUE, .start = NO_VALUE };
+    value_id x = embed_patches(b, images);
+    if (!c->no_ln_pre) x = build_layernorm(b, x, "visual.ln_pre", c->image.eps);
+    build_sequences rows = { .blocks = &c->image,
+                             .heads = c->image_heads,
+                             .whole = c->image_pool != IMAGE_POOL_CLASS,
+                             .index = NO_VALUE,
+                             .start = NO_VALUE };
     x = build_transformer(b, x, "visual.transformer", c->layers[0], &rows);
-    return build_layernorm(b, x, "visual.ln_post");
+    if (c->image_pool == IMAGE_POOL_MEAN && c->norm_after_pool) x = mean_patches(b, x);
+    x = build_layernorm(b, x, "visual.ln_post", c->image.eps);
+    if (c->image_pool == IMAGE_POOL_MEAN && !c->norm_after_pool) x = mean_patches(b, x);
+    if (c->image_pool == IMAGE_POOL_MAP) x = build_map_pool(b, x, "visual.attn_pool", c->image_heads, &c->image);
+    return x;
 }
 
 static value_id image_input(build *b)
@@ -38,31 +62,52 @@ cloob_status tower_image(cloob_ctx *ctx, const params *p, const tower_options *o
                            build_param(&b, "visual.attnpool.c_proj.bias"));
     } else {
         features = build_vit(&b, x);
-        raw = build_project(&b, features, build_param(&b, "visual.proj"));
+        raw = p->config.no_image_projection ? features : build_project(&b, features, build_param(&b, "visual.proj"));
     }
     return build_finish(&b, features, raw);
 }
 
 int64_t tower_image_features(const model_config *c) { return c->family == MODEL_RESNET ? 32 * c->width : c->width; }
 
-int64_t tower_text_length(const int32_t *token, int64_t T)
+int64_t tower_text_length(const model_config *c, const int32_t *token, int64_t T)
 {
     int64_t end = 0;
-    for (int64_t t = 1; t < T; t++)
+    if (!model_config_text_ends(c)) return T;
+    for (int64_t t = 1; c->text_pool == TEXT_POOL_ARGMAX && t < T; t++)
         if (token[t] > token[end]) end = t;
+    for (int64_t t = T - 1; c->text_pool == TEXT_POOL_EOS && t >= 0; t--)
+        if (token[t] == c->eos) end = t;
     return end + 1;
+}
+
+/* Where the one token of each text that is read stands. */
+static value_id text_index(build *b, value_id tokens, int64_t T)
+{
+    const model_config *c = &b->p->config;
+    op_attr attr = { .token = c->text_pool == TEXT_POOL_EOS ? c->eos : 0,
+                     .tokens = c->text_pool == TEXT_POOL_LAST ? T - 1 : 0 };
+    if (c->text_pool == TEXT_POOL_ARGMAX) return graph_op(b->g, OP_EOT_INDEX, (op_attr){ 0 }, 1, &tokens);
+    return graph_op(b->g, OP_TEXT_POSITION, attr, 1, &tokens);
 }
 
 /* Where the texts lie in `rows` packed rows, for s; returns which token each row holds, or NO_VALUE where they are not packed. */
 static value_id pack_texts(build *b, value_id tokens, int64_t T, build_sequences *s)
 {
     s->start = NO_VALUE;
-    s->index = graph_op(b->g, OP_EOT_INDEX, (op_attr){ 0 }, 1, &tokens);
+    s->index = text_index(b, tokens, T);
     if (b->o->rows < 1) return NO_VALUE;
     s->start = graph_op(b->g, OP_PACK_TEXTS, (op_attr){ .rows = b->o->rows }, 2, (value_id[]){ s->index, tokens });
     s->index = graph_output(b->g, s->start, 2);
     s->tokens = T;
     return graph_output(b->g, s->start, 1);
+}
+
+static value_id project_text(build *b, value_id features)
+{
+    const model_config *c = &b->p->config;
+    if (c->no_text_projection) return features;
+    if (!c->text_projection_bias) return build_project(b, features, build_param(b, "text_projection"));
+    return build_linear(b, features, build_param(b, "text_projection.weight"), build_param(b, "text_projection.bias"));
 }
 
 cloob_status tower_text(cloob_ctx *ctx, const params *p, const tower_options *o, graph *g)
@@ -72,12 +117,12 @@ cloob_status tower_text(cloob_ctx *ctx, const params *p, const tower_options *o,
     graph_init(ctx, g);
     int64_t T = o->tokens ? o->tokens : c->context;
     value_id tokens = graph_input(g, TENSOR(CLOOB_I32, NULL, o->batch, T), "tokens");
-    build_sequences s = { .heads = c->text_heads, .causal = true };
+    build_sequences s = { .blocks = &c->text, .heads = c->text_heads, .causal = !c->no_causal_mask };
     value_id row = pack_texts(&b, tokens, T, &s);
     value_id table = build_param(&b, "token_embedding.weight"),
              pos = build_param_rows(&b, 0, T, "positional_embedding");
     value_id x = graph_op(g, OP_EMBED, (op_attr){ .dtype = p->compute }, 4, (value_id[]){ tokens, table, pos, row });
     x = build_transformer(&b, x, "transformer", c->text_layers, &s);
-    value_id features = build_layernorm(&b, x, "ln_final");
-    return build_finish(&b, features, build_project(&b, features, build_param(&b, "text_projection")));
+    value_id features = build_layernorm(&b, x, "ln_final", c->text.eps);
+    return build_finish(&b, features, project_text(&b, features));
 }

@@ -33,8 +33,8 @@ typedef struct tower_options {
 cloob_status tower_image(cloob_ctx *ctx, const params *p, const tower_options *o, graph *g);
 cloob_status tower_text(cloob_ctx *ctx, const params *p, const tower_options *o, graph *g);
 
-/* Tokens up to and with the end token, which is the first largest id of T. */
-int64_t tower_text_length(const int32_t *token, int64_t T);
+/* Tokens up to and with the end token; all T of a model that reads others (model_config_text_ends). */
+int64_t tower_text_length(const model_config *c, const int32_t *token, int64_t T);
 
 /* Width of the features before the projection. */
 int64_t tower_image_features(const model_config *c);

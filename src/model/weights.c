@@ -155,8 +155,7 @@ static cloob_status describe(cloob_ctx *ctx, weights *w)
     if (status == CLOOB_OK) status = weights_set_meta(ctx, w, "format", "cloob");
     if (status == CLOOB_OK) status = weights_set_meta(ctx, w, "config", config.data);
     if (status == CLOOB_OK) status = weights_set_meta(ctx, w, "preprocess", pre.data);
-    if (status == CLOOB_OK)
-        status = weights_set_meta(ctx, w, "activation", w->config.act == ACT_QUICKGELU ? "quickgelu" : "gelu");
+    if (status == CLOOB_OK) status = weights_set_meta(ctx, w, "activation", model_act_name(w->config.text.act));
     if (status == CLOOB_OK) status = weights_set_meta(ctx, w, "version", cloob_version());
     sbuf_release(&config);
     sbuf_release(&pre);

@@ -20,21 +20,22 @@ typedef enum op_id {
 
 enum { OP_INPUTS = 10, OP_OUTPUTS = 5, OP_STEPS = 4 };
 
-typedef enum op_act { OP_ACT_NONE, OP_ACT_QUICKGELU, OP_ACT_GELU } op_act;
+typedef enum op_act { OP_ACT_NONE, OP_ACT_QUICKGELU, OP_ACT_GELU, OP_ACT_GELU_TANH } op_act;
 
 /* Every op's settings in one struct; an op reads the fields its line in op_list.h names. */
 typedef struct op_attr {
     int64_t stride, pad; /* conv2d */
     int64_t heads;       /* attention and its kin */
     int64_t channels;    /* image_input: channels of the output, 3 or more; the rest is 0 */
-    int64_t rows;        /* pack_texts: of the result */
-    int64_t tokens;      /* packed attention: the most of one sequence */
+    int64_t rows;        /* pack_texts, repeat_row: of the result; mean_rows: left out in front */
+    int64_t tokens;      /* packed attention: the most of one sequence; text_position: the place */
+    int64_t token;       /* text_position: the id that is looked for; 0: none, the place is `tokens` */
     bool causal;         /* attention: query t sees keys 0..t */
     bool relu, pool;     /* bn_apply, conv2d: clamp at 0; then average 2 x 2 */
     bool transposed;     /* linear: the weight is stored (in, out) */
     bool keep_stats;     /* bn_stats: leave the running statistics alone (a second pass over the same batch) */
     op_act act;
-    cloob_dtype dtype; /* image_input, embed: element type of the output */
+    cloob_dtype dtype; /* image_input, embed, repeat_row: element type of the output */
     float eps, momentum, scale;
     float mean[3], std[3]; /* image_input on bytes */
 } op_attr;

@@ -14,6 +14,8 @@ OP(EMBED_BWD, "embed_bwd", shape_embed_bwd, NULL)
 /* dy, tokens, table, pos, [row] -> dtable (V,C) F32, dpos (T,C) F32 */
 OP(EOT_INDEX, "eot_index", shape_eot_index, NULL)
 /* tokens (N,T) I32 -> index (N) I32: position of the first largest id */
+OP(TEXT_POSITION, "text_position", shape_eot_index, NULL)
+/* tokens (N,T) I32 -> index (N) I32 {token, tokens}: position of the first `token`, 0 where there is none; without token: `tokens` */
 OP(PACK_TEXTS, "pack_texts", shape_pack_texts, NULL)
 /* index (N) I32, tokens (N,T) (for its shape) -> start (N+1) I32, row (R) I32, last (N) I32 {rows}: text n up to its end token
  * takes rows start[n] .. start[n+1] - 1 = last[n] of R = rows, and row r holds token row[r] of all N T. Rows from start[N] on are
@@ -27,6 +29,18 @@ OP(CLASS_TOKENS, "class_tokens", shape_class_tokens, grad_class_tokens)
 /* x (N,h,w,C), cls (C) F32, pos (1+hw,C) F32 -> y (N,1+hw,C) */
 OP(CLASS_TOKENS_BWD, "class_tokens_bwd", shape_class_tokens_bwd, NULL)
 /* dy, x, cls, pos -> dx, dcls, dpos */
+OP(GRID_TOKENS, "grid_tokens", shape_grid_tokens, grad_grid_tokens)
+/* x (N,h,w,C), bias (C) F32, pos (hw,C) F32 -> y (N,hw,C): patches with a bias and their positions */
+OP(GRID_TOKENS_BWD, "grid_tokens_bwd", shape_grid_tokens_bwd, NULL)
+/* dy, x, bias, pos -> dx, dbias, dpos */
+OP(MEAN_ROWS, "mean_rows", shape_mean_rows, grad_mean_rows)
+/* x (N,T,C) -> y (N,C) {rows}: the mean of rows `rows` .. T - 1 */
+OP(MEAN_ROWS_BWD, "mean_rows_bwd", shape_mean_rows_bwd, NULL)
+/* dy (N,C), x (for its shape) -> dx {rows} */
+OP(REPEAT_ROW, "repeat_row", shape_repeat_row, grad_repeat_row)
+/* x (C) F32 -> y (rows,C) {rows, dtype}: the same in every row */
+OP(REPEAT_ROW_BWD, "repeat_row_bwd", shape_repeat_row_bwd, NULL)
+/* dy (rows,C) -> dx (C) F32 */
 OP(MEAN_TOKENS, "mean_tokens", shape_mean_tokens, grad_mean_tokens)
 /* x (N,h,w,C), pos (1+hw,C) F32 -> y (N,1+hw,C): the mean of all positions first */
 OP(MEAN_TOKENS_BWD, "mean_tokens_bwd", shape_mean_tokens_bwd, NULL)
@@ -69,9 +83,13 @@ OP(LINEAR_DX, "linear_dx", shape_linear_dx, NULL)
 OP(LINEAR_DW, "linear_dw", shape_linear_dw, NULL)
 /* dy, x, w (for its shape) -> dw F32, [dbias (O) F32] {transposed} */
 OP(ACT, "act", shape_same, grad_act)
-/* x -> y {act}: QuickGELU x sigmoid(1.702 x), or GELU x Phi(x) */
+/* x -> y {act}: QuickGELU x sigmoid(1.702 x), GELU x Phi(x), or its tanh form x sigmoid(1.5957691 (x + 0.044715 x^3)) */
 OP(ACT_BWD, "act_bwd", shape_act_bwd, NULL)
 /* dy, x -> dx, [again] {act}: again is act of x */
+OP(SCALE, "scale", shape_scale, grad_scale)
+/* x (...,C), gain (C) F32 -> y = x gain: layer scale */
+OP(SCALE_BWD, "scale_bwd", shape_scale_bwd, NULL)
+/* dy, x, gain -> dx, dgain (C) F32 */
 OP(LAYERNORM, "layernorm", shape_layernorm, grad_layernorm)
 /* x (...,C), gain (C) F32, bias (C) F32 -> y, mean' (rows) F32, rstd' (rows) F32 {eps} */
 OP(LAYERNORM_BWD, "layernorm_bwd", shape_layernorm_bwd, NULL)

@@ -21,8 +21,10 @@ bool op_lends_shape(op_id op, int k)
     case OP_TAKE_ROWS_BWD: return k == 2;
     case OP_EMBED_BWD: return k == 2 || k == 3;
     case OP_PACK_TEXTS:
+    case OP_MEAN_ROWS_BWD:
     case OP_AVGPOOL2_BWD: return k == 1;
     case OP_MEAN_TOKENS_BWD:
+    case OP_GRID_TOKENS_BWD:
     case OP_CLASS_TOKENS_BWD: return k >= 1;
     case OP_L2NORM_BWD: return k == 3;
     default: return false;

@@ -79,7 +79,7 @@ static cloob_status find_resume(cloob_ctx *ctx, const cloob_train_options *o, ch
 static cloob_status asked_model(cloob_ctx *ctx, const cloob_train_options *o, model_config *c)
 {
     CLOOB_TRY(model_config_load(ctx, o->model, c));
-    if (o->force_quick_gelu) c->act = ACT_QUICKGELU;
+    if (o->force_quick_gelu) model_config_set_act(c, ACT_QUICKGELU);
     if (o->force_image_size > 0) c->image_size = o->force_image_size;
     if (o->image_resize_mode) model_resize_from_name(o->image_resize_mode, &c->resize); /* checked with the options */
     if (o->image_std[0] <= 0) return CLOOB_OK;
@@ -114,7 +114,7 @@ static cloob_status configure_model(cloob_ctx *ctx, run *r, const model_config *
     if (!stored) CLOOB_TRY(asked_model(ctx, r->o, c));
     else if (r->o->resume) CLOOB_TRY(check_resumed_model(ctx, r, stored));
     if (stored) *c = *stored;
-    if (stored && r->o->force_quick_gelu) c->act = ACT_QUICKGELU;
+    if (stored && r->o->force_quick_gelu) model_config_set_act(c, ACT_QUICKGELU);
     if (stored && r->o->image_resize_mode) model_resize_from_name(r->o->image_resize_mode, &c->resize);
     if (stored && r->o->image_std[0] > 0)
         memcpy(c->image_mean, r->o->image_mean, sizeof c->image_mean),

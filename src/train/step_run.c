@@ -10,7 +10,7 @@ cloob_status step_stage(cloob_ctx *ctx, step *s, const void *images, const int32
 {
     int64_t B = s->o.batch, T = s->o.model.context;
     for (int64_t k = 0; k < s->o.accum && s->o.pack_texts; k++)
-        s->choice[k] = towers_choose(s->rows, s->texts, tokens + k * B * T, B, T);
+        s->choice[k] = towers_choose(&s->p->config, s->rows, s->texts, tokens + k * B * T, B, T);
     return batch_upload_put(ctx, s->in, images, tokens, s->choice);
 }
 

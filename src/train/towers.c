@@ -36,7 +36,7 @@ cloob_status towers_build(cloob_ctx *ctx, const step_options *o, const device *d
                           towers *t)
 {
     tower_options options = options_of(o, dev, text);
-    bool packed = text && o->pack_texts;
+    bool packed = text && o->pack_texts && model_config_text_ends(&p->config);
     *t = (towers){ 0 };
     int sizes = packed ? rows_of(o->batch, o->model.context, t->rows) : 1;
     for (t->count = 0; t->count < sizes;) {
@@ -54,11 +54,12 @@ void towers_release(towers *t)
     t->count = 0;
 }
 
-int towers_choose(const int64_t *rows, int count, const int32_t *tokens, int64_t batch, int64_t T)
+int towers_choose(const model_config *c, const int64_t *rows, int count, const int32_t *tokens, int64_t batch,
+                  int64_t T)
 {
     int64_t need = 0;
     int i = 0;
-    for (int64_t n = 0; n < batch; n++) need += tower_text_length(tokens + n * T, T);
+    for (int64_t n = 0; n < batch; n++) need += tower_text_length(c, tokens + n * T, T);
     while (i + 1 < count && rows[i] < need) i++;
     return i;
 }

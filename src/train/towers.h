@@ -22,6 +22,7 @@ cloob_status towers_build(cloob_ctx *ctx, const step_options *o, const device *d
 void towers_release(towers *t);
 
 /* Which of `count` sizes a micro-batch of tokens (batch, T) in host memory takes. */
-int towers_choose(const int64_t *rows, int count, const int32_t *tokens, int64_t batch, int64_t T);
+int towers_choose(const model_config *c, const int64_t *rows, int count, const int32_t *tokens, int64_t batch,
+                  int64_t T);
 
 #endif

@@ -15,30 +15,47 @@ static cloob_status parse(const char *text, model_config *c)
     return status;
 }
 
+/* Our form says everything a model is. */
 static bool same(const model_config *a, const model_config *b)
 {
-    return strcmp(a->name, b->name) == 0 && a->embed == b->embed && a->family == b->family &&
-           a->image_size == b->image_size && memcmp(a->layers, b->layers, sizeof a->layers) == 0 &&
-           a->width == b->width && a->patch == b->patch && a->image_heads == b->image_heads &&
-           a->context == b->context && a->vocab == b->vocab && a->text_width == b->text_width &&
-           a->text_heads == b->text_heads && a->text_layers == b->text_layers && a->act == b->act &&
-           a->resize == b->resize && memcmp(a->image_mean, b->image_mean, sizeof a->image_mean) == 0 &&
-           memcmp(a->image_std, b->image_std, sizeof a->image_std) == 0;
+    sbuf s = { 0 }, t = { 0 };
+    model_config_to_json(a, &s);
+    model_config_to_json(b, &t);
+    bool equal = strcmp(s.data, t.data) == 0;
+    sbuf_release(&s);
+    sbuf_release(&t);
+    return equal;
 }
-
-static const char *const names[] = { "RN50",     "RN101", "RN50x4",  "RN50x16", "ViT-B-32",
-                                     "ViT-B-16", "tiny",  "tiny-rn", "tiny-vit" };
 
 static void built_in_models_survive_our_json(void)
 {
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+    int count = 0;
+    for (const char *name; (name = model_config_name(count)); count++) {
         model_config a, b;
         sbuf s = { 0 };
-        CHECK_OK(ctx, model_config_by_name(ctx, names[i], &a));
+        CHECK_OK(ctx, model_config_by_name(ctx, name, &a));
         CHECK_OK(ctx, model_config_check(ctx, &a));
         model_config_to_json(&a, &s);
         CHECK(strchr(s.data, '\n') == NULL);
         CHECK_OK(ctx, parse(s.data, &b));
+        CHECK(same(&a, &b));
+        CHECK(model_config_match(&a, &b));
+        CHECK_STR(b.name, name);
+        sbuf_release(&s);
+    }
+    CHECK(count > 60);
+}
+
+/* What a SigLIP is, open_clip writes as a timm name; the rest as its own keys. */
+static void built_in_models_survive_open_clips_json(void)
+{
+    for (int i = 0; model_config_name(i); i++) {
+        model_config a, b;
+        sbuf s = { 0 };
+        CHECK_OK(ctx, model_config_by_name(ctx, model_config_name(i), &a));
+        CHECK_OK(ctx, model_config_to_open_clip(ctx, &a, "out", &s));
+        CHECK_OK(ctx, parse(s.data, &b));
+        strcpy(b.name, a.name);
         CHECK(same(&a, &b));
         sbuf_release(&s);
     }
@@ -53,7 +70,7 @@ static void names_are_forgiven_their_spelling(void)
     CHECK_OK(ctx, model_config_by_name(ctx, "rn50X16", &a));
     CHECK(a.image_heads == 48 && a.text_heads == 12 && a.image_size == 384);
     CHECK(model_config_by_name(ctx, "RN51", &a) == CLOOB_ERR_ARGUMENT);
-    CHECK(strstr(cloob_error(ctx), "RN51") && strstr(cloob_error(ctx), "ViT-B-16"));
+    CHECK(strstr(cloob_error(ctx), "RN51") && strstr(cloob_error(ctx), "RN50x16"));
 }
 
 #define OPEN_CLIP_TEXT                                                                                                 \
@@ -72,8 +89,8 @@ static void open_clip_form(void)
                         "\"width\":1408,\"head_width\":88,\"patch_size\":14,\"mlp_ratio\":4}," OPEN_CLIP_TEXT "},"
                         "\"preprocess_cfg\":{\"mean\":[0.5,0.5,0.5],\"std\":[0.25,0.5,1]}}",
                         &c));
-    CHECK(c.image_heads == 16 && c.image_size == 336 && c.act == ACT_GELU && c.image_std[2] == 1 &&
-          c.image_mean[0] == .5);
+    CHECK(c.image_heads == 16 && c.image_size == 336 && c.image.act == ACT_GELU && c.text.act == ACT_GELU &&
+          c.image_std[2] == 1 && c.image_mean[0] == .5);
 }
 
 /* CLIP's own way is not written; the others come back from our form and from open_clip's. */
@@ -86,7 +103,7 @@ static void ways_to_make_pictures_square_survive(void)
         CHECK_OK(ctx, model_config_by_name(ctx, "tiny", &a));
         CHECK(model_resize_from_name(way[i], &a.resize) && a.resize == (model_resize)i);
         model_config_to_json(&a, &ours);
-        model_config_to_open_clip(&a, &theirs);
+        CHECK_OK(ctx, model_config_to_open_clip(ctx, &a, "out", &theirs));
         CHECK((strstr(ours.data, "resize_mode") != NULL) == (i > 0));
         CHECK_OK(ctx, parse(ours.data, &b));
         CHECK(b.resize == (model_resize)i);
@@ -118,8 +135,37 @@ static void hugging_face_form(void)
                         "{\"patch_size\":16}}",
                         &c));
     CHECK(same(&c, &vit));
-    CHECK(parse("{\"text_config\":{\"hidden_act\":\"gelu\"},\"vision_config\":{}}", &c) != CLOOB_OK);
-    CHECK(parse("{\"text_config\":{},\"vision_config\":{\"hidden_size\":1024}}", &c) == CLOOB_ERR_UNSUPPORTED);
+    CHECK_OK(ctx,
+             parse("{\"text_config\":{\"hidden_act\":\"gelu\",\"layer_norm_eps\":1e-6},\"vision_config\":{}}", &c));
+    CHECK(c.text.act == ACT_GELU && c.image.act == ACT_QUICKGELU && c.text.eps == 1e-6 && c.image.eps == 1e-5);
+    CHECK_OK(ctx,
+             parse("{\"text_config\":{},\"vision_config\":{\"hidden_size\":1024,\"num_attention_heads\":16}}", &c));
+    CHECK(c.image.inner == 3072 && c.text.inner == 0);
+    CHECK_OK(ctx, parse("{\"text_config\":{\"eos_token_id\":7},\"vision_config\":{}}", &c));
+    CHECK(c.text_pool == TEXT_POOL_EOS && c.eos == 7);
+    CHECK(parse("{\"text_config\":{\"hidden_act\":\"relu\"},\"vision_config\":{}}", &c) != CLOOB_OK);
+    CHECK(strstr(cloob_error(ctx), "hidden_act"));
+    CHECK(parse("{\"model_type\":\"blip\",\"text_config\":{},\"vision_config\":{}}", &c) == CLOOB_ERR_UNSUPPORTED);
+    CHECK(strstr(cloob_error(ctx), "blip"));
+}
+
+static void siglip_forms(void)
+{
+    model_config c, b16;
+    CHECK_OK(ctx, model_config_by_name(ctx, "ViT-B-16-SigLIP", &b16));
+    CHECK(b16.no_class_token && b16.image_pool == IMAGE_POOL_MAP && b16.no_causal_mask && b16.has_logit_bias);
+    CHECK(model_config_image_tokens(&b16) == 196 && b16.text_pool == TEXT_POOL_LAST &&
+          b16.resize == MODEL_RESIZE_SQUASH);
+    CHECK_OK(ctx,
+             parse("{\"name\":\"ViT-B-16-SigLIP\",\"model_type\":\"siglip\",\"text_config\":{},\"vision_config\":{}}",
+                   &c));
+    CHECK(c.image.act == ACT_GELU_TANH && c.text.act == ACT_GELU_TANH); /* transformers' own default */
+    model_config_set_act(&c, ACT_GELU);
+    CHECK(same(&c, &b16));
+    CHECK_OK(ctx, model_config_by_name(ctx, "ViT-SO400M-14-SigLIP-384", &c));
+    CHECK(model_config_image_tokens(&c) == 27 * 27);
+    CHECK(parse("{\"model_type\":\"siglip2\",\"text_config\":{},\"vision_config\":{}}", &c) == CLOOB_ERR_UNSUPPORTED);
+    CHECK(strstr(cloob_error(ctx), "NaFlex"));
 }
 
 /* One line that holds the offending thing. */
@@ -163,8 +209,15 @@ static void impossible_sizes_are_named(void)
 static void other_architectures_are_refused(void)
 {
     refuses(VIT("\"layers\":12,\"width\":768,\"patch_size\":32,\"attentional_pool\":true"), "attentional_pool");
-    refuses(VIT("\"layers\":12,\"width\":768,\"patch_size\":32,\"mlp_ratio\":4.3637"), "mlp_ratio");
-    refuses(VIT("\"timm_model_name\":\"x\""), "timm");
+    refuses(VIT("\"layers\":12,\"width\":768,\"patch_size\":32,\"mlp_ratio\":-1"), "mlp_ratio");
+    refuses(VIT("\"timm_model_name\":\"eva02_base_patch16_clip_224\""), "eva02_base_patch16_clip_224");
+    refuses(VIT("\"timm_model_name\":\"vit_huge_patch16_siglip_224\""), "timm");
+    refuses(VIT("\"layers\":12,\"width\":768,\"patch_size\":32,\"qk_norm\":true"), "qk_norm");
+    refuses(VIT("\"layers\":12,\"width\":768,\"patch_size\":32,\"pool_type\":\"none\""), "pool_type");
+    refuses("{\"embed_dim\":512,\"multimodal_cfg\":{},\"vision_cfg\":{},\"text_cfg\":{}}", "CoCa");
+    refuses("{\"embed_dim\":512,\"vision_cfg\":{\"layers\":12,\"width\":768,\"patch_size\":32},"
+            "\"text_cfg\":{\"hf_model_name\":\"roberta-base\"}}",
+            "roberta-base");
     refuses("{\"embed_dim\":512,\"vision_cfg\":3,\"text_cfg\":{}}", "vision_cfg");
     refuses("{\"vision_layers\":12}", "embed_dim");
     refuses("{}", "not a model configuration");
@@ -193,6 +246,8 @@ int main(void)
     RUN(ways_to_make_pictures_square_survive);
     RUN(the_authors_form);
     RUN(hugging_face_form);
+    RUN(siglip_forms);
+    RUN(built_in_models_survive_open_clips_json);
     RUN(impossible_sizes_are_named);
     RUN(other_architectures_are_refused);
     RUN(files_load_by_path);

@@ -34,7 +34,7 @@ static bool same_weights(const weights *a, const weights *b)
             return false;
     }
     return a->config.text_heads == b->config.text_heads && a->config.image_heads == b->config.image_heads &&
-           a->config.act == b->config.act && strcmp(a->config.name, b->config.name) == 0;
+           a->config.text.act == b->config.text.act && strcmp(a->config.name, b->config.name) == 0;
 }
 
 static cloob_status read_as(const char *path, const interchange_options *o, weights *w)
@@ -192,11 +192,11 @@ static void activation_can_be_told(void)
     model_act gelu = ACT_GELU;
     CHECK_OK(ctx, interchange_write(ctx, "interchange.tmp.pt", FORMAT_OPENAI, &w));
     CHECK_OK(ctx, read_as("interchange.tmp.pt", &(interchange_options){ .act = &gelu }, &back));
-    CHECK(back.config.act == ACT_GELU);
+    CHECK(back.config.text.act == ACT_GELU);
     CHECK_OK(ctx, interchange_write(ctx, "interchange.tmp.dir", FORMAT_OPEN_CLIP, &back));
     weights_release(&back);
     CHECK_OK(ctx, read_as("interchange.tmp.dir", NULL, &back));
-    CHECK(back.config.act == ACT_GELU);
+    CHECK(back.config.text.act == ACT_GELU);
     weights_release(&back);
     weights_release(&w);
     clean("interchange.tmp.pt");

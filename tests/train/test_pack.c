@@ -198,11 +198,13 @@ static void batches_take_the_smallest_tower_that_holds_them(void)
 {
     static const int64_t rows[] = { 16, 32, 64 };
     int32_t tokens[3 * 32] = { 0 };
+    model_config c;
+    model_config_init(&c);
     for (int length = 1; length <= 21; length++) {
         for (int n = 0; n < 3; n++)
             for (int t = 0; t < 32; t++) tokens[n * 32 + t] = t < length ? t + 1 : 0;
         int want = 3 * length <= 16 ? 0 : 3 * length <= 32 ? 1 : 2;
-        CHECK(towers_choose(rows, 3, tokens, 3, 32) == want);
+        CHECK(towers_choose(&c, rows, 3, tokens, 3, 32) == want);
     }
 }
 

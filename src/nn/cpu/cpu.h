@@ -54,7 +54,8 @@ cpu_run image_input_cpu, embed_cpu, embed_bwd_cpu, take_rows_cpu, take_rows_bwd_
     avgpool2_cpu, avgpool2_bwd_cpu, linear_cpu, linear_dx_cpu, linear_dw_cpu, act_cpu, act_bwd_cpu, layernorm_cpu,
     layernorm_bwd_cpu, attention_cpu, attention_bwd_cpu, heads_project_cpu, heads_collect_cpu, heads_dw_cpu,
     pool_attention_cpu, pool_attention_bwd_cpu, conv2d_cpu, conv2d_dx_cpu, conv2d_dw_cpu, fold_bn_cpu, class_tokens_cpu,
-    class_tokens_bwd_cpu, attention_one_cpu, attention_one_bwd_cpu;
+    class_tokens_bwd_cpu, attention_one_cpu, attention_one_bwd_cpu, grid_tokens_cpu, grid_tokens_bwd_cpu, mean_rows_cpu,
+    mean_rows_bwd_cpu, repeat_row_cpu, repeat_row_bwd_cpu, scale_cpu, scale_bwd_cpu;
 cpu_prepare bn_sums_prepare, layernorm_bwd_prepare, attention_prepare, attention_bwd_prepare,
     pool_attention_bwd_prepare, conv2d_prepare, conv2d_dx_prepare, conv2d_dw_prepare, bn_bwd_sums_prepare,
     bn_apply_prepare, bn_bwd_apply_prepare, linear_prepare, linear_dx_prepare, linear_dw_prepare, heads_project_prepare,

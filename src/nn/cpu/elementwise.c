@@ -4,7 +4,7 @@
 typedef struct job {
     const void *a, *b;
     void *y;
-    bool gelu;
+    op_act act;
 } job;
 
 typedef struct pool_job {
@@ -22,7 +22,7 @@ CPU_INLINE float sigmoid(float x) { return 1.0f / (1.0f + fast_exp(-x)); }
 
 static cloob_status each(const op_env *env, const op_args *a, pool_fn *fn)
 {
-    job j = { a->in[0].data, a->in[1].data, a->out[0].data, a->attr.act == OP_ACT_GELU };
+    job j = { a->in[0].data, a->in[1].data, a->out[0].data, a->attr.act };
     pool_for(env->ctx, tensor_count(&a->out[0]), 1 << 14, fn, &j);
     return CLOOB_OK;
 }

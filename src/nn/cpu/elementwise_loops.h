@@ -23,7 +23,12 @@ CPU_CLONES static void NAME(act_range)(void *arg, int64_t begin, int64_t end, in
     const REAL *a = j->a;
     REAL *y = j->y;
     (void)thread;
-    if (j->gelu)
+    if (j->act == OP_ACT_GELU_TANH)
+        for (int64_t i = begin; i < end; i++) {
+            float x = GET(a[i]);
+            y[i] = PUT(x * sigmoid(1.59576912f * (x + 0.044715f * x * x * x)));
+        }
+    else if (j->act == OP_ACT_GELU)
         for (int64_t i = begin; i < end; i++) y[i] = PUT(0.5f * GET(a[i]) * (1.0f + erff(GET(a[i]) * 0.70710678f)));
     else
         for (int64_t i = begin; i < end; i++) y[i] = PUT(GET(a[i]) * sigmoid(1.702f * GET(a[i])));
@@ -35,7 +40,12 @@ CPU_CLONES static void NAME(act_bwd_range)(void *arg, int64_t begin, int64_t end
     const REAL *a = j->a, *b = j->b;
     REAL *y = j->y;
     (void)thread;
-    if (j->gelu)
+    if (j->act == OP_ACT_GELU_TANH)
+        for (int64_t i = begin; i < end; i++) {
+            float x = GET(b[i]), s = sigmoid(1.59576912f * (x + 0.044715f * x * x * x));
+            y[i] = PUT(GET(a[i]) * (s + x * s * (1.0f - s) * 1.59576912f * (1.0f + 0.134145f * x * x)));
+        }
+    else if (j->act == OP_ACT_GELU)
         for (int64_t i = begin; i < end; i++) {
             float x = GET(b[i]);
             y[i] = PUT(GET(a[i]) * (0.5f * (1.0f + erff(x * 0.70710678f)) + x * fast_exp(-0.5f * x * x) * 0.39894228f));

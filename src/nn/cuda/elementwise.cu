@@ -35,6 +35,16 @@ struct gelu_bwd_fn {
         return dy * (0.5f * (1.0f + erff(x * 0.70710678f)) + x * expf(-0.5f * x * x) * 0.39894228f);
     }
 };
+struct gelu_tanh_fn {
+    __device__ float operator()(float x, float) const { return x * sigmoid(1.59576912f * (x + 0.044715f * x * x * x)); }
+};
+struct gelu_tanh_bwd_fn {
+    __device__ float operator()(float dy, float x) const
+    {
+        float s = sigmoid(1.59576912f * (x + 0.044715f * x * x * x));
+        return dy * (s + x * s * (1.0f - s) * 1.59576912f * (1.0f + 0.134145f * x * x));
+    }
+};
 
 /* out = f(a, b) over n packs; b may be NULL. */
 template <typename T, int V, int U, typename F>
@@ -221,17 +231,20 @@ extern "C" cloob_status add_cuda(const op_env *env, const op_args *a) { return m
 
 extern "C" cloob_status act_cuda(const op_env *env, const op_args *a)
 {
+    if (a->attr.act == OP_ACT_GELU_TANH) return map(env, "act", a, false, gelu_tanh_fn());
     return a->attr.act == OP_ACT_GELU ? map(env, "act", a, false, gelu_fn())
                                       : map(env, "act", a, false, quickgelu_fn());
 }
 
 extern "C" cloob_status act_bwd_cuda(const op_env *env, const op_args *a)
 {
-    bool gelu = a->attr.act == OP_ACT_GELU;
+    bool gelu = a->attr.act == OP_ACT_GELU, tanh = a->attr.act == OP_ACT_GELU_TANH;
     int64_t n = tensor_count(&a->out[0]);
+    if (!a->out[1].data && tanh) return map(env, "act_bwd", a, true, gelu_tanh_bwd_fn());
     if (!a->out[1].data)
         return gelu ? map(env, "act_bwd", a, true, gelu_bwd_fn()) : map(env, "act_bwd", a, true, quickgelu_bwd_fn());
-    if (gelu) WITH_PACK(a->out[0].dtype, n, (launch_two<T, V>(env, a, n, gelu_bwd_fn(), gelu_fn())));
+    if (tanh) WITH_PACK(a->out[0].dtype, n, (launch_two<T, V>(env, a, n, gelu_tanh_bwd_fn(), gelu_tanh_fn())));
+    else if (gelu) WITH_PACK(a->out[0].dtype, n, (launch_two<T, V>(env, a, n, gelu_bwd_fn(), gelu_fn())));
     else WITH_PACK(a->out[0].dtype, n, (launch_two<T, V>(env, a, n, quickgelu_bwd_fn(), quickgelu_fn())));
     return cuda_launched(env->ctx, "act_bwd");
 }

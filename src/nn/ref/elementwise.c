@@ -57,12 +57,30 @@ cloob_status avgpool2_bwd_ref(const op_env *env, const op_args *a)
 
 static double sigmoid(double x) { return 1.0 / (1.0 + exp(-x)); }
 
+/* 0.5 x (1 + tanh(u)) = x sigmoid(2 u), u = sqrt(2 / pi) (x + 0.044715 x^3). */
+static const double TANH_SCALE = 1.5957691216057308, TANH_CUBE = 0.044715;
+
+static double activation(op_act act, double x)
+{
+    if (act == OP_ACT_GELU) return 0.5 * x * (1.0 + erf(x / sqrt(2.0)));
+    if (act == OP_ACT_GELU_TANH) return x * sigmoid(TANH_SCALE * (x + TANH_CUBE * x * x * x));
+    return x * sigmoid(1.702 * x);
+}
+
+static double activation_slope(op_act act, double x)
+{
+    if (act == OP_ACT_GELU) return 0.5 * (1.0 + erf(x / sqrt(2.0))) + x * exp(-0.5 * x * x) / sqrt(6.283185307179586);
+    double cube = act == OP_ACT_GELU_TANH ? TANH_CUBE : 0.0, scale = act == OP_ACT_GELU_TANH ? TANH_SCALE : 1.702;
+    double s = sigmoid(scale * (x + cube * x * x * x));
+    return s + x * s * (1.0 - s) * scale * (1.0 + 3.0 * cube * x * x);
+}
+
 cloob_status act_ref(const op_env *env, const op_args *a)
 {
     (void)env;
     for (int64_t i = 0, n = tensor_count(&a->out[0]); i < n; i++) {
         double x = ld(&a->in[0], i);
-        st(&a->out[0], i, a->attr.act == OP_ACT_GELU ? 0.5 * x * (1.0 + erf(x / sqrt(2.0))) : x * sigmoid(1.702 * x));
+        st(&a->out[0], i, activation(a->attr.act, x));
     }
     return CLOOB_OK;
 }
@@ -70,10 +88,7 @@ cloob_status act_ref(const op_env *env, const op_args *a)
 cloob_status act_bwd_ref(const op_env *env, const op_args *a)
 {
     for (int64_t i = 0, n = tensor_count(&a->out[0]); i < n; i++) {
-        double x = ld(&a->in[1], i), s = sigmoid(1.702 * x);
-        double slope = a->attr.act == OP_ACT_GELU
-                           ? 0.5 * (1.0 + erf(x / sqrt(2.0))) + x * exp(-0.5 * x * x) / sqrt(6.283185307179586)
-                           : s + 1.702 * x * s * (1.0 - s);
+        double slope = activation_slope(a->attr.act, ld(&a->in[1], i));
         st(&a->out[0], i, ld(&a->in[0], i) * slope);
     }
     op_args again = act_again(a);

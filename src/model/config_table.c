@@ -1,0 +1,237 @@
+/* The built-in models: open_clip's plain ResNets and ViTs, CLIPA, MetaCLIP's worldwide ones, SigLIP, SigLIP 2, and the small ones
+ * of demos and tests. */
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "model/config.h"
+
+/* How a model differs from CLIP with GELU. */
+enum {
+    QUICK = 1,          /* QuickGELU: OpenAI's */
+    CLIPA = 2,          /* no ln_pre, mean of the patches, norm behind it; texts without a mask, last token */
+    SCALED = 4,         /* layer scale in the image tower */
+    EOS_1 = 8,          /* the text is read at the token with this id */
+    EOS_2 = 16,         /**/
+    SIGLIP = 32,        /* model_config_set_siglip */
+    IMAGE_TANH = 64,    /* tanh GELU */
+    TEXT_TANH = 128,    /**/
+    NO_PROJECTION = 256 /* of texts */
+};
+
+typedef struct builtin {
+    const char *name;
+    unsigned kind;
+    int64_t embed, image_size, layers[4], width, patch, head, inner; /* inner 0: four times the width */
+    int64_t context, vocab, text_width, text_heads, text_layers, text_inner;
+} builtin;
+
+/* clang-format off */
+static const builtin table[] = {
+    { "RN50", QUICK, 1024, 224, { 3, 4, 6, 3 }, 64, 0, 64, 0, 77, 49408, 512, 8, 12, 0 },
+    { "RN101", QUICK, 512, 224, { 3, 4, 23, 3 }, 64, 0, 64, 0, 77, 49408, 512, 8, 12, 0 },
+    { "RN50x4", QUICK, 640, 288, { 4, 6, 10, 6 }, 80, 0, 64, 0, 77, 49408, 640, 10, 12, 0 },
+    { "RN50x16", QUICK, 768, 384, { 6, 8, 18, 8 }, 96, 0, 64, 0, 77, 49408, 768, 12, 12, 0 },
+    { "RN50x64", QUICK, 1024, 448, { 3, 15, 36, 10 }, 128, 0, 64, 0, 77, 49408, 1024, 16, 12, 0 },
+    { "ViT-B-32", QUICK, 512, 224, { 12 }, 768, 32, 64, 0, 77, 49408, 512, 8, 12, 0 },
+    { "ViT-B-16", QUICK, 512, 224, { 12 }, 768, 16, 64, 0, 77, 49408, 512, 8, 12, 0 },
+    { "ViT-L-14", QUICK, 768, 224, { 24 }, 1024, 14, 64, 0, 77, 49408, 768, 12, 12, 0 },
+    { "ViT-L-14-336", QUICK, 768, 336, { 24 }, 1024, 14, 64, 0, 77, 49408, 768, 12, 12, 0 },
+    { "ViT-S-16", 0, 384, 224, { 12 }, 384, 16, 64, 0, 77, 49408, 384, 6, 12, 0 },
+    { "ViT-S-16-alt", 0, 256, 224, { 12 }, 384, 16, 64, 0, 77, 49408, 256, 4, 10, 0 },
+    { "ViT-S-32", 0, 384, 224, { 12 }, 384, 32, 64, 0, 77, 49408, 384, 6, 12, 0 },
+    { "ViT-S-32-alt", 0, 256, 224, { 12 }, 384, 32, 64, 0, 77, 49408, 256, 4, 10, 0 },
+    { "ViT-M-16", 0, 512, 224, { 12 }, 512, 16, 64, 0, 77, 49408, 512, 8, 12, 0 },
+    { "ViT-M-16-alt", SCALED, 384, 224, { 12 }, 512, 16, 64, 0, 77, 49408, 384, 6, 12, 0 },
+    { "ViT-M-32", 0, 512, 224, { 12 }, 512, 32, 64, 0, 77, 49408, 512, 8, 12, 0 },
+    { "ViT-M-32-alt", 0, 384, 224, { 12 }, 512, 32, 64, 0, 77, 49408, 384, 6, 12, 0 },
+    { "ViT-B-32-256", 0, 512, 256, { 12 }, 768, 32, 64, 0, 77, 49408, 512, 8, 12, 0 },
+    { "ViT-B-32-plus-256", 0, 640, 256, { 12 }, 896, 32, 64, 0, 77, 49408, 640, 10, 12, 0 },
+    { "ViT-B-16-plus", 0, 640, 224, { 12 }, 896, 16, 64, 0, 77, 49408, 640, 10, 12, 0 },
+    { "ViT-B-16-plus-240", 0, 640, 240, { 12 }, 896, 16, 64, 0, 77, 49408, 640, 10, 12, 0 },
+    { "ViT-L-14-280", 0, 768, 280, { 24 }, 1024, 14, 64, 0, 77, 49408, 768, 12, 12, 0 },
+    { "ViT-L-16", 0, 768, 224, { 24 }, 1024, 16, 64, 0, 77, 49408, 768, 12, 12, 0 },
+    { "ViT-L-16-320", 0, 768, 320, { 24 }, 1024, 16, 64, 0, 77, 49408, 768, 12, 12, 0 },
+    { "ViT-H-14", 0, 1024, 224, { 32 }, 1280, 14, 80, 0, 77, 49408, 1024, 16, 24, 0 },
+    { "ViT-H-14-378", 0, 1024, 378, { 32 }, 1280, 14, 80, 0, 77, 49408, 1024, 16, 24, 0 },
+    { "ViT-H-16", 0, 1024, 224, { 32 }, 1280, 16, 80, 0, 77, 49408, 1024, 16, 24, 0 },
+    { "ViT-g-14", 0, 1024, 224, { 40 }, 1408, 14, 88, 6144, 77, 49408, 1024, 16, 24, 0 },
+    { "ViT-bigG-14", 0, 1280, 224, { 48 }, 1664, 14, 104, 8192, 77, 49408, 1280, 20, 32, 0 },
+    { "ViT-e-14", 0, 1280, 224, { 56 }, 1792, 14, 112, 15360, 77, 49408, 1280, 20, 36, 0 },
+    { "ViT-L-14-CLIPA", CLIPA, 768, 224, { 24 }, 1024, 14, 64, 0, 32, 32000, 768, 12, 12, 0 },
+    { "ViT-L-14-CLIPA-336", CLIPA, 768, 336, { 24 }, 1024, 14, 64, 0, 32, 32000, 768, 12, 12, 0 },
+    { "ViT-H-14-CLIPA", CLIPA, 1024, 224, { 32 }, 1280, 14, 80, 0, 32, 32000, 1024, 16, 24, 0 },
+    { "ViT-H-14-CLIPA-336", CLIPA, 1024, 336, { 32 }, 1280, 14, 80, 0, 32, 32000, 1024, 16, 24, 0 },
+    { "ViT-bigG-14-CLIPA", CLIPA, 1280, 224, { 48 }, 1664, 14, 104, 8192, 32, 32000, 1280, 20, 32, 0 },
+    { "ViT-bigG-14-CLIPA-336", CLIPA, 1280, 336, { 48 }, 1664, 14, 104, 8192, 32, 32000, 1280, 20, 32, 0 },
+    { "ViT-L-14-worldwide", EOS_1, 768, 224, { 24 }, 1024, 14, 64, 0, 77, 250100, 768, 12, 12, 0 },
+    { "ViT-H-14-worldwide", EOS_2, 1024, 224, { 32 }, 1280, 14, 80, 0, 77, 901629, 1024, 16, 24, 0 },
+    { "ViT-H-14-worldwide-378", EOS_2, 1024, 378, { 32 }, 1280, 14, 80, 0, 77, 901629, 1024, 16, 24, 0 },
+    { "ViT-bigG-14-worldwide", EOS_2, 1280, 224, { 48 }, 1664, 14, 104, 8192, 77, 901629, 1280, 20, 32, 0 },
+    { "ViT-bigG-14-worldwide-378", EOS_2, 1280, 378, { 48 }, 1664, 14, 104, 8192, 77, 901629, 1280, 20, 32, 0 },
+    { "ViT-SO400M-14-SigLIP", SIGLIP, 1152, 224, { 27 }, 1152, 14, 72, 4304, 16, 32000, 1152, 16, 27, 4304 },
+    { "ViT-SO400M-14-SigLIP-378", SIGLIP, 1152, 378, { 27 }, 1152, 14, 72, 4304, 64, 32000, 1152, 16, 27, 4304 },
+    { "ViT-SO400M-14-SigLIP-384", SIGLIP, 1152, 384, { 27 }, 1152, 14, 72, 4304, 64, 32000, 1152, 16, 27, 4304 },
+    { "ViT-SO400M-16-SigLIP-i18n-256", SIGLIP | IMAGE_TANH | NO_PROJECTION, 1152, 256, { 27 }, 1152, 16, 72, 4304, 64, 250000, 1152, 16, 27, 4304 },
+    { "ViT-B-16-SigLIP", SIGLIP, 768, 224, { 12 }, 768, 16, 64, 0, 64, 32000, 768, 12, 12, 0 },
+    { "ViT-B-16-SigLIP-256", SIGLIP, 768, 256, { 12 }, 768, 16, 64, 0, 64, 32000, 768, 12, 12, 0 },
+    { "ViT-B-16-SigLIP-384", SIGLIP, 768, 384, { 12 }, 768, 16, 64, 0, 64, 32000, 768, 12, 12, 0 },
+    { "ViT-B-16-SigLIP-512", SIGLIP, 768, 512, { 12 }, 768, 16, 64, 0, 64, 32000, 768, 12, 12, 0 },
+    { "ViT-B-16-SigLIP-i18n-256", SIGLIP, 768, 256, { 12 }, 768, 16, 64, 0, 64, 250000, 768, 12, 12, 0 },
+    { "ViT-L-16-SigLIP-256", SIGLIP, 1024, 256, { 24 }, 1024, 16, 64, 0, 64, 32000, 1024, 16, 24, 0 },
+    { "ViT-L-16-SigLIP-384", SIGLIP, 1024, 384, { 24 }, 1024, 16, 64, 0, 64, 32000, 1024, 16, 24, 0 },
+    { "ViT-SO400M-14-SigLIP2", SIGLIP | TEXT_TANH, 1152, 224, { 27 }, 1152, 14, 72, 4304, 64, 256000, 1152, 16, 27, 4304 },
+    { "ViT-SO400M-14-SigLIP2-378", SIGLIP | TEXT_TANH, 1152, 378, { 27 }, 1152, 14, 72, 4304, 64, 256000, 1152, 16, 27, 4304 },
+    { "ViT-SO400M-16-SigLIP2-256", SIGLIP | IMAGE_TANH | TEXT_TANH, 1152, 256, { 27 }, 1152, 16, 72, 4304, 64, 256000, 1152, 16, 27, 4304 },
+    { "ViT-SO400M-16-SigLIP2-384", SIGLIP | IMAGE_TANH | TEXT_TANH, 1152, 384, { 27 }, 1152, 16, 72, 4304, 64, 256000, 1152, 16, 27, 4304 },
+    { "ViT-SO400M-16-SigLIP2-512", SIGLIP | IMAGE_TANH | TEXT_TANH, 1152, 512, { 27 }, 1152, 16, 72, 4304, 64, 256000, 1152, 16, 27, 4304 },
+    { "ViT-B-32-SigLIP2-256", SIGLIP | IMAGE_TANH | TEXT_TANH, 768, 256, { 12 }, 768, 32, 64, 0, 64, 256000, 768, 12, 12, 0 },
+    { "ViT-B-16-SigLIP2", SIGLIP | TEXT_TANH, 768, 224, { 12 }, 768, 16, 64, 0, 64, 256000, 768, 12, 12, 0 },
+    { "ViT-B-16-SigLIP2-256", SIGLIP | TEXT_TANH, 768, 256, { 12 }, 768, 16, 64, 0, 64, 256000, 768, 12, 12, 0 },
+    { "ViT-B-16-SigLIP2-384", SIGLIP | TEXT_TANH, 768, 384, { 12 }, 768, 16, 64, 0, 64, 256000, 768, 12, 12, 0 },
+    { "ViT-B-16-SigLIP2-512", SIGLIP | TEXT_TANH, 768, 512, { 12 }, 768, 16, 64, 0, 64, 256000, 768, 12, 12, 0 },
+    { "ViT-L-16-SigLIP2-256", SIGLIP | TEXT_TANH, 1024, 256, { 24 }, 1024, 16, 64, 0, 64, 256000, 1024, 16, 24, 0 },
+    { "ViT-L-16-SigLIP2-384", SIGLIP | TEXT_TANH, 1024, 384, { 24 }, 1024, 16, 64, 0, 64, 256000, 1024, 16, 24, 0 },
+    { "ViT-L-16-SigLIP2-512", SIGLIP | IMAGE_TANH | TEXT_TANH, 1024, 512, { 24 }, 1024, 16, 64, 0, 64, 256000, 1024, 16, 24, 0 },
+    { "ViT-gopt-16-SigLIP2-256", SIGLIP | IMAGE_TANH | TEXT_TANH, 1536, 256, { 40 }, 1536, 16, 96, 0, 64, 256000, 1152, 16, 27, 4304 },
+    { "ViT-gopt-16-SigLIP2-384", SIGLIP | IMAGE_TANH | TEXT_TANH, 1536, 384, { 40 }, 1536, 16, 96, 0, 64, 256000, 1152, 16, 27, 4304 },
+    /* `tiny` is the demo's: small enough for two cores at 64 px */
+    { "tiny", QUICK, 128, 64, { 1, 3, 3, 1 }, 16, 0, 64, 0, 24, 2048, 64, 2, 2, 0 },
+    { "tiny-rn", QUICK, 24, 64, { 1, 2, 1, 1 }, 8, 0, 64, 0, 12, 96, 16, 2, 2, 0 },
+    { "tiny-vit", QUICK, 24, 32, { 2 }, 128, 8, 64, 0, 12, 96, 16, 2, 2, 0 },
+};
+/* clang-format on */
+enum { TABLE_ROWS = sizeof table / sizeof table[0] };
+
+static void set_kind(model_config *c, unsigned kind)
+{
+    model_config_set_act(c, kind & QUICK ? ACT_QUICKGELU : ACT_GELU);
+    if (kind & SIGLIP) model_config_set_siglip(c, ACT_GELU);
+    if (kind & CLIPA) {
+        c->no_ln_pre = c->norm_after_pool = c->no_causal_mask = true;
+        c->image_pool = IMAGE_POOL_MEAN;
+        c->text_pool = TEXT_POOL_LAST;
+    }
+    if (kind & (EOS_1 | EOS_2)) c->text_pool = TEXT_POOL_EOS, c->eos = kind & EOS_1 ? 1 : 2;
+    if (kind & SCALED) c->image.layer_scale = 1e-4;
+    if (kind & IMAGE_TANH) c->image.act = ACT_GELU_TANH;
+    if (kind & TEXT_TANH) c->text.act = ACT_GELU_TANH;
+    if (kind & NO_PROJECTION) c->no_text_projection = true, c->text_projection_bias = false;
+}
+
+static void from_builtin(const builtin *b, model_config *c)
+{
+    model_config_init(c);
+    snprintf(c->name, sizeof c->name, "%s", b->name);
+    c->family = b->layers[1] ? MODEL_RESNET : MODEL_VIT;
+    c->embed = b->embed;
+    c->image_size = b->image_size;
+    memcpy(c->layers, b->layers, sizeof c->layers);
+    c->width = b->width;
+    c->patch = b->patch;
+    c->image_heads = model_config_image_attention_width(c) / b->head;
+    c->image.inner = b->inner;
+    c->context = b->context;
+    c->vocab = b->vocab;
+    c->text_width = b->text_width;
+    c->text_heads = b->text_heads;
+    c->text_layers = b->text_layers;
+    c->text.inner = b->text_inner;
+    set_kind(c, b->kind);
+}
+
+/* ---- by name ------------------------------------------------------------------------------------- */
+
+/* "ViT-B/32", "vit_b_32" and "ViT-B-32" are one name: letters, digits, lower case. */
+static void squeeze(const char *name, char *out, size_t size)
+{
+    size_t n = 0;
+    for (; *name && n + 1 < size; name++)
+        if (isalnum((unsigned char)*name)) out[n++] = (char)tolower((unsigned char)*name);
+    out[n] = '\0';
+}
+
+static const builtin *find(const char *wanted)
+{
+    char have[64];
+    for (int i = 0; i < TABLE_ROWS; i++) {
+        squeeze(table[i].name, have, sizeof have);
+        if (strcmp(wanted, have) == 0) return &table[i];
+    }
+    return NULL;
+}
+
+/* How many letters two names have in common at their beginnings. */
+static int common(const char *a, const char *b)
+{
+    int n = 0;
+    while (a[n] && a[n] == b[n]) n++;
+    return n;
+}
+
+/* The names nearest to an unknown one: those that begin alike for the longest, in the table's order. */
+static void nearest(const char *wanted, char *out, size_t size)
+{
+    enum { SHOWN = 12 };
+    char have[64];
+    int best = 0, shown = 0;
+    size_t n = 0;
+    for (int i = 0; i < TABLE_ROWS; i++) {
+        squeeze(table[i].name, have, sizeof have);
+        if (common(wanted, have) > best) best = common(wanted, have);
+    }
+    for (int i = 0; i < TABLE_ROWS && n < size && shown < SHOWN; i++) {
+        squeeze(table[i].name, have, sizeof have);
+        if (common(wanted, have) < best) continue;
+        n += (size_t)snprintf(out + n, size - n, "%s%s", shown++ ? ", " : "", table[i].name);
+    }
+}
+
+cloob_status model_config_by_name(cloob_ctx *ctx, const char *name, model_config *c)
+{
+    char wanted[64], known[512] = "";
+    squeeze(name, wanted, sizeof wanted);
+    size_t n = strlen(wanted), tail = strlen("quickgelu");
+    bool quick = n > tail && strcmp(wanted + n - tail, "quickgelu") == 0;
+    if (quick) wanted[n - tail] = '\0';
+    const builtin *b = find(wanted);
+    if (b) {
+        from_builtin(b, c);
+        if (quick) model_config_set_act(c, ACT_QUICKGELU);
+        return CLOOB_OK;
+    }
+    nearest(wanted, known, sizeof known);
+    return ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
+                    "model \"%.100s\" is not known; near it are %s; or give the path of a .json file (all names: "
+                    "docs/reference/models.md)",
+                    name, known);
+}
+
+const char *model_config_name(int i) { return i >= 0 && i < TABLE_ROWS ? table[i].name : NULL; }
+
+/* ---- by sizes ------------------------------------------------------------------------------------ */
+
+static bool same_sizes(const model_config *c, const model_config *b)
+{
+    return c->family == b->family && c->embed == b->embed && c->image_size == b->image_size && c->width == b->width &&
+           memcmp(c->layers, b->layers, sizeof c->layers) == 0 && c->patch == b->patch && c->context == b->context &&
+           c->vocab == b->vocab && c->text_width == b->text_width && c->text_layers == b->text_layers &&
+           c->image.inner == b->image.inner && c->text.inner == b->text.inner;
+}
+
+/* What shapes and names of tensors tell beside sizes. */
+static bool same_parts(const model_config *c, const model_config *b)
+{
+    return c->no_class_token == b->no_class_token && c->no_ln_pre == b->no_ln_pre &&
+           (c->image_pool == IMAGE_POOL_MAP) == (b->image_pool == IMAGE_POOL_MAP) &&
+           c->no_text_projection == b->no_text_projection && !c->image.layer_scale == !b->image.layer_scale;
+}
+
+bool model_config_match(const model_config *c, model_config *known)
+{
+    for (int i = 0; i < TABLE_ROWS; i++) {
+        from_builtin(&table[i], known);
+        if (same_sizes(c, known) && same_parts(c, known)) return true;
+    }
+    return false;
+}
