@@ -218,12 +218,14 @@ static void say_sentence(voice *v)
         rest.named[SYNTH_LIGHT] = false;
     else put_opening(v);
     mend_article(v->out, at);
+    const synth_scene *whole = v->s;
     v->s = &rest;
     put_phrase(v);
     int places = gather_places(v, place);
     if (places) sbuf_puts(v->out, dice_chance(&v->d, 0.2) ? ", " : " ");
     put_places(v, place, places);
     put_closing(v);
+    v->s = whole;
 }
 
 void synth_caption(const synth_scene *s, sbuf *out)

@@ -1,0 +1,146 @@
+#!/usr/bin/env python3
+"""Checks the order of the folders in src, and prints what it saw.
+
+    scripts/lint_layers.py           the include graph, files per folder, the ten longest functions; exit code 1 on a finding
+
+docs/architecture.md has the table of layers; this script reads it, so that page, folders and check agree. Findings:
+an include that points up or sideways, a folder without a row or a row without a folder, more than MOST_FILES files in a
+folder, a vendor header outside the folders that hide it, a line above 120 columns, a --flag in a string of the library
+(its errors name the field, and the command line turns that into the flag). KNOWN counts what is still to be mended; the
+numbers only go down."""
+import collections
+import pathlib
+import re
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+MOST_FILES = 40
+MOST_COLUMNS = 120
+VENDOR = re.compile(r"(cuda|cublas|cudnn|nccl|dnnl|cblas|lapacke|mpi)\w*\.h$", re.I)
+VENDOR_HOMES = {"cpu", "cuda", "dist"}  # names of folders
+FLAG_HOMES = {"src/cli", "src/serve"}
+INCLUDE = re.compile(r'^\s*#\s*include\s+([<"])([^>"]+)[>"]', re.M)
+FLAG = re.compile(r'"(?:[^"\\\n]|\\.)*?(?<![\w-])--[a-z][a-z-]+(?:[^"\\\n]|\\.)*"')
+KNOWN = {"flag": 102, "columns": 160, "files": 1}
+SUFFIXES = {".c", ".h", ".cu", ".cuh", ".inc", ".def"}
+
+
+def table():
+    """{room: rooms it uses directly}, in the order of the page; rooms as src/..., include/cloob."""
+    rows = {}
+    for line in (ROOT / "docs/architecture.md").read_text().splitlines():
+        m = re.match(r"\| `((?:src|include)/[\w/]+)` \|.*\|([^|]*)\|$", line)
+        if m:
+            names = [n.strip(" `") for n in m.group(2).split(",") if n.strip(" `")]
+            rows[m.group(1)] = [n if n.startswith("include/") else "src/" + n for n in names]
+    return rows
+
+
+def closure(rows):
+    """{room: everything it may include from}."""
+    may = {}
+
+    def reach(room):
+        if room not in may:
+            may[room] = {"include/cloob", room}
+            for below in rows[room]:
+                may[room] |= reach(below)
+        return may[room]
+
+    for room in rows:
+        reach(room)
+    return may
+
+
+def room_of(path, rows):
+    fits = [r for r in rows if path.startswith(r + "/")]
+    return max(fits, key=len) if fits else None
+
+
+def functions(path, text):
+    """(lines, name, path:line) of every function; a body begins with a brace of its own line."""
+    lines = text.splitlines()
+    begin = 0
+    for i, line in enumerate(lines):
+        if line == "{":
+            begin = i
+        elif line == "}" and begin:
+            head = begin - 1
+            while head > 0 and lines[head - 1] and lines[head - 1][0] not in "}#/ \t" and not lines[head - 1].endswith(";"):
+                head -= 1
+            name = re.search(r"(?!__)\b(\w+)\s*\((?!\()", re.sub(r"__\w+\s*\([^()]*\)", "", " ".join(lines[head:begin])))
+            yield i - head + 1, name.group(1) if name else "?", f"{path}:{head + 1}"
+            begin = 0
+
+
+def main():
+    rows = table()
+    may = closure(rows)
+    bad = []
+    known = collections.defaultdict(list)
+    graph = collections.Counter()
+    found = []
+    folders = collections.Counter()
+    files = sorted(p for top in ("src", "include") for p in (ROOT / top).rglob("*") if p.suffix in SUFFIXES)
+    for file in files:
+        path = file.relative_to(ROOT).as_posix()
+        text = file.read_text()
+        room = room_of(path, rows)
+        folders[path.rsplit("/", 1)[0]] += 1
+        if not room:
+            bad.append(f"{path}: its folder has no row in docs/architecture.md")
+            continue
+        for m in INCLUDE.finditer(text):
+            at = f"{path}:{text.count(chr(10), 0, m.start()) + 1}"
+            if m.group(1) == "<":
+                if VENDOR.match(m.group(2).rsplit("/", 1)[-1]) and not VENDOR_HOMES & set(path.split("/")):
+                    bad.append(f"{at}: the vendor's {m.group(2)} belongs into a folder cpu, cuda or dist")
+                continue
+            to = "include/" + m.group(2) if m.group(2).startswith("cloob/") else "src/" + m.group(2)
+            other = room_of(to, rows)
+            if not other:
+                continue  # generated, or beside the file
+            if other != room:
+                graph[room, other] += 1
+            if other not in may[room]:
+                bad.append(f"{at}: {room} may not include from {other}")
+        for i, line in enumerate(text.splitlines()):
+            if len(line) > MOST_COLUMNS and "clang-format off" not in text:
+                known["columns"].append(f"{path}:{i + 1}: {len(line)} columns")
+        if room not in FLAG_HOMES and room != "include/cloob":
+            code = re.sub(r"/\*.*?\*/", lambda c: "\n" * c.group(0).count("\n"), text, flags=re.S)
+            for m in FLAG.finditer(code):
+                known["flag"].append(f"{path}:{code.count(chr(10), 0, m.start()) + 1}: a flag in the library: {m.group(0)[:80]}")
+        if file.suffix in {".c", ".cu"}:
+            found += functions(path, text)
+    for folder, count in folders.items():
+        if count > MOST_FILES:
+            known["files"].append(f"{folder}: {count} files, more than {MOST_FILES}")
+    for kind, lines in known.items():
+        if len(lines) > KNOWN[kind]:
+            bad += lines
+
+    print("include graph (folder -> folder: includes)")
+    for room in rows:
+        uses = sorted(((n, b) for (a, b), n in graph.items() if a == room), key=lambda u: list(rows).index(u[1]))
+        if uses:
+            print(f"  {room:14} -> " + ", ".join(f"{b.removeprefix('src/')} {n}" for n, b in uses))
+    wrong = sum("may not include" in b for b in bad)
+    print(f"upward or sideways includes: {wrong}")
+    top = folders.most_common(5)
+    print(f"files per folder: {len(files)} in {len(folders)} folders, most: " + ", ".join(f"{f} {n}" for f, n in top))
+    print(f"--flag strings outside {' and '.join(sorted(FLAG_HOMES))}: {len(known['flag'])}")
+    print(f"lines above {MOST_COLUMNS} columns: {len(known['columns'])}")
+    lengths = sorted(n for n, _, _ in found)
+    print(f"functions: {len(lengths)}, median {lengths[len(lengths) // 2]} lines, 90 % up to {lengths[len(lengths) * 9 // 10]}; the ten longest:")
+    for n, name, at in sorted(found, reverse=True)[:10]:
+        print(f"  {n:4} {name} ({at})")
+    for row in rows:
+        if not (ROOT / row).is_dir():
+            print(f"docs/architecture.md: there is no {row} yet")
+    for b in bad:
+        print(b, file=sys.stderr)
+    return bool(bad)
+
+
+sys.exit(main())
