@@ -1,9 +1,10 @@
 # A small front for CMake. `make` builds and installs nothing; `make deps` installs what is missing (Debian packages).
-# `make test`, `make demo`, `make debug` and `make wheel` do that set-up by themselves.
+# All other targets that need more than a
+# compiler (`make test`, `make lint`, `make coverage`, `make demo`, `make debug`, `make wheel`) do that set-up by themselves.
 BUILD ?= build
 CMAKE_FLAGS ?=
 
-.PHONY: all deps test debug demo install wheel format clean
+.PHONY: all deps test debug lint coverage demo install wheel format clean
 
 all:
 	@cmake -S . -B $(BUILD) -G Ninja $(CMAKE_FLAGS)
@@ -22,6 +23,19 @@ debug: deps
 	@cmake --build $(BUILD)-debug
 	@cd $(BUILD)-debug && ctest --output-on-failure
 
+# Format, layers, cppcheck, clang-tidy (scripts/lint.sh); a configured tree is enough, nothing is built.
+lint:
+	@scripts/install-deps.sh lint
+	@cmake -S . -B $(BUILD)-lint -G Ninja -DCLOOB_WITH_CUDA=OFF $(CMAKE_FLAGS) >/dev/null
+	@scripts/lint.sh $(BUILD)-lint
+
+# Which lines and branches of src the tests reach: the total, and every file under 70 % (scripts/coverage.py).
+coverage:
+	@scripts/install-deps.sh test coverage
+	@cmake -S . -B $(BUILD)-coverage -G Ninja -DCLOOB_COVERAGE=ON -DCLOOB_WITH_CUDA=OFF $(CMAKE_FLAGS)
+	@cmake --build $(BUILD)-coverage
+	@scripts/coverage.py $(BUILD)-coverage
+
 install: all
 	@cmake --install $(BUILD)
 
@@ -34,7 +48,7 @@ format:
 	@git ls-files '*.c' '*.h' '*.cu' '*.cuh' | xargs clang-format -i
 
 clean:
-	@rm -rf $(BUILD) $(BUILD)-debug
+	@rm -rf $(BUILD) $(BUILD)-debug $(BUILD)-lint $(BUILD)-coverage $(BUILD)-demo
 
 # Trains and evaluates a small model end to end on the CPU: demo/report.html shows the result. Without a built program it
 # builds one for the CPU alone, which takes a minute instead of several.

@@ -32,7 +32,8 @@ typedef struct cloob_view_options {
     int64_t top, left, height, width; /* CLOOB_VIEW_CROP: a box inside the image; an empty one gives black */
     const char *interpolation;        /* "bicubic" (NULL) or "bilinear" */
     const char *resize_mode;          /* "shortest" (NULL), "longest" (padded with black) or "squash" */
-    const char *const *aug; /* CLOOB_VIEW_TRAIN: "key=value" items, NULL ends; NULL: none. See docs/reference/images.md */
+    const char *const
+        *aug; /* CLOOB_VIEW_TRAIN: "key=value" items, NULL ends; NULL: none. See docs/reference/images.md */
     uint64_t seed;
     int64_t max_pixels; /* images above it are refused; 25,000,000; 0: no limit */
 } cloob_view_options;

@@ -4,7 +4,7 @@
 #include <unistd.h>
 
 #include "check.h"
-#include "data/load/order.h"
+#include "data/sets/order.h"
 #include "fixture.h"
 
 enum { N = 83, PICTURE = 12, SIZE = 8 };

@@ -6,7 +6,7 @@
 
 #include "core/rng.h"
 #include "data/sets/dataset_kind.h"
-#include "data/load/order.h"
+#include "data/sets/order.h"
 
 struct dataset {
     dataset_part *part;

@@ -1,6 +1,6 @@
 /* Shuffles that are pure functions of (key, position): nothing is stored, any place can be asked for. */
-#ifndef DATA_LOAD_ORDER_H
-#define DATA_LOAD_ORDER_H
+#ifndef DATA_SETS_ORDER_H
+#define DATA_SETS_ORDER_H
 
 #include <stdint.h>
 

@@ -1,5 +1,5 @@
 /* Permutations by rng_permute, of everything or of stretches. */
-#include "data/load/order.h"
+#include "data/sets/order.h"
 
 #include "core/rng.h"
 
