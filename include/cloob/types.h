@@ -89,7 +89,7 @@ CLOOB_API const char *cloob_error(const cloob_ctx *ctx);
 /* A short word for a status: "argument", "io", ... */
 CLOOB_API const char *cloob_status_name(cloob_status s);
 
-/* "0.2.0" */
+/* As "MAJOR.MINOR.PATCH"; CMakeLists.txt has the number. */
 CLOOB_API const char *cloob_version(void);
 
 #ifdef __cplusplus
