@@ -1,5 +1,5 @@
 /* Our kernels for a ResNet's stem beside cuDNN's best, at the sizes of RN50 and RN50x4: time, bandwidth by
- * the bytes that must move, and the difference of the results (some pictures of the batch).
+ * the bytes that must move, and the difference of the results (some images of the batch).
  *
  *     bench_conv_small [all|RN50|RN50x4 [once]]      (once: our kernels alone, one run each, for a profiler)
  */

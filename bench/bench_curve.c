@@ -2,7 +2,7 @@
  *
  *     bench_curve [--model RN50] [--batch 32] [--steps 200] [--device cuda] [--noise 24]
  *
- * Every picture is a plane of one of 512 colours (8 levels each of red, green and blue) under noise, its
+ * Every image is a plane of one of 512 colours (8 levels each of red, green and blue) under noise, its
  * caption three words that name the levels: enough to learn something within 200 steps, cheap enough to be
  * made on the host. Three runs see the same batches: bf16, fp32, and fp32 from other initial weights. Printed
  * are means over 10 steps, and the mean absolute difference of bf16 to fp32 beside that of the two fp32 runs,

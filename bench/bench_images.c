@@ -1,7 +1,7 @@
-/* Pictures per second of processor time in one thread: bench_pictures decode|eval|train|shrink SECONDS
+/* Images per second of processor time in one thread: bench_images decode|eval|train|shrink SECONDS
  * FILE...
  *
- * shrink is train with reduced decoding; its distance from train is measured, too. bench/pictures.py runs
+ * shrink is train with reduced decoding; its distance from train is measured, too. bench/images.py runs
  * this beside Pillow and torchvision. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -105,7 +105,7 @@ int main(int argc, char **argv)
     static bench b;
     double rate = 0, mean = 0;
     int worst = 0;
-    if (argc < 4) return fprintf(stderr, "usage: bench_pictures decode|eval|train|shrink SECONDS FILE...\n"), 2;
+    if (argc < 4) return fprintf(stderr, "usage: bench_images decode|eval|train|shrink SECONDS FILE...\n"), 2;
     b.ctx = cloob_ctx_create(NULL);
     b.files = argc - 3;
     cloob_status s = bench_open(&b, argv + 3);
@@ -113,7 +113,7 @@ int main(int argc, char **argv)
     b.view.jpeg_shrink = shrink;
     if (s == CLOOB_OK) s = run(&b, argv[1], atof(argv[2]), &rate);
     if (s == CLOOB_OK && shrink) s = distance(&b, &mean, &worst);
-    if (s != CLOOB_OK) fprintf(stderr, "bench_pictures: %s\n", cloob_error(b.ctx));
+    if (s != CLOOB_OK) fprintf(stderr, "bench_images: %s\n", cloob_error(b.ctx));
     else printf("{\"items_per_s\": %.1f, \"mean_abs\": %.3f, \"max_abs\": %d}\n", rate, mean, worst);
     bench_close(&b);
     return s != CLOOB_OK;

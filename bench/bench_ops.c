@@ -212,7 +212,7 @@ static void norms(void)
     norm(1, 7, 2048, 0);
     bench("pools", "256 @56", 1, OP_AVGPOOL2, (op_args){ .in = { B(N, 56, 56, 256) } }, 0, 1);
     bench("pools", "256 @56", 1, OP_AVGPOOL2_BWD, (op_args){ .in = { B(N, 28, 28, 256), B(N, 56, 56, 256) } }, 0, 1);
-    bench("pictures", "bytes 224", 1, OP_IMAGE_INPUT,
+    bench("images", "bytes 224", 1, OP_IMAGE_INPUT,
           (op_args){ .in = { TENSOR(CLOOB_U8, NULL, N, 224, 224, 3) },
                      .attr = { .channels = 8, .dtype = CLOOB_BF16, .std = { 1, 1, 1 } } },
           0, 1);

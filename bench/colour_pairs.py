@@ -1,4 +1,4 @@
-"""Pairs and class folders of coloured pictures, with nothing but Python's own library: colour_pairs.py DIR COUNT [SIZE]
+"""Pairs and class folders of coloured images, with nothing but Python's own library: colour_pairs.py DIR COUNT [SIZE]
 
 DIR/train.tsv and DIR/val.tsv (filepath, title), DIR/images/*.png, DIR/classes/COLOUR/*.png."""
 import os
@@ -29,7 +29,7 @@ def main(folder, count, size):
         for i in range(count):
             name = rng.choice(list(COLOURS))
             png(f"{folder}/images/{i}.png", COLOURS[name], size, rng)
-            (val if i % 8 == 0 else train).write(f"{folder}/images/{i}.png\ta {rng.choice(['picture', 'photo', 'wall'])} that is {name}\n")
+            (val if i % 8 == 0 else train).write(f"{folder}/images/{i}.png\ta {rng.choice(['image', 'photo', 'wall'])} that is {name}\n")
     for name, colour in COLOURS.items():
         os.makedirs(f"{folder}/classes/{name}")
         for i in range(4):

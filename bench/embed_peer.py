@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Embedding one picture and one text: cloob beside open_clip (PyTorch) and onnxruntime, taking turns in one run.
+"""Embedding one image and one text: cloob beside open_clip (PyTorch) and onnxruntime, taking turns in one run.
 
     PYTHONPATH=python bench/embed_peer.py [--models RN50,ViT-B-32] [--precision fp32|bf16] [--repeats 30] [--json]
 

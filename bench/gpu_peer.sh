@@ -4,7 +4,7 @@
 #     bench/gpu_peer.sh [step] [embed] [clip] [modes]      (default: step embed clip)
 #
 # step   RN50, RN101, RN50x4, ViT-B-32, ViT-B-16: ours, and torch.compile with channels last in bf16
-# embed  RN50 pictures in batches of 256 and 1
+# embed  RN50 images in batches of 256 and 1
 # clip   RN50's step with CLIP's loss instead of CLOOB's
 # modes  RN50 by PyTorch without compiling: eager, and channels last
 # REFERENCE is the folder of peer_step.py (default: ../shared/reference), CLOOB the program, OUT a folder for full results.

@@ -1,5 +1,5 @@
 #!/bin/bash
-# A whole run from pictures to answers on one device: trains with validation, resumes to the same bytes, embeds as the CPU does,
+# A whole run from images to answers on one device: trains with validation, resumes to the same bytes, embeds as the CPU does,
 # classifies. Prints one line per check; the exit code is the verdict.
 #
 #     bench/gpu_run.sh [DEVICE]      default cuda; BUILD names the build folder (default build-gpu)
@@ -44,7 +44,7 @@ END
 }
 accurate() { python3 -c 'import json, sys; t = json.load(open("zeroshot.json")); print(t["top1"], file=sys.stderr); sys.exit(t["top1"] < 0.6)'; }
 
-must "pictures" python3 "$here/colour_pairs.py" "$dir/data" 640
+must "images" python3 "$here/colour_pairs.py" "$dir/data" 640
 base=(train --train-data data/train.tsv --val-data data/val.tsv --zeroshot-data data/classes --model tiny --force-image-size 32
     --vocab-size 600 --batch-size 56 --epochs 6 --warmup 8 --lr 2e-3 --workers 2 --device "$device" --logs logs --ema 0.9
     --hopfield-warmup 30 --lr-scheduler const --quiet) # const: the rate does not depend on how long a run is

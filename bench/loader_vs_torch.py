@@ -6,7 +6,7 @@
 Both read the same generated 500x375 JPEGs through a TSV and make 224 px random resized crops (scale 0.9..1, bicubic) and,
 with --vocab, CLIP's tokens. The two take turns, several rounds, and medians are compared. The DataLoader is timed twice: as
 open_clip runs it (crop, RGB, float, normalise) and without the last two steps, which cloob leaves to the device. CPU time per
-picture is told beside the rate: it does not change when other programs share the machine.
+image is told beside the rate: it does not change when other programs share the machine.
 Needs Python with torch, torchvision, Pillow and numpy (and open_clip with --vocab); cloob itself needs none of them."""
 import argparse
 import json
@@ -23,7 +23,7 @@ from torch.utils.data import DataLoader, Dataset
 from torchvision import transforms as T
 
 
-def make_picture(rng, width, height):
+def make_image(rng, width, height):
     """Smooth colour fields, some hard edges and fine grain: about as many bytes as a photograph of that size."""
     small = rng.integers(0, 256, (6, 8, 3), dtype=np.uint8)
     field = np.asarray(Image.fromarray(small).resize((width, height), Image.BICUBIC), dtype=np.float32)
@@ -46,13 +46,13 @@ def make_set(folder, count):
         f.write("filepath\ttitle\n")
         for i in range(count):
             name = f"images/{i:05d}.jpg"
-            make_picture(rng, 500, 375).save(os.path.join(folder, name), quality=90)
+            make_image(rng, 500, 375).save(os.path.join(folder, name), quality=90)
             f.write(f"{name}\t{' '.join(rng.choice(words, 11))}\n")
     os.rename(table + ".part", table)
     return table
 
 
-class Pictures(Dataset):
+class Images(Dataset):
     def __init__(self, table, tail, tokenizer):
         folder = os.path.dirname(table)
         with open(table) as f:
@@ -67,8 +67,8 @@ class Pictures(Dataset):
 
     def __getitem__(self, i):
         path, text = self.rows[i]
-        picture = self.view(Image.open(path))
-        return (picture, self.tokenizer([text])[0]) if self.tokenizer else picture
+        image = self.view(Image.open(path))
+        return (image, self.tokenizer([text])[0]) if self.tokenizer else image
 
 
 def cpu_seconds():
@@ -78,7 +78,7 @@ def cpu_seconds():
 
 def time_torch(table, tail, tokenizer, batch, workers):
     cpu = cpu_seconds()
-    loader = DataLoader(Pictures(table, tail, tokenizer), batch, shuffle=True, num_workers=workers, drop_last=True,
+    loader = DataLoader(Images(table, tail, tokenizer), batch, shuffle=True, num_workers=workers, drop_last=True,
                         persistent_workers=True)
     for _ in loader:  # starting the workers is not counted
         pass

@@ -1,7 +1,7 @@
-/* Classify a picture: which of some words fits it best?
+/* Classify an image: which of some words fits it best?
  *
  *     cc classify.c $(pkg-config --cflags --libs cloob) -o classify
- *     ./classify model.safetensors picture.jpg cat dog car
+ *     ./classify model.safetensors image.jpg cat dog car
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,10 +17,10 @@ static int fail(const cloob_ctx *ctx)
 int main(int argc, char **argv)
 {
     if (argc < 5) {
-        fprintf(stderr, "usage: %s MODEL PICTURE LABEL LABEL...\n", argv[0]);
+        fprintf(stderr, "usage: %s MODEL IMAGE LABEL LABEL...\n", argv[0]);
         return 2;
     }
-    const char *const *label = (const char *const *)argv + 3, *picture = argv[2];
+    const char *const *label = (const char *const *)argv + 3, *path = argv[2];
     int64_t labels = argc - 3;
     cloob_ctx *ctx = cloob_ctx_create(NULL);
     cloob_model *m = NULL;
@@ -31,7 +31,7 @@ int main(int argc, char **argv)
 
     float *image = malloc((size_t)cloob_model_width(m, CLOOB_UNIT, CLOOB_IMAGE) * sizeof *image);
     float *p = malloc((size_t)labels * sizeof *p);
-    if (cloob_encode_files(ctx, m, &picture, 1, CLOOB_UNIT, image, NULL) != CLOOB_OK) return fail(ctx);
+    if (cloob_encode_files(ctx, m, &path, 1, CLOOB_UNIT, image, NULL) != CLOOB_OK) return fail(ctx);
     if (cloob_classify(ctx, c, image, 1, p) != CLOOB_OK) return fail(ctx);
     for (int64_t i = 0; i < labels; i++) printf("%5.1f %%  %s\n", 100 * (double)p[i], label[i]);
 

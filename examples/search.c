@@ -1,4 +1,4 @@
-/* Search a folder of pictures by a text. The first run makes an index beside the program, later ones bring it
+/* Search a folder of images by a text. The first run makes an index beside the program, later ones bring it
  * up to date.
  *
  *     cc search.c $(pkg-config --cflags --libs cloob) -o search
@@ -31,7 +31,7 @@ int main(int argc, char **argv)
 
     if (cloob_model_open(ctx, argv[1], NULL, &m) != CLOOB_OK) return fail(ctx);
     if (cloob_search_index(ctx, m, argv[2], index, argv[1], NULL, &u) != CLOOB_OK) return fail(ctx);
-    printf("%lld pictures, %lld of them new\n", (long long)u.pictures, (long long)u.embedded);
+    printf("%lld images, %lld of them new\n", (long long)u.images, (long long)u.embedded);
     if (cloob_search_open(ctx, index, &s) != CLOOB_OK) return fail(ctx);
     if (cloob_search_text(ctx, s, m, argv[3], MOST, hit, &found) != CLOOB_OK) return fail(ctx);
     for (int64_t i = 0; i < found; i++) printf("%.3f  %s\n", (double)hit[i].score, hit[i].path);

@@ -1,4 +1,4 @@
-/* Train on arrays of one's own: pictures are squares of one of eight colours, captions name the colour. After
+/* Train on arrays of one's own: images are squares of one of eight colours, captions name the colour. After
  * a few dozen steps the model tells them apart.
  *
  *     cc train.c $(pkg-config --cflags --libs cloob) -o train
@@ -68,7 +68,7 @@ int main(int argc, char **argv)
     const char *text[BATCH];
     for (int step = 0; step < steps; step++) {
         cloob_trainer_result r;
-        for (int i = 0; i < BATCH; i++) { /* every colour once: no caption is right for two pictures */
+        for (int i = 0; i < BATCH; i++) { /* every colour once: no caption is right for two images */
             snprintf(caption[i], sizeof caption[i], "a %s square", name[i]);
             text[i] = caption[i];
             draw(rgb + i * S * S * 3, S, i);

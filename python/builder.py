@@ -40,7 +40,7 @@ def _library() -> Path:
 def _metadata() -> str:
     return (
         f"Metadata-Version: 2.1\nName: cloob\nVersion: {_version()}\n"
-        "Summary: CLOOB (Hopfield retrieval and InfoLOOB): embeddings of pictures and texts, and the objective\n"
+        "Summary: CLOOB (Hopfield retrieval and InfoLOOB): embeddings of images and texts, and the objective\n"
         "Requires-Python: >=3.9\nRequires-Dist: numpy>=1.23\n"
         "Provides-Extra: torch\nRequires-Dist: torch; extra == 'torch'\n"
     )

@@ -13,11 +13,11 @@ started=$(date +%s)
 say() { printf '\n== %s\n' "$*" >&2; }
 
 rm -rf "$out"
-say "1/4  drawing a world of $count pictures with captions (cloob synth)"
+say "1/4  drawing a world of $count images with captions (cloob synth)"
 "$cloob" synth --out "$out/world" --count "$count" --val-count 1000 --per-class 100 --size 64 --seed 7 --format webdataset
 last=$(ls "$out/world" | sed -n 's/^train-\([0-9]*\)\.tar$/\1/p' | sort | tail -1)
 
-# Every picture is seen once, so as it is: no crops. One in ten comes without its colours, or they would speak for the object: a
+# Every image is seen once, so as it is: no crops. One in ten comes without its colours, or they would speak for the object: a
 # green ball, which training never shows, would be a tree. Without retrieval for the first three tenths of the steps, until objects
 # begin to be told apart; docs/measurements/results.md has what other settings gave.
 say "2/4  training a small CLOOB on them, epochs: $epochs (cloob train)"

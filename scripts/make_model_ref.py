@@ -3,7 +3,7 @@
 
     python3 scripts/make_model_ref.py > tests/ref/model.json          needs torch and numpy
 
-Weights, pictures and tokens are procedural (tests/model/procedural.h), so only results are stored: raw embeddings in evaluation and
+Weights, images and tokens are procedural (tests/model/procedural.h), so only results are stored: raw embeddings in evaluation and
 training mode, three losses of AdamW training, and two numbers per parameter's gradient and final value: its norm, and its
 product with a procedural vector. A wrong sign, scale or layout of any of them shows."""
 import json

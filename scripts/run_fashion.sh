@@ -23,7 +23,7 @@ for who in Men Women; do
 done
 printf '{"fashion": {"classes": [%s], "templates": [%s], "metric": "accuracy"}}\n' "$classes" "$templates" >"$out/prompts.json"
 
-# The pictures are 60 x 80: squashed, so that hems and soles stay in sight. Ten thousand pairs are soon known by heart, so the
+# The images are 60 x 80: squashed, so that hems and soles stay in sight. Ten thousand pairs are soon known by heart, so the
 # views vary much: 40 to 100 % of the area, mirrored, brightness, contrast, saturation and hue moved, some grey.
 "$cloob" train --train-data "$out/fashion_train_{00000..00003}.tar" --val-data "$out/fashion_val_00000.tar" \
     --model "${MODEL:-$(dirname "$0")/six_blocks.json}" --method "${METHOD:-clip}" --epochs "${EPOCHS:-20}" --batch-size 64 --lr "${LR:-1e-3}" --warmup 100 --wd 0.2 \

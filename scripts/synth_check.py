@@ -61,9 +61,9 @@ def check_held_out(c, mark, factors):
     train = [r for r in factors if r["split"] == "train"]
     test = [r for r in factors if r["split"] == "test"]
     val = [r for r in factors if r["split"] == "val"]
-    c.say(not any(held_out(mark, r) for r in train), f"no held-out pair in {len(train)} training pictures")
-    c.say(all(held_out(mark, r) for r in test), f"a held-out pair in each of {len(test)} test pictures")
-    c.say(sum(held_out(mark, r) for r in val) == len(val) // 2, f"held out: half of {len(val)} validation pictures")
+    c.say(not any(held_out(mark, r) for r in train), f"no held-out pair in {len(train)} training images")
+    c.say(all(held_out(mark, r) for r in test), f"a held-out pair in each of {len(test)} test images")
+    c.say(sum(held_out(mark, r) for r in val) == len(val) // 2, f"held out: half of {len(val)} validation images")
 
 
 def check_folders(c, root, mark, prompts, factors):
@@ -76,7 +76,7 @@ def check_folders(c, root, mark, prompts, factors):
             files = os.listdir(os.path.join(folder, name))
             wrong += len(files) != mark["per_class"] or not files
             wrong += sum(truth[f"classes/{factor}/{name}/{f}"][factor] != name for f in files)
-        c.say(wrong == 0, f"classes/{factor}: {mark['per_class']} pictures in each of {len(entry['classes'])} folders")
+        c.say(wrong == 0, f"classes/{factor}: {mark['per_class']} images in each of {len(entry['classes'])} folders")
         c.say(all("{}" in t for t in entry["templates"]), f"prompts of {factor} have a place for the class")
 
 
@@ -87,7 +87,7 @@ def check_lists(c, root, mark, factors):
         if mark["format"] == "csv":
             rows = read_table(os.path.join(root, split + ".tsv"))
             there = all(os.path.getsize(os.path.join(root, r["filepath"])) > 0 for r in rows)
-            c.say(len(rows) == count and there, f"{split}.tsv: {count} pairs, every picture there")
+            c.say(len(rows) == count and there, f"{split}.tsv: {count} pairs, every image there")
             c.say(all(r["title"].strip() for r in rows), f"{split}.tsv: no empty caption")
         else:
             sizes = json.load(open(os.path.join(root, "sizes.json")))

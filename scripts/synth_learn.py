@@ -22,7 +22,7 @@ MEAN = torch.tensor([0.481, 0.458, 0.408]).view(1, 3, 1, 1)
 STD = torch.tensor([0.269, 0.261, 0.276]).view(1, 3, 1, 1)
 
 
-def pictures(paths):
+def images(paths):
     return torch.from_numpy(np.stack([np.asarray(Image.open(p).convert("RGB")) for p in paths]))
 
 
@@ -153,8 +153,8 @@ def main():
     torch.manual_seed(o.seed)
     rows = list(csv.DictReader(open(o.dir + "/train.tsv"), delimiter="\t"))
     prompts = json.load(open(o.dir + "/prompts.json"))
-    x = pictures(f"{o.dir}/{r['filepath']}" for r in rows)
-    test = {f: [pictures(sorted(glob.glob(f"{o.dir}/classes/{f}/{c}/*"))[: o.per_class]) for c in e["classes"]]
+    x = images(f"{o.dir}/{r['filepath']}" for r in rows)
+    test = {f: [images(sorted(glob.glob(f"{o.dir}/classes/{f}/{c}/*"))[: o.per_class]) for c in e["classes"]]
             for f, e in prompts.items()}
     words = Words(r["title"] for r in rows)
     t = words([r["title"] for r in rows])

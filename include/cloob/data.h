@@ -63,7 +63,7 @@ typedef struct cloob_data_info {
     int64_t skipped;                      /* left out when opening: damaged headers, incomplete rows and samples */
     int64_t examined, bad;                /* images decoded and captions read; how many of them cannot be used */
     char reason[CLOOB_INFO_REASONS][256]; /* of the first bad ones */
-    cloob_spread width, height, picture_bytes;
+    cloob_spread width, height, image_bytes;
     int64_t captions; /* of the examined samples */
     int64_t distinct_captions;
     cloob_spread caption_words, caption_chars;

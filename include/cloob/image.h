@@ -2,8 +2,8 @@
  *
  *     cloob_view_options o;
  *     cloob_view_options_init(&o, 224);
- *     cloob_picture p;
- *     if (cloob_view_file(ctx, "cat.jpg", &o, &p) == CLOOB_OK) { ... p.rgb ... cloob_picture_release(&p); }
+ *     cloob_image p;
+ *     if (cloob_view_file(ctx, "cat.jpg", &o, &p) == CLOOB_OK) { ... p.rgb ... cloob_image_release(&p); }
  *
  * JPEG, PNG and WebP are told apart by their content. Resizing is Pillow's antialiased filter, to the bit. */
 #ifndef CLOOB_IMAGE_H
@@ -15,10 +15,10 @@
 extern "C" {
 #endif
 
-typedef struct cloob_picture {
-    uint8_t *rgb; /* (height, width, 3); owned, freed by cloob_picture_release */
+typedef struct cloob_image {
+    uint8_t *rgb; /* (height, width, 3); owned, freed by cloob_image_release */
     int64_t width, height;
-} cloob_picture;
+} cloob_image;
 
 typedef enum cloob_view_kind {
     CLOOB_VIEW_EVAL = 0, /* resize by resize_mode, centre crop */
@@ -42,14 +42,14 @@ CLOOB_API void cloob_view_options_init(cloob_view_options *o, int64_t size);
 
 /* Reads an image and makes its view. On failure *out is empty. */
 CLOOB_API cloob_status cloob_view_file(cloob_ctx *ctx, const char *path, const cloob_view_options *o,
-                                       cloob_picture *out);
+                                       cloob_image *out);
 /* The same from bytes in memory; name is for messages. */
 CLOOB_API cloob_status cloob_view_bytes(cloob_ctx *ctx, const void *bytes, size_t size, const char *name,
-                                        const cloob_view_options *o, cloob_picture *out);
+                                        const cloob_view_options *o, cloob_image *out);
 
 /* Writes an RGB PNG beside the target and renames it. */
-CLOOB_API cloob_status cloob_picture_write_png(cloob_ctx *ctx, const char *path, const cloob_picture *p);
-CLOOB_API void cloob_picture_release(cloob_picture *p);
+CLOOB_API cloob_status cloob_image_write_png(cloob_ctx *ctx, const char *path, const cloob_image *p);
+CLOOB_API void cloob_image_release(cloob_image *p);
 
 #ifdef __cplusplus
 }

@@ -79,7 +79,7 @@ CLOOB_API int64_t cloob_model_width(const cloob_model *m, cloob_output what, clo
 CLOOB_API cloob_status cloob_encode_images(cloob_ctx *ctx, cloob_model *m, const uint8_t *rgb, int64_t n,
                                            cloob_output what, float *out);
 /* One image of any size: rgb (height, width, 3); resized and cropped as for evaluation. */
-CLOOB_API cloob_status cloob_encode_picture(cloob_ctx *ctx, cloob_model *m, const uint8_t *rgb, int64_t width,
+CLOOB_API cloob_status cloob_encode_image(cloob_ctx *ctx, cloob_model *m, const uint8_t *rgb, int64_t width,
                                             int64_t height, cloob_output what, float *out);
 /* Files. bad NULL: an image that cannot be read fails the call; otherwise bad (n) says which, and their rows
  * are zero.
@@ -123,7 +123,7 @@ CLOOB_API cloob_status cloob_embed_data(cloob_ctx *ctx, cloob_model *m, const cl
                                         int workers, cloob_embedded *e);
 /* Files and folders; fills image and name. A file that was named must be readable, those in folders are left
  * out and counted. */
-CLOOB_API cloob_status cloob_embed_pictures(cloob_ctx *ctx, cloob_model *m, const char *const *path, int64_t n,
+CLOOB_API cloob_status cloob_embed_images(cloob_ctx *ctx, cloob_model *m, const char *const *path, int64_t n,
                                             cloob_output what, cloob_embedded *e);
 /* One text per line of a file; empty lines are refused, as rows would no longer match lines. Fills text. */
 CLOOB_API cloob_status cloob_embed_text_file(cloob_ctx *ctx, cloob_model *m, const char *path, cloob_output what,
@@ -144,8 +144,8 @@ typedef struct cloob_embed_job {
     const cloob_dataset *data; /* the four sources as above; NULL or 0: not this one */
     int workers;
     const char *tensors;
-    const char *const *pictures; /* (pictures_count) files and folders */
-    int64_t pictures_count;
+    const char *const *images; /* (images_count) files and folders */
+    int64_t images_count;
     const char *texts;
     const char *retrieve;       /* a file of stored rows; NULL: rows stay as they are */
     const char *retrieve_which; /* as in cloob_embedded_retrieve */

@@ -21,8 +21,8 @@ extern "C" {
 #endif
 
 typedef struct cloob_search_update {
-    int64_t pictures, kept, embedded, bad, removed; /* bad: cannot be read, left out */
-    int64_t bad_before;                             /* of these: known from before, unchanged, and not tried again */
+    int64_t images, kept, embedded, bad, removed; /* bad: cannot be read, left out */
+    int64_t bad_before;                           /* of these: known from before, unchanged, and not tried again */
 } cloob_search_update;
 
 /* Makes the index of a folder, or brings it up to date: an image with the same name, size and time is kept.

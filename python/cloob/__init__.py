@@ -1,4 +1,4 @@
-"""CLOOB from Python: embeddings of pictures and texts, the tokenizer, Hopfield retrieval, and the objective.
+"""CLOOB from Python: embeddings of images and texts, the tokenizer, Hopfield retrieval, and the objective.
 
     import cloob
 

@@ -136,7 +136,7 @@ _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "cloob_model_width": (_I, [_P, c.c_int, c.c_int]),
     "cloob_model_tokenize": (c.c_int, [_P, _P, _P, _I, _P]),
     "cloob_encode_images": (c.c_int, [_P, _P, _P, _I, c.c_int, _P]),
-    "cloob_encode_picture": (c.c_int, [_P, _P, _P, _I, _I, c.c_int, _P]),
+    "cloob_encode_image": (c.c_int, [_P, _P, _P, _I, _I, c.c_int, _P]),
     "cloob_encode_files": (c.c_int, [_P, _P, _P, _I, c.c_int, _P, _P]),
     "cloob_encode_texts": (c.c_int, [_P, _P, _P, _I, c.c_int, _P]),
     "cloob_encode_image_tensor": (c.c_int, [_P, _P, _P, _I, c.c_int, _P]),

@@ -13,7 +13,7 @@ from ._library import (IMAGE, TEXT, ArgumentError, Context, ModelFacts, ModelOpt
                        string_array, text_bytes)
 
 PathIn = Union[str, "os.PathLike[str]"]
-PictureIn = Union[PathIn, ArrayIn]
+ImageIn = Union[PathIn, ArrayIn]
 
 
 @dataclass(frozen=True)
@@ -125,12 +125,12 @@ class Model:
         self._call(lib.cloob_encode_tokens, narrow.ctypes.data, len(narrow), output_code(output), out.ctypes.data)
         return out
 
-    # ---- pictures
+    # ---- images
 
-    def encode_image(self, images: PictureIn | Sequence[PictureIn], output: str = "unit") -> np.ndarray:
-        """Embeddings of pictures: (n, D) of float32; of a single one (D,).
+    def encode_image(self, images: ImageIn | Sequence[ImageIn], output: str = "unit") -> np.ndarray:
+        """Embeddings of images: (n, D) of float32; of a single one (D,).
 
-        A picture is a path, a PIL image, or an array of bytes (height, width, 3) of any size, which is resized and
+        An image is a path, a PIL image, or an array of bytes (height, width, 3) of any size, which is resized and
         cropped as for evaluation; several are a list, or an array of bytes (n, height, width, 3). Floats
         (n, 3, S, S) or (3, S, S) are taken as already normalised.
         """
@@ -156,7 +156,7 @@ class Model:
             return self._encode_bytes(np.ascontiguousarray(a), output)
         S = self.facts.image_size
         if a.dtype.kind != "f" or a.ndim not in (3, 4) or a.shape[-3:] != (3, S, S):
-            raise ArgumentError(f"pictures are {a.dtype} {a.shape}; uint8 (n, height, width, 3) or floats (n, 3, {S}, {S}) are wanted")
+            raise ArgumentError(f"images are {a.dtype} {a.shape}; uint8 (n, height, width, 3) or floats (n, 3, {S}, {S}) are wanted")
         x = np.ascontiguousarray(a, np.float32).reshape(-1, 3, S, S)
         out = self._rows(len(x), output, IMAGE)
         self._call(lib.cloob_encode_image_tensor, x.ctypes.data, len(x), output_code(output), out.ctypes.data)
@@ -168,8 +168,8 @@ class Model:
         if x.shape[1:3] == (S, S):
             self._call(lib.cloob_encode_images, x.ctypes.data, len(x), output_code(output), out.ctypes.data)
         else:
-            for picture, row in zip(x, out):
-                self._call(lib.cloob_encode_picture, picture.ctypes.data, picture.shape[1], picture.shape[0],
+            for image, row in zip(x, out):
+                self._call(lib.cloob_encode_image, image.ctypes.data, image.shape[1], image.shape[0],
                            output_code(output), row.ctypes.data)
         return out[0] if a.ndim == 3 else out
 

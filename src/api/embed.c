@@ -34,9 +34,9 @@ static void *room(cloob_ctx *ctx, int64_t n, size_t each, cloob_status *status)
 static cloob_status make_room(cloob_ctx *ctx, const embed_source *s, cloob_embedded *e)
 {
     cloob_status status = CLOOB_OK;
-    size_t picture_row = (size_t)s->width[EMBED_IMAGE] * sizeof(float),
+    size_t image_row = (size_t)s->width[EMBED_IMAGE] * sizeof(float),
            text_row = (size_t)s->width[EMBED_TEXT] * sizeof(float);
-    if (picture_row) e->image = room(ctx, s->most[EMBED_IMAGE], picture_row, &status);
+    if (image_row) e->image = room(ctx, s->most[EMBED_IMAGE], image_row, &status);
     if (text_row) e->text = room(ctx, s->most[EMBED_TEXT], text_row, &status);
     if (s->most[EMBED_LABEL]) e->label = room(ctx, s->most[EMBED_LABEL], sizeof *e->label, &status);
     return status;
@@ -84,7 +84,7 @@ static cloob_status into_memory(cloob_ctx *ctx, cloob_model *m, const cloob_embe
     embed_source s;
     cloob_embedded got = { 0 };
     CLOOB_TRY(embed_source_open(ctx, m, job, &s));
-    cloob_status status = check_free(ctx, e->image, s.width[EMBED_IMAGE], "pictures");
+    cloob_status status = check_free(ctx, e->image, s.width[EMBED_IMAGE], "images");
     if (status == CLOOB_OK) status = check_free(ctx, e->text, s.width[EMBED_TEXT], "texts");
     if (status == CLOOB_OK) status = make_room(ctx, &s, &got);
     if (status == CLOOB_OK) status = embed_source_run(ctx, &s, keep, &(shelf){ .e = &got }, &got);
@@ -100,10 +100,10 @@ cloob_status cloob_embed_data(cloob_ctx *ctx, cloob_model *m, const cloob_datase
     return into_memory(ctx, m, &(cloob_embed_job){ .what = what, .data = d, .workers = workers }, e);
 }
 
-cloob_status cloob_embed_pictures(cloob_ctx *ctx, cloob_model *m, const char *const *path, int64_t n, cloob_output what,
-                                  cloob_embedded *e)
+cloob_status cloob_embed_images(cloob_ctx *ctx, cloob_model *m, const char *const *path, int64_t n, cloob_output what,
+                                cloob_embedded *e)
 {
-    return into_memory(ctx, m, &(cloob_embed_job){ .what = what, .pictures = path, .pictures_count = n }, e);
+    return into_memory(ctx, m, &(cloob_embed_job){ .what = what, .images = path, .images_count = n }, e);
 }
 
 cloob_status cloob_embed_text_file(cloob_ctx *ctx, cloob_model *m, const char *path, cloob_output what,

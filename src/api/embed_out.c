@@ -142,16 +142,16 @@ cloob_status cloob_embedded_write(cloob_ctx *ctx, const cloob_embedded *e, const
 
 /* ---- as they come -------------------------------------------------------------------------------- */
 
-/* The metadata if every picture can be read. */
+/* The metadata if every image can be read. */
 static cloob_status lists_expect(cloob_ctx *ctx, const embed_source *s, lists *l)
 {
     const cloob_dataset *set = s->job.data;
-    int64_t names = s->pictures.count, classes = set ? cloob_dataset_class_count(set) : 0;
+    int64_t names = s->files.count, classes = set ? cloob_dataset_class_count(set) : 0;
     char **list = calloc((size_t)(names + classes + 1), sizeof *list);
     if (!list) return ctx_no_memory(ctx, (size_t)(names + classes) * sizeof *list, "names");
-    for (int64_t i = 0; i < names; i++) list[i] = (char *)(uintptr_t)s->pictures.item[i].path; /* only read */
+    for (int64_t i = 0; i < names; i++) list[i] = (char *)(uintptr_t)s->files.item[i].path; /* only read */
     for (int64_t i = 0; i < classes; i++) list[names + i] = (char *)(uintptr_t)cloob_dataset_class_name(set, i);
-    cloob_status status = lists_make(ctx, s->job.pictures_count ? list : NULL, names, list + names, classes, l);
+    cloob_status status = lists_make(ctx, s->job.images_count ? list : NULL, names, list + names, classes, l);
     free(list);
     return status;
 }

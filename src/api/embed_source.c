@@ -6,7 +6,7 @@
 #include "core/arith.h"
 #include "infer/embed_data.h"
 
-/* Rows of pictures, texts or tensors that are made at a time, a multiple of the encoder's batch. */
+/* Rows of images, texts or tensors that are made at a time, a multiple of the encoder's batch. */
 enum { AT_ONCE = 256 };
 
 static encoder_output output_of(const embed_source *s) { return (encoder_output)s->job.what; }
@@ -17,7 +17,7 @@ static cloob_status announce(cloob_ctx *ctx, embed_source *s, embed_part part, i
 {
     if (s->width[part])
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s come from two sources; give one of them",
-                        part == EMBED_TEXT ? "texts" : "pictures");
+                        part == EMBED_TEXT ? "texts" : "images");
     s->most[part] = rows;
     s->width[part] = encoder_width(s->m->enc, output_of(s), part == EMBED_TEXT);
     return CLOOB_OK;
@@ -28,7 +28,7 @@ static cloob_status open_data(cloob_ctx *ctx, embed_source *s)
     const dataset *set = (const dataset *)(const void *)s->job.data;
     int64_t n = dataset_epoch_samples(set);
     if (dataset_has_captions(set) && !s->m->tok)
-        ctx_log(ctx, CLOOB_LOG_WARN, "the weights hold no tokenizer: pictures alone; --vocab FILE adds the captions");
+        ctx_log(ctx, CLOOB_LOG_WARN, "the weights hold no tokenizer: images alone; --vocab FILE adds the captions");
     CLOOB_TRY(announce(ctx, s, EMBED_IMAGE, n));
     if (dataset_class_count(set)) s->most[EMBED_LABEL] = n;
     return dataset_has_captions(set) && s->m->tok ? announce(ctx, s, EMBED_TEXT, n) : CLOOB_OK;
@@ -70,11 +70,10 @@ static cloob_status open_tensors(cloob_ctx *ctx, embed_source *s)
     return announce(ctx, s, EMBED_TEXT, s->tokens->t.dim[0]);
 }
 
-static cloob_status open_pictures(cloob_ctx *ctx, embed_source *s)
+static cloob_status open_image_files(cloob_ctx *ctx, embed_source *s)
 {
-    for (int64_t i = 0; i < s->job.pictures_count; i++)
-        CLOOB_TRY(image_list_add(ctx, &s->pictures, s->job.pictures[i]));
-    return announce(ctx, s, EMBED_IMAGE, s->pictures.count);
+    for (int64_t i = 0; i < s->job.images_count; i++) CLOOB_TRY(image_list_add(ctx, &s->files, s->job.images[i]));
+    return announce(ctx, s, EMBED_IMAGE, s->files.count);
 }
 
 /* Cuts the text into lines in place; a last line without an end counts, an empty one is refused. */
@@ -121,7 +120,7 @@ cloob_status embed_source_open(cloob_ctx *ctx, cloob_model *m, const cloob_embed
     *s = (embed_source){ .m = model_of(m), .job = *job };
     if (job->data) status = open_data(ctx, s);
     if (status == CLOOB_OK && job->tensors) status = open_tensors(ctx, s);
-    if (status == CLOOB_OK && job->pictures_count) status = open_pictures(ctx, s);
+    if (status == CLOOB_OK && job->images_count) status = open_image_files(ctx, s);
     if (status == CLOOB_OK && job->texts) status = open_texts(ctx, s);
     if (status == CLOOB_OK) status = make_room(ctx, s);
     if (status != CLOOB_OK) embed_source_close(s);
@@ -131,7 +130,7 @@ cloob_status embed_source_open(cloob_ctx *ctx, cloob_model *m, const cloob_embed
 void embed_source_close(embed_source *s)
 {
     st_close(&s->tensors);
-    image_list_release(&s->pictures);
+    image_list_release(&s->files);
     file_bytes_release(&s->text);
     free(s->line), free(s->rows), free(s->bad);
     *s = (embed_source){ 0 };
@@ -235,7 +234,7 @@ static cloob_status keep_readable(cloob_ctx *ctx, flow *f, const image_entry *it
     *kept = 0;
     for (int64_t i = 0; i < n; i++) {
         if (s->bad[i] && item[i].named) /* its message has gone to the log */
-            return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: cannot be read as a picture", item[i].path);
+            return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: cannot be read as an image", item[i].path);
         f->e->bad += s->bad[i];
         if (s->bad[i]) continue;
         if (!(f->e->name[f->e->rows] = strdup(item[i].path))) return ctx_no_memory(ctx, 64, "names");
@@ -245,13 +244,13 @@ static cloob_status keep_readable(cloob_ctx *ctx, flow *f, const image_entry *it
     return CLOOB_OK;
 }
 
-static cloob_status picture_batch(cloob_ctx *ctx, flow *f, const image_entry *item, int64_t n)
+static cloob_status image_batch(cloob_ctx *ctx, flow *f, const image_entry *item, int64_t n)
 {
     embed_source *s = f->s;
     const char *path[AT_ONCE];
     int64_t kept;
     for (int64_t i = 0; i < n; i++) path[i] = item[i].path;
-    CLOOB_TRY(model_picture_files(ctx, s->m, path, n, output_of(s), s->rows, s->bad));
+    CLOOB_TRY(model_image_files(ctx, s->m, path, n, output_of(s), s->rows, s->bad));
     CLOOB_TRY(keep_readable(ctx, f, item, n, &kept));
     return f->put(ctx, f->user, EMBED_IMAGE, s->rows, kept);
 }
@@ -262,18 +261,18 @@ static void tell(cloob_ctx *ctx, int64_t before, int64_t done, int64_t of, const
         ctx_log(ctx, CLOOB_LOG_INFO, "%lld of %lld %s embedded", (long long)done, (long long)of, what);
 }
 
-static cloob_status run_pictures(cloob_ctx *ctx, flow *f)
+static cloob_status run_image_files(cloob_ctx *ctx, flow *f)
 {
-    const image_list *l = &f->s->pictures;
+    const image_list *l = &f->s->files;
     f->e->name = calloc((size_t)(l->count + 1), sizeof *f->e->name);
     if (!f->e->name) return ctx_no_memory(ctx, (size_t)l->count * sizeof *f->e->name, "names");
     for (int64_t i = 0; i < l->count; i += AT_ONCE) {
         int64_t n = min64(AT_ONCE, l->count - i);
-        CLOOB_TRY(picture_batch(ctx, f, l->item + i, n));
-        tell(ctx, i, i + n, l->count, "pictures");
+        CLOOB_TRY(image_batch(ctx, f, l->item + i, n));
+        tell(ctx, i, i + n, l->count, "images");
     }
     if (f->e->rows) return CLOOB_OK;
-    return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "there is no readable picture among the %lld files", (long long)l->count);
+    return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "there is no readable image among the %lld files", (long long)l->count);
 }
 
 static cloob_status run_texts(cloob_ctx *ctx, flow *f)
@@ -298,6 +297,6 @@ cloob_status embed_source_run(cloob_ctx *ctx, embed_source *s, embed_put *put, v
     if (s->job.data) CLOOB_TRY(run_data(ctx, &f));
     if (s->images) CLOOB_TRY(run_images(ctx, &f));
     if (s->tokens) CLOOB_TRY(run_tokens(ctx, &f));
-    if (s->job.pictures_count) CLOOB_TRY(run_pictures(ctx, &f));
+    if (s->job.images_count) CLOOB_TRY(run_image_files(ctx, &f));
     return s->job.texts ? run_texts(ctx, &f) : CLOOB_OK;
 }

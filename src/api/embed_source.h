@@ -25,7 +25,7 @@ typedef struct embed_source {
     int64_t width[EMBED_PARTS]; /* 0 for labels, and without the part */
     st_file tensors;
     const st_entry *images, *tokens; /* in tensors; NULL: not there */
-    image_list pictures;
+    image_list files;
     file_bytes text; /* of the file of texts, cut into lines */
     const char **line;
     float *rows; /* room for one batch of images or texts */

@@ -35,42 +35,42 @@ static cloob_status make_view(cloob_ctx *ctx, const image *im, const cloob_view_
 }
 
 cloob_status cloob_view_bytes(cloob_ctx *ctx, const void *bytes, size_t size, const char *name,
-                              const cloob_view_options *v, cloob_picture *out)
+                              const cloob_view_options *v, cloob_image *out)
 {
     image_limits limits = { v->max_pixels, 8 };
     transform_options o;
     image im;
-    *out = (cloob_picture){ 0 };
+    *out = (cloob_image){ 0 };
     CLOOB_TRY(to_transform(ctx, v, &o));
     CLOOB_TRY(image_decode(ctx, bytes, size, name, &limits, &im));
     size_t need = (size_t)(o.size * o.size * 3);
     uint8_t *rgb = malloc(need);
     cloob_status status = rgb ? make_view(ctx, &im, v, &o, rgb) : ctx_no_memory(ctx, need, "a view");
     image_release(&im);
-    if (status == CLOOB_OK) *out = (cloob_picture){ rgb, o.size, o.size };
+    if (status == CLOOB_OK) *out = (cloob_image){ rgb, o.size, o.size };
     else free(rgb);
     return status;
 }
 
-cloob_status cloob_view_file(cloob_ctx *ctx, const char *path, const cloob_view_options *v, cloob_picture *out)
+cloob_status cloob_view_file(cloob_ctx *ctx, const char *path, const cloob_view_options *v, cloob_image *out)
 {
     file_map map;
-    *out = (cloob_picture){ 0 };
+    *out = (cloob_image){ 0 };
     CLOOB_TRY(file_map_open(ctx, path, &map));
     cloob_status status = cloob_view_bytes(ctx, map.data, map.size, path, v, out);
     file_map_close(&map);
     return status;
 }
 
-cloob_status cloob_picture_write_png(cloob_ctx *ctx, const char *path, const cloob_picture *p)
+cloob_status cloob_image_write_png(cloob_ctx *ctx, const char *path, const cloob_image *p)
 {
     if (!p->rgb || p->width < 1 || p->height < 1)
-        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: there is no picture to write", path);
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: there is no image to write", path);
     return image_write_png(ctx, path, p->rgb, p->width, p->height);
 }
 
-void cloob_picture_release(cloob_picture *p)
+void cloob_image_release(cloob_image *p)
 {
     free(p->rgb);
-    *p = (cloob_picture){ 0 };
+    *p = (cloob_image){ 0 };
 }

@@ -76,16 +76,16 @@ cloob_status cloob_encode_images(cloob_ctx *ctx, cloob_model *m, const uint8_t *
     return encoder_images(ctx, model_of(m)->enc, rgb, n, (encoder_output)what, out);
 }
 
-cloob_status cloob_encode_picture(cloob_ctx *ctx, cloob_model *handle, const uint8_t *rgb, int64_t width,
-                                  int64_t height, cloob_output what, float *out)
+cloob_status cloob_encode_image(cloob_ctx *ctx, cloob_model *handle, const uint8_t *rgb, int64_t width, int64_t height,
+                                cloob_output what, float *out)
 {
     model *m = model_of(handle);
     if (width < 1 || height < 1)
-        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "a picture of %lld x %lld", (long long)width, (long long)height);
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "an image of %lld x %lld", (long long)width, (long long)height);
     image im = { .rgb = (uint8_t *)(uintptr_t)rgb, .width = width, .height = height }; /* only read */
     size_t bytes = (size_t)(m->view.size * m->view.size * 3);
     uint8_t *view = malloc(bytes);
-    if (!view) return ctx_no_memory(ctx, bytes, "a picture");
+    if (!view) return ctx_no_memory(ctx, bytes, "an image");
     cloob_status status = transform_eval(ctx, &im, &m->view, view);
     if (status == CLOOB_OK) status = encoder_images(ctx, m->enc, view, 1, (encoder_output)what, out);
     free(view);
@@ -95,7 +95,7 @@ cloob_status cloob_encode_picture(cloob_ctx *ctx, cloob_model *handle, const uin
 cloob_status cloob_encode_files(cloob_ctx *ctx, cloob_model *m, const char *const *path, int64_t n, cloob_output what,
                                 float *out, bool *bad)
 {
-    return model_picture_files(ctx, model_of(m), path, n, (encoder_output)what, out, bad);
+    return model_image_files(ctx, model_of(m), path, n, (encoder_output)what, out, bad);
 }
 
 cloob_status cloob_encode_texts(cloob_ctx *ctx, cloob_model *m, const char *const *text, int64_t n, cloob_output what,

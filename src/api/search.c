@@ -22,7 +22,7 @@ cloob_status cloob_search_index(cloob_ctx *ctx, cloob_model *m, const char *fold
 {
     search_update u;
     cloob_status status = search_index_update(ctx, model_of(m), folder, path, checkpoint, vocab ? vocab : "", &u);
-    *out = (cloob_search_update){ u.pictures, u.kept, u.embedded, u.bad, u.removed, u.bad_before };
+    *out = (cloob_search_update){ u.images, u.kept, u.embedded, u.bad, u.removed, u.bad_before };
     return status;
 }
 
@@ -117,7 +117,7 @@ static void put_base64(sbuf *s, const unsigned char *data, size_t n)
     }
 }
 
-/* A picture that has gone since, or a build without JPEG, leaves an empty frame with its name. */
+/* An image that has gone since, or a build without JPEG, leaves an empty frame with its name. */
 static void put_thumbnail(cloob_ctx *ctx, const char *path, uint8_t *rgb, sbuf *s)
 {
     image im;
@@ -189,7 +189,7 @@ static cloob_status write_random(cloob_ctx *ctx, const char *path, int64_t n, in
     int64_t *zero = calloc((size_t)n, sizeof *zero);
     cloob_status status = row && name && zero ? CLOOB_OK : ctx_no_memory(ctx, (size_t)(n * D) * 4, "random rows");
     for (int64_t i = 0; i <= n && status == CLOOB_OK; i++) random_unit(row + i * D, D, rng_subkey(1, (uint64_t)i));
-    for (int64_t i = 0; i < n && status == CLOOB_OK; i++) name[i] = "picture.jpg";
+    for (int64_t i = 0; i < n && status == CLOOB_OK; i++) name[i] = "image.jpg";
     if (status == CLOOB_OK)
         status = search_index_write(ctx, path, "", "", "", row, row + n * D, D, &(search_names){ n, name, zero, zero },
                                     NULL);

@@ -18,7 +18,7 @@ static const opt_row rows[] = {
     { "workers", OPT_INT, &o.workers, "4", "N", "threads that read and decode; 0: the calling thread",
       OPT_NOT_NEGATIVE },
     { "batch-size", OPT_INT, &o.batch, "64", "N", "samples per batch", OPT_POSITIVE },
-    { "size", OPT_INT, &o.size, "224", "N", "edge of the pictures in pixels", OPT_POSITIVE },
+    { "size", OPT_INT, &o.size, "224", "N", "edge of the images in pixels", OPT_POSITIVE },
     { "ahead", OPT_INT, &o.ahead, "2", "N", "batches held ready", OPT_POSITIVE },
     { "batches", OPT_INT, &o.batches, "0", "N", "batches to time; 0: whole epochs", OPT_NOT_NEGATIVE },
     { "epochs", OPT_INT, &o.epochs, "1", "N", "epochs to time", OPT_POSITIVE },
@@ -105,7 +105,7 @@ const command bench_data = {
     .usage = "--data SET [--workers N]",
     .details = "Reads, decodes and crops (and tokenizes, with --vocab) as training does, with nothing else to do. "
                "Without --data\n"
-               "the pictures are random and need no decoding. wait_share is the part of the time spent waiting for the "
+               "the images are random and need no decoding. wait_share is the part of the time spent waiting for the "
                "workers.\n"
                "\n"
                "  cloob bench data --data 'shards/{000..009}.tar' --workers 8\n"

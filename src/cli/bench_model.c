@@ -30,8 +30,8 @@ static const opt_row step_rows[] = {
 
 static const opt_row embed_rows[] = {
     SHARED_ROWS,
-    { "batch", OPT_INT, &o.batch, "32", "B", "pictures or texts at a time", OPT_POSITIVE },
-    { "text", OPT_FLAG, &o.text, NULL, NULL, "texts instead of pictures", 0 },
+    { "batch", OPT_INT, &o.batch, "32", "B", "images or texts at a time", OPT_POSITIVE },
+    { "text", OPT_FLAG, &o.text, NULL, NULL, "texts instead of images", 0 },
     { "invariant", OPT_FLAG, &o.invariant, NULL, NULL, "row by row, as cloob embed does it by default", 0 },
     OPT_END
 };
@@ -116,7 +116,7 @@ const command bench_step = {
 const command bench_embed = {
     .name = "bench embed",
     .run = run_embed,
-    .help = "time of embedding pictures or texts",
+    .help = "time of embedding images or texts",
     .options = embed_rows,
     .uses = USES_SEED | USES_PRECISION,
     .usage = "--model RN50 --batch B [--text]",

@@ -8,7 +8,7 @@ static struct {
     int64_t n, dim, repeats;
 } o;
 
-static const opt_row rows[] = { { "n", OPT_INT, &o.n, "100000", "N", "pictures in the index", OPT_POSITIVE },
+static const opt_row rows[] = { { "n", OPT_INT, &o.n, "100000", "N", "images in the index", OPT_POSITIVE },
                                 { "dim", OPT_INT, &o.dim, "512", "D", "width of the embeddings", OPT_POSITIVE },
                                 { "repeats", OPT_INT, &o.repeats, "20", "R", "searches", OPT_POSITIVE },
                                 OPT_END };

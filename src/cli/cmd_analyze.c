@@ -115,7 +115,7 @@ static void print_factors(const cloob_factors *f)
         printf("%-12s %6lld %6.1f %% %7.1f %% %6.1f %% %6.2f\n", r->name, (long long)r->values, 100 * r->chance,
                100 * r->zeroshot, 100 * r->probe, r->kept);
     }
-    printf("%.2f of %lld factors kept; %lld pictures of combinations that training never shows", f->kept,
+    printf("%.2f of %lld factors kept; %lld images of combinations that training never shows", f->kept,
            (long long)f->count, (long long)f->tested);
     if (f->bad) printf(" (%lld could not be read)", (long long)f->bad);
     printf("\n");

@@ -1,4 +1,4 @@
-/* cloob classify: which of the given words fits a picture. */
+/* cloob classify: which of the given words fits an image. */
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,7 +20,7 @@ static const opt_row rows[] = {
     { "labels-file", OPT_STRING, &o.labels_file, NULL, "FILE", "the same from a file, one per line", 0 },
     { "templates", OPT_STRING, &o.templates, NULL, "FILE",
       "prompts with {} for the label, one per line; without it \"a photo of a {}.\"", 0 },
-    { "top", OPT_INT, &o.top, "5", "N", "labels to show per picture", OPT_POSITIVE },
+    { "top", OPT_INT, &o.top, "5", "N", "labels to show per image", OPT_POSITIVE },
     OPT_END
 };
 
@@ -94,7 +94,7 @@ static void print_bar(double share)
     for (int i = 0; i < CELLS; i++) fputs(i < full ? "\u2588" : "\u00b7", stdout);
 }
 
-static void print_picture(const char *path, const words *labels, const float *p, int *order, bool first)
+static void print_image(const char *path, const words *labels, const float *p, int *order, bool first)
 {
     int n = (int)labels->count, shown = (int)(o.top < n ? o.top : n);
     for (int i = 0; i < n; i++) order[i] = i;
@@ -122,20 +122,20 @@ static void print_picture(const char *path, const words *labels, const float *p,
 }
 
 static cloob_status classify(cloob_ctx *ctx, cloob_model *m, const words *labels, const words *templates,
-                             const opt_list *pictures)
+                             const opt_list *images)
 {
     cloob_classifier *c = NULL;
-    int64_t D = cloob_model_width(m, CLOOB_UNIT, CLOOB_IMAGE), n = pictures->count, C = labels->count;
+    int64_t D = cloob_model_width(m, CLOOB_UNIT, CLOOB_IMAGE), n = images->count, C = labels->count;
     float *image = calloc((size_t)(n * D), sizeof *image), *p = calloc((size_t)(n * C), sizeof *p);
     int *order = calloc((size_t)C, sizeof *order);
     cloob_status status = image && p && order ? CLOOB_OK : CLOOB_ERR_MEMORY;
     if (status == CLOOB_OK)
         status = cloob_classifier_create(ctx, m, labels->item, C, templates->item, templates->count, &c);
-    if (status == CLOOB_OK) status = cloob_encode_files(ctx, m, pictures->item, n, CLOOB_UNIT, image, NULL);
+    if (status == CLOOB_OK) status = cloob_encode_files(ctx, m, images->item, n, CLOOB_UNIT, image, NULL);
     if (status == CLOOB_OK) status = cloob_classify(ctx, c, image, n, p);
     if (status == CLOOB_OK) {
         if (common.json) printf("[");
-        for (int64_t i = 0; i < n; i++) print_picture(pictures->item[i], labels, p + i * C, order, i == 0);
+        for (int64_t i = 0; i < n; i++) print_image(images->item[i], labels, p + i * C, order, i == 0);
         if (common.json) printf("]\n");
     }
     cloob_classifier_destroy(c);
@@ -150,7 +150,7 @@ static int run(const command *self, int argc, char **argv)
     cloob_model *m = NULL;
     int code = opt_parse(self, argc, argv, &rest);
     if (code >= 0) return code;
-    if (!rest.count) return cli_usage(self, "needs pictures");
+    if (!rest.count) return cli_usage(self, "needs images");
     if (!o.labels == !o.labels_file) return cli_usage(self, "needs either --labels or --labels-file");
     if (o.labels_file) code = read_words(self, o.labels_file, &labels);
     else split(strdup(o.labels), ',', &labels);
@@ -173,12 +173,12 @@ static int run(const command *self, int argc, char **argv)
 const command cmd_classify = {
     .name = "classify",
     .run = run,
-    .help = "say which of some words fits a picture",
+    .help = "say which of some words fits an image",
     .options = rows,
     .uses = USES_PRECISION,
     .usage = "--checkpoint M --labels \"a,b,c\"|--labels-file F [--templates F] IMAGE...",
     .details =
-        "The shares are the softmax of the model's inverse temperature times the cosines between the picture and the\n"
+        "The shares are the softmax of the model's inverse temperature times the cosines between the image and the\n"
         "labels' prompts. JSON: [{\"image\": ..., \"top\": [{\"label\": ..., \"p\": ...}]}].\n"
         "\n"
         "  cloob classify --checkpoint M --labels \"dog,cat,snow\" holiday.jpg",

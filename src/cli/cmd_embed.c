@@ -1,4 +1,4 @@
-/* cloob embed: pictures and texts to rows of numbers. */
+/* cloob embed: images and texts to rows of numbers. */
 #include <stdio.h>
 #include <string.h>
 
@@ -19,7 +19,7 @@ static struct {
 static const opt_row rows[] = {
     CLI_MODEL_ROWS(o.model, OPT_REQUIRED),
     { "out", OPT_STRING, &o.out, NULL, "E", "where they go: .safetensors, or .npy for one matrix", OPT_REQUIRED },
-    { "images", OPT_LIST, &o.images, NULL, "PATH", "pictures, and folders of pictures", 0 },
+    { "images", OPT_LIST, &o.images, NULL, "PATH", "images, and folders of images", 0 },
     { "texts", OPT_STRING, &o.texts, NULL, "FILE", "a text per line", 0 },
     { "data", OPT_STRING, &o.data, NULL, "SOURCE", "a data set: TSV, shards, class folders, CIFAR and others", 0 },
     { "tensors", OPT_STRING, &o.tensors, NULL, "T",
@@ -58,8 +58,8 @@ static cloob_status embed(cloob_ctx *ctx, cloob_model *m, const cloob_data_optio
                             .data = set,
                             .workers = (int)o.workers,
                             .tensors = o.tensors,
-                            .pictures = o.images.item,
-                            .pictures_count = o.images.count,
+                            .images = o.images.item,
+                            .images_count = o.images.count,
                             .texts = o.texts,
                             .retrieve = o.retrieve,
                             .retrieve_which = strcmp(o.retrieve_from, "text") == 0 ? "text|y|V" : "image|x|U",
@@ -95,7 +95,7 @@ static int run(const command *self, int argc, char **argv)
     cloob_embedded e = { 0 };
     int code = opt_parse(self, argc, argv, &rest);
     if (code >= 0) return code;
-    if (rest.count) return cli_usage(self, "%s: pictures come after --images", rest.item[0]);
+    if (rest.count) return cli_usage(self, "%s: images come after --images", rest.item[0]);
     if (!o.images.count && !o.texts && !o.data && !o.tensors)
         return cli_usage(self, "nothing to embed: give --images, --texts, --data or --tensors");
     if (strcmp(o.features, "pre") == 0 && o.retrieve)
@@ -114,7 +114,7 @@ static int run(const command *self, int argc, char **argv)
 const command cmd_embed = {
     .name = "embed",
     .run = run,
-    .help = "write embeddings of pictures, texts or a data set",
+    .help = "write embeddings of images, texts or a data set",
     .options = rows,
     .sets = sets,
     .uses = USES_PRECISION,

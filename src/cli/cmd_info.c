@@ -49,7 +49,7 @@ const command cmd_info = {
     .usage = "FILE|DIR|device",
     .details = "For weights (ours, torch, open_clip, Hugging Face): the model, its configuration and what was stored "
                "with it.\n"
-               "For a data set: its kind, how many samples, files and classes, the sizes of pictures and captions, and "
+               "For a data set: its kind, how many samples, files and classes, the sizes of images and captions, and "
                "how many of\n"
                "the examined samples cannot be used and why.\n"
                "\n"

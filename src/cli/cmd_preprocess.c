@@ -20,7 +20,7 @@ static const opt_row rows[] = {
     { "interpolation", OPT_STRING, &o.interpolation, "bicubic", "bicubic|bilinear", "the filter", 0 },
     { "resize-mode", OPT_STRING, &o.mode, "shortest", "shortest|longest|squash",
       "evaluation view: which edge becomes N", 0 },
-    { "max-image-pixels", OPT_INT, &o.max_pixels, "25000000", "N", "larger pictures are refused; 0: no limit",
+    { "max-image-pixels", OPT_INT, &o.max_pixels, "25000000", "N", "larger images are refused; 0: no limit",
       OPT_NOT_NEGATIVE },
     OPT_END
 };
@@ -40,11 +40,11 @@ static bool parse_crop(const char *text, cloob_view_options *v)
 
 static cloob_status preprocess(cloob_ctx *ctx, const char *in, const char *out, const cloob_view_options *v)
 {
-    cloob_picture p;
+    cloob_image p;
     cloob_status s = cloob_view_file(ctx, in, v, &p);
     if (s != CLOOB_OK) return s;
-    s = cloob_picture_write_png(ctx, out, &p);
-    cloob_picture_release(&p);
+    s = cloob_image_write_png(ctx, out, &p);
+    cloob_image_release(&p);
     return s;
 }
 
@@ -54,7 +54,7 @@ static int run(const command *self, int argc, char **argv)
     cloob_view_options v;
     int code = opt_parse(self, argc, argv, &rest);
     if (code >= 0) return code;
-    if (rest.count != 2) return cli_usage(self, "needs a picture and where the PNG goes");
+    if (rest.count != 2) return cli_usage(self, "needs an image and where the PNG goes");
     cloob_view_options_init(&v, o.size);
     if (o.crop && o.train) return cli_usage(self, "--crop and --train exclude each other");
     if (o.crop && !parse_crop(o.crop, &v)) return cli_usage(self, "--crop %s: top,left,height,width in pixels", o.crop);
@@ -79,13 +79,13 @@ static int run(const command *self, int argc, char **argv)
 const command cmd_preprocess = {
     .name = "preprocess",
     .run = run,
-    .help = "what a model sees of a picture",
+    .help = "what a model sees of an image",
     .options = rows,
     .uses = USES_SEED,
     .usage = "IMAGE OUT.png --size N",
     .details =
         "Writes the evaluation view of a JPEG, PNG or WebP as a PNG: shortest edge to N, centre crop, with Pillow's\n"
-        "antialiased filter to the bit. --crop resizes a box of the picture instead, --train shows a random crop.\n"
+        "antialiased filter to the bit. --crop resizes a box of the image instead, --train shows a random crop.\n"
         "\n"
         "  cloob preprocess cat.jpg seen.png --size 224\n"
         "  cloob preprocess cat.jpg seen.png --size 96 --crop 10,20,180,240\n"

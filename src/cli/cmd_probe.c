@@ -136,7 +136,7 @@ static cloob_status embed_parts(cloob_ctx *ctx, const cloob_data_options *how, i
     cloob_model_close(m);
     if (status != CLOOB_OK) return status;
     if (!in[0].made.label || (two && !in[2].made.label)) *problem = "the data has no classes";
-    else if (!two && in[0].made.rows < 4) *problem = "too few pictures to train on half of them";
+    else if (!two && in[0].made.rows < 4) *problem = "too few images to train on half of them";
     else if (!two && !part(&in[0].made)) *problem = "out of memory";
     if (*problem) return CLOOB_OK;
     int64_t n = in[0].made.rows, trained = two ? n : (n + 1) / 2;
@@ -228,7 +228,7 @@ const command cmd_probe = {
         "out). A file may hold all splits as train.x, train.y, val.x and so on. Features stay in the mapped file.\n"
         "--data embeds first, features before the projection: the folders train and test (or val) of SOURCE, the two "
         "parts\n"
-        "of CIFAR, STL-10 and MNIST, or of one set of classes every other picture for training and testing.\n"
+        "of CIFAR, STL-10 and MNIST, or of one set of classes every other image for training and testing.\n"
         "\n"
         "  cloob embed --checkpoint M --data train --features pre --raw --out train.safetensors\n"
         "  cloob probe --train train.safetensors --test test.safetensors --lambda search",

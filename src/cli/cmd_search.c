@@ -1,4 +1,4 @@
-/* cloob search: index a folder of pictures, ask it with words. */
+/* cloob search: index a folder of images, ask it with words. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,13 +45,13 @@ static void print_update(const char *path, const cloob_search_update *u)
     if (common.json) {
         printf("{\"index\": ");
         json_out_string(path);
-        printf(", \"pictures\": %lld, \"kept\": %lld, \"embedded\": %lld, \"bad\": %lld, \"bad_before\": "
+        printf(", \"images\": %lld, \"kept\": %lld, \"embedded\": %lld, \"bad\": %lld, \"bad_before\": "
                "%lld, \"removed\": %lld}\n",
-               (long long)u->pictures, (long long)u->kept, (long long)u->embedded, (long long)u->bad,
+               (long long)u->images, (long long)u->kept, (long long)u->embedded, (long long)u->bad,
                (long long)u->bad_before, (long long)u->removed);
     } else {
-        printf("%s: %lld pictures (%lld new or changed, %lld kept, %lld gone, %lld cannot be read", path,
-               (long long)u->pictures, (long long)u->embedded, (long long)u->kept, (long long)u->removed,
+        printf("%s: %lld images (%lld new or changed, %lld kept, %lld gone, %lld cannot be read", path,
+               (long long)u->images, (long long)u->embedded, (long long)u->kept, (long long)u->removed,
                (long long)u->bad);
         if (u->bad_before) printf(", %lld of them as before and not tried again", (long long)u->bad_before);
         printf(")\n");
@@ -85,7 +85,7 @@ static void print_hits(const char *text, const cloob_search_hit *hit, int64_t n,
     }
     printf("{\"query\": ");
     json_out_string(text);
-    printf(", \"pictures\": %lld, \"ms\": %.3f, \"results\": [", (long long)of, ms);
+    printf(", \"images\": %lld, \"ms\": %.3f, \"results\": [", (long long)of, ms);
     for (int64_t i = 0; i < n; i++) {
         printf("%s{\"path\": ", i ? ", " : "");
         json_out_string(hit[i].path);
@@ -150,14 +150,14 @@ static int run(const command *self, int argc, char **argv)
 const command cmd_search = {
     .name = "search",
     .run = run,
-    .help = "find pictures of a folder by words",
+    .help = "find images of a folder by words",
     .options = rows,
     .uses = USES_PRECISION,
     .usage = "index FOLDER --checkpoint M [--out INDEX] | query \"words\" --index INDEX [--html sheet.html] [--n N]",
     .details =
-        "index embeds the pictures below a folder; run it again and only new and changed ones are embedded. The index "
+        "index embeds the images below a folder; run it again and only new and changed ones are embedded. The index "
         "file\n"
-        "is mapped, not read, and always whole: it is written beside and renamed. query lists the nearest pictures.\n"
+        "is mapped, not read, and always whole: it is written beside and renamed. query lists the nearest images.\n"
         "\n"
         "  cloob search index photos --checkpoint M\n"
         "  cloob search query \"a dog in the snow\" --index photos --html sheet.html",

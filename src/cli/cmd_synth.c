@@ -17,7 +17,7 @@ static const opt_row rows[] = {
     { "size", OPT_INT, &o.size, "64", "R", "pixels a side, 16 to 2048", OPT_POSITIVE },
     { "format", OPT_STRING, &o.format, "csv", "csv|webdataset", "files and lists, or tar shards", 0 },
     { "val-count", OPT_INT, &o.val_count, "-1", "N", "validation pairs; -1: a tenth of count, at least 16", 0 },
-    { "per-class", OPT_INT, &o.per_class, "-1", "N", "test pictures per class; -1: count / 200, within 4 and 100", 0 },
+    { "per-class", OPT_INT, &o.per_class, "-1", "N", "test images per class; -1: count / 200, within 4 and 100", 0 },
     { "strength", OPT_DOUBLE, &o.strength, "0.25", "S", "how strongly factors go together in training data, 0 to 1",
       0 },
     { "shard-samples", OPT_INT, &o.shard_samples, "1000", "N", "pairs per tar", OPT_POSITIVE },
@@ -52,10 +52,10 @@ static void print_result(const cloob_synth_result *r)
     if (common.json)
         printf("{\"train\": %lld, \"val\": %lld, \"test\": %lld, \"shards\": %lld, \"bytes\": %lld, "
                "\"seconds\": %.3f, "
-               "\"pictures_per_s\": %.1f}\n",
+               "\"images_per_s\": %.1f}\n",
                train, val, test, shards, bytes, r->seconds, each);
     else
-        printf("%s: %lld training pairs, %lld validation pairs, %lld test pictures (%.1f MB) in %.1f s, %.0f "
+        printf("%s: %lld training pairs, %lld validation pairs, %lld test images (%.1f MB) in %.1f s, %.0f "
                "a second\n",
                o.out, train, val, test, 1e-6 * (double)bytes, r->seconds, each);
 }

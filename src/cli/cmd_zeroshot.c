@@ -1,4 +1,4 @@
-/* cloob zeroshot: accuracy on pictures whose classes are named in words. */
+/* cloob zeroshot: accuracy on images whose classes are named in words. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,12 +26,12 @@ static const opt_row rows[] = {
       "which set of the prompts; without it the only one, or the one named like the data", 0 },
     { "per-class", OPT_FLAG, &o.per_class, NULL, NULL, "print the table of classes", 0 },
     { "retrieve", OPT_STRING, &o.retrieve, NULL, "E",
-      "compare what prompts and pictures retrieve from this file's rows, not the embeddings themselves", 0 },
+      "compare what prompts and images retrieve from this file's rows, not the embeddings themselves", 0 },
     { "retrieve-from", OPT_STRING, &o.retrieve_from, "image", "image|text", "which of that file's rows are stored", 0 },
     { "scale-hopfield", OPT_DOUBLE, &o.scale, NULL, "B", "beta of --retrieve; without it the checkpoint's",
       OPT_NOT_NEGATIVE },
     { "workers", OPT_INT, &o.workers, "2", "N", "threads that decode", OPT_NOT_NEGATIVE },
-    { "batch", OPT_INT, &o.model.batch, "32", "N", "pictures worked out at a time", OPT_POSITIVE },
+    { "batch", OPT_INT, &o.model.batch, "32", "N", "images worked out at a time", OPT_POSITIVE },
     OPT_END
 };
 static const opt_set sets[] = { { cloob_data_option_table, &o.how }, OPT_SETS_END };
@@ -138,7 +138,7 @@ static void print_line(const char *name, const cloob_zeroshot_result *r)
     printf("%-24s top1 %6.2f %%  top5 %6.2f %%  mean per class %6.2f %%  n %lld", name, 100 * r->top1, 100 * r->top5,
            100 * r->mean_per_class, (long long)r->n);
     if (r->bad) printf("  (%lld could not be read)", (long long)r->bad);
-    if (r->empty) printf("  (%lld classes without pictures)", (long long)r->empty);
+    if (r->empty) printf("  (%lld classes without images)", (long long)r->empty);
     printf("\n");
 }
 
@@ -212,7 +212,7 @@ static int run(const command *self, int argc, char **argv)
     session s = { 0 };
     int code = opt_parse(self, argc, argv, &rest);
     if (code >= 0) return code;
-    if (rest.count) return cli_usage(self, "%s: pictures come after --data", rest.item[0]);
+    if (rest.count) return cli_usage(self, "%s: images come after --data", rest.item[0]);
     if (!o.data.count) return cli_usage(self, "needs --data");
     if (o.set && !o.prompts) return cli_usage(self, "--set needs --prompts");
     cloob_zeroshot_options_init(&s.z);
@@ -232,7 +232,7 @@ static int run(const command *self, int argc, char **argv)
 const command cmd_zeroshot = {
     .name = "zeroshot",
     .run = run,
-    .help = "zero-shot accuracy on pictures with classes",
+    .help = "zero-shot accuracy on images with classes",
     .options = rows,
     .sets = sets,
     .uses = USES_PRECISION,
@@ -242,7 +242,7 @@ const command cmd_zeroshot = {
         "--prompts\n"
         "the class names are those of the folders and the template is \"a photo of a {}.\". Folders go to prompt "
         "classes by\n"
-        "name, or, where no name is known and there are equally many, by order. Pictures that cannot be read are "
+        "name, or, where no name is known and there are equally many, by order. Images that cannot be read are "
         "counted.\n"
         "JSON: top1, top5, mean_per_class, n, bad, metric, classes; of several sources the mean, and each under sets.\n"
         "\n"

@@ -47,12 +47,12 @@ static void print_text(const char *what, const cloob_dataset *d, const cloob_dat
     printf("kind      %s, %lld sample%s", i->kind, (long long)i->samples, i->samples == 1 ? "" : "s");
     if (i->files) printf(" in %lld file%s", (long long)i->files, i->files == 1 ? "" : "s");
     if (i->skipped) printf(" (%lld damaged or incomplete entries left out)", (long long)i->skipped);
-    printf("\npictures  %lld examined, %lld bad\n", (long long)i->examined, (long long)i->bad);
+    printf("\nimages  %lld examined, %lld bad\n", (long long)i->examined, (long long)i->bad);
     for (int k = 0; k < CLOOB_INFO_REASONS && i->reason[k][0]; k++) printf("  bad: %s\n", i->reason[k]);
     if (i->bad == i->examined) return;
     print_spread("width", &i->width);
     print_spread("height", &i->height);
-    print_spread("bytes", &i->picture_bytes);
+    print_spread("bytes", &i->image_bytes);
     print_captions(i);
     print_classes(d, i);
 }
@@ -82,7 +82,7 @@ static void print_json(const char *what, const cloob_dataset *d, const cloob_dat
     printf("]");
     put_spread("width", &i->width);
     put_spread("height", &i->height);
-    put_spread("picture_bytes", &i->picture_bytes);
+    put_spread("image_bytes", &i->image_bytes);
     printf(", \"captions\": %lld, \"distinct_captions\": %lld", (long long)i->captions,
            (long long)i->distinct_captions);
     put_spread("caption_words", &i->caption_words);

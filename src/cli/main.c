@@ -111,7 +111,7 @@ int cli_fail(const command *c, const cloob_ctx *ctx, cloob_status s)
     return s == CLOOB_ERR_ARGUMENT ? 2 : s == CLOOB_ERR_STOPPED ? INTERRUPTED : 1;
 }
 
-/* OpenMP's threads wait by spinning for long, which starves the threads that read pictures and every other program as
+/* OpenMP's threads wait by spinning for long, which starves the threads that read images and every other program as
  * soon as cores are shared. The library reads its setting before main runs, so the program starts once more with it. */
 static void wait_politely(char **argv)
 {

@@ -23,7 +23,7 @@ static cloob_status split(cloob_ctx *ctx, halves *h, const rows *x, const factor
     h->train.y = h->y, h->test.y = h->y + h->train.x.N;
     for (int64_t i = 0; i < x->N; i++) {
         if (f->label[i] < 0 || f->label[i] >= f->C)
-            return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "factor %s: picture %lld has value %lld of 0 to %lld", f->name,
+            return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "factor %s: image %lld has value %lld of 0 to %lld", f->name,
                             (long long)i, (long long)f->label[i], (long long)f->C - 1);
         h->y[i % 2 ? h->train.x.N + i / 2 : i / 2] = f->label[i];
     }
@@ -97,7 +97,7 @@ cloob_status factors_run(cloob_ctx *ctx, factor_score *score, factor_summary *su
     int64_t shown = 0;
     memset(sum, 0, sizeof *sum);
     if (x->N < 4)
-        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: %lld pictures are too few to train and test on", x->name,
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: %lld images are too few to train and test on", x->name,
                         (long long)x->N);
     CLOOB_TRY(rows_check(ctx, x));
     for (int64_t k = 0; k < F; k++) {

@@ -37,7 +37,7 @@ struct exec {
 
 enum { BLOCK = 16 };
 
-/* Marks every picture of a call as plain; true when one was not yet. */
+/* Marks every image of a call as plain; true when one was not yet. */
 static bool mark_plain(const call *c, bool *plain)
 {
     bool changed = false;
@@ -58,8 +58,8 @@ static bool has_plain(const call *c, const bool *plain)
     return false;
 }
 
-/* On the CPU a picture in F32 whose every reader and writer can take it is laid out in blocks of 16 channels. Where a kernel
- * wants all its pictures laid out alike, one plain picture makes the others plain, and so on to its neighbours. */
+/* On the CPU an image in F32 whose every reader and writer can take it is laid out in blocks of 16 channels. Where a kernel
+ * wants all its images laid out alike, one plain image makes the others plain, and so on to its neighbours. */
 static void choose_layout(exec *e)
 {
     bool *plain = calloc((size_t)e->values + 1, sizeof *plain), changed = true;

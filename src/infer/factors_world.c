@@ -1,4 +1,4 @@
-/* From a folder of cloob synth to factors_run: ground truth, pictures, prompts. */
+/* From a folder of cloob synth to factors_run: ground truth, images, prompts. */
 #include "infer/factors_world.h"
 
 #include <stdio.h>
@@ -15,7 +15,7 @@ typedef struct world {
     const char *dir;
     arena memory;
     prompts prompts;
-    int64_t F, N;                    /* factors, validation pictures */
+    int64_t F, N;                    /* factors, validation images */
     const char *name[CLOOB_FACTORS]; /* of the factors */
     const prompt_set *set[CLOOB_FACTORS];
     int64_t *label[CLOOB_FACTORS]; /* (N) */
@@ -96,7 +96,7 @@ static cloob_status read_truth(cloob_ctx *ctx, world *w)
     return status;
 }
 
-/* ---- pictures ------------------------------------------------------------------------------------ */
+/* ---- images ------------------------------------------------------------------------------------ */
 
 /* val.tsv, or the shards val-00000.tar to the last. */
 static char *source_of(const world *w)
@@ -116,7 +116,7 @@ static char *source_of(const world *w)
     return file_join(w->dir, name);
 }
 
-static cloob_status embed_pictures(cloob_ctx *ctx, world *w, encoder *enc)
+static cloob_status embed_images(cloob_ctx *ctx, world *w, encoder *enc)
 {
     dataset_options options;
     dataset *d = NULL;
@@ -128,7 +128,7 @@ static cloob_status embed_pictures(cloob_ctx *ctx, world *w, encoder *enc)
     if (!source) return ctx_no_memory(ctx, 64, w->dir);
     cloob_status status = dataset_open(ctx, source, &options, &d);
     if (status == CLOOB_OK && dataset_count(d) != w->N)
-        status = ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: has %lld pictures, factors.tsv has %lld of split val", source,
+        status = ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: has %lld images, factors.tsv has %lld of split val", source,
                           (long long)dataset_count(d), (long long)w->N);
     if (status == CLOOB_OK) status = embed_data(ctx, enc, NULL, d, &o, &w->e);
     if (d) dataset_close(d);
@@ -136,7 +136,7 @@ static cloob_status embed_pictures(cloob_ctx *ctx, world *w, encoder *enc)
     return status;
 }
 
-/* Even pictures train and odd ones test, so a picture that could not be read takes its neighbour along. Rows
+/* Even images train and odd ones test, so an image that could not be read takes its neighbour along. Rows
  * and labels are moved up; returns how many are left. */
 static int64_t keep_whole_pairs(world *w)
 {
@@ -197,7 +197,7 @@ cloob_status factors_world(cloob_ctx *ctx, encoder *enc, const tokenizer *tok, c
     w->dir = dir;
     cloob_status status = read_truth(ctx, w);
     if (status == CLOOB_OK) status = make_weights(ctx, w, enc, tok);
-    if (status == CLOOB_OK) status = embed_pictures(ctx, w, enc);
+    if (status == CLOOB_OK) status = embed_images(ctx, w, enc);
     if (status == CLOOB_OK) status = measure(ctx, w, lambda, out);
     for (int64_t k = 0; k < w->F; k++) zeroshot_release(&w->z[k]);
     embedded_release(&w->e);

@@ -135,7 +135,7 @@ cloob_status model_texts(cloob_ctx *ctx, model *m, const char *const *text, int6
     return encode_texts(ctx, m->enc, m->tok, text, n, what, out);
 }
 
-/* ---- pictures in files --------------------------------------------------------------------------- */
+/* ---- images in files --------------------------------------------------------------------------- */
 
 enum { FILES_AT_ONCE = 256 };
 
@@ -203,14 +203,14 @@ static cloob_status encode_files(cloob_ctx *ctx, model *m, view_job *j, int64_t 
     return CLOOB_OK;
 }
 
-cloob_status model_picture_files(cloob_ctx *ctx, model *m, const char *const *path, int64_t n, encoder_output what,
-                                 float *out, bool *bad)
+cloob_status model_image_files(cloob_ctx *ctx, model *m, const char *const *path, int64_t n, encoder_output what,
+                               float *out, bool *bad)
 {
     int64_t width = encoder_width(m->enc, what, false), most = n < FILES_AT_ONCE ? n : FILES_AT_ONCE;
     size_t bytes = (size_t)(most * m->view.size * m->view.size * 3);
     view_job *j = calloc(1, sizeof *j);
     cloob_status status = CLOOB_OK;
-    if (!j || !(j->rgb = malloc(bytes ? bytes : 1))) status = ctx_no_memory(ctx, bytes, "pictures");
+    if (!j || !(j->rgb = malloc(bytes ? bytes : 1))) status = ctx_no_memory(ctx, bytes, "images");
     for (int64_t i = 0; i < n && status == CLOOB_OK; i += FILES_AT_ONCE) {
         int64_t count = n - i < FILES_AT_ONCE ? n - i : FILES_AT_ONCE;
         j->ctx = ctx, j->m = m, j->path = path + i;

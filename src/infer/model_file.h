@@ -43,8 +43,8 @@ void model_close(model *m); /* NULL is fine */
 
 /* n images in files, decoded on all threads. out: (n, width). An image that cannot be read fails the call
  * when bad is NULL; otherwise bad[i] says so, a warning names it and its row is zero. */
-cloob_status model_picture_files(cloob_ctx *ctx, model *m, const char *const *path, int64_t n, encoder_output what,
-                                 float *out, bool *bad);
+cloob_status model_image_files(cloob_ctx *ctx, model *m, const char *const *path, int64_t n, encoder_output what,
+                               float *out, bool *bad);
 
 /* n zero-terminated texts. out: (n, width). */
 cloob_status model_texts(cloob_ctx *ctx, model *m, const char *const *text, int64_t n, encoder_output what, float *out);

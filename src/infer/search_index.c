@@ -61,7 +61,7 @@ static cloob_status read_all(cloob_ctx *ctx, const char *path, search_index *ix)
     const tensor *rows;
     const void *p[4] = { 0 };
     if (strcmp(meta(ix, "format"), "cloob-index") != 0)
-        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: not an index of pictures; cloob search index makes one", path);
+        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: not an index of images; cloob search index makes one", path);
     CLOOB_TRY(st_need(ctx, &ix->file, path, "row", 2, &rows));
     ix->N = rows->dim[0], ix->D = rows->dim[1];
     CLOOB_TRY(column(ctx, ix, path, "row", CLOOB_F32, 2, ix->N, ix->D, &p[0]));

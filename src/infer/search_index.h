@@ -45,7 +45,7 @@ char *search_index_path(const search_index *ix, int64_t i);
 char *search_files_path(const search_index *ix, const search_files *f, int64_t i);
 
 typedef struct search_update {
-    int64_t pictures, kept, embedded, removed;
+    int64_t images, kept, embedded, removed;
     int64_t bad, bad_before; /* cannot be read; of these, known from before and not tried again */
 } search_update;
 

@@ -13,12 +13,12 @@ enum { FILES_BETWEEN_CLOCKS = 256, SECONDS_BETWEEN_WRITES = 30 };
 
 /* ---- is it the same model? ----------------------------------------------------------------------- */
 
-/* A fixed picture of slopes: any other weights give another embedding. */
+/* A fixed image of slopes: any other weights give another embedding. */
 static cloob_status embed_probe(cloob_ctx *ctx, model *m, float *out)
 {
     int64_t S = m->view.size;
     uint8_t *rgb = malloc((size_t)(S * S * 3));
-    if (!rgb) return ctx_no_memory(ctx, (size_t)(S * S * 3), "a picture");
+    if (!rgb) return ctx_no_memory(ctx, (size_t)(S * S * 3), "an image");
     for (int64_t i = 0; i < S * S; i++) {
         rgb[3 * i] = (uint8_t)(255 * (i % S) / S);
         rgb[3 * i + 1] = (uint8_t)(255 * (i / S) / S);
@@ -103,7 +103,7 @@ static cloob_status update_write(cloob_ctx *ctx, const update *u)
     return status;
 }
 
-static int64_t find_picture(const image_list *l, const char *path)
+static int64_t find_image(const image_list *l, const char *path)
 {
     int64_t low = 0, high = l->count;
     while (low < high) {
@@ -122,7 +122,7 @@ static int64_t find_unchanged(const update *u, const search_index *ix, const sea
 {
     char *path = search_files_path(ix, f, i);
     *no_memory = !path;
-    int64_t at = path ? find_picture(&u->l, path) : -1;
+    int64_t at = path ? find_image(&u->l, path) : -1;
     free(path);
     if (at < 0) return -1;
     return u->l.item[at].size == f->size[i] && u->l.item[at].mtime_ns == f->mtime[i] ? at : -2;
@@ -163,7 +163,7 @@ static cloob_status keep_old(cloob_ctx *ctx, update *u, search_update *out)
     return status;
 }
 
-/* Embeds up to FILES_BETWEEN_CLOCKS missing pictures from *next on. */
+/* Embeds up to FILES_BETWEEN_CLOCKS missing images from *next on. */
 static cloob_status embed_some(cloob_ctx *ctx, update *u, int64_t *next, search_update *out)
 {
     const char *path[FILES_BETWEEN_CLOCKS];
@@ -174,7 +174,7 @@ static cloob_status embed_some(cloob_ctx *ctx, update *u, int64_t *next, search_
     if (!n) return CLOOB_OK;
     float *row = malloc((size_t)(n * D) * sizeof *row);
     if (!row) return ctx_no_memory(ctx, (size_t)(n * D) * sizeof *row, "embeddings");
-    cloob_status status = model_picture_files(ctx, u->m, path, n, ENCODE_UNIT, row, bad);
+    cloob_status status = model_image_files(ctx, u->m, path, n, ENCODE_UNIT, row, bad);
     for (int64_t i = 0; i < n && status == CLOOB_OK; i++) {
         if (bad[i]) {
             u->bad[at[i]] = true;
@@ -196,7 +196,7 @@ static cloob_status embed_missing(cloob_ctx *ctx, update *u, search_update *out)
         CLOOB_TRY(embed_some(ctx, u, &next, out));
         if (time(NULL) - written < SECONDS_BETWEEN_WRITES || next >= u->l.count) continue;
         CLOOB_TRY(update_write(ctx, u));
-        ctx_log(ctx, CLOOB_LOG_INFO, "%lld of %lld pictures", (long long)next, (long long)u->l.count);
+        ctx_log(ctx, CLOOB_LOG_INFO, "%lld of %lld images", (long long)next, (long long)u->l.count);
         written = time(NULL);
     }
     return CLOOB_OK;
@@ -216,8 +216,8 @@ static cloob_status run(cloob_ctx *ctx, update *u, search_update *out)
     CLOOB_TRY(embed_probe(ctx, u->m, u->probe));
     CLOOB_TRY(keep_old(ctx, u, out));
     CLOOB_TRY(embed_missing(ctx, u, out));
-    out->pictures = out->kept + out->embedded;
-    if (!out->pictures) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: holds no readable pictures", u->root);
+    out->images = out->kept + out->embedded;
+    if (!out->images) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: holds no readable images", u->root);
     if (!out->embedded && !out->removed && out->bad == out->bad_before && file_exists(u->path)) return CLOOB_OK;
     return update_write(ctx, u);
 }

@@ -1,4 +1,4 @@
-/* Prompts and pictures through the towers into the counts of eval/zeroshot.h. */
+/* Prompts and images through the towers into the counts of eval/zeroshot.h. */
 #include "infer/zeroshot_run.h"
 
 #include <stdlib.h>
@@ -62,7 +62,7 @@ cloob_status zeroshot_weights(cloob_ctx *ctx, encoder *enc, const tokenizer *tok
     return status;
 }
 
-/* ---- pictures ------------------------------------------------------------------------------------ */
+/* ---- images ------------------------------------------------------------------------------------ */
 
 static cloob_status count_batch(cloob_ctx *ctx, encoder *enc, const batch *b, const int64_t *class_of,
                                 const zeroshot_run_options *o, float *rows, int64_t *label, zeroshot *z)
@@ -92,8 +92,8 @@ static cloob_status count_all(cloob_ctx *ctx, encoder *enc, loader *l, const int
     return status;
 }
 
-cloob_status zeroshot_pictures(cloob_ctx *ctx, encoder *enc, const dataset *d, const prompt_set *set,
-                               const zeroshot_run_options *o, zeroshot *z, int64_t *bad)
+cloob_status zeroshot_images(cloob_ctx *ctx, encoder *enc, const dataset *d, const prompt_set *set,
+                             const zeroshot_run_options *o, zeroshot *z, int64_t *bad)
 {
     static const char *const how[] = { "name", "order", "number" };
     zeroshot_run_options full = *o;
@@ -114,7 +114,7 @@ cloob_status zeroshot_pictures(cloob_ctx *ctx, encoder *enc, const dataset *d, c
     if (status == CLOOB_OK) status = count_all(ctx, enc, l, class_of, &full, z);
     if (status == CLOOB_OK) *bad = loader_stats_take(l).bad_samples;
     if (status == CLOOB_OK && z->count.N == 0)
-        status = ctx_fail(ctx, CLOOB_ERR_FORMAT, "none of the %lld pictures can be read", (long long)*bad);
+        status = ctx_fail(ctx, CLOOB_ERR_FORMAT, "none of the %lld images can be read", (long long)*bad);
     loader_destroy(l);
     free(class_of);
     return status;
@@ -124,7 +124,7 @@ cloob_status zeroshot_run(cloob_ctx *ctx, encoder *enc, const tokenizer *tok, co
                           const zeroshot_run_options *o, zeroshot *z, int64_t *bad)
 {
     CLOOB_TRY(zeroshot_weights(ctx, enc, tok, set, o, z));
-    cloob_status status = zeroshot_pictures(ctx, enc, d, set, o, z, bad);
+    cloob_status status = zeroshot_images(ctx, enc, d, set, o, z, bad);
     if (status != CLOOB_OK) zeroshot_release(z);
     return status;
 }

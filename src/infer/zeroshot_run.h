@@ -35,8 +35,8 @@ cloob_status zeroshot_weights(cloob_ctx *ctx, encoder *enc, const tokenizer *tok
 
 /* Adds the images of d to z, whose classes are those of `set` (infer/class_match.h). *bad: images that
  * cannot be read, left out. */
-cloob_status zeroshot_pictures(cloob_ctx *ctx, encoder *enc, const dataset *d, const prompt_set *set,
-                               const zeroshot_run_options *o, zeroshot *z, int64_t *bad);
+cloob_status zeroshot_images(cloob_ctx *ctx, encoder *enc, const dataset *d, const prompt_set *set,
+                             const zeroshot_run_options *o, zeroshot *z, int64_t *bad);
 
 /* Both. */
 cloob_status zeroshot_run(cloob_ctx *ctx, encoder *enc, const tokenizer *tok, const dataset *d, const prompt_set *set,

@@ -1,4 +1,4 @@
-/* The two towers from picture or tokens to unit rows. */
+/* The two towers from image or tokens to unit rows. */
 #include "model/tower.h"
 
 #include "model/build.h"

@@ -14,7 +14,7 @@ cloob_status shape_conv2d(cloob_ctx *ctx, op_args *a)
     CLOOB_TRY(rule_dims(ctx, OP_CONV2D, a, 1, 4));
     if (w->dim[3] > x->dim[3] || w->dim[1] != w->dim[2] || w->dtype != x->dtype || a->attr.stride < 1 ||
         x->dim[1] + 2 * a->attr.pad < w->dim[1] || x->dim[2] + 2 * a->attr.pad < w->dim[1])
-        return op_refuse(ctx, OP_CONV2D, "picture %s and weight %s do not fit", tensor_shape_text(x, xs),
+        return op_refuse(ctx, OP_CONV2D, "image %s and weight %s do not fit", tensor_shape_text(x, xs),
                          tensor_shape_text(w, ws));
     CLOOB_TRY(rule_vector(ctx, OP_CONV2D, a, 2, w->dim[0]));
     RULE_OUT(a, 0, x->dtype, x->dim[0], out_size(x->dim[1], w->dim[1], &a->attr),

@@ -1,4 +1,4 @@
-/* In place of chart_picture.c where cairo was not found. */
+/* In place of chart_drawing.c where cairo was not found. */
 #include "report/chart_image.h"
 
 bool chart_draw(sbuf *svg, const chart *c, chart_frame frame)

@@ -1,5 +1,5 @@
-/* Charts as SVG pictures inside the page, for builds without Chart.js. A picture rather than inline SVG, as
- * cairo's names for glyphs would meet those of the next chart. Dark mode inverts the picture (page.css). */
+/* Charts as SVG images inside the page, for builds without Chart.js. An image rather than inline SVG, as
+ * cairo's names for glyphs would meet those of the next chart. Dark mode inverts the image (page.css). */
 #include "report/chart_image.h"
 #include "report/html.h"
 

@@ -1,4 +1,4 @@
-/* Zero-shot: a table of sets, and pictures with the five likeliest labels. */
+/* Zero-shot: a table of sets, and images with the five likeliest labels. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,7 +6,7 @@
 #include "core/file.h"
 #include "report/page.h"
 
-enum { EXAMPLES = 24, BARS = 5, PICTURE_BYTES = 512 << 10 };
+enum { EXAMPLES = 24, BARS = 5, IMAGE_BYTES = 512 << 10 };
 
 /* ---- the table ----------------------------------------------------------------------------------- */
 
@@ -54,7 +54,7 @@ static void put_file(page *p, const score_file *f)
 static void put_scores(page *p)
 {
     sbuf_printf(&p->html,
-                "<div class=\"wide\"><table><tr><th>set</th>%s<th>pictures</th><th class=\"meter\">top-1</th>"
+                "<div class=\"wide\"><table><tr><th>set</th>%s<th>images</th><th class=\"meter\">top-1</th>"
                 "<th class=\"meter\">top-5</th><th class=\"meter\">mean per class</th></tr>\n",
                 p->runs > 1 ? "<th class=\"text\">run</th>" : "");
     for (int64_t i = 0; i < p->scores.count; i++)
@@ -73,11 +73,11 @@ static const char *type_of(const file_bytes *b)
     return NULL;
 }
 
-/* A picture that is gone or too large for a page is left out; its name stays. */
-static void put_picture(page *p, const char *path)
+/* An image that is gone or too large for a page is left out; its name stays. */
+static void put_image(page *p, const char *path)
 {
     file_bytes bytes;
-    if (!file_exists(path) || file_is_dir(path) || file_read(p->ctx, path, PICTURE_BYTES, &bytes) != CLOOB_OK) return;
+    if (!file_exists(path) || file_is_dir(path) || file_read(p->ctx, path, IMAGE_BYTES, &bytes) != CLOOB_OK) return;
     const char *type = type_of(&bytes);
     if (type) {
         sbuf_printf(&p->html, "<img alt=\"\" src=\"data:%s;base64,", type);
@@ -99,7 +99,7 @@ static void put_guess(page *p, const json *guess, const char *truth, bool first)
                 100 * fmin(fmax(share, 0), 1));
 }
 
-/* A picture in a folder that is called like one of the labels is of that class. */
+/* An image in a folder that is called like one of the labels is of that class. */
 static const char *truth_of(page *p, const json *example, const char *image)
 {
     const char *told = json_string(json_get(example, "truth")), *slash = strrchr(image, '/'), *from = slash;
@@ -121,7 +121,7 @@ static bool put_example(page *p, const json *example)
     if (!top || top->kind != JSON_ARRAY || !image) return false;
     truth = truth_of(p, example, image);
     sbuf_puts(&p->html, "<div class=\"example\">");
-    put_picture(p, image);
+    put_image(p, image);
     const char *slash = strrchr(image, '/');
     sbuf_puts(&p->html, "<p class=\"name\">");
     html_text(&p->html, truth ? truth : slash ? slash + 1 : image);
@@ -140,7 +140,7 @@ static const json *examples_in(const json *root)
 static void put_examples(page *p)
 {
     int64_t left = EXAMPLES;
-    sbuf_puts(&p->html, "<h3>Examples</h3><p class=\"lead\">The five likeliest labels of a picture. Green: "
+    sbuf_puts(&p->html, "<h3>Examples</h3><p class=\"lead\">The five likeliest labels of an image. Green: "
                         "the right one, where it is known.</p>"
                         "<div class=\"examples\">\n");
     for (int64_t i = 0; i < p->scores.count; i++) {
@@ -159,7 +159,7 @@ void page_zeroshot(page *p)
     }
     if (!scores && !examples) return;
     page_heading(p, "zeroshot", "Zero-shot",
-                 "Pictures sorted into classes by their names alone, without training on them.");
+                 "Images sorted into classes by their names alone, without training on them.");
     if (scores) put_scores(p);
     if (examples) put_examples(p);
 }

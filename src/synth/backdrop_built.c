@@ -21,7 +21,7 @@ static void fill_down(cairo_t *cr, double y, paint_rgb top, paint_rgb bottom)
 
 /* ---- forest -------------------------------------------------------------------------------------- */
 
-/* Bare trunks that leave the picture at the top: nothing here looks like the object "tree". */
+/* Bare trunks that leave the image at the top: nothing here looks like the object "tree". */
 static void draw_trunks(cairo_t *cr, int light, int n, double base, double width, double depth, dice *d)
 {
     for (int i = 0; i < n; i++) {

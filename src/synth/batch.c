@@ -69,7 +69,7 @@ cloob_status synth_batch(cloob_ctx *ctx, int64_t size, synth_item *item, int64_t
         b.workers[i].rgb = malloc((size_t)(size * size * 3));
         ready = b.workers[i].ctx && b.workers[i].rgb;
     }
-    cloob_status status = ready ? CLOOB_OK : ctx_no_memory(ctx, (size_t)(size * size * 3 * ranges), "pictures");
+    cloob_status status = ready ? CLOOB_OK : ctx_no_memory(ctx, (size_t)(size * size * 3 * ranges), "images");
     if (ready) pool_for(ctx, n, GRAIN, run_range, &b);
     for (int i = 0; b.workers && i < ranges; i++) {
         worker *w = &b.workers[i];

@@ -1,11 +1,11 @@
-/* The build without cairo: scenes and captions work, pictures do not. */
+/* The build without cairo: scenes and captions work, images do not. */
 #include "synth/synth.h"
 #include "synth/batch.h"
 
 static cloob_status no_cairo(cloob_ctx *ctx)
 {
     return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED,
-                    "this build cannot draw pictures: install libcairo2-dev and configure again");
+                    "this build cannot draw images: install libcairo2-dev and configure again");
 }
 
 cloob_status synth_render(cloob_ctx *ctx, const synth_scene *s, int64_t size, uint8_t *rgb)

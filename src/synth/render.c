@@ -155,7 +155,7 @@ static void unpack(cairo_surface_t *surface, int64_t size, uint8_t *rgb)
 cloob_status synth_render(cloob_ctx *ctx, const synth_scene *s, int64_t size, uint8_t *rgb)
 {
     if (size < SYNTH_MIN_SIZE || size > SYNTH_MAX_SIZE)
-        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "pictures of %lld pixels: between %d and %d can be drawn",
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "images of %lld pixels: between %d and %d can be drawn",
                         (long long)size, SYNTH_MIN_SIZE, SYNTH_MAX_SIZE);
     cairo_surface_t *surface = cairo_image_surface_create(CAIRO_FORMAT_RGB24, (int)size, (int)size);
     cairo_t *cr = cairo_create(surface);
@@ -168,5 +168,5 @@ cloob_status synth_render(cloob_ctx *ctx, const synth_scene *s, int64_t size, ui
     cairo_surface_destroy(surface);
     if (drawn == CAIRO_STATUS_SUCCESS) return CLOOB_OK;
     return ctx_fail(ctx, drawn == CAIRO_STATUS_NO_MEMORY ? CLOOB_ERR_MEMORY : CLOOB_ERR_UNSUPPORTED,
-                    "cannot draw a picture of %lld pixels: %s", (long long)size, cairo_status_to_string(drawn));
+                    "cannot draw an image of %lld pixels: %s", (long long)size, cairo_status_to_string(drawn));
 }

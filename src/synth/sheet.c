@@ -1,4 +1,4 @@
-/* Sample sheets: a grid of pictures with words below, as a PNG. */
+/* Sample sheets: a grid of images with words below, as a PNG. */
 #include "synth/paint.h"
 
 #include <stdio.h>
@@ -8,15 +8,15 @@
 typedef struct sheet {
     cloob_ctx *ctx;
     cairo_t *cr;
-    int64_t size; /* of a picture */
-    uint8_t *rgb; /* one picture */
+    int64_t size; /* of an image */
+    uint8_t *rgb; /* one image */
 } sheet;
 
 enum { GAP = 6, LINES = 3, MAX_SIDE = 16384 };
 
 static double line_height(const sheet *s) { return 6 + (double)s->size * 0.055; }
 
-static cloob_status put_picture(sheet *s, const synth_scene *scene, double x, double y)
+static cloob_status put_image(sheet *s, const synth_scene *scene, double x, double y)
 {
     CLOOB_TRY(synth_render(s->ctx, scene, s->size, s->rgb));
     cairo_surface_t *surface = paint_surface(s->rgb, s->size);
@@ -26,7 +26,7 @@ static cloob_status put_picture(sheet *s, const synth_scene *scene, double x, do
     return CLOOB_OK;
 }
 
-/* Words broken into lines as wide as a picture; what does not fit into LINES is left out. */
+/* Words broken into lines as wide as an image; what does not fit into LINES is left out. */
 static void put_text(sheet *s, const char *text, double x, double y)
 {
     char line[512] = "";
@@ -59,7 +59,7 @@ static cloob_status put_samples(sheet *s, const synth_world *w, int rows, int co
         synth_scene scene;
         sbuf text = { 0 };
         synth_draw(w, SYNTH_TRAIN, i, &scene);
-        CLOOB_TRY(put_picture(s, &scene, x, y));
+        CLOOB_TRY(put_image(s, &scene, x, y));
         synth_caption(&scene, &text);
         if (text.data) put_text(s, text.data, x, y + (double)s->size);
         sbuf_release(&text);
@@ -84,7 +84,7 @@ static cloob_status put_value(sheet *s, const synth_world *w, synth_factor f, in
     synth_scene scene = { .key = rng_subkey(rng_key(w->seed, "sheet"), (uint64_t)f) };
     memcpy(scene.value, plain, sizeof plain);
     scene.value[f] = (uint8_t)value;
-    CLOOB_TRY(put_picture(s, &scene, x, y));
+    CLOOB_TRY(put_image(s, &scene, x, y));
     put_text(s, synth_factors[f].value[value].name, x, y + (double)s->size);
     return CLOOB_OK;
 }
@@ -120,7 +120,7 @@ cloob_status synth_sheet(cloob_ctx *ctx, const synth_world *w, int rows, int col
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "a sheet of %.0f x %.0f pixels: at most %d a side", width, height,
                         MAX_SIDE);
     s.rgb = malloc((size_t)(size * size * 3));
-    if (!s.rgb) return ctx_no_memory(ctx, (size_t)(size * size * 3), "a picture");
+    if (!s.rgb) return ctx_no_memory(ctx, (size_t)(size * size * 3), "an image");
     cairo_surface_t *surface = cairo_image_surface_create(CAIRO_FORMAT_RGB24, (int)width, (int)height);
     s.cr = cairo_create(surface);
     cloob_status status = draw_sheet(&s, w, rows, columns);

@@ -36,9 +36,9 @@ static cloob_status check_options(cloob_ctx *ctx, const cloob_synth_options *o)
                         (long long)(o->count < 1 || o->count > MAX_COUNT ? o->count : o->val_count),
                         (long long)MAX_COUNT);
     if (o->per_class > 100000)
-        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%lld pictures per class: at most 100000", (long long)o->per_class);
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%lld images per class: at most 100000", (long long)o->per_class);
     if (o->size < SYNTH_MIN_SIZE || o->size > SYNTH_MAX_SIZE)
-        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "pictures of %lld pixels: between %d and %d can be drawn",
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "images of %lld pixels: between %d and %d can be drawn",
                         (long long)o->size, SYNTH_MIN_SIZE, SYNTH_MAX_SIZE);
     if (!(o->strength >= 0 && o->strength <= 1))
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "strength %g: between 0 (independent) and 1", o->strength);
@@ -77,8 +77,8 @@ static void report(run *r)
     double t = now();
     if (t - r->reported < REPORT_SECONDS) return;
     r->reported = t;
-    ctx_log(r->ctx, CLOOB_LOG_INFO, "synth: %lld of %lld pictures, %.0f a second", (long long)r->done,
-            (long long)r->all, (double)r->done / (t - r->began));
+    ctx_log(r->ctx, CLOOB_LOG_INFO, "synth: %lld of %lld images, %.0f a second", (long long)r->done, (long long)r->all,
+            (double)r->done / (t - r->began));
 }
 
 static cloob_status open_text(run *r, const char *name, FILE **f)
@@ -169,7 +169,7 @@ static cloob_status put_shard_pair(run *r, const char *split, int64_t index, int
 
 /* ---- pairs --------------------------------------------------------------------------------------- */
 
-static void name_picture(run *r, synth_item *item, const char *name)
+static void name_image(run *r, synth_item *item, const char *name)
 {
     item->path.len = 0;
     sbuf_printf(&item->path, "%s/%s", r->root, name);
@@ -203,7 +203,7 @@ static cloob_status write_pair_chunk(run *r, synth_split split, int64_t begin, i
         char name[64];
         synth_draw(&r->world, split, i, &item->scene);
         snprintf(name, sizeof name, "images/%s-%07lld.%s", word, (long long)i, synth_extension());
-        if (!shards) name_picture(r, item, name);
+        if (!shards) name_image(r, item, name);
     }
     CLOOB_TRY(draw_chunk(r, end - begin));
     for (int64_t i = begin; i < end; i++) {
@@ -237,7 +237,7 @@ static cloob_status write_test_chunk(run *r, synth_factor f, int64_t begin, int6
         synth_draw_test(&r->world, f, i, &item->scene);
         snprintf(name, sizeof name, "classes/%s/%s/%05lld.%s", row->name, row->value[item->scene.value[f]].name,
                  (long long)(i / row->count), synth_extension());
-        name_picture(r, item, name);
+        name_image(r, item, name);
     }
     CLOOB_TRY(draw_chunk(r, end - begin));
     for (int64_t i = begin; i < end; i++)
@@ -301,7 +301,7 @@ static cloob_status write_all(run *r)
     return write_descriptions(r);
 }
 
-/* As many as keep the threads busy between two meetings, fewer when pictures are large: about 32 MB of JPEG.
+/* As many as keep the threads busy between two meetings, fewer when images are large: about 32 MB of JPEG.
  */
 static int64_t chunk_items(int64_t size)
 {
@@ -320,7 +320,7 @@ static cloob_status run_begin(run *r, const synth_stage *st)
     r->r->val = synth_val_count(r->o);
     r->all = r->r->train + r->r->val;
     for (int f = 0; f < SYNTH_FACTORS; f++) r->all += synth_per_class(r->o) * synth_factors[f].count;
-    return r->item ? CLOOB_OK : ctx_no_memory(r->ctx, (size_t)r->chunk * sizeof *r->item, "pictures");
+    return r->item ? CLOOB_OK : ctx_no_memory(r->ctx, (size_t)r->chunk * sizeof *r->item, "images");
 }
 
 static void run_end(run *r)

@@ -70,7 +70,7 @@ static cloob_status make_inputs(cloob_ctx *ctx, device *d, const model_config *c
     if (!in->rgb || !in->tokens) {
         release_inputs(in);
         *in = (inputs){ 0 };
-        return ctx_no_memory(ctx, (size_t)pixels, "pictures");
+        return ctx_no_memory(ctx, (size_t)pixels, "images");
     }
     for (int64_t i = 0; i < pixels; i++) in->rgb[i] = (uint8_t)rng_u64(key, (uint64_t)i);
     for (int64_t r = 0; r < n; r++) {

@@ -145,12 +145,12 @@ static cloob_status look_for_collapse(cloob_ctx *ctx, run *r, const step_result 
     if (!collapse_seen(&signs)) return CLOOB_OK;
     journal_line(ctx, r->log,
                  "COLLAPSE: after %lld steps the loss %.4f is still where it starts (%.4f) and %s embed to one point "
-                 "(mean similarity: pictures %.3f, texts %.3f). "
+                 "(mean similarity: images %.3f, texts %.3f). "
                  "Likely causes: a learning rate too high or a warm-up too short (--lr, --warmup); captions or "
-                 "pictures that are all alike or do not belong together; "
+                 "images that are all alike or do not belong together; "
                  "a batch too small; weights of --pretrained with another activation or normalisation.",
                  (long long)r->at.updates, s->loss, signs.start,
-                 signs.image > 0.99 ? (signs.text > 0.99 ? "pictures and texts" : "all pictures") : "all texts",
+                 signs.image > 0.99 ? (signs.text > 0.99 ? "images and texts" : "all images") : "all texts",
                  signs.image, signs.text);
     return CLOOB_OK;
 }

@@ -99,12 +99,12 @@ static void put_side(run *r, sbuf *line, int64_t epoch, const char *side, const 
     }
 }
 
-static cloob_status put_retrieval(cloob_ctx *ctx, run *r, sbuf *line, int64_t epoch, const rows *pictures,
+static cloob_status put_retrieval(cloob_ctx *ctx, run *r, sbuf *line, int64_t epoch, const rows *images,
                                   const rows *texts)
 {
     unit_rows x, y;
     cloob_retrieval found;
-    CLOOB_TRY(unit_rows_init(ctx, &x, pictures));
+    CLOOB_TRY(unit_rows_init(ctx, &x, images));
     cloob_status status = unit_rows_init(ctx, &y, texts);
     if (status == CLOOB_OK) {
         status = retrieval_run(ctx, &found, &x, &y, 0, NULL);
@@ -121,12 +121,12 @@ static cloob_status put_retrieval(cloob_ctx *ctx, run *r, sbuf *line, int64_t ep
     return CLOOB_OK;
 }
 
-static cloob_status put_analysis(cloob_ctx *ctx, run *r, sbuf *line, int64_t epoch, const rows *pictures,
+static cloob_status put_analysis(cloob_ctx *ctx, run *r, sbuf *line, int64_t epoch, const rows *images,
                                  const rows *texts)
 {
     cloob_analysis a;
     char folder[1200];
-    cloob_status status = analysis_run(ctx, &a, pictures, texts, 0.99);
+    cloob_status status = analysis_run(ctx, &a, images, texts, 0.99);
     if (status == CLOOB_OK) {
         put(r, line, epoch, "image_ajne", a.x.ajne);
         put(r, line, epoch, "text_ajne", a.y.ajne);
@@ -143,15 +143,15 @@ static cloob_status put_analysis(cloob_ctx *ctx, run *r, sbuf *line, int64_t epo
 /* Appends what the pairs give to the line of results. */
 static cloob_status measure(cloob_ctx *ctx, run *r, const pairs *p, int64_t epoch, sbuf *line)
 {
-    rows pictures, texts;
+    rows images, texts;
     double loss, clip;
     tensor x = TENSOR(CLOOB_F32, p->image, p->n, p->D), y = TENSOR(CLOOB_F32, p->text, p->n, p->D);
     CLOOB_TRY(loss_of(ctx, r, p, r->so.method, &loss));
     CLOOB_TRY(loss_of(ctx, r, p, LOSS_CLIP, &clip));
-    CLOOB_TRY(rows_of(ctx, &pictures, &x, "validation pictures"));
+    CLOOB_TRY(rows_of(ctx, &images, &x, "validation images"));
     CLOOB_TRY(rows_of(ctx, &texts, &y, "validation texts"));
-    CLOOB_TRY(put_retrieval(ctx, r, line, epoch, &pictures, &texts));
-    if (r->o->analyze) CLOOB_TRY(put_analysis(ctx, r, line, epoch, &pictures, &texts));
+    CLOOB_TRY(put_retrieval(ctx, r, line, epoch, &images, &texts));
+    if (r->o->analyze) CLOOB_TRY(put_analysis(ctx, r, line, epoch, &images, &texts));
     put(r, line, epoch, "val_loss", loss);
     put(r, line, epoch, "clip_val_loss", clip * r->o->init_inv_tau / 2); /* InfoNCE as open_clip prints it */
     journal_line(ctx, r->log, "epoch %lld: validation loss %.5f over %lld pairs", (long long)epoch, loss,

@@ -74,8 +74,8 @@ static cloob_status one_source(cloob_ctx *ctx, run *r, encoder *e, const source 
     CLOOB_TRY(status);
     put(r, line, epoch, s->key, "top1", t.top1);
     put(r, line, epoch, s->key, "top5", t.top5);
-    journal_line(ctx, r->log, "epoch %lld: %s top1 %.4f, top5 %.4f over %lld pictures", (long long)epoch, s->key,
-                 t.top1, t.top5, (long long)t.n);
+    journal_line(ctx, r->log, "epoch %lld: %s top1 %.4f, top5 %.4f over %lld images", (long long)epoch, s->key, t.top1,
+                 t.top5, (long long)t.n);
     return CLOOB_OK;
 }
 

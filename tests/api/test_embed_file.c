@@ -12,7 +12,7 @@
 #include "core/peak.h"
 #include "io/safetensors.h"
 
-enum { CLASSES = 2, EACH = 130, PICTURES = CLASSES * EACH }; /* more than are made at a time */
+enum { CLASSES = 2, EACH = 130, IMAGES = CLASSES * EACH }; /* more than are made at a time */
 
 static cloob_ctx *ctx;
 static cloob_model *m;
@@ -23,21 +23,21 @@ static const char *const folder = "test_embed_file.tmp.d", *const texts = "test_
 
 /* ---- what is embedded ---------------------------------------------------------------------------- */
 
-static void picture_path(char path[256], int class, int i)
+static void image_path(char path[256], int class, int i)
 {
     snprintf(path, 256, "%s/%s/%03d.png", folder, class ? "red" : "blue", i);
 }
 
-static void write_picture(const char *path, int which)
+static void write_image(const char *path, int which)
 {
     uint8_t rgb[8 * 8 * 3];
     for (int k = 0; k < 8 * 8 * 3; k++) rgb[k] = (uint8_t)(17 * which + 5 * k);
-    CHECK_OK(ctx, cloob_picture_write_png(ctx, path, &(cloob_picture){ rgb, 8, 8 }));
+    CHECK_OK(ctx, cloob_image_write_png(ctx, path, &(cloob_image){ rgb, 8, 8 }));
 }
 
 /* The first DIFFERENT of a class are files, the others names for them, which saves the time of writing. With
- * bad, three of each class are no pictures. */
-static void write_pictures(bool bad)
+ * bad, three of each class are no images. */
+static void write_images(bool bad)
 {
     enum { DIFFERENT = 5 };
     char path[256], again[256];
@@ -46,20 +46,20 @@ static void write_pictures(bool bad)
         snprintf(path, sizeof path, "%s/%s", folder, c ? "red" : "blue");
         mkdir(path, 0777);
         for (int i = 0; i < EACH; i++) {
-            picture_path(path, c, i);
-            picture_path(again, c, i % DIFFERENT);
-            if (bad && i % 60 == 7) CHECK_OK(ctx, file_write(ctx, path, "no picture", 10));
-            else if (i < DIFFERENT) write_picture(path, DIFFERENT * c + i);
+            image_path(path, c, i);
+            image_path(again, c, i % DIFFERENT);
+            if (bad && i % 60 == 7) CHECK_OK(ctx, file_write(ctx, path, "no image", 10));
+            else if (i < DIFFERENT) write_image(path, DIFFERENT * c + i);
             else CHECK(link(again, path) == 0);
         }
     }
 }
 
-static void remove_pictures(void)
+static void remove_images(void)
 {
     char path[256];
     for (int c = 0; c < CLASSES; c++) {
-        for (int i = 0; i < EACH; i++) picture_path(path, c, i), remove(path);
+        for (int i = 0; i < EACH; i++) image_path(path, c, i), remove(path);
         snprintf(path, sizeof path, "%s/%s", folder, c ? "red" : "blue");
         rmdir(path);
     }
@@ -127,30 +127,30 @@ static void same_bytes(void)
     file_bytes_release(&a), file_bytes_release(&b);
 }
 
-/* Pictures and texts, into one file both ways. */
-static void compare_pictures_and_texts(bool bad)
+/* Images and texts, into one file both ways. */
+static void compare_images_and_texts(bool bad)
 {
     const char *path[] = { folder };
     cloob_embed_job job;
     cloob_embedded e, all = { 0 };
-    write_pictures(bad);
+    write_images(bad);
     write_texts(300);
     cloob_embed_job_init(&job);
-    job.pictures = path, job.pictures_count = 1, job.texts = texts;
+    job.images = path, job.images_count = 1, job.texts = texts;
     CHECK_OK(ctx, cloob_embed_to_file(ctx, m, &job, streamed, &e));
-    CHECK_OK(ctx, cloob_embed_pictures(ctx, m, path, 1, CLOOB_UNIT, &all));
+    CHECK_OK(ctx, cloob_embed_images(ctx, m, path, 1, CLOOB_UNIT, &all));
     CHECK_OK(ctx, cloob_embed_text_file(ctx, m, texts, CLOOB_UNIT, &all));
     CHECK_OK(ctx, cloob_embedded_write(ctx, &all, written));
     CHECK(e.rows == all.rows && e.text_rows == 300 && e.bad == all.bad && !e.image && !e.text);
-    CHECK(e.bad == (bad ? 6 : 0) && e.rows + e.bad == PICTURES);
+    CHECK(e.bad == (bad ? 6 : 0) && e.rows + e.bad == IMAGES);
     same_tensors();
     if (!bad) same_bytes();
     cloob_embedded_release(&e), cloob_embedded_release(&all);
-    remove(streamed), remove(written), remove_pictures();
+    remove(streamed), remove(written), remove_images();
 }
 
-static void the_file_is_the_one_from_memory(void) { compare_pictures_and_texts(false); }
-static void bad_pictures_leave_no_gap(void) { compare_pictures_and_texts(true); }
+static void the_file_is_the_one_from_memory(void) { compare_images_and_texts(false); }
+static void bad_images_leave_no_gap(void) { compare_images_and_texts(true); }
 
 static void classes_and_labels_come_along(void)
 {
@@ -158,7 +158,7 @@ static void classes_and_labels_come_along(void)
     cloob_data_options o;
     cloob_embed_job job;
     cloob_embedded e, all = { 0 };
-    write_pictures(true);
+    write_images(true);
     cloob_data_options_init(&o);
     cloob_embed_job_init(&job);
     CHECK_OK(ctx, cloob_dataset_open(ctx, folder, &o, &d));
@@ -170,7 +170,7 @@ static void classes_and_labels_come_along(void)
     same_tensors();
     cloob_dataset_close(d);
     cloob_embedded_release(&e), cloob_embedded_release(&all);
-    remove(streamed), remove(written), remove_pictures();
+    remove(streamed), remove(written), remove_images();
 }
 
 static void one_matrix_goes_into_npy(void)
@@ -236,11 +236,11 @@ static void failures_leave_nothing(void)
     const char *path[] = { folder };
     cloob_embed_job job;
     struct rlimit old, small;
-    write_pictures(false);
+    write_images(false);
     write_texts(300);
     cloob_embed_job_init(&job);
     check_refused(&job, streamed, CLOOB_ERR_ARGUMENT, "nothing to write");
-    job.texts = texts, job.pictures = path, job.pictures_count = 1;
+    job.texts = texts, job.images = path, job.images_count = 1;
     check_refused(&job, npy, CLOOB_ERR_ARGUMENT, "holds one matrix");
     check_refused(&job, "no/such/folder/e.safetensors", CLOOB_ERR_IO, "cannot create");
     CHECK(cloob_embed_to_file(ctx, m, &job, folder, &(cloob_embedded){ 0 }) == CLOOB_ERR_IO);
@@ -254,7 +254,7 @@ static void failures_leave_nothing(void)
     setrlimit(RLIMIT_FSIZE, &small);
     check_refused(&job, streamed, CLOOB_ERR_IO, "there is no room for its");
     setrlimit(RLIMIT_FSIZE, &old);
-    remove_pictures();
+    remove_images();
 }
 
 int main(void)
@@ -262,7 +262,7 @@ int main(void)
     ctx = cloob_ctx_create(NULL);
     open_model();
     RUN(the_file_is_the_one_from_memory);
-    RUN(bad_pictures_leave_no_gap);
+    RUN(bad_images_leave_no_gap);
     RUN(classes_and_labels_come_along);
     RUN(one_matrix_goes_into_npy);
     RUN(memory_does_not_grow_with_the_rows);

@@ -117,7 +117,7 @@ static void a_row_has_the_same_bytes_in_any_batch(void)
     for (int64_t i = 0; i < N; i++) {
         CHECK_OK(ctx, cloob_encode_images(ctx, m, rgb + i * row, 1, CLOOB_UNIT, one));
         CHECK(memcmp(one, all + i * D, (size_t)D * sizeof *one) == 0);
-        CHECK_OK(ctx, cloob_encode_picture(ctx, m, rgb + i * row, 64, 64, CLOOB_UNIT, one)); /* no resizing to do */
+        CHECK_OK(ctx, cloob_encode_image(ctx, m, rgb + i * row, 64, 64, CLOOB_UNIT, one)); /* no resizing to do */
         CHECK(memcmp(one, all + i * D, (size_t)D * sizeof *one) == 0);
     }
     free(rgb);
@@ -179,7 +179,7 @@ static void bad_input_is_told(void)
     CHECK(strstr(cloob_error(ctx), "--vocab") != NULL);
     CHECK(cloob_encode_files(ctx, m, files, 1, CLOOB_UNIT, out, NULL) != CLOOB_OK);
     CHECK(strstr(cloob_error(ctx), weights_file) != NULL);
-    CHECK(cloob_embed_pictures(ctx, m, files, 1, CLOOB_UNIT, &e) != CLOOB_OK);
+    CHECK(cloob_embed_images(ctx, m, files, 1, CLOOB_UNIT, &e) != CLOOB_OK);
     cloob_embedded_release(&e);
     CHECK(cloob_embed_tensors(ctx, m, weights_file, CLOOB_UNIT, &e) == CLOOB_ERR_FORMAT);
     CHECK(cloob_embedded_write(ctx, &e, out_file) == CLOOB_ERR_ARGUMENT);

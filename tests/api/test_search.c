@@ -1,4 +1,4 @@
-/* The index of pictures: exact answers, updates that embed only what changed, damage and strangers refused.
+/* The index of images: exact answers, updates that embed only what changed, damage and strangers refused.
  */
 #include "check.h"
 
@@ -61,13 +61,13 @@ static void answers_are_exact(void)
     remove(index_file);
 }
 
-static void write_picture(const char *name, uint8_t shade)
+static void write_image(const char *name, uint8_t shade)
 {
     char path[256];
     uint8_t rgb[64 * 64 * 3];
     for (int i = 0; i < 64 * 64 * 3; i++) rgb[i] = (uint8_t)(shade + i % (3 + shade));
     snprintf(path, sizeof path, "%s/%s", folder, name);
-    CHECK_OK(ctx, cloob_picture_write_png(ctx, path, &(cloob_picture){ rgb, 64, 64 }));
+    CHECK_OK(ctx, cloob_image_write_png(ctx, path, &(cloob_image){ rgb, 64, 64 }));
 }
 
 static void make_model(const char *name)
@@ -88,17 +88,17 @@ static void an_update_embeds_what_changed(void)
     char inside[256];
     make_model("tiny-rn");
     mkdir(folder, 0777);
-    write_picture("a.png", 10), write_picture("b.png", 100), write_picture("c.png", 200);
+    write_image("a.png", 10), write_image("b.png", 100), write_image("c.png", 200);
     CHECK_OK(ctx, cloob_model_open(ctx, weights_file, NULL, &m));
     CHECK_OK(ctx, cloob_search_index(ctx, m, folder, index_file, weights_file, NULL, &u));
-    CHECK(u.pictures == 3 && u.embedded == 3 && u.kept == 0);
-    write_picture("b.png", 50);
+    CHECK(u.images == 3 && u.embedded == 3 && u.kept == 0);
+    write_image("b.png", 50);
     snprintf(inside, sizeof inside, "%s/c.png", folder);
     remove(inside);
     FILE *f = fopen("test_search.tmp.d/d.png", "wb");
-    fputs("not a picture", f), fclose(f);
+    fputs("not an image", f), fclose(f);
     CHECK_OK(ctx, cloob_search_index(ctx, m, folder, index_file, weights_file, NULL, &u));
-    CHECK(u.pictures == 2 && u.embedded == 1 && u.kept == 1 && u.removed == 1 && u.bad == 1 && u.bad_before == 0);
+    CHECK(u.images == 2 && u.embedded == 1 && u.kept == 1 && u.removed == 1 && u.bad == 1 && u.bad_before == 0);
     CHECK_OK(ctx, cloob_search_index(ctx, m, folder, index_file, weights_file, NULL, &u));
     CHECK(u.embedded == 0 && u.kept == 2 && u.bad == 1 && u.bad_before == 1); /* remembered, not tried again */
     f = fopen("test_search.tmp.d/d.png", "ab");

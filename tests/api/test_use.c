@@ -65,7 +65,7 @@ static void a_trainer_learns_from_arrays(void)
     cloob_tokenizer_close(tok);
 }
 
-/* Folders of EACH pictures; one file in the first is no picture. */
+/* Folders of EACH images; one file in the first is no image. */
 static void write_folders(const char *const *names)
 {
     uint8_t rgb[64 * 64 * 3];
@@ -77,12 +77,12 @@ static void write_folders(const char *const *names)
         for (int i = 0; i < EACH; i++) {
             snprintf(path, sizeof path, "%s/%s/%d.png", folder, names[c], i);
             draw(rgb, 64, c, rng_subkey(2, (uint64_t)(c * EACH + i)));
-            CHECK_OK(ctx, cloob_picture_write_png(ctx, path, &(cloob_picture){ rgb, 64, 64 }));
+            CHECK_OK(ctx, cloob_image_write_png(ctx, path, &(cloob_image){ rgb, 64, 64 }));
         }
     }
     snprintf(path, sizeof path, "%s/%s/bad.png", folder, names[0]);
     FILE *f = fopen(path, "w");
-    fputs("no picture", f), fclose(f);
+    fputs("no image", f), fclose(f);
 }
 
 static void remove_folders(const char *const *names)
@@ -152,7 +152,7 @@ static void its_file_names_colours(void)
 
 enum { WORLD = 96, UNREADABLE = 7 };
 
-/* A world by hand: the square's colour, and a factor that no picture shows. */
+/* A world by hand: the square's colour, and a factor that no image shows. */
 static void write_world(const char *dir)
 {
     uint8_t rgb[64 * 64 * 3];
@@ -176,14 +176,14 @@ static void write_world(const char *dir)
         int c = (int)rng_below(key, 5, COLOURS);
         snprintf(path, sizeof path, "%s/%02d.png", dir, i);
         draw(rgb, 64, c, key);
-        CHECK_OK(ctx, cloob_picture_write_png(ctx, path, &(cloob_picture){ rgb, 64, 64 }));
+        CHECK_OK(ctx, cloob_image_write_png(ctx, path, &(cloob_image){ rgb, 64, 64 }));
         fprintf(list, "%02d.png\ta square\n", i);
         fprintf(f, "%02d.png\tval\t%s\t%s\n", i, name[c], rng_below(key, 6, 2) ? "glad" : "sad");
     }
     fclose(f), fclose(list);
     snprintf(path, sizeof path, "%s/%02d.png", dir, UNREADABLE);
     f = fopen(path, "w");
-    fputs("no picture", f), fclose(f);
+    fputs("no image", f), fclose(f);
 }
 
 static void remove_world(const char *dir)
@@ -225,7 +225,7 @@ static void what_it_learned_is_kept(void)
     CHECK(strstr(cloob_error(ctx), "mauve") != NULL);
     f = fopen(path, "w");
     fputs("filepath\tsplit\tcolour\n00.png\tval\tred\n", f), fclose(f);
-    CHECK(cloob_factors_measure(ctx, m, dir, 1, &got) == CLOOB_ERR_FORMAT); /* 96 pictures, one row */
+    CHECK(cloob_factors_measure(ctx, m, dir, 1, &got) == CLOOB_ERR_FORMAT); /* 96 images, one row */
     cloob_model_close(m);
     remove_world(dir);
 }

@@ -3,11 +3,11 @@
 
 #include "cloob/cloob.h"
 
-#define REF TESTS_DIR "/ref/pictures/"
+#define REF TESTS_DIR "/ref/images/"
 
 static cloob_ctx *ctx;
 
-static cloob_status view(const cloob_view_options *o, cloob_picture *p)
+static cloob_status view(const cloob_view_options *o, cloob_image *p)
 {
     return cloob_view_file(ctx, REF "rgb.png", o, p);
 }
@@ -15,7 +15,7 @@ static cloob_status view(const cloob_view_options *o, cloob_picture *p)
 static void same_seed_same_view(void)
 {
     cloob_view_options o;
-    cloob_picture a, b, c;
+    cloob_image a, b, c;
     cloob_view_options_init(&o, 21);
     o.kind = CLOOB_VIEW_TRAIN;
     o.aug = (const char *const[]){ "scale=0.2,0.5", "color_jitter=0.4,0.4,0.4,0.1", NULL };
@@ -26,15 +26,15 @@ static void same_seed_same_view(void)
     o.seed = 1;
     CHECK_OK(ctx, view(&o, &c));
     CHECK(a.width == 21 && a.height == 21 && !memcmp(a.rgb, b.rgb, 21 * 21 * 3) && memcmp(a.rgb, c.rgb, 21 * 21 * 3));
-    cloob_picture_release(&a);
-    cloob_picture_release(&b);
-    cloob_picture_release(&c);
+    cloob_image_release(&a);
+    cloob_image_release(&b);
+    cloob_image_release(&c);
 }
 
 static void nonsense_is_refused(void)
 {
     cloob_view_options o;
-    cloob_picture p;
+    cloob_image p;
     cloob_view_options_init(&o, 21);
     o.interpolation = "lanczos";
     CHECK(view(&o, &p) == CLOOB_ERR_ARGUMENT && !p.rgb);
@@ -44,7 +44,7 @@ static void nonsense_is_refused(void)
     CHECK(cloob_view_file(ctx, REF "none.png", &o, &p) == CLOOB_ERR_IO && !p.rgb);
     CHECK(cloob_view_bytes(ctx, "hello", 5, "hello.png", &o, &p) == CLOOB_ERR_FORMAT);
     CHECK(strstr(cloob_error(ctx), "hello.png"));
-    CHECK(cloob_picture_write_png(ctx, "never.png", &(cloob_picture){ 0 }) == CLOOB_ERR_ARGUMENT);
+    CHECK(cloob_image_write_png(ctx, "never.png", &(cloob_image){ 0 }) == CLOOB_ERR_ARGUMENT);
 }
 
 int main(void)

@@ -37,9 +37,9 @@ echo "examples build against the shared and the static library"
 
 ./train colours.safetensors 3
 ./prefix/bin/cloob synth --out world --count 4 --size 64 --seed 1 --quiet >/dev/null || mkdir -p world/images
-picture=$(find world/images -name '*.jpg' | head -n 1)
-if [ -n "$picture" ]; then
-    ./classify colours.safetensors "$picture" red green blue
+image=$(find world/images -name '*.jpg' | head -n 1)
+if [ -n "$image" ]; then
+    ./classify colours.safetensors "$image" red green blue
     ./search colours.safetensors world/images "a red square"
 fi
 test -s prefix/share/man/man1/cloob-train.1

@@ -65,7 +65,7 @@ void fixture_gzip(const char *from, const char *to)
     if (system(command) != 0) printf("  gzip failed\n");
 }
 
-/* ---- pictures ---------------------------------------------------------------------------------------------
+/* ---- images ---------------------------------------------------------------------------------------------
  */
 
 void *fixture_png(cloob_ctx *ctx, int number, int size, size_t *bytes)

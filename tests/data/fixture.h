@@ -1,4 +1,4 @@
-/* Small data sets of our own, made in a temporary folder: pictures, tars, tables. */
+/* Small data sets of our own, made in a temporary folder: images, tars, tables. */
 #ifndef TESTS_DATA_FIXTURE_H
 #define TESTS_DATA_FIXTURE_H
 
@@ -18,7 +18,7 @@ void fixture_gzip(const char *from, const char *to); /* names below the folder; 
 
 /* A PNG of size x size whose pixels tell `number` (see fixture_number). The caller frees. */
 void *fixture_png(cloob_ctx *ctx, int number, int size, size_t *bytes);
-/* The number back out of a picture's first pixel. */
+/* The number back out of an image's first pixel. */
 int fixture_number(const unsigned char *rgb);
 
 /* A tar: begin, add members, end. */

@@ -103,7 +103,7 @@ static void tables(void)
     free(text);
     dataset_close(d);
 
-    o.one_caption = true; /* two rows name picture 0 */
+    o.one_caption = true; /* two rows name image 0 */
     CHECK_OK(ctx, dataset_open(ctx, fixture_path("t.tsv"), &o, &d));
     CHECK(dataset_count(d) == 2);
     check_sample(d, 0, 4, 0, "a dog", -1);
@@ -126,7 +126,7 @@ static void tables_elsewhere(void)
     check_sample(d, 0, 0, 1, "one, of them", -1);
     dataset_close(d);
 
-    size_t n; /* the pictures in a tar instead of a folder */
+    size_t n; /* the images in a tar instead of a folder */
     void *png = fixture_png(ctx, 9, 4, &n);
     FILE *f = fixture_tar_begin("pics.tar");
     fixture_tar_add(f, "z.png", "no", 2);
@@ -242,7 +242,7 @@ static void captions_in_shards(void)
     fixture_tar_add(f, "a/1.png", png, n);
     fixture_tar_add(f, "a/1.json", own, strlen(own));
     fixture_tar_add(f, "a/1.txt", "first\n\nsecond\n", 14);
-    fixture_tar_add(f, "a/2.json", own, strlen(own)); /* no picture */
+    fixture_tar_add(f, "a/2.json", own, strlen(own)); /* no image */
     fixture_tar_add(f, "a/3.png", png, n);            /* no text */
     fixture_tar_end(f);
     free(png);
@@ -272,18 +272,18 @@ static void class_folders(void)
     dataset_options o = options();
     write_pngs("c/zebra", 0, 2);
     write_pngs("c/ant/deep", 2, 4);
-    fixture_text("c/notes.txt", "not a picture");
+    fixture_text("c/notes.txt", "not an image");
     CHECK_OK(ctx, dataset_open(ctx, fixture_path("c"), &o, &d));
     CHECK(dataset_count(d) == 4 && dataset_class_count(d) == 2 && !dataset_has_captions(d));
     CHECK_STR(dataset_class_name(d, 0), "ant");
     check_sample(d, 0, 0, 2, NULL, 0);
     check_sample(d, 3, 0, 1, NULL, 1);
     dataset_close(d);
-    CHECK_OK(ctx, dataset_open(ctx, fixture_path("c/zebra"), &o, &d)); /* pictures without classes */
+    CHECK_OK(ctx, dataset_open(ctx, fixture_path("c/zebra"), &o, &d)); /* images without classes */
     CHECK(dataset_count(d) == 2 && dataset_class_count(d) == 0);
     check_sample(d, 1, 0, 1, NULL, -1);
     dataset_close(d);
-    fixture_text("nothing/x/readme.txt", "no pictures");
+    fixture_text("nothing/x/readme.txt", "no images");
     check_fails(fixture_path("nothing"), &o, CLOOB_ERR_FORMAT, "without a sample");
 }
 
@@ -392,13 +392,13 @@ static void mnist(void)
     if (status == CLOOB_ERR_UNSUPPORTED) SKIP("no zlib in this build");
     CHECK(d && dataset_count(d) == 2);
     dataset_close(d);
-    images[7] = 200; /* more pictures than bytes */
+    images[7] = 200; /* more images than bytes */
     fixture_write("m/t10k-images-idx3-ubyte", images, sizeof images);
     CHECK(unlink(fixture_path("m/t10k-images-idx3-ubyte.gz")) == 0);
     check_fails(fixture_path("m"), &o, CLOOB_ERR_FORMAT, "promises");
 }
 
-static void random_pictures(void)
+static void random_images(void)
 {
     dataset *d;
     sample a, b;
@@ -433,7 +433,7 @@ int main(void)
     RUN(cifar);
     RUN(stl10);
     RUN(mnist);
-    RUN(random_pictures);
+    RUN(random_images);
     fixture_remove();
     cloob_ctx_destroy(ctx);
     return check_summary();

@@ -7,7 +7,7 @@
 #include "data/sets/order.h"
 #include "fixture.h"
 
-enum { N = 83, PICTURE = 12, SIZE = 8 };
+enum { N = 83, IMAGE = 12, SIZE = 8 };
 
 static cloob_ctx *ctx;
 
@@ -26,9 +26,9 @@ static dataset *open_set(const char *source, const dataset_options *given)
 static void make_shards(void)
 {
     if (access(fixture_path("s/0.tar"), R_OK) == 0) return;
-    fixture_shard(ctx, "s/0.tar", 0, 30, PICTURE);
-    fixture_shard(ctx, "s/1.tar", 30, 31, PICTURE);
-    fixture_shard(ctx, "s/2.tar", 31, N, PICTURE);
+    fixture_shard(ctx, "s/0.tar", 0, 30, IMAGE);
+    fixture_shard(ctx, "s/1.tar", 30, 31, IMAGE);
+    fixture_shard(ctx, "s/2.tar", 31, N, IMAGE);
 }
 
 static loader_options small(void)
@@ -176,8 +176,8 @@ static void make_bad_table(int n, int bad_every)
         char name[64];
         size_t bytes;
         snprintf(name, sizeof name, "bad/%d.png", i);
-        fprintf(f, "%s\tpicture %d\n", name, i);
-        void *png = fixture_png(ctx, i, PICTURE, &bytes);
+        fprintf(f, "%s\timage %d\n", name, i);
+        void *png = fixture_png(ctx, i, IMAGE, &bytes);
         if (i % bad_every != 0) fixture_write(name, png, bytes);
         else if (i % (2 * bad_every) == 0) fixture_write(name, png, bytes / 2); /* cut off; the others are missing */
         free(png);
@@ -247,8 +247,8 @@ static void a_set_without_a_good_sample_ends_with_a_reason(void)
 static void a_shard_that_disappears_is_counted(void)
 {
     char joined[1200];
-    fixture_shard(ctx, "v/0.tar", 0, 40, PICTURE);
-    fixture_shard(ctx, "v/1.tar", 40, 80, PICTURE);
+    fixture_shard(ctx, "v/0.tar", 0, 40, IMAGE);
+    fixture_shard(ctx, "v/1.tar", 40, 80, IMAGE);
     snprintf(joined, sizeof joined, "%s::%s", fixture_path("v/0.tar"), fixture_path("v/1.tar"));
     dataset *d = open_set(joined, NULL);
     loader_options o = small();
@@ -271,7 +271,7 @@ static void a_shard_that_disappears_is_counted(void)
 
 static void a_shard_cut_during_the_run_is_counted(void)
 {
-    fixture_shard(ctx, "u.tar", 0, 40, PICTURE);
+    fixture_shard(ctx, "u.tar", 0, 40, IMAGE);
     dataset *d = open_set(fixture_path("u.tar"), NULL);
     loader_options o = small();
     loader *l;
@@ -292,7 +292,7 @@ static void a_shard_cut_during_the_run_is_counted(void)
 static void write_classes(void)
 {
     size_t n;
-    void *png = fixture_png(ctx, 1, PICTURE, &n);
+    void *png = fixture_png(ctx, 1, IMAGE, &n);
     for (int i = 0; i < 8; i++) {
         char name[64];
         snprintf(name, sizeof name, "classes/%c/%d.png", 'a' + i % 2, i);
@@ -359,7 +359,7 @@ static void tokens_are_those_of_the_captions(void)
     loader_destroy(l);
     dataset_close(d);
     write_classes();
-    d = open_set(fixture_path("classes"), NULL); /* pictures without captions */
+    d = open_set(fixture_path("classes"), NULL); /* images without captions */
     CHECK(loader_create(ctx, d, tok, &o, &l) == CLOOB_ERR_ARGUMENT && strstr(cloob_error(ctx), "no captions"));
     dataset_close(d);
     tokenizer_close(tok);

@@ -1,4 +1,4 @@
-/* Views against Pillow: the frozen pictures of tests/ref, the shared fixtures where they are, and the fast
+/* Views against Pillow: the frozen images of tests/ref, the shared fixtures where they are, and the fast
  * paths against the plain ones. */
 #include "check.h"
 
@@ -9,7 +9,7 @@
 #include "data/view/augment.h"
 #include "data/view/transform.h"
 
-#define REF TESTS_DIR "/ref/pictures/"
+#define REF TESTS_DIR "/ref/images/"
 
 static cloob_ctx *ctx;
 
@@ -28,8 +28,8 @@ static const char *text(const json *e, const char *key)
     return s ? s : "";
 }
 
-/* Without the library of a format its pictures cannot be read, and that is said. */
-static bool read_picture(const char *folder, const char *name, image *im)
+/* Without the library of a format its images cannot be read, and that is said. */
+static bool read_image(const char *folder, const char *name, image *im)
 {
     char *path = file_join(folder, name);
     cloob_status s = image_read(ctx, path, NULL, im);
@@ -46,7 +46,7 @@ static void box_of(const json *e, const char *key, int64_t box[4])
         if (!json_int(v, &box[i])) box[i] = 0;
 }
 
-/* Part of a picture with fractions of pixels at its edges. */
+/* Part of an image with fractions of pixels at its edges. */
 static void make_box(const json *e, const image *im, uint8_t *out)
 {
     float rect[4] = { 0 };
@@ -104,7 +104,7 @@ static bool close_enough(const char *file, const uint8_t *a, const uint8_t *b, i
     return sum / (double)n < (len > 4 && !strcmp(file + len - 4, ".jpg") ? 0.5 : 1e-9);
 }
 
-static void frozen_pictures_equal_pillow(void)
+static void frozen_images_equal_pillow(void)
 {
     static uint8_t out[256 * 256 * 3];
     arena a = { 0 };
@@ -115,7 +115,7 @@ static void frozen_pictures_equal_pillow(void)
     CHECK_OK(ctx, file_read(ctx, REF "expected.bin", FILE_TEXT_LIMIT, &want));
     for (const json *e = root ? root->child : NULL; e; e = e->next) {
         image im;
-        if (!read_picture(REF, text(e, "file"), &im)) continue;
+        if (!read_image(REF, text(e, "file"), &im)) continue;
         int64_t n = number(e, "width") * number(e, "height") * 3;
         const uint8_t *expected = (const uint8_t *)want.data + number(e, "offset");
         make(e, &im, out);
@@ -147,7 +147,7 @@ static char *fixtures(void)
 static void check_fixture(const char *folder, const json *e, const char *key, const uint8_t *out)
 {
     image want;
-    if (!json_get(e, key) || !read_picture(folder, text(e, key), &want)) return;
+    if (!json_get(e, key) || !read_image(folder, text(e, key), &want)) return;
     bool same = close_enough(text(e, "file"), out, want.rgb, want.width * want.height * 3);
     if (!same) printf("  %s differs\n", text(e, key));
     CHECK(same);
@@ -160,7 +160,7 @@ static void check_fixture_views(const char *folder, const json *e)
     transform_options o;
     int64_t box[4];
     image im;
-    if (!read_picture(folder, text(e, "file"), &im)) return;
+    if (!read_image(folder, text(e, "file"), &im)) return;
     transform_options_init(&o, 64);
     CHECK_OK(ctx, transform_eval(ctx, &im, &o, out));
     check_fixture(folder, e, "eval64", out);
@@ -257,7 +257,7 @@ static void constant_stays_constant(void)
 /* --- views from bytes -------------------------------------------------------------------------------- */
 
 /* The training and evaluation view from bytes, which may decode a part only, against those of the whole
- * picture. */
+ * image. */
 static void check_bytes(view_scratch *s, const char *name)
 {
     static uint8_t a[64 * 64 * 3], b[64 * 64 * 3];
@@ -268,7 +268,7 @@ static void check_bytes(view_scratch *s, const char *name)
     CHECK_OK(ctx, file_read(ctx, path, FILE_TEXT_LIMIT, &f));
     free(path);
     transform_options_init(&o, 24);
-    if (read_picture(REF, name, &im)) {
+    if (read_image(REF, name, &im)) {
         for (uint64_t key = 0; key < 40; key++) {
             o.scale_min = key % 2 ? 0.05 : 0.9;
             CHECK_OK(ctx, transform_train(ctx, &im, &o, key, a));
@@ -283,7 +283,7 @@ static void check_bytes(view_scratch *s, const char *name)
     file_bytes_release(&f);
 }
 
-static void bytes_and_pictures_agree(void)
+static void bytes_and_images_agree(void)
 {
     static const char *const names[] = {
         "rgb_444.jpg", "rgb_422.jpg",  "rgb_420.jpg", "rgb_411.jpg", "progressive.jpg",
@@ -319,7 +319,7 @@ static void crops_follow_the_rule(void)
     CHECK(memcmp(&a, &b, sizeof a) == 0);
 }
 
-/* A picture so narrow that no try can succeed: the centre, by hand. */
+/* An image so narrow that no try can succeed: the centre, by hand. */
 static void crop_falls_back_to_the_centre(void)
 {
     transform_options o;
@@ -397,11 +397,11 @@ static void crops_outside_are_refused(void)
 int main(void)
 {
     ctx = cloob_ctx_create(NULL);
-    RUN(frozen_pictures_equal_pillow);
+    RUN(frozen_images_equal_pillow);
     RUN(fixtures_equal_pillow);
     RUN(kernels_agree);
     RUN(constant_stays_constant);
-    RUN(bytes_and_pictures_agree);
+    RUN(bytes_and_images_agree);
     RUN(crops_follow_the_rule);
     RUN(crop_falls_back_to_the_centre);
     RUN(flip_and_gray_happen_as_often_as_asked);

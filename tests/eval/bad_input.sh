@@ -84,7 +84,7 @@ refused 1 "belongs to row i" retrieve --input unpaired
 refused 1 "row 0, column 1" analyze --input pairs_nan
 refused 1 "row 1 is all zeros" analyze --input pairs_zero
 
-# ---- a model and class folders: some pictures can be read, some cannot --------------------------------
+# ---- a model and class folders: some images can be read, some cannot --------------------------------
 
 "$cloob" train --dataset-type synthetic --train-num-samples 16 --model tiny-rn --force-image-size 32 --vocab-size 540 --batch-size 8 \
     --max-steps 1 --warmup 1 --workers 0 --threads 1 --device cpu --quiet --logs logs --name m > /dev/null 2>&1 || { echo "FAIL: no model"; exit 1; }
@@ -100,7 +100,7 @@ prompts() { printf '{"a": {"classes": [%s], "templates": ["%s"]}}' "$1" "$2" > p
 
 counted '"n": 3' '"bad": 2' '"empty_classes": 1' '{"name": "none", "n": 0, "top1": null' -- zeroshot --checkpoint $m --data d
 refused 2 "1 classes" zeroshot --checkpoint $m --data one
-refused 1 "none of the 2 pictures" zeroshot --checkpoint $m --data junk
+refused 1 "none of the 2 images" zeroshot --checkpoint $m --data junk
 refused 1 empty zeroshot --checkpoint $m --data empty
 refused 1 nowhere zeroshot --checkpoint $m --data nowhere
 prompts '"red", "blue"' "a square" && refused 1 "no {}" zeroshot --checkpoint $m --data d --prompts p.json

@@ -1,4 +1,4 @@
-/* Pictures from any bytes: decoding whole and in part, and both views, with the buffers of the picture
+/* Images from any bytes: decoding whole and in part, and both views, with the buffers of the image
  * before. */
 #include "data/view/transform.h"
 #include "fuzz.h"

@@ -1,4 +1,4 @@
-/* Pictures that are not what they claim to be: one clear line each, nothing leaked, nothing written outside.
+/* Images that are not what they claim to be: one clear line each, nothing leaked, nothing written outside.
  */
 #include "check.h"
 
@@ -6,7 +6,7 @@
 #include "core/rng.h"
 #include "io/image/image.h"
 
-#define REF TESTS_DIR "/ref/pictures/"
+#define REF TESTS_DIR "/ref/images/"
 
 static cloob_ctx *ctx;
 static const char *const files[] = { "rgb_420.jpg",      "progressive.jpg", "restarts.jpg",       "cmyk.jpg",
@@ -53,7 +53,7 @@ static void cut_files_are_refused(void)
     }
 }
 
-/* Whatever a few changed bytes do, the answer is a picture or an error, and the next picture is read as
+/* Whatever a few changed bytes do, the answer is an image or an error, and the next image is read as
  * before. */
 static void damaged_files_do_no_harm(void)
 {
@@ -72,7 +72,7 @@ static void damaged_files_do_no_harm(void)
     }
 }
 
-static void reader_survives_bad_pictures(void)
+static void reader_survives_bad_images(void)
 {
     image_reader *r;
     image want;
@@ -101,7 +101,7 @@ static void reader_survives_bad_pictures(void)
 
 /* --- windows ----------------------------------------------------------------------------------------- */
 
-/* Every window of a reader equals the same window of the whole picture. */
+/* Every window of a reader equals the same window of the whole image. */
 static void check_windows(image_reader *r, const char *name)
 {
     file_bytes f = load(name);
@@ -159,7 +159,7 @@ static uint32_t crc(const unsigned char *p, size_t n)
     return ~c;
 }
 
-/* A picture whose header promises more than anyone should allocate. */
+/* An image whose header promises more than anyone should allocate. */
 static void bombs_are_refused_from_the_header(void)
 {
     file_bytes f = load("rgb.png");
@@ -236,7 +236,7 @@ int main(void)
     ctx = cloob_ctx_create(NULL);
     RUN(cut_files_are_refused);
     RUN(damaged_files_do_no_harm);
-    RUN(reader_survives_bad_pictures);
+    RUN(reader_survives_bad_images);
     RUN(windows_equal_the_whole);
     RUN(bombs_are_refused_from_the_header);
     RUN(limits_are_kept);

@@ -1,4 +1,4 @@
-/* Weights, pictures and tokens that any language can make again: number i of a name is the top 24 bits of
+/* Weights, images and tokens that any language can make again: number i of a name is the top 24 bits of
  * splitmix64(fnv1a(name) + i), scaled to [-1, 1). */
 #ifndef TESTS_PROCEDURAL_H
 #define TESTS_PROCEDURAL_H

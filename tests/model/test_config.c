@@ -94,7 +94,7 @@ static void open_clip_form(void)
 }
 
 /* CLIP's own way is not written; the others come back from our form and from open_clip's. */
-static void ways_to_make_pictures_square_survive(void)
+static void ways_to_make_images_square_survive(void)
 {
     static const char *const way[] = { "shortest", "longest", "squash" };
     for (int i = 0; i < 3; i++) {
@@ -243,7 +243,7 @@ int main(void)
     RUN(built_in_models_survive_our_json);
     RUN(names_are_forgiven_their_spelling);
     RUN(open_clip_form);
-    RUN(ways_to_make_pictures_square_survive);
+    RUN(ways_to_make_images_square_survive);
     RUN(the_authors_form);
     RUN(hugging_face_form);
     RUN(siglip_forms);

@@ -1,5 +1,5 @@
 /* Convolutions with frozen weights on the cpu backend, where 3 x 3 kernels may go through Winograd's algorithm: the same
- * pictures as the definition gives, alone and in a batch, over all layouts that oneDNN chooses for such weights. */
+ * images as the definition gives, alone and in a batch, over all layouts that oneDNN chooses for such weights. */
 #include "check.h"
 
 #include "core/rng.h"
@@ -84,7 +84,7 @@ static void compare(int64_t N, int64_t H, int64_t C, int64_t O, bool bias)
     free(x), free(w), free(b), free(want), free(got);
 }
 
-static void pictures_are_those_of_the_definition(void)
+static void images_are_those_of_the_definition(void)
 {
     compare(1, 14, 32, 32, true);
     compare(1, 28, 32, 64, true);
@@ -100,7 +100,7 @@ int main(void)
 {
     ctx = cloob_ctx_create(NULL);
     CHECK_OK(ctx, device_open(ctx, "cpu", &cpu));
-    RUN(pictures_are_those_of_the_definition);
+    RUN(images_are_those_of_the_definition);
     device_close(cpu);
     cloob_ctx_destroy(ctx);
     return check_summary();

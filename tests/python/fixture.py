@@ -75,7 +75,7 @@ def model_tensors() -> dict[str, np.ndarray]:
 
 
 class World:
-    """A folder with `model`, `vocab` and two `pictures`, gone with the object."""
+    """A folder with `model`, `vocab` and two `images`, gone with the object."""
 
     def __init__(self) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="cloob_python_")
@@ -84,15 +84,15 @@ class World:
         (self.folder / "captions.txt").write_text("\n".join(CAPTIONS * 3) + "\n")
         run("tokenizer", "train", "--input", self.folder / "captions.txt", "--size", VOCAB, "--out", self.vocab)
         write_safetensors(self.model, model_tensors())
-        self.pictures = [self.folder / "a.ppm.png", self.folder / "b.png"]
-        for i, path in enumerate(self.pictures):
-            path.write_bytes(png(picture(i)))
+        self.images = [self.folder / "a.ppm.png", self.folder / "b.png"]
+        for i, path in enumerate(self.images):
+            path.write_bytes(png(image(i)))
 
     def close(self) -> None:
         self._folder.cleanup()
 
 
-def picture(seed: int, height: int = 45, width: int = 60) -> np.ndarray:
+def image(seed: int, height: int = 45, width: int = 60) -> np.ndarray:
     return np.random.default_rng(seed).integers(0, 256, (height, width, 3), dtype=np.uint8)
 
 

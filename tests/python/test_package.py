@@ -64,21 +64,21 @@ class Embeddings(unittest.TestCase):
         texts.write_text("\n".join(fx.CAPTIONS) + "\n")
         for flags, output in (([], "unit"), (["--raw"], "raw"), (["--features", "pre"], "features")):
             fx.run("embed", "--checkpoint", self.world.model, "--vocab", self.world.vocab, "--device", "cpu", "--out", out,
-                   "--texts", texts, "--images", *self.world.pictures, *flags)
+                   "--texts", texts, "--images", *self.world.images, *flags)
             theirs = fx.read_safetensors(out)
-            np.testing.assert_array_equal(self.model.encode_image(self.world.pictures, output), theirs["image"])
+            np.testing.assert_array_equal(self.model.encode_image(self.world.images, output), theirs["image"])
             np.testing.assert_array_equal(self.model.encode_text(fx.CAPTIONS, output), theirs["text"])
 
-    def test_all_forms_of_a_picture(self) -> None:
-        want = self.model.encode_image(self.world.pictures)
+    def test_all_forms_of_a_image(self) -> None:
+        want = self.model.encode_image(self.world.images)
         self.assertEqual(want.shape, (2, fx.EMBED))
         np.testing.assert_allclose(np.linalg.norm(want, axis=1), 1, atol=1e-6)
-        one = self.model.encode_image(str(self.world.pictures[0]))
+        one = self.model.encode_image(str(self.world.images[0]))
         np.testing.assert_array_equal(one, want[0])
-        both = np.stack([fx.picture(0), fx.picture(1)])
+        both = np.stack([fx.image(0), fx.image(1)])
         np.testing.assert_array_equal(self.model.encode_image(both), want)
-        np.testing.assert_array_equal(self.model.encode_image([fx.picture(0), self.world.pictures[1]]), want)
-        exact = fx.picture(2, fx.SIZE, fx.SIZE)
+        np.testing.assert_array_equal(self.model.encode_image([fx.image(0), self.world.images[1]]), want)
+        exact = fx.image(2, fx.SIZE, fx.SIZE)
         row = self.model.encode_image(exact)
         mean = np.array([0.48145466, 0.4578275, 0.40821073], np.float32)
         std = np.array([0.26862954, 0.26130258, 0.27577711], np.float32)
@@ -112,7 +112,7 @@ class Embeddings(unittest.TestCase):
         for bad in (np.zeros((2, 7)), np.zeros((1, fx.CONTEXT + 1), np.int32)):
             with self.assertRaisesRegex(ValueError, "tokens are"):
                 self.model.encode_text(bad)
-        with self.assertRaisesRegex(ValueError, "pictures are"):
+        with self.assertRaisesRegex(ValueError, "images are"):
             self.model.encode_image(np.zeros((4, 4), np.uint8))
         with self.assertRaises(TypeError):
             self.model.tokenize([b"bytes"])
@@ -125,7 +125,7 @@ class Embeddings(unittest.TestCase):
             bare.encode_text("a")
         bare.close()
         with self.assertRaisesRegex(ValueError, "closed"):
-            bare.encode_image(fx.picture(0))
+            bare.encode_image(fx.image(0))
 
     def test_threads(self) -> None:
         want, got = self.model.encode_text(fx.CAPTIONS), {}

@@ -144,7 +144,7 @@ static void the_log_stands_in_for_metrics(void)
     arena_release(&a);
 }
 
-/* A picture that is there is carried; the folder's name tells the right label; one that is gone keeps its
+/* An image that is there is carried; the folder's name tells the right label; one that is gone keeps its
  * bars. */
 static void examples_have_bars(void)
 {

@@ -1,4 +1,4 @@
-/* The synthetic world: its statistics, its captions, its pictures, and what lands on disk. */
+/* The synthetic world: its statistics, its captions, its images, and what lands on disk. */
 #include "check.h"
 
 #include <sys/stat.h>
@@ -202,7 +202,7 @@ static void words_vary(void)
     CHECK(words[0] > 600 && words[1] > 50 && words[2] > 50 && first_a > 200);
 }
 
-/* ---- pictures ------------------------------------------------------------------------------------ */
+/* ---- images ------------------------------------------------------------------------------------ */
 
 static bool can_draw(cloob_ctx *ctx)
 {
@@ -212,7 +212,7 @@ static bool can_draw(cloob_ctx *ctx)
     return synth_render(ctx, &s, 16, rgb) != CLOOB_ERR_UNSUPPORTED;
 }
 
-static void every_value_changes_the_picture(void)
+static void every_value_changes_the_image(void)
 {
     enum { SIZE = 64, BYTES = SIZE * SIZE * 3 };
     cloob_ctx *ctx = cloob_ctx_create(NULL);
@@ -484,7 +484,7 @@ int main(void)
     RUN(tests_are_balanced_held_out_and_silent);
     RUN(captions_tell_what_is_named_and_nothing_else);
     RUN(words_vary);
-    RUN(every_value_changes_the_picture);
+    RUN(every_value_changes_the_image);
     RUN(drawing_is_repeatable_and_stays_inside);
     RUN(threads_do_not_change_a_byte);
     RUN(a_set_is_written_replaced_and_refused);

@@ -39,7 +39,7 @@ typedef struct setup {
 
 static void fill(setup *u, const model_config *c)
 {
-    uint64_t key = rng_key(3, "pictures");
+    uint64_t key = rng_key(3, "images");
     for (int64_t i = 0; i < BATCHES * u->image_bytes; i++) u->images[i] = (uint8_t)rng_u64(key, (uint64_t)i);
     for (int64_t r = 0; r < BATCHES * u->rows; r++)
         for (int64_t t = 0; t < u->context; t++) {
@@ -344,7 +344,7 @@ static void embeddings_are_those_of_the_cpu(void)
         for (int text = 0; text < 2; text++) {
             float *a = embed(&gpu, compute, i % 2, N, text), *b = embed(&cpu, CLOOB_F32, false, N, text);
             double error = relative_error(a, b, N * o.model.embed, 1e-6);
-            printf("  %s, %s, %s: apart by %.1e\n", o.model.name, dtype_name(compute), text ? "texts" : "pictures",
+            printf("  %s, %s, %s: apart by %.1e\n", o.model.name, dtype_name(compute), text ? "texts" : "images",
                    error);
             CHECK(error < (compute == CLOOB_F32 ? 1e-4 : 2e-2));
             free(a), free(b);

@@ -36,7 +36,7 @@ static double still(setup *u, int64_t batch)
 {
     step_result r = { 0 };
     CHECK_OK(ctx,
-             step_run(ctx, u->s, u->images + batch * ROWS * u->picture, u->tokens + batch * ROWS * u->context, 0, &r));
+             step_run(ctx, u->s, u->images + batch * ROWS * u->image, u->tokens + batch * ROWS * u->context, 0, &r));
     return r.loss;
 }
 
@@ -67,8 +67,8 @@ static float *gradients_by_hand(const float *U, const float *V, int64_t M, int64
     setup u;
     CHECK_OK(ctx, open_step(&u, "batch", LOSS_CLOOB, 1));
     exec *tower[2] = { step_tower(u.s, false), step_tower(u.s, true) };
-    memcpy(exec_tensor(tower[0], "images")->data, u.images + batch * ROWS * u.picture,
-           (size_t)(ROWS * u.picture) * sizeof(float));
+    memcpy(exec_tensor(tower[0], "images")->data, u.images + batch * ROWS * u.image,
+           (size_t)(ROWS * u.image) * sizeof(float));
     memcpy(exec_tensor(tower[1], "tokens")->data, u.tokens + batch * ROWS * u.context,
            (size_t)(ROWS * u.context) * sizeof(int32_t));
     for (int t = 0; t < 2; t++) CHECK(exec_forward(tower[t]) == CLOOB_OK);
@@ -90,7 +90,7 @@ static void a_queue_of_the_batchs_size_stores_the_batch_before(void)
     float *U = copy_of(step_embeddings(u.s, false), n), *V = copy_of(step_embeddings(u.s, true), n);
     double again = still(&u, 0); /* its own rows, out of the queue: the same loss */
     CHECK_NEAR(again, first, 1e-6);
-    CHECK_OK(ctx, step_gradients(ctx, u.s, u.images + ROWS * u.picture, u.tokens + ROWS * u.context, &r));
+    CHECK_OK(ctx, step_gradients(ctx, u.s, u.images + ROWS * u.image, u.tokens + ROWS * u.context, &r));
     float *got = copy_of(step_params(u.s)->grad, weight_count), *g = gradients_by_hand(U, V, ROWS, 1, &want);
     CHECK_NEAR(r.loss, want, 1e-6);
     CHECK(relative_error(got, g, weight_count, 1e-6) < 1e-5);
@@ -116,7 +116,7 @@ static void a_longer_queue_stores_the_last_rows(void)
         memcpy(U + to * D, step_embeddings(u.s, false) + from * D, (size_t)(rows * D) * sizeof *U);
         memcpy(V + to * D, step_embeddings(u.s, true) + from * D, (size_t)(rows * D) * sizeof *V);
     }
-    CHECK_OK(ctx, step_gradients(ctx, u.s, u.images + 2 * ROWS * u.picture, u.tokens + 2 * ROWS * u.context, &r));
+    CHECK_OK(ctx, step_gradients(ctx, u.s, u.images + 2 * ROWS * u.image, u.tokens + 2 * ROWS * u.context, &r));
     float *g = gradients_by_hand(U, V, 9, 2, &want);
     CHECK_NEAR(r.loss, want, 1e-6);
     CHECK(relative_error(step_params(u.s)->grad, g, weight_count, 1e-6) < 1e-5);
@@ -162,7 +162,7 @@ static void a_file_is_stored_and_stays(void)
     for (int k = 0; k < 2; k++) {
         CHECK_OK(ctx, open_step(&u, write_file("rows", names[k][0], names[k][1], rows, ROWS, u.D), LOSS_CLOOB, 1));
         still(&u, 2);
-        CHECK_OK(ctx, step_gradients(ctx, u.s, u.images + ROWS * u.picture, u.tokens + ROWS * u.context, &r));
+        CHECK_OK(ctx, step_gradients(ctx, u.s, u.images + ROWS * u.image, u.tokens + ROWS * u.context, &r));
         float *g = gradients_by_hand(rows, rows + n, ROWS, 1, &want);
         CHECK_NEAR(r.loss, want, 1e-6);
         CHECK(relative_error(step_params(u.s)->grad, g, weight_count, 1e-6) < 1e-5);

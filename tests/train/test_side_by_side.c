@@ -31,8 +31,8 @@ static int threads(void)
 static void draw_batch(const model_config *c, int k, uint8_t *images, int32_t *tokens)
 {
     int64_t bytes = BATCH * c->image_size * c->image_size * 3;
-    uint64_t picture = rng_key((uint64_t)k, "pictures"), word = rng_key((uint64_t)k, "words");
-    for (int64_t i = 0; i < bytes; i++) images[i] = (uint8_t)rng_u64(picture, (uint64_t)i);
+    uint64_t image = rng_key((uint64_t)k, "images"), word = rng_key((uint64_t)k, "words");
+    for (int64_t i = 0; i < bytes; i++) images[i] = (uint8_t)rng_u64(image, (uint64_t)i);
     for (int64_t i = 0; i < BATCH * c->context; i++) {
         int64_t t = i % c->context, drawn = (int64_t)rng_below(word, (uint64_t)i, (uint64_t)(c->vocab - 3));
         tokens[i] = (int32_t)(t == 0 ? c->vocab - 2 : t == c->context - 1 ? c->vocab - 1 : 1 + drawn);

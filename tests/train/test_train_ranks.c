@@ -36,18 +36,18 @@ static double apart(step *a, step *b)
     return relative_error(p->master, q->master, p->total, 1e-6);
 }
 
-/* Pictures and tokens of all steps: step k takes rows k ... k + ROWS - 1, so that batches differ. */
+/* Images and tokens of all steps: step k takes rows k ... k + ROWS - 1, so that batches differ. */
 typedef struct samples {
     float *images;
     int32_t *tokens;
-    int64_t picture, context;
+    int64_t image, context;
 } samples;
 
 static samples make_samples(const model_config *c)
 {
     int64_t rows = ROWS + STEPS;
-    samples d = { .picture = 3 * c->image_size * c->image_size, .context = c->context };
-    d.images = malloc((size_t)(rows * d.picture) * sizeof *d.images);
+    samples d = { .image = 3 * c->image_size * c->image_size, .context = c->context };
+    d.images = malloc((size_t)(rows * d.image) * sizeof *d.images);
     d.tokens = malloc((size_t)(rows * d.context) * sizeof *d.tokens);
     procedural_images(d.images, rows, c->image_size);
     procedural_tokens(d.tokens, rows, c);
@@ -57,7 +57,7 @@ static samples make_samples(const model_config *c)
 static double loss_of(step *s, const samples *d, int64_t first, int64_t k)
 {
     step_result r = { 0 };
-    CHECK_OK(ctx, step_run(ctx, s, d->images + first * d->picture, d->tokens + first * d->context,
+    CHECK_OK(ctx, step_run(ctx, s, d->images + first * d->image, d->tokens + first * d->context,
                            1e-4 * (double)k / STEPS, &r));
     return r.loss;
 }
@@ -124,7 +124,7 @@ static double turned(const char *model, int64_t by)
     for (int64_t k = 0; k < STEPS; k++) {
         for (int64_t i = 0; i < ROWS; i++) {
             int64_t from = k + (i + by) % ROWS;
-            memcpy(t.images + i * d.picture, d.images + from * d.picture, (size_t)d.picture * sizeof *d.images);
+            memcpy(t.images + i * d.image, d.images + from * d.image, (size_t)d.image * sizeof *d.images);
             memcpy(t.tokens + i * d.context, d.tokens + from * d.context, (size_t)d.context * sizeof *d.tokens);
         }
         double error = relative(loss_of(s, &t, 0, k), loss_of(one, &d, k, k));

@@ -237,7 +237,7 @@ void loader_log_bottleneck(cloob_ctx *ctx, const loader *l, const loader_stats *
     ctx_log(ctx, CLOOB_LOG_WARN,
             "data is the bottleneck: the model waited %.1f of the last %.1f s (%.0f %%) for %d workers; more "
             "--workers, smaller "
-            "stored pictures or faster storage would help",
+            "stored images or faster storage would help",
             s->wait_seconds, s->wall_seconds, 100 * s->wait_seconds / s->wall_seconds, l->workers);
 }
 

@@ -26,7 +26,7 @@ static cloob_status read_sample(worker *w, slot *s, int64_t r, int64_t index, ui
 {
     loader *l = w->l;
     int64_t pixels = l->o.view.size * l->o.view.size * 3;
-    int what = FETCH_PICTURE | (l->tok ? FETCH_CAPTION : 0);
+    int what = FETCH_IMAGE | (l->tok ? FETCH_CAPTION : 0);
     CLOOB_TRY(dataset_fetch(w->ctx, l->d, index, pick, what, &w->sample));
     CLOOB_TRY(make_view(w, &w->sample, view_key, s->b.images + r * pixels));
     if (l->tok)
@@ -61,7 +61,7 @@ static cloob_status fill_train(worker *w, slot *s, int64_t r, int64_t position)
     cloob_status status = CLOOB_OK;
     for (int64_t tried = 0; tried < MAX_TRIES && tried < l->samples_per_epoch; tried++) {
         int64_t index = dataset_draw(l->d, order, (position + tried) % l->samples_per_epoch);
-        /* Every epoch another caption of the picture, beginning anywhere. */
+        /* Every epoch another caption of the image, beginning anywhere. */
         uint64_t pick = rng_u64(l->caption_key, (uint64_t)index) / 2 + epoch;
         status = read_sample(w, s, r, index, pick, view_key);
         if (status == CLOOB_OK || !passes_over(status)) return status;

@@ -1,4 +1,4 @@
-/* Pictures of a CSV that lie in one tar: found by name, read with one pread. */
+/* Images of a CSV that lie in one tar: found by name, read with one pread. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -260,9 +260,9 @@ void stored_sample_release(stored_sample *s)
     *s = (stored_sample){ 0 };
 }
 
-/* The picture itself: decoded, or the raw pixels handed over. */
-static cloob_status take_picture(cloob_ctx *ctx, const dataset *d, stored_sample *s, const image_limits *limits,
-                                 image *out)
+/* The image itself: decoded, or the raw pixels handed over. */
+static cloob_status take_image(cloob_ctx *ctx, const dataset *d, stored_sample *s, const image_limits *limits,
+                               image *out)
 {
     image_limits own = { .max_pixels = d->max_pixels };
     if (!s->width) return image_decode(ctx, s->data, s->size, s->name.data, limits ? limits : &own, out);
@@ -277,8 +277,8 @@ cloob_status dataset_read(cloob_ctx *ctx, const dataset *d, int64_t i, uint64_t 
 {
     stored_sample s = { 0 };
     *out = (sample){ .label = -1 };
-    cloob_status status = dataset_fetch(ctx, d, i, pick, FETCH_PICTURE | FETCH_CAPTION, &s);
-    if (status == CLOOB_OK) status = take_picture(ctx, d, &s, limits, &out->im);
+    cloob_status status = dataset_fetch(ctx, d, i, pick, FETCH_IMAGE | FETCH_CAPTION, &s);
+    if (status == CLOOB_OK) status = take_image(ctx, d, &s, limits, &out->im);
     if (status == CLOOB_OK) {
         out->label = s.label;
         if (s.caption.len) out->caption = out->caption_buffer = sbuf_detach(&s.caption);

@@ -53,7 +53,7 @@ cloob_status dataset_caption(cloob_ctx *ctx, const dataset *d, int64_t i, uint64
 
 /* ---- samples as they are stored, for loops that bring their own buffers -------------------------- */
 
-enum { FETCH_PICTURE = 1, FETCH_CAPTION = 2 };
+enum { FETCH_IMAGE = 1, FETCH_CAPTION = 2 };
 
 /* Captions longer than this are cut (at a character): far more than any context length takes. */
 enum { CAPTION_BYTES_LIMIT = 1 << 16 };
@@ -70,7 +70,7 @@ typedef struct stored_sample {
     sbuf scratch;          /* for the kind's own use */
 } stored_sample;
 
-/* what: FETCH_PICTURE, FETCH_CAPTION or both. Fails like dataset_read. */
+/* what: FETCH_IMAGE, FETCH_CAPTION or both. Fails like dataset_read. */
 cloob_status dataset_fetch(cloob_ctx *ctx, const dataset *d, int64_t i, uint64_t pick, int what, stored_sample *s);
 void stored_sample_release(stored_sample *s);
 

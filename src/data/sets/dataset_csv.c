@@ -1,7 +1,7 @@
-/* CSV and TSV: a header, then rows with the path of a picture and its caption.
+/* CSV and TSV: a header, then rows with the path of an image and its caption.
  *
  * Only where each row lies is kept (12 bytes per row); the row itself is read again when its sample is drawn,
- * so a list of many millions fits. With one_caption, rows that name the same picture are one sample. */
+ * so a list of many millions fits. With one_caption, rows that name the same image are one sample. */
 #include "data/sets/dataset_csv.h"
 
 #include <stdlib.h>
@@ -138,7 +138,7 @@ static cloob_status scan_rows(cloob_ctx *ctx, dataset_part *p, const dataset_opt
     return status;
 }
 
-/* ---- one sample per picture -------------------------------------------------------------------------------
+/* ---- one sample per image -------------------------------------------------------------------------------
  */
 
 typedef struct hashed_row {
@@ -179,7 +179,7 @@ static cloob_status group_rows(cloob_ctx *ctx, csv_set *c)
         if (i == 0 || sorted[i].hash != sorted[i - 1].hash) spans[c->groups++] = (span){ sorted[i].row, (int64_t)i, 0 };
         spans[c->groups - 1].count++;
     }
-    if (ok && n) qsort(spans, (size_t)c->groups, sizeof *spans, by_first_row); /* pictures in the order of the file */
+    if (ok && n) qsort(spans, (size_t)c->groups, sizeof *spans, by_first_row); /* images in the order of the file */
     int64_t at = 0;
     for (int64_t g = 0; ok && g < c->groups; g++) {
         c->group[g] = at;
@@ -191,7 +191,7 @@ static cloob_status group_rows(cloob_ctx *ctx, csv_set *c)
     return ok ? CLOOB_OK : ctx_no_memory(ctx, n * sizeof *sorted, "the rows of a CSV");
 }
 
-/* ---- where the pictures are ---------------------------------------------------------------------- */
+/* ---- where the images are ---------------------------------------------------------------------- */
 
 static cloob_status read_row(cloob_ctx *ctx, const dataset_part *p, int64_t row, csv_row *out)
 {
@@ -271,7 +271,7 @@ static void close_csv(dataset_part *p)
     free(c);
 }
 
-static cloob_status fetch_picture(cloob_ctx *ctx, const csv_set *c, const char *path, stored_sample *s)
+static cloob_status fetch_image(cloob_ctx *ctx, const csv_set *c, const char *path, stored_sample *s)
 {
     if (c->tar_files) return csv_read_tar(ctx, c, path, s);
     char *full = file_join(c->root, path);
@@ -298,7 +298,7 @@ static cloob_status fetch_csv(cloob_ctx *ctx, const dataset_part *p, int64_t i, 
         s->name.len = 0;
         sbuf_puts(&s->name, path);
         if (what & FETCH_CAPTION) status = stored_caption(ctx, caption, strlen(caption), s);
-        if (status == CLOOB_OK && (what & FETCH_PICTURE)) status = fetch_picture(ctx, c, path, s);
+        if (status == CLOOB_OK && (what & FETCH_IMAGE)) status = fetch_image(ctx, c, path, s);
     }
     csv_row_release(&r);
     return status;

@@ -49,7 +49,7 @@ static cloob_status detect_folder(cloob_ctx *ctx, const char *path, const datase
     return CLOOB_OK;
 }
 
-/* A tar with texts beside its pictures is a shard; one with a known file is that set; else class folders. */
+/* A tar with texts beside its images is a shard; one with a known file is that set; else class folders. */
 static cloob_status look_inside(cloob_ctx *ctx, const tar_index *t, const dataset_options *o, const dataset_ops **ops)
 {
     web_keys keys = { (char *)(uintptr_t)o->image_key, (char *)(uintptr_t)o->text_key }; /* only read */

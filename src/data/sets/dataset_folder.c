@@ -1,5 +1,5 @@
-/* Class folders: DIR/CLASS/.../picture.jpg, classes and pictures in the order of their names. A folder of
- * pictures without class folders is a set without classes. */
+/* Class folders: DIR/CLASS/.../image.jpg, classes and images in the order of their names. A folder of
+ * images without class folders is a set without classes. */
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
@@ -12,29 +12,29 @@
 
 enum { MAX_DEPTH = 16 }; /* of folders: links may form rings */
 
-typedef struct picture {
+typedef struct image_file {
     char *path; /* below the root */
     int64_t label;
-} picture;
+} image_file;
 
 typedef struct folder_set {
     char *root;
-    picture *picture;
+    image_file *file;
     int64_t count, capacity;
 } folder_set;
 
-static cloob_status add_picture(cloob_ctx *ctx, folder_set *f, const char *path, int64_t label)
+static cloob_status add_image(cloob_ctx *ctx, folder_set *f, const char *path, int64_t label)
 {
     if (f->count == f->capacity) {
         int64_t capacity = f->capacity ? f->capacity * 2 : 256;
-        picture *bigger = realloc(f->picture, (size_t)capacity * sizeof *bigger);
-        if (!bigger) return ctx_no_memory(ctx, (size_t)capacity * sizeof *bigger, "a list of pictures");
-        f->picture = bigger;
+        image_file *bigger = realloc(f->file, (size_t)capacity * sizeof *bigger);
+        if (!bigger) return ctx_no_memory(ctx, (size_t)capacity * sizeof *bigger, "a list of images");
+        f->file = bigger;
         f->capacity = capacity;
     }
-    picture p = { strdup(path), label };
+    image_file p = { strdup(path), label };
     if (!p.path) return ctx_no_memory(ctx, strlen(path), "a file name");
-    f->picture[f->count++] = p;
+    f->file[f->count++] = p;
     return CLOOB_OK;
 }
 
@@ -44,7 +44,7 @@ static bool entry_is_dir(const char *path, const struct dirent *e)
     return e->d_type != DT_REG && file_is_dir(path); /* links, and file systems that do not say */
 }
 
-/* Everything in a folder, once: names of folders to `dirs`, pictures below to the set (when label says so).
+/* Everything in a folder, once: names of folders to `dirs`, images below to the set (when label says so).
  */
 static cloob_status list(cloob_ctx *ctx, folder_set *f, const char *below, const char *keys, int64_t label, int depth,
                          name_list *dirs)
@@ -60,7 +60,7 @@ static cloob_status list(cloob_ctx *ctx, folder_set *f, const char *below, const
         else if (entry_is_dir(path, e)) {
             if (dirs) status = name_list_add(ctx, dirs, e->d_name, strlen(e->d_name));
             else if (depth < MAX_DEPTH) status = list(ctx, f, inner, keys, label, depth + 1, NULL);
-        } else if (name_has_suffix(e->d_name, keys)) status = add_picture(ctx, f, inner, label);
+        } else if (name_has_suffix(e->d_name, keys)) status = add_image(ctx, f, inner, label);
         free(inner);
         free(path);
     }
@@ -73,14 +73,14 @@ static int by_name(const void *a, const void *b) { return strcmp(*(char *const *
 
 static int by_label_and_path(const void *a, const void *b)
 {
-    const picture *p = a, *q = b;
+    const image_file *p = a, *q = b;
     if (p->label != q->label) return p->label < q->label ? -1 : 1;
     return strcmp(p->path, q->path);
 }
 
-static void drop_pictures(folder_set *f)
+static void drop_images(folder_set *f)
 {
-    for (int64_t i = 0; i < f->count; i++) free(f->picture[i].path);
+    for (int64_t i = 0; i < f->count; i++) free(f->file[i].path);
     f->count = 0;
 }
 
@@ -99,12 +99,12 @@ static cloob_status open_folder(cloob_ctx *ctx, const char *source, const datase
     CLOOB_TRY(list(ctx, f, "", o->image_key, -1, 0, &p->classes));
     int64_t loose = f->count;
     if (p->classes.count) CLOOB_TRY(list_classes(ctx, f, o->image_key, p));
-    if (f->count == loose) name_list_release(&p->classes); /* folders without a picture are no classes */
+    if (f->count == loose) name_list_release(&p->classes); /* folders without an image are no classes */
     else if (loose) {
-        drop_pictures(f); /* class folders decide: read them again without what lay beside them */
+        drop_images(f); /* class folders decide: read them again without what lay beside them */
         CLOOB_TRY(list_classes(ctx, f, o->image_key, p));
     }
-    if (f->count) qsort(f->picture, (size_t)f->count, sizeof *f->picture, by_label_and_path);
+    if (f->count) qsort(f->file, (size_t)f->count, sizeof *f->file, by_label_and_path);
     p->count = f->count;
     return CLOOB_OK;
 }
@@ -113,8 +113,8 @@ static void close_folder(dataset_part *p)
 {
     folder_set *f = p->self;
     if (!f) return;
-    drop_pictures(f);
-    free(f->picture);
+    drop_images(f);
+    free(f->file);
     free(f->root);
     free(f);
 }
@@ -124,10 +124,10 @@ static cloob_status fetch_folder(cloob_ctx *ctx, const dataset_part *p, int64_t 
 {
     const folder_set *f = p->self;
     (void)pick;
-    s->label = f->picture[i].label;
-    sbuf_printf(&s->name, "%s/%s", f->root, f->picture[i].path);
-    if (s->name.failed) return ctx_no_memory(ctx, strlen(f->picture[i].path), "a file name");
-    return what & FETCH_PICTURE ? stored_read_path(ctx, s->name.data, s) : CLOOB_OK;
+    s->label = f->file[i].label;
+    sbuf_printf(&s->name, "%s/%s", f->root, f->file[i].path);
+    if (s->name.failed) return ctx_no_memory(ctx, strlen(f->file[i].path), "a file name");
+    return what & FETCH_IMAGE ? stored_read_path(ctx, s->name.data, s) : CLOOB_OK;
 }
 
 const dataset_ops dataset_folder = { "folder", open_folder, close_folder, fetch_folder };

@@ -54,7 +54,7 @@ static caption_facts caption_look(const char *text, size_t n)
     return f;
 }
 
-static cloob_status look_picture(cloob_ctx *ctx, const dataset *d, stored_sample *s, row *r)
+static cloob_status look_image(cloob_ctx *ctx, const dataset *d, stored_sample *s, row *r)
 {
     image im = { 0 };
     image_limits limits = { dataset_max_pixels(d), 8 };
@@ -71,8 +71,8 @@ static cloob_status look_picture(cloob_ctx *ctx, const dataset *d, stored_sample
 
 static cloob_status look_sample(cloob_ctx *ctx, const dataset *d, int64_t i, stored_sample *s, row *r)
 {
-    CLOOB_TRY(dataset_fetch(ctx, d, i, 0, FETCH_PICTURE | FETCH_CAPTION, s));
-    CLOOB_TRY(look_picture(ctx, d, s, r));
+    CLOOB_TRY(dataset_fetch(ctx, d, i, 0, FETCH_IMAGE | FETCH_CAPTION, s));
+    CLOOB_TRY(look_image(ctx, d, s, r));
     for (int64_t k = 0; k < s->captions && r->captions < CAPTIONS_LOOKED_AT; k++) {
         if (k > 0) CLOOB_TRY(dataset_fetch(ctx, d, i, (uint64_t)k, FETCH_CAPTION, s));
         r->caption[r->captions++] = caption_look(s->caption.data, s->caption.len);
@@ -137,7 +137,7 @@ static double pick_bytes(const row *r, int k) { return (void)k, (double)r->bytes
 static double pick_words(const row *r, int k) { return r->caption[k].words; }
 static double pick_chars(const row *r, int k) { return r->caption[k].chars; }
 
-/* One value per good picture, or per caption of one. */
+/* One value per good image, or per caption of one. */
 static cloob_spread gather(const look *l, pick_fn *pick, bool per_caption, double *value)
 {
     int64_t n = 0;
@@ -186,7 +186,7 @@ static cloob_status summarise(cloob_ctx *ctx, const look *l, cloob_data_info *ou
     if (!value) return ctx_no_memory(ctx, n * sizeof *value, "the figures of a data set");
     out->width = gather(l, pick_width, false, value);
     out->height = gather(l, pick_height, false, value);
-    out->picture_bytes = gather(l, pick_bytes, false, value);
+    out->image_bytes = gather(l, pick_bytes, false, value);
     out->caption_words = gather(l, pick_words, true, value);
     out->caption_chars = gather(l, pick_chars, true, value);
     out->distinct_captions = count_distinct(l, (uint64_t *)(void *)value);
@@ -194,7 +194,7 @@ static cloob_status summarise(cloob_ctx *ctx, const look *l, cloob_data_info *ou
     return CLOOB_OK;
 }
 
-/* Labels are known without the pictures. */
+/* Labels are known without the images. */
 static cloob_status count_classes(cloob_ctx *ctx, const dataset *d, cloob_data_info *out)
 {
     int64_t n = out->classes;

@@ -36,8 +36,7 @@ static cloob_status read_labels(cloob_ctx *ctx, dataset_part *p, const char *nam
     int64_t n = 0;
     CLOOB_TRY(read_header(ctx, p, name, 1, &at, &n));
     if (n != count)
-        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: %lld labels for %lld pictures", name, (long long)n,
-                        (long long)count);
+        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: %lld labels for %lld images", name, (long long)n, (long long)count);
     *labels = malloc((size_t)n + 1);
     if (!*labels) return ctx_no_memory(ctx, (size_t)n, name);
     cloob_status status =
@@ -65,15 +64,14 @@ static cloob_status fill(cloob_ctx *ctx, const char *source, const dataset_optio
     const char *base = name_base(source);
     bool train = strncmp(base, "train-", 6) == 0 ||
                  (strncmp(base, "t10k-", 5) != 0 && o->split && strcmp(o->split, "train") == 0);
-    const char *pictures = train ? "train-images-idx3-ubyte" : "t10k-images-idx3-ubyte";
+    const char *images = train ? "train-images-idx3-ubyte" : "t10k-images-idx3-ubyte";
     const char *labels = train ? "train-labels-idx1-ubyte" : "t10k-labels-idx1-ubyte";
     raw_run run = { .header = IMAGES_HEADER, .planes = 1, .label_at = -1 };
     int64_t size[3] = { 0 };
-    if (!blobs_find(r->blobs, pictures, NULL))
-        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: %s is missing", source, pictures);
-    CLOOB_TRY(read_header(ctx, p, pictures, 3, &run.at, size));
-    if (size[1] != size[2] || size[1] < 1)
-        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: pictures are not square", pictures);
+    if (!blobs_find(r->blobs, images, NULL))
+        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: %s is missing", source, images);
+    CLOOB_TRY(read_header(ctx, p, images, 3, &run.at, size));
+    if (size[1] != size[2] || size[1] < 1) return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: images are not square", images);
     run.count = size[0];
     run.side = size[1];
     run.record = size[1] * size[2];

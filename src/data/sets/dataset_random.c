@@ -1,4 +1,4 @@
-/* Random pictures with random captions: for timing and for trying a run without data. Sample i is a pure
+/* Random images with random captions: for timing and for trying a run without data. Sample i is a pure
  * function of (seed, i). */
 #include <stdlib.h>
 #include <string.h>
@@ -40,7 +40,7 @@ static cloob_status fetch_random(cloob_ctx *ctx, const dataset_part *p, int64_t 
     (void)pick;
     sbuf_printf(&s->name, "synthetic sample %lld", (long long)i);
     if (what & FETCH_CAPTION) CLOOB_TRY(put_caption(ctx, key, s));
-    if (!(what & FETCH_PICTURE)) return CLOOB_OK;
+    if (!(what & FETCH_IMAGE)) return CLOOB_OK;
     CLOOB_TRY(stored_reserve(ctx, s, bytes));
     for (size_t at = 0; at < bytes; at += sizeof(uint64_t)) {
         uint64_t eight = rng_u64(key, at + WORDS);

@@ -94,10 +94,10 @@ cloob_status raw_fetch(cloob_ctx *ctx, const dataset_part *p, int64_t i, uint64_
     const raw_set *r = p->self;
     const raw_run *run = find_run(r, &i);
     (void)pick;
-    sbuf_printf(&s->name, "%s: picture %lld", fileset_name(p->files, run->at.file), (long long)i);
+    sbuf_printf(&s->name, "%s: image %lld", fileset_name(p->files, run->at.file), (long long)i);
     int64_t pixels = run->side * run->side * run->planes, rgb = run->side * run->side * 3;
     if (run->labels) s->label = run->labels[i];
-    if (!(what & FETCH_PICTURE) && run->labels) return CLOOB_OK;
+    if (!(what & FETCH_IMAGE) && run->labels) return CLOOB_OK;
     CLOOB_TRY(stored_reserve(ctx, s, (size_t)(rgb + run->record)));
     unsigned char *record = s->data + rgb; /* behind where the pixels will stand */
     CLOOB_TRY(fileset_read(ctx, p->files, run->at.file, run->at.offset + run->header + i * run->record, record,

@@ -1,4 +1,4 @@
-/* STL-10 binaries: 96 x 96 pictures, planes stored by columns; labels 1..10 in a second file. */
+/* STL-10 binaries: 96 x 96 images, planes stored by columns; labels 1..10 in a second file. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,18 +20,18 @@ static cloob_status read_labels(cloob_ctx *ctx, dataset_part *p, const char *nam
     if (fits) return CLOOB_OK;
     free(*labels);
     *labels = NULL;
-    return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: not one label from 1 to 10 for each of %lld pictures", name,
+    return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: not one label from 1 to 10 for each of %lld images", name,
                     (long long)count);
 }
 
-static cloob_status add_split(cloob_ctx *ctx, dataset_part *p, const char *pictures, const char *labels)
+static cloob_status add_split(cloob_ctx *ctx, dataset_part *p, const char *images, const char *labels)
 {
     raw_set *r = p->self;
     raw_run run = { .record = RECORD, .side = SIDE, .planes = 3, .by_columns = true, .label_at = -1 };
-    CLOOB_TRY(blobs_get(ctx, r->blobs, pictures, &run.at));
+    CLOOB_TRY(blobs_get(ctx, r->blobs, images, &run.at));
     run.count = run.at.size / RECORD;
     if (run.at.size == 0 || run.at.size % RECORD != 0)
-        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: %lld bytes are no whole number of %d-byte pictures", pictures,
+        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: %lld bytes are no whole number of %d-byte images", images,
                         (long long)run.at.size, RECORD);
     if (labels) CLOOB_TRY(read_labels(ctx, p, labels, run.count, &run.labels));
     return raw_add_run(ctx, p, run);
@@ -43,10 +43,10 @@ static cloob_status fill(cloob_ctx *ctx, const char *source, const dataset_optio
     bool unlabeled =
         strcmp(name_base(source), "unlabeled_X.bin") == 0 || (o->split && strcmp(o->split, "unlabeled") == 0);
     bool test = !unlabeled && raw_wants(o, source, "test_X.bin", true);
-    const char *pictures = unlabeled ? "unlabeled_X.bin" : test ? "test_X.bin" : "train_X.bin";
-    if (!blobs_find(r->blobs, pictures, NULL))
-        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: %s is missing", source, pictures);
-    CLOOB_TRY(add_split(ctx, p, pictures, unlabeled ? NULL : test ? "test_y.bin" : "train_y.bin"));
+    const char *images = unlabeled ? "unlabeled_X.bin" : test ? "test_X.bin" : "train_X.bin";
+    if (!blobs_find(r->blobs, images, NULL))
+        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: %s is missing", source, images);
+    CLOOB_TRY(add_split(ctx, p, images, unlabeled ? NULL : test ? "test_y.bin" : "train_y.bin"));
     if (unlabeled) return CLOOB_OK;
     if (!blobs_find(r->blobs, "class_names.txt", NULL))
         return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: class_names.txt is missing", source);

@@ -1,19 +1,19 @@
-/* Class folders inside a tar, plain or gzip: the class is the folder a picture lies in. */
+/* Class folders inside a tar, plain or gzip: the class is the folder an image lies in. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "data/sets/dataset_kind.h"
 
-typedef struct tar_picture {
+typedef struct tar_image {
     int64_t member, label;
-} tar_picture;
+} tar_image;
 
 typedef struct tarfolder_set {
     tar_index index;
-    tar_picture *picture;
+    tar_image *image;
 } tarfolder_set;
 
-/* "a/sea/1.jpg": "sea" and 3. Length 0 for a picture that lies in no folder. */
+/* "a/sea/1.jpg": "sea" and 3. Length 0 for an image that lies in no folder. */
 static const char *folder_of(const char *name, size_t *n)
 {
     const char *base = name_base(name), *from = base > name ? base - 1 : name;
@@ -60,11 +60,11 @@ static int64_t find_class(const name_list *classes, const char *folder, size_t n
     return -1;
 }
 
-/* In the order of class and name, as the same pictures unpacked would come; qsort has no place for the index.
+/* In the order of class and name, as the same images unpacked would come; qsort has no place for the index.
  */
 typedef struct sort_key {
     const char *name;
-    tar_picture at;
+    tar_image at;
 } sort_key;
 
 static int by_label_and_name(const void *a, const void *b)
@@ -74,14 +74,14 @@ static int by_label_and_name(const void *a, const void *b)
     return strcmp(p->name, q->name);
 }
 
-static cloob_status list_pictures(cloob_ctx *ctx, tarfolder_set *s, const char *keys, dataset_part *p)
+static cloob_status list_images(cloob_ctx *ctx, tarfolder_set *s, const char *keys, dataset_part *p)
 {
     size_t bytes = (size_t)(s->index.count ? s->index.count : 1) * sizeof(sort_key), n;
     sort_key *key = malloc(bytes);
-    s->picture = malloc(bytes);
-    if (!key || !s->picture) {
+    s->image = malloc(bytes);
+    if (!key || !s->image) {
         free(key);
-        return ctx_no_memory(ctx, bytes, "a list of pictures");
+        return ctx_no_memory(ctx, bytes, "a list of images");
     }
     for (int64_t i = 0; i < s->index.count; i++) {
         const char *name = tar_name(&s->index, i), *folder = folder_of(name, &n);
@@ -91,7 +91,7 @@ static cloob_status list_pictures(cloob_ctx *ctx, tarfolder_set *s, const char *
         else key[p->count++] = (sort_key){ name, { i, label } };
     }
     if (p->count) qsort(key, (size_t)p->count, sizeof *key, by_label_and_name);
-    for (int64_t i = 0; i < p->count; i++) s->picture[i] = key[i].at;
+    for (int64_t i = 0; i < p->count; i++) s->image[i] = key[i].at;
     free(key);
     return CLOOB_OK;
 }
@@ -104,7 +104,7 @@ static cloob_status open_tarfolder(cloob_ctx *ctx, const char *source, const dat
     CLOOB_TRY(tar_open(ctx, p->files, 0, &s->index));
     p->skipped = s->index.skipped;
     CLOOB_TRY(find_classes(ctx, &s->index, o->image_key, &p->classes));
-    return list_pictures(ctx, s, o->image_key, p);
+    return list_images(ctx, s, o->image_key, p);
 }
 
 static void close_tarfolder(dataset_part *p)
@@ -112,7 +112,7 @@ static void close_tarfolder(dataset_part *p)
     tarfolder_set *s = p->self;
     if (!s) return;
     tar_release(&s->index);
-    free(s->picture);
+    free(s->image);
     free(s);
 }
 
@@ -120,12 +120,12 @@ static cloob_status fetch_tarfolder(cloob_ctx *ctx, const dataset_part *p, int64
                                     stored_sample *s)
 {
     const tarfolder_set *set = p->self;
-    const tar_picture *at = &set->picture[i];
+    const tar_image *at = &set->image[i];
     const tar_member *m = &set->index.member[at->member];
     (void)pick;
     s->label = at->label;
     sbuf_printf(&s->name, "%s: %s", fileset_name(p->files, 0), tar_name(&set->index, at->member));
-    return what & FETCH_PICTURE ? stored_read(ctx, p->files, 0, m->offset, m->size, s) : CLOOB_OK;
+    return what & FETCH_IMAGE ? stored_read(ctx, p->files, 0, m->offset, m->size, s) : CLOOB_OK;
 }
 
 const dataset_ops dataset_tarfolder = { "tarfolder", open_tarfolder, close_tarfolder, fetch_tarfolder };

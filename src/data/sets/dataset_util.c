@@ -10,7 +10,7 @@
 #include "core/utf8.h"
 #include "data/sets/dataset_kind.h"
 
-enum { PICTURE_LIMIT = 1 << 30 }; /* no picture below the pixel limit comes near */
+enum { IMAGE_LIMIT = 1 << 30 }; /* no image below the pixel limit comes near */
 
 cloob_status stored_reserve(cloob_ctx *ctx, stored_sample *s, size_t n)
 {
@@ -20,14 +20,14 @@ cloob_status stored_reserve(cloob_ctx *ctx, stored_sample *s, size_t n)
     free(s->data);
     s->data = malloc(capacity);
     s->capacity = s->data ? capacity : 0;
-    return s->data ? CLOOB_OK : ctx_no_memory(ctx, capacity, "a picture");
+    return s->data ? CLOOB_OK : ctx_no_memory(ctx, capacity, "an image");
 }
 
 cloob_status stored_read(cloob_ctx *ctx, const fileset *files, int file, int64_t offset, int64_t size, stored_sample *s)
 {
     s->size = 0;
     if (size <= 0) return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: empty", s->name.data);
-    if (size > PICTURE_LIMIT) return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: %lld bytes", s->name.data, (long long)size);
+    if (size > IMAGE_LIMIT) return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: %lld bytes", s->name.data, (long long)size);
     CLOOB_TRY(stored_reserve(ctx, s, (size_t)size));
     CLOOB_TRY(fileset_read(ctx, files, file, offset, s->data, (size_t)size));
     s->size = (size_t)size;
@@ -40,8 +40,7 @@ static cloob_status read_descriptor(cloob_ctx *ctx, int fd, const char *path, st
     if (fstat(fd, &st) != 0) return ctx_fail(ctx, CLOOB_ERR_IO, "%s: %s", path, strerror(errno));
     if (!S_ISREG(st.st_mode)) return ctx_fail(ctx, CLOOB_ERR_IO, "%s: not a regular file", path);
     if (st.st_size == 0) return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: empty", path);
-    if (st.st_size > PICTURE_LIMIT)
-        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: %lld bytes", path, (long long)st.st_size);
+    if (st.st_size > IMAGE_LIMIT) return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: %lld bytes", path, (long long)st.st_size);
     CLOOB_TRY(stored_reserve(ctx, s, (size_t)st.st_size));
     while (s->size < (size_t)st.st_size) {
         ssize_t got = read(fd, s->data + s->size, (size_t)st.st_size - s->size);
@@ -56,7 +55,7 @@ static cloob_status read_descriptor(cloob_ctx *ctx, int fd, const char *path, st
 cloob_status stored_read_path(cloob_ctx *ctx, const char *path, stored_sample *s)
 {
     s->size = 0;
-    /* O_NONBLOCK: a named pipe among the pictures must not stop a worker for ever. */
+    /* O_NONBLOCK: a named pipe among the images must not stop a worker for ever. */
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0) return ctx_fail(ctx, CLOOB_ERR_IO, "%s: cannot open: %s", path, strerror(errno));
     cloob_status status = read_descriptor(ctx, fd, path, s);

@@ -277,7 +277,7 @@ static cloob_status fetch_web(cloob_ctx *ctx, const dataset_part *p, int64_t i, 
     cloob_status status = CLOOB_OK;
     name_sample(ctx, p, w, s);
     if ((what & FETCH_CAPTION) && w->text >= 0) status = fetch_caption(ctx, p, w, pick, s);
-    if (status == CLOOB_OK && (what & FETCH_PICTURE))
+    if (status == CLOOB_OK && (what & FETCH_IMAGE))
         status = stored_read(ctx, p->files, w->shard, w->image, w->image_size, s);
     return status;
 }

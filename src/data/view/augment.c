@@ -1,4 +1,4 @@
-/* Pillow's ImageEnhance and HSV arithmetic: what torchvision's ColorJitter does to a PIL picture. */
+/* Pillow's ImageEnhance and HSV arithmetic: what torchvision's ColorJitter does to a PIL image. */
 #include "data/view/augment.h"
 
 #include <math.h>

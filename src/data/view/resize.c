@@ -76,7 +76,7 @@ cloob_status resize_reserve(cloob_ctx *ctx, resize_buffer *b, size_t bytes)
     if (bytes <= b->cap) return CLOOB_OK;
     resize_buffer_release(b);
     b->base = calloc(1, bytes + RESIZE_SLACK + 63); /* pages that are never used cost nothing */
-    if (!b->base) return ctx_no_memory(ctx, bytes, "resizing a picture");
+    if (!b->base) return ctx_no_memory(ctx, bytes, "resizing an image");
     b->data = (uint8_t *)b->base + (-(uintptr_t)b->base & 63);
     b->cap = bytes;
     return CLOOB_OK;
@@ -112,7 +112,7 @@ static bool needs_down(const resize_source *src, const resize_plan *p)
 /* The columns that the axis across reads: from its origin on. */
 static int64_t columns_read(const resize_axis *x) { return x->first[x->n - 1] + x->count[x->n - 1]; }
 
-/* Rows so near the end of the picture that reading past them is not allowed. */
+/* Rows so near the end of the image that reading past them is not allowed. */
 static int64_t last_rows(const resize_source *src) { return RESIZE_SLACK / src->stride + 1; }
 
 /* The columns of row y where a kernel may read past their end: the last rows are copied to have room. */
@@ -221,7 +221,7 @@ cloob_status resize_run(cloob_ctx *ctx, resize_scratch *s, const resize_source *
 
 /* The source coordinate of each output: steps are added up one by one, because Pillow does, and the rounding
  * of the sum is part of the answer. Not so when the window lies a million steps away: no Pillow makes such
- * pictures. */
+ * images. */
 static void nearest_axis(int32_t *at, double from, double to, int64_t in, int64_t out, int64_t begin, int64_t n)
 {
     double step = (to - from) / (double)out, x = from + step * 0.5;

@@ -1,4 +1,4 @@
-/* Views: which box of the picture, which resize for its kind, and the augmentations after it. */
+/* Views: which box of the image, which resize for its kind, and the augmentations after it. */
 #include "data/view/transform.h"
 
 #include <math.h>
@@ -100,7 +100,7 @@ static bool is_copy(const image_part *part, const resize_plan *p)
     return p->out_width == part->width && p->out_height == part->height;
 }
 
-/* The window of the plan into out, by the rule for the picture's kind. Same size: a copy, without the detour
+/* The window of the plan into out, by the rule for the image's kind. Same size: a copy, without the detour
  * over premultiplied colours. */
 static cloob_status resize_part(cloob_ctx *ctx, view_scratch *s, const image_part *part, const resize_plan *p,
                                 uint8_t *out)
@@ -116,7 +116,7 @@ static cloob_status resize_part(cloob_ctx *ctx, view_scratch *s, const image_par
 /* Pillow's and torchvision's int(round(x)): halves go to the even number. */
 static int64_t round_even(double x) { return (int64_t)nearbyint(x); }
 
-/* The size of the picture before the crop: one edge is o->size, the other follows (cut, as torchvision does).
+/* The size of the image before the crop: one edge is o->size, the other follows (cut, as torchvision does).
  */
 static void eval_size(const transform_options *o, int64_t width, int64_t height, int64_t *out_width,
                       int64_t *out_height)
@@ -148,7 +148,7 @@ static cloob_status eval_padded(cloob_ctx *ctx, view_scratch *s, const image_par
     return CLOOB_OK;
 }
 
-/* What becomes of a picture of width x height: resized whole, then the centre of it. */
+/* What becomes of an image of width x height: resized whole, then the centre of it. */
 static resize_plan eval_plan(const transform_options *o, int64_t width, int64_t height)
 {
     int64_t w, h;
@@ -240,7 +240,7 @@ static int shrink_of(const transform_options *o, const image_box *box, const res
 }
 
 /* Opens the file again, reduced, and moves box and plan to its pixels: the box becomes the whole pixels
- * around it, the plan keeps the fractions. Pictures that are no JPEG stay as they are. */
+ * around it, the plan keeps the fractions. Images that are no JPEG stay as they are. */
 static cloob_status open_reduced(cloob_ctx *ctx, view_scratch *s, const file_ref *f, int eighths, int64_t full_width,
                                  image_box *box, resize_plan *p)
 {
@@ -300,7 +300,7 @@ cloob_status view_train_bytes(cloob_ctx *ctx, view_scratch *s, const void *bytes
     return CLOOB_OK;
 }
 
-/* --- from pictures ----------------------------------------------------------------------------------- */
+/* --- from images ----------------------------------------------------------------------------------- */
 
 cloob_status view_eval(cloob_ctx *ctx, view_scratch *s, const image *im, const transform_options *o, uint8_t *out)
 {
@@ -346,7 +346,7 @@ cloob_status transform_crop_resize(cloob_ctx *ctx, const image *im, int64_t top,
     if (top < 0 || left < 0 || crop_height < 0 || crop_width < 0 || top > im->height - crop_height ||
         left > im->width - crop_width)
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
-                        "crop %lld,%lld,%lld,%lld (top, left, height, width) leaves the picture of %lld x %lld",
+                        "crop %lld,%lld,%lld,%lld (top, left, height, width) leaves the image of %lld x %lld",
                         (long long)top, (long long)left, (long long)crop_height, (long long)crop_width,
                         (long long)im->width, (long long)im->height);
     if (crop_height == 0 || crop_width == 0) {

@@ -18,7 +18,7 @@ cloob_status image_buffer_reserve(cloob_ctx *ctx, image_buffer *b, size_t bytes)
     free(b->data);
     b->cap = 0;
     b->data = malloc(bytes + IMAGE_SLACK);
-    if (!b->data) return ctx_no_memory(ctx, bytes, "a picture");
+    if (!b->data) return ctx_no_memory(ctx, bytes, "an image");
     memset(b->data + bytes, 0, IMAGE_SLACK);
     b->cap = bytes;
     return CLOOB_OK;
@@ -45,7 +45,7 @@ cloob_status image_check_size(cloob_ctx *ctx, const image_reader *r, int64_t wid
 
 cloob_status image_damaged(cloob_ctx *ctx, const image_reader *r, const char *why)
 {
-    return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: damaged %s picture: %s", r->name, r->codec->format, why);
+    return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: damaged %s image: %s", r->name, r->codec->format, why);
 }
 
 cloob_status image_reserve_whole(cloob_ctx *ctx, image_reader *r)
@@ -59,7 +59,7 @@ cloob_status image_reserve_whole(cloob_ctx *ctx, image_reader *r)
 cloob_status image_reader_create(cloob_ctx *ctx, image_reader **out)
 {
     *out = calloc(1, sizeof **out);
-    return *out ? CLOOB_OK : ctx_no_memory(ctx, sizeof **out, "a picture reader");
+    return *out ? CLOOB_OK : ctx_no_memory(ctx, sizeof **out, "an image reader");
 }
 
 static void reader_release(image_reader *r)
@@ -79,13 +79,12 @@ void image_reader_destroy(image_reader *r)
 
 static cloob_status codec_find(cloob_ctx *ctx, image_reader *r)
 {
-    if (r->size == 0) return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: an empty file is no picture", r->name);
+    if (r->size == 0) return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: an empty file is no image", r->name);
     for (int i = 0; i < CODECS; i++) {
         r->codec = codecs[i];
         if (codecs[i]->match(r->bytes, r->size)) return CLOOB_OK;
     }
-    return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: neither JPEG, PNG nor WebP; convert the picture to one of them",
-                    r->name);
+    return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: neither JPEG, PNG nor WebP; convert the image to one of them", r->name);
 }
 
 cloob_status image_reader_open(cloob_ctx *ctx, image_reader *r, const void *bytes, size_t size, const char *name,
@@ -93,7 +92,7 @@ cloob_status image_reader_open(cloob_ctx *ctx, image_reader *r, const void *byte
 {
     r->bytes = bytes;
     r->size = size;
-    r->name = name ? name : "picture";
+    r->name = name ? name : "image";
     r->limits = limits ? *limits : (image_limits){ IMAGE_MAX_PIXELS, 8 };
     if (r->limits.jpeg_scale < 0 || r->limits.jpeg_scale > 8)
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: JPEG scale of %d eighths; 1 to 8 can be had", r->name,
@@ -150,7 +149,7 @@ void image_cmyk_to_rgb(const uint8_t cmyk[4], uint8_t rgb[3])
     }
 }
 
-/* --- single pictures --------------------------------------------------------------------------------- */
+/* --- single images --------------------------------------------------------------------------------- */
 
 cloob_status image_decode(cloob_ctx *ctx, const void *bytes, size_t size, const char *name, const image_limits *limits,
                           image *out)
@@ -161,7 +160,7 @@ cloob_status image_decode(cloob_ctx *ctx, const void *bytes, size_t size, const 
     *out = (image){ 0 };
     CLOOB_TRY_GOTO(image_reader_open(ctx, &r, bytes, size, name, limits, &out->width, &out->height), done);
     CLOOB_TRY_GOTO(image_reader_load(ctx, &r, NULL, &part), done);
-    out->rgb = r.rgb.data; /* the reader's buffers become the picture's */
+    out->rgb = r.rgb.data; /* the reader's buffers become the image's */
     out->kind = r.kind;
     r.rgb.data = NULL;
     if (part.extra) {

@@ -15,7 +15,7 @@
 #include "io/image/jpeg_huffman.h"
 #include "io/image/jpeg_window.h"
 
-/* More scans than any encoder writes: a file of tiny scans over a huge picture would take hours. */
+/* More scans than any encoder writes: a file of tiny scans over a huge image would take hours. */
 enum { JPEG_MAX_SCANS = 100 };
 
 typedef struct jpeg_state {
@@ -107,7 +107,7 @@ static void state_begin(jpeg_state *s, const image_reader *r)
 static cloob_status state_failed(cloob_ctx *ctx, image_reader *r, jpeg_state *s)
 {
     jpeg_abort_decompress(&s->d);
-    if (s->no_memory) return ctx_fail(ctx, CLOOB_ERR_MEMORY, "%s: out of memory for a JPEG picture", r->name);
+    if (s->no_memory) return ctx_fail(ctx, CLOOB_ERR_MEMORY, "%s: out of memory for a JPEG image", r->name);
     return image_damaged(ctx, r, s->why);
 }
 

@@ -13,7 +13,7 @@
 
 enum { FOLDERS_DEEP = 64 };
 
-static bool looks_like_picture(const char *name)
+static bool looks_like_image(const char *name)
 {
     static const char *const endings[] = { ".jpg", ".jpeg", ".png", ".webp" };
     const char *dot = strrchr(name, '.');
@@ -27,7 +27,7 @@ static cloob_status add_file(cloob_ctx *ctx, image_list *l, const char *path, co
     if (l->count == l->capacity) {
         int64_t more = l->capacity ? 2 * l->capacity : 64;
         image_entry *item = realloc(l->item, (size_t)more * sizeof *item);
-        if (!item) return ctx_no_memory(ctx, (size_t)more * sizeof *item, "a list of pictures");
+        if (!item) return ctx_no_memory(ctx, (size_t)more * sizeof *item, "a list of images");
         l->item = item, l->capacity = more;
     }
     const char *kept = arena_string(&l->a, path);
@@ -44,7 +44,7 @@ static cloob_status add_found(cloob_ctx *ctx, image_list *l, const char *path, c
     struct stat st;
     if (lstat(path, &st) != 0) return CLOOB_OK; /* gone since the folder was read */
     if (S_ISDIR(st.st_mode)) return add_folder(ctx, l, path, depth + 1);
-    if (!looks_like_picture(name) || stat(path, &st) != 0 || !S_ISREG(st.st_mode)) return CLOOB_OK;
+    if (!looks_like_image(name) || stat(path, &st) != 0 || !S_ISREG(st.st_mode)) return CLOOB_OK;
     return add_file(ctx, l, path, &st, false);
 }
 

@@ -20,7 +20,7 @@ typedef struct png_job {
     size_t left;
     jmp_buf mark;
     char why[160];
-    png_bytep *rows; /* for interlaced pictures all rows are open at once */
+    png_bytep *rows; /* for interlaced images all rows are open at once */
 } png_job;
 
 static bool match(const uint8_t *b, size_t n) { return n >= 8 && memcmp(b, "\x89PNG\r\n\x1a\n", 8) == 0; }

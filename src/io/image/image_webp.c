@@ -30,7 +30,7 @@ static cloob_status features(cloob_ctx *ctx, const image_reader *r, WebPBitstrea
 /* --- animations: the first frame on the canvas, as Pillow opens them ----------------------------------- */
 
 typedef struct webp_frame {
-    const uint8_t *data; /* what libwebp decodes: chunks of one still picture */
+    const uint8_t *data; /* what libwebp decodes: chunks of one still image */
     size_t size;
     int64_t left, top, width, height; /* on the canvas */
     int64_t canvas_width, canvas_height;
@@ -68,7 +68,7 @@ static cloob_status first_frame(cloob_ctx *ctx, const image_reader *r, webp_fram
     return CLOOB_OK;
 }
 
-/* A still picture is a frame that fills the canvas. */
+/* A still image is a frame that fills the canvas. */
 static cloob_status find_frame(cloob_ctx *ctx, const image_reader *r, webp_frame *f)
 {
     WebPBitstreamFeatures b;

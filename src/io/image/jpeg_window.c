@@ -11,7 +11,7 @@ static int block_size(j_decompress_ptr d)
 #endif
 }
 
-/* With chroma reduced by more than two, libjpeg-turbo's cropping of reduced pictures changes pixels. */
+/* With chroma reduced by more than two, libjpeg-turbo's cropping of reduced images changes pixels. */
 static bool exact(j_decompress_ptr d)
 {
     return block_size(d) == DCTSIZE || (d->max_h_samp_factor <= 2 && d->max_v_samp_factor <= 2);

@@ -357,8 +357,8 @@ static cloob_status read_state(reader *r, const pk_value *root)
 
 static const char *guess(const unsigned char *p, size_t n)
 {
-    if (n >= 8 && memcmp(p, "\x89PNG\r\n\x1a\n", 8) == 0) return "it is a PNG picture";
-    if (n >= 3 && memcmp(p, "\xff\xd8\xff", 3) == 0) return "it is a JPEG picture";
+    if (n >= 8 && memcmp(p, "\x89PNG\r\n\x1a\n", 8) == 0) return "it is a PNG image";
+    if (n >= 3 && memcmp(p, "\xff\xd8\xff", 3) == 0) return "it is a JPEG image";
     if (n >= 11 && memcmp(p, "version htt", 11) == 0) return "it is a Git LFS pointer; fetch the file it stands for";
     if (n >= 1 && p[0] == '<') return "it looks like a web page";
     if (n >= 2 && p[0] == 0x80 && p[1] <= 5) return "it is a pickle without torch's magic number";

@@ -1,4 +1,4 @@
-/* The attention pool: H queries over T tokens, one picture at a time; and what all attention kernels share. */
+/* The attention pool: H queries over T tokens, one image at a time; and what all attention kernels share. */
 #include "nn/cpu/attention.h"
 
 #include <string.h>

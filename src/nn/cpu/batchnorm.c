@@ -3,7 +3,7 @@
 
 #include "nn/cpu/cpu.h"
 
-/* Per picture and channel: two sums in double. */
+/* Per image and channel: two sums in double. */
 static cloob_status sums_scratch(op_args *a, const tensor *x)
 {
     a->scratch_bytes = (size_t)(x->dim[0] * 2 * x->dim[3]) * sizeof(double);
@@ -16,7 +16,7 @@ cloob_status bn_sums_prepare(const op_env *env, op_args *a)
     return sums_scratch(a, &a->in[0]);
 }
 
-/* Adds the per-picture sums in order. */
+/* Adds the per-image sums in order. */
 static double total(const double *sums, int64_t N, int64_t C, int which, int64_t c)
 {
     double sum = 0;

@@ -83,19 +83,19 @@ typedef struct descs {
 /* A blocked tensor is taken as it is; a plain one may be reordered if another layout is faster. */
 static dnnl_status_t describe(const tensor *x, const tensor *w, const tensor *y, const op_attr *at, descs *d)
 {
-    dnnl_status_t s = onednn_picture(x, &d->have[SRC]);
-    if (s == dnnl_success) s = onednn_picture(y, &d->have[DST]);
+    dnnl_status_t s = onednn_image(x, &d->have[SRC]);
+    if (s == dnnl_success) s = onednn_image(y, &d->have[DST]);
     if (s == dnnl_success) s = weight_desc(w, dnnl_ohwi, &d->have[WEI]);
     if (s == dnnl_success) s = weight_desc(w, dnnl_format_tag_any, &d->any[WEI]);
-    if (s == dnnl_success) s = onednn_picture_any(x, &d->any[SRC]);
-    if (s == dnnl_success) s = onednn_picture_any(y, &d->any[DST]);
+    if (s == dnnl_success) s = onednn_image_any(x, &d->any[SRC]);
+    if (s == dnnl_success) s = onednn_image_any(y, &d->any[DST]);
     if (x->block) d->any[SRC] = d->have[SRC];
     if (y->block) d->any[DST] = d->have[DST];
     for (int i = 0; i < 2; i++) {
         d->stride[i] = at->stride;
         d->dilate[i] = 0;
         d->pad_low[i] = at->pad;
-        /* what the kernel reaches beyond the picture at the far side, which may be less than at the near one */
+        /* what the kernel reaches beyond the image at the far side, which may be less than at the near one */
         d->pad_high[i] = (y->dim[1 + i] - 1) * at->stride + w->dim[1 + i] - x->dim[1 + i] - at->pad;
     }
     return s;
@@ -170,8 +170,8 @@ static dnnl_status_t best_desc(onednn *o, descs *d, int output, const op_args *a
     dnnl_status_t s = make_desc(o, d, output, a, pd);
     if (s != dnnl_success || !is_slow(*pd) || (output == DST && op_has(&a->in[3]))) return s;
     descs free_choice = *d;
-    onednn_picture_any(x, &free_choice.any[SRC]);
-    onednn_picture_any(y, &free_choice.any[DST]);
+    onednn_image_any(x, &free_choice.any[SRC]);
+    onednn_image_any(y, &free_choice.any[DST]);
     if (make_desc(o, &free_choice, output, a, &other) != dnnl_success) return s;
     dnnl_primitive_desc_destroy(*pd);
     *pd = other;

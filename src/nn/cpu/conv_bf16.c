@@ -4,7 +4,7 @@
  *     dx (pixels, C)    = patches of dy, kernel elements backwards (pixels, k k O), times w with its rows sorted by kernel element
  *     dw (O, k k C)     = dy^T times patches of x
  *
- * Pictures are plain (N, H, W, C). A kernel of 1 x 1 without stride needs no patches. */
+ * Images are plain (N, H, W, C). A kernel of 1 x 1 without stride needs no patches. */
 #include "nn/cpu/product.h"
 
 typedef struct sizes {

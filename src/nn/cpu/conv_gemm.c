@@ -1,4 +1,4 @@
-/* Convolutions in F32 in a build without oneDNN: patches as rows of a matrix, then one product per picture. */
+/* Convolutions in F32 in a build without oneDNN: patches as rows of a matrix, then one product per image. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -54,7 +54,7 @@ cloob_status conv2d_dw_prepare_of_f32(const op_env *env, op_args *a)
 
 void conv2d_f32_release(const op_env *env, op_args *a) { (void)env, (void)a; }
 
-/* Copies patches out of a picture, or adds them back into it. */
+/* Copies patches out of an image, or adds them back into it. */
 static void patches(const sizes *z, float *matrix, const float *from, float *into)
 {
     for (int64_t r = 0; r < z->rows; r++)

@@ -1,4 +1,4 @@
-/* Pictures, token embeddings, and the grid of a picture as tokens, which may come in blocks of channels. */
+/* Images, token embeddings, and the grid of an image as tokens, which may come in blocks of channels. */
 #include <string.h>
 
 #include "nn/cpu/cpu.h"

@@ -1,4 +1,4 @@
-/* What the kernels of conv_small.h share: boxes of pictures in shared memory, the copies that fill them, and
+/* What the kernels of conv_small.h share: boxes of images in shared memory, the copies that fill them, and
  * the walk over tiles. */
 #ifndef NN_CUDA_CONV_SMALL_CUH
 #define NN_CUDA_CONV_SMALL_CUH
@@ -11,14 +11,14 @@
 
 enum { TILE = 16, TAPS = 9, SMEM_ALIGN = 1024 };
 
-/* Tiles of TILE columns and some rows over N pictures of H x W outputs; the column runs fastest, so that
+/* Tiles of TILE columns and some rows over N images of H x W outputs; the column runs fastest, so that
  * blocks at work together share their borders in the L2 cache. */
 typedef struct tile_walk {
     int H, W, across, down, count;
 } tile_walk;
 
 typedef struct tile_place {
-    int n, y, x; /* picture, first row, first column */
+    int n, y, x; /* image, first row, first column */
 } tile_place;
 
 __device__ __forceinline__ tile_place place_of(const tile_walk &t, int tile, int rows)
@@ -56,7 +56,7 @@ struct box {
         else return position * (C * 2) + chunk * 16;
     }
 
-    /* By one thread, channels from c on. Positions outside the picture come as zeros. */
+    /* By one thread, channels from c on. Positions outside the image come as zeros. */
     __device__ __forceinline__ static void copy(char *to, const CUtensorMap *map, tile_place p, int border, int c,
                                                 uint64_t *barrier)
     {

@@ -3,7 +3,7 @@
  * A block keeps all of dw in the registers of its warps over a long walk of tiles and writes it once; a
  * second launch adds the blocks in order. A warp owns one column v of the kernel, 16 MT channels of dy and 8
  * NT of x, in R rows of the tile; it loads each row of x once for the three rows u of the kernel and keeps
- * the last three rows of dy. What lies outside a picture comes as zeros from the copy engine. */
+ * the last three rows of dy. What lies outside an image comes as zeros from the copy engine. */
 #include "nn/cuda/conv_small.cuh"
 
 namespace {

@@ -1,4 +1,4 @@
-/* The first convolution: pictures of three channels, stored as eight, stride 2. The eight channels of a
+/* The first convolution: images of three channels, stored as eight, stride 2. The eight channels of a
  * position are one chunk of 16 bytes, so a product of depth 16 takes two taps at a time: five for nine, the
  * last half zeros. There is no gradient of x. */
 #include "nn/cuda/conv_small.cuh"

@@ -1,10 +1,10 @@
-/* Pictures in, rows taken out, grids made into tokens. One pass each; widths in packs of 16 bytes where they
+/* Images in, rows taken out, grids made into tokens. One pass each; widths in packs of 16 bytes where they
  * divide. */
 #include "nn/cuda/common.cuh"
 
-typedef struct picture_norm {
+typedef struct image_norm {
     float mean[3], scale[3];
-} picture_norm;
+} image_norm;
 
 /* The first three of C channels are given, the rest is 0; written in packs. */
 template <typename T, int V>
@@ -22,7 +22,7 @@ __device__ __forceinline__ void put_position(T *y, const float v[3], int C)
 /* A thread per position. x: (N, HW, 3) bytes. */
 template <typename T, int V>
 static __global__ void __launch_bounds__(256)
-    bytes_kernel(T *y, const uint8_t *x, picture_norm m, int64_t positions, int C)
+    bytes_kernel(T *y, const uint8_t *x, image_norm m, int64_t positions, int C)
 {
     int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= positions) return;
@@ -207,7 +207,7 @@ extern "C" cloob_status image_input_cuda(const op_env *env, const op_args *a)
     int64_t HW = y->dim[1] * y->dim[2], positions = y->dim[0] * HW;
     int C = (int)y->dim[3];
     unsigned blocks = blocks_for(positions);
-    picture_norm m;
+    image_norm m;
     for (int c = 0; c < 3; c++) m.mean[c] = a->attr.mean[c], m.scale[c] = a->attr.std[c];
     if (x->dtype == CLOOB_U8)
         WITH_PACK(y->dtype, C,

@@ -1,4 +1,4 @@
-/* Pictures, token embeddings, rows taken out: definitions. */
+/* Images, token embeddings, rows taken out: definitions. */
 #include <string.h>
 
 #include "nn/ref/ref.h"

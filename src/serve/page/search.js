@@ -67,11 +67,11 @@ function more(path, weight) {
 function chip(term, i) {
   const change = (t) => app.go({ terms: app.state.terms.map((old, k) => (k === i ? t : old)) });
   const words = term.kind === "text" ? term.value : term.kind === "like" ? "like " + term.value.split("/").pop() : "this image";
-  let picture = null;
+  let image = null;
   if (term.kind !== "text") {
-    picture = el("img", { alt: "" });
-    if (term.kind === "image") picture.src = keptImage(term.value);
-    else show(picture, thumbUrl(app.index(), term.value, 64));
+    image = el("img", { alt: "" });
+    if (term.kind === "image") image.src = keptImage(term.value);
+    else show(image, thumbUrl(app.index(), term.value, 64));
   }
   const size = Math.abs(term.weight), sign = term.weight < 0 ? "−" : "+";
   const toggle = el("button", { type: "button", title: "Click: more or less of it. Up and down keys: how much",
@@ -84,7 +84,7 @@ function chip(term, i) {
       const next = Math.min(3, Math.max(0.25, size + (e.key === "ArrowUp" ? 0.25 : -0.25)));
       change({ ...term, weight: Math.sign(term.weight) * next });
       $("chips").querySelectorAll(".chip")[i]?.querySelector("button").focus();
-    } }, sign + " ", picture, el("span", {}, words), size === 1 ? null : el("b", {}, "×" + size));
+    } }, sign + " ", image, el("span", {}, words), size === 1 ? null : el("b", {}, "×" + size));
   const remove = el("button", { type: "button", "aria-label": "Remove " + words, onclick: () => { app.go({ terms: app.state.terms.filter((_, k) => k !== i) }); $("text").focus(); } }, "×");
   return el("span", { class: term.weight < 0 ? "chip less" : "chip" }, toggle, remove);
 }

@@ -53,18 +53,15 @@ cloob_status onednn_get(cloob_ctx *ctx, onednn **out)
     return CLOOB_OK;
 }
 
-static dnnl_status_t picture(const tensor *t, dnnl_format_tag_t tag, dnnl_memory_desc_t *md)
+static dnnl_status_t image(const tensor *t, dnnl_format_tag_t tag, dnnl_memory_desc_t *md)
 {
     dnnl_dims_t dims = { t->dim[0], t->dim[3], t->dim[1], t->dim[2] };
     return dnnl_memory_desc_init_by_tag(md, 4, dims, dnnl_f32, tag);
 }
 
-dnnl_status_t onednn_picture(const tensor *t, dnnl_memory_desc_t *md)
+dnnl_status_t onednn_image(const tensor *t, dnnl_memory_desc_t *md)
 {
-    return picture(t, t->block == 16 ? dnnl_nChw16c : dnnl_nhwc, md);
+    return image(t, t->block == 16 ? dnnl_nChw16c : dnnl_nhwc, md);
 }
 
-dnnl_status_t onednn_picture_any(const tensor *t, dnnl_memory_desc_t *md)
-{
-    return picture(t, dnnl_format_tag_any, md);
-}
+dnnl_status_t onednn_image_any(const tensor *t, dnnl_memory_desc_t *md) { return image(t, dnnl_format_tag_any, md); }

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Pictures per second on one core: ours beside Pillow + torchvision, in one run.
+"""Images per second on one core: ours beside Pillow + torchvision, in one run.
 
-    python3 bench/pictures.py build/bench_pictures [--count 64] [--seconds 3]
+    python3 bench/images.py build/bench_images [--count 64] [--seconds 3]
 
 Makes 500x375 JPEGs (quality 90) with the spectrum of photographs, then times, turn by turn and by processor time, so that other programs disturb neither:
 decoding alone, the 224 px evaluation view, and the 224 px training crop (scale 0.9 to 1).
