@@ -41,8 +41,7 @@ typedef struct cloob_view_options {
 CLOOB_API void cloob_view_options_init(cloob_view_options *o, int64_t size);
 
 /* Reads an image and makes its view. On failure *out is empty. */
-CLOOB_API cloob_status cloob_view_file(cloob_ctx *ctx, const char *path, const cloob_view_options *o,
-                                       cloob_image *out);
+CLOOB_API cloob_status cloob_view_file(cloob_ctx *ctx, const char *path, const cloob_view_options *o, cloob_image *out);
 /* The same from bytes in memory; name is for messages. */
 CLOOB_API cloob_status cloob_view_bytes(cloob_ctx *ctx, const void *bytes, size_t size, const char *name,
                                         const cloob_view_options *o, cloob_image *out);

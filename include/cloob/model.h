@@ -80,7 +80,7 @@ CLOOB_API cloob_status cloob_encode_images(cloob_ctx *ctx, cloob_model *m, const
                                            cloob_output what, float *out);
 /* One image of any size: rgb (height, width, 3); resized and cropped as for evaluation. */
 CLOOB_API cloob_status cloob_encode_image(cloob_ctx *ctx, cloob_model *m, const uint8_t *rgb, int64_t width,
-                                            int64_t height, cloob_output what, float *out);
+                                          int64_t height, cloob_output what, float *out);
 /* Files. bad NULL: an image that cannot be read fails the call; otherwise bad (n) says which, and their rows
  * are zero.
  */
@@ -124,7 +124,7 @@ CLOOB_API cloob_status cloob_embed_data(cloob_ctx *ctx, cloob_model *m, const cl
 /* Files and folders; fills image and name. A file that was named must be readable, those in folders are left
  * out and counted. */
 CLOOB_API cloob_status cloob_embed_images(cloob_ctx *ctx, cloob_model *m, const char *const *path, int64_t n,
-                                            cloob_output what, cloob_embedded *e);
+                                          cloob_output what, cloob_embedded *e);
 /* One text per line of a file; empty lines are refused, as rows would no longer match lines. Fills text. */
 CLOOB_API cloob_status cloob_embed_text_file(cloob_ctx *ctx, cloob_model *m, const char *path, cloob_output what,
                                              cloob_embedded *e);
