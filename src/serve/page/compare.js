@@ -57,5 +57,5 @@ function matrix(title, values, images, sentences) {
       ...row.map((v, j) => el("td", { class: v === best ? "best" : "", title: `${images[i].name} and “${sentences[j]}”: ${v.toFixed(4)}`, vars: { "--v": (4 + 46 * (v - low) / span).toFixed(1) } }, cosine(v))));
   });
   return el("div", { class: "wide", tabIndex: 0, role: "region", "aria-label": title },
-    el("table", { class: "sim" }, el("caption", {}, title), el("thead", {}, head), el("tbody", {}, ...rows)));
+    el("table", { class: "sim", vars: { "--columns": sentences.length } }, el("caption", {}, title), el("thead", {}, head), el("tbody", {}, ...rows)));
 }

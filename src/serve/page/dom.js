@@ -15,7 +15,7 @@ export function el(tag, props = {}, ...children) {
   return node;
 }
 
-export const cosine = (v) => (v < 0 ? "−" : "") + Math.abs(v).toFixed(2);
+export const cosine = (v) => (v <= -0.005 ? "−" : "") + Math.abs(v).toFixed(2);
 export const count = (n) => n.toLocaleString("en");
 export const plural = (n, word) => count(n) + " " + word + (n === 1 ? "" : "s");
 

@@ -183,19 +183,20 @@ function drawLasso(c) {
   c.stroke();
 }
 
-// One image for each square of the map plane that is in sight: the squares are fixed to the map, so images stay when one
-// pans. With words, the brightest point of a square stands for it, and dark squares show none.
+// One image for each square of the map plane that is in sight, that of the point nearest to its middle: the squares are
+// fixed to the map, so images stay when one pans. With words it is the brightest point, and dark squares show none.
 function drawImages(c, w, h) {
   const unit = 2 ** Math.round(Math.log2(CELL / view.scale)), best = new Map();
   const [x0, y0] = toMap(-THUMB, -THUMB), [x1, y1] = toMap(w + THUMB, h + THUMB);
   for (let i = 0; i < data.n; i++) {
     const x = data.at[2 * i], y = data.at[2 * i + 1];
     if (x < x0 || x > x1 || y < y0 || y > y1 || (lit && lit[i] < 0.35)) continue;
-    const key = Math.floor(x / unit) + 1e6 * Math.floor(y / unit), now = best.get(key);
-    if (now === undefined || (lit && lit[i] > lit[now])) best.set(key, i);
+    const cx = Math.floor(x / unit), cy = Math.floor(y / unit), key = cx + 1e6 * cy, now = best.get(key);
+    const off = lit ? -lit[i] : Math.max(Math.abs(x / unit - cx - 0.5), Math.abs(y / unit - cy - 0.5));
+    if (now === undefined || off < now.off) best.set(key, { i, off });
   }
   const side = Math.max(34, Math.min(THUMB, 0.66 * unit * view.scale));
-  for (const i of best.values()) {
+  for (const { i } of best.values()) {
     const img = thumb(i);
     if (!img.ready) continue;
     const [x, y] = toBox(i), crop = Math.min(img.naturalWidth, img.naturalHeight);

@@ -7,7 +7,6 @@ import { Grid } from "./grid.js";
 import { viewerInit, viewerShow, viewerHide } from "./viewer.js";
 
 const ask = latest();
-const EXAMPLES = ["a dog on the beach", "something red", "at night", "people eating", "a drawing"];
 let app, grid, sent = "";
 
 export function searchInit(a) {
@@ -42,6 +41,8 @@ function wireFilters() {
   const change = debounce(() => app.go({ min: Number(min.value) }, "replace"), 80);
   min.addEventListener("input", () => { tellMin(); change(); });
   for (const name of ["folder", "after", "before"]) $(name).addEventListener("change", () => app.go({ [name]: $(name).value }));
+  const toggle = $("filters-toggle");
+  toggle.onclick = () => toggle.setAttribute("aria-expanded", toggle.getAttribute("aria-expanded") !== "true");
 }
 
 function wordsToTerm(weight) {
@@ -98,6 +99,8 @@ function showControls(s) {
   tellMin();
   $("after").value = s.after;
   $("before").value = s.before;
+  const filters = [s.min, s.folder, s.after, s.before].filter(Boolean).length;
+  $("filters-toggle").textContent = filters ? `Filters (${filters})` : "Filters";
   $("clear").hidden = !(s.text || s.terms.length || s.min || s.folder || s.after || s.before);
 }
 
@@ -236,6 +239,6 @@ export function searchKey(e) {
 }
 
 export const someImages = async (n) => {
-  const answer = await post("/v1/search", { index: app.index(), limit: n, offset: 0, ...(EXAMPLES && app.state.text ? { text: app.state.text } : {}) });
+  const answer = await post("/v1/search", { index: app.index(), limit: n, offset: 0, ...(app.state.text ? { text: app.state.text } : {}) });
   return answer.results.map((r) => r.path);
 };
