@@ -34,7 +34,18 @@ CLOOB_API void cloob_train_options_init(cloob_train_options *o);
 /* The rows of train_options.def, then those of data_options.def for `data`; offsets are in cloob_train_options. */
 CLOOB_API const cloob_option *cloob_train_option_table(int64_t *count);
 
-/* Sets a recipe's values: "cc" or "yfcc", the paper's two. */
+/* Recipes, the paper's among them: a name, the one it begins with (or NULL), and what it is. */
+typedef struct cloob_preset {
+    const char *name, *like, *help;
+} cloob_preset;
+/* What a recipe sets, in the texts of cloob_option_set, and where the value is from. */
+typedef struct cloob_preset_row {
+    const char *preset, *setting, *value, *source;
+} cloob_preset_row;
+CLOOB_API const cloob_preset *cloob_preset_table(int64_t *count);
+CLOOB_API const cloob_preset_row *cloob_preset_rows(int64_t *count);
+
+/* Sets a recipe's values; what it does not name is left alone. */
 CLOOB_API cloob_status cloob_train_preset(cloob_ctx *ctx, const char *name, cloob_train_options *o);
 
 typedef struct cloob_train_summary {

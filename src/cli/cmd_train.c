@@ -2,6 +2,7 @@
 #include <stdio.h>
 
 #include "cli/commands.h"
+#include "cli/json_out.h"
 #include "cli/train_opts.h"
 
 static cloob_train_options o;
@@ -12,6 +13,22 @@ static const opt_row rows[] = {
     OPT_END,
 };
 static const opt_set sets[] = { { cloob_train_option_table, &o }, OPT_SETS_END };
+
+static void print_json(const cloob_train_summary *s)
+{
+    json_out_open(NULL, '{');
+    json_out_text("run", s->run_dir);
+    json_out_text("checkpoint", s->checkpoint);
+    json_out_int("steps", s->steps);
+    json_out_number("loss", s->loss, 9);
+    json_out_number("seconds", s->seconds, 6);
+    json_out_number("pairs_per_s", s->pairs_per_s, 6);
+    json_out_int("skipped_steps", s->skipped_steps);
+    json_out_int("bad_samples", s->bad_samples);
+    json_out_number("wait_share", s->wait_share, 4);
+    json_out_number("other_share", s->other_share, 4);
+    json_out_close();
+}
 
 static int run(const command *self, int argc, char **argv)
 {
@@ -29,10 +46,7 @@ static int run(const command *self, int argc, char **argv)
     cloob_status status = cloob_train(ctx, &o, &s);
     if (status == CLOOB_OK && s.rank > 0) code = 0; /* rank 0 speaks for all */
     else if (status == CLOOB_OK && common.json)
-        printf("{\"run\":\"%s\",\"checkpoint\":\"%s\",\"steps\":%lld,\"loss\":%.9g,\"seconds\":%.3f,\"pairs_per_s\":%."
-               "3f,\"skipped_steps\":%lld,\"bad_samples\":%lld,\"wait_share\":%.4f,\"other_share\":%.4f}\n",
-               s.run_dir, s.checkpoint, (long long)s.steps, s.loss, s.seconds, s.pairs_per_s,
-               (long long)s.skipped_steps, (long long)s.bad_samples, s.wait_share, s.other_share);
+        print_json(&s);
     else if (status == CLOOB_OK) printf("%s\n", s.checkpoint);
     code = status == CLOOB_OK ? 0 : cli_fail(self, ctx, status);
     cloob_ctx_destroy(ctx);

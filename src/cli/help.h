@@ -16,4 +16,7 @@ int man_write_all(const char *folder);
 /* A script that completes commands, flags and their choices, for bash, zsh or fish. False: no such shell. */
 bool completion_write(FILE *out, const char *shell);
 
+/* The recipes of training as a page of Markdown. */
+void presets_write(FILE *out);
+
 #endif

@@ -1,6 +1,7 @@
 /* Whatever a file name or a message holds, what is printed is valid JSON. */
 #include "cli/json_out.h"
 
+#include <math.h>
 #include <stdio.h>
 
 /* Bytes of the well-formed sequence at c (overlong forms and surrogates are not), or 0. */
@@ -30,4 +31,68 @@ void json_out_string(const char *text)
         c += n ? n : 1;
     }
     putchar('"');
+}
+
+/* ---- structure ----------------------------------------------------------------------------------- */
+
+enum { DEEPEST = 16 };
+static char closing[DEEPEST];
+static bool filled[DEEPEST]; /* something stands there already */
+static int depth;
+
+static void begin_value(const char *key)
+{
+    if (depth > 0 && filled[depth - 1]) fputs(", ", stdout);
+    if (depth > 0) filled[depth - 1] = true;
+    if (!key) return;
+    json_out_string(key);
+    fputs(": ", stdout);
+}
+
+void json_out_open(const char *key, char bracket)
+{
+    begin_value(key);
+    putchar(bracket);
+    closing[depth] = bracket == '{' ? '}' : ']';
+    filled[depth++] = false;
+}
+
+void json_out_close(void)
+{
+    putchar(closing[--depth]);
+    if (depth == 0) putchar('\n');
+}
+
+void json_out_text(const char *key, const char *value)
+{
+    begin_value(key);
+    if (value) json_out_string(value);
+    else fputs("null", stdout);
+}
+
+void json_out_int(const char *key, int64_t value)
+{
+    begin_value(key);
+    printf("%lld", (long long)value);
+}
+
+void json_out_number(const char *key, double value, int digits)
+{
+    begin_value(key);
+    if (isfinite(value)) printf("%.*g", digits, value);
+    else fputs("null", stdout);
+}
+
+void json_out_bool(const char *key, bool value)
+{
+    begin_value(key);
+    fputs(value ? "true" : "false", stdout);
+}
+
+void json_out_null(const char *key) { json_out_text(key, NULL); }
+
+void json_out_raw(const char *key, const char *json)
+{
+    begin_value(key);
+    fputs(json ? json : "null", stdout);
 }

@@ -1,6 +1,27 @@
-/* Texts from files as JSON strings on stdout. */
+/* JSON on stdout: the one writer of all commands. Commas, quotes and line end are its business.
+ *
+ *     json_out_open(NULL, '{');
+ *     json_out_text("run", path);
+ *     json_out_open("classes", '[');
+ *     json_out_text(NULL, "dog");
+ *     json_out_close();
+ *     json_out_close();                     the outermost one ends the line
+ *
+ * A key is NULL inside a list. */
 #ifndef CLI_JSON_OUT_H
 #define CLI_JSON_OUT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+void json_out_open(const char *key, char bracket); /* '{' or '[' */
+void json_out_close(void);
+void json_out_text(const char *key, const char *value); /* NULL: null */
+void json_out_int(const char *key, int64_t value);
+void json_out_number(const char *key, double value, int digits); /* significant ones; NaN and infinity: null */
+void json_out_bool(const char *key, bool value);
+void json_out_null(const char *key);
+void json_out_raw(const char *key, const char *json); /* text that is JSON already; NULL: null */
 
 /* With its quotes; control characters are escaped, bytes that are not UTF-8 become U+FFFD. */
 void json_out_string(const char *text);

@@ -132,6 +132,10 @@ int main(int argc, char **argv)
         printf("cloob %s\n", cloob_version());
         return 0;
     }
+    if (argc == 3 && strcmp(argv[1], "help") == 0 && strcmp(argv[2], "--presets") == 0) {
+        presets_write(stdout);
+        return 0;
+    }
     if (argc == 4 && strcmp(argv[1], "help") == 0 && strncmp(argv[2], "--", 2) == 0) return write_out(argv[2], argv[3]);
     if (strcmp(argv[1], "help") == 0 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)
         return help(argc - 2, argv + 2);

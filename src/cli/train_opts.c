@@ -37,6 +37,8 @@ static cloob_status apply_preset(cloob_ctx *ctx, cloob_train_options *o, const c
     cloob_status status = cloob_train_preset(ctx, preset, o);
     for (int64_t i = 0; i < n && status == CLOOB_OK; i++)
         if (opt_given(table[i].name)) cloob_option_copy(&table[i], &typed, o);
+    if (opt_given("batch-size") && !opt_given("global-batch-size")) o->global_batch_size = 0;
+    if (opt_given("restart-cycles") && !opt_given("restart-epochs")) o->restart_epochs = 0;
     return status;
 }
 
@@ -44,6 +46,8 @@ int cli_train_fill(const command *self, cloob_ctx *ctx, const char *preset, cloo
 {
     cloob_status status = preset ? apply_preset(ctx, o, preset) : CLOOB_OK;
     if (status != CLOOB_OK) return cli_fail(self, ctx, status);
+    if (opt_given("batch-size") && o->global_batch_size > 0)
+        return cli_usage(self, "--batch-size is per device, --global-batch-size over all of them; give one of the two");
     if (opt_given("image-mean") != opt_given("image-std"))
         return cli_usage(self, "--image-mean and --image-std go together");
     o->should_stop = should_stop;

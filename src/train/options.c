@@ -46,25 +46,6 @@ void settings_fill(cloob_train_options *o)
     }
 }
 
-cloob_status cloob_train_preset(cloob_ctx *ctx, const char *name, cloob_train_options *o)
-{
-    bool cc = strcmp(name, "cc") == 0;
-    if (!cc && strcmp(name, "yfcc") != 0)
-        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "preset %s: choose cc or yfcc", name);
-    o->model = "RN50";
-    o->method = "cloob";
-    o->lr = cc ? 1e-3 : 5e-4;
-    o->wd = 0.1;
-    o->warmup = cc ? 20000 : 10000;
-    o->batch_size = cc ? 512 : 1024;
-    o->lr_scheduler = cc ? "cosine-restarts" : "cosine";
-    o->restart_cycles = cc ? 4 : 1; /* a cycle of 7 epochs, 28 in all, and three more */
-    o->epochs = cc ? 31 : 28;
-    o->init_inv_tau = 30;
-    o->scale_hopfield = cc ? 8 : 14.3;
-    return CLOOB_OK;
-}
-
 double run_save_interval(const char *text, bool *steps)
 {
     static const struct {
@@ -116,6 +97,8 @@ static cloob_status check_values(cloob_ctx *ctx, const cloob_train_options *o)
           "`name` must be a word without a slash; `logs` says where runs are kept" },
         { o->image_std[0] > 0 && (o->image_std[1] <= 0 || o->image_std[2] <= 0), "`image_std` must be above 0" },
         { o->image_std[0] <= 0 && (o->image_std[1] > 0 || o->image_std[2] > 0), "`image_std` must be above 0" },
+        { o->image_std[0] <= 0 && (o->image_mean[0] != 0 || o->image_mean[1] != 0 || o->image_mean[2] != 0),
+          "`image_mean` and `image_std` go together" },
     };
     return first_broken(ctx, rules, sizeof rules / sizeof *rules);
 }
@@ -136,6 +119,10 @@ static cloob_status check_together(cloob_ctx *ctx, const cloob_train_options *o)
         { o->epochs_cooldown > o->epochs, "`epochs_cooldown` is more than `epochs`" },
         { o->restart_cycles > 1 && strcmp(o->lr_scheduler, "cosine-restarts") != 0,
           "`restart_cycles` goes with `lr_scheduler` cosine-restarts" },
+        { o->restart_epochs > 0 && strcmp(o->lr_scheduler, "cosine-restarts") != 0,
+          "`restart_epochs` goes with `lr_scheduler` cosine-restarts" },
+        { o->restart_epochs > 0 && o->restart_cycles > 1,
+          "`restart_epochs` and `restart_cycles` say the same in two ways; give one of them" },
         { o->zeroshot_set && !o->zeroshot_prompts,
           "`zeroshot_set` names a set of `zeroshot_prompts`, which is not given" },
         { o->zeroshot_prompts && !o->zeroshot_data && !o->imagenet_val && !o->imagenet_v2,

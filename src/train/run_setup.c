@@ -8,6 +8,7 @@
 #include "core/checked.h"
 #include "core/file.h"
 #include "model/interchange.h"
+#include "model/positions.h"
 #include "infer/embed_data.h"
 #include "train/resume.h"
 #include "train/run.h"
@@ -195,6 +196,7 @@ static cloob_status open_loader(cloob_ctx *ctx, run *r)
     schedule_from_name(o->lr_scheduler, &r->sched.kind);
     r->sched.warmup = o->warmup;
     r->sched.cycles = o->restart_cycles;
+    r->sched.cycle = saturating_mul(o->restart_epochs, r->steps_per_epoch);
     r->sched.cooldown = saturating_mul(o->epochs_cooldown, r->steps_per_epoch);
     return CLOOB_OK;
 }
@@ -289,6 +291,8 @@ static cloob_status prepare_model(cloob_ctx *ctx, run *r)
 {
     CLOOB_TRY(read_given(ctx, r));
     CLOOB_TRY(open_tokenizer(ctx, r, r->has_given ? weights_get_meta(&r->given, "tokenizer") : NULL));
+    if (r->has_given && !r->o->resume && r->o->force_image_size > 0)
+        CLOOB_TRY(weights_resize_images(ctx, &r->given, r->o->force_image_size));
     CLOOB_TRY(configure_model(ctx, r, r->has_given ? &r->given.config : NULL));
     return set_step_options(ctx, r);
 }
@@ -341,13 +345,31 @@ static cloob_status open_device(cloob_ctx *ctx, run *r)
     return device_open(ctx, gpu && comm_size(r->c) > 1 ? name : wanted, &r->dev);
 }
 
+/* A global batch is divided over the ranks and their micro-batches. */
+static cloob_status divide_batch(cloob_ctx *ctx, run *r)
+{
+    int64_t all = r->options.global_batch_size, accum = r->options.accum_freq, ranks = comm_size(r->c);
+    if (all == 0) return CLOOB_OK;
+    if (all % (ranks * accum) != 0)
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
+                        "`global_batch_size` %lld cannot be divided by %lld ranks x %lld micro-batches; take a multiple of "
+                        "%lld, or another number of ranks",
+                        (long long)all, (long long)ranks, (long long)accum, (long long)(ranks * accum));
+    r->options.batch_size = all / (ranks * accum);
+    return CLOOB_OK;
+}
+
 static void describe(cloob_ctx *ctx, run *r)
 {
     step_memory m = step_memory_of(r->s);
     const double MiB = 1048576.0;
-    journal_line(ctx, r->log, "%s, %s, %s on %s%s, batch %lld x %lld x %d ranks", r->so.model.name, r->o->method,
-                 r->so.compute == CLOOB_F32 ? "fp32" : "bf16", r->dev->name, "", (long long)r->o->batch_size,
-                 (long long)r->o->accum_freq, comm_size(r->c));
+    int64_t each = r->o->batch_size * r->o->accum_freq;
+    char parts[64] = "";
+    if (r->o->accum_freq > 1)
+        snprintf(parts, sizeof parts, " (in %lld micro-batches)", (long long)r->o->accum_freq);
+    journal_line(ctx, r->log, "%s, %s, %s on %s, batch %lld = %d x %lld%s", r->so.model.name, r->o->method,
+                 r->so.compute == CLOOB_F32 ? "fp32" : "bf16", r->dev->name, (long long)(each * comm_size(r->c)),
+                 comm_size(r->c), (long long)each, parts);
     journal_line(ctx, r->log,
                  "%.1f M parameters; planned peak %.0f of %.0f MiB free: parameters %.0f, optimizer %.0f, image tower "
                  "%.0f, text tower %.0f, objective %.0f, validation %.0f",
@@ -377,6 +399,7 @@ cloob_status run_open(cloob_ctx *ctx, run *r, const cloob_train_options *o)
     step_options_init(&r->so);
     CLOOB_TRY(run_check_options(ctx, r->o));
     CLOOB_TRY(open_device(ctx, r));
+    CLOOB_TRY(comm_agree(ctx, r->c, divide_batch(ctx, r)));
     /* A rank that fails between two of these tells the others, which would wait for it forever. */
     CLOOB_TRY(comm_agree(ctx, r->c, open_data(ctx, r)));
     CLOOB_TRY(comm_agree(ctx, r->c, prepare_model(ctx, r)));

@@ -1,0 +1,75 @@
+/* Bicubic resizing of a grid of rows. */
+#include "model/positions.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Keys' cubic with a = -1/2, as Pillow and PyTorch's antialiased bicubic have it. */
+static double cubic(double x)
+{
+    const double a = -0.5;
+    x = fabs(x);
+    if (x < 1) return ((a + 2) * x - (a + 3)) * x * x + 1;
+    if (x < 2) return a * (((x - 5) * x + 8) * x - 4);
+    return 0;
+}
+
+/* weight (to, from): how much of each old place goes into each new one; rows sum to 1. */
+static void axis_weights(int64_t from, int64_t to, double *weight)
+{
+    double scale = (double)from / (double)to, stretch = scale > 1 ? scale : 1;
+    for (int64_t i = 0; i < to; i++) {
+        double centre = ((double)i + 0.5) * scale, sum = 0;
+        for (int64_t j = 0; j < from; j++) sum += weight[i * from + j] = cubic(((double)j + 0.5 - centre) / stretch);
+        for (int64_t j = 0; j < from; j++) weight[i * from + j] /= sum;
+    }
+}
+
+/* in (from, from, d) to out (to, to, d). */
+static void resize_grid(const float *in, int64_t from, float *out, int64_t to, int64_t d, const double *weight)
+{
+    for (int64_t y = 0; y < to; y++)
+        for (int64_t x = 0; x < to; x++)
+            for (int64_t k = 0; k < d; k++) {
+                double sum = 0;
+                for (int64_t i = 0; i < from; i++)
+                    for (int64_t j = 0; j < from; j++)
+                        sum += weight[y * from + i] * weight[x * from + j] * (double)in[(i * from + j) * d + k];
+                out[(y * to + x) * d + k] = (float)sum;
+            }
+}
+
+static cloob_status resize_tensor(cloob_ctx *ctx, weights *w, tensor *t, int64_t from, int64_t to)
+{
+    int64_t d = t->dim[1];
+    float *old = malloc((size_t)((from * from + 1) * d) * sizeof *old);
+    double *weight = malloc((size_t)(from * to) * sizeof *weight);
+    float *out = arena_push(&w->a, (size_t)((to * to + 1) * d) * sizeof *out);
+    cloob_status status = old && weight && out ? CLOOB_OK : ctx_no_memory(ctx, (size_t)(to * to * d) * 4, "positions");
+    if (status == CLOOB_OK && !dtype_convert(CLOOB_F32, old, t->dtype, t->data, (from * from + 1) * d))
+        status = ctx_fail(ctx, CLOOB_ERR_FORMAT, "positional embeddings of a type that cannot be read");
+    if (status == CLOOB_OK) {
+        axis_weights(from, to, weight);
+        memcpy(out, old, (size_t)d * sizeof *out);
+        resize_grid(old + d, from, out + d, to, d, weight);
+        t->dtype = CLOOB_F32, t->data = out, t->dim[0] = to * to + 1;
+    }
+    free(old);
+    free(weight);
+    return status;
+}
+
+cloob_status weights_resize_images(cloob_ctx *ctx, weights *w, int64_t image_size)
+{
+    bool vit = w->config.family == MODEL_VIT;
+    int64_t cell = vit ? w->config.patch : 32, from = w->config.image_size / cell, to = image_size / cell;
+    const char *name = vit ? "visual.positional_embedding" : "visual.attnpool.positional_embedding";
+    model_config asked = w->config;
+    asked.image_size = image_size;
+    CLOOB_TRY(model_config_check(ctx, &asked));
+    for (int64_t i = 0; i < w->count && from != to; i++)
+        if (strcmp(w->entry[i].name, name) == 0) CLOOB_TRY(resize_tensor(ctx, w, &w->entry[i].t, from, to));
+    w->config.image_size = image_size;
+    return CLOOB_OK;
+}

@@ -1,0 +1,64 @@
+/* Recipes out of their table. */
+#include <string.h>
+
+#include "core/ctx.h"
+#include "core/sbuf.h"
+#include "cloob/train.h"
+
+static const cloob_preset presets[] = {
+#define PRESET(name, like, help) { #name, like, help },
+#define SET(preset, setting, value, source)
+#include "train/presets.def"
+};
+
+static const cloob_preset_row rows[] = {
+#define PRESET(name, like, help)
+#define SET(preset, setting, value, source) { #preset, #setting, value, source },
+#include "train/presets.def"
+};
+
+const cloob_preset *cloob_preset_table(int64_t *count)
+{
+    *count = sizeof presets / sizeof *presets;
+    return presets;
+}
+
+const cloob_preset_row *cloob_preset_rows(int64_t *count)
+{
+    *count = sizeof rows / sizeof *rows;
+    return rows;
+}
+
+static const cloob_preset *find(const char *name)
+{
+    for (size_t i = 0; i < sizeof presets / sizeof *presets; i++)
+        if (strcmp(presets[i].name, name) == 0) return &presets[i];
+    return NULL;
+}
+
+static cloob_status refuse(cloob_ctx *ctx, const char *name)
+{
+    sbuf names = { 0 };
+    size_t n = sizeof presets / sizeof *presets;
+    for (size_t i = 0; i < n; i++)
+        sbuf_printf(&names, "%s%s", i == 0 ? "" : i + 1 == n ? " or " : ", ", presets[i].name);
+    ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "preset %s: choose %s", name, names.data ? names.data : "another");
+    sbuf_release(&names);
+    return CLOOB_ERR_ARGUMENT;
+}
+
+cloob_status cloob_train_preset(cloob_ctx *ctx, const char *name, cloob_train_options *o)
+{
+    const cloob_preset *p = find(name);
+    int64_t n;
+    const cloob_option *table = cloob_train_option_table(&n);
+    if (!p) return refuse(ctx, name);
+    if (p->like) CLOOB_TRY(cloob_train_preset(ctx, p->like, o));
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        if (strcmp(rows[i].preset, name) != 0) continue;
+        const cloob_option *option = cloob_option_find(table, n, rows[i].setting);
+        if (!option || !cloob_option_set(option, o, rows[i].value))
+            return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "preset %s: %s cannot be %s", name, rows[i].setting, rows[i].value);
+    }
+    return CLOOB_OK;
+}
