@@ -32,6 +32,7 @@ typedef struct cloob_model_options {
     const char *config;    /* a model's name or .json for weights whose shapes do not tell all; NULL: none */
     bool invariant;        /* true: a row has the same bytes alone or in any batch */
     int64_t batch;         /* rows worked out at a time where not invariant; 32 */
+    int64_t max_pixels;    /* larger images are refused; 0: no limit; CLOOB_DEFAULT_MAX_PIXELS */
 } cloob_model_options;
 
 CLOOB_API void cloob_model_options_init(cloob_model_options *o);

@@ -14,6 +14,7 @@
 #define CLOOB_TRAINER_H
 
 #include "cloob/objective.h"
+#include "cloob/options.h"
 #include "cloob/tokenizer.h"
 #include "cloob/types.h"
 
@@ -28,8 +29,8 @@ typedef struct cloob_trainer_options {
                                        * model's size of vocabulary, and nothing stored */
     int64_t batch;                    /* pairs of a step; 64 */
     cloob_method method;
-    double inv_tau, scale_hopfield; /* 30, 8 */
-    double beta1, beta2, eps, wd;   /* AdamW: .9, .999, 1e-8, .1 */
+    double inv_tau, scale_hopfield; /* the defaults of options.h */
+    double beta1, beta2, eps, wd;   /* AdamW: .9, .999, 1e-8, CLOOB_DEFAULT_WD */
     double grad_clip_norm;          /* 0: none */
     uint64_t seed;                  /* of the initial weights */
 } cloob_trainer_options;

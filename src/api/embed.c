@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "api/embed_source.h"
+#include "cloob/options.h"
 
 static void free_list(char **list, int64_t n)
 {
@@ -20,7 +21,7 @@ void cloob_embedded_release(cloob_embedded *e)
 
 void cloob_embed_job_init(cloob_embed_job *job)
 {
-    *job = (cloob_embed_job){ .what = CLOOB_UNIT, .workers = 2, .beta = 8 };
+    *job = (cloob_embed_job){ .what = CLOOB_UNIT, .workers = 2, .beta = CLOOB_DEFAULT_SCALE_HOPFIELD };
 }
 
 static void *room(cloob_ctx *ctx, int64_t n, size_t each, cloob_status *status)

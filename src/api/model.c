@@ -7,7 +7,10 @@
 
 #include "api/model_handle.h"
 
-void cloob_model_options_init(cloob_model_options *o) { *o = (cloob_model_options){ .invariant = true, .batch = 32 }; }
+void cloob_model_options_init(cloob_model_options *o)
+{
+    *o = (cloob_model_options){ .invariant = true, .batch = 32, .max_pixels = CLOOB_DEFAULT_MAX_PIXELS };
+}
 
 static cloob_status parse_precision(cloob_ctx *ctx, const char *name, cloob_dtype *out)
 {
@@ -28,6 +31,7 @@ cloob_status cloob_model_open(cloob_ctx *ctx, const char *path, const cloob_mode
     *out = NULL;
     model_open_options_init(&inner);
     inner.device = o->device, inner.vocab = o->vocab, inner.config = o->config;
+    inner.max_pixels = o->max_pixels;
     inner.encode.invariant = o->invariant;
     inner.encode.batch = o->batch;
     CLOOB_TRY(parse_precision(ctx, o->precision, &inner.encode.compute));

@@ -20,12 +20,12 @@ void cloob_trainer_options_init(cloob_trainer_options *o)
     *o = (cloob_trainer_options){ .model = "tiny",
                                   .batch = 64,
                                   .method = CLOOB_METHOD_CLOOB,
-                                  .inv_tau = 30,
-                                  .scale_hopfield = 8,
+                                  .inv_tau = CLOOB_DEFAULT_INV_TAU,
+                                  .scale_hopfield = CLOOB_DEFAULT_SCALE_HOPFIELD,
                                   .beta1 = 0.9,
                                   .beta2 = 0.999,
                                   .eps = 1e-8,
-                                  .wd = 0.1 };
+                                  .wd = CLOOB_DEFAULT_WD };
 }
 
 static cloob_status configure(cloob_ctx *ctx, const cloob_trainer_options *o, cloob_trainer *t)

@@ -7,6 +7,7 @@
 
 #include "api/model_handle.h"
 #include "cloob/hopfield.h"
+#include "cloob/options.h"
 #include "infer/class_match.h"
 #include "infer/zeroshot_run.h"
 #include "tensor/cpu/gemm.h"
@@ -17,8 +18,6 @@ struct cloob_classifier {
     zeroshot z;
     double inv_tau;
 };
-
-static const double DEFAULT_INV_TAU = 30; /* the paper's, for weights that do not say */
 
 static cloob_status make_set(cloob_ctx *ctx, arena *a, const char *const *label, int64_t labels,
                              const char *const *templates, int64_t template_count, prompt_set *set)
@@ -51,7 +50,7 @@ cloob_status cloob_classifier_create(cloob_ctx *ctx, cloob_model *handle, const 
     if (labels < 2) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%lld labels: give two or more", (long long)labels);
     cloob_classifier *c = calloc(1, sizeof *c);
     if (!c) return ctx_no_memory(ctx, sizeof *c, "a classifier");
-    c->inv_tau = m->inv_tau > 0 ? m->inv_tau : DEFAULT_INV_TAU;
+    c->inv_tau = m->inv_tau > 0 ? m->inv_tau : CLOOB_DEFAULT_INV_TAU;
     cloob_status status = make_set(ctx, &a, label, labels, templates, template_count, &set);
     if (status == CLOOB_OK) status = zeroshot_weights(ctx, m->enc, m->tok, &set, &o, &c->z);
     if (status == CLOOB_OK) *out = c;
@@ -94,7 +93,7 @@ cloob_status cloob_classify(cloob_ctx *ctx, const cloob_classifier *c, const flo
 
 void cloob_zeroshot_options_init(cloob_zeroshot_options *o)
 {
-    *o = (cloob_zeroshot_options){ .workers = 2, .beta = 8 };
+    *o = (cloob_zeroshot_options){ .workers = 2, .beta = CLOOB_DEFAULT_SCALE_HOPFIELD };
 }
 
 void cloob_zeroshot_release(cloob_zeroshot_result *r)

@@ -27,6 +27,7 @@ static const opt_row rows[] = {
     { "lambda", OPT_DOUBLE, &o.lambda, "1", "X", "L2 strength of the probes of --world", OPT_POSITIVE },
     OPT_END,
 };
+static const opt_set sets[] = { { cloob_data_option_table, &o.model.how }, OPT_SETS_END };
 
 static cloob_status analyze(cloob_ctx *ctx, const char *path, cloob_analysis *out)
 {
@@ -170,6 +171,7 @@ const command cmd_analyze = {
     .run = run,
     .help = "uniformity, effective eigenvalues and similarity distributions of stored embeddings",
     .options = rows,
+    .sets = sets,
     .uses = USES_PRECISION,
     .usage = "--input E.safetensors [--out DIR] [--reference E0.safetensors] | --checkpoint M --world DIR",
     .details =

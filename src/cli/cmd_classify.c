@@ -23,6 +23,7 @@ static const opt_row rows[] = {
     { "top", OPT_INT, &o.top, "5", "N", "labels to show per image", OPT_POSITIVE },
     OPT_END
 };
+static const opt_set sets[] = { { cloob_data_option_table, &o.model.how }, OPT_SETS_END };
 
 /* ---- words --------------------------------------------------------------------------------------- */
 
@@ -175,6 +176,7 @@ const command cmd_classify = {
     .run = run,
     .help = "say which of some words fits an image",
     .options = rows,
+    .sets = sets,
     .uses = USES_PRECISION,
     .usage = "--checkpoint M --labels \"a,b,c\"|--labels-file F [--templates F] IMAGE...",
     .details =

@@ -8,7 +8,6 @@
 
 static struct {
     cli_model model;
-    cloob_data_options how;
     const char *out, *texts, *data, *tensors, *features, *retrieve, *retrieve_from;
     opt_list images;
     bool raw;
@@ -35,7 +34,7 @@ static const opt_row rows[] = {
     CLI_INVARIANT_ROWS(o.model),
     OPT_END
 };
-static const opt_set sets[] = { { cloob_data_option_table, &o.how }, OPT_SETS_END };
+static const opt_set sets[] = { { cloob_data_option_table, &o.model.how }, OPT_SETS_END };
 
 static cloob_output wanted(void)
 {
@@ -47,7 +46,9 @@ static double hopfield_scale(const cloob_model *m)
 {
     cloob_model_facts facts;
     cloob_model_get_facts(m, &facts);
-    return opt_given("scale-hopfield") ? o.scale : facts.scale_hopfield > 0 ? facts.scale_hopfield : 8;
+    return opt_given("scale-hopfield") ? o.scale
+           : facts.scale_hopfield > 0  ? facts.scale_hopfield
+                                       : CLOOB_DEFAULT_SCALE_HOPFIELD;
 }
 
 static cloob_status embed(cloob_ctx *ctx, cloob_model *m, const cloob_data_options *d, cloob_embedded *e)
@@ -102,7 +103,7 @@ static int run(const command *self, int argc, char **argv)
         return cli_usage(self, "--retrieve works on embeddings after the projection");
     cloob_ctx *ctx = cli_context();
     cloob_status status = cli_model_open(ctx, &o.model, true, &m);
-    if (status == CLOOB_OK) status = embed(ctx, m, cli_data_ready(&o.how), &e);
+    if (status == CLOOB_OK) status = embed(ctx, m, cli_data_ready(&o.model.how), &e);
     if (status == CLOOB_OK) print(&e);
     code = status == CLOOB_OK ? 0 : cli_fail(self, ctx, status);
     cloob_embedded_release(&e);

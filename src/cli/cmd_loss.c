@@ -13,8 +13,9 @@ static const opt_row rows[] = {
     { "input", OPT_STRING, &o.input, NULL, "FILE",
       "safetensors with x, y (or image, text) (N, d) of unit rows; U, V: stored patterns", OPT_REQUIRED },
     { "method", OPT_STRING, &o.method, "cloob", "cloob|clip|infoloob|infonce-hopfield", "which objective", 0 },
-    { "init-inv-tau", OPT_DOUBLE, &o.inv_tau, "30", "T", "inverse temperature", 0 },
-    { "scale-hopfield", OPT_DOUBLE, &o.scale, "8", "B", "beta of the Hopfield networks", 0 },
+    { "init-inv-tau", OPT_DOUBLE, &o.inv_tau, CLOOB_TEXT(CLOOB_DEFAULT_INV_TAU), "T", "inverse temperature", 0 },
+    { "scale-hopfield", OPT_DOUBLE, &o.scale, CLOOB_TEXT(CLOOB_DEFAULT_SCALE_HOPFIELD), "B",
+      "beta of the Hopfield networks", 0 },
     { "grad", OPT_STRING, &o.grad, NULL, "FILE", "write the gradients dx, dy (and dU, dV) here", 0 },
     OPT_END
 };

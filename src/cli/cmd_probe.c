@@ -10,7 +10,6 @@
 
 static struct {
     cli_model model;
-    cloob_data_options how;
     const char *train, *val, *test, *lambda, *refit, *out, *data;
     int64_t iterations;
     double tolerance;
@@ -33,7 +32,7 @@ static const opt_row rows[] = {
     CLI_INVARIANT_ROWS(o.model),
     OPT_END,
 };
-static const opt_set sets[] = { { cloob_data_option_table, &o.how }, OPT_SETS_END };
+static const opt_set sets[] = { { cloob_data_option_table, &o.model.how }, OPT_SETS_END };
 
 typedef struct input {
     cloob_embeddings *file;
@@ -198,8 +197,8 @@ static int run(const command *self, int argc, char **argv)
     cloob_ctx *ctx = cli_context();
     input in[3] = { 0 };
     const char *problem = NULL;
-    cloob_status status =
-        o.data ? embed_parts(ctx, cli_data_ready(&o.how), in, &problem) : open_input(ctx, o.train, "train", &in[0]);
+    cloob_status status = o.data ? embed_parts(ctx, cli_data_ready(&o.model.how), in, &problem)
+                                 : open_input(ctx, o.train, "train", &in[0]);
     if (status == CLOOB_OK && o.val) status = open_input(ctx, o.val, "val", &in[1]);
     if (status == CLOOB_OK && o.test) status = open_input(ctx, o.test, "test", &in[2]);
     if (status == CLOOB_OK && !problem) status = work(ctx, &p, in);

@@ -25,6 +25,7 @@ static const opt_row rows[] = {
     { "html", OPT_STRING, &o.html, NULL, "FILE", "query: write the results as a page with thumbnails", 0 },
     OPT_END
 };
+static const opt_set sets[] = { { cloob_data_option_table, &o.model.how }, OPT_SETS_END };
 
 /* A folder stands for the index inside it. The caller frees. */
 static char *index_path(const char *path)
@@ -152,6 +153,7 @@ const command cmd_search = {
     .run = run,
     .help = "find images of a folder by words",
     .options = rows,
+    .sets = sets,
     .uses = USES_PRECISION,
     .usage = "index FOLDER --checkpoint M [--out INDEX] | query \"words\" --index INDEX [--html sheet.html] [--n N]",
     .details =

@@ -9,7 +9,6 @@
 
 static struct {
     cli_model model;
-    cloob_data_options how;
     opt_list data;
     const char *prompts, *set, *retrieve, *retrieve_from;
     double scale;
@@ -34,7 +33,7 @@ static const opt_row rows[] = {
     { "batch", OPT_INT, &o.model.batch, "32", "N", "images worked out at a time", OPT_POSITIVE },
     OPT_END
 };
-static const opt_set sets[] = { { cloob_data_option_table, &o.how }, OPT_SETS_END };
+static const opt_set sets[] = { { cloob_data_option_table, &o.model.how }, OPT_SETS_END };
 
 /* ---- what the run needs -------------------------------------------------------------------------- */
 
@@ -61,7 +60,9 @@ static cloob_status open_memory(session *s)
     cloob_model_get_facts(s->model, &f);
     s->z.stored_columns = m.columns;
     s->z.stored = s->stored, s->z.stored_rows = m.rows;
-    s->z.beta = opt_given("scale-hopfield") ? o.scale : f.scale_hopfield > 0 ? f.scale_hopfield : 8;
+    s->z.beta = opt_given("scale-hopfield") ? o.scale
+                : f.scale_hopfield > 0      ? f.scale_hopfield
+                                            : CLOOB_DEFAULT_SCALE_HOPFIELD;
     return CLOOB_OK;
 }
 
@@ -113,7 +114,7 @@ static cloob_status run_source(session *s, const char *source, cloob_zeroshot_re
 {
     cloob_dataset *d;
     cloob_status status = choose_set(s, source);
-    if (status == CLOOB_OK) status = cloob_dataset_open(s->ctx, source, cli_data_ready(&o.how), &d);
+    if (status == CLOOB_OK) status = cloob_dataset_open(s->ctx, source, cli_data_ready(&o.model.how), &d);
     if (status != CLOOB_OK) return status;
     status = cloob_zeroshot(s->ctx, s->model, d, &s->z, r);
     cloob_dataset_close(d);

@@ -39,7 +39,7 @@ static void put_preset(FILE *out, const cloob_preset *p)
     fprintf(out, "\n## %s\n\n%s%s.", p->name, strncmp(p->help, "the", 3) == 0 ? "T" : "",
             p->help + (strncmp(p->help, "the", 3) == 0));
     if (p->like) fprintf(out, " Begins with `%s`.", p->like);
-    fprintf(out, "\n\n| the paper | the preset sets |\n|---|---|\n");
+    fprintf(out, "\n\n| source | the preset sets |\n|---|---|\n");
     for (int64_t i = 0; i < n; i++) {
         const cloob_preset_row *row = row_of(p, option[i].name);
         if (!row) continue;
@@ -54,14 +54,20 @@ void presets_write(FILE *out)
     int64_t n;
     const cloob_preset *p = cloob_preset_table(&n);
     fputs("# Presets\n\n"
-          "`cloob train --preset NAME` sets what the tables below list; flags that are given win. `cloob help --presets` prints\n"
+          "`cloob train --preset NAME` sets what the tables below list; flags that are given win. `cloob help "
+          "--presets` prints\n"
           "this page out of the program's table.\n\n"
-          "A preset names the batch of all ranks together: `mpirun -np 4 cloob train --preset cc` trains with 512 pairs a step,\n"
-          "128 on each rank, and its log says `batch 512 = 4 x 128`. `--batch-size` instead is per rank. A cycle of the learning\n"
+          "A preset names the batch of all ranks together: `mpirun -np 4 cloob train --preset cc` trains with 512 "
+          "pairs a step,\n"
+          "128 on each rank, and its log says `batch 512 = 4 x 128`. `--batch-size` instead is per rank. A cycle of "
+          "the learning\n"
           "rate lasts 7 epochs from the end of the warm-up on, however many epochs there are.\n\n"
-          "What the paper does not give in numbers stays at the option's default (`cloob help train`): AdamW's beta1 0.9, beta2\n"
-          "0.999 and eps 1e-8 for ResNets, crops of 90 to 100 % of the area, images of the model's own size. The paper chose its\n"
-          "settings on about 15,000 held-out pairs of Conceptual Captions. Rows that say OpenCLIP are that program's published\n"
+          "What the paper does not give in numbers stays at the option's default (`cloob help train`): AdamW's beta1 "
+          "0.9, beta2\n"
+          "0.999 and eps 1e-8 for ResNets, crops of 90 to 100 % of the area, images of the model's own size. The paper "
+          "chose its\n"
+          "settings on about 15,000 held-out pairs of Conceptual Captions. Rows that say OpenCLIP are that program's "
+          "published\n"
           "settings, which the paper took over for CLIP.\n",
           out);
     for (int64_t i = 0; i < n; i++) put_preset(out, &p[i]);

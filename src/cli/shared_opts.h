@@ -2,7 +2,8 @@
  *
  *     static const opt_set sets[] = { { cloob_data_option_table, &o.how }, OPT_SETS_END };
  *
- * beside the command's rows, and read o.how, a cloob_data_options, after cli_data_ready. */
+ * beside the command's rows, and read o.how, a cloob_data_options, after cli_data_ready. A command with a model has them as
+ * model.how: images that are named one by one have the same limits. */
 #ifndef CLI_SHARED_OPTS_H
 #define CLI_SHARED_OPTS_H
 
@@ -15,6 +16,7 @@ typedef struct cli_model {
     const char *checkpoint, *vocab, *config;
     bool no_invariant;
     int64_t batch;
+    cloob_data_options how; /* where a set of options goes: { cloob_data_option_table, &model.how } */
 } cli_model;
 
 /* required: OPT_REQUIRED, or 0 where a command can do without a model. */

@@ -11,7 +11,7 @@
 
 void model_open_options_init(model_open_options *o)
 {
-    *o = (model_open_options){ 0 };
+    *o = (model_open_options){ .max_pixels = IMAGE_MAX_PIXELS };
     encoder_options_init(&o->encode);
 }
 
@@ -79,6 +79,7 @@ static cloob_status load(cloob_ctx *ctx, model *m, const char *path, const model
         status = open_tokenizer(ctx, m, &w, o->vocab);
         transform_options_init(&m->view, w.config.image_size);
         m->view.mode = (resize_mode)w.config.resize;
+        m->limits = (image_limits){ o->max_pixels, 8 };
         if (status == CLOOB_OK) status = encoder_create(ctx, &w, m->dev, &o->encode, &m->enc);
         weights_release(&w);
     }
@@ -152,7 +153,7 @@ static cloob_status view_one(cloob_ctx *ctx, const view_job *j, view_scratch *s,
 {
     file_bytes bytes;
     CLOOB_TRY(file_read(ctx, j->path[i], FILE_TEXT_LIMIT, &bytes));
-    cloob_status status = view_eval_bytes(ctx, s, bytes.data, bytes.size, j->path[i], NULL, &j->m->view, rgb);
+    cloob_status status = view_eval_bytes(ctx, s, bytes.data, bytes.size, j->path[i], &j->m->limits, &j->m->view, rgb);
     file_bytes_release(&bytes);
     return status;
 }

@@ -18,6 +18,7 @@ typedef struct model_open_options {
     const char *device; /* as device_open takes it; NULL: auto */
     const char *vocab;  /* a merges file; NULL: the one stored with the weights */
     const char *config; /* a model's name or JSON for files that do not say; NULL: none */
+    int64_t max_pixels; /* larger images are refused; 0: no limit */
     encoder_options encode;
 } model_open_options;
 
@@ -28,6 +29,7 @@ typedef struct model {
     device *dev;
     tokenizer *tok; /* NULL when the file has none and no vocabulary was given */
     transform_options view;
+    image_limits limits;
     int64_t parameters;
     double inv_tau, scale_hopfield;                      /* 0: unknown */
     int64_t epoch;                                       /* -1: unknown */

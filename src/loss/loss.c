@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cloob/options.h"
 #include "loss/impl.h"
 #include "tensor/tensor.h"
 
@@ -39,7 +40,11 @@ bool loss_method_from_name(const char *name, loss_method *out)
 
 void loss_options_init(loss_options *o)
 {
-    *o = (loss_options){ .method = LOSS_CLOOB, .backend = LOSS_CPU, .inv_tau = 30, .beta = 8, .gradients = true };
+    *o = (loss_options){ .method = LOSS_CLOOB,
+                         .backend = LOSS_CPU,
+                         .inv_tau = CLOOB_DEFAULT_INV_TAU,
+                         .beta = CLOOB_DEFAULT_SCALE_HOPFIELD,
+                         .gradients = true };
 }
 
 /* ---- learnable scales ---- */

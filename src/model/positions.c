@@ -42,18 +42,18 @@ static void resize_grid(const float *in, int64_t from, float *out, int64_t to, i
 
 static cloob_status resize_tensor(cloob_ctx *ctx, weights *w, tensor *t, int64_t from, int64_t to)
 {
-    int64_t d = t->dim[1];
-    float *old = malloc((size_t)((from * from + 1) * d) * sizeof *old);
+    int64_t d = t->dim[1], rows = t->dim[0], first = rows - from * from; /* class tokens, which have no place */
+    float *old = malloc((size_t)(rows * d) * sizeof *old);
     double *weight = malloc((size_t)(from * to) * sizeof *weight);
-    float *out = arena_push(&w->a, (size_t)((to * to + 1) * d) * sizeof *out);
+    float *out = arena_push(&w->a, (size_t)((to * to + first) * d) * sizeof *out);
     cloob_status status = old && weight && out ? CLOOB_OK : ctx_no_memory(ctx, (size_t)(to * to * d) * 4, "positions");
-    if (status == CLOOB_OK && !dtype_convert(CLOOB_F32, old, t->dtype, t->data, (from * from + 1) * d))
+    if (status == CLOOB_OK && !dtype_convert(CLOOB_F32, old, t->dtype, t->data, rows * d))
         status = ctx_fail(ctx, CLOOB_ERR_FORMAT, "positional embeddings of a type that cannot be read");
     if (status == CLOOB_OK) {
         axis_weights(from, to, weight);
-        memcpy(out, old, (size_t)d * sizeof *out);
-        resize_grid(old + d, from, out + d, to, d, weight);
-        t->dtype = CLOOB_F32, t->data = out, t->dim[0] = to * to + 1;
+        memcpy(out, old, (size_t)(first * d) * sizeof *out);
+        resize_grid(old + first * d, from, out + first * d, to, d, weight);
+        t->dtype = CLOOB_F32, t->data = out, t->dim[0] = to * to + first;
     }
     free(old);
     free(weight);

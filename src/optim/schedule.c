@@ -29,7 +29,7 @@ double schedule_scale(const schedule *s, int64_t step)
     double t = (double)(step - s->warmup) / (double)span;
     switch (s->kind) {
     case SCHEDULE_COSINE: return half_cosine(t);
-    case SCHEDULE_COSINE_RESTARTS: 
+    case SCHEDULE_COSINE_RESTARTS:
         if (t >= 1) return 0;
         if (s->cycle > 0) return half_cosine((double)((step - s->warmup) % s->cycle) / (double)s->cycle);
         return half_cosine(fmod((double)s->cycles * t, 1.0));

@@ -58,7 +58,8 @@ cloob_status cloob_train_preset(cloob_ctx *ctx, const char *name, cloob_train_op
         if (strcmp(rows[i].preset, name) != 0) continue;
         const cloob_option *option = cloob_option_find(table, n, rows[i].setting);
         if (!option || !cloob_option_set(option, o, rows[i].value))
-            return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "preset %s: %s cannot be %s", name, rows[i].setting, rows[i].value);
+            return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "preset %s: %s cannot be %s", name, rows[i].setting,
+                            rows[i].value);
     }
     return CLOOB_OK;
 }

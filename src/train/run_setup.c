@@ -351,10 +351,11 @@ static cloob_status divide_batch(cloob_ctx *ctx, run *r)
     int64_t all = r->options.global_batch_size, accum = r->options.accum_freq, ranks = comm_size(r->c);
     if (all == 0) return CLOOB_OK;
     if (all % (ranks * accum) != 0)
-        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
-                        "`global_batch_size` %lld cannot be divided by %lld ranks x %lld micro-batches; take a multiple of "
-                        "%lld, or another number of ranks",
-                        (long long)all, (long long)ranks, (long long)accum, (long long)(ranks * accum));
+        return ctx_fail(
+            ctx, CLOOB_ERR_ARGUMENT,
+            "`global_batch_size` %lld cannot be divided by %lld ranks x %lld micro-batches; take a multiple of "
+            "%lld, or another number of ranks",
+            (long long)all, (long long)ranks, (long long)accum, (long long)(ranks * accum));
     r->options.batch_size = all / (ranks * accum);
     return CLOOB_OK;
 }
@@ -365,8 +366,7 @@ static void describe(cloob_ctx *ctx, run *r)
     const double MiB = 1048576.0;
     int64_t each = r->o->batch_size * r->o->accum_freq;
     char parts[64] = "";
-    if (r->o->accum_freq > 1)
-        snprintf(parts, sizeof parts, " (in %lld micro-batches)", (long long)r->o->accum_freq);
+    if (r->o->accum_freq > 1) snprintf(parts, sizeof parts, " (in %lld micro-batches)", (long long)r->o->accum_freq);
     journal_line(ctx, r->log, "%s, %s, %s on %s, batch %lld = %d x %lld%s", r->so.model.name, r->o->method,
                  r->so.compute == CLOOB_F32 ? "fp32" : "bf16", r->dev->name, (long long)(each * comm_size(r->c)),
                  comm_size(r->c), (long long)each, parts);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cloob/options.h"
 #include "tensor/async_copy.h"
 
 void step_options_init(step_options *o)
@@ -15,12 +16,12 @@ void step_options_init(step_options *o)
                          .grad = { .recompute = true }, /* a few percent of time for a fifth of the memory */
                          .method = LOSS_CLOOB,
                          .memory = "batch",
-                         .inv_tau = 30,
-                         .beta = 8,
+                         .inv_tau = CLOOB_DEFAULT_INV_TAU,
+                         .beta = CLOOB_DEFAULT_SCALE_HOPFIELD,
                          .beta1 = 0.9,
                          .beta2 = 0.999,
                          .eps = 1e-8,
-                         .wd = 0.1 };
+                         .wd = CLOOB_DEFAULT_WD };
 }
 
 /* ---- creation ------------------------------------------------------------------------------------ */

@@ -58,6 +58,21 @@ static void restarts_begin_anew(void)
     CHECK_NEAR(schedule_scale(&s, 90), 0, 0);
 }
 
+/* A cycle is a number of steps from the end of the warm-up on, whatever the whole run has. */
+static void cycles_have_a_length(void)
+{
+    for (int64_t total = 95; total < 400; total += 61) {
+        schedule s = { .kind = SCHEDULE_COSINE_RESTARTS, .warmup = 5, .total = total, .cycles = 1, .cycle = 30 };
+        CHECK_NEAR(schedule_scale(&s, 2), 0.4, 1e-15);
+        CHECK_NEAR(schedule_scale(&s, 5), 1, 1e-15);
+        CHECK_NEAR(schedule_scale(&s, 20), 0.5, 1e-12);
+        CHECK(schedule_scale(&s, 34) < 0.01);
+        CHECK_NEAR(schedule_scale(&s, 35), 1, 1e-12);
+        CHECK_NEAR(schedule_scale(&s, 65), 1, 1e-12);
+        CHECK_NEAR(schedule_scale(&s, total), 0, 0);
+    }
+}
+
 static void constant_stays(void)
 {
     schedule s = { .kind = SCHEDULE_CONST, .warmup = 4, .total = 50 };
@@ -90,6 +105,7 @@ int main(void)
     RUN(cosine_shapes_are_as_frozen);
     RUN(a_warm_up_rises_from_nothing);
     RUN(restarts_begin_anew);
+    RUN(cycles_have_a_length);
     RUN(constant_stays);
     RUN(a_cooldown_falls_straight_to_nothing);
     RUN(names_are_known);

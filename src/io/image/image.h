@@ -11,6 +11,7 @@
 #ifndef IO_IMAGE_IMAGE_H
 #define IO_IMAGE_IMAGE_H
 
+#include "cloob/options.h"
 #include "core/ctx.h"
 
 typedef enum image_kind {
@@ -32,7 +33,7 @@ typedef struct image_limits {
     int jpeg_scale;     /* eighths of the size to decode a JPEG at, 1..8; 8 or 0: full size */
 } image_limits;
 
-#define IMAGE_MAX_PIXELS INT64_C(25000000)
+#define IMAGE_MAX_PIXELS ((int64_t)CLOOB_DEFAULT_MAX_PIXELS)
 
 /* name is for messages. limits may be NULL: IMAGE_MAX_PIXELS, full size. On failure *out is empty. */
 cloob_status image_decode(cloob_ctx *ctx, const void *bytes, size_t size, const char *name, const image_limits *limits,

@@ -1,0 +1,78 @@
+#!/bin/bash
+# One table of options: flags mean the same everywhere, and what is typed is what happens. Usage: options.sh CLOOB SOURCE
+set -u
+cloob=$(realpath "$1") source=$(realpath "$2") bad=0
+dir=$(mktemp -d "${TMPDIR:-/tmp}/cloob-options-XXXXXX")
+trap 'rm -rf "$dir"' EXIT
+cd "$dir" || exit 1
+export OMP_NUM_THREADS=1
+fail() { echo "FAIL: $*"; bad=1; }
+train=("$cloob" train --dataset-type synthetic --train-num-samples 16 --vocab-size 540 --batch-size 8 --max-steps 1 --warmup 1
+    --workers 0 --threads 1 --device cpu --quiet --logs logs)
+
+# A flag that exists for one command that reads data exists for all of them.
+for command in train ablate embed zeroshot probe info "bench data" classify search; do
+    # shellcheck disable=SC2086
+    text=$("$cloob" help $command)
+    for flag in shuffle-window data-cache one-caption-per-image max-image-pixels csv-img-key split; do
+        grep -qE "^ +--$flag( |$)" <<< "$text" || fail "cloob $command has no --$flag"
+    done
+done
+
+# Training takes them, under both names, and params.txt tells them.
+"${train[@]}" --model tiny-rn --force-image-size 32 --name a --shuffle-window 4 --data-cache none --one-caption > out 2> err || fail "train refuses data options: $(cat err)"
+for line in 'shuffle_window: 4' 'data_cache: none' 'one_caption_per_image: True'; do
+    grep -qx "$line" logs/a/params.txt || fail "params.txt lacks $line"
+done
+"${train[@]}" --model tiny-rn --force-image-size 32 --name b --one-caption-per-image > out 2> err || fail "train refuses --one-caption-per-image: $(cat err)"
+
+# Weights for one size of image, trained on at another: the new size is the model's.
+"${train[@]}" --model tiny-vit --force-image-size 32 --name small > out 2> err || fail "a small ViT: $(cat err)"
+"${train[@]}" --name large --pretrained logs/small/checkpoints/latest.safetensors --force-image-size 48 > out 2> err || fail "another size: $(cat err)"
+"$cloob" info --json logs/large/checkpoints/latest.safetensors > out 2> err || fail "info: $(cat err)"
+grep -qE '"image_size": ?48' out || fail "--force-image-size is not what the model has: $(cat out)"
+"${train[@]}" --name odd --pretrained logs/small/checkpoints/latest.safetensors --force-image-size 49 > out 2> err && fail "a size that no patch divides"
+
+# JSON is JSON whatever a run is called.
+"${train[@]}" --model tiny-rn --force-image-size 32 --json --name 'a"b\c' > out 2> err || fail "a name with a quote: $(cat err)"
+grep -qF '"logs/a\"b\\c"' out || fail "broken JSON: $(cat out)"
+
+# Help: defaults a person can read, nothing offered that is refused, nothing without use.
+tab=$(printf '\t')
+for command in $("$cloob" help | awk '/^  / { print $1 }'); do "$cloob" help "$command"; done > help
+grep -qF '[-1]' <("$cloob" help train) && fail "help shows [-1]"
+grep -qF "$tab" help && fail "help holds a tab"
+grep -q fp16 help && fail "help offers fp16"
+for command in retrieve compare report info tokenizer; do
+    "$cloob" help $command | grep -qE -- '--(seed|precision) ' && fail "cloob $command offers --seed or --precision"
+done
+"$cloob" retrieve --input nowhere.safetensors --seed 3 --precision fp32 > out 2> err
+grep -q 'not an option' err && fail "common options are not accepted everywhere: $(cat err)"
+"${train[@]}" --model tiny-rn --batch-size 9223372036854775807 > out 2> err
+[ $? = 2 ] && grep -q -- '--batch-size' err || fail "a batch of 2^63 - 1: $(cat err)"
+
+# Errors of the library name fields, the command line flags.
+"${train[@]}" --analyze --no-save-most-recent > out 2> err
+grep -q -- '--analyze needs --val-data' err || fail "a field is no flag: $(cat err)"
+
+# Completion knows commands, flags and choices.
+for shell in bash zsh fish; do
+    "$cloob" help --completion $shell > complete.$shell || fail "no completion for $shell"
+    for word in shuffle-window zeroshot infonce-hopfield; do grep -q "$word" complete.$shell || fail "completion of $shell lacks $word"; done
+done
+complete_words() # WORD... CURRENT: what bash would offer
+{
+    # shellcheck disable=SC1091
+    bash -c '. ./complete.bash; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _cloob; printf "%s\n" "${COMPREPLY[@]}"' - "$@"
+}
+[ "$(complete_words cloob zerosh)" = zeroshot ] || fail "bash: commands: $(complete_words cloob zerosh)"
+[ "$(complete_words cloob train --shuf)" = --shuffle-window ] || fail "bash: flags: $(complete_words cloob train --shuf)"
+[ "$(complete_words cloob train --method infol)" = infoloob ] || fail "bash: choices: $(complete_words cloob train --method infol)"
+for shell in zsh fish; do
+    command -v $shell > /dev/null && { $shell -n complete.$shell || fail "$shell cannot read its completion"; }
+done
+
+# The page of presets is the program's.
+"$cloob" help --presets | cmp - "$source/docs/reference/presets.md" || fail "docs/reference/presets.md: write it anew with cloob help --presets"
+[ $bad = 0 ] && echo "options agree everywhere"
+exit $bad
