@@ -23,6 +23,7 @@
 #include "cloob/report.h"
 #include "cloob/model.h"
 #include "cloob/search.h"
+#include "cloob/system.h"
 #include "cloob/bench.h"
 #include "cloob/zeroshot.h"
 

@@ -4,7 +4,7 @@
 
 #include "cli/opt.h"
 
-#define COMMAND(name) extern const command cmd_##name;
+#define COMMAND(name, group) extern const command cmd_##name;
 #include "cli/commands.def"
 #undef COMMAND
 

@@ -2,15 +2,26 @@
 #include "cli/help.h"
 
 #include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
-enum { LEFT = 36, RIGHT = 118 };
+enum { LEFT = 36, NARROWEST = 60, WIDEST = 118 };
+
+/* The width of the terminal, or 80 columns. */
+static int right_edge(void)
+{
+    struct winsize w;
+    int columns = ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) == 0 && w.ws_col ? w.ws_col - 1 : 79;
+    return columns < NARROWEST ? NARROWEST : columns > WIDEST ? WIDEST : columns;
+}
 
 /* Words of a text from column `at` on, wrapped to LEFT. */
 static void put_wrapped(const char *text, int at)
 {
+    int right = right_edge();
     while (*text) {
         size_t n = strcspn(text, " ");
-        if (at > LEFT && at + (int)n + 1 > RIGHT) at = LEFT, printf("\n%*s", LEFT, "");
+        if (at > LEFT && at + (int)n + 1 > right) at = LEFT, printf("\n%*s", LEFT, "");
         else if (at > LEFT) at++, putchar(' ');
         printf("%.*s", (int)n, text);
         at += (int)n;

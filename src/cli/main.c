@@ -11,7 +11,7 @@
 #include "cli/progress.h"
 
 const command *const commands[] = {
-#define COMMAND(name) &cmd_##name,
+#define COMMAND(name, group) &cmd_##name,
 #include "cli/commands.def"
 #undef COMMAND
     NULL,
@@ -24,11 +24,35 @@ static const command *find_command(const char *name)
     return NULL;
 }
 
+static const char *const groups[] = {
+#define COMMAND(name, group) group,
+#include "cli/commands.def"
+#undef COMMAND
+};
+
 static void print_commands(FILE *out)
 {
-    fprintf(out, "usage: cloob COMMAND [OPTIONS]\n\ncommands:\n");
-    for (int i = 0; commands[i]; i++) fprintf(out, "  %-11s %s\n", commands[i]->name, commands[i]->help);
-    fprintf(out, "\ncloob help COMMAND explains one of them; cloob --version says which this is.\n");
+    fprintf(out, "usage: cloob COMMAND [OPTIONS]\n");
+    for (int i = 0; commands[i]; i++) {
+        if (i == 0 || strcmp(groups[i], groups[i - 1]) != 0) fprintf(out, "\n%s\n", groups[i]);
+        fprintf(out, "  %-11s %s\n", commands[i]->name, commands[i]->help);
+    }
+    fprintf(out, "\ncloob help COMMAND explains one of them; cloob version prints the version.\n");
+}
+
+/* There is no such command: one line, with the nearest name where one is near. */
+static int unknown_command(const char *word)
+{
+    const char *best = NULL;
+    int nearest = 4;
+    for (int i = 0; commands[i]; i++) {
+        int d = opt_distance(word, commands[i]->name);
+        if (d < nearest && d < (int)strlen(word)) nearest = d, best = commands[i]->name;
+    }
+    fprintf(stderr, "cloob: there is no command %s; ", word);
+    if (best) fprintf(stderr, "did you mean %s? (cloob help lists them)\n", best);
+    else fprintf(stderr, "cloob help lists them\n");
+    return 2;
 }
 
 /* The words after `help`: none, a command, or a command and one of its parts (bench data). */
@@ -40,10 +64,7 @@ static int help(int argc, char **argv)
         return 0;
     }
     const command *c = find_command(argv[0]);
-    if (!c) {
-        fprintf(stderr, "cloob: there is no command %s (cloob help lists them)\n", argv[0]);
-        return 2;
-    }
+    if (!c) return unknown_command(argv[0]);
     return c->run(c, argc > 1 ? 3 : 2, asked);
 }
 
@@ -57,10 +78,7 @@ static int write_out(const char *which, const char *word)
         return 2;
     }
     const command *c = find_command(word);
-    if (!c) {
-        fprintf(stderr, "cloob: there is no command %s (cloob help lists them)\n", word);
-        return 2;
-    }
+    if (!c) return unknown_command(word);
     man_write(stdout, c);
     return 0;
 }
@@ -128,7 +146,7 @@ int main(int argc, char **argv)
         print_commands(stderr);
         return 2;
     }
-    if (strcmp(argv[1], "--version") == 0) {
+    if (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "-V") == 0 || strcmp(argv[1], "version") == 0) {
         printf("cloob %s\n", cloob_version());
         return 0;
     }
@@ -140,10 +158,7 @@ int main(int argc, char **argv)
     if (strcmp(argv[1], "help") == 0 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)
         return help(argc - 2, argv + 2);
     const command *c = find_command(argv[1]);
-    if (!c) {
-        fprintf(stderr, "cloob: there is no command %s (cloob help lists them)\n", argv[1]);
-        return 2;
-    }
+    if (!c) return unknown_command(argv[1]);
     int code = c->run(c, argc - 1, argv + 1);
     progress_end();
     return code;

@@ -183,7 +183,7 @@ static void set_defaults(void)
 
 /* ---- the command line ---------------------------------------------------------------------------- */
 
-static int distance(const char *a, const char *b)
+int opt_distance(const char *a, const char *b)
 {
     int row[64], n = (int)strlen(b);
     if (n > 62) return 99;
@@ -206,7 +206,7 @@ static int unknown(const command *c, const char *word)
     const char *best = NULL;
     int least = 4;
     for (int i = 0; i < entry_count; i++) {
-        int d = distance(word + 2, entries[i].flag);
+        int d = opt_distance(word + 2, entries[i].flag);
         if (d < least) least = d, best = entries[i].flag;
     }
     if (best) return cli_usage(c, "%s is not an option; did you mean --%s?", word, best);

@@ -91,6 +91,9 @@ bool opt_given(const char *name);
 /* The library names settings as `field`; the same text with the flags of the command that was parsed. */
 void opt_with_flags(const char *text, char *out, size_t size);
 
+/* How many letters must change for a to become b: for "did you mean". */
+int opt_distance(const char *a, const char *b);
+
 /* Options every command has. */
 typedef struct opt_common {
     const char *device, *precision;

@@ -26,4 +26,9 @@ for b in $("$cloob" help bench | awk '/^  bench / { print $2 }'); do explains be
 "$cloob" help nosuch > /dev/null 2> "$err"; [ $? = 2 ] || fail "help nosuch is no wrong usage"
 grep -q nosuch "$err" || fail "help nosuch does not name it"
 "$cloob" --version | grep -q "^cloob [0-9]" || fail "--version"
+# Words that people try first.
+"$cloob" version | grep -q '^cloob [0-9]' || fail "cloob version"
+"$cloob" -V | grep -q '^cloob [0-9]' || fail "cloob -V"
+"$cloob" trian 2>&1 | grep -q 'did you mean train' || fail "a mistyped command has no suggestion"
+"$cloob" doctor --json --quiet | grep -q '"ok": true' || fail "cloob doctor"
 exit $bad

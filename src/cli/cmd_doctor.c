@@ -1,0 +1,192 @@
+/* cloob doctor: what this build and machine have, what is missing for which feature, and a short self-test. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/commands.h"
+#include "cli/json_out.h"
+#include "cli/progress.h"
+
+static const opt_row rows[] = { OPT_END };
+
+/* ---- the self-test -------------------------------------------------------------------------------- */
+
+typedef struct check {
+    const char *name;
+    cloob_status (*run)(cloob_ctx *ctx, char *text, size_t size); /* text: the figure, when it passed */
+} check;
+
+/* Unit rows from a fixed sequence. */
+static void fill_rows(float *x, int64_t n, int64_t d, uint32_t state)
+{
+    for (int64_t i = 0; i < n; i++) {
+        double sum = 0;
+        for (int64_t k = 0; k < d; k++) {
+            state = state * 1664525u + 1013904223u;
+            x[i * d + k] = (float)((double)state / 4294967296.0 - 0.5);
+            sum += (double)x[i * d + k] * x[i * d + k];
+        }
+        for (int64_t k = 0; k < d; k++) x[i * d + k] = (float)(x[i * d + k] / sqrt(sum));
+    }
+}
+
+/* The objective on the chosen device against its plain definition. */
+static cloob_status check_objective(cloob_ctx *ctx, char *text, size_t size)
+{
+    enum { N = 96, D = 64 };
+    static float x[N * D], y[N * D], dx[N * D], dy[N * D], rx[N * D], ry[N * D];
+    cloob_objective_options o;
+    cloob_objective_result fast, plain;
+    cloob_objective_options_init(&o);
+    fill_rows(x, N, D, 1), fill_rows(y, N, D, 2);
+    cloob_embeddings e = { .x = x, .y = y, .n = N, .d = D };
+    o.device = common.device;
+    cloob_status status = cloob_objective(ctx, &o, &e, &(cloob_gradients){ .dx = dx, .dy = dy }, &fast);
+    o.device = "ref";
+    if (status == CLOOB_OK) status = cloob_objective(ctx, &o, &e, &(cloob_gradients){ .dx = rx, .dy = ry }, &plain);
+    if (status != CLOOB_OK) return status;
+    double worst = fabs(fast.loss - plain.loss);
+    for (int i = 0; i < N * D; i++) worst = fmax(worst, fmax(fabs(dx[i] - rx[i]), fabs(dy[i] - ry[i])));
+    snprintf(text, size, "loss and gradients differ from the plain definition by %.1e", worst);
+    return worst < 1e-3 ? CLOOB_OK : CLOOB_ERR_NUMERIC;
+}
+
+static cloob_status check_bench(cloob_ctx *ctx, bool step, char *text, size_t size)
+{
+    cloob_bench_options o;
+    cloob_bench_result r;
+    cloob_bench_options_init(&o);
+    o.model = "tiny";
+    o.device = common.device;
+    o.batch = 16;
+    o.repeats = 3;
+    cloob_status status = step ? cloob_bench_step(ctx, &o, &r) : cloob_bench_embed(ctx, &o, &r);
+    if (status != CLOOB_OK) return status;
+    snprintf(text, size, "%.0f %s per second with the model tiny", r.items_per_s, step ? "pairs" : "images");
+    return !step || isfinite(r.loss) ? CLOOB_OK : CLOOB_ERR_NUMERIC;
+}
+
+static cloob_status check_embed(cloob_ctx *ctx, char *text, size_t size) { return check_bench(ctx, false, text, size); }
+static cloob_status check_train(cloob_ctx *ctx, char *text, size_t size) { return check_bench(ctx, true, text, size); }
+
+static const check checks[] = {
+    { "objective", check_objective },
+    { "embedding", check_embed },
+    { "training step", check_train },
+};
+enum { CHECKS = sizeof checks / sizeof *checks };
+
+typedef struct outcome {
+    bool ok;
+    char text[512];
+} outcome;
+
+static bool run_checks(cloob_ctx *ctx, outcome *out)
+{
+    bool all = true;
+    for (int i = 0; i < CHECKS; i++) {
+        cloob_progress p = { .task = "self-test", .unit = "checks", .done = i, .total = CHECKS, .per_unit = 1 };
+        progress_show(NULL, &p);
+        out[i] = (outcome){ 0 };
+        cloob_status status = checks[i].run(ctx, out[i].text, sizeof out[i].text);
+        out[i].ok = status == CLOOB_OK;
+        if (status != CLOOB_OK && !out[i].text[0]) snprintf(out[i].text, sizeof out[i].text, "%s", cloob_error(ctx));
+        all = all && out[i].ok;
+    }
+    progress_end();
+    return all;
+}
+
+/* ---- what there is --------------------------------------------------------------------------------- */
+
+static void print_device(int i, const cloob_device_facts *f)
+{
+    char name[32] = "cpu";
+    if (i) snprintf(name, sizeof name, "cuda:%d", i - 1);
+    printf("  %-10s %s", name, f->name);
+    if (f->total_bytes)
+        printf(", %.1f GiB free of %.1f", (double)f->free_bytes / 1073741824.0, (double)f->total_bytes / 1073741824.0);
+    printf("\n");
+}
+
+static void print_text(cloob_ctx *ctx, const outcome *out)
+{
+    int64_t n;
+    const cloob_part *part = cloob_parts(&n);
+    char cache[4096];
+    printf("cloob %s\n\ndevices\n", cloob_version());
+    for (int i = 0; i < cloob_device_count(); i++) {
+        cloob_device_facts f;
+        if (cloob_device_describe(ctx, i, &f) == CLOOB_OK) print_device(i, &f);
+        else printf("  device %d: %s\n", i, cloob_error(ctx));
+    }
+    printf("  %ld cores; kernels for %s\n", sysconf(_SC_NPROCESSORS_ONLN), cloob_instruction_sets());
+    printf("\ncache      %s\n", cloob_cache_folder(cache, sizeof cache) ? cache : "none: set CLOOB_CACHE or HOME");
+    printf("\nparts of this build\n");
+    for (int64_t i = 0; i < n; i++)
+        if (part[i].present) printf("  %-14s yes  %s\n", part[i].name, part[i].use);
+    for (int64_t i = 0; i < n; i++)
+        if (!part[i].present) printf("  %-14s no   without it: no %s\n", part[i].name, part[i].use);
+    printf("\nself-test on --device %s\n", common.device);
+    for (int i = 0; i < CHECKS; i++)
+        printf("  %-14s %s  %s\n", checks[i].name, out[i].ok ? "ok  " : "FAILED", out[i].text);
+}
+
+static void print_json(cloob_ctx *ctx, const outcome *out, bool all)
+{
+    int64_t n;
+    const cloob_part *part = cloob_parts(&n);
+    char cache[4096] = "";
+    cloob_cache_folder(cache, sizeof cache);
+    printf("{\"version\": \"%s\", \"ok\": %s, \"instruction_sets\": \"%s\", \"cores\": %ld, \"cache\": ",
+           cloob_version(), all ? "true" : "false", cloob_instruction_sets(), sysconf(_SC_NPROCESSORS_ONLN));
+    json_out_string(cache);
+    printf(", \"devices\": [");
+    for (int i = 0; i < cloob_device_count(); i++) {
+        cloob_device_facts f = { .name = "" };
+        cloob_device_describe(ctx, i, &f);
+        printf("%s", i ? ", " : "");
+        json_out_string(f.name);
+    }
+    printf("], \"parts\": {");
+    for (int64_t i = 0; i < n; i++)
+        printf("%s\"%s\": %s", i ? ", " : "", part[i].name, part[i].present ? "true" : "false");
+    printf("}, \"checks\": [");
+    for (int i = 0; i < CHECKS; i++) {
+        printf("%s{\"name\": \"%s\", \"ok\": %s, \"text\": ", i ? ", " : "", checks[i].name,
+               out[i].ok ? "true" : "false");
+        json_out_string(out[i].text);
+        printf("}");
+    }
+    printf("]}\n");
+}
+
+static int run(const command *self, int argc, char **argv)
+{
+    opt_list rest;
+    outcome out[CHECKS];
+    int code = opt_parse(self, argc, argv, &rest);
+    if (code >= 0) return code;
+    if (rest.count) return cli_usage(self, "%s: doctor takes no words", rest.item[0]);
+    cloob_ctx *ctx = cli_context();
+    bool all = run_checks(ctx, out);
+    if (common.json) print_json(ctx, out, all);
+    else print_text(ctx, out);
+    cloob_ctx_destroy(ctx);
+    return all ? 0 : 1;
+}
+
+const command cmd_doctor = {
+    .name = "doctor",
+    .run = run,
+    .help = "check this build and machine: devices, parts, caches, a self-test",
+    .options = rows,
+    .usage = "[--device DEVICE]",
+    .details = "Lists devices, instruction sets, cache folders and the optional parts of this build with what each is\n"
+               "for, then runs a short self-test on the device. Exit code 0: everything that is there works.\n"
+               "\n"
+               "  cloob doctor\n"
+               "  cloob doctor --device cuda --json",
+};
