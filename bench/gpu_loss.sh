@@ -1,7 +1,7 @@
 #!/bin/bash
 # The objective on one GPU, from a clean checkout: builds what it needs, checks it against the definition, times it beside
 # PyTorch, and prints a table last. usage: bench/gpu_loss.sh [all|check|time|tune|million]
-# carry/fixtures and carry/reference (cloob_ref.py), where present, add frozen values and the peer. Logs go to $OUT.
+# The peer is bench/peers/cloob_ref.py. Logs go to $OUT.
 cd "$(dirname "$0")/.." || exit 1
 what=${1:-all}
 out=${OUT:-build-gpu/out}
@@ -14,12 +14,10 @@ if ! { cmake -S . -B $b -G Ninja -DCLOOB_WITH_MPI=OFF -DCLOOB_WERROR=OFF > "$out
     exit 1
 fi
 nvidia-smi --query-gpu=name,clocks.sm,temperature.gpu --format=csv,noheader
-fixtures=carry/fixtures
-[ -d $fixtures ] || fixtures=
 run() { timeout "$1" "${@:2}" 2>&1; }
 
 if [ "$what" = all ] || [ "$what" = check ]; then
-    run 100 $b/test_loss_cuda $fixtures | tee "$out/check.log" | grep -vE "^    fused|^    even|^    odd|^    stored" | tail -60
+    run 100 $b/test_loss_cuda | tee "$out/check.log" | grep -vE "^    fused|^    even|^    odd|^    stored" | tail -60
     grep -E "^    " "$out/check.log" | tail -28
 fi
 if [ "$what" = all ] || [ "$what" = time ]; then
@@ -30,10 +28,8 @@ if [ "$what" = all ] || [ "$what" = time ]; then
     done
     run 60 $b/bench_loss_cuda 131072 1024 2 bf16 0 | tee -a "$out/ours.jsonl"
     run 60 $b/bench_loss_cuda 16384 1024 1 f32 0 | tee -a "$out/ours.jsonl"
-    if [ -f carry/reference/cloob_ref.py ]; then
-        PYTHONUNBUFFERED=1 run 100 python3 bench/loss_peer.py --reference carry/reference --device cuda --precision bf16 \
-            --dim 1024 --repeats 10 --n 4096 16384 32768 | tee "$out/peer.jsonl"
-    fi
+    PYTHONUNBUFFERED=1 run 100 python3 bench/loss_peer.py --device cuda --precision bf16 --dim 1024 --repeats 10 \
+        --n 4096 16384 32768 | tee "$out/peer.jsonl"
 fi
 if [ "$what" = all ] || [ "$what" = tune ]; then
     for tile in 2048 8192; do

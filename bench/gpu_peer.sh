@@ -7,10 +7,10 @@
 # embed  RN50 images in batches of 256 and 1
 # clip   RN50's step with CLIP's loss instead of CLOOB's
 # modes  RN50 by PyTorch without compiling: eager, and channels last
-# REFERENCE is the folder of peer_step.py (default: ../shared/reference), CLOOB the program, OUT a folder for full results.
+# The peer is bench/peers/peer_step.py. CLOOB is the program, OUT a folder for full results.
 set -u
 cd "$(dirname "$0")/.."
-cloob=${CLOOB:-build/cloob} reference=${REFERENCE:-../shared/reference} out=${OUT:-build/peer}
+cloob=${CLOOB:-build/cloob} out=${OUT:-build/peer}
 parts=${*:-step embed clip}
 mkdir -p "$out"
 out=$(cd "$out" && pwd)
@@ -19,7 +19,7 @@ steps="RN50:512 RN50x4:128 ViT-B-32:1024 ViT-B-16:128 RN101:512"
 has() { case " $parts " in *" $1 "*) ;; *) return 1 ;; esac; }
 keep() { tail -1 | grep '^{' | sed "s/^{/{\"who\": \"$1\", \"part\": \"$2\", /" | tee -a "$out/results.jsonl"; }
 ours() { timeout 100 "$cloob" bench "$@" --device cuda --precision amp_bf16 --repeats 20 --json --quiet 2>> "$out/ours.log"; }
-peer() { (cd "$reference" && PYTHONUNBUFFERED=1 timeout 240 python3 peer_step.py "$@" 2>> "$out/peer.log"); }
+peer() { (cd bench/peers && PYTHONUNBUFFERED=1 timeout 240 python3 peer_step.py "$@" 2>> "$out/peer.log"); }
 
 # Compiling takes PyTorch a minute each on the CPU: side by side, kept in its cache, before anything is timed. RN101 is left out:
 # all five together would not fit.

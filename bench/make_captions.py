@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Writes a large file of captions to time `cloob tokenizer train` with.
 
-    bench/make_captions.py --shared ../shared --count 10000000 --out captions.txt
+    bench/make_captions.py --table train.tsv --count 10000000 --out captions.txt
 
-flickr8k's training captions over and over; every third gets a made-up word at its end, so that there are many words.
+The captions of a table (TSV or TSV.gz with a column "title", as `cloob synth` writes one) over and over; every third gets a made-up word at its end, so that there are many words.
 """
 import argparse
 import csv
@@ -13,11 +13,11 @@ import random
 SYLLABLES = ["ba", "ke", "lo", "mi", "nu", "ra", "se", "ti", "vo", "xa", "zen", "dor", "mal", "pik", "ster", "gru", "ühl", "né"]
 
 parser = argparse.ArgumentParser()
-parser.add_argument("--shared", default="../shared")
+parser.add_argument("--table", required=True)
 parser.add_argument("--count", type=int, default=10_000_000)
 parser.add_argument("--out", required=True)
 a = parser.parse_args()
-with gzip.open(a.shared + "/data/flickr8k_train.tsv.gz", "rt") as f:
+with (gzip.open if a.table.endswith(".gz") else open)(a.table, "rt") as f:
     rows = [row["title"] for row in csv.DictReader(f, delimiter="\t")]
 rng = random.Random(0)
 with open(a.out, "w") as out:

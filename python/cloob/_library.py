@@ -68,7 +68,8 @@ LogFn = c.CFUNCTYPE(None, c.c_void_p, c.c_int, c.c_char_p)
 
 
 class CtxOptions(c.Structure):
-    _fields_ = [("threads", c.c_int), ("log", LogFn), ("log_user", c.c_void_p), ("log_level", c.c_int)]
+    _fields_ = [("threads", c.c_int), ("log", LogFn), ("log_user", c.c_void_p), ("log_level", c.c_int),
+                ("progress", c.c_void_p), ("progress_user", c.c_void_p)]
 
 
 class ModelOptions(c.Structure):

@@ -1,6 +1,5 @@
 /* Models from files: the frozen outputs through convert and embed, the same bytes in any batch, bad input. */
 #include "check.h"
-#include "shared.h"
 
 #include <pthread.h>
 
@@ -18,7 +17,7 @@ static const char *const weights_file = "test_model.tmp.safetensors",
 static void write_inputs(const char *name, int64_t n)
 {
     model_config c;
-    CHECK_OK(ctx, model_config_by_name(ctx, name, &c));
+    CHECK_OK(ctx, model_config_load(ctx, name, &c));
     int64_t S = c.image_size, T = c.context;
     float *x = malloc((size_t)(n * 3 * S * S) * sizeof *x);
     int32_t *t = malloc((size_t)(n * T) * sizeof *t);
@@ -44,29 +43,26 @@ static void compare(const st_file *got, const st_file *want, const char *name, c
 }
 
 /* As a user does it: convert, embed --tensors --raw, look into the file. */
-static void converted_weights_give_the_frozen_outputs(const char *file, bool convert)
+static void converted_weights_give_the_frozen_outputs(const char *path, bool convert)
 {
-    char path[1024], config[1024], frozen[1024];
+    const char *config = TESTS_DIR "/ref/foreign/mini-rn.json";
     cloob_model *m;
     cloob_embedded e = { 0 };
     st_file got, want;
     cloob_convert_options co;
     cloob_model_options mo;
-    if (!shared_path(file, path) || !shared_path("fixtures/tiny-rn.json", config) ||
-        !shared_path("fixtures/model_tiny-rn_cloob.safetensors", frozen))
-        SKIP("no shared fixtures");
     cloob_convert_options_init(&co);
     cloob_model_options_init(&mo);
     co.config = config;
     if (convert) CHECK_OK(ctx, cloob_convert(ctx, path, weights_file, &co, NULL));
     else mo.config = config; /* the foreign file itself */
     mo.device = "cpu";
-    write_inputs("tiny-rn", 6);
+    write_inputs(config, 6);
     CHECK_OK(ctx, cloob_model_open(ctx, convert ? weights_file : path, &mo, &m));
     CHECK_OK(ctx, cloob_embed_tensors(ctx, m, inputs_file, CLOOB_RAW, &e));
     CHECK_OK(ctx, cloob_embedded_write(ctx, &e, out_file));
     CHECK_OK(ctx, st_open(ctx, out_file, &got));
-    CHECK_OK(ctx, st_open(ctx, frozen, &want));
+    CHECK_OK(ctx, st_open(ctx, TESTS_DIR "/ref/foreign/mini-rn.safetensors", &want));
     compare(&got, &want, "image", "eval.image");
     compare(&got, &want, "text", "eval.text");
     st_close(&got), st_close(&want);
@@ -77,15 +73,15 @@ static void converted_weights_give_the_frozen_outputs(const char *file, bool con
 
 static void the_authors_checkpoint(void)
 {
-    converted_weights_give_the_frozen_outputs("fixtures/mljku_tiny-rn_epoch_2.pt", true);
+    converted_weights_give_the_frozen_outputs(TESTS_DIR "/ref/foreign/authors_epoch_2.pt", true);
 }
 static void the_openai_state_dict(void)
 {
-    converted_weights_give_the_frozen_outputs("fixtures/openai_tiny-rn_state_dict.pt", true);
+    converted_weights_give_the_frozen_outputs(TESTS_DIR "/ref/foreign/openai_state_dict.pt", true);
 }
 static void a_foreign_file_without_conversion(void)
 {
-    converted_weights_give_the_frozen_outputs("fixtures/openai_tiny-rn_state_dict.pt", false);
+    converted_weights_give_the_frozen_outputs(TESTS_DIR "/ref/foreign/openai_state_dict.pt", false);
 }
 
 static void write_model(const char *name)

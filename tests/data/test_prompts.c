@@ -1,5 +1,4 @@
-/* Prompt sets: what is read, what is refused and how that is said, published forms, and CLIP's own files
- * where they are at hand (CLOOB_SHARED, else ../shared). */
+/* Prompt sets: what is read, what is refused and how that is said, and published forms. */
 #include "check.h"
 #include "core/file.h"
 #include "data/text/prompts.h"
@@ -171,29 +170,6 @@ static void broken_files_are_refused_with_a_line(void)
     check_import_refused("{\"cells\": [{\"cell_type\": \"code\", \"source\": [\"x_classes = ['\"]}]}", "cell 1");
 }
 
-static void clips_own_files(void)
-{
-    const char *shared = getenv("CLOOB_SHARED");
-    char md[1024], notebook[1024];
-    const char *paths[] = { md, notebook };
-    prompts p;
-    const prompt_set *s;
-    snprintf(md, sizeof md, "%s/clip/prompts.md", shared ? shared : TESTS_DIR "/../../shared");
-    snprintf(notebook, sizeof notebook, "%s/clip/imagenet_prompts.ipynb", shared ? shared : TESTS_DIR "/../../shared");
-    if (!file_exists(md) || !file_exists(notebook)) SKIP("CLIP's prompts are not here");
-    CHECK_OK(ctx, prompts_import(ctx, paths, 2, &p));
-    CHECK(p.count == 27);
-    CHECK_OK(ctx, prompts_find(ctx, &p, "imagenet", &s));
-    CHECK(s && s->class_count == 1000 && s->templates.count == 80);
-    CHECK_OK(ctx, prompts_find(ctx, &p, "stanford cars", &s));
-    CHECK(s && s->class_count == 196 && s->templates.count == 8);
-    CHECK_OK(ctx, prompts_find(ctx, &p, "Birdsnap", &s));
-    CHECK(s && s->class_count == 500 && s->templates.count == 1);
-    CHECK_OK(ctx, prompts_find(ctx, &p, "oxford-pets", &s));
-    CHECK(s && s->class_count == 37 && s->metric == PROMPT_MEAN_PER_CLASS);
-    prompts_release(&p);
-}
-
 int main(void)
 {
     ctx = cloob_ctx_create(NULL);
@@ -204,7 +180,6 @@ int main(void)
     RUN(notebooks_are_read);
     RUN(python_is_read);
     RUN(broken_files_are_refused_with_a_line);
-    RUN(clips_own_files);
     cloob_ctx_destroy(ctx);
     return check_summary();
 }

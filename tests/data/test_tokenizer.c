@@ -1,11 +1,12 @@
-/* The tokenizer: words, merges worked out by hand, vocabularies of our own, damaged files, and CLIP's ids
- * where the merges file is at hand (CLOOB_SHARED, else ../shared). */
+/* The tokenizer: words, merges worked out by hand, vocabularies of our own, damaged files, and the ids that an
+ * independent program gives texts of many kinds (tests/ref/tokenizer.json, scripts/make_tokenizer_ref.py). */
 #include <time.h>
 #include <unistd.h>
 
 #include "check.h"
 #include "core/file.h"
 #include "core/json.h"
+#include "core/sbuf.h"
 #include "data/text/unicode.h"
 #include "data/text/tokenizer.h"
 
@@ -314,15 +315,16 @@ static void one_word_of_ten_megabytes(void)
     tokenizer_close(t);
 }
 
-/* ---- CLIP ------------------------------------------------------------------------------------------ */
+/* ---- CLIP's algorithm ------------------------------------------------------------------------------ */
 
-static tokenizer *open_clip_vocab(char *path, size_t size)
+static tokenizer *open_frozen(const json *merges)
 {
-    const char *shared = getenv("CLOOB_SHARED");
+    sbuf text = { 0 };
     tokenizer *t = NULL;
-    snprintf(path, size, "%s/clip/bpe_simple_vocab_16e6.txt.gz", shared ? shared : TESTS_DIR "/../../shared");
-    if (!file_exists(path) || tokenizer_open(ctx, path, &t) != CLOOB_OK) return NULL;
-    snprintf(path, size, "%s/fixtures/tokenizer_clip.json", shared ? shared : TESTS_DIR "/../../shared");
+    sbuf_puts(&text, "#version: 0.2\n");
+    for (const json *m = merges ? merges->child : NULL; m; m = m->next) sbuf_printf(&text, "%s\n", json_string(m));
+    CHECK_OK(ctx, tokenizer_open_text(ctx, text.data, text.len, "tokenizer.json", &t));
+    sbuf_release(&text);
     return t;
 }
 
@@ -335,20 +337,19 @@ static void check_case(const tokenizer *t, const json *c)
     check_ids(t, json_string(json_get(c, "text")), expected, n);
 }
 
-static void equal_to_clip(void)
+static void equal_to_an_independent_program(void)
 {
-    char path[1024];
     arena a = { 0 };
-    json *root;
-    tokenizer *t = open_clip_vocab(path, sizeof path);
-    if (!t) SKIP("no CLIP merges file (or no zlib)");
-    CHECK(tokenizer_vocab_size(t) == 49408 && tokenizer_start_id(t) == 49406 && tokenizer_end_id(t) == 49407);
-    if (uni_complete())
-        CHECK_IDS(t, "don\xe2\x80\x99t curly \xef\xac\x80", 847, 713, 20795, 1304); /* as open_clip, with repairs */
+    json *root = NULL;
+    int64_t cases = 0;
+    CHECK_OK(ctx, json_read_file(ctx, &a, TESTS_DIR "/ref/tokenizer.json", &root));
+    const json *merges = json_get(root, "merges");
+    tokenizer *t = open_frozen(merges);
+    CHECK(t && tokenizer_vocab_size(t) == 512 + merges->count + 2);
+    CHECK(tokenizer_start_id(t) == 512 + merges->count && tokenizer_end_id(t) == 513 + merges->count);
     tokenizer_set_clean(t, TEXT_CLEAN_BASIC);
-    CHECK_OK(ctx, json_read_file(ctx, &a, path, &root));
-    for (const json *c = json_get(root, "cases")->child; c && uni_complete(); c = c->next) check_case(t, c);
-    CHECK_IDS(t, "a photo of a cat", 320, 1125, 539, 320, 2368);
+    for (const json *c = json_get(root, "cases")->child; c && uni_complete(); c = c->next, cases++) check_case(t, c);
+    CHECK(cases > 20 || !uni_complete());
     arena_release(&a);
     tokenizer_close(t);
 }
@@ -368,7 +369,7 @@ int main(void)
     RUN(learning_refuses_what_cannot_be);
     RUN(lines_and_tables_learn_the_same);
     RUN(one_word_of_ten_megabytes);
-    RUN(equal_to_clip);
+    RUN(equal_to_an_independent_program);
     cloob_ctx_destroy(ctx);
     return check_summary();
 }

@@ -1,5 +1,4 @@
-/* Views against Pillow: the frozen images of tests/ref, the shared fixtures where they are, and the fast
- * paths against the plain ones. */
+/* Views against Pillow (the frozen images of tests/ref), and the fast paths against the plain ones. */
 #include "check.h"
 
 #include "core/arena.h"
@@ -131,60 +130,6 @@ static void frozen_images_equal_pillow(void)
     printf("  %d of %d cases equal to the bit\n", exact, cases);
     arena_release(&a);
     file_bytes_release(&want);
-}
-
-/* --- the shared fixtures ----------------------------------------------------------------------------- */
-
-static char *fixtures(void)
-{
-    const char *shared = getenv("CLOOB_SHARED");
-    char *root = shared ? file_join("", shared) : file_join(TESTS_DIR, "../../shared");
-    char *folder = file_join(root, "fixtures/images");
-    free(root);
-    return folder;
-}
-
-static void check_fixture(const char *folder, const json *e, const char *key, const uint8_t *out)
-{
-    image want;
-    if (!json_get(e, key) || !read_image(folder, text(e, key), &want)) return;
-    bool same = close_enough(text(e, "file"), out, want.rgb, want.width * want.height * 3);
-    if (!same) printf("  %s differs\n", text(e, key));
-    CHECK(same);
-    image_release(&want);
-}
-
-static void check_fixture_views(const char *folder, const json *e)
-{
-    static uint8_t out[224 * 224 * 3];
-    transform_options o;
-    int64_t box[4];
-    image im;
-    if (!read_image(folder, text(e, "file"), &im)) return;
-    transform_options_init(&o, 64);
-    CHECK_OK(ctx, transform_eval(ctx, &im, &o, out));
-    check_fixture(folder, e, "eval64", out);
-    transform_options_init(&o, 224);
-    CHECK_OK(ctx, transform_eval(ctx, &im, &o, out));
-    check_fixture(folder, e, "eval224", out);
-    box_of(e, "crop_box_tlhw", box);
-    CHECK_OK(ctx, transform_crop_resize(ctx, &im, box[0], box[1], box[2], box[3], 96, 96, RESIZE_BICUBIC, out));
-    check_fixture(folder, e, "crop96", out);
-    image_release(&im);
-}
-
-static void fixtures_equal_pillow(void)
-{
-    arena a = { 0 };
-    json *root = NULL;
-    char *folder = fixtures(), *index = file_join(folder, "index.json");
-    bool there = file_exists(index);
-    if (there) CHECK_OK(ctx, json_read_file(ctx, &a, index, &root));
-    for (const json *e = root ? root->child : NULL; e; e = e->next) check_fixture_views(folder, e);
-    free(index);
-    free(folder);
-    arena_release(&a);
-    if (!there) SKIP("no shared fixtures here");
 }
 
 /* --- fast kernels against the plain ones ------------------------------------------------------------- */
@@ -398,7 +343,6 @@ int main(void)
 {
     ctx = cloob_ctx_create(NULL);
     RUN(frozen_images_equal_pillow);
-    RUN(fixtures_equal_pillow);
     RUN(kernels_agree);
     RUN(constant_stays_constant);
     RUN(bytes_and_images_agree);

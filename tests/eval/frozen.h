@@ -1,9 +1,8 @@
-/* Frozen values by name: our own in tests/ref, the shared fixtures where they are. */
+/* Frozen values of tests/ref by name. */
 #ifndef TESTS_EVAL_FROZEN_H
 #define TESTS_EVAL_FROZEN_H
 
 #include "check.h"
-#include "shared.h"
 
 #include "core/json.h"
 #include "eval/rows.h"

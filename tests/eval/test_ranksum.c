@@ -53,13 +53,6 @@ static void equals_scipy(void)
     check_file(ref_path("eval_ranksum.json", path));
 }
 
-static void equals_the_shared_values(void)
-{
-    char path[1024];
-    if (!shared_path("fixtures/ranksum.json", path)) SKIP("no shared fixtures");
-    check_file(path);
-}
-
 static void bad_samples_are_refused(void)
 {
     double one = 1, bad = NAN;
@@ -127,7 +120,6 @@ int main(void)
 {
     ctx = cloob_ctx_create(NULL);
     RUN(equals_scipy);
-    RUN(equals_the_shared_values);
     RUN(bad_samples_are_refused);
     RUN(groups_of_runs);
     RUN(one_epoch_of_many);

@@ -1,6 +1,5 @@
 /* Frozen objectives from a float64 PyTorch: losses within 1e-6, gradients within 1e-5 norm-wise (f32). Reads
- * tests/ref/objective_*.safetensors (scripts/make_objective_ref.py) and, where it is, the fixtures folder of
- * CLOOB_SHARED. With an argument, that folder instead. */
+ * tests/ref/objective (scripts/make_objective_ref.py), or the folder that is its argument. */
 #include <dirent.h>
 #include <unistd.h>
 
@@ -152,16 +151,10 @@ static void cpu_gives_the_frozen_values(void)
 
 int main(int argc, char **argv)
 {
-    char shared[1024];
-    const char *root = getenv("CLOOB_SHARED");
     ctx = cloob_ctx_create(NULL);
-    snprintf(shared, sizeof shared, "%s/fixtures", root ? root : TESTS_DIR "/../../shared");
-    const char *folders[] = { TESTS_DIR "/ref/objective", argc > 1 ? argv[1] : shared };
-    for (int i = 0; i < 2; i++) {
-        folder = folders[i];
-        RUN(ref_gives_the_frozen_values);
-        RUN(cpu_gives_the_frozen_values);
-    }
+    folder = argc > 1 ? argv[1] : TESTS_DIR "/ref/objective";
+    RUN(ref_gives_the_frozen_values);
+    RUN(cpu_gives_the_frozen_values);
     cloob_ctx_destroy(ctx);
     return check_summary();
 }

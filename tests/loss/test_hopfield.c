@@ -95,6 +95,17 @@ static void separation_is_the_distance_to_the_nearest_score(void)
     CHECK_NEAR(s[2], 1.0, 1e-6);
 }
 
+/* Two orthogonal unit patterns: at 0 the two logarithms cancel and max|u|^2/2 is left; on the first pattern by the formula. */
+static void energy_by_hand(void)
+{
+    const float pattern[2 * 3] = { 1, 0, 0, 0, 1, 0 }, state[2 * 3] = { 0, 0, 0, 1, 0, 0 };
+    double energy[2], beta = 8;
+    cloob_hopfield h = { pattern, 2, 3, beta };
+    CHECK_OK(ctx, cloob_hopfield_energy(ctx, &h, state, 2, energy));
+    CHECK_NEAR(energy[0], 0.5, 1e-12);
+    CHECK_NEAR(energy[1], -log(exp(beta) + 1) / beta + 0.5 + log(2) / beta + 0.5, 1e-12);
+}
+
 static void energy_never_rises(void)
 {
     problem p = random_problem(4, 40, 24, 600, 0);
@@ -242,6 +253,7 @@ int main(void)
     RUN(scale_zero_gives_the_mean);
     RUN(separation_is_the_distance_to_the_nearest_score);
     RUN(one_update_retrieves_within_the_bound);
+    RUN(energy_by_hand);
     RUN(energy_never_rises);
     RUN(updates_stop_when_a_state_rests);
     RUN(bad_networks_are_refused);

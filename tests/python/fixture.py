@@ -1,4 +1,4 @@
-"""A small model of random weights in a file, made without anything but numpy; the program; the shared values."""
+"""A small model of random weights in a file, made without anything but numpy; the program; frozen values."""
 from __future__ import annotations
 
 import json
@@ -12,7 +12,8 @@ import numpy as np
 
 SOURCE = Path(__file__).resolve().parents[2]
 BUILD = Path(os.environ.get("CLOOB_BUILD", SOURCE / "build"))
-SHARED = Path(os.environ.get("CLOOB_SHARED", SOURCE.parent / "shared"))
+REF = SOURCE / "tests/ref"
+PEERS = SOURCE / "bench/peers"
 
 VOCAB, CONTEXT, EMBED, SIZE = 540, 16, 32, 32
 CAPTIONS = ["a small red square", "a large blue circle", "two green stars on a grey ground", "one circle, one square"]
@@ -47,6 +48,33 @@ def read_safetensors(path: Path) -> dict[str, np.ndarray]:
             a, b = e["data_offsets"]
             out[name] = np.frombuffer(data[8 + n + a : 8 + n + b], types[e["dtype"]]).reshape(e["shape"])
     return out
+
+
+def procedural(name: str, n: int) -> np.ndarray:
+    """n numbers in [-1, 1) that belong to a name (tests/model/procedural.h)."""
+    h = 0xCBF29CE484222325
+    for b in name.encode():
+        h = (h ^ b) * 0x100000001B3 % 2**64
+    with np.errstate(over="ignore"):
+        x = np.arange(n, dtype=np.uint64) + np.uint64(h) + np.uint64(0x9E3779B97F4A7C15)
+        x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        x = x ^ (x >> np.uint64(31))
+    return (x >> np.uint64(40)).astype(np.float64) / 2**23 - 1
+
+
+def procedural_images(n: int, size: int) -> np.ndarray:
+    return (2 * procedural("images", n * 3 * size * size).astype(np.float32)).reshape(n, 3, size, size)
+
+
+def procedural_tokens(n: int, context: int, vocab: int) -> np.ndarray:
+    """Start, three or more words, end, zeros."""
+    u = ((procedural("tokens", n * context) + 1) / 2).reshape(n, context)
+    t = (1 + np.floor(u * (vocab - 3))).astype(np.int32)
+    for r in range(n):
+        end = 3 + int(u[r, 0] * (context - 4))
+        t[r, 0], t[r, end], t[r, end + 1 :] = vocab - 2, vocab - 1, 0
+    return t
 
 
 def _blocks(shapes: dict, prefix: str, layers: int, w: int) -> None:

@@ -180,9 +180,8 @@ class Numbers(unittest.TestCase):
 
     def test_frozen_objective(self) -> None:
         names = {"cloob": "cloob", "clip": "infonce", "infoloob": "infoloob", "infonce-hopfield": "infonce_hopfield"}
-        files = sorted((fx.SHARED / "fixtures").glob("objective_*.safetensors"))
-        if not files:
-            self.skipTest(f"{fx.SHARED}: not there")
+        files = sorted((fx.REF / "objective").glob("objective_*.safetensors"))
+        self.assertTrue(files)
         for file in files:
             f = fx.read_safetensors(file)
             sets = {k.lower(): f[k].astype(np.float64) for k in "UV" if k in f}
@@ -194,20 +193,10 @@ class Numbers(unittest.TestCase):
                 self.assertLess(error, 1e-5, f"{file.name} {method}")
 
     def test_frozen_model(self) -> None:
-        weights, config = fx.SHARED / "fixtures/mljku_tiny-rn_epoch_2.pt", fx.SHARED / "fixtures/tiny-rn.json"
-        frozen = fx.SHARED / "fixtures/model_tiny-rn_cloob.safetensors"
-        reference = fx.SHARED / "reference"
-        if not weights.exists():
-            self.skipTest(f"{fx.SHARED}: not there")
-        try:
-            sys.path.insert(0, str(reference))
-            import cloob_ref
-        except ImportError:
-            self.skipTest("the reference needs torch")
-        cfg, f = cloob_ref.ARCH["tiny-rn"], fx.read_safetensors(frozen)
-        with cloob.load(weights, config=config, device="cpu") as m:
-            image = m.encode_image(cloob_ref.procedural_images(6, cfg["res"]), "raw")  # torch tensors, through DLPack
-            text = m.encode_text(cloob_ref.procedural_tokens(6, cfg), "raw")
+        f = fx.read_safetensors(fx.REF / "foreign/mini-rn.safetensors")
+        with cloob.load(fx.REF / "foreign/authors_epoch_2.pt", config=fx.REF / "foreign/mini-rn.json", device="cpu") as m:
+            image = m.encode_image(fx.procedural_images(6, 64), "raw")
+            text = m.encode_text(fx.procedural_tokens(6, 10, 80), "raw")
         np.testing.assert_allclose(image, f["eval.image"], atol=1e-4)
         np.testing.assert_allclose(text, f["eval.text"], atol=1e-4)
 
