@@ -18,7 +18,7 @@ LEARN = ["a photo of a small red ball on the beach", "two dogs run along the bea
          "the houses, the trees and the bridge in the evening light", "reading, running, jumping, singing in the morning"]
 TEXTS = LEARN + ["", "   ", "THE BEACH", "They're running!!! 123 balls... isn't it? we'd've", "&amp;amp; &lt;b&gt; &quot;dog&quot; &#39;s", "tabs\tand\nlines  too",
                  "naïve café, 20 °C, ½ cup", "emoji 😀🎉 ❤️ flags 🇩🇪", "Ο ΣΚΥΛΟΣ τρέχει στην παραλία", "一只狗在海滩上奔跑", "كلب يجري على الشاطئ", "สุนัขวิ่ง",
-                 "<|startoftext|> a dog <|endoftext|>", "under_scores-and-dashes/slashes", "x" * 60, "ﬀﬁ Ünïcödé ẞtraße", "'s't're", "0123456789", "a.b,c;d:e"]
+ "under_scores-and-dashes/slashes", "x" * 60, "ﬀﬁ Ünïcödé ẞtraße", "'s't're", "0123456789", "a.b,c;d:e"]
 MERGES = 200
 
 
