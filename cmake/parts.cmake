@@ -85,6 +85,9 @@ set(CLOOB_HAVE_CUDA OFF)
 set(CLOOB_WHAT_CUDA "NVIDIA GPUs (cuBLASLt, cuDNN, NCCL)")
 if(NOT CLOOB_WITH_CUDA STREQUAL "OFF")
     include(cmake/cuda.cmake)
+    if(CLOOB_WITH_CUDA STREQUAL "ON" AND NOT CLOOB_HAVE_CUDA)
+        message(FATAL_ERROR "CLOOB_WITH_CUDA=ON, but nvcc, libcudart_static.a or cudnn.h was not found")
+    endif()
 endif()
 
 # A script rather than a library: the page of `cloob report` carries it, with its licence.

@@ -10,7 +10,22 @@
 #pragma GCC diagnostic pop
 
 #include "dist/comm_impl.h"
+#include "tensor/shared_object.h"
 #include "tensor/tensor.h"
+
+/* The library is loaded with the first communicator, so that one GPU needs none. */
+/* clang-format off */
+#define NCCL_FUNCTIONS(X) \
+    X(ncclAllReduce) X(ncclBroadcast) X(ncclCommAbort) X(ncclCommDestroy) X(ncclCommGetAsyncError) \
+    X(ncclCommInitRank) X(ncclGetErrorString) X(ncclGetUniqueId) X(ncclGroupEnd) X(ncclGroupStart) X(ncclReduce)
+/* clang-format on */
+#define MEMBER(name) __typeof__(&name) name;
+static struct {
+    NCCL_FUNCTIONS(MEMBER)
+} nccl;
+
+#define ROW(name) { #name, (void **)&nccl.name },
+static const shared_function nccl_functions[] = { NCCL_FUNCTIONS(ROW) { NULL, NULL } };
 
 typedef struct nccl_state {
     ncclComm_t comm;
@@ -24,7 +39,7 @@ static cloob_status nccl_check(cloob_ctx *ctx, const comm *c, ncclResult_t code,
 {
     if (code == ncclSuccess) return CLOOB_OK;
     return ctx_fail(ctx, CLOOB_ERR_PEER, "rank %d of %d: %s failed: %s", c->rank, c->size, what,
-                    ncclGetErrorString(code));
+                    nccl.ncclGetErrorString(code));
 }
 
 static cloob_status cuda_check(cloob_ctx *ctx, const comm *c, cudaError_t code, const char *what)
@@ -64,7 +79,7 @@ static cloob_status order(cloob_ctx *ctx, comm *c, cudaStream_t first, cudaStrea
 static cloob_status check_peers(cloob_ctx *ctx, comm *c, const char *what)
 {
     ncclResult_t asynchronous = ncclSuccess;
-    CLOOB_TRY(nccl_check(ctx, c, ncclCommGetAsyncError(state(c)->comm, &asynchronous), what));
+    CLOOB_TRY(nccl_check(ctx, c, nccl.ncclCommGetAsyncError(state(c)->comm, &asynchronous), what));
     return nccl_check(ctx, c, asynchronous, what);
 }
 
@@ -81,14 +96,14 @@ static cloob_status all_gather(cloob_ctx *ctx, comm *c, const void *send, void *
 {
     char *at = recv;
     CLOOB_TRY(enter(ctx, c, "all-gather"));
-    CLOOB_TRY(nccl_check(ctx, c, ncclGroupStart(), "all-gather"));
+    CLOOB_TRY(nccl_check(ctx, c, nccl.ncclGroupStart(), "all-gather"));
     for (int r = 0; r < c->size; at += (size_t)count[r] * dtype_size(dtype), r++)
         if (count[r] > 0)
             CLOOB_TRY(nccl_check(ctx, c,
-                                 ncclBroadcast(r == c->rank ? send : at, at, elements(count[r], dtype), type_of(dtype),
+                                 nccl.ncclBroadcast(r == c->rank ? send : at, at, elements(count[r], dtype), type_of(dtype),
                                                r, state(c)->comm, state(c)->stream),
                                  "all-gather"));
-    CLOOB_TRY(nccl_check(ctx, c, ncclGroupEnd(), "all-gather"));
+    CLOOB_TRY(nccl_check(ctx, c, nccl.ncclGroupEnd(), "all-gather"));
     return leave(ctx, c);
 }
 
@@ -97,21 +112,21 @@ static cloob_status reduce_scatter(cloob_ctx *ctx, comm *c, void *send, void *re
 {
     char *at = send;
     CLOOB_TRY(enter(ctx, c, "reduce-scatter"));
-    CLOOB_TRY(nccl_check(ctx, c, ncclGroupStart(), "reduce-scatter"));
+    CLOOB_TRY(nccl_check(ctx, c, nccl.ncclGroupStart(), "reduce-scatter"));
     for (int r = 0; r < c->size; at += (size_t)count[r] * dtype_size(dtype), r++)
         if (count[r] > 0)
             CLOOB_TRY(nccl_check(ctx, c,
-                                 ncclReduce(at, recv, elements(count[r], dtype), type_of(dtype), ncclSum, r,
+                                 nccl.ncclReduce(at, recv, elements(count[r], dtype), type_of(dtype), ncclSum, r,
                                             state(c)->comm, state(c)->stream),
                                  "reduce-scatter"));
-    CLOOB_TRY(nccl_check(ctx, c, ncclGroupEnd(), "reduce-scatter"));
+    CLOOB_TRY(nccl_check(ctx, c, nccl.ncclGroupEnd(), "reduce-scatter"));
     return leave(ctx, c);
 }
 
 static cloob_status enqueue_sum(cloob_ctx *ctx, comm *c, void *data, int64_t count, cloob_dtype dtype)
 {
     return nccl_check(ctx, c,
-                      ncclAllReduce(data, data, elements(count, dtype), type_of(dtype), ncclSum, state(c)->comm,
+                      nccl.ncclAllReduce(data, data, elements(count, dtype), type_of(dtype), ncclSum, state(c)->comm,
                                     state(c)->stream),
                       "all-reduce");
 }
@@ -143,7 +158,7 @@ static cloob_status broadcast(cloob_ctx *ctx, comm *c, void *data, int64_t count
 {
     CLOOB_TRY(enter(ctx, c, "broadcast"));
     CLOOB_TRY(nccl_check(ctx, c,
-                         ncclBroadcast(data, data, elements(count, dtype), type_of(dtype), root, state(c)->comm,
+                         nccl.ncclBroadcast(data, data, elements(count, dtype), type_of(dtype), root, state(c)->comm,
                                        state(c)->stream),
                          "broadcast"));
     return leave(ctx, c);
@@ -157,12 +172,12 @@ static cloob_status barrier(cloob_ctx *ctx, comm *c)
     return comm_barrier(ctx, c->base);
 }
 
-static void abort_all(comm *c) { ncclCommAbort(state(c)->comm); }
+static void abort_all(comm *c) { nccl.ncclCommAbort(state(c)->comm); }
 
 static void destroy(comm *c)
 {
     cudaStreamSynchronize(state(c)->stream);
-    ncclCommDestroy(state(c)->comm);
+    nccl.ncclCommDestroy(state(c)->comm);
     cudaEventDestroy(state(c)->mark);
     cudaStreamDestroy(state(c)->stream);
     free(c->state);
@@ -175,16 +190,17 @@ static cloob_status connect(cloob_ctx *ctx, comm *c, nccl_state *s)
 {
     ncclUniqueId id;
     int low, high;
-    if (c->rank == 0) CLOOB_TRY(nccl_check(ctx, c, ncclGetUniqueId(&id), "start"));
+    if (c->rank == 0) CLOOB_TRY(nccl_check(ctx, c, nccl.ncclGetUniqueId(&id), "start"));
     CLOOB_TRY(comm_broadcast(ctx, c->base, &id, sizeof id, CLOOB_U8, 0));
     CLOOB_TRY(cuda_check(ctx, c, cudaDeviceGetStreamPriorityRange(&low, &high), "stream"));
     CLOOB_TRY(cuda_check(ctx, c, cudaStreamCreateWithPriority(&s->stream, cudaStreamNonBlocking, high), "stream"));
     CLOOB_TRY(cuda_check(ctx, c, cudaEventCreateWithFlags(&s->mark, cudaEventDisableTiming), "event"));
-    return nccl_check(ctx, c, ncclCommInitRank(&s->comm, c->size, id, c->rank), "start");
+    return nccl_check(ctx, c, nccl.ncclCommInitRank(&s->comm, c->size, id, c->rank), "start");
 }
 
 cloob_status comm_nccl_open(cloob_ctx *ctx, comm *c)
 {
+    CLOOB_TRY(shared_object_load(ctx, "libnccl.so.2", nccl_functions));
     nccl_state *s = calloc(1, sizeof *s);
     if (!s) return ctx_no_memory(ctx, sizeof *s, "a communicator");
     cloob_status status = connect(ctx, c, s);

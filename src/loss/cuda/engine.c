@@ -5,6 +5,7 @@
 #include "loss/cuda/fused.h"
 #include "loss/cuda/gpu.h"
 #include "loss/cuda/kernels.h"
+#include "tensor/cuda/libraries.h"
 #include "tensor/tensor.h"
 
 enum { DEFAULT_TILE = 4096, BLAS_BYTES = 32 << 20 };
@@ -67,9 +68,9 @@ static cloob_status gpu_open(cloob_ctx *ctx, loss_plan *p)
     if (!g) return ctx_no_memory(ctx, sizeof *g, "the objective");
     p->device = g;
     GPU_TRY("finding the device", cudaGetDevice(&g->device));
-    cublasStatus_t s = cublasCreate(&g->blas);
+    cublasStatus_t s = cuda_lib.cublasCreate_v2(&g->blas);
     if (s != CUBLAS_STATUS_SUCCESS)
-        return ctx_fail(ctx, CLOOB_ERR_DEVICE, "cuBLAS could not start: %s", cublasGetStatusString(s));
+        return ctx_fail(ctx, CLOOB_ERR_DEVICE, "cuBLAS could not start: %s", cuda_lib.cublasGetStatusString(s));
     GPU_TRY("memory of cuBLAS", cudaMalloc(&g->blas_memory, BLAS_BYTES));
     GPU_TRY("results", cudaMallocHost((void **)&g->report, sizeof *g->report));
     return CLOOB_OK;
@@ -97,10 +98,10 @@ static cloob_status begin(cloob_ctx *ctx, gpu *g, void *stream)
 {
     g->stream = stream;
     GPU_TRY("choosing the device", cudaSetDevice(g->device));
-    cublasStatus_t s = cublasSetStream(g->blas, g->stream);
-    if (s == CUBLAS_STATUS_SUCCESS) s = cublasSetWorkspace(g->blas, g->blas_memory, BLAS_BYTES);
+    cublasStatus_t s = cuda_lib.cublasSetStream_v2(g->blas, g->stream);
+    if (s == CUBLAS_STATUS_SUCCESS) s = cuda_lib.cublasSetWorkspace_v2(g->blas, g->blas_memory, BLAS_BYTES);
     return s == CUBLAS_STATUS_SUCCESS ? CLOOB_OK
-                                      : ctx_fail(ctx, CLOOB_ERR_DEVICE, "cuBLAS: %s", cublasGetStatusString(s));
+                                      : ctx_fail(ctx, CLOOB_ERR_DEVICE, "cuBLAS: %s", cuda_lib.cublasGetStatusString(s));
 }
 
 cloob_status gpu_begin_totals(cloob_ctx *ctx, const gpu *g)
@@ -216,7 +217,7 @@ static void release(loss_plan *p)
     cudaFree(p->memory);
     cudaFree(g->blas_memory);
     cudaFreeHost(g->report);
-    if (g->blas) cublasDestroy(g->blas);
+    if (g->blas) cuda_lib.cublasDestroy_v2(g->blas);
     free(g);
     p->device = NULL;
 }

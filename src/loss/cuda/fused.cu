@@ -7,6 +7,7 @@
 #include <cuda_bf16.h>
 
 #include "loss/cuda/fused.h"
+#include "tensor/cuda/cuda.h"
 #include "tensor/cuda/ring.cuh"
 
 namespace {
@@ -314,7 +315,7 @@ job job_of(int64_t m, int64_t n, int64_t d, float scale)
 
 extern "C" {
 
-bool fused_takes(int64_t d) { return d % DEPTH == 0 && hopper_is_here(); }
+bool fused_takes(int64_t d) { return d % DEPTH == 0 && cuda_has_hopper(); }
 
 cudaError_t fused_exp(cudaStream_t stream, void *e, const void *a, const void *b, int64_t m, int64_t n, int64_t d,
                       float beta)

@@ -13,7 +13,7 @@
 extern "C" {
 #endif
 
-/* Whether rows of this width are taken on the current device: a multiple of 64, compute capability 9.0. */
+/* Whether rows of this width are taken on the current device: a multiple of 64, on Hopper. */
 bool fused_takes(int64_t d);
 
 /* e = exp(beta (a b^T - 1)) */

@@ -37,7 +37,7 @@ static bool countable(const dnn_shape *s)
 static const small_kernel *nth_kernel(const dnn_shape *s, int64_t c, int i)
 {
     const small_kernel *lists[] = { small_forward_kernels, small_dw_kernels, small_first_kernels };
-    if (!countable(s)) return NULL;
+    if (!countable(s) || !cuda_has_hopper()) return NULL;
     for (int l = 0; l < 3; l++)
         for (const small_kernel *k = lists[l]; k->name; k++)
             if (takes(k, s, c) && i-- == 0) return k;

@@ -10,6 +10,7 @@
 #include <math.h>
 
 #include "nn/cuda/gemm_epilogues.cuh"
+#include "tensor/cuda/cuda.h"
 
 namespace {
 
@@ -328,7 +329,7 @@ cudaError_t launch_ending(cudaStream_t stream, const fused_gemm *p, int sms)
 
 extern "C" {
 
-bool fused_gemm_takes(int64_t n, int64_t k) { return n % 8 == 0 && k % 8 == 0 && n >= 32 && hopper_is_here(); }
+bool fused_gemm_takes(int64_t n, int64_t k) { return n % 8 == 0 && k % 8 == 0 && n >= 32 && cuda_has_hopper(); }
 
 int fused_gemm_parts(const fused_gemm *p, int sms)
 {

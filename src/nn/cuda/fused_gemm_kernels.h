@@ -1,6 +1,6 @@
 /* A matrix product of our own for the ops that are a product and a pass over its result: the pass happens
- * while the result is still in registers. bf16 with float sums, on GPUs with warpgroup products (compute
- * capability 9); elsewhere, for other types and odd widths the two ops run one after the other (joined.c). */
+ * while the result is still in registers. bf16 with float sums, on Hopper (wgmma); on other GPUs,
+ * for other types and odd widths the two ops run one after the other (fused_gemm.c). */
 #ifndef NN_CUDA_FUSED_GEMM_KERNELS_H
 #define NN_CUDA_FUSED_GEMM_KERNELS_H
 

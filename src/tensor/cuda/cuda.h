@@ -25,6 +25,7 @@ typedef struct tune_cache tune_cache;
 enum { CUDA_SMALL_DOUBLES = 1024 };
 
 typedef struct cuda_state {
+    int generation; /* as cuda_generation */
     int sms;        /* multiprocessors */
     int smem_bytes; /* shared memory a block may ask for */
     cudaStream_t stream, side;
@@ -38,6 +39,14 @@ typedef struct cuda_state {
 
 /* The state, with this GPU made the thread's current one. */
 cuda_state *cuda_use(const device *d);
+
+/* Compute capability of the thread's current GPU as one number (80, 89, 90, ...), or the lower one that the variable
+ * CLOOB_GPU_GENERATION asks for, so that the kernels for older GPUs can be tested on a newer one. 0: no GPU. */
+int cuda_generation(void);
+/* Whether the kernels for Hopper (tensor/cuda/hopper.cuh) are in this build and run on the thread's current GPU. */
+bool cuda_has_hopper(void);
+/* Whether this build has machine code or PTX for the thread's current GPU. */
+bool cuda_has_code(void);
 
 /* "bn_stats: an illegal memory access was encountered" */
 cloob_status cuda_check(cloob_ctx *ctx, cudaError_t e, const char *what);

@@ -1,11 +1,13 @@
 /* A GPU as a device: plain allocations, one queue of its own, library handles. */
-#include <cudnn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "tensor/cuda/cuda.h"
+#include "tensor/cuda/libraries.h"
 #include "tensor/cuda/tune.h"
+
+enum { OLDEST = 80 }; /* compute capability, times ten: bf16 and mma.sync */
 
 cloob_status cuda_check(cloob_ctx *ctx, cudaError_t e, const char *what)
 {
@@ -139,8 +141,8 @@ static void cuda_close(device *d)
         tune_close(s->tune);
         cudaFree(s->small);
         cudaFreeHost(s->pinned);
-        if (s->dnn) cudnnDestroy(s->dnn);
-        if (s->lt) cublasLtDestroy(s->lt);
+        if (s->dnn) cuda_lib.cudnnDestroy(s->dnn);
+        if (s->lt) cuda_lib.cublasLtDestroy(s->lt);
         if (s->forked) cudaEventDestroy(s->forked);
         if (s->joined) cudaEventDestroy(s->joined);
         if (s->side) cudaStreamDestroy(s->side);
@@ -150,12 +152,59 @@ static void cuda_close(device *d)
     free(d);
 }
 
+/* NULL when there is a GPU to use, else why not. */
+static const char *no_gpu_reason(int *count)
+{
+    cudaError_t e = cudaGetDeviceCount(count);
+    cudaGetLastError();
+    if (e == cudaSuccess && *count > 0) return NULL;
+    *count = 0;
+    if (e != cudaErrorInsufficientDriver) return e == cudaSuccess ? "no GPU here" : cudaGetErrorString(e);
+    int driver = 0;
+    return cudaDriverGetVersion(&driver) == cudaSuccess && driver > 0
+               ? "the NVIDIA driver is older than this build's CUDA; update the driver"
+               : "no NVIDIA driver here";
+}
+
 int device_cuda_count(void)
 {
     int n = 0;
-    if (cudaGetDeviceCount(&n) == cudaSuccess) return n;
-    cudaGetLastError();
-    return 0;
+    no_gpu_reason(&n);
+    return n;
+}
+
+int cuda_generation(void)
+{
+    int index, major = 0, minor = 0;
+    if (cudaGetDevice(&index) != cudaSuccess ||
+        cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, index) != cudaSuccess ||
+        cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, index) != cudaSuccess)
+        return 0;
+    const char *wish = getenv("CLOOB_GPU_GENERATION");
+    int own = 10 * major + minor, wanted = wish ? atoi(wish) : 0;
+    return wanted >= OLDEST && wanted < own ? wanted : own;
+}
+
+bool cuda_has_hopper(void) { return cuda_generation() == 90; }
+
+/* Shared memory of a block, where a generation below the GPU's own is asked for. */
+static int smem_limit(int generation, int own)
+{
+    int limit = generation == 80 ? 163 << 10 : generation < 90 ? 99 << 10 : own;
+    return limit < own ? limit : own;
+}
+
+static cloob_status check_generation(cloob_ctx *ctx, const device *d, const struct cudaDeviceProp *prop)
+{
+    if (10 * prop->major + prop->minor < OLDEST)
+        return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED,
+                        "device cuda:%d: %s has compute capability %d.%d; 8.0 (Ampere) or later is needed; use --device cpu",
+                        d->index, prop->name, prop->major, prop->minor);
+    if (cuda_has_code()) return CLOOB_OK;
+    return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED,
+                    "device cuda:%d: this build has no code for %s (compute capability %d.%d); configure with "
+                    "-DCLOOB_GPU_ARCHS=%d%d",
+                    d->index, prop->name, prop->major, prop->minor, prop->major, prop->minor);
 }
 
 static cloob_status open_handles(cloob_ctx *ctx, device *d)
@@ -164,36 +213,38 @@ static cloob_status open_handles(cloob_ctx *ctx, device *d)
     struct cudaDeviceProp prop;
     CLOOB_TRY(cuda_check(ctx, cudaSetDevice(d->index), "device cuda"));
     CLOOB_TRY(cuda_check(ctx, cudaGetDeviceProperties(&prop, d->index), "device cuda"));
-    if (prop.major != 9)
-        return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED,
-                        "device cuda:%d: %s has compute capability %d.%d; this build is for 9.0 (H100, H200)", d->index,
-                        prop.name, prop.major, prop.minor);
+    CLOOB_TRY(check_generation(ctx, d, &prop));
+    cloob_status loaded = cuda_libraries_load(ctx);
+    if (loaded != CLOOB_OK) return ctx_wrap(ctx, loaded, "device cuda:%d", d->index);
+    s->generation = cuda_generation();
     s->sms = prop.multiProcessorCount;
-    s->smem_bytes = (int)prop.sharedMemPerBlockOptin;
+    s->smem_bytes = smem_limit(s->generation, (int)prop.sharedMemPerBlockOptin);
     CLOOB_TRY(cuda_check(ctx, cudaStreamCreateWithFlags(&s->stream, cudaStreamNonBlocking), "device cuda"));
     CLOOB_TRY(cuda_check(ctx, cudaStreamCreateWithFlags(&s->side, cudaStreamNonBlocking), "device cuda"));
     CLOOB_TRY(cuda_check(ctx, cudaEventCreateWithFlags(&s->forked, cudaEventDisableTiming), "device cuda"));
     CLOOB_TRY(cuda_check(ctx, cudaEventCreateWithFlags(&s->joined, cudaEventDisableTiming), "device cuda"));
     CLOOB_TRY(cuda_check(ctx, cudaMalloc((void **)&s->small, CUDA_SMALL_DOUBLES * sizeof *s->small), "device cuda"));
     CLOOB_TRY(cuda_check(ctx, cudaMallocHost((void **)&s->pinned, sizeof *s->pinned), "device cuda"));
-    if (cublasLtCreate(&s->lt) != CUBLAS_STATUS_SUCCESS)
+    if (cuda_lib.cublasLtCreate(&s->lt) != CUBLAS_STATUS_SUCCESS)
         return ctx_fail(ctx, CLOOB_ERR_DEVICE, "device cuda: cuBLASLt does not start");
-    if (cudnnCreate((cudnnHandle_t *)&s->dnn) != CUDNN_STATUS_SUCCESS)
+    if (cuda_lib.cudnnCreate((cudnnHandle_t *)&s->dnn) != CUDNN_STATUS_SUCCESS)
         return ctx_fail(ctx, CLOOB_ERR_DEVICE, "device cuda: cuDNN does not start");
     d->stream = s->stream;
     d->side = s->side;
     snprintf(d->name, sizeof d->name, "%s", prop.name);
-    char versions[64];
-    snprintf(versions, sizeof versions, "cublasLt-%zu cudnn-%zu", cublasLtGetVersion(), cudnnGetVersion());
+    char versions[80];
+    snprintf(versions, sizeof versions, "sm_%d cublasLt-%zu cudnn-%zu", s->generation, cuda_lib.cublasLtGetVersion(),
+             cuda_lib.cudnnGetVersion());
     return tune_open(ctx, prop.name, versions, &s->tune);
 }
 
 cloob_status device_open_cuda(cloob_ctx *ctx, int index, device **out)
 {
-    int count = device_cuda_count();
+    int count;
+    const char *reason = no_gpu_reason(&count);
     if (index >= count)
         return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED, "device cuda:%d: %s; use --device cpu", index,
-                        count ? "there are fewer GPUs here" : "no GPU here");
+                        reason ? reason : "there are fewer GPUs here");
     device *d = calloc(1, sizeof *d);
     if (!d || !(d->state = calloc(1, sizeof(cuda_state)))) {
         free(d);

@@ -1,12 +1,12 @@
 /* A convolution as a one-node cuDNN graph: descriptors, the heuristics' engine list, timing, execution. */
 #include "tensor/cuda/dnn.h"
 
-#include <cudnn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
+#include "tensor/cuda/libraries.h"
 #include "tensor/cuda/tune.h"
 
 /* The handle attribute is still asked for by the releases we build with, though the newest mark it
@@ -37,19 +37,19 @@ typedef struct choice {
 static bool set(desc d, cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, int64_t n,
                 const void *value)
 {
-    return cudnnBackendSetAttribute(d, name, type, n, value) == CUDNN_STATUS_SUCCESS;
+    return cuda_lib.cudnnBackendSetAttribute(d, name, type, n, value) == CUDNN_STATUS_SUCCESS;
 }
 
-static bool finish(desc d) { return cudnnBackendFinalize(d) == CUDNN_STATUS_SUCCESS; }
+static bool finish(desc d) { return cuda_lib.cudnnBackendFinalize(d) == CUDNN_STATUS_SUCCESS; }
 
 static bool make(desc *d, cudnnBackendDescriptorType_t type)
 {
-    return cudnnBackendCreateDescriptor(type, d) == CUDNN_STATUS_SUCCESS;
+    return cuda_lib.cudnnBackendCreateDescriptor(type, d) == CUDNN_STATUS_SUCCESS;
 }
 
 static void drop(desc *d)
 {
-    if (*d) cudnnBackendDestroyDescriptor(*d);
+    if (*d) cuda_lib.cudnnBackendDestroyDescriptor(*d);
     *d = NULL;
 }
 
@@ -143,7 +143,7 @@ static void engines_open(const dnn_plan *p, cudnnBackendHeurMode_t mode, engine_
               set(heur, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &p->graph) &&
               set(heur, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode) && finish(heur);
     for (int i = 0; ok && i < ENGINES; i++) ok = make(&l->config[i], CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
-    if (ok && cudnnBackendGetAttribute(heur, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, ENGINES,
+    if (ok && cuda_lib.cudnnBackendGetAttribute(heur, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, ENGINES,
                                        &count, l->config) == CUDNN_STATUS_SUCCESS)
         l->count = count < ENGINES ? (int)count : ENGINES;
     drop(&heur);
@@ -158,14 +158,14 @@ static bool acceptable(const dnn_shape *s, desc config, int64_t *index, bool *co
     cudnnBackendNumericalNote_t note[CUDNN_NUMERICAL_NOTE_TYPE_COUNT];
     cudnnBackendBehaviorNote_t behaviour[CUDNN_BEHAVIOR_NOTE_TYPE_COUNT];
     bool ok = make(&engine, CUDNN_BACKEND_ENGINE_DESCRIPTOR) &&
-              cudnnBackendGetAttribute(config, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &got,
+              cuda_lib.cudnnBackendGetAttribute(config, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &got,
                                        &engine) == CUDNN_STATUS_SUCCESS &&
-              cudnnBackendGetAttribute(engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1, &got, index) ==
+              cuda_lib.cudnnBackendGetAttribute(engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1, &got, index) ==
                   CUDNN_STATUS_SUCCESS &&
-              cudnnBackendGetAttribute(engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE,
+              cuda_lib.cudnnBackendGetAttribute(engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE,
                                        CUDNN_NUMERICAL_NOTE_TYPE_COUNT, &notes, note) == CUDNN_STATUS_SUCCESS;
     *compiles = false;
-    if (ok && cudnnBackendGetAttribute(engine, CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE, CUDNN_TYPE_BEHAVIOR_NOTE,
+    if (ok && cuda_lib.cudnnBackendGetAttribute(engine, CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE, CUDNN_TYPE_BEHAVIOR_NOTE,
                                        CUDNN_BEHAVIOR_NOTE_TYPE_COUNT, &behaviours, behaviour) == CUDNN_STATUS_SUCCESS)
         for (int64_t i = 0; i < behaviours; i++) *compiles |= behaviour[i] == CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION;
     for (int64_t i = 0; ok && i < notes; i++) {
@@ -191,7 +191,7 @@ static bool make_plan(dnn_plan *p, cudnnHandle_t handle, desc config)
            set(p->plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle) &&
            set(p->plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &config) &&
            finish(p->plan) &&
-           cudnnBackendGetAttribute(p->plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &got,
+           cuda_lib.cudnnBackendGetAttribute(p->plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &got,
                                     &p->workspace) == CUDNN_STATUS_SUCCESS &&
            p->workspace <= DNN_WORKSPACE;
 }
@@ -350,14 +350,14 @@ cloob_status dnn_run(cloob_ctx *ctx, device *d, const dnn_plan *p, void *stream,
     cuda_state *s = cuda_use(d);
     void *data[3] = { x, w, y };
     desc pack = NULL;
-    cudnnStatus_t st = cudnnSetStream(s->dnn, stream);
+    cudnnStatus_t st = cuda_lib.cudnnSetStream(s->dnn, stream);
     bool ok = st == CUDNN_STATUS_SUCCESS && make(&pack, CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR) &&
               set(pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, 3, data) &&
               set(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, 3, uid) &&
               set(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &workspace) && finish(pack);
-    if (ok) st = cudnnBackendExecute(s->dnn, p->plan, pack);
+    if (ok) st = cuda_lib.cudnnBackendExecute(s->dnn, p->plan, pack);
     drop(&pack);
     if (ok && st == CUDNN_STATUS_SUCCESS) return CLOOB_OK;
     return ctx_fail(ctx, CLOOB_ERR_DEVICE, "convolution: cuDNN says %s",
-                    ok ? cudnnGetErrorString(st) : "no to its arguments");
+                    ok ? cuda_lib.cudnnGetErrorString(st) : "no to its arguments");
 }

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tensor/cuda/libraries.h"
 #include "tensor/cuda/tune.h"
 
 enum { CANDIDATES = 10, MOST_CANDIDATES = 32, WORKSPACE = 32 << 20 };
@@ -52,16 +53,16 @@ static cublasStatus_t layout(cublasLtMatrixLayout_t *l, cloob_dtype t, int64_t r
                              int64_t batch, int64_t step)
 {
     int32_t n = (int32_t)batch;
-    cublasStatus_t s = cublasLtMatrixLayoutCreate(l, type_of(t), (uint64_t)rows, (uint64_t)cols, ld);
+    cublasStatus_t s = cuda_lib.cublasLtMatrixLayoutCreate(l, type_of(t), (uint64_t)rows, (uint64_t)cols, ld);
     if (s != CUBLAS_STATUS_SUCCESS || batch == 1) return s;
-    s = cublasLtMatrixLayoutSetAttribute(*l, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &n, sizeof n);
+    s = cuda_lib.cublasLtMatrixLayoutSetAttribute(*l, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &n, sizeof n);
     if (s != CUBLAS_STATUS_SUCCESS) return s;
-    return cublasLtMatrixLayoutSetAttribute(*l, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &step, sizeof step);
+    return cuda_lib.cublasLtMatrixLayoutSetAttribute(*l, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &step, sizeof step);
 }
 
 static cublasStatus_t set_vector(const gemm_plan *p, const void *vector)
 {
-    return cublasLtMatmulDescSetAttribute(p->op, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &vector, sizeof vector);
+    return cuda_lib.cublasLtMatmulDescSetAttribute(p->op, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &vector, sizeof vector);
 }
 
 static cublasLtEpilogue_t epilogue_of(gemm_extra e)
@@ -84,15 +85,15 @@ static cublasStatus_t describe(gemm_plan *p)
     cublasOperation_t ta = g->tb ? CUBLAS_OP_T : CUBLAS_OP_N, tb = g->ta ? CUBLAS_OP_T : CUBLAS_OP_N;
     cublasLtEpilogue_t epilogue = epilogue_of(g->extra);
     cudaDataType_t vector_type = type_of(g->out);
-    cublasStatus_t s = cublasLtMatmulDescCreate(&p->op, CUBLAS_COMPUTE_32F, CUDA_R_32F);
+    cublasStatus_t s = cuda_lib.cublasLtMatmulDescCreate(&p->op, CUBLAS_COMPUTE_32F, CUDA_R_32F);
     if (s == CUBLAS_STATUS_SUCCESS)
-        s = cublasLtMatmulDescSetAttribute(p->op, CUBLASLT_MATMUL_DESC_TRANSA, &ta, sizeof ta);
+        s = cuda_lib.cublasLtMatmulDescSetAttribute(p->op, CUBLASLT_MATMUL_DESC_TRANSA, &ta, sizeof ta);
     if (s == CUBLAS_STATUS_SUCCESS)
-        s = cublasLtMatmulDescSetAttribute(p->op, CUBLASLT_MATMUL_DESC_TRANSB, &tb, sizeof tb);
+        s = cuda_lib.cublasLtMatmulDescSetAttribute(p->op, CUBLASLT_MATMUL_DESC_TRANSB, &tb, sizeof tb);
     if (s == CUBLAS_STATUS_SUCCESS)
-        s = cublasLtMatmulDescSetAttribute(p->op, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue);
+        s = cuda_lib.cublasLtMatmulDescSetAttribute(p->op, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue);
     if (s == CUBLAS_STATUS_SUCCESS && has_vector(g->extra)) {
-        s = cublasLtMatmulDescSetAttribute(p->op, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &vector_type,
+        s = cuda_lib.cublasLtMatmulDescSetAttribute(p->op, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &vector_type,
                                            sizeof vector_type);
         if (s == CUBLAS_STATUS_SUCCESS) s = set_vector(p, (void *)256); /* candidates are asked for with one in place */
     }
@@ -111,14 +112,14 @@ static int candidates(cuda_state *s, const gemm_plan *p, cublasLtMatmulHeuristic
     uint32_t align = 16;
     int count = 0, wanted = p->shape.ta ? MOST_CANDIDATES
                                         : CANDIDATES; /* how to split a weight gradient's long sum is hard to guess */
-    if (cublasLtMatmulPreferenceCreate(&pref) != CUBLAS_STATUS_SUCCESS) return 0;
-    cublasLtMatmulPreferenceSetAttribute(pref, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace, sizeof workspace);
+    if (cuda_lib.cublasLtMatmulPreferenceCreate(&pref) != CUBLAS_STATUS_SUCCESS) return 0;
+    cuda_lib.cublasLtMatmulPreferenceSetAttribute(pref, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace, sizeof workspace);
     for (int k = CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES; k <= CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES; k++)
-        cublasLtMatmulPreferenceSetAttribute(pref, (cublasLtMatmulPreferenceAttributes_t)k, &align, sizeof align);
-    if (cublasLtMatmulAlgoGetHeuristic(s->lt, p->op, p->b, p->a, p->d, p->d, pref, wanted, found, &count) !=
+        cuda_lib.cublasLtMatmulPreferenceSetAttribute(pref, (cublasLtMatmulPreferenceAttributes_t)k, &align, sizeof align);
+    if (cuda_lib.cublasLtMatmulAlgoGetHeuristic(s->lt, p->op, p->b, p->a, p->d, p->d, pref, wanted, found, &count) !=
         CUBLAS_STATUS_SUCCESS)
         count = 0;
-    cublasLtMatmulPreferenceDestroy(pref);
+    cuda_lib.cublasLtMatmulPreferenceDestroy(pref);
     return count;
 }
 
@@ -202,7 +203,7 @@ static bool recall(device *d, gemm_plan *p)
     key_of(&p->shape, key);
     if (!tune_get(s->tune, key, &c, sizeof c)) return false;
     if (!c.plain &&
-        (cublasLtMatmulAlgoCheck(s->lt, p->op, p->b, p->a, p->d, p->d, &c.algo, &checked) != CUBLAS_STATUS_SUCCESS ||
+        (cuda_lib.cublasLtMatmulAlgoCheck(s->lt, p->op, p->b, p->a, p->d, p->d, &c.algo, &checked) != CUBLAS_STATUS_SUCCESS ||
          checked.workspaceSize > WORKSPACE))
         return false;
     p->algo = c.algo;
@@ -235,10 +236,10 @@ cloob_status gemm_plan_create(cloob_ctx *ctx, device *d, const gemm_shape *shape
 void gemm_plan_destroy(gemm_plan *p)
 {
     if (!p) return;
-    if (p->op) cublasLtMatmulDescDestroy(p->op);
-    if (p->a) cublasLtMatrixLayoutDestroy(p->a);
-    if (p->b) cublasLtMatrixLayoutDestroy(p->b);
-    if (p->d) cublasLtMatrixLayoutDestroy(p->d);
+    if (p->op) cuda_lib.cublasLtMatmulDescDestroy(p->op);
+    if (p->a) cuda_lib.cublasLtMatrixLayoutDestroy(p->a);
+    if (p->b) cuda_lib.cublasLtMatrixLayoutDestroy(p->b);
+    if (p->d) cuda_lib.cublasLtMatrixLayoutDestroy(p->d);
     free(p);
 }
 
@@ -254,7 +255,7 @@ cloob_status gemm_run(cloob_ctx *ctx, device *d, const gemm_plan *p, void *strea
     if (p->plain) return gemm_plain(ctx, g, stream, D, A, B, g->add ? C : NULL, g->extra == GEMM_PLAIN ? NULL : vector);
     if (has_vector(g->extra) && set_vector(p, vector) != CUBLAS_STATUS_SUCCESS)
         return ctx_fail(ctx, CLOOB_ERR_DEVICE, "matrix product: cuBLASLt refuses the bias");
-    cublasStatus_t st = cublasLtMatmul(s->lt, p->op, &g->alpha, B, p->b, A, p->a, &beta, g->add ? C : D, p->d, D, p->d,
+    cublasStatus_t st = cuda_lib.cublasLtMatmul(s->lt, p->op, &g->alpha, B, p->b, A, p->a, &beta, g->add ? C : D, p->d, D, p->d,
                                        &p->algo, workspace, p->workspace, stream);
     if (st == CUBLAS_STATUS_SUCCESS) return CLOOB_OK;
     return ctx_fail(ctx, CLOOB_ERR_DEVICE, "matrix product (%lld, %lld, %lld): cuBLASLt says %d", (long long)g->m,

@@ -287,15 +287,6 @@ static inline PFN_cuTensorMapEncodeTiled_v12000 tensor_map_encoder()
                                                                     : nullptr;
 }
 
-/* The thread's current GPU has what is above. */
-static inline bool hopper_is_here()
-{
-    int device, major = 0;
-    if (cudaGetDevice(&device) != cudaSuccess) return false;
-    if (cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) != cudaSuccess) return false;
-    return major == 9 && tensor_map_encoder() != nullptr;
-}
-
 /* x in boxes of `part`; sizes and parts in elements, strides in bytes, innermost first (it has no stride); at most 4 dims. */
 static inline cudaError_t tensor_map_encode(CUtensorMap *map, CUtensorMapDataType type, const void *x, int dims,
                                             const cuuint64_t *size, const cuuint64_t *stride, const cuuint32_t *part,

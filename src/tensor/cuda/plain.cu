@@ -79,3 +79,11 @@ extern "C" cloob_status cuda_fill_noise(cloob_ctx *ctx, cudaStream_t stream, voi
     else noise_kernel<<<1024, 256, 0, stream>>>((__nv_bfloat16 *)p, n);
     return cuda_launched(ctx, "noise");
 }
+
+extern "C" bool cuda_has_code(void)
+{
+    cudaFuncAttributes a;
+    bool there = cudaFuncGetAttributes(&a, noise_kernel<float>) == cudaSuccess;
+    cudaGetLastError();
+    return there;
+}

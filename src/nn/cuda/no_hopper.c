@@ -1,0 +1,20 @@
+/* A build without kernels for Hopper: fused GEMMs and small convolutions decline every shape, so that their callers take
+ * cuDNN, cuBLASLt or a kernel for all GPUs. */
+#include "nn/cuda/conv_small.h"
+#include "nn/cuda/fused_gemm_kernels.h"
+
+const small_kernel small_forward_kernels[] = { { .name = NULL } }, small_dw_kernels[] = { { .name = NULL } },
+                   small_first_kernels[] = { { .name = NULL } };
+
+bool fused_gemm_takes(int64_t n, int64_t k) { return (void)n, (void)k, false; }
+int fused_gemm_parts(const fused_gemm *p, int sms) { return (void)p, (void)sms, 0; }
+
+cudaError_t fused_gemm_run(cudaStream_t stream, const fused_gemm *p, int sms)
+{
+    return (void)stream, (void)p, (void)sms, cudaErrorNotSupported;
+}
+
+cudaError_t transpose_bf16(cudaStream_t stream, void *to, const void *from, int64_t rows, int64_t cols)
+{
+    return (void)stream, (void)to, (void)from, (void)rows, (void)cols, cudaErrorNotSupported;
+}
