@@ -126,6 +126,7 @@ static void bench(dnn_kind kind, int64_t N, int64_t HW, int64_t C, int64_t O, in
         dnn_plan_destroy(j.dnn);
         j.dnn = half, w_type = CLOOB_BF16;
     }
+    if (j.dnn && !dnn_plan_ready(ctx, dev, j.dnn)) fail("cuDNN");
     j.x = buffer_make(N * HW * HW * C, C, CLOOB_BF16);
     j.w = buffer_make(O * 9 * C, C, kind == DNN_DW ? CLOOB_F32 : CLOOB_BF16);
     j.y = buffer_make(N * Ho * Ho * O, O, CLOOB_BF16);

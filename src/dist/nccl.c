@@ -25,7 +25,7 @@ static struct {
 } nccl;
 
 #define ROW(name) { #name, (void **)&nccl.name },
-static const shared_function nccl_functions[] = { NCCL_FUNCTIONS(ROW) { NULL, NULL } };
+static const shared_function nccl_functions[] = { NCCL_FUNCTIONS(ROW){ NULL, NULL } };
 
 typedef struct nccl_state {
     ncclComm_t comm;
@@ -100,8 +100,8 @@ static cloob_status all_gather(cloob_ctx *ctx, comm *c, const void *send, void *
     for (int r = 0; r < c->size; at += (size_t)count[r] * dtype_size(dtype), r++)
         if (count[r] > 0)
             CLOOB_TRY(nccl_check(ctx, c,
-                                 nccl.ncclBroadcast(r == c->rank ? send : at, at, elements(count[r], dtype), type_of(dtype),
-                                               r, state(c)->comm, state(c)->stream),
+                                 nccl.ncclBroadcast(r == c->rank ? send : at, at, elements(count[r], dtype),
+                                                    type_of(dtype), r, state(c)->comm, state(c)->stream),
                                  "all-gather"));
     CLOOB_TRY(nccl_check(ctx, c, nccl.ncclGroupEnd(), "all-gather"));
     return leave(ctx, c);
@@ -117,7 +117,7 @@ static cloob_status reduce_scatter(cloob_ctx *ctx, comm *c, void *send, void *re
         if (count[r] > 0)
             CLOOB_TRY(nccl_check(ctx, c,
                                  nccl.ncclReduce(at, recv, elements(count[r], dtype), type_of(dtype), ncclSum, r,
-                                            state(c)->comm, state(c)->stream),
+                                                 state(c)->comm, state(c)->stream),
                                  "reduce-scatter"));
     CLOOB_TRY(nccl_check(ctx, c, nccl.ncclGroupEnd(), "reduce-scatter"));
     return leave(ctx, c);
@@ -127,7 +127,7 @@ static cloob_status enqueue_sum(cloob_ctx *ctx, comm *c, void *data, int64_t cou
 {
     return nccl_check(ctx, c,
                       nccl.ncclAllReduce(data, data, elements(count, dtype), type_of(dtype), ncclSum, state(c)->comm,
-                                    state(c)->stream),
+                                         state(c)->stream),
                       "all-reduce");
 }
 
@@ -159,7 +159,7 @@ static cloob_status broadcast(cloob_ctx *ctx, comm *c, void *data, int64_t count
     CLOOB_TRY(enter(ctx, c, "broadcast"));
     CLOOB_TRY(nccl_check(ctx, c,
                          nccl.ncclBroadcast(data, data, elements(count, dtype), type_of(dtype), root, state(c)->comm,
-                                       state(c)->stream),
+                                            state(c)->stream),
                          "broadcast"));
     return leave(ctx, c);
 }

@@ -4,6 +4,7 @@
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "graph/plan.h"
 
@@ -129,9 +130,25 @@ static cloob_status make_calls(exec *e, const graph *g)
     return CLOOB_OK;
 }
 
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* Which ops took how long to prepare: where the start of a run goes. */
+static void log_preparation(const exec *e, const double *seconds)
+{
+    for (int op = 0; op < OP_COUNT; op++)
+        if (seconds[op] > 0.01)
+            ctx_log(e->env.ctx, CLOOB_LOG_DEBUG, "prepared %s: %.3f s", op_table[op].name, seconds[op]);
+}
+
 /* Kernels prepare with shapes and layouts but without addresses. */
 static cloob_status prepare_calls(exec *e)
 {
+    double seconds[OP_COUNT] = { 0 };
     for (int i = 0; i < e->calls; i++) {
         call *c = &e->call[i];
         op_args bare = c->args;
@@ -141,10 +158,13 @@ static cloob_status prepare_calls(exec *e)
         for (int k = 0; k < OP_OUTPUTS; k++)
             bare.out[k].block = bare.out[k].ndim >= 0 ? e->value[(intptr_t)bare.out[k].data].t.block : 0,
             bare.out[k].data = NULL;
+        double from = now();
         if (c->kernel->prepare) CLOOB_TRY(c->kernel->prepare(&e->env, &bare));
+        seconds[c->op] += now() - from;
         c->args.scratch_bytes = bare.scratch_bytes;
         c->args.state = bare.state;
     }
+    log_preparation(e, seconds);
     return CLOOB_OK;
 }
 

@@ -100,8 +100,9 @@ static cloob_status begin(cloob_ctx *ctx, gpu *g, void *stream)
     GPU_TRY("choosing the device", cudaSetDevice(g->device));
     cublasStatus_t s = cuda_lib.cublasSetStream_v2(g->blas, g->stream);
     if (s == CUBLAS_STATUS_SUCCESS) s = cuda_lib.cublasSetWorkspace_v2(g->blas, g->blas_memory, BLAS_BYTES);
-    return s == CUBLAS_STATUS_SUCCESS ? CLOOB_OK
-                                      : ctx_fail(ctx, CLOOB_ERR_DEVICE, "cuBLAS: %s", cuda_lib.cublasGetStatusString(s));
+    return s == CUBLAS_STATUS_SUCCESS
+               ? CLOOB_OK
+               : ctx_fail(ctx, CLOOB_ERR_DEVICE, "cuBLAS: %s", cuda_lib.cublasGetStatusString(s));
 }
 
 cloob_status gpu_begin_totals(cloob_ctx *ctx, const gpu *g)

@@ -22,9 +22,9 @@ cloob_status gpu_gemm(cloob_ctx *ctx, const gpu *g, bool ta, bool tb, int64_t M,
     cudaDataType_t type = g->T == CLOOB_BF16 ? CUDA_R_16BF : CUDA_R_32F;
     float al = (float)alpha, be = (float)beta;
     /* Row-major C is column-major C^T = op(B)^T op(A)^T. */
-    cublasStatus_t s = cuda_lib.cublasGemmEx(g->blas, tb ? CUBLAS_OP_T : CUBLAS_OP_N, ta ? CUBLAS_OP_T : CUBLAS_OP_N, (int)N,
-                                    (int)M, (int)K, &al, B, type, (int)ldb, A, type, (int)lda, &be, C, CUDA_R_32F,
-                                    (int)ldc, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT);
+    cublasStatus_t s = cuda_lib.cublasGemmEx(g->blas, tb ? CUBLAS_OP_T : CUBLAS_OP_N, ta ? CUBLAS_OP_T : CUBLAS_OP_N,
+                                             (int)N, (int)M, (int)K, &al, B, type, (int)ldb, A, type, (int)lda, &be, C,
+                                             CUDA_R_32F, (int)ldc, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT);
     if (s == CUBLAS_STATUS_SUCCESS) return CLOOB_OK;
     return ctx_fail(ctx, CLOOB_ERR_DEVICE, "a product of %lld x %lld x %lld on the GPU failed: %s", (long long)M,
                     (long long)N, (long long)K, cuda_lib.cublasGetStatusString(s));

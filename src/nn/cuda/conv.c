@@ -88,7 +88,8 @@ static void decide(const op_env *env, conv_state *s, op_args *a, const conv_tens
     bool by_gemm = s->gemm && gemm <= dnn && gemm <= small, by_small = s->small && !by_gemm && small <= dnn;
     if (!by_gemm) gemm_plan_destroy(s->gemm), s->gemm = NULL;
     if (!by_small) small_plan_destroy(s->small), s->small = NULL;
-    if (by_gemm || by_small) dnn_plan_destroy(s->dnn), s->dnn = NULL;
+    if (by_gemm || by_small || (s->dnn && !dnn_plan_ready(env->ctx, env->dev, s->dnn)))
+        dnn_plan_destroy(s->dnn), s->dnn = NULL;
     size_t workspace = by_gemm    ? gemm_plan_workspace(s->gemm)
                        : by_small ? small_plan_workspace(s->small)
                                   : dnn_plan_workspace(s->dnn);

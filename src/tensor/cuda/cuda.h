@@ -32,6 +32,7 @@ typedef struct cuda_state {
     cudaEvent_t forked, joined;
     cublasLtHandle_t lt;
     void *dnn; /* cudnnHandle_t; used by one thread at a time, like the device */
+    struct dnn_plan *dnn_plans;
     tune_cache *tune;
     double *small;  /* CUDA_SMALL_DOUBLES on the device, for sums that end on the host */
     double *pinned; /* one double on the host */

@@ -197,9 +197,10 @@ static int smem_limit(int generation, int own)
 static cloob_status check_generation(cloob_ctx *ctx, const device *d, const struct cudaDeviceProp *prop)
 {
     if (10 * prop->major + prop->minor < OLDEST)
-        return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED,
-                        "device cuda:%d: %s has compute capability %d.%d; 8.0 (Ampere) or later is needed; use --device cpu",
-                        d->index, prop->name, prop->major, prop->minor);
+        return ctx_fail(
+            ctx, CLOOB_ERR_UNSUPPORTED,
+            "device cuda:%d: %s has compute capability %d.%d; 8.0 (Ampere) or later is needed; use --device cpu",
+            d->index, prop->name, prop->major, prop->minor);
     if (cuda_has_code()) return CLOOB_OK;
     return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED,
                     "device cuda:%d: this build has no code for %s (compute capability %d.%d); configure with "

@@ -19,20 +19,24 @@ enum { ENGINES = 12, COMPILED = 1, UID_X = 'x', UID_W = 'w', UID_Y = 'y' };
 #define DNN_WORKSPACE ((int64_t)256 << 20)
 #define TRY_SECONDS   1.5 /* engines compiled at run time can take a second each */
 
-struct dnn_plan {
-    dnn_shape shape;
-    desc x, w, y, conv, op, graph;
-    desc plan;
-    int64_t workspace;
-    float ms;
-};
-
 typedef struct choice {
     int32_t mode, index; /* place in that heuristic's list, which is fixed for a library version */
     int64_t engine;      /* must be this one there */
     float ms;
     int32_t none; /* cuDNN has nothing */
 } choice;
+
+/* Layers of one shape share a plan; the device lists those alive. */
+struct dnn_plan {
+    dnn_shape shape;
+    char key[TUNE_KEY];
+    choice choice;
+    int users;
+    dnn_plan **list, *next;
+    desc x, w, y, conv, op, graph;
+    desc plan; /* made for a plan that will run, by dnn_plan_ready */
+    int64_t workspace;
+};
 
 static bool set(desc d, cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, int64_t n,
                 const void *value)
@@ -143,8 +147,8 @@ static void engines_open(const dnn_plan *p, cudnnBackendHeurMode_t mode, engine_
               set(heur, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &p->graph) &&
               set(heur, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode) && finish(heur);
     for (int i = 0; ok && i < ENGINES; i++) ok = make(&l->config[i], CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
-    if (ok && cuda_lib.cudnnBackendGetAttribute(heur, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, ENGINES,
-                                       &count, l->config) == CUDNN_STATUS_SUCCESS)
+    if (ok && cuda_lib.cudnnBackendGetAttribute(heur, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR,
+                                                ENGINES, &count, l->config) == CUDNN_STATUS_SUCCESS)
         l->count = count < ENGINES ? (int)count : ENGINES;
     drop(&heur);
 }
@@ -158,15 +162,16 @@ static bool acceptable(const dnn_shape *s, desc config, int64_t *index, bool *co
     cudnnBackendNumericalNote_t note[CUDNN_NUMERICAL_NOTE_TYPE_COUNT];
     cudnnBackendBehaviorNote_t behaviour[CUDNN_BEHAVIOR_NOTE_TYPE_COUNT];
     bool ok = make(&engine, CUDNN_BACKEND_ENGINE_DESCRIPTOR) &&
-              cuda_lib.cudnnBackendGetAttribute(config, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &got,
-                                       &engine) == CUDNN_STATUS_SUCCESS &&
-              cuda_lib.cudnnBackendGetAttribute(engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1, &got, index) ==
-                  CUDNN_STATUS_SUCCESS &&
+              cuda_lib.cudnnBackendGetAttribute(config, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
+                                                &got, &engine) == CUDNN_STATUS_SUCCESS &&
+              cuda_lib.cudnnBackendGetAttribute(engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1, &got,
+                                                index) == CUDNN_STATUS_SUCCESS &&
               cuda_lib.cudnnBackendGetAttribute(engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE,
-                                       CUDNN_NUMERICAL_NOTE_TYPE_COUNT, &notes, note) == CUDNN_STATUS_SUCCESS;
+                                                CUDNN_NUMERICAL_NOTE_TYPE_COUNT, &notes, note) == CUDNN_STATUS_SUCCESS;
     *compiles = false;
     if (ok && cuda_lib.cudnnBackendGetAttribute(engine, CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE, CUDNN_TYPE_BEHAVIOR_NOTE,
-                                       CUDNN_BEHAVIOR_NOTE_TYPE_COUNT, &behaviours, behaviour) == CUDNN_STATUS_SUCCESS)
+                                                CUDNN_BEHAVIOR_NOTE_TYPE_COUNT, &behaviours,
+                                                behaviour) == CUDNN_STATUS_SUCCESS)
         for (int64_t i = 0; i < behaviours; i++) *compiles |= behaviour[i] == CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION;
     for (int64_t i = 0; ok && i < notes; i++) {
         if (note[i] == CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC ||
@@ -191,8 +196,8 @@ static bool make_plan(dnn_plan *p, cudnnHandle_t handle, desc config)
            set(p->plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle) &&
            set(p->plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &config) &&
            finish(p->plan) &&
-           cuda_lib.cudnnBackendGetAttribute(p->plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &got,
-                                    &p->workspace) == CUDNN_STATUS_SUCCESS &&
+           cuda_lib.cudnnBackendGetAttribute(p->plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1,
+                                             &got, &p->workspace) == CUDNN_STATUS_SUCCESS &&
            p->workspace <= DNN_WORKSPACE;
 }
 
@@ -297,8 +302,9 @@ static choice choose(cloob_ctx *ctx, device *d, dnn_plan *p)
 }
 
 /* Makes the chosen plan; false when the list no longer says what the choice says. */
-static bool settle(device *d, dnn_plan *p, const choice *c)
+static bool settle(device *d, dnn_plan *p)
 {
+    const choice *c = &p->choice;
     engine_list l;
     int64_t engine = -1;
     bool compiles;
@@ -306,42 +312,68 @@ static bool settle(device *d, dnn_plan *p, const choice *c)
     bool ok = c->index >= 0 && c->index < l.count && acceptable(&p->shape, l.config[c->index], &engine, &compiles) &&
               engine == c->engine && make_plan(p, cuda_use(d)->dnn, l.config[c->index]);
     engines_close(&l);
-    p->ms = c->ms;
+    if (!ok) drop(&p->plan);
     return ok;
+}
+
+static dnn_plan *find_plan(dnn_plan *list, const char *key)
+{
+    while (list && strcmp(list->key, key) != 0) list = list->next;
+    return list;
+}
+
+/* Times engines and keeps the choice; false: none runs. */
+static bool choose_by_timing(cloob_ctx *ctx, device *d, dnn_plan *p)
+{
+    cuda_state *s = cuda_use(d);
+    p->choice = (choice){ .none = 1 };
+    if (!p->graph && !make_graph(p, s->dnn)) return false;
+    p->choice = choose(ctx, d, p);
+    if (!p->choice.none && !settle(d, p)) p->choice.none = 1;
+    tune_put(s->tune, p->key, &p->choice, sizeof p->choice);
+    return !p->choice.none;
 }
 
 cloob_status dnn_plan_create(cloob_ctx *ctx, device *d, const dnn_shape *shape, dnn_plan **out)
 {
     cuda_state *s = cuda_use(d);
     char key[TUNE_KEY];
-    choice c;
+    key_of(shape, key);
+    if ((*out = find_plan(s->dnn_plans, key))) return (*out)->users++, CLOOB_OK;
     dnn_plan *p = calloc(1, sizeof *p);
-    *out = NULL;
     if (!p) return ctx_no_memory(ctx, sizeof *p, "a convolution's plan");
     p->shape = *shape;
-    key_of(shape, key);
-    bool made = make_graph(p, s->dnn);
-    bool known = made && tune_get(s->tune, key, &c, sizeof c) && (c.none || settle(d, p, &c));
-    if (made && !known) {
-        c = choose(ctx, d, p);
-        if (!c.none && !settle(d, p, &c)) c.none = 1;
-        tune_put(s->tune, key, &c, sizeof c);
-    }
-    if (made && !c.none) *out = p;
-    else dnn_plan_destroy(p);
+    memcpy(p->key, key, sizeof key);
+    p->users = 1;
+    p->list = &s->dnn_plans, p->next = s->dnn_plans, s->dnn_plans = p;
+    if (!tune_get(s->tune, key, &p->choice, sizeof p->choice)) choose_by_timing(ctx, d, p);
+    if (p->choice.none) dnn_plan_destroy(p);
+    else *out = p;
     return CLOOB_OK;
+}
+
+bool dnn_plan_ready(cloob_ctx *ctx, device *d, dnn_plan *p)
+{
+    if (p->plan) return true;
+    if (!p->graph && !make_graph(p, cuda_use(d)->dnn)) return false;
+    return settle(d, p) || choose_by_timing(ctx, d, p);
 }
 
 void dnn_plan_destroy(dnn_plan *p)
 {
-    if (!p) return;
+    if (!p || --p->users > 0) return;
+    for (dnn_plan **at = p->list; *at; at = &(*at)->next)
+        if (*at == p) {
+            *at = p->next;
+            break;
+        }
     desc *all[] = { &p->plan, &p->graph, &p->op, &p->conv, &p->x, &p->w, &p->y };
     for (int i = 0; i < 7; i++) drop(all[i]);
     free(p);
 }
 
 size_t dnn_plan_workspace(const dnn_plan *p) { return p ? (size_t)p->workspace : 0; }
-float dnn_plan_ms(const dnn_plan *p) { return p->ms; }
+float dnn_plan_ms(const dnn_plan *p) { return p->choice.ms; }
 
 cloob_status dnn_run(cloob_ctx *ctx, device *d, const dnn_plan *p, void *stream, void *x, void *w, void *y,
                      void *workspace)

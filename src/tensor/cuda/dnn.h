@@ -21,12 +21,16 @@ typedef struct dnn_shape {
 
 typedef struct dnn_plan dnn_plan;
 
-/* *out is NULL with CLOOB_OK when no engine takes the shape. */
+/* *out is NULL with CLOOB_OK when no engine takes the shape. A shape that has a plan already shares it. Of a shape timed in an
+ * earlier run only the time is known at first; the plan itself is made by dnn_plan_ready. */
 cloob_status dnn_plan_create(cloob_ctx *ctx, device *d, const dnn_shape *shape, dnn_plan **out);
-void dnn_plan_destroy(dnn_plan *p); /* NULL is fine */
+void dnn_plan_destroy(dnn_plan *p); /* NULL is fine; before its device is closed */
 
-size_t dnn_plan_workspace(const dnn_plan *p);
 float dnn_plan_ms(const dnn_plan *p);
+
+/* Before a plan's workspace is asked for and before it runs. False: cuDNN no longer has an engine for it. */
+bool dnn_plan_ready(cloob_ctx *ctx, device *d, dnn_plan *p);
+size_t dnn_plan_workspace(const dnn_plan *p);
 
 /* Overwrites y, x or w, by the kind. */
 cloob_status dnn_run(cloob_ctx *ctx, device *d, const dnn_plan *p, void *stream, void *x, void *w, void *y,

@@ -57,7 +57,8 @@ static cublasStatus_t layout(cublasLtMatrixLayout_t *l, cloob_dtype t, int64_t r
     if (s != CUBLAS_STATUS_SUCCESS || batch == 1) return s;
     s = cuda_lib.cublasLtMatrixLayoutSetAttribute(*l, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &n, sizeof n);
     if (s != CUBLAS_STATUS_SUCCESS) return s;
-    return cuda_lib.cublasLtMatrixLayoutSetAttribute(*l, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &step, sizeof step);
+    return cuda_lib.cublasLtMatrixLayoutSetAttribute(*l, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &step,
+                                                     sizeof step);
 }
 
 static cublasStatus_t set_vector(const gemm_plan *p, const void *vector)
@@ -94,7 +95,7 @@ static cublasStatus_t describe(gemm_plan *p)
         s = cuda_lib.cublasLtMatmulDescSetAttribute(p->op, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue);
     if (s == CUBLAS_STATUS_SUCCESS && has_vector(g->extra)) {
         s = cuda_lib.cublasLtMatmulDescSetAttribute(p->op, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &vector_type,
-                                           sizeof vector_type);
+                                                    sizeof vector_type);
         if (s == CUBLAS_STATUS_SUCCESS) s = set_vector(p, (void *)256); /* candidates are asked for with one in place */
     }
     if (s == CUBLAS_STATUS_SUCCESS)
@@ -113,9 +114,11 @@ static int candidates(cuda_state *s, const gemm_plan *p, cublasLtMatmulHeuristic
     int count = 0, wanted = p->shape.ta ? MOST_CANDIDATES
                                         : CANDIDATES; /* how to split a weight gradient's long sum is hard to guess */
     if (cuda_lib.cublasLtMatmulPreferenceCreate(&pref) != CUBLAS_STATUS_SUCCESS) return 0;
-    cuda_lib.cublasLtMatmulPreferenceSetAttribute(pref, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace, sizeof workspace);
+    cuda_lib.cublasLtMatmulPreferenceSetAttribute(pref, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace,
+                                                  sizeof workspace);
     for (int k = CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES; k <= CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES; k++)
-        cuda_lib.cublasLtMatmulPreferenceSetAttribute(pref, (cublasLtMatmulPreferenceAttributes_t)k, &align, sizeof align);
+        cuda_lib.cublasLtMatmulPreferenceSetAttribute(pref, (cublasLtMatmulPreferenceAttributes_t)k, &align,
+                                                      sizeof align);
     if (cuda_lib.cublasLtMatmulAlgoGetHeuristic(s->lt, p->op, p->b, p->a, p->d, p->d, pref, wanted, found, &count) !=
         CUBLAS_STATUS_SUCCESS)
         count = 0;
@@ -202,9 +205,9 @@ static bool recall(device *d, gemm_plan *p)
     cuda_state *s = cuda_use(d);
     key_of(&p->shape, key);
     if (!tune_get(s->tune, key, &c, sizeof c)) return false;
-    if (!c.plain &&
-        (cuda_lib.cublasLtMatmulAlgoCheck(s->lt, p->op, p->b, p->a, p->d, p->d, &c.algo, &checked) != CUBLAS_STATUS_SUCCESS ||
-         checked.workspaceSize > WORKSPACE))
+    if (!c.plain && (cuda_lib.cublasLtMatmulAlgoCheck(s->lt, p->op, p->b, p->a, p->d, p->d, &c.algo, &checked) !=
+                         CUBLAS_STATUS_SUCCESS ||
+                     checked.workspaceSize > WORKSPACE))
         return false;
     p->algo = c.algo;
     p->workspace = c.plain ? 0 : checked.workspaceSize;
@@ -255,8 +258,8 @@ cloob_status gemm_run(cloob_ctx *ctx, device *d, const gemm_plan *p, void *strea
     if (p->plain) return gemm_plain(ctx, g, stream, D, A, B, g->add ? C : NULL, g->extra == GEMM_PLAIN ? NULL : vector);
     if (has_vector(g->extra) && set_vector(p, vector) != CUBLAS_STATUS_SUCCESS)
         return ctx_fail(ctx, CLOOB_ERR_DEVICE, "matrix product: cuBLASLt refuses the bias");
-    cublasStatus_t st = cuda_lib.cublasLtMatmul(s->lt, p->op, &g->alpha, B, p->b, A, p->a, &beta, g->add ? C : D, p->d, D, p->d,
-                                       &p->algo, workspace, p->workspace, stream);
+    cublasStatus_t st = cuda_lib.cublasLtMatmul(s->lt, p->op, &g->alpha, B, p->b, A, p->a, &beta, g->add ? C : D, p->d,
+                                                D, p->d, &p->algo, workspace, p->workspace, stream);
     if (st == CUBLAS_STATUS_SUCCESS) return CLOOB_OK;
     return ctx_fail(ctx, CLOOB_ERR_DEVICE, "matrix product (%lld, %lld, %lld): cuBLASLt says %d", (long long)g->m,
                     (long long)g->n, (long long)g->k, (int)st);

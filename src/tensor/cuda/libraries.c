@@ -7,13 +7,13 @@
 
 cuda_libraries cuda_lib;
 
-#define TEXT_(x) #x
-#define TEXT(x)  TEXT_(x)
+#define TEXT_(x)  #x
+#define TEXT(x)   TEXT_(x)
 #define ROW(name) { #name, (void **)&cuda_lib.name },
 
-static const shared_function lt_functions[] = { CUBLASLT_FUNCTIONS(ROW) { NULL, NULL } };
-static const shared_function blas_functions[] = { CUBLAS_FUNCTIONS(ROW) { NULL, NULL } };
-static const shared_function dnn_functions[] = { CUDNN_FUNCTIONS(ROW) { NULL, NULL } };
+static const shared_function lt_functions[] = { CUBLASLT_FUNCTIONS(ROW){ NULL, NULL } };
+static const shared_function blas_functions[] = { CUBLAS_FUNCTIONS(ROW){ NULL, NULL } };
+static const shared_function dnn_functions[] = { CUDNN_FUNCTIONS(ROW){ NULL, NULL } };
 
 static cloob_status load_all(cloob_ctx *ctx)
 {
