@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/pool.h"
 #include "core/rng.h"
 #include "core/text.h"
 #include "model/params.h"
@@ -82,14 +83,24 @@ static rule rule_of(const model_config *c, const param *r)
     return torch_default(fan_in(r)); /* convolutions */
 }
 
-static void draw(rule u, uint64_t key, float *to, int64_t n)
+typedef struct drawing {
+    rule rule;
+    uint64_t key;
+    float *to;
+} drawing;
+
+/* Every number is a function of its index, so that threads share them out as they like. */
+static void draw_range(void *arg, int64_t begin, int64_t end, int thread)
 {
-    for (int64_t i = 0; i < n; i++) {
+    const drawing *d = arg;
+    rule u = d->rule;
+    (void)thread;
+    for (int64_t i = begin; i < end; i++) {
         double v = u.kind == ONE ? 1.0 : 0.0;
         if (u.kind == CONSTANT) v = u.scale;
-        if (u.kind == NORMAL) v = u.scale * rng_normal(key, (uint64_t)i);
-        if (u.kind == UNIFORM) v = u.scale * (2.0 * rng_uniform(key, (uint64_t)i) - 1.0);
-        to[i] = (float)v;
+        if (u.kind == NORMAL) v = u.scale * rng_normal(d->key, (uint64_t)i);
+        if (u.kind == UNIFORM) v = u.scale * (2.0 * rng_uniform(d->key, (uint64_t)i) - 1.0);
+        d->to[i] = (float)v;
     }
 }
 
@@ -99,7 +110,8 @@ cloob_status params_init(cloob_ctx *ctx, params *p, uint64_t seed)
         const param *r = &p->row[i];
         float *host = malloc((size_t)r->count * sizeof *host);
         if (!host) return ctx_no_memory(ctx, (size_t)r->count * sizeof *host, r->name);
-        draw(rule_of(&p->config, r), rng_key(seed, r->name), host, r->count);
+        drawing d = { rule_of(&p->config, r), rng_key(seed, r->name), host };
+        pool_for(ctx, r->count, 1 << 14, draw_range, &d);
         cloob_status status = params_set(ctx, p, i, host);
         free(host);
         CLOOB_TRY(status);

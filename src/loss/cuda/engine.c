@@ -67,6 +67,7 @@ static cloob_status gpu_open(cloob_ctx *ctx, loss_plan *p)
     gpu *g = calloc(1, sizeof *g);
     if (!g) return ctx_no_memory(ctx, sizeof *g, "the objective");
     p->device = g;
+    CLOOB_TRY(cuda_libraries_load(ctx));
     GPU_TRY("finding the device", cudaGetDevice(&g->device));
     cublasStatus_t s = cuda_lib.cublasCreate_v2(&g->blas);
     if (s != CUBLAS_STATUS_SUCCESS)
