@@ -10,9 +10,11 @@
 #include "cloob/report.h"
 #include "core/file.h"
 #include "eval/ablation.h"
+#include "core/needs.h"
 
 void cloob_ablate_options_init(cloob_ablate_options *o)
 {
+    if (!o) return;
     static const char *const four[] = { "clip", "infoloob", "infonce-hopfield", "cloob" };
     *o = (cloob_ablate_options){ .method = four, .methods = 4, .seeds = 5, .jobs = 1, .alpha = 0.05 };
     cloob_train_options_init(&o->train);
@@ -128,6 +130,7 @@ static cloob_status ablate(cloob_ctx *ctx, arena *a, const cloob_ablate_options 
 
 cloob_status cloob_ablate(cloob_ctx *ctx, const cloob_ablate_options *o, cloob_ablate_summary *summary)
 {
+    API_NEEDS(ctx, o);
     arena a = { 0 };
     cloob_ablate_summary s = { .runs = o->methods * o->seeds };
     struct timespec from, to;

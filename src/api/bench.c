@@ -5,19 +5,23 @@
 
 #include "tensor/device.h"
 #include "train/bench.h"
+#include "core/needs.h"
 
 void cloob_bench_options_init(cloob_bench_options *o)
 {
+    if (!o) return;
     *o = (cloob_bench_options){ .model = "RN50", .batch = 32, .accum = 1, .repeats = 5, .method = CLOOB_METHOD_CLOOB };
 }
 
 cloob_status cloob_bench_step(cloob_ctx *ctx, const cloob_bench_options *o, cloob_bench_result *out)
 {
+    API_NEEDS(ctx, o && out);
     return step_timing(ctx, o, out);
 }
 
 cloob_status cloob_bench_embed(cloob_ctx *ctx, const cloob_bench_options *o, cloob_bench_result *out)
 {
+    API_NEEDS(ctx, o && out);
     return embed_timing(ctx, o, out);
 }
 
@@ -25,6 +29,7 @@ int cloob_device_count(void) { return 1 + device_cuda_count(); }
 
 cloob_status cloob_device_describe(cloob_ctx *ctx, int index, cloob_device_facts *out)
 {
+    API_NEEDS(ctx, out);
     char name[32];
     device *d;
     size_t total = 0, available = 0;

@@ -7,8 +7,13 @@
 
 #include "data/text/tokenizer.h"
 #include "model/interchange.h"
+#include "core/needs.h"
 
-void cloob_convert_options_init(cloob_convert_options *o) { *o = (cloob_convert_options){ 0 }; }
+void cloob_convert_options_init(cloob_convert_options *o)
+{
+    if (!o) return;
+    *o = (cloob_convert_options){ 0 };
+}
 
 static bool ends(const char *name, const char *tail)
 {
@@ -100,6 +105,7 @@ static void hand_over(interchange_report *from, cloob_convert_report *to)
 
 void cloob_convert_report_release(cloob_convert_report *r)
 {
+    if (!r) return;
     if (r->memory) arena_release(r->memory);
     free(r->memory);
     *r = (cloob_convert_report){ 0 };
@@ -186,6 +192,7 @@ static cloob_status convert(cloob_ctx *ctx, const char *in, const char *out, con
 cloob_status cloob_convert(cloob_ctx *ctx, const char *in, const char *out, const cloob_convert_options *o,
                            cloob_convert_report *r)
 {
+    API_NEEDS(ctx, in && out);
     cloob_convert_options defaults;
     cloob_convert_report own;
     cloob_convert_options_init(&defaults);
@@ -200,6 +207,7 @@ cloob_status cloob_convert(cloob_ctx *ctx, const char *in, const char *out, cons
 cloob_status cloob_weights_describe(cloob_ctx *ctx, const char *in, const cloob_convert_options *o,
                                     cloob_convert_report *r)
 {
+    API_NEEDS(ctx, in && r);
     cloob_convert_options defaults;
     cloob_convert_options_init(&defaults);
     *r = (cloob_convert_report){ 0 };
@@ -208,6 +216,7 @@ cloob_status cloob_weights_describe(cloob_ctx *ctx, const char *in, const cloob_
 
 cloob_status cloob_weights_verify(cloob_ctx *ctx, const char *path, bool *stored)
 {
+    API_NEEDS(ctx, path && stored);
     weights w;
     *stored = false;
     CLOOB_TRY(weights_read_native(ctx, path, &w));

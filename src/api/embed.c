@@ -4,6 +4,7 @@
 
 #include "api/embed_source.h"
 #include "cloob/options.h"
+#include "core/needs.h"
 
 static void free_list(char **list, int64_t n)
 {
@@ -13,6 +14,7 @@ static void free_list(char **list, int64_t n)
 
 void cloob_embedded_release(cloob_embedded *e)
 {
+    if (!e) return;
     free(e->image), free(e->text), free(e->label);
     free_list(e->name, e->rows);
     free_list(e->class_name, e->classes);
@@ -21,6 +23,7 @@ void cloob_embedded_release(cloob_embedded *e)
 
 void cloob_embed_job_init(cloob_embed_job *job)
 {
+    if (!job) return;
     *job = (cloob_embed_job){ .what = CLOOB_UNIT, .workers = 2, .beta = CLOOB_DEFAULT_SCALE_HOPFIELD };
 }
 
@@ -98,22 +101,26 @@ static cloob_status into_memory(cloob_ctx *ctx, cloob_model *m, const cloob_embe
 cloob_status cloob_embed_data(cloob_ctx *ctx, cloob_model *m, const cloob_dataset *d, cloob_output what, int workers,
                               cloob_embedded *e)
 {
+    API_NEEDS(ctx, m && d && e);
     return into_memory(ctx, m, &(cloob_embed_job){ .what = what, .data = d, .workers = workers }, e);
 }
 
 cloob_status cloob_embed_images(cloob_ctx *ctx, cloob_model *m, const char *const *path, int64_t n, cloob_output what,
                                 cloob_embedded *e)
 {
+    API_NEEDS(ctx, m && path && e && n >= 0);
     return into_memory(ctx, m, &(cloob_embed_job){ .what = what, .images = path, .images_count = n }, e);
 }
 
 cloob_status cloob_embed_text_file(cloob_ctx *ctx, cloob_model *m, const char *path, cloob_output what,
                                    cloob_embedded *e)
 {
+    API_NEEDS(ctx, m && path && e);
     return into_memory(ctx, m, &(cloob_embed_job){ .what = what, .texts = path }, e);
 }
 
 cloob_status cloob_embed_tensors(cloob_ctx *ctx, cloob_model *m, const char *path, cloob_output what, cloob_embedded *e)
 {
+    API_NEEDS(ctx, m && path && e);
     return into_memory(ctx, m, &(cloob_embed_job){ .what = what, .tensors = path }, e);
 }

@@ -7,6 +7,7 @@
 #include "cloob/hopfield.h"
 #include "core/json.h"
 #include "io/rows_file.h"
+#include "core/needs.h"
 
 /* ---- Hopfield retrieval -------------------------------------------------------------------------- */
 
@@ -49,6 +50,7 @@ static cloob_status memory_retrieve(cloob_ctx *ctx, const memory *m, float *rows
 cloob_status cloob_embedded_retrieve(cloob_ctx *ctx, cloob_embedded *e, const char *path, const char *which,
                                      double beta, bool unit)
 {
+    API_NEEDS(ctx, e && path);
     memory m;
     cloob_status status = memory_open(ctx, path, which, beta, unit, &m);
     if (status == CLOOB_OK && e->image) status = memory_check(ctx, &m, e->image_width);
@@ -127,6 +129,7 @@ static cloob_status put_all(cloob_ctx *ctx, out_file *o, const cloob_embedded *e
 
 cloob_status cloob_embedded_write(cloob_ctx *ctx, const cloob_embedded *e, const char *path)
 {
+    API_NEEDS(ctx, e && path);
     int64_t most[EMBED_PARTS] = { e->label ? e->rows : 0, e->rows, e->text_rows },
             width[EMBED_PARTS] = { 0, e->image ? e->image_width : 0, e->text ? e->text_width : 0 };
     out_file o = { 0 };
@@ -179,6 +182,7 @@ static cloob_status write_end(cloob_ctx *ctx, out_file *o, const cloob_embedded 
 cloob_status cloob_embed_to_file(cloob_ctx *ctx, cloob_model *handle, const cloob_embed_job *job, const char *path,
                                  cloob_embedded *e)
 {
+    API_NEEDS(ctx, handle && job && path && e);
     embed_source s;
     out_file o = { 0 };
     memory m = { 0 };

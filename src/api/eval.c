@@ -14,6 +14,7 @@
 #include "eval/retrieval.h"
 #include "io/safetensors.h"
 #include "report/analysis_plots.h"
+#include "core/needs.h"
 
 /* ---- files --------------------------------------------------------------------------------------- */
 
@@ -25,6 +26,7 @@ struct cloob_embeddings {
 
 cloob_status cloob_embeddings_open(cloob_ctx *ctx, const char *path, cloob_embeddings **out)
 {
+    API_NEEDS(ctx, path && out);
     cloob_embeddings *e = calloc(1, sizeof *e);
     *out = NULL;
     if (!e) return ctx_no_memory(ctx, sizeof *e, path);
@@ -49,6 +51,7 @@ void cloob_embeddings_close(cloob_embeddings *e)
 
 cloob_status cloob_matrix_floats(cloob_ctx *ctx, const cloob_matrix *m, float **out)
 {
+    API_NEEDS(ctx, m && out);
     size_t bytes = (size_t)(m->rows * m->columns) * sizeof **out;
     *out = malloc(bytes ? bytes : 1);
     if (!*out) return ctx_no_memory(ctx, bytes, m->name);
@@ -68,7 +71,11 @@ static const st_entry *find(const cloob_embeddings *e, const char *names)
     return NULL;
 }
 
-bool cloob_embeddings_has(const cloob_embeddings *e, const char *names) { return find(e, names) != NULL; }
+bool cloob_embeddings_has(const cloob_embeddings *e, const char *names)
+{
+    if (!e) return false;
+    return find(e, names) != NULL;
+}
 
 static cloob_status need(cloob_ctx *ctx, cloob_embeddings *e, const char *names, const st_entry **out,
                          const char **name)
@@ -89,6 +96,7 @@ static cloob_status need(cloob_ctx *ctx, cloob_embeddings *e, const char *names,
 
 cloob_status cloob_embeddings_matrix(cloob_ctx *ctx, cloob_embeddings *e, const char *names, cloob_matrix *out)
 {
+    API_NEEDS(ctx, e && names && out);
     const st_entry *entry;
     const char *name;
     rows r;
@@ -101,6 +109,7 @@ cloob_status cloob_embeddings_matrix(cloob_ctx *ctx, cloob_embeddings *e, const 
 cloob_status cloob_embeddings_labels(cloob_ctx *ctx, cloob_embeddings *e, const char *names, int64_t count,
                                      const int64_t **out)
 {
+    API_NEEDS(ctx, e && names && out && count >= 0);
     const st_entry *entry;
     const char *name;
     CLOOB_TRY(need(ctx, e, names, &entry, &name));
@@ -134,6 +143,7 @@ static cloob_status retrieve_on(cloob_ctx *ctx, cloob_retrieval *out, const unit
 cloob_status cloob_retrieve(cloob_ctx *ctx, cloob_retrieval *out, const cloob_matrix *image, const cloob_matrix *text,
                             const cloob_retrieve_options *options)
 {
+    API_NEEDS(ctx, out && image && text);
     rows x, y;
     unit_rows ux, uy;
     CLOOB_TRY(rows_from(ctx, &x, image));
@@ -148,13 +158,18 @@ cloob_status cloob_retrieve(cloob_ctx *ctx, cloob_retrieval *out, const cloob_ma
     return status;
 }
 
-char *cloob_retrieval_json(const cloob_retrieval *r) { return retrieval_json(r); }
+char *cloob_retrieval_json(const cloob_retrieval *r)
+{
+    if (!r) return NULL;
+    return retrieval_json(r);
+}
 
 /* ---- analysis ------------------------------------------------------------------------------------ */
 
 cloob_status cloob_analyze(cloob_ctx *ctx, cloob_analysis *out, const cloob_matrix *image, const cloob_matrix *text,
                            double share)
 {
+    API_NEEDS(ctx, out && image);
     rows x, y;
     memset(out, 0, sizeof *out);
     CLOOB_TRY(rows_from(ctx, &x, image));
@@ -164,28 +179,39 @@ cloob_status cloob_analyze(cloob_ctx *ctx, cloob_analysis *out, const cloob_matr
     return status;
 }
 
-void cloob_analysis_release(cloob_analysis *a) { analysis_release(a); }
+void cloob_analysis_release(cloob_analysis *a)
+{
+    if (!a) return;
+    analysis_release(a);
+}
 
 char *cloob_analysis_json(const cloob_analysis *a, const cloob_analysis *reference)
 {
+    if (!a) return NULL;
     return analysis_json(a, reference);
 }
 
 cloob_status cloob_analysis_write(cloob_ctx *ctx, const cloob_analysis *a, const cloob_analysis *reference,
                                   const char *folder)
 {
+    API_NEEDS(ctx, a && folder);
     return analysis_write(ctx, a, reference, folder);
 }
 
 cloob_status cloob_analysis_plots(cloob_ctx *ctx, const cloob_analysis *a, const cloob_analysis *reference,
                                   const char *folder)
 {
+    API_NEEDS(ctx, a && folder);
     return analysis_plots_write(ctx, a, reference, folder);
 }
 
 /* ---- probe --------------------------------------------------------------------------------------- */
 
-void cloob_probe_options_init(cloob_probe_options *o) { *o = (cloob_probe_options){ true, 0, 1000, 0, true, "auto" }; }
+void cloob_probe_options_init(cloob_probe_options *o)
+{
+    if (!o) return;
+    *o = (cloob_probe_options){ true, 0, 1000, 0, true, "auto" };
+}
 
 static cloob_status data_from(cloob_ctx *ctx, probe_data *d, const cloob_split *s)
 {
@@ -196,6 +222,7 @@ static cloob_status data_from(cloob_ctx *ctx, probe_data *d, const cloob_split *
 cloob_status cloob_probe(cloob_ctx *ctx, cloob_probe_result *out, const cloob_probe_options *o,
                          const cloob_split *train, const cloob_split *val, const cloob_split *test)
 {
+    API_NEEDS(ctx, out && o && train && test);
     probe_data a, b, c;
     memset(out, 0, sizeof *out);
     CLOOB_TRY(data_from(ctx, &a, train));
@@ -206,12 +233,21 @@ cloob_status cloob_probe(cloob_ctx *ctx, cloob_probe_result *out, const cloob_pr
     return status;
 }
 
-void cloob_probe_release(cloob_probe_result *r) { probe_result_release(r); }
+void cloob_probe_release(cloob_probe_result *r)
+{
+    if (!r) return;
+    probe_result_release(r);
+}
 
-char *cloob_probe_json(const cloob_probe_result *r) { return probe_json(r); }
+char *cloob_probe_json(const cloob_probe_result *r)
+{
+    if (!r) return NULL;
+    return probe_json(r);
+}
 
 cloob_status cloob_probe_save(cloob_ctx *ctx, const cloob_probe_result *r, const char *path)
 {
+    API_NEEDS(ctx, r && path);
     int64_t C = r->classes, D = r->dimensions;
     float *w = malloc((size_t)(C * (D + 1)) * sizeof *w), *b = w + C * D;
     if (!w) return ctx_no_memory(ctx, (size_t)(C * (D + 1)) * sizeof *w, path);
@@ -232,15 +268,25 @@ cloob_status cloob_probe_save(cloob_ctx *ctx, const cloob_probe_result *r, const
 cloob_status cloob_rank_sum_test(cloob_ctx *ctx, cloob_rank_sum *out, const double *a, int64_t na, const double *b,
                                  int64_t nb, cloob_rank_sum_method method)
 {
+    API_NEEDS(ctx, out && a && b && na >= 0 && nb >= 0);
     return ranksum_test(ctx, out, a, na, b, nb, method);
 }
 
 cloob_status cloob_compare(cloob_ctx *ctx, cloob_comparison *out, const char *path_a, const char *path_b, int64_t epoch,
                            double alpha)
 {
+    API_NEEDS(ctx, out && path_a && path_b);
     return compare_files(ctx, out, path_a, path_b, epoch, alpha);
 }
 
-void cloob_comparison_release(cloob_comparison *c) { comparison_release(c); }
+void cloob_comparison_release(cloob_comparison *c)
+{
+    if (!c) return;
+    comparison_release(c);
+}
 
-char *cloob_comparison_json(const cloob_comparison *c) { return comparison_json(c); }
+char *cloob_comparison_json(const cloob_comparison *c)
+{
+    if (!c) return NULL;
+    return comparison_json(c);
+}

@@ -9,10 +9,12 @@
 #include "core/json.h"
 #include "core/sbuf.h"
 #include "infer/factors_world.h"
+#include "core/needs.h"
 
 cloob_status cloob_factors_measure(cloob_ctx *ctx, cloob_model *handle, const char *world, double lambda,
                                    cloob_factors *out)
 {
+    API_NEEDS(ctx, handle && world && out);
     model *m = model_of(handle);
     *out = (cloob_factors){ 0 };
     if (!(lambda > 0))
@@ -28,6 +30,7 @@ static void put(sbuf *s, const char *key, double value)
 
 char *cloob_factors_json(const cloob_factors *f)
 {
+    if (!f) return NULL;
     sbuf s = { 0 };
     sbuf_printf(&s, "{\"factors\": %lld, \"trained\": %lld, \"tested\": %lld, \"bad\": %lld", (long long)f->count,
                 (long long)f->trained, (long long)f->tested, (long long)f->bad);
@@ -50,6 +53,7 @@ char *cloob_factors_json(const cloob_factors *f)
 
 cloob_status cloob_factors_write(cloob_ctx *ctx, const cloob_factors *f, const char *folder)
 {
+    API_NEEDS(ctx, f && folder);
     char *text = cloob_factors_json(f), *path = file_join(folder, "factors.json");
     cloob_status status = text && path ? file_make_dirs(ctx, folder) : ctx_no_memory(ctx, 4096, "factors.json");
     if (status == CLOOB_OK) status = file_write(ctx, path, text, strlen(text));

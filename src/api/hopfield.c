@@ -7,8 +7,13 @@
 
 #include "loss/cpu_vec.h"
 #include "loss/hopfield.h"
+#include "core/needs.h"
 
-void cloob_hopfield_options_init(cloob_hopfield_options *o) { *o = (cloob_hopfield_options){ .updates = 1 }; }
+void cloob_hopfield_options_init(cloob_hopfield_options *o)
+{
+    if (!o) return;
+    *o = (cloob_hopfield_options){ .updates = 1 };
+}
 
 static cloob_status check_rows(cloob_ctx *ctx, const char *what, const float *rows, int64_t n, int64_t d)
 {
@@ -61,6 +66,7 @@ static cloob_status scale_to_unit(cloob_ctx *ctx, float *out, int64_t n, int64_t
 cloob_status cloob_hopfield_retrieve(cloob_ctx *ctx, const cloob_hopfield *h, const cloob_hopfield_options *o,
                                      const float *states, int64_t n, float *out, int *updates)
 {
+    API_NEEDS(ctx, h && o && n >= 0 && (n == 0 || (states && out)));
     CLOOB_TRY(check(ctx, h, states, n));
     if (o->updates < 1) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%d updates: at least 1 is needed", o->updates);
     size_t bytes = (size_t)(n * h->dim) * sizeof(float);
@@ -86,6 +92,7 @@ cloob_status cloob_hopfield_retrieve(cloob_ctx *ctx, const cloob_hopfield *h, co
 cloob_status cloob_hopfield_energy(cloob_ctx *ctx, const cloob_hopfield *h, const float *states, int64_t n,
                                    double *energy)
 {
+    API_NEEDS(ctx, h && n >= 0 && (n == 0 || (states && energy)));
     CLOOB_TRY(check(ctx, h, states, n));
     if (h->beta == 0) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "the energy needs a Hopfield scale above 0");
     size_t bytes = (size_t)(n * h->dim) * sizeof(float);
@@ -106,6 +113,7 @@ cloob_status cloob_hopfield_energy(cloob_ctx *ctx, const cloob_hopfield *h, cons
 
 cloob_status cloob_hopfield_separation(cloob_ctx *ctx, const cloob_hopfield *h, double *separation)
 {
+    API_NEEDS(ctx, h && separation);
     CLOOB_TRY(check(ctx, h, NULL, 0));
     if (h->count < 2) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "a separation needs at least 2 patterns");
     float *top = malloc((size_t)h->count * sizeof *top);

@@ -7,9 +7,11 @@
 #include "core/file.h"
 #include "core/rng.h"
 #include "data/view/transform.h"
+#include "core/needs.h"
 
 void cloob_view_options_init(cloob_view_options *o, int64_t size)
 {
+    if (!o) return;
     *o = (cloob_view_options){ .size = size, .max_pixels = IMAGE_MAX_PIXELS };
 }
 
@@ -37,6 +39,7 @@ static cloob_status make_view(cloob_ctx *ctx, const image *im, const cloob_view_
 cloob_status cloob_view_bytes(cloob_ctx *ctx, const void *bytes, size_t size, const char *name,
                               const cloob_view_options *v, cloob_image *out)
 {
+    API_NEEDS(ctx, bytes && name && v && out);
     image_limits limits = { v->max_pixels, 8 };
     transform_options o;
     image im;
@@ -54,6 +57,7 @@ cloob_status cloob_view_bytes(cloob_ctx *ctx, const void *bytes, size_t size, co
 
 cloob_status cloob_view_file(cloob_ctx *ctx, const char *path, const cloob_view_options *v, cloob_image *out)
 {
+    API_NEEDS(ctx, path && v && out);
     file_map map;
     *out = (cloob_image){ 0 };
     CLOOB_TRY(file_map_open(ctx, path, &map));
@@ -64,6 +68,7 @@ cloob_status cloob_view_file(cloob_ctx *ctx, const char *path, const cloob_view_
 
 cloob_status cloob_image_write_png(cloob_ctx *ctx, const char *path, const cloob_image *p)
 {
+    API_NEEDS(ctx, path && p);
     if (!p->rgb || p->width < 1 || p->height < 1)
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: there is no image to write", path);
     return image_write_png(ctx, path, p->rgb, p->width, p->height);
@@ -71,6 +76,7 @@ cloob_status cloob_image_write_png(cloob_ctx *ctx, const char *path, const cloob
 
 void cloob_image_release(cloob_image *p)
 {
+    if (!p) return;
     free(p->rgb);
     *p = (cloob_image){ 0 };
 }

@@ -6,9 +6,11 @@
 #include <string.h>
 
 #include "api/model_handle.h"
+#include "core/needs.h"
 
 void cloob_model_options_init(cloob_model_options *o)
 {
+    if (!o) return;
     *o = (cloob_model_options){ .invariant = true, .batch = 32, .max_pixels = CLOOB_DEFAULT_MAX_PIXELS };
 }
 
@@ -23,6 +25,7 @@ static cloob_status parse_precision(cloob_ctx *ctx, const char *name, cloob_dtyp
 
 cloob_status cloob_model_open(cloob_ctx *ctx, const char *path, const cloob_model_options *o, cloob_model **out)
 {
+    API_NEEDS(ctx, path && out);
     cloob_model_options defaults;
     model_open_options inner;
     model *m;
@@ -40,10 +43,15 @@ cloob_status cloob_model_open(cloob_ctx *ctx, const char *path, const cloob_mode
     return CLOOB_OK;
 }
 
-void cloob_model_close(cloob_model *m) { model_close(model_of(m)); }
+void cloob_model_close(cloob_model *m)
+{
+    if (!m) return;
+    model_close(model_of(m));
+}
 
 void cloob_model_get_facts(const cloob_model *handle, cloob_model_facts *out)
 {
+    if (!handle || !out) return;
     const model *m = model_peek(handle);
     const model_config *c = encoder_config(m->enc);
     *out = (cloob_model_facts){ .family = c->family == MODEL_VIT ? "ViT" : "ResNet",
@@ -71,18 +79,21 @@ void cloob_model_get_facts(const cloob_model *handle, cloob_model_facts *out)
 
 int64_t cloob_model_width(const cloob_model *m, cloob_output what, cloob_side side)
 {
+    if (!m) return 0;
     return encoder_width(model_peek(m)->enc, (encoder_output)what, side == CLOOB_TEXT);
 }
 
 cloob_status cloob_encode_images(cloob_ctx *ctx, cloob_model *m, const uint8_t *rgb, int64_t n, cloob_output what,
                                  float *out)
 {
+    API_NEEDS(ctx, m && n >= 0 && (n == 0 || (rgb && out)));
     return encoder_images(ctx, model_of(m)->enc, rgb, n, (encoder_output)what, out);
 }
 
 cloob_status cloob_encode_image(cloob_ctx *ctx, cloob_model *handle, const uint8_t *rgb, int64_t width, int64_t height,
                                 cloob_output what, float *out)
 {
+    API_NEEDS(ctx, handle && rgb && out);
     model *m = model_of(handle);
     if (width < 1 || height < 1)
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "an image of %lld x %lld", (long long)width, (long long)height);
@@ -99,18 +110,21 @@ cloob_status cloob_encode_image(cloob_ctx *ctx, cloob_model *handle, const uint8
 cloob_status cloob_encode_files(cloob_ctx *ctx, cloob_model *m, const char *const *path, int64_t n, cloob_output what,
                                 float *out, bool *bad)
 {
+    API_NEEDS(ctx, m && n >= 0 && (n == 0 || (path && out)));
     return model_image_files(ctx, model_of(m), path, n, (encoder_output)what, out, bad);
 }
 
 cloob_status cloob_encode_texts(cloob_ctx *ctx, cloob_model *m, const char *const *text, int64_t n, cloob_output what,
                                 float *out)
 {
+    API_NEEDS(ctx, m && n >= 0 && (n == 0 || (text && out)));
     return model_texts(ctx, model_of(m), text, n, (encoder_output)what, out);
 }
 
 cloob_status cloob_model_tokenize(cloob_ctx *ctx, const cloob_model *handle, const char *const *text, int64_t n,
                                   int32_t *rows)
 {
+    API_NEEDS(ctx, handle && n >= 0 && (n == 0 || (text && rows)));
     const model *m = model_peek(handle);
     if (!m->tok) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "the weights hold no tokenizer; open them with a vocabulary");
     return tokenizer_encode_rows(ctx, m->tok, text, n, encoder_config(m->enc)->context, rows);
@@ -119,11 +133,13 @@ cloob_status cloob_model_tokenize(cloob_ctx *ctx, const cloob_model *handle, con
 cloob_status cloob_encode_image_tensor(cloob_ctx *ctx, cloob_model *m, const float *images, int64_t n,
                                        cloob_output what, float *out)
 {
+    API_NEEDS(ctx, m && n >= 0 && (n == 0 || (images && out)));
     return encoder_float_images(ctx, model_of(m)->enc, images, n, (encoder_output)what, out);
 }
 
 cloob_status cloob_encode_tokens(cloob_ctx *ctx, cloob_model *m, const int32_t *tokens, int64_t n, cloob_output what,
                                  float *out)
 {
+    API_NEEDS(ctx, m && n >= 0 && (n == 0 || (tokens && out)));
     return encoder_texts(ctx, model_of(m)->enc, tokens, n, (encoder_output)what, out);
 }

@@ -11,11 +11,13 @@
 #include "io/safetensors.h"
 #include "loss/loss.h"
 #include "tensor/device.h"
+#include "core/needs.h"
 
 const char *cloob_method_name(cloob_method m) { return loss_method_name((loss_method)m); }
 
 bool cloob_method_from_name(const char *name, cloob_method *out)
 {
+    if (!name) return false;
     loss_method m;
     if (!loss_method_from_name(name, &m)) return false;
     *out = (cloob_method)m;
@@ -24,6 +26,7 @@ bool cloob_method_from_name(const char *name, cloob_method *out)
 
 void cloob_objective_options_init(cloob_objective_options *o)
 {
+    if (!o) return;
     *o = (cloob_objective_options){ CLOOB_METHOD_CLOOB, 30, 8, "auto", CLOOB_F32 };
 }
 
@@ -108,6 +111,7 @@ static cloob_status download(cloob_ctx *ctx, job *j, const cloob_gradients *g)
 cloob_status cloob_objective(cloob_ctx *ctx, const cloob_objective_options *o, const cloob_embeddings *e,
                              const cloob_gradients *g, cloob_objective_result *r)
 {
+    API_NEEDS(ctx, o && e && r);
     job j = { 0 };
     loss_result l;
     cloob_status status;
@@ -188,6 +192,7 @@ static cloob_status write_gradients(cloob_ctx *ctx, const char *path, const matr
 cloob_status cloob_objective_file(cloob_ctx *ctx, const cloob_objective_options *o, const char *input,
                                   const char *gradients, cloob_objective_result *r)
 {
+    API_NEEDS(ctx, o && input && r);
     matrices m = { 0 };
     cloob_status status = read_matrices(ctx, input, &m);
     if (status == CLOOB_OK) {
@@ -283,6 +288,7 @@ end:
 cloob_status cloob_objective_time(cloob_ctx *ctx, const cloob_objective_options *o, const cloob_objective_bench *b,
                                   cloob_objective_timing *t)
 {
+    API_NEEDS(ctx, o && b && t);
     memset(t, 0, sizeof *t);
     if (b->n < 2 || b->d < 1 || b->repeats < 0)
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "a benchmark needs 2 pairs and a width");

@@ -1,5 +1,6 @@
 /* The objective of rows that lie where they are computed with. */
 #include "api/objective_plan.h"
+#include "core/needs.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -48,6 +49,7 @@ static cloob_status plan_fill(cloob_ctx *ctx, const cloob_objective_options *o, 
 cloob_status cloob_objective_plan_create(cloob_ctx *ctx, const cloob_objective_options *o,
                                          const cloob_objective_shape *s, cloob_objective_plan **out)
 {
+    API_NEEDS(ctx, o && s && out);
     cloob_objective_plan *p = calloc(1, sizeof *p);
     *out = NULL;
     if (!p) return ctx_no_memory(ctx, sizeof *p, "a plan of the objective");
@@ -59,12 +61,14 @@ cloob_status cloob_objective_plan_create(cloob_ctx *ctx, const cloob_objective_o
 
 cloob_status cloob_objective_plan_scales(cloob_ctx *ctx, cloob_objective_plan *p, double inv_tau, double scale_hopfield)
 {
+    API_NEEDS(ctx, p);
     return loss_plan_scales(ctx, p->plan, inv_tau, scale_hopfield);
 }
 
 cloob_status cloob_objective_plan_run(cloob_ctx *ctx, cloob_objective_plan *p, const cloob_objective_rows *rows,
                                       cloob_objective_result *r)
 {
+    API_NEEDS(ctx, p && rows && r);
     loss_inputs in = { rows->x, rows->y, rows->u, rows->v };
     loss_outputs out = { rows->dx, rows->dy, rows->du, rows->dv };
     loss_result l;

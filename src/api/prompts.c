@@ -5,6 +5,7 @@
 
 #include "core/file.h"
 #include "data/text/prompts.h"
+#include "core/needs.h"
 
 struct cloob_prompts {
     prompts p;
@@ -23,6 +24,7 @@ static cloob_status keep(cloob_ctx *ctx, prompts *p, cloob_prompts **out)
 
 cloob_status cloob_prompts_open(cloob_ctx *ctx, const char *path, cloob_prompts **out)
 {
+    API_NEEDS(ctx, path && out);
     prompts p;
     *out = NULL;
     CLOOB_TRY(prompts_open(ctx, path, &p));
@@ -31,6 +33,7 @@ cloob_status cloob_prompts_open(cloob_ctx *ctx, const char *path, cloob_prompts 
 
 cloob_status cloob_prompts_import(cloob_ctx *ctx, const char *const *path, int64_t n, cloob_prompts **out)
 {
+    API_NEEDS(ctx, path && out && n >= 0);
     prompts p;
     *out = NULL;
     CLOOB_TRY(prompts_import(ctx, path, n, &p));
@@ -39,6 +42,7 @@ cloob_status cloob_prompts_import(cloob_ctx *ctx, const char *const *path, int64
 
 cloob_status cloob_prompts_save(cloob_ctx *ctx, const cloob_prompts *p, const char *path)
 {
+    API_NEEDS(ctx, p && path);
     sbuf text = { 0 };
     prompts_save(&p->p, &text);
     cloob_status status =
@@ -56,31 +60,62 @@ void cloob_prompts_close(cloob_prompts *p)
 
 cloob_status cloob_prompts_find(cloob_ctx *ctx, const cloob_prompts *p, const char *name, int64_t *set)
 {
+    API_NEEDS(ctx, p && set);
     const prompt_set *found;
     CLOOB_TRY(prompts_find(ctx, &p->p, name, &found));
     *set = found - p->p.set;
     return CLOOB_OK;
 }
 
-int64_t cloob_prompts_count(const cloob_prompts *p) { return p->p.count; }
-const char *cloob_prompts_name(const cloob_prompts *p, int64_t set) { return p->p.set[set].name; }
+int64_t cloob_prompts_count(const cloob_prompts *p)
+{
+    if (!p) return 0;
+    return p->p.count;
+}
+
+/* NULL beyond the end: the getters below give nothing then. */
+static const prompt_set *set_at(const cloob_prompts *p, int64_t set)
+{
+    return p && set >= 0 && set < p->p.count ? &p->p.set[set] : NULL;
+}
+
+const char *cloob_prompts_name(const cloob_prompts *p, int64_t set)
+{
+    const prompt_set *s = set_at(p, set);
+    return s ? s->name : NULL;
+}
+
 bool cloob_prompts_mean_per_class(const cloob_prompts *p, int64_t set)
 {
-    return p->p.set[set].metric == PROMPT_MEAN_PER_CLASS;
+    const prompt_set *s = set_at(p, set);
+    return s && s->metric == PROMPT_MEAN_PER_CLASS;
 }
-int64_t cloob_prompts_classes(const cloob_prompts *p, int64_t set) { return p->p.set[set].class_count; }
+
+int64_t cloob_prompts_classes(const cloob_prompts *p, int64_t set)
+{
+    const prompt_set *s = set_at(p, set);
+    return s ? s->class_count : 0;
+}
+
 int64_t cloob_prompts_class_names(const cloob_prompts *p, int64_t set, int64_t c)
 {
-    return p->p.set[set].classes[c].count;
+    return c >= 0 && c < cloob_prompts_classes(p, set) ? set_at(p, set)->classes[c].count : 0;
 }
-int64_t cloob_prompts_templates(const cloob_prompts *p, int64_t set) { return p->p.set[set].templates.count; }
+
+int64_t cloob_prompts_templates(const cloob_prompts *p, int64_t set)
+{
+    const prompt_set *s = set_at(p, set);
+    return s ? s->templates.count : 0;
+}
 
 const char *cloob_prompts_class_name(const cloob_prompts *p, int64_t set, int64_t c, int64_t which)
 {
-    return p->p.set[set].classes[c].item[which];
+    bool there = which >= 0 && which < cloob_prompts_class_names(p, set, c);
+    return there ? set_at(p, set)->classes[c].item[which] : NULL;
 }
 
 const char *cloob_prompts_template(const cloob_prompts *p, int64_t set, int64_t which)
 {
-    return p->p.set[set].templates.item[which];
+    bool there = which >= 0 && which < cloob_prompts_templates(p, set);
+    return there ? set_at(p, set)->templates.item[which] : NULL;
 }

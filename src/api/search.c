@@ -12,6 +12,7 @@
 #include "core/rng.h"
 #include "infer/search_index.h"
 #include "io/image/image_write_jpeg.h"
+#include "core/needs.h"
 
 struct cloob_search {
     search_index ix;
@@ -20,6 +21,7 @@ struct cloob_search {
 cloob_status cloob_search_index(cloob_ctx *ctx, cloob_model *m, const char *folder, const char *path,
                                 const char *checkpoint, const char *vocab, cloob_search_update *out)
 {
+    API_NEEDS(ctx, m && folder && path && out);
     search_update u;
     cloob_status status = search_index_update(ctx, model_of(m), folder, path, checkpoint, vocab ? vocab : "", &u);
     *out = (cloob_search_update){ u.images, u.kept, u.embedded, u.bad, u.removed, u.bad_before };
@@ -28,6 +30,7 @@ cloob_status cloob_search_index(cloob_ctx *ctx, cloob_model *m, const char *fold
 
 cloob_status cloob_search_open(cloob_ctx *ctx, const char *path, cloob_search **out)
 {
+    API_NEEDS(ctx, path && out);
     *out = NULL;
     cloob_search *s = calloc(1, sizeof *s);
     if (!s) return ctx_no_memory(ctx, sizeof *s, path);
@@ -44,13 +47,33 @@ void cloob_search_close(cloob_search *s)
     free(s);
 }
 
-int64_t cloob_search_count(const cloob_search *s) { return s->ix.N; }
-int64_t cloob_search_width(const cloob_search *s) { return s->ix.D; }
-const char *cloob_search_checkpoint(const cloob_search *s) { return s->ix.checkpoint; }
-const char *cloob_search_vocab(const cloob_search *s) { return s->ix.vocab; }
+int64_t cloob_search_count(const cloob_search *s)
+{
+    if (!s) return 0;
+    return s->ix.N;
+}
+
+int64_t cloob_search_width(const cloob_search *s)
+{
+    if (!s) return 0;
+    return s->ix.D;
+}
+
+const char *cloob_search_checkpoint(const cloob_search *s)
+{
+    if (!s) return NULL;
+    return s->ix.checkpoint;
+}
+
+const char *cloob_search_vocab(const cloob_search *s)
+{
+    if (!s) return NULL;
+    return s->ix.vocab;
+}
 
 void cloob_search_hits_release(cloob_search_hit *hit, int64_t n)
 {
+    if (!hit) return;
     for (int64_t i = 0; i < n; i++) {
         free(hit[i].path);
         hit[i].path = NULL;
@@ -60,6 +83,7 @@ void cloob_search_hits_release(cloob_search_hit *hit, int64_t n)
 cloob_status cloob_search_query(cloob_ctx *ctx, const cloob_search *s, const float *query, int64_t most,
                                 cloob_search_hit *hit, int64_t *found)
 {
+    API_NEEDS(ctx, s && query && found && most >= 0 && (most == 0 || hit));
     *found = 0;
     if (most < 1) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%lld results wanted: one or more", (long long)most);
     if (most > s->ix.N) most = s->ix.N;
@@ -81,6 +105,7 @@ cloob_status cloob_search_query(cloob_ctx *ctx, const cloob_search *s, const flo
 cloob_status cloob_search_text(cloob_ctx *ctx, const cloob_search *s, cloob_model *handle, const char *text,
                                int64_t most, cloob_search_hit *hit, int64_t *found)
 {
+    API_NEEDS(ctx, s && handle && text && found && most >= 0 && (most == 0 || hit));
     model *m = model_of(handle);
     *found = 0;
     CLOOB_TRY(search_index_check(ctx, &s->ix, m));
@@ -147,6 +172,7 @@ static const char page_head[] =
 cloob_status cloob_search_sheet(cloob_ctx *ctx, const char *path, const char *title, const cloob_search_hit *hit,
                                 int64_t n)
 {
+    API_NEEDS(ctx, path && n >= 0 && (n == 0 || hit));
     sbuf s = { 0 };
     uint8_t *rgb = malloc(THUMB * THUMB * 3);
     if (!rgb) return ctx_no_memory(ctx, THUMB * THUMB * 3, "a thumbnail");
@@ -229,6 +255,7 @@ static cloob_status time_queries(cloob_ctx *ctx, const cloob_search *s, int repe
 
 cloob_status cloob_search_bench(cloob_ctx *ctx, const char *path, int64_t n, int64_t dim, int repeats, double *ms)
 {
+    API_NEEDS(ctx, path && ms && n >= 0);
     cloob_search *s;
     if (n < 1 || dim < 1 || repeats < 1) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "n, dim and repeats must be above 0");
     if (file_exists(path)) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: is there already", path);

@@ -7,6 +7,7 @@
 
 #include "data/text/tokenizer.h"
 #include "train/step.h"
+#include "core/needs.h"
 
 struct cloob_trainer {
     device *dev;
@@ -17,6 +18,7 @@ struct cloob_trainer {
 
 void cloob_trainer_options_init(cloob_trainer_options *o)
 {
+    if (!o) return;
     *o = (cloob_trainer_options){ .model = "tiny",
                                   .batch = 64,
                                   .method = CLOOB_METHOD_CLOOB,
@@ -51,6 +53,7 @@ static cloob_status configure(cloob_ctx *ctx, const cloob_trainer_options *o, cl
 
 cloob_status cloob_trainer_create(cloob_ctx *ctx, const cloob_trainer_options *o, cloob_trainer **out)
 {
+    API_NEEDS(ctx, o && out);
     *out = NULL;
     cloob_trainer *t = calloc(1, sizeof *t);
     if (!t) return ctx_no_memory(ctx, sizeof *t, "a trainer");
@@ -72,8 +75,17 @@ void cloob_trainer_destroy(cloob_trainer *t)
     free(t);
 }
 
-int64_t cloob_trainer_image_size(const cloob_trainer *t) { return t->o.model.image_size; }
-int64_t cloob_trainer_context(const cloob_trainer *t) { return t->o.model.context; }
+int64_t cloob_trainer_image_size(const cloob_trainer *t)
+{
+    if (!t) return 0;
+    return t->o.model.image_size;
+}
+
+int64_t cloob_trainer_context(const cloob_trainer *t)
+{
+    if (!t) return 0;
+    return t->o.model.context;
+}
 
 static cloob_status check_tokens(cloob_ctx *ctx, const cloob_trainer *t, const int32_t *tokens)
 {
@@ -88,6 +100,7 @@ static cloob_status check_tokens(cloob_ctx *ctx, const cloob_trainer *t, const i
 cloob_status cloob_trainer_step(cloob_ctx *ctx, cloob_trainer *t, const uint8_t *rgb, const int32_t *tokens, double lr,
                                 cloob_trainer_result *r)
 {
+    API_NEEDS(ctx, t && rgb && tokens);
     step_result inner;
     CLOOB_TRY(check_tokens(ctx, t, tokens));
     CLOOB_TRY(step_run(ctx, t->s, rgb, tokens, lr, &inner));
@@ -110,6 +123,7 @@ static cloob_status fill(cloob_ctx *ctx, cloob_trainer *t, weights *w)
 
 cloob_status cloob_trainer_save(cloob_ctx *ctx, cloob_trainer *t, const char *path)
 {
+    API_NEEDS(ctx, t && path);
     weights w;
     weights_init(&w);
     cloob_status status = fill(ctx, t, &w);

@@ -11,6 +11,7 @@
 #include "infer/class_match.h"
 #include "infer/zeroshot_run.h"
 #include "tensor/cpu/gemm.h"
+#include "core/needs.h"
 
 /* ---- a classifier -------------------------------------------------------------------------------- */
 
@@ -41,6 +42,7 @@ static cloob_status make_set(cloob_ctx *ctx, arena *a, const char *const *label,
 cloob_status cloob_classifier_create(cloob_ctx *ctx, cloob_model *handle, const char *const *label, int64_t labels,
                                      const char *const *templates, int64_t template_count, cloob_classifier **out)
 {
+    API_NEEDS(ctx, handle && label && out && labels >= 0);
     model *m = model_of(handle);
     arena a = { 0 };
     prompt_set set;
@@ -77,6 +79,7 @@ static void to_shares(float *score, int64_t C, double scale)
 
 cloob_status cloob_classify(cloob_ctx *ctx, const cloob_classifier *c, const float *rows, int64_t n, float *p)
 {
+    API_NEEDS(ctx, c && n >= 0 && (n == 0 || (rows && p)));
     int64_t C = c->z.C, D = c->z.D;
     cpu_sgemm(ctx, false, true, n, C, D, 1, rows, D, c->z.weight, D, 0, p, C);
     for (int64_t i = 0; i < n; i++) {
@@ -93,11 +96,13 @@ cloob_status cloob_classify(cloob_ctx *ctx, const cloob_classifier *c, const flo
 
 void cloob_zeroshot_options_init(cloob_zeroshot_options *o)
 {
+    if (!o) return;
     *o = (cloob_zeroshot_options){ .workers = 2, .beta = CLOOB_DEFAULT_SCALE_HOPFIELD };
 }
 
 void cloob_zeroshot_release(cloob_zeroshot_result *r)
 {
+    if (!r) return;
     for (int64_t i = 0; i < r->classes; i++) free(r->row[i].name);
     free(r->row);
     *r = (cloob_zeroshot_result){ 0 };
@@ -142,6 +147,7 @@ static const prompts *sets_of(const cloob_prompts *p) { return (const prompts *)
 cloob_status cloob_zeroshot(cloob_ctx *ctx, cloob_model *handle, const cloob_dataset *data,
                             const cloob_zeroshot_options *given, cloob_zeroshot_result *out)
 {
+    API_NEEDS(ctx, handle && data && out);
     const dataset *d = (const dataset *)(const void *)data;
     model *m = model_of(handle);
     cloob_zeroshot_options o;
@@ -160,6 +166,9 @@ cloob_status cloob_zeroshot(cloob_ctx *ctx, cloob_model *handle, const cloob_dat
                         (long long)o.stored_columns, (long long)encoder_config(m->enc)->embed);
     if (o.stored) run.hook = retrieve, run.hook_user = &o;
     cloob_status status = CLOOB_OK;
+    if (o.prompts && !cloob_prompts_name(o.prompts, o.set))
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "prompt set %lld: the file has %lld", (long long)o.set,
+                        (long long)cloob_prompts_count(o.prompts));
     if (o.prompts) set = sets_of(o.prompts)->set[o.set];
     else status = class_names_as_prompts(ctx, d, &a, &set);
     if (status == CLOOB_OK) status = zeroshot_run(ctx, m->enc, m->tok, d, &set, &run, &z, &bad);

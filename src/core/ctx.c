@@ -9,6 +9,7 @@
 
 void cloob_ctx_options_init(cloob_ctx_options *o)
 {
+    if (!o) return;
     memset(o, 0, sizeof *o);
     o->log_level = CLOOB_LOG_INFO;
 }

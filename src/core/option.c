@@ -20,6 +20,7 @@ static bool same_name(const char *a, const char *b)
 
 const cloob_option *cloob_option_find(const cloob_option *table, int64_t count, const char *name)
 {
+    if (!table || !name) return NULL;
     for (int64_t i = 0; i < count; i++)
         if (same_name(table[i].name, name) || same_name(table[i].alias, name)) return &table[i];
     for (int64_t i = 0; i < count; i++)
@@ -56,6 +57,7 @@ static bool in_range(const cloob_option *o, double v)
 
 bool cloob_option_has_choices(const cloob_option *o)
 {
+    if (!o) return false;
     if (!o->values || !strchr(o->values, '|')) return false;
     for (const char *c = o->values; *c; c++)
         if (*c >= 'A' && *c <= 'Z') return false;
@@ -77,6 +79,7 @@ static int numbers_of(const cloob_option *o)
 
 bool cloob_option_valid(const cloob_option *o, const void *options)
 {
+    if (!o || !options) return false;
     const void *at = (const char *)options + o->offset;
     const char *word;
     switch (o->type) {
@@ -110,6 +113,7 @@ static void put_range(sbuf *out, const cloob_option *o)
 
 void cloob_option_rule(const cloob_option *o, char *out, size_t size)
 {
+    if (!o || !out || !size) return;
     sbuf s = { 0 };
     sbuf_puts(&s, "must be ");
     switch (o->type) {
@@ -187,6 +191,7 @@ static bool parse(const cloob_option *o, const char *text, void *at)
 
 bool cloob_option_set(const cloob_option *o, void *options, const char *text)
 {
+    if (!o || !options || !text) return false;
     return parse(o, text, (char *)options + o->offset) && cloob_option_valid(o, options);
 }
 
@@ -204,11 +209,13 @@ static size_t size_of(const cloob_option *o)
 
 void cloob_option_copy(const cloob_option *o, const void *from, void *to)
 {
+    if (!o || !from || !to) return;
     memcpy((char *)to + o->offset, (const char *)from + o->offset, size_of(o));
 }
 
 void cloob_option_defaults(const cloob_option *table, int64_t count, void *options)
 {
+    if (!table || !options) return;
     for (int64_t i = 0; i < count; i++) {
         memset((char *)options + table[i].offset, 0, size_of(&table[i]));
         if (table[i].fallback) parse(&table[i], table[i].fallback, (char *)options + table[i].offset);
@@ -238,6 +245,7 @@ static void put_list(sbuf *out, const void *at)
 
 char *cloob_option_get(const cloob_option *o, const void *options)
 {
+    if (!o || !options) return NULL;
     const void *at = (const char *)options + o->offset;
     const char *word = o->type == CLOOB_OPTION_STRING ? *(const char *const *)at : NULL;
     sbuf s = { 0 };

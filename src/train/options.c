@@ -17,12 +17,13 @@ enum { ROWS = sizeof table / sizeof *table };
 
 const cloob_option *cloob_train_option_table(int64_t *count)
 {
-    *count = ROWS;
+    if (count) *count = ROWS;
     return table;
 }
 
 void cloob_train_options_init(cloob_train_options *o)
 {
+    if (!o) return;
     *o = (cloob_train_options){ .should_stop = NULL };
     cloob_option_defaults(table, ROWS, o);
 }

@@ -15,17 +15,18 @@ static const cloob_preset_row rows[] = {
 #define PRESET(name, like, help)
 #define SET(preset, setting, value, source) { #preset, #setting, value, source },
 #include "train/presets.def"
+#include "core/needs.h"
 };
 
 const cloob_preset *cloob_preset_table(int64_t *count)
 {
-    *count = sizeof presets / sizeof *presets;
+    if (count) *count = sizeof presets / sizeof *presets;
     return presets;
 }
 
 const cloob_preset_row *cloob_preset_rows(int64_t *count)
 {
-    *count = sizeof rows / sizeof *rows;
+    if (count) *count = sizeof rows / sizeof *rows;
     return rows;
 }
 
@@ -49,6 +50,7 @@ static cloob_status refuse(cloob_ctx *ctx, const char *name)
 
 cloob_status cloob_train_preset(cloob_ctx *ctx, const char *name, cloob_train_options *o)
 {
+    API_NEEDS(ctx, name && o);
     const cloob_preset *p = find(name);
     int64_t n;
     const cloob_option *table = cloob_train_option_table(&n);

@@ -11,6 +11,7 @@
 
 #include "core/file.h"
 #include "train/collapse.h"
+#include "core/needs.h"
 
 double run_clock(void)
 {
@@ -287,6 +288,7 @@ static void end_all_ranks(cloob_ctx *ctx, run *r, cloob_status status)
 
 cloob_status cloob_train(cloob_ctx *ctx, const cloob_train_options *o, cloob_train_summary *summary)
 {
+    API_NEEDS(ctx, o);
     run r;
     cloob_status status = run_open(ctx, &r, o);
     if (status == CLOOB_OK) {

@@ -9,7 +9,7 @@ static const cloob_option table[] = {
 
 const cloob_option *cloob_data_option_table(int64_t *count)
 {
-    *count = sizeof table / sizeof *table;
+    if (count) *count = sizeof table / sizeof *table;
     return table;
 }
 
