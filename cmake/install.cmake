@@ -44,3 +44,13 @@ install(FILES ${CMAKE_BINARY_DIR}/cloob.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/p
 # One man page per command, out of the tables that make the help.
 install(CODE "execute_process(COMMAND ${CMAKE_BINARY_DIR}/cloob help --man-all \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_MANDIR}/man1\"
     COMMAND_ERROR_IS_FATAL ANY)")
+
+# Shell completion out of the same tables, where the shells look for it.
+function(cloob_install_completion shell folder file)
+    install(CODE "file(MAKE_DIRECTORY \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_DATADIR}/${folder}\")
+        execute_process(COMMAND ${CMAKE_BINARY_DIR}/cloob help --completion ${shell} COMMAND_ERROR_IS_FATAL ANY
+            OUTPUT_FILE \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_DATADIR}/${folder}/${file}\")")
+endfunction()
+cloob_install_completion(bash bash-completion/completions cloob)
+cloob_install_completion(zsh zsh/site-functions _cloob)
+cloob_install_completion(fish fish/vendor_completions.d cloob.fish)

@@ -1,5 +1,5 @@
-/* Options as data: one table per struct says of every setting its name, type, default, range and meaning. From it come the
- * struct's members and defaults, the checks, a run's params.txt, the command line, its manual and its completion.
+/* Options as data: one table per struct says of every setting its name, type, default, range and meaning. From it come
+ * the struct's members and defaults, the checks, a run's params.txt, the command line, its manual and its completion.
  *
  *     int64_t n;
  *     const cloob_option *table = cloob_train_option_table(&n);
@@ -7,7 +7,8 @@
  *     cloob_train_options_init(&o);
  *     cloob_option_set(cloob_option_find(table, n, "batch_size"), &o, "128");
  *
- * The rows are in train_options.def and data_options.def; a new setting is one more row. Texts are as a user types them. */
+ * The rows are in train_options.def and data_options.def; a new setting is one more row. Texts are as a user types
+ * them. */
 #ifndef CLOOB_OPTIONS_H
 #define CLOOB_OPTIONS_H
 
@@ -75,12 +76,12 @@ CLOOB_API const cloob_option *cloob_option_find(const cloob_option *table, int64
 /* The members that the table describes, and no others. */
 CLOOB_API void cloob_option_defaults(const cloob_option *table, int64_t count, void *options);
 
-/* Strings are kept by address. False: the text is no such value, or out of range; cloob_option_rule says what is. A LIST is
- * set by its caller. */
+/* Strings are kept by address. False: the text is no such value, or out of range; cloob_option_rule says what is. A
+ * LIST is set by its caller. */
 CLOOB_API bool cloob_option_set(const cloob_option *o, void *options, const char *text);
 CLOOB_API bool cloob_option_valid(const cloob_option *o, const void *options);
 
-/* What cloob_option_set takes back: None, True and False as Python writes them. The caller frees; NULL: out of memory. */
+/* What cloob_option_set takes back: None, True and False as Python writes them. Freed by the caller; NULL: no memory. */
 CLOOB_API char *cloob_option_get(const cloob_option *o, const void *options);
 
 /* Takes one member over from another struct of the same kind; strings and lists by address. */

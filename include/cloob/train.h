@@ -6,8 +6,8 @@
  *     o.model = "tiny";
  *     if (cloob_train(ctx, &o, &summary) != CLOOB_OK) puts(cloob_error(ctx));
  *
- * Names and defaults are those of open_clip and of the paper authors' code; `cloob help train` explains each. Strings are
- * read during the call only. */
+ * Names and defaults are those of open_clip and of the paper authors' code; `cloob help train` explains each. Strings
+ * are read during the call only. */
 #ifndef CLOOB_TRAIN_H
 #define CLOOB_TRAIN_H
 

@@ -26,18 +26,18 @@ void cloob_ablate_options_init(cloob_ablate_options *o)
 static cloob_status check(cloob_ctx *ctx, const cloob_ablate_options *o)
 {
     if (o->methods < 2 || o->methods > ABLATION_METHODS)
-        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "--methods: give 2 to %d", ABLATION_METHODS);
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`methods`: give 2 to %d", ABLATION_METHODS);
     for (int64_t i = 0; i < o->methods; i++)
         for (int64_t k = 0; k < i; k++)
             if (strcmp(o->method[i], o->method[k]) == 0)
-                return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "--methods: %s is there twice", o->method[i]);
-    if (o->seeds < 1) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "--seeds %lld: needs 1 or more", (long long)o->seeds);
+                return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`methods`: %s is there twice", o->method[i]);
+    if (o->seeds < 1) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`seeds` %lld: needs 1 or more", (long long)o->seeds);
     if (!(o->alpha > 0 && o->alpha < 1))
-        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "--alpha %g: needs a number between 0 and 1", o->alpha);
-    if (o->train.resume) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "an ablation goes on by itself; leave out --resume");
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`alpha` %g: needs a number between 0 and 1", o->alpha);
+    if (o->train.resume) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "an ablation goes on by itself; leave out `resume`");
     if (!o->train.val_data && !o->zeroshots)
-        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "nothing to compare runs by; give --val-data, --zeroshot, or both");
-    if (o->prompts && !o->zeroshots) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "--prompts needs --zeroshot");
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "nothing to compare runs by; give `val_data`, `zeroshot`, or both");
+    if (o->prompts && !o->zeroshots) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`prompts` needs `zeroshot`");
     if (o->seeds < 4)
         ctx_log(ctx, CLOOB_LOG_WARN,
                 "%lld seeds: the exact rank-sum test of so few cannot fall below 5 %%; four or more can be "
@@ -139,7 +139,7 @@ cloob_status cloob_ablate(cloob_ctx *ctx, const cloob_ablate_options *o, cloob_a
     if (!folder) return ctx_no_memory(ctx, 64, "a path");
     int length = snprintf(s.folder, sizeof s.folder, "%s", folder);
     free(folder);
-    if (length > ABLATE_PATH - 128) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "--logs: path too long");
+    if (length > ABLATE_PATH - 128) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`logs`: path too long");
     clock_gettime(CLOCK_MONOTONIC, &from);
     cloob_status status = ablate(ctx, &a, o, &s);
     clock_gettime(CLOCK_MONOTONIC, &to);

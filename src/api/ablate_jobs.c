@@ -96,7 +96,7 @@ static cloob_status side_by_side(jobs *j, int64_t width)
     while (started < width && pthread_create(&thread[started], NULL, worker, j) == 0) started++;
     for (int64_t i = 0; i < started; i++) pthread_join(thread[i], NULL);
     pthread_mutex_destroy(&j->lock);
-    if (!started) return ctx_fail(j->ctx, CLOOB_ERR_MEMORY, "--jobs %lld: no thread can be started", (long long)width);
+    if (!started) return ctx_fail(j->ctx, CLOOB_ERR_MEMORY, "`jobs` %lld: no thread can be started", (long long)width);
     return j->status == CLOOB_OK ? CLOOB_OK : ctx_fail(j->ctx, j->status, "%s", j->why);
 }
 
@@ -113,11 +113,11 @@ cloob_status ablate_do_runs(cloob_ctx *ctx, const cloob_ablate_options *o, const
     int64_t width = min64(o->jobs, runs);
     jobs j = { .o = o, .folder = folder, .run = run, .runs = runs, .ctx = ctx, .count = count };
     if (o->jobs < 1 || o->jobs > MOST_JOBS)
-        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "--jobs %lld: needs 1 to %d", (long long)o->jobs, MOST_JOBS);
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`jobs` %lld: needs 1 to %d", (long long)o->jobs, MOST_JOBS);
     if (width == 1) return one_by_one(&j);
     CLOOB_TRY(comm_env_read(ctx, &env));
     if (env.size > 1)
-        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "--jobs %lld: runs of %d ranks come one after the other; leave it out",
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`jobs` %lld: runs of %d ranks come one after the other; leave it out",
                         (long long)o->jobs, env.size);
     j.threads = (int)max64(1, ctx->threads / width);
     return side_by_side(&j, width);

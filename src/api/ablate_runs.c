@@ -21,7 +21,7 @@ static cloob_status refuse_difference(cloob_ctx *ctx, const char *folder, char *
         if (!a && !b) return CLOOB_OK;
         if (a && b && strcmp(a, b) == 0) continue;
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
-                        "%s: was begun with other settings (%s, now %s); give another --name, or those settings",
+                        "%s: was begun with other settings (%s, now %s); give another `name`, or those settings",
                         folder, a && *a ? a : "nothing", b && *b ? b : "nothing");
     }
 }

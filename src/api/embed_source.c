@@ -28,7 +28,7 @@ static cloob_status open_data(cloob_ctx *ctx, embed_source *s)
     const dataset *set = (const dataset *)(const void *)s->job.data;
     int64_t n = dataset_epoch_samples(set);
     if (dataset_has_captions(set) && !s->m->tok)
-        ctx_log(ctx, CLOOB_LOG_WARN, "the weights hold no tokenizer: images alone; --vocab FILE adds the captions");
+        ctx_log(ctx, CLOOB_LOG_WARN, "the weights hold no tokenizer: images alone; `vocab` FILE adds the captions");
     CLOOB_TRY(announce(ctx, s, EMBED_IMAGE, n));
     if (dataset_class_count(set)) s->most[EMBED_LABEL] = n;
     return dataset_has_captions(set) && s->m->tok ? announce(ctx, s, EMBED_TEXT, n) : CLOOB_OK;

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "cli/commands.h"
-#include "cli/help.h"
+#include "cli/help/help.h"
 #include "cli/opt.h"
 #include "cli/progress.h"
 

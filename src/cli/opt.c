@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/help.h"
+#include "cli/help/help.h"
 
 opt_common common;
 
@@ -131,7 +131,8 @@ void opt_with_flags(const char *text, char *out, size_t size)
 
 /* ---- values -------------------------------------------------------------------------------------- */
 
-/* Words live as long as the process; lists stay reachable from entries and `positional`, so that a leak check sees no leak. */
+/* Words live as long as the process; lists stay reachable from entries and `positional`, so that a leak check sees no
+ * leak. */
 static bool list_add(opt_list *l, const char *word)
 {
     const char **item = realloc(l->item, (size_t)(l->count + 1) * sizeof *item);

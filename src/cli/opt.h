@@ -9,10 +9,10 @@
  *     static const opt_set sets[] = { { cloob_data_option_table, &o.data }, OPT_SETS_END };
  *     const command cmd_count = { .name = "count", .run = run, .options = rows, .sets = sets, ... };
  *
- * A command has rows of its own and sets of options that the library describes (cloob/options.h), which are the same in every
- * command. `--name value` and `--name=value` are the same; `--flag` and `--no-flag` set booleans; `--` ends options. A value
- * that does not parse, an unknown name (with the nearest known one as a hint), a missing required option: one line on stderr,
- * exit code 2. */
+ * A command has rows of its own and sets of options that the library describes (cloob/options.h), which are the same
+ * in every command. `--name value` and `--name=value` are the same; `--flag` and `--no-flag` set booleans; `--` ends
+ * options. A value that does not parse, an unknown name (with the nearest known one as a hint), a missing required
+ * option: one line on stderr, exit code 2. */
 #ifndef CLI_OPT_H
 #define CLI_OPT_H
 

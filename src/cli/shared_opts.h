@@ -2,8 +2,8 @@
  *
  *     static const opt_set sets[] = { { cloob_data_option_table, &o.how }, OPT_SETS_END };
  *
- * beside the command's rows, and read o.how, a cloob_data_options, after cli_data_ready. A command with a model has them as
- * model.how: images that are named one by one have the same limits. */
+ * beside the command's rows, and read o.how, a cloob_data_options, after cli_data_ready. A command with a model has
+ * them as model.how: images that are named one by one have the same limits. */
 #ifndef CLI_SHARED_OPTS_H
 #define CLI_SHARED_OPTS_H
 

@@ -1,4 +1,5 @@
-/* A row of a .def of options as an element of a table; `base` is nothing, or the member that holds the struct, with its dot. */
+/* A row of a .def of options as an element of a table; `base` is nothing, or the member that holds the struct, with
+ * its dot. */
 #ifndef CORE_OPTION_ROW_H
 #define CORE_OPTION_ROW_H
 

@@ -58,7 +58,7 @@ static cloob_status refuse_names(cloob_ctx *ctx, const dataset *d, const prompt_
     if (known)
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
                         "class \"%s\" is not among the %lld classes of the prompts \"%s\" although %lld other names "
-                        "are; correct its name, or choose another set with --set",
+                        "are; correct its name, or choose another set with `set`",
                         dataset_class_name(d, unknown), (long long)set->class_count, set->name, (long long)known);
     return ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
                     "the data has %lld classes (\"%s\", ...), the prompts \"%s\" have %lld (\"%s\", ...): neither "

@@ -118,7 +118,7 @@ cloob_status encode_texts(cloob_ctx *ctx, encoder *enc, const tokenizer *tok, co
 {
     int64_t T = encoder_config(enc)->context, width = encoder_width(enc, what, true);
     if (!tok)
-        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "the weights hold no tokenizer; give its merges with --vocab FILE");
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "the weights hold no tokenizer; give its merges with `vocab` FILE");
     int32_t *row = malloc((size_t)(TEXTS_AT_ONCE * T) * sizeof *row);
     if (!row) return ctx_no_memory(ctx, (size_t)(TEXTS_AT_ONCE * T) * sizeof *row, "tokens");
     cloob_status status = CLOOB_OK;

@@ -155,7 +155,7 @@ static cloob_status keep_old(cloob_ctx *ctx, update *u, search_update *out)
     if (!file_exists(u->path)) return CLOOB_OK;
     CLOOB_TRY(search_index_open(ctx, u->path, &ix)); /* a file that is no index is never overwritten */
     if (strcmp(ix.root, u->root) != 0)
-        status = ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s is the index of %s; choose another --out", u->path, ix.root);
+        status = ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s is the index of %s; choose another `out`", u->path, ix.root);
     else if (ix.D != u->D || !same_direction(ix.probe, u->probe, u->D))
         ctx_log(ctx, CLOOB_LOG_INFO, "%s was made with another model: everything is embedded again", u->path);
     else status = keep_files(ctx, u, &ix, out);

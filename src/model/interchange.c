@@ -64,7 +64,7 @@ static cloob_status verdict(reader *r)
     put_keys(&s, p, KEY_MISSING, "missing");
     put_keys(&s, p, KEY_MISSHAPED, "of the wrong shape");
     if (unexpected) put_keys(&s, p, KEY_UNEXPECTED, "unexpected");
-    const char *remedy = p->count[KEY_MISSING] || p->count[KEY_MISSHAPED] ? "" : "; --drop-unexpected leaves them out";
+    const char *remedy = p->count[KEY_MISSING] || p->count[KEY_MISSHAPED] ? "" : "; `drop_unexpected` leaves them out";
     cloob_status status = ctx_fail(r->ctx, CLOOB_ERR_FORMAT, "%s: does not fit %s (from %s): %s%s", r->s.path,
                                    r->w->config.name, p->config, s.data ? s.data : "", remedy);
     sbuf_release(&s);

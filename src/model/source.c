@@ -183,7 +183,7 @@ static cloob_status infer_heads(cloob_ctx *ctx, const source *s, model_config *c
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
                         "%s: image attention is %lld wide, text %lld: not in heads of 64, and shapes do not "
                         "tell the number; "
-                        "give --config",
+                        "give `config`",
                         s->path, (long long)w, (long long)c->text_width);
     snprintf(c->name, sizeof c->name, "custom");
     c->image_heads = w / 64;

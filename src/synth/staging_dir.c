@@ -105,12 +105,12 @@ static cloob_status survey_entry(cloob_ctx *ctx, void *arg, const char *folder, 
     if (s->ours) return CLOOB_OK;
     if (!s->force)
         return ctx_fail(ctx, CLOOB_ERR_IO,
-                        "%s is not empty (%s) and holds no set of cloob synth: give another --out, or "
-                        "--force to add to it",
+                        "%s is not empty (%s) and holds no set of cloob synth: give another `out`, or "
+                        "`force` to add to it",
                         folder, name);
     if (is_owned(name))
         return ctx_fail(ctx, CLOOB_ERR_IO,
-                        "%s/%s is in the way and was not made by cloob synth: move it or give another --out", folder,
+                        "%s/%s is in the way and was not made by cloob synth: move it or give another `out`", folder,
                         name);
     return CLOOB_OK;
 }
@@ -126,7 +126,7 @@ static cloob_status make_stage(cloob_ctx *ctx, const char *out, bool force, synt
     if (!st->out || !st->path) return ctx_no_memory(ctx, strlen(out), "a path");
     st->made_out = !file_exists(out);
     CLOOB_TRY(file_make_dirs(ctx, out));
-    if (!file_is_dir(out)) return ctx_fail(ctx, CLOOB_ERR_IO, "%s is a file: --out takes a folder", out);
+    if (!file_is_dir(out)) return ctx_fail(ctx, CLOOB_ERR_IO, "%s is a file: `out` takes a folder", out);
     survey s = { force, has_mark(ctx, out) };
     CLOOB_TRY(each_entry(ctx, out, find_interrupted, &s.ours));
     st->ours = s.ours;

@@ -30,7 +30,7 @@ int64_t synth_per_class(const cloob_synth_options *o)
 
 static cloob_status check_options(cloob_ctx *ctx, const cloob_synth_options *o)
 {
-    if (!o->out || !o->out[0]) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "no folder to write to: give --out");
+    if (!o->out || !o->out[0]) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "no folder to write to: give `out`");
     if (o->count < 1 || o->count > MAX_COUNT || o->val_count > MAX_COUNT)
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%lld pairs: between 1 and %lld can be written",
                         (long long)(o->count < 1 || o->count > MAX_COUNT ? o->count : o->val_count),

@@ -111,7 +111,7 @@ static cloob_status get_int(cloob_ctx *ctx, const weights *w, const char *path, 
     errno = 0;
     *out = text ? strtoll(text, &end, 10) : 0;
     if (text && !errno && end != text && !*end && *out >= 0) return CLOOB_OK;
-    return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: no usable training state in it (%s); it can be used with --pretrained",
+    return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: no usable training state in it (%s); it can be used with `pretrained`",
                     path, key);
 }
 
@@ -125,7 +125,7 @@ static cloob_status check_block(cloob_ctx *ctx, const weights *w, const char *pa
         const tensor *t = weights_find(w, name);
         if (!t || t->dtype != CLOOB_F32 || tensor_count(t) != p->row[i].count)
             return ctx_fail(ctx, CLOOB_ERR_FORMAT,
-                            "%s: %s is missing or of another size; it can be used with --pretrained", path, name);
+                            "%s: %s is missing or of another size; it can be used with `pretrained`", path, name);
     }
     return CLOOB_OK;
 }

@@ -25,7 +25,7 @@ cloob_status hopfield_memory_check(cloob_ctx *ctx, const char *text)
     int64_t n;
     if (strcmp(text, "batch") == 0 || (strncmp(text, "file:", 5) == 0 && text[5])) return CLOOB_OK;
     if (queue_parse(ctx, text, &n) == CLOOB_OK) return CLOOB_OK;
-    return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "--memory %s: choose batch, queue:N with N above 0, or file:F", text);
+    return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`memory` %s: choose batch, queue:N with N above 0, or file:F", text);
 }
 
 /* ---- a queue ------------------------------------------------------------------------------------- */
@@ -77,8 +77,8 @@ static cloob_status make_unit(cloob_ctx *ctx, float *x, int64_t n, int64_t d, co
         double length = sqrt(square);
         if (!(fabs(length - 1) <= 1e-2))
             return ctx_fail(ctx, CLOOB_ERR_FORMAT,
-                            "--memory: %s: row %lld of %s has length %.6g; stored rows must have unit length "
-                            "(cloob embed without --raw)",
+                            "`memory`: %s: row %lld of %s has length %.6g; stored rows must have unit length "
+                            "(cloob embed without `raw`)",
                             path, (long long)i, name, length);
         for (int64_t k = 0; k < d; k++) x[i * d + k] = (float)((double)x[i * d + k] / length);
     }
@@ -92,7 +92,7 @@ static cloob_status fill_set(cloob_ctx *ctx, hopfield_memory *s, int t, const st
     if (!x) return ctx_no_memory(ctx, (size_t)count * sizeof *x, "stored patterns");
     cloob_status status = CLOOB_OK;
     if (!dtype_convert(CLOOB_F32, x, e->t.dtype, e->t.data, count))
-        status = ctx_fail(ctx, CLOOB_ERR_FORMAT, "--memory: %s: %s is %s; F32, BF16, F16 or F64 is needed", path,
+        status = ctx_fail(ctx, CLOOB_ERR_FORMAT, "`memory`: %s: %s is %s; F32, BF16, F16 or F64 is needed", path,
                           e->name, dtype_name(e->t.dtype));
     if (status == CLOOB_OK) status = make_unit(ctx, x, n, s->dim, path, e->name);
     if (status == CLOOB_OK) status = queue_init(ctx, &s->set[t], s->dev, n, s->dim, CLOOB_F32);
@@ -116,7 +116,7 @@ static cloob_status read_set(cloob_ctx *ctx, hopfield_memory *s, int t, const st
     if (!e) return CLOOB_OK;
     if (e->t.ndim == 2 && e->t.dim[0] > 0 && e->t.dim[1] == s->dim) return fill_set(ctx, s, t, e, path);
     return ctx_fail(ctx, CLOOB_ERR_FORMAT,
-                    "--memory: %s: %s is %s; rows of width %lld are needed, as this model embeds", path, e->name,
+                    "`memory`: %s: %s is %s; rows of width %lld are needed, as this model embeds", path, e->name,
                     tensor_shape_text(&e->t, shape), (long long)s->dim);
 }
 
@@ -127,7 +127,7 @@ static cloob_status open_file(cloob_ctx *ctx, hopfield_memory *s, const char *pa
     cloob_status status = read_set(ctx, s, IMAGE, &f, path);
     if (status == CLOOB_OK) status = read_set(ctx, s, TEXT, &f, path);
     if (status == CLOOB_OK && !s->set[IMAGE].data && !s->set[TEXT].data)
-        status = ctx_fail(ctx, CLOOB_ERR_FORMAT, "--memory: %s: holds neither U and V nor image and text", path);
+        status = ctx_fail(ctx, CLOOB_ERR_FORMAT, "`memory`: %s: holds neither U and V nor image and text", path);
     st_close(&f);
     return status;
 }
@@ -228,7 +228,7 @@ static cloob_status load_side(cloob_ctx *ctx, queue *q, const tensor *t, const c
         queue_restore(ctx, q, t->data, capacity, t->dim[0], next) == CLOOB_OK)
         return q->dev->sync(ctx, q->dev);
     return ctx_fail(ctx, CLOOB_ERR_FORMAT,
-                    "%s: its queue of embeddings is damaged; use an earlier checkpoint, or --pretrained", path);
+                    "%s: its queue of embeddings is damaged; use an earlier checkpoint, or `pretrained`", path);
 }
 
 cloob_status hopfield_memory_load(cloob_ctx *ctx, hopfield_memory *s, const weights *w, const char *path)
@@ -238,7 +238,7 @@ cloob_status hopfield_memory_load(cloob_ctx *ctx, hopfield_memory *s, const weig
     if (!place && s && s->is_queue)
         ctx_log(ctx, CLOOB_LOG_WARN, "%s: holds no queue of embeddings: this one begins empty", path);
     if (place && !(s && s->is_queue))
-        ctx_log(ctx, CLOOB_LOG_WARN, "%s: its queue of embeddings is left out: this run has another --memory", path);
+        ctx_log(ctx, CLOOB_LOG_WARN, "%s: its queue of embeddings is left out: this run has another `memory`", path);
     if (!place || !s || !s->is_queue) return CLOOB_OK;
     if (sscanf(place, "%lld %lld", &capacity, &next) != 2) capacity = next = -1;
     if (capacity > 0 && capacity != s->set[IMAGE].capacity)

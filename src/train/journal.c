@@ -70,7 +70,7 @@ static cloob_status take_lock(cloob_ctx *ctx, journal *j)
     if (pread(j->lock, owner, sizeof owner - 1, 0) <= 0) strcpy(owner, "?");
     return ctx_fail(
         ctx, CLOOB_ERR_IO,
-        "%s: another process (%s) is training in this folder; wait for it or stop it, or give another --name", j->dir,
+        "%s: another process (%s) is training in this folder; wait for it or stop it, or give another `name`", j->dir,
         owner);
 }
 
@@ -89,7 +89,7 @@ static cloob_status make_files(cloob_ctx *ctx, journal *j, journal_mode mode, bo
 {
     if (mode == JOURNAL_NEW && file_exists(j->dir))
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
-                        "%s: a run of this name exists; give another --name, or --resume latest", j->dir);
+                        "%s: a run of this name exists; give another `name`, or `resume` latest", j->dir);
     CLOOB_TRY(file_make_dirs(ctx, j->checkpoints));
     CLOOB_TRY(take_lock(ctx, j));
     char *results = file_join(j->checkpoints, "results.jsonl");

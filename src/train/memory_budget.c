@@ -187,7 +187,7 @@ static cloob_status refuse(cloob_ctx *ctx, const memory_case *c, const memory_ne
     if (most) snprintf(batch, sizeof batch, "the largest batch that fits is %lld", (long long)most);
     return ctx_fail(ctx, CLOOB_ERR_MEMORY, "a batch of %lld does not fit into the memory of %s: needed are %s; %s%s",
                     (long long)c->o->batch, c->dev->name, memory_text(n, parts), batch,
-                    c->o->grad.checkpoint ? "" : "; --grad-checkpointing needs less");
+                    c->o->grad.checkpoint ? "" : "; `grad_checkpointing` needs less");
 }
 
 cloob_status memory_check(cloob_ctx *ctx, const memory_case *c, memory_need *out)

@@ -78,7 +78,7 @@ static cloob_status find_other(cloob_ctx *ctx, const char *folder, char path[RES
     free(c);
     if (i < n) return CLOOB_OK;
     return ctx_fail(ctx, CLOOB_ERR_IO,
-                    "%s: no whole checkpoint there to resume from; start without --resume and with another --name",
+                    "%s: no whole checkpoint there to resume from; start without `resume` and with another `name`",
                     folder);
 }
 

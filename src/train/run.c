@@ -147,9 +147,9 @@ static cloob_status look_for_collapse(cloob_ctx *ctx, run *r, const step_result 
     journal_line(ctx, r->log,
                  "COLLAPSE: after %lld steps the loss %.4f is still where it starts (%.4f) and %s embed to one point "
                  "(mean similarity: images %.3f, texts %.3f). "
-                 "Likely causes: a learning rate too high or a warm-up too short (--lr, --warmup); captions or "
+                 "Likely causes: a learning rate too high or a warm-up too short (`lr`, `warmup`); captions or "
                  "images that are all alike or do not belong together; "
-                 "a batch too small; weights of --pretrained with another activation or normalisation.",
+                 "a batch too small; weights of `pretrained` with another activation or normalisation.",
                  (long long)r->at.updates, s->loss, signs.start,
                  signs.image > 0.99 ? (signs.text > 0.99 ? "images and texts" : "all images") : "all texts",
                  signs.image, signs.text);
@@ -189,7 +189,7 @@ static cloob_status one_step(cloob_ctx *ctx, run *r, meter *m)
 static cloob_status stop_now(cloob_ctx *ctx, run *r)
 {
     CLOOB_TRY(run_save(ctx, r, "interrupted"));
-    return ctx_fail(ctx, CLOOB_ERR_STOPPED, "stopped at step %lld, saved; go on with --resume latest",
+    return ctx_fail(ctx, CLOOB_ERR_STOPPED, "stopped at step %lld, saved; go on with `resume` latest",
                     (long long)r->at.updates);
 }
 

@@ -73,7 +73,7 @@ static cloob_status find_resume(cloob_ctx *ctx, const cloob_train_options *o, ch
     }
     snprintf(folder, sizeof folder, "%s/%s/checkpoints", o->logs, o->name);
     if (file_is_dir(folder)) return resume_find(ctx, folder, path);
-    return ctx_fail(ctx, CLOOB_ERR_IO, "%s: no such run to resume; check --logs and --name", folder);
+    return ctx_fail(ctx, CLOOB_ERR_IO, "%s: no such run to resume; check `logs` and `name`", folder);
 }
 
 /* The model that the flags describe. */
@@ -103,8 +103,8 @@ static cloob_status check_resumed_model(cloob_ctx *ctx, const run *r, const mode
     sbuf_release(&want);
     if (same) return CLOOB_OK;
     return ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
-                    "--resume: the checkpoint holds %s (%lld px), the flags ask for %s (%lld px); give the run's own "
-                    "--model and settings, or --pretrained to begin anew from its weights",
+                    "`resume`: the checkpoint holds %s (%lld px), the flags ask for %s (%lld px); give the run's own "
+                    "`model` and settings, or `pretrained` to begin anew from its weights",
                     stored->name[0] ? stored->name : "another model", (long long)stored->image_size, r->o->model,
                     (long long)asked.image_size);
 }
@@ -122,7 +122,7 @@ static cloob_status configure_model(cloob_ctx *ctx, run *r, const model_config *
             memcpy(c->image_std, r->o->image_std, sizeof c->image_std);
     int32_t vocab = tokenizer_vocab_size(r->tok);
     if (stored && c->vocab != vocab)
-        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "--vocab: has %d ids, the checkpoint's model %lld", vocab,
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`vocab`: has %d ids, the checkpoint's model %lld", vocab,
                         (long long)c->vocab);
     c->vocab = vocab;
     return model_config_check(ctx, c);
@@ -148,7 +148,7 @@ static cloob_status set_step_options(cloob_ctx *ctx, run *r)
     const cloob_train_options *o = r->o;
     const char *p = o->precision ? o->precision : "fp32";
     if (strcmp(p, "fp16") == 0)
-        return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED, "--precision fp16: use amp_bf16, which needs no loss scaling");
+        return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED, "`precision` fp16: use amp_bf16, which needs no loss scaling");
     r->so.compute = strcmp(p, "fp32") == 0 ? CLOOB_F32 : CLOOB_BF16;
     r->so.batch = o->batch_size;
     r->so.accum = o->accum_freq;
@@ -201,8 +201,8 @@ static cloob_status open_loader(cloob_ctx *ctx, run *r)
     return CLOOB_OK;
 }
 
-/* The end of the run, in updates: those that were made, and the steps that the epochs still hold. Never steps per epoch times
- * epochs, which is wrong as soon as a part of the run had another batch. */
+/* The end of the run, in updates: those that were made, and the steps that the epochs still hold. Never steps per
+ * epoch times epochs, which is wrong as soon as a part of the run had another batch. */
 static void find_end(run *r)
 {
     int64_t epochs = r->o->epochs > r->at.epoch ? r->o->epochs - r->at.epoch : 0;
@@ -302,7 +302,7 @@ static cloob_status go_on_from(cloob_ctx *ctx, run *r)
     CLOOB_TRY(checkpoint_read(ctx, r->from, r->s, &r->at));
     snprintf(r->sum.checkpoint, sizeof r->sum.checkpoint, "%s", r->from);
     if (r->at.seed != (uint64_t)r->o->seed)
-        ctx_log(ctx, CLOOB_LOG_WARN, "the checkpoint was made with --seed %llu: going on with that one",
+        ctx_log(ctx, CLOOB_LOG_WARN, "the checkpoint was made with `seed` %llu: going on with that one",
                 (unsigned long long)r->at.seed);
     return CLOOB_OK;
 }
@@ -383,7 +383,7 @@ static void describe(cloob_ctx *ctx, run *r)
     if (strcmp(r->o->memory, "batch") != 0)
         journal_line(ctx, r->log,
                      loss_method_has_hopfield(r->so.method) ? "the Hopfield networks store %s"
-                                                            : "--memory %s has no effect: the method retrieves nothing",
+                                                            : "`memory` %s has no effect: the method retrieves nothing",
                      r->o->memory);
     if (r->at.updates)
         journal_line(ctx, r->log, "resumed at epoch %lld, step %lld", (long long)r->at.epoch,

@@ -22,7 +22,7 @@ static cloob_status choose_prompts(cloob_ctx *ctx, const run *r, const source *s
     if (name) CLOOB_TRY(prompts_find(ctx, p, name, &found));
     else if (p->count == 1) found = &p->set[0];
     else
-        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: holds %lld sets; --zeroshot-set says which",
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: holds %lld sets; `zeroshot_set` says which",
                         r->o->zeroshot_prompts, (long long)p->count);
     *out = *found;
     return CLOOB_OK;

@@ -172,7 +172,7 @@ static void bad_input_is_told(void)
     CHECK(cloob_model_open(ctx, weights_file, &o, &m) == CLOOB_ERR_ARGUMENT && strstr(cloob_error(ctx), "fp8"));
     CHECK_OK(ctx, cloob_model_open(ctx, weights_file, NULL, &m));
     CHECK(cloob_encode_texts(ctx, m, texts, 1, CLOOB_UNIT, out) == CLOOB_ERR_ARGUMENT);
-    CHECK(strstr(cloob_error(ctx), "--vocab") != NULL);
+    CHECK(strstr(cloob_error(ctx), "`vocab`") != NULL);
     CHECK(cloob_encode_files(ctx, m, files, 1, CLOOB_UNIT, out, NULL) != CLOOB_OK);
     CHECK(strstr(cloob_error(ctx), weights_file) != NULL);
     CHECK(cloob_embed_images(ctx, m, files, 1, CLOOB_UNIT, &e) != CLOOB_OK);

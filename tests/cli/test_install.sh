@@ -44,4 +44,5 @@ if [ -n "$image" ]; then
 fi
 test -s prefix/share/man/man1/cloob-train.1
 test -s prefix/share/man/man1/cloob.1
+for file in bash-completion/completions/cloob zsh/site-functions/_cloob fish/vendor_completions.d/cloob.fish; do test -s "prefix/share/$file"; done
 echo "installed tree works"

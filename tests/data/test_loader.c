@@ -371,7 +371,7 @@ static void wrong_settings_are_refused(void)
     loader_options o = small();
     loader *l;
     o.batch = 84;
-    CHECK(loader_create(ctx, d, NULL, &o, &l) == CLOOB_ERR_ARGUMENT && strstr(cloob_error(ctx), "--batch-size"));
+    CHECK(loader_create(ctx, d, NULL, &o, &l) == CLOOB_ERR_ARGUMENT && strstr(cloob_error(ctx), "`batch_size`"));
     o.batch = 0;
     CHECK(loader_create(ctx, d, NULL, &o, &l) == CLOOB_ERR_ARGUMENT && !l);
     o = small();

@@ -198,7 +198,7 @@ static void no_gpu_is_told(void)
     cloob_probe_options o = { false, 1, 10, 0, true, "cuda" };
     cloob_probe_result r;
     CHECK(probe_run(ctx, &r, &o, &part, NULL, &part) == CLOOB_ERR_UNSUPPORTED &&
-          strstr(cloob_error(ctx), "--device cpu"));
+          strstr(cloob_error(ctx), "`device` cpu"));
     o.device = "auto";
     CHECK_OK(ctx, probe_run(ctx, &r, &o, &part, NULL, &part));
     probe_result_release(&r);

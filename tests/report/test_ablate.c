@@ -143,7 +143,7 @@ static void runs_side_by_side(void)
     o.train.train_data = "nowhere.tsv";
     CHECK(cloob_ablate(ctx, &o, &s) != CLOOB_OK && strstr(cloob_error(ctx), "nowhere.tsv"));
     o.jobs = 65;
-    CHECK(cloob_ablate(ctx, &o, &s) == CLOOB_ERR_ARGUMENT && strstr(cloob_error(ctx), "--jobs 65"));
+    CHECK(cloob_ablate(ctx, &o, &s) == CLOOB_ERR_ARGUMENT && strstr(cloob_error(ctx), "`jobs` 65"));
 }
 
 static void other_settings_are_refused(void)

@@ -435,7 +435,7 @@ static void foreign_folders_are_left_alone(void)
     }
     char *mark = in_scratch("synth.json"), *file = in_scratch("prompts.json");
     CHECK(remove(mark) == 0); /* now it is somebody else's */
-    CHECK(write_set(ctx, o, NULL) == CLOOB_ERR_IO && strstr(cloob_error(ctx), "--force"));
+    CHECK(write_set(ctx, o, NULL) == CLOOB_ERR_IO && strstr(cloob_error(ctx), "`force`"));
     o.force = true;
     CHECK(write_set(ctx, o, NULL) == CLOOB_ERR_IO && strstr(cloob_error(ctx), "in the way"));
     check_files();

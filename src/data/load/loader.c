@@ -236,7 +236,7 @@ void loader_log_bottleneck(cloob_ctx *ctx, const loader *l, const loader_stats *
     if (s->wall_seconds <= 0 || s->wait_seconds < share * s->wall_seconds) return;
     ctx_log(ctx, CLOOB_LOG_WARN,
             "data is the bottleneck: the model waited %.1f of the last %.1f s (%.0f %%) for %d workers; more "
-            "--workers, smaller "
+            "`workers`, smaller "
             "stored images or faster storage would help",
             s->wait_seconds, s->wall_seconds, 100 * s->wait_seconds / s->wall_seconds, l->workers);
 }
@@ -257,7 +257,7 @@ static cloob_status check(cloob_ctx *ctx, const loader *l)
     CLOOB_TRY(transform_options_check(ctx, &o->view));
     if (o->train && count_batches(l) == 0)
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
-                        "%lld samples do not fill one batch of %lld on %d rank%s; use a smaller --batch-size",
+                        "%lld samples do not fill one batch of %lld on %d rank%s; use a smaller `batch_size`",
                         (long long)l->samples_per_epoch, (long long)o->batch, o->ranks, o->ranks == 1 ? "" : "s");
     return CLOOB_OK;
 }

@@ -110,8 +110,7 @@ static cloob_status compare_classes(cloob_ctx *ctx, const dataset *d)
 static cloob_status take_weights(cloob_ctx *ctx, dataset *d, const dataset_options *o)
 {
     const char *at = o->upsampling;
-    if (at && !o->resampled)
-        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "--train-data-upsampling-factors needs --dataset-resampled");
+    if (at && !o->resampled) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`upsampling` needs `resampled`");
     for (int i = 0; i < d->parts; i++) {
         char *end = NULL;
         double factor = at ? strtod(at, &end) : 1.0;

@@ -74,9 +74,9 @@ static cloob_status missing_column(cloob_ctx *ctx, const char *source, const csv
     }
     bool no_image = csv_find(header, o->csv_image_key) < 0;
     cloob_status status =
-        ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: no column \"%s\"; the header has: %s (see %s and --csv-separator)", source,
+        ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: no column \"%s\"; the header has: %s (see %s and `csv_separator`)", source,
                  no_image ? o->csv_image_key : o->csv_caption_key, names.data ? names.data : "nothing",
-                 no_image ? "--csv-img-key" : "--csv-caption-key");
+                 no_image ? "`csv_image_key`" : "`csv_caption_key`");
     sbuf_release(&names);
     return status;
 }
@@ -234,7 +234,7 @@ static cloob_status take_root(cloob_ctx *ctx, const dataset_part *p, const char 
     if (!o->path_data) return find_root(ctx, p, source);
     if (!file_is_dir(o->path_data) && file_exists(o->path_data)) return csv_open_tar(ctx, c, o->path_data, o->cache);
     if (!file_exists(o->path_data))
-        return ctx_fail(ctx, CLOOB_ERR_IO, "%s: the folder for --path-data is not there", o->path_data);
+        return ctx_fail(ctx, CLOOB_ERR_IO, "%s: the folder for `path_data` is not there", o->path_data);
     c->root = strdup(o->path_data);
     return c->root ? CLOOB_OK : ctx_no_memory(ctx, strlen(o->path_data), "a folder name");
 }
@@ -246,7 +246,7 @@ static cloob_status open_csv(cloob_ctx *ctx, const char *source, const dataset_o
     csv_set *c = p->self = calloc(1, sizeof *c);
     if (!c) return ctx_no_memory(ctx, sizeof *c, source);
     if (!o->csv_separator || strchr("\"\r\n", o->csv_separator))
-        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "--csv-separator: a quote or line break cannot separate columns");
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`csv_separator`: a quote or line break cannot separate columns");
     CLOOB_TRY(open_single(ctx, source, o->cache, &p->files));
     CLOOB_TRY(scan_rows(ctx, p, o));
     if (o->one_caption) CLOOB_TRY(group_rows(ctx, c));

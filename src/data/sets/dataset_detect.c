@@ -89,6 +89,6 @@ cloob_status dataset_detect(cloob_ctx *ctx, const char *source, const dataset_op
     if (*ops) return CLOOB_OK;
     return ctx_fail(ctx, CLOOB_ERR_FORMAT,
                     "%s: not a kind of data set that its name tells (csv, tsv, tar, a folder, CIFAR, STL-10, "
-                    "MNIST); say which with --dataset-type",
+                    "MNIST); say which with `type`",
                     source);
 }

@@ -4,7 +4,7 @@
 
 static cloob_status none(cloob_ctx *ctx)
 {
-    return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED, "evaluation on a GPU: this build has no CUDA; use --device cpu");
+    return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED, "evaluation on a GPU: this build has no CUDA; use `device` cpu");
 }
 
 cloob_status ranks_gpu(cloob_ctx *ctx, device *d, const rank_pass *p) { return (void)d, (void)p, none(ctx); }

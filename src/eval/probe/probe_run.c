@@ -28,7 +28,7 @@ static cloob_status halves_init(cloob_ctx *ctx, halves *h, const probe_data *d)
 {
     memset(h, 0, sizeof *h);
     if (d->x.N < 4)
-        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: %lld rows cannot be halved for a search; give --lambda", d->x.name,
+        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: %lld rows cannot be halved for a search; give `lambda`", d->x.name,
                         (long long)d->x.N);
     for (int k = 0; k < 2; k++) {
         h->part[k].x = rows_every(&d->x, 2, k);

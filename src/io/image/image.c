@@ -35,7 +35,7 @@ cloob_status image_check_size(cloob_ctx *ctx, const image_reader *r, int64_t wid
     if (width < 1 || height < 1) return image_damaged(ctx, r, "it says it is empty");
     if (r->limits.max_pixels > 0 && width > r->limits.max_pixels / height) {
         return ctx_fail(ctx, CLOOB_ERR_FORMAT,
-                        "%s: %lld x %lld pixels are more than the limit of %lld; raise --max-image-pixels if "
+                        "%s: %lld x %lld pixels are more than the limit of %lld; raise `max_pixels` if "
                         "this is meant",
                         r->name, (long long)width, (long long)height, (long long)r->limits.max_pixels);
     }

@@ -199,7 +199,7 @@ static cloob_status check_generation(cloob_ctx *ctx, const device *d, const stru
     if (10 * prop->major + prop->minor < OLDEST)
         return ctx_fail(
             ctx, CLOOB_ERR_UNSUPPORTED,
-            "device cuda:%d: %s has compute capability %d.%d; 8.0 (Ampere) or later is needed; use --device cpu",
+            "device cuda:%d: %s has compute capability %d.%d; 8.0 (Ampere) or later is needed; use `device` cpu",
             d->index, prop->name, prop->major, prop->minor);
     if (cuda_has_code()) return CLOOB_OK;
     return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED,
@@ -244,7 +244,7 @@ cloob_status device_open_cuda(cloob_ctx *ctx, int index, device **out)
     int count;
     const char *reason = no_gpu_reason(&count);
     if (index >= count)
-        return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED, "device cuda:%d: %s; use --device cpu", index,
+        return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED, "device cuda:%d: %s; use `device` cpu", index,
                         reason ? reason : "there are fewer GPUs here");
     device *d = calloc(1, sizeof *d);
     if (!d || !(d->state = calloc(1, sizeof(cuda_state)))) {

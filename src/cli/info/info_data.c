@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/info.h"
+#include "cli/info/info.h"
 #include "cli/json_out.h"
 
 /* Asked last: whatever nobody else knows is taken for a data set, whose error says what is wrong. */

@@ -3,7 +3,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/info.h"
+#include "cli/info/info.h"
 #include "cli/json_out.h"
 
 static bool knows(const char *what) { return strcmp(what, "device") == 0 && access(what, F_OK) != 0; }

@@ -1,5 +1,5 @@
 /* Help out of the option tables. */
-#include "cli/help.h"
+#include "cli/help/help.h"
 
 #include <string.h>
 #include <sys/ioctl.h>

@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/info.h"
+#include "cli/info/info.h"
 #include "cli/json_out.h"
 
 static bool ends(const char *name, const char *tail)

@@ -3,15 +3,15 @@
 #include <stdlib.h>
 
 #include "cli/commands.h"
-#include "cli/info.h"
+#include "cli/info/info.h"
 
 #define INFO(name) extern const info_kind info_##name;
-#include "cli/infos.def"
+#include "cli/info/infos.def"
 #undef INFO
 
 static const info_kind *const kinds[] = {
 #define INFO(name) &info_##name,
-#include "cli/infos.def"
+#include "cli/info/infos.def"
 #undef INFO
 };
 

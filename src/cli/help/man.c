@@ -1,5 +1,5 @@
 /* The same words as the help, dressed for man. */
-#include "cli/help.h"
+#include "cli/help/help.h"
 
 #include <ctype.h>
 #include <errno.h>

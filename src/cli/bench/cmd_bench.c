@@ -5,12 +5,12 @@
 #include "cli/commands.h"
 
 #define BENCH(name) extern const command bench_##name;
-#include "cli/benches.def"
+#include "cli/bench/benches.def"
 #undef BENCH
 
 static const command *const benches[] = {
 #define BENCH(name) &bench_##name,
-#include "cli/benches.def"
+#include "cli/bench/benches.def"
 #undef BENCH
     NULL,
 };
