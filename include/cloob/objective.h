@@ -21,10 +21,11 @@ typedef enum cloob_method {
     CLOOB_METHOD_CLOOB,           /* retrieval and InfoLOOB */
     CLOOB_METHOD_CLIP,            /* InfoNCE on the embeddings themselves */
     CLOOB_METHOD_INFOLOOB,        /* InfoLOOB without retrieval */
-    CLOOB_METHOD_INFONCE_HOPFIELD /* InfoNCE with retrieval */
+    CLOOB_METHOD_INFONCE_HOPFIELD, /* InfoNCE with retrieval */
+    CLOOB_METHOD_SIGLIP            /* SigLIP's sigmoid loss, with logit_bias and without division by inv_tau */
 } cloob_method;
 
-/* "cloob", "clip", "infoloob", "infonce-hopfield". from_name is false for any other. */
+/* "cloob", "clip", "infoloob", "infonce-hopfield", "siglip". from_name is false for any other. */
 CLOOB_API const char *cloob_method_name(cloob_method m);
 CLOOB_API bool cloob_method_from_name(const char *name, cloob_method *out);
 
@@ -34,6 +35,7 @@ typedef struct cloob_objective_options {
     double scale_hopfield; /* beta, not negative */
     const char *device;    /* "auto", "cpu", "cuda", "cuda:N", "ref" */
     cloob_dtype compute;   /* F32, or BF16: embeddings are rounded to it first, and a GPU multiplies in it */
+    double logit_bias;     /* siglip: -10 */
 } cloob_objective_options;
 
 /* The paper's: cloob, 30, 8; device auto, F32. */
@@ -53,10 +55,11 @@ typedef struct cloob_gradients {
 } cloob_gradients;
 
 typedef struct cloob_objective_result {
-    double loss; /* (image_term + text_term) / inv_tau */
+    double loss; /* (image_term + text_term) / inv_tau; siglip: their sum */
     double image_term, text_term;
     double dsum_dinv_tau, dsum_dscale; /* of image_term + text_term, by the two scales; 0 without gradients */
     int64_t n, d, nu, nv;
+    double dsum_dbias; /* siglip */
 } cloob_objective_result;
 
 /* g may be NULL. Fails with a text that names the value or the row: not unit length, NaN, too few pairs. */

@@ -21,6 +21,7 @@ extern "C" {
 /* Numbers with a meaning beyond one table. */
 #define CLOOB_DEFAULT_INV_TAU        30  /* inverse temperature: the paper's for CLOOB */
 #define CLOOB_DEFAULT_SCALE_HOPFIELD 8   /* inverse temperature of the Hopfield networks: the paper's for CC */
+#define CLOOB_DEFAULT_LOGIT_BIAS     -10 /* SigLIP's first bias of the logits */
 #define CLOOB_DEFAULT_WD             0.2 /* weight decay: open_clip's; the paper's presets set 0.1 */
 #define CLOOB_DEFAULT_MAX_PIXELS     25000000
 

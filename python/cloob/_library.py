@@ -96,7 +96,7 @@ class HopfieldOptions(c.Structure):
 
 class ObjectiveOptions(c.Structure):
     _fields_ = [("method", c.c_int), ("inv_tau", c.c_double), ("scale_hopfield", c.c_double), ("device", c.c_char_p),
-                ("compute", c.c_int)]
+                ("compute", c.c_int), ("logit_bias", c.c_double)]
 
 
 class ObjectiveShape(c.Structure):
@@ -111,7 +111,8 @@ class ObjectiveRows(c.Structure):
 
 class ObjectiveResult(c.Structure):
     _fields_ = [("loss", c.c_double), ("image_term", c.c_double), ("text_term", c.c_double), ("dsum_dinv_tau", c.c_double),
-                ("dsum_dscale", c.c_double), ("n", c.c_int64), ("d", c.c_int64), ("nu", c.c_int64), ("nv", c.c_int64)]
+                ("dsum_dscale", c.c_double), ("n", c.c_int64), ("d", c.c_int64), ("nu", c.c_int64), ("nv", c.c_int64),
+                ("dsum_dbias", c.c_double)]
 
 
 STRUCTS: dict[str, type[c.Structure]] = {

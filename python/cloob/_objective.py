@@ -12,7 +12,7 @@ from . import _library as L
 from ._arrays import ArrayIn, as_numpy, rows
 from ._library import lib, shared_context
 
-METHODS = ("cloob", "clip", "infoloob", "infonce-hopfield")  # cloob_method
+METHODS = ("cloob", "clip", "infoloob", "infonce-hopfield", "siglip")  # cloob_method
 
 
 @dataclass(frozen=True)
@@ -73,8 +73,10 @@ def plan_for(method: str, device: str, shape: L.ObjectiveShape, inv_tau: float, 
     return plans[key]
 
 
-def scale_gradients(r: L.ObjectiveResult, inv_tau: float) -> tuple[float, float]:
-    """Of loss = sum / inv_tau, by inv_tau and by the Hopfield scale."""
+def scale_gradients(method: str, r: L.ObjectiveResult, inv_tau: float) -> tuple[float, float]:
+    """Of loss = sum / inv_tau, by inv_tau and by the Hopfield scale; siglip's loss is the sum itself."""
+    if method == "siglip":
+        return r.dsum_dinv_tau, 0.0
     total = r.image_term + r.text_term
     return r.dsum_dinv_tau / inv_tau - total / inv_tau**2, r.dsum_dscale / inv_tau
 
@@ -109,5 +111,5 @@ def objective(x: ArrayIn, y: ArrayIn, *, method: str = "cloob", inv_tau: float =
                              L.F64 if wide else L.F32, gradients)
     p = L.ObjectiveRows(**{k: m.ctypes.data for k, m in a.items()}, **{"d" + k: m.ctypes.data for k, m in g.items()})
     r = plan_for(method, "ref" if wide else device, shape, inv_tau, scale_hopfield).run(p, inv_tau, scale_hopfield)
-    scales = scale_gradients(r, inv_tau) if gradients else (0.0, 0.0)
+    scales = scale_gradients(method, r, inv_tau) if gradients else (0.0, 0.0)
     return Objective(r.loss, r.image_term, r.text_term, *scales, **{"d" + k: m for k, m in g.items()})

@@ -57,7 +57,7 @@ class _Function(torch.autograd.Function):
         wanted = any(ctx.needs_input_grad)
         r, g = _run(sets, method, inv_tau.item(), scale.item(), wanted)
         if wanted:
-            ctx.scales = scale_gradients(r, inv_tau.item())
+            ctx.scales = scale_gradients(method, r, inv_tau.item())
             ctx.like = (inv_tau, scale)
             ctx.save_for_backward(*(g.get(k) for k in "xyuv"))
             ctx.types = [None if t is None else t.dtype for t in (x, y, u, v)]

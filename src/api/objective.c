@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "api/objective_plan.h"
+#include "cloob/options.h"
 #include "core/peak.h"
 #include "core/rng.h"
 #include "io/safetensors.h"
@@ -27,7 +28,8 @@ bool cloob_method_from_name(const char *name, cloob_method *out)
 void cloob_objective_options_init(cloob_objective_options *o)
 {
     if (!o) return;
-    *o = (cloob_objective_options){ CLOOB_METHOD_CLOOB, 30, 8, "auto", CLOOB_F32 };
+    *o = (cloob_objective_options){ CLOOB_METHOD_CLOOB, CLOOB_DEFAULT_INV_TAU,   CLOOB_DEFAULT_SCALE_HOPFIELD, "auto",
+                                    CLOOB_F32,          CLOOB_DEFAULT_LOGIT_BIAS };
 }
 
 /* ---- one evaluation: rows on the device, in the type that is computed with ---- */

@@ -21,13 +21,14 @@ void objective_loss_options(const cloob_objective_options *o, const device *dev,
     out->backend = backend[dev->backend];
     out->inv_tau = o->inv_tau;
     out->beta = o->scale_hopfield;
+    out->bias = o->logit_bias;
     out->gradients = gradients;
 }
 
 void objective_fill_result(const loss_shape *s, const loss_result *l, cloob_objective_result *r)
 {
     *r = (cloob_objective_result){ l->loss, l->image_term, l->text_term, l->dsum_dinv_tau, l->dsum_dbeta,
-                                   s->rows, s->dim,        s->stored_u,  s->stored_v };
+                                   s->rows, s->dim,        s->stored_u,  s->stored_v,      l->dsum_dbias };
 }
 
 static const char *device_for(const cloob_objective_options *o, cloob_dtype dtype)

@@ -5,24 +5,35 @@
 #include "cli/commands.h"
 
 static struct {
-    const char *input, *method, *grad;
-    double inv_tau, scale;
+    const char *input, *method, *grad, *report;
+    double inv_tau, scale, bias;
 } o;
 
 static const opt_row rows[] = {
     { "input", OPT_STRING, &o.input, NULL, "FILE",
       "safetensors with x, y (or image, text) (N, d) of unit rows; U, V: stored patterns", OPT_REQUIRED },
-    { "method", OPT_STRING, &o.method, "cloob", "cloob|clip|infoloob|infonce-hopfield", "which objective", 0 },
+    { "method", OPT_STRING, &o.method, "cloob", "cloob|clip|infoloob|infonce-hopfield|siglip", "which objective", 0 },
     { "init-inv-tau", OPT_DOUBLE, &o.inv_tau, CLOOB_TEXT(CLOOB_DEFAULT_INV_TAU), "T", "inverse temperature", 0 },
     { "scale-hopfield", OPT_DOUBLE, &o.scale, CLOOB_TEXT(CLOOB_DEFAULT_SCALE_HOPFIELD), "B",
       "beta of the Hopfield networks", 0 },
+    { "init-logit-bias", OPT_DOUBLE, &o.bias, CLOOB_TEXT(CLOOB_DEFAULT_LOGIT_BIAS), "X", "siglip: bias of the logits",
+      0 },
+    { "report-loss", OPT_STRING, &o.report, "ours", "ours|open_clip",
+      "print the loss as open_clip has it: clip as inv_tau / 2 times ours, siglip as it is", 0 },
     { "grad", OPT_STRING, &o.grad, NULL, "FILE", "write the gradients dx, dy (and dU, dV) here", 0 },
     OPT_END
 };
 
+/* open_clip's ClipLoss is the mean of the two terms; its SigLipLoss is our siglip. */
+static double reported(const cloob_objective_result *r)
+{
+    bool theirs = strcmp(o.report, "open_clip") == 0 && strcmp(o.method, "clip") == 0;
+    return theirs ? (r->image_term + r->text_term) / 2 : r->loss;
+}
+
 static void print_text(const cloob_objective_result *r)
 {
-    printf("loss        %.9g\n", r->loss);
+    printf("loss        %.9g\n", reported(r));
     printf("image term  %.9g\n", r->image_term);
     printf("text term   %.9g\n", r->text_term);
     printf("%lld pairs of width %lld", (long long)r->n, (long long)r->d);
@@ -33,10 +44,10 @@ static void print_text(const cloob_objective_result *r)
 static void print_json(const cloob_objective_result *r)
 {
     printf("{\"loss\": %.17g, \"image_term\": %.17g, \"text_term\": %.17g, \"dsum_dinv_tau\": %.17g, "
-           "\"dsum_dscale\": %.17g, "
+           "\"dsum_dscale\": %.17g, \"dsum_dbias\": %.17g, "
            "\"method\": \"%s\", \"n\": %lld, \"dim\": %lld}\n",
-           r->loss, r->image_term, r->text_term, r->dsum_dinv_tau, r->dsum_dscale, o.method, (long long)r->n,
-           (long long)r->d);
+           reported(r), r->image_term, r->text_term, r->dsum_dinv_tau, r->dsum_dscale, r->dsum_dbias, o.method,
+           (long long)r->n, (long long)r->d);
 }
 
 static int run(const command *self, int argc, char **argv)
@@ -47,10 +58,13 @@ static int run(const command *self, int argc, char **argv)
     int code = opt_parse(self, argc, argv, &rest);
     if (code >= 0) return code;
     if (rest.count) return cli_usage(self, "%s: takes options only", rest.item[0]);
+    if (strcmp(o.report, "open_clip") == 0 && strcmp(o.method, "clip") != 0 && strcmp(o.method, "siglip") != 0)
+        return cli_usage(self, "--report-loss open_clip: open_clip has clip and siglip, not %s", o.method);
     cloob_objective_options_init(&l);
     cloob_method_from_name(o.method, &l.method); /* the table has checked it */
     l.inv_tau = o.inv_tau;
     l.scale_hopfield = o.scale;
+    l.logit_bias = o.bias;
     l.device = common.device;
     l.compute = opt_given("precision") && strcmp(common.precision, "fp32") != 0 ? CLOOB_BF16 : CLOOB_F32;
     cloob_ctx *ctx = cli_context();
@@ -71,8 +85,9 @@ const command cmd_loss = {
     .uses = USES_PRECISION,
     .usage = "--input E [--method M] [--grad G]",
     .details =
-        "Computes in f32 unless --precision asks for bf16. loss is (image_term + text_term) / inv-tau; gradients are\n"
-        "those of loss, rows taken as given. Without U and V the batch itself is what the Hopfield networks store.\n"
+        "Computes in f32 unless --precision asks for bf16. loss is (image_term + text_term) / inv-tau, for siglip\n"
+        "their sum; gradients are those of loss, rows taken as given. Without U and V the batch itself is what the "
+        "Hopfield networks store.\n"
         "\n"
         "  cloob embed --checkpoint M --data val.tsv --out pairs.safetensors\n"
         "  cloob loss --input pairs.safetensors --method cloob --init-inv-tau 30 --scale-hopfield 8 --json",

@@ -48,6 +48,7 @@ int cli_train_fill(const command *self, cloob_ctx *ctx, const char *preset, cloo
     if (status != CLOOB_OK) return cli_fail(self, ctx, status);
     if (opt_given("batch-size") && o->global_batch_size > 0)
         return cli_usage(self, "--batch-size is per device, --global-batch-size over all of them; give one of the two");
+    if (strcmp(o->method, "siglip") == 0 && !opt_given("init-inv-tau")) o->init_inv_tau = 10;
     if (opt_given("image-mean") != opt_given("image-std"))
         return cli_usage(self, "--image-mean and --image-std go together");
     o->should_stop = should_stop;

@@ -121,7 +121,10 @@ double contrast_forward(cloob_ctx *ctx, const contrast *c, const tiles *t);
 /* Gradient of the mean over all N, divided by inv_tau. Returns this rank's part of d mean / d inv_tau. */
 double contrast_backward(cloob_ctx *ctx, const contrast *c, const tiles *t);
 
-/* ---- the two ways through (cpu_batch.c, cpu_general.c); bytes says what each needs ---- */
+/* ---- the ways through (cpu_batch.c, cpu_general.c, cpu_sigmoid.c); bytes says what each needs ---- */
+
+size_t sigmoid_bytes(const loss_plan *p);
+cloob_status sigmoid_run(cloob_ctx *ctx, loss_plan *p, const loss_inputs *in, const loss_outputs *out, loss_result *r);
 
 bool batch_applies(const loss_plan *p);
 size_t batch_bytes(const loss_plan *p);

@@ -11,12 +11,13 @@
 
 static const struct {
     const char *name;
-    bool hopfield, leave_one_out;
+    bool hopfield, leave_one_out, sigmoid;
 } methods[] = {
-    [LOSS_CLOOB] = { "cloob", true, true },
-    [LOSS_CLIP] = { "clip", false, false },
-    [LOSS_INFOLOOB] = { "infoloob", false, true },
-    [LOSS_INFONCE_HOPFIELD] = { "infonce-hopfield", true, false },
+    [LOSS_CLOOB] = { "cloob", true, true, false },
+    [LOSS_CLIP] = { "clip", false, false, false },
+    [LOSS_INFOLOOB] = { "infoloob", false, true, false },
+    [LOSS_INFONCE_HOPFIELD] = { "infonce-hopfield", true, false, false },
+    [LOSS_SIGLIP] = { "siglip", false, false, true },
 };
 enum { METHODS = sizeof methods / sizeof *methods };
 
@@ -27,6 +28,7 @@ static const loss_engine *const engines[] = {
 const char *loss_method_name(loss_method m) { return methods[m].name; }
 bool loss_method_has_hopfield(loss_method m) { return methods[m].hopfield; }
 bool loss_method_leaves_one_out(loss_method m) { return methods[m].leave_one_out; }
+bool loss_method_is_sigmoid(loss_method m) { return methods[m].sigmoid; }
 
 bool loss_method_from_name(const char *name, loss_method *out)
 {
@@ -44,6 +46,7 @@ void loss_options_init(loss_options *o)
                          .backend = LOSS_CPU,
                          .inv_tau = CLOOB_DEFAULT_INV_TAU,
                          .beta = CLOOB_DEFAULT_SCALE_HOPFIELD,
+                         .bias = CLOOB_DEFAULT_LOGIT_BIAS,
                          .gradients = true };
 }
 
@@ -54,9 +57,10 @@ static const double LARGEST_SCALE = 100;
 double loss_scale_clamp(double logit) { return fmin(fmax(logit, 0.0), log(LARGEST_SCALE)); }
 double loss_scale_value(double logit) { return fmin(exp(logit), LARGEST_SCALE); }
 
-/* loss = sum / inv_tau and d inv_tau / d logit = inv_tau */
-double loss_dlogit_inv_tau(const loss_result *r, double inv_tau)
+/* loss = sum / inv_tau (the sum itself for siglip) and d inv_tau / d logit = inv_tau */
+double loss_dlogit_inv_tau(loss_method m, const loss_result *r, double inv_tau)
 {
+    if (methods[m].sigmoid) return r->dsum_dinv_tau * inv_tau;
     return r->dsum_dinv_tau - (r->image_term + r->text_term) / inv_tau;
 }
 
@@ -73,10 +77,16 @@ static cloob_status check_scales(cloob_ctx *ctx, bool hopfield, double inv_tau, 
     return CLOOB_OK;
 }
 
+static cloob_status check_bias(cloob_ctx *ctx, double bias)
+{
+    return isfinite(bias) ? CLOOB_OK : ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "logit bias %g: must be finite", bias);
+}
+
 static cloob_status check_plan(cloob_ctx *ctx, const loss_options *o, const loss_shape *s)
 {
     if ((unsigned)o->method >= METHODS) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "method %d is not known", o->method);
     CLOOB_TRY(check_scales(ctx, methods[o->method].hopfield, o->inv_tau, o->beta));
+    CLOOB_TRY(check_bias(ctx, o->bias));
     if (s->dtype == CLOOB_F64 && o->backend != LOSS_REF)
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "embeddings are F64: only the device ref computes in it");
     if (s->dtype != CLOOB_F32 && s->dtype != CLOOB_BF16 && s->dtype != CLOOB_F64)
@@ -119,6 +129,7 @@ static cloob_status plan_fill(cloob_ctx *ctx, loss_plan *p, const loss_options *
     CLOOB_TRY(comm_agree(ctx, p->c, status));
     p->hopfield = methods[o->method].hopfield;
     p->leave_one_out = methods[o->method].leave_one_out;
+    p->sigmoid = methods[o->method].sigmoid;
     CLOOB_TRY(count_rows(ctx, p, s));
     CLOOB_TRY(check_total(ctx, p));
     return comm_agree(ctx, p->c, engines[o->backend]->prepare(ctx, p));
@@ -146,6 +157,7 @@ cloob_status loss_measure(cloob_ctx *ctx, const loss_options *o, const loss_shap
     CLOOB_TRY(check_plan(ctx, o, s));
     p.hopfield = methods[o->method].hopfield;
     p.leave_one_out = methods[o->method].leave_one_out;
+    p.sigmoid = methods[o->method].sigmoid;
     CLOOB_TRY(check_total(ctx, &p));
     *bytes = engines[o->backend]->bytes(&p);
     return CLOOB_OK;
@@ -169,6 +181,13 @@ cloob_status loss_plan_scales(cloob_ctx *ctx, loss_plan *p, double inv_tau, doub
     return engines[p->o.backend]->prepare(ctx, p);
 }
 
+cloob_status loss_plan_bias(cloob_ctx *ctx, loss_plan *p, double bias)
+{
+    CLOOB_TRY(check_bias(ctx, bias));
+    p->o.bias = bias;
+    return CLOOB_OK;
+}
+
 cloob_status loss_plan_stored(cloob_ctx *ctx, loss_plan *p, int64_t stored_u, int64_t stored_v)
 {
     if (stored_u < 0 || stored_v < 0) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "a negative number of stored rows");
@@ -190,7 +209,7 @@ static cloob_status check_pointers(cloob_ctx *ctx, const loss_plan *p, const los
 
 static cloob_status finish(cloob_ctx *ctx, const loss_plan *p, loss_result *r)
 {
-    r->loss = (r->image_term + r->text_term) / p->o.inv_tau;
+    r->loss = (r->image_term + r->text_term) / (p->sigmoid ? 1 : p->o.inv_tau);
     if (!isfinite(r->loss)) return ctx_fail(ctx, CLOOB_ERR_NUMERIC, "the loss is not finite (%g)", r->loss);
     return CLOOB_OK;
 }

@@ -1,4 +1,4 @@
-/* The objective: Hopfield retrieval and InfoLOOB (or InfoNCE) of a batch of pairs, with gradients.
+/* The objective: Hopfield retrieval and InfoLOOB (or InfoNCE) of a batch of pairs, or SigLIP's sigmoid loss, with gradients.
  *
  *     x, y     unit rows (N, d), N over all ranks; each rank passes its own rows
  *     U, V     stored patterns: the batch (U = x, V = y), or given sets (M, d) and (K, d), the same on every rank
@@ -8,6 +8,9 @@
  *     loss     (image + text) / inv_tau
  *
  * The methods without retrieval (clip, infoloob) put x for Ux and Vx, and y for Uy and Vy.
+ *
+ * siglip is the mean over i of sum_j softplus(-z_ij (inv_tau x_i.y_j + bias)), z_ij being 1 for i = j and -1 elsewhere. It is
+ * not divided by inv_tau; image and text are half of it each.
  *
  * Nothing of size N x N is stored: tiles of scores are computed, used and dropped, in both directions. The loss and all
  * gradients equal those of one process with the whole batch, whatever the number of ranks, up to rounding.
@@ -24,7 +27,7 @@
 #include "core/ctx.h"
 #include "dist/comm.h"
 
-typedef enum loss_method { LOSS_CLOOB, LOSS_CLIP, LOSS_INFOLOOB, LOSS_INFONCE_HOPFIELD } loss_method;
+typedef enum loss_method { LOSS_CLOOB, LOSS_CLIP, LOSS_INFOLOOB, LOSS_INFONCE_HOPFIELD, LOSS_SIGLIP } loss_method;
 
 /* ref: the definition in plain loops and doubles; it allocates. cpu: tiles in f32. cuda: device pointers. */
 typedef enum loss_backend { LOSS_REF, LOSS_CPU, LOSS_CUDA } loss_backend;
@@ -34,13 +37,14 @@ typedef struct loss_options {
     loss_backend backend;
     double inv_tau; /* above 0 */
     double beta;    /* the Hopfield scale, 0 or above */
+    double bias;    /* siglip */
     bool gradients; /* dx, dy, and dsum_*; without it only the loss */
     int64_t tile;   /* cuda: edge of the tiles of scores, a multiple of 8; 0: chosen */
     bool plain;     /* cuda: products by the library and a pass over them, even where a fused kernel exists */
     bool unchecked; /* skip the look at every row (unit length, no NaN); the caller has just made them so */
 } loss_options;
 
-/* method cloob, inv_tau 30, beta 8, gradients, backend cpu. */
+/* method cloob, inv_tau 30, beta 8, bias -10, gradients, backend cpu. */
 void loss_options_init(loss_options *o);
 
 typedef struct loss_shape {
@@ -64,7 +68,7 @@ typedef struct loss_outputs {
 
 typedef struct loss_result {
     double loss, image_term, text_term;
-    double dsum_dinv_tau, dsum_dbeta; /* of image_term + text_term */
+    double dsum_dinv_tau, dsum_dbeta, dsum_dbias; /* of image_term + text_term */
 } loss_result;
 
 typedef struct loss_plan loss_plan;
@@ -82,6 +86,7 @@ cloob_status loss_measure(cloob_ctx *ctx, const loss_options *o, const loss_shap
 size_t loss_plan_bytes(const loss_plan *p);
 
 cloob_status loss_plan_scales(cloob_ctx *ctx, loss_plan *p, double inv_tau, double beta);
+cloob_status loss_plan_bias(cloob_ctx *ctx, loss_plan *p, double bias);
 
 /* Other numbers of stored rows from the next run on, as a queue fills; 0: the batch. Up to those of the
  * plan's creation nothing is allocated. The same on every rank. */
@@ -99,17 +104,18 @@ bool loss_can_queue(const loss_plan *p);
 cloob_status loss_queue(cloob_ctx *ctx, loss_plan *p, const loss_inputs *in, const loss_outputs *out, void *stream);
 cloob_status loss_collect(cloob_ctx *ctx, loss_plan *p, loss_result *r);
 
-/* "cloob", "clip", "infoloob", "infonce-hopfield". */
+/* "cloob", "clip", "infoloob", "infonce-hopfield", "siglip". */
 const char *loss_method_name(loss_method m);
 bool loss_method_from_name(const char *name, loss_method *out);
 bool loss_method_has_hopfield(loss_method m);
 bool loss_method_leaves_one_out(loss_method m);
+bool loss_method_is_sigmoid(loss_method m);
 
 /* Learnable scales are stored as logarithms and kept in [0, ln 100] after every update, as CLIP does. */
 double loss_scale_clamp(double logit);
 double loss_scale_value(double logit); /* exp, at most 100 */
 /* d loss / d logit of the inverse temperature and of the Hopfield scale, from a result. */
-double loss_dlogit_inv_tau(const loss_result *r, double inv_tau);
+double loss_dlogit_inv_tau(loss_method m, const loss_result *r, double inv_tau);
 double loss_dlogit_beta(const loss_result *r, double inv_tau, double beta);
 
 #endif

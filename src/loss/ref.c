@@ -108,6 +108,27 @@ static double contrast(const ref_run *r, const double *a, const double *b, doubl
     return total / (double)r->N;
 }
 
+static double softplus(double z) { return fmax(z, 0) + log1p(exp(-fabs(z))); }
+
+/* SigLIP: softplus(-k) at the positive, softplus(k) elsewhere, k = inv_tau a_i.b_j + bias; the sum over all divided by N.
+ * Adds its gradients. */
+static void sigmoid_pairs(const ref_run *r, double bias, const double *a, const double *b, double *da, double *db,
+                          loss_result *out)
+{
+    double total = 0;
+    for (int64_t i = 0; i < r->N; i++)
+        for (int64_t j = 0; j < r->N; j++) {
+            double s = dot(a + i * r->d, b + j * r->d, r->d), k = r->inv_tau * s + bias, z = i == j ? 1 : -1;
+            double dk = -z / (1 + exp(z * k)) / (double)r->N;
+            total += softplus(-z * k);
+            out->dsum_dinv_tau += dk * s;
+            out->dsum_dbias += dk;
+            add_scaled(da + i * r->d, dk * r->inv_tau, b + j * r->d, r->d);
+            add_scaled(db + j * r->d, dk * r->inv_tau, a + i * r->d, r->d);
+        }
+    out->image_term = out->text_term = total / (double)r->N / 2;
+}
+
 /* ---- from a plan's inputs to doubles and back ---- */
 
 enum { X, Y, U, V, DX, DY, DU, DV, UX, UY, VX, VY, DUX, DUY, DVX, DVY, ROW, DROW, MEAN, PARTS };
@@ -185,6 +206,7 @@ static cloob_status run_in(cloob_ctx *ctx, loss_plan *p, ref_memory *mem, const 
     ref_run r = { p->total, p->s.dim, p->o.beta, p->o.inv_tau, p->leave_one_out, m[ROW], m[DROW], m[MEAN] };
     CLOOB_TRY(load(ctx, p, mem, in));
     if (p->hopfield) CLOOB_TRY(hopfield_objective(ctx, p, &r, m, result));
+    else if (p->sigmoid) sigmoid_pairs(&r, p->o.bias, m[X], m[Y], m[DX], m[DY], result);
     else {
         result->image_term = contrast(&r, m[X], m[Y], m[DX], m[DY], &result->dsum_dinv_tau);
         result->text_term = contrast(&r, m[Y], m[X], m[DY], m[DX], &result->dsum_dinv_tau);

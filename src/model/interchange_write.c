@@ -93,6 +93,8 @@ static cloob_status put_logit_scale(writer *o)
 /* SigLIP starts at -10. */
 static cloob_status put_logit_bias(writer *o)
 {
+    const char *known = weights_get_meta(o->w, "logit_bias");
+    if (known) return put_scalar(o, "logit_bias", (float)strtod(known, NULL));
     ctx_log(o->ctx, CLOOB_LOG_WARN, "the weights have no logit_bias; SigLIP's first one, -10, is written");
     return put_scalar(o, "logit_bias", -10.0f);
 }
@@ -102,7 +104,8 @@ static cloob_status put_logit_bias(writer *o)
 static bool belongs(const writer *o, const char *canonical)
 {
     if (strncmp(canonical, "train.", 6) == 0) return false;
-    if (strcmp(canonical, "logit_bias") == 0) return o->w->config.has_logit_bias; /* a strict reader expects none */
+    if (strcmp(canonical, "logit_bias") == 0)
+        return o->w->config.has_logit_bias && o->names != NAMES_HF; /* a strict reader expects none */
     return o->names == NAMES_JKU || strcmp(canonical, "logit_scale_hopfield") != 0;
 }
 
@@ -113,7 +116,8 @@ static cloob_status gather(writer *o)
     for (int64_t i = 0; i < o->w->count; i++)
         if (belongs(o, o->w->entry[i].name)) CLOOB_TRY(put_foreign(o, o->w->entry[i].name, &o->w->entry[i].t));
     if (!weights_find(o->w, "logit_scale")) CLOOB_TRY(put_logit_scale(o));
-    return o->w->config.has_logit_bias && !weights_find(o->w, "logit_bias") ? put_logit_bias(o) : CLOOB_OK;
+    bool bias = o->w->config.has_logit_bias && o->names != NAMES_HF && !weights_find(o->w, "logit_bias");
+    return bias ? put_logit_bias(o) : CLOOB_OK;
 }
 
 /* ---- files --------------------------------------------------------------------------------------- */

@@ -48,8 +48,10 @@ static cloob_status set_number(cloob_ctx *ctx, weights *w, const char *key, doub
     return weights_set_meta(ctx, w, key, text);
 }
 
-static const char *const scalar_names[6] = { "train.logit_inv_tau", "train.logit_inv_tau.m", "train.logit_inv_tau.v",
-                                             "train.logit_beta",    "train.logit_beta.m",    "train.logit_beta.v" };
+static const char *const scalar_names[STEP_SCALARS] = {
+    "train.logit_inv_tau", "train.logit_inv_tau.m", "train.logit_inv_tau.v", "train.logit_beta",  "train.logit_beta.m",
+    "train.logit_beta.v",  "train.logit_bias",      "train.logit_bias.m",    "train.logit_bias.v"
+};
 
 int64_t run_position_samples(const run_position *at) { return saturating_mul(at->step_in_epoch, at->global_batch); }
 
@@ -65,7 +67,7 @@ static cloob_status add_debt(cloob_ctx *ctx, weights *w, const epoch_debt *d)
 static cloob_status add_meta(cloob_ctx *ctx, weights *w, const step_state *st, const run_position *at,
                              const checkpoint_meta *m)
 {
-    for (int i = 0; i < 6; i++) CLOOB_TRY(set_number(ctx, w, scalar_names[i], st->scalar[i]));
+    for (int i = 0; i < STEP_SCALARS; i++) CLOOB_TRY(set_number(ctx, w, scalar_names[i], st->scalar[i]));
     CLOOB_TRY(set_int(ctx, w, "train.count", st->count));
     CLOOB_TRY(set_int(ctx, w, "train.epoch", at->epoch));
     CLOOB_TRY(set_int(ctx, w, "train.step_in_epoch", at->step_in_epoch));
@@ -81,6 +83,7 @@ static cloob_status add_meta(cloob_ctx *ctx, weights *w, const step_state *st, c
     CLOOB_TRY(weights_set_meta(ctx, w, "run", m->name));
     CLOOB_TRY(weights_set_meta(ctx, w, "train.options", m->options));
     CLOOB_TRY(set_number(ctx, w, "inv_tau", m->inv_tau));
+    if (w->config.has_logit_bias) CLOOB_TRY(set_number(ctx, w, "logit_bias", st->scalar[6]));
     return set_number(ctx, w, "scale_hopfield", m->beta);
 }
 
@@ -175,7 +178,7 @@ static cloob_status read_state(cloob_ctx *ctx, const weights *w, const char *pat
 {
     params *p = step_params(s);
     step_state st = step_get_state(s);
-    double scalar[6];
+    double scalar[STEP_SCALARS];
     int64_t seed, count;
     CLOOB_TRY(check_same_model(ctx, w, path, p));
     CLOOB_TRY(checkpoint_verify(ctx, path, w));
@@ -189,7 +192,7 @@ static cloob_status read_state(cloob_ctx *ctx, const weights *w, const char *pat
     CLOOB_TRY(get_int(ctx, w, path, "train.seed", &seed));
     at->seed = (uint64_t)seed;
     CLOOB_TRY(read_debt(ctx, w, path, &at->owed));
-    for (int i = 0; i < 6; i++) {
+    for (int i = 0; i < STEP_SCALARS; i++) {
         const char *text = weights_get_meta(w, scalar_names[i]);
         scalar[i] = text ? strtod(text, NULL) : 0;
     }

@@ -20,6 +20,7 @@ double collapse_similarity(const float *x, int64_t n, int64_t d)
 
 double collapse_start(loss_method method, int64_t N, double inv_tau)
 {
+    if (loss_method_is_sigmoid(method)) return 0; /* it starts where its bias is */
     double others = (double)(loss_method_leaves_one_out(method) ? N - 1 : N);
     return others > 0 ? 2 * log(others) / inv_tau : 0;
 }

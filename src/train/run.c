@@ -42,7 +42,7 @@ cloob_status run_save(cloob_ctx *ctx, run *r, const char *name)
     checkpoint_meta meta = { .tokenizer = r->tok_text,
                              .method = r->o->method,
                              .name = r->o->name,
-                             .inv_tau = r->o->learnable_inv_tau ? exp(st.scalar[0]) : r->o->init_inv_tau,
+                             .inv_tau = r->so.learn_inv_tau ? exp(st.scalar[0]) : r->o->init_inv_tau,
                              .beta = r->o->learnable_scale_hopfield ? exp(st.scalar[3]) : r->o->scale_hopfield };
     snprintf(path, sizeof path, "%s/%s.safetensors", journal_checkpoints(r->log), name);
     if (comm_rank(r->c) == 0) {
@@ -91,6 +91,12 @@ static void show_progress(cloob_ctx *ctx, const run *r, const step_result *s)
                                               .note = note });
 }
 
+/* open_clip's ClipLoss is the mean of the two cross entropies, not divided by inv_tau; its SigLipLoss is ours. */
+static double report_factor(const run *r, double inv_tau)
+{
+    return strcmp(r->o->report_loss, "open_clip") == 0 && r->so.method == LOSS_CLIP ? inv_tau / 2 : 1;
+}
+
 static void log_step(cloob_ctx *ctx, run *r, const step_result *s, double lr, const meter *m, double step_seconds)
 {
     int64_t steps = m->steps;
@@ -100,15 +106,16 @@ static void log_step(cloob_ctx *ctx, run *r, const step_result *s, double lr, co
     double pairs = (double)(r->o->batch_size * r->o->accum_freq * comm_size(r->c) * steps),
            rate = step_seconds > 0 ? pairs / step_seconds : 0;
     int64_t n = r->at.updates;
+    double loss = s->loss * report_factor(r, s->inv_tau);
     journal_line(ctx, r->log,
                  "epoch %lld [%lld/%lld] loss %.5f (image %.4f, text %.4f), lr %.3e, norm %.3g, %.1f pairs/s, data "
                  "wait %.1f %%, other %.1f %%",
-                 (long long)r->at.epoch + 1, (long long)r->at.step_in_epoch, (long long)r->steps_per_epoch, s->loss,
+                 (long long)r->at.epoch + 1, (long long)r->at.step_in_epoch, (long long)r->steps_per_epoch, loss,
                  s->image_term, s->text_term, lr, s->grad_norm, rate,
                  step_seconds > 0 ? 100 * wait_seconds / step_seconds : 0, 100 * other);
-    journal_metrics(r->log, &(journal_row){ n, r->at.epoch + 1, s->loss, s->image_term, s->text_term, lr, s->grad_norm,
+    journal_metrics(r->log, &(journal_row){ n, r->at.epoch + 1, loss, s->image_term, s->text_term, lr, s->grad_norm,
                                             rate, step_seconds > 0 ? wait_seconds / step_seconds : 0, s->inv_tau });
-    journal_scalar(r->log, "train/loss", n, s->loss);
+    journal_scalar(r->log, "train/loss", n, loss);
     journal_scalar(r->log, "train/lr", n, lr);
     journal_scalar(r->log, "train/data_time", n, wait_seconds / (double)steps);
     journal_scalar(r->log, "train/batch_time", n, step_seconds / (double)steps);

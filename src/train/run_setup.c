@@ -157,7 +157,11 @@ static cloob_status set_step_options(cloob_ctx *ctx, run *r)
     r->so.beta = o->scale_hopfield;
     r->so.memory = o->memory;
     r->so.hopfield_warmup = o->hopfield_warmup;
-    r->so.learn_inv_tau = o->learnable_inv_tau;
+    bool siglip = r->so.method == LOSS_SIGLIP; /* learns both, as in its paper */
+    r->so.bias = o->init_logit_bias;
+    r->so.learn_bias = siglip;
+    r->so.model.has_logit_bias |= siglip;
+    r->so.learn_inv_tau = o->learnable_inv_tau || siglip;
     r->so.learn_beta = o->learnable_scale_hopfield;
     r->so.lock_image = o->lock_image;
     r->so.lock_text = o->lock_text;

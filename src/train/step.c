@@ -18,6 +18,7 @@ void step_options_init(step_options *o)
                          .memory = "batch",
                          .inv_tau = CLOOB_DEFAULT_INV_TAU,
                          .beta = CLOOB_DEFAULT_SCALE_HOPFIELD,
+                         .bias = CLOOB_DEFAULT_LOGIT_BIAS,
                          .beta1 = 0.9,
                          .beta2 = 0.999,
                          .eps = 1e-8,
@@ -59,6 +60,7 @@ static cloob_status make_plan(cloob_ctx *ctx, step *s, loss_method method, loss_
     o.backend = s->dev->backend == BACKEND_CUDA ? LOSS_CUDA : s->dev->backend == BACKEND_CPU ? LOSS_CPU : LOSS_REF;
     o.inv_tau = s->o.inv_tau;
     o.beta = s->o.beta;
+    o.bias = s->o.bias;
     o.unchecked = true; /* l2norm has just made the rows; a NaN shows in the loss */
     loss_shape shape = { .rows = s->o.batch * s->o.accum,
                          .dim = s->o.model.embed,
@@ -181,6 +183,7 @@ cloob_status step_create(cloob_ctx *ctx, const step_options *o, device *dev, com
     s->ctx = ctx;
     s->scalar[0] = log(o->inv_tau);
     s->scalar[3] = o->beta > 0 ? log(o->beta) : 0;
+    s->scalar[6] = o->bias;
     cloob_status status = build(ctx, s);
     if (status != CLOOB_OK) {
         step_destroy(s);
@@ -251,9 +254,9 @@ step_state step_get_state(const step *s)
 
 hopfield_memory *step_stored(step *s) { return s->stored; }
 
-cloob_status step_set_scalars(cloob_ctx *ctx, step *s, const double scalar[6], int64_t count)
+cloob_status step_set_scalars(cloob_ctx *ctx, step *s, const double scalar[STEP_SCALARS], int64_t count)
 {
-    for (int i = 0; i < 6; i++)
+    for (int i = 0; i < STEP_SCALARS; i++)
         if (!isfinite(scalar[i])) return ctx_fail(ctx, CLOOB_ERR_FORMAT, "training state: a scale is not finite");
     memcpy(s->scalar, scalar, sizeof s->scalar);
     s->count = count;

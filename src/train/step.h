@@ -20,8 +20,8 @@ typedef struct step_options {
     int64_t batch, accum; /* rows of a micro-batch on this rank; micro-batches per step */
     bool float_images;    /* images come normalised, F32 (B, 3, S, S), instead of bytes */
     loss_method method;
-    double inv_tau, beta;
-    bool learn_inv_tau, learn_beta;
+    double inv_tau, beta, bias; /* bias: siglip */
+    bool learn_inv_tau, learn_beta, learn_bias;
     int64_t
         hopfield_warmup; /* updates without retrieval before it sets in: a young model's embeddings are so alike that
                                 retrieval averages them into one, and nothing is learned for long (docs/reference/training.md) */
@@ -45,6 +45,8 @@ typedef struct step_result {
     loss_result terms; /* as the objective gave it */
     bool skipped;      /* loss or gradient not finite: nothing was changed */
 } step_result;
+
+enum { STEP_SCALARS = 9 };
 
 typedef struct step step;
 
@@ -85,11 +87,11 @@ step_memory step_memory_of(const step *s);
  * learnable scales with their moments; the number of updates. Pointers are device memory of params->trainable floats. */
 typedef struct step_state {
     float *m, *v, *ema; /* ema NULL when off */
-    double scalar[6];   /* logit inv_tau, its m, v; logit beta, its m, v */
+    double scalar[STEP_SCALARS]; /* logit inv_tau, its m, v; logit beta, its m, v; the logit bias, its m, v */
     int64_t count;
 } step_state;
 step_state step_get_state(const step *s);
 hopfield_memory *step_stored(step *s); /* NULL: the batch is stored */
-cloob_status step_set_scalars(cloob_ctx *ctx, step *s, const double scalar[6], int64_t count);
+cloob_status step_set_scalars(cloob_ctx *ctx, step *s, const double scalar[STEP_SCALARS], int64_t count);
 
 #endif

@@ -38,7 +38,7 @@ struct step {
     bool exchange; /* buckets go out during this backward pass */
     cloob_status exchange_status;
     cloob_ctx *ctx; /* of the call under way, for the exchange */
-    double scalar[6];
+    double scalar[STEP_SCALARS];
     int64_t count;
     adamw_live *live, *live_host; /* a step the GPU does by itself: in its memory, and page-locked */
     struct {

@@ -110,6 +110,7 @@ static cloob_status run_loss(cloob_ctx *ctx, step *s, step_result *r)
     hopfield_memory_bind(s->stored, &in, &u, &v);
     CLOOB_TRY(loss_plan_stored(ctx, plan, u, v));
     CLOOB_TRY(loss_plan_scales(ctx, plan, inv_tau, beta));
+    if (s->o.learn_bias) CLOOB_TRY(loss_plan_bias(ctx, plan, s->scalar[6]));
     return take_loss(loss_run(ctx, plan, &in, &out, s->dev->stream, &l), &l, inv_tau, beta, r);
 }
 
@@ -192,14 +193,20 @@ cloob_status step_gradients(cloob_ctx *ctx, step *s, const void *images, const i
 
 /* ---- the update ---------------------------------------------------------------------------------- */
 
-/* Adam on one number; the learnable scales do not decay. */
-static void update_scalar(const step *s, double scale[3], double g, double lr)
+/* Adam on one number; learnable scales and the bias do not decay. */
+static void update_number(const step *s, double scale[3], double g, double lr)
 {
     double t = (double)s->count;
     scale[1] = s->o.beta1 * scale[1] + (1 - s->o.beta1) * g;
     scale[2] = s->o.beta2 * scale[2] + (1 - s->o.beta2) * g * g;
     double m = scale[1] / (1 - pow(s->o.beta1, t)), v = scale[2] / (1 - pow(s->o.beta2, t));
-    scale[0] = loss_scale_clamp(scale[0] - lr * m / (sqrt(v) + s->o.eps));
+    scale[0] -= lr * m / (sqrt(v) + s->o.eps);
+}
+
+static void update_scale(const step *s, double scale[3], double g, double lr)
+{
+    update_number(s, scale, g, lr);
+    scale[0] = loss_scale_clamp(scale[0]);
 }
 
 static adamw_settings settings_now(const step *s, double lr, double scale, int64_t count)
@@ -228,8 +235,9 @@ static cloob_status update(cloob_ctx *ctx, step *s, double lr, const step_result
     adamw_settings set = settings_now(s, lr, scale, s->count);
     adamw_blocks b = blocks_of(s);
     CLOOB_TRY(adamw_step(ctx, s->dev, s->dev->stream, &b, &set));
-    if (s->o.learn_inv_tau) update_scalar(s, s->scalar, loss_dlogit_inv_tau(l, r->inv_tau), lr);
-    if (s->o.learn_beta) update_scalar(s, s->scalar + 3, loss_dlogit_beta(l, r->inv_tau, r->beta), lr);
+    if (s->o.learn_inv_tau) update_scale(s, s->scalar, loss_dlogit_inv_tau(s->o.method, l, r->inv_tau), lr);
+    if (s->o.learn_beta) update_scale(s, s->scalar + 3, loss_dlogit_beta(l, r->inv_tau, r->beta), lr);
+    if (s->o.learn_bias) update_number(s, s->scalar + 6, l->dsum_dbias, lr);
     return CLOOB_OK;
 }
 
@@ -240,7 +248,7 @@ static cloob_status update(cloob_ctx *ctx, step *s, double lr, const step_result
 static bool can_capture(const step *s)
 {
     return s->live && !s->o.eager && s->o.accum == 1 && step_ranks(s) == 1 && !s->stored && !s->o.learn_inv_tau &&
-           !s->o.learn_beta && loss_can_queue(plan_now(s));
+           !s->o.learn_beta && !s->o.learn_bias && loss_can_queue(plan_now(s));
 }
 
 static cloob_status queue_step(cloob_ctx *ctx, step *s)

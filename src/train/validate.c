@@ -66,8 +66,10 @@ static cloob_status loss_of(cloob_ctx *ctx, const run *r, const pairs *p, loss_m
     loss_outputs none = { 0 };
     loss_options_init(&o);
     o.method = method;
-    o.inv_tau = r->o->init_inv_tau;
+    o.inv_tau = r->so.learn_inv_tau && method == LOSS_SIGLIP ? loss_scale_value(step_get_state(r->s).scalar[0])
+                                                             : r->o->init_inv_tau;
     o.beta = r->o->scale_hopfield;
+    o.bias = step_get_state(r->s).scalar[6];
     o.gradients = false;
     o.unchecked = true;
     CLOOB_TRY(loss_plan_create(ctx, &o, &shape, NULL, &plan));

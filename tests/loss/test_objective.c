@@ -177,7 +177,7 @@ static void scales_can_be_learned(void)
     answer t0 = evaluate(ctx, &p, options(LOSS_CLOOB, LOSS_REF, exp(t - h), exp(b)), CLOOB_F32);
     answer b1 = evaluate(ctx, &p, options(LOSS_CLOOB, LOSS_REF, exp(t), exp(b + h)), CLOOB_F32);
     answer b0 = evaluate(ctx, &p, options(LOSS_CLOOB, LOSS_REF, exp(t), exp(b - h)), CLOOB_F32);
-    CHECK_NEAR(loss_dlogit_inv_tau(&at.r, exp(t)), (t1.r.loss - t0.r.loss) / (2 * h), 1e-5);
+    CHECK_NEAR(loss_dlogit_inv_tau(LOSS_CLOOB, &at.r, exp(t)), (t1.r.loss - t0.r.loss) / (2 * h), 1e-5);
     CHECK_NEAR(loss_dlogit_beta(&at.r, exp(t), exp(b)), (b1.r.loss - b0.r.loss) / (2 * h), 1e-5);
     CHECK_NEAR(loss_scale_value(5.0), 100, 0);
     CHECK_NEAR(loss_scale_clamp(5.0), log(100.0), 0);

@@ -42,6 +42,7 @@ static void check_slice(const char *what, const problem *whole, loss_options o, 
     CHECK_BELOW(value_error(many.r.loss, one.r.loss), loss, what);
     CHECK_BELOW(fabs(many.r.dsum_dinv_tau - one.r.dsum_dinv_tau), gradient, what);
     CHECK_BELOW(fabs(many.r.dsum_dbeta - one.r.dsum_dbeta), gradient, what);
+    CHECK_BELOW(fabs(many.r.dsum_dbias - one.r.dsum_dbias), gradient, what);
     CHECK_BELOW(relative_error(many.dx, one.dx + at, mine.n * mine.d, norm(one.dx, size)), gradient, what);
     CHECK_BELOW(relative_error(many.dy, one.dy + at, mine.n * mine.d, norm(one.dy, size)), gradient, what);
     CHECK_BELOW(relative_error(many.du, one.du, whole->mu * whole->d, 0.01), gradient, what);
@@ -55,7 +56,7 @@ static void ranks_give_the_numbers_of_one_process(void)
     static const int64_t sizes[][4] = { { 121, 24, 0, 0 }, { 64, 33, 50, 21 }, { 61, 16, 0, 70 }, { 530, 9, 0, 0 } };
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         problem p = random_problem(i, sizes[i][0], sizes[i][1], sizes[i][2], sizes[i][3]);
-        for (int m = 0; m < 4; m++) {
+        for (int m = 0; m <= LOSS_SIGLIP; m++) {
             loss_options o;
             loss_options_init(&o);
             o.method = (loss_method)m;

@@ -47,7 +47,7 @@ static void objectives(void)
     STRUCT(cloob_objective_options);
     FIELD(cloob_objective_options, method), FIELD(cloob_objective_options, inv_tau);
     FIELD(cloob_objective_options, scale_hopfield), FIELD(cloob_objective_options, device);
-    FIELD(cloob_objective_options, compute);
+    FIELD(cloob_objective_options, compute), FIELD(cloob_objective_options, logit_bias);
     STRUCT(cloob_objective_shape);
     FIELD(cloob_objective_shape, n), FIELD(cloob_objective_shape, d), FIELD(cloob_objective_shape, nu);
     FIELD(cloob_objective_shape, nv), FIELD(cloob_objective_shape, dtype);
@@ -61,6 +61,7 @@ static void objectives(void)
     FIELD(cloob_objective_result, text_term), FIELD(cloob_objective_result, dsum_dinv_tau);
     FIELD(cloob_objective_result, dsum_dscale), FIELD(cloob_objective_result, n), FIELD(cloob_objective_result, d);
     FIELD(cloob_objective_result, nu), FIELD(cloob_objective_result, nv);
+    FIELD(cloob_objective_result, dsum_dbias);
 }
 
 int main(void)

@@ -19,7 +19,7 @@ static const opt_row step_rows[] = {
     SHARED_ROWS,
     { "batch", OPT_INT, &o.batch, "32", "B", "pairs of a micro-batch", OPT_POSITIVE },
     { "accum-freq", OPT_INT, &o.accum, "1", "N", "micro-batches of a step", OPT_POSITIVE },
-    { "method", OPT_STRING, &o.method, "cloob", "cloob|clip|infoloob|infonce-hopfield", "which objective", 0 },
+    { "method", OPT_STRING, &o.method, "cloob", "cloob|clip|infoloob|infonce-hopfield|siglip", "which objective", 0 },
     { "grad-checkpointing", OPT_FLAG, &o.checkpointing, NULL, NULL, "less memory, one more forward pass", 0 },
     { "pack-texts", OPT_FLAG, &o.pack_texts, NULL, NULL,
       "the text tower works on real tokens only, up to each end token", 0 },

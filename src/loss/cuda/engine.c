@@ -24,7 +24,7 @@ static void choose(const loss_plan *p, gpu *g)
     g->size = dtype_size(g->T);
     g->d = p->s.dim;
     g->tile = all < most ? (all + 7) / 8 * 8 : most;
-    g->fused = !p->o.plain && g->T == CLOOB_BF16 && p->total % 8 == 0 && fused_takes(g->d);
+    g->fused = !p->o.plain && !p->sigmoid && g->T == CLOOB_BF16 && p->total % 8 == 0 && fused_takes(g->d);
 }
 
 void gpu_carve_common(gpu_carver *c, const loss_plan *p, gpu *g)
@@ -77,12 +77,18 @@ static cloob_status gpu_open(cloob_ctx *ctx, loss_plan *p)
     return CLOOB_OK;
 }
 
+static size_t workspace(const loss_plan *p, gpu *g)
+{
+    if (p->sigmoid) return gpu_sigmoid_bytes(p, g);
+    return gpu_batch_applies(p) ? gpu_batch_bytes(p, g) : gpu_general_bytes(p, g);
+}
+
 static cloob_status prepare(cloob_ctx *ctx, loss_plan *p)
 {
     if (!p->device) CLOOB_TRY(gpu_open(ctx, p));
     gpu *g = p->device;
     choose(p, g);
-    size_t bytes = gpu_batch_applies(p) ? gpu_batch_bytes(p, g) : gpu_general_bytes(p, g);
+    size_t bytes = workspace(p, g);
     if (p->memory && bytes + BLAS_BYTES <= p->bytes) return CLOOB_OK;
     GPU_TRY("choosing the device", cudaSetDevice(g->device));
     cudaFree(p->memory);
@@ -187,6 +193,7 @@ static cloob_status queue(cloob_ctx *ctx, loss_plan *p, const loss_inputs *in, c
     gpu *g = p->device;
     CLOOB_TRY(begin(ctx, g, stream));
     comm_set_stream(p->c, stream); /* exchanges follow our work, and it waits for them */
+    if (p->sigmoid) return gpu_sigmoid_queue(ctx, p, g, in, out);
     return gpu_batch_applies(p) ? gpu_batch_queue(ctx, p, g, in, out) : gpu_general_queue(ctx, p, g, in, out);
 }
 
@@ -195,7 +202,8 @@ static cloob_status collect(cloob_ctx *ctx, loss_plan *p, loss_result *r)
     gpu *g = p->device;
     CLOOB_TRY(comm_agree(ctx, p->c, read_report(ctx, p, g)));
     CLOOB_TRY(comm_host_sum_f64(ctx, p->c, g->report->totals, GPU_TOTALS));
-    if (gpu_batch_applies(p)) gpu_batch_result(p, g->report->totals, r);
+    if (p->sigmoid) gpu_sigmoid_result(p, g->report->totals, r);
+    else if (gpu_batch_applies(p)) gpu_batch_result(p, g->report->totals, r);
     else gpu_general_result(p, g->report->totals, r);
     return CLOOB_OK;
 }
@@ -228,7 +236,7 @@ static size_t bytes_of(const loss_plan *p)
 {
     gpu g = { 0 };
     choose(p, &g);
-    return BLAS_BYTES + (gpu_batch_applies(p) ? gpu_batch_bytes(p, &g) : gpu_general_bytes(p, &g));
+    return BLAS_BYTES + workspace(p, &g);
 }
 
 const loss_engine loss_engine_cuda = { prepare, check, run, release, bytes_of, queue, collect };

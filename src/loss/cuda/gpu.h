@@ -122,6 +122,11 @@ size_t gpu_general_bytes(const loss_plan *p, gpu *g);
 cloob_status gpu_general_queue(cloob_ctx *ctx, loss_plan *p, gpu *g, const loss_inputs *in, const loss_outputs *out);
 void gpu_general_result(const loss_plan *p, const double totals[], loss_result *r);
 
+/* SigLIP (sigmoid.c). */
+size_t gpu_sigmoid_bytes(const loss_plan *p, gpu *g);
+cloob_status gpu_sigmoid_queue(cloob_ctx *ctx, loss_plan *p, gpu *g, const loss_inputs *in, const loss_outputs *out);
+void gpu_sigmoid_result(const loss_plan *p, const double totals[], loss_result *r);
+
 typedef struct gpu_carver {
     char *base;
     size_t used;

@@ -73,6 +73,11 @@ cudaError_t k_wide_exp(cudaStream_t stream, float *e, float *ds, const double *s
 cudaError_t k_wide_sums(cudaStream_t stream, bool transpose, float *r, const float *e, const float *w, int64_t m,
                         int64_t n, int64_t d);
 
+/* SigLIP of a tile: s = inv_tau a b^T in, dk (T) = gradient of s out; column own + i of row i is its positive. Adds each row's
+ * loss, sum of dk s and sum of dk to value, along and sum (m). share: 1 / N. */
+cudaError_t k_sigmoid(cudaStream_t stream, cloob_dtype T, void *dk, const float *s, double *value, double *along,
+                      double *sum, int64_t m, int64_t n, int64_t own, float bias, double share);
+
 cudaError_t k_fill(cudaStream_t stream, float *x, float value, int64_t n);
 
 #ifdef __cplusplus
