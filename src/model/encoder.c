@@ -1,4 +1,4 @@
-/* Inference: one executor per kind of input and, for texts, per length; batches padded with zeros. */
+/* Inference: one executor per kind of input, number of rows and, for texts, length; batches padded with zeros. */
 #include "model/encoder.h"
 
 #include <stdlib.h>
@@ -9,6 +9,14 @@
 
 /* Texts have a kind for every length, in steps: TOKENS is the longest, TOKENS + 1 one step long, and so on. */
 enum { BYTES, FLOATS, TOKENS, STEP = 8, LENGTHS = 32, KINDS = TOKENS + LENGTHS };
+/* Rows of an executor: the batch, half of it, a quarter, and so on. */
+enum { SIZES = 12 };
+
+typedef struct slot {
+    exec *x;
+    void *recording; /* of a GPU's forward pass, from its second run on; NULL: not yet, or not possible */
+    int runs;        /* counted up to 2 */
+} slot;
 
 struct encoder {
     params *p;
@@ -16,11 +24,10 @@ struct encoder {
     weights w;     /* what the parameters are views of; empty where somebody else owns them */
     bool bound[2]; /* image and text tower: taken from w on first use */
     encoder_options o;
-    exec *exec[KINDS];
-    void *recording[KINDS]; /* of a GPU's forward pass, from its second run on; NULL: not yet, or not possible */
-    int runs[KINDS];        /* counted up to 2 */
-    weight_cache *kept;     /* what kernels made of the weights, shared by the executors */
-    void *host;             /* one batch of inputs or results as the device takes and gives them */
+    slot slot[KINDS][SIZES];
+    int64_t rows_run;   /* with those that only fill up a batch */
+    weight_cache *kept; /* what kernels made of the weights, shared by the executors */
+    void *host;         /* one batch of inputs or results as the device takes and gives them */
     size_t host_bytes;
 };
 
@@ -79,10 +86,11 @@ static cloob_status bind_tower(cloob_ctx *ctx, encoder *e, bool text)
 static void drop_executors(encoder *e)
 {
     device *d = e->p->dev;
-    for (int k = 0; k < KINDS; k++) {
-        if (e->recording[k]) d->forget(d, e->recording[k]);
-        exec_destroy(e->exec[k]);
-        e->recording[k] = NULL, e->exec[k] = NULL, e->runs[k] = 0;
+    for (int k = 0; k < KINDS * SIZES; k++) {
+        slot *at = &e->slot[k / SIZES][k % SIZES];
+        if (at->recording) d->forget(d, at->recording);
+        exec_destroy(at->x);
+        *at = (slot){ 0 };
     }
     weight_cache_destroy(e->kept);
     e->kept = NULL;
@@ -106,6 +114,8 @@ device *encoder_device(const encoder *e) { return e->p->dev; }
 
 int64_t encoder_batch(const encoder *e) { return e->o.batch; }
 
+int64_t encoder_rows_run(const encoder *e) { return e->rows_run; }
+
 int64_t encoder_width(const encoder *e, encoder_output what, bool text)
 {
     if (what != ENCODE_FEATURES) return e->p->config.embed;
@@ -125,11 +135,16 @@ static cloob_status make_graph(cloob_ctx *ctx, const params *p, int64_t batch, i
     return kind >= TOKENS ? tower_text(ctx, p, &o, g) : tower_image(ctx, p, &o, g);
 }
 
+/* On a GPU every shape has kernels to choose and a recording, so texts have few lengths besides the context. */
+enum { GPU_LENGTHS = 2 };
+static const int gpu_lengths[GPU_LENGTHS] = { 16, 32 };
+
 cloob_status encoder_measure(cloob_ctx *ctx, const params *p, const encoder_options *o, size_t *bytes)
 {
-    static const int kinds[] = { BYTES, TOKENS };
+    const int kinds[] = { BYTES, TOKENS, TOKENS + gpu_lengths[0] / STEP, TOKENS + gpu_lengths[1] / STEP };
     *bytes = 0;
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < (p->dev->backend == BACKEND_CUDA ? 4 : 2); i++) {
+        if (kinds[i] > TOKENS && (kinds[i] - TOKENS) * STEP >= p->config.context) continue;
         graph g;
         exec_memory m = { 0 };
         cloob_status status = make_graph(ctx, p, o->invariant ? 1 : o->batch, kinds[i], &g);
@@ -141,43 +156,56 @@ cloob_status encoder_measure(cloob_ctx *ctx, const params *p, const encoder_opti
     return CLOOB_OK;
 }
 
-static cloob_status get_exec(cloob_ctx *ctx, encoder *e, int kind, exec **out)
+static int64_t rows_of(const encoder *e, int size) { return (e->o.batch + ((int64_t)1 << size) - 1) >> size; }
+
+/* The smallest executor that n rows fit in. On a GPU, whose memory is planned, small ones are made only until there is one for
+ * the whole batch. */
+static int size_for(const encoder *e, int kind, int64_t n)
+{
+    int size = 0;
+    if (e->p->dev->backend == BACKEND_CUDA && e->slot[kind][0].x) return 0;
+    while (size + 1 < SIZES && rows_of(e, size + 1) >= n && rows_of(e, size + 1) < rows_of(e, size)) size++;
+    return size;
+}
+
+static cloob_status get_slot(cloob_ctx *ctx, encoder *e, int kind, int64_t n, slot **out)
 {
     graph g;
+    int size = size_for(e, kind, n);
+    slot *at = *out = &e->slot[kind][size];
     cloob_status status = CLOOB_OK;
     if (!e->kept && !(e->kept = weight_cache_create())) return ctx_no_memory(ctx, 64, "an encoder");
     exec_bindings b = {
         .param = e->p->compute_view, .master = e->p->master_view, .frozen_weights = true, .kept = e->kept
     };
-    if (!e->exec[kind]) {
+    if (!at->x) {
         CLOOB_TRY(bind_tower(ctx, e, kind >= TOKENS));
-        status = make_graph(ctx, e->p, e->o.batch, kind, &g);
-        if (status == CLOOB_OK) status = exec_create(ctx, &g, e->p->dev, &b, &e->exec[kind]);
+        status = make_graph(ctx, e->p, rows_of(e, size), kind, &g);
+        if (status == CLOOB_OK) status = exec_create(ctx, &g, e->p->dev, &b, &at->x);
         graph_release(&g);
     }
-    if (status == CLOOB_OK) exec_set_ctx(*out = e->exec[kind], ctx);
+    if (status == CLOOB_OK) exec_set_ctx(at->x, ctx);
+    e->rows_run += rows_of(e, size);
     return status;
 }
 
 /* The first run loads what libraries load and folds weights; the second is recorded. */
-static cloob_status record(cloob_ctx *ctx, encoder *e, int kind)
+static cloob_status record(cloob_ctx *ctx, device *d, slot *at)
 {
-    device *d = e->p->dev;
     CLOOB_TRY(d->record_begin(ctx, d));
-    cloob_status status = exec_forward(e->exec[kind]);
-    CLOOB_TRY(d->record_end(ctx, d, &e->recording[kind]));
-    if (status == CLOOB_OK || !e->recording[kind]) return CLOOB_OK;
-    d->forget(d, e->recording[kind]);
-    e->recording[kind] = NULL;
+    cloob_status status = exec_forward(at->x);
+    CLOOB_TRY(d->record_end(ctx, d, &at->recording));
+    if (status == CLOOB_OK || !at->recording) return CLOOB_OK;
+    d->forget(d, at->recording);
+    at->recording = NULL;
     return CLOOB_OK;
 }
 
-static cloob_status forward(cloob_ctx *ctx, encoder *e, int kind)
+static cloob_status forward(cloob_ctx *ctx, device *d, slot *at)
 {
-    device *d = e->p->dev;
-    if (d->record_begin && e->runs[kind] == 1) CLOOB_TRY(record(ctx, e, kind));
-    if (e->runs[kind] < 2) e->runs[kind]++;
-    return e->recording[kind] ? d->replay(ctx, d, e->recording[kind]) : exec_forward(e->exec[kind]);
+    if (d->record_begin && at->runs == 1) CLOOB_TRY(record(ctx, d, at));
+    if (at->runs < 2) at->runs++;
+    return at->recording ? d->replay(ctx, d, at->recording) : exec_forward(at->x);
 }
 
 static cloob_status take_host(cloob_ctx *ctx, encoder *e, size_t bytes)
@@ -221,12 +249,12 @@ static cloob_status encode_batch(cloob_ctx *ctx, encoder *e, int kind, const voi
 {
     static const char *const inputs[] = { "images", "images", "tokens" }, *const results[] = { "output", "raw",
                                                                                                "features" };
-    exec *x = NULL;
-    CLOOB_TRY(get_exec(ctx, e, kind, &x));
-    CLOOB_TRY(put_rows(ctx, e, exec_tensor(x, inputs[kind < TOKENS ? kind : TOKENS]), rows, stride, n));
-    CLOOB_TRY(forward(ctx, e, kind));
-    const tensor *result = exec_tensor(x, results[what]);
-    return get_rows(ctx, e, result ? result : exec_tensor(x, "raw"), n, out); /* no projection: features are raw */
+    slot *at;
+    CLOOB_TRY(get_slot(ctx, e, kind, n, &at));
+    CLOOB_TRY(put_rows(ctx, e, exec_tensor(at->x, inputs[kind < TOKENS ? kind : TOKENS]), rows, stride, n));
+    CLOOB_TRY(forward(ctx, e->p->dev, at));
+    const tensor *result = exec_tensor(at->x, results[what]);
+    return get_rows(ctx, e, result ? result : exec_tensor(at->x, "raw"), n, out); /* no projection: features are raw */
 }
 
 static cloob_status encode_images(cloob_ctx *ctx, encoder *e, int kind, const void *images, size_t stride, int64_t n,
@@ -255,17 +283,28 @@ cloob_status encoder_float_images(cloob_ctx *ctx, encoder *e, const float *image
 
 /* ---- texts --------------------------------------------------------------------------------------- */
 
-/* The shortest executor that the longest of n texts fits in; on other devices than the CPU all run at full length. */
+/* The kind of executor for texts of at most `most` tokens; the definition (ref) runs at full length. */
+static int kind_for(const encoder *e, int64_t most)
+{
+    int64_t T = e->p->config.context, steps = (most + STEP - 1) / STEP;
+    if (e->p->dev->backend == BACKEND_REF) return TOKENS;
+    if (e->p->dev->backend == BACKEND_CUDA) {
+        int i = 0;
+        while (i < GPU_LENGTHS && gpu_lengths[i] < most) i++;
+        steps = i < GPU_LENGTHS ? gpu_lengths[i] / STEP : LENGTHS;
+    }
+    return steps * STEP >= T || steps >= LENGTHS ? TOKENS : TOKENS + (int)steps;
+}
+
+/* The shortest that the longest of n texts fits in. */
 static int text_kind(const encoder *e, const int32_t *tokens, int64_t n)
 {
     int64_t T = e->p->config.context, most = 1;
-    if (e->p->dev->backend != BACKEND_CPU) return TOKENS;
     for (int64_t i = 0; i < n; i++) {
         int64_t length = tower_text_length(&e->p->config, tokens + i * T, T);
         if (length > most) most = length;
     }
-    int64_t steps = (most + STEP - 1) / STEP;
-    return steps * STEP >= T || steps >= LENGTHS ? TOKENS : TOKENS + (int)steps;
+    return kind_for(e, most);
 }
 
 cloob_status encoder_texts(cloob_ctx *ctx, encoder *e, const int32_t *tokens, int64_t n, encoder_output what,

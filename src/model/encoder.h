@@ -1,6 +1,6 @@
 /* A model for use: weights from a file, images and texts in, embeddings out.
  *
- * Executors are planned on first use for one batch size. In invariant mode every row is worked out alone, so an image
+ * Executors are planned on first use, for the batch and for halves of it that hold what is really there. In invariant mode every row is worked out alone, so an image
  * gives the same bytes whatever it is embedded with; else rows go in batches, which is faster and may differ in rounding.
  * One thread at a time per encoder. */
 #ifndef MODEL_ENCODER_H
@@ -38,7 +38,8 @@ cloob_status encoder_measure(cloob_ctx *ctx, const params *p, const encoder_opti
 
 const model_config *encoder_config(const encoder *e);
 device *encoder_device(const encoder *e);
-int64_t encoder_batch(const encoder *e); /* rows worked out at a time */
+int64_t encoder_batch(const encoder *e);    /* rows worked out at a time, at most */
+int64_t encoder_rows_run(const encoder *e); /* worked out so far, with those that only filled up a batch */
 int64_t encoder_width(const encoder *e, encoder_output what, bool text);
 
 /* Tells that the parameters changed since the last call (encoder_create_on). */
