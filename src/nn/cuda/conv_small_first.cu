@@ -1,7 +1,7 @@
 /* The first convolution: images of three channels, stored as eight, stride 2. The eight channels of a
  * position are one chunk of 16 bytes, so a product of depth 16 takes two taps at a time: five for nine, the
  * last half zeros. There is no gradient of x. */
-#include "nn/cuda/conv_small.cuh"
+#include "nn/cuda/conv_small_dw.cuh"
 
 namespace {
 
@@ -161,151 +161,62 @@ cudaError_t first_run(const small_call *c)
 
 /* ---- the gradient of w --------------------------------------------------------------------------- */
 
-typedef struct first_dw_job {
-    tile_walk tiles;
-    float *partial; /* (blocks, SLOTS) */
-} first_dw_job;
-
 template <int COUT_, int R_, int ROWS_, int STAGES_, int PER_SM_>
-struct first_dw_shape {
-    enum {
-        COUT = COUT_,
-        MT = (COUT + 15) / 16,
-        R = R_,
-        ROWS = ROWS_,
-        STAGES = STAGES_,
-        PER_SM = PER_SM_,
-        THREADS = 32 * ROWS,
-        HIGH = R * ROWS,
-        ACC = TAPS * MT * 4,
-        SLOTS = ACC * 32
-    };
-    typedef first_box<HIGH> x_box;
-    typedef box<COUT, HIGH, TILE> dy_box;
-    enum {
-        STAGE = x_box::BYTES + dy_box::BYTES,
-        FULL = x_box::FULL + dy_box::FULL,
-        MEET = (ROWS - 1) * SLOTS * 4,
-        SMEM = SMEM_ALIGN + (STAGES * STAGE > MEET ? STAGES * STAGE : MEET)
-    };
-};
+struct first_dw_shape : dw_sizes<first_box<R_ * ROWS_>, box<COUT_, R_ * ROWS_, TILE>, 1, ROWS_, R_,
+                                 TAPS *((COUT_ + 15) / 16) * 4, STAGES_> {
+    enum { COUT = COUT_, MT = (COUT + 15) / 16, R = R_, PER_SM = PER_SM_ };
+    typedef first_box<R_ * ROWS_> x_box;
+    typedef box<COUT, R_ * ROWS_, TILE> dy_box;
 
-/* acc: 16 channels of dy by 8 of x per tap. */
-template <class S>
-__device__ __forceinline__ void first_dw_tile(float acc[TAPS][S::MT][4], unsigned x, unsigned dy,
-                                              const int offset[PAIRS])
-{
-    int lane = threadIdx.x & 31, row = threadIdx.x / 32 * S::R;
+    __device__ __forceinline__ static void bring_x(char *to, const CUtensorMap *map, tile_place p, uint64_t *barrier)
+    {
+        x_box::copy(to, map, p, barrier);
+    }
+
+    static cudaError_t map_x(CUtensorMap *m, const void *x, const dnn_shape *s)
+    {
+        return x_box::map(m, x, s->N, s->H, s->W);
+    }
+
+    __device__ __forceinline__ static int element(int warp, int i, int lane, int c)
+    {
+        int m = i / 4 % MT, tap = i / 4 / MT, o = m * 16 + (i >> 1 & 1) * 8 + lane / 4,
+            channel = lane % 4 * 2 + (i & 1);
+        return o < COUT && channel < c ? (o * TAPS + tap) * c + channel : -1;
+    }
+
+    /* acc: 16 channels of dy by 8 of x per tap, [tap][m][4]. */
+    struct worker {
+        int lane, row, offset[PAIRS];
+        __device__ __forceinline__ worker(int thread) : lane(thread & 31), row(thread / 32 * R)
+        {
 #pragma unroll
-    for (int r = 0; r < S::R; r++) {
-        unsigned a[S::MT][4];
-        int position = (row + r) * TILE + (lane >> 4) * 8 + (lane & 7);
+            for (int k = 0; k < PAIRS; k++) offset[k] = tap_offset(2 * k + (lane >> 4));
+        }
+
+        __device__ __forceinline__ void multiply(float (&acc)[TAPS * MT * 4], unsigned x, unsigned dy) const
+        {
 #pragma unroll
-        for (int m = 0; m < S::MT; m++)
-            ldmatrix_trans(a[m], dy + S::dy_box::at(position, min(2 * m + (lane >> 3 & 1), S::COUT / 8 - 1)));
+            for (int r = 0; r < R; r++) {
+                unsigned a[MT][4];
+                int position = (row + r) * TILE + (lane >> 4) * 8 + (lane & 7);
 #pragma unroll
-        for (int k = 0; k < PAIRS; k++) {
-            unsigned b[4];
-            ldmatrix_trans(b, x + 2 * (row + r) * ROW_BYTES + (lane & 15) * 32 + offset[k]);
+                for (int m = 0; m < MT; m++)
+                    ldmatrix_trans(a[m], dy + dy_box::at(position, min(2 * m + (lane >> 3 & 1), COUT / 8 - 1)));
 #pragma unroll
-            for (int m = 0; m < S::MT; m++) {
-                mma(acc[2 * k][m], a[m], b[0], b[1]);
-                if (2 * k + 1 < TAPS) mma(acc[2 * k + 1][m], a[m], b[2], b[3]);
+                for (int k = 0; k < PAIRS; k++) {
+                    unsigned b[4];
+                    ldmatrix_trans(b, x + 2 * (row + r) * ROW_BYTES + (lane & 15) * 32 + offset[k]);
+#pragma unroll
+                    for (int m = 0; m < MT; m++) {
+                        mma(&acc[(2 * k * MT + m) * 4], a[m], b[0], b[1]);
+                        if (2 * k + 1 < TAPS) mma(&acc[((2 * k + 1) * MT + m) * 4], a[m], b[2], b[3]);
+                    }
+                }
             }
         }
-    }
-}
-
-/* The sums of all warps in order, by the first. */
-template <class S>
-__device__ __forceinline__ void first_meet(float *partial, float *smem, const float acc[S::ACC])
-{
-    int warp = threadIdx.x / 32, lane = threadIdx.x & 31;
-    if (warp)
-#pragma unroll
-        for (int i = 0; i < S::ACC; i++) smem[(warp - 1) * S::SLOTS + i * 32 + lane] = acc[i];
-    __syncthreads();
-    if (warp) return;
-#pragma unroll
-    for (int i = 0; i < S::ACC; i++) {
-        float sum = acc[i];
-#pragma unroll
-        for (int g = 0; g < S::ROWS - 1; g++) sum += smem[g * S::SLOTS + i * 32 + lane];
-        partial[i * 32 + lane] = sum;
-    }
-}
-
-template <class S>
-__global__ void __launch_bounds__(S::THREADS, S::PER_SM)
-    first_dw_kernel(const __grid_constant__ CUtensorMap x_map, const __grid_constant__ CUtensorMap dy_map,
-                    const first_dw_job j)
-{
-    extern __shared__ char raw[];
-    __shared__ uint64_t full[S::STAGES];
-    char *stages = smem_begin(raw);
-    auto bring = [&](int stage, int tile) {
-        if (tile >= j.tiles.count) return;
-        char *to = stages + stage * S::STAGE;
-        tile_place p = place_of(j.tiles, tile, S::HIGH);
-        barrier_expect(&full[stage], S::FULL);
-        S::x_box::copy(to, &x_map, p, &full[stage]);
-        S::dy_box::copy(to + S::x_box::BYTES, &dy_map, p, 0, 0, &full[stage]);
     };
-    if (threadIdx.x == 0) {
-        for (int s = 0; s < S::STAGES; s++) barrier_init(&full[s], 1);
-        barrier_publish();
-        for (int s = 0; s < S::STAGES; s++) bring(s, blockIdx.x + s * gridDim.x);
-    }
-    __syncthreads();
-    int lane = threadIdx.x & 31, offset[PAIRS];
-    float acc[TAPS][S::MT][4];
-#pragma unroll
-    for (int k = 0; k < PAIRS; k++) offset[k] = tap_offset(2 * k + (lane >> 4));
-#pragma unroll
-    for (int i = 0; i < S::ACC; i++) (&acc[0][0][0])[i] = 0.0f;
-    int stage = 0, parity = 0;
-    for (int tile = blockIdx.x; tile < j.tiles.count; tile += gridDim.x) {
-        unsigned x = shared_address(stages + stage * S::STAGE);
-        barrier_wait(&full[stage], parity);
-        first_dw_tile<S>(acc, x, x + S::x_box::BYTES, offset);
-        __syncthreads(); /* all have read the stage */
-        if (threadIdx.x == 0) bring(stage, tile + S::STAGES * gridDim.x);
-        if (++stage == S::STAGES) stage = 0, parity ^= 1;
-    }
-    first_meet<S>(j.partial + (int64_t)blockIdx.x * S::SLOTS, reinterpret_cast<float *>(stages), &acc[0][0][0]);
-}
-
-template <class S>
-__global__ void __launch_bounds__(256) first_add_kernel(float *dw, const float *partial, int blocks, int c)
-{
-    int slot = blockIdx.x * 32 + threadIdx.x;
-    float sum;
-    if (!add_blocks(sum, partial, blocks, slot, S::SLOTS)) return;
-    int lane = slot % 32, i = slot / 32, m = i / 4 % S::MT, tap = i / 4 / S::MT;
-    int o = m * 16 + (i >> 1 & 1) * 8 + lane / 4, channel = lane % 4 * 2 + (i & 1);
-    if (o < S::COUT && channel < c) dw[(o * TAPS + tap) * c + channel] = sum;
-}
-
-template <class S>
-cudaError_t first_dw_ready(int *blocks_per_sm)
-{
-    return kernel_ready(first_dw_kernel<S>, S::THREADS, S::SMEM, blocks_per_sm);
-}
-
-template <class S>
-cudaError_t first_dw_run(const small_call *c)
-{
-    const dnn_shape *s = &c->shape;
-    CUtensorMap x_map, dy_map;
-    first_dw_job j = { walk_of(s->N, s->Ho, s->Wo, S::HIGH), (float *)c->workspace };
-    cudaError_t e = S::x_box::map(&x_map, c->x, s->N, s->H, s->W);
-    if (e == cudaSuccess) e = S::dy_box::map(&dy_map, c->y, s->N, s->Ho, s->Wo, S::COUT);
-    if (e != cudaSuccess) return e;
-    int blocks = j.tiles.count < c->blocks ? j.tiles.count : c->blocks;
-    first_dw_kernel<S><<<blocks, S::THREADS, S::SMEM, c->stream>>>(x_map, dy_map, j);
-    first_add_kernel<S><<<S::SLOTS / 32, dim3(32, 8), 0, c->stream>>>((float *)c->w, j.partial, blocks, (int)c->c);
-    return cudaGetLastError();
-}
+};
 
 /* NT tiles of 8 channels out, R rows of a warp, warps, stages, blocks per multiprocessor. */
 template <int NT, int R, int ROWS, int STAGES, int PER_SM>
@@ -319,7 +230,7 @@ template <int COUT, int R, int ROWS, int STAGES, int PER_SM>
 constexpr small_kernel dw_row(const char *name)
 {
     typedef first_dw_shape<COUT, R, ROWS, STAGES, PER_SM> S;
-    return { name, DNN_DW, CHANNELS, COUT, 2, first_dw_ready<S>, S::SLOTS * sizeof(float), first_dw_run<S> };
+    return { name, DNN_DW, CHANNELS, COUT, 2, dw_ready<S>, S::SLOTS * sizeof(float), dw_run<S> };
 }
 
 } // namespace

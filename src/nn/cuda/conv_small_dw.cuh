@@ -1,0 +1,124 @@
+/* The walk that every gradient of w shares (conv_small_dw.cu, conv_small_first.cu).
+ *
+ * A block keeps all of dw in the registers of its warps over a long walk of tiles and writes it once; a second launch adds the
+ * blocks in order. A shape S gives the boxes of x and dy and their copies (bring), how many warps make one whole dw (GROUP) and
+ * how many such groups share the rows of a tile (ROWS), the accumulators of a thread (ACC), a warp's part of the work (worker),
+ * and which element of dw a slot of the sums is (element; -1: none). */
+#ifndef NN_CUDA_CONV_SMALL_DW_CUH
+#define NN_CUDA_CONV_SMALL_DW_CUH
+
+#include "nn/cuda/conv_small.cuh"
+
+typedef struct dw_job {
+    tile_walk tiles;
+    float *partial; /* (blocks, SLOTS) */
+} dw_job;
+
+/* What follows from a shape's numbers. */
+template <class X, class DY, int GROUP_, int ROWS_, int R, int ACC_, int STAGES_>
+struct dw_sizes {
+    typedef X x_box;
+    typedef DY dy_box;
+    enum {
+        GROUP = GROUP_,
+        ROWS = ROWS_,
+        ACC = ACC_,
+        STAGES = STAGES_,
+        THREADS = 32 * GROUP * ROWS,
+        HIGH = R * ROWS,
+        SLOTS = GROUP * ACC * 32,
+        STAGE = X::BYTES + DY::BYTES,
+        FULL = X::FULL + DY::FULL,
+        MEET = (ROWS - 1) * SLOTS * 4, /* the groups' sums at the end */
+        SMEM = SMEM_ALIGN + (STAGES * STAGE > MEET ? STAGES * STAGE : MEET)
+    };
+};
+
+/* The sums of all groups, by the warps of the first, in order; slots: [warp of the group][accumulator][lane]. */
+template <class S>
+__device__ __forceinline__ void dw_meet(float *partial, float *smem, const float acc[S::ACC])
+{
+    int warp = threadIdx.x / 32, lane = threadIdx.x & 31, at = warp % S::GROUP * S::ACC * 32 + lane;
+    if (warp >= S::GROUP)
+#pragma unroll
+        for (int i = 0; i < S::ACC; i++) smem[(warp / S::GROUP - 1) * S::SLOTS + at + i * 32] = acc[i];
+    __syncthreads();
+    if (warp >= S::GROUP) return;
+#pragma unroll
+    for (int i = 0; i < S::ACC; i++) {
+        float sum = acc[i];
+#pragma unroll
+        for (int g = 0; g < S::ROWS - 1; g++) sum += smem[g * S::SLOTS + at + i * 32];
+        partial[at + i * 32] = sum;
+    }
+}
+
+template <class S>
+__global__ void __launch_bounds__(S::THREADS, S::PER_SM)
+    dw_kernel(const __grid_constant__ CUtensorMap x_map, const __grid_constant__ CUtensorMap dy_map, const dw_job j)
+{
+    extern __shared__ char raw[];
+    __shared__ uint64_t full[S::STAGES];
+    char *stages = smem_begin(raw);
+    auto bring = [&](int stage, int tile) {
+        if (tile >= j.tiles.count) return;
+        char *to = stages + stage * S::STAGE;
+        tile_place p = place_of(j.tiles, tile, S::HIGH);
+        barrier_expect(&full[stage], S::FULL);
+        S::bring_x(to, &x_map, p, &full[stage]);
+        S::dy_box::copy(to + S::x_box::BYTES, &dy_map, p, 0, 0, &full[stage]);
+    };
+    if (threadIdx.x == 0) {
+        for (int s = 0; s < S::STAGES; s++) barrier_init(&full[s], 1);
+        barrier_publish();
+        for (int s = 0; s < S::STAGES; s++) bring(s, blockIdx.x + s * gridDim.x);
+    }
+    __syncthreads();
+    typename S::worker worker(threadIdx.x);
+    float acc[S::ACC];
+#pragma unroll
+    for (int i = 0; i < S::ACC; i++) acc[i] = 0.0f;
+    int stage = 0, parity = 0;
+    for (int tile = blockIdx.x; tile < j.tiles.count; tile += gridDim.x) {
+        unsigned x = shared_address(stages + stage * S::STAGE);
+        barrier_wait(&full[stage], parity);
+        worker.multiply(acc, x, x + S::x_box::BYTES);
+        __syncthreads(); /* all have read the stage */
+        if (threadIdx.x == 0) bring(stage, tile + S::STAGES * gridDim.x);
+        if (++stage == S::STAGES) stage = 0, parity ^= 1;
+    }
+    dw_meet<S>(j.partial + (int64_t)blockIdx.x * S::SLOTS, reinterpret_cast<float *>(stages), acc);
+}
+
+template <class S>
+__global__ void __launch_bounds__(256) dw_add_kernel(float *dw, const float *partial, int blocks, int c)
+{
+    int slot = blockIdx.x * 32 + threadIdx.x;
+    float sum;
+    if (!add_blocks(sum, partial, blocks, slot, S::SLOTS)) return;
+    int at = S::element(slot / 32 / S::ACC, slot / 32 % S::ACC, slot % 32, c);
+    if (at >= 0) dw[at] = sum;
+}
+
+template <class S>
+cudaError_t dw_ready(int *blocks_per_sm)
+{
+    return kernel_ready(dw_kernel<S>, S::THREADS, S::SMEM, blocks_per_sm);
+}
+
+template <class S>
+cudaError_t dw_run(const small_call *c)
+{
+    const dnn_shape *s = &c->shape;
+    CUtensorMap x_map, dy_map;
+    dw_job j = { walk_of(s->N, s->Ho, s->Wo, S::HIGH), (float *)c->workspace };
+    cudaError_t e = S::map_x(&x_map, c->x, s);
+    if (e == cudaSuccess) e = S::dy_box::map(&dy_map, c->y, s->N, s->Ho, s->Wo, S::COUT);
+    if (e != cudaSuccess) return e;
+    int blocks = j.tiles.count < c->blocks ? j.tiles.count : c->blocks;
+    dw_kernel<S><<<blocks, S::THREADS, S::SMEM, c->stream>>>(x_map, dy_map, j);
+    dw_add_kernel<S><<<S::SLOTS / 32, dim3(32, 8), 0, c->stream>>>((float *)c->w, j.partial, blocks, (int)c->c);
+    return cudaGetLastError();
+}
+
+#endif
