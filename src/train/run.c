@@ -168,7 +168,9 @@ static cloob_status look_for_collapse(cloob_ctx *ctx, run *r, const step_result 
 static cloob_status one_step(cloob_ctx *ctx, run *r, meter *m)
 {
     step_result s;
-    double lr = r->lr * (r->o->skip_scheduler ? 1.0 : schedule_scale(&r->sched, r->at.updates));
+    double scale = r->o->skip_scheduler ? 1.0 : schedule_scale(&r->sched, r->at.updates);
+    double floor = r->at.updates < r->sched.warmup || r->o->lr_min > r->lr ? 0 : r->o->lr_min;
+    double lr = floor + (r->lr - floor) * scale;
     double begun = run_clock();
     CLOOB_TRY(step_run(ctx, r->s, NULL, NULL, lr, &s));
     m->compute += run_clock() - begun;
