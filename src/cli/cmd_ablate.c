@@ -58,31 +58,38 @@ static bool split_methods(opt_list *l)
     return true;
 }
 
-static void print_file(const char *folder, const char *name)
+/* A whole file; the caller frees. NULL: it cannot be read. */
+static char *read_text(const char *folder, const char *name)
 {
-    char path[1200], block[4096];
-    size_t n;
+    char path[1200];
     snprintf(path, sizeof path, "%s/%s", folder, name);
     FILE *f = fopen(path, "r");
-    while (f && (n = fread(block, 1, sizeof block, f)) > 0) fwrite(block, 1, n, stdout);
+    char *text = NULL;
+    size_t n = 0;
+    if (f && getdelim(&text, &n, '\0', f) < 0) {
+        free(text);
+        text = NULL;
+    }
     if (f) fclose(f);
+    return text;
 }
 
 static void print_result(const cloob_ablate_summary *s)
 {
-    if (!common.json) {
-        print_file(s->folder, "ablation.md");
-        printf("\n%s/report.html\n", s->folder);
-        return;
-    }
-    printf("{\"folder\": ");
-    json_out_string(s->folder);
-    printf(", \"runs\": %lld, \"trained\": %lld, \"resumed\": %lld, \"found\": %lld, \"significant\": %lld, "
-           "\"seconds\": %.3f, \"table\": ",
-           (long long)s->runs, (long long)s->trained, (long long)s->resumed, (long long)s->found,
-           (long long)s->significant, s->seconds);
-    print_file(s->folder, "ablation.json");
-    printf("}\n");
+    char *table = read_text(s->folder, common.json ? "ablation.json" : "ablation.md");
+    if (common.json) {
+        json_out_open(NULL, '{');
+        json_out_text("folder", s->folder);
+        json_out_int("runs", s->runs);
+        json_out_int("trained", s->trained);
+        json_out_int("resumed", s->resumed);
+        json_out_int("found", s->found);
+        json_out_int("significant", s->significant);
+        json_out_number("seconds", s->seconds, 6);
+        json_out_raw("table", table);
+        json_out_close();
+    } else printf("%s\n%s/report.html\n", table ? table : "", s->folder);
+    free(table);
 }
 
 static int run(const command *self, int argc, char **argv)

@@ -20,35 +20,26 @@ static cloob_weight_format parse_format(const char *name)
     return CLOOB_WEIGHTS_AUTO;
 }
 
-static void print_pair(const char *key, const char *value)
-{
-    printf("\"%s\": ", key);
-    json_out_string(value);
-    printf(", ");
-}
-
 static void print_json(const char *in, const char *out, const cloob_convert_report *r, const char *error)
 {
-    printf("{");
-    print_pair("input", in);
-    print_pair("output", out);
-    print_pair("to", format_names[r->to]);
-    print_pair("model", r->model);
-    print_pair("container", r->container);
-    print_pair("names", r->names);
-    print_pair("config_from", r->config_from);
-    if (error) print_pair("error", error);
-    printf("\"tensors\": %lld, \"parameters\": %lld, \"bytes\": %lld", (long long)r->tensors, (long long)r->parameters,
-           (long long)r->bytes);
+    json_out_open(NULL, '{');
+    json_out_text("input", in);
+    json_out_text("output", out);
+    json_out_text("to", format_names[r->to]);
+    json_out_text("model", r->model);
+    json_out_text("container", r->container);
+    json_out_text("names", r->names);
+    json_out_text("config_from", r->config_from);
+    if (error) json_out_text("error", error);
+    json_out_int("tensors", r->tensors);
+    json_out_int("parameters", r->parameters);
+    json_out_int("bytes", r->bytes);
     for (int f = 0; f < CLOOB_KEY_FATES; f++) {
-        printf(", \"%s\": [", fate_names[f]);
-        for (int64_t i = 0; i < r->count[f]; i++) {
-            if (i) printf(", ");
-            json_out_string(r->key[f][i]);
-        }
-        printf("]");
+        json_out_open(fate_names[f], '[');
+        for (int64_t i = 0; i < r->count[f]; i++) json_out_text(NULL, r->key[f][i]);
+        json_out_close();
     }
-    printf("}\n");
+    json_out_close();
 }
 
 static void print_text(const char *in, const char *out, const cloob_convert_report *r)

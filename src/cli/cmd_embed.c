@@ -73,12 +73,15 @@ static cloob_status embed(cloob_ctx *ctx, cloob_model *m, const cloob_data_optio
 static void print(const cloob_embedded *e)
 {
     if (common.json) {
-        printf("{\"out\": ");
-        json_out_string(o.out);
-        printf(", \"image\": %lld, \"text\": %lld, \"image_width\": %lld, \"text_width\": %lld, \"bad\": %lld, "
-               "\"classes\": %lld}\n",
-               (long long)e->rows, (long long)e->text_rows, (long long)e->image_width, (long long)e->text_width,
-               (long long)e->bad, (long long)e->classes);
+        json_out_open(NULL, '{');
+        json_out_text("out", o.out);
+        json_out_int("image", e->rows);
+        json_out_int("text", e->text_rows);
+        json_out_int("image_width", e->image_width);
+        json_out_int("text_width", e->text_width);
+        json_out_int("bad", e->bad);
+        json_out_int("classes", e->classes);
+        json_out_close();
         return;
     }
     printf("%s:", o.out);

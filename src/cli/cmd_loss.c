@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "cli/commands.h"
+#include "cli/json_out.h"
 
 static struct {
     const char *input, *method, *grad, *report;
@@ -43,11 +44,16 @@ static void print_text(const cloob_objective_result *r)
 
 static void print_json(const cloob_objective_result *r)
 {
-    printf("{\"loss\": %.17g, \"image_term\": %.17g, \"text_term\": %.17g, \"dsum_dinv_tau\": %.17g, "
-           "\"dsum_dscale\": %.17g, \"dsum_dbias\": %.17g, "
-           "\"method\": \"%s\", \"n\": %lld, \"dim\": %lld}\n",
-           reported(r), r->image_term, r->text_term, r->dsum_dinv_tau, r->dsum_dscale, r->dsum_dbias, o.method,
-           (long long)r->n, (long long)r->d);
+    json_out_open(NULL, '{');
+    json_out_number("loss", r->loss, 17);
+    json_out_number("image_term", r->image_term, 17);
+    json_out_number("text_term", r->text_term, 17);
+    json_out_number("dsum_dinv_tau", r->dsum_dinv_tau, 17);
+    json_out_number("dsum_dscale", r->dsum_dscale, 17);
+    json_out_text("method", o.method);
+    json_out_int("n", r->n);
+    json_out_int("dim", r->d);
+    json_out_close();
 }
 
 static int run(const command *self, int argc, char **argv)

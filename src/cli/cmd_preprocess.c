@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "cli/commands.h"
+#include "cli/json_out.h"
 
 static struct {
     int64_t size, max_pixels;
@@ -70,7 +71,12 @@ static int run(const command *self, int argc, char **argv)
     cloob_ctx *ctx = cli_context();
     cloob_status s = preprocess(ctx, rest.item[0], rest.item[1], &v);
     if (s != CLOOB_OK) code = cli_fail(self, ctx, s);
-    else if (common.json) printf("{\"width\": %lld, \"height\": %lld}\n", (long long)v.size, (long long)v.size);
+    else if (common.json) {
+        json_out_open(NULL, '{');
+        json_out_int("width", v.size);
+        json_out_int("height", v.size);
+        json_out_close();
+    }
     cloob_ctx_destroy(ctx);
     free(aug);
     return code < 0 ? 0 : code;

@@ -4,21 +4,11 @@
 #include <string.h>
 
 #include "cli/commands.h"
+#include "cli/json_out.h"
 
 static struct {
     const char *out;
 } o;
-
-static void print_text(const char *s)
-{
-    putchar('"');
-    for (; *s; s++) {
-        if (*s == '"' || *s == '\\') printf("\\%c", *s);
-        else if ((unsigned char)*s < 0x20) printf("\\u%04x", (unsigned)*s);
-        else putchar(*s);
-    }
-    putchar('"');
-}
 
 static const char *metric(const cloob_prompts *p, int64_t i)
 {
@@ -35,14 +25,15 @@ static void print_table(const cloob_prompts *p)
 
 static void print_json(const cloob_prompts *p)
 {
-    putchar('{');
+    json_out_open(NULL, '{');
     for (int64_t i = 0; i < cloob_prompts_count(p); i++) {
-        if (i) putchar(',');
-        print_text(cloob_prompts_name(p, i));
-        printf(":{\"classes\":%lld,\"templates\":%lld,\"metric\":\"%s\"}", (long long)cloob_prompts_classes(p, i),
-               (long long)cloob_prompts_templates(p, i), metric(p, i));
+        json_out_open(cloob_prompts_name(p, i), '{');
+        json_out_int("classes", cloob_prompts_classes(p, i));
+        json_out_int("templates", cloob_prompts_templates(p, i));
+        json_out_text("metric", metric(p, i));
+        json_out_close();
     }
-    puts("}");
+    json_out_close();
 }
 
 static int run_import(const command *self, cloob_ctx *ctx, const opt_list *rest, cloob_prompts **p)

@@ -22,10 +22,13 @@ static void print_result(const cloob_report_summary *s)
         printf("%s\n", o.out);
         return;
     }
-    printf("{\"out\":");
-    json_out_string(o.out);
-    printf(",\"runs\":%lld,\"charts\":%lld,\"damaged\":%lld,\"bytes\":%lld}\n", (long long)s->runs,
-           (long long)s->charts, (long long)s->damaged, (long long)s->bytes);
+    json_out_open(NULL, '{');
+    json_out_text("out", o.out);
+    json_out_int("runs", s->runs);
+    json_out_int("charts", s->charts);
+    json_out_int("damaged", s->damaged);
+    json_out_int("bytes", s->bytes);
+    json_out_close();
 }
 
 static int run(const command *self, int argc, char **argv)

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "cli/commands.h"
+#include "cli/json_out.h"
 
 static struct {
     const char *out, *format, *sheet, *sheet_kind;
@@ -47,17 +48,29 @@ static void gather(cloob_synth_options *s)
 
 static void print_result(const cloob_synth_result *r)
 {
-    long long train = r->train, val = r->val, test = r->test, shards = r->shards, bytes = r->bytes;
-    double each = (double)(train + val + test) / (r->seconds > 0 ? r->seconds : 1e-9);
-    if (common.json)
-        printf("{\"train\": %lld, \"val\": %lld, \"test\": %lld, \"shards\": %lld, \"bytes\": %lld, "
-               "\"seconds\": %.3f, "
-               "\"images_per_s\": %.1f}\n",
-               train, val, test, shards, bytes, r->seconds, each);
-    else
-        printf("%s: %lld training pairs, %lld validation pairs, %lld test images (%.1f MB) in %.1f s, %.0f "
-               "a second\n",
-               o.out, train, val, test, 1e-6 * (double)bytes, r->seconds, each);
+    double each = (double)(r->train + r->val + r->test) / (r->seconds > 0 ? r->seconds : 1e-9);
+    if (!common.json) {
+        printf("%s: %lld training pairs, %lld validation pairs, %lld test images (%.1f MB) in %.1f s, %.0f a second\n",
+               o.out, (long long)r->train, (long long)r->val, (long long)r->test, 1e-6 * (double)r->bytes, r->seconds,
+               each);
+        return;
+    }
+    json_out_open(NULL, '{');
+    json_out_int("train", r->train);
+    json_out_int("val", r->val);
+    json_out_int("test", r->test);
+    json_out_int("shards", r->shards);
+    json_out_int("bytes", r->bytes);
+    json_out_number("seconds", r->seconds, 6);
+    json_out_number("images_per_s", each, 6);
+    json_out_close();
+}
+
+static void print_sheet(void)
+{
+    json_out_open(NULL, '{');
+    json_out_text("sheet", o.sheet);
+    json_out_close();
 }
 
 static int work(const command *self, cloob_ctx *ctx)
@@ -69,7 +82,7 @@ static int work(const command *self, cloob_ctx *ctx)
         int sheet_rows = strcmp(o.sheet_kind, "factors") == 0 ? 0 : (int)o.sheet_rows;
         cloob_status status = cloob_synth_sheet(ctx, &s, sheet_rows, (int)o.sheet_columns, o.sheet);
         if (status != CLOOB_OK) return cli_fail(self, ctx, status);
-        if (!o.out && common.json) printf("{\"sheet\": \"written\"}\n");
+        if (!o.out && common.json) print_sheet();
         if (!o.out) return 0;
     }
     cloob_status status = cloob_synth_write(ctx, &s, &r);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cli/commands.h"
+#include "cli/json_out.h"
 
 static struct {
     const char *input, *out, *vocab, *clean;
@@ -91,11 +92,15 @@ static int texts_gather(const command *self, const opt_list *rest, texts *t)
 
 /* ---- the three commands ---------------------------------------------------------------------------- */
 
-static void print_ids(const int32_t *ids, int64_t n, bool last)
+static void print_ids(const int32_t *ids, int64_t n)
 {
-    if (common.json) putchar('[');
-    for (int64_t i = 0; i < n; i++) printf("%s%d", i ? common.json ? "," : " " : "", ids[i]);
-    puts(common.json ? last ? "]" : "]," : "");
+    if (common.json) json_out_open(NULL, '[');
+    for (int64_t i = 0; i < n; i++) {
+        if (common.json) json_out_int(NULL, ids[i]);
+        else printf("%s%d", i ? " " : "", ids[i]);
+    }
+    if (common.json) json_out_close();
+    else putchar('\n');
 }
 
 static cloob_status encode_one(cloob_ctx *ctx, const cloob_tokenizer *t, const texts *in, int64_t i)
@@ -109,7 +114,7 @@ static cloob_status encode_one(cloob_ctx *ctx, const cloob_tokenizer *t, const t
     } else {
         status = cloob_tokenizer_encode(ctx, t, in->item[i], in->bytes[i], &ids, &count);
     }
-    if (status == CLOOB_OK) print_ids(ids, count, i + 1 == in->count);
+    if (status == CLOOB_OK) print_ids(ids, count);
     free(ids);
     return status;
 }
@@ -117,21 +122,10 @@ static cloob_status encode_one(cloob_ctx *ctx, const cloob_tokenizer *t, const t
 static cloob_status encode_all(cloob_ctx *ctx, const cloob_tokenizer *t, const texts *in)
 {
     cloob_status status = CLOOB_OK;
-    if (common.json) putchar('[');
+    if (common.json) json_out_open(NULL, '[');
     for (int64_t i = 0; i < in->count && status == CLOOB_OK; i++) status = encode_one(ctx, t, in, i);
-    if (common.json) puts("]");
+    if (common.json) json_out_close();
     return status;
-}
-
-static void print_json_text(const char *s)
-{
-    putchar('"');
-    for (; *s; s++) {
-        if (*s == '"' || *s == '\\') printf("\\%c", *s);
-        else if ((unsigned char)*s < 0x20) printf("\\u%04x", (unsigned)*s);
-        else putchar(*s);
-    }
-    putchar('"');
 }
 
 /* Ids of one text: numbers with spaces, commas or brackets between. NULL when there is anything else. */
@@ -153,7 +147,7 @@ static int32_t *parse_ids(const char *text, int64_t *n)
 
 static int decode_all(const command *self, cloob_ctx *ctx, const cloob_tokenizer *t, const texts *in)
 {
-    if (common.json) putchar('[');
+    if (common.json) json_out_open(NULL, '[');
     for (int64_t i = 0; i < in->count; i++) {
         int64_t n;
         char *text = NULL;
@@ -162,12 +156,11 @@ static int decode_all(const command *self, cloob_ctx *ctx, const cloob_tokenizer
         cloob_status status = cloob_tokenizer_decode(ctx, t, ids, n, &text);
         free(ids);
         if (status != CLOOB_OK) return cli_fail(self, ctx, status);
-        if (common.json) print_json_text(text);
-        else fputs(text, stdout);
-        puts(common.json && i + 1 < in->count ? "," : "");
+        if (common.json) json_out_text(NULL, text);
+        else puts(text);
         free(text);
     }
-    if (common.json) puts("]");
+    if (common.json) json_out_close();
     return 0;
 }
 
@@ -182,9 +175,10 @@ static int run_train(const command *self, cloob_ctx *ctx)
     cloob_tokenizer_close(t);
     if (status != CLOOB_OK) return cli_fail(self, ctx, status);
     if (common.json) {
-        printf("{\"size\":%d,\"vocab\":", size);
-        print_json_text(o.out);
-        puts("}");
+        json_out_open(NULL, '{');
+        json_out_int("size", size);
+        json_out_text("vocab", o.out);
+        json_out_close();
     } else {
         printf("%s: %d ids\n", o.out, size);
     }

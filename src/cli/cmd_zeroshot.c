@@ -1,4 +1,5 @@
 /* cloob zeroshot: accuracy on images whose classes are named in words. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -166,45 +167,49 @@ static void print_text(const session *s)
 
 static void put_scores(const cloob_zeroshot_result *r)
 {
-    printf("\"top1\": %.10g, \"top5\": %.10g, \"mean_per_class\": %.10g, \"n\": %lld, \"bad\": %lld", r->top1, r->top5,
-           r->mean_per_class, (long long)r->n, (long long)r->bad);
+    json_out_number("top1", r->top1, 10);
+    json_out_number("top5", r->top5, 10);
+    json_out_number("mean_per_class", r->mean_per_class, 10);
+    json_out_int("n", r->n);
+    json_out_int("bad", r->bad);
 }
 
 static void put_classes(const cloob_zeroshot_result *r)
 {
-    printf(", \"metric\": \"%s\", \"empty_classes\": %lld, \"classes\": [",
-           r->wants_mean_per_class ? "mean_per_class" : "accuracy", (long long)r->empty);
+    json_out_text("metric", r->wants_mean_per_class ? "mean_per_class" : "accuracy");
+    json_out_int("empty_classes", r->empty);
+    json_out_open("classes", '[');
     for (int64_t c = 0; c < r->classes; c++) {
-        printf("%s{\"name\": ", c ? ", " : "");
-        json_out_string(r->row[c].name);
-        printf(", \"n\": %lld, \"top1\": ", (long long)r->row[c].n);
-        if (r->row[c].n)
-            printf("%.10g, \"top5\": %.10g}", (double)r->row[c].hit1 / (double)r->row[c].n,
-                   (double)r->row[c].hit5 / (double)r->row[c].n);
-        else printf("null, \"top5\": null}");
+        const cloob_zeroshot_class *k = &r->row[c];
+        double n = k->n ? (double)k->n : NAN; /* a class without images has no accuracy: null */
+        json_out_open(NULL, '{');
+        json_out_text("name", k->name);
+        json_out_int("n", k->n);
+        json_out_number("top1", (double)k->hit1 / n, 10);
+        json_out_number("top5", (double)k->hit5 / n, 10);
+        json_out_close();
     }
-    printf("]");
+    json_out_close();
 }
 
 static void print_json(const session *s)
 {
     cloob_zeroshot_result mean = average(s->result, o.data.count);
-    printf("{");
+    json_out_open(NULL, '{');
     put_scores(&mean);
     if (o.data.count == 1) put_classes(&s->result[0]);
     else {
-        printf(", \"sets\": [");
+        json_out_open("sets", '[');
         for (int i = 0; i < o.data.count; i++) {
-            printf("%s{\"data\": ", i ? ", " : "");
-            json_out_string(o.data.item[i]);
-            printf(", ");
+            json_out_open(NULL, '{');
+            json_out_text("data", o.data.item[i]);
             put_scores(&s->result[i]);
             put_classes(&s->result[i]);
-            printf("}");
+            json_out_close();
         }
-        printf("]");
+        json_out_close();
     }
-    printf("}\n");
+    json_out_close();
 }
 
 static int run(const command *self, int argc, char **argv)

@@ -37,6 +37,29 @@ grep -qE '"image_size": ?48' out || fail "--force-image-size is not what the mod
 "${train[@]}" --model tiny-rn --force-image-size 32 --json --name 'a"b\c' > out 2> err || fail "a name with a quote: $(cat err)"
 grep -qF '"logs/a\"b\\c"' out || fail "broken JSON: $(cat out)"
 
+# So is what the other commands print, with awkward words in it.
+name='we"ird\\ 	dir'
+mkdir "$name" && "$cloob" synth --out "$name/world" --count 16 --size 32 --json --quiet > j1 2> err || fail "synth: $(cat err)"
+printf 'a\nb c\n' > "$name/captions.txt"
+model="$name/m.safetensors"
+cp logs/small/checkpoints/latest.safetensors "$model"
+"$cloob" info --json "$name/world/train.tsv" > j2 2> err || fail "info data: $(cat err)"
+"$cloob" info --json "$model" > j3 2> err || fail "info model: $(cat err)"
+"$cloob" info --json device > j4
+"$cloob" embed --json --quiet --checkpoint "$model" --data "$name/world/val.tsv" --out "$name/e.safetensors" > j5 2> err || fail "embed: $(cat err)"
+"$cloob" convert --json "$model" "$name/o.safetensors" --to openai > j6 2> err || fail "convert: $(cat err)"
+"$cloob" loss --json --input "$name/e.safetensors" > j7 2> err || fail "loss: $(cat err)"
+"$cloob" tokenizer train --json --input "$name/captions.txt" --size 520 --out "$name/v.bpe" > j8 2> err || fail "tokenizer: $(cat err)"
+"$cloob" tokenizer encode --json --vocab "$name/v.bpe" 'a "b"' 'c' > j9 2> err || fail "encode: $(cat err)"
+"$cloob" tokenizer decode --json --vocab "$name/v.bpe" '64 1' '65' > j10 2> err || fail "decode: $(cat err)"
+"$cloob" zeroshot --json --quiet --checkpoint "$model" --data "$name/world/classes/object" "$name/world/classes/colour" > j11 2> err || fail "zeroshot: $(cat err)"
+"$cloob" bench data --json --batches 1 --batch-size 4 --workers 0 --size 32 > j12 2> err || fail "bench data: $(cat err)"
+"$cloob" prompts list --json "$name/world/prompts.json" > j13 2> err || fail "prompts: $(cat err)"
+"$cloob" bench loss --json --n 16 --dim 8 --repeats 1 > j14 2> err || fail "bench loss: $(cat err)"
+if command -v python3 > /dev/null; then
+    for i in $(seq 14); do python3 -m json.tool "j$i" > /dev/null 2> err || fail "broken JSON: $(cat "j$i"): $(cat err)"; done
+fi
+
 # A learning rate with a floor: 1, then down a cosine of 4 steps from 1e-3 towards 4e-4; a warm-up still begins at 0.
 "${train[@]}" --model tiny-rn --force-image-size 32 --name floor --train-num-samples 32 --lr 1e-3 --lr-min 4e-4 --warmup 0 --max-steps 4 \
     --log-every-n-steps 1 > out 2> err || fail "--lr-min: $(cat err)"

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "cli/commands.h"
+#include "cli/json_out.h"
 #include "cli/shared_opts.h"
 
 static struct {
@@ -43,14 +44,22 @@ static void print_text(const cloob_data_bench_result *r)
 
 static void print_json(const cloob_data_bench_result *r)
 {
-    printf("{\"ms\": %.4f, \"items_per_s\": %.2f, \"peak_bytes\": %lld, \"device\": \"cpu\", \"precision\": "
-           "\"uint8\", "
-           "\"workers\": %lld, \"batch_size\": %lld, \"batches\": %lld, \"items\": %lld, \"bad\": %lld, "
-           "\"wait_share\": %.4f, "
-           "\"buffer_bytes\": %lld, \"rss_first_bytes\": %lld, \"rss_last_bytes\": %lld}\n",
-           r->ms, r->items_per_s, (long long)r->peak_bytes, (long long)o.workers, (long long)o.batch,
-           (long long)r->batches, (long long)r->items, (long long)r->bad, r->wait_share, (long long)r->buffer_bytes,
-           (long long)r->rss_first, (long long)r->rss_last);
+    json_out_open(NULL, '{');
+    json_out_number("ms", r->ms, 6);
+    json_out_number("items_per_s", r->items_per_s, 6);
+    json_out_int("peak_bytes", r->peak_bytes);
+    json_out_text("device", "cpu");
+    json_out_text("precision", "uint8");
+    json_out_int("workers", o.workers);
+    json_out_int("batch_size", o.batch);
+    json_out_int("batches", r->batches);
+    json_out_int("items", r->items);
+    json_out_int("bad", r->bad);
+    json_out_number("wait_share", r->wait_share, 4);
+    json_out_int("buffer_bytes", r->buffer_bytes);
+    json_out_int("rss_first_bytes", r->rss_first);
+    json_out_int("rss_last_bytes", r->rss_last);
+    json_out_close();
 }
 
 static cloob_status bench(cloob_ctx *ctx, const cloob_data_options *d, cloob_data_bench_result *r)

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "cli/commands.h"
+#include "cli/json_out.h"
 
 static struct {
     const char *method;
@@ -26,15 +27,22 @@ static const opt_row rows[] = {
 
 static void print(const cloob_objective_timing *t, const char *precision)
 {
-    if (common.json)
-        printf("{\"ms\": %.4f, \"pairs_per_s\": %.2f, \"peak_bytes\": %lld, \"device\": \"%s\", "
-               "\"precision\": \"%s\", "
-               "\"n\": %lld, \"dim\": %lld, \"method\": \"%s\", \"loss\": %.9g}\n",
-               t->ms, t->pairs_per_s, (long long)t->peak_bytes, t->device, precision, (long long)o.n, (long long)o.dim,
-               o.method, t->loss);
-    else
+    if (!common.json) {
         printf("%.3f ms, %.0f pairs/s, %.1f MiB beyond the embeddings (%s, %s)\n", t->ms, t->pairs_per_s,
                (double)t->peak_bytes / (1024.0 * 1024.0), t->device, precision);
+        return;
+    }
+    json_out_open(NULL, '{');
+    json_out_number("ms", t->ms, 6);
+    json_out_number("pairs_per_s", t->pairs_per_s, 6);
+    json_out_int("peak_bytes", t->peak_bytes);
+    json_out_text("device", t->device);
+    json_out_text("precision", precision);
+    json_out_int("n", o.n);
+    json_out_int("dim", o.dim);
+    json_out_text("method", o.method);
+    json_out_number("loss", t->loss, 9);
+    json_out_close();
 }
 
 static int run(const command *self, int argc, char **argv)

@@ -2,6 +2,7 @@
 #include <stdio.h>
 
 #include "cli/commands.h"
+#include "cli/json_out.h"
 
 static struct {
     const char *model, *method;
@@ -57,17 +58,26 @@ static void fill(cloob_bench_options *b)
 static void print(const char *unit, const cloob_bench_result *r)
 {
     const char *precision = common.precision ? common.precision : "fp32";
-    if (common.json)
-        printf("{\"ms\": %.4f, \"%s_per_s\": %.3f, \"peak_bytes\": %lld, \"device\": \"%s\", \"precision\": "
-               "\"%s\", "
-               "\"model\": \"%s\", \"batch\": %lld, \"cpu_ms\": %.1f, \"first_ms\": %.1f, \"planned_bytes\": %lld, "
-               "\"loss\": "
-               "%.9g}\n",
-               r->ms, unit, r->items_per_s, (long long)r->peak_bytes, r->device, precision, o.model, (long long)o.batch,
-               r->cpu_ms, r->first_ms, (long long)r->planned_bytes, r->loss);
-    else
+    char rate[32];
+    if (!common.json) {
         printf("%.2f ms, %.1f %s/s, peak %.0f MiB (%s, %s, %s, batch %lld)\n", r->ms, r->items_per_s, unit,
                (double)r->peak_bytes / 1048576.0, o.model, r->device, precision, (long long)o.batch);
+        return;
+    }
+    snprintf(rate, sizeof rate, "%s_per_s", unit);
+    json_out_open(NULL, '{');
+    json_out_number("ms", r->ms, 7);
+    json_out_number(rate, r->items_per_s, 7);
+    json_out_int("peak_bytes", r->peak_bytes);
+    json_out_text("device", r->device);
+    json_out_text("precision", precision);
+    json_out_text("model", o.model);
+    json_out_int("batch", o.batch);
+    json_out_number("cpu_ms", r->cpu_ms, 6);
+    json_out_number("first_ms", r->first_ms, 6);
+    json_out_int("planned_bytes", r->planned_bytes);
+    json_out_number("loss", r->loss, 9);
+    json_out_close();
 }
 
 typedef cloob_status bench_fn(cloob_ctx *ctx, const cloob_bench_options *o, cloob_bench_result *out);

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include "cli/commands.h"
+#include "cli/json_out.h"
 
 static struct {
     int64_t n, dim, repeats;
@@ -26,11 +27,16 @@ static int run(const command *self, int argc, char **argv)
     if (status != CLOOB_OK) code = cli_fail(self, ctx, status);
     else {
         code = 0;
-        if (common.json)
-            printf("{\"ms\": %.4f, \"items_per_s\": %.1f, \"n\": %lld, \"dim\": %lld, \"device\": \"cpu\", "
-                   "\"precision\": \"fp32\"}\n",
-                   ms, 1e3 * (double)o.n / ms, (long long)o.n, (long long)o.dim);
-        else printf("%.2f ms for the ten nearest of %lld\n", ms, (long long)o.n);
+        if (common.json) {
+            json_out_open(NULL, '{');
+            json_out_number("ms", ms, 6);
+            json_out_number("items_per_s", 1e3 * (double)o.n / ms, 6);
+            json_out_int("n", o.n);
+            json_out_int("dim", o.dim);
+            json_out_text("device", "cpu");
+            json_out_text("precision", "fp32");
+            json_out_close();
+        } else printf("%.2f ms for the ten nearest of %lld\n", ms, (long long)o.n);
     }
     cloob_ctx_destroy(ctx);
     return code;

@@ -62,39 +62,39 @@ static void print_text(const char *what, const cloob_dataset *d, const cloob_dat
 
 static void put_spread(const char *name, const cloob_spread *s)
 {
-    printf(", \"%s\": {\"min\": %.10g, \"median\": %.10g, \"mean\": %.10g, \"max\": %.10g}", name, s->min, s->median,
-           s->mean, s->max);
+    json_out_open(name, '{');
+    json_out_number("min", s->min, 10);
+    json_out_number("median", s->median, 10);
+    json_out_number("mean", s->mean, 10);
+    json_out_number("max", s->max, 10);
+    json_out_close();
 }
 
 static void print_json(const char *what, const cloob_dataset *d, const cloob_data_info *i)
 {
-    printf("{\"source\": ");
-    json_out_string(what);
-    printf(", \"kind\": \"%s\", \"samples\": %lld, \"files\": %lld, \"left_out\": %lld, \"examined\": %lld, "
-           "\"bad\": %lld",
-           i->kind, (long long)i->samples, (long long)i->files, (long long)i->skipped, (long long)i->examined,
-           (long long)i->bad);
-    printf(", \"reasons\": [");
-    for (int k = 0; k < CLOOB_INFO_REASONS && i->reason[k][0]; k++) {
-        if (k) printf(", ");
-        json_out_string(i->reason[k]);
-    }
-    printf("]");
+    json_out_open(NULL, '{');
+    json_out_text("source", what);
+    json_out_text("kind", i->kind);
+    json_out_int("samples", i->samples);
+    json_out_int("files", i->files);
+    json_out_int("left_out", i->skipped);
+    json_out_int("examined", i->examined);
+    json_out_int("bad", i->bad);
+    json_out_open("reasons", '[');
+    for (int k = 0; k < CLOOB_INFO_REASONS && i->reason[k][0]; k++) json_out_text(NULL, i->reason[k]);
+    json_out_close();
     put_spread("width", &i->width);
     put_spread("height", &i->height);
     put_spread("image_bytes", &i->image_bytes);
-    printf(", \"captions\": %lld, \"distinct_captions\": %lld", (long long)i->captions,
-           (long long)i->distinct_captions);
+    json_out_int("captions", i->captions);
+    json_out_int("distinct_captions", i->distinct_captions);
     put_spread("caption_words", &i->caption_words);
     put_spread("caption_chars", &i->caption_chars);
-    printf(", \"classes\": [");
-    for (int64_t c = 0; c < i->classes; c++) {
-        if (c) printf(", ");
-        json_out_string(cloob_dataset_class_name(d, c));
-    }
-    printf("]");
+    json_out_open("classes", '[');
+    for (int64_t c = 0; c < i->classes; c++) json_out_text(NULL, cloob_dataset_class_name(d, c));
+    json_out_close();
     put_spread("class_size", &i->class_size);
-    printf("}\n");
+    json_out_close();
 }
 
 static int tell(const command *self, cloob_ctx *ctx, const char *what, const info_options *o)

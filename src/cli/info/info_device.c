@@ -11,12 +11,14 @@ static bool knows(const char *what) { return strcmp(what, "device") == 0 && acce
 static void print_one(int i, const cloob_device_facts *f)
 {
     if (common.json) {
-        printf("%s{\"device\": \"", i ? ", " : "");
-        if (i) printf("cuda:%d", i - 1);
-        else printf("cpu");
-        printf("\", \"name\": ");
-        json_out_string(f->name);
-        printf(", \"total_bytes\": %lld, \"free_bytes\": %lld}", (long long)f->total_bytes, (long long)f->free_bytes);
+        char name[16] = "cpu";
+        if (i) snprintf(name, sizeof name, "cuda:%d", i - 1);
+        json_out_open(NULL, '{');
+        json_out_text("device", name);
+        json_out_text("name", f->name);
+        json_out_int("total_bytes", f->total_bytes);
+        json_out_int("free_bytes", f->free_bytes);
+        json_out_close();
         return;
     }
     if (i) printf("cuda:%-4d", i - 1);
@@ -33,14 +35,19 @@ static int tell(const command *self, cloob_ctx *ctx, const char *what, const inf
     int n = cloob_device_count();
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
     (void)what, (void)o;
-    if (common.json) printf("{\"cores\": %ld, \"gpus\": %d, \"devices\": [", cores, n - 1);
+    if (common.json) {
+        json_out_open(NULL, '{');
+        json_out_int("cores", cores);
+        json_out_int("gpus", n - 1);
+        json_out_open("devices", '[');
+    }
     for (int i = 0; i < n; i++) {
         cloob_device_facts f;
         cloob_status status = cloob_device_describe(ctx, i, &f);
         if (status != CLOOB_OK) return cli_fail(self, ctx, status);
         print_one(i, &f);
     }
-    if (common.json) printf("]}\n");
+    if (common.json) json_out_close(), json_out_close();
     else if (n == 1) printf("no GPU that this build and machine can use; %ld cores\n", cores);
     return 0;
 }

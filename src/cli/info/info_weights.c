@@ -55,33 +55,26 @@ static void tell_text(const char *what, const cloob_convert_report *r)
         printf("unexpected  %s\n", r->key[CLOOB_KEY_UNEXPECTED][i]);
 }
 
-static void tell_pair(const char *key, const char *value)
-{
-    printf("\"%s\": ", key);
-    json_out_string(value);
-    printf(", ");
-}
-
 static void tell_json(const char *what, const cloob_convert_report *r)
 {
-    printf("{");
-    tell_pair("file", what);
-    tell_pair("kind", "weights");
-    tell_pair("container", r->container);
-    tell_pair("names", r->names);
-    tell_pair("model", r->model);
-    tell_pair("config_from", r->config_from);
-    tell_pair("checksum", checksum_word);
-    printf("\"tensors\": %lld, \"parameters\": %lld, \"bytes\": %lld, \"has_tokenizer\": %s, \"config\": %s, "
-           "\"metadata\": %s, "
-           "\"unexpected\": [",
-           (long long)r->tensors, (long long)r->parameters, (long long)r->bytes, r->has_tokenizer ? "true" : "false",
-           r->config ? r->config : "null", r->metadata ? r->metadata : "null");
-    for (int64_t i = 0; i < r->count[CLOOB_KEY_UNEXPECTED]; i++) {
-        if (i) printf(", ");
-        json_out_string(r->key[CLOOB_KEY_UNEXPECTED][i]);
-    }
-    printf("]}\n");
+    json_out_open(NULL, '{');
+    json_out_text("file", what);
+    json_out_text("kind", "weights");
+    json_out_text("container", r->container);
+    json_out_text("names", r->names);
+    json_out_text("model", r->model);
+    json_out_text("config_from", r->config_from);
+    json_out_text("checksum", checksum_word);
+    json_out_int("tensors", r->tensors);
+    json_out_int("parameters", r->parameters);
+    json_out_int("bytes", r->bytes);
+    json_out_bool("has_tokenizer", r->has_tokenizer);
+    json_out_raw("config", r->config);
+    json_out_raw("metadata", r->metadata);
+    json_out_open("unexpected", '[');
+    for (int64_t i = 0; i < r->count[CLOOB_KEY_UNEXPECTED]; i++) json_out_text(NULL, r->key[CLOOB_KEY_UNEXPECTED][i]);
+    json_out_close();
+    json_out_close();
 }
 
 static int tell(const command *self, cloob_ctx *ctx, const char *what, const info_options *o)
