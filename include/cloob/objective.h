@@ -3,7 +3,7 @@
  *
  *     cloob_objective_options o;
  *     cloob_objective_options_init(&o);
- *     cloob_embeddings e = { .x = x, .y = y, .n = n, .d = d };
+ *     cloob_pairs e = { .x = x, .y = y, .n = n, .d = d };
  *     cloob_objective_result r;
  *     cloob_gradients g = { .dx = dx, .dy = dy };
  *     if (cloob_objective(ctx, &o, &e, &g, &r) == CLOOB_OK) printf("%g\n", r.loss);
@@ -42,12 +42,12 @@ typedef struct cloob_objective_options {
 CLOOB_API void cloob_objective_options_init(cloob_objective_options *o);
 
 /* Rows of unit length in host memory, row-major f32. u, v: stored patterns; NULL: the batch itself. */
-typedef struct cloob_embeddings {
+typedef struct cloob_pairs {
     const float *x, *y; /* (n, d) */
     int64_t n, d;
     const float *u, *v; /* (nu, d), (nv, d) */
     int64_t nu, nv;
-} cloob_embeddings;
+} cloob_pairs;
 
 /* Overwritten; any may be NULL. dx, dy: both or none. Of `loss`, rows taken as given. */
 typedef struct cloob_gradients {
@@ -63,7 +63,7 @@ typedef struct cloob_objective_result {
 } cloob_objective_result;
 
 /* g may be NULL. Fails with a text that names the value or the row: not unit length, NaN, too few pairs. */
-CLOOB_API cloob_status cloob_objective(cloob_ctx *ctx, const cloob_objective_options *o, const cloob_embeddings *e,
+CLOOB_API cloob_status cloob_objective(cloob_ctx *ctx, const cloob_objective_options *o, const cloob_pairs *e,
                                        const cloob_gradients *g, cloob_objective_result *r);
 
 /* ---- rows that are where they should be ---- */

@@ -4,18 +4,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/model_handle.h"
+#include "infer/model_file.h"
 #include "core/file.h"
 #include "core/json.h"
 #include "core/sbuf.h"
 #include "infer/factors_world.h"
 #include "core/needs.h"
 
-cloob_status cloob_factors_measure(cloob_ctx *ctx, cloob_model *handle, const char *world, double lambda,
-                                   cloob_factors *out)
+cloob_status cloob_factors_measure(cloob_ctx *ctx, cloob_model *m, const char *world, double lambda, cloob_factors *out)
 {
-    API_NEEDS(ctx, handle && world && out);
-    model *m = model_of(handle);
+    API_NEEDS(ctx, m && world && out);
     *out = (cloob_factors){ 0 };
     if (!(lambda > 0))
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "a probe's lambda of %g: give a number above 0", lambda);

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/model_handle.h"
+#include "infer/model_file.h"
 #include "core/needs.h"
 
 void cloob_model_options_init(cloob_model_options *o)
@@ -28,7 +28,6 @@ cloob_status cloob_model_open(cloob_ctx *ctx, const char *path, const cloob_mode
     API_NEEDS(ctx, path && out);
     cloob_model_options defaults;
     model_open_options inner;
-    model *m;
     cloob_model_options_init(&defaults);
     if (!o) o = &defaults;
     *out = NULL;
@@ -38,21 +37,18 @@ cloob_status cloob_model_open(cloob_ctx *ctx, const char *path, const cloob_mode
     inner.encode.invariant = o->invariant;
     inner.encode.batch = o->batch;
     CLOOB_TRY(parse_precision(ctx, o->precision, &inner.encode.compute));
-    CLOOB_TRY(model_open(ctx, path, &inner, &m));
-    *out = (cloob_model *)(void *)m;
-    return CLOOB_OK;
+    return model_open(ctx, path, &inner, out);
 }
 
 void cloob_model_close(cloob_model *m)
 {
     if (!m) return;
-    model_close(model_of(m));
+    model_close(m);
 }
 
-void cloob_model_get_facts(const cloob_model *handle, cloob_model_facts *out)
+void cloob_model_get_facts(const cloob_model *m, cloob_model_facts *out)
 {
-    if (!handle || !out) return;
-    const model *m = model_peek(handle);
+    if (!m || !out) return;
     const model_config *c = encoder_config(m->enc);
     *out = (cloob_model_facts){ .family = c->family == MODEL_VIT ? "ViT" : "ResNet",
                                 .activation = model_act_name(c->text.act),
@@ -60,8 +56,8 @@ void cloob_model_get_facts(const cloob_model *handle, cloob_model_facts *out)
                                 .image_size = c->image_size,
                                 .context = c->context,
                                 .vocab = c->vocab,
-                                .image_features = encoder_width(m->enc, ENCODE_FEATURES, false),
-                                .text_features = encoder_width(m->enc, ENCODE_FEATURES, true),
+                                .image_features = encoder_width(m->enc, CLOOB_FEATURES, false),
+                                .text_features = encoder_width(m->enc, CLOOB_FEATURES, true),
                                 .parameters = m->parameters,
                                 .stored = m->stored,
                                 .method = m->method,
@@ -80,21 +76,20 @@ void cloob_model_get_facts(const cloob_model *handle, cloob_model_facts *out)
 int64_t cloob_model_width(const cloob_model *m, cloob_output what, cloob_side side)
 {
     if (!m) return 0;
-    return encoder_width(model_peek(m)->enc, (encoder_output)what, side == CLOOB_TEXT);
+    return encoder_width(m->enc, what, side == CLOOB_TEXT);
 }
 
 cloob_status cloob_encode_images(cloob_ctx *ctx, cloob_model *m, const uint8_t *rgb, int64_t n, cloob_output what,
                                  float *out)
 {
     API_NEEDS(ctx, m && n >= 0 && (n == 0 || (rgb && out)));
-    return encoder_images(ctx, model_of(m)->enc, rgb, n, (encoder_output)what, out);
+    return encoder_images(ctx, m->enc, rgb, n, what, out);
 }
 
-cloob_status cloob_encode_image(cloob_ctx *ctx, cloob_model *handle, const uint8_t *rgb, int64_t width, int64_t height,
+cloob_status cloob_encode_image(cloob_ctx *ctx, cloob_model *m, const uint8_t *rgb, int64_t width, int64_t height,
                                 cloob_output what, float *out)
 {
-    API_NEEDS(ctx, handle && rgb && out);
-    model *m = model_of(handle);
+    API_NEEDS(ctx, m && rgb && out);
     if (width < 1 || height < 1)
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "an image of %lld x %lld", (long long)width, (long long)height);
     image im = { .rgb = (uint8_t *)(uintptr_t)rgb, .width = width, .height = height }; /* only read */
@@ -102,7 +97,7 @@ cloob_status cloob_encode_image(cloob_ctx *ctx, cloob_model *handle, const uint8
     uint8_t *view = malloc(bytes);
     if (!view) return ctx_no_memory(ctx, bytes, "an image");
     cloob_status status = transform_eval(ctx, &im, &m->view, view);
-    if (status == CLOOB_OK) status = encoder_images(ctx, m->enc, view, 1, (encoder_output)what, out);
+    if (status == CLOOB_OK) status = encoder_images(ctx, m->enc, view, 1, what, out);
     free(view);
     return status;
 }
@@ -111,21 +106,20 @@ cloob_status cloob_encode_files(cloob_ctx *ctx, cloob_model *m, const char *cons
                                 float *out, bool *bad)
 {
     API_NEEDS(ctx, m && n >= 0 && (n == 0 || (path && out)));
-    return model_image_files(ctx, model_of(m), path, n, (encoder_output)what, out, bad);
+    return model_image_files(ctx, m, path, n, what, out, bad);
 }
 
 cloob_status cloob_encode_texts(cloob_ctx *ctx, cloob_model *m, const char *const *text, int64_t n, cloob_output what,
                                 float *out)
 {
     API_NEEDS(ctx, m && n >= 0 && (n == 0 || (text && out)));
-    return model_texts(ctx, model_of(m), text, n, (encoder_output)what, out);
+    return model_texts(ctx, m, text, n, what, out);
 }
 
-cloob_status cloob_model_tokenize(cloob_ctx *ctx, const cloob_model *handle, const char *const *text, int64_t n,
+cloob_status cloob_model_tokenize(cloob_ctx *ctx, const cloob_model *m, const char *const *text, int64_t n,
                                   int32_t *rows)
 {
-    API_NEEDS(ctx, handle && n >= 0 && (n == 0 || (text && rows)));
-    const model *m = model_peek(handle);
+    API_NEEDS(ctx, m && n >= 0 && (n == 0 || (text && rows)));
     if (!m->tok) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "the weights hold no tokenizer; open them with a vocabulary");
     return tokenizer_encode_rows(ctx, m->tok, text, n, encoder_config(m->enc)->context, rows);
 }
@@ -134,12 +128,12 @@ cloob_status cloob_encode_image_tensor(cloob_ctx *ctx, cloob_model *m, const flo
                                        cloob_output what, float *out)
 {
     API_NEEDS(ctx, m && n >= 0 && (n == 0 || (images && out)));
-    return encoder_float_images(ctx, model_of(m)->enc, images, n, (encoder_output)what, out);
+    return encoder_float_images(ctx, m->enc, images, n, what, out);
 }
 
 cloob_status cloob_encode_tokens(cloob_ctx *ctx, cloob_model *m, const int32_t *tokens, int64_t n, cloob_output what,
                                  float *out)
 {
     API_NEEDS(ctx, m && n >= 0 && (n == 0 || (tokens && out)));
-    return encoder_texts(ctx, model_of(m)->enc, tokens, n, (encoder_output)what, out);
+    return encoder_texts(ctx, m->enc, tokens, n, what, out);
 }

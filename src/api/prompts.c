@@ -7,15 +7,11 @@
 #include "data/text/prompts.h"
 #include "core/needs.h"
 
-struct cloob_prompts {
-    prompts p;
-};
-
 static cloob_status keep(cloob_ctx *ctx, prompts *p, cloob_prompts **out)
 {
     *out = malloc(sizeof **out);
     if (*out) {
-        (*out)->p = *p;
+        **out = *p;
         return CLOOB_OK;
     }
     prompts_release(p);
@@ -44,7 +40,7 @@ cloob_status cloob_prompts_save(cloob_ctx *ctx, const cloob_prompts *p, const ch
 {
     API_NEEDS(ctx, p && path);
     sbuf text = { 0 };
-    prompts_save(&p->p, &text);
+    prompts_save(p, &text);
     cloob_status status =
         text.failed ? ctx_no_memory(ctx, text.len, "prompt sets") : file_write(ctx, path, text.data, text.len);
     sbuf_release(&text);
@@ -54,7 +50,7 @@ cloob_status cloob_prompts_save(cloob_ctx *ctx, const cloob_prompts *p, const ch
 void cloob_prompts_close(cloob_prompts *p)
 {
     if (!p) return;
-    prompts_release(&p->p);
+    prompts_release(p);
     free(p);
 }
 
@@ -62,21 +58,21 @@ cloob_status cloob_prompts_find(cloob_ctx *ctx, const cloob_prompts *p, const ch
 {
     API_NEEDS(ctx, p && set);
     const prompt_set *found;
-    CLOOB_TRY(prompts_find(ctx, &p->p, name, &found));
-    *set = found - p->p.set;
+    CLOOB_TRY(prompts_find(ctx, p, name, &found));
+    *set = found - p->set;
     return CLOOB_OK;
 }
 
 int64_t cloob_prompts_count(const cloob_prompts *p)
 {
     if (!p) return 0;
-    return p->p.count;
+    return p->count;
 }
 
 /* NULL beyond the end: the getters below give nothing then. */
 static const prompt_set *set_at(const cloob_prompts *p, int64_t set)
 {
-    return p && set >= 0 && set < p->p.count ? &p->p.set[set] : NULL;
+    return p && set >= 0 && set < p->count ? p->set[set] : NULL;
 }
 
 const char *cloob_prompts_name(const cloob_prompts *p, int64_t set)

@@ -43,7 +43,7 @@ static cloob_status configure(cloob_ctx *ctx, const cloob_trainer_options *o, cl
     t->o.beta1 = o->beta1, t->o.beta2 = o->beta2, t->o.eps = o->eps, t->o.wd = o->wd, t->o.clip = o->grad_clip_norm;
     if (o->tokenizer) {
         sbuf text = { 0 };
-        tokenizer_save((const tokenizer *)(const void *)o->tokenizer, &text);
+        tokenizer_save(o->tokenizer, &text);
         t->merges = sbuf_detach(&text);
         if (!t->merges) return ctx_no_memory(ctx, 1, "a tokenizer");
         t->o.model.vocab = cloob_tokenizer_vocab_size(o->tokenizer);

@@ -41,7 +41,7 @@ static cloob_status check_objective(cloob_ctx *ctx, char *text, size_t size)
     cloob_objective_result fast, plain;
     cloob_objective_options_init(&o);
     fill_rows(x, N, D, 1), fill_rows(y, N, D, 2);
-    cloob_embeddings e = { .x = x, .y = y, .n = N, .d = D };
+    cloob_pairs e = { .x = x, .y = y, .n = N, .d = D };
     o.device = common.device;
     cloob_status status = cloob_objective(ctx, &o, &e, &(cloob_gradients){ .dx = dx, .dy = dy }, &fast);
     o.device = "ref";

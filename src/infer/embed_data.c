@@ -8,7 +8,7 @@
 
 void embed_options_init(embed_options *o)
 {
-    *o = (embed_options){ .what = ENCODE_UNIT, .batch = 64, .workers = 2, .texts = true };
+    *o = (embed_options){ .what = CLOOB_UNIT, .batch = 64, .workers = 2, .texts = true };
 }
 
 void embedded_release(embedded *e)
@@ -63,7 +63,7 @@ bool embed_has_texts(const tokenizer *tok, const dataset *d, const embed_options
 
 typedef struct pass {
     encoder *enc;
-    encoder_output what;
+    cloob_output what;
     embed_batch room; /* for one batch */
     embed_visitor *visit;
     void *user;

@@ -12,7 +12,7 @@
 #include "model/encoder.h"
 
 typedef struct embed_options {
-    encoder_output what;
+    cloob_output what;
     int64_t batch; /* images read at a time */
     int workers;   /* threads that decode; 0: the calling one */
     bool texts;    /* captions too, where the set has them and there is a tokenizer */

@@ -114,7 +114,7 @@ void model_close(model *m)
 enum { TEXTS_AT_ONCE = 1024 };
 
 cloob_status encode_texts(cloob_ctx *ctx, encoder *enc, const tokenizer *tok, const char *const *text, int64_t n,
-                          encoder_output what, float *out)
+                          cloob_output what, float *out)
 {
     int64_t T = encoder_config(enc)->context, width = encoder_width(enc, what, true);
     if (!tok)
@@ -131,7 +131,7 @@ cloob_status encode_texts(cloob_ctx *ctx, encoder *enc, const tokenizer *tok, co
     return status;
 }
 
-cloob_status model_texts(cloob_ctx *ctx, model *m, const char *const *text, int64_t n, encoder_output what, float *out)
+cloob_status model_texts(cloob_ctx *ctx, model *m, const char *const *text, int64_t n, cloob_output what, float *out)
 {
     return encode_texts(ctx, m->enc, m->tok, text, n, what, out);
 }
@@ -192,7 +192,7 @@ static cloob_status judge(cloob_ctx *ctx, view_job *j, int64_t n, bool *bad)
     return status;
 }
 
-static cloob_status encode_files(cloob_ctx *ctx, model *m, view_job *j, int64_t n, encoder_output what, float *out,
+static cloob_status encode_files(cloob_ctx *ctx, model *m, view_job *j, int64_t n, cloob_output what, float *out,
                                  bool *bad)
 {
     int64_t width = encoder_width(m->enc, what, false);
@@ -204,7 +204,7 @@ static cloob_status encode_files(cloob_ctx *ctx, model *m, view_job *j, int64_t 
     return CLOOB_OK;
 }
 
-cloob_status model_image_files(cloob_ctx *ctx, model *m, const char *const *path, int64_t n, encoder_output what,
+cloob_status model_image_files(cloob_ctx *ctx, model *m, const char *const *path, int64_t n, cloob_output what,
                                float *out, bool *bad)
 {
     int64_t width = encoder_width(m->enc, what, false), most = n < FILES_AT_ONCE ? n : FILES_AT_ONCE;

@@ -3,13 +3,14 @@
  *
  *     model *m;
  *     CLOOB_TRY(model_open(ctx, "RN50.safetensors", &options, &m));
- *     CLOOB_TRY(model_texts(ctx, m, text, n, ENCODE_UNIT, out));          out: (n, D)
+ *     CLOOB_TRY(model_texts(ctx, m, text, n, CLOOB_UNIT, out));          out: (n, D)
  *     model_close(m);
  *
  * One thread at a time per model; models in other threads do not disturb each other. */
 #ifndef INFER_MODEL_FILE_H
 #define INFER_MODEL_FILE_H
 
+#include "cloob/model.h"
 #include "data/text/tokenizer.h"
 #include "data/view/transform.h"
 #include "model/encoder.h"
@@ -24,7 +25,7 @@ typedef struct model_open_options {
 
 void model_open_options_init(model_open_options *o);
 
-typedef struct model {
+struct cloob_model {
     encoder *enc;
     device *dev;
     tokenizer *tok; /* NULL when the file has none and no vocabulary was given */
@@ -36,7 +37,8 @@ typedef struct model {
     const char *path, *method, *run, *names, *container; /* method and run "" when unknown */
     cloob_dtype stored, compute;
     arena a;
-} model;
+};
+typedef struct cloob_model model;
 
 /* Any file or folder that model/interchange.h reads. A vocabulary of another size than the model's is
  * refused. */
@@ -45,14 +47,14 @@ void model_close(model *m); /* NULL is fine */
 
 /* n images in files, decoded on all threads. out: (n, width). An image that cannot be read fails the call
  * when bad is NULL; otherwise bad[i] says so, a warning names it and its row is zero. */
-cloob_status model_image_files(cloob_ctx *ctx, model *m, const char *const *path, int64_t n, encoder_output what,
+cloob_status model_image_files(cloob_ctx *ctx, model *m, const char *const *path, int64_t n, cloob_output what,
                                float *out, bool *bad);
 
 /* n zero-terminated texts. out: (n, width). */
-cloob_status model_texts(cloob_ctx *ctx, model *m, const char *const *text, int64_t n, encoder_output what, float *out);
+cloob_status model_texts(cloob_ctx *ctx, model *m, const char *const *text, int64_t n, cloob_output what, float *out);
 /* The same with an encoder and a tokenizer that come from elsewhere. tok NULL is refused with a word on
  * --vocab. */
 cloob_status encode_texts(cloob_ctx *ctx, encoder *enc, const tokenizer *tok, const char *const *text, int64_t n,
-                          encoder_output what, float *out);
+                          cloob_output what, float *out);
 
 #endif

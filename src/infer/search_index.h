@@ -17,6 +17,7 @@
 #ifndef INFER_SEARCH_INDEX_H
 #define INFER_SEARCH_INDEX_H
 
+#include "cloob/search.h"
 #include "infer/model_file.h"
 #include "io/safetensors.h"
 
@@ -27,7 +28,7 @@ typedef struct search_files {
     const char *name; /* one after the other */
 } search_files;
 
-typedef struct search_index {
+typedef struct cloob_search {
     st_file file;
     int64_t N, D;
     const float *row, *scale, *probe;

@@ -24,7 +24,7 @@ static cloob_status embed_probe(cloob_ctx *ctx, model *m, float *out)
         rgb[3 * i + 1] = (uint8_t)(255 * (i / S) / S);
         rgb[3 * i + 2] = (uint8_t)(255 * ((i % S + i / S) % 16) / 16);
     }
-    cloob_status status = encoder_images(ctx, m->enc, rgb, 1, ENCODE_UNIT, out);
+    cloob_status status = encoder_images(ctx, m->enc, rgb, 1, CLOOB_UNIT, out);
     free(rgb);
     return status;
 }
@@ -174,7 +174,7 @@ static cloob_status embed_some(cloob_ctx *ctx, update *u, int64_t *next, search_
     if (!n) return CLOOB_OK;
     float *row = malloc((size_t)(n * D) * sizeof *row);
     if (!row) return ctx_no_memory(ctx, (size_t)(n * D) * sizeof *row, "embeddings");
-    cloob_status status = model_image_files(ctx, u->m, path, n, ENCODE_UNIT, row, bad);
+    cloob_status status = model_image_files(ctx, u->m, path, n, CLOOB_UNIT, row, bad);
     for (int64_t i = 0; i < n && status == CLOOB_OK; i++) {
         if (bad[i]) {
             u->bad[at[i]] = true;

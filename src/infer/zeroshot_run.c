@@ -43,7 +43,7 @@ static cloob_status class_weight(cloob_ctx *ctx, encoder *enc, const tokenizer *
     cloob_status status = fill_prompts(ctx, set, c, &text, &n);
     if (status == CLOOB_OK && !(rows = malloc((size_t)(n * z->D) * sizeof *rows)))
         status = ctx_no_memory(ctx, (size_t)(n * z->D) * sizeof *rows, "prompts");
-    if (status == CLOOB_OK) status = encode_texts(ctx, enc, tok, (const char *const *)text, n, ENCODE_UNIT, rows);
+    if (status == CLOOB_OK) status = encode_texts(ctx, enc, tok, (const char *const *)text, n, CLOOB_UNIT, rows);
     if (status == CLOOB_OK && o->hook) status = o->hook(ctx, o->hook_user, rows, n, z->D);
     if (status == CLOOB_OK) status = zeroshot_prompts(ctx, z, c, rows, n);
     free(rows);
@@ -67,7 +67,7 @@ cloob_status zeroshot_weights(cloob_ctx *ctx, encoder *enc, const tokenizer *tok
 static cloob_status count_batch(cloob_ctx *ctx, encoder *enc, const batch *b, const int64_t *class_of,
                                 const zeroshot_run_options *o, float *rows, int64_t *label, zeroshot *z)
 {
-    CLOOB_TRY(encoder_images(ctx, enc, b->images, b->rows, ENCODE_UNIT, rows));
+    CLOOB_TRY(encoder_images(ctx, enc, b->images, b->rows, CLOOB_UNIT, rows));
     if (o->hook) CLOOB_TRY(o->hook(ctx, o->hook_user, rows, b->rows, z->D));
     for (int64_t i = 0; i < b->rows; i++) {
         if (b->label[i] < 0) return ctx_fail(ctx, CLOOB_ERR_FORMAT, "sample %lld has no class", (long long)b->index[i]);
@@ -98,7 +98,7 @@ cloob_status zeroshot_images(cloob_ctx *ctx, encoder *enc, const dataset *d, con
     static const char *const how[] = { "name", "order", "number" };
     zeroshot_run_options full = *o;
     full.batch = embed_rows_at_once(enc, o->batch);
-    embed_options eo = { .what = ENCODE_UNIT, .batch = full.batch, .workers = o->workers };
+    embed_options eo = { .what = CLOOB_UNIT, .batch = full.batch, .workers = o->workers };
     loader *l = NULL;
     class_match_by by;
     int64_t classes = dataset_class_count(d);

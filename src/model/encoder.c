@@ -116,9 +116,9 @@ int64_t encoder_batch(const encoder *e) { return e->o.batch; }
 
 int64_t encoder_rows_run(const encoder *e) { return e->rows_run; }
 
-int64_t encoder_width(const encoder *e, encoder_output what, bool text)
+int64_t encoder_width(const encoder *e, cloob_output what, bool text)
 {
-    if (what != ENCODE_FEATURES) return e->p->config.embed;
+    if (what != CLOOB_FEATURES) return e->p->config.embed;
     return text ? e->p->config.text_width : tower_image_features(&e->p->config);
 }
 
@@ -245,7 +245,7 @@ static cloob_status get_rows(cloob_ctx *ctx, encoder *e, const tensor *result, i
 
 /* At most one batch. */
 static cloob_status encode_batch(cloob_ctx *ctx, encoder *e, int kind, const void *rows, size_t stride, int64_t n,
-                                 encoder_output what, float *out)
+                                 cloob_output what, float *out)
 {
     static const char *const inputs[] = { "images", "images", "tokens" }, *const results[] = { "output", "raw",
                                                                                                "features" };
@@ -258,7 +258,7 @@ static cloob_status encode_batch(cloob_ctx *ctx, encoder *e, int kind, const voi
 }
 
 static cloob_status encode_images(cloob_ctx *ctx, encoder *e, int kind, const void *images, size_t stride, int64_t n,
-                                  encoder_output what, float *out)
+                                  cloob_output what, float *out)
 {
     int64_t B = e->o.batch, width = encoder_width(e, what, false);
     for (int64_t i = 0; i < n; i += B)
@@ -267,14 +267,14 @@ static cloob_status encode_images(cloob_ctx *ctx, encoder *e, int kind, const vo
     return CLOOB_OK;
 }
 
-cloob_status encoder_images(cloob_ctx *ctx, encoder *e, const uint8_t *images, int64_t n, encoder_output what,
+cloob_status encoder_images(cloob_ctx *ctx, encoder *e, const uint8_t *images, int64_t n, cloob_output what,
                             float *out)
 {
     int64_t S = e->p->config.image_size;
     return encode_images(ctx, e, BYTES, images, (size_t)(3 * S * S), n, what, out);
 }
 
-cloob_status encoder_float_images(cloob_ctx *ctx, encoder *e, const float *images, int64_t n, encoder_output what,
+cloob_status encoder_float_images(cloob_ctx *ctx, encoder *e, const float *images, int64_t n, cloob_output what,
                                   float *out)
 {
     int64_t S = e->p->config.image_size;
@@ -307,7 +307,7 @@ static int text_kind(const encoder *e, const int32_t *tokens, int64_t n)
     return kind_for(e, most);
 }
 
-cloob_status encoder_texts(cloob_ctx *ctx, encoder *e, const int32_t *tokens, int64_t n, encoder_output what,
+cloob_status encoder_texts(cloob_ctx *ctx, encoder *e, const int32_t *tokens, int64_t n, cloob_output what,
                            float *out)
 {
     int64_t T = e->p->config.context, vocab = e->p->config.vocab, B = e->o.batch, width = encoder_width(e, what, true);

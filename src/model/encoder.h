@@ -6,6 +6,7 @@
 #ifndef MODEL_ENCODER_H
 #define MODEL_ENCODER_H
 
+#include "cloob/model.h"
 #include "model/params.h"
 
 typedef struct encoder encoder;
@@ -17,12 +18,6 @@ typedef struct encoder_options {
 } encoder_options;
 
 void encoder_options_init(encoder_options *o);
-
-typedef enum encoder_output {
-    ENCODE_UNIT,    /* unit rows (n, D) */
-    ENCODE_RAW,     /* before unit length (n, D) */
-    ENCODE_FEATURES /* before the projection (n, width) */
-} encoder_output;
 
 /* Takes over weights that are already read: w is empty afterwards, also on failure. In fp32 on the host most tensors are used
  * where they lie in the mapped file, and those of a tower that is never asked are never read. The device outlives the
@@ -40,19 +35,19 @@ const model_config *encoder_config(const encoder *e);
 device *encoder_device(const encoder *e);
 int64_t encoder_batch(const encoder *e);    /* rows worked out at a time, at most */
 int64_t encoder_rows_run(const encoder *e); /* worked out so far, with those that only filled up a batch */
-int64_t encoder_width(const encoder *e, encoder_output what, bool text);
+int64_t encoder_width(const encoder *e, cloob_output what, bool text);
 
 /* Tells that the parameters changed since the last call (encoder_create_on). */
 void encoder_weights_changed(encoder *e);
 
 /* out: (n, width) F32 on the host. images: (n, S, S, 3) bytes. */
-cloob_status encoder_images(cloob_ctx *ctx, encoder *e, const uint8_t *images, int64_t n, encoder_output what,
+cloob_status encoder_images(cloob_ctx *ctx, encoder *e, const uint8_t *images, int64_t n, cloob_output what,
                             float *out);
 /* images: (n, 3, S, S) F32, normalised. */
-cloob_status encoder_float_images(cloob_ctx *ctx, encoder *e, const float *images, int64_t n, encoder_output what,
+cloob_status encoder_float_images(cloob_ctx *ctx, encoder *e, const float *images, int64_t n, cloob_output what,
                                   float *out);
 /* tokens: (n, context); ids outside the vocabulary are refused by row. */
-cloob_status encoder_texts(cloob_ctx *ctx, encoder *e, const int32_t *tokens, int64_t n, encoder_output what,
+cloob_status encoder_texts(cloob_ctx *ctx, encoder *e, const int32_t *tokens, int64_t n, cloob_output what,
                            float *out);
 
 #endif

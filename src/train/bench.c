@@ -196,8 +196,8 @@ typedef struct embedding {
 static cloob_status embed_once(cloob_ctx *ctx, void *user)
 {
     embedding *b = user;
-    if (b->text) return encoder_texts(ctx, b->e, b->in.tokens, b->n, ENCODE_UNIT, b->rows);
-    return encoder_images(ctx, b->e, b->in.rgb, b->n, ENCODE_UNIT, b->rows);
+    if (b->text) return encoder_texts(ctx, b->e, b->in.tokens, b->n, CLOOB_UNIT, b->rows);
+    return encoder_images(ctx, b->e, b->in.rgb, b->n, CLOOB_UNIT, b->rows);
 }
 
 cloob_status embed_timing(cloob_ctx *ctx, const cloob_bench_options *o, cloob_bench_result *out)

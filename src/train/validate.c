@@ -25,8 +25,8 @@ static cloob_status embed_batches(cloob_ctx *ctx, loader *l, encoder *e, pairs *
         CLOOB_TRY(loader_next(ctx, l, &b));
         if (b.end) return CLOOB_OK;
         int64_t n = b.rows < room - p->n ? b.rows : room - p->n;
-        CLOOB_TRY(encoder_images(ctx, e, b.images, n, ENCODE_UNIT, p->image + p->n * p->D));
-        CLOOB_TRY(encoder_texts(ctx, e, b.tokens, n, ENCODE_UNIT, p->text + p->n * p->D));
+        CLOOB_TRY(encoder_images(ctx, e, b.images, n, CLOOB_UNIT, p->image + p->n * p->D));
+        CLOOB_TRY(encoder_texts(ctx, e, b.tokens, n, CLOOB_UNIT, p->text + p->n * p->D));
         p->n += n;
     }
 }

@@ -37,7 +37,7 @@ static void embeddings_are_read_by_their_names(void)
     problem p = random_problem(2, 12, 16, 0, 0);
     cloob_objective_options o;
     cloob_objective_result file, memory;
-    cloob_embeddings e = { .x = p.x, .y = p.y, .n = p.n, .d = p.d };
+    cloob_pairs e = { .x = p.x, .y = p.y, .n = p.n, .d = p.d };
     st_entry entry[] = { { "text", TENSOR(CLOOB_F32, p.y, p.n, p.d) }, { "image", TENSOR(CLOOB_F32, p.x, p.n, p.d) } };
     cloob_objective_options_init(&o);
     o.device = "cpu";
@@ -53,7 +53,7 @@ static void files_give_what_memory_gives(void)
     problem p = random_problem(1, 40, 24, 30, 50);
     cloob_objective_options o;
     cloob_objective_result file, memory;
-    cloob_embeddings e = { p.x, p.y, p.n, p.d, p.u, p.v, p.mu, p.mv };
+    cloob_pairs e = { p.x, p.y, p.n, p.d, p.u, p.v, p.mu, p.mv };
     float *dx = poisoned(40 * 24), *dy = poisoned(40 * 24), *du = poisoned(30 * 24), *dv = poisoned(50 * 24);
     cloob_gradients g = { dx, dy, du, dv };
     st_file f;
@@ -90,7 +90,7 @@ static void plans_work_in_place(void)
     cloob_objective_result copied, placed;
     cloob_objective_plan *plan;
     cloob_objective_shape s = { N, D, M, K, CLOOB_F32, true };
-    cloob_embeddings e = { p.x, p.y, N, D, p.u, p.v, M, K };
+    cloob_pairs e = { p.x, p.y, N, D, p.u, p.v, M, K };
     float dx[N * D], dy[N * D], ex[N * D], ey[N * D], eu[M * D];
     double x[N * D], y[N * D], u[M * D], v[K * D], wx[N * D], wy[N * D];
     cloob_objective_options_init(&o);

@@ -30,10 +30,10 @@ static void rows_of_any_number_agree(const char *name, const char *where, bool t
     static const int64_t counts[] = { 1, 3, 16, ROWS, 2 };
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
         int64_t n = counts[i], before = encoder_rows_run(batched);
-        CHECK_OK(ctx, text ? encoder_texts(ctx, alone, tokens, n, ENCODE_UNIT, want)
-                           : encoder_float_images(ctx, alone, images, n, ENCODE_UNIT, want));
-        CHECK_OK(ctx, text ? encoder_texts(ctx, batched, tokens, n, ENCODE_UNIT, got)
-                           : encoder_float_images(ctx, batched, images, n, ENCODE_UNIT, got));
+        CHECK_OK(ctx, text ? encoder_texts(ctx, alone, tokens, n, CLOOB_UNIT, want)
+                           : encoder_float_images(ctx, alone, images, n, CLOOB_UNIT, want));
+        CHECK_OK(ctx, text ? encoder_texts(ctx, batched, tokens, n, CLOOB_UNIT, got)
+                           : encoder_float_images(ctx, batched, images, n, CLOOB_UNIT, got));
         int64_t ran = encoder_rows_run(batched) - before;
         CHECK(ran >= n && ran < 2 * n);
         CHECK(relative_error(got, want, n * c.embed, 1e-6) < 1e-5);

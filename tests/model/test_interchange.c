@@ -382,9 +382,9 @@ static void foreign_files_give_the_frozen_outputs(void)
         int32_t *t = malloc((size_t)(N * config.context) * sizeof *t);
         procedural_images(x, N, size);
         procedural_tokens(t, N, &config);
-        CHECK_OK(ctx, encoder_float_images(ctx, e, x, N, ENCODE_RAW, y));
+        CHECK_OK(ctx, encoder_float_images(ctx, e, x, N, CLOOB_RAW, y));
         CHECK(relative_error(y, st_find(&frozen, "eval.image")->t.data, N * embed, 0.01) < 1e-5);
-        CHECK_OK(ctx, encoder_texts(ctx, e, t, N, ENCODE_RAW, y));
+        CHECK_OK(ctx, encoder_texts(ctx, e, t, N, CLOOB_RAW, y));
         CHECK(relative_error(y, st_find(&frozen, "eval.text")->t.data, N * embed, 0.01) < 1e-5);
         free(x), free(y), free(t);
         encoder_destroy(e);

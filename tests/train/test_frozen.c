@@ -72,9 +72,9 @@ static void check_eval(params *p, const json *want, const float *images, const i
         o.invariant = invariant;
         o.batch = 4; /* a full batch and a padded one */
         CHECK_OK(ctx, encoder_create_on(ctx, p, &o, &e));
-        CHECK_OK(ctx, encoder_float_images(ctx, e, images, ROWS, ENCODE_RAW, out));
+        CHECK_OK(ctx, encoder_float_images(ctx, e, images, ROWS, CLOOB_RAW, out));
         CHECK(list_error(json_get(want, "eval_image"), out) < 1e-5);
-        CHECK_OK(ctx, encoder_texts(ctx, e, tokens, ROWS, ENCODE_RAW, out));
+        CHECK_OK(ctx, encoder_texts(ctx, e, tokens, ROWS, CLOOB_RAW, out));
         CHECK(list_error(json_get(want, "eval_text"), out) < 1e-5);
         encoder_destroy(e);
     }

@@ -321,8 +321,8 @@ static float *embed(setup *u, cloob_dtype compute, bool invariant, int64_t n, bo
     int64_t D = step_params(u->s)->config.embed;
     float *out = calloc((size_t)(n * D), sizeof *out);
     CHECK_OK(ctx, encoder_create_on(ctx, step_params(u->s), &eo, &e));
-    if (e && text) CHECK_OK(ctx, encoder_texts(ctx, e, u->tokens, n, ENCODE_UNIT, out));
-    else if (e) CHECK_OK(ctx, encoder_images(ctx, e, u->images, n, ENCODE_UNIT, out));
+    if (e && text) CHECK_OK(ctx, encoder_texts(ctx, e, u->tokens, n, CLOOB_UNIT, out));
+    else if (e) CHECK_OK(ctx, encoder_images(ctx, e, u->images, n, CLOOB_UNIT, out));
     encoder_destroy(e);
     return out;
 }

@@ -8,7 +8,7 @@
 #include "data/sets/dataset_kind.h"
 #include "data/sets/order.h"
 
-struct dataset {
+struct cloob_dataset {
     dataset_part *part;
     int64_t *begin; /* (parts + 1): the first sample of each part */
     int parts;

@@ -13,7 +13,7 @@ typedef cloob_data_options dataset_options; /* the fields are described there */
 
 void dataset_options_init(dataset_options *o);
 
-typedef struct dataset dataset; /* read-only after opening: safe to read from many threads */
+typedef struct cloob_dataset dataset; /* read-only after opening: safe to read from many threads */
 
 /* source: a path, braces, sources joined by "::", or "pipe:command". A set without a single sample is an
  * error. */

@@ -31,7 +31,7 @@ typedef struct prompt_set {
     prompt_metric metric;
 } prompt_set;
 
-typedef struct prompts {
+typedef struct cloob_prompts {
     prompt_set *set;
     int64_t count;
     arena memory; /* what everything above points into */

@@ -10,7 +10,7 @@
 #include "core/sbuf.h"
 #include "data/text/clean.h"
 
-typedef struct tokenizer tokenizer; /* read-only after opening: any number of threads may encode with it */
+typedef struct cloob_tokenizer tokenizer; /* read-only after opening: any number of threads may encode with it */
 
 /* From a merges file, plain or gzip, CLIP's or ours. */
 cloob_status tokenizer_open(cloob_ctx *ctx, const char *path, tokenizer **out);

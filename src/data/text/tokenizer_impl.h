@@ -32,7 +32,7 @@ typedef struct text_table {
     uint32_t mask, used;
 } text_table;
 
-struct tokenizer {
+struct cloob_tokenizer {
     text_clean_mode clean;
     int32_t merges, merge_cap;
     int32_t (*part)[2]; /* (merges): left and right */

@@ -1,6 +1,6 @@
 /* The runs of an ablation: where they lie, what of them is done, and doing the rest. */
-#ifndef API_ABLATE_RUNS_H
-#define API_ABLATE_RUNS_H
+#ifndef ABLATE_RUNS_H
+#define ABLATE_RUNS_H
 
 #include "cloob/ablate.h"
 #include "core/json.h"

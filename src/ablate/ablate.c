@@ -6,7 +6,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "api/ablate_runs.h"
+#include "ablate/runs.h"
 #include "cloob/report.h"
 #include "core/file.h"
 #include "eval/ablation.h"

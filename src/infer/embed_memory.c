@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/embed_source.h"
+#include "infer/embed_source.h"
 #include "cloob/options.h"
 #include "core/needs.h"
 

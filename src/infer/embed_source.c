@@ -1,4 +1,4 @@
-#include "api/embed_source.h"
+#include "infer/embed_source.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -9,8 +9,6 @@
 /* Rows of images, texts or tensors that are made at a time, a multiple of the encoder's batch. */
 enum { AT_ONCE = 256 };
 
-static encoder_output output_of(const embed_source *s) { return (encoder_output)s->job.what; }
-
 /* ---- opening ------------------------------------------------------------------------------------- */
 
 static cloob_status announce(cloob_ctx *ctx, embed_source *s, embed_part part, int64_t rows)
@@ -19,13 +17,13 @@ static cloob_status announce(cloob_ctx *ctx, embed_source *s, embed_part part, i
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s come from two sources; give one of them",
                         part == EMBED_TEXT ? "texts" : "images");
     s->most[part] = rows;
-    s->width[part] = encoder_width(s->m->enc, output_of(s), part == EMBED_TEXT);
+    s->width[part] = encoder_width(s->m->enc, s->job.what, part == EMBED_TEXT);
     return CLOOB_OK;
 }
 
 static cloob_status open_data(cloob_ctx *ctx, embed_source *s)
 {
-    const dataset *set = (const dataset *)(const void *)s->job.data;
+    const dataset *set = s->job.data;
     int64_t n = dataset_epoch_samples(set);
     if (dataset_has_captions(set) && !s->m->tok)
         ctx_log(ctx, CLOOB_LOG_WARN, "the weights hold no tokenizer: images alone; `vocab` FILE adds the captions");
@@ -117,7 +115,7 @@ static cloob_status make_room(cloob_ctx *ctx, embed_source *s)
 cloob_status embed_source_open(cloob_ctx *ctx, cloob_model *m, const cloob_embed_job *job, embed_source *s)
 {
     cloob_status status = CLOOB_OK;
-    *s = (embed_source){ .m = model_of(m), .job = *job };
+    *s = (embed_source){ .m = m, .job = *job };
     if (job->data) status = open_data(ctx, s);
     if (status == CLOOB_OK && job->tensors) status = open_tensors(ctx, s);
     if (status == CLOOB_OK && job->images_count) status = open_image_files(ctx, s);
@@ -170,11 +168,11 @@ static cloob_status copy_classes(cloob_ctx *ctx, const dataset *d, cloob_embedde
 
 static cloob_status run_data(cloob_ctx *ctx, flow *f)
 {
-    const dataset *set = (const dataset *)(const void *)f->s->job.data;
+    const dataset *set = f->s->job.data;
     model *m = f->s->m;
     embed_options o;
     embed_options_init(&o);
-    o.what = output_of(f->s), o.workers = f->s->job.workers;
+    o.what = f->s->job.what, o.workers = f->s->job.workers;
     CLOOB_TRY(embed_data_each(ctx, m->enc, m->tok, set, &o, put_batch, f, &f->e->bad));
     return copy_classes(ctx, set, f->e);
 }
@@ -204,7 +202,7 @@ static cloob_status run_tokens(cloob_ctx *ctx, flow *f)
     for (int64_t i = 0; i < s->tokens->t.dim[0] && status == CLOOB_OK; i += most) {
         int64_t n = min64(most, s->tokens->t.dim[0] - i);
         status = narrow_tokens(ctx, s, i, n, ids);
-        if (status == CLOOB_OK) status = encoder_texts(ctx, s->m->enc, ids, n, output_of(s), s->rows);
+        if (status == CLOOB_OK) status = encoder_texts(ctx, s->m->enc, ids, n, s->job.what, s->rows);
         if (status == CLOOB_OK) status = f->put(ctx, f->user, EMBED_TEXT, s->rows, n);
         if (status == CLOOB_OK) f->e->text_rows += n;
     }
@@ -219,7 +217,7 @@ static cloob_status run_images(cloob_ctx *ctx, flow *f)
     int64_t most = embed_rows_at_once(s->m->enc, AT_ONCE), each = t->dim[1] * t->dim[2] * t->dim[3];
     for (int64_t i = 0; i < t->dim[0]; i += most) {
         int64_t n = min64(most, t->dim[0] - i);
-        CLOOB_TRY(encoder_float_images(ctx, s->m->enc, (const float *)t->data + i * each, n, output_of(s), s->rows));
+        CLOOB_TRY(encoder_float_images(ctx, s->m->enc, (const float *)t->data + i * each, n, s->job.what, s->rows));
         CLOOB_TRY(f->put(ctx, f->user, EMBED_IMAGE, s->rows, n));
         f->e->rows += n;
     }
@@ -250,7 +248,7 @@ static cloob_status image_batch(cloob_ctx *ctx, flow *f, const image_entry *item
     const char *path[AT_ONCE];
     int64_t kept;
     for (int64_t i = 0; i < n; i++) path[i] = item[i].path;
-    CLOOB_TRY(model_image_files(ctx, s->m, path, n, output_of(s), s->rows, s->bad));
+    CLOOB_TRY(model_image_files(ctx, s->m, path, n, s->job.what, s->rows, s->bad));
     CLOOB_TRY(keep_readable(ctx, f, item, n, &kept));
     return f->put(ctx, f->user, EMBED_IMAGE, s->rows, kept);
 }
@@ -281,7 +279,7 @@ static cloob_status run_texts(cloob_ctx *ctx, flow *f)
     int64_t most = embed_rows_at_once(s->m->enc, AT_ONCE), all = s->most[EMBED_TEXT];
     for (int64_t i = 0; i < all; i += most) {
         int64_t n = min64(most, all - i);
-        CLOOB_TRY(model_texts(ctx, s->m, s->line + i, n, output_of(s), s->rows));
+        CLOOB_TRY(model_texts(ctx, s->m, s->line + i, n, s->job.what, s->rows));
         CLOOB_TRY(f->put(ctx, f->user, EMBED_TEXT, s->rows, n));
         f->e->text_rows += n;
         tell(ctx, i, i + n, all, "texts");

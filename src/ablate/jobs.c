@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "api/ablate_runs.h"
+#include "ablate/runs.h"
 #include "core/arith.h"
 #include "dist/comm.h"
 

@@ -1,5 +1,5 @@
 /* One run of an ablation. */
-#include "api/ablate_runs.h"
+#include "ablate/runs.h"
 
 #include <glob.h>
 #include <stdio.h>

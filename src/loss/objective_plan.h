@@ -1,6 +1,6 @@
 /* What the two ways to the objective share: with copies (objective.c), and in place (objective_plan.c). */
-#ifndef API_OBJECTIVE_PLAN_H
-#define API_OBJECTIVE_PLAN_H
+#ifndef LOSS_OBJECTIVE_PLAN_H
+#define LOSS_OBJECTIVE_PLAN_H
 
 #include "cloob/objective.h"
 #include "loss/loss.h"

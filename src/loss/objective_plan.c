@@ -1,5 +1,5 @@
 /* The objective of rows that lie where they are computed with. */
-#include "api/objective_plan.h"
+#include "loss/objective_plan.h"
 #include "core/needs.h"
 
 #include <stdlib.h>

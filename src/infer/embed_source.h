@@ -1,5 +1,5 @@
 /* Where embeddings come from: a data set, a file of tensors, images, a file of texts. Opening says how many
- * rows there may be, running computes them a few hundred at a time and hands them on. Private to src/api.
+ * rows there may be, running computes them a few hundred at a time and hands them on.
  *
  *     embed_source s;
  *     CLOOB_TRY(embed_source_open(ctx, m, job, &s));
@@ -7,10 +7,10 @@
  *     status = embed_source_run(ctx, &s, put, user, e);
  *     embed_source_close(&s);
  */
-#ifndef API_EMBED_SOURCE_H
-#define API_EMBED_SOURCE_H
+#ifndef INFER_EMBED_SOURCE_H
+#define INFER_EMBED_SOURCE_H
 
-#include "api/model_handle.h"
+#include "infer/model_file.h"
 #include "core/file.h"
 #include "io/image/image_list.h"
 #include "io/safetensors.h"

@@ -1,11 +1,11 @@
-/* Thin bodies of include/cloob/zeroshot.h. */
+/* Classifiers made of labels, and zero-shot accuracy on a data set (cloob/zeroshot.h). */
 #include "cloob/zeroshot.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/model_handle.h"
+#include "infer/model_file.h"
 #include "cloob/hopfield.h"
 #include "cloob/options.h"
 #include "infer/class_match.h"
@@ -39,11 +39,10 @@ static cloob_status make_set(cloob_ctx *ctx, arena *a, const char *const *label,
     return ok ? CLOOB_OK : ctx_no_memory(ctx, (size_t)labels * sizeof *set->classes, "labels");
 }
 
-cloob_status cloob_classifier_create(cloob_ctx *ctx, cloob_model *handle, const char *const *label, int64_t labels,
+cloob_status cloob_classifier_create(cloob_ctx *ctx, cloob_model *m, const char *const *label, int64_t labels,
                                      const char *const *templates, int64_t template_count, cloob_classifier **out)
 {
-    API_NEEDS(ctx, handle && label && out && labels >= 0);
-    model *m = model_of(handle);
+    API_NEEDS(ctx, m && label && out && labels >= 0);
     arena a = { 0 };
     prompt_set set;
     zeroshot_run_options o;
@@ -141,15 +140,10 @@ static cloob_status fill(cloob_ctx *ctx, const zeroshot *z, const prompt_set *se
     return r->row ? CLOOB_OK : ctx_no_memory(ctx, (size_t)z->C * sizeof *r->row, "a table of classes");
 }
 
-/* cloob_prompts begins with the sets (src/api/prompts.c). */
-static const prompts *sets_of(const cloob_prompts *p) { return (const prompts *)(const void *)p; }
-
-cloob_status cloob_zeroshot(cloob_ctx *ctx, cloob_model *handle, const cloob_dataset *data,
-                            const cloob_zeroshot_options *given, cloob_zeroshot_result *out)
+cloob_status cloob_zeroshot(cloob_ctx *ctx, cloob_model *m, const cloob_dataset *d, const cloob_zeroshot_options *given,
+                            cloob_zeroshot_result *out)
 {
-    API_NEEDS(ctx, handle && data && out);
-    const dataset *d = (const dataset *)(const void *)data;
-    model *m = model_of(handle);
+    API_NEEDS(ctx, m && d && out);
     cloob_zeroshot_options o;
     zeroshot_run_options run;
     arena a = { 0 };
@@ -169,7 +163,7 @@ cloob_status cloob_zeroshot(cloob_ctx *ctx, cloob_model *handle, const cloob_dat
     if (o.prompts && !cloob_prompts_name(o.prompts, o.set))
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "prompt set %lld: the file has %lld", (long long)o.set,
                         (long long)cloob_prompts_count(o.prompts));
-    if (o.prompts) set = sets_of(o.prompts)->set[o.set];
+    if (o.prompts) set = o.prompts->set[o.set];
     else status = class_names_as_prompts(ctx, d, &a, &set);
     if (status == CLOOB_OK) status = zeroshot_run(ctx, m->enc, m->tok, d, &set, &run, &z, &bad);
     if (status == CLOOB_OK) {

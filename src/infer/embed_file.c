@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/embed_source.h"
+#include "infer/embed_source.h"
 #include "cloob/eval.h"
 #include "cloob/hopfield.h"
 #include "core/json.h"
@@ -179,24 +179,24 @@ static cloob_status write_end(cloob_ctx *ctx, out_file *o, const cloob_embedded 
     return status;
 }
 
-cloob_status cloob_embed_to_file(cloob_ctx *ctx, cloob_model *handle, const cloob_embed_job *job, const char *path,
+cloob_status cloob_embed_to_file(cloob_ctx *ctx, cloob_model *m, const cloob_embed_job *job, const char *path,
                                  cloob_embedded *e)
 {
-    API_NEEDS(ctx, handle && job && path && e);
+    API_NEEDS(ctx, m && job && path && e);
     embed_source s;
     out_file o = { 0 };
-    memory m = { 0 };
+    memory stored = { 0 };
     lists expected = { 0 };
     *e = (cloob_embedded){ 0 };
-    CLOOB_TRY(embed_source_open(ctx, handle, job, &s));
-    cloob_status status = open_memory(ctx, &s, &m, &o);
+    CLOOB_TRY(embed_source_open(ctx, m, job, &s));
+    cloob_status status = open_memory(ctx, &s, &stored, &o);
     if (status == CLOOB_OK) status = lists_expect(ctx, &s, &expected);
     if (status == CLOOB_OK) status = out_begin(ctx, path, s.most, s.width, &expected, &o);
     lists_release(&expected); /* only their size counted */
     if (status == CLOOB_OK) status = embed_source_run(ctx, &s, out_put, &o, e);
     if (status == CLOOB_OK) status = write_end(ctx, &o, e);
     rows_file_abort(&o.f);
-    free(m.rows);
+    free(stored.rows);
     embed_source_close(&s);
     if (status != CLOOB_OK) cloob_embedded_release(e);
     return status;

@@ -1,0 +1,112 @@
+/* Reading matrices and labels of embeddings from safetensors (cloob/eval.h). */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cloob/eval.h"
+#include "core/needs.h"
+#include "eval/labels.h"
+#include "eval/rows.h"
+#include "io/safetensors.h"
+
+struct cloob_embeddings {
+    st_file file;
+    const char *path;
+    arena memory; /* names for messages, labels */
+};
+
+cloob_status cloob_embeddings_open(cloob_ctx *ctx, const char *path, cloob_embeddings **out)
+{
+    API_NEEDS(ctx, path && out);
+    cloob_embeddings *e = calloc(1, sizeof *e);
+    *out = NULL;
+    if (!e) return ctx_no_memory(ctx, sizeof *e, path);
+    e->path = arena_string(&e->memory, path);
+    cloob_status status = e->path ? st_open(ctx, path, &e->file) : ctx_no_memory(ctx, strlen(path), path);
+    if (status != CLOOB_OK) {
+        arena_release(&e->memory);
+        free(e);
+        return status;
+    }
+    *out = e;
+    return CLOOB_OK;
+}
+
+void cloob_embeddings_close(cloob_embeddings *e)
+{
+    if (!e) return;
+    st_close(&e->file);
+    arena_release(&e->memory);
+    free(e);
+}
+
+cloob_status cloob_matrix_floats(cloob_ctx *ctx, const cloob_matrix *m, float **out)
+{
+    API_NEEDS(ctx, m && out);
+    size_t bytes = (size_t)(m->rows * m->columns) * sizeof **out;
+    *out = malloc(bytes ? bytes : 1);
+    if (!*out) return ctx_no_memory(ctx, bytes, m->name);
+    dtype_convert(CLOOB_F32, *out, m->dtype, m->data, m->rows * m->columns);
+    return CLOOB_OK;
+}
+
+/* The first of "a|b|c" that the file has. */
+static const st_entry *find(const cloob_embeddings *e, const char *names)
+{
+    for (const char *at = names; at; at = strchr(at, '|') ? strchr(at, '|') + 1 : NULL) {
+        size_t n = strcspn(at, "|");
+        for (int64_t i = 0; i < e->file.count; i++)
+            if (strlen(e->file.entry[i].name) == n && strncmp(e->file.entry[i].name, at, n) == 0)
+                return &e->file.entry[i];
+    }
+    return NULL;
+}
+
+bool cloob_embeddings_has(const cloob_embeddings *e, const char *names)
+{
+    if (!e) return false;
+    return find(e, names) != NULL;
+}
+
+static cloob_status need(cloob_ctx *ctx, cloob_embeddings *e, const char *names, const st_entry **out,
+                         const char **name)
+{
+    char text[512], others[200] = "";
+    *out = find(e, names);
+    for (int64_t i = 0; !*out && i < e->file.count && i < 4; i++) {
+        size_t used = strlen(others);
+        snprintf(others + used, sizeof others - used, "%s%.40s", i ? ", " : "", e->file.entry[i].name);
+    }
+    if (!*out)
+        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: has no tensor %s (it has %s%s)", e->path, names,
+                        e->file.count ? others : "none", e->file.count > 4 ? ", ..." : "");
+    snprintf(text, sizeof text, "%.400s: %.80s", e->path, (*out)->name);
+    *name = arena_string(&e->memory, text);
+    return *name ? CLOOB_OK : ctx_no_memory(ctx, sizeof text, "a name");
+}
+
+cloob_status cloob_embeddings_matrix(cloob_ctx *ctx, cloob_embeddings *e, const char *names, cloob_matrix *out)
+{
+    API_NEEDS(ctx, e && names && out);
+    const st_entry *entry;
+    const char *name;
+    rows r;
+    CLOOB_TRY(need(ctx, e, names, &entry, &name));
+    CLOOB_TRY(rows_of(ctx, &r, &entry->t, name));
+    *out = (cloob_matrix){ r.data, r.dtype, r.N, r.D, r.name };
+    return CLOOB_OK;
+}
+
+cloob_status cloob_embeddings_labels(cloob_ctx *ctx, cloob_embeddings *e, const char *names, int64_t count,
+                                     const int64_t **out)
+{
+    API_NEEDS(ctx, e && names && out && count >= 0);
+    const st_entry *entry;
+    const char *name;
+    CLOOB_TRY(need(ctx, e, names, &entry, &name));
+    int64_t *label = arena_push(&e->memory, (size_t)count * sizeof *label);
+    if (!label) return ctx_no_memory(ctx, (size_t)count * sizeof *label, name);
+    CLOOB_TRY(labels_read(ctx, label, &entry->t, count, name));
+    *out = label;
+    return CLOOB_OK;
+}
