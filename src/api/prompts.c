@@ -72,7 +72,7 @@ int64_t cloob_prompts_count(const cloob_prompts *p)
 /* NULL beyond the end: the getters below give nothing then. */
 static const prompt_set *set_at(const cloob_prompts *p, int64_t set)
 {
-    return p && set >= 0 && set < p->count ? p->set[set] : NULL;
+    return p && set >= 0 && set < p->count ? &p->set[set] : NULL;
 }
 
 const char *cloob_prompts_name(const cloob_prompts *p, int64_t set)
