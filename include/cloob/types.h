@@ -68,7 +68,7 @@ typedef void cloob_progress_fn(void *user, const cloob_progress *p);
 typedef struct cloob_ctx cloob_ctx;
 
 typedef struct cloob_ctx_options {
-    int threads;       /* CPU threads; 0: all cores */
+    int threads;       /* CPU threads; 0: all cores. At most 64 or 4 a core, and what the system lets start */
     cloob_log_fn *log; /* NULL: silent */
     void *log_user;
     cloob_log_level log_level;   /* lines below it are dropped */

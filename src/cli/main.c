@@ -1,4 +1,6 @@
 /* The program: a table of commands, and what they share. */
+#include <errno.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,6 +11,7 @@
 #include "cli/help/help.h"
 #include "cli/opt.h"
 #include "cli/progress.h"
+#include "cli/startup.h"
 
 const command *const commands[] = {
 #define COMMAND(name, group) &cmd_##name,
@@ -107,7 +110,7 @@ cloob_ctx *cli_context(void)
 {
     cloob_ctx_options o;
     cloob_ctx_options_init(&o);
-    o.threads = (int)common.threads;
+    o.threads = common.threads < INT_MAX ? (int)common.threads : INT_MAX; /* the library cuts it to what makes sense */
     o.log = log_to_stderr;
     o.log_level = common.quiet ? CLOOB_LOG_WARN : CLOOB_LOG_INFO;
     o.progress = progress_show;
@@ -129,19 +132,21 @@ int cli_fail(const command *c, const cloob_ctx *ctx, cloob_status s)
     return s == CLOOB_ERR_ARGUMENT ? 2 : s == CLOOB_ERR_STOPPED ? INTERRUPTED : 1;
 }
 
-/* OpenMP's threads wait by spinning for long, which starves the threads that read images and every other program as
- * soon as cores are shared. The library reads its setting before main runs, so the program starts once more with it. */
-static void wait_politely(char **argv)
+/* Results that could not be written are a failure, whatever the command thought: a full disk, a closed stdout. */
+static int finish(int code)
 {
-    if (getenv("OMP_WAIT_POLICY") || getenv("GOMP_SPINCOUNT")) return;
-    setenv("GOMP_SPINCOUNT", "2000", 1);
-    execv("/proc/self/exe", argv); /* comes back only where there is no /proc: then it goes on as it is */
+    progress_end();
+    errno = 0;
+    bool failed = ferror(stdout) != 0;
+    if (fflush(stdout) != 0 || failed || (close(STDOUT_FILENO) != 0 && errno != EBADF)) {
+        fprintf(stderr, "cloob: cannot write to stdout: %s\n", errno ? strerror(errno) : "an earlier write failed");
+        return code ? code : 1;
+    }
+    return code;
 }
 
-int main(int argc, char **argv)
+static int run(int argc, char **argv)
 {
-    wait_politely(argv);
-    signal(SIGINT, on_interrupt);
     if (argc < 2) {
         print_commands(stderr);
         return 2;
@@ -159,7 +164,12 @@ int main(int argc, char **argv)
         return help(argc - 2, argv + 2);
     const command *c = find_command(argv[1]);
     if (!c) return unknown_command(argv[1]);
-    int code = c->run(c, argc - 1, argv + 1);
-    progress_end();
-    return code;
+    return c->run(c, argc - 1, argv + 1);
+}
+
+int main(int argc, char **argv)
+{
+    startup_catch_crashes();
+    signal(SIGINT, on_interrupt);
+    return finish(run(argc, argv));
 }

@@ -7,6 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "core/limits.h"
+
 void cloob_ctx_options_init(cloob_ctx_options *o)
 {
     if (!o) return;
@@ -20,6 +22,14 @@ static int core_count(void)
     return n < 1 ? 1 : (int)n;
 }
 
+/* Those that were asked for, cut to what makes sense, and to what the system lets us start. */
+static int count_threads(int asked)
+{
+    int n = asked > 0 ? asked : core_count();
+    if (n > limits_max_threads()) n = limits_max_threads();
+    return n > core_count() || (n > 1 && limits_memory()) ? limits_threads_possible(n) : n;
+}
+
 cloob_ctx *cloob_ctx_create(const cloob_ctx_options *o)
 {
     cloob_ctx_options defaults;
@@ -27,7 +37,7 @@ cloob_ctx *cloob_ctx_create(const cloob_ctx_options *o)
     if (!ctx) return NULL;
     cloob_ctx_options_init(&defaults);
     if (!o) o = &defaults;
-    ctx->threads = o->threads > 0 ? o->threads : core_count();
+    ctx->threads = count_threads(o->threads);
     ctx->log = o->log;
     ctx->log_user = o->log_user;
     ctx->log_level = o->log_level;

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/limits.h"
+
 enum { PATH = 1024 };
 
 /* The number after `key` in a file of "key number" lines, or the first one when key is ""; -1 when there is
@@ -87,6 +89,8 @@ void host_memory_read(const char *root, size_t *total, size_t *available)
     double all = 1024 * read_number(root, "/proc", "meminfo", "MemTotal:"),
            open = 1024 * read_number(root, "/proc", "meminfo", "MemAvailable:");
     for (size_t i = 0; i < sizeof versions / sizeof *versions; i++) apply_groups(root, &versions[i], &all, &open);
+    double left = (double)limits_memory_left();
+    if (!root[0] && left < open) open = left;
     *total = all > 0 ? (size_t)all : 0;
     *available = open > 0 ? (size_t)open : 0;
 }

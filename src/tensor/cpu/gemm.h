@@ -22,11 +22,18 @@ void cpu_sgemm(cloob_ctx *ctx, bool ta, bool tb, int64_t M, int64_t N, int64_t K
 void cpu_dgemm(cloob_ctx *ctx, bool ta, bool tb, int64_t M, int64_t N, int64_t K, double alpha, const double *A,
                int64_t lda, const double *B, int64_t ldb, double beta, double *C, int64_t ldc);
 
-/* One product on the calling thread: BLAS (gemm_blas.c) or plain loops (gemm_plain.c), chosen by the build.
+/* One product on the calling thread: BLAS (gemm_blas.c) or plain loops (gemm_plain.c), chosen by the build;
+ * plain loops, too, where a memory limit leaves no room for BLAS' buffers.
  * Sizes and distances fit an int. */
 void gemm_tile(bool ta, bool tb, int64_t M, int64_t N, int64_t K, float alpha, const float *A, int64_t lda,
                const float *B, int64_t ldb, float beta, float *C, int64_t ldc);
 void gemm_tile_d(bool ta, bool tb, int64_t M, int64_t N, int64_t K, double alpha, const double *A, int64_t lda,
                  const double *B, int64_t ldb, double beta, double *C, int64_t ldc);
+
+/* The plain loops, in every build. */
+void gemm_tile_plain(bool ta, bool tb, int64_t M, int64_t N, int64_t K, float alpha, const float *A, int64_t lda,
+                     const float *B, int64_t ldb, float beta, float *C, int64_t ldc);
+void gemm_tile_plain_d(bool ta, bool tb, int64_t M, int64_t N, int64_t K, double alpha, const double *A, int64_t lda,
+                       const double *B, int64_t ldb, double beta, double *C, int64_t ldc);
 
 #endif

@@ -10,7 +10,7 @@ enum { MR = 4, NR = 16, KC = 256, NC = 128 }; /* KC x NC floats of B: 128 KiB, w
 
 #define REAL       float
 #define NAME(base) base##_f
-#define TILE_NAME  gemm_tile
+#define TILE_NAME  gemm_tile_plain
 #include "tensor/cpu/gemm_plain_real.h"
 #undef REAL
 #undef NAME
@@ -18,5 +18,5 @@ enum { MR = 4, NR = 16, KC = 256, NC = 128 }; /* KC x NC floats of B: 128 KiB, w
 
 #define REAL       double
 #define NAME(base) base##_d
-#define TILE_NAME  gemm_tile_d
+#define TILE_NAME  gemm_tile_plain_d
 #include "tensor/cpu/gemm_plain_real.h"

@@ -1,0 +1,74 @@
+/* getrlimit, and trying it out. */
+#include "core/limits.h"
+
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+int limits_max_threads(void)
+{
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    return cores * 4 > 64 ? (int)(cores * 4) : 64;
+}
+
+typedef struct gate {
+    pthread_mutex_t lock;
+    pthread_cond_t opened;
+    bool open;
+} gate;
+
+static void *wait_at(void *arg)
+{
+    gate *g = arg;
+    pthread_mutex_lock(&g->lock);
+    while (!g->open) pthread_cond_wait(&g->opened, &g->lock);
+    pthread_mutex_unlock(&g->lock);
+    return NULL;
+}
+
+int limits_threads_possible(int wanted)
+{
+    gate g = { PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, false };
+    int n = 0;
+    pthread_t *thread = wanted > 1 ? malloc((size_t)wanted * sizeof *thread) : NULL;
+    while (thread && n < wanted - 1 && pthread_create(&thread[n], NULL, wait_at, &g) == 0) n++;
+    pthread_mutex_lock(&g.lock);
+    g.open = true;
+    pthread_cond_broadcast(&g.opened);
+    pthread_mutex_unlock(&g.lock);
+    for (int i = 0; i < n; i++) pthread_join(thread[i], NULL);
+    free(thread);
+    return n + 1;
+}
+
+static rlim_t limit_of(int what)
+{
+    struct rlimit l;
+    return getrlimit((__rlimit_resource_t)what, &l) == 0 ? l.rlim_cur : RLIM_INFINITY;
+}
+
+bool limits_memory(void) { return limit_of(RLIMIT_AS) != RLIM_INFINITY || limit_of(RLIMIT_DATA) != RLIM_INFINITY; }
+
+size_t limits_memory_left(void)
+{
+    rlim_t limit = limit_of(RLIMIT_AS);
+    unsigned long pages = 0;
+    if (limit == RLIM_INFINITY) return SIZE_MAX;
+    FILE *f = fopen("/proc/self/statm", "r");
+    if (f && fscanf(f, "%lu", &pages) != 1) pages = 0;
+    if (f) fclose(f);
+    size_t used = (size_t)pages * (size_t)sysconf(_SC_PAGESIZE);
+    return limit > used ? (size_t)limit - used : 0;
+}
+
+bool limits_can_map(size_t bytes)
+{
+    void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (p == MAP_FAILED) return false;
+    munmap(p, bytes);
+    return true;
+}

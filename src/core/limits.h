@@ -1,0 +1,23 @@
+/* Limits that the system sets to this process: address space, threads. */
+#ifndef CORE_LIMITS_H
+#define CORE_LIMITS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* More CPU threads than this help nobody: four per core, or 64 where cores are few. */
+int limits_max_threads(void);
+
+/* How many of `wanted` threads, the caller among them, can run at the same time; found by starting them. At least 1. */
+int limits_threads_possible(int wanted);
+
+/* Whether ulimit -v or -d limits the memory of the process. */
+bool limits_memory(void);
+
+/* Bytes that can still be mapped under those limits; SIZE_MAX without one. */
+size_t limits_memory_left(void);
+
+/* Whether that many bytes can be mapped now, at one piece. */
+bool limits_can_map(size_t bytes);
+
+#endif
