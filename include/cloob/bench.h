@@ -17,6 +17,7 @@ typedef struct cloob_bench_options {
     uint64_t seed;
     cloob_method method;     /* training */
     bool grad_checkpointing; /* training */
+    const char *fit_memory;  /* training: choose what is recomputed to stay within this size, as 80G; NULL: no limit */
     bool pack_texts;         /* training: the text tower works on the tokens up to the end tokens only */
     int64_t
         text_length; /* tokens of a text in the mean, evenly from half to three halves of it; 0: from 4 to the context */

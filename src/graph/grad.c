@@ -66,6 +66,12 @@ static bool leaves_segment(const graph *g, value_id v, int segment, int forward_
     return false;
 }
 
+static bool is_redone(const walk *w, int segment)
+{
+    int share = w->o.checkpoint_share > 0 ? w->o.checkpoint_share : 100;
+    return w->o.checkpoint && 100 * segment < share * (w->g->segment + 1);
+}
+
 /* What other segments read is kept anyway; everything else of the segment is made again. */
 static void redo_segment(walk *w, int segment)
 {
@@ -267,8 +273,9 @@ void graph_differentiate(graph *g, value_id output, const graph_grad_options *o)
         find_required(&w);
         w.grad[output] = seed;
         for (int i = w.forward_nodes - 1; i >= 0 && g->status == CLOOB_OK; i--) {
-            if (w.o.checkpoint && g->node[i].op != OP_COUNT && g->node[i].segment != redone)
-                redo_segment(&w, redone = g->node[i].segment);
+            int segment = g->node[i].segment;
+            if (g->node[i].op != OP_COUNT && segment != redone && is_redone(&w, segment))
+                redo_segment(&w, redone = segment);
             backward_of(&w, i);
         }
         if (g->status == CLOOB_OK) fuse_sums(g, w.forward_nodes);

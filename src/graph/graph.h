@@ -81,7 +81,8 @@ void graph_fuse(graph *g);
 void graph_fold_batchnorm(graph *g);
 
 typedef struct graph_grad_options {
-    bool checkpoint; /* keep only what crosses segments, do the rest again */
+    bool checkpoint;      /* keep only what crosses segments, recompute the rest */
+    int checkpoint_share; /* with checkpoint: of this percentage of the segments, from the first on; 0: of all */
     bool
         recompute; /* do cheap ops again (batch norm's apply, activations, layer norm) instead of keeping their results */
 } graph_grad_options;

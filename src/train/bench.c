@@ -144,11 +144,15 @@ static cloob_status train_once(cloob_ctx *ctx, void *user)
     return step_run(ctx, t->s, NULL, NULL, 1e-4, &t->last);
 }
 
-static cloob_status plan_step(cloob_ctx *ctx, const step_options *so, device *d)
+static cloob_status plan_step(cloob_ctx *ctx, const char *fit, step_options *so, device *d)
 {
     memory_case c = { so, d, 1, 0 };
     memory_need n;
     char text[MEMORY_TEXT];
+    size_t limit;
+    if (fit && !memory_parse(fit, &limit))
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "fit-memory %s: not a size; write bytes, or 512M, 80G", fit);
+    if (fit) CLOOB_TRY(memory_fit(ctx, &c, so, limit, &n));
     CLOOB_TRY(memory_check(ctx, &c, &n));
     ctx_log(ctx, CLOOB_LOG_INFO, "planned peak %s", memory_text(&n, text));
     return CLOOB_OK;
@@ -168,7 +172,7 @@ cloob_status step_timing(cloob_ctx *ctx, const cloob_bench_options *o, cloob_ben
     so.grad.checkpoint = o->grad_checkpointing;
     so.pack_texts = o->pack_texts;
     cloob_status status = device_open(ctx, o->device ? o->device : "auto", &d);
-    if (status == CLOOB_OK) status = plan_step(ctx, &so, d);
+    if (status == CLOOB_OK) status = plan_step(ctx, o->fit_memory, &so, d);
     if (status == CLOOB_OK) status = step_create(ctx, &so, d, NULL, &t.s);
     if (status == CLOOB_OK) status = params_init(ctx, step_params(t.s), o->seed);
     if (status == CLOOB_OK) status = make_inputs(ctx, d, &so.model, o->batch * o->accum, o, &t.in);

@@ -91,29 +91,53 @@ cloob_status memory_plan(cloob_ctx *ctx, const memory_case *c, memory_need *out)
 
 /* ---- what there is ------------------------------------------------------------------------------- */
 
-/* "8G", "8GiB", "512M", "1000000". */
-static bool parse_bytes(const char *text, double *out)
+bool memory_parse(const char *text, size_t *bytes)
 {
     static const char units[] = "KMGT";
     char *end;
-    *out = strtod(text, &end);
+    double size = strtod(text, &end);
     const char *unit = *end ? strchr(units, *end) : NULL;
-    for (const char *u = units; unit && u <= unit; u++) *out *= 1024;
+    for (const char *u = units; unit && u <= unit; u++) size *= 1024;
     if (unit) end++;
     if (unit && (strcmp(end, "iB") == 0 || strcmp(end, "B") == 0)) end += strlen(end);
-    return end != text && !*end && *out > 0 && *out < 1e18;
+    bool good = end != text && !*end && size > 0 && size < 1e18;
+    if (good) *bytes = (size_t)size;
+    return good;
 }
 
 cloob_status memory_available(cloob_ctx *ctx, device *dev, size_t *out)
 {
-    size_t total;
-    double limit;
+    size_t total, limit;
     const char *text = getenv("CLOOB_MEMORY_LIMIT");
     dev->memory(dev, &total, out);
     if (!text || !*text) return CLOOB_OK;
-    if (!parse_bytes(text, &limit))
+    if (!memory_parse(text, &limit))
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "CLOOB_MEMORY_LIMIT=%s: not a size; write bytes, or 512M, 24G", text);
-    if (*out == 0 || limit < (double)*out) *out = (size_t)limit;
+    if (*out == 0 || limit < *out) *out = limit;
+    return CLOOB_OK;
+}
+
+/* ---- a limit ------------------------------------------------------------------------------------- */
+
+cloob_status memory_fit(cloob_ctx *ctx, const memory_case *c, step_options *o, size_t limit, memory_need *out)
+{
+    enum { STEP_PERCENT = 10 };
+    CLOOB_TRY(memory_plan(ctx, c, out));
+    if (out->total_bytes <= limit || o->grad.checkpoint) return CLOOB_OK;
+    o->save_memory = o->grad.recompute = true;
+    CLOOB_TRY(memory_plan(ctx, c, out));
+    for (int share = STEP_PERCENT; share <= 100 && out->total_bytes > limit; share += STEP_PERCENT) {
+        o->grad.checkpoint = true, o->grad.checkpoint_share = share;
+        CLOOB_TRY(memory_plan(ctx, c, out));
+    }
+    if (out->total_bytes > limit)
+        return ctx_fail(ctx, CLOOB_ERR_MEMORY,
+                        "%.2f GiB are needed with every block recomputed, %.2f are allowed; use a smaller batch",
+                        (double)out->total_bytes / 0x1p30, (double)limit / 0x1p30);
+    ctx_log(ctx, CLOOB_LOG_INFO,
+            "to stay within %.2f GiB, %d %% of the blocks and cheap ops are recomputed: %.2f GiB planned",
+            (double)limit / 0x1p30, o->grad.checkpoint ? o->grad.checkpoint_share : 0,
+            (double)out->total_bytes / 0x1p30);
     return CLOOB_OK;
 }
 

@@ -314,7 +314,12 @@ static cloob_status go_on_from(cloob_ctx *ctx, run *r)
 /* Too large a batch is refused here, before the tuning and before the first step. Only rank 0 validates. */
 static cloob_status check_memory(cloob_ctx *ctx, run *r)
 {
+    size_t limit;
     memory_case c = { &r->so, r->dev, comm_size(r->c), comm_rank(r->c) == 0 ? run_eval_batch(r) : 0 };
+    if (r->o->fit_memory && !memory_parse(r->o->fit_memory, &limit))
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`fit_memory` %s: not a size; write bytes, or 512M, 80G",
+                        r->o->fit_memory);
+    if (r->o->fit_memory) CLOOB_TRY(memory_fit(ctx, &c, &r->so, limit, &r->need));
     return memory_check(ctx, &c, &r->need);
 }
 

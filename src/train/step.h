@@ -30,6 +30,7 @@ typedef struct step_options {
     bool bn_sync;
     bool pack_texts; /* the text tower works on the tokens up to the end tokens only: the same result to rounding */
     graph_grad_options grad; /* recompute: allowed, see train/towers.h */
+    bool save_memory;        /* recompute cheap ops also where a GPU would rather keep them */
     double beta1, beta2, eps, wd;
     double clip; /* global norm; 0: none */
     double ema;  /* decay of an average of the weights; 0: none */
@@ -86,7 +87,7 @@ step_memory step_memory_of(const step *s);
 /* The state between steps, for checkpoints: first and second moments and the average, laid out like the parameters; the
  * learnable scales with their moments; the number of updates. Pointers are device memory of params->trainable floats. */
 typedef struct step_state {
-    float *m, *v, *ema; /* ema NULL when off */
+    float *m, *v, *ema;          /* ema NULL when off */
     double scalar[STEP_SCALARS]; /* logit inv_tau, its m, v; logit beta, its m, v; the logit bias, its m, v */
     int64_t count;
 } step_state;

@@ -13,7 +13,7 @@ static tower_options options_of(const step_options *o, const device *dev, bool t
                         .padded_input = gpu,
                         .join = gpu,
                         .grad = o->grad };
-    if (gpu && o->model.family != MODEL_RESNET && !t.grad.checkpoint) t.grad.recompute = false;
+    if (gpu && o->model.family != MODEL_RESNET && !t.grad.checkpoint && !o->save_memory) t.grad.recompute = false;
     return t;
 }
 

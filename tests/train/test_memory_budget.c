@@ -90,6 +90,42 @@ static void refusal_names_the_largest_batch(void)
     CHECK(check_with(&o, room, &n) == CLOOB_ERR_MEMORY);
 }
 
+static void deep(step_options *o)
+{
+    options(o, "tiny-vit", 32);
+    o->model.layers[0] = o->model.text_layers = 10;
+    o->grad.recompute = false;
+}
+
+/* Limits between all blocks recomputed and none: each is kept, and the wider it is, the less is recomputed. */
+static void limits_choose_what_is_recomputed(void)
+{
+    step_options all, none, o;
+    memory_need most, least, n;
+    memory_case c = { &none, dev, 1, 0 };
+    deep(&none), deep(&all);
+    all.grad.checkpoint = all.grad.recompute = true;
+    CHECK_OK(ctx, memory_plan(ctx, &c, &most));
+    c.o = &all;
+    CHECK_OK(ctx, memory_plan(ctx, &c, &least));
+    CHECK(least.total_bytes < most.total_bytes);
+    int before = 101, shares = 0;
+    for (size_t k = 0; k <= 8; k++) {
+        size_t limit = least.total_bytes + (most.total_bytes - least.total_bytes) * k / 8;
+        o = none, c.o = &o;
+        CHECK_OK(ctx, memory_fit(ctx, &c, &o, limit, &n));
+        CHECK(n.total_bytes <= limit);
+        int share = o.grad.checkpoint ? o.grad.checkpoint_share : 0;
+        CHECK(share <= before);
+        shares += share < before;
+        before = share;
+        if (k % 3 == 1) compare(&o);
+    }
+    CHECK(before == 0 && !o.save_memory && shares >= 4);
+    o = none;
+    CHECK(memory_fit(ctx, &c, &o, least.total_bytes / 4, &n) == CLOOB_ERR_MEMORY);
+}
+
 static void hopeless_limits_are_said_to_be(void)
 {
     step_options o;
@@ -175,6 +211,7 @@ int main(void)
     CHECK_OK(ctx, device_open(ctx, "cpu", &dev));
     RUN(plan_equals_step);
     RUN(refusal_names_the_largest_batch);
+    RUN(limits_choose_what_is_recomputed);
     RUN(hopeless_limits_are_said_to_be);
     RUN(limit_is_a_size);
     RUN(groups_limit_the_host);

@@ -5,7 +5,7 @@
 #include "cli/json_out.h"
 
 static struct {
-    const char *model, *method;
+    const char *model, *method, *fit_memory;
     int64_t batch, accum, repeats, text_length;
     bool checkpointing, pack_texts, text, invariant;
 } o;
@@ -22,6 +22,8 @@ static const opt_row step_rows[] = {
     { "accum-freq", OPT_INT, &o.accum, "1", "N", "micro-batches of a step", OPT_POSITIVE },
     { "method", OPT_STRING, &o.method, "cloob", "cloob|clip|infoloob|infonce-hopfield|siglip", "which objective", 0 },
     { "grad-checkpointing", OPT_FLAG, &o.checkpointing, NULL, NULL, "less memory, one more forward pass", 0 },
+    { "fit-memory", OPT_STRING, &o.fit_memory, NULL, "SIZE",
+      "recompute as much as it takes to stay within SIZE, as 80G", 0 },
     { "pack-texts", OPT_FLAG, &o.pack_texts, NULL, NULL,
       "the text tower works on real tokens only, up to each end token", 0 },
     { "text-length", OPT_INT, &o.text_length, "0", "L",
@@ -50,6 +52,7 @@ static void fill(cloob_bench_options *b)
     b->invariant = o.invariant;
     b->grad_checkpointing = o.checkpointing;
     b->pack_texts = o.pack_texts;
+    b->fit_memory = o.fit_memory;
     b->text_length = o.text_length;
     if (o.accum > 0) b->accum = o.accum;
     if (o.method) cloob_method_from_name(o.method, &b->method);
