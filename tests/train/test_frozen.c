@@ -104,6 +104,7 @@ static void check_model(const char *name, const char *where)
     step_options_init(&o);
     o.batch = ROWS;
     o.float_images = true;
+    o.wd = 0.1; /* as in the script */
     CHECK_OK(ctx, model_config_by_name(ctx, name, &o.model));
     CHECK_OK(ctx, device_open(ctx, where, &dev));
     CHECK_OK(ctx, step_create(ctx, &o, dev, NULL, &s));

@@ -1,0 +1,258 @@
+/* The passes that rewrite a list of ops, one rule at a time: what becomes of the nodes, and which neighbours stop a rule. That
+ * results do not change is what test_graph (small graphs) and test_towers (whole models) compare. */
+#include "check.h"
+
+#include "graph/graph.h"
+
+enum { B = 2, S = 4, C = 8, WIDE = 16 };
+
+static cloob_ctx *ctx;
+
+/* ---- building blocks ----------------------------------------------------------------------------- */
+
+static value_id image(graph *g, const char *name) { return graph_input(g, TENSOR(CLOOB_F32, NULL, B, S, S, C), name); }
+
+static value_id vector(graph *g, int param) { return graph_param(g, param, TENSOR(CLOOB_F32, NULL, C), 0, true); }
+
+static value_id conv(graph *g, value_id x, int param, int k)
+{
+    value_id w = graph_param(g, param, TENSOR(CLOOB_F32, NULL, C, k, k, C), 0, true);
+    return graph_op(g, OP_CONV2D, (op_attr){ .stride = 1, .pad = k / 2 }, 2, (value_id[]){ x, w });
+}
+
+static value_id batchnorm(graph *g, value_id x, bool train)
+{
+    op_attr a = { .eps = 1e-5f, .momentum = 0.1f, .keep_stats = true };
+    value_id mean = graph_stat(g, 3, TENSOR(CLOOB_F32, NULL, C)), var = graph_stat(g, 4, TENSOR(CLOOB_F32, NULL, C));
+    value_id m = train ? graph_op(g, OP_BN_STATS, a, 3, (value_id[]){ x, mean, var })
+                       : graph_op(g, OP_BN_RUNNING, a, 2, (value_id[]){ mean, var });
+    return graph_op(g, OP_BN_APPLY, a, 5, (value_id[]){ x, m, graph_output(g, m, 1), vector(g, 1), vector(g, 2) });
+}
+
+static value_id add(graph *g, value_id a, value_id b)
+{
+    return graph_op(g, OP_ADD, (op_attr){ 0 }, 2, (value_id[]){ a, b });
+}
+
+static value_id one(graph *g, op_id op, value_id x) { return graph_op(g, op, (op_attr){ 0 }, 1, &x); }
+
+static int count(const graph *g, op_id op)
+{
+    int n = 0;
+    for (int i = 0; i < g->nodes; i++) n += g->node[i].op == op;
+    return n;
+}
+
+static const node *find(const graph *g, op_id op)
+{
+    for (int i = 0; i < g->nodes; i++)
+        if (g->node[i].op == op) return &g->node[i];
+    return NULL;
+}
+
+static int place(const graph *g, op_id op) { return (int)(find(g, op) - g->node); }
+
+/* ---- graph_fuse ---------------------------------------------------------------------------------- */
+
+static void batch_norm_takes_add_relu_and_pool(void)
+{
+    graph g;
+    graph_init(ctx, &g);
+    value_id x = image(&g, "x"), r = image(&g, "r");
+    value_id y = one(&g, OP_RELU, add(&g, batchnorm(&g, x, true), r));
+    graph_keep(&g, y, "y");
+    graph_fuse(&g);
+    CHECK_OK(ctx, graph_status(&g));
+    const node *n = find(&g, OP_BN_APPLY);
+    CHECK(count(&g, OP_ADD) == 0 && count(&g, OP_RELU) == 0 && count(&g, OP_BN_APPLY) == 1);
+    CHECK(n->in[0] == x && n->in[5] == r && n->attr.relu && !n->attr.pool && n->out[0] == y);
+    graph_release(&g);
+
+    graph_init(ctx, &g); /* the residual on the other side, and a pool instead of the add */
+    y = add(&g, image(&g, "r"), batchnorm(&g, image(&g, "x"), true));
+    value_id z = one(&g, OP_AVGPOOL2, one(&g, OP_RELU, batchnorm(&g, y, true)));
+    graph_keep(&g, z, "z");
+    graph_fuse(&g);
+    CHECK(count(&g, OP_BN_APPLY) == 2 && count(&g, OP_ADD) == 0 && count(&g, OP_AVGPOOL2) == 0);
+    n = &g.node[graph_producer(&g, z)];
+    CHECK(n->op == OP_BN_APPLY && n->attr.relu && n->attr.pool && n->in[5] == NO_VALUE);
+    CHECK(g.node[graph_producer(&g, y)].in[5] == graph_find(&g, "r"));
+    graph_release(&g);
+}
+
+static void linear_takes_an_add(void)
+{
+    graph g;
+    graph_init(ctx, &g);
+    value_id x = graph_input(&g, TENSOR(CLOOB_F32, NULL, B, C), "x");
+    value_id w = graph_param(&g, 0, TENSOR(CLOOB_F32, NULL, C, C), 0, true);
+    value_id h = graph_op(&g, OP_LINEAR, (op_attr){ 0 }, 3, (value_id[]){ x, w, vector(&g, 1) });
+    value_id y = add(&g, x, h);
+    graph_keep(&g, y, "y");
+    graph_fuse(&g);
+    const node *n = find(&g, OP_LINEAR);
+    CHECK(count(&g, OP_ADD) == 0 && n->in[3] == x && n->out[0] == y);
+    graph_release(&g);
+}
+
+/* The host's result is lost by fusion: it must have no other reader and be no output. */
+static void results_that_somebody_reads_stay(void)
+{
+    for (int why = 0; why < 4; why++) {
+        graph g;
+        graph_init(ctx, &g);
+        value_id x = image(&g, "x"), h = batchnorm(&g, x, true);
+        if (why == 0) graph_keep(&g, h, "h");
+        if (why == 1) graph_keep(&g, one(&g, OP_AVGPOOL2, h), "other reader");
+        value_id y = why == 2 ? add(&g, h, h) : why == 3 ? add(&g, one(&g, OP_RELU, h), x) : one(&g, OP_RELU, h);
+        graph_keep(&g, y, "y");
+        graph_fuse(&g);
+        CHECK_OK(ctx, graph_status(&g));
+        const node *n = find(&g, OP_BN_APPLY);
+        CHECK(n && n->in[5] == NO_VALUE && n->attr.relu == (why == 3)); /* 3: relu fused, so the add may not be */
+        CHECK(graph_producer(&g, y) >= 0 && (why == 3 || graph_producer(&g, h) >= 0));
+        CHECK(count(&g, OP_ADD) == (why >= 2));
+        graph_release(&g);
+    }
+}
+
+/* ---- graph_fold_batchnorm ------------------------------------------------------------------------- */
+
+static void fixed_statistics_go_into_the_convolution(void)
+{
+    for (int train = 0; train < 2; train++) {
+        graph g;
+        graph_init(ctx, &g);
+        value_id x = image(&g, "x"), y = one(&g, OP_RELU, add(&g, batchnorm(&g, conv(&g, x, 0, 3), train), x));
+        graph_keep(&g, y, "y");
+        graph_fuse(&g);
+        graph_fold_batchnorm(&g);
+        CHECK_OK(ctx, graph_status(&g));
+        const node *n = find(&g, OP_CONV2D), *fold = find(&g, OP_FOLD_BN);
+        if (train) CHECK(count(&g, OP_BN_APPLY) == 1 && !fold); /* statistics of the batch: not known before it */
+        else
+            CHECK(count(&g, OP_BN_APPLY) == 0 && count(&g, OP_BN_RUNNING) == 0 && fold && n->in[1] == fold->out[0] &&
+                  n->in[2] == fold->out[1] && n->in[3] == x && n->attr.relu && n->out[0] == y);
+        graph_release(&g);
+    }
+}
+
+/* ---- fused matrix multiplications ---------------------------------------------------------------- */
+
+static void statistics_join_pointwise_convolutions(void)
+{
+    for (int k = 1; k <= 3; k += 2) {
+        graph g;
+        graph_init(ctx, &g);
+        value_id x = image(&g, "x"), h = conv(&g, x, 0, k), y = batchnorm(&g, h, true);
+        graph_keep(&g, y, "y");
+        graph_join(&g);
+        CHECK_OK(ctx, graph_status(&g));
+        const node *n = find(&g, OP_CONV_STATS);
+        CHECK((n != NULL) == (k == 1) && count(&g, OP_CONV2D) == (k != 1) && count(&g, OP_BN_STATS) == (k != 1));
+        if (n)
+            CHECK(n->in[0] == x && n->out[0] == h && n->out[1] == find(&g, OP_BN_APPLY)->in[1] && n->attr.momentum > 0);
+        graph_release(&g);
+    }
+}
+
+/* Two bottleneck-like branches from one batch norm: its reduction takes the gradient of one with it. */
+static void the_reduction_joins_a_gradient(void)
+{
+    graph g;
+    graph_init(ctx, &g);
+    value_id x = image(&g, "x"), h = one(&g, OP_RELU, add(&g, batchnorm(&g, conv(&g, x, 0, 1), true), x));
+    value_id y = add(&g, conv(&g, h, 5, 1), h);
+    graph_keep(&g, y, "y");
+    graph_fuse(&g);
+    graph_differentiate(&g, y, NULL);
+    CHECK_OK(ctx, graph_status(&g));
+    int before = count(&g, OP_CONV2D_DX);
+    CHECK(count(&g, OP_BN_BWD_REDUCE) == 1 && before >= 1);
+    value_id sums = find(&g, OP_BN_BWD_REDUCE)->out[2];
+    graph_join(&g);
+    const node *n = find(&g, OP_CONV_DX_REDUCE);
+    CHECK(n && count(&g, OP_BN_BWD_REDUCE) == 0 && count(&g, OP_CONV2D_DX) == before - 1);
+    if (n) CHECK(n->out[2] == sums && n->in[2] != NO_VALUE && n->in[3] != NO_VALUE);
+    graph_release(&g);
+}
+
+/* ---- recomputation ------------------------------------------------------------------------------- */
+
+static void mlp(graph *g, value_id *y)
+{
+    value_id x = graph_input(g, TENSOR(CLOOB_F32, NULL, B, C), "x");
+    value_id w1 = graph_param(g, 0, TENSOR(CLOOB_F32, NULL, WIDE, C), 0, true);
+    value_id w2 = graph_param(g, 5, TENSOR(CLOOB_F32, NULL, C, WIDE), 0, true);
+    value_id n = graph_op(g, OP_LAYERNORM, (op_attr){ .eps = 1e-5f }, 3, (value_id[]){ x, vector(g, 1), vector(g, 2) });
+    value_id h = graph_op(g, OP_LINEAR, (op_attr){ 0 }, 2, (value_id[]){ n, w1 });
+    *y = graph_op(g, OP_LINEAR, (op_attr){ 0 }, 2, (value_id[]){ one(g, OP_ACT, h), w2 });
+    graph_keep(g, *y, "y");
+}
+
+/* Whether a node of the backward pass reads a result of the forward op: then it is kept in memory until there. */
+static bool kept_for_backward(const graph *g, op_id op)
+{
+    value_id v = NO_VALUE;
+    for (int i = 0; i < g->forward_nodes; i++)
+        if (g->node[i].op == op) v = g->node[i].out[0];
+    for (int i = g->forward_nodes; i < g->nodes; i++)
+        for (int k = 0; k < OP_INPUTS && g->node[i].op != OP_COUNT; k++)
+            if (g->node[i].in[k] == v && !op_lends_shape(g->node[i].op, k)) return true;
+    return false;
+}
+
+static void cheap_results_are_recomputed_by_their_own_backward(void)
+{
+    for (int recompute = 0; recompute < 2; recompute++) {
+        graph g;
+        value_id y;
+        graph_init(ctx, &g);
+        mlp(&g, &y);
+        graph_differentiate(&g, y, &(graph_grad_options){ .recompute = recompute });
+        CHECK_OK(ctx, graph_status(&g));
+        CHECK(kept_for_backward(&g, OP_ACT) == !recompute && kept_for_backward(&g, OP_LAYERNORM) == !recompute);
+        /* once in the forward pass; the second time on the side of the backward op, which reads x anyway */
+        CHECK(count(&g, OP_ACT) == 1 && count(&g, OP_LAYERNORM) <= 2);
+        const node *act = find(&g, OP_ACT_BWD);
+        CHECK((act->out[1] != NO_VALUE) == recompute);
+        if (recompute) /* the weight's gradient reads what the backward op wrote, so it stands behind it */
+            for (int i = 0; i < g.nodes; i++)
+                if (g.node[i].op == OP_LINEAR_DW && g.node[i].in[1] == act->out[1]) CHECK(i > place(&g, OP_ACT_BWD));
+        graph_release(&g);
+    }
+}
+
+static void checkpoints_repeat_whole_segments(void)
+{
+    graph g;
+    graph_init(ctx, &g);
+    value_id x = graph_input(&g, TENSOR(CLOOB_F32, NULL, B, C), "x"), h = x;
+    for (int layer = 0; layer < 3; layer++) {
+        graph_segment(&g);
+        value_id w = graph_param(&g, 10 + layer, TENSOR(CLOOB_F32, NULL, C, C), 0, true);
+        h = one(&g, OP_ACT, graph_op(&g, OP_LINEAR, (op_attr){ 0 }, 2, (value_id[]){ h, w }));
+    }
+    graph_keep(&g, h, "y");
+    int forward = g.nodes, linears = count(&g, OP_LINEAR);
+    graph_differentiate(&g, h, &(graph_grad_options){ .checkpoint = true });
+    CHECK_OK(ctx, graph_status(&g));
+    CHECK(g.forward_nodes == forward && count(&g, OP_LINEAR) > linears && count(&g, OP_LINEAR_DW) == 3);
+    CHECK(!kept_for_backward(&g, OP_LINEAR) || count(&g, OP_LINEAR) >= 2 * linears - 1); /* the last may stay */
+    graph_release(&g);
+}
+
+int main(void)
+{
+    ctx = cloob_ctx_create(NULL);
+    RUN(batch_norm_takes_add_relu_and_pool);
+    RUN(linear_takes_an_add);
+    RUN(results_that_somebody_reads_stay);
+    RUN(fixed_statistics_go_into_the_convolution);
+    RUN(statistics_join_pointwise_convolutions);
+    RUN(the_reduction_joins_a_gradient);
+    RUN(cheap_results_are_recomputed_by_their_own_backward);
+    RUN(checkpoints_repeat_whole_segments);
+    cloob_ctx_destroy(ctx);
+    return check_summary();
+}
