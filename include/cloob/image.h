@@ -36,6 +36,7 @@ typedef struct cloob_view_options {
         *aug; /* CLOOB_VIEW_TRAIN: "key=value" items, NULL ends; NULL: none. See docs/reference/images.md */
     uint64_t seed;
     int64_t max_pixels; /* images above it are refused; 25,000,000; 0: no limit */
+    bool photo;         /* turned upright by its EXIF orientation; a JPEG above max_pixels is decoded smaller */
 } cloob_view_options;
 
 CLOOB_API void cloob_view_options_init(cloob_view_options *o, int64_t size);
@@ -45,6 +46,19 @@ CLOOB_API cloob_status cloob_view_file(cloob_ctx *ctx, const char *path, const c
 /* The same from bytes in memory; name is for messages. */
 CLOOB_API cloob_status cloob_view_bytes(cloob_ctx *ctx, const void *bytes, size_t size, const char *name,
                                         const cloob_view_options *o, cloob_image *out);
+
+/* Files, folders (with the folders in them) and glob patterns, as paths of images: what is named is taken as it is, folders
+ * give files with the endings of known formats, in order. */
+typedef struct cloob_image_paths {
+    const char **path; /* (count), belongs to `memory` */
+    int64_t count;
+    void *memory;
+} cloob_image_paths;
+
+/* A path that is not there is an error that names it. Release the result also on failure. */
+CLOOB_API cloob_status cloob_image_paths_find(cloob_ctx *ctx, const char *const *what, int64_t n,
+                                              cloob_image_paths *out);
+CLOOB_API void cloob_image_paths_release(cloob_image_paths *p);
 
 /* Writes an RGB PNG beside the target and renames it. */
 CLOOB_API cloob_status cloob_image_write_png(cloob_ctx *ctx, const char *path, const cloob_image *p);

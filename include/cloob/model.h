@@ -33,6 +33,8 @@ typedef struct cloob_model_options {
     bool invariant;        /* true: a row has the same bytes alone or in any batch */
     int64_t batch;         /* rows worked out at a time where not invariant; 32 */
     int64_t max_pixels;    /* larger images are refused; 0: no limit; CLOOB_DEFAULT_MAX_PIXELS */
+    bool photos; /* image files are photos: turned upright by their EXIF orientation, and a JPEG above max_pixels
+                            * is decoded at a smaller scale. false: pixels as torchvision's loaders give them */
 } cloob_model_options;
 
 CLOOB_API void cloob_model_options_init(cloob_model_options *o);

@@ -74,7 +74,7 @@ class CtxOptions(c.Structure):
 
 class ModelOptions(c.Structure):
     _fields_ = [("device", c.c_char_p), ("precision", c.c_char_p), ("vocab", c.c_char_p), ("config", c.c_char_p),
-                ("invariant", c.c_bool), ("batch", c.c_int64), ("max_pixels", c.c_int64)]
+                ("invariant", c.c_bool), ("batch", c.c_int64), ("max_pixels", c.c_int64), ("photos", c.c_bool)]
 
 
 class ModelFacts(c.Structure):

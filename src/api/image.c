@@ -1,6 +1,7 @@
 /* Thin bodies of include/cloob/image.h. */
 #include "cloob/image.h"
 
+#include <glob.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,6 +9,7 @@
 #include "core/rng.h"
 #include "data/view/transform.h"
 #include "core/needs.h"
+#include "io/image/image_list.h"
 
 void cloob_view_options_init(cloob_view_options *o, int64_t size)
 {
@@ -40,7 +42,7 @@ cloob_status cloob_view_bytes(cloob_ctx *ctx, const void *bytes, size_t size, co
                               const cloob_view_options *v, cloob_image *out)
 {
     API_NEEDS(ctx, bytes && name && v && out);
-    image_limits limits = { v->max_pixels, 8 };
+    image_limits limits = { v->max_pixels, 8, v->photo };
     transform_options o;
     image im;
     *out = (cloob_image){ 0 };
@@ -79,4 +81,39 @@ void cloob_image_release(cloob_image *p)
     if (!p) return;
     free(p->rgb);
     *p = (cloob_image){ 0 };
+}
+
+/* ---- lists of images ------------------------------------------------------------------------------- */
+
+/* A pattern that matches nothing is taken as a name, which then is not there. */
+static cloob_status add_pattern(cloob_ctx *ctx, image_list *l, const char *what)
+{
+    glob_t g;
+    if (file_exists(what) || glob(what, 0, NULL, &g) != 0) return image_list_add(ctx, l, what);
+    cloob_status status = CLOOB_OK;
+    for (size_t i = 0; status == CLOOB_OK && i < g.gl_pathc; i++) status = image_list_add(ctx, l, g.gl_pathv[i]);
+    globfree(&g);
+    return status;
+}
+
+cloob_status cloob_image_paths_find(cloob_ctx *ctx, const char *const *what, int64_t n, cloob_image_paths *out)
+{
+    API_NEEDS(ctx, out && (what || n == 0));
+    *out = (cloob_image_paths){ 0 };
+    image_list *l = out->memory = calloc(1, sizeof *l);
+    if (!l) return ctx_no_memory(ctx, sizeof *l, "a list of images");
+    for (int64_t i = 0; i < n; i++) CLOOB_TRY(add_pattern(ctx, l, what[i]));
+    out->path = calloc((size_t)l->count + 1, sizeof *out->path);
+    if (!out->path) return ctx_no_memory(ctx, (size_t)l->count * sizeof *out->path, "a list of images");
+    for (; out->count < l->count; out->count++) out->path[out->count] = l->item[out->count].path;
+    return CLOOB_OK;
+}
+
+void cloob_image_paths_release(cloob_image_paths *p)
+{
+    if (!p) return;
+    if (p->memory) image_list_release(p->memory);
+    free(p->memory);
+    free((void *)p->path);
+    *p = (cloob_image_paths){ 0 };
 }

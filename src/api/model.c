@@ -34,6 +34,7 @@ cloob_status cloob_model_open(cloob_ctx *ctx, const char *path, const cloob_mode
     model_open_options_init(&inner);
     inner.device = o->device, inner.vocab = o->vocab, inner.config = o->config;
     inner.max_pixels = o->max_pixels;
+    inner.photos = o->photos;
     inner.encode.invariant = o->invariant;
     inner.encode.batch = o->batch;
     CLOOB_TRY(parse_precision(ctx, o->precision, &inner.encode.compute));

@@ -6,12 +6,15 @@
 
 #include "cli/commands.h"
 #include "cli/json_out.h"
+#include "cli/progress.h"
 #include "cli/shared_opts.h"
+#include "cli/sort_file.h"
 
 static struct {
     cli_model model;
-    const char *labels, *labels_file, *templates;
+    const char *labels, *labels_file, *templates, *sort_into;
     int64_t top;
+    bool csv, copy, dry_run;
 } o;
 
 static const opt_row rows[] = {
@@ -21,6 +24,10 @@ static const opt_row rows[] = {
     { "templates", OPT_STRING, &o.templates, NULL, "FILE",
       "prompts with {} for the label, one per line; without it \"a photo of a {}.\"", 0 },
     { "top", OPT_INT, &o.top, "5", "N", "labels to show per image", OPT_POSITIVE },
+    { "csv", OPT_FLAG, &o.csv, NULL, NULL, "print a CSV table: image, best label, probability", 0 },
+    { "sort-into", OPT_STRING, &o.sort_into, NULL, "DIR", "put a link to each image into DIR/LABEL", 0 },
+    { "copy", OPT_FLAG, &o.copy, NULL, NULL, "with --sort-into: copy images instead of linking them", 0 },
+    { "dry-run", OPT_FLAG, &o.dry_run, NULL, NULL, "with --sort-into: only print what would be done", 0 },
     OPT_END
 };
 static const opt_set sets[] = { { cloob_data_option_table, &o.model.how }, OPT_SETS_END };
@@ -80,7 +87,13 @@ static int read_words(const command *self, const char *path, words *w)
 
 /* ---- results ------------------------------------------------------------------------------------- */
 
-/* The N best of p (n), best first; order (n) is scratch and result. */
+typedef struct results {
+    const words *labels;
+    int *order; /* (labels): of the image at hand, best first */
+    int64_t shown, bad;
+    bool sorting_failed;
+} results;
+
 static const float *sort_by;
 static int by_share(const void *a, const void *b)
 {
@@ -95,53 +108,136 @@ static void print_bar(double share)
     for (int i = 0; i < CELLS; i++) fputs(i < full ? "\u2588" : "\u00b7", stdout);
 }
 
-static void print_image(const char *path, const words *labels, const float *p, int *order, bool first)
+static void print_json(const char *path, const results *r, const float *p, int shown)
 {
-    int n = (int)labels->count, shown = (int)(o.top < n ? o.top : n);
-    for (int i = 0; i < n; i++) order[i] = i;
-    sort_by = p;
-    qsort(order, (size_t)n, sizeof *order, by_share);
-    if (common.json) {
-        printf("%s{\"image\": ", first ? "" : ", ");
-        json_out_string(path);
-        printf(", \"top\": [");
-    } else printf("%s%s\n", first ? "" : "\n", path);
+    printf("%s{\"image\": ", r->shown ? ", " : "");
+    json_out_string(path);
+    printf(", \"top\": [");
     for (int i = 0; i < shown; i++) {
-        const char *label = labels->item[order[i]];
-        double share = (double)p[order[i]];
-        if (common.json) {
-            printf("%s{\"label\": ", i ? ", " : "");
-            json_out_string(label);
-            printf(", \"p\": %.9g}", share);
-        } else {
-            printf("  %-24s ", label);
-            print_bar(share);
-            printf(" %5.1f %%\n", 100 * share);
-        }
+        printf("%s{\"label\": ", i ? ", " : "");
+        json_out_string(r->labels->item[r->order[i]]);
+        printf(", \"p\": %.9g}", (double)p[r->order[i]]);
     }
-    if (common.json) printf("]}");
+    printf("]}");
+}
+
+static void print_text(const char *path, const results *r, const float *p, int shown)
+{
+    printf("%s%s\n", r->shown ? "\n" : "", path);
+    for (int i = 0; i < shown; i++) {
+        printf("  %-24s ", r->labels->item[r->order[i]]);
+        print_bar((double)p[r->order[i]]);
+        printf(" %5.1f %%\n", 100 * (double)p[r->order[i]]);
+    }
+}
+
+static void print_csv_text(const char *text)
+{
+    bool plain = !strpbrk(text, ",\"\n\r");
+    if (!plain) putchar('"');
+    for (const char *c = text; *c; c++) {
+        if (*c == '"') putchar('"');
+        putchar(*c);
+    }
+    if (!plain) putchar('"');
+}
+
+static void print_csv(const char *path, const results *r, const float *p)
+{
+    if (!r->shown) printf("image,label,p\n");
+    print_csv_text(path);
+    putchar(',');
+    print_csv_text(r->labels->item[r->order[0]]);
+    printf(",%.6f\n", (double)p[r->order[0]]);
+}
+
+/* One image: its labels in order, then whatever was asked for. */
+static void take_image(const char *path, results *r, const float *p)
+{
+    int n = (int)r->labels->count, shown = (int)(o.top < n ? o.top : n);
+    for (int i = 0; i < n; i++) r->order[i] = i;
+    sort_by = p;
+    qsort(r->order, (size_t)n, sizeof *r->order, by_share);
+    const char *best = r->labels->item[r->order[0]];
+    if (common.json) print_json(path, r, p, shown);
+    else if (o.csv) print_csv(path, r, p);
+    else if (o.sort_into) printf("%s -> %s/%s (%.1f %%)\n", path, o.sort_into, best, 100 * (double)p[r->order[0]]);
+    else print_text(path, r, p, shown);
+    r->shown++;
+    if (o.sort_into && !o.dry_run && !sort_file(path, o.sort_into, best, o.copy)) r->sorting_failed = true;
+}
+
+enum { IMAGES_AT_ONCE = 64 };
+
+/* scratch: (n, D + labels). Rows of images that cannot be read are squeezed out first. */
+static cloob_status classify_block(cloob_ctx *ctx, cloob_model *m, const cloob_classifier *c, const char *const *path,
+                                   int64_t n, float *scratch, results *r)
+{
+    bool bad[IMAGES_AT_ONCE];
+    const char *good[IMAGES_AT_ONCE];
+    int64_t D = cloob_model_width(m, CLOOB_UNIT, CLOOB_IMAGE), left = 0;
+    float *p = scratch + n * D;
+    cloob_status status = cloob_encode_files(ctx, m, path, n, CLOOB_UNIT, scratch, bad);
+    for (int64_t i = 0; i < n && status == CLOOB_OK; i++) {
+        if (bad[i]) continue;
+        memmove(scratch + left * D, scratch + i * D, (size_t)D * sizeof *scratch);
+        good[left++] = path[i];
+    }
+    if (status == CLOOB_OK && left) status = cloob_classify(ctx, c, scratch, left, p);
+    for (int64_t i = 0; i < left && status == CLOOB_OK; i++) take_image(good[i], r, p + i * r->labels->count);
+    r->bad += n - left;
+    return status;
 }
 
 static cloob_status classify(cloob_ctx *ctx, cloob_model *m, const words *labels, const words *templates,
-                             const opt_list *images)
+                             const cloob_image_paths *images, results *r)
 {
     cloob_classifier *c = NULL;
-    int64_t D = cloob_model_width(m, CLOOB_UNIT, CLOOB_IMAGE), n = images->count, C = labels->count;
-    float *image = calloc((size_t)(n * D), sizeof *image), *p = calloc((size_t)(n * C), sizeof *p);
-    int *order = calloc((size_t)C, sizeof *order);
-    cloob_status status = image && p && order ? CLOOB_OK : CLOOB_ERR_MEMORY;
+    int64_t D = cloob_model_width(m, CLOOB_UNIT, CLOOB_IMAGE), C = labels->count;
+    float *scratch = calloc((size_t)(IMAGES_AT_ONCE * (D + C)), sizeof *scratch);
+    *r = (results){ .labels = labels, .order = calloc((size_t)C, sizeof *r->order) };
+    cloob_status status = scratch && r->order ? CLOOB_OK : CLOOB_ERR_MEMORY;
     if (status == CLOOB_OK)
         status = cloob_classifier_create(ctx, m, labels->item, C, templates->item, templates->count, &c);
-    if (status == CLOOB_OK) status = cloob_encode_files(ctx, m, images->item, n, CLOOB_UNIT, image, NULL);
-    if (status == CLOOB_OK) status = cloob_classify(ctx, c, image, n, p);
-    if (status == CLOOB_OK) {
-        if (common.json) printf("[");
-        for (int64_t i = 0; i < n; i++) print_image(images->item[i], labels, p + i * C, order, i == 0);
-        if (common.json) printf("]\n");
+    if (status == CLOOB_OK && common.json) printf("[");
+    for (int64_t i = 0; i < images->count && status == CLOOB_OK; i += IMAGES_AT_ONCE) {
+        int64_t n = images->count - i < IMAGES_AT_ONCE ? images->count - i : IMAGES_AT_ONCE;
+        cloob_progress p = { "classify", "images", i, images->count, 1, NULL, NULL };
+        progress_show(NULL, &p);
+        status = classify_block(ctx, m, c, images->path + i, n, scratch, r);
     }
+    progress_end();
+    if (status == CLOOB_OK && common.json) printf("]\n");
     cloob_classifier_destroy(c);
-    free(image), free(p), free(order);
+    free(scratch), free(r->order);
     return status;
+}
+
+/* The end: how many were left out, and the exit code. */
+static int conclude(const command *self, const results *r, int64_t images)
+{
+    if (r->sorting_failed) return 1;
+    if (!r->shown)
+        return fprintf(stderr, "cloob %s: none of the %lld images could be read\n", self->name, (long long)images), 1;
+    if (r->bad)
+        fprintf(stderr, "%lld of %lld images could not be read and were left out\n", (long long)r->bad,
+                (long long)images);
+    if (o.sort_into && o.dry_run)
+        fprintf(stderr, "nothing was written; without --dry-run the images are %s\n", o.copy ? "copied" : "linked");
+    return 0;
+}
+
+static int read_labels(const command *self, words *labels, words *templates)
+{
+    int code = -1;
+    if (!o.labels == !o.labels_file) return cli_usage(self, "needs either --labels or --labels-file");
+    if (o.labels_file) code = read_words(self, o.labels_file, labels);
+    else split(strdup(o.labels), ',', labels);
+    if (code < 0 && labels->count < 2)
+        code = cli_usage(self, "%s: give two labels or more%s", o.labels ? o.labels : o.labels_file,
+                         o.labels ? ", separated by commas" : ", one per line");
+    if (code < 0 && o.templates) code = read_words(self, o.templates, templates);
+    return code;
 }
 
 static int run(const command *self, int argc, char **argv)
@@ -149,22 +245,21 @@ static int run(const command *self, int argc, char **argv)
     opt_list rest;
     words labels = { 0 }, templates = { 0 };
     cloob_model *m = NULL;
+    cloob_image_paths images = { 0 };
+    results r = { 0 };
     int code = opt_parse(self, argc, argv, &rest);
     if (code >= 0) return code;
-    if (!rest.count) return cli_usage(self, "needs images");
-    if (!o.labels == !o.labels_file) return cli_usage(self, "needs either --labels or --labels-file");
-    if (o.labels_file) code = read_words(self, o.labels_file, &labels);
-    else split(strdup(o.labels), ',', &labels);
-    if (code < 0 && labels.count < 2)
-        code = cli_usage(self, "%s: give two labels or more%s", o.labels ? o.labels : o.labels_file,
-                         o.labels ? ", separated by commas" : ", one per line");
-    if (code < 0 && o.templates) code = read_words(self, o.templates, &templates);
-    if (code < 0) {
+    if (!rest.count) return cli_usage(self, "needs images: files, folders or patterns");
+    if ((o.copy || o.dry_run) && !o.sort_into) return cli_usage(self, "--copy and --dry-run go with --sort-into");
+    o.model.photos = true;
+    if ((code = read_labels(self, &labels, &templates)) < 0) {
         cloob_ctx *ctx = cli_context();
-        cloob_status status = cli_model_open(ctx, &o.model, true, &m);
-        if (status == CLOOB_OK) status = classify(ctx, m, &labels, &templates, &rest);
-        code = status == CLOOB_OK ? 0 : cli_fail(self, ctx, status);
+        cloob_status status = cloob_image_paths_find(ctx, rest.item, rest.count, &images);
+        if (status == CLOOB_OK) status = cli_model_open(ctx, &o.model, true, &m);
+        if (status == CLOOB_OK) status = classify(ctx, m, &labels, &templates, &images, &r);
+        code = status == CLOOB_OK ? conclude(self, &r, images.count) : cli_fail(self, ctx, status);
         cloob_model_close(m);
+        cloob_image_paths_release(&images);
         cloob_ctx_destroy(ctx);
     }
     words_release(&labels), words_release(&templates);
@@ -174,14 +269,18 @@ static int run(const command *self, int argc, char **argv)
 const command cmd_classify = {
     .name = "classify",
     .run = run,
-    .help = "say which of some words fits an image",
+    .help = "label images with words of yours, or sort them into folders",
     .options = rows,
     .sets = sets,
     .uses = USES_PRECISION,
-    .usage = "--checkpoint M --labels \"a,b,c\"|--labels-file F [--templates F] IMAGE...",
+    .usage = "--checkpoint M --labels \"a,b,c\"|--labels-file F [OPTIONS] PATH...",
     .details =
-        "The shares are the softmax of the model's inverse temperature times the cosines between the image and the\n"
-        "labels' prompts. JSON: [{\"image\": ..., \"top\": [{\"label\": ..., \"p\": ...}]}].\n"
+        "PATH is an image, a folder (with the folders in it) or a pattern such as 'photos/*.jpg'. Photos are turned\n"
+        "upright by their EXIF orientation. Images that cannot be read are left out and counted. Probabilities are\n"
+        "the softmax over your labels; they sum to 1, so add a label such as \"something else\" where it fits.\n"
+        "JSON: [{\"image\": ..., \"top\": [{\"label\": ..., \"p\": ...}]}].\n"
         "\n"
-        "  cloob classify --checkpoint M --labels \"dog,cat,snow\" holiday.jpg",
+        "  cloob classify --checkpoint M --labels \"dog,cat,snow\" holiday.jpg\n"
+        "  cloob classify --checkpoint M --labels-file labels.txt photos --csv > labels.csv\n"
+        "  cloob classify --checkpoint M --labels-file labels.txt photos --sort-into sorted --dry-run",
 };

@@ -3,7 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 
 #include "cli/commands.h"
 #include "cli/json_out.h"
@@ -13,7 +12,7 @@ static const char *const in_folder = ".cloob-index.safetensors";
 
 static struct {
     cli_model model;
-    const char *out, *index, *html;
+    const char *out, *index, *html, *image;
     int64_t n;
 } o;
 
@@ -21,6 +20,7 @@ static const opt_row rows[] = {
     CLI_MODEL_ROWS(o.model, 0),
     { "out", OPT_STRING, &o.out, NULL, "INDEX", "index: where it goes; without it a hidden file in the folder", 0 },
     { "index", OPT_STRING, &o.index, NULL, "INDEX", "query: an index, or the folder that holds one", 0 },
+    { "image", OPT_STRING, &o.image, NULL, "FILE", "query: find what resembles this image, instead of words", 0 },
     { "n", OPT_INT, &o.n, "10", "N", "query: how many results", OPT_POSITIVE },
     { "html", OPT_STRING, &o.html, NULL, "FILE", "query: write the results as a page with thumbnails", 0 },
     OPT_END
@@ -59,6 +59,13 @@ static void print_update(const char *path, const cloob_search_update *u)
     }
 }
 
+static bool has_tokenizer(const cloob_model *m)
+{
+    cloob_model_facts facts;
+    cloob_model_get_facts(m, &facts);
+    return facts.has_tokenizer;
+}
+
 static int run_index(const command *self, const char *folder)
 {
     cloob_model *m = NULL;
@@ -67,6 +74,16 @@ static int run_index(const command *self, const char *folder)
     char *path = index_path(o.out ? o.out : folder);
     cloob_ctx *ctx = cli_context();
     cloob_status status = path ? cli_model_open(ctx, &o.model, true, &m) : CLOOB_ERR_MEMORY;
+    if (status == CLOOB_OK && !has_tokenizer(m)) {
+        fprintf(
+            stderr,
+            "cloob search: %s holds no tokenizer, so words could not be searched; give its merges with --vocab FILE\n",
+            o.model.checkpoint);
+        cloob_model_close(m);
+        cloob_ctx_destroy(ctx);
+        free(path);
+        return 1;
+    }
     if (status == CLOOB_OK) status = cloob_search_index(ctx, m, folder, path, o.model.checkpoint, o.model.vocab, &u);
     if (status == CLOOB_OK) print_update(path, &u);
     int code = status == CLOOB_OK ? 0 : cli_fail(self, ctx, status);
@@ -78,28 +95,30 @@ static int run_index(const command *self, const char *folder)
 
 /* ---- query --------------------------------------------------------------------------------------- */
 
-static void print_hits(const char *text, const cloob_search_hit *hit, int64_t n, int64_t of, double ms)
+static void print_hits(const cloob_search_hit *hit, int64_t n)
 {
     if (!common.json) {
         for (int64_t i = 0; i < n; i++) printf("%.4f  %s\n", (double)hit[i].score, hit[i].path);
         return;
     }
-    printf("{\"query\": ");
-    json_out_string(text);
-    printf(", \"images\": %lld, \"ms\": %.3f, \"results\": [", (long long)of, ms);
+    printf("[");
     for (int64_t i = 0; i < n; i++) {
         printf("%s{\"path\": ", i ? ", " : "");
         json_out_string(hit[i].path);
         printf(", \"score\": %.9g}", (double)hit[i].score);
     }
-    printf("]}\n");
+    printf("]\n");
 }
 
-static double now_ms(void)
+/* An image as the query: what resembles it. */
+static cloob_status ask_by_image(cloob_ctx *ctx, const cloob_search *s, cloob_model *m, cloob_search_hit *hit,
+                                 int64_t *found)
 {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return 1e3 * (double)t.tv_sec + 1e-6 * (double)t.tv_nsec;
+    float *row = calloc((size_t)cloob_model_width(m, CLOOB_UNIT, CLOOB_IMAGE), sizeof *row);
+    cloob_status status = row ? cloob_encode_files(ctx, m, &o.image, 1, CLOOB_UNIT, row, NULL) : CLOOB_ERR_MEMORY;
+    if (status == CLOOB_OK) status = cloob_search_query(ctx, s, row, o.n, hit, found);
+    free(row);
+    return status;
 }
 
 static cloob_status ask(cloob_ctx *ctx, const cloob_search *s, const char *text)
@@ -112,9 +131,10 @@ static cloob_status ask(cloob_ctx *ctx, const cloob_search *s, const char *text)
     cloob_status status = cli_model_open(ctx, &from, true, &m);
     if (status != CLOOB_OK) return status;
     cloob_search_hit *hit = calloc((size_t)o.n, sizeof *hit);
-    double begin = now_ms();
-    status = hit ? cloob_search_text(ctx, s, m, text, o.n, hit, &found) : CLOOB_ERR_MEMORY;
-    if (status == CLOOB_OK) print_hits(text, hit, found, cloob_search_count(s), now_ms() - begin);
+    if (!hit) status = CLOOB_ERR_MEMORY;
+    else if (o.image) status = ask_by_image(ctx, s, m, hit, &found);
+    else status = cloob_search_text(ctx, s, m, text, o.n, hit, &found);
+    if (status == CLOOB_OK) print_hits(hit, found);
     if (status == CLOOB_OK && o.html) status = cloob_search_sheet(ctx, o.html, text, hit, found);
     if (hit) cloob_search_hits_release(hit, found);
     free(hit);
@@ -142,8 +162,12 @@ static int run(const command *self, int argc, char **argv)
     opt_list rest;
     int code = opt_parse(self, argc, argv, &rest);
     if (code >= 0) return code;
-    if (rest.count != 2) return cli_usage(self, "say index FOLDER, or query \"some words\"");
+    o.model.photos = true;
+    bool by_image = rest.count == 1 && o.image && strcmp(rest.item[0], "query") == 0;
+    if (by_image) return run_query(self, o.image);
+    if (rest.count != 2) return cli_usage(self, "say index FOLDER, query \"some words\", or query --image FILE");
     if (strcmp(rest.item[0], "index") == 0) return run_index(self, rest.item[1]);
+    if (strcmp(rest.item[0], "query") == 0 && o.image) return cli_usage(self, "words or --image: one of the two");
     if (strcmp(rest.item[0], "query") == 0) return run_query(self, rest.item[1]);
     return cli_usage(self, "%s: say index or query first", rest.item[0]);
 }
@@ -151,7 +175,7 @@ static int run(const command *self, int argc, char **argv)
 const command cmd_search = {
     .name = "search",
     .run = run,
-    .help = "find images of a folder by words",
+    .help = "find images in a folder by words or by example",
     .options = rows,
     .sets = sets,
     .uses = USES_PRECISION,

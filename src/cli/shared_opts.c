@@ -17,6 +17,7 @@ cloob_status cli_model_open(cloob_ctx *ctx, const cli_model *from, bool invarian
     o.config = from->config;
     o.invariant = invariant && !from->no_invariant;
     o.max_pixels = from->how.max_pixels;
+    o.photos = from->photos || from->how.exif_orientation;
     if (from->batch > 0) o.batch = from->batch;
     return cloob_model_open(ctx, from->checkpoint, &o, out);
 }

@@ -14,7 +14,7 @@ const cloob_data_options *cli_data_ready(cloob_data_options *o);
 
 typedef struct cli_model {
     const char *checkpoint, *vocab, *config;
-    bool no_invariant;
+    bool no_invariant, photos; /* photos: set by commands that read a person's photos */
     int64_t batch;
     cloob_data_options how; /* where a set of options goes: { cloob_data_option_table, &model.how } */
 } cli_model;

@@ -79,7 +79,7 @@ static cloob_status load(cloob_ctx *ctx, model *m, const char *path, const model
         status = open_tokenizer(ctx, m, &w, o->vocab);
         transform_options_init(&m->view, w.config.image_size);
         m->view.mode = (resize_mode)w.config.resize;
-        m->limits = (image_limits){ o->max_pixels, 8 };
+        m->limits = (image_limits){ o->max_pixels, 8, o->photos };
         if (status == CLOOB_OK) status = encoder_create(ctx, &w, m->dev, &o->encode, &m->enc);
         weights_release(&w);
     }

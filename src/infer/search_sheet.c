@@ -38,7 +38,7 @@ static void put_thumbnail(cloob_ctx *ctx, const char *path, uint8_t *rgb, sbuf *
     transform_options o;
     sbuf jpeg = { 0 };
     transform_options_init(&o, THUMB);
-    if (image_read(ctx, path, NULL, &im) != CLOOB_OK) return;
+    if (image_read(ctx, path, &(image_limits){ IMAGE_MAX_PIXELS, 8, true }, &im) != CLOOB_OK) return;
     if (transform_eval(ctx, &im, &o, rgb) == CLOOB_OK &&
         image_encode_jpeg(ctx, rgb, THUMB, THUMB, THUMB_QUALITY, &jpeg) == CLOOB_OK) {
         sbuf_puts(s, "<img loading=lazy alt=\"\" src=\"data:image/jpeg;base64,");

@@ -8,7 +8,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     static cloob_ctx *ctx;
     static view_scratch *scratch;
     static uint8_t out[16 * 16 * 3];
-    image_limits limits = { 1 << 16, 8 }; /* small, so that speed goes into variety */
+    image_limits limits = { 1 << 16, 8, false }; /* small, so that speed goes into variety */
     transform_options o;
     image im;
     if (!ctx) ctx = cloob_ctx_create(NULL);

@@ -331,7 +331,8 @@ cloob_status loader_create(cloob_ctx *ctx, const dataset *d, const tokenizer *to
     l->d = d;
     l->tok = tok;
     l->o = *o;
-    l->limits = (image_limits){ dataset_max_pixels(d), o->jpeg_scale };
+    l->limits = dataset_image_limits(d);
+    l->limits.jpeg_scale = o->jpeg_scale;
     l->samples_per_epoch = dataset_epoch_samples(d);
     l->order_key = rng_key(o->seed, "data/order");
     l->caption_key = rng_key(o->seed, "data/caption");

@@ -12,7 +12,8 @@ struct cloob_dataset {
     dataset_part *part;
     int64_t *begin; /* (parts + 1): the first sample of each part */
     int parts;
-    int64_t num_samples, max_pixels, shuffle_window;
+    int64_t num_samples, shuffle_window;
+    image_limits limits;
     bool resampled;
     double total_weight;
 };
@@ -155,7 +156,7 @@ cloob_status dataset_open(cloob_ctx *ctx, const char *source, const dataset_opti
     if (!d) return ctx_no_memory(ctx, sizeof *d, "a data set");
     d->num_samples = o->num_samples;
     d->resampled = o->resampled;
-    d->max_pixels = o->max_pixels;
+    d->limits = (image_limits){ o->max_pixels, 8, o->exif_orientation };
     d->shuffle_window = o->shuffle_window > 0 ? o->shuffle_window : 0;
     cloob_status status = split_sources(ctx, source, &names);
     if (status == CLOOB_OK) status = open_parts(ctx, &names, o, d);
@@ -190,7 +191,7 @@ int64_t dataset_class_count(const dataset *d) { return d->part[0].classes.count;
 const char *dataset_class_name(const dataset *d, int64_t c) { return d->part[0].classes.name[c]; }
 bool dataset_has_captions(const dataset *d) { return d->part[0].captions; }
 
-int64_t dataset_max_pixels(const dataset *d) { return d->max_pixels; }
+image_limits dataset_image_limits(const dataset *d) { return d->limits; }
 
 int64_t dataset_skipped(const dataset *d)
 {
@@ -263,8 +264,7 @@ void stored_sample_release(stored_sample *s)
 static cloob_status take_image(cloob_ctx *ctx, const dataset *d, stored_sample *s, const image_limits *limits,
                                image *out)
 {
-    image_limits own = { .max_pixels = d->max_pixels };
-    if (!s->width) return image_decode(ctx, s->data, s->size, s->name.data, limits ? limits : &own, out);
+    if (!s->width) return image_decode(ctx, s->data, s->size, s->name.data, limits ? limits : &d->limits, out);
     *out = (image){ .rgb = s->data, .width = s->width, .height = s->height };
     s->data = NULL;
     s->capacity = 0;

@@ -57,7 +57,7 @@ static caption_facts caption_look(const char *text, size_t n)
 static cloob_status look_image(cloob_ctx *ctx, const dataset *d, stored_sample *s, row *r)
 {
     image im = { 0 };
-    image_limits limits = { dataset_max_pixels(d), 8 };
+    image_limits limits = dataset_image_limits(d);
     r->bytes = (int64_t)s->size;
     r->width = (int32_t)s->width;
     r->height = (int32_t)s->height;

@@ -244,7 +244,7 @@ static int shrink_of(const transform_options *o, const image_box *box, const res
 static cloob_status open_reduced(cloob_ctx *ctx, view_scratch *s, const file_ref *f, int eighths, int64_t full_width,
                                  image_box *box, resize_plan *p)
 {
-    image_limits limits = f->limits ? *f->limits : (image_limits){ IMAGE_MAX_PIXELS, 8 };
+    image_limits limits = f->limits ? *f->limits : (image_limits){ IMAGE_MAX_PIXELS, 8, false };
     file_ref reduced = *f;
     int64_t width, height;
     reduced.limits = &limits;

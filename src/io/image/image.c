@@ -5,9 +5,11 @@
 #include <string.h>
 
 #include "core/file.h"
+#include "io/image/exif.h"
 #include "io/image/image_codec.h"
 
-static const image_codec *const codecs[] = { &image_jpeg, &image_png, &image_webp };
+static const image_codec *const codecs[] = { &image_jpeg, &image_png,  &image_webp, &image_gif,
+                                             &image_tiff, &image_heif, &image_bmp };
 enum { CODECS = sizeof codecs / sizeof codecs[0] };
 
 /* --- what the codecs share --------------------------------------------------------------------------- */
@@ -35,8 +37,7 @@ cloob_status image_check_size(cloob_ctx *ctx, const image_reader *r, int64_t wid
     if (width < 1 || height < 1) return image_damaged(ctx, r, "it says it is empty");
     if (r->limits.max_pixels > 0 && width > r->limits.max_pixels / height) {
         return ctx_fail(ctx, CLOOB_ERR_FORMAT,
-                        "%s: %lld x %lld pixels are more than the limit of %lld; raise `max_pixels` if "
-                        "this is meant",
+                        "%s: %lld x %lld pixels are more than the limit of %lld; raise `max_image_pixels` to read it",
                         r->name, (long long)width, (long long)height, (long long)r->limits.max_pixels);
     }
     if (width > INT64_C(1) << 24 || height > INT64_C(1) << 24) return image_damaged(ctx, r, "a side above 16,777,216");
@@ -68,6 +69,7 @@ static void reader_release(image_reader *r)
     image_buffer_release(&r->rgb);
     image_buffer_release(&r->extra);
     image_buffer_release(&r->row);
+    image_buffer_release(&r->turned);
 }
 
 void image_reader_destroy(image_reader *r)
@@ -84,7 +86,8 @@ static cloob_status codec_find(cloob_ctx *ctx, image_reader *r)
         r->codec = codecs[i];
         if (codecs[i]->match(r->bytes, r->size)) return CLOOB_OK;
     }
-    return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: neither JPEG, PNG nor WebP; convert the image to one of them", r->name);
+    return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: not an image of a known format (JPEG, PNG, WebP, GIF, BMP, TIFF, HEIC)",
+                    r->name);
 }
 
 cloob_status image_reader_open(cloob_ctx *ctx, image_reader *r, const void *bytes, size_t size, const char *name,
@@ -93,24 +96,53 @@ cloob_status image_reader_open(cloob_ctx *ctx, image_reader *r, const void *byte
     r->bytes = bytes;
     r->size = size;
     r->name = name ? name : "image";
-    r->limits = limits ? *limits : (image_limits){ IMAGE_MAX_PIXELS, 8 };
+    r->limits = limits ? *limits : (image_limits){ IMAGE_MAX_PIXELS, 8, false };
     if (r->limits.jpeg_scale < 0 || r->limits.jpeg_scale > 8)
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: JPEG scale of %d eighths; 1 to 8 can be had", r->name,
                         r->limits.jpeg_scale);
     r->kind = IMAGE_RGB;
     CLOOB_TRY(codec_find(ctx, r));
     CLOOB_TRY(r->codec->open(ctx, r));
-    *width = r->width;
-    *height = r->height;
+    r->orientation = r->limits.photo ? exif_orientation(r->bytes, r->size) : 1;
+    bool swapped = r->orientation >= 5;
+    *width = swapped ? r->height : r->width;
+    *height = swapped ? r->width : r->height;
     return CLOOB_OK;
 }
 
 static int64_t extra_bytes(image_kind kind) { return kind == IMAGE_ALPHA ? 1 : kind == IMAGE_CMYK ? 4 : 0; }
 
+static cloob_status turn_buffer(cloob_ctx *ctx, image_reader *r, image_buffer *b, int64_t channels)
+{
+    CLOOB_TRY(image_buffer_reserve(ctx, &r->turned, (size_t)(r->width * r->height * channels)));
+    exif_turn(r->turned.data, b->data, r->width, r->height, channels, r->orientation);
+    image_buffer was = *b;
+    *b = r->turned;
+    r->turned = was;
+    return CLOOB_OK;
+}
+
+/* A turned image is decoded whole; boxes are those of the upright one. */
+static cloob_status load_turned(cloob_ctx *ctx, image_reader *r)
+{
+    r->want = (image_box){ 0, 0, r->height, r->width };
+    CLOOB_TRY(r->codec->load(ctx, r));
+    CLOOB_TRY(turn_buffer(ctx, r, &r->rgb, 3));
+    if (extra_bytes(r->kind)) CLOOB_TRY(turn_buffer(ctx, r, &r->extra, extra_bytes(r->kind)));
+    bool swapped = r->orientation >= 5;
+    r->have = (image_box){ 0, 0, swapped ? r->width : r->height, swapped ? r->height : r->width };
+    return CLOOB_OK;
+}
+
 cloob_status image_reader_load(cloob_ctx *ctx, image_reader *r, const image_box *box, image_part *out)
 {
-    r->want = box ? *box : (image_box){ 0, 0, r->height, r->width };
-    CLOOB_TRY(r->codec->load(ctx, r));
+    if (r->orientation > 1) {
+        CLOOB_TRY(load_turned(ctx, r));
+        r->want = box ? *box : r->have;
+    } else {
+        r->want = box ? *box : (image_box){ 0, 0, r->height, r->width };
+        CLOOB_TRY(r->codec->load(ctx, r));
+    }
     int64_t step = extra_bytes(r->kind);
     image_part all = { r->rgb.data,
                        step ? r->extra.data : NULL,
@@ -187,7 +219,7 @@ cloob_status image_size(cloob_ctx *ctx, const void *bytes, size_t size, const ch
                         int64_t *height)
 {
     image_reader r = { 0 };
-    image_limits none = { 0, 8 };
+    image_limits none = { 0, 8, false };
     cloob_status status = image_reader_open(ctx, &r, bytes, size, name, &none, width, height);
     reader_release(&r);
     return status;

@@ -1,7 +1,7 @@
-/* Images from bytes: JPEG, PNG, WebP, told apart by their first bytes, as 8-bit RGB.
+/* Images from bytes: JPEG, PNG, WebP, GIF, BMP, TIFF, HEIC, recognised by their first bytes, as 8-bit RGB.
  *
  * Whatever the file holds (grey, CMYK, palette, alpha, 16 bit), `rgb` is what Pillow's convert("RGB") gives.
- * EXIF orientation is not applied, as the field's loaders do not. Damaged or truncated files, unknown formats
+ * EXIF orientation is applied where the limits ask for it: loaders of data sets do not, programs for photos do. Damaged or truncated files, unknown formats
  * and images above the pixel limit are refused with one line; the limit is checked before anything is
  * allocated.
  *
@@ -31,6 +31,7 @@ typedef struct image {
 typedef struct image_limits {
     int64_t max_pixels; /* 0: no limit */
     int jpeg_scale;     /* eighths of the size to decode a JPEG at, 1..8; 8 or 0: full size */
+    bool photo; /* turned upright by its EXIF orientation; a JPEG above max_pixels is decoded at a smaller scale */
 } image_limits;
 
 #define IMAGE_MAX_PIXELS ((int64_t)CLOOB_DEFAULT_MAX_PIXELS)

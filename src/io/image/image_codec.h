@@ -1,5 +1,5 @@
 /* What an image format offers to src/io/image/image.c, and the reader they share. One codec per file; where a
- * library is missing at configure time, image_no_<format>.c stands in and says so. */
+ * library is missing at configure time, image_absent.c stands in and says so. */
 #ifndef IO_IMAGE_IMAGE_CODEC_H
 #define IO_IMAGE_IMAGE_CODEC_H
 
@@ -16,7 +16,7 @@ typedef struct image_codec {
     void (*close)(image_reader *r);
 } image_codec;
 
-extern const image_codec image_jpeg, image_png, image_webp;
+extern const image_codec image_jpeg, image_png, image_webp, image_gif, image_bmp, image_tiff, image_heif;
 
 enum { IMAGE_STATE_JPEG, IMAGE_STATE_PNG, IMAGE_STATES };
 
@@ -31,11 +31,13 @@ struct image_reader {
     const char *name;
     image_limits limits;
     const image_codec *codec;
-    int64_t width, height; /* of the image as it will be decoded */
+    int64_t width, height; /* of the image as it will be decoded, before it is turned */
     image_box want, have;  /* have contains want */
     image_kind kind;
     image_buffer rgb, extra, row; /* (have.height, have.width, 3), as kind says, and a codec's scratch row */
-    void *state[IMAGE_STATES];    /* a codec's own, kept between images */
+    int orientation;              /* how the decoded image is turned before anybody sees it; 1: not at all */
+    image_buffer turned;
+    void *state[IMAGE_STATES]; /* a codec's own, kept between images */
 };
 
 /* At least `bytes`, content lost. Buffers end in IMAGE_SLACK readable bytes that do not count. */

@@ -113,6 +113,15 @@ static cloob_status state_failed(cloob_ctx *ctx, image_reader *r, jpeg_state *s)
 
 /* --- header ------------------------------------------------------------------------------------------ */
 
+/* The largest scale, in eighths, at which a photo stays within the pixel limit. */
+static unsigned photo_scale(const jpeg_state *s, const image_reader *r)
+{
+    double pixels = (double)s->d.image_width * (double)s->d.image_height;
+    unsigned scale = s->d.scale_num;
+    while (scale > 1 && r->limits.max_pixels > 0 && pixels * scale * scale / 64 > (double)r->limits.max_pixels) scale--;
+    return scale;
+}
+
 static void read_header(jpeg_state *s, image_reader *r)
 {
     state_begin(s, r);
@@ -122,6 +131,7 @@ static void read_header(jpeg_state *s, image_reader *r)
     s->d.out_color_space = s->d.num_components == 4 ? JCS_CMYK : JCS_RGB;
     s->d.scale_num = (unsigned)(r->limits.jpeg_scale ? r->limits.jpeg_scale : 8);
     s->d.scale_denom = 8;
+    if (r->limits.photo) s->d.scale_num = photo_scale(s, r);
     jpeg_calc_output_dimensions(&s->d);
 }
 
@@ -140,7 +150,8 @@ static cloob_status open_guarded(cloob_ctx *ctx, image_reader *r, jpeg_state *s)
     s->no_memory = false;
     if (setjmp(s->mark)) return state_failed(ctx, r, s);
     read_header(s, r);
-    CLOOB_TRY(image_check_size(ctx, r, s->d.image_width, s->d.image_height));
+    CLOOB_TRY(r->limits.photo ? image_check_size(ctx, r, s->d.output_width, s->d.output_height)
+                              : image_check_size(ctx, r, s->d.image_width, s->d.image_height));
     r->width = s->d.output_width;
     r->height = s->d.output_height;
     return CLOOB_OK;

@@ -15,7 +15,8 @@ enum { FOLDERS_DEEP = 64 };
 
 static bool looks_like_image(const char *name)
 {
-    static const char *const endings[] = { ".jpg", ".jpeg", ".png", ".webp" };
+    static const char *const endings[] = { ".jpg", ".jpeg", ".png",  ".webp", ".gif", ".bmp",
+                                           ".tif", ".tiff", ".heic", ".heif", ".avif" };
     const char *dot = strrchr(name, '.');
     for (size_t i = 0; dot && i < sizeof endings / sizeof *endings; i++)
         if (strcasecmp(dot, endings[i]) == 0) return true;

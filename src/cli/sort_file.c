@@ -1,0 +1,85 @@
+/* Links and copies for cloob classify --sort-into. */
+#include "cli/sort_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { MAX_NAMES = 10000 };
+
+static bool complain(const char *path)
+{
+    fprintf(stderr, "cloob classify: %s: %s\n", path, strerror(errno));
+    return false;
+}
+
+static bool make_folder(const char *path) { return mkdir(path, 0777) == 0 || errno == EEXIST; }
+
+/* NAME.jpg, then NAME-2.jpg, NAME-3.jpg, ... */
+static void numbered(char out[PATH_MAX], const char *folder, const char *name, int number)
+{
+    const char *dot = strrchr(name, '.');
+    int stem = dot && dot != name ? (int)(dot - name) : (int)strlen(name);
+    if (number == 1) snprintf(out, PATH_MAX, "%s/%s", folder, name);
+    else snprintf(out, PATH_MAX, "%s/%.*s-%d%s", folder, stem, name, number, name + stem);
+}
+
+static bool copy_bytes(int from, int to)
+{
+    char block[1 << 16];
+    for (ssize_t n; (n = read(from, block, sizeof block)) != 0;) {
+        if (n < 0) return false;
+        for (ssize_t at = 0, m; at < n; at += m)
+            if ((m = write(to, block + at, (size_t)(n - at))) < 0) return false;
+    }
+    return true;
+}
+
+/* 1: done; 0: the name is taken by something else; -1: failed. */
+static int copy_to(const char *source, const char *target)
+{
+    int from = open(source, O_RDONLY | O_CLOEXEC);
+    if (from < 0) return -1;
+    int to = open(target, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+    bool taken = to < 0 && errno == EEXIST, whole = to >= 0 && copy_bytes(from, to);
+    if (to >= 0 && close(to) != 0) whole = false;
+    if (to >= 0 && !whole) unlink(target);
+    close(from);
+    return whole ? 1 : taken ? 0 : -1;
+}
+
+static int link_to(const char *source, const char *target)
+{
+    char there[PATH_MAX];
+    if (symlink(source, target) == 0) return 1;
+    if (errno != EEXIST) return -1;
+    ssize_t n = readlink(target, there, sizeof there - 1);
+    if (n < 0) return 0;
+    there[n] = '\0';
+    return strcmp(there, source) == 0;
+}
+
+bool sort_file(const char *path, const char *dir, const char *label, bool copy)
+{
+    char folder[PATH_MAX], source[PATH_MAX], target[PATH_MAX], clean[256];
+    snprintf(clean, sizeof clean, "%s", label[0] == '.' ? label + 1 : label);
+    for (char *c = clean; *c; c++)
+        if (*c == '/') *c = '-';
+    snprintf(folder, sizeof folder, "%s/%s", dir, clean);
+    if (!realpath(path, source)) return complain(path);
+    if (!make_folder(dir) || !make_folder(folder)) return complain(folder);
+    const char *slash = strrchr(path, '/');
+    for (int i = 1; i <= MAX_NAMES; i++) {
+        numbered(target, folder, slash ? slash + 1 : path, i);
+        int made = copy ? copy_to(source, target) : link_to(source, target);
+        if (made > 0) return true;
+        if (made < 0) return complain(target);
+    }
+    errno = EEXIST;
+    return complain(target);
+}

@@ -1,0 +1,41 @@
+/* Stands in for the formats whose library was not found at configure time: recognises them and says what is missing. */
+#include <string.h>
+
+#include "io/image/image_codec.h"
+
+__attribute__((unused)) static void nothing(image_reader *r) { (void)r; }
+
+__attribute__((unused)) static cloob_status absent(cloob_ctx *ctx, image_reader *r)
+{
+    return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED,
+                    "%s: this build reads no %s; install its library and build again, or convert the image", r->name,
+                    r->codec->format);
+}
+
+#define ABSENT(id, format, condition)                                                                                  \
+    static bool match_##id(const uint8_t *b, size_t n) { return condition; }                                           \
+    const image_codec image_##id = { format, match_##id, absent, absent, nothing };
+
+#ifdef NO_JPEG
+ABSENT(jpeg, "JPEG", n >= 3 && memcmp(b, "\xFF\xD8\xFF", 3) == 0)
+#endif
+#ifdef NO_PNG
+cloob_status image_write_png(cloob_ctx *ctx, const char *path, const uint8_t *rgb, int64_t width, int64_t height)
+{
+    (void)rgb, (void)width, (void)height;
+    return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED, "%s: this build writes no PNG; install libpng and build again", path);
+}
+ABSENT(png, "PNG", n >= 8 && memcmp(b, "\x89PNG\r\n\x1a\n", 8) == 0)
+#endif
+#ifdef NO_WEBP
+ABSENT(webp, "WebP", n >= 12 && memcmp(b, "RIFF", 4) == 0 && memcmp(b + 8, "WEBP", 4) == 0)
+#endif
+#ifdef NO_GIF
+ABSENT(gif, "GIF", n >= 13 && memcmp(b, "GIF8", 4) == 0)
+#endif
+#ifdef NO_TIFF
+ABSENT(tiff, "TIFF", n >= 8 && (memcmp(b, "II*\0", 4) == 0 || memcmp(b, "MM\0*", 4) == 0))
+#endif
+#ifdef NO_HEIF
+ABSENT(heif, "HEIC", n >= 12 && memcmp(b + 4, "ftyp", 4) == 0)
+#endif

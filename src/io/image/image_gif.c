@@ -1,0 +1,90 @@
+/* GIF through giflib: the first frame on its canvas. */
+#include <string.h>
+
+#include <gif_lib.h>
+
+#include "io/image/image_codec.h"
+
+typedef struct source {
+    const uint8_t *at;
+    size_t left;
+} source;
+
+static bool match(const uint8_t *b, size_t n) { return n >= 13 && memcmp(b, "GIF8", 4) == 0; }
+
+static int take(GifFileType *g, GifByteType *to, int n)
+{
+    source *s = g->UserData;
+    size_t m = n > 0 && (size_t)n < s->left ? (size_t)n : s->left;
+    memcpy(to, s->at, m);
+    s->at += m;
+    s->left -= m;
+    return (int)m;
+}
+
+static cloob_status gif_open(cloob_ctx *ctx, image_reader *r)
+{
+    const uint8_t *b = r->bytes + 6;
+    r->width = b[0] | b[1] << 8;
+    r->height = b[2] | b[3] << 8;
+    return image_check_size(ctx, r, r->width, r->height);
+}
+
+/* Skips extensions up to the first image. */
+static bool find_frame(GifFileType *g)
+{
+    GifRecordType type;
+    while (DGifGetRecordType(g, &type) == GIF_OK) {
+        GifByteType *block;
+        int code;
+        if (type == IMAGE_DESC_RECORD_TYPE) return DGifGetImageDesc(g) == GIF_OK;
+        if (type != EXTENSION_RECORD_TYPE || DGifGetExtension(g, &code, &block) != GIF_OK) return false;
+        while (block)
+            if (DGifGetExtensionNext(g, &block) != GIF_OK) return false;
+    }
+    return false;
+}
+
+static void put_row(const image_reader *r, const GifImageDesc *f, const ColorMapObject *map, const uint8_t *index,
+                    int y)
+{
+    uint8_t *to = r->rgb.data + ((int64_t)(f->Top + y) * r->width + f->Left) * 3;
+    for (int x = 0; x < f->Width; x++, to += 3) {
+        GifColorType c = index[x] < map->ColorCount ? map->Colors[index[x]] : (GifColorType){ 0, 0, 0 };
+        to[0] = c.Red, to[1] = c.Green, to[2] = c.Blue;
+    }
+}
+
+static bool read_frame(cloob_ctx *ctx, image_reader *r, GifFileType *g)
+{
+    static const int first[] = { 0, 4, 2, 1 }, step[] = { 8, 8, 4, 2 };
+    const GifImageDesc *f = &g->Image;
+    const ColorMapObject *map = f->ColorMap ? f->ColorMap : g->SColorMap;
+    if (!map || f->Left < 0 || f->Top < 0 || f->Width < 1 || f->Height < 1 || f->Left + f->Width > r->width ||
+        f->Top + f->Height > r->height || image_buffer_reserve(ctx, &r->row, (size_t)f->Width) != CLOOB_OK)
+        return false;
+    for (int pass = f->Interlace ? 0 : 3; pass < 4; pass++)
+        for (int y = f->Interlace ? first[pass] : 0; y < f->Height; y += f->Interlace ? step[pass] : 1) {
+            if (DGifGetLine(g, r->row.data, f->Width) != GIF_OK) return false;
+            put_row(r, f, map, r->row.data, y);
+        }
+    return true;
+}
+
+static cloob_status gif_load(cloob_ctx *ctx, image_reader *r)
+{
+    int error;
+    source s = { r->bytes, r->size };
+    CLOOB_TRY(image_reserve_whole(ctx, r));
+    memset(r->rgb.data, 0, (size_t)(r->width * r->height * 3));
+    GifFileType *g = DGifOpen(&s, take, &error);
+    if (!g) return image_damaged(ctx, r, "its header makes no sense");
+    bool read = find_frame(g) && read_frame(ctx, r, g);
+    DGifCloseFile(g, &error);
+    r->kind = IMAGE_INDEXED;
+    return read ? CLOOB_OK : image_damaged(ctx, r, "its first frame cannot be decoded");
+}
+
+static void gif_close(image_reader *r) { (void)r; }
+
+const image_codec image_gif = { "GIF", match, gif_open, gif_load, gif_close };

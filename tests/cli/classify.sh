@@ -1,0 +1,38 @@
+#!/bin/bash
+# Folders, patterns, broken files, CSV and sorting of cloob classify; cloob search by words and by image. Usage: classify.sh CLOOB
+set -u
+cloob=$(realpath "$1") bad=0
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+cd "$dir" || exit 1
+fail() { echo "FAIL: $*"; bad=1; }
+
+"$cloob" synth --out world --count 24 --val-count 8 --per-class 4 --size 32 --seed 1 --quiet > /dev/null || exit 77
+"$cloob" train --train-data world/train.tsv --model tiny --force-image-size 32 --batch-size 8 --max-steps 2 --warmup 1 --vocab-size 600 --name m --logs . --quiet > m.txt || fail train
+model=$(cat m.txt)
+cp -r world/images photos
+echo junk > photos/broken.jpg
+ask() { "$cloob" classify --checkpoint "$model" --labels "fish,tree,house" --quiet "$@"; }
+
+ask photos --json > all.json 2> err.txt || fail "a folder with one broken file: exit code $?"
+grep -q broken.jpg err.txt || fail "the broken file is not named"
+[ "$(grep -o '"image"' all.json | wc -l)" = 32 ] || fail "not every image of the folder"
+ask 'photos/val-*' --csv > val.csv || fail "a pattern"
+[ "$(wc -l < val.csv)" = 9 ] && head -1 val.csv | grep -qx 'image,label,p' || fail "CSV: $(head -2 val.csv)"
+ask photos/broken.jpg > /dev/null 2>&1 && fail "nothing readable must not be success"
+ask nowhere > /dev/null 2>&1 && fail "a path that is not there must not be success"
+
+ask 'photos/val-*' --sort-into sorted --dry-run > /dev/null 2>&1 || fail "dry run"
+[ -e sorted ] && fail "a dry run wrote something"
+ask 'photos/val-*' --sort-into sorted > /dev/null || fail "sorting"
+[ "$(find sorted -type l | wc -l)" = 8 ] || fail "links: $(find sorted | head -3)"
+ask 'photos/val-*' --sort-into sorted > /dev/null || fail "sorting again"
+[ "$(find sorted -type l | wc -l)" = 8 ] || fail "the second time added links"
+ask 'photos/val-*' --sort-into copied --copy > /dev/null || fail "copying"
+[ "$(find copied -type f | wc -l)" = 8 ] || fail "copies"
+
+"$cloob" search index photos --checkpoint "$model" --quiet > /dev/null 2>&1 || fail "search index"
+"$cloob" search query "a fish" --index photos --n 3 --json --quiet > q.json || fail "search query"
+grep -q '^\[{"path": ' q.json || fail "search query --json is a list: $(head -c 80 q.json)"
+"$cloob" search query --image photos/val-0000001.jpg --index photos --n 1 --quiet | grep -q 'val-0000001.jpg' || fail "an image does not find itself"
+exit $bad

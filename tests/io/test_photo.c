@@ -1,0 +1,101 @@
+/* Photos as people have them: EXIF orientation, further formats, large JPEGs. */
+#include "check.h"
+
+#include "io/image/exif.h"
+#include "io/image/image.h"
+
+static cloob_ctx *ctx;
+
+/* 3 x 2 pixels: red green blue / white (10,20,30) (200,100,50), written by Pillow. */
+static const uint8_t expected[] = { 255, 0, 0, 0, 255, 0, 0, 0, 255, 255, 255, 255, 10, 20, 30, 200, 100, 50 };
+/* clang-format off */
+static const uint8_t bmp[] = {
+    66, 77, 78, 0, 0, 0, 0, 0, 0, 0, 54, 0, 0, 0, 40, 0, 0, 0, 3, 0,
+    0, 0, 2, 0, 0, 0, 1, 0, 24, 0, 0, 0, 0, 0, 24, 0, 0, 0, 196, 14,
+    0, 0, 196, 14, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 255, 255, 255, 30, 20, 10,
+    50, 100, 200, 0, 0, 0, 0, 0, 255, 0, 255, 0, 255, 0, 0, 0, 0, 0,
+};
+static const uint8_t gif[] = {
+    71, 73, 70, 56, 55, 97, 3, 0, 2, 0, 130, 0, 0, 255, 255, 255, 0, 255, 0, 200,
+    100, 50, 10, 20, 30, 255, 0, 0, 0, 0, 255, 0, 0, 0, 0, 0, 0, 44, 0, 0,
+    0, 0, 3, 0, 2, 0, 0, 8, 9, 0, 9, 4, 40, 0, 96, 128, 128, 128, 0, 59,
+};
+static const uint8_t tiff[] = {
+    73, 73, 42, 0, 8, 0, 0, 0, 10, 0, 0, 1, 4, 0, 1, 0, 0, 0, 3, 0,
+    0, 0, 1, 1, 4, 0, 1, 0, 0, 0, 2, 0, 0, 0, 2, 1, 3, 0, 3, 0,
+    0, 0, 134, 0, 0, 0, 3, 1, 3, 0, 1, 0, 0, 0, 1, 0, 0, 0, 6, 1,
+    3, 0, 1, 0, 0, 0, 2, 0, 0, 0, 17, 1, 4, 0, 1, 0, 0, 0, 140, 0,
+    0, 0, 21, 1, 3, 0, 1, 0, 0, 0, 3, 0, 0, 0, 22, 1, 4, 0, 1, 0,
+    0, 0, 2, 0, 0, 0, 23, 1, 4, 0, 1, 0, 0, 0, 18, 0, 0, 0, 28, 1,
+    3, 0, 1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 8, 0, 8, 0, 8, 0,
+    255, 0, 0, 0, 255, 0, 0, 0, 255, 255, 255, 255, 10, 20, 30, 200, 100, 50,
+};
+/* clang-format on */
+
+static void same_pixels(const uint8_t *bytes, size_t size, const char *format)
+{
+    image im;
+    cloob_status status = image_decode(ctx, bytes, size, format, NULL, &im);
+    if (status == CLOOB_ERR_UNSUPPORTED) SKIP("its library was not found");
+    CHECK_OK(ctx, status);
+    CHECK(im.width == 3 && im.height == 2);
+    if (im.rgb) CHECK(memcmp(im.rgb, expected, sizeof expected) == 0);
+    image_release(&im);
+    for (size_t n = 0; n < size; n++) { /* cut anywhere: refused or read, never beyond the bytes (sanitizers see it) */
+        uint8_t *cut = malloc(n ? n : 1);
+        memcpy(cut, bytes, n);
+        if (image_decode(ctx, cut, n, format, NULL, &im) == CLOOB_OK) image_release(&im);
+        free(cut);
+    }
+}
+
+static void bmp_is_read(void) { same_pixels(bmp, sizeof bmp, "BMP"); }
+static void gif_is_read(void) { same_pixels(gif, sizeof gif, "GIF"); }
+static void tiff_is_read(void) { same_pixels(tiff, sizeof tiff, "TIFF"); }
+
+/* "ab" over "cd" over "ef", turned by hand as a viewer would. */
+static void orientations_by_hand(void)
+{
+    static const char *const upright[] = { "abcdef", "badcfe", "fedcba", "efcdab",
+                                           "acebdf", "ecafdb", "fdbeca", "bdface" };
+    for (int o = 1; o <= 8; o++) {
+        char out[7] = "";
+        exif_turn((uint8_t *)out, (const uint8_t *)"abcdef", 2, 3, 1, o);
+        CHECK_STR(out, upright[o - 1]);
+    }
+}
+
+/* A JPEG's head with one EXIF block. */
+static size_t exif_head(uint8_t *out, bool little, int orientation)
+{
+    static const uint8_t big_endian[] = { 'M', 'M', 0, 42, 0, 0, 0, 8, 0, 1, 1, 0x12, 0, 3, 0, 0, 0, 1, 0, 0, 0, 0 };
+    static const uint8_t little_endian[] = { 'I', 'I', 42, 0, 8, 0, 0, 0, 1, 0, 0x12, 1, 3, 0, 1, 0, 0, 0, 0, 0, 0, 0 };
+    const uint8_t head[] = { 0xFF, 0xD8, 0xFF, 0xE1, 0, 2 + 6 + 22, 'E', 'x', 'i', 'f', 0, 0 };
+    memcpy(out, head, sizeof head);
+    memcpy(out + sizeof head, little ? little_endian : big_endian, 22);
+    out[sizeof head + (little ? 18 : 19)] = (uint8_t)orientation;
+    return sizeof head + 22;
+}
+
+static void orientation_is_found(void)
+{
+    uint8_t b[64];
+    for (int little = 0; little < 2; little++)
+        for (int o = 0; o <= 9; o++) {
+            size_t n = exif_head(b, little, o);
+            CHECK(exif_orientation(b, n) == (o >= 1 && o <= 8 ? o : 1));
+            for (size_t cut = 0; cut < n; cut++) CHECK(exif_orientation(b, cut) >= 1);
+        }
+}
+
+int main(void)
+{
+    ctx = cloob_ctx_create(NULL);
+    RUN(bmp_is_read);
+    RUN(gif_is_read);
+    RUN(tiff_is_read);
+    RUN(orientations_by_hand);
+    RUN(orientation_is_found);
+    cloob_ctx_destroy(ctx);
+    return check_summary();
+}
