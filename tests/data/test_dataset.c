@@ -215,7 +215,7 @@ static void resampling(void)
     char joined[1024];
     snprintf(joined, sizeof joined, "%s::%s", fixture_path("w/s-000.tar"), fixture_path("w/s-001.tar"));
     o.upsampling = "3::1";
-    check_fails(joined, &o, CLOOB_ERR_ARGUMENT, "--dataset-resampled");
+    check_fails(joined, &o, CLOOB_ERR_ARGUMENT, "`resampled`");
     o.resampled = true;
     o.num_samples = 20000;
     CHECK_OK(ctx, dataset_open(ctx, joined, &o, &d));

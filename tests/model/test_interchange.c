@@ -174,7 +174,7 @@ static void heads_follow_openai_s_rule_or_are_asked_for(void)
     c.text_width = 16, c.text_heads = 4; /* shapes cannot tell */
     CHECK_OK(ctx, procedural_weights(ctx, &c, &w));
     CHECK_OK(ctx, interchange_write(ctx, "interchange.tmp.pt", FORMAT_OPENAI, &w));
-    refuses("interchange.tmp.pt", NULL, "--config");
+    refuses("interchange.tmp.pt", NULL, "`config`");
     CHECK_OK(ctx, read_as("interchange.tmp.pt", &(interchange_options){ .config = &c }, &back));
     CHECK(back.config.text_heads == 4);
     weights_release(&back);

@@ -186,7 +186,7 @@ static void bad_memory_is_refused_by_name(void)
     CHECK_OK(ctx, open_step(&u, "batch", LOSS_CLOOB, 1));
     int64_t D = u.D;
     setup_close(&u);
-    refused("stack", CLOOB_ERR_ARGUMENT, "--memory stack");
+    refused("stack", CLOOB_ERR_ARGUMENT, "`memory` stack");
     refused("queue:0", CLOOB_ERR_ARGUMENT, "queue:0");
     refused("queue:9e", CLOOB_ERR_ARGUMENT, "queue:9e");
     refused("file:", CLOOB_ERR_ARGUMENT, "file:");
