@@ -21,7 +21,7 @@ VENDOR_HOMES = {"cpu", "cuda", "dist"}  # names of folders
 FLAG_HOMES = {"src/cli", "src/serve"}
 INCLUDE = re.compile(r'^\s*#\s*include\s+([<"])([^>"]+)[>"]', re.M)
 FLAG = re.compile(r'"(?:[^"\\\n]|\\.)*?(?<![\w-])--[a-z][a-z-]+(?:[^"\\\n]|\\.)*"')
-KNOWN = {"flag": 0, "columns": 160, "files": 0}
+KNOWN = {"flag": 0, "columns": 0, "files": 0}
 SUFFIXES = {".c", ".h", ".cu", ".cuh", ".inc", ".def"}
 
 

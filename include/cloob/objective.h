@@ -18,9 +18,9 @@ extern "C" {
 #endif
 
 typedef enum cloob_method {
-    CLOOB_METHOD_CLOOB,           /* retrieval and InfoLOOB */
-    CLOOB_METHOD_CLIP,            /* InfoNCE on the embeddings themselves */
-    CLOOB_METHOD_INFOLOOB,        /* InfoLOOB without retrieval */
+    CLOOB_METHOD_CLOOB,            /* retrieval and InfoLOOB */
+    CLOOB_METHOD_CLIP,             /* InfoNCE on the embeddings themselves */
+    CLOOB_METHOD_INFOLOOB,         /* InfoLOOB without retrieval */
     CLOOB_METHOD_INFONCE_HOPFIELD, /* InfoNCE with retrieval */
     CLOOB_METHOD_SIGLIP            /* SigLIP's sigmoid loss, with logit_bias and without division by inv_tau */
 } cloob_method;

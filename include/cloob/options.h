@@ -82,7 +82,8 @@ CLOOB_API void cloob_option_defaults(const cloob_option *table, int64_t count, v
 CLOOB_API bool cloob_option_set(const cloob_option *o, void *options, const char *text);
 CLOOB_API bool cloob_option_valid(const cloob_option *o, const void *options);
 
-/* What cloob_option_set takes back: None, True and False as Python writes them. Freed by the caller; NULL: no memory. */
+/* What cloob_option_set takes back: None, True and False as Python writes them. Freed by the caller; NULL: no
+ * memory. */
 CLOOB_API char *cloob_option_get(const cloob_option *o, const void *options);
 
 /* Takes one member over from another struct of the same kind; strings and lists by address. */

@@ -1,4 +1,5 @@
-/* What this build and this machine have: optional parts, instruction sets, folders. For reports such as cloob doctor. */
+/* What this build and this machine have: optional parts, instruction sets, folders. For reports such as cloob
+ * doctor. */
 #ifndef CLOOB_SYSTEM_H
 #define CLOOB_SYSTEM_H
 
@@ -21,8 +22,8 @@ CLOOB_API const cloob_part *cloob_parts(int64_t *count);
 /* The instruction sets of this processor that kernels of ours make use of, separated by blanks: "avx2 avx512 vnni". */
 CLOOB_API const char *cloob_instruction_sets(void);
 
-/* Where files go that can be made again (unpacked shards, indexes of tars): $CLOOB_CACHE, else $XDG_CACHE_HOME/cloob, else
- * ~/.cache/cloob. False: there is none, or it is longer than `size`. */
+/* Where files go that can be made again (unpacked shards, indexes of tars): $CLOOB_CACHE, else $XDG_CACHE_HOME/cloob,
+ * else ~/.cache/cloob. False: there is none, or it is longer than `size`. */
 CLOOB_API bool cloob_cache_folder(char *out, size_t size);
 
 #ifdef __cplusplus

@@ -1,4 +1,5 @@
-/* What this build and this machine have. The table of parts is written when the build is configured (cmake/parts.cmake). */
+/* What this build and this machine have. The table of parts is written when the build is configured
+ * (cmake/parts.cmake). */
 #include "cloob/system.h"
 
 #include <stdlib.h>

@@ -1,9 +1,10 @@
 /* Before main: settings that libraries read when they are loaded, and a memory limit too small for them.
  *
- * OpenMP's threads wait by spinning for long, which starves the threads that read images and every other program as soon as
- * cores are shared; OpenBLAS starts a thread per core that we never use. Both read their settings before main runs. And OpenBLAS
- * waits forever when the memory for its buffers cannot be had. So this function stands in the program's preinit array, which the
- * loader calls before the constructors of any library; it may use system calls alone. */
+ * OpenMP's threads wait by spinning for long, which starves the threads that read images and every other program as
+ * soon as cores are shared; OpenBLAS starts a thread per core that we never use. Both read their settings before main
+ * runs. And OpenBLAS waits forever when the memory for its buffers cannot be had. So this function stands in the
+ * program's preinit array, which the loader calls before the constructors of any library; it may use system calls
+ * alone. */
 #include "cli/startup.h"
 
 #include <signal.h>

@@ -3,7 +3,8 @@
  *     int64_t rows;
  *     if (!checked_mul(batch, accum, &rows)) return ctx_fail(...);
  *
- * The saturating forms are for limits and plans, where "more than there can be" is an answer. Arguments are not negative. */
+ * The saturating forms are for limits and plans, where "more than there can be" is an answer. Arguments are not
+ * negative. */
 #ifndef CORE_CHECKED_H
 #define CORE_CHECKED_H
 

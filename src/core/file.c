@@ -20,8 +20,8 @@ static cloob_status fail(cloob_ctx *ctx, const char *path, const char *what)
 
 enum { PIPE_PATIENCE_MS = 10000, PIPE_NAP_MS = 20 };
 
-/* Waits until somebody writes to a pipe that was opened without waiting. *first gets a byte that had to be read for it, or EOF.
- * False when nobody came. A writer that is there may take its time. */
+/* Waits until somebody writes to a pipe that was opened without waiting. *first gets a byte that had to be read for it,
+ * or EOF. False when nobody came. A writer that is there may take its time. */
 static bool pipe_has_writer(int fd, int *first)
 {
     unsigned char byte;

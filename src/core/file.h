@@ -1,9 +1,10 @@
 /* Whole files in and out, and mapped files.
  *
- * Writing is atomic: a file of a random name in the target's folder, created exclusively, is flushed to disk and then renamed,
- * so that the target is always either the old or the new content; a full disk or a kill leaves the old one. A symbolic link is
- * followed: its target is replaced, the link stays. A new file has the mode that the umask allows, a replaced one keeps its
- * own. A character device or a pipe is written to directly; a block device, a socket or a folder is refused. */
+ * Writing is atomic: a file of a random name in the target's folder, created exclusively, is flushed to disk and then
+ * renamed, so that the target is always either the old or the new content; a full disk or a kill leaves the old one. A
+ * symbolic link is followed: its target is replaced, the link stays. A new file has the mode that the umask allows, a
+ * replaced one keeps its own. A character device or a pipe is written to directly; a block device, a socket or a folder
+ * is refused. */
 #ifndef CORE_FILE_H
 #define CORE_FILE_H
 
@@ -18,8 +19,8 @@ typedef struct file_bytes {
     size_t size;
 } file_bytes;
 
-/* Opens a regular file, a character device or a pipe for reading. A pipe that nobody writes to is refused after ten seconds,
- * where fopen would wait forever. */
+/* Opens a regular file, a character device or a pipe for reading. A pipe that nobody writes to is refused after ten
+ * seconds, where fopen would wait forever. */
 cloob_status file_open(cloob_ctx *ctx, const char *path, FILE **out);
 
 /* Reads a regular file or a pipe; refuses more than `limit` bytes. */

@@ -1,9 +1,10 @@
-/* The check at the head of every public function: a call that cannot be meant is refused with a status and a line, not a crash.
+/* The check at the head of every public function: a call that cannot be meant is refused with a status and a line, not
+ * a crash.
  *
  *     API_NEEDS(ctx, path && out);
  *
- * Pointers that may be NULL are named in the public header. A handle that was closed cannot be told from one that was not, like
- * memory that was freed: that is the caller's promise. */
+ * Pointers that may be NULL are named in the public header. A handle that was closed cannot be told from one that was
+ * not, like memory that was freed: that is the caller's promise. */
 #ifndef CORE_NEEDS_H
 #define CORE_NEEDS_H
 

@@ -59,8 +59,8 @@ static bool has_plain(const call *c, const bool *plain)
     return false;
 }
 
-/* On the CPU an image in F32 whose every reader and writer can take it is laid out in blocks of 16 channels. Where a kernel
- * wants all its images laid out alike, one plain image makes the others plain, and so on to its neighbours. */
+/* On the CPU an image in F32 whose every reader and writer can take it is laid out in blocks of 16 channels. Where a
+ * kernel wants all its images laid out alike, one plain image makes the others plain, and so on to its neighbours. */
 static void choose_layout(exec *e)
 {
     bool *plain = calloc((size_t)e->values + 1, sizeof *plain), changed = true;

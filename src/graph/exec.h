@@ -33,14 +33,16 @@ typedef struct exec_memory {
     size_t arena_bytes, lower_bound_bytes, input_bytes;
 } exec_memory;
 
-/* Fills it for a graph on a device. On a host this is what exec_create will take, to the byte. On a GPU scratch is a bound
- * (op_scratch_bound): nothing is timed and nothing is taken, so the result may exceed the truth by that of one op. */
+/* Fills it for a graph on a device. On a host this is what exec_create will take, to the byte. On a GPU scratch is a
+ * bound (op_scratch_bound): nothing is timed and nothing is taken, so the result may exceed the truth by that of one
+ * op. */
 cloob_status exec_measure(cloob_ctx *ctx, const graph *g, device *dev, exec_memory *out);
 
 /* The graph is read during creation only. */
 cloob_status exec_create(cloob_ctx *ctx, const graph *g, device *dev, const exec_bindings *b, exec **out);
-/* The same for `count` graphs with inputs alike of which one runs at a time: they share their inputs and one arena, as large as the
- * largest of them needs. exec_memory_of(out[0]) is that of them all; out[0] owns it and is destroyed last. */
+/* The same for `count` graphs with inputs alike of which one runs at a time: they share their inputs and one arena, as
+ * large as the largest of them needs. exec_memory_of(out[0]) is that of them all; out[0] owns it and is destroyed
+ * last. */
 cloob_status exec_create_family(cloob_ctx *ctx, const graph *g, int count, device *dev, const exec_bindings *b,
                                 exec **out);
 void exec_destroy(exec *e);
@@ -57,7 +59,8 @@ exec_memory exec_memory_of(const exec *e);
 /* The context that failures are written to may change between runs (one thread at a time). */
 void exec_set_ctx(exec *e, cloob_ctx *ctx);
 
-/* Calls fn before each call of a run, and once after the last with op OP_COUNT and args NULL: for timing on a device's queue. */
+/* Calls fn before each call of a run, and once after the last with op OP_COUNT and args NULL: for timing on a device's
+ * queue. */
 void exec_on_call(exec *e, void (*fn)(void *user, op_id op, const op_args *args), void *user);
 
 /* Calls fn after each backward node that completes a parameter's gradient, so that its exchange between ranks can start

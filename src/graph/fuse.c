@@ -1,5 +1,5 @@
-/* Fusion: an op whose only reader can be folded into it disappears into that reader's place in the list, where all of its
- * operands are known to be ready. */
+/* Fusion: an op whose only reader can be folded into it disappears into that reader's place in the list, where all of
+ * its operands are known to be ready. */
 #include <string.h>
 
 #include "graph/graph.h"

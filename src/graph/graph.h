@@ -1,7 +1,7 @@
 /* A tower as a list of ops in single-assignment form.
  *
- * Built once per batch shape: the model appends ops to it, fusion rewrites it, differentiation appends the backward ops,
- * and an exec (exec.h) plans its memory and runs it.
+ * Built once per batch shape: the model appends ops to it, fusion rewrites it, differentiation appends the backward
+ * ops, and an exec (exec.h) plans its memory and runs it.
  *
  *     graph g;
  *     graph_init(ctx, &g);
@@ -83,18 +83,17 @@ void graph_fold_batchnorm(graph *g);
 typedef struct graph_grad_options {
     bool checkpoint;      /* keep only what crosses segments, recompute the rest */
     int checkpoint_share; /* with checkpoint: of this percentage of the segments, from the first on; 0: of all */
-    bool
-        recompute; /* do cheap ops again (batch norm's apply, activations, layer norm) instead of keeping their results */
+    bool recompute;       /* recompute cheap results (batch norm's apply, activations, layer norm), keep none */
 } graph_grad_options;
 
 /* Appends the backward pass: `dy` (an input added under the name "d" + output's name) flows from `output` to every
  * trainable parameter. Folds the sums of gradients into the ops that read them. */
 void graph_differentiate(graph *g, value_id output, const graph_grad_options *o);
 
-/* Last of all, for a backend that has them: ops that are a product and a pass over its result in one (join.c). */
+/* Last of all, for a backend that has them: ops that are a product and a pass over its result in one (fuse_gemm.c). */
 void graph_join(graph *g);
 
-/* After graph_differentiate's own steps, for what it does again from node `from` on (again.c). */
+/* After graph_differentiate's own steps, for what it does again from node `from` on (recompute.c). */
 void graph_write_along(graph *g, int from);
 
 /* ---- for passes ---------------------------------------------------------------------------------- */

@@ -1,4 +1,5 @@
-/* Memory planning: every temporary gets an offset in one arena so that two values alive at the same time never overlap. */
+/* Memory planning: every temporary gets an offset in one arena so that two values alive at the same time never
+ * overlap. */
 #ifndef GRAPH_PLAN_H
 #define GRAPH_PLAN_H
 

@@ -1,8 +1,8 @@
 /* What the backward pass does again, written along the way.
  *
- * Without its result kept, an activation or normalisation is done again for the weight gradient of the layer behind it. A little
- * later its own backward op reads the same x. So the weight gradient moves behind that op, which writes the result on the side:
- * one reading of x less. */
+ * Without its result kept, an activation or normalisation is done again for the weight gradient of the layer behind it.
+ * A little later its own backward op reads the same x. So the weight gradient moves behind that op, which writes the
+ * result on the side: one reading of x less. */
 #include "graph/graph.h"
 
 typedef struct partner {
@@ -32,8 +32,8 @@ static bool reads(const node *n, value_id v)
 
 static bool is_weight_gradient(const node *n) { return n->op == OP_CONV2D_DW || n->op == OP_LINEAR_DW; }
 
-/* The backward op after node i that reads the same x; -1 when there is none, or when somebody but weight gradients reads the
- * result before it. */
+/* The backward op after node i that reads the same x; -1 when there is none, or when somebody but weight gradients
+ * reads the result before it. */
 static int find_backward(const graph *g, int i, const partner *p)
 {
     value_id x = g->node[i].in[0], result = g->node[i].out[0];

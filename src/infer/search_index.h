@@ -13,7 +13,8 @@
  *     probe                     F32 (D)      the embedding of a fixed image: shows whether a model made this index
  *
  * Metadata: format "cloob-index", root, checkpoint, vocab. The file is written atomically, every half minute while
- * indexing goes on, so that a kill costs half a minute of work and never the index. A reader keeps the old file mapped. */
+ * indexing goes on, so that a kill costs half a minute of work and never the index. A reader keeps the old file
+ * mapped. */
 #ifndef INFER_SEARCH_INDEX_H
 #define INFER_SEARCH_INDEX_H
 

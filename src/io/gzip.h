@@ -1,8 +1,8 @@
 /* Streams that may be gzip: plain bytes pass through, gzip (several members too) is unpacked on the way.
  *
- * Memory is bounded whatever the stream's length. A stream that unpacks to more than GZIP_RATIO times its size is a bomb, not
- * data, and is refused once it has given GZIP_GRACE bytes. A stream that ends early or is damaged is refused with
- * one line that names it. */
+ * Memory is bounded whatever the stream's length. A stream that unpacks to more than GZIP_RATIO times its size is a
+ * bomb, not data, and is refused once it has given GZIP_GRACE bytes. A stream that ends early or is damaged is refused
+ * with one line that names it. */
 #ifndef IO_GZIP_H
 #define IO_GZIP_H
 
@@ -17,7 +17,8 @@ typedef cloob_status gzip_sink(void *arg, const void *bytes, size_t n);
 /* Copies `in` to the sink. name is for messages. */
 cloob_status gzip_copy(cloob_ctx *ctx, FILE *in, const char *name, gzip_sink *sink, void *arg);
 
-/* Does the regular file begin with gzip's two bytes? False when it cannot be read, and for pipes, whose bytes come once. */
+/* Does the regular file begin with gzip's two bytes? False when it cannot be read, and for pipes, whose bytes come
+ * once. */
 bool gzip_is_file(const char *path);
 
 /* A whole file, plain or gzip, of at most `limit` unpacked bytes; zero-terminated like file_read. */

@@ -56,7 +56,8 @@ void wide_sums(cloob_ctx *ctx, const tiles *t, bool transpose, float *r, int64_t
 /* Rows [first, first + n) as f32: in place, or widened into buffer. */
 const float *rows_f32(const rows *r, int64_t first, int64_t n, float *buffer);
 
-/* ---- retrieval between two sides that share their scores, E = exp(beta (a b^T - 1)) (docs/explanation/objective.md 3) ------ */
+/* ---- retrieval between two sides that share their scores, E = exp(beta (a b^T - 1)) (docs/explanation/objective.md 3)
+ * ------ */
 
 typedef struct pair {
     rows a, b; /* same: b is a and only tiles on and above the diagonal are made */

@@ -1,7 +1,9 @@
-/* SigLIP's sigmoid loss: every pair of an image and a text by itself, in tiles. Each rank has its own images as rows and sees the
- * texts of all ranks, whose gradient is summed and scattered:
+/* SigLIP's sigmoid loss: every pair of an image and a text by itself, in tiles. Each rank has its own images as rows
+ * and sees the texts of all ranks, whose gradient is summed and scattered:
  *
- *     k_ij = inv_tau x_i.y_j + bias;   softplus(-k_ii), softplus(k_ij);   dk_ii = -sigmoid(-k_ii) / N, dk_ij = sigmoid(k_ij) / N */
+ *     k_ij = inv_tau x_i.y_j + bias
+ *     loss = mean_i [ softplus(-k_ii) + sum_{j != i} softplus(k_ij) ]
+ *     dk_ii = -sigmoid(-k_ii) / N,   dk_ij = sigmoid(k_ij) / N */
 #include <math.h>
 #include <string.h>
 
@@ -42,8 +44,8 @@ size_t sigmoid_bytes(const loss_plan *p)
     return carve_all(p, NULL, &s);
 }
 
-/* log1p(e) summed as the logarithm of a product: TILE factors of at most 2 stay far from overflow. e: exp(-|k|), in place of which
- * dk comes; k: the scores with the bias. */
+/* log1p(e) summed as the logarithm of a product: TILE factors of at most 2 stay far from overflow. e: exp(-|k|), in
+ * place of which dk comes; k: the scores with the bias. */
 static void negatives(strip *s, int64_t r, const float *k, float *e, double share)
 {
     double product = 1, above = 0;

@@ -1,4 +1,5 @@
-/* The objective: Hopfield retrieval and InfoLOOB (or InfoNCE) of a batch of pairs, or SigLIP's sigmoid loss, with gradients.
+/* The objective: Hopfield retrieval and InfoLOOB (or InfoNCE) of a batch of pairs, or SigLIP's sigmoid loss, with
+ * gradients.
  *
  *     x, y     unit rows (N, d), N over all ranks; each rank passes its own rows
  *     U, V     stored patterns: the batch (U = x, V = y), or given sets (M, d) and (K, d), the same on every rank
@@ -9,8 +10,8 @@
  *
  * The methods without retrieval (clip, infoloob) put x for Ux and Vx, and y for Uy and Vy.
  *
- * siglip is the mean over i of sum_j softplus(-z_ij (inv_tau x_i.y_j + bias)), z_ij being 1 for i = j and -1 elsewhere. It is
- * not divided by inv_tau; image and text are half of it each.
+ * siglip is the mean over i of sum_j softplus(-z_ij (inv_tau x_i.y_j + bias)), z_ij being 1 for i = j and -1 elsewhere.
+ * It is not divided by inv_tau; image and text are half of it each.
  *
  * Nothing of size N x N is stored: tiles of scores are computed, used and dropped, in both directions. The loss and all
  * gradients equal those of one process with the whole batch, whatever the number of ranks, up to rounding.

@@ -110,8 +110,8 @@ static double contrast(const ref_run *r, const double *a, const double *b, doubl
 
 static double softplus(double z) { return fmax(z, 0) + log1p(exp(-fabs(z))); }
 
-/* SigLIP: softplus(-k) at the positive, softplus(k) elsewhere, k = inv_tau a_i.b_j + bias; the sum over all divided by N.
- * Adds its gradients. */
+/* SigLIP: softplus(-k) at the positive, softplus(k) elsewhere, k = inv_tau a_i.b_j + bias; the sum over all divided by
+ * N. Adds its gradients. */
 static void sigmoid_pairs(const ref_run *r, double bias, const double *a, const double *b, double *da, double *db,
                           loss_result *out)
 {

@@ -57,10 +57,10 @@ typedef struct model_config {
     model_resize resize; /* of images to be embedded; shortest (and the centre) in CLIP */
 } model_config;
 
-/* A model of the table in config_table.c: open_clip's plain ResNets and ViTs, CLIPA, SigLIP and SigLIP 2 under open_clip's
- * names, and tiny, tiny-rn, tiny-vit. Spelling of "-", "/" and case is forgiven. "-quickgelu" asks for QuickGELU; OpenAI's
- * own sizes (RN50 to RN50x64, ViT-B-32, B-16, L-14, L-14-336) have it anyway. An unknown name is an error that lists the
- * nearest ones. `tiny` has a vocabulary that training replaces by its tokenizer's. */
+/* A model of the table in config_table.c: open_clip's plain ResNets and ViTs, CLIPA, SigLIP and SigLIP 2 under
+ * open_clip's names, and tiny, tiny-rn, tiny-vit. Spelling of "-", "/" and case is forgiven. "-quickgelu" asks for
+ * QuickGELU; OpenAI's own sizes (RN50 to RN50x64, ViT-B-32, B-16, L-14, L-14-336) have it anyway. An unknown name is an
+ * error that lists the nearest ones. `tiny` has a vocabulary that training replaces by its tokenizer's. */
 cloob_status model_config_by_name(cloob_ctx *ctx, const char *name, model_config *c);
 /* The names of the table in order; NULL behind the last. */
 const char *model_config_name(int i);
@@ -76,8 +76,8 @@ void model_config_to_json(const model_config *c, sbuf *out);
 cloob_status model_config_check(cloob_ctx *ctx, const model_config *c);
 /* Open_clip's own form of a model directory's open_clip_config.json: model_cfg and preprocess_cfg. */
 cloob_status model_config_to_open_clip(cloob_ctx *ctx, const model_config *c, const char *path, sbuf *out);
-/* Hugging Face's config.json: CLIPModel, MetaClip2Model or SiglipModel. Both refuse, naming path, what the other program has no
- * place for. */
+/* Hugging Face's config.json: CLIPModel, MetaClip2Model or SiglipModel. Both refuse, naming path, what the other
+ * program has no place for. */
 cloob_status model_config_to_hf(cloob_ctx *ctx, const model_config *c, const char *path, sbuf *out);
 /* A model as transformers' SiglipModel. */
 bool model_config_is_siglip(const model_config *c);
@@ -86,7 +86,8 @@ bool model_config_timm_name(const model_config *c, char *name, size_t size);
 /* What is done to an image: as our metadata has it, and as Hugging Face's preprocessor_config.json. */
 void model_config_to_preprocess(const model_config *c, sbuf *out);
 void model_config_to_hf_preprocessor(const model_config *c, sbuf *out);
-/* The built-in model with the sizes and parts that shapes and names of tensors can tell (all but heads and activation). */
+/* The built-in model with the sizes and parts that shapes and names of tensors can tell (all but heads and
+ * activation). */
 bool model_config_match(const model_config *c, model_config *known);
 /* "shortest", "longest", "squash"; false: none of them, *out is left alone. */
 bool model_resize_from_name(const char *name, model_resize *out);
@@ -101,7 +102,8 @@ void model_config_set_act(model_config *c, model_act act);
 bool model_config_text_ends(const model_config *c);
 /* Tokens of an image: patches, and the class token where there is one. */
 int64_t model_config_image_tokens(const model_config *c);
-/* SigLIP's choices: map pooling, no class token, eps 1e-6, texts without a mask read at the last token, a logit bias. */
+/* SigLIP's choices: map pooling, no class token, eps 1e-6, texts without a mask read at the last token, a logit
+ * bias. */
 void model_config_set_siglip(model_config *c, model_act act);
 /* Name "", CLIP's choices with QuickGELU, its image mean and standard deviation; sizes 0. */
 void model_config_init(model_config *c);

@@ -1,5 +1,5 @@
-/* Hugging Face's config.json: CLIP, MetaCLIP 2, SigLIP. Defaults are those of transformers, which leaves out of the file what equals
- * them. */
+/* Hugging Face's config.json: CLIP, MetaCLIP 2, SigLIP. Defaults are those of transformers, which leaves out of the
+ * file what equals them. */
 #include <string.h>
 
 #include "model/config_reader.h"

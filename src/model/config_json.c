@@ -1,4 +1,5 @@
-/* Configurations as JSON: open_clip's nested form (and ours), the authors' flat form. Hugging Face's is in config_hf.c. */
+/* Configurations as JSON: open_clip's nested form (and ours), the authors' flat form. Hugging Face's is in
+ * config_hf.c. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* Reading values out of a configuration's JSON; used by config_json.c and config_hf.c alone. All leave *out when the key is absent or
- * null, except need_int; all fail with one line that names source and key. */
+/* Reading values out of a configuration's JSON; used by config_json.c and config_hf.c alone. All leave *out when the
+ * key is absent or null, except need_int; all fail with one line that names source and key. */
 #ifndef MODEL_CONFIG_READER_H
 #define MODEL_CONFIG_READER_H
 

@@ -1,5 +1,5 @@
-/* The built-in models: open_clip's plain ResNets and ViTs, CLIPA, MetaCLIP's worldwide ones, SigLIP, SigLIP 2, and the small ones
- * of demos and tests. */
+/* The built-in models: open_clip's plain ResNets and ViTs, CLIPA, MetaCLIP's worldwide ones, SigLIP, SigLIP 2, and the
+ * small ones of demos and tests. */
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>

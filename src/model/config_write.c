@@ -24,7 +24,8 @@ static void put_number(sbuf *s, const char *key, double v)
     json_put_number(s, v);
 }
 
-/* The smallest ratio of four decimals whose product with the width, cut down to a whole number, is the hidden layer's. */
+/* The smallest ratio of four decimals whose product with the width, cut down to a whole number, is the hidden
+ * layer's. */
 static double mlp_ratio(int64_t width, int64_t inner) { return ceil((double)inner / (double)width * 1e4) / 1e4; }
 
 static bool mixed_quick(const model_config *c)

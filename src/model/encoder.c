@@ -158,8 +158,8 @@ cloob_status encoder_measure(cloob_ctx *ctx, const params *p, const encoder_opti
 
 static int64_t rows_of(const encoder *e, int size) { return (e->o.batch + ((int64_t)1 << size) - 1) >> size; }
 
-/* The smallest executor that n rows fit in. On a GPU, whose memory is planned, small ones are made only until there is one for
- * the whole batch. */
+/* The smallest executor that n rows fit in. On a GPU, whose memory is planned, small ones are made only until there is
+ * one for the whole batch. */
 static int size_for(const encoder *e, int kind, int64_t n)
 {
     int size = 0;
@@ -267,8 +267,7 @@ static cloob_status encode_images(cloob_ctx *ctx, encoder *e, int kind, const vo
     return CLOOB_OK;
 }
 
-cloob_status encoder_images(cloob_ctx *ctx, encoder *e, const uint8_t *images, int64_t n, cloob_output what,
-                            float *out)
+cloob_status encoder_images(cloob_ctx *ctx, encoder *e, const uint8_t *images, int64_t n, cloob_output what, float *out)
 {
     int64_t S = e->p->config.image_size;
     return encode_images(ctx, e, BYTES, images, (size_t)(3 * S * S), n, what, out);
@@ -307,8 +306,7 @@ static int text_kind(const encoder *e, const int32_t *tokens, int64_t n)
     return kind_for(e, most);
 }
 
-cloob_status encoder_texts(cloob_ctx *ctx, encoder *e, const int32_t *tokens, int64_t n, cloob_output what,
-                           float *out)
+cloob_status encoder_texts(cloob_ctx *ctx, encoder *e, const int32_t *tokens, int64_t n, cloob_output what, float *out)
 {
     int64_t T = e->p->config.context, vocab = e->p->config.vocab, B = e->o.batch, width = encoder_width(e, what, true);
     for (int64_t i = 0; i < n * T; i++)

@@ -1,8 +1,8 @@
 /* A model for use: weights from a file, images and texts in, embeddings out.
  *
- * Executors are planned on first use, for the batch and for halves of it that hold what is really there. In invariant mode every row is worked out alone, so an image
- * gives the same bytes whatever it is embedded with; else rows go in batches, which is faster and may differ in rounding.
- * One thread at a time per encoder. */
+ * Executors are planned on first use, for the batch and for halves of it that hold what is really there. In invariant
+ * mode every row is worked out alone, so an image gives the same bytes whatever it is embedded with; else rows go in
+ * batches, which is faster and may differ in rounding. One thread at a time per encoder. */
 #ifndef MODEL_ENCODER_H
 #define MODEL_ENCODER_H
 
@@ -19,16 +19,16 @@ typedef struct encoder_options {
 
 void encoder_options_init(encoder_options *o);
 
-/* Takes over weights that are already read: w is empty afterwards, also on failure. In fp32 on the host most tensors are used
- * where they lie in the mapped file, and those of a tower that is never asked are never read. The device outlives the
- * encoder. */
+/* Takes over weights that are already read: w is empty afterwards, also on failure. In fp32 on the host most tensors
+ * are used where they lie in the mapped file, and those of a tower that is never asked are never read. The device
+ * outlives the encoder. */
 cloob_status encoder_create(cloob_ctx *ctx, weights *w, device *dev, const encoder_options *o, encoder **out);
 /* Over parameters that somebody else owns and changes (a run under way). */
 cloob_status encoder_create_on(cloob_ctx *ctx, params *p, const encoder_options *o, encoder **out);
 void encoder_destroy(encoder *e);
 
-/* Device bytes that images (bytes) and texts of such an encoder would take beside the parameters; takes nothing. p may be a
- * bare table. */
+/* Device bytes that images (bytes) and texts of such an encoder would take beside the parameters; takes nothing. p may
+ * be a bare table. */
 cloob_status encoder_measure(cloob_ctx *ctx, const params *p, const encoder_options *o, size_t *bytes);
 
 const model_config *encoder_config(const encoder *e);
@@ -47,7 +47,6 @@ cloob_status encoder_images(cloob_ctx *ctx, encoder *e, const uint8_t *images, i
 cloob_status encoder_float_images(cloob_ctx *ctx, encoder *e, const float *images, int64_t n, cloob_output what,
                                   float *out);
 /* tokens: (n, context); ids outside the vocabulary are refused by row. */
-cloob_status encoder_texts(cloob_ctx *ctx, encoder *e, const int32_t *tokens, int64_t n, cloob_output what,
-                           float *out);
+cloob_status encoder_texts(cloob_ctx *ctx, encoder *e, const int32_t *tokens, int64_t n, cloob_output what, float *out);
 
 #endif

@@ -1,5 +1,6 @@
 /* CLIP's initialisation, parameter by parameter. The last batch norm gain of every residual block starts at 0, so that
- * blocks begin as identities; the stem's third batch norm (visual.bn3) keeps 1, or every image would embed to one point. */
+ * blocks begin as identities; the stem's third batch norm (visual.bn3) keeps 1, or every image would embed to one
+ * point. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 /* A model's parameters on a device: master copy in F32, gradients in F32, and a copy in compute precision.
  *
  * Each is one block carved by the table of model/shapes.h: trainable parameters first, in table order, then running
- * statistics, every one starting at a multiple of 64 elements. The same offsets hold in all blocks, so an optimizer walks
- * them as flat arrays. Convolution weights are kept (O, kh, kw, C) here and (O, C, kh, kw) in files. */
+ * statistics, every one starting at a multiple of 64 elements. The same offsets hold in all blocks, so an optimizer
+ * walks them as flat arrays. Convolution weights are kept (O, kh, kw, C) here and (O, C, kh, kw) in files. */
 #ifndef MODEL_PARAMS_H
 #define MODEL_PARAMS_H
 
@@ -51,8 +51,8 @@ cloob_status params_init(cloob_ctx *ctx, params *p, uint64_t seed);
 
 /* From canonical names and file shapes; the weights were checked against the same configuration. */
 cloob_status params_load(cloob_ctx *ctx, params *p, const weights *w);
-/* For inference: the rows of one tower alone, as views of w's own memory where that has the engine's layout and type (F32 on
- * the host, all but larger convolutions), copies elsewhere. w outlives p. */
+/* For inference: the rows of one tower alone, as views of w's own memory where that has the engine's layout and type
+ * (F32 on the host, all but larger convolutions), copies elsewhere. w outlives p. */
 cloob_status params_bind(cloob_ctx *ctx, params *p, const weights *w, bool text);
 /* Adds copies in host memory, F32, in file order and shape, to w (owned by w's arena). Buffers included. */
 cloob_status params_store(cloob_ctx *ctx, const params *p, weights *w);

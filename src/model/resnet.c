@@ -1,4 +1,5 @@
-/* CLIP's modified ResNet: a stem of three convolutions, average pools instead of strides, an attention pool at the end. */
+/* CLIP's modified ResNet: a stem of three convolutions, average pools instead of strides, an attention pool at the
+ * end. */
 #include <math.h>
 #include <stdio.h>
 

@@ -168,7 +168,8 @@ static cloob_status infer_text(cloob_ctx *ctx, const source *s, model_config *c)
     return CLOOB_OK;
 }
 
-/* A built-in model's sizes mean its heads and its choices; else OpenAI's rule, and where it cannot hold, only the caller knows. */
+/* A built-in model's sizes mean its heads and its choices; else OpenAI's rule, and where it cannot hold, only the
+ * caller knows. */
 static cloob_status infer_heads(cloob_ctx *ctx, const source *s, model_config *c)
 {
     int64_t w = c->width > 0 && c->width < 1 << 20 ? model_config_image_attention_width(c) : 0;

@@ -90,7 +90,8 @@ static value_id text_index(build *b, value_id tokens, int64_t T)
     return graph_op(b->g, OP_TEXT_POSITION, attr, 1, &tokens);
 }
 
-/* Where the texts lie in `rows` packed rows, for s; returns which token each row holds, or NO_VALUE where they are not packed. */
+/* Where the texts lie in `rows` packed rows, for s; returns which token each row holds, or NO_VALUE where they are not
+ * packed. */
 static value_id pack_texts(build *b, value_id tokens, int64_t T, build_sequences *s)
 {
     s->start = NO_VALUE;

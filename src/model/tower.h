@@ -1,12 +1,12 @@
 /* The image and text towers as graphs.
  *
- * Inputs: "images" (B, S, S, 3) bytes, or (B, 3, S, S) F32 already normalised; "tokens" (B, T) I32.
- * Results: "output" (B, D), unit rows; "raw" (B, D) before that; with `features`, "features": what the projection reads.
- * With a backward pass, "doutput" (B, D) is an input too.
+ * Inputs: "images" (B, S, S, 3) bytes, or (B, 3, S, S) F32 already normalised; "tokens" (B, T) I32. Results: "output"
+ * (B, D), unit rows; "raw" (B, D) before that; with `features`, "features": what the projection reads. With a backward
+ * pass, "doutput" (B, D) is an input too.
  *
  * Two savings are exact and always on: the last layer of a transformer works for the one token that is read, and the
- * attention pool never forms keys and values (docs/explanation/attention-pool.md). A third is exact and optional: texts packed to their
- * lengths, since nothing behind the end token is seen. */
+ * attention pool never forms keys and values (docs/explanation/attention-pool.md). A third is exact and optional: texts
+ * packed to their lengths, since nothing behind the end token is seen. */
 #ifndef MODEL_TOWER_H
 #define MODEL_TOWER_H
 
@@ -16,12 +16,11 @@
 typedef struct tower_options {
     int64_t batch;
     int64_t
-        tokens; /* text: only the first so many of each row; 0: all. Under the causal mask what follows the end token
+        tokens;    /* text: only the first so many of each row; 0: all. Under the causal mask what follows the end token
                          * changes nothing */
-    int64_t
-        rows; /* text: packed, each to its length, into so many rows; 0: not. The tokens up to the end tokens must fit */
-    bool train;        /* batch statistics; else running ones */
-    bool backward;     /* append the backward pass */
+    int64_t rows;  /* text: packed, each to its length, into so many rows, which must hold them; 0: not */
+    bool train;    /* batch statistics; else running ones */
+    bool backward; /* append the backward pass */
     bool float_images; /* images come as F32 (B, 3, S, S) */
     bool features;     /* keep what the projection reads */
     bool padded_input; /* 8 input channels, the rest 0: what the GPU's convolutions like where windows overlap */

@@ -51,7 +51,8 @@ const char *weights_get_meta(const weights *w, const char *key); /* NULL when ab
 /* One line that lists what is missing or has another shape than the configuration wants; OK when nothing. */
 cloob_status weights_check(cloob_ctx *ctx, const weights *w, const char *path);
 
-/* Reads a file that says format "cloob"; checks its version and checksum, and names and shapes against its configuration. */
+/* Reads a file that says format "cloob"; checks its version and checksum, and names and shapes against its
+ * configuration. */
 cloob_status weights_read_native(cloob_ctx *ctx, const char *path, weights *w);
 /* What reading leaves unchecked: the training state. *stored tells whether the file has a checksum at all. */
 cloob_status weights_verify(cloob_ctx *ctx, const char *path, const weights *w, bool *stored);

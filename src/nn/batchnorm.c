@@ -1,6 +1,6 @@
 /* Rules of batch norm. Training needs four passes over memory: statistics, apply, the backward reduction and the
- * backward apply; each is an op, so that relu, residual add and pooling can be folded into them and so that apply, which is
- * cheap, can be done again instead of kept. */
+ * backward apply; each is an op, so that relu, residual add and pooling can be folded into them and so that apply,
+ * which is cheap, can be done again instead of kept. */
 #include "nn/rules.h"
 
 cloob_status shape_bn_stats(cloob_ctx *ctx, op_args *a)

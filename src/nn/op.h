@@ -44,8 +44,8 @@ typedef struct op_attr {
 typedef struct weight_cache weight_cache;
 weight_cache *weight_cache_create(void); /* NULL when memory is out */
 void weight_cache_destroy(weight_cache *k);
-/* Memory that belongs to k, 256-aligned; *fresh: not filled yet, the caller does it now. NULL when memory is out, and for k
- * NULL. */
+/* Memory that belongs to k, 256-aligned; *fresh: not filled yet, the caller does it now. NULL when memory is out, and
+ * for k NULL. */
 void *weight_cache_get(weight_cache *k, const void *weight, size_t bytes, bool *fresh);
 /* The same where it is there already; NULL otherwise. */
 void *weight_cache_find(const weight_cache *k, const void *weight);
@@ -63,7 +63,8 @@ typedef struct op_env {
     weight_cache *kept;  /* and share it here; NULL: not */
 } op_env;
 
-/* One call of an op. An absent optional input or an output nobody wants has data NULL when run, ndim -1 when planned. */
+/* One call of an op. An absent optional input or an output nobody wants has data NULL when run, ndim -1 when
+ * planned. */
 typedef struct op_args {
     tensor in[OP_INPUTS], out[OP_OUTPUTS];
     op_attr attr;
@@ -128,13 +129,14 @@ void op_step_set(op_step *s, op_id op, const op_attr *attr, const op_ref *in, in
         __VA_ARGS__                                                                                                    \
     }
 
-/* The forward call behind a backward call's `again` output (op_list.h), for kernels that do it by a pass of its own after the
- * rest: it takes over the scratch, which is large enough. */
+/* The forward call behind a backward call's `again` output (op_list.h), for kernels that do it by a pass of its own
+ * after the rest: it takes over the scratch, which is large enough. */
 op_args bn_again(const op_args *reduce);
 op_args act_again(const op_args *backward);
 op_args layernorm_again(const op_args *backward);
 
-/* The two calls behind an op that joins them; the first's result is where the second looks for it. Scratch is the joined call's. */
+/* The two calls behind an op that joins them; the first's result is where the second looks for it. Scratch is the
+ * joined call's. */
 op_args fused_conv(const op_args *a), fused_stats(const op_args *a);     /* conv_stats */
 op_args fused_conv_dx(const op_args *a), fused_reduce(const op_args *a); /* conv_dx_reduce */
 
@@ -151,7 +153,8 @@ typedef struct op_row {
 
 extern const op_row op_table[OP_COUNT];
 
-/* True for an input that lends its shape alone ("for its shape" in op_list.h): its content need not exist when the op runs. */
+/* True for an input that lends its shape alone ("for its shape" in op_list.h): its content need not exist when the op
+ * runs. */
 bool op_lends_shape(op_id op, int k);
 
 /* "conv2d: what went wrong", for shape rules. */

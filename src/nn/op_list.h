@@ -8,21 +8,23 @@ OP(IMAGE_INPUT, "image_input", shape_image_input, NULL)
 /* x (N,H,W,3) U8 | (N,3,H,W) F32 -> y (N,H,W,channels) {channels, mean, std}: bytes become (p/255 - mean) / std;
  * floats are taken as they are */
 OP(EMBED, "embed", shape_embed, grad_embed)
-/* tokens (N,T) I32, table (V,C) F32, pos (T,C) F32, [row (R) I32] -> y (N,T,C), or with row packed, (R,C): row r is token row[r]
- * of all N T */
+/* tokens (N,T) I32, table (V,C) F32, pos (T,C) F32, [row (R) I32] -> y (N,T,C), or with row packed, (R,C): row r is
+ * token row[r] of all N T */
 OP(EMBED_BWD, "embed_bwd", shape_embed_bwd, NULL)
 /* dy, tokens, table, pos, [row] -> dtable (V,C) F32, dpos (T,C) F32 */
 OP(EOT_INDEX, "eot_index", shape_eot_index, NULL)
 /* tokens (N,T) I32 -> index (N) I32: position of the first largest id */
 OP(TEXT_POSITION, "text_position", shape_eot_index, NULL)
-/* tokens (N,T) I32 -> index (N) I32 {token, tokens}: position of the first `token`, 0 where there is none; without token: `tokens` */
+/* tokens (N,T) I32 -> index (N) I32 {token, tokens}: position of the first `token`, 0 where there is none; without
+ * token: `tokens` */
 OP(PACK_TEXTS, "pack_texts", shape_pack_texts, NULL)
-/* index (N) I32, tokens (N,T) (for its shape) -> start (N+1) I32, row (R) I32, last (N) I32 {rows}: text n up to its end token
- * takes rows start[n] .. start[n+1] - 1 = last[n] of R = rows, and row r holds token row[r] of all N T. Rows from start[N] on are
- * dead: token 0 stands there, attention gives them 0 and nothing reads them, so their gradients are 0. What does not fit is cut
- * off: whoever chooses R counts first */
+/* index (N) I32, tokens (N,T) (for its shape) -> start (N+1) I32, row (R) I32, last (N) I32 {rows}: text n up to its
+ * end token takes rows start[n] .. start[n+1] - 1 = last[n] of R = rows, and row r holds token row[r] of all N T. Rows
+ * from start[N] on are dead: token 0 stands there, attention gives them 0 and nothing reads them, so their gradients
+ * are 0. What does not fit is cut off: whoever chooses R counts first */
 OP(TAKE_ROWS, "take_rows", shape_take_rows, grad_take_rows)
-/* x (N,T,C), [index (N) I32] -> y (N,C): row index[n] of x[n], row 0 without it; of packed x (R,C): row index[n], no two alike */
+/* x (N,T,C), [index (N) I32] -> y (N,C): row index[n] of x[n], row 0 without it; of packed x (R,C): row index[n], no
+ * two alike */
 OP(TAKE_ROWS_BWD, "take_rows_bwd", shape_take_rows_bwd, NULL)
 /* dy (N,C), [index], x (for its shape), [extra like x] -> dx like x: extra (or 0) plus dy at its row */
 OP(CLASS_TOKENS, "class_tokens", shape_class_tokens, grad_class_tokens)
@@ -48,8 +50,8 @@ OP(MEAN_TOKENS_BWD, "mean_tokens_bwd", shape_mean_tokens_bwd, NULL)
 
 /* convolution, batch norm and what follows them */
 OP(CONV2D, "conv2d", shape_conv2d, grad_conv2d)
-/* x (N,H,W,C), w (O,k,k,c), [bias (O)], [res] -> y (N,H',W',O) {stride, pad, relu}: c <= C, further channels of x are 0;
- * bias, res and relu serve inference (batch norm folded in) and have no gradient */
+/* x (N,H,W,C), w (O,k,k,c), [bias (O)], [res] -> y (N,H',W',O) {stride, pad, relu}: c <= C, further channels of x are
+ * 0; bias, res and relu serve inference (batch norm folded in) and have no gradient */
 OP(CONV2D_DX, "conv2d_dx", shape_conv2d_dx, NULL)
 /* dy, w, x (for its shape) -> dx {stride, pad} */
 OP(CONV2D_DW, "conv2d_dw", shape_conv2d_dw, NULL)
@@ -61,12 +63,13 @@ OP(BN_RUNNING, "bn_running", shape_bn_running, NULL)
 OP(BN_APPLY, "bn_apply", shape_bn_apply, grad_bn_apply)
 /* x, mean, rstd, gain, bias, [res] -> y {relu, pool}: relu((x - mean) rstd gain + bias + res), then 2 x 2 average */
 OP(BN_BWD_REDUCE, "bn_bwd_reduce", shape_bn_bwd_reduce, NULL)
-/* dy, [dy2], x, mean, rstd, gain, bias, [y] -> dgain, dbias, sums (2,C), [g], [again] {relu, pool}: g is (dy + dy2) through pool and
- * relu, the gradient before them, of x's shape; with y the relu mask is y > 0, else it is recomputed from x.
- * dbias = sum g, dgain = sum g (x - mean) rstd of this rank; sums = [dbias, dgain] over all ranks; again: what bn_apply
- * without a residual made of x, for a reader that did not keep it */
+/* dy, [dy2], x, mean, rstd, gain, bias, [y] -> dgain, dbias, sums (2,C), [g], [again] {relu, pool}: g is (dy + dy2)
+ * through pool and relu, the gradient before them, of x's shape; with y the relu mask is y > 0, else it is recomputed
+ * from x. dbias = sum g, dgain = sum g (x - mean) rstd of this rank; sums = [dbias, dgain] over all ranks; again: what
+ * bn_apply without a residual made of x, for a reader that did not keep it */
 OP(BN_BWD_APPLY, "bn_bwd_apply", shape_bn_bwd_apply, NULL)
-/* dy, x, mean, rstd, gain, bias, sums, [dy2] -> dx {relu, pool}: relu and pool as in the reduction when dy is not yet g */
+/* dy, x, mean, rstd, gain, bias, sums, [dy2] -> dx {relu, pool}: relu and pool as in the reduction when dy is not yet
+ * g */
 OP(FOLD_BN, "fold_bn", shape_fold_bn, NULL)
 /* w (O,k,k,c), gain, bias, run_mean, run_var -> w2, b2 (O) {eps}: conv with w2, b2 = batch norm after conv with w */
 OP(RELU, "relu", shape_same, grad_relu)
@@ -83,7 +86,8 @@ OP(LINEAR_DX, "linear_dx", shape_linear_dx, NULL)
 OP(LINEAR_DW, "linear_dw", shape_linear_dw, NULL)
 /* dy, x, w (for its shape) -> dw F32, [dbias (O) F32] {transposed} */
 OP(ACT, "act", shape_same, grad_act)
-/* x -> y {act}: QuickGELU x sigmoid(1.702 x), GELU x Phi(x), or its tanh form x sigmoid(1.5957691 (x + 0.044715 x^3)) */
+/* x -> y {act}: QuickGELU x sigmoid(1.702 x), GELU x Phi(x), or its tanh form x sigmoid(1.5957691 (x + 0.044715
+ * x^3)) */
 OP(ACT_BWD, "act_bwd", shape_act_bwd, NULL)
 /* dy, x -> dx, [again] {act}: again is act of x */
 OP(SCALE, "scale", shape_scale, grad_scale)
@@ -93,8 +97,8 @@ OP(SCALE_BWD, "scale_bwd", shape_scale_bwd, NULL)
 OP(LAYERNORM, "layernorm", shape_layernorm, grad_layernorm)
 /* x (...,C), gain (C) F32, bias (C) F32 -> y, mean' (rows) F32, rstd' (rows) F32 {eps} */
 OP(LAYERNORM_BWD, "layernorm_bwd", shape_layernorm_bwd, NULL)
-/* dy, x, mean, rstd, gain, [extra (...,C)], [bias (C) F32] -> dx (plus extra), dgain (C) F32, dbias (C) F32, [again]: with bias,
- * what layernorm made of x */
+/* dy, x, mean, rstd, gain, [extra (...,C)], [bias (C) F32] -> dx (plus extra), dgain (C) F32, dbias (C) F32, [again]:
+ * with bias, what layernorm made of x */
 OP(L2NORM, "l2norm", shape_l2norm, grad_l2norm)
 /* x (N,D) -> y (N,D) F32 whatever x is, r' (N) F32: y = x r, r = 1 / |x| */
 OP(L2NORM_BWD, "l2norm_bwd", shape_l2norm_bwd, NULL)
@@ -118,8 +122,8 @@ OP(HEADS_PROJECT, "heads_project", shape_heads_project, grad_heads_project)
 OP(HEADS_COLLECT, "heads_collect", shape_heads_collect, grad_heads_collect)
 /* s (N,H,C), w (He,C), [bias (He) F32] -> o (N,He) {heads, scale}: o[n,he] = scale s[n,h].w[he] + bias[he] */
 OP(HEADS_DW, "heads_dw", shape_heads_dw, NULL)
-/* a (N,He), u (N,H,C), w (for its shape) -> dw (He,C) F32, [dbias (He) F32] {heads, scale}: dw[he] = scale sum_n a[n,he] u[n,h],
- * dbias = sum_n a[n,he] */
+/* a (N,He), u (N,H,C), w (for its shape) -> dw (He,C) F32, [dbias (He) F32] {heads, scale}: dw[he] = scale sum_n
+ * a[n,he] u[n,h], dbias = sum_n a[n,he] */
 OP(POOL_ATTENTION, "pool_attention", shape_pool_attention, grad_pool_attention)
 /* t (N,T,C), u (N,H,C) -> s (N,H,C), p' (N,H,T) F32: p = softmax over T of u.t, s = sum p t */
 OP(POOL_ATTENTION_BWD, "pool_attention_bwd", shape_pool_attention_bwd, NULL)
@@ -129,5 +133,5 @@ OP(POOL_ATTENTION_BWD, "pool_attention_bwd", shape_pool_attention_bwd, NULL)
 OP(CONV_STATS, "conv_stats", shape_conv_stats, NULL)
 /* x, w, run_mean (O), run_var (O) -> y, mean (O), rstd (O) {as both}: conv2d, then bn_stats of y */
 OP(CONV_DX_REDUCE, "conv_dx_reduce", shape_conv_dx_reduce, NULL)
-/* dy, w (O,1,1,C), dy2, x, mean, rstd, gain, bias, y -> dgain, dbias, sums (2,C), g {as both}: conv2d_dx of dy, a gradient of x's
- * shape, then bn_bwd_reduce of it with the others */
+/* dy, w (O,1,1,C), dy2, x, mean, rstd, gain, bias, y -> dgain, dbias, sums (2,C), g {as both}: conv2d_dx of dy, a
+ * gradient of x's shape, then bn_bwd_reduce of it with the others */

@@ -2,10 +2,10 @@
  *
  *     m = b1 m + (1 - b1) g;  v = b2 v + (1 - b2) g^2
  *     p = p (1 - lr wd) - lr / (1 - b1^t) * m / (sqrt(v / (1 - b2^t)) + eps)
- *     e = e + (1 - d) (p - e)                                                   the average of the weights, where there is one
+ *     e = e + (1 - d) (p - e)                                    the average of the weights, where there is one
  *
- * Gains and biases do not decay: a table of ranges says which elements do. A compute copy and the average are written in
- * the same pass. */
+ * Gains and biases do not decay: a table of ranges says which elements do. A compute copy and the average are written
+ * in the same pass. */
 #ifndef OPTIM_ADAMW_H
 #define OPTIM_ADAMW_H
 
@@ -47,9 +47,9 @@ typedef struct adamw_update {
 } adamw_update;
 adamw_update adamw_update_of(const adamw_settings *s);
 
-/* An update that a GPU carries out without a look from the host, so that it can be part of a captured graph: the norm of the
- * gradient, clipping, whether to leave it out, AdamW. `live` lies in device memory; the host fills u and clip before the
- * step and reads the rest after it. */
+/* An update that a GPU carries out without a look from the host, so that it can be part of a captured graph: the norm
+ * of the gradient, clipping, whether to leave it out, AdamW. `live` lies in device memory; the host fills u and clip
+ * before the step and reads the rest after it. */
 typedef struct adamw_live {
     adamw_update u;  /* scale is multiplied by that of clipping */
     double clip;     /* global norm of the scaled gradient; 0: none */

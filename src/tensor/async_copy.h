@@ -1,8 +1,8 @@
 /* Copies from the host that overlap with a device's work.
  *
- * An async_copy is a second stream of a device with one staging buffer that it fills. Filling waits, on the device, until
- * the work that read the buffer before is done; using it waits, on the device, until the copy has arrived. The host waits
- * in async_copy_settle only. On a host device copies are made at once and nothing ever waits.
+ * An async_copy is a second stream of a device with one staging buffer that it fills. Filling waits, on the device,
+ * until the work that read the buffer before is done; using it waits, on the device, until the copy has arrived. The
+ * host waits in async_copy_settle only. On a host device copies are made at once and nothing ever waits.
  *
  *     async_copy_start(ctx, f, place, from, bytes);     while the batch before is being computed
  *     async_copy_filled(ctx, f);

@@ -8,8 +8,8 @@
 
 enum { ALIGN = 256 };
 
-/* calloc knows which pages are fresh from the system and leaves them untouched, so large blocks cost nothing until they are
- * used. The block's own address is kept just before the aligned one. */
+/* calloc knows which pages are fresh from the system and leaves them untouched, so large blocks cost nothing until they
+ * are used. The block's own address is kept just before the aligned one. */
 static cloob_status host_alloc(cloob_ctx *ctx, device *d, size_t bytes, const char *what, void **out)
 {
     (void)d;

@@ -1,16 +1,16 @@
 /* Checkpoints: a model file of ours (model/weights.h) that also holds the whole state of a run.
  *
- * Weights stand under their canonical names; optimizer moments under "train.m.NAME" and "train.v.NAME", averaged weights under
- * "train.ema.NAME", a queue of embeddings under "train.queue.image" and "train.queue.text"; counters and scales in
- * the metadata. The checksums of model/digest.h cover all of it. Files are written atomically: a reader finds the old one or
- * the new one. */
+ * Weights stand under their canonical names; optimizer moments under "train.m.NAME" and "train.v.NAME", averaged
+ * weights under "train.ema.NAME", a queue of embeddings under "train.queue.image" and "train.queue.text"; counters and
+ * scales in the metadata. The checksums of model/digest.h cover all of it. Files are written atomically: a reader finds
+ * the old one or the new one. */
 #ifndef TRAIN_CHECKPOINT_H
 #define TRAIN_CHECKPOINT_H
 
 #include "train/step.h"
 
-/* What an epoch that ended still owes when its checkpoint is written: the evaluation comes after the save. A kill between
- * the two leaves the debt in the file, and the resumed run pays it once. */
+/* What an epoch that ended still owes when its checkpoint is written: the evaluation comes after the save. A kill
+ * between the two leaves the debt in the file, and the resumed run pays it once. */
 typedef struct epoch_debt {
     int64_t epoch;             /* 0: nothing is owed */
     bool validation, zeroshot; /* which parts */
@@ -38,8 +38,8 @@ typedef struct checkpoint_meta {
 cloob_status checkpoint_write(cloob_ctx *ctx, const char *path, step *s, const run_position *at,
                               const checkpoint_meta *meta);
 
-/* Puts weights and state back into a step made for the same model. A file of another model, without training state, or with
- * a wrong checksum is refused and changes nothing. */
+/* Puts weights and state back into a step made for the same model. A file of another model, without training state, or
+ * with a wrong checksum is refused and changes nothing. */
 cloob_status checkpoint_read(cloob_ctx *ctx, const char *path, step *s, run_position *at);
 
 /* Checks the checksum over the training state of a file that has one; reading checked the rest. */

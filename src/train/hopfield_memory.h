@@ -2,8 +2,8 @@
  *
  *     batch      the batch itself: images for U, texts for V, with gradients through them
  *     queue:N    the last N pairs of earlier steps, of all ranks, without gradients; while there are none, the batch
- *     file:F     rows of a safetensors file, "U" or "image" for U, "V" or "text" for V, without gradients; a set that the
- *                file lacks is the batch
+ *     file:F     rows of a safetensors file, "U" or "image" for U, "V" or "text" for V, without gradients; a set
+ *                that the file lacks is the batch
  *
  * A queue takes a step's embeddings in rank order after the update, so every rank holds the same rows; a skipped step
  * leaves it alone. Checkpoints contain it as it is. */

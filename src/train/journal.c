@@ -35,7 +35,8 @@ static cloob_status open_log(cloob_ctx *ctx, journal *j, const char *name, FILE 
     return status;
 }
 
-/* A process that was killed a moment ago may still be going: some patience. File systems without locks are no obstacle. */
+/* A process that was killed a moment ago may still be going: some patience. File systems without locks are no
+ * obstacle. */
 static bool try_lock(int f)
 {
     for (int i = 0; i < 20; i++) {

@@ -1,4 +1,5 @@
-/* What a run leaves behind: out.log, params.txt, metrics.tsv, checkpoints/, results.jsonl, TensorBoard events. Only rank 0 writes. */
+/* What a run leaves behind: out.log, params.txt, metrics.tsv, checkpoints/, results.jsonl, TensorBoard events. Only
+ * rank 0 writes. */
 #ifndef TRAIN_JOURNAL_H
 #define TRAIN_JOURNAL_H
 
@@ -9,9 +10,8 @@ typedef struct journal journal;
 typedef enum journal_mode { JOURNAL_NEW, JOURNAL_RESUME } journal_mode;
 
 /* Makes <logs>/<name> and its files. A new run over an existing name is refused, and so is a folder in which another
- * process is training: the open journal holds a lock on <dir>/.lock, which goes with the process. writes false: every call does
- * nothing.
- * board: write TensorBoard events. */
+ * process is training: the open journal holds a lock on <dir>/.lock, which goes with the process. writes false: every
+ * call does nothing. board: write TensorBoard events. */
 cloob_status journal_open(cloob_ctx *ctx, const char *logs, const char *name, journal_mode mode, bool writes,
                           bool board, journal **out);
 void journal_close(journal *j);

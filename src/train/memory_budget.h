@@ -34,9 +34,9 @@ cloob_status memory_check(cloob_ctx *ctx, const memory_case *c, memory_need *out
 /* "8G", "8GiB", "512M", "1000000"; false: not a size. */
 bool memory_parse(const char *text, size_t *bytes);
 
-/* Chooses what o recomputes so that c, whose options o is, plans at most `limit` bytes: nothing more than before where that fits,
- * then cheap ops, then a growing share of the blocks, then all of them. CLOOB_ERR_MEMORY when
- * that is not enough either. `out`: what the choice takes. */
+/* Chooses what o recomputes so that c, whose options o is, plans at most `limit` bytes: nothing more than before where
+ * that fits, then cheap ops, then a growing share of the blocks, then all of them. CLOOB_ERR_MEMORY when that is not
+ * enough either. `out`: what the choice takes. */
 cloob_status memory_fit(cloob_ctx *ctx, const memory_case *c, step_options *o, size_t limit, memory_need *out);
 
 /* "25.70 GiB (parameters 0.90, ...), 139.10 GiB free" */

@@ -10,8 +10,8 @@ enum { RESUME_PATH = 1024 };
  * log), the one with the most updates among the others that pass their checksum. None at all is an error. */
 cloob_status resume_find(cloob_ctx *ctx, const char *folder, char path[RESUME_PATH]);
 
-/* The name that a checkpoint has besides `latest`: the other file of the folder that is the same one. Empty when there is none,
- * or when path is not in the folder. */
+/* The name that a checkpoint has besides `latest`: the other file of the folder that is the same one. Empty when there
+ * is none, or when path is not in the folder. */
 void resume_real_name(const char *folder, const char *path, char name[RESUME_PATH]);
 
 /* Removes what writers that were killed left half-written in a folder of checkpoints. */

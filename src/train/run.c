@@ -213,8 +213,8 @@ static cloob_status stop_or_save(cloob_ctx *ctx, run *r, bool *stop, bool *save)
     return CLOOB_OK;
 }
 
-/* The next batch sets out for the device; *more is false at the end of the epoch. The one before has to be there by then:
- * the loader fills its memory again. It is, but at the beginning of an epoch. */
+/* The next batch sets out for the device; *more is false at the end of the epoch. The one before has to be there by
+ * then: the loader fills its memory again. It is, but at the beginning of an epoch. */
 static cloob_status batch_upload_next(cloob_ctx *ctx, run *r, meter *m, bool *more)
 {
     batch b;
@@ -268,7 +268,8 @@ static cloob_status end_of_epoch(cloob_ctx *ctx, run *r)
     return run_validate(ctx, r);
 }
 
-/* All steps are done, yet the last epoch was never closed: the checkpoint was written after its last step with another batch. */
+/* All steps are done, yet the last epoch was never closed: the checkpoint was written after its last step with another
+ * batch. */
 static bool ends_unfinished(const run *r)
 {
     return r->at.epoch < r->o->epochs && r->at.step_in_epoch >= r->steps_per_epoch;
@@ -284,8 +285,8 @@ cloob_status run_loop(cloob_ctx *ctx, run *r)
     return CLOOB_OK;
 }
 
-/* A failure on one rank alone leaves the others waiting in an exchange: it ends them, with its name. What the ranks agreed on
- * (a stop, a peer's failure) needs no force. */
+/* A failure on one rank alone leaves the others waiting in an exchange: it ends them, with its name. What the ranks
+ * agreed on (a stop, a peer's failure) needs no force. */
 static void end_all_ranks(cloob_ctx *ctx, run *r, cloob_status status)
 {
     char text[CTX_ERROR_BYTES];

@@ -54,7 +54,8 @@ cloob_status run_loop(cloob_ctx *ctx, run *r);
 
 /* What the end of an epoch owes: which parts of its evaluation are due. */
 epoch_debt run_debt(run *r, int64_t epoch);
-/* Pays r->at.owed: loss and retrieval on the validation pairs, zero-shot on class folders. Writes results.jsonl and the log. */
+/* Pays r->at.owed: loss and retrieval on the validation pairs, zero-shot on class folders. Writes results.jsonl and the
+ * log. */
 cloob_status run_validate(cloob_ctx *ctx, run *r);
 /* The same for a debt out of a checkpoint, unless results.jsonl shows that it was paid before the run ended. */
 cloob_status run_settle_debt(cloob_ctx *ctx, run *r);

@@ -1,7 +1,7 @@
 /* One training step: two towers forward, the objective over all embeddings, two towers backward, the ranks' sum, AdamW.
  *
- * Everything it needs is planned and taken by step_create; step_run allocates nothing. With `accum` above 1 the batch is
- * worked off in micro-batches: all embeddings first, one loss over all of them, then each micro-batch again with its
+ * Everything it needs is planned and taken by step_create; step_run allocates nothing. With `accum` above 1 the batch
+ * is worked off in micro-batches: all embeddings first, one loss over all of them, then each micro-batch again with its
  * backward pass, so that the result is that of one large batch (batch norm sees the same micro-batches both times and
  * updates its running statistics once). */
 #ifndef TRAIN_STEP_H
@@ -24,7 +24,7 @@ typedef struct step_options {
     bool learn_inv_tau, learn_beta, learn_bias;
     int64_t
         hopfield_warmup; /* updates without retrieval before it sets in: a young model's embeddings are so alike that
-                                retrieval averages them into one, and nothing is learned for long (docs/reference/training.md) */
+                                retrieval averages them into one (docs/reference/training.md) */
     const char *memory;  /* what the Hopfield networks store, see train/hopfield_memory.h; read by step_create only */
     bool lock_image, lock_text;
     bool bn_sync;
@@ -51,14 +51,15 @@ enum { STEP_SCALARS = 9 };
 
 typedef struct step step;
 
-/* c may be NULL (alone). Device and communicator outlive the step. Parameters are zero until params_init or params_load on
- * step_params. */
+/* c may be NULL (alone). Device and communicator outlive the step. Parameters are zero until params_init or params_load
+ * on step_params. */
 cloob_status step_create(cloob_ctx *ctx, const step_options *o, device *dev, comm *c, step **out);
 void step_destroy(step *s);
 
-/* Starts a batch on its way to the device: images (accum * batch, S, S, 3) bytes (or floats), tokens (accum * batch, T), in host
- * memory, which stays untouched until a step_run after this call has returned; with no other batch staged, step_settle is enough.
- * Where step_looks_ahead says so, the next step's batch may be staged before this step runs, and arrives while it computes. */
+/* Starts a batch on its way to the device: images (accum * batch, S, S, 3) bytes (or floats), tokens (accum * batch,
+ * T), in host memory, which stays untouched until a step_run after this call has returned; with no other batch staged,
+ * step_settle is enough. Where step_looks_ahead says so, the next step's batch may be staged before this step runs, and
+ * arrives while it computes. */
 cloob_status step_stage(cloob_ctx *ctx, step *s, const void *images, const int32_t *tokens);
 bool step_looks_ahead(const step *s);
 cloob_status step_settle(cloob_ctx *ctx, step *s); /* waits until the batch to run next has left host memory */
@@ -85,7 +86,8 @@ typedef struct step_memory {
 step_memory step_memory_of(const step *s);
 
 /* The state between steps, for checkpoints: first and second moments and the average, laid out like the parameters; the
- * learnable scales with their moments; the number of updates. Pointers are device memory of params->trainable floats. */
+ * learnable scales with their moments; the number of updates. Pointers are device memory of params->trainable
+ * floats. */
 typedef struct step_state {
     float *m, *v, *ema;          /* ema NULL when off */
     double scalar[STEP_SCALARS]; /* logit inv_tau, its m, v; logit beta, its m, v; the logit bias, its m, v */

@@ -8,7 +8,8 @@
 
 enum { BUCKET_FLOATS = 8 << 20, MAX_BUCKETS = 256 };
 
-/* A stretch of the gradient block that is summed over ranks at once, as soon as the backward pass has written all of it. */
+/* A stretch of the gradient block that is summed over ranks at once, as soon as the backward pass has written all of
+ * it. */
 typedef struct bucket {
     int64_t first, count;
     int waiting, rows; /* parameters still to come, and in all */
@@ -52,7 +53,8 @@ enum { IMAGE, TEXT };
 
 static inline int step_ranks(const step *s) { return s->c ? comm_size(s->c) : 1; }
 
-/* The towers run beside each other on a GPU's two queues. Across ranks they do not: gradients of both are summed in one order. */
+/* The towers run beside each other on a GPU's two queues. Across ranks they do not: gradients of both are summed in one
+ * order. */
 static inline bool step_two_queues(const step *s) { return s->dev->side && step_ranks(s) == 1; }
 
 /* Called after each backward node that completes a parameter's gradient: its bucket may go out. */

@@ -43,8 +43,8 @@ static cloob_status copy_rows(cloob_ctx *ctx, step *s, int t, int64_t micro, boo
                         tensor_bytes(tower));
 }
 
-/* pass over both towers, beside each other where there are two queues. The text tower first: it has fewer calls, so the other
- * queue does not wait long for its own. */
+/* pass over both towers, beside each other where there are two queues. The text tower first: it has fewer calls, so the
+ * other queue does not wait long for its own. */
 static cloob_status both_towers(cloob_ctx *ctx, step *s, cloob_status (*pass)(exec *))
 {
     if (step_two_queues(s)) CLOOB_TRY(s->dev->fork(ctx, s->dev));
@@ -243,8 +243,9 @@ static cloob_status update(cloob_ctx *ctx, step *s, double lr, const step_result
 
 /* ---- a step the GPU does by itself --------------------------------------------------------------- */
 
-/* Nothing in it waits for the host: gradients are clipped and a bad update is left out on the GPU, so all of it can be recorded
- * once and replayed. Not for scales or stored sets that change from step to step: they are arguments of the objective's kernels. */
+/* Nothing in it waits for the host: gradients are clipped and a bad update is left out on the GPU, so all of it can be
+ * recorded once and replayed. Not for scales or stored sets that change from step to step: they are arguments of the
+ * objective's kernels. */
 static bool can_capture(const step *s)
 {
     return s->live && !s->o.eager && s->o.accum == 1 && step_ranks(s) == 1 && !s->stored && !s->o.learn_inv_tau &&

@@ -1,7 +1,7 @@
 /* TensorBoard event files: records of length, masked CRC-32C and a small protocol buffer with one number each.
  *
- * The three messages that carry a number (Event, Summary, Summary.Value) have nine fields between them, so they are written
- * here directly; a generated encoder would be longer than this file. */
+ * The three messages that carry a number (Event, Summary, Summary.Value) have nine fields between them, so they are
+ * written here directly; a generated encoder would be longer than this file. */
 #ifndef TRAIN_TENSORBOARD_H
 #define TRAIN_TENSORBOARD_H
 

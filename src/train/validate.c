@@ -1,5 +1,5 @@
-/* Validation: embeddings of the validation pairs, their loss, retrieval both ways, and the paper's analysis when asked. Rank 0
- * works, the others wait; running statistics are the same everywhere, so nothing is lost by it. */
+/* Validation: embeddings of the validation pairs, their loss, retrieval both ways, and the paper's analysis when asked.
+ * Rank 0 works, the others wait; running statistics are the same everywhere, so nothing is lost by it. */
 #include <math.h>
 #include <stdlib.h>
 #include <stdio.h>

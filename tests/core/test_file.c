@@ -1,4 +1,5 @@
-/* Files in a world that is not friendly: links in the way, devices and pipes as targets, names that others could foresee. */
+/* Files in a world that is not friendly: links in the way, devices and pipes as targets, names that others could
+ * foresee. */
 #include "check.h"
 
 #include <dirent.h>

@@ -55,16 +55,26 @@ static void names_lead_to_members(void)
 static void values_out_of_range_are_refused(void)
 {
     static const char *const bad[][2] = {
-        { "batch_size", "0" },     { "batch_size", "9223372036854775807" },
-        { "batch_size", "1e3" },   { "batch_size", "" },
-        { "wd", "-0.1" },          { "wd", "nan" },
-        { "wd", "inf" },           { "ema", "1" },
-        { "init_inv_tau", "0" },   { "lr", "-1" },
-        { "beta1", "1" },          { "method", "hopfield" },
-        { "precision", "fp16" },   { "csv_separator", "ab" },
-        { "csv_separator", "" },   { "image_mean", "1 2" },
-        { "image_mean", "1 2 3 4" }, { "workers", "1025" },
-        { "use_bn_sync", "maybe" }, { "aug_gray_prob", "1.5" },
+        { "batch_size", "0" },
+        { "batch_size", "9223372036854775807" },
+        { "batch_size", "1e3" },
+        { "batch_size", "" },
+        { "wd", "-0.1" },
+        { "wd", "nan" },
+        { "wd", "inf" },
+        { "ema", "1" },
+        { "init_inv_tau", "0" },
+        { "lr", "-1" },
+        { "beta1", "1" },
+        { "method", "hopfield" },
+        { "precision", "fp16" },
+        { "csv_separator", "ab" },
+        { "csv_separator", "" },
+        { "image_mean", "1 2" },
+        { "image_mean", "1 2 3 4" },
+        { "workers", "1025" },
+        { "use_bn_sync", "maybe" },
+        { "aug_gray_prob", "1.5" },
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         cloob_train_options o;

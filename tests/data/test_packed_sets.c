@@ -1,5 +1,5 @@
-/* Sets as people hand them on, packed and unpacked: gzipped shards, a gzipped table whose images are in a tar, a gzipped tar
- * of class folders. Counts, classes, and a loader that finds every sample and no bad one. */
+/* Sets as people hand them on, packed and unpacked: gzipped shards, a gzipped table whose images are in a tar, a
+ * gzipped tar of class folders. Counts, classes, and a loader that finds every sample and no bad one. */
 #include <unistd.h>
 
 #include "check.h"

@@ -1,5 +1,5 @@
-/* The passes that rewrite a list of ops, one rule at a time: what becomes of the nodes, and which neighbours stop a rule. That
- * results do not change is what test_graph (small graphs) and test_towers (whole models) compare. */
+/* The passes that rewrite a list of ops, one rule at a time: what becomes of the nodes, and which neighbours stop a
+ * rule. That results do not change is what test_graph (small graphs) and test_towers (whole models) compare. */
 #include "check.h"
 
 #include "graph/graph.h"

@@ -95,7 +95,8 @@ static void separation_is_the_distance_to_the_nearest_score(void)
     CHECK_NEAR(s[2], 1.0, 1e-6);
 }
 
-/* Two orthogonal unit patterns: at 0 the two logarithms cancel and max|u|^2/2 is left; on the first pattern by the formula. */
+/* Two orthogonal unit patterns: at 0 the two logarithms cancel and max|u|^2/2 is left; on the first pattern by the
+ * formula. */
 static void energy_by_hand(void)
 {
     const float pattern[2 * 3] = { 1, 0, 0, 0, 1, 0 }, state[2 * 3] = { 0, 0, 0, 1, 0, 0 };

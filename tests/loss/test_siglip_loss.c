@@ -1,4 +1,5 @@
-/* SigLIP's sigmoid loss: against frozen values of PyTorch in double, its own slope, the definition at odd sizes, and its memory. */
+/* SigLIP's sigmoid loss: against frozen values of PyTorch in double, its own slope, the definition at odd sizes, and
+ * its memory. */
 #include "io/safetensors.h"
 #include "objective.h"
 

@@ -39,7 +39,8 @@ static void planes_stay_planes(void)
             for (int64_t x = 0; x < to; x++) {
                 const float *row = out + (1 + y * to + x) * D;
                 CHECK_NEAR(row[0], 2, 1e-6);
-                bool inside = to >= 8 && x * 4 >= to && x * 4 < 3 * to && y * 4 >= to && y * 4 < 3 * to; /* edges bend */
+                bool inside =
+                    to >= 8 && x * 4 >= to && x * 4 < 3 * to && y * 4 >= to && y * 4 < 3 * to; /* edges bend */
                 if (!inside) continue;
                 CHECK_NEAR(row[1], ((double)x + 0.5) / (double)to, 2e-3);
                 CHECK_NEAR(row[2], ((double)y + 0.5) / (double)to, 2e-3);
@@ -49,12 +50,13 @@ static void planes_stay_planes(void)
     cloob_ctx_destroy(ctx);
 }
 
-/* torch.nn.functional.interpolate(x, mode="bicubic", antialias=True), larger: 0..3 as 2 x 2 to 3 x 3; smaller: the squares of
- * 0..15 as 4 x 4 to 3 x 3. */
+/* torch.nn.functional.interpolate(x, mode="bicubic", antialias=True), larger: 0..3 as 2 x 2 to 3 x 3; smaller: the
+ * squares of 0..15 as 4 x 4 to 3 x 3. */
 static void values_are_pytorchs(void)
 {
-    static const double larger[9] = { -0.197368, 0.368421, 0.934210, 0.934210, 1.5, 2.065790, 2.065790, 2.631579, 3.197368 };
-    static const double smaller[9] = { 1.572344, 5.846609,  13.413925,  40.101818, 58.106312,
+    static const double larger[9] = { -0.197368, 0.368421, 0.934210, 0.934210, 1.5,
+                                      2.065790,  2.065790, 2.631579, 3.197368 };
+    static const double smaller[9] = { 1.572344,  5.846609,   13.413925,  40.101818, 58.106312,
                                        79.403877, 131.320114, 163.054855, 198.082672 };
     cloob_ctx *ctx = cloob_ctx_create(NULL);
     for (int64_t from = 2; from <= 4; from += 2) {

@@ -1,5 +1,5 @@
-/* The towers against frozen values: outputs in evaluation and training mode (tests/ref/model.json; RN50 and ViT-B-32, which
- * take their time, with the argument "large": tests/ref/foreign); fused ops against single ones. */
+/* The towers against frozen values: outputs in evaluation and training mode (tests/ref/model.json; RN50 and ViT-B-32,
+ * which take their time, with the argument "large": tests/ref/foreign); fused ops against single ones. */
 #include "check.h"
 #include "procedural.h"
 

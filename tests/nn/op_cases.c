@@ -1,5 +1,5 @@
-/* The cases: every forward op, odd sizes first. Backward ops are reached through the rules; those with optional inputs that
- * only the graph's fusion fills in stand here by themselves. */
+/* The cases: every forward op, odd sizes first. Backward ops are reached through the rules; those with optional inputs
+ * that only the graph's fusion fills in stand here by themselves. */
 #include "op_harness.h"
 
 #define A(...)                                                                                                         \

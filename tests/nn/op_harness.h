@@ -43,8 +43,8 @@ bool op_pass_forward(cloob_ctx *ctx, const op_case *c, op_pass *p);
 void op_pass_release(op_pass *p);
 
 /* Runs one call on a device, with guard bytes around every tensor and poisoned outputs, and compares with what the
- * expected call holds. before: the inputs' content, NULL: as in expected. Returns the largest norm-wise relative error, or
- * -1 after saying what went wrong. *ran is false when the backend has no such kernel. */
+ * expected call holds. before: the inputs' content, NULL: as in expected. Returns the largest norm-wise relative error,
+ * or -1 after saying what went wrong. *ran is false when the backend has no such kernel. */
 double op_compare(cloob_ctx *ctx, device *dev, op_id op, const op_args *expected, void *const *before, bool *ran);
 
 #endif

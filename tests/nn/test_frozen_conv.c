@@ -1,5 +1,5 @@
-/* Convolutions with frozen weights on the cpu backend, where 3 x 3 kernels may go through Winograd's algorithm: the same
- * images as the definition gives, alone and in a batch, over all layouts that oneDNN chooses for such weights. */
+/* Convolutions with frozen weights on the cpu backend, where 3 x 3 kernels may go through Winograd's algorithm: the
+ * same images as the definition gives, alone and in a batch, over all layouts that oneDNN chooses for such weights. */
 #include "check.h"
 
 #include "core/rng.h"

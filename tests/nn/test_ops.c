@@ -14,9 +14,9 @@ static double weighted_sum(const op_pass *p)
     return sum;
 }
 
-/* d/dx of sum(g out0) against what the backward rule says, at up to 24 elements of every input. Everything is double but
- * parameter gradients, which are stored as F32: their rounding of 6e-8 and sums of it set 1e-5. A
- * step of 1e-6 leaves about 1e-8 and hardly ever crosses a kink of relu. */
+/* d/dx of sum(g out0) against what the backward rule says, at up to 24 elements of every input. Everything is double
+ * but parameter gradients, which are stored as F32: their rounding of 6e-8 and sums of it set 1e-5. A step of 1e-6
+ * leaves about 1e-8 and hardly ever crosses a kink of relu. */
 static void check_slope(const op_case *c, op_pass *p, int k)
 {
     tensor *x = &p->forward.in[k], *d = &p->d[k];
@@ -85,8 +85,8 @@ static void compare_backend(const char *name, cloob_dtype type, double tolerance
     device_close(dev);
 }
 
-/* fp32 kernels sum in another order: 1e-5 norm-wise leaves room for the longest sums here. bf16: rounding of inputs that
- * ref sees too, then of outputs (2^-9) and of intermediate tensors. */
+/* fp32 kernels sum in another order: 1e-5 norm-wise leaves room for the longest sums here. bf16: rounding of inputs
+ * that ref sees too, then of outputs (2^-9) and of intermediate tensors. */
 static void cpu_agrees_with_ref(void) { compare_backend("cpu", CLOOB_F32, 1e-5); }
 static void cpu_agrees_with_ref_in_bf16(void) { compare_backend("cpu", CLOOB_BF16, 1e-2); }
 

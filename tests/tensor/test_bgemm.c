@@ -1,5 +1,5 @@
-/* bf16 products: every kernel that this machine can run, and the AMX kernel's code on emulated tiles, against double loops
- * over the same bf16 factors. */
+/* bf16 products: every kernel that this machine can run, and the AMX kernel's code on emulated tiles, against double
+ * loops over the same bf16 factors. */
 #include "check.h"
 
 #include <math.h>

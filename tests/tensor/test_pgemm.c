@@ -1,4 +1,5 @@
-/* Products with packed weights: right at odd sizes, the same bytes packed before or on the way, and for a row in any company. */
+/* Products with packed weights: right at odd sizes, the same bytes packed before or on the way, and for a row in any
+ * company. */
 #include "check.h"
 
 #include "core/ctx.h"

@@ -1,5 +1,5 @@
-/* Small models against tests/ref/model.json (scripts/make_model_ref.py): outputs, gradients, running statistics, three steps of
- * training, on every host backend. */
+/* Small models against tests/ref/model.json (scripts/make_model_ref.py): outputs, gradients, running statistics, three
+ * steps of training, on every host backend. */
 #include "check.h"
 #include "../model/procedural.h"
 
@@ -44,7 +44,8 @@ static double whole_norm(const json *gradients)
     return sqrt(square);
 }
 
-/* Every parameter (or buffer) against a table of pairs. Elements whose true gradient is 0 turn into noise under AdamW. */
+/* Every parameter (or buffer) against a table of pairs. Elements whose true gradient is 0 turn into noise under
+ * AdamW. */
 static double table_error(const params *p, const json *table, bool gradient, bool buffers, double floor_)
 {
     double worst = 0;
@@ -162,8 +163,8 @@ static double distance(const float *got, const float *want, int64_t n)
     return sqrt(diff / norm);
 }
 
-/* How far gradients in bf16 are from those in F32 is a matter of the model: the definition shows it, and the CPU's kernels
- * may not be much farther (rounding falls elsewhere, and a relu near 0 may fall to the other side). */
+/* How far gradients in bf16 are from those in F32 is a matter of the model: the definition shows it, and the CPU's
+ * kernels may not be much farther (rounding falls elsewhere, and a relu near 0 may fall to the other side). */
 static void check_bf16(const char *name)
 {
     double loss[3];

@@ -1,5 +1,5 @@
-/* The place in a run, and what a finished epoch owes: runs that are stopped, killed at a chosen line of their log, and resumed with
- * another batch end where an undisturbed run ends, with every evaluation made once. */
+/* The place in a run, and what a finished epoch owes: runs that are stopped, killed at a chosen line of their log, and
+ * resumed with another batch end where an undisturbed run ends, with every evaluation made once. */
 #include "check.h"
 
 #include <signal.h>
@@ -130,8 +130,8 @@ static bool same_results(const char *a, const char *b)
     return same;
 }
 
-/* Killed after the save and before the evaluation, in the middle of the evaluation, and after it; in a middle epoch and in the
- * last; the results are those of a run that was left alone, each epoch once. */
+/* Killed after the save and before the evaluation, in the middle of the evaluation, and after it; in a middle epoch and
+ * in the last; the results are those of a run that was left alone, each epoch once. */
 static void an_evaluation_is_made_once(void)
 {
     static const char *const moments[] = { "epoch_1.safetensors", "epoch_3.safetensors", "epoch 2: image to text",

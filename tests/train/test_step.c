@@ -1,5 +1,5 @@
-/* The step: micro-batches against one batch, no allocation, two runs alike, recomputation. test_frozen compares its losses,
- * gradients and updates with frozen values. */
+/* The step: micro-batches against one batch, no allocation, two runs alike, recomputation. test_frozen compares its
+ * losses, gradients and updates with frozen values. */
 #include "setup.h"
 
 #include <malloc.h>
@@ -59,8 +59,8 @@ static void micro_batches_are_one_batch(void)
 
 /* ---- micro-batches with batch norm --------------------------------------------------------------- */
 
-/* One tower pass with gradients given: backward of L = sum of dembed . embedding, by a step of one micro-batch. The gradient of
- * the whole is the sum of these over the micro-batches, each with its own statistics. */
+/* One tower pass with gradients given: backward of L = sum of dembed . embedding, by a step of one micro-batch. The
+ * gradient of the whole is the sum of these over the micro-batches, each with its own statistics. */
 typedef struct pieces {
     float *embed[2], *dembed[2], *sum;
 } pieces;
@@ -111,8 +111,8 @@ static void loss_by_hand(const pieces *p, int64_t rows, int64_t D)
     loss_plan_destroy(plan);
 }
 
-/* With batch norm: the gradient is the sum over micro-batches with the statistics of each, and running statistics move once per
- * micro-batch, not once more for the second forward pass. */
+/* With batch norm: the gradient is the sum over micro-batches with the statistics of each, and running statistics move
+ * once per micro-batch, not once more for the second forward pass. */
 static void micro_batches_with_batch_norm(void)
 {
     enum { ROWS = 12, MICRO = 4, K = ROWS / MICRO };

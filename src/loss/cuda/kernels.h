@@ -24,7 +24,8 @@ cudaError_t k_check_rows(cudaStream_t stream, cloob_dtype T, const void *x, int6
 cudaError_t k_unit_forward(cudaStream_t stream, cloob_dtype T, void *p, void *low, float *length, const float *r,
                            int64_t n, int64_t d, unsigned long long *bad);
 /* With u = p + low: p = (g - u (u.g)) / length in place; dots (n) = u.g. Retrieval relies on the result being
- * orthogonal to u; with bf16 p alone that misses by enough to show in the gradient (docs/explanation/objective.md 4). */
+ * orthogonal to u; with bf16 p alone that misses by enough to show in the gradient (docs/explanation/objective.md
+ * 4). */
 cudaError_t k_unit_backward(cudaStream_t stream, cloob_dtype T, void *p, const void *low, const float *g,
                             const float *length, double *dots, int64_t n, int64_t d);
 
@@ -73,8 +74,8 @@ cudaError_t k_wide_exp(cudaStream_t stream, float *e, float *ds, const double *s
 cudaError_t k_wide_sums(cudaStream_t stream, bool transpose, float *r, const float *e, const float *w, int64_t m,
                         int64_t n, int64_t d);
 
-/* SigLIP of a tile: s = inv_tau a b^T in, dk (T) = gradient of s out; column own + i of row i is its positive. Adds each row's
- * loss, sum of dk s and sum of dk to value, along and sum (m). share: 1 / N. */
+/* SigLIP of a tile: s = inv_tau a b^T in, dk (T) = gradient of s out; column own + i of row i is its positive. Adds
+ * each row's loss, sum of dk s and sum of dk to value, along and sum (m). share: 1 / N. */
 cudaError_t k_sigmoid(cudaStream_t stream, cloob_dtype T, void *dk, const float *s, double *value, double *along,
                       double *sum, int64_t m, int64_t n, int64_t own, float bias, double share);
 

@@ -1,4 +1,5 @@
-/* A build without kernels for Hopper: scores go through memory (tile.c, contrast.c), so none of the launchers is reached. */
+/* A build without kernels for Hopper: scores go through memory (tile.c, contrast.c), so none of the launchers is
+ * reached. */
 #include "loss/cuda/fused.h"
 
 bool fused_takes(int64_t d) { return (void)d, false; }

@@ -1,5 +1,5 @@
-/* Attention over all positions: one (row, head) at a time per thread. Heads in bf16 are turned into floats on the way in and
- * rounded on the way out: their products are a fortieth of a block's. */
+/* Attention over all positions: one (row, head) at a time per thread. Heads in bf16 are turned into floats on the way
+ * in and rounded on the way out: their products are a fortieth of a block's. */
 #include "nn/cpu/attention.h"
 
 typedef struct job {
@@ -12,7 +12,8 @@ typedef struct job {
     float scale;
 } job;
 
-/* scores: matrices of them that a head needs; matrices: of its rows, as floats: q, k, v, y and, backward, dy, dq, dk, dv. */
+/* scores: matrices of them that a head needs; matrices: of its rows, as floats: q, k, v, y and, backward, dy, dq, dk,
+ * dv. */
 typedef struct demand {
     int64_t scores, matrices;
 } demand;

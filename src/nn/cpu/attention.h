@@ -16,7 +16,8 @@ typedef struct floats {
     int64_t ld;
 } floats;
 
-/* rows x cols of t from element `first` on, rows ld apart: F32 in place, bf16 as a copy taken from *room, which moves on. */
+/* rows x cols of t from element `first` on, rows ld apart: F32 in place, bf16 as a copy taken from *room, which moves
+ * on. */
 floats floats_in(const tensor *t, int64_t first, int64_t ld, int64_t rows, int64_t cols, float **room);
 /* The same for a matrix that will be written: nothing is read. */
 floats floats_place(const tensor *t, int64_t first, int64_t ld, int64_t rows, int64_t cols, float **room);

@@ -10,8 +10,8 @@ typedef struct job {
     float scale;
 } job;
 
-/* Room is in floats per thread: two rows of scores; of a row of the batch in bf16 its keys and values (and their gradients), and
- * q, y, dy and dq. */
+/* Room is in floats per thread: two rows of scores; of a row of the batch in bf16 its keys and values (and their
+ * gradients), and q, y, dy and dq. */
 static job job_of(const op_args *a, const tensor *q, const tensor *kv, const tensor *index, const tensor *start)
 {
     int64_t C = q->dim[1], e = C / a->attr.heads;

@@ -96,8 +96,8 @@ CPU_CLONES static void NAME(apply_range)(void *arg, int64_t begin, int64_t end, 
 
 /* ---- backward ------------------------------------------------------------------------------------ */
 
-/* One stretch's pointers, at its first channel: rows of x, y and g follow those of the plane, rows of dy those of the pooled
- * plane. */
+/* One stretch's pointers, at its first channel: rows of x, y and g follow those of the plane, rows of dy those of the
+ * pooled plane. */
 typedef struct NAME(stretch) {
     const REAL *dy, *dy2, *x, *y;
     REAL *g, *dx;

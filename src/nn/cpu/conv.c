@@ -1,5 +1,6 @@
-/* Convolutions in F32 by oneDNN. Each primitive is made once, at planning; where it wants another layout than a tensor has, the
- * tensor is reordered through planned scratch. Weights are reordered in every call, or once when they are frozen. */
+/* Convolutions in F32 by oneDNN. Each primitive is made once, at planning; where it wants another layout than a tensor
+ * has, the tensor is reordered through planned scratch. Weights are reordered in every call, or once when they are
+ * frozen. */
 #include <stdlib.h>
 #include <string.h>
 

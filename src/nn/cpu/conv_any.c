@@ -1,5 +1,5 @@
-/* Convolutions of either element type: F32 by oneDNN (conv.c) or, without it, BLAS (conv_gemm.c); bf16 by our own products
- * (conv_bf16.c). */
+/* Convolutions of either element type: F32 by oneDNN (conv.c) or, without it, BLAS (conv_gemm.c); bf16 by our own
+ * products (conv_bf16.c). */
 #include "nn/cpu/product.h"
 
 cloob_status conv2d_prepare(const op_env *env, op_args *a) { return CPU_PICK(a->in[0], conv2d_prepare_of)(env, a); }

@@ -1,7 +1,7 @@
 /* Convolutions in bf16 as products of patches, which are gathered while they are packed:
  *
  *     y  (pixels, O)    = patches of x (pixels, k k C) times w^T
- *     dx (pixels, C)    = patches of dy, kernel elements backwards (pixels, k k O), times w with its rows sorted by kernel element
+ *     dx (pixels, C)    = patches of dy, kernel elements backwards (pixels, k k O), times w sorted by kernel element
  *     dw (O, k k C)     = dy^T times patches of x
  *
  * Images are plain (N, H, W, C). A kernel of 1 x 1 without stride needs no patches. */

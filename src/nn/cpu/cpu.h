@@ -1,9 +1,9 @@
-/* The cpu backend: fast kernels in F32 and bf16 for the host, over all of the context's threads. bf16 is an element type in
- * memory: sums, statistics and everything between load and store are float.
+/* The cpu backend: fast kernels in F32 and bf16 for the host, over all of the context's threads. bf16 is an element
+ * type in memory: sums, statistics and everything between load and store are float.
  *
- * An image tensor may come in blocks of channels: (N, C / b, H, W, b). Kernels that say `blocked` see it as N C/b planes of
- * H W rows of b channels; a plain (N, H, W, C) tensor is the same with b = C. Sums over a batch are taken per image and
- * then in order, so results do not depend on the number of threads. */
+ * An image tensor may come in blocks of channels: (N, C / b, H, W, b). Kernels that say `blocked` see it as N C/b
+ * planes of H W rows of b channels; a plain (N, H, W, C) tensor is the same with b = C. Sums over a batch are taken per
+ * image and then in order, so results do not depend on the number of threads. */
 #ifndef NN_CPU_CPU_H
 #define NN_CPU_CPU_H
 

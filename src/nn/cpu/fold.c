@@ -1,5 +1,5 @@
-/* Batch norm folded into the convolution before it. Runs once per model, but over all of its weights: it is part of how fast a
- * program starts. */
+/* Batch norm folded into the convolution before it. Runs once per model, but over all of its weights: it is part of how
+ * fast a program starts. */
 #include <math.h>
 
 #include "nn/cpu/cpu.h"

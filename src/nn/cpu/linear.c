@@ -1,4 +1,5 @@
-/* Matrix products with bias and residual, and the attention pool's per-head ones: F32 by BLAS, bf16 in linear_bf16.c. */
+/* Matrix products with bias and residual, and the attention pool's per-head ones: F32 by BLAS, bf16 in
+ * linear_bf16.c. */
 #include <string.h>
 
 #include "nn/cpu/cpu.h"

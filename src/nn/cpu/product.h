@@ -1,5 +1,5 @@
-/* A bf16 product (tensor/cpu/bgemm.h) as an op: scratch is planned, and a factor of weights is packed before the product, once
- * when the weights are frozen. */
+/* A bf16 product (tensor/cpu/bgemm.h) as an op: scratch is planned, and a factor of weights is packed before the
+ * product, once when the weights are frozen. */
 #ifndef NN_CPU_PRODUCT_H
 #define NN_CPU_PRODUCT_H
 

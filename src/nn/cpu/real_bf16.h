@@ -1,5 +1,5 @@
-/* Loops over bf16 elements that compute in float: read before a file of loops that is written for REAL. No guard: it is read
- * again. */
+/* Loops over bf16 elements that compute in float: read before a file of loops that is written for REAL. No guard: it is
+ * read again. */
 #undef REAL
 #undef NAME
 #undef GET

@@ -1,7 +1,8 @@
 /* G w G^T: the 3 x 3 kernel evaluated at the points of the minimal filtering algorithm, in both directions.
  *
- * Row i of G is (1, p, p^2) / prod_{j != i} (p - p_j) for the finite points p and (0, 0, 1) for infinity. Tiles of 2 x 2 use
- * 0, 1, -1 (and the first row without its sign, which is oneDNN's convention), tiles of 4 x 4 use 0, 5/8, -5/8, 3/2, -3/2. */
+ * Row i of G is (1, p, p^2) / prod_{j != i} (p - p_j) for the finite points p and (0, 0, 1) for infinity. Tiles of 2 x
+ * 2 use 0, 1, -1 (and the first row without its sign, which is oneDNN's convention), tiles of 4 x 4 use 0, 5/8, -5/8,
+ * 3/2, -3/2. */
 #include "nn/cpu/winograd.h"
 
 #include <string.h>
@@ -34,8 +35,8 @@ static void fill_points(job *j)
     j->G[j->alpha - 1][2] = 1;
 }
 
-/* Where the V outputs of block `ob` lie for input channel c at point (a, b). The layouts' names list their axes, outermost
- * first: a a points, O and I blocks, B groups of them, i and o channels inside a block. */
+/* Where the V outputs of block `ob` lie for input channel c at point (a, b). The layouts' names list their axes,
+ * outermost first: a a points, O and I blocks, B groups of them, i and o channels inside a block. */
 static int64_t offset_of(const job *j, int64_t ob, int64_t c, int64_t point)
 {
     int64_t points = j->alpha * j->alpha, go = j->group_o, gc = j->group_c, cb = c / V;

@@ -104,8 +104,8 @@ struct tile {
         }
     }
 
-    /* Rows row0.. below T of the result to memory, by way of 16 rows of shared memory that are this warp's alone: whole rows
-     * leave 16 bytes at a time. */
+    /* Rows row0.. below T of the result to memory, by way of 16 rows of shared memory that are this warp's alone: whole
+     * rows leave 16 bytes at a time. */
     __device__ static void write(bf16 *to, int64_t step, const float acc[D / 8][4], float scale, int row0, int T,
                                  bf16 *stage)
     {

@@ -107,8 +107,8 @@ __device__ __forceinline__ int64_t pooled_place(const bwd_in &in, int64_t first,
     return (first + (int64_t)(s / 2) * in.map.W + s % 2) * in.C + c;
 }
 
-/* With pool and even sizes: a thread takes a pooled row and the four rows of x behind it, so dy is read and its place worked
- * out once. */
+/* With pool and even sizes: a thread takes a pooled row and the four rows of x behind it, so dy is read and its place
+ * worked out once. */
 template <typename T, int V, bool RELU, bool DY2>
 struct pooled_rows {
     pack<T, V> dy, dy2, x[4];

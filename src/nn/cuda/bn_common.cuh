@@ -49,8 +49,8 @@ __device__ static void bn_write_partial(float *partial, float *sums, const float
     }
 }
 
-/* Both sums of channel c over all blocks, in double and in a fixed order, by a block of (32 channels, 32 slices). True for the
- * one thread of each channel that has them. */
+/* Both sums of channel c over all blocks, in double and in a fixed order, by a block of (32 channels, 32 slices). True
+ * for the one thread of each channel that has them. */
 __device__ static bool bn_add_partials(double &s1, double &s2, const float *partial, int parts, int c, int C)
 {
     __shared__ double part[2][32][33];

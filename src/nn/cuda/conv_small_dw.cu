@@ -1,8 +1,8 @@
 /* The gradient of w with stride 1: dw[o,u,v,c] = sum over positions of dy[i,j,o] x[i+u-1,j+v-1,c].
  *
- * A warp owns one column v of the kernel, 16 MT channels of dy and 8 NT of x, in R rows of the tile; it loads each row of x
- * once for the three rows u of the kernel and keeps the last three rows of dy. What lies outside an image comes as zeros from
- * the copy engine. The walk over tiles is that of conv_small_dw.cuh. */
+ * A warp owns one column v of the kernel, 16 MT channels of dy and 8 NT of x, in R rows of the tile; it loads each row
+ * of x once for the three rows u of the kernel and keeps the last three rows of dy. What lies outside an image comes as
+ * zeros from the copy engine. The walk over tiles is that of conv_small_dw.cuh. */
 #include "nn/cuda/conv_small_dw.cuh"
 
 namespace {

@@ -1,9 +1,9 @@
 /* The walk that every gradient of w shares (conv_small_dw.cu, conv_small_first.cu).
  *
- * A block keeps all of dw in the registers of its warps over a long walk of tiles and writes it once; a second launch adds the
- * blocks in order. A shape S gives the boxes of x and dy and their copies (bring), how many warps make one whole dw (GROUP) and
- * how many such groups share the rows of a tile (ROWS), the accumulators of a thread (ACC), a warp's part of the work (worker),
- * and which element of dw a slot of the sums is (element; -1: none). */
+ * A block keeps all of dw in the registers of its warps over a long walk of tiles and writes it once; a second launch
+ * adds the blocks in order. A shape S gives the boxes of x and dy and their copies (bring), how many warps make one
+ * whole dw (GROUP) and how many such groups share the rows of a tile (ROWS), the accumulators of a thread (ACC), a
+ * warp's part of the work (worker), and which element of dw a slot of the sums is (element; -1: none). */
 #ifndef NN_CUDA_CONV_SMALL_DW_CUH
 #define NN_CUDA_CONV_SMALL_DW_CUH
 

@@ -4,7 +4,8 @@
 
 /* ---- one element at a time ----------------------------------------------------------------------- */
 
-/* By the hardware's exponential and quotient: a few units in F32's last place off, and no longer what the pass waits for. */
+/* By the hardware's exponential and quotient: a few units in F32's last place off, and no longer what the pass waits
+ * for. */
 __device__ __forceinline__ float sigmoid(float x) { return __fdividef(1.0f, 1.0f + __expf(-x)); }
 
 struct relu_fn {

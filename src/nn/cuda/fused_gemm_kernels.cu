@@ -125,7 +125,8 @@ __device__ __forceinline__ void send(const CUtensorMap *map, const char *from, i
     asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 }
 
-/* A team's life. b: its columns in the strip if that stays, else in the first stage; vector: its column numbers; results: its places. */
+/* A team's life. b: its columns in the strip if that stays, else in the first stage; vector: its column numbers;
+ * results: its places. */
 template <int TEAMS, template <int> class E, int N>
 __device__ void work(ring factors, ring inputs, const share &w, const maps &t, const fused_gemm &j, const layout &l,
                      int team, const char *b, const float *vector, char *results, float *cell)

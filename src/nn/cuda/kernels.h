@@ -48,8 +48,8 @@ cloob_status repad_cuda(const op_env *env, const char *op, void *to, cloob_dtype
 cloob_status bias_res_relu_cuda(const op_env *env, const char *op, void *y, cloob_dtype dtype, const float *bias,
                                 const void *res, bool relu, int64_t R, int64_t C);
 
-/* The ends of bn_stats and bn_bwd_reduce: partial sums (parts, 2, C) become results, over all ranks. pivot: what was taken off
- * x before summing, NULL: its first row. */
+/* The ends of bn_stats and bn_bwd_reduce: partial sums (parts, 2, C) become results, over all ranks. pivot: what was
+ * taken off x before summing, NULL: its first row. */
 cloob_status bn_stats_finish(const op_env *env, const op_args *stats, const float *partial, int parts,
                              const float *pivot);
 cloob_status bn_reduce_finish(const op_env *env, const op_args *reduce, const float *partial, int parts);

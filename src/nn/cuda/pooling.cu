@@ -1,4 +1,5 @@
-/* Tokens without a class token, mean pooling, a repeated query, layer scale: one thread per element, sums by columns. */
+/* Tokens without a class token, mean pooling, a repeated query, layer scale: one thread per element, sums by
+ * columns. */
 #include "nn/cuda/common.cuh"
 
 static __global__ void position_kernel(int32_t *index, const int32_t *token, int64_t N, int64_t T, int32_t wanted,

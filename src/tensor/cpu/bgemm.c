@@ -9,10 +9,11 @@
 #include "tensor/cpu/bgemm_pack.h"
 #include "tensor/cpu/clones.h"
 
-/* Tiles of C per task. A packed B is only read, so a task with it is wide; else both factors are packed for each task and
- * a square one packs least. Either way C, A and B of a task fit the second cache. */
+/* Tiles of C per task. A packed B is only read, so a task with it is wide; else both factors are packed for each task
+ * and a square one packs least. Either way C, A and B of a task fit the second cache. */
 enum { WIDE_ROWS = 8, WIDE_COLS = 32, SQUARE = 16, PANEL = 2 };
-/* A product with few tiles of C and a long K (gradients of weights) is summed in parts. Their number depends on sizes alone. */
+/* A product with few tiles of C and a long K (gradients of weights) is summed in parts. Their number depends on sizes
+ * alone. */
 enum { WANTED_TASKS = 32, LEAST_STRETCHES = 4 };
 
 typedef struct layout {
@@ -121,8 +122,8 @@ static void finish_panel(const bgemm_kernel *kernel, const bgemm_call *x, const 
 
 /* ---- tasks --------------------------------------------------------------------------------------- */
 
-/* One stretch of K. C is worked on in panels of PANEL columns of tiles: after the last stretch a panel is finished while it is
- * in the first cache, and where the first stretch is the last all panels share one place. */
+/* One stretch of K. C is worked on in panels of PANEL columns of tiles: after the last stretch a panel is finished
+ * while it is in the first cache, and where the first stretch is the last all panels share one place. */
 static void add_stretch(const job *j, const bgemm_call *x, char *room, bgemm_part rows, bgemm_part cols, bool first,
                         bool last)
 {

@@ -2,12 +2,12 @@
  *
  *     C = epilogue(op(A) op(B)),   op(A): (M, K), op(B): (K, N), C: (M, N)
  *
- * A factor is a view: a matrix in memory, or the patches of an image as rows of a matrix, which are gathered while they are
- * packed, so that a convolution is a product and no patch matrix is stored. Factors are packed into tiles of one format
- * (bgemm_kernel.h) that both the AMX and the AVX512-BF16 kernel read.
+ * A factor is a view: a matrix in memory, or the patches of an image as rows of a matrix, which are gathered while they
+ * are packed, so that a convolution is a product and no patch matrix is stored. Factors are packed into tiles of one
+ * format (bgemm_kernel.h) that both the AMX and the AVX512-BF16 kernel read.
  *
- * Each element of C is summed along K in one order that depends on the sizes and the kernel alone, so the result does not
- * depend on the number of threads. */
+ * Each element of C is summed along K in one order that depends on the sizes and the kernel alone, so the result does
+ * not depend on the number of threads. */
 #ifndef TENSOR_CPU_BGEMM_H
 #define TENSOR_CPU_BGEMM_H
 
@@ -15,9 +15,9 @@
 #include "tensor/cpu/bgemm_kernel.h"
 
 /* Images (n, H, W, pixel) whose first C channels are seen by a kernel of k x k from a grid of Gh x Gw positions. Row
- * (n, i, j), column (u, v, c) of the matrix is channel c at ((i mul + u sign + off) / div, (j mul + v sign + off) / div), and
- * 0 where that is outside or the division leaves a rest. Forward: mul = stride, sign = 1, off = -pad, div = 1; for the
- * gradient of the input: mul = 1, sign = -1, off = pad, div = stride. */
+ * (n, i, j), column (u, v, c) of the matrix is channel c at ((i mul + u sign + off) / div, (j mul + v sign + off) /
+ * div), and 0 where that is outside or the division leaves a rest. Forward: mul = stride, sign = 1, off = -pad, div =
+ * 1; for the gradient of the input: mul = 1, sign = -1, off = pad, div = stride. */
 typedef struct bgemm_patches {
     int64_t H, W, pixel, C, Gh, Gw, k, mul, sign, off, div;
 } bgemm_patches;

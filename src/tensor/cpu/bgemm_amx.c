@@ -28,12 +28,14 @@ static void transpose(bgemm_pair *to, const bgemm_pair *from) { bgemm_avx512.tra
 
 static void finish_tile(const bgemm_finish *f) { bgemm_avx512.finish(f); }
 
-/* 32 steps: C tiles are loaded and stored once per 32 x 4 products; 2 blocks of rows of A are 64 KiB, within the second cache. */
+/* 32 steps: C tiles are loaded and stored once per 32 x 4 products; 2 blocks of rows of A are 64 KiB, within the second
+ * cache. */
 const bgemm_kernel bgemm_amx = { "amx_bf16", 32, configure, release, multiply, transpose, finish_tile };
 
 #if defined(__linux__) && !defined(__clang__)
-/* A process must ask before its threads may use the 8 KiB of tile data (state component 18). Where the system does not know
- * the question there are no tiles. CPUID leaf 0x1D is not asked: some virtual machines leave it empty and have working tiles. */
+/* A process must ask before its threads may use the 8 KiB of tile data (state component 18). Where the system does not
+ * know the question there are no tiles. CPUID leaf 0x1D is not asked: some virtual machines leave it empty and have
+ * working tiles. */
 static bool amx_is_usable(void)
 {
     enum { ARCH_REQ_XCOMP_PERM = 0x1023, XFEATURE_XTILEDATA = 18 };

@@ -4,8 +4,8 @@
  *     B tile   [16 pairs of k][16 columns][2]   pairs of k stand side by side, as vdpbf16ps and tdpbf16ps want them
  *     C tile   [16 rows][16 columns] float
  *
- * each 1 KiB. Along K tiles follow each other: a block of 16 rows of A is `steps` tiles, and so is a block of 16 columns of
- * B. What is beyond the edges of a factor is 0. */
+ * each 1 KiB. Along K tiles follow each other: a block of 16 rows of A is `steps` tiles, and so is a block of 16
+ * columns of B. What is beyond the edges of a factor is 0. */
 #ifndef TENSOR_CPU_BGEMM_KERNEL_H
 #define TENSOR_CPU_BGEMM_KERNEL_H
 
@@ -18,8 +18,8 @@ typedef uint32_t bgemm_pair __attribute__((may_alias));
 
 enum { BGEMM_EDGE = 16, BGEMM_STEP = 32, BGEMM_TILE = 512 /* bf16 elements */, BGEMM_TILE_C = 256 /* floats */ };
 
-/* A block of C: rows x cols tiles, C tile (i, j) at c + (i cols + j) BGEMM_TILE_C. `fresh`: C starts at 0, else it is added
- * to. A block i of rows starts at a + i steps BGEMM_TILE, block j of columns at b + j b_next. */
+/* A block of C: rows x cols tiles, C tile (i, j) at c + (i cols + j) BGEMM_TILE_C. `fresh`: C starts at 0, else it is
+ * added to. A block i of rows starts at a + i steps BGEMM_TILE, block j of columns at b + j b_next. */
 typedef struct bgemm_block {
     float *c;
     const uint16_t *a, *b;
@@ -52,7 +52,8 @@ extern const bgemm_kernel bgemm_plain;
 extern const bgemm_kernel bgemm_avx512, bgemm_amx;
 #endif
 
-/* Whether this machine and system can run it. For AMX the system is asked for permission, which holds for the process. */
+/* Whether this machine and system can run it. For AMX the system is asked for permission, which holds for the
+ * process. */
 bool bgemm_usable(const bgemm_kernel *kernel);
 
 /* The fastest usable one: AMX, AVX512-BF16, plain. */

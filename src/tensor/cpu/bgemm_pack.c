@@ -1,5 +1,5 @@
-/* Packing. A view is read row by row, a stretch of 32 (K along the row) or 16 elements (K down the rows) at a time; the four
- * combinations differ in what happens to the stretches:
+/* Packing. A view is read row by row, a stretch of 32 (K along the row) or 16 elements (K down the rows) at a time; the
+ * four combinations differ in what happens to the stretches:
  *
  *     K along rows    A: copied                      B: copied, then transposed by pairs
  *     K down rows     A: interleaved, transposed     B: two rows interleaved */

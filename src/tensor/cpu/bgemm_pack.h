@@ -9,7 +9,8 @@ typedef struct bgemm_part {
     int64_t edge0, edges, k0, ks; /* ks: at most the kernel's steps, in elements */
 } bgemm_part;
 
-/* Block i of 16 edges goes to out + i next, its tiles along K one after the other. transposed: the view's rows are K. */
+/* Block i of 16 edges goes to out + i next, its tiles along K one after the other. transposed: the view's rows are
+ * K. */
 void bgemm_pack_a(const bgemm_kernel *kernel, const bgemm_view *v, bool transposed, const bgemm_part *part,
                   int64_t next, uint16_t *out);
 /* transposed: the view's columns are K. */

@@ -1,5 +1,6 @@
-/* oneDNN's engine. It computes in F32, where AMX has nothing to give, and is kept from AMX: some virtual machines claim AMX but
- * leave CPUID leaf 0x1D empty, from which oneDNN reads tile sizes, and its kernels then end in an illegal instruction. */
+/* oneDNN's engine. It computes in F32, where AMX has nothing to give, and is kept from AMX: some virtual machines claim
+ * AMX but leave CPUID leaf 0x1D empty, from which oneDNN reads tile sizes, and its kernels then end in an illegal
+ * instruction. */
 #include "tensor/cpu/onednn.h"
 
 #include <stdlib.h>
@@ -22,8 +23,8 @@ cloob_status onednn_status(cloob_ctx *ctx, dnnl_status_t s, const char *what)
                     what, (int)s);
 }
 
-/* A primitive's cut of the work, and with it the order of sums, is made for the number of threads at its creation: that must be the
- * context's from the first primitive on, not OMP_NUM_THREADS. */
+/* A primitive's cut of the work, and with it the order of sums, is made for the number of threads at its creation: that
+ * must be the context's from the first primitive on, not OMP_NUM_THREADS. */
 static void use_threads(const cloob_ctx *ctx)
 {
 #ifdef _OPENMP

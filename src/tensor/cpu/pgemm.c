@@ -64,8 +64,8 @@ size_t pgemm_scratch(const cloob_ctx *ctx, int64_t M, int64_t N, int64_t K)
 static int64_t block_count(const pgemm_call *c) { return (c->M + PGEMM_ROWS - 1) / PGEMM_ROWS; }
 static int64_t block_row(const pgemm_call *c, int64_t i) { return c->M * i / block_count(c); }
 
-/* X as the inner part reads it: for every block (K, rows). Rows as they lie are a power of two apart and would push each other
- * out of the first cache. */
+/* X as the inner part reads it: for every block (K, rows). Rows as they lie are a power of two apart and would push
+ * each other out of the first cache. */
 static void turn_range(void *arg, int64_t begin, int64_t end, int thread)
 {
     const pgemm_call *c = arg;

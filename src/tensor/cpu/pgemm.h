@@ -4,7 +4,8 @@
  *
  * Weights lie in panels of PGEMM_COLUMNS columns, k by k, so that a product reads them in one stream; while one is
  * multiplied the next is fetched. Every element of Y is one sum along k in ascending order, whatever M and the number
- * of threads: a row has the same bytes in any company. Few rows are a matter of memory alone and take W as it lies (pgemm_few). */
+ * of threads: a row has the same bytes in any company. Few rows are a matter of memory alone and take W as it lies
+ * (pgemm_few). */
 #ifndef TENSOR_CPU_PGEMM_H
 #define TENSOR_CPU_PGEMM_H
 
@@ -25,7 +26,8 @@ bool pgemm_usable(void);
 size_t pgemm_packed_bytes(int64_t N, int64_t K);
 void pgemm_pack(cloob_ctx *ctx, const pgemm_weight *w, float *packed); /* packed: 64-aligned */
 
-/* Bytes of pgemm_call.scratch: X in the order it is read, and panels that are packed on the way when there is no packed weight. */
+/* Bytes of pgemm_call.scratch: X in the order it is read, and panels that are packed on the way when there is no packed
+ * weight. */
 size_t pgemm_scratch(const cloob_ctx *ctx, int64_t M, int64_t N, int64_t K);
 
 typedef struct pgemm_call {
@@ -43,8 +45,8 @@ void pgemm_run(cloob_ctx *ctx, const pgemm_call *c);
 /* The same for fewer than PGEMM_FEW rows, from the weight as it is; on any machine, its sums in another order. */
 void pgemm_few(cloob_ctx *ctx, const pgemm_call *c);
 
-/* The inner part (pgemm_avx512.c): at most PGEMM_ROWS rows by one panel. `next` is fetched meanwhile, a line of 64 bytes for
- * every k; what is there already does no harm. */
+/* The inner part (pgemm_avx512.c): at most PGEMM_ROWS rows by one panel. `next` is fetched meanwhile, a line of 64
+ * bytes for every k; what is there already does no harm. */
 typedef struct pgemm_block {
     const float *x; /* (K, rows): the rows' elements side by side */
     const float *panel, *bias, *res, *next;

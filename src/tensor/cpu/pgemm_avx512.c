@@ -1,5 +1,5 @@
-/* The inner part in AVX-512: up to 14 rows by 32 columns in 28 registers, two loads and a broadcast per row for two multiply-adds
- * per row. Tall and narrow, because a panel comes from far away and the rows are near. */
+/* The inner part in AVX-512: up to 14 rows by 32 columns in 28 registers, two loads and a broadcast per row for two
+ * multiply-adds per row. Tall and narrow, because a panel comes from far away and the rows are near. */
 #include <immintrin.h>
 
 #include "tensor/cpu/pgemm.h"
@@ -97,7 +97,10 @@ TARGET static inline __attribute__((always_inline)) void rows_by_panel(const pge
     TARGET static void rows_##n(const pgemm_block *b) { rows_by_panel(b, n); }
 ROWS(1)
 ROWS(2)
-ROWS(3) ROWS(4) ROWS(5) ROWS(6) ROWS(7) ROWS(8) ROWS(9) ROWS(10) ROWS(11) ROWS(12) ROWS(13) ROWS(14)
+ROWS(3)
+ROWS(4)
+ROWS(5)
+ROWS(6) ROWS(7) ROWS(8) ROWS(9) ROWS(10) ROWS(11) ROWS(12) ROWS(13) ROWS(14)
 
     void pgemm_multiply(const pgemm_block *b)
 {

@@ -21,8 +21,8 @@ typedef struct dnn_shape {
 
 typedef struct dnn_plan dnn_plan;
 
-/* *out is NULL with CLOOB_OK when no engine takes the shape. A shape that has a plan already shares it. Of a shape timed in an
- * earlier run only the time is known at first; the plan itself is made by dnn_plan_ready. */
+/* *out is NULL with CLOOB_OK when no engine takes the shape. A shape that has a plan already shares it. Of a shape
+ * timed in an earlier run only the time is known at first; the plan itself is made by dnn_plan_ready. */
 cloob_status dnn_plan_create(cloob_ctx *ctx, device *d, const dnn_shape *shape, dnn_plan **out);
 void dnn_plan_destroy(dnn_plan *p); /* NULL is fine; before its device is closed */
 

@@ -153,9 +153,9 @@ __device__ __forceinline__ void wgmma_rows(float (&c)[NT][4], const unsigned (&a
 }
 #undef ACC
 
-/* c (64 x N, f32) = a (64 x 16) b^T (N x 16), added to c when `keep`; a, b by descriptor; N is twice c's length. Issued by
- * the 128 threads of a warpgroup. Written by a script: the instruction names each of its accumulators. Thread t of the
- * warpgroup holds, with row = 16 (t / 32) + t % 32 / 4 and column = 2 (t % 4): c[4 k + 0, 1] of this row, columns
+/* c (64 x N, f32) = a (64 x 16) b^T (N x 16), added to c when `keep`; a, b by descriptor; N is twice c's length. Issued
+ * by the 128 threads of a warpgroup. Written by a script: the instruction names each of its accumulators. Thread t of
+ * the warpgroup holds, with row = 16 (t / 32) + t % 32 / 4 and column = 2 (t % 4): c[4 k + 0, 1] of this row, columns
  * column + 8 k + {0, 1}, and c[4 k + 2, 3] of row + 8. */
 __device__ __forceinline__ void wgmma_k16(float (&c)[32], uint64_t a, uint64_t b, int keep)
 {
@@ -287,7 +287,8 @@ static inline PFN_cuTensorMapEncodeTiled_v12000 tensor_map_encoder()
                                                                     : nullptr;
 }
 
-/* x in boxes of `part`; sizes and parts in elements, strides in bytes, innermost first (it has no stride); at most 4 dims. */
+/* x in boxes of `part`; sizes and parts in elements, strides in bytes, innermost first (it has no stride); at most 4
+ * dims. */
 static inline cudaError_t tensor_map_encode(CUtensorMap *map, CUtensorMapDataType type, const void *x, int dims,
                                             const cuuint64_t *size, const cuuint64_t *stride, const cuuint32_t *part,
                                             CUtensorMapSwizzle swizzle)

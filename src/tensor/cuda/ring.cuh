@@ -28,8 +28,8 @@ struct stage_factors { /* rows of 64 bf16, 128-byte swizzle */
     const char *a, *b;
 };
 
-/* c = or, with keep, += a b^T over `depth` stages; factors_of(s) says where those of stage s lie. Each stage is given back
- * once the product after it has begun. */
+/* c = or, with keep, += a b^T over `depth` stages; factors_of(s) says where those of stage s lie. Each stage is given
+ * back once the product after it has begun. */
 template <int N, class F>
 __device__ __forceinline__ void multiply_stages(float (&c)[N], ring &r, int depth, bool keep, F factors_of)
 {
