@@ -64,6 +64,31 @@ typedef struct cloob_model_facts {
 /* Strings belong to the model. */
 CLOOB_API void cloob_model_get_facts(const cloob_model *m, cloob_model_facts *out);
 
+/* ---- models without weights ---------------------------------------------------------------------- */
+
+/* What a known model is, and what a training step or embedding of it would take. Nothing is allocated for it. */
+typedef struct cloob_model_outline {
+    char name[64];
+    const char *family;                             /* "ResNet" or "ViT" */
+    const char *image_activation, *text_activation; /* "quickgelu", "gelu" or "gelu_tanh" */
+    int64_t embed, image_size, image_width, image_layers, image_heads, image_tokens, patch; /* patch 0: a ResNet */
+    int64_t context, vocab, text_width, text_layers, text_heads;
+    int64_t tensors, parameters, image_parameters, text_parameters;
+    int64_t batch; /* of the numbers that follow, in bytes, on the CPU */
+    int64_t step_bytes, step_params, step_optimizer, step_image, step_text, step_objective;
+    int64_t embed_bytes; /* weights and activations of embedding such a batch */
+    char *config;        /* our JSON; free it with cloob_model_outline_release */
+} cloob_model_outline;
+
+/* A name of the table (docs/reference/models.md), spelling of "-", "/" and case forgiven. */
+CLOOB_API bool cloob_model_known(const char *name);
+/* The i-th name of the table; NULL behind the last. */
+CLOOB_API const char *cloob_model_name(int i);
+/* model: a name or the path of a .json file; precision "fp32" (NULL), "bf16". */
+CLOOB_API cloob_status cloob_model_describe(cloob_ctx *ctx, const char *model, int64_t batch, const char *precision,
+                                            cloob_model_outline *out);
+CLOOB_API void cloob_model_outline_release(cloob_model_outline *o);
+
 /* ---- encoding ------------------------------------------------------------------------------------ */
 
 typedef enum cloob_output {

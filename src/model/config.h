@@ -62,6 +62,7 @@ typedef struct model_config {
  * QuickGELU; OpenAI's own sizes (RN50 to RN50x64, ViT-B-32, B-16, L-14, L-14-336) have it anyway. An unknown name is an
  * error that lists the nearest ones. `tiny` has a vocabulary that training replaces by its tokenizer's. */
 cloob_status model_config_by_name(cloob_ctx *ctx, const char *name, model_config *c);
+bool model_config_known(const char *name);
 /* The names of the table in order; NULL behind the last. */
 const char *model_config_name(int i);
 /* A name, or the path of a .json file. */

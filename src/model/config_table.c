@@ -187,14 +187,21 @@ static void nearest(const char *wanted, char *out, size_t size)
     }
 }
 
+/* The row of a name, and whether it asks for QuickGELU; NULL: unknown. wanted: the name squeezed, for a message. */
+static const builtin *resolve(const char *name, char wanted[64], bool *quick)
+{
+    squeeze(name, wanted, 64);
+    size_t n = strlen(wanted), tail = strlen("quickgelu");
+    *quick = n > tail && strcmp(wanted + n - tail, "quickgelu") == 0;
+    if (*quick) wanted[n - tail] = '\0';
+    return find(wanted);
+}
+
 cloob_status model_config_by_name(cloob_ctx *ctx, const char *name, model_config *c)
 {
     char wanted[64], known[512] = "";
-    squeeze(name, wanted, sizeof wanted);
-    size_t n = strlen(wanted), tail = strlen("quickgelu");
-    bool quick = n > tail && strcmp(wanted + n - tail, "quickgelu") == 0;
-    if (quick) wanted[n - tail] = '\0';
-    const builtin *b = find(wanted);
+    bool quick;
+    const builtin *b = resolve(name, wanted, &quick);
     if (b) {
         from_builtin(b, c);
         if (quick) model_config_set_act(c, ACT_QUICKGELU);
@@ -205,6 +212,13 @@ cloob_status model_config_by_name(cloob_ctx *ctx, const char *name, model_config
                     "model \"%.100s\" is not known; near it are %s; or give the path of a .json file (all names: "
                     "docs/reference/models.md)",
                     name, known);
+}
+
+bool model_config_known(const char *name)
+{
+    char wanted[64];
+    bool quick;
+    return resolve(name, wanted, &quick) != NULL;
 }
 
 const char *model_config_name(int i) { return i >= 0 && i < TABLE_ROWS ? table[i].name : NULL; }

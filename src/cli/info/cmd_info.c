@@ -19,6 +19,9 @@ static info_options o;
 
 static const opt_row rows[] = { { "examine", OPT_INT, &o.examine, "10000", "N",
                                   "samples of a data set to decode, spread evenly; 0: all", OPT_NOT_NEGATIVE },
+                                { "batch-size", OPT_INT, &o.batch, "32", "N",
+                                  "of a model without weights: pairs of the step whose memory is counted",
+                                  OPT_POSITIVE },
                                 OPT_END };
 static const opt_set sets[] = { { cloob_data_option_table, &o.data }, OPT_SETS_END };
 
@@ -46,13 +49,15 @@ const command cmd_info = {
     .help = "what a checkpoint, data set or device holds",
     .options = rows,
     .sets = sets,
-    .usage = "FILE|DIR|device",
-    .details = "For weights (ours, torch, open_clip, Hugging Face): the model, its configuration and what was stored "
+    .usage = "MODEL|FILE|DIR|device",
+    .details = "For the name of a model, or a .json configuration: sizes, parameters, memory of a training step.\n"
+               "For weights (ours, torch, open_clip, Hugging Face): the model, its configuration and what was stored "
                "with it.\n"
                "For a data set: its kind, how many samples, files and classes, the sizes of images and captions, and "
                "how many of\n"
                "the examined samples cannot be used and why.\n"
                "\n"
+               "  cloob info ViT-L-14\n"
                "  cloob info model.safetensors\n"
                "  cloob info train.tsv --path-data /data/images\n"
                "  cloob info 'shards/{00000..00999}.tar' --examine 0 --json",

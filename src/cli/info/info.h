@@ -7,7 +7,7 @@
 /* The options of cloob info, for those who need them. */
 typedef struct info_options {
     cloob_data_options data;
-    int64_t examine;
+    int64_t examine, batch;
 } info_options;
 
 typedef struct info_kind {

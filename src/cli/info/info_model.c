@@ -1,0 +1,70 @@
+/* cloob info MODEL: a known model, or a configuration file, without weights. */
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/info/info.h"
+#include "cli/json_out.h"
+
+static bool is_json(const char *what)
+{
+    size_t n = strlen(what);
+    return n > 5 && strcmp(what + n - 5, ".json") == 0 && access(what, R_OK) == 0;
+}
+
+/* A file or folder of that name comes first. */
+static bool knows(const char *what) { return is_json(what) || (access(what, F_OK) != 0 && cloob_model_known(what)); }
+
+static double gib(int64_t bytes) { return (double)bytes / 1073741824.0; }
+
+static void tell_text(const cloob_model_outline *m)
+{
+    printf("%s: %s, embeddings of %lld, %.1f million parameters in %lld tensors\n", m->name, m->family,
+           (long long)m->embed, (double)m->parameters / 1e6, (long long)m->tensors);
+    printf("images  %lld px", (long long)m->image_size);
+    if (m->patch) printf(" in patches of %lld: %lld tokens", (long long)m->patch, (long long)m->image_tokens);
+    printf(", %lld layers of width %lld, %lld heads, %s, %.1f million parameters\n", (long long)m->image_layers,
+           (long long)m->image_width, (long long)m->image_heads, m->image_activation,
+           (double)m->image_parameters / 1e6);
+    printf("texts   %lld tokens of %lld, %lld layers of width %lld, %lld heads, %s, %.1f million parameters\n",
+           (long long)m->context, (long long)m->vocab, (long long)m->text_layers, (long long)m->text_width,
+           (long long)m->text_heads, m->text_activation, (double)m->text_parameters / 1e6);
+    printf("memory  a training step of %lld pairs takes %.2f GiB (parameters and gradients %.2f, optimizer %.2f, image "
+           "tower "
+           "%.2f, text tower %.2f, objective %.2f); embedding as many %.2f\n",
+           (long long)m->batch, gib(m->step_bytes), gib(m->step_params), gib(m->step_optimizer), gib(m->step_image),
+           gib(m->step_text), gib(m->step_objective), gib(m->embed_bytes));
+    printf("config  %s\n", m->config);
+}
+
+static void put(const char *key, int64_t v) { printf("\"%s\": %lld, ", key, (long long)v); }
+
+static void tell_json(const cloob_model_outline *m)
+{
+    printf("{\"kind\": \"model\", \"model\": ");
+    json_out_string(m->name);
+    printf(", \"family\": \"%s\", \"image_activation\": \"%s\", \"text_activation\": \"%s\", ", m->family,
+           m->image_activation, m->text_activation);
+    put("embed_dim", m->embed), put("image_size", m->image_size), put("patch_size", m->patch);
+    put("image_tokens", m->image_tokens), put("image_width", m->image_width), put("image_layers", m->image_layers);
+    put("image_heads", m->image_heads), put("context_length", m->context), put("vocab_size", m->vocab);
+    put("text_width", m->text_width), put("text_layers", m->text_layers), put("text_heads", m->text_heads);
+    put("tensors", m->tensors), put("parameters", m->parameters), put("image_parameters", m->image_parameters);
+    put("text_parameters", m->text_parameters), put("batch_size", m->batch), put("step_bytes", m->step_bytes);
+    put("params_bytes", m->step_params), put("optimizer_bytes", m->step_optimizer), put("image_bytes", m->step_image);
+    put("text_bytes", m->step_text), put("objective_bytes", m->step_objective), put("embed_bytes", m->embed_bytes);
+    printf("\"config\": %s}\n", m->config);
+}
+
+static int tell(const command *self, cloob_ctx *ctx, const char *what, const info_options *o)
+{
+    cloob_model_outline m;
+    cloob_status status = cloob_model_describe(ctx, what, o->batch, common.precision, &m);
+    if (status == CLOOB_OK && common.json) tell_json(&m);
+    else if (status == CLOOB_OK) tell_text(&m);
+    int code = status == CLOOB_OK ? 0 : cli_fail(self, ctx, status);
+    cloob_model_outline_release(&m);
+    return code;
+}
+
+const info_kind info_model = { knows, tell };
