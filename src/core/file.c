@@ -129,6 +129,16 @@ void file_map_close(file_map *m)
     *m = (file_map){ 0 };
 }
 
+bool file_map_drop(const file_map *m, const void *data, size_t bytes)
+{
+    const unsigned char *from = data;
+    if (!m->data || from < m->data || from >= m->data + m->size) return false;
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), end = (uintptr_t)from + bytes;
+    uintptr_t first = ((uintptr_t)from + page - 1) / page * page, last = end / page * page;
+    if (last > first) madvise((void *)first, (size_t)(last - first), MADV_DONTNEED);
+    return true;
+}
+
 /* ---- names --------------------------------------------------------------------------------------- */
 
 bool file_exists(const char *path)

@@ -27,6 +27,21 @@ static cloob_weight_format resolve_format(cloob_weight_format to, const char *ou
     return ends(out, ".pt") || ends(out, ".pth") || ends(out, ".bin") ? CLOOB_WEIGHTS_OPENAI : CLOOB_WEIGHTS_NATIVE;
 }
 
+/* A file that ends so would be taken for what it is not. */
+static cloob_status refuse_ending(cloob_ctx *ctx, const char *out)
+{
+    static const char *const endings[] = { ".onnx", ".gguf", ".ggml",   ".engine",  ".plan",
+                                           ".pb",   ".h5",   ".tflite", ".mlmodel", ".mlpackage" };
+    for (size_t i = 0; out && i < sizeof endings / sizeof *endings; i++)
+        if (ends(out, endings[i]))
+            return ctx_fail(
+                ctx, CLOOB_ERR_UNSUPPORTED,
+                "%s: %s files are not written; there are .safetensors (ours), .pt (OpenAI's and the authors' "
+                "names), and folders for Hugging Face and open_clip",
+                out, endings[i]);
+    return CLOOB_OK;
+}
+
 static weight_format inner_format(cloob_weight_format to)
 {
     switch (to) {
@@ -199,7 +214,8 @@ cloob_status cloob_convert(cloob_ctx *ctx, const char *in, const char *out, cons
     if (!o) o = &defaults;
     cloob_convert_report *report = r ? r : &own;
     *report = (cloob_convert_report){ .to = resolve_format(o->to, out) };
-    cloob_status status = convert(ctx, in, out, o, report);
+    cloob_status status = refuse_ending(ctx, out);
+    if (status == CLOOB_OK) status = convert(ctx, in, out, o, report);
     if (!r) cloob_convert_report_release(&own);
     return status;
 }

@@ -52,6 +52,11 @@ cloob_status st_need(cloob_ctx *ctx, const st_file *f, const char *path, const c
 cloob_status st_write(cloob_ctx *ctx, const char *path, const st_entry *entry, int64_t count, const st_meta *meta,
                       int64_t meta_count);
 
+/* The same; done is called after each tensor, whose pages the caller may drop then. */
+cloob_status st_write_dropping(cloob_ctx *ctx, const char *path, const st_entry *entry, int64_t count,
+                               const st_meta *meta, int64_t meta_count, void (*done)(void *user, const st_entry *e),
+                               void *user);
+
 /* The beginning of such a file, up to the first tensor's data: the 8-byte length and the header, filled up
  * with spaces to at least `least` bytes in all. Data of the entries is not looked at. */
 void st_put_beginning(sbuf *s, const st_entry *entry, int64_t count, const st_meta *meta, int64_t meta_count,

@@ -61,6 +61,7 @@ static cloob_status hash_tensors(cloob_ctx *ctx, const digest_input *in, bool tr
         uint64_t h;
         if (is_train(in->entry[i].name) != train) continue;
         CLOOB_TRY(hash_tensor(ctx, &in->entry[i], &h));
+        if (in->done) in->done(in->user, &in->entry[i]);
         *sum += h;
     }
     return CLOOB_OK;

@@ -20,6 +20,8 @@ typedef struct digest_input {
     int64_t count;
     const st_meta *meta;
     int64_t meta_count;
+    void (*done)(void *user, const st_entry *e); /* NULL, or called after each tensor of the weights */
+    void *user;
 } digest_input;
 
 enum { DIGEST_TEXT = 17 };

@@ -9,6 +9,7 @@
 
 #include "model/digest.h"
 #include "model/shapes.h"
+#include "model/shards.h"
 #include "model/source.h"
 
 typedef struct reader {
@@ -71,11 +72,20 @@ static cloob_status verdict(reader *r)
     return status;
 }
 
+static bool ends(const char *name, const char *tail)
+{
+    size_t n = strlen(name), m = strlen(tail);
+    return n >= m && strcmp(name + n - m, tail) == 0;
+}
+
 /* ---- opening ------------------------------------------------------------------------------------- */
 
 /* What a folder may hold, in order of preference. */
-static const char *const folder_files[] = { "open_clip_model.safetensors", "open_clip_pytorch_model.bin",
-                                            "model.safetensors", "pytorch_model.bin" };
+static const char *const folder_files[] = {
+    "open_clip_model.safetensors", "open_clip_pytorch_model.bin",  "open_clip_model.safetensors.index.json",
+    "model.safetensors",           "model.safetensors.index.json", "pytorch_model.bin",
+    "pytorch_model.bin.index.json"
+};
 
 static cloob_status pick_file(cloob_ctx *ctx, const char *path, char **out)
 {
@@ -100,17 +110,26 @@ static cloob_status open_safetensors(cloob_ctx *ctx, const char *path, st_file *
     CLOOB_TRY(st_open(ctx, path, f));
     const char *format = st_meta_get(f, "format");
     if (!format || strcmp(format, "cloob") != 0) return CLOOB_OK;
-    return digest_check_model(ctx, path, &(digest_input){ f->entry, f->count, f->meta, f->meta_count });
+    return digest_check_model(ctx, path, &(digest_input){ f->entry, f->count, f->meta, f->meta_count, NULL, NULL });
 }
 
 static cloob_status open_file(reader *r, const char *path)
 {
     static const char *const layout[] = { "torch zip", "TorchScript", "torch stream" };
     file_map map;
+    if (shards_looks_like(path)) {
+        CLOOB_TRY(shards_open(r->ctx, path, r->w));
+        r->report->container = r->w->shard[0].torch.count ? "torch shards" : "safetensors shards";
+        return CLOOB_OK;
+    }
     CLOOB_TRY(file_map_open(r->ctx, path, &map));
     size_t n = strlen(path);
+    const char *other = map.size > 4 && memcmp(map.data, "GGUF", 4) == 0 ? "GGUF" : ends(path, ".onnx") ? "ONNX" : NULL;
     bool torch = torch_looks_like(map.data, map.size) || (n > 3 && strcmp(path + n - 3, ".pt") == 0);
     file_map_close(&map);
+    if (other)
+        return ctx_fail(r->ctx, CLOOB_ERR_UNSUPPORTED,
+                        "%s: a file of %s, which is not read; give the weights it was made from", path, other);
     r->report->container = "safetensors";
     if (!torch) return open_safetensors(r->ctx, path, &r->w->st);
     CLOOB_TRY(torch_open(r->ctx, path, &r->w->torch));
@@ -189,8 +208,10 @@ static cloob_status take(reader *r, const st_entry *row)
         if (!t.data) return ctx_no_memory(r->ctx, bytes, row->name);
     }
     if (f.transposed) transpose(t.data, part[0]->data, t.dim[0], t.dim[1], dtype_size(t.dtype));
-    for (int i = 0; f.parts > 1 && i < f.parts; at += tensor_bytes(part[i++]))
+    for (int i = 0; f.parts > 1 && i < f.parts; at += tensor_bytes(part[i++])) {
         memcpy((char *)t.data + at, part[i]->data, tensor_bytes(part[i]));
+        weights_drop_pages(r->w, part[i]);
+    }
     return weights_add(r->ctx, r->w, row->name, &t);
 }
 
@@ -216,12 +237,6 @@ static cloob_status take_count(reader *r, const char *running_var)
     size_t n = strlen(running_var) - strlen("running_var");
     snprintf(name, sizeof name, "%.*snum_batches_tracked", (int)n, running_var);
     return take_scalar(r, name);
-}
-
-static bool ends(const char *name, const char *tail)
-{
-    size_t n = strlen(name), m = strlen(tail);
-    return n >= m && strcmp(name + n - m, tail) == 0;
 }
 
 static cloob_status take_all(reader *r)

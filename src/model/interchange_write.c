@@ -116,7 +116,8 @@ static cloob_status gather(writer *o)
     for (int64_t i = 0; i < o->w->count; i++)
         if (belongs(o, o->w->entry[i].name)) CLOOB_TRY(put_foreign(o, o->w->entry[i].name, &o->w->entry[i].t));
     if (!weights_find(o->w, "logit_scale")) CLOOB_TRY(put_logit_scale(o));
-    bool bias = o->w->config.has_logit_bias && o->names != NAMES_HF && !weights_find(o->w, "logit_bias");
+    bool wanted = o->names == NAMES_HF_SIGLIP || (o->w->config.has_logit_bias && o->names != NAMES_HF);
+    bool bias = wanted && !weights_find(o->w, "logit_bias");
     return bias ? put_logit_bias(o) : CLOOB_OK;
 }
 
@@ -128,14 +129,17 @@ static bool ends(const char *name, const char *tail)
     return n >= m && strcmp(name + n - m, tail) == 0;
 }
 
+static void drop_entry(void *user, const st_entry *e) { weights_drop_pages(user, &e->t); }
+
 /* "format": "pt" is what transformers asks of a safetensors file; the configuration helps us read it back. */
 static cloob_status write_safetensors(writer *o, const char *path)
 {
     sbuf config = { 0 };
     model_config_to_json(&o->w->config, &config);
     st_meta meta[] = { { "format", "pt" }, { "config", config.data } };
-    cloob_status status =
-        config.failed ? ctx_no_memory(o->ctx, config.len, path) : st_write(o->ctx, path, o->entry, o->count, meta, 2);
+    cloob_status status = config.failed
+                              ? ctx_no_memory(o->ctx, config.len, path)
+                              : st_write_dropping(o->ctx, path, o->entry, o->count, meta, 2, drop_entry, o->w);
     sbuf_release(&config);
     return status;
 }

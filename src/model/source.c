@@ -39,12 +39,29 @@ static weight_names whose(const source *s)
     return NAMES_OPENAI;
 }
 
+/* The tensors of all shards one behind the other. */
+static cloob_status join_shards(cloob_ctx *ctx, const char *path, weights *w, source *s)
+{
+    int64_t n = 0;
+    for (int64_t i = 0; i < w->shards; i++) n += w->shard[i].st.count + w->shard[i].torch.count;
+    st_entry *all = arena_push(&w->a, (size_t)n * sizeof *all);
+    if (!all) return ctx_no_memory(ctx, (size_t)n * sizeof *all, path);
+    s->entry = all;
+    for (int64_t i = 0; i < w->shards; i++) {
+        const weight_shard *h = &w->shard[i];
+        for (int64_t k = 0; k < h->st.count; k++) all[s->count++] = h->st.entry[k];
+        for (int64_t k = 0; k < h->torch.count; k++) all[s->count++] = h->torch.entry[k];
+    }
+    return CLOOB_OK;
+}
+
 cloob_status source_index(cloob_ctx *ctx, const char *path, weights *w, source *s)
 {
     const char *format = st_meta_get(&w->st, "format");
     *s = (source){ .path = path, .native = format && strcmp(format, "cloob") == 0 };
     s->entry = w->torch.count ? w->torch.entry : w->st.entry;
     s->count = w->torch.count ? w->torch.count : w->st.count;
+    if (w->shards) CLOOB_TRY(join_shards(ctx, path, w, s));
     s->sorted = arena_push(&w->a, (size_t)(s->count + 1) * sizeof *s->sorted);
     s->used = arena_push(&w->a, (size_t)(s->count + 1) * sizeof *s->used);
     if (!s->sorted || !s->used) return ctx_no_memory(ctx, (size_t)s->count * sizeof *s->sorted, path);

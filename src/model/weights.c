@@ -13,6 +13,7 @@ void weights_release(weights *w)
 {
     st_close(&w->st);
     torch_close(&w->torch);
+    for (int64_t i = 0; i < w->shards; i++) st_close(&w->shard[i].st), torch_close(&w->shard[i].torch);
     arena_release(&w->a);
     *w = (weights){ 0 };
 }
@@ -48,6 +49,15 @@ const tensor *weights_find(const weights *w, const char *name)
     for (int64_t i = 0; i < w->count; i++)
         if (strcmp(w->entry[i].name, name) == 0) return &w->entry[i].t;
     return NULL;
+}
+
+void weights_drop_pages(const weights *w, const tensor *t)
+{
+    size_t bytes = tensor_bytes(t);
+    if (file_map_drop(&w->st.map, t->data, bytes) || file_map_drop(&w->torch.map, t->data, bytes)) return;
+    for (int64_t i = 0; i < w->shards; i++)
+        if (file_map_drop(&w->shard[i].st.map, t->data, bytes) || file_map_drop(&w->shard[i].torch.map, t->data, bytes))
+            return;
 }
 
 /* ---- metadata ------------------------------------------------------------------------------------ */
@@ -130,7 +140,9 @@ static cloob_status read_native(cloob_ctx *ctx, const char *path, weights *w)
     if (!format || strcmp(format, "cloob") != 0)
         return ctx_fail(ctx, CLOOB_ERR_FORMAT,
                         "%s: not a checkpoint of ours; cloob convert makes one from other weights", path);
-    CLOOB_TRY(digest_check_model(ctx, path, &(digest_input){ w->st.entry, w->st.count, w->st.meta, w->st.meta_count }));
+    CLOOB_TRY(
+        digest_check_model(ctx, path,
+                           &(digest_input){ w->st.entry, w->st.count, w->st.meta, w->st.meta_count, NULL, NULL }));
     CLOOB_TRY(read_config(ctx, path, st_meta_get(&w->st, "config"), &w->config));
     for (int64_t i = 0; i < w->st.meta_count; i++)
         CLOOB_TRY(weights_set_meta(ctx, w, w->st.meta[i].key, w->st.meta[i].value));
@@ -164,8 +176,11 @@ static cloob_status describe(cloob_ctx *ctx, weights *w)
 
 cloob_status weights_verify(cloob_ctx *ctx, const char *path, const weights *w, bool *stored)
 {
-    return digest_check_train(ctx, path, &(digest_input){ w->entry, w->count, w->meta, w->meta_count }, stored);
+    return digest_check_train(ctx, path, &(digest_input){ w->entry, w->count, w->meta, w->meta_count, NULL, NULL },
+                              stored);
 }
+
+static void drop_entry(void *user, const st_entry *e) { weights_drop_pages(user, &e->t); }
 
 /* After everything else is in place. */
 static cloob_status seal(cloob_ctx *ctx, weights *w)
@@ -174,9 +189,9 @@ static cloob_status seal(cloob_ctx *ctx, weights *w)
     snprintf(text, sizeof text, "%d", DIGEST_FILE_VERSION);
     CLOOB_TRY(weights_set_meta(ctx, w, "checksum", NULL)); /* of an older file */
     CLOOB_TRY(weights_set_meta(ctx, w, "file_version", text));
-    CLOOB_TRY(digest_train(ctx, &(digest_input){ w->entry, w->count, w->meta, w->meta_count }, text));
+    CLOOB_TRY(digest_train(ctx, &(digest_input){ w->entry, w->count, w->meta, w->meta_count, NULL, NULL }, text));
     CLOOB_TRY(weights_set_meta(ctx, w, "digest.train", text));
-    CLOOB_TRY(digest_model(ctx, &(digest_input){ w->entry, w->count, w->meta, w->meta_count }, text));
+    CLOOB_TRY(digest_model(ctx, &(digest_input){ w->entry, w->count, w->meta, w->meta_count, drop_entry, w }, text));
     return weights_set_meta(ctx, w, "digest.model", text);
 }
 
@@ -184,5 +199,5 @@ cloob_status weights_write_native(cloob_ctx *ctx, const char *path, weights *w)
 {
     CLOOB_TRY(describe(ctx, w));
     CLOOB_TRY(seal(ctx, w));
-    return st_write(ctx, path, w->entry, w->count, w->meta, w->meta_count);
+    return st_write_dropping(ctx, path, w->entry, w->count, w->meta, w->meta_count, drop_entry, w);
 }

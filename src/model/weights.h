@@ -26,6 +26,15 @@
 #include "io/torch/torchfile.h"
 #include "model/config.h"
 
+enum { WEIGHT_SHARDS = 512 }; /* the most files of one model */
+
+/* One file of a model in several: one of the two. */
+typedef struct weight_shard {
+    const char *name;
+    st_file st;
+    torch_file torch;
+} weight_shard;
+
 typedef struct weights {
     arena a; /* names, and tensors that are no views */
     st_entry *entry;
@@ -35,10 +44,16 @@ typedef struct weights {
     int64_t meta_count, meta_capacity;
     st_file st; /* what the tensors point into */
     torch_file torch;
+    weight_shard *shard; /* or these (model/shards.h) */
+    int64_t shards;
 } weights;
 
 void weights_init(weights *w); /* empty; the same as zeroed memory */
 void weights_release(weights *w);
+
+/* Lets the system take back the pages of a tensor that lies in a mapped file; they are read again when they are looked at. Does
+ * nothing to a tensor in other memory. Called after each tensor was read, so that a large model never is in memory as a whole. */
+void weights_drop_pages(const weights *w, const tensor *t);
 
 /* The name is copied, the data are not: they must live as long as w (in w->a, or in a mapped file). */
 cloob_status weights_add(cloob_ctx *ctx, weights *w, const char *name, const tensor *t);

@@ -65,6 +65,113 @@ static void clean(const char *path)
     remove(path);
 }
 
+/* ---- shards -------------------------------------------------------------------------------------- */
+
+static void write_index(const st_file *f, const char *second)
+{
+    FILE *out = fopen("shards.tmp/model.safetensors.index.json", "w");
+    fputs("{\"metadata\":{},\"weight_map\":{", out);
+    for (int64_t i = 0; i < f->count; i++)
+        fprintf(out, "%s\"%s\":\"%s\"", i ? "," : "", f->entry[i].name, i % 3 ? "a.safetensors" : second);
+    fputs("}}", out);
+    fclose(out);
+}
+
+/* Every third tensor of a Hugging Face folder in a file of its own. */
+static void shards_are_joined(void)
+{
+    weights w = make("tiny-vit"), back;
+    st_file f;
+    CHECK_OK(ctx, interchange_write(ctx, "shards.tmp", FORMAT_HF, &w));
+    CHECK_OK(ctx, st_open(ctx, "shards.tmp/model.safetensors", &f));
+    st_entry part[2][400];
+    int64_t n[2] = { 0, 0 };
+    for (int64_t i = 0; i < f.count; i++) part[i % 3 == 0][n[i % 3 == 0]++] = f.entry[i];
+    CHECK_OK(ctx, st_write(ctx, "shards.tmp/a.safetensors", part[0], n[0], NULL, 0));
+    CHECK_OK(ctx, st_write(ctx, "shards.tmp/b.safetensors", part[1], n[1], NULL, 0));
+    remove("shards.tmp/model.safetensors");
+    write_index(&f, "b.safetensors");
+    CHECK_OK(ctx, read_as("shards.tmp", NULL, &back));
+    CHECK(same_weights(&w, &back));
+    for (int64_t i = 0; i < back.count; i++) weights_drop_pages(&back, &back.entry[i].t); /* they come again */
+    CHECK(same_weights(&w, &back));
+    weights_release(&back);
+    write_index(&f, "a.safetensors");
+    refuses("shards.tmp", NULL, "does not hold it");
+    write_index(&f, "c.safetensors");
+    refuses("shards.tmp", NULL, "c.safetensors");
+    write_index(&f, "../b.safetensors");
+    refuses("shards.tmp", NULL, "not the name of a shard");
+    st_close(&f);
+    weights_release(&w);
+    remove("shards.tmp/a.safetensors"), remove("shards.tmp/b.safetensors");
+    remove("shards.tmp/model.safetensors.index.json");
+    clean("shards.tmp");
+}
+
+/* ---- families ------------------------------------------------------------------------------------ */
+
+/* Through every format that has a place for it and back, and into graphs. */
+static void families_survive(void)
+{
+    static const char *const text =
+        ",\"text_cfg\":{\"context_length\":12,\"vocab_size\":96,\"width\":32,\"heads\":2,\"layers\":2";
+    static const char *const family[][2] = {
+        { "\"pool_type\":\"avg\",\"no_ln_pre\":true,\"final_ln_after_pool\":true",
+          ",\"pool_type\":\"last\",\"no_causal_mask\":true" },
+        { "\"ls_init_value\":0.1,\"mlp_ratio\":4.9", ",\"pool_type\":\"eos\",\"eos_id\":3,\"proj_bias\":true" },
+        { "\"pool_type\":\"map\",\"class_token\":false,\"no_ln_pre\":true,\"proj_type\":\"none\"",
+          ",\"pool_type\":\"last\",\"no_causal_mask\":true,\"proj_bias\":true" },
+    };
+    for (size_t i = 0; i < sizeof family / sizeof *family; i++) {
+        weights back;
+        FILE *out = fopen("family.tmp.json", "w");
+        fprintf(
+            out,
+            "{\"embed_dim\":64,\"vision_cfg\":{\"image_size\":32,\"layers\":2,\"width\":64,\"patch_size\":8,%s}%s%s}}",
+            family[i][0], text, family[i][1]);
+        fclose(out);
+        weights w = make("family.tmp.json");
+        CHECK_OK(ctx, interchange_write(ctx, "family.tmp.safetensors", FORMAT_NATIVE, &w));
+        CHECK_OK(ctx, read_as("family.tmp.safetensors", NULL, &back));
+        CHECK(same_weights(&w, &back));
+        weights_release(&back);
+        if (i == 2) {
+            CHECK_OK(ctx, interchange_write(ctx, "family.tmp", FORMAT_HF, &w));
+            CHECK_OK(ctx, read_as("family.tmp", NULL, &back));
+            CHECK(back.count == w.count + 1 && model_config_is_siglip(&back.config)); /* and a logit_bias */
+            weights_release(&back);
+            CHECK(interchange_write(ctx, "family.tmp", FORMAT_OPEN_CLIP, &w) == CLOOB_ERR_UNSUPPORTED);
+        } else {
+            CHECK_OK(ctx, interchange_write(ctx, "family.tmp", FORMAT_OPEN_CLIP, &w));
+            CHECK_OK(ctx, read_as("family.tmp", NULL, &back));
+            strcpy(back.config.name, w.config.name); /* the folder's JSON does not say it */
+            CHECK(same_weights(&w, &back));
+            weights_release(&back);
+            CHECK(interchange_write(ctx, "family.tmp", FORMAT_HF, &w) == CLOOB_ERR_UNSUPPORTED);
+        }
+        weights_release(&w);
+        clean("family.tmp");
+    }
+    remove("family.tmp.json"), remove("family.tmp.safetensors");
+}
+
+/* One tensor is enough to know a stranger by. */
+static void strangers_are_named(void)
+{
+    static const char *const known[][2] = { { "text_decoder.ln_final.weight", "CoCa" },
+                                            { "visual.blocks.0.norm1.weight", "EVA" },
+                                            { "visual.trunk.stages.0.blocks.0.norm.weight", "ConvNeXt" },
+                                            { "text.transformer.embeddings.word_embeddings.weight", "RoBERTa" } };
+    float zero[4] = { 0 };
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        st_entry e = { known[i][0], TENSOR(CLOOB_F32, zero, 4) };
+        CHECK_OK(ctx, st_write(ctx, "stranger.tmp.safetensors", &e, 1, NULL, 0));
+        refuses("stranger.tmp.safetensors", NULL, known[i][1]);
+    }
+    remove("stranger.tmp.safetensors");
+}
+
 /* ---- names --------------------------------------------------------------------------------------- */
 
 static void names_by_hand(void)
@@ -407,6 +514,9 @@ int main(void)
     RUN(every_key_is_accounted_for);
     RUN(integers_are_no_weights);
     RUN(other_things_are_refused);
+    RUN(shards_are_joined);
+    RUN(families_survive);
+    RUN(strangers_are_named);
     RUN(native_files_keep_what_they_know);
     RUN(the_state_of_a_run_stays_behind);
     RUN(foreign_files_equal_the_procedural_weights);
