@@ -75,6 +75,13 @@ CLOOB_API cloob_status cloob_weights_describe(cloob_ctx *ctx, const char *in, co
 CLOOB_API cloob_status cloob_weights_verify(cloob_ctx *ctx, const char *path, bool *stored);
 CLOOB_API void cloob_convert_report_release(cloob_convert_report *r);
 
+enum { CLOOB_AVERAGE_MODELS = 64 };
+
+/* Writes (1 - alpha) path[0] + alpha mean(path[1..]) as a native file with the first one's metadata; sums in double. alpha below 0:
+ * every model weighs the same. Models of other shapes are refused by the tensor's name. */
+CLOOB_API cloob_status cloob_average(cloob_ctx *ctx, const char *const *path, int64_t models, double alpha,
+                                     const char *out);
+
 #ifdef __cplusplus
 }
 #endif

@@ -1,0 +1,52 @@
+/* cloob average: between two models, or the mean of several. */
+#include <stdio.h>
+
+#include "cli/commands.h"
+#include "cli/json_out.h"
+
+static struct {
+    const char *out;
+    double alpha;
+} o;
+
+static const opt_row rows[] = { { "out", OPT_STRING, &o.out, NULL, "M", "where the averaged model goes", OPT_REQUIRED },
+                                { "alpha", OPT_DOUBLE, &o.alpha, "-1", "X",
+                                  "weight of all models but the first, 0 to 1; -1: every model weighs the same", 0 },
+                                OPT_END };
+
+static int run(const command *self, int argc, char **argv)
+{
+    opt_list rest;
+    int code = opt_parse(self, argc, argv, &rest);
+    if (code >= 0) return code;
+    if (rest.count < 2) return cli_usage(self, "needs two models or more");
+    if (opt_given("alpha") && (o.alpha < 0 || o.alpha > 1))
+        return cli_usage(self, "--alpha %g: must be between 0 and 1", o.alpha);
+    cloob_ctx *ctx = cli_context();
+    cloob_status status = cloob_average(ctx, rest.item, rest.count, opt_given("alpha") ? o.alpha : -1, o.out);
+    if (status == CLOOB_OK && common.json) {
+        json_out_open(NULL, '{');
+        json_out_text("out", o.out);
+        json_out_int("models", rest.count);
+        json_out_close();
+    } else if (status == CLOOB_OK) printf("%s: average of %d models\n", o.out, rest.count);
+    code = status == CLOOB_OK ? 0 : cli_fail(self, ctx, status);
+    cloob_ctx_destroy(ctx);
+    return code;
+}
+
+const command cmd_average = {
+    .name = "average",
+    .run = run,
+    .help = "average the weights of models: WiSE-FT interpolation and model soups",
+    .options = rows,
+    .usage = "A B... [--alpha X] --out M",
+    .details =
+        "Writes (1 - alpha) A + alpha mean(B...), tensor by tensor; models must have one shape. Interpolating a\n"
+        "fine-tuned model with the one it started from (WiSE-FT) often keeps what both can do. Metadata, tokenizer "
+        "and\n"
+        "configuration are those of A.\n"
+        "\n"
+        "  cloob average clip.safetensors tuned.safetensors --alpha 0.5 --out both.safetensors\n"
+        "  cloob average seed0.safetensors seed1.safetensors seed2.safetensors --out soup.safetensors",
+};

@@ -1,0 +1,91 @@
+/* Averages of weights: interpolation between two models of one shape, and means of several (model soups). */
+#include <string.h>
+
+#include "cloob/convert.h"
+#include "core/needs.h"
+#include "model/interchange.h"
+
+enum { BLOCK = 4096 };
+
+static cloob_status read_weights(cloob_ctx *ctx, const char *path, weights *w)
+{
+    interchange_options o = { 0 };
+    interchange_report report;
+    cloob_status status = interchange_read(ctx, path, &o, w, &report);
+    interchange_report_release(&report);
+    return status;
+}
+
+static bool is_float(const tensor *t)
+{
+    return t->dtype == CLOOB_F32 || t->dtype == CLOOB_BF16 || t->dtype == CLOOB_F16 || t->dtype == CLOOB_F64;
+}
+
+/* sum += scale * t, in double. */
+static void add_scaled(double *sum, const tensor *t, double scale)
+{
+    double block[BLOCK];
+    int64_t n = tensor_count(t);
+    size_t bytes = (size_t)(tensor_bytes(t) / (size_t)(n ? n : 1));
+    for (int64_t i = 0; i < n; i += BLOCK) {
+        int64_t m = n - i < BLOCK ? n - i : BLOCK;
+        dtype_convert(CLOOB_F64, block, t->dtype, (const char *)t->data + (size_t)i * bytes, m);
+        for (int64_t k = 0; k < m; k++) sum[i + k] += scale * block[k];
+    }
+}
+
+/* One tensor of all models: of the first one `1 - alpha`, of the others equal shares of alpha. */
+static cloob_status average_tensor(cloob_ctx *ctx, weights *w, int64_t models, const char *const *path, double alpha,
+                                   int64_t i, arena *a)
+{
+    tensor *t = &w[0].entry[i].t;
+    const char *name = w[0].entry[i].name;
+    int64_t n = tensor_count(t);
+    double *sum = arena_push(a, (size_t)n * sizeof *sum);
+    if (!sum) return ctx_no_memory(ctx, (size_t)n * sizeof *sum, name);
+    memset(sum, 0, (size_t)n * sizeof *sum);
+    add_scaled(sum, t, 1 - alpha);
+    for (int64_t m = 1; m < models; m++) {
+        const tensor *other = weights_find(&w[m], name);
+        if (!other || !is_float(other) || tensor_count(other) != n)
+            return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: %s is missing or has another shape than in %s", path[m], name,
+                            path[0]);
+        add_scaled(sum, other, alpha / (double)(models - 1));
+    }
+    t->data = arena_push(&w[0].a, tensor_bytes(t));
+    if (!t->data) return ctx_no_memory(ctx, tensor_bytes(t), name);
+    dtype_convert(t->dtype, t->data, CLOOB_F64, sum, n);
+    return CLOOB_OK;
+}
+
+static cloob_status average(cloob_ctx *ctx, weights *w, int64_t models, const char *const *path, double alpha,
+                            const char *out)
+{
+    for (int64_t i = 0; i < w[0].count; i++) {
+        arena a = { 0 };
+        ctx_progress(ctx, "average", i, w[0].count, "tensors");
+        bool skip = !is_float(&w[0].entry[i].t) || strncmp(w[0].entry[i].name, "train.", 6) == 0;
+        cloob_status status = skip ? CLOOB_OK : average_tensor(ctx, w, models, path, alpha, i, &a);
+        arena_release(&a);
+        CLOOB_TRY(status);
+    }
+    return interchange_write(ctx, out, FORMAT_NATIVE, &w[0]);
+}
+
+cloob_status cloob_average(cloob_ctx *ctx, const char *const *path, int64_t models, double alpha, const char *out)
+{
+    weights w[CLOOB_AVERAGE_MODELS];
+    int64_t read = 0;
+    cloob_status status = CLOOB_OK;
+    API_NEEDS(ctx, path && out);
+    if (models < 2 || models > CLOOB_AVERAGE_MODELS)
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "an average takes 2 to %d models, not %lld", CLOOB_AVERAGE_MODELS,
+                        (long long)models);
+    if (alpha < 0) alpha = (double)(models - 1) / (double)models;
+    if (!(alpha <= 1)) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`alpha` must be between 0 and 1");
+    for (; read < models && status == CLOOB_OK; read++) status = read_weights(ctx, path[read], &w[read]);
+    if (status == CLOOB_OK) status = average(ctx, w, models, path, alpha, out);
+    else read--; /* a failed read leaves nothing to release */
+    for (int64_t i = 0; i < read; i++) weights_release(&w[i]);
+    return status;
+}
