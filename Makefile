@@ -45,6 +45,7 @@ wheel: deps
 	@CLOOB_LIBRARY=$(BUILD)/libcloob.so python3 python/builder.py dist
 
 format:
+	@git ls-files '*.c' '*.h' '*.cu' '*.cuh' | xargs scripts/wrap_comments.py
 	@git ls-files '*.c' '*.h' '*.cu' '*.cuh' | xargs clang-format -i
 
 clean:

@@ -47,8 +47,8 @@ CLOOB_API cloob_status cloob_view_file(cloob_ctx *ctx, const char *path, const c
 CLOOB_API cloob_status cloob_view_bytes(cloob_ctx *ctx, const void *bytes, size_t size, const char *name,
                                         const cloob_view_options *o, cloob_image *out);
 
-/* Files, folders (with the folders in them) and glob patterns, as paths of images: what is named is taken as it is, folders
- * give files with the endings of known formats, in order. */
+/* Files, folders (with the folders in them) and glob patterns, as paths of images: what is named is taken as it is,
+ * folders give files with the endings of known formats, in order. */
 typedef struct cloob_image_paths {
     const char **path; /* (count), belongs to `memory` */
     int64_t count;

@@ -25,7 +25,11 @@ const char *cloob_instruction_sets(void)
 #if defined(__x86_64__)
     bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw");
     bool bf16 = avx512 && __builtin_cpu_supports("avx512bf16"), vnni = avx512 && __builtin_cpu_supports("avx512vnni");
+#    if defined(__clang__) && __clang_major__ < 16
+    bool amx = false; /* it does not know the names */
+#    else
     bool amx = __builtin_cpu_supports("amx-tile") && __builtin_cpu_supports("amx-bf16");
+#    endif
     if (amx) return "avx2 avx512 vnni bf16 amx";
     if (bf16) return vnni ? "avx2 avx512 vnni bf16" : "avx2 avx512 bf16";
     if (avx512) return vnni ? "avx2 avx512 vnni" : "avx2 avx512";

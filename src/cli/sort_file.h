@@ -4,8 +4,9 @@
 
 #include <stdbool.h>
 
-/* Puts a symbolic link to the file (or a copy) into DIR/LABEL, which is made when absent. Slashes in a label become dashes. A
- * name that is taken by another file gets a number; the same link again is left alone. False: one line on stderr says why. */
+/* Puts a symbolic link to the file (or a copy) into DIR/LABEL, which is made when absent. Slashes in a label become
+ * dashes. A name that is taken by another file gets a number; the same link again is left alone. False: one line on
+ * stderr says why. */
 bool sort_file(const char *path, const char *dir, const char *label, bool copy);
 
 #endif

@@ -26,9 +26,9 @@ int64_t dataset_class_count(const dataset *d);   /* 0 when there are no classes 
 const char *dataset_class_name(const dataset *d, int64_t c);
 bool dataset_has_captions(const dataset *d);
 image_limits dataset_image_limits(const dataset *d); /* as opened with, full size */
-int64_t dataset_skipped(const dataset *d);    /* entries that opening had to leave out (damaged, incomplete) */
-const char *dataset_kind(const dataset *d);   /* "csv", ...; "several" when sources differ */
-int64_t dataset_file_count(const dataset *d); /* shards or other files it reads from; 0: one per image */
+int64_t dataset_skipped(const dataset *d);           /* entries that opening had to leave out (damaged, incomplete) */
+const char *dataset_kind(const dataset *d);          /* "csv", ...; "several" when sources differ */
+int64_t dataset_file_count(const dataset *d);        /* shards or other files it reads from; 0: one per image */
 
 /* Which sample stands at a position of an epoch in training: a shuffle of all samples, or (resampled) a
  * weighted draw with replacement. A pure function; key is made from seed and epoch. */

@@ -1,9 +1,9 @@
 /* Images from bytes: JPEG, PNG, WebP, GIF, BMP, TIFF, HEIC, recognised by their first bytes, as 8-bit RGB.
  *
- * Whatever the file holds (grey, CMYK, palette, alpha, 16 bit), `rgb` is what Pillow's convert("RGB") gives.
- * EXIF orientation is applied where the limits ask for it: loaders of data sets do not, programs for photos do. Damaged or truncated files, unknown formats
- * and images above the pixel limit are refused with one line; the limit is checked before anything is
- * allocated.
+ * Whatever the file holds (grey, CMYK, palette, alpha, 16 bit), `rgb` is what Pillow's convert("RGB") gives. EXIF
+ * orientation is applied where the limits ask for it: loaders of data sets do not, programs for photos do. Damaged or
+ * truncated files, unknown formats and images above the pixel limit are refused with one line; the limit is checked
+ * before anything is allocated.
  *
  * The field's loaders resize before they convert to RGB, so a resize must know what the pixels were: that is
  * `kind` and `extra`, which src/data/view/transform.h reads. Code that makes images of its own leaves them zero.

@@ -1,4 +1,5 @@
-/* The images below a folder, by their endings (jpg, jpeg, png, webp, gif, bmp, tif, tiff, heic, heif, avif), in order of their paths.
+/* The images below a folder, by their endings (jpg, jpeg, png, webp, gif, bmp, tif, tiff, heic, heif, avif), in order
+ * of their paths.
  *
  *     image_list l = { 0 };
  *     CLOOB_TRY(image_list_add(ctx, &l, "photos"));

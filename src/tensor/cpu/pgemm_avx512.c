@@ -95,12 +95,9 @@ TARGET static inline __attribute__((always_inline)) void rows_by_panel(const pge
 
 #define ROWS(n)                                                                                                        \
     TARGET static void rows_##n(const pgemm_block *b) { rows_by_panel(b, n); }
-ROWS(1)
-ROWS(2)
-ROWS(3)
-ROWS(4)
-ROWS(5)
-ROWS(6) ROWS(7) ROWS(8) ROWS(9) ROWS(10) ROWS(11) ROWS(12) ROWS(13) ROWS(14)
+/* clang-format off */
+ROWS(1) ROWS(2) ROWS(3) ROWS(4) ROWS(5) ROWS(6) ROWS(7) ROWS(8) ROWS(9) ROWS(10) ROWS(11) ROWS(12) ROWS(13) ROWS(14)
+    /* clang-format on */
 
     void pgemm_multiply(const pgemm_block *b)
 {
