@@ -5,7 +5,9 @@
  *
  * Reads what cloob_train left in the runs' folders: params.txt, metrics.tsv (or out.log),
  * checkpoints/results.jsonl, analysis/epoch_N; and zero-shot results, zeroshot*.json, examples*.json and
- * classify*.json, inside the run's folder, beside it, and beside the page. The page needs no network. */
+ * classify*.json, inside the run's folder, beside it, and beside the page. Images and what the model says of them come
+ * from samples.json in the run's folder, which is written first, with the run's last checkpoint and validation data.
+ * The page needs no network. */
 #ifndef CLOOB_REPORT_H
 #define CLOOB_REPORT_H
 
@@ -19,12 +21,23 @@ typedef struct cloob_report_options {
     const char *title;               /* NULL: the runs' names */
     const char *const *score_folder; /* further folders with zero-shot results; may be NULL */
     int64_t score_folders;
+    bool samples;              /* bring samples.json up to date; false: show what is there */
+    const char *const *search; /* sentences to search the validation images for; none: some of their captions */
+    int64_t searches;
+    const char *device; /* for the samples, as cloob_model_open takes it */
+    const char
+        *export_dir; /* a folder for every chart as SVG and CSV, every table as CSV, LaTeX and Markdown; or NULL */
 } cloob_report_options;
+
+CLOOB_API void cloob_report_options_init(cloob_report_options *o); /* samples, nothing else */
+
+enum { CLOOB_REPORT_SAMPLED = 4 }; /* samples are brought up to date for so many runs */
 
 typedef struct cloob_report_summary {
     int64_t runs, charts;
     int64_t damaged; /* lines or files that could not be read and were left out; each is named in the log */
     int64_t bytes;
+    int64_t exported; /* files below export_dir */
 } cloob_report_summary;
 
 /* run: folders. Writes out beside and renames, so that a page is whole or the old one. o and summary may be

@@ -6,13 +6,20 @@
 
 static struct {
     const char *out, *title;
-    opt_list scores;
+    const char *export;
+    opt_list scores, search;
+    bool no_samples;
 } o;
 
 static const opt_row rows[] = {
     { "out", OPT_STRING, &o.out, "report.html", "FILE", "the page", 0 },
     { "title", OPT_STRING, &o.title, NULL, "TEXT", "its heading; by default the runs' names", 0 },
     { "scores", OPT_LIST, &o.scores, NULL, "DIR", "further folders with zeroshot*.json, examples*.json", 0 },
+    { "search", OPT_LIST, &o.search, NULL, "TEXT", "sentences to search the validation images for", 0 },
+    { "no-samples", OPT_FLAG, &o.no_samples, NULL, NULL, "do not ask the model again; show the samples that are there",
+      0 },
+    { "export", OPT_STRING, &o.export, NULL, "DIR",
+      "also write every chart as SVG and CSV, every table as CSV, LaTeX and Markdown", 0 },
     OPT_END,
 };
 
@@ -28,6 +35,7 @@ static void print_result(const cloob_report_summary *s)
     json_out_int("charts", s->charts);
     json_out_int("damaged", s->damaged);
     json_out_int("bytes", s->bytes);
+    json_out_int("exported", s->exported);
     json_out_close();
 }
 
@@ -39,7 +47,11 @@ static int run(const command *self, int argc, char **argv)
     if (code >= 0) return code;
     if (!rest.count) return cli_usage(self, "needs a run's folder, LOGS/NAME");
     cloob_ctx *ctx = cli_context();
-    cloob_report_options ro = { .title = o.title, .score_folder = o.scores.item, .score_folders = o.scores.count };
+    cloob_report_options ro;
+    cloob_report_options_init(&ro);
+    ro.title = o.title, ro.score_folder = o.scores.item, ro.score_folders = o.scores.count;
+    ro.samples = !o.no_samples, ro.search = o.search.item, ro.searches = o.search.count;
+    ro.device = common.device, ro.export_dir = o.export;
     cloob_status status = cloob_report(ctx, rest.item, rest.count, o.out, &ro, &s);
     if (status == CLOOB_OK) print_result(&s);
     code = status == CLOOB_OK ? 0 : cli_fail(self, ctx, status);
@@ -50,7 +62,7 @@ static int run(const command *self, int argc, char **argv)
 const command cmd_report = {
     .name = "report",
     .run = run,
-    .help = "one HTML page about runs: curves, spectra, histograms, zero-shot",
+    .help = "one HTML page about runs: images and what the model says of them, curves, zero-shot",
     .options = rows,
     .usage = "RUN... [--out report.html]",
     .details =
@@ -59,7 +71,10 @@ const command cmd_report = {
         "dark mode. Several runs are drawn into the same charts. Zero-shot results (zeroshot*.json of cloob zeroshot "
         "--json,\n"
         "classify*.json of cloob classify --json) are taken from the run's folder, beside it, and beside the page.\n"
+        "Images come from the run's validation data; what the model says of them is written to RUN/samples.json "
+        "first.\n"
         "\n"
-        "  cloob report logs/first --out report.html\n"
+        "  cloob report logs/first --out report.html --search \"a blue fish in the snow\"\n"
+        "  cloob report logs/first --out report.html --export figures\n"
         "  cloob report logs/clip logs/cloob --out both.html --title \"CLIP and CLOOB\"",
 };

@@ -6,95 +6,17 @@
 #include <string.h>
 
 #include "core/file.h"
-#include "data/text/prompts.h"
 #include "infer/embed_data.h"
 #include "eval/factors.h"
+#include "infer/world_truth.h"
 #include "infer/zeroshot_run.h"
 
 typedef struct world {
     const char *dir;
-    arena memory;
-    prompts prompts;
-    int64_t F, N;                    /* factors, validation images */
-    const char *name[CLOOB_FACTORS]; /* of the factors */
-    const prompt_set *set[CLOOB_FACTORS];
-    int64_t *label[CLOOB_FACTORS]; /* (N) */
+    world_truth truth;
     zeroshot z[CLOOB_FACTORS];
     embedded e;
 } world;
-
-/* ---- ground truth -------------------------------------------------------------------------------- */
-
-static cloob_status read_header(cloob_ctx *ctx, world *w, char *line, const char *path)
-{
-    char *field = strsep(&line, "\t");
-    if (!field || strcmp(field, "filepath") != 0 || !(field = strsep(&line, "\t")) || strcmp(field, "split") != 0)
-        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: begins with no header of cloob synth (filepath, split, ...)", path);
-    while ((field = strsep(&line, "\t"))) {
-        if (w->F == CLOOB_FACTORS)
-            return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: more than %d factors", path, CLOOB_FACTORS);
-        if (!(w->name[w->F] = arena_string(&w->memory, field))) return ctx_no_memory(ctx, 64, path);
-        CLOOB_TRY(prompts_find(ctx, &w->prompts, field, &w->set[w->F]));
-        w->F++;
-    }
-    return w->F ? CLOOB_OK : ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: names no factor", path);
-}
-
-static int64_t class_of(const prompt_set *s, const char *value)
-{
-    for (int64_t c = 0; c < s->class_count; c++)
-        if (strcmp(s->classes[c].item[0], value) == 0) return c;
-    return -1;
-}
-
-static cloob_status read_row(cloob_ctx *ctx, world *w, char *line, int64_t number, const char *path)
-{
-    char *field = (strsep(&line, "\t"), strsep(&line, "\t"));
-    if (!field || strcmp(field, "val") != 0) return CLOOB_OK;
-    for (int64_t k = 0; k < w->F; k++) {
-        field = strsep(&line, "\t");
-        int64_t c = field ? class_of(w->set[k], field) : -1;
-        if (c < 0)
-            return ctx_fail(ctx, CLOOB_ERR_FORMAT,
-                            "%s: line %lld: %s \"%.40s\" is none of the classes in "
-                            "prompts.json",
-                            path, (long long)number, w->name[k], field ? field : "");
-        w->label[k][w->N] = c;
-    }
-    w->N++;
-    return CLOOB_OK;
-}
-
-static cloob_status read_lines(cloob_ctx *ctx, world *w, char *text, const char *path)
-{
-    int64_t lines = 1, number = 1;
-    for (const char *c = text; *c; c++) lines += *c == '\n';
-    CLOOB_TRY(read_header(ctx, w, strsep(&text, "\n"), path));
-    for (int64_t k = 0; k < w->F; k++) {
-        w->label[k] = arena_push(&w->memory, (size_t)lines * sizeof **w->label);
-        if (!w->label[k]) return ctx_no_memory(ctx, (size_t)lines * sizeof **w->label, path);
-    }
-    for (char *line; (line = strsep(&text, "\n"));) CLOOB_TRY(read_row(ctx, w, line, ++number, path));
-    return CLOOB_OK;
-}
-
-static cloob_status read_truth(cloob_ctx *ctx, world *w)
-{
-    file_bytes bytes;
-    char *path = file_join(w->dir, "prompts.json");
-    if (!path) return ctx_no_memory(ctx, 64, w->dir);
-    cloob_status status = prompts_open(ctx, path, &w->prompts);
-    free(path);
-    CLOOB_TRY(status);
-    if (!(path = file_join(w->dir, "factors.tsv"))) return ctx_no_memory(ctx, 64, w->dir);
-    status = file_read(ctx, path, FILE_TEXT_LIMIT, &bytes);
-    if (status == CLOOB_OK) {
-        status = read_lines(ctx, w, bytes.data, path);
-        file_bytes_release(&bytes);
-    }
-    free(path);
-    return status;
-}
 
 /* ---- images ------------------------------------------------------------------------------------ */
 
@@ -127,9 +49,9 @@ static cloob_status embed_images(cloob_ctx *ctx, world *w, encoder *enc)
     char *source = source_of(w);
     if (!source) return ctx_no_memory(ctx, 64, w->dir);
     cloob_status status = dataset_open(ctx, source, &options, &d);
-    if (status == CLOOB_OK && dataset_count(d) != w->N)
+    if (status == CLOOB_OK && dataset_count(d) != w->truth.N)
         status = ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: has %lld images, factors.tsv has %lld of split val", source,
-                          (long long)dataset_count(d), (long long)w->N);
+                          (long long)dataset_count(d), (long long)w->truth.N);
     if (status == CLOOB_OK) status = embed_data(ctx, enc, NULL, d, &o, &w->e);
     if (d) dataset_close(d);
     free(source);
@@ -146,7 +68,7 @@ static int64_t keep_whole_pairs(world *w)
         if (e->index[i] % 2 || e->index[i + 1] != e->index[i] + 1) continue;
         for (int64_t r = i; r < i + 2; r++, n++) {
             memmove(e->image + n * D, e->image + r * D, (size_t)D * sizeof *e->image);
-            for (int64_t k = 0; k < w->F; k++) w->label[k][n] = w->label[k][e->index[r]];
+            for (int64_t k = 0; k < w->truth.F; k++) w->truth.label[k][n] = w->truth.label[k][e->index[r]];
         }
     }
     return n;
@@ -158,7 +80,7 @@ static cloob_status make_weights(cloob_ctx *ctx, world *w, encoder *enc, const t
 {
     zeroshot_run_options o;
     zeroshot_run_options_init(&o);
-    for (int64_t k = 0; k < w->F; k++) CLOOB_TRY(zeroshot_weights(ctx, enc, tok, w->set[k], &o, &w->z[k]));
+    for (int64_t k = 0; k < w->truth.F; k++) CLOOB_TRY(zeroshot_weights(ctx, enc, tok, w->truth.set[k], &o, &w->z[k]));
     return CLOOB_OK;
 }
 
@@ -169,19 +91,19 @@ static cloob_status measure(cloob_ctx *ctx, world *w, double lambda, cloob_facto
     factor_summary sum;
     int64_t n = keep_whole_pairs(w);
     rows x = { .data = w->e.image, .dtype = CLOOB_F32, .N = n, .D = w->e.image_width, .step = 1, .name = w->dir };
-    for (int64_t k = 0; k < w->F; k++)
-        f[k] = (factor){ w->name[k], w->label[k], w->set[k]->class_count, w->z[k].weight };
-    CLOOB_TRY(factors_run(ctx, score, &sum, &x, f, w->F, lambda));
-    *out = (cloob_factors){ .count = w->F,
+    for (int64_t k = 0; k < w->truth.F; k++)
+        f[k] = (factor){ w->truth.name[k], w->truth.label[k], w->truth.set[k]->class_count, w->z[k].weight };
+    CLOOB_TRY(factors_run(ctx, score, &sum, &x, f, w->truth.F, lambda));
+    *out = (cloob_factors){ .count = w->truth.F,
                             .trained = n / 2,
                             .tested = n / 2,
                             .bad = w->e.bad,
                             .kept = sum.kept,
                             .zeroshot = sum.zeroshot,
                             .probe = sum.probe };
-    for (int64_t k = 0; k < w->F; k++) {
+    for (int64_t k = 0; k < w->truth.F; k++) {
         cloob_factor *row = &out->row[k];
-        snprintf(row->name, sizeof row->name, "%s", w->name[k]);
+        snprintf(row->name, sizeof row->name, "%s", w->truth.name[k]);
         row->values = f[k].C;
         row->chance = score[k].chance, row->kept = score[k].kept;
         row->zeroshot = score[k].zeroshot, row->probe = score[k].probe;
@@ -195,14 +117,13 @@ cloob_status factors_world(cloob_ctx *ctx, encoder *enc, const tokenizer *tok, c
     world *w = calloc(1, sizeof *w);
     if (!w) return ctx_no_memory(ctx, sizeof *w, dir);
     w->dir = dir;
-    cloob_status status = read_truth(ctx, w);
+    cloob_status status = world_truth_read(ctx, dir, &w->truth);
     if (status == CLOOB_OK) status = make_weights(ctx, w, enc, tok);
     if (status == CLOOB_OK) status = embed_images(ctx, w, enc);
     if (status == CLOOB_OK) status = measure(ctx, w, lambda, out);
-    for (int64_t k = 0; k < w->F; k++) zeroshot_release(&w->z[k]);
+    for (int64_t k = 0; k < w->truth.F; k++) zeroshot_release(&w->z[k]);
     embedded_release(&w->e);
-    prompts_release(&w->prompts);
-    arena_release(&w->memory);
+    world_truth_release(&w->truth);
     free(w);
     return status;
 }

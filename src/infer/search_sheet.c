@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "cloob/search.h"
+#include "core/base64.h"
 #include "core/file.h"
 #include "core/needs.h"
 #include "data/view/transform.h"
@@ -20,17 +21,6 @@ static void put_html(sbuf *s, const char *text)
     }
 }
 
-static void put_base64(sbuf *s, const unsigned char *data, size_t n)
-{
-    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    for (size_t i = 0; i < n; i += 3) {
-        uint32_t word = (uint32_t)data[i] << 16;
-        if (i + 1 < n) word |= (uint32_t)data[i + 1] << 8;
-        if (i + 2 < n) word |= data[i + 2];
-        for (int k = 0; k < 4; k++) sbuf_putc(s, i + (size_t)k > n ? '=' : digits[word >> (18 - 6 * k) & 63]);
-    }
-}
-
 /* An image that has gone since, or a build without JPEG, leaves an empty frame with its name. */
 static void put_thumbnail(cloob_ctx *ctx, const char *path, uint8_t *rgb, sbuf *s)
 {
@@ -42,7 +32,7 @@ static void put_thumbnail(cloob_ctx *ctx, const char *path, uint8_t *rgb, sbuf *
     if (transform_eval(ctx, &im, &o, rgb) == CLOOB_OK &&
         image_encode_jpeg(ctx, rgb, THUMB, THUMB, THUMB_QUALITY, &jpeg) == CLOOB_OK) {
         sbuf_puts(s, "<img loading=lazy alt=\"\" src=\"data:image/jpeg;base64,");
-        put_base64(s, (const unsigned char *)jpeg.data, jpeg.len);
+        base64_put(s, jpeg.data, jpeg.len);
         sbuf_puts(s, "\">");
     }
     sbuf_release(&jpeg);

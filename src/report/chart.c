@@ -31,15 +31,34 @@ void chart_point(const chart *c, chart_series *s, double x, double y)
     s->y[s->n++] = y;
 }
 
+/* A single point is no curve: its number says more. */
+static void put_numbers(sbuf *html, const chart *c)
+{
+    sbuf_puts(html, "<div class=\"numbers\">");
+    for (int64_t i = 0; i < c->count; i++) {
+        if (!c->series[i].n) continue;
+        sbuf_puts(html, "<div><b>");
+        html_number(html, c->series[i].y[0]);
+        sbuf_puts(html, "</b> <span>");
+        html_text(html, c->series[i].name);
+        sbuf_puts(html, "</span></div>");
+    }
+    sbuf_puts(html, "</div>");
+}
+
 bool chart_put(sbuf *html, const chart *c)
 {
-    int64_t points = 0;
-    for (int64_t i = 0; i < c->count; i++) points += c->series[i].n;
+    int64_t points = 0, longest = 0;
+    for (int64_t i = 0; i < c->count; i++) {
+        points += c->series[i].n;
+        longest = c->series[i].n > longest ? c->series[i].n : longest;
+    }
     if (!points) return false;
-    sbuf_puts(html, "<figure class=\"chart\"><figcaption>");
+    sbuf_printf(html, "<figure class=\"chart%s\"><figcaption>", longest == 1 ? " single" : "");
     html_text(html, c->title);
     sbuf_puts(html, "</figcaption>");
-    chart_put_body(html, c);
+    if (longest == 1) put_numbers(html, c);
+    else chart_put_body(html, c);
     if (c->note) {
         sbuf_puts(html, "<p class=\"note\">");
         html_text(html, c->note);

@@ -7,7 +7,6 @@
 
 void html_text(sbuf *s, const char *text);        /* & < > " escaped */
 void html_json_string(sbuf *s, const char *text); /* a JSON string that cannot end a script element */
-void html_base64(sbuf *s, const void *bytes, size_t n);
-void html_number(sbuf *s, double value); /* four digits for reading */
+void html_number(sbuf *s, double value);          /* four digits for reading */
 
 #endif

@@ -12,7 +12,12 @@ void page_heading(page *p, const char *id, const char *title, const char *lead)
     if (lead) sbuf_printf(&p->html, "<p class=\"lead\">%s</p>\n", lead);
 }
 
-void page_chart(page *p, const chart *c) { p->charts += chart_put(&p->html, c); }
+void page_chart(page *p, const chart *c)
+{
+    if (!chart_put(&p->html, c)) return;
+    p->charts++;
+    export_chart(&p->files, c);
+}
 
 chart_series *page_series(page *p, chart *c, const char *name, int color, int64_t n)
 {

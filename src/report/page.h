@@ -3,6 +3,7 @@
 #define REPORT_PAGE_H
 
 #include "report/chart.h"
+#include "report/export.h"
 #include "report/html.h"
 #include "report/run_files.h"
 #include "report/score_files.h"
@@ -16,9 +17,15 @@ typedef struct page {
     score_files scores;
     const json *ablation; /* ablation.json beside the page, or NULL */
     int64_t charts;
+    export_files files;
     bool failed; /* memory was out */
 } page;
 
+void page_gallery(page *p);    /* images with what the model says of them */
+void page_searches(page *p);   /* sentences with the images that fit */
+void page_factors(page *p);    /* accuracy by factor with chance, and confusion */
+void page_matrix(page *p);     /* images against captions */
+void page_retrieval(page *p);  /* the best and the worst pairs, neighbours */
 void page_summary(page *p);    /* tiles for one run, a table for several */
 void page_ablation(page *p);   /* the table of cloob ablate */
 void page_training(page *p);   /* loss, learning rate, norm, speed by step */
@@ -30,7 +37,11 @@ void page_settings(page *p);
 /* ---- for the sections ---------------------------------------------------------------------------- */
 
 void page_heading(page *p, const char *id, const char *title, const char *lead);
-void page_chart(page *p, const chart *c); /* counts what was put */
+void page_chart(page *p, const chart *c);        /* counts what was put, and exports it */
+const samples_file *page_samples(const page *p); /* of the first run that has some, or NULL */
+void page_image(page *p, const json *image);     /* of a samples file; an empty frame when it was gone */
+/* Images in a row with their scores; hits: an array of {"image", "score", "own"}, or NULL. */
+void page_hits(page *p, const samples_file *f, const json *hits);
 chart_series *page_series(page *p, chart *c, const char *name, int color, int64_t n);
 /* Up to eight runs each have a color; more share the one of their method. */
 int page_color(const page *p, int64_t run);

@@ -65,7 +65,7 @@
 
   function drawAll() {
     while (charts.length) charts.pop().destroy();
-    document.querySelectorAll("figure.chart").forEach((figure) => charts.push(draw(figure)));
+    document.querySelectorAll("figure.chart:has(canvas)").forEach((figure) => charts.push(draw(figure)));
   }
   drawAll();
   dark.addEventListener("change", drawAll);

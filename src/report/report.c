@@ -52,7 +52,11 @@ static cloob_status read_runs(page *p, const char *const *run, int64_t runs)
 {
     p->run = arena_push(p->memory, (size_t)(runs + 1) * sizeof *p->run);
     if (!p->run) return ctx_no_memory(p->ctx, (size_t)runs * sizeof *p->run, "runs");
-    for (; p->runs < runs; p->runs++) CLOOB_TRY(run_files_read(p->ctx, p->memory, run[p->runs], &p->run[p->runs]));
+    for (; p->runs < runs; p->runs++) {
+        run_files *r = &p->run[p->runs];
+        CLOOB_TRY(run_files_read(p->ctx, p->memory, run[p->runs], r));
+        CLOOB_TRY(samples_file_read(p->ctx, p->memory, r->dir, &r->samples, &r->damaged));
+    }
     return CLOOB_OK;
 }
 
@@ -75,11 +79,13 @@ static void put_head(page *p, const char *title)
 /* Links to the sections that are there; `body` holds them. */
 static void put_nav(page *p, const char *body)
 {
-    static const char *const section[][2] = { { "summary", "Summary" },       { "ablation", "Ablation" },
-                                              { "training", "Training" },     { "validation", "Validation" },
-                                              { "embeddings", "Embeddings" }, { "zeroshot", "Zero-shot" },
-                                              { "settings", "Settings" } };
-    sbuf_puts(&p->html, "<nav>");
+    static const char *const section[][2] = {
+        { "gallery", "Images" },        { "searches", "Search" },          { "factors", "By factor" },
+        { "matrix", "Matrix" },         { "retrieval", "Best and worst" }, { "summary", "Summary" },
+        { "ablation", "Ablation" },     { "zeroshot", "Zero-shot" },       { "training", "Training" },
+        { "validation", "Validation" }, { "embeddings", "Embeddings" },    { "settings", "Settings" },
+    };
+    sbuf_puts(&p->html, "<nav aria-label=\"Sections\">");
     for (size_t i = 0; i < sizeof section / sizeof *section; i++) {
         char id[48];
         snprintf(id, sizeof id, "<h2 id=\"%s\"", section[i][0]);
@@ -111,12 +117,17 @@ static void put_foot(page *p)
 
 static void put_sections(page *p)
 {
+    page_gallery(p);
+    page_searches(p);
+    page_factors(p);
+    page_matrix(p);
+    page_retrieval(p);
     page_summary(p);
     page_ablation(p);
+    page_zeroshot(p);
     page_training(p);
     page_validation(p);
     page_embeddings(p);
-    page_zeroshot(p);
     page_settings(p);
 }
 
@@ -155,18 +166,22 @@ cloob_status report_write(cloob_ctx *ctx, const char *const *run, int64_t runs, 
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
                         "a report needs a run; give the folder LOGS/NAME that cloob train wrote");
     if (!o) o = &defaults;
+    export_begin(&p.files, ctx, o->export_dir);
     cloob_status status = read_runs(&p, run, runs);
     if (status == CLOOB_OK) status = find_scores(&p, out, o);
     if (status == CLOOB_OK) {
         if (runs > 1) find_ablation(&p, out);
         put_page(&p, title_of(&memory, &p, o));
-        status = p.failed || p.html.failed ? ctx_no_memory(ctx, p.html.len, "the report")
-                                           : file_write(ctx, out, p.html.data, p.html.len);
+        status = p.files.status != CLOOB_OK  ? p.files.status
+                 : p.failed || p.html.failed ? ctx_no_memory(ctx, p.html.len, "the report")
+                                             : file_write(ctx, out, p.html.data, p.html.len);
     }
     if (status == CLOOB_OK && summary)
-        *summary = (cloob_report_summary){
-            .runs = runs, .charts = p.charts, .damaged = damaged_lines(&p), .bytes = (int64_t)p.html.len
-        };
+        *summary = (cloob_report_summary){ .runs = runs,
+                                           .charts = p.charts,
+                                           .damaged = damaged_lines(&p),
+                                           .bytes = (int64_t)p.html.len,
+                                           .exported = p.files.files };
     sbuf_release(&p.html);
     arena_release(&memory);
     return status;

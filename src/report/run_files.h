@@ -3,6 +3,7 @@
 #define REPORT_RUN_FILES_H
 
 #include "core/json.h"
+#include "report/samples_file.h"
 #include "report/table.h"
 
 typedef struct run_param {
@@ -25,6 +26,7 @@ typedef struct run_files {
     int64_t results;
     run_analysis *analysis; /* in order of epoch */
     int64_t analyses;
+    samples_file samples;
     int64_t damaged; /* lines left out of all files */
 } run_files;
 

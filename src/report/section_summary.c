@@ -78,8 +78,32 @@ static void put_table(page *p)
     sbuf_puts(&p->html, "</table></div>\n");
 }
 
+/* A row per run, whether the page shows tiles or a table. */
+static void export_summary(page *p)
+{
+    export_table t;
+    const char *cell[FIGURES + 2];
+    char text[FIGURES][32];
+    double value;
+    export_table_begin(&t, "summary");
+    cell[0] = "run", cell[1] = "method";
+    for (int i = 0; i < FIGURES; i++) cell[i + 2] = figures[i].label;
+    export_table_row(&t, cell, FIGURES + 2);
+    for (int64_t k = 0; k < p->runs; k++) {
+        cell[0] = p->run[k].name, cell[1] = p->run[k].method;
+        for (int i = 0; i < FIGURES; i++) {
+            bool there = value_of(&p->run[k], &figures[i], &value);
+            snprintf(text[i], sizeof text[i], there ? "%.6g" : "", value);
+            cell[i + 2] = text[i];
+        }
+        export_table_row(&t, cell, FIGURES + 2);
+    }
+    export_table_end(&p->files, &t);
+}
+
 void page_summary(page *p)
 {
+    export_summary(p);
     page_heading(p, "summary", "Summary", "Values at the last step and of the last validation.");
     if (p->runs == 1) put_tiles(p);
     else put_table(p);

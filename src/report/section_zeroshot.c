@@ -1,8 +1,10 @@
 /* Zero-shot: a table of sets, and images with the five likeliest labels. */
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base64.h"
 #include "core/file.h"
 #include "report/page.h"
 
@@ -25,8 +27,22 @@ static void put_share(sbuf *html, double share)
     sbuf_puts(html, "</td>");
 }
 
-static void put_score(page *p, const char *set, const char *run, const json *scores)
+static void export_score(export_table *t, const char *set, const char *run, const json *scores)
 {
+    static const char *const key[] = { "n", "top1", "top5", "mean_per_class" };
+    char text[4][32];
+    const char *cell[6] = { set, run };
+    for (int i = 0; i < 4; i++) {
+        double v = number(scores, key[i]);
+        snprintf(text[i], sizeof text[i], isfinite(v) ? "%.6g" : "", v);
+        cell[i + 2] = text[i];
+    }
+    export_table_row(t, cell, 6);
+}
+
+static void put_score(page *p, export_table *t, const char *set, const char *run, const json *scores)
+{
+    export_score(t, set, run, scores);
     sbuf_puts(&p->html, "<tr><td>");
     html_text(&p->html, set);
     sbuf_puts(&p->html, "</td>");
@@ -41,25 +57,29 @@ static void put_score(page *p, const char *set, const char *run, const json *sco
 }
 
 /* A file about several sources has their mean on top and each under "sets". */
-static void put_file(page *p, const score_file *f)
+static void put_file(page *p, export_table *t, const score_file *f)
 {
     const json *sets = json_get(f->root, "sets");
     for (const json *s = sets ? sets->child : NULL; s; s = s->next) {
         const char *data = json_string(json_get(s, "data")), *slash = data ? strrchr(data, '/') : NULL;
-        put_score(p, slash && slash[1] ? slash + 1 : data ? data : "", f->run, s);
+        put_score(p, t, slash && slash[1] ? slash + 1 : data ? data : "", f->run, s);
     }
-    put_score(p, sets ? "average" : f->set, f->run, f->root);
+    put_score(p, t, sets ? "average" : f->set, f->run, f->root);
 }
 
 static void put_scores(page *p)
 {
+    export_table t;
+    export_table_begin(&t, "zero-shot");
+    export_table_row(&t, (const char *[]){ "set", "run", "images", "top-1", "top-5", "mean per class" }, 6);
     sbuf_printf(&p->html,
                 "<div class=\"wide\"><table><tr><th>set</th>%s<th>images</th><th class=\"meter\">top-1</th>"
                 "<th class=\"meter\">top-5</th><th class=\"meter\">mean per class</th></tr>\n",
                 p->runs > 1 ? "<th class=\"text\">run</th>" : "");
     for (int64_t i = 0; i < p->scores.count; i++)
-        if (json_get(p->scores.file[i].root, "top1")) put_file(p, &p->scores.file[i]);
+        if (json_get(p->scores.file[i].root, "top1")) put_file(p, &t, &p->scores.file[i]);
     sbuf_puts(&p->html, "</table></div>\n");
+    export_table_end(&p->files, &t);
 }
 
 /* ---- examples ------------------------------------------------------------------------------------ */
@@ -81,7 +101,7 @@ static void put_image(page *p, const char *path)
     const char *type = type_of(&bytes);
     if (type) {
         sbuf_printf(&p->html, "<img alt=\"\" src=\"data:%s;base64,", type);
-        html_base64(&p->html, bytes.data, bytes.size);
+        base64_put(&p->html, bytes.data, bytes.size);
         sbuf_puts(&p->html, "\">");
     }
     file_bytes_release(&bytes);

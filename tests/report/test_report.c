@@ -8,6 +8,7 @@
 #include "cloob/report.h"
 #include "core/arena.h"
 #include "core/file.h"
+#include "core/base64.h"
 #include "report/html.h"
 #include "report/run_files.h"
 
@@ -166,6 +167,88 @@ static void examples_have_bars(void)
     free(page);
 }
 
+/* ---- images -------------------------------------------------------------------------------------- */
+
+static const char *samples =
+    "{\"pairs\": 2, \"images\": [{\"src\": \"data:image/jpeg;base64,AAAA\", \"caption\": \"a <red> ball\", "
+    "\"never_seen\": "
+    "true}, {\"src\": \"javascript:alert(1)\", \"caption\": \"a fish\"}],"
+    "\"gallery\": [{\"image\": 0, \"says\": [{\"factor\": \"object\", \"label\": \"ball\", \"truth\": \"ball\", \"p\": "
+    "0.9},"
+    "{\"factor\": \"colour\", \"label\": \"pink\", \"truth\": \"red\", \"p\": 0.4}]}, {\"image\": 7, \"says\": []}],"
+    "\"searches\": [{\"text\": \"two balls\", \"hits\": [{\"image\": 0, \"score\": 0.625}]}],"
+    "\"retrieval\": {\"image_to_text\": {\"best\": [{\"image\": 0, \"rank\": 1, \"score\": 0.5, \"hits\": [{\"text\": "
+    "\"a <red> "
+    "ball\", \"score\": 0.5, \"own\": true}]}], \"worst\": []}, \"text_to_image\": {\"best\": [], \"worst\": []}},"
+    "\"matrix\": {\"images\": [0, 1], \"texts\": [\"t1\", \"t2\"], \"cosine\": [[0.5, 0.1], [0.2, 0.1]]},"
+    "\"sets\": [{\"name\": \"object\", \"n\": 4, \"top1\": 0.75, \"chance\": 0.5, \"labels\": [\"ball\", \"fish\"], "
+    "\"confusion\": [[2, 0], [1, 1]]}]}";
+
+static void images_come_first(void)
+{
+    make_run("seen");
+    put("seen/samples.json", samples);
+    const char *runs[] = { at("seen") };
+    char *page = page_of(runs, 1, NULL);
+    CHECK(strstr(page, "id=\"gallery\"") && strstr(page, "id=\"gallery\"") < strstr(page, "id=\"summary\""));
+    CHECK(strstr(page, "src=\"data:image/jpeg;base64,AAAA\"") && strstr(page, "alt=\"a &lt;red&gt; ball\""));
+    CHECK(!strstr(page, "javascript:alert"));
+    CHECK(strstr(page, "never seen in training</span>") && strstr(page, "1 of 2 right"));
+    CHECK(strstr(page, "class=\"bar right\"") && strstr(page, "pink, not red"));
+    CHECK(strstr(page, "two balls") && strstr(page, "<figcaption>0.62</figcaption>"));
+    CHECK(strstr(page, "left:50.0%") && strstr(page, "<b>75&nbsp;%</b>")); /* chance is marked */
+    CHECK(strstr(page, "class=\"own best\" style=\"--v:50\">0.50</td>"));
+    CHECK(strstr(page, "<td class=\"miss\" style=\"--v:28\">1</td>")); /* half of 55 */
+    free(page);
+    put("seen/samples.json", "{\"images\": [");
+    cloob_report_summary s;
+    runs[0] = at("seen");
+    free(page_of(runs, 1, &s));
+    CHECK(s.damaged == 1 && strstr(said, "samples.json"));
+}
+
+static void one_point_is_a_number(void)
+{
+    make_run("short");
+    put("short/checkpoints/results.jsonl", "{\"val_loss\": 0.75, \"epoch\": 1}\n");
+    const char *runs[] = { at("short") };
+    char *page = page_of(runs, 1, NULL);
+    CHECK(strstr(page, "class=\"chart single\"><figcaption>Validation loss</figcaption><div "
+                       "class=\"numbers\"><div><b>0.75</b>"));
+    free(page);
+}
+
+static char *exported(const char *name)
+{
+    file_bytes b = { 0 };
+    CHECK_OK(ctx, file_read(ctx, at(name), FILE_TEXT_LIMIT, &b));
+    return b.data ? b.data : calloc(1, 1);
+}
+
+static void figures_and_tables_can_be_taken_out(void)
+{
+    cloob_report_options o;
+    cloob_report_summary s;
+    make_run("out_run");
+    put("out_run/samples.json", samples);
+    put("out_run/params.txt", "method: 50%_of & |x|\n");
+    const char *runs[] = { at("out_run") };
+    cloob_report_options_init(&o);
+    o.export_dir = at("figures");
+    CHECK_OK(ctx, cloob_report(ctx, runs, 1, at("page.html"), &o, &s));
+    CHECK(s.exported > 10);
+    char *csv = exported("figures/training-loss.csv"), *factors = exported("figures/accuracy-by-factor.csv"),
+         *tex = exported("figures/summary.tex"), *md = exported("figures/summary.md");
+    CHECK_STR(csv, "series,step,loss\nout_run,1,0.5\nout_run,2,0.4\nout_run,3,0.3\n");
+    CHECK_STR(factors, "factor,values,images,right,chance\nobject,2,4,0.750,0.500\n");
+    CHECK(strstr(tex, "\\begin{tabular}{lr") && strstr(tex, "out\\_run & 50\\%\\_of \\& |x|"));
+    CHECK(strstr(md, "| run | method |") && strstr(md, "\\|x\\|"));
+    free(csv), free(factors), free(tex), free(md);
+#ifdef CLOOB_HAVE_CAIRO
+    CHECK(file_exists(at("figures/training-loss.svg")));
+#endif
+}
+
 static void base64_as_in_the_standard(void)
 {
     static const char *const pairs[][2] = {
@@ -173,7 +256,7 @@ static void base64_as_in_the_standard(void)
     };
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
         sbuf s = { 0 };
-        html_base64(&s, pairs[i][0], strlen(pairs[i][0]));
+        base64_put(&s, pairs[i][0], strlen(pairs[i][0]));
         CHECK_STR(s.data ? s.data : "", pairs[i][1]);
         sbuf_release(&s);
     }
@@ -270,6 +353,9 @@ int main(void)
     RUN(resumed_steps_count_once);
     RUN(the_log_stands_in_for_metrics);
     RUN(examples_have_bars);
+    RUN(images_come_first);
+    RUN(one_point_is_a_number);
+    RUN(figures_and_tables_can_be_taken_out);
     RUN(base64_as_in_the_standard);
     RUN(damaged_lines_are_left_out_and_said);
     RUN(empty_results_still_make_a_page);

@@ -12,8 +12,9 @@
 typedef struct side {
     dnnl_memory_t have, want; /* equal when no reorder is needed */
     dnnl_primitive_t reorder;
-    size_t offset;        /* of the reordered copy in scratch */
-    dnnl_memory_t middle; /* Winograd's weights are made from (O, C, kh, kw) only: reordered to that first */
+    dnnl_primitive_t before; /* of an output that is added to: what is there, as the primitive wants it */
+    size_t offset;           /* of the reordered copy in scratch */
+    dnnl_memory_t middle;    /* Winograd's weights are made from (O, C, kh, kw) only: reordered to that first */
     dnnl_primitive_t to_middle;
 } side;
 
@@ -169,7 +170,7 @@ static dnnl_status_t best_desc(onednn *o, descs *d, int output, const op_args *a
 {
     dnnl_primitive_desc_t other = NULL;
     dnnl_status_t s = make_desc(o, d, output, a, pd);
-    if (s != dnnl_success || !is_slow(*pd) || (output == DST && op_has(&a->in[3]))) return s;
+    if (s != dnnl_success || !is_slow(*pd)) return s;
     descs free_choice = *d;
     onednn_image_any(x, &free_choice.any[SRC]);
     onednn_image_any(y, &free_choice.any[DST]);
@@ -198,6 +199,9 @@ static dnnl_status_t make_state(onednn *o, descs *d, int output, op_args *a, con
     for (int i = 0; i < SIDES && s == dnnl_success; i++)
         s = make_side(o, &st->side[i], &d->have[i], dnnl_primitive_desc_query_md(pd, query_of(i, output), 0),
                       i == output, &scratch);
+    if (s == dnnl_success && output == DST && op_has(&a->in[3]) && st->side[DST].reorder)
+        s = make_reorder(o, &d->have[DST], dnnl_primitive_desc_query_md(pd, dnnl_query_dst_md, 0),
+                         &st->side[DST].before);
     if (s == dnnl_success) {
         const dnnl_memory_desc_t *pad = dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
         st->scratchpad_offset = scratch;
@@ -235,7 +239,8 @@ static cloob_status prepare(const op_env *env, op_args *a, const tensor *x, cons
     dnnl_status_t s = describe(x, w, y, &a->attr, &d);
     dnnl_dims_t channels = { w->dim[0] };
     if (s == dnnl_success && d.has_bias) s = dnnl_memory_desc_init_by_tag(&d.bias, 1, channels, dnnl_f32, dnnl_a);
-    if (output == DST && op_has(&a->in[3])) d.any[DST] = d.have[DST]; /* it adds to what is there: no detour */
+    if (output == DST && op_has(&a->in[3]))
+        d.any[DST] = d.have[DST]; /* it adds to what is there: no detour unless slow */
     if (s == dnnl_success) s = make_state(o, &d, output, a, x, y, st);
     if (s == dnnl_success) return CLOOB_OK;
     conv2d_f32_release(env, a);
@@ -267,6 +272,7 @@ void conv2d_f32_release(const op_env *env, op_args *a)
     for (int i = 0; i < SIDES; i++) {
         side *s = &st->side[i];
         if (s->reorder) dnnl_primitive_destroy(s->reorder);
+        if (s->before) dnnl_primitive_destroy(s->before);
         if (s->to_middle) dnnl_primitive_destroy(s->to_middle);
         if (s->middle) dnnl_memory_destroy(s->middle);
         if (s->want && s->want != s->have) dnnl_memory_destroy(s->want);
@@ -330,7 +336,8 @@ static dnnl_status_t bring(onednn *o, const op_env *env, const op_args *a, conv_
     if (!s->reorder) return dnnl_success;
     if (i == WEI && env->frozen_weights && st->output == DST) return place_frozen(o, env->ctx, st, s);
     dnnl_memory_set_data_handle(s->want, (char *)a->scratch + s->offset);
-    return i == st->output ? dnnl_success : reorder(o, s->reorder, s->have, s->want);
+    if (i != st->output) return reorder(o, s->reorder, s->have, s->want);
+    return s->before ? reorder(o, s->before, s->have, s->want) : dnnl_success;
 }
 
 static cloob_status execute(const op_env *env, const op_args *a, void *x, void *w, void *y)

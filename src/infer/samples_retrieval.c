@@ -1,0 +1,92 @@
+/* The best and the worst of retrieval, both ways. */
+#include <stdlib.h>
+
+#include "core/arith.h"
+#include "core/json.h"
+#include "infer/samples_impl.h"
+
+enum { SHOWN = 4, HITS = 4 };
+
+typedef enum way { IMAGE_TO_TEXT, TEXT_TO_IMAGE } way;
+
+typedef struct query {
+    int64_t row, rank;
+    float margin; /* the partner's similarity less that of the best other */
+} query;
+
+static const float *scores_of(const samples *s, way w, int64_t row, int64_t *stride)
+{
+    *stride = w == IMAGE_TO_TEXT ? 1 : s->n;
+    return w == IMAGE_TO_TEXT ? s->cosine + row * s->n : s->cosine + row;
+}
+
+static query ask(const samples *s, way w, int64_t row)
+{
+    int64_t stride;
+    const float *score = scores_of(s, w, row, &stride);
+    query q = { row, 1, 0 };
+    float own = score[row * stride], other = -2;
+    for (int64_t j = 0; j < s->n; j++) {
+        if (j == row) continue;
+        q.rank += score[j * stride] > own;
+        if (score[j * stride] > other) other = score[j * stride];
+    }
+    q.margin = own - other;
+    return q;
+}
+
+static int by_margin(const void *a, const void *b)
+{
+    const query *x = a, *y = b;
+    if (x->margin != y->margin) return x->margin > y->margin ? -1 : 1;
+    return x->row < y->row ? -1 : 1;
+}
+
+static void put_query(samples *s, way w, const query *q)
+{
+    samples_hit hit[HITS];
+    int64_t stride;
+    const float *score = scores_of(s, w, q->row, &stride);
+    int64_t found = samples_top(score, s->n, stride, -1, hit, HITS);
+    sbuf_printf(s->out, "{\"image\": %lld, \"rank\": %lld, \"score\": %.4f, \"hits\": [",
+                (long long)samples_use(s, q->row), (long long)q->rank, (double)score[q->row * stride]);
+    for (int64_t k = 0; k < found; k++) {
+        sbuf_puts(s->out, k ? ", {" : "{");
+        if (w == TEXT_TO_IMAGE) sbuf_printf(s->out, "\"image\": %lld", (long long)samples_use(s, hit[k].row));
+        else sbuf_puts(s->out, "\"text\": "), json_put_string(s->out, s->caption[hit[k].row]);
+        sbuf_printf(s->out, ", \"score\": %.4f, \"own\": %s}", (double)hit[k].score,
+                    hit[k].row == q->row ? "true" : "false");
+    }
+    sbuf_puts(s->out, "]}");
+}
+
+static void put_way(samples *s, way w, const char *name)
+{
+    query *q = malloc((size_t)s->n * sizeof *q);
+    int64_t shown = min64(SHOWN, s->n / 2);
+    s->out->failed |= !q;
+    if (!q) return;
+    for (int64_t i = 0; i < s->n; i++) q[i] = ask(s, w, i);
+    qsort(q, (size_t)s->n, sizeof *q, by_margin);
+    sbuf_printf(s->out, "\"%s\": {\"best\": [", name);
+    for (int64_t k = 0; k < shown; k++) {
+        if (k) sbuf_puts(s->out, ",\n");
+        put_query(s, w, &q[k]);
+    }
+    sbuf_puts(s->out, "], \"worst\": [");
+    for (int64_t k = 0; k < shown; k++) {
+        if (k) sbuf_puts(s->out, ",\n");
+        put_query(s, w, &q[s->n - 1 - k]);
+    }
+    sbuf_puts(s->out, "]}");
+    free(q);
+}
+
+void samples_retrieval(samples *s)
+{
+    sbuf_puts(s->out, "\"retrieval\": {");
+    put_way(s, IMAGE_TO_TEXT, "image_to_text");
+    sbuf_puts(s->out, ", ");
+    put_way(s, TEXT_TO_IMAGE, "text_to_image");
+    sbuf_puts(s->out, "},\n");
+}

@@ -1,0 +1,125 @@
+/* What the model says of single images: the gallery, and the confusion of factors. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "core/arith.h"
+#include "core/json.h"
+#include "infer/samples_impl.h"
+#include "tensor/cpu/gemm.h"
+
+enum { GALLERY = 24, CAPTIONS = 3 };
+
+static const double DEFAULT_INV_TAU = 30; /* the paper's, for weights that do not say */
+
+/* ---- the gallery --------------------------------------------------------------------------------- */
+
+/* Softmax of the cosines at the model's inverse temperature; returns the likeliest class. */
+static int64_t likeliest(const samples *s, int64_t factor, int64_t row, double *p)
+{
+    const zeroshot *z = &s->z[factor];
+    double inv_tau = s->m->inv_tau > 0 ? s->m->inv_tau : DEFAULT_INV_TAU, best = -INFINITY, sum = 0,
+           value[SAMPLES_CLASSES];
+    int64_t at = 0;
+    for (int64_t c = 0; c < z->C; c++) {
+        value[c] = 0;
+        for (int64_t d = 0; d < s->D; d++) value[c] += (double)s->image[row * s->D + d] * z->weight[c * s->D + d];
+        if (value[c] > best) best = value[c], at = c;
+    }
+    for (int64_t c = 0; c < z->C; c++) sum += exp(inv_tau * (value[c] - best));
+    *p = 1 / sum;
+    return at;
+}
+
+static void put_factors(samples *s, int64_t row)
+{
+    sbuf_puts(s->out, "\"says\": [");
+    for (int64_t k = 0; k < s->truth.F; k++) {
+        double p;
+        int64_t c = likeliest(s, k, row, &p), truth = s->truth.label[k][s->index[row]];
+        sbuf_puts(s->out, k ? ", {\"factor\": " : "{\"factor\": ");
+        json_put_string(s->out, s->truth.name[k]);
+        sbuf_puts(s->out, ", \"label\": ");
+        json_put_string(s->out, s->truth.set[k]->classes[c].item[0]);
+        sbuf_puts(s->out, ", \"truth\": ");
+        json_put_string(s->out, s->truth.set[k]->classes[truth].item[0]);
+        sbuf_printf(s->out, ", \"p\": %.4f}", p);
+    }
+    sbuf_puts(s->out, "]");
+}
+
+static void put_captions(samples *s, int64_t row)
+{
+    samples_hit hit[CAPTIONS];
+    const float *score = s->cosine + row * s->n;
+    int64_t found = samples_top(score, s->n, 1, -1, hit, CAPTIONS), rank = 1;
+    for (int64_t j = 0; j < s->n; j++) rank += score[j] > score[row];
+    sbuf_printf(s->out, "\"rank\": %lld, \"captions\": [", (long long)rank);
+    for (int64_t k = 0; k < found; k++) {
+        sbuf_puts(s->out, k ? ", {\"text\": " : "{\"text\": ");
+        json_put_string(s->out, s->caption[hit[k].row]);
+        sbuf_printf(s->out, ", \"score\": %.4f, \"own\": %s}", (double)hit[k].score,
+                    hit[k].row == row ? "true" : "false");
+    }
+    sbuf_puts(s->out, "]");
+}
+
+/* Evenly spread, whatever the model says of them. Two in three of a world's were never seen in training. */
+void samples_gallery(samples *s)
+{
+    int64_t count = min64(GALLERY, s->n);
+    sbuf_puts(s->out, "\"gallery\": [");
+    for (int64_t k = 0; k < count; k++) {
+        int64_t row = k * s->n / count;
+        if (s->truth.F && k % 3 && row + 1 < s->n && !world_never_seen(s->index[row])) row++;
+        sbuf_printf(s->out, "%s{\"image\": %lld, ", k ? ",\n" : "\n", (long long)samples_use(s, row));
+        if (s->truth.F) put_factors(s, row);
+        else put_captions(s, row);
+        sbuf_puts(s->out, "}");
+    }
+    sbuf_puts(s->out, "],\n");
+}
+
+/* ---- confusion ----------------------------------------------------------------------------------- */
+
+static void put_set(samples *s, int64_t k)
+{
+    const prompt_set *set = s->truth.set[k];
+    int64_t C = set->class_count, n = 0, right = 0, most = 0, *confusion = calloc((size_t)(C * C), sizeof *confusion);
+    for (int64_t row = 0; confusion && row < s->n; row++) {
+        double p;
+        if (!world_never_seen(s->index[row])) continue;
+        int64_t truth = s->truth.label[k][s->index[row]], said = likeliest(s, k, row, &p);
+        confusion[truth * C + said]++;
+        right += truth == said;
+        n++;
+    }
+    for (int64_t c = 0; confusion && c < C; c++) {
+        int64_t total = 0;
+        for (int64_t j = 0; j < C; j++) total += confusion[c * C + j];
+        most = max64(most, total);
+    }
+    sbuf_puts(s->out, k ? ",\n{\"name\": " : "\n{\"name\": ");
+    json_put_string(s->out, s->truth.name[k]);
+    sbuf_printf(s->out, ", \"n\": %lld, \"top1\": %.5f, \"chance\": %.5f, \"labels\": [", (long long)n,
+                n ? (double)right / (double)n : 0, n ? (double)most / (double)n : 0);
+    for (int64_t c = 0; c < C; c++) {
+        if (c) sbuf_puts(s->out, ", ");
+        json_put_string(s->out, set->classes[c].item[0]);
+    }
+    sbuf_puts(s->out, "], \"confusion\": [");
+    for (int64_t c = 0; confusion && c < C; c++) {
+        sbuf_puts(s->out, c ? ", [" : "[");
+        for (int64_t j = 0; j < C; j++) sbuf_printf(s->out, "%s%lld", j ? ", " : "", (long long)confusion[c * C + j]);
+        sbuf_puts(s->out, "]");
+    }
+    sbuf_puts(s->out, "]}");
+    s->out->failed |= !confusion;
+    free(confusion);
+}
+
+void samples_sets(samples *s)
+{
+    sbuf_puts(s->out, "\"sets\": [");
+    for (int64_t k = 0; k < s->truth.F; k++) put_set(s, k);
+    sbuf_puts(s->out, "],\n");
+}

@@ -1,0 +1,135 @@
+/* Names, CSV, LaTeX, Markdown. */
+#include "report/export.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/file.h"
+#include "report/chart_image.h"
+
+void export_begin(export_files *e, cloob_ctx *ctx, const char *dir)
+{
+    *e = (export_files){ .ctx = ctx, .dir = dir };
+    if (dir) e->status = file_make_dirs(ctx, dir);
+}
+
+/* "Recall, image to text" -> "recall-image-to-text" */
+static void name_of(const char *title, char out[96])
+{
+    size_t n = 0;
+    for (const char *c = title; *c && n < 90; c++) {
+        if (isalnum((unsigned char)*c)) out[n++] = (char)tolower((unsigned char)*c);
+        else if (n && out[n - 1] != '-') out[n++] = '-';
+    }
+    while (n && out[n - 1] == '-') n--;
+    out[n] = '\0';
+}
+
+static void write_file(export_files *e, const char *name, const char *ending, const sbuf *text)
+{
+    char file[128];
+    if (e->status != CLOOB_OK) return;
+    snprintf(file, sizeof file, "%s.%s", name, ending);
+    char *path = file_join(e->dir, file);
+    if (!path || text->failed) e->status = ctx_no_memory(e->ctx, text->len, file);
+    else e->status = file_write(e->ctx, path, text->data ? text->data : "", text->len);
+    e->files += e->status == CLOOB_OK;
+    free(path);
+}
+
+static void put_csv(sbuf *s, const char *text)
+{
+    bool quoted = strpbrk(text, ",\"\n\r") != NULL;
+    if (quoted) sbuf_putc(s, '"');
+    for (; *text; text++) {
+        if (*text == '"') sbuf_putc(s, '"');
+        sbuf_putc(s, *text);
+    }
+    if (quoted) sbuf_putc(s, '"');
+}
+
+static void put_tex(sbuf *s, const char *text)
+{
+    for (; *text; text++) {
+        if (strchr("&%$#_{}", *text)) sbuf_printf(s, "\\%c", *text);
+        else if (*text == '\\') sbuf_puts(s, "\\textbackslash{}");
+        else if (*text == '~') sbuf_puts(s, "\\textasciitilde{}");
+        else if (*text == '^') sbuf_puts(s, "\\textasciicircum{}");
+        else sbuf_putc(s, *text);
+    }
+}
+
+static void put_md(sbuf *s, const char *text)
+{
+    for (; *text; text++) {
+        if (*text == '|' || *text == '\\') sbuf_putc(s, '\\');
+        sbuf_putc(s, *text == '\n' ? ' ' : *text);
+    }
+}
+
+/* ---- charts -------------------------------------------------------------------------------------- */
+
+void export_chart(export_files *e, const chart *c)
+{
+    char name[96];
+    sbuf svg = { 0 }, csv = { 0 };
+    if (!e->dir || e->status != CLOOB_OK) return;
+    name_of(c->title, name);
+    if (chart_draw(&svg, c, CHART_ALONE)) write_file(e, name, "svg", &svg);
+    sbuf_puts(&csv, "series,");
+    put_csv(&csv, c->x_label);
+    sbuf_putc(&csv, ',');
+    put_csv(&csv, c->y_label);
+    sbuf_putc(&csv, '\n');
+    for (int64_t i = 0; i < c->count; i++)
+        for (int64_t k = 0; k < c->series[i].n; k++) {
+            put_csv(&csv, c->series[i].name);
+            sbuf_printf(&csv, ",%.9g,%.9g\n", c->series[i].x[k], c->series[i].y[k]);
+        }
+    write_file(e, name, "csv", &csv);
+    sbuf_release(&svg), sbuf_release(&csv);
+}
+
+/* ---- tables -------------------------------------------------------------------------------------- */
+
+void export_table_begin(export_table *t, const char *name) { *t = (export_table){ .name = name }; }
+
+void export_table_row(export_table *t, const char *const *cell, int64_t n)
+{
+    if (t->rows == 0) {
+        t->columns = n;
+        sbuf_puts(&t->tex, "\\begin{tabular}{l");
+        for (int64_t i = 1; i < n; i++) sbuf_putc(&t->tex, 'r');
+        sbuf_puts(&t->tex, "}\n\\hline\n");
+    }
+    sbuf_puts(&t->md, "|");
+    for (int64_t i = 0; i < n; i++) {
+        if (i) sbuf_putc(&t->csv, ','), sbuf_puts(&t->tex, " & ");
+        put_csv(&t->csv, cell[i]);
+        put_tex(&t->tex, cell[i]);
+        sbuf_putc(&t->md, ' ');
+        put_md(&t->md, cell[i]);
+        sbuf_puts(&t->md, " |");
+    }
+    sbuf_putc(&t->csv, '\n');
+    sbuf_puts(&t->tex, t->rows ? " \\\\\n" : " \\\\\n\\hline\n");
+    sbuf_putc(&t->md, '\n');
+    if (t->rows++ == 0) {
+        sbuf_puts(&t->md, "|---|");
+        for (int64_t i = 1; i < n; i++) sbuf_puts(&t->md, "---:|");
+        sbuf_putc(&t->md, '\n');
+    }
+}
+
+void export_table_end(export_files *e, export_table *t)
+{
+    if (t->rows) sbuf_puts(&t->tex, "\\hline\n\\end{tabular}\n");
+    if (e->dir && t->rows > 1) {
+        write_file(e, t->name, "csv", &t->csv);
+        write_file(e, t->name, "tex", &t->tex);
+        write_file(e, t->name, "md", &t->md);
+    }
+    sbuf_release(&t->csv), sbuf_release(&t->tex), sbuf_release(&t->md);
+}

@@ -1,0 +1,32 @@
+/* Figures and tables as files beside the page, for papers: every chart as SVG and CSV, every table as CSV, LaTeX and
+ * Markdown. */
+#ifndef REPORT_EXPORT_H
+#define REPORT_EXPORT_H
+
+#include "report/chart.h"
+
+typedef struct export_files {
+    cloob_ctx *ctx;
+    const char *dir; /* NULL: nothing is written */
+    int64_t files;
+    cloob_status status; /* of the first failure; later calls do nothing */
+} export_files;
+
+/* Makes the folder. */
+void export_begin(export_files *e, cloob_ctx *ctx, const char *dir);
+
+/* NAME.svg (where the build has cairo) and NAME.csv, NAME made from the title. */
+void export_chart(export_files *e, const chart *c);
+
+/* A table grows row by row; the first row is its heading. */
+typedef struct export_table {
+    const char *name;
+    sbuf csv, tex, md;
+    int64_t rows, columns;
+} export_table;
+
+void export_table_begin(export_table *t, const char *name);
+void export_table_row(export_table *t, const char *const *cell, int64_t n);
+void export_table_end(export_files *e, export_table *t); /* writes and releases */
+
+#endif
