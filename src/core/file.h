@@ -57,6 +57,8 @@ void file_writer_abort(file_writer *w);
 
 /* begin, write, commit. */
 cloob_status file_write(cloob_ctx *ctx, const char *path, const void *data, size_t size);
+/* The same, readable for the owner alone. */
+cloob_status file_write_private(cloob_ctx *ctx, const char *path, const void *data, size_t size);
 
 bool file_exists(const char *path);
 bool file_is_dir(const char *path);

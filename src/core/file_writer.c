@@ -220,10 +220,25 @@ void file_writer_abort(file_writer *w)
     *w = (file_writer){ 0 };
 }
 
-cloob_status file_write(cloob_ctx *ctx, const char *path, const void *data, size_t size)
+static cloob_status write_all(cloob_ctx *ctx, const char *path, const void *data, size_t size, bool private)
 {
     file_writer w;
     CLOOB_TRY(file_writer_begin(ctx, path, &w));
+    if (private && !w.direct && fchmod(fileno(w.stream), 0600) != 0) {
+        cloob_status status = fail(ctx, path, "cannot make it private");
+        file_writer_abort(&w);
+        return status;
+    }
     if (size) fwrite(data, 1, size, w.stream); /* a short write sets the stream's error, seen by commit */
     return file_writer_commit(ctx, &w);
+}
+
+cloob_status file_write(cloob_ctx *ctx, const char *path, const void *data, size_t size)
+{
+    return write_all(ctx, path, data, size, false);
+}
+
+cloob_status file_write_private(cloob_ctx *ctx, const char *path, const void *data, size_t size)
+{
+    return write_all(ctx, path, data, size, true);
 }

@@ -120,9 +120,23 @@ cloob_status zeroshot_images(cloob_ctx *ctx, encoder *enc, const dataset *d, con
     return status;
 }
 
+/* Prompts of a thousand classes take minutes: whether classes and prompts fit is found out before. */
+static cloob_status check_classes(cloob_ctx *ctx, const dataset *d, const prompt_set *set)
+{
+    class_match_by by;
+    int64_t classes = dataset_class_count(d);
+    if (!classes) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "the data has no classes; zero-shot accuracy needs them");
+    int64_t *class_of = malloc((size_t)classes * sizeof *class_of);
+    if (!class_of) return ctx_no_memory(ctx, (size_t)classes * sizeof *class_of, "classes");
+    cloob_status status = class_match(ctx, d, set, class_of, &by);
+    free(class_of);
+    return status;
+}
+
 cloob_status zeroshot_run(cloob_ctx *ctx, encoder *enc, const tokenizer *tok, const dataset *d, const prompt_set *set,
                           const zeroshot_run_options *o, zeroshot *z, int64_t *bad)
 {
+    CLOOB_TRY(check_classes(ctx, d, set));
     CLOOB_TRY(zeroshot_weights(ctx, enc, tok, set, o, z));
     cloob_status status = zeroshot_images(ctx, enc, d, set, o, z, bad);
     if (status != CLOOB_OK) zeroshot_release(z);

@@ -1,6 +1,7 @@
 /* Inference: one executor per kind of input, number of rows and, for texts, length; batches padded with zeros. */
 #include "model/encoder.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -273,10 +274,23 @@ cloob_status encoder_images(cloob_ctx *ctx, encoder *e, const uint8_t *images, i
     return encode_images(ctx, e, BYTES, images, (size_t)(3 * S * S), n, what, out);
 }
 
+/* A network of relu and normalisation can turn NaN into numbers that look like an embedding. */
+static cloob_status check_finite(cloob_ctx *ctx, const float *images, int64_t n, int64_t each)
+{
+    for (int64_t i = 0; i < n; i++) {
+        float zero = 0; /* 0 x is 0, but NaN for NaN and infinity: one sum tells, and the compiler vectorises it */
+        for (int64_t k = i * each; k < (i + 1) * each; k++) zero += images[k] * 0.0f;
+        if (zero != 0.0f || isnan(zero))
+            return ctx_fail(ctx, CLOOB_ERR_NUMERIC, "image %lld holds NaN or infinity", (long long)i);
+    }
+    return CLOOB_OK;
+}
+
 cloob_status encoder_float_images(cloob_ctx *ctx, encoder *e, const float *images, int64_t n, cloob_output what,
                                   float *out)
 {
     int64_t S = e->p->config.image_size;
+    CLOOB_TRY(check_finite(ctx, images, n, 3 * S * S));
     return encode_images(ctx, e, FLOATS, images, (size_t)(3 * S * S) * sizeof(float), n, what, out);
 }
 

@@ -164,6 +164,13 @@ void journal_line(cloob_ctx *ctx, journal *j, const char *format, ...)
 
 static int by_text(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
 
+/* Commands of pipe: sources often hold keys and tokens: then the file is for its owner alone. */
+static cloob_status write_params(cloob_ctx *ctx, const char *path, const sbuf *text)
+{
+    return strstr(text->data, "pipe:") ? file_write_private(ctx, path, text->data, text->len)
+                                       : file_write(ctx, path, text->data, text->len);
+}
+
 cloob_status journal_params(cloob_ctx *ctx, journal *j, const char *text)
 {
     if (!j->writes) return CLOOB_OK;
@@ -175,7 +182,7 @@ cloob_status journal_params(cloob_ctx *ctx, journal *j, const char *text)
     qsort(line, n, sizeof *line, by_text);
     for (size_t i = 0; i < n; i++) sbuf_printf(&out, "%s\n", line[i]);
     cloob_status status =
-        copy && path && !out.failed ? file_write(ctx, path, out.data, out.len) : ctx_no_memory(ctx, 1024, "params.txt");
+        copy && path && !out.failed ? write_params(ctx, path, &out) : ctx_no_memory(ctx, 1024, "params.txt");
     sbuf_release(&out);
     free(copy);
     free(path);

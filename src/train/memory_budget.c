@@ -216,6 +216,7 @@ static cloob_status refuse(cloob_ctx *ctx, const memory_case *c, const memory_ne
 
 cloob_status memory_check(cloob_ctx *ctx, const memory_case *c, memory_need *out)
 {
+    CLOOB_TRY(step_check_sizes(ctx, c->o));
     CLOOB_TRY(memory_plan(ctx, c, out));
     CLOOB_TRY(memory_available(ctx, c->dev, &out->available_bytes));
     if (out->available_bytes == 0 || out->total_bytes <= out->available_bytes) return CLOOB_OK;

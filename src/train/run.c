@@ -165,6 +165,16 @@ static cloob_status look_for_collapse(cloob_ctx *ctx, run *r, const step_result 
 
 /* ---- one epoch ----------------------------------------------------------------------------------- */
 
+/* The objective names the row that it cannot use; in a run the cause lies in the steps before. */
+static cloob_status tell_divergence(cloob_ctx *ctx, const run *r, double lr, cloob_status status)
+{
+    if (status != CLOOB_ERR_NUMERIC) return status;
+    return ctx_fail(
+        ctx, status,
+        "training diverged at step %lld (learning rate %g, loss before %g): %s; lower lr or lengthen warmup",
+        (long long)r->at.updates + 1, lr, r->sum.loss, cloob_error(ctx));
+}
+
 static cloob_status one_step(cloob_ctx *ctx, run *r, meter *m)
 {
     step_result s;
@@ -172,7 +182,7 @@ static cloob_status one_step(cloob_ctx *ctx, run *r, meter *m)
     double floor = r->at.updates < r->sched.warmup || r->o->lr_min > r->lr ? 0 : r->o->lr_min;
     double lr = floor + (r->lr - floor) * scale;
     double begun = run_clock();
-    CLOOB_TRY(step_run(ctx, r->s, NULL, NULL, lr, &s));
+    CLOOB_TRY(tell_divergence(ctx, r, lr, step_run(ctx, r->s, NULL, NULL, lr, &s)));
     m->compute += run_clock() - begun;
     r->at.updates++;
     r->at.step_in_epoch++;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/checked.h"
 #include "cloob/options.h"
 #include "tensor/async_copy.h"
 
@@ -170,11 +171,22 @@ static cloob_status build(cloob_ctx *ctx, step *s)
     return make_loss(ctx, s);
 }
 
+/* Pixels of a step below 2^46: the sizes of everything that is planned from them then fit 64 bits. */
+cloob_status step_check_sizes(cloob_ctx *ctx, const step_options *o)
+{
+    int64_t rows, pixels, S = o->model.image_size;
+    if (checked_mul(o->batch, o->accum, &rows) && checked_mul3(rows, S, S, &pixels) && pixels < (int64_t)1 << 46)
+        return CLOOB_OK;
+    return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%lld x %lld images of %lld px in a step are more than any memory holds",
+                    (long long)o->batch, (long long)o->accum, (long long)S);
+}
+
 cloob_status step_create(cloob_ctx *ctx, const step_options *o, device *dev, comm *c, step **out)
 {
     if (o->batch < 1 || o->accum < 1)
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "batch size %lld and accumulation %lld must be 1 or more",
                         (long long)o->batch, (long long)o->accum);
+    CLOOB_TRY(step_check_sizes(ctx, o));
     step *s = calloc(1, sizeof *s);
     if (!s) return ctx_no_memory(ctx, sizeof *s, "a training step");
     s->o = *o;

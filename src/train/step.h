@@ -51,6 +51,9 @@ enum { STEP_SCALARS = 9 };
 
 typedef struct step step;
 
+/* Refuses a batch whose size does not fit the arithmetic of the plans. step_create asks it, too. */
+cloob_status step_check_sizes(cloob_ctx *ctx, const step_options *o);
+
 /* c may be NULL (alone). Device and communicator outlive the step. Parameters are zero until params_init or params_load
  * on step_params. */
 cloob_status step_create(cloob_ctx *ctx, const step_options *o, device *dev, comm *c, step **out);

@@ -335,8 +335,7 @@ static void crops_outside_are_refused(void)
         CHECK(transform_crop_resize(ctx, &im, bad[i][0], bad[i][1], bad[i][2], bad[i][3], 2, 2, RESIZE_BICUBIC, out) ==
               CLOOB_ERR_ARGUMENT);
     memset(out, 9, sizeof out);
-    CHECK_OK(ctx, transform_crop_resize(ctx, &im, 0, 0, 0, 0, 2, 2, RESIZE_BICUBIC, out));
-    CHECK(out[0] == 0 && out[11] == 0);
+    CHECK(transform_crop_resize(ctx, &im, 0, 0, 0, 0, 2, 2, RESIZE_BICUBIC, out) == CLOOB_ERR_ARGUMENT);
 }
 
 int main(void)

@@ -343,16 +343,15 @@ cloob_status transform_crop_resize(cloob_ctx *ctx, const image *im, int64_t top,
 {
     view_scratch s = { 0 };
     image_box box = { top, left, crop_height, crop_width };
+    if (crop_height == 0 || crop_width == 0)
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "crop %lld,%lld,%lld,%lld (top, left, height, width) is empty",
+                        (long long)top, (long long)left, (long long)crop_height, (long long)crop_width);
     if (top < 0 || left < 0 || crop_height < 0 || crop_width < 0 || top > im->height - crop_height ||
         left > im->width - crop_width)
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
                         "crop %lld,%lld,%lld,%lld (top, left, height, width) leaves the image of %lld x %lld",
                         (long long)top, (long long)left, (long long)crop_height, (long long)crop_width,
                         (long long)im->width, (long long)im->height);
-    if (crop_height == 0 || crop_width == 0) {
-        memset(out, 0, (size_t)(width * height * 3));
-        return CLOOB_OK;
-    }
     image_part whole = image_whole(im), part = image_window(&whole, &box);
     resize_plan p = resize_plan_whole(crop_width, crop_height, width, height, filter);
     cloob_status status = resize_part(ctx, &s, &part, &p, out);
