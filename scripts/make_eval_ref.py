@@ -65,6 +65,24 @@ def pairs():
     write("eval_pairs.json", out)
 
 
+def captions():
+    """Several captions per image, ranked as Flickr30k and COCO are published: an image by its best caption among all texts."""
+    rng = np.random.default_rng(17)
+    n, d = 61, 16
+    counts = rng.integers(1, 8, n)
+    counts[5] = 0
+    owner = rng.permutation(np.repeat(np.arange(n), counts))
+    base = rng.standard_normal((n, d))
+    x = unit(base + 0.7 * rng.standard_normal((n, d))).astype(np.float32)
+    y = unit(base[owner] + 0.9 * rng.standard_normal((len(owner), d))).astype(np.float32)
+    save_file({"image": x, "text": y, "text_image": owner.astype(np.int64)}, os.path.join(OUT, "eval_captions.safetensors"))
+    s = x.astype(np.float64) @ y.astype(np.float64).T
+    best = np.array([min(list(np.argsort(-s[i], kind="stable")).index(j) for j in np.flatnonzero(owner == i)) + 1
+                     for i in range(n) if (owner == i).any()])
+    back = np.array([list(np.argsort(-s[:, j], kind="stable")).index(owner[j]) + 1 for j in range(len(owner))])
+    write("eval_captions.json", recall("image_to_text", best) | recall("text_to_image", back))
+
+
 def newton(x, y, classes, lam):
     """The exact optimum of sum of cross entropies + lam/2 |W|^2, bias free."""
     n, d = x.shape
@@ -134,5 +152,6 @@ def rank_sum():
 
 if __name__ == "__main__":
     pairs()
+    captions()
     probe()
     rank_sum()

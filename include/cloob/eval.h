@@ -56,8 +56,10 @@ typedef struct cloob_retrieval_side {
 } cloob_retrieval_side;
 
 typedef struct cloob_retrieval {
-    int64_t pairs;
-    int64_t queries; /* of each side that were ranked: all pairs, unless fewer were asked for */
+    int64_t pairs;         /* of an image and a text that belong together */
+    int64_t images, texts; /* candidates of each side; more texts than images where images have several captions */
+    int64_t queries; /* of each side that were ranked: all pairs, unless fewer were asked for. With several captions
+                              per image: the images that have one; of texts all */
     int64_t scaled;  /* rows that were not of unit length and were made so */
     cloob_retrieval_side image_to_text, text_to_image;
 } cloob_retrieval;
@@ -65,9 +67,12 @@ typedef struct cloob_retrieval {
 typedef struct cloob_retrieve_options {
     int64_t queries;    /* 0: every pair is ranked; else so many, evenly spread, each among all candidates */
     const char *device; /* "auto" (a GPU where there is one and the work is worth it), "cpu", "cuda", "cuda:1" */
+    /* (text rows) which image each text belongs to: any number of captions per image, as Flickr30k and COCO have them.
+     * An image's rank is then that of its best caption. On the CPU, every query. NULL: row i has text i. */
+    const int64_t *text_image;
 } cloob_retrieve_options;
 
-/* Row i of one belongs to row i of the other. Ranks count from 1; equal similarities rank by index. options
+/* Row i of one belongs to row i of the other, unless the options say otherwise. Ranks count from 1; equal similarities rank by index. options
  * may be NULL: every pair, on the CPU. */
 CLOOB_API cloob_status cloob_retrieve(cloob_ctx *ctx, cloob_retrieval *out, const cloob_matrix *image,
                                       const cloob_matrix *text, const cloob_retrieve_options *options);

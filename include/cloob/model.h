@@ -135,7 +135,10 @@ typedef struct cloob_embedded {
     int64_t image_width, text_width;
     float *image, *text; /* NULL: none */
     int64_t *label;      /* (rows); NULL: no classes */
-    char **name;         /* (rows) files of the images; NULL: not from files */
+    int64_t *row; /* (rows) which sample of the data set; gaps where images could not be read. NULL: no data set */
+    int64_t *text_image; /* (text_rows) which row of image a text belongs to; NULL: row i has text i */
+    char **name;         /* (rows) of the images; NULL: unknown */
+    char **caption;      /* (text_rows); NULL: unknown, or too long all together (64 MiB) */
     char **class_name;   /* (classes) */
     int64_t classes;
 } cloob_embedded;
@@ -170,6 +173,7 @@ CLOOB_API cloob_status cloob_embedded_retrieve(cloob_ctx *ctx, cloob_embedded *e
 typedef struct cloob_embed_job {
     cloob_output what;
     const cloob_dataset *data; /* the four sources as above; NULL or 0: not this one */
+    bool all_captions;         /* of the data set: every caption of an image, and text_image says whose it is */
     int workers;
     const char *tensors;
     const char *const *images; /* (images_count) files and folders */
@@ -184,12 +188,13 @@ CLOOB_API void cloob_embed_job_init(cloob_embed_job *job); /* unit rows, 2 worke
 
 /* Rows go to the file as they come, so that memory does not grow with their number; the file is that of
  * cloob_embedded_write. Its space is taken at the beginning; a kill leaves nothing under its name. *e is
- * overwritten with counts, widths, names and classes; image, text and label stay NULL. */
+ * overwritten with counts, widths, names, captions and classes; all else stays NULL. */
 CLOOB_API cloob_status cloob_embed_to_file(cloob_ctx *ctx, cloob_model *m, const cloob_embed_job *job, const char *path,
                                            cloob_embedded *e);
 
-/* Writes `image`, `text`, `label` and, in the metadata, `names` and `classes` as JSON lists; or, when the
- * path ends in .npy, the one matrix there is. Beside and renamed. */
+/* Writes `image`, `text`, `label`, `row`, `text_image` and, in the metadata, `names`, `captions` and `classes` as JSON
+ * lists; or, when the path ends in .npy, the one matrix there is, and PATH.txt with a name per row. Beside and
+ * renamed. */
 CLOOB_API cloob_status cloob_embedded_write(cloob_ctx *ctx, const cloob_embedded *e, const char *path);
 
 #ifdef __cplusplus

@@ -30,6 +30,9 @@ static cloob_status retrieve_on(cloob_ctx *ctx, cloob_retrieval *out, const unit
     int64_t queries = o ? o->queries : 0, N = x->src.N, asked = queries > 0 && queries < N ? 2 * queries : N;
     double flops = 2.0 * (double)asked * (double)N * (double)x->src.D;
     device *gpu;
+    if (o && o->text_image && queries)
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`queries`: every image is ranked where `text_image` is given");
+    if (o && o->text_image) return retrieval_run_owned(ctx, out, x, y, o->text_image);
     CLOOB_TRY(eval_device_open(ctx, o ? o->device : NULL, flops, &gpu));
     cloob_status status = retrieval_run(ctx, out, x, y, queries, gpu);
     device_close(gpu);

@@ -10,7 +10,7 @@ static struct {
     cli_model model;
     const char *out, *texts, *data, *tensors, *features, *retrieve, *retrieve_from;
     opt_list images;
-    bool raw;
+    bool raw, all_captions;
     double scale;
     int64_t workers;
 } o;
@@ -21,6 +21,8 @@ static const opt_row rows[] = {
     { "images", OPT_LIST, &o.images, NULL, "PATH", "images, and folders of images", 0 },
     { "texts", OPT_STRING, &o.texts, NULL, "FILE", "a text per line", 0 },
     { "data", OPT_STRING, &o.data, NULL, "SOURCE", "a data set: TSV, shards, class folders, CIFAR and others", 0 },
+    { "all-captions", OPT_FLAG, &o.all_captions, NULL, NULL,
+      "every caption of every image of --data; cloob retrieve then knows which belong together", 0 },
     { "tensors", OPT_STRING, &o.tensors, NULL, "T",
       "safetensors with images F32 [N,3,H,W], normalised, and/or tokens I32 or I64 [N,L]", 0 },
     { "raw", OPT_FLAG, &o.raw, NULL, NULL, "rows before they are brought to unit length", 0 },
@@ -57,6 +59,7 @@ static cloob_status embed(cloob_ctx *ctx, cloob_model *m, const cloob_data_optio
     cloob_status status = o.data ? cloob_dataset_open(ctx, o.data, d, &set) : CLOOB_OK;
     cloob_embed_job job = { .what = wanted(),
                             .data = set,
+                            .all_captions = o.all_captions,
                             .workers = (int)o.workers,
                             .tensors = o.tensors,
                             .images = o.images.item,
@@ -104,6 +107,8 @@ static int run(const command *self, int argc, char **argv)
         return cli_usage(self, "nothing to embed: give --images, --texts, --data or --tensors");
     if (strcmp(o.features, "pre") == 0 && o.retrieve)
         return cli_usage(self, "--retrieve works on embeddings after the projection");
+    if (o.all_captions && !o.data) return cli_usage(self, "--all-captions needs --data");
+    if (o.all_captions) o.model.how.one_caption = true; /* rows of a CSV that name one image are one sample */
     cloob_ctx *ctx = cli_context();
     cloob_status status = cli_model_open(ctx, &o.model, true, &m);
     if (status == CLOOB_OK) status = embed(ctx, m, cli_data_ready(&o.model.how), &e);
@@ -124,9 +129,10 @@ const command cmd_embed = {
     .uses = USES_PRECISION,
     .usage = "--checkpoint M --out E [--images PATH...] [--texts FILE] [--data SOURCE] [--tensors T]",
     .details =
-        "E gets `image` and `text` (N, D), unit rows unless --raw, and `label` (N) where the data set has classes; "
-        "its\n"
-        "metadata lists `names` of files and `classes`. cloob retrieve, analyze and probe read it. A row has the same\n"
+        "E gets `image` and `text` (N, D), unit rows unless --raw; of a data set `row` (N), the number of each row's\n"
+        "sample, with gaps where images could not be read, and `label` (N) where it has classes. Its metadata lists\n"
+        "`names`, `captions` and `classes`. --all-captions embeds every caption of an image: text (M, D) and\n"
+        "`text_image` (M), the row of the image. cloob retrieve, analyze and probe read it. A row has the same\n"
         "bytes alone or in any batch, unless --no-invariant asks for speed. Rows are written as they come: memory "
         "does\n"
         "not grow with their number.\n"

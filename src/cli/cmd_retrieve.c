@@ -37,8 +37,9 @@ static void print_result(const cloob_retrieval *r)
         free(text);
         return;
     }
-    printf("%lld pairs", (long long)r->pairs);
-    if (r->queries < r->pairs) printf(", %lld of them ranked", (long long)r->queries);
+    if (r->images != r->texts) printf("%lld images, %lld texts", (long long)r->images, (long long)r->texts);
+    else printf("%lld pairs", (long long)r->pairs);
+    if (r->queries < r->images) printf(", %lld of them ranked", (long long)r->queries);
     printf("\n");
     print_side("image to text", &r->image_to_text);
     print_side("text to image", &r->text_to_image);
@@ -48,9 +49,11 @@ static cloob_status work(cloob_ctx *ctx, cloob_embeddings *e)
 {
     cloob_matrix image, text;
     cloob_retrieval r;
-    cloob_retrieve_options how = { o.queries, common.device };
+    cloob_retrieve_options how = { .queries = o.queries, .device = common.device };
     cloob_status status = cloob_embeddings_matrix(ctx, e, "image|x", &image);
     if (status == CLOOB_OK) status = cloob_embeddings_matrix(ctx, e, "text|y", &text);
+    if (status == CLOOB_OK && cloob_embeddings_has(e, "text_image"))
+        status = cloob_embeddings_labels(ctx, e, "text_image", text.rows, &how.text_image);
     if (status == CLOOB_OK) status = cloob_retrieve(ctx, &r, &image, &text, &how);
     if (status == CLOOB_OK) print_result(&r);
     return status;
@@ -82,7 +85,11 @@ const command cmd_retrieve = {
         "Row i of image belongs to row i of text. Ranks count from 1; candidates of exactly equal similarity rank by\n"
         "index. Similarities are formed in tiles, so 780,000 pairs need no more memory than 7,000.\n"
         "--queries N ranks N pairs, evenly spread, among all candidates: a sample of the same numbers for less work.\n"
+        "Where E has `text_image`, the image of every text, images may have any number of captions, as in Flickr30k "
+        "and\n"
+        "COCO: an image's rank is that of its best caption, a text's that of its image.\n"
         "\n"
         "  cloob embed --checkpoint M --data val.tsv --out E.safetensors\n"
-        "  cloob retrieve --input E.safetensors --json",
+        "  cloob retrieve --input E.safetensors --json\n"
+        "  cloob embed --checkpoint M --data flickr.csv --all-captions --out F.safetensors",
 };

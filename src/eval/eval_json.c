@@ -60,6 +60,7 @@ char *retrieval_json(const cloob_retrieval *r)
     sbuf_putc(&s, '{');
     whole(&s, "num_samples", r->pairs);
     whole(&s, "queries", r->queries);
+    if (r->images != r->texts) whole(&s, "images", r->images), whole(&s, "texts", r->texts);
     put_side(&s, "image_to_text", &r->image_to_text);
     put_side(&s, "text_to_image", &r->text_to_image);
     whole(&s, "rows_scaled", r->scaled);

@@ -94,10 +94,58 @@ cloob_status retrieval_run(cloob_ctx *ctx, cloob_retrieval *out, const unit_rows
 {
     int64_t N = image->src.N, step = queries > 0 && queries < N ? N / queries : 1;
     CLOOB_TRY(unit_rows_match(ctx, image, text));
-    out->pairs = N;
+    out->pairs = out->images = out->texts = N;
     out->queries = queries > 0 && queries < N ? queries : N;
     out->scaled = image->scaled + text->scaled;
     if (out->queries == N) return all_queries(ctx, gpu, out, image, text);
     CLOOB_TRY(some_queries(ctx, gpu, &out->image_to_text, image, text, step, queries));
     return some_queries(ctx, gpu, &out->text_to_image, text, image, step, queries);
+}
+
+/* ---- several captions per image ------------------------------------------------------------------ */
+
+static cloob_status check_owners(cloob_ctx *ctx, const unit_rows *image, const unit_rows *text, const int64_t *owner)
+{
+    if (image->src.D != text->src.D)
+        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s has %lld columns, %s %lld", image->src.name, (long long)image->src.D,
+                        text->src.name, (long long)text->src.D);
+    for (int64_t j = 0; j < text->src.N; j++)
+        if (owner[j] < 0 || owner[j] >= image->src.N)
+            return ctx_fail(ctx, CLOOB_ERR_FORMAT, "text %lld belongs to image %lld; there are images 0 to %lld",
+                            (long long)j, (long long)owner[j], (long long)image->src.N - 1);
+    return CLOOB_OK;
+}
+
+/* Ranks of the queries that have a partner. */
+static cloob_status owned_side(cloob_ctx *ctx, cloob_retrieval_side *out, const unit_rows *from, const unit_rows *among,
+                               const int64_t *partner, int64_t *queries)
+{
+    void *block;
+    rank_pass p = { .a = from, .b = among, .partner = partner };
+    int64_t n = 0;
+    CLOOB_TRY(pass_init(ctx, &p, &block, from->src.N));
+    cloob_status status = run_pass(ctx, NULL, &p);
+    out->tied = 0;
+    for (int64_t i = 0; i < from->src.N && status == CLOOB_OK; i++)
+        if (partner[i] >= 0) p.above[0][n++] = p.above[0][i] + 1, out->tied += p.tied[0][i];
+    if (status == CLOOB_OK) retrieval_summary(out, p.above[0], n);
+    *queries = n;
+    free(block);
+    return status;
+}
+
+cloob_status retrieval_run_owned(cloob_ctx *ctx, cloob_retrieval *out, const unit_rows *image, const unit_rows *text,
+                                 const int64_t *owner)
+{
+    int64_t *best, texts;
+    CLOOB_TRY(check_owners(ctx, image, text, owner));
+    *out = (cloob_retrieval){ .images = image->src.N, .texts = text->src.N, .scaled = image->scaled + text->scaled };
+    best = malloc((size_t)image->src.N * sizeof *best);
+    if (!best) return ctx_no_memory(ctx, (size_t)image->src.N * sizeof *best, "ranks");
+    cloob_status status = ranks_best(ctx, image, text, owner, best);
+    if (status == CLOOB_OK) status = owned_side(ctx, &out->image_to_text, image, text, best, &out->queries);
+    if (status == CLOOB_OK) status = owned_side(ctx, &out->text_to_image, text, image, owner, &texts);
+    out->pairs = text->src.N;
+    free(best);
+    return status;
 }

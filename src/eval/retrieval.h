@@ -18,6 +18,12 @@
 cloob_status retrieval_run(cloob_ctx *ctx, cloob_retrieval *out, const unit_rows *image, const unit_rows *text,
                            int64_t queries, device *gpu);
 
+/* Any number of captions per image: text j belongs to image owner[j]. An image's rank is that of its best caption
+ * among all texts, a text's that of its image among all images, as Flickr30k and COCO are published. Images without a
+ * caption are candidates, not queries. On the CPU. */
+cloob_status retrieval_run_owned(cloob_ctx *ctx, cloob_retrieval *out, const unit_rows *image, const unit_rows *text,
+                                 const int64_t *owner);
+
 /* rank: (N), from 1; sorted in place. */
 void retrieval_summary(cloob_retrieval_side *out, int64_t *rank, int64_t N);
 

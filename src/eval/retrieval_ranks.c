@@ -47,7 +47,7 @@ static double similarity(const ranks *r, int64_t i, int64_t j, int thread)
 static void settle_near(const ranks *r, const tile *t, int side, int64_t query, const float *s, int64_t stride,
                         int64_t first, int64_t n, int64_t near)
 {
-    int64_t partner = query * r->p->step, before = 0;
+    int64_t partner = rank_partner(r->p, query), before = 0;
     double own = r->p->matched[query];
     bool crowded = near > n / 8 + 1, tied = false;
     for (int64_t k = 0; k < n; k++) {
@@ -73,7 +73,7 @@ static void count_row(const ranks *r, const tile *t, int64_t i)
     float own = (float)r->p->matched[i], high = own + RANK_NEAR, low = own - RANK_NEAR;
     int32_t above = 0, reach = 0;
     for (int64_t j = 0; j < t->nj; j++) above += s[j] > high, reach += s[j] >= low;
-    int64_t near = reach - above - holds(t->j0, t->nj, i * r->p->step); /* the partner itself is always near */
+    int64_t near = reach - above - holds(t->j0, t->nj, rank_partner(r->p, i)); /* the partner itself is always near */
     if (above) __atomic_fetch_add(&r->p->above[0][i], above, __ATOMIC_RELAXED);
     if (near > 0) settle_near(r, t, 0, i, s, 1, t->j0, t->nj, near);
 }
@@ -110,7 +110,10 @@ static void visit(void *arg, const tile *t)
 static void match_range(void *arg, int64_t begin, int64_t end, int thread)
 {
     const ranks *r = arg;
-    for (int64_t i = begin; i < end; i++) r->p->matched[i] = similarity(r, i, i * r->p->step, thread);
+    for (int64_t i = begin; i < end; i++) {
+        int64_t partner = rank_partner(r->p, i);
+        r->p->matched[i] = partner < 0 ? HUGE_VAL : similarity(r, i, partner, thread); /* nothing is above that */
+    }
 }
 
 static cloob_status ranks_init(cloob_ctx *ctx, ranks *r, const rank_pass *p)
@@ -130,6 +133,24 @@ cloob_status ranks_match(cloob_ctx *ctx, const rank_pass *p)
     pool_for(ctx, p->a->src.N, 256, match_range, &r);
     free(r.pair), free(r.column);
     return CLOOB_OK;
+}
+
+cloob_status ranks_best(cloob_ctx *ctx, const unit_rows *a, const unit_rows *b, const int64_t *owner, int64_t *partner)
+{
+    ranks r;
+    rank_pass p = { .a = a, .b = b };
+    double *best = malloc((size_t)a->src.N * sizeof *best);
+    if (!best) return ctx_no_memory(ctx, (size_t)a->src.N * sizeof *best, "ranks");
+    cloob_status status = ranks_init(ctx, &r, &p);
+    for (int64_t i = 0; i < a->src.N; i++) partner[i] = -1;
+    for (int64_t j = 0; j < b->src.N && status == CLOOB_OK; j++) {
+        int64_t i = owner[j];
+        double s = similarity(&r, i, j, 0);
+        if (partner[i] < 0 || s > best[i]) partner[i] = j, best[i] = s;
+    }
+    if (status == CLOOB_OK) free(r.pair), free(r.column);
+    free(best);
+    return status;
 }
 
 cloob_status ranks_cpu(cloob_ctx *ctx, const rank_pass *p)

@@ -6,6 +6,7 @@
 #include "cloob/eval.h"
 #include "cloob/hopfield.h"
 #include "core/json.h"
+#include "core/text.h"
 #include "io/rows_file.h"
 #include "core/needs.h"
 
@@ -70,8 +71,8 @@ typedef struct out_file {
 } out_file;
 
 typedef struct lists { /* the metadata */
-    sbuf names, classes;
-    st_meta meta[2];
+    sbuf names, captions, classes;
+    st_meta meta[3];
     int64_t count;
 } lists;
 
@@ -85,29 +86,35 @@ static void put_list(sbuf *s, char *const *item, int64_t n)
     sbuf_putc(s, ']');
 }
 
-static cloob_status lists_make(cloob_ctx *ctx, char *const *name, int64_t names, char *const *class_name,
-                               int64_t classes, lists *l)
+static void add_list(lists *l, const char *key, sbuf *s, char *const *item, int64_t n)
 {
-    *l = (lists){ 0 };
-    if (name) put_list(&l->names, name, names), l->meta[l->count++] = (st_meta){ "names", l->names.data };
-    if (classes)
-        put_list(&l->classes, class_name, classes), l->meta[l->count++] = (st_meta){ "classes", l->classes.data };
-    if (!l->names.failed && !l->classes.failed) return CLOOB_OK;
-    return ctx_no_memory(ctx, l->names.len + l->classes.len, "names");
+    put_list(s, item, n);
+    l->meta[l->count++] = (st_meta){ key, s->data };
 }
 
-static void lists_release(lists *l) { sbuf_release(&l->names), sbuf_release(&l->classes); }
+static cloob_status lists_make(cloob_ctx *ctx, const cloob_embedded *e, lists *l)
+{
+    *l = (lists){ 0 };
+    if (e->name) add_list(l, "names", &l->names, e->name, e->rows);
+    if (e->caption) add_list(l, "captions", &l->captions, e->caption, e->text_rows);
+    if (e->classes) add_list(l, "classes", &l->classes, e->class_name, e->classes);
+    if (!l->names.failed && !l->captions.failed && !l->classes.failed) return CLOOB_OK;
+    return ctx_no_memory(ctx, l->names.len + l->captions.len + l->classes.len, "names");
+}
+
+static void lists_release(lists *l) { sbuf_release(&l->names), sbuf_release(&l->captions), sbuf_release(&l->classes); }
 
 static cloob_status out_begin(cloob_ctx *ctx, const char *path, const int64_t most[EMBED_PARTS],
                               const int64_t width[EMBED_PARTS], const lists *l, out_file *o)
 {
-    static const char *const name[EMBED_PARTS] = { "label", "image", "text" };
+    static const char *const name[EMBED_PARTS] = { "label", "row", "text_image", "image", "text" };
     rows_part part[EMBED_PARTS];
     int parts = 0;
     for (int i = 0; i < EMBED_PARTS; i++) {
-        bool label = i == EMBED_LABEL, there = label ? most[i] > 0 : width[i] > 0;
+        bool whole = i < EMBED_IMAGE, there = whole ? most[i] > 0 : width[i] > 0;
+        if (i == EMBED_ROW && text_ends_with(path, ".npy")) there = false; /* one matrix: the names tell */
         o->part[i] = there ? parts : -1;
-        if (there) part[parts++] = (rows_part){ name[i], label ? CLOOB_I64 : CLOOB_F32, most[i], width[i] };
+        if (there) part[parts++] = (rows_part){ name[i], whole ? CLOOB_I64 : CLOOB_F32, most[i], width[i] };
     }
     if (!parts) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: nothing to write", path);
     return rows_file_begin(ctx, path, part, parts, l->meta, l->count, &o->f);
@@ -116,28 +123,48 @@ static cloob_status out_begin(cloob_ctx *ctx, const char *path, const int64_t mo
 static cloob_status out_put(cloob_ctx *ctx, void *user, embed_part part, void *rows, int64_t n)
 {
     out_file *o = user;
-    if (o->memory && part != EMBED_LABEL) CLOOB_TRY(memory_retrieve(ctx, o->memory, rows, n));
+    if (o->part[part] < 0) return CLOOB_OK;
+    if (o->memory && part >= EMBED_IMAGE) CLOOB_TRY(memory_retrieve(ctx, o->memory, rows, n));
     return rows_file_put(ctx, &o->f, o->part[part], rows, n);
 }
 
 static cloob_status put_all(cloob_ctx *ctx, out_file *o, const cloob_embedded *e)
 {
     if (e->label) CLOOB_TRY(out_put(ctx, o, EMBED_LABEL, e->label, e->rows));
+    if (e->row) CLOOB_TRY(out_put(ctx, o, EMBED_ROW, e->row, e->rows));
+    if (e->text_image) CLOOB_TRY(out_put(ctx, o, EMBED_OWNER, e->text_image, e->text_rows));
     if (e->image) CLOOB_TRY(out_put(ctx, o, EMBED_IMAGE, e->image, e->rows));
     return e->text ? out_put(ctx, o, EMBED_TEXT, e->text, e->text_rows) : CLOOB_OK;
+}
+
+/* A .npy file has no room for names: they stand in E.npy.txt, one per row. */
+static cloob_status write_beside(cloob_ctx *ctx, const char *path, const cloob_embedded *e)
+{
+    char *const *item = e->name ? e->name : e->caption;
+    int64_t n = e->name ? e->rows : e->text_rows;
+    sbuf text = { 0 }, beside = { 0 };
+    if (!item || !text_ends_with(path, ".npy")) return CLOOB_OK;
+    for (int64_t i = 0; i < n; i++) sbuf_printf(&text, "%s\n", item[i]);
+    sbuf_printf(&beside, "%s.txt", path);
+    cloob_status status = text.failed || beside.failed ? ctx_no_memory(ctx, text.len, "names")
+                                                       : file_write(ctx, beside.data, text.data, text.len);
+    sbuf_release(&text), sbuf_release(&beside);
+    return status;
 }
 
 cloob_status cloob_embedded_write(cloob_ctx *ctx, const cloob_embedded *e, const char *path)
 {
     API_NEEDS(ctx, e && path);
-    int64_t most[EMBED_PARTS] = { e->label ? e->rows : 0, e->rows, e->text_rows },
-            width[EMBED_PARTS] = { 0, e->image ? e->image_width : 0, e->text ? e->text_width : 0 };
+    int64_t most[EMBED_PARTS] = { e->label ? e->rows : 0, e->row ? e->rows : 0, e->text_image ? e->text_rows : 0,
+                                  e->rows, e->text_rows },
+            width[EMBED_PARTS] = { 0, 0, 0, e->image ? e->image_width : 0, e->text ? e->text_width : 0 };
     out_file o = { 0 };
     lists l;
-    cloob_status status = lists_make(ctx, e->name, e->rows, e->class_name, e->classes, &l);
+    cloob_status status = lists_make(ctx, e, &l);
     if (status == CLOOB_OK) status = out_begin(ctx, path, most, width, &l, &o);
     if (status == CLOOB_OK) status = put_all(ctx, &o, e);
     if (status == CLOOB_OK) status = rows_file_end(ctx, &o.f, l.meta, l.count);
+    if (status == CLOOB_OK) status = write_beside(ctx, path, e);
     rows_file_abort(&o.f);
     lists_release(&l);
     return status;
@@ -154,7 +181,13 @@ static cloob_status lists_expect(cloob_ctx *ctx, const embed_source *s, lists *l
     if (!list) return ctx_no_memory(ctx, (size_t)(names + classes) * sizeof *list, "names");
     for (int64_t i = 0; i < names; i++) list[i] = (char *)(uintptr_t)s->files.item[i].path; /* only read */
     for (int64_t i = 0; i < classes; i++) list[names + i] = (char *)(uintptr_t)cloob_dataset_class_name(set, i);
-    cloob_status status = lists_make(ctx, s->job.images_count ? list : NULL, names, list + names, classes, l);
+    cloob_embedded all = { .class_name = list + names, .classes = classes };
+    if (s->names.name) all.name = s->names.name, all.rows = s->names.samples;
+    if (s->names.caption) all.caption = s->names.caption, all.text_rows = s->names.first[s->names.samples];
+    if (s->job.images_count) all.name = list, all.rows = names;
+    if (s->line && s->text.size < SAMPLE_NAMES_LIMIT)
+        all.caption = (char **)(uintptr_t)s->line, all.text_rows = s->most[EMBED_TEXT];
+    cloob_status status = lists_make(ctx, &all, l);
     free(list);
     return status;
 }
@@ -170,11 +203,12 @@ static cloob_status open_memory(cloob_ctx *ctx, const embed_source *s, memory *m
     return CLOOB_OK;
 }
 
-static cloob_status write_end(cloob_ctx *ctx, out_file *o, const cloob_embedded *e)
+static cloob_status write_end(cloob_ctx *ctx, out_file *o, const char *path, const cloob_embedded *e)
 {
     lists l;
-    cloob_status status = lists_make(ctx, e->name, e->rows, e->class_name, e->classes, &l);
+    cloob_status status = lists_make(ctx, e, &l);
     if (status == CLOOB_OK) status = rows_file_end(ctx, &o->f, l.meta, l.count);
+    if (status == CLOOB_OK) status = write_beside(ctx, path, e);
     lists_release(&l);
     return status;
 }
@@ -194,7 +228,7 @@ cloob_status cloob_embed_to_file(cloob_ctx *ctx, cloob_model *m, const cloob_emb
     if (status == CLOOB_OK) status = out_begin(ctx, path, s.most, s.width, &expected, &o);
     lists_release(&expected); /* only their size counted */
     if (status == CLOOB_OK) status = embed_source_run(ctx, &s, out_put, &o, e);
-    if (status == CLOOB_OK) status = write_end(ctx, &o, e);
+    if (status == CLOOB_OK) status = write_end(ctx, &o, path, e);
     rows_file_abort(&o.f);
     free(stored.rows);
     embed_source_close(&s);

@@ -15,8 +15,9 @@ static void free_list(char **list, int64_t n)
 void cloob_embedded_release(cloob_embedded *e)
 {
     if (!e) return;
-    free(e->image), free(e->text), free(e->label);
+    free(e->image), free(e->text), free(e->label), free(e->row), free(e->text_image);
     free_list(e->name, e->rows);
+    free_list(e->caption, e->text_rows);
     free_list(e->class_name, e->classes);
     *e = (cloob_embedded){ 0 };
 }
@@ -43,6 +44,8 @@ static cloob_status make_room(cloob_ctx *ctx, const embed_source *s, cloob_embed
     if (image_row) e->image = room(ctx, s->most[EMBED_IMAGE], image_row, &status);
     if (text_row) e->text = room(ctx, s->most[EMBED_TEXT], text_row, &status);
     if (s->most[EMBED_LABEL]) e->label = room(ctx, s->most[EMBED_LABEL], sizeof *e->label, &status);
+    if (s->most[EMBED_ROW]) e->row = room(ctx, s->most[EMBED_ROW], sizeof *e->row, &status);
+    if (s->most[EMBED_OWNER]) e->text_image = room(ctx, s->most[EMBED_OWNER], sizeof *e->text_image, &status);
     return status;
 }
 
@@ -58,6 +61,8 @@ static cloob_status keep(cloob_ctx *ctx, void *user, embed_part part, void *rows
     int64_t at = s->rows[part];
     (void)ctx;
     if (part == EMBED_LABEL) memcpy(e->label + at, rows, (size_t)n * sizeof *e->label);
+    if (part == EMBED_ROW) memcpy(e->row + at, rows, (size_t)n * sizeof *e->row);
+    if (part == EMBED_OWNER) memcpy(e->text_image + at, rows, (size_t)n * sizeof *e->text_image);
     if (part == EMBED_IMAGE)
         memcpy(e->image + at * e->image_width, rows, (size_t)(n * e->image_width) * sizeof *e->image);
     if (part == EMBED_TEXT) memcpy(e->text + at * e->text_width, rows, (size_t)(n * e->text_width) * sizeof *e->text);
@@ -76,10 +81,13 @@ static void merge(cloob_embedded *e, const cloob_embedded *got)
 {
     if (got->image) {
         e->rows = got->rows, e->image = got->image, e->image_width = got->image_width;
-        e->label = got->label, e->name = got->name;
+        e->label = got->label, e->name = got->name, e->row = got->row;
         e->class_name = got->class_name, e->classes = got->classes;
     }
-    if (got->text) e->text_rows = got->text_rows, e->text = got->text, e->text_width = got->text_width;
+    if (got->text) {
+        e->text_rows = got->text_rows, e->text = got->text, e->text_width = got->text_width;
+        e->caption = got->caption, e->text_image = got->text_image;
+    }
     e->bad += got->bad;
 }
 

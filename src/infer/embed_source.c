@@ -27,9 +27,14 @@ static cloob_status open_data(cloob_ctx *ctx, embed_source *s)
     int64_t n = dataset_epoch_samples(set);
     if (dataset_has_captions(set) && !s->m->tok)
         ctx_log(ctx, CLOOB_LOG_WARN, "the weights hold no tokenizer: images alone; `vocab` FILE adds the captions");
+    bool texts = dataset_has_captions(set) && s->m->tok;
     CLOOB_TRY(announce(ctx, s, EMBED_IMAGE, n));
+    CLOOB_TRY(sample_names_read(ctx, set, n, texts, s->job.all_captions, &s->names));
+    s->most[EMBED_ROW] = n;
     if (dataset_class_count(set)) s->most[EMBED_LABEL] = n;
-    return dataset_has_captions(set) && s->m->tok ? announce(ctx, s, EMBED_TEXT, n) : CLOOB_OK;
+    if (!texts) return CLOOB_OK;
+    if (s->job.all_captions) s->most[EMBED_OWNER] = s->names.first[n];
+    return announce(ctx, s, EMBED_TEXT, s->job.all_captions ? s->names.first[n] : n);
 }
 
 static cloob_status check_images(cloob_ctx *ctx, const embed_source *s)
@@ -128,6 +133,7 @@ cloob_status embed_source_open(cloob_ctx *ctx, cloob_model *m, const cloob_embed
 void embed_source_close(embed_source *s)
 {
     st_close(&s->tensors);
+    sample_names_release(&s->names);
     image_list_release(&s->files);
     file_bytes_release(&s->text);
     free(s->line), free(s->rows), free(s->bad);
@@ -141,18 +147,98 @@ typedef struct flow { /* one run */
     embed_put *put;
     void *user;
     cloob_embedded *e;
+    int64_t *index; /* (images) which sample each is, where every caption is embedded */
 } flow;
+
+static char *copy_text(const char *text) { return strdup(text ? text : ""); }
+
+/* Names of a batch's images, and captions where there is one each. */
+static cloob_status name_batch(cloob_ctx *ctx, flow *f, const embed_batch *b)
+{
+    const sample_names *n = &f->s->names;
+    cloob_embedded *e = f->e;
+    for (int64_t i = 0; i < b->rows; i++) {
+        int64_t at = b->index[i];
+        if (n->name && !(e->name[e->rows] = copy_text(n->name[at]))) return ctx_no_memory(ctx, 64, "names");
+        e->rows++;
+        if (!b->text) continue;
+        bool has = n->first[at + 1] > n->first[at];
+        if (n->caption && !(e->caption[e->text_rows] = copy_text(has ? n->caption[n->first[at]] : NULL)))
+            return ctx_no_memory(ctx, 64, "captions");
+        e->text_rows++;
+    }
+    return CLOOB_OK;
+}
 
 static cloob_status put_batch(cloob_ctx *ctx, void *user, const embed_batch *b)
 {
     flow *f = user;
+    CLOOB_TRY(f->put(ctx, f->user, EMBED_ROW, b->index, b->rows));
     CLOOB_TRY(f->put(ctx, f->user, EMBED_IMAGE, b->image, b->rows));
     if (b->text) CLOOB_TRY(f->put(ctx, f->user, EMBED_TEXT, b->text, b->rows));
     if (b->label) CLOOB_TRY(f->put(ctx, f->user, EMBED_LABEL, b->label, b->rows));
-    f->e->rows += b->rows;
-    if (b->text) f->e->text_rows += b->rows;
+    if (f->index) memcpy(f->index + f->e->rows, b->index, (size_t)b->rows * sizeof *f->index);
+    return name_batch(ctx, f, b);
+}
+
+/* ---- every caption of an image ------------------------------------------------------------------- */
+
+typedef struct caption_batch {
+    char *text[AT_ONCE];
+    int64_t owner[AT_ONCE];
+    int64_t n;
+} caption_batch;
+
+static void drop_captions(caption_batch *b)
+{
+    while (b->n > 0) free(b->text[--b->n]);
+}
+
+static cloob_status put_captions(cloob_ctx *ctx, flow *f, caption_batch *b)
+{
+    embed_source *s = f->s;
+    cloob_embedded *e = f->e;
+    CLOOB_TRY(model_texts(ctx, s->m, (const char *const *)b->text, b->n, s->job.what, s->rows));
+    CLOOB_TRY(f->put(ctx, f->user, EMBED_TEXT, s->rows, b->n));
+    CLOOB_TRY(f->put(ctx, f->user, EMBED_OWNER, b->owner, b->n));
+    for (int64_t i = 0; i < b->n; i++, e->text_rows++)
+        if (e->caption && !(e->caption[e->text_rows] = strdup(b->text[i]))) return ctx_no_memory(ctx, 64, "captions");
+    drop_captions(b);
     return CLOOB_OK;
 }
+
+static cloob_status add_captions(cloob_ctx *ctx, flow *f, int64_t row, caption_batch *b)
+{
+    stored_sample s = { 0 };
+    cloob_status status = CLOOB_OK;
+    int64_t captions = 1;
+    for (int64_t k = 0; k < captions && status == CLOOB_OK; k++) {
+        status = dataset_fetch(ctx, f->s->job.data, f->index[row], (uint64_t)k, FETCH_CAPTION, &s);
+        captions = s.captions;
+        bool unreadable = status == CLOOB_ERR_FORMAT || status == CLOOB_ERR_IO;
+        if (unreadable) status = CLOOB_OK; /* as when the names were read */
+        if (unreadable || status != CLOOB_OK || !s.caption.len) continue;
+        b->owner[b->n] = row;
+        if (!(b->text[b->n] = strdup(s.caption.data))) status = ctx_no_memory(ctx, s.caption.len, "a caption");
+        else b->n++;
+        if (status == CLOOB_OK && b->n == AT_ONCE) status = put_captions(ctx, f, b);
+    }
+    stored_sample_release(&s);
+    return status;
+}
+
+static cloob_status run_captions(cloob_ctx *ctx, flow *f)
+{
+    caption_batch *b = calloc(1, sizeof *b);
+    cloob_status status = b ? CLOOB_OK : ctx_no_memory(ctx, sizeof *b, "captions");
+    for (int64_t i = 0; i < f->e->rows && status == CLOOB_OK; i++) status = add_captions(ctx, f, i, b);
+    if (status == CLOOB_OK && b->n) status = put_captions(ctx, f, b);
+    if (b) drop_captions(b);
+    free(b);
+    return status;
+}
+
+/* ---- a data set ---------------------------------------------------------------------------------- */
 
 static cloob_status copy_classes(cloob_ctx *ctx, const dataset *d, cloob_embedded *e)
 {
@@ -166,14 +252,29 @@ static cloob_status copy_classes(cloob_ctx *ctx, const dataset *d, cloob_embedde
     return CLOOB_OK;
 }
 
+static cloob_status name_room(cloob_ctx *ctx, flow *f)
+{
+    const embed_source *s = f->s;
+    size_t images = (size_t)s->most[EMBED_IMAGE] + 1, texts = (size_t)s->most[EMBED_TEXT] + 1;
+    bool names = s->names.name != NULL, captions = s->names.caption != NULL, all = s->most[EMBED_OWNER] > 0;
+    if (names) f->e->name = calloc(images, sizeof *f->e->name);
+    if (captions) f->e->caption = calloc(texts, sizeof *f->e->caption);
+    if (all) f->index = malloc(images * sizeof *f->index);
+    if ((!names || f->e->name) && (!captions || f->e->caption) && (!all || f->index)) return CLOOB_OK;
+    return ctx_no_memory(ctx, (images + texts) * sizeof(char *), "names");
+}
+
 static cloob_status run_data(cloob_ctx *ctx, flow *f)
 {
     const dataset *set = f->s->job.data;
     model *m = f->s->m;
     embed_options o;
+    bool all = f->s->most[EMBED_OWNER] > 0;
     embed_options_init(&o);
     o.what = f->s->job.what, o.workers = f->s->job.workers;
-    CLOOB_TRY(embed_data_each(ctx, m->enc, m->tok, set, &o, put_batch, f, &f->e->bad));
+    CLOOB_TRY(name_room(ctx, f));
+    CLOOB_TRY(embed_data_each(ctx, m->enc, all ? NULL : m->tok, set, &o, put_batch, f, &f->e->bad));
+    if (all) CLOOB_TRY(run_captions(ctx, f));
     return copy_classes(ctx, set, f->e);
 }
 
@@ -277,24 +378,37 @@ static cloob_status run_texts(cloob_ctx *ctx, flow *f)
 {
     embed_source *s = f->s;
     int64_t most = embed_rows_at_once(s->m->enc, AT_ONCE), all = s->most[EMBED_TEXT];
+    bool keep = s->text.size < SAMPLE_NAMES_LIMIT;
+    if (keep && !(f->e->caption = calloc((size_t)all + 1, sizeof *f->e->caption)))
+        return ctx_no_memory(ctx, (size_t)all * sizeof *f->e->caption, "captions");
     for (int64_t i = 0; i < all; i += most) {
         int64_t n = min64(most, all - i);
         CLOOB_TRY(model_texts(ctx, s->m, s->line + i, n, s->job.what, s->rows));
         CLOOB_TRY(f->put(ctx, f->user, EMBED_TEXT, s->rows, n));
-        f->e->text_rows += n;
+        for (int64_t k = 0; k < n; k++, f->e->text_rows++)
+            if (keep && !(f->e->caption[i + k] = strdup(s->line[i + k]))) return ctx_no_memory(ctx, 64, "captions");
         tell(ctx, i, i + n, all, "texts");
     }
     return CLOOB_OK;
 }
 
-cloob_status embed_source_run(cloob_ctx *ctx, embed_source *s, embed_put *put, void *user, cloob_embedded *e)
+static cloob_status run_all(cloob_ctx *ctx, flow *f)
 {
-    flow f = { s, put, user, e };
+    const embed_source *s = f->s;
+    cloob_embedded *e = f->e;
     if (s->width[EMBED_IMAGE]) e->image_width = s->width[EMBED_IMAGE];
     if (s->width[EMBED_TEXT]) e->text_width = s->width[EMBED_TEXT];
-    if (s->job.data) CLOOB_TRY(run_data(ctx, &f));
-    if (s->images) CLOOB_TRY(run_images(ctx, &f));
-    if (s->tokens) CLOOB_TRY(run_tokens(ctx, &f));
-    if (s->job.images_count) CLOOB_TRY(run_image_files(ctx, &f));
-    return s->job.texts ? run_texts(ctx, &f) : CLOOB_OK;
+    if (s->job.data) CLOOB_TRY(run_data(ctx, f));
+    if (s->images) CLOOB_TRY(run_images(ctx, f));
+    if (s->tokens) CLOOB_TRY(run_tokens(ctx, f));
+    if (s->job.images_count) CLOOB_TRY(run_image_files(ctx, f));
+    return s->job.texts ? run_texts(ctx, f) : CLOOB_OK;
+}
+
+cloob_status embed_source_run(cloob_ctx *ctx, embed_source *s, embed_put *put, void *user, cloob_embedded *e)
+{
+    flow f = { s, put, user, e, NULL };
+    cloob_status status = run_all(ctx, &f);
+    free(f.index);
+    return status;
 }

@@ -10,21 +10,30 @@
 #ifndef INFER_EMBED_SOURCE_H
 #define INFER_EMBED_SOURCE_H
 
+#include "infer/embed_names.h"
 #include "infer/model_file.h"
 #include "core/file.h"
 #include "io/image/image_list.h"
 #include "io/safetensors.h"
 
 /* In the order of a file: the widest elements first, as the format has no padding and readers map it. */
-typedef enum embed_part { EMBED_LABEL, EMBED_IMAGE, EMBED_TEXT, EMBED_PARTS } embed_part;
+typedef enum embed_part {
+    EMBED_LABEL,
+    EMBED_ROW,   /* which sample of the data set */
+    EMBED_OWNER, /* of a text: which row of the images it belongs to */
+    EMBED_IMAGE,
+    EMBED_TEXT,
+    EMBED_PARTS
+} embed_part;
 
 typedef struct embed_source {
     model *m;
     cloob_embed_job job;
     int64_t most[EMBED_PARTS];  /* rows that may come; 0: none of this part */
-    int64_t width[EMBED_PARTS]; /* 0 for labels, and without the part */
+    int64_t width[EMBED_PARTS]; /* 0 for whole numbers, and without the part */
     st_file tensors;
     const st_entry *images, *tokens; /* in tensors; NULL: not there */
+    sample_names names;              /* of the data set */
     image_list files;
     file_bytes text; /* of the file of texts, cut into lines */
     const char **line;

@@ -14,7 +14,7 @@
 #include "core/file.h"
 #include "io/safetensors.h"
 
-enum { ROWS_PARTS = 3 };
+enum { ROWS_PARTS = 5 };
 
 typedef struct rows_part {
     const char *name; /* kept by the caller */

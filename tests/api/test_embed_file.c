@@ -167,10 +167,57 @@ static void classes_and_labels_come_along(void)
     CHECK_OK(ctx, cloob_embed_data(ctx, m, d, CLOOB_FEATURES, 2, &all));
     CHECK_OK(ctx, cloob_embedded_write(ctx, &all, written));
     CHECK(e.classes == CLASSES && e.bad == 6 && all.label[0] == 0 && all.label[all.rows - 1] == 1);
+    for (int64_t i = 0; i < all.rows; i++) { /* every row knows its image, whatever was left out before it */
+        char path[256];
+        image_path(path, all.row[i] >= EACH, (int)(all.row[i] % EACH));
+        CHECK_STR(all.name[i], path);
+        CHECK(all.label[i] == (all.row[i] >= EACH) && all.row[i] % EACH % 60 != 7);
+    }
+    CHECK(all.row[6] == 6 && all.row[7] == 8); /* 7 cannot be read */
     same_tensors();
     cloob_dataset_close(d);
     cloob_embedded_release(&e), cloob_embedded_release(&all);
     remove(streamed), remove(written), remove_images();
+}
+
+/* Three rows for the first image, one for the second, none that is readable for the third, two for the fourth. */
+static void every_caption_knows_its_image(void)
+{
+    static const char csv[] = "filepath\ttitle\nblue/000.png\ta red square\nblue/001.png\ta blue square\n"
+                              "blue/000.png\ta square\nblue/007.png\tnothing\nred/002.png\tred\n"
+                              "blue/000.png\tred\nred/002.png\ta red thing\n";
+    static const int64_t owner[] = { 0, 0, 0, 1, 2, 2 }, row[] = { 0, 1, 3 };
+    static const char *const caption[] = { "a red square", "a square", "red", "a blue square", "red", "a red thing" };
+    char path[256];
+    cloob_dataset *d;
+    cloob_data_options o;
+    cloob_embed_job job;
+    cloob_embedded e;
+    st_file f;
+    write_images(true);
+    snprintf(path, sizeof path, "%s/pairs.tsv", folder);
+    CHECK_OK(ctx, file_write(ctx, path, csv, sizeof csv - 1));
+    cloob_data_options_init(&o);
+    cloob_embed_job_init(&job);
+    o.one_caption = true;
+    CHECK_OK(ctx, cloob_dataset_open(ctx, path, &o, &d));
+    job.data = d, job.all_captions = true;
+    CHECK_OK(ctx, cloob_embed_to_file(ctx, m, &job, streamed, &e));
+    CHECK(e.rows == 3 && e.text_rows == 6 && e.bad == 1);
+    for (int i = 0; i < 6; i++) CHECK_STR(e.caption[i], caption[i]);
+    CHECK_STR(e.name[2], "red/002.png");
+    CHECK_OK(ctx, st_open(ctx, streamed, &f));
+    CHECK(memcmp(st_find(&f, "text_image")->t.data, owner, sizeof owner) == 0);
+    CHECK(memcmp(st_find(&f, "row")->t.data, row, sizeof row) == 0);
+    float *alone = malloc((size_t)e.text_width * sizeof *alone);
+    CHECK_OK(ctx, cloob_encode_texts(ctx, m, &caption[5], 1, CLOOB_UNIT, alone));
+    CHECK(memcmp((const float *)st_find(&f, "text")->t.data + 5 * e.text_width, alone,
+                 (size_t)e.text_width * sizeof *alone) == 0);
+    free(alone);
+    st_close(&f);
+    cloob_dataset_close(d);
+    cloob_embedded_release(&e);
+    remove(path), remove(streamed), remove_images();
 }
 
 static void one_matrix_goes_into_npy(void)
@@ -189,7 +236,7 @@ static void one_matrix_goes_into_npy(void)
     CHECK(memcmp(b.data, "\x93NUMPY\x01\x00\x76\x00{'descr': '<f4', 'fortran_order': False, 'shape': (300, ", 64) == 0);
     file_bytes_release(&b);
     cloob_embedded_release(&e), cloob_embedded_release(&all);
-    remove(npy);
+    remove(npy), remove("test_embed_file.tmp.npy.txt");
 }
 
 /* ---- limits -------------------------------------------------------------------------------------- */
@@ -264,6 +311,7 @@ int main(void)
     RUN(the_file_is_the_one_from_memory);
     RUN(bad_images_leave_no_gap);
     RUN(classes_and_labels_come_along);
+    RUN(every_caption_knows_its_image);
     RUN(one_matrix_goes_into_npy);
     RUN(memory_does_not_grow_with_the_rows);
     RUN(failures_leave_nothing);

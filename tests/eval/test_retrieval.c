@@ -201,6 +201,45 @@ static void bad_rows_are_named(void)
     unit_rows_release(&u), unit_rows_release(&v);
 }
 
+/* Any number of captions per image, against sorting in NumPy. */
+static void several_captions_as_published(void)
+{
+    char path[1024];
+    arena a = { 0 };
+    json *ref;
+    st_file f;
+    cloob_retrieval r;
+    unit_rows ux, uy;
+    CHECK_OK(ctx, json_read_file(ctx, &a, ref_path("eval_captions.json", path), &ref));
+    CHECK_OK(ctx, st_open(ctx, ref_path("eval_captions.safetensors", path), &f));
+    rows x = rows_named(ctx, &f, "image"), y = rows_named(ctx, &f, "text");
+    const int64_t *owner = st_find(&f, "text_image")->t.data;
+    CHECK_OK(ctx, unit_rows_init(ctx, &ux, &x));
+    CHECK_OK(ctx, unit_rows_init(ctx, &uy, &y));
+    CHECK_OK(ctx, retrieval_run_owned(ctx, &r, &ux, &uy, owner));
+    CHECK(r.images == x.N && r.texts == y.N && r.queries == x.N - 1); /* one image has no caption */
+    const cloob_retrieval_side *side[] = { &r.image_to_text, &r.text_to_image };
+    static const char *const name[] = { "image_to_text", "text_to_image" };
+    for (int k = 0; k < 2; k++) {
+        const double got[] = { side[k]->recall1, side[k]->recall5, side[k]->recall10, side[k]->mean_rank,
+                               side[k]->median_rank };
+        static const char *const key[] = { "R@1", "R@5", "R@10", "mean_rank", "median_rank" };
+        for (int i = 0; i < 5; i++) {
+            char full[64];
+            snprintf(full, sizeof full, "%s_%s", name[k], key[i]);
+            CHECK_NEAR(got[i], want(ref, full), 1e-12);
+        }
+    }
+    int64_t *wrong = malloc((size_t)y.N * sizeof *wrong);
+    memcpy(wrong, owner, (size_t)y.N * sizeof *wrong);
+    wrong[3] = x.N;
+    CHECK(retrieval_run_owned(ctx, &r, &ux, &uy, wrong) == CLOOB_ERR_FORMAT && strstr(cloob_error(ctx), "text 3"));
+    free(wrong);
+    unit_rows_release(&ux), unit_rows_release(&uy);
+    st_close(&f);
+    arena_release(&a);
+}
+
 int main(void)
 {
     ctx = cloob_ctx_create(NULL);
@@ -211,6 +250,7 @@ int main(void)
     RUN(half_precision_is_read);
     RUN(every_half_converts);
     RUN(bad_rows_are_named);
+    RUN(several_captions_as_published);
     cloob_ctx_destroy(ctx);
     return check_summary();
 }
