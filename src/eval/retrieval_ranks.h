@@ -22,12 +22,12 @@ enum { RANK_STRETCH = 512 }; /* candidates looked at together */
 typedef struct rank_pass {
     const unit_rows *a, *b;
     int64_t step;
-    const int64_t *partner; /* (rows of a) rows of b, on the CPU; -1: no query. NULL: k * step */
     bool both;              /* every candidate asks for its row as well; step is 1 and a has as many rows as b */
     double *matched;        /* (rows of a) similarity of query and partner */
     int64_t *above[2];      /* (rows of a), zeros on entry: candidates before the partner; [1] where both */
     unsigned char *tied[2]; /* 1 where another candidate is exactly as similar */
     size_t gpu_limit;       /* bytes to take on a GPU; 0: three quarters of what is free */
+    const int64_t *partner; /* (rows of a) rows of b, on the CPU; -1: no query. NULL: k * step */
 } rank_pass;
 
 /* Which candidate is query k's. */

@@ -159,14 +159,14 @@ static void ranks_agree(int64_t n, int64_t d, kind what, int64_t step, size_t li
     unsigned char *tied = calloc((size_t)m, 4);
     double *matched = malloc((size_t)m * sizeof *matched);
     for (int k = 0; k < 2; k++) {
-        rank_pass p = { &a,
-                        &b,
-                        step,
-                        step == 1,
-                        matched,
-                        { above + k * 2 * m, above + k * 2 * m + m },
-                        { tied + k * 2 * m, tied + k * 2 * m + m },
-                        limit };
+        rank_pass p = { .a = &a,
+                        .b = &b,
+                        .step = step,
+                        .both = step == 1,
+                        .matched = matched,
+                        .above = { above + k * 2 * m, above + k * 2 * m + m },
+                        .tied = { tied + k * 2 * m, tied + k * 2 * m + m },
+                        .gpu_limit = limit };
         CHECK_OK(ctx, ranks_match(ctx, &p));
         CHECK_OK(ctx, k ? ranks_gpu(ctx, gpu, &p) : ranks_cpu(ctx, &p));
     }
