@@ -85,7 +85,10 @@ static void refresh_samples(cloob_ctx *ctx, const char *dir, const cloob_report_
 
 /* ---- the page ------------------------------------------------------------------------------------ */
 
-void cloob_report_options_init(cloob_report_options *o) { *o = (cloob_report_options){ .samples = true }; }
+void cloob_report_options_init(cloob_report_options *o)
+{
+    if (o) *o = (cloob_report_options){ .samples = true };
+}
 
 cloob_status cloob_report(cloob_ctx *ctx, const char *const *run, int64_t runs, const char *out,
                           const cloob_report_options *o, cloob_report_summary *summary)

@@ -19,6 +19,16 @@ static void functions_with_a_status_refuse_null(void)
     REFUSED(cloob_bench_embed(ctx, NULL, NULL));
     REFUSED(cloob_device_describe(NULL, 0, NULL));
     REFUSED(cloob_device_describe(ctx, 0, NULL));
+    REFUSED(cloob_average(NULL, NULL, 2, 0, NULL));
+    REFUSED(cloob_average(ctx, NULL, 2, 0, NULL));
+    REFUSED(cloob_image_paths_find(NULL, NULL, 1, NULL));
+    REFUSED(cloob_image_paths_find(ctx, NULL, 1, NULL));
+    REFUSED(cloob_model_describe(NULL, NULL, 2, NULL, NULL));
+    REFUSED(cloob_model_describe(ctx, NULL, 2, NULL, NULL));
+    cloob_image_paths_release(NULL);
+    cloob_model_outline_release(NULL);
+    cloob_report_options_init(NULL);
+    CHECK(!cloob_model_known(NULL) && !cloob_model_name(-1));
     REFUSED(cloob_convert(NULL, NULL, NULL, NULL, NULL));
     REFUSED(cloob_convert(ctx, NULL, NULL, NULL, NULL));
     REFUSED(cloob_weights_describe(NULL, NULL, NULL, NULL));
