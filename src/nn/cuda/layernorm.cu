@@ -2,7 +2,7 @@
  *
  * Backward walks many rows with one warp, so that the gain's and bias's gradients add up in registers; blocks
  * write partial sums and a second launch adds them in a fixed order. */
-#include "nn/cuda/common.cuh"
+#include "nn/cuda/layernorm.cuh"
 
 enum { WARPS = 8, BWD_BLOCKS = 2, MOST_PACKS = 8 };
 
@@ -63,13 +63,6 @@ static __global__ void __launch_bounds__(32 * WARPS)
         store<T, V>(y + r * C + c, out);
     }
 }
-
-typedef struct bwd_in {
-    const float *mean, *rstd, *gain, *bias;
-    void *again; /* layernorm of x, where somebody wants it */
-    int64_t R;
-    int C;
-} bwd_in;
 
 /* What a lane reads of a row. */
 template <typename T, int V, int P>
@@ -258,21 +251,28 @@ static void launch_forward(const op_env *env, const op_args *a)
 static unsigned bwd_blocks(const device *d, const tensor *x)
 {
     const cuda_state *s = (const cuda_state *)d->state;
+    if (layernorm_wide_takes(x)) return layernorm_wide_blocks(d, x);
     int64_t want = (tensor_rows(x) + WARPS - 1) / WARPS, most = (int64_t)s->sms * BWD_BLOCKS;
     return (unsigned)(want < most ? want : most);
+}
+
+static bwd_in bwd_in_of(const op_args *a)
+{
+    const tensor *x = &a->in[1];
+    return { (const float *)a->in[2].data,
+             (const float *)a->in[3].data,
+             (const float *)a->in[4].data,
+             (const float *)a->in[6].data,
+             a->out[3].data,
+             tensor_rows(x),
+             (int)tensor_cols(x) };
 }
 
 template <typename T, int V, int P>
 static cudaError_t launch_backward(const op_env *env, const op_args *a)
 {
     const tensor *x = &a->in[1];
-    bwd_in in = { (const float *)a->in[2].data,
-                  (const float *)a->in[3].data,
-                  (const float *)a->in[4].data,
-                  (const float *)a->in[6].data,
-                  a->out[3].data,
-                  tensor_rows(x),
-                  (int)tensor_cols(x) };
+    bwd_in in = bwd_in_of(a);
     size_t smem = (size_t)WARPS * in.C * sizeof(float);
     cudaError_t e =
         cudaFuncSetAttribute(backward_kernel<T, V, P>, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)smem);
@@ -307,7 +307,8 @@ extern "C" cloob_status layernorm_bwd_cuda(const op_env *env, const op_args *a)
     const tensor *x = &a->in[1];
     int C = (int)tensor_cols(x);
     cudaError_t e = cudaSuccess;
-    WITH_PACK(x->dtype, C, WITH_PACKS(packs_per_lane(x), e = launch_backward<T, V, P>(env, a)));
+    if (layernorm_wide_takes(x)) layernorm_wide_launch(env, a, bwd_in_of(a));
+    else WITH_PACK(x->dtype, C, WITH_PACKS(packs_per_lane(x), e = launch_backward<T, V, P>(env, a)));
     CLOOB_TRY(cuda_check(env->ctx, e, "layernorm_bwd"));
     CLOOB_TRY(cuda_launched(env->ctx, "layernorm_bwd"));
     if (!a->out[1].data && !a->out[2].data) return CLOOB_OK;
