@@ -31,8 +31,9 @@ typedef struct cloob_convert_options {
     const char *config;     /* a model's name or a .json file that says what shapes do not; NULL: none */
     const char *activation; /* "quickgelu" or "gelu"; NULL: the configuration's */
     const char *vocab;      /* a merges file to store with the weights (native only); NULL: none */
-    const char *dtype;      /* "f32", "bf16" or "f16": type of the stored matrices (gains, biases and running statistics
+    const char *dtype;      /* "f32", "bf16", "f16" or "int8": type of the stored matrices (gains, biases and running statistics
                              * stay f32); NULL: as they are */
+    int64_t context; /* tokens of a text: positions are stretched to so many, as Long-CLIP does; 0: as they are */
     bool drop_unexpected;   /* leave tensors out that the model does not have, instead of refusing the file */
 } cloob_convert_options;
 

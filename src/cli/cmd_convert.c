@@ -6,6 +6,7 @@
 #include "cli/json_out.h"
 
 static struct {
+    int64_t context;
     const char *to, *config, *activation, *vocab, *dtype;
     bool drop_unexpected;
 } o;
@@ -65,6 +66,7 @@ static int run(const command *self, int argc, char **argv)
     options.activation = o.activation;
     options.vocab = o.vocab;
     options.dtype = o.dtype;
+    options.context = o.context;
     options.drop_unexpected = o.drop_unexpected;
     cloob_convert_report report;
     cloob_ctx *ctx = cli_context();
@@ -84,7 +86,11 @@ static const opt_row rows[] = {
       0 },
     { "activation", OPT_STRING, &o.activation, NULL, "quickgelu|gelu", "the activation, where the file does not say it",
       0 },
-    { "dtype", OPT_STRING, &o.dtype, NULL, "f32|bf16|f16", "type the matrices are stored in; bf16 halves the file", 0 },
+    { "dtype", OPT_STRING, &o.dtype, NULL, "f32|bf16|f16|int8",
+      "type the matrices are stored in; bf16 halves the file, int8 (a scale per row; our own format alone) quarters it",
+      0 },
+    { "context-length", OPT_INT, &o.context, "0", "N",
+      "tokens of a text: stretch the positions to N, the first 20 as they are (Long-CLIP has 248)", OPT_NOT_NEGATIVE },
     { "vocab", OPT_STRING, &o.vocab, NULL, "FILE",
       "a merges file to store with the weights, CLIP's or ours (native only)", 0 },
     { "drop-unexpected", OPT_FLAG, &o.drop_unexpected, NULL, NULL,

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "data/text/tokenizer.h"
+#include "model/int8.h"
 #include "model/interchange.h"
 #include "core/needs.h"
 
@@ -128,21 +129,36 @@ void cloob_convert_report_release(cloob_convert_report *r)
 
 /* ---- the vocabulary ------------------------------------------------------------------------------ */
 
-/* The merges go into the metadata as text, so that the file needs no other beside it. */
+/* The vocabulary goes into the metadata as text, so that the file needs no other beside it. */
+static cloob_status keep_vocab(cloob_ctx *ctx, const tokenizer *t, const char *path, weights *w)
+{
+    sbuf text = { 0 };
+    tokenizer_save(t, &text);
+    cloob_status status =
+        text.failed ? ctx_no_memory(ctx, text.len, path) : weights_set_meta(ctx, w, "tokenizer", text.data);
+    sbuf_release(&text);
+    return status;
+}
+
 static cloob_status store_vocab(cloob_ctx *ctx, const char *path, weights *w)
 {
     tokenizer *t;
-    sbuf text = { 0 };
     CLOOB_TRY(tokenizer_open(ctx, path, &t));
-    cloob_status status = CLOOB_OK;
-    if (tokenizer_vocab_size(t) != w->config.vocab)
-        status = ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: %d tokens, the model has %lld", path,
-                          (int)tokenizer_vocab_size(t), (long long)w->config.vocab);
-    else {
-        tokenizer_save(t, &text);
-        status = text.failed ? ctx_no_memory(ctx, text.len, path) : weights_set_meta(ctx, w, "tokenizer", text.data);
-    }
-    sbuf_release(&text);
+    cloob_status status = tokenizer_fits(t, w->config.vocab)
+                              ? keep_vocab(ctx, t, path, w)
+                              : ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: %d tokens, the model has %lld", path,
+                                         (int)tokenizer_vocab_size(t), (long long)w->config.vocab);
+    tokenizer_close(t);
+    return status;
+}
+
+/* That of the folder the weights come from, where they bring none and we can read it. */
+static cloob_status store_folder_vocab(cloob_ctx *ctx, const char *folder, weights *w)
+{
+    tokenizer *t;
+    if (weights_get_meta(w, "tokenizer")) return CLOOB_OK;
+    CLOOB_TRY(tokenizer_open_folder(ctx, folder, w->config.vocab, &t));
+    cloob_status status = t ? keep_vocab(ctx, t, folder, w) : CLOOB_OK;
     tokenizer_close(t);
     return status;
 }
@@ -154,7 +170,10 @@ static cloob_status parse_dtype(cloob_ctx *ctx, const char *name, cloob_dtype *o
     if (strcmp(name, "f32") == 0) *out = CLOOB_F32;
     else if (strcmp(name, "bf16") == 0) *out = CLOOB_BF16;
     else if (strcmp(name, "f16") == 0) *out = CLOOB_F16;
-    else return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "type \"%.60s\" is not known; there are f32, bf16 and f16", name);
+    else if (strcmp(name, "int8") == 0) *out = CLOOB_I8;
+    else
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "type \"%.60s\" is not known; there are f32, bf16, f16 and int8",
+                        name);
     return CLOOB_OK;
 }
 
@@ -163,6 +182,8 @@ static cloob_status change_dtype(cloob_ctx *ctx, const char *name, weights *w)
 {
     cloob_dtype type = CLOOB_F32;
     CLOOB_TRY(parse_dtype(ctx, name, &type));
+    CLOOB_TRY(int8_expand(ctx, w));
+    if (type == CLOOB_I8) return int8_quantise(ctx, w);
     for (int64_t i = 0; i < w->count; i++) {
         tensor *t = &w->entry[i].t, from = *t;
         bool number = t->dtype == CLOOB_F32 || t->dtype == CLOOB_BF16 || t->dtype == CLOOB_F16 || t->dtype == CLOOB_F64;
@@ -173,6 +194,46 @@ static cloob_status change_dtype(cloob_ctx *ctx, const char *name, weights *w)
         dtype_convert(type, t->data, from.dtype, from.data, tensor_count(t));
     }
     return CLOOB_OK;
+}
+
+/* ---- longer texts ----------------------------------------------------------------------------------- */
+
+/* Long-CLIP's stretching: the first 20 positions, which short captions have trained well, stay; the others are spread evenly over the
+ * rest, linearly between neighbours and beyond the last. */
+static void stretch(float *to, int64_t n, const float *from, int64_t old, int64_t width)
+{
+    int64_t keep = old > 20 ? 20 : 0;
+    double ratio = (double)(old - keep) / (double)(n - keep);
+    for (int64_t i = 0; i < n; i++) {
+        double at = i < keep ? (double)i : (double)keep + (double)(i - keep) * ratio;
+        int64_t left = (int64_t)at < old - 2 ? (int64_t)at : old - 2;
+        double part = at - (double)left;
+        for (int64_t c = 0; c < width; c++)
+            to[i * width + c] =
+                (float)((1 - part) * (double)from[left * width + c] + part * (double)from[(left + 1) * width + c]);
+    }
+}
+
+static cloob_status stretch_positions(cloob_ctx *ctx, weights *w, int64_t context)
+{
+    int64_t old = w->config.context, width = w->config.text_width;
+    for (int64_t i = 0; i < w->count && context != old; i++) {
+        tensor *t = &w->entry[i].t;
+        if (strcmp(w->entry[i].name, "positional_embedding") != 0) continue;
+        if (context < old || old < 2)
+            return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "texts of %lld tokens: the model has %lld already",
+                            (long long)context, (long long)old);
+        float *from = arena_push(&w->a, (size_t)(old * width) * sizeof *from);
+        float *to = arena_push(&w->a, (size_t)(context * width) * sizeof *to);
+        if (!from || !to) return ctx_no_memory(ctx, (size_t)(context * width) * sizeof *to, w->entry[i].name);
+        dtype_convert(CLOOB_F32, from, t->dtype, t->data, old * width);
+        stretch(to, context, from, old, width);
+        *t = TENSOR(CLOOB_F32, to, context, width);
+        w->config.context = context;
+        snprintf(w->config.name, sizeof w->config.name, "custom");
+        break;
+    }
+    return model_config_check(ctx, &w->config);
 }
 
 /* ---- converting ---------------------------------------------------------------------------------- */
@@ -195,9 +256,14 @@ static cloob_status convert(cloob_ctx *ctx, const char *in, const char *out, con
         io.act = &act;
     }
     cloob_status status = interchange_read(ctx, in, &io, &w, &found);
+    if (status == CLOOB_OK && o->context) status = int8_expand(ctx, &w);
+    if (status == CLOOB_OK && o->context) status = stretch_positions(ctx, &w, o->context);
+    if (status == CLOOB_OK && o->dtype && strcmp(o->dtype, "int8") == 0 && out && r->to != CLOOB_WEIGHTS_NATIVE)
+        status = ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED, "%s: 8-bit weights are kept in our own format alone", out);
     if (status == CLOOB_OK && o->dtype) status = change_dtype(ctx, o->dtype, &w);
     if (status == CLOOB_OK) tell_weights(&w, &found.a, r);
     if (status == CLOOB_OK && o->vocab) status = store_vocab(ctx, o->vocab, &w);
+    else if (status == CLOOB_OK && out && r->to == CLOOB_WEIGHTS_NATIVE) status = store_folder_vocab(ctx, in, &w);
     if (status == CLOOB_OK && out) status = interchange_write(ctx, out, inner_format(r->to), &w);
     weights_release(&w);
     hand_over(&found, r);

@@ -20,10 +20,11 @@ void model_open_options_init(model_open_options *o)
 static cloob_status open_tokenizer(cloob_ctx *ctx, model *m, const weights *w, const char *vocab)
 {
     const char *stored = weights_get_meta(w, "tokenizer");
+    if (!vocab && !stored) return tokenizer_open_folder(ctx, m->path, w->config.vocab, &m->tok);
     if (vocab) CLOOB_TRY(tokenizer_open(ctx, vocab, &m->tok));
     else if (stored) CLOOB_TRY(tokenizer_open_text(ctx, stored, strlen(stored), "the stored tokenizer", &m->tok));
     else return CLOOB_OK;
-    if (tokenizer_vocab_size(m->tok) == w->config.vocab) return CLOOB_OK;
+    if (tokenizer_fits(m->tok, w->config.vocab)) return CLOOB_OK;
     return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: %d tokens, the model of %s has %lld",
                     vocab ? vocab : "the stored tokenizer", tokenizer_vocab_size(m->tok), m->path,
                     (long long)w->config.vocab);

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "model/digest.h"
+#include "model/int8.h"
 #include "model/shapes.h"
 #include "model/shards.h"
 #include "model/source.h"
@@ -170,6 +171,23 @@ static tensor part_shape(const tensor *row, const foreign *f, int i)
     return t;
 }
 
+/* Of a matrix in 8 bits, which only our own files have. */
+static cloob_status take_scales(reader *r, const st_entry *row)
+{
+    char name[INT8_NAME];
+    int64_t at = source_find(&r->s, int8_scale_name(row->name, name));
+    if (at < 0) return CLOOB_OK; /* the matrix then is refused as one of integers */
+    r->s.used[at] = true;
+    return weights_add(r->ctx, r->w, name, &r->s.entry[at].t);
+}
+
+/* In 8 bits with scales, from a file of ours. */
+static bool is_eight(const reader *r, const foreign *f, const tensor *part)
+{
+    char name[INT8_NAME];
+    return r->s.native && part->dtype == CLOOB_I8 && source_find(&r->s, int8_scale_name(f->name[0], name)) >= 0;
+}
+
 /* Finds all parts, or notes what is wrong and says so by *whole. */
 static cloob_status find_parts(reader *r, const foreign *f, const tensor *row, const tensor *part[NAME_PARTS],
                                bool *whole)
@@ -180,8 +198,8 @@ static cloob_status find_parts(reader *r, const foreign *f, const tensor *row, c
         int64_t at = source_find(&r->s, f->name[i]);
         if (at >= 0) r->s.used[at] = true;
         part[i] = at >= 0 ? &r->s.entry[at].t : NULL;
-        bool fits = part[i] && tensor_same_shape(part[i], &want) && is_float(part[i]->dtype) &&
-                    part[i]->dtype == part[0]->dtype;
+        bool fits = part[i] && tensor_same_shape(part[i], &want) &&
+                    (is_float(part[i]->dtype) || is_eight(r, f, part[i])) && part[i]->dtype == part[0]->dtype;
         if (fits) continue;
         *whole = false;
         if (!part[i]) CLOOB_TRY(note(r, KEY_MISSING, f->name[i]));
@@ -194,7 +212,7 @@ static cloob_status find_parts(reader *r, const foreign *f, const tensor *row, c
 static cloob_status take(reader *r, const st_entry *row)
 {
     foreign f;
-    const tensor *part[NAME_PARTS];
+    const tensor *part[NAME_PARTS] = { NULL };
     bool whole;
     names_foreign(r->s.names, row->name, &f);
     CLOOB_TRY(find_parts(r, &f, &row->t, part, &whole));
@@ -212,7 +230,8 @@ static cloob_status take(reader *r, const st_entry *row)
         memcpy((char *)t.data + at, part[i]->data, tensor_bytes(part[i]));
         weights_drop_pages(r->w, part[i]);
     }
-    return weights_add(r->ctx, r->w, row->name, &t);
+    CLOOB_TRY(weights_add(r->ctx, r->w, row->name, &t));
+    return t.dtype == CLOOB_I8 ? take_scales(r, row) : CLOOB_OK;
 }
 
 /* Scalars that may be there: shape () or (1), any of our types. */

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "model/int8.h"
 #include "model/interchange.h"
 #include "model/shapes.h"
 
@@ -216,6 +217,7 @@ static cloob_status write_as(writer *o, const char *path, weight_format format)
 cloob_status interchange_write(cloob_ctx *ctx, const char *path, weight_format format, weights *w)
 {
     if (format == FORMAT_NATIVE) return weights_write_native(ctx, path, w);
+    CLOOB_TRY(int8_expand(ctx, w));
     writer o = { .ctx = ctx, .w = w, .names = NAMES_OPENAI, .prefix = "" };
     if (format == FORMAT_HF) o.names = model_config_is_siglip(&w->config) ? NAMES_HF_SIGLIP : NAMES_HF;
     if (format == FORMAT_OPEN_CLIP && w->config.no_class_token) o.names = NAMES_TIMM;

@@ -6,6 +6,7 @@
 
 #include "core/pool.h"
 #include "core/text.h"
+#include "model/int8.h"
 #include "model/shapes.h"
 #include "tensor/cpu/bf16.h"
 
@@ -203,15 +204,16 @@ static cloob_status find_row(cloob_ctx *ctx, const params *p, const weights *w, 
     return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: not in the weights, or of another size", p->row[row].name);
 }
 
-static cloob_status load_row(cloob_ctx *ctx, params *p, int row, const tensor *t)
+static cloob_status load_row(cloob_ctx *ctx, params *p, const weights *w, int row, const tensor *t)
 {
     const param *r = &p->row[row];
     float *converted = NULL;
     if (t->dtype == CLOOB_F32) return params_set(ctx, p, row, t->data);
     converted = malloc((size_t)r->count * sizeof *converted);
     if (!converted) return ctx_no_memory(ctx, (size_t)r->count * sizeof *converted, r->name);
+    bool eight = t->dtype == CLOOB_I8 && int8_row(w, r->name, t, converted);
     cloob_status status =
-        dtype_convert(CLOOB_F32, converted, t->dtype, t->data, r->count)
+        eight || (t->dtype != CLOOB_I8 && dtype_convert(CLOOB_F32, converted, t->dtype, t->data, r->count))
             ? params_set(ctx, p, row, converted)
             : ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: element type %s cannot be used", r->name, dtype_name(t->dtype));
     free(converted);
@@ -223,7 +225,7 @@ cloob_status params_load(cloob_ctx *ctx, params *p, const weights *w)
     for (int i = 0; i < p->count; i++) {
         const tensor *t;
         CLOOB_TRY(find_row(ctx, p, w, i, &t));
-        CLOOB_TRY(load_row(ctx, p, i, t));
+        CLOOB_TRY(load_row(ctx, p, w, i, t));
     }
     return params_refresh(ctx, p);
 }
@@ -241,7 +243,7 @@ cloob_status params_bind(cloob_ctx *ctx, params *p, const weights *w, bool text)
         if ((strncmp(p->row[i].name, "visual.", 7) != 0) != text) continue;
         CLOOB_TRY(find_row(ctx, p, w, i, &t));
         if (can_view(p, i, t)) p->master_view[i].data = p->compute_view[i].data = t->data;
-        else CLOOB_TRY(load_row(ctx, p, i, t));
+        else CLOOB_TRY(load_row(ctx, p, w, i, t));
     }
     return CLOOB_OK;
 }

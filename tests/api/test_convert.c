@@ -39,6 +39,37 @@ static void a_report_tells_what_happened(void)
     remove(out);
 }
 
+static void texts_can_become_longer_and_weights_smaller(void)
+{
+    cloob_convert_options o;
+    cloob_convert_report r;
+    weights w;
+    make_state("tiny-vit");
+    cloob_convert_options_init(&o);
+    o.context = 24;
+    o.dtype = "int8";
+    CHECK_OK(ctx, cloob_convert(ctx, state, out, &o, NULL));
+    CHECK_OK(ctx, weights_read_native(ctx, out, &w));
+    const tensor *p = weights_find(&w, "positional_embedding");
+    CHECK(w.config.context == 24 && p && p->dim[0] == 24 && p->dtype == CLOOB_I8);
+    weights_release(&w);
+    CHECK_OK(ctx, cloob_weights_describe(ctx, out, NULL, &r));
+    CHECK(strstr(r.config, "\"context_length\":24") != NULL);
+    cloob_convert_report_release(&r);
+    o.context = 5;
+    CHECK(cloob_convert(ctx, state, out, &o, NULL) == CLOOB_ERR_ARGUMENT);
+    remove(out);
+}
+
+static void endings_of_others_are_refused(void)
+{
+    make_state("tiny-vit");
+    CHECK(cloob_convert(ctx, state, "test_convert.tmp.onnx", NULL, NULL) == CLOOB_ERR_UNSUPPORTED);
+    CHECK(strstr(cloob_error(ctx), ".onnx") && access("test_convert.tmp.onnx", F_OK) != 0);
+    CHECK(cloob_convert(ctx, state, "test_convert.tmp.gguf", NULL, NULL) == CLOOB_ERR_UNSUPPORTED);
+    remove(state);
+}
+
 static void a_file_can_be_described_without_writing(void)
 {
     cloob_convert_report r;
@@ -108,6 +139,8 @@ int main(void)
 {
     ctx = cloob_ctx_create(NULL);
     RUN(a_report_tells_what_happened);
+    RUN(texts_can_become_longer_and_weights_smaller);
+    RUN(endings_of_others_are_refused);
     RUN(a_file_can_be_described_without_writing);
     RUN(failures_list_keys_and_write_nothing);
     RUN(a_vocabulary_goes_with_the_weights);

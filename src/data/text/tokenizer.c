@@ -17,15 +17,37 @@ void tokenizer_close(tokenizer *t)
     free(t->ends);
     free(t->pairs);
     free(t->words.slot);
+    if (t->pieces) pieces_release(t->pieces);
+    free(t->pieces);
     sbuf_release(&t->text);
     free(t);
 }
 
 void tokenizer_set_clean(tokenizer *t, text_clean_mode mode) { t->clean = mode; }
 text_clean_mode tokenizer_clean(const tokenizer *t) { return t->clean; }
-int32_t tokenizer_vocab_size(const tokenizer *t) { return FIRST_MERGE + t->merges + 2; }
-int32_t tokenizer_start_id(const tokenizer *t) { return FIRST_MERGE + t->merges; }
-int32_t tokenizer_end_id(const tokenizer *t) { return FIRST_MERGE + t->merges + 1; }
+int32_t tokenizer_vocab_size(const tokenizer *t) { return t->pieces ? t->pieces->count : FIRST_MERGE + t->merges + 2; }
+int32_t tokenizer_start_id(const tokenizer *t) { return t->pieces ? -1 : FIRST_MERGE + t->merges; }
+int32_t tokenizer_end_id(const tokenizer *t) { return t->pieces ? t->pieces->end : FIRST_MERGE + t->merges + 1; }
+
+bool tokenizer_fits(const tokenizer *t, int64_t vocab)
+{
+    return tokenizer_vocab_size(t) == vocab || (t->pieces && tokenizer_vocab_size(t) < vocab);
+}
+
+cloob_status tokenizer_of_pieces(cloob_ctx *ctx, pieces *p, tokenizer **out)
+{
+    tokenizer *t = calloc(1, sizeof *t);
+    pieces *kept = malloc(sizeof *kept);
+    *out = t;
+    if (!t || !kept) {
+        free(t), free(kept), pieces_release(p);
+        *out = NULL;
+        return ctx_no_memory(ctx, sizeof *t, "a tokenizer");
+    }
+    *kept = *p;
+    t->pieces = kept;
+    return CLOOB_OK;
+}
 
 /* ---- encoding -------------------------------------------------------------------------------------- */
 
@@ -100,8 +122,28 @@ static bool add_words(const tokenizer *t, const char *text, size_t bytes, scratc
     return !out->failed;
 }
 
+/* SentencePiece: the whole text at once, since its path is one. */
+static cloob_status encode_pieces(cloob_ctx *ctx, const tokenizer *t, const char *text, size_t bytes, scratch *s,
+                                  id_list *out)
+{
+    sbuf ids = { 0 };
+    s->text.len = 0;
+    if (t->pieces->canonicalize) {
+        CLOOB_TRY(text_clean(ctx, t->clean, text, bytes, &s->text));
+        pieces_canonicalize(&s->text);
+    } else text_put_valid(text, bytes, &s->text);
+    cloob_status status = s->text.failed
+                              ? ctx_no_memory(ctx, bytes, "encoding a text")
+                              : pieces_encode(ctx, t->pieces, s->text.data ? s->text.data : "", s->text.len, &ids);
+    if (status == CLOOB_OK && ids.len && !add_ids(out, (const int32_t *)(const void *)ids.data, (int64_t)(ids.len / 4)))
+        status = ctx_no_memory(ctx, ids.len, "ids");
+    sbuf_release(&ids);
+    return status;
+}
+
 static cloob_status encode(cloob_ctx *ctx, const tokenizer *t, const char *text, size_t bytes, scratch *s, id_list *out)
 {
+    if (bytes <= TEXT_LIMIT && t->pieces) return encode_pieces(ctx, t, text, bytes, s, out);
     if (bytes > TEXT_LIMIT) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "a text of %zu bytes; the limit is 1 GiB", bytes);
     s->text.len = 0;
     CLOOB_TRY(text_clean_words(ctx, t->clean, text, bytes, &s->text));
@@ -131,9 +173,21 @@ cloob_status tokenizer_encode(cloob_ctx *ctx, const tokenizer *t, const char *te
 
 /* ---- rows ------------------------------------------------------------------------------------------ */
 
+/* SigLIP's: ids, end, and the padding of its vocabulary; no start. */
+static cloob_status pieces_row(cloob_ctx *ctx, const tokenizer *t, const char *text, size_t bytes, int64_t length,
+                               scratch *s, int32_t *row)
+{
+    id_list list = { .at = row, .cap = length - 1, .row = true };
+    CLOOB_TRY(encode(ctx, t, text, bytes, s, &list));
+    row[list.n] = t->pieces->end;
+    for (int64_t i = list.n + 1; i < length; i++) row[i] = t->pieces->pad;
+    return CLOOB_OK;
+}
+
 static cloob_status encode_row(cloob_ctx *ctx, const tokenizer *t, const char *text, size_t bytes, int64_t length,
                                scratch *s, int32_t *row)
 {
+    if (t->pieces) return pieces_row(ctx, t, text, bytes, length, s, row);
     id_list list = { .at = row + 1, .cap = length > 2 ? length - 2 : 0, .row = true };
     row[0] = tokenizer_start_id(t);
     if (list.cap) CLOOB_TRY(encode(ctx, t, text, bytes, s, &list));
@@ -216,6 +270,10 @@ cloob_status tokenizer_decode(cloob_ctx *ctx, const tokenizer *t, const int32_t 
         if (ids[i] < 0 || ids[i] >= size) {
             sbuf_release(&raw);
             return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "id %d is outside the vocabulary of %d", ids[i], size);
+        }
+        if (t->pieces) {
+            pieces_put(t->pieces, ids[i], &raw);
+            continue;
         }
         if (ids[i] >= FIRST_MERGE + t->merges) continue;
         sbuf_add(&raw, t->text.data + t->text_at[ids[i]], t->text_at[ids[i] + 1] - t->text_at[ids[i]]);

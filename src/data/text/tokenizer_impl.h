@@ -3,6 +3,7 @@
 #define DATA_TEXT_TOKENIZER_IMPL_H
 
 #include "data/text/clean.h"
+#include "data/text/pieces.h"
 #include "data/text/tokenizer.h"
 
 enum {
@@ -43,7 +44,15 @@ struct cloob_tokenizer {
     pair_slot *pairs;
     uint32_t pair_mask;
     text_table words; /* whole words that are one token; the encoder's short cut */
+    pieces *pieces;   /* a SentencePiece vocabulary instead of merges; NULL: merges */
 };
+
+/* Takes the pieces over, also on failure. */
+cloob_status tokenizer_of_pieces(cloob_ctx *ctx, pieces *p, tokenizer **out);
+
+/* ---- tokenizer_json.c ------------------------------------------------------------------------------- */
+
+cloob_status tokenizer_read_json(cloob_ctx *ctx, const char *text, size_t size, const char *name, tokenizer **out);
 
 /* ---- tokenizer_table.c: tokens and their tables ---------------------------------------------------- */
 

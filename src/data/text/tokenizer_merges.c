@@ -156,6 +156,13 @@ cloob_status tokenizer_open_text(cloob_ctx *ctx, const char *text, size_t size, 
 {
     reader r = { .ctx = ctx, .name = name, .at = text, .end = text + size };
     *out = NULL;
+    if (pieces_is_text(text, size)) {
+        pieces p;
+        cloob_status read = pieces_read_text(ctx, text, size, name, &p);
+        if (read == CLOOB_OK) return tokenizer_of_pieces(ctx, &p, out);
+        pieces_release(&p);
+        return read;
+    }
     CLOOB_TRY(token_create(ctx, &r.t));
     cloob_status status = read_merges(&r);
     free(r.stem.slot);
@@ -174,7 +181,14 @@ cloob_status tokenizer_open(cloob_ctx *ctx, const char *path, tokenizer **out)
         ctx_log(ctx, CLOOB_LOG_WARN, "built without utf8proc: ids of texts beyond ASCII may differ from CLIP's");
     CLOOB_TRY(file_read(ctx, path, FILE_LIMIT, &file));
     cloob_status status = CLOOB_OK;
-    if (!gzip_is(file.data, file.size)) {
+    if (pieces_is_model(file.data, file.size)) {
+        pieces p;
+        status = pieces_read_model(ctx, file.data, file.size, path, &p);
+        if (status == CLOOB_OK) status = tokenizer_of_pieces(ctx, &p, out);
+        else pieces_release(&p);
+    } else if (file.size && file.data[0] == '{' && !pieces_is_text((const char *)file.data, file.size)) {
+        status = tokenizer_read_json(ctx, (const char *)file.data, file.size, path, out);
+    } else if (!gzip_is(file.data, file.size)) {
         status = tokenizer_open_text(ctx, file.data, file.size, path, out);
     } else {
         status = gzip_expand(ctx, file.data, file.size, FILE_LIMIT, path, &plain);
@@ -188,6 +202,10 @@ cloob_status tokenizer_open(cloob_ctx *ctx, const char *path, tokenizer **out)
 void tokenizer_save(const tokenizer *t, sbuf *out)
 {
     sbuf body = { 0 };
+    if (t->pieces) {
+        pieces_save(t->pieces, out);
+        return;
+    }
     for (int32_t m = 0; m < t->merges; m++) {
         if (m) sbuf_putc(&body, '\n');
         token_put_symbols(t, t->part[m][0], &body);
@@ -199,4 +217,34 @@ void tokenizer_save(const tokenizer *t, sbuf *out)
     if (body.len) sbuf_add(out, body.data, body.len);
     out->failed |= body.failed;
     sbuf_release(&body);
+}
+
+/* One file of a folder; a kind we do not know leaves *out NULL. */
+static cloob_status open_neighbour(cloob_ctx *ctx, const char *path, int64_t vocab, tokenizer **out)
+{
+    cloob_status status = tokenizer_open(ctx, path, out);
+    if (status == CLOOB_ERR_UNSUPPORTED || status == CLOOB_ERR_FORMAT) {
+        ctx_log(ctx, CLOOB_LOG_WARN, "%s; texts need a vocabulary", cloob_error(ctx));
+        return CLOOB_OK;
+    }
+    if (status != CLOOB_OK || tokenizer_fits(*out, vocab)) return status;
+    ctx_log(ctx, CLOOB_LOG_WARN, "%s: %d tokens, the model has %lld; it is not used", path, tokenizer_vocab_size(*out),
+            (long long)vocab);
+    tokenizer_close(*out);
+    *out = NULL;
+    return CLOOB_OK;
+}
+
+cloob_status tokenizer_open_folder(cloob_ctx *ctx, const char *folder, int64_t vocab, tokenizer **out)
+{
+    static const char *const files[] = { "spiece.model", "tokenizer.model", "tokenizer.json" };
+    cloob_status status = CLOOB_OK;
+    *out = NULL;
+    for (size_t i = 0; file_is_dir(folder) && status == CLOOB_OK && !*out && i < sizeof files / sizeof *files; i++) {
+        char *path = file_join(folder, files[i]);
+        if (!path) return ctx_no_memory(ctx, strlen(folder), files[i]);
+        if (file_exists(path)) status = open_neighbour(ctx, path, vocab, out);
+        free(path);
+    }
+    return status;
 }

@@ -1,0 +1,446 @@
+/* Cutting a text into pieces: normalisation, the best path, the best merges. */
+#include "data/text/pieces.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/utf8.h"
+
+static const char SPACE[] = "\xe2\x96\x81"; /* U+2581 */
+enum { SPACE_BYTES = 3 };
+
+/* ---- the table of pieces and their beginnings ---------------------------------------------------- */
+
+static uint64_t hash_byte(uint64_t h, unsigned char b) { return (h ^ b) * 0x100000001B3ull; }
+enum { NO_PIECE = -1, EMPTY = -2 };
+static const uint64_t HASH_START = 0xCBF29CE484222325ull;
+
+static piece_slot *slot_of(const pieces *p, uint64_t hash)
+{
+    uint64_t i = (hash ^ hash >> 29) & p->mask;
+    while (p->slot[i].id != EMPTY && p->slot[i].hash != hash) i = (i + 1) & p->mask;
+    return &p->slot[i];
+}
+
+static void enter(pieces *p, int32_t id)
+{
+    const unsigned char *text = (const unsigned char *)p->text.data + p->piece[id].at;
+    uint64_t h = HASH_START;
+    for (uint32_t i = 0; i < p->piece[id].bytes; i++) {
+        h = hash_byte(h, text[i]);
+        piece_slot *s = slot_of(p, h);
+        bool whole = i + 1 == p->piece[id].bytes;
+        if (s->id == EMPTY) *s = (piece_slot){ h, whole ? id : NO_PIECE };
+        else if (whole && s->id == NO_PIECE) s->id = id;
+    }
+}
+
+/* A walk over the beginnings of a text: steps byte by byte until no piece begins so. */
+typedef struct walk {
+    uint64_t hash;
+    size_t bytes;
+} walk;
+
+/* False: no piece begins with these bytes. *id: the piece they are, or NO_PIECE. */
+static bool walk_step(const pieces *p, walk *w, const char *text, int32_t *id)
+{
+    w->hash = hash_byte(w->hash, (unsigned char)text[w->bytes++]);
+    const piece_slot *s = slot_of(p, w->hash);
+    *id = NO_PIECE;
+    if (s->id == EMPTY) return false;
+    if (s->id >= 0 && p->piece[s->id].bytes == w->bytes &&
+        memcmp(p->text.data + p->piece[s->id].at, text, w->bytes) == 0)
+        *id = s->id;
+    return true;
+}
+
+static int32_t find(const pieces *p, const char *text, size_t bytes)
+{
+    walk w = { HASH_START, 0 };
+    int32_t id = NO_PIECE;
+    while (w.bytes < bytes)
+        if (!walk_step(p, &w, text, &id)) return NO_PIECE;
+    return id;
+}
+
+/* The longest user-defined piece at the beginning of a text; 0: none. */
+static size_t user_bytes(const pieces *p, const char *text, size_t bytes)
+{
+    walk w = { HASH_START, 0 };
+    size_t longest = 0;
+    int32_t id;
+    while (w.bytes < bytes && walk_step(p, &w, text, &id))
+        if (id >= 0 && p->piece[id].type == PIECE_USER) longest = w.bytes;
+    return longest;
+}
+
+bool pieces_add(pieces *p, const char *text, size_t bytes, float score, piece_type type)
+{
+    if ((p->count & (p->count - 1)) == 0) {
+        piece_row *more = realloc(p->piece, (size_t)(p->count ? 2 * p->count : 1) * sizeof *more);
+        if (!more) return false;
+        p->piece = more;
+    }
+    p->piece[p->count++] = (piece_row){ (uint32_t)p->text.len, (uint32_t)bytes, score, (uint8_t)type };
+    sbuf_add(&p->text, text, bytes);
+    return !p->text.failed;
+}
+
+void pieces_release(pieces *p)
+{
+    free(p->piece);
+    free(p->slot);
+    sbuf_release(&p->text);
+    sbuf_release(&p->charsmap);
+    *p = (pieces){ 0 };
+}
+
+static void find_special(pieces *p)
+{
+    for (int b = 0; b < 256; b++) p->byte_id[b] = -1;
+    p->min_score = INFINITY, p->max_score = -INFINITY;
+    for (int32_t i = 0; i < p->count; i++) {
+        const char *text = p->text.data + p->piece[i].at;
+        char *end;
+        if (p->piece[i].type == PIECE_UNKNOWN) p->unknown = i;
+        if (p->piece[i].type == PIECE_BYTE && p->piece[i].bytes == 6) p->byte_id[strtol(text + 3, &end, 16) & 255] = i;
+        if (p->piece[i].type != PIECE_NORMAL) continue;
+        p->min_score = fminf(p->min_score, p->piece[i].score);
+        p->max_score = fmaxf(p->max_score, p->piece[i].score);
+    }
+}
+
+cloob_status pieces_finish(cloob_ctx *ctx, pieces *p, const char *name)
+{
+    uint64_t size = 64;
+    p->unknown = -1;
+    if (p->count < 3) return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: a vocabulary of %d pieces", name, p->count);
+    while (size < 3 * (uint64_t)p->text.len + 64) size *= 2;
+    p->slot = malloc(size * sizeof *p->slot);
+    if (!p->slot) return ctx_no_memory(ctx, size * sizeof *p->slot, name);
+    for (uint64_t i = 0; i < size; i++) p->slot[i] = (piece_slot){ 0, EMPTY };
+    p->mask = size - 1;
+    find_special(p);
+    for (int32_t i = 0; i < p->count; i++)
+        if (p->piece[i].type == PIECE_NORMAL || p->piece[i].type == PIECE_USER) enter(p, i);
+    if (p->unknown < 0) return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: no unknown piece in it", name);
+    for (int b = 0; p->byte_fallback && b < 256; b++)
+        if (p->byte_id[b] < 0) return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: no piece for byte %d", name, b);
+    return CLOOB_OK;
+}
+
+/* ---- normalisation ------------------------------------------------------------------------------- */
+
+static uint32_t unit_at(const pieces *p, size_t i, size_t units)
+{
+    const unsigned char *b = (const unsigned char *)p->charsmap.data + 4 + 4 * i;
+    return i < units ? (uint32_t)b[0] | (uint32_t)b[1] << 8 | (uint32_t)b[2] << 16 | (uint32_t)b[3] << 24 : 0;
+}
+
+static size_t unit_offset(uint32_t u) { return (size_t)(u >> 10) << ((u & 1u << 9) >> 6); }
+
+/* The longest beginning of the text that the character map replaces, and by what; 0: it stays. */
+static size_t map_prefix(const pieces *p, const char *text, size_t bytes, const char **to)
+{
+    size_t longest = 0, units, at, all = p->charsmap.len;
+    const unsigned char *head = (const unsigned char *)p->charsmap.data;
+    if (all < 8) return 0;
+    units = ((size_t)head[0] | (size_t)head[1] << 8 | (size_t)head[2] << 16 | (size_t)head[3] << 24) / 4;
+    if (units > (all - 4) / 4) return 0;
+    at = unit_offset(unit_at(p, 0, units));
+    for (size_t i = 0; i < bytes; i++) {
+        at ^= (unsigned char)text[i];
+        uint32_t u = unit_at(p, at, units);
+        if ((u & (1u << 31 | 0xff)) != (unsigned char)text[i] || at >= units) break;
+        at ^= unit_offset(u);
+        size_t value = unit_at(p, at, units) & 0x7fffffff;
+        if ((u >> 8 & 1) && at < units && 4 + 4 * units + value < all) {
+            longest = i + 1;
+            *to = p->charsmap.data + 4 + 4 * units + value;
+        }
+    }
+    return longest;
+}
+
+/* One step of the normaliser: what the next bytes become. Returns how many they are. */
+static size_t next_piece_of_text(const pieces *p, const char *text, size_t bytes, const char **to, size_t *n)
+{
+    uint32_t code;
+    size_t used = user_bytes(p, text, bytes);
+    *to = text;
+    *n = used;
+    if (used) return used;
+    used = map_prefix(p, text, bytes, to);
+    if (used) {
+        *n = strnlen(*to, (size_t)(p->charsmap.data + p->charsmap.len - *to));
+        return used;
+    }
+    int char_bytes = utf8_decode(text, bytes, &code);
+    *n = char_bytes > 0 ? (size_t)char_bytes : 3;
+    *to = char_bytes > 0 ? text : "\xef\xbf\xbd";
+    return char_bytes > 0 ? (size_t)char_bytes : 1;
+}
+
+static void normalise(const pieces *p, const char *text, size_t bytes, sbuf *out)
+{
+    bool after_space = p->fold_spaces, begun = false;
+    for (size_t i = 0, n; i < bytes;) {
+        const char *to;
+        i += next_piece_of_text(p, text + i, bytes - i, &to, &n);
+        while (after_space && n && *to == ' ') to++, n--;
+        if (!n) continue;
+        if (!begun && p->prefix) sbuf_add(out, SPACE, SPACE_BYTES);
+        begun = true;
+        for (size_t k = 0; k < n; k++)
+            if (to[k] == ' ') sbuf_add(out, SPACE, SPACE_BYTES);
+            else sbuf_putc(out, to[k]);
+        after_space = p->fold_spaces && to[n - 1] == ' ';
+    }
+    while (p->fold_spaces && out->len >= SPACE_BYTES &&
+           memcmp(out->data + out->len - SPACE_BYTES, SPACE, SPACE_BYTES) == 0)
+        out->len -= SPACE_BYTES;
+}
+
+/* ---- ids ----------------------------------------------------------------------------------------- */
+
+static void add_id(sbuf *ids, int32_t id) { sbuf_add(ids, (const char *)&id, sizeof id); }
+
+/* A piece that is not in the vocabulary: its bytes, or one unknown for a run of them. */
+static void add_unknown(const pieces *p, const char *text, size_t bytes, bool again, sbuf *ids)
+{
+    if (!p->byte_fallback) {
+        if (!again) add_id(ids, p->unknown);
+        return;
+    }
+    for (size_t i = 0; i < bytes; i++) add_id(ids, p->byte_id[(unsigned char)text[i]]);
+}
+
+/* ---- unigram: the best path ---------------------------------------------------------------------- */
+
+typedef struct path_node {
+    double score;
+    int32_t from, id; /* where its last piece begins; -1: not reached */
+} path_node;
+
+static void reach(const pieces *p, path_node *at, int32_t from, int32_t id, double before, double score)
+{
+    double sum = p->wide ? before + score : (double)((float)before + (float)score);
+    if (at->from >= 0 && !(sum > at->score)) return;
+    *at = (path_node){ sum, from, id };
+}
+
+static double score_of(const pieces *p, int32_t id, size_t bytes)
+{
+    if (p->piece[id].type == PIECE_USER) return (double)((float)bytes * p->max_score - 0.1f);
+    return (double)p->piece[id].score;
+}
+
+static size_t char_bytes(unsigned char c) { return c < 0x80 ? 1 : c < 0xe0 ? 2 : c < 0xf0 ? 3 : 4; }
+
+static void all_paths(const pieces *p, const char *text, size_t n, path_node *node)
+{
+    double unknown = p->wide ? (double)p->min_score - 10 : (double)(p->min_score - 10.0f);
+    for (size_t i = 0; i <= n; i++) node[i] = (path_node){ 0, -1, NO_PIECE };
+    for (size_t i = 0; i < n;) {
+        size_t one = char_bytes((unsigned char)text[i]);
+        bool single = false;
+        walk w = { HASH_START, 0 };
+        int32_t id;
+        if (one > n - i) one = n - i;
+        while (w.bytes < n - i && walk_step(p, &w, text + i, &id)) {
+            if (id < 0) continue;
+            reach(p, &node[i + w.bytes], (int32_t)i, id, node[i].score, score_of(p, id, w.bytes));
+            single |= w.bytes == one;
+        }
+        if (!single) reach(p, &node[i + one], (int32_t)i, p->unknown, node[i].score, unknown);
+        i += one;
+    }
+}
+
+static cloob_status unigram(cloob_ctx *ctx, const pieces *p, const char *text, size_t n, sbuf *ids)
+{
+    path_node *node = malloc((n + 1) * sizeof *node);
+    if (!node) return ctx_no_memory(ctx, (n + 1) * sizeof *node, "encoding a text");
+    all_paths(p, text, n, node);
+    int32_t next = -1; /* the path backwards, as a list through `from` of the nodes it ends in */
+    for (int32_t at = (int32_t)n; at > 0;) {
+        int32_t from = node[at].from;
+        node[at].from = next;
+        next = at;
+        at = from;
+    }
+    int32_t begin = 0;
+    for (bool again = false; next >= 0;) {
+        int32_t end = next, id = node[end].id;
+        if (id == p->unknown) add_unknown(p, text + begin, (size_t)(end - begin), again, ids);
+        else add_id(ids, id);
+        again = id == p->unknown;
+        begin = end;
+        next = node[end].from;
+    }
+    free(node);
+    return CLOOB_OK;
+}
+
+/* ---- BPE: the best merges ------------------------------------------------------------------------ */
+
+typedef struct symbol {
+    int32_t prev, next;
+    uint32_t at, bytes; /* bytes 0: merged into the one before */
+    bool frozen;        /* user-defined: takes part in no merge */
+} symbol;
+
+typedef struct merge {
+    float score;
+    int32_t left, right;
+    uint32_t bytes;
+} merge;
+
+typedef struct heap {
+    merge *m;
+    int64_t n, cap;
+    bool failed;
+} heap;
+
+static bool better(const merge *a, const merge *b)
+{
+    return a->score > b->score || (a->score == b->score && a->left < b->left);
+}
+
+static void heap_push(heap *h, merge m)
+{
+    if (h->n == h->cap) {
+        int64_t cap = 2 * h->cap + 64;
+        merge *more = realloc(h->m, (size_t)cap * sizeof *more);
+        if (!more) {
+            h->failed = true;
+            return;
+        }
+        h->m = more, h->cap = cap;
+    }
+    int64_t i = h->n++;
+    for (; i > 0 && better(&m, &h->m[(i - 1) / 2]); i = (i - 1) / 2) h->m[i] = h->m[(i - 1) / 2];
+    h->m[i] = m;
+}
+
+static merge heap_pop(heap *h)
+{
+    merge top = h->m[0], last = h->m[--h->n];
+    int64_t i = 0;
+    for (int64_t c; (c = 2 * i + 1) < h->n; i = c) {
+        if (c + 1 < h->n && better(&h->m[c + 1], &h->m[c])) c++;
+        if (!better(&h->m[c], &last)) break;
+        h->m[i] = h->m[c];
+    }
+    if (h->n) h->m[i] = last;
+    return top;
+}
+
+static void consider(const pieces *p, heap *h, const symbol *s, const char *text, int32_t left, int32_t right)
+{
+    if (left < 0 || right < 0 || s[left].frozen || s[right].frozen) return;
+    uint32_t bytes = s[left].bytes + s[right].bytes;
+    int32_t id = find(p, text + s[left].at, bytes);
+    if (id >= 0) heap_push(h, (merge){ p->piece[id].score, left, right, bytes });
+}
+
+static int32_t split(const pieces *p, const char *text, size_t n, symbol *s)
+{
+    int32_t count = 0;
+    for (size_t i = 0; i < n;) {
+        size_t user = user_bytes(p, text + i, n - i), one = user ? user : char_bytes((unsigned char)text[i]);
+        if (one > n - i) one = n - i;
+        s[count] = (symbol){ count - 1, count + 1, (uint32_t)i, (uint32_t)one, user > 0 };
+        count++;
+        i += one;
+    }
+    if (count) s[count - 1].next = -1;
+    return count;
+}
+
+static void merge_all(const pieces *p, heap *h, symbol *s, const char *text)
+{
+    while (h->n && !h->failed) {
+        merge m = heap_pop(h);
+        symbol *a = &s[m.left], *b = &s[m.right];
+        if (!a->bytes || !b->bytes || a->bytes + b->bytes != m.bytes || a->next != m.right) continue; /* outdated */
+        a->bytes = m.bytes;
+        a->next = b->next;
+        if (b->next >= 0) s[b->next].prev = m.left;
+        b->bytes = 0;
+        consider(p, h, s, text, a->prev, m.left);
+        consider(p, h, s, text, m.left, a->next);
+    }
+}
+
+static cloob_status bpe(cloob_ctx *ctx, const pieces *p, const char *text, size_t n, sbuf *ids)
+{
+    heap h = { 0 };
+    symbol *s = malloc((n + 1) * sizeof *s);
+    if (!s) return ctx_no_memory(ctx, (n + 1) * sizeof *s, "encoding a text");
+    int32_t count = split(p, text, n, s);
+    for (int32_t i = 0; i + 1 < count; i++) consider(p, &h, s, text, i, i + 1);
+    merge_all(p, &h, s, text);
+    bool again = false;
+    for (int32_t i = count ? 0 : -1; i >= 0; i = s[i].next) {
+        int32_t id = find(p, text + s[i].at, s[i].bytes);
+        if (id < 0) add_unknown(p, text + s[i].at, s[i].bytes, again, ids);
+        else add_id(ids, id);
+        again = id < 0;
+    }
+    bool failed = h.failed;
+    free(h.m);
+    free(s);
+    return failed ? ctx_no_memory(ctx, n * sizeof(merge), "encoding a text") : CLOOB_OK;
+}
+
+/* ---- all of it ----------------------------------------------------------------------------------- */
+
+cloob_status pieces_encode(cloob_ctx *ctx, const pieces *p, const char *text, size_t bytes, sbuf *ids)
+{
+    sbuf clean = { 0 };
+    normalise(p, text, bytes, &clean);
+    cloob_status status = clean.failed ? ctx_no_memory(ctx, bytes, "encoding a text") : CLOOB_OK;
+    if (status == CLOOB_OK && clean.len)
+        status = p->bpe ? bpe(ctx, p, clean.data, clean.len, ids) : unigram(ctx, p, clean.data, clean.len, ids);
+    if (status == CLOOB_OK && ids->failed) status = ctx_no_memory(ctx, bytes * 4, "ids");
+    sbuf_release(&clean);
+    return status;
+}
+
+void pieces_put(const pieces *p, int32_t id, sbuf *out)
+{
+    const piece_row *e = &p->piece[id];
+    const char *text = p->text.data + e->at;
+    char *end;
+    if (e->type == PIECE_CONTROL || e->type == PIECE_UNKNOWN) return;
+    if (e->type == PIECE_BYTE && e->bytes == 6) {
+        sbuf_putc(out, (char)strtol(text + 3, &end, 16));
+        return;
+    }
+    for (uint32_t i = 0; i < e->bytes;) {
+        bool space = e->bytes - i >= SPACE_BYTES && memcmp(text + i, SPACE, SPACE_BYTES) == 0;
+        if (!space) sbuf_putc(out, text[i]);
+        else if (out->len) sbuf_putc(out, ' ');
+        i += space ? SPACE_BYTES : 1;
+    }
+}
+
+void pieces_canonicalize(sbuf *text)
+{
+    size_t n = 0;
+    bool space = true;
+    for (size_t i = 0; i < text->len; i++) {
+        unsigned char c = (unsigned char)text->data[i];
+        bool gap = c == ' ' || c == '_' || (c >= 9 && c <= 13) || (c >= 0x1c && c <= 0x1f);
+        bool punctuation =
+            (c >= 33 && c <= 47) || (c >= 58 && c <= 64) || (c >= 91 && c <= 96) || (c >= 123 && c <= 126);
+        if (punctuation && !gap) continue;
+        if (gap && space) continue;
+        text->data[n++] = gap ? ' ' : (char)c;
+        space = gap;
+    }
+    if (n && text->data[n - 1] == ' ') n--;
+    text->len = n;
+}

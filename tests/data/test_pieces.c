@@ -1,0 +1,135 @@
+/* SentencePiece vocabularies: ids frozen from libsentencepiece, rows as SigLIP takes them, our text form, tokenizer.json, and damage. */
+#include "check.h"
+
+#include "core/file.h"
+#include "data/text/tokenizer_impl.h"
+
+static cloob_ctx *ctx;
+
+static pieces read_model(const char *path)
+{
+    pieces p;
+    file_bytes f;
+    CHECK_OK(ctx, file_read(ctx, path, 1 << 24, &f));
+    CHECK(pieces_is_model(f.data, f.size));
+    CHECK_OK(ctx, pieces_read_model(ctx, f.data, f.size, path, &p));
+    file_bytes_release(&f);
+    return p;
+}
+
+static void check_ids(const pieces *p, const char *text, const json *want)
+{
+    sbuf ids = { 0 };
+    CHECK_OK(ctx, pieces_encode(ctx, p, text, strlen(text), &ids));
+    bool same = (int64_t)(ids.len / 4) == want->count;
+    int64_t at = 0, id;
+    for (const json *e = want->child; e && same; e = e->next)
+        same = json_int(e, &id) && ((const int32_t *)(const void *)ids.data)[at++] == id;
+    if (!same) printf("  \"%s\" differs\n", text);
+    CHECK(same);
+    sbuf_release(&ids);
+}
+
+/* tests/ref/pieces.json: scripts/make_pieces_ref.py */
+static void ids_are_libsentencepieces(void)
+{
+    arena a = { 0 };
+    json *root;
+    CHECK_OK(ctx, json_read_file(ctx, &a, TESTS_DIR "/ref/pieces.json", &root));
+    static const char *const kinds[] = { "unigram", "bpe" };
+    for (int k = 0; k < 2; k++) {
+        char path[512];
+        snprintf(path, sizeof path, "%s/ref/pieces_%s.model", TESTS_DIR, kinds[k]);
+        pieces p = read_model(path), again;
+        sbuf saved = { 0 };
+        pieces_save(&p, &saved);
+        CHECK(pieces_is_text(saved.data, saved.len));
+        CHECK_OK(ctx, pieces_read_text(ctx, saved.data, saved.len, "saved", &again));
+        CHECK(again.count == p.count && again.end == 1 && again.pad == (k ? 0 : 1));
+        const json *want = json_get(root, kinds[k])->child;
+        for (const json *t = json_get(root, "texts")->child; t; t = t->next, want = want->next) {
+            check_ids(&p, json_string(t), want);
+            check_ids(&again, json_string(t), want);
+        }
+        sbuf_release(&saved);
+        pieces_release(&p), pieces_release(&again);
+    }
+    arena_release(&a);
+}
+
+static void rows_end_and_are_filled_as_siglips(void)
+{
+    tokenizer *t;
+    int32_t row[8], cut[3];
+    CHECK_OK(ctx, tokenizer_open(ctx, TESTS_DIR "/ref/pieces_unigram.model", &t));
+    CHECK_OK(ctx, tokenizer_encode_row(ctx, t, "A, red_dog!", 11, 8, row));
+    int32_t *ids;
+    int64_t n;
+    CHECK_OK(ctx, tokenizer_encode(ctx, t, "a red dog", 9, &ids, &n));
+    CHECK(n > 0 && n < 7 && memcmp(ids, row, (size_t)n * sizeof *ids) == 0);
+    for (int64_t i = n; i < 8; i++) CHECK(row[i] == 1);
+    CHECK_OK(ctx, tokenizer_encode_row(ctx, t, "a red dog near a house", 22, 3, cut));
+    CHECK(cut[2] == 1 && cut[0] == ids[0]);
+    sbuf text = { 0 };
+    CHECK_OK(ctx, tokenizer_decode(ctx, t, ids, n, &text));
+    sbuf_putc(&text, '\0');
+    CHECK_STR(text.data, "a red dog");
+    int64_t size = tokenizer_vocab_size(t);
+    CHECK(tokenizer_fits(t, size) && tokenizer_fits(t, size + 12) && !tokenizer_fits(t, size - 1));
+    sbuf_release(&text);
+    free(ids);
+    tokenizer_close(t);
+}
+
+static cloob_status open_json(const char *text, tokenizer **t)
+{
+    return tokenizer_read_json(ctx, text, strlen(text), "t.json", t);
+}
+
+static void tokenizer_json_is_read(void)
+{
+    tokenizer *t;
+    CHECK_OK(
+        ctx,
+        open_json(
+            "{\"added_tokens\":[{\"id\":1,\"special\":true}],\"normalizer\":null,\"model\":{\"type\":\"Unigram\","
+            "\"unk_id\":2,\"vocab\":[[\"<pad>\",0],[\"</s>\",0],[\"<unk>\",0],[\"\xe2\x96\x81\x61\",-1.5],[\"b\",-2],"
+            "[\"\xe2\x96\x81\x61\x62\",-4]]}}",
+            &t));
+    int32_t row[5];
+    CHECK_OK(ctx, tokenizer_encode_row(ctx, t, "ab a q", 6, 5, row)); /* -1.5 - 2 beats -4 */
+    CHECK(row[0] == 3 && row[1] == 4 && row[2] == 3);
+    tokenizer_close(t);
+    CHECK(open_json("{\"model\":{\"type\":\"WordPiece\"}}", &t) == CLOOB_ERR_UNSUPPORTED);
+    CHECK(strstr(cloob_error(ctx), "WordPiece"));
+    CHECK(open_json("{\"model\":{\"type\":\"Unigram\",\"unk_id\":0,\"vocab\":[[\"a\",1]]}}", &t) == CLOOB_ERR_FORMAT);
+    CHECK(open_json("{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[]}}", &t) == CLOOB_ERR_UNSUPPORTED);
+    CHECK(open_json("{}", &t) == CLOOB_ERR_UNSUPPORTED);
+}
+
+static void damage_is_refused(void)
+{
+    file_bytes f;
+    CHECK_OK(ctx, file_read(ctx, TESTS_DIR "/ref/pieces_unigram.model", 1 << 24, &f));
+    for (size_t cut = 9; cut < f.size; cut += 97) {
+        pieces p;
+        if (pieces_read_model(ctx, f.data, cut, "cut", &p) == CLOOB_OK) { /* between two fields: a shorter vocabulary */
+            sbuf ids = { 0 };
+            CHECK_OK(ctx, pieces_encode(ctx, &p, "a red dog", 9, &ids));
+            sbuf_release(&ids);
+        }
+        pieces_release(&p);
+    }
+    file_bytes_release(&f);
+}
+
+int main(void)
+{
+    ctx = cloob_ctx_create(NULL);
+    RUN(ids_are_libsentencepieces);
+    RUN(rows_end_and_are_filled_as_siglips);
+    RUN(tokenizer_json_is_read);
+    RUN(damage_is_refused);
+    cloob_ctx_destroy(ctx);
+    return check_summary();
+}
