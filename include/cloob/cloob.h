@@ -24,7 +24,9 @@
 #include "cloob/model.h"
 #include "cloob/search.h"
 #include "cloob/system.h"
+#include "cloob/batcher.h"
 #include "cloob/bench.h"
+#include "cloob/json.h"
 #include "cloob/zeroshot.h"
 
 #endif

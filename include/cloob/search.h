@@ -41,6 +41,24 @@ CLOOB_API int64_t cloob_search_width(const cloob_search *s);
 CLOOB_API const char *cloob_search_checkpoint(const cloob_search *s);
 CLOOB_API const char *cloob_search_vocab(const cloob_search *s);
 
+/* ---- entry by entry: i is 0 to count - 1 ---------------------------------------------------------- */
+
+/* The unit embeddings (count, D), in the mapped file. */
+CLOOB_API const float *cloob_search_rows(const cloob_search *s);
+/* The folder that was indexed. */
+CLOOB_API const char *cloob_search_root(const cloob_search *s);
+/* The path of an entry below that folder: *bytes of it, without a zero, in the mapped file. */
+CLOOB_API const char *cloob_search_name(const cloob_search *s, int64_t i, size_t *bytes);
+/* When its file was changed last, in nanoseconds since 1970. */
+CLOOB_API int64_t cloob_search_mtime_ns(const cloob_search *s, int64_t i);
+
+/* An index knows its model by the embedding of one fixed image. rgb (size, size, 3) gets that image; made_by says
+ * whether `row` (D), its unit embedding by some model, is that of the model that made the index. */
+CLOOB_API void cloob_search_probe_image(int64_t size, uint8_t *rgb);
+CLOOB_API bool cloob_search_made_by(const cloob_search *s, const float *row, int64_t D);
+
+/* ---- asking -------------------------------------------------------------------------------------- */
+
 typedef struct cloob_search_hit {
     char *path;  /* freed by cloob_search_hits_release */
     float score; /* cosine */

@@ -30,7 +30,8 @@ typedef enum cloob_status {
     CLOOB_ERR_PEER,        /* another rank is gone or disagrees */
     CLOOB_ERR_UNSUPPORTED, /* this build or machine does not have the part asked for */
     CLOOB_ERR_NUMERIC,     /* NaN, infinity, or a value outside its domain */
-    CLOOB_ERR_STOPPED      /* the caller asked to stop; everything is saved */
+    CLOOB_ERR_STOPPED,     /* the caller asked to stop; everything is saved */
+    CLOOB_ERR_BUSY         /* a bounded queue is full, or an answer did not come in time; try again later */
 } cloob_status;
 
 typedef enum cloob_dtype {
@@ -85,6 +86,9 @@ CLOOB_API void cloob_ctx_destroy(cloob_ctx *ctx);
 
 /* The text of the last failure in this context; "" if there was none. Valid until the next failing call. */
 CLOOB_API const char *cloob_error(const cloob_ctx *ctx);
+
+/* Sets that text, for callers that pass failures of their own along with the library's. Returns s. */
+CLOOB_API cloob_status cloob_error_set(cloob_ctx *ctx, cloob_status s, const char *text);
 
 /* A short word for a status: "argument", "io", ... */
 CLOOB_API const char *cloob_status_name(cloob_status s);

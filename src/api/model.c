@@ -50,28 +50,7 @@ void cloob_model_close(cloob_model *m)
 void cloob_model_get_facts(const cloob_model *m, cloob_model_facts *out)
 {
     if (!m || !out) return;
-    const model_config *c = encoder_config(m->enc);
-    *out = (cloob_model_facts){ .family = c->family == MODEL_VIT ? "ViT" : "ResNet",
-                                .activation = model_act_name(c->text.act),
-                                .embed = c->embed,
-                                .image_size = c->image_size,
-                                .context = c->context,
-                                .vocab = c->vocab,
-                                .image_features = encoder_width(m->enc, CLOOB_FEATURES, false),
-                                .text_features = encoder_width(m->enc, CLOOB_FEATURES, true),
-                                .parameters = m->parameters,
-                                .stored = m->stored,
-                                .method = m->method,
-                                .run = m->run,
-                                .epoch = m->epoch,
-                                .inv_tau = m->inv_tau,
-                                .scale_hopfield = m->scale_hopfield,
-                                .has_tokenizer = m->tok != NULL,
-                                .container = m->container,
-                                .names = m->names,
-                                .device = m->dev->name,
-                                .precision = m->compute == CLOOB_BF16 ? "bf16" : "fp32" };
-    snprintf(out->name, sizeof out->name, "%s", c->name);
+    model_get_facts(m, out);
 }
 
 int64_t cloob_model_width(const cloob_model *m, cloob_output what, cloob_side side)

@@ -69,8 +69,8 @@ const char *cloob_error(const cloob_ctx *ctx) { return ctx ? ctx->error : "no co
 
 const char *cloob_status_name(cloob_status s)
 {
-    static const char *const names[] = { "ok",     "argument", "io",          "format",  "memory",
-                                         "device", "peer",     "unsupported", "numeric", "stopped" };
+    static const char *const names[] = { "ok",   "argument",    "io",      "format",  "memory", "device",
+                                         "peer", "unsupported", "numeric", "stopped", "busy" };
     return (size_t)s < sizeof names / sizeof *names ? names[s] : "unknown";
 }
 
@@ -93,6 +93,8 @@ cloob_status ctx_fail(cloob_ctx *ctx, cloob_status s, const char *format, ...)
     memcpy(ctx->error, text, sizeof text);
     return s;
 }
+
+cloob_status cloob_error_set(cloob_ctx *ctx, cloob_status s, const char *text) { return ctx_fail(ctx, s, "%s", text); }
 
 cloob_status ctx_no_memory(cloob_ctx *ctx, size_t bytes, const char *what)
 {

@@ -16,6 +16,7 @@ typedef struct reader {
     arena *a;
     const char *text, *at, *end, *name;
     int depth;
+    int64_t values, max_values; /* 0: any number */
 } reader;
 
 static cloob_status fail(reader *r, const char *what)
@@ -230,6 +231,7 @@ static cloob_status read_literal(reader *r, json **out)
 
 static cloob_status read_value(reader *r, json **out)
 {
+    if (r->max_values && ++r->values > r->max_values) return fail(r, "too many values");
     skip_space(r);
     if (accept(r, '{')) return read_container(r, JSON_OBJECT, out);
     if (accept(r, '[')) return read_container(r, JSON_ARRAY, out);
@@ -242,7 +244,13 @@ static cloob_status read_value(reader *r, json **out)
 
 cloob_status json_parse(cloob_ctx *ctx, arena *a, const char *text, size_t len, const char *name, json **root)
 {
-    reader r = { ctx, a, text, text, text + len, name, 0 };
+    return json_parse_bounded(ctx, a, text, len, name, 0, root);
+}
+
+cloob_status json_parse_bounded(cloob_ctx *ctx, arena *a, const char *text, size_t len, const char *name,
+                                int64_t max_values, json **root)
+{
+    reader r = { ctx, a, text, text, text + len, name, 0, 0, max_values };
     CLOOB_TRY(read_value(&r, root));
     skip_space(&r);
     return r.at == r.end ? CLOOB_OK : fail(&r, "text after the end");
@@ -307,4 +315,39 @@ void json_put_number(sbuf *s, double value)
         if (strtod(text, NULL) == value) break;
     }
     sbuf_puts(s, text);
+}
+
+/* x as 9 decimal digits times a power of ten: x = digits 10^(exponent - 8). In double the product is exact to 15 digits. */
+static int64_t nine_digits(double x, int *exponent)
+{
+    int e = (int)floor(log10(x));
+    int64_t digits = llrint(x * pow(10, 8 - e));
+    if (digits >= 1000000000) digits = llrint(x * pow(10, 8 - ++e));
+    else if (digits < 100000000) digits = llrint(x * pow(10, 8 - --e));
+    *exponent = e;
+    return digits;
+}
+
+size_t json_print_float(float value, char *text)
+{
+    char digit[9];
+    int exponent, n = 9;
+    char *o = text;
+    if (!isfinite(value)) return (size_t)snprintf(text, 24, "null");
+    if (fabsf(value) < 1e-5f || fabsf(value) >= 1e8f) return (size_t)snprintf(text, 24, "%.9g", (double)value);
+    int64_t digits = nine_digits(fabs((double)value), &exponent);
+    for (int i = 8; i >= 0; i--, digits /= 10) digit[i] = (char)('0' + digits % 10);
+    while (n > 1 && digit[n - 1] == '0') n--;
+    if (value < 0) *o++ = '-';
+    if (exponent < 0) {
+        *o++ = '0', *o++ = '.';
+        for (int i = -1; i > exponent; i--) *o++ = '0';
+        for (int i = 0; i < n; i++) *o++ = digit[i];
+        return (size_t)(o - text);
+    }
+    for (int i = 0; i <= exponent || i < n; i++) {
+        if (i == exponent + 1) *o++ = '.';
+        *o++ = i < n ? digit[i] : '0';
+    }
+    return (size_t)(o - text);
 }

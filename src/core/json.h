@@ -32,6 +32,9 @@ struct json {
 
 /* name is used in messages. On failure the text says line and column. */
 cloob_status json_parse(cloob_ctx *ctx, arena *a, const char *text, size_t len, const char *name, json **root);
+/* The same with at most max_values values (0: any number): what a stranger sends is bounded in memory. */
+cloob_status json_parse_bounded(cloob_ctx *ctx, arena *a, const char *text, size_t len, const char *name,
+                                int64_t max_values, json **root);
 cloob_status json_read_file(cloob_ctx *ctx, arena *a, const char *path, json **root);
 
 const json *json_get(const json *object, const char *key); /* NULL when absent or not an object */
@@ -42,5 +45,7 @@ const char *json_string(const json *value);                /* NULL unless a stri
 void json_put_string(sbuf *s, const char *text);
 /* Shortest decimal that reads back to the same double; NaN and infinities become null. */
 void json_put_number(sbuf *s, double value);
+/* The 9 significant digits that give the same float back, or null; returns the length, at most 24, without a zero. */
+size_t json_print_float(float value, char *text);
 
 #endif

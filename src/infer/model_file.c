@@ -2,6 +2,7 @@
 #include "infer/model_file.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -108,6 +109,32 @@ void model_close(model *m)
     device_close(m->dev);
     arena_release(&m->a);
     free(m);
+}
+
+void model_get_facts(const model *m, cloob_model_facts *out)
+{
+    const model_config *c = encoder_config(m->enc);
+    *out = (cloob_model_facts){ .family = c->family == MODEL_VIT ? "ViT" : "ResNet",
+                                .activation = model_act_name(c->text.act),
+                                .embed = c->embed,
+                                .image_size = c->image_size,
+                                .context = c->context,
+                                .vocab = c->vocab,
+                                .image_features = encoder_width(m->enc, CLOOB_FEATURES, false),
+                                .text_features = encoder_width(m->enc, CLOOB_FEATURES, true),
+                                .parameters = m->parameters,
+                                .stored = m->stored,
+                                .method = m->method,
+                                .run = m->run,
+                                .epoch = m->epoch,
+                                .inv_tau = m->inv_tau,
+                                .scale_hopfield = m->scale_hopfield,
+                                .has_tokenizer = m->tok != NULL,
+                                .container = m->container,
+                                .names = m->names,
+                                .device = m->dev->name,
+                                .precision = m->compute == CLOOB_BF16 ? "bf16" : "fp32" };
+    snprintf(out->name, sizeof out->name, "%s", c->name);
 }
 
 /* ---- texts --------------------------------------------------------------------------------------- */

@@ -46,6 +46,9 @@ typedef struct cloob_model model;
 cloob_status model_open(cloob_ctx *ctx, const char *path, const model_open_options *o, model **out);
 void model_close(model *m); /* NULL is fine */
 
+/* What it is; strings belong to the model. */
+void model_get_facts(const model *m, cloob_model_facts *out);
+
 /* n images in files, decoded on all threads. out: (n, width). An image that cannot be read fails the call
  * when bad is NULL; otherwise bad[i] says so, a warning names it and its row is zero. */
 cloob_status model_image_files(cloob_ctx *ctx, model *m, const char *const *path, int64_t n, cloob_output what,

@@ -14,22 +14,27 @@ enum { FILES_BETWEEN_CLOCKS = 256, SECONDS_BETWEEN_WRITES = 30 };
 /* ---- is it the same model? ----------------------------------------------------------------------- */
 
 /* A fixed image of slopes: any other weights give another embedding. */
-static cloob_status embed_probe(cloob_ctx *ctx, model *m, float *out)
+void search_probe_image(int64_t S, uint8_t *rgb)
 {
-    int64_t S = m->view.size;
-    uint8_t *rgb = malloc((size_t)(S * S * 3));
-    if (!rgb) return ctx_no_memory(ctx, (size_t)(S * S * 3), "an image");
     for (int64_t i = 0; i < S * S; i++) {
         rgb[3 * i] = (uint8_t)(255 * (i % S) / S);
         rgb[3 * i + 1] = (uint8_t)(255 * (i / S) / S);
         rgb[3 * i + 2] = (uint8_t)(255 * ((i % S + i / S) % 16) / 16);
     }
+}
+
+static cloob_status embed_probe(cloob_ctx *ctx, model *m, float *out)
+{
+    int64_t S = m->view.size;
+    uint8_t *rgb = malloc((size_t)(S * S * 3));
+    if (!rgb) return ctx_no_memory(ctx, (size_t)(S * S * 3), "an image");
+    search_probe_image(S, rgb);
     cloob_status status = encoder_images(ctx, m->enc, rgb, 1, CLOOB_UNIT, out);
     free(rgb);
     return status;
 }
 
-static bool same_direction(const float *a, const float *b, int64_t D)
+bool search_same_direction(const float *a, const float *b, int64_t D)
 {
     double dot = 0;
     for (int64_t k = 0; k < D; k++) dot += (double)a[k] * b[k];
@@ -42,7 +47,7 @@ cloob_status search_index_check(cloob_ctx *ctx, const search_index *ix, model *m
     float *probe = malloc((size_t)D * sizeof *probe);
     if (!probe) return ctx_no_memory(ctx, (size_t)D * sizeof *probe, "a row");
     cloob_status status = embed_probe(ctx, m, probe);
-    if (status == CLOOB_OK && (D != ix->D || !same_direction(probe, ix->probe, D)))
+    if (status == CLOOB_OK && (D != ix->D || !search_same_direction(probe, ix->probe, D)))
         status = ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
                           "the index was made with another model than %s; index the folder again", m->path);
     free(probe);
@@ -156,7 +161,7 @@ static cloob_status keep_old(cloob_ctx *ctx, update *u, search_update *out)
     CLOOB_TRY(search_index_open(ctx, u->path, &ix)); /* a file that is no index is never overwritten */
     if (strcmp(ix.root, u->root) != 0)
         status = ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s is the index of %s; choose another `out`", u->path, ix.root);
-    else if (ix.D != u->D || !same_direction(ix.probe, u->probe, u->D))
+    else if (ix.D != u->D || !search_same_direction(ix.probe, u->probe, u->D))
         ctx_log(ctx, CLOOB_LOG_INFO, "%s was made with another model: everything is embedded again", u->path);
     else status = keep_files(ctx, u, &ix, out);
     search_index_close(&ix);

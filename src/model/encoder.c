@@ -296,6 +296,11 @@ cloob_status encoder_float_images(cloob_ctx *ctx, encoder *e, const float *image
 
 /* ---- texts --------------------------------------------------------------------------------------- */
 
+int encoder_text_steps(const model_config *c, const int32_t *tokens)
+{
+    return (int)((tower_text_length(c, tokens, c->context) + STEP - 1) / STEP);
+}
+
 /* The kind of executor for texts of at most `most` tokens; the definition (ref) runs at full length. */
 static int kind_for(const encoder *e, int64_t most)
 {

@@ -46,6 +46,8 @@ cloob_status encoder_images(cloob_ctx *ctx, encoder *e, const uint8_t *images, i
 /* images: (n, 3, S, S) F32, normalised. */
 cloob_status encoder_float_images(cloob_ctx *ctx, encoder *e, const float *images, int64_t n, cloob_output what,
                                   float *out);
+/* A text's length in the steps that executors on the CPU are made for: texts of one number run together at no cost. */
+int encoder_text_steps(const model_config *c, const int32_t *tokens);
 /* tokens: (n, context); ids outside the vocabulary are refused by row. */
 cloob_status encoder_texts(cloob_ctx *ctx, encoder *e, const int32_t *tokens, int64_t n, cloob_output what, float *out);
 

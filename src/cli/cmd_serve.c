@@ -1,0 +1,95 @@
+/* cloob serve: options of the server, and the call. */
+#include <stdio.h>
+
+#include "cli/commands.h"
+#include "serve/serve.h"
+
+static struct {
+    serve_options s;
+    opt_list checkpoint, index, url_host;
+    const char *idle_unload;
+} o;
+
+static const opt_row rows[] = {
+    { "checkpoint", OPT_LIST, &o.checkpoint, NULL, "M", "weights, or NAME=FILE; may be repeated", OPT_REQUIRED },
+    { "index", OPT_LIST, &o.index, NULL, "INDEX", "an index or a folder of images, or NAME=either; may be repeated",
+      0 },
+    { "logs", OPT_STRING, &o.s.logs, NULL, "DIR", "folder of training runs to show", 0 },
+    { "host", OPT_STRING, &o.s.host, "127.0.0.1", "ADDRESS", "address to listen on", 0 },
+    { "port", OPT_INT, &o.s.port, "8080", "N", "port to listen on; 0: any free one", OPT_NOT_NEGATIVE },
+    { "vocab", OPT_STRING, &o.s.vocab, NULL, "FILE", "merges, where the weights hold no tokenizer", 0 },
+    { "config", OPT_STRING, &o.s.config, NULL, "MODEL",
+      "a model's name or a .json file, where shapes do not tell everything", 0 },
+    { "no-invariant", OPT_FLAG, &o.s.no_invariant, NULL, NULL,
+      "faster batches, whose last bits depend on their company", 0 },
+    { "max-batch", OPT_INT, &o.s.max_batch, "32", "N", "inputs embedded together at most", OPT_POSITIVE },
+    { "max-wait-us", OPT_INT, &o.s.max_wait_us, "2000", "N",
+      "microseconds a batch waits for inputs that are being prepared", OPT_NOT_NEGATIVE },
+    { "max-queue", OPT_INT, &o.s.max_queue, "512", "N", "requests that may wait; beyond it 429", OPT_POSITIVE },
+    { "workers", OPT_INT, &o.s.workers, "64", "N", "requests worked on at the same time", OPT_POSITIVE },
+    { "max-body-mb", OPT_INT, &o.s.max_body_mb, "32", "N", "largest request in MiB", OPT_POSITIVE },
+    { "max-image-pixels", OPT_INT, &o.s.max_pixels, "25000000", "N", "images with more pixels are refused",
+      OPT_POSITIVE },
+    { "max-inputs", OPT_INT, &o.s.max_inputs, "2048", "N", "texts and images of one request", OPT_POSITIVE },
+    { "max-connections", OPT_INT, &o.s.max_connections, "1024", "N", "open connections", OPT_POSITIVE },
+    { "max-per-address", OPT_INT, &o.s.max_per_address, "512", "N", "open connections of one address", OPT_POSITIVE },
+    { "timeout", OPT_INT, &o.s.timeout_s, "60", "S", "seconds to send a request, and to answer it", OPT_POSITIVE },
+    { "idle-unload", OPT_STRING, &o.idle_unload, NULL, "TIME",
+      "free the weights after so long without requests, as 300s or 5m", 0 },
+    { "api-key-file", OPT_STRING, &o.s.api_key_file, NULL, "FILE", "its first line is the key that requests must carry",
+      0 },
+    { "tls-cert", OPT_STRING, &o.s.tls_cert, NULL, "FILE", "certificate in PEM, for https", 0 },
+    { "tls-key", OPT_STRING, &o.s.tls_key, NULL, "FILE", "its key in PEM", 0 },
+    { "insecure", OPT_FLAG, &o.s.insecure, NULL, NULL, "serve other hosts without a key", 0 },
+    { "allow-url-host", OPT_LIST, &o.url_host, NULL, "HOST",
+      "images behind URLs of this host are fetched; may be repeated", 0 },
+    OPT_END
+};
+
+/* "300s", "5m", "1h", or seconds. */
+static bool parse_time(const char *text, double *seconds)
+{
+    char unit = 0, more = 0;
+    if (sscanf(text, "%lf%c%c", seconds, &unit, &more) < 1 || more || *seconds < 0) return false;
+    if (unit == 'm') *seconds *= 60;
+    else if (unit == 'h') *seconds *= 3600;
+    else if (unit && unit != 's') return false;
+    return true;
+}
+
+static int run(const command *self, int argc, char **argv)
+{
+    opt_list rest;
+    int code = opt_parse(self, argc, argv, &rest);
+    if (code >= 0) return code;
+    if (rest.count) return cli_usage(self, "%s: options only", rest.item[0]);
+    if (o.s.port > 65535) return cli_usage(self, "port %lld: at most 65535", (long long)o.s.port);
+    if (o.idle_unload && !parse_time(o.idle_unload, &o.s.idle_unload_s))
+        return cli_usage(self, "--idle-unload %s: a time such as 300s or 5m", o.idle_unload);
+    o.s.checkpoint = o.checkpoint.item, o.s.checkpoints = o.checkpoint.count;
+    o.s.index = o.index.item, o.s.indexes = o.index.count;
+    o.s.url_host = o.url_host.item, o.s.url_hosts = o.url_host.count;
+    o.s.device = common.device, o.s.precision = common.precision;
+    o.s.quiet = common.quiet;
+    cloob_ctx *ctx = cli_context();
+    cloob_status status = serve_run(ctx, &o.s);
+    code = status == CLOOB_OK ? 0 : cli_fail(self, ctx, status);
+    cloob_ctx_destroy(ctx);
+    return code;
+}
+
+const command cmd_serve = {
+    .name = "serve",
+    .run = run,
+    .help = "serve embeddings, search and a page over HTTP",
+    .options = rows,
+    .uses = USES_PRECISION,
+    .usage = "--checkpoint M [--index INDEX]... [--logs DIR] [--host ADDRESS] [--port N]",
+    .details =
+        "Speaks the protocols of OpenAI, text-embeddings-inference, immich and clip-retrieval, and shows a page at /.\n"
+        "Requests that arrive together are embedded together. Listens on loopback unless told otherwise.\n"
+        "/openapi.json lists everything; SIGTERM answers what has arrived and ends.\n"
+        "\n"
+        "  cloob serve --checkpoint M --index photos\n"
+        "  curl localhost:8080/v1/embeddings -d '{\"input\": \"a dog in the snow\"}'"
+};

@@ -1,0 +1,84 @@
+/* The inside of a batching encoder (cloob/batcher.h).
+ *
+ * Threads that submit hold `face` for reading while they prepare inputs and put them into the queue; whoever replaces the
+ * model holds it for writing, so that what is queued always belongs to the model that will encode it. `lock` guards the
+ * queue and the counters. The model itself is touched by the encoder's thread alone. */
+#ifndef INFER_BATCHER_H
+#define INFER_BATCHER_H
+
+#include <pthread.h>
+
+#include "cloob/batcher.h"
+#include "infer/model_file.h"
+
+typedef struct batch_call { /* a caller that waits for several items */
+    pthread_cond_t ended;
+    int64_t left;
+} batch_call;
+
+typedef enum batch_state { BATCH_QUEUED, BATCH_RUNNING, BATCH_DONE } batch_state;
+
+typedef struct batch_item batch_item;
+struct batch_item {
+    batch_item *next;
+    batch_state state;
+    cloob_output what;
+    bool text;
+    int length;      /* class of a text's length: texts of one class share a batch */
+    int32_t *tokens; /* (context), or NULL */
+    uint8_t *rgb;    /* (S, S, 3), or NULL */
+    float *out;      /* (D) */
+    double queued_at;
+    cloob_status status;
+    char error[256];
+    batch_call *call; /* NULL: done is called */
+    cloob_batch_done_fn *done;
+    void *user;
+};
+
+typedef struct cloob_batcher batcher;
+struct cloob_batcher {
+    cloob_batcher_options o;
+    char *path, *device, *precision, *vocab, *config;
+
+    pthread_rwlock_t face;
+    tokenizer *tok; /* NULL: none */
+    transform_options view;
+    image_limits limits;
+    model_config shape;
+    cloob_model_facts facts;
+    arena strings; /* of facts; grows by a few words with every reload */
+    int64_t generation;
+
+    pthread_mutex_t lock;
+    pthread_cond_t work, scratch_free, reloaded;
+    batch_item *head, *tail;
+    int64_t preparing;
+    bool stop, reload, reloading;
+    cloob_status reload_status;
+    char reload_error[512];
+    cloob_batcher_stats stats;
+    view_scratch **scratch; /* those that are free */
+    int scratch_count;
+
+    pthread_t thread;
+    cloob_ctx *ctx; /* the encoder's */
+    model *m;       /* NULL while unloaded */
+    void *stage;    /* inputs of a batch, side by side */
+    float *rows;    /* results of a batch */
+    size_t stage_bytes, rows_bytes;
+};
+
+double batcher_now(void);
+
+/* The encoder's thread. Its argument is the batcher, whose model is not open yet; it opens it and reports through reload_status. */
+void *batcher_main(void *b);
+
+/* Gives an item what it came to; called with lock held, which callbacks do not see. */
+void batcher_item_end(batcher *b, batch_item *it, cloob_status status, const char *error);
+void batch_item_free(batch_item *it);
+
+/* Takes over the model's tokenizer, view and facts; face is held for writing, or nobody else is there. */
+cloob_status batcher_adopt(batcher *b, model *m);
+
+#endif

@@ -1,0 +1,290 @@
+/* The encoder's thread: waits for inputs, picks a batch, encodes it; loads, replaces and unloads the model. */
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "infer/batcher.h"
+
+double batcher_now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* ---- the model ----------------------------------------------------------------------------------- */
+
+static cloob_status open_model(batcher *b, model **out)
+{
+    model_open_options o;
+    model_open_options_init(&o);
+    o.device = b->device, o.vocab = b->vocab, o.config = b->config;
+    o.encode.invariant = b->o.model.invariant;
+    o.encode.batch = b->o.max_batch;
+    o.max_pixels = b->o.max_pixels, o.photos = b->o.model.photos;
+    o.encode.compute = b->precision && strcmp(b->precision, "fp32") != 0 ? CLOOB_BF16 : CLOOB_F32;
+    return model_open(b->ctx, b->path, &o, out);
+}
+
+static const char *keep(batcher *b, const char *text)
+{
+    const char *copy = text ? arena_string(&b->strings, text) : "";
+    return copy ? copy : "";
+}
+
+static void copy_facts(batcher *b, const model *m)
+{
+    model_get_facts(m, &b->facts);
+    b->facts.has_tokenizer = b->tok != NULL;
+    b->facts.method = keep(b, b->facts.method);
+    b->facts.run = keep(b, b->facts.run);
+    b->facts.container = keep(b, b->facts.container);
+    b->facts.names = keep(b, b->facts.names);
+    b->facts.device = keep(b, b->facts.device);
+}
+
+cloob_status batcher_adopt(batcher *b, model *m)
+{
+    if (m->tok) {
+        tokenizer_close(b->tok);
+        b->tok = m->tok, m->tok = NULL;
+    }
+    b->view = m->view;
+    b->limits = m->limits;
+    b->shape = *encoder_config(m->enc);
+    b->generation++;
+    copy_facts(b, m);
+    return CLOOB_OK;
+}
+
+static bool same_shape(const batcher *b, const model *m)
+{
+    const model_config *c = encoder_config(m->enc);
+    return c->embed == b->facts.embed && c->image_size == b->facts.image_size && c->context == b->facts.context &&
+           c->vocab == b->facts.vocab;
+}
+
+/* With lock held; released meanwhile. Weights that were freed come back; a file of another shape is refused. */
+static cloob_status load_again(batcher *b)
+{
+    model *m = NULL;
+    pthread_mutex_unlock(&b->lock);
+    cloob_status status = open_model(b, &m);
+    if (status == CLOOB_OK && !same_shape(b, m)) {
+        status = ctx_fail(b->ctx, CLOOB_ERR_BUSY, "%s was replaced by another architecture; reload it", b->path);
+        model_close(m), m = NULL;
+    }
+    pthread_mutex_lock(&b->lock);
+    b->m = m;
+    b->stats.loaded = m != NULL;
+    b->stats.loads += m != NULL;
+    return status;
+}
+
+static void unload(batcher *b)
+{
+    model *m = b->m;
+    b->m = NULL;
+    b->stats.loaded = false;
+    pthread_mutex_unlock(&b->lock);
+    model_close(m);
+    pthread_mutex_lock(&b->lock);
+}
+
+/* ---- a batch ------------------------------------------------------------------------------------- */
+
+static bool together(const batch_item *a, const batch_item *b)
+{
+    return a->text == b->text && a->what == b->what && a->length == b->length;
+}
+
+static int64_t count_like(const batcher *b, const batch_item *first)
+{
+    int64_t n = 0;
+    for (const batch_item *it = first; it && n < b->o.max_batch; it = it->next) n += together(first, it);
+    return n;
+}
+
+/* Unlinks the first item and those like it, up to a batch. */
+static int64_t take_batch(batcher *b, batch_item **batch)
+{
+    batch_item *first = b->head, **link = &b->head, *last = NULL;
+    int64_t n = 0;
+    while (*link) {
+        batch_item *it = *link;
+        if (n < b->o.max_batch && together(first, it)) {
+            *link = it->next;
+            it->next = NULL;
+            it->state = BATCH_RUNNING;
+            batch[n++] = it;
+        } else {
+            last = it;
+            link = &it->next;
+        }
+    }
+    b->tail = last;
+    b->stats.queued -= n;
+    b->stats.running = n;
+    return n;
+}
+
+static bool room(void **p, size_t *have, size_t want)
+{
+    if (want <= *have) return true;
+    void *more = realloc(*p, want);
+    if (!more) return false;
+    *p = more, *have = want;
+    return true;
+}
+
+static cloob_status encode(batcher *b, batch_item *const *batch, int64_t n)
+{
+    bool text = batch[0]->text;
+    int64_t D = b->facts.embed, S = b->facts.image_size;
+    size_t row = text ? (size_t)b->facts.context * sizeof(int32_t) : (size_t)(S * S * 3);
+    void *rows = b->rows;
+    bool ok = room(&b->stage, &b->stage_bytes, (size_t)n * row);
+    ok = room(&rows, &b->rows_bytes, (size_t)(n * D) * sizeof *b->rows) && ok;
+    b->rows = rows;
+    if (!ok) return ctx_no_memory(b->ctx, (size_t)n * row, "a batch");
+    for (int64_t i = 0; i < n; i++)
+        memcpy((char *)b->stage + (size_t)i * row, text ? (void *)batch[i]->tokens : batch[i]->rgb, row);
+    cloob_output what = batch[0]->what;
+    cloob_status status = text ? encoder_texts(b->ctx, b->m->enc, b->stage, n, what, b->rows)
+                               : encoder_images(b->ctx, b->m->enc, b->stage, n, what, b->rows);
+    for (int64_t i = 0; i < n && status == CLOOB_OK; i++)
+        memcpy(batch[i]->out, b->rows + i * D, (size_t)D * sizeof *b->rows);
+    return status;
+}
+
+static void count_batch(batcher *b, bool text, int64_t n, double seconds)
+{
+    int bucket = 0;
+    while (bucket + 1 < CLOOB_BATCH_BUCKETS && (INT64_C(1) << bucket) < n) bucket++;
+    b->stats.batch_size[text][bucket]++;
+    b->stats.batches[text]++;
+    b->stats.rows[text] += n;
+    cloob_latency_add(&b->stats.encode[text], seconds);
+}
+
+void batch_item_free(batch_item *it)
+{
+    if (!it) return;
+    free(it->tokens), free(it->rgb);
+    if (!it->call) free(it->out);
+    free(it);
+}
+
+void batcher_item_end(batcher *b, batch_item *it, cloob_status status, const char *error)
+{
+    it->state = BATCH_DONE;
+    it->status = status;
+    snprintf(it->error, sizeof it->error, "%s", status == CLOOB_OK ? "" : error);
+    b->stats.failed += status != CLOOB_OK;
+    if (it->call) {
+        if (--it->call->left == 0) pthread_cond_signal(&it->call->ended);
+        return;
+    }
+    pthread_mutex_unlock(&b->lock);
+    it->done(it->user, status, it->error, status == CLOOB_OK ? it->out : NULL, b->facts.embed);
+    batch_item_free(it);
+    pthread_mutex_lock(&b->lock);
+}
+
+/* With lock held; released while the model works. */
+static void run_batch(batcher *b, batch_item **batch)
+{
+    cloob_status status = b->m ? CLOOB_OK : load_again(b);
+    int64_t n = take_batch(b, batch);
+    double begin = batcher_now();
+    if (!n) return; /* those that waited have given up while the weights were loaded */
+    bool text = batch[0]->text;
+    pthread_mutex_unlock(&b->lock);
+    if (status == CLOOB_OK) status = encode(b, batch, n);
+    double end = batcher_now();
+    pthread_mutex_lock(&b->lock);
+    count_batch(b, text, n, end - begin);
+    for (int64_t i = 0; i < n; i++) cloob_latency_add(&b->stats.wait[text], begin - batch[i]->queued_at);
+    for (int64_t i = 0; i < n; i++) batcher_item_end(b, batch[i], status, cloob_error(b->ctx));
+    b->stats.running = 0;
+}
+
+/* ---- the thread ---------------------------------------------------------------------------------- */
+
+static void wait_until(batcher *b, double when)
+{
+    struct timespec t = { (time_t)floor(when), (long)((when - floor(when)) * 1e9) };
+    pthread_cond_timedwait(&b->work, &b->lock, &t);
+}
+
+/* A batch that is not full waits a little, but only while somebody prepares an input. */
+static void wait_for_company(batcher *b)
+{
+    double until = b->head->queued_at + 1e-6 * (double)b->o.max_wait_us;
+    while (b->head && !b->stop && b->preparing > 0 && count_like(b, b->head) < b->o.max_batch && batcher_now() < until)
+        wait_until(b, until);
+}
+
+/* Everything queued is encoded with the old model, while new inputs wait outside. */
+static void replace_model(batcher *b, batch_item **batch)
+{
+    model *fresh = NULL;
+    b->reload = false;
+    pthread_mutex_unlock(&b->lock);
+    cloob_status status = open_model(b, &fresh);
+    if (status == CLOOB_OK) pthread_rwlock_wrlock(&b->face);
+    pthread_mutex_lock(&b->lock);
+    while (status == CLOOB_OK && b->head) run_batch(b, batch);
+    b->reload_status = status;
+    snprintf(b->reload_error, sizeof b->reload_error, "%s", status == CLOOB_OK ? "" : cloob_error(b->ctx));
+    if (status == CLOOB_OK) {
+        batcher_adopt(b, fresh);
+        if (b->m) unload(b);
+        b->m = fresh, b->stats.loaded = true, b->stats.loads++;
+        pthread_rwlock_unlock(&b->face);
+    }
+    b->reloading = false;
+    pthread_cond_broadcast(&b->reloaded);
+}
+
+static void idle(batcher *b, double since)
+{
+    double limit = b->o.idle_unload_s;
+    if (limit <= 0 || !b->m) {
+        pthread_cond_wait(&b->work, &b->lock);
+        return;
+    }
+    if (batcher_now() >= since + limit) unload(b);
+    else wait_until(b, since + limit);
+}
+
+void *batcher_main(void *arg)
+{
+    batcher *b = arg;
+    batch_item **batch = malloc((size_t)b->o.max_batch * sizeof *batch);
+    double used = batcher_now();
+    pthread_mutex_lock(&b->lock);
+    b->reload_status = batch ? open_model(b, &b->m) : ctx_no_memory(b->ctx, 64, "a batch");
+    if (b->reload_status == CLOOB_OK) batcher_adopt(b, b->m);
+    snprintf(b->reload_error, sizeof b->reload_error, "%s", b->reload_status == CLOOB_OK ? "" : cloob_error(b->ctx));
+    b->stats.loaded = b->m != NULL, b->stats.loads = b->m != NULL;
+    b->stop = b->m == NULL;
+    b->reloading = false;
+    pthread_cond_broadcast(&b->reloaded);
+    while (b->head || !b->stop) {
+        if (b->reload) replace_model(b, batch);
+        else if (!b->head) idle(b, used);
+        else {
+            wait_for_company(b);
+            if (b->head) run_batch(b, batch);
+            used = batcher_now();
+        }
+    }
+    pthread_mutex_unlock(&b->lock);
+    model_close(b->m);
+    free(batch);
+    return NULL;
+}

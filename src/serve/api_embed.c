@@ -1,0 +1,329 @@
+/* Embeddings: OpenAI's protocol with the image dialects of Infinity, Jina and vLLM, and text-embeddings-inference. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "serve/handlers.h"
+#include "serve/text.h"
+
+void unit_row(float *row, int64_t n)
+{
+    double square = 0;
+    for (int64_t k = 0; k < n; k++) square += (double)row[k] * row[k];
+    for (int64_t k = 0; k < n && square > 0; k++) row[k] = (float)((double)row[k] / sqrt(square));
+}
+
+served_model *model_of(serve *s, const http_request *q, http_reply *r, const char *name)
+{
+    served_model *m = serve_model(s, name);
+    if (!m) http_error(r, q, 404, "there is no model %.200s; /v1/models lists them", name);
+    return m;
+}
+
+bool embed_inputs(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r, served_model *m, const inputs *i,
+                  cloob_output what, bool refuse_long, cloob_batch_rows *rows)
+{
+    double left = (double)s->o->timeout_s - (serve_now() - q->received_at);
+    cloob_batch_options o = { .what = what,
+                              .refuse_long = refuse_long,
+                              .timeout_ms = (int64_t)(1e3 * (left > 0.1 ? left : 0.1)) };
+    cloob_status status = cloob_batcher_encode(ctx, m->batcher, i->in, i->n, &o, rows);
+    if (status != CLOOB_OK) http_fail(r, q, ctx, status);
+    return status == CLOOB_OK;
+}
+
+/* ---- what is asked ------------------------------------------------------------------------------- */
+
+typedef struct ask {
+    inputs in;
+    cloob_json_doc *doc;
+    const char *model; /* inside doc or query */
+    char *form_model;
+    bool base64, raw;
+    int64_t dimensions; /* 0: all */
+} ask;
+
+static void ask_release(ask *a)
+{
+    inputs_release(&a->in);
+    cloob_json_close(a->doc);
+    free(a->form_model);
+}
+
+/* Jina: {"text": ...} or {"image": ...}; the values of both are strings. */
+static cloob_status add_object(cloob_ctx *ctx, serve *s, ask *a, const cloob_json *v)
+{
+    const char *text = cloob_json_text(cloob_json_get(v, "text")), *image = cloob_json_text(cloob_json_get(v, "image"));
+    if (!text == !image) return refuse(ctx, "an input object holds either text or image, a string");
+    return text ? inputs_text(ctx, &a->in, text) : inputs_image(ctx, s, &a->in, image);
+}
+
+static cloob_status add_value(cloob_ctx *ctx, serve *s, ask *a, const cloob_json *v, bool images)
+{
+    const char *text = cloob_json_text(v);
+    if (text) return images ? inputs_image(ctx, s, &a->in, text) : inputs_either(ctx, s, &a->in, text);
+    if (cloob_json_kind_of(v) == CLOOB_JSON_OBJECT) return add_object(ctx, s, a, v);
+    if (cloob_json_kind_of(v) == CLOOB_JSON_ARRAY) return inputs_tokens(ctx, &a->in, v);
+    return refuse(ctx, "input holds strings, lists of token ids, or objects with text or image");
+}
+
+/* A string, an object, a list of them, a list of ids, or a list of lists of ids. */
+static cloob_status add_input(cloob_ctx *ctx, serve *s, ask *a, const cloob_json *v, bool images)
+{
+    cloob_status status = CLOOB_OK;
+    if (cloob_json_kind_of(v) != CLOOB_JSON_ARRAY) return add_value(ctx, s, a, v, images);
+    if (cloob_json_kind_of(cloob_json_first(v)) == CLOOB_JSON_NUMBER) return inputs_tokens(ctx, &a->in, v);
+    for (const cloob_json *e = cloob_json_first(v); e && status == CLOOB_OK; e = cloob_json_next(e))
+        status = add_value(ctx, s, a, e, images);
+    return status;
+}
+
+/* One part of a vLLM message: {"type":"image_url","image_url":{"url":...}} or {"type":"text","text":...}. */
+static cloob_status add_part(cloob_ctx *ctx, serve *s, ask *a, const cloob_json *part)
+{
+    const cloob_json *image = cloob_json_get(part, "image_url");
+    const char *text = cloob_json_text(cloob_json_get(part, "text"));
+    const char *url = cloob_json_text(image) ? cloob_json_text(image) : cloob_json_text(cloob_json_get(image, "url"));
+    if (url) return inputs_image(ctx, s, &a->in, url);
+    if (!text) return refuse(ctx, "a message's part holds text, or image_url with its url");
+    return *text ? inputs_text(ctx, &a->in, text) : CLOOB_OK; /* an empty text beside an image is vLLM's habit */
+}
+
+/* vLLM: a conversation gives one embedding, of its text or of its image. */
+static cloob_status add_messages(cloob_ctx *ctx, serve *s, ask *a, const cloob_json *messages)
+{
+    cloob_status status = CLOOB_OK;
+    for (const cloob_json *m = cloob_json_first(messages); m && status == CLOOB_OK; m = cloob_json_next(m)) {
+        const cloob_json *content = cloob_json_get(m, "content");
+        if (cloob_json_text(content)) status = inputs_text(ctx, &a->in, cloob_json_text(content));
+        else
+            for (const cloob_json *p = cloob_json_first(content); p && status == CLOOB_OK; p = cloob_json_next(p))
+                status = add_part(ctx, s, a, p);
+    }
+    if (status == CLOOB_OK && a->in.n != 1)
+        return refuse(ctx, "messages must hold one text or one image, here %lld", (long long)a->in.n);
+    return status;
+}
+
+/* A setting that may be absent or null; else it must be what `ok` says. */
+static bool absent(const cloob_json *v) { return cloob_json_kind_of(v) == CLOOB_JSON_NULL; }
+
+static cloob_status read_settings(cloob_ctx *ctx, ask *a, const cloob_json *root)
+{
+    const cloob_json *format = cloob_json_get(root, "encoding_format"), *type = cloob_json_get(root, "embedding_type");
+    const cloob_json *size = cloob_json_get(root, "dimensions"), *unit = cloob_json_get(root, "normalized");
+    const cloob_json *model = cloob_json_get(root, "model");
+    const char *word = cloob_json_text(absent(format) ? type : format);
+    bool normalized = true;
+    if (!(absent(format) && absent(type)) && (!word || (strcmp(word, "float") && strcmp(word, "base64"))))
+        return refuse(ctx, "encoding_format: float or base64");
+    if (!absent(size) && (!cloob_json_int(size, &a->dimensions) || a->dimensions < 1))
+        return refuse(ctx, "dimensions: a whole number from 1 on");
+    if (!absent(unit) && !cloob_json_bool(unit, &normalized)) return refuse(ctx, "normalized: true or false");
+    if (!absent(model) && !cloob_json_text(model)) return refuse(ctx, "model: a string");
+    a->base64 = word && strcmp(word, "base64") == 0;
+    a->raw = !normalized;
+    a->model = cloob_json_text(model);
+    return CLOOB_OK;
+}
+
+static cloob_status read_json(cloob_ctx *ctx, serve *s, const http_request *q, ask *a)
+{
+    cloob_status status = body_object(ctx, q, &a->doc);
+    if (status != CLOOB_OK) return status;
+    const cloob_json *root = cloob_json_root(a->doc), *modality = cloob_json_get(root, "modality");
+    const cloob_json *input = cloob_json_get(root, "input"), *messages = cloob_json_get(root, "messages");
+    const char *kind = cloob_json_text(modality);
+    if (!absent(modality) && (!kind || (strcmp(kind, "image") && strcmp(kind, "text"))))
+        return refuse(ctx, "modality: text or image");
+    status = read_settings(ctx, a, root);
+    if (status != CLOOB_OK) return status;
+    if (cloob_json_kind_of(messages) == CLOOB_JSON_ARRAY) return add_messages(ctx, s, a, messages);
+    if (absent(input)) return refuse(ctx, "input is missing");
+    return add_input(ctx, s, a, input, kind && strcmp(kind, "image") == 0);
+}
+
+static cloob_status read_form(cloob_ctx *ctx, const http_request *q, ask *a)
+{
+    form_part part[PART_MAX];
+    int n = multipart_parse(q->content_type, q->body, q->bytes, part);
+    if (n < 0) return refuse(ctx, "the multipart body is not well formed");
+    cloob_status status = CLOOB_OK;
+    for (int i = 0; i < n && status == CLOOB_OK; i++) {
+        const form_part *p = &part[i];
+        bool image = *p->filename || strncmp(p->type, "image/", 6) == 0;
+        char *text = image ? NULL : strndup(p->data, p->bytes);
+        if (image) status = inputs_bytes(ctx, &a->in, p->data, p->bytes);
+        else if (!text) status = cloob_error_set(ctx, CLOOB_ERR_MEMORY, "out of memory");
+        else if (strcmp(p->name, "model") == 0 && !a->form_model) a->model = a->form_model = text, text = NULL;
+        else if (strcmp(p->name, "input") == 0 || strcmp(p->name, "text") == 0) {
+            status = inputs_own_text(ctx, &a->in, text);
+            text = NULL;
+        }
+        free(text);
+    }
+    return status;
+}
+
+static cloob_status read_ask(cloob_ctx *ctx, serve *s, const http_request *q, ask *a)
+{
+    *a = (ask){ .model = http_query(q, "model") };
+    inputs_init(&a->in, s);
+    if (http_type_is(q, "image/")) return inputs_bytes(ctx, &a->in, q->body, q->bytes);
+    if (http_type_is(q, "multipart/form-data")) return read_form(ctx, q, a);
+    return read_json(ctx, s, q, a);
+}
+
+/* ---- the answer ---------------------------------------------------------------------------------- */
+
+static void put_embedding(cloob_json_out *w, const char *key, const float *row, int64_t n, bool base64)
+{
+    if (!base64) {
+        cloob_json_put_floats(w, key, row, n);
+        return;
+    }
+    char *text = base64_encode(row, (size_t)n * sizeof *row); /* little-endian, as every machine here is */
+    if (text) cloob_json_put_text(w, key, text);
+    else w->failed = true;
+    free(text);
+}
+
+static void put_list(cloob_json_out *w, const ask *a, const served_model *m, cloob_batch_rows *rows)
+{
+    int64_t width = a->dimensions && a->dimensions < rows->width ? a->dimensions : rows->width;
+    cloob_json_begin(w, NULL, '{');
+    cloob_json_put_text(w, "object", "list");
+    cloob_json_begin(w, "data", '[');
+    for (int64_t i = 0; i < rows->n; i++) {
+        float *row = rows->data + i * rows->width;
+        if (width < rows->width && !a->raw) unit_row(row, width);
+        cloob_json_begin(w, NULL, '{');
+        cloob_json_put_text(w, "object", "embedding");
+        cloob_json_put_int(w, "index", i);
+        put_embedding(w, "embedding", row, width, a->base64);
+        cloob_json_end(w);
+    }
+    cloob_json_end(w);
+    cloob_json_put_text(w, "model", m->name);
+    cloob_json_begin(w, "usage", '{');
+    cloob_json_put_int(w, "prompt_tokens", rows->tokens);
+    cloob_json_put_int(w, "total_tokens", rows->tokens);
+    cloob_json_end(w);
+    cloob_json_end(w);
+}
+
+void handle_embeddings(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r)
+{
+    ask a;
+    cloob_batch_rows rows;
+    cloob_json_out w = { 0 };
+    cloob_status status = read_ask(ctx, s, q, &a);
+    served_model *m = status == CLOOB_OK ? model_of(s, q, r, a.model) : NULL;
+    if (status != CLOOB_OK) http_fail(r, q, ctx, status);
+    else if (m && embed_inputs(s, ctx, q, r, m, &a.in, a.raw ? CLOOB_RAW : CLOOB_UNIT, false, &rows)) {
+        if (a.dimensions > rows.width) http_error(r, q, 400, "dimensions: the model has %lld", (long long)rows.width);
+        else {
+            put_list(&w, &a, m, &rows);
+            http_json(r, 200, &w);
+        }
+        cloob_batch_rows_release(&rows);
+    }
+    ask_release(&a);
+}
+
+void handle_models(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r)
+{
+    cloob_json_out w = { 0 };
+    (void)ctx, (void)q;
+    cloob_json_begin(&w, NULL, '{');
+    cloob_json_put_text(&w, "object", "list");
+    cloob_json_begin(&w, "data", '[');
+    for (int64_t i = 0; i < s->models; i++) {
+        cloob_model_facts f;
+        cloob_batcher_get_facts(s->model[i].batcher, &f);
+        cloob_json_begin(&w, NULL, '{');
+        cloob_json_put_text(&w, "id", s->model[i].name);
+        cloob_json_put_text(&w, "object", "model");
+        cloob_json_put_int(&w, "created", s->model[i].seen.mtime_ns / INT64_C(1000000000));
+        cloob_json_put_text(&w, "owned_by", "cloob");
+        cloob_json_put_text(&w, "architecture", f.name);
+        cloob_json_put_int(&w, "dimensions", f.embed);
+        cloob_json_put_int(&w, "image_size", f.image_size);
+        cloob_json_put_int(&w, "context", f.context);
+        cloob_json_put_bool(&w, "text", f.has_tokenizer);
+        cloob_json_end(&w);
+    }
+    cloob_json_end(&w);
+    cloob_json_end(&w);
+    http_json(r, 200, &w);
+}
+
+/* ---- text-embeddings-inference ------------------------------------------------------------------- */
+
+static cloob_status read_embed(cloob_ctx *ctx, serve *s, const http_request *q, ask *a, bool *truncate)
+{
+    bool normalize = true;
+    *a = (ask){ 0 };
+    inputs_init(&a->in, s);
+    cloob_status status = body_object(ctx, q, &a->doc);
+    if (status != CLOOB_OK) return status;
+    const cloob_json *root = cloob_json_root(a->doc), *unit = cloob_json_get(root, "normalize");
+    const cloob_json *cut = cloob_json_get(root, "truncate"), *size = cloob_json_get(root, "dimensions");
+    if (!absent(unit) && !cloob_json_bool(unit, &normalize)) return refuse(ctx, "normalize: true or false");
+    if (!absent(cut) && !cloob_json_bool(cut, truncate)) return refuse(ctx, "truncate: true or false");
+    if (!absent(size) && (!cloob_json_int(size, &a->dimensions) || a->dimensions < 1))
+        return refuse(ctx, "dimensions: a whole number from 1 on");
+    a->raw = !normalize;
+    if (absent(cloob_json_get(root, "inputs"))) return refuse(ctx, "inputs is missing");
+    return add_input(ctx, s, a, cloob_json_get(root, "inputs"), false);
+}
+
+void handle_embed(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r)
+{
+    ask a;
+    bool truncate = false;
+    cloob_batch_rows rows;
+    cloob_json_out w = { 0 };
+    cloob_status status = read_embed(ctx, s, q, &a, &truncate);
+    if (status != CLOOB_OK) http_fail(r, q, ctx, status);
+    else if (embed_inputs(s, ctx, q, r, &s->model[0], &a.in, a.raw ? CLOOB_RAW : CLOOB_UNIT, !truncate, &rows)) {
+        int64_t width = a.dimensions && a.dimensions < rows.width ? a.dimensions : rows.width;
+        cloob_json_begin(&w, NULL, '[');
+        for (int64_t i = 0; i < rows.n; i++) {
+            if (width < rows.width && !a.raw) unit_row(rows.data + i * rows.width, width);
+            cloob_json_put_floats(&w, NULL, rows.data + i * rows.width, width);
+        }
+        cloob_json_end(&w);
+        http_json(r, 200, &w);
+        cloob_batch_rows_release(&rows);
+    }
+    if (r->code == 400) r->code = 422;
+    ask_release(&a);
+}
+
+void handle_info(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r)
+{
+    cloob_json_out w = { 0 };
+    cloob_model_facts f;
+    (void)ctx, (void)q;
+    cloob_batcher_get_facts(s->model[0].batcher, &f);
+    cloob_json_begin(&w, NULL, '{');
+    cloob_json_put_text(&w, "model_id", s->model[0].name);
+    cloob_json_put_null(&w, "model_sha");
+    cloob_json_put_text(&w, "model_dtype", strcmp(f.precision, "bf16") == 0 ? "bfloat16" : "float32");
+    cloob_json_begin(&w, "model_type", '{');
+    cloob_json_begin(&w, "embedding", '{');
+    cloob_json_put_text(&w, "pooling", "last_token");
+    cloob_json_end(&w);
+    cloob_json_end(&w);
+    cloob_json_put_int(&w, "max_concurrent_requests", s->o->workers + s->o->max_queue);
+    cloob_json_put_int(&w, "max_input_length", f.context);
+    cloob_json_put_int(&w, "max_batch_tokens", f.context * s->o->max_batch);
+    cloob_json_put_int(&w, "max_batch_requests", s->o->max_batch);
+    cloob_json_put_int(&w, "max_client_batch_size", s->o->max_inputs);
+    cloob_json_put_bool(&w, "auto_truncate", false);
+    cloob_json_put_int(&w, "tokenization_workers", s->o->workers);
+    cloob_json_put_text(&w, "version", cloob_version());
+    cloob_json_end(&w);
+    http_json(r, 200, &w);
+}

@@ -1,0 +1,145 @@
+/* clip-retrieval's service: /indices-list, /knn-service, /metadata. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "serve/find.h"
+#include "serve/handlers.h"
+
+void handle_indices_list(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r)
+{
+    cloob_json_out w = { 0 };
+    (void)ctx, (void)q;
+    cloob_json_begin(&w, NULL, '[');
+    for (int64_t i = 0; i < s->indexes; i++) cloob_json_put_text(&w, NULL, s->index[i].name);
+    cloob_json_end(&w);
+    http_json(r, 200, &w);
+}
+
+static cloob_status open_index(cloob_ctx *ctx, serve *s, const cloob_json *root, served_index **x, index_view **v)
+{
+    const char *name = cloob_json_text(cloob_json_get(root, "indice_name"));
+    *x = serve_index(s, name);
+    *v = *x ? index_acquire(s, *x) : NULL;
+    return *v ? CLOOB_OK : refuse(ctx, "there is no index %.100s", name ? name : "");
+}
+
+static void put_metadata(cloob_json_out *w, const cloob_search *s, int64_t entry)
+{
+    char *name = entry_name(s, entry);
+    cloob_json_put_text(w, "image_path", name);
+    free(name);
+}
+
+/* ---- /knn-service -------------------------------------------------------------------------------- */
+
+/* The query as given: numbers of our width, which become unit length. */
+static cloob_status read_embedding(cloob_ctx *ctx, const cloob_json *list, int64_t D, float *out)
+{
+    int64_t k = 0;
+    if (cloob_json_count(list) != D) return refuse(ctx, "embedding_input: %lld numbers", (long long)D);
+    for (const cloob_json *v = cloob_json_first(list); v; v = cloob_json_next(v)) {
+        double x;
+        if (!cloob_json_number(v, &x)) return refuse(ctx, "embedding_input: numbers");
+        out[k++] = (float)x;
+    }
+    unit_row(out, D);
+    return CLOOB_OK;
+}
+
+static cloob_status read_query(cloob_ctx *ctx, serve *s, const cloob_json *root, inputs *in)
+{
+    const char *text = cloob_json_text(cloob_json_get(root, "text")),
+               *image = cloob_json_text(cloob_json_get(root, "image"));
+    const char *url = cloob_json_text(cloob_json_get(root, "image_url"));
+    if (text && *text) return inputs_text(ctx, in, text);
+    if (image && *image) return inputs_image(ctx, s, in, image);
+    if (url && *url) return inputs_image(ctx, s, in, url);
+    return refuse(ctx, "one of text, image, image_url and embedding_input is needed");
+}
+
+static void put_results(http_reply *r, const cloob_search *s, const found *list, int64_t n, const cloob_json *root)
+{
+    cloob_json_out w = { 0 };
+    int64_t images = 100, ids = 0;
+    cloob_json_int(cloob_json_get(root, "num_images"), &images);
+    ids = images;
+    cloob_json_int(cloob_json_get(root, "num_result_ids"), &ids);
+    if (ids < images) ids = images;
+    cloob_json_begin(&w, NULL, '[');
+    for (int64_t i = 0; i < n && i < ids; i++) {
+        cloob_json_begin(&w, NULL, '{');
+        if (i < images) put_metadata(&w, s, list[i].entry);
+        cloob_json_put_int(&w, "id", list[i].entry);
+        cloob_json_put_number(&w, "similarity", (double)list[i].score);
+        cloob_json_end(&w);
+    }
+    cloob_json_end(&w);
+    http_json(r, 200, &w);
+}
+
+void handle_knn(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r)
+{
+    cloob_json_doc *doc = NULL;
+    served_index *x = NULL;
+    index_view *v = NULL;
+    inputs in;
+    cloob_batch_rows rows = { 0 };
+    float *query = NULL;
+    found *list = NULL;
+    int64_t n = 0;
+    inputs_init(&in, s);
+    cloob_status status = body_object(ctx, q, &doc);
+    const cloob_json *root = cloob_json_root(doc), *ready = cloob_json_get(root, "embedding_input");
+    bool given = cloob_json_kind_of(ready) == CLOOB_JSON_ARRAY;
+    if (status == CLOOB_OK) status = open_index(ctx, s, root, &x, &v);
+    int64_t D = v ? cloob_search_width(v->search) : 1;
+    if (status == CLOOB_OK && !(query = malloc((size_t)D * sizeof *query))) status = CLOOB_ERR_MEMORY;
+    if (status == CLOOB_OK) status = given ? read_embedding(ctx, ready, D, query) : read_query(ctx, s, root, &in);
+    if (status != CLOOB_OK) http_fail(r, q, ctx, status);
+    else if (given || embed_inputs(s, ctx, q, r, x->model, &in, CLOOB_UNIT, false, &rows)) {
+        if (!given && rows.width == D) memcpy(query, rows.data, (size_t)D * sizeof *query);
+        if (!given && rows.width != D) status = refuse(ctx, "the index is of another model");
+        if (status == CLOOB_OK) status = find_all(ctx, v->search, query, &(find_filter){ .threshold = -2 }, &list, &n);
+        if (status == CLOOB_OK) put_results(r, v->search, list, n, root);
+        else http_fail(r, q, ctx, status);
+    }
+    free(query), free(list);
+    cloob_batch_rows_release(&rows);
+    inputs_release(&in);
+    cloob_json_close(doc);
+    if (v) index_release(v);
+}
+
+/* ---- /metadata ----------------------------------------------------------------------------------- */
+
+void handle_metadata(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r)
+{
+    cloob_json_doc *doc = NULL;
+    served_index *x;
+    index_view *v = NULL;
+    cloob_json_out w = { 0 };
+    cloob_status status = body_object(ctx, q, &doc);
+    const cloob_json *root = cloob_json_root(doc), *ids = cloob_json_get(root, "ids");
+    if (status == CLOOB_OK) status = open_index(ctx, s, root, &x, &v);
+    if (status == CLOOB_OK && cloob_json_kind_of(ids) != CLOOB_JSON_ARRAY)
+        status = refuse(ctx, "ids: a list of numbers");
+    cloob_json_begin(&w, NULL, '[');
+    for (const cloob_json *e = cloob_json_first(ids); e && status == CLOOB_OK; e = cloob_json_next(e)) {
+        int64_t id;
+        if (!cloob_json_int(e, &id) || id < 0 || id >= cloob_search_count(v->search)) {
+            status = refuse(ctx, "ids: numbers from 0 to %lld", (long long)cloob_search_count(v->search) - 1);
+            break;
+        }
+        cloob_json_begin(&w, NULL, '{');
+        cloob_json_put_int(&w, "id", id);
+        cloob_json_begin(&w, "metadata", '{');
+        put_metadata(&w, v->search, id);
+        cloob_json_end(&w);
+        cloob_json_end(&w);
+    }
+    cloob_json_end(&w);
+    if (status == CLOOB_OK) http_json(r, 200, &w);
+    else free(w.data), http_fail(r, q, ctx, status);
+    cloob_json_close(doc);
+    if (v) index_release(v);
+}

@@ -1,0 +1,97 @@
+/* All images of an index in the plane, computed once in the background. */
+#include <stdlib.h>
+
+#include "serve/find.h"
+#include "serve/handlers.h"
+
+typedef struct map_job {
+    serve *s;
+    index_view *v;
+} map_job;
+
+static bool report(void *arg, double share)
+{
+    map_job *j = arg;
+    atomic_store(&j->v->map_progress, share);
+    return !atomic_load(&j->s->draining);
+}
+
+static void *compute(void *arg)
+{
+    map_job *j = arg;
+    cloob_map_options o;
+    cloob_matrix m = { 0 };
+    int64_t N = cloob_search_count(j->v->search);
+    cloob_ctx *ctx = cloob_ctx_create(&(cloob_ctx_options){ .threads = 1 });
+    float *xy = malloc((size_t)(2 * N + 1) * sizeof *xy);
+    cloob_map_options_init(&o);
+    o.progress = report, o.user = j;
+    m = (cloob_matrix){ cloob_search_rows(j->v->search), CLOOB_F32, N, cloob_search_width(j->v->search), "the index" };
+    bool ok = ctx && xy && cloob_map(ctx, xy, &m, &o) == CLOOB_OK;
+    if (ok) j->v->map_xy = xy;
+    else free(xy);
+    atomic_store(&j->v->map, ok ? POINTS_READY : POINTS_FAILED);
+    cloob_ctx_destroy(ctx);
+    index_release(j->v);
+    atomic_fetch_sub(&j->s->indexing, 1);
+    free(j);
+    return NULL;
+}
+
+/* The view is the thread's until it ends. */
+static void start(serve *s, index_view *v)
+{
+    map_state none = POINTS_NONE;
+    pthread_t thread;
+    if (!atomic_compare_exchange_strong(&v->map, &none, POINTS_COMPUTING)) return;
+    map_job *j = malloc(sizeof *j);
+    if (j) *j = (map_job){ s, v };
+    atomic_fetch_add(&v->users, 1);
+    atomic_fetch_add(&s->indexing, 1);
+    if (j && pthread_create(&thread, NULL, compute, j) == 0) {
+        pthread_detach(thread);
+        return;
+    }
+    free(j);
+    atomic_fetch_sub(&s->indexing, 1);
+    index_release(v);
+    atomic_store(&v->map, POINTS_NONE);
+}
+
+static void put_points(cloob_json_out *w, const index_view *v)
+{
+    int64_t N = cloob_search_count(v->search);
+    cloob_json_begin(w, "points", '[');
+    for (int64_t i = 0; i < N; i++) cloob_json_put_floats(w, NULL, v->map_xy + 2 * i, 2);
+    cloob_json_end(w);
+    cloob_json_begin(w, "paths", '[');
+    for (int64_t i = 0; i < N; i++) {
+        char *name = entry_name(v->search, i);
+        cloob_json_put_text(w, NULL, name);
+        free(name);
+    }
+    cloob_json_end(w);
+}
+
+void handle_map(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r)
+{
+    served_index *x = serve_index(s, http_query(q, "index"));
+    index_view *v = x ? index_acquire(s, x) : NULL;
+    cloob_json_out w = { 0 };
+    (void)ctx;
+    if (!v) {
+        http_error(r, q, 404, "there is no such index");
+        return;
+    }
+    start(s, v);
+    map_state state = atomic_load(&v->map);
+    cloob_json_begin(&w, NULL, '{');
+    cloob_json_put_text(&w, "state", state == POINTS_READY ? "ready" : state == POINTS_FAILED ? "failed" : "computing");
+    cloob_json_put_number(&w, "progress", state == POINTS_READY ? 1 : atomic_load(&v->map_progress));
+    if (state == POINTS_READY) put_points(&w, v);
+    else
+        cloob_json_begin(&w, "points", '['), cloob_json_end(&w), cloob_json_begin(&w, "paths", '['), cloob_json_end(&w);
+    cloob_json_end(&w);
+    http_json(r, 200, &w);
+    index_release(v);
+}

@@ -1,0 +1,402 @@
+/* Search: a query is a weighted sum of texts, images and entries; filters by score, folder, name and date. */
+#include <fnmatch.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "serve/files.h"
+#include "serve/find.h"
+#include "serve/handlers.h"
+#include "serve/text.h"
+
+/* ---- scores -------------------------------------------------------------------------------------- */
+
+float find_dot(const float *a, const float *b, int64_t D)
+{
+    float sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (int64_t k = 0; k < D; k++) sum += a[k] * b[k];
+    return sum;
+}
+
+static int by_score(const void *a, const void *b)
+{
+    const found *x = a, *y = b;
+    if (x->score != y->score) return x->score > y->score ? -1 : 1;
+    return x->entry < y->entry ? -1 : x->entry > y->entry;
+}
+
+static bool passes(const cloob_search *s, int64_t i, const find_filter *f)
+{
+    size_t bytes;
+    const char *name = cloob_search_name(s, i, &bytes);
+    int64_t when = cloob_search_mtime_ns(s, i);
+    if (f->folder && (bytes < f->folder_bytes || memcmp(name, f->folder, f->folder_bytes) != 0)) return false;
+    if (f->folder_bytes && f->folder[f->folder_bytes - 1] != '/' && bytes > f->folder_bytes &&
+        name[f->folder_bytes] != '/')
+        return false;
+    if ((f->after && when < f->after) || (f->before && when >= f->before)) return false;
+    if (!f->name) return true;
+    char text[1024];
+    if (bytes >= sizeof text) return false;
+    memcpy(text, name, bytes);
+    text[bytes] = 0;
+    const char *slash = strrchr(text, '/');
+    return fnmatch(f->name, slash && !strchr(f->name, '/') ? slash + 1 : text, FNM_CASEFOLD) == 0;
+}
+
+cloob_status find_all(cloob_ctx *ctx, const cloob_search *s, const float *query, const find_filter *f, found **out,
+                      int64_t *count)
+{
+    int64_t N = cloob_search_count(s), D = cloob_search_width(s), n = 0;
+    const float *row = cloob_search_rows(s);
+    found *list = malloc((size_t)(N + 1) * sizeof *list);
+    *out = NULL, *count = 0;
+    if (!list) return cloob_error_set(ctx, CLOOB_ERR_MEMORY, "out of memory");
+    for (int64_t i = 0; i < N; i++) {
+        if (!passes(s, i, f)) continue;
+        float score = query ? find_dot(query, row + i * D, D) : 0;
+        if (query && score < f->threshold) continue;
+        list[n++] = (found){ i, score };
+    }
+    if (query) qsort(list, (size_t)n, sizeof *list, by_score);
+    *out = list, *count = n;
+    return CLOOB_OK;
+}
+
+char *entry_name(const cloob_search *s, int64_t i)
+{
+    size_t bytes;
+    const char *name = cloob_search_name(s, i, &bytes);
+    return strndup(name, bytes);
+}
+
+/* ---- what is asked ------------------------------------------------------------------------------- */
+
+typedef struct term {
+    double weight;
+    int64_t input; /* among the inputs, or -1 */
+    int64_t entry; /* of the index, or -1 */
+} term;
+
+typedef struct asked {
+    cloob_json_doc *doc;
+    inputs in;
+    term *term;
+    int64_t terms;
+    find_filter filter;
+    int64_t limit, offset;
+    const char *index;
+} asked;
+
+enum { MAX_TERMS = 64 };
+
+static void asked_release(asked *a)
+{
+    inputs_release(&a->in);
+    cloob_json_close(a->doc);
+    free(a->term);
+}
+
+static cloob_status add_term(cloob_ctx *ctx, serve *s, asked *a, const cloob_search *search, const cloob_json *t)
+{
+    const char *text = cloob_json_text(cloob_json_get(t, "text")), *image = cloob_json_text(cloob_json_get(t, "image"));
+    const char *like = cloob_json_text(cloob_json_get(t, "like"));
+    const cloob_json *weight = cloob_json_get(t, "weight");
+    term x = { .weight = 1, .input = -1, .entry = -1 };
+    cloob_status status = CLOOB_OK;
+    if ((text != NULL) + (image != NULL) + (like != NULL) != 1)
+        return refuse(ctx, "a term holds one of text, image and like, a string");
+    if (cloob_json_kind_of(weight) != CLOOB_JSON_NULL && !cloob_json_number(weight, &x.weight))
+        return refuse(ctx, "weight: a number");
+    if (!(fabs(x.weight) <= 1e6)) return refuse(ctx, "weight: at most a million");
+    if (a->terms == MAX_TERMS) return refuse(ctx, "more than %d terms", MAX_TERMS);
+    if (like) {
+        x.entry = entry_find(search, like);
+        if (x.entry < 0) return refuse(ctx, "like: the index has no image %.200s", like);
+    } else {
+        x.input = a->in.n;
+        status = text ? inputs_text(ctx, &a->in, text) : inputs_image(ctx, s, &a->in, image);
+    }
+    a->term[a->terms++] = x;
+    return status;
+}
+
+static bool absent(const cloob_json *v) { return cloob_json_kind_of(v) == CLOOB_JSON_NULL; }
+
+static cloob_status read_text(cloob_ctx *ctx, const cloob_json *root, const char *key, const char **out)
+{
+    const cloob_json *v = cloob_json_get(root, key);
+    *out = cloob_json_text(v);
+    return absent(v) || *out ? CLOOB_OK : refuse(ctx, "%s: a string", key);
+}
+
+static cloob_status read_date(cloob_ctx *ctx, const cloob_json *root, const char *key, int64_t *out)
+{
+    const char *text;
+    cloob_status status = read_text(ctx, root, key, &text);
+    if (status != CLOOB_OK || !text || !*text) return status;
+    return date_parse(text, out) ? CLOOB_OK : refuse(ctx, "%s: a date such as 2020-01-31", key);
+}
+
+static cloob_status read_number(cloob_ctx *ctx, const cloob_json *root, const char *key, int64_t least, int64_t most,
+                                int64_t *out)
+{
+    const cloob_json *v = cloob_json_get(root, key);
+    if (absent(v)) return CLOOB_OK;
+    if (!cloob_json_int(v, out) || *out < least || *out > most)
+        return refuse(ctx, "%s: a whole number from %lld to %lld", key, (long long)least, (long long)most);
+    return CLOOB_OK;
+}
+
+static cloob_status read_filter(cloob_ctx *ctx, asked *a, const cloob_json *root)
+{
+    find_filter *f = &a->filter;
+    const cloob_json *threshold = cloob_json_get(root, "threshold");
+    double least = -2;
+    cloob_status status = read_text(ctx, root, "folder", &f->folder);
+    if (status == CLOOB_OK) status = read_text(ctx, root, "name", &f->name);
+    if (status == CLOOB_OK) status = read_date(ctx, root, "after", &f->after);
+    if (status == CLOOB_OK) status = read_date(ctx, root, "before", &f->before);
+    if (status == CLOOB_OK) status = read_number(ctx, root, "limit", 1, 1000, &a->limit);
+    if (status == CLOOB_OK) status = read_number(ctx, root, "offset", 0, INT64_C(1) << 40, &a->offset);
+    if (status != CLOOB_OK) return status;
+    if (!absent(threshold) && !cloob_json_number(threshold, &least)) return refuse(ctx, "threshold: a number");
+    f->threshold = (float)least;
+    f->folder_bytes = f->folder ? strlen(f->folder) : 0;
+    if (!f->folder_bytes) f->folder = NULL;
+    if (f->name && !*f->name) f->name = NULL;
+    return f->name && strlen(f->name) > 200 ? refuse(ctx, "name: at most 200 bytes") : CLOOB_OK;
+}
+
+static cloob_status read_terms(cloob_ctx *ctx, serve *s, asked *a, const cloob_search *search, const cloob_json *root)
+{
+    const char *text, *image;
+    const cloob_json *terms = cloob_json_get(root, "terms");
+    cloob_status status = read_text(ctx, root, "text", &text);
+    if (status == CLOOB_OK) status = read_text(ctx, root, "image", &image);
+    if (status != CLOOB_OK) return status;
+    if (text && *text) {
+        a->term[a->terms++] = (term){ 1, a->in.n, -1 };
+        status = inputs_text(ctx, &a->in, text);
+    }
+    if (status == CLOOB_OK && image && *image) {
+        a->term[a->terms++] = (term){ 1, a->in.n, -1 };
+        status = inputs_image(ctx, s, &a->in, image);
+    }
+    if (status == CLOOB_OK && !absent(terms) && cloob_json_kind_of(terms) != CLOOB_JSON_ARRAY)
+        return refuse(ctx, "terms: a list");
+    for (const cloob_json *t = cloob_json_first(terms); t && status == CLOOB_OK; t = cloob_json_next(t))
+        status = add_term(ctx, s, a, search, t);
+    return status;
+}
+
+/* A raw image body searches by that image. */
+static cloob_status read_raw(cloob_ctx *ctx, const http_request *q, asked *a)
+{
+    const char *limit = http_query(q, "limit");
+    if (limit) a->limit = strtoll(limit, NULL, 10);
+    if (a->limit < 1 || a->limit > 1000) return refuse(ctx, "limit: a whole number from 1 to 1000");
+    a->term[a->terms++] = (term){ 1, 0, -1 };
+    if (http_type_is(q, "image/")) return inputs_bytes(ctx, &a->in, q->body, q->bytes);
+    form_part *part = calloc(PART_MAX, sizeof *part);
+    int n = part ? multipart_parse(q->content_type, q->body, q->bytes, part) : -1;
+    const form_part *image = NULL;
+    for (int i = 0; i < n && !image; i++)
+        if (*part[i].filename || strcmp(part[i].name, "image") == 0) image = &part[i];
+    cloob_status status =
+        image ? inputs_bytes(ctx, &a->in, image->data, image->bytes) : refuse(ctx, "the multipart body holds no image");
+    free(part);
+    return status;
+}
+
+/* ---- the query's embedding ----------------------------------------------------------------------- */
+
+/* Sum of the terms at unit length. NULL where there are no terms: everything, in the index's order. */
+static cloob_status sum_terms(cloob_ctx *ctx, const asked *a, const cloob_search *s, const cloob_batch_rows *rows,
+                              float **out)
+{
+    int64_t D = cloob_search_width(s);
+    *out = NULL;
+    if (!a->terms) return CLOOB_OK;
+    if (a->in.n && rows->width != D) return refuse(ctx, "the index is of another model");
+    float *sum = calloc((size_t)D, sizeof *sum);
+    if (!sum) return cloob_error_set(ctx, CLOOB_ERR_MEMORY, "out of memory");
+    for (int64_t i = 0; i < a->terms; i++) {
+        const float *row =
+            a->term[i].entry >= 0 ? cloob_search_rows(s) + a->term[i].entry * D : rows->data + a->term[i].input * D;
+        for (int64_t k = 0; k < D; k++) sum[k] += (float)a->term[i].weight * row[k];
+    }
+    unit_row(sum, D);
+    *out = sum;
+    return CLOOB_OK;
+}
+
+/* ---- the answer ---------------------------------------------------------------------------------- */
+
+/* A query parameter, with everything but letters, digits and -._~/ escaped. */
+static void put_escaped(char *out, size_t cap, const char *text)
+{
+    size_t n = strlen(out);
+    for (; *text && n + 4 < cap; text++) {
+        unsigned char c = (unsigned char)*text;
+        bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || strchr("-._~/", c);
+        n += (size_t)snprintf(out + n, cap - n, plain ? "%c" : "%%%02X", c);
+    }
+}
+
+static void put_links(cloob_json_out *w, const char *index, const char *path)
+{
+    char url[8192] = "/v1/thumb?size=256&index=", whole[8192] = "/v1/image?index=";
+    put_escaped(url, sizeof url, index);
+    strncat(url, "&path=", sizeof url - strlen(url) - 1);
+    put_escaped(url, sizeof url, path);
+    put_escaped(whole, sizeof whole, index);
+    strncat(whole, "&path=", sizeof whole - strlen(whole) - 1);
+    put_escaped(whole, sizeof whole, path);
+    cloob_json_put_text(w, "thumb", url);
+    cloob_json_put_text(w, "image", whole);
+}
+
+static void put_size(cloob_ctx *ctx, cloob_json_out *w, const cloob_search *s, const char *path)
+{
+    int64_t bytes, width, height;
+    file_view v;
+    int fd = entry_open(s, path, &bytes);
+    if (fd >= 0 && file_view_open(fd, bytes, &v)) {
+        if (cloob_image_size(ctx, v.data, v.bytes, path, &width, &height) == CLOOB_OK) {
+            cloob_json_put_int(w, "width", width);
+            cloob_json_put_int(w, "height", height);
+        }
+        file_view_close(&v);
+    }
+    if (fd >= 0) close(fd);
+}
+
+static void put_hit(cloob_ctx *ctx, cloob_json_out *w, const cloob_search *s, const char *index, const found *f,
+                    bool scored)
+{
+    char date[32], *path = entry_name(s, f->entry);
+    cloob_json_begin(w, NULL, '{');
+    cloob_json_put_text(w, "path", path);
+    cloob_json_put_number(w, "score", scored ? round(1e6 * (double)f->score) / 1e6 : 0);
+    if (path) put_size(ctx, w, s, path);
+    date_print(cloob_search_mtime_ns(s, f->entry), date);
+    cloob_json_put_text(w, "date", date);
+    if (path) put_links(w, index, path);
+    cloob_json_end(w);
+    w->failed = w->failed || !path;
+    free(path);
+}
+
+static void put_found(cloob_ctx *ctx, http_reply *r, const asked *a, const served_index *x, const cloob_search *s,
+                      const found *list, int64_t n, double began)
+{
+    cloob_json_out w = { 0 };
+    cloob_json_begin(&w, NULL, '{');
+    cloob_json_put_text(&w, "index", x->name);
+    cloob_json_put_int(&w, "total", n);
+    cloob_json_begin(&w, "results", '[');
+    for (int64_t i = a->offset; i < n && i < a->offset + a->limit; i++)
+        put_hit(ctx, &w, s, x->name, &list[i], a->terms > 0);
+    cloob_json_end(&w);
+    cloob_json_put_number(&w, "took_ms", round(1e5 * (serve_now() - began)) / 100);
+    cloob_json_end(&w);
+    http_json(r, 200, &w);
+}
+
+static cloob_status read_asked(cloob_ctx *ctx, serve *s, const http_request *q, asked *a, served_index **x,
+                               index_view **v)
+{
+    bool raw = http_type_is(q, "image/") || http_type_is(q, "multipart/form-data");
+    *a = (asked){ .limit = 60, .term = calloc(MAX_TERMS + 2, sizeof *a->term) };
+    inputs_init(&a->in, s);
+    a->filter.threshold = -2;
+    if (!a->term) return cloob_error_set(ctx, CLOOB_ERR_MEMORY, "out of memory");
+    cloob_status status = raw ? CLOOB_OK : body_object(ctx, q, &a->doc);
+    const cloob_json *root = cloob_json_root(a->doc);
+    a->index = http_query(q, "index");
+    if (status == CLOOB_OK && !a->index) status = read_text(ctx, root, "index", &a->index);
+    if (status != CLOOB_OK) return status;
+    *x = serve_index(s, a->index);
+    if (!*x)
+        return refuse(ctx, s->indexes ? "there is no index %.100s" : "the server has no index; start it with --index",
+                      a->index ? a->index : "");
+    *v = index_acquire(s, *x);
+    if (!*v) return cloob_error_set(ctx, CLOOB_ERR_BUSY, "the index is being made; try again later");
+    if (raw) return read_raw(ctx, q, a);
+    status = read_filter(ctx, a, root);
+    return status == CLOOB_OK ? read_terms(ctx, s, a, (*v)->search, root) : status;
+}
+
+void handle_search(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r)
+{
+    asked a;
+    served_index *x = NULL;
+    index_view *v = NULL;
+    cloob_batch_rows rows = { 0 };
+    float *query = NULL;
+    found *list = NULL;
+    int64_t n = 0;
+    double began = serve_now();
+    cloob_status status = read_asked(ctx, s, q, &a, &x, &v);
+    if (status != CLOOB_OK) http_fail(r, q, ctx, status);
+    else if (!a.in.n || embed_inputs(s, ctx, q, r, x->model, &a.in, CLOOB_UNIT, false, &rows)) {
+        status = sum_terms(ctx, &a, v->search, &rows, &query);
+        if (status == CLOOB_OK) status = find_all(ctx, v->search, query, &a.filter, &list, &n);
+        if (status == CLOOB_OK) put_found(ctx, r, &a, x, v->search, list, n, began);
+        else http_fail(r, q, ctx, status);
+    }
+    free(query), free(list);
+    cloob_batch_rows_release(&rows);
+    asked_release(&a);
+    if (v) index_release(v);
+}
+
+/* ---- the list of indexes ------------------------------------------------------------------------- */
+
+enum { MAX_FOLDERS = 500 };
+
+/* First folders of the paths, which are sorted, so equal ones stand together. */
+static void put_folders(cloob_json_out *w, const cloob_search *s)
+{
+    const char *last = NULL;
+    size_t last_bytes = 0;
+    int64_t folders = 0;
+    cloob_json_begin(w, "folders", '[');
+    for (int64_t i = 0; i < cloob_search_count(s) && folders < MAX_FOLDERS; i++) {
+        size_t bytes;
+        const char *name = cloob_search_name(s, i, &bytes), *slash = memchr(name, '/', bytes);
+        size_t n = slash ? (size_t)(slash - name) + 1 : 0;
+        if (!n || (n == last_bytes && memcmp(name, last, n) == 0)) continue;
+        char *text = strndup(name, n);
+        if (text) cloob_json_put_text(w, NULL, text);
+        free(text);
+        last = name, last_bytes = n, folders++;
+    }
+    cloob_json_end(w);
+}
+
+void handle_indexes(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r)
+{
+    cloob_json_out w = { 0 };
+    (void)ctx, (void)q;
+    cloob_json_begin(&w, NULL, '{');
+    cloob_json_begin(&w, "indexes", '[');
+    for (int64_t i = 0; i < s->indexes; i++) {
+        index_view *v = index_acquire(s, &s->index[i]);
+        cloob_json_begin(&w, NULL, '{');
+        cloob_json_put_text(&w, "name", s->index[i].name);
+        cloob_json_put_int(&w, "images", v ? cloob_search_count(v->search) : 0);
+        if (v) put_folders(&w, v->search);
+        else cloob_json_begin(&w, "folders", '['), cloob_json_end(&w);
+        cloob_json_put_text(&w, "model", s->index[i].model->name);
+        cloob_json_end(&w);
+        if (v) index_release(v);
+    }
+    cloob_json_end(&w);
+    cloob_json_end(&w);
+    http_json(r, 200, &w);
+}

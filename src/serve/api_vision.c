@@ -1,0 +1,279 @@
+/* Zero-shot classification, and the similarity of images and texts. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "serve/handlers.h"
+#include "serve/text.h"
+
+/* ---- lists of a request -------------------------------------------------------------------------- */
+
+static cloob_status add_images(cloob_ctx *ctx, serve *s, const cloob_json *list, inputs *in)
+{
+    cloob_status status = CLOOB_OK;
+    if (cloob_json_text(list)) return inputs_image(ctx, s, in, cloob_json_text(list));
+    if (cloob_json_kind_of(list) != CLOOB_JSON_ARRAY) return refuse(ctx, "images: a list of data URLs");
+    for (const cloob_json *v = cloob_json_first(list); v && status == CLOOB_OK; v = cloob_json_next(v))
+        status = cloob_json_text(v) ? inputs_image(ctx, s, in, cloob_json_text(v)) : refuse(ctx, "images: strings");
+    return status;
+}
+
+static cloob_status add_texts(cloob_ctx *ctx, const cloob_json *list, const char *what, inputs *in)
+{
+    cloob_status status = CLOOB_OK;
+    if (cloob_json_kind_of(list) != CLOOB_JSON_ARRAY) return refuse(ctx, "%s: a list of strings", what);
+    for (const cloob_json *v = cloob_json_first(list); v && status == CLOOB_OK; v = cloob_json_next(v))
+        status = cloob_json_text(v) ? inputs_text(ctx, in, cloob_json_text(v)) : refuse(ctx, "%s: strings", what);
+    return status;
+}
+
+/* ---- classification ------------------------------------------------------------------------------ */
+
+/* The template with the label for each {}. */
+static char *fill_template(const char *template, const char *label)
+{
+    size_t most = strlen(template) * (strlen(label) + 1) + 1, n = 0;
+    char *out = malloc(most);
+    for (const char *c = template; out && *c;) {
+        if (c[0] == '{' && c[1] == '}') {
+            memcpy(out + n, label, strlen(label));
+            n += strlen(label), c += 2;
+        } else out[n++] = *c++;
+    }
+    if (out) out[n] = 0;
+    return out;
+}
+
+/* Labels times templates, label by label. Returns how many templates there are. */
+static cloob_status add_prompts(cloob_ctx *ctx, const cloob_json *labels, const cloob_json *templates, inputs *in,
+                                int64_t *per_label)
+{
+    static const char *const usual = "a photo of a {}.";
+    cloob_status status = CLOOB_OK;
+    bool own = cloob_json_kind_of(templates) == CLOOB_JSON_ARRAY && cloob_json_count(templates) > 0;
+    *per_label = own ? cloob_json_count(templates) : 1;
+    if (cloob_json_kind_of(labels) != CLOOB_JSON_ARRAY || cloob_json_count(labels) < 2)
+        return refuse(ctx, "labels: a list of two strings or more");
+    for (const cloob_json *l = cloob_json_first(labels); l && status == CLOOB_OK; l = cloob_json_next(l)) {
+        const cloob_json *t = own ? cloob_json_first(templates) : NULL;
+        for (int64_t k = 0; k < *per_label && status == CLOOB_OK; k++, t = cloob_json_next(t)) {
+            const char *text = own ? cloob_json_text(t) : usual, *label = cloob_json_text(l);
+            if (!text || !label) return refuse(ctx, "labels and templates are strings");
+            if (!strstr(text, "{}")) return refuse(ctx, "template \"%.100s\" has no {} for the label", text);
+            if (strlen(text) > 1000 || strlen(label) > 1000)
+                return refuse(ctx, "labels and templates have at most 1000 bytes");
+            char *prompt = fill_template(text, label);
+            status =
+                prompt ? inputs_own_text(ctx, in, prompt) : cloob_error_set(ctx, CLOOB_ERR_MEMORY, "out of memory");
+        }
+    }
+    return status;
+}
+
+/* Class c = the mean of its prompts at unit length, in place: rows (classes * per, D) become (classes, D). */
+static void class_rows(float *row, int64_t classes, int64_t per, int64_t D)
+{
+    for (int64_t c = 0; c < classes; c++) {
+        for (int64_t k = 0; k < D; k++) {
+            double sum = 0;
+            for (int64_t t = 0; t < per; t++) sum += row[(c * per + t) * D + k];
+            row[c * D + k] = (float)(sum / (double)per);
+        }
+        unit_row(row + c * D, D);
+    }
+}
+
+static double dot(const float *a, const float *b, int64_t D)
+{
+    double sum = 0;
+    for (int64_t k = 0; k < D; k++) sum += (double)a[k] * b[k];
+    return sum;
+}
+
+static void softmax(const float *image, const float *class_row, int64_t classes, int64_t D, double scale, double *p)
+{
+    double most = -INFINITY, sum = 0;
+    for (int64_t c = 0; c < classes; c++) {
+        p[c] = scale * dot(image, class_row + c * D, D);
+        if (p[c] > most) most = p[c];
+    }
+    for (int64_t c = 0; c < classes; c++) sum += p[c] = exp(p[c] - most);
+    for (int64_t c = 0; c < classes; c++) p[c] /= sum;
+}
+
+typedef struct ranked {
+    double p;
+    int64_t label;
+} ranked;
+
+static int best_first(const void *a, const void *b)
+{
+    const ranked *x = a, *y = b;
+    if (x->p != y->p) return x->p > y->p ? -1 : 1;
+    return x->label < y->label ? -1 : x->label > y->label;
+}
+
+static const char *label_at(const cloob_json *labels, int64_t i)
+{
+    const cloob_json *l = cloob_json_first(labels);
+    while (i-- > 0) l = cloob_json_next(l);
+    return cloob_json_text(l);
+}
+
+static void put_top(cloob_json_out *w, const cloob_json *labels, const double *p, int64_t classes, int64_t top)
+{
+    ranked *list = malloc((size_t)classes * sizeof *list);
+    if (!list) {
+        w->failed = true;
+        return;
+    }
+    for (int64_t c = 0; c < classes; c++) list[c] = (ranked){ p[c], c };
+    qsort(list, (size_t)classes, sizeof *list, best_first);
+    cloob_json_begin(w, NULL, '{');
+    cloob_json_begin(w, "top", '[');
+    for (int64_t c = 0; c < classes && c < top; c++) {
+        cloob_json_begin(w, NULL, '{');
+        cloob_json_put_text(w, "label", label_at(labels, list[c].label));
+        cloob_json_put_number(w, "p", list[c].p);
+        cloob_json_end(w);
+    }
+    cloob_json_end(w);
+    cloob_json_end(w);
+    free(list);
+}
+
+static void put_classes(http_reply *r, const cloob_batch_rows *images, const cloob_batch_rows *prompts, int64_t per,
+                        const cloob_json *root, double scale)
+{
+    cloob_json_out w = { 0 };
+    const cloob_json *labels = cloob_json_get(root, "labels");
+    int64_t classes = cloob_json_count(labels), D = images->width, top = classes;
+    double *p = malloc((size_t)classes * sizeof *p);
+    class_rows(prompts->data, classes, per, D);
+    cloob_json_int(cloob_json_get(root, "top"), &top);
+    cloob_json_begin(&w, NULL, '{');
+    cloob_json_begin(&w, "results", '[');
+    for (int64_t i = 0; i < images->n && p; i++) {
+        softmax(images->data + i * D, prompts->data, classes, D, scale, p);
+        put_top(&w, labels, p, classes, top < 1 ? 1 : top);
+    }
+    cloob_json_end(&w);
+    cloob_json_end(&w);
+    w.failed = w.failed || !p;
+    free(p);
+    http_json(r, 200, &w);
+}
+
+void handle_classify(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r)
+{
+    cloob_json_doc *doc = NULL;
+    inputs images, prompts;
+    int64_t per = 1;
+    cloob_batch_rows pixels = { 0 }, words = { 0 };
+    inputs_init(&images, s), inputs_init(&prompts, s);
+    cloob_status status = body_object(ctx, q, &doc);
+    const cloob_json *root = cloob_json_root(doc);
+    if (status == CLOOB_OK)
+        status = add_prompts(ctx, cloob_json_get(root, "labels"), cloob_json_get(root, "templates"), &prompts, &per);
+    if (status == CLOOB_OK) status = add_images(ctx, s, cloob_json_get(root, "images"), &images);
+    if (status == CLOOB_OK && !images.n) status = refuse(ctx, "images: one or more");
+    served_model *m = status == CLOOB_OK ? model_of(s, q, r, cloob_json_text(cloob_json_get(root, "model"))) : NULL;
+    if (status != CLOOB_OK) http_fail(r, q, ctx, status);
+    else if (m && embed_inputs(s, ctx, q, r, m, &prompts, CLOOB_UNIT, false, &words) &&
+             embed_inputs(s, ctx, q, r, m, &images, CLOOB_UNIT, false, &pixels)) {
+        cloob_model_facts f;
+        cloob_batcher_get_facts(m->batcher, &f);
+        if (words.width != pixels.width) http_error(r, q, 429, "the model was replaced meanwhile; try again");
+        else put_classes(r, &pixels, &words, per, root, f.inv_tau > 0 ? f.inv_tau : 100);
+    }
+    cloob_batch_rows_release(&pixels), cloob_batch_rows_release(&words);
+    inputs_release(&images), inputs_release(&prompts);
+    cloob_json_close(doc);
+}
+
+/* ---- similarity ---------------------------------------------------------------------------------- */
+
+static void put_matrix(cloob_json_out *w, const char *key, const float *image, const float *text, int64_t n, int64_t m,
+                       int64_t D)
+{
+    float *row = malloc((size_t)(m + 1) * sizeof *row);
+    cloob_json_begin(w, key, '[');
+    for (int64_t i = 0; i < n && row; i++) {
+        for (int64_t j = 0; j < m; j++) row[j] = (float)dot(image + i * D, text + j * D, D);
+        cloob_json_put_floats(w, NULL, row, m);
+    }
+    cloob_json_end(w);
+    w->failed = w->failed || !row;
+    free(row);
+}
+
+/* Both sides retrieve from the rows of an index, as in the paper; their similarity is then taken again. */
+static cloob_status put_retrieved(cloob_ctx *ctx, serve *s, const cloob_json *hopfield, cloob_batch_rows *image,
+                                  cloob_batch_rows *text, cloob_json_out *w)
+{
+    double beta = 8;
+    const char *name = cloob_json_text(cloob_json_get(hopfield, "index"));
+    served_index *x = serve_index(s, name);
+    index_view *v = x ? index_acquire(s, x) : NULL;
+    cloob_hopfield_options o;
+    if (!v)
+        return refuse(ctx, "hopfield: there is no index%s%.100s to retrieve from", name ? " " : "", name ? name : "");
+    cloob_json_number(cloob_json_get(hopfield, "scale"), &beta);
+    cloob_hopfield_options_init(&o);
+    o.unit = true;
+    cloob_hopfield h = { cloob_search_rows(v->search), cloob_search_count(v->search), cloob_search_width(v->search),
+                         beta };
+    cloob_status status = CLOOB_OK;
+    if (!(beta > 0 && beta <= 1e4)) status = refuse(ctx, "hopfield: a scale above 0, at most 10000");
+    else if (h.dim != image->width || h.dim != text->width)
+        status = refuse(ctx, "hopfield: the index is of another model");
+    if (status == CLOOB_OK) status = cloob_hopfield_retrieve(ctx, &h, &o, image->data, image->n, image->data, NULL);
+    if (status == CLOOB_OK) status = cloob_hopfield_retrieve(ctx, &h, &o, text->data, text->n, text->data, NULL);
+    if (status == CLOOB_OK) put_matrix(w, "retrieved", image->data, text->data, image->n, text->n, image->width);
+    index_release(v);
+    return status;
+}
+
+static void put_similarity(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r, const cloob_json *hopfield,
+                           cloob_batch_rows *image, cloob_batch_rows *text)
+{
+    cloob_json_out w = { 0 };
+    cloob_status status = CLOOB_OK;
+    cloob_json_begin(&w, NULL, '{');
+    put_matrix(&w, "similarity", image->data, text->data, image->n, text->n, image->width);
+    cloob_json_put_int(&w, "images", image->n);
+    cloob_json_put_int(&w, "texts", text->n);
+    if (cloob_json_kind_of(hopfield) == CLOOB_JSON_OBJECT) status = put_retrieved(ctx, s, hopfield, image, text, &w);
+    else cloob_json_put_null(&w, "retrieved");
+    cloob_json_end(&w);
+    if (status == CLOOB_OK) {
+        http_json(r, 200, &w);
+        return;
+    }
+    free(w.data);
+    http_fail(r, q, ctx, status);
+}
+
+void handle_similarity(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r)
+{
+    cloob_json_doc *doc = NULL;
+    inputs images, texts;
+    cloob_batch_rows pixels = { 0 }, words = { 0 };
+    inputs_init(&images, s), inputs_init(&texts, s);
+    cloob_status status = body_object(ctx, q, &doc);
+    const cloob_json *root = cloob_json_root(doc);
+    if (status == CLOOB_OK) status = add_texts(ctx, cloob_json_get(root, "texts"), "texts", &texts);
+    if (status == CLOOB_OK) status = add_images(ctx, s, cloob_json_get(root, "images"), &images);
+    if (status == CLOOB_OK && (!images.n || !texts.n)) status = refuse(ctx, "images and texts: one or more of each");
+    served_model *m = status == CLOOB_OK ? model_of(s, q, r, cloob_json_text(cloob_json_get(root, "model"))) : NULL;
+    if (status != CLOOB_OK) http_fail(r, q, ctx, status);
+    else if (m && embed_inputs(s, ctx, q, r, m, &texts, CLOOB_UNIT, false, &words) &&
+             embed_inputs(s, ctx, q, r, m, &images, CLOOB_UNIT, false, &pixels)) {
+        if (words.width != pixels.width) http_error(r, q, 429, "the model was replaced meanwhile; try again");
+        else put_similarity(s, ctx, q, r, cloob_json_get(root, "hopfield"), &pixels, &words);
+    }
+    cloob_batch_rows_release(&pixels), cloob_batch_rows_release(&words);
+    inputs_release(&images), inputs_release(&texts);
+    cloob_json_close(doc);
+}

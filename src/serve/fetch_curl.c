@@ -1,0 +1,149 @@
+/* Downloads with libcurl: named hosts alone, bounded in size, time and redirects. */
+#include <arpa/inet.h>
+#include <curl/curl.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/socket.h>
+
+#include "serve/fetch.h"
+
+enum { MAX_REDIRECTS = 3 };
+
+bool fetch_available(void) { return true; }
+
+typedef struct download {
+    unsigned char *data;
+    size_t bytes, max;
+    bool too_big, private_address, redirected;
+} download;
+
+static size_t receive(char *from, size_t size, size_t count, void *arg)
+{
+    download *d = arg;
+    size_t n = size * count;
+    if (n > d->max - d->bytes) {
+        d->too_big = true;
+        return 0;
+    }
+    unsigned char *more = realloc(d->data, d->bytes + n + 1);
+    if (!more) return 0;
+    memcpy(more + d->bytes, from, n);
+    d->data = more;
+    d->bytes += n;
+    return n;
+}
+
+/* Addresses that are not of the open internet. */
+static bool is_private(const struct sockaddr *a)
+{
+    if (a->sa_family == AF_INET) {
+        uint32_t ip = ntohl(((const struct sockaddr_in *)(const void *)a)->sin_addr.s_addr);
+        uint32_t first = ip >> 24, second = ip >> 16 & 255;
+        return first == 0 || first == 10 || first == 127 || first >= 224 ||
+               (first == 172 && second >= 16 && second < 32) || (first == 192 && second == 168) ||
+               (first == 169 && second == 254) || (first == 100 && second >= 64 && second < 128);
+    }
+    if (a->sa_family != AF_INET6) return true;
+    const struct in6_addr *ip = &((const struct sockaddr_in6 *)(const void *)a)->sin6_addr;
+    return IN6_IS_ADDR_LOOPBACK(ip) || IN6_IS_ADDR_LINKLOCAL(ip) || IN6_IS_ADDR_UNSPECIFIED(ip) ||
+           IN6_IS_ADDR_MULTICAST(ip) || IN6_IS_ADDR_V4MAPPED(ip) || (ip->s6_addr[0] & 0xFE) == 0xFC;
+}
+
+/* The host that was named may be private, as an image server next door is; a redirect may not lead there. */
+static curl_socket_t open_socket(void *arg, curlsocktype purpose, struct curl_sockaddr *a)
+{
+    download *d = arg;
+    (void)purpose;
+    if (d->redirected && is_private(&a->addr)) {
+        d->private_address = true;
+        return CURL_SOCKET_BAD;
+    }
+    return socket(a->family, a->socktype, a->protocol);
+}
+
+static bool host_allowed(const serve_options *o, const char *url)
+{
+    CURLU *u = curl_url();
+    char *host = NULL;
+    bool ok = false;
+    if (u && curl_url_set(u, CURLUPART_URL, url, 0) == CURLUE_OK &&
+        curl_url_get(u, CURLUPART_HOST, &host, 0) == CURLUE_OK)
+        for (int64_t i = 0; i < o->url_hosts && !ok; i++) ok = strcasecmp(o->url_host[i], host) == 0;
+    curl_free(host);
+    curl_url_cleanup(u);
+    return ok;
+}
+
+static void set_up(CURL *c, const char *url, long timeout_s, download *d)
+{
+    curl_easy_setopt(c, CURLOPT_URL, url);
+    curl_easy_setopt(c, CURLOPT_PROTOCOLS_STR, "http,https");
+    curl_easy_setopt(c, CURLOPT_FOLLOWLOCATION, 0L);
+    curl_easy_setopt(c, CURLOPT_NOSIGNAL, 1L);
+    curl_easy_setopt(c, CURLOPT_FAILONERROR, 1L);
+    curl_easy_setopt(c, CURLOPT_TIMEOUT, timeout_s);
+    curl_easy_setopt(c, CURLOPT_CONNECTTIMEOUT, timeout_s < 5 ? timeout_s : 5L);
+    curl_easy_setopt(c, CURLOPT_MAXFILESIZE_LARGE, (curl_off_t)d->max);
+    curl_easy_setopt(c, CURLOPT_PROXY, "");
+    curl_easy_setopt(c, CURLOPT_NETRC, (long)CURL_NETRC_IGNORED);
+    curl_easy_setopt(c, CURLOPT_USERAGENT, "cloob");
+    curl_easy_setopt(c, CURLOPT_WRITEFUNCTION, receive);
+    curl_easy_setopt(c, CURLOPT_WRITEDATA, d);
+    curl_easy_setopt(c, CURLOPT_OPENSOCKETFUNCTION, open_socket);
+    curl_easy_setopt(c, CURLOPT_OPENSOCKETDATA, d);
+}
+
+static cloob_status refuse_url(cloob_ctx *ctx, const char *why)
+{
+    char text[300];
+    snprintf(text, sizeof text, "the URL is not fetched: %s", why);
+    return cloob_error_set(ctx, CLOOB_ERR_ARGUMENT, text);
+}
+
+/* One hop; *next is where a redirect leads, to be freed by curl_free, or NULL. */
+static cloob_status fetch_once(cloob_ctx *ctx, CURL *c, download *d, char **next)
+{
+    long code = 0;
+    char *where = NULL;
+    CURLcode result = curl_easy_perform(c);
+    *next = NULL;
+    if (d->too_big || result == CURLE_FILESIZE_EXCEEDED) return refuse_url(ctx, "it is larger than a request may be");
+    if (d->private_address) return refuse_url(ctx, "it leads into a private network");
+    if (result != CURLE_OK) return refuse_url(ctx, curl_easy_strerror(result));
+    curl_easy_getinfo(c, CURLINFO_RESPONSE_CODE, &code);
+    if (code < 300 || code >= 400) return CLOOB_OK;
+    curl_easy_getinfo(c, CURLINFO_REDIRECT_URL, &where);
+    *next = where ? strdup(where) : NULL;
+    return *next ? CLOOB_OK : refuse_url(ctx, "a redirect without a target");
+}
+
+cloob_status fetch_url(cloob_ctx *ctx, const serve_options *o, const char *url, size_t max_bytes, long timeout_s,
+                       unsigned char **data, size_t *bytes)
+{
+    download d = { .max = max_bytes };
+    char *at = strdup(url), *next = NULL;
+    cloob_status status = at ? CLOOB_OK : cloob_error_set(ctx, CLOOB_ERR_MEMORY, "out of memory");
+    *data = NULL, *bytes = 0;
+    for (int hop = 0; status == CLOOB_OK; hop++) {
+        CURL *c = NULL;
+        if (!host_allowed(o, at)) status = refuse_url(ctx, "its host is not among those that --allow-url-host names");
+        else if (hop > MAX_REDIRECTS) status = refuse_url(ctx, "too many redirects");
+        else if (!(c = curl_easy_init())) status = cloob_error_set(ctx, CLOOB_ERR_MEMORY, "out of memory");
+        if (status != CLOOB_OK) break;
+        d.bytes = 0, d.redirected = hop > 0;
+        set_up(c, at, timeout_s, &d);
+        status = fetch_once(ctx, c, &d, &next);
+        curl_easy_cleanup(c);
+        free(at);
+        at = next;
+        if (!next) break;
+    }
+    free(at);
+    if (status == CLOOB_OK && !d.bytes) status = refuse_url(ctx, "it is empty");
+    if (status == CLOOB_OK) *data = d.data, *bytes = d.bytes;
+    else free(d.data);
+    return status;
+}

@@ -1,0 +1,28 @@
+/* The handlers that the table of routes names, by the file they are in. */
+#ifndef SERVE_HANDLERS_H
+#define SERVE_HANDLERS_H
+
+#include "serve/input.h"
+
+route_fn handle_embeddings, handle_models, handle_embed, handle_info;            /* api_embed.c */
+route_fn handle_live, handle_ready, handle_ping, handle_metrics, handle_openapi; /* api_status.c */
+route_fn handle_predict;                                                         /* api_immich.c */
+route_fn handle_search, handle_indexes;                                          /* api_search.c */
+route_fn handle_knn, handle_indices_list, handle_metadata;                       /* api_knn.c */
+route_fn handle_classify, handle_similarity;                                     /* api_vision.c */
+route_fn handle_thumb, handle_image;                                             /* api_files.c */
+route_fn handle_runs, handle_run;                                                /* api_runs.c */
+route_fn handle_map;                                                             /* api_map.c */
+route_fn handle_page, handle_asset;                                              /* api_page.c */
+
+/* Embeds what was gathered with the request's deadline; on failure r holds the error and the result is false. */
+bool embed_inputs(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r, served_model *m, const inputs *i,
+                  cloob_output what, bool refuse_long, cloob_batch_rows *rows);
+
+/* The model that a request names; on failure r holds the error and the result is NULL. */
+served_model *model_of(serve *s, const http_request *q, http_reply *r, const char *name);
+
+/* row (n) to unit length; a row of zeros stays. */
+void unit_row(float *row, int64_t n);
+
+#endif

@@ -1,0 +1,120 @@
+/* Replies: JSON, text, and errors in the dialect of the protocol that was spoken. */
+#include "serve/http.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <unistd.h>
+
+#include "serve/route.h"
+
+const char *http_query(const http_request *q, const char *key)
+{
+    for (int i = 0; i < q->queries; i++)
+        if (strcmp(q->query[i].key, key) == 0) return q->query[i].value;
+    return NULL;
+}
+
+bool http_type_is(const http_request *q, const char *type)
+{
+    size_t n = strlen(type);
+    if (strncasecmp(q->content_type, type, n) != 0) return false;
+    char next = q->content_type[n];
+    return type[n - 1] == '/' || next == 0 || next == ';' || next == ' ';
+}
+
+void http_reply_release(http_reply *r)
+{
+    if (!r->is_static) free(r->data);
+    if (r->fd >= 0) close(r->fd);
+    *r = (http_reply){ .fd = -1 };
+}
+
+void http_text(http_reply *r, int code, const char *text)
+{
+    *r = (http_reply){ .code = code,
+                       .type = "text/plain; charset=utf-8",
+                       .data = (char *)(uintptr_t)text, /* only read */
+                       .bytes = strlen(text),
+                       .is_static = true,
+                       .fd = -1 };
+}
+
+void http_json(http_reply *r, int code, cloob_json_out *w)
+{
+    if (w->failed || !w->data) {
+        free(w->data);
+        http_text(r, 503, "{\"error\":{\"message\":\"out of memory\"}}");
+        r->retry_after = 1;
+    } else *r = (http_reply){ .code = code, .data = w->data, .bytes = w->len, .fd = -1 };
+    r->type = "application/json";
+    *w = (cloob_json_out){ 0 };
+}
+
+/* ---- errors -------------------------------------------------------------------------------------- */
+
+static const char *openai_type(int code)
+{
+    if (code == 401 || code == 403) return "authentication_error";
+    if (code == 404) return "not_found_error";
+    if (code == 429) return "rate_limit_error";
+    return code >= 500 ? "server_error" : "invalid_request_error";
+}
+
+static const char *tei_type(int code)
+{
+    if (code == 401 || code == 403) return "Unauthorized";
+    if (code == 429) return "Overloaded";
+    if (code == 503) return "Unhealthy";
+    return code >= 500 ? "Backend" : "Validation";
+}
+
+static void put_error(cloob_json_out *w, error_dialect dialect, int code, const char *text)
+{
+    cloob_json_begin(w, NULL, '{');
+    if (dialect == ERROR_TEI) {
+        cloob_json_put_text(w, "error", text);
+        cloob_json_put_text(w, "error_type", tei_type(code));
+    } else if (dialect == ERROR_FASTAPI) {
+        cloob_json_put_text(w, "detail", text);
+    } else {
+        cloob_json_begin(w, "error", '{');
+        cloob_json_put_text(w, "message", text);
+        cloob_json_put_text(w, "type", openai_type(code));
+        cloob_json_put_null(w, "param");
+        cloob_json_put_int(w, "code", code);
+        cloob_json_end(w);
+    }
+    cloob_json_end(w);
+}
+
+void http_error(http_reply *r, const http_request *q, int code, const char *format, ...)
+{
+    char text[1024];
+    cloob_json_out w = { 0 };
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    http_reply_release(r);
+    put_error(&w, q && q->route ? q->route->errors : ERROR_OPENAI, code, text);
+    http_json(r, code, &w);
+    if (code == 429 || code == 503) r->retry_after = 1;
+}
+
+void http_fail(http_reply *r, const http_request *q, const cloob_ctx *ctx, cloob_status status)
+{
+    int code = 500;
+    switch (status) {
+    case CLOOB_ERR_ARGUMENT:
+    case CLOOB_ERR_FORMAT:
+    case CLOOB_ERR_UNSUPPORTED: code = 400; break;
+    case CLOOB_ERR_BUSY: code = 429; break;
+    case CLOOB_ERR_STOPPED:
+    case CLOOB_ERR_MEMORY: code = 503; break;
+    default: break;
+    }
+    http_error(r, q, code, "%s", cloob_error(ctx));
+}

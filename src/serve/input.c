@@ -1,0 +1,132 @@
+/* Gathers what is to be embedded. */
+#include "serve/input.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "serve/fetch.h"
+#include "serve/text.h"
+
+enum { MAX_VALUES = 300000 }; /* of a JSON body: bounds its memory to about 60 MB */
+
+cloob_status refuse(cloob_ctx *ctx, const char *format, ...)
+{
+    char text[1024];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    return cloob_error_set(ctx, CLOOB_ERR_ARGUMENT, text);
+}
+
+void inputs_init(inputs *i, const serve *s) { *i = (inputs){ .most = s->o->max_inputs }; }
+
+void inputs_release(inputs *i)
+{
+    for (int64_t k = 0; k < i->owned_count; k++) free(i->owned[k]);
+    free(i->owned), free(i->in);
+    *i = (inputs){ 0 };
+}
+
+static cloob_status own(cloob_ctx *ctx, inputs *i, void *memory)
+{
+    if (i->owned_count == i->owned_cap) {
+        int64_t cap = i->owned_cap ? 2 * i->owned_cap : 8;
+        void **more = realloc(i->owned, (size_t)cap * sizeof *more);
+        if (!more) {
+            free(memory);
+            return cloob_error_set(ctx, CLOOB_ERR_MEMORY, "out of memory");
+        }
+        i->owned = more, i->owned_cap = cap;
+    }
+    i->owned[i->owned_count++] = memory;
+    return CLOOB_OK;
+}
+
+static cloob_status add(cloob_ctx *ctx, inputs *i, cloob_batch_input in)
+{
+    if (i->n >= i->most) return refuse(ctx, "more than %lld inputs in one request", (long long)i->most);
+    if (i->n == i->cap) {
+        int64_t cap = i->cap ? 2 * i->cap : 8;
+        cloob_batch_input *more = realloc(i->in, (size_t)cap * sizeof *more);
+        if (!more) return cloob_error_set(ctx, CLOOB_ERR_MEMORY, "out of memory");
+        i->in = more, i->cap = cap;
+    }
+    i->in[i->n++] = in;
+    return CLOOB_OK;
+}
+
+cloob_status inputs_text(cloob_ctx *ctx, inputs *i, const char *text)
+{
+    return add(ctx, i, (cloob_batch_input){ .kind = CLOOB_BATCH_TEXT, .text = text });
+}
+
+cloob_status inputs_own_text(cloob_ctx *ctx, inputs *i, char *text)
+{
+    cloob_status status = own(ctx, i, text);
+    return status == CLOOB_OK ? inputs_text(ctx, i, text) : status;
+}
+
+cloob_status inputs_bytes(cloob_ctx *ctx, inputs *i, const void *data, size_t bytes)
+{
+    if (!bytes) return refuse(ctx, "an image of no bytes");
+    return add(ctx, i, (cloob_batch_input){ .kind = CLOOB_BATCH_IMAGE_FILE, .data = data, .bytes = bytes });
+}
+
+static cloob_status add_owned(cloob_ctx *ctx, inputs *i, unsigned char *data, size_t bytes)
+{
+    cloob_status status = own(ctx, i, data);
+    return status == CLOOB_OK ? inputs_bytes(ctx, i, data, bytes) : status;
+}
+
+cloob_status inputs_image(cloob_ctx *ctx, serve *s, inputs *i, const char *text)
+{
+    unsigned char *data;
+    size_t bytes;
+    if (strncasecmp(text, "http://", 7) == 0 || strncasecmp(text, "https://", 8) == 0) {
+        cloob_status status =
+            fetch_url(ctx, s->o, text, (size_t)s->o->max_body_mb << 20, (long)s->o->timeout_s, &data, &bytes);
+        return status == CLOOB_OK ? add_owned(ctx, i, data, bytes) : status;
+    }
+    const char *from = data_url_image(text);
+    if (!from && strncasecmp(text, "data:", 5) == 0) return refuse(ctx, "a data URL that is no base64 image");
+    if (!from) from = text;
+    if (!base64_decode(from, strlen(from), &data, &bytes)) return refuse(ctx, "an image that is not valid base64");
+    return add_owned(ctx, i, data, bytes);
+}
+
+cloob_status inputs_either(cloob_ctx *ctx, serve *s, inputs *i, const char *text)
+{
+    return strncasecmp(text, "data:image/", 11) == 0 ? inputs_image(ctx, s, i, text) : inputs_text(ctx, i, text);
+}
+
+cloob_status inputs_tokens(cloob_ctx *ctx, inputs *i, const cloob_json *list)
+{
+    int64_t n = cloob_json_count(list), at = 0;
+    int32_t *ids = malloc((size_t)(n + 1) * sizeof *ids);
+    if (!ids) return cloob_error_set(ctx, CLOOB_ERR_MEMORY, "out of memory");
+    cloob_status status = own(ctx, i, ids);
+    if (status != CLOOB_OK) return status;
+    for (const cloob_json *v = cloob_json_first(list); v; v = cloob_json_next(v)) {
+        int64_t id;
+        if (!cloob_json_int(v, &id) || id < 0 || id > INT32_MAX)
+            return refuse(ctx, "token ids are whole numbers from 0 on");
+        ids[at++] = (int32_t)id;
+    }
+    return add(ctx, i, (cloob_batch_input){ .kind = CLOOB_BATCH_TOKENS, .ids = ids, .count = n });
+}
+
+cloob_status body_object(cloob_ctx *ctx, const http_request *q, cloob_json_doc **doc)
+{
+    *doc = NULL;
+    if (!q->bytes) return refuse(ctx, "the request has no body; send a JSON object");
+    cloob_status status = cloob_json_parse(ctx, q->body, q->bytes, "the body", MAX_VALUES, doc);
+    if (status != CLOOB_OK) return status;
+    if (cloob_json_kind_of(cloob_json_root(*doc)) == CLOOB_JSON_OBJECT) return CLOOB_OK;
+    cloob_json_close(*doc);
+    *doc = NULL;
+    return refuse(ctx, "the body must be a JSON object");
+}

@@ -1,0 +1,46 @@
+/* cloob serve: embeddings, search and a page over HTTP.
+ *
+ *     serve_options o;
+ *     serve_options_init(&o);
+ *     o.checkpoint[0] = "M.safetensors", o.checkpoints = 1;
+ *     cloob_status status = serve_run(ctx, &o);          returns after SIGTERM or SIGINT
+ *
+ * The room uses include/cloob, libmicrohttpd and libcurl alone. */
+#ifndef SERVE_SERVE_H
+#define SERVE_SERVE_H
+
+#include "cloob/cloob.h"
+
+typedef struct serve_options {
+    const char *const *checkpoint; /* (checkpoints) FILE or NAME=FILE */
+    int64_t checkpoints;
+    const char *const *index; /* (indexes) index files or folders, or NAME=either */
+    int64_t indexes;
+    const char *logs; /* folder of runs; NULL: none */
+    const char *host; /* an address to listen on; "127.0.0.1" */
+    int64_t port;     /* 8080; 0: any free one, which the first line prints */
+    const char *vocab, *config, *device, *precision;
+    bool no_invariant;
+    int64_t max_batch, max_wait_us, max_queue;
+    int64_t workers;         /* requests worked on at the same time */
+    int64_t max_body_mb;     /* of one request */
+    int64_t max_pixels;      /* of one image */
+    int64_t max_inputs;      /* of one request */
+    int64_t max_connections; /* in all */
+    int64_t max_per_address; /* connections of one address */
+    int64_t timeout_s;       /* to send a request, and to answer it */
+    double idle_unload_s;    /* 0: never */
+    const char *api_key_file, *tls_cert, *tls_key;
+    bool insecure;
+    const char *const *url_host; /* (url_hosts) hosts whose URLs may be fetched */
+    int64_t url_hosts;
+    bool quiet;
+} serve_options;
+
+void serve_options_init(serve_options *o);
+
+/* Serves until SIGTERM or SIGINT, then drains. What cannot be started (a busy port, weights that cannot be read, an index
+ * of another model) fails with one line. CLOOB_ERR_UNSUPPORTED in a build without libmicrohttpd. */
+cloob_status serve_run(cloob_ctx *ctx, const serve_options *o);
+
+#endif

@@ -1,0 +1,10 @@
+/* A build without libmicrohttpd. */
+#include "serve/serve.h"
+
+cloob_status serve_run(cloob_ctx *ctx, const serve_options *o)
+{
+    (void)o;
+    return cloob_error_set(
+        ctx, CLOOB_ERR_UNSUPPORTED,
+        "this build has no HTTP server: install libmicrohttpd's headers (libmicrohttpd-dev) and build again");
+}

@@ -1,0 +1,318 @@
+/* Models and indexes of a running server: opening them, and replacing those whose files were replaced. */
+#include "serve/state.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "serve/text.h"
+#include "serve/thumb.h"
+
+static const char *const index_in_folder = ".cloob-index.safetensors";
+
+double serve_now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+void serve_log(serve *s, const char *format, ...)
+{
+    char text[1024];
+    va_list args;
+    if (s->o->quiet) return;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    fprintf(stderr, "%s\n", text);
+}
+
+bool watched_read(const char *path, watched *out)
+{
+    struct stat st;
+    if (stat(path, &st) != 0) return false;
+    *out = (watched){ st.st_ino, (int64_t)st.st_size,
+                      (int64_t)st.st_mtim.tv_sec * INT64_C(1000000000) + st.st_mtim.tv_nsec };
+    return true;
+}
+
+bool watched_same(const watched *a, const watched *b)
+{
+    return a->inode == b->inode && a->size == b->size && a->mtime_ns == b->mtime_ns;
+}
+
+/* NAME=FILE, or FILE, whose name is its last part without its ending. Both are new strings. */
+static bool split_name(const char *word, char **name, char **path)
+{
+    const char *equal = strchr(word, '='), *slash = strchr(word, '/');
+    bool named = equal && equal > word && (!slash || equal < slash);
+    *path = strdup(named ? equal + 1 : word);
+    if (named) *name = strndup(word, (size_t)(equal - word));
+    else *name = text_stem(word);
+    return *path && *name;
+}
+
+/* ---- models -------------------------------------------------------------------------------------- */
+
+static cloob_status open_model(serve *s, const char *word, served_model *m)
+{
+    cloob_batcher_options o;
+    cloob_batcher_options_init(&o);
+    o.model.device = s->o->device, o.model.precision = s->o->precision;
+    o.model.vocab = s->o->vocab, o.model.config = s->o->config;
+    o.model.invariant = !s->o->no_invariant;
+    o.model.photos = true; /* upright, as cloob search and cloob classify see them */
+    o.max_batch = s->o->max_batch, o.max_wait_us = s->o->max_wait_us;
+    o.max_queue = s->o->max_queue;
+    o.max_pixels = s->o->max_pixels;
+    o.idle_unload_s = s->o->idle_unload_s;
+    if (!split_name(word, &m->name, &m->path)) return CLOOB_ERR_MEMORY;
+    watched_read(m->path, &m->seen);
+    return cloob_batcher_create(s->ctx, m->path, &o, &m->batcher);
+}
+
+cloob_status serve_open_models(serve *s)
+{
+    s->model = calloc((size_t)s->o->checkpoints + 1, sizeof *s->model);
+    if (!s->model) return CLOOB_ERR_MEMORY;
+    for (; s->models < s->o->checkpoints; s->models++) {
+        cloob_status status = open_model(s, s->o->checkpoint[s->models], &s->model[s->models]);
+        if (status != CLOOB_OK) return status;
+    }
+    return CLOOB_OK;
+}
+
+served_model *serve_model(serve *s, const char *name)
+{
+    if (!name || !*name || s->models == 1) return &s->model[0];
+    for (int64_t i = 0; i < s->models; i++)
+        if (strcmp(s->model[i].name, name) == 0) return &s->model[i];
+    return NULL;
+}
+
+/* ---- indexes ------------------------------------------------------------------------------------- */
+
+static void close_view(index_view *v)
+{
+    cloob_search_close(v->search);
+    free(v->map_xy);
+    free(v);
+}
+
+void index_release(index_view *v)
+{
+    if (v && atomic_fetch_sub(&v->users, 1) == 1) close_view(v);
+}
+
+index_view *index_acquire(serve *s, served_index *x)
+{
+    pthread_mutex_lock(&s->indexes_lock);
+    index_view *v = x->view;
+    if (v) atomic_fetch_add(&v->users, 1);
+    pthread_mutex_unlock(&s->indexes_lock);
+    return v;
+}
+
+served_index *serve_index(serve *s, const char *name)
+{
+    if (!s->indexes) return NULL;
+    if (!name || !*name) return &s->index[0];
+    for (int64_t i = 0; i < s->indexes; i++)
+        if (strcmp(s->index[i].name, name) == 0) return &s->index[i];
+    return NULL;
+}
+
+/* The model, of those that are served, that made the index. */
+static cloob_status find_maker(serve *s, cloob_ctx *ctx, const cloob_search *search, served_model **out)
+{
+    *out = NULL;
+    for (int64_t i = 0; i < s->models && !*out; i++) {
+        cloob_model_facts facts;
+        cloob_batch_rows rows;
+        cloob_batcher_get_facts(s->model[i].batcher, &facts);
+        size_t bytes = (size_t)(facts.image_size * facts.image_size * 3);
+        uint8_t *rgb = malloc(bytes);
+        if (!rgb) return CLOOB_ERR_MEMORY;
+        cloob_search_probe_image(facts.image_size, rgb);
+        cloob_batch_input in = { .kind = CLOOB_BATCH_IMAGE_RGB, .data = rgb, .bytes = bytes };
+        cloob_status status = cloob_batcher_encode(ctx, s->model[i].batcher, &in, 1, NULL, &rows);
+        free(rgb);
+        if (status != CLOOB_OK) return status;
+        if (cloob_search_made_by(search, rows.data, rows.width)) *out = &s->model[i];
+        cloob_batch_rows_release(&rows);
+    }
+    return CLOOB_OK;
+}
+
+static cloob_status open_view(serve *s, cloob_ctx *ctx, served_index *x, bool *stranger)
+{
+    cloob_search *search;
+    watched now = { 0 };
+    *stranger = false;
+    watched_read(x->path, &now);
+    cloob_status status = cloob_search_open(ctx, x->path, &search);
+    if (status != CLOOB_OK) return status;
+    served_model *maker;
+    status = find_maker(s, ctx, search, &maker);
+    index_view *fresh = status == CLOOB_OK && maker ? calloc(1, sizeof *fresh) : NULL;
+    *stranger = status == CLOOB_OK && !maker;
+    if (!fresh) {
+        cloob_search_close(search);
+        return status;
+    }
+    fresh->search = search;
+    atomic_init(&fresh->users, 1);
+    pthread_mutex_lock(&s->indexes_lock);
+    index_view *old = x->view;
+    x->view = fresh, x->model = maker, x->seen = now;
+    pthread_mutex_unlock(&s->indexes_lock);
+    index_release(old);
+    return CLOOB_OK;
+}
+
+static char *index_file_of(const char *path, bool *folder)
+{
+    struct stat st;
+    char *full;
+    *folder = stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+    if (!*folder) return strdup(path);
+    return asprintf(&full, "%s/%s", path, index_in_folder) < 0 ? NULL : full;
+}
+
+/* Indexes a folder while the server runs; the watching thread picks up what it writes. */
+typedef struct index_job {
+    serve *s;
+    served_index *x;
+} index_job;
+
+static void *index_folder(void *arg)
+{
+    index_job *j = arg;
+    cloob_model *m = NULL;
+    cloob_search_update u;
+    cloob_model_options o;
+    cloob_ctx *ctx = cloob_ctx_create(&(cloob_ctx_options){ .threads = 1 });
+    cloob_model_options_init(&o);
+    o.photos = true;
+    o.device = j->s->o->device, o.precision = j->s->o->precision;
+    o.vocab = j->s->o->vocab, o.config = j->s->o->config;
+    cloob_status status = ctx ? cloob_model_open(ctx, j->x->model->path, &o, &m) : CLOOB_ERR_MEMORY;
+    if (status == CLOOB_OK)
+        status = cloob_search_index(ctx, m, j->x->folder, j->x->path, j->x->model->path, j->s->o->vocab, &u);
+    if (status == CLOOB_OK)
+        serve_log(j->s, "index %s: %lld images (%lld new or changed)", j->x->name, (long long)u.images,
+                  (long long)u.embedded);
+    else serve_log(j->s, "index %s: %s", j->x->name, ctx ? cloob_error(ctx) : "out of memory");
+    cloob_model_close(m);
+    cloob_ctx_destroy(ctx);
+    atomic_fetch_sub(&j->s->indexing, 1);
+    free(j);
+    return NULL;
+}
+
+static void start_indexing(serve *s, served_index *x)
+{
+    pthread_t thread;
+    index_job *j = malloc(sizeof *j);
+    if (!j) return;
+    *j = (index_job){ s, x };
+    atomic_fetch_add(&s->indexing, 1);
+    if (pthread_create(&thread, NULL, index_folder, j) == 0) {
+        pthread_detach(thread);
+        return;
+    }
+    atomic_fetch_sub(&s->indexing, 1);
+    free(j);
+}
+
+static cloob_status open_index(serve *s, const char *word, served_index *x, char *error, size_t error_bytes)
+{
+    bool folder, stranger = false;
+    char *given = NULL;
+    if (!split_name(word, &x->name, &given)) return CLOOB_ERR_MEMORY;
+    x->path = index_file_of(given, &folder);
+    x->folder = folder ? given : NULL;
+    if (!folder) free(given);
+    if (!x->path) return CLOOB_ERR_MEMORY;
+    x->model = &s->model[0];
+    cloob_status status = CLOOB_OK;
+    if (!folder || access(x->path, F_OK) == 0) status = open_view(s, s->ctx, x, &stranger);
+    if (stranger && !folder) {
+        snprintf(error, error_bytes, "%s was made with another model than %s; index the folder again", x->path,
+                 s->model[0].path);
+        return CLOOB_ERR_ARGUMENT;
+    }
+    if (status != CLOOB_OK) snprintf(error, error_bytes, "%s", cloob_error(s->ctx));
+    if (status == CLOOB_OK && folder) start_indexing(s, x);
+    return status;
+}
+
+cloob_status serve_open_indexes(serve *s)
+{
+    static char error[1100];
+    s->index = calloc((size_t)s->o->indexes + 1, sizeof *s->index);
+    if (!s->index) return CLOOB_ERR_MEMORY;
+    for (; s->indexes < s->o->indexes; s->indexes++) {
+        cloob_status status = open_index(s, s->o->index[s->indexes], &s->index[s->indexes], error, sizeof error);
+        if (status == CLOOB_OK) continue;
+        s->start_error = error;
+        return status;
+    }
+    return CLOOB_OK;
+}
+
+/* ---- replaced files ------------------------------------------------------------------------------ */
+
+static void watch_model(serve *s, cloob_ctx *ctx, served_model *m)
+{
+    watched now;
+    if (!watched_read(m->path, &now) || watched_same(&now, &m->seen)) return;
+    m->seen = now;
+    if (cloob_batcher_reload(ctx, m->batcher) == CLOOB_OK) serve_log(s, "model %s: loaded again", m->name);
+    else serve_log(s, "model %s: %s; the old one stays", m->name, cloob_error(ctx));
+}
+
+static void watch_index(serve *s, cloob_ctx *ctx, served_index *x)
+{
+    watched now;
+    bool stranger = false;
+    if (!watched_read(x->path, &now) || watched_same(&now, &x->seen)) return;
+    x->seen = now;
+    cloob_status status = open_view(s, ctx, x, &stranger);
+    if (stranger) serve_log(s, "index %s: made with another model; the old one stays", x->name);
+    else if (status != CLOOB_OK) serve_log(s, "index %s: %s", x->name, cloob_error(ctx));
+    else serve_log(s, "index %s: opened", x->name);
+}
+
+void *serve_watch(void *arg)
+{
+    serve *s = arg;
+    cloob_ctx *ctx = cloob_ctx_create(&(cloob_ctx_options){ .threads = 1 });
+    while (ctx && !atomic_load(&s->draining)) {
+        for (int i = 0; i < 10 && !atomic_load(&s->draining); i++) usleep(100000);
+        for (int64_t i = 0; i < s->models && !atomic_load(&s->draining); i++) watch_model(s, ctx, &s->model[i]);
+        for (int64_t i = 0; i < s->indexes && !atomic_load(&s->draining); i++) watch_index(s, ctx, &s->index[i]);
+    }
+    cloob_ctx_destroy(ctx);
+    return NULL;
+}
+
+void serve_close_state(serve *s)
+{
+    for (int64_t i = 0; s->index && i < s->o->indexes; i++) {
+        served_index *x = &s->index[i];
+        index_release(x->view);
+        free(x->name), free(x->path), free(x->folder);
+    }
+    for (int64_t i = 0; s->model && i < s->o->checkpoints; i++) {
+        cloob_batcher_destroy(s->model[i].batcher);
+        free(s->model[i].name), free(s->model[i].path);
+    }
+    thumb_cache_destroy(s->thumbs);
+    free(s->index), free(s->model), free(s->openapi), free(s->key);
+}

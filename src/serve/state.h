@@ -1,0 +1,97 @@
+/* What a running server holds: models, indexes, counters. Handlers see it through these functions. */
+#ifndef SERVE_STATE_H
+#define SERVE_STATE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/stat.h>
+
+#include "serve/route.h"
+#include "serve/serve.h"
+
+/* A file whose replacement is noticed. */
+typedef struct watched {
+    ino_t inode;
+    int64_t size, mtime_ns;
+} watched;
+
+bool watched_read(const char *path, watched *out); /* false: not there */
+bool watched_same(const watched *a, const watched *b);
+
+/* ---- models -------------------------------------------------------------------------------------- */
+
+typedef struct served_model {
+    char *name, *path;
+    cloob_batcher *batcher;
+    watched seen;
+} served_model;
+
+/* By name; NULL or "": the first. With a single model any name stands for it. NULL: no such model. */
+served_model *serve_model(serve *s, const char *name);
+
+/* ---- indexes ------------------------------------------------------------------------------------- */
+
+typedef enum map_state { POINTS_NONE = 0, POINTS_COMPUTING, POINTS_READY, POINTS_FAILED } map_state;
+
+typedef struct index_view { /* one opened file; stays while somebody uses it */
+    cloob_search *search;
+    atomic_int users;
+    _Atomic map_state map;
+    _Atomic double map_progress;
+    float *map_xy; /* (N, 2) */
+} index_view;
+
+typedef struct served_index {
+    char *name, *path;   /* path of the index file */
+    char *folder;        /* indexed at start; NULL: not */
+    served_model *model; /* whose embeddings it holds */
+    index_view *view;    /* NULL: not there yet; guarded by serve.indexes_lock */
+    watched seen;
+} served_index;
+
+/* By name; NULL or "": the first. NULL: no such index. */
+served_index *serve_index(serve *s, const char *name);
+/* The view of now, which stays until it is given back; NULL while there is none. */
+index_view *index_acquire(serve *s, served_index *x);
+void index_release(index_view *v);
+
+/* ---- all of it ----------------------------------------------------------------------------------- */
+
+enum { SERVE_ROUTES = 64 };
+
+typedef struct route_stats {
+    _Atomic int64_t by_class[6]; /* answers 1xx to 5xx, at 1 to 5 */
+    pthread_mutex_t lock;
+    cloob_latency latency;
+} route_stats;
+
+struct serve {
+    const serve_options *o;
+    cloob_ctx *ctx; /* of the thread that started; its log is shared */
+    served_model *model;
+    int64_t models;
+    served_index *index;
+    int64_t indexes;
+    pthread_mutex_t indexes_lock;
+    char *key; /* "Bearer ..." without the word; NULL: none */
+    char *openapi;
+    size_t openapi_bytes;
+    route_stats stats[SERVE_ROUTES];
+    atomic_bool ready, draining;
+    _Atomic int64_t open_connections, requests_waiting, requests_running, body_bytes, refused;
+    atomic_int indexing; /* threads that index folders */
+    double started_at;
+    const char *start_error; /* why it could not start, where the context does not say */
+    struct thumb_cache *thumbs;
+};
+
+void serve_log(serve *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
+double serve_now(void);
+
+cloob_status serve_open_models(serve *s);
+cloob_status serve_open_indexes(serve *s);
+void serve_close_state(serve *s);
+/* Looks for replaced files now and then until draining; a thread's main. */
+void *serve_watch(void *s);
+
+#endif

@@ -1,0 +1,38 @@
+/* Small parsers of what clients send: base64, data URLs, multipart bodies, names of files. */
+#ifndef SERVE_TEXT_H
+#define SERVE_TEXT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* The last part of a path without its ending, in a new string; NULL when memory is out. */
+char *text_stem(const char *path);
+
+/* Base64 and its URL-safe form, with or without padding; white space is skipped. The caller frees *out, which is
+ * zero-terminated beyond *bytes. false: not base64, or memory is out. */
+bool base64_decode(const char *text, size_t n, unsigned char **out, size_t *bytes);
+/* A new zero-terminated string; NULL when memory is out. */
+char *base64_encode(const void *data, size_t n);
+
+/* "data:image/png;base64,AAAA": where the base64 begins, or NULL when it is no such URL of an image. */
+const char *data_url_image(const char *text);
+
+/* One part of a multipart/form-data body; name, filename and type are zero-terminated copies, "" when absent. */
+enum { PART_NAME = 64, PART_MAX = 64 };
+
+typedef struct form_part {
+    char name[PART_NAME], filename[PART_NAME], type[PART_NAME];
+    const char *data; /* inside the body */
+    size_t bytes;
+} form_part;
+
+/* The parts of a body with this Content-Type. Returns how many, at most PART_MAX; -1: not well formed. */
+int multipart_parse(const char *content_type, const char *body, size_t bytes, form_part part[PART_MAX]);
+
+/* "2020-01-31", with or without a time as in RFC 3339, as nanoseconds since 1970 (UTC). false: not a date. */
+bool date_parse(const char *text, int64_t *ns);
+/* The reverse, as 2020-01-31T12:00:00Z. */
+void date_print(int64_t ns, char out[32]);
+
+#endif

@@ -1,0 +1,111 @@
+/* A hash table of JPEGs within a budget; the oldest go first. */
+#include "serve/thumb.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "serve/files.h"
+
+enum { BUCKETS = 4096 };
+#define BUDGET_BYTES ((size_t)64 << 20)
+
+typedef struct thumb thumb;
+struct thumb {
+    thumb *chain;         /* of its bucket */
+    thumb *older, *newer; /* by age */
+    char *key, *data;
+    size_t bytes;
+};
+
+struct thumb_cache {
+    pthread_mutex_t lock;
+    thumb *bucket[BUCKETS], *oldest, *newest;
+    size_t bytes;
+};
+
+thumb_cache *thumb_cache_create(void)
+{
+    thumb_cache *c = calloc(1, sizeof *c);
+    if (c) pthread_mutex_init(&c->lock, NULL);
+    return c;
+}
+
+static unsigned bucket_of(const char *key)
+{
+    uint32_t h = 2166136261u;
+    for (; *key; key++) h = (h ^ (unsigned char)*key) * 16777619u;
+    return h % BUCKETS;
+}
+
+static void drop_oldest(thumb_cache *c)
+{
+    thumb *t = c->oldest, **link = &c->bucket[bucket_of(t->key)];
+    while (*link != t) link = &(*link)->chain;
+    *link = t->chain;
+    c->oldest = t->newer;
+    if (c->oldest) c->oldest->older = NULL;
+    else c->newest = NULL;
+    c->bytes -= t->bytes;
+    free(t->key), free(t->data), free(t);
+}
+
+void thumb_cache_destroy(thumb_cache *c)
+{
+    if (!c) return;
+    while (c->oldest) drop_oldest(c);
+    pthread_mutex_destroy(&c->lock);
+    free(c);
+}
+
+/* A copy of what is kept; NULL: nothing. */
+static char *find(thumb_cache *c, const char *key, size_t *bytes)
+{
+    char *copy = NULL;
+    pthread_mutex_lock(&c->lock);
+    thumb *t = c->bucket[bucket_of(key)];
+    while (t && strcmp(t->key, key) != 0) t = t->chain;
+    if (t && (copy = malloc(t->bytes))) {
+        memcpy(copy, t->data, t->bytes);
+        *bytes = t->bytes;
+    }
+    pthread_mutex_unlock(&c->lock);
+    return copy;
+}
+
+static void keep(thumb_cache *c, const char *key, const char *data, size_t bytes)
+{
+    thumb *t = calloc(1, sizeof *t);
+    if (t) t->key = strdup(key), t->data = malloc(bytes), t->bytes = bytes;
+    if (!t || !t->key || !t->data) {
+        if (t) free(t->key), free(t->data);
+        free(t);
+        return;
+    }
+    memcpy(t->data, data, bytes);
+    pthread_mutex_lock(&c->lock);
+    thumb **head = &c->bucket[bucket_of(key)];
+    t->chain = *head, *head = t;
+    t->older = c->newest;
+    if (c->newest) c->newest->newer = t;
+    else c->oldest = t;
+    c->newest = t;
+    c->bytes += bytes;
+    while (c->bytes > BUDGET_BYTES && c->oldest) drop_oldest(c);
+    pthread_mutex_unlock(&c->lock);
+}
+
+cloob_status thumb_get(cloob_ctx *ctx, thumb_cache *c, const char *key, int fd, int64_t file_bytes, int64_t size,
+                       int64_t max_pixels, char **data, size_t *bytes)
+{
+    file_view v;
+    void *jpeg = NULL;
+    *data = find(c, key, bytes);
+    if (*data) return CLOOB_OK;
+    if (!file_view_open(fd, file_bytes, &v)) return cloob_error_set(ctx, CLOOB_ERR_IO, "the file cannot be read");
+    cloob_status status = cloob_thumbnail(ctx, v.data, v.bytes, "the image", size, max_pixels, &jpeg, bytes);
+    file_view_close(&v);
+    if (status == CLOOB_OK) keep(c, key, jpeg, *bytes);
+    *data = jpeg;
+    return status;
+}

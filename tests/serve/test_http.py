@@ -1,0 +1,321 @@
+"""Every endpoint of cloob serve, answers compared with cloob embed, limits and refusals. usage: test_http.py CLOOB"""
+import base64
+import json
+import os
+import shutil
+import socket
+import struct
+import sys
+import threading
+import time
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from server import Server, World, multipart
+
+
+def near(a, b, tolerance=1e-6):
+    assert len(a) == len(b), (len(a), len(b))
+    worst = max(abs(x - y) for x, y in zip(a, b))
+    assert worst <= tolerance, f"rows differ by {worst}"
+
+
+def data_url(data):
+    return "data:image/jpeg;base64," + base64.b64encode(data).decode()
+
+
+def embeddings(s, body, **kw):
+    return [d["embedding"] for d in s.json("/v1/embeddings", body, **kw)["data"]]
+
+
+def openai(w, s, want):
+    texts, image = ["a red circle", "two blue squares"], w.image()
+    near(embeddings(s, {"input": texts[0]})[0], want["text"][0])
+    rows = embeddings(s, {"input": texts, "model": "any", "user": "x"})
+    near(rows[0], want["text"][0]), near(rows[1], want["text"][1])
+    answer = s.json("/embeddings", {"input": texts})
+    assert answer["object"] == "list" and [d["index"] for d in answer["data"]] == [0, 1]
+    assert answer["usage"]["prompt_tokens"] == answer["usage"]["total_tokens"] > 4
+    coded = embeddings(s, {"input": texts[0], "encoding_format": "base64"})[0]
+    near(struct.unpack(f"<{len(want['text'][0])}f", base64.b64decode(coded)), want["text"][0])
+    short = embeddings(s, {"input": texts[0], "dimensions": 8})[0]
+    length = sum(x * x for x in want["text"][0][:8]) ** 0.5
+    near(short, [x / length for x in want["text"][0][:8]])
+    # images: as data URLs, Infinity, Jina, vLLM, raw and multipart
+    url = data_url(image)
+    near(embeddings(s, {"input": url})[0], want["image"][0])
+    near(embeddings(s, {"input": [url], "modality": "image"})[0], want["image"][0])
+    mixed = embeddings(s, {"input": [{"text": texts[1]}, {"image": url}, {"image": url.split(",")[1]}]})
+    near(mixed[0], want["text"][1]), near(mixed[1], want["image"][0]), near(mixed[2], want["image"][0])
+    part = [{"type": "image_url", "image_url": {"url": url}}, {"type": "text", "text": ""}]
+    near(embeddings(s, {"messages": [{"role": "user", "content": part}]})[0], want["image"][0])
+    near(embeddings(s, {"messages": [{"role": "user", "content": texts[0]}]})[0], want["text"][0])
+    status, _, raw = s.post("/v1/embeddings", image, {"Content-Type": "image/jpeg"})
+    assert status == 200
+    near(json.loads(raw)["data"][0]["embedding"], want["image"][0])
+    body, kind = multipart([("model", None, None, b"m"), ("input", None, None, texts[0].encode()),
+                            ("image", "a.jpg", "image/jpeg", image)])
+    status, _, raw = s.post("/v1/embeddings", body, {"Content-Type": kind})
+    assert status == 200, raw
+    near(json.loads(raw)["data"][0]["embedding"], want["text"][0])
+    near(json.loads(raw)["data"][1]["embedding"], want["image"][0])
+    # rows before unit length; token ids
+    raw = embeddings(s, {"input": texts[0], "normalized": False})[0]
+    length = sum(x * x for x in raw) ** 0.5
+    near([x / length for x in raw], want["text"][0])
+    p = w.run("tokenizer", "encode", "--vocab", "v.txt", texts[0], "--json", fails=True)
+    if p.returncode == 0:
+        near(embeddings(s, {"input": json.loads(p.stdout)})[0], want["text"][0])
+    assert len(embeddings(s, {"input": [[5, 6, 7], [8, 9]]})) == 2
+    assert s.json("/v1/models")["data"][0]["id"] == "latest"
+
+
+def refusals(w, s):
+    for body in ['{"input"', "[]", "{}", {"input": 3}, {"input": []}, {"input": [None]}, {"input": "x", "dimensions": 0},
+                 {"input": "x", "dimensions": 10 ** 6}, {"input": "x", "encoding_format": "hex"},
+                 {"input": "data:image/png;base64,@@@"}, {"input": "data:image/png;base64,AAAA"},
+                 {"input": [[10 ** 7]]}, {"input": "http://example.org/a.jpg", "modality": "image"},
+                 {"messages": []}, {"input": [{"text": "a", "image": "b"}]}, {"input": ["a"] * 3000}]:
+        status, _, data = s.post("/v1/embeddings", body)
+        assert status == 400, (body, status, data[:200])
+        assert json.loads(data)["error"]["message"]
+    assert s.post("/v1/embeddings", b"\xff\xd8\xff garbage", {"Content-Type": "image/jpeg"})[0] == 400
+    assert s.post("/v1/embeddings", b"none", {"Content-Type": "multipart/form-data; boundary=x"})[0] == 400
+    assert s.get("/nothing")[0] == 404
+    status, headers, _ = s.ask("PUT", "/embed", "{}")
+    assert status == 405 and headers["allow"] == "POST"
+    status, _, _ = s.get("/v1/models", {"Host": "evil.example"})
+    assert status == 403
+    assert s.get("/v1/models", {"Origin": "http://evil.example"})[0] == 403
+
+
+def other_protocols(w, s, want):
+    rows = s.json("/embed", {"inputs": ["a red circle", "two blue squares"], "normalize": True})
+    near(rows[0], want["text"][0]), near(rows[1], want["text"][1])
+    status, _, data = s.post("/embed", {"inputs": "word " * 500})
+    assert status == 422 and json.loads(data)["error_type"] == "Validation", data
+    assert len(s.json("/embed", {"inputs": "word " * 500, "truncate": True})) == 1
+    assert s.json("/info")["max_input_length"] > 0
+    assert s.get("/ping")[2] == b"pong"
+    entry = json.dumps({"clip": {"visual": {"modelName": "ViT-B-32__openai", "options": {}}}}).encode()
+    body, kind = multipart([("entries", None, None, entry), ("image", "blob", "application/octet-stream", w.image())])
+    status, _, data = s.post("/predict", body, {"Content-Type": kind})
+    answer = json.loads(data)
+    assert status == 200 and (answer["imageHeight"], answer["imageWidth"]) == (32, 32)
+    near(json.loads(answer["clip"]), want["image"][0])
+    entry = json.dumps({"clip": {"textual": {"modelName": "x", "options": {"language": "en"}}}}).encode()
+    body, kind = multipart([("entries", None, None, entry), ("text", None, None, b"a red circle")])
+    status, _, data = s.post("/predict", body, {"Content-Type": kind})
+    near(json.loads(json.loads(data)["clip"]), want["text"][0])
+    body, kind = multipart([("entries", None, None, b'{"facial-recognition":{}}'), ("text", None, None, b"x")])
+    assert s.post("/predict", body, {"Content-Type": kind})[0] == 422
+
+
+def search(w, s, want):
+    index = s.json("/v1/indexes")["indexes"][0]
+    name, n = index["name"], index["images"]
+    assert n == len(w.files), index
+    answer = s.json("/v1/search", {"text": "a red circle", "limit": 5})
+    scores = [r["score"] for r in answer["results"]]
+    assert answer["total"] == n and len(scores) == 5 and scores == sorted(scores, reverse=True)
+    near([sum(a * b for a, b in zip(want["text"][0], w.embed(images=[os.path.join(w.images, answer["results"][0]["path"])])["image"][0]))],
+         [scores[0]], 2e-6)
+    next_page = s.json("/v1/search", {"text": "a red circle", "limit": 5, "offset": 5})["results"]
+    assert not {r["path"] for r in next_page} & {r["path"] for r in answer["results"]}
+    like = s.json("/v1/search", {"terms": [{"like": w.files[3]}], "limit": 1})["results"][0]
+    assert like["path"] == w.files[3] and like["score"] > 0.99999 and like["width"] == 32
+    by_image = s.json("/v1/search", {"image": data_url(w.image(3)), "limit": 1})["results"][0]
+    assert by_image["path"] == w.files[3]
+    minus = s.json("/v1/search", {"terms": [{"like": w.files[3], "weight": -1}], "limit": n})["results"]
+    assert minus[-1]["path"] == w.files[3]
+    assert s.json("/v1/search", {"text": "x", "threshold": 2})["total"] == 0
+    assert s.json("/v1/search", {"text": "x", "name": w.files[0]})["total"] == 1
+    assert s.json("/v1/search", {"text": "x", "after": "2100-01-01"})["total"] == 0
+    assert s.json("/v1/search", {"text": "x", "before": "2100-01-01"})["total"] == n
+    assert s.json("/v1/search", {"text": "x", "folder": "nowhere/"})["total"] == 0
+    assert s.post("/v1/search", {"text": "x", "index": "other"})[0] == 400
+    status, headers, data = s.get(like["thumb"])
+    assert status == 200 and headers["content-type"] == "image/jpeg" and data[:2] == b"\xff\xd8"
+    assert s.get(like["thumb"])[2] == data
+    assert s.get(like["image"])[2] == w.image(3)
+    for path in ("../../etc/passwd", "/etc/passwd", "..%2f..%2fetc%2fpasswd", "escape.jpg", ".cloob-index.safetensors"):
+        assert s.get(f"/v1/image?index={name}&path={path}")[0] == 404, path
+    assert s.json("/indices-list") == [name]
+    knn = s.json("/knn-service", {"text": "a red circle", "num_images": 3, "num_result_ids": 6, "indice_name": name})
+    assert len(knn) == 6 and "image_path" in knn[2] and "image_path" not in knn[3]
+    near([k["similarity"] for k in knn[:5]], scores, 2e-6)
+    meta = s.json("/metadata", {"ids": [knn[0]["id"]], "indice_name": name})
+    assert meta[0]["metadata"]["image_path"] == answer["results"][0]["path"]
+    near([s.json("/knn-service", {"embedding_input": list(want["text"][0]), "num_images": 1})[0]["similarity"]], scores[:1], 2e-6)
+    for _ in range(200):
+        points = s.json("/v1/map?index=" + name)
+        if points["state"] == "ready":
+            break
+        time.sleep(0.05)
+    assert len(points["points"]) == len(points["paths"]) == n
+
+
+def vision(w, s, want):
+    image = data_url(w.image())
+    top = s.json("/v1/classify", {"images": [image], "labels": ["red", "blue", "green"]})["results"][0]["top"]
+    assert abs(sum(t["p"] for t in top) - 1) < 1e-6 and len(top) == 3
+    cli = json.loads(w.run("classify", "--checkpoint", w.model, "--labels", "red,blue,green", "--json",
+                           os.path.join(w.images, w.files[0])).stdout)[0]["top"]
+    for a, b in zip(top, cli):
+        assert a["label"] == b["label"] and abs(a["p"] - b["p"]) < 1e-5, (top, cli)
+    answer = s.json("/v1/similarity", {"images": [image], "texts": ["a red circle", "two blue squares"], "hopfield": {"scale": 8}})
+    near(answer["similarity"][0], [sum(a * b for a, b in zip(want["image"][0], t)) for t in want["text"]])
+    assert len(answer["retrieved"][0]) == 2
+    assert s.json("/v1/similarity", {"images": [image], "texts": ["x"]})["retrieved"] is None
+
+
+def operation(w, s):
+    for path in ("/health", "/health/live", "/health/ready"):
+        assert s.json(path)["status"] == "ok"
+    status, headers, data = s.get("/metrics")
+    assert status == 200 and b"cloob_batch_rows_bucket" in data and b'le="+Inf"' in data
+    doc = s.json("/openapi.json")
+    assert doc["openapi"].startswith("3.1") and "/v1/embeddings" in doc["paths"]
+    status, headers, data = s.get("/")
+    assert status == 200 and headers["content-type"].startswith("text/html")
+    policy = headers["content-security-policy"]
+    assert "default-src 'none'" in policy and "unsafe-inline" not in policy and "access-control-allow-origin" not in headers
+    runs = s.json("/v1/runs")["runs"]
+    assert runs[0]["name"] == "first"
+    assert len(s.json("/v1/runs/first")["series"]["train/loss"]) >= 1
+    assert s.json("/v1/runs/first")["params"]["model"] == "tiny"
+    assert s.get("/v1/runs/..%2fw")[0] == 404
+
+
+def crowd(w, s, want):
+    """Many at once: every answer is right, whoever it was batched with."""
+    wrong = []
+
+    def one(k):
+        for i in range(6):
+            body = {"input": ["a red circle", data_url(w.image())] if (i + k) % 2 else ["two blue squares"]}
+            rows = embeddings(s, body)
+            exact = [want["text"][0], want["image"][0]] if (i + k) % 2 else [want["text"][1]]
+            for row, e in zip(rows, exact):
+                if max(abs(a - b) for a, b in zip(row, e)) > 1e-6:
+                    wrong.append((k, i))
+
+    threads = [threading.Thread(target=one, args=(k,)) for k in range(24)]
+    [t.start() for t in threads]
+    [t.join() for t in threads]
+    assert not wrong, wrong
+
+
+def rude_clients(s):
+    """Clients that vanish, send garbage or stall cost nothing but their connection."""
+    for data in (b"GET /health HTTP/1.1\r\n", b"\x16\x03\x01garbage\r\n\r\n", b"POST /v1/embeddings HTTP/1.1\r\nHost: localhost\r\nContent-Length: 999\r\n\r\n{",
+                 b"POST /v1/embeddings HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99999999999\r\n\r\n{}"):
+        c = socket.create_connection(("127.0.0.1", s.port))
+        c.sendall(data)
+        c.close()
+    assert s.json("/health")["status"] == "ok"
+    c = socket.create_connection(("127.0.0.1", s.port))
+    c.sendall(b"POST /v1/embeddings HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99999999999\r\n\r\n")
+    assert b"413" in c.recv(4000)
+    c.close()
+
+
+def slow_client(w):
+    """A header that trickles in is ended after the time a request may take."""
+    s = Server(w, "--timeout", "2")
+    c = socket.create_connection(("127.0.0.1", s.port))
+    begin, ended = time.time(), False
+    c.settimeout(0.2)
+    c.sendall(b"GET /health HTTP/1.1\r\nX: ")
+    while time.time() - begin < 8 and not ended:
+        try:
+            c.sendall(b"a")
+            ended = c.recv(100) == b""
+        except socket.timeout:
+            continue
+        except OSError:
+            ended = True
+    assert ended and time.time() - begin < 7, time.time() - begin
+    assert s.stop()[0] == 0
+
+
+def keys_and_reload(w, want):
+    with open(w.path("key"), "w") as f:
+        f.write("a-long-secret\n")
+    shutil.copy(w.model, w.path("hot.safetensors"))
+    model, w.model = w.model, w.path("hot.safetensors")
+    s = Server(w, "--api-key-file", "key", "--idle-unload", "0.5s")
+    w.model = model
+    assert s.get("/health")[0] == 200 and s.get("/v1/models")[0] == 401
+    assert s.get("/v1/models", {"Authorization": "Bearer wrong-secret"})[0] == 401
+    key = {"Authorization": "Bearer a-long-secret"}
+    row = json.loads(s.post("/v1/embeddings", {"input": "a red circle"}, key)[2])["data"][0]["embedding"]
+    near(row, want["text"][0])
+    time.sleep(1.2)  # weights go and come back
+    assert b'cloob_model_loaded{model="hot"} 0' in s.get("/metrics", key)[2]
+    row = json.loads(s.post("/v1/embeddings", {"input": "a red circle"}, key)[2])["data"][0]["embedding"]
+    near(row, want["text"][0])
+    # the file is replaced: the new weights answer
+    w.run("train", "--train-data", "w/train.tsv", "--model", "tiny", "--batch-size", "16", "--max-steps", "4", "--warmup", "1",
+          "--logs", "runs", "--name", "second", "--vocab-size", "514", fails=True)
+    other = w.path("runs/second/checkpoints/latest.safetensors")
+    if os.path.exists(other):
+        shutil.copy(other, w.path("new.tmp"))
+        os.replace(w.path("new.tmp"), w.path("hot.safetensors"))
+        for _ in range(100):
+            status, _, data = s.post("/v1/embeddings", {"input": "a red circle"}, key)
+            assert status in (200, 429), data  # 429: weights of another shape came while none were loaded
+            row = json.loads(data)["data"][0]["embedding"] if status == 200 else want["text"][0]
+            if max(abs(a - b) for a, b in zip(row, want["text"][0])) > 1e-4:
+                break
+            time.sleep(0.1)
+        else:
+            raise AssertionError("the new weights never came")
+    code, err = s.stop()
+    assert code == 0 and "a-long-secret" not in err, err
+
+
+def bad_starts(w):
+    """One clear line each."""
+    held = socket.create_server(("127.0.0.1", 0))
+    port = str(held.getsockname()[1])
+    other = w.path("other.safetensors")
+    cases = [(["--port", port], "in use"), (["--port", "99999"], "65535"), (["--host", "0.0.0.0"], "--api-key-file"),
+             (["--index", "missing.safetensors"], "missing.safetensors"), (["--api-key-file", "nowhere"], "nowhere"),
+             (["--tls-cert", "key"], "--tls-key")]
+    for options, words in cases:
+        p = w.run("serve", "--checkpoint", w.model, *options, fails=True)
+        assert p.returncode != 0 and words in p.stderr and p.stderr.strip().count("\n") == 0, (options, p.stderr)
+    p = w.run("serve", "--checkpoint", "no-such-file.safetensors", "--port", "0", fails=True)
+    assert p.returncode != 0 and "no-such-file" in p.stderr and p.stderr.strip().count("\n") == 0, p.stderr
+    second = w.path("runs/second/checkpoints/latest.safetensors")
+    if os.path.exists(second):
+        w.run("search", "index", "w/images", "--checkpoint", second, "--out", other)
+        p = w.run("serve", "--checkpoint", w.model, "--index", other, "--port", "0", fails=True)
+        assert p.returncode != 0 and "another model" in p.stderr, p.stderr
+    held.close()
+
+
+def main():
+    w = World(sys.argv[1])
+    want = w.embed(texts=["a red circle", "two blue squares"], images=[os.path.join(w.images, w.files[0])])
+    w.run("search", "index", "w/images", "--checkpoint", w.model)
+    os.symlink("/etc/hostname", os.path.join(w.images, "escape.jpg"))
+    w.files = [f for f in w.files if f != "escape.jpg"]
+    s = Server(w, "--index", "w/images", "--logs", "runs")
+    openai(w, s, want)
+    refusals(w, s)
+    other_protocols(w, s, want)
+    search(w, s, want)
+    vision(w, s, want)
+    operation(w, s)
+    crowd(w, s, want)
+    rude_clients(s)
+    code, err = s.stop()
+    assert code == 0, (code, err)
+    slow_client(w)
+    keys_and_reload(w, want)
+    bad_starts(w)
+    print("ok")
+
+
+main()
