@@ -33,9 +33,10 @@ static const dataset_ops *known_file(const char *name)
     return strstr(name, "-idx3-ubyte") ? &dataset_mnist : NULL;
 }
 
-static cloob_status detect_folder(cloob_ctx *ctx, const char *path, const dataset_ops **ops)
+static cloob_status detect_folder(cloob_ctx *ctx, const char *path, const char *split, const dataset_ops **ops)
 {
     bool tars = false, dirs = false;
+    if (web_is_benchmark(path, split)) return *ops = &dataset_web, CLOOB_OK;
     DIR *d = opendir(path);
     if (!d) return ctx_fail(ctx, CLOOB_ERR_IO, "%s: cannot open: %s", path, strerror(errno));
     *ops = NULL;
@@ -80,7 +81,7 @@ cloob_status dataset_detect(cloob_ctx *ctx, const char *source, const dataset_op
     *ops = NULL;
     if (strcmp(source, "synthetic") == 0) *ops = &dataset_random;
     else if (strncmp(source, "pipe:", 5) == 0) *ops = &dataset_web;
-    else if (file_is_dir(source)) return detect_folder(ctx, source, ops);
+    else if (file_is_dir(source)) return detect_folder(ctx, source, o->split, ops);
     else if (!file_exists(source) && strchr(source, '{')) *ops = &dataset_web;
     else if (!file_exists(source)) return ctx_fail(ctx, CLOOB_ERR_IO, "%s: cannot open: %s", source, strerror(errno));
     else if (is_table_name(source)) *ops = &dataset_csv;

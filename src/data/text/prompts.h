@@ -42,7 +42,8 @@ cloob_status prompts_open(cloob_ctx *ctx, const char *path, prompts *out);
 cloob_status prompts_parse(cloob_ctx *ctx, const char *text, size_t size, const char *name, prompts *out);
 
 /* From files as people publish them: Markdown with a heading per set and Python lists `classes` and
- * `templates` in a code block, notebooks and Python files with `NAME_classes` and `NAME_templates`. Several
+ * `templates` in a code block, notebooks and Python files with `NAME_classes` and `NAME_templates`, and
+ * folders of CLIP_benchmark (classnames.txt, zeroshot_classification_templates.txt). Several
  * files make one collection. */
 cloob_status prompts_import(cloob_ctx *ctx, const char *const *path, int64_t n, prompts *out);
 /* One file's text; name is for messages and decides nothing. Adds to out, which may be zero-initialised. */

@@ -1,4 +1,5 @@
 /* Published prompts: finds the Python in Markdown and notebooks, and pairs the lists up into sets. */
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
@@ -234,12 +235,64 @@ cloob_status prompts_import_text(cloob_ctx *ctx, const char *text, size_t size, 
     return CLOOB_OK;
 }
 
+/* ---- CLIP_benchmark's folders ------------------------------------------------------------------------ */
+
+/* Lines of a file into a list; `{c}` becomes {}. Blank lines are left out. */
+static cloob_status read_lines(cloob_ctx *ctx, const char *folder, const char *name, arena *a, prompt_list *l)
+{
+    file_bytes f;
+    char *path = file_join(folder, name);
+    if (!path) return ctx_no_memory(ctx, strlen(folder), folder);
+    cloob_status status = file_read(ctx, path, FILE_TEXT_LIMIT, &f);
+    free(path);
+    CLOOB_TRY(status);
+    for (char *at = f.data, *end = at + f.size; at < end && status == CLOOB_OK;) {
+        char *line = memchr(at, '\n', (size_t)(end - at)), *stop = line ? line : end, *text;
+        size_t n = (size_t)(stop - at) - (stop > at && stop[-1] == '\r');
+        text = arena_push(a, n + 1);
+        if (text) memcpy(text, at, n), text[n] = '\0';
+        for (char *c; text && (c = strstr(text, "{c}"));) memmove(c + 1, c + 2, strlen(c + 2) + 1);
+        if (!text || (*text && !prompt_list_add(a, l, text))) status = ctx_no_memory(ctx, n, folder);
+        at = stop + 1;
+    }
+    file_bytes_release(&f);
+    return status;
+}
+
+static cloob_status import_folder(cloob_ctx *ctx, const char *folder, prompts *out)
+{
+    arena *a = &out->memory;
+    prompt_list names = { 0 };
+    size_t n = strlen(folder);
+    while (n > 1 && folder[n - 1] == '/') n--;
+    const char *base = folder + n;
+    while (base > folder && base[-1] != '/') base--;
+    char *name = arena_push(a, (size_t)(folder + n - base) + 1);
+    prompt_set set = { 0 };
+    if (!name) return ctx_no_memory(ctx, n, folder);
+    memcpy(name, base, (size_t)(folder + n - base));
+    name[folder + n - base] = '\0';
+    set.name = name;
+    set.metric = metric_of(name);
+    CLOOB_TRY(read_lines(ctx, folder, "classnames.txt", a, &names));
+    CLOOB_TRY(read_lines(ctx, folder, "zeroshot_classification_templates.txt", a, &set.templates));
+    set.class_count = names.count;
+    set.classes = arena_push(a, (size_t)(names.count ? names.count : 1) * sizeof *set.classes);
+    if (!set.classes) return ctx_no_memory(ctx, (size_t)names.count, folder);
+    for (int64_t i = 0; i < names.count; i++) set.classes[i] = (prompt_list){ &names.item[i], 1 };
+    return prompts_add(ctx, out, folder, &set);
+}
+
 cloob_status prompts_import(cloob_ctx *ctx, const char *const *path, int64_t n, prompts *out)
 {
     cloob_status status = CLOOB_OK;
     *out = (prompts){ 0 };
     for (int64_t i = 0; i < n && status == CLOOB_OK; i++) {
         file_bytes file;
+        if (file_is_dir(path[i])) {
+            status = import_folder(ctx, path[i], out);
+            continue;
+        }
         status = file_read(ctx, path[i], FILE_TEXT_LIMIT, &file);
         if (status != CLOOB_OK) break;
         status = prompts_import_text(ctx, file.data, file.size, path[i], out);
