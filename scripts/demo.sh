@@ -1,6 +1,7 @@
 #!/bin/sh
 # The main job, end to end, on a CPU: makes a synthetic image-text world, trains a small CLOOB on it, evaluates it zero-shot
-# on combinations it has never seen, and writes a report. Everything it makes is under demo/.
+# on combinations it has never seen, writes a report that shows images first, and ends with an image it classifies and what to try
+# next. Everything it makes is under demo/.
 set -eu
 cd "$(dirname "$0")/.."
 cloob=${CLOOB:-build/cloob}
@@ -36,7 +37,21 @@ for folder in "$out"/world/classes/*; do
     printf '   %-12s %5.1f %% top-1 of %d classes\n' "$factor" "$(echo "$top1" | awk '{print 100 * $1}')" "$(ls "$folder" | wc -l)"
 done
 
-say "4/4  the report (cloob report)"
-"$cloob" report "$out/logs/demo" --out "$out/report.html"
+say "4/4  the report, with images and what the model says of them (cloob report)"
+"$cloob" report "$out/logs/demo" --out "$out/report.html" --search "a blue fish in the snow" --search "two red balls" \
+    --search "a house at night" --search "a green tree on the beach" --search "a yellow star in the desert"
 
-say "done in $(($(date +%s) - started)) s: open $out/report.html; the model is $checkpoint"
+image=$(ls "$out"/world/classes/object/fish/* | head -1)
+labels=$(ls "$out/world/classes/object" | paste -sd, -)
+say "one image that training never showed: $image (cloob classify)"
+"$cloob" classify --checkpoint "$checkpoint" --labels "$labels" --top 3 --quiet "$image"
+
+say "done in $(($(date +%s) - started)) s: open $out/report.html"
+cat >&2 <<END
+   Try next:
+     $cloob classify --checkpoint $checkpoint --labels "day,night,fog,dusk" $out/world/classes/light
+     $cloob search index $out/world/classes --checkpoint $checkpoint
+     $cloob search query "a red ball on the beach" --index $out/world/classes --html $out/sheet.html
+     $cloob serve --checkpoint $checkpoint --index $out/world/classes --logs $out/logs
+   and open http://127.0.0.1:8080 for the last one: search, classify, compare and a map of the images.
+END

@@ -148,7 +148,7 @@ def first_screen(p, _):
     p.wait(lambda: len(p.paths()) > 5, "images on the first screen")
     p.settle()
     paint = p.js("return performance.getEntriesByType('paint').find(e => e.name === 'first-contentful-paint')?.startTime")
-    return f"{len(p.paths())} images, first paint after {paint:.0f} ms"
+    return f"{len(p.paths())} images, first paint after {paint or 0:.0f} ms"
 
 
 def search_words(p, c):

@@ -29,6 +29,16 @@ const app = {
     if (!same) history[how === "push" ? "pushState" : "replaceState"](how === "push" ? note : history.state, "", url);
     render();
   },
+  // Asks which indexes there are, then shows the state again.
+  async refresh() {
+    try {
+      this.indexes = (await get("/v1/indexes")).indexes;
+    } catch (e) {
+      this.fail(e.message);
+    }
+    showIndexes();
+    render();
+  },
   fail(message) {
     $("failure").hidden = !message;
     $("failure").textContent = message;
@@ -77,7 +87,10 @@ function wire() {
     e.preventDefault();
     app.go({ tab: a.dataset.tab, open: "" });
   }));
-  $("index").addEventListener("change", () => app.go({ index: $("index").value, folder: "", open: "" }));
+  $("index").addEventListener("change", () => {
+    app.go({ index: $("index").value, folder: "", open: "" });
+    showIndexes();
+  });
   for (const zone of ["dragover", "drop"]) document.addEventListener(zone, (e) => { if (![...(e.dataTransfer?.types || [])].includes("text/plain")) e.preventDefault(); });
 }
 
@@ -88,6 +101,17 @@ function about() {
   $("about").title = i ? i.name : "";
 }
 
+function showIndexes() {
+  const several = app.indexes.length > 1;
+  if (several) {
+    $("index").replaceChildren(...app.indexes.map((i) => el("option", { value: i.name }, i.name)));
+    $("index").value = app.index();
+  }
+  document.querySelector(".pick-index").hidden = !several;
+  about();
+  fillFolders(app.current()?.folders);
+}
+
 async function start() {
   searchInit(app);
   classifyInit(app);
@@ -95,19 +119,7 @@ async function start() {
   mapInit(app);
   runsInit(app);
   wire();
-  try {
-    app.indexes = (await get("/v1/indexes")).indexes;
-  } catch (e) {
-    app.fail(e.message);
-  }
-  if (app.indexes.length > 1) {
-    $("index").replaceChildren(...app.indexes.map((i) => el("option", { value: i.name }, i.name)));
-    $("index").value = app.index();
-    document.querySelector(".pick-index").hidden = false;
-  }
-  about();
-  fillFolders(app.current()?.folders);
-  render();
+  await app.refresh();
   if (shown === "search" && matchMedia("(hover: hover)").matches) $("text").focus();
 }
 

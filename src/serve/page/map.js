@@ -5,7 +5,7 @@ import { get, latest, thumbUrl, show } from "./api.js";
 import { Points } from "./points.js";
 import { viewerShow } from "./viewer.js";
 
-const NEAR = 14, CELL = 84, THUMB = 56, LIT = 2000, LOADING = 8, SHOWN = 120;
+const NEAR = 14, CELL = 84, THUMB = 56, LIT = 1000, LOADING = 8, SHOWN = 120;
 const box = $("map-box"), over = $("map-over"), tip = $("map-tip");
 const ask = latest();
 let app, points, data = null, index = "", timer = 0, frame = 0;
@@ -46,7 +46,10 @@ async function load() {
     take(answer);
   } catch (e) {
     $("map-wait").hidden = true;
-    app.fail(e.message);
+    if (e.status === 429) { // the index is being made
+      $("map-note").textContent = e.message;
+      timer = setTimeout(load, 1500);
+    } else app.fail(e.message);
   }
 }
 

@@ -7,7 +7,7 @@ import { Grid } from "./grid.js";
 import { viewerInit, viewerShow, viewerHide } from "./viewer.js";
 
 const ask = latest();
-let app, grid, sent = "";
+let app, grid, sent = "", again = 0;
 
 export function searchInit(a) {
   app = a;
@@ -132,21 +132,28 @@ async function search(body) {
     const answer = await ask("/v1/search", { ...body, limit: 120, offset: 0 });
     if (!answer) return;
     app.fail("");
-    grid.reset(app.index(), answer.total, answer.results);
+    grid.reset(app.index(), answer.total, scored(answer.results, body));
     tellFound(answer, body);
   } catch (e) {
     sent = "";
     grid.reset(app.index(), 0, []);
     $("found").textContent = "";
-    app.fail(e.message);
+    if (e.status !== 429) return app.fail(e.message);
+    $("found").textContent = e.message; // an index that is being made, or a busy server: ask again
+    clearTimeout(again);
+    again = setTimeout(() => app.refresh(), 1500);
   } finally {
     $("grid").removeAttribute("aria-busy");
   }
 }
 
+// Without a question there is nothing to be similar to: no scores.
+const scored = (results, body) => (asks(body) ? results : results.map((r) => ({ ...r, score: undefined })));
+
 async function page(offset, limit) {
   try {
-    return (await post("/v1/search", { ...request(app.state, app.index()), limit, offset })).results;
+    const body = request(app.state, app.index());
+    return scored((await post("/v1/search", { ...body, limit, offset })).results, body);
   } catch (e) {
     app.fail(e.message);
     return null;
