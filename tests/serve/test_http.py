@@ -175,6 +175,10 @@ def operation(w, s):
     assert status == 200 and b"cloob_batch_rows_bucket" in data and b'le="+Inf"' in data
     doc = s.json("/openapi.json")
     assert doc["openapi"].startswith("3.1") and "/v1/embeddings" in doc["paths"]
+    page = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "docs", "reference", "http.md")
+    with open(page) as f:
+        told = {(m.split("|")[1].strip().lower(), m.split("`")[1]) for m in f if m.startswith(("| GET |", "| POST |"))}
+    assert told == {(m, p) for p in doc["paths"] for m in doc["paths"][p]}, "docs/reference/http.md and the table of routes differ"
     status, headers, data = s.get("/")
     assert status == 200 and headers["content-type"].startswith("text/html")
     policy = headers["content-security-policy"]

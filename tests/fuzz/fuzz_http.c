@@ -1,0 +1,91 @@
+/* What clients of cloob serve send: multipart bodies, base64, data URLs, dates, and JSON in every dialect of embeddings. The first
+ * byte chooses the parser, the rest is its input. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "cloob/json.h"
+#include "fuzz.h"
+#include "serve/text.h"
+
+static void walk(const cloob_json *v, cloob_json_out *w)
+{
+    double number = 0;
+    bool yes = false;
+    const char *key = cloob_json_key(v);
+    cloob_json_kind kind = cloob_json_kind_of(v);
+    if (kind == CLOOB_JSON_ARRAY || kind == CLOOB_JSON_OBJECT) {
+        cloob_json_begin(w, key, kind == CLOOB_JSON_ARRAY ? '[' : '{');
+        for (const cloob_json *c = cloob_json_first(v); c; c = cloob_json_next(c)) walk(c, w);
+        cloob_json_end(w);
+    } else if (cloob_json_text(v)) {
+        unsigned char *data;
+        size_t bytes;
+        const char *image = data_url_image(cloob_json_text(v));
+        if (image && base64_decode(image, strlen(image), &data, &bytes)) free(data);
+        cloob_json_put_text(w, key, cloob_json_text(v));
+    } else if (cloob_json_number(v, &number)) {
+        float single = (float)number;
+        cloob_json_put_floats(w, key, &single, 1);
+    } else if (cloob_json_bool(v, &yes)) cloob_json_put_bool(w, key, yes);
+    else cloob_json_put_null(w, key);
+}
+
+/* What was read and written again must be JSON again. */
+static void try_json(const char *text, size_t n)
+{
+    static cloob_ctx *ctx;
+    cloob_json_doc *doc, *again;
+    cloob_json_out w = { 0 };
+    if (!ctx) ctx = cloob_ctx_create(NULL);
+    if (cloob_json_parse(ctx, text, n, "fuzz", 10000, &doc) != CLOOB_OK) return;
+    walk(cloob_json_root(doc), &w);
+    if (!w.failed && cloob_json_parse(ctx, w.data, w.len, "again", 0, &again) != CLOOB_OK) abort();
+    if (!w.failed) cloob_json_close(again);
+    free(w.data);
+    cloob_json_close(doc);
+}
+
+static void try_base64(const char *text, size_t n)
+{
+    unsigned char *data, *again;
+    size_t bytes, second;
+    if (!base64_decode(text, n, &data, &bytes)) return;
+    char *coded = base64_encode(data, bytes);
+    if (!coded || !base64_decode(coded, strlen(coded), &again, &second) || second != bytes || memcmp(data, again, bytes)) abort();
+    free(coded), free(again), free(data);
+}
+
+static void try_multipart(const char *text, size_t n)
+{
+    static form_part part[PART_MAX];
+    int count = multipart_parse("multipart/form-data; boundary=xyz", text, n, part);
+    for (int i = 0; i < count; i++)
+        if (part[i].data < text || part[i].data + part[i].bytes > text + n || strlen(part[i].name) >= PART_NAME) abort();
+    multipart_parse(text, text, n, part); /* the header is the client's too */
+}
+
+static void try_words(const char *text)
+{
+    int64_t ns;
+    char date[32];
+    if (date_parse(text, &ns)) date_print(ns, date);
+    data_url_image(text);
+    free(text_stem(text));
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    if (!size) return 0;
+    char *text = malloc(size);
+    if (!text) return 0;
+    memcpy(text, data + 1, size - 1);
+    text[size - 1] = 0;
+    switch (data[0] % 4) {
+    case 0: try_json(text, size - 1); break;
+    case 1: try_base64(text, size - 1); break;
+    case 2: try_multipart(text, size - 1); break;
+    default: try_words(text);
+    }
+    free(text);
+    return 0;
+}
