@@ -165,7 +165,8 @@ static void do_job(job *j)
 {
     cloob_ctx *ctx = cloob_ctx_create(&(cloob_ctx_options){ .threads = 1 });
     cloob_ablate_summary count = { 0 };
-    ablate_run r = { .method = j->o.train.method, .seed = j->o.train.seed };
+    run_setting method = { "method", j->o.train.method };
+    ablate_run r = { .setting = &method, .settings = 1, .seed = j->o.train.seed };
     double from = elapsed();
     snprintf(r.name, sizeof r.name, "%s", j->name);
     snprintf(r.dir, sizeof r.dir, "%s/%s", sweep.logs, j->name);

@@ -13,6 +13,7 @@
 #include "cloob/tokenizer.h"
 #include "cloob/convert.h"
 #include "cloob/data.h"
+#include "cloob/sweep.h"
 #include "cloob/synth.h"
 #include "cloob/train.h"
 #include "cloob/trainer.h"

@@ -84,13 +84,12 @@ static cloob_status write_page(cloob_ctx *ctx, arena *a, const char *folder, con
 
 /* Seed by seed rather than method by method: what is there after half of the time can be compared already. */
 static cloob_status name_runs(cloob_ctx *ctx, const cloob_ablate_options *o, const cloob_ablate_summary *s,
-                              ablate_run *run)
+                              const run_setting *method, ablate_run *run)
 {
     for (int64_t i = 0; i < s->runs; i++) {
         ablate_run *r = &run[i];
-        r->method = o->method[i % o->methods];
-        r->seed = o->train.seed + i / o->methods;
-        snprintf(r->name, sizeof r->name, "%.64s-seed%lld", r->method, (long long)r->seed);
+        *r = (ablate_run){ &method[i % o->methods], 1, .seed = o->train.seed + i / o->methods };
+        snprintf(r->name, sizeof r->name, "%.64s-seed%lld", r->setting->value, (long long)r->seed);
         if (snprintf(r->dir, sizeof r->dir, "%s/%s", s->folder, r->name) >= (int)sizeof r->dir)
             return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: path too long", s->folder);
     }
@@ -111,10 +110,14 @@ static cloob_status ablate(cloob_ctx *ctx, arena *a, const cloob_ablate_options 
 {
     ablation t = { .methods = (int)o->methods, .seeds = o->seeds, .alpha = o->alpha };
     ablate_run *run = arena_push(a, (size_t)s->runs * sizeof *run);
-    if (!run) return ctx_no_memory(ctx, (size_t)s->runs * sizeof *run, "runs");
-    for (int64_t k = 0; k < o->methods; k++) t.method[k] = o->method[k];
+    run_setting *method = arena_push(a, (size_t)o->methods * sizeof *method);
+    if (!run || !method) return ctx_no_memory(ctx, (size_t)s->runs * sizeof *run, "runs");
+    for (int64_t k = 0; k < o->methods; k++) {
+        t.method[k] = o->method[k];
+        method[k] = (run_setting){ "method", o->method[k] };
+    }
     CLOOB_TRY(ablate_check_settings(ctx, o, s->folder));
-    CLOOB_TRY(name_runs(ctx, o, s, run));
+    CLOOB_TRY(name_runs(ctx, o, s, method, run));
     cloob_status status = ablate_do_runs(ctx, o, s->folder, run, s->runs, s);
     if (status == CLOOB_ERR_STOPPED)
         return ctx_fail(ctx, status, "stopped after %lld of %lld runs, all saved; the same command goes on",

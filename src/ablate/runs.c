@@ -1,4 +1,4 @@
-/* One run of an ablation. */
+/* One run of an ablation or a sweep. */
 #include "ablate/runs.h"
 
 #include <glob.h>
@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "cloob/prompts.h"
+#include "cloob/eval.h"
 #include "cloob/zeroshot.h"
 #include "core/file.h"
 #include "train/settings.h"
@@ -78,6 +79,25 @@ static cloob_status set_aside(cloob_ctx *ctx, const char *dir)
     return ctx_fail(ctx, CLOOB_ERR_IO, "%s: ended before its first checkpoint and cannot be renamed; remove it", dir);
 }
 
+const char *ablate_setting(const ablate_run *r, const char *name)
+{
+    for (int64_t i = 0; i < r->settings; i++)
+        if (strcmp(r->setting[i].name, name) == 0) return r->setting[i].value;
+    return NULL;
+}
+
+static cloob_status apply_settings(cloob_ctx *ctx, const ablate_run *r, cloob_train_options *t)
+{
+    int64_t n;
+    const cloob_option *table = cloob_train_option_table(&n);
+    for (int64_t i = 0; i < r->settings; i++) {
+        const cloob_option *option = cloob_option_find(table, n, r->setting[i].name);
+        if (!option || !cloob_option_set(option, t, r->setting[i].value))
+            return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`%s` cannot be %s", r->setting[i].name, r->setting[i].value);
+    }
+    return CLOOB_OK;
+}
+
 static cloob_status train(cloob_ctx *ctx, const cloob_ablate_options *o, const char *folder, const ablate_run *r,
                           cloob_ablate_summary *count, cloob_train_summary *s)
 {
@@ -85,8 +105,8 @@ static cloob_status train(cloob_ctx *ctx, const cloob_ablate_options *o, const c
     bool resume = has_checkpoint(r->dir);
     t.logs = folder;
     t.name = r->name;
-    t.method = r->method;
     t.seed = r->seed;
+    CLOOB_TRY(apply_settings(ctx, r, &t));
     t.analyze = t.analyze && t.val_data; /* the analysis is of the validation pairs */
     t.resume = resume ? "latest" : NULL;
     if (resume) t.pretrained = NULL; /* its weights are in the checkpoint's past */
@@ -161,7 +181,7 @@ static void last_part(const char *path, char out[128])
 
 /* Writes zeroshot-SET.json into the run's folder, where the report finds it, too. */
 static cloob_status put_zeroshot(cloob_ctx *ctx, const ablate_run *r, cloob_model *m, const cloob_prompts *prompts,
-                                 const char *source, double *sum, sbuf *out)
+                                 const char *source, const char *prefix, double *sum, sbuf *out)
 {
     char set[128], path[ABLATE_PATH + 160], key[160];
     cloob_dataset *d;
@@ -182,46 +202,59 @@ static cloob_status put_zeroshot(cloob_ctx *ctx, const ablate_run *r, cloob_mode
     snprintf(key, sizeof key, "zeroshot/%s", set);
     put_number(out, key, found.top1);
     cloob_zeroshot_release(&found);
-    snprintf(path, sizeof path, "%s/zeroshot-%s.json", r->dir, set);
+    snprintf(path, sizeof path, "%s/%szeroshot-%s.json", r->dir, prefix, set);
     status = text.failed ? ctx_no_memory(ctx, 64, path) : file_write(ctx, path, text.data, text.len);
     sbuf_release(&text);
     return status;
 }
 
-static cloob_status put_zeroshots(cloob_ctx *ctx, const cloob_ablate_options *o, const ablate_run *r,
-                                  const char *checkpoint, sbuf *out)
+/* prefix: of the file each leaves beside. */
+static cloob_status put_zeroshots(cloob_ctx *ctx, const cloob_ablate_options *o, const ablate_run *r, cloob_model *m,
+                                  const char *prefix, sbuf *out)
 {
-    cloob_model *m = NULL;
     cloob_prompts *prompts = NULL;
-    cloob_model_options mo;
     double sum = 0;
-    if (!o->zeroshots) return CLOOB_OK;
+    cloob_status status = o->prompts ? cloob_prompts_open(ctx, o->prompts, &prompts) : CLOOB_OK;
+    for (int64_t i = 0; i < o->zeroshots && status == CLOOB_OK; i++)
+        status = put_zeroshot(ctx, r, m, prompts, o->zeroshot[i], prefix, &sum, out);
+    if (status == CLOOB_OK && o->zeroshots > 1) put_number(out, "zeroshot/average", sum / (double)o->zeroshots);
+    if (prompts) cloob_prompts_close(prompts);
+    return status;
+}
+
+static cloob_status open_model(cloob_ctx *ctx, const cloob_ablate_options *o, const ablate_run *r, cloob_model **m)
+{
+    char latest[ABLATE_PATH + 64];
+    cloob_model_options mo;
     cloob_model_options_init(&mo);
     mo.device = o->train.device;
     mo.invariant = false; /* accuracies need no equal bytes, and rows one by one leave a GPU idle */
     mo.batch = 64;
-    cloob_status status = o->prompts ? cloob_prompts_open(ctx, o->prompts, &prompts) : CLOOB_OK;
-    if (status == CLOOB_OK) status = cloob_model_open(ctx, checkpoint, &mo, &m);
-    for (int64_t i = 0; i < o->zeroshots && status == CLOOB_OK; i++)
-        status = put_zeroshot(ctx, r, m, prompts, o->zeroshot[i], &sum, out);
-    if (status == CLOOB_OK && o->zeroshots > 1) put_number(out, "zeroshot/average", sum / (double)o->zeroshots);
-    if (m) cloob_model_close(m);
-    if (prompts) cloob_prompts_close(prompts);
+    snprintf(latest, sizeof latest, "%s/checkpoints/latest.safetensors", r->dir);
+    return cloob_model_open(ctx, latest, &mo, m);
+}
+
+static cloob_status put_validation(cloob_ctx *ctx, const cloob_ablate_options *o, const ablate_run *r, sbuf *out)
+{
+    cloob_model *m;
+    if (!o->zeroshots) return CLOOB_OK;
+    CLOOB_TRY(open_model(ctx, o, r, &m));
+    cloob_status status = put_zeroshots(ctx, o, r, m, "", out);
+    cloob_model_close(m);
     return status;
 }
 
 static cloob_status write_summary(cloob_ctx *ctx, const cloob_ablate_options *o, const ablate_run *r,
                                   const cloob_train_summary *s, const char *path)
 {
-    char latest[ABLATE_PATH + 64];
+    const char *method = ablate_setting(r, "method");
     int64_t epoch = s->epochs;
     sbuf out = { 0 };
-    sbuf_printf(&out, "{\"method\": \"%s\", \"seed\": %lld, \"steps\": %lld, \"seconds\": %.3f", r->method,
-                (long long)r->seed, (long long)s->steps, s->seconds);
-    snprintf(latest, sizeof latest, "%s/checkpoints/latest.safetensors", r->dir);
+    sbuf_printf(&out, "{\"method\": \"%s\", \"seed\": %lld, \"steps\": %lld, \"seconds\": %.3f",
+                method ? method : o->train.method, (long long)r->seed, (long long)s->steps, s->seconds);
     cloob_status status = put_last_result(ctx, r->dir, &epoch, &out);
     if (status == CLOOB_OK) status = put_similarities(ctx, r->dir, epoch, &out);
-    if (status == CLOOB_OK) status = put_zeroshots(ctx, o, r, latest, &out);
+    if (status == CLOOB_OK) status = put_validation(ctx, o, r, &out);
     sbuf_puts(&out, "}\n");
     if (status == CLOOB_OK)
         status = out.failed ? ctx_no_memory(ctx, out.len, path) : file_write(ctx, path, out.data, out.len);
@@ -232,6 +265,7 @@ static cloob_status write_summary(cloob_ctx *ctx, const cloob_ablate_options *o,
 /* A finished run whose summary lacks a set that is asked for now is evaluated again, not trained. */
 static bool is_complete(const cloob_ablate_options *o, const json *summary)
 {
+    if (json_get(summary, "failed")) return true;
     for (int64_t i = 0; i < o->zeroshots; i++) {
         char set[128], key[160];
         last_part(o->zeroshot[i], set);
@@ -258,8 +292,70 @@ static cloob_status find_finished(cloob_ctx *ctx, const cloob_ablate_options *o,
     return status;
 }
 
-cloob_status ablate_do_run(cloob_ctx *ctx, const cloob_ablate_options *o, const char *folder, const ablate_run *r,
-                           cloob_ablate_summary *count)
+/* ---- test data ----------------------------------------------------------------------------------- */
+
+static cloob_status put_retrieval(cloob_ctx *ctx, cloob_model *m, const cloob_ablate_options *o, const char *source,
+                                  sbuf *out)
+{
+    cloob_dataset *d;
+    cloob_embedded e = { 0 };
+    cloob_retrieval r;
+    CLOOB_TRY(cloob_dataset_open(ctx, source, &o->train.data, &d));
+    cloob_status status = cloob_embed_data(ctx, m, d, CLOOB_UNIT, 2, &e);
+    cloob_dataset_close(d);
+    if (status == CLOOB_OK && !e.text) status = ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: has no captions", source);
+    cloob_matrix x = { e.image, CLOOB_F32, e.rows, e.image_width, "image" },
+                 y = { e.text, CLOOB_F32, e.text_rows, e.text_width, "text" };
+    if (status == CLOOB_OK) status = cloob_retrieve(ctx, &r, &x, &y, NULL);
+    if (status == CLOOB_OK) {
+        put_number(out, "image_to_text_R@1", r.image_to_text.recall1);
+        put_number(out, "image_to_text_R@5", r.image_to_text.recall5);
+        put_number(out, "text_to_image_R@1", r.text_to_image.recall1);
+        put_number(out, "text_to_image_R@5", r.text_to_image.recall5);
+    }
+    cloob_embedded_release(&e);
+    return status;
+}
+
+static cloob_status test_run(cloob_ctx *ctx, const cloob_ablate_options *o, const ablate_run *r)
+{
+    cloob_ablate_options on_test = *o;
+    char path[ABLATE_PATH + 64];
+    sbuf out = { 0 };
+    cloob_model *m;
+    snprintf(path, sizeof path, "%s/test.json", r->dir);
+    if (file_exists(path)) return CLOOB_OK;
+    CLOOB_TRY(open_model(ctx, o, r, &m));
+    sbuf_printf(&out, "{\"seed\": %lld", (long long)r->seed);
+    on_test.zeroshot = r->test->zeroshot, on_test.zeroshots = r->test->zeroshots;
+    cloob_status status = put_zeroshots(ctx, &on_test, r, m, "test-", &out);
+    if (status == CLOOB_OK && r->test->pairs) status = put_retrieval(ctx, m, o, r->test->pairs, &out);
+    sbuf_puts(&out, "}\n");
+    cloob_model_close(m);
+    if (status == CLOOB_OK)
+        status = out.failed ? ctx_no_memory(ctx, out.len, path) : file_write(ctx, path, out.data, out.len);
+    sbuf_release(&out);
+    return status;
+}
+
+/* ---- a run --------------------------------------------------------------------------------------- */
+
+/* The summary of a run that left the range of numbers. */
+static cloob_status write_failure(cloob_ctx *ctx, const ablate_run *r, const char *path, cloob_ablate_summary *count)
+{
+    sbuf out = { 0 };
+    sbuf_printf(&out, "{\"seed\": %lld, \"failed\": ", (long long)r->seed);
+    json_put_string(&out, cloob_error(ctx));
+    sbuf_puts(&out, "}\n");
+    ctx_log(ctx, CLOOB_LOG_WARN, "%s: %s; counted as failed", r->name, cloob_error(ctx));
+    count->trained++;
+    cloob_status status = out.failed ? ctx_no_memory(ctx, out.len, path) : file_write(ctx, path, out.data, out.len);
+    sbuf_release(&out);
+    return status;
+}
+
+static cloob_status do_training(cloob_ctx *ctx, const cloob_ablate_options *o, const char *folder, const ablate_run *r,
+                                cloob_ablate_summary *count)
 {
     char path[ABLATE_PATH + 64];
     cloob_train_summary s;
@@ -270,6 +366,28 @@ cloob_status ablate_do_run(cloob_ctx *ctx, const cloob_ablate_options *o, const 
         count->found++;
         return CLOOB_OK;
     }
-    CLOOB_TRY(train(ctx, o, folder, r, count, &s));
-    return write_summary(ctx, o, r, &s, path);
+    cloob_status status = train(ctx, o, folder, r, count, &s);
+    if (status == CLOOB_ERR_NUMERIC && r->may_fail) return write_failure(ctx, r, path, count);
+    return status == CLOOB_OK ? write_summary(ctx, o, r, &s, path) : status;
+}
+
+cloob_status ablate_do_run(cloob_ctx *ctx, const cloob_ablate_options *o, const char *folder, const ablate_run *r,
+                           cloob_ablate_summary *count)
+{
+    CLOOB_TRY(do_training(ctx, o, folder, r, count));
+    return r->test ? test_run(ctx, o, r) : CLOOB_OK;
+}
+
+bool ablate_is_done(const ablate_run *r)
+{
+    char path[ABLATE_PATH + 64];
+    snprintf(path, sizeof path, "%s/%s", r->dir, r->test ? "test.json" : "summary.json");
+    return file_exists(path);
+}
+
+cloob_status ablate_read_test(cloob_ctx *ctx, arena *a, const ablate_run *r, json **test)
+{
+    char path[ABLATE_PATH + 64];
+    snprintf(path, sizeof path, "%s/test.json", r->dir);
+    return json_read_file(ctx, a, path, test);
 }

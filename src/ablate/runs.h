@@ -1,4 +1,4 @@
-/* The runs of an ablation: where they lie, what of them is done, and doing the rest. */
+/* The runs of an ablation or a sweep: where they lie, what of them is done, and doing the rest. */
 #ifndef ABLATE_RUNS_H
 #define ABLATE_RUNS_H
 
@@ -7,11 +7,27 @@
 
 enum { ABLATE_PATH = 1024 };
 
+typedef struct run_setting { /* an option of training and its value, as cloob_option_set reads it */
+    const char *name, *value;
+} run_setting;
+
+typedef struct run_test { /* what a trained run is evaluated on, once */
+    const char *const *zeroshot;
+    int64_t zeroshots;
+    const char *pairs; /* NULL: none */
+} run_test;
+
 typedef struct ablate_run {
-    const char *method;
+    const run_setting *setting; /* (settings) in which it differs from the other runs: its method, for one */
+    int64_t settings;
     int64_t seed;
-    char name[96], dir[ABLATE_PATH]; /* METHOD-seedN, LOGS/NAME/METHOD-seedN */
+    const run_test *test; /* NULL: none; leaves test.json, and a run that has it is left alone */
+    bool may_fail; /* a loss that leaves the range of numbers is a result, {"failed": REASON}, not the end of all */
+    char name[192], dir[ABLATE_PATH]; /* NAME-seedN, LOGS/FOLDER/NAME-seedN */
 } ablate_run;
+
+/* The value of a setting; NULL: the run does not set it. */
+const char *ablate_setting(const ablate_run *r, const char *name);
 
 /* Writes settings.txt in the folder the first time; refuses when it tells of others. */
 cloob_status ablate_check_settings(cloob_ctx *ctx, const cloob_ablate_options *o, const char *folder);
@@ -24,7 +40,10 @@ cloob_status ablate_do_run(cloob_ctx *ctx, const cloob_ablate_options *o, const 
 cloob_status ablate_do_runs(cloob_ctx *ctx, const cloob_ablate_options *o, const char *folder, const ablate_run *run,
                             int64_t runs, cloob_ablate_summary *count);
 
-/* What summary.json holds, in the arena. */
+bool ablate_is_done(const ablate_run *r); /* it has summary.json, and test.json where it is tested */
+
+/* What summary.json and test.json hold, in the arena. */
+cloob_status ablate_read_test(cloob_ctx *ctx, arena *a, const ablate_run *r, json **test);
 cloob_status ablate_read_summary(cloob_ctx *ctx, arena *a, const ablate_run *r, json **summary);
 
 #endif

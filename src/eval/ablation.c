@@ -8,7 +8,7 @@
 
 /* Losses of different objectives are different quantities; only InfoNCE is taken of all methods. Mean
  * similarities describe. */
-static ablation_aim aim_of(const char *name)
+ablation_aim ablation_aim_of(const char *name)
 {
     if (strcmp(name, "val_loss") == 0 || strcmp(name, "train_loss") == 0) return AIM_NONE;
     if (strstr(name, "similarity")) return AIM_NONE;
@@ -37,7 +37,7 @@ static ablation_metric *find(arena *a, ablation *t, const char *name)
         t->room = room;
     }
     ablation_metric *m = &t->metric[t->count];
-    *m = (ablation_metric){ .name = arena_string(a, name), .aim = aim_of(name), .best = -1 };
+    *m = (ablation_metric){ .name = arena_string(a, name), .aim = ablation_aim_of(name), .best = -1 };
     for (int k = 0; k < t->methods; k++) {
         m->value[k] = arena_push(a, (size_t)(t->seeds + 1) * sizeof(double));
         if (!m->value[k]) return NULL;

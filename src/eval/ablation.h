@@ -33,6 +33,9 @@ typedef struct ablation {
     int64_t count, room;
 } ablation;
 
+/* Which way a metric of that name is better. */
+ablation_aim ablation_aim_of(const char *name);
+
 /* Every number in object, nested ones by "outer/inner", as one run's value of `method`. Counts and times
  * (epoch, n, ...) are no metrics. All memory is in the arena. */
 cloob_status ablation_add(cloob_ctx *ctx, arena *a, ablation *t, int method, const json *object);

@@ -1,0 +1,76 @@
+/* A search over settings: any option of training times values times seeds, a choice by a validation number that is
+ * named before, fresh seeds for what was chosen, and one evaluation on test data.
+ *
+ *     static const char *const rates[] = { "1e-3", "5e-4" }, *const methods[] = { "clip", "cloob" };
+ *     cloob_sweep_axis axis[] = { { "method", methods, 2 }, { "lr", rates, 2 } };
+ *     cloob_sweep_options o;
+ *     cloob_sweep_options_init(&o);
+ *     o.train.train_data = "world/train.tsv", o.train.val_data = "world/val.tsv";
+ *     o.axis = axis, o.axes = 2, o.select = "image_to_text_R@1";
+ *     if (cloob_sweep(ctx, &o, NULL) != CLOOB_OK) puts(cloob_error(ctx));
+ *
+ * Everything is in LOGS/NAME: a folder per run, whose summary.json says that it is finished; results.jsonl with a line
+ * per run; sweep.md with the tables; report.html. Called again after it was stopped it goes on: finished runs are
+ * taken as they are, unfinished ones are resumed. */
+#ifndef CLOOB_SWEEP_H
+#define CLOOB_SWEEP_H
+
+#include "cloob/train.h"
+#include "cloob/types.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* One option and the values it takes, as cloob_option_set reads them. */
+typedef struct cloob_sweep_axis {
+    const char *name;
+    const char *const *value; /* (values) */
+    int64_t values;
+} cloob_sweep_axis;
+
+typedef struct cloob_sweep_options {
+    cloob_train_options train; /* of every run; name is that of the sweep, seed the first */
+    const cloob_sweep_axis *axis;
+    int64_t axes;
+    int64_t seeds;       /* of every setting in the search; 1 */
+    int64_t random;      /* so many settings, drawn without repetition, instead of all. With `by`: the same for each of
+                            its values, so that each has the same budget. 0: all */
+    bool halving;        /* successive halving: all with a quarter of the epochs, the better half with half of them, the
+                            better half of those with all. Every round trains from the start */
+    int64_t jobs;        /* as in an ablation; 1 */
+    int64_t part, parts; /* of several processes, say a scheduler's array: process `part` of 0 to parts - 1 trains every
+                            parts-th run. The last to end, or a call without it, writes the tables. parts 0: one */
+    const char *select;  /* the number of summary.json to choose by: "zeroshot/average", "image_to_text_R@1". Losses and
+                            ranks are better when lower, all else when higher */
+    const char *by;      /* choose for each value of this axis; NULL: "method" where it is an axis, else one choice */
+    int64_t final_seeds; /* fresh seeds to train the chosen settings with; 0: the search is all */
+    /* Class folders and prompts of validation, as in an ablation. */
+    const char *const *zeroshot;
+    int64_t zeroshots;
+    const char *prompts;
+    /* What the chosen settings' final runs, and nothing else, are evaluated on, once. NULL or 0: none. */
+    const char *const *test_zeroshot;
+    int64_t test_zeroshots;
+    const char *test_data; /* pairs, for retrieval */
+    double alpha;          /* 0.05 */
+} cloob_sweep_options;
+
+CLOOB_API void cloob_sweep_options_init(cloob_sweep_options *o);
+
+typedef struct cloob_sweep_summary {
+    char folder[1024];                     /* LOGS/NAME */
+    int64_t settings;                      /* points of the search */
+    int64_t runs, trained, resumed, found; /* as in an ablation */
+    int64_t failed;                        /* runs whose loss left the range of numbers; never chosen */
+    bool complete;                         /* false: other parts still run */
+    double seconds;
+} cloob_sweep_summary;
+
+/* summary may be NULL. Refuses to go on with other settings than it began with; values and seeds may be added. */
+CLOOB_API cloob_status cloob_sweep(cloob_ctx *ctx, const cloob_sweep_options *o, cloob_sweep_summary *summary);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

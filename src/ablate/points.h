@@ -1,0 +1,32 @@
+/* The settings that a sweep tries: combinations of its axes' values, and the runs that they make. */
+#ifndef ABLATE_POINTS_H
+#define ABLATE_POINTS_H
+
+#include "ablate/runs.h"
+#include "cloob/sweep.h"
+#include "core/arena.h"
+
+typedef struct point {
+    const run_setting *setting; /* (axes) */
+    const char *group;          /* value of `by`; "" without */
+    double score;               /* mean of the number to choose by over its seeds; NaN: none */
+    bool alive;                 /* still in the search */
+    bool chosen;
+} point;
+
+typedef struct points {
+    const cloob_sweep_options *o;
+    point *item;
+    int64_t count;
+    int64_t by; /* which axis; -1: none */
+} points;
+
+/* All combinations, or o->random of them. Refuses unknown options and values, an axis that is there twice, and more
+ * than a million combinations. Memory is in the arena. */
+cloob_status points_make(cloob_ctx *ctx, arena *a, const cloob_sweep_options *o, points *p);
+
+/* The run of a point: epochs 0: as trained; else so many, which its name tells as well. */
+cloob_status point_run(cloob_ctx *ctx, arena *a, const points *p, const point *at, int64_t seed, int64_t epochs,
+                       const char *folder, ablate_run *r);
+
+#endif

@@ -1,0 +1,211 @@
+/* A line per run, the search as a table, what each setting does, and the chosen settings side by side. */
+#include "ablate/sweep_tables.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/file.h"
+#include "eval/ablation.h"
+
+static cloob_status write_in(cloob_ctx *ctx, const sweep *s, const char *name, sbuf *text)
+{
+    char *path = file_join(s->summary.folder, name);
+    cloob_status status =
+        path && !text->failed ? file_write(ctx, path, text->data, text->len) : ctx_no_memory(ctx, text->len, name);
+    free(path);
+    sbuf_release(text);
+    return status;
+}
+
+/* ---- results.jsonl ------------------------------------------------------------------------------- */
+
+/* A file of one JSON object on one line, without its end; "null" where there is none. */
+static cloob_status put_object(cloob_ctx *ctx, const ablate_run *r, const char *name, sbuf *out)
+{
+    file_bytes b;
+    char *path = file_join(r->dir, name);
+    if (!path) return ctx_no_memory(ctx, 64, name);
+    bool there = file_exists(path);
+    cloob_status status = there ? file_read(ctx, path, FILE_TEXT_LIMIT, &b) : CLOOB_OK;
+    if (!there) sbuf_puts(out, "null");
+    if (there && status == CLOOB_OK) {
+        for (size_t i = 0; i < b.size; i++) sbuf_putc(out, b.data[i] == '\n' ? ' ' : b.data[i]);
+        file_bytes_release(&b);
+    }
+    free(path);
+    return status;
+}
+
+static cloob_status put_stage(cloob_ctx *ctx, const sweep *s, const sweep_stage *stage, const char *name, sbuf *out)
+{
+    for (int64_t i = 0; i < stage->runs; i++) {
+        const ablate_run *r = &stage->run[i];
+        const point *p = &s->points.item[stage->point[i]];
+        sbuf_printf(out, "{\"stage\": \"%s\", \"run\": ", name);
+        json_put_string(out, r->name);
+        sbuf_puts(out, ", \"group\": ");
+        json_put_string(out, p->group);
+        sbuf_printf(out, ", \"chosen\": %s, \"seed\": %lld, \"settings\": {", p->chosen ? "true" : "false",
+                    (long long)r->seed);
+        for (int64_t k = 0; k < r->settings; k++) {
+            if (k) sbuf_puts(out, ", ");
+            json_put_string(out, r->setting[k].name);
+            sbuf_puts(out, ": ");
+            json_put_string(out, r->setting[k].value);
+        }
+        sbuf_puts(out, "}, \"validation\": ");
+        CLOOB_TRY(put_object(ctx, r, "summary.json", out));
+        sbuf_puts(out, ", \"test\": ");
+        CLOOB_TRY(put_object(ctx, r, "test.json", out));
+        sbuf_puts(out, "}\n");
+    }
+    return CLOOB_OK;
+}
+
+static cloob_status write_results(cloob_ctx *ctx, const sweep *s)
+{
+    sbuf out = { 0 };
+    cloob_status status = CLOOB_OK;
+    for (int k = 0; k < s->rounds && status == CLOOB_OK; k++) status = put_stage(ctx, s, &s->search[k], "search", &out);
+    if (status == CLOOB_OK) status = put_stage(ctx, s, &s->final, "final", &out);
+    if (status == CLOOB_OK) return write_in(ctx, s, "results.jsonl", &out);
+    sbuf_release(&out);
+    return status;
+}
+
+/* ---- sweep.md ------------------------------------------------------------------------------------ */
+
+static void put_search(const sweep *s, sbuf *out)
+{
+    const cloob_sweep_options *o = s->o;
+    sbuf_puts(out, "|");
+    for (int64_t k = 0; k < o->axes; k++) sbuf_printf(out, " %s |", o->axis[k].name);
+    sbuf_printf(out, " %s |\n|", o->select);
+    for (int64_t k = 0; k <= o->axes; k++) sbuf_puts(out, "---|");
+    sbuf_putc(out, '\n');
+    for (int64_t i = 0; i < s->points.count; i++) {
+        const point *p = &s->points.item[i];
+        const char *bold = p->chosen ? "**" : "";
+        sbuf_puts(out, "|");
+        for (int64_t k = 0; k < o->axes; k++) sbuf_printf(out, " %s |", p->setting[k].value);
+        if (isnan(p->score)) sbuf_puts(out, " failed |\n");
+        else sbuf_printf(out, " %s%.5g%s%s |\n", bold, p->score, bold, p->alive ? "" : " (left out early)");
+    }
+}
+
+typedef struct margin { /* of the points with one value of an axis */
+    int64_t n;
+    double mean, best;
+} margin;
+
+static bool counts(const point *p) { return p->alive && !isnan(p->score); }
+
+static margin margin_of(const sweep *s, int64_t axis, const char *value)
+{
+    double sign = ablation_aim_of(s->o->select) == AIM_LOW ? -1 : 1;
+    margin m = { .best = NAN };
+    for (int64_t i = 0; i < s->points.count; i++) {
+        const point *p = &s->points.item[i];
+        if (!counts(p) || (value && strcmp(p->setting[axis].value, value) != 0)) continue;
+        m.mean += p->score;
+        if (!m.n || sign * p->score > sign * m.best) m.best = p->score;
+        m.n++;
+    }
+    m.mean = m.n ? m.mean / (double)m.n : NAN;
+    return m;
+}
+
+/* The share of the scores' variance that lies between the values of one axis. */
+static double importance(const sweep *s, int64_t axis)
+{
+    double between = 0, all = 0;
+    margin total = margin_of(s, axis, NULL);
+    for (int64_t i = 0; i < s->points.count; i++) {
+        const point *p = &s->points.item[i];
+        if (!counts(p)) continue;
+        double own = margin_of(s, axis, p->setting[axis].value).mean - total.mean, x = p->score - total.mean;
+        between += own * own, all += x * x;
+    }
+    return all > 0 ? between / all : 0;
+}
+
+static void put_margins(const sweep *s, sbuf *out)
+{
+    const cloob_sweep_options *o = s->o;
+    sbuf_puts(
+        out,
+        "\n## What each setting does\n\n| setting | value | settings tried | mean | best | share of the variance |\n"
+        "|---|---|---|---|---|---|\n");
+    for (int64_t k = 0; k < o->axes; k++)
+        for (int64_t v = 0; v < o->axis[k].values; v++) {
+            margin m = margin_of(s, k, o->axis[k].value[v]);
+            sbuf_printf(out, "| %s | %s | %lld |", o->axis[k].name, o->axis[k].value[v], (long long)m.n);
+            if (m.n) sbuf_printf(out, " %.5g | %.5g |", m.mean, m.best);
+            else sbuf_puts(out, " | |");
+            if (v == 0) sbuf_printf(out, " %.0f %% |\n", 100 * importance(s, k));
+            else sbuf_puts(out, " |\n");
+        }
+}
+
+/* ---- the chosen ones ----------------------------------------------------------------------------- */
+
+static int group_of(ablation *t, const char *name)
+{
+    for (int k = 0; k < t->methods; k++)
+        if (strcmp(t->method[k], name) == 0) return k;
+    if (t->methods == ABLATION_METHODS) return -1;
+    t->method[t->methods] = name;
+    return t->methods++;
+}
+
+static cloob_status put_chosen(cloob_ctx *ctx, sweep *s, sbuf *out)
+{
+    ablation t = { .seeds = s->o->final_seeds, .alpha = s->o->alpha };
+    bool test = s->o->test_data || s->o->test_zeroshots;
+    for (int64_t k = 0; s->points.by >= 0 && k < s->o->axis[s->points.by].values; k++)
+        group_of(&t,
+                 s->o->axis[s->points.by].value[k]); /* columns in the order of the axis, whoever was chosen first */
+    for (int64_t i = 0; i < s->final.runs; i++) {
+        json *object;
+        int k = group_of(&t, s->points.item[s->final.point[i]].group);
+        if (test) CLOOB_TRY(ablate_read_test(ctx, s->memory, &s->final.run[i], &object));
+        else CLOOB_TRY(ablate_read_summary(ctx, s->memory, &s->final.run[i], &object));
+        if (k >= 0) CLOOB_TRY(ablation_add(ctx, s->memory, &t, k, object));
+    }
+    CLOOB_TRY(ablation_test(ctx, &t));
+    sbuf_printf(out, "\n## The chosen settings on fresh seeds, %s\n\n", test ? "test data" : "validation data");
+    ablation_markdown(&t, out);
+    sbuf json_text = { 0 };
+    ablation_json(&t, &json_text);
+    return write_in(ctx, s, "sweep.json", &json_text);
+}
+
+static void put_head(const sweep *s, sbuf *out)
+{
+    const cloob_sweep_options *o = s->o;
+    sbuf_printf(out, "# %s\n\n%lld settings, %lld seed%s each%s. Chosen by `%s` on validation data, ",
+                o->train.name ? o->train.name : "sweep", (long long)s->points.count, (long long)o->seeds,
+                o->seeds == 1 ? "" : "s", o->halving ? ", successive halving" : "", o->select);
+    sbuf_puts(out, ablation_aim_of(o->select) == AIM_LOW ? "the lowest" : "the highest");
+    if (s->points.by >= 0) sbuf_printf(out, " for each `%s`", o->axis[s->points.by].name);
+    sbuf_printf(out, "; in bold. Seeds from %lld on", (long long)o->train.seed);
+    if (o->final_seeds)
+        sbuf_printf(out, "; the chosen settings are trained again with %lld seeds from %lld on",
+                    (long long)o->final_seeds, (long long)(o->train.seed + o->seeds));
+    sbuf_puts(out, ".\n\n");
+}
+
+cloob_status sweep_write_tables(cloob_ctx *ctx, sweep *s)
+{
+    sbuf out = { 0 };
+    CLOOB_TRY(write_results(ctx, s));
+    put_head(s, &out);
+    put_search(s, &out);
+    put_margins(s, &out);
+    cloob_status status = s->final.runs ? put_chosen(ctx, s, &out) : CLOOB_OK;
+    if (status == CLOOB_OK) return write_in(ctx, s, "sweep.md", &out);
+    sbuf_release(&out);
+    return status;
+}

@@ -1,0 +1,234 @@
+/* A small sweep end to end: it stops and goes on, chooses the best validation number for each method, trains what it
+ * chose with fresh seeds and tests only that; random draws give every method the same settings; halving halves. */
+#include <unistd.h>
+
+#include "check.h"
+#include "cloob/cloob.h"
+#include "core/file.h"
+#include "core/json.h"
+
+static cloob_ctx *ctx;
+static char root[512], train_data[600], val_data[600], classes[600];
+static int steps_allowed;
+
+static const char *const methods[] = { "clip", "cloob" }, *const rates[] = { "1e-2", "1e-3", "1e-4" },
+                         *const decays[] = { "0.1", "0.2" };
+static const cloob_sweep_axis axis[] = { { "method", methods, 2 }, { "lr", rates, 3 }, { "wd", decays, 2 } };
+
+static bool stop(void *user)
+{
+    (void)user;
+    return --steps_allowed < 0;
+}
+
+static void options(cloob_sweep_options *o, const char *name)
+{
+    cloob_sweep_options_init(o);
+    o->axis = axis, o->axes = 2;
+    o->select = "clip_val_loss";
+    o->train.name = name;
+    o->train.train_data = train_data, o->train.val_data = val_data;
+    o->train.model = "tiny";
+    o->train.force_image_size = 32;
+    o->train.batch_size = 8;
+    o->train.max_steps = 2;
+    o->train.warmup = 1;
+    o->train.vocab_size = 600;
+    o->train.workers = 0;
+    o->train.device = "cpu";
+    o->train.logs = root;
+    o->train.report_to = "none";
+}
+
+/* Lines of results.jsonl, one after the other; -1: none left. */
+typedef struct lines {
+    file_bytes text;
+    size_t at;
+    arena memory;
+} lines;
+
+static void lines_open(lines *l, const char *name)
+{
+    char path[700];
+    *l = (lines){ 0 };
+    snprintf(path, sizeof path, "%s/%s/results.jsonl", root, name);
+    CHECK_OK(ctx, file_read(ctx, path, FILE_TEXT_LIMIT, &l->text));
+}
+
+static json *lines_next(lines *l)
+{
+    json *root_object = NULL;
+    if (l->at >= l->text.size) return NULL;
+    size_t n = strcspn(l->text.data + l->at, "\n");
+    CHECK_OK(ctx, json_parse(ctx, &l->memory, l->text.data + l->at, n, "results.jsonl", &root_object));
+    l->at += n + 1;
+    return root_object;
+}
+
+static void lines_close(lines *l) { file_bytes_release(&l->text), arena_release(&l->memory); }
+
+static const char *text_of(const json *j, const char *key)
+{
+    const json *v = json_get(j, key);
+    return v && v->kind == JSON_STRING ? v->text : "";
+}
+
+static bool is(const json *j, const char *key, const char *value) { return strcmp(text_of(j, key), value) == 0; }
+
+/* The lowest loss of a method's search, and its learning rate. */
+static double best_of(const char *name, const char *method, char rate[16])
+{
+    lines l;
+    double best = INFINITY;
+    lines_open(&l, name);
+    for (json *j; (j = lines_next(&l));) {
+        const json *v = json_get(json_get(j, "validation"), "clip_val_loss");
+        if (!is(j, "stage", "search") || !is(j, "group", method) || !v || v->number >= best) continue;
+        best = v->number;
+        snprintf(rate, 16, "%s", text_of(json_get(j, "settings"), "lr"));
+    }
+    lines_close(&l);
+    return best;
+}
+
+static void it_stops_goes_on_and_chooses(void)
+{
+    static const char *folder[1];
+    cloob_sweep_options o;
+    cloob_sweep_summary s;
+    char rate[2][16] = { "", "" };
+    int final[2] = { 0, 0 };
+    lines l;
+    folder[0] = classes;
+    options(&o, "search");
+    o.final_seeds = 2, o.test_data = val_data, o.test_zeroshot = folder, o.test_zeroshots = 1;
+    o.train.should_stop = stop;
+    steps_allowed = 3;
+    CHECK(cloob_sweep(ctx, &o, &s) == CLOOB_ERR_STOPPED && strstr(cloob_error(ctx), "the same command goes on"));
+    o.train.should_stop = NULL;
+    CHECK_OK(ctx, cloob_sweep(ctx, &o, &s));
+    CHECK(s.complete && s.settings == 6 && s.runs == 10 && s.found >= 1 && s.resumed == 1);
+    CHECK_OK(ctx, cloob_sweep(ctx, &o, &s));
+    CHECK(s.found == 10 && s.trained == 0);
+    for (int k = 0; k < 2; k++) CHECK(isfinite(best_of("search", methods[k], rate[k])));
+    lines_open(&l, "search");
+    for (json *j; (j = lines_next(&l));) {
+        bool last = is(j, "stage", "final");
+        int k = is(j, "group", "cloob");
+        const json *test = json_get(j, "test"), *seed = json_get(j, "seed");
+        CHECK(last == (test && test->kind == JSON_OBJECT)); /* nothing but the chosen settings sees test data */
+        if (!last) continue;
+        final[k]++;
+        CHECK_STR(text_of(json_get(j, "settings"), "lr"), rate[k]);
+        CHECK(seed->number >= 1); /* 0 was the search's */
+        CHECK(json_get(test, "zeroshot/size") && json_get(test, "image_to_text_R@1"));
+    }
+    CHECK(final[0] == 2 && final[1] == 2);
+    lines_close(&l);
+}
+
+static void random_settings_are_the_same_for_every_method(void)
+{
+    cloob_sweep_options o;
+    cloob_sweep_summary s;
+    lines l;
+    char seen[2][256] = { "", "" };
+    options(&o, "random");
+    o.axes = 3, o.random = 2, o.jobs = 2;
+    CHECK_OK(ctx, cloob_sweep(ctx, &o, &s));
+    CHECK(s.settings == 4 && s.runs == 4);
+    lines_open(&l, "random");
+    for (json *j; (j = lines_next(&l));) {
+        char *to = seen[is(j, "group", "cloob")];
+        const json *set = json_get(j, "settings");
+        snprintf(to + strlen(to), 64, "%s %s;", text_of(set, "lr"), text_of(set, "wd"));
+    }
+    lines_close(&l);
+    CHECK(*seen[0]);
+    CHECK_STR(seen[0], seen[1]);
+}
+
+static void halving_trains_the_better_half_longer(void)
+{
+    cloob_sweep_options o;
+    cloob_sweep_summary s;
+    options(&o, "halving");
+    o.halving = true, o.train.epochs = 4, o.train.max_steps = 3;
+    CHECK_OK(ctx, cloob_sweep(ctx, &o, &s));
+    CHECK(s.settings == 6 && s.runs == 6 + 4 + 2); /* of three a method two go on, then one */
+}
+
+static void parts_are_put_together(void)
+{
+    cloob_sweep_options o;
+    cloob_sweep_summary s;
+    options(&o, "parts");
+    o.axes = 1, o.parts = 2, o.part = 1;
+    CHECK_OK(ctx, cloob_sweep(ctx, &o, &s));
+    CHECK(!s.complete && s.trained == 1);
+    o.part = 0;
+    CHECK_OK(ctx, cloob_sweep(ctx, &o, &s));
+    CHECK(s.complete && s.trained == 1);
+}
+
+static void refused(const cloob_sweep_options *o, const char *words)
+{
+    CHECK(cloob_sweep(ctx, o, NULL) == CLOOB_ERR_ARGUMENT);
+    CHECK(strstr(cloob_error(ctx), words) != NULL);
+}
+
+static void what_cannot_be_is_refused(void)
+{
+    static const char *const words[] = { "much" };
+    const cloob_sweep_axis unknown[] = { { "lerning_rate", rates, 3 } }, wrong[] = { { "lr", words, 1 } },
+                           twice[] = { { "lr", rates, 3 }, { "lr", rates, 2 } };
+    cloob_sweep_options o;
+    options(&o, "refused");
+    o.axis = unknown, o.axes = 1;
+    refused(&o, "lerning_rate");
+    o.axis = wrong;
+    refused(&o, "much");
+    o.axis = twice, o.axes = 2;
+    refused(&o, "twice");
+    options(&o, "refused");
+    o.test_data = val_data;
+    refused(&o, "final_seeds");
+    options(&o, "search");
+    o.select = "beauty";
+    refused(&o, "they have");
+    o.select = "clip_val_loss", o.train.batch_size = 16;
+    refused(&o, "other settings");
+}
+
+int main(void)
+{
+    cloob_synth_options so;
+    cloob_ctx_options co;
+    char clean[700];
+    cloob_ctx_options_init(&co);
+    co.threads = 1;
+    ctx = cloob_ctx_create(&co);
+    snprintf(root, sizeof root, "%.400s/cloob-test-sweep-XXXXXX", getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
+    if (!ctx || !mkdtemp(root)) return 1;
+    snprintf(train_data, sizeof train_data, "%s/world/train.tsv", root);
+    snprintf(val_data, sizeof val_data, "%s/world/val.tsv", root);
+    snprintf(classes, sizeof classes, "%s/world/classes/size", root);
+    snprintf(clean, sizeof clean, "%s/world", root);
+    cloob_synth_options_init(&so);
+    so.out = clean;
+    so.count = 64;
+    so.size = 32;
+    if (cloob_synth_write(ctx, &so, NULL) == CLOOB_OK) {
+        RUN(it_stops_goes_on_and_chooses);
+        RUN(random_settings_are_the_same_for_every_method);
+        RUN(halving_trains_the_better_half_longer);
+        RUN(parts_are_put_together);
+        RUN(what_cannot_be_is_refused);
+    } else {
+        printf("skipped: %s\n", cloob_error(ctx));
+    }
+    snprintf(clean, sizeof clean, "rm -rf '%s'", root);
+    if (system(clean) != 0) printf("%s: left behind\n", root);
+    cloob_ctx_destroy(ctx);
+    return check_summary();
+}
