@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "graph/exec.h"
+#include "model/encoder_lanes.h"
 #include "model/tower.h"
 
 /* Texts have a kind for every length, in steps: TOKENS is the longest, TOKENS + 1 one step long, and so on. */
@@ -27,10 +28,14 @@ struct encoder {
     encoder_options o;
     slot slot[KINDS][SIZES];
     int64_t rows_run;   /* with those that only fill up a batch */
+    lanes *lanes;       /* images of a small model in invariant mode */
+    bool small, asked;  /* whether it is one; known once asked */
     weight_cache *kept; /* what kernels made of the weights, shared by the executors */
     void *host;         /* one batch of inputs or results as the device takes and gives them */
     size_t host_bytes;
 };
+
+static const char *const result_names[] = { "output", "raw", "features" }; /* by cloob_output */
 
 void encoder_options_init(encoder_options *o)
 {
@@ -93,6 +98,8 @@ static void drop_executors(encoder *e)
         exec_destroy(at->x);
         *at = (slot){ 0 };
     }
+    lanes_destroy(e->lanes);
+    e->lanes = NULL;
     weight_cache_destroy(e->kept);
     e->kept = NULL;
 }
@@ -248,20 +255,36 @@ static cloob_status get_rows(cloob_ctx *ctx, encoder *e, const tensor *result, i
 static cloob_status encode_batch(cloob_ctx *ctx, encoder *e, int kind, const void *rows, size_t stride, int64_t n,
                                  cloob_output what, float *out)
 {
-    static const char *const inputs[] = { "images", "images", "tokens" }, *const results[] = { "output", "raw",
-                                                                                               "features" };
+    static const char *const inputs[] = { "images", "images", "tokens" };
     slot *at;
     CLOOB_TRY(get_slot(ctx, e, kind, n, &at));
     CLOOB_TRY(put_rows(ctx, e, exec_tensor(at->x, inputs[kind < TOKENS ? kind : TOKENS]), rows, stride, n));
     CLOOB_TRY(forward(ctx, e->p->dev, at));
-    const tensor *result = exec_tensor(at->x, results[what]);
+    const tensor *result = exec_tensor(at->x, result_names[what]);
     return get_rows(ctx, e, result ? result : exec_tensor(at->x, "raw"), n, out); /* no projection: features are raw */
+}
+
+/* Images of a small model, each by one thread. */
+static cloob_status encode_in_lanes(cloob_ctx *ctx, encoder *e, const lane_rows *rows)
+{
+    if (!e->kept && !(e->kept = weight_cache_create())) return ctx_no_memory(ctx, 64, "an encoder");
+    CLOOB_TRY(bind_tower(ctx, e, false));
+    if (!e->lanes) CLOOB_TRY(lanes_create(ctx, e->p, e->kept, &e->lanes));
+    e->rows_run += rows->n;
+    return lanes_run(ctx, e->lanes, rows);
 }
 
 static cloob_status encode_images(cloob_ctx *ctx, encoder *e, int kind, const void *images, size_t stride, int64_t n,
                                   cloob_output what, float *out)
 {
     int64_t B = e->o.batch, width = encoder_width(e, what, false);
+    if (!e->asked && e->o.invariant) {
+        CLOOB_TRY(lanes_apply(ctx, e->p, &e->small));
+        e->asked = true;
+    }
+    if (e->small && n > 0)
+        return encode_in_lanes(ctx, e,
+                               &(lane_rows){ images, stride, n, kind == FLOATS, result_names[what], out, width });
     for (int64_t i = 0; i < n; i += B)
         CLOOB_TRY(encode_batch(ctx, e, kind, (const char *)images + (size_t)i * stride, stride, n - i < B ? n - i : B,
                                what, out + i * width));

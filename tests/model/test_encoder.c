@@ -45,6 +45,42 @@ static void rows_of_any_number_agree(const char *name, const char *where, bool t
     device_close(dev);
 }
 
+/* Threads share out the images of a small model; each has the bytes it has alone, with one thread or with many. */
+static void threads_change_no_byte(void)
+{
+    enum { N = 13 };
+    float *got[3];
+    model_config c;
+    CHECK_OK(ctx, model_config_by_name(ctx, "tiny-rn", &c));
+    size_t each = (size_t)(3 * c.image_size * c.image_size), row = (size_t)c.embed;
+    float *images = malloc(N * each * sizeof *images);
+    procedural_images(images, N, c.image_size);
+    for (int run = 0; run < 3; run++) {
+        cloob_ctx *own = cloob_ctx_create(&(cloob_ctx_options){ .threads = run ? 3 : 1 });
+        device *dev;
+        params *p;
+        encoder *e;
+        encoder_options o = { .compute = CLOOB_F32, .invariant = true };
+        CHECK_OK(own, device_open(own, "cpu", &dev));
+        CHECK_OK(own, params_create(own, &c, dev, CLOOB_F32, PARAMS_INFER, &p));
+        CHECK_OK(own, procedural_params(own, p));
+        CHECK_OK(own, encoder_create_on(own, p, &o, &e));
+        got[run] = malloc(N * row * sizeof(float));
+        size_t many = run == 2 ? 1 : N;
+        for (size_t i = 0; i < N; i += many)
+            CHECK_OK(own,
+                     encoder_float_images(own, e, images + i * each, (int64_t)many, CLOOB_UNIT, got[run] + i * row));
+        encoder_destroy(e);
+        params_destroy(p);
+        device_close(dev);
+        cloob_ctx_destroy(own);
+    }
+    CHECK(memcmp(got[0], got[1], N * row * sizeof(float)) == 0);
+    CHECK(memcmp(got[0], got[2], N * row * sizeof(float)) == 0);
+    for (int run = 0; run < 3; run++) free(got[run]);
+    free(images);
+}
+
 static void images_agree(void) { rows_of_any_number_agree("tiny-rn", "cpu", false); }
 static void texts_agree(void) { rows_of_any_number_agree("tiny-vit", "cpu", true); }
 
@@ -53,6 +89,7 @@ int main(void)
     ctx = cloob_ctx_create(NULL);
     RUN(images_agree);
     RUN(texts_agree);
+    RUN(threads_change_no_byte);
     cloob_ctx_destroy(ctx);
     return check_summary();
 }
