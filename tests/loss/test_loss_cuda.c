@@ -89,6 +89,27 @@ static void compare(const char *what, problem *p, double inv_tau, double beta, l
     }
 }
 
+/* SigLIP at its first scales; the CPU is held against the definition and PyTorch elsewhere. */
+static void siglip_is_the_cpus(void)
+{
+    static const int64_t sizes[][2] = { { 33, 65 }, { 300, 24 }, { 1000, 64 }, { 5000, 33 } };
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        problem p = random_problem(i, sizes[i][0], sizes[i][1], 0, 0);
+        loss_options o = options(LOSS_SIGLIP, 10, 0);
+        o.backend = LOSS_CPU;
+        answer want = evaluate(ctx, &p, o, CLOOB_F32), got = gpu_evaluate(&p, o, CLOOB_F32);
+        CHECK_OK(ctx, got.status);
+        check_answer("siglip f32", &p, &got, &want, 1e-5, 1e-4);
+        CHECK_BELOW(fabs(got.r.dsum_dbias - want.r.dsum_dbias), 1e-5, "siglip bias");
+        answer_free(&want), answer_free(&got);
+        round_to_bf16(&p);
+        want = evaluate(ctx, &p, o, CLOOB_BF16), got = gpu_evaluate(&p, o, CLOOB_BF16);
+        CHECK_OK(ctx, got.status);
+        check_answer("siglip bf16", &p, &got, &want, 1e-3, 1e-2); /* gradients of scores are rounded to bf16 */
+        answer_free(&want), answer_free(&got), problem_free(&p);
+    }
+}
+
 /* bf16 against the definition of the rounded rows. Rounding retrieved rows to bf16 moves a score by up to
  * 2^-8, and inv_tau of that is what a probability may move by; 2e-2 holds for the paper's 30. */
 static void compare_bf16(const char *what, problem *p, double inv_tau, double beta, bool plain, loss_backend reference)
@@ -271,9 +292,9 @@ static void check_file(const char *path)
                         .dy = load(&f, names[m], "dy", p.n * p.d),
                         .du = load(&f, names[m], "dU", p.mu * p.d),
                         .dv = load(&f, names[m], "dV", p.mv * p.d) };
-        want.r = (loss_result){ number(&f, names[m], "loss"), number(&f, names[m], "image_term"),
-                                number(&f, names[m], "text_term"), number(&f, names[m], "dsum_dinv_tau"),
-                                number(&f, names[m], "dsum_dbeta") };
+        want.r = (loss_result){ number(&f, names[m], "loss"),       number(&f, names[m], "image_term"),
+                                number(&f, names[m], "text_term"),  number(&f, names[m], "dsum_dinv_tau"),
+                                number(&f, names[m], "dsum_dbeta"), 0 };
         answer got = gpu_evaluate(&p, options(m, number(&f, "", "inv_tau"), number(&f, "", "beta")), CLOOB_F32);
         snprintf(what, sizeof what, "%s %s", strrchr(path, '/') + 1, names[m]);
         CHECK_OK(ctx, got.status);
@@ -306,6 +327,7 @@ int main(int argc, char **argv)
     }
     ctx = cloob_ctx_create(NULL);
     folder = TESTS_DIR "/ref/objective";
+    RUN(siglip_is_the_cpus);
     RUN(frozen_values);
     if (argc > 1) {
         folder = argv[1];
