@@ -16,6 +16,7 @@ static void options(void)
     FIELD(cloob_model_options, device), FIELD(cloob_model_options, precision), FIELD(cloob_model_options, vocab);
     FIELD(cloob_model_options, config), FIELD(cloob_model_options, invariant), FIELD(cloob_model_options, batch);
     FIELD(cloob_model_options, max_pixels);
+    FIELD(cloob_model_options, photos);
 }
 
 static void facts(void)

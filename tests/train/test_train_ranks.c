@@ -142,7 +142,7 @@ static double turned(const char *model, int64_t by)
 static void twenty_steps_on_end_are_as_near_as_rows_in_another_order(void)
 {
     double limit = 2e-5, order = 0;
-    for (int64_t by = 1; by < ROWS; by += 3) {
+    for (int64_t by = 1; by < ROWS; by++) {
         double w = turned("tiny-rn", by);
         order = w > order ? w : order;
     }
