@@ -32,7 +32,8 @@ typedef enum cloob_option_type {
     CLOOB_OPTION_FLAG,      /* bool */
     CLOOB_OPTION_INT,       /* int64_t */
     CLOOB_OPTION_NUMBER,    /* double */
-    CLOOB_OPTION_AUTO,      /* double; "auto", negative in the struct: chosen when the model is known */
+    CLOOB_OPTION_AUTO,      /* double; "auto", negative in the struct: chosen when model and data are known */
+    CLOOB_OPTION_AUTO_INT,  /* int64_t; the same */
     CLOOB_OPTION_NUMBERS_3, /* double[3]: three numbers with blanks or commas between them */
     CLOOB_OPTION_NUMBERS_4, /* double[4] */
     CLOOB_OPTION_CHAR,      /* char; "tab" and "\t" are a tab */
@@ -45,6 +46,7 @@ typedef enum cloob_option_type {
 #define CLOOB_MEMBER_INT(field)       int64_t field
 #define CLOOB_MEMBER_NUMBER(field)    double field
 #define CLOOB_MEMBER_AUTO(field)      double field
+#define CLOOB_MEMBER_AUTO_INT(field)  int64_t field
 #define CLOOB_MEMBER_NUMBERS_3(field) double field[3]
 #define CLOOB_MEMBER_NUMBERS_4(field) double field[4]
 #define CLOOB_MEMBER_CHAR(field)      char field

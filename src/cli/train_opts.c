@@ -42,13 +42,33 @@ static cloob_status apply_preset(cloob_ctx *ctx, cloob_train_options *o, const c
     return status;
 }
 
+/* `--resume NAME`: the run's settings, then what was typed. They live as long as the process. */
+static cloob_status apply_resume(cloob_ctx *ctx, cloob_train_options *o)
+{
+    static cloob_run_settings *run;
+    int64_t n;
+    const cloob_option *table = cloob_train_option_table(&n);
+    cloob_train_options typed = *o;
+    cloob_status status = cloob_run_settings_open(ctx, o->logs, o->resume, &run);
+    if (status != CLOOB_OK || !run) return status;
+    *o = *cloob_run_settings_options(run);
+    for (int64_t i = 0; i < n; i++)
+        if (opt_given(table[i].name) && strcmp(table[i].name, "resume") != 0) cloob_option_copy(&table[i], &typed, o);
+    if (opt_given("batch-size")) o->global_batch_size = 0;
+    return CLOOB_OK;
+}
+
 int cli_train_fill(const command *self, cloob_ctx *ctx, const char *preset, cloob_train_options *o)
 {
+    if (preset && opt_given("resume") && strcmp(o->resume, "latest") != 0)
+        return cli_usage(self, "--resume goes on with the run's own settings; leave --preset out");
     cloob_status status = preset ? apply_preset(ctx, o, preset) : CLOOB_OK;
+    if (status == CLOOB_OK && opt_given("resume")) status = apply_resume(ctx, o);
     if (status != CLOOB_OK) return cli_fail(self, ctx, status);
+    if (preset && strcmp(preset, "finetune") == 0 && !o->pretrained && !o->resume)
+        return cli_usage(self, "--preset finetune begins with weights: give them with --pretrained FILE");
     if (opt_given("batch-size") && o->global_batch_size > 0)
         return cli_usage(self, "--batch-size is per device, --global-batch-size over all of them; give one of the two");
-    if (strcmp(o->method, "siglip") == 0 && !opt_given("init-inv-tau")) o->init_inv_tau = 10;
     if (opt_given("image-mean") != opt_given("image-std"))
         return cli_usage(self, "--image-mean and --image-std go together");
     o->should_stop = should_stop;

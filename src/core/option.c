@@ -85,6 +85,7 @@ bool cloob_option_valid(const cloob_option *o, const void *options)
     switch (o->type) {
     case CLOOB_OPTION_INT: return in_range(o, (double)*(const int64_t *)at);
     case CLOOB_OPTION_AUTO: return *(const double *)at < 0 || in_range(o, *(const double *)at);
+    case CLOOB_OPTION_AUTO_INT: return *(const int64_t *)at < 0 || in_range(o, (double)*(const int64_t *)at);
     case CLOOB_OPTION_NUMBER:
     case CLOOB_OPTION_NUMBERS_3:
     case CLOOB_OPTION_NUMBERS_4:
@@ -120,6 +121,7 @@ void cloob_option_rule(const cloob_option *o, char *out, size_t size)
     case CLOOB_OPTION_INT: sbuf_puts(&s, "a whole number"), put_range(&s, o); break;
     case CLOOB_OPTION_NUMBER: sbuf_puts(&s, "a number"), put_range(&s, o); break;
     case CLOOB_OPTION_AUTO: sbuf_puts(&s, "auto, or a number"), put_range(&s, o); break;
+    case CLOOB_OPTION_AUTO_INT: sbuf_puts(&s, "auto, or a whole number"), put_range(&s, o); break;
     case CLOOB_OPTION_NUMBERS_3:
     case CLOOB_OPTION_NUMBERS_4: sbuf_printf(&s, "%d numbers", numbers_of(o)), put_range(&s, o); break;
     case CLOOB_OPTION_CHAR: sbuf_puts(&s, "one character, or tab"); break;
@@ -179,6 +181,10 @@ static bool parse(const cloob_option *o, const char *text, void *at)
         if (strcmp(text, "auto") != 0) return parse_numbers(text, 1, at) && *(double *)at >= 0;
         *(double *)at = -1;
         return true;
+    case CLOOB_OPTION_AUTO_INT:
+        if (strcmp(text, "auto") != 0) return parse_int(text, at) && *(int64_t *)at >= 0;
+        *(int64_t *)at = -1;
+        return true;
     case CLOOB_OPTION_NUMBER:
     case CLOOB_OPTION_NUMBERS_3:
     case CLOOB_OPTION_NUMBERS_4: return parse_numbers(text, numbers_of(o), at);
@@ -199,7 +205,8 @@ static size_t size_of(const cloob_option *o)
 {
     switch (o->type) {
     case CLOOB_OPTION_FLAG: return sizeof(bool);
-    case CLOOB_OPTION_INT: return sizeof(int64_t);
+    case CLOOB_OPTION_INT:
+    case CLOOB_OPTION_AUTO_INT: return sizeof(int64_t);
     case CLOOB_OPTION_CHAR: return sizeof(char);
     case CLOOB_OPTION_STRING: return sizeof(const char *);
     case CLOOB_OPTION_LIST: return sizeof(const char *const *) + sizeof(int64_t);
@@ -255,6 +262,10 @@ char *cloob_option_get(const cloob_option *o, const void *options)
     case CLOOB_OPTION_AUTO:
         if (*(const double *)at < 0) sbuf_puts(&s, "auto");
         else put_number(&s, *(const double *)at);
+        break;
+    case CLOOB_OPTION_AUTO_INT:
+        if (*(const int64_t *)at < 0) sbuf_puts(&s, "auto");
+        else sbuf_printf(&s, "%lld", (long long)*(const int64_t *)at);
         break;
     case CLOOB_OPTION_NUMBER:
     case CLOOB_OPTION_NUMBERS_3:

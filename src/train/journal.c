@@ -1,6 +1,7 @@
 /* Files of a run. */
 #include "train/journal.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
@@ -86,13 +87,39 @@ static void drop_cut_line(const char *path)
     if (f) fclose(f);
 }
 
+/* True when the folder holds a checkpoint, or anything that no run of ours leaves there. */
+static bool is_taken(const journal *j)
+{
+    char *log = file_join(j->dir, "out.log");
+    bool run = log && file_exists(log), taken = false;
+    DIR *d = opendir(run ? j->checkpoints : j->dir);
+    for (struct dirent *e; d && !taken && (e = readdir(d));)
+        taken = run ? text_ends_with(e->d_name, ".safetensors") : e->d_name[0] != '.';
+    if (d) closedir(d);
+    free(log);
+    return taken;
+}
+
+/* What a run that never came to a checkpoint left behind. */
+static void clear_failed(const journal *j)
+{
+    static const char *const files[] = { "out.log", "metrics.tsv", "params.txt", "checkpoints/results.jsonl" };
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        char *path = file_join(j->dir, files[i]);
+        if (path) unlink(path);
+        free(path);
+    }
+}
+
 static cloob_status make_files(cloob_ctx *ctx, journal *j, journal_mode mode, bool with_board)
 {
-    if (mode == JOURNAL_NEW && file_exists(j->dir))
-        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
-                        "%s: a run of this name exists; give another `name`, or `resume` latest", j->dir);
+    bool exists = mode == JOURNAL_NEW && file_exists(j->dir);
+    if (exists && is_taken(j))
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: a run of this name exists; give another `name`, or `resume` it",
+                        j->dir);
     CLOOB_TRY(file_make_dirs(ctx, j->checkpoints));
     CLOOB_TRY(take_lock(ctx, j));
+    if (exists) clear_failed(j);
     char *results = file_join(j->checkpoints, "results.jsonl");
     if (!results) return ctx_no_memory(ctx, 64, "results.jsonl");
     drop_cut_line(results);
@@ -144,20 +171,33 @@ const char *journal_dir(const journal *j) { return j->dir; }
 
 const char *journal_checkpoints(const journal *j) { return j->checkpoints; }
 
-void journal_line(cloob_ctx *ctx, journal *j, const char *format, ...)
+static void put_line(cloob_ctx *ctx, journal *j, cloob_log_level level, const char *format, va_list args)
 {
     char text[1024], when[32];
     time_t now = time(NULL);
     struct tm tm;
-    va_list args;
     if (!j->writes) return;
-    va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
-    va_end(args);
     strftime(when, sizeof when, "%Y-%m-%d,%H:%M:%S", localtime_r(&now, &tm));
-    fprintf(j->log, "%s | INFO | %s\n", when, text);
+    fprintf(j->log, "%s | %s | %s\n", when, level == CLOOB_LOG_WARN ? "WARNING" : "INFO", text);
     fflush(j->log);
-    ctx_log(ctx, CLOOB_LOG_INFO, "%s", text);
+    ctx_log(ctx, level, "%s", text);
+}
+
+void journal_line(cloob_ctx *ctx, journal *j, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    put_line(ctx, j, CLOOB_LOG_INFO, format, args);
+    va_end(args);
+}
+
+void journal_warn(cloob_ctx *ctx, journal *j, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    put_line(ctx, j, CLOOB_LOG_WARN, format, args);
+    va_end(args);
 }
 
 /* ---- params.txt ---------------------------------------------------------------------------------- */

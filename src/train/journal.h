@@ -9,9 +9,10 @@ typedef struct journal journal;
 
 typedef enum journal_mode { JOURNAL_NEW, JOURNAL_RESUME } journal_mode;
 
-/* Makes <logs>/<name> and its files. A new run over an existing name is refused, and so is a folder in which another
- * process is training: the open journal holds a lock on <dir>/.lock, which goes with the process. writes false: every
- * call does nothing. board: write TensorBoard events. */
+/* Makes <logs>/<name> and its files. A new run over an existing name is refused, unless that run ended before its first
+ * checkpoint: its files are removed. So is a folder in which another process is training: the open journal holds a lock
+ * on <dir>/.lock, which goes with the process. writes false: every call does nothing. board: write TensorBoard events.
+ */
 cloob_status journal_open(cloob_ctx *ctx, const char *logs, const char *name, journal_mode mode, bool writes,
                           bool board, journal **out);
 void journal_close(journal *j);
@@ -21,6 +22,9 @@ const char *journal_checkpoints(const journal *j); /* <logs>/<name>/checkpoints 
 
 /* One line, to out.log with the time and to the context's log. */
 void journal_line(cloob_ctx *ctx, journal *j, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+/* The same as a warning. */
+void journal_warn(cloob_ctx *ctx, journal *j, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
 /* params.txt: sorted "key: value" lines; text holds them unsorted. */
 cloob_status journal_params(cloob_ctx *ctx, journal *j, const char *text);

@@ -203,6 +203,16 @@ static cloob_status largest_batch(cloob_ctx *ctx, const memory_case *c, double r
     return CLOOB_OK;
 }
 
+cloob_status memory_largest_batch(cloob_ctx *ctx, const memory_case *c, int64_t *out)
+{
+    memory_need n;
+    CLOOB_TRY(memory_plan(ctx, c, &n));
+    CLOOB_TRY(memory_available(ctx, c->dev, &n.available_bytes));
+    *out = c->o->batch;
+    if (n.available_bytes == 0 || n.total_bytes <= n.available_bytes) return CLOOB_OK;
+    return largest_batch(ctx, c, (double)n.available_bytes, (double)n.total_bytes, out);
+}
+
 static cloob_status refuse(cloob_ctx *ctx, const memory_case *c, const memory_need *n)
 {
     char parts[MEMORY_TEXT], batch[96] = "even the smallest batch does not";

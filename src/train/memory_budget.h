@@ -31,6 +31,9 @@ cloob_status memory_available(cloob_ctx *ctx, device *dev, size_t *out);
  * largest batch that would fit. */
 cloob_status memory_check(cloob_ctx *ctx, const memory_case *c, memory_need *out);
 
+/* The largest batch up to c's that fits into what is free; 0: none does. */
+cloob_status memory_largest_batch(cloob_ctx *ctx, const memory_case *c, int64_t *out);
+
 /* "8G", "8GiB", "512M", "1000000"; false: not a size. */
 bool memory_parse(const char *text, size_t *bytes);
 

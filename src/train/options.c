@@ -117,7 +117,7 @@ static cloob_status check_together(cloob_ctx *ctx, const cloob_train_options *o)
         { o->data.upsampling && !o->data.resampled, "`upsampling` needs `resampled`" },
         { cooldown && o->epochs_cooldown < 1, "`lr_scheduler` const-cooldown needs `epochs_cooldown`" },
         { o->epochs_cooldown > 0 && !cooldown, "`epochs_cooldown` goes with `lr_scheduler` const-cooldown" },
-        { o->epochs_cooldown > o->epochs, "`epochs_cooldown` is more than `epochs`" },
+        { o->epochs >= 0 && o->epochs_cooldown > o->epochs, "`epochs_cooldown` is more than `epochs`" },
         { o->restart_cycles > 1 && strcmp(o->lr_scheduler, "cosine-restarts") != 0,
           "`restart_cycles` goes with `lr_scheduler` cosine-restarts" },
         { o->restart_epochs > 0 && strcmp(o->lr_scheduler, "cosine-restarts") != 0,

@@ -10,6 +10,7 @@
 #include "model/interchange.h"
 #include "model/positions.h"
 #include "infer/embed_data.h"
+#include "train/auto_options.h"
 #include "train/resume.h"
 #include "train/run.h"
 #include "train/settings.h"
@@ -113,7 +114,6 @@ static cloob_status configure_model(cloob_ctx *ctx, run *r, const model_config *
 {
     model_config *c = &r->so.model;
     if (!stored) CLOOB_TRY(asked_model(ctx, r->o, c));
-    else if (r->o->resume) CLOOB_TRY(check_resumed_model(ctx, r, stored));
     if (stored) *c = *stored;
     if (stored && r->o->force_quick_gelu) model_config_set_act(c, ACT_QUICKGELU);
     if (stored && r->o->image_resize_mode) model_resize_from_name(r->o->image_resize_mode, &c->resize);
@@ -294,10 +294,17 @@ static cloob_status read_given(cloob_ctx *ctx, run *r)
 static cloob_status prepare_model(cloob_ctx *ctx, run *r)
 {
     CLOOB_TRY(read_given(ctx, r));
+    if (r->o->resume) CLOOB_TRY(auto_options_resume(ctx, r));
+    bool same_model = r->o->resume && strcmp(r->o->model, "auto") != 0; /* what was asked for has to be what is there */
+    CLOOB_TRY(auto_options_model(ctx, r));
     CLOOB_TRY(open_tokenizer(ctx, r, r->has_given ? weights_get_meta(&r->given, "tokenizer") : NULL));
     if (r->has_given && !r->o->resume && r->o->force_image_size > 0)
         CLOOB_TRY(weights_resize_images(ctx, &r->given, r->o->force_image_size));
+    if (same_model) CLOOB_TRY(check_resumed_model(ctx, r, &r->given.config));
     CLOOB_TRY(configure_model(ctx, r, r->has_given ? &r->given.config : NULL));
+    r->asked = r->options;
+    r->notes_before = r->notes.len;
+    auto_options_rest(ctx, r);
     return set_step_options(ctx, r);
 }
 
@@ -316,6 +323,8 @@ static cloob_status check_memory(cloob_ctx *ctx, run *r)
 {
     size_t limit;
     memory_case c = { &r->so, r->dev, comm_size(r->c), comm_rank(r->c) == 0 ? run_eval_batch(r) : 0 };
+    CLOOB_TRY(auto_options_fit(ctx, r, &c));
+    CLOOB_TRY(set_step_options(ctx, r));
     if (r->o->fit_memory && !memory_parse(r->o->fit_memory, &limit))
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`fit_memory` %s: not a size; write bytes, or 512M, 80G",
                         r->o->fit_memory);
@@ -369,6 +378,31 @@ static cloob_status divide_batch(cloob_ctx *ctx, run *r)
     return CLOOB_OK;
 }
 
+/* A line for each setting that was chosen here. */
+static void tell_notes(cloob_ctx *ctx, run *r)
+{
+    char *rest = r->notes.data;
+    for (char *line; rest && (line = strsep(&rest, "\n"));)
+        if (*line) journal_line(ctx, r->log, "%s", line);
+}
+
+/* What the user will want to know before hours pass. */
+static void warn_early(cloob_ctx *ctx, run *r)
+{
+    int64_t vocab = tokenizer_vocab_size(r->tok), left = r->total_steps - r->at.updates;
+    if (!r->o->skip_scheduler && r->sched.warmup >= r->total_steps && left > 0 && r->total_steps > 1)
+        journal_warn(ctx, r->log,
+                     "the warm-up of %lld steps is longer than the run of %lld: the learning rate never reaches %g; "
+                     "give a `warmup` of %lld, or more `epochs`",
+                     (long long)r->sched.warmup, (long long)r->total_steps, r->lr,
+                     (long long)(r->total_steps > 10 ? r->total_steps / 10 : 1));
+    if (!r->o->vocab && !r->o->resume && !r->o->pretrained && 4 * vocab < 3 * r->o->vocab_size)
+        journal_line(ctx, r->log,
+                     "the captions gave a vocabulary of %lld, %lld were asked for: no more pairs of letters repeat; "
+                     "more captions, or `vocab` with CLIP's merges, give a larger one",
+                     (long long)vocab, (long long)r->o->vocab_size);
+}
+
 static void describe(cloob_ctx *ctx, run *r)
 {
     step_memory m = step_memory_of(r->s);
@@ -376,6 +410,7 @@ static void describe(cloob_ctx *ctx, run *r)
     int64_t each = r->o->batch_size * r->o->accum_freq;
     char parts[64] = "";
     if (r->o->accum_freq > 1) snprintf(parts, sizeof parts, " (in %lld micro-batches)", (long long)r->o->accum_freq);
+    tell_notes(ctx, r);
     journal_line(ctx, r->log, "%s, %s, %s on %s, batch %lld = %d x %lld%s", r->so.model.name, r->o->method,
                  r->so.compute == CLOOB_F32 ? "fp32" : "bf16", r->dev->name, (long long)(each * comm_size(r->c)),
                  comm_size(r->c), (long long)each, parts);
@@ -394,6 +429,7 @@ static void describe(cloob_ctx *ctx, run *r)
                      loss_method_has_hopfield(r->so.method) ? "the Hopfield networks store %s"
                                                             : "`memory` %s has no effect: the method retrieves nothing",
                      r->o->memory);
+    warn_early(ctx, r);
     if (r->at.updates)
         journal_line(ctx, r->log, "resumed at epoch %lld, step %lld", (long long)r->at.epoch,
                      (long long)r->at.step_in_epoch);
@@ -432,6 +468,8 @@ void run_close(cloob_ctx *ctx, run *r)
     loader_destroy(r->batches);
     tokenizer_close(r->tok);
     free(r->tok_text);
+    sbuf_release(&r->notes);
+    cloob_run_settings_close(r->stored);
     dataset_close(r->train);
     dataset_close(r->val);
     journal_close(r->log);

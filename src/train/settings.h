@@ -13,6 +13,9 @@ typedef enum settings_part {
 /* Keys are the members' names, which are the flags' with underscores; None, True and False as Python writes them. */
 void settings_put(sbuf *out, const cloob_train_options *o, settings_part part);
 
+/* Settings out of a params.txt; close with cloob_run_settings_close. */
+cloob_status settings_read(cloob_ctx *ctx, const char *path, cloob_run_settings **out);
+
 /* Strings that are NULL become their defaults. */
 void settings_fill(cloob_train_options *o);
 

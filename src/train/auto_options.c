@@ -1,0 +1,203 @@
+/* Defaults out of the data and the machine. */
+#include "train/auto_options.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/arith.h"
+#include "core/checked.h"
+#include "core/file.h"
+#include "train/settings.h"
+
+enum {
+    LARGE_MODEL_PAIRS = 100000, /* RN50 from scratch learns little from fewer */
+    PEEK = 9,                   /* images looked at for their size */
+    SMALL_IMAGE = 48,           /* shorter edge below this: 32 pixels say all there is */
+    BATCH = 64,
+    EPOCHS = 32,
+    PAIRS_PER_THREAD = 150000, /* about a quarter of an hour for `tiny`: docs/measurements/training.md */
+    WARMUP = 10000,
+    SHORT_WARMUP = 1000,
+};
+
+static bool is_auto_model(const cloob_train_options *o) { return !o->model || strcmp(o->model, "auto") == 0; }
+
+/* 29998 as "29,998". */
+static const char *grouped(char out[32], int64_t n)
+{
+    char digits[24];
+    int length = snprintf(digits, sizeof digits, "%lld", (long long)n), k = 0;
+    for (int i = 0; i < length; i++) {
+        if (i && (length - i) % 3 == 0) out[k++] = ',';
+        out[k++] = digits[i];
+    }
+    out[k] = '\0';
+    return out;
+}
+
+/* ---- a resumed run ------------------------------------------------------------------------------- */
+
+cloob_status auto_options_resume(cloob_ctx *ctx, run *r)
+{
+    char path[1100], *slash;
+    snprintf(path, sizeof path, "%s", r->from);
+    for (int up = 0; up < 2; up++) { /* RUN/checkpoints/FILE */
+        slash = strrchr(path, '/');
+        if (!slash) return CLOOB_OK;
+        *slash = '\0';
+    }
+    snprintf(path + strlen(path), sizeof path - strlen(path), "/params.txt");
+    if (!file_exists(path)) return CLOOB_OK;
+    CLOOB_TRY(settings_read(ctx, path, &r->stored));
+    int64_t n;
+    const cloob_option *table = cloob_train_option_table(&n);
+    for (int64_t i = 0; i < n; i++) {
+        const void *at = (const char *)&r->options + table[i].offset;
+        bool open = (table[i].type == CLOOB_OPTION_AUTO && *(const double *)at < 0) ||
+                    (table[i].type == CLOOB_OPTION_AUTO_INT && *(const int64_t *)at < 0);
+        if (open) cloob_option_copy(&table[i], cloob_run_settings_options(r->stored), &r->options);
+    }
+    return CLOOB_OK;
+}
+
+/* ---- the model ----------------------------------------------------------------------------------- */
+
+static int by_size(const void *a, const void *b)
+{
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* The median of the shorter edges of a few images; 0: none could be read. */
+static int64_t peek_size(cloob_ctx *ctx, const dataset *d)
+{
+    int64_t size[PEEK], found = 0, n = dataset_count(d);
+    for (int64_t i = 0; i < PEEK && i < n; i++) {
+        sample s;
+        if (dataset_read(ctx, d, i * (n / (n < PEEK ? n : PEEK)), 0, NULL, &s) != CLOOB_OK) continue;
+        size[found++] = min64(s.im.width, s.im.height);
+        sample_release(&s);
+    }
+    qsort(size, (size_t)found, sizeof *size, by_size);
+    return found ? size[found / 2] : 0;
+}
+
+static void choose_model(cloob_ctx *ctx, run *r)
+{
+    char pairs[32];
+    bool gpu = r->dev->backend == BACKEND_CUDA;
+    int64_t n = dataset_count(r->train);
+    r->chose_small = !gpu || n < LARGE_MODEL_PAIRS;
+    r->options.model = r->chose_small ? "tiny" : "RN50";
+    if (!r->chose_small) return;
+    int64_t edge = r->options.force_image_size ? 0 : peek_size(ctx, r->train);
+    if (edge > 0 && edge < SMALL_IMAGE) r->options.force_image_size = 32;
+    sbuf_printf(&r->notes,
+                "`model` tiny at %lld pixels, because there are %s pairs%s; RN50 needs a GPU and some %s pairs\n",
+                (long long)(r->options.force_image_size ? r->options.force_image_size : 64), grouped(pairs, n),
+                gpu ? "" : " and no GPU", "100,000");
+}
+
+cloob_status auto_options_model(cloob_ctx *ctx, run *r)
+{
+    if (!is_auto_model(r->o)) return CLOOB_OK;
+    if (!r->has_given) {
+        choose_model(ctx, r);
+        return CLOOB_OK;
+    }
+    const char *name = r->given.config.name;
+    snprintf(r->model_name, sizeof r->model_name, "%s", name[0] ? name : "auto");
+    r->options.model = r->model_name;
+    return CLOOB_OK;
+}
+
+/* ---- the rest ------------------------------------------------------------------------------------ */
+
+static int64_t devices(const run *r) { return (int64_t)comm_size(r->c) * r->o->accum_freq; }
+
+static void choose_batch(run *r, int64_t samples)
+{
+    r->options.batch_size = BATCH;
+    if (saturating_mul(BATCH, devices(r)) <= samples) return;
+    int64_t most = samples / devices(r);
+    r->options.batch_size = most < 1 ? 1 : most;
+    sbuf_printf(&r->notes, "`batch_size` %lld, because the data set has no more pairs\n",
+                (long long)r->options.batch_size);
+}
+
+static void choose_epochs(cloob_ctx *ctx, run *r, int64_t samples)
+{
+    char pairs[32];
+    r->options.epochs = EPOCHS;
+    if (!r->chose_small || r->dev->backend == BACKEND_CUDA) return;
+    int64_t budget = saturating_mul(PAIRS_PER_THREAD, ctx->threads * (int64_t)comm_size(r->c)), fit = budget / samples;
+    if (fit >= EPOCHS) return;
+    r->options.epochs = fit > 1 ? fit : 1;
+    sbuf_printf(&r->notes, "`epochs` %lld: some %s pairs, about a quarter of an hour on this CPU\n",
+                (long long)r->options.epochs, grouped(pairs, saturating_mul(r->options.epochs, samples)));
+}
+
+/* Half an epoch, whatever the number of epochs: a run that is prolonged began no differently. */
+static void choose_warmup(run *r, int64_t steps_per_epoch, int64_t total)
+{
+    r->options.warmup = WARMUP;
+    if (total >= 2 * (int64_t)WARMUP) return;
+    int64_t n = min64(min64(steps_per_epoch / 2, SHORT_WARMUP), total / 2);
+    r->options.warmup = n > 1 ? n : 1;
+    sbuf_printf(&r->notes, "`warmup` %lld of %lld steps; the usual 10,000 are for longer runs\n",
+                (long long)r->options.warmup, (long long)total);
+}
+
+static void choose_objective(run *r, int64_t total)
+{
+    cloob_train_options *o = &r->options;
+    loss_method method = LOSS_CLOOB;
+    loss_method_from_name(o->method, &method);
+    bool retrieves = loss_method_has_hopfield(method);
+    if (o->init_inv_tau < 0) {
+        o->init_inv_tau = method == LOSS_SIGLIP ? 10 : r->chose_small ? 15 : CLOOB_DEFAULT_INV_TAU;
+        if (r->chose_small && method != LOSS_SIGLIP)
+            sbuf_puts(&r->notes, "`init_inv_tau` 15, because a small model learns faster than with the paper's 30\n");
+    }
+    if (o->hopfield_warmup >= 0) return;
+    o->hopfield_warmup = r->chose_small && retrieves ? total / 3 : 0;
+    if (o->hopfield_warmup)
+        sbuf_printf(&r->notes,
+                    "`hopfield_warmup` %lld: retrieval from the first step keeps a small model on its first "
+                    "plateau\n",
+                    (long long)o->hopfield_warmup);
+}
+
+void auto_options_rest(cloob_ctx *ctx, run *r)
+{
+    cloob_train_options *o = &r->options;
+    int64_t samples = dataset_epoch_samples(r->train);
+    if (o->batch_size < 0) choose_batch(r, samples);
+    if (o->epochs < 0) choose_epochs(ctx, r, samples);
+    if (r->chose_small && o->lr < 0) {
+        o->lr = 1e-3;
+        sbuf_puts(&r->notes, "`lr` 1e-3, because a small model takes more than the usual 5e-4\n");
+    }
+    int64_t per_epoch = samples / saturating_mul(o->batch_size, devices(r));
+    int64_t total = saturating_mul(per_epoch, o->epochs);
+    if (o->max_steps > 0) total = min64(total, o->max_steps);
+    if (o->warmup < 0) choose_warmup(r, per_epoch, total);
+    choose_objective(r, total);
+}
+
+cloob_status auto_options_fit(cloob_ctx *ctx, run *r, const memory_case *c)
+{
+    int64_t most;
+    if (r->asked.batch_size >= 0 || comm_size(r->c) > 1) return CLOOB_OK;
+    CLOOB_TRY(memory_largest_batch(ctx, c, &most));
+    if (most < 1 || most >= r->o->batch_size) return CLOOB_OK;
+    int64_t wanted = r->o->batch_size;
+    r->options = r->asked;
+    r->options.batch_size = most;
+    r->notes.len = r->notes_before;
+    sbuf_printf(&r->notes, "`batch_size` %lld, because %lld do not fit into the memory of %s\n", (long long)most,
+                (long long)wanted, r->dev->name);
+    auto_options_rest(ctx, r);
+    return CLOOB_OK;
+}

@@ -1,0 +1,76 @@
+#!/bin/bash
+# Training with next to no flags: what is chosen, what is said, and how a run goes on. Usage: first_run.sh CLOOB
+set -u
+cloob=$(realpath "$1") bad=0
+dir=$(mktemp -d "${TMPDIR:-/tmp}/cloob-first-XXXXXX")
+trap 'rm -rf "$dir"' EXIT
+cd "$dir" || exit 1
+export OMP_NUM_THREADS=1
+fail() { echo "FAIL: $*"; bad=1; }
+has() { grep -qxF "$2" "logs/$1/params.txt" || fail "$1: params.txt lacks '$2': $(grep "^${2%%:*}:" "logs/$1/params.txt")"; }
+few=(--vocab-size 540 --workers 0 --threads 1 --device cpu)
+"$cloob" synth --out world --count 80 --val-count 16 --per-class 2 --size 32 --quiet > out 2> err || fail "synth: $(cat err)"
+
+# Nothing but the data: a small model at the size of the images, a warm-up that fits, a line for each choice.
+"$cloob" train --train-data world/train.tsv "${few[@]}" --max-steps 2 --name plain > out 2> err || fail "train: $(cat err)"
+has plain 'model: tiny'
+has plain 'force_image_size: 32'
+has plain 'warmup: 1'
+has plain 'epochs: 32'
+has plain 'init_inv_tau: 15'
+for flag in model warmup lr hopfield-warmup init-inv-tau; do
+    case $flag in hopfield-warmup) continue ;; esac # 2 steps: none
+    grep -q -- "^--$flag " err || fail "the log does not say which --$flag was chosen: $(cat err)"
+done
+grep -q 'vocabulary of' err || fail "a small vocabulary is not mentioned"
+
+# open_clip's defaults and the paper's values stay where a model is named or they are given.
+"$cloob" train --train-data world/train.tsv "${few[@]}" --model tiny --force-image-size 32 --max-steps 1 --batch-size 8 --name named > out 2> err || fail "named: $(cat err)"
+has named 'init_inv_tau: 30'
+has named 'hopfield_warmup: 0'
+has named 'lr: 0.0005'
+"$cloob" train --train-data world/train.tsv "${few[@]}" --preset cc --global-batch-size 8 --model tiny --force-image-size 32 --max-steps 2 --name paper > out 2> err || fail "paper: $(cat err)"
+has paper 'warmup: 20000'
+has paper 'hopfield_warmup: 0'
+grep -q 'warning: the warm-up of 20000 steps is longer than the run of 2' err || fail "a warm-up longer than the run is not mentioned: $(cat err)"
+"$cloob" train --dataset-type synthetic --train-num-samples 6 "${few[@]}" --model tiny-rn --force-image-size 32 --max-steps 1 --name six > out 2> err || fail "six pairs: $(cat err)"
+has six 'batch_size: 6'
+
+# --resume NAME needs nothing else, and ends with the same bytes; flags win.
+same=(--train-data world/train.tsv "${few[@]}" --model tiny-rn --force-image-size 32 --batch-size 8 --epochs 2 --lr 1e-3 --aug-cfg 'scale=(0.5, 1.0)' gray_scale_prob=0.1 --quiet)
+"$cloob" train "${same[@]}" --name whole > out 2> err || fail "whole: $(cat err)"
+"$cloob" train "${same[@]}" --save-every 3steps --name half > out 2> err || fail "half: $(cat err)"
+cp logs/half/params.txt params
+rm -f logs/half/checkpoints/epoch_*.safetensors logs/half/checkpoints/latest.safetensors # what a kill would have left
+[ -e logs/half/checkpoints/recent.safetensors ] || fail "no checkpoint inside an epoch: $(ls logs/half/checkpoints)"
+"$cloob" train --resume half --threads 1 > out 2> err || fail "--resume NAME: $(cat err)"
+digest() { "$cloob" embed --checkpoint "logs/$1/checkpoints/epoch_2.safetensors" --data world/val.tsv --out "$1.safetensors" --threads 1 --quiet > /dev/null 2> err || fail "embed: $(cat err)"; cksum < "$1.safetensors"; }
+[ "$(digest whole)" = "$(digest half)" ] || fail "a resumed run is another run"
+for key in lr warmup epochs batch_size aug_cfg vocab_size train_data; do
+    [ "$(grep "^$key:" params)" = "$(grep "^$key:" logs/half/params.txt)" ] || fail "--resume changed $key: $(grep "^$key:" logs/half/params.txt)"
+done
+"$cloob" train --resume half --epochs 3 --threads 1 > out 2> err || fail "--resume NAME --epochs 3: $(cat err)"
+[ -e logs/half/checkpoints/epoch_3.safetensors ] || fail "--epochs does not win over the run's"
+"$cloob" train --resume logs/half/ --epochs 4 --threads 1 > out 2> err || fail "--resume FOLDER: $(cat err)"
+[ -e logs/half/checkpoints/epoch_4.safetensors ] || fail "--resume FOLDER did not go on"
+"$cloob" train --resume nowhere > out 2> err && fail "a run that is not there was resumed"
+grep -q 'no such run to resume' err || fail "no such run: $(cat err)"
+
+# A run that failed before its first checkpoint does not block its name; one that has a checkpoint does.
+mkdir -p logs/early/checkpoints && echo x > logs/early/out.log && echo 'model: RN50' > logs/early/params.txt
+"$cloob" train "${same[@]}" --max-steps 1 --name early > out 2> err || fail "the name of a failed run is blocked: $(cat err)"
+grep -q '^x$' logs/early/out.log && fail "the failed run's log is still there"
+"$cloob" train "${same[@]}" --max-steps 1 --name early > out 2> err && fail "a run was overwritten"
+grep -q 'a run of this name exists' err || fail "the name is taken: $(cat err)"
+
+# Recipes.
+"$cloob" train --preset finetune --train-data world/train.tsv > out 2> err && fail "finetune without weights"
+grep -q -- '--pretrained' err || fail "finetune: $(cat err)"
+"$cloob" train --preset finetune --pretrained logs/early/checkpoints/latest.safetensors --train-data world/train.tsv --max-steps 2 --threads 1 --workers 0 --name tuned > out 2> err || fail "finetune: $(cat err)"
+has tuned 'lr: 1e-05'
+has tuned 'epochs: 3'
+"$cloob" train --resume tuned --max-steps 3 --threads 1 > out 2> err || fail "resume of a fine-tuned run: $(cat err)"
+"$cloob" train --preset small --train-data world/train.tsv "${few[@]}" --force-image-size 32 --max-steps 1 --name small > out 2> err || fail "small: $(cat err)"
+has small 'model: tiny'
+[ $bad = 0 ] && echo "the first run works"
+exit $bad
