@@ -121,12 +121,27 @@ static cloob_status ask_by_image(cloob_ctx *ctx, const cloob_search *s, cloob_mo
     return status;
 }
 
+/* An index names the weights that it was made with; they may have moved since. */
+static bool weights_are_gone(const cli_model *from)
+{
+    struct stat st;
+    if (stat(from->checkpoint, &st) == 0) return false;
+    fprintf(stderr,
+            "cloob search: the index was made with %s, which is not there any more; give its new place with "
+            "--checkpoint M\n",
+            from->checkpoint);
+    return true;
+}
+
 static cloob_status ask(cloob_ctx *ctx, const cloob_search *s, const char *text)
 {
     cloob_model *m;
     int64_t found = 0;
     cli_model from = o.model;
-    if (!from.checkpoint) from.checkpoint = cloob_search_checkpoint(s);
+    if (!from.checkpoint) {
+        from.checkpoint = cloob_search_checkpoint(s);
+        if (weights_are_gone(&from)) return CLOOB_ERR_STOPPED;
+    }
     if (!from.vocab && *cloob_search_vocab(s)) from.vocab = cloob_search_vocab(s);
     cloob_status status = cli_model_open(ctx, &from, true, &m);
     if (status != CLOOB_OK) return status;
@@ -150,7 +165,7 @@ static int run_query(const command *self, const char *text)
     cloob_ctx *ctx = cli_context();
     cloob_status status = path ? cloob_search_open(ctx, path, &s) : CLOOB_ERR_MEMORY;
     if (status == CLOOB_OK) status = ask(ctx, s, text);
-    int code = status == CLOOB_OK ? 0 : cli_fail(self, ctx, status);
+    int code = status == CLOOB_OK ? 0 : status == CLOOB_ERR_STOPPED ? 1 : cli_fail(self, ctx, status);
     cloob_search_close(s);
     cloob_ctx_destroy(ctx);
     free(path);

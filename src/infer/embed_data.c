@@ -99,15 +99,14 @@ static cloob_status take_batch(cloob_ctx *ctx, pass *p, const batch *b)
 static cloob_status run(cloob_ctx *ctx, pass *p, loader *l, int64_t n, int64_t *bad)
 {
     batch b;
-    int64_t rows = 0, told = 0;
+    int64_t rows = 0;
+    ctx_progress(ctx, "embed", 0, n, "samples");
     for (;;) {
         CLOOB_TRY(loader_next(ctx, l, &b));
         if (b.end) break;
         CLOOB_TRY(take_batch(ctx, p, &b));
         rows += b.rows;
-        if (rows - told < 10000) continue;
-        ctx_log(ctx, CLOOB_LOG_INFO, "%lld of %lld embedded", (long long)rows, (long long)n);
-        told = rows;
+        ctx_progress(ctx, "embed", rows, n, "samples");
     }
     *bad = loader_stats_take(l).bad_samples;
     if (rows) return CLOOB_OK;

@@ -332,9 +332,7 @@ static cloob_status keep_readable(cloob_ctx *ctx, flow *f, const image_entry *it
     int64_t width = s->width[EMBED_IMAGE];
     *kept = 0;
     for (int64_t i = 0; i < n; i++) {
-        if (s->bad[i] && item[i].named) /* its message has gone to the log */
-            return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: cannot be read as an image", item[i].path);
-        f->e->bad += s->bad[i];
+        f->e->bad += s->bad[i]; /* its message has gone to the log */
         if (s->bad[i]) continue;
         if (!(f->e->name[f->e->rows] = strdup(item[i].path))) return ctx_no_memory(ctx, 64, "names");
         memmove(s->rows + *kept * width, s->rows + i * width, (size_t)width * sizeof *s->rows);
@@ -354,12 +352,6 @@ static cloob_status image_batch(cloob_ctx *ctx, flow *f, const image_entry *item
     return f->put(ctx, f->user, EMBED_IMAGE, s->rows, kept);
 }
 
-static void tell(cloob_ctx *ctx, int64_t before, int64_t done, int64_t of, const char *what)
-{
-    if (done / 10000 != before / 10000)
-        ctx_log(ctx, CLOOB_LOG_INFO, "%lld of %lld %s embedded", (long long)done, (long long)of, what);
-}
-
 static cloob_status run_image_files(cloob_ctx *ctx, flow *f)
 {
     const image_list *l = &f->s->files;
@@ -367,8 +359,9 @@ static cloob_status run_image_files(cloob_ctx *ctx, flow *f)
     if (!f->e->name) return ctx_no_memory(ctx, (size_t)l->count * sizeof *f->e->name, "names");
     for (int64_t i = 0; i < l->count; i += AT_ONCE) {
         int64_t n = min64(AT_ONCE, l->count - i);
+        ctx_progress(ctx, "embed", i, l->count, "images");
         CLOOB_TRY(image_batch(ctx, f, l->item + i, n));
-        tell(ctx, i, i + n, l->count, "images");
+        ctx_progress(ctx, "embed", i + n, l->count, "images");
     }
     if (f->e->rows) return CLOOB_OK;
     return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "there is no readable image among the %lld files", (long long)l->count);
@@ -387,7 +380,7 @@ static cloob_status run_texts(cloob_ctx *ctx, flow *f)
         CLOOB_TRY(f->put(ctx, f->user, EMBED_TEXT, s->rows, n));
         for (int64_t k = 0; k < n; k++, f->e->text_rows++)
             if (keep && !(f->e->caption[i + k] = strdup(s->line[i + k]))) return ctx_no_memory(ctx, 64, "captions");
-        tell(ctx, i, i + n, all, "texts");
+        ctx_progress(ctx, "embed texts", i + n, all, "texts");
     }
     return CLOOB_OK;
 }

@@ -197,11 +197,12 @@ static cloob_status embed_some(cloob_ctx *ctx, update *u, int64_t *next, search_
 static cloob_status embed_missing(cloob_ctx *ctx, update *u, search_update *out)
 {
     time_t written = time(NULL);
+    ctx_progress(ctx, "index", 0, u->l.count, "images");
     for (int64_t next = 0; next < u->l.count;) {
         CLOOB_TRY(embed_some(ctx, u, &next, out));
+        ctx_progress(ctx, "index", next, u->l.count, "images");
         if (time(NULL) - written < SECONDS_BETWEEN_WRITES || next >= u->l.count) continue;
         CLOOB_TRY(update_write(ctx, u));
-        ctx_log(ctx, CLOOB_LOG_INFO, "%lld of %lld images", (long long)next, (long long)u->l.count);
         written = time(NULL);
     }
     return CLOOB_OK;

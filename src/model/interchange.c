@@ -81,12 +81,15 @@ static bool ends(const char *name, const char *tail)
 
 /* ---- opening ------------------------------------------------------------------------------------- */
 
-/* What a folder may hold, in order of preference. */
-static const char *const folder_files[] = {
-    "open_clip_model.safetensors", "open_clip_pytorch_model.bin",  "open_clip_model.safetensors.index.json",
-    "model.safetensors",           "model.safetensors.index.json", "pytorch_model.bin",
-    "pytorch_model.bin.index.json"
-};
+/* What a folder may hold, in order of preference; the last is a training run's. */
+static const char *const folder_files[] = { "open_clip_model.safetensors",
+                                            "open_clip_pytorch_model.bin",
+                                            "open_clip_model.safetensors.index.json",
+                                            "model.safetensors",
+                                            "model.safetensors.index.json",
+                                            "pytorch_model.bin",
+                                            "pytorch_model.bin.index.json",
+                                            "checkpoints/latest.safetensors" };
 
 static cloob_status pick_file(cloob_ctx *ctx, const char *path, char **out)
 {
@@ -102,7 +105,9 @@ static cloob_status pick_file(cloob_ctx *ctx, const char *path, char **out)
     }
     *out = NULL;
     return ctx_fail(ctx, CLOOB_ERR_IO,
-                    "%s: a folder without model.safetensors, open_clip_model.safetensors or their .bin forms", path);
+                    "%s: a folder without model.safetensors, open_clip_model.safetensors, their .bin forms, or a run's "
+                    "checkpoints/latest.safetensors",
+                    path);
 }
 
 /* A damaged or edited file of ours is told before its weights are used. */

@@ -12,7 +12,6 @@
 #include "synth/staging_dir.h"
 #include "synth/tar.h"
 
-enum { REPORT_SECONDS = 2 };
 #define MAX_COUNT INT64_C(10000000)
 
 int64_t synth_val_count(const cloob_synth_options *o)
@@ -61,7 +60,7 @@ typedef struct run {
     int64_t chunk; /* items drawn at a time */
     sbuf text;     /* scratch */
     int64_t done, all;
-    double began, reported;
+    double began;
     cloob_synth_result *r;
 } run;
 
@@ -72,14 +71,7 @@ static double now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static void report(run *r)
-{
-    double t = now();
-    if (t - r->reported < REPORT_SECONDS) return;
-    r->reported = t;
-    ctx_log(r->ctx, CLOOB_LOG_INFO, "synth: %lld of %lld images, %.0f a second", (long long)r->done, (long long)r->all,
-            (double)r->done / (t - r->began));
-}
+static void report(run *r) { ctx_progress(r->ctx, "synth", r->done, r->all, "images"); }
 
 static cloob_status open_text(run *r, const char *name, FILE **f)
 {
@@ -315,7 +307,7 @@ static cloob_status run_begin(run *r, const synth_stage *st)
     r->root = st->path;
     r->chunk = chunk_items(r->o->size);
     r->item = calloc((size_t)r->chunk, sizeof *r->item);
-    r->began = r->reported = now();
+    r->began = now();
     r->r->train = r->o->count;
     r->r->val = synth_val_count(r->o);
     r->all = r->r->train + r->r->val;

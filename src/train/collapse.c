@@ -32,8 +32,13 @@ bool collapse_is_due(int64_t updates)
     return look == updates;
 }
 
+bool collapse_is_plateau(const collapse_signs *s)
+{
+    return s->start > 0 && fabs(s->loss - s->start) < 0.05 * s->start;
+}
+
 bool collapse_seen(const collapse_signs *s)
 {
     bool point = s->image > 0.99 || s->text > 0.99;
-    return point && s->start > 0 && fabs(s->loss - s->start) < 0.05 * s->start;
+    return point && collapse_is_plateau(s);
 }

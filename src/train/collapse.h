@@ -23,6 +23,9 @@ typedef struct collapse_signs {
     double loss, start;
 } collapse_signs;
 
+/* True when the loss has hardly moved from where it starts, whatever the embeddings do. */
+bool collapse_is_plateau(const collapse_signs *s);
+
 /* True when a modality is at one point and the loss within a twentieth of its start. */
 bool collapse_seen(const collapse_signs *s);
 

@@ -143,6 +143,18 @@ static cloob_status similarity_within(cloob_ctx *ctx, run *r, bool text, double 
     return status;
 }
 
+/* The loss where it began, though not everything is one point yet: what usually helps. */
+static void tell_plateau(cloob_ctx *ctx, run *r, const collapse_signs *signs)
+{
+    enum { PATIENCE = 400 };
+    if (r->at.updates < PATIENCE || !collapse_is_plateau(signs)) return;
+    journal_warn(ctx, r->log, "after %lld steps the loss %.4f is still where it starts (%.4f): %s, or try another `lr`",
+                 (long long)r->at.updates, signs->loss, signs->start,
+                 loss_method_has_hopfield(r->so.method) && r->so.hopfield_warmup < r->at.updates
+                     ? "let retrieval set in later (`hopfield_warmup` 1000)"
+                     : "check that captions belong to their images");
+}
+
 static cloob_status look_for_collapse(cloob_ctx *ctx, run *r, const step_result *s)
 {
     int64_t N = r->o->batch_size * r->o->accum_freq * comm_size(r->c);
@@ -150,13 +162,17 @@ static cloob_status look_for_collapse(cloob_ctx *ctx, run *r, const step_result 
     if (!collapse_is_due(r->at.updates) || comm_rank(r->c) != 0) return CLOOB_OK;
     CLOOB_TRY(similarity_within(ctx, r, false, &signs.image));
     CLOOB_TRY(similarity_within(ctx, r, true, &signs.text));
-    if (!collapse_seen(&signs)) return CLOOB_OK;
+    if (!collapse_seen(&signs)) {
+        tell_plateau(ctx, r, &signs);
+        return CLOOB_OK;
+    }
     journal_line(ctx, r->log,
                  "COLLAPSE: after %lld steps the loss %.4f is still where it starts (%.4f) and %s embed to one point "
                  "(mean similarity: images %.3f, texts %.3f). "
                  "Likely causes: a learning rate too high or a warm-up too short (`lr`, `warmup`); captions or "
                  "images that are all alike or do not belong together; "
-                 "a batch too small; weights of `pretrained` with another activation or normalisation.",
+                 "a batch too small; weights of `pretrained` with another activation or normalisation; retrieval from "
+                 "the first step on, which `hopfield_warmup` delays.",
                  (long long)r->at.updates, s->loss, signs.start,
                  signs.image > 0.99 ? (signs.text > 0.99 ? "images and texts" : "all images") : "all texts",
                  signs.image, signs.text);

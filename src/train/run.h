@@ -25,14 +25,14 @@ typedef struct run {
     journal *log;
     schedule sched;
     double lr;
-    cloob_run_settings *stored;                               /* of the run that goes on; NULL: none, or unknown */
-    sbuf notes;                                               /* what was chosen and why, a line each */
-    char model_name[64];                                      /* of given weights */
+    cloob_run_settings *stored; /* of the run that goes on; NULL: none, or unknown */
+    sbuf notes;                 /* what was chosen and why, a line each */
+    char model_name[64];        /* of given weights */
     bool chose_small;           /* auto_options.h: a model for little data or no GPU */
     cloob_train_options asked;  /* the options before the rest was chosen, and */
     size_t notes_before;        /* the length of the notes then */
-    int64_t validations, at_chance;                           /* how many, and how many of them were no better */
-    weights given;                                            /* what the run begins with, while it is being opened */
+    int64_t at_chance;          /* validations on end that were no better than guessing */
+    weights given;              /* what the run begins with, while it is being opened */
     bool has_given;
     char from[1024]; /* the checkpoint it goes on from */
     run_position at;

@@ -389,18 +389,13 @@ static void tell_notes(cloob_ctx *ctx, run *r)
 /* What the user will want to know before hours pass. */
 static void warn_early(cloob_ctx *ctx, run *r)
 {
-    int64_t vocab = tokenizer_vocab_size(r->tok), left = r->total_steps - r->at.updates;
+    int64_t left = r->total_steps - r->at.updates;
     if (!r->o->skip_scheduler && r->sched.warmup >= r->total_steps && left > 0 && r->total_steps > 1)
         journal_warn(ctx, r->log,
                      "the warm-up of %lld steps is longer than the run of %lld: the learning rate never reaches %g; "
                      "give a `warmup` of %lld, or more `epochs`",
                      (long long)r->sched.warmup, (long long)r->total_steps, r->lr,
                      (long long)(r->total_steps > 10 ? r->total_steps / 10 : 1));
-    if (!r->o->vocab && !r->o->resume && !r->o->pretrained && 4 * vocab < 3 * r->o->vocab_size)
-        journal_line(ctx, r->log,
-                     "the captions gave a vocabulary of %lld, %lld were asked for: no more pairs of letters repeat; "
-                     "more captions, or `vocab` with CLIP's merges, give a larger one",
-                     (long long)vocab, (long long)r->o->vocab_size);
 }
 
 static void describe(cloob_ctx *ctx, run *r)

@@ -101,6 +101,23 @@ static void put_side(run *r, sbuf *line, int64_t epoch, const char *side, const 
     }
 }
 
+/* Twice no better than guessing is worth a word; once may be the warm-up. */
+static void look_for_chance(cloob_ctx *ctx, run *r, int64_t n, const cloob_retrieval *found)
+{
+    enum { ENOUGH_PAIRS = 50, FIRST_WORD = 2 };
+    double chance = 10 / (double)n;
+    double best = fmax(found->image_to_text.recall10, found->text_to_image.recall10);
+    if (n < ENOUGH_PAIRS) return;
+    r->at_chance = best <= 1.5 * chance ? r->at_chance + 1 : 0;
+    if (r->at_chance != FIRST_WORD) return;
+    journal_warn(ctx, r->log,
+                 "validation is still at chance (R@10 %.3f, guessing gives %.3f). If the training loss does not fall "
+                 "either, retrieval may set in later (`hopfield_warmup`) or the rate be smaller (`lr`); if it falls, "
+                 "the model learns the training pairs by heart: more pairs, a smaller `model`, or weights to begin "
+                 "with (`pretrained`)",
+                 best, chance);
+}
+
 static cloob_status put_retrieval(cloob_ctx *ctx, run *r, sbuf *line, int64_t epoch, const rows *images,
                                   const rows *texts)
 {
@@ -114,6 +131,7 @@ static cloob_status put_retrieval(cloob_ctx *ctx, run *r, sbuf *line, int64_t ep
     }
     unit_rows_release(&x);
     CLOOB_TRY(status);
+    look_for_chance(ctx, r, images->N, &found);
     put_side(r, line, epoch, "image_to_text", &found.image_to_text);
     put_side(r, line, epoch, "text_to_image", &found.text_to_image);
     journal_line(ctx, r->log, "epoch %lld: image to text R@1 %.3f, R@5 %.3f, R@10 %.3f; text to image %.3f, %.3f, %.3f",

@@ -52,6 +52,25 @@ static cloob_status add_row(cloob_ctx *ctx, csv_set *c, const csv_row *row)
 /* ---- the header -------------------------------------------------------------------------------------------
  */
 
+/* Tried where the option has its default and there is no such column. */
+static const char *const image_names[] = { "filepath", "image", "path", "file_name", "filename", "image_path", NULL };
+static const char *const caption_names[] = { "title", "caption", "text", "sentence", NULL };
+static const char *const address_names[] = { "url", "image_url", "URL", NULL };
+
+static int find_any(const csv_row *header, const char *const *name)
+{
+    for (; *name; name++)
+        if (csv_find(header, *name) >= 0) return csv_find(header, *name);
+    return -1;
+}
+
+/* The column `key`; where that is the default (`usual`'s first), one of the usual names. -1: none. */
+static int find_column(const csv_row *header, const char *key, const char *const *usual)
+{
+    int at = csv_find(header, key);
+    return at < 0 && strcmp(key, usual[0]) == 0 ? find_any(header, usual) : at;
+}
+
 /* A column's name for a message: any file may have been taken for a CSV, so only what can be shown is. */
 static void show_name(const char *name, sbuf *out)
 {
@@ -72,7 +91,14 @@ static cloob_status missing_column(cloob_ctx *ctx, const char *source, const csv
         if (i) sbuf_puts(&names, ", ");
         show_name(csv_field(header, i), &names);
     }
-    bool no_image = csv_find(header, o->csv_image_key) < 0;
+    bool no_image = find_column(header, o->csv_image_key, image_names) < 0;
+    if (no_image && find_any(header, address_names) >= 0) {
+        sbuf_release(&names);
+        return ctx_fail(ctx, CLOOB_ERR_FORMAT,
+                        "%s: its images are addresses (column url), and training reads them from disk; download them "
+                        "first, with img2dataset for instance, and name the column of their paths with `csv_image_key`",
+                        source);
+    }
     cloob_status status =
         ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: no column \"%s\"; the header has: %s (see %s and `csv_separator`)", source,
                  no_image ? o->csv_image_key : o->csv_caption_key, names.data ? names.data : "nothing",
@@ -91,7 +117,8 @@ static cloob_status read_header(cloob_ctx *ctx, const dataset_part *p, char sepa
 
 static bool header_fits(const csv_row *row, const dataset_options *o)
 {
-    return csv_find(row, o->csv_image_key) >= 0 && csv_find(row, o->csv_caption_key) >= 0;
+    return find_column(row, o->csv_image_key, image_names) >= 0 &&
+           find_column(row, o->csv_caption_key, caption_names) >= 0;
 }
 
 /* The separator asked for; when it does not bring the columns to light, another common one. */
@@ -105,13 +132,14 @@ static cloob_status take_header(cloob_ctx *ctx, dataset_part *p, const dataset_o
     for (int i = 0; others[i] && row->count && !header_fits(row, o); i++) {
         if (others[i] == o->csv_separator) continue;
         if (read_header(ctx, p, others[i], r, s, row) == CLOOB_OK && header_fits(row, o)) c->separator = others[i];
+        else if (find_any(row, address_names) >= 0) return missing_column(ctx, fileset_name(p->files, 0), row, o);
     }
     if (!header_fits(row, o)) {
         CLOOB_TRY(read_header(ctx, p, o->csv_separator, r, s, row));
         return missing_column(ctx, fileset_name(p->files, 0), row, o);
     }
-    c->image_column = csv_find(row, o->csv_image_key);
-    c->caption_column = csv_find(row, o->csv_caption_key);
+    c->image_column = find_column(row, o->csv_image_key, image_names);
+    c->caption_column = find_column(row, o->csv_caption_key, caption_names);
     c->columns = row->count;
     return CLOOB_OK;
 }

@@ -1,5 +1,6 @@
 /* Class folders: DIR/CLASS/.../image.jpg, classes and images in the order of their names. A folder of
- * images without class folders is a set without classes. */
+ * images without class folders is a set without classes. Where texts lie beside the images (image.txt beside image.jpg),
+ * they are the captions. */
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
@@ -92,6 +93,52 @@ static cloob_status list_classes(cloob_ctx *ctx, folder_set *f, const char *keys
     return CLOOB_OK;
 }
 
+/* ---- captions beside the images ------------------------------------------------------------------ */
+
+/* "a/b.jpg" to "ROOT/a/b.txt"; the caller frees. */
+static char *text_path(const folder_set *f, const char *name)
+{
+    char *path = file_join(f->root, name), *dot = path ? strrchr(path, '.') : NULL;
+    size_t stem = dot ? (size_t)(dot - path) : 0;
+    char *text = dot ? malloc(stem + 5) : NULL;
+    if (text) memcpy(text, path, stem), memcpy(text + stem, ".txt", 5);
+    free(path);
+    return text;
+}
+
+static bool has_text(const folder_set *f, int64_t i)
+{
+    char *path = text_path(f, f->file[i].path);
+    bool there = path && file_exists(path);
+    free(path);
+    return there;
+}
+
+/* A look at the first images decides; those without a text are then left out. */
+static void take_texts(folder_set *f, dataset_part *p)
+{
+    enum { LOOKS = 16 };
+    int64_t kept = 0;
+    for (int64_t i = 0; i < f->count && i < LOOKS && !p->captions; i++) p->captions = has_text(f, i);
+    for (int64_t i = 0; i < f->count && p->captions; i++) {
+        if (has_text(f, i)) f->file[kept++] = f->file[i];
+        else free(f->file[i].path), p->skipped++;
+    }
+    if (p->captions) f->count = kept;
+}
+
+static cloob_status fetch_text(cloob_ctx *ctx, const folder_set *f, int64_t i, stored_sample *s)
+{
+    file_bytes bytes;
+    char *path = text_path(f, f->file[i].path);
+    cloob_status status = path ? file_read(ctx, path, FILE_TEXT_LIMIT, &bytes) : ctx_no_memory(ctx, 64, "a file name");
+    free(path);
+    CLOOB_TRY(status);
+    status = stored_caption(ctx, bytes.data, bytes.size, s);
+    file_bytes_release(&bytes);
+    return status;
+}
+
 static cloob_status open_folder(cloob_ctx *ctx, const char *source, const dataset_options *o, dataset_part *p)
 {
     folder_set *f = p->self = calloc(1, sizeof *f);
@@ -105,6 +152,7 @@ static cloob_status open_folder(cloob_ctx *ctx, const char *source, const datase
         CLOOB_TRY(list_classes(ctx, f, o->image_key, p));
     }
     if (f->count) qsort(f->file, (size_t)f->count, sizeof *f->file, by_label_and_path);
+    take_texts(f, p);
     p->count = f->count;
     return CLOOB_OK;
 }
@@ -127,6 +175,7 @@ static cloob_status fetch_folder(cloob_ctx *ctx, const dataset_part *p, int64_t 
     s->label = f->file[i].label;
     sbuf_printf(&s->name, "%s/%s", f->root, f->file[i].path);
     if (s->name.failed) return ctx_no_memory(ctx, strlen(f->file[i].path), "a file name");
+    if (p->captions && (what & FETCH_CAPTION)) CLOOB_TRY(fetch_text(ctx, f, i, s));
     return what & FETCH_IMAGE ? stored_read_path(ctx, s->name.data, s) : CLOOB_OK;
 }
 

@@ -206,6 +206,7 @@ static cloob_status learn_merges(learner *l, int32_t merges)
         CLOOB_TRY(token_merge(l->ctx, l->t, best.left, best.right, &id));
         merge_everywhere(l, &best, id);
         if (l->failed) break;
+        if (l->t->merges % 64 == 0) ctx_progress(l->ctx, "vocabulary", l->t->merges, merges, "merges");
     }
     return l->failed ? ctx_no_memory(l->ctx, (size_t)l->pairs * sizeof(pair), "learning merges") : CLOOB_OK;
 }
@@ -262,7 +263,10 @@ static cloob_status learn(cloob_ctx *ctx, const word_counts *words, int32_t size
     learner_release(&l);
     CLOOB_TRY(status);
     if (tokenizer_vocab_size(t) < size)
-        ctx_log(ctx, CLOOB_LOG_WARN, "the captions hold pairs for %d ids only, not %d", tokenizer_vocab_size(t), size);
+        ctx_log(
+            ctx, CLOOB_LOG_WARN,
+            "the captions give a vocabulary of %d ids, not %d: nothing else repeats in them; more captions give more",
+            tokenizer_vocab_size(t), size);
     return token_finish(ctx, t);
 }
 
