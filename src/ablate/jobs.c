@@ -19,7 +19,7 @@ typedef struct jobs {
     pthread_mutex_t lock; /* of all that follows, and of the caller's log */
     cloob_ctx *ctx;       /* the caller's */
     cloob_ablate_summary *count;
-    int64_t next;
+    int64_t next, done;
     cloob_status status; /* of the first run that failed or was stopped */
     char why[CTX_ERROR_BYTES];
 } jobs;
@@ -57,6 +57,7 @@ static void finish(jobs *j, const cloob_ctx *ctx, cloob_status status, const clo
         j->status = status;
         snprintf(j->why, sizeof j->why, "%s", cloob_error(ctx));
     }
+    ctx_progress(j->ctx, "runs", ++j->done, j->runs, "runs");
     pthread_mutex_unlock(&j->lock);
 }
 
@@ -93,6 +94,7 @@ static cloob_status side_by_side(jobs *j, int64_t width)
     pthread_t thread[MOST_JOBS];
     int64_t started = 0;
     pthread_mutex_init(&j->lock, NULL);
+    ctx_progress(j->ctx, "runs", 0, j->runs, "runs");
     while (started < width && pthread_create(&thread[started], NULL, worker, j) == 0) started++;
     for (int64_t i = 0; i < started; i++) pthread_join(thread[i], NULL);
     pthread_mutex_destroy(&j->lock);

@@ -224,8 +224,9 @@ static cloob_status one_step(cloob_ctx *ctx, run *r, meter *m)
 static cloob_status stop_now(cloob_ctx *ctx, run *r)
 {
     CLOOB_TRY(run_save(ctx, r, "interrupted"));
-    return ctx_fail(ctx, CLOOB_ERR_STOPPED, "stopped at step %lld, saved; go on with `resume` latest",
-                    (long long)r->at.updates);
+    const char *slash = strrchr(journal_dir(r->log), '/');
+    return ctx_fail(ctx, CLOOB_ERR_STOPPED, "stopped at step %lld, saved; go on with `resume` %s",
+                    (long long)r->at.updates, slash ? slash + 1 : journal_dir(r->log));
 }
 
 /* Ranks stop together: one that was asked tells the others. They save together, by the clock of rank 0. */
