@@ -169,6 +169,8 @@ static void functions_with_a_status_refuse_null(void)
     REFUSED(cloob_tokenizer_decode(ctx, NULL, NULL, 0, NULL));
     REFUSED(cloob_train_preset(NULL, NULL, NULL));
     REFUSED(cloob_train_preset(ctx, NULL, NULL));
+    REFUSED(cloob_run_settings_open(NULL, NULL, NULL, NULL));
+    REFUSED(cloob_run_settings_open(ctx, NULL, NULL, NULL));
     REFUSED(cloob_train(NULL, NULL, NULL));
     REFUSED(cloob_train(ctx, NULL, NULL));
     REFUSED(cloob_trainer_create(NULL, NULL, NULL));
@@ -260,6 +262,8 @@ static void the_others_give_nothing(void)
     CHECK(cloob_train_option_table(NULL) != NULL);
     CHECK(cloob_preset_table(NULL) != NULL);
     CHECK(cloob_preset_rows(NULL) != NULL);
+    CHECK(cloob_run_settings_options(NULL) == NULL);
+    cloob_run_settings_close(NULL);
     cloob_trainer_options_init(NULL);
     cloob_trainer_destroy(NULL);
     CHECK(cloob_trainer_image_size(NULL) == 0);
