@@ -92,7 +92,9 @@ static void rules_are_sentences(void)
     cloob_option_rule(row("ema"), text, sizeof text);
     CHECK_STR(text, "must be a number of at least 0 and below 1");
     cloob_option_rule(row("init_inv_tau"), text, sizeof text);
-    CHECK_STR(text, "must be a number above 0");
+    CHECK_STR(text, "must be auto, or a number above 0");
+    cloob_option_rule(row("epochs"), text, sizeof text);
+    CHECK_STR(text, "must be auto, or a whole number between 1 and 1000000000");
     cloob_option_rule(row("image_resize_mode"), text, sizeof text);
     CHECK_STR(text, "must be one of shortest|longest|squash");
 }
@@ -106,7 +108,9 @@ static void defaults_agree(void)
     cloob_train_options_init(&o);
     cloob_trainer_options_init(&t);
     cloob_objective_options_init(&l);
-    CHECK(o.wd == t.wd && o.init_inv_tau == t.inv_tau && o.scale_hopfield == t.scale_hopfield);
+    CHECK(o.wd == t.wd && o.scale_hopfield == t.scale_hopfield);
+    CHECK(o.init_inv_tau < 0 && o.batch_size < 0 && o.warmup < 0); /* auto: chosen when data and model are known */
+    CHECK(t.inv_tau == CLOOB_DEFAULT_INV_TAU);
     CHECK(l.inv_tau == t.inv_tau && l.scale_hopfield == t.scale_hopfield);
 }
 

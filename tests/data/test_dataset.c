@@ -118,7 +118,8 @@ static void tables_elsewhere(void)
     dataset_options o = options();
     write_pngs("root/sub", 0, 2);
     fixture_text("lists/t.csv", "image,caption\nsub/1.png,\"one, of them\"\n");
-    check_fails(fixture_path("lists/t.csv"), &o, CLOOB_ERR_FORMAT, "no column \"filepath\"");
+    fixture_text("lists/u.csv", "photo,words\nsub/1.png,one\n");
+    check_fails(fixture_path("lists/u.csv"), &o, CLOOB_ERR_FORMAT, "no column \"filepath\"");
     o.csv_image_key = "image"; /* the separator is still a tab, and found out */
     o.csv_caption_key = "caption";
     o.path_data = fixture_path("root");
