@@ -49,7 +49,7 @@ void page_ablation(page *p)
                  "Mean &plusmn; standard deviation over the seeds. Bold: better than each of the other methods by the "
                  "two-sided Wilcoxon rank-sum test; p is the largest of those p-values. Without an arrow methods are "
                  "not comparable by the number.");
-    sbuf_puts(&p->html, "<div class=\"wide\"><table><tr><th></th>");
+    sbuf_puts(&p->html, "<div class=\"wide\" tabindex=\"0\"><table><tr><th></th>");
     for (const json *m = methods->child; m; m = m->next)
         sbuf_puts(&p->html, "<th>"), html_text(&p->html, m->key), sbuf_puts(&p->html, "</th>");
     sbuf_puts(&p->html, "<th>p</th></tr>\n");

@@ -64,7 +64,7 @@ static void put_confusion(page *p, const json *set)
         sbuf_puts(&p->html, "</th>");
         for (const json *v = r->child; v; v = v->next, j++)
             sbuf_printf(&p->html, "<td class=\"%s\" style=\"--v:%.0f\">%.0f</td>", i == j ? "hit" : "miss",
-                        total > 0 ? 55 * v->number / total : 0, v->number);
+                        total > 0 ? 40 * v->number / total : 0, v->number);
         sbuf_puts(&p->html, "</tr>\n");
     }
     sbuf_puts(&p->html, "</table></div></figure>\n");
@@ -113,7 +113,7 @@ void page_matrix(page *p)
         "The cosine of every image with every caption. The diagonal belongs together; a frame marks the caption that "
         "fits an image best.");
     sbuf_puts(&p->html, "<div class=\"wide\" tabindex=\"0\" role=\"region\" aria-label=\"similarity matrix\"><table "
-                        "class=\"sim\"><tr><th></th>");
+                        "class=\"sim\"><tr><td></td>");
     for (const json *t = texts->child; t; t = t->next) {
         sbuf_puts(&p->html, "<th scope=\"col\">");
         html_text(&p->html, json_string(t) ? json_string(t) : "");

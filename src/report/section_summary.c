@@ -57,7 +57,7 @@ static void put_table(page *p)
     double value;
     for (int i = 0; i < FIGURES; i++)
         for (int64_t k = 0; k < p->runs; k++) used[i] |= value_of(&p->run[k], &figures[i], &value);
-    sbuf_puts(&p->html, "<div class=\"wide\"><table><tr><th>run</th><th class=\"text\">method</th>");
+    sbuf_puts(&p->html, "<div class=\"wide\" tabindex=\"0\"><table><tr><th>run</th><th class=\"text\">method</th>");
     for (int i = 0; i < FIGURES; i++)
         if (used[i]) sbuf_printf(&p->html, "<th>%s</th>", figures[i].label);
     sbuf_puts(&p->html, "</tr>\n");
@@ -121,7 +121,7 @@ static bool differs(const page *p, const char *key)
 static void put_different(page *p)
 {
     const run_files *first = &p->run[0];
-    sbuf_puts(&p->html, "<div class=\"wide\"><table><tr><th>run</th>");
+    sbuf_puts(&p->html, "<div class=\"wide\" tabindex=\"0\"><table><tr><th>run</th>");
     for (int64_t k = 0; k < first->params; k++)
         if (differs(p, first->param[k].key))
             sbuf_puts(&p->html, "<th class=\"text\">"), html_text(&p->html, first->param[k].key),
@@ -145,7 +145,7 @@ static void put_different(page *p)
 static void put_common(page *p)
 {
     const run_files *first = &p->run[0];
-    sbuf_printf(&p->html, "<details><summary>%s</summary><div class=\"wide\"><table>\n",
+    sbuf_printf(&p->html, "<details><summary>%s</summary><div class=\"wide\" tabindex=\"0\"><table>\n",
                 p->runs == 1 ? "Settings of the run" : "The same in all runs");
     for (int64_t k = 0; k < first->params; k++) {
         if (differs(p, first->param[k].key)) continue;

@@ -72,10 +72,11 @@ static void put_scores(page *p)
     export_table t;
     export_table_begin(&t, "zero-shot");
     export_table_row(&t, (const char *[]){ "set", "run", "images", "top-1", "top-5", "mean per class" }, 6);
-    sbuf_printf(&p->html,
-                "<div class=\"wide\"><table><tr><th>set</th>%s<th>images</th><th class=\"meter\">top-1</th>"
-                "<th class=\"meter\">top-5</th><th class=\"meter\">mean per class</th></tr>\n",
-                p->runs > 1 ? "<th class=\"text\">run</th>" : "");
+    sbuf_printf(
+        &p->html,
+        "<div class=\"wide\" tabindex=\"0\"><table><tr><th>set</th>%s<th>images</th><th class=\"meter\">top-1</th>"
+        "<th class=\"meter\">top-5</th><th class=\"meter\">mean per class</th></tr>\n",
+        p->runs > 1 ? "<th class=\"text\">run</th>" : "");
     for (int64_t i = 0; i < p->scores.count; i++)
         if (json_get(p->scores.file[i].root, "top1")) put_file(p, &t, &p->scores.file[i]);
     sbuf_puts(&p->html, "</table></div>\n");
