@@ -25,7 +25,7 @@ if "--no-run" not in sys.argv:
         print("coverage: some tests failed; the figures below count what they reached all the same")
 
 report = subprocess.run(["gcovr", "-r", root, "--filter", os.path.join(root, "src") + "/", "--exclude-unreachable-branches", "-j", str(os.cpu_count()),
-                         "--gcov-ignore-parse-errors", "--json-summary", build], check=True, stdout=subprocess.PIPE).stdout
+                         "--gcov-ignore-parse-errors", "--json-summary=-", build], check=True, stdout=subprocess.PIPE).stdout
 files = json.loads(report)["files"]
 
 
