@@ -3,6 +3,9 @@
 find_package(PkgConfig)
 find_package(Threads REQUIRED)
 set(CLOOB_LIBRARIES m Threads::Threads ${CMAKE_DL_LIBS})
+if(CLOOB_COVERAGE)
+    list(APPEND CLOOB_LIBRARIES --coverage) # whoever links the library counts, too
+endif()
 set(CLOOB_INCLUDES)
 
 function(cloob_part name what)

@@ -1,0 +1,70 @@
+#!/bin/sh
+# One run of every command that works with a model, on a small world and a model of a few steps: results are there and say
+# what they should. commands.sh CLOOB
+set -eu
+cloob=$1
+dir=$(mktemp -d "${TMPDIR:-/tmp}/cloob-commands-XXXXXX")
+trap 'rm -rf "$dir"' EXIT
+cd "$dir"
+
+fail() { echo "FAIL $1"; exit 1; }
+# must WHAT PATTERN COMMAND...: the command succeeds and its stdout has the pattern
+must() { # an empty pattern: nothing to look for
+    what=$1 pattern=$2
+    shift 2
+    "$cloob" "$@" --quiet >out 2>err || { cat err; fail "$what"; }
+    [ -z "$pattern" ] || grep -qE -- "$pattern" out || { cat out; fail "$what: no $pattern"; }
+    echo "ok   $what"
+}
+is_png() { [ "$(head -c 4 "$1" | tail -c 3)" = PNG ] || fail "$1 is no PNG"; }
+
+must "synth" '"train"' synth --out world --count 64 --size 32 --val-count 40 --per-class 2 --json
+must "synth --format webdataset" '"train"' synth --out shards --count 20 --size 32 --format webdataset --shard-samples 8 --json
+must "synth --sheet" '' synth --sheet sheet.png --sheet-rows 1 --sheet-columns 2
+must "synth --sheet-kind factors" '' synth --sheet factors.png --sheet-kind factors
+is_png sheet.png && is_png factors.png
+must "train" '' train --train-data world/train.tsv --val-data world/val.tsv --model tiny --force-image-size 32 --vocab-size 600 \
+    --batch-size 16 --epochs 1 --workers 0 --device cpu --logs logs --name run --zeroshot-frequency 1 \
+    --zeroshot-data world/classes/colour --zeroshot-prompts world/prompts.json --zeroshot-set colour
+grep -q 'zeroshot' logs/run/checkpoints/results.jsonl || fail "train --zeroshot-data"
+model=$(ls logs/run/checkpoints/*.safetensors | head -1)
+image=$(find world/images -name 'val-*.jpg' | sort | head -1)
+folder=$(dirname "$image")
+
+must "embed" '' embed --checkpoint "$model" --data world/val.tsv --out e.safetensors --device cpu
+must "retrieve" '"image_to_text_R@1"' retrieve --input e.safetensors --json
+must "retrieve as text" 'image to text' retrieve --input e.safetensors
+must "analyze" '"ajne' analyze --input e.safetensors --reference e.safetensors --out analysis --json
+must "analyze as text" 'alignment' analyze --input e.safetensors
+[ -s analysis/analysis.json ] && [ -s analysis/eigenvalues.tsv ] || fail "analyze --out"
+must "analyze --world" '"kept"' analyze --checkpoint "$model" --world world --device cpu --json
+must "classify" '"label' classify --checkpoint "$model" --labels 'a red ball,a green house' --device cpu --json "$image"
+must "classify --csv" "$(basename "$image")" classify --checkpoint "$model" --labels 'red,green' --csv --device cpu "$folder"
+must "classify --sort-into" '' classify --checkpoint "$model" --labels 'red,green' --sort-into sorted --device cpu "$folder"
+[ "$(find sorted -type l | wc -l)" -gt 0 ] || fail "classify --sort-into links nothing"
+must "search index" '' search index "$folder" --checkpoint "$model" --out photos.index --device cpu
+must "search query" '\.jpg' search query "a red ball" --index photos.index --checkpoint "$model" --n 3 --device cpu
+must "search query --image" "$(basename "$image")" search query --image "$image" --index photos.index --checkpoint "$model" --n 3 --html found.html --device cpu
+grep -q '<img' found.html || fail "search --html"
+must "preprocess" '' preprocess "$image" view.png --size 24
+must "preprocess --train" '' preprocess "$image" train.png --size 24 --train --seed 3
+must "preprocess --crop" '' preprocess "$image" crop.png --size 16 --crop 2,3,20,24 --json
+is_png view.png && is_png train.png && is_png crop.png
+must "info" '"parameters"' info "$model" --json
+must "info of data" 'samples' info world/train.tsv
+must "info of shards" 'samples' info 'shards/train-{00000..00002}.tar'
+printf '{"epoch": 1, "x": 0.1}\n{"epoch": 1, "x": 0.2}\n{"epoch": 1, "x": 0.15}\n' >a.jsonl
+printf '{"epoch": 1, "x": 0.5}\n{"epoch": 1, "x": 0.6}\n{"epoch": 1, "x": 0.55}\n' >b.jsonl
+must "compare" '"p' compare a.jsonl b.jsonl --json
+must "compare as text" 'x' compare a.jsonl b.jsonl
+must "bench embed" '"ms"' bench embed --model tiny --batch 4 --repeats 1 --device cpu --json
+must "bench step" '"ms"' bench step --model tiny --batch 4 --repeats 1 --device cpu --json
+must "bench loss" '"ms"' bench loss --n 64 --dim 16 --repeats 1 --device cpu --json
+must "bench data" '' bench data --data world/train.tsv --batch-size 8 --batches 2 --json
+must "ablate" '' ablate --train-data world/train.tsv --val-data world/val.tsv --model tiny --force-image-size 32 --vocab-size 600 \
+    --batch-size 16 --epochs 1 --max-steps 1 --workers 0 --device cpu --methods clip cloob --seeds 2 --logs logs --name two
+[ -s logs/two/ablation.md ] || fail "ablate"
+must "bench search" '' bench search --n 1000 --dim 16 --repeats 1 --json
+must "zeroshot" '"top1"' zeroshot --checkpoint "$model" --data world/classes/colour --prompts world/prompts.json --set colour --device cpu --json
+must "report" '' report logs/run --out report.html
+grep -q '<html' report.html || fail "report.html"
