@@ -1,5 +1,5 @@
-/* What clients of cloob serve send: multipart bodies, base64, data URLs, dates, and JSON in every dialect of embeddings. The first
- * byte chooses the parser, the rest is its input. */
+/* What clients of cloob serve send: multipart bodies, base64, data URLs, dates, and JSON in every dialect of
+ * embeddings. The first byte chooses the parser, the rest is its input. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -51,7 +51,9 @@ static void try_base64(const char *text, size_t n)
     size_t bytes, second;
     if (!base64_decode(text, n, &data, &bytes)) return;
     char *coded = base64_encode(data, bytes);
-    if (!coded || !base64_decode(coded, strlen(coded), &again, &second) || second != bytes || memcmp(data, again, bytes)) abort();
+    if (!coded || !base64_decode(coded, strlen(coded), &again, &second) || second != bytes ||
+        memcmp(data, again, bytes))
+        abort();
     free(coded), free(again), free(data);
 }
 
@@ -60,7 +62,8 @@ static void try_multipart(const char *text, size_t n)
     static form_part part[PART_MAX];
     int count = multipart_parse("multipart/form-data; boundary=xyz", text, n, part);
     for (int i = 0; i < count; i++)
-        if (part[i].data < text || part[i].data + part[i].bytes > text + n || strlen(part[i].name) >= PART_NAME) abort();
+        if (part[i].data < text || part[i].data + part[i].bytes > text + n || strlen(part[i].name) >= PART_NAME)
+            abort();
     multipart_parse(text, text, n, part); /* the header is the client's too */
 }
 
