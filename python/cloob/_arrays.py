@@ -39,7 +39,10 @@ def as_numpy(value: ArrayIn) -> np.ndarray:
 
 def rows(value: ArrayIn, name: str, dtype: Any = np.float32) -> np.ndarray:
     """A contiguous matrix of that type; a view where it is one already."""
-    a = np.ascontiguousarray(as_numpy(value), dtype=dtype)
+    given = as_numpy(value)
+    if given.dtype.kind not in "fiu" and given.dtype.name != "bfloat16":
+        raise TypeError(f"{name}: numbers are wanted, not {given.dtype}")
+    a = np.ascontiguousarray(given, dtype=dtype)
     if a.ndim != 2:
         raise ValueError(f"{name}: a matrix of rows is wanted, not shape {a.shape}")
     return a

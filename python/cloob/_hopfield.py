@@ -6,7 +6,7 @@ import ctypes as c
 import numpy as np
 
 from ._arrays import ArrayIn, rows
-from ._library import ArgumentError, Hopfield, HopfieldOptions, lib, shared_context
+from ._library import ArgumentError, Hopfield, HopfieldOptions, integer, lib, shared_context
 
 
 def _network(stored: ArrayIn, states: ArrayIn, beta: float) -> tuple[Hopfield, np.ndarray, np.ndarray]:
@@ -24,7 +24,7 @@ def hopfield(states: ArrayIn, stored: ArrayIn, beta: float = 8.0, *, updates: in
     `tolerance` stops. beta 0 retrieves the mean of all patterns.
     """
     net, keep, x = _network(stored, states, beta)
-    o = HopfieldOptions(updates, tolerance, unit)
+    o = HopfieldOptions(integer(updates, "updates", 1, 2**31 - 1), tolerance, bool(unit))
     out = np.empty_like(x)
     shared_context().call(lib.cloob_hopfield_retrieve, c.byref(net), c.byref(o), x.ctypes.data, x.shape[0], out.ctypes.data, None)
     del keep

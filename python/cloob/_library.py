@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import ctypes as c
 import logging
+import operator
 import os
 import threading
 from ctypes.util import find_library
@@ -226,15 +227,15 @@ class Context:
     def __init__(self, threads: int = 0) -> None:
         o = CtxOptions()
         lib.cloob_ctx_options_init(c.byref(o))
-        o.threads, o.log = threads, _log
+        o.threads, o.log = integer(threads, "threads", 0, 2**31 - 1), _log
         self._handle: int | None = lib.cloob_ctx_create(c.byref(o))
-        self._lock = threading.RLock()
+        self.lock = threading.RLock()
         if not self._handle:
             raise OutOfMemory("no memory for a context")
 
     def call(self, function: Any, *arguments: Any) -> None:
         """function(context, *arguments); a failure is raised."""
-        with self._lock:
+        with self.lock:
             status = function(self._handle, *arguments)
             if status:
                 raise _KINDS[status](lib.cloob_error(self._handle).decode("utf-8", "replace"))
@@ -270,8 +271,23 @@ def string_array(texts: Sequence[bytes]) -> c.Array[c.c_char_p]:
     return (c.c_char_p * max(len(texts), 1))(*texts)
 
 
+def integer(value: Any, name: str, low: int, high: int) -> int:
+    """A whole number in the range; ctypes would cut others to their last bits."""
+    n = operator.index(value)
+    if isinstance(value, bool) or not low <= n <= high:
+        raise ArgumentError(f"{name} {value!r}: a whole number from {low} to {high} is wanted")
+    return n
+
+
+def path_bytes(value: str | os.PathLike[str]) -> bytes:
+    path = os.fsencode(value)  # TypeError for what is no path
+    if b"\0" in path:
+        raise ArgumentError("a path must not hold the character U+0000")
+    return path
+
+
 def optional(value: str | os.PathLike[str] | None) -> bytes | None:
-    return None if value is None else os.fsencode(value)
+    return None if value is None else path_bytes(value)
 
 
 def output_code(output: str) -> int:

@@ -9,8 +9,8 @@ from typing import Any, Sequence, Union
 import numpy as np
 
 from ._arrays import ArrayIn, as_numpy
-from ._library import (IMAGE, TEXT, ArgumentError, Context, ModelFacts, ModelOptions, lib, optional, output_code,
-                       string_array, text_bytes)
+from ._library import (IMAGE, TEXT, ArgumentError, Context, ModelFacts, ModelOptions, integer, lib, optional, output_code,
+                       path_bytes, string_array, text_bytes)
 
 PathIn = Union[str, "os.PathLike[str]"]
 ImageIn = Union[PathIn, ArrayIn]
@@ -50,18 +50,19 @@ class Model:
         self._context = Context(threads)
         o, handle = ModelOptions(), c.c_void_p()
         lib.cloob_model_options_init(c.byref(o))
-        o.device, o.precision = device.encode(), precision.encode()
+        o.device, o.precision = text_bytes(device), text_bytes(precision)
         o.vocab, o.config = optional(vocab), optional(config)
-        o.invariant, o.batch = invariant, batch
+        o.invariant, o.batch = bool(invariant), integer(batch, "batch", 1, 2**31 - 1)
         self._handle = handle
-        self._context.call(lib.cloob_model_open, optional(path), c.byref(o), c.byref(handle))
+        self._context.call(lib.cloob_model_open, path_bytes(path), c.byref(o), c.byref(handle))
         self.facts = self._facts()
 
     def close(self) -> None:
-        """Gives the memory back now; the model is of no use afterwards."""
+        """Gives the memory back now, after the calls that are under way; later ones raise ArgumentError."""
         if getattr(self, "_handle", None):
-            lib.cloob_model_close(self._handle)
-            self._handle = c.c_void_p()
+            with self._context.lock:
+                handle, self._handle = self._handle, c.c_void_p()
+                lib.cloob_model_close(handle)  # of NULL, where another thread was first: nothing
 
     def __del__(self) -> None:
         self.close()
@@ -83,14 +84,16 @@ class Model:
         return Facts(**{k: v.decode("utf-8", "replace") if isinstance(v, bytes) else v for k, v in values.items()})
 
     def _call(self, function: Any, *arguments: Any) -> None:
-        if not self._handle:
-            raise ArgumentError("the model is closed")
-        self._context.call(function, self._handle, *arguments)
+        with self._context.lock:
+            if not self._handle:
+                raise ArgumentError("the model is closed")
+            self._context.call(function, self._handle, *arguments)
 
     def _rows(self, n: int, output: str, side: int) -> np.ndarray:
-        if not self._handle:
-            raise ArgumentError("the model is closed")
-        return np.empty((n, lib.cloob_model_width(self._handle, output_code(output), side)), np.float32)
+        with self._context.lock:
+            if not self._handle:
+                raise ArgumentError("the model is closed")
+            return np.empty((n, lib.cloob_model_width(self._handle, output_code(output), side)), np.float32)
 
     # ---- texts
 
@@ -147,7 +150,7 @@ class Model:
 
     def _encode_files(self, paths: Sequence[PathIn], output: str) -> np.ndarray:
         out = self._rows(len(paths), output, IMAGE)
-        self._call(lib.cloob_encode_files, string_array([os.fsencode(p) for p in paths]), len(paths), output_code(output),
+        self._call(lib.cloob_encode_files, string_array([path_bytes(p) for p in paths]), len(paths), output_code(output),
                    out.ctypes.data, None)
         return out
 

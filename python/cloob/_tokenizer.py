@@ -8,7 +8,7 @@ from typing import Sequence, Union
 
 import numpy as np
 
-from ._library import lib, libc_free, optional, shared_context, string_array, text_bytes
+from ._library import integer, lib, libc_free, path_bytes, shared_context, string_array, text_bytes
 
 PathIn = Union[str, "os.PathLike[str]"]
 
@@ -18,7 +18,7 @@ class Tokenizer:
 
     def __init__(self, path: PathIn) -> None:
         handle = c.c_void_p()
-        shared_context().call(lib.cloob_tokenizer_open, optional(path), c.byref(handle))
+        shared_context().call(lib.cloob_tokenizer_open, path_bytes(path), c.byref(handle))
         self._handle = handle
 
     def __del__(self) -> None:
@@ -50,7 +50,7 @@ class Tokenizer:
 
     def decode(self, ids: Sequence[int]) -> str:
         text = c.c_void_p()
-        array = (c.c_int32 * max(len(ids), 1))(*ids)
+        array = (c.c_int32 * max(len(ids), 1))(*(integer(i, "id", -(2**31), 2**31 - 1) for i in ids))
         shared_context().call(lib.cloob_tokenizer_decode, self._handle, array, len(ids), c.byref(text))
         try:
             return c.string_at(text).decode("utf-8", "replace")
@@ -60,6 +60,7 @@ class Tokenizer:
     def __call__(self, texts: str | Sequence[str], length: int = 77) -> np.ndarray:
         """Rows as a model takes them: (n, length) of int32 with start, end and zeros; longer texts are cut."""
         list_ = [texts] if isinstance(texts, str) else list(texts)
+        length = integer(length, "length", 1, 1 << 20)
         out = np.zeros((len(list_), length), np.int32)
         array = string_array([text_bytes(t) for t in list_])
         shared_context().call(lib.cloob_tokenizer_encode_rows, self._handle, array, len(list_), length, out.ctypes.data)

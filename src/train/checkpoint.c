@@ -77,6 +77,7 @@ static cloob_status add_meta(cloob_ctx *ctx, weights *w, const step_state *st, c
     CLOOB_TRY(set_int(ctx, w, "train.samples_in_epoch", run_position_samples(at)));
     CLOOB_TRY(set_int(ctx, w, "train.seed", (int64_t)at->seed));
     CLOOB_TRY(add_debt(ctx, w, &at->owed));
+    CLOOB_TRY(set_int(ctx, w, "train.results_bytes", at->results_bytes));
     CLOOB_TRY(set_int(ctx, w, "epoch", at->epoch));
     CLOOB_TRY(weights_set_meta(ctx, w, "tokenizer", m->tokenizer));
     CLOOB_TRY(weights_set_meta(ctx, w, "method", m->method));
@@ -192,6 +193,9 @@ static cloob_status read_state(cloob_ctx *ctx, const weights *w, const char *pat
     CLOOB_TRY(get_int(ctx, w, path, "train.seed", &seed));
     at->seed = (uint64_t)seed;
     CLOOB_TRY(read_debt(ctx, w, path, &at->owed));
+    at->results_bytes = -1;
+    if (weights_get_meta(w, "train.results_bytes"))
+        CLOOB_TRY(get_int(ctx, w, path, "train.results_bytes", &at->results_bytes));
     for (int i = 0; i < STEP_SCALARS; i++) {
         const char *text = weights_get_meta(w, scalar_names[i]);
         scalar[i] = text ? strtod(text, NULL) : 0;

@@ -252,6 +252,36 @@ int64_t journal_result_bytes(const journal *j)
     return bytes;
 }
 
+/* The number at the end of a line of results; -1 when there is none. */
+static int64_t epoch_of(const char *line)
+{
+    const char *at = NULL, *mark = "\"epoch\": ";
+    for (const char *p = line; (p = strstr(p, mark)); p++) at = p;
+    return at ? strtoll(at + strlen(mark), NULL, 10) : -1;
+}
+
+cloob_status journal_drop_results(cloob_ctx *ctx, journal *j, int64_t last, int64_t behind)
+{
+    file_bytes all;
+    sbuf kept = { 0 };
+    if (!j->writes || behind < 0 || journal_result_bytes(j) <= behind) return CLOOB_OK;
+    char *path = file_join(j->checkpoints, "results.jsonl");
+    if (!path) return ctx_no_memory(ctx, 64, "results.jsonl");
+    cloob_status status = file_read(ctx, path, FILE_TEXT_LIMIT, &all);
+    if (status == CLOOB_OK) {
+        char *rest = all.data + behind;
+        sbuf_add(&kept, all.data, (size_t)behind);
+        for (char *line; (line = strsep(&rest, "\n"));)
+            if (*line && epoch_of(line) <= last) sbuf_printf(&kept, "%s\n", line);
+        if (kept.failed) status = ctx_no_memory(ctx, all.size, "results.jsonl");
+        else if (kept.len != all.size) status = file_write(ctx, path, kept.data ? kept.data : "", kept.len);
+        file_bytes_release(&all);
+    }
+    sbuf_release(&kept);
+    free(path);
+    return status;
+}
+
 /* The lines end with `"epoch": N}`: written by us, so no parser is needed. */
 bool journal_has_result(const journal *j, int64_t epoch, int64_t behind)
 {

@@ -29,8 +29,12 @@ static cloob_status link_latest(cloob_ctx *ctx, run *r, const char *path)
     snprintf(latest, sizeof latest, "%s/latest.safetensors", journal_checkpoints(r->log));
     snprintf(beside, sizeof beside, "%s.tmp", latest);
     unlink(beside);
-    if ((link(path, beside) != 0 && symlink(strrchr(path, '/') + 1, beside) != 0) || rename(beside, latest) != 0)
-        return ctx_fail(ctx, CLOOB_ERR_IO, "%s: cannot point latest to it: %s", path, strerror(errno));
+    bool linked = link(path, beside) == 0 || symlink(strrchr(path, '/') + 1, beside) == 0;
+    if (!linked || rename(beside, latest) != 0) {
+        cloob_status status = ctx_fail(ctx, CLOOB_ERR_IO, "%s: cannot point latest to it: %s", path, strerror(errno));
+        unlink(beside);
+        return status;
+    }
     return CLOOB_OK;
 }
 
@@ -46,6 +50,7 @@ cloob_status run_save(cloob_ctx *ctx, run *r, const char *name)
                              .beta = r->o->learnable_scale_hopfield ? exp(st.scalar[3]) : r->o->scale_hopfield };
     snprintf(path, sizeof path, "%s/%s.safetensors", journal_checkpoints(r->log), name);
     if (comm_rank(r->c) == 0) {
+        r->at.results_bytes = journal_result_bytes(r->log);
         status = checkpoint_write(ctx, path, r->s, &r->at, &meta);
         if (status == CLOOB_OK) status = link_latest(ctx, r, path);
     }

@@ -5,11 +5,13 @@
 #include <string.h>
 #include <time.h>
 
+#include "core/arith.h"
 #include "core/checked.h"
 #include "core/file.h"
 #include "model/interchange.h"
 #include "model/positions.h"
 #include "infer/embed_data.h"
+#include "tensor/machine.h"
 #include "train/auto_options.h"
 #include "train/resume.h"
 #include "train/run.h"
@@ -254,7 +256,8 @@ static cloob_status write_params(cloob_ctx *ctx, run *r)
     o.device = r->dev->name;
     o.image_resize_mode = model_resize_name(r->so.model.resize);
     settings_put(&s, &o, SETTINGS_ALL);
-    sbuf_printf(&s, "world_size: %d\nversion: %s\n", comm_size(r->c), cloob_version());
+    sbuf_printf(&s, "world_size: %d\nversion: %s\nthreads: %d\n", comm_size(r->c), cloob_version(), ctx->threads);
+    machine_describe(&s);
     cloob_status status = s.failed ? ctx_no_memory(ctx, s.len, "params.txt") : journal_params(ctx, r->log, s.data);
     sbuf_release(&s);
     return status;
@@ -269,6 +272,8 @@ static cloob_status open_journal(cloob_ctx *ctx, run *r)
     snprintf(r->sum.run_dir, sizeof r->sum.run_dir, "%s", journal_dir(r->log));
     if (comm_rank(r->c) == 0) resume_clean(journal_checkpoints(r->log));
     if (r->o->resume) resume_real_name(journal_checkpoints(r->log), r->from, r->latest);
+    if (r->latest[0])
+        CLOOB_TRY(journal_drop_results(ctx, r->log, max64(r->at.epoch, r->at.owed.epoch), r->at.results_bytes));
     return write_params(ctx, r);
 }
 

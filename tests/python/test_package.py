@@ -127,6 +127,56 @@ class Embeddings(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "closed"):
             bare.encode_image(fx.image(0))
 
+    def test_misuse_raises(self) -> None:
+        for bad in (None, 7, 1.5, [], object()):
+            with self.assertRaises((TypeError, ValueError)):
+                cloob.load(bad)  # type: ignore[arg-type]
+        for name in ("a\0b", b"a\0b"):
+            with self.assertRaises(ValueError):
+                cloob.load(name)  # type: ignore[arg-type]
+        with self.assertRaises(ValueError):
+            cloob.load(self.world.model, device="cpu\0x")
+        for wrong in ({"batch": 0}, {"batch": 2**63}, {"batch": -(2**70)}, {"threads": 2**40}, {"threads": -1}, {"batch": True}):
+            with self.assertRaisesRegex(ValueError, "whole number"):
+                cloob.load(self.world.model, device="cpu", **wrong)  # type: ignore[arg-type]
+        with self.assertRaises(TypeError):
+            cloob.load(self.world.model, batch="8")  # type: ignore[arg-type]
+        t = cloob.Tokenizer(self.world.vocab)
+        for ids in ([2**31], [-(2**40)], [2**70]):
+            with self.assertRaises(ValueError):
+                t.decode(ids)
+        for length in (0, -3, 2**62):
+            with self.assertRaises(ValueError):
+                t("a", length)
+        for dtype in (complex, object, "U4", bool):
+            with self.assertRaises(TypeError):
+                cloob.hopfield(np.ones((2, 4)).astype(dtype), np.ones((2, 4)))
+        with self.assertRaises(ValueError):
+            cloob.hopfield(np.eye(4), np.eye(4), updates=2**31)
+        with self.assertRaisesRegex(ArithmeticError, "NaN"):
+            self.model.encode_image(np.full((3, fx.SIZE, fx.SIZE), np.nan, np.float32))
+
+    def test_closing_waits_for_other_threads(self) -> None:
+        for _ in range(5):
+            model, seen = cloob.load(self.world.model, vocab=self.world.vocab, device="cpu"), []
+            want, begun = model.encode_text(fx.CAPTIONS), threading.Barrier(4)
+
+            def work() -> None:
+                begun.wait()
+                for _ in range(50):
+                    try:
+                        seen.append(np.array_equal(model.encode_text(fx.CAPTIONS), want))
+                    except ValueError:  # closed
+                        return
+
+            threads = [threading.Thread(target=work) for _ in range(3)]
+            [t.start() for t in threads]
+            begun.wait()
+            model.close()
+            [t.join(60) for t in threads]
+            self.assertTrue(all(seen))
+            model.close()
+
     def test_threads(self) -> None:
         want, got = self.model.encode_text(fx.CAPTIONS), {}
 

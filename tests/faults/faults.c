@@ -1,0 +1,189 @@
+/* Makes one system or library call of the program fail: loaded before the C library (LD_PRELOAD), it stands in for malloc, write and
+ * the like, counts the calls that the program itself makes, and fails the n-th. Calls from inside other libraries pass.
+ *
+ *     CLOOB_FAULT=alloc:17    the 17th allocation fails, the others pass; alloc:17+ also all after it
+ *     CLOOB_FAULT=alloc:0     nothing fails; the count goes to the file CLOOB_FAULT_COUNT at the end
+ *
+ * Kinds: alloc, write, sync, rename, thread, map, send, open. Built by the tests, for glibc; the program under test is the normal one. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <link.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+typedef enum kind { ALLOC, WRITE, SYNC, RENAME, THREAD, MAP, SEND, OPEN, KINDS } kind;
+
+static const char *const names[KINDS] = { "alloc", "write", "sync", "rename", "thread", "map", "send", "open" };
+
+static atomic_long calls[KINDS];
+static long fail_at;
+static bool and_after;
+static int fail_kind = -1;
+static uintptr_t program_begin, program_end;
+
+extern void *__libc_malloc(size_t n);
+extern void *__libc_calloc(size_t n, size_t m);
+extern void *__libc_realloc(void *p, size_t n);
+extern void *__libc_memalign(size_t a, size_t n);
+
+/* The first object is the program itself. */
+static int note_program(struct dl_phdr_info *info, size_t size, void *arg)
+{
+    (void)size, (void)arg;
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *p = &info->dlpi_phdr[i];
+        if (p->p_type != PT_LOAD || !(p->p_flags & PF_X)) continue;
+        program_begin = info->dlpi_addr + p->p_vaddr;
+        program_end = program_begin + p->p_memsz;
+    }
+    return 1;
+}
+
+static void tell(void)
+{
+    const char *path = getenv("CLOOB_FAULT_COUNT");
+    FILE *f = path && fail_kind >= 0 ? fopen(path, "w") : NULL;
+    if (!f) return;
+    fprintf(f, "%ld\n", atomic_load(&calls[fail_kind]));
+    fclose(f);
+}
+
+__attribute__((constructor)) static void begin(void)
+{
+    const char *text = getenv("CLOOB_FAULT");
+    for (int k = 0; text && k < KINDS; k++) {
+        size_t n = strlen(names[k]);
+        if (strncmp(text, names[k], n) != 0 || text[n] != ':') continue;
+        char *end;
+        fail_at = strtol(text + n + 1, &end, 10);
+        and_after = *end == '+';
+        fail_kind = k;
+    }
+    dl_iterate_phdr(note_program, NULL);
+    if (fail_at == 0) atexit(tell);
+}
+
+static bool fails(kind k, const void *caller, int error)
+{
+    uintptr_t at = (uintptr_t)caller;
+    if ((int)k != fail_kind || at < program_begin || at >= program_end) return false;
+    long n = atomic_fetch_add(&calls[k], 1) + 1;
+    if (fail_at == 0 || (n != fail_at && !(and_after && n > fail_at))) return false;
+    errno = error;
+    return true;
+}
+
+#define FAILS(kind, error) fails(kind, __builtin_return_address(0), error)
+
+/* The next definition of a function, found once. */
+#define NEXT(name)                                                                                                     \
+    static __typeof__(&name) next;                                                                                     \
+    if (!next) *(void **)&next = dlsym(RTLD_NEXT, #name)
+
+/* ---- memory ---------------------------------------------------------------------------------------- */
+
+void *malloc(size_t n) { return FAILS(ALLOC, ENOMEM) ? NULL : __libc_malloc(n); }
+void *calloc(size_t n, size_t m) { return FAILS(ALLOC, ENOMEM) ? NULL : __libc_calloc(n, m); }
+void *realloc(void *p, size_t n) { return FAILS(ALLOC, ENOMEM) ? NULL : __libc_realloc(p, n); }
+void *aligned_alloc(size_t a, size_t n) { return FAILS(ALLOC, ENOMEM) ? NULL : __libc_memalign(a, n); }
+
+int posix_memalign(void **out, size_t a, size_t n)
+{
+    if (FAILS(ALLOC, ENOMEM)) return ENOMEM;
+    void *p = __libc_memalign(a, n);
+    if (!p) return ENOMEM;
+    *out = p;
+    return 0;
+}
+
+char *strdup(const char *s)
+{
+    size_t n = strlen(s) + 1;
+    char *copy = FAILS(ALLOC, ENOMEM) ? NULL : __libc_malloc(n);
+    return copy ? memcpy(copy, s, n) : NULL;
+}
+
+void *mmap(void *at, size_t n, int protection, int flags, int fd, off_t offset)
+{
+    NEXT(mmap);
+    return FAILS(MAP, ENOMEM) ? MAP_FAILED : next(at, n, protection, flags, fd, offset);
+}
+
+/* ---- files ----------------------------------------------------------------------------------------- */
+
+enum { STREAM_ERROR = 0x20 }; /* glibc's flag, which ferror reads */
+
+size_t fwrite(const void *p, size_t size, size_t n, FILE *f)
+{
+    NEXT(fwrite);
+    if (f == stderr || !FAILS(WRITE, ENOSPC)) return next(p, size, n, f);
+    f->_flags |= STREAM_ERROR;
+    return 0;
+}
+
+int fflush(FILE *f)
+{
+    NEXT(fflush);
+    if (f == stderr || !f || !FAILS(WRITE, ENOSPC)) return next(f);
+    f->_flags |= STREAM_ERROR;
+    return EOF;
+}
+
+ssize_t pwrite(int fd, const void *p, size_t n, off_t at)
+{
+    NEXT(pwrite);
+    return FAILS(WRITE, ENOSPC) ? -1 : next(fd, p, n, at);
+}
+
+int fsync(int fd)
+{
+    NEXT(fsync);
+    return FAILS(SYNC, EIO) ? -1 : next(fd);
+}
+
+int rename(const char *from, const char *to)
+{
+    NEXT(rename);
+    return FAILS(RENAME, EIO) ? -1 : next(from, to);
+}
+
+int open(const char *path, int flags, ...)
+{
+    NEXT(open);
+    va_list args;
+    va_start(args, flags);
+    mode_t mode = va_arg(args, mode_t);
+    va_end(args);
+    return FAILS(OPEN, EMFILE) ? -1 : next(path, flags, mode);
+}
+
+FILE *fopen(const char *path, const char *mode)
+{
+    NEXT(fopen);
+    return FAILS(OPEN, EMFILE) ? NULL : next(path, mode);
+}
+
+/* ---- threads and sockets --------------------------------------------------------------------------- */
+
+int pthread_create(pthread_t *t, const pthread_attr_t *a, void *(*run)(void *), void *arg)
+{
+    NEXT(pthread_create);
+    return FAILS(THREAD, EAGAIN) ? EAGAIN : next(t, a, run, arg);
+}
+
+ssize_t send(int fd, const void *p, size_t n, int flags)
+{
+    NEXT(send);
+    return FAILS(SEND, ECONNRESET) ? -1 : next(fd, p, n, flags);
+}

@@ -1,0 +1,77 @@
+#!/bin/bash
+# Walks the n-th failure of every kind of call through whole commands. Each run must end with its result or with one line and exit code
+# 1 or 2: no crash, no hang, no half-written or left-over file. Usage: walk.sh CLOOB FAULTS_LIBRARY [POINTS]: at most POINTS points
+# for a command and a kind, evenly spread (12; 0: all of them). Prints a table.
+set -u
+points=${3:-12}
+faults=$(realpath "$2")
+. "$(dirname "$(realpath "$0")")/../cli/fixture.sh"
+export GOMP_SPINCOUNT=2000 OPENBLAS_NUM_THREADS=1 # set, so that the program does not start itself again
+ulimit -c 0
+mkdir few && cp $(find world/images -type f | sort | head -3) few/
+head -9 world/train.tsv > few.tsv
+train="--train-data world/train.tsv --model tiny-rn --force-image-size 32 --vocab-size 540 --batch-size 8 --max-steps 1 --warmup 1 --workers 1 --threads 2 --device cpu --quiet --logs logs --name f"
+
+c() { timeout 60 env CLOOB_FAULT="$fault" CLOOB_FAULT_COUNT="$dir/count" LD_PRELOAD="$preload" "$cloob" "$@"; }
+fault= preload=
+run() { # NAME: one command; its outputs go to made/
+    case $1 in
+    train) c train $train ;;
+    embed) c embed --checkpoint model.safetensors --data few.tsv --path-data world --out made/e.safetensors --workers 1 --threads 2 --quiet ;;
+    index) c search index few --checkpoint model.safetensors --out made/i.safetensors --threads 2 --quiet ;;
+    convert) c convert model.safetensors made/c.pt --quiet ;;
+    info) c info model.safetensors ;;
+    retrieve) c retrieve --input e.safetensors --threads 2 --quiet ;;
+    esac
+}
+clean() { rm -rf made logs/f; mkdir made; }
+whole() { # what is there is whole, and nothing partial is left
+    [ -z "$(find made logs/f -name '*.tmp*' 2> /dev/null)" ] || { echo "left over: $(find made logs/f -name '*.tmp*')"; return 1; }
+    [ ! -e made/c.pt ] || "$cloob" info made/c.pt --config tiny-rn > /dev/null 2>&1 || cmp -s made/c.pt good/c.pt || { echo "made/c.pt is damaged"; return 1; }
+    # an image that cannot be opened is left out and counted; an index holds the times of files
+    [ $kind = open ] || [ ! -e made/e.safetensors ] || cmp -s made/e.safetensors good/e.safetensors || { echo "made/e is another file"; return 1; }
+    [ ! -e made/i.safetensors ] || "$cloob" search query x --index made/i.safetensors > /dev/null 2>&1 || { echo "made/i is damaged"; return 1; }
+    for f in logs/f/checkpoints/*.safetensors; do
+        [ ! -e "$f" ] || "$cloob" info "$f" > /dev/null 2>&1 || { echo "$f is damaged"; return 1; }
+    done
+}
+total=0 refused=0 passed=0
+printf '%-9s %-7s %6s %7s %8s %8s\n' command kind calls points one-line tolerated
+for command in train embed index convert info retrieve; do
+    clean
+    fault= preload=
+    run $command > /dev/null 2> err || { echo "FAIL: $command: $(tail -1 err)"; exit 1; }
+    rm -rf good; cp -r made good
+    for kind in alloc write sync rename thread map open; do
+        clean
+        fault=$kind:0 preload=$faults
+        run $command > /dev/null 2>&1
+        calls=$(cat count 2> /dev/null || echo 0)
+        rm -f count
+        [ "$calls" -gt 0 ] || continue
+        step=1
+        [ "$points" = 0 ] || step=$(((calls + points - 1) / points))
+        lines=0 fine=0 here=0
+        for ((n = 1 + RANDOM % step; n <= calls; n += step)); do
+            clean
+            fault=$kind:$n
+            run $command > out 2> err
+            code=$?
+            here=$((here + 1))
+            case $code in
+            0) fine=$((fine + 1)) ;;
+            1 | 2)
+                lines=$((lines + 1))
+                [ "$(grep -vc '^warning:' err)" = 1 ] || fail "$command, $kind $n: $(grep -vc '^warning:' err) lines: $(tail -3 err | tr '\n' '|')"
+                ;;
+            *) fail "$command, $kind $n of $calls: exit code $code: $(tail -1 err)" ;;
+            esac
+            why=$(whole) || fail "$command, $kind $n of $calls: $why"
+        done
+        printf '%-9s %-7s %6d %7d %8d %8d\n' $command $kind "$calls" $here $lines $fine
+        total=$((total + here)) refused=$((refused + lines)) passed=$((passed + fine))
+    done
+done
+[ $total -gt 0 ] || fail "no call was counted"
+echo "$total points: $refused ended with one line, $passed did not need the call; $([ $bad = 0 ] && echo 0 failures || echo FAILURES)"
+exit $bad
