@@ -5,7 +5,32 @@ if(CLOOB_WERROR)
     list(APPEND CLOOB_WARNINGS -Werror)
 endif()
 
+# Hardening, on by default: a bug that is left in a parser becomes an abort, not a way in. Checked by tests/cli/hardened.sh.
+# Sanitizers and coverage have checks and optimisation levels of their own.
+include(CheckCCompilerFlag)
+check_c_compiler_flag(-fcf-protection=full CLOOB_HAS_CET)
+check_c_compiler_flag(-fstack-clash-protection CLOOB_HAS_STACK_CLASH)
+set(CLOOB_HARDENING -fstack-protector-strong)
+if(CLOOB_HAS_CET AND CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+    list(APPEND CLOOB_HARDENING -fcf-protection=full)
+endif()
+if(CLOOB_HAS_STACK_CLASH)
+    list(APPEND CLOOB_HARDENING -fstack-clash-protection)
+endif()
+if(NOT CMAKE_BUILD_TYPE STREQUAL Debug AND NOT CLOOB_SANITIZE AND NOT CLOOB_COVERAGE) # it needs optimisation
+    list(APPEND CLOOB_HARDENING -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2)
+endif()
+
 function(cloob_target target)
+    if(CLOOB_HARDEN)
+        get_target_property(kind ${target} TYPE)
+        target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:C>:${CLOOB_HARDENING}>")
+        target_link_options(${target} PRIVATE -Wl,-z,relro,-z,now,-z,noexecstack)
+        if(kind STREQUAL EXECUTABLE) # libraries are position-independent as they are
+            target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:C>:-fPIE>")
+            target_link_options(${target} PRIVATE -pie)
+        endif()
+    endif()
     target_include_directories(${target} PRIVATE ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR}/include)
     target_compile_definitions(${target} PRIVATE _GNU_SOURCE)
     target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:C>:-fopenmp-simd>) # simd loops, with or without OpenMP's threads
