@@ -5,7 +5,7 @@
  * place moves only forwards from the checkpoint that was resumed from, the end is at the last epoch whatever the batches were, and
  * every epoch that was due has one line of results. A sequence that fails is cut down to the fewest events that still fail.
  *
- *     test_life [SEQUENCES [SEED]]         40 sequences by default; thousands by hand */
+ *     test_life [SEQUENCES [SEED]]         8 sequences by default; thousands by hand */
 #include "check.h"
 
 #include <signal.h>
@@ -222,7 +222,7 @@ static int minimise(event *e, int n)
     return n;
 }
 
-static int sequences = 40;
+static int sequences = 8;
 static uint64_t seed = 1;
 
 static void lives_end_where_they_must(void)
