@@ -150,8 +150,56 @@ def rank_sum():
     write("eval_ranksum.json", rows)
 
 
+def holm(p):
+    """Holm's step-down correction, from its definition: max over smaller ones of (tests left) * p."""
+    order = np.argsort(p, kind="stable")
+    out, running = np.zeros(len(p)), 0.0
+    for k, i in enumerate(order):
+        running = max(running, min(1.0, (len(p) - k) * p[i]))
+        out[i] = running
+    return out
+
+
+def groups():
+    rng = np.random.default_rng(23)
+    names, runs = ["clip", "infoloob", "cloob"], []
+    for name, shift in zip(names, (0.0, 0.3, 1.2)):
+        runs += [{"method": name, "accuracy": float(rng.normal(shift)), "loss": float(rng.normal(-shift))} for _ in range(6)]
+    out = {"runs": runs}
+    for key in ("accuracy", "loss"):
+        value = {n: np.array([r[key] for r in runs if r["method"] == n]) for n in names}
+        pairs = [(a, b) for i, a in enumerate(names) for b in names[i + 1:]]
+        p = [float(mannwhitneyu(value[a], value[b], method="exact").pvalue) for a, b in pairs]
+        delta = [float(np.sign(value[a][:, None] - value[b][None]).mean()) for a, b in pairs]
+        out[key] = {"groups": {n: {"mean": float(v.mean()), "spread": float(v.std(ddof=1))} for n, v in value.items()},
+                    "pairs": [{"p": q, "p_holm": float(h), "delta": d} for q, h, d in zip(p, holm(np.array(p)), delta)]}
+    write("eval_groups.json", out)
+
+
+def subset():
+    """Zero-shot among some of the classes, several of which may be one folder's: argmax over the subset, right if it is any of them."""
+    rng = np.random.default_rng(29)
+    classes, d, n = 20, 12, 200
+    weight = unit(rng.standard_normal((classes, d))).astype(np.float32)
+    folder = {0: [3], 1: [7, 11], 2: [0], 3: [15, 16, 19], 4: [5], 5: [8], 6: [9]}
+    label = rng.integers(0, len(folder), n)
+    image = np.array([weight[rng.choice(folder[k])] for k in label]) + 0.45 * rng.standard_normal((n, d))
+    image = unit(image).astype(np.float32)
+    used = sorted(c for cs in folder.values() for c in cs)
+    of = np.array([next(k for k, cs in folder.items() if c in cs) for c in used])
+    score = image.astype(np.float64) @ weight[used].astype(np.float64).T
+    said = of[score.argmax(1)]
+    ranked = [list(dict.fromkeys(of[np.argsort(-s, kind="stable")])) for s in score]
+    save_file({"weight": weight[used], "group": of.astype(np.int64), "image": image, "label": label.astype(np.int64)},
+              os.path.join(OUT, "eval_subset.safetensors"))
+    write("eval_subset.json", {"top1": float((said == label).mean()), "top5": float(np.mean([k in r[:5] for k, r in zip(label, ranked)])),
+                               "mean_per_class": float(np.mean([(said == label)[label == k].mean() for k in folder]))})
+
+
 if __name__ == "__main__":
     pairs()
     captions()
+    groups()
+    subset()
     probe()
     rank_sum()

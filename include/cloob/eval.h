@@ -228,6 +228,57 @@ CLOOB_API cloob_status cloob_compare(cloob_ctx *ctx, cloob_comparison *out, cons
 CLOOB_API void cloob_comparison_release(cloob_comparison *c);
 CLOOB_API char *cloob_comparison_json(const cloob_comparison *c);
 
+/* ---- several groups of runs ---------------------------------------------------------------------- */
+
+typedef struct cloob_compare_options {
+    const char *by;           /* the setting that makes groups, as params.txt names it; "method" */
+    const char *const *where; /* (wheres) "key=value": only runs with it */
+    int64_t wheres;
+    double alpha;      /* 0.05 */
+    int64_t resamples; /* of the bootstrap; 10,000 */
+    uint64_t seed;     /* of the bootstrap */
+} cloob_compare_options;
+
+CLOOB_API void cloob_compare_options_init(cloob_compare_options *o);
+
+typedef struct cloob_group_stats {
+    int64_t n;
+    double mean, deviation; /* as in cloob_group; the mean of none is NaN */
+    double low, high;       /* 95 % bootstrap interval of the mean; NaN with fewer than two values */
+} cloob_group_stats;
+
+typedef struct cloob_pair_test {
+    int64_t a, b;      /* groups */
+    double difference; /* of the means, a - b */
+    double p, p_holm;  /* two-sided rank-sum test; corrected by Holm over all pairs of the metric. NaN: no values */
+    double delta;      /* Cliff's: 1 when all of a are above all of b, -1 when below, 0 when neither tends to be */
+    bool significant;  /* p_holm below alpha */
+} cloob_pair_test;
+
+typedef struct cloob_group_metric {
+    const char *metric;
+    cloob_group_stats *group; /* (groups) */
+    cloob_pair_test *pair;    /* (pairs) */
+} cloob_group_metric;
+
+typedef struct cloob_groups {
+    const char **name; /* (groups) in order of first appearance */
+    int64_t *runs;     /* (groups) */
+    int64_t groups, pairs, metrics;
+    double alpha;
+    cloob_group_metric *metric;
+    void *memory; /* of all the above; owned */
+} cloob_groups;
+
+/* path: folders of runs, folders of such folders (an ablation's, a sweep's), and files with a JSON object per run (a
+ * sweep's results.jsonl). A run's numbers are those of its summary.json, else of the last validation. Release the
+ * result. */
+CLOOB_API cloob_status cloob_compare_runs(cloob_ctx *ctx, cloob_groups *out, const char *const *path, int64_t paths,
+                                          const cloob_compare_options *o);
+CLOOB_API void cloob_groups_release(cloob_groups *g);
+/* format: "text" (NULL), "markdown", "latex", "csv", "json". */
+CLOOB_API char *cloob_groups_text(const cloob_groups *g, const char *format);
+
 #ifdef __cplusplus
 }
 #endif

@@ -45,6 +45,11 @@ typedef struct cloob_zeroshot_options {
                           * these rows; NULL: as they are */
     int64_t stored_rows, stored_columns; /* columns must be the model's D */
     double beta;                         /* of that retrieval */
+    const char
+        *class_map; /* a file that says which classes of the prompts the folders are, FOLDER, tab or comma, CLASS, a
+                              line each (CLASS|CLASS: any of them): accuracy is then among those classes alone, as on
+                              ImageNet-R, -A, -Sketch, -V2 and ObjectNet. NULL: by name, number or order */
+    bool predictions, confusion; /* fill those of the result */
 } cloob_zeroshot_options;
 
 CLOOB_API void cloob_zeroshot_options_init(cloob_zeroshot_options *o);
@@ -54,6 +59,12 @@ typedef struct cloob_zeroshot_class {
     int64_t n, hit1, hit5;
 } cloob_zeroshot_class;
 
+typedef struct cloob_zeroshot_said {
+    char *image;              /* its name in the data set */
+    int64_t label, predicted; /* positions in `row` */
+    double p;                 /* of the predicted class: softmax of the model's inverse temperature times the cosines */
+} cloob_zeroshot_said;
+
 typedef struct cloob_zeroshot_result {
     double top1, top5;         /* shares of n */
     double mean_per_class;     /* of the classes that have images */
@@ -61,6 +72,8 @@ typedef struct cloob_zeroshot_result {
     bool wants_mean_per_class; /* which of them the prompt set reports */
     cloob_zeroshot_class *row; /* (classes); owned */
     int64_t classes, empty;    /* empty: without an image */
+    cloob_zeroshot_said *said; /* (n) in the order of the data; NULL: not asked for; owned */
+    int64_t *confusion;        /* (classes, classes) true x predicted; NULL: not asked for; owned */
 } cloob_zeroshot_result;
 
 /* o may be NULL. Classes of the data go to prompts by name, else by order; what does not fit is refused. */

@@ -1,18 +1,25 @@
-/* cloob compare: two groups of runs. */
+/* cloob compare: groups of runs. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "cli/commands.h"
 
 static struct {
-    int64_t epoch;
+    int64_t epoch, resamples;
     double alpha;
+    const char *by, *format;
+    opt_list where;
 } o;
 
 static const opt_row rows[] = {
     { "epoch", OPT_INT, &o.epoch, "-1", "N", "only lines of that epoch; -1: every line is a run", 0 },
     { "alpha", OPT_DOUBLE, &o.alpha, "0.05", "X", "p-values below it are significant", OPT_POSITIVE },
+    { "by", OPT_STRING, &o.by, NULL, "NAME", "the setting that makes groups of the runs; without it the method", 0 },
+    { "where", OPT_LIST, &o.where, NULL, "KEY=VALUE", "only runs with this setting", 0 },
+    { "format", OPT_STRING, &o.format, "text", "text|markdown|latex|csv", "of the tables", 0 },
+    { "resamples", OPT_INT, &o.resamples, "10000", "N", "of the bootstrap, drawn by --seed", OPT_POSITIVE },
     OPT_END,
 };
 
@@ -55,20 +62,56 @@ static void print_result(const cloob_comparison *c)
     free(text);
 }
 
+static cloob_status two_files(cloob_ctx *ctx, const opt_list *file)
+{
+    cloob_comparison c;
+    cloob_status status = cloob_compare(ctx, &c, file->item[0], file->item[1], o.epoch, o.alpha);
+    if (status != CLOOB_OK) return status;
+    print_result(&c);
+    cloob_comparison_release(&c);
+    return CLOOB_OK;
+}
+
+static cloob_status many_runs(cloob_ctx *ctx, const opt_list *path)
+{
+    cloob_groups g;
+    cloob_compare_options how;
+    cloob_compare_options_init(&how);
+    if (o.by) how.by = o.by;
+    how.where = o.where.item, how.wheres = o.where.count;
+    how.alpha = o.alpha, how.resamples = o.resamples, how.seed = (uint64_t)common.seed;
+    cloob_status status = cloob_compare_runs(ctx, &g, path->item, path->count, &how);
+    if (status != CLOOB_OK) return status;
+    char *text = cloob_groups_text(&g, common.json ? "json" : o.format);
+    fputs(text ? text : "", stdout);
+    free(text);
+    cloob_groups_release(&g);
+    return CLOOB_OK;
+}
+
+static bool is_folder(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+/* Two files without a word on groups: each is a group, line by line. */
+static bool are_two_files(const opt_list *path)
+{
+    if (path->count != 2 || o.by || o.where.count || opt_given("format")) return false;
+    return !is_folder(path->item[0]) && !is_folder(path->item[1]);
+}
+
 static int run(const command *self, int argc, char **argv)
 {
     opt_list rest;
     int code = opt_parse(self, argc, argv, &rest);
     if (code >= 0) return code;
-    if (rest.count != 2) return cli_usage(self, "needs two files, got %d", rest.count);
+    if (!rest.count) return cli_usage(self, "needs folders of runs, or two files");
+    if (rest.count == 1 && !is_folder(rest.item[0]) && !o.by) return cli_usage(self, "needs two files, got 1, or --by");
     if (o.alpha >= 1) return cli_usage(self, "--alpha %g: needs a number below 1", o.alpha);
     cloob_ctx *ctx = cli_context();
-    cloob_comparison c;
-    cloob_status status = cloob_compare(ctx, &c, rest.item[0], rest.item[1], o.epoch, o.alpha);
-    if (status == CLOOB_OK) {
-        print_result(&c);
-        cloob_comparison_release(&c);
-    }
+    cloob_status status = are_two_files(&rest) ? two_files(ctx, &rest) : many_runs(ctx, &rest);
     code = status == CLOOB_OK ? 0 : cli_fail(self, ctx, status);
     cloob_ctx_destroy(ctx);
     return code;
@@ -77,14 +120,23 @@ static int run(const command *self, int argc, char **argv)
 const command cmd_compare = {
     .name = "compare",
     .run = run,
-    .help = "mean, spread and rank-sum p-value per metric between two groups of runs",
+    .help = "mean, spread and rank-sum p-value per metric between groups of runs",
     .options = rows,
-    .usage = "A.jsonl B.jsonl",
+    .uses = USES_SEED,
+    .usage = "A.jsonl B.jsonl | RUN... [--by NAME]",
     .details =
+        "Folders of runs, or of an ablation or a sweep, are grouped by a setting (--by, without it the method): means "
+        "with\n"
+        "bootstrap intervals, rank-sum tests of all pairs corrected by Holm, Cliff's delta. A sweep's results.jsonl "
+        "will do,\n"
+        "too; --where stage=final leaves out its search. Two files without --by are two groups:\n"
+        "\n"
         "Each line of a file is one run: a JSON object, whose numbers are its metrics. The test is the unpaired\n"
         "Wilcoxon rank-sum test, exact for up to 8 values without ties, otherwise normal with tie and continuity\n"
         "correction. The paper calls a difference significant below 5 %. With five runs a side the smallest exact\n"
         "two-sided p is 0.0079, with three it is 0.1: three runs cannot be significant.\n"
         "\n"
-        "  cloob compare clip.jsonl cloob.jsonl",
+        "  cloob compare clip.jsonl cloob.jsonl\n"
+        "  cloob compare logs/ablation --format latex\n"
+        "  cloob compare logs/sweep/results.jsonl --by method --where stage=final --format markdown",
 };

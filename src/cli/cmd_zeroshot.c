@@ -1,4 +1,5 @@
 /* cloob zeroshot: accuracy on images whose classes are named in words. */
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +12,7 @@
 static struct {
     cli_model model;
     opt_list data;
-    const char *prompts, *set, *retrieve, *retrieve_from;
+    const char *prompts, *set, *retrieve, *retrieve_from, *class_map, *predictions, *confusion;
     double scale;
     int64_t workers;
     bool per_class;
@@ -25,6 +26,11 @@ static const opt_row rows[] = {
     { "set", OPT_STRING, &o.set, NULL, "NAME",
       "which set of the prompts; without it the only one, or the one named like the data", 0 },
     { "per-class", OPT_FLAG, &o.per_class, NULL, NULL, "print the table of classes", 0 },
+    { "classes-map", OPT_STRING, &o.class_map, NULL, "FILE",
+      "lines of FOLDER, tab or comma, CLASS of the prompts; accuracy is among those classes alone", 0 },
+    { "predictions", OPT_STRING, &o.predictions, NULL, "FILE",
+      "what the model says of every image: .csv, or .jsonl with the keys image, label, predicted, p, correct", 0 },
+    { "confusion", OPT_STRING, &o.confusion, NULL, "FILE.csv", "images of each class by what they were taken for", 0 },
     { "retrieve", OPT_STRING, &o.retrieve, NULL, "E",
       "compare what prompts and images retrieve from this file's rows, not the embeddings themselves", 0 },
     { "retrieve-from", OPT_STRING, &o.retrieve_from, "image", "image|text", "which of that file's rows are stored", 0 },
@@ -133,6 +139,80 @@ static cloob_zeroshot_result average(const cloob_zeroshot_result *r, int n)
     return mean;
 }
 
+/* ---- files --------------------------------------------------------------------------------------- */
+
+static void put_csv(FILE *f, const char *text)
+{
+    bool plain = !strpbrk(text, ",\"\r\n");
+    if (!plain) fputc('"', f);
+    for (; *text; text++) {
+        if (*text == '"') fputc('"', f);
+        fputc(*text, f);
+    }
+    if (!plain) fputc('"', f);
+}
+
+/* JSON has no room for bytes that are not text. */
+static void put_json(FILE *f, const char *text)
+{
+    fputc('"', f);
+    for (; *text; text++) {
+        if (*text == '"' || *text == '\\') fputc('\\', f);
+        if ((unsigned char)*text < ' ') fprintf(f, "\\u%04x", (unsigned)(unsigned char)*text);
+        else fputc(*text, f);
+    }
+    fputc('"', f);
+}
+
+static void put_said(FILE *f, const cloob_zeroshot_result *r, bool lines)
+{
+    for (int64_t i = 0; i < r->n; i++) {
+        const cloob_zeroshot_said *s = &r->said[i];
+        const char *text[] = { s->image, r->row[s->label].name, r->row[s->predicted].name };
+        static const char *const key[] = { "{\"image\": ", ", \"label\": ", ", \"predicted\": " };
+        for (int k = 0; k < 3; k++) {
+            fputs(lines ? key[k] : k ? "," : "", f);
+            if (lines) put_json(f, text[k]);
+            else put_csv(f, text[k]);
+        }
+        bool right = s->label == s->predicted;
+        if (lines) fprintf(f, ", \"p\": %.6g, \"correct\": %s}\n", s->p, right ? "true" : "false");
+        else fprintf(f, ",%.6g,%d\n", s->p, right);
+    }
+}
+
+static int fail_write(const command *self, const char *path)
+{
+    fprintf(stderr, "cloob %s: %s: cannot write: %s\n", self->name, path, strerror(errno));
+    return 1;
+}
+
+static int write_predictions(const command *self, const session *s)
+{
+    size_t n = strlen(o.predictions);
+    bool lines = n > 6 && strcmp(o.predictions + n - 6, ".jsonl") == 0;
+    FILE *f = fopen(o.predictions, "w");
+    if (!f) return fail_write(self, o.predictions);
+    if (!lines) fputs("image,label,predicted,p,correct\n", f);
+    for (int i = 0; i < o.data.count; i++) put_said(f, &s->result[i], lines);
+    return fclose(f) == 0 ? 0 : fail_write(self, o.predictions);
+}
+
+static int write_confusion(const command *self, const cloob_zeroshot_result *r)
+{
+    FILE *f = fopen(o.confusion, "w");
+    if (!f) return fail_write(self, o.confusion);
+    fputs("label", f);
+    for (int64_t c = 0; c < r->classes; c++) fputc(',', f), put_csv(f, r->row[c].name);
+    fputc('\n', f);
+    for (int64_t c = 0; c < r->classes; c++) {
+        put_csv(f, r->row[c].name);
+        for (int64_t k = 0; k < r->classes; k++) fprintf(f, ",%lld", (long long)r->confusion[c * r->classes + k]);
+        fputc('\n', f);
+    }
+    return fclose(f) == 0 ? 0 : fail_write(self, o.confusion);
+}
+
 /* ---- output -------------------------------------------------------------------------------------- */
 
 static void print_line(const char *name, const cloob_zeroshot_result *r)
@@ -221,7 +301,11 @@ static int run(const command *self, int argc, char **argv)
     if (rest.count) return cli_usage(self, "%s: images come after --data", rest.item[0]);
     if (!o.data.count) return cli_usage(self, "needs --data");
     if (o.set && !o.prompts) return cli_usage(self, "--set needs --prompts");
+    if (o.confusion && o.data.count > 1) return cli_usage(self, "--confusion is of one --data");
+    if (o.class_map && !o.prompts) return cli_usage(self, "--classes-map needs --prompts");
     cloob_zeroshot_options_init(&s.z);
+    s.z.class_map = o.class_map;
+    s.z.predictions = o.predictions != NULL, s.z.confusion = o.confusion != NULL;
     s.z.workers = (int)o.workers;
     s.ctx = cli_context();
     s.result = calloc((size_t)o.data.count, sizeof *s.result);
@@ -231,6 +315,8 @@ static int run(const command *self, int argc, char **argv)
     if (status != CLOOB_OK) code = cli_fail(self, s.ctx, status);
     else if (common.json) print_json(&s), code = 0;
     else print_text(&s), code = 0;
+    if (!code && o.predictions) code = write_predictions(self, &s);
+    if (!code && o.confusion) code = write_confusion(self, &s.result[0]);
     close_all(&s);
     return code;
 }
@@ -250,6 +336,10 @@ const command cmd_zeroshot = {
         "classes by\n"
         "name, or, where no name is known and there are equally many, by order. Images that cannot be read are "
         "counted.\n"
+        "--classes-map FILE scores among some of the classes, as on ImageNet-R, -A, -Sketch, -V2 and ObjectNet: a "
+        "line\n"
+        "says FOLDER and CLASS (a name or number of the prompts, or several with | between, any of which is right); a\n"
+        "file of one column lists the folders of all classes in order.\n"
         "JSON: top1, top5, mean_per_class, n, bad, metric, classes; of several sources the mean, and each under sets.\n"
         "\n"
         "  cloob zeroshot --checkpoint M --data world/classes/object --prompts world/prompts.json --set object\n"

@@ -16,7 +16,7 @@ ablation_aim ablation_aim_of(const char *name)
     return AIM_HIGH;
 }
 
-static bool is_metric(const char *key)
+bool ablation_is_metric(const char *key)
 {
     static const char *const no[] = { "epoch", "num_samples", "n", "bad", "seed", "steps", "seconds" };
     for (size_t i = 0; i < sizeof no / sizeof *no; i++)
@@ -56,7 +56,7 @@ static cloob_status add_object(cloob_ctx *ctx, arena *a, ablation *t, int method
         sbuf_printf(&name, "%s%s%s", prefix, *prefix ? "/" : "", j->key);
         if (name.failed) status = ctx_no_memory(ctx, 64, "a metric");
         else if (j->kind == JSON_OBJECT) status = add_object(ctx, a, t, method, j, name.data);
-        else if (j->kind == JSON_NUMBER && isfinite(j->number) && is_metric(j->key)) {
+        else if (j->kind == JSON_NUMBER && isfinite(j->number) && ablation_is_metric(j->key)) {
             ablation_metric *m = find(a, t, name.data);
             if (!m) status = ctx_no_memory(ctx, sizeof *m, "a metric");
             else if (m->n[method] < t->seeds) m->value[method][m->n[method]++] = j->number;

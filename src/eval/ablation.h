@@ -33,6 +33,12 @@ typedef struct ablation {
     int64_t count, room;
 } ablation;
 
+/* Counts, times and seeds are none. */
+bool ablation_is_metric(const char *key);
+
+/* How many decimals of a mean are worth printing: two digits of the spread decide, five of the mean at most. */
+int ablation_decimals(double deviation, double mean);
+
 /* Which way a metric of that name is better. */
 ablation_aim ablation_aim_of(const char *name);
 

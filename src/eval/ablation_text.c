@@ -15,8 +15,7 @@ static const char *title_of(const char *method)
     return method;
 }
 
-/* Two digits of the spread decide how many of the mean are worth printing, five of the mean at most. */
-static int decimals(double deviation, double mean)
+int ablation_decimals(double deviation, double mean)
 {
     double least = fabs(mean) / 1000, size = deviation > least ? deviation : least;
     if (!(size > 0)) return 0;
@@ -26,7 +25,7 @@ static int decimals(double deviation, double mean)
 
 static void put_cell(sbuf *out, const ablation_metric *m, int k)
 {
-    int d = decimals(m->deviation[k], m->mean[k]);
+    int d = ablation_decimals(m->deviation[k], m->mean[k]);
     const char *bold = m->significant && m->best == k ? "**" : "";
     if (m->n[k]) sbuf_printf(out, " %s%.*f ± %.*f%s |", bold, d, m->mean[k], d, m->deviation[k], bold);
     else sbuf_puts(out, " – |");

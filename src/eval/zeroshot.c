@@ -13,7 +13,7 @@ cloob_status zeroshot_init(cloob_ctx *ctx, zeroshot *z, int64_t C, int64_t D, bo
     if (C < 2)
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
                         "zero-shot classification among %lld classes says nothing; give two or more", (long long)C);
-    z->C = C, z->D = D;
+    z->C = z->answers = C, z->D = D;
     CLOOB_TRY(accuracy_init(ctx, &z->count, C, with_confusion));
     z->weight = calloc((size_t)(C * D), sizeof *z->weight);
     z->has = calloc((size_t)C, sizeof *z->has);
@@ -24,7 +24,7 @@ cloob_status zeroshot_init(cloob_ctx *ctx, zeroshot *z, int64_t C, int64_t D, bo
 
 void zeroshot_release(zeroshot *z)
 {
-    free(z->weight), free(z->has), free(z->score);
+    free(z->weight), free(z->has), free(z->score), free(z->group);
     accuracy_release(&z->count);
     memset(z, 0, sizeof *z);
 }
@@ -69,12 +69,43 @@ static cloob_status check_batch(cloob_ctx *ctx, const zeroshot *z, const float *
     for (int64_t i = 0; i < n; i++) {
         long long row = (long long)(first + i);
         double size = length(image + i * z->D, z->D);
-        if (label[i] < 0 || label[i] >= z->C)
+        if (label[i] < 0 || label[i] >= z->answers)
             return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "image %lld has label %lld; there are classes 0 to %lld", row,
-                            (long long)label[i], (long long)z->C - 1);
+                            (long long)label[i], (long long)z->answers - 1);
         if (!isfinite(size) || size == 0)
             return ctx_fail(ctx, CLOOB_ERR_NUMERIC, "image %lld: its embedding is zero or not finite", row);
     }
+    return CLOOB_OK;
+}
+
+cloob_status zeroshot_group(cloob_ctx *ctx, zeroshot *z, const int64_t *group, int64_t answers)
+{
+    bool confusion = z->count.confusion != NULL;
+    if (answers < 2)
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
+                        "zero-shot classification among %lld classes says nothing; give two or more",
+                        (long long)answers);
+    z->group = malloc((size_t)z->C * sizeof *z->group);
+    if (!z->group) return ctx_no_memory(ctx, (size_t)z->C * sizeof *z->group, "classes");
+    memcpy(z->group, group, (size_t)z->C * sizeof *z->group);
+    z->answers = answers;
+    accuracy_release(&z->count);
+    return accuracy_init(ctx, &z->count, answers, confusion);
+}
+
+/* (n, C) to (n, answers), in place: a row's answers are never more than its classes. */
+static cloob_status join_groups(cloob_ctx *ctx, const zeroshot *z, int64_t n)
+{
+    float *best = malloc((size_t)z->answers * sizeof *best);
+    if (!best) return ctx_no_memory(ctx, (size_t)z->answers * sizeof *best, "scores");
+    for (int64_t i = 0; i < n; i++) {
+        const float *score = z->score + i * z->C;
+        for (int64_t k = 0; k < z->answers; k++) best[k] = -INFINITY;
+        for (int64_t c = 0; c < z->C; c++)
+            if (score[c] > best[z->group[c]]) best[z->group[c]] = score[c];
+        memcpy(z->score + i * z->answers, best, (size_t)z->answers * sizeof *best);
+    }
+    free(best);
     return CLOOB_OK;
 }
 
@@ -91,6 +122,7 @@ cloob_status zeroshot_add(cloob_ctx *ctx, zeroshot *z, const float *image, const
     }
     /* An image's length scales all of its scores alike, so it need not be taken out. */
     cpu_sgemm(ctx, false, true, n, z->C, z->D, 1, image, z->D, z->weight, z->D, 0, z->score, z->C);
+    if (z->group) CLOOB_TRY(join_groups(ctx, z, n));
     accuracy_add(&z->count, z->score, label, n);
     return CLOOB_OK;
 }

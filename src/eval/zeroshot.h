@@ -15,10 +15,12 @@
 
 typedef struct zeroshot {
     int64_t C, D;
-    float *weight; /* (C, D) unit rows; owned */
-    bool *has;     /* (C) prompts were given; owned */
-    float *score;  /* scratch for one batch; owned */
-    int64_t room;  /* rows it holds */
+    float *weight;   /* (C, D) unit rows; owned */
+    bool *has;       /* (C) prompts were given; owned */
+    float *score;    /* scratch for one batch; owned */
+    int64_t room;    /* rows it holds */
+    int64_t *group;  /* (C) the answer that each class is; owned; NULL: every class is one */
+    int64_t answers; /* C, or the number of groups */
     accuracy_counts count;
 } zeroshot;
 
@@ -30,7 +32,11 @@ void zeroshot_release(zeroshot *z);
  * cancel out are refused. */
 cloob_status zeroshot_prompts(cloob_ctx *ctx, zeroshot *z, int64_t c, const float *prompt, int64_t T);
 
-/* Counts n images (n, D), any length, with labels 0..C-1. A class without prompts, a label out of range, or a
+/* Several classes that are one answer: its score is the largest of theirs. group: (C) from 0 to answers - 1, copied.
+ * Before the first image. */
+cloob_status zeroshot_group(cloob_ctx *ctx, zeroshot *z, const int64_t *group, int64_t answers);
+
+/* Counts n images (n, D), any length, with labels from 0 to answers - 1; `score` has (n, answers) afterwards. A class without prompts, a label out of range, or a
  * row that is zero or not finite is refused, naming it (rows counted from `first`), and nothing of the batch
  * is counted. */
 cloob_status zeroshot_add(cloob_ctx *ctx, zeroshot *z, const float *image, const int64_t *label, int64_t n,

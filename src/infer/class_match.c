@@ -17,8 +17,7 @@ static bool same_name(const char *a, const char *b)
     }
 }
 
-/* The class with that name; -1: none, -2: several (ImageNet has two cranes). */
-static int64_t find(const prompt_set *set, const char *name)
+int64_t class_find(const prompt_set *set, const char *name)
 {
     int64_t found = -1;
     for (int64_t c = 0; c < set->class_count; c++)
@@ -88,7 +87,7 @@ cloob_status class_match(cloob_ctx *ctx, const dataset *d, const prompt_set *set
 {
     int64_t n = dataset_class_count(d), known = 0, unknown = -1, in_order = 0;
     for (int64_t i = 0; i < n; i++) {
-        class_of[i] = find(set, dataset_class_name(d, i));
+        class_of[i] = class_find(set, dataset_class_name(d, i));
         if (class_of[i] == -2 && n == set->class_count)
             class_of[i] = i; /* of several with one name, the one in order */
         if (class_of[i] < 0) unknown = i;

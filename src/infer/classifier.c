@@ -8,6 +8,7 @@
 #include "infer/model_file.h"
 #include "cloob/hopfield.h"
 #include "cloob/options.h"
+#include "infer/class_map.h"
 #include "infer/class_match.h"
 #include "infer/zeroshot_run.h"
 #include "tensor/cpu/gemm.h"
@@ -103,7 +104,8 @@ void cloob_zeroshot_release(cloob_zeroshot_result *r)
 {
     if (!r) return;
     for (int64_t i = 0; i < r->classes; i++) free(r->row[i].name);
-    free(r->row);
+    for (int64_t i = 0; r->said && i < r->n; i++) free(r->said[i].image);
+    free(r->row), free(r->said), free(r->confusion);
     *r = (cloob_zeroshot_result){ 0 };
 }
 
@@ -117,7 +119,45 @@ static cloob_status retrieve(cloob_ctx *ctx, void *user, float *rows, int64_t n,
     return cloob_hopfield_retrieve(ctx, &h, &ho, rows, n, rows, NULL);
 }
 
-static cloob_status fill(cloob_ctx *ctx, const zeroshot *z, const prompt_set *set, int64_t bad,
+typedef struct said_list { /* what the model says, image by image */
+    const dataset *d;
+    cloob_zeroshot_said *item;
+    int64_t n, room;
+    stored_sample sample; /* for names */
+} said_list;
+
+static cloob_status note_said(cloob_ctx *ctx, void *user, int64_t at, int64_t label, int64_t predicted, double p)
+{
+    said_list *l = user;
+    if (l->n == l->room) {
+        int64_t room = l->room ? 2 * l->room : 256;
+        cloob_zeroshot_said *more = realloc(l->item, (size_t)room * sizeof *more);
+        if (!more) return ctx_no_memory(ctx, (size_t)room * sizeof *more, "predictions");
+        l->item = more, l->room = room;
+    }
+    CLOOB_TRY(dataset_fetch(ctx, l->d, at, 0, 0, &l->sample));
+    l->item[l->n] = (cloob_zeroshot_said){ strdup(l->sample.name.len ? l->sample.name.data : ""), label, predicted, p };
+    return l->item[l->n++].image ? CLOOB_OK : ctx_no_memory(ctx, 64, "predictions");
+}
+
+static void said_release(said_list *l)
+{
+    for (int64_t i = 0; i < l->n; i++) free(l->item[i].image);
+    free(l->item);
+    stored_sample_release(&l->sample);
+}
+
+static cloob_status copy_confusion(cloob_ctx *ctx, const zeroshot *z, cloob_zeroshot_result *r)
+{
+    size_t bytes = (size_t)(z->answers * z->answers) * sizeof *r->confusion;
+    if (!z->count.confusion) return CLOOB_OK;
+    r->confusion = malloc(bytes);
+    if (!r->confusion) return ctx_no_memory(ctx, bytes, "confusion");
+    memcpy(r->confusion, z->count.confusion, bytes);
+    return CLOOB_OK;
+}
+
+static cloob_status fill(cloob_ctx *ctx, const zeroshot *z, const prompt_set *set, const class_map *map, int64_t bad,
                          cloob_zeroshot_result *r)
 {
     accuracy_result t = accuracy_finish(&z->count);
@@ -128,16 +168,18 @@ static cloob_status fill(cloob_ctx *ctx, const zeroshot *z, const prompt_set *se
                                   .bad = bad,
                                   .empty = t.empty,
                                   .wants_mean_per_class = set->metric == PROMPT_MEAN_PER_CLASS };
-    r->row = calloc((size_t)z->C, sizeof *r->row);
-    for (int64_t c = 0; c < z->C && r->row; c++) {
-        r->row[c] = (cloob_zeroshot_class){ strdup(set->classes[c].item[0]), z->count.total[c], z->count.hit1[c],
-                                            z->count.hit5[c] };
+    r->row = calloc((size_t)z->answers, sizeof *r->row);
+    for (int64_t c = 0; c < z->answers && r->row; c++) {
+        const prompt_list *names = &set->classes[map ? map->shown[c] : c];
+        r->row[c] =
+            (cloob_zeroshot_class){ strdup(names->item[0]), z->count.total[c], z->count.hit1[c], z->count.hit5[c] };
         r->classes++;
         if (r->row[c].name) continue;
         cloob_zeroshot_release(r);
         break;
     }
-    return r->row ? CLOOB_OK : ctx_no_memory(ctx, (size_t)z->C * sizeof *r->row, "a table of classes");
+    return r->row ? copy_confusion(ctx, z, r)
+                  : ctx_no_memory(ctx, (size_t)z->answers * sizeof *r->row, "a table of classes");
 }
 
 cloob_status cloob_zeroshot(cloob_ctx *ctx, cloob_model *m, const cloob_dataset *d, const cloob_zeroshot_options *given,
@@ -165,11 +207,23 @@ cloob_status cloob_zeroshot(cloob_ctx *ctx, cloob_model *m, const cloob_dataset 
                         (long long)cloob_prompts_count(o.prompts));
     if (o.prompts) set = o.prompts->set[o.set];
     else status = class_names_as_prompts(ctx, d, &a, &set);
+    class_map map;
+    said_list said = { .d = d };
+    if (status == CLOOB_OK && o.class_map) {
+        status = class_map_read(ctx, &a, o.class_map, d, &set, &map);
+        if (status == CLOOB_OK) run.map = &map, set = map.set;
+    }
+    run.confusion = o.confusion;
+    run.inv_tau = m->inv_tau > 0 ? m->inv_tau : CLOOB_DEFAULT_INV_TAU;
+    if (o.predictions) run.said = note_said, run.said_user = &said;
     if (status == CLOOB_OK) status = zeroshot_run(ctx, m->enc, m->tok, d, &set, &run, &z, &bad);
     if (status == CLOOB_OK) {
-        status = fill(ctx, &z, &set, bad, out);
+        status = fill(ctx, &z, &set, run.map, bad, out);
+        if (status == CLOOB_OK && o.predictions) out->said = said.item, said.item = NULL, said.n = 0;
+        if (status != CLOOB_OK) cloob_zeroshot_release(out);
         zeroshot_release(&z);
     }
+    said_release(&said);
     arena_release(&a);
     return status;
 }

@@ -1,6 +1,7 @@
 /* Prompts and images through the towers into the counts of eval/zeroshot.h. */
 #include "infer/zeroshot_run.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -54,15 +55,32 @@ static cloob_status class_weight(cloob_ctx *ctx, encoder *enc, const tokenizer *
 cloob_status zeroshot_weights(cloob_ctx *ctx, encoder *enc, const tokenizer *tok, const prompt_set *set,
                               const zeroshot_run_options *o, zeroshot *z)
 {
-    CLOOB_TRY(zeroshot_init(ctx, z, set->class_count, encoder_config(enc)->embed, false));
+    CLOOB_TRY(zeroshot_init(ctx, z, set->class_count, encoder_config(enc)->embed, o->confusion));
     cloob_status status = CLOOB_OK;
     for (int64_t c = 0; c < set->class_count && status == CLOOB_OK; c++)
         status = class_weight(ctx, enc, tok, set, c, o, z);
+    if (status == CLOOB_OK && o->map) status = zeroshot_group(ctx, z, o->map->group, o->map->answers);
     if (status != CLOOB_OK) zeroshot_release(z);
     return status;
 }
 
 /* ---- images ------------------------------------------------------------------------------------ */
+
+/* The largest score, the first of equal ones as accuracies count it, and its share of the softmax. */
+static cloob_status tell_said(cloob_ctx *ctx, const zeroshot_run_options *o, const zeroshot *z, const batch *b,
+                              const int64_t *label)
+{
+    for (int64_t i = 0; i < b->rows; i++) {
+        const float *score = z->score + i * z->answers;
+        int64_t best = 0;
+        double sum = 0;
+        for (int64_t k = 1; k < z->answers; k++)
+            if (score[k] > score[best]) best = k;
+        for (int64_t k = 0; k < z->answers; k++) sum += exp(o->inv_tau * ((double)score[k] - score[best]));
+        CLOOB_TRY(o->said(ctx, o->said_user, b->index[i], label[i], best, 1 / sum));
+    }
+    return CLOOB_OK;
+}
 
 static cloob_status count_batch(cloob_ctx *ctx, encoder *enc, const batch *b, const int64_t *class_of,
                                 const zeroshot_run_options *o, float *rows, int64_t *label, zeroshot *z)
@@ -73,7 +91,8 @@ static cloob_status count_batch(cloob_ctx *ctx, encoder *enc, const batch *b, co
         if (b->label[i] < 0) return ctx_fail(ctx, CLOOB_ERR_FORMAT, "sample %lld has no class", (long long)b->index[i]);
         label[i] = class_of[b->label[i]];
     }
-    return zeroshot_add(ctx, z, rows, label, b->rows, z->count.N);
+    CLOOB_TRY(zeroshot_add(ctx, z, rows, label, b->rows, z->count.N));
+    return o->said ? tell_said(ctx, o, z, b, label) : CLOOB_OK;
 }
 
 static cloob_status count_all(cloob_ctx *ctx, encoder *enc, loader *l, const int64_t *class_of,
@@ -106,7 +125,9 @@ cloob_status zeroshot_images(cloob_ctx *ctx, encoder *enc, const dataset *d, con
     if (!classes) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "the data has no classes; zero-shot accuracy needs them");
     int64_t *class_of = malloc((size_t)classes * sizeof *class_of);
     if (!class_of) return ctx_no_memory(ctx, (size_t)classes * sizeof *class_of, "classes");
-    cloob_status status = class_match(ctx, d, set, class_of, &by);
+    cloob_status status = CLOOB_OK;
+    if (o->map) by = MATCH_NAMES, memcpy(class_of, o->map->class_of, (size_t)classes * sizeof *class_of);
+    else status = class_match(ctx, d, set, class_of, &by);
     if (status == CLOOB_OK && by != MATCH_NAMES)
         ctx_log(ctx, CLOOB_LOG_INFO, "classes go to prompts by %s: \"%s\" is \"%s\"", how[by], dataset_class_name(d, 0),
                 set->classes[class_of[0]].item[0]);

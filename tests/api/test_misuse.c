@@ -13,6 +13,9 @@ static void functions_with_a_status_refuse_null(void)
 {
     REFUSED(cloob_ablate(NULL, NULL, NULL));
     REFUSED(cloob_ablate(ctx, NULL, NULL));
+    REFUSED(cloob_sweep(NULL, NULL, NULL));
+    REFUSED(cloob_sweep(ctx, NULL, NULL));
+    REFUSED(cloob_compare_runs(ctx, NULL, NULL, 0, NULL));
     REFUSED(cloob_bench_step(NULL, NULL, NULL));
     REFUSED(cloob_bench_step(ctx, NULL, NULL));
     REFUSED(cloob_bench_embed(NULL, NULL, NULL));
@@ -190,6 +193,10 @@ static void functions_with_a_status_refuse_null(void)
 static void the_others_give_nothing(void)
 {
     cloob_ablate_options_init(NULL);
+    cloob_sweep_options_init(NULL);
+    cloob_compare_options_init(NULL);
+    cloob_groups_release(NULL);
+    CHECK(cloob_groups_text(NULL, NULL) == NULL);
     cloob_bench_options_init(NULL);
     cloob_convert_options_init(NULL);
     cloob_convert_report_release(NULL);

@@ -91,12 +91,39 @@ static void a_kept_and_a_lost_factor(void)
     CHECK(factors_run(ctx, s, &sum, &r, f, 2, 1) == CLOOB_ERR_FORMAT && strstr(cloob_error(ctx), "factor lost"));
 }
 
+/* Some of the classes, several of them one answer, against NumPy. */
+static void a_subset_is_scored_among_its_classes(void)
+{
+    char path[1024];
+    arena a = { 0 };
+    json *ref;
+    st_file f;
+    zeroshot z;
+    CHECK_OK(ctx, json_read_file(ctx, &a, ref_path("eval_subset.json", path), &ref));
+    CHECK_OK(ctx, st_open(ctx, ref_path("eval_subset.safetensors", path), &f));
+    rows weight = rows_named(ctx, &f, "weight"), image = rows_named(ctx, &f, "image");
+    CHECK_OK(ctx, zeroshot_init(ctx, &z, weight.N, weight.D, true));
+    CHECK_OK(ctx, zeroshot_group(ctx, &z, st_find(&f, "group")->t.data, 7));
+    for (int64_t c = 0; c < weight.N; c++)
+        CHECK_OK(ctx, zeroshot_prompts(ctx, &z, c, (const float *)weight.data + c * weight.D, 1));
+    CHECK_OK(ctx, zeroshot_add(ctx, &z, image.data, st_find(&f, "label")->t.data, image.N, 0));
+    accuracy_result r = accuracy_finish(&z.count);
+    CHECK_NEAR(r.top1, want(ref, "top1"), 1e-12);
+    CHECK_NEAR(r.top5, want(ref, "top5"), 1e-12);
+    CHECK_NEAR(r.mean_per_class, want(ref, "mean_per_class"), 1e-12);
+    CHECK(r.classes == 7);
+    zeroshot_release(&z);
+    st_close(&f);
+    arena_release(&a);
+}
+
 int main(void)
 {
     ctx = cloob_ctx_create(NULL);
     RUN(weights_are_unit_means_of_unit_prompts);
     RUN(equal_scores_are_not_right);
     RUN(bad_input_is_refused);
+    RUN(a_subset_is_scored_among_its_classes);
     RUN(a_kept_and_a_lost_factor);
     cloob_ctx_destroy(ctx);
     return check_summary();

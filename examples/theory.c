@@ -1,0 +1,201 @@
+/* The paper's theory in numbers, as CSV (docs/explanation/theory.md):
+ *
+ *     cc theory.c $(pkg-config --cflags --libs cloob) -lm -o theory
+ *     ./theory mi             InfoNCE and InfoLOOB as bounds of a known mutual information
+ *     ./theory saturation     their gradients as the positive's similarity grows
+ *     ./theory hopfield       energy and movement of states, update by update
+ *     ./theory covariance     what retrieval does to the covariance of two features that go together
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cloob/cloob.h>
+
+static int fail(const cloob_ctx *ctx)
+{
+    fprintf(stderr, "%s\n", cloob_error(ctx));
+    return 1;
+}
+
+/* Uniform in (0, 1) and normal numbers, the same on every machine. */
+static double uniform(void)
+{
+    static unsigned long long s = 88172645463325252ull;
+    s ^= s << 13, s ^= s >> 7, s ^= s << 17;
+    return ((double)(s >> 11) + 0.5) / 9007199254740992.0;
+}
+
+static double normal(void) { return sqrt(-2 * log(uniform())) * cos(6.283185307179586 * uniform()); }
+
+/* ---- mutual information -------------------------------------------------------------------------- */
+
+/* x and y have D normal entries each, entry i of one correlated with entry i of the other by r: their mutual
+ * information is -D/2 ln(1 - r^2). The best critic is known, too: ln p(y|x) - ln p(y). */
+static double log_ratio(const double *x, const double *y, int D, double r)
+{
+    double sum = 0, v = 1 - r * r;
+    for (int i = 0; i < D; i++) {
+        double e = y[i] - r * x[i];
+        sum += 0.5 * (y[i] * y[i] - e * e / v - log(v));
+    }
+    return sum;
+}
+
+/* Over one batch: the means of f_ii - ln mean_j exp f_ij, over all j (InfoNCE) and over j != i (InfoLOOB). */
+static void bounds(const double *x, const double *y, int N, int D, double r, double *nce, double *loob)
+{
+    for (int i = 0; i < N; i++) {
+        double own = log_ratio(x + i * D, y + i * D, D, r), most = -INFINITY, others = 0;
+        double *f = malloc((size_t)N * sizeof *f);
+        for (int j = 0; j < N; j++) {
+            f[j] = log_ratio(x + i * D, y + j * D, D, r);
+            if (j != i && f[j] > most) most = f[j];
+        }
+        for (int j = 0; j < N; j++)
+            if (j != i) others += exp(f[j] - most);
+        double rest = most + log(others), top = fmax(rest, own);
+        *loob += (own - rest + log(N - 1)) / N;
+        *nce += (own - top - log(exp(rest - top) + exp(own - top)) + log(N)) / N;
+        free(f);
+    }
+}
+
+static int mutual_information(void)
+{
+    enum { N = 128, D = 4, BATCHES = 40 };
+    static double x[N * D], y[N * D];
+    printf("mutual_information,infonce,infoloob,ln_n\n");
+    for (double I = 0.5; I <= 10; I += 0.5) {
+        double r = sqrt(1 - exp(-2 * I / D)), nce = 0, loob = 0;
+        for (int b = 0; b < BATCHES; b++) {
+            for (int i = 0; i < N * D; i++) x[i] = normal(), y[i] = r * x[i] + sqrt(1 - r * r) * normal();
+            bounds(x, y, N, D, r, &nce, &loob);
+        }
+        printf("%.2f,%.4f,%.4f,%.4f\n", I, nce / BATCHES, loob / BATCHES, log(N));
+    }
+    return 0;
+}
+
+/* ---- saturation ---------------------------------------------------------------------------------- */
+
+/* N pairs whose positives have similarity s and whose negatives have none: x_i is axis i, y_i lies between axis i and
+ * an axis of its own. The gradient of x_i towards y_i says how hard the objective still pulls. */
+static int saturation(cloob_ctx *ctx)
+{
+    enum { N = 64, D = 2 * N };
+    static float x[N * D], y[N * D], dx[N * D], dy[N * D];
+    static const cloob_method method[] = { CLOOB_METHOD_CLIP, CLOOB_METHOD_INFOLOOB };
+    printf("similarity,infonce,infoloob\n");
+    for (int k = 0; k <= 40; k++) {
+        double s = k / 40.0, pull[2];
+        memset(x, 0, sizeof x), memset(y, 0, sizeof y);
+        for (int i = 0; i < N; i++) {
+            x[i * D + i] = 1;
+            y[i * D + i] = (float)s, y[i * D + N + i] = (float)sqrt(1 - s * s);
+        }
+        for (int m = 0; m < 2; m++) {
+            cloob_objective_options o;
+            cloob_objective_result r;
+            cloob_objective_options_init(&o);
+            o.method = method[m], o.device = "cpu";
+            cloob_pairs e = { .x = x, .y = y, .n = N, .d = D };
+            if (cloob_objective(ctx, &o, &e, &(cloob_gradients){ .dx = dx, .dy = dy }, &r) != CLOOB_OK)
+                return fail(ctx);
+            /* of -loss by x_0, along y_0; times N, as the objective is a mean */
+            pull[m] = 0;
+            for (int i = 0; i < D; i++) pull[m] -= (double)N * dx[i] * y[i];
+        }
+        printf("%.3f,%.6f,%.6f\n", s, pull[0], pull[1]);
+    }
+    return 0;
+}
+
+/* ---- Hopfield networks --------------------------------------------------------------------------- */
+
+static void unit(float *x, int D)
+{
+    double square = 0;
+    for (int i = 0; i < D; i++) square += (double)x[i] * x[i];
+    for (int i = 0; i < D; i++) x[i] = (float)(x[i] / sqrt(square));
+}
+
+/* A state near one of 64 random patterns, updated ten times. */
+static int hopfield(cloob_ctx *ctx)
+{
+    enum { M = 64, D = 16, UPDATES = 10 };
+    static float u[M * D], state[D], next[D];
+    static const double beta[] = { 1, 8, 30 };
+    for (int i = 0; i < M * D; i++) u[i] = (float)normal();
+    for (int i = 0; i < M; i++) unit(u + i * D, D);
+    printf("beta,update,energy,moved,similarity_to_pattern\n");
+    for (int b = 0; b < 3; b++) {
+        cloob_hopfield h = { u, M, D, beta[b] };
+        cloob_hopfield_options o;
+        cloob_hopfield_options_init(&o);
+        for (int i = 0; i < D; i++) state[i] = u[i] + 0.15f * (float)normal();
+        unit(state, D);
+        for (int k = 0; k <= UPDATES; k++) {
+            double energy, moved = 0, like = 0, square = 0;
+            if (cloob_hopfield_energy(ctx, &h, state, 1, &energy) != CLOOB_OK) return fail(ctx);
+            if (cloob_hopfield_retrieve(ctx, &h, &o, state, 1, next, NULL) != CLOOB_OK) return fail(ctx);
+            for (int i = 0; i < D; i++) {
+                moved += pow((double)next[i] - state[i], 2);
+                like += (double)state[i] * u[i], square += (double)state[i] * state[i];
+            }
+            printf("%g,%d,%.6f,%.6g,%.4f\n", beta[b], k, energy, sqrt(moved), like / sqrt(square));
+            memcpy(state, next, sizeof state);
+        }
+    }
+    return 0;
+}
+
+/* ---- covariance ---------------------------------------------------------------------------------- */
+
+/* Embeddings of scenes with two features that go together nine times out of ten, say a boat and the sea. Each embedding
+ * tells of one of the two, the other is explained away. Retrieval from all of them mixes in what scenes like it have. */
+static int covariance(cloob_ctx *ctx)
+{
+    enum { N = 2000, D = 32 };
+    static float x[N * D], z[N * D];
+    static const double beta[] = { 0, 2, 4, 8, 14.3, 30, 60 }; /* 0: no retrieval */
+    for (int n = 0; n < N; n++) {
+        int boat = uniform() < 0.5, sea = uniform() < 0.9 ? boat : !boat, told = uniform() < 0.5;
+        for (int i = 0; i < D; i++) x[n * D + i] = 0.12f * (float)normal();
+        x[n * D] += told ? (boat ? 0.7f : -0.7f) : 0.15f * (float)(2 * boat - 1);
+        x[n * D + 1] += told ? 0.15f * (float)(2 * sea - 1) : (sea ? 0.7f : -0.7f);
+        unit(x + n * D, D);
+    }
+    printf("beta,covariance,correlation\n");
+    for (int b = 0; b < 7; b++) {
+        cloob_hopfield h = { x, N, D, beta[b] };
+        cloob_hopfield_options o;
+        double m[2] = { 0, 0 }, c[3] = { 0, 0, 0 };
+        cloob_hopfield_options_init(&o);
+        o.unit = true;
+        memcpy(z, x, sizeof x);
+        if (beta[b] > 0 && cloob_hopfield_retrieve(ctx, &h, &o, x, N, z, NULL) != CLOOB_OK) return fail(ctx);
+        for (int n = 0; n < N; n++) m[0] += z[n * D] / (double)N, m[1] += z[n * D + 1] / (double)N;
+        for (int n = 0; n < N; n++) {
+            double p = z[n * D] - m[0], q = z[n * D + 1] - m[1];
+            c[0] += p * p / N, c[1] += q * q / N, c[2] += p * q / N;
+        }
+        printf("%g,%.4f,%.4f\n", beta[b], c[2], c[2] / sqrt(c[0] * c[1]));
+    }
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    const char *what = argc == 2 ? argv[1] : "";
+    cloob_ctx *ctx = cloob_ctx_create(NULL);
+    int code = 2;
+    if (strcmp(what, "mi") == 0) code = mutual_information();
+    else if (strcmp(what, "saturation") == 0) code = saturation(ctx);
+    else if (strcmp(what, "hopfield") == 0) code = hopfield(ctx);
+    else if (strcmp(what, "covariance") == 0) code = covariance(ctx);
+    else fprintf(stderr, "usage: %s mi|saturation|hopfield|covariance\n", argv[0]);
+    cloob_ctx_destroy(ctx);
+    return code;
+}

@@ -1,0 +1,229 @@
+/* Tables of groups: for a terminal, Markdown, LaTeX, CSV, JSON. */
+#include <math.h>
+#include <string.h>
+
+#include "core/sbuf.h"
+#include "eval/ablation.h"
+#include "eval/groups.h"
+
+static void put_number(sbuf *s, const char *key, double x)
+{
+    sbuf_printf(s, "\"%s\": ", key);
+    json_put_number(s, x);
+}
+
+/* ---- JSON ---------------------------------------------------------------------------------------- */
+
+static void json_groups(const cloob_groups *g, const cloob_group_metric *m, sbuf *s)
+{
+    for (int64_t k = 0; k < g->groups; k++) {
+        const cloob_group_stats *v = &m->group[k];
+        sbuf_puts(s, k ? ", " : "");
+        json_put_string(s, g->name[k]);
+        sbuf_printf(s, ": {\"n\": %lld, ", (long long)v->n);
+        put_number(s, "mean", v->mean), sbuf_puts(s, ", ");
+        put_number(s, "spread", v->deviation), sbuf_puts(s, ", ");
+        put_number(s, "low", v->low), sbuf_puts(s, ", ");
+        put_number(s, "high", v->high), sbuf_putc(s, '}');
+    }
+}
+
+static void json_pairs(const cloob_groups *g, const cloob_group_metric *m, sbuf *s)
+{
+    for (int64_t i = 0; i < g->pairs; i++) {
+        const cloob_pair_test *t = &m->pair[i];
+        sbuf_puts(s, i ? ", {\"a\": " : "{\"a\": ");
+        json_put_string(s, g->name[t->a]);
+        sbuf_puts(s, ", \"b\": ");
+        json_put_string(s, g->name[t->b]);
+        sbuf_puts(s, ", "), put_number(s, "difference", t->difference);
+        sbuf_puts(s, ", "), put_number(s, "p", t->p);
+        sbuf_puts(s, ", "), put_number(s, "p_holm", t->p_holm);
+        sbuf_puts(s, ", "), put_number(s, "cliffs_delta", t->delta);
+        sbuf_printf(s, ", \"significant\": %s}", t->significant ? "true" : "false");
+    }
+}
+
+static void put_json(const cloob_groups *g, sbuf *s)
+{
+    sbuf_puts(s, "{\"groups\": {");
+    for (int64_t k = 0; k < g->groups; k++) {
+        sbuf_puts(s, k ? ", " : "");
+        json_put_string(s, g->name[k]);
+        sbuf_printf(s, ": %lld", (long long)g->runs[k]);
+    }
+    sbuf_printf(s, "}, \"alpha\": %g, \"metrics\": {", g->alpha);
+    for (int64_t i = 0; i < g->metrics; i++) {
+        sbuf_puts(s, i ? ",\n " : "\n ");
+        json_put_string(s, g->metric[i].metric);
+        sbuf_puts(s, ": {\"groups\": {");
+        json_groups(g, &g->metric[i], s);
+        sbuf_puts(s, "}, \"pairs\": [");
+        json_pairs(g, &g->metric[i], s);
+        sbuf_puts(s, "]}");
+    }
+    sbuf_puts(s, "}}\n");
+}
+
+/* ---- CSV: a line per metric and pair ------------------------------------------------------------- */
+
+static void csv_text(sbuf *s, const char *text)
+{
+    if (!strpbrk(text, ",\"\n")) {
+        sbuf_puts(s, text);
+        return;
+    }
+    sbuf_putc(s, '"');
+    for (; *text; text++) {
+        if (*text == '"') sbuf_putc(s, '"');
+        sbuf_putc(s, *text);
+    }
+    sbuf_putc(s, '"');
+}
+
+static void csv_number(sbuf *s, double x)
+{
+    if (isfinite(x)) sbuf_printf(s, ",%.9g", x);
+    else sbuf_putc(s, ',');
+}
+
+static void csv_stats(sbuf *s, const cloob_group_stats *v)
+{
+    sbuf_printf(s, ",%lld", (long long)v->n);
+    csv_number(s, v->mean), csv_number(s, v->deviation), csv_number(s, v->low), csv_number(s, v->high);
+}
+
+static void put_csv(const cloob_groups *g, sbuf *s)
+{
+    sbuf_puts(s, "metric,a,b,n_a,mean_a,spread_a,low_a,high_a,n_b,mean_b,spread_b,low_b,high_b,difference,p,p_holm,"
+                 "cliffs_delta\n");
+    for (int64_t i = 0; i < g->metrics; i++)
+        for (int64_t k = 0; k < g->pairs; k++) {
+            const cloob_group_metric *m = &g->metric[i];
+            const cloob_pair_test *t = &m->pair[k];
+            csv_text(s, m->metric), sbuf_putc(s, ',');
+            csv_text(s, g->name[t->a]), sbuf_putc(s, ',');
+            csv_text(s, g->name[t->b]);
+            csv_stats(s, &m->group[t->a]), csv_stats(s, &m->group[t->b]);
+            csv_number(s, t->difference), csv_number(s, t->p), csv_number(s, t->p_holm), csv_number(s, t->delta);
+            sbuf_putc(s, '\n');
+        }
+}
+
+/* ---- tables for people --------------------------------------------------------------------------- */
+
+typedef struct style { /* of a table: what stands around and between cells */
+    const char *begin, *between, *end, *none;
+    bool latex;
+} style;
+
+static void put_word(sbuf *s, const style *y, const char *text)
+{
+    for (; *text; text++) {
+        if (y->latex && strchr("_%&#$", *text)) sbuf_putc(s, '\\');
+        sbuf_putc(s, *text);
+    }
+}
+
+static void put_cell(sbuf *s, const style *y, const cloob_group_stats *v)
+{
+    int d = ablation_decimals(v->deviation, v->mean);
+    sbuf_puts(s, y->between);
+    if (!v->n) sbuf_puts(s, y->none);
+    else if (v->n == 1) sbuf_printf(s, "%.*f", d, v->mean);
+    else
+        sbuf_printf(s, y->latex ? "$%.*f \\pm %.*f$ [%.*f, %.*f]" : "%.*f ± %.*f [%.*f, %.*f]", d, v->mean, d,
+                    v->deviation, d, v->low, d, v->high);
+}
+
+static void put_means(const cloob_groups *g, const style *y, sbuf *s)
+{
+    for (int64_t i = 0; i < g->metrics; i++) {
+        sbuf_puts(s, y->begin);
+        put_word(s, y, g->metric[i].metric);
+        for (int64_t k = 0; k < g->groups; k++) put_cell(s, y, &g->metric[i].group[k]);
+        sbuf_puts(s, y->end);
+    }
+}
+
+static void put_tests(const cloob_groups *g, const style *y, sbuf *s)
+{
+    for (int64_t i = 0; i < g->metrics; i++)
+        for (int64_t k = 0; k < g->pairs; k++) {
+            const cloob_pair_test *t = &g->metric[i].pair[k];
+            if (isnan(t->p)) continue;
+            sbuf_puts(s, y->begin);
+            put_word(s, y, g->metric[i].metric), sbuf_puts(s, y->between);
+            put_word(s, y, g->name[t->a]), sbuf_puts(s, " - "), put_word(s, y, g->name[t->b]);
+            sbuf_printf(s, "%s%.4g%s%.2g%s%.2g%s%s%+.2f", y->between, t->difference, y->between, t->p, y->between,
+                        t->p_holm, t->significant ? "*" : "", y->between, t->delta);
+            sbuf_puts(s, y->end);
+        }
+}
+
+static void put_heading(const cloob_groups *g, const style *y, const char *first, sbuf *s)
+{
+    sbuf_puts(s, y->begin);
+    sbuf_puts(s, first);
+    for (int64_t k = 0; k < g->groups; k++) {
+        sbuf_puts(s, y->between);
+        put_word(s, y, g->name[k]);
+        sbuf_printf(s, " (%lld)", (long long)g->runs[k]);
+    }
+    sbuf_puts(s, y->end);
+}
+
+static const char note[] =
+    "Mean, standard deviation and 95 %% bootstrap interval of the mean; in brackets the runs. Tests: two-sided "
+    "Wilcoxon rank-sum, corrected by Holm over the pairs of groups of a metric; * below %g. Cliff's delta: 1 when "
+    "all runs of the first are higher, -1 when all are lower.\n";
+
+static void put_markdown(const cloob_groups *g, sbuf *s)
+{
+    static const style y = { "| ", " | ", " |\n", "–", false };
+    put_heading(g, &y, "metric", s);
+    for (int64_t k = 0; k <= g->groups; k++) sbuf_puts(s, k ? "---|" : "|---|");
+    sbuf_putc(s, '\n');
+    put_means(g, &y, s);
+    sbuf_puts(s, "\n| metric | pair | difference | p | p, Holm | Cliff's delta |\n|---|---|---|---|---|---|\n");
+    put_tests(g, &y, s);
+    sbuf_putc(s, '\n');
+    sbuf_printf(s, note, g->alpha);
+}
+
+static void put_latex(const cloob_groups *g, sbuf *s)
+{
+    static const style y = { "", " & ", " \\\\\n", "--", true };
+    sbuf_puts(s, "\\begin{tabular}{l");
+    for (int64_t k = 0; k < g->groups; k++) sbuf_putc(s, 'r');
+    sbuf_puts(s, "}\n\\hline\n");
+    put_heading(g, &y, "metric", s);
+    sbuf_puts(s, "\\hline\n");
+    put_means(g, &y, s);
+    sbuf_puts(s, "\\hline\n\\end{tabular}\n\n\\begin{tabular}{llrrrr}\n\\hline\n"
+                 "metric & pair & difference & $p$ & $p$, Holm & Cliff's $\\delta$ \\\\\n\\hline\n");
+    put_tests(g, &y, s);
+    sbuf_puts(s, "\\hline\n\\end{tabular}\n");
+}
+
+static void put_plain(const cloob_groups *g, sbuf *s)
+{
+    static const style y = { "", "   ", "\n", "-", false };
+    put_heading(g, &y, "metric", s);
+    put_means(g, &y, s);
+    sbuf_puts(s, "\nmetric   pair   difference   p   p, Holm   Cliff's delta\n");
+    put_tests(g, &y, s);
+    sbuf_putc(s, '\n');
+    sbuf_printf(s, note, g->alpha);
+}
+
+char *groups_text(const cloob_groups *g, const char *format)
+{
+    sbuf s = { 0 };
+    if (strcmp(format, "json") == 0) put_json(g, &s);
+    else if (strcmp(format, "csv") == 0) put_csv(g, &s);
+    else if (strcmp(format, "latex") == 0) put_latex(g, &s);
+    else if (strcmp(format, "markdown") == 0) put_markdown(g, &s);
+    else put_plain(g, &s);
+    return sbuf_detach(&s);
+}

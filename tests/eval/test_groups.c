@@ -1,0 +1,134 @@
+/* Groups of runs against SciPy and NumPy: Holm's correction, Cliff's delta, means; bootstrap intervals against the
+ * normal interval of a large sample; folders and lines give the same groups. */
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "frozen.h"
+
+#include "cloob/cloob.h"
+#include "core/file.h"
+#include "core/rng.h"
+#include "eval/groups.h"
+
+static cloob_ctx *ctx;
+
+static void holm_is_a_step_down(void)
+{
+    double p[] = { 0.01, 0.04, NAN, 0.03, 0.005 }, want_p[] = { 0.03, 0.06, NAN, 0.06, 0.02 };
+    holm_correct(p, 5);
+    for (int i = 0; i < 5; i++)
+        if (i != 2) CHECK_NEAR(p[i], want_p[i], 1e-15);
+    CHECK(isnan(p[2]));
+    double large[] = { 0.9, 0.8 };
+    holm_correct(large, 2);
+    CHECK(large[0] == 1 && large[1] == 1);
+}
+
+static void deltas_count_pairs(void)
+{
+    const double a[] = { 1, 2, 3 }, b[] = { 4, 5 }, c[] = { 2, 2 };
+    CHECK_NEAR(cliffs_delta(b, 2, a, 3), 1, 0);
+    CHECK_NEAR(cliffs_delta(a, 3, b, 2), -1, 0);
+    CHECK_NEAR(cliffs_delta(a, 3, c, 2), 0, 0);
+}
+
+/* Of 400 normal values the interval of the mean is 1.96 spreads over 20, to the noise of 4,000 resamples. */
+static void intervals_are_those_of_the_mean(void)
+{
+    enum { N = 400 };
+    double x[N], mean = 0, square = 0, low, high, again_low, again_high;
+    for (int i = 0; i < N; i++) x[i] = 5 + rng_normal(11, (uint64_t)i), mean += x[i] / N;
+    for (int i = 0; i < N; i++) square += (x[i] - mean) * (x[i] - mean);
+    double half = 1.96 * sqrt(square / (N - 1) / N);
+    CHECK_OK(ctx, bootstrap_mean(ctx, x, N, 4000, 1, 0.95, &low, &high));
+    CHECK_NEAR(low, mean - half, 0.1 * half);
+    CHECK_NEAR(high, mean + half, 0.1 * half);
+    CHECK_OK(ctx, bootstrap_mean(ctx, x, N, 4000, 1, 0.95, &again_low, &again_high));
+    CHECK(low == again_low && high == again_high); /* the seed decides */
+}
+
+static const json *group_of(const json *m, const char *name) { return json_get(json_get(m, "groups"), name); }
+
+static void check_metric(const cloob_groups *g, const cloob_group_metric *m, const json *ref)
+{
+    for (int64_t k = 0; k < g->groups; k++) {
+        CHECK_NEAR(m->group[k].mean, want(group_of(ref, g->name[k]), "mean"), 1e-12);
+        CHECK_NEAR(m->group[k].deviation, want(group_of(ref, g->name[k]), "spread"), 1e-12);
+        CHECK(m->group[k].low < m->group[k].mean && m->group[k].mean < m->group[k].high);
+    }
+    const json *pair = json_get(ref, "pairs")->child;
+    for (int64_t i = 0; i < g->pairs && pair; i++, pair = pair->next) {
+        CHECK_NEAR(m->pair[i].p, want(pair, "p"), 1e-12);
+        CHECK_NEAR(m->pair[i].p_holm, want(pair, "p_holm"), 1e-12);
+        CHECK_NEAR(m->pair[i].delta, want(pair, "delta"), 1e-12);
+    }
+}
+
+/* The reference's lines, as a file and as folders of runs. */
+static void groups_are_scipys(void)
+{
+    char path[1024], root[256] = "test_groups.tmp.XXXXXX", line_file[300];
+    arena a = { 0 };
+    json *ref;
+    cloob_compare_options o;
+    cloob_groups g;
+    CHECK_OK(ctx, json_read_file(ctx, &a, ref_path("eval_groups.json", path), &ref));
+    if (!mkdtemp(root)) return;
+    snprintf(line_file, sizeof line_file, "%s.jsonl", root);
+    sbuf lines = { 0 };
+    int run = 0;
+    for (const json *j = json_get(ref, "runs")->child; j; j = j->next, run++) {
+        char dir[300], text[400];
+        const char *method = json_string(json_get(j, "method"));
+        int n = snprintf(text, sizeof text, "{\"accuracy\": %.17g, \"seed\": %d, \"nested\": {\"loss\": %.17g}}\n",
+                         want(j, "accuracy"), run, want(j, "loss"));
+        sbuf_printf(&lines, "{\"stage\": \"final\", \"settings\": {\"method\": \"%s\"}, %s", method, text + 1);
+        snprintf(dir, sizeof dir, "%s/run%02d", root, run);
+        CHECK_OK(ctx, file_make_dirs(ctx, dir));
+        snprintf(path, sizeof path, "%s/summary.json", dir);
+        CHECK_OK(ctx, file_write(ctx, path, text, (size_t)n));
+        n = snprintf(text, sizeof text, "batch_size: 8\nmethod: %s\nscale_hopfield: 8\n", method);
+        snprintf(path, sizeof path, "%s/params.txt", dir);
+        CHECK_OK(ctx, file_write(ctx, path, text, (size_t)n));
+    }
+    sbuf_puts(&lines, "{\"stage\": \"search\", \"settings\": {\"method\": \"clip\"}, \"accuracy\": 100}\n");
+    CHECK_OK(ctx, file_write(ctx, line_file, lines.data, lines.len));
+    for (int folders = 0; folders < 2; folders++) {
+        const char *const from = folders ? root : line_file, *const where[] = { "stage=final" };
+        cloob_compare_options_init(&o);
+        if (!folders) o.where = where, o.wheres = 1;
+        CHECK_OK(ctx, cloob_compare_runs(ctx, &g, &from, 1, &o));
+        CHECK(g.groups == 3 && g.pairs == 3 && g.metrics == 2);
+        CHECK_STR(g.metric[1].metric, "nested/loss");
+        check_metric(&g, &g.metric[0], json_get(ref, "accuracy"));
+        check_metric(&g, &g.metric[1], json_get(ref, "loss"));
+        static const char *const format[] = { "text", "markdown", "latex", "csv", "json" };
+        for (int k = 0; k < 5; k++) {
+            char *text = cloob_groups_text(&g, format[k]);
+            CHECK(text && strstr(text, "accuracy"));
+            free(text);
+        }
+        cloob_groups_release(&g);
+    }
+    const char *const from = root;
+    o.by = "scale-hopfield";
+    CHECK(cloob_compare_runs(ctx, &g, &from, 1, &o) == CLOOB_ERR_ARGUMENT &&
+          strstr(cloob_error(ctx), "nothing to compare"));
+    o.by = "colour";
+    CHECK(cloob_compare_runs(ctx, &g, &from, 1, &o) == CLOOB_ERR_ARGUMENT && strstr(cloob_error(ctx), "`colour`"));
+    snprintf(path, sizeof path, "rm -rf '%s' '%s'", root, line_file);
+    CHECK(system(path) == 0);
+    sbuf_release(&lines);
+    arena_release(&a);
+}
+
+int main(void)
+{
+    ctx = cloob_ctx_create(NULL);
+    RUN(holm_is_a_step_down);
+    RUN(deltas_count_pairs);
+    RUN(intervals_are_those_of_the_mean);
+    RUN(groups_are_scipys);
+    cloob_ctx_destroy(ctx);
+    return check_summary();
+}
