@@ -123,6 +123,7 @@ void cloob_image_paths_release(cloob_image_paths *p)
 cloob_status cloob_thumbnail(cloob_ctx *ctx, const void *bytes, size_t count, const char *name, int64_t size,
                              int64_t max_pixels, void **jpeg, size_t *jpeg_bytes)
 {
+    API_NEEDS(ctx, bytes && name && jpeg && jpeg_bytes);
     sbuf out = { 0 };
     image_limits limits = { .max_pixels = max_pixels, .jpeg_scale = 8 };
     *jpeg = NULL;
@@ -136,6 +137,7 @@ cloob_status cloob_thumbnail(cloob_ctx *ctx, const void *bytes, size_t count, co
 cloob_status cloob_image_size(cloob_ctx *ctx, const void *bytes, size_t count, const char *name, int64_t *width,
                               int64_t *height)
 {
+    API_NEEDS(ctx, bytes && name && width && height);
     int64_t w, h;
     CLOOB_TRY(image_size(ctx, bytes, count, name, &w, &h));
     bool sideways = exif_orientation(bytes, count) >= 5;

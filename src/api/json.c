@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core/json.h"
+#include "core/needs.h"
 
 /* ---- reading ------------------------------------------------------------------------------------- */
 
@@ -21,6 +22,7 @@ static const cloob_json *give(const json *v) { return (const cloob_json *)(const
 cloob_status cloob_json_parse(cloob_ctx *ctx, const char *text, size_t bytes, const char *name, int64_t max_values,
                               cloob_json_doc **out)
 {
+    API_NEEDS(ctx, text && name && out);
     *out = NULL;
     cloob_json_doc *doc = calloc(1, sizeof *doc);
     if (!doc) return ctx_no_memory(ctx, sizeof *doc, name);
@@ -46,26 +48,26 @@ cloob_json_kind cloob_json_kind_of(const cloob_json *v) { return v ? (cloob_json
 
 const cloob_json *cloob_json_get(const cloob_json *object, const char *key)
 {
-    return give(json_get(peek(object), key));
+    return object && key ? give(json_get(peek(object), key)) : NULL;
 }
 
 int64_t cloob_json_count(const cloob_json *v) { return v ? peek(v)->count : 0; }
 const cloob_json *cloob_json_first(const cloob_json *v) { return v ? give(peek(v)->child) : NULL; }
 const cloob_json *cloob_json_next(const cloob_json *v) { return v ? give(peek(v)->next) : NULL; }
 const char *cloob_json_key(const cloob_json *v) { return v ? peek(v)->key : NULL; }
-const char *cloob_json_text(const cloob_json *v) { return json_string(peek(v)); }
-bool cloob_json_int(const cloob_json *v, int64_t *out) { return json_int(peek(v), out); }
+const char *cloob_json_text(const cloob_json *v) { return v ? json_string(peek(v)) : NULL; }
+bool cloob_json_int(const cloob_json *v, int64_t *out) { return v && out && json_int(peek(v), out); }
 
 bool cloob_json_number(const cloob_json *v, double *out)
 {
-    if (cloob_json_kind_of(v) != CLOOB_JSON_NUMBER) return false;
+    if (!out || cloob_json_kind_of(v) != CLOOB_JSON_NUMBER) return false;
     *out = peek(v)->number;
     return true;
 }
 
 bool cloob_json_bool(const cloob_json *v, bool *out)
 {
-    if (cloob_json_kind_of(v) != CLOOB_JSON_BOOL) return false;
+    if (!out || cloob_json_kind_of(v) != CLOOB_JSON_BOOL) return false;
     *out = peek(v)->boolean;
     return true;
 }
@@ -91,6 +93,7 @@ static sbuf start(cloob_json_out *w, const char *key)
 
 void cloob_json_begin(cloob_json_out *w, const char *key, char open)
 {
+    if (!w) return;
     sbuf s = start(w, key);
     sbuf_putc(&s, open);
     if (w->depth < (int)sizeof w->close) w->close[w->depth] = open == '{' ? '}' : ']';
@@ -102,6 +105,7 @@ void cloob_json_begin(cloob_json_out *w, const char *key, char open)
 
 void cloob_json_end(cloob_json_out *w)
 {
+    if (!w) return;
     sbuf s = take(w);
     if (w->depth > 0 && --w->depth < (int)sizeof w->close) sbuf_putc(&s, w->close[w->depth]);
     w->more = true;
@@ -110,6 +114,7 @@ void cloob_json_end(cloob_json_out *w)
 
 void cloob_json_put_text(cloob_json_out *w, const char *key, const char *text)
 {
+    if (!w) return;
     sbuf s = start(w, key);
     if (text) json_put_string(&s, text);
     else sbuf_puts(&s, "null");
@@ -118,6 +123,7 @@ void cloob_json_put_text(cloob_json_out *w, const char *key, const char *text)
 
 void cloob_json_put_number(cloob_json_out *w, const char *key, double value)
 {
+    if (!w) return;
     sbuf s = start(w, key);
     json_put_number(&s, value);
     keep(w, &s);
@@ -125,6 +131,7 @@ void cloob_json_put_number(cloob_json_out *w, const char *key, double value)
 
 void cloob_json_put_int(cloob_json_out *w, const char *key, int64_t value)
 {
+    if (!w) return;
     sbuf s = start(w, key);
     sbuf_printf(&s, "%lld", (long long)value);
     keep(w, &s);
@@ -139,6 +146,7 @@ void cloob_json_put_null(cloob_json_out *w, const char *key) { cloob_json_put_ra
 
 void cloob_json_put_raw(cloob_json_out *w, const char *key, const char *text, size_t bytes)
 {
+    if (!w) return;
     sbuf s = start(w, key);
     sbuf_add(&s, text, bytes);
     keep(w, &s);
@@ -146,6 +154,7 @@ void cloob_json_put_raw(cloob_json_out *w, const char *key, const char *text, si
 
 void cloob_json_put_floats(cloob_json_out *w, const char *key, const float *row, int64_t n)
 {
+    if (!w) return;
     sbuf s = start(w, key);
     sbuf_putc(&s, '[');
     for (int64_t i = 0; i < n; i++) {

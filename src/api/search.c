@@ -69,22 +69,26 @@ void cloob_search_hits_release(cloob_search_hit *hit, int64_t n)
     }
 }
 
-const float *cloob_search_rows(const cloob_search *s) { return s->row; }
-const char *cloob_search_root(const cloob_search *s) { return s->root; }
-int64_t cloob_search_mtime_ns(const cloob_search *s, int64_t i) { return s->good.mtime[i]; }
+const float *cloob_search_rows(const cloob_search *s) { return s ? s->row : NULL; }
+const char *cloob_search_root(const cloob_search *s) { return s ? s->root : ""; }
+int64_t cloob_search_mtime_ns(const cloob_search *s, int64_t i) { return s ? s->good.mtime[i] : 0; }
 
 const char *cloob_search_name(const cloob_search *s, int64_t i, size_t *bytes)
 {
+    if (!s || !bytes) return NULL;
     int64_t begin = i ? s->good.name_end[i - 1] : 0;
     *bytes = (size_t)(s->good.name_end[i] - begin);
     return s->good.name + begin;
 }
 
-void cloob_search_probe_image(int64_t size, uint8_t *rgb) { search_probe_image(size, rgb); }
+void cloob_search_probe_image(int64_t size, uint8_t *rgb)
+{
+    if (rgb) search_probe_image(size, rgb);
+}
 
 bool cloob_search_made_by(const cloob_search *s, const float *row, int64_t D)
 {
-    return D == s->D && search_same_direction(row, s->probe, D);
+    return s && row && D == s->D && search_same_direction(row, s->probe, D);
 }
 
 cloob_status cloob_search_query(cloob_ctx *ctx, const cloob_search *s, const float *query, int64_t most,

@@ -94,7 +94,10 @@ cloob_status ctx_fail(cloob_ctx *ctx, cloob_status s, const char *format, ...)
     return s;
 }
 
-cloob_status cloob_error_set(cloob_ctx *ctx, cloob_status s, const char *text) { return ctx_fail(ctx, s, "%s", text); }
+cloob_status cloob_error_set(cloob_ctx *ctx, cloob_status s, const char *text)
+{
+    return ctx ? ctx_fail(ctx, s, "%s", text ? text : "") : CLOOB_ERR_ARGUMENT;
+}
 
 cloob_status ctx_no_memory(cloob_ctx *ctx, size_t bytes, const char *what)
 {

@@ -1,4 +1,5 @@
 /* A batching encoder from the side of those who submit: life cycle, preparing inputs, waiting for rows. */
+#include "core/needs.h"
 #include "infer/batcher.h"
 
 #include <math.h>
@@ -13,6 +14,7 @@
 
 void cloob_batcher_options_init(cloob_batcher_options *o)
 {
+    if (!o) return;
     *o = (cloob_batcher_options){
         .max_batch = 32, .max_wait_us = 2000, .max_queue = 4096, .max_pixels = IMAGE_MAX_PIXELS
     };
@@ -102,6 +104,7 @@ static cloob_status await_model(cloob_ctx *ctx, batcher *b)
 
 cloob_status cloob_batcher_create(cloob_ctx *ctx, const char *path, const cloob_batcher_options *o, cloob_batcher **out)
 {
+    API_NEEDS(ctx, path && out);
     cloob_batcher_options defaults;
     *out = NULL;
     cloob_batcher_options_init(&defaults);
@@ -133,6 +136,7 @@ void cloob_batcher_destroy(cloob_batcher *b)
 
 cloob_status cloob_batcher_reload(cloob_ctx *ctx, cloob_batcher *b)
 {
+    API_NEEDS(ctx, b);
     pthread_mutex_lock(&b->lock);
     b->reload = b->reloading = true;
     pthread_cond_signal(&b->work);
@@ -142,6 +146,7 @@ cloob_status cloob_batcher_reload(cloob_ctx *ctx, cloob_batcher *b)
 
 void cloob_batcher_get_facts(cloob_batcher *b, cloob_model_facts *out)
 {
+    if (!b || !out) return;
     pthread_rwlock_rdlock(&b->face);
     *out = b->facts;
     pthread_rwlock_unlock(&b->face);
@@ -409,6 +414,7 @@ static int64_t piece_of(const cloob_batch_input *in, int64_t left)
 cloob_status cloob_batcher_encode(cloob_ctx *ctx, cloob_batcher *b, const cloob_batch_input *in, int64_t n,
                                   const cloob_batch_options *o, cloob_batch_rows *out)
 {
+    API_NEEDS(ctx, b && in && out);
     static const cloob_batch_options defaults = { .what = CLOOB_UNIT };
     batch_item *item[TEXTS_AT_ONCE];
     int64_t generation = -1;
@@ -430,6 +436,7 @@ cloob_status cloob_batcher_encode(cloob_ctx *ctx, cloob_batcher *b, const cloob_
 cloob_status cloob_batcher_submit(cloob_ctx *ctx, cloob_batcher *b, const cloob_batch_input *in,
                                   const cloob_batch_options *o, cloob_batch_done_fn *done, void *user)
 {
+    API_NEEDS(ctx, b && in && done);
     static const cloob_batch_options defaults = { .what = CLOOB_UNIT };
     batch_item *it = NULL;
     announce(b, 1);
@@ -449,6 +456,7 @@ cloob_status cloob_batcher_submit(cloob_ctx *ctx, cloob_batcher *b, const cloob_
 
 void cloob_batch_rows_release(cloob_batch_rows *r)
 {
+    if (!r) return;
     free(r->data);
     *r = (cloob_batch_rows){ 0 };
 }
