@@ -137,7 +137,7 @@ static cloob_status put_all(cloob_ctx *ctx, out_file *o, const cloob_embedded *e
     return e->text ? out_put(ctx, o, EMBED_TEXT, e->text, e->text_rows) : CLOOB_OK;
 }
 
-/* A .npy file has no room for names: E.npy has them in E.names.txt, one per row. */
+/* A .npy file has no room for names: they stand in E.npy.txt, one per row. */
 static cloob_status write_beside(cloob_ctx *ctx, const char *path, const cloob_embedded *e)
 {
     char *const *item = e->name ? e->name : e->caption;
@@ -145,8 +145,7 @@ static cloob_status write_beside(cloob_ctx *ctx, const char *path, const cloob_e
     sbuf text = { 0 }, beside = { 0 };
     if (!item || !text_ends_with(path, ".npy")) return CLOOB_OK;
     for (int64_t i = 0; i < n; i++) sbuf_printf(&text, "%s\n", item[i]);
-    sbuf_add(&beside, path, strlen(path) - strlen(".npy"));
-    sbuf_puts(&beside, ".names.txt");
+    sbuf_printf(&beside, "%s.txt", path);
     cloob_status status = text.failed || beside.failed ? ctx_no_memory(ctx, text.len, "names")
                                                        : file_write(ctx, beside.data, text.data, text.len);
     sbuf_release(&text), sbuf_release(&beside);

@@ -236,7 +236,7 @@ static void one_matrix_goes_into_npy(void)
     CHECK(memcmp(b.data, "\x93NUMPY\x01\x00\x76\x00{'descr': '<f4', 'fortran_order': False, 'shape': (300, ", 64) == 0);
     file_bytes_release(&b);
     cloob_embedded_release(&e), cloob_embedded_release(&all);
-    remove(npy), remove("test_embed_file.tmp.names.txt");
+    remove(npy), remove("test_embed_file.tmp.npy.txt");
 }
 
 /* ---- limits -------------------------------------------------------------------------------------- */
