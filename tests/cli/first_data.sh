@@ -42,7 +42,7 @@ echo junk > broken.jpg
 "$cloob" embed --checkpoint model.safetensors --images "$image" broken.jpg --out some.npy > out 2> err || fail "one broken file ends embed: $(cat err)"
 grep -q '1 could not be read' out || fail "the broken file is not counted: $(cat out)"
 grep -q broken.jpg err || fail "the broken file is not named: $(cat err)"
-[ "$(wc -l < some.names.txt)" = 1 ] || fail "names beside some.npy"
+[ "$(wc -l < some.npy.txt)" = 1 ] || fail "names beside some.npy"
 "$cloob" embed --checkpoint model.safetensors --images broken.jpg --out none.npy > out 2> err && fail "nothing was readable"
 
 # Weights that moved: the message says what to pass.
