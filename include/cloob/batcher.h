@@ -86,16 +86,17 @@ typedef struct cloob_batch_rows {
 
 CLOOB_API void cloob_batch_rows_release(cloob_batch_rows *r);
 
-/* Waits for the rows of n inputs; o may be NULL. An input that cannot be used fails the call, with its index where there
- * are several. Many inputs are prepared and queued in pieces, so that memory is bounded. On failure *out is empty. */
+/* Waits for the rows of n inputs; o may be NULL. An input that cannot be used fails the call, with its index where
+ * there are several. Many inputs are prepared and queued in pieces, so that memory is bounded. On failure *out is
+ * empty. */
 CLOOB_API cloob_status cloob_batcher_encode(cloob_ctx *ctx, cloob_batcher *b, const cloob_batch_input *in, int64_t n,
                                             const cloob_batch_options *o, cloob_batch_rows *out);
 
 /* Called once, on the encoder's thread: keep it short. row (width) is NULL unless status is CLOOB_OK. */
 typedef void cloob_batch_done_fn(void *user, cloob_status status, const char *error, const float *row, int64_t width);
 
-/* The same for one input without waiting: prepares it, queues it and returns; done is called later. On failure here done
- * is never called. timeout_ms is not used. */
+/* The same for one input without waiting: prepares it, queues it and returns; done is called later. On failure here
+ * done is never called. timeout_ms is not used. */
 CLOOB_API cloob_status cloob_batcher_submit(cloob_ctx *ctx, cloob_batcher *b, const cloob_batch_input *in,
                                             const cloob_batch_options *o, cloob_batch_done_fn *done, void *user);
 

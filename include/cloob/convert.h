@@ -31,10 +31,11 @@ typedef struct cloob_convert_options {
     const char *config;     /* a model's name or a .json file that says what shapes do not; NULL: none */
     const char *activation; /* "quickgelu" or "gelu"; NULL: the configuration's */
     const char *vocab;      /* a merges file to store with the weights (native only); NULL: none */
-    const char *dtype;      /* "f32", "bf16", "f16" or "int8": type of the stored matrices (gains, biases and running statistics
+    const char
+        *dtype; /* "f32", "bf16", "f16" or "int8": type of the stored matrices (gains, biases and running statistics
                              * stay f32); NULL: as they are */
-    int64_t context; /* tokens of a text: positions are stretched to so many, as Long-CLIP does; 0: as they are */
-    bool drop_unexpected;   /* leave tensors out that the model does not have, instead of refusing the file */
+    int64_t context;      /* tokens of a text: positions are stretched to so many, as Long-CLIP does; 0: as they are */
+    bool drop_unexpected; /* leave tensors out that the model does not have, instead of refusing the file */
 } cloob_convert_options;
 
 CLOOB_API void cloob_convert_options_init(cloob_convert_options *o);
@@ -78,8 +79,8 @@ CLOOB_API void cloob_convert_report_release(cloob_convert_report *r);
 
 enum { CLOOB_AVERAGE_MODELS = 64 };
 
-/* Writes (1 - alpha) path[0] + alpha mean(path[1..]) as a native file with the first one's metadata; sums in double. alpha below 0:
- * every model weighs the same. Models of other shapes are refused by the tensor's name. */
+/* Writes (1 - alpha) path[0] + alpha mean(path[1..]) as a native file with the first one's metadata; sums in double.
+ * alpha below 0: every model weighs the same. Models of other shapes are refused by the tensor's name. */
 CLOOB_API cloob_status cloob_average(cloob_ctx *ctx, const char *const *path, int64_t models, double alpha,
                                      const char *out);
 

@@ -72,8 +72,8 @@ typedef struct cloob_retrieve_options {
     const int64_t *text_image;
 } cloob_retrieve_options;
 
-/* Row i of one belongs to row i of the other, unless the options say otherwise. Ranks count from 1; equal similarities rank by index. options
- * may be NULL: every pair, on the CPU. */
+/* Row i of one belongs to row i of the other, unless the options say otherwise. Ranks count from 1; equal similarities
+ * rank by index. options may be NULL: every pair, on the CPU. */
 CLOOB_API cloob_status cloob_retrieve(cloob_ctx *ctx, cloob_retrieval *out, const cloob_matrix *image,
                                       const cloob_matrix *text, const cloob_retrieve_options *options);
 CLOOB_API char *cloob_retrieval_json(const cloob_retrieval *r);

@@ -64,8 +64,8 @@ CLOOB_API void cloob_image_paths_release(cloob_image_paths *p);
 CLOOB_API cloob_status cloob_image_write_png(cloob_ctx *ctx, const char *path, const cloob_image *p);
 CLOOB_API void cloob_image_release(cloob_image *p);
 
-/* A JPEG of at most size x size pixels of an image file in memory, turned upright as its EXIF orientation says. The caller
- * frees *jpeg. name is for messages; max_pixels as above. */
+/* A JPEG of at most size x size pixels of an image file in memory, turned upright as its EXIF orientation says. The
+ * caller frees *jpeg. name is for messages; max_pixels as above. */
 CLOOB_API cloob_status cloob_thumbnail(cloob_ctx *ctx, const void *bytes, size_t count, const char *name, int64_t size,
                                        int64_t max_pixels, void **jpeg, size_t *jpeg_bytes);
 

@@ -35,8 +35,8 @@ typedef struct file_map {
 
 cloob_status file_map_open(cloob_ctx *ctx, const char *path, file_map *out);
 void file_map_close(file_map *m);
-/* Lets the system take back the whole pages of [data, data + bytes), when they lie in this mapping; false: they do not. What is read
- * there later comes from the file again. */
+/* Lets the system take back the whole pages of [data, data + bytes), when they lie in this mapping; false: they do not.
+ * What is read there later comes from the file again. */
 bool file_map_drop(const file_map *m, const void *data, size_t bytes);
 
 /* After begin, write to w.stream; then commit, or abort, which removes the half-written file. Both leave w empty. */

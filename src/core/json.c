@@ -317,7 +317,8 @@ void json_put_number(sbuf *s, double value)
     sbuf_puts(s, text);
 }
 
-/* x as 9 decimal digits times a power of ten: x = digits 10^(exponent - 8). In double the product is exact to 15 digits. */
+/* x as 9 decimal digits times a power of ten: x = digits 10^(exponent - 8). In double the product is exact to 15
+ * digits. */
 static int64_t nine_digits(double x, int *exponent)
 {
     int e = (int)floor(log10(x));

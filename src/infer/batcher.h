@@ -1,8 +1,8 @@
 /* The inside of a batching encoder (cloob/batcher.h).
  *
- * Threads that submit hold `face` for reading while they prepare inputs and put them into the queue; whoever replaces the
- * model holds it for writing, so that what is queued always belongs to the model that will encode it. `lock` guards the
- * queue and the counters. The model itself is touched by the encoder's thread alone. */
+ * Threads that submit hold `face` for reading while they prepare inputs and put them into the queue; whoever replaces
+ * the model holds it for writing, so that what is queued always belongs to the model that will encode it. `lock` guards
+ * the queue and the counters. The model itself is touched by the encoder's thread alone. */
 #ifndef INFER_BATCHER_H
 #define INFER_BATCHER_H
 
@@ -71,7 +71,8 @@ struct cloob_batcher {
 
 double batcher_now(void);
 
-/* The encoder's thread. Its argument is the batcher, whose model is not open yet; it opens it and reports through reload_status. */
+/* The encoder's thread. Its argument is the batcher, whose model is not open yet; it opens it and reports through
+ * reload_status. */
 void *batcher_main(void *b);
 
 /* Gives an item what it came to; called with lock held, which callbacks do not see. */

@@ -198,8 +198,8 @@ static cloob_status change_dtype(cloob_ctx *ctx, const char *name, weights *w)
 
 /* ---- longer texts ----------------------------------------------------------------------------------- */
 
-/* Long-CLIP's stretching: the first 20 positions, which short captions have trained well, stay; the others are spread evenly over the
- * rest, linearly between neighbours and beyond the last. */
+/* Long-CLIP's stretching: the first 20 positions, which short captions have trained well, stay; the others are spread
+ * evenly over the rest, linearly between neighbours and beyond the last. */
 static void stretch(float *to, int64_t n, const float *from, int64_t old, int64_t width)
 {
     int64_t keep = old > 20 ? 20 : 0;

@@ -65,7 +65,8 @@ typedef struct search_hit {
 cloob_status search_index_query(cloob_ctx *ctx, const search_index *ix, const float *query, int64_t most,
                                 search_hit *hit, int64_t *found);
 
-/* The fixed image whose embedding tells models apart, rgb (S, S, 3), and whether two such embeddings are of one model. */
+/* The fixed image whose embedding tells models apart, rgb (S, S, 3), and whether two such embeddings are of one
+ * model. */
 void search_probe_image(int64_t S, uint8_t *rgb);
 bool search_same_direction(const float *a, const float *b, int64_t D);
 

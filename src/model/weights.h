@@ -51,8 +51,9 @@ typedef struct weights {
 void weights_init(weights *w); /* empty; the same as zeroed memory */
 void weights_release(weights *w);
 
-/* Lets the system take back the pages of a tensor that lies in a mapped file; they are read again when they are looked at. Does
- * nothing to a tensor in other memory. Called after each tensor was read, so that a large model never is in memory as a whole. */
+/* Lets the system take back the pages of a tensor that lies in a mapped file; they are read again when they are looked
+ * at. Does nothing to a tensor in other memory. Called after each tensor was read, so that a large model never is in
+ * memory as a whole. */
 void weights_drop_pages(const weights *w, const tensor *t);
 
 /* The name is copied, the data are not: they must live as long as w (in w->a, or in a mapped file). */

@@ -31,7 +31,8 @@ struct route {
 
 extern const route routes[]; /* ends with a NULL method */
 
-/* The route of a request. NULL: none; then *allow holds the method that the path has, or NULL where there is no such path. */
+/* The route of a request. NULL: none; then *allow holds the method that the path has, or NULL where there is no such
+ * path. */
 const route *route_find(const char *method, const char *path, const char **tail, const char **allow);
 
 /* OpenAPI 3.1 of the table; the caller frees. NULL when memory is out. */

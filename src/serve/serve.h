@@ -39,8 +39,8 @@ typedef struct serve_options {
 
 void serve_options_init(serve_options *o);
 
-/* Serves until SIGTERM or SIGINT, then drains. What cannot be started (a busy port, weights that cannot be read, an index
- * of another model) fails with one line. CLOOB_ERR_UNSUPPORTED in a build without libmicrohttpd. */
+/* Serves until SIGTERM or SIGINT, then drains. What cannot be started (a busy port, weights that cannot be read, an
+ * index of another model) fails with one line. CLOOB_ERR_UNSUPPORTED in a build without libmicrohttpd. */
 cloob_status serve_run(cloob_ctx *ctx, const serve_options *o);
 
 #endif

@@ -1,7 +1,8 @@
 /* The HTTP side: libmicrohttpd's thread receives requests, worker threads answer them.
  *
  * A request is received in full by the I/O thread, within its limits of size and time, so that a slow client costs a
- * connection and never a worker. It then waits in a bounded queue; the connection is suspended until a worker has its reply. */
+ * connection and never a worker. It then waits in a bounded queue; the connection is suspended until a worker has its
+ * reply. */
 #include <arpa/inet.h>
 #include <ctype.h>
 #include <errno.h>

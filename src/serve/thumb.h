@@ -9,8 +9,8 @@ typedef struct thumb_cache thumb_cache;
 thumb_cache *thumb_cache_create(void); /* NULL when memory is out */
 void thumb_cache_destroy(thumb_cache *c);
 
-/* A JPEG of at most size x size pixels of the file behind fd, upright; kept under `key` (path, time and size). The caller
- * frees *data. */
+/* A JPEG of at most size x size pixels of the file behind fd, upright; kept under `key` (path, time and size). The
+ * caller frees *data. */
 cloob_status thumb_get(cloob_ctx *ctx, thumb_cache *c, const char *key, int fd, int64_t file_bytes, int64_t size,
                        int64_t max_pixels, char **data, size_t *bytes);
 

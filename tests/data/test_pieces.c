@@ -1,4 +1,5 @@
-/* SentencePiece vocabularies: ids frozen from libsentencepiece, rows as SigLIP takes them, our text form, tokenizer.json, and damage. */
+/* SentencePiece vocabularies: ids frozen from libsentencepiece, rows as SigLIP takes them, our text form,
+ * tokenizer.json, and damage. */
 #include "check.h"
 
 #include "core/file.h"

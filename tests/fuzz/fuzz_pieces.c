@@ -1,4 +1,5 @@
-/* Three doors by the first byte: a .model file, a tokenizer.json, text for a small vocabulary. What reads must save, read back and encode. */
+/* Three doors by the first byte: a .model file, a tokenizer.json, text for a small vocabulary. What reads must save,
+ * read back and encode. */
 #include <stdlib.h>
 #include <string.h>
 

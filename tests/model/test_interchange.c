@@ -157,7 +157,8 @@ static void families_survive(void)
     remove("family.tmp.json"), remove("family.tmp.safetensors");
 }
 
-/* Rows are off by half a step of 1 / 127 of their largest element at most; vectors not at all; without scales nothing is read. */
+/* Rows are off by half a step of 1 / 127 of their largest element at most; vectors not at all; without scales nothing
+ * is read. */
 static void eight_bits_come_back(void)
 {
     weights w = make("tiny-vit"), back, bare;

@@ -32,7 +32,8 @@ typedef struct web_shard {
 /* Adds the samples of an index to s. */
 cloob_status web_group(cloob_ctx *ctx, const tar_index *t, const web_keys *keys, web_shard *s);
 
-/* A folder as CLIP_benchmark publishes data sets: SPLIT/0.tar, SPLIT/1.tar, ..., beside them classnames.txt where there are classes. */
+/* A folder as CLIP_benchmark publishes data sets: SPLIT/0.tar, SPLIT/1.tar, ..., beside them classnames.txt where there
+ * are classes. */
 bool web_is_benchmark(const char *folder, const char *split);
 
 /* The shards a source names: braces, or every .tar of a folder in order. */

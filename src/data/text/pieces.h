@@ -1,9 +1,10 @@
 /* SentencePiece vocabularies: unigram (SigLIP, T5) and BPE (Gemma, SigLIP 2), as libsentencepiece applies them.
  *
- * A text is normalised by the model's own character map, spaces become U+2581, and the result is cut into pieces: for unigram along
- * the path with the highest sum of scores, for BPE by merging the neighbours whose join has the highest score. What no piece covers
- * is the unknown piece, or its bytes where the vocabulary has them. Read from sentencepiece's .model, from a tokenizer.json of
- * type Unigram, or from our own text form, which a checkpoint stores. */
+ * A text is normalised by the model's own character map, spaces become U+2581, and the result is cut into pieces: for
+ * unigram along the path with the highest sum of scores, for BPE by merging the neighbours whose join has the highest
+ * score. What no piece covers is the unknown piece, or its bytes where the vocabulary has them. Read from
+ * sentencepiece's .model, from a tokenizer.json of type Unigram, or from our own text form, which a checkpoint
+ * stores. */
 #ifndef DATA_TEXT_PIECES_H
 #define DATA_TEXT_PIECES_H
 

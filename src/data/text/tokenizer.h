@@ -16,8 +16,9 @@ typedef struct cloob_tokenizer tokenizer; /* read-only after opening: any number
 cloob_status tokenizer_open(cloob_ctx *ctx, const char *path, tokenizer **out);
 /* From the text of a merges file, as a checkpoint stores it. */
 cloob_status tokenizer_open_text(cloob_ctx *ctx, const char *text, size_t size, const char *name, tokenizer **out);
-/* From what Hugging Face and open_clip put into a model's folder: spiece.model, tokenizer.model, tokenizer.json. *out stays NULL where
- * there is none, or only one of a kind we do not know or of another size than the model's, which a warning tells. */
+/* From what Hugging Face and open_clip put into a model's folder: spiece.model, tokenizer.model, tokenizer.json. *out
+ * stays NULL where there is none, or only one of a kind we do not know or of another size than the model's, which a
+ * warning tells. */
 cloob_status tokenizer_open_folder(cloob_ctx *ctx, const char *folder, int64_t vocab, tokenizer **out);
 void tokenizer_close(tokenizer *t);
 
@@ -31,7 +32,8 @@ void tokenizer_set_clean(tokenizer *t, text_clean_mode mode);
 text_clean_mode tokenizer_clean(const tokenizer *t);
 
 int32_t tokenizer_vocab_size(const tokenizer *t);
-/* Its ids are those of a model with so many: as many, or fewer where the vocabulary is SentencePiece's and the model's is rounded up. */
+/* Its ids are those of a model with so many: as many, or fewer where the vocabulary is SentencePiece's and the model's
+ * is rounded up. */
 bool tokenizer_fits(const tokenizer *t, int64_t vocab);
 int32_t tokenizer_start_id(const tokenizer *t);
 int32_t tokenizer_end_id(const tokenizer *t);

@@ -1,5 +1,5 @@
-/* What the two backward kernels of layer norm share: a warp to a row (layernorm.cu), and for the widths of transformers in bf16
- * several warps to a row (layernorm_wide.cu). */
+/* What the two backward kernels of layer norm share: a warp to a row (layernorm.cu), and for the widths of transformers
+ * in bf16 several warps to a row (layernorm_wide.cu). */
 #ifndef NN_CUDA_LAYERNORM_CUH
 #define NN_CUDA_LAYERNORM_CUH
 

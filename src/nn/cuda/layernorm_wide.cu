@@ -1,7 +1,8 @@
 /* Backward of layer norm for the widths of transformers: bf16 rows of W times 256 elements, W warps to a row.
  *
- * A thread owns eight columns for all rows it meets, so that the gain stays in registers with the gradients of gain and bias,
- * and the next row is on its way while this one is summed. The W warps of a row meet once, at a barrier of their own. */
+ * A thread owns eight columns for all rows it meets, so that the gain stays in registers with the gradients of gain and
+ * bias, and the next row is on its way while this one is summed. The W warps of a row meet once, at a barrier of their
+ * own. */
 #include "nn/cuda/layernorm.cuh"
 
 enum { V = 8 };

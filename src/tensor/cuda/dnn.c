@@ -268,7 +268,8 @@ static void try_engine(trial *t, bool room, cudnnBackendHeurMode_t mode, desc co
     if (best->none || ms < best->ms) *best = (choice){ (int32_t)mode, i, engine, ms, 0 };
 }
 
-/* Engines that are compiled at run time (a second each, and never faster in a ResNet) are tried where nothing else runs. */
+/* Engines that are compiled at run time (a second each, and never faster in a ResNet) are tried where nothing else
+ * runs. */
 static void try_list(trial *t, bool room, cudnnBackendHeurMode_t mode, choice *best)
 {
     const dnn_shape *s = &t->p->shape;
