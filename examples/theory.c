@@ -154,7 +154,8 @@ static int hopfield(cloob_ctx *ctx)
 /* ---- covariance ---------------------------------------------------------------------------------- */
 
 /* Embeddings of scenes with two features that go together nine times out of ten, say a boat and the sea. Each embedding
- * tells of one of the two, the other is explained away. Retrieval from all of them mixes in what scenes like it have. */
+ * tells of one of the two, the other is explained away. Retrieval from all of them mixes in what scenes like it
+ * have. */
 static int covariance(cloob_ctx *ctx)
 {
     enum { N = 2000, D = 32 };

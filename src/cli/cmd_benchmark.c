@@ -68,7 +68,7 @@ static cloob_status classification(cloob_ctx *ctx, cloob_model *m, const char *f
 static cloob_status rank(cloob_ctx *ctx, const char *file, score *s)
 {
     cloob_embeddings *e = NULL;
-    cloob_matrix image, text;
+    cloob_matrix image = { 0 }, text = { 0 };
     cloob_retrieval r;
     cloob_retrieve_options how = { .device = common.device };
     cloob_status status = cloob_embeddings_open(ctx, file, &e);

@@ -47,7 +47,7 @@ static void print_result(const cloob_retrieval *r)
 
 static cloob_status work(cloob_ctx *ctx, cloob_embeddings *e)
 {
-    cloob_matrix image, text;
+    cloob_matrix image = { 0 }, text = { 0 };
     cloob_retrieval r;
     cloob_retrieve_options how = { .queries = o.queries, .device = common.device };
     cloob_status status = cloob_embeddings_matrix(ctx, e, "image|x", &image);

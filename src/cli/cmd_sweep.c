@@ -52,8 +52,8 @@ static const char *value[MOST_AXES][MOST_VALUES];
 /* "lr=1e-3,5e-4": cut in place of a copy that lives as long as the program. */
 static int read_axis(const command *self, const char *text, int at)
 {
-    char *copy = strdup(text), *rest = copy ? strchr(copy, '=') : NULL;
     if (at == MOST_AXES) return cli_usage(self, "--grid: %d options at most", MOST_AXES);
+    char *copy = strdup(text), *rest = copy ? strchr(copy, '=') : NULL;
     if (!rest || rest == copy || !rest[1]) {
         free(copy);
         return cli_usage(self, "--grid %s: write it as NAME=VALUE,VALUE", text);

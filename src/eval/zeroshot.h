@@ -36,9 +36,9 @@ cloob_status zeroshot_prompts(cloob_ctx *ctx, zeroshot *z, int64_t c, const floa
  * Before the first image. */
 cloob_status zeroshot_group(cloob_ctx *ctx, zeroshot *z, const int64_t *group, int64_t answers);
 
-/* Counts n images (n, D), any length, with labels from 0 to answers - 1; `score` has (n, answers) afterwards. A class without prompts, a label out of range, or a
- * row that is zero or not finite is refused, naming it (rows counted from `first`), and nothing of the batch
- * is counted. */
+/* Counts n images (n, D), any length, with labels from 0 to answers - 1; `score` has (n, answers) afterwards. A class
+ * without prompts, a label out of range, or a row that is zero or not finite is refused, naming it (rows counted from
+ * `first`), and nothing of the batch is counted. */
 cloob_status zeroshot_add(cloob_ctx *ctx, zeroshot *z, const float *image, const int64_t *label, int64_t n,
                           int64_t first);
 

@@ -1,8 +1,8 @@
-/* Which classes of a prompt set the folders of a data set are, from a file: ImageNet-R, -A, -Sketch, -V2 and ObjectNet have some of
- * ImageNet's 1,000 classes under names of their own, and are scored among those alone.
+/* Which classes of a prompt set the folders of a data set are, from a file: ImageNet-R, -A, -Sketch, -V2 and ObjectNet
+ * have some of ImageNet's 1,000 classes under names of their own, and are scored among those alone.
  *
- * A line is FOLDER, a tab or a comma, and CLASS: a name or a number (from 0) of the prompt set; CLASS|CLASS: any of them
- * is right. A file with a single column lists the folders of all classes in order, as lists of ImageNet's 1,000
+ * A line is FOLDER, a tab or a comma, and CLASS: a name or a number (from 0) of the prompt set; CLASS|CLASS: any of
+ * them is right. A file with a single column lists the folders of all classes in order, as lists of ImageNet's 1,000
  * WordNet numbers do. Empty lines and those that begin with # are passed over, and so are folders that the data does
  * not have. */
 #ifndef INFER_CLASS_MAP_H

@@ -115,7 +115,7 @@ static cloob_status read_settings(cloob_ctx *ctx, ask *a, const cloob_json *root
     const cloob_json *model = cloob_json_get(root, "model");
     const char *word = cloob_json_text(absent(format) ? type : format);
     bool normalized = true;
-    if (!(absent(format) && absent(type)) && (!word || (strcmp(word, "float") && strcmp(word, "base64"))))
+    if (!(absent(format) && absent(type)) && (!word || (strcmp(word, "float") != 0 && strcmp(word, "base64") != 0)))
         return refuse(ctx, "encoding_format: float or base64");
     if (!absent(size) && (!cloob_json_int(size, &a->dimensions) || a->dimensions < 1))
         return refuse(ctx, "dimensions: a whole number from 1 on");
@@ -134,7 +134,7 @@ static cloob_status read_json(cloob_ctx *ctx, serve *s, const http_request *q, a
     const cloob_json *root = cloob_json_root(a->doc), *modality = cloob_json_get(root, "modality");
     const cloob_json *input = cloob_json_get(root, "input"), *messages = cloob_json_get(root, "messages");
     const char *kind = cloob_json_text(modality);
-    if (!absent(modality) && (!kind || (strcmp(kind, "image") && strcmp(kind, "text"))))
+    if (!absent(modality) && (!kind || (strcmp(kind, "image") != 0 && strcmp(kind, "text") != 0)))
         return refuse(ctx, "modality: text or image");
     status = read_settings(ctx, a, root);
     if (status != CLOOB_OK) return status;

@@ -1,4 +1,5 @@
-/* What a run was computed on, for its params.txt: equal bytes are promised for equal lines (docs/reference/determinism.md). */
+/* What a run was computed on, for its params.txt: equal bytes are promised for equal lines
+ * (docs/reference/determinism.md). */
 #ifndef TENSOR_MACHINE_H
 #define TENSOR_MACHINE_H
 

@@ -72,7 +72,7 @@ static int by_size(const void *a, const void *b)
 /* The median of the shorter edges of a few images; 0: none could be read. */
 static int64_t peek_size(cloob_ctx *ctx, const dataset *d)
 {
-    int64_t size[PEEK], found = 0, n = dataset_count(d);
+    int64_t size[PEEK] = { 0 }, found = 0, n = dataset_count(d);
     for (int64_t i = 0; i < PEEK && i < n; i++) {
         sample s;
         if (dataset_read(ctx, d, i * (n / (n < PEEK ? n : PEEK)), 0, NULL, &s) != CLOOB_OK) continue;

@@ -24,8 +24,7 @@ typedef struct run_position {
     int64_t global_batch; /* pairs of a step over all ranks, in which step_in_epoch counts; 0: unknown */
     uint64_t seed;
     epoch_debt owed;
-    int64_t
-        results_bytes; /* size of results.jsonl: what stands behind it, of later epochs, was lost with a kill; -1: unknown */
+    int64_t results_bytes; /* size of results.jsonl; later lines were lost with a kill; -1: unknown */
 } run_position;
 
 /* The place inside the epoch in pairs, which holds for any batch and any number of ranks. */

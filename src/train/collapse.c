@@ -32,10 +32,7 @@ bool collapse_is_due(int64_t updates)
     return look == updates;
 }
 
-bool collapse_is_plateau(const collapse_signs *s)
-{
-    return s->start > 0 && fabs(s->loss - s->start) < 0.05 * s->start;
-}
+bool collapse_is_plateau(const collapse_signs *s) { return s->start > 0 && fabs(s->loss - s->start) < 0.05 * s->start; }
 
 bool collapse_seen(const collapse_signs *s)
 {

@@ -38,8 +38,8 @@ int64_t journal_result_bytes(const journal *j);
 /* True when results.jsonl holds a whole line of this epoch that begins at byte `behind` or later. */
 bool journal_has_result(const journal *j, int64_t epoch, int64_t behind);
 
-/* Removes the lines that begin at byte `behind` or later and are of epochs after `last`: a run that goes on from a checkpoint makes
- * them again. */
+/* Removes the lines that begin at byte `behind` or later and are of epochs after `last`: a run that goes on from a
+ * checkpoint makes them again. */
 cloob_status journal_drop_results(cloob_ctx *ctx, journal *j, int64_t last, int64_t behind);
 
 /* One row of metrics.tsv, at full precision; wait: share of the time spent waiting for data. */

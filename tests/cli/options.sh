@@ -72,7 +72,7 @@ for command in $("$cloob" help | awk '/^  / { print $1 }'); do "$cloob" help "$c
 grep -qF '[-1]' <("$cloob" help train) && fail "help shows [-1]"
 grep -qF "$tab" help && fail "help holds a tab"
 grep -q fp16 help && fail "help offers fp16"
-for command in retrieve compare report info tokenizer; do
+for command in retrieve report info tokenizer; do
     "$cloob" help $command | grep -qE -- '--(seed|precision) ' && fail "cloob $command offers --seed or --precision"
 done
 "$cloob" retrieve --input nowhere.safetensors --seed 3 --precision fp32 > out 2> err

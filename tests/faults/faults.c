@@ -1,10 +1,12 @@
-/* Makes one system or library call of the program fail: loaded before the C library (LD_PRELOAD), it stands in for malloc, write and
- * the like, counts the calls that the program itself makes, and fails the n-th. Calls from inside other libraries pass.
+/* Makes one system or library call of the program fail: loaded before the C library (LD_PRELOAD), it stands in for
+ * malloc, write and the like, counts the calls that the program itself makes, and fails the n-th. Calls from inside
+ * other libraries pass.
  *
  *     CLOOB_FAULT=alloc:17    the 17th allocation fails, the others pass; alloc:17+ also all after it
  *     CLOOB_FAULT=alloc:0     nothing fails; the count goes to the file CLOOB_FAULT_COUNT at the end
  *
- * Kinds: alloc, write, sync, rename, thread, map, send, open. Built by the tests, for glibc; the program under test is the normal one. */
+ * Kinds: alloc, write, sync, rename, thread, map, send, open. Built by the tests, for glibc; the program under test is
+ * the normal one. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>

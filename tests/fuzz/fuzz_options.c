@@ -1,4 +1,5 @@
-/* Option strings: lines "name: value" as in params.txt, set into the options of a training run. What is accepted is valid. */
+/* Option strings: lines "name: value" as in params.txt, set into the options of a training run. What is accepted is
+ * valid. */
 #include <stdlib.h>
 #include <string.h>
 

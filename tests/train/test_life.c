@@ -1,9 +1,10 @@
 /* The life of a run as a random sequence of events, against an oracle that counts samples.
  *
- * Events: train on (some steps, then a stop), a kill at a random line of the log, another batch, more epochs, another order of
- * saving, a checkpoint deleted, and at the end a run to its end. After each, the oracle knows where the run must stand: the
- * place moves only forwards from the checkpoint that was resumed from, the end is at the last epoch whatever the batches were, and
- * every epoch that was due has one line of results. A sequence that fails is cut down to the fewest events that still fail.
+ * Events: train on (some steps, then a stop), a kill at a random line of the log, another batch, more epochs, another
+ * order of saving, a checkpoint deleted, and at the end a run to its end. After each, the oracle knows where the run
+ * must stand: the place moves only forwards from the checkpoint that was resumed from, the end is at the last epoch
+ * whatever the batches were, and every epoch that was due has one line of results. A sequence that fails is cut down to
+ * the fewest events that still fail.
  *
  *     test_life [SEQUENCES [SEED]]         8 sequences by default; thousands by hand */
 #include "check.h"

@@ -1,6 +1,6 @@
-/* Class folders: DIR/CLASS/.../image.jpg, classes and images in the order of their names. A folder of
- * images without class folders is a set without classes. Where texts lie beside the images (image.txt beside image.jpg),
- * they are the captions. */
+/* Class folders: DIR/CLASS/.../image.jpg, classes and images in the order of their names. A folder of images without
+ * class folders is a set without classes. Where texts lie beside the images (image.txt beside image.jpg), they are the
+ * captions. */
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
