@@ -71,7 +71,8 @@ void lanes_destroy(lanes *l)
     free(l);
 }
 
-/* One lane after the other: the first run writes what kernels keep of the weights, which all lanes share. */
+/* One lane after the other. Kernels may pack weights in an executor's second run (nn/cpu/linear_frozen.c), into a cache
+ * that all lanes share: both runs happen here, before two threads could do it at once. */
 static cloob_status lane_open(cloob_ctx *ctx, lanes *l, lane *a, bool floats)
 {
     graph g;
@@ -83,7 +84,7 @@ static cloob_status lane_open(cloob_ctx *ctx, lanes *l, lane *a, bool floats)
     cloob_status status = make_graph(a->ctx, l->p, floats, &g);
     if (status == CLOOB_OK) status = exec_create(a->ctx, &g, l->p->dev, &b, &a->x[floats]);
     graph_release(&g);
-    if (status == CLOOB_OK) status = exec_forward(a->x[floats]);
+    for (int i = 0; i < 2 && status == CLOOB_OK; i++) status = exec_forward(a->x[floats]);
     return status == CLOOB_OK ? status : ctx_fail(ctx, status, "%s", cloob_error(a->ctx));
 }
 
