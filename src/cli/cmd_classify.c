@@ -110,15 +110,17 @@ static void print_bar(double share)
 
 static void print_json(const char *path, const results *r, const float *p, int shown)
 {
-    printf("%s{\"image\": ", r->shown ? ", " : "");
-    json_out_string(path);
-    printf(", \"top\": [");
+    json_out_open(NULL, '{');
+    json_out_text("image", path);
+    json_out_open("top", '[');
     for (int i = 0; i < shown; i++) {
-        printf("%s{\"label\": ", i ? ", " : "");
-        json_out_string(r->labels->item[r->order[i]]);
-        printf(", \"p\": %.9g}", (double)p[r->order[i]]);
+        json_out_open(NULL, '{');
+        json_out_text("label", r->labels->item[r->order[i]]);
+        json_out_number("p", (double)p[r->order[i]], 9);
+        json_out_close();
     }
-    printf("]}");
+    json_out_close();
+    json_out_close();
 }
 
 static void print_text(const char *path, const results *r, const float *p, int shown)
@@ -199,7 +201,8 @@ static cloob_status classify(cloob_ctx *ctx, cloob_model *m, const words *labels
     cloob_status status = scratch && r->order ? CLOOB_OK : CLOOB_ERR_MEMORY;
     if (status == CLOOB_OK)
         status = cloob_classifier_create(ctx, m, labels->item, C, templates->item, templates->count, &c);
-    if (status == CLOOB_OK && common.json) printf("[");
+    bool listed = status == CLOOB_OK && common.json;
+    if (listed) json_out_open(NULL, '[');
     for (int64_t i = 0; i < images->count && status == CLOOB_OK; i += IMAGES_AT_ONCE) {
         int64_t n = images->count - i < IMAGES_AT_ONCE ? images->count - i : IMAGES_AT_ONCE;
         cloob_progress p = { "classify", "images", i, images->count, 1, NULL, NULL };
@@ -207,7 +210,7 @@ static cloob_status classify(cloob_ctx *ctx, cloob_model *m, const words *labels
         status = classify_block(ctx, m, c, images->path + i, n, scratch, r);
     }
     progress_end();
-    if (status == CLOOB_OK && common.json) printf("]\n");
+    if (listed) json_out_close();
     cloob_classifier_destroy(c);
     free(scratch), free(r->order);
     return status;

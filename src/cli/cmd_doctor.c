@@ -140,27 +140,32 @@ static void print_json(cloob_ctx *ctx, const outcome *out, bool all)
     const cloob_part *part = cloob_parts(&n);
     char cache[4096] = "";
     cloob_cache_folder(cache, sizeof cache);
-    printf("{\"version\": \"%s\", \"ok\": %s, \"instruction_sets\": \"%s\", \"cores\": %ld, \"cache\": ",
-           cloob_version(), all ? "true" : "false", cloob_instruction_sets(), sysconf(_SC_NPROCESSORS_ONLN));
-    json_out_string(cache);
-    printf(", \"devices\": [");
+    json_out_open(NULL, '{');
+    json_out_text("version", cloob_version());
+    json_out_bool("ok", all);
+    json_out_text("instruction_sets", cloob_instruction_sets());
+    json_out_int("cores", sysconf(_SC_NPROCESSORS_ONLN));
+    json_out_text("cache", cache);
+    json_out_open("devices", '[');
     for (int i = 0; i < cloob_device_count(); i++) {
         cloob_device_facts f = { .name = "" };
         cloob_device_describe(ctx, i, &f);
-        printf("%s", i ? ", " : "");
-        json_out_string(f.name);
+        json_out_text(NULL, f.name);
     }
-    printf("], \"parts\": {");
-    for (int64_t i = 0; i < n; i++)
-        printf("%s\"%s\": %s", i ? ", " : "", part[i].name, part[i].present ? "true" : "false");
-    printf("}, \"checks\": [");
+    json_out_close();
+    json_out_open("parts", '{');
+    for (int64_t i = 0; i < n; i++) json_out_bool(part[i].name, part[i].present);
+    json_out_close();
+    json_out_open("checks", '[');
     for (int i = 0; i < CHECKS; i++) {
-        printf("%s{\"name\": \"%s\", \"ok\": %s, \"text\": ", i ? ", " : "", checks[i].name,
-               out[i].ok ? "true" : "false");
-        json_out_string(out[i].text);
-        printf("}");
+        json_out_open(NULL, '{');
+        json_out_text("name", checks[i].name);
+        json_out_bool("ok", out[i].ok);
+        json_out_text("text", out[i].text);
+        json_out_close();
     }
-    printf("]}\n");
+    json_out_close();
+    json_out_close();
 }
 
 static int run(const command *self, int argc, char **argv)

@@ -44,12 +44,15 @@ static char *index_path(const char *path)
 static void print_update(const char *path, const cloob_search_update *u)
 {
     if (common.json) {
-        printf("{\"index\": ");
-        json_out_string(path);
-        printf(", \"images\": %lld, \"kept\": %lld, \"embedded\": %lld, \"bad\": %lld, \"bad_before\": "
-               "%lld, \"removed\": %lld}\n",
-               (long long)u->images, (long long)u->kept, (long long)u->embedded, (long long)u->bad,
-               (long long)u->bad_before, (long long)u->removed);
+        json_out_open(NULL, '{');
+        json_out_text("index", path);
+        json_out_int("images", u->images);
+        json_out_int("kept", u->kept);
+        json_out_int("embedded", u->embedded);
+        json_out_int("bad", u->bad);
+        json_out_int("bad_before", u->bad_before);
+        json_out_int("removed", u->removed);
+        json_out_close();
     } else {
         printf("%s: %lld images (%lld new or changed, %lld kept, %lld gone, %lld cannot be read", path,
                (long long)u->images, (long long)u->embedded, (long long)u->kept, (long long)u->removed,
@@ -101,13 +104,14 @@ static void print_hits(const cloob_search_hit *hit, int64_t n)
         for (int64_t i = 0; i < n; i++) printf("%.4f  %s\n", (double)hit[i].score, hit[i].path);
         return;
     }
-    printf("[");
+    json_out_open(NULL, '[');
     for (int64_t i = 0; i < n; i++) {
-        printf("%s{\"path\": ", i ? ", " : "");
-        json_out_string(hit[i].path);
-        printf(", \"score\": %.9g}", (double)hit[i].score);
+        json_out_open(NULL, '{');
+        json_out_text("path", hit[i].path);
+        json_out_number("score", (double)hit[i].score, 9);
+        json_out_close();
     }
-    printf("]\n");
+    json_out_close();
 }
 
 /* An image as the query: what resembles it. */
