@@ -33,6 +33,7 @@ static long fail_at;
 static bool and_after;
 static int fail_kind = -1;
 static uintptr_t program_begin, program_end;
+static bool started; /* main runs: the CUDA runtime, linked into the program, allocates before it and does not check */
 
 extern void *__libc_malloc(size_t n);
 extern void *__libc_calloc(size_t n, size_t m);
@@ -79,7 +80,7 @@ __attribute__((constructor)) static void begin(void)
 static bool fails(kind k, const void *caller, int error)
 {
     uintptr_t at = (uintptr_t)caller;
-    if ((int)k != fail_kind || at < program_begin || at >= program_end) return false;
+    if (!started || (int)k != fail_kind || at < program_begin || at >= program_end) return false;
     long n = atomic_fetch_add(&calls[k], 1) + 1;
     if (fail_at == 0 || (n != fail_at && !(and_after && n > fail_at))) return false;
     errno = error;
@@ -92,6 +93,25 @@ static bool fails(kind k, const void *caller, int error)
 #define NEXT(name)                                                                                                     \
     static __typeof__(&name) next;                                                                                     \
     if (!next) *(void **)&next = dlsym(RTLD_NEXT, #name)
+
+/* Counting begins with main. */
+static int (*program_main)(int, char **, char **);
+
+static int counted_main(int argc, char **argv, char **environment)
+{
+    started = true;
+    return program_main(argc, argv, environment);
+}
+
+int __libc_start_main(int (*main_)(int, char **, char **), int argc, char **argv, void (*init)(void),
+                      void (*fini)(void), void (*rtld_fini)(void), void *stack_end);
+int __libc_start_main(int (*main_)(int, char **, char **), int argc, char **argv, void (*init)(void),
+                      void (*fini)(void), void (*rtld_fini)(void), void *stack_end)
+{
+    NEXT(__libc_start_main);
+    program_main = main_;
+    return next(counted_main, argc, argv, init, fini, rtld_fini, stack_end);
+}
 
 /* ---- memory ---------------------------------------------------------------------------------------- */
 
