@@ -44,7 +44,7 @@ static int run(const command *self, int argc, char **argv)
         return code;
     }
     cloob_status status = cloob_train(ctx, &o, &s);
-    if (status == CLOOB_OK && s.rank > 0) code = 0; /* rank 0 speaks for all */
+    if (status == CLOOB_OK && s.rank > 0) code = 0; /* rank 0 reports for all */
     else if (status == CLOOB_OK && common.json) print_json(&s);
     else if (status == CLOOB_OK) printf("%s\n", s.checkpoint);
     code = status == CLOOB_OK ? 0 : cli_fail(self, ctx, status);

@@ -423,7 +423,7 @@ static cloob_status fail(serve *s, const char *format, ...)
     return cloob_error_set(s->ctx, CLOOB_ERR_ARGUMENT, text);
 }
 
-/* A socket that listens, so that a busy port is told with its cause. */
+/* A socket that listens, so that a busy port is reported with its cause. */
 static cloob_status listen_on(serve *s, int *out, int *port)
 {
     char service[16];

@@ -11,7 +11,7 @@ static bool ends(const char *name, const char *tail)
     return n >= m && strcmp(name + n - m, tail) == 0;
 }
 
-/* A folder is told by the configuration in it. */
+/* A folder is recognised by the configuration in it. */
 static bool holds(const char *dir, const char *name)
 {
     char path[4096];

@@ -41,7 +41,7 @@ typedef struct trial {
 static cloob_status trial_run(void *user)
 {
     trial *t = user;
-    return cuda_check(t->ctx, fused_gemm_run(t->stream, &t->p, t->sms), "timing a joined product");
+    return cuda_check(t->ctx, fused_gemm_run(t->stream, &t->p, t->sms), "timing a fused GEMM");
 }
 
 static cloob_status trial_open(trial *t)
@@ -50,8 +50,7 @@ static cloob_status trial_open(trial *t)
     int64_t count[BUFFERS] = { t->p.m * t->p.k, t->p.n * t->p.k, big, reads, 2 * reads, 4 * t->p.n * (t->sms + 1) };
     for (int i = 0; i < BUFFERS; i++) {
         if (!count[i]) continue;
-        CLOOB_TRY(
-            cuda_check(t->ctx, cudaMalloc(&t->buffer[i], (size_t)count[i] * 2), "room for timing a joined product"));
+        CLOOB_TRY(cuda_check(t->ctx, cudaMalloc(&t->buffer[i], (size_t)count[i] * 2), "room for timing a fused GEMM"));
         CLOOB_TRY(cuda_fill_noise(t->ctx, t->stream, t->buffer[i], CLOOB_BF16, count[i]));
     }
     t->p.a = t->buffer[0];
@@ -105,7 +104,7 @@ static float pass_ms(double bytes) { return (float)(bytes / 4.0e9) + 0.006f; }
 static cloob_status state_make(const op_env *env, op_args *a, fused_state **out)
 {
     a->state = *out = calloc(1, sizeof **out);
-    return *out ? CLOOB_OK : ctx_no_memory(env->ctx, sizeof **out, "a joined product's plan");
+    return *out ? CLOOB_OK : ctx_no_memory(env->ctx, sizeof **out, "a fused GEMM's plan");
 }
 
 /* How many teams, or 0 when one after the other is better. CLOOB_JOINED=never|2|4 overrides the timing, for

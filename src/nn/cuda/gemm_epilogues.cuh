@@ -1,4 +1,4 @@
-/* What becomes of a joined product's numbers while they are in registers: one ending per kind
+/* What becomes of a fused GEMM's results while they are in registers: one ending per kind
  * (fused_gemm.h), and how 8 x 8 matrices travel between registers and boxes of 64 x 64 in shared memory.
  */
 #ifndef NN_CUDA_JOINED_ENDINGS_CUH
