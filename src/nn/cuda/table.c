@@ -37,7 +37,7 @@ const op_kernel op_kernels_cuda[OP_COUNT] = {
     [OP_L2NORM] = { .run = l2norm_cuda },
     [OP_L2NORM_BWD] = { .run = l2norm_bwd_cuda },
     [OP_ATTENTION] = { .run = attention_cuda },
-    [OP_ATTENTION_BWD] = { .run = attention_bwd_cuda },
+    [OP_ATTENTION_BWD] = { .run = attention_bwd_cuda, .prepare = attention_bwd_prepare_cuda },
     [OP_ATTENTION_ONE] = { .run = attention_one_cuda },
     [OP_ATTENTION_ONE_BWD] = { .run = attention_one_bwd_cuda },
     [OP_HEADS_PROJECT] = { .run = heads_project_cuda,

@@ -1,0 +1,399 @@
+/* Attention's backward pass on tensor cores, two ways, of which timing chooses. A block per row of the batch and head,
+ * everything in shared memory, no sum in more than one order.
+ *
+ * separate: each warp owns a tile of queries (dq) and a tile of keys (dk, dv) and works the scores out for both.
+ * shared:   scores are worked out once, by the queries' warps, and lie in shared memory for the keys' sums. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "nn/cuda/attention.cuh"
+#include "tensor/cuda/tune.h"
+
+enum { SEPARATE_BLOCKS = 2, MIDDLE_WARPS = 13, SHARED_WARPS = 17 }; /* 208 and 272 tokens: ViT-B-16 and ViT-L-14 */
+
+/* ---- scores twice -------------------------------------------------------------------------------- */
+
+/* What both halves of backward need of a score tile. */
+typedef struct attn_rows {
+    const bf16 *q, *k, *v, *dy;
+    const float *lse, *along; /* per query: log2-sum-exp, and dy.y */
+    bf16 *stage;              /* 16 rows of this warp */
+} attn_rows;
+
+template <int D>
+__device__ static void query_tile(bf16 *dq, const attn_rows &m, const attn_sizes &z, int t)
+{
+    typedef tile<D> tl;
+    unsigned a[tl::K][4], g[tl::K][4];
+    float s[2][4], dp[2][4], acc[D / 8][4] = {}, scale = z.scale * LOG2E;
+    tl::left(a, m.q, t * 16);
+    tl::left(g, m.dy, t * 16);
+    float lse[2] = { m.lse[t * 16 + row_in_tile(0)], m.lse[t * 16 + row_in_tile(2)] };
+    float along[2] = { m.along[t * 16 + row_in_tile(0)], m.along[t * 16 + row_in_tile(2)] };
+    for (int j = 0, last = z.causal ? t + 1 : z.Tp / 16; j < last; j++) {
+        tl::times_rows(s, a, m.k, j * 16);
+        tl::times_rows(dp, g, m.v, j * 16);
+#pragma unroll
+        for (int half = 0; half < 2; half++)
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                int key = j * 16 + col_in_tile(half, i), query = t * 16 + row_in_tile(i);
+                bool seen = key < z.T && query < z.T && !(z.causal && key > query);
+                s[half][i] = seen ? power2(s[half][i] * scale - lse[i / 2]) * (dp[half][i] - along[i / 2]) : 0.0f;
+            }
+        tl::add_product(acc, s, m.k, j * 16);
+    }
+    tl::write(dq, 3 * z.C, acc, z.scale, t * 16, z.T, m.stage);
+}
+
+/* Rows are keys here, columns queries. */
+template <int D>
+__device__ static void key_tile(bf16 *dk, bf16 *dv, const attn_rows &m, const attn_sizes &z, int t)
+{
+    typedef tile<D> tl;
+    unsigned a[tl::K][4], g[tl::K][4];
+    float p[2][4], ds[2][4], acc_k[D / 8][4] = {}, acc_v[D / 8][4] = {}, scale = z.scale * LOG2E;
+    tl::left(a, m.k, t * 16);
+    tl::left(g, m.v, t * 16);
+    for (int j = z.causal ? t : 0; j < z.Tp / 16; j++) {
+        tl::times_rows(p, a, m.q, j * 16);
+        tl::times_rows(ds, g, m.dy, j * 16);
+#pragma unroll
+        for (int half = 0; half < 2; half++)
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                int query = j * 16 + col_in_tile(half, i), key = t * 16 + row_in_tile(i);
+                bool seen = key < z.T && query < z.T && !(z.causal && key > query);
+                p[half][i] = seen ? power2(p[half][i] * scale - m.lse[query]) : 0.0f;
+                ds[half][i] = seen ? p[half][i] * (ds[half][i] - m.along[query]) : 0.0f;
+            }
+        tl::add_product(acc_v, p, m.dy, j * 16);
+        tl::add_product(acc_k, ds, m.q, j * 16);
+    }
+    tl::write(dk, 3 * z.C, acc_k, z.scale, t * 16, z.T, m.stage);
+    tl::write(dv, 3 * z.C, acc_v, 1.0f, t * 16, z.T, m.stage);
+}
+
+/* along[t] = dy[t].y[t]: D / 8 lanes a row. Rows come in fours or eights, so a warp is in or out as a whole. */
+template <int D>
+__device__ static void dot_rows(float *along, const bf16 *dy, const bf16 *y, int64_t step, int T, int Tp)
+{
+    enum { LANES = D / 8 };
+    int part = threadIdx.x % LANES;
+#pragma unroll 4
+    for (int t = threadIdx.x / LANES; t < Tp; t += blockDim.x / LANES) {
+        float sum = 0.0f;
+        if (t < T) {
+            pack<bf16, 8> a = load<bf16, 8>(dy + t * step + part * 8), b = load<bf16, 8>(y + t * step + part * 8);
+#pragma unroll
+            for (int i = 0; i < 8; i++) sum += to_float(a.v[i]) * to_float(b.v[i]);
+        }
+#pragma unroll
+        for (int k = LANES / 2; k; k >>= 1) sum += __shfl_xor_sync(0xffffffffu, sum, k);
+        if (part == 0) along[t] = sum;
+    }
+}
+
+template <int D, bool PACKED>
+static __global__ void __launch_bounds__(32 * MOST_WARPS, SEPARATE_BLOCKS)
+    separate_kernel(bf16 *dqkv, const bf16 *dy, const bf16 *qkv, const bf16 *y, const float *lse, attn_sizes z)
+{
+    extern __shared__ __align__(16) bf16 smem[];
+    typedef tile<D> tl;
+    int n = blockIdx.x / z.H, h = blockIdx.x % z.H, warp = threadIdx.x / 32, warps = blockDim.x / 32;
+    attn_place place = place_of<PACKED>(z, n, h);
+    bf16 *q = smem, *k = q + z.Tp * tl::LD, *v = k + z.Tp * tl::LD, *g = v + z.Tp * tl::LD, *stage = g + z.Tp * tl::LD;
+    float *lse2 = (float *)(stage + z.Tp * tl::LD), *along = lse2 + z.Tp;
+    int64_t at = place.row * 3 * z.C + h * D, out = place.row * z.C + h * D;
+    tl::fill(q, qkv + at, 3 * z.C, z.T, z.Tp);
+    tl::fill(k, qkv + at + z.C, 3 * z.C, z.T, z.Tp);
+    tl::fill(v, qkv + at + 2 * z.C, 3 * z.C, z.T, z.Tp);
+    tl::fill(g, dy + out, z.C, z.T, z.Tp);
+    for (int t = threadIdx.x; t < z.Tp; t += blockDim.x) lse2[t] = t < z.T ? lse[place.head + t] * LOG2E : 0.0f;
+    dot_rows<D>(along, dy + out, y + out, z.C, z.T, z.Tp);
+    arrive();
+    __syncthreads();
+    attn_rows m = { q, k, v, g, lse2, along, stage + warp * 16 * tl::LD };
+    for (int t = warp; t < z.Tp / 16; t += warps) {
+        query_tile<D>(dqkv + at, m, z, t);
+        key_tile<D>(dqkv + at + z.C, dqkv + at + 2 * z.C, m, z, t);
+    }
+}
+
+/* ---- scores once, shared -------------------------------------------------------------------------- */
+
+/* What the scores become, in shared memory: p and ds of all queries and the keys of a chunk. */
+typedef struct attn_scores {
+    bf16 *p, *ds;
+    int ld;        /* an odd multiple of 8: eight rows fall on different banks */
+    int from, end; /* key tiles of the chunk */
+} attn_scores;
+
+__device__ __forceinline__ void put_tile(bf16 *to, int ld, const unsigned a[4])
+{
+    int lane = threadIdx.x & 31;
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+        *reinterpret_cast<unsigned *>(to + (lane / 4 + 8 * (i % 2)) * ld + 8 * (i / 2) + lane % 4 * 2) = a[i];
+}
+
+/* The transpose of a stored tile as a left operand. */
+__device__ __forceinline__ void turned_tile(unsigned a[4], const bf16 *from, int ld)
+{
+    int lane = threadIdx.x & 31;
+    ldmatrix_trans(a, from + ((lane >> 4) * 8 + (lane & 7)) * ld + ((lane >> 3) & 1) * 8);
+}
+
+/* Query tile t against the chunk's keys: p and ds to shared memory, dq += ds k. */
+template <int D>
+__device__ static void score_tile(float dq[D / 8][4], const attn_scores &c, const attn_rows &m, const attn_sizes &z,
+                                  int t)
+{
+    typedef tile<D> tl;
+    unsigned a[tl::K][4], g[tl::K][4], packed[4];
+    float s[2][4], dp[2][4], scale = z.scale * LOG2E;
+    tl::left(a, m.q, t * 16);
+    tl::left(g, m.dy, t * 16);
+    float lse[2] = { m.lse[t * 16 + row_in_tile(0)], m.lse[t * 16 + row_in_tile(2)] };
+    float along[2] = { m.along[t * 16 + row_in_tile(0)], m.along[t * 16 + row_in_tile(2)] };
+    for (int j = c.from, last = z.causal && t + 1 < c.end ? t + 1 : c.end; j < last; j++) {
+        int at = t * 16 * c.ld + (j - c.from) * 16;
+        tl::times_rows(s, a, m.k, j * 16);
+        tl::times_rows(dp, g, m.v, j * 16);
+#pragma unroll
+        for (int half = 0; half < 2; half++)
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                int key = j * 16 + col_in_tile(half, i), query = t * 16 + row_in_tile(i);
+                bool seen = key < z.T && query < z.T && !(z.causal && key > query);
+                s[half][i] = seen ? power2(s[half][i] * scale - lse[i / 2]) : 0.0f;
+                dp[half][i] = s[half][i] * (dp[half][i] - along[i / 2]);
+            }
+        pack_tile(packed, s);
+        put_tile(c.p + at, c.ld, packed);
+        pack_tile(packed, dp);
+        put_tile(c.ds + at, c.ld, packed);
+        tl::add_product(dq, packed, m.k, j * 16);
+    }
+}
+
+/* Of key tile t: to = scale (scores)^T rows, over all queries that see it. */
+template <int D>
+__device__ static void sum_tile(bf16 *to, float scale, const bf16 *scores, const bf16 *rows, bf16 *stage,
+                                const attn_scores &c, const attn_sizes &z, int t)
+{
+    typedef tile<D> tl;
+    unsigned a[4];
+    float acc[D / 8][4] = {};
+    for (int j = z.causal ? t : 0; j < z.Tp / 16; j++) {
+        turned_tile(a, scores + j * 16 * c.ld + (t - c.from) * 16, c.ld);
+        tl::add_product(acc, a, rows, j * 16);
+    }
+    tl::write(to, 3 * z.C, acc, scale, t * 16, z.T, stage + t * 16 * tl::LD);
+}
+
+/* A warp for every tile of queries. Keys go by in chunks of `chunk` tiles: first every warp works out the scores of its
+ * queries and adds to dq, then the chunk's dv and dk are shared out over the warps. Rows of k and v are read in their
+ * own chunk alone, so that dk and dv leave by way of them. */
+template <int D, bool PACKED, int WARPS>
+static __global__ void __launch_bounds__(32 * WARPS, WARPS <= MOST_WARPS ? 2 : 1)
+    shared_kernel(bf16 *dqkv, const bf16 *dy, const bf16 *qkv, const bf16 *y, const float *lse, attn_sizes z, int chunk)
+{
+    extern __shared__ __align__(16) bf16 smem[];
+    typedef tile<D> tl;
+    int n = blockIdx.x / z.H, h = blockIdx.x % z.H, warp = threadIdx.x / 32, warps = blockDim.x / 32;
+    attn_place place = place_of<PACKED>(z, n, h);
+    int tiles = z.Tp / 16;
+    bf16 *q = smem, *k = q + z.Tp * tl::LD, *v = k + z.Tp * tl::LD, *g = v + z.Tp * tl::LD, *p = g + z.Tp * tl::LD;
+    attn_scores c = { p, p + z.Tp * (16 * chunk + 8), 16 * chunk + 8, 0, 0 };
+    float *lse2 = (float *)(c.ds + z.Tp * c.ld), *along = lse2 + z.Tp, dq[D / 8][4] = {};
+    int64_t at = place.row * 3 * z.C + h * D, out = place.row * z.C + h * D;
+    tl::fill(q, qkv + at, 3 * z.C, z.T, z.Tp);
+    tl::fill(k, qkv + at + z.C, 3 * z.C, z.T, z.Tp);
+    tl::fill(v, qkv + at + 2 * z.C, 3 * z.C, z.T, z.Tp);
+    tl::fill(g, dy + out, z.C, z.T, z.Tp);
+    for (int t = threadIdx.x; t < z.Tp; t += blockDim.x) lse2[t] = t < z.T ? lse[place.head + t] * LOG2E : 0.0f;
+    dot_rows<D>(along, dy + out, y + out, z.C, z.T, z.Tp);
+    arrive();
+    attn_rows m = { q, k, v, g, lse2, along, NULL };
+    for (c.from = 0; c.from < tiles; c.from = c.end) {
+        c.end = min(c.from + chunk, tiles);
+        __syncthreads(); /* the rows are there; the chunk before has been read */
+        if (warp < tiles) score_tile<D>(dq, c, m, z, warp);
+        __syncthreads();
+        for (int task = warp, keys = c.end - c.from; task < 2 * keys; task += warps) {
+            if (task < keys) sum_tile<D>(dqkv + at + 2 * z.C, 1.0f, c.p, g, v, c, z, c.from + task);
+            else sum_tile<D>(dqkv + at + z.C, z.scale, c.ds, q, k, c, z, c.from + task - keys);
+        }
+    }
+    __syncthreads();
+    if (warp < tiles) tl::write(dqkv + at, 3 * z.C, dq, z.scale, warp * 16, z.T, q + warp * 16 * tl::LD);
+}
+
+/* ---- launchers ----------------------------------------------------------------------------------- */
+
+template <int D, bool PACKED>
+static cloob_status launch_separate(const op_env *env, const op_args *a, const attn_sizes &z, int64_t N)
+{
+    size_t smem = smem_of(z, 5, D);
+    CLOOB_TRY(cuda_check(env->ctx,
+                         cudaFuncSetAttribute(separate_kernel<D, PACKED>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                              (int)smem),
+                         "attention_bwd"));
+    separate_kernel<D, PACKED><<<(unsigned)(N * z.H), threads_of(z), smem, stream_of(env)>>>(
+        (bf16 *)a->out[0].data, (const bf16 *)a->in[0].data, (const bf16 *)a->in[1].data, (const bf16 *)a->in[2].data,
+        (const float *)a->in[3].data, z);
+    return cuda_launched(env->ctx, "attention_bwd");
+}
+
+/* Key tiles of a chunk: as many as shared memory holds; 0: not even one, or more tiles than warps. */
+static int chunk_for(const op_env *env, const attn_sizes &z, int D)
+{
+    size_t limit = (size_t)((const cuda_state *)env->dev->state)->smem_bytes, rows = smem_of(z, 4, D);
+    int tiles = z.Tp / 16, chunk = tiles;
+    while (chunk > 0 && rows + (size_t)z.Tp * (size_t)(16 * chunk + 8) * 2 * sizeof(bf16) > limit) chunk--;
+    return tiles <= SHARED_WARPS ? chunk : 0;
+}
+
+template <int D, bool PACKED, int WARPS>
+static cloob_status launch_warps(const op_env *env, const op_args *a, const attn_sizes &z, int64_t N)
+{
+    int chunk = chunk_for(env, z, D);
+    size_t smem = smem_of(z, 4, D) + (size_t)z.Tp * (size_t)(16 * chunk + 8) * 2 * sizeof(bf16);
+    auto kernel = shared_kernel<D, PACKED, WARPS>;
+    CLOOB_TRY(cuda_check(env->ctx, cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)smem),
+                         "attention_bwd"));
+    kernel<<<(unsigned)(N * z.H), 2 * (unsigned)z.Tp, smem, stream_of(env)>>>((bf16 *)a->out[0].data,
+                                                                              (const bf16 *)a->in[0].data,
+                                                                              (const bf16 *)a->in[1].data,
+                                                                              (const bf16 *)a->in[2].data,
+                                                                              (const float *)a->in[3].data, z, chunk);
+    return cuda_launched(env->ctx, "attention_bwd");
+}
+
+template <int D, bool PACKED>
+static cloob_status launch_shared(const op_env *env, const op_args *a, const attn_sizes &z, int64_t N)
+{
+    int tiles = z.Tp / 16;
+    if (tiles <= MOST_WARPS) return launch_warps<D, PACKED, MOST_WARPS>(env, a, z, N);
+    return tiles <= MIDDLE_WARPS ? launch_warps<D, PACKED, MIDDLE_WARPS>(env, a, z, N)
+                                 : launch_warps<D, PACKED, SHARED_WARPS>(env, a, z, N);
+}
+
+/* ---- the choice ---------------------------------------------------------------------------------- */
+
+enum { SEPARATE, SHARED, WAYS };
+static const int ways[WAYS] = { SEPARATE, SHARED }; /* what a call's state points to */
+
+static cloob_status launch_way(const op_env *env, const op_args *a, int way)
+{
+    static launch_fn *const launch[WAYS][2][2] = { { { launch_separate<32, false>, launch_separate<64, false> },
+                                                     { launch_separate<32, true>, launch_separate<64, true> } },
+                                                   { { launch_shared<32, false>, launch_shared<64, false> },
+                                                     { launch_shared<32, true>, launch_shared<64, true> } } };
+    op_sequences s = op_sequences_of(&a->attr, &a->in[1], &a->in[4]);
+    attn_sizes z = sizes_of(a, s, &a->in[2]);
+    return launch[way][s.start != NULL][z.C / z.H == 64](env, a, z, s.N);
+}
+
+typedef struct trial {
+    const op_env *env;
+    op_args call;
+    int way;
+} trial;
+
+static cloob_status trial_run(void *user)
+{
+    trial *t = (trial *)user;
+    return launch_way(t->env, &t->call, t->way);
+}
+
+static cloob_status trial_take(trial *t, tensor *x)
+{
+    cuda_state *s = cuda_use(t->env->dev);
+    CLOOB_TRY(cuda_check(t->env->ctx, cudaMalloc(&x->data, tensor_bytes(x)), "room for timing attention"));
+    return cuda_fill_noise(t->env->ctx, s->stream, x->data, x->dtype, tensor_count(x));
+}
+
+static tensor shape3(cloob_dtype dtype, int64_t a, int64_t b, int64_t c)
+{
+    tensor t = {};
+    t.dtype = dtype, t.ndim = 3;
+    t.dim[0] = a, t.dim[1] = b, t.dim[2] = c;
+    return t;
+}
+
+/* A call with rows of equal length, for packed ones of their mean. */
+static op_args even_call(const op_args *a, const op_sequences &s)
+{
+    int64_t N = s.N, T = op_has(&a->in[4]) ? (s.rows / s.N < 1 ? 1 : s.rows / s.N) : s.T, C = tensor_cols(&a->in[2]);
+    op_args e = {};
+    T = T > s.T ? s.T : T;
+    for (int k = 0; k < OP_INPUTS; k++) e.in[k].ndim = -1;
+    for (int k = 0; k < OP_OUTPUTS; k++) e.out[k].ndim = -1;
+    e.attr = a->attr;
+    e.in[0] = e.in[2] = shape3(CLOOB_BF16, N, T, C);
+    e.in[1] = e.out[0] = shape3(CLOOB_BF16, N, T, 3 * C);
+    e.in[3] = shape3(CLOOB_F32, N, a->attr.heads, T);
+    return e;
+}
+
+static int time_ways(const op_env *env, const op_args *a, const op_sequences &s, float ms[WAYS])
+{
+    cuda_state *state = cuda_use(env->dev);
+    cudaStream_t own = state->stream;
+    op_env there = *env;
+    there.stream = own;
+    trial t = { &there, even_call(a, s), 0 };
+    tensor *operand[] = { &t.call.in[0], &t.call.in[1], &t.call.in[2], &t.call.in[3], &t.call.out[0] };
+    bool room = true;
+    for (tensor *x : operand) room = room && trial_take(&t, x) == CLOOB_OK;
+    for (t.way = 0; t.way < WAYS && room; t.way++)
+        if (cuda_time(env->ctx, env->dev, trial_run, &t, &ms[t.way]) != CLOOB_OK) ms[t.way] = 1e30f;
+    for (tensor *x : operand) cudaFree(x->data);
+    cudaGetLastError();
+    return ms[SHARED] < ms[SEPARATE] ? SHARED : SEPARATE;
+}
+
+/* CLOOB_ATTENTION=separate|shared overrides the timing, for tests and measurements. */
+static int choose_way(const op_env *env, const op_args *a)
+{
+    const char *wish = getenv("CLOOB_ATTENTION");
+    op_sequences s = op_sequences_of(&a->attr, &a->in[1], &a->in[4]);
+    attn_sizes z = sizes_of(a, s, &a->in[2]);
+    tune_cache *cache = cuda_use(env->dev)->tune;
+    float ms[WAYS] = { 0, 0 };
+    char key[TUNE_KEY];
+    int32_t way = SEPARATE;
+    if (chunk_for(env, z, z.C / z.H) < 1) return SEPARATE;
+    if (!on_tensor_cores(env, &a->in[2], z, 5)) return SHARED;
+    if (wish && *wish) return strcmp(wish, "shared") == 0 ? SHARED : SEPARATE;
+    snprintf(key, sizeof key, "attention-bwd-%lld,%lld,%d,%d,%d-%d", (long long)s.N, (long long)s.rows, z.T, z.C, z.H,
+             z.causal);
+    if (tune_get(cache, key, &way, sizeof way) && way >= 0 && way < WAYS) return way;
+    way = time_ways(env, a, s, ms);
+    tune_put(cache, key, &way, sizeof way);
+    ctx_log(env->ctx, CLOOB_LOG_DEBUG, "attention_bwd %s: scores twice %.4f ms, shared %.4f", key, (double)ms[SEPARATE],
+            (double)ms[SHARED]);
+    return way;
+}
+
+/* ---- entry points -------------------------------------------------------------------------------- */
+
+/* Without a state there is no kernel on tensor cores that takes the call. */
+extern "C" cloob_status attention_bwd_prepare_cuda(const op_env *env, op_args *a)
+{
+    op_sequences s = op_sequences_of(&a->attr, &a->in[1], &a->in[4]);
+    attn_sizes z = sizes_of(a, s, &a->in[2]);
+    bool shared = on_tensor_cores(env, &a->in[2], z, 4) && chunk_for(env, z, z.C / z.H) > 0;
+    if (shared || on_tensor_cores(env, &a->in[2], z, 5)) a->state = (void *)&ways[choose_way(env, a)];
+    return CLOOB_OK;
+}
+
+extern "C" cloob_status attention_bwd_cuda(const op_env *env, const op_args *a)
+{
+    op_sequences s = op_sequences_of(&a->attr, &a->in[1], &a->in[4]);
+    if (s.start) CLOOB_TRY(zero_dead_cuda(env, "attention_bwd", &s, &a->out[0], NULL));
+    return a->state ? launch_way(env, a, *(const int *)a->state) : attention_bwd_plain(env, a);
+}
