@@ -7,20 +7,12 @@
 
 #include "infer/model_file.h"
 #include "core/needs.h"
+#include "tensor/precision.h"
 
 void cloob_model_options_init(cloob_model_options *o)
 {
     if (!o) return;
     *o = (cloob_model_options){ .invariant = true, .batch = 32, .max_pixels = CLOOB_DEFAULT_MAX_PIXELS };
-}
-
-static cloob_status parse_precision(cloob_ctx *ctx, const char *name, cloob_dtype *out)
-{
-    *out = CLOOB_F32;
-    if (!name || strcmp(name, "fp32") == 0) return CLOOB_OK;
-    *out = CLOOB_BF16;
-    if (strcmp(name, "bf16") == 0 || strcmp(name, "amp_bf16") == 0) return CLOOB_OK;
-    return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "precision %s: choose fp32 or bf16", name);
 }
 
 cloob_status cloob_model_open(cloob_ctx *ctx, const char *path, const cloob_model_options *o, cloob_model **out)
@@ -37,7 +29,9 @@ cloob_status cloob_model_open(cloob_ctx *ctx, const char *path, const cloob_mode
     inner.photos = o->photos;
     inner.encode.invariant = o->invariant;
     inner.encode.batch = o->batch;
-    CLOOB_TRY(parse_precision(ctx, o->precision, &inner.encode.compute));
+    precision p;
+    CLOOB_TRY(precision_find(ctx, o->precision, false, &p));
+    inner.encode.compute = p.compute;
     return model_open(ctx, path, &inner, out);
 }
 

@@ -8,6 +8,7 @@
 #include "data/text/tokenizer.h"
 #include "train/step.h"
 #include "core/needs.h"
+#include "tensor/precision.h"
 
 struct cloob_trainer {
     device *dev;
@@ -32,12 +33,11 @@ void cloob_trainer_options_init(cloob_trainer_options *o)
 
 static cloob_status configure(cloob_ctx *ctx, const cloob_trainer_options *o, cloob_trainer *t)
 {
-    const char *p = o->precision ? o->precision : "fp32";
+    precision p;
     step_options_init(&t->o);
     CLOOB_TRY(model_config_load(ctx, o->model, &t->o.model));
-    if (strcmp(p, "fp32") != 0 && strcmp(p, "bf16") != 0 && strcmp(p, "amp_bf16") != 0)
-        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "precision %s: choose fp32 or bf16", p);
-    t->o.compute = strcmp(p, "fp32") == 0 ? CLOOB_F32 : CLOOB_BF16;
+    CLOOB_TRY(precision_find(ctx, o->precision, true, &p));
+    t->o.compute = p.compute, t->o.fp8 = p.fp8;
     t->o.batch = o->batch, t->o.method = (loss_method)o->method;
     t->o.inv_tau = o->inv_tau, t->o.beta = o->scale_hopfield;
     t->o.beta1 = o->beta1, t->o.beta2 = o->beta2, t->o.eps = o->eps, t->o.wd = o->wd, t->o.clip = o->grad_clip_norm;

@@ -9,6 +9,7 @@
 #include <time.h>
 
 #include "model/tower.h"
+#include "tensor/precision.h"
 
 /* ---- life cycle ---------------------------------------------------------------------------------- */
 
@@ -23,9 +24,8 @@ void cloob_batcher_options_init(cloob_batcher_options *o)
 
 static cloob_status check_options(cloob_ctx *ctx, const cloob_batcher_options *o)
 {
-    const char *p = o->model.precision;
-    if (p && strcmp(p, "fp32") != 0 && strcmp(p, "bf16") != 0 && strcmp(p, "amp_bf16") != 0)
-        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "precision %s: choose fp32 or bf16", p);
+    precision p;
+    CLOOB_TRY(precision_find(ctx, o->model.precision, false, &p));
     if (o->max_batch < 1 || o->max_batch > 65536)
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "a batch of %lld: 1 to 65536 rows", (long long)o->max_batch);
     if (o->max_queue < 1 || o->max_wait_us < 0)

@@ -45,6 +45,13 @@ value_id build_linear(build *b, value_id x, value_id w, value_id bias)
     return graph_op(b->g, OP_LINEAR, (op_attr){ 0 }, 3, (value_id[]){ x, w, bias });
 }
 
+/* Inside a transformer, where 8 bits may do. */
+static value_id block_linear(build *b, value_id x, value_id w, value_id bias)
+{
+    op_attr attr = { .fp8 = b->o->fp8 ? OP_FP8_FASTER : OP_FP8_NEVER };
+    return graph_op(b->g, OP_LINEAR, attr, 3, (value_id[]){ x, w, bias });
+}
+
 value_id build_project(build *b, value_id x, value_id w)
 {
     return graph_op(b->g, OP_LINEAR, (op_attr){ .transposed = true }, 2, (value_id[]){ x, w });
@@ -81,16 +88,16 @@ static value_id mlp(build *b, value_id x, const char *prefix, const model_blocks
     char name[120];
     snprintf(name, sizeof name, "%s.ln_2", prefix);
     value_id h = build_layernorm(b, x, name, m->eps);
-    h = build_linear(b, h, build_param(b, "%s.mlp.c_fc.weight", prefix), build_param(b, "%s.mlp.c_fc.bias", prefix));
+    h = block_linear(b, h, build_param(b, "%s.mlp.c_fc.weight", prefix), build_param(b, "%s.mlp.c_fc.bias", prefix));
     h = graph_op(b->g, OP_ACT, (op_attr){ .act = acts[m->act] }, 1, &h);
-    h = build_linear(b, h, build_param(b, "%s.mlp.c_proj.weight", prefix),
+    h = block_linear(b, h, build_param(b, "%s.mlp.c_proj.weight", prefix),
                      build_param(b, "%s.mlp.c_proj.bias", prefix));
     return build_add(b, layer_scale(b, h, prefix, "ls_2", m), x);
 }
 
 static value_id out_proj(build *b, value_id y, const char *prefix)
 {
-    return build_linear(b, y, build_param(b, "%s.attn.out_proj.weight", prefix),
+    return block_linear(b, y, build_param(b, "%s.attn.out_proj.weight", prefix),
                         build_param(b, "%s.attn.out_proj.bias", prefix));
 }
 
@@ -100,7 +107,7 @@ static value_id block(build *b, value_id x, const char *prefix, const build_sequ
     char name[120];
     snprintf(name, sizeof name, "%s.ln_1", prefix);
     value_id h = build_layernorm(b, x, name, s->blocks->eps);
-    h = build_linear(b, h, build_param(b, "%s.attn.in_proj_weight", prefix),
+    h = block_linear(b, h, build_param(b, "%s.attn.in_proj_weight", prefix),
                      build_param(b, "%s.attn.in_proj_bias", prefix));
     h = graph_op(b->g, OP_ATTENTION, attr, 2, (value_id[]){ h, s->start });
     h = layer_scale(b, out_proj(b, h, prefix), prefix, "ls_1", s->blocks);
@@ -114,9 +121,9 @@ static value_id attend_one(build *b, value_id query, value_id x, const char *pre
     if (x == NO_VALUE) return NO_VALUE;
     op_attr attr = { .heads = heads, .tokens = tokens };
     int64_t C = tensor_cols(&b->g->value[x].t);
-    value_id q = build_linear(b, query, build_param_rows(b, 0, C, "%s.attn.in_proj_weight", prefix),
+    value_id q = block_linear(b, query, build_param_rows(b, 0, C, "%s.attn.in_proj_weight", prefix),
                               build_param_rows(b, 0, C, "%s.attn.in_proj_bias", prefix));
-    value_id kv = build_linear(b, x, build_param_rows(b, C, 2 * C, "%s.attn.in_proj_weight", prefix),
+    value_id kv = block_linear(b, x, build_param_rows(b, C, 2 * C, "%s.attn.in_proj_weight", prefix),
                                build_param_rows(b, C, 2 * C, "%s.attn.in_proj_bias", prefix));
     value_id y = graph_op(b->g, OP_ATTENTION_ONE, attr, 4, (value_id[]){ q, kv, seen, start });
     return out_proj(b, y, prefix);

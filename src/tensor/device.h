@@ -16,6 +16,7 @@ struct device {
     char name[128]; /* for people */
     void *stream;   /* the default queue; NULL on the host */
     void *state;    /* the backend's own */
+    bool fp8;       /* has 8-bit floating-point products */
     cloob_status (*alloc)(cloob_ctx *ctx, device *d, size_t bytes, const char *what,
                           void **out); /* zeroed, 256-aligned */
     void (*free)(device *d, void *p);

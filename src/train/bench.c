@@ -10,6 +10,7 @@
 #include "core/rng.h"
 #include "model/encoder.h"
 #include "tensor/async_copy.h"
+#include "tensor/precision.h"
 #include "train/memory_budget.h"
 
 static double read_ms(clockid_t clock)
@@ -112,12 +113,9 @@ static cloob_status take_times(cloob_ctx *ctx, device *d, int repeats, int64_t i
     return status;
 }
 
-static cloob_status check(cloob_ctx *ctx, const cloob_bench_options *o, cloob_dtype *compute)
+static cloob_status check(cloob_ctx *ctx, const cloob_bench_options *o, bool training, precision *p)
 {
-    const char *p = o->precision ? o->precision : "fp32";
-    *compute = strcmp(p, "fp32") == 0 ? CLOOB_F32 : CLOOB_BF16;
-    if (*compute == CLOOB_BF16 && strcmp(p, "bf16") != 0 && strcmp(p, "amp_bf16") != 0)
-        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "precision %s: choose fp32 or bf16", p);
+    CLOOB_TRY(precision_find(ctx, o->precision, training, p));
     if (o->batch < 1 || o->repeats < 1 || o->accum < 1)
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "batch %lld, accum %lld, repeats %d: all must be above 0",
                         (long long)o->batch, (long long)o->accum, o->repeats);
@@ -161,11 +159,13 @@ static cloob_status plan_step(cloob_ctx *ctx, const char *fit, step_options *so,
 cloob_status step_timing(cloob_ctx *ctx, const cloob_bench_options *o, cloob_bench_result *out)
 {
     step_options so;
+    precision p;
     training t = { 0 };
     device *d = NULL;
     *out = (cloob_bench_result){ 0 };
     step_options_init(&so);
-    CLOOB_TRY(check(ctx, o, &so.compute));
+    CLOOB_TRY(check(ctx, o, true, &p));
+    so.compute = p.compute, so.fp8 = p.fp8;
     CLOOB_TRY(model_config_load(ctx, o->model, &so.model));
     so.batch = o->batch, so.accum = o->accum;
     so.method = (loss_method)o->method;
@@ -208,12 +208,14 @@ cloob_status embed_timing(cloob_ctx *ctx, const cloob_bench_options *o, cloob_be
 {
     model_config c;
     encoder_options eo;
+    precision compute;
     embedding b = { .n = o->batch, .text = o->text };
     params *p = NULL;
     device *d = NULL;
     *out = (cloob_bench_result){ 0 };
     encoder_options_init(&eo);
-    CLOOB_TRY(check(ctx, o, &eo.compute));
+    CLOOB_TRY(check(ctx, o, false, &compute));
+    eo.compute = compute.compute;
     CLOOB_TRY(model_config_load(ctx, o->model, &c));
     eo.invariant = o->invariant, eo.batch = o->batch;
     cloob_status status = device_open(ctx, o->device ? o->device : "auto", &d);

@@ -12,6 +12,7 @@
 #include "model/positions.h"
 #include "infer/embed_data.h"
 #include "tensor/machine.h"
+#include "tensor/precision.h"
 #include "train/auto_options.h"
 #include "train/resume.h"
 #include "train/run.h"
@@ -148,10 +149,10 @@ static void set_optimizer(run *r)
 static cloob_status set_step_options(cloob_ctx *ctx, run *r)
 {
     const cloob_train_options *o = r->o;
-    const char *p = o->precision ? o->precision : "fp32";
-    if (strcmp(p, "fp16") == 0)
-        return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED, "`precision` fp16: use amp_bf16, which needs no loss scaling");
-    r->so.compute = strcmp(p, "fp32") == 0 ? CLOOB_F32 : CLOOB_BF16;
+    precision p;
+    CLOOB_TRY(precision_find(ctx, o->precision, true, &p));
+    r->so.compute = p.compute, r->so.fp8 = p.fp8;
+    CLOOB_TRY(step_check_precision(ctx, &r->so, r->dev));
     r->so.batch = o->batch_size;
     r->so.accum = o->accum_freq;
     loss_method_from_name(o->method, &r->so.method);
@@ -412,8 +413,10 @@ static void describe(cloob_ctx *ctx, run *r)
     if (r->o->accum_freq > 1) snprintf(parts, sizeof parts, " (in %lld micro-batches)", (long long)r->o->accum_freq);
     tell_notes(ctx, r);
     journal_line(ctx, r->log, "%s, %s, %s on %s, batch %lld = %d x %lld%s", r->so.model.name, r->o->method,
-                 r->so.compute == CLOOB_F32 ? "fp32" : "bf16", r->dev->name, (long long)(each * comm_size(r->c)),
-                 comm_size(r->c), (long long)each, parts);
+                 r->so.compute == CLOOB_F32 ? "fp32"
+                 : r->so.fp8                ? "fp8"
+                                            : "bf16",
+                 r->dev->name, (long long)(each * comm_size(r->c)), comm_size(r->c), (long long)each, parts);
     journal_line(ctx, r->log,
                  "%.1f M parameters; planned peak %.0f of %.0f MiB free: parameters %.0f, optimizer %.0f, image tower "
                  "%.0f, text tower %.0f, objective %.0f, validation %.0f",

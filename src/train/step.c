@@ -181,12 +181,22 @@ cloob_status step_check_sizes(cloob_ctx *ctx, const step_options *o)
                     (long long)o->batch, (long long)o->accum, (long long)S);
 }
 
+cloob_status step_check_precision(cloob_ctx *ctx, const step_options *o, const device *dev)
+{
+    if (!o->fp8 || dev->fp8) return CLOOB_OK;
+    return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED,
+                    "`precision` amp_fp8: %s has no 8-bit products (GPUs have them from compute capability 8.9 on); "
+                    "use amp_bf16",
+                    dev->name);
+}
+
 cloob_status step_create(cloob_ctx *ctx, const step_options *o, device *dev, comm *c, step **out)
 {
     if (o->batch < 1 || o->accum < 1)
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "batch size %lld and accumulation %lld must be 1 or more",
                         (long long)o->batch, (long long)o->accum);
     CLOOB_TRY(step_check_sizes(ctx, o));
+    CLOOB_TRY(step_check_precision(ctx, o, dev));
     step *s = calloc(1, sizeof *s);
     if (!s) return ctx_no_memory(ctx, sizeof *s, "a training step");
     s->o = *o;

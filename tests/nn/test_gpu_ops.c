@@ -113,6 +113,14 @@ static const op_case cases[] = {
       OP_LINEAR,
       A(0),
       { { 'f', { 600, 256 } }, { 'f', { 384, 256 } }, { 'v', { 384 } }, { 'f', { 600, 384 } } } },
+    { "linear 8 bits",
+      OP_LINEAR,
+      A(.fp8 = OP_FP8_ALWAYS),
+      { { 'f', { 96, 128 } }, { 'f', { 160, 128 } }, { 'v', { 160 } }, { 'f', { 96, 160 } } } },
+    { "linear 8 bits, ragged tiles",
+      OP_LINEAR,
+      A(.fp8 = OP_FP8_ALWAYS),
+      { { 'f', { 16, 7, 48 } }, { 'f', { 80, 48 } } } },
     { "linear transposed",
       OP_LINEAR,
       A(.transposed = true),
@@ -128,6 +136,12 @@ static const op_case cases[] = {
     { "attention 50", OP_ATTENTION, A(.heads = 2), { { 'f', { 2, 50, 384 } } } },
     { "attention 32 wide", OP_ATTENTION, A(.heads = 2), { { 'f', { 2, 40, 192 } } } },
     { "attention 197", OP_ATTENTION, A(.heads = 1), { { 'f', { 1, 197, 192 } } } },
+    { "attention 257", OP_ATTENTION, A(.heads = 1), { { 'f', { 1, 257, 192 } } } },
+    { "attention 130 causal", OP_ATTENTION, A(.heads = 1, .causal = true), { { 'f', { 2, 130, 96 } } } },
+    { "attention packed 200",
+      OP_ATTENTION,
+      A(.heads = 2, .causal = true, .tokens = 200),
+      { { 'f', { 420, 384 } }, { 's', { 4, 0, 0, 0, 0, 0, 0, 420 } } } },
     { "embed",
       OP_EMBED,
       A(0),
@@ -159,17 +173,19 @@ static void compare_call(device *dev, const op_case *c, op_pass *p, int step, cl
     CHECK(!"agrees");
 }
 
-/* Cases from op `first` of the list on; joined ops in each of these ways, one after the other. */
-static void compare(op_id first, cloob_dtype type, double tolerance, const char *const *ways, int count)
+/* Cases of the ops from `first` to `last` of the list; those that can be done in several ways in each of these, one
+ * after the other: the variable that says which, and its values. */
+static void compare(op_id first, op_id last, cloob_dtype type, double tolerance, const char *variable,
+                    const char *const *ways, int count)
 {
     device *dev = NULL;
     CHECK_OK(ctx, device_open(ctx, "cuda", &dev));
     for (size_t i = 0; dev && i < sizeof cases / sizeof *cases; i++) {
         op_pass p;
-        if (cases[i].op < first) continue;
+        if (cases[i].op < first || cases[i].op > last) continue;
         CHECK(op_pass_run(ctx, &cases[i], type, 3, &p));
         for (int w = 0; w < count; w++) {
-            setenv("CLOOB_JOINED", ways[w], 1);
+            setenv(variable, ways[w], 1);
             for (int s = -1; s < p.steps; s++) compare_call(dev, &cases[i], &p, s, type, tolerance);
         }
         op_pass_release(&p);
@@ -182,19 +198,27 @@ static const char *const ways[] = { "4", "2", "never" };
 static void large_sizes_agree(void)
 {
     if (device_cuda_count() == 0) SKIP("no GPU here");
-    compare(0, CLOOB_F32, 2e-5, ways, 1);
+    compare(0, OP_COUNT, CLOOB_F32, 2e-5, "CLOOB_JOINED", ways, 1);
 }
 
 static void large_sizes_agree_in_bf16(void)
 {
     if (device_cuda_count() == 0) SKIP("no GPU here");
-    compare(0, CLOOB_BF16, 1e-2, ways, 1);
+    compare(0, OP_COUNT, CLOOB_BF16, 1e-2, "CLOOB_JOINED", ways, 1);
 }
 
 static void fused_ops_agree_in_every_way(void)
 {
     if (device_cuda_count() == 0) SKIP("no GPU here");
-    compare(OP_CONV_STATS, CLOOB_BF16, 1e-2, ways, 3);
+    compare(OP_CONV_STATS, OP_COUNT, CLOOB_BF16, 1e-2, "CLOOB_JOINED", ways, 3);
+}
+
+static void attention_agrees_in_every_way(void)
+{
+    static const char *const both[] = { "separate", "shared" };
+    if (device_cuda_count() == 0) SKIP("no GPU here");
+    compare(OP_ATTENTION, OP_ATTENTION, CLOOB_BF16, 1e-2, "CLOOB_ATTENTION", both, 2);
+    unsetenv("CLOOB_ATTENTION");
 }
 
 /* test_gpu_ops [joined] */
@@ -205,6 +229,7 @@ int main(int argc, char **argv)
     if (all) RUN(large_sizes_agree);
     if (all) RUN(large_sizes_agree_in_bf16);
     RUN(fused_ops_agree_in_every_way);
+    if (all) RUN(attention_agrees_in_every_way);
     cloob_ctx_destroy(ctx);
     return check_summary();
 }

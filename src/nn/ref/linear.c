@@ -1,5 +1,38 @@
 /* Matrix product with bias and residual: definition. */
+#include <math.h>
+
 #include "nn/ref/ref.h"
+
+/* ---- 8-bit factors ------------------------------------------------------------------------------- */
+
+typedef struct format { /* 1 sign bit, the rest shared out */
+    double most;
+    int low, bits; /* exponent of the smallest normal number; bits behind the point */
+} format;
+
+static const format E4M3 = { 448, -6, 3 }, E5M2 = { 57344, -14, 2 };
+
+/* Scaling by a power of two leaves the largest element at most half of what the format holds. */
+static double scale_of(const tensor *t, const format *f, op_fp8 fp8)
+{
+    double most = 0;
+    if (fp8 != OP_FP8_ALWAYS || t->dtype != CLOOB_BF16) return 0;
+    for (int64_t i = 0; i < tensor_count(t); i++) most = fmax(most, fabs(ld(t, i)));
+    return most > 0 ? exp2(floor(log2(f->most / 2 / most))) : 1;
+}
+
+/* Element i, rounded under the scale; scale 0: as it is. */
+static double rounded(const tensor *t, int64_t i, double scale, const format *f)
+{
+    double v = ld(t, i), a = fabs(v * scale);
+    int exponent;
+    if (scale == 0 || a == 0) return v;
+    frexp(a, &exponent);
+    double step = exp2((exponent - 1 < f->low ? f->low : exponent - 1) - f->bits);
+    return copysign(fmin(rint(a / step) * step, f->most) / scale, v);
+}
+
+/* ---- definition ---------------------------------------------------------------------------------- */
 
 /* w[o, k] whichever way it is stored. */
 static int64_t at(const op_attr *attr, int64_t O, int64_t K, int64_t o, int64_t k)
@@ -11,11 +44,13 @@ cloob_status linear_ref(const op_env *env, const op_args *a)
 {
     const tensor *x = &a->in[0], *w = &a->in[1], *bias = &a->in[2], *res = &a->in[3], *y = &a->out[0];
     int64_t R = tensor_rows(y), O = tensor_cols(y), K = tensor_cols(x);
+    double sx = scale_of(x, &E4M3, a->attr.fp8), sw = scale_of(w, &E4M3, a->attr.fp8);
     (void)env;
     for (int64_t r = 0; r < R; r++)
         for (int64_t o = 0; o < O; o++) {
             double sum = (has(bias) ? ld(bias, o) : 0.0) + (has(res) ? ld(res, r * O + o) : 0.0);
-            for (int64_t k = 0; k < K; k++) sum += ld(x, r * K + k) * ld(w, at(&a->attr, O, K, o, k));
+            for (int64_t k = 0; k < K; k++)
+                sum += rounded(x, r * K + k, sx, &E4M3) * rounded(w, at(&a->attr, O, K, o, k), sw, &E4M3);
             st(y, r * O + o, sum);
         }
     return CLOOB_OK;
@@ -25,11 +60,13 @@ cloob_status linear_dx_ref(const op_env *env, const op_args *a)
 {
     const tensor *dy = &a->in[0], *w = &a->in[1], *dx = &a->out[0];
     int64_t R = tensor_rows(dy), O = tensor_cols(dy), K = tensor_cols(dx);
+    double sy = scale_of(dy, &E5M2, a->attr.fp8), sw = scale_of(w, &E4M3, a->attr.fp8);
     (void)env;
     for (int64_t r = 0; r < R; r++)
         for (int64_t k = 0; k < K; k++) {
             double sum = 0.0;
-            for (int64_t o = 0; o < O; o++) sum += ld(dy, r * O + o) * ld(w, at(&a->attr, O, K, o, k));
+            for (int64_t o = 0; o < O; o++)
+                sum += rounded(dy, r * O + o, sy, &E5M2) * rounded(w, at(&a->attr, O, K, o, k), sw, &E4M3);
             st(dx, r * K + k, sum);
         }
     return CLOOB_OK;

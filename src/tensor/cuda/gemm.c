@@ -30,9 +30,16 @@ typedef struct choice {
 
 static cudaDataType_t type_of(cloob_dtype d) { return d == CLOOB_BF16 ? CUDA_R_16BF : CUDA_R_32F; }
 
+static cudaDataType_t type_of_a(const gemm_shape *g)
+{
+    return g->fp8 == GEMM_E4M3 ? CUDA_R_8F_E4M3 : g->fp8 == GEMM_E5M2 ? CUDA_R_8F_E5M2 : type_of(g->in);
+}
+static cudaDataType_t type_of_b(const gemm_shape *g) { return g->fp8 ? CUDA_R_8F_E4M3 : type_of(g->in); }
+
 static gemm_shape packed(const gemm_shape *shape)
 {
     gemm_shape g = *shape;
+    if (g.fp8) g.ta = false, g.tb = true;
     if (!g.lda) g.lda = g.ta ? g.m : g.k;
     if (!g.ldb) g.ldb = g.tb ? g.k : g.n;
     if (!g.ldd) g.ldd = g.n;
@@ -46,14 +53,15 @@ static void key_of(const gemm_shape *g, char key[TUNE_KEY])
              (long long)g->n, (long long)g->k, g->ta, g->tb, (long long)g->lda, (long long)g->ldb, (long long)g->ldd,
              (long long)g->batch, (long long)g->step_a, (long long)g->step_b, (long long)g->step_d, (int)g->in,
              (int)g->out, g->add, (int)g->extra);
+    if (g->fp8) strcat(key, g->fp8 == GEMM_E4M3 ? "-e4m3" : "-e5m2");
 }
 
 /* rows x cols column-major is our stored matrix seen through its rows. */
-static cublasStatus_t layout(cublasLtMatrixLayout_t *l, cloob_dtype t, int64_t rows, int64_t cols, int64_t ld,
+static cublasStatus_t layout(cublasLtMatrixLayout_t *l, cudaDataType_t t, int64_t rows, int64_t cols, int64_t ld,
                              int64_t batch, int64_t step)
 {
     int32_t n = (int32_t)batch;
-    cublasStatus_t s = cuda_lib.cublasLtMatrixLayoutCreate(l, type_of(t), (uint64_t)rows, (uint64_t)cols, ld);
+    cublasStatus_t s = cuda_lib.cublasLtMatrixLayoutCreate(l, t, (uint64_t)rows, (uint64_t)cols, ld);
     if (s != CUBLAS_STATUS_SUCCESS || batch == 1) return s;
     s = cuda_lib.cublasLtMatrixLayoutSetAttribute(*l, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &n, sizeof n);
     if (s != CUBLAS_STATUS_SUCCESS) return s;
@@ -64,6 +72,13 @@ static cublasStatus_t layout(cublasLtMatrixLayout_t *l, cloob_dtype t, int64_t r
 static cublasStatus_t set_vector(const gemm_plan *p, const void *vector)
 {
     return cuda_lib.cublasLtMatmulDescSetAttribute(p->op, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &vector, sizeof vector);
+}
+
+/* The library's A is our B. */
+void gemm_plan_scales(gemm_plan *p, const float *a, const float *b)
+{
+    cuda_lib.cublasLtMatmulDescSetAttribute(p->op, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, &a, sizeof a);
+    cuda_lib.cublasLtMatmulDescSetAttribute(p->op, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, &b, sizeof b);
 }
 
 static cublasLtEpilogue_t epilogue_of(gemm_extra e)
@@ -79,6 +94,17 @@ static cublasLtEpilogue_t epilogue_of(gemm_extra e)
 }
 
 static bool has_vector(gemm_extra e) { return e != GEMM_PLAIN && e != GEMM_RELU; }
+
+/* Sums of 8-bit products in full width for gradients; forward, the tensor cores' own sums do. Candidates are asked for
+ * with scales in place. */
+static cublasStatus_t describe_fp8(gemm_plan *p)
+{
+    int8_t fast = p->shape.fp8 == GEMM_E4M3;
+    const float *nowhere = (const float *)256;
+    if (!p->shape.fp8) return CUBLAS_STATUS_SUCCESS;
+    gemm_plan_scales(p, nowhere, nowhere);
+    return cuda_lib.cublasLtMatmulDescSetAttribute(p->op, CUBLASLT_MATMUL_DESC_FAST_ACCUM, &fast, sizeof fast);
+}
 
 static cublasStatus_t describe(gemm_plan *p)
 {
@@ -98,11 +124,12 @@ static cublasStatus_t describe(gemm_plan *p)
                                                     sizeof vector_type);
         if (s == CUBLAS_STATUS_SUCCESS) s = set_vector(p, (void *)256); /* candidates are asked for with one in place */
     }
+    if (s == CUBLAS_STATUS_SUCCESS) s = describe_fp8(p);
     if (s == CUBLAS_STATUS_SUCCESS)
-        s = layout(&p->b, g->in, g->tb ? g->k : g->n, g->tb ? g->n : g->k, g->ldb, g->batch, g->step_b);
+        s = layout(&p->b, type_of_b(g), g->tb ? g->k : g->n, g->tb ? g->n : g->k, g->ldb, g->batch, g->step_b);
     if (s == CUBLAS_STATUS_SUCCESS)
-        s = layout(&p->a, g->in, g->ta ? g->m : g->k, g->ta ? g->k : g->m, g->lda, g->batch, g->step_a);
-    if (s == CUBLAS_STATUS_SUCCESS) s = layout(&p->d, g->out, g->n, g->m, g->ldd, g->batch, g->step_d);
+        s = layout(&p->a, type_of_a(g), g->ta ? g->m : g->k, g->ta ? g->k : g->m, g->lda, g->batch, g->step_a);
+    if (s == CUBLAS_STATUS_SUCCESS) s = layout(&p->d, type_of(g->out), g->n, g->m, g->ldd, g->batch, g->step_d);
     return s;
 }
 
@@ -132,7 +159,7 @@ typedef struct trial {
     cloob_ctx *ctx;
     device *d;
     gemm_plan *p;
-    void *A, *B, *D, *vector, *workspace;
+    void *A, *B, *D, *vector, *workspace, *scale;
 } trial;
 
 static int64_t elements(int64_t rows, int64_t ld, int64_t batch, int64_t step)
@@ -159,6 +186,10 @@ static cloob_status trial_open(trial *t)
     const gemm_shape *g = &t->p->shape;
     CLOOB_TRY(take(t, &t->A, g->in, elements(g->ta ? g->k : g->m, g->lda, g->batch, g->step_a)));
     CLOOB_TRY(take(t, &t->B, g->in, elements(g->tb ? g->n : g->k, g->ldb, g->batch, g->step_b)));
+    if (g->fp8) { /* the first numbers of a vector of noise */
+        CLOOB_TRY(take(t, &t->scale, CLOOB_F32, 16));
+        gemm_plan_scales(t->p, t->scale, t->scale);
+    }
     CLOOB_TRY(take(t, &t->D, g->out, elements(g->m, g->ldd, g->batch, g->step_d)));
     CLOOB_TRY(take(t, &t->vector, g->out, g->m + g->n));
     return cuda_check(t->ctx, cudaMalloc(&t->workspace, WORKSPACE), "room for timing a matrix product");
@@ -166,8 +197,8 @@ static cloob_status trial_open(trial *t)
 
 static void trial_close(trial *t)
 {
-    void *all[] = { t->A, t->B, t->D, t->vector, t->workspace };
-    for (int i = 0; i < 5; i++) cudaFree(all[i]);
+    void *all[] = { t->A, t->B, t->D, t->vector, t->workspace, t->scale };
+    for (int i = 0; i < 6; i++) cudaFree(all[i]);
     cudaGetLastError();
 }
 
@@ -231,7 +262,7 @@ cloob_status gemm_plan_create(cloob_ctx *ctx, device *d, const gemm_shape *shape
         key_of(&p->shape, key);
         tune_put(cuda_use(d)->tune, key, &c, sizeof c);
     }
-    if (p->plain && (shape->extra == GEMM_SUM_A || shape->extra == GEMM_SUM_B)) gemm_plan_destroy(p);
+    if (p->plain && (shape->extra == GEMM_SUM_A || shape->extra == GEMM_SUM_B || shape->fp8)) gemm_plan_destroy(p);
     else *out = p;
     return CLOOB_OK;
 }

@@ -25,6 +25,10 @@ typedef enum gemm_extra {
     GEMM_SUM_B      /* writes the sums of op(B) over k, (n), to the vector */
 } gemm_extra;
 
+/* 8-bit factors: A in e4m3 or e5m2, B in e4m3, stored as bytes (m, k) and (n, k); m, n, k multiples of 16, the result
+ * bf16. Each is multiplied by a float in device memory, see gemm_plan_scales. */
+typedef enum gemm_fp8 { GEMM_NO_FP8, GEMM_E4M3, GEMM_E5M2 } gemm_fp8;
+
 /* D (m, n) = alpha op(A) (m, k) op(B) (k, n) [+ C]; everything row-major, C laid out like D. */
 typedef struct gemm_shape {
     int64_t m, n, k;
@@ -32,6 +36,7 @@ typedef struct gemm_shape {
     int64_t lda, ldb, ldd;                 /* elements from stored row to row; 0: packed */
     int64_t batch, step_a, step_b, step_d; /* products and elements from one to the next; batch 0: one */
     cloob_dtype in, out;                   /* F32 or BF16; F32 products never round to tf32 */
+    gemm_fp8 fp8;                          /* in, ta, tb do not count then */
     bool add;                              /* + C */
     gemm_extra extra;
     float alpha;
@@ -40,9 +45,12 @@ typedef struct gemm_shape {
 typedef struct gemm_plan gemm_plan;
 
 /* Times candidates on buffers of its own unless the cache knows. GEMM_SUM_* may be refused: then CLOOB_OK
- * comes back with *out NULL, and the caller sums by itself. Everything else always gets a plan. */
+ * comes back with *out NULL, and the caller sums by itself; so may fp8. Everything else always gets a plan. */
 cloob_status gemm_plan_create(cloob_ctx *ctx, device *d, const gemm_shape *shape, gemm_plan **out);
 void gemm_plan_destroy(gemm_plan *p); /* NULL is fine */
+
+/* Where the factors' scales lie from now on; fp8 alone. */
+void gemm_plan_scales(gemm_plan *p, const float *a, const float *b);
 
 size_t gemm_plan_workspace(const gemm_plan *p);
 float gemm_plan_ms(const gemm_plan *p); /* as timed; large for the plain kernel */

@@ -3,12 +3,14 @@
 #include <stdlib.h>
 
 #include "nn/cuda/kernels.h"
+#include "nn/cuda/linear/fp8_product.h"
 #include "tensor/cuda/gemm.h"
 
 typedef struct linear_state {
     gemm_plan *plan;
-    size_t bias, sums; /* offsets in scratch, behind the workspace */
-    bool fused_sum;    /* linear_dw: the product also sums dy */
+    fp8_product *eight; /* in its place; NULL: 16 or 32 bits */
+    size_t bias, sums;  /* offsets in scratch, behind the workspace */
+    bool fused_sum;     /* linear_dw: the product also sums dy */
 } linear_state;
 
 static cloob_status state_make(const op_env *env, op_args *a, linear_state **out)
@@ -20,10 +22,30 @@ static cloob_status state_make(const op_env *env, op_args *a, linear_state **out
 void linear_release_cuda(const op_env *env, op_args *a)
 {
     linear_state *s = a->state;
-    (void)env;
     if (s) gemm_plan_destroy(s->plan);
+    if (s) fp8_product_destroy(env, s->eight);
     free(s);
     a->state = NULL;
+}
+
+/* The plan of g, in 8 bits where the call asks for it and it is faster. */
+static cloob_status plan_make(const op_env *env, const op_args *a, const gemm_shape *g, bool gradient, linear_state *s)
+{
+    CLOOB_TRY(gemm_plan_create(env->ctx, env->dev, g, &s->plan));
+    return fp8_product_create(env, g, gradient, a->attr.fp8, gemm_plan_ms(s->plan), &s->eight);
+}
+
+static size_t plan_scratch(const linear_state *s)
+{
+    return s->eight ? fp8_product_scratch(s->eight) : gemm_plan_workspace(s->plan);
+}
+
+static cloob_status plan_run(const op_env *env, const op_args *a, const char *op, void *vector)
+{
+    const linear_state *s = a->state;
+    void *D = a->out[0].data, *A = a->in[0].data, *B = a->in[1].data, *C = a->in[3].data;
+    if (s->eight) return fp8_product_run(env, op, s->eight, D, A, B, C, vector, a->scratch);
+    return gemm_run(env->ctx, env->dev, s->plan, env->stream, D, A, B, C, vector, a->scratch);
 }
 
 static void *at(const op_args *a, size_t offset) { return (char *)a->scratch + offset; }
@@ -44,8 +66,8 @@ cloob_status linear_prepare_cuda(const op_env *env, op_args *a)
                      .extra = op_has(&a->in[2]) ? GEMM_BIAS : GEMM_PLAIN,
                      .alpha = 1.0f };
     CLOOB_TRY(state_make(env, a, &s));
-    CLOOB_TRY(gemm_plan_create(env->ctx, env->dev, &g, &s->plan));
-    s->bias = cuda_align(gemm_plan_workspace(s->plan));
+    CLOOB_TRY(plan_make(env, a, &g, false, s));
+    s->bias = cuda_align(plan_scratch(s));
     a->scratch_bytes = s->bias + (size_t)g.n * sizeof(float);
     return CLOOB_OK;
 }
@@ -59,8 +81,7 @@ cloob_status linear_cuda(const op_env *env, const op_args *a)
         bias = at(a, s->bias);
         CLOOB_TRY(convert_cuda(env, "linear", bias, CLOOB_BF16, b->data, CLOOB_F32, tensor_count(b)));
     }
-    return gemm_run(env->ctx, env->dev, s->plan, env->stream, y->data, a->in[0].data, a->in[1].data, a->in[3].data,
-                    bias, a->scratch);
+    return plan_run(env, a, "linear", bias);
 }
 
 /* ---- backward ------------------------------------------------------------------------------------ */
@@ -77,17 +98,12 @@ cloob_status linear_dx_prepare_cuda(const op_env *env, op_args *a)
                      .out = dx->dtype,
                      .alpha = 1.0f };
     CLOOB_TRY(state_make(env, a, &s));
-    CLOOB_TRY(gemm_plan_create(env->ctx, env->dev, &g, &s->plan));
-    a->scratch_bytes = gemm_plan_workspace(s->plan);
+    CLOOB_TRY(plan_make(env, a, &g, true, s));
+    a->scratch_bytes = plan_scratch(s);
     return CLOOB_OK;
 }
 
-cloob_status linear_dx_cuda(const op_env *env, const op_args *a)
-{
-    const linear_state *s = a->state;
-    return gemm_run(env->ctx, env->dev, s->plan, env->stream, a->out[0].data, a->in[0].data, a->in[1].data, NULL, NULL,
-                    a->scratch);
-}
+cloob_status linear_dx_cuda(const op_env *env, const op_args *a) { return plan_run(env, a, "linear_dx", NULL); }
 
 /* What summing dy by a pass of its own costs: reading it at a bandwidth we reach, and two launches. */
 static float sum_ms(const tensor *dy) { return (float)tensor_bytes(dy) / 3.5e9f + 0.006f; }

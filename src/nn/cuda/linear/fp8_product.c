@@ -1,0 +1,96 @@
+#include "nn/cuda/linear/fp8_product.h"
+
+#include <stdlib.h>
+
+#include "nn/cuda/linear/quantize.h"
+
+struct fp8_product {
+    gemm_plan *plan;
+    gemm_shape g;        /* of the bf16 factors */
+    quant_scale *scale;  /* of A, of B; device memory */
+    size_t left, right;  /* the copies' places in scratch, behind the library's */
+    quant_format format; /* of A */
+    bool fresh;          /* nothing was rounded yet */
+};
+
+/* Milliseconds of a pass that reads two bytes and writes one, at a bandwidth we reach. */
+static float round_ms(int64_t elements) { return (float)(3.0 * (double)elements / 3.8e9) + 0.004f; }
+
+static bool fits(const op_env *env, const gemm_shape *g)
+{
+    return env->dev->fp8 && g->in == CLOOB_BF16 && g->out == CLOOB_BF16 && !g->ta && g->m % 16 == 0 && g->n % 16 == 0 &&
+           g->k % 16 == 0 && g->alpha == 1.0f;
+}
+
+static cloob_status take_scales(const op_env *env, fp8_product *p)
+{
+    void *place;
+    CLOOB_TRY(env->dev->alloc(env->ctx, env->dev, 2 * sizeof *p->scale, "8-bit scales", &place));
+    p->scale = place;
+    gemm_plan_scales(p->plan, &p->scale[0].inverse, &p->scale[1].inverse);
+    return CLOOB_OK;
+}
+
+static cloob_status fill(const op_env *env, fp8_product *p, op_fp8 fp8, float ms, bool *taken)
+{
+    const gemm_shape *g = &p->g;
+    gemm_shape eight = { .m = g->m,
+                         .n = g->n,
+                         .k = g->k,
+                         .in = g->in,
+                         .out = g->out,
+                         .fp8 = p->format == QUANT_E4M3 ? GEMM_E4M3 : GEMM_E5M2,
+                         .add = g->add,
+                         .extra = g->extra,
+                         .alpha = 1.0f };
+    *taken = false;
+    CLOOB_TRY(gemm_plan_create(env->ctx, env->dev, &eight, &p->plan));
+    if (!p->plan) return CLOOB_OK;
+    float own = gemm_plan_ms(p->plan) + round_ms(g->m * g->k) + round_ms(g->n * g->k);
+    ctx_log(env->ctx, CLOOB_LOG_DEBUG, "fp8 %lld x %lld x %lld: %.4f ms, %.4f with its rounding, bf16 %.4f",
+            (long long)g->m, (long long)g->n, (long long)g->k, (double)gemm_plan_ms(p->plan), (double)own, (double)ms);
+    if (fp8 != OP_FP8_ALWAYS && own >= ms) return CLOOB_OK;
+    *taken = true;
+    p->left = cuda_align(gemm_plan_workspace(p->plan));
+    p->right = p->left + cuda_align((size_t)(g->m * g->k));
+    return take_scales(env, p);
+}
+
+cloob_status fp8_product_create(const op_env *env, const gemm_shape *g, bool gradient, op_fp8 fp8, float ms,
+                                fp8_product **out)
+{
+    bool taken;
+    *out = NULL;
+    if (fp8 == OP_FP8_NEVER || !fits(env, g)) return CLOOB_OK;
+    fp8_product *p = calloc(1, sizeof *p);
+    if (!p) return ctx_no_memory(env->ctx, sizeof *p, "an 8-bit product");
+    p->g = *g;
+    p->format = gradient ? QUANT_E5M2 : QUANT_E4M3;
+    p->fresh = true;
+    cloob_status status = fill(env, p, fp8, ms, &taken);
+    if (status == CLOOB_OK && taken) *out = p;
+    else fp8_product_destroy(env, p);
+    return status;
+}
+
+void fp8_product_destroy(const op_env *env, fp8_product *p)
+{
+    if (!p) return;
+    if (p->scale) env->dev->free(env->dev, p->scale);
+    gemm_plan_destroy(p->plan);
+    free(p);
+}
+
+size_t fp8_product_scratch(const fp8_product *p) { return p->right + cuda_align((size_t)(p->g.n * p->g.k)); }
+
+cloob_status fp8_product_run(const op_env *env, const char *op, fp8_product *p, void *D, const void *A, const void *B,
+                             const void *C, void *vector, void *scratch)
+{
+    const gemm_shape *g = &p->g;
+    void *left = (char *)scratch + p->left, *right = (char *)scratch + p->right;
+    CLOOB_TRY(quantize_cuda(env, op, left, A, g->m, g->k, false, p->format, &p->scale[0], p->fresh));
+    CLOOB_TRY(quantize_cuda(env, op, right, B, g->tb ? g->n : g->k, g->tb ? g->k : g->n, !g->tb, QUANT_E4M3,
+                            &p->scale[1], p->fresh));
+    p->fresh = false;
+    return gemm_run(env->ctx, env->dev, p->plan, env->stream, D, left, right, C, vector, scratch);
+}
