@@ -1,7 +1,7 @@
 /* Where a training step's time goes on the GPU: an event before every call of both towers, summed per op and per shape.
  *
- *     bench_step_ops MODEL BATCH [keep] [packed]      keep: nothing is computed twice to save memory; packed: texts of 7 to 21
- *                                                     tokens, and the text tower works on these alone
+ *     bench_step_ops MODEL BATCH [keep] [packed] [fp8] [log]      keep: nothing is computed twice to save memory; packed: texts
+ *         of 7 to 21 tokens, and the text tower works on these alone; fp8: 8-bit products in transformers; log: how kernels were chosen
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -139,6 +139,12 @@ static void fill_inputs(const step_options *o, uint8_t **rgb, int32_t **tokens)
                            : (int32_t)rng_below(2, (uint64_t)i, (uint64_t)o->model.vocab - 3);
 }
 
+static void print_line(void *user, cloob_log_level level, const char *line)
+{
+    (void)user, (void)level;
+    fprintf(stderr, "%s\n", line);
+}
+
 int main(int argc, char **argv)
 {
     step_options o;
@@ -148,13 +154,19 @@ int main(int argc, char **argv)
     int32_t *tokens;
     float total = 0;
     cudaEvent_t from, to;
-    if (argc < 3) return fprintf(stderr, "usage: bench_step_ops MODEL BATCH [keep] [packed]\n"), 2;
-    ctx = cloob_ctx_create(NULL);
+    if (argc < 3) return fprintf(stderr, "usage: bench_step_ops MODEL BATCH [keep] [packed] [fp8] [log]\n"), 2;
+    cloob_ctx_options co;
+    cloob_ctx_options_init(&co);
+    co.log = print_line, co.log_level = CLOOB_LOG_DEBUG;
+    for (int i = 3; i < argc && !ctx; i++)
+        if (strcmp(argv[i], "log") == 0) ctx = cloob_ctx_create(&co);
+    if (!ctx) ctx = cloob_ctx_create(NULL);
     step_options_init(&o);
     o.compute = CLOOB_BF16, o.batch = atoll(argv[2]), o.eager = true;
     for (int i = 3; i < argc; i++) {
         if (strcmp(argv[i], "keep") == 0) o.grad.recompute = false;
         if (strcmp(argv[i], "packed") == 0) o.pack_texts = true;
+        if (strcmp(argv[i], "fp8") == 0) o.fp8 = OP_FP8_FASTER;
     }
     if (model_config_load(ctx, argv[1], &o.model) != CLOOB_OK || device_open(ctx, "cuda", &dev) != CLOOB_OK ||
         !one_queue() || step_create(ctx, &o, dev, NULL, &s) != CLOOB_OK ||

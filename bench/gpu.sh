@@ -13,7 +13,7 @@
 # sanitize  compute-sanitizer memcheck and racecheck over test_ops' GPU part
 # sanitize-step  the same over steps of the tiny models, with choices of kernels made before
 # Choices timed in an earlier run are taken from carry/tune when it is there, and copied to OUT at the end.
-# OUT names a folder for full logs (default: build-gpu/logs); BUILD the build folder.
+# OUT names a folder for full logs (default: build-gpu/logs); BUILD the build folder, ARCHS the compute capabilities, TARGETS what is built.
 set -u
 cd "$(dirname "$0")/.."
 build=${BUILD:-build-gpu}
@@ -25,7 +25,7 @@ cp carry/tune/tune-*.txt "$CLOOB_TUNE_CACHE" 2> /dev/null
 bad=0
 
 configure() {
-    cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DCLOOB_WERROR=OFF "$@" > "$build/configure.log" 2>&1 ||
+    cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DCLOOB_WERROR=OFF ${ARCHS:+"-DCLOOB_GPU_ARCHS=$ARCHS"} "$@" > "$build/configure.log" 2>&1 ||
         { tail -30 "$build/configure.log"; return 1; }
 }
 section() { echo; echo "== $1 ($(date +%T))"; }
@@ -43,7 +43,7 @@ for part in $parts; do
             grep -q "CUDA  *yes" "$build/configure.log" || { echo "no CUDA: nvcc $(command -v nvcc), cudnn.h $header, $library"; tail -30 "$build/configure.log"; exit 1; }
         fi
         grep -E "^--   " "$build/configure.log" | tr '\n' ';'; echo
-        cmake --build "$build" > "$out/build.log" 2>&1 || { grep -E "error|FAILED" "$out/build.log" | cut -c1-300 | head -40; exit 1; }
+        cmake --build "$build" ${TARGETS:+--target $TARGETS} > "$out/build.log" 2>&1 || { grep -E "error|FAILED" "$out/build.log" | cut -c1-300 | head -40; exit 1; }
         tail -1 "$out/build.log"
         ;;
     test)

@@ -1,5 +1,5 @@
 #!/bin/bash
-# The loss of RN50 over 200 steps in 16-bit beside fp32, on the same batches, and beside the difference that another seed makes.
+# The loss of RN50 over 200 steps in 16-bit and 8-bit beside fp32, on the same batches, and beside the difference that another seed makes.
 #
 #     bench/gpu_curve.sh [OPTION...]      options of bench_curve, e.g. --batch 64 --model ViT-B-32
 #

@@ -48,8 +48,7 @@ value_id build_linear(build *b, value_id x, value_id w, value_id bias)
 /* Inside a transformer, where 8 bits may do. */
 static value_id block_linear(build *b, value_id x, value_id w, value_id bias)
 {
-    op_attr attr = { .fp8 = b->o->fp8 ? OP_FP8_FASTER : OP_FP8_NEVER };
-    return graph_op(b->g, OP_LINEAR, attr, 3, (value_id[]){ x, w, bias });
+    return graph_op(b->g, OP_LINEAR, (op_attr){ .fp8 = b->o->fp8 }, 3, (value_id[]){ x, w, bias });
 }
 
 value_id build_project(build *b, value_id x, value_id w)

@@ -165,7 +165,7 @@ cloob_status step_timing(cloob_ctx *ctx, const cloob_bench_options *o, cloob_ben
     *out = (cloob_bench_result){ 0 };
     step_options_init(&so);
     CLOOB_TRY(check(ctx, o, true, &p));
-    so.compute = p.compute, so.fp8 = p.fp8;
+    so.compute = p.compute, so.fp8 = p.fp8 ? OP_FP8_FASTER : OP_FP8_NEVER;
     CLOOB_TRY(model_config_load(ctx, o->model, &so.model));
     so.batch = o->batch, so.accum = o->accum;
     so.method = (loss_method)o->method;

@@ -151,7 +151,7 @@ static cloob_status set_step_options(cloob_ctx *ctx, run *r)
     const cloob_train_options *o = r->o;
     precision p;
     CLOOB_TRY(precision_find(ctx, o->precision, true, &p));
-    r->so.compute = p.compute, r->so.fp8 = p.fp8;
+    r->so.compute = p.compute, r->so.fp8 = p.fp8 ? OP_FP8_FASTER : OP_FP8_NEVER;
     CLOOB_TRY(step_check_precision(ctx, &r->so, r->dev));
     r->so.batch = o->batch_size;
     r->so.accum = o->accum_freq;

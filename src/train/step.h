@@ -16,8 +16,8 @@
 
 typedef struct step_options {
     model_config model;
-    cloob_dtype compute; /* F32 or BF16 */
-    bool fp8; /* with BF16: transformers multiply 8-bit factors; step_create refuses it where the GPU cannot */
+    cloob_dtype compute;  /* F32 or BF16 */
+    op_fp8 fp8;           /* with BF16, products of transformers; step_create refuses it where the GPU cannot */
     int64_t batch, accum; /* rows of a micro-batch on this rank; micro-batches per step */
     bool float_images;    /* images come normalised, F32 (B, 3, S, S), instead of bytes */
     loss_method method;

@@ -124,6 +124,10 @@ cloob_status linear_dw_prepare_cuda(const op_env *env, op_args *a)
     g.extra = turned ? GEMM_SUM_B : GEMM_SUM_A;
     if (sums && op_has(&a->out[0])) CLOOB_TRY(gemm_plan_create(env->ctx, env->dev, &g, &fused));
     s->fused_sum = fused && gemm_plan_ms(fused) < gemm_plan_ms(s->plan) + sum_ms(dy);
+    ctx_log(env->ctx, CLOOB_LOG_DEBUG,
+            "linear_dw %lld x %lld x %lld: %.4f ms, %.4f with the bias's sums, %.4f by a pass", (long long)g.m,
+            (long long)g.n, (long long)g.k, (double)gemm_plan_ms(s->plan), (double)(fused ? gemm_plan_ms(fused) : 0),
+            (double)sum_ms(dy));
     gemm_plan_destroy(s->fused_sum ? s->plan : fused);
     if (s->fused_sum) s->plan = fused;
     s->sums = cuda_align(gemm_plan_workspace(s->plan));
