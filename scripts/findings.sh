@@ -2,17 +2,18 @@
 # The protocol of docs/measurements/protocol.md from one command: worlds, searches, choices, one test, tables.
 #
 #     scripts/findings.sh synthetic OUT              our own world, 4 to 120 passes over the pairs
-#     scripts/findings.sh photos OUT DATA            photographs: DATA/train.tsv, val.tsv, test.tsv (filepath, title),
-#                                                    and class folders DATA/val-classes/SET, DATA/test-classes/SET, if any
+#     scripts/findings.sh pairs OUT DATA NAME        pairs of one's own: DATA/train.tsv, val.tsv, test.tsv (filepath, title),
+#                                                    and class folders DATA/val-classes/SET, DATA/test-classes/SET, if any.
+#                                                    Without val-classes the choice is by retrieval. NAME: of the results
 #
-# By environment, with the protocol's values as defaults: PASSES, TRIALS, SEEDS, STEPS, BATCH, JOBS, DEVICE, PRECISION, MODEL, SIZE, CLOOB.
-# Stopped at any time, the same command goes on. OUT/data/*.jsonl has a line per run, OUT/findings.md the tables.
+# By environment, with the protocol's values as defaults: PASSES, TRIALS, SEEDS, STEPS, BATCH, JOBS, DEVICE, PRECISION, MODEL, SIZE, RATES,
+# WORKERS, VOCAB, CLOOB. Stopped at any time, the same command goes on. OUT/data/*.jsonl has a line per run, OUT/findings.md the tables.
 set -eu
-what=${1:?usage: scripts/findings.sh synthetic|photos OUT [DATA]}
-out=${2:?usage: scripts/findings.sh synthetic|photos OUT [DATA]}
+what=${1:?usage: scripts/findings.sh synthetic|pairs OUT [DATA NAME]}
+out=${2:?usage: scripts/findings.sh synthetic|pairs OUT [DATA NAME]}
 cloob=${CLOOB:-$(dirname "$0")/../build/cloob}
 passes=${PASSES:-30 4 120 60 15}   # the middle first: a run that is cut short has the most useful part
-trials=${TRIALS:-12} seeds=${SEEDS:-5} steps=${STEPS:-960} batch=${BATCH:-128} jobs=${JOBS:-14}
+trials=${TRIALS:-12} seeds=${SEEDS:-5} steps=${STEPS:-960} batch=${BATCH:-128} jobs=${JOBS:-16}
 device=${DEVICE:-auto} model=${MODEL:-tiny} size=${SIZE:-32}
 precision=${PRECISION:-fp32}
 mkdir -p "$out/data"
@@ -34,24 +35,31 @@ split_classes() {
 }
 
 # The search for one data set: the same random settings for every method, the choice on validation data, fresh seeds, one test.
-search() { # NAME TRAIN EPOCHS FOLDER PROMPTS
-    set -- "$1" "$2" "$3" "$4" ${5:+--prompts "$5"}
+search() { # NAME TRAIN EPOCHS FOLDER [MORE OPTIONS]
     name=$1 train=$2 epochs=$3 data=$4
     shift 4
     select=image_to_text_R@10
+    [ ! -e "$data/prompts.json" ] || set -- "$@" --prompts "$data/prompts.json"
+    [ ! -d "$data/test-classes" ] || set -- "$@" --test-zeroshot "$data"/test-classes/*
     if [ -d "$data/val-classes" ]; then
-        set -- "$@" --zeroshot "$data"/val-classes/* --test-zeroshot "$data"/test-classes/*
+        set -- "$@" --zeroshot "$data"/val-classes/*
         [ "$(ls "$data/val-classes" | wc -l)" -gt 1 ] && select=zeroshot/average || select=zeroshot/$(ls "$data/val-classes")
     fi
     "$cloob" sweep --train-data "$train" --val-data "$data/val.tsv" --test-data "$data/test.tsv" --name "$name" --logs "$out/runs" \
-        --grid method=clip,infoloob,infonce-hopfield,cloob --grid lr=5e-4,1e-3,2e-3 --grid init_inv_tau=10,15,30,60 \
+        --grid method=clip,infoloob,infonce-hopfield,cloob --grid "lr=${RATES:-5e-4,1e-3,2e-3}" --grid init_inv_tau=10,15,30,60 \
         --grid learnable_inv_tau=False,True --grid scale_hopfield=8,14.3,30,50 --grid wd=0.02,0.1,0.5 \
         --random "$trials" --final-seeds "$seeds" --select "$select" --jobs "$jobs" --device "$device" --precision "$precision" \
         --model "$model" --force-image-size "$size" --batch-size "$batch" --epochs "$epochs" --max-steps "$steps" \
         --warmup $((steps / 20)) --hopfield-warmup $((steps * 3 / 20)) --vocab "$data/vocab.txt" --workers "${WORKERS:-0}" \
         --val-frequency 1000000 --log-every-n-steps 1000 --report-to none --quiet "$@" >"$out/$name.txt"
     cp "$out/runs/$name/results.jsonl" "$out/data/$name.jsonl"
-    cp "$out/runs/$name/sweep.md" "$out/data/$name.md"
+    {
+        cat "$out/runs/$name/sweep.md"
+        printf '\n## Tests, corrected by Holm\n\n'
+        "$cloob" compare "$out/data/$name.jsonl" --by method --where stage=final --format markdown |
+            grep -E '^\| (metric|test/)|^\|---|^$' || true
+        echo
+    } >"$out/data/$name.md"
 }
 
 collect() { cat "$out"/data/*.md >"$out/findings.md"; echo "$out/findings.md"; }
@@ -71,25 +79,25 @@ synthetic() {
     fi
     for p in $passes; do
         head -n $((steps * batch / p + 1)) "$world/train.tsv" >"$world/train-$p.tsv"
-        search "$(printf 'synthetic-%03d' "$p")" "$world/train-$p.tsv" "$p" "$world" "$world/prompts.json"
+        search "$(printf 'synthetic-%03d' "$p")" "$world/train-$p.tsv" "$p" "$world"
         collect
     done
 }
 
-photos() {
-    data=${1:?usage: scripts/findings.sh photos OUT DATA}
+pairs() { # DATA NAME
+    usage='usage: scripts/findings.sh pairs OUT DATA NAME'
+    data=${1:?$usage} name=${2:?$usage}
     if [ ! -e "$data/vocab.txt" ]; then
         tail -n +2 "$data/train.tsv" | cut -f2 >"$out/captions.txt"
-        "$cloob" tokenizer train --input "$out/captions.txt" --size 4096 --out "$data/vocab.txt" --quiet >"$out/vocab.txt"
+        "$cloob" tokenizer train --input "$out/captions.txt" --size "${VOCAB:-4096}" --out "$data/vocab.txt" --quiet >"$out/vocab.txt"
     fi
-    pairs=$(($(wc -l <"$data/train.tsv") - 1))
-    prompts=; [ ! -e "$data/prompts.json" ] || prompts=$data/prompts.json
-    search photos "$data/train.tsv" $((steps * batch / pairs + 1)) "$data" "$prompts"
+    images=$(tail -n +2 "$data/train.tsv" | cut -f1 | sort -u | wc -l)
+    search "$name" "$data/train.tsv" $((steps / (images / batch) + 1)) "$data" --one-caption-per-image
     collect
 }
 
 case $what in
 synthetic) synthetic ;;
-photos) photos "${3:-}" ;;
-*) echo "usage: scripts/findings.sh synthetic|photos OUT [DATA]" >&2; exit 2 ;;
+pairs) pairs "${3:-}" "${4:-}" ;;
+*) echo "usage: scripts/findings.sh synthetic|pairs OUT [DATA NAME]" >&2; exit 2 ;;
 esac

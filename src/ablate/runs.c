@@ -6,9 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cloob/prompts.h"
-#include "cloob/eval.h"
-#include "cloob/zeroshot.h"
+#include "ablate/run_scores.h"
 #include "core/file.h"
 #include "train/settings.h"
 
@@ -119,14 +117,6 @@ static cloob_status train(cloob_ctx *ctx, const cloob_ablate_options *o, const c
 
 /* ---- what came out ------------------------------------------------------------------------------- */
 
-static void put_number(sbuf *out, const char *key, double value)
-{
-    sbuf_puts(out, ", ");
-    json_put_string(out, key);
-    sbuf_puts(out, ": ");
-    json_put_number(out, value);
-}
-
 /* The numbers of the last line of results.jsonl; epoch is left alone when there is none. */
 static cloob_status put_last_result(cloob_ctx *ctx, const char *dir, int64_t *epoch, sbuf *out)
 {
@@ -143,7 +133,7 @@ static cloob_status put_last_result(cloob_ctx *ctx, const char *dir, int64_t *ep
     while (from > 0 && bytes.data[from - 1] != '\n') from--;
     cloob_status status = json_parse(ctx, &a, bytes.data + from, end - from, path, &root);
     for (const json *j = status == CLOOB_OK ? root->child : NULL; j; j = j->next)
-        if (j->kind == JSON_NUMBER) put_number(out, j->key, j->number);
+        if (j->kind == JSON_NUMBER) run_put_number(out, j->key, j->number);
     if (status == CLOOB_OK) json_int(json_get(root, "epoch"), epoch);
     file_bytes_release(&bytes);
     arena_release(&a);
@@ -164,82 +154,18 @@ static cloob_status put_similarities(cloob_ctx *ctx, const char *dir, int64_t ep
     cloob_status status = json_read_file(ctx, &a, path, &root);
     for (size_t i = 0; status == CLOOB_OK && i < sizeof key / sizeof *key; i++) {
         const json *v = json_get(root, key[i][0]);
-        if (v && v->kind == JSON_NUMBER) put_number(out, key[i][1], v->number);
+        if (v && v->kind == JSON_NUMBER) run_put_number(out, key[i][1], v->number);
     }
     arena_release(&a);
     return status;
-}
-
-/* "world/classes/object/" -> "object" */
-static void last_part(const char *path, char out[128])
-{
-    size_t n = strlen(path), from;
-    while (n > 1 && path[n - 1] == '/') n--;
-    for (from = n; from > 0 && path[from - 1] != '/';) from--;
-    snprintf(out, 128, "%.*s", (int)(n - from < 127 ? n - from : 127), path + from);
-}
-
-/* Writes zeroshot-SET.json into the run's folder, where the report finds it, too. */
-static cloob_status put_zeroshot(cloob_ctx *ctx, const ablate_run *r, cloob_model *m, const cloob_prompts *prompts,
-                                 const char *source, const char *prefix, double *sum, sbuf *out)
-{
-    char set[128], path[ABLATE_PATH + 160], key[160];
-    cloob_dataset *d;
-    cloob_zeroshot_options z;
-    cloob_zeroshot_result found;
-    sbuf text = { 0 };
-    cloob_zeroshot_options_init(&z);
-    last_part(source, set);
-    z.prompts = prompts;
-    if (prompts && cloob_prompts_count(prompts) > 1) CLOOB_TRY(cloob_prompts_find(ctx, prompts, set, &z.set));
-    CLOOB_TRY(cloob_dataset_open(ctx, source, NULL, &d));
-    cloob_status status = cloob_zeroshot(ctx, m, d, &z, &found);
-    cloob_dataset_close(d);
-    CLOOB_TRY(status);
-    sbuf_printf(&text, "{\"top1\": %.10g, \"top5\": %.10g, \"mean_per_class\": %.10g, \"n\": %lld}\n", found.top1,
-                found.top5, found.mean_per_class, (long long)found.n);
-    *sum += found.top1;
-    snprintf(key, sizeof key, "zeroshot/%s", set);
-    put_number(out, key, found.top1);
-    cloob_zeroshot_release(&found);
-    snprintf(path, sizeof path, "%s/%szeroshot-%s.json", r->dir, prefix, set);
-    status = text.failed ? ctx_no_memory(ctx, 64, path) : file_write(ctx, path, text.data, text.len);
-    sbuf_release(&text);
-    return status;
-}
-
-/* prefix: of the file each leaves beside. */
-static cloob_status put_zeroshots(cloob_ctx *ctx, const cloob_ablate_options *o, const ablate_run *r, cloob_model *m,
-                                  const char *prefix, sbuf *out)
-{
-    cloob_prompts *prompts = NULL;
-    double sum = 0;
-    cloob_status status = o->prompts ? cloob_prompts_open(ctx, o->prompts, &prompts) : CLOOB_OK;
-    for (int64_t i = 0; i < o->zeroshots && status == CLOOB_OK; i++)
-        status = put_zeroshot(ctx, r, m, prompts, o->zeroshot[i], prefix, &sum, out);
-    if (status == CLOOB_OK && o->zeroshots > 1) put_number(out, "zeroshot/average", sum / (double)o->zeroshots);
-    if (prompts) cloob_prompts_close(prompts);
-    return status;
-}
-
-static cloob_status open_model(cloob_ctx *ctx, const cloob_ablate_options *o, const ablate_run *r, cloob_model **m)
-{
-    char latest[ABLATE_PATH + 64];
-    cloob_model_options mo;
-    cloob_model_options_init(&mo);
-    mo.device = o->train.device;
-    mo.invariant = false; /* accuracies need no equal bytes, and rows one by one leave a GPU idle */
-    mo.batch = 64;
-    snprintf(latest, sizeof latest, "%s/checkpoints/latest.safetensors", r->dir);
-    return cloob_model_open(ctx, latest, &mo, m);
 }
 
 static cloob_status put_validation(cloob_ctx *ctx, const cloob_ablate_options *o, const ablate_run *r, sbuf *out)
 {
     cloob_model *m;
     if (!o->zeroshots) return CLOOB_OK;
-    CLOOB_TRY(open_model(ctx, o, r, &m));
-    cloob_status status = put_zeroshots(ctx, o, r, m, "", out);
+    CLOOB_TRY(run_open_model(ctx, o, r, &m));
+    cloob_status status = run_put_zeroshots(ctx, o, r, m, "", out);
     cloob_model_close(m);
     return status;
 }
@@ -268,7 +194,7 @@ static bool is_complete(const cloob_ablate_options *o, const json *summary)
     if (json_get(summary, "failed")) return true;
     for (int64_t i = 0; i < o->zeroshots; i++) {
         char set[128], key[160];
-        last_part(o->zeroshot[i], set);
+        run_set_name(o->zeroshot[i], set);
         snprintf(key, sizeof key, "zeroshot/%s", set);
         if (!json_get(summary, key)) return false;
     }
@@ -289,52 +215,6 @@ static cloob_status find_finished(cloob_ctx *ctx, const cloob_ablate_options *o,
     cloob_status status = ablate_read_summary(ctx, &a, r, &summary);
     *found = status == CLOOB_OK && is_complete(o, summary);
     arena_release(&a);
-    return status;
-}
-
-/* ---- test data ----------------------------------------------------------------------------------- */
-
-static cloob_status put_retrieval(cloob_ctx *ctx, cloob_model *m, const cloob_ablate_options *o, const char *source,
-                                  sbuf *out)
-{
-    cloob_dataset *d;
-    cloob_embedded e = { 0 };
-    cloob_retrieval r;
-    CLOOB_TRY(cloob_dataset_open(ctx, source, &o->train.data, &d));
-    cloob_status status = cloob_embed_data(ctx, m, d, CLOOB_UNIT, 2, &e);
-    cloob_dataset_close(d);
-    if (status == CLOOB_OK && !e.text) status = ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: has no captions", source);
-    cloob_matrix x = { e.image, CLOOB_F32, e.rows, e.image_width, "image" },
-                 y = { e.text, CLOOB_F32, e.text_rows, e.text_width, "text" };
-    if (status == CLOOB_OK) status = cloob_retrieve(ctx, &r, &x, &y, NULL);
-    if (status == CLOOB_OK) {
-        put_number(out, "image_to_text_R@1", r.image_to_text.recall1);
-        put_number(out, "image_to_text_R@5", r.image_to_text.recall5);
-        put_number(out, "text_to_image_R@1", r.text_to_image.recall1);
-        put_number(out, "text_to_image_R@5", r.text_to_image.recall5);
-    }
-    cloob_embedded_release(&e);
-    return status;
-}
-
-static cloob_status test_run(cloob_ctx *ctx, const cloob_ablate_options *o, const ablate_run *r)
-{
-    cloob_ablate_options on_test = *o;
-    char path[ABLATE_PATH + 64];
-    sbuf out = { 0 };
-    cloob_model *m;
-    snprintf(path, sizeof path, "%s/test.json", r->dir);
-    if (file_exists(path)) return CLOOB_OK;
-    CLOOB_TRY(open_model(ctx, o, r, &m));
-    sbuf_printf(&out, "{\"seed\": %lld", (long long)r->seed);
-    on_test.zeroshot = r->test->zeroshot, on_test.zeroshots = r->test->zeroshots;
-    cloob_status status = put_zeroshots(ctx, &on_test, r, m, "test-", &out);
-    if (status == CLOOB_OK && r->test->pairs) status = put_retrieval(ctx, m, o, r->test->pairs, &out);
-    sbuf_puts(&out, "}\n");
-    cloob_model_close(m);
-    if (status == CLOOB_OK)
-        status = out.failed ? ctx_no_memory(ctx, out.len, path) : file_write(ctx, path, out.data, out.len);
-    sbuf_release(&out);
     return status;
 }
 
@@ -375,7 +255,7 @@ cloob_status ablate_do_run(cloob_ctx *ctx, const cloob_ablate_options *o, const 
                            cloob_ablate_summary *count)
 {
     CLOOB_TRY(do_training(ctx, o, folder, r, count));
-    return r->test ? test_run(ctx, o, r) : CLOOB_OK;
+    return r->test ? run_test_once(ctx, o, r) : CLOOB_OK;
 }
 
 bool ablate_is_done(const ablate_run *r)

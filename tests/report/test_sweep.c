@@ -121,7 +121,8 @@ static void it_stops_goes_on_and_chooses(void)
         final[k]++;
         CHECK_STR(text_of(json_get(j, "settings"), "lr"), rate[k]);
         CHECK(seed->number >= 1); /* 0 was the search's */
-        CHECK(json_get(test, "zeroshot/size") && json_get(test, "image_to_text_R@1"));
+        CHECK(json_get(test, "zeroshot/size") && json_get(test, "image_to_text_R@1") &&
+              json_get(test, "text_to_image_R@10") && json_get(test, "image_ajne"));
     }
     CHECK(final[0] == 2 && final[1] == 2);
     lines_close(&l);
