@@ -21,6 +21,17 @@ if(NOT CMAKE_BUILD_TYPE STREQUAL Debug AND NOT CLOOB_SANITIZE AND NOT CLOOB_COVE
     list(APPEND CLOOB_HARDENING -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2)
 endif()
 
+# Sanitizers (make debug, make tsan, make integer). Threads: OpenMP's own waiting is invisible to the sanitizer, so that build
+# uses plain threads (-DCLOOB_WITH_OPENMP=OFF). Integers: whatever wraps or loses digits on purpose is listed in a file.
+if(CLOOB_SANITIZE STREQUAL "thread")
+    set(CLOOB_SANITIZERS -fsanitize=thread)
+elseif(CLOOB_SANITIZE STREQUAL "integer")
+    set(CLOOB_SANITIZERS -fsanitize=undefined,integer,float-cast-overflow -fno-sanitize-recover=all
+        -fsanitize-ignorelist=${CMAKE_SOURCE_DIR}/cmake/integer.ignore)
+elseif(CLOOB_SANITIZE)
+    set(CLOOB_SANITIZERS -fsanitize=address,undefined,float-cast-overflow -fno-sanitize-recover=undefined,float-cast-overflow)
+endif()
+
 function(cloob_target target)
     if(CLOOB_HARDEN)
         get_target_property(kind ${target} TYPE)
@@ -36,9 +47,8 @@ function(cloob_target target)
     target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:C>:-fopenmp-simd>) # simd loops, with or without OpenMP's threads
     target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:C>:${CLOOB_WARNINGS}>)
     if(CLOOB_SANITIZE)
-        target_compile_options(${target} PRIVATE
-            $<$<COMPILE_LANGUAGE:C>:-fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer>)
-        target_link_options(${target} PRIVATE -fsanitize=address,undefined)
+        target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:C>:${CLOOB_SANITIZERS};-fno-omit-frame-pointer>")
+        target_link_options(${target} PRIVATE ${CLOOB_SANITIZERS})
     endif()
     if(CLOOB_COVERAGE) # lightly optimised, so that lines and branches are those of the source
         target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:C>:--coverage -O1 -g -fprofile-update=prefer-atomic -Wno-maybe-uninitialized>)

@@ -1,19 +1,21 @@
 #!/bin/bash
 # Trains for a long time with validation, frequent saves and random disturbances, and watches memory, descriptors and threads.
 #
-#     scripts/soak.sh [SECONDS] [CLOOB]       5400 seconds (90 minutes) and build/cloob by default; days are fine
+#     scripts/soak.sh [SECONDS [CLOOB [SAMPLES]]]     5400 seconds (90 minutes) and build/cloob by default; days are fine
 #
+# SAMPLES is a folder that keeps one file per life: a line a second with resident KiB, descriptors and threads.
 # Disturbances: the process is stopped and continued, asked to end, killed, resumed with another batch. At the end: the lives, what
 # disturbed them, and the growth of each figure between the first and the last quarter of the longest life. Exit code 1 when memory or
 # descriptors grew by more than a tenth, or when a run did not go on.
 set -u
 seconds=${1:-5400}
 cloob=$(realpath "${2:-build/cloob}")
+samples=${3:-}
 dir=$(mktemp -d "${TMPDIR:-/tmp}/cloob-soak-XXXXXX")
 trap 'kill -9 $pid 2> /dev/null; rm -rf "$dir"' EXIT
 pid=
 batches=(8 16 32)
-stops=0 ends=0 kills=0 lives=0 saved=0
+stops=0 ends=0 kills=0 lives=0
 start() {
     local batch=${batches[RANDOM % 3]} resume=
     [ -e "$dir/logs/soak/checkpoints/latest.safetensors" ] && resume="--resume latest"
@@ -29,7 +31,7 @@ sample() { # resident KiB, descriptors, threads
     echo "$(awk '/^VmRSS/ { print $2 }' /proc/$pid/status) $(ls /proc/$pid/fd 2> /dev/null | wc -l) $(awk '/^Threads/ { print $2 }' /proc/$pid/status)" >> "$dir/life$lives"
 }
 end=$((SECONDS + seconds))
-patience=$((seconds / 4 > 20 ? seconds / 4 : 20)) # a life lasts this long, more or less
+patience=$((seconds / 8 > 20 ? seconds / 8 : 20)) # a life lasts this long, more or less
 start
 until_=$((SECONDS + patience / 2 + RANDOM % patience))
 while [ $SECONDS -lt $end ]; do
@@ -48,6 +50,7 @@ while [ $SECONDS -lt $end ]; do
     fi
 done
 kill -TERM $pid; wait $pid 2> /dev/null; pid=
+[ -n "$samples" ] && mkdir -p "$samples" && cp "$dir"/life* "$samples"
 longest=$(wc -l "$dir"/life* | grep -v total | sort -n | tail -1 | awk '{ print $2 }')
 updates=$(grep -oE '"train.updates":"[0-9]+"' -a -m1 "$dir/logs/soak/checkpoints/latest.safetensors" | head -1 | grep -oE '[0-9]+')
 echo "$seconds s: $lives lives, $stops pauses, $ends asked to end, $kills killed; ${updates:-0} steps, $(wc -l < "$dir/logs/soak/checkpoints/results.jsonl") evaluations, $(ls "$dir/logs/soak/checkpoints" | wc -l) files left"

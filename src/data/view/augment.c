@@ -10,7 +10,7 @@
 static uint8_t blend(int from, int to, float factor)
 {
     float v = (float)from + factor * (float)(to - from);
-    return v <= 0.0f ? 0 : v >= 255.0f ? 255 : (uint8_t)v;
+    return (uint8_t)(v <= 0.0f ? 0 : v >= 255.0f ? 255 : (uint8_t)v);
 }
 
 /* ITU-R 601 luma in 16-bit fixed point. */
