@@ -95,7 +95,7 @@ cloob_status resume_find(cloob_ctx *ctx, const char *folder, char path[RESUME_PA
     return CLOOB_OK;
 }
 
-static bool same_folder(const char *folder, const char *path)
+bool resume_is_inside(const char *folder, const char *path)
 {
     char a[PATH_MAX], b[PATH_MAX], own[RESUME_PATH];
     snprintf(own, sizeof own, "%s", path);
@@ -108,7 +108,7 @@ void resume_real_name(const char *folder, const char *path, char name[RESUME_PAT
 {
     struct stat want, st;
     name[0] = '\0';
-    if (stat(path, &want) != 0 || !same_folder(folder, path)) return;
+    if (stat(path, &want) != 0 || !resume_is_inside(folder, path)) return;
     DIR *d = opendir(folder);
     for (struct dirent *e; d && !name[0] && (e = readdir(d));) {
         char file[RESUME_PATH];

@@ -273,7 +273,7 @@ static cloob_status open_journal(cloob_ctx *ctx, run *r)
     snprintf(r->sum.run_dir, sizeof r->sum.run_dir, "%s", journal_dir(r->log));
     if (comm_rank(r->c) == 0) resume_clean(journal_checkpoints(r->log));
     if (r->o->resume) resume_real_name(journal_checkpoints(r->log), r->from, r->latest);
-    if (r->latest[0])
+    if (r->o->resume && resume_is_inside(journal_checkpoints(r->log), r->from))
         CLOOB_TRY(journal_drop_results(ctx, r->log, max64(r->at.epoch, r->at.owed.epoch), r->at.results_bytes));
     return write_params(ctx, r);
 }

@@ -367,6 +367,16 @@ static int minimise(event *e, int n, int first, bool same_bytes)
     return n;
 }
 
+/* What once failed: a checkpoint that is called `latest` alone, as a copied folder has it; results of the lost steps
+ * stayed. */
+static void lives_that_failed_once(void)
+{
+    static const event latest_alone[] = { { FREQUENCY, 600 }, { KILL, 898 },  { FREQUENCY, 707 }, { DELETE, 280 },
+                                          { EXTEND, 263 },    { EXTEND, 70 }, { BATCH, 656 } };
+    const char *why = live(latest_alone, 7, 3, false);
+    CHECK_STR(why ? why : "", "");
+}
+
 static int sequences = 12;
 static uint64_t seed = 1;
 
@@ -412,6 +422,7 @@ int main(int argc, char **argv)
     snprintf(path, sizeof path, "%s/small.json", logs);
     FILE *f = fopen(path, "w");
     if (!f || fputs(small, f) < 0 || fclose(f) != 0) return 1;
+    RUN(lives_that_failed_once);
     RUN(lives_end_where_they_must);
     snprintf(command, sizeof command, "rm -rf '%s'", logs);
     if (system(command) != 0) printf("  %s is left\n", logs);
