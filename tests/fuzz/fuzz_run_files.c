@@ -1,0 +1,40 @@
+/* A run's folder as reports, comparisons and resumed runs read it. The first byte chooses the file that the others
+ * become: params.txt, metrics.tsv, results.jsonl, samples.json, out.log. */
+#include <sys/stat.h>
+
+#include "cloob/train.h"
+#include "fuzz.h"
+#include "report/run_files.h"
+#include "scratch_folder.h"
+#include "train/settings.h"
+
+static const char *const names[] = { "params.txt", "metrics.tsv", "checkpoints/results.jsonl", "samples.json",
+                                     "out.log" };
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    static cloob_ctx *ctx;
+    const char *folder = scratch_folder();
+    char path[256];
+    arena a = { 0 };
+    run_files r = { 0 };
+    double value;
+    if (!ctx) ctx = cloob_ctx_create(&(cloob_ctx_options){ .threads = 1 });
+    if (!folder || size < 1) return 0;
+    const char *name = names[data[0] % 5];
+    snprintf(path, sizeof path, "%s/checkpoints", folder);
+    mkdir(path, 0700);
+    if (!scratch_write(name, data + 1, size - 1)) return 0;
+    if (run_files_read(ctx, &a, folder, &r) == CLOOB_OK) {
+        run_param_get(&r, "batch_size");
+        run_last_result(&r, "val_loss", &value);
+    }
+    arena_release(&a);
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    if (data[0] % 5 == 0) {
+        cloob_run_settings *s;
+        if (settings_read(ctx, path, &s) == CLOOB_OK) cloob_run_settings_close(s);
+    }
+    unlink(path);
+    return 0;
+}
