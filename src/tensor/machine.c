@@ -21,16 +21,34 @@ static void put_processor(sbuf *s)
     if (f) fclose(f);
 }
 
+/* What compilers and libraries choose loops by: the level of x86-64, and what lies beyond it. */
+static void put_instructions(sbuf *s)
+{
+#if defined(__x86_64__) && defined(__GNUC__)
+    bool v3 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2");
+    bool v4 = v3 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+              __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
+    sbuf_printf(s, "instructions: x86-64-%s%s\n",
+                v4   ? "v4"
+                : v3 ? "v3"
+                     : "v2",
+                __builtin_cpu_supports("avx512vnni") ? " avx512vnni" : "");
+#else
+    sbuf_printf(s, "instructions: the compiler's\n");
+#endif
+}
+
 /* The first member of oneDNN's own struct. */
 typedef struct dnnl_numbers {
     int major, minor, patch;
 } dnnl_numbers;
 
-void machine_describe(sbuf *s)
+void machine_describe(sbuf *s, device *d)
 {
     const char *(*blas)(void);
     const dnnl_numbers *(*dnnl)(void);
     put_processor(s);
+    put_instructions(s);
 #ifdef __GLIBC__
     sbuf_printf(s, "libc: glibc %s\n", gnu_get_libc_version());
 #endif
@@ -38,4 +56,5 @@ void machine_describe(sbuf *s)
     *(void **)&dnnl = dlsym(RTLD_DEFAULT, "dnnl_version");
     if (blas) sbuf_printf(s, "blas: %s\n", blas());
     if (dnnl) sbuf_printf(s, "onednn: %d.%d.%d\n", dnnl()->major, dnnl()->minor, dnnl()->patch);
+    if (d->backend == BACKEND_CUDA) machine_describe_cuda(s, d);
 }

@@ -258,7 +258,7 @@ static cloob_status write_params(cloob_ctx *ctx, run *r)
     o.image_resize_mode = model_resize_name(r->so.model.resize);
     settings_put(&s, &o, SETTINGS_ALL);
     sbuf_printf(&s, "world_size: %d\nversion: %s\nthreads: %d\n", comm_size(r->c), cloob_version(), ctx->threads);
-    machine_describe(&s);
+    machine_describe(&s, r->dev);
     cloob_status status = s.failed ? ctx_no_memory(ctx, s.len, "params.txt") : journal_params(ctx, r->log, s.data);
     sbuf_release(&s);
     return status;

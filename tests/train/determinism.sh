@@ -22,5 +22,5 @@ a=$(train a --threads 1 --workers 0)
 b=$(train two --threads 2 --workers 1)
 [ "$(train two-again --threads 2 --workers 0)" = "$b" ] || fail "the same number of threads twice"
 [ "$(train seed --threads 1 --workers 0 --seed 5)" != "$a" ] || fail "another seed gives the same run: the comparison is blind"
-for key in version threads world_size processor; do grep -q "^$key: " logs/a/params.txt || fail "params.txt does not name $key"; done
+for key in version threads world_size device processor instructions; do grep -q "^$key: " logs/a/params.txt || fail "params.txt does not name $key"; done
 exit $bad

@@ -1,6 +1,7 @@
 /* A build without CUDA. */
 #include "tensor/device.h"
 #include "tensor/async_copy.h"
+#include "tensor/machine.h"
 
 int device_cuda_count(void) { return 0; }
 
@@ -9,6 +10,8 @@ cloob_status device_open_cuda(cloob_ctx *ctx, int index, device **out)
     (void)index, (void)out;
     return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED, "device cuda: this build has no CUDA; use `device` cpu");
 }
+
+void machine_describe_cuda(sbuf *s, device *d) { (void)s, (void)d; }
 
 /* No such device can be opened, so none of these is reached. */
 static cloob_status no_gpu(cloob_ctx *ctx)

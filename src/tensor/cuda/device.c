@@ -6,6 +6,7 @@
 #include "tensor/cuda/cuda.h"
 #include "tensor/cuda/libraries.h"
 #include "tensor/cuda/tune.h"
+#include "tensor/machine.h"
 
 enum { OLDEST = 80 }; /* compute capability, times ten: bf16 and mma.sync */
 
@@ -238,6 +239,16 @@ static cloob_status open_handles(cloob_ctx *ctx, device *d)
     snprintf(versions, sizeof versions, "sm_%d cublasLt-%zu cudnn-%zu", s->generation, cuda_lib.cublasLtGetVersion(),
              cuda_lib.cudnnGetVersion());
     return tune_open(ctx, prop.name, versions, &s->tune);
+}
+
+void machine_describe_cuda(sbuf *s, device *d)
+{
+    const cuda_state *state = d->state;
+    int driver = 0;
+    cudaDriverGetVersion(&driver);
+    sbuf_printf(s, "gpu: sm_%d, CUDA driver %d\ncublaslt: %zu\ncudnn: %zu\ntuning: %016llx\n", state->generation,
+                driver, cuda_lib.cublasLtGetVersion(), cuda_lib.cudnnGetVersion(),
+                (unsigned long long)tune_choices_hash(state->tune));
 }
 
 cloob_status device_open_cuda(cloob_ctx *ctx, int index, device **out)

@@ -13,6 +13,7 @@ typedef struct entry {
     char key[TUNE_KEY];
     unsigned char value[TUNE_VALUE];
     size_t bytes;
+    bool used; /* by this process */
 } entry;
 
 struct tune_cache {
@@ -89,6 +90,7 @@ static void keep(tune_cache *t, const char *key, const void *value, size_t bytes
     snprintf(e->key, sizeof e->key, "%s", key);
     memcpy(e->value, value, bytes);
     e->bytes = bytes;
+    e->used = false;
     t->changed = true;
 }
 
@@ -147,6 +149,7 @@ bool tune_get(const tune_cache *t, const char *key, void *value, size_t bytes)
     int i = find(t, key);
     if (i < 0 || t->entry[i].bytes != bytes) return false;
     memcpy(value, t->entry[i].value, bytes);
+    t->entry[i].used = true;
     return true;
 }
 
@@ -154,7 +157,20 @@ void tune_put(tune_cache *t, const char *key, const void *value, size_t bytes)
 {
     keep(t, key, value, bytes);
     int i = find(t, key);
+    if (i >= 0) t->entry[i].used = true;
     if (t->path && i >= 0) append(t, &t->entry[i]);
+}
+
+uint64_t tune_choices_hash(const tune_cache *t)
+{
+    uint64_t sum = 0;
+    char hex[2 * TUNE_VALUE + 1];
+    for (int i = 0; i < t->count; i++) {
+        if (!t->entry[i].used) continue;
+        to_hex(&t->entry[i], hex);
+        sum += line_hash(t, t->entry[i].key, hex);
+    }
+    return sum;
 }
 
 static void write_all(const tune_cache *t, cloob_ctx *ctx)

@@ -23,6 +23,8 @@ void tune_close(tune_cache *t); /* writes the file anew when something was added
 bool tune_get(const tune_cache *t, const char *key, void *value, size_t bytes);
 /* Kept, and added to the file at once. */
 void tune_put(tune_cache *t, const char *key, const void *value, size_t bytes);
+/* Over the choices that were asked for or made since opening, whatever their order; others of the file do not count. */
+uint64_t tune_choices_hash(const tune_cache *t);
 
 #ifdef __cplusplus
 }
