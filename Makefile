@@ -4,7 +4,7 @@
 BUILD ?= build
 CMAKE_FLAGS ?=
 
-.PHONY: all deps test debug lint coverage demo install wheel format clean
+.PHONY: all deps test debug tsan integer lint coverage demo install wheel format clean
 
 all:
 	@cmake -S . -B $(BUILD) -G Ninja $(CMAKE_FLAGS)
@@ -22,6 +22,20 @@ debug: deps
 	@cmake -S . -B $(BUILD)-debug -G Ninja -DCMAKE_BUILD_TYPE=Debug -DCLOOB_SANITIZE=ON -DCLOOB_WITH_CUDA=OFF -DCLOOB_WITH_MPI=OFF $(CMAKE_FLAGS)
 	@cmake --build $(BUILD)-debug
 	@cd $(BUILD)-debug && ctest --output-on-failure
+
+# Data races: the same tests with plain threads, as the sanitizer does not see what OpenMP waits for.
+tsan: deps
+	@cmake -S . -B $(BUILD)-tsan -G Ninja -DCMAKE_BUILD_TYPE=RelWithDebInfo -DCLOOB_SANITIZE=thread -DCLOOB_WITH_OPENMP=OFF -DCLOOB_WITH_CUDA=OFF \
+	    -DCLOOB_WITH_MPI=OFF $(CMAKE_FLAGS)
+	@cmake --build $(BUILD)-tsan
+	@cd $(BUILD)-tsan && TSAN_OPTIONS="suppressions=$(CURDIR)/tests/tsan.supp $(TSAN_OPTIONS)" ctest --output-on-failure
+
+# Integers that overflow or lose digits, and undefined behaviour, by clang; cmake/integer.ignore lists where that is meant.
+integer: deps
+	@cmake -S . -B $(BUILD)-integer -G Ninja -DCMAKE_C_COMPILER=clang -DCMAKE_BUILD_TYPE=RelWithDebInfo -DCLOOB_SANITIZE=integer -DCLOOB_WERROR=OFF \
+	    -DCLOOB_WITH_CUDA=OFF -DCLOOB_WITH_MPI=OFF $(CMAKE_FLAGS)
+	@cmake --build $(BUILD)-integer
+	@cd $(BUILD)-integer && ctest --output-on-failure
 
 # Format, layers, cppcheck, clang-tidy (scripts/lint.sh); a configured tree is enough, nothing is built.
 lint:
@@ -49,7 +63,7 @@ format:
 	@git ls-files '*.c' '*.h' '*.cu' '*.cuh' | xargs clang-format -i
 
 clean:
-	@rm -rf $(BUILD) $(BUILD)-debug $(BUILD)-lint $(BUILD)-coverage $(BUILD)-demo
+	@rm -rf $(BUILD) $(BUILD)-debug $(BUILD)-tsan $(BUILD)-integer $(BUILD)-lint $(BUILD)-coverage $(BUILD)-demo
 
 # Trains and evaluates a small model end to end on the CPU: demo/report.html shows the result. Without a built program it
 # builds one for the CPU alone, which takes a minute instead of several.
