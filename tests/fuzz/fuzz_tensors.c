@@ -23,7 +23,7 @@ static int64_t put_tensor(sbuf *s, const uint8_t *in, int64_t at)
     for (int d = 0; d < in[2] % 5; d++) {
         int64_t n = in[3] >> (2 * d) & 3;
         if (in[2] > 250) n = INT64_MAX >> (in[3] % 64);
-        bytes = n && bytes > INT64_MAX / n ? bytes : bytes * n;
+        bytes = n && bytes > (INT64_MAX >> 16) / n ? bytes : bytes * n;
         sbuf_printf(s, "%s%lld", d ? "," : "", (long long)n);
     }
     if (in[4] > 240) begin += in[4] - 248;
