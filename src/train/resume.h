@@ -14,7 +14,7 @@ cloob_status resume_find(cloob_ctx *ctx, const char *folder, char path[RESUME_PA
  * is none, or when path is not in the folder. */
 void resume_real_name(const char *folder, const char *path, char name[RESUME_PATH]);
 
-/* True for a checkpoint in the folder itself: the run goes on where it was, and does not begin in a folder of its own. */
+/* True for a checkpoint in the folder itself: the run goes on in place. */
 bool resume_is_inside(const char *folder, const char *path);
 
 /* Removes what writers that were killed left half-written in a folder of checkpoints. */

@@ -1,7 +1,7 @@
 #!/bin/bash
 # Walks the n-th failure of every kind of call through whole commands. Each run must end with its result or with one line and exit code
-# 1 or 2: no crash, no hang, no half-written or left-over file. Usage: walk.sh CLOOB FAULTS_LIBRARY [POINTS]: at most POINTS points
-# for a command and a kind, evenly spread (12; 0: all of them). Prints a table.
+# 1 or 2: no crash, no hang, no half-written or left-over file. Usage: walk.sh CLOOB FAULTS_LIBRARY [POINTS [COMMAND...]]: at most
+# POINTS points for a command and a kind, evenly spread (12; 0: all of them). Prints a table.
 set -u
 points=${3:-12}
 faults=$(realpath "$2")
@@ -10,10 +10,30 @@ export GOMP_SPINCOUNT=2000 OPENBLAS_NUM_THREADS=1 # set, so that the program doe
 ulimit -c 0
 mkdir few && cp $(find world/images -type f | sort | head -3) few/
 head -9 world/train.tsv > few.tsv
+"$cloob" search index few --checkpoint model.safetensors --out i.safetensors --quiet > /dev/null || exit 1
+for group in a b; do for r in 1 2 3; do echo "{\"accuracy\": 0.$r}"; done > $group.jsonl; done
+commands="train embed index convert info retrieve search compare sweep"
+command -v curl > /dev/null && "$cloob" help serve > /dev/null 2>&1 && commands="$commands serve"
+[ $# -gt 3 ] && commands=${*:4}
 train="--train-data world/train.tsv --model tiny-rn --force-image-size 32 --vocab-size 540 --batch-size 8 --max-steps 1 --warmup 1 --workers 1 --threads 2 --device cpu --quiet --logs logs --name f"
 
 c() { timeout 60 env CLOOB_FAULT="$fault" CLOOB_FAULT_COUNT="$dir/count" LD_PRELOAD="$preload" "$cloob" "$@"; }
 fault= preload=
+# The server: starts, answers one request, ends. With a fault it may refuse to start, or answer with a failure.
+serve() {
+    : > url
+    timeout 60 env CLOOB_FAULT="$fault" CLOOB_FAULT_COUNT="$dir/count" LD_PRELOAD="$preload" "$cloob" serve --checkpoint model.safetensors \
+        --index i.safetensors --port 0 --threads 2 --device cpu --quiet > url & # no function: the signal is for it
+    local pid=$! tries=0 url=
+    while kill -0 $pid 2> /dev/null && [ -z "$url" ] && [ $tries -lt 400 ]; do
+        sleep 0.05
+        url=$(head -1 url) tries=$((tries + 1))
+    done
+    answer=
+    [ -z "$url" ] || answer=$(curl -s -m 20 -o reply -w '%{http_code}' "$url/v1/embeddings" -d '{"input": "a red ball"}')
+    kill -TERM $pid 2> /dev/null
+    wait $pid
+}
 run() { # NAME: one command; its outputs go to made/
     case $1 in
     train) c train $train ;;
@@ -21,6 +41,10 @@ run() { # NAME: one command; its outputs go to made/
     index) c search index few --checkpoint model.safetensors --out made/i.safetensors --threads 2 --quiet ;;
     convert) c convert model.safetensors made/c.pt --quiet ;;
     info) c info model.safetensors ;;
+    search) c search query "a red ball" --index i.safetensors --threads 2 --quiet ;;
+    compare) c compare a.jsonl b.jsonl ;;
+    sweep) c sweep $train --grid lr=1e-3,5e-4 --val-data few.tsv --path-data world --select clip_val_loss ;;
+    serve) serve ;;
     retrieve) c retrieve --input e.safetensors --threads 2 --quiet ;;
     esac
 }
@@ -31,18 +55,18 @@ whole() { # what is there is whole, and nothing partial is left
     # an image that cannot be opened is left out and counted; an index holds the times of files
     [ $kind = open ] || [ ! -e made/e.safetensors ] || cmp -s made/e.safetensors good/e.safetensors || { echo "made/e is another file"; return 1; }
     [ ! -e made/i.safetensors ] || "$cloob" search query x --index made/i.safetensors > /dev/null 2>&1 || { echo "made/i is damaged"; return 1; }
-    for f in logs/f/checkpoints/*.safetensors; do
-        [ ! -e "$f" ] || "$cloob" info "$f" > /dev/null 2>&1 || { echo "$f is damaged"; return 1; }
+    for f in $(find logs/f -name '*.safetensors' 2> /dev/null); do
+        "$cloob" info "$f" > /dev/null 2>&1 || { echo "$f is damaged"; return 1; }
     done
 }
 total=0 refused=0 passed=0
 printf '%-9s %-7s %6s %7s %8s %8s\n' command kind calls points one-line tolerated
-for command in train embed index convert info retrieve; do
+for command in $commands; do
     clean
     fault= preload=
-    run $command > /dev/null 2> err || { echo "FAIL: $command: $(tail -1 err)"; exit 1; }
+    run $command > /dev/null 2> err && { [ $command != serve ] || [ "$answer" = 200 ]; } || { echo "FAIL: $command: $(tail -1 err)"; exit 1; }
     rm -rf good; cp -r made good
-    for kind in alloc write sync rename thread map open; do
+    for kind in alloc write sync rename thread map send open; do
         clean
         fault=$kind:0 preload=$faults
         run $command > /dev/null 2>&1
@@ -59,7 +83,10 @@ for command in train embed index convert info retrieve; do
             code=$?
             here=$((here + 1))
             case $code in
-            0) fine=$((fine + 1)) ;;
+            0)
+                fine=$((fine + 1))
+                [ $command != serve ] || case $answer in 200 | 4?? | 5?? | 000) ;; *) fail "serve, $kind $n: answered \"$answer\"" ;; esac
+                ;;
             1 | 2)
                 lines=$((lines + 1))
                 [ "$(grep -vc '^warning:' err)" = 1 ] || fail "$command, $kind $n: $(grep -vc '^warning:' err) lines: $(tail -3 err | tr '\n' '|')"
