@@ -24,10 +24,10 @@ serve() {
     : > url
     timeout 60 env CLOOB_FAULT="$fault" CLOOB_FAULT_COUNT="$dir/count" LD_PRELOAD="$preload" "$cloob" serve --checkpoint model.safetensors \
         --index i.safetensors --port 0 --threads 2 --device cpu --quiet > url & # no function: the signal is for it
-    local pid=$! tries=0 url=
-    while kill -0 $pid 2> /dev/null && [ -z "$url" ] && [ $tries -lt 400 ]; do
+    local pid=$! url= end=$((SECONDS + 15))
+    while kill -0 $pid 2> /dev/null && [ -z "$url" ] && [ $SECONDS -lt $end ]; do
         sleep 0.05
-        url=$(head -1 url) tries=$((tries + 1))
+        read -r url < url
     done
     answer=
     [ -z "$url" ] || answer=$(curl -s -m 20 -o reply -w '%{http_code}' "$url/v1/embeddings" -d '{"input": "a red ball"}')
