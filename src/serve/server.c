@@ -576,8 +576,7 @@ static cloob_status run(server *v)
     atomic_store(&s->ready, true);
     bool six = strchr(s->o->host, ':') != NULL;
     printf("%s://%s%s%s:%d\n", s->o->tls_cert ? "https" : "http", six ? "[" : "", s->o->host, six ? "]" : "", port);
-    fflush(stdout);
-    wait_for_signal(v);
+    if (fflush(stdout) == 0 && !ferror(stdout)) wait_for_signal(v); /* else nobody learns the port: main reports it */
     serve_log(s, "ending: answering what has arrived");
     drain(v);
     if (watching) pthread_join(watcher, NULL);
