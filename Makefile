@@ -30,7 +30,7 @@ tsan: deps
 	@cmake --build $(BUILD)-tsan
 	@cd $(BUILD)-tsan && TSAN_OPTIONS="suppressions=$(CURDIR)/tests/tsan.supp $(TSAN_OPTIONS)" ctest --output-on-failure
 
-# Integers that overflow or lose digits, and undefined behaviour, by clang; cmake/integer.ignore lists where that is meant.
+# Integers that overflow, lose digits or their sign, and undefined behaviour, by clang.
 integer: deps
 	@cmake -S . -B $(BUILD)-integer -G Ninja -DCMAKE_C_COMPILER=clang -DCMAKE_BUILD_TYPE=RelWithDebInfo -DCLOOB_SANITIZE=integer -DCLOOB_WERROR=OFF \
 	    -DCLOOB_WITH_CUDA=OFF -DCLOOB_WITH_MPI=OFF $(CMAKE_FLAGS)
