@@ -38,6 +38,7 @@ cloob_status cloob_device_describe(cloob_ctx *ctx, int index, cloob_device_facts
     CLOOB_TRY(device_open(ctx, index ? name : "cpu", &d));
     d->memory(d, &total, &available);
     snprintf(out->name, sizeof out->name, "%s", d->name);
+    snprintf(out->runs, sizeof out->runs, "%s", d->runs);
     out->total_bytes = (int64_t)total, out->free_bytes = (int64_t)available;
     device_close(d);
     return CLOOB_OK;

@@ -109,6 +109,7 @@ static void print_device(int i, const cloob_device_facts *f)
     if (f->total_bytes)
         printf(", %.1f GiB free of %.1f", (double)f->free_bytes / 1073741824.0, (double)f->total_bytes / 1073741824.0);
     printf("\n");
+    if (f->runs[0]) printf("  %-10s %s\n", "", f->runs);
 }
 
 static void print_text(cloob_ctx *ctx, const outcome *out)
@@ -122,6 +123,9 @@ static void print_text(cloob_ctx *ctx, const outcome *out)
         if (cloob_device_describe(ctx, i, &f) == CLOOB_OK) print_device(i, &f);
         else printf("  device %d: %s\n", i, cloob_error(ctx));
     }
+    cloob_device_facts none;
+    if (cloob_device_count() == 1 && cloob_device_describe(ctx, 1, &none) != CLOOB_OK)
+        printf("  no GPU     %s\n", cloob_error(ctx));
     printf("  %ld cores; kernels for %s\n", sysconf(_SC_NPROCESSORS_ONLN), cloob_instruction_sets());
     printf("\ncache      %s\n", cloob_cache_folder(cache, sizeof cache) ? cache : "none: set CLOOB_CACHE or HOME");
     printf("\nparts of this build\n");

@@ -16,6 +16,7 @@ static void print_one(int i, const cloob_device_facts *f)
         json_out_open(NULL, '{');
         json_out_text("device", name);
         json_out_text("name", f->name);
+        json_out_text("runs", f->runs);
         json_out_int("total_bytes", f->total_bytes);
         json_out_int("free_bytes", f->free_bytes);
         json_out_close();

@@ -209,6 +209,15 @@ static cloob_status check_generation(cloob_ctx *ctx, const device *d, const stru
                     d->index, prop->name, prop->major, prop->minor, prop->major, prop->minor);
 }
 
+/* "compute capability 9.0, kernels of 9.0: bf16, fp8, Hopper's own" */
+static void describe_kernels(device *d, const struct cudaDeviceProp *prop)
+{
+    int generation = ((cuda_state *)d->state)->generation;
+    snprintf(d->runs, sizeof d->runs, "compute capability %d.%d, kernels for %d.%d: bf16%s%s", prop->major, prop->minor,
+             generation / 10, generation % 10, d->fp8 ? ", fp8" : "",
+             cuda_has_hopper() ? ", wgmma and TMA" : ", without Hopper's");
+}
+
 static cloob_status open_handles(cloob_ctx *ctx, device *d)
 {
     cuda_state *s = d->state;
@@ -235,6 +244,7 @@ static cloob_status open_handles(cloob_ctx *ctx, device *d)
     d->stream = s->stream;
     d->side = s->side;
     snprintf(d->name, sizeof d->name, "%s", prop.name);
+    describe_kernels(d, &prop);
     char versions[80];
     snprintf(versions, sizeof versions, "sm_%d cublasLt-%zu cudnn-%zu", s->generation, cuda_lib.cublasLtGetVersion(),
              cuda_lib.cudnnGetVersion());
