@@ -4,6 +4,8 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "model/tuning/lora.h"
+
 static int row_of(build *b, const char *format, va_list args)
 {
     char name[160];
@@ -22,7 +24,7 @@ value_id build_param(build *b, const char *format, ...)
     va_end(args);
     if (row < 0) return NO_VALUE;
     if (b->p->row[row].buffer) return graph_stat(b->g, row, b->p->master_view[row]);
-    return graph_param(b->g, row, b->p->compute_view[row], 0, b->o->backward);
+    return graph_param(b->g, row, b->p->compute_view[row], 0, b->o->backward && !b->p->row[row].frozen);
 }
 
 value_id build_param_rows(build *b, int64_t first, int64_t count, const char *format, ...)
@@ -35,7 +37,7 @@ value_id build_param_rows(build *b, int64_t first, int64_t count, const char *fo
     tensor t = b->p->compute_view[row];
     int64_t stride = tensor_count(&t) / t.dim[0];
     t.dim[0] = count;
-    return graph_param(b->g, row, t, first * stride, b->o->backward);
+    return graph_param(b->g, row, t, first * stride, b->o->backward && !b->p->row[row].frozen);
 }
 
 bool build_has(const build *b, const char *name) { return params_find(b->p, name) >= 0; }
@@ -49,6 +51,37 @@ value_id build_linear(build *b, value_id x, value_id w, value_id bias)
 static value_id block_linear(build *b, value_id x, value_id w, value_id bias)
 {
     return graph_op(b->g, OP_LINEAR, (op_attr){ .fp8 = b->o->fp8 }, 3, (value_id[]){ x, w, bias });
+}
+
+/* ---- adapters: W x + scale B (A x), see model/tuning/lora.h --------------------------------------- */
+
+/* scale A x; NO_VALUE where the weight has no adapters. */
+static value_id adapter_in(build *b, value_id x, const char *weight)
+{
+    int row = params_find(b->p, weight);
+    if (row < 0 || b->p->row[row].adapter < 0) return NO_VALUE;
+    value_id u = build_linear(b, x, build_param(b, "%s.lora_A", weight), NO_VALUE);
+    if (b->p->training.lora_scale == 1) return u;
+    return graph_op(b->g, OP_SCALE, (op_attr){ 0 }, 2, (value_id[]){ u, build_param(b, LORA_SCALE) });
+}
+
+/* y plus rows [first, first + count) of B times u; y where there is no u. B's product takes y along, so that y itself is
+ * worked out as without adapters: while B is 0, not a byte differs. */
+static value_id adapter_out(build *b, value_id y, value_id u, const char *weight, int64_t first, int64_t count)
+{
+    if (u == NO_VALUE) return y;
+    return build_add(b, build_linear(b, u, build_param_rows(b, first, count, "%s.lora_B", weight), NO_VALUE), y);
+}
+
+value_id build_adapted(build *b, value_id x, const char *prefix, const char *weight, const char *bias,
+                       value_id residual)
+{
+    char w[160];
+    snprintf(w, sizeof w, "%s.%s", prefix, weight);
+    value_id y = block_linear(b, x, build_param(b, "%s", w), build_param(b, "%s.%s", prefix, bias));
+    if (y == NO_VALUE) return y;
+    if (residual != NO_VALUE) y = build_add(b, y, residual);
+    return adapter_out(b, y, adapter_in(b, x, w), w, 0, tensor_cols(&b->g->value[y].t));
 }
 
 value_id build_project(build *b, value_id x, value_id w)
@@ -81,23 +114,26 @@ static value_id layer_scale(build *b, value_id y, const char *prefix, const char
     return graph_op(b->g, OP_SCALE, (op_attr){ 0 }, 2, (value_id[]){ y, build_param(b, "%s.%s.gamma", prefix, which) });
 }
 
+/* The end of a branch: h by the weights PREFIX.PROJ, through layer scale, added to x. */
+static value_id onto(build *b, value_id x, value_id h, const char *prefix, const char *proj, const char *scale,
+                     const model_blocks *m)
+{
+    char weight[64], bias[64];
+    snprintf(weight, sizeof weight, "%s.weight", proj);
+    snprintf(bias, sizeof bias, "%s.bias", proj);
+    if (!m->layer_scale) return build_adapted(b, h, prefix, weight, bias, x);
+    return build_add(b, layer_scale(b, build_adapted(b, h, prefix, weight, bias, NO_VALUE), prefix, scale, m), x);
+}
+
 static value_id mlp(build *b, value_id x, const char *prefix, const model_blocks *m)
 {
     static const op_act acts[] = { OP_ACT_QUICKGELU, OP_ACT_GELU, OP_ACT_GELU_TANH }; /* as in model_act */
     char name[120];
     snprintf(name, sizeof name, "%s.ln_2", prefix);
     value_id h = build_layernorm(b, x, name, m->eps);
-    h = block_linear(b, h, build_param(b, "%s.mlp.c_fc.weight", prefix), build_param(b, "%s.mlp.c_fc.bias", prefix));
+    h = build_adapted(b, h, prefix, "mlp.c_fc.weight", "mlp.c_fc.bias", NO_VALUE);
     h = graph_op(b->g, OP_ACT, (op_attr){ .act = acts[m->act] }, 1, &h);
-    h = block_linear(b, h, build_param(b, "%s.mlp.c_proj.weight", prefix),
-                     build_param(b, "%s.mlp.c_proj.bias", prefix));
-    return build_add(b, layer_scale(b, h, prefix, "ls_2", m), x);
-}
-
-static value_id out_proj(build *b, value_id y, const char *prefix)
-{
-    return block_linear(b, y, build_param(b, "%s.attn.out_proj.weight", prefix),
-                        build_param(b, "%s.attn.out_proj.bias", prefix));
+    return onto(b, x, h, prefix, "mlp.c_proj", "ls_2", m);
 }
 
 static value_id block(build *b, value_id x, const char *prefix, const build_sequences *s)
@@ -106,26 +142,37 @@ static value_id block(build *b, value_id x, const char *prefix, const build_sequ
     char name[120];
     snprintf(name, sizeof name, "%s.ln_1", prefix);
     value_id h = build_layernorm(b, x, name, s->blocks->eps);
-    h = block_linear(b, h, build_param(b, "%s.attn.in_proj_weight", prefix),
-                     build_param(b, "%s.attn.in_proj_bias", prefix));
+    h = build_adapted(b, h, prefix, "attn.in_proj_weight", "attn.in_proj_bias", NO_VALUE);
     h = graph_op(b->g, OP_ATTENTION, attr, 2, (value_id[]){ h, s->start });
-    h = layer_scale(b, out_proj(b, h, prefix), prefix, "ls_1", s->blocks);
-    return mlp(b, build_add(b, h, x), prefix, s->blocks);
+    return mlp(b, onto(b, x, h, prefix, "attn.out_proj", "ls_1", s->blocks), prefix, s->blocks);
 }
 
-/* Attention of a query per sequence: q from `query` (B, C), keys and values from x (B, T, C) or packed. */
-static value_id attend_one(build *b, value_id query, value_id x, const char *prefix, int64_t heads, int64_t tokens,
-                           value_id seen, value_id start)
+/* Attention of a query per sequence, (B, C), over x (B, T, C) or packed. */
+typedef struct one_query {
+    value_id query, x;
+    bool of_x;      /* the query is token `index` of x */
+    value_id index; /* as in build_sequences */
+    value_id seen;  /* it sees keys up to this one; NO_VALUE: all */
+    value_id start;
+    int64_t heads, tokens;
+} one_query;
+
+/* Queries from `query`, keys and values from all tokens; before the output projection. The adapters' A is read once: the
+ * query's part of A x is a row of that of all tokens. */
+static value_id attend_one(build *b, const char *prefix, const one_query *o)
 {
-    if (x == NO_VALUE) return NO_VALUE;
-    op_attr attr = { .heads = heads, .tokens = tokens };
-    int64_t C = tensor_cols(&b->g->value[x].t);
-    value_id q = block_linear(b, query, build_param_rows(b, 0, C, "%s.attn.in_proj_weight", prefix),
-                              build_param_rows(b, 0, C, "%s.attn.in_proj_bias", prefix));
-    value_id kv = block_linear(b, x, build_param_rows(b, C, 2 * C, "%s.attn.in_proj_weight", prefix),
-                               build_param_rows(b, C, 2 * C, "%s.attn.in_proj_bias", prefix));
-    value_id y = graph_op(b->g, OP_ATTENTION_ONE, attr, 4, (value_id[]){ q, kv, seen, start });
-    return out_proj(b, y, prefix);
+    if (o->x == NO_VALUE) return NO_VALUE;
+    op_attr attr = { .heads = o->heads, .tokens = o->tokens };
+    int64_t C = tensor_cols(&b->g->value[o->x].t);
+    char w[160], c[160];
+    snprintf(w, sizeof w, "%s.attn.in_proj_weight", prefix);
+    snprintf(c, sizeof c, "%s.attn.in_proj_bias", prefix);
+    value_id u = o->of_x ? adapter_in(b, o->x, w) : NO_VALUE;
+    value_id q = block_linear(b, o->query, build_param_rows(b, 0, C, "%s", w), build_param_rows(b, 0, C, "%s", c));
+    value_id kv = block_linear(b, o->x, build_param_rows(b, C, 2 * C, "%s", w), build_param_rows(b, C, 2 * C, "%s", c));
+    if (u != NO_VALUE) q = adapter_out(b, q, take(b, u, o->index), w, 0, C);
+    kv = adapter_out(b, kv, u, w, C, 2 * C);
+    return graph_op(b->g, OP_ATTENTION_ONE, attr, 4, (value_id[]){ q, kv, o->seen, o->start });
 }
 
 /* The last block for one token: keys and values of all tokens, the query of one. */
@@ -136,9 +183,17 @@ static value_id last_block(build *b, value_id x, const char *prefix, const build
     char name[120];
     snprintf(name, sizeof name, "%s.ln_1", prefix);
     value_id h = build_layernorm(b, x, name, s->blocks->eps);
-    value_id y = attend_one(b, take(b, h, s->index), h, prefix, s->heads, s->tokens, seen, s->start);
-    y = layer_scale(b, y, prefix, "ls_1", s->blocks);
-    return mlp(b, build_add(b, y, take(b, x, s->index)), prefix, s->blocks);
+    value_id y = attend_one(b, prefix,
+                            &(one_query){ .query = take(b, h, s->index),
+                                          .x = h,
+                                          .of_x = true,
+                                          .index = s->index,
+                                          .seen = seen,
+                                          .start = s->start,
+                                          .heads = s->heads,
+                                          .tokens = s->tokens });
+    y = onto(b, take(b, x, s->index), y, prefix, "attn.out_proj", "ls_1", s->blocks);
+    return mlp(b, y, prefix, s->blocks);
 }
 
 value_id build_transformer(build *b, value_id x, const char *prefix, int64_t layers, const build_sequences *s)
@@ -158,7 +213,10 @@ value_id build_map_pool(build *b, value_id x, const char *prefix, int64_t heads,
     value_id latent = build_param(b, "%s.latent", prefix);
     op_attr attr = { .rows = b->o->batch, .dtype = b->p->compute };
     value_id query = graph_op(b->g, OP_REPEAT_ROW, attr, 1, &latent);
-    return mlp(b, attend_one(b, query, x, prefix, heads, 0, NO_VALUE, NO_VALUE), prefix, blocks);
+    one_query o = { .query = query, .x = x, .index = NO_VALUE, .seen = NO_VALUE, .start = NO_VALUE, .heads = heads };
+    value_id y = attend_one(b, prefix, &o);
+    y = build_adapted(b, y, prefix, "attn.out_proj.weight", "attn.out_proj.bias", NO_VALUE);
+    return mlp(b, y, prefix, blocks);
 }
 
 /* ---- the end of a tower -------------------------------------------------------------------------- */

@@ -18,6 +18,10 @@ value_id build_param_rows(build *b, int64_t first, int64_t count, const char *fo
 bool build_has(const build *b, const char *name);
 
 value_id build_linear(build *b, value_id x, value_id w, value_id bias);
+/* x by PREFIX.WEIGHT and PREFIX.BIAS, plus `residual` (or NO_VALUE), plus what the weight's adapters add where it has
+ * some. */
+value_id build_adapted(build *b, value_id x, const char *prefix, const char *weight, const char *bias,
+                       value_id residual);
 /* x (in, out): x w, no bias. */
 value_id build_project(build *b, value_id x, value_id w);
 value_id build_layernorm(build *b, value_id x, const char *prefix, double eps);

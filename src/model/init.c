@@ -9,7 +9,7 @@
 #include "core/pool.h"
 #include "core/rng.h"
 #include "core/text.h"
-#include "model/params.h"
+#include "model/tuning/lora.h"
 
 typedef enum kind { ZERO, ONE, CONSTANT, NORMAL, UNIFORM } kind;
 
@@ -70,9 +70,18 @@ static rule vector_rule(const model_config *c, const char *name)
     return linear ? torch_default(bias_fan(c, name)) : (rule){ ZERO, 0 };
 }
 
-static rule rule_of(const model_config *c, const param *r)
+static rule adapter_rule(const params *p, const param *r, lora_part part)
 {
+    if (part == LORA_A) return (rule){ NORMAL, 1.0 / sqrt((double)r->file.dim[1]) };
+    return part == LORA_B ? (rule){ ZERO, 0 } : (rule){ CONSTANT, p->training.lora_scale };
+}
+
+static rule rule_of(const params *p, const param *r)
+{
+    const model_config *c = &p->config;
     const char *name = r->name;
+    lora_part part = lora_part_of(name);
+    if (part != LORA_NONE) return adapter_rule(p, r, part);
     if (has(name, "embedding")) return embedding_rule(c, name);
     if (r->file.ndim == 1) return vector_rule(c, name);
     if (has(name, "attnpool")) return (rule){ NORMAL, 1.0 / sqrt(32.0 * (double)c->width) };
@@ -105,17 +114,28 @@ static void draw_range(void *arg, int64_t begin, int64_t end, int thread)
     }
 }
 
+static cloob_status draw_row(cloob_ctx *ctx, params *p, int row, uint64_t seed)
+{
+    const param *r = &p->row[row];
+    float *host = malloc((size_t)r->count * sizeof *host);
+    if (!host) return ctx_no_memory(ctx, (size_t)r->count * sizeof *host, r->name);
+    drawing d = { rule_of(p, r), rng_key(seed, r->name), host };
+    pool_for(ctx, r->count, 1 << 14, draw_range, &d);
+    cloob_status status = params_set(ctx, p, row, host);
+    free(host);
+    return status;
+}
+
 cloob_status params_init(cloob_ctx *ctx, params *p, uint64_t seed)
 {
-    for (int i = 0; i < p->count; i++) {
-        const param *r = &p->row[i];
-        float *host = malloc((size_t)r->count * sizeof *host);
-        if (!host) return ctx_no_memory(ctx, (size_t)r->count * sizeof *host, r->name);
-        drawing d = { rule_of(&p->config, r), rng_key(seed, r->name), host };
-        pool_for(ctx, r->count, 1 << 14, draw_range, &d);
-        cloob_status status = params_set(ctx, p, i, host);
-        free(host);
-        CLOOB_TRY(status);
-    }
+    for (int i = 0; i < p->count; i++) CLOOB_TRY(draw_row(ctx, p, i, seed));
+    return params_refresh(ctx, p);
+}
+
+cloob_status params_init_adapters(cloob_ctx *ctx, params *p, uint64_t seed)
+{
+    if (p->training.lora < 1) return CLOOB_OK;
+    for (int i = 0; i < p->count; i++)
+        if (lora_part_of(p->row[i].name) != LORA_NONE) CLOOB_TRY(draw_row(ctx, p, i, seed));
     return params_refresh(ctx, p);
 }

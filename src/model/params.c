@@ -8,6 +8,8 @@
 #include "core/text.h"
 #include "model/int8.h"
 #include "model/shapes.h"
+#include "model/tuning/groups.h"
+#include "model/tuning/lora.h"
 #include "tensor/cpu/bf16.h"
 
 enum { START = 64 };
@@ -19,29 +21,54 @@ static bool decays(const char *name, int ndim) { return ndim > 1 || text_ends_wi
 
 static bool is_matrix(const char *name, int ndim) { return ndim > 1 && !strstr(name, "embedding"); }
 
-static void fill_row(param *p, const st_entry *e)
+bool params_locks(const params_training *t, const model_config *c, const char *name)
+{
+    int count, group = model_group(c, name, &count);
+    bool image = model_is_image(name);
+    if (!(image ? t->lock_image : t->lock_text)) return false;
+    return group < count - (image ? t->unlocked_image : t->unlocked_text);
+}
+
+bool params_trains(const params *p, bool text)
+{
+    for (int i = 0; i < p->count; i++)
+        if (!p->row[i].frozen && !p->row[i].buffer && model_is_image(p->row[i].name) != text) return true;
+    return false;
+}
+
+static bool is_frozen(const params *p, const char *name)
+{
+    lora_part part = lora_part_of(name);
+    if (part != LORA_NONE) return part == LORA_SCALES;
+    return p->training.lora > 0 || params_locks(&p->training, &p->config, name);
+}
+
+static void fill_row(const params *owner, param *p, const st_entry *e)
 {
     bool buffer = text_ends_with(e->name, "running_mean") || text_ends_with(e->name, "running_var");
     *p = (param){ .name = e->name,
                   .file = e->t,
                   .count = tensor_count(&e->t),
                   .buffer = buffer,
+                  .frozen = is_frozen(owner, e->name),
+                  .adapter = -1,
                   .decay = !buffer && decays(e->name, e->t.ndim),
                   .matrix = is_matrix(e->name, e->t.ndim) };
 }
 
 static void assign_offsets(params *p)
 {
-    int64_t at = 0;
-    for (int pass = 0; pass < 2; pass++) {
+    enum { TRAINED, FROZEN, BUFFERS };
+    int64_t at = 0, *end[] = { &p->trainable, &p->learned, &p->total };
+    for (int pass = TRAINED; pass <= BUFFERS; pass++) {
         for (int i = 0; i < p->count; i++) {
-            if (p->row[i].buffer != (pass == 1)) continue;
+            const param *r = &p->row[i];
+            if ((r->buffer ? BUFFERS : r->frozen ? FROZEN : TRAINED) != pass) continue;
             p->row[i].offset = at;
-            at += (p->row[i].count + START - 1) / START * START;
+            at += (r->count + START - 1) / START * START;
         }
-        if (pass == 0) p->trainable = at;
+        *end[pass] = at;
     }
-    p->total = at;
 }
 
 static tensor engine_shape(const param *r)
@@ -61,23 +88,38 @@ static void make_views(params *p)
         if (half) p->compute_view[i].dtype = CLOOB_BF16;
         if (!p->master) continue;
         p->master_view[i].data = p->master + r->offset;
-        p->grad_view[i].data = p->grad && !r->buffer ? p->grad + r->offset : NULL;
+        p->grad_view[i].data = p->grad && !r->buffer && !r->frozen ? p->grad + r->offset : NULL;
         p->compute_view[i].data = half ? (void *)(p->shadow + r->offset) : p->master + r->offset;
+    }
+}
+
+/* Pairs follow in the order of what they adapt. */
+static void find_adapters(params *p, int64_t first)
+{
+    int at = (int)first;
+    for (int i = 0; i < first && p->training.lora > 0; i++) {
+        const st_entry e = { p->row[i].name, p->row[i].file };
+        if (!lora_adapts(&p->training, &p->config, &e)) continue;
+        p->row[i].adapter = at;
+        at += 2;
     }
 }
 
 static cloob_status make_table(cloob_ctx *ctx, params *p)
 {
     st_entry *rows;
-    int64_t count;
+    int64_t count, own;
     CLOOB_TRY(model_shapes(ctx, &p->names, &p->config, &rows, &count));
+    own = count;
+    CLOOB_TRY(lora_append(ctx, &p->names, &p->config, &p->training, &rows, &count));
     p->count = (int)count;
     p->row = arena_push(&p->names, (size_t)count * sizeof *p->row);
     p->master_view = arena_push(&p->names, (size_t)count * 3 * sizeof(tensor));
     if (!p->row || !p->master_view) return ctx_no_memory(ctx, (size_t)count * sizeof *p->row, "the parameter table");
     p->grad_view = p->master_view + count;
     p->compute_view = p->grad_view + count;
-    for (int i = 0; i < p->count; i++) fill_row(&p->row[i], &rows[i]);
+    for (int i = 0; i < p->count; i++) fill_row(p, &p->row[i], &rows[i]);
+    find_adapters(p, own);
     assign_offsets(p);
     return CLOOB_OK;
 }
@@ -90,7 +132,7 @@ static cloob_status take_memory(cloob_ctx *ctx, params *p, params_use use)
     if (use == PARAMS_TRAIN)
         CLOOB_TRY(d->alloc(ctx, d, (size_t)p->trainable * sizeof(float), "gradients", (void **)&p->grad));
     if (p->compute == CLOOB_BF16 && use != PARAMS_TABLE)
-        CLOOB_TRY(d->alloc(ctx, d, (size_t)p->trainable * sizeof(uint16_t), "bf16 parameters", (void **)&p->shadow));
+        CLOOB_TRY(d->alloc(ctx, d, (size_t)p->learned * sizeof(uint16_t), "bf16 parameters", (void **)&p->shadow));
     make_views(p);
     return CLOOB_OK;
 }
@@ -98,9 +140,16 @@ static cloob_status take_memory(cloob_ctx *ctx, params *p, params_use use)
 cloob_status params_create(cloob_ctx *ctx, const model_config *c, device *dev, cloob_dtype compute, params_use use,
                            params **out)
 {
+    return params_create_training(ctx, c, dev, compute, use, NULL, out);
+}
+
+cloob_status params_create_training(cloob_ctx *ctx, const model_config *c, device *dev, cloob_dtype compute,
+                                    params_use use, const params_training *t, params **out)
+{
     params *p = calloc(1, sizeof *p);
     if (!p) return ctx_no_memory(ctx, sizeof *p, "parameters");
     p->config = *c;
+    if (t) p->training = *t;
     p->dev = dev;
     p->compute = compute;
     cloob_status status = make_table(ctx, p);
@@ -224,6 +273,7 @@ cloob_status params_load(cloob_ctx *ctx, params *p, const weights *w)
 {
     for (int i = 0; i < p->count; i++) {
         const tensor *t;
+        if (lora_part_of(p->row[i].name) != LORA_NONE) continue;
         CLOOB_TRY(find_row(ctx, p, w, i, &t));
         CLOOB_TRY(load_row(ctx, p, w, i, t));
     }
@@ -253,9 +303,11 @@ cloob_status params_store(cloob_ctx *ctx, const params *p, weights *w)
     w->config = p->config;
     for (int i = 0; i < p->count; i++) {
         tensor t = p->row[i].file;
+        if (lora_part_of(p->row[i].name) != LORA_NONE) continue;
         t.data = arena_push(&w->a, tensor_bytes(&t));
         if (!t.data) return ctx_no_memory(ctx, tensor_bytes(&t), p->row[i].name);
         CLOOB_TRY(params_get(ctx, p, i, false, t.data));
+        CLOOB_TRY(lora_merge(ctx, p, i, t.data));
         CLOOB_TRY(weights_add(ctx, w, p->row[i].name, &t));
     }
     return CLOOB_OK;
@@ -264,16 +316,16 @@ cloob_status params_store(cloob_ctx *ctx, const params *p, weights *w)
 cloob_status params_refresh(cloob_ctx *ctx, params *p)
 {
     if (!p->shadow) return CLOOB_OK;
-    size_t n = (size_t)p->trainable;
+    size_t n = (size_t)p->learned;
     if (p->dev->backend != BACKEND_CUDA) {
-        bf16_round(p->shadow, p->master, p->trainable);
+        bf16_round(p->shadow, p->master, p->learned);
         return CLOOB_OK;
     }
     float *master = malloc(n * sizeof *master);
     uint16_t *shadow = malloc(n * sizeof *shadow);
     cloob_status status = master && shadow ? CLOOB_OK : ctx_no_memory(ctx, n * 6, "bf16 parameters");
     if (status == CLOOB_OK) status = p->dev->to_host(ctx, p->dev, master, p->master, n * sizeof *master);
-    if (status == CLOOB_OK) bf16_round(shadow, master, p->trainable);
+    if (status == CLOOB_OK) bf16_round(shadow, master, p->learned);
     if (status == CLOOB_OK) status = p->dev->to_device(ctx, p->dev, p->shadow, shadow, n * sizeof *shadow);
     if (status == CLOOB_OK) status = p->dev->sync(ctx, p->dev);
     free(master);

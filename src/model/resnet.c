@@ -11,12 +11,21 @@ static value_id conv(build *b, value_id x, const char *name, int64_t stride, int
                     (value_id[]){ x, build_param(b, "%s.weight", name) });
 }
 
+/* A locked layer keeps its running statistics, and works with them. */
+static bool is_locked(const build *b, const char *name)
+{
+    char gain[160];
+    snprintf(gain, sizeof gain, "%s.weight", name);
+    int row = params_find(b->p, gain);
+    return row >= 0 && b->p->row[row].frozen;
+}
+
 static value_id batchnorm(build *b, value_id x, const char *name)
 {
     value_id mean = build_param(b, "%s.running_mean", name), var = build_param(b, "%s.running_var", name), first;
     value_id gain = build_param(b, "%s.weight", name), bias = build_param(b, "%s.bias", name);
     op_attr attr = { .eps = 1e-5f, .momentum = 0.1f };
-    if (b->o->train) first = graph_op(b->g, OP_BN_STATS, attr, 3, (value_id[]){ x, mean, var });
+    if (b->o->train && !is_locked(b, name)) first = graph_op(b->g, OP_BN_STATS, attr, 3, (value_id[]){ x, mean, var });
     else first = graph_op(b->g, OP_BN_RUNNING, attr, 2, (value_id[]){ mean, var });
     value_id rstd = graph_output(b->g, first, 1);
     return graph_op(b->g, OP_BN_APPLY, attr, 5, (value_id[]){ x, first, rstd, gain, bias });

@@ -33,7 +33,7 @@ static void update_range(void *arg, int64_t begin, int64_t end, int thread)
 {
     const job *j = arg;
     (void)thread;
-    if (!j->r->frozen) update_weights(j, begin, end);
+    update_weights(j, begin, end);
     if (!j->b->ema) return;
     float *restrict e = j->b->ema + j->r->offset;
     const float *restrict p = j->b->param + j->r->offset;
@@ -50,15 +50,15 @@ adamw_update adamw_update_of(const adamw_settings *s)
                            .correction = (float)(1.0 / sqrt(c2)),
                            .eps = (float)s->eps,
                            .scale = (float)s->grad_scale,
-                           .ema = s->step == 1 ? 1.0f : 1.0f - (float)s->ema_decay };
+                           .ema = s->step == 1 ? 1.0f : 1.0f - (float)s->ema_decay,
+                           .shrink = (float)(s->lr * s->wd) };
 }
 
 static void step_host(cloob_ctx *ctx, const adamw_blocks *b, const adamw_settings *s)
 {
     for (int i = 0; i < b->ranges; i++) {
-        job j = { b, &b->range[i], adamw_update_of(s) };
-        if (!j.r->decay) j.u.decay = 1.0f;
-        if (!j.r->frozen || b->ema) pool_for(ctx, j.r->count, 1 << 15, update_range, &j);
+        job j = { b, &b->range[i], adamw_update_in(adamw_update_of(s), b->range[i]) };
+        pool_for(ctx, j.r->count, 1 << 15, update_range, &j);
     }
 }
 

@@ -4,7 +4,7 @@
  *     p = p (1 - lr wd) - lr / (1 - b1^t) * m / (sqrt(v / (1 - b2^t)) + eps)
  *     e = e + (1 - d) (p - e)                                    the average of the weights, where there is one
  *
- * Gains and biases do not decay: a table of ranges says which elements do. A compute copy and the average are written
+ * Gains and biases do not decay, and layers may have rates of their own: a table of ranges says so. A compute copy and the average are written
  * in the same pass. */
 #ifndef OPTIM_ADAMW_H
 #define OPTIM_ADAMW_H
@@ -14,7 +14,7 @@
 typedef struct adamw_range {
     int64_t offset, count; /* elements of the flat blocks */
     bool decay;
-    bool frozen; /* left as it is (a locked tower); its average follows */
+    float rate; /* what the learning rate is multiplied by; 1: nothing */
 } adamw_range;
 
 typedef struct adamw_settings {
@@ -44,8 +44,22 @@ cloob_status optim_square_sum(cloob_ctx *ctx, device *dev, void *stream, const f
 /* The settings as kernels take them: everything about the step's number is worked out here, in double. */
 typedef struct adamw_update {
     float decay, b1, b2, step_size, correction, eps, scale, ema; /* ema: 1 - d */
+    float shrink;                                                /* lr wd: decay is 1 - shrink */
 } adamw_update;
 adamw_update adamw_update_of(const adamw_settings *s);
+
+/* The same for a range: step_size and decay of its own rate. The host and the GPU read this one text. */
+static inline
+#ifdef __CUDACC__
+    __host__ __device__
+#endif
+        adamw_update
+        adamw_update_in(adamw_update u, adamw_range r)
+{
+    if (r.rate != 1.0f) u.step_size *= r.rate, u.decay = 1.0f - u.shrink * r.rate;
+    if (!r.decay) u.decay = 1.0f;
+    return u;
+}
 
 /* An update that a GPU carries out without a look from the host, so that it can be part of a captured graph: the norm
  * of the gradient, clipping, whether to leave it out, AdamW. `live` lies in device memory; the host fills u and clip

@@ -8,6 +8,7 @@
 
 #include "core/checked.h"
 #include "core/json.h"
+#include "model/tuning/lora.h"
 
 cloob_status checkpoint_verify(cloob_ctx *ctx, const char *path, const weights *w)
 {
@@ -23,7 +24,7 @@ static cloob_status add_block(cloob_ctx *ctx, weights *w, const params *p, const
     for (int i = 0; i < p->count && block; i++) {
         const param *r = &p->row[i];
         char name[200];
-        if (r->buffer) continue;
+        if (r->buffer || r->frozen) continue;
         tensor t = TENSOR(CLOOB_F32, NULL, r->count);
         t.data = arena_push(&w->a, tensor_bytes(&t));
         if (!t.data) return ctx_no_memory(ctx, tensor_bytes(&t), "a checkpoint");
@@ -32,6 +33,40 @@ static cloob_status add_block(cloob_ctx *ctx, weights *w, const params *p, const
         CLOOB_TRY(weights_add(ctx, w, name, &t));
     }
     return CLOOB_OK;
+}
+
+/* What a row is called in the state of a run with adapters; false: it is no part of that. */
+static bool adapter_name(const params *p, int row, char name[200])
+{
+    lora_part part = lora_part_of(p->row[row].name);
+    bool base = p->row[row].adapter >= 0;
+    if (!base && part != LORA_A && part != LORA_B) return false;
+    snprintf(name, 200, "train.%s.%s", base ? "base" : "lora", p->row[row].name);
+    return true;
+}
+
+static const char *adapter_text(const params *p, char text[64])
+{
+    snprintf(text, 64, "none");
+    if (p->training.lora > 0)
+        snprintf(text, 64, "r=%lld,alpha=%.9g", (long long)p->training.lora,
+                 p->training.lora_scale * (double)p->training.lora);
+    return text;
+}
+
+static cloob_status add_adapters(cloob_ctx *ctx, weights *w, const params *p)
+{
+    char name[200], text[64];
+    if (p->training.lora < 1) return CLOOB_OK;
+    for (int i = 0; i < p->count; i++) {
+        if (!adapter_name(p, i, name)) continue;
+        tensor t = p->row[i].file;
+        t.data = arena_push(&w->a, tensor_bytes(&t));
+        if (!t.data) return ctx_no_memory(ctx, tensor_bytes(&t), "a checkpoint");
+        CLOOB_TRY(params_get(ctx, p, i, false, t.data));
+        CLOOB_TRY(weights_add(ctx, w, name, &t));
+    }
+    return weights_set_meta(ctx, w, "train.lora", adapter_text(p, text));
 }
 
 static cloob_status set_int(cloob_ctx *ctx, weights *w, const char *key, int64_t v)
@@ -96,6 +131,7 @@ cloob_status checkpoint_write(cloob_ctx *ctx, const char *path, step *s, const r
     const params *p = step_params(s);
     weights_init(&w);
     cloob_status status = params_store(ctx, p, &w);
+    if (status == CLOOB_OK) status = add_adapters(ctx, &w, p);
     if (status == CLOOB_OK) status = add_block(ctx, &w, p, "m", st.m);
     if (status == CLOOB_OK) status = add_block(ctx, &w, p, "v", st.v);
     if (status == CLOOB_OK) status = add_block(ctx, &w, p, "ema", st.ema);
@@ -124,7 +160,7 @@ static cloob_status check_block(cloob_ctx *ctx, const weights *w, const char *pa
 {
     for (int i = 0; i < p->count; i++) {
         char name[200];
-        if (p->row[i].buffer) continue;
+        if (p->row[i].buffer || p->row[i].frozen) continue;
         snprintf(name, sizeof name, "train.%s.%s", kind, p->row[i].name);
         const tensor *t = weights_find(w, name);
         if (!t || t->dtype != CLOOB_F32 || tensor_count(t) != p->row[i].count)
@@ -138,12 +174,44 @@ static cloob_status load_block(cloob_ctx *ctx, const weights *w, const params *p
 {
     for (int i = 0; i < p->count; i++) {
         char name[200];
-        if (p->row[i].buffer) continue;
+        if (p->row[i].buffer || p->row[i].frozen) continue;
         snprintf(name, sizeof name, "train.%s.%s", kind, p->row[i].name);
         const tensor *t = weights_find(w, name);
         CLOOB_TRY(p->dev->to_device(ctx, p->dev, block + p->row[i].offset, t->data, tensor_bytes(t)));
     }
     return p->dev->sync(ctx, p->dev);
+}
+
+/* A run goes on with the adapters it has, or with none. */
+static cloob_status check_adapters(cloob_ctx *ctx, const weights *w, const char *path, const params *p)
+{
+    const char *stored = weights_get_meta(w, "train.lora");
+    char name[200], asked[64];
+    adapter_text(p, asked);
+    if (strcmp(stored ? stored : "none", asked) != 0)
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
+                        "%s: its run has `lora` %s, this one %s; resume with the same, or begin anew from its weights "
+                        "with `pretrained`",
+                        path, stored ? stored : "none", asked);
+    for (int i = 0; i < p->count; i++) {
+        if (!adapter_name(p, i, name)) continue;
+        const tensor *t = weights_find(w, name);
+        if (!t || t->dtype != CLOOB_F32 || tensor_count(t) != p->row[i].count)
+            return ctx_fail(ctx, CLOOB_ERR_FORMAT,
+                            "%s: %s is missing or of another size; it can be used with `pretrained`", path, name);
+    }
+    return CLOOB_OK;
+}
+
+/* Behind params_load, which has put the merged weights where the given ones belong. */
+static cloob_status load_adapters(cloob_ctx *ctx, const weights *w, params *p)
+{
+    char name[200];
+    if (p->training.lora < 1) return CLOOB_OK;
+    CLOOB_TRY(params_init_adapters(ctx, p, 0)); /* the scale */
+    for (int i = 0; i < p->count; i++)
+        if (adapter_name(p, i, name)) CLOOB_TRY(params_set(ctx, p, i, weights_find(w, name)->data));
+    return params_refresh(ctx, p);
 }
 
 static cloob_status check_same_model(cloob_ctx *ctx, const weights *w, const char *path, const params *p)
@@ -200,10 +268,12 @@ static cloob_status read_state(cloob_ctx *ctx, const weights *w, const char *pat
         const char *text = weights_get_meta(w, scalar_names[i]);
         scalar[i] = text ? strtod(text, NULL) : 0;
     }
+    CLOOB_TRY(check_adapters(ctx, w, path, p));
     CLOOB_TRY(check_block(ctx, w, path, p, "m"));
     CLOOB_TRY(check_block(ctx, w, path, p, "v"));
     if (st.ema) CLOOB_TRY(check_block(ctx, w, path, p, "ema"));
     CLOOB_TRY(params_load(ctx, p, w));
+    CLOOB_TRY(load_adapters(ctx, w, p));
     CLOOB_TRY(load_block(ctx, w, p, "m", st.m));
     CLOOB_TRY(load_block(ctx, w, p, "v", st.v));
     if (st.ema) CLOOB_TRY(load_block(ctx, w, p, "ema", st.ema));

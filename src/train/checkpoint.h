@@ -1,6 +1,8 @@
 /* Checkpoints: a model file of ours (model/weights.h) that also holds the whole state of a run.
  *
- * Weights stand under their canonical names; optimizer moments under "train.m.NAME" and "train.v.NAME", averaged
+ * Weights stand under their canonical names, with adapters merged into them; what a run with adapters goes on with
+ * under "train.lora.NAME" (the adapters) and "train.base.NAME" (what they are added to); optimizer moments of what is
+ * trained under "train.m.NAME" and "train.v.NAME", averaged
  * weights under "train.ema.NAME", a queue of embeddings under "train.queue.image" and "train.queue.text"; counters and
  * scales in the metadata. The checksums of model/digest.h cover all of it. Files are written atomically: a reader finds
  * the old one or the new one. */

@@ -32,7 +32,7 @@ static cloob_status tower_bytes(cloob_ctx *ctx, const memory_case *c, const para
     return status;
 }
 
-static cloob_status loss_bytes(cloob_ctx *ctx, const memory_case *c, size_t *out)
+static cloob_status loss_bytes(cloob_ctx *ctx, const memory_case *c, const params *p, size_t *out)
 {
     const step_options *o = c->o;
     size_t warm = 0, stored = 0;
@@ -51,7 +51,7 @@ static cloob_status loss_bytes(cloob_ctx *ctx, const memory_case *c, size_t *out
     l.method = o->method;
     CLOOB_TRY(loss_measure(ctx, &l, &shape, c->ranks, out));
     bool micro = o->accum > 1; /* embeddings and their gradients, where the towers have no place for all of them */
-    int64_t own = 2 * micro + (micro || o->lock_image) + (micro || o->lock_text);
+    int64_t own = 2 * micro + (micro || !params_trains(p, false)) + (micro || !params_trains(p, true));
     *out += warm + stored + (size_t)(own * rows * dim) * sizeof(float);
     return CLOOB_OK;
 }
@@ -64,11 +64,12 @@ static cloob_status plan_parts(cloob_ctx *ctx, const memory_case *c, params *p, 
     const step_options *o = c->o;
     step_memory *m = &out->step;
     size_t n = (size_t)p->trainable * sizeof(float);
-    m->params_bytes = (size_t)p->total * sizeof(float) + n + (o->compute == CLOOB_BF16 ? n / 2 : 0);
+    size_t shadow = o->compute == CLOOB_BF16 ? (size_t)p->learned * sizeof(uint16_t) : 0;
+    m->params_bytes = (size_t)p->total * sizeof(float) + n + shadow;
     m->optimizer_bytes = n * (2 + (o->ema > 0) + (o->accum > 1));
     CLOOB_TRY(tower_bytes(ctx, c, p, false, &m->image_bytes));
     CLOOB_TRY(tower_bytes(ctx, c, p, true, &m->text_bytes));
-    CLOOB_TRY(loss_bytes(ctx, c, &m->loss_bytes));
+    CLOOB_TRY(loss_bytes(ctx, c, p, &m->loss_bytes));
     m->total_bytes = m->params_bytes + m->optimizer_bytes + m->image_bytes + m->text_bytes + m->loss_bytes;
     if (c->eval_batch > 0) {
         encoder_options eo = { .compute = o->compute, .batch = c->eval_batch };
@@ -83,7 +84,7 @@ cloob_status memory_plan(cloob_ctx *ctx, const memory_case *c, memory_need *out)
 {
     params *p;
     *out = (memory_need){ 0 };
-    CLOOB_TRY(params_create(ctx, &c->o->model, c->dev, c->o->compute, PARAMS_TABLE, &p));
+    CLOOB_TRY(params_create_training(ctx, &c->o->model, c->dev, c->o->compute, PARAMS_TABLE, &c->o->part, &p));
     cloob_status status = plan_parts(ctx, c, p, out);
     params_destroy(p);
     return status;

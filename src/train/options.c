@@ -67,6 +67,35 @@ double run_save_interval(const char *text, bool *steps)
     return 0;
 }
 
+/* "key=" at *at: moves behind it. */
+static bool skip_key(const char **at, const char *key)
+{
+    size_t n = strlen(key);
+    if (strncmp(*at, key, n) != 0 || (*at)[n] != '=') return false;
+    *at += n + 1;
+    return true;
+}
+
+bool run_lora(const char *text, int64_t *rank, double *scale)
+{
+    enum { MOST = 65536 };
+    char *end = NULL;
+    if (!skip_key(&text, "r")) skip_key(&text, "rank");
+    long long r = strtoll(text, &end, 10);
+    if (end == text || r < 1 || r > MOST) return false;
+    double alpha = (double)r;
+    if (*end == ',') {
+        text = end + 1;
+        if (!skip_key(&text, "alpha")) return false;
+        alpha = strtod(text, &end);
+        if (end == text) return false;
+    }
+    if (*end || !(alpha > 0) || !isfinite(alpha)) return false;
+    *rank = r;
+    *scale = alpha / (double)r;
+    return true;
+}
+
 typedef struct rule {
     bool broken;
     const char *text;
@@ -84,6 +113,8 @@ static cloob_status check_values(cloob_ctx *ctx, const cloob_train_options *o)
 {
     char must[256];
     bool steps;
+    int64_t rank;
+    double scale;
     for (int i = 0; i < ROWS; i++) {
         if (cloob_option_valid(&table[i], o)) continue;
         cloob_option_rule(&table[i], must, sizeof must);
@@ -92,6 +123,8 @@ static cloob_status check_values(cloob_ctx *ctx, const cloob_train_options *o)
     const rule rules[] = {
         { o->save_every && run_save_interval(o->save_every, &steps) <= 0,
           "`save_every` must be a time or a number of steps, as 90s, 30m, 2h or 500steps" },
+        { o->lora && !run_lora(o->lora, &rank, &scale),
+          "`lora` must be a rank, with a scale where it is not the rank: r=8, or r=8,alpha=16" },
         { o->report_to[0] && strcmp(o->report_to, "tensorboard") != 0 && strcmp(o->report_to, "none") != 0,
           "`report_to` must be tensorboard or none" },
         { o->name && (!*o->name || strchr(o->name, '/')),
@@ -111,7 +144,10 @@ static cloob_status check_together(cloob_ctx *ctx, const cloob_train_options *o)
     bool cooldown = strcmp(o->lr_scheduler, "const-cooldown") == 0;
     const rule rules[] = {
         { !o->train_data && !typed, "`train_data` is needed (or `type` synthetic, to try a run without data)" },
-        { o->lock_image && o->lock_text, "`lock_image` and `lock_text` together leave nothing to train" },
+        { o->lock_image && o->lock_text && !o->lock_image_unlocked_groups && !o->lock_text_unlocked_layers,
+          "`lock_image` and `lock_text` together leave nothing to train" },
+        { o->lock_image_unlocked_groups && !o->lock_image, "`lock_image_unlocked_groups` goes with `lock_image`" },
+        { o->lock_text_unlocked_layers && !o->lock_text, "`lock_text_unlocked_layers` goes with `lock_text`" },
         { o->resume && o->pretrained, "`resume` and `pretrained`: a resumed run has its weights already" },
         { o->resume && strcmp(o->resume, "latest") == 0 && !o->name, "`resume` latest needs the `name` of the run" },
         { o->data.upsampling && !o->data.resampled, "`upsampling` needs `resampled`" },

@@ -52,6 +52,9 @@ cloob_status run_check_options(cloob_ctx *ctx, const cloob_train_options *o);
 /* "90s", "30m", "2h" in seconds, "500steps" in steps; 0 when it is none of these. */
 double run_save_interval(const char *text, bool *steps);
 
+/* "r=8" or "r=8,alpha=16": the rank, and alpha / r, which is 1 without alpha; false: it is neither. */
+bool run_lora(const char *text, int64_t *rank, double *scale);
+
 /* Opens everything; on failure what was opened is closed by run_close. */
 cloob_status run_open(cloob_ctx *ctx, run *r, const cloob_train_options *o);
 void run_close(cloob_ctx *ctx, run *r);

@@ -166,8 +166,12 @@ static cloob_status set_step_options(cloob_ctx *ctx, run *r)
     r->so.model.has_logit_bias |= siglip;
     r->so.learn_inv_tau = o->learnable_inv_tau || siglip;
     r->so.learn_beta = o->learnable_scale_hopfield;
-    r->so.lock_image = o->lock_image;
-    r->so.lock_text = o->lock_text;
+    r->so.part = (params_training){ .lock_image = o->lock_image,
+                                    .lock_text = o->lock_text,
+                                    .unlocked_image = o->lock_image_unlocked_groups,
+                                    .unlocked_text = o->lock_text_unlocked_layers };
+    if (o->lora) run_lora(o->lora, &r->so.part.lora, &r->so.part.lora_scale); /* checked with the options */
+    r->so.layer_decay = o->layer_decay;
     r->so.bn_sync = o->use_bn_sync;
     r->so.grad.checkpoint = o->grad_checkpointing;
     r->so.pack_texts = o->pack_texts;
@@ -354,6 +358,8 @@ static cloob_status fill_model(cloob_ctx *ctx, run *r)
     if (r->o->resume) status = go_on_from(ctx, r);
     else if (r->has_given) status = params_load(ctx, step_params(r->s), &r->given);
     else status = params_init(ctx, step_params(r->s), (uint64_t)r->o->seed);
+    if (status == CLOOB_OK && r->has_given && !r->o->resume)
+        status = params_init_adapters(ctx, step_params(r->s), (uint64_t)r->o->seed);
     if (r->has_given) weights_release(&r->given);
     r->has_given = false;
     return status;
@@ -417,10 +423,13 @@ static void describe(cloob_ctx *ctx, run *r)
                  : r->so.fp8                ? "fp8"
                                             : "bf16",
                  r->dev->name, (long long)(each * comm_size(r->c)), comm_size(r->c), (long long)each, parts);
+    if (step_params(r->s)->trainable < step_params(r->s)->learned)
+        journal_line(ctx, r->log, "%.3f M parameters are trained, the others stay as they are",
+                     (double)step_params(r->s)->trainable / 1e6);
     journal_line(ctx, r->log,
                  "%.1f M parameters; planned peak %.0f of %.0f MiB free: parameters %.0f, optimizer %.0f, image tower "
                  "%.0f, text tower %.0f, objective %.0f, validation %.0f",
-                 (double)step_params(r->s)->trainable / 1e6, (double)(m.total_bytes + r->need.eval_bytes) / MiB,
+                 (double)step_params(r->s)->learned / 1e6, (double)(m.total_bytes + r->need.eval_bytes) / MiB,
                  (double)r->need.available_bytes / MiB, (double)m.params_bytes / MiB, (double)m.optimizer_bytes / MiB,
                  (double)m.image_bytes / MiB, (double)m.text_bytes / MiB, (double)m.loss_bytes / MiB,
                  (double)r->need.eval_bytes / MiB);

@@ -7,6 +7,7 @@
 
 #include "core/checked.h"
 #include "cloob/options.h"
+#include "model/tuning/groups.h"
 #include "tensor/async_copy.h"
 
 void step_options_init(step_options *o)
@@ -23,7 +24,8 @@ void step_options_init(step_options *o)
                          .beta1 = 0.9,
                          .beta2 = 0.999,
                          .eps = 1e-8,
-                         .wd = CLOOB_DEFAULT_WD };
+                         .wd = CLOOB_DEFAULT_WD,
+                         .layer_decay = 1 };
 }
 
 /* ---- creation ------------------------------------------------------------------------------------ */
@@ -81,9 +83,10 @@ static cloob_status make_loss(cloob_ctx *ctx, step *s)
     return make_plan(ctx, s, s->o.method, &s->loss);
 }
 
-static bool is_locked(const step *s, const param *r)
+double step_rate(const step *s, int row)
 {
-    return strncmp(r->name, "visual.", 7) == 0 ? s->o.lock_image : s->o.lock_text;
+    int count, group = model_group(&s->p->config, s->p->row[row].name, &count);
+    return pow(s->o.layer_decay, count - 1 - group);
 }
 
 /* Neighbours that are treated alike become one range. */
@@ -93,10 +96,10 @@ static cloob_status make_ranges(cloob_ctx *ctx, step *s)
     if (!s->range) return ctx_no_memory(ctx, (size_t)s->p->count * sizeof *s->range, "the optimizer");
     for (int i = 0; i < s->p->count; i++) {
         const param *r = &s->p->row[i];
-        if (r->buffer) continue;
-        adamw_range next = { r->offset, r->count, r->decay, is_locked(s, r) };
+        if (r->buffer || r->frozen) continue;
+        adamw_range next = { r->offset, r->count, r->decay, (float)step_rate(s, i) };
         adamw_range *last = s->ranges ? &s->range[s->ranges - 1] : NULL;
-        if (last && last->decay == next.decay && last->frozen == next.frozen)
+        if (last && last->decay == next.decay && last->rate == next.rate)
             last->count = next.offset + next.count - last->offset;
         else s->range[s->ranges++] = next;
     }
@@ -111,7 +114,7 @@ static cloob_status make_buckets(cloob_ctx *ctx, step *s)
     if (!s->bucket_of) return ctx_no_memory(ctx, (size_t)s->p->count * sizeof(int), "gradient buckets");
     for (int i = 0; i < s->p->count; i++) {
         const param *r = &s->p->row[i];
-        if (r->buffer) continue;
+        if (r->buffer || r->frozen) continue;
         bucket *b = s->buckets ? &s->bucket[s->buckets - 1] : NULL;
         if (!b || (b->count + r->count > BUCKET_FLOATS && s->buckets < MAX_BUCKETS)) {
             b = &s->bucket[s->buckets++];
@@ -138,7 +141,7 @@ static cloob_status take_memory(cloob_ctx *ctx, step *s)
     bool micro = s->o.accum > 1; /* else the loss reads and writes the towers' own tensors */
     if (micro) CLOOB_TRY(take_floats(ctx, s, n, "summed gradients", &s->grad_sum));
     for (int t = 0; t < 2; t++) {
-        bool locked = t == IMAGE ? s->o.lock_image : s->o.lock_text;
+        bool locked = !params_trains(s->p, t == TEXT);
         if (micro) CLOOB_TRY(take_floats(ctx, s, e, "embeddings", &s->embed[t]));
         if (micro || locked) CLOOB_TRY(take_floats(ctx, s, e, "embedding gradients", &s->dembed[t]));
     }
@@ -155,7 +158,7 @@ static cloob_status take_live(cloob_ctx *ctx, step *s)
 static cloob_status build(cloob_ctx *ctx, step *s)
 {
     comm_set_stream(s->c, s->dev->stream);
-    CLOOB_TRY(params_create(ctx, &s->o.model, s->dev, s->o.compute, PARAMS_TRAIN, &s->p));
+    CLOOB_TRY(params_create_training(ctx, &s->o.model, s->dev, s->o.compute, PARAMS_TRAIN, &s->o.part, &s->p));
     CLOOB_TRY(make_ranges(ctx, s));
     CLOOB_TRY(make_buckets(ctx, s));
     CLOOB_TRY(take_memory(ctx, s));
@@ -255,7 +258,8 @@ step_memory step_memory_of(const step *s)
 {
     exec_memory image = exec_memory_of(s->tower[IMAGE]), text = exec_memory_of(s->text[0]);
     size_t n = (size_t)s->p->trainable * sizeof(float);
-    step_memory m = { .params_bytes = (size_t)s->p->total * sizeof(float) + n + (s->p->shadow ? n / 2 : 0),
+    size_t shadow = s->p->shadow ? (size_t)s->p->learned * sizeof *s->p->shadow : 0;
+    step_memory m = { .params_bytes = (size_t)s->p->total * sizeof(float) + n + shadow,
                       .optimizer_bytes = n * (2 + (s->ema != NULL) + (s->grad_sum != NULL)),
                       .image_bytes = image.arena_bytes + image.input_bytes +
                                      batch_upload_bytes(s->dev, tensor_bytes(exec_tensor(s->tower[IMAGE], "images"))),

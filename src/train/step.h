@@ -24,10 +24,11 @@ typedef struct step_options {
     double inv_tau, beta, bias; /* bias: siglip */
     bool learn_inv_tau, learn_beta, learn_bias;
     int64_t
-        hopfield_warmup; /* updates without retrieval before it sets in: a young model's embeddings are so alike that
+        hopfield_warmup;  /* updates without retrieval before it sets in: a young model's embeddings are so alike that
                                 retrieval averages them into one (docs/reference/training.md) */
-    const char *memory;  /* what the Hopfield networks store, see train/hopfield_memory.h; read by step_create only */
-    bool lock_image, lock_text;
+    const char *memory;   /* what the Hopfield networks store, see train/hopfield_memory.h; read by step_create only */
+    params_training part; /* what is trained; zeroed: all */
+    double layer_decay;   /* each group of a tower has this times the rate of the next towards the output; 1: none */
     bool bn_sync;
     bool pack_texts; /* the text tower works on the tokens up to the end tokens only: the same result to rounding */
     graph_grad_options grad; /* recompute: allowed, see train/towers.h */
@@ -77,7 +78,8 @@ cloob_status step_run(cloob_ctx *ctx, step *s, const void *images, const int32_t
 cloob_status step_gradients(cloob_ctx *ctx, step *s, const void *images, const int32_t *tokens, step_result *r);
 
 params *step_params(step *s);
-int64_t step_count(const step *s); /* updates done */
+double step_rate(const step *s, int row); /* what the learning rate of a parameter is multiplied by */
+int64_t step_count(const step *s);        /* updates done */
 
 /* A tower by itself, for tests; of packed texts, the one that the last batch took. */
 exec *step_tower(step *s, bool text);

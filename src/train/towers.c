@@ -3,12 +3,12 @@
 
 enum { ALIGN = 16 }; /* rows: whole tiles of the products */
 
-static tower_options options_of(const step_options *o, const device *dev, bool text)
+static tower_options options_of(const step_options *o, const device *dev, const params *p, bool text)
 {
     bool gpu = dev->backend == BACKEND_CUDA;
     tower_options t = { .batch = o->batch,
                         .train = true,
-                        .backward = text ? !o->lock_text : !o->lock_image,
+                        .backward = params_trains(p, text),
                         .float_images = o->float_images,
                         .padded_input = gpu,
                         .join = gpu,
@@ -36,7 +36,7 @@ static int rows_of(int64_t batch, int64_t tokens, int64_t rows[TOWER_SIZES])
 cloob_status towers_build(cloob_ctx *ctx, const step_options *o, const device *dev, const params *p, bool text,
                           towers *t)
 {
-    tower_options options = options_of(o, dev, text);
+    tower_options options = options_of(o, dev, p, text);
     bool packed = text && o->pack_texts && model_config_text_ends(&p->config);
     *t = (towers){ 0 };
     int sizes = packed ? rows_of(o->batch, o->model.context, t->rows) : 1;

@@ -1,5 +1,5 @@
 /* AdamW and the average of the weights against the formula in double, on every device: ranges with and
- * without decay, a frozen one, sizes that do not divide, gaps between ranges that stay untouched; on a GPU
+ * without decay, with rates of their own, sizes that do not divide, gaps between ranges that stay untouched; on a GPU
  * also the update that decides by itself. */
 #include "check.h"
 
@@ -9,10 +9,9 @@ enum { N = 4096 + 192, STEPS = 3 };
 
 static cloob_ctx *ctx;
 
-static const adamw_range ranges[] = { { 0, 1021, true, false },
-                                      { 1088, 7, false, false },
-                                      { 1152, 640, true, true },
-                                      { 1792, N - 1792 - 61, false, false } };
+static const adamw_range ranges[] = {
+    { 0, 1021, true, 1 }, { 1088, 7, false, 1 }, { 1152, 640, true, 0.25f }, { 1792, N - 1792 - 61, false, 0.5f }
+};
 enum { RANGES = sizeof ranges / sizeof *ranges };
 
 typedef struct state {
@@ -37,8 +36,8 @@ static void expect_one(state *s, const adamw_settings *a, const adamw_range *r, 
     double g = (double)s->g[i] * a->grad_scale, m = a->beta1 * (double)s->m[i] + (1 - a->beta1) * g,
            v = a->beta2 * (double)s->v[i] + (1 - a->beta2) * g * g;
     double mh = m / (1 - pow(a->beta1, (double)a->step)), vh = v / (1 - pow(a->beta2, (double)a->step));
-    double p = (double)s->p[i] * (1 - (r->decay ? a->lr * a->wd : 0)) - a->lr * mh / (sqrt(vh) + a->eps);
-    out[0] = r->frozen ? (double)s->p[i] : p;
+    double lr = a->lr * (double)r->rate;
+    out[0] = (double)s->p[i] * (1 - (r->decay ? lr * a->wd : 0)) - lr * mh / (sqrt(vh) + a->eps);
     out[1] = a->step == 1 ? out[0] : (double)s->e[i] + (1 - a->ema_decay) * (out[0] - (double)s->e[i]);
 }
 
@@ -53,8 +52,7 @@ static void check_step(state *before, const state *after, const adamw_settings *
             expect_one(before, a, &ranges[r], i, out);
             worst_p = fmax(worst_p, fabs((double)after->p[i] - out[0]));
             worst_e = fmax(worst_e, fabs((double)after->e[i] - out[1]));
-            if (ranges[r].frozen) CHECK(after->p[i] == before->p[i] && after->m[i] == before->m[i]);
-            else if (after->shadow[i] != bf16_from_float(after->p[i]))
+            if (after->shadow[i] != bf16_from_float(after->p[i]))
                 CHECK(after->shadow[i] == bf16_from_float(after->p[i]));
         }
         next = ranges[r].offset + ranges[r].count;

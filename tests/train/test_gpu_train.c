@@ -270,7 +270,7 @@ static void averages_are_those_of_the_cpu(void)
     options(&o, "tiny-vit", CLOOB_F32);
     o.ema = 0.75;
     o.clip = 0.5;
-    o.lock_text = true; /* a frozen part has an average, too */
+    o.part.lock_text = true; /* nothing of it is averaged: it stays */
     if (!open_on(&gpu, &o, where()) || !open_on(&cpu, &o, "cpu")) return;
     train(&gpu, 0, 5);
     train(&cpu, 0, 5);

@@ -49,10 +49,13 @@ static void plan_equals_step(void)
         o.accum = 3, o.ema = 0.99;
         compare(&o);
         options(&o, models[i], 64);
-        o.lock_image = true, o.grad.checkpoint = true, o.hopfield_warmup = 10;
+        o.part.lock_image = true, o.grad.checkpoint = true, o.hopfield_warmup = 10;
         compare(&o);
         options(&o, models[i], 16);
-        o.lock_text = true, o.memory = "queue:100", o.float_images = true, o.grad.recompute = false;
+        o.part.lock_text = true, o.memory = "queue:100", o.float_images = true, o.grad.recompute = false;
+        compare(&o);
+        options(&o, models[i], 24);
+        o.part.lora = 4, o.part.lora_scale = 2, o.compute = CLOOB_BF16;
         compare(&o);
         options(&o, models[i], 33);
         o.method = LOSS_CLIP, o.pack_texts = true;

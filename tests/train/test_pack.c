@@ -65,7 +65,7 @@ static double worst_gradient(const params *p, const float *got, const float *wan
     double worst = 0, square = 0;
     for (int64_t i = 0; i < p->trainable; i++) square += (double)want[i] * want[i];
     for (int i = 0; i < p->count; i++) {
-        if (p->row[i].buffer) continue;
+        if (p->row[i].buffer || p->row[i].frozen) continue;
         worst = fmax(worst, relative_error(got + p->row[i].offset, want + p->row[i].offset, p->row[i].count,
                                            1e-3 * sqrt(square)));
     }
@@ -103,7 +103,7 @@ static void compare_on(const char *where)
     options(&o, "tiny-vit", true);
     compare(o, where, 1e-6, 2e-5);
     options(&o, "tiny-rn", true);
-    o.lock_image = true;
+    o.part.lock_image = true;
     compare(o, where, 1e-6, 2e-5);
     options(&o, "tiny-vit", true);
     o.batch = ROWS / 3, o.accum = 3; /* each micro-batch takes a tower of its own size */
@@ -112,7 +112,7 @@ static void compare_on(const char *where)
     o.grad.checkpoint = true;
     compare(o, where, 1e-6, 2e-5);
     options(&o, "tiny-vit", true);
-    o.lock_text = true;
+    o.part.lock_text = true;
     compare(o, where, 1e-6, 2e-5);
 }
 

@@ -11,12 +11,12 @@ extern "C" {
 #include "optim/adamw.h"
 }
 
-__device__ static void one(float &p, float &m, float &v, float grad, const adamw_update &u, float decay)
+__device__ static void one(float &p, float &m, float &v, float grad, const adamw_update &u)
 {
     float g = grad * u.scale;
     m = u.b1 * m + (1.0f - u.b1) * g;
     v = u.b2 * v + (1.0f - u.b2) * g * g;
-    p = p * decay - u.step_size * m / (sqrtf(v) * u.correction + u.eps);
+    p = p * u.decay - u.step_size * m / (sqrtf(v) * u.correction + u.eps);
 }
 
 __device__ static void average(float &e, float p, float weight) { e += weight * (p - e); }
@@ -35,26 +35,23 @@ __device__ static int find_range(const adamw_range *range, int count, int64_t i)
 }
 
 /* The end of a parameter: no wide store past it. */
-__device__ static void update_few(const adamw_blocks &b, const adamw_update &u, const adamw_range &r, float decay,
-                                  int64_t from, int64_t to)
+__device__ static void update_few(const adamw_blocks &b, const adamw_update &u, int64_t from, int64_t to)
 {
     for (int64_t k = from; k < to; k++) {
-        if (!r.frozen) {
-            one(b.param[k], b.m[k], b.v[k], b.grad[k], u, decay);
-            if (b.shadow) ((__nv_bfloat16 *)b.shadow)[k] = __float2bfloat16_rn(b.param[k]);
-        }
+        one(b.param[k], b.m[k], b.v[k], b.grad[k], u);
+        if (b.shadow) ((__nv_bfloat16 *)b.shadow)[k] = __float2bfloat16_rn(b.param[k]);
         if (b.ema) average(b.ema[k], b.param[k], u.ema);
     }
 }
 
-__device__ static float4 update_four(const adamw_blocks &b, const adamw_update &u, float decay, int64_t i)
+__device__ static float4 update_four(const adamw_blocks &b, const adamw_update &u, int64_t i)
 {
     float4 p = *(float4 *)(b.param + i), m = *(float4 *)(b.m + i), v = *(float4 *)(b.v + i),
            g = *(const float4 *)(b.grad + i);
-    one(p.x, m.x, v.x, g.x, u, decay);
-    one(p.y, m.y, v.y, g.y, u, decay);
-    one(p.z, m.z, v.z, g.z, u, decay);
-    one(p.w, m.w, v.w, g.w, u, decay);
+    one(p.x, m.x, v.x, g.x, u);
+    one(p.y, m.y, v.y, g.y, u);
+    one(p.z, m.z, v.z, g.z, u);
+    one(p.w, m.w, v.w, g.w, u);
     *(float4 *)(b.param + i) = p;
     *(float4 *)(b.m + i) = m;
     *(float4 *)(b.v + i) = v;
@@ -77,10 +74,10 @@ static __global__ void __launch_bounds__(256)
     const adamw_range *table = (const adamw_range *)b.range_device;
     adamw_range r = table[find_range(table, b.ranges, i)];
     int64_t left = r.offset + r.count - i;
-    if (left <= 0 || (r.frozen && !b.ema)) return;
-    float decay = r.decay ? u.decay : 1.0f;
-    if (left < 4) return update_few(b, u, r, decay, i, i + left);
-    float4 p = r.frozen ? *(float4 *)(b.param + i) : update_four(b, u, decay, i);
+    if (left <= 0) return;
+    u = adamw_update_in(u, r);
+    if (left < 4) return update_few(b, u, i, i + left);
+    float4 p = update_four(b, u, i);
     if (!b.ema) return;
     float4 e = *(float4 *)(b.ema + i);
     average(e.x, p.x, u.ema);
