@@ -4,8 +4,8 @@
  *     p = p (1 - lr wd) - lr / (1 - b1^t) * m / (sqrt(v / (1 - b2^t)) + eps)
  *     e = e + (1 - d) (p - e)                                    the average of the weights, where there is one
  *
- * Gains and biases do not decay, and layers may have rates of their own: a table of ranges says so. A compute copy and the average are written
- * in the same pass. */
+ * Gains and biases do not decay, and layers may have rates of their own: a table of ranges says so. A compute copy and
+ * the average are written in the same pass. */
 #ifndef OPTIM_ADAMW_H
 #define OPTIM_ADAMW_H
 

@@ -1,0 +1,181 @@
+#!/usr/bin/env python3
+"""From scratch, full, locked, LoRA and WiSE-FT side by side: a small ViT learns from one data set and is adapted to a few
+hundred pairs of another.
+
+    scripts/finetune_study.py --cloob build/cloob --first captions.tsv --first-val val.tsv --second products.tsv \\
+        --second-val products_val.tsv --classes CLASS_FOLDERS --out DIR [--device cuda --jobs 8]
+
+TSV files have the columns filepath and title, with paths relative to themselves. Of the second set, disjoint parts of
+--pairs pairs are drawn: one for choosing learning rates (scored on further pairs, never on --second-val), five for the
+comparison. DIR/results.jsonl gets a line for every model, DIR/table.md the means with 95 % intervals over the five."""
+import argparse
+import concurrent.futures
+import csv
+import json
+import math
+import pathlib
+import random
+import statistics
+import subprocess
+import time
+
+MODEL = {"name": "small-vit", "embed_dim": 128, "quick_gelu": True,
+         "vision_cfg": {"image_size": 64, "layers": 6, "width": 192, "head_width": 64, "patch_size": 8},
+         "text_cfg": {"context_length": 32, "vocab_size": 4096, "width": 192, "heads": 3, "layers": 4}}
+COMMON = ["--init-inv-tau", "15", "--wd", "0.1", "--aug-scale-min", "0.6", "--report-to", "none", "--save-frequency", "0",
+          "--workers", "2", "--quiet"]
+# name, flags, learning rates to choose from, from the given weights
+METHODS = [
+    ("scratch", ["--epochs", "100"], ["5e-4", "1e-3", "2e-3"], False),
+    ("full", [], ["1e-4", "3e-4", "1e-3"], True),
+    ("layer decay 0.75", ["--layer-decay", "0.75"], ["3e-4", "1e-3", "3e-3"], True),
+    ("image tower locked", ["--lock-image"], ["1e-4", "3e-4", "1e-3"], True),
+    ("text tower locked", ["--lock-text"], ["1e-4", "3e-4", "1e-3"], True),
+    ("two groups unlocked", ["--lock-image", "--lock-image-unlocked-groups", "2", "--lock-text",
+                             "--lock-text-unlocked-layers", "2"], ["3e-4", "1e-3", "3e-3"], True),
+    ("LoRA r=8", ["--lora", "r=8"], ["3e-4", "1e-3", "3e-3"], True),
+    ("preset finetune", None, [None], True),
+]
+
+
+def read(path):
+    with open(path, encoding="utf-8", newline="") as f:
+        rows = list(csv.reader(f, delimiter="\t", quoting=csv.QUOTE_NONE))[1:]
+    base = pathlib.Path(path).resolve().parent
+    return [(str(base / r[0]), r[1]) for r in rows]
+
+
+def write(path, rows):
+    with open(path, "w", encoding="utf-8") as f:
+        f.write("filepath\ttitle\n" + "".join(f"{a}\t{b}\n" for a, b in rows))
+    return path
+
+
+class Study:
+    def __init__(self, a):
+        self.a, self.out = a, pathlib.Path(a.out).resolve()
+        self.out.mkdir(parents=True, exist_ok=True)
+        self.results = open(self.out / "results.jsonl", "a", encoding="utf-8")
+        self.began = time.time()
+
+    def call(self, *args):
+        done = subprocess.run([self.a.cloob, *map(str, args)], capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise RuntimeError(f"cloob {' '.join(map(str, args))}: {done.stderr.strip()[-400:]}")
+        return done.stdout
+
+    def train(self, name, data, flags):
+        self.call("train", "--train-data", data, "--name", name, "--logs", self.out / "runs", "--device", self.a.device,
+                  "--threads", self.a.threads, *flags)
+        return self.out / "runs" / name / "checkpoints" / "latest.safetensors"
+
+    def retrieval(self, model, data):
+        where = f"{model}.{pathlib.Path(data).stem}.safetensors"
+        common = ["--device", self.a.eval_device, "--threads", "2", "--quiet"]
+        self.call("embed", "--checkpoint", model, "--data", data, "--out", where, *common)
+        r = json.loads(self.call("retrieve", "--input", where, "--json", *common))
+        pathlib.Path(where).unlink()
+        return 50 * (r["image_to_text"]["R@10"] + r["text_to_image"]["R@10"])
+
+    def score(self, model):
+        z = json.loads(self.call("zeroshot", "--checkpoint", model, "--data", self.a.classes, "--device",
+                                 self.a.eval_device, "--threads", "2", "--json", "--quiet"))
+        return {"classes_top1": 100 * z["top1"], "second_r10": self.retrieval(model, self.a.second_val),
+                "first_r10": self.retrieval(model, self.first_val)}
+
+    def note(self, **row):
+        row["seconds"] = round(time.time() - self.began, 1)
+        self.results.write(json.dumps(row) + "\n")
+        self.results.flush()
+
+    def flags(self, method, lr, seed):
+        _, own, _, given = method
+        steps = self.a.epochs * math.ceil(self.a.pairs / self.a.batch)
+        flags = COMMON + ["--seed", seed, "--batch-size", self.a.batch, "--vocab", self.vocab]
+        if given:
+            flags += ["--pretrained", self.given]
+        else:
+            flags += ["--model", self.config]
+        if own is None:
+            return ["--preset", "finetune"] + flags
+        epochs = [] if "--epochs" in own else ["--epochs", self.a.epochs]
+        return flags + ["--lr", lr, "--warmup", steps // 10, "--hopfield-warmup", steps // 3, *epochs, *own]
+
+    def prepare(self):
+        a = self.a
+        first, val = read(a.first), read(a.first_val)
+        self.first_val = write(self.out / "first_val.tsv", list({r[0]: r for r in val}.values()))  # a caption an image
+        pool = read(a.second)
+        random.Random(0).shuffle(pool)
+        self.parts = [write(self.out / f"part{i}.tsv", pool[i * a.pairs:(i + 1) * a.pairs]) for i in range(6)]
+        self.choose = write(self.out / "choose.tsv", pool[6 * a.pairs:6 * a.pairs + 800])
+        (self.out / "captions.txt").write_text("".join(t + "\n" for _, t in first + pool[6 * a.pairs + 800:]), encoding="utf-8")
+        self.vocab, self.config, self.given = self.out / "vocab.bpe", self.out / "model.json", None
+        self.config.write_text(json.dumps(MODEL))
+        self.call("tokenizer", "train", "--input", self.out / "captions.txt", "--size", "4096", "--out", self.vocab)
+        self.given = self.train("given", a.first, COMMON + [
+            "--model", self.config, "--vocab", self.vocab, "--batch-size", "128", "--epochs", a.first_epochs, "--lr",
+            "1e-3", "--hopfield-warmup", a.first_epochs * len(first) // 128 // 3, "--one-caption-per-image"])
+        self.note(method="as given", seed=0, **self.score(self.given))
+
+    def pick(self, pools):
+        jobs = {}
+        for m in METHODS:
+            for lr in m[2] if len(m[2]) > 1 else []:
+                name = f"pick-{m[0]}-{lr}".replace(" ", "_")
+                jobs[pools.submit(lambda n, f: self.retrieval(self.train(n, self.parts[0], f), self.choose), name,
+                                  self.flags(m, lr, 100))] = (m[0], lr)
+        found = {}
+        for job in concurrent.futures.as_completed(jobs):
+            method, lr = jobs[job]
+            self.note(pick=method, lr=lr, choose_r10=job.result())
+            found.setdefault(method, []).append((job.result(), lr))
+        return {k: max(v)[1] for k, v in found.items()}
+
+    def one(self, m, lr, seed):
+        model = self.train(f"{m[0]}-{seed}".replace(" ", "_"), self.parts[seed], self.flags(m, lr, seed))
+        self.note(method=m[0], lr=lr, seed=seed, **self.score(model))
+        if m[0] in ("full", "LoRA r=8"):
+            both = f"{model}.wise"
+            self.call("average", self.given, model, "--alpha", "0.5", "--out", both)
+            self.note(method=m[0] + ", WiSE-FT 0.5", lr=lr, seed=seed, **self.score(both))
+            pathlib.Path(both).unlink()
+
+    def table(self):
+        rows = [json.loads(line) for line in open(self.out / "results.jsonl", encoding="utf-8")]
+        methods = {}
+        for r in rows:
+            if "method" in r:
+                methods.setdefault(r["method"], []).append(r)
+        lines = ["| | rate | classes, top-1 % | second set, R@10 % | first set, R@10 % |", "|---|---|---|---|---|"]
+        for name, runs in methods.items():
+            cells = []
+            for key in ("classes_top1", "second_r10", "first_r10"):
+                v = [r[key] for r in runs]
+                half = 2.776 * statistics.stdev(v) / math.sqrt(len(v)) if len(v) > 1 else None  # t, four degrees of freedom
+                cells.append(f"{statistics.mean(v):.1f}" + (f" ± {half:.1f}" if half is not None else ""))
+            lines.append(f"| {name} | {runs[0].get('lr') or ''} | " + " | ".join(cells) + " |")
+        (self.out / "table.md").write_text("\n".join(lines) + "\n")
+        print("\n".join(lines))
+
+    def run(self):
+        self.prepare()
+        with concurrent.futures.ThreadPoolExecutor(self.a.jobs) as pools:
+            rates = self.pick(pools)
+            for job in [pools.submit(self.one, m, rates.get(m[0]), s) for s in range(1, 6) for m in METHODS]:
+                job.result()
+        self.table()
+
+
+p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+for name in ("--cloob", "--first", "--first-val", "--second", "--second-val", "--classes", "--out"):
+    p.add_argument(name, required=True)
+p.add_argument("--pairs", type=int, default=500)
+p.add_argument("--batch", type=int, default=100)
+p.add_argument("--epochs", type=int, default=30)
+p.add_argument("--first-epochs", type=int, default=40)
+p.add_argument("--device", default="auto")
+p.add_argument("--eval-device", default="cpu")
+p.add_argument("--threads", default="2")
+p.add_argument("--jobs", type=int, default=1)
+Study(p.parse_args()).run()
