@@ -65,8 +65,8 @@ static value_id adapter_in(build *b, value_id x, const char *weight)
     return graph_op(b->g, OP_SCALE, (op_attr){ 0 }, 2, (value_id[]){ u, build_param(b, LORA_SCALE) });
 }
 
-/* y plus rows [first, first + count) of B times u; y where there is no u. B's product takes y along, so that y itself is
- * worked out as without adapters: while B is 0, not a byte differs. */
+/* y plus rows [first, first + count) of B times u; y where there is no u. B's product takes y along, so that y itself
+ * is worked out as without adapters: while B is 0, not a byte differs. */
 static value_id adapter_out(build *b, value_id y, value_id u, const char *weight, int64_t first, int64_t count)
 {
     if (u == NO_VALUE) return y;
@@ -157,8 +157,8 @@ typedef struct one_query {
     int64_t heads, tokens;
 } one_query;
 
-/* Queries from `query`, keys and values from all tokens; before the output projection. The adapters' A is read once: the
- * query's part of A x is a row of that of all tokens. */
+/* Queries from `query`, keys and values from all tokens; before the output projection. The adapters' A is read once:
+ * the query's part of A x is a row of that of all tokens. */
 static value_id attend_one(build *b, const char *prefix, const one_query *o)
 {
     if (o->x == NO_VALUE) return NO_VALUE;

@@ -2,7 +2,8 @@
  *
  * Each is one block carved by the table of model/shapes.h: parameters that are trained first, in table order, then
  * frozen ones, then running statistics, every one starting at a multiple of 64 elements. The same offsets hold in all
- * blocks, so an optimizer walks them as flat arrays; gradients and the optimizer's state end with what is trained. Convolution weights are kept (O, kh, kw, C) here and (O, C, kh, kw) in files. */
+ * blocks, so an optimizer walks them as flat arrays; gradients and the optimizer's state end with what is trained.
+ * Convolution weights are kept (O, kh, kw, C) here and (O, C, kh, kw) in files. */
 #ifndef MODEL_PARAMS_H
 #define MODEL_PARAMS_H
 
