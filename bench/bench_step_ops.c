@@ -110,11 +110,11 @@ static int by_time(const void *a, const void *b)
     return (x < y) - (x > y);
 }
 
-static void print(group *table, const char *title, int most)
+static void print(group *table, const char *title, int max)
 {
     qsort(table, GROUPS, sizeof *table, by_time);
     printf("%s: ms per step, calls, GB/s over what is named\n", title);
-    for (int i = 0; i < most && table[i].calls; i++)
+    for (int i = 0; i < max && table[i].calls; i++)
         printf("%8.3f x%-4d %6.0f  %s\n", table[i].ms / STEPS, table[i].calls / STEPS,
                table[i].bytes / table[i].ms / 1e6, table[i].name);
 }

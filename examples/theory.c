@@ -47,15 +47,15 @@ static double log_ratio(const double *x, const double *y, int D, double r)
 static void bounds(const double *x, const double *y, int N, int D, double r, double *nce, double *loob)
 {
     for (int i = 0; i < N; i++) {
-        double own = log_ratio(x + i * D, y + i * D, D, r), most = -INFINITY, others = 0;
+        double own = log_ratio(x + i * D, y + i * D, D, r), max = -INFINITY, others = 0;
         double *f = malloc((size_t)N * sizeof *f);
         for (int j = 0; j < N; j++) {
             f[j] = log_ratio(x + i * D, y + j * D, D, r);
-            if (j != i && f[j] > most) most = f[j];
+            if (j != i && f[j] > max) max = f[j];
         }
         for (int j = 0; j < N; j++)
-            if (j != i) others += exp(f[j] - most);
-        double rest = most + log(others), top = fmax(rest, own);
+            if (j != i) others += exp(f[j] - max);
+        double rest = max + log(others), top = fmax(rest, own);
         *loob += (own - rest + log(N - 1)) / N;
         *nce += (own - top - log(exp(rest - top) + exp(own - top)) + log(N)) / N;
         free(f);

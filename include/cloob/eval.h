@@ -162,8 +162,8 @@ typedef struct cloob_probe_result {
     double test_mean_per_class;
     double searched_test_acc; /* after a search: the same lambda trained without the validation rows */
     int64_t trained_rows, test_rows, dimensions, classes;
-    int64_t class_gaps; /* label values below the largest without a training row */
-    int64_t strangers;  /* test rows whose class has no training row: counted as wrong */
+    int64_t class_gaps;     /* label values below the largest without a training row */
+    int64_t unknown_labels; /* test rows whose class has no training row: counted as wrong */
     int trials;
     cloob_probe_trial trial[CLOOB_PROBE_TRIALS]; /* of the search, in the order tried */
     double *weight;                              /* (classes, dimensions + 1), the last column is the bias; owned */

@@ -64,12 +64,12 @@ typedef struct cloob_search_hit {
     float score; /* cosine */
 } cloob_search_hit;
 
-/* The `most` nearest images, best first; query: (D) of unit length. */
-CLOOB_API cloob_status cloob_search_query(cloob_ctx *ctx, const cloob_search *s, const float *query, int64_t most,
+/* The `max_hits` nearest images, best first; query: (D) of unit length. */
+CLOOB_API cloob_status cloob_search_query(cloob_ctx *ctx, const cloob_search *s, const float *query, int64_t max_hits,
                                           cloob_search_hit *hit, int64_t *found);
 /* The same for a text, with the model that made the index; another one is refused. */
 CLOOB_API cloob_status cloob_search_text(cloob_ctx *ctx, const cloob_search *s, cloob_model *m, const char *text,
-                                         int64_t most, cloob_search_hit *hit, int64_t *found);
+                                         int64_t max_hits, cloob_search_hit *hit, int64_t *found);
 CLOOB_API void cloob_search_hits_release(cloob_search_hit *hit, int64_t n);
 
 /* A self-contained HTML page with thumbnails of the hits. Beside and renamed. */

@@ -8,7 +8,7 @@
 #include "core/arith.h"
 #include "dist/comm.h"
 
-enum { MOST_JOBS = 64 };
+enum { MAX_JOBS = 64 };
 
 typedef struct jobs {
     const cloob_ablate_options *o;
@@ -91,7 +91,7 @@ static void *worker(void *user)
 
 static cloob_status side_by_side(jobs *j, int64_t width)
 {
-    pthread_t thread[MOST_JOBS];
+    pthread_t thread[MAX_JOBS];
     int64_t started = 0;
     pthread_mutex_init(&j->lock, NULL);
     ctx_progress(j->ctx, "runs", 0, j->runs, "runs");
@@ -114,8 +114,8 @@ cloob_status ablate_do_runs(cloob_ctx *ctx, const cloob_ablate_options *o, const
     comm_env env;
     int64_t width = min64(o->jobs, runs);
     jobs j = { .o = o, .folder = folder, .run = run, .runs = runs, .ctx = ctx, .count = count };
-    if (o->jobs < 1 || o->jobs > MOST_JOBS)
-        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`jobs` %lld: needs 1 to %d", (long long)o->jobs, MOST_JOBS);
+    if (o->jobs < 1 || o->jobs > MAX_JOBS)
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`jobs` %lld: needs 1 to %d", (long long)o->jobs, MAX_JOBS);
     if (width == 1) return one_by_one(&j);
     CLOOB_TRY(comm_env_read(ctx, &env));
     if (env.size > 1)

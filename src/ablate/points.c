@@ -9,7 +9,7 @@
 #include "core/arith.h"
 #include "core/rng.h"
 
-enum { MOST_POINTS = 1000000 };
+enum { MAX_POINTS = 1000000 };
 
 static cloob_status check_axis(cloob_ctx *ctx, const cloob_sweep_options *o, int64_t i)
 {
@@ -75,8 +75,8 @@ cloob_status points_make(cloob_ctx *ctx, arena *a, const cloob_sweep_options *o,
     CLOOB_TRY(find_by(ctx, o, &p->by));
     for (int64_t i = 0; i < o->axes; i++) {
         *(i == p->by ? &groups : &others) *= o->axis[i].values;
-        if (groups * others > MOST_POINTS)
-            return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`axis`: more than %d combinations", MOST_POINTS);
+        if (groups * others > MAX_POINTS)
+            return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`axis`: more than %d combinations", MAX_POINTS);
     }
     int64_t *order = arena_push(a, (size_t)others * sizeof *order),
             each = o->random > 0 ? min64(o->random, others) : others;

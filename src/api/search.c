@@ -91,16 +91,16 @@ bool cloob_search_made_by(const cloob_search *s, const float *row, int64_t D)
     return s && row && D == s->D && search_same_direction(row, s->probe, D);
 }
 
-cloob_status cloob_search_query(cloob_ctx *ctx, const cloob_search *s, const float *query, int64_t most,
+cloob_status cloob_search_query(cloob_ctx *ctx, const cloob_search *s, const float *query, int64_t max_hits,
                                 cloob_search_hit *hit, int64_t *found)
 {
-    API_NEEDS(ctx, s && query && found && most >= 0 && (most == 0 || hit));
+    API_NEEDS(ctx, s && query && found && max_hits >= 0 && (max_hits == 0 || hit));
     *found = 0;
-    if (most < 1) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%lld results wanted: one or more", (long long)most);
-    if (most > s->N) most = s->N;
-    search_hit *inner = malloc((size_t)(most + 1) * sizeof *inner);
-    if (!inner) return ctx_no_memory(ctx, (size_t)most * sizeof *inner, "results");
-    cloob_status status = search_index_query(ctx, s, query, most, inner, found);
+    if (max_hits < 1) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%lld results wanted: one or more", (long long)max_hits);
+    if (max_hits > s->N) max_hits = s->N;
+    search_hit *inner = malloc((size_t)(max_hits + 1) * sizeof *inner);
+    if (!inner) return ctx_no_memory(ctx, (size_t)max_hits * sizeof *inner, "results");
+    cloob_status status = search_index_query(ctx, s, query, max_hits, inner, found);
     for (int64_t i = 0; i < *found; i++) {
         hit[i] = (cloob_search_hit){ search_index_path(s, inner[i].entry), inner[i].score };
         if (!hit[i].path) status = ctx_no_memory(ctx, 64, "a path");
@@ -113,16 +113,16 @@ cloob_status cloob_search_query(cloob_ctx *ctx, const cloob_search *s, const flo
     return status;
 }
 
-cloob_status cloob_search_text(cloob_ctx *ctx, const cloob_search *s, cloob_model *m, const char *text, int64_t most,
-                               cloob_search_hit *hit, int64_t *found)
+cloob_status cloob_search_text(cloob_ctx *ctx, const cloob_search *s, cloob_model *m, const char *text,
+                               int64_t max_hits, cloob_search_hit *hit, int64_t *found)
 {
-    API_NEEDS(ctx, s && m && text && found && most >= 0 && (most == 0 || hit));
+    API_NEEDS(ctx, s && m && text && found && max_hits >= 0 && (max_hits == 0 || hit));
     *found = 0;
     CLOOB_TRY(search_index_check(ctx, s, m));
     float *query = malloc((size_t)s->D * sizeof *query);
     if (!query) return ctx_no_memory(ctx, (size_t)s->D * sizeof *query, "a row");
     cloob_status status = model_texts(ctx, m, &text, 1, CLOOB_UNIT, query);
-    if (status == CLOOB_OK) status = cloob_search_query(ctx, s, query, most, hit, found);
+    if (status == CLOOB_OK) status = cloob_search_query(ctx, s, query, max_hits, hit, found);
     free(query);
     return status;
 }

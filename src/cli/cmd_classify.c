@@ -52,11 +52,11 @@ static char *trim(char *s)
 /* Cuts text, which it takes over, at the separator; blanks around words and empty words are dropped. */
 static bool split(char *text, char separator, words *w)
 {
-    size_t most = 1;
+    size_t count = 1;
     *w = (words){ .text = text };
     if (!text) return false;
-    for (const char *c = text; *c; c++) most += *c == separator;
-    w->item = malloc(most * sizeof *w->item);
+    for (const char *c = text; *c; c++) count += *c == separator;
+    w->item = malloc(count * sizeof *w->item);
     if (!w->item) return false;
     for (char *at = text; at;) {
         char *next = strchr(at, separator);
@@ -70,10 +70,10 @@ static bool split(char *text, char separator, words *w)
 
 static char *read_text(const char *path)
 {
-    enum { MOST = 16 << 20 };
+    enum { MAX_BYTES = 16 << 20 };
     FILE *f = fopen(path, "rb");
-    char *text = f ? malloc(MOST + 1) : NULL;
-    size_t n = text ? fread(text, 1, MOST, f) : 0;
+    char *text = f ? malloc(MAX_BYTES + 1) : NULL;
+    size_t n = text ? fread(text, 1, MAX_BYTES, f) : 0;
     if (f) fclose(f);
     if (text) text[n] = '\0';
     return text;

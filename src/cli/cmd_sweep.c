@@ -7,7 +7,7 @@
 #include "cli/json_out.h"
 #include "cli/train_opts.h"
 
-enum { MOST_AXES = 16, MOST_VALUES = 64 };
+enum { MAX_AXES = 16, MAX_VALUES = 64 };
 
 static cloob_train_options o;
 static const char *preset;
@@ -46,13 +46,13 @@ static const opt_row rows[] = {
 };
 static const opt_set sets[] = { { cloob_train_option_table, &o }, OPT_SETS_END };
 
-static cloob_sweep_axis axis[MOST_AXES];
-static const char *value[MOST_AXES][MOST_VALUES];
+static cloob_sweep_axis axis[MAX_AXES];
+static const char *value[MAX_AXES][MAX_VALUES];
 
 /* "lr=1e-3,5e-4": cut in place of a copy that lives as long as the program. */
 static int read_axis(const command *self, const char *text, int at)
 {
-    if (at == MOST_AXES) return cli_usage(self, "--grid: %d options at most", MOST_AXES);
+    if (at == MAX_AXES) return cli_usage(self, "--grid: %d options at most", MAX_AXES);
     char *copy = strdup(text), *rest = copy ? strchr(copy, '=') : NULL;
     if (!rest || rest == copy || !rest[1]) {
         free(copy);
@@ -61,7 +61,7 @@ static int read_axis(const command *self, const char *text, int at)
     *rest++ = '\0';
     axis[at] = (cloob_sweep_axis){ copy, value[at], 0 };
     for (char *part; (part = strsep(&rest, ","));) {
-        if (axis[at].values == MOST_VALUES) return cli_usage(self, "--grid %s: %d values at most", copy, MOST_VALUES);
+        if (axis[at].values == MAX_VALUES) return cli_usage(self, "--grid %s: %d values at most", copy, MAX_VALUES);
         value[at][axis[at].values++] = part;
     }
     for (char *c = copy; *c; c++)

@@ -205,10 +205,10 @@ int opt_distance(const char *a, const char *b)
 static int unknown(const command *c, const char *word)
 {
     const char *best = NULL;
-    int least = 4;
+    int min = 4;
     for (int i = 0; i < entry_count; i++) {
         int d = opt_distance(word + 2, entries[i].flag);
-        if (d < least) least = d, best = entries[i].flag;
+        if (d < min) min = d, best = entries[i].flag;
     }
     if (best) return cli_usage(c, "%s is not an option; did you mean --%s?", word, best);
     return cli_usage(c, "%s is not an option", word);

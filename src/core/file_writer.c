@@ -41,10 +41,10 @@ static char *dangling_target(const char *path)
 /* The path with its last component's links followed, in a new string. NULL with errno when it cannot be. */
 static char *follow_links(const char *path)
 {
-    enum { MOST = 40 };
+    enum { LIMIT = 40 };
     struct stat st;
     char *at = strdup(path);
-    for (int i = 0; at && i < MOST; i++) {
+    for (int i = 0; at && i < LIMIT; i++) {
         if (lstat(at, &st) != 0 || !S_ISLNK(st.st_mode)) return at;
         char *next = stat(at, &st) == 0 ? realpath(at, NULL) : dangling_target(at);
         free(at);
@@ -70,9 +70,9 @@ static bool random_name(char *end)
 /* Writes a new name for the partial file: the target's, cut to what a file system takes, and a random end. */
 static bool name_partial(file_writer *w)
 {
-    enum { MOST = 200 };
+    enum { LIMIT = 200 };
     const char *slash = strrchr(w->path, '/'), *base = slash ? slash + 1 : w->path;
-    size_t folder = (size_t)(base - w->path), n = strlen(base) < MOST ? strlen(base) : MOST;
+    size_t folder = (size_t)(base - w->path), n = strlen(base) < LIMIT ? strlen(base) : LIMIT;
     memcpy(w->partial, w->path, folder + n);
     return random_name(w->partial + folder + n);
 }

@@ -32,7 +32,7 @@ struct json {
 
 /* name is used in messages. On failure the text says line and column. */
 cloob_status json_parse(cloob_ctx *ctx, arena *a, const char *text, size_t len, const char *name, json **root);
-/* The same with at most max_values values (0: any number): what a stranger sends is bounded in memory. */
+/* The same with at most max_values values (0: any number): what a client sends is bounded in memory. */
 cloob_status json_parse_bounded(cloob_ctx *ctx, arena *a, const char *text, size_t len, const char *name,
                                 int64_t max_values, json **root);
 cloob_status json_read_file(cloob_ctx *ctx, arena *a, const char *path, json **root);

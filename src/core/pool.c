@@ -12,9 +12,9 @@ enum { MAX_RANGES = 256 };
 int pool_ranges(const cloob_ctx *ctx, int64_t n, int64_t grain)
 {
     if (grain < 1) grain = 1;
-    int64_t most = n / grain, threads = ctx->threads < MAX_RANGES ? ctx->threads : MAX_RANGES;
-    if (most > threads) most = threads;
-    return most < 1 ? 1 : (int)most;
+    int64_t limit = n / grain, threads = ctx->threads < MAX_RANGES ? ctx->threads : MAX_RANGES;
+    if (limit > threads) limit = threads;
+    return limit < 1 ? 1 : (int)limit;
 }
 
 static int64_t cut(int64_t n, int ranges, int i) { return n * i / ranges; }

@@ -3,7 +3,7 @@
 
 int utf8_decode(const char *text, size_t n, uint32_t *code)
 {
-    static const uint32_t least[] = { 0, 0, 0x80, 0x800, 0x10000 };
+    static const uint32_t min[] = { 0, 0, 0x80, 0x800, 0x10000 };
     const unsigned char *t = (const unsigned char *)text;
     if (t[0] < 0x80) {
         *code = t[0];
@@ -16,7 +16,7 @@ int utf8_decode(const char *text, size_t n, uint32_t *code)
         if ((t[i] & 0xC0) != 0x80) return 0;
         c = c << 6 | (t[i] & 0x3Fu);
     }
-    if (c < least[len] || c > 0x10FFFF || (c >= 0xD800 && c < 0xE000)) return 0;
+    if (c < min[len] || c > 0x10FFFF || (c >= 0xD800 && c < 0xE000)) return 0;
     *code = c;
     return len;
 }

@@ -17,7 +17,7 @@ static const char *title_of(const char *method)
 
 int ablation_decimals(double deviation, double mean)
 {
-    double least = fabs(mean) / 1000, size = deviation > least ? deviation : least;
+    double min = fabs(mean) / 1000, size = deviation > min ? deviation : min;
     if (!(size > 0)) return 0;
     int d = 1 - (int)floor(log10(size));
     return d < 0 ? 0 : d > 8 ? 8 : d;

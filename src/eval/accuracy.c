@@ -51,7 +51,7 @@ void accuracy_add(accuracy_counts *t, const float *score, const int64_t *label, 
     for (int64_t i = 0; i < n; i++, score += t->C) {
         int64_t k = label[i];
         if (k < 0) {
-            t->stranger++;
+            t->unknown++;
             continue;
         }
         int64_t place = before(score, t->C, k);

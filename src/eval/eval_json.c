@@ -172,7 +172,7 @@ char *probe_json(const cloob_probe_result *r)
     whole(&s, "dimensions", r->dimensions);
     whole(&s, "trained_rows", r->trained_rows);
     whole(&s, "test_rows", r->test_rows);
-    whole(&s, "strangers", r->strangers);
+    whole(&s, "unknown_labels", r->unknown_labels);
     whole(&s, "class_gaps", r->class_gaps);
     whole(&s, "iterations", r->iterations);
     whole(&s, "evaluations", r->evaluations);

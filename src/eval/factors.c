@@ -32,12 +32,12 @@ static cloob_status split(cloob_ctx *ctx, halves *h, const rows *x, const factor
 
 static cloob_status chance(cloob_ctx *ctx, double *share, const probe_data *d, int64_t C)
 {
-    int64_t *count = calloc((size_t)C, sizeof *count), most = 0;
+    int64_t *count = calloc((size_t)C, sizeof *count), largest = 0;
     if (!count) return ctx_no_memory(ctx, (size_t)C * sizeof *count, "counts");
     for (int64_t i = 0; i < d->x.N; i++) count[d->y[i]]++;
-    for (int64_t c = 0; c < C; c++) most = count[c] > most ? count[c] : most;
+    for (int64_t c = 0; c < C; c++) largest = count[c] > largest ? count[c] : largest;
     free(count);
-    *share = (double)most / (double)d->x.N;
+    *share = (double)largest / (double)d->x.N;
     return CLOOB_OK;
 }
 

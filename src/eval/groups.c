@@ -95,12 +95,12 @@ void holm_correct(double *p, int64_t n)
     double last = 0;
     for (int64_t i = 0; i < n; i++) tests += !isnan(p[i]);
     for (int64_t rank = 0; rank < tests; rank++) { /* the smallest that is left; corrected ones are marked by +2 */
-        int64_t least = -1;
+        int64_t smallest = -1;
         for (int64_t i = 0; i < n; i++)
-            if (!isnan(p[i]) && p[i] < 2 && (least < 0 || p[i] < p[least])) least = i;
-        double corrected = fmin(1, (double)(tests - rank) * p[least]);
+            if (!isnan(p[i]) && p[i] < 2 && (smallest < 0 || p[i] < p[smallest])) smallest = i;
+        double corrected = fmin(1, (double)(tests - rank) * p[smallest]);
         last = fmax(last, corrected);
-        p[least] = last + 2;
+        p[smallest] = last + 2;
     }
     for (int64_t i = 0; i < n; i++)
         if (!isnan(p[i])) p[i] -= 2;

@@ -41,16 +41,16 @@ static double rank_total(value *v, int64_t n, double *ties)
  * additions, so doubles keep their digits. */
 static cloob_status upper_tail(cloob_ctx *ctx, double *p, int64_t m, int64_t n, double u)
 {
-    int64_t least = m * (m - 1) / 2, most = least + m * n, width = most + 1;
+    int64_t min = m * (m - 1) / 2, max = min + m * n, width = max + 1;
     double *ways = calloc((size_t)((m + 1) * width), sizeof *ways), all = 0, reach = 0;
     if (!ways) return ctx_no_memory(ctx, (size_t)((m + 1) * width) * sizeof *ways, "the rank-sum distribution");
     ways[0] = 1;
     for (int64_t place = 0; place < m + n; place++)
         for (int64_t k = m; k > 0; k--)
-            for (int64_t s = most; s >= place; s--) ways[k * width + s] += ways[(k - 1) * width + s - place];
-    for (int64_t s = least; s <= most; s++) {
+            for (int64_t s = max; s >= place; s--) ways[k * width + s] += ways[(k - 1) * width + s - place];
+    for (int64_t s = min; s <= max; s++) {
         all += ways[m * width + s];
-        if ((double)(s - least) >= u - 1e-9) reach += ways[m * width + s];
+        if ((double)(s - min) >= u - 1e-9) reach += ways[m * width + s];
     }
     free(ways);
     *p = reach / all;

@@ -57,9 +57,9 @@ typedef struct worker {
 
 static float smallest(const float *value, int64_t n)
 {
-    float least = value[0];
-    for (int64_t i = 1; i < n; i++) least = value[i] < least ? value[i] : least;
-    return least;
+    float min = value[0];
+    for (int64_t i = 1; i < n; i++) min = value[i] < min ? value[i] : min;
+    return min;
 }
 
 static void offer(worker *w, int64_t row, const float *s, int64_t n, int64_t own)

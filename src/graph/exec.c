@@ -297,7 +297,7 @@ static void set_env(exec *e, cloob_ctx *ctx, device *dev, const exec_bindings *b
     if (b->ranks > 1) e->env.ranks = b->ranks, e->env.sum_ranks = b->sum_ranks;
     e->env.sum_user = b->sum_user;
     e->env.frozen_weights = b->frozen_weights;
-    e->env.kept = b->kept;
+    e->env.cache = b->cache;
 }
 
 static cloob_status make(cloob_ctx *ctx, const graph *g, device *dev, const exec_bindings *b, exec **out)
@@ -403,7 +403,7 @@ cloob_status exec_forward(exec *e)
     return CLOOB_OK;
 }
 
-cloob_status exec_forward_again(exec *e)
+cloob_status exec_recompute_forward(exec *e)
 {
     e->keep_stats = true;
     cloob_status status = exec_forward(e);

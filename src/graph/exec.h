@@ -19,7 +19,7 @@ typedef struct exec_bindings {
     const tensor *master; /* F32 */
     const tensor *grad;   /* F32; NULL for a graph without backward pass */
     bool frozen_weights;  /* inference: weights do not change between runs */
-    weight_cache *kept;   /* frozen: what executors of the same weights share; outlives them. NULL: nothing is shared */
+    weight_cache *cache;  /* frozen: what executors of the same weights share; outlives them. NULL: nothing is shared */
     void *stream;         /* NULL: the device's own */
     cloob_status (*sum_ranks)(void *user, float *values, int64_t n); /* statistics across ranks; NULL: one rank */
     void *sum_user;
@@ -50,7 +50,7 @@ void exec_destroy(exec *e);
 cloob_status exec_forward(exec *e);
 cloob_status exec_backward(exec *e);
 /* The forward pass without touching running statistics: the second of two passes over one batch. */
-cloob_status exec_forward_again(exec *e);
+cloob_status exec_recompute_forward(exec *e);
 
 /* An input or kept value by name, with its device pointer; NULL when absent. */
 const tensor *exec_tensor(const exec *e, const char *name);

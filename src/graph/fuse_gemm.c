@@ -1,4 +1,4 @@
-/* Joins a product with the pass over its result that follows it (the last ops of nn/op_list.h), in the
+/* Fuses a GEMM with the pass over its result that follows it (the last ops of nn/op_list.h), in the
  * finished list of forward and backward ops: nothing is differentiated afterwards. */
 #include "graph/graph.h"
 
@@ -31,7 +31,7 @@ static bool is_point(const graph *g, const node *conv)
     return g->value[conv->in[1]].t.dim[1] == 1 && conv->attr.stride == 1 && conv->attr.pad == 0 && !conv->attr.relu;
 }
 
-static void join_stats(graph *g, int i)
+static void fuse_stats(graph *g, int i)
 {
     node conv = g->node[i];
     int at = reader(g, i, OP_BN_STATS, conv.out[0]);
@@ -44,8 +44,8 @@ static void join_stats(graph *g, int i)
     g->node[at].op = OP_COUNT;
 }
 
-/* The product moves to the reduction's place, where the other gradient is ready. */
-static void join_reduce(graph *g, int i)
+/* The GEMM moves to the reduction's place, where the other gradient is ready. */
+static void fuse_reduce(graph *g, int i)
 {
     node reduce = g->node[i];
     if (reduce.in[1] == NO_VALUE || reduce.in[7] == NO_VALUE || !reduce.attr.relu || reduce.attr.pool ||
@@ -65,12 +65,12 @@ static void join_reduce(graph *g, int i)
     }
 }
 
-void graph_join(graph *g)
+void graph_fuse_gemm(graph *g)
 {
     for (int i = 0; i < g->nodes && g->status == CLOOB_OK; i++) {
         switch (g->node[i].op) {
-        case OP_CONV2D: join_stats(g, i); break;
-        case OP_BN_BWD_REDUCE: join_reduce(g, i); break;
+        case OP_CONV2D: fuse_stats(g, i); break;
+        case OP_BN_BWD_REDUCE: fuse_reduce(g, i); break;
         default: break;
         }
     }

@@ -72,7 +72,7 @@ static bool is_redone(const walk *w, int segment)
     return w->o.checkpoint && 100 * segment < share * (w->g->segment + 1);
 }
 
-/* What other segments read is kept anyway; everything else of the segment is made again. */
+/* What other segments read is stored anyway; everything else of the segment is recomputed. */
 static void redo_segment(walk *w, int segment)
 {
     graph *g = w->g;
@@ -83,7 +83,7 @@ static void redo_segment(walk *w, int segment)
     }
 }
 
-/* One pass over memory and no sums worth keeping: cheaper to do again than to hold until the backward pass. */
+/* One pass over memory and no sums worth keeping: cheaper to recompute than to hold until the backward pass. */
 static bool is_cheap(const node *n)
 {
     switch (n->op) {

@@ -90,10 +90,10 @@ typedef struct graph_grad_options {
  * trainable parameter. Folds the sums of gradients into the ops that read them. */
 void graph_differentiate(graph *g, value_id output, const graph_grad_options *o);
 
-/* Last of all, for a backend that has them: ops that are a product and a pass over its result in one (fuse_gemm.c). */
-void graph_join(graph *g);
+/* Last of all, for a backend that has them: ops that are a GEMM and a pass over its result in one (fuse_gemm.c). */
+void graph_fuse_gemm(graph *g);
 
-/* After graph_differentiate's own steps, for what it does again from node `from` on (recompute.c). */
+/* After graph_differentiate's own steps, for what it recomputes from node `from` on (recompute.c). */
 void graph_write_along(graph *g, int from);
 
 /* ---- for passes ---------------------------------------------------------------------------------- */

@@ -73,12 +73,12 @@ cloob_status plan_offsets(cloob_ctx *ctx, plan_item *item, int count, size_t *ar
 
 size_t plan_lower_bound(const plan_item *item, int count, int nodes)
 {
-    size_t most = 0;
+    size_t max = 0;
     for (int n = 0; n < nodes; n++) {
         size_t alive = 0;
         for (int i = 0; i < count; i++)
             if (item[i].bytes && item[i].first <= n && n <= item[i].last) alive += round_up(item[i].bytes);
-        if (alive > most) most = alive;
+        if (alive > max) max = alive;
     }
-    return most;
+    return max;
 }

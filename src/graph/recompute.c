@@ -1,13 +1,13 @@
-/* What the backward pass does again, written along the way.
+/* What the backward pass recomputes is written by an op that reads the same input anyway.
  *
- * Without its result kept, an activation or normalisation is done again for the weight gradient of the layer behind it.
+ * An activation or normalisation whose result was not stored is recomputed for the weight gradient of the next layer.
  * A little later its own backward op reads the same x. So the weight gradient moves behind that op, which writes the
  * result on the side: one reading of x less. */
 #include "graph/graph.h"
 
 typedef struct partner {
     op_id forward, backward;
-    int x, again; /* the backward op's operand that is x; its output for the result */
+    int x, recomputed; /* the backward op's operand that is x; its output for the result */
 } partner;
 
 static const partner partners[] = { { OP_BN_APPLY, OP_BN_BWD_REDUCE, 2, 4 },
@@ -40,7 +40,7 @@ static int find_backward(const graph *g, int i, const partner *p)
     for (int b = i + 1; b < g->nodes; b++) {
         const node *n = &g->node[b];
         if (n->op == p->backward && n->in[p->x] == x && n->out[0] != NO_VALUE)
-            return n->out[p->again] == NO_VALUE ? b : -1;
+            return n->out[p->recomputed] == NO_VALUE ? b : -1;
         if (reads(n, result) && !is_weight_gradient(n)) return -1;
     }
     return -1;
@@ -57,12 +57,12 @@ static void move_behind(graph *g, int i, int b, value_id v)
     }
 }
 
-/* Layer norm's statistics were worked out again, too: the first ones are small and are kept instead. */
-static void use_first_statistics(graph *g, const node *again, node *backward)
+/* Layer norm's statistics would be recomputed, too: the first ones are small and are stored instead. */
+static void use_first_statistics(graph *g, const node *recomputed, node *backward)
 {
     for (int i = 0; i < g->forward_nodes; i++) {
         const node *first = &g->node[i];
-        if (first->op != OP_LAYERNORM || first->in[1] != again->in[1]) continue;
+        if (first->op != OP_LAYERNORM || first->in[1] != recomputed->in[1]) continue;
         for (int k = 1; k < 3; k++) backward->in[k + 1] = first->out[k];
         return;
     }
@@ -70,14 +70,14 @@ static void use_first_statistics(graph *g, const node *again, node *backward)
 
 static void write_along(graph *g, int i, int b, const partner *p)
 {
-    node *again = &g->node[i], *backward = &g->node[b];
-    if (again->op == OP_LAYERNORM) {
-        use_first_statistics(g, again, backward);
-        backward->in[6] = again->in[2];
+    node *recomputed = &g->node[i], *backward = &g->node[b];
+    if (recomputed->op == OP_LAYERNORM) {
+        use_first_statistics(g, recomputed, backward);
+        backward->in[6] = recomputed->in[2];
     }
-    backward->out[p->again] = again->out[0];
-    move_behind(g, i, b, again->out[0]);
-    again->op = OP_COUNT;
+    backward->out[p->recomputed] = recomputed->out[0];
+    move_behind(g, i, b, recomputed->out[0]);
+    recomputed->op = OP_COUNT;
 }
 
 void graph_write_along(graph *g, int from)

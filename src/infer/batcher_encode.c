@@ -68,7 +68,7 @@ static bool same_shape(const batcher *b, const model *m)
 }
 
 /* With lock held; released meanwhile. Weights that were freed come back; a file of another shape is refused. */
-static cloob_status load_again(batcher *b)
+static cloob_status reload_model(batcher *b)
 {
     model *m = NULL;
     pthread_mutex_unlock(&b->lock);
@@ -197,7 +197,7 @@ void batcher_item_end(batcher *b, batch_item *it, cloob_status status, const cha
 /* With lock held; released while the model works. */
 static void run_batch(batcher *b, batch_item **batch)
 {
-    cloob_status status = b->m ? CLOOB_OK : load_again(b);
+    cloob_status status = b->m ? CLOOB_OK : reload_model(b);
     int64_t n = take_batch(b, batch);
     double begin = batcher_now();
     if (!n) return; /* those that waited have given up while the weights were loaded */

@@ -71,10 +71,10 @@ void cloob_classifier_destroy(cloob_classifier *c)
 /* score (C), the dot products of a row of length `size`, becomes its softmax. */
 static void to_shares(float *score, int64_t C, double scale)
 {
-    double most = score[0], sum = 0;
-    for (int64_t i = 1; i < C; i++) most = score[i] > most ? score[i] : most;
-    for (int64_t i = 0; i < C; i++) sum += exp(scale * ((double)score[i] - most));
-    for (int64_t i = 0; i < C; i++) score[i] = (float)(exp(scale * ((double)score[i] - most)) / sum);
+    double max = score[0], sum = 0;
+    for (int64_t i = 1; i < C; i++) max = score[i] > max ? score[i] : max;
+    for (int64_t i = 0; i < C; i++) sum += exp(scale * ((double)score[i] - max));
+    for (int64_t i = 0; i < C; i++) score[i] = (float)(exp(scale * ((double)score[i] - max)) / sum);
 }
 
 cloob_status cloob_classify(cloob_ctx *ctx, const cloob_classifier *c, const float *rows, int64_t n, float *p)

@@ -104,17 +104,17 @@ static cloob_status lists_make(cloob_ctx *ctx, const cloob_embedded *e, lists *l
 
 static void lists_release(lists *l) { sbuf_release(&l->names), sbuf_release(&l->captions), sbuf_release(&l->classes); }
 
-static cloob_status out_begin(cloob_ctx *ctx, const char *path, const int64_t most[EMBED_PARTS],
+static cloob_status out_begin(cloob_ctx *ctx, const char *path, const int64_t max_rows[EMBED_PARTS],
                               const int64_t width[EMBED_PARTS], const lists *l, out_file *o)
 {
     static const char *const name[EMBED_PARTS] = { "label", "row", "text_image", "image", "text" };
     rows_part part[EMBED_PARTS];
     int parts = 0;
     for (int i = 0; i < EMBED_PARTS; i++) {
-        bool whole = i < EMBED_IMAGE, there = whole ? most[i] > 0 : width[i] > 0;
+        bool whole = i < EMBED_IMAGE, there = whole ? max_rows[i] > 0 : width[i] > 0;
         if (i == EMBED_ROW && text_ends_with(path, ".npy")) there = false; /* one matrix: the names tell */
         o->part[i] = there ? parts : -1;
-        if (there) part[parts++] = (rows_part){ name[i], whole ? CLOOB_I64 : CLOOB_F32, most[i], width[i] };
+        if (there) part[parts++] = (rows_part){ name[i], whole ? CLOOB_I64 : CLOOB_F32, max_rows[i], width[i] };
     }
     if (!parts) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: nothing to write", path);
     return rows_file_begin(ctx, path, part, parts, l->meta, l->count, &o->f);
@@ -155,13 +155,13 @@ static cloob_status write_beside(cloob_ctx *ctx, const char *path, const cloob_e
 cloob_status cloob_embedded_write(cloob_ctx *ctx, const cloob_embedded *e, const char *path)
 {
     API_NEEDS(ctx, e && path);
-    int64_t most[EMBED_PARTS] = { e->label ? e->rows : 0, e->row ? e->rows : 0, e->text_image ? e->text_rows : 0,
-                                  e->rows, e->text_rows },
+    int64_t max_rows[EMBED_PARTS] = { e->label ? e->rows : 0, e->row ? e->rows : 0, e->text_image ? e->text_rows : 0,
+                                      e->rows, e->text_rows },
             width[EMBED_PARTS] = { 0, 0, 0, e->image ? e->image_width : 0, e->text ? e->text_width : 0 };
     out_file o = { 0 };
     lists l;
     cloob_status status = lists_make(ctx, e, &l);
-    if (status == CLOOB_OK) status = out_begin(ctx, path, most, width, &l, &o);
+    if (status == CLOOB_OK) status = out_begin(ctx, path, max_rows, width, &l, &o);
     if (status == CLOOB_OK) status = put_all(ctx, &o, e);
     if (status == CLOOB_OK) status = rows_file_end(ctx, &o.f, l.meta, l.count);
     if (status == CLOOB_OK) status = write_beside(ctx, path, e);
@@ -186,7 +186,7 @@ static cloob_status lists_expect(cloob_ctx *ctx, const embed_source *s, lists *l
     if (s->names.caption) all.caption = s->names.caption, all.text_rows = s->names.first[s->names.samples];
     if (s->job.images_count) all.name = list, all.rows = names;
     if (s->line && s->text.size < SAMPLE_NAMES_LIMIT)
-        all.caption = (char **)(uintptr_t)s->line, all.text_rows = s->most[EMBED_TEXT];
+        all.caption = (char **)(uintptr_t)s->line, all.text_rows = s->max_rows[EMBED_TEXT];
     cloob_status status = lists_make(ctx, &all, l);
     free(list);
     return status;
@@ -225,7 +225,7 @@ cloob_status cloob_embed_to_file(cloob_ctx *ctx, cloob_model *m, const cloob_emb
     CLOOB_TRY(embed_source_open(ctx, m, job, &s));
     cloob_status status = open_memory(ctx, &s, &stored, &o);
     if (status == CLOOB_OK) status = lists_expect(ctx, &s, &expected);
-    if (status == CLOOB_OK) status = out_begin(ctx, path, s.most, s.width, &expected, &o);
+    if (status == CLOOB_OK) status = out_begin(ctx, path, s.max_rows, s.width, &expected, &o);
     lists_release(&expected); /* only their size counted */
     if (status == CLOOB_OK) status = embed_source_run(ctx, &s, out_put, &o, e);
     if (status == CLOOB_OK) status = write_end(ctx, &o, path, e);

@@ -41,11 +41,11 @@ static cloob_status make_room(cloob_ctx *ctx, const embed_source *s, cloob_embed
     cloob_status status = CLOOB_OK;
     size_t image_row = (size_t)s->width[EMBED_IMAGE] * sizeof(float),
            text_row = (size_t)s->width[EMBED_TEXT] * sizeof(float);
-    if (image_row) e->image = room(ctx, s->most[EMBED_IMAGE], image_row, &status);
-    if (text_row) e->text = room(ctx, s->most[EMBED_TEXT], text_row, &status);
-    if (s->most[EMBED_LABEL]) e->label = room(ctx, s->most[EMBED_LABEL], sizeof *e->label, &status);
-    if (s->most[EMBED_ROW]) e->row = room(ctx, s->most[EMBED_ROW], sizeof *e->row, &status);
-    if (s->most[EMBED_OWNER]) e->text_image = room(ctx, s->most[EMBED_OWNER], sizeof *e->text_image, &status);
+    if (image_row) e->image = room(ctx, s->max_rows[EMBED_IMAGE], image_row, &status);
+    if (text_row) e->text = room(ctx, s->max_rows[EMBED_TEXT], text_row, &status);
+    if (s->max_rows[EMBED_LABEL]) e->label = room(ctx, s->max_rows[EMBED_LABEL], sizeof *e->label, &status);
+    if (s->max_rows[EMBED_ROW]) e->row = room(ctx, s->max_rows[EMBED_ROW], sizeof *e->row, &status);
+    if (s->max_rows[EMBED_OWNER]) e->text_image = room(ctx, s->max_rows[EMBED_OWNER], sizeof *e->text_image, &status);
     return status;
 }
 

@@ -16,7 +16,7 @@ static cloob_status announce(cloob_ctx *ctx, embed_source *s, embed_part part, i
     if (s->width[part])
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s come from two sources; give one of them",
                         part == EMBED_TEXT ? "texts" : "images");
-    s->most[part] = rows;
+    s->max_rows[part] = rows;
     s->width[part] = encoder_width(s->m->enc, s->job.what, part == EMBED_TEXT);
     return CLOOB_OK;
 }
@@ -30,10 +30,10 @@ static cloob_status open_data(cloob_ctx *ctx, embed_source *s)
     bool texts = dataset_has_captions(set) && s->m->tok;
     CLOOB_TRY(announce(ctx, s, EMBED_IMAGE, n));
     CLOOB_TRY(sample_names_read(ctx, set, n, texts, s->job.all_captions, &s->names));
-    s->most[EMBED_ROW] = n;
-    if (dataset_class_count(set)) s->most[EMBED_LABEL] = n;
+    s->max_rows[EMBED_ROW] = n;
+    if (dataset_class_count(set)) s->max_rows[EMBED_LABEL] = n;
     if (!texts) return CLOOB_OK;
-    if (s->job.all_captions) s->most[EMBED_OWNER] = s->names.first[n];
+    if (s->job.all_captions) s->max_rows[EMBED_OWNER] = s->names.first[n];
     return announce(ctx, s, EMBED_TEXT, s->job.all_captions ? s->names.first[n] : n);
 }
 
@@ -255,8 +255,8 @@ static cloob_status copy_classes(cloob_ctx *ctx, const dataset *d, cloob_embedde
 static cloob_status name_room(cloob_ctx *ctx, flow *f)
 {
     const embed_source *s = f->s;
-    size_t images = (size_t)s->most[EMBED_IMAGE] + 1, texts = (size_t)s->most[EMBED_TEXT] + 1;
-    bool names = s->names.name != NULL, captions = s->names.caption != NULL, all = s->most[EMBED_OWNER] > 0;
+    size_t images = (size_t)s->max_rows[EMBED_IMAGE] + 1, texts = (size_t)s->max_rows[EMBED_TEXT] + 1;
+    bool names = s->names.name != NULL, captions = s->names.caption != NULL, all = s->max_rows[EMBED_OWNER] > 0;
     if (names) f->e->name = calloc(images, sizeof *f->e->name);
     if (captions) f->e->caption = calloc(texts, sizeof *f->e->caption);
     if (all) f->index = malloc(images * sizeof *f->index);
@@ -269,7 +269,7 @@ static cloob_status run_data(cloob_ctx *ctx, flow *f)
     const dataset *set = f->s->job.data;
     model *m = f->s->m;
     embed_options o;
-    bool all = f->s->most[EMBED_OWNER] > 0;
+    bool all = f->s->max_rows[EMBED_OWNER] > 0;
     embed_options_init(&o);
     o.what = f->s->job.what, o.workers = f->s->job.workers;
     CLOOB_TRY(name_room(ctx, f));
@@ -297,11 +297,11 @@ static cloob_status narrow_tokens(cloob_ctx *ctx, const embed_source *s, int64_t
 static cloob_status run_tokens(cloob_ctx *ctx, flow *f)
 {
     embed_source *s = f->s;
-    int64_t most = embed_rows_at_once(s->m->enc, AT_ONCE), T = s->tokens->t.dim[1];
-    int32_t *ids = malloc((size_t)(most * T) * sizeof *ids);
-    cloob_status status = ids ? CLOOB_OK : ctx_no_memory(ctx, (size_t)(most * T) * sizeof *ids, "tokens");
-    for (int64_t i = 0; i < s->tokens->t.dim[0] && status == CLOOB_OK; i += most) {
-        int64_t n = min64(most, s->tokens->t.dim[0] - i);
+    int64_t at_once = embed_rows_at_once(s->m->enc, AT_ONCE), T = s->tokens->t.dim[1];
+    int32_t *ids = malloc((size_t)(at_once * T) * sizeof *ids);
+    cloob_status status = ids ? CLOOB_OK : ctx_no_memory(ctx, (size_t)(at_once * T) * sizeof *ids, "tokens");
+    for (int64_t i = 0; i < s->tokens->t.dim[0] && status == CLOOB_OK; i += at_once) {
+        int64_t n = min64(at_once, s->tokens->t.dim[0] - i);
         status = narrow_tokens(ctx, s, i, n, ids);
         if (status == CLOOB_OK) status = encoder_texts(ctx, s->m->enc, ids, n, s->job.what, s->rows);
         if (status == CLOOB_OK) status = f->put(ctx, f->user, EMBED_TEXT, s->rows, n);
@@ -315,9 +315,9 @@ static cloob_status run_images(cloob_ctx *ctx, flow *f)
 {
     embed_source *s = f->s;
     const tensor *t = &s->images->t;
-    int64_t most = embed_rows_at_once(s->m->enc, AT_ONCE), each = t->dim[1] * t->dim[2] * t->dim[3];
-    for (int64_t i = 0; i < t->dim[0]; i += most) {
-        int64_t n = min64(most, t->dim[0] - i);
+    int64_t at_once = embed_rows_at_once(s->m->enc, AT_ONCE), each = t->dim[1] * t->dim[2] * t->dim[3];
+    for (int64_t i = 0; i < t->dim[0]; i += at_once) {
+        int64_t n = min64(at_once, t->dim[0] - i);
         CLOOB_TRY(encoder_float_images(ctx, s->m->enc, (const float *)t->data + i * each, n, s->job.what, s->rows));
         CLOOB_TRY(f->put(ctx, f->user, EMBED_IMAGE, s->rows, n));
         f->e->rows += n;
@@ -370,12 +370,12 @@ static cloob_status run_image_files(cloob_ctx *ctx, flow *f)
 static cloob_status run_texts(cloob_ctx *ctx, flow *f)
 {
     embed_source *s = f->s;
-    int64_t most = embed_rows_at_once(s->m->enc, AT_ONCE), all = s->most[EMBED_TEXT];
+    int64_t at_once = embed_rows_at_once(s->m->enc, AT_ONCE), all = s->max_rows[EMBED_TEXT];
     bool keep = s->text.size < SAMPLE_NAMES_LIMIT;
     if (keep && !(f->e->caption = calloc((size_t)all + 1, sizeof *f->e->caption)))
         return ctx_no_memory(ctx, (size_t)all * sizeof *f->e->caption, "captions");
-    for (int64_t i = 0; i < all; i += most) {
-        int64_t n = min64(most, all - i);
+    for (int64_t i = 0; i < all; i += at_once) {
+        int64_t n = min64(at_once, all - i);
         CLOOB_TRY(model_texts(ctx, s->m, s->line + i, n, s->job.what, s->rows));
         CLOOB_TRY(f->put(ctx, f->user, EMBED_TEXT, s->rows, n));
         for (int64_t k = 0; k < n; k++, f->e->text_rows++)

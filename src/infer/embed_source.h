@@ -3,7 +3,7 @@
  *
  *     embed_source s;
  *     CLOOB_TRY(embed_source_open(ctx, m, job, &s));
- *     ... room for s.most[i] rows of s.width[i] ...
+ *     ... room for s.max_rows[i] rows of s.width[i] ...
  *     status = embed_source_run(ctx, &s, put, user, e);
  *     embed_source_close(&s);
  */
@@ -29,8 +29,8 @@ typedef enum embed_part {
 typedef struct embed_source {
     model *m;
     cloob_embed_job job;
-    int64_t most[EMBED_PARTS];  /* rows that may come; 0: none of this part */
-    int64_t width[EMBED_PARTS]; /* 0 for whole numbers, and without the part */
+    int64_t max_rows[EMBED_PARTS]; /* rows that may come; 0: none of this part */
+    int64_t width[EMBED_PARTS];    /* 0 for whole numbers, and without the part */
     st_file tensors;
     const st_entry *images, *tokens; /* in tensors; NULL: not there */
     sample_names names;              /* of the data set */

@@ -235,8 +235,8 @@ static cloob_status encode_files(cloob_ctx *ctx, model *m, view_job *j, int64_t 
 cloob_status model_image_files(cloob_ctx *ctx, model *m, const char *const *path, int64_t n, cloob_output what,
                                float *out, bool *bad)
 {
-    int64_t width = encoder_width(m->enc, what, false), most = n < FILES_AT_ONCE ? n : FILES_AT_ONCE;
-    size_t bytes = (size_t)(most * m->view.size * m->view.size * 3);
+    int64_t width = encoder_width(m->enc, what, false), limit = n < FILES_AT_ONCE ? n : FILES_AT_ONCE;
+    size_t bytes = (size_t)(limit * m->view.size * m->view.size * 3);
     view_job *j = calloc(1, sizeof *j);
     cloob_status status = CLOOB_OK;
     if (!j || !(j->rgb = malloc(bytes ? bytes : 1))) status = ctx_no_memory(ctx, bytes, "images");

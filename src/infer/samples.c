@@ -83,7 +83,7 @@ static cloob_status gather(cloob_ctx *ctx, void *user, const embed_batch *b)
     gathering *g = user;
     samples *s = g->s;
     (void)ctx;
-    for (int64_t i = 0; i < b->rows && s->n < SAMPLES_MOST; i++) {
+    for (int64_t i = 0; i < b->rows && s->n < MAX_SAMPLES; i++) {
         if (b->index[i] / 2 % g->every) continue; /* pairs stay together: in a world the odd ones are never seen */
         memcpy(s->image + s->n * s->D, b->image + i * s->D, (size_t)s->D * sizeof *s->image);
         s->index[s->n++] = b->index[i];
@@ -95,7 +95,7 @@ static cloob_status embed_images(samples *s)
 {
     embed_options o;
     int64_t bad;
-    gathering g = { s, (dataset_count(s->d) + SAMPLES_MOST - 1) / SAMPLES_MOST };
+    gathering g = { s, (dataset_count(s->d) + MAX_SAMPLES - 1) / MAX_SAMPLES };
     embed_options_init(&o);
     o.texts = false;
     return embed_data_each(s->ctx, s->m->enc, NULL, s->d, &o, gather, &g, &bad);
@@ -187,10 +187,10 @@ static cloob_status put_neighbors(samples *s)
 }
 
 /* Pairs spread over the set, none with a caption that another has. */
-static int64_t pick_distinct(const samples *s, int64_t *row, int64_t most)
+static int64_t pick_distinct(const samples *s, int64_t *row, int64_t limit)
 {
     int64_t found = 0;
-    for (int64_t k = 0; k < s->n && found < most; k++) {
+    for (int64_t k = 0; k < s->n && found < limit; k++) {
         int64_t i = (int64_t)((uint64_t)(k * 2 + 1) * 40503u % (uint64_t)s->n); /* a fixed walk over the set */
         bool repeated = false;
         for (int64_t j = 0; j < found; j++) repeated |= strcmp(s->caption[row[j]], s->caption[i]) == 0;
@@ -223,16 +223,16 @@ static void put_matrix(samples *s)
 
 static cloob_status samples_init(samples *s)
 {
-    size_t most = (size_t)min64(SAMPLES_MOST, dataset_count(s->d)), D = (size_t)s->D;
-    s->image = malloc(most * D * sizeof *s->image);
-    s->text = malloc(most * D * sizeof *s->text);
-    s->cosine = malloc(most * most * sizeof *s->cosine);
-    s->index = malloc(most * sizeof *s->index);
-    s->number = malloc(most * sizeof *s->number);
-    s->caption = calloc(most, sizeof *s->caption);
+    size_t limit = (size_t)min64(MAX_SAMPLES, dataset_count(s->d)), D = (size_t)s->D;
+    s->image = malloc(limit * D * sizeof *s->image);
+    s->text = malloc(limit * D * sizeof *s->text);
+    s->cosine = malloc(limit * limit * sizeof *s->cosine);
+    s->index = malloc(limit * sizeof *s->index);
+    s->number = malloc(limit * sizeof *s->number);
+    s->caption = calloc(limit, sizeof *s->caption);
     if (!s->image || !s->text || !s->cosine || !s->index || !s->number || !s->caption)
-        return ctx_no_memory(s->ctx, most * (most + 2 * D) * sizeof(float), "samples");
-    for (size_t i = 0; i < most; i++) s->number[i] = -1;
+        return ctx_no_memory(s->ctx, limit * (limit + 2 * D) * sizeof(float), "samples");
+    for (size_t i = 0; i < limit; i++) s->number[i] = -1;
     return CLOOB_OK;
 }
 

@@ -1,5 +1,5 @@
 /* What a model says about a data set, with the images: the content of samples.json in a run's folder, which the report
- * shows. Numbers are worked out on up to SAMPLES_MOST pairs, evenly spread over the set.
+ * shows. Numbers are worked out on up to MAX_SAMPLES pairs, evenly spread over the set.
  *
  *   images     [{"src": a data URL, "caption", "never_seen"}]; the others name images by their place here
  *   gallery    [{"image", "says": [{"factor", "label", "truth", "p"}]}] with known factors, else
@@ -16,7 +16,7 @@
 #include "data/sets/dataset.h"
 #include "infer/model_file.h"
 
-enum { SAMPLES_MOST = 2000 };
+enum { MAX_SAMPLES = 2000 };
 
 typedef struct samples_options {
     const char *const *search; /* sentences to search for; none: captions of the set */

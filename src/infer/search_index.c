@@ -109,9 +109,9 @@ char *search_index_path(const search_index *ix, int64_t i) { return search_files
 
 static float quantise(const float *row, int64_t D, int8_t *out)
 {
-    float most = 0;
-    for (int64_t k = 0; k < D; k++) most = fabsf(row[k]) > most ? fabsf(row[k]) : most;
-    float scale = most > 0 ? most / 127 : 1;
+    float max = 0;
+    for (int64_t k = 0; k < D; k++) max = fabsf(row[k]) > max ? fabsf(row[k]) : max;
+    float scale = max > 0 ? max / 127 : 1;
     for (int64_t k = 0; k < D; k++) out[k] = (int8_t)lrintf(row[k] / scale);
     return scale;
 }
@@ -203,25 +203,25 @@ static bool worse(search_hit a, search_hit b) { return a.score < b.score || (a.s
 static void sift_down(search_hit *h, int64_t n, int64_t i)
 {
     for (;;) {
-        int64_t least = i, left = 2 * i + 1, right = left + 1;
-        if (left < n && worse(h[left], h[least])) least = left;
-        if (right < n && worse(h[right], h[least])) least = right;
-        if (least == i) return;
+        int64_t smallest = i, left = 2 * i + 1, right = left + 1;
+        if (left < n && worse(h[left], h[smallest])) smallest = left;
+        if (right < n && worse(h[right], h[smallest])) smallest = right;
+        if (smallest == i) return;
         search_hit swap = h[i];
-        h[i] = h[least], h[least] = swap;
-        i = least;
+        h[i] = h[smallest], h[smallest] = swap;
+        i = smallest;
     }
 }
 
-static void heap_offer(search_hit *h, int64_t *n, int64_t most, search_hit x)
+static void heap_offer(search_hit *h, int64_t *n, int64_t max_hits, search_hit x)
 {
-    if (*n < most) {
+    if (*n < max_hits) {
         h[(*n)++] = x;
-        if (*n == most)
-            for (int64_t i = most / 2; i-- > 0;) sift_down(h, most, i);
+        if (*n == max_hits)
+            for (int64_t i = max_hits / 2; i-- > 0;) sift_down(h, max_hits, i);
     } else if (worse(h[0], x)) {
         h[0] = x;
-        sift_down(h, most, 0);
+        sift_down(h, max_hits, 0);
     }
 }
 
@@ -260,7 +260,7 @@ static int best_first(const void *a, const void *b)
 }
 
 /* The pool of the coarse scan, scored exactly. */
-static int64_t rank_exactly(const search_index *ix, const float *query, scan *s, int ranges, int64_t most,
+static int64_t rank_exactly(const search_index *ix, const float *query, scan *s, int ranges, int64_t max_hits,
                             search_hit *hit)
 {
     int64_t n = 0, D = ix->D;
@@ -273,17 +273,17 @@ static int64_t rank_exactly(const search_index *ix, const float *query, scan *s,
             all[n++] = (search_hit){ entry, (float)dot };
         }
     qsort(all, (size_t)n, sizeof *all, best_first);
-    if (n > most) n = most;
+    if (n > max_hits) n = max_hits;
     memcpy(hit, all, (size_t)n * sizeof *hit);
     return n;
 }
 
-cloob_status search_index_query(cloob_ctx *ctx, const search_index *ix, const float *query, int64_t most,
+cloob_status search_index_query(cloob_ctx *ctx, const search_index *ix, const float *query, int64_t max_hits,
                                 search_hit *hit, int64_t *found)
 {
     enum { GRAIN = 4096, SPARE = 256 }; /* the pool is far larger than what rounding to 8 bits can misplace */
     int ranges = pool_ranges(ctx, ix->N, GRAIN);
-    scan s = { .ix = ix, .pool = 4 * most + SPARE };
+    scan s = { .ix = ix, .pool = 4 * max_hits + SPARE };
     int16_t *q = malloc((size_t)(ix->D + 1) * sizeof *q);
     float top = 0;
     *found = 0;
@@ -296,7 +296,7 @@ cloob_status search_index_query(cloob_ctx *ctx, const search_index *ix, const fl
     for (int64_t k = 0; k < ix->D && ok; k++) q[k] = (int16_t)lrintf(query[k] / (top > 0 ? top : 1) * 8191);
     if (ok && ix->N) {
         pool_for(ctx, ix->N, GRAIN, scan_range, &s);
-        *found = rank_exactly(ix, query, &s, ranges, most, hit);
+        *found = rank_exactly(ix, query, &s, ranges, max_hits, hit);
     }
     free(q), free(s.hit), free(s.found);
     return ok ? CLOOB_OK : ctx_no_memory(ctx, (size_t)(ranges * s.pool) * sizeof *s.hit, "a search");

@@ -60,9 +60,9 @@ typedef struct search_hit {
     float score; /* cosine */
 } search_hit;
 
-/* The `most` entries nearest to a unit embedding (D), best first; equal ones in order. Returns how many in
+/* The `max_hits` entries nearest to a unit embedding (D), best first; equal ones in order. Returns how many in
  * *found. */
-cloob_status search_index_query(cloob_ctx *ctx, const search_index *ix, const float *query, int64_t most,
+cloob_status search_index_query(cloob_ctx *ctx, const search_index *ix, const float *query, int64_t max_hits,
                                 search_hit *hit, int64_t *found);
 
 /* The fixed image whose embedding tells models apart, rgb (S, S, 3), and whether two such embeddings are of one

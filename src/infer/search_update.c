@@ -71,9 +71,9 @@ typedef struct files {
     int64_t *size, *mtime, n;
 } files;
 
-static bool files_init(files *f, int64_t most)
+static bool files_init(files *f, int64_t limit)
 {
-    size_t n = (size_t)most;
+    size_t n = (size_t)limit;
     *f = (files){ malloc(n * sizeof *f->name), malloc(n * sizeof *f->size), malloc(n * sizeof *f->mtime), 0 };
     return f->name && f->size && f->mtime;
 }
@@ -88,13 +88,13 @@ static void files_add(files *f, const char *name, const image_entry *p)
 
 static cloob_status update_write(cloob_ctx *ctx, const update *u)
 {
-    int64_t most = u->l.count + 1, D = u->D;
+    int64_t limit = u->l.count + 1, D = u->D;
     size_t skip = strlen(u->root) + 1;
     files good, bad;
-    bool ok = files_init(&good, most);
-    ok = files_init(&bad, most) && ok;
-    float *row = malloc((size_t)(most * D) * sizeof *row);
-    cloob_status status = ok && row ? CLOOB_OK : ctx_no_memory(ctx, (size_t)(most * D) * 4, "an index");
+    bool ok = files_init(&good, limit);
+    ok = files_init(&bad, limit) && ok;
+    float *row = malloc((size_t)(limit * D) * sizeof *row);
+    cloob_status status = ok && row ? CLOOB_OK : ctx_no_memory(ctx, (size_t)(limit * D) * 4, "an index");
     for (int64_t i = 0; i < u->l.count && status == CLOOB_OK; i++) {
         const image_entry *p = &u->l.item[i];
         if (u->have[i]) memcpy(row + good.n * D, u->row + i * D, (size_t)D * sizeof *row);

@@ -37,16 +37,16 @@ static void put_beginning(const rows_file *f, const int64_t *rows, const st_meta
 static cloob_status set_aside(cloob_ctx *ctx, rows_file *f, const st_meta *meta, int64_t metas)
 {
     sbuf s = { 0 };
-    int64_t most[ROWS_PARTS];
-    for (int i = 0; i < f->parts; i++) most[i] = f->part[i].most;
-    put_beginning(f, most, meta, metas, &s);
+    int64_t max_rows[ROWS_PARTS];
+    for (int i = 0; i < f->parts; i++) max_rows[i] = f->part[i].max_rows;
+    put_beginning(f, max_rows, meta, metas, &s);
     f->header = (int64_t)s.len;
     sbuf_release(&s);
     if (s.failed) return ctx_no_memory(ctx, (size_t)f->header, f->w.path);
     int64_t at = f->header;
     for (int i = 0; i < f->parts; i++) {
         f->begin[i] = at;
-        at += f->part[i].most * row_bytes(&f->part[i]);
+        at += f->part[i].max_rows * row_bytes(&f->part[i]);
     }
     int error = posix_fallocate(fileno(f->w.stream), 0, at);
     if (!error) return CLOOB_OK;
@@ -90,9 +90,9 @@ cloob_status rows_file_put(cloob_ctx *ctx, rows_file *f, int part, const void *r
 {
     const rows_part *p = &f->part[part];
     int64_t bytes = row_bytes(p);
-    if (f->rows[part] + n > p->most)
+    if (f->rows[part] + n > p->max_rows)
         return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: more than the %lld rows of %s that were announced", f->w.path,
-                        (long long)p->most, p->name);
+                        (long long)p->max_rows, p->name);
     CLOOB_TRY(write_at(ctx, f, rows, n * bytes, f->begin[part] + f->rows[part] * bytes));
     f->rows[part] += n;
     return CLOOB_OK;

@@ -19,8 +19,8 @@ enum { ROWS_PARTS = 5 };
 typedef struct rows_part {
     const char *name; /* kept by the caller */
     cloob_dtype dtype;
-    int64_t most;  /* rows that may come */
-    int64_t width; /* 0: a vector of numbers, not a matrix */
+    int64_t max_rows; /* rows that may come */
+    int64_t width;    /* 0: a vector of numbers, not a matrix */
 } rows_part;
 
 typedef struct rows_file {

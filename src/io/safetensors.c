@@ -228,14 +228,14 @@ static void put_header(sbuf *s, const st_entry *entry, int64_t count, const st_m
 }
 
 void st_put_beginning(sbuf *s, const st_entry *entry, int64_t count, const st_meta *meta, int64_t meta_count,
-                      size_t least)
+                      size_t min_bytes)
 {
     enum { LENGTH = 8 };
     size_t begin = s->len;
     sbuf_add(s, "        ", LENGTH);
     put_header(s, entry, count, meta, meta_count);
     /* with the 8-byte length: tensor data starts 8-aligned, near a cache line */
-    while (!s->failed && ((s->len - begin - LENGTH) % 64 || s->len - begin < least)) sbuf_putc(s, ' ');
+    while (!s->failed && ((s->len - begin - LENGTH) % 64 || s->len - begin < min_bytes)) sbuf_putc(s, ' ');
     if (s->failed) return;
     for (int i = 0; i < LENGTH; i++)
         s->data[begin + (size_t)i] = (char)((uint64_t)(s->len - begin - LENGTH) >> (8 * i));

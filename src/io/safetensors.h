@@ -58,8 +58,8 @@ cloob_status st_write_dropping(cloob_ctx *ctx, const char *path, const st_entry 
                                void *user);
 
 /* The beginning of such a file, up to the first tensor's data: the 8-byte length and the header, filled up
- * with spaces to at least `least` bytes in all. Data of the entries is not looked at. */
+ * with spaces to at least `min_bytes` in all. Data of the entries is not looked at. */
 void st_put_beginning(sbuf *s, const st_entry *entry, int64_t count, const st_meta *meta, int64_t meta_count,
-                      size_t least);
+                      size_t min_bytes);
 
 #endif

@@ -73,7 +73,7 @@ void search_forward(cloob_ctx *ctx, const search *s, const tiles *t)
     }
 }
 
-static void exp_again_range(void *arg, int64_t begin, int64_t end, int thread)
+static void recompute_exp_range(void *arg, int64_t begin, int64_t end, int thread)
 {
     const strip *b = arg;
     (void)thread;
@@ -94,7 +94,7 @@ static void tile_backward(cloob_ctx *ctx, strip *b)
     const float *dr = b->s->r + b->i * d;
     float *e = b->t->e, *ds = b->t->t, *dw = b->s->dstored ? b->s->dstored + b->j * d : NULL;
     scores(ctx, b);
-    pool_for(ctx, b->m, 8, exp_again_range, b);
+    pool_for(ctx, b->m, 8, recompute_exp_range, b);
     cpu_sgemm(ctx, false, true, b->m, b->n, d, 1, dr, d, b->w, d, 0, ds, b->n);
     pool_for(ctx, b->m, 8, dscore_range, b);
     cpu_sgemm(ctx, false, false, b->m, d, b->n, 1, ds, b->n, b->w, d, b->j > 0, b->t->panel, d);

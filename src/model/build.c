@@ -232,6 +232,6 @@ cloob_status build_finish(build *b, value_id features, value_id raw)
     graph_fuse(g);
     if (!b->o->train) graph_fold_batchnorm(g);
     if (b->o->backward) graph_differentiate(g, output, &b->o->grad);
-    if (b->o->join) graph_join(g);
+    if (b->o->fuse_gemm) graph_fuse_gemm(g);
     return graph_status(g);
 }

@@ -27,11 +27,11 @@ struct encoder {
     bool bound[2]; /* image and text tower: taken from w on first use */
     encoder_options o;
     slot slot[KINDS][SIZES];
-    int64_t rows_run;   /* with those that only fill up a batch */
-    lanes *lanes;       /* images of a small model in invariant mode */
-    bool small, asked;  /* whether it is one; known once asked */
-    weight_cache *kept; /* what kernels made of the weights, shared by the executors */
-    void *host;         /* one batch of inputs or results as the device takes and gives them */
+    int64_t rows_run;    /* with those that only fill up a batch */
+    lanes *lanes;        /* images of a small model in invariant mode */
+    bool small, asked;   /* whether it is one; known once asked */
+    weight_cache *cache; /* what kernels made of the weights, shared by the executors */
+    void *host;          /* one batch of inputs or results as the device takes and gives them */
     size_t host_bytes;
 };
 
@@ -100,8 +100,8 @@ static void drop_executors(encoder *e)
     }
     lanes_destroy(e->lanes);
     e->lanes = NULL;
-    weight_cache_destroy(e->kept);
-    e->kept = NULL;
+    weight_cache_destroy(e->cache);
+    e->cache = NULL;
 }
 
 void encoder_destroy(encoder *e)
@@ -182,9 +182,9 @@ static cloob_status get_slot(cloob_ctx *ctx, encoder *e, int kind, int64_t n, sl
     int size = size_for(e, kind, n);
     slot *at = *out = &e->slot[kind][size];
     cloob_status status = CLOOB_OK;
-    if (!e->kept && !(e->kept = weight_cache_create())) return ctx_no_memory(ctx, 64, "an encoder");
+    if (!e->cache && !(e->cache = weight_cache_create())) return ctx_no_memory(ctx, 64, "an encoder");
     exec_bindings b = {
-        .param = e->p->compute_view, .master = e->p->master_view, .frozen_weights = true, .kept = e->kept
+        .param = e->p->compute_view, .master = e->p->master_view, .frozen_weights = true, .cache = e->cache
     };
     if (!at->x) {
         CLOOB_TRY(bind_tower(ctx, e, kind >= TOKENS));
@@ -267,9 +267,9 @@ static cloob_status encode_batch(cloob_ctx *ctx, encoder *e, int kind, const voi
 /* Images of a small model, each by one thread. */
 static cloob_status encode_in_lanes(cloob_ctx *ctx, encoder *e, const lane_rows *rows)
 {
-    if (!e->kept && !(e->kept = weight_cache_create())) return ctx_no_memory(ctx, 64, "an encoder");
+    if (!e->cache && !(e->cache = weight_cache_create())) return ctx_no_memory(ctx, 64, "an encoder");
     CLOOB_TRY(bind_tower(ctx, e, false));
-    if (!e->lanes) CLOOB_TRY(lanes_create(ctx, e->p, e->kept, &e->lanes));
+    if (!e->lanes) CLOOB_TRY(lanes_create(ctx, e->p, e->cache, &e->lanes));
     e->rows_run += rows->n;
     return lanes_run(ctx, e->lanes, rows);
 }
@@ -324,14 +324,14 @@ int encoder_text_steps(const model_config *c, const int32_t *tokens)
     return (int)((tower_text_length(c, tokens, c->context) + STEP - 1) / STEP);
 }
 
-/* The kind of executor for texts of at most `most` tokens; the definition (ref) runs at full length. */
-static int kind_for(const encoder *e, int64_t most)
+/* The kind of executor for texts of at most `longest` tokens; the definition (ref) runs at full length. */
+static int kind_for(const encoder *e, int64_t longest)
 {
-    int64_t T = e->p->config.context, steps = (most + STEP - 1) / STEP;
+    int64_t T = e->p->config.context, steps = (longest + STEP - 1) / STEP;
     if (e->p->dev->backend == BACKEND_REF) return TOKENS;
     if (e->p->dev->backend == BACKEND_CUDA) {
         int i = 0;
-        while (i < GPU_LENGTHS && gpu_lengths[i] < most) i++;
+        while (i < GPU_LENGTHS && gpu_lengths[i] < longest) i++;
         steps = i < GPU_LENGTHS ? gpu_lengths[i] / STEP : LENGTHS;
     }
     return steps * STEP >= T || steps >= LENGTHS ? TOKENS : TOKENS + (int)steps;
@@ -340,12 +340,12 @@ static int kind_for(const encoder *e, int64_t most)
 /* The shortest that the longest of n texts fits in. */
 static int text_kind(const encoder *e, const int32_t *tokens, int64_t n)
 {
-    int64_t T = e->p->config.context, most = 1;
+    int64_t T = e->p->config.context, longest = 1;
     for (int64_t i = 0; i < n; i++) {
         int64_t length = tower_text_length(&e->p->config, tokens + i * T, T);
-        if (length > most) most = length;
+        if (length > longest) longest = length;
     }
-    return kind_for(e, most);
+    return kind_for(e, longest);
 }
 
 cloob_status encoder_texts(cloob_ctx *ctx, encoder *e, const int32_t *tokens, int64_t n, cloob_output what, float *out)

@@ -7,7 +7,7 @@
 #include "graph/exec.h"
 #include "model/tower.h"
 
-enum { MOST_LANES = 64 };
+enum { MAX_LANES = 64 };
 #define SMALL_FLOPS 2e8 /* of an image: some milliseconds of one core */
 
 typedef struct lane {
@@ -18,8 +18,8 @@ typedef struct lane {
 
 struct lanes {
     params *p;
-    weight_cache *kept;
-    lane lane[MOST_LANES];
+    weight_cache *cache;
+    lane lane[MAX_LANES];
 };
 
 static cloob_status make_graph(cloob_ctx *ctx, const params *p, bool floats, graph *g)
@@ -52,19 +52,19 @@ cloob_status lanes_apply(cloob_ctx *ctx, const params *p, bool *out)
     return status;
 }
 
-cloob_status lanes_create(cloob_ctx *ctx, params *p, weight_cache *kept, lanes **out)
+cloob_status lanes_create(cloob_ctx *ctx, params *p, weight_cache *cache, lanes **out)
 {
     lanes *l = calloc(1, sizeof *l);
     if (!l) return ctx_no_memory(ctx, sizeof *l, "an encoder");
     l->p = p;
-    l->kept = kept;
+    l->cache = cache;
     *out = l;
     return CLOOB_OK;
 }
 
 void lanes_destroy(lanes *l)
 {
-    for (int i = 0; l && i < MOST_LANES; i++) {
+    for (int i = 0; l && i < MAX_LANES; i++) {
         for (int k = 0; k < 2; k++) exec_destroy(l->lane[i].x[k]);
         cloob_ctx_destroy(l->lane[i].ctx);
     }
@@ -79,7 +79,7 @@ static cloob_status lane_open(cloob_ctx *ctx, lanes *l, lane *a, bool floats)
     if (!a->ctx && !(a->ctx = ctx_worker(ctx))) return ctx_no_memory(ctx, sizeof *a, "an encoder");
     if (a->x[floats]) return CLOOB_OK;
     exec_bindings b = {
-        .param = l->p->compute_view, .master = l->p->master_view, .frozen_weights = true, .kept = l->kept
+        .param = l->p->compute_view, .master = l->p->master_view, .frozen_weights = true, .cache = l->cache
     };
     cloob_status status = make_graph(a->ctx, l->p, floats, &g);
     if (status == CLOOB_OK) status = exec_create(a->ctx, &g, l->p->dev, &b, &a->x[floats]);
@@ -112,7 +112,7 @@ static void run_range(void *arg, int64_t begin, int64_t end, int thread)
 cloob_status lanes_run(cloob_ctx *ctx, lanes *l, const lane_rows *rows)
 {
     job j = { l, rows };
-    int64_t grain = (rows->n + MOST_LANES - 1) / MOST_LANES;
+    int64_t grain = (rows->n + MAX_LANES - 1) / MAX_LANES;
     int count = pool_ranges(ctx, rows->n, grain);
     for (int i = 0; i < count; i++) CLOOB_TRY(lane_open(ctx, l, &l->lane[i], rows->floats));
     pool_for(ctx, rows->n, grain, run_range, &j);

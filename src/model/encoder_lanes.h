@@ -23,8 +23,8 @@ typedef struct lane_rows {
 /* Whether this is a case for it: a CPU, and so little work that threads would wait for each other. */
 cloob_status lanes_apply(cloob_ctx *ctx, const params *p, bool *out);
 
-/* p's weights stay as they are while the lanes live, and so does kept. */
-cloob_status lanes_create(cloob_ctx *ctx, params *p, weight_cache *kept, lanes **out);
+/* p's weights stay as they are while the lanes live, and so does the cache. */
+cloob_status lanes_create(cloob_ctx *ctx, params *p, weight_cache *cache, lanes **out);
 void lanes_destroy(lanes *l); /* NULL is fine */
 
 cloob_status lanes_run(cloob_ctx *ctx, lanes *l, const lane_rows *rows);

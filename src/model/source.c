@@ -211,12 +211,12 @@ static cloob_status infer_heads(cloob_ctx *ctx, const source *s, model_config *c
 
 /* ---- others' models, by what their files hold ---------------------------------------------------- */
 
-typedef struct stranger {
+typedef struct foreign_name {
     const char *begins, *what;
-} stranger;
+} foreign_name;
 
 /* The first row that fits says what the model is. */
-static const stranger strangers[] = {
+static const foreign_name foreign_names[] = {
     { "text_decoder.", "a CoCa model: its text decoder and attentional pooler are not built in" },
     { "visual.attn_pool.query", "a model with CoCa's attentional pooler, which is not built in" },
     { "visual.blocks.", "an EVA-CLIP model: rotary positions, SwiGLU and its norms are not built in" },
@@ -238,13 +238,13 @@ static const stranger strangers[] = {
     { "model.diffusion_model.", "a diffusion model; give its CLIP text and image encoders alone" },
 };
 
-static cloob_status refuse_strangers(cloob_ctx *ctx, const source *s)
+static cloob_status refuse_foreign(cloob_ctx *ctx, const source *s)
 {
-    for (size_t k = 0; k < sizeof strangers / sizeof *strangers; k++)
+    for (size_t k = 0; k < sizeof foreign_names / sizeof *foreign_names; k++)
         for (int64_t i = 0; i < s->count; i++)
-            if (!(s->names == NAMES_TIMM && strncmp(strangers[k].begins, "visual.", 7) == 0) &&
-                strncmp(s->sorted[i].name, strangers[k].begins, strlen(strangers[k].begins)) == 0)
-                return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED, "%s: %s (found %.120s)", s->path, strangers[k].what,
+            if (!(s->names == NAMES_TIMM && strncmp(foreign_names[k].begins, "visual.", 7) == 0) &&
+                strncmp(s->sorted[i].name, foreign_names[k].begins, strlen(foreign_names[k].begins)) == 0)
+                return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED, "%s: %s (found %.120s)", s->path, foreign_names[k].what,
                                 s->sorted[i].name);
     return CLOOB_OK;
 }
@@ -253,7 +253,7 @@ cloob_status source_infer(cloob_ctx *ctx, const source *s, model_config *c)
 {
     int64_t dim[4];
     model_config_init(c);
-    CLOOB_TRY(refuse_strangers(ctx, s));
+    CLOOB_TRY(refuse_foreign(ctx, s));
     if (shape(s, "visual.layer1.0.conv1.weight", 4, dim)) CLOOB_TRY(infer_resnet(ctx, s, c));
     else CLOOB_TRY(infer_vit(ctx, s, c));
     CLOOB_TRY(infer_text(ctx, s, c));

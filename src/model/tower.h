@@ -25,7 +25,7 @@ typedef struct tower_options {
     bool features;     /* keep what the projection reads */
     bool padded_input; /* 8 input channels, the rest 0: what the GPU's convolutions like where windows overlap */
     op_fp8 fp8;        /* transformers multiply 8-bit factors */
-    bool join;         /* products take the pass behind them along: for a GPU in training */
+    bool fuse_gemm;    /* GEMMs with the pass over their result: for a GPU in training */
     graph_grad_options grad;
 } tower_options;
 

@@ -1,6 +1,6 @@
 /* Rules of batch norm. Training needs four passes over memory: statistics, apply, the backward reduction and the
  * backward apply; each is an op, so that relu, residual add and pooling can be folded into them and so that apply,
- * which is cheap, can be done again instead of kept. */
+ * which is cheap, can be recomputed instead of stored. */
 #include "nn/rules.h"
 
 cloob_status shape_bn_stats(cloob_ctx *ctx, op_args *a)
@@ -62,7 +62,7 @@ cloob_status shape_bn_bwd_reduce(cloob_ctx *ctx, op_args *a)
     return CLOOB_OK;
 }
 
-op_args bn_again(const op_args *reduce)
+op_args bn_recompute(const op_args *reduce)
 {
     op_args a = { .attr = reduce->attr, .out = { reduce->out[4] }, .scratch = reduce->scratch };
     for (int k = 0; k < 5; k++) a.in[k] = reduce->in[k + 2];

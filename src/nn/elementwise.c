@@ -47,7 +47,7 @@ cloob_status shape_act_bwd(cloob_ctx *ctx, op_args *a)
     return CLOOB_OK;
 }
 
-op_args act_again(const op_args *backward)
+op_args act_recompute(const op_args *backward)
 {
     return (op_args){ .attr = backward->attr, .in = { backward->in[1] }, .out = { backward->out[1] } };
 }

@@ -25,7 +25,7 @@ cloob_status shape_layernorm_bwd(cloob_ctx *ctx, op_args *a)
     return CLOOB_OK;
 }
 
-op_args layernorm_again(const op_args *backward)
+op_args layernorm_recompute(const op_args *backward)
 {
     return (op_args){ .attr = backward->attr,
                       .in = { backward->in[1], backward->in[4], backward->in[6] },

@@ -1,4 +1,4 @@
-/* Rules of the matrix product with bias and residual. */
+/* Rules of the GEMM with bias and residual. */
 #include "nn/rules.h"
 
 cloob_status shape_linear(cloob_ctx *ctx, op_args *a)

@@ -64,7 +64,7 @@ typedef struct op_env {
     void *sum_user;
     int ranks;
     bool frozen_weights; /* inference: a kernel may keep what it derives from weights between runs */
-    weight_cache *kept;  /* and share it here; NULL: not */
+    weight_cache *cache; /* and share it here; NULL: not */
 } op_env;
 
 /* One call of an op. An absent optional input or an output nobody wants has data NULL when run, ndim -1 when
@@ -133,14 +133,14 @@ void op_step_set(op_step *s, op_id op, const op_attr *attr, const op_ref *in, in
         __VA_ARGS__                                                                                                    \
     }
 
-/* The forward call behind a backward call's `again` output (op_list.h), for kernels that do it by a pass of its own
+/* The forward call behind a backward call's `recomputed` output (op_list.h), for kernels that do it by a pass of its own
  * after the rest: it takes over the scratch, which is large enough. */
-op_args bn_again(const op_args *reduce);
-op_args act_again(const op_args *backward);
-op_args layernorm_again(const op_args *backward);
+op_args bn_recompute(const op_args *reduce);
+op_args act_recompute(const op_args *backward);
+op_args layernorm_recompute(const op_args *backward);
 
-/* The two calls behind an op that joins them; the first's result is where the second looks for it. Scratch is the
- * joined call's. */
+/* The two calls behind an op that fuses them; the first's result is where the second looks for it. Scratch is the
+ * fused call's. */
 op_args fused_conv(const op_args *a), fused_stats(const op_args *a);     /* conv_stats */
 op_args fused_conv_dx(const op_args *a), fused_reduce(const op_args *a); /* conv_dx_reduce */
 

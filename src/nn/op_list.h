@@ -63,10 +63,10 @@ OP(BN_RUNNING, "bn_running", shape_bn_running, NULL)
 OP(BN_APPLY, "bn_apply", shape_bn_apply, grad_bn_apply)
 /* x, mean, rstd, gain, bias, [res] -> y {relu, pool}: relu((x - mean) rstd gain + bias + res), then 2 x 2 average */
 OP(BN_BWD_REDUCE, "bn_bwd_reduce", shape_bn_bwd_reduce, NULL)
-/* dy, [dy2], x, mean, rstd, gain, bias, [y] -> dgain, dbias, sums (2,C), [g], [again] {relu, pool}: g is (dy + dy2)
- * through pool and relu, the gradient before them, of x's shape; with y the relu mask is y > 0, else it is recomputed
- * from x. dbias = sum g, dgain = sum g (x - mean) rstd of this rank; sums = [dbias, dgain] over all ranks; again: what
- * bn_apply without a residual made of x, for a reader that did not keep it */
+/* dy, [dy2], x, mean, rstd, gain, bias, [y] -> dgain, dbias, sums (2,C), [g], [recomputed] {relu, pool}: g is
+ * (dy + dy2) through pool and relu, the gradient before them, of x's shape; with y the relu mask is y > 0, else it is
+ * recomputed from x. dbias = sum g, dgain = sum g (x - mean) rstd of this rank; sums = [dbias, dgain] over all ranks;
+ * recomputed: bn_apply of x without a residual, for a reader whose copy was not stored */
 OP(BN_BWD_APPLY, "bn_bwd_apply", shape_bn_bwd_apply, NULL)
 /* dy, x, mean, rstd, gain, bias, sums, [dy2] -> dx {relu, pool}: relu and pool as in the reduction when dy is not yet
  * g */
@@ -78,7 +78,7 @@ OP(ADD, "add", shape_add, grad_add)
 OP(AVGPOOL2, "avgpool2", shape_avgpool2, grad_avgpool2)
 OP(AVGPOOL2_BWD, "avgpool2_bwd", shape_avgpool2_bwd, NULL) /* dy, x (for its shape) -> dx */
 
-/* matrix products, layer norm, activations */
+/* GEMMs, layer norm, activations */
 OP(LINEAR, "linear", shape_linear, grad_linear)
 /* x (...,K), w (O,K) or (K,O), [bias (O) F32], [res (...,O)] -> y (...,O) {transposed, fp8}: with fp8 bf16 x and w are
  * rounded to e4m3, each under a scale that is a power of two (nn/ref/linear.c) */
@@ -90,7 +90,7 @@ OP(ACT, "act", shape_same, grad_act)
 /* x -> y {act}: QuickGELU x sigmoid(1.702 x), GELU x Phi(x), or its tanh form x sigmoid(1.5957691 (x + 0.044715
  * x^3)) */
 OP(ACT_BWD, "act_bwd", shape_act_bwd, NULL)
-/* dy, x -> dx, [again] {act}: again is act of x */
+/* dy, x -> dx, [recomputed] {act}: recomputed is act of x */
 OP(SCALE, "scale", shape_scale, grad_scale)
 /* x (...,C), gain (C) F32 -> y = x gain: layer scale */
 OP(SCALE_BWD, "scale_bwd", shape_scale_bwd, NULL)
@@ -98,8 +98,8 @@ OP(SCALE_BWD, "scale_bwd", shape_scale_bwd, NULL)
 OP(LAYERNORM, "layernorm", shape_layernorm, grad_layernorm)
 /* x (...,C), gain (C) F32, bias (C) F32 -> y, mean' (rows) F32, rstd' (rows) F32 {eps} */
 OP(LAYERNORM_BWD, "layernorm_bwd", shape_layernorm_bwd, NULL)
-/* dy, x, mean, rstd, gain, [extra (...,C)], [bias (C) F32] -> dx (plus extra), dgain (C) F32, dbias (C) F32, [again]:
- * with bias, what layernorm made of x */
+/* dy, x, mean, rstd, gain, [extra (...,C)], [bias (C) F32] -> dx (plus extra), dgain (C) F32, dbias (C) F32,
+ * [recomputed]: with bias, layernorm of x */
 OP(L2NORM, "l2norm", shape_l2norm, grad_l2norm)
 /* x (N,D) -> y (N,D) F32 whatever x is, r' (N) F32: y = x r, r = 1 / |x| */
 OP(L2NORM_BWD, "l2norm_bwd", shape_l2norm_bwd, NULL)

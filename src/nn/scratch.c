@@ -1,6 +1,6 @@
 /* How much scratch to plan for on a GPU before any library was asked.
  *
- * cuDNN may take 256 MiB for a convolution (tensor/cuda/dnn.c), cuBLASLt 32 MiB for a product
+ * cuDNN may take 256 MiB for a convolution (tensor/cuda/dnn.c), cuBLASLt 32 MiB for a GEMM
  * (tensor/cuda/gemm.c); beside that kernels keep partial sums and small copies, some of which grow with the
  * batch as a fraction of an operand. */
 #include "nn/op.h"
@@ -9,13 +9,13 @@ enum { MiB = 1 << 20, CONVOLUTION = 256 * MiB, PRODUCT = 32 * MiB, SUMS = 32 * M
 
 static size_t largest_operand(const op_args *a)
 {
-    size_t most = 0;
+    size_t max = 0;
     for (int k = 0; k < OP_INPUTS + OP_OUTPUTS; k++) {
         const tensor *t = k < OP_INPUTS ? &a->in[k] : &a->out[k - OP_INPUTS];
         size_t bytes = op_has(t) ? tensor_bytes(t) : 0;
-        if (bytes > most) most = bytes;
+        if (bytes > max) max = bytes;
     }
-    return most;
+    return max;
 }
 
 size_t op_scratch_bound(op_id op, const op_args *a)

@@ -251,11 +251,11 @@ static int newest_first(const void *a, const void *b)
     return strcmp(x->name, y->name);
 }
 
-static int64_t list_runs(const serve *s, listed *list, int64_t most)
+static int64_t list_runs(const serve *s, listed *list, int64_t limit)
 {
     DIR *d = opendir(s->o->logs);
     int64_t n = 0;
-    for (struct dirent *e; d && n < most && (e = readdir(d));) {
+    for (struct dirent *e; d && n < limit && (e = readdir(d));) {
         char path[PATH_MAX];
         struct stat st;
         if (!run_file(s, e->d_name, "metrics.tsv", path)) continue;

@@ -141,13 +141,13 @@ static cloob_status read_date(cloob_ctx *ctx, const cloob_json *root, const char
     return date_parse(text, out) ? CLOOB_OK : refuse(ctx, "%s: a date such as 2020-01-31", key);
 }
 
-static cloob_status read_number(cloob_ctx *ctx, const cloob_json *root, const char *key, int64_t least, int64_t most,
+static cloob_status read_number(cloob_ctx *ctx, const cloob_json *root, const char *key, int64_t min, int64_t max,
                                 int64_t *out)
 {
     const cloob_json *v = cloob_json_get(root, key);
     if (absent(v)) return CLOOB_OK;
-    if (!cloob_json_int(v, out) || *out < least || *out > most)
-        return refuse(ctx, "%s: a whole number from %lld to %lld", key, (long long)least, (long long)most);
+    if (!cloob_json_int(v, out) || *out < min || *out > max)
+        return refuse(ctx, "%s: a whole number from %lld to %lld", key, (long long)min, (long long)max);
     return CLOOB_OK;
 }
 
@@ -155,7 +155,7 @@ static cloob_status read_filter(cloob_ctx *ctx, asked *a, const cloob_json *root
 {
     find_filter *f = &a->filter;
     const cloob_json *threshold = cloob_json_get(root, "threshold");
-    double least = -2;
+    double min = -2;
     cloob_status status = read_text(ctx, root, "folder", &f->folder);
     if (status == CLOOB_OK) status = read_text(ctx, root, "name", &f->name);
     if (status == CLOOB_OK) status = read_date(ctx, root, "after", &f->after);
@@ -163,8 +163,8 @@ static cloob_status read_filter(cloob_ctx *ctx, asked *a, const cloob_json *root
     if (status == CLOOB_OK) status = read_number(ctx, root, "limit", 1, 1000, &a->limit);
     if (status == CLOOB_OK) status = read_number(ctx, root, "offset", 0, INT64_C(1) << 40, &a->offset);
     if (status != CLOOB_OK) return status;
-    if (!absent(threshold) && !cloob_json_number(threshold, &least)) return refuse(ctx, "threshold: a number");
-    f->threshold = (float)least;
+    if (!absent(threshold) && !cloob_json_number(threshold, &min)) return refuse(ctx, "threshold: a number");
+    f->threshold = (float)min;
     f->folder_bytes = f->folder ? strlen(f->folder) : 0;
     if (!f->folder_bytes) f->folder = NULL;
     if (f->name && !*f->name) f->name = NULL;

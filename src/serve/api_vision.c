@@ -33,8 +33,8 @@ static cloob_status add_texts(cloob_ctx *ctx, const cloob_json *list, const char
 /* The template with the label for each {}. */
 static char *fill_template(const char *template, const char *label)
 {
-    size_t most = strlen(template) * (strlen(label) + 1) + 1, n = 0;
-    char *out = malloc(most);
+    size_t max = strlen(template) * (strlen(label) + 1) + 1, n = 0;
+    char *out = malloc(max);
     for (const char *c = template; out && *c;) {
         if (c[0] == '{' && c[1] == '}') {
             memcpy(out + n, label, strlen(label));
@@ -93,12 +93,12 @@ static double dot(const float *a, const float *b, int64_t D)
 
 static void softmax(const float *image, const float *class_row, int64_t classes, int64_t D, double scale, double *p)
 {
-    double most = -INFINITY, sum = 0;
+    double max = -INFINITY, sum = 0;
     for (int64_t c = 0; c < classes; c++) {
         p[c] = scale * dot(image, class_row + c * D, D);
-        if (p[c] > most) most = p[c];
+        if (p[c] > max) max = p[c];
     }
-    for (int64_t c = 0; c < classes; c++) sum += p[c] = exp(p[c] - most);
+    for (int64_t c = 0; c < classes; c++) sum += p[c] = exp(p[c] - max);
     for (int64_t c = 0; c < classes; c++) p[c] /= sum;
 }
 

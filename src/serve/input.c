@@ -22,7 +22,7 @@ cloob_status refuse(cloob_ctx *ctx, const char *format, ...)
     return cloob_error_set(ctx, CLOOB_ERR_ARGUMENT, text);
 }
 
-void inputs_init(inputs *i, const serve *s) { *i = (inputs){ .most = s->o->max_inputs }; }
+void inputs_init(inputs *i, const serve *s) { *i = (inputs){ .limit = s->o->max_inputs }; }
 
 void inputs_release(inputs *i)
 {
@@ -48,7 +48,7 @@ static cloob_status own(cloob_ctx *ctx, inputs *i, void *memory)
 
 static cloob_status add(cloob_ctx *ctx, inputs *i, cloob_batch_input in)
 {
-    if (i->n >= i->most) return refuse(ctx, "more than %lld inputs in one request", (long long)i->most);
+    if (i->n >= i->limit) return refuse(ctx, "more than %lld inputs in one request", (long long)i->limit);
     if (i->n == i->cap) {
         int64_t cap = i->cap ? 2 * i->cap : 8;
         cloob_batch_input *more = realloc(i->in, (size_t)cap * sizeof *more);

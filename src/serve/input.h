@@ -6,8 +6,8 @@
 
 typedef struct inputs {
     cloob_batch_input *in;
-    int64_t n, cap, most; /* most: more are refused */
-    void **owned;         /* freed with the rest */
+    int64_t n, cap, limit; /* most: more are refused */
+    void **owned;          /* freed with the rest */
     int64_t owned_count, owned_cap;
 } inputs;
 

@@ -149,18 +149,18 @@ static cloob_status find_maker(serve *s, cloob_ctx *ctx, const cloob_search *sea
     return CLOOB_OK;
 }
 
-static cloob_status open_view(serve *s, cloob_ctx *ctx, served_index *x, bool *stranger)
+static cloob_status open_view(serve *s, cloob_ctx *ctx, served_index *x, bool *other_model)
 {
     cloob_search *search;
     watched now = { 0 };
-    *stranger = false;
+    *other_model = false;
     watched_read(x->path, &now);
     cloob_status status = cloob_search_open(ctx, x->path, &search);
     if (status != CLOOB_OK) return status;
     served_model *maker;
     status = find_maker(s, ctx, search, &maker);
     index_view *fresh = status == CLOOB_OK && maker ? calloc(1, sizeof *fresh) : NULL;
-    *stranger = status == CLOOB_OK && !maker;
+    *other_model = status == CLOOB_OK && !maker;
     if (!fresh) {
         cloob_search_close(search);
         return status;
@@ -232,7 +232,7 @@ static void start_indexing(serve *s, served_index *x)
 
 static cloob_status open_index(serve *s, const char *word, served_index *x, char *error, size_t error_bytes)
 {
-    bool folder, stranger = false;
+    bool folder, other_model = false;
     char *given = NULL;
     if (!split_name(word, &x->name, &given)) return CLOOB_ERR_MEMORY;
     x->path = index_file_of(given, &folder);
@@ -241,8 +241,8 @@ static cloob_status open_index(serve *s, const char *word, served_index *x, char
     if (!x->path) return CLOOB_ERR_MEMORY;
     x->model = &s->model[0];
     cloob_status status = CLOOB_OK;
-    if (!folder || access(x->path, F_OK) == 0) status = open_view(s, s->ctx, x, &stranger);
-    if (stranger && !folder) {
+    if (!folder || access(x->path, F_OK) == 0) status = open_view(s, s->ctx, x, &other_model);
+    if (other_model && !folder) {
         snprintf(error, error_bytes, "%s was made with another model than %s; index the folder again", x->path,
                  s->model[0].path);
         return CLOOB_ERR_ARGUMENT;
@@ -280,11 +280,11 @@ static void watch_model(serve *s, cloob_ctx *ctx, served_model *m)
 static void watch_index(serve *s, cloob_ctx *ctx, served_index *x)
 {
     watched now;
-    bool stranger = false;
+    bool other_model = false;
     if (!watched_read(x->path, &now) || watched_same(&now, &x->seen)) return;
     x->seen = now;
-    cloob_status status = open_view(s, ctx, x, &stranger);
-    if (stranger) serve_log(s, "index %s: made with another model; the old one stays", x->name);
+    cloob_status status = open_view(s, ctx, x, &other_model);
+    if (other_model) serve_log(s, "index %s: made with another model; the old one stays", x->name);
     else if (status != CLOOB_OK) serve_log(s, "index %s: %s", x->name, cloob_error(ctx));
     else serve_log(s, "index %s: opened", x->name);
 }

@@ -60,59 +60,59 @@ static void draw_cloud(cairo_t *cr, double x, double y, double w, paint_rgb c, d
     cairo_fill(cr);
 }
 
-static void draw_stars(cairo_t *cr, double horizon, dice *d)
+static void draw_stars(cairo_t *cr, double horizon, rnd *d)
 {
     for (int i = 0; i < 26; i++) {
-        double r = dice_range(d, 0.002, 0.006);
-        path_ellipse(cr, dice_range(d, 0, 1), dice_range(d, 0, horizon * 0.9), r, r);
+        double r = rnd_range(d, 0.002, 0.006);
+        path_ellipse(cr, rnd_range(d, 0, 1), rnd_range(d, 0, horizon * 0.9), r, r);
     }
     paint_source(cr, white, 0.85);
     cairo_fill(cr);
 }
 
-void draw_sky(cairo_t *cr, int light, double horizon, dice *d)
+void draw_sky(cairo_t *cr, int light, double horizon, rnd *d)
 {
     vertical(cr, 0, light_sky_top(light), horizon, light_sky_horizon(light));
     cairo_paint(cr);
-    double x = dice_range(d, 0.08, 0.92);
-    if (light == SYNTH_DAY) draw_sun(cr, x, dice_range(d, 0.08, 0.16), 0.055, (paint_rgb){ 1, 0.95, 0.65 });
-    if (light == SYNTH_DUSK) draw_sun(cr, x, horizon - dice_range(d, 0.02, 0.08), 0.075, (paint_rgb){ 1, 0.75, 0.35 });
+    double x = rnd_range(d, 0.08, 0.92);
+    if (light == SYNTH_DAY) draw_sun(cr, x, rnd_range(d, 0.08, 0.16), 0.055, (paint_rgb){ 1, 0.95, 0.65 });
+    if (light == SYNTH_DUSK) draw_sun(cr, x, horizon - rnd_range(d, 0.02, 0.08), 0.075, (paint_rgb){ 1, 0.75, 0.35 });
     if (light == SYNTH_NIGHT) {
         draw_stars(cr, horizon, d);
-        draw_moon(cr, x, dice_range(d, 0.08, 0.16), 0.055);
+        draw_moon(cr, x, rnd_range(d, 0.08, 0.16), 0.055);
         return;
     }
     paint_rgb c = light == SYNTH_DUSK ? (paint_rgb){ 0.95, 0.62, 0.55 } : white;
-    int clouds = dice_below(d, 4);
+    int clouds = rnd_below(d, 4);
     for (int i = 0; i < clouds; i++)
-        draw_cloud(cr, dice_range(d, 0, 1), dice_range(d, 0.07, 0.6 * horizon), dice_range(d, 0.15, 0.34), c,
+        draw_cloud(cr, rnd_range(d, 0, 1), rnd_range(d, 0.07, 0.6 * horizon), rnd_range(d, 0.15, 0.34), c,
                    light == SYNTH_FOG ? 0.3 : 0.72);
 }
 
 /* Short strokes on the ground, longer near the viewer: grass, or with no height, pebbles. */
-static void draw_tufts(cairo_t *cr, paint_rgb c, double from, int n, double height, dice *d)
+static void draw_tufts(cairo_t *cr, paint_rgb c, double from, int n, double height, rnd *d)
 {
     paint_source(cr, c, 0.7);
     cairo_set_line_width(cr, 0.008);
     for (int i = 0; i < n; i++) {
-        double x = dice_range(d, 0, 1), y = dice_range(d, from, 1), near = 0.4 + (y - from) / (1 - from);
+        double x = rnd_range(d, 0, 1), y = rnd_range(d, from, 1), near = 0.4 + (y - from) / (1 - from);
         cairo_move_to(cr, x, y);
-        cairo_line_to(cr, x + dice_range(d, -0.012, 0.012), y - height * near - 0.003);
+        cairo_line_to(cr, x + rnd_range(d, -0.012, 0.012), y - height * near - 0.003);
     }
     cairo_stroke(cr);
 }
 
-static void draw_specks(cairo_t *cr, paint_rgb c, double alpha, double from, int n, double size, dice *d)
+static void draw_specks(cairo_t *cr, paint_rgb c, double alpha, double from, int n, double size, rnd *d)
 {
     paint_source(cr, c, alpha);
     for (int i = 0; i < n; i++) {
-        double x = dice_range(d, 0, 1), y = dice_range(d, from, 1), r = size * (0.4 + (y - from) / (1 - from));
+        double x = rnd_range(d, 0, 1), y = rnd_range(d, from, 1), r = size * (0.4 + (y - from) / (1 - from));
         path_ellipse(cr, x, y, r, 0.7 * r);
     }
     cairo_fill(cr);
 }
 
-void draw_meadow(cairo_t *cr, int light, double horizon, dice *d)
+void draw_meadow(cairo_t *cr, int light, double horizon, rnd *d)
 {
     draw_sky(cr, light, horizon, d);
     path_hills(cr, horizon - 0.03, 0.05, 3, d);
@@ -124,9 +124,9 @@ void draw_meadow(cairo_t *cr, int light, double horizon, dice *d)
     draw_specks(cr, light_far(light, (paint_rgb){ 1, 0.98, 0.98 }), 0.9, horizon + 0.14, 12, 0.008, d);
 }
 
-void draw_beach(cairo_t *cr, int light, double horizon, dice *d)
+void draw_beach(cairo_t *cr, int light, double horizon, rnd *d)
 {
-    double shore = horizon + dice_range(d, 0.13, 0.18);
+    double shore = horizon + rnd_range(d, 0.13, 0.18);
     draw_sky(cr, light, horizon, d);
     vertical(cr, horizon, light_far(light, (paint_rgb){ 0.20, 0.52, 0.72 }), shore,
              light_far(light, (paint_rgb){ 0.32, 0.78, 0.80 }));
@@ -135,12 +135,12 @@ void draw_beach(cairo_t *cr, int light, double horizon, dice *d)
     paint_source(cr, light_far(light, white), 0.6);
     cairo_set_line_width(cr, 0.006);
     for (int i = 0; i < 9; i++) { /* crests */
-        double x = dice_range(d, -0.1, 1), y = dice_range(d, horizon + 0.02, shore), w = dice_range(d, 0.05, 0.16);
+        double x = rnd_range(d, -0.1, 1), y = rnd_range(d, horizon + 0.02, shore), w = rnd_range(d, 0.05, 0.16);
         cairo_move_to(cr, x, y);
         cairo_curve_to(cr, x + 0.3 * w, y - 0.010, x + 0.7 * w, y - 0.010, x + w, y);
     }
     cairo_stroke(cr);
-    dice surf = *d; /* the foam follows the edge of the sand */
+    rnd surf = *d; /* the foam follows the edge of the sand */
     path_hills(cr, shore - 0.016, 0.014, 4, &surf);
     paint_source(cr, light_far(light, white), 0.85);
     cairo_fill(cr);
@@ -169,21 +169,21 @@ static void draw_cactus(cairo_t *cr, double x, double y, double h, paint_rgb c)
     cairo_set_line_cap(cr, CAIRO_LINE_CAP_BUTT);
 }
 
-void draw_desert(cairo_t *cr, int light, double horizon, dice *d)
+void draw_desert(cairo_t *cr, int light, double horizon, rnd *d)
 {
     draw_sky(cr, light, horizon, d);
     path_hills(cr, horizon - 0.02, 0.07, 3, d);
     fill_ground(cr, light, horizon - 0.09, (paint_rgb){ 0.80, 0.50, 0.30 });
-    int cacti = 1 + dice_below(d, 3);
+    int cacti = 1 + rnd_below(d, 3);
     for (int i = 0; i < cacti; i++)
-        draw_cactus(cr, dice_range(d, 0.04, 0.96), horizon + 0.07, dice_range(d, 0.10, 0.17),
+        draw_cactus(cr, rnd_range(d, 0.04, 0.96), horizon + 0.07, rnd_range(d, 0.10, 0.17),
                     light_far(light, (paint_rgb){ 0.24, 0.46, 0.26 }));
     path_hills(cr, horizon + 0.05, 0.035, 2, d);
     fill_ground(cr, light, horizon, (paint_rgb){ 0.90, 0.62, 0.36 });
     paint_source(cr, light_far(light, (paint_rgb){ 0.70, 0.42, 0.22 }), 0.55);
     cairo_set_line_width(cr, 0.007);
     for (int i = 0; i < 13; i++) { /* ripples */
-        double x = dice_range(d, -0.1, 0.9), y = dice_range(d, horizon + 0.12, 1), w = dice_range(d, 0.1, 0.35);
+        double x = rnd_range(d, -0.1, 0.9), y = rnd_range(d, horizon + 0.12, 1), w = rnd_range(d, 0.1, 0.35);
         cairo_move_to(cr, x, y);
         cairo_curve_to(cr, x + 0.3 * w, y - 0.022, x + 0.6 * w, y + 0.014, x + w, y - 0.004);
     }
@@ -204,20 +204,20 @@ static void draw_peak(cairo_t *cr, int light, double x, double base, double w, d
     cairo_fill(cr);
 }
 
-void draw_snow(cairo_t *cr, int light, double horizon, dice *d)
+void draw_snow(cairo_t *cr, int light, double horizon, rnd *d)
 {
     draw_sky(cr, light, horizon, d);
     for (int i = 0; i < 3; i++)
-        draw_peak(cr, light, i * 0.4 + dice_range(d, 0, 0.25), horizon + 0.05, dice_range(d, 0.2, 0.34),
-                  dice_range(d, 0.16, 0.30));
+        draw_peak(cr, light, i * 0.4 + rnd_range(d, 0, 0.25), horizon + 0.05, rnd_range(d, 0.2, 0.34),
+                  rnd_range(d, 0.16, 0.30));
     path_hills(cr, horizon + 0.03, 0.025, 3, d);
     fill_ground(cr, light, horizon, (paint_rgb){ 0.84, 0.90, 0.97 });
     path_hills(cr, horizon + 0.16, 0.03, 2, d);
     fill_ground(cr, light, horizon + 0.1, (paint_rgb){ 0.93, 0.95, 0.99 });
     paint_source(cr, light_near(light, white), 0.9);
     for (int i = 0; i < 45; i++) { /* flakes in the air */
-        double r = dice_range(d, 0.004, 0.010);
-        path_ellipse(cr, dice_range(d, 0, 1), dice_range(d, 0, 1), r, r);
+        double r = rnd_range(d, 0.004, 0.010);
+        path_ellipse(cr, rnd_range(d, 0, 1), rnd_range(d, 0, 1), r, r);
     }
     cairo_fill(cr);
 }

@@ -17,15 +17,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "synth/dice.h"
+#include "synth/random.h"
 
 typedef struct voice {
     const synth_scene *s;
-    dice d;
+    rnd d;
     sbuf *out;
 } voice;
 
-#define PICK(d, list) (list)[dice_below((d), (int)(sizeof(list) / sizeof *(list)))]
+#define PICK(d, list) (list)[rnd_below((d), (int)(sizeof(list) / sizeof *(list)))]
 
 static const synth_value *value_of(const synth_scene *s, int factor)
 {
@@ -38,15 +38,15 @@ static const char *word_for(voice *v, int factor)
     const synth_value *value = value_of(v->s, factor);
     int words = 0;
     while (words < SYNTH_MAX_WORDS && value->word[words]) words++;
-    bool usual = dice_chance(&v->d, 0.8);
-    int other = dice_below(&v->d, words > 1 ? words - 1 : 1);
+    bool usual = rnd_chance(&v->d, 0.8);
+    int other = rnd_below(&v->d, words > 1 ? words - 1 : 1);
     return value->word[usual || words == 1 ? 0 : 1 + other];
 }
 
-static void shuffle(dice *d, const char **item, int n)
+static void shuffle(rnd *d, const char **item, int n)
 {
     for (int i = n - 1; i > 0; i--) {
-        int j = dice_below(d, i + 1);
+        int j = rnd_below(d, i + 1);
         const char *kept = item[i];
         item[i] = item[j], item[j] = kept;
     }
@@ -77,7 +77,7 @@ static int gather_adjectives(voice *v, const char **word)
 {
     static const synth_factor order[2][3] = { { SYNTH_SIZE, SYNTH_COLOUR, SYNTH_MATERIAL },
                                               { SYNTH_SIZE, SYNTH_MATERIAL, SYNTH_COLOUR } };
-    const synth_factor *f = order[dice_below(&v->d, 2)];
+    const synth_factor *f = order[rnd_below(&v->d, 2)];
     int n = 0;
     for (int i = 0; i < 3; i++)
         if (v->s->named[f[i]]) word[n++] = word_for(v, (int)f[i]);
@@ -110,7 +110,7 @@ static void put_phrase(voice *v)
     size_t at = v->out->len;
     if (first[0]) sbuf_printf(v->out, "%s ", first);
     int n = gather_adjectives(v, adjective);
-    const char *between = dice_chance(&v->d, 0.15) ? ", " : " ";
+    const char *between = rnd_chance(&v->d, 0.15) ? ", " : " ";
     for (int i = 0; i < n; i++) sbuf_printf(v->out, "%s%s", adjective[i], i + 1 < n ? between : " ");
     put_noun(v);
     mend_article(v->out, at);
@@ -131,7 +131,7 @@ static int gather_places(voice *v, const char **place)
 static void put_places(voice *v, const char **place, int n)
 {
     for (int i = 0; i < n; i++) {
-        if (i) sbuf_puts(v->out, dice_chance(&v->d, 0.2) ? ", " : " ");
+        if (i) sbuf_puts(v->out, rnd_chance(&v->d, 0.2) ? ", " : " ");
         sbuf_puts(v->out, place[i]);
     }
 }
@@ -141,14 +141,14 @@ static void put_closing(voice *v)
     static const char *const closing[] = { ".",        ".",           "!",      " - stock photo",    " #nofilter",
                                            " by anna", " (own work)", " in hd", ", seen last year",  " | free download",
                                            " :)",      " for sale",   " ...",   ", see the website", " no. 7" };
-    if (dice_chance(&v->d, 0.5)) sbuf_puts(v->out, PICK(&v->d, closing));
+    if (rnd_chance(&v->d, 0.5)) sbuf_puts(v->out, PICK(&v->d, closing));
 }
 
 /* "a beach scene with", "a night photo of": the value's own name as an adjective, which then is not told
  * again. */
 static bool put_scene_opening(voice *v, synth_factor f, const char *rest)
 {
-    if (!v->s->named[f] || !dice_chance(&v->d, 0.25)) return false;
+    if (!v->s->named[f] || !rnd_chance(&v->d, 0.25)) return false;
     sbuf_printf(v->out, "a %s %s ", value_of(v->s, (int)f)->name, rest);
     return true;
 }
@@ -171,7 +171,7 @@ static void say_filler(voice *v)
         "click for more", "holiday album", "what do you think?", "for sale, ask for the price", "a photo to remember",
         "stock image"
     };
-    if (dice_chance(&v->d, 0.3)) sbuf_printf(v->out, "img_%04d", dice_below(&v->d, 10000));
+    if (rnd_chance(&v->d, 0.3)) sbuf_printf(v->out, "img_%04d", rnd_below(&v->d, 10000));
     else sbuf_puts(v->out, PICK(&v->d, filler));
 }
 
@@ -203,7 +203,7 @@ static void say_place_first(voice *v)
 {
     const char *place[3];
     put_places(v, place, gather_places(v, place));
-    sbuf_puts(v->out, dice_chance(&v->d, 0.5) ? ": " : ", ");
+    sbuf_puts(v->out, rnd_chance(&v->d, 0.5) ? ": " : ", ");
     put_phrase(v);
     put_closing(v);
 }
@@ -214,7 +214,7 @@ static void say_sentence(voice *v)
     const char *place[3];
     size_t at = v->out->len;
     if (put_scene_opening(v, SYNTH_BACKGROUND, "scene with")) rest.named[SYNTH_BACKGROUND] = false;
-    else if (put_scene_opening(v, SYNTH_LIGHT, dice_chance(&v->d, 0.5) ? "photo of" : "picture of"))
+    else if (put_scene_opening(v, SYNTH_LIGHT, rnd_chance(&v->d, 0.5) ? "photo of" : "picture of"))
         rest.named[SYNTH_LIGHT] = false;
     else put_opening(v);
     mend_article(v->out, at);
@@ -222,7 +222,7 @@ static void say_sentence(voice *v)
     v->s = &rest;
     put_phrase(v);
     int places = gather_places(v, place);
-    if (places) sbuf_puts(v->out, dice_chance(&v->d, 0.2) ? ", " : " ");
+    if (places) sbuf_puts(v->out, rnd_chance(&v->d, 0.2) ? ", " : " ");
     put_places(v, place, places);
     put_closing(v);
     v->s = whole;
@@ -230,11 +230,11 @@ static void say_sentence(voice *v)
 
 void synth_caption(const synth_scene *s, sbuf *out)
 {
-    voice v = { s, dice_from(s->key, "caption"), out };
+    voice v = { s, rnd_from(s->key, "caption"), out };
     bool any = false, adjective = s->named[SYNTH_COLOUR] || s->named[SYNTH_MATERIAL] || s->named[SYNTH_SIZE];
     bool place = s->named[SYNTH_POSITION] || s->named[SYNTH_BACKGROUND] || s->named[SYNTH_LIGHT];
     for (int f = 0; f < SYNTH_FACTORS; f++) any = any || s->named[f];
-    double form = dice_range(&v.d, 0, 1);
+    double form = rnd_range(&v.d, 0, 1);
     if (!any) say_filler(&v);
     else if (form < 0.12) say_tags(&v);
     else if (form < 0.27 && (adjective || place)) say_predicate(&v);

@@ -3,7 +3,7 @@
 
 #include <assert.h>
 
-#include "synth/dice.h"
+#include "synth/random.h"
 
 static bool is_held_out(const synth_scene *s)
 {
@@ -15,10 +15,10 @@ static bool is_held_out(const synth_scene *s)
 /* All values, causes before effects (the order of the enum puts the background before the light). */
 static void draw_values(synth_scene *s, double strength)
 {
-    dice d = dice_from(s->key, "values");
+    rnd d = rnd_from(s->key, "values");
     for (int f = 0; f < SYNTH_FACTORS; f++) {
         synth_factor cause = synth_cause((synth_factor)f);
-        int value = dice_below(&d, synth_factors[f].count), bound = dice_chance(&d, strength);
+        int value = rnd_below(&d, synth_factors[f].count), bound = rnd_chance(&d, strength);
         if (cause != SYNTH_FACTORS && bound) value = synth_favourite((synth_factor)f, s->value[cause]);
         s->value[f] = (uint8_t)value;
     }
@@ -27,10 +27,10 @@ static void draw_values(synth_scene *s, double strength)
 
 static void draw_named(synth_scene *s)
 {
-    dice d = dice_from(s->key, "named");
-    bool silent = dice_chance(&d, SYNTH_SILENT);
+    rnd d = rnd_from(s->key, "named");
+    bool silent = rnd_chance(&d, SYNTH_SILENT);
     for (int f = 0; f < SYNTH_FACTORS; f++) /* the table's rates hold over all captions, silent ones included */
-        s->named[f] = dice_chance(&d, synth_factors[f].named / (1 - SYNTH_SILENT)) && !silent;
+        s->named[f] = rnd_chance(&d, synth_factors[f].named / (1 - SYNTH_SILENT)) && !silent;
 }
 
 /* Draws again until the scene is held out or not, as asked. More than a third of independent scenes are held

@@ -82,12 +82,12 @@ static const paint_rgb colours[SYNTH_COLOURS] = {
 
 static const paint_rgb black = { 0, 0, 0 }, white = { 1, 1, 1 }, brown = { 0.46, 0.27, 0.12 };
 
-brush brush_make(cairo_t *cr, int light, int material, int colour, dice *d)
+brush brush_make(cairo_t *cr, int light, int material, int colour, rnd *d)
 {
     paint_rgb c = colours[colour];
-    c.r = clamp01(c.r + dice_range(d, -0.03, 0.03));
-    c.g = clamp01(c.g + dice_range(d, -0.03, 0.03));
-    c.b = clamp01(c.b + dice_range(d, -0.03, 0.03));
+    c.r = clamp01(c.r + rnd_range(d, -0.03, 0.03));
+    c.g = clamp01(c.g + rnd_range(d, -0.03, 0.03));
+    c.b = clamp01(c.b + rnd_range(d, -0.03, 0.03));
     /* The second colour of a pattern: pale on dark things, deep on bright ones. */
     double grey = 0.3 * c.r + 0.59 * c.g + 0.11 * c.b;
     paint_rgb accent = grey < 0.58 ? paint_mix(c, white, 0.78) : paint_mix(c, black, 0.55);
@@ -99,9 +99,9 @@ typedef struct box {
     double x0, y0, x1, y1;
 } box;
 
-static void paint_stripes(cairo_t *cr, box e, dice *d)
+static void paint_stripes(cairo_t *cr, box e, rnd *d)
 {
-    double from = e.x0 - (e.y1 - e.y0) + dice_range(d, 0, 0.25);
+    double from = e.x0 - (e.y1 - e.y0) + rnd_range(d, 0, 0.25);
     cairo_set_line_width(cr, 0.12);
     for (double x = from; x < e.x1 + 0.2; x += 0.25) {
         cairo_move_to(cr, x, e.y1 + 0.05);
@@ -110,9 +110,9 @@ static void paint_stripes(cairo_t *cr, box e, dice *d)
     cairo_stroke(cr);
 }
 
-static void paint_dots(cairo_t *cr, box e, dice *d)
+static void paint_dots(cairo_t *cr, box e, rnd *d)
 {
-    double ox = dice_range(d, 0, 0.1), oy = dice_range(d, 0, 0.1);
+    double ox = rnd_range(d, 0, 0.1), oy = rnd_range(d, 0, 0.1);
     int row = 0;
     for (double y = e.y0 - oy; y < e.y1 + 0.1; y += 0.19, row++)
         for (double x = e.x0 - ox + (row % 2 ? 0.12 : 0); x < e.x1 + 0.1; x += 0.24)
@@ -120,10 +120,10 @@ static void paint_dots(cairo_t *cr, box e, dice *d)
     cairo_fill(cr);
 }
 
-static void paint_checks(cairo_t *cr, box e, dice *d)
+static void paint_checks(cairo_t *cr, box e, rnd *d)
 {
     const double side = 0.18;
-    double ox = dice_range(d, 0, 0.18), oy = dice_range(d, 0, 0.18);
+    double ox = rnd_range(d, 0, 0.18), oy = rnd_range(d, 0, 0.18);
     int row = 0;
     for (double y = e.y0 - oy; y < e.y1; y += side, row++)
         for (double x = e.x0 - ox + (row % 2 ? side : 0); x < e.x1; x += 2 * side)
@@ -132,15 +132,15 @@ static void paint_checks(cairo_t *cr, box e, dice *d)
 }
 
 /* Grain: long wavy lines, with a knot that they lead around. */
-static void paint_grain(cairo_t *cr, box e, paint_rgb dark, dice *d)
+static void paint_grain(cairo_t *cr, box e, paint_rgb dark, rnd *d)
 {
-    double kx = dice_range(d, e.x0, e.x1), ky = dice_range(d, e.y0, e.y1);
+    double kx = rnd_range(d, e.x0, e.x1), ky = rnd_range(d, e.y0, e.y1);
     for (double y = e.y0 - 0.04; y < e.y1 + 0.08; y += 0.10) {
         double bend = 0.05 * exp(-12 * (y - ky) * (y - ky)) * (y < ky ? -1 : 1);
-        cairo_set_line_width(cr, dice_range(d, 0.020, 0.042));
-        paint_source(cr, dark, dice_range(d, 0.5, 0.9));
-        cairo_move_to(cr, e.x0 - 0.1, y + dice_range(d, -0.02, 0.02));
-        cairo_curve_to(cr, kx - 0.12, y + bend, kx + 0.12, y + bend, e.x1 + 0.1, y + dice_range(d, -0.03, 0.03));
+        cairo_set_line_width(cr, rnd_range(d, 0.020, 0.042));
+        paint_source(cr, dark, rnd_range(d, 0.5, 0.9));
+        cairo_move_to(cr, e.x0 - 0.1, y + rnd_range(d, -0.02, 0.02));
+        cairo_curve_to(cr, kx - 0.12, y + bend, kx + 0.12, y + bend, e.x1 + 0.1, y + rnd_range(d, -0.03, 0.03));
         cairo_stroke(cr);
     }
     paint_source(cr, dark, 0.8);
@@ -151,7 +151,7 @@ static void paint_grain(cairo_t *cr, box e, paint_rgb dark, dice *d)
 static void paint_material(const brush *b, double tone, box e)
 {
     cairo_t *cr = b->cr;
-    dice d = dice_from(b->key, "texture");
+    rnd d = rnd_from(b->key, "texture");
     paint_rgb base = b->material == SYNTH_WOODEN ? paint_mix(b->colour, brown, 0.16) : b->colour;
     paint_source(cr, light_near(b->light, paint_scale(base, tone)), 1);
     cairo_paint(cr);
@@ -285,12 +285,12 @@ void path_polygon(cairo_t *cr, const double (*point)[2], int n)
     cairo_close_path(cr);
 }
 
-void path_hills(cairo_t *cr, double y, double height, int waves, dice *d)
+void path_hills(cairo_t *cr, double y, double height, int waves, rnd *d)
 {
-    double step = 1.2 / waves, x = -0.1, last = y + dice_range(d, -height, height);
+    double step = 1.2 / waves, x = -0.1, last = y + rnd_range(d, -height, height);
     cairo_move_to(cr, x, last);
     for (int i = 0; i < waves; i++, x += step) {
-        double next = y + dice_range(d, -height, height);
+        double next = y + rnd_range(d, -height, height);
         cairo_curve_to(cr, x + step / 2, last, x + step / 2, next, x + step, next);
         last = next;
     }

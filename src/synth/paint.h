@@ -9,7 +9,7 @@
 #include <cairo.h>
 
 #include "synth/synth.h"
-#include "synth/dice.h"
+#include "synth/random.h"
 
 typedef struct paint_rgb {
     double r, g, b;
@@ -40,7 +40,7 @@ typedef struct brush {
 } brush;
 
 /* colour: SYNTH_BLUE, ...; d gives a little variation. */
-brush brush_make(cairo_t *cr, int light, int material, int colour, dice *d);
+brush brush_make(cairo_t *cr, int light, int material, int colour, rnd *d);
 
 /* Each fills the current path, outlines it and clears it. */
 void brush_fill(const brush *b, double tone, brush_shade shade); /* the material, darker or lighter by tone */
@@ -55,7 +55,7 @@ typedef void object_fn(const brush *b);
 object_fn draw_ball, draw_boat, draw_bottle, draw_butterfly, draw_car, draw_cube, draw_cup, draw_fish, draw_house,
     draw_mushroom, draw_star, draw_tree;
 
-typedef void backdrop_fn(cairo_t *cr, int light, double horizon, dice *d);
+typedef void backdrop_fn(cairo_t *cr, int light, double horizon, rnd *d);
 backdrop_fn draw_beach, draw_desert, draw_forest, draw_meadow, draw_room, draw_snow, draw_street;
 backdrop_fn draw_sky; /* with sun, moon, stars and clouds; outdoor backdrops begin with it */
 
@@ -66,6 +66,6 @@ cairo_surface_t *paint_surface(const uint8_t *rgb, int64_t size);
 void path_ellipse(cairo_t *cr, double x, double y, double rx, double ry);
 void path_polygon(cairo_t *cr, const double (*point)[2], int n);
 /* Rolling ground from y downwards: waves of the given height across the image. */
-void path_hills(cairo_t *cr, double y, double height, int waves, dice *d);
+void path_hills(cairo_t *cr, double y, double height, int waves, rnd *d);
 
 #endif

@@ -59,16 +59,16 @@ static const layout layouts[SYNTH_COUNTS] = {
 static int arrange(const synth_scene *s, place *out)
 {
     const layout *l = &layouts[s->value[SYNTH_COUNT]];
-    dice d = dice_from(s->key, "layout");
-    double width = l->width[s->value[SYNTH_SIZE]] * dice_range(&d, 0.96, 1.04);
-    double edge = l->half * width + dice_range(&d, -0.03, 0.02), x = 0.5 + dice_range(&d, -0.02, 0.02);
-    double y = 0.89 + dice_range(&d, -0.03, 0.03), jitter = l->count > 1 ? 0.05 : 0;
+    rnd d = rnd_from(s->key, "layout");
+    double width = l->width[s->value[SYNTH_SIZE]] * rnd_range(&d, 0.96, 1.04);
+    double edge = l->half * width + rnd_range(&d, -0.03, 0.02), x = 0.5 + rnd_range(&d, -0.02, 0.02);
+    double y = 0.89 + rnd_range(&d, -0.03, 0.03), jitter = l->count > 1 ? 0.05 : 0;
     if (s->value[SYNTH_POSITION] == SYNTH_LEFT) x = edge;
     if (s->value[SYNTH_POSITION] == SYNTH_RIGHT) x = 1 - edge;
     for (int i = 0; i < l->count; i++) {
         out[i].scale = width * (l->at[i][1] < 0 ? 0.94 : 1);
-        out[i].x = x + width * (l->at[i][0] + dice_range(&d, -jitter, jitter));
-        out[i].y = y + width * (l->at[i][1] + dice_range(&d, -jitter, jitter));
+        out[i].x = x + width * (l->at[i][0] + rnd_range(&d, -jitter, jitter));
+        out[i].y = y + width * (l->at[i][1] + rnd_range(&d, -jitter, jitter));
     }
     return l->count;
 }
@@ -92,14 +92,14 @@ static void draw_shadow(cairo_t *cr, int light, int object, place at)
     cairo_restore(cr);
 }
 
-static void draw_object(cairo_t *cr, const synth_scene *s, const brush *b, place at, dice *d)
+static void draw_object(cairo_t *cr, const synth_scene *s, const brush *b, place at, rnd *d)
 {
     int object = s->value[SYNTH_OBJECT];
     draw_shadow(cr, b->light, object, at);
     cairo_save(cr);
     cairo_translate(cr, at.x, at.y - stance[object].lift * at.scale);
-    cairo_scale(cr, (dice_chance(d, 0.5) ? -1 : 1) * at.scale, at.scale);
-    cairo_rotate(cr, dice_range(d, -0.05, 0.05));
+    cairo_scale(cr, (rnd_chance(d, 0.5) ? -1 : 1) * at.scale, at.scale);
+    cairo_rotate(cr, rnd_range(d, -0.05, 0.05));
     objects[object](b);
     cairo_restore(cr);
 }
@@ -123,10 +123,10 @@ static void draw_vignette(cairo_t *cr)
 
 static void draw_scene(cairo_t *cr, const synth_scene *s)
 {
-    dice back = dice_from(s->key, "backdrop"), d = dice_from(s->key, "objects");
+    rnd back = rnd_from(s->key, "backdrop"), d = rnd_from(s->key, "objects");
     int light = s->value[SYNTH_LIGHT];
     place at[4];
-    backdrops[s->value[SYNTH_BACKGROUND]](cr, light, 0.52 + dice_range(&back, -0.04, 0.04), &back);
+    backdrops[s->value[SYNTH_BACKGROUND]](cr, light, 0.52 + rnd_range(&back, -0.04, 0.04), &back);
     draw_haze(cr, light);
     brush b = brush_make(cr, light, s->value[SYNTH_MATERIAL], s->value[SYNTH_COLOUR], &d);
     int n = arrange(s, at);

@@ -120,8 +120,8 @@ static void choose_batch(run *r, int64_t samples)
 {
     r->options.batch_size = BATCH;
     if (saturating_mul(BATCH, devices(r)) <= samples) return;
-    int64_t most = samples / devices(r);
-    r->options.batch_size = most < 1 ? 1 : most;
+    int64_t limit = samples / devices(r);
+    r->options.batch_size = limit < 1 ? 1 : limit;
     sbuf_printf(&r->notes, "`batch_size` %lld, because the data set has no more pairs\n",
                 (long long)r->options.batch_size);
 }
@@ -188,15 +188,15 @@ void auto_options_rest(cloob_ctx *ctx, run *r)
 
 cloob_status auto_options_fit(cloob_ctx *ctx, run *r, const memory_case *c)
 {
-    int64_t most;
+    int64_t limit;
     if (r->asked.batch_size >= 0 || comm_size(r->c) > 1) return CLOOB_OK;
-    CLOOB_TRY(memory_largest_batch(ctx, c, &most));
-    if (most < 1 || most >= r->o->batch_size) return CLOOB_OK;
+    CLOOB_TRY(memory_largest_batch(ctx, c, &limit));
+    if (limit < 1 || limit >= r->o->batch_size) return CLOOB_OK;
     int64_t wanted = r->o->batch_size;
     r->options = r->asked;
-    r->options.batch_size = most;
+    r->options.batch_size = limit;
     r->notes.len = r->notes_before;
-    sbuf_printf(&r->notes, "`batch_size` %lld, because %lld do not fit into the memory of %s\n", (long long)most,
+    sbuf_printf(&r->notes, "`batch_size` %lld, because %lld do not fit into the memory of %s\n", (long long)limit,
                 (long long)wanted, r->dev->name);
     auto_options_rest(ctx, r);
     return CLOOB_OK;

@@ -6,7 +6,7 @@
 
 #include "tensor/async_copy.h"
 
-enum { IMAGES, TOKENS, PARTS, MOST = 2 }; /* the parts of a batch; batches put and not yet taken */
+enum { IMAGES, TOKENS, PARTS, MAX_BATCHES = 2 }; /* the parts of a batch; batches put and not yet taken */
 
 typedef struct source {
     const char *part[PARTS]; /* host memory */
@@ -18,8 +18,8 @@ struct batch_upload {
     async_copy *f;    /* NULL on a host */
     tensor to[PARTS]; /* the towers' inputs */
     void *place[PARTS];
-    int *notes;         /* (MOST, accum) */
-    source batch[MOST]; /* [0]: to be taken next, or being taken */
+    int *notes;                /* (MAX_BATCHES, accum) */
+    source batch[MAX_BATCHES]; /* [0]: to be taken next, or being taken */
     int batches;
     int64_t accum;
     int64_t sent, taken; /* micro-batches of batch[0] */
@@ -46,8 +46,8 @@ cloob_status batch_upload_create(cloob_ctx *ctx, device *dev, const tensor *imag
     batch_upload *st = calloc(1, sizeof *st);
     if (!st) return ctx_no_memory(ctx, sizeof *st, "the next batch");
     *st = (batch_upload){ .dev = dev, .to = { *images, *tokens }, .accum = accum };
-    st->notes = calloc((size_t)(MOST * accum), sizeof *st->notes);
-    for (int i = 0; st->notes && i < MOST; i++) st->batch[i].note = st->notes + i * accum;
+    st->notes = calloc((size_t)(MAX_BATCHES * accum), sizeof *st->notes);
+    for (int i = 0; st->notes && i < MAX_BATCHES; i++) st->batch[i].note = st->notes + i * accum;
     cloob_status status = st->notes ? CLOOB_OK : ctx_no_memory(ctx, (size_t)accum * sizeof(int), "the next batch");
     if (status == CLOOB_OK && has_place(dev)) status = take_place(ctx, st);
     if (status == CLOOB_OK) *out = st;
@@ -87,7 +87,7 @@ cloob_status batch_upload_put(cloob_ctx *ctx, batch_upload *st, const void *imag
                               const int *note)
 {
     if (!batch_upload_ahead(st)) st->batches = 0; /* whatever became of the one before */
-    assert(st->batches < MOST);
+    assert(st->batches < MAX_BATCHES);
     source *b = &st->batch[st->batches++];
     *b = (source){ { images, (const char *)tokens }, b->note };
     for (int64_t k = 0; k < st->accum; k++) b->note[k] = note ? note[k] : 0;

@@ -132,27 +132,28 @@ static cloob_status open_file(cloob_ctx *ctx, hopfield_memory *s, const char *pa
     return status;
 }
 
-static cloob_status measure_file(cloob_ctx *ctx, const char *path, int64_t most[2])
+static cloob_status measure_file(cloob_ctx *ctx, const char *path, int64_t max_rows[2])
 {
     st_file f;
     CLOOB_TRY(st_open(ctx, path, &f));
     for (int t = 0; t < 2; t++) {
         const st_entry *e = find_set(&f, t);
-        most[t] = e && e->t.ndim == 2 ? e->t.dim[0] : 0;
+        max_rows[t] = e && e->t.ndim == 2 ? e->t.dim[0] : 0;
     }
     st_close(&f);
     return CLOOB_OK;
 }
 
 cloob_status hopfield_memory_measure(cloob_ctx *ctx, const char *text, int ranks, int64_t rows, int64_t dim,
-                                     int64_t most[2], size_t *bytes)
+                                     int64_t max_rows[2], size_t *bytes)
 {
     bool is_queue = strncmp(text, "queue:", 6) == 0;
-    most[IMAGE] = most[TEXT] = 0;
-    if (is_queue) CLOOB_TRY(queue_parse(ctx, text, &most[IMAGE]));
-    if (is_queue) most[TEXT] = most[IMAGE];
-    if (strncmp(text, "file:", 5) == 0) CLOOB_TRY(measure_file(ctx, text + 5, most));
-    *bytes = (size_t)((most[IMAGE] + most[TEXT] + (is_queue && ranks > 1 ? rows * ranks : 0)) * dim) * sizeof(float);
+    max_rows[IMAGE] = max_rows[TEXT] = 0;
+    if (is_queue) CLOOB_TRY(queue_parse(ctx, text, &max_rows[IMAGE]));
+    if (is_queue) max_rows[TEXT] = max_rows[IMAGE];
+    if (strncmp(text, "file:", 5) == 0) CLOOB_TRY(measure_file(ctx, text + 5, max_rows));
+    *bytes =
+        (size_t)((max_rows[IMAGE] + max_rows[TEXT] + (is_queue && ranks > 1 ? rows * ranks : 0)) * dim) * sizeof(float);
     return CLOOB_OK;
 }
 

@@ -37,7 +37,7 @@ cloob_status hopfield_memory_push(cloob_ctx *ctx, hopfield_memory *s, const floa
 size_t hopfield_memory_bytes(const hopfield_memory *s); /* device memory */
 /* Rows that U and V of such a text may have (0: the batch) and hopfield_memory_bytes, without taking anything. */
 cloob_status hopfield_memory_measure(cloob_ctx *ctx, const char *text, int ranks, int64_t rows, int64_t dim,
-                                     int64_t most[2], size_t *bytes);
+                                     int64_t max_rows[2], size_t *bytes);
 
 /* A queue to and from a checkpoint: "train.queue.image", "train.queue.text" and numbers in the metadata. A
  * file without one leaves the queue empty and says so in the log; one of another length gives its latest

@@ -16,19 +16,19 @@ enum { MiB = 1 << 20 };
 static cloob_status tower_bytes(cloob_ctx *ctx, const memory_case *c, const params *p, bool text, size_t *out)
 {
     towers t;
-    size_t most = 0, input = 0;
+    size_t max = 0, input = 0;
     cloob_status status = towers_build(ctx, c->o, c->dev, p, text, &t);
     for (int i = 0; i < t.count && status == CLOOB_OK; i++) { /* they share one arena and their inputs */
         exec_memory m;
         status = exec_measure(ctx, &t.g[i], c->dev, &m);
         if (status != CLOOB_OK) break;
-        if (m.arena_bytes > most) most = m.arena_bytes;
+        if (m.arena_bytes > max) max = m.arena_bytes;
         input =
             m.input_bytes +
             batch_upload_bytes(c->dev, tensor_bytes(&t.g[i].value[graph_find(&t.g[i], text ? "tokens" : "images")].t));
     }
     towers_release(&t);
-    *out = most + input;
+    *out = max + input;
     return status;
 }
 
@@ -36,11 +36,13 @@ static cloob_status loss_bytes(cloob_ctx *ctx, const memory_case *c, const param
 {
     const step_options *o = c->o;
     size_t warm = 0, stored = 0;
-    int64_t most[2] = { 0, 0 }, rows = o->batch * o->accum, dim = o->model.embed;
+    int64_t memory_rows[2] = { 0, 0 }, rows = o->batch * o->accum, dim = o->model.embed;
     loss_options l;
     if (loss_method_has_hopfield(o->method))
-        CLOOB_TRY(hopfield_memory_measure(ctx, o->memory, c->ranks, rows, dim, most, &stored));
-    loss_shape shape = { .rows = rows, .dim = dim, .dtype = CLOOB_F32, .stored_u = most[0], .stored_v = most[1] };
+        CLOOB_TRY(hopfield_memory_measure(ctx, o->memory, c->ranks, rows, dim, memory_rows, &stored));
+    loss_shape shape = {
+        .rows = rows, .dim = dim, .dtype = CLOOB_F32, .stored_u = memory_rows[0], .stored_v = memory_rows[1]
+    };
     loss_options_init(&l);
     l.backend = c->dev->backend == BACKEND_CUDA ? LOSS_CUDA : c->dev->backend == BACKEND_CPU ? LOSS_CPU : LOSS_REF;
     l.inv_tau = o->inv_tau;
@@ -217,9 +219,9 @@ cloob_status memory_largest_batch(cloob_ctx *ctx, const memory_case *c, int64_t 
 static cloob_status refuse(cloob_ctx *ctx, const memory_case *c, const memory_need *n)
 {
     char parts[MEMORY_TEXT], batch[96] = "even the smallest batch does not";
-    int64_t most;
-    CLOOB_TRY(largest_batch(ctx, c, (double)n->available_bytes, (double)n->total_bytes, &most));
-    if (most) snprintf(batch, sizeof batch, "the largest batch that fits is %lld", (long long)most);
+    int64_t max;
+    CLOOB_TRY(largest_batch(ctx, c, (double)n->available_bytes, (double)n->total_bytes, &max));
+    if (max) snprintf(batch, sizeof batch, "the largest batch that fits is %lld", (long long)max);
     return ctx_fail(ctx, CLOOB_ERR_MEMORY, "a batch of %lld does not fit into the memory of %s: needed are %s; %s%s",
                     (long long)c->o->batch, c->dev->name, memory_text(n, parts), batch,
                     c->o->grad.checkpoint ? "" : "; `grad_checkpointing` needs less");

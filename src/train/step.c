@@ -42,7 +42,7 @@ static cloob_status make_tower(cloob_ctx *ctx, step *s, int which)
     exec_bindings b = { .param = s->p->compute_view,
                         .master = s->p->master_view,
                         .grad = s->p->grad_view,
-                        .stream = which == TEXT && step_two_queues(s) ? s->dev->side : NULL,
+                        .stream = which == TEXT && step_two_streams(s) ? s->dev->side : NULL,
                         .ranks = s->o.bn_sync ? step_ranks(s) : 1,
                         .sum_ranks = sum_statistics,
                         .sum_user = s };

@@ -55,7 +55,7 @@ static inline int step_ranks(const step *s) { return s->c ? comm_size(s->c) : 1;
 
 /* The towers run beside each other on a GPU's two queues. Across ranks they do not: gradients of both are summed in one
  * order. */
-static inline bool step_two_queues(const step *s) { return s->dev->side && step_ranks(s) == 1; }
+static inline bool step_two_streams(const step *s) { return s->dev->side && step_ranks(s) == 1; }
 
 /* Called after each backward node that completes a parameter's gradient: its bucket may go out. */
 void step_on_grad(void *user, int row);

@@ -47,10 +47,10 @@ static cloob_status copy_rows(cloob_ctx *ctx, step *s, int t, int64_t micro, boo
  * other queue does not wait long for its own. */
 static cloob_status both_towers(cloob_ctx *ctx, step *s, cloob_status (*pass)(exec *))
 {
-    if (step_two_queues(s)) CLOOB_TRY(s->dev->fork(ctx, s->dev));
+    if (step_two_streams(s)) CLOOB_TRY(s->dev->fork(ctx, s->dev));
     CLOOB_TRY(pass(s->tower[TEXT]));
     CLOOB_TRY(pass(s->tower[IMAGE]));
-    return step_two_queues(s) ? s->dev->join(ctx, s->dev) : CLOOB_OK;
+    return step_two_streams(s) ? s->dev->join(ctx, s->dev) : CLOOB_OK;
 }
 
 static cloob_status embed_all(cloob_ctx *ctx, step *s)
@@ -165,7 +165,7 @@ static cloob_status backward_micro(cloob_ctx *ctx, step *s)
     CLOOB_TRY(s->dev->zero(ctx, s->dev, s->grad_sum, bytes));
     for (int64_t k = 0; k < s->o.accum; k++) {
         CLOOB_TRY(take_inputs(ctx, s, k));
-        CLOOB_TRY(both_towers(ctx, s, exec_forward_again));
+        CLOOB_TRY(both_towers(ctx, s, exec_recompute_forward));
         for (int t = 0; t < 2; t++) CLOOB_TRY(copy_rows(ctx, s, t, k, true));
         CLOOB_TRY(both_towers(ctx, s, exec_backward));
         CLOOB_TRY(add_gradients(ctx, s));

@@ -11,7 +11,7 @@ static tower_options options_of(const step_options *o, const device *dev, const 
                         .backward = params_trains(p, text),
                         .float_images = o->float_images,
                         .padded_input = gpu,
-                        .join = gpu,
+                        .fuse_gemm = gpu,
                         .fp8 = gpu ? o->fp8 : OP_FP8_NEVER,
                         .grad = o->grad };
     if (gpu && o->model.family != MODEL_RESNET && !t.grad.checkpoint && !o->save_memory) t.grad.recompute = false;

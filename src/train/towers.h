@@ -15,7 +15,7 @@ typedef struct towers {
     int count;
 } towers;
 
-/* Cheap ops are done again in the backward pass; a transformer on a GPU keeps their results instead: a third
+/* Cheap ops are recomputed in the backward pass; a transformer on a GPU keeps their results instead: a third
  * of its memory for a twentieth of its time (docs/measurements/gpu.md). Release t whatever comes back. */
 cloob_status towers_build(cloob_ctx *ctx, const step_options *o, const device *dev, const params *p, bool text,
                           towers *t);

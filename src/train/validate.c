@@ -193,8 +193,8 @@ static cloob_status validate_pairs(cloob_ctx *ctx, run *r, encoder *e, int64_t e
 int64_t run_eval_batch(const run *r)
 {
     if (!r->val && !run_has_zeroshot(r)) return 0;
-    int64_t most = r->dev->backend == BACKEND_CUDA ? 256 : 64; /* more gains nothing */
-    return r->o->batch_size_eval < most ? r->o->batch_size_eval : most;
+    int64_t limit = r->dev->backend == BACKEND_CUDA ? 256 : 64; /* more gains nothing */
+    return r->o->batch_size_eval < limit ? r->o->batch_size_eval : limit;
 }
 
 static cloob_status validate(cloob_ctx *ctx, run *r, int64_t epoch, bool with_pairs, bool with_zeroshot)

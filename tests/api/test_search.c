@@ -1,4 +1,4 @@
-/* The index of images: exact answers, updates that embed only what changed, damage and strangers refused.
+/* The index of images: exact answers, updates that embed only what changed, damage and files of other programs refused.
  */
 #include "check.h"
 

@@ -57,11 +57,11 @@ tensors pairs_nan "$pair" "$one$zero$zero$one$two$nan$one$two"
 tensors pairs_zero "$pair" "$one$zero$zero$zero$two$one$one$two"
 tensors unpaired '{"image":{"dtype":"F32","shape":[3,2],"data_offsets":[0,24]},"text":{"dtype":"F32","shape":[1,2],"data_offsets":[24,32]}}' "$good"
 
-counted '"classes": 2' '"strangers": 0' -- probe --train fine --test fine --lambda 1
+counted '"classes": 2' '"unknown_labels": 0' -- probe --train fine --test fine --lambda 1
 refused 1 "two classes" probe --train single --test fine --lambda 1
 refused 1 "two classes" probe --train single --test fine
 counted '"class_gaps": 4' '"classes": 2' -- probe --train gaps --test gaps --lambda 1
-counted '"strangers": 2' '"test_acc": ' -- probe --train fine --test unknown --lambda 1
+counted '"unknown_labels": 2' '"test_acc": ' -- probe --train fine --test unknown --lambda 1
 refused 1 "row 2 " probe --train negative --test fine --lambda 1
 refused 1 "row 2 holds 0.5" probe --train fraction --test fine --lambda 1
 refused 1 "row 2, column 1" probe --train nan --test fine --lambda 1

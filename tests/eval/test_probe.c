@@ -258,7 +258,7 @@ static cloob_status train_on(float *x, int64_t *y, int64_t n, int64_t test_label
     cloob_probe_result r;
     cloob_status status = probe_run(ctx, &r, &o, &train, NULL, &test);
     if (status == CLOOB_OK) {
-        CHECK(r.strangers == (test_label == 99));
+        CHECK(r.unknown_labels == (test_label == 99));
         CHECK(r.classes == 2 && r.class_gaps == 4);
     }
     probe_result_release(&r);

@@ -146,7 +146,7 @@ static void statistics_join_pointwise_convolutions(void)
         graph_init(ctx, &g);
         value_id x = image(&g, "x"), h = conv(&g, x, 0, k), y = batchnorm(&g, h, true);
         graph_keep(&g, y, "y");
-        graph_join(&g);
+        graph_fuse_gemm(&g);
         CHECK_OK(ctx, graph_status(&g));
         const node *n = find(&g, OP_CONV_STATS);
         CHECK((n != NULL) == (k == 1) && count(&g, OP_CONV2D) == (k != 1) && count(&g, OP_BN_STATS) == (k != 1));
@@ -170,7 +170,7 @@ static void the_reduction_joins_a_gradient(void)
     int before = count(&g, OP_CONV2D_DX);
     CHECK(count(&g, OP_BN_BWD_REDUCE) == 1 && before >= 1);
     value_id sums = find(&g, OP_BN_BWD_REDUCE)->out[2];
-    graph_join(&g);
+    graph_fuse_gemm(&g);
     const node *n = find(&g, OP_CONV_DX_REDUCE);
     CHECK(n && count(&g, OP_BN_BWD_REDUCE) == 0 && count(&g, OP_CONV2D_DX) == before - 1);
     if (n) CHECK(n->out[2] == sums && n->in[2] != NO_VALUE && n->in[3] != NO_VALUE);

@@ -119,29 +119,29 @@ static void check_outputs(const char *name, bool large, const char *where, cloob
     close_model(&m);
 }
 
-/* ---- joined ops ---------------------------------------------------------------------------------- */
+/* ---- fused ops ----------------------------------------------------------------------------------- */
 
 typedef struct slopes {
     float *output, *grad;
     int64_t outputs, grads;
-    int joined; /* ops that are two in one */
+    int fused; /* ops that are two in one */
 } slopes;
 
-static void count_joined(void *user, op_id op, const op_args *a)
+static void count_fused(void *user, op_id op, const op_args *a)
 {
     (void)a;
     if (op >= OP_CONV_STATS && op < OP_COUNT) ++*(int *)user;
 }
 
-/* Output and all gradients of an image tower, forward and backward, with or without joined ops. */
-static slopes run_tower(const char *name, bool join)
+/* Output and all gradients of an image tower, forward and backward, with or without fused ops. */
+static slopes run_tower(const char *name, bool fuse)
 {
     model m = { 0 };
     model_config c;
     slopes s = { 0 };
     exec *e = NULL;
     tower_options o = {
-        .batch = 3, .train = true, .backward = true, .float_images = true, .join = join, .grad = { .recompute = true }
+        .batch = 3, .train = true, .backward = true, .float_images = true, .fuse_gemm = fuse, .grad = { .recompute = true }
     };
     CHECK_OK(ctx, model_config_by_name(ctx, name, &c));
     CHECK_OK(ctx, device_open(ctx, "cpu", &m.dev));
@@ -149,7 +149,7 @@ static slopes run_tower(const char *name, bool join)
     CHECK_OK(ctx, procedural_params(ctx, m.p));
     if (!make_tower(&m, true, &o, &e)) return s;
     procedural_images(exec_tensor(e, "images")->data, 3, c.image_size);
-    exec_on_call(e, count_joined, &s.joined);
+    exec_on_call(e, count_fused, &s.fused);
     CHECK_OK(ctx, exec_forward(e));
     const tensor *y = exec_tensor(e, "output"), *dy = exec_tensor(e, "doutput");
     s.outputs = tensor_count(y);
@@ -168,11 +168,11 @@ static slopes run_tower(const char *name, bool join)
 
 static void fused_ops_change_nothing(void)
 {
-    slopes apart = run_tower("tiny-rn", false), joined = run_tower("tiny-rn", true);
-    CHECK(apart.joined == 0 && joined.joined > 0);
-    CHECK(relative_error(joined.output, apart.output, apart.outputs, 1e-6) < 1e-5);
-    CHECK(relative_error(joined.grad, apart.grad, apart.grads, 1e-6) < 1e-5);
-    free(apart.output), free(apart.grad), free(joined.output), free(joined.grad);
+    slopes separate = run_tower("tiny-rn", false), fused = run_tower("tiny-rn", true);
+    CHECK(separate.fused == 0 && fused.fused > 0);
+    CHECK(relative_error(fused.output, separate.output, separate.outputs, 1e-6) < 1e-5);
+    CHECK(relative_error(fused.grad, separate.grad, separate.grads, 1e-6) < 1e-5);
+    free(separate.output), free(separate.grad), free(fused.output), free(fused.grad);
 }
 
 static void tiny_models_match(void)

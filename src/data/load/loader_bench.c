@@ -33,7 +33,7 @@ static double median(double *value, int64_t n)
 
 typedef struct timing {
     double *ms;
-    int64_t count, most;
+    int64_t count, capacity;
     double begin, end; /* of what is counted */
     int64_t items;
 } timing;
@@ -44,7 +44,7 @@ static void note(timing *t, const batch *b, double from)
     double now = loader_now();
     if (t->begin == 0) t->begin = now;
     else {
-        if (t->count < t->most) t->ms[t->count++] = 1e3 * (now - from);
+        if (t->count < t->capacity) t->ms[t->count++] = 1e3 * (now - from);
         t->items += b->rows;
         t->end = now;
     }
@@ -85,7 +85,7 @@ static cloob_status bench(cloob_ctx *ctx, loader *l, const cloob_data_bench_opti
 {
     int64_t batches = o->batches > 0 ? o->batches : loader_batches(l) * (o->epochs > 0 ? o->epochs : 1) - 1;
     if (batches < 1) batches = 1;
-    timing t = { .most = batches, .ms = malloc((size_t)batches * sizeof(double)) };
+    timing t = { .capacity = batches, .ms = malloc((size_t)batches * sizeof(double)) };
     if (!t.ms) return ctx_no_memory(ctx, (size_t)batches * sizeof(double), "the times of the batches");
     cloob_status status = run(ctx, l, batches, &t, out);
     loader_stats s = loader_stats_take(l);

@@ -20,9 +20,9 @@ static const cifar_file cifar_files[] = {
 static cloob_status add_file(cloob_ctx *ctx, dataset_part *p, const cifar_file *f)
 {
     raw_set *r = p->self;
-    blob at = { 0 };
+    raw_file at = { 0 };
     int64_t record = PIXELS + f->label_bytes;
-    CLOOB_TRY(blobs_get(ctx, r->blobs, f->name, &at));
+    CLOOB_TRY(raw_files_get(ctx, r->files, f->name, &at));
     if (at.size == 0 || at.size % record != 0)
         return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: %lld bytes are no whole number of %lld-byte records", f->name,
                         (long long)at.size, (long long)record);
@@ -40,7 +40,7 @@ static cloob_status fill(cloob_ctx *ctx, const char *source, const dataset_optio
     raw_set *r = p->self;
     for (size_t i = 0; i < sizeof cifar_files / sizeof *cifar_files; i++) {
         const cifar_file *f = &cifar_files[i];
-        if (blobs_find(r->blobs, f->name, NULL) && raw_wants(o, source, f->name, f->is_test))
+        if (raw_files_find(r->files, f->name, NULL) && raw_wants(o, source, f->name, f->is_test))
             CLOOB_TRY(add_file(ctx, p, f));
     }
     if (!r->runs)
@@ -49,7 +49,7 @@ static cloob_status fill(cloob_ctx *ctx, const char *source, const dataset_optio
                         source, o->split ? o->split : "test");
     bool hundred = r->run[0].label_at == 1;
     const char *names = hundred ? "fine_label_names.txt" : "batches.meta.txt";
-    if (!blobs_find(r->blobs, names, NULL))
+    if (!raw_files_find(r->files, names, NULL))
         return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: %s with the class names is missing", source, names);
     return raw_class_lines(ctx, p, names);
 }

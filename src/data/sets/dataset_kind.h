@@ -61,24 +61,24 @@ const char *name_base(const char *name);
 /* One fileset with one opened file, or a failure. */
 cloob_status open_single(cloob_ctx *ctx, const char *path, const char *cache, fileset **files);
 
-/* ---- named blobs (blobs.c): the files of CIFAR, STL-10 and MNIST in a folder, a tar, or alone ---- */
+/* ---- raw_files (dir_or_tar.c): the files of CIFAR, STL-10 and MNIST in a folder, a tar, or alone ---- */
 
-typedef struct blob {
+typedef struct raw_file {
     int file;
     int64_t offset, size;
-} blob;
+} raw_file;
 
-typedef struct blobs blobs;
+typedef struct raw_files raw_files;
 
 /* path: a folder, a tar (plain or gzip), or one of the files itself. */
-cloob_status blobs_open(cloob_ctx *ctx, const char *path, const char *cache, blobs **out);
-void blobs_close(blobs *b);
-fileset *blobs_files(blobs *b);
+cloob_status raw_files_open(cloob_ctx *ctx, const char *path, const char *cache, raw_files **out);
+void raw_files_close(raw_files *b);
+fileset *raw_files_set(raw_files *b);
 /* By base name, with or without ".gz". False when it is not there. */
-bool blobs_find(const blobs *b, const char *name, const char **found);
+bool raw_files_find(const raw_files *b, const char *name, const char **found);
 /* Opens the file behind a name that was found. */
-cloob_status blobs_get(cloob_ctx *ctx, blobs *b, const char *name, blob *out);
-/* All of a small blob, zero-terminated; the caller frees. */
-cloob_status blobs_text(cloob_ctx *ctx, blobs *b, const char *name, size_t limit, char **text, size_t *size);
+cloob_status raw_files_get(cloob_ctx *ctx, raw_files *b, const char *name, raw_file *out);
+/* All of a small file, zero-terminated; the caller frees. */
+cloob_status raw_files_text(cloob_ctx *ctx, raw_files *b, const char *name, size_t limit, char **text, size_t *size);
 
 #endif

@@ -9,14 +9,15 @@ enum { IMAGES_HEADER = 16, LABELS_HEADER = 8, IDX_BYTES = 0x08 };
 
 static int64_t big_endian(const unsigned char *b) { return (int64_t)b[0] << 24 | b[1] << 16 | b[2] << 8 | b[3]; }
 
-static cloob_status read_header(cloob_ctx *ctx, dataset_part *p, const char *name, int dims, blob *at, int64_t *sizes)
+static cloob_status read_header(cloob_ctx *ctx, dataset_part *p, const char *name, int dims, raw_file *at,
+                                int64_t *sizes)
 {
     raw_set *r = p->self;
     unsigned char head[IMAGES_HEADER];
     int64_t bytes = 4 + 4 * dims, total = 1;
-    CLOOB_TRY(blobs_get(ctx, r->blobs, name, at));
+    CLOOB_TRY(raw_files_get(ctx, r->files, name, at));
     if (at->size < bytes) return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: too short for an idx file", name);
-    CLOOB_TRY(fileset_read(ctx, blobs_files(r->blobs), at->file, at->offset, head, (size_t)bytes));
+    CLOOB_TRY(fileset_read(ctx, raw_files_set(r->files), at->file, at->offset, head, (size_t)bytes));
     if (head[0] || head[1] || head[2] != IDX_BYTES || head[3] != dims)
         return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: not an idx file of bytes with %d dimensions", name, dims);
     for (int i = 0; i < dims; i++) {
@@ -32,7 +33,7 @@ static cloob_status read_labels(cloob_ctx *ctx, dataset_part *p, const char *nam
                                 unsigned char **labels)
 {
     raw_set *r = p->self;
-    blob at = { 0 };
+    raw_file at = { 0 };
     int64_t n = 0;
     CLOOB_TRY(read_header(ctx, p, name, 1, &at, &n));
     if (n != count)
@@ -40,17 +41,17 @@ static cloob_status read_labels(cloob_ctx *ctx, dataset_part *p, const char *nam
     *labels = malloc((size_t)n + 1);
     if (!*labels) return ctx_no_memory(ctx, (size_t)n, name);
     cloob_status status =
-        fileset_read(ctx, blobs_files(r->blobs), at.file, at.offset + LABELS_HEADER, *labels, (size_t)n);
+        fileset_read(ctx, raw_files_set(r->files), at.file, at.offset + LABELS_HEADER, *labels, (size_t)n);
     if (status != CLOOB_OK) free(*labels), *labels = NULL;
     return status;
 }
 
 static cloob_status add_classes(cloob_ctx *ctx, dataset_part *p, const raw_run *run)
 {
-    int64_t most = 9;
+    int64_t largest = 9;
     for (int64_t i = 0; i < run->count; i++)
-        if (run->labels[i] > most) most = run->labels[i];
-    for (int64_t c = 0; c <= most; c++) {
+        if (run->labels[i] > largest) largest = run->labels[i];
+    for (int64_t c = 0; c <= largest; c++) {
         char text[8];
         int n = snprintf(text, sizeof text, "%d", (int)c);
         CLOOB_TRY(name_list_add(ctx, &p->classes, text, (size_t)n));
@@ -68,7 +69,7 @@ static cloob_status fill(cloob_ctx *ctx, const char *source, const dataset_optio
     const char *labels = train ? "train-labels-idx1-ubyte" : "t10k-labels-idx1-ubyte";
     raw_run run = { .header = IMAGES_HEADER, .planes = 1, .label_at = -1 };
     int64_t size[3] = { 0 };
-    if (!blobs_find(r->blobs, images, NULL))
+    if (!raw_files_find(r->files, images, NULL))
         return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: %s is missing", source, images);
     CLOOB_TRY(read_header(ctx, p, images, 3, &run.at, size));
     if (size[1] != size[2] || size[1] < 1) return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: images are not square", images);

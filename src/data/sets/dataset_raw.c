@@ -8,7 +8,7 @@ static cloob_status raw_create(cloob_ctx *ctx, const char *source, const dataset
 {
     raw_set *r = p->self = calloc(1, sizeof *r);
     if (!r) return ctx_no_memory(ctx, sizeof *r, source);
-    return blobs_open(ctx, source, o->cache, &r->blobs);
+    return raw_files_open(ctx, source, o->cache, &r->files);
 }
 
 cloob_status raw_open(cloob_ctx *ctx, const char *source, const dataset_options *o, dataset_part *p, raw_fill *fill)
@@ -16,7 +16,7 @@ cloob_status raw_open(cloob_ctx *ctx, const char *source, const dataset_options 
     CLOOB_TRY(raw_create(ctx, source, o, p));
     raw_set *r = p->self;
     CLOOB_TRY(fill(ctx, source, o, p));
-    p->files = blobs_files(r->blobs);
+    p->files = raw_files_set(r->files);
     for (int i = 0; i < r->runs; i++) p->count += r->run[i].count;
     return CLOOB_OK;
 }
@@ -26,8 +26,8 @@ void raw_close(dataset_part *p)
     raw_set *r = p->self;
     if (!r) return;
     for (int i = 0; i < r->runs; i++) free(r->run[i].labels);
-    blobs_close(r->blobs);
-    p->files = NULL; /* went with the blobs */
+    raw_files_close(r->files);
+    p->files = NULL; /* closed with the raw_files */
     free(r);
 }
 
@@ -47,7 +47,7 @@ cloob_status raw_class_lines(cloob_ctx *ctx, dataset_part *p, const char *name)
     raw_set *r = p->self;
     char *text;
     size_t size;
-    CLOOB_TRY(blobs_text(ctx, r->blobs, name, 1 << 20, &text, &size));
+    CLOOB_TRY(raw_files_text(ctx, r->files, name, 1 << 20, &text, &size));
     cloob_status status = CLOOB_OK;
     for (char *line = text; *line && status == CLOOB_OK;) {
         size_t n = strcspn(line, "\r\n");

@@ -8,7 +8,7 @@ enum { RAW_RUNS = 16 };
 
 /* A stretch of records in one file. The planes are the last bytes of a record. */
 typedef struct raw_run {
-    blob at;
+    raw_file at;
     int64_t header, record, count; /* bytes before the first record, bytes of one, how many */
     int64_t side;                  /* images are side x side */
     int planes;                    /* 3, or 1 for grey */
@@ -18,12 +18,12 @@ typedef struct raw_run {
 } raw_run;
 
 typedef struct raw_set {
-    blobs *blobs;
+    raw_files *files;
     raw_run run[RAW_RUNS];
     int runs;
 } raw_set;
 
-/* Adds runs and classes to p, whose self is a raw_set with its blobs opened. */
+/* Adds runs and classes to p, whose self is a raw_set with its raw_files opened. */
 typedef cloob_status raw_fill(cloob_ctx *ctx, const char *source, const dataset_options *o, dataset_part *p);
 
 cloob_status raw_open(cloob_ctx *ctx, const char *source, const dataset_options *o, dataset_part *p, raw_fill *fill);

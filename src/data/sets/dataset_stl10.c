@@ -11,7 +11,7 @@ static cloob_status read_labels(cloob_ctx *ctx, dataset_part *p, const char *nam
 {
     raw_set *r = p->self;
     size_t size;
-    CLOOB_TRY(blobs_text(ctx, r->blobs, name, (size_t)count, (char **)labels, &size));
+    CLOOB_TRY(raw_files_text(ctx, r->files, name, (size_t)count, (char **)labels, &size));
     bool fits = (int64_t)size == count;
     for (size_t i = 0; i < size; i++) { /* they count from 1 */
         if ((*labels)[i] < 1 || (*labels)[i] > 10) fits = false;
@@ -28,7 +28,7 @@ static cloob_status add_split(cloob_ctx *ctx, dataset_part *p, const char *image
 {
     raw_set *r = p->self;
     raw_run run = { .record = RECORD, .side = SIDE, .planes = 3, .by_columns = true, .label_at = -1 };
-    CLOOB_TRY(blobs_get(ctx, r->blobs, images, &run.at));
+    CLOOB_TRY(raw_files_get(ctx, r->files, images, &run.at));
     run.count = run.at.size / RECORD;
     if (run.at.size == 0 || run.at.size % RECORD != 0)
         return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: %lld bytes are no whole number of %d-byte images", images,
@@ -44,11 +44,11 @@ static cloob_status fill(cloob_ctx *ctx, const char *source, const dataset_optio
         strcmp(name_base(source), "unlabeled_X.bin") == 0 || (o->split && strcmp(o->split, "unlabeled") == 0);
     bool test = !unlabeled && raw_wants(o, source, "test_X.bin", true);
     const char *images = unlabeled ? "unlabeled_X.bin" : test ? "test_X.bin" : "train_X.bin";
-    if (!blobs_find(r->blobs, images, NULL))
+    if (!raw_files_find(r->files, images, NULL))
         return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: %s is missing", source, images);
     CLOOB_TRY(add_split(ctx, p, images, unlabeled ? NULL : test ? "test_y.bin" : "train_y.bin"));
     if (unlabeled) return CLOOB_OK;
-    if (!blobs_find(r->blobs, "class_names.txt", NULL))
+    if (!raw_files_find(r->files, "class_names.txt", NULL))
         return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: class_names.txt is missing", source);
     return raw_class_lines(ctx, p, "class_names.txt");
 }

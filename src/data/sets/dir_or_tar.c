@@ -9,16 +9,16 @@
 
 typedef struct item {
     char *name, *path; /* path: NULL inside a tar */
-    blob at;           /* file -1: not opened yet */
+    raw_file at;       /* file -1: not opened yet */
 } item;
 
-struct blobs {
+struct raw_files {
     fileset *files;
     item *item;
     int64_t count, capacity;
 };
 
-static cloob_status add(cloob_ctx *ctx, blobs *b, const char *name, char *path, blob at)
+static cloob_status add(cloob_ctx *ctx, raw_files *b, const char *name, char *path, raw_file at)
 {
     if (b->count == b->capacity) {
         int64_t capacity = b->capacity ? b->capacity * 2 : 16;
@@ -35,7 +35,7 @@ static cloob_status add(cloob_ctx *ctx, blobs *b, const char *name, char *path, 
     return i.name ? CLOOB_OK : ctx_no_memory(ctx, strlen(name), "a file name");
 }
 
-static cloob_status list_folder(cloob_ctx *ctx, blobs *b, const char *path)
+static cloob_status list_folder(cloob_ctx *ctx, raw_files *b, const char *path)
 {
     cloob_status status = CLOOB_OK;
     DIR *dir = opendir(path);
@@ -43,13 +43,13 @@ static cloob_status list_folder(cloob_ctx *ctx, blobs *b, const char *path)
     for (struct dirent *e; status == CLOOB_OK && (e = readdir(dir));) {
         if (e->d_name[0] == '.') continue;
         char *full = file_join(path, e->d_name);
-        status = full ? add(ctx, b, e->d_name, full, (blob){ -1, 0, 0 }) : ctx_no_memory(ctx, 1, path);
+        status = full ? add(ctx, b, e->d_name, full, (raw_file){ -1, 0, 0 }) : ctx_no_memory(ctx, 1, path);
     }
     closedir(dir);
     return status;
 }
 
-static cloob_status list_tar(cloob_ctx *ctx, blobs *b, const char *path)
+static cloob_status list_tar(cloob_ctx *ctx, raw_files *b, const char *path)
 {
     tar_index t;
     int file;
@@ -58,12 +58,13 @@ static cloob_status list_tar(cloob_ctx *ctx, blobs *b, const char *path)
     CLOOB_TRY(tar_open(ctx, b->files, file, &t));
     cloob_status status = CLOOB_OK;
     for (int64_t i = 0; i < t.count && status == CLOOB_OK; i++)
-        status = add(ctx, b, name_base(tar_name(&t, i)), NULL, (blob){ file, t.member[i].offset, t.member[i].size });
+        status =
+            add(ctx, b, name_base(tar_name(&t, i)), NULL, (raw_file){ file, t.member[i].offset, t.member[i].size });
     tar_release(&t);
     return status;
 }
 
-static cloob_status list_beside(cloob_ctx *ctx, blobs *b, const char *path)
+static cloob_status list_beside(cloob_ctx *ctx, raw_files *b, const char *path)
 {
     const char *base = name_base(path);
     char *dir = base == path ? strdup(".") : strndup(path, (size_t)(base - path));
@@ -72,9 +73,9 @@ static cloob_status list_beside(cloob_ctx *ctx, blobs *b, const char *path)
     return status;
 }
 
-cloob_status blobs_open(cloob_ctx *ctx, const char *path, const char *cache, blobs **out)
+cloob_status raw_files_open(cloob_ctx *ctx, const char *path, const char *cache, raw_files **out)
 {
-    blobs *b = *out = calloc(1, sizeof *b);
+    raw_files *b = *out = calloc(1, sizeof *b);
     if (!b) return ctx_no_memory(ctx, sizeof *b, "a list of files");
     cloob_status status = fileset_create(ctx, cache, &b->files);
     if (status == CLOOB_OK) {
@@ -83,13 +84,13 @@ cloob_status blobs_open(cloob_ctx *ctx, const char *path, const char *cache, blo
         else status = list_beside(ctx, b, path);
     }
     if (status != CLOOB_OK) {
-        blobs_close(b);
+        raw_files_close(b);
         *out = NULL;
     }
     return status;
 }
 
-void blobs_close(blobs *b)
+void raw_files_close(raw_files *b)
 {
     if (!b) return;
     for (int64_t i = 0; i < b->count; i++) {
@@ -101,7 +102,7 @@ void blobs_close(blobs *b)
     free(b);
 }
 
-fileset *blobs_files(blobs *b) { return b->files; }
+fileset *raw_files_set(raw_files *b) { return b->files; }
 
 static bool same_name(const char *have, const char *want)
 {
@@ -109,7 +110,7 @@ static bool same_name(const char *have, const char *want)
     return strncmp(have, want, n) == 0 && (have[n] == '\0' || strcmp(have + n, ".gz") == 0);
 }
 
-bool blobs_find(const blobs *b, const char *name, const char **found)
+bool raw_files_find(const raw_files *b, const char *name, const char **found)
 {
     for (int64_t i = 0; i < b->count; i++) {
         if (!same_name(b->item[i].name, name)) continue;
@@ -119,7 +120,7 @@ bool blobs_find(const blobs *b, const char *name, const char **found)
     return false;
 }
 
-cloob_status blobs_get(cloob_ctx *ctx, blobs *b, const char *name, blob *out)
+cloob_status raw_files_get(cloob_ctx *ctx, raw_files *b, const char *name, raw_file *out)
 {
     for (int64_t i = 0; i < b->count; i++) {
         item *it = &b->item[i];
@@ -128,7 +129,7 @@ cloob_status blobs_get(cloob_ctx *ctx, blobs *b, const char *name, blob *out)
             int file;
             CLOOB_TRY(fileset_add(ctx, b->files, it->path, &file));
             CLOOB_TRY(fileset_open(ctx, b->files, file));
-            it->at = (blob){ file, 0, fileset_size(b->files, file) };
+            it->at = (raw_file){ file, 0, fileset_size(b->files, file) };
         }
         *out = it->at;
         return CLOOB_OK;
@@ -136,10 +137,10 @@ cloob_status blobs_get(cloob_ctx *ctx, blobs *b, const char *name, blob *out)
     return ctx_fail(ctx, CLOOB_ERR_IO, "there is no file %s", name);
 }
 
-cloob_status blobs_text(cloob_ctx *ctx, blobs *b, const char *name, size_t limit, char **text, size_t *size)
+cloob_status raw_files_text(cloob_ctx *ctx, raw_files *b, const char *name, size_t limit, char **text, size_t *size)
 {
-    blob at = { 0 };
-    CLOOB_TRY(blobs_get(ctx, b, name, &at));
+    raw_file at = { 0 };
+    CLOOB_TRY(raw_files_get(ctx, b, name, &at));
     if ((uint64_t)at.size > limit)
         return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: %lld bytes, more than the %zu it could have", name,
                         (long long)at.size, limit);

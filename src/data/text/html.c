@@ -146,11 +146,11 @@ static size_t add_strict_name(codes *out, const char *name, size_t length)
 
 static size_t unescape_strict_one(const uint32_t *in, size_t n, codes *out)
 {
-    enum { MOST = 24 };
-    char name[MOST + 1];
+    enum { MAX_NAME = 24 };
+    char name[MAX_NAME + 1];
     size_t hash = n > 1 && in[1] == '#', length = 0;
     uint32_t value;
-    for (; 1 + hash + length < n && length < MOST && is_alnum(in[1 + hash + length]); length++)
+    for (; 1 + hash + length < n && length < MAX_NAME && is_alnum(in[1 + hash + length]); length++)
         name[length] = (char)in[1 + hash + length];
     name[length] = '\0';
     if (!length || 1 + hash + length >= n || in[1 + hash + length] != ';') return 0;

@@ -202,7 +202,7 @@ static sequence surrogate_pair(const uint32_t *t, size_t n, uint32_t high)
  */
 static sequence sequence_at(const uint32_t *t, size_t n)
 {
-    static const uint32_t least[] = { 0, 0, 0x80, 0x800, 0x10000 };
+    static const uint32_t min[] = { 0, 0, 0x80, 0x800, 0x10000 };
     sequence none = { 0 };
     if (t[0] == 0xFFFD) return (sequence){ .length = 1, .value = 0xFFFD };
     int lead = t[0] < 0x80 ? -1 : byte_of(t[0]), spaces = 0, lost = 0, asked = 0;
@@ -218,7 +218,7 @@ static sequence sequence_at(const uint32_t *t, size_t n)
     }
     if (spaces > 1 || asked > 1 || (asked && length == 2 && lead > 0xC3)) return none;
     if (lost || asked) return (sequence){ .length = length, .value = 0xFFFD };
-    if (value < least[length] || value > 0x10FFFF) return none;
+    if (value < min[length] || value > 0x10FFFF) return none;
     return (sequence){ .length = length, .value = value, .keep_space = spaces && length == 2 && grave_word(t, n) };
 }
 

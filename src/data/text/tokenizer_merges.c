@@ -136,9 +136,9 @@ static cloob_status read_merges(reader *r)
     header h;
     CLOOB_TRY(read_header(r, &h));
     r->t->clean = h.clean;
-    int64_t most = h.merges >= 0 ? h.merges : CLIP_MERGES;
+    int64_t limit = h.merges >= 0 ? h.merges : CLIP_MERGES;
     for (int32_t id = 0; id < FIRST_MERGE; id++) CLOOB_TRY(add_token(r, id));
-    while (r->t->merges < most && next_line(r, &line, &n)) {
+    while (r->t->merges < limit && next_line(r, &line, &n)) {
         if (n == 0 && r->at == r->end) break; /* a last empty line */
         CLOOB_TRY(read_merge(r, line, n));
     }

@@ -194,11 +194,11 @@ cloob_status token_merge(cloob_ctx *ctx, tokenizer *t, int32_t left, int32_t rig
 /* A word is a short cut when merging its bytes ends in one token. */
 static bool add_word(tokenizer *t, int32_t id)
 {
-    enum { MOST = 64 };
+    enum { MAX_SYMBOLS = 64 };
     const char *text = t->text.data + t->text_at[id];
     int64_t n = t->text_at[id + 1] - t->text_at[id];
-    int32_t symbol[MOST];
-    if (!t->ends[id] || n > MOST) return true;
+    int32_t symbol[MAX_SYMBOLS];
+    if (!t->ends[id] || n > MAX_SYMBOLS) return true;
     for (int64_t i = 0; i < n; i++) symbol[i] = t->byte_id[(unsigned char)text[i]] + (i + 1 == n ? BYTES : 0);
     int64_t left = n;
     if (!bpe_merge(t, symbol, &left)) return false;

@@ -15,18 +15,18 @@ static __device__ __forceinline__ double warp_sum(double v)
 /* The largest of a row and the first place it stands at. */
 static __device__ void row_top(const float *z, const float *bias, int C, float *high, int *top)
 {
-    float most = -INFINITY;
+    float max = -INFINITY;
     int at = C;
     for (int j = threadIdx.x; j < C; j += 32) {
         float v = z[j] + bias[j];
-        if (v > most || at == C) most = v, at = j;
+        if (v > max || at == C) max = v, at = j;
     }
     for (int k = 16; k; k >>= 1) {
-        float other = __shfl_xor_sync(0xffffffffu, most, k);
+        float other = __shfl_xor_sync(0xffffffffu, max, k);
         int where = __shfl_xor_sync(0xffffffffu, at, k);
-        if (where < C && (at == C || other > most || (other == most && where < at))) most = other, at = where;
+        if (where < C && (at == C || other > max || (other == max && where < at))) max = other, at = where;
     }
-    *high = most, *top = at;
+    *high = max, *top = at;
 }
 
 /* As in softmax_loss_real.h: the largest logit stays out of the sum, so that a confident row keeps its

@@ -197,13 +197,13 @@ static cloob_status bring_home(gpu_ranks *g)
 
 cloob_status ranks_gpu(cloob_ctx *ctx, device *d, const rank_pass *p)
 {
-    int64_t D = p->a->src.D, most = p->a->src.N > p->b->src.N ? p->a->src.N : p->b->src.N;
+    int64_t D = p->a->src.D, largest = p->a->src.N > p->b->src.N ? p->a->src.N : p->b->src.N;
     gpu_ranks g = { .ctx = ctx,
                     .d = d,
                     .p = p,
                     .D = D,
                     .ld = up(D, 4),
-                    .tile = min64(TILE, up(most, RANK_STRETCH)),
+                    .tile = min64(TILE, up(largest, RANK_STRETCH)),
                     .a = { .u = p->a },
                     .b = { .u = p->b } };
     cloob_status status = create(&g);

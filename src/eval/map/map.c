@@ -17,12 +17,12 @@ cloob_status map_tell(cloob_ctx *ctx, const map_progress *p, double done)
 static void first_layout(float *xy, const float *y, int64_t N, int64_t K, uint64_t seed)
 {
     uint64_t key = rng_key(seed, "map/start");
-    float most = 0;
+    float max = 0;
     for (int64_t i = 0; i < N; i++)
-        for (int64_t k = 0; k < 2 && k < K; k++) most = fmaxf(most, fabsf(y[i * K + k]));
+        for (int64_t k = 0; k < 2 && k < K; k++) max = fmaxf(max, fabsf(y[i * K + k]));
     for (int64_t i = 0; i < N; i++)
         for (int64_t k = 0; k < 2; k++) {
-            float at = k < K && most > 1e-6f ? 10 * y[i * K + k] / most : 0;
+            float at = k < K && max > 1e-6f ? 10 * y[i * K + k] / max : 0;
             xy[2 * i + k] = at + 0.01f * (float)rng_normal(key, (uint64_t)(2 * i + k));
         }
 }
@@ -30,13 +30,13 @@ static void first_layout(float *xy, const float *y, int64_t N, int64_t K, uint64
 static void centre_and_scale(float *xy, int64_t N)
 {
     double mean[2] = { 0, 0 };
-    float most = 0;
+    float max = 0;
     for (int64_t i = 0; i < N; i++) mean[0] += xy[2 * i] / (double)N, mean[1] += xy[2 * i + 1] / (double)N;
     for (int64_t i = 0; i < 2 * N; i++) {
         xy[i] -= (float)mean[i % 2];
-        most = fmaxf(most, fabsf(xy[i]));
+        max = fmaxf(max, fabsf(xy[i]));
     }
-    for (int64_t i = 0; i < 2 * N && most > 0; i++) xy[i] /= most;
+    for (int64_t i = 0; i < 2 * N && max > 0; i++) xy[i] /= max;
 }
 
 typedef struct buffers {

@@ -115,12 +115,12 @@ static double next_step(line_step *s, line_point b)
 /* In the first stage the ends are compared by what they gain beyond the least decrease asked for. */
 static double auxiliary_step(line_step *s, line_point b)
 {
-    double least = DECREASE * s->slope0;
+    double min = DECREASE * s->slope0;
     line_point *end[2] = { &s->best, &s->other };
-    for (int k = 0; k < 2; k++) end[k]->f -= end[k]->at * least, end[k]->slope -= least;
-    b.f -= b.at * least, b.slope -= least;
+    for (int k = 0; k < 2; k++) end[k]->f -= end[k]->at * min, end[k]->slope -= min;
+    b.f -= b.at * min, b.slope -= min;
     double step = next_step(s, b);
-    for (int k = 0; k < 2; k++) end[k]->f += end[k]->at * least, end[k]->slope += least;
+    for (int k = 0; k < 2; k++) end[k]->f += end[k]->at * min, end[k]->slope += min;
     return step;
 }
 

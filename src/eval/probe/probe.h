@@ -63,7 +63,7 @@ probe_plan probe_plan_make(const probe_data *train, int64_t classes, int threads
 cloob_status probe_train(cloob_ctx *ctx, probe_model *m, probe_fit *fit, const probe_data *part, int parts,
                          double lambda, const double *start, const probe_options *o);
 
-/* Answers on a split. Rows of classes that training never saw are counted as wrong (accuracy.stranger). t is
+/* Answers on a split. Rows of classes that training never saw are counted as wrong (accuracy.unknown). t is
  * made by accuracy_init with m->C classes; adds. gpu: the device that multiplies, or NULL. */
 cloob_status probe_score(cloob_ctx *ctx, accuracy_counts *t, const probe_model *m, const probe_data *data,
                          probe_gpu *gpu);

@@ -9,7 +9,7 @@
 
 enum {
     BLOCK_BYTES = 4 << 20, /* of features or logits per block: large enough for products at full speed */
-    BLOCK_LEAST = 256,
+    MIN_BLOCK = 256,
     MAX_THREADS = 256
 };
 static const double SMALL = 2e8;           /* N (D+1) C up to which double costs less than a blink */
@@ -22,8 +22,8 @@ static const int64_t HESSIAN_LIMIT = 2048; /* its largest size */
 static int64_t choose_block(int64_t N, int64_t D, int64_t C, int threads)
 {
     int64_t widest = D > C ? D : C, n = BLOCK_BYTES / (widest * (int64_t)sizeof(float));
-    n = min64(n < BLOCK_LEAST ? BLOCK_LEAST : n, (N + 2 * threads - 1) / (2 * threads));
-    return n < BLOCK_LEAST ? min64(N, BLOCK_LEAST) : n;
+    n = min64(n < MIN_BLOCK ? MIN_BLOCK : n, (N + 2 * threads - 1) / (2 * threads));
+    return n < MIN_BLOCK ? min64(N, MIN_BLOCK) : n;
 }
 
 static bool choose_wide(int64_t N, int64_t D, int64_t C) { return (double)N * (double)(D + 1) * (double)C <= SMALL; }

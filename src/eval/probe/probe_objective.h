@@ -8,13 +8,13 @@
 
 enum {
     SAMPLE_BLOCK = 1024,     /* rows of a preconditioner's block */
-    SAMPLE_LEAST = 4096,     /* rows that stand for all: at least this many, or */
+    MIN_SAMPLE = 4096,       /* rows that stand for all: at least this many, or */
     SAMPLE_PER_DIMENSION = 4 /* this many per dimension */
 };
 
 static inline int64_t objective_sample_rows(int64_t D)
 {
-    return SAMPLE_PER_DIMENSION * (D + 1) < SAMPLE_LEAST ? SAMPLE_LEAST : SAMPLE_PER_DIMENSION * (D + 1);
+    return SAMPLE_PER_DIMENSION * (D + 1) < MIN_SAMPLE ? MIN_SAMPLE : SAMPLE_PER_DIMENSION * (D + 1);
 }
 
 typedef struct objective {

@@ -45,7 +45,7 @@ static void halves_release(halves *h) { free(h->y[0]), free(h->y[1]); }
 /* ---- scores -------------------------------------------------------------------------------------- */
 
 static cloob_status score(run *r, const probe_model *m, const probe_data *d, double *acc, accuracy_result *all,
-                          int64_t *strangers)
+                          int64_t *unknown_labels)
 {
     accuracy_counts t;
     CLOOB_TRY(accuracy_init(r->ctx, &t, m->C, false));
@@ -53,7 +53,7 @@ static cloob_status score(run *r, const probe_model *m, const probe_data *d, dou
     accuracy_result result = accuracy_finish(&t);
     *acc = result.top1;
     if (all) *all = result;
-    if (strangers) *strangers = t.stranger;
+    if (unknown_labels) *unknown_labels = t.unknown;
     accuracy_release(&t);
     return status;
 }
@@ -63,12 +63,12 @@ static cloob_status score_final(run *r, const probe_model *m)
     cloob_probe_result *out = r->out;
     accuracy_result test;
     CLOOB_TRY(score(r, m, r->train, &out->train_acc, NULL, NULL));
-    CLOOB_TRY(score(r, m, r->test, &out->test_acc, &test, &out->strangers));
+    CLOOB_TRY(score(r, m, r->test, &out->test_acc, &test, &out->unknown_labels));
     out->test_mean_per_class = test.mean_per_class;
     out->test_rows = r->test->x.N;
-    if (out->strangers)
+    if (out->unknown_labels)
         ctx_log(r->ctx, CLOOB_LOG_WARN, "%lld of %lld test rows are of classes without training rows: counted as wrong",
-                (long long)out->strangers, (long long)r->test->x.N);
+                (long long)out->unknown_labels, (long long)r->test->x.N);
     if (r->val && !r->o->search) {
         out->has_val = true;
         CLOOB_TRY(score(r, m, r->val, &out->val_acc, NULL, NULL));

@@ -19,11 +19,11 @@ cloob_status gpu_cuda(cloob_ctx *ctx, cudaError_t e, const char *what)
 
 static void choose(const loss_plan *p, gpu *g)
 {
-    int64_t most = p->o.tile > 0 ? p->o.tile : DEFAULT_TILE, all = loss_longest(p);
+    int64_t limit = p->o.tile > 0 ? p->o.tile : DEFAULT_TILE, all = loss_longest(p);
     g->T = p->s.dtype;
     g->size = dtype_size(g->T);
     g->d = p->s.dim;
-    g->tile = all < most ? (all + 7) / 8 * 8 : most;
+    g->tile = all < limit ? (all + 7) / 8 * 8 : limit;
     g->fused = !p->o.plain && !p->sigmoid && g->T == CLOOB_BF16 && p->total % 8 == 0 && fused_takes(g->d);
 }
 

@@ -1,6 +1,6 @@
 /* One persistent block per multiprocessor. A block makes 128 x 256 tiles of scores: one warpgroup drives the
  * copy engine, two multiply 64 x 256 each, four stages of 64 columns of both factors in flight between them.
- * What differs between the kernels is the ending: how a thread turns its 128 scores into what is stored.
+ * What differs between the kernels is the epilogue: how a thread turns its 128 scores into what is stored.
  *
  * A gradient tile runs three products through the same stages: a b^T, which becomes E in half the registers,
  * then dra b^T + a drb^T over it. */

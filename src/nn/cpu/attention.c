@@ -1,5 +1,5 @@
 /* Attention over all positions: one (row, head) at a time per thread. Heads in bf16 are turned into floats on the way
- * in and rounded on the way out: their products are a fortieth of a block's. */
+ * in and rounded on the way out: their GEMMs are a fortieth of a block's. */
 #include "nn/cpu/attention.h"
 
 typedef struct job {

@@ -5,18 +5,18 @@
 
 CPU_CLONES float softmax_row(float *s, int64_t keys, int64_t T)
 {
-    float most = s[0], sum = 0;
-#pragma omp simd reduction(max : most)
-    for (int64_t k = 0; k < keys; k++) most = s[k] > most ? s[k] : most;
+    float top = s[0], sum = 0;
+#pragma omp simd reduction(max : top)
+    for (int64_t k = 0; k < keys; k++) top = s[k] > top ? s[k] : top;
 #pragma omp simd reduction(+ : sum)
     for (int64_t k = 0; k < keys; k++) {
-        s[k] = fast_exp(s[k] - most);
+        s[k] = fast_exp(s[k] - top);
         sum += s[k];
     }
     float scale = 1.0f / sum;
     for (int64_t k = 0; k < keys; k++) s[k] *= scale;
     for (int64_t k = keys; k < T; k++) s[k] = 0;
-    return most + logf(sum);
+    return top + logf(sum);
 }
 
 void zero_dead(const op_sequences *s, const tensor *x)

@@ -200,8 +200,8 @@ cloob_status bn_bwd_reduce_cpu(const op_env *env, const op_args *a)
         if (dbias) dbias[c] = sums[c];
         if (dgain) dgain[c] = sums[C + c];
     }
-    op_args again = bn_again(a);
-    if (again.out[0].data) CLOOB_TRY(bn_apply_cpu(env, &again));
+    op_args recomputed = bn_recompute(a);
+    if (recomputed.out[0].data) CLOOB_TRY(bn_apply_cpu(env, &recomputed));
     return env->sum_ranks ? env->sum_ranks(env->sum_user, sums, 2 * C) : CLOOB_OK;
 }
 

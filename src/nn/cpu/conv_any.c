@@ -1,6 +1,6 @@
 /* Convolutions of either element type: F32 by oneDNN (conv.c) or, without it, BLAS (conv_gemm.c); bf16 by our own
- * products (conv_bf16.c). */
-#include "nn/cpu/product.h"
+ * GEMMs (conv_bf16.c). */
+#include "nn/cpu/gemm_bf16.h"
 
 cloob_status conv2d_prepare(const op_env *env, op_args *a) { return CPU_PICK(a->in[0], conv2d_prepare_of)(env, a); }
 
@@ -22,6 +22,6 @@ cloob_status conv2d_dw_cpu(const op_env *env, const op_args *a) { return CPU_PIC
 
 void conv2d_release(const op_env *env, op_args *a)
 {
-    if (a->in[0].dtype == CLOOB_BF16) product_release(a);
+    if (a->in[0].dtype == CLOOB_BF16) gemm_bf16_release(a);
     else conv2d_f32_release(env, a);
 }

@@ -1,11 +1,11 @@
-/* Convolutions in bf16 as products of patches, which are gathered while they are packed:
+/* Convolutions in bf16 as GEMMs of patches, which are gathered while they are packed:
  *
  *     y  (pixels, O)    = patches of x (pixels, k k C) times w^T
  *     dx (pixels, C)    = patches of dy, kernel elements backwards (pixels, k k O), times w sorted by kernel element
  *     dw (O, k k C)     = dy^T times patches of x
  *
  * Images are plain (N, H, W, C). A kernel of 1 x 1 without stride needs no patches. */
-#include "nn/cpu/product.h"
+#include "nn/cpu/gemm_bf16.h"
 
 typedef struct sizes {
     int64_t N, H, W, C, O, k, c, Ho, Wo, s, p; /* c: channels of the weight, C: of x */
@@ -85,14 +85,14 @@ cloob_status conv2d_prepare_of_bf16(const op_env *env, op_args *a)
 {
     bgemm_patches p;
     bgemm_call x = forward_call(a, &p);
-    return product_prepare(env, a, &x);
+    return gemm_bf16_prepare(env, a, &x);
 }
 
 cloob_status conv2d_bf16(const op_env *env, const op_args *a)
 {
     bgemm_patches p;
     bgemm_call x = forward_call(a, &p);
-    product_run(env, a, &x);
+    gemm_bf16_run(env, a, &x);
     return CLOOB_OK;
 }
 
@@ -100,7 +100,7 @@ cloob_status conv2d_dx_prepare_of_bf16(const op_env *env, op_args *a)
 {
     bgemm_patches p;
     bgemm_call x = dx_call(a, &p);
-    return product_prepare(env, a, &x);
+    return gemm_bf16_prepare(env, a, &x);
 }
 
 cloob_status conv2d_dx_bf16(const op_env *env, const op_args *a)
@@ -109,7 +109,7 @@ cloob_status conv2d_dx_bf16(const op_env *env, const op_args *a)
     bgemm_call x = dx_call(a, &p);
     uint16_t *dx = a->out[0].data;
     for (int64_t i = 0; x.N < x.ldc && i < x.M * x.ldc; i++) dx[i] = 0; /* channels that the weight does not have */
-    product_run(env, a, &x);
+    gemm_bf16_run(env, a, &x);
     return CLOOB_OK;
 }
 
@@ -117,13 +117,13 @@ cloob_status conv2d_dw_prepare_of_bf16(const op_env *env, op_args *a)
 {
     bgemm_patches p;
     bgemm_call x = dw_call(a, &p);
-    return product_prepare(env, a, &x);
+    return gemm_bf16_prepare(env, a, &x);
 }
 
 cloob_status conv2d_dw_bf16(const op_env *env, const op_args *a)
 {
     bgemm_patches p;
     bgemm_call x = dw_call(a, &p);
-    product_run(env, a, &x);
+    gemm_bf16_run(env, a, &x);
     return CLOOB_OK;
 }

@@ -1,4 +1,4 @@
-/* Convolutions in F32 in a build without oneDNN: patches as rows of a matrix, then one product per image. */
+/* Convolutions in F32 in a build without oneDNN: patches as rows of a matrix, then one GEMM per image. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -35,9 +35,9 @@ cloob_status act_cpu(const op_env *env, const op_args *a) { return each(env, a, 
 
 cloob_status act_bwd_cpu(const op_env *env, const op_args *a)
 {
-    op_args again = act_again(a);
+    op_args recomputed = act_recompute(a);
     CLOOB_TRY(each(env, a, CPU_PICK(a->in[0], act_bwd_range)));
-    return again.out[0].data ? act_cpu(env, &again) : CLOOB_OK;
+    return recomputed.out[0].data ? act_cpu(env, &recomputed) : CLOOB_OK;
 }
 
 static cloob_status each_plane(const op_env *env, const op_args *a, const tensor *big, pool_fn *fn)

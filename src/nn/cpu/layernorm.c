@@ -63,6 +63,6 @@ cloob_status layernorm_bwd_cpu(const op_env *env, const op_args *a)
         if (dgain) dgain[c] = (float)gain;
         if (dbias) dbias[c] = (float)bias;
     }
-    op_args again = layernorm_again(a);
-    return again.out[0].data ? layernorm_cpu(env, &again) : CLOOB_OK;
+    op_args recomputed = layernorm_recompute(a);
+    return recomputed.out[0].data ? layernorm_cpu(env, &recomputed) : CLOOB_OK;
 }

@@ -1,4 +1,4 @@
-/* Matrix products with bias and residual, and the attention pool's per-head ones: F32 by BLAS, bf16 in
+/* GEMMs with bias and residual, and the attention pool's per-head ones: F32 by BLAS, bf16 in
  * linear_bf16.c. */
 #include <string.h>
 
@@ -13,7 +13,7 @@ typedef struct bias_job {
     int64_t O;
 } bias_job;
 
-/* y starts as bias + residual; the product is then added to it. */
+/* y starts as bias + residual; the GEMM is then added to it. */
 CPU_CLONES static void start_range(void *arg, int64_t begin, int64_t end, int thread)
 {
     const bias_job *j = arg;
@@ -80,7 +80,7 @@ cloob_status linear_dw_cpu(const op_env *env, const op_args *a)
     return CLOOB_OK;
 }
 
-/* ---- one product per head ------------------------------------------------------------------------ */
+/* ---- one GEMM per head --------------------------------------------------------------------------- */
 
 cloob_status heads_project_cpu(const op_env *env, const op_args *a)
 {

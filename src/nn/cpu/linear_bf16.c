@@ -1,8 +1,8 @@
-/* Matrix products in bf16, and their plans. F32 products need none: BLAS takes memory of its own. */
+/* GEMMs in bf16, and their plans. F32 GEMMs need none: BLAS takes memory of its own. */
 #include "nn/cpu/linear_bf16.h"
 
 #include "nn/cpu/linear_frozen.h"
-#include "nn/cpu/product.h"
+#include "nn/cpu/gemm_bf16.h"
 
 static bgemm_call forward_call(const op_args *a)
 {
@@ -58,33 +58,33 @@ static bool is_bf16(const op_args *a) { return a->in[0].dtype == CLOOB_BF16; }
 cloob_status linear_prepare(const op_env *env, op_args *a)
 {
     bgemm_call x = forward_call(a);
-    return is_bf16(a) ? product_prepare(env, a, &x) : linear_frozen_prepare(env, a);
+    return is_bf16(a) ? gemm_bf16_prepare(env, a, &x) : linear_frozen_prepare(env, a);
 }
 
 void linear_release(const op_env *env, op_args *a)
 {
     (void)env;
-    if (is_bf16(a)) product_release(a);
+    if (is_bf16(a)) gemm_bf16_release(a);
     else linear_frozen_release(a);
 }
 
 cloob_status linear_bf16(const op_env *env, const op_args *a)
 {
     bgemm_call x = forward_call(a);
-    product_run(env, a, &x);
+    gemm_bf16_run(env, a, &x);
     return CLOOB_OK;
 }
 
 cloob_status linear_dx_prepare(const op_env *env, op_args *a)
 {
     bgemm_call x = dx_call(a);
-    return is_bf16(a) ? product_prepare(env, a, &x) : CLOOB_OK;
+    return is_bf16(a) ? gemm_bf16_prepare(env, a, &x) : CLOOB_OK;
 }
 
 cloob_status linear_dx_bf16(const op_env *env, const op_args *a)
 {
     bgemm_call x = dx_call(a);
-    product_run(env, a, &x);
+    gemm_bf16_run(env, a, &x);
     return CLOOB_OK;
 }
 
@@ -114,18 +114,18 @@ static void column_sums(cloob_ctx *ctx, const void *x, float *sum, int64_t R, in
 cloob_status linear_dw_prepare(const op_env *env, op_args *a)
 {
     bgemm_call x = dw_call(a);
-    return is_bf16(a) && op_has(&a->out[0]) ? product_prepare(env, a, &x) : CLOOB_OK;
+    return is_bf16(a) && op_has(&a->out[0]) ? gemm_bf16_prepare(env, a, &x) : CLOOB_OK;
 }
 
 cloob_status linear_dw_bf16(const op_env *env, const op_args *a)
 {
     bgemm_call x = dw_call(a);
     column_sums(env->ctx, a->in[0].data, a->out[1].data, tensor_rows(&a->in[0]), tensor_cols(&a->in[0]));
-    if (a->out[0].data) product_run(env, a, &x);
+    if (a->out[0].data) gemm_bf16_run(env, a, &x);
     return CLOOB_OK;
 }
 
-/* ---- one product per head ------------------------------------------------------------------------ */
+/* ---- one GEMM per head --------------------------------------------------------------------------- */
 
 typedef struct heads {
     int64_t N, H, C, E;
@@ -188,14 +188,14 @@ static cloob_status heads_plan(const op_env *env, op_args *a, head_call *call)
     for (int k = 0; k < 3; k++) some.in[k].data = (void *)(uintptr_t)&nowhere;
     some.out[0].data = (void *)(uintptr_t)&nowhere;
     bgemm_call x = call(&some, 0);
-    return product_prepare(env, a, &x);
+    return gemm_bf16_prepare(env, a, &x);
 }
 
 static void heads_run(const op_env *env, const op_args *a, head_call *call, int64_t H)
 {
     for (int64_t h = 0; h < H; h++) {
         bgemm_call x = call(a, h);
-        product_run(env, a, &x);
+        gemm_bf16_run(env, a, &x);
     }
 }
 

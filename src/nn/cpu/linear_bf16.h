@@ -1,4 +1,4 @@
-/* Matrix products in bf16: what linear.c calls for them. */
+/* GEMMs in bf16: what linear.c calls for them. */
 #ifndef NN_CPU_LINEAR_BF16_H
 #define NN_CPU_LINEAR_BF16_H
 

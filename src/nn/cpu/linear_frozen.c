@@ -1,4 +1,4 @@
-/* F32 products of inference. The first run packs weights panel by panel on the way, so that a program that embeds one
+/* F32 GEMMs of inference. The first run packs weights panel by panel on the way, so that a program that embeds one
  * text does not pay for a copy of the model; from the second on they are kept packed, for all executors of these
  * weights. Both give the same bytes. */
 #include "nn/cpu/linear_frozen.h"
@@ -22,18 +22,18 @@ cloob_status linear_frozen_prepare(const op_env *env, op_args *a)
     pgemm_weight w = weight_of(a);
     if (!env->frozen_weights || !(few || pgemm_usable())) return CLOOB_OK;
     frozen *f = calloc(1, sizeof *f);
-    if (!f) return ctx_no_memory(env->ctx, sizeof *f, "a product");
+    if (!f) return ctx_no_memory(env->ctx, sizeof *f, "a GEMM");
     f->few = few;
     a->state = f;
     a->scratch_bytes = few ? 0 : pgemm_scratch(env->ctx, tensor_rows(&a->out[0]), w.N, w.K);
     return CLOOB_OK;
 }
 
-static const float *kept_weight(const op_env *env, const frozen *f, const pgemm_weight *w)
+static const float *cached_weight(const op_env *env, const frozen *f, const pgemm_weight *w)
 {
     bool fresh = false;
-    if (!f->ran) return weight_cache_find(env->kept, w->w);
-    float *packed = weight_cache_get(env->kept, w->w, pgemm_packed_bytes(w->N, w->K), &fresh);
+    if (!f->ran) return weight_cache_find(env->cache, w->w);
+    float *packed = weight_cache_get(env->cache, w->w, pgemm_packed_bytes(w->N, w->K), &fresh);
     if (packed && fresh) pgemm_pack(env->ctx, w, packed);
     return packed; /* NULL when memory is out: it goes without */
 }
@@ -53,7 +53,7 @@ bool linear_frozen(const op_env *env, const op_args *a)
         pgemm_few(env->ctx, &c);
         return true;
     }
-    c.packed = kept_weight(env, f, &c.weight);
+    c.packed = cached_weight(env, f, &c.weight);
     f->ran = true;
     pgemm_run(env->ctx, &c);
     return true;

@@ -1,4 +1,4 @@
-/* F32 products of inference, with weights that do not change. */
+/* F32 GEMMs of inference, with weights that do not change. */
 #ifndef NN_CPU_LINEAR_FROZEN_H
 #define NN_CPU_LINEAR_FROZEN_H
 

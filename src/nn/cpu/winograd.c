@@ -9,14 +9,14 @@
 
 #include "nn/cpu/cpu.h"
 
-enum { V = 16, MOST = 6 }; /* channels in a block; the larger tile's points */
+enum { V = 16, MAX_POINTS = 6 }; /* channels in a block; the larger tile's points */
 
 typedef struct job {
     const float *w;
     float *out;
     int64_t O, C;
     int alpha; /* points: 4 or 6 */
-    float G[MOST][3];
+    float G[MAX_POINTS][3];
     dnnl_wino_memory_format_t format;
     int64_t group_o, group_c; /* blocks of channels that lie together */
 } job;
@@ -47,9 +47,9 @@ static int64_t offset_of(const job *j, int64_t ob, int64_t c, int64_t point)
 }
 
 /* u = G w G^T for one input channel and V output channels; w: (9, V). */
-static inline void transform(const job *j, const float w[9][V], float u[MOST * MOST][V])
+static inline void transform(const job *j, const float w[9][V], float u[MAX_POINTS * MAX_POINTS][V])
 {
-    float half[MOST][3][V];
+    float half[MAX_POINTS][3][V];
     for (int a = 0; a < j->alpha; a++)
         for (int x = 0; x < 3; x++)
             for (int o = 0; o < V; o++)
@@ -64,7 +64,7 @@ static inline void transform(const job *j, const float w[9][V], float u[MOST * M
 CPU_CLONES static void weights_range(void *arg, int64_t begin, int64_t end, int thread)
 {
     const job *j = arg;
-    float w[V][9][V], u[MOST * MOST][V];
+    float w[V][9][V], u[MAX_POINTS * MAX_POINTS][V];
     (void)thread;
     for (int64_t i = begin; i < end; i++) {
         int64_t ob = i / (j->C / V), c0 = i % (j->C / V) * V;

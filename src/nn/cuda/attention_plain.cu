@@ -46,14 +46,14 @@ __device__ static float query_forward(T *y, float *score, const T *q, const T *k
                                       int D, float scale)
 {
     int lane = threadIdx.x;
-    float most = -INFINITY, sum = 0.0f;
+    float max = -INFINITY, sum = 0.0f;
     for (int j = lane; j < keys; j += 32) {
         score[j] = dot<T, V>(q, k + j * step, D) * scale;
-        most = fmaxf(most, score[j]);
+        max = fmaxf(max, score[j]);
     }
-    most = warp_max(most);
+    max = warp_max(max);
     for (int j = lane; j < keys; j += 32) {
-        score[j] = expf(score[j] - most);
+        score[j] = expf(score[j] - max);
         sum += score[j];
     }
     sum = warp_sum(sum);
@@ -64,7 +64,7 @@ __device__ static float query_forward(T *y, float *score, const T *q, const T *k
         for (int j = 0; j < keys; j++) out += score[j] * to_float(v[j * step + i]);
         y[i] = from_float<T>(out / sum);
     }
-    return most + logf(sum);
+    return max + logf(sum);
 }
 
 template <typename T, int V>

@@ -13,9 +13,9 @@ typedef struct bwd_in {
     pool_map map;
     int64_t R;
     int C;
-    float share; /* 1, or 1/4 with pool */
-    float count; /* rows over all ranks */
-    void *again; /* reduce: what bn_apply made of x, where somebody wants it */
+    float share;      /* 1, or 1/4 with pool */
+    float count;      /* rows over all ranks */
+    void *recomputed; /* reduce: what bn_apply made of x; NULL: not wanted */
 } bwd_in;
 
 /* The packs of one row that both passes read. */
@@ -89,11 +89,11 @@ static __global__ void __launch_bounds__(256, BWD_BLOCKS) reduce_kernel(float *p
                     s2[i] += g * (to_float(q[u].x.v[i]) - k.mean[i]);
                 }
                 if (g_out && counted) store<T, V>(g_out + (r + u * step) * in.C + c, out);
-                if (MASK == MASK_X && !POOL && in.again && counted) {
+                if (MASK == MASK_X && !POOL && in.recomputed && counted) {
 #pragma unroll
                     for (int i = 0; i < V; i++)
                         out.v[i] = from_float<T>(fmaxf(bn_value<V>(k, to_float(q[u].x.v[i]), i), 0.0f));
-                    store<T, V>((T *)in.again + (r + u * step) * in.C + c, out);
+                    store<T, V>((T *)in.recomputed + (r + u * step) * in.C + c, out);
                 }
             }
         }
@@ -173,7 +173,7 @@ static __global__ void __launch_bounds__(256, BWD_BLOCKS) pooled_reduce_kernel(f
                 }
                 if (g_out) store<T, V>(g_out + pooled_place(in, first, s, c), out);
             }
-            if (in.again) store<T, V>((T *)in.again + r * in.C + c, q.applied(k));
+            if (in.recomputed) store<T, V>((T *)in.recomputed + r * in.C + c, q.applied(k));
         }
     }
     bn_write_partial<V>(partial, sums, s1, s2, in.C);
@@ -290,8 +290,8 @@ static void launch_masked(const op_env *env, row_grid g, const bwd_in &in, const
     else launch_one<T, V, MASK_X, DY2, false>(env, g, in, out, partial);
 }
 
-/* Whether the reduction writes `again` along the way; else bn_apply does. */
-static bool writes_again(const op_args *a, const pool_map &m)
+/* Whether the reduction writes `recomputed` along the way; else bn_apply does. */
+static bool writes_recomputed(const op_args *a, const pool_map &m)
 {
     return a->attr.pool ? is_even(m) : a->attr.relu && !a->in[7].data;
 }
@@ -345,14 +345,14 @@ extern "C" cloob_status bn_bwd_reduce_cuda(const op_env *env, const op_args *a)
                   a->attr.pool ? 0.25f : 1.0f,
                   0.0f,
                   NULL };
-    op_args again = bn_again(a);
-    bool along = writes_again(a, in.map);
-    if (along) in.again = again.out[0].data;
+    op_args recomputed = bn_recompute(a);
+    bool along = writes_recomputed(a, in.map);
+    if (along) in.recomputed = recomputed.out[0].data;
     float *partial = (float *)a->scratch;
     launch_bwd(env, &a->attr, x, in, a->out[3].data, partial);
     CLOOB_TRY(cuda_launched(env->ctx, "bn_bwd_reduce"));
     CLOOB_TRY(bn_reduce_finish(env, a, partial, (int)bwd_grid(env->dev, x).grid.x));
-    return again.out[0].data && !along ? bn_apply_cuda(env, &again) : CLOOB_OK;
+    return recomputed.out[0].data && !along ? bn_apply_cuda(env, &recomputed) : CLOOB_OK;
 }
 
 extern "C" cloob_status bn_bwd_apply_cuda(const op_env *env, const op_args *a)

@@ -1,5 +1,5 @@
 /* What the passes of batch norm agree on: per-channel coefficients, and the value whose sign is relu's mask.
- * Forward and backward compute it by the same instructions, so the mask worked out again is the mask that
+ * Forward and backward compute it by the same instructions, so the recomputed mask is the mask that
  * was. */
 #ifndef NN_CUDA_BN_COMMON_CUH
 #define NN_CUDA_BN_COMMON_CUH

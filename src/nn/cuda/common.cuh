@@ -124,8 +124,8 @@ static inline row_grid rows_over_grid(const device *d, int64_t R, int64_t packs,
 {
     const cuda_state *s = (const cuda_state *)d->state;
     int64_t chunks = (packs + 63) / 64, width = (packs + chunks - 1) / chunks, height = 256 / width;
-    int64_t most = (int64_t)s->sms * blocks_per_sm / chunks, want = (R + height - 1) / height;
-    int64_t x = want < most ? want : most;
+    int64_t limit = (int64_t)s->sms * blocks_per_sm / chunks, want = (R + height - 1) / height;
+    int64_t x = want < limit ? want : limit;
     row_grid g;
     g.grid = dim3((unsigned)(x < 1 ? 1 : x), (unsigned)chunks);
     g.block = dim3((unsigned)width, (unsigned)height);

@@ -70,10 +70,10 @@ static __global__ void __launch_bounds__(256) map_kernel(T *out, const T *a, con
     }
 }
 
-/* The same with two results: out = f(a, b), again = h(b). */
+/* The same with two results: out = f(a, b), recomputed = h(b). */
 template <typename T, int V, int U, typename F, typename H>
 static __global__ void __launch_bounds__(256)
-    map_two_kernel(T *out, T *again, const T *a, const T *b, int64_t n, F f, H h)
+    map_two_kernel(T *out, T *recomputed, const T *a, const T *b, int64_t n, F f, H h)
 {
     int64_t step = (int64_t)gridDim.x * blockDim.x;
     for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += U * step) {
@@ -94,7 +94,7 @@ static __global__ void __launch_bounds__(256)
             }
             if (i + u * step >= n) continue;
             store<T, V>(out + (i + u * step) * V, y);
-            store<T, V>(again + (i + u * step) * V, z);
+            store<T, V>(recomputed + (i + u * step) * V, z);
         }
     }
 }
@@ -186,22 +186,22 @@ template <typename T, int V, typename F>
 static void launch_map(const op_env *env, void *out, const void *a, const void *b, int64_t n, F f)
 {
     const cuda_state *s = (const cuda_state *)env->dev->state;
-    int64_t packs = n / V, most = (int64_t)s->sms * 8, want = (packs + 255) / 256;
+    int64_t packs = n / V, limit = (int64_t)s->sms * 8, want = (packs + 255) / 256;
     if (packs == 0) return;
-    map_kernel<T, V, 4, F><<<(unsigned)(want < most ? want : most), 256, 0, stream_of(env)>>>((T *)out, (const T *)a,
-                                                                                              (const T *)b, packs, f);
+    map_kernel<T, V, 4, F><<<(unsigned)(want < limit ? want : limit), 256, 0, stream_of(env)>>>((T *)out, (const T *)a,
+                                                                                                (const T *)b, packs, f);
 }
 
 template <typename T, int V, typename F, typename H>
 static void launch_two(const op_env *env, const op_args *a, int64_t n, F f, H h)
 {
     const cuda_state *s = (const cuda_state *)env->dev->state;
-    int64_t packs = n / V, most = (int64_t)s->sms * 8, want = (packs + 255) / 256;
+    int64_t packs = n / V, limit = (int64_t)s->sms * 8, want = (packs + 255) / 256;
     if (packs == 0) return;
     map_two_kernel<T, V, 2, F, H>
-        <<<(unsigned)(want < most ? want : most), 256, 0, stream_of(env)>>>((T *)a->out[0].data, (T *)a->out[1].data,
-                                                                            (const T *)a->in[0].data,
-                                                                            (const T *)a->in[1].data, packs, f, h);
+        <<<(unsigned)(want < limit ? want : limit), 256, 0, stream_of(env)>>>((T *)a->out[0].data, (T *)a->out[1].data,
+                                                                              (const T *)a->in[0].data,
+                                                                              (const T *)a->in[1].data, packs, f, h);
 }
 
 template <typename F>

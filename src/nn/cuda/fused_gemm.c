@@ -1,4 +1,4 @@
-/* Ops that are two others: by one product that does the second's work before its result leaves the registers
+/* Ops that are two others: by one GEMM whose epilogue does the second's work before the result leaves the registers
  * (fused_gemm.h), or one after the other, whichever was faster when the plan was made. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 typedef struct fused_state {
     op_args first;          /* the first op's plan, for when they run one after the other */
     size_t weight, partial; /* offsets in scratch: the transposed weight, partial sums */
-    int teams;              /* of the product; 0: one after the other */
+    int teams;              /* of the GEMM; 0: one after the other */
 } fused_state;
 
 void fused_release_cuda(const op_env *env, op_args *a)
@@ -46,7 +46,7 @@ static cloob_status trial_run(void *user)
 
 static cloob_status trial_open(trial *t)
 {
-    int64_t big = t->p.m * t->p.n, reads = t->p.ending == PRODUCT_REDUCE ? big : 0;
+    int64_t big = t->p.m * t->p.n, reads = t->p.epilogue == EPILOGUE_REDUCE ? big : 0;
     int64_t count[BUFFERS] = { t->p.m * t->p.k, t->p.n * t->p.k, big, reads, 2 * reads, 4 * t->p.n * (t->sms + 1) };
     for (int i = 0; i < BUFFERS; i++) {
         if (!count[i]) continue;
@@ -63,12 +63,12 @@ static cloob_status trial_open(trial *t)
     return CLOOB_OK;
 }
 
-typedef struct product_choice {
+typedef struct team_choice {
     float ms;
     int32_t teams;
-} product_choice;
+} team_choice;
 
-static void try_teams(const op_env *env, const fused_gemm *p, int teams, product_choice *best)
+static void try_teams(const op_env *env, const fused_gemm *p, int teams, team_choice *best)
 {
     cuda_state *s = cuda_use(env->dev);
     trial t = { .ctx = env->ctx, .stream = s->stream, .p = *p, .sms = s->sms };
@@ -76,18 +76,18 @@ static void try_teams(const op_env *env, const fused_gemm *p, int teams, product
     t.p.teams = teams;
     if (fused_gemm_parts(&t.p, s->sms) == 0) return;
     if (trial_open(&t) == CLOOB_OK && cuda_time(env->ctx, env->dev, trial_run, &t, &ms) == CLOOB_OK && ms < best->ms)
-        *best = (product_choice){ ms, teams };
+        *best = (team_choice){ ms, teams };
     for (int i = 0; i < BUFFERS; i++) cudaFree(t.buffer[i]);
     cudaGetLastError();
 }
 
-/* How fast the product with its ending is, from the cache or by trials; ms large when it cannot be tried. */
-static product_choice product_time(const op_env *env, const fused_gemm *p)
+/* How fast a fused GEMM is, from the cache or by trials; ms large when it cannot be tried. */
+static team_choice fused_time(const op_env *env, const fused_gemm *p)
 {
     char key[TUNE_KEY];
-    product_choice best = { 1e30f, 0 };
+    team_choice best = { 1e30f, 0 };
     tune_cache *cache = cuda_use(env->dev)->tune;
-    snprintf(key, sizeof key, "joined-%d-%lldx%lldx%lld", (int)p->ending, (long long)p->m, (long long)p->n,
+    snprintf(key, sizeof key, "fused-%d-%lldx%lldx%lld", (int)p->epilogue, (long long)p->m, (long long)p->n,
              (long long)p->k);
     if (tune_get(cache, key, &best, sizeof best)) return best;
     try_teams(env, p, 2, &best);
@@ -109,7 +109,7 @@ static cloob_status state_make(const op_env *env, op_args *a, fused_state **out)
 
 /* How many teams, or 0 when one after the other is better. CLOOB_JOINED=never|2|4 overrides the timing, for
  * tests and measurements. */
-static int teams_for(const op_env *env, const fused_gemm *p, float apart_ms)
+static int teams_for(const op_env *env, const fused_gemm *p, float separate_ms)
 {
     const char *wish = getenv("CLOOB_JOINED");
     if (!fused_gemm_takes(p->n, p->k) || (wish && strcmp(wish, "never") == 0)) return 0;
@@ -118,32 +118,33 @@ static int teams_for(const op_env *env, const fused_gemm *p, float apart_ms)
         wished.teams = *wish - '0';
         return fused_gemm_parts(&wished, sms_of(env)) ? wished.teams : 0;
     }
-    product_choice c = product_time(env, p);
-    ctx_log(env->ctx, CLOOB_LOG_DEBUG, "joined %d, %lld x %lld x %lld: %.4f ms by %d teams, one after the other %.4f",
-            (int)p->ending, (long long)p->m, (long long)p->n, (long long)p->k, (double)c.ms, c.teams, (double)apart_ms);
-    return c.ms < apart_ms ? c.teams : 0;
+    team_choice c = fused_time(env, p);
+    ctx_log(env->ctx, CLOOB_LOG_DEBUG,
+            "fused GEMM %d, %lld x %lld x %lld: %.4f ms by %d teams, one after the other %.4f", (int)p->epilogue,
+            (long long)p->m, (long long)p->n, (long long)p->k, (double)c.ms, c.teams, (double)separate_ms);
+    return c.ms < separate_ms ? c.teams : 0;
 }
 
 /* Keeps what is faster and lays out scratch: for the two ops, which begin at its start, or the weight and the
  * sums. */
-static void decide(const op_env *env, op_args *a, fused_state *s, fused_gemm *p, bool can, float apart_ms,
+static void decide(const op_env *env, op_args *a, fused_state *s, fused_gemm *p, bool can, float separate_ms,
                    size_t second_scratch)
 {
-    p->teams = s->teams = can ? teams_for(env, p, apart_ms) : 0;
-    size_t apart = s->first.scratch_bytes > second_scratch ? s->first.scratch_bytes : second_scratch;
+    p->teams = s->teams = can ? teams_for(env, p, separate_ms) : 0;
+    size_t separate = s->first.scratch_bytes > second_scratch ? s->first.scratch_bytes : second_scratch;
     s->weight = cuda_align(3 * (size_t)p->n * sizeof(float)); /* the ends of batch norm's sums use the start */
     s->partial = s->weight + cuda_align((size_t)(p->n * p->k) * 2);
-    a->scratch_bytes = apart;
+    a->scratch_bytes = separate;
     if (s->teams)
         a->scratch_bytes = s->partial + (size_t)fused_gemm_parts(p, sms_of(env)) * 2 * (size_t)p->n * sizeof(float);
 }
 
-static cloob_status run_product(const op_env *env, const char *op, const fused_gemm *p)
+static cloob_status run_fused(const op_env *env, const char *op, const fused_gemm *p)
 {
     return cuda_check(env->ctx, fused_gemm_run(env->stream, p, sms_of(env)), op);
 }
 
-/* The weight (rows, cols) as the product wants it: (cols, rows), in scratch. */
+/* The weight (rows, cols) as the GEMM wants it: (cols, rows), in scratch. */
 static cloob_status turned(const op_env *env, const op_args *a, const fused_state *s, const tensor *w, int64_t rows,
                            int64_t cols, const void **out)
 {
@@ -156,7 +157,7 @@ static bool is_point(const tensor *w, const tensor *x, const op_attr *attr)
     return w->dim[1] == 1 && attr->stride == 1 && attr->pad == 0 && w->dim[3] == x->dim[3] && x->dtype == CLOOB_BF16;
 }
 
-/* The plan of the first op, with scratch and data of the joined call. */
+/* The plan of the first op, with scratch and data of the fused call. */
 static op_args with_plan(op_args call, const fused_state *s)
 {
     call.state = s->first.state;
@@ -165,9 +166,9 @@ static op_args with_plan(op_args call, const fused_state *s)
 
 /* ---- conv2d, then statistics --------------------------------------------------------------------- */
 
-static fused_gemm stats_product(const op_args *a, int teams)
+static fused_gemm stats_gemm(const op_args *a, int teams)
 {
-    return (fused_gemm){ .ending = PRODUCT_STATS,
+    return (fused_gemm){ .epilogue = EPILOGUE_STATS,
                          .teams = teams,
                          .m = tensor_rows(&a->out[0]),
                          .n = tensor_cols(&a->out[0]),
@@ -181,7 +182,7 @@ static fused_gemm stats_product(const op_args *a, int teams)
 cloob_status conv_stats_prepare_cuda(const op_env *env, op_args *a)
 {
     fused_state *s;
-    fused_gemm p = stats_product(a, 0);
+    fused_gemm p = stats_gemm(a, 0);
     op_args stats = fused_stats(a);
     CLOOB_TRY(state_make(env, a, &s));
     s->first = fused_conv(a);
@@ -200,17 +201,17 @@ cloob_status conv_stats_cuda(const op_env *env, const op_args *a)
         CLOOB_TRY(conv2d_cuda(env, &conv));
         return bn_stats_cuda(env, &stats);
     }
-    fused_gemm p = stats_product(a, s->teams); /* the running mean is what is taken off before summing */
+    fused_gemm p = stats_gemm(a, s->teams); /* the running mean is what is taken off before summing */
     p.partial = at(a, s->partial);
-    CLOOB_TRY(run_product(env, "conv_stats", &p));
+    CLOOB_TRY(run_fused(env, "conv_stats", &p));
     return bn_stats_finish(env, &stats, p.partial, fused_gemm_parts(&p, sms_of(env)), p.column);
 }
 
 /* ---- conv2d_dx, then batch norm's backward reduction --------------------------------------------- */
 
-static fused_gemm reduce_product(const op_args *a, int teams)
+static fused_gemm reduce_gemm(const op_args *a, int teams)
 {
-    return (fused_gemm){ .ending = PRODUCT_REDUCE,
+    return (fused_gemm){ .epilogue = EPILOGUE_REDUCE,
                          .teams = teams,
                          .m = tensor_rows(&a->in[3]),
                          .n = tensor_cols(&a->in[3]),
@@ -226,7 +227,7 @@ static fused_gemm reduce_product(const op_args *a, int teams)
 cloob_status conv_dx_reduce_prepare_cuda(const op_env *env, op_args *a)
 {
     fused_state *s;
-    fused_gemm p = reduce_product(a, 0);
+    fused_gemm p = reduce_gemm(a, 0);
     op_args reduce = fused_reduce(a);
     CLOOB_TRY(state_make(env, a, &s));
     s->first = fused_conv_dx(a);
@@ -245,9 +246,9 @@ cloob_status conv_dx_reduce_cuda(const op_env *env, const op_args *a)
         CLOOB_TRY(conv2d_dx_cuda(env, &dx));
         return bn_bwd_reduce_cuda(env, &reduce);
     }
-    fused_gemm p = reduce_product(a, s->teams);
+    fused_gemm p = reduce_gemm(a, s->teams);
     CLOOB_TRY(turned(env, a, s, &a->in[1], p.k, p.n, &p.b));
     p.partial = at(a, s->partial);
-    CLOOB_TRY(run_product(env, "conv_dx_reduce", &p));
+    CLOOB_TRY(run_fused(env, "conv_dx_reduce", &p));
     return bn_reduce_finish(env, &reduce, p.partial, fused_gemm_parts(&p, sms_of(env)));
 }

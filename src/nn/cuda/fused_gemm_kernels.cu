@@ -3,9 +3,9 @@
  * share out the strip's columns, or, where it is narrow, rows. The strip of b stays in shared memory where it
  * fits; else stages hold it, too.
  *
- * What an ending reads and writes beside the product travels by the copy engine as well, in boxes of 64 x 64:
+ * What an epilogue reads and writes beside the GEMM travels by the copy engine as well, in boxes of 64 x 64:
  * reads wait in slots of their own, results leave from two places in turns (or one, where memory is short).
- * Between boxes and registers go 8 x 8 matrices, whose layout over lanes is that of the product. Sums over
+ * Between boxes and registers go 8 x 8 matrices, whose layout over lanes is the one of wgmma. Sums over
  * rows stay in registers until the block's last tile. */
 #include <math.h>
 
@@ -15,9 +15,9 @@
 namespace {
 
 enum {
-    ROWS = 64, /* of a team's product */
-    MOST_STAGES = 8,
-    MOST_SLOTS = 2,
+    ROWS = 64, /* of a team's GEMM */
+    MAX_STAGES = 8,
+    MAX_SLOTS = 2,
     SHARED_BYTES = 216 << 10 /* beside what kernels declare */
 };
 
@@ -32,7 +32,7 @@ struct layout { /* of dynamic shared memory, from its start: b's strip if it sta
     int stages, stage_bytes, b_bytes, slots, slot_bytes, places;
 };
 
-/* ---- the product --------------------------------------------------------------------------------- */
+/* ---- the GEMM ------------------------------------------------------------------------------------- */
 
 /* What a block works on: columns from `strip` on; tiles of `height` rows, every parts-th from `part` on. */
 struct share {
@@ -68,7 +68,7 @@ __device__ void copy_factors(ring r, const share &w, const maps &t, const layout
         }
 }
 
-/* What a team's ending reads: boxes of 64 columns, tile by tile. */
+/* What a team's epilogue reads: boxes of 64 columns, tile by tile. */
 __device__ void copy_inputs(ring r, const share &w, const maps &t, int inputs, int column, int row, int width)
 {
     for (int tile = w.part; tile < w.tiles; tile += w.parts)
@@ -132,9 +132,9 @@ __device__ void work(ring factors, ring inputs, const share &w, const maps &t, c
                      int team, const char *b, const float *vector, char *results, float *cell)
 {
     float c[N];
-    E<N> ending;
+    E<N> epilogue;
     int lane = threadIdx.x % 32, below = team / l.across * ROWS, place = 0, column = w.strip + team % l.across * 2 * N;
-    ending.total.clear();
+    epilogue.total.clear();
     for (int tile = w.part; tile < w.tiles; tile += w.parts) {
         int row = tile * w.height + below, first = row + threadIdx.x % 128 / 32 * 16 + lane / 4;
         bool counts[2] = { first < j.m, first + 8 < j.m };
@@ -155,7 +155,7 @@ __device__ void work(ring factors, ring inputs, const share &w, const maps &t, c
                 float f[8];
 #pragma unroll
                 for (int i = 0; i < 8; i++) f[i] = c[32 * box + 8 * k + i];
-                ending.take(f, inputs.here(), out, matrix_row(k), vector, 4 * box + k, counts);
+                epilogue.take(f, inputs.here(), out, matrix_row(k), vector, 4 * box + k, counts);
             }
             if (E<N>::inputs) {
                 __syncwarp();
@@ -170,18 +170,18 @@ __device__ void work(ring factors, ring inputs, const share &w, const maps &t, c
         }
     }
     if (is_leader()) asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
-    write_sums<TEAMS, N>(ending.total, cell, j, w, l.across);
+    write_sums<TEAMS, N>(epilogue.total, cell, j, w, l.across);
 }
 
 /* N accumulators a thread: a team has 2 N columns. The first warpgroup copies: its warp 0 factors, warp 1 + i
  * % 3 what team i's ending reads. */
 template <int TEAMS, template <int> class E, int N>
 __global__ void __launch_bounds__(128 + TEAMS * 128, 1)
-    product_kernel(const __grid_constant__ maps t, const __grid_constant__ fused_gemm j,
-                   const __grid_constant__ layout l)
+    fused_gemm_kernel(const __grid_constant__ maps t, const __grid_constant__ fused_gemm j,
+                      const __grid_constant__ layout l)
 {
     extern __shared__ char memory[];
-    __shared__ uint64_t full[MOST_STAGES], empty[MOST_STAGES], in_full[TEAMS][MOST_SLOTS], in_empty[TEAMS][MOST_SLOTS],
+    __shared__ uint64_t full[MAX_STAGES], empty[MAX_STAGES], in_full[TEAMS][MAX_SLOTS], in_empty[TEAMS][MAX_SLOTS],
         b_full;
     __shared__ __align__(16) float column[TEAMS * 2 * N];
     __shared__ float cell[TEAMS * 4 * 2 * 2 * N];
@@ -193,7 +193,7 @@ __global__ void __launch_bounds__(128 + TEAMS * 128, 1)
     if (threadIdx.x == 0) {
         for (int s = 0; s < l.stages; s++)
             barrier_init(&full[s], 1), barrier_init(&empty[s], TEAMS * 4); /* one per multiplying warp */
-        for (int s = 0; s < TEAMS * MOST_SLOTS; s++)
+        for (int s = 0; s < TEAMS * MAX_SLOTS; s++)
             barrier_init(&in_full[0][0] + s, 1), barrier_init(&in_empty[0][0] + s, 4);
         barrier_init(&b_full, 1);
         barrier_publish();
@@ -236,7 +236,7 @@ __global__ void transpose_kernel(uint16_t *to, const uint16_t *from, int rows, i
 
 /* ---- launching ----------------------------------------------------------------------------------- */
 
-int inputs_of(product_ending e) { return e == PRODUCT_REDUCE ? 3 : 0; }
+int inputs_of(gemm_epilogue e) { return e == EPILOGUE_REDUCE ? 3 : 0; }
 
 struct choice {
     int teams, columns; /* columns of a team */
@@ -253,13 +253,13 @@ void lay_out(choice &c, const fused_gemm *p, bool stays)
     l.stays = stays;
     l.b_bytes = stays ? depth * b_step : 0;
     l.stage_bytes = c.height() * DEPTH * 2 + (stays ? 0 : b_step);
-    l.slot_bytes = inputs_of(p->ending) * BOX;
+    l.slot_bytes = inputs_of(p->epilogue) * BOX;
     for (int roomy = 2; roomy >= 0; roomy--) { /* two slots and places, then one slot, then one place */
-        l.slots = l.slot_bytes ? (roomy == 2 ? MOST_SLOTS : 1) : 0;
+        l.slots = l.slot_bytes ? (roomy == 2 ? MAX_SLOTS : 1) : 0;
         l.places = roomy ? 2 : 1;
         int left = SHARED_BYTES - 1024 - l.b_bytes - c.teams * (l.slots * l.slot_bytes + l.places * BOX);
         l.stages = left < 2 * l.stage_bytes ? 0 : left / l.stage_bytes;
-        if (l.stages > MOST_STAGES) l.stages = MOST_STAGES;
+        if (l.stages > MAX_STAGES) l.stages = MAX_STAGES;
         if (l.stages > 2) break;
     }
 }
@@ -277,7 +277,7 @@ double traffic(const fused_gemm *p, const choice &c)
 choice choose(const fused_gemm *p)
 {
     choice best = {};
-    double least = 1e300;
+    double min = 1e300;
     for (int i = 0; i < 6; i++) {
         choice c = {};
         c.teams = p->teams;
@@ -287,8 +287,8 @@ choice choose(const fused_gemm *p)
             (c.l.across > 1 && p->n <= c.columns * (c.l.across - 1)))
             continue;
         lay_out(c, p, i < 3);
-        if (c.l.stages == 0 || traffic(p, c) >= least) continue;
-        least = traffic(p, c);
+        if (c.l.stages == 0 || traffic(p, c) >= min) continue;
+        min = traffic(p, c);
         best = c;
     }
     return best;
@@ -296,7 +296,7 @@ choice choose(const fused_gemm *p)
 
 cudaError_t make_maps(maps *t, const fused_gemm *p, const choice &c)
 {
-    int inputs = inputs_of(p->ending);
+    int inputs = inputs_of(p->epilogue);
     const void *in[] = { p->x, p->other, p->mask };
     cudaError_t e = tensor_map_rows(&t->a, p->a, p->m, p->k, DEPTH, ROWS);
     if (e == cudaSuccess) e = tensor_map_rows(&t->b, p->b, p->n, p->k, DEPTH, c.width());
@@ -310,16 +310,16 @@ cudaError_t launch(cudaStream_t stream, const fused_gemm *p, const choice &c, in
     maps t = {};
     cudaError_t e = make_maps(&t, p, c);
     if (e == cudaSuccess)
-        e = cudaFuncSetAttribute(product_kernel<TEAMS, E, N>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+        e = cudaFuncSetAttribute(fused_gemm_kernel<TEAMS, E, N>, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                  SHARED_BYTES);
     if (e != cudaSuccess) return e;
-    product_kernel<TEAMS, E, N>
+    fused_gemm_kernel<TEAMS, E, N>
         <<<fused_gemm_parts(p, sms) * strips_of(p, c), 128 + TEAMS * 128, SHARED_BYTES, stream>>>(t, *p, c.l);
     return cudaGetLastError();
 }
 
 template <template <int> class E>
-cudaError_t launch_ending(cudaStream_t stream, const fused_gemm *p, int sms)
+cudaError_t launch_epilogue(cudaStream_t stream, const fused_gemm *p, int sms)
 {
     choice c = choose(p);
     if (c.l.stages < 1) return cudaErrorInvalidConfiguration;
@@ -343,8 +343,8 @@ int fused_gemm_parts(const fused_gemm *p, int sms)
 
 cudaError_t fused_gemm_run(cudaStream_t stream, const fused_gemm *p, int sms)
 {
-    return p->ending == PRODUCT_STATS ? launch_ending<stats_ending>(stream, p, sms)
-                                      : launch_ending<reduce_ending>(stream, p, sms);
+    return p->epilogue == EPILOGUE_STATS ? launch_epilogue<stats_epilogue>(stream, p, sms)
+                                         : launch_epilogue<reduce_epilogue>(stream, p, sms);
 }
 
 cudaError_t transpose_bf16(cudaStream_t stream, void *to, const void *from, int64_t rows, int64_t cols)

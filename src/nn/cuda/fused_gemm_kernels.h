@@ -1,4 +1,4 @@
-/* A matrix product of our own for the ops that are a product and a pass over its result: the pass happens
+/* A GEMM of our own for the ops that are a GEMM and a pass over its result: the pass happens
  * while the result is still in registers. bf16 with float sums, on Hopper (wgmma); on other GPUs,
  * for other types and odd widths the two ops run one after the other (fused_gemm.c). */
 #ifndef NN_CUDA_FUSED_GEMM_KERNELS_H
@@ -12,15 +12,15 @@
 extern "C" {
 #endif
 
-typedef enum product_ending {
-    PRODUCT_STATS, /* y = c; sums of y - column and of its square */
-    PRODUCT_REDUCE /* y = (c + other) where mask > 0, else 0; sums of y and of y (x - column) */
-} product_ending;
+typedef enum gemm_epilogue {
+    EPILOGUE_STATS, /* y = c; sums of y - column and of its square */
+    EPILOGUE_REDUCE /* y = (c + other) where mask > 0, else 0; sums of y and of y (x - column) */
+} gemm_epilogue;
 
 /* c (m, n) = a (m, k) b^T, b (n, k). Everything of m rows lies packed in bf16. */
 typedef struct fused_gemm {
-    product_ending ending;
-    int teams; /* of warps in a block: 4 hide an ending better, 2 multiply better; found by timing */
+    gemm_epilogue epilogue;
+    int teams; /* of warps in a block: 4 hide an epilogue better, 2 multiply better; found by timing */
     int64_t m, n, k;
     const void *a, *b, *x, *other, *mask;
     const float *column; /* (n) */
@@ -29,7 +29,7 @@ typedef struct fused_gemm {
 } fused_gemm;
 
 bool fused_gemm_takes(int64_t n, int64_t k);
-/* How many partial sums a product of this size leaves, on so many multiprocessors; 0: it cannot be done with
+/* How many partial sums a GEMM of this size leaves, on so many multiprocessors; 0: it cannot be done with
  * these teams. */
 int fused_gemm_parts(const fused_gemm *p, int sms);
 cudaError_t fused_gemm_run(cudaStream_t stream, const fused_gemm *p, int sms);

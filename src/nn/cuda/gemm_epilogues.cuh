@@ -1,8 +1,8 @@
-/* What becomes of a fused GEMM's results while they are in registers: one ending per kind
+/* What becomes of a fused GEMM's results while they are in registers: one epilogue per kind
  * (fused_gemm.h), and how 8 x 8 matrices travel between registers and boxes of 64 x 64 in shared memory.
  */
-#ifndef NN_CUDA_JOINED_ENDINGS_CUH
-#define NN_CUDA_JOINED_ENDINGS_CUH
+#ifndef NN_CUDA_GEMM_EPILOGUES_CUH
+#define NN_CUDA_GEMM_EPILOGUES_CUH
 
 #include "nn/cuda/fused_gemm_kernels.h"
 #include "nn/cuda/mma.cuh"
@@ -64,11 +64,11 @@ struct column_sums {
     }
 };
 
-/* An ending takes four matrices at a time: f, the product; in: boxes, one tensor after the other; out: the
+/* An epilogue takes four matrices at a time: f, the result; in: boxes, one tensor after the other; out: the
  * result's box; row: a lane's in them; vector: the team's column numbers; k: which 16 of its columns; counts:
  * whether rows (of the first and second half) are there. */
 template <int N>
-struct stats_ending {
+struct stats_epilogue {
     static constexpr int inputs = 0;
     column_sums<N> total;
     __device__ __forceinline__ void take(float (&f)[8], const char *, char *out, int row, const float *vector, int k,
@@ -89,7 +89,7 @@ struct stats_ending {
 };
 
 template <int N>
-struct reduce_ending {
+struct reduce_epilogue {
     static constexpr int inputs = 3; /* x, other, mask: zeros past the last row */
     column_sums<N> total;
     __device__ __forceinline__ void take(float (&f)[8], const char *in, char *out, int row, const float *vector, int k,
@@ -97,7 +97,7 @@ struct reduce_ending {
     {
         uint32_t v[4];
         float mean[8], q[8];
-        join(v, f); /* rounded, as a product by itself would be */
+        join(v, f); /* rounded, as a GEMM on its own would */
         split(f, v);
         ldmatrix(v, shared_address(in + BOX + row));
         split(q, v);

@@ -4,7 +4,7 @@
  * write partial sums and a second launch adds them in a fixed order. */
 #include "nn/cuda/layernorm.cuh"
 
-enum { WARPS = 8, BWD_BLOCKS = 2, MOST_PACKS = 8 };
+enum { WARPS = 8, BWD_BLOCKS = 2, MAX_PACKS = 8 };
 
 /* P packs a lane: pack p of lane l is pack p * 32 + l of the row. */
 template <typename T, int V, int P>
@@ -118,7 +118,7 @@ static __global__ void __launch_bounds__(32 * WARPS, P <= 3 ? BWD_BLOCKS : 1)
         }
         m1 = warp_sum(m1) / (float)C;
         m2 = warp_sum(m2) / (float)C;
-        if (!dx) continue; /* nor does anybody want `again` then */
+        if (!dx) continue; /* nor is `recomputed` wanted then */
 #pragma unroll
         for (int p = 0; p < P; p++) {
             int c = (p * 32 + lane) * V;
@@ -133,13 +133,13 @@ static __global__ void __launch_bounds__(32 * WARPS, P <= 3 ? BWD_BLOCKS : 1)
                                          to_float(q.extra[p].v[i]));
             }
             store<T, V>(dx + r * C + c, out);
-            if (!in.again) continue;
+            if (!in.recomputed) continue;
             float b[V];
             load_floats<V>(b, in.bias + c);
 #pragma unroll
             for (int i = 0; i < V; i++)
                 out.v[i] = from_float<T>((to_float(q.x[p].v[i]) - q.mean) * q.rstd * w[i] + b[i]);
-            store<T, V>((T *)in.again + r * C + c, out);
+            store<T, V>((T *)in.recomputed + r * C + c, out);
         }
     }
     for (int which = 0; which < 2; which++) {
@@ -204,7 +204,7 @@ static __global__ void l2norm_bwd_kernel(T *dx, const float *dy, const float *y,
 
 /* ---- launchers ----------------------------------------------------------------------------------- */
 
-/* Packs a lane holds; widths beyond MOST_PACKS are refused by name in prepare and run. */
+/* Packs a lane holds; widths beyond MAX_PACKS are refused by name in prepare and run. */
 static int packs_per_lane(const tensor *x)
 {
     int64_t packs = tensor_cols(x) / pack_width(x->dtype, tensor_cols(x));
@@ -213,7 +213,7 @@ static int packs_per_lane(const tensor *x)
 
 static cloob_status check_width(const op_env *env, const char *op, const tensor *x)
 {
-    if (packs_per_lane(x) <= MOST_PACKS) return CLOOB_OK;
+    if (packs_per_lane(x) <= MAX_PACKS) return CLOOB_OK;
     return ctx_fail(env->ctx, CLOOB_ERR_UNSUPPORTED, "%s: width %lld is more than the GPU kernel holds", op,
                     (long long)tensor_cols(x));
 }
@@ -233,7 +233,7 @@ static cloob_status check_width(const op_env *env, const char *op, const tensor 
             constexpr int P = 4;                                                                                       \
             __VA_ARGS__;                                                                                               \
         } else {                                                                                                       \
-            constexpr int P = MOST_PACKS;                                                                              \
+            constexpr int P = MAX_PACKS;                                                                               \
             __VA_ARGS__;                                                                                               \
         }                                                                                                              \
     } while (0)
@@ -252,8 +252,8 @@ static unsigned bwd_blocks(const device *d, const tensor *x)
 {
     const cuda_state *s = (const cuda_state *)d->state;
     if (layernorm_wide_takes(x)) return layernorm_wide_blocks(d, x);
-    int64_t want = (tensor_rows(x) + WARPS - 1) / WARPS, most = (int64_t)s->sms * BWD_BLOCKS;
-    return (unsigned)(want < most ? want : most);
+    int64_t want = (tensor_rows(x) + WARPS - 1) / WARPS, limit = (int64_t)s->sms * BWD_BLOCKS;
+    return (unsigned)(want < limit ? want : limit);
 }
 
 static bwd_in bwd_in_of(const op_args *a)

@@ -7,7 +7,7 @@
 
 typedef struct bwd_in {
     const float *mean, *rstd, *gain, *bias;
-    void *again; /* layernorm of x, where somebody wants it */
+    void *recomputed; /* layernorm of x; NULL: not wanted */
     int64_t R;
     int C;
 } bwd_in;

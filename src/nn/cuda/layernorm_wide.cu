@@ -70,11 +70,11 @@ __device__ __forceinline__ void write_row(bf16 *dx, const wide_row &q, const bwd
         out[i] = q.rstd * (element(q.dy, i) * w[i] - m.x - xhat * m.y) + element(q.extra, i);
     }
     store_row(dx + at, out);
-    if (!in.again) return;
+    if (!in.recomputed) return;
     load_floats<V>(out, in.bias + c);
 #pragma unroll
     for (int i = 0; i < V; i++) out[i] += (element(q.x, i) - q.mean) * q.rstd * w[i];
-    store_row((bf16 *)in.again + at, out);
+    store_row((bf16 *)in.recomputed + at, out);
 }
 
 /* G rows at a time. partial: (gridDim.x, 2, C): gain's sums, bias's sums. dx may be NULL. */
@@ -102,7 +102,7 @@ static __global__ void __launch_bounds__(32 * W * G, B)
             m.x += d * w[i];
             m.y += d * w[i] * xhat;
         }
-        if (!dx) continue; /* nor does anybody want `again` then */
+        if (!dx) continue; /* nor is `recomputed` wanted then */
         m = row_sum<W>(m, place[group][turn], group);
         m.x *= width, m.y *= width;
         write_row(dx, q, in, w, m, r * in.C + c, c);
@@ -141,8 +141,8 @@ unsigned layernorm_wide_blocks(const device *d, const tensor *x)
 {
     wide_shape s = shape_of(tensor_cols(x));
     int64_t want = (tensor_rows(x) + s.rows - 1) / s.rows,
-            most = (int64_t)((const cuda_state *)d->state)->sms * s.blocks;
-    return (unsigned)(want < most ? want : most);
+            limit = (int64_t)((const cuda_state *)d->state)->sms * s.blocks;
+    return (unsigned)(want < limit ? want : limit);
 }
 
 template <int W, int G, int B>

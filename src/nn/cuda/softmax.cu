@@ -8,13 +8,13 @@ static __global__ void softmax_kernel(float *p, T *half, int64_t rows, int token
 {
     int64_t r = (int64_t)blockIdx.x * WARPS + threadIdx.y;
     if (r >= rows) return;
-    float *row = p + r * tokens, most = -INFINITY, sum = 0.0f;
-    for (int j = threadIdx.x; j < tokens; j += 32) most = fmaxf(most, row[j]);
-    most = warp_max(most);
-    for (int j = threadIdx.x; j < tokens; j += 32) sum += expf(row[j] - most);
+    float *row = p + r * tokens, max = -INFINITY, sum = 0.0f;
+    for (int j = threadIdx.x; j < tokens; j += 32) max = fmaxf(max, row[j]);
+    max = warp_max(max);
+    for (int j = threadIdx.x; j < tokens; j += 32) sum += expf(row[j] - max);
     sum = warp_sum(sum);
     for (int j = threadIdx.x; j < ld; j += 32) {
-        float v = j < tokens ? expf(row[j] - most) / sum : 0.0f;
+        float v = j < tokens ? expf(row[j] - max) / sum : 0.0f;
         if (j < tokens) row[j] = v;
         half[r * ld + j] = from_float<T>(v);
     }

@@ -36,10 +36,10 @@ static double score(const view *w, const tensor *q, const tensor *kv, int64_t j)
 
 static double query_forward(const view *w, const tensor *q, const tensor *kv, const tensor *y, int64_t yi)
 {
-    double most = -INFINITY, sum = 0.0;
-    for (int64_t j = 0; j < w->keys; j++) most = fmax(most, score(w, q, kv, j));
-    for (int64_t j = 0; j < w->keys; j++) sum += exp(score(w, q, kv, j) - most);
-    double lse = most + log(sum);
+    double max = -INFINITY, sum = 0.0;
+    for (int64_t j = 0; j < w->keys; j++) max = fmax(max, score(w, q, kv, j));
+    for (int64_t j = 0; j < w->keys; j++) sum += exp(score(w, q, kv, j) - max);
+    double lse = max + log(sum);
     for (int64_t i = 0; i < w->width; i++) {
         double out = 0.0;
         for (int64_t j = 0; j < w->keys; j++) out += exp(score(w, q, kv, j) - lse) * ld(kv, w->v + j * w->step + i);

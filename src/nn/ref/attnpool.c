@@ -63,11 +63,10 @@ cloob_status pool_attention_ref(const op_env *env, const op_args *a)
     for (int64_t n = 0; n < N; n++)
         for (int64_t h = 0; h < H; h++) {
             int64_t row = n * H + h;
-            double most = -INFINITY, sum = 0.0;
-            for (int64_t j = 0; j < T; j++) most = fmax(most, dot(u, row * C, t, (n * T + j) * C, C));
-            for (int64_t j = 0; j < T; j++) sum += exp(dot(u, row * C, t, (n * T + j) * C, C) - most);
-            for (int64_t j = 0; j < T; j++)
-                st(p, row * T + j, exp(dot(u, row * C, t, (n * T + j) * C, C) - most) / sum);
+            double max = -INFINITY, sum = 0.0;
+            for (int64_t j = 0; j < T; j++) max = fmax(max, dot(u, row * C, t, (n * T + j) * C, C));
+            for (int64_t j = 0; j < T; j++) sum += exp(dot(u, row * C, t, (n * T + j) * C, C) - max);
+            for (int64_t j = 0; j < T; j++) st(p, row * T + j, exp(dot(u, row * C, t, (n * T + j) * C, C) - max) / sum);
             for (int64_t c = 0; c < C; c++) {
                 double out = 0.0;
                 for (int64_t j = 0; j < T; j++) out += ld(p, row * T + j) * ld(t, (n * T + j) * C + c);

@@ -121,8 +121,8 @@ cloob_status bn_bwd_reduce_ref(const op_env *env, const op_args *a)
         st(sums, c, bias);
         st(sums, C + c, gain);
     }
-    op_args again = bn_again(a);
-    if (has(&again.out[0])) CLOOB_TRY(bn_apply_ref(env, &again));
+    op_args recomputed = bn_recompute(a);
+    if (has(&recomputed.out[0])) CLOOB_TRY(bn_apply_ref(env, &recomputed));
     return env->sum_ranks ? env->sum_ranks(env->sum_user, sums->data, 2 * C) : CLOOB_OK;
 }
 

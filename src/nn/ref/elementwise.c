@@ -91,6 +91,6 @@ cloob_status act_bwd_ref(const op_env *env, const op_args *a)
         double slope = activation_slope(a->attr.act, ld(&a->in[1], i));
         st(&a->out[0], i, ld(&a->in[0], i) * slope);
     }
-    op_args again = act_again(a);
-    return has(&again.out[0]) ? act_ref(env, &again) : CLOOB_OK;
+    op_args recomputed = act_recompute(a);
+    return has(&recomputed.out[0]) ? act_ref(env, &recomputed) : CLOOB_OK;
 }

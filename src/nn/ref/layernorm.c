@@ -51,8 +51,8 @@ cloob_status layernorm_bwd_ref(const op_env *env, const op_args *a)
         if (has(&a->out[2])) st(&a->out[2], c, bias);
     }
     for (int64_t r = 0; r < R && has(&a->out[0]); r++) row_backward(a, r);
-    op_args again = layernorm_again(a);
-    return has(&again.out[0]) ? layernorm_ref(env, &again) : CLOOB_OK;
+    op_args recomputed = layernorm_recompute(a);
+    return has(&recomputed.out[0]) ? layernorm_ref(env, &recomputed) : CLOOB_OK;
 }
 
 cloob_status l2norm_ref(const op_env *env, const op_args *a)

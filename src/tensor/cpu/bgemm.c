@@ -12,12 +12,12 @@
 /* Tiles of C per task. A packed B is only read, so a task with it is wide; else both factors are packed for each task
  * and a square one packs least. Either way C, A and B of a task fit the second cache. */
 enum { WIDE_ROWS = 8, WIDE_COLS = 32, SQUARE = 16, PANEL = 2 };
-/* A product with few tiles of C and a long K (gradients of weights) is summed in parts. Their number depends on sizes
+/* A GEMM with few tiles of C and a long K (gradients of weights) is summed in parts. Their number depends on sizes
  * alone. */
-enum { WANTED_TASKS = 32, LEAST_STRETCHES = 4 };
+enum { WANTED_TASKS = 32, MIN_STRETCHES = 4 };
 
 typedef struct layout {
-    int64_t row_tiles, col_tiles, steps;    /* of the product */
+    int64_t row_tiles, col_tiles, steps;    /* of the GEMM */
     int64_t task_rows, task_cols;           /* tiles per task */
     int64_t row_tasks, col_tasks, parts;    /* the grid, and the parts of K */
     int64_t stretch, part_steps;            /* steps at a time, and per part */
@@ -26,14 +26,14 @@ typedef struct layout {
 
 static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-/* Size of pieces when n is cut into as few equal ones of at most `most` as possible. */
-static int64_t even_piece(int64_t n, int64_t most) { return n ? ceil_div(n, ceil_div(n, most)) : 1; }
+/* Size of pieces when n is cut into as few equal ones of at most `max` as possible. */
+static int64_t even_piece(int64_t n, int64_t max) { return n ? ceil_div(n, ceil_div(n, max)) : 1; }
 
 static int64_t parts_of(const layout *l, bool summed)
 {
     int64_t tasks = l->row_tasks * l->col_tasks, stretches = ceil_div(l->steps, l->stretch);
-    if (!summed || tasks >= WANTED_TASKS || stretches < 2 * LEAST_STRETCHES) return 1;
-    return min64(ceil_div(WANTED_TASKS, tasks), stretches / LEAST_STRETCHES);
+    if (!summed || tasks >= WANTED_TASKS || stretches < 2 * MIN_STRETCHES) return 1;
+    return min64(ceil_div(WANTED_TASKS, tasks), stretches / MIN_STRETCHES);
 }
 
 static layout layout_of(const bgemm_kernel *kernel, const bgemm_call *x)

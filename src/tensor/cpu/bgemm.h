@@ -1,9 +1,9 @@
-/* Matrix products of bf16 factors with float sums, row-major, over the context's threads.
+/* GEMMs of bf16 factors with float sums, row-major, over the context's threads.
  *
  *     C = epilogue(op(A) op(B)),   op(A): (M, K), op(B): (K, N), C: (M, N)
  *
  * A factor is a view: a matrix in memory, or the patches of an image as rows of a matrix, which are gathered while they
- * are packed, so that a convolution is a product and no patch matrix is stored. Factors are packed into tiles of one
+ * are packed, so that a convolution is a GEMM and no patch matrix is stored. Factors are packed into tiles of one
  * format (bgemm_kernel.h) that both the AMX and the AVX512-BF16 kernel read.
  *
  * Each element of C is summed along K in one order that depends on the sizes and the kernel alone, so the result does

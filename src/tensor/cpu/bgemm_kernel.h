@@ -1,4 +1,4 @@
-/* The inner part of a bf16 product, one version per kind of machine, and the tiles that all of them read.
+/* The inner part of a bf16 GEMM, one version per kind of machine, and the tiles that all of them read.
  *
  *     A tile   [16 rows][32 k]             one row is 64 bytes
  *     B tile   [16 pairs of k][16 columns][2]   pairs of k stand side by side, as vdpbf16ps and tdpbf16ps want them

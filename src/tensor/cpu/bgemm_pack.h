@@ -1,4 +1,4 @@
-/* Factors of a bf16 product into tiles (bgemm_kernel.h). */
+/* Factors of a bf16 GEMM into tiles (bgemm_kernel.h). */
 #ifndef TENSOR_CPU_BGEMM_PACK_H
 #define TENSOR_CPU_BGEMM_PACK_H
 

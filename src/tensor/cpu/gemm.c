@@ -1,4 +1,4 @@
-/* Cuts a product into one tile of C per thread. */
+/* Cuts a GEMM into one tile of C per thread. */
 #include "tensor/cpu/gemm.h"
 
 #include <assert.h>
@@ -11,14 +11,14 @@ enum {
     SMALL_PRODUCT = 1 << 20 /* fewer multiplications than this do not pay for waking a thread */
 };
 
-typedef struct product {
+typedef struct gemm_call {
     bool ta, tb, wide; /* wide: double */
     int64_t M, N, K, lda, ldb, ldc;
     double alpha, beta;
     const void *A, *B;
     void *C;
     int rows, columns; /* the grid of tiles */
-} product;
+} gemm_call;
 
 /* Edge i of n pieces of [0, size), rounded to TILE_ALIGN except at the ends. */
 static int64_t edge(int64_t size, int n, int i)
@@ -29,7 +29,7 @@ static int64_t edge(int64_t size, int n, int i)
 }
 
 /* Rows m0..m1 and columns n0..n1 of C. */
-static void run_tile(const product *p, int64_t m0, int64_t m1, int64_t n0, int64_t n1)
+static void run_tile(const gemm_call *p, int64_t m0, int64_t m1, int64_t n0, int64_t n1)
 {
     int64_t a = p->ta ? m0 : m0 * p->lda, b = p->tb ? n0 * p->ldb : n0, c = m0 * p->ldc + n0;
     if (p->wide)
@@ -42,7 +42,7 @@ static void run_tile(const product *p, int64_t m0, int64_t m1, int64_t n0, int64
 
 static void run_tiles(void *arg, int64_t begin, int64_t end, int thread)
 {
-    const product *p = arg;
+    const gemm_call *p = arg;
     (void)thread;
     for (int64_t tile = begin; tile < end; tile++) {
         int i = (int)(tile / p->columns), j = (int)(tile % p->columns);
@@ -53,17 +53,17 @@ static void run_tiles(void *arg, int64_t begin, int64_t end, int thread)
 }
 
 /* Each thread packs its rows of op(A) and its columns of op(B): the grid with the least of both. */
-static void choose_grid(product *p, int threads)
+static void choose_grid(gemm_call *p, int threads)
 {
-    double least = 0;
+    double min = 0;
     for (int rows = 1; rows <= threads; rows++) {
         if (threads % rows) continue;
         double packed = (double)p->M / rows + (double)p->N / (threads / rows);
-        if (rows == 1 || packed < least) least = packed, p->rows = rows, p->columns = threads / rows;
+        if (rows == 1 || packed < min) min = packed, p->rows = rows, p->columns = threads / rows;
     }
 }
 
-static void run_product(cloob_ctx *ctx, product *p)
+static void gemm_run(cloob_ctx *ctx, gemm_call *p)
 {
     assert(p->M >= 0 && p->N >= 0 && p->K >= 0 && p->M <= INT_MAX && p->N <= INT_MAX && p->K <= INT_MAX);
     assert(p->lda >= (p->ta ? p->M : p->K) && p->ldb >= (p->tb ? p->K : p->N) && p->ldc >= p->N);
@@ -75,13 +75,13 @@ static void run_product(cloob_ctx *ctx, product *p)
 void cpu_sgemm(cloob_ctx *ctx, bool ta, bool tb, int64_t M, int64_t N, int64_t K, float alpha, const float *A,
                int64_t lda, const float *B, int64_t ldb, float beta, float *C, int64_t ldc)
 {
-    product p = { ta, tb, false, M, N, K, lda, ldb, ldc, alpha, beta, A, B, C, 1, 1 };
-    run_product(ctx, &p);
+    gemm_call p = { ta, tb, false, M, N, K, lda, ldb, ldc, alpha, beta, A, B, C, 1, 1 };
+    gemm_run(ctx, &p);
 }
 
 void cpu_dgemm(cloob_ctx *ctx, bool ta, bool tb, int64_t M, int64_t N, int64_t K, double alpha, const double *A,
                int64_t lda, const double *B, int64_t ldb, double beta, double *C, int64_t ldc)
 {
-    product p = { ta, tb, true, M, N, K, lda, ldb, ldc, alpha, beta, A, B, C, 1, 1 };
-    run_product(ctx, &p);
+    gemm_call p = { ta, tb, true, M, N, K, lda, ldb, ldc, alpha, beta, A, B, C, 1, 1 };
+    gemm_run(ctx, &p);
 }

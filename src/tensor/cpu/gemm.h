@@ -1,11 +1,11 @@
-/* Matrix products on the CPU, row-major, over the context's threads.
+/* GEMMs on the CPU, row-major, over the context's threads.
  *
  *     C = alpha op(A) op(B) + beta C,   op(A): (M, K), op(B): (K, N), C: (M, N)
  *
  * op transposes when ta / tb is set: A is then stored (K, M), B stored (N, K). lda, ldb, ldc are distances
  * between stored rows, in elements. With beta = 0 C is only written. A size of 0 is fine; K = 0 scales C.
  *
- * C is cut into one tile per thread of the pool (core/pool.h) and each tile is a product on one thread, so
+ * C is cut into one tile per thread of the pool (core/pool.h) and each tile is a GEMM on one thread, so
  * BLAS never runs threads of its own beside ours: the number of threads is ctx->threads, a call from inside
  * pool_for runs on the caller's thread, and several contexts may multiply at once. OpenBLAS keeps its number
  * of threads per process: it is set to one here and stays so. How C is cut depends on the sizes and the
@@ -22,7 +22,7 @@ void cpu_sgemm(cloob_ctx *ctx, bool ta, bool tb, int64_t M, int64_t N, int64_t K
 void cpu_dgemm(cloob_ctx *ctx, bool ta, bool tb, int64_t M, int64_t N, int64_t K, double alpha, const double *A,
                int64_t lda, const double *B, int64_t ldb, double beta, double *C, int64_t ldc);
 
-/* One product on the calling thread: BLAS (gemm_blas.c) or plain loops (gemm_plain.c), chosen by the build;
+/* One GEMM on the calling thread: BLAS (gemm_blas.c) or plain loops (gemm_plain.c), chosen by the build;
  * plain loops, too, where a memory limit leaves no room for BLAS' buffers.
  * Sizes and distances fit an int. */
 void gemm_tile(bool ta, bool tb, int64_t M, int64_t N, int64_t K, float alpha, const float *A, int64_t lda,

@@ -1,4 +1,4 @@
-/* Packing, the walk over panels and rows, and products of few rows. */
+/* Packing, the walk over panels and rows, and GEMMs of few rows. */
 #include "tensor/cpu/pgemm.h"
 
 #include <string.h>

@@ -2,7 +2,7 @@
  *
  *     Y (M, N) = X (M, K) W (K, N) + bias + residual
  *
- * Weights lie in panels of PGEMM_COLUMNS columns, k by k, so that a product reads them in one stream; while one is
+ * Weights lie in panels of PGEMM_COLUMNS columns, k by k, so that a GEMM reads them in one stream; while one is
  * multiplied the next is fetched. Every element of Y is one sum along k in ascending order, whatever M and the number
  * of threads: a row has the same bytes in any company. Few rows are a matter of memory alone and take W as it lies
  * (pgemm_few). */
@@ -20,7 +20,7 @@ typedef struct pgemm_weight {
     bool transposed;
 } pgemm_weight;
 
-/* False on a machine without AVX-512: other products serve it better. */
+/* False on a machine without AVX-512: other GEMMs serve it better. */
 bool pgemm_usable(void);
 
 size_t pgemm_packed_bytes(int64_t N, int64_t K);

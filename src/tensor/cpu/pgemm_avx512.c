@@ -66,7 +66,7 @@ TARGET void pgemm_turn(const float *from, int64_t K, int rows, float *to)
     }
 }
 
-/* ---- products ------------------------------------------------------------------------------------ */
+/* ---- GEMMs --------------------------------------------------------------------------------------- */
 
 /* rows is a constant where it is called, so that the sums stay in registers. */
 TARGET static inline __attribute__((always_inline)) void rows_by_panel(const pgemm_block *b, const int rows)

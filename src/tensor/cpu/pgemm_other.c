@@ -1,4 +1,4 @@
-/* A machine that is not x86-64: packed products are not used, and the plain loop is here for the tests. */
+/* A machine that is not x86-64: packed GEMMs are not used, and the plain loop is here for the tests. */
 #include "tensor/cpu/pgemm.h"
 
 bool pgemm_usable(void) { return false; }

@@ -9,7 +9,7 @@
 #include "tensor/cuda/libraries.h"
 #include "tensor/cuda/tune.h"
 
-enum { CANDIDATES = 10, MOST_CANDIDATES = 32, WORKSPACE = 32 << 20 };
+enum { CANDIDATES = 10, MAX_CANDIDATES = 32, WORKSPACE = 32 << 20 };
 
 struct gemm_plan {
     gemm_shape shape;
@@ -133,12 +133,12 @@ static cublasStatus_t describe(gemm_plan *p)
     return s;
 }
 
-static int candidates(cuda_state *s, const gemm_plan *p, cublasLtMatmulHeuristicResult_t found[MOST_CANDIDATES])
+static int candidates(cuda_state *s, const gemm_plan *p, cublasLtMatmulHeuristicResult_t found[MAX_CANDIDATES])
 {
     cublasLtMatmulPreference_t pref = NULL;
     uint64_t workspace = WORKSPACE;
     uint32_t align = 16;
-    int count = 0, wanted = p->shape.ta ? MOST_CANDIDATES
+    int count = 0, wanted = p->shape.ta ? MAX_CANDIDATES
                                         : CANDIDATES; /* how to split a weight gradient's long sum is hard to guess */
     if (cuda_lib.cublasLtMatmulPreferenceCreate(&pref) != CUBLAS_STATUS_SUCCESS) return 0;
     cuda_lib.cublasLtMatmulPreferenceSetAttribute(pref, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace,
@@ -177,7 +177,7 @@ static cloob_status take(trial *t, void **out, cloob_dtype type, int64_t n)
 {
     cuda_state *s = cuda_use(t->d);
     size_t bytes = (size_t)n * dtype_size(type);
-    CLOOB_TRY(cuda_check(t->ctx, cudaMalloc(out, bytes), "room for timing a matrix product"));
+    CLOOB_TRY(cuda_check(t->ctx, cudaMalloc(out, bytes), "room for timing a GEMM"));
     return cuda_fill_noise(t->ctx, s->stream, *out, type, n);
 }
 
@@ -192,7 +192,7 @@ static cloob_status trial_open(trial *t)
     }
     CLOOB_TRY(take(t, &t->D, g->out, elements(g->m, g->ldd, g->batch, g->step_d)));
     CLOOB_TRY(take(t, &t->vector, g->out, g->m + g->n));
-    return cuda_check(t->ctx, cudaMalloc(&t->workspace, WORKSPACE), "room for timing a matrix product");
+    return cuda_check(t->ctx, cudaMalloc(&t->workspace, WORKSPACE), "room for timing a GEMM");
 }
 
 static void trial_close(trial *t)
@@ -206,7 +206,7 @@ static void trial_close(trial *t)
  * does. */
 static void choose(cloob_ctx *ctx, device *d, gemm_plan *p)
 {
-    cublasLtMatmulHeuristicResult_t found[MOST_CANDIDATES];
+    cublasLtMatmulHeuristicResult_t found[MAX_CANDIDATES];
     trial t = { .ctx = ctx, .d = d, .p = p };
     int count = candidates(cuda_use(d), p, found);
     bool room = count > 0 && trial_open(&t) == CLOOB_OK;
@@ -252,7 +252,7 @@ cloob_status gemm_plan_create(cloob_ctx *ctx, device *d, const gemm_shape *shape
     char key[TUNE_KEY];
     gemm_plan *p = calloc(1, sizeof *p);
     *out = NULL;
-    if (!p) return ctx_no_memory(ctx, sizeof *p, "a matrix product's plan");
+    if (!p) return ctx_no_memory(ctx, sizeof *p, "a GEMM's plan");
     p->shape = packed(shape);
     p->plain = true;
     p->ms = 1e30f;
@@ -288,10 +288,10 @@ cloob_status gemm_run(cloob_ctx *ctx, device *d, const gemm_plan *p, void *strea
     float beta = g->add ? 1.0f : 0.0f;
     if (p->plain) return gemm_plain(ctx, g, stream, D, A, B, g->add ? C : NULL, g->extra == GEMM_PLAIN ? NULL : vector);
     if (has_vector(g->extra) && set_vector(p, vector) != CUBLAS_STATUS_SUCCESS)
-        return ctx_fail(ctx, CLOOB_ERR_DEVICE, "matrix product: cuBLASLt refuses the bias");
+        return ctx_fail(ctx, CLOOB_ERR_DEVICE, "GEMM: cuBLASLt refuses the bias");
     cublasStatus_t st = cuda_lib.cublasLtMatmul(s->lt, p->op, &g->alpha, B, p->b, A, p->a, &beta, g->add ? C : D, p->d,
                                                 D, p->d, &p->algo, workspace, p->workspace, stream);
     if (st == CUBLAS_STATUS_SUCCESS) return CLOOB_OK;
-    return ctx_fail(ctx, CLOOB_ERR_DEVICE, "matrix product (%lld, %lld, %lld): cuBLASLt says %d", (long long)g->m,
+    return ctx_fail(ctx, CLOOB_ERR_DEVICE, "GEMM (%lld, %lld, %lld): cuBLASLt says %d", (long long)g->m,
                     (long long)g->n, (long long)g->k, (int)st);
 }

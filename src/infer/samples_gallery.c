@@ -84,7 +84,7 @@ void samples_gallery(samples *s)
 static void put_set(samples *s, int64_t k)
 {
     const prompt_set *set = s->truth.set[k];
-    int64_t C = set->class_count, n = 0, right = 0, most = 0, *confusion = calloc((size_t)(C * C), sizeof *confusion);
+    int64_t C = set->class_count, n = 0, right = 0, max = 0, *confusion = calloc((size_t)(C * C), sizeof *confusion);
     for (int64_t row = 0; confusion && row < s->n; row++) {
         double p;
         if (!world_never_seen(s->index[row])) continue;
@@ -96,12 +96,12 @@ static void put_set(samples *s, int64_t k)
     for (int64_t c = 0; confusion && c < C; c++) {
         int64_t total = 0;
         for (int64_t j = 0; j < C; j++) total += confusion[c * C + j];
-        most = max64(most, total);
+        max = max64(max, total);
     }
     sbuf_puts(s->out, k ? ",\n{\"name\": " : "\n{\"name\": ");
     json_put_string(s->out, s->truth.name[k]);
     sbuf_printf(s->out, ", \"n\": %lld, \"top1\": %.5f, \"chance\": %.5f, \"labels\": [", (long long)n,
-                n ? (double)right / (double)n : 0, n ? (double)most / (double)n : 0);
+                n ? (double)right / (double)n : 0, n ? (double)max / (double)n : 0);
     for (int64_t c = 0; c < C; c++) {
         if (c) sbuf_puts(s->out, ", ");
         json_put_string(s->out, set->classes[c].item[0]);

@@ -1,23 +1,23 @@
-/* Planning and running a bf16 product. */
-#include "nn/cpu/product.h"
+/* Planning and running a bf16 GEMM. */
+#include "nn/cpu/gemm_bf16.h"
 
 #include <stdlib.h>
 
-/* Weights in tiles, kept between runs. */
-typedef struct kept {
+/* Weights in tiles, cached between runs. */
+typedef struct packed_weight {
     bool ready;
     uint16_t *tiles;
-} kept;
+} packed_weight;
 
 static size_t round_up(size_t bytes) { return (bytes + 255) / 256 * 256; }
 
-cloob_status product_prepare(const op_env *env, op_args *a, const bgemm_call *x)
+cloob_status gemm_bf16_prepare(const op_env *env, op_args *a, const bgemm_call *x)
 {
     size_t tiles = x->packed ? round_up(bgemm_packed_bytes(x->K, x->N)) : 0;
     bool keep = x->packed && env->frozen_weights;
     a->scratch_bytes = bgemm_scratch(env->ctx, bgemm_best(), x) + (keep ? 0 : tiles);
     if (!keep) return CLOOB_OK;
-    kept *k = calloc(1, sizeof *k);
+    packed_weight *k = calloc(1, sizeof *k);
     if (k) k->tiles = aligned_alloc(256, tiles);
     if (k && k->tiles) {
         a->state = k;
@@ -27,10 +27,10 @@ cloob_status product_prepare(const op_env *env, op_args *a, const bgemm_call *x)
     return ctx_no_memory(env->ctx, tiles, "packed weights");
 }
 
-void product_run(const op_env *env, const op_args *a, bgemm_call *x)
+void gemm_bf16_run(const op_env *env, const op_args *a, bgemm_call *x)
 {
     const bgemm_kernel *kernel = bgemm_best();
-    kept *k = a->state;
+    packed_weight *k = a->state;
     char *scratch = a->scratch;
     if (x->packed) {
         uint16_t *tiles = k ? k->tiles : (uint16_t *)a->scratch;
@@ -42,9 +42,9 @@ void product_run(const op_env *env, const op_args *a, bgemm_call *x)
     bgemm_run(env->ctx, kernel, x, scratch);
 }
 
-void product_release(op_args *a)
+void gemm_bf16_release(op_args *a)
 {
-    kept *k = a->state;
+    packed_weight *k = a->state;
     if (!k) return;
     free(k->tiles);
     free(k);
