@@ -4,7 +4,7 @@
 #include "nn/cuda/attention.cuh"
 
 template <int D, bool PACKED>
-static __global__ void __launch_bounds__(32 * MOST_WARPS)
+static __global__ void __launch_bounds__(32 * MAX_WARPS)
     forward_kernel(bf16 *y, float *lse, const bf16 *qkv, attn_sizes z)
 {
     extern __shared__ __align__(16) bf16 smem[];
@@ -21,7 +21,7 @@ static __global__ void __launch_bounds__(32 * MOST_WARPS)
     __syncthreads();
     for (int t = warp; t < tiles; t += blockDim.x / 32) {
         unsigned a[tl::K][4];
-        float s[2][4], most[2] = { -INFINITY, -INFINITY }, sum[2] = { 0.0f, 0.0f }, o[D / 8][4] = {};
+        float s[2][4], max[2] = { -INFINITY, -INFINITY }, sum[2] = { 0.0f, 0.0f }, o[D / 8][4] = {};
         int last = z.causal ? t + 1 : tiles;
         float scale = z.scale * LOG2E; /* in powers of two */
         tl::left(a, q, t * 16);
@@ -29,7 +29,7 @@ static __global__ void __launch_bounds__(32 * MOST_WARPS)
             tl::times_rows(s, a, k, j * 16);
 #pragma unroll
             for (int r = 0; r < 2; r++) {
-                float top = most[r];
+                float top = max[r];
 #pragma unroll
                 for (int e = 0; e < 4; e++) {
                     int half = e / 2, i = 2 * r + e % 2, key = j * 16 + col_in_tile(half, i),
@@ -39,17 +39,17 @@ static __global__ void __launch_bounds__(32 * MOST_WARPS)
                     top = fmaxf(top, s[half][i]);
                 }
                 if (top == -INFINITY) continue;
-                sum[r] = sum[r] * power2(most[r] - top) + power2(s[0][2 * r] - top) + power2(s[0][2 * r + 1] - top) +
+                sum[r] = sum[r] * power2(max[r] - top) + power2(s[0][2 * r] - top) + power2(s[0][2 * r + 1] - top) +
                          power2(s[1][2 * r] - top) + power2(s[1][2 * r + 1] - top);
-                most[r] = top;
+                max[r] = top;
             }
         }
         float total[2];
 #pragma unroll
         for (int r = 0; r < 2; r++) { /* four lanes share a row */
-            float top = fmaxf(most[r], __shfl_xor_sync(0xffffffffu, most[r], 1));
+            float top = fmaxf(max[r], __shfl_xor_sync(0xffffffffu, max[r], 1));
             top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, 2));
-            float part = most[r] == -INFINITY ? 0.0f : sum[r] * power2(most[r] - top);
+            float part = max[r] == -INFINITY ? 0.0f : sum[r] * power2(max[r] - top);
             part += __shfl_xor_sync(0xffffffffu, part, 1);
             part += __shfl_xor_sync(0xffffffffu, part, 2);
             total[r] = top + log2f(part);

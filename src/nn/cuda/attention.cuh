@@ -8,7 +8,7 @@
 
 #define LOG2E 1.4426950408889634f
 
-enum { MOST_WARPS = 8 };
+enum { MAX_WARPS = 8 };
 
 typedef struct attn_sizes {
     int T, Tp, C, H; /* Tp: T rounded up to whole tiles */
@@ -151,7 +151,7 @@ static inline attn_sizes sizes_of(const op_args *a, const op_sequences &s, const
 
 static inline unsigned threads_of(const attn_sizes &z)
 {
-    return 32u * (unsigned)(z.Tp / 16 < MOST_WARPS ? z.Tp / 16 : MOST_WARPS);
+    return 32u * (unsigned)(z.Tp / 16 < MAX_WARPS ? z.Tp / 16 : MAX_WARPS);
 }
 
 /* tiles: how many (T, D) matrices lie in shared memory. */

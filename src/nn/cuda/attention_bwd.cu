@@ -96,7 +96,7 @@ __device__ static void dot_rows(float *along, const bf16 *dy, const bf16 *y, int
 }
 
 template <int D, bool PACKED>
-static __global__ void __launch_bounds__(32 * MOST_WARPS, SEPARATE_BLOCKS)
+static __global__ void __launch_bounds__(32 * MAX_WARPS, SEPARATE_BLOCKS)
     separate_kernel(bf16 *dqkv, const bf16 *dy, const bf16 *qkv, const bf16 *y, const float *lse, attn_sizes z)
 {
     extern __shared__ __align__(16) bf16 smem[];
@@ -197,7 +197,7 @@ __device__ static void sum_tile(bf16 *to, float scale, const bf16 *scores, const
  * queries and adds to dq, then the chunk's dv and dk are shared out over the warps. Rows of k and v are read in their
  * own chunk alone, so that dk and dv leave by way of them. */
 template <int D, bool PACKED, int WARPS>
-static __global__ void __launch_bounds__(32 * WARPS, WARPS <= MOST_WARPS ? 2 : 1)
+static __global__ void __launch_bounds__(32 * WARPS, WARPS <= MAX_WARPS ? 2 : 1)
     shared_kernel(bf16 *dqkv, const bf16 *dy, const bf16 *qkv, const bf16 *y, const float *lse, attn_sizes z, int chunk)
 {
     extern __shared__ __align__(16) bf16 smem[];
@@ -276,7 +276,7 @@ template <int D, bool PACKED>
 static cloob_status launch_shared(const op_env *env, const op_args *a, const attn_sizes &z, int64_t N)
 {
     int tiles = z.Tp / 16;
-    if (tiles <= MOST_WARPS) return launch_warps<D, PACKED, MOST_WARPS>(env, a, z, N);
+    if (tiles <= MAX_WARPS) return launch_warps<D, PACKED, MAX_WARPS>(env, a, z, N);
     return tiles <= MIDDLE_WARPS ? launch_warps<D, PACKED, MIDDLE_WARPS>(env, a, z, N)
                                  : launch_warps<D, PACKED, SHARED_WARPS>(env, a, z, N);
 }

@@ -6,7 +6,7 @@
 /* ---- 8-bit factors ------------------------------------------------------------------------------- */
 
 typedef struct format { /* 1 sign bit, the rest shared out */
-    double most;
+    double max;
     int low, bits; /* exponent of the smallest normal number; bits behind the point */
 } format;
 
@@ -15,10 +15,10 @@ static const format E4M3 = { 448, -6, 3 }, E5M2 = { 57344, -14, 2 };
 /* Scaling by a power of two leaves the largest element at most half of what the format holds. */
 static double scale_of(const tensor *t, const format *f, op_fp8 fp8)
 {
-    double most = 0;
+    double max = 0;
     if (fp8 != OP_FP8_ALWAYS || t->dtype != CLOOB_BF16) return 0;
-    for (int64_t i = 0; i < tensor_count(t); i++) most = fmax(most, fabs(ld(t, i)));
-    return most > 0 ? exp2(floor(log2(f->most / 2 / most))) : 1;
+    for (int64_t i = 0; i < tensor_count(t); i++) max = fmax(max, fabs(ld(t, i)));
+    return max > 0 ? exp2(floor(log2(f->max / 2 / max))) : 1;
 }
 
 /* Element i, rounded under the scale; scale 0: as it is. */
@@ -29,7 +29,7 @@ static double rounded(const tensor *t, int64_t i, double scale, const format *f)
     if (scale == 0 || a == 0) return v;
     frexp(a, &exponent);
     double step = exp2((exponent - 1 < f->low ? f->low : exponent - 1) - f->bits);
-    return copysign(fmin(rint(a / step) * step, f->most) / scale, v);
+    return copysign(fmin(rint(a / step) * step, f->max) / scale, v);
 }
 
 /* ---- definition ---------------------------------------------------------------------------------- */

@@ -9,11 +9,11 @@
 enum { THREADS = 256, SIDE = 32 };
 
 /* A power of two, so that scaling does not round; nn/ref/linear.c has the same. */
-__device__ __forceinline__ float scale_for(float most, quant_format format)
+__device__ __forceinline__ float scale_for(float max, quant_format format)
 {
     float limit = format == QUANT_E4M3 ? 448.0f : 57344.0f;
-    if (!(most > 0.0f)) return 1.0f;
-    return exp2f(fminf(fmaxf(floorf(log2f(0.5f * limit / most)), -100.0f), 100.0f));
+    if (!(max > 0.0f)) return 1.0f;
+    return exp2f(fminf(fmaxf(floorf(log2f(0.5f * limit / max)), -100.0f), 100.0f));
 }
 
 __device__ __forceinline__ uint8_t round8(float v, quant_format format)
@@ -22,15 +22,15 @@ __device__ __forceinline__ uint8_t round8(float v, quant_format format)
 }
 
 /* The block's largest |element| into the tensor's. Bits of floats that are not negative are ordered like them. */
-__device__ __forceinline__ void note_largest(quant_scale *s, float most)
+__device__ __forceinline__ void note_largest(quant_scale *s, float max)
 {
     __shared__ float part[THREADS / 32];
-    most = warp_max(most);
-    if (threadIdx.x % 32 == 0) part[threadIdx.x / 32] = most;
+    max = warp_max(max);
+    if (threadIdx.x % 32 == 0) part[threadIdx.x / 32] = max;
     __syncthreads();
     if (threadIdx.x == 0) {
-        for (int i = 1; i < THREADS / 32; i++) most = fmaxf(most, part[i]);
-        atomicMax(&s->current, __float_as_uint(most));
+        for (int i = 1; i < THREADS / 32; i++) max = fmaxf(max, part[i]);
+        atomicMax(&s->current, __float_as_uint(max));
     }
 }
 
@@ -42,25 +42,25 @@ __device__ __forceinline__ void end_step(quant_scale *s, float scale)
     if (atomicAdd(&s->blocks, 1) + 1 < gridDim.x * gridDim.y) return;
     float current = __uint_as_float(atomicExch(&s->current, 0));
     s->inverse = 1.0f / scale;
-    if (isfinite(current)) s->most = fmaxf(current, 0.95f * s->most);
+    if (isfinite(current)) s->max = fmaxf(current, 0.95f * s->max);
     s->blocks = 0;
 }
 
 static __global__ void __launch_bounds__(THREADS) largest_kernel(quant_scale *s, const bf16 *x, int64_t packs)
 {
-    float most = 0.0f;
+    float max = 0.0f;
     for (int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x; i < packs; i += (int64_t)gridDim.x * THREADS) {
         pack<bf16, 8> p = load<bf16, 8>(x + i * 8);
 #pragma unroll
-        for (int k = 0; k < 8; k++) most = fmaxf(most, fabsf(to_float(p.v[k])));
+        for (int k = 0; k < 8; k++) max = fmaxf(max, fabsf(to_float(p.v[k])));
     }
-    note_largest(s, most);
+    note_largest(s, max);
 }
 
 static __global__ void first_scale_kernel(quant_scale *s)
 {
     float current = __uint_as_float(s->current);
-    s->most = isfinite(current) ? current : 0.0f;
+    s->max = isfinite(current) ? current : 0.0f;
     s->current = 0;
 }
 
@@ -68,7 +68,7 @@ static __global__ void __launch_bounds__(THREADS)
     round_kernel(uint8_t *to, const bf16 *from, int64_t packs, quant_format format, quant_scale *s)
 {
     enum { U = 2 };
-    float scale = scale_for(s->most, format), most = 0.0f;
+    float scale = scale_for(s->max, format), max = 0.0f;
     int64_t step = (int64_t)gridDim.x * THREADS;
     for (int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x; i < packs; i += U * step) {
         pack<bf16, 8> p[U][2];
@@ -83,13 +83,13 @@ static __global__ void __launch_bounds__(THREADS)
 #pragma unroll
             for (int k = 0; k < 16; k++) {
                 float v = to_float(p[u][k / 8].v[k % 8]);
-                most = fmaxf(most, fabsf(v));
+                max = fmaxf(max, fabsf(v));
                 out.v[k] = round8(v * scale, format);
             }
             if (i + u * step < packs) store<uint8_t, 16>(to + (i + u * step) * 16, out);
         }
     }
-    note_largest(s, most);
+    note_largest(s, max);
     end_step(s, scale);
 }
 
@@ -97,15 +97,15 @@ static __global__ void __launch_bounds__(THREADS)
     round_turned_kernel(uint8_t *to, const bf16 *from, int rows, int cols, quant_format format, quant_scale *s)
 {
     __shared__ uint8_t cell[SIDE][SIDE + 4];
-    float scale = scale_for(s->most, format), most = 0.0f;
+    float scale = scale_for(s->max, format), max = 0.0f;
     int x = threadIdx.x % SIDE, y = threadIdx.x / SIDE, row0 = blockIdx.y * SIDE, col0 = blockIdx.x * SIDE;
     for (int i = y; i < SIDE && col0 + x < cols; i += THREADS / SIDE) {
         if (row0 + i >= rows) break;
         float v = to_float(from[(int64_t)(row0 + i) * cols + col0 + x]);
-        most = fmaxf(most, fabsf(v));
+        max = fmaxf(max, fabsf(v));
         cell[i][x] = round8(v * scale, format);
     }
-    note_largest(s, most); /* with a barrier */
+    note_largest(s, max); /* with a barrier */
     for (int i = y; i < SIDE && row0 + x < rows; i += THREADS / SIDE)
         if (col0 + i < cols) to[(int64_t)(col0 + i) * rows + row0 + x] = cell[x][i];
     end_step(s, scale);
@@ -115,8 +115,8 @@ extern "C" cloob_status quantize_cuda(const op_env *env, const char *op, void *t
                                       int64_t cols, bool turned, quant_format format, quant_scale *scale, bool fresh)
 {
     const cuda_state *s = (const cuda_state *)env->dev->state;
-    int64_t packs = rows * cols / 16, most = (int64_t)s->sms * 8, want = (packs + THREADS - 1) / THREADS;
-    unsigned blocks = (unsigned)(want < most ? want : most);
+    int64_t packs = rows * cols / 16, max = (int64_t)s->sms * 8, want = (packs + THREADS - 1) / THREADS;
+    unsigned blocks = (unsigned)(want < max ? want : max);
     cudaStream_t stream = stream_of(env);
     if (packs == 0) return CLOOB_OK;
     if (fresh) {
