@@ -140,9 +140,12 @@ static slopes run_tower(const char *name, bool fuse)
     model_config c;
     slopes s = { 0 };
     exec *e = NULL;
-    tower_options o = {
-        .batch = 3, .train = true, .backward = true, .float_images = true, .fuse_gemm = fuse, .grad = { .recompute = true }
-    };
+    tower_options o = { .batch = 3,
+                        .train = true,
+                        .backward = true,
+                        .float_images = true,
+                        .fuse_gemm = fuse,
+                        .grad = { .recompute = true } };
     CHECK_OK(ctx, model_config_by_name(ctx, name, &c));
     CHECK_OK(ctx, device_open(ctx, "cpu", &m.dev));
     CHECK_OK(ctx, params_create(ctx, &c, m.dev, CLOOB_F32, PARAMS_TRAIN, &m.p));

@@ -17,7 +17,7 @@ typedef enum quant_format { QUANT_E4M3, QUANT_E5M2 } quant_format;
 /* In device memory, zero at first. */
 typedef struct quant_scale {
     float inverse;    /* what the 8-bit numbers are to be multiplied by */
-    float max;       /* largest element, of the steps before; fades by 5 % a step */
+    float max;        /* largest element, of the steps before; fades by 5 % a step */
     unsigned current; /* bits of the largest element of this step */
     unsigned blocks;  /* that have finished */
 } quant_scale;
