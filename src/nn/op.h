@@ -133,8 +133,8 @@ void op_step_set(op_step *s, op_id op, const op_attr *attr, const op_ref *in, in
         __VA_ARGS__                                                                                                    \
     }
 
-/* The forward call behind a backward call's `recomputed` output (op_list.h), for kernels that do it by a pass of its own
- * after the rest: it takes over the scratch, which is large enough. */
+/* The forward call behind a backward call's `recomputed` output (op_list.h), for kernels that do it by a pass of its
+ * own after the rest: it takes over the scratch, which is large enough. */
 op_args bn_recompute(const op_args *reduce);
 op_args act_recompute(const op_args *backward);
 op_args layernorm_recompute(const op_args *backward);

@@ -1,9 +1,9 @@
 /* One training step: two towers forward, the objective over all embeddings, two towers backward, the ranks' sum, AdamW.
  *
  * Everything it needs is planned and taken by step_create; step_run allocates nothing. With `accum` above 1 the batch
- * is worked off in micro-batches: all embeddings first, one loss over all of them, then each micro-batch recomputed with its
- * backward pass, so that the result is that of one large batch (batch norm sees the same micro-batches both times and
- * updates its running statistics once). */
+ * is worked off in micro-batches: all embeddings first, one loss over all of them, then each micro-batch is recomputed
+ * with its backward pass, so that the result is that of one large batch (batch norm sees the same micro-batches both
+ * times and updates its running statistics once). */
 #ifndef TRAIN_STEP_H
 #define TRAIN_STEP_H
 
