@@ -68,6 +68,27 @@ typedef void cloob_progress_fn(void *user, const cloob_progress *p);
 
 typedef struct cloob_ctx cloob_ctx;
 
+/* Which kernels a GPU runs, where there are several for one op. By default timing chooses between them; tests and
+ * measurements ask for one. */
+typedef enum cloob_fused_gemm {
+    CLOOB_FUSED_GEMM_AUTO,
+    CLOOB_FUSED_GEMM_NEVER,
+    CLOOB_FUSED_GEMM_2_TEAMS, /* of warps in a block */
+    CLOOB_FUSED_GEMM_4_TEAMS
+} cloob_fused_gemm;
+
+typedef enum cloob_attention_backward {
+    CLOOB_ATTENTION_AUTO,
+    CLOOB_ATTENTION_SEPARATE, /* scores are computed for the queries and for the keys */
+    CLOOB_ATTENTION_SHARED    /* scores are computed once */
+} cloob_attention_backward;
+
+typedef struct cloob_kernels {
+    cloob_fused_gemm fused_gemm; /* convolutions with the batch norm sums behind them */
+    cloob_attention_backward attention_backward;
+    int gpu_generation; /* 80, 86 or 89: the kernels of that compute capability on a newer GPU; 0: the GPU's own */
+} cloob_kernels;
+
 typedef struct cloob_ctx_options {
     int threads;       /* CPU threads; 0: all cores. At most 64 or 4 a core, and what the system lets start */
     cloob_log_fn *log; /* NULL: silent */
@@ -75,9 +96,11 @@ typedef struct cloob_ctx_options {
     cloob_log_level log_level;   /* lines below it are dropped */
     cloob_progress_fn *progress; /* NULL: none */
     void *progress_user;
+    cloob_kernels kernels; /* 0: timing chooses, for the GPU that there is */
 } cloob_ctx_options;
 
-/* Fills the defaults: all cores, silent, level INFO. */
+/* Fills the defaults: all cores, silent, level INFO, and the GPU generation that the environment variable
+ * CLOOB_GPU_GENERATION names. */
 CLOOB_API void cloob_ctx_options_init(cloob_ctx_options *o);
 
 /* Makes a context; o may be NULL for defaults. NULL comes back only when memory is out. */

@@ -14,6 +14,8 @@ void cloob_ctx_options_init(cloob_ctx_options *o)
     if (!o) return;
     memset(o, 0, sizeof *o);
     o->log_level = CLOOB_LOG_INFO;
+    const char *generation = getenv("CLOOB_GPU_GENERATION");
+    if (generation) o->kernels.gpu_generation = atoi(generation);
 }
 
 static int core_count(void)
@@ -43,6 +45,7 @@ cloob_ctx *cloob_ctx_create(const cloob_ctx_options *o)
     ctx->log_level = o->log_level;
     ctx->progress = o->progress;
     ctx->progress_user = o->progress_user;
+    ctx->kernels = o->kernels;
     return ctx;
 }
 
@@ -61,7 +64,8 @@ cloob_ctx *ctx_worker(const cloob_ctx *parent)
                             .log_user = parent->log_user,
                             .log_level = parent->log_level,
                             .progress = parent->progress,
-                            .progress_user = parent->progress_user };
+                            .progress_user = parent->progress_user,
+                            .kernels = parent->kernels };
     return cloob_ctx_create(&o);
 }
 

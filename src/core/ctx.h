@@ -23,6 +23,7 @@ struct cloob_ctx {
     cloob_log_level log_level;
     cloob_progress_fn *progress;
     void *progress_user;
+    cloob_kernels kernels;
     void *slot[CTX_SLOTS];
     void (*slot_destroy[CTX_SLOTS])(void *);
 };

@@ -74,9 +74,11 @@ static void release(batcher *b)
 
 static cloob_status fill(cloob_ctx *ctx, batcher *b, const char *path, const cloob_batcher_options *o)
 {
-    cloob_ctx_options c = {
-        .threads = ctx->threads, .log = ctx->log, .log_user = ctx->log_user, .log_level = ctx->log_level
-    };
+    cloob_ctx_options c = { .threads = ctx->threads,
+                            .log = ctx->log,
+                            .log_user = ctx->log_user,
+                            .log_level = ctx->log_level,
+                            .kernels = ctx->kernels };
     const cloob_model_options *m = &o->model;
     b->o = *o;
     if (b->o.decoders < 1) b->o.decoders = ctx->threads;

@@ -123,13 +123,18 @@ static cloob_status check_total(cloob_ctx *ctx, const loss_plan *p)
     return CLOOB_OK;
 }
 
+static void take_method(const cloob_ctx *ctx, loss_plan *p)
+{
+    p->hopfield = methods[p->o.method].hopfield;
+    p->leave_one_out = methods[p->o.method].leave_one_out;
+    p->sigmoid = methods[p->o.method].sigmoid;
+    p->gpu_generation = ctx->kernels.gpu_generation;
+}
+
 static cloob_status plan_fill(cloob_ctx *ctx, loss_plan *p, const loss_options *o, const loss_shape *s)
 {
-    cloob_status status = check_plan(ctx, o, s);
-    CLOOB_TRY(comm_agree(ctx, p->c, status));
-    p->hopfield = methods[o->method].hopfield;
-    p->leave_one_out = methods[o->method].leave_one_out;
-    p->sigmoid = methods[o->method].sigmoid;
+    CLOOB_TRY(comm_agree(ctx, p->c, check_plan(ctx, o, s)));
+    take_method(ctx, p);
     CLOOB_TRY(count_rows(ctx, p, s));
     CLOOB_TRY(check_total(ctx, p));
     return comm_agree(ctx, p->c, engines[o->backend]->prepare(ctx, p));
@@ -155,9 +160,7 @@ cloob_status loss_measure(cloob_ctx *ctx, const loss_options *o, const loss_shap
 {
     loss_plan p = { .o = *o, .s = *s, .size = ranks, .total = s->rows * ranks };
     CLOOB_TRY(check_plan(ctx, o, s));
-    p.hopfield = methods[o->method].hopfield;
-    p.leave_one_out = methods[o->method].leave_one_out;
-    p.sigmoid = methods[o->method].sigmoid;
+    take_method(ctx, &p);
     CLOOB_TRY(check_total(ctx, &p));
     *bytes = engines[o->backend]->bytes(&p);
     return CLOOB_OK;

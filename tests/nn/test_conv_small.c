@@ -164,7 +164,7 @@ static void kernels_agree_with_the_definition(void)
 {
     if (device_cuda_count() == 0) SKIP("no GPU here");
     CHECK_OK(ctx, device_open(ctx, "cuda", &dev));
-    if (!cuda_has_hopper()) {
+    if (!cuda_has_hopper(dev)) {
         device_close(dev);
         SKIP("these kernels are for Hopper");
     }

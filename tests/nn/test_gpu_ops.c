@@ -173,10 +173,9 @@ static void compare_call(device *dev, const op_case *c, op_pass *p, int step, cl
     CHECK(!"agrees");
 }
 
-/* Cases of the ops from `first` to `last` of the list; those that can be done in several ways in each of these, one
- * after the other: the variable that says which, and its values. */
-static void compare(op_id first, op_id last, cloob_dtype type, double tolerance, const char *variable,
-                    const char *const *ways, int count)
+/* Cases of the ops from `first` to `last` of the list, with each choice of kernels in turn. */
+static void compare(op_id first, op_id last, cloob_dtype type, double tolerance, const cloob_kernels *kernels,
+                    int count)
 {
     device *dev = NULL;
     CHECK_OK(ctx, device_open(ctx, "cuda", &dev));
@@ -185,7 +184,7 @@ static void compare(op_id first, op_id last, cloob_dtype type, double tolerance,
         if (cases[i].op < first || cases[i].op > last) continue;
         CHECK(op_pass_run(ctx, &cases[i], type, 3, &p));
         for (int w = 0; w < count; w++) {
-            setenv(variable, ways[w], 1);
+            ctx->kernels = kernels[w];
             for (int s = -1; s < p.steps; s++) compare_call(dev, &cases[i], &p, s, type, tolerance);
         }
         op_pass_release(&p);
@@ -193,38 +192,40 @@ static void compare(op_id first, op_id last, cloob_dtype type, double tolerance,
     device_close(dev);
 }
 
-static const char *const ways[] = { "4", "2", "never" };
+static const cloob_kernels fused[] = { { .fused_gemm = CLOOB_FUSED_GEMM_4_TEAMS },
+                                       { .fused_gemm = CLOOB_FUSED_GEMM_2_TEAMS },
+                                       { .fused_gemm = CLOOB_FUSED_GEMM_NEVER } };
 
 static void large_sizes_agree(void)
 {
     if (device_cuda_count() == 0) SKIP("no GPU here");
-    compare(0, OP_COUNT, CLOOB_F32, 2e-5, "CLOOB_JOINED", ways, 1);
+    compare(0, OP_COUNT, CLOOB_F32, 2e-5, fused, 1);
 }
 
 static void large_sizes_agree_in_bf16(void)
 {
     if (device_cuda_count() == 0) SKIP("no GPU here");
-    compare(0, OP_COUNT, CLOOB_BF16, 1e-2, "CLOOB_JOINED", ways, 1);
+    compare(0, OP_COUNT, CLOOB_BF16, 1e-2, fused, 1);
 }
 
 static void fused_ops_agree_in_every_way(void)
 {
     if (device_cuda_count() == 0) SKIP("no GPU here");
-    compare(OP_CONV_STATS, OP_COUNT, CLOOB_BF16, 1e-2, "CLOOB_JOINED", ways, 3);
+    compare(OP_CONV_STATS, OP_COUNT, CLOOB_BF16, 1e-2, fused, 3);
 }
 
 static void attention_agrees_in_every_way(void)
 {
-    static const char *const both[] = { "separate", "shared" };
+    static const cloob_kernels both[] = { { .attention_backward = CLOOB_ATTENTION_SEPARATE },
+                                          { .attention_backward = CLOOB_ATTENTION_SHARED } };
     if (device_cuda_count() == 0) SKIP("no GPU here");
-    compare(OP_ATTENTION, OP_ATTENTION, CLOOB_BF16, 1e-2, "CLOOB_ATTENTION", both, 2);
-    unsetenv("CLOOB_ATTENTION");
+    compare(OP_ATTENTION, OP_ATTENTION, CLOOB_BF16, 1e-2, both, 2);
 }
 
-/* test_gpu_ops [joined] */
+/* test_gpu_ops [fused] */
 int main(int argc, char **argv)
 {
-    bool all = argc < 2 || strcmp(argv[1], "joined") != 0;
+    bool all = argc < 2 || strcmp(argv[1], "fused") != 0;
     ctx = cloob_ctx_create(NULL);
     if (all) RUN(large_sizes_agree);
     if (all) RUN(large_sizes_agree_in_bf16);

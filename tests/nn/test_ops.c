@@ -132,8 +132,10 @@ static void ref_has_every_op(void)
 
 int main(void)
 {
-    ctx = cloob_ctx_create(NULL);
-    setenv("CLOOB_JOINED", "4", 1); /* joined ops by one product, whatever timing says */
+    cloob_ctx_options o;
+    cloob_ctx_options_init(&o);
+    o.kernels.fused_gemm = CLOOB_FUSED_GEMM_4_TEAMS; /* fused ops by one GEMM, whatever timing says */
+    ctx = cloob_ctx_create(&o);
     RUN(ref_has_every_op);
     RUN(products_in_8_bits_round_their_factors);
     RUN(gradients_are_slopes);

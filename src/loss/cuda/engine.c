@@ -5,6 +5,7 @@
 #include "loss/cuda/fused.h"
 #include "loss/cuda/gpu.h"
 #include "loss/cuda/kernels.h"
+#include "tensor/cuda/cuda.h"
 #include "tensor/cuda/libraries.h"
 #include "tensor/tensor.h"
 
@@ -24,7 +25,8 @@ static void choose(const loss_plan *p, gpu *g)
     g->size = dtype_size(g->T);
     g->d = p->s.dim;
     g->tile = all < limit ? (all + 7) / 8 * 8 : limit;
-    g->fused = !p->o.plain && !p->sigmoid && g->T == CLOOB_BF16 && p->total % 8 == 0 && fused_takes(g->d);
+    g->fused = !p->o.plain && !p->sigmoid && g->T == CLOOB_BF16 && p->total % 8 == 0 &&
+               cuda_generation(p->gpu_generation) == 90 && fused_takes(g->d);
 }
 
 void gpu_carve_common(gpu_carver *c, const loss_plan *p, gpu *g)

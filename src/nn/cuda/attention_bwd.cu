@@ -5,7 +5,6 @@
  * shared:   scores are worked out once, by the queries' warps, and lie in shared memory for the keys' sums. */
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "nn/cuda/attention.cuh"
 #include "tensor/cuda/tune.h"
@@ -356,10 +355,9 @@ static int time_ways(const op_env *env, const op_args *a, const op_sequences &s,
     return ms[SHARED] < ms[SEPARATE] ? SHARED : SEPARATE;
 }
 
-/* CLOOB_ATTENTION=separate|shared overrides the timing, for tests and measurements. */
 static int choose_way(const op_env *env, const op_args *a)
 {
-    const char *wish = getenv("CLOOB_ATTENTION");
+    cloob_attention_backward asked = env->ctx->kernels.attention_backward;
     op_sequences s = op_sequences_of(&a->attr, &a->in[1], &a->in[4]);
     attn_sizes z = sizes_of(a, s, &a->in[2]);
     tune_cache *cache = cuda_use(env->dev)->tune;
@@ -368,7 +366,7 @@ static int choose_way(const op_env *env, const op_args *a)
     int32_t way = SEPARATE;
     if (chunk_for(env, z, z.C / z.H) < 1) return SEPARATE;
     if (!on_tensor_cores(env, &a->in[2], z, 5)) return SHARED;
-    if (wish && *wish) return strcmp(wish, "shared") == 0 ? SHARED : SEPARATE;
+    if (asked != CLOOB_ATTENTION_AUTO) return asked == CLOOB_ATTENTION_SHARED ? SHARED : SEPARATE;
     snprintf(key, sizeof key, "attention-bwd-%lld,%lld,%d,%d,%d-%d", (long long)s.N, (long long)s.rows, z.T, z.C, z.H,
              z.causal);
     if (tune_get(cache, key, &way, sizeof way) && way >= 0 && way < WAYS) return way;

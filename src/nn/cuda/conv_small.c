@@ -34,10 +34,10 @@ static bool countable(const dnn_shape *s)
     return s->H < 1 << 20 && s->W < 1 << 20 && s->N * ((s->H + 3) / 4) * ((s->W + 3) / 4) < INT32_MAX;
 }
 
-static const small_kernel *nth_kernel(const dnn_shape *s, int64_t c, int i)
+static const small_kernel *nth_kernel(const device *d, const dnn_shape *s, int64_t c, int i)
 {
     const small_kernel *lists[] = { small_forward_kernels, small_dw_kernels, small_first_kernels };
-    if (!countable(s) || !cuda_has_hopper()) return NULL;
+    if (!countable(s) || !cuda_has_hopper(d)) return NULL;
     for (int l = 0; l < 3; l++)
         for (const small_kernel *k = lists[l]; k->name; k++)
             if (takes(k, s, c) && i-- == 0) return k;
@@ -47,7 +47,7 @@ static const small_kernel *nth_kernel(const dnn_shape *s, int64_t c, int i)
 cloob_status small_plan_nth(cloob_ctx *ctx, device *d, const dnn_shape *shape, int64_t c, int i, small_plan **out)
 {
     cuda_state *s = cuda_use(d);
-    const small_kernel *k = nth_kernel(shape, c, i);
+    const small_kernel *k = nth_kernel(d, shape, c, i);
     int per_sm = 0;
     *out = NULL;
     if (!k) return CLOOB_OK;
@@ -130,7 +130,7 @@ static choice choose(cloob_ctx *ctx, device *d, const dnn_shape *s, int64_t c)
     trial t = { .ctx = ctx, .d = d };
     choice best = { -1, 1e30f };
     bool room = trial_open(&t, s, c) == CLOOB_OK;
-    for (int i = 0; room && nth_kernel(s, c, i); i++) {
+    for (int i = 0; room && nth_kernel(d, s, c, i); i++) {
         float ms = 1e30f;
         if (small_plan_nth(ctx, d, s, c, i, &t.p) != CLOOB_OK || !t.p) continue;
         cloob_status status = try_kernel(&t, &ms);
@@ -149,7 +149,7 @@ cloob_status small_plan_create(cloob_ctx *ctx, device *d, const dnn_shape *shape
     char key[TUNE_KEY];
     choice best;
     *out = NULL;
-    if (!nth_kernel(s, c, 0)) return CLOOB_OK;
+    if (!nth_kernel(d, s, c, 0)) return CLOOB_OK;
     snprintf(key, sizeof key, "small%d-%d-%lldx%lldx%lldx%lld-%lld-%lld-%lld", (int)VERSION, (int)s->kind,
              (long long)s->N, (long long)s->H, (long long)s->W, (long long)s->C, (long long)s->O, (long long)s->stride,
              (long long)c);

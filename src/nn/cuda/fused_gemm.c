@@ -107,16 +107,15 @@ static cloob_status state_make(const op_env *env, op_args *a, fused_state **out)
     return *out ? CLOOB_OK : ctx_no_memory(env->ctx, sizeof **out, "a fused GEMM's plan");
 }
 
-/* How many teams, or 0 when one after the other is better. CLOOB_JOINED=never|2|4 overrides the timing, for
- * tests and measurements. */
+/* How many teams, or 0 when one after the other is better. */
 static int teams_for(const op_env *env, const fused_gemm *p, float separate_ms)
 {
-    const char *wish = getenv("CLOOB_JOINED");
-    if (!fused_gemm_takes(p->n, p->k) || (wish && strcmp(wish, "never") == 0)) return 0;
-    if (wish && (*wish == '2' || *wish == '4')) {
-        fused_gemm wished = *p;
-        wished.teams = *wish - '0';
-        return fused_gemm_parts(&wished, sms_of(env)) ? wished.teams : 0;
+    cloob_fused_gemm asked = env->ctx->kernels.fused_gemm;
+    if (asked == CLOOB_FUSED_GEMM_NEVER || !cuda_has_hopper(env->dev) || !fused_gemm_takes(p->n, p->k)) return 0;
+    if (asked != CLOOB_FUSED_GEMM_AUTO) {
+        fused_gemm wanted = *p;
+        wanted.teams = asked == CLOOB_FUSED_GEMM_2_TEAMS ? 2 : 4;
+        return fused_gemm_parts(&wanted, sms_of(env)) ? wanted.teams : 0;
     }
     team_choice c = fused_time(env, p);
     ctx_log(env->ctx, CLOOB_LOG_DEBUG,

@@ -28,6 +28,7 @@ typedef struct fused_gemm {
     float *partial; /* (parts, 2, n), to be added in this order */
 } fused_gemm;
 
+/* Whether there is a kernel for the sizes, on Hopper; in a build without its kernels: no. */
 bool fused_gemm_takes(int64_t n, int64_t k);
 /* How many partial sums a GEMM of this size leaves, on so many multiprocessors; 0: it cannot be done with
  * these teams. */

@@ -25,7 +25,7 @@ typedef struct tune_cache tune_cache;
 enum { CUDA_SMALL_DOUBLES = 1024 };
 
 typedef struct cuda_state {
-    int generation; /* as cuda_generation */
+    int generation; /* cuda_generation of what the context asks for */
     int sms;        /* multiprocessors */
     int smem_bytes; /* shared memory a block may ask for */
     cudaStream_t stream, side;
@@ -41,11 +41,11 @@ typedef struct cuda_state {
 /* The state, with this GPU made the thread's current one. */
 cuda_state *cuda_use(const device *d);
 
-/* Compute capability of the thread's current GPU as one number (80, 89, 90, ...), or the lower one that the variable
- * CLOOB_GPU_GENERATION asks for, so that the kernels for older GPUs can be tested on a newer one. 0: no GPU. */
-int cuda_generation(void);
-/* Whether the kernels for Hopper (tensor/cuda/hopper.cuh) are in this build and run on the thread's current GPU. */
-bool cuda_has_hopper(void);
+/* Compute capability of the thread's current GPU as one number (80, 89, 90, ...), or `wanted` where that is lower
+ * (cloob_kernels.gpu_generation). 0: no GPU. */
+int cuda_generation(int wanted);
+/* Whether the device runs the kernels for Hopper (tensor/cuda/hopper.cuh). */
+bool cuda_has_hopper(const device *d);
 /* Whether this build has machine code or PTX for the thread's current GPU. */
 bool cuda_has_code(void);
 

@@ -174,19 +174,18 @@ int device_cuda_count(void)
     return n;
 }
 
-int cuda_generation(void)
+int cuda_generation(int wanted)
 {
     int index, major = 0, minor = 0;
     if (cudaGetDevice(&index) != cudaSuccess ||
         cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, index) != cudaSuccess ||
         cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, index) != cudaSuccess)
         return 0;
-    const char *wish = getenv("CLOOB_GPU_GENERATION");
-    int own = 10 * major + minor, wanted = wish ? atoi(wish) : 0;
+    int own = 10 * major + minor;
     return wanted >= OLDEST && wanted < own ? wanted : own;
 }
 
-bool cuda_has_hopper(void) { return cuda_generation() == 90; }
+bool cuda_has_hopper(const device *d) { return ((const cuda_state *)d->state)->generation == 90; }
 
 /* Shared memory of a block, where a generation below the GPU's own is asked for. */
 static int smem_limit(int generation, int own)
@@ -227,7 +226,7 @@ static cloob_status open_handles(cloob_ctx *ctx, device *d)
     CLOOB_TRY(check_generation(ctx, d, &prop));
     cloob_status loaded = cuda_libraries_load(ctx);
     if (loaded != CLOOB_OK) return ctx_wrap(ctx, loaded, "device cuda:%d", d->index);
-    s->generation = cuda_generation();
+    s->generation = cuda_generation(ctx->kernels.gpu_generation);
     d->fp8 = s->generation >= 89;
     s->sms = prop.multiProcessorCount;
     s->smem_bytes = smem_limit(s->generation, (int)prop.sharedMemPerBlockOptin);
