@@ -41,10 +41,7 @@ cloob_status cloob_prompts_save(cloob_ctx *ctx, const cloob_prompts *p, const ch
     API_NEEDS(ctx, p && path);
     sbuf text = { 0 };
     prompts_save(p, &text);
-    cloob_status status =
-        text.failed ? ctx_no_memory(ctx, text.len, "prompt sets") : file_write(ctx, path, text.data, text.len);
-    sbuf_release(&text);
-    return status;
+    return file_write_text(ctx, path, &text);
 }
 
 void cloob_prompts_close(cloob_prompts *p)

@@ -24,10 +24,7 @@ cloob_status cloob_tokenizer_save(cloob_ctx *ctx, const cloob_tokenizer *t, cons
     API_NEEDS(ctx, t && path);
     sbuf text = { 0 };
     tokenizer_save(t, &text);
-    cloob_status status =
-        text.failed ? ctx_no_memory(ctx, text.len, "merges") : file_write(ctx, path, text.data, text.len);
-    sbuf_release(&text);
-    return status;
+    return file_write_text(ctx, path, &text);
 }
 
 void cloob_tokenizer_close(cloob_tokenizer *t)

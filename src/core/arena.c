@@ -39,6 +39,17 @@ void *arena_push(arena *a, size_t bytes)
     return p;
 }
 
+void *arena_grow(arena *a, void *array, int64_t count, int64_t *room, int64_t first, size_t size)
+{
+    if (count < *room) return array;
+    int64_t wider = *room ? 2 * *room : first;
+    void *more = arena_push(a, (size_t)wider * size);
+    if (!more) return NULL;
+    if (count) memcpy(more, array, (size_t)count * size);
+    *room = wider;
+    return more;
+}
+
 char *arena_string_n(arena *a, const char *text, size_t bytes)
 {
     char *copy = arena_push(a, bytes + 1);

@@ -11,6 +11,7 @@
 #include <stdio.h>
 
 #include "core/ctx.h"
+#include "core/sbuf.h"
 
 #define FILE_TEXT_LIMIT ((size_t)1 << 30) /* more than any configuration or caption file we read whole */
 
@@ -57,6 +58,8 @@ void file_writer_abort(file_writer *w);
 
 /* begin, write, commit. */
 cloob_status file_write(cloob_ctx *ctx, const char *path, const void *data, size_t size);
+/* Writes what s holds, fails where it ran out of memory, and releases it. */
+cloob_status file_write_text(cloob_ctx *ctx, const char *path, sbuf *s);
 /* The same, readable for the owner alone. */
 cloob_status file_write_private(cloob_ctx *ctx, const char *path, const void *data, size_t size);
 

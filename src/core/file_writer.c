@@ -238,6 +238,14 @@ cloob_status file_write(cloob_ctx *ctx, const char *path, const void *data, size
     return write_all(ctx, path, data, size, false);
 }
 
+cloob_status file_write_text(cloob_ctx *ctx, const char *path, sbuf *s)
+{
+    cloob_status status =
+        s->failed ? ctx_no_memory(ctx, s->len, path) : file_write(ctx, path, s->data ? s->data : "", s->len);
+    sbuf_release(s);
+    return status;
+}
+
 cloob_status file_write_private(cloob_ctx *ctx, const char *path, const void *data, size_t size)
 {
     return write_all(ctx, path, data, size, true);

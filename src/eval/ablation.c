@@ -28,14 +28,9 @@ static ablation_metric *find(arena *a, ablation *t, const char *name)
 {
     for (int64_t i = 0; i < t->count; i++)
         if (strcmp(t->metric[i].name, name) == 0) return &t->metric[i];
-    if (t->count == t->room) {
-        int64_t room = t->room ? 2 * t->room : 32;
-        ablation_metric *more = arena_push(a, (size_t)room * sizeof *more);
-        if (!more) return NULL;
-        if (t->count) memcpy(more, t->metric, (size_t)t->count * sizeof *more);
-        t->metric = more;
-        t->room = room;
-    }
+    ablation_metric *all = arena_grow(a, t->metric, t->count, &t->room, 32, sizeof *all);
+    if (!all) return NULL;
+    t->metric = all;
     ablation_metric *m = &t->metric[t->count];
     *m = (ablation_metric){ .name = arena_string(a, name), .aim = ablation_aim_of(name), .best = -1 };
     for (int k = 0; k < t->methods; k++) {

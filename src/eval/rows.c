@@ -12,7 +12,7 @@ enum { CHECK_GRAIN = 256, CHECK_BLOCK = 64 };
 cloob_status rows_of(cloob_ctx *ctx, rows *r, const tensor *t, const char *name)
 {
     char shape[SHAPE_TEXT];
-    bool floating = t->dtype == CLOOB_F32 || t->dtype == CLOOB_BF16 || t->dtype == CLOOB_F16 || t->dtype == CLOOB_F64;
+    bool floating = dtype_is_float(t->dtype);
     if (t->ndim != 2 || t->dim[0] < 1 || t->dim[1] < 1)
         return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: has shape %s, needs (rows, dimensions)", name,
                         tensor_shape_text(t, shape));

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "eval/tiles.h"
-#include "eval/vmath.h"
+#include "tensor/cpu/vmath.h"
 
 typedef struct sums {
     double arc, potential;
@@ -18,7 +18,7 @@ static void add_row(sums *out, const float *s, int64_t n)
     float arc[TILE_COLUMNS], potential[TILE_COLUMNS];
     double arcs = 0, potentials = 0;
     for (int64_t j = 0; j < n; j++) arc[j] = vmath_asin(s[j]);
-    for (int64_t j = 0; j < n; j++) potential[j] = vmath_exp(4.0f * s[j] - 4.0f); /* |x - y|^2 = 2 - 2 x.y */
+    for (int64_t j = 0; j < n; j++) potential[j] = vmath_exp_or_zero(4.0f * s[j] - 4.0f); /* |x - y|^2 = 2 - 2 x.y */
     for (int64_t j = 0; j < n; j++) arcs += arc[j];
     for (int64_t j = 0; j < n; j++) potentials += potential[j];
     out->arc += arcs;

@@ -16,11 +16,6 @@ static cloob_status read_weights(cloob_ctx *ctx, const char *path, weights *w)
     return status;
 }
 
-static bool is_float(const tensor *t)
-{
-    return t->dtype == CLOOB_F32 || t->dtype == CLOOB_BF16 || t->dtype == CLOOB_F16 || t->dtype == CLOOB_F64;
-}
-
 /* sum += scale * t, in double. */
 static void add_scaled(double *sum, const tensor *t, double scale)
 {
@@ -47,7 +42,7 @@ static cloob_status average_tensor(cloob_ctx *ctx, weights *w, int64_t models, c
     add_scaled(sum, t, 1 - alpha);
     for (int64_t m = 1; m < models; m++) {
         const tensor *other = weights_find(&w[m], name);
-        if (!other || !is_float(other) || tensor_count(other) != n)
+        if (!other || !dtype_is_float(other->dtype) || tensor_count(other) != n)
             return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: %s is missing or has another shape than in %s", path[m], name,
                             path[0]);
         add_scaled(sum, other, alpha / (double)(models - 1));
@@ -64,7 +59,7 @@ static cloob_status average(cloob_ctx *ctx, weights *w, int64_t models, const ch
     for (int64_t i = 0; i < w[0].count; i++) {
         arena a = { 0 };
         ctx_progress(ctx, "average", i, w[0].count, "tensors");
-        bool skip = !is_float(&w[0].entry[i].t) || strncmp(w[0].entry[i].name, "train.", 6) == 0;
+        bool skip = !dtype_is_float(w[0].entry[i].t.dtype) || strncmp(w[0].entry[i].name, "train.", 6) == 0;
         cloob_status status = skip ? CLOOB_OK : average_tensor(ctx, w, models, path, alpha, i, &a);
         arena_release(&a);
         CLOOB_TRY(status);

@@ -186,8 +186,7 @@ static cloob_status change_dtype(cloob_ctx *ctx, const char *name, weights *w)
     if (type == CLOOB_I8) return int8_quantise(ctx, w);
     for (int64_t i = 0; i < w->count; i++) {
         tensor *t = &w->entry[i].t, from = *t;
-        bool number = t->dtype == CLOOB_F32 || t->dtype == CLOOB_BF16 || t->dtype == CLOOB_F16 || t->dtype == CLOOB_F64;
-        if (!number || t->dtype == type || t->ndim < 2) continue;
+        if (!dtype_is_float(t->dtype) || t->dtype == type || t->ndim < 2) continue;
         t->dtype = type;
         t->data = arena_push(&w->a, tensor_bytes(t));
         if (!t->data) return ctx_no_memory(ctx, tensor_bytes(t), w->entry[i].name);

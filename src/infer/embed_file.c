@@ -146,9 +146,9 @@ static cloob_status write_beside(cloob_ctx *ctx, const char *path, const cloob_e
     if (!item || !text_ends_with(path, ".npy")) return CLOOB_OK;
     for (int64_t i = 0; i < n; i++) sbuf_printf(&text, "%s\n", item[i]);
     sbuf_printf(&beside, "%s.txt", path);
-    cloob_status status = text.failed || beside.failed ? ctx_no_memory(ctx, text.len, "names")
-                                                       : file_write(ctx, beside.data, text.data, text.len);
-    sbuf_release(&text), sbuf_release(&beside);
+    text.failed = text.failed || beside.failed;
+    cloob_status status = file_write_text(ctx, beside.failed ? path : beside.data, &text);
+    sbuf_release(&beside);
     return status;
 }
 

@@ -70,7 +70,5 @@ cloob_status cloob_search_sheet(cloob_ctx *ctx, const char *path, const char *ti
     }
     sbuf_puts(&s, "</main></html>\n");
     free(rgb);
-    cloob_status status = s.failed ? ctx_no_memory(ctx, s.len, path) : file_write(ctx, path, s.data, s.len);
-    sbuf_release(&s);
-    return status;
+    return file_write_text(ctx, path, &s);
 }

@@ -30,18 +30,7 @@ typedef struct tiles {
     double *wide_r;          /* (TILE, d) */
 } tiles;
 
-/* A workspace that is cut piece by piece; with base NULL only counted. */
-typedef struct carver {
-    char *base;
-    size_t used;
-} carver;
-
-static inline void *carve(carver *c, size_t bytes)
-{
-    char *p = c->base ? c->base + c->used : NULL;
-    c->used += (bytes + 63) & ~(size_t)63;
-    return p;
-}
+static inline void *carve(carver *c, size_t bytes) { return carve_aligned(c, bytes, 64); }
 
 tiles tiles_carve(carver *c, const loss_plan *p);
 

@@ -53,24 +53,38 @@ static void exp_range(void *arg, int64_t begin, int64_t end, int thread)
     }
 }
 
-void search_forward(cloob_ctx *ctx, const search *s, const tiles *t)
+/* All tiles, those of the same states one after the other; `finish` (or NULL) then gets these states. */
+static void each_tile(cloob_ctx *ctx, const search *s, const tiles *t, void (*tile)(cloob_ctx *, strip *),
+                      pool_fn *finish)
 {
-    int64_t d = s->states.d;
     strip b = { .s = s, .t = t };
-    memset(s->r, 0, (size_t)(s->states.n * d) * sizeof(float));
-    for (int64_t i = 0; i < s->states.n; i++) s->shift[i] = -INFINITY;
     for (b.i = 0; b.i < s->states.n; b.i += TILE) {
         b.m = min64(TILE, s->states.n - b.i);
         b.a = rows_f32(&s->states, b.i, b.m, t->a);
         for (b.j = 0; b.j < s->stored.n; b.j += TILE) {
             b.n = min64(TILE, s->stored.n - b.j);
             b.w = rows_f32(&s->stored, b.j, b.n, t->b);
-            scores(ctx, &b);
-            pool_for(ctx, b.m, 8, exp_range, &b);
-            if (t->wide) wide_sums(ctx, t, false, s->r + b.i * d, b.m, b.n, d);
-            else cpu_sgemm(ctx, false, false, b.m, d, b.n, 1, t->e, b.n, b.w, d, 1, s->r + b.i * d, d);
+            tile(ctx, &b);
         }
+        if (finish) pool_for(ctx, b.m, 8, finish, &b);
     }
+}
+
+static void tile_forward(cloob_ctx *ctx, strip *b)
+{
+    int64_t d = b->s->states.d;
+    float *r = b->s->r + b->i * d;
+    scores(ctx, b);
+    pool_for(ctx, b->m, 8, exp_range, b);
+    if (b->t->wide) wide_sums(ctx, b->t, false, r, b->m, b->n, d);
+    else cpu_sgemm(ctx, false, false, b->m, d, b->n, 1, b->t->e, b->n, b->w, d, 1, r, d);
+}
+
+void search_forward(cloob_ctx *ctx, const search *s, const tiles *t)
+{
+    memset(s->r, 0, (size_t)(s->states.n * s->states.d) * sizeof(float));
+    for (int64_t i = 0; i < s->states.n; i++) s->shift[i] = -INFINITY;
+    each_tile(ctx, s, t, tile_forward, NULL);
 }
 
 static void recompute_exp_range(void *arg, int64_t begin, int64_t end, int thread)
@@ -120,17 +134,7 @@ static void finish_range(void *arg, int64_t begin, int64_t end, int thread)
 double search_backward(cloob_ctx *ctx, const search *s, const tiles *t)
 {
     double total = 0;
-    strip b = { .s = s, .t = t };
-    for (b.i = 0; b.i < s->states.n; b.i += TILE) {
-        b.m = min64(TILE, s->states.n - b.i);
-        b.a = rows_f32(&s->states, b.i, b.m, t->a);
-        for (b.j = 0; b.j < s->stored.n; b.j += TILE) {
-            b.n = min64(TILE, s->stored.n - b.j);
-            b.w = rows_f32(&s->stored, b.j, b.n, t->b);
-            tile_backward(ctx, &b);
-        }
-        pool_for(ctx, b.m, 8, finish_range, &b);
-    }
+    each_tile(ctx, s, t, tile_backward, finish_range);
     for (int64_t i = 0; i < s->states.n; i++) total += s->row[i];
     return total;
 }

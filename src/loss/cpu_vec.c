@@ -1,9 +1,11 @@
-/* exp to within 2 units in the last place by argument reduction and a polynomial, in a form that compilers
- * vectorise without being allowed to reorder sums: partial sums are spelled out, LANES of them. */
+/* In a form that compilers vectorise without being allowed to reorder sums: partial sums are spelled out, LANES of
+ * them. */
 #include "loss/cpu_vec.h"
 
 #include <math.h>
 #include <string.h>
+
+#include "tensor/cpu/vmath.h"
 
 #if defined(__x86_64__) && defined(__gnu_linux__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #    define CLONES __attribute__((target_clones("avx512f", "avx2,fma", "default")))
@@ -13,28 +15,9 @@
 
 enum { LANES = 32 };
 
-static inline float exp_one(float x)
-{
-    const float magic = 12582912.0f; /* 1.5 * 2^23: adding it rounds to an integer */
-    float clipped = x < -87.0f ? -87.0f : x > 88.0f ? 88.0f : x;
-    float n = (clipped * 1.44269504f + magic) - magic;
-    float r = (clipped - n * 0.693359375f) - n * -2.12194440e-4f;
-    float p = 1.9875691500e-4f;
-    p = p * r + 1.3981999507e-3f;
-    p = p * r + 8.3334519073e-3f;
-    p = p * r + 4.1665795894e-2f;
-    p = p * r + 1.6666665459e-1f;
-    p = p * r + 5.0000001201e-1f;
-    p = (p * r) * r + r + 1.0f;
-    int32_t bits = ((int32_t)n + 127) << 23;
-    float scale;
-    memcpy(&scale, &bits, sizeof scale);
-    return x < -87.0f ? 0.0f : p * scale;
-}
-
 CLONES void vec_exp(float *x, int64_t n, float shift, float factor)
 {
-    for (int64_t i = 0; i < n; i++) x[i] = factor * exp_one(x[i] - shift);
+    for (int64_t i = 0; i < n; i++) x[i] = factor * vmath_exp_or_zero(x[i] - shift);
 }
 
 /* exp(high + low) = exp(high) (1 + low): low is what rounding the argument took. */
@@ -43,7 +26,7 @@ CLONES void vec_exp_wide(float *e, const double *s, int64_t n, double factor, do
     for (int64_t i = 0; i < n; i++) {
         double x = factor * s[i] - shift;
         float high = (float)x, low = (float)(x - (double)high);
-        e[i] = exp_one(high) * (1.0f + low);
+        e[i] = vmath_exp_or_zero(high) * (1.0f + low);
     }
 }
 
@@ -80,9 +63,9 @@ CLONES double vec_sum_exp(const float *x, int64_t n, float shift)
     double total = 0;
     int64_t i = 0;
     for (; i + LANES <= n; i += LANES)
-        for (int l = 0; l < LANES; l++) sum[l] += exp_one(x[i + l] - shift);
+        for (int l = 0; l < LANES; l++) sum[l] += vmath_exp_or_zero(x[i + l] - shift);
     for (int l = 0; l < LANES; l++) total += (double)sum[l];
-    for (; i < n; i++) total += (double)exp_one(x[i] - shift);
+    for (; i < n; i++) total += (double)vmath_exp_or_zero(x[i] - shift);
     return total;
 }
 

@@ -18,6 +18,19 @@ struct loss_plan {
     void *device; /* the cuda backend's own */
 };
 
+/* A workspace that is cut piece by piece; with base NULL only counted. */
+typedef struct carver {
+    char *base;
+    size_t used;
+} carver;
+
+static inline void *carve_aligned(carver *c, size_t bytes, size_t align)
+{
+    char *p = c->base ? c->base + c->used : NULL;
+    c->used += (bytes + align - 1) / align * align;
+    return p;
+}
+
 typedef struct loss_engine {
     /* Sizes p->memory for the scales and shape in p, larger if need be. Not collective. */
     cloob_status (*prepare)(cloob_ctx *, loss_plan *);

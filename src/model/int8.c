@@ -22,9 +22,7 @@ static bool is_scale(const char *name)
 
 static bool is_matrix(const st_entry *e)
 {
-    cloob_dtype d = e->t.dtype;
-    return e->t.ndim > 1 && strncmp(e->name, "train.", 6) != 0 &&
-           (d == CLOOB_F32 || d == CLOOB_BF16 || d == CLOOB_F16 || d == CLOOB_F64);
+    return e->t.ndim > 1 && strncmp(e->name, "train.", 6) != 0 && dtype_is_float(e->t.dtype);
 }
 
 static void quantise_rows(const float *from, int8_t *to, float *scale, int64_t rows, int64_t cols)

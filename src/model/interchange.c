@@ -145,8 +145,6 @@ static cloob_status open_file(reader *r, const char *path)
 
 /* ---- taking tensors ------------------------------------------------------------------------------ */
 
-static bool is_float(cloob_dtype d) { return d == CLOOB_F32 || d == CLOOB_F16 || d == CLOOB_BF16 || d == CLOOB_F64; }
-
 static cloob_status note_shape(reader *r, const char *name, const tensor *have, const tensor *want)
 {
     char text[NAME_BYTES + 3 * SHAPE_TEXT], a[SHAPE_TEXT], b[SHAPE_TEXT];
@@ -204,7 +202,7 @@ static cloob_status find_parts(reader *r, const foreign *f, const tensor *row, c
         if (at >= 0) r->s.used[at] = true;
         part[i] = at >= 0 ? &r->s.entry[at].t : NULL;
         bool fits = part[i] && tensor_same_shape(part[i], &want) &&
-                    (is_float(part[i]->dtype) || is_eight(r, f, part[i])) && part[i]->dtype == part[0]->dtype;
+                    (dtype_is_float(part[i]->dtype) || is_eight(r, f, part[i])) && part[i]->dtype == part[0]->dtype;
         if (fits) continue;
         *whole = false;
         if (!part[i]) CLOOB_TRY(note(r, KEY_MISSING, f->name[i]));

@@ -8,14 +8,9 @@
 
 chart_series *chart_add(arena *a, chart *c, const char *name, int color, int64_t n)
 {
-    if (c->count == c->room) {
-        int64_t room = c->room ? 2 * c->room : 8;
-        chart_series *more = arena_push(a, (size_t)room * sizeof *more);
-        if (!more) return NULL;
-        if (c->count) memcpy(more, c->series, (size_t)c->count * sizeof *more);
-        c->series = more;
-        c->room = room;
-    }
+    chart_series *all = arena_grow(a, c->series, c->count, &c->room, 8, sizeof *all);
+    if (!all) return NULL;
+    c->series = all;
     chart_series s = { .name = arena_string(a, name), .color = color };
     s.x = arena_push(a, (size_t)(n + 1) * sizeof *s.x);
     s.y = arena_push(a, (size_t)(n + 1) * sizeof *s.y);

@@ -46,14 +46,9 @@ static bool seen(const score_files *s, const char *path)
 
 static bool grow(arena *a, score_files *s)
 {
-    if (s->count < s->room) return true;
-    int64_t room = s->room ? 2 * s->room : 16;
-    score_file *more = arena_push(a, (size_t)room * sizeof *more);
-    if (!more) return false;
-    if (s->count) memcpy(more, s->file, (size_t)s->count * sizeof *more);
-    s->file = more;
-    s->room = room;
-    return true;
+    score_file *all = arena_grow(a, s->file, s->count, &s->room, 16, sizeof *all);
+    if (all) s->file = all;
+    return all != NULL;
 }
 
 static cloob_status add(cloob_ctx *ctx, arena *a, const char *path, const char *name, const run_files *run,

@@ -16,6 +16,8 @@ enum { DTYPES = sizeof dtypes / sizeof *dtypes };
 
 size_t dtype_size(cloob_dtype d) { return dtypes[d].size; }
 
+bool dtype_is_float(cloob_dtype d) { return d == CLOOB_F32 || d == CLOOB_BF16 || d == CLOOB_F16 || d == CLOOB_F64; }
+
 const char *dtype_name(cloob_dtype d) { return dtypes[d].name; }
 
 bool dtype_from_name(const char *name, cloob_dtype *out)

@@ -18,6 +18,7 @@ typedef struct tensor {
 } tensor;
 
 size_t dtype_size(cloob_dtype d);
+bool dtype_is_float(cloob_dtype d);    /* F32, BF16, F16 or F64 */
 const char *dtype_name(cloob_dtype d); /* "F32", "BF16", ... as in safetensors */
 bool dtype_from_name(const char *name, cloob_dtype *out);
 

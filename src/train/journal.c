@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "core/file.h"
-#include "core/sbuf.h"
+#include "core/json.h"
 #include "core/text.h"
 #include "train/tensorboard.h"
 
@@ -310,4 +310,15 @@ void journal_metrics(journal *j, const journal_row *r)
 void journal_scalar(journal *j, const char *tag, int64_t step, double value)
 {
     if (j->board) tensorboard_scalar(j->board, tag, step, value);
+}
+
+void journal_put(journal *j, sbuf *line, int64_t epoch, const char *name, double value)
+{
+    char tag[96];
+    json_put_string(line, name);
+    sbuf_puts(line, ": ");
+    json_put_number(line, value);
+    sbuf_puts(line, ", ");
+    snprintf(tag, sizeof tag, "val/%s", name);
+    journal_scalar(j, tag, epoch, value);
 }

@@ -79,17 +79,6 @@ static cloob_status loss_of(cloob_ctx *ctx, const run *r, const pairs *p, loss_m
     return status;
 }
 
-static void put(run *r, sbuf *line, int64_t epoch, const char *name, double number)
-{
-    char tag[80];
-    json_put_string(line, name);
-    sbuf_puts(line, ": ");
-    json_put_number(line, number);
-    sbuf_puts(line, ", ");
-    snprintf(tag, sizeof tag, "val/%s", name);
-    journal_scalar(r->log, tag, epoch, number);
-}
-
 static void put_side(run *r, sbuf *line, int64_t epoch, const char *side, const cloob_retrieval_side *s)
 {
     static const char *const names[] = { "mean_rank", "median_rank", "R@1", "R@5", "R@10" };
@@ -97,7 +86,7 @@ static void put_side(run *r, sbuf *line, int64_t epoch, const char *side, const 
     for (int i = 0; i < 5; i++) {
         char name[64];
         snprintf(name, sizeof name, "%s_%s", side, names[i]);
-        put(r, line, epoch, name, values[i]);
+        journal_put(r->log, line, epoch, name, values[i]);
     }
 }
 
@@ -148,10 +137,10 @@ static cloob_status put_analysis(cloob_ctx *ctx, run *r, sbuf *line, int64_t epo
     char folder[1200];
     cloob_status status = analysis_run(ctx, &a, images, texts, 0.99);
     if (status == CLOOB_OK) {
-        put(r, line, epoch, "image_ajne", a.x.ajne);
-        put(r, line, epoch, "text_ajne", a.y.ajne);
-        put(r, line, epoch, "image_effective_eigenvalues", (double)a.x.effective);
-        put(r, line, epoch, "text_effective_eigenvalues", (double)a.y.effective);
+        journal_put(r->log, line, epoch, "image_ajne", a.x.ajne);
+        journal_put(r->log, line, epoch, "text_ajne", a.y.ajne);
+        journal_put(r->log, line, epoch, "image_effective_eigenvalues", (double)a.x.effective);
+        journal_put(r->log, line, epoch, "text_effective_eigenvalues", (double)a.y.effective);
         snprintf(folder, sizeof folder, "%s/analysis/epoch_%lld", journal_dir(r->log), (long long)epoch);
         status = file_make_dirs(ctx, folder);
         if (status == CLOOB_OK) status = analysis_write(ctx, &a, NULL, folder);
@@ -172,8 +161,9 @@ static cloob_status measure(cloob_ctx *ctx, run *r, const pairs *p, int64_t epoc
     CLOOB_TRY(rows_of(ctx, &texts, &y, "validation texts"));
     CLOOB_TRY(put_retrieval(ctx, r, line, epoch, &images, &texts));
     if (r->o->analyze) CLOOB_TRY(put_analysis(ctx, r, line, epoch, &images, &texts));
-    put(r, line, epoch, "val_loss", loss);
-    put(r, line, epoch, "clip_val_loss", clip * r->o->init_inv_tau / 2); /* InfoNCE as open_clip prints it */
+    journal_put(r->log, line, epoch, "val_loss", loss);
+    journal_put(r->log, line, epoch, "clip_val_loss",
+                clip * r->o->init_inv_tau / 2); /* InfoNCE as open_clip prints it */
     journal_line(ctx, r->log, "epoch %lld: validation loss %.5f over %lld pairs", (long long)epoch, loss,
                  (long long)p->n);
     return CLOOB_OK;

@@ -52,14 +52,9 @@ static cloob_status measure_accuracy(cloob_ctx *ctx, run *r, encoder *e, const s
 
 static void put(run *r, sbuf *line, int64_t epoch, const char *key, const char *which, double number)
 {
-    char name[80], tag[96];
+    char name[80];
     snprintf(name, sizeof name, "%s-%s", key, which);
-    json_put_string(line, name);
-    sbuf_puts(line, ": ");
-    json_put_number(line, number);
-    sbuf_puts(line, ", ");
-    snprintf(tag, sizeof tag, "val/%s", name);
-    journal_scalar(r->log, tag, epoch, number);
+    journal_put(r->log, line, epoch, name, number);
 }
 
 static cloob_status one_source(cloob_ctx *ctx, run *r, encoder *e, const source *s, int64_t epoch, sbuf *line)

@@ -9,7 +9,7 @@
 #include "eval/similarity.h"
 #include "eval/spectrum.h"
 #include "eval/uniformity.h"
-#include "eval/vmath.h"
+#include "tensor/cpu/vmath.h"
 
 static cloob_ctx *ctx;
 
@@ -136,9 +136,9 @@ static void vector_functions(void)
         float x = (float)i / 100000.0f, e = (float)i / 1200.0f;
         CHECK_NEAR(vmath_asin(x), asin(x), 2e-7);
         CHECK(vmath_asin(-x) == -vmath_asin(x));
-        CHECK_NEAR(vmath_exp(e) / exp(e), 1, 4e-7);
+        CHECK_NEAR(vmath_exp_or_zero(e) / exp(e), 1, 4e-7);
     }
-    CHECK(vmath_exp(0) == 1.0f && vmath_exp(-1000.0f) == 0.0f && vmath_asin(1.5f) == vmath_asin(1.0f));
+    CHECK(vmath_exp_or_zero(0) == 1.0f && vmath_exp_or_zero(-1000.0f) == 0.0f && vmath_asin(1.5f) == vmath_asin(1.0f));
 }
 
 static void one_row_and_one_modality(void)

@@ -4,12 +4,12 @@
 #include <math.h>
 
 #include "core/pool.h"
-#include "eval/vmath.h"
+#include "tensor/cpu/vmath.h"
 
 enum { GRAIN = 1 << 16, MAX_PARTS = 256 }; /* logits per thread at least: less is not worth waking one */
 
 #define REAL   float
-#define EXP(x) vmath_exp(x)
+#define EXP(x) vmath_exp_or_zero(x)
 #define NAME   rows_f
 #include "eval/probe/softmax_loss_real.h"
 #undef REAL

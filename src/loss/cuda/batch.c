@@ -29,7 +29,7 @@ bool gpu_batch_applies(const loss_plan *p)
 static size_t batch_carve(const loss_plan *p, gpu *g, void *memory, const loss_outputs *out, batch *b)
 {
     size_t n = (size_t)p->s.rows, nd = n * (size_t)p->s.dim;
-    gpu_carver c = { memory, 0 };
+    carver c = { memory, 0 };
     b->n = p->s.rows;
     b->d = p->s.dim;
     for (int i = 0; i < 4; i++) b->r[i] = gpu_carve(&c, nd * g->size);

@@ -29,7 +29,7 @@ static void choose(const loss_plan *p, gpu *g)
                cuda_generation(p->gpu_generation) == 90 && fused_takes(g->d);
 }
 
-void gpu_carve_common(gpu_carver *c, const loss_plan *p, gpu *g)
+void gpu_carve_common(carver *c, const loss_plan *p, gpu *g)
 {
     size_t tile = (size_t)g->tile, n = (size_t)p->s.rows, N = (size_t)p->total, d = (size_t)g->d;
     size_t longer = (size_t)loss_longest(p);
@@ -146,7 +146,7 @@ static cloob_status first_bad(cloob_ctx *ctx, const gpu *g, const named_rows *r,
 
 static void carve_for_check(loss_plan *p, gpu *g)
 {
-    gpu_carver c = { p->memory, 0 };
+    carver c = { p->memory, 0 };
     gpu_carve_common(&c, p, g);
 }
 

@@ -24,7 +24,7 @@ static size_t general_carve(const loss_plan *p, gpu *gp, void *memory, general *
 {
     size_t n = (size_t)p->s.rows, d = (size_t)p->s.dim, all = (size_t)p->total * d;
     bool many = p->size > 1;
-    gpu_carver c = { memory, 0 };
+    carver c = { memory, 0 };
     memset(g, 0, sizeof *g);
     g->n = p->s.rows;
     g->N = p->total;

@@ -127,20 +127,10 @@ size_t gpu_sigmoid_bytes(const loss_plan *p, gpu *g);
 cloob_status gpu_sigmoid_queue(cloob_ctx *ctx, loss_plan *p, gpu *g, const loss_inputs *in, const loss_outputs *out);
 void gpu_sigmoid_result(const loss_plan *p, const double totals[], loss_result *r);
 
-typedef struct gpu_carver {
-    char *base;
-    size_t used;
-} gpu_carver;
-
-static inline void *gpu_carve(gpu_carver *c, size_t bytes)
-{
-    char *p = c->base ? c->base + c->used : NULL;
-    c->used += (bytes + 255) & ~(size_t)255;
-    return p;
-}
+static inline void *gpu_carve(carver *c, size_t bytes) { return carve_aligned(c, bytes, 256); }
 
 /* The parts of g that both ways need; n: own rows, N: all rows. */
-void gpu_carve_common(gpu_carver *c, const loss_plan *p, gpu *g);
+void gpu_carve_common(carver *c, const loss_plan *p, gpu *g);
 /* A count that was made without memory and a carving that disagree would write past the block: refused. */
 cloob_status gpu_carved(cloob_ctx *ctx, const loss_plan *p, size_t used);
 

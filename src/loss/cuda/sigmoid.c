@@ -14,7 +14,7 @@ typedef struct sigmoid_memory {
 static size_t carve_all(const loss_plan *p, gpu *g, void *memory, sigmoid_memory *s)
 {
     size_t all = (size_t)(p->total * p->s.dim);
-    gpu_carver c = { memory, 0 };
+    carver c = { memory, 0 };
     memset(s, 0, sizeof *s);
     if (p->size > 1) s->gathered = gpu_carve(&c, all * g->size);
     if (p->size > 1 && p->o.gradients) s->sum_y = gpu_carve(&c, all * sizeof(float));

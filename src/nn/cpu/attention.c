@@ -87,7 +87,7 @@ cloob_status attention_cpu(const op_env *env, const op_args *a)
 CPU_CLONES static void probabilities(float *s, const float *lse, int64_t T, bool causal)
 {
     for (int64_t t = 0; t < T; t++)
-        for (int64_t k = 0; k < T; k++) s[t * T + k] = causal && k > t ? 0.0f : fast_exp(s[t * T + k] - lse[t]);
+        for (int64_t k = 0; k < T; k++) s[t * T + k] = causal && k > t ? 0.0f : vmath_exp(s[t * T + k] - lse[t]);
 }
 
 /* ds = p (dp - dy.y), overwriting dp. */

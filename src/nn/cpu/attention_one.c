@@ -108,7 +108,7 @@ CPU_INLINE void head_backward(const job *j, const float *q, const float *k, cons
     dots(dy, v, ld, keys, e, 1.0f, ds);
     for (int64_t i = 0; i < e; i++) along += dy[i] * y[i];
     for (int64_t t = 0; t < keys; t++) {
-        s[t] = fast_exp(s[t] - lse);
+        s[t] = vmath_exp(s[t] - lse);
         ds[t] = s[t] * (ds[t] - along) * j->scale;
         for (int64_t i = 0; i < e; i++) dk[t * ld + i] = ds[t] * q[i];
         for (int64_t i = 0; i < e; i++) dv[t * ld + i] = s[t] * dy[i];

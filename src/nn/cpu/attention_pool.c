@@ -10,7 +10,7 @@ CPU_CLONES float softmax_row(float *s, int64_t keys, int64_t T)
     for (int64_t k = 0; k < keys; k++) top = s[k] > top ? s[k] : top;
 #pragma omp simd reduction(+ : sum)
     for (int64_t k = 0; k < keys; k++) {
-        s[k] = fast_exp(s[k] - top);
+        s[k] = vmath_exp(s[k] - top);
         sum += s[k];
     }
     float scale = 1.0f / sum;

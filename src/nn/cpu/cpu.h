@@ -11,6 +11,7 @@
 #include "nn/ref/ref.h"
 #include "tensor/cpu/bf16.h"
 #include "tensor/cpu/clones.h"
+#include "tensor/cpu/vmath.h"
 
 /* The loop of a tensor's element type, where loops exist for F32 and bf16 under one name. */
 #define CPU_PICK(t, loop) ((t).dtype == CLOOB_BF16 ? loop##_bf16 : loop##_f32)
@@ -26,24 +27,17 @@ static inline planes planes_of(const tensor *t)
     return (planes){ t->dim[0], t->dim[3] / b, t->dim[1] * t->dim[2], t->dim[1], t->dim[2], b, t->dim[3] };
 }
 
-/* exp to about 2 ulp, without branches, so that loops over it become vector code. */
-static inline float fast_exp(float x)
+/* fn over n items of a call, `grain` or more of them at a time on each thread. */
+static inline cloob_status cpu_over(const op_env *env, const op_args *a, int64_t n, int64_t grain, pool_fn *fn)
 {
-    x = x < -87.0f ? -87.0f : x > 88.0f ? 88.0f : x;
-    float k = __builtin_rintf(x * 1.44269504f), r = x - k * 0.693359375f + k * 2.12194440e-4f;
-    float p = 1.9875691500e-4f;
-    p = p * r + 1.3981999507e-3f;
-    p = p * r + 8.3334519073e-3f;
-    p = p * r + 4.1665795894e-2f;
-    p = p * r + 1.6666665459e-1f;
-    p = p * r + 5.0000001201e-1f;
-    p = p * r * r + r + 1.0f;
-    union {
-        int32_t i;
-        float f;
-    } scale = { ((int32_t)k + 127) << 23 };
-    return p * scale.f;
+    op_args args = *a;
+    pool_for(env->ctx, n, grain, fn, &args);
+    return CLOOB_OK;
 }
+
+/* out (C) = sums of a, or of a b, over their rows of C elements; NULL: not wanted. Threads share the columns, so that
+ * every sum is taken in the order of the rows. */
+void cpu_sum_columns(const op_env *env, const tensor *a, const tensor *b, int64_t C, float *out);
 
 typedef cloob_status cpu_run(const op_env *env, const op_args *a);
 typedef cloob_status cpu_prepare(const op_env *env, op_args *a);

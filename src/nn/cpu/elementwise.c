@@ -13,7 +13,7 @@ typedef struct pool_job {
     void *to;
 } pool_job;
 
-CPU_INLINE float sigmoid(float x) { return 1.0f / (1.0f + fast_exp(-x)); }
+CPU_INLINE float sigmoid(float x) { return 1.0f / (1.0f + vmath_exp(-x)); }
 
 #include "nn/cpu/real_f32.h"
 #include "nn/cpu/elementwise_loops.h"

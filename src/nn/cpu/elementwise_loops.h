@@ -48,7 +48,8 @@ CPU_CLONES static void NAME(act_bwd_range)(void *arg, int64_t begin, int64_t end
     else if (j->act == OP_ACT_GELU)
         for (int64_t i = begin; i < end; i++) {
             float x = GET(b[i]);
-            y[i] = PUT(GET(a[i]) * (0.5f * (1.0f + erff(x * 0.70710678f)) + x * fast_exp(-0.5f * x * x) * 0.39894228f));
+            y[i] =
+                PUT(GET(a[i]) * (0.5f * (1.0f + erff(x * 0.70710678f)) + x * vmath_exp(-0.5f * x * x) * 0.39894228f));
         }
     else
         for (int64_t i = begin; i < end; i++) {

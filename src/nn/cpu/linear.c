@@ -47,33 +47,12 @@ cloob_status linear_dx_cpu(const op_env *env, const op_args *a)
     return CLOOB_OK;
 }
 
-typedef struct column_job {
-    const float *x;
-    float *sum;
-    int64_t R, O;
-} column_job;
-
-CPU_CLONES static void column_range(void *arg, int64_t begin, int64_t end, int thread)
-{
-    const column_job *j = arg;
-    (void)thread;
-    for (int64_t o = begin; o < end; o++) j->sum[o] = 0;
-    for (int64_t r = 0; r < j->R; r++)
-        for (int64_t o = begin; o < end; o++) j->sum[o] += j->x[r * j->O + o];
-}
-
-static void column_sums(cloob_ctx *ctx, const float *x, float *sum, int64_t R, int64_t O)
-{
-    column_job j = { x, sum, R, O };
-    if (sum) pool_for(ctx, O, 64, column_range, &j);
-}
-
 cloob_status linear_dw_cpu(const op_env *env, const op_args *a)
 {
     if (a->in[0].dtype == CLOOB_BF16) return linear_dw_bf16(env, a);
     const float *dy = a->in[0].data, *x = a->in[1].data;
     int64_t R = tensor_rows(&a->in[0]), O = tensor_cols(&a->in[0]), K = tensor_cols(&a->in[1]);
-    column_sums(env->ctx, dy, a->out[1].data, R, O);
+    cpu_sum_columns(env, &a->in[0], NULL, O, a->out[1].data);
     if (!a->out[0].data) return CLOOB_OK;
     if (a->attr.transposed) cpu_sgemm(env->ctx, true, false, K, O, R, 1.0f, x, K, dy, O, 0.0f, a->out[0].data, O);
     else cpu_sgemm(env->ctx, true, false, O, K, R, 1.0f, dy, O, x, K, 0.0f, a->out[0].data, K);
@@ -114,7 +93,7 @@ cloob_status heads_dw_cpu(const op_env *env, const op_args *a)
     const float *x = a->in[0].data, *u = a->in[1].data;
     float *dw = a->out[0].data;
     int64_t N = a->in[1].dim[0], H = a->in[1].dim[1], C = a->in[1].dim[2], E = a->out[0].dim[0] / H;
-    column_sums(env->ctx, x, a->out[1].data, N, H * E);
+    cpu_sum_columns(env, &a->in[0], NULL, H * E, a->out[1].data);
     for (int64_t h = 0; h < H; h++)
         cpu_sgemm(env->ctx, true, false, E, C, N, a->attr.scale, x + h * E, H * E, u + h * C, H * C, 0.0f,
                   dw + h * E * C, C);

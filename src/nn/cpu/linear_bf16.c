@@ -88,29 +88,6 @@ cloob_status linear_dx_bf16(const op_env *env, const op_args *a)
     return CLOOB_OK;
 }
 
-/* ---- gradients of biases ------------------------------------------------------------------------- */
-
-typedef struct column_job {
-    const uint16_t *x;
-    float *sum;
-    int64_t R, O;
-} column_job;
-
-CPU_CLONES static void column_range(void *arg, int64_t begin, int64_t end, int thread)
-{
-    const column_job *j = arg;
-    (void)thread;
-    for (int64_t o = begin; o < end; o++) j->sum[o] = 0;
-    for (int64_t r = 0; r < j->R; r++)
-        for (int64_t o = begin; o < end; o++) j->sum[o] += bf16_up(j->x[r * j->O + o]);
-}
-
-static void column_sums(cloob_ctx *ctx, const void *x, float *sum, int64_t R, int64_t O)
-{
-    column_job j = { x, sum, R, O };
-    if (sum) pool_for(ctx, O, 64, column_range, &j);
-}
-
 cloob_status linear_dw_prepare(const op_env *env, op_args *a)
 {
     bgemm_call x = dw_call(a);
@@ -120,7 +97,7 @@ cloob_status linear_dw_prepare(const op_env *env, op_args *a)
 cloob_status linear_dw_bf16(const op_env *env, const op_args *a)
 {
     bgemm_call x = dw_call(a);
-    column_sums(env->ctx, a->in[0].data, a->out[1].data, tensor_rows(&a->in[0]), tensor_cols(&a->in[0]));
+    cpu_sum_columns(env, &a->in[0], NULL, tensor_cols(&a->in[0]), a->out[1].data);
     if (a->out[0].data) gemm_bf16_run(env, a, &x);
     return CLOOB_OK;
 }
@@ -219,7 +196,7 @@ cloob_status heads_dw_prepare(const op_env *env, op_args *a) { return heads_plan
 
 cloob_status heads_dw_bf16(const op_env *env, const op_args *a)
 {
-    column_sums(env->ctx, a->in[0].data, a->out[1].data, a->in[1].dim[0], a->out[0].dim[0]);
+    cpu_sum_columns(env, &a->in[0], NULL, a->out[0].dim[0], a->out[1].data);
     heads_run(env, a, heads_dw_call, a->in[1].dim[1]);
     return CLOOB_OK;
 }

@@ -16,26 +16,19 @@ typedef struct sum_job {
 #include "nn/cpu/real_bf16.h"
 #include "nn/cpu/tokens_loops.h"
 
-static cloob_status over(const op_env *env, const op_args *a, int64_t n, int64_t grain, pool_fn *fn)
-{
-    op_args args = *a;
-    pool_for(env->ctx, n, grain, fn, &args);
-    return CLOOB_OK;
-}
-
 cloob_status image_input_cpu(const op_env *env, const op_args *a)
 {
-    return over(env, a, a->out[0].dim[0], 1, CPU_PICK(a->out[0], input_range));
+    return cpu_over(env, a, a->out[0].dim[0], 1, CPU_PICK(a->out[0], input_range));
 }
 
 cloob_status embed_cpu(const op_env *env, const op_args *a)
 {
-    return over(env, a, tensor_rows(&a->out[0]), 64, CPU_PICK(a->out[0], embed_range));
+    return cpu_over(env, a, tensor_rows(&a->out[0]), 64, CPU_PICK(a->out[0], embed_range));
 }
 
 cloob_status embed_bwd_cpu(const op_env *env, const op_args *a)
 {
-    return over(env, a, tensor_cols(&a->in[0]), 16, CPU_PICK(a->in[0], embed_bwd_range));
+    return cpu_over(env, a, tensor_cols(&a->in[0]), 16, CPU_PICK(a->in[0], embed_bwd_range));
 }
 
 /* The row of x that index names: inside sequence n, or packed, of all. */
@@ -84,14 +77,14 @@ static void batch_sum(const op_env *env, const tensor *dy, float *sum, int64_t c
 cloob_status mean_tokens_cpu(const op_env *env, const op_args *a)
 {
     planes z = planes_of(&a->in[0]);
-    return over(env, a, z.N * z.blocks, 1, CPU_PICK(a->in[0], mean_tokens_range));
+    return cpu_over(env, a, z.N * z.blocks, 1, CPU_PICK(a->in[0], mean_tokens_range));
 }
 
 cloob_status mean_tokens_bwd_cpu(const op_env *env, const op_args *a)
 {
     if (a->out[0].data) {
         planes z = planes_of(&a->out[0]);
-        over(env, a, z.N * z.blocks, 1, CPU_PICK(a->in[0], mean_tokens_dx_range));
+        cpu_over(env, a, z.N * z.blocks, 1, CPU_PICK(a->in[0], mean_tokens_dx_range));
     }
     batch_sum(env, &a->in[0], a->out[1].data, tensor_count(&a->out[1]));
     return CLOOB_OK;
@@ -99,7 +92,7 @@ cloob_status mean_tokens_bwd_cpu(const op_env *env, const op_args *a)
 
 cloob_status class_tokens_cpu(const op_env *env, const op_args *a)
 {
-    return over(env, a, tensor_rows(&a->out[0]), 16, CPU_PICK(a->out[0], class_tokens_range));
+    return cpu_over(env, a, tensor_rows(&a->out[0]), 16, CPU_PICK(a->out[0], class_tokens_range));
 }
 
 cloob_status class_tokens_bwd_cpu(const op_env *env, const op_args *a)
