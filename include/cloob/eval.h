@@ -196,10 +196,6 @@ typedef enum cloob_rank_sum_method {
     CLOOB_RANK_SUM_NORMAL
 } cloob_rank_sum_method;
 
-/* EXACT with ties is refused. Values must be finite, both samples non-empty. */
-CLOOB_API cloob_status cloob_rank_sum_test(cloob_ctx *ctx, cloob_rank_sum *out, const double *a, int64_t na,
-                                           const double *b, int64_t nb, cloob_rank_sum_method method);
-
 typedef struct cloob_group {
     int64_t n;
     double mean, deviation; /* sample standard deviation; 0 for one value */

@@ -82,8 +82,6 @@ typedef struct cloob_model_outline {
 
 /* A name of the table (docs/reference/models.md), spelling of "-", "/" and case forgiven. */
 CLOOB_API bool cloob_model_known(const char *name);
-/* The i-th name of the table; NULL behind the last. */
-CLOOB_API const char *cloob_model_name(int i);
 /* model: a name or the path of a .json file; precision "fp32" (NULL), "bf16". */
 CLOOB_API cloob_status cloob_model_describe(cloob_ctx *ctx, const char *model, int64_t batch, const char *precision,
                                             cloob_model_outline *out);
@@ -163,12 +161,6 @@ CLOOB_API cloob_status cloob_embed_text_file(cloob_ctx *ctx, cloob_model *m, con
 CLOOB_API cloob_status cloob_embed_tensors(cloob_ctx *ctx, cloob_model *m, const char *path, cloob_output what,
                                            cloob_embedded *e);
 
-/* Replaces rows by what they retrieve from a file's stored rows (one Hopfield update with beta): `which`
- * names the tensor, as in "image|x|U". Both sides retrieve from the same rows, as in the paper. unit: back to
- * length 1. */
-CLOOB_API cloob_status cloob_embedded_retrieve(cloob_ctx *ctx, cloob_embedded *e, const char *path, const char *which,
-                                               double beta, bool unit);
-
 /* Everything of the above in one go, into a file instead of memory. */
 typedef struct cloob_embed_job {
     cloob_output what;
@@ -179,8 +171,9 @@ typedef struct cloob_embed_job {
     const char *const *images; /* (images_count) files and folders */
     int64_t images_count;
     const char *texts;
-    const char *retrieve;       /* a file of stored rows; NULL: rows stay as they are */
-    const char *retrieve_which; /* as in cloob_embedded_retrieve */
+    const char *retrieve; /* a file of stored rows; NULL: rows stay as they are */
+    const char
+        *retrieve_which; /* its tensor, as in "image|x|U": both sides retrieve from the same rows, as in the paper */
     double beta;
 } cloob_embed_job;
 

@@ -25,8 +25,7 @@ typedef enum cloob_method {
     CLOOB_METHOD_SIGLIP            /* SigLIP's sigmoid loss, with logit_bias and without division by inv_tau */
 } cloob_method;
 
-/* "cloob", "clip", "infoloob", "infonce-hopfield", "siglip". from_name is false for any other. */
-CLOOB_API const char *cloob_method_name(cloob_method m);
+/* "cloob", "clip", "infoloob", "infonce-hopfield", "siglip"; false for any other. */
 CLOOB_API bool cloob_method_from_name(const char *name, cloob_method *out);
 
 typedef struct cloob_objective_options {

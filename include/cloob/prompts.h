@@ -33,11 +33,7 @@ CLOOB_API cloob_status cloob_prompts_find(cloob_ctx *ctx, const cloob_prompts *p
 CLOOB_API const char *cloob_prompts_name(const cloob_prompts *p, int64_t set);
 CLOOB_API bool cloob_prompts_mean_per_class(const cloob_prompts *p, int64_t set); /* else plain accuracy */
 CLOOB_API int64_t cloob_prompts_classes(const cloob_prompts *p, int64_t set);
-CLOOB_API int64_t cloob_prompts_class_names(const cloob_prompts *p, int64_t set,
-                                            int64_t c); /* how many it has: 1 or more */
-CLOOB_API const char *cloob_prompts_class_name(const cloob_prompts *p, int64_t set, int64_t c, int64_t which);
 CLOOB_API int64_t cloob_prompts_templates(const cloob_prompts *p, int64_t set);
-CLOOB_API const char *cloob_prompts_template(const cloob_prompts *p, int64_t set, int64_t which);
 
 #ifdef __cplusplus
 }

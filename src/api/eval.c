@@ -164,13 +164,6 @@ cloob_status cloob_probe_save(cloob_ctx *ctx, const cloob_probe_result *r, const
 
 /* ---- significance -------------------------------------------------------------------------------- */
 
-cloob_status cloob_rank_sum_test(cloob_ctx *ctx, cloob_rank_sum *out, const double *a, int64_t na, const double *b,
-                                 int64_t nb, cloob_rank_sum_method method)
-{
-    API_NEEDS(ctx, out && a && b && na >= 0 && nb >= 0);
-    return ranksum_test(ctx, out, a, na, b, nb, method);
-}
-
 cloob_status cloob_compare(cloob_ctx *ctx, cloob_comparison *out, const char *path_a, const char *path_b, int64_t epoch,
                            double alpha)
 {

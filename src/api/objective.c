@@ -8,8 +8,6 @@
 #include "io/safetensors.h"
 #include "loss/loss.h"
 
-const char *cloob_method_name(cloob_method m) { return loss_method_name((loss_method)m); }
-
 bool cloob_method_from_name(const char *name, cloob_method *out)
 {
     if (!name) return false;

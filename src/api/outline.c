@@ -10,8 +10,6 @@
 
 bool cloob_model_known(const char *name) { return name && model_config_known(name); }
 
-const char *cloob_model_name(int i) { return model_config_name(i); }
-
 static void put_sizes(const model_config *c, cloob_model_outline *o)
 {
     snprintf(o->name, sizeof o->name, "%s", c->name);

@@ -90,25 +90,8 @@ int64_t cloob_prompts_classes(const cloob_prompts *p, int64_t set)
     return s ? s->class_count : 0;
 }
 
-int64_t cloob_prompts_class_names(const cloob_prompts *p, int64_t set, int64_t c)
-{
-    return c >= 0 && c < cloob_prompts_classes(p, set) ? set_at(p, set)->classes[c].count : 0;
-}
-
 int64_t cloob_prompts_templates(const cloob_prompts *p, int64_t set)
 {
     const prompt_set *s = set_at(p, set);
     return s ? s->templates.count : 0;
-}
-
-const char *cloob_prompts_class_name(const cloob_prompts *p, int64_t set, int64_t c, int64_t which)
-{
-    bool there = which >= 0 && which < cloob_prompts_class_names(p, set, c);
-    return there ? set_at(p, set)->classes[c].item[which] : NULL;
-}
-
-const char *cloob_prompts_template(const cloob_prompts *p, int64_t set, int64_t which)
-{
-    bool there = which >= 0 && which < cloob_prompts_templates(p, set);
-    return there ? set_at(p, set)->templates.item[which] : NULL;
 }

@@ -5,6 +5,7 @@
 #include "cloob/eval.h"
 #include "core/ctx.h"
 
+/* EXACT with ties is refused. Values must be finite, both samples non-empty. */
 cloob_status ranksum_test(cloob_ctx *ctx, cloob_rank_sum *out, const double *a, int64_t na, const double *b, int64_t nb,
                           cloob_rank_sum_method method);
 

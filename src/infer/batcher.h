@@ -31,9 +31,7 @@ struct batch_item {
     double queued_at;
     cloob_status status;
     char error[256];
-    batch_call *call; /* NULL: done is called */
-    cloob_batch_done_fn *done;
-    void *user;
+    batch_call *call;
 };
 
 typedef struct cloob_batcher batcher;

@@ -48,20 +48,6 @@ static cloob_status memory_retrieve(cloob_ctx *ctx, const memory *m, float *rows
     return cloob_hopfield_retrieve(ctx, &m->h, &o, rows, n, rows, NULL);
 }
 
-cloob_status cloob_embedded_retrieve(cloob_ctx *ctx, cloob_embedded *e, const char *path, const char *which,
-                                     double beta, bool unit)
-{
-    API_NEEDS(ctx, e && path);
-    memory m;
-    cloob_status status = memory_open(ctx, path, which, beta, unit, &m);
-    if (status == CLOOB_OK && e->image) status = memory_check(ctx, &m, e->image_width);
-    if (status == CLOOB_OK && e->text) status = memory_check(ctx, &m, e->text_width);
-    if (status == CLOOB_OK) status = memory_retrieve(ctx, &m, e->image, e->rows);
-    if (status == CLOOB_OK) status = memory_retrieve(ctx, &m, e->text, e->text_rows);
-    free(m.rows);
-    return status;
-}
-
 /* ---- files --------------------------------------------------------------------------------------- */
 
 typedef struct out_file {

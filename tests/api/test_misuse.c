@@ -28,8 +28,6 @@ static void functions_with_a_status_refuse_null(void)
     REFUSED(cloob_batcher_reload(ctx, NULL));
     REFUSED(cloob_batcher_encode(NULL, NULL, NULL, 1, NULL, NULL));
     REFUSED(cloob_batcher_encode(ctx, NULL, NULL, 1, NULL, NULL));
-    REFUSED(cloob_batcher_submit(NULL, NULL, NULL, NULL, NULL, NULL));
-    REFUSED(cloob_batcher_submit(ctx, NULL, NULL, NULL, NULL, NULL));
     REFUSED(cloob_json_parse(NULL, NULL, 0, NULL, 0, NULL));
     REFUSED(cloob_json_parse(ctx, NULL, 0, NULL, 0, NULL));
     REFUSED(cloob_image_size(NULL, NULL, 0, NULL, NULL, NULL));
@@ -70,7 +68,7 @@ static void functions_with_a_status_refuse_null(void)
     cloob_search_probe_image(8, NULL);
     cloob_model_outline_release(NULL);
     cloob_report_options_init(NULL);
-    CHECK(!cloob_model_known(NULL) && !cloob_model_name(-1));
+    CHECK(!cloob_model_known(NULL));
     REFUSED(cloob_convert(NULL, NULL, NULL, NULL, NULL));
     REFUSED(cloob_convert(ctx, NULL, NULL, NULL, NULL));
     REFUSED(cloob_weights_describe(NULL, NULL, NULL, NULL));
@@ -105,8 +103,6 @@ static void functions_with_a_status_refuse_null(void)
     REFUSED(cloob_probe(ctx, NULL, NULL, NULL, NULL, NULL));
     REFUSED(cloob_probe_save(NULL, NULL, NULL));
     REFUSED(cloob_probe_save(ctx, NULL, NULL));
-    REFUSED(cloob_rank_sum_test(NULL, NULL, NULL, 0, NULL, 0, 0));
-    REFUSED(cloob_rank_sum_test(ctx, NULL, NULL, 0, NULL, 0, 0));
     REFUSED(cloob_compare(NULL, NULL, NULL, NULL, 0, 0));
     REFUSED(cloob_compare(ctx, NULL, NULL, NULL, 0, 0));
     REFUSED(cloob_factors_measure(NULL, NULL, NULL, 0, NULL));
@@ -151,8 +147,6 @@ static void functions_with_a_status_refuse_null(void)
     REFUSED(cloob_embed_text_file(ctx, NULL, NULL, 0, NULL));
     REFUSED(cloob_embed_tensors(NULL, NULL, NULL, 0, NULL));
     REFUSED(cloob_embed_tensors(ctx, NULL, NULL, 0, NULL));
-    REFUSED(cloob_embedded_retrieve(NULL, NULL, NULL, NULL, 0, 0));
-    REFUSED(cloob_embedded_retrieve(ctx, NULL, NULL, NULL, 0, 0));
     REFUSED(cloob_embed_to_file(NULL, NULL, NULL, NULL, NULL));
     REFUSED(cloob_embed_to_file(ctx, NULL, NULL, NULL, NULL));
     REFUSED(cloob_embedded_write(NULL, NULL, NULL));
@@ -269,7 +263,6 @@ static void the_others_give_nothing(void)
     CHECK(cloob_model_width(NULL, 0, 0) == 0);
     cloob_embedded_release(NULL);
     cloob_embed_job_init(NULL);
-    CHECK(cloob_method_name(0) != NULL);
     CHECK(!cloob_method_from_name(NULL, NULL));
     cloob_objective_options_init(NULL);
     cloob_objective_plan_destroy(NULL);
@@ -286,10 +279,7 @@ static void the_others_give_nothing(void)
     CHECK(cloob_prompts_name(NULL, 0) == NULL);
     CHECK(!cloob_prompts_mean_per_class(NULL, 0));
     CHECK(cloob_prompts_classes(NULL, 0) == 0);
-    CHECK(cloob_prompts_class_names(NULL, 0, 0) == 0);
-    CHECK(cloob_prompts_class_name(NULL, 0, 0, 0) == NULL);
     CHECK(cloob_prompts_templates(NULL, 0) == 0);
-    CHECK(cloob_prompts_template(NULL, 0, 0) == NULL);
     cloob_search_close(NULL);
     CHECK(cloob_search_count(NULL) == 0);
     CHECK(cloob_search_width(NULL) == 0);

@@ -24,6 +24,28 @@ static void arena_gives_zeroed_aligned_memory(void)
     arena_release(&a);
 }
 
+static void arrays_grow_in_an_arena(void)
+{
+    arena a = { 0 };
+    int64_t room = 0, n = 0, *list = NULL;
+    for (; n < 100; n++) {
+        list = arena_grow(&a, list, n, &room, 3, sizeof *list);
+        CHECK(list && room > n);
+        list[n] = n * n;
+    }
+    CHECK(room == 192); /* 3, doubled six times */
+    for (int64_t i = 0; i < n; i++) CHECK(list[i] == i * i);
+    arena_release(&a);
+}
+
+static void every_status_has_a_word(void)
+{
+    CHECK_STR(cloob_status_name(CLOOB_OK), "ok");
+    CHECK_STR(cloob_status_name(CLOOB_ERR_BUSY), "busy");
+    for (int s = 0; s <= CLOOB_ERR_BUSY; s++) CHECK(strcmp(cloob_status_name((cloob_status)s), "unknown") != 0);
+    CHECK_STR(cloob_status_name((cloob_status)(CLOOB_ERR_BUSY + 1)), "unknown");
+}
+
 static void random_numbers_depend_on_key_and_index_only(void)
 {
     CHECK(rng_splitmix64(0) == 0xE220A8397B1DCDAFu); /* the published first output for state 0 */
@@ -157,6 +179,8 @@ static void errors_are_one_line_and_can_be_wrapped(void)
 int main(void)
 {
     RUN(arena_gives_zeroed_aligned_memory);
+    RUN(arrays_grow_in_an_arena);
+    RUN(every_status_has_a_word);
     RUN(random_numbers_depend_on_key_and_index_only);
     RUN(permutation_visits_everything_once);
     RUN(loops_cover_every_index_once);

@@ -137,6 +137,7 @@ static void vector_functions(void)
         CHECK_NEAR(vmath_asin(x), asin(x), 2e-7);
         CHECK(vmath_asin(-x) == -vmath_asin(x));
         CHECK_NEAR(vmath_exp_or_zero(e) / exp(e), 1, 4e-7);
+        CHECK_NEAR(vmath_exp(e) / exp(e), 1, 4e-7);
     }
     CHECK(vmath_exp_or_zero(0) == 1.0f && vmath_exp_or_zero(-1000.0f) == 0.0f && vmath_asin(1.5f) == vmath_asin(1.0f));
 }
