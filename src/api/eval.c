@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "eval/analysis.h"
-#include "eval/compare.h"
 #include "eval/eval_device.h"
 #include "eval/eval_json.h"
 #include "eval/labels.h"

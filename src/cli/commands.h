@@ -8,4 +8,7 @@
 #include "cli/commands.def"
 #undef COMMAND
 
+/* startup.c: under a memory limit, a crash inside a library that ran out of memory becomes one line and exit code 1. */
+void startup_catch_crashes(void);
+
 #endif

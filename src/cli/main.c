@@ -11,7 +11,6 @@
 #include "cli/help/help.h"
 #include "cli/opt.h"
 #include "cli/progress.h"
-#include "cli/startup.h"
 
 const command *const commands[] = {
 #define COMMAND(name, group) &cmd_##name,

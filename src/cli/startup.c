@@ -5,7 +5,7 @@
  * runs. And OpenBLAS waits forever when the memory for its buffers cannot be had. So this function stands in the
  * program's preinit array, which the loader calls before the constructors of any library; it may use system calls
  * alone. */
-#include "cli/startup.h"
+#include "cli/commands.h"
 
 #include <signal.h>
 #include <stdint.h>

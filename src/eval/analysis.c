@@ -7,9 +7,6 @@
 #include "core/file.h"
 #include "core/sbuf.h"
 #include "eval/eval_json.h"
-#include "eval/similarity.h"
-#include "eval/spectrum.h"
-#include "eval/uniformity.h"
 
 static cloob_status run_spread(cloob_ctx *ctx, cloob_coverage *out, const unit_rows *x, double share)
 {

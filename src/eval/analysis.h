@@ -13,4 +13,49 @@ void analysis_release(cloob_analysis *a);
 cloob_status analysis_write(cloob_ctx *ctx, const cloob_analysis *a, const cloob_analysis *reference,
                             const char *folder);
 
+/* Similarities of matched pairs, and of the most similar unmatched ones: for each image, its K most similar
+ * texts other than its own. An objective that overfits pushes matched pairs up and drags the top-10 unmatched
+ * along. */
+
+/* x, y: the same N and D, N at least 2. Streams x y^T; memory is 2 x 1000 values per row of a tile and
+ * thread. */
+cloob_status similarity_run(cloob_ctx *ctx, cloob_similarity *out, const unit_rows *x, const unit_rows *y);
+
+/* Leaves the k largest of value (n) in front, in no order. */
+void select_largest(float *value, int64_t n, int64_t k);
+
+/* How evenly unit rows cover the sphere: Ajne's statistic as the paper extends it, and the logarithm of the
+ * mean Gaussian potential (Wang and Isola's uniformity).
+ *
+ *     ajne       = N/4 - 1/(pi N) sum_{i<j} arccos(x_i.x_j) = 1/4 + 1/(pi N) sum_{i<j} arcsin(x_i.x_j)
+ *     uniformity = ln mean_{i<j} exp(-2 |x_i - x_j|^2)
+ *
+ * Small means even. The second form of Ajne's statistic is the one summed: the first is a difference of two
+ * numbers of size N/4. */
+
+typedef struct uniformity {
+    double ajne, potential; /* potential: Wang and Isola's logarithm */
+} uniformity;
+
+/* Streams the upper half of x x^T. Needs two rows. */
+cloob_status uniformity_run(cloob_ctx *ctx, uniformity *out, const unit_rows *x);
+
+/* Eigenvalues of the covariance of embeddings, and how many of them matter: a low effective number means that
+ * few features carry all the variance ("explaining away"). */
+
+typedef struct spectrum {
+    double *value; /* (D), largest first, negative rounding cut to 0; owned */
+    int64_t D;
+    int64_t effective; /* how many of the largest make up `share` of the sum */
+    double total;      /* the sum: the variance */
+} spectrum;
+
+/* Covariance (divided by N - 1) of the unit rows, formed in double by blocks in two passes, mean first. Needs
+ * two rows and D^2 doubles. share: 0.99 in the paper. */
+cloob_status spectrum_run(cloob_ctx *ctx, spectrum *out, const unit_rows *x, double share);
+void spectrum_release(spectrum *s);
+
+/* 1 + how many leading partial sums stay below share of the whole; 0 when their sum is (1e-12 or less). */
+int64_t spectrum_effective(const double *value, int64_t n, double share);
+
 #endif

@@ -1,5 +1,4 @@
 /* JSONL in, a table of metrics with values of both groups, then a test for each. */
-#include "eval/compare.h"
 
 #include <math.h>
 #include <stdlib.h>

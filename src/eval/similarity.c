@@ -1,7 +1,7 @@
 /* A bounded buffer per row keeps the largest similarities seen so far: whatever is not above the row's
  * threshold is passed over; when the buffer is full its K largest stay and the least of them is the new
  * threshold. */
-#include "eval/similarity.h"
+#include "eval/analysis.h"
 
 #include <math.h>
 #include <stdlib.h>

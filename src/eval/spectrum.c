@@ -1,5 +1,5 @@
 /* Mean, covariance, eigenvalues. */
-#include "eval/spectrum.h"
+#include "eval/analysis.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* Sums over all pairs, tile by tile, in double between rows of a tile. */
-#include "eval/uniformity.h"
+#include "eval/analysis.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -10,7 +10,7 @@
 #include "model/digest.h"
 #include "model/int8.h"
 #include "model/shapes.h"
-#include "model/shards.h"
+#include "model/weights.h"
 #include "model/source.h"
 
 typedef struct reader {

@@ -1,5 +1,5 @@
 /* Bicubic resizing of a grid of rows. */
-#include "model/positions.h"
+#include "model/weights.h"
 
 #include <math.h>
 #include <stdlib.h>

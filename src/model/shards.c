@@ -1,5 +1,5 @@
 /* An index of shards: which file holds which tensor. */
-#include "model/shards.h"
+#include "model/weights.h"
 
 #include <stdlib.h>
 #include <string.h>

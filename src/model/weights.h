@@ -75,4 +75,21 @@ cloob_status weights_verify(cloob_ctx *ctx, const char *path, const weights *w, 
 /* Sets format, config, activation, preprocess, versions and checksums, then writes atomically. */
 cloob_status weights_write_native(cloob_ctx *ctx, const char *path, weights *w);
 
+/* Weights in several files with an index: transformers' model.safetensors.index.json and
+ * pytorch_model.bin.index.json. */
+
+/* True for the name of an index. */
+bool shards_looks_like(const char *path);
+
+/* Maps every file that the index names, beside it, into w->shard. Every tensor must be in the file the index says,
+ * once, and no file may hold others. On failure what was opened belongs to w all the same. */
+cloob_status shards_open(cloob_ctx *ctx, const char *index, weights *w);
+
+/* Positional embeddings of another grid: weights for images of another size. */
+
+/* Resizes the image tower's positional embeddings (grid x grid rows, after that of a class token) of w to the grid of
+ * `image_size` and notes that size in w->config. Bicubic with antialiasing, as open_clip resizes them; that of the
+ * class token stays. Refuses sizes that the model cannot have. */
+cloob_status weights_resize_images(cloob_ctx *ctx, weights *w, int64_t image_size);
+
 #endif

@@ -1,5 +1,5 @@
 /* Ticks at round numbers. */
-#include "report/chart_axis.h"
+#include "report/chart_image.h"
 
 #include <math.h>
 #include <stdio.h>

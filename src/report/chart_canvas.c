@@ -1,7 +1,7 @@
 /* Charts drawn by Chart.js (MIT licence), whose script the page carries. Data travel as JSON beside each
  * canvas. */
 #include "core/json.h"
-#include "report/assets.h"
+#include "report/page.h"
 #include "report/chart.h"
 #include "report/html.h"
 

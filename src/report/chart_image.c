@@ -6,8 +6,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "report/chart_axis.h"
-
 enum {
     WIDTH = 560,
     HEIGHT = 300,

@@ -2,6 +2,8 @@
 #ifndef REPORT_PAGE_H
 #define REPORT_PAGE_H
 
+#include <stddef.h>
+
 #include "report/chart.h"
 #include "report/export.h"
 #include "report/html.h"
@@ -50,5 +52,13 @@ const char *page_group(const page *p, int64_t run);
 /* One chart per key for several runs; one chart of all keys for one run. */
 void page_result_charts(page *p, const char *title, const char *y_label, const char *const *key,
                         const char *const *label, int64_t keys);
+
+/* Files that the page carries, compiled in by cmake/embed.cmake. Not zero-terminated. */
+
+extern const unsigned char asset_tokens_css[], asset_page_css[], asset_page_js[];
+extern const size_t asset_tokens_css_bytes, asset_page_css_bytes, asset_page_js_bytes;
+/* Only in builds that draw with Chart.js. */
+extern const unsigned char asset_chart_js[], asset_chart_licence[];
+extern const size_t asset_chart_js_bytes, asset_chart_licence_bytes;
 
 #endif

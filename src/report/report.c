@@ -6,7 +6,6 @@
 #include <time.h>
 
 #include "core/file.h"
-#include "report/assets.h"
 #include "report/page.h"
 
 /* ---- gathering ----------------------------------------------------------------------------------- */

@@ -3,8 +3,43 @@
 #define REPORT_RUN_FILES_H
 
 #include "core/json.h"
-#include "report/samples_file.h"
-#include "report/table.h"
+#include "core/arena.h"
+#include "core/ctx.h"
+
+/* Numbers in columns, from the tab-separated files a run leaves behind (metrics.tsv, eigenvalues.tsv,
+ * similarities.tsv). */
+typedef struct table {
+    int64_t columns, rows;
+    char **name;     /* (columns), of the header */
+    double *value;   /* (rows, columns) */
+    int64_t damaged; /* lines left out: too few columns, or not numbers */
+} table;
+
+/* Everything is in the arena. A file without a header is an error; damaged lines are counted. */
+cloob_status table_read(cloob_ctx *ctx, arena *a, const char *path, table *out);
+
+int64_t table_find(const table *t, const char *name); /* the column, or -1 */
+
+static inline double table_at(const table *t, int64_t row, int64_t column)
+{
+    return t->value[row * t->columns + column];
+}
+
+/* samples.json of a run's folder: what the model says about its validation data; infer/samples.h describes it. */
+typedef struct samples_file {
+    const json *root;   /* NULL: there is none */
+    const json **image; /* (images) */
+    int64_t images;
+} samples_file;
+
+/* A file that is absent is fine; one that is damaged is logged and counted in *damaged. Everything is in the arena. */
+cloob_status samples_file_read(cloob_ctx *ctx, arena *a, const char *dir, samples_file *out, int64_t *damaged);
+
+/* The image that a member names; NULL: none. */
+const json *samples_image(const samples_file *f, const json *number);
+/* A member that is an array with elements; NULL otherwise. */
+const json *samples_list(const json *object, const char *key);
+double samples_number(const json *object, const char *key); /* NaN: there is none */
 
 typedef struct run_param {
     const char *key, *value;

@@ -1,5 +1,5 @@
 /* Reading samples.json. */
-#include "report/samples_file.h"
+#include "report/run_files.h"
 
 #include <math.h>
 #include <stdlib.h>

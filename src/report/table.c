@@ -1,5 +1,5 @@
 /* Reading tab-separated numbers. */
-#include "report/table.h"
+#include "report/run_files.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -9,7 +9,7 @@
 #include "core/checked.h"
 #include "core/file.h"
 #include "model/interchange.h"
-#include "model/positions.h"
+#include "model/weights.h"
 #include "infer/embed_data.h"
 #include "tensor/machine.h"
 #include "tensor/precision.h"

@@ -6,9 +6,6 @@
 #include "core/rng.h"
 #include "eval/analysis.h"
 #include "eval/retrieval.h"
-#include "eval/similarity.h"
-#include "eval/spectrum.h"
-#include "eval/uniformity.h"
 #include "tensor/cpu/vmath.h"
 
 static cloob_ctx *ctx;

@@ -2,7 +2,6 @@
 #include "frozen.h"
 
 #include "core/file.h"
-#include "eval/compare.h"
 #include "eval/ranksum.h"
 
 static cloob_ctx *ctx;

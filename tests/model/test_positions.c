@@ -1,6 +1,6 @@
 /* Positional embeddings for images of another size. */
 #include "check.h"
-#include "model/positions.h"
+#include "model/weights.h"
 
 enum { D = 3 };
 

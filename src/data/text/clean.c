@@ -2,7 +2,6 @@
 #include "data/text/clean.h"
 
 #include "core/utf8.h"
-#include "data/text/html.h"
 #include "data/text/repair.h"
 
 /* True when cleaning would only fold white space and lower the case of ASCII. */

@@ -1,5 +1,5 @@
 /* HTML5's rules for character references: a sorted table of names, and the numbers' odd cases. */
-#include "data/text/html.h"
+#include "data/text/repair.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -6,7 +6,7 @@
  * is turned back as a whole. If only the first, the same is asked of every stretch that has the shape of
  * UTF-8. So "CAFÉ”" stays, because a capital before a closing quote is honest text. The classes and
  * neighbours that count as wrong are those of ftfy 6.3, as far as they concern these two encodings. */
-#include "data/text/mojibake.h"
+#include "data/text/repair.h"
 
 /* ---- does it look wrong? --------------------------------------------------------------------------- */
 

@@ -5,9 +5,6 @@
 
 #include <string.h>
 
-#include "data/text/html.h"
-#include "data/text/mojibake.h"
-
 enum { SEGMENT_CODES = 1000000 }; /* a longer line is repaired in pieces */
 
 /* ---- single characters ----------------------------------------------------------------------------- */

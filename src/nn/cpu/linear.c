@@ -3,8 +3,7 @@
 #include <string.h>
 
 #include "nn/cpu/cpu.h"
-#include "nn/cpu/linear_bf16.h"
-#include "nn/cpu/linear_frozen.h"
+#include "nn/cpu/linear.h"
 #include "tensor/cpu/gemm.h"
 
 typedef struct bias_job {

@@ -1,7 +1,6 @@
 /* GEMMs in bf16, and their plans. F32 GEMMs need none: BLAS takes memory of its own. */
-#include "nn/cpu/linear_bf16.h"
 
-#include "nn/cpu/linear_frozen.h"
+#include "nn/cpu/linear.h"
 #include "nn/cpu/gemm_bf16.h"
 
 static bgemm_call forward_call(const op_args *a)

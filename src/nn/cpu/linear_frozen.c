@@ -1,7 +1,7 @@
 /* F32 GEMMs of inference. The first run packs weights panel by panel on the way, so that a program that embeds one
  * text does not pay for a copy of the model; from the second on they are kept packed, for all executors of these
  * weights. Both give the same bytes. */
-#include "nn/cpu/linear_frozen.h"
+#include "nn/cpu/linear.h"
 
 #include <stdlib.h>
 
