@@ -214,7 +214,7 @@ static void describe_kernels(device *d, const struct cudaDeviceProp *prop)
     int generation = ((cuda_state *)d->state)->generation;
     snprintf(d->runs, sizeof d->runs, "compute capability %d.%d, kernels for %d.%d: bf16%s%s", prop->major, prop->minor,
              generation / 10, generation % 10, d->fp8 ? ", fp8" : "",
-             cuda_has_hopper() ? ", wgmma and TMA" : ", without Hopper's");
+             cuda_has_hopper(d) ? ", wgmma and TMA" : ", without Hopper's");
 }
 
 static cloob_status open_handles(cloob_ctx *ctx, device *d)
