@@ -119,16 +119,27 @@ static cloob_status evaluate(cloob_ctx *ctx, cloob_model *m, const char *folder,
 
 /* ---- results --------------------------------------------------------------------------------------- */
 
+static void put_metrics(const score *s)
+{
+    json_out_open("metrics", '{');
+    for (int i = 0; i < s->metrics; i++) json_out_number(s->metric[i], s->value[i], 17);
+    json_out_close();
+}
+
 static bool write_json(const char *path, const char *name, const score *s)
 {
     FILE *f = fopen(path, "w");
     if (!f) return false;
-    fprintf(f,
-            "{\"dataset\": \"%s\", \"model\": \"cloob\", \"task\": \"%s\", \"n\": %lld, \"language\": \"en\", "
-            "\"metrics\": {",
-            name, s->task, (long long)s->n);
-    for (int i = 0; i < s->metrics; i++) fprintf(f, "%s\"%s\": %.17g", i ? ", " : "", s->metric[i], s->value[i]);
-    fprintf(f, "}}\n");
+    json_out_to(f);
+    json_out_open(NULL, '{');
+    json_out_text("dataset", name);
+    json_out_text("model", "cloob");
+    json_out_text("task", s->task);
+    json_out_int("n", s->n);
+    json_out_text("language", "en");
+    put_metrics(s);
+    json_out_close();
+    json_out_to(NULL);
     return fclose(f) == 0;
 }
 
@@ -139,9 +150,7 @@ static void print_row(const char *name, const score *s)
         json_out_text("dataset", name);
         json_out_text("task", s->task);
         json_out_int("n", s->n);
-        json_out_open("metrics", '{');
-        for (int i = 0; i < s->metrics; i++) json_out_number(s->metric[i], s->value[i], 17);
-        json_out_close();
+        put_metrics(s);
         json_out_close();
         return;
     }

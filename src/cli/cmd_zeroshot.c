@@ -152,33 +152,34 @@ static void put_csv(FILE *f, const char *text)
     if (!plain) fputc('"', f);
 }
 
-/* JSON has no room for bytes that are not text. */
-static void put_json(FILE *f, const char *text)
+static void put_said_json(const cloob_zeroshot_result *r, const cloob_zeroshot_said *s)
 {
-    fputc('"', f);
-    for (; *text; text++) {
-        if (*text == '"' || *text == '\\') fputc('\\', f);
-        if ((unsigned char)*text < ' ') fprintf(f, "\\u%04x", (unsigned)(unsigned char)*text);
-        else fputc(*text, f);
+    json_out_open(NULL, '{');
+    json_out_text("image", s->image);
+    json_out_text("label", r->row[s->label].name);
+    json_out_text("predicted", r->row[s->predicted].name);
+    json_out_number("p", s->p, 6);
+    json_out_bool("correct", s->label == s->predicted);
+    json_out_close();
+}
+
+static void put_said_csv(FILE *f, const cloob_zeroshot_result *r, const cloob_zeroshot_said *s)
+{
+    const char *text[] = { s->image, r->row[s->label].name, r->row[s->predicted].name };
+    for (int k = 0; k < 3; k++) {
+        if (k) fputc(',', f);
+        put_csv(f, text[k]);
     }
-    fputc('"', f);
+    fprintf(f, ",%.6g,%d\n", s->p, s->label == s->predicted);
 }
 
 static void put_said(FILE *f, const cloob_zeroshot_result *r, bool lines)
 {
-    for (int64_t i = 0; i < r->n; i++) {
-        const cloob_zeroshot_said *s = &r->said[i];
-        const char *text[] = { s->image, r->row[s->label].name, r->row[s->predicted].name };
-        static const char *const key[] = { "{\"image\": ", ", \"label\": ", ", \"predicted\": " };
-        for (int k = 0; k < 3; k++) {
-            fputs(lines ? key[k] : k ? "," : "", f);
-            if (lines) put_json(f, text[k]);
-            else put_csv(f, text[k]);
-        }
-        bool right = s->label == s->predicted;
-        if (lines) fprintf(f, ", \"p\": %.6g, \"correct\": %s}\n", s->p, right ? "true" : "false");
-        else fprintf(f, ",%.6g,%d\n", s->p, right);
-    }
+    if (lines) json_out_to(f);
+    for (int64_t i = 0; i < r->n; i++)
+        if (lines) put_said_json(r, &r->said[i]);
+        else put_said_csv(f, r, &r->said[i]);
+    json_out_to(NULL);
 }
 
 static int fail_write(const command *self, const char *path)

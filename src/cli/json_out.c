@@ -19,18 +19,24 @@ static int sequence(const unsigned char *c)
     return n;
 }
 
+static FILE *file; /* NULL: stdout */
+
+static FILE *out(void) { return file ? file : stdout; }
+
+void json_out_to(FILE *f) { file = f; }
+
 void json_out_string(const char *text)
 {
-    putchar('"');
+    fputc('"', out());
     for (const unsigned char *c = (const unsigned char *)text; *c;) {
         int n = sequence(c);
-        if (n == 0) fputs("\\ufffd", stdout);
-        else if (*c == '"' || *c == '\\') printf("\\%c", *c);
-        else if (*c < 0x20) printf("\\u%04x", *c);
-        else fwrite(c, 1, (size_t)n, stdout);
+        if (n == 0) fputs("\\ufffd", out());
+        else if (*c == '"' || *c == '\\') fprintf(out(), "\\%c", *c);
+        else if (*c < 0x20) fprintf(out(), "\\u%04x", *c);
+        else fwrite(c, 1, (size_t)n, out());
         c += n ? n : 1;
     }
-    putchar('"');
+    fputc('"', out());
 }
 
 /* ---- structure ----------------------------------------------------------------------------------- */
@@ -42,51 +48,51 @@ static int depth;
 
 static void begin_value(const char *key)
 {
-    if (depth > 0 && filled[depth - 1]) fputs(", ", stdout);
+    if (depth > 0 && filled[depth - 1]) fputs(", ", out());
     if (depth > 0) filled[depth - 1] = true;
     if (!key) return;
     json_out_string(key);
-    fputs(": ", stdout);
+    fputs(": ", out());
 }
 
 void json_out_open(const char *key, char bracket)
 {
     begin_value(key);
-    putchar(bracket);
+    fputc(bracket, out());
     closing[depth] = bracket == '{' ? '}' : ']';
     filled[depth++] = false;
 }
 
 void json_out_close(void)
 {
-    putchar(closing[--depth]);
-    if (depth == 0) putchar('\n');
+    fputc(closing[--depth], out());
+    if (depth == 0) fputc('\n', out());
 }
 
 void json_out_text(const char *key, const char *value)
 {
     begin_value(key);
     if (value) json_out_string(value);
-    else fputs("null", stdout);
+    else fputs("null", out());
 }
 
 void json_out_int(const char *key, int64_t value)
 {
     begin_value(key);
-    printf("%lld", (long long)value);
+    fprintf(out(), "%lld", (long long)value);
 }
 
 void json_out_number(const char *key, double value, int digits)
 {
     begin_value(key);
-    if (isfinite(value)) printf("%.*g", digits, value);
-    else fputs("null", stdout);
+    if (isfinite(value)) fprintf(out(), "%.*g", digits, value);
+    else fputs("null", out());
 }
 
 void json_out_bool(const char *key, bool value)
 {
     begin_value(key);
-    fputs(value ? "true" : "false", stdout);
+    fputs(value ? "true" : "false", out());
 }
 
 void json_out_null(const char *key) { json_out_text(key, NULL); }
@@ -94,5 +100,5 @@ void json_out_null(const char *key) { json_out_text(key, NULL); }
 void json_out_raw(const char *key, const char *json)
 {
     begin_value(key);
-    fputs(json ? json : "null", stdout);
+    fputs(json ? json : "null", out());
 }

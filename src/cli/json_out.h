@@ -1,4 +1,4 @@
-/* JSON on stdout: the one writer of all commands. Commas, quotes and line end are its business.
+/* JSON on stdout or into a file: the one writer of all commands. Commas, quotes and line end are its business.
  *
  *     json_out_open(NULL, '{');
  *     json_out_text("run", path);
@@ -13,7 +13,9 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 
+void json_out_to(FILE *f); /* where all that follows goes; NULL: to stdout, as in the beginning */
 void json_out_open(const char *key, char bracket); /* '{' or '[' */
 void json_out_close(void);
 void json_out_text(const char *key, const char *value); /* NULL: null */

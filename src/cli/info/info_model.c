@@ -37,23 +37,46 @@ static void tell_text(const cloob_model_outline *m)
     printf("config  %s\n", m->config);
 }
 
-static void put(const char *key, int64_t v) { printf("\"%s\": %lld, ", key, (long long)v); }
-
 static void tell_json(const cloob_model_outline *m)
 {
-    printf("{\"kind\": \"model\", \"model\": ");
-    json_out_string(m->name);
-    printf(", \"family\": \"%s\", \"image_activation\": \"%s\", \"text_activation\": \"%s\", ", m->family,
-           m->image_activation, m->text_activation);
-    put("embed_dim", m->embed), put("image_size", m->image_size), put("patch_size", m->patch);
-    put("image_tokens", m->image_tokens), put("image_width", m->image_width), put("image_layers", m->image_layers);
-    put("image_heads", m->image_heads), put("context_length", m->context), put("vocab_size", m->vocab);
-    put("text_width", m->text_width), put("text_layers", m->text_layers), put("text_heads", m->text_heads);
-    put("tensors", m->tensors), put("parameters", m->parameters), put("image_parameters", m->image_parameters);
-    put("text_parameters", m->text_parameters), put("batch_size", m->batch), put("step_bytes", m->step_bytes);
-    put("params_bytes", m->step_params), put("optimizer_bytes", m->step_optimizer), put("image_bytes", m->step_image);
-    put("text_bytes", m->step_text), put("objective_bytes", m->step_objective), put("embed_bytes", m->embed_bytes);
-    printf("\"config\": %s}\n", m->config);
+    const struct {
+        const char *key;
+        int64_t value;
+    } number[] = {
+        { "embed_dim", m->embed },
+        { "image_size", m->image_size },
+        { "patch_size", m->patch },
+        { "image_tokens", m->image_tokens },
+        { "image_width", m->image_width },
+        { "image_layers", m->image_layers },
+        { "image_heads", m->image_heads },
+        { "context_length", m->context },
+        { "vocab_size", m->vocab },
+        { "text_width", m->text_width },
+        { "text_layers", m->text_layers },
+        { "text_heads", m->text_heads },
+        { "tensors", m->tensors },
+        { "parameters", m->parameters },
+        { "image_parameters", m->image_parameters },
+        { "text_parameters", m->text_parameters },
+        { "batch_size", m->batch },
+        { "step_bytes", m->step_bytes },
+        { "params_bytes", m->step_params },
+        { "optimizer_bytes", m->step_optimizer },
+        { "image_bytes", m->step_image },
+        { "text_bytes", m->step_text },
+        { "objective_bytes", m->step_objective },
+        { "embed_bytes", m->embed_bytes },
+    };
+    json_out_open(NULL, '{');
+    json_out_text("kind", "model");
+    json_out_text("model", m->name);
+    json_out_text("family", m->family);
+    json_out_text("image_activation", m->image_activation);
+    json_out_text("text_activation", m->text_activation);
+    for (size_t i = 0; i < sizeof number / sizeof *number; i++) json_out_int(number[i].key, number[i].value);
+    json_out_raw("config", m->config);
+    json_out_close();
 }
 
 static int tell(const command *self, cloob_ctx *ctx, const char *what, const info_options *o)
