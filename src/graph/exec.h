@@ -59,8 +59,8 @@ exec_memory exec_memory_of(const exec *e);
 /* The context that failures are written to may change between runs (one thread at a time). */
 void exec_set_ctx(exec *e, cloob_ctx *ctx);
 
-/* Calls fn before each call of a run, and once after the last with op OP_COUNT and args NULL: for timing on a device's
- * queue. */
+/* Calls fn before each call of a run, and once after the last with op OP_COUNT and args NULL: for timing on a
+ * device's stream. */
 void exec_on_call(exec *e, void (*fn)(void *user, op_id op, const op_args *args), void *user);
 
 /* Calls fn after each backward node that completes a parameter's gradient, so that its exchange between ranks can start

@@ -52,9 +52,9 @@ void async_copy_host_free_cuda(device *d, void *p);
 /* For those versions only. */
 struct async_copy {
     device *dev;
-    void *queue;   /* NULL on a host */
-    void *arrived; /* a mark in `queue`: the place is filled */
-    void *read;    /* a mark in the device's queue: it has been read */
+    void *stream;  /* NULL on a host */
+    void *arrived; /* a mark in `stream`: the place is filled */
+    void *read;    /* a mark in the device's stream: it has been read */
 };
 
 #endif

@@ -3,7 +3,7 @@
 
 #include "tensor/cuda/cuda.h"
 
-static cudaStream_t stream_of(const async_copy *f) { return (cudaStream_t)f->queue; }
+static cudaStream_t stream_of(const async_copy *f) { return (cudaStream_t)f->stream; }
 
 static cloob_status make_event(cloob_ctx *ctx, void **out)
 {
@@ -13,7 +13,7 @@ static cloob_status make_event(cloob_ctx *ctx, void **out)
 cloob_status async_copy_create_cuda(cloob_ctx *ctx, async_copy *f)
 {
     cuda_use(f->dev);
-    CLOOB_TRY(cuda_check(ctx, cudaStreamCreateWithFlags((cudaStream_t *)&f->queue, cudaStreamNonBlocking),
+    CLOOB_TRY(cuda_check(ctx, cudaStreamCreateWithFlags((cudaStream_t *)&f->stream, cudaStreamNonBlocking),
                          "feeding the GPU"));
     CLOOB_TRY(make_event(ctx, &f->arrived));
     return make_event(ctx, &f->read);
@@ -22,10 +22,10 @@ cloob_status async_copy_create_cuda(cloob_ctx *ctx, async_copy *f)
 void async_copy_destroy_cuda(async_copy *f)
 {
     cuda_use(f->dev);
-    if (f->queue) cudaStreamSynchronize(stream_of(f));
+    if (f->stream) cudaStreamSynchronize(stream_of(f));
     if (f->arrived) cudaEventDestroy(f->arrived);
     if (f->read) cudaEventDestroy(f->read);
-    if (f->queue) cudaStreamDestroy(stream_of(f));
+    if (f->stream) cudaStreamDestroy(stream_of(f));
 }
 
 /* An event that was never recorded is passed at once, so the first use needs no case of its own. */

@@ -84,12 +84,12 @@ static void cuda_memory(device *d, size_t *total, size_t *available)
     if (cudaMemGetInfo(available, total) != cudaSuccess) *total = *available = 0;
 }
 
-/* ---- the second queue, and recordings ------------------------------------------------------------ */
+/* ---- the second stream, and recordings ----------------------------------------------------------- */
 
 static cloob_status follow(cloob_ctx *ctx, cudaStream_t after, cudaStream_t before, cudaEvent_t mark)
 {
-    CLOOB_TRY(cuda_check(ctx, cudaEventRecord(mark, before), "ordering the GPU's queues"));
-    return cuda_check(ctx, cudaStreamWaitEvent(after, mark, 0), "ordering the GPU's queues");
+    CLOOB_TRY(cuda_check(ctx, cudaEventRecord(mark, before), "ordering the GPU's streams"));
+    return cuda_check(ctx, cudaStreamWaitEvent(after, mark, 0), "ordering the GPU's streams");
 }
 
 static cloob_status cuda_fork(cloob_ctx *ctx, device *d)
