@@ -22,7 +22,7 @@ void *arena_push(arena *a, size_t bytes);
 char *arena_string(arena *a, const char *text);                 /* a copy */
 char *arena_string_n(arena *a, const char *text, size_t bytes); /* a copy, zero-terminated */
 /* Room for one more element of `size` bytes in an array of `count` elements with room for *room: when it is full, a
- * copy of twice the size (`first` elements to begin with) takes its place. Returns the array, NULL when memory is out. */
+ * copy of twice the size (`first` elements to begin with) takes its place. Returns the array; NULL: memory is out. */
 void *arena_grow(arena *a, void *array, int64_t count, int64_t *room, int64_t first, size_t size);
 void arena_release(arena *a); /* frees all; the arena may be used again */
 

@@ -14,8 +14,8 @@ void text_repair(codes *text);
  * Repairs in place, also what was broken more than once. */
 void mojibake_repair(codes *text);
 
-/* Every HTML character reference as a browser reads it: decimal, hexadecimal and named, the old names without semicolon too.
- * Appends to out. */
+/* Every HTML character reference as a browser reads it: decimal, hexadecimal and named, the old names without
+ * semicolon too. Appends to out. */
 void html_unescape(const uint32_t *in, size_t n, codes *out);
 
 /* Only what is unmistakable: references that end in a semicolon, and the lower-case names also all in

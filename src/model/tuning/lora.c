@@ -33,10 +33,10 @@ static bool add(arena *a, st_entry *to, const char *name, const char *suffix, in
 
 static cloob_status check(cloob_ctx *ctx, const st_entry *row, int64_t rank)
 {
-    int64_t most = row->t.dim[0] < row->t.dim[1] ? row->t.dim[0] : row->t.dim[1];
-    if (rank <= most) return CLOOB_OK;
+    int64_t max = row->t.dim[0] < row->t.dim[1] ? row->t.dim[0] : row->t.dim[1];
+    if (rank <= max) return CLOOB_OK;
     return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`lora` of rank %lld: %s has a rank of %lld at most", (long long)rank,
-                    row->name, (long long)most);
+                    row->name, (long long)max);
 }
 
 cloob_status lora_append(cloob_ctx *ctx, arena *a, const model_config *c, const params_training *t, st_entry **rows,
