@@ -5,7 +5,7 @@
 
 --classes: class folders. --captions: TSV of filepath and title, paths below --images. MERGES.gz is CLIP's vocabulary. Writes three data sets in
 CLIP_benchmark's webdataset layout to the work folder: one label per image (lossless WebP), several labels (npy), captions (JPEG as it is).
-Needs clip_benchmark, open_clip_torch, webdataset. Exit code 1 when a number differs by 5e-5 or more."""
+Needs clip_benchmark (with numpy below 2.4), open_clip_torch, webdataset. Exit code 1 when a number differs by 5e-5 or more."""
 import argparse, collections, csv, io, json, os, pathlib, random, shutil, subprocess, sys, tarfile, tempfile, time
 
 a = argparse.ArgumentParser()

@@ -1,5 +1,5 @@
-/* The characters that come out where UTF-8 was read in a single-byte encoding: their classes, their bytes, and whether a
- * text looks like that. The classes and neighbours that count as wrong are those of ftfy 6.3. */
+/* The characters that come out where UTF-8 was read in a single-byte encoding: their classes, their bytes, and whether
+ * a text looks like that. The classes and neighbours that count as wrong are those of ftfy 6.3. */
 #ifndef DATA_TEXT_MOJIBAKE_SIGNS_H
 #define DATA_TEXT_MOJIBAKE_SIGNS_H
 
