@@ -1,6 +1,6 @@
 /* The linear probe of CLIP_benchmark: unit features of the image tower, trained on train, tested on test. The penalty
- * is chosen on the validation split, which is then trained on as well; without one on every other training row. It
- * is minimised by L-BFGS, where CLIP_benchmark takes ten epochs of AdamW, so the penalty is lambda and not weight decay. */
+ * is chosen on the validation split, which is then trained on as well; without one on every other training row. Ours
+ * is minimised by L-BFGS, where CLIP_benchmark takes ten epochs of AdamW: the penalty is lambda, not weight decay. */
 #include <math.h>
 
 #include "benchmark/impl.h"
