@@ -98,6 +98,7 @@ static cloob_status read_csv(cloob_ctx *ctx, cloob_predictions *l, const file_by
     if (!r) return ctx_no_memory(ctx, sizeof *r, l->path);
     csv_init(r, ',', read_bytes, &bytes, l->path);
     cloob_status status = csv_next(ctx, r, &row);
+    if (status != CLOOB_OK) row.count = 0; /* half a header */
     int image = csv_find(&row, "image"), label = csv_find(&row, "label"), predicted = csv_find(&row, "predicted"),
         p = csv_find(&row, "p"), correct = csv_find(&row, "correct");
     if (status == CLOOB_OK && (image < 0 || (correct < 0 && (label < 0 || predicted < 0))))

@@ -276,6 +276,7 @@ static void the_others_give_nothing(void)
     cloob_analysis_release(NULL);
     CHECK(cloob_analysis_json(NULL, NULL) == NULL);
     cloob_predictions_close(NULL);
+    CHECK(cloob_tokenizer_get_clean(NULL) == CLOOB_CLEAN_FULL);
     CHECK(cloob_predictions_count(NULL) == 0);
     cloob_paired_options_init(NULL);
     cloob_benchmark_options_init(NULL);
