@@ -9,6 +9,7 @@
 #include "core/sbuf.h"
 #include "data/text/unicode.h"
 #include "data/text/tokenizer.h"
+#include "data/text/tokenizer_impl.h"
 
 static cloob_ctx *ctx;
 
