@@ -124,6 +124,15 @@ void uni_width(uint32_t c, codes *out)
         for (utf8proc_ssize_t k = 0; k < n; k++) codes_add(out, (uint32_t)part[k]);
 }
 
+size_t uni_grapheme(const uint32_t *in, size_t n)
+{
+    utf8proc_int32_t state = 0;
+    size_t i = 1;
+    while (i < n && !utf8proc_grapheme_break_stateful((utf8proc_int32_t)in[i - 1], (utf8proc_int32_t)in[i], &state))
+        i++;
+    return i;
+}
+
 static void decompose(const codes *text, codes *out)
 {
     for (size_t i = 0; i < text->n; i++) {
