@@ -72,15 +72,6 @@ static size_t run_length(text_clean_mode mode, const char *text, size_t n, kind 
     return i;
 }
 
-/* transformers' expression keeps its special names whole where they were not written exactly so. */
-static size_t special_hf(const char *text, size_t n)
-{
-    static const char *const names[] = { "<|startoftext|>", "<|endoftext|>" };
-    for (int i = 0; i < 2; i++)
-        if (n >= strlen(names[i]) && memcmp(text, names[i], strlen(names[i])) == 0) return strlen(names[i]);
-    return 0;
-}
-
 bool words_next(text_clean_mode mode, const char *text, size_t bytes, size_t *pos, word *w)
 {
     size_t i = *pos, used = 0, length = 1;
@@ -88,8 +79,7 @@ bool words_next(text_clean_mode mode, const char *text, size_t bytes, size_t *po
     while (i < bytes && (k = kind_at(mode, text + i, bytes - i, &length)) == SPACE) i += length;
     if (i >= bytes) return false;
     w->kind = WORD_PLAIN;
-    if (text[i] == '<')
-        used = mode == TEXT_CLEAN_HF ? special_hf(text + i, bytes - i) : special(text + i, bytes - i, &w->kind);
+    if (text[i] == '<' && mode != TEXT_CLEAN_HF) used = special(text + i, bytes - i, &w->kind);
     else if (text[i] == '\'') used = contraction(mode, text + i, bytes - i);
     if (!used) used = k == NUMBER ? length : run_length(mode, text + i, bytes - i, k);
     w->at = text + i;
