@@ -8,6 +8,7 @@ import json
 import os
 
 import ftfy
+import ftfy.bad_codecs  # noqa: F401  the sloppy encodings
 
 TEXTS = [
     "A Photo  of\ta\nCAT ", "", "   ", "don’t “quote” ‘me’ ‚low‘ „base“", "ﬁsh ﬂies oﬀ the eﬃcient baﬄe ﬅ ﬆ", "Ĳsselmeer ŉ Ǆ ǅ ǆ ǈ ǳ",
@@ -20,6 +21,12 @@ TEXTS = [
     "lost: â€œquoteâ€� and Ã?", "spaces Â here Â , 2Â km", "日本語 中文 한국어 العربية हिन्दी ไทย", "<start_of_text> & <end_of_text>", "MAÇÃ” Ã¡ Ã ", "x²+y² Ø§Ù„Ø¹Ø±Ø¨ÙŠØ©",
     "í ½í¸€ surrogates as characters", "ŠŽšž Œœ Ÿ “œuvre”", "&amp;amp;amp;amp;lt;",
 ]
+# whole texts and single words read in each of the encodings that ftfy turns back
+for e in ["sloppy-windows-125%d" % i for i in (0, 1, 2, 3, 4, 7)] + ["iso-8859-2", "macroman", "cp437"]:
+    for t in "l’été “à Köln” – 5 €", "Żółta łódź, Привет мир", "İstanbul'da güneşli bir gün ağaçlar", "Ο σκύλος τρέχει":
+        TEXTS.append(t.encode().decode(e, "replace"))
+        TEXTS.append("a dog and " + t.split()[0].encode().decode(e, "replace") + " ran, ½ š")
+TEXTS += ["Â\x93 ‚Äì √© вЂ” РџС‚ β€™ ā€", "│╣ ÉÀ ░ ╚ box", "ГўВЂВњx", "Ã\ufffd\x1a? ï¿½", "\xc0\x80 Ã€ ÃŸ"]
 
 
 def fold(text):

@@ -19,6 +19,8 @@
 #include "cloob/trainer.h"
 #include "cloob/eval.h"
 #include "cloob/map.h"
+#include "cloob/predictions.h"
+#include "cloob/benchmark.h"
 #include "cloob/factors.h"
 #include "cloob/ablate.h"
 #include "cloob/report.h"

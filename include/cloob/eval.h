@@ -158,9 +158,9 @@ typedef struct cloob_probe_result {
     double lambda, objective, coef_norm; /* of the final training */
     int iterations, evaluations;
     bool converged, has_val;
-    double train_acc, val_acc, test_acc; /* val_acc: of the model trained without the validation rows */
-    double test_mean_per_class;
-    double searched_test_acc; /* after a search: the same lambda trained without the validation rows */
+    double train_acc, val_acc, test_acc;   /* val_acc: of the model trained without the validation rows */
+    double test_acc5, test_mean_per_class; /* acc5: among the five largest scores */
+    double searched_test_acc;              /* after a search: the same lambda trained without the validation rows */
     int64_t trained_rows, test_rows, dimensions, classes;
     int64_t class_gaps;     /* label values below the largest without a training row */
     int64_t unknown_labels; /* test rows whose class has no training row: counted as wrong */
@@ -178,6 +178,47 @@ CLOOB_API char *cloob_probe_json(const cloob_probe_result *r);
 /* The trained classifier as safetensors: `weight` (classes, dimensions), `bias` (classes), `label` (classes).
  */
 CLOOB_API cloob_status cloob_probe_save(cloob_ctx *ctx, const cloob_probe_result *r, const char *path);
+
+/* ---- few shots, neighbours ------------------------------------------------------------------------ */
+
+enum { CLOOB_FEW_SHOT_ROWS = 16, CLOOB_FEW_SHOT_SEEDS = 32 };
+#define CLOOB_FEW_SHOT_LAMBDA 1.0 /* where a search is asked for and there is no validation split */
+
+typedef struct cloob_few_shot_options {
+    const int64_t *shots; /* (shots_count) rows of each class, such as 1, 2, 4, 8, 16 */
+    int64_t shots_count, seeds;
+    uint64_t seed;             /* of the first draw; the others count on */
+    cloob_probe_options probe; /* a search needs a validation split, which is not trained on */
+} cloob_few_shot_options;
+
+typedef struct cloob_few_shot_draw {
+    double lambda, test_acc, test_acc5, test_mean_per_class;
+} cloob_few_shot_draw;
+
+typedef struct cloob_few_shot_row {
+    int64_t shots;
+    double mean, deviation; /* of test_acc over the draws */
+    cloob_few_shot_draw draw[CLOOB_FEW_SHOT_SEEDS];
+} cloob_few_shot_row;
+
+typedef struct cloob_few_shot_result {
+    int64_t rows, seeds;
+    cloob_few_shot_row row[CLOOB_FEW_SHOT_ROWS];
+} cloob_few_shot_result;
+
+/* val may be NULL. A class with fewer training rows than shots is refused. */
+CLOOB_API cloob_status cloob_few_shot(cloob_ctx *ctx, cloob_few_shot_result *out, const cloob_few_shot_options *o,
+                                      const cloob_split *train, const cloob_split *val, const cloob_split *test);
+
+typedef struct cloob_knn_result {
+    int64_t k, train_rows, test_rows;
+    double test_acc, test_mean_per_class;
+} cloob_knn_result;
+
+/* The class that most of the k nearest training rows have, by cosine; of classes with equal votes the one whose
+ * neighbours are more similar in sum. */
+CLOOB_API cloob_status cloob_knn(cloob_ctx *ctx, cloob_knn_result *out, int64_t k, const cloob_split *train,
+                                 const cloob_split *test);
 
 /* ---- significance -------------------------------------------------------------------------------- */
 

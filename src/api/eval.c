@@ -8,6 +8,8 @@
 #include "eval/eval_device.h"
 #include "eval/eval_json.h"
 #include "eval/labels.h"
+#include "eval/metrics/knn.h"
+#include "eval/probe/few_shot.h"
 #include "eval/probe/probe_run.h"
 #include "eval/ranksum.h"
 #include "eval/retrieval.h"
@@ -128,6 +130,50 @@ cloob_status cloob_probe(cloob_ctx *ctx, cloob_probe_result *out, const cloob_pr
     CLOOB_TRY(data_from(ctx, &c, test));
     cloob_status status = probe_run(ctx, out, o, &a, val ? &b : NULL, &c);
     if (status != CLOOB_OK) probe_result_release(out);
+    return status;
+}
+
+cloob_status cloob_few_shot(cloob_ctx *ctx, cloob_few_shot_result *out, const cloob_few_shot_options *o,
+                            const cloob_split *train, const cloob_split *val, const cloob_split *test)
+{
+    API_NEEDS(ctx, out && o && o->shots && train && test);
+    probe_data a, b, c;
+    CLOOB_TRY(data_from(ctx, &a, train));
+    if (val) CLOOB_TRY(data_from(ctx, &b, val));
+    CLOOB_TRY(data_from(ctx, &c, test));
+    return few_shot_run(ctx, out, o, &a, val ? &b : NULL, &c);
+}
+
+/* Classes of the test rows that training does not have are wrong, and count in the mean over classes. */
+static cloob_status score_labels(cloob_ctx *ctx, const int64_t *label, const int64_t *predicted, int64_t n,
+                                 cloob_knn_result *out)
+{
+    label_set set;
+    CLOOB_TRY(label_set_init(ctx, &set, label, n));
+    for (int64_t c = 0; c < set.C; c++) {
+        int64_t of_class = 0, right = 0;
+        for (int64_t i = 0; i < n; i++)
+            if (label[i] == set.value[c]) of_class++, right += predicted[i] == label[i];
+        out->test_acc += (double)right / (double)n;
+        out->test_mean_per_class += (double)right / (double)of_class / (double)set.C;
+    }
+    label_set_release(&set);
+    return CLOOB_OK;
+}
+
+cloob_status cloob_knn(cloob_ctx *ctx, cloob_knn_result *out, int64_t k, const cloob_split *train,
+                       const cloob_split *test)
+{
+    API_NEEDS(ctx, out && train && test);
+    probe_data a, b;
+    CLOOB_TRY(data_from(ctx, &a, train));
+    CLOOB_TRY(data_from(ctx, &b, test));
+    *out = (cloob_knn_result){ .k = k, .train_rows = a.x.N, .test_rows = b.x.N };
+    int64_t *predicted = malloc((size_t)b.x.N * sizeof *predicted);
+    if (!predicted) return ctx_no_memory(ctx, (size_t)b.x.N * sizeof *predicted, "predictions");
+    cloob_status status = knn_predict(ctx, &a.x, a.y, &b.x, k, predicted);
+    if (status == CLOOB_OK) status = score_labels(ctx, b.y, predicted, b.x.N, out);
+    free(predicted);
     return status;
 }
 

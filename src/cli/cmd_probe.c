@@ -6,12 +6,13 @@
 #include <sys/stat.h>
 
 #include "cli/commands.h"
+#include "cli/json_out.h"
 #include "cli/shared_opts.h"
 
 static struct {
     cli_model model;
-    const char *train, *val, *test, *lambda, *refit, *out, *data;
-    int64_t iterations;
+    const char *train, *val, *test, *lambda, *refit, *out, *data, *shots;
+    int64_t iterations, seeds, knn;
     double tolerance;
 } o;
 
@@ -24,6 +25,11 @@ static const opt_row rows[] = {
       "after a search, train on train and val rows, or on train alone", 0 },
     { "max-iterations", OPT_INT, &o.iterations, "1000", "N", "of L-BFGS", OPT_POSITIVE },
     { "tolerance", OPT_DOUBLE, &o.tolerance, "0", "X", "relative decrease still expected at the end; 0: by size",
+      OPT_NOT_NEGATIVE },
+    { "shots", OPT_STRING, &o.shots, NULL, "N,N,...",
+      "few-shot probes: so many training rows of each class, such as 1,2,4,8,16", 0 },
+    { "seeds", OPT_INT, &o.seeds, "5", "N", "draws of the rows of --shots, from --seed on", OPT_POSITIVE },
+    { "knn", OPT_INT, &o.knn, "0", "K", "instead of a probe: the class of the K nearest training rows by cosine",
       OPT_NOT_NEGATIVE },
     { "out", OPT_STRING, &o.out, NULL, "FILE", "the classifier as safetensors: weight, bias, label", 0 },
     CLI_MODEL_ROWS(o.model, 0),
@@ -156,9 +162,81 @@ static void print_text(const cloob_probe_result *r)
     printf("  test %.4f  mean per class %.4f\n", r->test_acc, r->test_mean_per_class);
 }
 
+/* ---- few shots, neighbours ----------------------------------------------------------------------- */
+
+/* "1,2,4" into numbers; 0: it is no such list. */
+static int64_t parse_shots(int64_t shots[CLOOB_FEW_SHOT_ROWS])
+{
+    int64_t n = 0;
+    for (const char *at = o.shots;; at++) {
+        char *end;
+        long long v = strtoll(at, &end, 10);
+        if (end == at || v < 1 || n == CLOOB_FEW_SHOT_ROWS || (*end && *end != ',')) return 0;
+        shots[n++] = v;
+        if (!*end) return n;
+        at = end;
+    }
+}
+
+static void print_shots(const cloob_few_shot_result *r)
+{
+    if (common.json) json_out_open(NULL, '{'), json_out_int("seeds", r->seeds), json_out_open("shots", '[');
+    for (int64_t k = 0; k < r->rows; k++) {
+        const cloob_few_shot_row *row = &r->row[k];
+        if (!common.json)
+            printf("%3lld shots  test %.4f +- %.4f over %lld draws\n", (long long)row->shots, row->mean, row->deviation,
+                   (long long)r->seeds);
+        if (!common.json) continue;
+        json_out_open(NULL, '{');
+        json_out_int("shots", row->shots);
+        json_out_number("mean", row->mean, 10);
+        json_out_number("deviation", row->deviation, 10);
+        json_out_open("test_acc", '[');
+        for (int64_t s = 0; s < r->seeds; s++) json_out_number(NULL, row->draw[s].test_acc, 10);
+        json_out_close();
+        json_out_close();
+    }
+    if (common.json) json_out_close(), json_out_close();
+}
+
+static cloob_status few_shots(cloob_ctx *ctx, const cloob_probe_options *p, const input *in)
+{
+    int64_t shots[CLOOB_FEW_SHOT_ROWS];
+    cloob_few_shot_options how = { .shots = shots, .seeds = o.seeds, .seed = (uint64_t)common.seed, .probe = *p };
+    how.shots_count = parse_shots(shots);
+    cloob_few_shot_result *r = calloc(1, sizeof *r);
+    if (!r) return CLOOB_ERR_MEMORY;
+    cloob_status status = cloob_few_shot(ctx, r, &how, &in[0].split, o.val ? &in[1].split : NULL, &in[2].split);
+    if (status == CLOOB_OK) print_shots(r);
+    free(r);
+    return status;
+}
+
+static cloob_status neighbours(cloob_ctx *ctx, const input *in)
+{
+    cloob_knn_result r;
+    cloob_status status = cloob_knn(ctx, &r, o.knn, &in[0].split, &in[2].split);
+    if (status != CLOOB_OK) return status;
+    if (!common.json) {
+        printf("%lld nearest of %lld training rows: test %.4f  mean per class %.4f  (%lld rows)\n", (long long)r.k,
+               (long long)r.train_rows, r.test_acc, r.test_mean_per_class, (long long)r.test_rows);
+        return CLOOB_OK;
+    }
+    json_out_open(NULL, '{');
+    json_out_int("k", r.k);
+    json_out_number("test_acc", r.test_acc, 10);
+    json_out_number("test_mean_per_class", r.test_mean_per_class, 10);
+    json_out_int("train_rows", r.train_rows);
+    json_out_int("test_rows", r.test_rows);
+    json_out_close();
+    return CLOOB_OK;
+}
+
 static cloob_status work(cloob_ctx *ctx, const cloob_probe_options *p, const input *in)
 {
     cloob_probe_result r;
+    if (o.knn) return neighbours(ctx, in);
+    if (o.shots) return few_shots(ctx, p, in);
     cloob_status status = cloob_probe(ctx, &r, p, &in[0].split, o.val ? &in[1].split : NULL, &in[2].split);
     if (status != CLOOB_OK) return status;
     if (common.json) {
@@ -190,6 +268,12 @@ static int run(const command *self, int argc, char **argv)
         if (end == o.lambda || *end || !isfinite(p.lambda) || p.lambda < 0)
             return cli_usage(self, "--lambda %s: needs a number of 0 or more, or search", o.lambda);
     }
+    int64_t shots[CLOOB_FEW_SHOT_ROWS];
+    if (o.shots && !parse_shots(shots))
+        return cli_usage(self, "--shots %s: needs up to %d numbers of 1 or more, such as 1,2,4,8,16", o.shots,
+                         CLOOB_FEW_SHOT_ROWS);
+    if (o.knn && o.shots) return cli_usage(self, "give --shots or --knn");
+    if (o.out && (o.knn || o.shots)) return cli_usage(self, "--out is of one probe, not of --shots or --knn");
     if (!o.data != !o.model.checkpoint) return cli_usage(self, "--data and --checkpoint belong together");
     if (o.data && (o.train || o.test || o.val)) return cli_usage(self, "give --data, or --train and --test");
     if (!o.data && (!o.train || !o.test))
@@ -218,7 +302,7 @@ const command cmd_probe = {
     .help = "linear probe: L2-regularised logistic regression on stored features",
     .options = rows,
     .sets = sets,
-    .uses = USES_PRECISION,
+    .uses = USES_PRECISION | USES_SEED,
     .usage = "--train E --test E [--val E] | --checkpoint M --data SOURCE [--lambda X|search]",
     .details =
         "Minimises the sum of cross entropies + lambda/2 |W|^2 (bias free) by L-BFGS. --lambda search goes through\n"
@@ -229,6 +313,9 @@ const command cmd_probe = {
         "parts\n"
         "of CIFAR, STL-10 and MNIST, or of one set of classes every other image for training and testing.\n"
         "\n"
+        "--shots draws a few rows of each class --seeds times; lambda is searched on --val, and 1 without it.\n"
+        "\n"
         "  cloob embed --checkpoint M --data train --features pre --raw --out train.safetensors\n"
-        "  cloob probe --train train.safetensors --test test.safetensors --lambda search",
+        "  cloob probe --train train.safetensors --test test.safetensors --lambda search\n"
+        "  cloob probe --train train.safetensors --test test.safetensors --shots 1,2,4,8,16",
 };

@@ -196,8 +196,10 @@ static int run_codec(const command *self, cloob_ctx *ctx, const opt_list *rest, 
     if (code == 0) {
         cloob_status status = cloob_tokenizer_open(ctx, o.vocab, &t);
         if (status == CLOOB_OK) {
-            if (o.clean)
-                cloob_tokenizer_set_clean(t, strcmp(o.clean, "basic") == 0 ? CLOOB_CLEAN_BASIC : CLOOB_CLEAN_FULL);
+            if (opt_given("clean") || cloob_tokenizer_get_clean(t) != CLOOB_CLEAN_HF)
+                cloob_tokenizer_set_clean(t, strcmp(o.clean, "basic") == 0 ? CLOOB_CLEAN_BASIC
+                                             : strcmp(o.clean, "hf") == 0  ? CLOOB_CLEAN_HF
+                                                                           : CLOOB_CLEAN_FULL);
             if (decode) code = decode_all(self, ctx, t, &in);
             else status = encode_all(ctx, t, &in);
             cloob_tokenizer_close(t);
@@ -237,7 +239,7 @@ static const opt_row rows[] = {
       0 },
     { "length", OPT_INT, &o.length, NULL, "N", "encode: rows of N with start, end and padding, as a model takes them",
       OPT_POSITIVE },
-    { "clean", OPT_STRING, &o.clean, "basic", "basic|full",
+    { "clean", OPT_STRING, &o.clean, "basic", "basic|full|hf",
       "clean-up before encoding: basic (HTML and white space, CLIP's published ids) or full (as open_clip and training "
       "do it)",
       0 },

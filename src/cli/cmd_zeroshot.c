@@ -15,7 +15,7 @@ static struct {
     const char *prompts, *set, *retrieve, *retrieve_from, *class_map, *predictions, *confusion;
     double scale;
     int64_t workers;
-    bool per_class;
+    bool per_class, calibration;
 } o;
 
 static const opt_row rows[] = {
@@ -30,6 +30,8 @@ static const opt_row rows[] = {
       "lines of FOLDER, tab or comma, CLASS of the prompts; accuracy is among those classes alone", 0 },
     { "predictions", OPT_STRING, &o.predictions, NULL, "FILE",
       "what the model says of every image: .csv, or .jsonl with the keys image, label, predicted, p, correct", 0 },
+    { "calibration", OPT_FLAG, &o.calibration, NULL, NULL,
+      "whether probabilities mean what they say: expected calibration error over 15 bins", 0 },
     { "confusion", OPT_STRING, &o.confusion, NULL, "FILE.csv", "images of each class by what they were taken for", 0 },
     { "retrieve", OPT_STRING, &o.retrieve, NULL, "E",
       "compare what prompts and images retrieve from this file's rows, not the embeddings themselves", 0 },
@@ -52,6 +54,7 @@ typedef struct session {
     float *stored;
     cloob_zeroshot_options z;
     cloob_zeroshot_result *result; /* one per source */
+    cloob_calibration *calibrated; /* one per source; NULL: not asked for */
 } session;
 
 static cloob_status open_memory(session *s)
@@ -85,7 +88,7 @@ static cloob_status open_all(session *s)
 static void close_all(session *s)
 {
     for (int i = 0; i < o.data.count && s->result; i++) cloob_zeroshot_release(&s->result[i]);
-    free(s->result);
+    free(s->result), free(s->calibrated);
     free(s->stored);
     if (s->memory) cloob_embeddings_close(s->memory);
     if (s->prompts) cloob_prompts_close(s->prompts);
@@ -137,6 +140,32 @@ static cloob_zeroshot_result average(const cloob_zeroshot_result *r, int n)
         mean.n += r[i].n, mean.bad += r[i].bad;
     }
     return mean;
+}
+
+/* ---- calibration --------------------------------------------------------------------------------- */
+
+static cloob_status calibrate(cloob_ctx *ctx, const cloob_zeroshot_result *r, cloob_calibration *out)
+{
+    enum { BINS = 15 };
+    double *p = malloc((size_t)(r->n + 1) * sizeof *p);
+    unsigned char *right = malloc((size_t)r->n + 1);
+    cloob_status status = p && right ? CLOOB_OK : CLOOB_ERR_MEMORY;
+    for (int64_t i = 0; i < r->n && status == CLOOB_OK; i++)
+        p[i] = r->said[i].p, right[i] = r->said[i].label == r->said[i].predicted;
+    if (status == CLOOB_OK) status = cloob_calibrate(ctx, p, right, r->n, BINS, out);
+    free(p), free(right);
+    return status;
+}
+
+static cloob_status calibrate_all(session *s)
+{
+    cloob_status status = CLOOB_OK;
+    if (!o.calibration) return CLOOB_OK;
+    s->calibrated = calloc((size_t)o.data.count, sizeof *s->calibrated);
+    if (!s->calibrated) return CLOOB_ERR_MEMORY;
+    for (int i = 0; i < o.data.count && status == CLOOB_OK; i++)
+        status = calibrate(s->ctx, &s->result[i], &s->calibrated[i]);
+    return status;
 }
 
 /* ---- files --------------------------------------------------------------------------------------- */
@@ -239,6 +268,9 @@ static void print_text(const session *s)
 {
     for (int i = 0; i < o.data.count; i++) {
         print_line(o.data.item[i], &s->result[i]);
+        if (s->calibrated)
+            printf("  calibration: confidence %.4f, ECE %.4f, largest gap %.4f\n", s->calibrated[i].confidence,
+                   s->calibrated[i].ece, s->calibrated[i].mce);
         if (o.per_class) print_classes(&s->result[i]);
     }
     if (o.data.count < 2) return;
@@ -273,18 +305,28 @@ static void put_classes(const cloob_zeroshot_result *r)
     json_out_close();
 }
 
+static void put_calibration(const cloob_calibration *c)
+{
+    json_out_number("ece", c->ece, 10);
+    json_out_number("mce", c->mce, 10);
+    json_out_number("confidence", c->confidence, 10);
+}
+
 static void print_json(const session *s)
 {
     cloob_zeroshot_result mean = average(s->result, o.data.count);
     json_out_open(NULL, '{');
     put_scores(&mean);
-    if (o.data.count == 1) put_classes(&s->result[0]);
-    else {
+    if (o.data.count == 1) {
+        if (s->calibrated) put_calibration(&s->calibrated[0]);
+        put_classes(&s->result[0]);
+    } else {
         json_out_open("sets", '[');
         for (int i = 0; i < o.data.count; i++) {
             json_out_open(NULL, '{');
             json_out_text("data", o.data.item[i]);
             put_scores(&s->result[i]);
+            if (s->calibrated) put_calibration(&s->calibrated[i]);
             put_classes(&s->result[i]);
             json_out_close();
         }
@@ -306,13 +348,14 @@ static int run(const command *self, int argc, char **argv)
     if (o.class_map && !o.prompts) return cli_usage(self, "--classes-map needs --prompts");
     cloob_zeroshot_options_init(&s.z);
     s.z.class_map = o.class_map;
-    s.z.predictions = o.predictions != NULL, s.z.confusion = o.confusion != NULL;
+    s.z.predictions = o.predictions || o.calibration, s.z.confusion = o.confusion != NULL;
     s.z.workers = (int)o.workers;
     s.ctx = cli_context();
     s.result = calloc((size_t)o.data.count, sizeof *s.result);
     if (!s.result) o.data.count = 0;
     cloob_status status = open_all(&s);
     for (int i = 0; i < o.data.count && status == CLOOB_OK; i++) status = run_source(&s, o.data.item[i], &s.result[i]);
+    if (status == CLOOB_OK) status = calibrate_all(&s);
     if (status != CLOOB_OK) code = cli_fail(self, s.ctx, status);
     else if (common.json) print_json(&s), code = 0;
     else print_text(&s), code = 0;

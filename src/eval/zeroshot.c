@@ -109,6 +109,11 @@ static cloob_status join_groups(cloob_ctx *ctx, const zeroshot *z, int64_t n)
     return CLOOB_OK;
 }
 
+void zeroshot_scores(cloob_ctx *ctx, const zeroshot *z, const float *image, int64_t n, float *score)
+{
+    cpu_sgemm(ctx, false, true, n, z->C, z->D, 1, image, z->D, z->weight, z->D, 0, score, z->C);
+}
+
 cloob_status zeroshot_add(cloob_ctx *ctx, zeroshot *z, const float *image, const int64_t *label, int64_t n,
                           int64_t first)
 {
@@ -121,7 +126,7 @@ cloob_status zeroshot_add(cloob_ctx *ctx, zeroshot *z, const float *image, const
         z->score = more, z->room = n;
     }
     /* An image's length scales all of its scores alike, so it need not be taken out. */
-    cpu_sgemm(ctx, false, true, n, z->C, z->D, 1, image, z->D, z->weight, z->D, 0, z->score, z->C);
+    zeroshot_scores(ctx, z, image, n, z->score);
     if (z->group) CLOOB_TRY(join_groups(ctx, z, n));
     accuracy_add(&z->count, z->score, label, n);
     return CLOOB_OK;

@@ -36,6 +36,9 @@ cloob_status zeroshot_prompts(cloob_ctx *ctx, zeroshot *z, int64_t c, const floa
  * Before the first image. */
 cloob_status zeroshot_group(cloob_ctx *ctx, zeroshot *z, const int64_t *group, int64_t answers);
 
+/* The cosines of n images of unit length with every class: score (n, C). */
+void zeroshot_scores(cloob_ctx *ctx, const zeroshot *z, const float *image, int64_t n, float *score);
+
 /* Counts n images (n, D), any length, with labels from 0 to answers - 1; `score` has (n, answers) afterwards. A class
  * without prompts, a label out of range, or a row that is zero or not finite is refused, naming it (rows counted from
  * `first`), and nothing of the batch is counted. */

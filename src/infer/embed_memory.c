@@ -91,7 +91,7 @@ static void merge(cloob_embedded *e, const cloob_embedded *got)
     e->bad += got->bad;
 }
 
-static cloob_status into_memory(cloob_ctx *ctx, cloob_model *m, const cloob_embed_job *job, cloob_embedded *e)
+cloob_status embed_to_memory(cloob_ctx *ctx, cloob_model *m, const cloob_embed_job *job, cloob_embedded *e)
 {
     embed_source s;
     cloob_embedded got = { 0 };
@@ -110,25 +110,25 @@ cloob_status cloob_embed_data(cloob_ctx *ctx, cloob_model *m, const cloob_datase
                               cloob_embedded *e)
 {
     API_NEEDS(ctx, m && d && e);
-    return into_memory(ctx, m, &(cloob_embed_job){ .what = what, .data = d, .workers = workers }, e);
+    return embed_to_memory(ctx, m, &(cloob_embed_job){ .what = what, .data = d, .workers = workers }, e);
 }
 
 cloob_status cloob_embed_images(cloob_ctx *ctx, cloob_model *m, const char *const *path, int64_t n, cloob_output what,
                                 cloob_embedded *e)
 {
     API_NEEDS(ctx, m && path && e && n >= 0);
-    return into_memory(ctx, m, &(cloob_embed_job){ .what = what, .images = path, .images_count = n }, e);
+    return embed_to_memory(ctx, m, &(cloob_embed_job){ .what = what, .images = path, .images_count = n }, e);
 }
 
 cloob_status cloob_embed_text_file(cloob_ctx *ctx, cloob_model *m, const char *path, cloob_output what,
                                    cloob_embedded *e)
 {
     API_NEEDS(ctx, m && path && e);
-    return into_memory(ctx, m, &(cloob_embed_job){ .what = what, .texts = path }, e);
+    return embed_to_memory(ctx, m, &(cloob_embed_job){ .what = what, .texts = path }, e);
 }
 
 cloob_status cloob_embed_tensors(cloob_ctx *ctx, cloob_model *m, const char *path, cloob_output what, cloob_embedded *e)
 {
     API_NEEDS(ctx, m && path && e);
-    return into_memory(ctx, m, &(cloob_embed_job){ .what = what, .tensors = path }, e);
+    return embed_to_memory(ctx, m, &(cloob_embed_job){ .what = what, .tensors = path }, e);
 }

@@ -50,4 +50,7 @@ cloob_status embed_source_open(cloob_ctx *ctx, cloob_model *m, const cloob_embed
 cloob_status embed_source_run(cloob_ctx *ctx, embed_source *s, embed_put *put, void *user, cloob_embedded *e);
 void embed_source_close(embed_source *s);
 
+/* Open, run, close: rows are added to e, which has none of that kind. */
+cloob_status embed_to_memory(cloob_ctx *ctx, cloob_model *m, const cloob_embed_job *job, cloob_embedded *e);
+
 #endif

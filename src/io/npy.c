@@ -1,5 +1,9 @@
-/* Magic, version, the length of a header that ends on a multiple of 64 bytes, the header. */
+/* Magic, version, the length of a header that ends on a multiple of 64 bytes, the header: a Python dictionary. */
 #include "io/npy.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
 
 enum { HEADER = 128 - 10 };
 
@@ -13,4 +17,115 @@ void npy_put_beginning(sbuf *s, int64_t rows, int64_t columns)
                 (long long)columns);
     while (!s->failed && s->len - begin < HEADER - 1) sbuf_putc(s, ' ');
     sbuf_putc(s, '\n');
+}
+
+/* ---- reading ------------------------------------------------------------------------------------- */
+
+typedef struct npy_head {
+    const char *text; /* the dictionary, not zero-terminated */
+    size_t size;
+    const unsigned char *numbers;
+    size_t bytes; /* of the numbers */
+} npy_head;
+
+static bool find_head(const unsigned char *at, size_t size, npy_head *h)
+{
+    if (size < 12 || memcmp(at, "\x93NUMPY", 6) != 0 || at[6] < 1 || at[6] > 3) return false;
+    size_t field = at[6] == 1 ? 2 : 4, length = 0;
+    for (size_t i = field; i-- > 0;) length = length << 8 | at[8 + i];
+    if (length > size - 8 - field) return false;
+    h->text = (const char *)at + 8 + field, h->size = length;
+    h->numbers = at + 8 + field + length, h->bytes = size - 8 - field - length;
+    return true;
+}
+
+/* What follows 'key': in the dictionary, without leading spaces; NULL when it is not there. */
+static const char *value_of(const npy_head *h, const char *key)
+{
+    size_t n = strlen(key);
+    for (size_t i = 0; i + n + 3 < h->size; i++) {
+        const char *at = h->text + i, *end = h->text + h->size;
+        if ((*at != '\'' && *at != '"') || memcmp(at + 1, key, n) != 0 || at[n + 1] != *at) continue;
+        at += n + 2;
+        while (at < end && *at == ' ') at++;
+        if (at == end || *at++ != ':') return NULL;
+        while (at < end && *at == ' ') at++;
+        return at < end ? at : NULL;
+    }
+    return NULL;
+}
+
+/* "(12,)" is 12 numbers, "()" one; anything else -1. */
+static int64_t length_of(const npy_head *h)
+{
+    const char *at = value_of(h, "shape"), *end = h->text + h->size;
+    int64_t n = 0;
+    if (!at || *at++ != '(') return -1;
+    if (at < end && *at == ')') return 1;
+    if (at == end || !isdigit((unsigned char)*at)) return -1;
+    for (; at < end && isdigit((unsigned char)*at); at++) {
+        if (n > INT32_MAX / 10) return -1;
+        n = 10 * n + (*at - '0');
+    }
+    if (at < end && *at == ',') at++;
+    while (at < end && *at == ' ') at++;
+    return at < end && *at == ')' ? n : -1;
+}
+
+typedef struct npy_type {
+    char kind; /* b, i, u or f */
+    int bytes;
+} npy_type;
+
+static bool type_of(const npy_head *h, npy_type *t)
+{
+    const char *at = value_of(h, "descr"), *end = h->text + h->size;
+    if (!at || end - at < 5 || (*at != '\'' && *at != '"') || at[4] != *at) return false;
+    bool order = at[1] == '<' || at[1] == '|';
+    *t = (npy_type){ at[2], at[3] - '0' };
+    bool whole =
+        (t->kind == 'i' || t->kind == 'u') && (t->bytes == 1 || t->bytes == 2 || t->bytes == 4 || t->bytes == 8);
+    bool real = t->kind == 'f' && (t->bytes == 4 || t->bytes == 8);
+    return (order || t->bytes == 1) && (whole || real || (t->kind == 'b' && t->bytes == 1));
+}
+
+static double number_at(const unsigned char *at, npy_type t)
+{
+    uint64_t bits = 0;
+    for (int i = t.bytes; i-- > 0;) bits = bits << 8 | at[i];
+    if (t.kind == 'f' && t.bytes == 4) {
+        float f;
+        uint32_t half = (uint32_t)bits;
+        memcpy(&f, &half, sizeof f);
+        return (double)f;
+    }
+    if (t.kind == 'f') {
+        double d;
+        memcpy(&d, &bits, sizeof d);
+        return d;
+    }
+    if (t.kind != 'i') return (double)bits;
+    int shift = 64 - 8 * t.bytes; /* the sign of fewer than eight bytes */
+    return (double)((int64_t)(bits << shift) >> shift);
+}
+
+cloob_status npy_numbers(cloob_ctx *ctx, const void *data, size_t size, const char *name, double *out, int64_t room,
+                         int64_t *n)
+{
+    npy_head h;
+    npy_type t;
+    *n = 0;
+    if (!find_head(data, size, &h)) return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: is no .npy array", name);
+    if (!type_of(&h, &t))
+        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: its elements are neither booleans, integers nor floats", name);
+    int64_t count = length_of(&h);
+    if (count < 0) return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: is no array of one dimension", name);
+    if (count > room)
+        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: has %lld numbers, at most %lld are wanted", name, (long long)count,
+                        (long long)room);
+    if (h.bytes < (size_t)count * (size_t)t.bytes)
+        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: ends before its %lld numbers do", name, (long long)count);
+    for (int64_t i = 0; i < count; i++) out[i] = number_at(h.numbers + i * t.bytes, t);
+    *n = count;
+    return CLOOB_OK;
 }

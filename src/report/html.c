@@ -1,11 +1,14 @@
-/* Escaping. */
+/* Escaping, and what all pages begin and end with. */
 #include "report/html.h"
 
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
+#include <time.h>
 
 #include "core/json.h"
+#include "report/assets.h"
+#include "report/chart.h"
 
 void html_text(sbuf *s, const char *text)
 {
@@ -37,4 +40,29 @@ void html_number(sbuf *s, double value)
     else if (value == floor(value) && size < 1e9) sbuf_printf(s, "%.0f", value);
     else if (size >= 1000) sbuf_printf(s, "%.0f", value);
     else sbuf_printf(s, "%.4g", value);
+}
+
+void html_page_begin(sbuf *s, const char *title)
+{
+    sbuf_puts(s, "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
+                 "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<link "
+                 "rel=\"icon\" href=\"data:,\">\n<title>");
+    html_text(s, title);
+    sbuf_puts(s, "</title>\n<style>\n");
+    sbuf_add(s, asset_tokens_css, asset_tokens_css_bytes);
+    sbuf_add(s, asset_page_css, asset_page_css_bytes);
+    sbuf_puts(s, "</style>\n</head>\n<body>\n<main>\n<h1>");
+    html_text(s, title);
+    sbuf_puts(s, "</h1>\n");
+}
+
+void html_page_end(sbuf *s)
+{
+    char when[40];
+    time_t now = time(NULL);
+    struct tm tm;
+    strftime(when, sizeof when, "%Y-%m-%d %H:%M", localtime_r(&now, &tm));
+    sbuf_printf(s, "<footer>Written %s by cloob %s.</footer>\n</main>\n", when, cloob_version());
+    chart_put_scripts(s);
+    sbuf_puts(s, "</body>\n</html>\n");
 }

@@ -9,4 +9,8 @@ void html_text(sbuf *s, const char *text);        /* & < > " escaped */
 void html_json_string(sbuf *s, const char *text); /* a JSON string that cannot end a script element */
 void html_number(sbuf *s, double value);          /* four digits for reading */
 
+/* A page's beginning, with the style of all our pages and the title as its first heading; and its end. */
+void html_page_begin(sbuf *s, const char *title);
+void html_page_end(sbuf *s);
+
 #endif

@@ -3,7 +3,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "core/file.h"
 #include "report/page.h"
@@ -61,20 +60,6 @@ static cloob_status read_runs(page *p, const char *const *run, int64_t runs)
 
 /* ---- writing ------------------------------------------------------------------------------------- */
 
-static void put_head(page *p, const char *title)
-{
-    sbuf_puts(&p->html, "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
-                        "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<link "
-                        "rel=\"icon\" href=\"data:,\">\n<title>");
-    html_text(&p->html, title);
-    sbuf_puts(&p->html, "</title>\n<style>\n");
-    sbuf_add(&p->html, asset_tokens_css, asset_tokens_css_bytes);
-    sbuf_add(&p->html, asset_page_css, asset_page_css_bytes);
-    sbuf_puts(&p->html, "</style>\n</head>\n<body>\n<main>\n<h1>");
-    html_text(&p->html, title);
-    sbuf_puts(&p->html, "</h1>\n");
-}
-
 /* Links to the sections that are there; `body` holds them. */
 static void put_nav(page *p, const char *body)
 {
@@ -102,16 +87,10 @@ static int64_t damaged_lines(const page *p)
 
 static void put_foot(page *p)
 {
-    char when[40];
-    time_t now = time(NULL);
-    struct tm tm;
-    strftime(when, sizeof when, "%Y-%m-%d %H:%M", localtime_r(&now, &tm));
     if (damaged_lines(p))
         sbuf_printf(&p->html, "<p class=\"note\">%lld damaged lines or files were left out.</p>\n",
                     (long long)damaged_lines(p));
-    sbuf_printf(&p->html, "<footer>Written %s by cloob %s.</footer>\n</main>\n", when, cloob_version());
-    chart_put_scripts(&p->html);
-    sbuf_puts(&p->html, "</body>\n</html>\n");
+    html_page_end(&p->html);
 }
 
 static void put_sections(page *p)
@@ -136,7 +115,7 @@ static void put_page(page *p, const char *title)
     put_sections(p); /* first, as the links above depend on what there is */
     body = p->html;
     p->html = (sbuf){ 0 };
-    put_head(p, title);
+    html_page_begin(&p->html, title);
     put_nav(p, body.data ? body.data : "");
     sbuf_add(&p->html, body.data, body.len);
     p->failed |= body.failed;

@@ -9,6 +9,7 @@
 #include "core/sbuf.h"
 #include "data/text/unicode.h"
 #include "data/text/tokenizer.h"
+#include "data/text/tokenizer_impl.h"
 
 static cloob_ctx *ctx;
 
@@ -294,6 +295,76 @@ static void lines_and_tables_learn_the_same(void)
     sbuf_release(&lines), sbuf_release(&table), sbuf_release(&a), sbuf_release(&b), sbuf_release(&c);
 }
 
+/* ---- transformers' file ---------------------------------------------------------------------------- */
+
+static void put_quoted(sbuf *s, const tokenizer *t, int32_t id)
+{
+    sbuf spelled = { 0 };
+    token_put_symbols(t, id, &spelled);
+    sbuf_putc(&spelled, '\0');
+    json_put_string(s, spelled.data);
+    sbuf_release(&spelled);
+}
+
+/* The tiny vocabulary as a tokenizer.json. */
+static tokenizer *open_tiny_json(const tokenizer *t)
+{
+    sbuf s = { 0 };
+    tokenizer *out = NULL;
+    sbuf_puts(&s, "{\"model\":{\"type\":\"BPE\",\"merges\":[");
+    for (int32_t i = 0; i < t->merges; i++) {
+        sbuf_puts(&s, i ? ",[" : "[");
+        put_quoted(&s, t, t->part[i][0]), sbuf_putc(&s, ',');
+        put_quoted(&s, t, t->part[i][1]), sbuf_putc(&s, ']');
+    }
+    sbuf_puts(&s, "],\"vocab\":{");
+    for (int32_t id = 0; id < tokenizer_start_id(t); id++) put_quoted(&s, t, id), sbuf_printf(&s, ":%d,", id);
+    sbuf_printf(&s, "\"<|startoftext|>\":%d,\"<|endoftext|>\":%d}}}", tokenizer_start_id(t), tokenizer_end_id(t));
+    CHECK_OK(ctx, tokenizer_read_json(ctx, s.data, s.len, "tokenizer.json", &out));
+    sbuf_release(&s);
+    return out;
+}
+
+static int64_t count_of(const tokenizer *t, const char *text, int32_t id)
+{
+    int32_t *ids;
+    int64_t n, count = 0;
+    CHECK_OK(ctx, tokenizer_encode(ctx, t, text, strlen(text), &ids, &n));
+    for (int64_t i = 0; i < n; i++) count += ids[i] == id;
+    free(ids);
+    return count;
+}
+
+/* A special name in a text is the special token where the program that the vocabulary comes from takes it for one. */
+static void special_names_follow_their_program(void)
+{
+    tokenizer *merges = open_tiny(), *hf = open_tiny_json(merges);
+    int32_t start = tokenizer_start_id(merges), end = tokenizer_end_id(merges);
+    if (!hf) return;
+    CHECK(count_of(merges, "a <start_of_text> b <END_OF_TEXT>", start) == 1);
+    CHECK(count_of(merges, "a <start_of_text> b <END_OF_TEXT>", end) == 1);
+    CHECK(count_of(merges, "<|startoftext|> <|endoftext|>", start) == 0);
+    CHECK(count_of(merges, "<|startoftext|> <|endoftext|>", end) == 0);
+    CHECK(count_of(hf, "<|startoftext|>a<|endoftext|><|endoftext|>", start) == 1);
+    CHECK(count_of(hf, "<|startoftext|>a<|endoftext|><|endoftext|>", end) == 2);
+    CHECK(count_of(hf, "<|STARTOFTEXT|> <|endoftext", start) == 0 && count_of(hf, "<|endoftext", end) == 0);
+    CHECK(count_of(hf, "<start_of_text>", start) == 0);
+    CHECK(count_of(hf, "&amp;", ';' - '!' + BYTES) == 1 && count_of(merges, "&amp;", ';' - '!' + BYTES) == 0);
+    tokenizer_close(merges), tokenizer_close(hf);
+}
+
+static void the_way_of_cleaning_is_saved(void)
+{
+    tokenizer *t = open_tiny(), *again;
+    sbuf s = { 0 };
+    tokenizer_set_clean(t, TEXT_CLEAN_HF);
+    tokenizer_save(t, &s);
+    CHECK_OK(ctx, tokenizer_open_text(ctx, s.data, s.len, "saved", &again));
+    CHECK(tokenizer_clean(again) == TEXT_CLEAN_HF);
+    tokenizer_close(t), tokenizer_close(again);
+    sbuf_release(&s);
+}
+
 /* ---- size ------------------------------------------------------------------------------------------ */
 
 static void one_word_of_ten_megabytes(void)
@@ -368,6 +439,8 @@ int main(void)
     RUN(learning_by_hand);
     RUN(learning_refuses_what_cannot_be);
     RUN(lines_and_tables_learn_the_same);
+    RUN(special_names_follow_their_program);
+    RUN(the_way_of_cleaning_is_saved);
     RUN(one_word_of_ten_megabytes);
     RUN(equal_to_an_independent_program);
     cloob_ctx_destroy(ctx);

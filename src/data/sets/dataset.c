@@ -190,6 +190,7 @@ int64_t dataset_epoch_samples(const dataset *d)
 int64_t dataset_class_count(const dataset *d) { return d->part[0].classes.count; }
 const char *dataset_class_name(const dataset *d, int64_t c) { return d->part[0].classes.name[c]; }
 bool dataset_has_captions(const dataset *d) { return d->part[0].captions; }
+bool dataset_has_targets(const dataset *d) { return d->part[0].targets; }
 
 image_limits dataset_image_limits(const dataset *d) { return d->limits; }
 

@@ -25,6 +25,7 @@ int64_t dataset_epoch_samples(const dataset *d); /* num_samples where given, els
 int64_t dataset_class_count(const dataset *d);   /* 0 when there are no classes */
 const char *dataset_class_name(const dataset *d, int64_t c);
 bool dataset_has_captions(const dataset *d);
+bool dataset_has_targets(const dataset *d);          /* arrays of numbers beside the images: FETCH_TARGETS */
 image_limits dataset_image_limits(const dataset *d); /* as opened with, full size */
 int64_t dataset_skipped(const dataset *d);           /* entries that opening had to leave out (damaged, incomplete) */
 const char *dataset_kind(const dataset *d);          /* "csv", ...; "several" when sources differ */
@@ -53,7 +54,7 @@ cloob_status dataset_caption(cloob_ctx *ctx, const dataset *d, int64_t i, uint64
 
 /* ---- samples as they are stored, for loops that bring their own buffers -------------------------- */
 
-enum { FETCH_IMAGE = 1, FETCH_CAPTION = 2 };
+enum { FETCH_IMAGE = 1, FETCH_CAPTION = 2, FETCH_TARGETS = 4 /* an npy member, as it is, into data */ };
 
 /* Captions longer than this are cut (at a character): far more than any context length takes. */
 enum { CAPTION_BYTES_LIMIT = 1 << 16 };

@@ -24,7 +24,7 @@ struct dataset_part {
     const dataset_ops *ops;
     void *self;
     int64_t count, skipped;
-    bool captions;
+    bool captions, targets; /* targets: arrays of numbers beside the images */
     name_list classes;
     fileset *files; /* NULL for kinds that read one file per image */
     double weight;  /* of one draw, when resampled */

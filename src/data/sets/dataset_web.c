@@ -216,64 +216,7 @@ static cloob_status add_names(cloob_ctx *ctx, const name_list *names, const data
     return CLOOB_OK;
 }
 
-/* ---- CLIP_benchmark's layout --------------------------------------------------------------------- */
-
-static const char *split_or_test(const char *split) { return split && *split ? split : "test"; }
-
-bool web_is_benchmark(const char *folder, const char *split)
-{
-    char *inside = file_join(folder, split_or_test(split)), *first = inside ? file_join(inside, "0.tar") : NULL;
-    bool is = first && file_exists(first);
-    free(inside);
-    free(first);
-    return is;
-}
-
-/* One class per line, in the order of their numbers. */
-static cloob_status read_classes(cloob_ctx *ctx, const char *path, name_list *classes)
-{
-    file_bytes f;
-    CLOOB_TRY(file_read(ctx, path, FILE_TEXT_LIMIT, &f));
-    cloob_status status = CLOOB_OK;
-    for (const char *at = f.data, *end = at + f.size; at < end && status == CLOOB_OK;) {
-        const char *line = memchr(at, '\n', (size_t)(end - at)), *stop = line ? line : end;
-        size_t n = (size_t)(stop - at) - (stop > at && stop[-1] == '\r');
-        if (n) status = name_list_add(ctx, classes, at, n);
-        at = stop + 1;
-    }
-    file_bytes_release(&f);
-    return status;
-}
-
-/* Shards of the split; labels where the folder names classes, else captions, one per line. */
-static cloob_status prepare_benchmark(cloob_ctx *ctx, const char *folder, const dataset_options *o, dataset_part *p,
-                                      name_list *names)
-{
-    web_set *w = p->self;
-    char *classes = file_join(folder, "classnames.txt"), *inside = file_join(folder, split_or_test(o->split));
-    cloob_status status = classes && inside ? CLOOB_OK : ctx_no_memory(ctx, strlen(folder), folder);
-    w->labels = status == CLOOB_OK && file_exists(classes);
-    if (w->labels) status = read_classes(ctx, classes, &p->classes);
-    free(w->keys.text);
-    w->keys.text = strdup(w->labels ? "cls" : "txt:lines");
-    if (status == CLOOB_OK && !w->keys.text) status = ctx_no_memory(ctx, 4, folder);
-    if (status == CLOOB_OK) status = web_names(ctx, inside, names);
-    free(classes);
-    free(inside);
-    return status;
-}
-
-/* The class that a `cls` member names by its number. */
-static cloob_status take_label(cloob_ctx *ctx, const dataset_part *p, const char *text, stored_sample *s)
-{
-    char *end;
-    long long label = strtoll(text, &end, 10);
-    if (end == text || label < 0 || label >= p->classes.count)
-        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: class %.20s of %lld", s->name.data, text,
-                        (long long)p->classes.count);
-    s->label = label;
-    return CLOOB_OK;
-}
+/* ---- opening one set ------------------------------------------------------------------------------ */
 
 static cloob_status open_web(cloob_ctx *ctx, const char *source, const dataset_options *o, dataset_part *p)
 {
@@ -283,11 +226,12 @@ static cloob_status open_web(cloob_ctx *ctx, const char *source, const dataset_o
     w->keys = (web_keys){ strdup(o->image_key), strdup(o->text_key) };
     if (!w->keys.image || !w->keys.text) return ctx_no_memory(ctx, strlen(source), source);
     bool benchmark = file_is_dir(source) && web_is_benchmark(source, o->split);
-    cloob_status status = benchmark ? prepare_benchmark(ctx, source, o, p, &names) : web_names(ctx, source, &names);
+    cloob_status status = benchmark ? web_benchmark(ctx, source, o, p, &names) : web_names(ctx, source, &names);
     if (status == CLOOB_OK) status = add_names(ctx, &names, o, p);
     name_list_release(&names);
     if (status == CLOOB_OK) status = scan_all(ctx, p);
-    if (w->labels) p->captions = false;
+    p->targets = w->targets && p->captions;
+    if (w->labels || w->targets) p->captions = false;
     return status;
 }
 
@@ -326,7 +270,7 @@ static cloob_status fetch_caption(cloob_ctx *ctx, const dataset_part *p, const w
     if (!text) return ctx_no_memory(ctx, size, "a caption");
     cloob_status status = fileset_read(ctx, p->files, w->shard, w->text, text, size);
     text[status == CLOOB_OK ? size : 0] = '\0';
-    if (status == CLOOB_OK && set->labels) status = take_label(ctx, p, text, s);
+    if (status == CLOOB_OK && set->labels) status = web_label(ctx, p, text, s);
     else if (status == CLOOB_OK) status = web_caption(ctx, &set->keys, w->text_rank, text, size, pick, s);
     free(text);
     return status;
@@ -338,8 +282,12 @@ static cloob_status fetch_web(cloob_ctx *ctx, const dataset_part *p, int64_t i, 
     const web_sample *w = &((const web_set *)p->self)->sample[i];
     cloob_status status = CLOOB_OK;
     name_sample(ctx, p, w, s);
-    bool labels = ((const web_set *)p->self)->labels;
-    if (((what & FETCH_CAPTION) || labels) && w->text >= 0) status = fetch_caption(ctx, p, w, pick, s);
+    const web_set *set = p->self;
+    if (set->targets && (what & FETCH_TARGETS))
+        return w->text < 0 ? ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: has no npy member", s->name.data)
+                           : stored_read(ctx, p->files, w->shard, w->text, w->text_size, s);
+    if (((what & FETCH_CAPTION) || set->labels) && !set->targets && w->text >= 0)
+        status = fetch_caption(ctx, p, w, pick, s);
     if (status == CLOOB_OK && (what & FETCH_IMAGE))
         status = stored_read(ctx, p->files, w->shard, w->image, w->image_size, s);
     return status;

@@ -18,7 +18,8 @@ typedef struct web_keys {
 typedef struct web_set {
     web_keys keys;
     web_sample *sample;
-    bool labels; /* a sample's text is the number of its class (`cls`), not a caption */
+    bool labels;  /* a sample's text is the number of its class (`cls`), not a caption */
+    bool targets; /* it is an array of numbers (`npy`), which FETCH_TARGETS reads as it is */
 } web_set;
 
 /* What scanning one shard finds. */
@@ -35,6 +36,15 @@ cloob_status web_group(cloob_ctx *ctx, const tar_index *t, const web_keys *keys,
 /* A folder as CLIP_benchmark publishes data sets: SPLIT/0.tar, SPLIT/1.tar, ..., beside them classnames.txt where there
  * are classes. */
 bool web_is_benchmark(const char *folder, const char *split);
+/* What its dataset_type.txt and classnames.txt say that images have beside them; an unknown type is refused. */
+typedef enum web_kind { WEB_CLASSES, WEB_TARGETS, WEB_CAPTIONS } web_kind;
+cloob_status web_benchmark_kind(cloob_ctx *ctx, const char *folder, web_kind *out);
+/* Such a folder: its shards (nshards.txt says how many), its classes, and what stands beside an image: `cls`, `npy`
+ * (dataset_type.txt says multilabel, or the text key is npy) or `txt`, a caption per line. */
+cloob_status web_benchmark(cloob_ctx *ctx, const char *folder, const dataset_options *o, dataset_part *p,
+                           name_list *names);
+/* The class that a `cls` member names by its number. */
+cloob_status web_label(cloob_ctx *ctx, const dataset_part *p, const char *text, stored_sample *s);
 
 /* The shards a source names: braces, or every .tar of a folder in order. */
 cloob_status web_names(cloob_ctx *ctx, const char *source, name_list *names);

@@ -89,20 +89,64 @@ void text_put_valid(const char *text, size_t bytes, sbuf *out)
     codes_release(&t);
 }
 
+const char *text_clean_name(text_clean_mode mode)
+{
+    return mode == TEXT_CLEAN_BASIC ? "basic" : mode == TEXT_CLEAN_HF ? "hf" : "full";
+}
+
+/* No sigma is a final one, as every character is lowered alone. */
+static void lower_each(const codes *text, codes *out)
+{
+    for (size_t i = 0; i < text->n; i++) uni_lower(text->at + i, 1, out);
+}
+
+static cloob_status finish(cloob_ctx *ctx, codes *t, size_t bytes, sbuf *out)
+{
+    bool failed = t->failed;
+    if (!failed) put_utf8(t, out);
+    codes_release(t);
+    return failed || out->failed ? ctx_no_memory(ctx, bytes * 8, "a caption") : CLOOB_OK;
+}
+
+static void clean(text_clean_mode mode, const char *text, size_t bytes, codes *t)
+{
+    decode(text, bytes, t);
+    if (mode == TEXT_CLEAN_FULL) text_repair(t);
+    if (mode == TEXT_CLEAN_HF) uni_nfc(t);
+    else {
+        unescape(t);
+        unescape(t);
+        fold_space(t);
+    }
+}
+
+cloob_status text_clean_cased(cloob_ctx *ctx, text_clean_mode mode, const char *text, size_t bytes, sbuf *out)
+{
+    codes t = { 0 };
+    clean(mode, text, bytes, &t);
+    return finish(ctx, &t, bytes, out);
+}
+
+cloob_status text_lower(cloob_ctx *ctx, sbuf *text)
+{
+    codes t = { 0 }, low = { 0 };
+    decode(text->data ? text->data : "", text->len, &t);
+    uni_lower(t.at, t.n, &low);
+    low.failed |= t.failed;
+    codes_release(&t);
+    text->len = 0;
+    return finish(ctx, &low, text->cap, text);
+}
+
 cloob_status text_clean(cloob_ctx *ctx, text_clean_mode mode, const char *text, size_t bytes, sbuf *out)
 {
     codes t = { 0 }, low = { 0 };
-    decode(text, bytes, &t);
-    if (mode == TEXT_CLEAN_FULL) text_repair(&t);
-    unescape(&t);
-    unescape(&t);
-    fold_space(&t);
-    uni_lower(t.at, t.n, &low);
-    bool failed = t.failed || low.failed;
-    if (!failed) put_utf8(&low, out);
+    clean(mode, text, bytes, &t);
+    if (mode == TEXT_CLEAN_HF) lower_each(&t, &low);
+    else uni_lower(t.at, t.n, &low);
+    low.failed |= t.failed;
     codes_release(&t);
-    codes_release(&low);
-    return failed || out->failed ? ctx_no_memory(ctx, bytes * 8, "a caption") : CLOOB_OK;
+    return finish(ctx, &low, bytes, out);
 }
 
 cloob_status text_clean_words(cloob_ctx *ctx, text_clean_mode mode, const char *text, size_t bytes, sbuf *out)

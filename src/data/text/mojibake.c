@@ -1,304 +1,257 @@
-/* Finds UTF-8 among characters that are single bytes of Latin-1 or Windows-1252, and turns it back.
- *
- * Two questions are asked of a text. Does it look wrong: do characters stand side by side that no writer puts
- * there
- * ("Ã¤", "â€™", an accented capital before a fraction)? And would it be right as bytes of UTF-8? Both yes: it
- * is turned back as a whole. If only the first, the same is asked of every stretch that has the shape of
- * UTF-8. So "CAFÉ”" stays, because a capital before a closing quote is honest text. The classes and
- * neighbours that count as wrong are those of ftfy 6.3, as far as they concern these two encodings. */
+/* A text that looks wrong is written as bytes of one encoding after the other; the first that gives UTF-8 is the one
+ * it was read in. */
 #include "data/text/repair.h"
 
-/* ---- does it look wrong? --------------------------------------------------------------------------- */
+#include <stdlib.h>
+#include <string.h>
 
-enum {
-    CONTROL = 1 << 0, /* C1 */
-    ODD = 1 << 1,     /* signs that hardly ever stand in text: broken bar, not sign, dagger, ... */
-    LAW = 1 << 2,
-    MONEY = 1 << 3,
-    OPENING = 1 << 4, /* punctuation before a word */
-    CLOSING = 1 << 5, /* punctuation after a word */
-    NUMBER = 1 << 6,  /* fractions, powers, plus-minus */
-    UPPER = 1 << 7,   /* accented capitals; round vowels that make faces are left out */
-    LOWER = 1 << 8,
-    PLAIN = 1 << 9, /* spaces, dashes, ellipsis: at home anywhere */
-    AZ = 1 << 10,   /* a .. z */
-    SPACE = 1 << 11
-};
+#include "data/text/mojibake_signs.h"
 
-/* Classes of the bytes 0x80 .. 0xFF as Windows-1252 reads them; its five holes are controls. */
-static const uint16_t byte_class[128] = {
-    MONEY,   CONTROL, OPENING, ODD,     OPENING, PLAIN,   ODD,     ODD,    ODD,     ODD,     UPPER,
-    OPENING, UPPER,   CONTROL, UPPER,   CONTROL, /* 80 */
-    CONTROL, OPENING, PLAIN,   OPENING, CLOSING, OPENING, PLAIN,   PLAIN,  ODD,     CLOSING, LOWER,
-    CLOSING, LOWER,   CONTROL, LOWER,   UPPER,   PLAIN,   OPENING, MONEY,  MONEY,   ODD,     MONEY,
-    ODD,     LAW,     ODD,     OPENING, ODD,     OPENING, ODD,     PLAIN,  CLOSING, ODD, /* A0 */
-    0,       NUMBER,  NUMBER,  NUMBER,  PLAIN,   NUMBER,  LAW,     PLAIN,  ODD,     NUMBER,  ODD,
-    CLOSING, NUMBER,  NUMBER,  NUMBER,  OPENING, UPPER,   UPPER,   UPPER,  UPPER,   UPPER,   UPPER,
-    UPPER,   UPPER,   UPPER,   UPPER,   UPPER,   UPPER,   UPPER,   UPPER,  UPPER,   UPPER, /* C0 */
-    UPPER,   UPPER,   0,       0,       0,       0,       0,       NUMBER, UPPER,   0,       0,
-    0,       UPPER,   UPPER,   0,       LOWER,   LOWER,   LOWER,   LOWER,  LOWER,   LOWER,   LOWER,
-    LOWER,   LOWER,   LOWER,   LOWER,   LOWER,   LOWER,   LOWER,   LOWER,  LOWER,   LOWER, /* E0 */
-    LOWER,   LOWER,   0,       0,       0,       0,       0,       NUMBER, 0,       0,       0,
-    0,       LOWER,   0,       0,       0,
-};
+typedef struct bytes {
+    unsigned char *at;
+    size_t n;
+} bytes;
 
-/* The byte a character was, -1 when it is none of them. */
-static int byte_of(uint32_t c)
+/* ---- a text as bytes ------------------------------------------------------------------------------- */
+
+static bool to_bytes(const codes *text, int encoding, unsigned char *out)
 {
-    if (c < 0x100) return (int)c;
-    if (c > 0x2122 || (c > 0x2DC && c < 0x2013)) return -1;
-    for (uint32_t i = 0x80; i < 0xA0; i++)
-        if (uni_windows_1252(i) == c) return (int)i;
-    return -1;
-}
-
-static unsigned class_of(uint32_t c)
-{
-    if (c < 0x80) return c >= 'a' && c <= 'z' ? AZ : uni_is_space(c) ? SPACE : 0;
-    if (c < 0xA0) return CONTROL;
-    if (c == 0xFFFD) return ODD;
-    int byte = byte_of(c);
-    unsigned k = byte < 0 ? 0 : byte_class[byte - 0x80];
-    return c == 0xA0 ? k | SPACE : k;
-}
-
-typedef struct neighbours {
-    unsigned first, second, third; /* third 0: two are enough */
-} neighbours;
-
-static const neighbours wrong[] = {
-    { CONTROL, ~0u, 0 },
-    { ODD | LOWER | UPPER | OPENING | CLOSING | MONEY | NUMBER | LAW, ODD, 0 },
-    { ODD, LOWER | UPPER | OPENING | CLOSING | MONEY | NUMBER | LAW, 0 },
-    { LOWER | CLOSING | MONEY | NUMBER, UPPER, 0 },
-    { CLOSING | MONEY | NUMBER, LOWER, 0 },
-    { LOWER | CLOSING, MONEY, 0 },
-    { UPPER, NUMBER | LAW, 0 },
-    { MONEY | NUMBER, OPENING, 0 },
-    { SPACE, UPPER, MONEY },
-    { AZ, UPPER, OPENING | MONEY },
-    { LOWER | UPPER | MONEY | CLOSING, OPENING, NUMBER },
-    { LOWER | UPPER | MONEY | NUMBER | LAW, CLOSING, OPENING },
-};
-
-static bool is_word(uint32_t c) { return c == '_' || uni_is_letter(c) || uni_is_number(c); }
-static bool is_latin(uint32_t c) { return c < 0x80 && (c | 32) >= 'a' && (c | 32) <= 'z'; }
-
-/* What classes do not tell: particular letters. c, d: this character and the next; e: the one after, 0 at the
- * end. */
-static bool wrong_letters(uint32_t c, uint32_t d, uint32_t e)
-{
-    unsigned k = class_of(c), n = class_of(d);
-    if ((k & (LOWER | UPPER)) && (n & (OPENING | CLOSING)) && e && is_word(e)) return true;
-    if ((c == 0x152 || c == 0x153) && !is_latin(d)) return true;
-    if ((k & UPPER) && d == 0xB0) return true;
-    if (c == 0xC2 || c == 0xC3 || c == 0xCE || c == 0xD0) { /* where Latin-1, Greek and Cyrillic begin */
-        if ((n & (OPENING | CLOSING)) || (d != 0x2026 && d != 0x2019 && (n & PLAIN))) return true;
-        if (d == 0x20AC || d == 0xA2 || d == 0xA3 || d == 0x160 || d == 0x178 ||
-            (n & LOWER & class_of(0x161) && d > 0xFF))
-            return true;
+    for (size_t i = 0; i < text->n; i++) {
+        int byte = mojibake_byte(encoding, text->at[i]);
+        if (byte < 0) return false;
+        out[i] = (unsigned char)byte;
     }
-    if (c == 0xD7 && (d == 0xB2 || d == 0xB3)) return true;
-    return c == 0xE0 && (n & NUMBER) && d >= 0xB2 && d != 0xB3 && d != 0xD7;
-}
-
-/* Arabic: a pair whose second half is nothing odd counts when it comes twice. */
-static bool is_arabic_pair(const uint32_t *t)
-{
-    uint32_t d = t[1];
-    return (t[0] == 0xD8 || t[0] == 0xD9) && ((class_of(d) & (PLAIN | MONEY | ODD | NUMBER | OPENING)) || d == 0x178 ||
-                                              d == 0x160 || d == 0xAE || d == 0xB0 || d == 0xBB);
-}
-
-/* "voilÃ le", "2Â km": the no-break space of a pair has become a plain one. */
-static bool wrong_before_space(const uint32_t *t, size_t i, size_t n)
-{
-    if ((t[i] != 0xC2 && t[i] != 0xC3) || i + 1 >= n) return false;
-    unsigned before = i ? class_of(t[i - 1]) : 0, next = class_of(t[i + 1]);
-    if (t[i + 1] == ' ' && (i == 0 || (before & AZ) || ((before & SPACE) && i > 1 && (class_of(t[i - 2]) & AZ))))
-        return true;
-    return t[i] == 0xC2 && i &&
-           ((before & (AZ | CLOSING)) || t[i - 1] == '.' || t[i - 1] == ',' || t[i - 1] == '?' || t[i - 1] == '!') &&
-           (t[i + 1] == ' ' || (next & (OPENING | CLOSING)));
-}
-
-static bool looks_wrong(const uint32_t *t, size_t n)
-{
-    for (size_t i = 0; i < n; i++) {
-        unsigned a = class_of(t[i]), b = i + 1 < n ? class_of(t[i + 1]) : 0, c = i + 2 < n ? class_of(t[i + 2]) : 0;
-        if (a & CONTROL) return true;
-        if (i + 1 >= n) break;
-        for (size_t k = 1; k < sizeof wrong / sizeof *wrong; k++)
-            if ((a & wrong[k].first) && (b & wrong[k].second) && (!wrong[k].third || (c & wrong[k].third))) return true;
-        if (t[i] >= 0x80 && wrong_letters(t[i], t[i + 1], i + 2 < n ? t[i + 2] : 0)) return true;
-        if (i + 3 < n && is_arabic_pair(t + i) && is_arabic_pair(t + i + 2)) return true;
-        if (wrong_before_space(t, i, n)) return true;
-    }
-    return false;
-}
-
-/* ---- would it be right as bytes? ------------------------------------------------------------------- */
-
-typedef struct sequence {
-    size_t length;   /* characters; 0: none here */
-    uint32_t value;  /* the character meant */
-    bool keep_space; /* "Ã " stands for "à" and the space that ended its word */
-} sequence;
-
-static size_t length_by_lead(int lead)
-{
-    return lead >= 0xF0 && lead <= 0xF4 ? 4 : lead >= 0xE0 && lead < 0xF0 ? 3 : lead >= 0xC2 && lead < 0xE0 ? 2 : 0;
-}
-
-static bool is_continuation(uint32_t c)
-{
-    int byte = c < 0x80 ? -1 : byte_of(c);
-    return byte >= 0x80 && byte < 0xC0;
-}
-
-/* Whether a space at place k of a sequence can have been a no-break space: only where likely characters come
- * out. */
-static bool space_fits(const uint32_t *t, int lead, size_t length, size_t k)
-{
-    if (length == 2)
-        return lead == 0xC2 || lead == 0xC3 || lead == 0xC5 || lead == 0xCE || lead == 0xD0 || lead == 0xD9;
-    if (length == 4) return lead == 0xF0;
-    int other = byte_of(t[k == 1 ? 2 : 1]);
-    return (k == 1 ? lead == 0xE2 || lead == 0xE3 : lead <= 0xE3) && other != 0x85 && other != 0xA0;
-}
-
-static bool begins_with(const uint32_t *t, size_t n, const char *ascii)
-{
-    for (; *ascii; ascii++, t++, n--)
-        if (!n || *t != (unsigned char)*ascii) return false;
     return true;
 }
 
-/* Portuguese "às" and "àquele" are one word; else "à" is one by itself. */
-static bool grave_word(const uint32_t *t, size_t n)
+static bool in(unsigned c, unsigned from, unsigned to) { return c >= from && c <= to; }
+static bool is_tail(unsigned char c) { return in(c, 0x80, 0xBF); }
+static bool is_likely_tail(unsigned char c) { return is_tail(c) && c != 0x85 && c != 0xA0; }
+
+/* How long a sequence at t is in which a space stands for the no-break space of its UTF-8; 0: none. Only where likely
+ * characters come out. */
+static size_t altered_length(const unsigned char *t, size_t n)
 {
-    return t[0] == 0xC3 && !begins_with(t + 2, n - 2, " ") && !begins_with(t + 2, n - 2, "quele") &&
-           !begins_with(t + 2, n - 2, "quela") && !begins_with(t + 2, n - 2, "quilo") &&
-           !begins_with(t + 2, n - 2, "s ");
+    unsigned char a = t[0];
+    if (n < 2) return 0;
+    if ((a == 0xC2 || a == 0xC3 || a == 0xC5 || a == 0xCE || a == 0xD0 || a == 0xD9) && t[1] == ' ') return 2;
+    if (n >= 3 && (a == 0xE2 || a == 0xE3) && t[1] == ' ' && is_likely_tail(t[2])) return 3;
+    if (n >= 3 && in(a, 0xE0, 0xE3) && is_likely_tail(t[1]) && t[2] == ' ') return 3;
+    if (n < 4 || a != 0xF0) return 0;
+    int spaces = (t[1] == ' ') + (t[2] == ' ') + (t[3] == ' ');
+    int tails = is_tail(t[1]) + is_tail(t[2]) + is_tail(t[3]);
+    return spaces == 1 && tails == 2 ? 4 : 0;
 }
 
-/* Half of a pair of surrogates that was written as if it were a character, at t[0 .. 2]; 0 when it is none.
- */
-static uint32_t surrogate_at(const uint32_t *t, size_t n)
+static bool begins(const unsigned char *t, size_t n, const char *text)
 {
-    if (n < 3 || t[0] != 0xED || !is_continuation(t[1]) || !is_continuation(t[2])) return 0;
-    uint32_t v = 0xD000u | (uint32_t)(byte_of(t[1]) & 0x3F) << 6 | (uint32_t)(byte_of(t[2]) & 0x3F);
-    return v >= 0xD800 ? v : 0;
+    return n >= strlen(text) && memcmp(t, text, strlen(text)) == 0;
 }
 
-static sequence surrogate_pair(const uint32_t *t, size_t n, uint32_t high)
+/* "Ã " before a word stands for "à" and the space that ended it; Portuguese "às" and "àquele" are one word. */
+static bool is_grave_word(const unsigned char *t, size_t n)
 {
-    uint32_t low = n >= 6 ? surrogate_at(t + 3, n - 3) : 0;
-    if (high >= 0xDC00 || low < 0xDC00) return (sequence){ 0 };
-    return (sequence){ .length = 6, .value = 0x10000 + ((high - 0xD800) << 10) + (low - 0xDC00) };
+    return n >= 2 && t[0] == 0xC3 && t[1] == ' ' && !begins(t + 2, n - 2, " ") && !begins(t + 2, n - 2, "quele") &&
+           !begins(t + 2, n - 2, "quela") && !begins(t + 2, n - 2, "quilo") && !begins(t + 2, n - 2, "s ");
 }
 
-/* The sequence at t[0]. Lost characters (U+FFFD, and once "?") may stand in it; then U+FFFD is what it means.
- */
-static sequence sequence_at(const uint32_t *t, size_t n)
+/* b has room for half as much again. */
+static void restore_spaces(bytes *b, unsigned char *scratch)
 {
-    static const uint32_t min[] = { 0, 0, 0x80, 0x800, 0x10000 };
-    sequence none = { 0 };
-    if (t[0] == 0xFFFD) return (sequence){ .length = 1, .value = 0xFFFD };
-    int lead = t[0] < 0x80 ? -1 : byte_of(t[0]), spaces = 0, lost = 0, asked = 0;
-    size_t length = length_by_lead(lead);
-    uint32_t value = (uint32_t)lead & (0x7Fu >> length), high = surrogate_at(t, n);
-    if (high) return surrogate_pair(t, n, high);
-    if (!length || length > n) return none;
+    size_t n = 0;
+    bool altered = false;
+    for (size_t i = 0; i < b->n && !altered; i++) altered = altered_length(b->at + i, b->n - i) > 0;
+    if (!altered) return;
+    for (size_t i = 0; i < b->n; i++) {
+        bool grave = is_grave_word(b->at + i, b->n - i);
+        if (grave) memcpy(scratch + n, "\xC3\xA0 ", 3), n += 3, i++;
+        else scratch[n++] = b->at[i];
+    }
+    memcpy(b->at, scratch, n);
+    b->n = n;
+    for (size_t i = 0; i < b->n;) {
+        size_t length = altered_length(b->at + i, b->n - i);
+        for (size_t k = 0; k < length; k++)
+            if (b->at[i + k] == ' ') b->at[i + k] = 0xA0;
+        i += length ? length : 1;
+    }
+}
+
+static bool lost(unsigned char c) { return c == 0x1A || c == '?'; }
+static bool kept(unsigned char c) { return c == 0x1A || is_tail(c); }
+
+/* How long a sequence at t is of which a byte was lost (0x1A, or once "?"); 0: none. */
+static size_t lossy_length(const unsigned char *t, size_t n)
+{
+    unsigned char a = t[0];
+    if (n >= 2 && in(a, 0xC2, 0xDF) && t[1] == 0x1A) return 2;
+    if (n >= 2 && in(a, 0xC2, 0xC3) && t[1] == '?') return 2;
+    if (n >= 6 && a == 0xED && in(t[1], 0xA0, 0xAF) && t[3] == 0xED && in(t[4], 0xB0, 0xBF) &&
+        ((lost(t[2]) && (lost(t[5]) || is_tail(t[5]))) || ((lost(t[2]) || is_tail(t[2])) && lost(t[5]))))
+        return 6;
+    if (n >= 3 && in(a, 0xE0, 0xEF) && ((lost(t[1]) && kept(t[2])) || (kept(t[1]) && lost(t[2])))) return 3;
+    if (n >= 4 && in(a, 0xF0, 0xF4) &&
+        ((lost(t[1]) && kept(t[2]) && kept(t[3])) || (kept(t[1]) && lost(t[2]) && kept(t[3])) ||
+         (kept(t[1]) && kept(t[2]) && lost(t[3]))))
+        return 4;
+    return a == 0x1A ? 1 : 0;
+}
+
+/* U+FFFD in place of such a sequence; scratch has room for three bytes each. */
+static void replace_lost(bytes *b, unsigned char *scratch)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < b->n;) {
+        size_t length = lossy_length(b->at + i, b->n - i);
+        if (length) memcpy(scratch + n, "\xEF\xBF\xBD", 3), n += 3;
+        else scratch[n++] = b->at[i];
+        i += length ? length : 1;
+    }
+    memcpy(b->at, scratch, n);
+    b->n = n;
+}
+
+/* ---- bytes as UTF-8 -------------------------------------------------------------------------------- */
+
+/* The character at t and its bytes, strictly; 0: none. */
+static size_t character(const unsigned char *t, size_t n, uint32_t *out)
+{
+    static const uint32_t least[] = { 0, 0, 0x80, 0x800, 0x10000 };
+    unsigned char a = t[0];
+    size_t length = a < 0x80 ? 1 : in(a, 0xC2, 0xDF) ? 2 : in(a, 0xE0, 0xEF) ? 3 : in(a, 0xF0, 0xF4) ? 4 : 0;
+    if (!length || length > n) return 0;
+    *out = length == 1 ? a : a & (0x7Fu >> length);
     for (size_t k = 1; k < length; k++) {
-        bool space = t[k] == ' ' && space_fits(t, lead, length, k);
-        if (!space && t[k] != 0xFFFD && t[k] != '?' && !is_continuation(t[k])) return none;
-        spaces += space, lost += t[k] == 0xFFFD, asked += t[k] == '?';
-        value = value << 6 | (uint32_t)((space ? 0xA0 : byte_of(t[k])) & 0x3F);
+        if (!is_tail(t[k])) return 0;
+        *out = *out << 6 | (t[k] & 0x3Fu);
     }
-    if (spaces > 1 || asked > 1 || (asked && length == 2 && lead > 0xC3)) return none;
-    if (lost || asked) return (sequence){ .length = length, .value = 0xFFFD };
-    if (value < min[length] || value > 0x10FFFF) return none;
-    return (sequence){ .length = length, .value = value, .keep_space = spaces && length == 2 && grave_word(t, n) };
+    return *out >= least[length] && *out <= 0x10FFFF && !in(*out, 0xD800, 0xDFFF) ? length : 0;
 }
 
-/* Appends the text turned back; false when some character does not fit (out then holds the beginning). A text
- * has either controls or the characters that Windows-1252 puts in their place. */
-static bool turn_back(const uint32_t *t, size_t n, codes *out)
+/* A pair of surrogates, each written as if it were a character; Java's zero. */
+static size_t variant(const unsigned char *t, size_t n, uint32_t *out)
 {
-    bool controls = false, windows = false;
-    for (size_t i = 0; i < n; i++) {
-        controls |= t[i] >= 0x80 && t[i] < 0xA0 && uni_windows_1252(t[i]) != t[i];
-        windows |= t[i] > 0xFF;
-    }
-    if (controls && windows) return false;
-    for (size_t i = 0; i < n;) {
-        sequence s = t[i] < 0x80 ? (sequence){ .length = 1, .value = t[i] } : sequence_at(t + i, n - i);
-        if (!s.length || (controls && s.value == 0xFFFD)) return false;
-        codes_add(out, s.value);
-        if (s.keep_space) codes_add(out, ' ');
-        i += s.length;
+    if (n >= 2 && t[0] == 0xC0 && t[1] == 0x80) return *out = 0, 2;
+    if (n < 6 || t[0] != 0xED || !in(t[1], 0xA0, 0xAF) || !is_tail(t[2]) || t[3] != 0xED || !in(t[4], 0xB0, 0xBF) ||
+        !is_tail(t[5]))
+        return 0;
+    *out = 0x10000 + ((t[1] & 0x0Fu) << 16) + ((t[2] & 0x3Fu) << 10) + ((t[4] & 0x0Fu) << 6) + (t[5] & 0x3Fu);
+    return 6;
+}
+
+static bool from_utf8(const bytes *b, codes *out)
+{
+    for (size_t i = 0; i < b->n;) {
+        uint32_t c;
+        size_t length = variant(b->at + i, b->n - i, &c);
+        if (!length) length = character(b->at + i, b->n - i, &c);
+        if (!length) return false;
+        codes_add(out, c);
+        i += length;
     }
     return !out->failed;
 }
 
+/* The text in the first encoding that makes UTF-8 of it; false: in none. */
+static bool turn_back(const codes *text, codes *out)
+{
+    size_t room = 3 * text->n + 8; /* a lost byte becomes three */
+    unsigned char *memory = malloc(2 * room);
+    bool done = false;
+    if (!memory) return out->failed = true, false;
+    for (int e = 0; e < MOJIBAKE_ENCODINGS && !done; e++) {
+        bytes b = { memory, text->n };
+        if (!to_bytes(text, e, b.at)) continue;
+        if (e != MOJIBAKE_MACROMAN) restore_spaces(&b, memory + room);
+        if (mojibake_is_sloppy(e)) replace_lost(&b, memory + room);
+        out->n = 0;
+        done = from_utf8(&b, out);
+    }
+    free(memory);
+    return done;
+}
+
 /* ---- stretches ------------------------------------------------------------------------------------- */
 
-/* How far UTF-8's shape goes from t[0] on: leads with their continuations, spaces counted as such. */
+/* How far UTF-8's shape goes from t on: leads with what follows them, in whatever encoding. */
 static size_t stretch_length(const uint32_t *t, size_t n)
 {
     size_t end = 0;
     while (end < n) {
-        int lead = t[end] < 0x80 ? -1 : byte_of(t[end]);
-        size_t length = length_by_lead(lead), k = 1;
-        if (!length || length > n - end || (length == 4 && lead != 0xF0 && lead != 0xF3)) break;
-        while (k < length && (t[end + k] == ' ' || is_continuation(t[end + k]))) k++;
-        if (k < length) break;
+        uint32_t k = mojibake_classes(t[end]);
+        size_t length = k & LEAD2 ? 2 : k & LEAD3 ? 3 : k & LEAD4 ? 4 : 0, at = 1;
+        if (!length || length > n - end) break;
+        while (at < length && (mojibake_classes(t[end + at]) & TAIL)) at++;
+        if (at < length) break;
         end += length;
     }
     return end;
 }
 
-/* A stretch does not begin right after half of something else. */
-static bool begins_inside(uint32_t before)
-{
-    if (before == 0xC6 || before == 0xD8 || before == 0xE6 || before == 0xF8) return true;
-    return is_continuation(before) && !(before > 0xFF && (class_of(before) & (OPENING | PLAIN))) && before != 0x201D;
-}
+static void repair(codes *text, int depth);
 
-static void repair_stretches(const codes *text, codes *out)
+/* Every stretch for itself; one right after half of something else is left alone. */
+static bool repair_stretches(const codes *text, codes *out, int depth)
 {
+    bool changed = false;
     for (size_t i = 0; i < text->n;) {
         const uint32_t *t = text->at + i;
-        size_t n = i > 0 && begins_inside(t[-1]) ? 0 : stretch_length(t, text->n - i), before = out->n;
-        if (n && (n == text->n || !looks_wrong(t, n) || !turn_back(t, n, out))) {
-            out->n = before;
-            codes_add_all(out, t, n);
-        }
-        if (!n) codes_add(out, *t);
+        bool inside = i > 0 && (mojibake_classes(t[-1]) & TAIL_STRICT);
+        size_t n = inside ? 0 : stretch_length(t, text->n - i);
+        if (n && n < text->n && mojibake_looks_wrong(t, n)) {
+            codes part = { 0 };
+            codes_add_all(&part, t, n);
+            repair(&part, depth + 1);
+            changed |= part.n != n || memcmp(part.at, t, n * sizeof *t) != 0;
+            codes_add_all(out, part.at, part.n);
+            out->failed |= part.failed;
+            codes_release(&part);
+        } else codes_add_all(out, t, n ? n : 1);
         i += n ? n : 1;
     }
+    return changed;
 }
 
-static bool repair_once(codes *text)
+/* ---- the whole ------------------------------------------------------------------------------------- */
+
+/* C1 controls are what Windows-1252 has there; its five holes stay. */
+static bool repair_controls(const codes *text, codes *out)
+{
+    bool any = false;
+    for (size_t i = 0; i < text->n; i++) {
+        bool control = in(text->at[i], 0x80, 0x9F);
+        codes_add(out, control ? uni_windows_1252(text->at[i]) : text->at[i]);
+        any |= control;
+    }
+    return any;
+}
+
+/* One step; false: nothing is wrong, or nothing helps. */
+static bool repair_step(codes *text, int depth)
 {
     codes out = { 0 };
     bool beyond_ascii = false;
     for (size_t i = 0; i < text->n && !beyond_ascii; i++) beyond_ascii = text->at[i] >= 0x80;
-    if (!beyond_ascii || !looks_wrong(text->at, text->n)) return false;
-    if (!turn_back(text->at, text->n, &out)) {
-        out.n = 0;
-        repair_stretches(text, &out);
-    }
+    if (!beyond_ascii || !mojibake_looks_wrong(text->at, text->n)) return false;
+    bool changed = turn_back(text, &out);
+    if (!changed) out.n = 0, changed = repair_stretches(text, &out, depth);
+    if (!changed) out.n = 0, changed = repair_controls(text, &out);
+    if (changed) changed = out.n != text->n || memcmp(out.at, text->at, out.n * sizeof *out.at) != 0;
     out.failed |= text->failed;
-    bool shorter = out.n != text->n;
-    codes_release(text);
-    *text = out;
-    return shorter;
+    if (changed || out.failed) {
+        codes_release(text);
+        *text = out;
+    } else codes_release(&out);
+    return changed;
 }
 
-void mojibake_repair(codes *text)
+/* A stretch is shorter than its text, and what is turned back is shorter than what it was: the bounds end texts that
+ * were made to go on. */
+static void repair(codes *text, int depth)
 {
-    enum { ROUNDS = 16 }; /* each round at least halves what it touches; nothing is broken more often by accident */
-    for (int i = 0; i < ROUNDS && !text->failed && repair_once(text);) i++;
+    enum { ROUNDS = 64, DEPTH = 16 };
+    if (depth > DEPTH) return;
+    for (int i = 0; i < ROUNDS && !text->failed && repair_step(text, depth);) i++;
 }
+
+void mojibake_repair(codes *text) { repair(text, 0); }

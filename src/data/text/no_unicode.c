@@ -57,3 +57,10 @@ void uni_lower(const uint32_t *in, size_t n, codes *out)
 void uni_nfc(codes *text) { (void)text; }
 
 void uni_width(uint32_t c, codes *out) { codes_add(out, c <= 0xFF5E ? c - 0xFEE0 : c); }
+
+size_t uni_grapheme(const uint32_t *in, size_t n)
+{
+    size_t i = 1;
+    while (i < n && in[i] >= 0x300 && in[i] <= 0x36F) i++; /* combining marks */
+    return i;
+}

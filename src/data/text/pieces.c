@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/utf8.h"
+#include "data/text/unicode.h"
 
 static const char SPACE[] = "\xe2\x96\x81"; /* U+2581 */
 enum { SPACE_BYTES = 3 };
@@ -140,8 +141,8 @@ static uint32_t unit_at(const pieces *p, size_t i, size_t units)
 
 static size_t unit_offset(uint32_t u) { return (size_t)(u >> 10) << ((u & 1u << 9) >> 6); }
 
-/* The longest beginning of the text that the character map replaces, and by what; 0: it stays. */
-static size_t map_prefix(const pieces *p, const char *text, size_t bytes, const char **to)
+/* The longest beginning of the text that the character map replaces, or the shortest, and by what; 0: it stays. */
+static size_t map_prefix(const pieces *p, const char *text, size_t bytes, bool shortest, const char **to)
 {
     size_t longest = 0, units, at, all = p->charsmap.len;
     const unsigned char *head = (const unsigned char *)p->charsmap.data;
@@ -158,9 +159,36 @@ static size_t map_prefix(const pieces *p, const char *text, size_t bytes, const 
         if ((u >> 8 & 1) && at < units && 4 + 4 * units + value < all) {
             longest = i + 1;
             *to = p->charsmap.data + 4 + 4 * units + value;
+            if (shortest) break;
         }
     }
     return longest;
+}
+
+/* The bytes of the first character as a reader sees it. */
+static size_t grapheme_bytes(const char *text, size_t bytes)
+{
+    enum { MOST = 16 }; /* more than the map ever replaces; what is longer goes code point by code point */
+    uint32_t code[MOST];
+    size_t n = 0, at = 0, end[MOST];
+    while (n < MOST && at < bytes) {
+        int used = utf8_decode(text + at, bytes - at, &code[n]);
+        if (used <= 0) break;
+        end[n++] = at += (size_t)used;
+    }
+    return n ? end[uni_grapheme(code, n) - 1] : 1;
+}
+
+/* tokenizers replaces a short character as a whole by what the shortest beginning of it becomes. Returns how many bytes
+ * are replaced. */
+static size_t map_grapheme(const pieces *p, const char *text, size_t bytes, const char **to)
+{
+    enum { SHORT = 6 };
+    size_t whole = grapheme_bytes(text, bytes);
+    uint32_t code;
+    if (whole < SHORT && map_prefix(p, text, whole, true, to)) return whole;
+    int first = utf8_decode(text, bytes, &code);
+    return first > 0 && map_prefix(p, text, (size_t)first, true, to) ? (size_t)first : 0;
 }
 
 /* One step of the normaliser: what the next bytes become. Returns how many they are. */
@@ -171,7 +199,7 @@ static size_t next_piece_of_text(const pieces *p, const char *text, size_t bytes
     *to = text;
     *n = used;
     if (used) return used;
-    used = map_prefix(p, text, bytes, to);
+    used = p->wide ? map_grapheme(p, text, bytes, to) : map_prefix(p, text, bytes, false, to);
     if (used) {
         *n = strnlen(*to, (size_t)(p->charsmap.data + p->charsmap.len - *to));
         return used;

@@ -36,7 +36,7 @@ typedef struct pieces {
     bool bpe, byte_fallback;
     bool prefix;       /* a space in front of every text */
     bool fold_spaces;  /* none at the ends, one between words */
-    bool wide;         /* scores are summed in double, as tokenizers does, instead of float */
+    bool wide;         /* as tokenizers does it: scores are summed in double, characters replaced as a whole */
     bool canonicalize; /* SigLIP's cleaning: "_" is a space, punctuation goes, lower case, one space */
     int32_t unknown, end, pad;
     int32_t count;

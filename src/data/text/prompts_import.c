@@ -1,4 +1,5 @@
 /* Published prompts: finds the Python in Markdown and notebooks, and pairs the lists up into sets. */
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -237,7 +238,7 @@ cloob_status prompts_import_text(cloob_ctx *ctx, const char *text, size_t size, 
 
 /* ---- CLIP_benchmark's folders ------------------------------------------------------------------------ */
 
-/* Lines of a file into a list; `{c}` becomes {}. Blank lines are left out. */
+/* Lines of a file into a list, without white space at their ends; `{c}` becomes {}. Blank lines are left out. */
 static cloob_status read_lines(cloob_ctx *ctx, const char *folder, const char *name, arena *a, prompt_list *l)
 {
     file_bytes f;
@@ -248,7 +249,9 @@ static cloob_status read_lines(cloob_ctx *ctx, const char *folder, const char *n
     CLOOB_TRY(status);
     for (char *at = f.data, *end = at + f.size; at < end && status == CLOOB_OK;) {
         char *line = memchr(at, '\n', (size_t)(end - at)), *stop = line ? line : end, *text;
-        size_t n = (size_t)(stop - at) - (stop > at && stop[-1] == '\r');
+        while (at < stop && isspace((unsigned char)*at)) at++;
+        size_t n = (size_t)(stop - at);
+        while (n && isspace((unsigned char)at[n - 1])) n--;
         text = arena_push(a, n + 1);
         if (text) memcpy(text, at, n), text[n] = '\0';
         for (char *c; text && (c = strstr(text, "{c}"));) memmove(c + 1, c + 2, strlen(c + 2) + 1);

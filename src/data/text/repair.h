@@ -7,10 +7,11 @@
 /* In place. Works line by line, each until nothing changes any more. */
 void text_repair(codes *text);
 
-/* UTF-8 that was read as Latin-1 or Windows-1252 ("schÃ¶n", "itâ€™s"), turned back.
+/* UTF-8 that was read in a single-byte encoding ("schÃ¶n", "itâ€™s"), turned back.
  *
- * Conservative: a stretch is touched only when its characters are bytes of valid UTF-8 and at least one of
- * them stands where no language puts it. A text that was read wrongly as a whole is turned back as a whole.
+ * Conservative: a text is touched only when characters stand side by side that no writer puts there, and when it is
+ * valid UTF-8 as bytes of the encoding. What is not right as a whole is looked at stretch by stretch. The encodings are
+ * Latin-1, Windows-1252, 1251, 1250, 1253, 1254, 1257, ISO 8859-2, MacRoman and code page 437.
  * Repairs in place, also what was broken more than once. */
 void mojibake_repair(codes *text);
 

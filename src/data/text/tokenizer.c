@@ -114,7 +114,7 @@ static bool add_pieces(const tokenizer *t, const word *w, scratch *s, id_list *o
 static bool add_words(const tokenizer *t, const char *text, size_t bytes, scratch *s, id_list *out)
 {
     word w;
-    for (size_t pos = 0; !is_full(out) && words_next(text, bytes, &pos, &w);) {
+    for (size_t pos = 0; !is_full(out) && words_next(t->clean, text, bytes, &pos, &w);) {
         int32_t id = w.kind == WORD_START ? tokenizer_start_id(t) : w.kind == WORD_END ? tokenizer_end_id(t) : -1;
         if (id < 0) id = text_table_find(&t->words, t, w.at, w.bytes);
         if (id >= 0 ? !add_id(out, id) : !add_pieces(t, &w, s, out)) return false;
@@ -129,8 +129,9 @@ static cloob_status encode_pieces(cloob_ctx *ctx, const tokenizer *t, const char
     sbuf ids = { 0 };
     s->text.len = 0;
     if (t->pieces->canonicalize) {
-        CLOOB_TRY(text_clean(ctx, t->clean, text, bytes, &s->text));
+        CLOOB_TRY(text_clean_cased(ctx, t->clean, text, bytes, &s->text));
         pieces_canonicalize(&s->text);
+        CLOOB_TRY(text_lower(ctx, &s->text));
     } else text_put_valid(text, bytes, &s->text);
     cloob_status status = s->text.failed
                               ? ctx_no_memory(ctx, bytes, "encoding a text")
@@ -141,15 +142,40 @@ static cloob_status encode_pieces(cloob_ctx *ctx, const tokenizer *t, const char
     return status;
 }
 
-static cloob_status encode(cloob_ctx *ctx, const tokenizer *t, const char *text, size_t bytes, scratch *s, id_list *out)
+static cloob_status encode_part(cloob_ctx *ctx, const tokenizer *t, const char *text, size_t bytes, scratch *s,
+                                id_list *out)
 {
-    if (bytes <= TEXT_LIMIT && t->pieces) return encode_pieces(ctx, t, text, bytes, s, out);
-    if (bytes > TEXT_LIMIT) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "a text of %zu bytes; the limit is 1 GiB", bytes);
     s->text.len = 0;
     CLOOB_TRY(text_clean_words(ctx, t->clean, text, bytes, &s->text));
     if (s->text.failed || (s->text.len && !add_words(t, s->text.data, s->text.len, s, out)))
         return ctx_no_memory(ctx, bytes * 32, "encoding a text");
     return CLOOB_OK;
+}
+
+/* transformers looks for its special names in the text as it is, and cleans what stands between them. */
+static cloob_status encode_hf(cloob_ctx *ctx, const tokenizer *t, const char *text, size_t bytes, scratch *s,
+                              id_list *out)
+{
+    static const char *const names[] = { "<|startoftext|>", "<|endoftext|>" };
+    size_t begin = 0;
+    for (size_t i = 0; i < bytes && !is_full(out); i++)
+        for (int k = 0; k < 2 && text[i] == '<'; k++) {
+            size_t n = strlen(names[k]);
+            if (bytes - i < n || memcmp(text + i, names[k], n) != 0) continue;
+            CLOOB_TRY(encode_part(ctx, t, text + begin, i - begin, s, out));
+            if (!is_full(out) && !add_id(out, k ? tokenizer_end_id(t) : tokenizer_start_id(t)))
+                return ctx_no_memory(ctx, bytes, "ids");
+            begin = i + n, i = begin - 1;
+            break;
+        }
+    return is_full(out) ? CLOOB_OK : encode_part(ctx, t, text + begin, bytes - begin, s, out);
+}
+
+static cloob_status encode(cloob_ctx *ctx, const tokenizer *t, const char *text, size_t bytes, scratch *s, id_list *out)
+{
+    if (bytes <= TEXT_LIMIT && t->pieces) return encode_pieces(ctx, t, text, bytes, s, out);
+    if (bytes > TEXT_LIMIT) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "a text of %zu bytes; the limit is 1 GiB", bytes);
+    return (t->clean == TEXT_CLEAN_HF ? encode_hf : encode_part)(ctx, t, text, bytes, s, out);
 }
 
 cloob_status tokenizer_encode(cloob_ctx *ctx, const tokenizer *t, const char *text, size_t bytes, int32_t **ids,

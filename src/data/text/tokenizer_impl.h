@@ -84,8 +84,9 @@ typedef struct word {
     word_kind kind; /* WORD_START, WORD_END: the names of the two special tokens, spelled out */
 } word;
 
-/* The next word of cleaned text from *pos on; false at the end. */
-bool words_next(const char *text, size_t bytes, size_t *pos, word *w);
+/* The next word of cleaned text from *pos on; false at the end. Words of TEXT_CLEAN_HF are those of its regular
+ * expression, others of open_clip's: of the two only the latter knows <start_of_text> and <end_of_text>. */
+bool words_next(text_clean_mode mode, const char *text, size_t bytes, size_t *pos, word *w);
 
 /* ---- tokenizer_gzip.c, tokenizer_no_gzip.c ----------------------------------------------------------- */
 

@@ -120,7 +120,9 @@ static cloob_status read_header(reader *r, header *h)
     const char *ours = strstr(text, " cloob merges=");
     if (!ours) return CLOOB_OK;
     h->merges = strtoll(ours + strlen(" cloob merges="), NULL, 10);
-    h->clean = strstr(ours, " clean=basic") ? TEXT_CLEAN_BASIC : TEXT_CLEAN_FULL;
+    h->clean = strstr(ours, " clean=basic") ? TEXT_CLEAN_BASIC
+               : strstr(ours, " clean=hf")  ? TEXT_CLEAN_HF
+                                            : TEXT_CLEAN_FULL;
     if (h->merges < 0 || h->merges > VOCAB_LIMIT) return bad(r, "a number of merges out of range");
     const char *hash = strstr(ours, " hash=");
     if (hash && strtoull(hash + strlen(" hash="), NULL, 16) != body_hash(r->at, (size_t)(r->end - r->at)))
@@ -212,8 +214,8 @@ void tokenizer_save(const tokenizer *t, sbuf *out)
         sbuf_putc(&body, ' ');
         token_put_symbols(t, t->part[m][1], &body);
     }
-    sbuf_printf(out, "#version: 0.2 cloob merges=%d clean=%s hash=%016llx\n", t->merges,
-                t->clean == TEXT_CLEAN_BASIC ? "basic" : "full", (unsigned long long)body_hash(body.data, body.len));
+    sbuf_printf(out, "#version: 0.2 cloob merges=%d clean=%s hash=%016llx\n", t->merges, text_clean_name(t->clean),
+                (unsigned long long)body_hash(body.data, body.len));
     if (body.len) sbuf_add(out, body.data, body.len);
     out->failed |= body.failed;
     sbuf_release(&body);

@@ -16,7 +16,7 @@ static const uint8_t ascii_kind[128] = {
 };
 
 /* The kind of the character at text[0] and its length in bytes. */
-static kind kind_at(const char *text, size_t n, size_t *length)
+static kind kind_at(text_clean_mode mode, const char *text, size_t n, size_t *length)
 {
     uint32_t c;
     *length = 1;
@@ -24,7 +24,7 @@ static kind kind_at(const char *text, size_t n, size_t *length)
     int used = utf8_decode(text, n, &c);
     if (!used) return OTHER;
     *length = (size_t)used;
-    if (c == 0x345)
+    if (c == 0x345 && mode != TEXT_CLEAN_HF)
         return SPACE; /* the iota below: a mark that folds to a letter, so CLIP's rule finds it in no class */
     return uni_is_letter(c) ? LETTER : uni_is_number(c) ? NUMBER : uni_is_space(c) ? SPACE : OTHER;
 }
@@ -54,34 +54,34 @@ static size_t special(const char *text, size_t n, word_kind *k)
     return 0;
 }
 
-static size_t contraction(const char *text, size_t n)
+static size_t contraction(text_clean_mode mode, const char *text, size_t n)
 {
     static const char *const endings[] = { "'s", "'t", "'re", "'ve", "'m", "'ll", "'d" };
     for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
         size_t used = spells(text, n, endings[i]);
-        if (used) return used;
+        if (used && (mode != TEXT_CLEAN_HF || used == strlen(endings[i]))) return used; /* there the long s is none */
     }
     return 0;
 }
 
-static size_t run_length(const char *text, size_t n, kind k)
+static size_t run_length(text_clean_mode mode, const char *text, size_t n, kind k)
 {
     size_t i = 0, length;
     while (i < n && (unsigned char)text[i] < 0x80 && ascii_kind[(unsigned char)text[i]] == k) i++;
-    while (i < n && kind_at(text + i, n - i, &length) == k) i += length;
+    while (i < n && kind_at(mode, text + i, n - i, &length) == k) i += length;
     return i;
 }
 
-bool words_next(const char *text, size_t bytes, size_t *pos, word *w)
+bool words_next(text_clean_mode mode, const char *text, size_t bytes, size_t *pos, word *w)
 {
     size_t i = *pos, used = 0, length = 1;
     kind k = SPACE;
-    while (i < bytes && (k = kind_at(text + i, bytes - i, &length)) == SPACE) i += length;
+    while (i < bytes && (k = kind_at(mode, text + i, bytes - i, &length)) == SPACE) i += length;
     if (i >= bytes) return false;
     w->kind = WORD_PLAIN;
-    if (text[i] == '<') used = special(text + i, bytes - i, &w->kind);
-    else if (text[i] == '\'') used = contraction(text + i, bytes - i);
-    if (!used) used = k == NUMBER ? length : run_length(text + i, bytes - i, k);
+    if (text[i] == '<' && mode != TEXT_CLEAN_HF) used = special(text + i, bytes - i, &w->kind);
+    else if (text[i] == '\'') used = contraction(mode, text + i, bytes - i);
+    if (!used) used = k == NUMBER ? length : run_length(mode, text + i, bytes - i, k);
     w->at = text + i;
     w->bytes = used;
     *pos = i + used;

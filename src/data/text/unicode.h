@@ -41,6 +41,9 @@ void uni_lower(const uint32_t *in, size_t n, codes *out);
 /* Appends the ordinary form of a full- or half-width character, U+FF01 .. U+FFEF. */
 void uni_width(uint32_t code, codes *out);
 
+/* How many code points of in, from the first on, make one character as a reader sees it; n is above 0. */
+size_t uni_grapheme(const uint32_t *in, size_t n);
+
 /* Normal form C, in place. */
 void uni_nfc(codes *text);
 

@@ -5,19 +5,35 @@
 
 #include "data/text/unicode.h"
 
+#include "young_characters.inc"
+
 bool uni_complete(void) { return true; }
 
 static utf8proc_category_t category(uint32_t c) { return utf8proc_category((utf8proc_int32_t)c); }
 
+static bool is_young(const uint32_t range[][2], size_t n, uint32_t c)
+{
+    size_t from = 0, to = n;
+    while (from < to) {
+        size_t mid = (from + to) / 2;
+        if (c < range[mid][0]) to = mid;
+        else if (c > range[mid][1]) from = mid + 1;
+        else return true;
+    }
+    return false;
+}
+
 bool uni_is_letter(uint32_t c)
 {
     utf8proc_category_t k = category(c);
+    if (k == UTF8PROC_CATEGORY_CN) return is_young(young_letters, sizeof young_letters / sizeof *young_letters, c);
     return k >= UTF8PROC_CATEGORY_LU && k <= UTF8PROC_CATEGORY_LO;
 }
 
 bool uni_is_number(uint32_t c)
 {
     utf8proc_category_t k = category(c);
+    if (k == UTF8PROC_CATEGORY_CN) return is_young(young_numbers, sizeof young_numbers / sizeof *young_numbers, c);
     return k >= UTF8PROC_CATEGORY_ND && k <= UTF8PROC_CATEGORY_NO;
 }
 
@@ -106,6 +122,15 @@ void uni_width(uint32_t c, codes *out)
     if (n < 1 || n > 16) codes_add(out, c);
     else
         for (utf8proc_ssize_t k = 0; k < n; k++) codes_add(out, (uint32_t)part[k]);
+}
+
+size_t uni_grapheme(const uint32_t *in, size_t n)
+{
+    utf8proc_int32_t state = 0;
+    size_t i = 1;
+    while (i < n && !utf8proc_grapheme_break_stateful((utf8proc_int32_t)in[i - 1], (utf8proc_int32_t)in[i], &state))
+        i++;
+    return i;
 }
 
 static void decompose(const codes *text, codes *out)

@@ -64,7 +64,7 @@ static cloob_status score_final(run *r, const probe_model *m)
     accuracy_result test;
     CLOOB_TRY(score(r, m, r->train, &out->train_acc, NULL, NULL));
     CLOOB_TRY(score(r, m, r->test, &out->test_acc, &test, &out->unknown_labels));
-    out->test_mean_per_class = test.mean_per_class;
+    out->test_mean_per_class = test.mean_per_class, out->test_acc5 = test.top5;
     out->test_rows = r->test->x.N;
     if (out->unknown_labels)
         ctx_log(r->ctx, CLOOB_LOG_WARN, "%lld of %lld test rows are of classes without training rows: counted as wrong",

@@ -5,12 +5,14 @@
 #include <sys/stat.h>
 
 #include "cli/commands.h"
+#include "cli/compare/compare_predictions.h"
 
 static struct {
     int64_t epoch, resamples;
     double alpha;
     const char *by, *format;
     opt_list where;
+    predictions_opts said;
 } o;
 
 static const opt_row rows[] = {
@@ -19,6 +21,10 @@ static const opt_row rows[] = {
     { "by", OPT_STRING, &o.by, NULL, "NAME", "the setting that makes groups of the runs; without it the method", 0 },
     { "where", OPT_LIST, &o.where, NULL, "KEY=VALUE", "only runs with this setting", 0 },
     { "format", OPT_STRING, &o.format, "text", "text|markdown|latex|csv", "of the tables", 0 },
+    { "predictions", OPT_LIST, &o.said.files, NULL, "FILE",
+      "instead of runs: predictions that cloob zeroshot wrote, of models on the same images", 0 },
+    { "bins", OPT_INT, &o.said.bins, "15", "N", "of the calibration of --predictions", OPT_POSITIVE },
+    { "reliability", OPT_STRING, &o.said.reliability, NULL, "FILE.svg", "the reliability plot of --predictions", 0 },
     { "resamples", OPT_INT, &o.resamples, "10000", "N", "of the bootstrap, drawn by --seed", OPT_POSITIVE },
     OPT_END,
 };
@@ -102,12 +108,27 @@ static bool are_two_files(const opt_list *path)
     return !is_folder(path->item[0]) && !is_folder(path->item[1]);
 }
 
+static int on_predictions(const command *self, const opt_list *rest)
+{
+    if (rest->count) return cli_usage(self, "%s: give runs or --predictions", rest->item[0]);
+    if (o.said.bins > CLOOB_CALIBRATION_BINS)
+        return cli_usage(self, "--bins %lld: at most %d", (long long)o.said.bins, CLOOB_CALIBRATION_BINS);
+    o.said.alpha = o.alpha, o.said.resamples = o.resamples;
+    cloob_ctx *ctx = cli_context();
+    cloob_status status = compare_predictions(ctx, &o.said);
+    int code = status == CLOOB_OK ? 0 : cli_fail(self, ctx, status);
+    cloob_ctx_destroy(ctx);
+    return code;
+}
+
 static int run(const command *self, int argc, char **argv)
 {
     opt_list rest;
     int code = opt_parse(self, argc, argv, &rest);
     if (code >= 0) return code;
-    if (!rest.count) return cli_usage(self, "needs folders of runs, or two files");
+    if (o.said.files.count) return on_predictions(self, &rest);
+    if (o.said.reliability) return cli_usage(self, "--reliability needs --predictions");
+    if (!rest.count) return cli_usage(self, "needs folders of runs, two files, or --predictions");
     if (rest.count == 1 && !is_folder(rest.item[0]) && !o.by) return cli_usage(self, "needs two files, got 1, or --by");
     if (o.alpha >= 1) return cli_usage(self, "--alpha %g: needs a number below 1", o.alpha);
     cloob_ctx *ctx = cli_context();
@@ -123,7 +144,7 @@ const command cmd_compare = {
     .help = "mean, spread and rank-sum p-value per metric between groups of runs",
     .options = rows,
     .uses = USES_SEED,
-    .usage = "A.jsonl B.jsonl | RUN... [--by NAME]",
+    .usage = "A.jsonl B.jsonl | RUN... [--by NAME] | --predictions A.csv B.csv...",
     .details =
         "Folders of runs, or of an ablation or a sweep, are grouped by a setting (--by, without it the method): means "
         "with\n"
@@ -136,7 +157,12 @@ const command cmd_compare = {
         "correction. The paper calls a difference significant below 5 %. With five runs a side the smallest exact\n"
         "two-sided p is 0.0079, with three it is 0.1: three runs cannot be significant.\n"
         "\n"
+        "--predictions takes what cloob zeroshot --predictions wrote: each model's calibration (ECE), and of every "
+        "two\n"
+        "models on the same images bootstrap intervals of their accuracies and McNemar's paired test.\n"
+        "\n"
         "  cloob compare clip.jsonl cloob.jsonl\n"
+        "  cloob compare --predictions clip.csv cloob.csv --reliability reliability.svg\n"
         "  cloob compare logs/ablation --format latex\n"
         "  cloob compare logs/sweep/results.jsonl --by method --where stage=final --format markdown",
 };

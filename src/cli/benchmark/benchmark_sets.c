@@ -1,0 +1,109 @@
+#include "cli/benchmark/benchmark_sets.h"
+
+#include <dirent.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static bool is_folder(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+static bool is_set(const char *folder, const char *split)
+{
+    char path[PATH_MAX];
+    int n = snprintf(path, sizeof path, "%s/%s/0.tar", folder, split);
+    return n > 0 && n < (int)sizeof path && access(path, F_OK) == 0;
+}
+
+static bool add(benchmark_sets *s, const char *folder)
+{
+    for (int64_t i = 0; i < s->n; i++)
+        if (strcmp(s->folder[i], folder) == 0) return true;
+    if (s->n == s->room) {
+        int64_t room = s->room ? 2 * s->room : 64;
+        char **more = realloc(s->folder, (size_t)room * sizeof *more);
+        if (!more) return false;
+        s->folder = more, s->room = room;
+    }
+    char *copy = strdup(folder);
+    if (copy) s->folder[s->n++] = copy;
+    return copy != NULL;
+}
+
+static int by_name(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
+
+/* The data sets right inside a folder, in the order of their names. */
+static bool add_inside(benchmark_sets *s, const char *folder, const char *split)
+{
+    char path[PATH_MAX];
+    int64_t first = s->n;
+    DIR *d = opendir(folder);
+    for (struct dirent *e; d && (e = readdir(d));) {
+        int n = snprintf(path, sizeof path, "%s/%s", folder, e->d_name);
+        if (e->d_name[0] != '.' && n < (int)sizeof path && is_set(path, split)) add(s, path);
+    }
+    if (d) closedir(d);
+    if (s->n > first) qsort(s->folder + first, (size_t)(s->n - first), sizeof *s->folder, by_name);
+    return s->n > first;
+}
+
+/* A line names a folder, from here or from the list's own folder, or a set as CLIP_benchmark's lists do: "wds/vtab/dtd"
+ * is the folder wds_vtab-dtd_test beside the list. */
+static bool add_line(benchmark_sets *s, const char *list, const char *line, const char *split)
+{
+    const char *slash = strrchr(list, '/'), *bare = strncmp(line, "wds/", 4) == 0 ? line + 4 : line;
+    char path[PATH_MAX], name[NAME_MAX + 1];
+    int dir = slash ? (int)(slash - list) + 1 : 0;
+    if (is_set(line, split)) return add(s, line);
+    int n = snprintf(path, sizeof path, "%.*s%s", dir, list, line);
+    if (n < (int)sizeof path && is_set(path, split)) return add(s, path);
+    snprintf(name, sizeof name, "%s", bare);
+    for (char *c = name; *c; c++)
+        if (*c == '/') *c = '-';
+    n = snprintf(path, sizeof path, "%.*swds_%s_test", dir, list, name);
+    return n < (int)sizeof path && is_set(path, split) && add(s, path);
+}
+
+static bool add_list(benchmark_sets *s, const char *list, const char *split)
+{
+    char line[PATH_MAX];
+    int64_t first = s->n;
+    FILE *f = fopen(list, "r");
+    if (!f) return fprintf(stderr, "cloob benchmark: %s: neither a folder nor a list of folders\n", list), false;
+    while (fgets(line, sizeof line, f)) {
+        line[strcspn(line, "\r\n")] = '\0';
+        size_t n = strlen(line);
+        while (n && (line[n - 1] == ' ' || line[n - 1] == '/')) line[--n] = '\0';
+        if (!line[0] || line[0] == '#' || add_line(s, list, line, split)) continue;
+        fprintf(stderr, "%s: not there (line of %s); left out\n", line, list);
+        s->missing++;
+    }
+    fclose(f);
+    if (s->n == first) fprintf(stderr, "cloob benchmark: %s: none of its data sets is there\n", list);
+    return s->n > first;
+}
+
+bool benchmark_sets_add(benchmark_sets *s, const char *item, const char *split)
+{
+    if (!is_folder(item)) return add_list(s, item, split);
+    if (is_set(item, split)) return add(s, item);
+    if (add_inside(s, item, split)) return true;
+    fprintf(stderr,
+            "cloob benchmark: %s: has no %s/0.tar, and no folder in it has; CLIP_benchmark's layout is SPLIT/0.tar, "
+            "SPLIT/1.tar, ... with classnames.txt beside\n",
+            item, split);
+    return false;
+}
+
+void benchmark_sets_release(benchmark_sets *s)
+{
+    for (int64_t i = 0; i < s->n; i++) free(s->folder[i]);
+    free(s->folder);
+    *s = (benchmark_sets){ 0 };
+}

@@ -1,0 +1,18 @@
+/* Which data sets `--datasets` means: folders, folders of data sets, and text files that list them. */
+#ifndef CLI_BENCHMARK_BENCHMARK_SETS_H
+#define CLI_BENCHMARK_BENCHMARK_SETS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef struct benchmark_sets {
+    char **folder; /* (n); owned */
+    int64_t n, room;
+    int64_t missing; /* lines of lists that name nothing that is there; each has been printed */
+} benchmark_sets;
+
+/* Adds what an item means. False, with a line printed: it means nothing. */
+bool benchmark_sets_add(benchmark_sets *s, const char *item, const char *split);
+void benchmark_sets_release(benchmark_sets *s);
+
+#endif

@@ -1,0 +1,271 @@
+/* cloob benchmark: models on data sets in CLIP_benchmark's layout; a JSON file each, one table and one page at the end.
+ */
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cli/benchmark/benchmark_sets.h"
+#include "cli/commands.h"
+#include "cli/json_out.h"
+#include "cli/shared_opts.h"
+
+static struct {
+    cli_model model;
+    opt_list checkpoints, datasets;
+    const char *out, *task, *train_split, *val_split;
+    int64_t workers, shots;
+    bool datacomp, again;
+} o;
+
+static const opt_row rows[] = {
+    { "checkpoint", OPT_LIST, &o.checkpoints, NULL, "M",
+      "weights: ours, or any format cloob convert reads; several are compared", OPT_REQUIRED },
+    { "vocab", OPT_STRING, &o.model.vocab, NULL, "FILE", "merges, where the weights hold no tokenizer", 0 },
+    { "config", OPT_STRING, &o.model.config, NULL, "MODEL",
+      "a model's name or a .json file, where shapes do not tell everything", 0 },
+    { "datasets", OPT_LIST, &o.datasets, NULL, "DIR|LIST",
+      "data sets, folders of data sets, or a text file that lists them", OPT_REQUIRED },
+    { "task", OPT_STRING, &o.task, "auto", "auto|linear_probe|all",
+      "auto: zero-shot classification or retrieval, as the data set is; all: a linear probe as well", 0 },
+    { "train-split", OPT_STRING, &o.train_split, "train", "NAME", "of a linear probe", 0 },
+    { "val-split", OPT_STRING, &o.val_split, NULL, "NAME",
+      "of a linear probe: lambda is chosen on it; without it on every other training image", 0 },
+    { "shots", OPT_INT, &o.shots, "-1", "N", "of a linear probe: images of each class; -1: all", 0 },
+    { "datacomp", OPT_FLAG, &o.datacomp, NULL, NULL,
+      "list all sets of DataComp in the table and the page, and say which are not there", 0 },
+    { "out", OPT_STRING, &o.out, "benchmark", "DIR",
+      "folder for results: a .json each, benchmark.csv, benchmark.html, eval_results.jsonl", 0 },
+    { "again", OPT_FLAG, &o.again, NULL, NULL, "evaluate what is in the folder already, too", 0 },
+    { "workers", OPT_INT, &o.workers, "2", "N", "threads that decode images", OPT_NOT_NEGATIVE },
+    CLI_INVARIANT_ROWS(o.model),
+    OPT_END
+};
+static const opt_set sets[] = { { cloob_data_option_table, &o.model.how }, OPT_SETS_END };
+
+typedef struct session {
+    const command *self;
+    cloob_ctx *ctx;
+    benchmark_sets sets;
+    cloob_benchmark_result *result;
+    int64_t n, room;
+    int failed; /* data sets that could not be evaluated */
+} session;
+
+/* ---- output -------------------------------------------------------------------------------------- */
+
+static void print_json(const cloob_benchmark_result *r)
+{
+    json_out_open(NULL, '{');
+    json_out_text("dataset", r->dataset);
+    json_out_text("model", r->model);
+    json_out_text("pretrained", r->pretrained);
+    json_out_text("task", r->task);
+    json_out_text("language", r->language);
+    json_out_int("n", r->n);
+    json_out_int("bad", r->bad);
+    json_out_open("metrics", '{');
+    for (int64_t i = 0; i < r->scores; i++) json_out_number(r->score[i].name, r->score[i].value, 17);
+    json_out_close();
+    json_out_text("main_metric", r->main_metric);
+    json_out_close();
+}
+
+static void print_result(const cloob_benchmark_result *r)
+{
+    enum { SHOWN = 8 };
+    if (common.json) {
+        print_json(r);
+        return;
+    }
+    printf("%-28s %-24s %7lld", r->dataset, r->task, (long long)r->n);
+    for (int64_t i = 0; i < r->scores && i < SHOWN; i++) printf("  %s %.4f", r->score[i].name, r->score[i].value);
+    if (r->scores > SHOWN) printf("  and %lld more", (long long)(r->scores - SHOWN));
+    printf("\n");
+    if (r->bad) fprintf(stderr, "%s: %lld images cannot be read and were left out\n", r->dataset, (long long)r->bad);
+}
+
+static bool write_text(const char *name, char *text)
+{
+    char path[PATH_MAX], part[PATH_MAX];
+    snprintf(path, sizeof path, "%s/%s", o.out, name);
+    if (snprintf(part, sizeof part, "%s.part", path) >= (int)sizeof part) return free(text), false;
+    FILE *f = text ? fopen(part, "w") : NULL;
+    bool ok = f && fputs(text, f) >= 0 && (text[0] == '\0' || text[strlen(text) - 1] == '\n' || fputc('\n', f) != EOF);
+    if (f && fclose(f) != 0) ok = false;
+    if (ok) ok = rename(part, path) == 0;
+    if (!ok) fprintf(stderr, "cloob benchmark: %s cannot be written\n", path);
+    free(text);
+    return ok;
+}
+
+/* eval_results.jsonl of one model, eval_results_1.jsonl and so on of several, in the order of --checkpoint. */
+static bool write_datacomp(const session *s)
+{
+    int written = 0;
+    for (int64_t i = 0; i < s->n; i++) {
+        bool first = true;
+        char name[64] = "eval_results.jsonl";
+        for (int64_t k = 0; k < i && first; k++) first = strcmp(s->result[k].pretrained, s->result[i].pretrained) != 0;
+        char *text = first ? cloob_datacomp_lines(s->result, s->n, s->result[i].pretrained) : NULL;
+        if (!first) continue;
+        written++;
+        if (o.checkpoints.count > 1) snprintf(name, sizeof name, "eval_results_%d.jsonl", written);
+        if (text && !*text) free(text);
+        else if (!write_text(name, text)) return false;
+    }
+    return true;
+}
+
+static int finish(const session *s)
+{
+    char page[PATH_MAX];
+    if (!s->n) return 1;
+    snprintf(page, sizeof page, "%s/benchmark.html", o.out);
+    if (!write_text("benchmark.csv", cloob_benchmark_csv(s->result, s->n)) || !write_datacomp(s)) return 1;
+    cloob_status status = cloob_benchmark_page(s->ctx, s->result, s->n, o.datacomp, page);
+    if (status != CLOOB_OK) return cli_fail(s->self, s->ctx, status);
+    if (!common.json && (s->n > 1 || o.datacomp)) {
+        char *table = cloob_benchmark_table(s->result, s->n, o.datacomp);
+        printf("\n%s", table ? table : "");
+        free(table);
+    }
+    if (!common.quiet) fprintf(stderr, "%s\n", page);
+    return s->failed > 0;
+}
+
+/* ---- running ------------------------------------------------------------------------------------- */
+
+static bool keep(session *s, cloob_benchmark_result *r)
+{
+    if (s->n == s->room) {
+        int64_t room = s->room ? 2 * s->room : 64;
+        cloob_benchmark_result *more = realloc(s->result, (size_t)room * sizeof *more);
+        if (!more) return false;
+        s->result = more, s->room = room;
+    }
+    s->result[s->n++] = *r;
+    return true;
+}
+
+/* A finished result of the same weights is taken; one of a file that has changed since is not. */
+static bool take_finished(session *s, const char *path, const cloob_benchmark_result *wanted,
+                          cloob_benchmark_result *out)
+{
+    if (o.again || access(path, F_OK) != 0) return false;
+    if (cloob_benchmark_read(s->ctx, path, out) != CLOOB_OK) {
+        fprintf(stderr, "%s; evaluated again\n", cloob_error(s->ctx));
+        return false;
+    }
+    if (strcmp(out->stamp, wanted->stamp) == 0 && strcmp(out->pretrained, wanted->pretrained) == 0) {
+        if (!common.quiet) fprintf(stderr, "%s: taken from %s\n", out->dataset, path);
+        return true;
+    }
+    fprintf(stderr, "%s: its weights have changed; evaluated again\n", path);
+    cloob_benchmark_release(out);
+    return false;
+}
+
+static cloob_status evaluate(session *s, cloob_model *m, const char *folder, const cloob_benchmark_options *how)
+{
+    char path[PATH_MAX];
+    cloob_benchmark_result wanted, r;
+    cloob_status status = cloob_benchmark_name(s->ctx, m, folder, how, &wanted);
+    if (status != CLOOB_OK) return status;
+    char *name = cloob_benchmark_file_name(&wanted);
+    snprintf(path, sizeof path, "%s/%s", o.out, name ? name : "");
+    bool taken = name && take_finished(s, path, &wanted, &r);
+    cloob_benchmark_release(&wanted);
+    if (!taken) {
+        status = cloob_benchmark(s->ctx, m, folder, how, &r);
+        if (status == CLOOB_OK && (!name || !write_text(name, cloob_benchmark_json(&r)))) s->failed++;
+    }
+    free(name);
+    if (status != CLOOB_OK) return status;
+    print_result(&r);
+    fflush(stdout);
+    if (!keep(s, &r)) cloob_benchmark_release(&r);
+    return CLOOB_OK;
+}
+
+/* A data set that fails is named, and the others go on. */
+static void each_task(session *s, cloob_model *m, const char *folder)
+{
+    cloob_benchmark_options how;
+    cloob_benchmark_options_init(&how);
+    how.data = cli_data_ready(&o.model.how);
+    if (o.model.how.split) how.split = o.model.how.split;
+    how.train_split = o.train_split, how.val_split = o.val_split, how.shots = o.shots;
+    how.seed = (uint64_t)common.seed, how.workers = (int)o.workers, how.device = common.device;
+    bool probe = strcmp(o.task, "auto") != 0, zeroshot = strcmp(o.task, "linear_probe") != 0;
+    for (int k = 0; k < 2; k++) {
+        if (k == 0 ? !zeroshot : !probe) continue;
+        how.task = k ? CLOOB_BENCHMARK_LINEAR_PROBE : CLOOB_BENCHMARK_AUTO;
+        cloob_status status = evaluate(s, m, folder, &how);
+        if (status == CLOOB_OK) continue;
+        cli_fail(s->self, s->ctx, status);
+        s->failed++;
+    }
+}
+
+static int each_model(session *s)
+{
+    for (int i = 0; i < o.checkpoints.count; i++) {
+        cloob_model *m = NULL;
+        o.model.checkpoint = o.checkpoints.item[i];
+        cloob_status status = cli_model_open(s->ctx, &o.model, true, &m);
+        if (status != CLOOB_OK) return cli_fail(s->self, s->ctx, status);
+        for (int64_t k = 0; k < s->sets.n; k++) each_task(s, m, s->sets.folder[k]);
+        cloob_model_close(m);
+    }
+    return 0;
+}
+
+static int run(const command *self, int argc, char **argv)
+{
+    opt_list rest;
+    session s = { .self = self };
+    int code = opt_parse(self, argc, argv, &rest);
+    if (code >= 0) return code;
+    if (rest.count) return cli_usage(self, "%s: data sets come after --datasets", rest.item[0]);
+    if (o.shots == 0 || o.shots < -1)
+        return cli_usage(self, "--shots %lld: needs 1 or more, or -1", (long long)o.shots);
+    if (mkdir(o.out, 0777) != 0 && access(o.out, W_OK) != 0)
+        return cli_usage(self, "--out %s: cannot be written", o.out);
+    const char *split = o.model.how.split ? o.model.how.split : "test";
+    for (int i = 0; i < o.datasets.count; i++)
+        if (!benchmark_sets_add(&s.sets, o.datasets.item[i], split)) return benchmark_sets_release(&s.sets), 1;
+    s.ctx = cli_context();
+    code = each_model(&s);
+    if (code == 0) code = finish(&s);
+    for (int64_t i = 0; i < s.n; i++) cloob_benchmark_release(&s.result[i]);
+    free(s.result);
+    benchmark_sets_release(&s.sets);
+    cloob_ctx_destroy(s.ctx);
+    return code;
+}
+
+const command cmd_benchmark = {
+    .name = "benchmark",
+    .run = run,
+    .help = "models on data sets in the layout of CLIP_benchmark and DataComp",
+    .options = rows,
+    .sets = sets,
+    .uses = USES_PRECISION | USES_SEED,
+    .usage = "--checkpoint M... --datasets DIR|LIST... [--task T] [--out DIR]",
+    .details =
+        "A data set is a folder with test/0.tar, test/1.tar, ... With classnames.txt and\n"
+        "zeroshot_classification_templates.txt it is a classification task: acc1, acc5, mean_per_class_recall; where\n"
+        "dataset_type.txt says multilabel, mean_average_precision. Captions in .txt members make a retrieval task\n"
+        "(image_retrieval_recall@k, text_retrieval_recall@k). --task linear_probe trains on train/ and tests on "
+        "test/.\n"
+        "Sets of DataComp are known by their names; WILDS, Dollar Street, GeoDE, FairFace and UTKFace get their own\n"
+        "metrics. Stopped, the same command goes on with what is not finished.\n"
+        "\n"
+        "  cloob benchmark --checkpoint M --datasets wds/cifar10 wds/flickr8k --out results\n"
+        "  cloob benchmark --checkpoint A.safetensors B.safetensors --datasets wds --task all\n"
+        "  cloob benchmark --checkpoint M --datasets webdatasets.txt --datacomp --json",
+};

@@ -1,0 +1,265 @@
+/* Files of predictions (cloob/predictions.h): CSV or JSON lines to rows, rows to what eval/metrics counts. */
+#include "cloob/predictions.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/arena.h"
+#include "core/file.h"
+#include "core/json.h"
+#include "core/needs.h"
+#include "core/text.h"
+#include "data/sets/csv.h"
+#include "eval/metrics/calibration.h"
+#include "eval/metrics/paired.h"
+
+typedef struct said {
+    const char *image, *label;
+    double p;
+    bool correct;
+} said;
+
+struct cloob_predictions {
+    said *row;
+    int64_t n, room;
+    bool has_p;
+    char *path;
+    arena a;
+};
+
+static cloob_status add_row(cloob_ctx *ctx, cloob_predictions *l, const char *image, const char *label, double p,
+                            bool correct)
+{
+    if (l->n == l->room) {
+        int64_t room = l->room ? 2 * l->room : 1024;
+        said *more = realloc(l->row, (size_t)room * sizeof *more);
+        if (!more) return ctx_no_memory(ctx, (size_t)room * sizeof *more, "predictions");
+        l->row = more, l->room = room;
+    }
+    said *s = &l->row[l->n];
+    *s = (said){ arena_string(&l->a, image), arena_string(&l->a, label ? label : ""), p, correct };
+    if (!s->image || !s->label) return ctx_no_memory(ctx, strlen(image), "predictions");
+    l->n++;
+    return CLOOB_OK;
+}
+
+/* ---- one row ------------------------------------------------------------------------------------- */
+
+/* The columns of one line as texts; NULL where it has none. */
+typedef struct cells {
+    const char *image, *label, *predicted, *p, *correct;
+} cells;
+
+static bool is_true(const char *text) { return strcmp(text, "1") == 0 || strcmp(text, "true") == 0; }
+static bool is_false(const char *text) { return strcmp(text, "0") == 0 || strcmp(text, "false") == 0; }
+
+static cloob_status take_cells(cloob_ctx *ctx, cloob_predictions *l, const cells *c, int64_t line)
+{
+    char *end = NULL;
+    double p = c->p && *c->p ? strtod(c->p, &end) : NAN;
+    if (!c->image || !*c->image)
+        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: line %lld names no image", l->path, (long long)line);
+    if (end && (*end || !(p >= 0 && p <= 1)))
+        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: line %lld: \"%.40s\" is no probability", l->path, (long long)line,
+                        c->p);
+    bool stated = c->correct && *c->correct;
+    if (stated && !is_true(c->correct) && !is_false(c->correct))
+        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: line %lld: correct is \"%.40s\", neither 0 nor 1", l->path,
+                        (long long)line, c->correct);
+    if (!stated && (!c->label || !c->predicted))
+        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: line %lld has neither correct nor label and predicted", l->path,
+                        (long long)line);
+    if (isnan(p)) l->has_p = false;
+    return add_row(ctx, l, c->image, c->label, p, stated ? is_true(c->correct) : strcmp(c->label, c->predicted) == 0);
+}
+
+/* ---- CSV ----------------------------------------------------------------------------------------- */
+
+typedef struct bytes_reader {
+    const char *at;
+    size_t left;
+} bytes_reader;
+
+static cloob_status read_bytes(void *arg, void *out, size_t n, size_t *got)
+{
+    bytes_reader *r = arg;
+    *got = n < r->left ? n : r->left;
+    memcpy(out, r->at, *got);
+    r->at += *got, r->left -= *got;
+    return CLOOB_OK;
+}
+
+static cloob_status read_csv(cloob_ctx *ctx, cloob_predictions *l, const file_bytes *f)
+{
+    bytes_reader bytes = { f->data, f->size };
+    csv_reader *r = malloc(sizeof *r);
+    csv_row row = { 0 };
+    if (!r) return ctx_no_memory(ctx, sizeof *r, l->path);
+    csv_init(r, ',', read_bytes, &bytes, l->path);
+    cloob_status status = csv_next(ctx, r, &row);
+    if (status != CLOOB_OK) row.count = 0; /* half a header */
+    int image = csv_find(&row, "image"), label = csv_find(&row, "label"), predicted = csv_find(&row, "predicted"),
+        p = csv_find(&row, "p"), correct = csv_find(&row, "correct");
+    if (status == CLOOB_OK && (image < 0 || (correct < 0 && (label < 0 || predicted < 0))))
+        status = ctx_fail(ctx, CLOOB_ERR_FORMAT,
+                          "%s: its first line must name the columns image,label,predicted,p,correct, as the "
+                          "predictions of cloob zeroshot do",
+                          l->path);
+    while (status == CLOOB_OK && (status = csv_next(ctx, r, &row)) == CLOOB_OK && row.count) {
+        cells c = { csv_field(&row, image), label < 0 ? NULL : csv_field(&row, label),
+                    predicted < 0 ? NULL : csv_field(&row, predicted), p < 0 ? NULL : csv_field(&row, p),
+                    correct < 0 ? NULL : csv_field(&row, correct) };
+        status = take_cells(ctx, l, &c, row.line);
+    }
+    csv_row_release(&row);
+    free(r);
+    return status;
+}
+
+/* ---- JSON lines ------------------------------------------------------------------------------------ */
+
+static const char *cell_of(const json *object, const char *key)
+{
+    const json *v = json_get(object, key);
+    if (v && v->kind == JSON_BOOL) return v->boolean ? "1" : "0";
+    return v && (v->kind == JSON_STRING || v->kind == JSON_NUMBER) ? v->text : NULL;
+}
+
+static cloob_status read_lines(cloob_ctx *ctx, cloob_predictions *l, const file_bytes *f)
+{
+    cloob_status status = CLOOB_OK;
+    int64_t line = 1;
+    for (const char *at = f->data, *end = at + f->size; at < end && status == CLOOB_OK; line++) {
+        const char *stop = memchr(at, '\n', (size_t)(end - at));
+        size_t n = (size_t)((stop ? stop : end) - at);
+        arena a = { 0 };
+        json *root;
+        if (n && !(n == 1 && *at == '\r')) {
+            status = json_parse(ctx, &a, at, n, l->path, &root);
+            if (status == CLOOB_OK)
+                status =
+                    take_cells(ctx, l,
+                               &(cells){ cell_of(root, "image"), cell_of(root, "label"), cell_of(root, "predicted"),
+                                         cell_of(root, "p"), cell_of(root, "correct") },
+                               line);
+        }
+        arena_release(&a);
+        at += n + 1;
+    }
+    return status;
+}
+
+/* ---- opening ------------------------------------------------------------------------------------- */
+
+static int by_image(const void *a, const void *b) { return strcmp(((const said *)a)->image, ((const said *)b)->image); }
+
+/* Sorted by image, so that two files can be walked together; a name that comes twice cannot be matched. */
+static cloob_status sort_rows(cloob_ctx *ctx, cloob_predictions *l)
+{
+    if (!l->n) return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: holds no predictions", l->path);
+    qsort(l->row, (size_t)l->n, sizeof *l->row, by_image);
+    for (int64_t i = 1; i < l->n; i++)
+        if (strcmp(l->row[i].image, l->row[i - 1].image) == 0)
+            return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: image %.200s has two lines", l->path, l->row[i].image);
+    return CLOOB_OK;
+}
+
+cloob_status cloob_predictions_open(cloob_ctx *ctx, const char *path, cloob_predictions **out)
+{
+    API_NEEDS(ctx, path && out);
+    file_bytes f;
+    *out = NULL;
+    CLOOB_TRY(file_read(ctx, path, FILE_TEXT_LIMIT, &f));
+    cloob_predictions *l = calloc(1, sizeof *l);
+    cloob_status status = l ? CLOOB_OK : ctx_no_memory(ctx, sizeof *l, path);
+    if (l) {
+        l->has_p = true, l->path = arena_string(&l->a, path);
+        if (!l->path) status = ctx_no_memory(ctx, strlen(path), path);
+        else
+            status = text_ends_with(path, ".jsonl") || f.data[0] == '{' ? read_lines(ctx, l, &f) : read_csv(ctx, l, &f);
+    }
+    file_bytes_release(&f);
+    if (status == CLOOB_OK) status = sort_rows(ctx, l);
+    if (status == CLOOB_OK) *out = l;
+    else cloob_predictions_close(l);
+    return status;
+}
+
+void cloob_predictions_close(cloob_predictions *p)
+{
+    if (!p) return;
+    free(p->row);
+    arena_release(&p->a);
+    free(p);
+}
+
+int64_t cloob_predictions_count(const cloob_predictions *p) { return p ? p->n : 0; }
+
+/* ---- use ------------------------------------------------------------------------------------------- */
+
+cloob_status cloob_calibrate(cloob_ctx *ctx, const double *p, const unsigned char *correct, int64_t n, int bins,
+                             cloob_calibration *out)
+{
+    API_NEEDS(ctx, out && n >= 0 && (n == 0 || (p && correct)));
+    return calibration_measure(ctx, p, correct, n, bins, out);
+}
+
+cloob_status cloob_predictions_calibrate(cloob_ctx *ctx, const cloob_predictions *l, int bins, cloob_calibration *out)
+{
+    API_NEEDS(ctx, l && out);
+    if (!l->has_p)
+        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: has no probabilities (column p); calibration needs them", l->path);
+    double *p = malloc((size_t)l->n * sizeof *p);
+    unsigned char *right = malloc((size_t)l->n);
+    cloob_status status = p && right ? CLOOB_OK : ctx_no_memory(ctx, (size_t)l->n * sizeof *p, l->path);
+    for (int64_t i = 0; i < l->n && status == CLOOB_OK; i++) p[i] = l->row[i].p, right[i] = l->row[i].correct;
+    if (status == CLOOB_OK) status = calibration_measure(ctx, p, right, l->n, bins, out);
+    free(p), free(right);
+    return status;
+}
+
+void cloob_paired_options_init(cloob_paired_options *o)
+{
+    if (o) *o = (cloob_paired_options){ .resamples = 10000, .level = 0.95 };
+}
+
+/* Rows of the images that both have, walked in the order of their names. */
+static cloob_status match(cloob_ctx *ctx, const cloob_predictions *a, const cloob_predictions *b,
+                          unsigned char *right_a, unsigned char *right_b, int64_t *n)
+{
+    *n = 0;
+    for (int64_t i = 0, j = 0; i < a->n && j < b->n;) {
+        int order = strcmp(a->row[i].image, b->row[j].image);
+        if (order < 0) i++;
+        if (order > 0) j++;
+        if (order) continue;
+        const said *x = &a->row[i++], *y = &b->row[j++];
+        if (*x->label && *y->label && strcmp(x->label, y->label) != 0)
+            return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: label \"%.60s\" in %s, \"%.60s\" in %s", x->image, x->label,
+                            a->path, y->label, b->path);
+        right_a[*n] = x->correct, right_b[*n] = y->correct, ++*n;
+    }
+    if (*n) return CLOOB_OK;
+    return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s and %s have no image in common: \"%.120s\", \"%.120s\"", a->path,
+                    b->path, a->row[0].image, b->row[0].image);
+}
+
+cloob_status cloob_predictions_compare(cloob_ctx *ctx, const cloob_predictions *a, const cloob_predictions *b,
+                                       const cloob_paired_options *given, cloob_paired *out)
+{
+    API_NEEDS(ctx, a && b && out);
+    cloob_paired_options o;
+    cloob_paired_options_init(&o);
+    if (given) o = *given;
+    if (!(o.level > 0 && o.level < 1))
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "a level of %g: between 0 and 1 is possible", o.level);
+    int64_t room = a->n < b->n ? a->n : b->n, n;
+    unsigned char *right = malloc((size_t)room * 2);
+    if (!right) return ctx_no_memory(ctx, (size_t)room * 2, "predictions");
+    cloob_status status = match(ctx, a, b, right, right + room, &n);
+    if (status == CLOOB_OK) status = paired_compare(ctx, right, right + room, n, o.resamples, o.seed, o.level, out);
+    if (status == CLOOB_OK) out->left_out = a->n + b->n - 2 * n;
+    free(right);
+    return status;
+}
