@@ -104,7 +104,7 @@ static float *gradients(const char *where, int threads, int64_t accum, double sh
     *n = step_params(u.s)->trainable;
     *loss = r.loss;
     float *g = malloc((size_t)*n * sizeof *g);
-    memcpy(g, step_params(u.s)->grad, (size_t)*n * sizeof *g);
+    CHECK_OK(own, u.dev->to_host(own, u.dev, g, step_params(u.s)->grad, (size_t)*n * sizeof *g));
     setup_close(&u);
     cloob_ctx_destroy(own);
     return g;
@@ -124,6 +124,20 @@ static void threads_and_micro_batches_change_nothing(void)
     CHECK(relative_error(ref, one, n, 1e-6) < 1e-4);
     CHECK(fabs(e - a) > 1e-6 && relative_error(all, one, n, 1e-6) > 1e-2);
     free(one), free(two), free(micro), free(ref), free(all);
+}
+
+static void a_gpu_gives_the_same(void)
+{
+    double a, b, c;
+    int64_t n;
+    if (!device_cuda_count()) SKIP("no GPU here");
+    float *cpu = gradients("cpu", 1, 1, 0.5, &a, &n), *gpu = gradients("cuda", 1, 1, 0.5, &b, &n);
+    float *micro = gradients("cuda", 1, 3, 0.5, &c, &n);
+    CHECK_NEAR(b, a, 1e-5);
+    CHECK_NEAR(c, a, 1e-5);
+    printf("  gradients apart by %.1e\n", relative_error(gpu, cpu, n, 1e-6));
+    CHECK(relative_error(gpu, cpu, n, 1e-6) < 1e-3 && relative_error(micro, cpu, n, 1e-6) < 1e-3);
+    free(cpu), free(gpu), free(micro);
 }
 
 /* The encoder of a training under way sees whole images. */
@@ -220,6 +234,7 @@ int main(void)
     RUN(draws_are_even);
     RUN(gradients_are_slopes);
     RUN(threads_and_micro_batches_change_nothing);
+    RUN(a_gpu_gives_the_same);
     RUN(evaluation_sees_all_patches);
     RUN(less_memory_is_taken);
     RUN(resumed_runs_end_alike);
