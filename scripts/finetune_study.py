@@ -75,7 +75,7 @@ class Study:
         self.call("embed", "--checkpoint", model, "--data", data, "--out", where, *common)
         r = json.loads(self.call("retrieve", "--input", where, "--json", *common))
         pathlib.Path(where).unlink()
-        return 50 * (r["image_to_text"]["R@10"] + r["text_to_image"]["R@10"])
+        return 50 * (r["image_to_text_R@10"] + r["text_to_image_R@10"])
 
     def score(self, model):
         z = json.loads(self.call("zeroshot", "--checkpoint", model, "--data", self.a.classes, "--device",

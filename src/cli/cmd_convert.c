@@ -11,12 +11,12 @@ static struct {
     bool drop_unexpected;
 } o;
 
-static const char *const format_names[] = { "auto", "native", "openai", "jku", "hf", "open_clip" };
+static const char *const format_names[] = { "auto", "native", "openai", "jku", "hf", "open_clip", "onnx" };
 static const char *const fate_names[] = { "missing", "misshaped", "unexpected", "ignored" };
 
 static cloob_weight_format parse_format(const char *name)
 {
-    for (int i = CLOOB_WEIGHTS_NATIVE; i <= CLOOB_WEIGHTS_OPEN_CLIP; i++)
+    for (int i = CLOOB_WEIGHTS_NATIVE; i <= CLOOB_WEIGHTS_ONNX; i++)
         if (name && strcmp(name, format_names[i]) == 0) return (cloob_weight_format)i;
     return CLOOB_WEIGHTS_AUTO;
 }
@@ -80,8 +80,8 @@ static int run(const command *self, int argc, char **argv)
 }
 
 static const opt_row rows[] = {
-    { "to", OPT_STRING, &o.to, NULL, "native|openai|jku|hf|open_clip",
-      "format to write; without it openai when OUT ends in .pt, .pth or .bin, else native", 0 },
+    { "to", OPT_STRING, &o.to, NULL, "native|openai|jku|hf|open_clip|onnx",
+      "format to write; without it openai when OUT ends in .pt, .pth or .bin, onnx for .onnx, else native", 0 },
     { "config", OPT_STRING, &o.config, NULL, "MODEL", "a model's name or a .json file that says what the shapes do not",
       0 },
     { "activation", OPT_STRING, &o.activation, NULL, "quickgelu|gelu", "the activation, where the file does not say it",
@@ -109,9 +109,11 @@ const command cmd_convert = {
         "open_clip or\n"
         "Hugging Face. Nothing inside a .pt file is run. The architecture is read off the shapes; heads are 64 wide "
         "unless the\n"
-        "sizes are those of a built-in model or --config says otherwise. hf and open_clip write OUT as a folder.\n"
+        "sizes are those of a built-in model or --config says otherwise. hf and open_clip write OUT as a folder;\n"
+        "NAME.onnx becomes NAME.image.onnx and NAME.text.onnx, the towers for onnxruntime.\n"
         "\n"
         "  cloob convert epoch_31.pt RN50.safetensors\n"
         "  cloob convert RN50.safetensors for_open_clip --to open_clip\n"
-        "  cloob convert ViT-B-32.pt for_transformers --to hf",
+        "  cloob convert ViT-B-32.pt for_transformers --to hf\n"
+        "  cloob convert RN50.safetensors RN50.onnx",
 };

@@ -8,6 +8,7 @@
 #include "data/text/tokenizer.h"
 #include "model/int8.h"
 #include "model/interchange.h"
+#include "model/onnx/onnx.h"
 #include "core/needs.h"
 
 void cloob_convert_options_init(cloob_convert_options *o)
@@ -25,20 +26,23 @@ static bool ends(const char *name, const char *tail)
 static cloob_weight_format resolve_format(cloob_weight_format to, const char *out)
 {
     if (to != CLOOB_WEIGHTS_AUTO) return to;
+    if (ends(out, ".onnx")) return CLOOB_WEIGHTS_ONNX;
     return ends(out, ".pt") || ends(out, ".pth") || ends(out, ".bin") ? CLOOB_WEIGHTS_OPENAI : CLOOB_WEIGHTS_NATIVE;
 }
 
 /* A file that ends so would be taken for what it is not. */
-static cloob_status refuse_ending(cloob_ctx *ctx, const char *out)
+static cloob_status refuse_ending(cloob_ctx *ctx, cloob_weight_format to, const char *out)
 {
-    static const char *const endings[] = { ".onnx", ".gguf", ".ggml",   ".engine",  ".plan",
-                                           ".pb",   ".h5",   ".tflite", ".mlmodel", ".mlpackage" };
-    for (size_t i = 0; out && i < sizeof endings / sizeof *endings; i++)
+    static const char *const endings[] = { ".gguf", ".ggml",   ".engine",  ".plan",     ".pb",
+                                           ".h5",   ".tflite", ".mlmodel", ".mlpackage" };
+    if (ends(out, ".onnx") != (to == CLOOB_WEIGHTS_ONNX))
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: ONNX files end in .onnx, and no others do", out);
+    for (size_t i = 0; i < sizeof endings / sizeof *endings; i++)
         if (ends(out, endings[i]))
             return ctx_fail(
                 ctx, CLOOB_ERR_UNSUPPORTED,
                 "%s: %s files are not written; there are .safetensors (ours), .pt (OpenAI's and the authors' "
-                "names), and folders for Hugging Face and open_clip",
+                "names), .onnx, and folders for Hugging Face and open_clip",
                 out, endings[i]);
     return CLOOB_OK;
 }
@@ -235,6 +239,22 @@ static cloob_status stretch_positions(cloob_ctx *ctx, weights *w, int64_t contex
     return model_config_check(ctx, &w->config);
 }
 
+/* ---- ONNX ---------------------------------------------------------------------------------------- */
+
+/* NAME.onnx is NAME.image.onnx and NAME.text.onnx. */
+static cloob_status write_onnx(cloob_ctx *ctx, const char *out, const weights *w)
+{
+    size_t stem = strlen(out) - strlen(".onnx"), bytes = stem + sizeof ".image.onnx";
+    char *path = malloc(bytes);
+    if (!path) return ctx_no_memory(ctx, bytes, out);
+    snprintf(path, bytes, "%.*s.image.onnx", (int)stem, out);
+    cloob_status status = onnx_write(ctx, path, w, false);
+    snprintf(path, bytes, "%.*s.text.onnx", (int)stem, out);
+    if (status == CLOOB_OK) status = onnx_write(ctx, path, w, true);
+    free(path);
+    return status;
+}
+
 /* ---- converting ---------------------------------------------------------------------------------- */
 
 /* out NULL: only reads. */
@@ -263,7 +283,8 @@ static cloob_status convert(cloob_ctx *ctx, const char *in, const char *out, con
     if (status == CLOOB_OK) tell_weights(&w, &found.a, r);
     if (status == CLOOB_OK && o->vocab) status = store_vocab(ctx, o->vocab, &w);
     else if (status == CLOOB_OK && out && r->to == CLOOB_WEIGHTS_NATIVE) status = store_folder_vocab(ctx, in, &w);
-    if (status == CLOOB_OK && out) status = interchange_write(ctx, out, inner_format(r->to), &w);
+    if (status == CLOOB_OK && out && r->to == CLOOB_WEIGHTS_ONNX) status = write_onnx(ctx, out, &w);
+    else if (status == CLOOB_OK && out) status = interchange_write(ctx, out, inner_format(r->to), &w);
     weights_release(&w);
     hand_over(&found, r);
     return status;
@@ -279,7 +300,7 @@ cloob_status cloob_convert(cloob_ctx *ctx, const char *in, const char *out, cons
     if (!o) o = &defaults;
     cloob_convert_report *report = r ? r : &own;
     *report = (cloob_convert_report){ .to = resolve_format(o->to, out) };
-    cloob_status status = refuse_ending(ctx, out);
+    cloob_status status = refuse_ending(ctx, report->to, out);
     if (status == CLOOB_OK) status = convert(ctx, in, out, o, report);
     if (!r) cloob_convert_report_release(&own);
     return status;

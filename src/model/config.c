@@ -70,6 +70,14 @@ int64_t model_config_image_tokens(const model_config *c)
     return grid * grid + !c->no_class_token;
 }
 
+int64_t model_config_patches_kept(const model_config *c)
+{
+    int64_t patches = model_config_image_tokens(c) - !c->no_class_token;
+    if (c->family == MODEL_RESNET || !(c->patch_dropout > 0)) return 0;
+    int64_t kept = (int64_t)((double)patches * (1 - c->patch_dropout));
+    return kept > 1 ? kept : 1;
+}
+
 int64_t model_blocks_inner(const model_blocks *b, int64_t width) { return b->inner ? b->inner : 4 * width; }
 
 int64_t model_config_image_attention_width(const model_config *c)
@@ -161,6 +169,8 @@ cloob_status model_config_check(cloob_ctx *ctx, const model_config *c)
     CLOOB_TRY(check_bounds(ctx, c));
     if (c->family == MODEL_RESNET) CLOOB_TRY(check_resnet(ctx, c));
     else CLOOB_TRY(check_vit(ctx, c));
+    if (!(c->patch_dropout >= 0 && c->patch_dropout < 1))
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "patch dropout %g is not between 0 and 1", c->patch_dropout);
     CLOOB_TRY(check_blocks(ctx, "image", &c->image));
     CLOOB_TRY(check_blocks(ctx, "text", &c->text));
     CLOOB_TRY(check_projections(ctx, c));

@@ -47,7 +47,7 @@ typedef struct model_config {
     model_image_pool image_pool;
     bool norm_after_pool;     /* ViT: the last layer norm sees the pooled row instead of every token */
     bool no_image_projection; /* ViT: the pooled row is the embedding */
-    double patch_dropout;     /* share of the patches that open_clip drops in training; no effect on embeddings */
+    double patch_dropout;     /* ViT: share of the patches that training leaves out; no effect on embeddings */
     model_text_pool text_pool;
     int64_t eos; /* TEXT_POOL_EOS */
     bool no_causal_mask;
@@ -103,6 +103,8 @@ void model_config_set_act(model_config *c, model_act act);
 bool model_config_text_ends(const model_config *c);
 /* Tokens of an image: patches, and the class token where there is one. */
 int64_t model_config_image_tokens(const model_config *c);
+/* Patches of an image that a step with patch dropout sees, as open_clip counts them; 0: all of them. */
+int64_t model_config_patches_kept(const model_config *c);
 /* SigLIP's choices: map pooling, no class token, eps 1e-6, texts without a mask read at the last token, a logit
  * bias. */
 void model_config_set_siglip(model_config *c, model_act act);

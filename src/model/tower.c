@@ -22,10 +22,19 @@ static value_id mean_patches(build *b, value_id x)
     return graph_op(b->g, OP_MEAN_ROWS, attr, 1, &x);
 }
 
+/* Patch dropout: the tokens that the input names, behind their positions. */
+static value_id drop_patches(build *b, value_id x)
+{
+    int64_t K = b->o->kept + !b->p->config.no_class_token;
+    if (b->o->kept < 1) return x;
+    value_id kept = graph_input(b->g, TENSOR(CLOOB_I32, NULL, b->o->batch, K), "kept");
+    return graph_op(b->g, OP_TAKE_ROWS, (op_attr){ 0 }, 2, (value_id[]){ x, kept });
+}
+
 value_id build_vit(build *b, value_id images)
 {
     const model_config *c = &b->p->config;
-    value_id x = embed_patches(b, images);
+    value_id x = drop_patches(b, embed_patches(b, images));
     if (!c->no_ln_pre) x = build_layernorm(b, x, "visual.ln_pre", c->image.eps);
     build_sequences rows = { .blocks = &c->image,
                              .heads = c->image_heads,

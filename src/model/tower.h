@@ -1,6 +1,7 @@
 /* The image and text towers as graphs.
  *
- * Inputs: "images" (B, S, S, 3) bytes, or (B, 3, S, S) F32 already normalised; "tokens" (B, T) I32. Results: "output"
+ * Inputs: "images" (B, S, S, 3) bytes, or (B, 3, S, S) F32 already normalised; "tokens" (B, T) I32; with `kept`, "kept"
+ * (B, K) I32: which tokens of each image stay, in rising order, the class token 0 among them. Results: "output"
  * (B, D), unit rows; "raw" (B, D) before that; with `features`, "features": what the projection reads. With a backward
  * pass, "doutput" (B, D) is an input too.
  *
@@ -18,6 +19,7 @@ typedef struct tower_options {
     int64_t
         tokens;    /* text: only the first so many of each row; 0: all. Under the causal mask what follows the end token
                          * changes nothing */
+    int64_t kept;  /* ViT in training: patches of each image that are seen, which the input "kept" names; 0: all */
     int64_t rows;  /* text: packed, each to its length, into so many rows, which must hold them; 0: not */
     bool train;    /* batch statistics; else running ones */
     bool backward; /* append the backward pass */

@@ -24,9 +24,9 @@ OP(PACK_TEXTS, "pack_texts", shape_pack_texts, NULL)
  * are 0. What does not fit is cut off: whoever chooses R counts first */
 OP(TAKE_ROWS, "take_rows", shape_take_rows, grad_take_rows)
 /* x (N,T,C), [index (N) I32] -> y (N,C): row index[n] of x[n], row 0 without it; of packed x (R,C): row index[n], no
- * two alike */
+ * two alike. With index (N,K), no two of a row alike: y (N,K,C), rows index[n,k] of x[n] */
 OP(TAKE_ROWS_BWD, "take_rows_bwd", shape_take_rows_bwd, NULL)
-/* dy (N,C), [index], x (for its shape), [extra like x] -> dx like x: extra (or 0) plus dy at its row */
+/* dy (N,C) or (N,K,C), [index], x (for its shape), [extra like x] -> dx like x: extra (or 0) plus dy at its rows */
 OP(CLASS_TOKENS, "class_tokens", shape_class_tokens, grad_class_tokens)
 /* x (N,h,w,C), cls (C) F32, pos (1+hw,C) F32 -> y (N,1+hw,C) */
 OP(CLASS_TOKENS_BWD, "class_tokens_bwd", shape_class_tokens_bwd, NULL)

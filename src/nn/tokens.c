@@ -67,6 +67,13 @@ cloob_status shape_take_rows(cloob_ctx *ctx, op_args *a)
     const tensor *x = &a->in[0], *index = &a->in[1];
     bool packed = x->ndim == 2 && op_has(index);
     if (!packed) CLOOB_TRY(rule_dims(ctx, OP_TAKE_ROWS, a, 0, 3));
+    if (op_has(index) && index->ndim == 2) {
+        if (packed || index->dim[0] != x->dim[0] || index->dim[1] > x->dim[1])
+            return op_refuse(ctx, OP_TAKE_ROWS, "%lld x %lld rows of %lld x %lld", (long long)index->dim[0],
+                             (long long)index->dim[1], (long long)x->dim[0], (long long)x->dim[1]);
+        RULE_OUT(a, 0, x->dtype, x->dim[0], index->dim[1], x->dim[2]);
+        return CLOOB_OK;
+    }
     RULE_OUT(a, 0, x->dtype, packed ? index->dim[0] : x->dim[0], tensor_cols(x));
     return CLOOB_OK;
 }

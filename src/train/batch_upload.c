@@ -6,7 +6,7 @@
 
 #include "tensor/async_copy.h"
 
-enum { IMAGES, TOKENS, PARTS, MAX_BATCHES = 2 }; /* the parts of a batch; batches put and not yet taken */
+enum { PARTS = UPLOAD_PARTS, MAX_BATCHES = 2 }; /* batches put and not yet taken */
 
 typedef struct source {
     const char *part[PARTS]; /* host memory */
@@ -16,7 +16,7 @@ typedef struct source {
 struct batch_upload {
     device *dev;
     async_copy *f;    /* NULL on a host */
-    tensor to[PARTS]; /* the towers' inputs */
+    tensor to[PARTS]; /* the towers' inputs; data NULL: not there */
     void *place[PARTS];
     int *notes;                /* (MAX_BATCHES, accum) */
     source batch[MAX_BATCHES]; /* [0]: to be taken next, or being taken */
@@ -36,16 +36,19 @@ static cloob_status take_place(cloob_ctx *ctx, batch_upload *st)
 {
     CLOOB_TRY(async_copy_create(ctx, st->dev, &st->f));
     for (int i = 0; i < PARTS; i++)
-        CLOOB_TRY(st->dev->alloc(ctx, st->dev, tensor_bytes(&st->to[i]), "the next batch", &st->place[i]));
+        if (st->to[i].data)
+            CLOOB_TRY(st->dev->alloc(ctx, st->dev, tensor_bytes(&st->to[i]), "the next batch", &st->place[i]));
     return CLOOB_OK;
 }
 
-cloob_status batch_upload_create(cloob_ctx *ctx, device *dev, const tensor *images, const tensor *tokens, int64_t accum,
+cloob_status batch_upload_create(cloob_ctx *ctx, device *dev, const tensor *const to[UPLOAD_PARTS], int64_t accum,
                                  batch_upload **out)
 {
     batch_upload *st = calloc(1, sizeof *st);
     if (!st) return ctx_no_memory(ctx, sizeof *st, "the next batch");
-    *st = (batch_upload){ .dev = dev, .to = { *images, *tokens }, .accum = accum };
+    *st = (batch_upload){ .dev = dev, .accum = accum };
+    for (int i = 0; i < PARTS; i++)
+        if (to[i]) st->to[i] = *to[i];
     st->notes = calloc((size_t)(MAX_BATCHES * accum), sizeof *st->notes);
     for (int i = 0; st->notes && i < MAX_BATCHES; i++) st->batch[i].note = st->notes + i * accum;
     cloob_status status = st->notes ? CLOOB_OK : ctx_no_memory(ctx, (size_t)accum * sizeof(int), "the next batch");
@@ -78,18 +81,18 @@ int batch_upload_note(const batch_upload *st) { return st->batches ? st->batch[0
 static cloob_status send(cloob_ctx *ctx, batch_upload *st)
 {
     for (int i = 0; i < PARTS; i++)
-        CLOOB_TRY(async_copy_start(ctx, st->f, st->place[i], source_of(st, i, st->sent), tensor_bytes(&st->to[i])));
+        if (st->to[i].data)
+            CLOOB_TRY(async_copy_start(ctx, st->f, st->place[i], source_of(st, i, st->sent), tensor_bytes(&st->to[i])));
     st->sent++;
     return async_copy_filled(ctx, st->f);
 }
 
-cloob_status batch_upload_put(cloob_ctx *ctx, batch_upload *st, const void *images, const int32_t *tokens,
-                              const int *note)
+cloob_status batch_upload_put(cloob_ctx *ctx, batch_upload *st, const void *const part[UPLOAD_PARTS], const int *note)
 {
     if (!batch_upload_ahead(st)) st->batches = 0; /* whatever became of the one before */
     assert(st->batches < MAX_BATCHES);
     source *b = &st->batch[st->batches++];
-    *b = (source){ { images, (const char *)tokens }, b->note };
+    for (int i = 0; i < PARTS; i++) b->part[i] = part[i];
     for (int64_t k = 0; k < st->accum; k++) b->note[k] = note ? note[k] : 0;
     if (st->batches > 1) return CLOOB_OK;
     st->sent = st->taken = 0;
@@ -102,6 +105,7 @@ static cloob_status fill_inputs(cloob_ctx *ctx, batch_upload *st)
     if (st->f) CLOOB_TRY(async_copy_use(ctx, st->f));
     for (int i = 0; i < PARTS; i++) {
         size_t bytes = tensor_bytes(&st->to[i]);
+        if (!st->to[i].data) continue;
         if (st->f) CLOOB_TRY(d->copy(ctx, d, st->to[i].data, st->place[i], bytes));
         else CLOOB_TRY(d->to_device(ctx, d, st->to[i].data, source_of(st, i, st->taken), bytes));
     }

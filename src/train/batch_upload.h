@@ -11,8 +11,12 @@
 
 typedef struct batch_upload batch_upload;
 
-/* images, tokens: the towers' inputs, for one of `accum` micro-batches. The device outlives the stage. */
-cloob_status batch_upload_create(cloob_ctx *ctx, device *dev, const tensor *images, const tensor *tokens, int64_t accum,
+/* The parts of a batch. UPLOAD_KEPT is there with patch dropout alone. */
+enum { UPLOAD_IMAGES, UPLOAD_TOKENS, UPLOAD_KEPT, UPLOAD_PARTS };
+
+/* to: the towers' inputs, for one of `accum` micro-batches; NULL: there is no such part. The device outlives the
+ * stage. */
+cloob_status batch_upload_create(cloob_ctx *ctx, device *dev, const tensor *const to[UPLOAD_PARTS], int64_t accum,
                                  batch_upload **out);
 void batch_upload_destroy(batch_upload *st); /* NULL is fine */
 
@@ -25,8 +29,7 @@ bool batch_upload_ahead(const batch_upload *st);
 /* Starts the way of accum micro-batches in host memory, which stays untouched until batch_upload_settle after they
  * were taken; ahead: after the batch before them was taken. note: a number for each, which comes back with
  * it; NULL: 0. */
-cloob_status batch_upload_put(cloob_ctx *ctx, batch_upload *st, const void *images, const int32_t *tokens,
-                              const int *note);
+cloob_status batch_upload_put(cloob_ctx *ctx, batch_upload *st, const void *const part[UPLOAD_PARTS], const int *note);
 
 /* The note of the micro-batch that batch_upload_take brings next; 0: there is none. */
 int batch_upload_note(const batch_upload *st);

@@ -217,8 +217,10 @@ static cloob_status load_adapters(cloob_ctx *ctx, const weights *w, params *p)
 static cloob_status check_same_model(cloob_ctx *ctx, const weights *w, const char *path, const params *p)
 {
     sbuf have = { 0 }, want = { 0 };
+    model_config here = p->config;
+    here.patch_dropout = w->config.patch_dropout; /* a setting of the run */
     model_config_to_json(&w->config, &have);
-    model_config_to_json(&p->config, &want);
+    model_config_to_json(&here, &want);
     bool same = have.data && want.data && strcmp(have.data, want.data) == 0;
     cloob_status status = CLOOB_OK;
     if (!same)

@@ -23,9 +23,12 @@ static cloob_status tower_bytes(cloob_ctx *ctx, const memory_case *c, const para
         status = exec_measure(ctx, &t.g[i], c->dev, &m);
         if (status != CLOOB_OK) break;
         if (m.arena_bytes > max) max = m.arena_bytes;
-        input =
-            m.input_bytes +
-            batch_upload_bytes(c->dev, tensor_bytes(&t.g[i].value[graph_find(&t.g[i], text ? "tokens" : "images")].t));
+        static const char *const names[] = { "images", "tokens", "kept" };
+        input = m.input_bytes;
+        for (int k = 0; k < 3; k++) {
+            value_id v = graph_find(&t.g[i], names[k]);
+            if (v != NO_VALUE) input += batch_upload_bytes(c->dev, tensor_bytes(&t.g[i].value[v].t));
+        }
     }
     towers_release(&t);
     *out = max + input;

@@ -86,6 +86,7 @@ static cloob_status asked_model(cloob_ctx *ctx, const cloob_train_options *o, mo
     CLOOB_TRY(model_config_load(ctx, o->model, c));
     if (o->force_quick_gelu) model_config_set_act(c, ACT_QUICKGELU);
     if (o->force_image_size > 0) c->image_size = o->force_image_size;
+    if (o->force_patch_dropout >= 0) c->patch_dropout = o->force_patch_dropout;
     if (o->image_resize_mode) model_resize_from_name(o->image_resize_mode, &c->resize); /* checked with the options */
     if (o->image_std[0] <= 0) return CLOOB_OK;
     memcpy(c->image_mean, o->image_mean, sizeof c->image_mean);
@@ -100,6 +101,7 @@ static cloob_status check_resumed_model(cloob_ctx *ctx, const run *r, const mode
     model_config asked;
     CLOOB_TRY(asked_model(ctx, r->o, &asked));
     asked.vocab = stored->vocab;
+    asked.patch_dropout = stored->patch_dropout; /* may change: the last epochs without it */
     model_config_to_json(stored, &have);
     model_config_to_json(&asked, &want);
     bool same = have.data && want.data && strcmp(have.data, want.data) == 0;
@@ -118,6 +120,9 @@ static cloob_status configure_model(cloob_ctx *ctx, run *r, const model_config *
     model_config *c = &r->so.model;
     if (!stored) CLOOB_TRY(asked_model(ctx, r->o, c));
     if (stored) *c = *stored;
+    if (r->o->force_patch_dropout >= 0) c->patch_dropout = r->o->force_patch_dropout;
+    if (c->patch_dropout > 0 && c->family == MODEL_RESNET)
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`force_patch_dropout`: a ResNet has no patches to leave out");
     if (stored && r->o->force_quick_gelu) model_config_set_act(c, ACT_QUICKGELU);
     if (stored && r->o->image_resize_mode) model_resize_from_name(r->o->image_resize_mode, &c->resize);
     if (stored && r->o->image_std[0] > 0)
@@ -423,6 +428,10 @@ static void describe(cloob_ctx *ctx, run *r)
                  : r->so.fp8                ? "fp8"
                                             : "bf16",
                  r->dev->name, (long long)(each * comm_size(r->c)), comm_size(r->c), (long long)each, parts);
+    if (model_config_patches_kept(&r->so.model))
+        journal_line(ctx, r->log, "patch dropout %g: training sees %lld of %lld patches of an image",
+                     r->so.model.patch_dropout, (long long)model_config_patches_kept(&r->so.model),
+                     (long long)(model_config_image_tokens(&r->so.model) - !r->so.model.no_class_token));
     if (step_params(r->s)->trainable < step_params(r->s)->learned)
         journal_line(ctx, r->log, "%.3f M parameters are trained, the others stay as they are",
                      (double)step_params(r->s)->trainable / 1e6);
@@ -466,6 +475,7 @@ cloob_status run_open(cloob_ctx *ctx, run *r, const cloob_train_options *o)
     CLOOB_TRY(comm_agree(ctx, r->c, open_loader(ctx, r)));
     place_in_epoch(ctx, r);
     if (!o->resume) r->at.seed = (uint64_t)o->seed;
+    step_set_draws(r->s, r->at.seed, r->at.updates);
     CLOOB_TRY(comm_agree(ctx, r->c, open_journal(ctx, r)));
     describe(ctx, r);
     r->first_update = r->last_saved_update = r->at.updates;

@@ -8,6 +8,7 @@
 #include "core/checked.h"
 #include "cloob/options.h"
 #include "model/tuning/groups.h"
+#include "train/patch_dropout.h"
 #include "tensor/async_copy.h"
 
 void step_options_init(step_options *o)
@@ -148,6 +149,25 @@ static cloob_status take_memory(cloob_ctx *ctx, step *s)
     return CLOOB_OK;
 }
 
+static cloob_status take_kept(cloob_ctx *ctx, step *s)
+{
+    size_t bytes = (size_t)(s->o.batch * s->o.accum * patch_dropout_tokens(&s->o.model)) * sizeof **s->kept;
+    for (int i = 0; i < 2 && bytes; i++) {
+        s->kept[i] = async_copy_host_alloc(s->dev, bytes);
+        if (!s->kept[i]) return ctx_no_memory(ctx, bytes, "the patches that are kept");
+    }
+    return CLOOB_OK;
+}
+
+/* The inputs of both towers, filled from host memory. */
+static cloob_status make_upload(cloob_ctx *ctx, step *s)
+{
+    const tensor *to[UPLOAD_PARTS] = { exec_tensor(s->tower[IMAGE], "images"), exec_tensor(s->tower[TEXT], "tokens"),
+                                       exec_tensor(s->tower[IMAGE], "kept") };
+    CLOOB_TRY(take_kept(ctx, s));
+    return batch_upload_create(ctx, s->dev, to, s->o.accum, &s->in);
+}
+
 static cloob_status take_live(cloob_ctx *ctx, step *s)
 {
     CLOOB_TRY(s->dev->alloc(ctx, s->dev, sizeof *s->live, "the update's settings", (void **)&s->live));
@@ -164,8 +184,7 @@ static cloob_status build(cloob_ctx *ctx, step *s)
     CLOOB_TRY(take_memory(ctx, s));
     CLOOB_TRY(make_tower(ctx, s, IMAGE));
     CLOOB_TRY(make_tower(ctx, s, TEXT));
-    CLOOB_TRY(batch_upload_create(ctx, s->dev, exec_tensor(s->tower[IMAGE], "images"),
-                                  exec_tensor(s->tower[TEXT], "tokens"), s->o.accum, &s->in));
+    CLOOB_TRY(make_upload(ctx, s));
     if (step_ranks(s) > 1) exec_on_grad(s->tower[IMAGE], step_on_grad, s);
     for (int i = 0; i < s->texts && step_ranks(s) > 1; i++) exec_on_grad(s->text[i], step_on_grad, s);
     s->choice = calloc((size_t)s->o.accum, sizeof *s->choice);
@@ -228,6 +247,8 @@ void step_destroy(step *s)
     for (int i = 0; i < s->texts; i++) step_forget(s, i);
     if (s->live_host) async_copy_host_free(s->dev, s->live_host);
     batch_upload_destroy(s->in);
+    for (int i = 0; i < 2; i++)
+        if (s->kept[i]) async_copy_host_free(s->dev, s->kept[i]);
     exec_destroy(s->tower[IMAGE]);
     for (int i = s->texts - 1; i >= 0; i--) exec_destroy(s->text[i]);
     loss_plan_destroy(s->loss);
@@ -258,11 +279,13 @@ step_memory step_memory_of(const step *s)
 {
     exec_memory image = exec_memory_of(s->tower[IMAGE]), text = exec_memory_of(s->text[0]);
     size_t n = (size_t)s->p->trainable * sizeof(float);
+    const tensor *kept = exec_tensor(s->tower[IMAGE], "kept");
     size_t shadow = s->p->shadow ? (size_t)s->p->learned * sizeof *s->p->shadow : 0;
     step_memory m = { .params_bytes = (size_t)s->p->total * sizeof(float) + n + shadow,
                       .optimizer_bytes = n * (2 + (s->ema != NULL) + (s->grad_sum != NULL)),
                       .image_bytes = image.arena_bytes + image.input_bytes +
-                                     batch_upload_bytes(s->dev, tensor_bytes(exec_tensor(s->tower[IMAGE], "images"))),
+                                     batch_upload_bytes(s->dev, tensor_bytes(exec_tensor(s->tower[IMAGE], "images"))) +
+                                     (kept ? batch_upload_bytes(s->dev, tensor_bytes(kept)) : 0),
                       .text_bytes = text.arena_bytes + text.input_bytes +
                                     batch_upload_bytes(s->dev, tensor_bytes(exec_tensor(s->tower[TEXT], "tokens"))),
                       .loss_bytes = loss_plan_bytes(s->loss) + (s->warm ? loss_plan_bytes(s->warm) : 0) +

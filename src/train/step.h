@@ -77,6 +77,10 @@ cloob_status step_run(cloob_ctx *ctx, step *s, const void *images, const int32_t
 /* The same without the update: the gradients are left in the parameters' blocks. For tests and for libraries. */
 cloob_status step_gradients(cloob_ctx *ctx, step *s, const void *images, const int32_t *tokens, step_result *r);
 
+/* What patch dropout draws from: the seed of the run, and the number of the step whose batch is staged next (0 at
+ * first). */
+void step_set_draws(step *s, uint64_t seed, int64_t next);
+
 params *step_params(step *s);
 double step_rate(const step *s, int row); /* what the learning rate of a parameter is multiplied by */
 int64_t step_count(const step *s);        /* updates done */

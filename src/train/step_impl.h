@@ -28,6 +28,9 @@ struct step {
     int texts, now; /* how many; which */
     int *choice;    /* (accum), while a batch is staged */
     batch_upload *in;
+    int32_t *kept[2]; /* patch dropout: of the batch staged last and the one before, (accum, batch, K); NULL: none */
+    uint64_t seed;
+    int64_t staged;          /* batches, over the whole run */
     hopfield_memory *stored; /* what retrieval searches; NULL: the batch */
     loss_plan *loss, *warm;  /* warm: the same objective without retrieval, for the first updates */
     float *m, *v, *ema, *grad_sum, *embed[2], *dembed[2];

@@ -1,9 +1,26 @@
 /* The step, in the order it happens. */
 #include <math.h>
 
+#include "train/patch_dropout.h"
 #include "train/step_impl.h"
 
 /* ---- forward ------------------------------------------------------------------------------------- */
+
+void step_set_draws(step *s, uint64_t seed, int64_t next)
+{
+    s->seed = seed;
+    s->staged = next;
+}
+
+/* Which tokens of the images to be staged stay. Two batches at most are under way, and take turns. */
+static const int32_t *keep_patches(cloob_ctx *ctx, step *s)
+{
+    int64_t rows = s->o.batch * s->o.accum;
+    int32_t *kept = s->kept[s->staged % 2];
+    if (kept) patch_dropout_draw(ctx, &s->o.model, s->seed, s->staged, rows * (s->c ? comm_rank(s->c) : 0), rows, kept);
+    s->staged++;
+    return kept;
+}
 
 /* Packed texts go to the smallest tower that holds them. The choice is made while their memory is sure to be there. */
 cloob_status step_stage(cloob_ctx *ctx, step *s, const void *images, const int32_t *tokens)
@@ -11,7 +28,8 @@ cloob_status step_stage(cloob_ctx *ctx, step *s, const void *images, const int32
     int64_t B = s->o.batch, T = s->o.model.context;
     for (int64_t k = 0; k < s->o.accum && s->o.pack_texts; k++)
         s->choice[k] = towers_choose(&s->p->config, s->rows, s->texts, tokens + k * B * T, B, T);
-    return batch_upload_put(ctx, s->in, images, tokens, s->choice);
+    const void *part[UPLOAD_PARTS] = { images, tokens, keep_patches(ctx, s) };
+    return batch_upload_put(ctx, s->in, part, s->choice);
 }
 
 bool step_looks_ahead(const step *s) { return batch_upload_ahead(s->in); }

@@ -9,6 +9,7 @@ static tower_options options_of(const step_options *o, const device *dev, const 
     tower_options t = { .batch = o->batch,
                         .train = true,
                         .backward = params_trains(p, text),
+                        .kept = text ? 0 : model_config_patches_kept(&o->model),
                         .float_images = o->float_images,
                         .padded_input = gpu,
                         .fuse_gemm = gpu,

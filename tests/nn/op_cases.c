@@ -14,6 +14,10 @@
     {                                                                                                                  \
         's', { n, 0, 0, 0, 0, 0, 0, rows }                                                                             \
     }
+#define SEVERAL(n, k, bound)                                                                                           \
+    {                                                                                                                  \
+        'k', { n, k, 0, 0, 0, 0, 0, bound }                                                                            \
+    }
 #define TOKENS(n, t, bound)                                                                                            \
     {                                                                                                                  \
         't', { n, t, 0, 0, 0, 0, 0, bound }                                                                            \
@@ -37,6 +41,12 @@ const op_case op_cases[] = {
     { "pack_texts cut off", OP_PACK_TEXTS, A(.rows = 11), { INDEX(5, 9), TOKENS(5, 9, 50) } },
     { "eot_index", OP_EOT_INDEX, A(0), { TOKENS(7, 9, 50) } },
     { "take_rows", OP_TAKE_ROWS, A(0), { { 'f', { 3, 5, 17 } }, INDEX(3, 5) } },
+    { "take_rows several", OP_TAKE_ROWS, A(0), { { 'f', { 3, 9, 17 } }, SEVERAL(3, 4, 9) } },
+    { "take_rows several wide", OP_TAKE_ROWS, A(0), { { 'f', { 2, 5, 40 } }, SEVERAL(2, 5, 5) } },
+    { "take_rows_bwd several extra",
+      OP_TAKE_ROWS_BWD,
+      A(0),
+      { { 'f', { 3, 4, 24 } }, SEVERAL(3, 4, 9), { 'f', { 3, 9, 24 } }, { 'f', { 3, 9, 24 } } } },
     { "take_rows packed", OP_TAKE_ROWS, A(.tokens = 4), { { 'f', { 13, 17 } }, STARTS(5, 13) } },
     { "take_rows_bwd packed extra",
       OP_TAKE_ROWS_BWD,

@@ -37,7 +37,7 @@ static double get(const tensor *t, int64_t i)
 static cloob_dtype type_of(char kind, cloob_dtype type)
 {
     if (kind == 'b') return CLOOB_U8;
-    if (kind == 't' || kind == 'i' || kind == 's') return CLOOB_I32;
+    if (kind == 't' || kind == 'i' || kind == 's' || kind == 'k') return CLOOB_I32;
     return kind == 'f' || type == CLOOB_F64 ? type : CLOOB_F32;
 }
 
@@ -62,6 +62,13 @@ static void draw_starts(const tensor *t, int64_t most, int64_t rows, uint64_t ke
     }
 }
 
+/* Rows of numbers below `bound`, no two of a row alike. */
+static void draw_several(const tensor *t, int64_t bound, uint64_t key)
+{
+    for (int64_t i = 0, K = t->dim[1]; i < tensor_count(t); i++)
+        ((int32_t *)t->data)[i] = (int32_t)rng_permute(key + (uint64_t)(i / K), (uint64_t)(i % K), (uint64_t)bound);
+}
+
 static void make_input(op_pass *p, const op_case *c, int k, cloob_dtype type, uint64_t seed)
 {
     tensor *t = &p->forward.in[k];
@@ -72,7 +79,8 @@ static void make_input(op_pass *p, const op_case *c, int k, cloob_dtype type, ui
     for (t->ndim = 0; t->ndim < 7 && c->in[k].dim[t->ndim]; t->ndim++) t->dim[t->ndim] = c->in[k].dim[t->ndim];
     t->data = own(p, tensor_bytes(t));
     if (kind == 's') draw_starts(t, c->attr.tokens, c->in[k].dim[7], rng_key(seed, c->name));
-    for (int64_t i = 0, n = kind == 's' ? 0 : tensor_count(t); i < n; i++)
+    if (kind == 'k') draw_several(t, c->in[k].dim[7], rng_key(seed, c->name));
+    for (int64_t i = 0, n = kind == 's' || kind == 'k' ? 0 : tensor_count(t); i < n; i++)
         set(t, i, draw(kind, c->in[k].dim[7], rng_key(seed, c->name) + 1000 * (uint64_t)k, i));
 }
 

@@ -31,11 +31,12 @@ cloob_status embed_bwd_cpu(const op_env *env, const op_args *a)
     return cpu_over(env, a, tensor_cols(&a->in[0]), 16, CPU_PICK(a->in[0], embed_bwd_range));
 }
 
-/* The row of x that index names: inside sequence n, or packed, of all. */
-static size_t row_of(const tensor *x, const tensor *index, int64_t n)
+/* The row of x that entry i of index names: inside its sequence, or packed, of all. */
+static size_t row_of(const tensor *x, const tensor *index, int64_t i)
 {
-    int64_t t = index->data ? ((const int32_t *)index->data)[n] : 0;
-    return (size_t)(x->ndim == 2 ? t : n * x->dim[1] + t);
+    int64_t t = index->data ? ((const int32_t *)index->data)[i] : 0;
+    int64_t each = index->data && index->ndim == 2 ? index->dim[1] : 1;
+    return (size_t)(x->ndim == 2 ? t : i / each * x->dim[1] + t);
 }
 
 cloob_status take_rows_cpu(const op_env *env, const op_args *a)
@@ -45,7 +46,7 @@ cloob_status take_rows_cpu(const op_env *env, const op_args *a)
     const char *x = from->data;
     char *y = a->out[0].data;
     (void)env;
-    for (int64_t n = 0; n < a->out[0].dim[0]; n++)
+    for (int64_t n = 0; n < tensor_rows(&a->out[0]); n++)
         memcpy(y + (size_t)n * row, x + row_of(from, &a->in[1], n) * row, row);
     return CLOOB_OK;
 }
@@ -60,7 +61,7 @@ cloob_status take_rows_bwd_cpu(const op_env *env, const op_args *a)
     (void)env;
     if (extra && extra != dx) memcpy(dx, extra, tensor_bytes(to));
     if (!extra) memset(dx, 0, tensor_bytes(to));
-    for (int64_t n = 0; n < a->in[0].dim[0]; n++)
+    for (int64_t n = 0; n < tensor_rows(&a->in[0]); n++)
         CPU_PICK(a->in[0], add_row)(dx + row_of(to, &a->in[1], n) * row, dy + (size_t)n * row, C);
     return CLOOB_OK;
 }

@@ -90,15 +90,15 @@ static __global__ void __launch_bounds__(1024)
     for (int r = start[N] + tid; r < R; r += 1024) row[r] = 0;
 }
 
-/* A thread per pack; rows of `packs` packs. */
+/* A thread per pack; rows of `packs` packs, `each` of a sequence. */
 template <typename T, int V>
 static __global__ void __launch_bounds__(256)
-    take_kernel(T *y, const T *x, const int32_t *index, int64_t items, int64_t tokens, int64_t packs)
+    take_kernel(T *y, const T *x, const int32_t *index, int64_t items, int64_t tokens, int64_t each, int64_t packs)
 {
     int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= items) return;
     int64_t n = i / packs, c = i % packs, t = index ? index[n] : 0;
-    store<T, V>(y + i * V, load<T, V>(x + ((n * tokens + t) * packs + c) * V));
+    store<T, V>(y + i * V, load<T, V>(x + ((n / each * tokens + t) * packs + c) * V));
 }
 
 template <typename T, int V>
@@ -118,14 +118,15 @@ static __global__ void __launch_bounds__(256) take_bwd_kernel(T *dx, const T *dy
     store<T, V>(dx + i * V, out);
 }
 
-/* Packed: dy[n] onto row index[n], which no other names. */
+/* dy[r] onto the row that index[r] names, and no other: inside its sequence, or packed (tokens 0), of all. */
 template <typename T, int V>
-static __global__ void __launch_bounds__(256)
-    add_rows_kernel(T *dx, const T *dy, const int32_t *index, int64_t items, int64_t packs)
+static __global__ void __launch_bounds__(256) add_rows_kernel(T *dx, const T *dy, const int32_t *index, int64_t items,
+                                                              int64_t tokens, int64_t each, int64_t packs)
 {
     int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= items) return;
-    T *to = dx + (index[i / packs] * packs + i % packs) * V;
+    int64_t r = i / packs;
+    T *to = dx + ((r / each * tokens + index[r]) * packs + i % packs) * V;
     pack<T, V> out = load<T, V>(to), d = load<T, V>(dy + i * V);
 #pragma unroll
     for (int j = 0; j < V; j++) out.v[j] = from_float<T>(to_float(out.v[j]) + to_float(d.v[j]));
@@ -240,24 +241,31 @@ extern "C" cloob_status pack_texts_cuda(const op_env *env, const op_args *a)
     return cuda_launched(env->ctx, "pack_texts");
 }
 
+/* Rows that are taken of each sequence. */
+static int64_t rows_each(const tensor *index) { return index->data && index->ndim == 2 ? index->dim[1] : 1; }
+
 /* Index counts inside sequences of `tokens` rows; packed, over all rows. */
 extern "C" cloob_status take_rows_cuda(const op_env *env, const op_args *a)
 {
     const tensor *x = &a->in[0];
-    int64_t N = a->out[0].dim[0], tokens = x->ndim == 3 ? x->dim[1] : 0, C = tensor_cols(x),
-            packs = C / pack_width(x->dtype, C);
+    int64_t N = tensor_rows(&a->out[0]), tokens = x->ndim == 3 ? x->dim[1] : 0, C = tensor_cols(x),
+            packs = C / pack_width(x->dtype, C), each = rows_each(&a->in[1]);
     WITH_PACK(x->dtype, C,
-              take_kernel<T, V><<<blocks_for(N * packs), 256, 0, stream_of(env)>>>(
-                  (T *)a->out[0].data, (const T *)x->data, (const int32_t *)a->in[1].data, N * packs, tokens, packs));
+              take_kernel<T, V>
+              <<<blocks_for(N * packs), 256, 0, stream_of(env)>>>((T *)a->out[0].data, (const T *)x->data,
+                                                                  (const int32_t *)a->in[1].data, N * packs, tokens,
+                                                                  each, packs));
     return cuda_launched(env->ctx, "take_rows");
 }
 
-/* Packed, the rows that are read are too few to look for: a copy, and a sum onto each of them. */
-static cloob_status take_packed_bwd(const op_env *env, const op_args *a)
+/* Packed, the rows that are read are too few to look for, and of several of a sequence each would be looked for by all
+ * threads: a copy, and a sum onto each of them. */
+static cloob_status take_many_bwd(const op_env *env, const op_args *a)
 {
     const tensor *dy = &a->in[0], *dx = &a->out[0];
     const void *extra = a->in[3].data;
-    int64_t C = tensor_cols(dx), packs = C / pack_width(dx->dtype, C), items = dy->dim[0] * packs;
+    int64_t C = tensor_cols(dx), packs = C / pack_width(dx->dtype, C), items = tensor_rows(dy) * packs;
+    int64_t tokens = dx->ndim == 3 ? dx->dim[1] : 0, each = rows_each(&a->in[1]);
     cudaStream_t s = stream_of(env);
     size_t bytes = tensor_bytes(dx);
     if (extra)
@@ -265,15 +273,16 @@ static cloob_status take_packed_bwd(const op_env *env, const op_args *a)
                              "take_rows_bwd"));
     else CLOOB_TRY(cuda_check(env->ctx, cudaMemsetAsync(dx->data, 0, bytes, s), "take_rows_bwd"));
     WITH_PACK(dx->dtype, C,
-              add_rows_kernel<T, V><<<blocks_for(items), 256, 0, s>>>((T *)dx->data, (const T *)dy->data,
-                                                                      (const int32_t *)a->in[1].data, items, packs));
+              add_rows_kernel<T, V>
+              <<<blocks_for(items), 256, 0, s>>>((T *)dx->data, (const T *)dy->data, (const int32_t *)a->in[1].data,
+                                                 items, tokens, each, packs));
     return cuda_launched(env->ctx, "take_rows_bwd");
 }
 
 extern "C" cloob_status take_rows_bwd_cuda(const op_env *env, const op_args *a)
 {
     const tensor *dx = &a->out[0];
-    if (dx->ndim == 2) return take_packed_bwd(env, a);
+    if (dx->ndim == 2 || (a->in[1].data && a->in[1].ndim == 2)) return take_many_bwd(env, a);
     int64_t N = dx->dim[0], tokens = dx->dim[1], C = dx->dim[2], packs = C / pack_width(dx->dtype, C),
             items = N * tokens * packs;
     WITH_PACK(dx->dtype, C,

@@ -87,18 +87,19 @@ cloob_status pack_texts_ref(const op_env *env, const op_args *a)
     return CLOOB_OK;
 }
 
-/* The row of x that index names: inside sequence n, or packed, of all. */
-static int64_t row_of(const tensor *x, const tensor *index, int64_t n)
+/* The row of x that entry i of index names: inside its sequence, or packed, of all. */
+static int64_t row_of(const tensor *x, const tensor *index, int64_t i)
 {
-    int64_t t = has(index) ? ((const int32_t *)index->data)[n] : 0;
-    return x->ndim == 2 ? t : n * x->dim[1] + t;
+    int64_t t = has(index) ? ((const int32_t *)index->data)[i] : 0,
+            each = has(index) && index->ndim == 2 ? index->dim[1] : 1;
+    return x->ndim == 2 ? t : i / each * x->dim[1] + t;
 }
 
 cloob_status take_rows_ref(const op_env *env, const op_args *a)
 {
     const tensor *x = &a->in[0], *y = &a->out[0];
     (void)env;
-    int64_t N = y->dim[0], C = y->dim[1];
+    int64_t N = tensor_rows(y), C = tensor_cols(y);
     for (int64_t n = 0; n < N; n++)
         for (int64_t c = 0; c < C; c++) st(y, n * C + c, ld(x, row_of(x, &a->in[1], n) * C + c));
     return CLOOB_OK;
@@ -108,7 +109,7 @@ cloob_status take_rows_bwd_ref(const op_env *env, const op_args *a)
 {
     const tensor *dy = &a->in[0], *extra = &a->in[3], *dx = &a->out[0];
     (void)env;
-    int64_t N = dy->dim[0], C = dy->dim[1];
+    int64_t N = tensor_rows(dy), C = tensor_cols(dy);
     for (int64_t i = 0; i < tensor_count(dx); i++) st(dx, i, has(extra) ? ld(extra, i) : 0.0);
     for (int64_t n = 0; n < N; n++)
         for (int64_t c = 0; c < C; c++) {
