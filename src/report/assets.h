@@ -4,8 +4,8 @@
 
 #include <stddef.h>
 
-extern const unsigned char asset_tokens_css[], asset_page_css[], asset_page_js[];
-extern const size_t asset_tokens_css_bytes, asset_page_css_bytes, asset_page_js_bytes;
+extern const unsigned char asset_page_css[], asset_page_js[];
+extern const size_t asset_page_css_bytes, asset_page_js_bytes;
 /* Only in builds that draw with Chart.js. */
 extern const unsigned char asset_chart_js[], asset_chart_licence[];
 extern const size_t asset_chart_js_bytes, asset_chart_licence_bytes;

@@ -27,6 +27,7 @@ void page_factors(page *p);    /* accuracy by factor with chance, and confusion 
 void page_matrix(page *p);     /* images against captions */
 void page_retrieval(page *p);  /* the best and the worst pairs, neighbours */
 void page_summary(page *p);    /* tiles for one run, a table for several */
+void page_compare(page *p);    /* several runs: differences, and whether they are more than luck */
 void page_ablation(page *p);   /* the table of cloob ablate */
 void page_training(page *p);   /* loss, learning rate, norm, speed by step */
 void page_validation(page *p); /* loss and recall by epoch */
