@@ -61,6 +61,7 @@ cloob_status zeroshot_weights(cloob_ctx *ctx, encoder *enc, const tokenizer *tok
         ctx_progress(ctx, "embed prompts", c, set->class_count, "classes");
         status = class_weight(ctx, enc, tok, set, c, o, z);
     }
+    ctx_progress(ctx, "embed prompts", set->class_count, set->class_count, "classes");
     if (status == CLOOB_OK && o->map) status = zeroshot_group(ctx, z, o->map->group, o->map->answers);
     if (status != CLOOB_OK) zeroshot_release(z);
     return status;
@@ -110,6 +111,7 @@ static cloob_status count_all(cloob_ctx *ctx, encoder *enc, loader *l, const int
         if (status != CLOOB_OK || b.end) break;
         status = count_batch(ctx, enc, &b, class_of, o, rows, label, z);
     }
+    ctx_progress(ctx, "classify", images, images, "images");
     free(rows), free(label);
     return status;
 }

@@ -249,6 +249,7 @@ static void put_tensors(cloob_ctx *ctx, FILE *to, const st_entry *entry, int64_t
         if (tensor_bytes(&entry[i].t)) fwrite(entry[i].t.data, 1, tensor_bytes(&entry[i].t), to);
         if (done) done(user, &entry[i]);
     }
+    if (done) ctx_progress(ctx, "write weights", count, count, "tensors");
 }
 
 cloob_status st_write(cloob_ctx *ctx, const char *path, const st_entry *entry, int64_t count, const st_meta *meta,

@@ -59,7 +59,7 @@ def interrupt(name, command, folder, wait_for):
         process.kill()
         process.wait()
         return ["%s: no sign of %s: %r" % (name, wait_for, text[-400:])]
-    drawn = [line for line in re.split(r"[\r\n]+", text) if "%" in ESCAPE.sub("", line)]
+    drawn = [line for line in re.split(r"[\r\n]+", text) if re.search("[━╌#.] +[0-9]+%", ESCAPE.sub("", line))]
     bad = ["%s: a progress line of %d columns: %r" % (name, width(line), line) for line in drawn if width(line) > COLUMNS]
     process.send_signal(signal.SIGINT)
     rest = read(ours, lambda t: False)

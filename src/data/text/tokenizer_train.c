@@ -208,6 +208,7 @@ static cloob_status learn_merges(learner *l, int32_t merges)
         if (l->failed) break;
         if (l->t->merges % 64 == 0) ctx_progress(l->ctx, "vocabulary", l->t->merges, merges, "merges");
     }
+    ctx_progress(l->ctx, "vocabulary", merges, merges, "merges"); /* fewer where nothing repeats: it has ended */
     return l->failed ? ctx_no_memory(l->ctx, (size_t)l->pairs * sizeof(pair), "learning merges") : CLOOB_OK;
 }
 
