@@ -41,6 +41,8 @@ void page_heading(page *p, const char *id, const char *title, const char *lead);
 void page_chart(page *p, const chart *c);        /* counts what was put, and exports it */
 const samples_file *page_samples(const page *p); /* of the first run that has some, or NULL */
 void page_image(page *p, const json *image);     /* of a samples file; an empty frame when it was gone */
+/* Sentences with their scores, best first; hits: an array of {"text", "score", "own"}, or NULL. */
+void page_texts(page *p, const json *hits);
 /* Images in a row with their scores; hits: an array of {"image", "score", "own"}, or NULL. */
 void page_hits(page *p, const samples_file *f, const json *hits);
 chart_series *page_series(page *p, chart *c, const char *name, int color, int64_t n);

@@ -66,18 +66,9 @@ static void put_says(page *p, const json *says)
 static void put_captions(page *p, const json *entry)
 {
     double rank = samples_number(entry, "rank");
-    sbuf_printf(&p->html, "<span class=\"badge %s\">own caption %s%.0f</span></p>\n", rank == 1 ? "ok" : "warm",
-                rank == 1 ? "first of all" : "at place ", rank == 1 ? 1.0 : rank);
-    for (const json *c = samples_list(entry, "captions") ? samples_list(entry, "captions")->child : NULL; c;
-         c = c->next) {
-        const char *text = json_string(json_get(c, "text"));
-        const json *own = json_get(c, "own");
-        double score = samples_number(c, "score");
-        char digits[32];
-        if (!text || !isfinite(score)) continue;
-        snprintf(digits, sizeof digits, "%.2f", score);
-        put_bar(p, text, text, score, digits, own && own->boolean ? "right" : "");
-    }
+    if (rank == 1) sbuf_puts(&p->html, "<span class=\"badge ok\">own caption first</span></p>\n");
+    else sbuf_printf(&p->html, "<span class=\"badge warm\">own caption at place %.0f</span></p>\n", rank);
+    page_texts(p, samples_list(entry, "captions"));
 }
 
 static void put_entry(page *p, const samples_file *f, const json *entry)
