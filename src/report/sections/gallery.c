@@ -95,6 +95,17 @@ const samples_file *page_samples(const page *p)
     return NULL;
 }
 
+/* Several runs: which of them the images and answers on the page come from. */
+static void put_whose(page *p)
+{
+    int64_t i = 0;
+    while (i < p->runs && !p->run[i].samples.root) i++;
+    if (p->runs < 2 || i == p->runs) return;
+    sbuf_puts(&p->html, "<p class=\"lead\">Images and answers are those of the run ");
+    html_text(&p->html, p->run[i].name);
+    sbuf_puts(&p->html, ".</p>\n");
+}
+
 void page_gallery(page *p)
 {
     const samples_file *f = page_samples(p);
@@ -107,6 +118,7 @@ void page_gallery(page *p)
                        "alone. Green is right; orange names what was said and what it is."
                      : "Validation images, evenly spread over the set, each with the captions of the whole set that "
                        "fit it best. Green is its own.");
+    put_whose(p);
     sbuf_puts(&p->html, "<div class=\"says\">\n");
     for (const json *e = list->child; e; e = e->next) put_entry(p, f, e);
     sbuf_puts(&p->html, "</div>\n");
