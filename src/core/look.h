@@ -1,5 +1,5 @@
-/* Stylesheets that are compiled in (cmake/embed.cmake): tokens.css of src/report, which all our pages share, and sheet.css, what
- * the search sheet adds to it. Not zero-terminated. */
+/* Stylesheets that are compiled in (cmake/embed.cmake): tokens.css of src/report, which all our pages share, and
+ * sheet.css, what the search sheet adds to it. Not zero-terminated. */
 #ifndef CORE_LOOK_H
 #define CORE_LOOK_H
 
