@@ -1,5 +1,5 @@
 # cloob_embed(NAME FILE [TARGET]): the file's bytes in the target (the library unless named), as asset_NAME and
-# asset_NAME_bytes (src/report/assets.h). Done when configuring, again when the file changes; a source that comes out the
+# asset_NAME_bytes (src/report/page.h). Done when configuring, again when the file changes; a source that comes out the
 # same is left alone.
 function(cloob_embed name file)
     set(target ${ARGV2})

@@ -154,11 +154,22 @@ static cloob_status ask(cloob_ctx *ctx, const cloob_search *s, const char *text)
     else if (o.image) status = ask_by_image(ctx, s, m, hit, &found);
     else status = cloob_search_text(ctx, s, m, text, o.n, hit, &found);
     if (status == CLOOB_OK) print_hits(hit, found);
-    if (status == CLOOB_OK && o.html) status = cloob_search_sheet(ctx, o.html, text, hit, found);
+    if (status == CLOOB_OK && o.html) {
+        status = cloob_search_sheet(ctx, o.html, text, hit, found);
+        if (status == CLOOB_OK && !common.quiet) fprintf(stderr, "%s: open it in a browser\n", o.html);
+    }
     if (hit) cloob_search_hits_release(hit, found);
     free(hit);
     cloob_model_close(m);
     return status;
+}
+
+static bool index_is_missing(const char *path)
+{
+    struct stat st;
+    if (!path || stat(path, &st) == 0) return false;
+    fprintf(stderr, "cloob search: %s: no index is there; make one: cloob search index FOLDER --checkpoint M\n", path);
+    return true;
 }
 
 static int run_query(const command *self, const char *text)
@@ -166,6 +177,10 @@ static int run_query(const command *self, const char *text)
     cloob_search *s = NULL;
     if (!o.index) return cli_usage(self, "query needs --index");
     char *path = index_path(o.index);
+    if (index_is_missing(path)) {
+        free(path);
+        return 1;
+    }
     cloob_ctx *ctx = cli_context();
     cloob_status status = path ? cloob_search_open(ctx, path, &s) : CLOOB_ERR_MEMORY;
     if (status == CLOOB_OK) status = ask(ctx, s, text);

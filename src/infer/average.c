@@ -64,6 +64,7 @@ static cloob_status average(cloob_ctx *ctx, weights *w, int64_t models, const ch
         arena_release(&a);
         CLOOB_TRY(status);
     }
+    ctx_progress(ctx, "average", w[0].count, w[0].count, "tensors");
     return interchange_write(ctx, out, FORMAT_NATIVE, &w[0]);
 }
 

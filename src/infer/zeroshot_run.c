@@ -57,8 +57,11 @@ cloob_status zeroshot_weights(cloob_ctx *ctx, encoder *enc, const tokenizer *tok
 {
     CLOOB_TRY(zeroshot_init(ctx, z, set->class_count, encoder_config(enc)->embed, o->confusion));
     cloob_status status = CLOOB_OK;
-    for (int64_t c = 0; c < set->class_count && status == CLOOB_OK; c++)
+    for (int64_t c = 0; c < set->class_count && status == CLOOB_OK; c++) {
+        ctx_progress(ctx, "embed prompts", c, set->class_count, "classes");
         status = class_weight(ctx, enc, tok, set, c, o, z);
+    }
+    ctx_progress(ctx, "embed prompts", set->class_count, set->class_count, "classes");
     if (status == CLOOB_OK && o->map) status = zeroshot_group(ctx, z, o->map->group, o->map->answers);
     if (status != CLOOB_OK) zeroshot_release(z);
     return status;
@@ -95,7 +98,7 @@ static cloob_status count_batch(cloob_ctx *ctx, encoder *enc, const batch *b, co
     return o->said ? tell_said(ctx, o, z, b, label) : CLOOB_OK;
 }
 
-static cloob_status count_all(cloob_ctx *ctx, encoder *enc, loader *l, const int64_t *class_of,
+static cloob_status count_all(cloob_ctx *ctx, encoder *enc, loader *l, const int64_t *class_of, int64_t images,
                               const zeroshot_run_options *o, zeroshot *z)
 {
     float *rows = malloc((size_t)(o->batch * z->D) * sizeof *rows);
@@ -103,10 +106,12 @@ static cloob_status count_all(cloob_ctx *ctx, encoder *enc, loader *l, const int
     cloob_status status = rows && label ? CLOOB_OK : ctx_no_memory(ctx, (size_t)(o->batch * z->D) * 4, "a batch");
     while (status == CLOOB_OK) {
         batch b;
+        ctx_progress(ctx, "classify", z->count.N, images, "images");
         status = loader_next(ctx, l, &b);
         if (status != CLOOB_OK || b.end) break;
         status = count_batch(ctx, enc, &b, class_of, o, rows, label, z);
     }
+    ctx_progress(ctx, "classify", images, images, "images");
     free(rows), free(label);
     return status;
 }
@@ -132,7 +137,7 @@ cloob_status zeroshot_images(cloob_ctx *ctx, encoder *enc, const dataset *d, con
         ctx_log(ctx, CLOOB_LOG_INFO, "classes go to prompts by %s: \"%s\" is \"%s\"", how[by], dataset_class_name(d, 0),
                 set->classes[class_of[0]].item[0]);
     if (status == CLOOB_OK) status = embed_loader(ctx, enc, NULL, d, &eo, &l);
-    if (status == CLOOB_OK) status = count_all(ctx, enc, l, class_of, &full, z);
+    if (status == CLOOB_OK) status = count_all(ctx, enc, l, class_of, dataset_count(d), &full, z);
     if (status == CLOOB_OK) *bad = loader_stats_take(l).bad_samples;
     if (status == CLOOB_OK && z->count.N == 0)
         status = ctx_fail(ctx, CLOOB_ERR_FORMAT, "none of the %lld images can be read", (long long)*bad);

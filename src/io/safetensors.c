@@ -241,13 +241,15 @@ void st_put_beginning(sbuf *s, const st_entry *entry, int64_t count, const st_me
         s->data[begin + (size_t)i] = (char)((uint64_t)(s->len - begin - LENGTH) >> (8 * i));
 }
 
-static void put_tensors(FILE *to, const st_entry *entry, int64_t count, void (*done)(void *user, const st_entry *e),
-                        void *user)
+static void put_tensors(cloob_ctx *ctx, FILE *to, const st_entry *entry, int64_t count,
+                        void (*done)(void *user, const st_entry *e), void *user)
 {
     for (int64_t i = 0; i < count; i++) {
+        if (done) ctx_progress(ctx, "write weights", i, count, "tensors");
         if (tensor_bytes(&entry[i].t)) fwrite(entry[i].t.data, 1, tensor_bytes(&entry[i].t), to);
         if (done) done(user, &entry[i]);
     }
+    if (done) ctx_progress(ctx, "write weights", count, count, "tensors");
 }
 
 cloob_status st_write(cloob_ctx *ctx, const char *path, const st_entry *entry, int64_t count, const st_meta *meta,
@@ -270,7 +272,7 @@ cloob_status st_write_dropping(cloob_ctx *ctx, const char *path, const st_entry 
     cloob_status status = file_writer_begin(ctx, path, &w);
     if (status == CLOOB_OK) {
         fwrite(s.data, 1, s.len, w.stream);
-        put_tensors(w.stream, entry, count, done, user);
+        put_tensors(ctx, w.stream, entry, count, done, user);
         status = file_writer_commit(ctx, &w);
     }
     sbuf_release(&s);

@@ -41,14 +41,17 @@ static void put_numbers(sbuf *html, const chart *c)
     sbuf_puts(html, "</div>");
 }
 
-bool chart_put(sbuf *html, const chart *c)
+int64_t chart_points(const chart *c)
 {
-    int64_t points = 0, longest = 0;
-    for (int64_t i = 0; i < c->count; i++) {
-        points += c->series[i].n;
-        longest = c->series[i].n > longest ? c->series[i].n : longest;
-    }
-    if (!points) return false;
+    int64_t longest = 0;
+    for (int64_t i = 0; i < c->count; i++) longest = c->series[i].n > longest ? c->series[i].n : longest;
+    return longest;
+}
+
+void chart_put(sbuf *html, const chart *c, const char *links)
+{
+    int64_t longest = chart_points(c);
+    if (!longest) return;
     sbuf_printf(html, "<figure class=\"chart%s\"><figcaption>", longest == 1 ? " single" : "");
     html_text(html, c->title);
     sbuf_puts(html, "</figcaption>");
@@ -59,6 +62,6 @@ bool chart_put(sbuf *html, const chart *c)
         html_text(html, c->note);
         sbuf_puts(html, "</p>");
     }
+    if (links) sbuf_printf(html, "<p class=\"links\">%s</p>", links);
     sbuf_puts(html, "</figure>\n");
-    return true;
 }

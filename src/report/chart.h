@@ -31,8 +31,10 @@ chart_series *chart_add(arena *a, chart *c, const char *name, int color, int64_t
 /* Leaves out what cannot be drawn: not finite, or not above 0 where the axis is logarithmic. */
 void chart_point(const chart *c, chart_series *s, double x, double y);
 
-/* Appends a <figure>. Nothing when no series has a point; returns whether it put something. */
-bool chart_put(sbuf *html, const chart *c);
+int64_t chart_points(const chart *c); /* of the longest series; 0: there is nothing to draw */
+
+/* Appends a <figure>, with links below it unless NULL. Nothing when no series has a point. */
+void chart_put(sbuf *html, const chart *c, const char *links);
 
 /* The scripts the charts need, once per page, at its end. */
 void chart_put_scripts(sbuf *html);

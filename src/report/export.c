@@ -8,11 +8,47 @@
 
 #include "core/file.h"
 #include "report/chart_image.h"
+#include "report/html.h"
 
-void export_begin(export_files *e, cloob_ctx *ctx, const char *dir)
+/* The way from one absolute folder to another, "" or with a slash at its end; NULL: memory is out. */
+static char *way(const char *from, const char *to)
+{
+    sbuf s = { 0 };
+    size_t same = 0; /* bytes of the folders that both share */
+    for (size_t i = 0;; i++) {
+        if ((!from[i] || from[i] == '/') && (!to[i] || to[i] == '/')) same = i;
+        if (!from[i] || from[i] != to[i]) break;
+    }
+    for (const char *c = from + same; *c; c++)
+        if (*c == '/') sbuf_puts(&s, "../");
+    if (to[same]) sbuf_printf(&s, "%s/", to + same + 1);
+    else sbuf_puts(&s, "");
+    if (!s.failed) return s.data ? s.data : strdup("");
+    sbuf_release(&s);
+    return NULL;
+}
+
+static char *way_to(const char *dir, const char *page)
+{
+    const char *slash = strrchr(page, '/');
+    char *folder = !slash ? strdup(".") : strndup(page, slash == page ? 1 : (size_t)(slash - page));
+    char *from = folder ? realpath(folder, NULL) : NULL, *to = realpath(dir, NULL);
+    char *found = from && to ? way(from, to) : NULL;
+    free(folder), free(from), free(to);
+    return found;
+}
+
+void export_begin(export_files *e, cloob_ctx *ctx, const char *dir, const char *page)
 {
     *e = (export_files){ .ctx = ctx, .dir = dir };
     if (dir) e->status = file_make_dirs(ctx, dir);
+    if (dir && e->status == CLOOB_OK) e->href = way_to(dir, page);
+}
+
+void export_end(export_files *e)
+{
+    free(e->href);
+    e->href = NULL;
 }
 
 /* "Recall, image to text" -> "recall-image-to-text" */
@@ -71,13 +107,21 @@ static void put_md(sbuf *s, const char *text)
 
 /* ---- charts -------------------------------------------------------------------------------------- */
 
-void export_chart(export_files *e, const chart *c)
+static void put_link(const export_files *e, const char *name, const char *ending, const char *text, sbuf *links)
+{
+    if (!e->href) return;
+    sbuf_puts(links, "<a href=\"");
+    html_text(links, e->href);
+    sbuf_printf(links, "%s.%s\">%s</a> ", name, ending, text);
+}
+
+void export_chart(export_files *e, const chart *c, sbuf *links)
 {
     char name[96];
     sbuf svg = { 0 }, csv = { 0 };
     if (!e->dir || e->status != CLOOB_OK) return;
     name_of(c->title, name);
-    if (chart_draw(&svg, c, CHART_ALONE)) write_file(e, name, "svg", &svg);
+    if (chart_draw(&svg, c, CHART_ALONE)) write_file(e, name, "svg", &svg), put_link(e, name, "svg", "SVG", links);
     sbuf_puts(&csv, "series,");
     put_csv(&csv, c->x_label);
     sbuf_putc(&csv, ',');
@@ -89,6 +133,7 @@ void export_chart(export_files *e, const chart *c)
             sbuf_printf(&csv, ",%.9g,%.9g\n", c->series[i].x[k], c->series[i].y[k]);
         }
     write_file(e, name, "csv", &csv);
+    put_link(e, name, "csv", "CSV", links);
     sbuf_release(&svg), sbuf_release(&csv);
 }
 

@@ -8,15 +8,17 @@
 typedef struct export_files {
     cloob_ctx *ctx;
     const char *dir; /* NULL: nothing is written */
+    char *href;      /* the way to it from the page, or NULL; owned */
     int64_t files;
     cloob_status status; /* of the first failure; later calls do nothing */
 } export_files;
 
-/* Makes the folder. */
-void export_begin(export_files *e, cloob_ctx *ctx, const char *dir);
+/* Makes the folder. page: where the page will be, for links from there. */
+void export_begin(export_files *e, cloob_ctx *ctx, const char *dir, const char *page);
+void export_end(export_files *e);
 
-/* NAME.svg (where the build has cairo) and NAME.csv, NAME made from the title. */
-void export_chart(export_files *e, const chart *c);
+/* NAME.svg (where the build has cairo) and NAME.csv, NAME made from the title; links gets an element for each. */
+void export_chart(export_files *e, const chart *c, sbuf *links);
 
 /* A table grows row by row; the first row is its heading. */
 typedef struct export_table {

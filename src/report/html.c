@@ -7,7 +7,8 @@
 #include <time.h>
 
 #include "core/json.h"
-#include "report/assets.h"
+#include "core/look.h"
+#include "report/page.h"
 #include "report/chart.h"
 
 void html_text(sbuf *s, const char *text)

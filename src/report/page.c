@@ -14,9 +14,13 @@ void page_heading(page *p, const char *id, const char *title, const char *lead)
 
 void page_chart(page *p, const chart *c)
 {
-    if (!chart_put(&p->html, c)) return;
+    sbuf links = { 0 };
+    if (!chart_points(c)) return;
+    export_chart(&p->files, c, &links);
+    chart_put(&p->html, c, links.data);
     p->charts++;
-    export_chart(&p->files, c);
+    p->failed |= links.failed;
+    sbuf_release(&links);
 }
 
 chart_series *page_series(page *p, chart *c, const char *name, int color, int64_t n)

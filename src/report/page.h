@@ -29,6 +29,7 @@ void page_factors(page *p);    /* accuracy by factor with chance, and confusion 
 void page_matrix(page *p);     /* images against captions */
 void page_retrieval(page *p);  /* the best and the worst pairs, neighbours */
 void page_summary(page *p);    /* tiles for one run, a table for several */
+void page_compare(page *p);    /* several runs: differences, and whether they are more than luck */
 void page_ablation(page *p);   /* the table of cloob ablate */
 void page_training(page *p);   /* loss, learning rate, norm, speed by step */
 void page_validation(page *p); /* loss and recall by epoch */
@@ -42,6 +43,8 @@ void page_heading(page *p, const char *id, const char *title, const char *lead);
 void page_chart(page *p, const chart *c);        /* counts what was put, and exports it */
 const samples_file *page_samples(const page *p); /* of the first run that has some, or NULL */
 void page_image(page *p, const json *image);     /* of a samples file; an empty frame when it was gone */
+/* Sentences with their scores, best first; hits: an array of {"text", "score", "own"}, or NULL. */
+void page_texts(page *p, const json *hits);
 /* Images in a row with their scores; hits: an array of {"image", "score", "own"}, or NULL. */
 void page_hits(page *p, const samples_file *f, const json *hits);
 chart_series *page_series(page *p, chart *c, const char *name, int color, int64_t n);
@@ -55,8 +58,8 @@ void page_result_charts(page *p, const char *title, const char *y_label, const c
 
 /* Files that the page carries, compiled in by cmake/embed.cmake. Not zero-terminated. */
 
-extern const unsigned char asset_tokens_css[], asset_page_css[], asset_page_js[];
-extern const size_t asset_tokens_css_bytes, asset_page_css_bytes, asset_page_js_bytes;
+extern const unsigned char asset_page_css[], asset_page_js[];
+extern const size_t asset_page_css_bytes, asset_page_js_bytes;
 /* Only in builds that draw with Chart.js. */
 extern const unsigned char asset_chart_js[], asset_chart_licence[];
 extern const size_t asset_chart_js_bytes, asset_chart_licence_bytes;

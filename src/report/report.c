@@ -64,10 +64,11 @@ static cloob_status read_runs(page *p, const char *const *run, int64_t runs)
 static void put_nav(page *p, const char *body)
 {
     static const char *const section[][2] = {
-        { "gallery", "Images" },        { "searches", "Search" },          { "factors", "By factor" },
-        { "matrix", "Matrix" },         { "retrieval", "Best and worst" }, { "summary", "Summary" },
-        { "ablation", "Ablation" },     { "zeroshot", "Zero-shot" },       { "training", "Training" },
-        { "validation", "Validation" }, { "embeddings", "Embeddings" },    { "settings", "Settings" },
+        { "gallery", "Images" },       { "searches", "Search" },          { "factors", "By factor" },
+        { "matrix", "Matrix" },        { "retrieval", "Best and worst" }, { "summary", "Summary" },
+        { "compare", "Side by side" }, { "ablation", "Ablation" },        { "zeroshot", "Zero-shot" },
+        { "training", "Training" },    { "validation", "Validation" },    { "embeddings", "Embeddings" },
+        { "settings", "Settings" },
     };
     sbuf_puts(&p->html, "<nav aria-label=\"Sections\">");
     for (size_t i = 0; i < sizeof section / sizeof *section; i++) {
@@ -101,6 +102,7 @@ static void put_sections(page *p)
     page_matrix(p);
     page_retrieval(p);
     page_summary(p);
+    page_compare(p);
     page_ablation(p);
     page_zeroshot(p);
     page_training(p);
@@ -144,7 +146,7 @@ cloob_status report_write(cloob_ctx *ctx, const char *const *run, int64_t runs, 
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
                         "a report needs a run; give the folder LOGS/NAME that cloob train wrote");
     if (!o) o = &defaults;
-    export_begin(&p.files, ctx, o->export_dir);
+    export_begin(&p.files, ctx, o->export_dir, out);
     cloob_status status = read_runs(&p, run, runs);
     if (status == CLOOB_OK) status = find_scores(&p, out, o);
     if (status == CLOOB_OK) {
@@ -161,6 +163,7 @@ cloob_status report_write(cloob_ctx *ctx, const char *const *run, int64_t runs, 
                                            .bytes = (int64_t)p.html.len,
                                            .exported = p.files.files };
     sbuf_release(&p.html);
+    export_end(&p.files);
     arena_release(&memory);
     return status;
 }

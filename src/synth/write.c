@@ -293,12 +293,12 @@ static cloob_status write_all(run *r)
     return write_descriptions(r);
 }
 
-/* As many as keep the threads busy between two meetings, fewer when images are large: about 32 MB of JPEG.
- */
+/* As many as keep the threads busy between two meetings and take half a second or so, which is how often progress
+ * shows; fewer when images are large: about 32 MB of JPEG. */
 static int64_t chunk_items(int64_t size)
 {
     int64_t n = ((int64_t)1 << 24) / (size * size);
-    return n < 32 ? 32 : n > 4096 ? 4096 : n;
+    return n < 32 ? 32 : n > 512 ? 512 : n;
 }
 
 static cloob_status run_begin(run *r, const synth_stage *st)
@@ -312,6 +312,7 @@ static cloob_status run_begin(run *r, const synth_stage *st)
     r->r->val = synth_val_count(r->o);
     r->all = r->r->train + r->r->val;
     for (int f = 0; f < SYNTH_FACTORS; f++) r->all += synth_per_class(r->o) * synth_factors[f].count;
+    report(r);
     return r->item ? CLOOB_OK : ctx_no_memory(r->ctx, (size_t)r->chunk * sizeof *r->item, "images");
 }
 

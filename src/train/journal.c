@@ -181,7 +181,15 @@ static void put_line(cloob_ctx *ctx, journal *j, cloob_log_level level, const ch
     strftime(when, sizeof when, "%Y-%m-%d,%H:%M:%S", localtime_r(&now, &tm));
     fprintf(j->log, "%s | %s | %s\n", when, level == CLOOB_LOG_WARN ? "WARNING" : "INFO", text);
     fflush(j->log);
-    ctx_log(ctx, level, "%s", text);
+    if (ctx) ctx_log(ctx, level, "%s", text);
+}
+
+void journal_note(journal *j, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    put_line(NULL, j, CLOOB_LOG_INFO, format, args);
+    va_end(args);
 }
 
 void journal_line(cloob_ctx *ctx, journal *j, const char *format, ...)

@@ -24,7 +24,10 @@ const char *journal_checkpoints(const journal *j); /* <logs>/<name>/checkpoints 
 /* One line, to out.log with the time and to the context's log. */
 void journal_line(cloob_ctx *ctx, journal *j, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
-/* The same as a warning. */
+/* To out.log alone: what the caller prints in its own way. */
+void journal_note(journal *j, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* The same as journal_line, as a warning. */
 void journal_warn(cloob_ctx *ctx, journal *j, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
 /* params.txt: sorted "key: value" lines; text holds them unsorted. */

@@ -90,7 +90,7 @@ static void put_side(run *r, sbuf *line, int64_t epoch, const char *side, const 
     }
 }
 
-/* Twice no better than guessing is worth a word; once may be the warm-up. */
+/* Twice no better than guessing is worth a word, and so is the end of the run; once before that may be the warm-up. */
 static void look_for_chance(cloob_ctx *ctx, run *r, int64_t n, const cloob_retrieval *found)
 {
     enum { ENOUGH_PAIRS = 50, FIRST_WORD = 2 };
@@ -98,13 +98,14 @@ static void look_for_chance(cloob_ctx *ctx, run *r, int64_t n, const cloob_retri
     double best = fmax(found->image_to_text.recall10, found->text_to_image.recall10);
     if (n < ENOUGH_PAIRS) return;
     r->at_chance = best <= 1.5 * chance ? r->at_chance + 1 : 0;
-    if (r->at_chance != FIRST_WORD) return;
-    journal_warn(ctx, r->log,
-                 "validation is still at chance (R@10 %.3f, guessing gives %.3f). If the training loss does not fall "
-                 "either, retrieval may set in later (`hopfield_warmup`) or the rate be smaller (`lr`); if it falls, "
-                 "the model learns the training pairs by heart: more pairs, a smaller `model`, or weights to begin "
-                 "with (`pretrained`)",
-                 best, chance);
+    bool at_the_end = r->at_chance == 1 && r->at.updates >= r->total_steps;
+    if (r->at_chance != FIRST_WORD && !at_the_end) return;
+    journal_warn(
+        ctx, r->log,
+        "validation is at chance (R@10 %.3f; guessing gives %.3f). If the training loss is not falling either, "
+        "train longer, delay retrieval (`hopfield_warmup`) or lower `lr`. If it is falling, the model is "
+        "memorising the training pairs: use more pairs, a smaller `model`, or published weights (`pretrained`)",
+        best, chance);
 }
 
 static cloob_status put_retrieval(cloob_ctx *ctx, run *r, sbuf *line, int64_t epoch, const rows *images,

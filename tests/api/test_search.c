@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "cloob/cloob.h"
+#include "core/file.h"
 #include "core/rng.h"
 #include "infer/search_index.h"
 #include "model/interchange.h"
@@ -80,6 +81,19 @@ static void make_model(const char *name)
     weights_release(&w);
 }
 
+/* The look of all our pages, texts escaped, every hit with its score and a link to its file. */
+static void the_sheet_is_a_page(const char *path)
+{
+    file_bytes page;
+    CHECK_OK(ctx, file_read(ctx, path, FILE_TEXT_LIMIT, &page));
+    CHECK(strstr(page.data, "--accent-soft") && strstr(page.data, "prefers-color-scheme: dark"));
+    CHECK(strstr(page.data, "<h1>a &lt;dog></h1>"));
+    CHECK(strstr(page.data, "<span><b>1.00</b> "));
+    CHECK(strstr(page.data, "<a href=\"file:///") && strstr(page.data, "/test_search.tmp.d/b.png\">"));
+    CHECK(!strstr(page.data, "src=\"http") && !strstr(page.data, "<script"));
+    file_bytes_release(&page);
+}
+
 static void an_update_embeds_what_changed(void)
 {
     cloob_model *m;
@@ -116,6 +130,8 @@ static void an_update_embeds_what_changed(void)
     CHECK(found == 2 && strstr(hit[0].path, "b.png"));
     CHECK_NEAR(hit[0].score, 1, 1e-5);
     CHECK_OK(ctx, cloob_search_sheet(ctx, "test_search.tmp.html", "a <dog>", hit, found));
+    the_sheet_is_a_page("test_search.tmp.html");
+    CHECK_OK(ctx, cloob_search_sheet(ctx, "test_search.tmp.html", "a <dog>", hit, 0));
     cloob_search_hits_release(hit, found);
     remove("test_search.tmp.html");
     cloob_search_close(s);

@@ -3,53 +3,55 @@
 
     tests/docs/run.py --cloob build/cloob [--library build/libcloob.so] [PAGE...]
 
-Blocks fenced as sh, python or c are run in the order of the page, in a folder of its own that holds what the pages speak of: photos/ and
-captions.csv of our synthetic world, a small trained model clip.safetensors, embeddings, shards. A fence may carry a word:
+Blocks fenced as sh, python or c are run in the order of the page, in a folder of its own that holds what the pages name: fixture.py makes
+it. A C block is saved as program.c, built with pkg-config and run. A fence may carry a word:
 
-    ```sh skip: needs a GPU      not run; the reason is counted and printed
+    ```sh skip: needs a GPU      not run; counted, and named with its reason
     ```sh fails                  must end with an exit code other than 0
+    ```sh serves                 runs until the end of the page; the blocks after it talk to it on the port that the page names
 
-Training is cut to a few steps by a wrapper around the program: a page is checked, not a model. Links between pages are checked too.
-Needs Python 3.9 and nothing else; a block that needs another package counts as skipped where it is not installed.
+Besides running them, every page is read: links between pages must lead somewhere, and every option that a page gives to `cloob`, in a block
+or in a line, must be one that the command has. Command blocks outside docs/measurements must be fenced; those of the measurements, which
+take minutes, are counted as not run.
+
+Training is cut to a few steps by a wrapper around the program: a page is checked, not a model. Needs Python 3.9 and nothing else; a block
+that needs another package counts as skipped where it is not installed.
 """
 import argparse
-import json
+import concurrent.futures
 import os
 import re
 import shutil
-import stat
+import signal
+import socket
 import subprocess
 import sys
-import tempfile
+import time
+import urllib.error
+import urllib.request
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from fixture import ROOT, Fixture
+
 FENCE = re.compile(r"^```(\w+)?[ \t]*(.*)$")
+COMMAND = re.compile(r"^    (?:build/)?(cloob [a-z]+ |make |mpirun |srun |scripts/|python3? |ctest )")
 TIMEOUT_SECONDS = 300
-
-WRAPPER = """#!/bin/sh
-# Cuts training short: `cloob train` and `finetune` end after a few steps unless the page says otherwise.
-case "$1" in
-train|finetune)
-    case " $* " in *" --max-steps "*|*" --help "*) ;; *) set -- "$@" --max-steps 6 ;; esac ;;
-ablate|sweep)
-    case " $* " in *" --max-steps "*|*" --help "*) ;; *) set -- "$@" --max-steps 3 ;; esac ;;
-esac
-exec "%s" "$@"
-"""
+PAGE_PORT = "8080"
+WITH_PARTS = ("bench", "search", "tokenizer", "prompts", "info")  # commands with commands of their own
 
 
 def pages(wanted):
     if wanted:
         return [os.path.abspath(p) for p in wanted]
-    found = [os.path.join(ROOT, "README.md")]
+    found = [os.path.join(ROOT, n) for n in ("README.md", "CONTRIBUTING.md", "SECURITY.md")]
     for folder, _, names in sorted(os.walk(os.path.join(ROOT, "docs"))):
         found += [os.path.join(folder, n) for n in sorted(names) if n.endswith(".md")]
     return found
 
 
 def blocks(path):
-    """(line, language, word, text) of every fenced block."""
+    """(line, language, word, text) of every fenced block; indented command blocks have the language "indented"."""
     found, language, word, begun, lines = [], None, "", 0, []
+    before = ""
     with open(path, encoding="utf-8") as f:
         for number, line in enumerate(f, 1):
             fence = FENCE.match(line)
@@ -60,157 +62,191 @@ def blocks(path):
                 language = None
             elif language is not None:
                 lines.append(line)
+            elif COMMAND.match(line):
+                if before.startswith("    "):
+                    found[-1] = found[-1][:3] + (found[-1][3] + line,) if found and found[-1][1] == "indented" else found[-1]
+                else:
+                    found.append((number, "indented", "", line))
+            before = line
     return found
 
 
-def broken_links(path):
-    bad = []
+# ---- what is read ---------------------------------------------------------------------------------
+
+
+def broken_links(text, path):
+    text = re.sub(r"```.*?```", "", text, flags=re.S)
+    targets = [t for t in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", text) if not re.match(r"[a-z]+:", t)]
+    return ["the link %s leads nowhere" % t for t in targets if not os.path.exists(os.path.join(os.path.dirname(path), t))]
+
+
+class Options:
+    """The options of every command, as its help prints them."""
+
+    def __init__(self, program):
+        listed = subprocess.run([program, "help"], capture_output=True, text=True, check=True).stdout
+        self.of = {}
+        for name in re.findall(r"^  ([a-z]+) ", listed, re.M):
+            said = subprocess.run([program, "help", name], capture_output=True, text=True, check=True).stdout
+            for part in set(re.findall(r"(?:^  |cloob )%s ([a-z|]+)" % name, said, re.M)) if name in WITH_PARTS else ():
+                for word in part.split("|"):
+                    said += subprocess.run([program, name, word, "--help"], capture_output=True, text=True).stdout
+            flags = set(re.findall(r"(?<![\w-])--[a-z][a-z0-9-]*", said))
+            self.of[name] = flags | {"--no-" + f[2:] for f in flags} | {"--help", "--json", "--quiet", "--threads"}
+        self.all = set().union(*self.of.values())
+
+    def unknown(self, text):
+        """Options in text that the command they are given to does not have; text is a shell line or an inline code span."""
+        bad = []
+        for part in re.split(r"[|;&]|\n", text.replace("\\\n", " ")):
+            given = re.search(r"(?:^|[\s/])cloob ([a-z]+)\b", part)
+            flags = re.findall(r"(?<![\w-])--[a-z][a-z0-9-]*", re.sub(r"\s#.*", "", part[given.end():] if given else part))
+            if given and given.group(1) in self.of:
+                bad += ["cloob %s has no %s" % (given.group(1), f) for f in flags if f not in self.of[given.group(1)]]
+            elif part.startswith("--"):
+                bad += ["no command has %s" % f for f in flags if f not in self.all]
+        return bad
+
+
+def read_page(options, path):
     with open(path, encoding="utf-8") as f:
-        text = re.sub(r"```.*?```", "", f.read(), flags=re.S)
-    for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", text):
-        if re.match(r"[a-z]+:", target):
-            continue
-        if not os.path.exists(os.path.join(os.path.dirname(path), target)):
-            bad.append(target)
+        text = f.read()
+    bad = broken_links(text, path)
+    for _, language, _, body in blocks(path):
+        if language in ("sh", "indented"):
+            bad += options.unknown(body)
+    for span in re.findall(r"`([^`\n]+)`", re.sub(r"```.*?```", "", text, flags=re.S)):
+        if span.startswith("cloob ") or (span.startswith("--") and "/measurements/" not in path): # there also of other programs
+            bad += options.unknown(span)
     return bad
 
 
-class Fixture:
-    """The folder that pages speak of, made once and copied for every page."""
-
-    def __init__(self, cloob, library):
-        self.folder = tempfile.mkdtemp(prefix="cloob-docs-")
-        self.program = os.path.abspath(cloob)
-        self.library = os.path.abspath(library) if library else ""
-        self.bin = os.path.join(self.folder, "bin")
-        self.seed = os.path.join(self.folder, "seed")
-        os.makedirs(self.bin)
-        os.makedirs(self.seed)
-        wrapper = os.path.join(self.bin, "cloob")
-        with open(wrapper, "w") as f:
-            f.write(WRAPPER % self.program)
-        os.chmod(wrapper, os.stat(wrapper).st_mode | stat.S_IXUSR)
-        self.fill()
-
-    def environment(self, home):
-        env = dict(os.environ, HOME=home, CLOOB_CACHE=os.path.join(home, ".cache"), NO_COLOR="1", OMP_NUM_THREADS="2")
-        env["PATH"] = self.bin + os.pathsep + env["PATH"]
-        env["PYTHONPATH"] = os.path.join(ROOT, "python")
-        if self.library:
-            env["CLOOB_LIBRARY"] = self.library
-            env["LD_LIBRARY_PATH"] = os.path.dirname(self.library)
-            env["PKG_CONFIG_PATH"] = self.pkg_config()
-        return env
-
-    def pkg_config(self):
-        """A pkg-config file for the library as it lies in the build folder."""
-        folder = os.path.join(self.folder, "pkgconfig")
-        os.makedirs(folder, exist_ok=True)
-        with open(os.path.join(folder, "cloob.pc"), "w") as f:
-            f.write("Name: cloob\nDescription: docs\nVersion: 0\nCflags: -I%s\nLibs: -L%s -lcloob\n"
-                    % (os.path.join(ROOT, "include"), os.path.dirname(self.library)))
-        return folder
-
-    def run(self, *words):
-        done = subprocess.run([self.program, *words], cwd=self.seed, env=self.environment(self.seed), capture_output=True, text=True)
-        if done.returncode:
-            sys.exit("the fixture could not be made: cloob %s\n%s" % (" ".join(words), done.stderr))
-
-    def fill(self):
-        self.run("synth", "--out", "world", "--count", "160", "--val-count", "48", "--per-class", "4", "--size", "64", "--seed", "3")
-        self.run("synth", "--out", "cc", "--count", "64", "--val-count", "16", "--per-class", "4", "--size", "64", "--seed", "4",
-                 "--format", "webdataset", "--shard-samples", "16")
-        self.run("train", "--train-data", "world/train.tsv", "--model", "tiny", "--batch-size", "16", "--epochs", "1", "--max-steps", "4",
-                 "--warmup", "2", "--vocab-size", "640", "--name", "seed", "--logs", "logs", "--quiet")
-        newest = os.path.join(self.seed, "logs", "seed", "checkpoints", "latest.safetensors")
-        shutil.copy(newest, os.path.join(self.seed, "clip.safetensors"))
-        shutil.rmtree(os.path.join(self.seed, "logs"))
-        self.photos()
-        self.run("embed", "--checkpoint", "clip.safetensors", "--data", "world/val.tsv", "--out", "pairs.safetensors", "--quiet")
-
-    def photos(self):
-        """photos/ with subfolders, captions.csv and val.csv beside it, labels.txt."""
-        rows = [line.rstrip("\n").split("\t") for line in open(os.path.join(self.seed, "world", "train.tsv"), encoding="utf-8")][1:]
-        os.makedirs(os.path.join(self.seed, "photos", "2024"))
-        os.makedirs(os.path.join(self.seed, "photos", "beach"))
-        with open(os.path.join(self.seed, "captions.csv"), "w", encoding="utf-8") as out:
-            out.write("image,caption\n")
-            for i, (path, title) in enumerate(rows):
-                name = os.path.join("photos", ("2024", "beach")[i % 2], os.path.basename(path))
-                shutil.copy(os.path.join(self.seed, "world", path), os.path.join(self.seed, name))
-                out.write("%s,%s\n" % (name, json.dumps(title, ensure_ascii=False)))
-        shutil.copy(os.path.join(self.seed, name), os.path.join(self.seed, "dog.jpg"))
-        with open(os.path.join(self.seed, "labels.txt"), "w") as out:
-            out.write("fish\ntree\nhouse\ncar\n")
-
-    def copy(self, name):
-        folder = os.path.join(self.folder, name)
-        shutil.copytree(self.seed, folder)
-        return folder
-
-    def remove(self):
-        shutil.rmtree(self.folder, ignore_errors=True)
+# ---- what is run ----------------------------------------------------------------------------------
 
 
-def command(language, text, folder):
-    if language == "sh":
-        return ["bash", "-eu", "-c", text]
-    if language == "python":
-        return [sys.executable, "-c", text]
-    with open(os.path.join(folder, "page.c"), "w") as f:
-        f.write(text)
-    return ["bash", "-eu", "-c", "cc page.c $(pkg-config --cflags --libs cloob) -o page && ./page"]
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return str(s.getsockname()[1])
 
 
-def run_page(fixture, path, count, links):
-    name = os.path.relpath(path, ROOT)
-    folder, failures = None, []
-    for line, language, word, text in blocks(path):
-        if language not in ("sh", "python", "c"):
-            continue
-        if word.startswith("skip:"):
-            count["skipped"].append("%s:%d %s" % (name, line, word[5:].strip()))
-            continue
-        folder = folder or fixture.copy(name.replace("/", "-"))
+class Page:
+    """One page: its folder, its environment, and the servers that it started."""
+
+    def __init__(self, fixture, path):
+        self.fixture, self.path, self.name = fixture, path, os.path.relpath(path, ROOT)
+        self.folder, self.servers, self.port = None, [], free_port()
+
+    def command(self, language, text):
+        if language == "python":
+            return [sys.executable, "-c", text]
+        if language == "c":
+            with open(os.path.join(self.folder, "program.c"), "w") as f:
+                f.write(text)
+            text = "cc program.c $(pkg-config --cflags --libs cloob) -o program && ./program"
+        return ["bash", "-eu", "-o", "pipefail", "-c", text]
+
+    def serve(self, text, env):
+        """Starts a block that does not end and waits until it answers; its output goes to a file."""
+        said = open(os.path.join(self.folder, "server.txt"), "w+")
+        server = subprocess.Popen(self.command("sh", text), cwd=self.folder, env=env, stdout=said, stderr=subprocess.STDOUT,
+                                  start_new_session=True)
+        self.servers.append(server)
+        for _ in range(TIMEOUT_SECONDS * 4):
+            if server.poll() is not None:
+                break
+            try:
+                urllib.request.urlopen("http://127.0.0.1:%s/health/ready" % self.port, timeout=5)
+                return 0, ""
+            except (urllib.error.URLError, OSError):
+                time.sleep(0.25)
+        said.seek(0)
+        return 1, said.read()
+
+    def run(self, language, word, text):
+        """(exit code, output) of a block."""
+        self.folder = self.folder or self.fixture.copy(self.name.replace("/", "-"))
+        env = dict(self.fixture.environment(self.folder), CLOOB_DOCS_PORT=self.port)
+        text = text.replace(PAGE_PORT, self.port)
+        if word == "serves":
+            return self.serve(text, env)
         try:
-            done = subprocess.run(command(language, text, folder), cwd=folder, env=fixture.environment(folder), capture_output=True,
-                                  text=True, timeout=TIMEOUT_SECONDS, stdin=subprocess.DEVNULL)
-            code, said = done.returncode, done.stdout + done.stderr
+            done = subprocess.run(self.command(language, text), cwd=self.folder, env=env, capture_output=True, text=True,
+                                  timeout=TIMEOUT_SECONDS, stdin=subprocess.DEVNULL)
+            return done.returncode, done.stdout + done.stderr
         except subprocess.TimeoutExpired:
-            code, said = -1, "still running after %d s" % TIMEOUT_SECONDS
-        lacks = re.search(r"^ModuleNotFoundError: No module named '(\w+)", said, re.M)
-        if lacks and lacks.group(1) != "cloob":
-            count["skipped"].append("%s:%d needs the package %s" % (name, line, lacks.group(1)))
-            continue
-        count["run"] += 1
-        if (code == 0) == (word == "fails"):
-            failures.append("%s:%d: exit code %d\n%s\n--- said:\n%s" % (name, line, code, text, said[-2000:]))
-    if links:
-        failures += ["%s: the link %s leads nowhere" % (name, target) for target in broken_links(path)]
-    if folder:
-        shutil.rmtree(folder, ignore_errors=True)
-    return failures
+            return -1, "still running after %d s" % TIMEOUT_SECONDS
+
+    def end(self):
+        for server in self.servers:
+            if server.poll() is None:
+                os.killpg(server.pid, signal.SIGTERM)
+            server.wait()
+        if self.folder:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def why_not(fixture, name, language, word):
+    """Why a block is not run, or None."""
+    if word.startswith("skip:"):
+        return word[5:].strip()
+    if word == "serves" and not fixture.serves:
+        return "this build has no server"
+    if language == "indented":
+        return "a measurement" if name.startswith("docs/measurements/") else None
+    return None
+
+
+def run_page(fixture, options, path):
+    """(blocks run, reasons of those not run, failures) of a page."""
+    page, run, skipped, failures, unserved = Page(fixture, path), 0, [], [], False
+    failures += ["%s: %s" % (page.name, text) for text in read_page(options, path)]
+    try:
+        for line, language, word, text in blocks(path):
+            if language not in ("sh", "python", "c", "indented"):
+                continue
+            where = "%s:%d" % (page.name, line)
+            reason = why_not(fixture, page.name, language, word) or ("the server is not there" if unserved and PAGE_PORT in text else None)
+            if reason:
+                unserved |= word == "serves"
+                skipped.append("%s %s" % (where, reason))
+                continue
+            if language == "indented":
+                failures.append("%s: a command block that is not fenced, so that nothing checks it" % where)
+                continue
+            code, said = page.run(language, word, text)
+            lacks = re.search(r"^ModuleNotFoundError: No module named '(\w+)", said, re.M)
+            if lacks and lacks.group(1) != "cloob":
+                skipped.append("%s needs the package %s" % (where, lacks.group(1)))
+                continue
+            run += 1
+            if (code == 0) == (word == "fails"):
+                failures.append("%s: exit code %d\n%s\n--- said:\n%s" % (where, code, text, said[-2000:]))
+    finally:
+        page.end()
+    return run, skipped, failures
 
 
 def main():
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--cloob", required=True)
     options.add_argument("--library", default="")
-    options.add_argument("--no-links", action="store_true", help="run the blocks alone")
+    options.add_argument("--jobs", type=int, default=2, help="pages at a time")
     options.add_argument("page", nargs="*")
     o = options.parse_args()
-    count, failed = {"run": 0, "skipped": []}, []
+    known = Options(os.path.abspath(o.cloob))
     fixture = Fixture(o.cloob, o.library)
     try:
-        for path in pages(o.page):
-            failed += run_page(fixture, path, count, not o.no_links)
+        with concurrent.futures.ThreadPoolExecutor(o.jobs) as pool:
+            done = list(pool.map(lambda path: run_page(fixture, known, path), pages(o.page)))
     finally:
         fixture.remove()
+    run, skipped, failed = sum(d[0] for d in done), sum((d[1] for d in done), []), sum((d[2] for d in done), [])
     for text in failed:
         print(text + "\n")
-    for text in count["skipped"]:
+    for text in skipped:
         print("not run: " + text)
-    print("%d blocks run, %d failed, %d skipped" % (count["run"], len(failed), len(count["skipped"])))
+    print("%d blocks run, %d failed, %d not run" % (run, len(failed), len(skipped)))
     return 1 if failed else 0
 
 

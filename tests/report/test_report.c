@@ -71,6 +71,13 @@ static char *page_of(const char *const *runs, int64_t n, cloob_report_summary *s
     return page.data;
 }
 
+static char *exported(const char *name)
+{
+    file_bytes b = { 0 };
+    CHECK_OK(ctx, file_read(ctx, at(name), FILE_TEXT_LIMIT, &b));
+    return b.data ? b.data : calloc(1, 1);
+}
+
 /* ---- what is there ------------------------------------------------------------------------------- */
 
 static void one_run_makes_a_page(void)
@@ -111,6 +118,54 @@ static void several_runs_share_charts(void)
     CHECK(strstr(page, "<td>one</td><td class=\"text\">cloob</td>") && strstr(page, "<td>two</td>"));
     CHECK(strstr(page, "The same in all runs"));
     free(page);
+}
+
+/* A run with a method, a seed and one number. */
+static void make_scored(const char *method, int seed, double recall)
+{
+    char name[64], text[200];
+    snprintf(name, sizeof name, "%s-%d/params.txt", method, seed);
+    snprintf(text, sizeof text, "method: %s\nseed: %d\nname: %s-%d\n", method, seed, method, seed);
+    put(name, text);
+    snprintf(name, sizeof name, "%s-%d/checkpoints/results.jsonl", method, seed);
+    snprintf(text, sizeof text, "{\"image_to_text_R@1\": %g, \"epoch\": 1}\n", recall);
+    put(name, text);
+}
+
+/* Groups by what differs besides the seed; means, differences and the corrected test: four runs a side that do not
+ * overlap have p = 2 / 70. */
+static void runs_stand_side_by_side(void)
+{
+    char path[8][1024];
+    const char *runs[8];
+    cloob_report_options o;
+    for (int i = 0; i < 8; i++) {
+        const char *method = i < 4 ? "clip" : "cloob";
+        make_scored(method, i % 4, (i < 4 ? 0.1 : 0.2) + 0.01 * (i % 4));
+        snprintf(path[i], sizeof path[i], "%s/%s-%d", root, method, i % 4);
+        runs[i] = path[i];
+    }
+    char *page = page_of(runs, 8, NULL);
+    CHECK(strstr(page, "Side by side") && strstr(page, "minus clip"));
+    CHECK(strstr(page, "<td>0.115 <span class=\"dim\">± 0.01291</span></td>"));
+    CHECK(strstr(page, "+0.1 <span class=\"badge ok\">p&nbsp;0.029, significant</span>"));
+    free(page);
+    const char *two[] = { path[4], path[0] };
+    page = page_of(two, 2, NULL);
+    CHECK(strstr(page, "minus cloob") && strstr(page, "<td class=\"text\">−0.1</td>") &&
+          strstr(page, "train several seeds"));
+    CHECK(!strstr(page, "significant"));
+    free(page);
+    page = page_of(runs, 4, NULL);
+    CHECK(strstr(page, "4 runs") && !strstr(page, "minus"));
+    free(page);
+    cloob_report_options_init(&o);
+    o.samples = false;
+    o.export_dir = at("out/differences");
+    CHECK_OK(ctx, cloob_report(ctx, runs, 8, at("page.html"), &o, NULL));
+    char *csv = exported("out/differences/differences.csv");
+    CHECK(strstr(csv, "image_to_text_R@1,cloob,4,0.215,0.0129099,0.1,0.0285714,0.0285714,1,clip\n"));
+    free(csv);
 }
 
 static void resumed_steps_count_once(void)
@@ -218,13 +273,6 @@ static void one_point_is_a_number(void)
     free(page);
 }
 
-static char *exported(const char *name)
-{
-    file_bytes b = { 0 };
-    CHECK_OK(ctx, file_read(ctx, at(name), FILE_TEXT_LIMIT, &b));
-    return b.data ? b.data : calloc(1, 1);
-}
-
 static void figures_and_tables_can_be_taken_out(void)
 {
     cloob_report_options o;
@@ -232,7 +280,7 @@ static void figures_and_tables_can_be_taken_out(void)
     make_run("out_run");
     put("out_run/samples.json", samples);
     put("out_run/params.txt", "method: 50%_of & |x|\n");
-    const char *runs[] = { at("out_run") };
+    const char *runs[1] = { at("out_run") };
     cloob_report_options_init(&o);
     o.export_dir = at("figures");
     CHECK_OK(ctx, cloob_report(ctx, runs, 1, at("page.html"), &o, &s));
@@ -244,6 +292,15 @@ static void figures_and_tables_can_be_taken_out(void)
     CHECK(strstr(tex, "\\begin{tabular}{lr") && strstr(tex, "out\\_run & 50\\%\\_of \\& |x|"));
     CHECK(strstr(md, "| run | method |") && strstr(md, "\\|x\\|"));
     free(csv), free(factors), free(tex), free(md);
+    char *page = exported("page.html"); /* every figure links to its files, seen from the page */
+    CHECK(strstr(page, "<a href=\"figures/training-loss.csv\">CSV</a>"));
+    free(page);
+    runs[0] = at("out_run"), o.export_dir = at("figures");
+    CHECK_OK(ctx, file_make_dirs(ctx, at("out")));
+    CHECK_OK(ctx, cloob_report(ctx, runs, 1, at("out/page.html"), &o, NULL));
+    page = exported("out/page.html");
+    CHECK(strstr(page, "<a href=\"../figures/training-loss.csv\">CSV</a>"));
+    free(page);
 #ifdef CLOOB_HAVE_CAIRO
     CHECK(file_exists(at("figures/training-loss.svg")));
 #endif
@@ -350,6 +407,7 @@ int main(void)
     RUN(one_run_makes_a_page);
     RUN(the_page_stands_alone);
     RUN(several_runs_share_charts);
+    RUN(runs_stand_side_by_side);
     RUN(resumed_steps_count_once);
     RUN(the_log_stands_in_for_metrics);
     RUN(examples_have_bars);

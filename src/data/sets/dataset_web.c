@@ -4,6 +4,7 @@
 #include "data/sets/dataset_web.h"
 
 #include <ctype.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -109,6 +110,8 @@ typedef struct scan {
     fileset *files;
     const web_keys *keys;
     web_shard *shard;
+    int64_t shards;
+    atomic_long done;
 } scan;
 
 static void scan_shards(void *arg, int64_t begin, int64_t end, int thread)
@@ -130,6 +133,7 @@ static void scan_shards(void *arg, int64_t begin, int64_t end, int thread)
             tar_release(&t);
         }
         if (s->status != CLOOB_OK) s->error = strdup(cloob_error(ctx));
+        ctx_progress(job->ctx, "open shards", atomic_fetch_add(&job->done, 1) + 1, job->shards, "shards");
     }
     cloob_ctx_destroy(ctx);
 }
@@ -192,8 +196,9 @@ static cloob_status scan_all(cloob_ctx *ctx, dataset_part *p)
 {
     web_set *w = p->self;
     int n = fileset_count(p->files);
-    scan job = { ctx, p->files, &w->keys, calloc((size_t)n, sizeof(web_shard)) };
+    scan job = { ctx, p->files, &w->keys, calloc((size_t)n, sizeof(web_shard)), n, 0 };
     if (!job.shard) return ctx_no_memory(ctx, (size_t)n * sizeof(web_shard), "the shards");
+    ctx_progress(ctx, "open shards", 0, n, "shards");
     pool_for(ctx, n, 1, scan_shards, &job);
     cloob_status status = first_failure(ctx, job.shard, n);
     if (status == CLOOB_OK) compare_sizes(ctx, p->files, job.shard);

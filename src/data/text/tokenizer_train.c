@@ -208,6 +208,7 @@ static cloob_status learn_merges(learner *l, int32_t merges)
         if (l->failed) break;
         if (l->t->merges % 64 == 0) ctx_progress(l->ctx, "vocabulary", l->t->merges, merges, "merges");
     }
+    ctx_progress(l->ctx, "vocabulary", merges, merges, "merges"); /* fewer where nothing repeats: it has ended */
     return l->failed ? ctx_no_memory(l->ctx, (size_t)l->pairs * sizeof(pair), "learning merges") : CLOOB_OK;
 }
 
@@ -262,10 +263,11 @@ static cloob_status learn(cloob_ctx *ctx, const word_counts *words, int32_t size
     }
     learner_release(&l);
     CLOOB_TRY(status);
-    if (tokenizer_vocab_size(t) < size)
+    if (tokenizer_vocab_size(t) < size - size / 4)
         ctx_log(
             ctx, CLOOB_LOG_WARN,
-            "the captions give a vocabulary of %d ids, not %d: nothing else repeats in them; more captions give more",
+            "the captions support a vocabulary of %d ids, not %d: no other pair of symbols occurs twice in them; more "
+            "captions allow a larger one",
             tokenizer_vocab_size(t), size);
     return token_finish(ctx, t);
 }

@@ -132,7 +132,7 @@ void page_matrix(page *p)
 
 /* ---- retrieval and neighbours -------------------------------------------------------------------- */
 
-static void put_texts(page *p, const json *hits)
+void page_texts(page *p, const json *hits)
 {
     sbuf_puts(&p->html, "<ol class=\"texts\">");
     for (const json *h = hits ? hits->child : NULL; h; h = h->next) {
@@ -161,7 +161,7 @@ static void put_queries(page *p, const samples_file *f, const json *list, bool t
         html_text(&p->html, caption ? caption : "");
         sbuf_printf(&p->html, "</p><p class=\"badges\"><span class=\"badge %s\">place %.0f, cosine %.2f</span></p>",
                     rank == 1 ? "ok" : "warm", rank, samples_number(q, "score"));
-        if (texts) put_texts(p, samples_list(q, "hits"));
+        if (texts) page_texts(p, samples_list(q, "hits"));
         else page_hits(p, f, samples_list(q, "hits"));
         sbuf_puts(&p->html, "</div></div>\n");
     }

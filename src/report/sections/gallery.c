@@ -66,18 +66,9 @@ static void put_says(page *p, const json *says)
 static void put_captions(page *p, const json *entry)
 {
     double rank = samples_number(entry, "rank");
-    sbuf_printf(&p->html, "<span class=\"badge %s\">own caption %s%.0f</span></p>\n", rank == 1 ? "ok" : "warm",
-                rank == 1 ? "first of all" : "at place ", rank == 1 ? 1.0 : rank);
-    for (const json *c = samples_list(entry, "captions") ? samples_list(entry, "captions")->child : NULL; c;
-         c = c->next) {
-        const char *text = json_string(json_get(c, "text"));
-        const json *own = json_get(c, "own");
-        double score = samples_number(c, "score");
-        char digits[32];
-        if (!text || !isfinite(score)) continue;
-        snprintf(digits, sizeof digits, "%.2f", score);
-        put_bar(p, text, text, score, digits, own && own->boolean ? "right" : "");
-    }
+    if (rank == 1) sbuf_puts(&p->html, "<span class=\"badge ok\">own caption first</span></p>\n");
+    else sbuf_printf(&p->html, "<span class=\"badge warm\">own caption at place %.0f</span></p>\n", rank);
+    page_texts(p, samples_list(entry, "captions"));
 }
 
 static void put_entry(page *p, const samples_file *f, const json *entry)
@@ -104,6 +95,17 @@ const samples_file *page_samples(const page *p)
     return NULL;
 }
 
+/* Several runs: which of them the images and answers on the page come from. */
+static void put_whose(page *p)
+{
+    int64_t i = 0;
+    while (i < p->runs && !p->run[i].samples.root) i++;
+    if (p->runs < 2 || i == p->runs) return;
+    sbuf_puts(&p->html, "<p class=\"lead\">Images and answers are those of the run ");
+    html_text(&p->html, p->run[i].name);
+    sbuf_puts(&p->html, ".</p>\n");
+}
+
 void page_gallery(page *p)
 {
     const samples_file *f = page_samples(p);
@@ -116,6 +118,7 @@ void page_gallery(page *p)
                        "alone. Green is right; orange names what was said and what it is."
                      : "Validation images, evenly spread over the set, each with the captions of the whole set that "
                        "fit it best. Green is its own.");
+    put_whose(p);
     sbuf_puts(&p->html, "<div class=\"says\">\n");
     for (const json *e = list->child; e; e = e->next) put_entry(p, f, e);
     sbuf_puts(&p->html, "</div>\n");

@@ -1,0 +1,107 @@
+#!/usr/bin/env python3
+"""Long commands in a terminal of 80 columns: a sign of life, no line wider than the terminal, and Ctrl-C ends each with the exit code
+130 and one message. Usage: terminal.py CLOOB"""
+import fcntl
+import os
+import pty
+import re
+import select
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import termios
+import unicodedata
+
+COLUMNS = 80
+PATIENCE_SECONDS = 120  # for the first sign of life on a busy machine
+ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+
+
+def start(command, folder):
+    """The command with a terminal for stderr and stdout; (process, our end of the terminal)."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, COLUMNS, 0, 0))
+    env = dict(os.environ, TERM="xterm", OMP_NUM_THREADS="1")
+    env.pop("NO_COLOR", None)
+    process = subprocess.Popen(command, cwd=folder, env=env, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True)
+    os.close(theirs)
+    return process, ours
+
+
+def read(ours, enough):
+    """What the terminal shows until enough(text), or until the command has ended."""
+    text = ""
+    while not enough(text):
+        if not select.select([ours], [], [], PATIENCE_SECONDS)[0]:
+            break
+        try:
+            got = os.read(ours, 65536)
+        except OSError:  # the other end is closed
+            break
+        if not got:
+            break
+        text += got.decode("utf-8", "replace")
+    return text
+
+
+def width(line):
+    return sum(2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in ESCAPE.sub("", line))
+
+
+def interrupt(name, command, folder, wait_for):
+    """Failures of one command, as text."""
+    process, ours = start(command, folder)
+    text = read(ours, lambda t: re.search(wait_for, t))
+    if not re.search(wait_for, text):
+        process.kill()
+        process.wait()
+        return ["%s: no sign of %s: %r" % (name, wait_for, text[-400:])]
+    lines = [ESCAPE.sub("", line) for line in re.split(r"[\r\n]+", text)]
+    chosen = [i for i, line in enumerate(lines) if "steps in all" in line]
+    left = [line for line in lines[chosen[0]:] if re.match("vocabulary .*%", line)] if chosen else []
+    drawn = [line for line in re.split(r"[\r\n]+", text) if re.search("[━╌#.] +[0-9]+%", ESCAPE.sub("", line))]
+    bad = ["%s: a progress line of %d columns: %r" % (name, width(line), line) for line in drawn if width(line) > COLUMNS]
+    bad += ["%s: the line of a task that has ended is drawn again: %r" % (name, line) for line in left[:1]]
+    process.send_signal(signal.SIGINT)
+    rest = read(ours, lambda t: False)
+    code = process.wait()
+    said = [line for line in re.split(r"[\r\n]+", ESCAPE.sub("", rest)) if re.search("^cloob.*(interrupted|stopped)|^ended", line)]
+    if code != 130:
+        bad.append("%s: exit code %d after Ctrl-C: %r" % (name, code, rest[-400:]))
+    if len(said) != 1:
+        bad.append("%s: %d messages after Ctrl-C: %r" % (name, len(said), said))
+    os.close(ours)
+    return bad
+
+
+def main():
+    cloob, folder, bad = os.path.abspath(sys.argv[1]), tempfile.mkdtemp(prefix="cloob-terminal-"), []
+    try:
+        quiet = dict(cwd=folder, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        subprocess.run([cloob, "synth", "--out", "world", "--count", "32", "--val-count", "8", "--per-class", "2", "--size", "32"], **quiet)
+        subprocess.run([cloob, "train", "--train-data", "world/train.tsv", "--model", "tiny-rn", "--force-image-size", "32", "--batch-size", "8",
+                        "--max-steps", "1", "--warmup", "1", "--vocab-size", "540", "--name", "m", "--threads", "1"], **quiet)
+        with open(os.path.join(folder, "world", "train.tsv")) as f:
+            first = f.readlines()[1]
+        with open(os.path.join(folder, "world", "long.tsv"), "w") as f:
+            f.write("filepath\ttitle\n" + 200000 * first)
+        model = ["--checkpoint", "logs/m", "--threads", "1"]
+        train = ["--train-data", "world/train.tsv", "--model", "tiny-rn", "--force-image-size", "32", "--batch-size", "8", "--epochs", "100000",
+                 "--warmup", "1", "--vocab-size", "540", "--threads", "1", "--save-frequency", "0"]
+        bad += interrupt("synth", [cloob, "synth", "--out", "large", "--count", "1000000", "--threads", "1"], folder, "synth.*%")
+        bad += interrupt("embed", [cloob, "embed", "--data", "world/long.tsv", "--out", "e.safetensors", *model], folder, "embed .*%")
+        bad += interrupt("train", [cloob, "train", "--name", "stopped", *train], folder, "train.*%")
+        bad += interrupt("ablate", [cloob, "ablate", "--name", "a", "--methods", "clip,cloob", "--seeds", "2", "--val-data", "world/val.tsv", *train], folder, "%")
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    for line in bad:
+        print("FAIL: " + line)
+    print("%d failures" % len(bad))
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
