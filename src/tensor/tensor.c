@@ -141,7 +141,7 @@ static bool store(cloob_dtype d, void *p, int64_t i, double x)
 bool dtype_convert(cloob_dtype to_type, void *to, cloob_dtype from_type, const void *from, int64_t n)
 {
     if (to_type == from_type) {
-        memmove(to, from, (size_t)n * dtype_size(to_type));
+        if (n > 0) memmove(to, from, (size_t)n * dtype_size(to_type)); /* nothing may have no address */
         return true;
     }
     for (int64_t i = 0; i < n; i++) {
