@@ -218,7 +218,7 @@ static int run(const command *self, int argc, char **argv)
 const command cmd_benchmark = {
     .name = "benchmark",
     .run = run,
-    .help = "zero-shot scores on data sets in the layout of CLIP_benchmark",
+    .help = "evaluate on data sets in the layout of CLIP_benchmark",
     .options = rows,
     .sets = sets,
     .uses = USES_PRECISION,
@@ -227,7 +227,7 @@ const command cmd_benchmark = {
         "A data set is a folder with test/0.tar, test/1.tar, ...; classnames.txt and\n"
         "zeroshot_classification_templates.txt make it a classification task (acc1, acc5, mean_per_class_recall),\n"
         "captions in .txt members a retrieval task (image_retrieval_recall@k, text_retrieval_recall@k). Results have\n"
-        "CLIP_benchmark's names. Stopped, the same command goes on with the data sets that are not finished.\n"
+        "CLIP_benchmark's names. Run the same command again to continue with unfinished data sets.\n"
         "\n"
         "  cloob benchmark --checkpoint M --datasets wds/cifar10 wds/flickr8k --out results\n"
         "  cloob benchmark --checkpoint M --datasets webdatasets.txt --json",
