@@ -17,14 +17,15 @@ static struct {
 } own;
 
 static const opt_row rows[] = {
-    { "seeds", OPT_INT, &own.seeds, "5", "N", "runs per method, with seeds from --seed on", OPT_POSITIVE },
-    { "jobs", OPT_INT, &own.jobs, "1", "N", "runs side by side; small models fill a GPU only together", OPT_POSITIVE },
+    { "seeds", OPT_INT, &own.seeds, "5", "N", "runs per method, with consecutive seeds starting at --seed",
+      OPT_POSITIVE },
+    { "jobs", OPT_INT, &own.jobs, "1", "N", "runs at a time; small models fill a GPU only together", OPT_POSITIVE },
     { "methods", OPT_LIST, &own.methods, NULL, "METHOD",
       "two or more of clip, infoloob, infonce-hopfield, cloob; by default all four", 0 },
-    { "alpha", OPT_DOUBLE, &own.alpha, "0.05", "X", "p-values below it are significant", OPT_POSITIVE },
+    { "alpha", OPT_DOUBLE, &own.alpha, "0.05", "X", "significance level", OPT_POSITIVE },
     { "zeroshot", OPT_LIST, &own.zeroshot, NULL, "DIR", "class folders to evaluate every run on", 0 },
-    { "prompts", OPT_STRING, &own.prompts, NULL, "P.json", "class names and templates, a set for each folder's name",
-      0 },
+    { "prompts", OPT_STRING, &own.prompts, NULL, "P.json",
+      "class names and templates, with a set named like each folder", 0 },
     CLI_PRESET_ROW(preset),
     OPT_END,
 };
@@ -136,7 +137,7 @@ static int run(const command *self, int argc, char **argv)
 const command cmd_ablate = {
     .name = "ablate",
     .run = run,
-    .help = "train several objectives over several seeds and compare them",
+    .help = "train several objectives with several seeds and compare them",
     .options = rows,
     .sets = sets,
     .usage = "--train-data SOURCE [--seeds 5] [OPTIONS]",
@@ -144,7 +145,7 @@ const command cmd_ablate = {
         "Trains InfoNCE, InfoLOOB, InfoNCE with Hopfield retrieval, and CLOOB with everything else equal, evaluates "
         "each run,\n"
         "tests differences with the rank-sum test, and leaves in LOGS/NAME the runs, ablation.md, ablation.json and\n"
-        "report.html. All options of cloob train apply. The same command goes on where it was stopped.\n"
+        "report.html. All options of cloob train apply. Run the same command again to continue an interrupted one.\n"
         "\n"
         "  cloob ablate --train-data world/train.tsv --val-data world/val.tsv --model tiny --epochs 4 --seeds 5 \\\n"
         "      --zeroshot world/classes/object world/classes/colour --prompts world/prompts.json --name first",

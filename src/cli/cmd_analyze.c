@@ -19,10 +19,11 @@ static const opt_row rows[] = {
       "similarities.svg",
       0 },
     { "reference", OPT_STRING, &o.reference, NULL, "E",
-      "embeddings to tell the relative change against, say of an early epoch", 0 },
-    { "share", OPT_DOUBLE, &o.share, "0.99", "X", "of the variance, that effective eigenvalues make up", OPT_POSITIVE },
+      "report changes relative to these embeddings, such as an early epoch's", 0 },
+    { "share", OPT_DOUBLE, &o.share, "0.99", "X", "share of the variance that the effective eigenvalues explain",
+      OPT_POSITIVE },
     { "world", OPT_STRING, &o.world, NULL, "DIR",
-      "a world of cloob synth: how much of each of its factors the model's embeddings keep", 0 },
+      "a world of cloob synth: measure how much of each factor the embeddings retain", 0 },
     CLI_MODEL_ROWS(o.model, 0),
     { "lambda", OPT_DOUBLE, &o.lambda, "1", "X", "L2 strength of the probes of --world", OPT_POSITIVE },
     OPT_END,
@@ -169,18 +170,20 @@ static int run(const command *self, int argc, char **argv)
 const command cmd_analyze = {
     .name = "analyze",
     .run = run,
-    .help = "uniformity, effective eigenvalues and similarity distributions of stored embeddings",
+    .help = "measure uniformity, eigenvalues and similarities of embeddings",
     .options = rows,
     .sets = sets,
     .uses = USES_PRECISION,
     .usage = "--input E.safetensors [--out DIR] [--reference E0.safetensors] | --checkpoint M --world DIR",
     .details =
-        "Ajne's statistic and uniformity are small when rows lie evenly; many effective eigenvalues mean that many\n"
-        "features carry the variance. Unmatched similarities are those of each image with its nearest foreign texts.\n"
+        "Ajne's statistic and uniformity are small when rows are spread evenly; many effective eigenvalues mean that "
+        "many\n"
+        "features carry the variance. Unmatched similarities compare each image with the nearest texts of other "
+        "images.\n"
         "In JSON, x is the image and y the text.\n"
         "\n"
         "With --world: each factor's zero-shot accuracy and that of a linear probe, on combinations that training\n"
-        "never shows, and how many of the factors are kept: the measure of explaining away.\n"
+        "never shows, and how many of the factors the embeddings retain: a measure of explaining away.\n"
         "\n"
         "  cloob analyze --input epoch_31.safetensors --reference epoch_1.safetensors --out analysis\n"
         "  cloob analyze --checkpoint logs/first/checkpoints/latest.safetensors --world world",

@@ -9,9 +9,9 @@ static struct {
     double alpha;
 } o;
 
-static const opt_row rows[] = { { "out", OPT_STRING, &o.out, NULL, "M", "where the averaged model goes", OPT_REQUIRED },
+static const opt_row rows[] = { { "out", OPT_STRING, &o.out, NULL, "M", "output file", OPT_REQUIRED },
                                 { "alpha", OPT_DOUBLE, &o.alpha, "-1", "X",
-                                  "weight of all models but the first, 0 to 1; -1: every model weighs the same", 0 },
+                                  "total weight of all models but the first, 0 to 1; -1: equal weights", 0 },
                                 OPT_END };
 
 static int run(const command *self, int argc, char **argv)
@@ -38,15 +38,13 @@ static int run(const command *self, int argc, char **argv)
 const command cmd_average = {
     .name = "average",
     .run = run,
-    .help = "average the weights of models: WiSE-FT interpolation and model soups",
+    .help = "average weights of models: WiSE-FT and model soups",
     .options = rows,
     .usage = "A B... [--alpha X] --out M",
-    .details =
-        "Writes (1 - alpha) A + alpha mean(B...), tensor by tensor; models must have one shape. Interpolating a\n"
-        "fine-tuned model with the one it started from (WiSE-FT) often keeps what both can do. Metadata, tokenizer "
-        "and\n"
-        "configuration are those of A.\n"
-        "\n"
-        "  cloob average clip.safetensors tuned.safetensors --alpha 0.5 --out both.safetensors\n"
-        "  cloob average seed0.safetensors seed1.safetensors seed2.safetensors --out soup.safetensors",
+    .details = "Writes (1 - alpha) A + alpha mean(B...), tensor by tensor; all models must have the same shapes. "
+               "Interpolating between a model and its fine-tuned version (WiSE-FT) often preserves the abilities of "
+               "both. Metadata, tokenizer and configuration come from A.\n"
+               "\n"
+               "  cloob average clip.safetensors tuned.safetensors --alpha 0.5 --out both.safetensors\n"
+               "  cloob average seed0.safetensors seed1.safetensors seed2.safetensors --out soup.safetensors",
 };

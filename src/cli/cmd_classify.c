@@ -19,15 +19,15 @@ static struct {
 
 static const opt_row rows[] = {
     CLI_MODEL_ROWS(o.model, OPT_REQUIRED),
-    { "labels", OPT_STRING, &o.labels, NULL, "A,B,C", "words to choose from, separated by commas", 0 },
-    { "labels-file", OPT_STRING, &o.labels_file, NULL, "FILE", "the same from a file, one per line", 0 },
+    { "labels", OPT_STRING, &o.labels, NULL, "A,B,C", "labels to choose from, separated by commas", 0 },
+    { "labels-file", OPT_STRING, &o.labels_file, NULL, "FILE", "file with one label per line", 0 },
     { "templates", OPT_STRING, &o.templates, NULL, "FILE",
-      "prompts with {} for the label, one per line; without it \"a photo of a {}.\"", 0 },
+      "prompts with {} for the label, one per line; default: \"a photo of a {}.\"", 0 },
     { "top", OPT_INT, &o.top, "5", "N", "labels to show per image", OPT_POSITIVE },
     { "csv", OPT_FLAG, &o.csv, NULL, NULL, "print a CSV table: image, best label, probability", 0 },
-    { "sort-into", OPT_STRING, &o.sort_into, NULL, "DIR", "put a link to each image into DIR/LABEL", 0 },
+    { "sort-into", OPT_STRING, &o.sort_into, NULL, "DIR", "link each image into DIR/LABEL", 0 },
     { "copy", OPT_FLAG, &o.copy, NULL, NULL, "with --sort-into: copy images instead of linking them", 0 },
-    { "dry-run", OPT_FLAG, &o.dry_run, NULL, NULL, "with --sort-into: only print what would be done", 0 },
+    { "dry-run", OPT_FLAG, &o.dry_run, NULL, NULL, "with --sort-into: only print what would happen", 0 },
     OPT_END
 };
 static const opt_set sets[] = { { cloob_data_option_table, &o.model.how }, OPT_SETS_END };
@@ -272,15 +272,15 @@ static int run(const command *self, int argc, char **argv)
 const command cmd_classify = {
     .name = "classify",
     .run = run,
-    .help = "label images with words of yours, or sort them into folders",
+    .help = "label images with your own words, or sort them into folders",
     .options = rows,
     .sets = sets,
     .uses = USES_PRECISION,
     .usage = "--checkpoint M --labels \"a,b,c\"|--labels-file F [OPTIONS] PATH...",
     .details =
         "PATH is an image, a folder (with the folders in it) or a pattern such as 'photos/*.jpg'. Photos are turned\n"
-        "upright by their EXIF orientation. Images that cannot be read are left out and counted. Probabilities are\n"
-        "the softmax over your labels; they sum to 1, so add a label such as \"something else\" where it fits.\n"
+        "upright by their EXIF orientation. Unreadable images are skipped and counted. Probabilities are\n"
+        "the softmax over your labels; they sum to 1, so add a label such as \"something else\" if it fits.\n"
         "JSON: [{\"image\": ..., \"top\": [{\"label\": ..., \"p\": ...}]}].\n"
         "\n"
         "  cloob classify --checkpoint M --labels \"dog,cat,snow\" holiday.jpg\n"

@@ -82,34 +82,31 @@ static int run(const command *self, int argc, char **argv)
 static const opt_row rows[] = {
     { "to", OPT_STRING, &o.to, NULL, "native|openai|jku|hf|open_clip|onnx",
       "format to write; without it openai when OUT ends in .pt, .pth or .bin, onnx for .onnx, else native", 0 },
-    { "config", OPT_STRING, &o.config, NULL, "MODEL", "a model's name or a .json file that says what the shapes do not",
+    { "config", OPT_STRING, &o.config, NULL, "MODEL", "model name or .json file, if the shapes alone are ambiguous",
       0 },
-    { "activation", OPT_STRING, &o.activation, NULL, "quickgelu|gelu", "the activation, where the file does not say it",
-      0 },
+    { "activation", OPT_STRING, &o.activation, NULL, "quickgelu|gelu", "activation, if the file does not name it", 0 },
     { "dtype", OPT_STRING, &o.dtype, NULL, "f32|bf16|f16|int8",
-      "type the matrices are stored in; bf16 halves the file, int8 (a scale per row; our own format alone) quarters it",
-      0 },
+      "data type of the matrices; bf16 halves the file, int8 (native format only, a scale per row) quarters it", 0 },
     { "context-length", OPT_INT, &o.context, "0", "N",
-      "tokens of a text: stretch the positions to N, the first 20 as they are (Long-CLIP has 248)", OPT_NOT_NEGATIVE },
-    { "vocab", OPT_STRING, &o.vocab, NULL, "FILE",
-      "a merges file to store with the weights, CLIP's or ours (native only)", 0 },
+      "stretch the position embeddings to N tokens, except the first 20 (Long-CLIP uses 248)", OPT_NOT_NEGATIVE },
+    { "vocab", OPT_STRING, &o.vocab, NULL, "FILE", "BPE merges file to store with the weights (native only)", 0 },
     { "drop-unexpected", OPT_FLAG, &o.drop_unexpected, NULL, NULL,
-      "leave out tensors that the model does not have, instead of refusing the file", 0 },
+      "ignore unexpected tensors instead of refusing the file", 0 },
     OPT_END
 };
 
 const command cmd_convert = {
     .name = "convert",
     .run = run,
-    .help = "weights between formats: ours, OpenAI's, the authors', open_clip's, Hugging Face's",
+    .help = "convert weights: our format, OpenAI, JKU, open_clip, Hugging Face",
     .options = rows,
     .usage = "IN OUT [--to FORMAT] [--config MODEL]",
     .details =
         "IN is a torch .pt file (zip, the stream format before 1.6, TorchScript), a safetensors file, or a folder of "
         "open_clip or\n"
-        "Hugging Face. Nothing inside a .pt file is run. The architecture is read off the shapes; heads are 64 wide "
-        "unless the\n"
-        "sizes are those of a built-in model or --config says otherwise. hf and open_clip write OUT as a folder;\n"
+        "Hugging Face. Code inside a .pt file is never executed. The architecture is inferred from the shapes; heads "
+        "are 64 wide unless the sizes match a built-in model or --config says otherwise. hf and open_clip write OUT as "
+        "a folder;\n"
         "NAME.onnx becomes NAME.image.onnx and NAME.text.onnx, the towers for onnxruntime.\n"
         "\n"
         "  cloob convert epoch_31.pt RN50.safetensors\n"

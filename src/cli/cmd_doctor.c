@@ -194,7 +194,7 @@ const command cmd_doctor = {
     .options = rows,
     .usage = "[--device DEVICE]",
     .details = "Lists devices, instruction sets, cache folders and the optional parts of this build with what each is\n"
-               "for, then runs a short self-test on the device. Exit code 0: everything that is there works.\n"
+               "for, then runs a short self-test on the device. Exit code 0 means that everything found works.\n"
                "\n"
                "  cloob doctor\n"
                "  cloob doctor --device cuda --json",

@@ -17,22 +17,23 @@ static struct {
 
 static const opt_row rows[] = {
     CLI_MODEL_ROWS(o.model, OPT_REQUIRED),
-    { "out", OPT_STRING, &o.out, NULL, "E", "where they go: .safetensors, or .npy for one matrix", OPT_REQUIRED },
-    { "images", OPT_LIST, &o.images, NULL, "PATH", "images, and folders of images", 0 },
-    { "texts", OPT_STRING, &o.texts, NULL, "FILE", "a text per line", 0 },
-    { "data", OPT_STRING, &o.data, NULL, "SOURCE", "a data set: TSV, shards, class folders, CIFAR and others", 0 },
+    { "out", OPT_STRING, &o.out, NULL, "E", "output file: .safetensors, or .npy for a single matrix", OPT_REQUIRED },
+    { "images", OPT_LIST, &o.images, NULL, "PATH", "images or folders of images", 0 },
+    { "texts", OPT_STRING, &o.texts, NULL, "FILE", "file with one text per line", 0 },
+    { "data", OPT_STRING, &o.data, NULL, "SOURCE", "data set: TSV, shards, class folders, CIFAR and others", 0 },
     { "all-captions", OPT_FLAG, &o.all_captions, NULL, NULL,
-      "every caption of every image of --data; cloob retrieve then knows which belong together", 0 },
+      "embed every caption of each image in --data; cloob retrieve then ranks all of them", 0 },
     { "tensors", OPT_STRING, &o.tensors, NULL, "T",
       "safetensors with images F32 [N,3,H,W], normalised, and/or tokens I32 or I64 [N,L]", 0 },
-    { "raw", OPT_FLAG, &o.raw, NULL, NULL, "rows before they are brought to unit length", 0 },
+    { "raw", OPT_FLAG, &o.raw, NULL, NULL, "do not normalise rows to unit length", 0 },
     { "features", OPT_STRING, &o.features, "post", "post|pre", "after the projection, or before it (for probes)", 0 },
     { "retrieve", OPT_STRING, &o.retrieve, NULL, "FILE",
-      "replace every row by what it retrieves from the rows of this file", 0 },
-    { "retrieve-from", OPT_STRING, &o.retrieve_from, "image", "image|text", "which of that file's rows are stored", 0 },
-    { "scale-hopfield", OPT_DOUBLE, &o.scale, NULL, "B", "beta of --retrieve; without it the checkpoint's",
+      "replace each row by its Hopfield retrieval from the rows of this file", 0 },
+    { "retrieve-from", OPT_STRING, &o.retrieve_from, "image", "image|text",
+      "which rows of that file are the stored patterns", 0 },
+    { "scale-hopfield", OPT_DOUBLE, &o.scale, NULL, "B", "beta of --retrieve; default: the checkpoint's",
       OPT_NOT_NEGATIVE },
-    { "workers", OPT_INT, &o.workers, "2", "N", "threads that decode a data set", OPT_NOT_NEGATIVE },
+    { "workers", OPT_INT, &o.workers, "2", "N", "threads that decode images", OPT_NOT_NEGATIVE },
     CLI_INVARIANT_ROWS(o.model),
     OPT_END
 };
@@ -129,13 +130,12 @@ const command cmd_embed = {
     .uses = USES_PRECISION,
     .usage = "--checkpoint M --out E [--images PATH...] [--texts FILE] [--data SOURCE] [--tensors T]",
     .details =
-        "E gets `image` and `text` (N, D), unit rows unless --raw; of a data set `row` (N), the number of each row's\n"
-        "sample, with gaps where images could not be read, and `label` (N) where it has classes. Its metadata lists\n"
-        "`names`, `captions` and `classes`. --all-captions embeds every caption of an image: text (M, D) and\n"
-        "`text_image` (M), the row of the image. cloob retrieve, analyze and probe read it. A row has the same\n"
-        "bytes alone or in any batch, unless --no-invariant asks for speed. Rows are written as they come: memory "
-        "does\n"
-        "not grow with their number.\n"
+        "Writes `image` and `text` (N, D) to E, normalised to unit length unless --raw is given. For a data set it "
+        "also writes `row` (N), the sample number of each row, with gaps where images could not be read, and `label` "
+        "(N) if the data has classes. The metadata lists `names`, `captions` and `classes`. --all-captions embeds "
+        "every caption: text (M, D) and `text_image` (M), the row of each caption's image. cloob retrieve, analyze and "
+        "probe read such files. A row has the same bytes alone or in any batch, unless --no-invariant trades this for "
+        "speed. Rows are streamed to the file: memory does not grow with their number.\n"
         "\n"
         "  cloob embed --checkpoint M --out E.safetensors --data val.tsv\n"
         "  cloob embed --checkpoint M --out E.npy --images cat.jpg dog.jpg\n"

@@ -86,7 +86,7 @@ static int run(const command *self, int argc, char **argv)
 const command cmd_loss = {
     .name = "loss",
     .run = run,
-    .help = "the objective of stored embeddings, with gradients",
+    .help = "compute the objective of stored embeddings, with gradients",
     .options = rows,
     .uses = USES_PRECISION,
     .usage = "--input E [--method M] [--grad G]",

@@ -85,7 +85,7 @@ static int run(const command *self, int argc, char **argv)
 const command cmd_preprocess = {
     .name = "preprocess",
     .run = run,
-    .help = "what a model sees of an image",
+    .help = "show what a model sees of an image",
     .options = rows,
     .uses = USES_SEED,
     .usage = "IMAGE OUT.png --size N",

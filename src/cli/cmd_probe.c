@@ -299,7 +299,7 @@ static int run(const command *self, int argc, char **argv)
 const command cmd_probe = {
     .name = "probe",
     .run = run,
-    .help = "linear probe: L2-regularised logistic regression on stored features",
+    .help = "fit a linear probe on stored features",
     .options = rows,
     .sets = sets,
     .uses = USES_PRECISION | USES_SEED,

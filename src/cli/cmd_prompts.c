@@ -71,21 +71,21 @@ static int run(const command *self, int argc, char **argv)
 }
 
 static const opt_row rows[] = {
-    { "out", OPT_STRING, &o.out, NULL, "P.json", "import: where the prompt sets go", 0 },
+    { "out", OPT_STRING, &o.out, NULL, "P.json", "import: output file", 0 },
     OPT_END,
 };
 
 const command cmd_prompts = {
     .name = "prompts",
     .run = run,
-    .help = "prompt sets for zero-shot classification, read from where they are published",
+    .help = "import published prompt sets for zero-shot classification",
     .options = rows,
     .usage = "import FILE... --out P.json | list P.json",
     .details = "import reads Markdown with Python lists `classes` and `templates` under a heading per set, notebooks "
                "and Python files with\n"
                "`NAME_classes` and `NAME_templates`, and writes {\"NAME\": {\"classes\": [...], \"templates\": [...], "
                "\"metric\": ...}}.\n"
-               "Both print what the sets hold.\n"
+               "Both print a summary of the sets.\n"
                "\n"
                "  cloob prompts import prompts.md Prompt_Engineering_for_ImageNet.ipynb --out clip.json",
 };

@@ -12,14 +12,13 @@ static struct {
 } o;
 
 static const opt_row rows[] = {
-    { "out", OPT_STRING, &o.out, "report.html", "FILE", "the page", 0 },
-    { "title", OPT_STRING, &o.title, NULL, "TEXT", "its heading; by default the runs' names", 0 },
-    { "scores", OPT_LIST, &o.scores, NULL, "DIR", "further folders with zeroshot*.json, examples*.json", 0 },
-    { "search", OPT_LIST, &o.search, NULL, "TEXT", "sentences to search the validation images for", 0 },
-    { "no-samples", OPT_FLAG, &o.no_samples, NULL, NULL, "do not ask the model again; show the samples that are there",
-      0 },
+    { "out", OPT_STRING, &o.out, "report.html", "FILE", "output file", 0 },
+    { "title", OPT_STRING, &o.title, NULL, "TEXT", "heading of the page; default: the names of the runs", 0 },
+    { "scores", OPT_LIST, &o.scores, NULL, "DIR", "additional folders with zeroshot*.json, examples*.json", 0 },
+    { "search", OPT_LIST, &o.search, NULL, "TEXT", "sentences to search the validation images with", 0 },
+    { "no-samples", OPT_FLAG, &o.no_samples, NULL, NULL, "do not run the model; show existing samples", 0 },
     { "export", OPT_STRING, &o.export, NULL, "DIR",
-      "also write every chart as SVG and CSV, every table as CSV, LaTeX and Markdown", 0 },
+      "also write each chart as SVG and CSV, each table as CSV, LaTeX and Markdown", 0 },
     OPT_END,
 };
 
@@ -62,17 +61,17 @@ static int run(const command *self, int argc, char **argv)
 const command cmd_report = {
     .name = "report",
     .run = run,
-    .help = "one HTML page about runs: images and what the model says of them, curves, zero-shot",
+    .help = "make an HTML page about runs: images, predictions, curves",
     .options = rows,
     .usage = "RUN... [--out report.html]",
     .details =
-        "Makes one self-contained page out of the folders that cloob train wrote. It needs no network, and suits a "
-        "phone and\n"
-        "dark mode. Several runs are drawn into the same charts. Zero-shot results (zeroshot*.json of cloob zeroshot "
+        "Makes one self-contained page from the run folders of cloob train. It loads nothing from the network and "
+        "adapts to phones and dark mode. Several runs are drawn into the same charts. Zero-shot results "
+        "(zeroshot*.json of cloob zeroshot "
         "--json,\n"
-        "classify*.json of cloob classify --json) are taken from the run's folder, beside it, and beside the page.\n"
-        "Images come from the run's validation data; what the model says of them is written to RUN/samples.json "
-        "first.\n"
+        "classify*.json of cloob classify --json) are found in the run's folder, beside it, and beside the page.\n"
+        "Images come from the run's validation data; the model's predictions for them are first written to "
+        "RUN/samples.json.\n"
         "\n"
         "  cloob report logs/first --out report.html --search \"a blue fish in the snow\"\n"
         "  cloob report logs/first --out report.html --export figures\n"

@@ -12,8 +12,7 @@ static struct {
 static const opt_row rows[] = {
     { "input", OPT_STRING, &o.input, NULL, "E", "safetensors with image and text (or x and y), one row per pair",
       OPT_REQUIRED },
-    { "queries", OPT_INT, &o.queries, "0", "N", "rank so many pairs, evenly spread, each among all; 0: every pair",
-      OPT_NOT_NEGATIVE },
+    { "queries", OPT_INT, &o.queries, "0", "N", "number of evenly spaced pairs to rank; 0: all", OPT_NOT_NEGATIVE },
     OPT_END,
 };
 
@@ -78,16 +77,15 @@ static int run(const command *self, int argc, char **argv)
 const command cmd_retrieve = {
     .name = "retrieve",
     .run = run,
-    .help = "image-text retrieval of stored embeddings: R@1/5/10, mean and median rank",
+    .help = "measure image-text retrieval: R@1/5/10, mean and median rank",
     .options = rows,
     .usage = "--input E.safetensors",
     .details =
         "Row i of image belongs to row i of text. Ranks count from 1; candidates of exactly equal similarity rank by\n"
-        "index. Similarities are formed in tiles, so 780,000 pairs need no more memory than 7,000.\n"
-        "--queries N ranks N pairs, evenly spread, among all candidates: a sample of the same numbers for less work.\n"
-        "Where E has `text_image`, the image of every text, images may have any number of captions, as in Flickr30k "
-        "and\n"
-        "COCO: an image's rank is that of its best caption, a text's that of its image.\n"
+        "index. Similarities are computed in tiles, so 780,000 pairs need no more memory than 7,000.\n"
+        "--queries N ranks N evenly spaced pairs among all candidates: an estimate of the same metrics for less work.\n"
+        "If E has `text_image`, the image of each text, images may have any number of captions, as in Flickr30k and "
+        "COCO: an image's rank is the rank of its best caption, a text's rank is the rank of its image.\n"
         "\n"
         "  cloob embed --checkpoint M --data val.tsv --out E.safetensors\n"
         "  cloob retrieve --input E.safetensors --json\n"

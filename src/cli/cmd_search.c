@@ -18,11 +18,11 @@ static struct {
 
 static const opt_row rows[] = {
     CLI_MODEL_ROWS(o.model, 0),
-    { "out", OPT_STRING, &o.out, NULL, "INDEX", "index: where it goes; without it a hidden file in the folder", 0 },
-    { "index", OPT_STRING, &o.index, NULL, "INDEX", "query: an index, or the folder that holds one", 0 },
-    { "image", OPT_STRING, &o.image, NULL, "FILE", "query: find what resembles this image, instead of words", 0 },
-    { "n", OPT_INT, &o.n, "10", "N", "query: how many results", OPT_POSITIVE },
-    { "html", OPT_STRING, &o.html, NULL, "FILE", "query: write the results as a page with thumbnails", 0 },
+    { "out", OPT_STRING, &o.out, NULL, "INDEX", "index: output file; default: a hidden file in the folder", 0 },
+    { "index", OPT_STRING, &o.index, NULL, "INDEX", "query: an index file, or an indexed folder", 0 },
+    { "image", OPT_STRING, &o.image, NULL, "FILE", "query: find images similar to this one", 0 },
+    { "n", OPT_INT, &o.n, "10", "N", "query: number of results", OPT_POSITIVE },
+    { "html", OPT_STRING, &o.html, NULL, "FILE", "query: write the results to a page with thumbnails", 0 },
     OPT_END
 };
 static const opt_set sets[] = { { cloob_data_option_table, &o.model.how }, OPT_SETS_END };
@@ -214,11 +214,9 @@ const command cmd_search = {
     .sets = sets,
     .uses = USES_PRECISION,
     .usage = "index FOLDER --checkpoint M [--out INDEX] | query \"words\" --index INDEX [--html sheet.html] [--n N]",
-    .details =
-        "index embeds the images below a folder; run it again and only new and changed ones are embedded. The index "
-        "file\n"
-        "is mapped, not read, and always whole: it is written beside and renamed. query lists the nearest images.\n"
-        "\n"
-        "  cloob search index photos --checkpoint M\n"
-        "  cloob search query \"a dog in the snow\" --index photos --html sheet.html",
+    .details = "index embeds the images in a folder and its subfolders. Run it again to add new and changed images "
+               "only. query lists the images nearest to your words or to an example.\n"
+               "\n"
+               "  cloob search index photos --checkpoint M\n"
+               "  cloob search query \"a dog in the snow\" --index photos --html sheet.html",
 };

@@ -11,38 +11,39 @@ static struct {
 } o;
 
 static const opt_row rows[] = {
-    { "checkpoint", OPT_LIST, &o.checkpoint, NULL, "M", "weights, or NAME=FILE; may be repeated", OPT_REQUIRED },
-    { "index", OPT_LIST, &o.index, NULL, "INDEX", "an index or a folder of images, or NAME=either; may be repeated",
-      0 },
+    { "checkpoint", OPT_LIST, &o.checkpoint, NULL, "M", "weights, or NAME=FILE; repeatable", OPT_REQUIRED },
+    { "index", OPT_LIST, &o.index, NULL, "INDEX", "index or folder of images, or NAME=either; repeatable", 0 },
     { "logs", OPT_STRING, &o.s.logs, NULL, "DIR", "folder of training runs to show", 0 },
     { "host", OPT_STRING, &o.s.host, "127.0.0.1", "ADDRESS", "address to listen on", 0 },
     { "port", OPT_INT, &o.s.port, "8080", "N", "port to listen on; 0: any free one", OPT_NOT_NEGATIVE },
-    { "vocab", OPT_STRING, &o.s.vocab, NULL, "FILE", "merges, where the weights hold no tokenizer", 0 },
-    { "config", OPT_STRING, &o.s.config, NULL, "MODEL",
-      "a model's name or a .json file, where shapes do not tell everything", 0 },
-    { "no-invariant", OPT_FLAG, &o.s.no_invariant, NULL, NULL,
-      "faster batches, whose last bits depend on their company", 0 },
-    { "max-batch", OPT_INT, &o.s.max_batch, "32", "N", "inputs embedded together at most", OPT_POSITIVE },
-    { "max-wait-us", OPT_INT, &o.s.max_wait_us, "2000", "N",
-      "microseconds a batch waits for inputs that are being prepared", OPT_NOT_NEGATIVE },
-    { "max-queue", OPT_INT, &o.s.max_queue, "512", "N", "requests that may wait; beyond it 429", OPT_POSITIVE },
-    { "workers", OPT_INT, &o.s.workers, "64", "N", "requests worked on at the same time", OPT_POSITIVE },
-    { "max-body-mb", OPT_INT, &o.s.max_body_mb, "32", "N", "largest request in MiB", OPT_POSITIVE },
-    { "max-image-pixels", OPT_INT, &o.s.max_pixels, "25000000", "N", "images with more pixels are refused",
-      OPT_POSITIVE },
-    { "max-inputs", OPT_INT, &o.s.max_inputs, "2048", "N", "texts and images of one request", OPT_POSITIVE },
-    { "max-connections", OPT_INT, &o.s.max_connections, "1024", "N", "open connections", OPT_POSITIVE },
-    { "max-per-address", OPT_INT, &o.s.max_per_address, "512", "N", "open connections of one address", OPT_POSITIVE },
-    { "timeout", OPT_INT, &o.s.timeout_s, "60", "S", "seconds to send a request, and to answer it", OPT_POSITIVE },
-    { "idle-unload", OPT_STRING, &o.idle_unload, NULL, "TIME",
-      "free the weights after so long without requests, as 300s or 5m", 0 },
-    { "api-key-file", OPT_STRING, &o.s.api_key_file, NULL, "FILE", "its first line is the key that requests must carry",
+    { "vocab", OPT_STRING, &o.s.vocab, NULL, "FILE", "BPE merges file, for weights that come without a tokenizer", 0 },
+    { "config", OPT_STRING, &o.s.config, NULL, "MODEL", "model name or .json file, if the shapes alone are ambiguous",
       0 },
-    { "tls-cert", OPT_STRING, &o.s.tls_cert, NULL, "FILE", "certificate in PEM, for https", 0 },
-    { "tls-key", OPT_STRING, &o.s.tls_key, NULL, "FILE", "its key in PEM", 0 },
-    { "insecure", OPT_FLAG, &o.s.insecure, NULL, NULL, "serve other hosts without a key", 0 },
-    { "allow-url-host", OPT_LIST, &o.url_host, NULL, "HOST",
-      "images behind URLs of this host are fetched; may be repeated", 0 },
+    { "no-invariant", OPT_FLAG, &o.s.no_invariant, NULL, NULL, "faster batches; the last bits then depend on the batch",
+      0 },
+    { "max-batch", OPT_INT, &o.s.max_batch, "32", "N", "largest number of inputs in a batch", OPT_POSITIVE },
+    { "max-wait-us", OPT_INT, &o.s.max_wait_us, "2000", "N",
+      "microseconds a batch waits for inputs still being decoded", OPT_NOT_NEGATIVE },
+    { "max-queue", OPT_INT, &o.s.max_queue, "512", "N", "requests that may wait; beyond that the answer is 429",
+      OPT_POSITIVE },
+    { "workers", OPT_INT, &o.s.workers, "64", "N", "requests processed at a time", OPT_POSITIVE },
+    { "max-body-mb", OPT_INT, &o.s.max_body_mb, "32", "N", "largest request body in MiB", OPT_POSITIVE },
+    { "max-image-pixels", OPT_INT, &o.s.max_pixels, "25000000", "N", "refuse images with more pixels", OPT_POSITIVE },
+    { "max-inputs", OPT_INT, &o.s.max_inputs, "2048", "N", "largest number of texts and images in a request",
+      OPT_POSITIVE },
+    { "max-connections", OPT_INT, &o.s.max_connections, "1024", "N", "largest number of connections", OPT_POSITIVE },
+    { "max-per-address", OPT_INT, &o.s.max_per_address, "512", "N", "largest number of connections per address",
+      OPT_POSITIVE },
+    { "timeout", OPT_INT, &o.s.timeout_s, "60", "S", "seconds allowed for sending a request, and for answering it",
+      OPT_POSITIVE },
+    { "idle-unload", OPT_STRING, &o.idle_unload, NULL, "TIME",
+      "free the weights after this long without requests, such as 300s or 5m", 0 },
+    { "api-key-file", OPT_STRING, &o.s.api_key_file, NULL, "FILE",
+      "file whose first line is the API key that requests must carry", 0 },
+    { "tls-cert", OPT_STRING, &o.s.tls_cert, NULL, "FILE", "PEM certificate, for HTTPS", 0 },
+    { "tls-key", OPT_STRING, &o.s.tls_key, NULL, "FILE", "PEM key of the certificate", 0 },
+    { "insecure", OPT_FLAG, &o.s.insecure, NULL, NULL, "accept other hosts without an API key", 0 },
+    { "allow-url-host", OPT_LIST, &o.url_host, NULL, "HOST", "fetch images from URLs of this host; repeatable", 0 },
     OPT_END
 };
 
@@ -85,11 +86,11 @@ const command cmd_serve = {
     .options = rows,
     .uses = USES_PRECISION,
     .usage = "--checkpoint M [--index INDEX]... [--logs DIR] [--host ADDRESS] [--port N]",
-    .details =
-        "Speaks the protocols of OpenAI, text-embeddings-inference, immich and clip-retrieval, and shows a page at /.\n"
-        "Requests that arrive together are embedded together. Listens on loopback unless told otherwise.\n"
-        "/openapi.json lists everything; SIGTERM answers what has arrived and ends.\n"
-        "\n"
-        "  cloob serve --checkpoint M --index photos\n"
-        "  curl localhost:8080/v1/embeddings -d '{\"input\": \"a dog in the snow\"}'"
+    .details = "Supports the protocols of OpenAI, text-embeddings-inference, immich and clip-retrieval, and serves a "
+               "page at /.\n"
+               "Requests that arrive together are embedded in one batch. Listens on the loopback address by default. "
+               "/openapi.json describes every endpoint. On SIGTERM the server answers pending requests and exits.\n"
+               "\n"
+               "  cloob serve --checkpoint M --index photos\n"
+               "  curl localhost:8080/v1/embeddings -d '{\"input\": \"a dog in the snow\"}'"
 };

@@ -20,27 +20,31 @@ static struct {
 } own;
 
 static const opt_row rows[] = {
-    { "grid", OPT_LIST, &own.grid, NULL, "NAME=V,V", "an option of cloob train and its values; several multiply", 0 },
+    { "grid", OPT_LIST, &own.grid, NULL, "NAME=V,V",
+      "option of cloob train and its values; several options form a grid", 0 },
     { "select", OPT_STRING, &own.select, NULL, "METRIC",
-      "the validation number to choose by: zeroshot/average, image_to_text_R@1, clip_val_loss, ...", OPT_REQUIRED },
-    { "by", OPT_STRING, &own.by, NULL, "NAME", "choose for each value of this option; without it for each method", 0 },
-    { "seeds", OPT_INT, &own.seeds, "1", "N", "runs per setting in the search, with seeds from --seed on",
-      OPT_POSITIVE },
-    { "final-seeds", OPT_INT, &own.final_seeds, "0", "N", "train the chosen settings again with N fresh seeds",
+      "validation metric to choose by: zeroshot/average, image_to_text_R@1, clip_val_loss, ...", OPT_REQUIRED },
+    { "by", OPT_STRING, &own.by, NULL, "NAME",
+      "choose separately for each value of this option; default: for each method", 0 },
+    { "seeds", OPT_INT, &own.seeds, "1", "N",
+      "runs per setting in the search, with consecutive seeds starting at --seed", OPT_POSITIVE },
+    { "final-seeds", OPT_INT, &own.final_seeds, "0", "N", "retrain the chosen settings with N fresh seeds",
       OPT_NOT_NEGATIVE },
     { "random", OPT_INT, &own.random, "0", "N",
-      "draw N combinations of the grid, the same ones for every value of --by; 0: all of them", OPT_NOT_NEGATIVE },
+      "draw N combinations of the grid, the same for every value of --by; 0: all", OPT_NOT_NEGATIVE },
     { "halving", OPT_FLAG, &own.halving, NULL, NULL,
       "successive halving: a quarter of the epochs for all, half for the better half, all for the best quarter", 0 },
-    { "jobs", OPT_INT, &own.jobs, "1", "N", "runs side by side; small models fill a GPU only together", OPT_POSITIVE },
-    { "part", OPT_STRING, &own.part, NULL, "I/N", "train every N-th run from the I-th (from 0) on: for array jobs", 0 },
-    { "zeroshot", OPT_LIST, &own.zeroshot, NULL, "DIR", "class folders of validation", 0 },
-    { "prompts", OPT_STRING, &own.prompts, NULL, "P.json", "class names and templates, a set for each folder's name",
+    { "jobs", OPT_INT, &own.jobs, "1", "N", "runs at a time; small models fill a GPU only together", OPT_POSITIVE },
+    { "part", OPT_STRING, &own.part, NULL, "I/N", "train every N-th run starting at the I-th (from 0): for array jobs",
       0 },
+    { "zeroshot", OPT_LIST, &own.zeroshot, NULL, "DIR", "class folders for validation", 0 },
+    { "prompts", OPT_STRING, &own.prompts, NULL, "P.json",
+      "class names and templates, with a set named like each folder", 0 },
     { "test-zeroshot", OPT_LIST, &own.test_zeroshot, NULL, "DIR",
-      "class folders that only the chosen settings are evaluated on, once", 0 },
-    { "test-data", OPT_STRING, &own.test_data, NULL, "SOURCE", "pairs for retrieval, only for the chosen settings", 0 },
-    { "alpha", OPT_DOUBLE, &own.alpha, "0.05", "X", "p-values below it are significant", OPT_POSITIVE },
+      "class folders for the final test of the chosen settings", 0 },
+    { "test-data", OPT_STRING, &own.test_data, NULL, "SOURCE",
+      "image-text pairs for the final retrieval test of the chosen settings", 0 },
+    { "alpha", OPT_DOUBLE, &own.alpha, "0.05", "X", "significance level", OPT_POSITIVE },
     CLI_PRESET_ROW(preset),
     OPT_END,
 };
@@ -152,18 +156,17 @@ static int run(const command *self, int argc, char **argv)
 const command cmd_sweep = {
     .name = "sweep",
     .run = run,
-    .help = "train over a grid of settings, choose on validation data, test what was chosen",
+    .help = "search settings, choose on validation data, test the choice",
     .options = rows,
     .sets = sets,
     .usage = "--train-data SOURCE --grid NAME=V,V... --select METRIC [--final-seeds 5] [OPTIONS]",
     .details =
         "Trains every combination of the values, with --seeds runs each, and chooses by the number that --select "
         "names,\n"
-        "for each method or each value of --by. --final-seeds trains the chosen settings again with fresh seeds;\n"
-        "--test-zeroshot and --test-data evaluate those runs, and no others, once. LOGS/NAME gets the runs,\n"
+        "for each method or each value of --by. --final-seeds retrains the chosen settings with fresh seeds;\n"
+        "--test-zeroshot and --test-data evaluate those runs, and no others, once. LOGS/NAME holds the runs,\n"
         "results.jsonl with a line per run, sweep.md with the tables, and report.html. All options of cloob train "
-        "apply.\n"
-        "The same command goes on where it was stopped. A run whose loss leaves the range of numbers is never chosen.\n"
+        "apply. Run the same command again to continue an interrupted one. A run that diverges is never chosen.\n"
         "\n"
         "  cloob sweep --train-data world/train.tsv --val-data world/val.tsv --model tiny --epochs 4 \\\n"
         "      --grid method=clip,cloob --grid lr=1e-3,5e-4 --select image_to_text_R@1 --final-seeds 5 --name first",

@@ -13,21 +13,21 @@ static struct {
 } o;
 
 static const opt_row rows[] = {
-    { "out", OPT_STRING, &o.out, NULL, "DIR", "the folder to make; an earlier set of this command is replaced", 0 },
+    { "out", OPT_STRING, &o.out, NULL, "DIR", "output folder; an earlier world there is replaced", 0 },
     { "count", OPT_INT, &o.count, "10000", "N", "training pairs", OPT_POSITIVE },
-    { "size", OPT_INT, &o.size, "64", "R", "pixels a side, 16 to 2048", OPT_POSITIVE },
+    { "size", OPT_INT, &o.size, "64", "R", "image size in pixels, 16 to 2048", OPT_POSITIVE },
     { "format", OPT_STRING, &o.format, "csv", "csv|webdataset", "files and lists, or tar shards", 0 },
     { "val-count", OPT_INT, &o.val_count, "-1", "N", "validation pairs; -1: a tenth of count, at least 16", 0 },
     { "per-class", OPT_INT, &o.per_class, "-1", "N", "test images per class; -1: count / 200, within 4 and 100", 0 },
-    { "strength", OPT_DOUBLE, &o.strength, "0.25", "S", "how strongly factors go together in training data, 0 to 1",
+    { "strength", OPT_DOUBLE, &o.strength, "0.25", "S", "how strongly factors correlate in the training data, 0 to 1",
       0 },
     { "shard-samples", OPT_INT, &o.shard_samples, "1000", "N", "pairs per tar", OPT_POSITIVE },
-    { "force", OPT_FLAG, &o.force, NULL, NULL, "write into a folder that holds other files", 0 },
+    { "force", OPT_FLAG, &o.force, NULL, NULL, "write into a folder that contains other files", 0 },
     { "sheet", OPT_STRING, &o.sheet, NULL, "FILE.png", "draw a sample sheet; needs no --out", 0 },
     { "sheet-kind", OPT_STRING, &o.sheet_kind, "samples", "samples|factors",
       "pairs with captions, or every value of every factor", 0 },
-    { "sheet-rows", OPT_INT, &o.sheet_rows, "4", "N", "rows of samples", OPT_POSITIVE },
-    { "sheet-columns", OPT_INT, &o.sheet_columns, "6", "N", "samples in a row", OPT_POSITIVE },
+    { "sheet-rows", OPT_INT, &o.sheet_rows, "4", "N", "rows of the sheet", OPT_POSITIVE },
+    { "sheet-columns", OPT_INT, &o.sheet_columns, "6", "N", "columns of the sheet", OPT_POSITIVE },
     OPT_END,
 };
 
@@ -109,18 +109,18 @@ static int run(const command *self, int argc, char **argv)
 const command cmd_synth = {
     .name = "synth",
     .run = run,
-    .help = "draw our own image-text world: pairs, held-out tests, ground truth",
+    .help = "draw a synthetic image-text world with tests and ground truth",
     .options = rows,
     .uses = USES_SEED,
     .usage = "--out DIR [--count N] [--size R] [--seed S]",
-    .details =
-        "Scenes of eight factors (object, colour, material, size, count, position, background, light) with captions\n"
-        "that name some of them. DIR gets train.tsv and val.tsv (filepath, title) with images/, or shards; a "
-        "zero-shot\n"
-        "test for every factor, made of combinations that training never shows, in classes/FACTOR/CLASS/ with\n"
-        "prompts.json; and the ground truth in factors.tsv and naming.tsv. Same seed, same bytes.\n"
-        "\n"
-        "  cloob synth --out world --count 20000 --size 64 --seed 1\n"
-        "  cloob train --train-data world/train.tsv --val-data world/val.tsv --model tiny --name first\n"
-        "  cloob zeroshot --checkpoint M --data world/classes/object --prompts world/prompts.json --set object",
+    .details = "Draws scenes of eight factors (object, colour, material, size, count, position, background, light) "
+               "with captions that mention some of them. DIR receives train.tsv and val.tsv (filepath, title) with "
+               "images/, or shards; a "
+               "zero-shot\n"
+               "test for every factor, made of combinations that training never shows, in classes/FACTOR/CLASS/ with\n"
+               "prompts.json; and the ground truth in factors.tsv and naming.tsv. Same seed, same bytes.\n"
+               "\n"
+               "  cloob synth --out world --count 20000 --size 64 --seed 1\n"
+               "  cloob train --train-data world/train.tsv --val-data world/val.tsv --model tiny --name first\n"
+               "  cloob zeroshot --checkpoint M --data world/classes/object --prompts world/prompts.json --set object",
 };

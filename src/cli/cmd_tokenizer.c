@@ -232,16 +232,16 @@ static const opt_row rows[] = {
       "train: captions, one per line, or a TSV with a column title; encode, decode: a text or ids per line, "
       "- for standard input",
       0 },
-    { "size", OPT_INT, &o.size, NULL, "N", "train: ids in the vocabulary, bytes and the two special ones included",
+    { "size", OPT_INT, &o.size, NULL, "N", "train: size of the vocabulary, including bytes and the two special tokens",
       OPT_POSITIVE },
-    { "out", OPT_STRING, &o.out, NULL, "V", "train: where the vocabulary goes", 0 },
+    { "out", OPT_STRING, &o.out, NULL, "V", "train: output file", 0 },
     { "vocab", OPT_STRING, &o.vocab, NULL, "V", "encode, decode: merges file, plain or gzip, OpenAI's or from train",
       0 },
-    { "length", OPT_INT, &o.length, NULL, "N", "encode: rows of N with start, end and padding, as a model takes them",
+    { "length", OPT_INT, &o.length, NULL, "N", "encode: pad to N tokens with start and end, as a model expects",
       OPT_POSITIVE },
     { "clean", OPT_STRING, &o.clean, "basic", "basic|full|hf",
-      "clean-up before encoding: basic (HTML and white space, CLIP's published ids) or full (as open_clip and training "
-      "do it)",
+      "text cleaning before encoding: basic (HTML and white space, CLIP's published ids) or full (as in open_clip and "
+      "in training)",
       0 },
     OPT_END,
 };
@@ -249,7 +249,7 @@ static const opt_row rows[] = {
 const command cmd_tokenizer = {
     .name = "tokenizer",
     .run = run,
-    .help = "texts to token ids and back; vocabularies of one's own",
+    .help = "convert texts to token ids and back; train a vocabulary",
     .options = rows,
     .usage = "train --input FILE --size N --out V | encode --vocab V [--length 77] TEXT... | decode --vocab V IDS...",
     .details = "encode prints the ids of each text on a line, without start, end or padding unless --length is given; "

@@ -55,15 +55,15 @@ static int run(const command *self, int argc, char **argv)
 const command cmd_train = {
     .name = "train",
     .run = run,
-    .help = "train image and text encoders on pairs",
+    .help = "train image and text encoders on image-text pairs",
     .options = rows,
     .sets = sets,
     .usage = "--train-data SOURCE [OPTIONS]",
     .details =
-        "Trains a model and leaves everything in LOGS/NAME: out.log, params.txt, checkpoints, results, TensorBoard\n"
-        "events. Ctrl-C saves and stops; a second one stops at once. Memory is planned first: a batch that does not "
-        "fit is\n"
-        "refused with the largest that does. CLOOB_MEMORY_LIMIT=24G in the environment leaves the rest to others.\n"
+        "Trains a model and writes everything to LOGS/NAME: out.log, params.txt, checkpoints, results, TensorBoard "
+        "events. Ctrl-C saves and stops; a second Ctrl-C stops at once. Memory is planned first: a batch that does not "
+        "fit is refused, and the message names the largest that does. Set CLOOB_MEMORY_LIMIT=24G in the environment to "
+        "limit the memory used.\n"
         "\n"
         "  cloob train --train-data pairs.tsv --model tiny --batch-size 128 --epochs 10 --warmup 200 --name first\n"
         "  mpirun -np 4 cloob train --preset cc --train-data 'cc/{00000..00331}.tar' --name cloob-cc",

@@ -24,22 +24,23 @@ static const opt_row rows[] = {
       0 },
     { "prompts", OPT_STRING, &o.prompts, NULL, "P.json", "class names and templates; see cloob prompts", 0 },
     { "set", OPT_STRING, &o.set, NULL, "NAME",
-      "which set of the prompts; without it the only one, or the one named like the data", 0 },
-    { "per-class", OPT_FLAG, &o.per_class, NULL, NULL, "print the table of classes", 0 },
+      "prompt set to use; default: the only one, or the one named like the data", 0 },
+    { "per-class", OPT_FLAG, &o.per_class, NULL, NULL, "print a table per class", 0 },
     { "classes-map", OPT_STRING, &o.class_map, NULL, "FILE",
       "lines of FOLDER, tab or comma, CLASS of the prompts; accuracy is among those classes alone", 0 },
     { "predictions", OPT_STRING, &o.predictions, NULL, "FILE",
-      "what the model says of every image: .csv, or .jsonl with the keys image, label, predicted, p, correct", 0 },
+      "prediction for each image: .csv, or .jsonl with the keys image, label, predicted, p, correct", 0 },
     { "calibration", OPT_FLAG, &o.calibration, NULL, NULL,
       "whether probabilities mean what they say: expected calibration error over 15 bins", 0 },
-    { "confusion", OPT_STRING, &o.confusion, NULL, "FILE.csv", "images of each class by what they were taken for", 0 },
+    { "confusion", OPT_STRING, &o.confusion, NULL, "FILE.csv", "confusion matrix: true class by predicted class", 0 },
     { "retrieve", OPT_STRING, &o.retrieve, NULL, "E",
-      "compare what prompts and images retrieve from this file's rows, not the embeddings themselves", 0 },
-    { "retrieve-from", OPT_STRING, &o.retrieve_from, "image", "image|text", "which of that file's rows are stored", 0 },
-    { "scale-hopfield", OPT_DOUBLE, &o.scale, NULL, "B", "beta of --retrieve; without it the checkpoint's",
+      "compare Hopfield retrievals from the rows of this file instead of the embeddings", 0 },
+    { "retrieve-from", OPT_STRING, &o.retrieve_from, "image", "image|text",
+      "which rows of that file are the stored patterns", 0 },
+    { "scale-hopfield", OPT_DOUBLE, &o.scale, NULL, "B", "beta of --retrieve; default: the checkpoint's",
       OPT_NOT_NEGATIVE },
-    { "workers", OPT_INT, &o.workers, "2", "N", "threads that decode", OPT_NOT_NEGATIVE },
-    { "batch", OPT_INT, &o.model.batch, "32", "N", "images worked out at a time", OPT_POSITIVE },
+    { "workers", OPT_INT, &o.workers, "2", "N", "threads that decode images", OPT_NOT_NEGATIVE },
+    { "batch", OPT_INT, &o.model.batch, "32", "N", "batch size", OPT_POSITIVE },
     OPT_END
 };
 static const opt_set sets[] = { { cloob_data_option_table, &o.model.how }, OPT_SETS_END };
@@ -368,17 +369,16 @@ static int run(const command *self, int argc, char **argv)
 const command cmd_zeroshot = {
     .name = "zeroshot",
     .run = run,
-    .help = "zero-shot accuracy on images with classes",
+    .help = "measure zero-shot accuracy on images with classes",
     .options = rows,
     .sets = sets,
     .uses = USES_PRECISION,
     .usage = "--checkpoint M --data SOURCE... [--prompts P.json --set NAME]",
     .details =
-        "Every prompt is brought to unit length, averaged over a class and brought to unit length again. Without "
+        "Prompt embeddings are normalised, averaged per class and normalised again. Without "
         "--prompts\n"
-        "the class names are those of the folders and the template is \"a photo of a {}.\". Folders go to prompt "
-        "classes by\n"
-        "name, or, where no name is known and there are equally many, by order. Images that cannot be read are "
+        "the class names are those of the folders and the template is \"a photo of a {}.\". Folders match prompt "
+        "classes by name, or by order if no name matches and the counts are equal. Images that cannot be read are "
         "counted.\n"
         "--classes-map FILE scores among some of the classes, as on ImageNet-R, -A, -Sketch, -V2 and ObjectNet: a "
         "line\n"

@@ -23,15 +23,15 @@ typedef struct cli_model {
 /* clang-format off */
 #define CLI_MODEL_ROWS(m, required)                                                                                    \
     { "checkpoint", OPT_STRING, &(m).checkpoint, NULL, "M",                                                            \
-      "weights: ours, or any format cloob convert reads", required },                                                  \
-    { "vocab", OPT_STRING, &(m).vocab, NULL, "FILE", "merges, where the weights hold no tokenizer", 0 },               \
+      "weights, in any format that cloob convert reads", required },                                                  \
+    { "vocab", OPT_STRING, &(m).vocab, NULL, "FILE", "BPE merges file, for weights that come without a tokenizer", 0 },               \
     { "config", OPT_STRING, &(m).config, NULL, "MODEL",                                                                \
-      "a model's name or a .json file, where shapes do not tell everything", 0 }
+      "model name or .json file, if the shapes alone are ambiguous", 0 }
 
 #define CLI_INVARIANT_ROWS(m)                                                                                          \
     { "no-invariant", OPT_FLAG, &(m).no_invariant, NULL, NULL,                                                         \
-      "work rows out in batches: faster, and the last bits depend on the batch", 0 },                                  \
-    { "batch", OPT_INT, &(m).batch, "32", "N", "rows at a time with --no-invariant", OPT_POSITIVE }
+      "compute rows in batches: faster, but the last bits depend on the batch", 0 },                                  \
+    { "batch", OPT_INT, &(m).batch, "32", "N", "batch size with --no-invariant", OPT_POSITIVE }
 /* clang-format on */
 
 /* Opens the model with the common options. invariant: what holds unless --no-invariant is given. */

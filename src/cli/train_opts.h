@@ -14,7 +14,9 @@
 #define CLI_PRESET_ROW(preset)                                                                                         \
     {                                                                                                                  \
         "preset", OPT_STRING, &preset, NULL, "NAME",                                                                   \
-            "a recipe, cc and yfcc are the paper's; cloob help --presets lists all; flags that are given win", 0       \
+            "recipe to start from: cc and yfcc are the paper's, cloob help --presets lists all; flags take "           \
+            "precedence",                                                                                              \
+            0                                                                                                          \
     }
 
 /* Applies the recipe, if one was named, sets progress and stopping by Ctrl-C. Returns -1 to go on, or the exit code. */

@@ -19,7 +19,7 @@ static const opt_row rows[] = {
     { "init-inv-tau", OPT_DOUBLE, &o.inv_tau, CLOOB_TEXT(CLOOB_DEFAULT_INV_TAU), "T", "inverse temperature", 0 },
     { "scale-hopfield", OPT_DOUBLE, &o.scale, CLOOB_TEXT(CLOOB_DEFAULT_SCALE_HOPFIELD), "B",
       "beta of the Hopfield networks", 0 },
-    { "repeats", OPT_INT, &o.repeats, "5", "R", "timed runs, after one that is not; 0: that one is timed",
+    { "repeats", OPT_INT, &o.repeats, "5", "R", "timed runs after a warm-up run; 0: time the first run",
       OPT_NOT_NEGATIVE },
     { "forward", OPT_FLAG, &o.forward, NULL, NULL, "the loss alone, without gradients", 0 },
     OPT_END

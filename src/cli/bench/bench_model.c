@@ -13,7 +13,7 @@ static struct {
 #define SHARED_ROWS                                                                                                    \
     { "model", OPT_STRING, &o.model, "RN50", "MODEL", "a model's name or a .json file", 0 },                           \
     {                                                                                                                  \
-        "repeats", OPT_INT, &o.repeats, "5", "R", "timed runs, after one that is not", OPT_POSITIVE                    \
+        "repeats", OPT_INT, &o.repeats, "5", "R", "timed runs after a warm-up run", OPT_POSITIVE                       \
     }
 
 static const opt_row step_rows[] = {

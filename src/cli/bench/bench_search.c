@@ -45,11 +45,11 @@ static int run(const command *self, int argc, char **argv)
 const command bench_search = {
     .name = "bench search",
     .run = run,
-    .help = "how long a search over an index of random embeddings takes",
+    .help = "time of a search over an index of random embeddings",
     .options = rows,
     .usage = "--n N --dim D",
-    .details =
-        "Writes an index of random unit rows into the current folder, maps it, asks it, removes it. ms is the median.\n"
-        "\n"
-        "  cloob bench search --n 100000 --dim 512 --json",
+    .details = "Writes an index of random unit rows into the current folder, maps it, queries it, removes it. ms is "
+               "the median.\n"
+               "\n"
+               "  cloob bench search --n 100000 --dim 512 --json",
 };

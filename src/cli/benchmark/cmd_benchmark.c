@@ -23,10 +23,11 @@ static struct {
 
 static const opt_row rows[] = {
     { "checkpoint", OPT_LIST, &o.checkpoints, NULL, "M",
-      "weights: ours, or any format cloob convert reads; several are compared", OPT_REQUIRED },
-    { "vocab", OPT_STRING, &o.model.vocab, NULL, "FILE", "merges, where the weights hold no tokenizer", 0 },
+      "weights, in any format that cloob convert reads; several are compared", OPT_REQUIRED },
+    { "vocab", OPT_STRING, &o.model.vocab, NULL, "FILE", "BPE merges file, for weights that come without a tokenizer",
+      0 },
     { "config", OPT_STRING, &o.model.config, NULL, "MODEL",
-      "a model's name or a .json file, where shapes do not tell everything", 0 },
+      "model name or .json file, if the shapes alone are ambiguous", 0 },
     { "datasets", OPT_LIST, &o.datasets, NULL, "DIR|LIST",
       "data sets, folders of data sets, or a text file that lists them", OPT_REQUIRED },
     { "task", OPT_STRING, &o.task, "auto", "auto|linear_probe|all",

@@ -16,16 +16,16 @@ static struct {
 } o;
 
 static const opt_row rows[] = {
-    { "epoch", OPT_INT, &o.epoch, "-1", "N", "only lines of that epoch; -1: every line is a run", 0 },
-    { "alpha", OPT_DOUBLE, &o.alpha, "0.05", "X", "p-values below it are significant", OPT_POSITIVE },
-    { "by", OPT_STRING, &o.by, NULL, "NAME", "the setting that makes groups of the runs; without it the method", 0 },
-    { "where", OPT_LIST, &o.where, NULL, "KEY=VALUE", "only runs with this setting", 0 },
-    { "format", OPT_STRING, &o.format, "text", "text|markdown|latex|csv", "of the tables", 0 },
+    { "epoch", OPT_INT, &o.epoch, "-1", "N", "use only lines of this epoch; -1: every line is a run", 0 },
+    { "alpha", OPT_DOUBLE, &o.alpha, "0.05", "X", "significance level", OPT_POSITIVE },
+    { "by", OPT_STRING, &o.by, NULL, "NAME", "setting to group runs by; default: the method", 0 },
+    { "where", OPT_LIST, &o.where, NULL, "KEY=VALUE", "use only runs with this setting", 0 },
+    { "format", OPT_STRING, &o.format, "text", "text|markdown|latex|csv", "format of the tables", 0 },
     { "predictions", OPT_LIST, &o.said.files, NULL, "FILE",
       "instead of runs: predictions that cloob zeroshot wrote, of models on the same images", 0 },
     { "bins", OPT_INT, &o.said.bins, "15", "N", "of the calibration of --predictions", OPT_POSITIVE },
     { "reliability", OPT_STRING, &o.said.reliability, NULL, "FILE.svg", "the reliability plot of --predictions", 0 },
-    { "resamples", OPT_INT, &o.resamples, "10000", "N", "of the bootstrap, drawn by --seed", OPT_POSITIVE },
+    { "resamples", OPT_INT, &o.resamples, "10000", "N", "bootstrap resamples", OPT_POSITIVE },
     OPT_END,
 };
 
@@ -141,7 +141,7 @@ static int run(const command *self, int argc, char **argv)
 const command cmd_compare = {
     .name = "compare",
     .run = run,
-    .help = "mean, spread and rank-sum p-value per metric between groups of runs",
+    .help = "compare groups of runs, with corrected significance tests",
     .options = rows,
     .uses = USES_SEED,
     .usage = "A.jsonl B.jsonl | RUN... [--by NAME] | --predictions A.csv B.csv...",
@@ -149,8 +149,7 @@ const command cmd_compare = {
         "Folders of runs, or of an ablation or a sweep, are grouped by a setting (--by, without it the method): means "
         "with\n"
         "bootstrap intervals, rank-sum tests of all pairs corrected by Holm, Cliff's delta. A sweep's results.jsonl "
-        "will do,\n"
-        "too; --where stage=final leaves out its search. Two files without --by are two groups:\n"
+        "works, too; --where stage=final leaves out its search. Two files without --by are two groups:\n"
         "\n"
         "Each line of a file is one run: a JSON object, whose numbers are its metrics. The test is the unpaired\n"
         "Wilcoxon rank-sum test, exact for up to 8 values without ties, otherwise normal with tie and continuity\n"

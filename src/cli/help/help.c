@@ -1,6 +1,7 @@
 /* Help out of the option tables. */
 #include "cli/help/help.h"
 
+#include <ctype.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -15,17 +16,35 @@ static int right_edge(void)
     return columns < NARROWEST ? NARROWEST : columns > WIDEST ? WIDEST : columns;
 }
 
-/* Words of a text from column `at` on, wrapped to LEFT. */
-static void put_wrapped(const char *text, int at)
+/* Is this the end of a line inside a paragraph: neither a blank line nor an indented one follows? */
+static bool is_soft_break(const char *at) { return at[0] == '\n' && at[1] && !strchr(" \n", at[1]); }
+
+/* Words of a paragraph from column `at` on, wrapped to column `left`; returns what follows the paragraph. */
+static const char *put_wrapped(const char *text, int at, int left)
 {
     int right = right_edge();
-    while (*text) {
-        size_t n = strcspn(text, " ");
-        if (at > LEFT && at + (int)n + 1 > right) at = LEFT, printf("\n%*s", LEFT, "");
-        else if (at > LEFT) at++, putchar(' ');
+    while (*text && *text != '\n') {
+        size_t n = strcspn(text, " \n");
+        if (at > left && at + (int)n + 1 > right) at = left, printf("\n%*s", left, "");
+        else if (at > left) at++, putchar(' ');
         printf("%.*s", (int)n, text);
         at += (int)n;
-        text += n + (text[n] == ' ');
+        text += n + (text[n] == ' ' || is_soft_break(text + n));
+    }
+    return text;
+}
+
+/* Paragraphs are wrapped to the terminal; indented lines, which are commands to copy, stay as they are. */
+static void print_details(const char *text)
+{
+    while (*text) {
+        if (*text == ' ' || *text == '\n') {
+            size_t n = strcspn(text, "\n");
+            printf("%.*s", (int)n, text);
+            text += n;
+        } else text = put_wrapped(text, 0, 0);
+        putchar('\n');
+        text += *text == '\n';
     }
 }
 
@@ -43,7 +62,7 @@ static void print_entry(const opt_entry *e)
         snprintf(right + n, sizeof right - (size_t)n, " [%s]", e->o.fallback);
     printf("  %-33s%s", left, strlen(left) > 33 ? "\n                                   " : "");
     putchar(' ');
-    put_wrapped(right, LEFT);
+    put_wrapped(right, LEFT, LEFT);
     putchar('\n');
 }
 
@@ -52,8 +71,10 @@ void help_print(const command *c)
     int count;
     const opt_entry *e = opt_entries(c, &count);
     const char *group = "";
-    printf("usage: cloob %s %s\n\n%s.\n", c->name, c->usage ? c->usage : "", c->help);
-    if (c->details) printf("\n%s\n", c->details);
+    int at = printf("usage: cloob %s ", c->name);
+    put_wrapped(c->usage ? c->usage : "", at, at);
+    printf("\n\n%c%s.\n", toupper((unsigned char)c->help[0]), c->help + 1);
+    if (c->details) putchar('\n'), print_details(c->details);
     for (int i = 0; i < count; i++) {
         if (e[i].flags & OPT_HIDDEN) continue;
         if (strcmp(group, e[i].o.group) != 0) printf("\n%s:\n", group = e[i].o.group);

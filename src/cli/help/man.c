@@ -67,6 +67,23 @@ static void put_title(FILE *out, const char *name, const char *help)
     fputc('\n', out);
 }
 
+/* Paragraphs are filled; indented lines, which are commands to copy, stay as they are. */
+static void put_details(FILE *out, const char *text)
+{
+    bool verbatim = false;
+    while (*text) {
+        char line[1024];
+        size_t n = strcspn(text, "\n");
+        snprintf(line, sizeof line, "%.*s", (int)n, text);
+        if ((*text == ' ') != verbatim) fputs((verbatim = !verbatim) ? ".nf\n" : ".fi\n", out);
+        if (n) put(out, line);
+        else fputs(".PP", out);
+        fputc('\n', out);
+        text += n + (text[n] == '\n');
+    }
+    if (verbatim) fputs(".fi\n", out);
+}
+
 void man_write(FILE *out, const command *c)
 {
     put_title(out, c->name, c->help);
@@ -74,9 +91,8 @@ void man_write(FILE *out, const command *c)
     put(out, c->usage ? c->usage : "");
     fputc('\n', out);
     if (c->details) {
-        fputs(".SH DESCRIPTION\n.nf\n", out);
-        put(out, c->details);
-        fputs("\n.fi\n", out);
+        fputs(".SH DESCRIPTION\n", out);
+        put_details(out, c->details);
     }
     put_entries(out, c);
     fputs(".SH EXIT STATUS\n0 when done, 1 when it failed (one line on standard error says why), 2 for wrong "

@@ -17,12 +17,13 @@ static const info_kind *const kinds[] = {
 
 static info_options o;
 
-static const opt_row rows[] = { { "examine", OPT_INT, &o.examine, "10000", "N",
-                                  "samples of a data set to decode, spread evenly; 0: all", OPT_NOT_NEGATIVE },
-                                { "batch-size", OPT_INT, &o.batch, "32", "N",
-                                  "of a model without weights: pairs of the step whose memory is counted",
-                                  OPT_POSITIVE },
-                                OPT_END };
+static const opt_row rows[] = {
+    { "examine", OPT_INT, &o.examine, "10000", "N", "samples of a data set to decode, spread evenly; 0: all",
+      OPT_NOT_NEGATIVE },
+    { "batch-size", OPT_INT, &o.batch, "32", "N",
+      "for a model without weights: batch size of the training step whose memory is estimated", OPT_POSITIVE },
+    OPT_END
+};
 static const opt_set sets[] = { { cloob_data_option_table, &o.data }, OPT_SETS_END };
 
 static int run(const command *self, int argc, char **argv)
@@ -46,16 +47,14 @@ static int run(const command *self, int argc, char **argv)
 const command cmd_info = {
     .name = "info",
     .run = run,
-    .help = "what a checkpoint, data set or device holds",
+    .help = "describe a checkpoint, a data set, a model or a device",
     .options = rows,
     .sets = sets,
     .usage = "MODEL|FILE|DIR|device",
     .details = "For the name of a model, or a .json configuration: sizes, parameters, memory of a training step.\n"
-               "For weights (ours, torch, open_clip, Hugging Face): the model, its configuration and what was stored "
-               "with it.\n"
-               "For a data set: its kind, how many samples, files and classes, the sizes of images and captions, and "
-               "how many of\n"
-               "the examined samples cannot be used and why.\n"
+               "For weights (ours, torch, open_clip, Hugging Face): the model, its configuration and metadata.\n"
+               "For a data set: its type, the number of samples, files and classes, the sizes of images and captions, "
+               "and how many of the examined samples are unusable and why.\n"
                "\n"
                "  cloob info ViT-L-14\n"
                "  cloob info model.safetensors\n"
