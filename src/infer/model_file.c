@@ -66,7 +66,7 @@ static void read_facts(model *m, const weights *w, const interchange_report *rep
 static cloob_status load(cloob_ctx *ctx, model *m, const char *path, const model_open_options *o)
 {
     model_config config;
-    interchange_options io = { 0 };
+    interchange_options io = { .unverified = o->unverified };
     interchange_report report = { 0 };
     weights w;
     if (o->config) {

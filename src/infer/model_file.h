@@ -21,6 +21,7 @@ typedef struct model_open_options {
     const char *config; /* a model's name or JSON for files that do not say; NULL: none */
     int64_t max_pixels; /* larger images are refused; 0: no limit */
     bool photos;        /* as in cloob_model_options */
+    bool unverified;    /* whoever opens checks the file's checksum later (model/interchange.h) */
     encoder_options encode;
 } model_open_options;
 

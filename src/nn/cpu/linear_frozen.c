@@ -18,7 +18,7 @@ static pgemm_weight weight_of(const op_args *a)
 
 cloob_status linear_frozen_prepare(const op_env *env, op_args *a)
 {
-    bool few = tensor_rows(&a->out[0]) < PGEMM_FEW;
+    bool few = tensor_rows(&a->out[0]) < PGEMM_FEW && !env->invariant;
     pgemm_weight w = weight_of(a);
     if (!env->frozen_weights || !(few || pgemm_usable())) return CLOOB_OK;
     frozen *f = calloc(1, sizeof *f);
@@ -34,7 +34,10 @@ static const float *kept_weight(const op_env *env, const frozen *f, const pgemm_
     bool fresh = false;
     if (!f->ran) return weight_cache_find(env->kept, w->w);
     float *packed = weight_cache_get(env->kept, w->w, pgemm_packed_bytes(w->N, w->K), &fresh);
-    if (packed && fresh) pgemm_pack(env->ctx, w, packed);
+    if (packed && fresh) {
+        pgemm_pack(env->ctx, w, packed);
+        weight_cache_packed(env->kept, w->w, (size_t)(w->N * w->K) * sizeof *w->w);
+    }
     return packed; /* NULL when memory is out: it goes without */
 }
 
@@ -42,7 +45,7 @@ bool linear_frozen(const op_env *env, const op_args *a)
 {
     frozen *f = a->state;
     if (!f) return false;
-    pgemm_call c = { .M = tensor_rows(&a->out[0]),
+    pgemm_call c = { .M = op_live_rows(env, &a->out[0]),
                      .x = a->in[0].data,
                      .weight = weight_of(a),
                      .scratch = a->scratch,
