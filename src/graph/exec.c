@@ -299,6 +299,7 @@ static void set_env(exec *e, cloob_ctx *ctx, device *dev, const exec_bindings *b
     e->env.frozen_weights = b->frozen_weights;
     e->env.kept = b->kept;
     e->env.invariant = b->invariant;
+    e->env.int8 = b->int8;
 }
 
 static cloob_status make(cloob_ctx *ctx, const graph *g, device *dev, const exec_bindings *b, exec **out)

@@ -8,6 +8,7 @@
 
 #include "infer/batcher.h"
 #include "model/interchange.h"
+#include "tensor/precision.h"
 
 double batcher_now(void)
 {
@@ -27,7 +28,9 @@ static cloob_status open_model(batcher *b, bool unverified, model **out)
     o.encode.batch = b->o.max_batch;
     o.max_pixels = b->o.max_pixels, o.photos = b->o.model.photos;
     o.unverified = unverified;
-    o.encode.compute = b->precision && strcmp(b->precision, "fp32") != 0 ? CLOOB_BF16 : CLOOB_F32;
+    precision p;
+    CLOOB_TRY(precision_find(b->ctx, b->precision, false, &p));
+    o.encode.compute = p.compute, o.encode.int8 = p.int8;
     return model_open(b->ctx, b->path, &o, out);
 }
 

@@ -38,6 +38,7 @@ struct cloob_model {
     int64_t epoch;                                       /* -1: unknown */
     const char *path, *method, *run, *names, *container; /* method and run "" when unknown */
     cloob_dtype stored, compute;
+    bool int8;
     arena a;
 };
 typedef struct cloob_model model;

@@ -10,6 +10,7 @@
 #include "model/encoder_lanes.h"
 #include "model/tower.h"
 #include "tensor/cpu/pgemm.h"
+#include "tensor/host_memory.h"
 
 /* Texts have a kind for every length, in steps: TOKENS is the longest, TOKENS + 1 one step long, and so on. */
 enum { BYTES, FLOATS, TOKENS, STEP = 8, LENGTHS = 32, KINDS = TOKENS + LENGTHS };
@@ -46,6 +47,9 @@ void encoder_options_init(encoder_options *o)
 
 cloob_status encoder_create_on(cloob_ctx *ctx, params *p, const encoder_options *o, encoder **out)
 {
+    if (o->int8 && p->dev->backend != BACKEND_CPU)
+        return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED,
+                        "precision int8 runs on the CPU, not on %s; choose device cpu, or bf16", p->dev->name);
     encoder *e = calloc(1, sizeof *e);
     if (!e) return ctx_no_memory(ctx, sizeof *e, "an encoder");
     e->p = p;
@@ -211,6 +215,9 @@ static void drop_packed(void *user, const void *weight, size_t bytes)
     const encoder *e = user;
     tensor t = { .dtype = CLOOB_U8, .ndim = 1, .dim = { (int64_t)bytes }, .data = (void *)(uintptr_t)weight };
     weights_drop_pages(&e->w, &t);
+    /* of a weight that was converted, 8 bits are all that is ever read again */
+    if (e->o.int8 && e->owns_params)
+        host_memory_drop(weight, bytes, e->p->master, (size_t)e->p->total * sizeof *e->p->master);
 }
 
 static cloob_status take_cache(cloob_ctx *ctx, encoder *e)
@@ -232,6 +239,7 @@ static cloob_status get_slot(cloob_ctx *ctx, encoder *e, int kind, int64_t n, sl
                         .master = e->p->master_view,
                         .frozen_weights = true,
                         .kept = e->kept,
+                        .int8 = e->o.int8,
                         .invariant = any_part(e->p, kind >= TOKENS) };
     if (!at->x) {
         CLOOB_TRY(bind_tower(ctx, e, kind >= TOKENS));
@@ -343,7 +351,7 @@ static cloob_status encode_images(cloob_ctx *ctx, encoder *e, int kind, const vo
                                   cloob_output what, float *out)
 {
     int64_t B = most_rows(e->p, &e->o, false), width = encoder_width(e, what, false);
-    if (!e->asked && e->o.invariant) {
+    if (!e->asked && e->o.invariant && !(e->o.int8 && e->p->config.family == MODEL_VIT)) {
         CLOOB_TRY(lanes_apply(ctx, e->p, &e->small));
         e->asked = true;
     }

@@ -75,6 +75,7 @@ typedef struct op_env {
     bool frozen_weights; /* inference: a kernel may keep what it derives from weights between runs */
     weight_cache *kept;  /* and share it here; NULL: not */
     bool invariant;      /* kernels choose by the shape of one row: a row has the same bytes in any batch */
+    bool int8;           /* frozen matrices (out, in) are multiplied in 8 bits (cpu) */
     op_live part[2];     /* kernels may leave the rest of a batch as it is; `of` 0: there is none */
 } op_env;
 
