@@ -7,6 +7,7 @@ import os
 import shutil
 import socket
 import ssl
+import struct
 import subprocess
 import sys
 import threading
@@ -29,7 +30,7 @@ def tls(w, want):
     if "no TLS" in p.stderr:
         print("libmicrohttpd without TLS: not tested")
         return
-    assert p.returncode == 1 and "certificate and its key" in p.stderr and p.stderr.strip().count("\n") == 0, p.stderr
+    assert p.returncode != 0 and "certificate and its key" in p.stderr and p.stderr.strip().count("\n") == 0, (p.returncode, p.stderr)
     s = Server(w, "--tls-cert", "tls.crt", "--tls-key", "tls.key")
     assert s.url.startswith("https://"), s.url
     trust = ssl.create_default_context(cafile=w.path("tls.crt"))
@@ -107,7 +108,7 @@ def urls(w, want):
     assert status == 200, text
     near(json.loads(text)["data"][0]["embedding"], want["image"][0])
     assert ask(s, there + "/image.jpg")[0] == 400  # another name for the same host is another host
-    for path, words in (("/stranger", "--allow-url-host"), ("/private", "--allow-url-host"), ("/file", "not fetched"), ("/round", "redirects"),
+    for path, words in (("/stranger", "--allow-url-host"), ("/private", "--allow-url-host"), ("/file", "not fetched"), ("/round", "private network"),
                         ("/large", "larger"), ("/slow", "not fetched")):
         begin = time.time()
         status, text = ask(s, here + path)
@@ -126,12 +127,18 @@ def urls(w, want):
 
 def without_tokenizer(w):
     """Images are answered, texts refused in one line that names the remedy."""
-    w.run("convert", w.model, "bare.safetensors", "--to", "openai")
+    with open(w.model, "rb") as f:
+        data = f.read()
+    n = struct.unpack("<Q", data[:8])[0]
+    head = json.loads(data[8:8 + n])
+    for key in ("tokenizer", "digest.model", "digest.train", "file_version"):  # as in a file of before 0.2, which has no checksum
+        head["__metadata__"].pop(key, None)
+    text = json.dumps(head).encode()
+    text += b" " * (-len(text) % 8)
+    with open(w.path("bare.safetensors"), "wb") as f:
+        f.write(struct.pack("<Q", len(text)) + text + data[8 + n:])
     model, w.model = w.model, w.path("bare.safetensors")
-    p = w.run("info", w.model, "--json", fails=True)
-    if p.returncode != 0:
-        w.run("convert", w.model, "native.safetensors", "--config", model, fails=True)
-    s = Server(w, "--config", "tiny")
+    s = Server(w)
     status, _, data = s.post("/v1/embeddings", {"input": "a dog"})
     assert status == 400 and b"no tokenizer" in data and b"vocabulary" in data, data
     assert s.post("/v1/embeddings", w.image(0), {"Content-Type": "image/jpeg"})[0] == 200
