@@ -27,7 +27,7 @@ typedef struct cloob_model cloob_model;
 
 typedef struct cloob_model_options {
     const char *device;    /* "auto" (NULL), "cpu", "cuda", "cuda:1", "ref" */
-    const char *precision; /* "fp32" (NULL), "bf16", "amp_bf16" */
+    const char *precision; /* "fp32" (NULL), "bf16", "amp_bf16", "int8" (CPU) */
     const char *vocab;     /* a merges file; NULL: the one stored with the weights, if any */
     const char *config;    /* a model's name or .json for weights whose shapes do not tell all; NULL: none */
     bool invariant;        /* true: a row has the same bytes alone or in any batch */

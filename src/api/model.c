@@ -31,7 +31,7 @@ cloob_status cloob_model_open(cloob_ctx *ctx, const char *path, const cloob_mode
     inner.encode.batch = o->batch;
     precision p;
     CLOOB_TRY(precision_find(ctx, o->precision, false, &p));
-    inner.encode.compute = p.compute;
+    inner.encode.compute = p.compute, inner.encode.int8 = p.int8;
     return model_open(ctx, path, &inner, out);
 }
 

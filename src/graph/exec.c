@@ -298,6 +298,8 @@ static void set_env(exec *e, cloob_ctx *ctx, device *dev, const exec_bindings *b
     e->env.sum_user = b->sum_user;
     e->env.frozen_weights = b->frozen_weights;
     e->env.cache = b->cache;
+    e->env.invariant = b->invariant;
+    e->env.int8 = b->int8;
 }
 
 static cloob_status make(cloob_ctx *ctx, const graph *g, device *dev, const exec_bindings *b, exec **out)
@@ -421,6 +423,8 @@ const tensor *exec_tensor(const exec *e, const char *name)
 }
 
 exec_memory exec_memory_of(const exec *e) { return e->memory; }
+
+void exec_set_part(exec *e, op_live sequences, op_live rows) { e->env.part[0] = sequences, e->env.part[1] = rows; }
 
 void exec_set_ctx(exec *e, cloob_ctx *ctx) { e->env.ctx = ctx; }
 

@@ -20,6 +20,8 @@ typedef struct exec_bindings {
     const tensor *grad;   /* F32; NULL for a graph without backward pass */
     bool frozen_weights;  /* inference: weights do not change between runs */
     weight_cache *cache;  /* frozen: what executors of the same weights share; outlives them. NULL: nothing is shared */
+    bool int8;            /* frozen matrices in 8 bits (op_env) */
+    bool invariant;       /* a row has the same bytes in any batch (op_env) */
     void *stream;         /* NULL: the device's own */
     cloob_status (*sum_ranks)(void *user, float *values, int64_t n); /* statistics across ranks; NULL: one rank */
     void *sum_user;
@@ -55,6 +57,10 @@ cloob_status exec_recompute_forward(exec *e);
 /* An input or kept value by name, with its device pointer; NULL when absent. */
 const tensor *exec_tensor(const exec *e, const char *name);
 exec_memory exec_memory_of(const exec *e);
+
+/* From now on only a part of the batch counts: of tensors whose first dimension is part[i].of, the first part[i].live.
+ * Kernels may leave the rest as it is; the first part is that of sequences. */
+void exec_set_part(exec *e, op_live sequences, op_live rows);
 
 /* The context that failures are written to may change between runs (one thread at a time). */
 void exec_set_ctx(exec *e, cloob_ctx *ctx);

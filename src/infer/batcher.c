@@ -200,7 +200,8 @@ static cloob_status prepare_text(cloob_ctx *ctx, const batcher *b, const cloob_b
     if (o->refuse_long) CLOOB_TRY(refuse_long(ctx, b, in));
     if (in->kind == CLOOB_BATCH_TOKENS) CLOOB_TRY(row_of_ids(ctx, b, in, it->tokens));
     else CLOOB_TRY(tokenizer_encode_row(ctx, b->tok, in->text, strlen(in->text), T, it->tokens));
-    it->length = strncmp(b->facts.device, "cpu", 3) == 0 ? encoder_text_steps(&b->shape, it->tokens) : 0;
+    bool classes = strncmp(b->facts.device, "cpu", 3) == 0 && !b->packs_texts;
+    it->length = classes ? encoder_text_steps(&b->shape, it->tokens) : 0;
     return CLOOB_OK;
 }
 
@@ -280,6 +281,7 @@ static cloob_status enqueue(cloob_ctx *ctx, batcher *b, batch_item *const *item,
     double now = batcher_now();
     pthread_mutex_lock(&b->lock);
     if (b->stop) status = ctx_fail(ctx, CLOOB_ERR_STOPPED, "the encoder is ending");
+    else if (b->damaged[0]) status = ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s", b->damaged);
     else if (b->stats.queued + n > b->o.max_queue) {
         b->stats.refused += n;
         status = ctx_fail(ctx, CLOOB_ERR_BUSY, "%lld inputs are waiting already; try again later",

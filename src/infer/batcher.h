@@ -47,6 +47,7 @@ struct cloob_batcher {
     cloob_model_facts facts;
     arena strings; /* of facts; grows by a few words with every reload */
     int64_t generation;
+    bool packs_texts; /* texts of all lengths go together */
 
     pthread_mutex_t lock;
     pthread_cond_t work, scratch_free, reloaded;
@@ -59,11 +60,13 @@ struct cloob_batcher {
     view_scratch **scratch; /* those that are free */
     int scratch_count;
 
-    pthread_t thread;
-    cloob_ctx *ctx; /* the encoder's */
-    model *m;       /* NULL while unloaded */
-    void *stage;    /* inputs of a batch, side by side */
-    float *rows;    /* results of a batch */
+    pthread_t thread, verifier;
+    bool verifying;    /* verifier is a thread to join */
+    char damaged[512]; /* what the checksum found; "": nothing */
+    cloob_ctx *ctx;    /* the encoder's */
+    model *m;          /* NULL while unloaded */
+    void *stage;       /* inputs of a batch, side by side */
+    float *rows;       /* results of a batch */
     size_t stage_bytes, rows_bytes;
 };
 

@@ -7,6 +7,8 @@
 #include <time.h>
 
 #include "infer/batcher.h"
+#include "model/interchange.h"
+#include "tensor/precision.h"
 
 double batcher_now(void)
 {
@@ -17,7 +19,7 @@ double batcher_now(void)
 
 /* ---- the model ----------------------------------------------------------------------------------- */
 
-static cloob_status open_model(batcher *b, model **out)
+static cloob_status open_model(batcher *b, bool unverified, model **out)
 {
     model_open_options o;
     model_open_options_init(&o);
@@ -25,7 +27,10 @@ static cloob_status open_model(batcher *b, model **out)
     o.encode.invariant = b->o.model.invariant;
     o.encode.batch = b->o.max_batch;
     o.max_pixels = b->o.max_pixels, o.photos = b->o.model.photos;
-    o.encode.compute = b->precision && strcmp(b->precision, "fp32") != 0 ? CLOOB_BF16 : CLOOB_F32;
+    o.unverified = unverified;
+    precision p;
+    CLOOB_TRY(precision_find(b->ctx, b->precision, false, &p));
+    o.encode.compute = p.compute, o.encode.int8 = p.int8;
     return model_open(b->ctx, b->path, &o, out);
 }
 
@@ -56,9 +61,40 @@ cloob_status batcher_adopt(batcher *b, model *m)
     b->limits = m->limits;
     b->shape = *encoder_config(m->enc);
     b->generation++;
+    b->packs_texts = encoder_packs_texts(m->enc);
     copy_facts(b, m);
     return CLOOB_OK;
 }
+
+/* ---- the checksum -------------------------------------------------------------------------------- */
+
+static bool is_ending(batcher *b)
+{
+    pthread_mutex_lock(&b->lock);
+    bool stop = b->stop;
+    pthread_mutex_unlock(&b->lock);
+    return stop;
+}
+
+/* A second after the start. Requests are answered meanwhile, and refused from the moment that damage is found. */
+static void *verify_main(void *arg)
+{
+    enum { TENTHS = 10 }; /* of a second: the first answers have the machine to themselves */
+    batcher *b = arg;
+    cloob_ctx *ctx = cloob_ctx_create(&(cloob_ctx_options){ .threads = 1 });
+    for (int i = 0; i < TENTHS && !is_ending(b); i++) nanosleep(&(struct timespec){ .tv_nsec = 100000000 }, NULL);
+    cloob_status status = ctx && !is_ending(b) ? interchange_verify(ctx, b->path) : CLOOB_OK;
+    if (status == CLOOB_ERR_FORMAT) {
+        pthread_mutex_lock(&b->lock);
+        snprintf(b->damaged, sizeof b->damaged, "%s", cloob_error(ctx));
+        pthread_mutex_unlock(&b->lock);
+        ctx_log(b->ctx, CLOOB_LOG_WARN, "%s", cloob_error(ctx));
+    }
+    cloob_ctx_destroy(ctx);
+    return NULL;
+}
+
+/* ---- loading and unloading ----------------------------------------------------------------------- */
 
 static bool same_shape(const batcher *b, const model *m)
 {
@@ -72,7 +108,7 @@ static cloob_status reload_model(batcher *b)
 {
     model *m = NULL;
     pthread_mutex_unlock(&b->lock);
-    cloob_status status = open_model(b, &m);
+    cloob_status status = open_model(b, true, &m);
     if (status == CLOOB_OK && !same_shape(b, m)) {
         status = ctx_fail(b->ctx, CLOOB_ERR_BUSY, "%s was replaced by another architecture; reload it", b->path);
         model_close(m), m = NULL;
@@ -226,7 +262,7 @@ static void replace_model(batcher *b, batch_item **batch)
     model *fresh = NULL;
     b->reload = false;
     pthread_mutex_unlock(&b->lock);
-    cloob_status status = open_model(b, &fresh);
+    cloob_status status = open_model(b, false, &fresh);
     if (status == CLOOB_OK) pthread_rwlock_wrlock(&b->face);
     pthread_mutex_lock(&b->lock);
     while (status == CLOOB_OK && b->head) run_batch(b, batch);
@@ -236,6 +272,7 @@ static void replace_model(batcher *b, batch_item **batch)
         batcher_adopt(b, fresh);
         if (b->m) unload(b);
         b->m = fresh, b->stats.loaded = true, b->stats.loads++;
+        b->damaged[0] = 0;
         pthread_rwlock_unlock(&b->face);
     }
     b->reloading = false;
@@ -259,13 +296,14 @@ void *batcher_main(void *arg)
     batch_item **batch = malloc((size_t)b->o.max_batch * sizeof *batch);
     double used = batcher_now();
     pthread_mutex_lock(&b->lock);
-    b->reload_status = batch ? open_model(b, &b->m) : ctx_no_memory(b->ctx, 64, "a batch");
+    b->reload_status = batch ? open_model(b, true, &b->m) : ctx_no_memory(b->ctx, 64, "a batch");
     if (b->reload_status == CLOOB_OK) batcher_adopt(b, b->m);
     snprintf(b->reload_error, sizeof b->reload_error, "%s", b->reload_status == CLOOB_OK ? "" : cloob_error(b->ctx));
     b->stats.loaded = b->m != NULL, b->stats.loads = b->m != NULL;
     b->stop = b->m == NULL;
     b->reloading = false;
     pthread_cond_broadcast(&b->reloaded);
+    b->verifying = b->m && pthread_create(&b->verifier, NULL, verify_main, b) == 0;
     while (b->head || !b->stop) {
         if (b->reload) replace_model(b, batch);
         else if (!b->head) idle(b, used);
@@ -276,6 +314,7 @@ void *batcher_main(void *arg)
         }
     }
     pthread_mutex_unlock(&b->lock);
+    if (b->verifying) pthread_join(b->verifier, NULL);
     model_close(b->m);
     free(batch);
     return NULL;

@@ -66,7 +66,7 @@ static void read_facts(model *m, const weights *w, const interchange_report *rep
 static cloob_status load(cloob_ctx *ctx, model *m, const char *path, const model_open_options *o)
 {
     model_config config;
-    interchange_options io = { 0 };
+    interchange_options io = { .unverified = o->unverified };
     interchange_report report = { 0 };
     weights w;
     if (o->config) {
@@ -94,7 +94,7 @@ cloob_status model_open(cloob_ctx *ctx, const char *path, const model_open_optio
     model *m = calloc(1, sizeof *m);
     *out = NULL;
     if (!m) return ctx_no_memory(ctx, sizeof *m, path);
-    m->compute = o->encode.compute;
+    m->compute = o->encode.compute, m->int8 = o->encode.int8;
     cloob_status status = load(ctx, m, path, o);
     if (status == CLOOB_OK) *out = m;
     else model_close(m);
@@ -133,7 +133,9 @@ void model_get_facts(const model *m, cloob_model_facts *out)
                                 .container = m->container,
                                 .names = m->names,
                                 .device = m->dev->name,
-                                .precision = m->compute == CLOOB_BF16 ? "bf16" : "fp32" };
+                                .precision = m->int8                    ? "int8"
+                                             : m->compute == CLOOB_BF16 ? "bf16"
+                                                                        : "fp32" };
     snprintf(out->name, sizeof out->name, "%s", c->name);
 }
 

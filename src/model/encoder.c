@@ -1,4 +1,5 @@
-/* Inference: one executor per kind of input, number of rows and, for texts, length; batches padded with zeros. */
+/* Inference: one executor per kind of input that serves any part of a batch, or, where kernels cannot, one per kind,
+ * number of rows and, for texts, length, with batches padded with zeros. */
 #include "model/encoder.h"
 
 #include <math.h>
@@ -8,6 +9,8 @@
 #include "graph/exec.h"
 #include "model/encoder_lanes.h"
 #include "model/tower.h"
+#include "tensor/cpu/pgemm.h"
+#include "tensor/host_memory.h"
 
 /* Texts have a kind for every length, in steps: TOKENS is the longest, TOKENS + 1 one step long, and so on. */
 enum { BYTES, FLOATS, TOKENS, STEP = 8, LENGTHS = 32, KINDS = TOKENS + LENGTHS };
@@ -44,11 +47,14 @@ void encoder_options_init(encoder_options *o)
 
 cloob_status encoder_create_on(cloob_ctx *ctx, params *p, const encoder_options *o, encoder **out)
 {
+    if (o->int8 && p->dev->backend != BACKEND_CPU)
+        return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED,
+                        "precision int8 runs on the CPU, not on %s; choose device cpu, or bf16", p->dev->name);
     encoder *e = calloc(1, sizeof *e);
     if (!e) return ctx_no_memory(ctx, sizeof *e, "an encoder");
     e->p = p;
     e->o = *o;
-    if (e->o.invariant || e->o.batch < 1) e->o.batch = 1;
+    if (e->o.batch < 1) e->o.batch = 1;
     *out = e;
     return CLOOB_OK;
 }
@@ -89,6 +95,24 @@ static cloob_status bind_tower(cloob_ctx *ctx, encoder *e, bool text)
     return CLOOB_OK;
 }
 
+/* ---- how rows are batched ------------------------------------------------------------------------- */
+
+/* Whether a tower has kernels that work on any part of a batch and give a row the same bytes in all of them: F32 on a
+ * host with packed GEMM, texts and vision transformers. One executor then serves every number of rows. */
+static bool any_part(const params *p, bool text)
+{
+    return p->dev->backend == BACKEND_CPU && p->compute == CLOOB_F32 && pgemm_usable() &&
+           (text || p->config.family == MODEL_VIT);
+}
+
+/* Rows of an executor at most. */
+static int64_t most_rows(const params *p, const encoder_options *o, bool text)
+{
+    return o->batch > 1 && (!o->invariant || any_part(p, text)) ? o->batch : 1;
+}
+
+bool encoder_packs_texts(const encoder *e) { return any_part(e->p, true) && model_config_text_ends(&e->p->config); }
+
 static void drop_executors(encoder *e)
 {
     device *d = e->p->dev;
@@ -120,7 +144,11 @@ const model_config *encoder_config(const encoder *e) { return &e->p->config; }
 
 device *encoder_device(const encoder *e) { return e->p->dev; }
 
-int64_t encoder_batch(const encoder *e) { return e->o.batch; }
+int64_t encoder_batch(const encoder *e)
+{
+    int64_t images = most_rows(e->p, &e->o, false), texts = most_rows(e->p, &e->o, true);
+    return images > texts ? images : texts;
+}
 
 int64_t encoder_rows_run(const encoder *e) { return e->rows_run; }
 
@@ -140,6 +168,7 @@ static cloob_status make_graph(cloob_ctx *ctx, const params *p, int64_t batch, i
                         .features = true,
                         .padded_input = p->dev->backend == BACKEND_CUDA,
                         .tokens = kind > TOKENS ? (kind - TOKENS) * STEP : 0 };
+    if (any_part(p, true) && model_config_text_ends(&p->config)) o.rows = batch * p->config.context;
     return kind >= TOKENS ? tower_text(ctx, p, &o, g) : tower_image(ctx, p, &o, g);
 }
 
@@ -155,7 +184,7 @@ cloob_status encoder_measure(cloob_ctx *ctx, const params *p, const encoder_opti
         if (kinds[i] > TOKENS && (kinds[i] - TOKENS) * STEP >= p->config.context) continue;
         graph g;
         exec_memory m = { 0 };
-        cloob_status status = make_graph(ctx, p, o->invariant ? 1 : o->batch, kinds[i], &g);
+        cloob_status status = make_graph(ctx, p, most_rows(p, o, kinds[i] >= TOKENS), kinds[i], &g);
         if (status == CLOOB_OK) status = exec_measure(ctx, &g, p->dev, &m);
         graph_release(&g);
         CLOOB_TRY(status);
@@ -164,16 +193,39 @@ cloob_status encoder_measure(cloob_ctx *ctx, const params *p, const encoder_opti
     return CLOOB_OK;
 }
 
-static int64_t rows_of(const encoder *e, int size) { return (e->o.batch + ((int64_t)1 << size) - 1) >> size; }
+static int64_t rows_of(const encoder *e, int kind, int size)
+{
+    return (most_rows(e->p, &e->o, kind >= TOKENS) + ((int64_t)1 << size) - 1) >> size;
+}
 
 /* The smallest executor that n rows fit in. On a GPU, whose memory is planned, small ones are made only until there is
  * one for the whole batch. */
 static int size_for(const encoder *e, int kind, int64_t n)
 {
     int size = 0;
-    if (e->p->dev->backend == BACKEND_CUDA && e->slot[kind][0].x) return 0;
-    while (size + 1 < SIZES && rows_of(e, size + 1) >= n && rows_of(e, size + 1) < rows_of(e, size)) size++;
+    if (any_part(e->p, kind >= TOKENS) || (e->p->dev->backend == BACKEND_CUDA && e->slot[kind][0].x)) return 0;
+    while (size + 1 < SIZES && rows_of(e, kind, size + 1) >= n && rows_of(e, kind, size + 1) < rows_of(e, kind, size))
+        size++;
     return size;
+}
+
+/* A weight in the mapped file that lives on packed need not stay in memory as well. */
+static void drop_packed(void *user, const void *weight, size_t bytes)
+{
+    const encoder *e = user;
+    tensor t = { .dtype = CLOOB_U8, .ndim = 1, .dim = { (int64_t)bytes }, .data = (void *)(uintptr_t)weight };
+    weights_drop_pages(&e->w, &t);
+    /* of a weight that was converted, 8 bits are all that is ever read again */
+    if (e->o.int8 && e->owns_params)
+        host_memory_drop(weight, bytes, e->p->master, (size_t)e->p->total * sizeof *e->p->master);
+}
+
+static cloob_status take_cache(cloob_ctx *ctx, encoder *e)
+{
+    if (e->cache) return CLOOB_OK;
+    if (!(e->cache = weight_cache_create())) return ctx_no_memory(ctx, 64, "an encoder");
+    weight_cache_on_packed(e->cache, drop_packed, e);
+    return CLOOB_OK;
 }
 
 static cloob_status get_slot(cloob_ctx *ctx, encoder *e, int kind, int64_t n, slot **out)
@@ -182,18 +234,21 @@ static cloob_status get_slot(cloob_ctx *ctx, encoder *e, int kind, int64_t n, sl
     int size = size_for(e, kind, n);
     slot *at = *out = &e->slot[kind][size];
     cloob_status status = CLOOB_OK;
-    if (!e->cache && !(e->cache = weight_cache_create())) return ctx_no_memory(ctx, 64, "an encoder");
-    exec_bindings b = {
-        .param = e->p->compute_view, .master = e->p->master_view, .frozen_weights = true, .cache = e->cache
-    };
+    CLOOB_TRY(take_cache(ctx, e));
+    exec_bindings b = { .param = e->p->compute_view,
+                        .master = e->p->master_view,
+                        .frozen_weights = true,
+                        .cache = e->cache,
+                        .int8 = e->o.int8,
+                        .invariant = any_part(e->p, kind >= TOKENS) };
     if (!at->x) {
         CLOOB_TRY(bind_tower(ctx, e, kind >= TOKENS));
-        status = make_graph(ctx, e->p, rows_of(e, size), kind, &g);
+        status = make_graph(ctx, e->p, rows_of(e, kind, size), kind, &g);
         if (status == CLOOB_OK) status = exec_create(ctx, &g, e->p->dev, &b, &at->x);
         graph_release(&g);
     }
     if (status == CLOOB_OK) exec_set_ctx(at->x, ctx);
-    e->rows_run += rows_of(e, size);
+    e->rows_run += any_part(e->p, kind >= TOKENS) ? n : rows_of(e, kind, size);
     return status;
 }
 
@@ -226,8 +281,9 @@ static cloob_status take_host(cloob_ctx *ctx, encoder *e, size_t bytes)
     return CLOOB_OK;
 }
 
-/* n rows, `stride` bytes apart, of which the input takes the beginning. */
-static cloob_status put_rows(cloob_ctx *ctx, encoder *e, const tensor *in, const char *rows, size_t stride, int64_t n)
+/* n rows, `stride` bytes apart, of which the input takes the beginning. part: what is behind them is not read. */
+static cloob_status put_rows(cloob_ctx *ctx, encoder *e, const tensor *in, const char *rows, size_t stride, int64_t n,
+                             bool part)
 {
     device *d = e->p->dev;
     size_t row = tensor_bytes(in) / (size_t)in->dim[0];
@@ -237,7 +293,8 @@ static cloob_status put_rows(cloob_ctx *ctx, encoder *e, const tensor *in, const
         rows = e->host;
     }
     CLOOB_TRY(d->copy(ctx, d, in->data, rows, (size_t)n * row)); /* rows are read before to_host returns */
-    if (n < in->dim[0]) CLOOB_TRY(d->zero(ctx, d, (char *)in->data + (size_t)n * row, (size_t)(in->dim[0] - n) * row));
+    if (n < in->dim[0] && !part)
+        CLOOB_TRY(d->zero(ctx, d, (char *)in->data + (size_t)n * row, (size_t)(in->dim[0] - n) * row));
     return row < stride ? d->sync(ctx, d) : CLOOB_OK; /* the copy may read e->host, which the results overwrite */
 }
 
@@ -251,14 +308,30 @@ static cloob_status get_rows(cloob_ctx *ctx, encoder *e, const tensor *result, i
     return CLOOB_OK;
 }
 
+/* Which of the executor's sequences, and of its packed rows, the n inputs take. */
+static void set_part(const encoder *e, exec *x, int kind, const tensor *in, const void *rows, int64_t n)
+{
+    op_live sequences = { in->dim[0], n }, packed = { 0, 0 };
+    int64_t T = e->p->config.context;
+    if (kind >= TOKENS && encoder_packs_texts(e)) {
+        packed.of = in->dim[0] * T;
+        for (int64_t i = 0; i < n; i++)
+            packed.live += tower_text_length(&e->p->config, (const int32_t *)rows + i * T, T);
+    }
+    exec_set_part(x, sequences, packed);
+}
+
 /* At most one batch. */
 static cloob_status encode_batch(cloob_ctx *ctx, encoder *e, int kind, const void *rows, size_t stride, int64_t n,
                                  cloob_output what, float *out)
 {
     static const char *const inputs[] = { "images", "images", "tokens" };
     slot *at;
+    bool part = any_part(e->p, kind >= TOKENS);
     CLOOB_TRY(get_slot(ctx, e, kind, n, &at));
-    CLOOB_TRY(put_rows(ctx, e, exec_tensor(at->x, inputs[kind < TOKENS ? kind : TOKENS]), rows, stride, n));
+    const tensor *in = exec_tensor(at->x, inputs[kind < TOKENS ? kind : TOKENS]);
+    CLOOB_TRY(put_rows(ctx, e, in, rows, stride, n, part));
+    if (part) set_part(e, at->x, kind, in, rows, n);
     CLOOB_TRY(forward(ctx, e->p->dev, at));
     const tensor *result = exec_tensor(at->x, result_names[what]);
     return get_rows(ctx, e, result ? result : exec_tensor(at->x, "raw"), n, out); /* no projection: features are raw */
@@ -267,7 +340,7 @@ static cloob_status encode_batch(cloob_ctx *ctx, encoder *e, int kind, const voi
 /* Images of a small model, each by one thread. */
 static cloob_status encode_in_lanes(cloob_ctx *ctx, encoder *e, const lane_rows *rows)
 {
-    if (!e->cache && !(e->cache = weight_cache_create())) return ctx_no_memory(ctx, 64, "an encoder");
+    CLOOB_TRY(take_cache(ctx, e));
     CLOOB_TRY(bind_tower(ctx, e, false));
     if (!e->lanes) CLOOB_TRY(lanes_create(ctx, e->p, e->cache, &e->lanes));
     e->rows_run += rows->n;
@@ -277,8 +350,8 @@ static cloob_status encode_in_lanes(cloob_ctx *ctx, encoder *e, const lane_rows 
 static cloob_status encode_images(cloob_ctx *ctx, encoder *e, int kind, const void *images, size_t stride, int64_t n,
                                   cloob_output what, float *out)
 {
-    int64_t B = e->o.batch, width = encoder_width(e, what, false);
-    if (!e->asked && e->o.invariant) {
+    int64_t B = most_rows(e->p, &e->o, false), width = encoder_width(e, what, false);
+    if (!e->asked && e->o.invariant && !(e->o.int8 && e->p->config.family == MODEL_VIT)) {
         CLOOB_TRY(lanes_apply(ctx, e->p, &e->small));
         e->asked = true;
     }
@@ -328,7 +401,7 @@ int encoder_text_steps(const model_config *c, const int32_t *tokens)
 static int kind_for(const encoder *e, int64_t longest)
 {
     int64_t T = e->p->config.context, steps = (longest + STEP - 1) / STEP;
-    if (e->p->dev->backend == BACKEND_REF) return TOKENS;
+    if (e->p->dev->backend == BACKEND_REF || any_part(e->p, true)) return TOKENS;
     if (e->p->dev->backend == BACKEND_CUDA) {
         int i = 0;
         while (i < GPU_LENGTHS && gpu_lengths[i] < longest) i++;
@@ -350,7 +423,8 @@ static int text_kind(const encoder *e, const int32_t *tokens, int64_t n)
 
 cloob_status encoder_texts(cloob_ctx *ctx, encoder *e, const int32_t *tokens, int64_t n, cloob_output what, float *out)
 {
-    int64_t T = e->p->config.context, vocab = e->p->config.vocab, B = e->o.batch, width = encoder_width(e, what, true);
+    int64_t T = e->p->config.context, vocab = e->p->config.vocab, B = most_rows(e->p, &e->o, true),
+            width = encoder_width(e, what, true);
     for (int64_t i = 0; i < n * T; i++)
         if (tokens[i] < 0 || tokens[i] >= vocab)
             return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "text %lld: token %d is outside the vocabulary of %lld",

@@ -1,8 +1,9 @@
 /* A model for use: weights from a file, images and texts in, embeddings out.
  *
- * Executors are planned on first use, for the batch and for halves of it that hold what is really there. In invariant
- * mode every row is worked out alone, so an image gives the same bytes whatever it is embedded with; else rows go in
- * batches, which is faster and may differ in rounding. One thread at a time per encoder. */
+ * Executors are planned on first use. In invariant mode a row has the same bytes whatever it is embedded with: texts and
+ * vision transformers in F32 on the CPU go in batches, by kernels that promise it; everything else is worked out row by
+ * row. Otherwise rows go in batches of the given size and halves of it, which is faster and may differ in rounding. One
+ * thread at a time per encoder. */
 #ifndef MODEL_ENCODER_H
 #define MODEL_ENCODER_H
 
@@ -13,8 +14,9 @@ typedef struct encoder encoder;
 
 typedef struct encoder_options {
     cloob_dtype compute; /* F32 or BF16 */
+    bool int8;           /* with F32, on the CPU: matrices of transformers in 8 bits (tensor/cpu/igemm.h) */
     bool invariant;      /* on by default */
-    int64_t batch;       /* rows at a time when not invariant; 32 */
+    int64_t batch;       /* rows at a time, where invariance allows it; 32 */
 } encoder_options;
 
 void encoder_options_init(encoder_options *o);
@@ -34,6 +36,7 @@ cloob_status encoder_measure(cloob_ctx *ctx, const params *p, const encoder_opti
 const model_config *encoder_config(const encoder *e);
 device *encoder_device(const encoder *e);
 int64_t encoder_batch(const encoder *e);    /* rows worked out at a time, at most */
+bool encoder_packs_texts(const encoder *e); /* texts of any length share a batch at no cost */
 int64_t encoder_rows_run(const encoder *e); /* worked out so far, with those that only filled up a batch */
 int64_t encoder_width(const encoder *e, cloob_output what, bool text);
 

@@ -54,6 +54,15 @@ void *weight_cache_get(weight_cache *k, const void *weight, size_t bytes, bool *
 /* The same where it is there already; NULL otherwise. */
 void *weight_cache_find(const weight_cache *k, const void *weight);
 
+/* Called with a weight that a kernel has packed into the cache and does not read again. */
+void weight_cache_on_packed(weight_cache *k, void (*fn)(void *user, const void *weight, size_t bytes), void *user);
+void weight_cache_packed(const weight_cache *k, const void *weight, size_t bytes);
+
+/* A part of a batch: of tensors whose first dimension is `of`, only the first `live` places hold something. */
+typedef struct op_live {
+    int64_t of, live;
+} op_live;
+
 /* What all nodes of a run share. */
 typedef struct op_env {
     cloob_ctx *ctx;
@@ -65,6 +74,9 @@ typedef struct op_env {
     int ranks;
     bool frozen_weights; /* inference: a kernel may keep what it derives from weights between runs */
     weight_cache *cache; /* and share it here; NULL: not */
+    bool invariant;      /* kernels choose by the shape of one row: a row has the same bytes in any batch */
+    bool int8;           /* frozen matrices (out, in) are multiplied in 8 bits (cpu) */
+    op_live part[2];     /* kernels may leave the rest of a batch as it is; `of` 0: there is none */
 } op_env;
 
 /* One call of an op. An absent optional input or an output nobody wants has data NULL when run, ndim -1 when
@@ -175,6 +187,18 @@ static inline int64_t tensor_rows(const tensor *t)
     return n;
 }
 static inline int64_t tensor_cols(const tensor *t) { return t->ndim ? t->dim[t->ndim - 1] : 1; }
+
+/* Places of the first dimension, and rows, that are worked on. */
+static inline int64_t op_live_places(const op_env *env, const tensor *t)
+{
+    for (int i = 0; i < 2; i++)
+        if (t->ndim > 0 && env->part[i].of && env->part[i].of == t->dim[0]) return env->part[i].live;
+    return t->ndim > 0 ? t->dim[0] : 1;
+}
+static inline int64_t op_live_rows(const op_env *env, const tensor *t)
+{
+    return t->ndim > 1 && t->dim[0] ? tensor_rows(t) / t->dim[0] * op_live_places(env, t) : tensor_rows(t);
+}
 
 /* ---- sequences ----------------------------------------------------------------------------------- */
 

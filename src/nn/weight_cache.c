@@ -11,6 +11,8 @@ typedef struct entry {
 
 struct weight_cache {
     entry *first;
+    void (*packed)(void *user, const void *weight, size_t bytes);
+    void *user;
 };
 
 weight_cache *weight_cache_create(void) { return calloc(1, sizeof(weight_cache)); }
@@ -47,4 +49,14 @@ void *weight_cache_get(weight_cache *k, const void *weight, size_t bytes, bool *
     *e = (entry){ weight, data, k->first };
     k->first = e;
     return data;
+}
+
+void weight_cache_on_packed(weight_cache *k, void (*fn)(void *user, const void *weight, size_t bytes), void *user)
+{
+    k->packed = fn, k->user = user;
+}
+
+void weight_cache_packed(const weight_cache *k, const void *weight, size_t bytes)
+{
+    if (k && k->packed) k->packed(k->user, weight, bytes);
 }

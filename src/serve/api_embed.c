@@ -310,7 +310,10 @@ void handle_info(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r)
     cloob_json_begin(&w, NULL, '{');
     cloob_json_put_text(&w, "model_id", s->model[0].name);
     cloob_json_put_null(&w, "model_sha");
-    cloob_json_put_text(&w, "model_dtype", strcmp(f.precision, "bf16") == 0 ? "bfloat16" : "float32");
+    cloob_json_put_text(&w, "model_dtype",
+                        strcmp(f.precision, "bf16") == 0   ? "bfloat16"
+                        : strcmp(f.precision, "int8") == 0 ? "int8"
+                                                           : "float32");
     cloob_json_begin(&w, "model_type", '{');
     cloob_json_begin(&w, "embedding", '{');
     cloob_json_put_text(&w, "pooling", "last_token");

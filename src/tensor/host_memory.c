@@ -2,9 +2,12 @@
 #include "tensor/host_memory.h"
 
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "core/limits.h"
 
@@ -93,4 +96,13 @@ void host_memory_read(const char *root, size_t *total, size_t *available)
     if (!root[0] && left < open) open = left;
     *total = all > 0 ? (size_t)all : 0;
     *available = open > 0 ? (size_t)open : 0;
+}
+
+void host_memory_drop(const void *data, size_t bytes, const void *block, size_t block_bytes)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    uintptr_t from = (uintptr_t)data, to = from + bytes, begin = (uintptr_t)block;
+    if (!block || from < begin || to > begin + block_bytes) return;
+    from = (from + page - 1) / page * page, to = to / page * page;
+    if (from < to) madvise((void *)from, to - from, MADV_DONTNEED);
 }

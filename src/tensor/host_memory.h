@@ -9,4 +9,8 @@
  * ones. */
 void host_memory_read(const char *root, size_t *total, size_t *available);
 
+/* Gives the whole pages of [data, data + bytes) back to the system if they lie inside the block, which was allocated as
+ * one large piece; their content is lost. */
+void host_memory_drop(const void *data, size_t bytes, const void *block, size_t block_bytes);
+
 #endif

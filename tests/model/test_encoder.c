@@ -81,6 +81,83 @@ static void threads_change_no_byte(void)
     free(images);
 }
 
+/* A row of a batch has the bytes it has alone, whatever the batch and its size. */
+static void a_row_has_its_bytes_in_any_batch(void)
+{
+    device *dev;
+    params *p;
+    model_config c;
+    encoder *e;
+    encoder_options o = { .compute = CLOOB_F32, .batch = 16 };
+    CHECK_OK(ctx, model_config_by_name(ctx, "tiny-vit", &c));
+    CHECK_OK(ctx, device_open(ctx, "cpu", &dev));
+    CHECK_OK(ctx, params_create(ctx, &c, dev, CLOOB_F32, PARAMS_INFER, &p));
+    CHECK_OK(ctx, procedural_params(ctx, p));
+    CHECK_OK(ctx, encoder_create_on(ctx, p, &o, &e));
+    if (!encoder_packs_texts(e)) SKIP("no packed GEMM on this machine");
+    size_t each = (size_t)(3 * c.image_size * c.image_size), row = (size_t)c.embed;
+    float *images = malloc(ROWS * each * sizeof *images), *all = malloc(ROWS * row * sizeof *all),
+          *some = malloc(ROWS * row * sizeof *some);
+    int32_t *tokens = malloc((size_t)(ROWS * c.context) * sizeof *tokens);
+    procedural_images(images, ROWS, c.image_size);
+    procedural_tokens(tokens, ROWS, &c);
+    for (int text = 0; text < 2; text++) {
+        CHECK_OK(ctx, text ? encoder_texts(ctx, e, tokens, ROWS, CLOOB_UNIT, all)
+                           : encoder_float_images(ctx, e, images, ROWS, CLOOB_UNIT, all));
+        for (int64_t first = 0, n = 1; first + n <= ROWS; first += n, n = n % 5 + 1) {
+            CHECK_OK(ctx, text ? encoder_texts(ctx, e, tokens + first * c.context, n, CLOOB_UNIT, some)
+                               : encoder_float_images(ctx, e, images + (size_t)first * each, n, CLOOB_UNIT, some));
+            CHECK(memcmp(some, all + (size_t)first * row, (size_t)n * row * sizeof *some) == 0);
+        }
+    }
+    free(images), free(tokens), free(all), free(some);
+    encoder_destroy(e);
+    params_destroy(p);
+    device_close(dev);
+}
+
+/* 8-bit weights: near the floats, and a row with the same bytes in any batch. */
+static void eight_bits_are_near_and_invariant(void)
+{
+    device *dev;
+    params *p;
+    model_config c;
+    encoder *e[2];
+    CHECK_OK(ctx, model_config_by_name(ctx, "tiny-vit", &c));
+    CHECK_OK(ctx, device_open(ctx, "cpu", &dev));
+    CHECK_OK(ctx, params_create(ctx, &c, dev, CLOOB_F32, PARAMS_INFER, &p));
+    CHECK_OK(ctx, procedural_params(ctx, p));
+    for (int i = 0; i < 2; i++) {
+        encoder_options o = { .compute = CLOOB_F32, .invariant = true, .batch = 16, .int8 = i };
+        CHECK_OK(ctx, encoder_create_on(ctx, p, &o, &e[i]));
+    }
+    size_t each = (size_t)(3 * c.image_size * c.image_size), row = (size_t)c.embed;
+    float *images = malloc(ROWS * each * sizeof *images), *want = malloc(ROWS * row * sizeof *want),
+          *got = malloc(ROWS * row * sizeof *got), *one = malloc(row * sizeof *one);
+    int32_t *tokens = malloc((size_t)(ROWS * c.context) * sizeof *tokens);
+    procedural_images(images, ROWS, c.image_size);
+    procedural_tokens(tokens, ROWS, &c);
+    for (int text = 0; text < 2; text++) {
+        for (int i = 0; i < 2; i++)
+            CHECK_OK(ctx, text ? encoder_texts(ctx, e[i], tokens, ROWS, CLOOB_UNIT, i ? got : want)
+                               : encoder_float_images(ctx, e[i], images, ROWS, CLOOB_UNIT, i ? got : want));
+        bool same = memcmp(got, want, ROWS * row * sizeof *got) == 0;
+        CHECK(!same); /* it was not the floats again */
+        for (size_t r = 0; r < ROWS; r++) {
+            double cosine = 0;
+            for (size_t k = 0; k < row; k++) cosine += (double)got[r * row + k] * (double)want[r * row + k];
+            CHECK(cosine > 0.999);
+        }
+        CHECK_OK(ctx, text ? encoder_texts(ctx, e[1], tokens + 7 * c.context, 1, CLOOB_UNIT, one)
+                           : encoder_float_images(ctx, e[1], images + 7 * each, 1, CLOOB_UNIT, one));
+        CHECK(memcmp(one, got + 7 * row, row * sizeof *one) == 0);
+    }
+    free(images), free(tokens), free(want), free(got), free(one);
+    for (int i = 0; i < 2; i++) encoder_destroy(e[i]);
+    params_destroy(p);
+    device_close(dev);
+}
+
 static void images_agree(void) { rows_of_any_number_agree("tiny-rn", "cpu", false); }
 static void texts_agree(void) { rows_of_any_number_agree("tiny-vit", "cpu", true); }
 
@@ -89,6 +166,8 @@ int main(void)
     ctx = cloob_ctx_create(NULL);
     RUN(images_agree);
     RUN(texts_agree);
+    RUN(a_row_has_its_bytes_in_any_batch);
+    RUN(eight_bits_are_near_and_invariant);
     RUN(threads_change_no_byte);
     cloob_ctx_destroy(ctx);
     return check_summary();

@@ -53,7 +53,7 @@ static double error_of(const problem *p)
 }
 
 static const int64_t sizes[][3] = { { 4, 32, 8 },    { 5, 33, 7 },  { 14, 31, 64 }, { 15, 96, 33 },
-                                    { 29, 70, 130 }, { 50, 1, 16 }, { 77, 100, 1 } };
+                                    { 29, 70, 130 }, { 50, 1, 16 }, { 77, 100, 1 }, { 300, 40, 500 } };
 enum { SIZES = sizeof sizes / sizeof *sizes };
 
 static void products_are_right_at_odd_sizes(void)
@@ -70,7 +70,7 @@ static void products_are_right_at_odd_sizes(void)
                          .res = p.res,
                          .y = p.y };
         pgemm_run(ctx, &c);
-        CHECK(error_of(&p) < 1e-4); /* at most 130 products below 1 each */
+        CHECK(error_of(&p) < 2e-4); /* at most 500 products below 1 each */
         memcpy(direct, p.y, (size_t)(p.M * p.N) * sizeof *direct);
         pgemm_pack(ctx, &c.weight, p.packed);
         c.packed = p.packed;
@@ -78,21 +78,27 @@ static void products_are_right_at_odd_sizes(void)
         pgemm_run(ctx, &c);
         CHECK(memcmp(direct, p.y, (size_t)(p.M * p.N) * sizeof *direct) == 0);
         CHECK(p.y[p.M * p.N] == guard);
+        memcpy(p.y, p.res, (size_t)(p.M * p.N) * sizeof *p.y);
+        c.res = p.y; /* in place */
+        pgemm_run(ctx, &c);
+        CHECK(memcmp(direct, p.y, (size_t)(p.M * p.N) * sizeof *direct) == 0);
+        c.res = p.res;
         pgemm_few(ctx, &c);
-        CHECK(error_of(&p) < 1e-4);
+        CHECK(error_of(&p) < 2e-4);
         free(direct), destroy(&p);
     }
 }
 
-static void a_row_has_its_bytes_in_any_company(void)
+static void a_row_has_its_bytes_in_any_batch(void)
 {
-    problem p = make(40, 48, 100, false);
+    enum { K = 900 }; /* more than one stretch of k */
+    problem p = make(40, 48, K, false);
     float alone[48];
-    pgemm_call c = { .M = 40, .x = p.x, .weight = { p.w, 48, 100, false }, .scratch = p.scratch, .y = p.y };
+    pgemm_call c = { .M = 40, .x = p.x, .weight = { p.w, 48, K, false }, .scratch = p.scratch, .y = p.y };
     pgemm_run(ctx, &c);
     for (int64_t row = 0; row < 40; row += 13) {
         pgemm_call one = c;
-        one.M = 1, one.x = p.x + row * 100, one.y = alone;
+        one.M = 1, one.x = p.x + row * K, one.y = alone;
         pgemm_run(ctx, &one);
         CHECK(memcmp(alone, p.y + row * 48, sizeof alone) == 0);
     }
@@ -102,12 +108,9 @@ static void a_row_has_its_bytes_in_any_company(void)
 int main(void)
 {
     ctx = cloob_ctx_create(&(cloob_ctx_options){ .threads = 3 });
-    if (!pgemm_usable()) printf("without AVX-512: the plain loop\n");
-#if defined(__x86_64__)
-    if (!pgemm_usable()) return 0;
-#endif
+    if (!pgemm_usable()) printf("neither AVX-512 nor AVX2: the plain loop\n");
     RUN(products_are_right_at_odd_sizes);
-    RUN(a_row_has_its_bytes_in_any_company);
+    RUN(a_row_has_its_bytes_in_any_batch);
     cloob_ctx_destroy(ctx);
     return check_summary();
 }

@@ -25,7 +25,7 @@ cloob_status layernorm_cpu(const op_env *env, const op_args *a)
               .y = a->out[0].data,
               .mean = a->out[1].data,
               .rstd = a->out[2].data,
-              .R = tensor_rows(&a->in[0]),
+              .R = op_live_rows(env, &a->in[0]),
               .C = tensor_cols(&a->in[0]),
               .eps = a->attr.eps };
     pool_for(env->ctx, j.R, 8, CPU_PICK(a->in[0], forward_range), &j);

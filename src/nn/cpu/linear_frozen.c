@@ -1,14 +1,15 @@
-/* F32 GEMMs of inference. The first run packs weights panel by panel on the way, so that a program that embeds one
+/* GEMM of inference in F32 and, where asked for, with 8-bit weights. The first run packs weights panel by panel on the way, so that a program that embeds one
  * text does not pay for a copy of the model; from the second on they are kept packed, for all executors of these
  * weights. Both give the same bytes. */
 #include "nn/cpu/linear.h"
 
 #include <stdlib.h>
 
+#include "tensor/cpu/igemm.h"
 #include "tensor/cpu/pgemm.h"
 
 typedef struct frozen {
-    bool ran, few;
+    bool ran, few, int8;
 } frozen;
 
 static pgemm_weight weight_of(const op_args *a)
@@ -18,13 +19,19 @@ static pgemm_weight weight_of(const op_args *a)
 
 cloob_status linear_frozen_prepare(const op_env *env, op_args *a)
 {
-    bool few = tensor_rows(&a->out[0]) < PGEMM_FEW;
+    bool few = tensor_rows(&a->out[0]) < PGEMM_FEW && !env->invariant;
+    bool int8 = env->int8 && !a->attr.transposed; /* scales are per output: rows of a weight (out, in) */
     pgemm_weight w = weight_of(a);
-    if (!env->frozen_weights || !(few || pgemm_usable())) return CLOOB_OK;
+    if (!env->frozen_weights || !(few || int8 || pgemm_usable())) return CLOOB_OK;
     frozen *f = calloc(1, sizeof *f);
     if (!f) return ctx_no_memory(env->ctx, sizeof *f, "a GEMM");
-    f->few = few;
+    f->few = few && !int8;
+    f->int8 = int8;
     a->state = f;
+    if (int8) {
+        a->scratch_bytes = igemm_scratch(env->ctx, tensor_rows(&a->out[0]), w.K);
+        return CLOOB_OK;
+    }
     a->scratch_bytes = few ? 0 : pgemm_scratch(env->ctx, tensor_rows(&a->out[0]), w.N, w.K);
     return CLOOB_OK;
 }
@@ -34,15 +41,42 @@ static const float *cached_weight(const op_env *env, const frozen *f, const pgem
     bool fresh = false;
     if (!f->ran) return weight_cache_find(env->cache, w->w);
     float *packed = weight_cache_get(env->cache, w->w, pgemm_packed_bytes(w->N, w->K), &fresh);
-    if (packed && fresh) pgemm_pack(env->ctx, w, packed);
+    if (packed && fresh) {
+        pgemm_pack(env->ctx, w, packed);
+        weight_cache_packed(env->cache, w->w, (size_t)(w->N * w->K) * sizeof *w->w);
+    }
     return packed; /* NULL when memory is out: it goes without */
+}
+
+/* 8-bit weights are packed by the first run; without memory for them the caller multiplies floats. */
+static bool multiply_int8(const op_env *env, const op_args *a)
+{
+    bool fresh = false;
+    pgemm_weight w = weight_of(a);
+    void *packed = weight_cache_get(env->cache, w.w, igemm_packed_bytes(w.N, w.K), &fresh);
+    if (!packed) return false;
+    if (fresh) {
+        igemm_pack_floats(env->ctx, w.w, w.N, w.K, packed);
+        weight_cache_packed(env->cache, w.w, (size_t)(w.N * w.K) * sizeof *w.w);
+    }
+    igemm_run(env->ctx, &(igemm_call){ .M = op_live_rows(env, &a->out[0]),
+                                       .N = w.N,
+                                       .K = w.K,
+                                       .x = a->in[0].data,
+                                       .packed = packed,
+                                       .scratch = a->scratch,
+                                       .bias = a->in[2].data,
+                                       .res = a->in[3].data,
+                                       .y = a->out[0].data });
+    return true;
 }
 
 bool linear_frozen(const op_env *env, const op_args *a)
 {
     frozen *f = a->state;
     if (!f) return false;
-    pgemm_call c = { .M = tensor_rows(&a->out[0]),
+    if (f->int8) return multiply_int8(env, a);
+    pgemm_call c = { .M = op_live_rows(env, &a->out[0]),
                      .x = a->in[0].data,
                      .weight = weight_of(a),
                      .scratch = a->scratch,

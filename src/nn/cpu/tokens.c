@@ -18,12 +18,12 @@ typedef struct sum_job {
 
 cloob_status image_input_cpu(const op_env *env, const op_args *a)
 {
-    return cpu_over(env, a, a->out[0].dim[0], 1, CPU_PICK(a->out[0], input_range));
+    return cpu_over(env, a, op_live_places(env, &a->out[0]), 1, CPU_PICK(a->out[0], input_range));
 }
 
 cloob_status embed_cpu(const op_env *env, const op_args *a)
 {
-    return cpu_over(env, a, tensor_rows(&a->out[0]), 64, CPU_PICK(a->out[0], embed_range));
+    return cpu_over(env, a, op_live_rows(env, &a->out[0]), 64, CPU_PICK(a->out[0], embed_range));
 }
 
 cloob_status embed_bwd_cpu(const op_env *env, const op_args *a)
@@ -45,9 +45,8 @@ cloob_status take_rows_cpu(const op_env *env, const op_args *a)
     size_t row = (size_t)tensor_cols(from) * dtype_size(from->dtype);
     const char *x = from->data;
     char *y = a->out[0].data;
-    (void)env;
-    for (int64_t n = 0; n < tensor_rows(&a->out[0]); n++)
-        memcpy(y + (size_t)n * row, x + row_of(from, &a->in[1], n) * row, row);
+    int64_t N = op_live_rows(env, &a->out[0]);
+    for (int64_t n = 0; n < N; n++) memcpy(y + (size_t)n * row, x + row_of(from, &a->in[1], n) * row, row);
     return CLOOB_OK;
 }
 
@@ -93,7 +92,7 @@ cloob_status mean_tokens_bwd_cpu(const op_env *env, const op_args *a)
 
 cloob_status class_tokens_cpu(const op_env *env, const op_args *a)
 {
-    return cpu_over(env, a, tensor_rows(&a->out[0]), 16, CPU_PICK(a->out[0], class_tokens_range));
+    return cpu_over(env, a, op_live_rows(env, &a->out[0]), 16, CPU_PICK(a->out[0], class_tokens_range));
 }
 
 cloob_status class_tokens_bwd_cpu(const op_env *env, const op_args *a)

@@ -1,4 +1,4 @@
-/* Packing, the walk over panels and rows, and GEMMs of few rows. */
+/* Packing, the walk over panels and rows, and GEMM of few rows. */
 #include "tensor/cpu/pgemm.h"
 
 #include <string.h>
@@ -7,16 +7,20 @@
 #include "core/pool.h"
 #include "tensor/cpu/clones.h"
 
-enum { P = PGEMM_COLUMNS };
+bool pgemm_usable(void) { return pgemm_best() != &pgemm_plain; }
 
-static int64_t panels(int64_t N) { return (N + P - 1) / P; }
+static int64_t panels(const pgemm_kernel *k, int64_t N) { return (N + k->columns - 1) / k->columns; }
 
-size_t pgemm_packed_bytes(int64_t N, int64_t K) { return (size_t)(panels(N) * K * P) * sizeof(float); }
+size_t pgemm_packed_bytes(int64_t N, int64_t K)
+{
+    const pgemm_kernel *k = pgemm_best();
+    return (size_t)(panels(k, N) * K * k->columns) * sizeof(float);
+}
 
 /* ---- packing ------------------------------------------------------------------------------------- */
 
 /* Panel p: (K, P), zeros beyond the last column. */
-CPU_CLONES static void pack_panel(const pgemm_weight *w, int64_t p, float *to)
+CPU_CLONES static void pack_panel(const pgemm_weight *w, int64_t p, int64_t P, float *to)
 {
     int64_t n = min64(P, w->N - p * P), K = w->K;
     if (n < P) memset(to, 0, (size_t)(K * P) * sizeof *to);
@@ -41,78 +45,117 @@ typedef struct pack_job {
 static void pack_range(void *arg, int64_t begin, int64_t end, int thread)
 {
     const pack_job *j = arg;
+    int64_t P = pgemm_best()->columns;
     (void)thread;
-    for (int64_t p = begin; p < end; p++) pack_panel(j->w, p, j->packed + p * j->w->K * P);
+    for (int64_t p = begin; p < end; p++) pack_panel(j->w, p, P, j->packed + p * j->w->K * P);
 }
 
 void pgemm_pack(cloob_ctx *ctx, const pgemm_weight *w, float *packed)
 {
     pack_job j = { w, packed };
-    pool_for(ctx, panels(w->N), 1, pack_range, &j);
+    pool_for(ctx, panels(pgemm_best(), w->N), 1, pack_range, &j);
 }
 
 static int64_t round_up(int64_t floats) { return (floats + 63) / 64 * 64; }
 
 size_t pgemm_scratch(const cloob_ctx *ctx, int64_t M, int64_t N, int64_t K)
 {
-    return (size_t)(round_up(M * K) + pool_ranges(ctx, panels(N), 1) * K * P) * sizeof(float);
+    (void)N;
+    return (size_t)(round_up(M * K) + ctx->threads * K * pgemm_best()->columns) * sizeof(float);
 }
 
 /* ---- many rows ----------------------------------------------------------------------------------- */
 
-/* Rows go in blocks of nearly the same height. */
-static int64_t block_count(const pgemm_call *c) { return (c->M + PGEMM_ROWS - 1) / PGEMM_ROWS; }
-static int64_t block_row(const pgemm_call *c, int64_t i) { return c->M * i / block_count(c); }
+typedef struct walk {
+    const pgemm_call *c;
+    const pgemm_kernel *kernel;
+    int64_t M, N, K, panels, blocks, chunks;
+} walk;
+
+/* Rows go in blocks of nearly the same height, blocks in chunks of nearly the same number. */
+static int64_t block_row(const walk *w, int64_t i) { return w->M * i / w->blocks; }
+static int64_t chunk_block(const walk *w, int64_t i) { return w->blocks * i / w->chunks; }
 
 /* X as the inner part reads it: for every block (K, rows). Rows as they lie are a power of two apart and would push
  * each other out of the first cache. */
 static void turn_range(void *arg, int64_t begin, int64_t end, int thread)
 {
-    const pgemm_call *c = arg;
-    int64_t K = c->weight.K;
+    const walk *w = arg;
     (void)thread;
     for (int64_t i = begin; i < end; i++) {
-        int64_t row = block_row(c, i), rows = block_row(c, i + 1) - row;
-        pgemm_turn(c->x + row * K, K, (int)rows, c->scratch + row * K);
+        int64_t row = block_row(w, i), rows = block_row(w, i + 1) - row;
+        w->kernel->turn(w->c->x + row * w->K, w->K, (int)rows, w->c->scratch + row * w->K);
     }
 }
 
-/* All rows by one panel. The first two blocks fetch half of the next panel each. */
-static void panel_rows(const pgemm_call *c, int64_t p, const float *panel, const float *next)
+/* Some blocks by one panel, over steps k0 .. k1. The first two blocks fetch half of the next panel each. */
+static void panel_rows(const walk *w, int64_t first, int64_t last, int64_t p, int64_t k0, int64_t k1,
+                       const float *panel, const float *next)
 {
-    int64_t N = c->weight.N, K = c->weight.K, column = p * P;
-    for (int64_t i = 0; i < block_count(c); i++) {
-        int64_t row = block_row(c, i), end = block_row(c, i + 1);
-        pgemm_multiply(&(pgemm_block){ .x = c->scratch + row * K,
-                                       .panel = panel,
-                                       .bias = c->bias ? c->bias + column : NULL,
-                                       .res = c->res ? c->res + row * N + column : NULL,
-                                       .next = i < 2 ? next + i * K * 16 : next,
-                                       .y = c->y + row * N + column,
-                                       .K = K,
-                                       .ldy = N,
-                                       .rows = (int)(end - row),
-                                       .columns = (int)min64(P, N - column) });
+    const pgemm_call *c = w->c;
+    int64_t N = w->N, P = w->kernel->columns, column = p * P;
+    for (int64_t i = first; i < last; i++) {
+        int64_t row = block_row(w, i), rows = block_row(w, i + 1) - row;
+        w->kernel->multiply(&(pgemm_block){
+            .x = c->scratch + row * w->K + k0 * rows,
+            .panel = panel + k0 * P,
+            .bias = c->bias ? c->bias + column : NULL,
+            .res = c->res ? c->res + row * N + column : NULL,
+            .next = next + k0 * P + (i - first == 1 && P * (int64_t)sizeof *next > 64 ? (k1 - k0) * 16 : 0),
+            .y = c->y + row * N + column,
+            .K = k1 - k0,
+            .ldy = N,
+            .rows = (int)rows,
+            .columns = (int)min64(P, N - column),
+            .first = k0 == 0 });
     }
 }
 
+/* Blocks first .. last by panels p0 .. p1, packed before. */
+static void by_packed(const walk *w, int64_t first, int64_t last, int64_t p0, int64_t p1)
+{
+    int64_t depth = w->kernel->depth ? w->kernel->depth : w->K, size = w->K * w->kernel->columns;
+    for (int64_t k = 0; k < w->K || k == 0; k += depth)
+        for (int64_t p = p0; p < p1; p++) {
+            const float *panel = w->c->packed + p * size;
+            panel_rows(w, first, last, p, k, min64(k + depth, w->K), panel, p + 1 < p1 ? panel + size : panel);
+        }
+}
+
+/* The same, each panel packed into `own` on the way. */
+static void by_weight(const walk *w, int64_t first, int64_t last, int64_t p0, int64_t p1, float *own)
+{
+    int64_t depth = w->kernel->depth ? w->kernel->depth : w->K;
+    for (int64_t p = p0; p < p1; p++) {
+        pack_panel(&w->c->weight, p, w->kernel->columns, own);
+        for (int64_t k = 0; k < w->K || k == 0; k += depth)
+            panel_rows(w, first, last, p, k, min64(k + depth, w->K), own, own);
+    }
+}
+
+/* A range of all chunks times panels: a thread may begin and end within a chunk. */
 static void run_range(void *arg, int64_t begin, int64_t end, int thread)
 {
-    const pgemm_call *c = arg;
-    int64_t size = c->weight.K * P;
-    for (int64_t p = begin; p < end; p++) {
-        float *own = c->scratch + round_up(c->M * c->weight.K) + thread * size;
-        const float *panel = c->packed ? c->packed + p * size : own;
-        if (!c->packed) pack_panel(&c->weight, p, own);
-        panel_rows(c, p, panel, c->packed && p + 1 < end ? panel + size : panel);
+    const walk *w = arg;
+    float *own = w->c->scratch + round_up(w->M * w->K) + thread * w->K * w->kernel->columns;
+    while (begin < end) {
+        int64_t chunk = begin / w->panels, p = begin % w->panels, p1 = min64(w->panels, p + end - begin);
+        int64_t first = chunk_block(w, chunk), last = chunk_block(w, chunk + 1);
+        if (w->c->packed) by_packed(w, first, last, p, p1);
+        else by_weight(w, first, last, p, p1, own);
+        begin += p1 - p;
     }
 }
 
 void pgemm_run(cloob_ctx *ctx, const pgemm_call *c)
 {
-    void *arg = (void *)(uintptr_t)c;
-    pool_for(ctx, block_count(c), 1, turn_range, arg);
-    pool_for(ctx, panels(c->weight.N), 1, run_range, arg);
+    const pgemm_kernel *k = pgemm_best();
+    walk w = { .c = c, .kernel = k, .M = c->M, .N = c->weight.N, .K = c->weight.K, .panels = panels(k, c->weight.N) };
+    if (c->M < 1) return;
+    w.blocks = (c->M + k->rows - 1) / k->rows;
+    w.chunks = (c->M + k->chunk - 1) / k->chunk;
+    pool_for(ctx, w.blocks, 1, turn_range, &w);
+    pool_for(ctx, w.chunks * w.panels, 1, run_range, &w);
 }
 
 /* ---- few rows ------------------------------------------------------------------------------------ */

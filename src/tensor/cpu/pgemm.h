@@ -1,17 +1,16 @@
-/* Products with a weight that is packed once and used often: what inference multiplies by.
+/* GEMM with a weight that is packed once and used often: what inference multiplies by.
  *
  *     Y (M, N) = X (M, K) W (K, N) + bias + residual
  *
- * Weights lie in panels of PGEMM_COLUMNS columns, k by k, so that a GEMM reads them in one stream; while one is
- * multiplied the next is fetched. Every element of Y is one sum along k in ascending order, whatever M and the number
- * of threads: a row has the same bytes in any company. Few rows are a matter of memory alone and take W as it lies
- * (pgemm_few). */
+ * Weights lie in panels of a few columns, k by k, so that a GEMM reads them in one stream; while one is multiplied the
+ * next is fetched. Every element of Y is one sum along k in ascending order, whatever M and the number of threads: a
+ * row has the same bytes in any batch. Few rows are bound by memory alone and may take W as it lies (pgemm_few). */
 #ifndef TENSOR_CPU_PGEMM_H
 #define TENSOR_CPU_PGEMM_H
 
 #include "core/ctx.h"
 
-enum { PGEMM_COLUMNS = 32, PGEMM_ROWS = 14, PGEMM_FEW = 4 };
+enum { PGEMM_FEW = 4 };
 
 /* How a weight is stored: (N, K), or (K, N) when transposed. */
 typedef struct pgemm_weight {
@@ -20,7 +19,7 @@ typedef struct pgemm_weight {
     bool transposed;
 } pgemm_weight;
 
-/* False on a machine without AVX-512: other GEMMs serve it better. */
+/* False on a machine with neither AVX-512 nor AVX2: BLAS serves it better. */
 bool pgemm_usable(void);
 
 size_t pgemm_packed_bytes(int64_t N, int64_t K);
@@ -45,19 +44,28 @@ void pgemm_run(cloob_ctx *ctx, const pgemm_call *c);
 /* The same for fewer than PGEMM_FEW rows, from the weight as it is; on any machine, its sums in another order. */
 void pgemm_few(cloob_ctx *ctx, const pgemm_call *c);
 
-/* The inner part (pgemm_avx512.c): at most PGEMM_ROWS rows by one panel. `next` is fetched meanwhile, a line of 64
- * bytes for every k; what is there already does no harm. */
+/* ---- the inner part, one per kind of machine ------------------------------------------------------ */
+
+/* A few rows by one panel, over K steps of k. `next` is fetched meanwhile, a line of 64 bytes for every k; what is there
+ * already does no harm. */
 typedef struct pgemm_block {
     const float *x; /* (K, rows): the rows' elements side by side */
     const float *panel, *bias, *res, *next;
     float *y;
     int64_t K, ldy;
     int rows, columns;
+    bool first; /* the sum begins here; else it goes on from what is in y */
 } pgemm_block;
 
-void pgemm_multiply(const pgemm_block *b);
+typedef struct pgemm_kernel {
+    int columns, rows;    /* of a panel; of a block at most */
+    int64_t chunk, depth; /* rows, and steps of k, that are multiplied by all panels before the next; depth 0: all k */
+    void (*multiply)(const pgemm_block *b);
+    /* to (K, rows) = the transpose of from (rows, K). */
+    void (*turn)(const float *from, int64_t K, int rows, float *to);
+} pgemm_kernel;
 
-/* to (K, rows) = the transpose of from (rows, K), rows at most PGEMM_ROWS. */
-void pgemm_turn(const float *from, int64_t K, int rows, float *to);
+extern const pgemm_kernel pgemm_avx512, pgemm_avx2, pgemm_plain;
+const pgemm_kernel *pgemm_best(void);
 
 #endif

@@ -6,9 +6,7 @@
 
 #define TARGET __attribute__((target("avx512f,fma")))
 
-enum { V = 16 };
-
-bool pgemm_usable(void) { return __builtin_cpu_supports("avx512f"); }
+enum { V = 16, ROWS = 14, COLUMNS = 32 };
 
 TARGET static inline __mmask16 mask_of(int columns, int v)
 {
@@ -52,7 +50,7 @@ TARGET static inline void transpose(__m512 v[V])
     for (int i = 0; i < V; i++) v[i] = t[i];
 }
 
-TARGET void pgemm_turn(const float *from, int64_t K, int rows, float *to)
+TARGET static void turn(const float *from, int64_t K, int rows, float *to)
 {
     __mmask16 across = (__mmask16)((1u << rows) - 1u);
     for (int64_t k = 0; k < K; k += V) {
@@ -71,13 +69,13 @@ TARGET void pgemm_turn(const float *from, int64_t K, int rows, float *to)
 /* rows is a constant where it is called, so that the sums stay in registers. */
 TARGET static inline __attribute__((always_inline)) void rows_by_panel(const pgemm_block *b, const int rows)
 {
-    __m512 left[PGEMM_ROWS], right[PGEMM_ROWS];
+    __m512 left[ROWS], right[ROWS];
     const float *panel = b->panel, *next = b->next, *x = b->x;
     int64_t K = b->K;
 #pragma GCC unroll 14
     for (int r = 0; r < rows; r++) left[r] = right[r] = _mm512_setzero_ps();
     for (int64_t k = 0; k < K; k++, x += rows) {
-        __m512 l = _mm512_loadu_ps(panel + k * PGEMM_COLUMNS), m = _mm512_loadu_ps(panel + k * PGEMM_COLUMNS + V);
+        __m512 l = _mm512_loadu_ps(panel + k * COLUMNS), m = _mm512_loadu_ps(panel + k * COLUMNS + V);
 #pragma GCC unroll 14
         for (int r = 0; r < rows; r++) {
             __m512 one = _mm512_set1_ps(x[r]);
@@ -93,16 +91,19 @@ TARGET static inline __attribute__((always_inline)) void rows_by_panel(const pge
     }
 }
 
-#define ROWS(n)                                                                                                        \
+#define BY(n)                                                                                                          \
     TARGET static void rows_##n(const pgemm_block *b) { rows_by_panel(b, n); }
 /* clang-format off */
-ROWS(1) ROWS(2) ROWS(3) ROWS(4) ROWS(5) ROWS(6) ROWS(7) ROWS(8) ROWS(9) ROWS(10) ROWS(11) ROWS(12) ROWS(13) ROWS(14)
+BY(1) BY(2) BY(3) BY(4) BY(5) BY(6) BY(7) BY(8) BY(9) BY(10) BY(11) BY(12) BY(13) BY(14)
     /* clang-format on */
 
-    void pgemm_multiply(const pgemm_block *b)
+    static void multiply(const pgemm_block *b)
 {
-    static void (*const by_rows[PGEMM_ROWS])(const pgemm_block *) = { rows_1,  rows_2,  rows_3,  rows_4, rows_5,
-                                                                      rows_6,  rows_7,  rows_8,  rows_9, rows_10,
-                                                                      rows_11, rows_12, rows_13, rows_14 };
+    static void (*const by_rows[ROWS])(const pgemm_block *) = { rows_1,  rows_2,  rows_3,  rows_4, rows_5,
+                                                                rows_6,  rows_7,  rows_8,  rows_9, rows_10,
+                                                                rows_11, rows_12, rows_13, rows_14 };
     by_rows[b->rows - 1](b);
 }
+
+/* All of k at once: a panel stays in the second cache, which is large on these machines. */
+const pgemm_kernel pgemm_avx512 = { COLUMNS, ROWS, 224, 0, multiply, turn };

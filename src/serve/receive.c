@@ -1,0 +1,191 @@
+/* Receiving requests: who may ask, how much may be sent, and where it goes. */
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "serve/connection.h"
+
+/* Takes the same time wherever the first difference is. */
+static bool same_secret(const char *a, const char *b)
+{
+    size_t n = strlen(a), m = strlen(b);
+    unsigned char different = n != m;
+    for (size_t i = 0; i < m; i++) different |= (unsigned char)(a[n ? i % n : 0] ^ b[i]);
+    return !different;
+}
+
+static const char *header(const request *x, const char *name)
+{
+    return MHD_lookup_connection_value(x->connection, MHD_HEADER_KIND, name);
+}
+
+static bool has_key(const serve *s, const request *x)
+{
+    const char *sent = header(x, "Authorization"), *plain = header(x, "X-API-Key");
+    if (!s->key) return true;
+    if (sent && strncasecmp(sent, "Bearer ", 7) == 0) return same_secret(sent + 7, s->key);
+    return plain && same_secret(plain, s->key);
+}
+
+bool is_loopback_name(const char *host)
+{
+    return strncasecmp(host, "localhost", 9) == 0 || strncmp(host, "127.", 4) == 0 || strncmp(host, "[::1]", 5) == 0;
+}
+
+/* Without a key, a page of another site must not talk to a server on loopback: its name cannot be ours. */
+static bool from_another_site(const serve *s, const request *x)
+{
+    const char *host = header(x, "Host"), *origin = header(x, "Origin");
+    if (s->key || s->o->insecure) return false;
+    if (host && !is_loopback_name(host) && strncasecmp(host, s->o->host, strlen(s->o->host)) != 0) return true;
+    if (!origin || !host) return false;
+    const char *site = strstr(origin, "://");
+    return !site || strcasecmp(site + 3, host) != 0;
+}
+
+static void refuse_early(request *x, int code, const char *text)
+{
+    http_error(&x->r, &x->q, code, "%s", text);
+    x->refused = true;
+}
+
+static void check_request(server *v, request *x, const char *method)
+{
+    serve *s = v->s;
+    const char *allow = NULL, *length = header(x, "Content-Length"), *type = header(x, "Content-Type");
+    x->q.route = route_find(method, x->path, &x->q.tail, &allow);
+    x->q.content_type = strdup(type ? type : "");
+    x->limit = (size_t)s->o->max_body_mb << 20;
+    if (!x->q.content_type) refuse_early(x, 503, "out of memory");
+    else if (from_another_site(s, x))
+        refuse_early(x, 403, "requests of other sites are refused; give --api-key-file or --insecure");
+    else if (!x->q.route && !allow) refuse_early(x, 404, "there is nothing here; /openapi.json lists what there is");
+    else if (!x->q.route) {
+        refuse_early(x, 405, "the path takes another method");
+        x->r.allow = allow;
+    } else if (!(x->q.route->flags & ROUTE_OPEN) && !has_key(s, x))
+        refuse_early(x, 401, "the API key is missing or wrong");
+    else if (length && strtoull(length, NULL, 10) > x->limit)
+        refuse_early(x, 413, "the body is larger than the server takes");
+    else if (atomic_load(&s->draining) && !(x->q.route->flags & ROUTE_QUICK))
+        refuse_early(x, 503, "the server is ending");
+}
+
+static enum MHD_Result copy_query(void *arg, enum MHD_ValueKind kind, const char *key, const char *value)
+{
+    http_request *q = arg;
+    (void)kind;
+    if (q->queries == HTTP_MAX_QUERY) return MHD_NO;
+    q->query[q->queries++] = (http_pair){ key, value ? value : "" }; /* as long-lived as the request */
+    return MHD_YES;
+}
+
+static request *begin_request(server *v, struct MHD_Connection *c, const char *path, const char *method)
+{
+    request *x = calloc(1, sizeof *x);
+    if (!x) return NULL;
+    x->connection = c;
+    x->r.fd = -1;
+    x->begun_at = x->q.received_at = serve_now();
+    x->path = strdup(path);
+    x->q.content_type = NULL;
+    x->q.body = "";
+    x->q.tail = "";
+    if (!x->path) {
+        free(x);
+        return NULL;
+    }
+    visitor_waits(v, c, x->begun_at);
+    MHD_get_connection_values(c, MHD_GET_ARGUMENT_KIND, copy_query, &x->q);
+    check_request(v, x, method);
+    return x;
+}
+
+/* All bodies together are bounded too. */
+static bool grow(server *v, request *x, size_t want)
+{
+    enum { ALL_BODIES_MB = 512 };
+    if (want + 1 <= x->cap) return true;
+    size_t cap = x->cap ? 2 * x->cap : 4096;
+    while (cap < want + 1) cap *= 2;
+    if (atomic_fetch_add(&v->s->body_bytes, (int64_t)(cap - x->cap)) + (int64_t)(cap - x->cap) > (int64_t)ALL_BODIES_MB
+                                                                                                     << 20) {
+        atomic_fetch_sub(&v->s->body_bytes, (int64_t)(cap - x->cap));
+        return false;
+    }
+    char *more = realloc(x->body, cap);
+    if (!more) {
+        atomic_fetch_sub(&v->s->body_bytes, (int64_t)(cap - x->cap));
+        return false;
+    }
+    x->body = more, x->cap = cap;
+    return true;
+}
+
+static void receive(server *v, request *x, const char *data, size_t n)
+{
+    if (x->refused) return;
+    if (serve_now() - x->begun_at > (double)v->s->o->timeout_s)
+        refuse_early(x, 408, "the request took too long to arrive");
+    else if (x->q.bytes + n > x->limit) refuse_early(x, 413, "the body is larger than the server takes");
+    else if (!grow(v, x, x->q.bytes + n)) refuse_early(x, 503, "too many requests are being received; try again later");
+    else {
+        memcpy(x->body + x->q.bytes, data, n);
+        x->q.bytes += n;
+        x->body[x->q.bytes] = 0;
+        x->q.body = x->body;
+    }
+}
+
+static enum MHD_Result dispatch(server *v, request *x, struct MHD_Connection *c)
+{
+    x->q.received_at = serve_now();
+    visitor_waits(v, c, 0);
+    x->answered = true;
+    if (x->refused) return reply_send(v, x);
+    if (x->q.route->flags & ROUTE_QUICK) {
+        workers_answer(v->s, v->s->ctx, x);
+        return reply_send(v, x);
+    }
+    MHD_suspend_connection(c);
+    if (workers_enqueue(v, x)) return MHD_YES;
+    atomic_fetch_add(&v->s->refused, 1);
+    http_error(&x->r, &x->q, 429, "%lld requests are waiting; try again later", (long long)v->s->o->max_queue);
+    MHD_resume_connection(c);
+    return MHD_YES;
+}
+
+enum MHD_Result receive_request(void *arg, struct MHD_Connection *c, const char *path, const char *method,
+                                const char *version, const char *data, size_t *data_bytes, void **own)
+{
+    server *v = arg;
+    request *x = *own;
+    (void)version;
+    if (!x) {
+        *own = x = begin_request(v, c, path, method);
+        if (!x) return MHD_NO;
+        bool body = header(x, "Content-Length") || header(x, "Transfer-Encoding");
+        /* a small body is read first, so that the client is there for the answer; a large one is not */
+        return x->refused && (!body || x->r.code == 413) ? dispatch(v, x, c) : MHD_YES;
+    }
+    if (*data_bytes) {
+        receive(v, x, data, *data_bytes);
+        *data_bytes = 0;
+        return MHD_YES;
+    }
+    return x->answered ? reply_send(v, x) : dispatch(v, x, c);
+}
+
+void receive_completed(void *arg, struct MHD_Connection *c, void **own, enum MHD_RequestTerminationCode why)
+{
+    server *v = arg;
+    request *x = *own;
+    (void)why;
+    if (!x) return;
+    visitor_waits(v, c, serve_now());
+    atomic_fetch_sub(&v->s->body_bytes, (int64_t)x->cap);
+    http_reply_release(&x->r);
+    free(x->path), free(x->body), free(x->q.content_type);
+    free(x);
+    *own = NULL;
+}

@@ -1,0 +1,130 @@
+/* The inner part in AVX2, and the choice among the kernels of x86-64.
+ *
+ * Up to 6 rows by 16 columns in 12 registers, two loads and a broadcast per row for two multiply-adds per row. The first
+ * cache is small here: k goes in stretches whose panel stays in it, and sums wait in Y meanwhile. They begin with bias
+ * and residual, so that Y may be the residual. */
+#include <immintrin.h>
+#include <string.h>
+
+#include "tensor/cpu/pgemm.h"
+
+#define TARGET __attribute__((target("avx2,fma")))
+
+enum { V = 8, ROWS = 6, COLUMNS = 16 };
+
+const pgemm_kernel *pgemm_best(void)
+{
+    if (__builtin_cpu_supports("avx512f")) return &pgemm_avx512;
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? &pgemm_avx2 : &pgemm_plain;
+}
+
+/* ---- turning rows -------------------------------------------------------------------------------- */
+
+/* Eight rows of eight, transposed in place: pairs, fours, halves. */
+TARGET static inline void transpose(__m256 v[V])
+{
+    __m256 t[V];
+    for (int i = 0; i < V; i += 2) {
+        t[i] = _mm256_unpacklo_ps(v[i], v[i + 1]);
+        t[i + 1] = _mm256_unpackhi_ps(v[i], v[i + 1]);
+    }
+    for (int i = 0; i < V; i += 4)
+        for (int h = 0; h < 2; h++) {
+            v[i + 2 * h] = _mm256_shuffle_ps(t[i + h], t[i + 2 + h], 0x44);
+            v[i + 2 * h + 1] = _mm256_shuffle_ps(t[i + h], t[i + 2 + h], 0xee);
+        }
+    for (int i = 0; i < 4; i++) {
+        t[i] = _mm256_permute2f128_ps(v[i], v[4 + i], 0x20);
+        t[4 + i] = _mm256_permute2f128_ps(v[i], v[4 + i], 0x31);
+    }
+    for (int i = 0; i < V; i++) v[i] = t[i];
+}
+
+/* Eight elements are stored where `rows` count: the next k overwrites the rest, and the last ones are copied. */
+TARGET static void turn(const float *from, int64_t K, int rows, float *to)
+{
+    int64_t k = 0;
+    for (; k + V <= K; k += V) {
+        __m256 v[V];
+        for (int r = 0; r < V; r++) v[r] = r < rows ? _mm256_loadu_ps(from + r * K + k) : _mm256_setzero_ps();
+        transpose(v);
+        for (int i = 0; i < V; i++) {
+            float row[V], *at = to + (k + i) * rows;
+            if ((k + i) * rows + V <= K * rows) _mm256_storeu_ps(at, v[i]);
+            else {
+                _mm256_storeu_ps(row, v[i]);
+                memcpy(at, row, (size_t)rows * sizeof *at);
+            }
+        }
+    }
+    for (; k < K; k++)
+        for (int r = 0; r < rows; r++) to[k * rows + r] = from[r * K + k];
+}
+
+/* ---- multiplying --------------------------------------------------------------------------------- */
+
+TARGET static inline __m256i mask_of(int columns)
+{
+    return _mm256_cmpgt_epi32(_mm256_set1_epi32(columns), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+}
+
+TARGET static inline __m256 load(const float *p, int columns)
+{
+    return columns >= V ? _mm256_loadu_ps(p) : _mm256_maskload_ps(p, mask_of(columns));
+}
+
+TARGET static inline void store(float *p, int columns, __m256 v)
+{
+    if (columns >= V) _mm256_storeu_ps(p, v);
+    else _mm256_maskstore_ps(p, mask_of(columns), v);
+}
+
+TARGET static inline __attribute__((always_inline)) __m256 begin_sum(const pgemm_block *b, int r, int v)
+{
+    int left = b->columns - v * V;
+    __m256 y = _mm256_setzero_ps();
+    if (!b->first) return load(b->y + r * b->ldy + v * V, left);
+    if (b->bias) y = load(b->bias + v * V, left);
+    if (b->res) y = _mm256_add_ps(y, load(b->res + r * b->ldy + v * V, left));
+    return y;
+}
+
+/* rows is a constant where it is called, so that the sums stay in registers. */
+TARGET static inline __attribute__((always_inline)) void rows_by_panel(const pgemm_block *b, const int rows)
+{
+    __m256 left[ROWS], right[ROWS];
+    const float *panel = b->panel, *next = b->next, *x = b->x;
+    int64_t K = b->K;
+#pragma GCC unroll 6
+    for (int r = 0; r < rows; r++) left[r] = begin_sum(b, r, 0), right[r] = begin_sum(b, r, 1);
+    for (int64_t k = 0; k < K; k++, x += rows) {
+        __m256 l = _mm256_load_ps(panel + k * COLUMNS), m = _mm256_load_ps(panel + k * COLUMNS + V);
+#pragma GCC unroll 6
+        for (int r = 0; r < rows; r++) {
+            __m256 one = _mm256_broadcast_ss(x + r);
+            left[r] = _mm256_fmadd_ps(one, l, left[r]);
+            right[r] = _mm256_fmadd_ps(one, m, right[r]);
+        }
+        _mm_prefetch((const char *)(next + k * COLUMNS), _MM_HINT_T1);
+    }
+#pragma GCC unroll 6
+    for (int r = 0; r < rows; r++) {
+        store(b->y + r * b->ldy, b->columns, left[r]);
+        if (b->columns > V) store(b->y + r * b->ldy + V, b->columns - V, right[r]);
+    }
+}
+
+#define BY(n)                                                                                                          \
+    TARGET static void rows_##n(const pgemm_block *b) { rows_by_panel(b, n); }
+BY(1)
+BY(2)
+BY(3) BY(4) BY(5) BY(6)
+
+    static void multiply(const pgemm_block *b)
+{
+    static void (*const by_rows[ROWS])(const pgemm_block *) = { rows_1, rows_2, rows_3, rows_4, rows_5, rows_6 };
+    by_rows[b->rows - 1](b);
+}
+
+/* 240 rows by 384 steps of k are 360 KB of X for the second cache, 384 by 16 are 24 KB of a panel for the first. */
+const pgemm_kernel pgemm_avx2 = { COLUMNS, ROWS, 240, 384, multiply, turn };

@@ -1,0 +1,228 @@
+/* The batching encoder: many threads at once get the bytes that one gets alone; the queue is bounded; weights that were
+ * freed come back; what waits at the end is answered; damage is found in the background. */
+#include "check.h"
+
+#include <pthread.h>
+#include <unistd.h>
+
+#include "cloob/cloob.h"
+#include "model/interchange.h"
+#include "model/procedural.h"
+#include "model/procedural_weights.h"
+
+static cloob_ctx *ctx;
+static const char *const file = "test_batcher.tmp.safetensors";
+enum { THREADS = 12, EACH = 20, KINDS = 6 };
+
+static void write_model(void)
+{
+    weights w;
+    model_config c;
+    CHECK_OK(ctx, model_config_by_name(ctx, "tiny-vit", &c));
+    CHECK_OK(ctx, procedural_weights(ctx, &c, &w));
+    CHECK_OK(ctx, weights_write_native(ctx, file, &w));
+    weights_release(&w);
+}
+
+static cloob_batcher *open_batcher(const cloob_batcher_options *from)
+{
+    cloob_batcher_options o;
+    cloob_batcher *b = NULL;
+    cloob_batcher_options_init(&o);
+    if (from) o = *from;
+    o.model.device = "cpu";
+    CHECK_OK(ctx, cloob_batcher_create(ctx, file, &o, &b));
+    return b;
+}
+
+/* Input k of KINDS: token lists of several lengths, and images. */
+typedef struct sample {
+    int32_t ids[16];
+    uint8_t *rgb;
+    cloob_batch_input in;
+} sample;
+
+static void make_sample(cloob_batcher *b, int k, sample *s)
+{
+    cloob_model_facts facts;
+    cloob_batcher_get_facts(b, &facts);
+    *s = (sample){ 0 };
+    if (k % 3) {
+        for (int i = 0; i < 2 * k; i++) s->ids[i] = 1 + (7 * k + 3 * i) % 50;
+        s->in = (cloob_batch_input){ .kind = CLOOB_BATCH_TOKENS, .ids = s->ids, .count = 2 * k };
+        return;
+    }
+    size_t bytes = (size_t)(3 * facts.image_size * facts.image_size);
+    s->rgb = malloc(bytes);
+    for (size_t i = 0; i < bytes; i++) s->rgb[i] = (uint8_t)(i * (size_t)(k + 1) * 37 >> 3);
+    s->in = (cloob_batch_input){ .kind = CLOOB_BATCH_IMAGE_RGB, .data = s->rgb, .bytes = bytes };
+}
+
+typedef struct crowd {
+    cloob_batcher *b;
+    sample s[KINDS];
+    cloob_batch_rows want[KINDS];
+    int wrong, seed;
+} crowd;
+
+static void *one_of_many(void *arg)
+{
+    crowd c = *(crowd *)arg;
+    cloob_ctx *own = cloob_ctx_create(&(cloob_ctx_options){ .threads = 1 });
+    for (int i = 0; i < EACH; i++) {
+        int k = (c.seed * 5 + i * 7) % KINDS;
+        cloob_batch_rows rows;
+        bool ok = cloob_batcher_encode(own, c.b, &c.s[k].in, 1, NULL, &rows) == CLOOB_OK;
+        if (!ok || memcmp(rows.data, c.want[k].data, (size_t)rows.width * sizeof *rows.data) != 0)
+            ((crowd *)arg)->wrong++;
+        cloob_batch_rows_release(&rows);
+    }
+    cloob_ctx_destroy(own);
+    return NULL;
+}
+
+static void many_threads_get_the_bytes_of_one(void)
+{
+    crowd c = { .b = open_batcher(NULL) }, each[THREADS];
+    pthread_t thread[THREADS];
+    cloob_batcher_stats stats;
+    for (int k = 0; k < KINDS; k++) {
+        make_sample(c.b, k, &c.s[k]);
+        CHECK_OK(ctx, cloob_batcher_encode(ctx, c.b, &c.s[k].in, 1, NULL, &c.want[k]));
+    }
+    for (int i = 0; i < THREADS; i++) {
+        each[i] = c, each[i].seed = i;
+        pthread_create(&thread[i], NULL, one_of_many, &each[i]);
+    }
+    for (int i = 0; i < THREADS; i++) {
+        pthread_join(thread[i], NULL);
+        CHECK(each[i].wrong == 0);
+    }
+    cloob_batcher_get_stats(c.b, &stats);
+    CHECK(stats.texts + stats.images == THREADS * EACH + KINDS);
+    CHECK(stats.queued == 0);
+    for (int k = 0; k < KINDS; k++) cloob_batch_rows_release(&c.want[k]), free(c.s[k].rgb);
+    cloob_batcher_destroy(c.b);
+}
+
+static pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
+static _Atomic int answered, good;
+
+/* Holds the encoder's thread until the gate opens. */
+static void wait_at_gate(void *user, cloob_status status, const char *error, const float *row, int64_t width)
+{
+    (void)error, (void)width, (void)user;
+    pthread_mutex_lock(&gate);
+    pthread_mutex_unlock(&gate);
+    answered++;
+    good += status == CLOOB_OK && row;
+}
+
+static void the_queue_is_bounded_and_the_end_answers_what_waits(void)
+{
+    cloob_batcher_options o;
+    cloob_batcher_options_init(&o);
+    o.max_queue = 4, o.max_batch = 1;
+    cloob_batcher *b = open_batcher(&o);
+    cloob_batcher_stats stats;
+    sample s;
+    make_sample(b, 1, &s);
+    answered = good = 0;
+    pthread_mutex_lock(&gate);
+    int taken = 0, refused = 0;
+    for (int i = 0; i < 40; i++) {
+        cloob_status status = cloob_batcher_submit(ctx, b, &s.in, NULL, wait_at_gate, NULL);
+        if (status == CLOOB_OK) taken++;
+        else if (status == CLOOB_ERR_BUSY) refused++;
+        cloob_batcher_get_stats(b, &stats);
+        CHECK(stats.queued <= 4);
+    }
+    CHECK(taken + refused == 40);
+    CHECK(refused >= 30); /* four wait, and few are with the encoder */
+    CHECK(stats.refused == refused);
+    pthread_mutex_unlock(&gate);
+    cloob_batcher_destroy(b); /* finishes what is queued */
+    CHECK(answered == taken);
+    CHECK(good == taken);
+}
+
+static void a_wait_that_is_too_long_ends(void)
+{
+    cloob_batcher *b = open_batcher(NULL);
+    cloob_batch_rows rows;
+    sample s;
+    make_sample(b, 2, &s);
+    pthread_mutex_lock(&gate);
+    CHECK_OK(ctx, cloob_batcher_submit(ctx, b, &s.in, NULL, wait_at_gate, NULL));
+    usleep(100000); /* the encoder's thread stands at the gate */
+    cloob_batch_options o = { .what = CLOOB_UNIT, .timeout_ms = 50 };
+    CHECK(cloob_batcher_encode(ctx, b, &s.in, 1, &o, &rows) == CLOOB_ERR_BUSY);
+    CHECK(rows.data == NULL);
+    pthread_mutex_unlock(&gate);
+    CHECK_OK(ctx, cloob_batcher_encode(ctx, b, &s.in, 1, NULL, &rows));
+    cloob_batch_rows_release(&rows);
+    cloob_batcher_destroy(b);
+}
+
+static void idle_weights_go_and_come_back(void)
+{
+    cloob_batcher_options o;
+    cloob_batcher_options_init(&o);
+    o.idle_unload_s = 0.05;
+    cloob_batcher *b = open_batcher(&o);
+    cloob_batch_rows first, second;
+    cloob_batcher_stats stats;
+    sample s;
+    make_sample(b, 4, &s);
+    CHECK_OK(ctx, cloob_batcher_encode(ctx, b, &s.in, 1, NULL, &first));
+    for (int i = 0; i < 200; i++) {
+        cloob_batcher_get_stats(b, &stats);
+        if (!stats.loaded) break;
+        usleep(20000);
+    }
+    CHECK(!stats.loaded);
+    CHECK_OK(ctx, cloob_batcher_encode(ctx, b, &s.in, 1, NULL, &second));
+    CHECK(memcmp(first.data, second.data, (size_t)first.width * sizeof *first.data) == 0);
+    cloob_batcher_get_stats(b, &stats);
+    CHECK(stats.loads >= 2);
+    cloob_batch_rows_release(&first), cloob_batch_rows_release(&second);
+    cloob_batcher_destroy(b);
+}
+
+/* The file is opened at once; a second later its checksum is known. */
+static void damage_is_found_in_the_background(void)
+{
+    FILE *f = fopen(file, "r+b");
+    cloob_batch_rows rows;
+    sample s;
+    cloob_status status = CLOOB_OK;
+    CHECK(f && fseek(f, -5, SEEK_END) == 0);
+    int byte = fgetc(f);
+    fseek(f, -5, SEEK_END);
+    fputc(byte ^ 0x40, f);
+    fclose(f);
+    cloob_batcher *b = open_batcher(NULL);
+    make_sample(b, 1, &s);
+    for (int i = 0; i < 200 && status == CLOOB_OK; i++) {
+        status = cloob_batcher_encode(ctx, b, &s.in, 1, NULL, &rows);
+        cloob_batch_rows_release(&rows);
+        usleep(50000);
+    }
+    CHECK(status == CLOOB_ERR_FORMAT);
+    CHECK(strstr(cloob_error(ctx), "damaged") != NULL);
+    cloob_batcher_destroy(b);
+}
+
+int main(void)
+{
+    ctx = cloob_ctx_create(NULL);
+    write_model();
+    RUN(many_threads_get_the_bytes_of_one);
+    RUN(the_queue_is_bounded_and_the_end_answers_what_waits);
+    RUN(a_wait_that_is_too_long_ends);
+    RUN(idle_weights_go_and_come_back);
+    RUN(damage_is_found_in_the_background);
+    remove(file);
+    cloob_ctx_destroy(ctx);
+    return check_summary();
+}
