@@ -92,6 +92,14 @@ CLOOB_API void cloob_batch_rows_release(cloob_batch_rows *r);
 CLOOB_API cloob_status cloob_batcher_encode(cloob_ctx *ctx, cloob_batcher *b, const cloob_batch_input *in, int64_t n,
                                             const cloob_batch_options *o, cloob_batch_rows *out);
 
+/* Called once, on the encoder's thread: keep it short. row (width) is NULL unless status is CLOOB_OK. */
+typedef void cloob_batch_done_fn(void *user, cloob_status status, const char *error, const float *row, int64_t width);
+
+/* The same for one input without waiting: prepares it, queues it and returns; done is called later. On failure here
+ * done is never called. timeout_ms is not used. */
+CLOOB_API cloob_status cloob_batcher_submit(cloob_ctx *ctx, cloob_batcher *b, const cloob_batch_input *in,
+                                            const cloob_batch_options *o, cloob_batch_done_fn *done, void *user);
+
 /* ---- statistics ---------------------------------------------------------------------------------- */
 
 enum { CLOOB_LATENCY_BUCKETS = 16, CLOOB_BATCH_BUCKETS = 12 };

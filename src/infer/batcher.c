@@ -396,7 +396,10 @@ static cloob_status encode_piece(cloob_ctx *ctx, batcher *b, piece *p, const clo
         status = judge(ctx, p->item, p->n);
     }
     rows->wait_s += batcher_now() - begin;
-    for (int64_t i = 0; i < p->n; i++) batch_item_free(p->item[i]);
+    for (int64_t i = 0; i < p->n; i++) {
+        if (p->item[i]) p->item[i]->call = &p->call; /* its row belongs to the caller */
+        batch_item_free(p->item[i]);
+    }
     pthread_cond_destroy(&p->call.ended);
     return status;
 }
@@ -431,6 +434,27 @@ cloob_status cloob_batcher_encode(cloob_ctx *ctx, cloob_batcher *b, const cloob_
         i += p.n;
     }
     if (status != CLOOB_OK) cloob_batch_rows_release(out);
+    return status;
+}
+
+cloob_status cloob_batcher_submit(cloob_ctx *ctx, cloob_batcher *b, const cloob_batch_input *in,
+                                  const cloob_batch_options *o, cloob_batch_done_fn *done, void *user)
+{
+    API_NEEDS(ctx, b && in && done);
+    static const cloob_batch_options defaults = { .what = CLOOB_UNIT };
+    batch_item *it = NULL;
+    announce(b, 1);
+    pthread_rwlock_rdlock(&b->face);
+    cloob_status status = prepare(ctx, b, in, o ? o : &defaults, NULL, &it);
+    if (status == CLOOB_OK) {
+        it->done = done, it->user = user;
+        it->out = malloc((size_t)b->facts.embed * sizeof *it->out);
+        if (!it->out) status = ctx_no_memory(ctx, (size_t)b->facts.embed * sizeof *it->out, "a row");
+    }
+    if (status == CLOOB_OK) status = enqueue(ctx, b, &it, 1);
+    pthread_rwlock_unlock(&b->face);
+    announce(b, -1);
+    if (status != CLOOB_OK) batch_item_free(it);
     return status;
 }
 

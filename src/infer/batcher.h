@@ -31,7 +31,9 @@ struct batch_item {
     double queued_at;
     cloob_status status;
     char error[256];
-    batch_call *call;
+    batch_call *call; /* NULL: done is called */
+    cloob_batch_done_fn *done;
+    void *user;
 };
 
 typedef struct cloob_batcher batcher;

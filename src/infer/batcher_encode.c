@@ -210,6 +210,7 @@ void batch_item_free(batch_item *it)
 {
     if (!it) return;
     free(it->tokens), free(it->rgb);
+    if (!it->call) free(it->out);
     free(it);
 }
 
@@ -219,7 +220,14 @@ void batcher_item_end(batcher *b, batch_item *it, cloob_status status, const cha
     it->status = status;
     snprintf(it->error, sizeof it->error, "%s", status == CLOOB_OK ? "" : error);
     b->stats.failed += status != CLOOB_OK;
-    if (--it->call->left == 0) pthread_cond_signal(&it->call->ended);
+    if (it->call) {
+        if (--it->call->left == 0) pthread_cond_signal(&it->call->ended);
+        return;
+    }
+    pthread_mutex_unlock(&b->lock);
+    it->done(it->user, status, it->error, status == CLOOB_OK ? it->out : NULL, b->facts.embed);
+    batch_item_free(it);
+    pthread_mutex_lock(&b->lock);
 }
 
 /* With lock held; released while the model works. */

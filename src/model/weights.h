@@ -44,7 +44,7 @@ typedef struct weights {
     int64_t meta_count, meta_capacity;
     st_file st; /* what the tensors point into */
     torch_file torch;
-    weight_shard *shard; /* or these (model/shards.h) */
+    weight_shard *shard; /* or these, of a file in shards */
     int64_t shards;
 } weights;
 

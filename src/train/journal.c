@@ -237,12 +237,12 @@ cloob_status journal_params(cloob_ctx *ctx, journal *j, const char *text)
     return status;
 }
 
-cloob_status journal_result(cloob_ctx *ctx, journal *j, const char *json)
+cloob_status journal_result(cloob_ctx *ctx, journal *j, const char *line)
 {
     if (!j->writes) return CLOOB_OK;
     char *path = file_join(j->checkpoints, "results.jsonl");
     FILE *f = path ? fopen(path, "a") : NULL;
-    bool ok = f && fprintf(f, "%s\n", json) > 0;
+    bool ok = f && fprintf(f, "%s\n", line) > 0;
     if (f && fclose(f) != 0) ok = false;
     cloob_status status =
         ok ? CLOOB_OK

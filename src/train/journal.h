@@ -34,7 +34,7 @@ void journal_warn(cloob_ctx *ctx, journal *j, const char *format, ...) __attribu
 cloob_status journal_params(cloob_ctx *ctx, journal *j, const char *text);
 
 /* Appends one JSON object as a line to checkpoints/results.jsonl. */
-cloob_status journal_result(cloob_ctx *ctx, journal *j, const char *json);
+cloob_status journal_result(cloob_ctx *ctx, journal *j, const char *line);
 
 /* Bytes of results.jsonl; 0 when there is none. */
 int64_t journal_result_bytes(const journal *j);

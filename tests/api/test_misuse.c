@@ -28,6 +28,8 @@ static void functions_with_a_status_refuse_null(void)
     REFUSED(cloob_batcher_reload(ctx, NULL));
     REFUSED(cloob_batcher_encode(NULL, NULL, NULL, 1, NULL, NULL));
     REFUSED(cloob_batcher_encode(ctx, NULL, NULL, 1, NULL, NULL));
+    REFUSED(cloob_batcher_submit(NULL, NULL, NULL, NULL, NULL, NULL));
+    REFUSED(cloob_batcher_submit(ctx, NULL, NULL, NULL, NULL, NULL));
     REFUSED(cloob_json_parse(NULL, NULL, 0, NULL, 0, NULL));
     REFUSED(cloob_json_parse(ctx, NULL, 0, NULL, 0, NULL));
     REFUSED(cloob_image_size(NULL, NULL, 0, NULL, NULL, NULL));

@@ -1,6 +1,6 @@
 /* The index of a model in several files, from arbitrary JSON, beside two files that hold a tensor each. */
 #include "fuzz.h"
-#include "model/shards.h"
+#include "model/weights.h"
 #include "scratch_folder.h"
 
 static bool write_shard(const char *name, const char *holds)

@@ -11,7 +11,7 @@ enum { GRAPH_NODE = 1, GRAPH_INITIALIZER = 5 };
 enum { NODE_INPUT = 1, NODE_OUTPUT = 2, NODE_OP = 4, NODE_ATTRIBUTE = 5 };
 enum { ATTR_NAME = 1, ATTR_FLOAT = 2, ATTR_INT = 3, ATTR_INTS = 8, ATTR_TYPE = 20 };
 enum { TYPE_FLOAT = 1, TYPE_INT = 2, TYPE_INTS = 7 };
-enum { TENSOR_DIMS = 1, TENSOR_TYPE = 2, TENSOR_NAME = 8, TENSOR_RAW = 9 };
+enum { ONNX_TENSOR_DIMS = 1, TENSOR_TYPE = 2, TENSOR_NAME = 8, TENSOR_RAW = 9 };
 enum { ELEMENT_FLOAT = 1, ELEMENT_INT64 = 7 };
 
 static onnx_name fresh(onnx_graph *x, char kind)
@@ -90,7 +90,7 @@ static onnx_name constant(onnx_graph *x, int type, const void *data, size_t size
 {
     sbuf m = { 0 };
     onnx_name name = fresh(x, 'c');
-    for (int i = 0; i < ndim; i++) proto_int(&m, TENSOR_DIMS, dim[i]), size *= (size_t)dim[i];
+    for (int i = 0; i < ndim; i++) proto_int(&m, ONNX_TENSOR_DIMS, dim[i]), size *= (size_t)dim[i];
     proto_int(&m, TENSOR_TYPE, type);
     proto_text(&m, TENSOR_NAME, name.s);
     proto_bytes(&m, TENSOR_RAW, data, size);

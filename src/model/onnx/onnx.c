@@ -25,28 +25,28 @@ enum { SHAPE_DIM = 1, DIM_VALUE = 1, DIM_NAME = 2, OPSET_DOMAIN = 1, OPSET_VERSI
 enum { ELEMENT_FLOAT = 1, ELEMENT_INT64 = 7, IR_VERSION = 8, OPSET = 17 };
 
 /* An input or output; the first dimension is the batch. */
-static void put_info(sbuf *graph, int field, const char *name, int element, const int64_t *dim, int ndim)
+static void put_info(sbuf *out, int field, const char *name, int element, const int64_t *dim, int ndim)
 {
-    sbuf info = { 0 }, type = { 0 }, tensor = { 0 }, shape = { 0 };
+    sbuf info = { 0 }, type = { 0 }, elements = { 0 }, shape = { 0 };
     for (int i = 0; i < ndim; i++) {
         sbuf d = { 0 };
         if (i == 0) proto_text(&d, DIM_NAME, "batch");
         else proto_int(&d, DIM_VALUE, dim[i]);
         proto_message(&shape, SHAPE_DIM, &d);
     }
-    proto_int(&tensor, TENSOR_ELEMENT, element);
-    proto_message(&tensor, TENSOR_SHAPE, &shape);
-    proto_message(&type, TYPE_TENSOR, &tensor);
+    proto_int(&elements, TENSOR_ELEMENT, element);
+    proto_message(&elements, TENSOR_SHAPE, &shape);
+    proto_message(&type, TYPE_TENSOR, &elements);
     proto_text(&info, INFO_NAME, name);
     proto_message(&info, INFO_TYPE, &type);
-    proto_message(graph, field, &info);
+    proto_message(out, field, &info);
 }
 
-static void put_pair(sbuf *model, const char *key, sbuf *value)
+static void put_pair(sbuf *model, const char *key, sbuf *text)
 {
     sbuf pair = { 0 };
     proto_text(&pair, PAIR_KEY, key);
-    proto_message(&pair, PAIR_VALUE, value);
+    proto_message(&pair, PAIR_VALUE, text);
     proto_message(model, MODEL_META, &pair);
 }
 
