@@ -12,7 +12,7 @@ opt_common common;
 
 static const opt_row common_rows[] = {
     { "device", OPT_STRING, &common.device, "auto", "DEVICE", "auto, cpu, cuda, cuda:N or ref", 0 },
-    { "precision", OPT_STRING, &common.precision, NULL, "amp_bf16|bf16|fp32", "compute precision", 0 },
+    { "precision", OPT_STRING, &common.precision, NULL, "amp_bf16|bf16|fp32|amp_fp8", "compute precision", 0 },
     { "threads", OPT_INT, &common.threads, "0", "N", "CPU threads; 0: all cores", OPT_NOT_NEGATIVE },
     { "seed", OPT_INT, &common.seed, "0", "N", "seed of everything random", OPT_NOT_NEGATIVE },
     { "quiet", OPT_FLAG, &common.quiet, NULL, NULL, "no progress on stderr", 0 },
