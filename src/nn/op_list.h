@@ -98,8 +98,8 @@ OP(SCALE_BWD, "scale_bwd", shape_scale_bwd, NULL)
 OP(LAYERNORM, "layernorm", shape_layernorm, grad_layernorm)
 /* x (...,C), gain (C) F32, bias (C) F32 -> y, mean' (rows) F32, rstd' (rows) F32 {eps} */
 OP(LAYERNORM_BWD, "layernorm_bwd", shape_layernorm_bwd, NULL)
-/* dy, x, mean, rstd, gain, [extra (...,C)], [bias (C) F32] -> dx (plus extra), dgain (C) F32, dbias (C) F32, [recomputed],
- * [sums (C) F32] {sums}: recomputed: with bias, what layernorm made of x; sums: those of dx over its rows */
+/* dy, x, mean, rstd, gain, [extra (...,C)], [bias (C) F32] -> dx (plus extra), dgain (C) F32, dbias (C) F32,
+ * [recomputed], [sums (C) F32] {sums}: recomputed: with bias, what layernorm made of x; sums: of dx over its rows */
 OP(L2NORM, "l2norm", shape_l2norm, grad_l2norm)
 /* x (N,D) -> y (N,D) F32 whatever x is, r' (N) F32: y = x r, r = 1 / |x| */
 OP(L2NORM_BWD, "l2norm_bwd", shape_l2norm_bwd, NULL)

@@ -24,7 +24,7 @@ static inline void st(const tensor *t, int64_t i, double v)
 static inline bool has(const tensor *t) { return t->data != NULL; }
 
 /* sums (C) of x's columns over its rows; sums may be absent. */
-static inline void sum_rows(const tensor *sums, const tensor *x)
+static inline void sum_over_rows(const tensor *sums, const tensor *x)
 {
     int64_t R = tensor_rows(x), C = tensor_cols(x);
     for (int64_t c = 0; c < C && has(sums); c++) {
