@@ -65,12 +65,32 @@ static void fuse_reduce(graph *g, int i)
     }
 }
 
+/* The bias gradient of a linear layer: sums over the rows of dy, which the op that writes dy takes while it has them. */
+static void fuse_bias_sums(graph *g, int i)
+{
+    static const struct {
+        op_id op;
+        int sums;
+    } makers[] = { { OP_ACT_BWD, 2 }, { OP_LAYERNORM_BWD, 4 }, { OP_ATTENTION_BWD, 1 } };
+    node *dw = &g->node[i];
+    int at = dw->out[1] == NO_VALUE ? -1 : graph_producer(g, dw->in[0]);
+    for (int k = 0; k < 3 && at >= 0; k++) {
+        node *maker = &g->node[at];
+        if (maker->op != makers[k].op || maker->out[0] != dw->in[0] || maker->out[makers[k].sums] != NO_VALUE) continue;
+        maker->attr.sums = true;
+        maker->out[makers[k].sums] = dw->out[1];
+        dw->out[1] = NO_VALUE;
+        return;
+    }
+}
+
 void graph_fuse_gemm(graph *g)
 {
     for (int i = 0; i < g->nodes && g->status == CLOOB_OK; i++) {
         switch (g->node[i].op) {
         case OP_CONV2D: fuse_stats(g, i); break;
         case OP_BN_BWD_REDUCE: fuse_reduce(g, i); break;
+        case OP_LINEAR_DW: fuse_bias_sums(g, i); break;
         default: break;
         }
     }

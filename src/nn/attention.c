@@ -42,6 +42,7 @@ cloob_status shape_attention_bwd(cloob_ctx *ctx, op_args *a)
 {
     (void)ctx;
     rule_like(a, 0, &a->in[1]);
+    if (a->attr.sums) RULE_OUT(a, 1, CLOOB_F32, tensor_cols(&a->in[1]));
     return CLOOB_OK;
 }
 

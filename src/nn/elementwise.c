@@ -44,6 +44,7 @@ cloob_status shape_act_bwd(cloob_ctx *ctx, op_args *a)
     (void)ctx;
     rule_like(a, 0, &a->in[0]);
     rule_like(a, 1, &a->in[1]);
+    if (a->attr.sums) RULE_OUT(a, 2, CLOOB_F32, tensor_cols(&a->in[0]));
     return CLOOB_OK;
 }
 

@@ -22,6 +22,7 @@ cloob_status shape_layernorm_bwd(cloob_ctx *ctx, op_args *a)
     rule_like(a, 0, &a->in[1]);
     for (int k = 1; k < 3; k++) RULE_OUT(a, k, CLOOB_F32, tensor_cols(&a->in[1]));
     if (op_has(&a->in[6])) rule_like(a, 3, &a->in[1]);
+    if (a->attr.sums) RULE_OUT(a, 4, CLOOB_F32, tensor_cols(&a->in[1]));
     return CLOOB_OK;
 }
 

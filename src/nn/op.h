@@ -36,6 +36,7 @@ typedef struct op_attr {
     bool causal;         /* attention: query t sees keys 0..t */
     bool relu, pool;     /* bn_apply, conv2d: clamp at 0; then average 2 x 2 */
     bool transposed;     /* linear: the weight is stored (in, out) */
+    bool sums;           /* act_bwd, layernorm_bwd, attention_bwd: also the sums of dx over its rows */
     bool keep_stats;     /* bn_stats: leave the running statistics alone (a second pass over the same batch) */
     op_act act;
     op_fp8 fp8;        /* linear: products forward and of dx; the CPU keeps 16 bits */

@@ -90,7 +90,7 @@ OP(ACT, "act", shape_same, grad_act)
 /* x -> y {act}: QuickGELU x sigmoid(1.702 x), GELU x Phi(x), or its tanh form x sigmoid(1.5957691 (x + 0.044715
  * x^3)) */
 OP(ACT_BWD, "act_bwd", shape_act_bwd, NULL)
-/* dy, x -> dx, [recomputed] {act}: recomputed is act of x */
+/* dy, x -> dx, [recomputed], [sums (C) F32] {act, sums}: recomputed is act of x; sums are those of dx over its rows */
 OP(SCALE, "scale", shape_scale, grad_scale)
 /* x (...,C), gain (C) F32 -> y = x gain: layer scale */
 OP(SCALE_BWD, "scale_bwd", shape_scale_bwd, NULL)
@@ -99,7 +99,7 @@ OP(LAYERNORM, "layernorm", shape_layernorm, grad_layernorm)
 /* x (...,C), gain (C) F32, bias (C) F32 -> y, mean' (rows) F32, rstd' (rows) F32 {eps} */
 OP(LAYERNORM_BWD, "layernorm_bwd", shape_layernorm_bwd, NULL)
 /* dy, x, mean, rstd, gain, [extra (...,C)], [bias (C) F32] -> dx (plus extra), dgain (C) F32, dbias (C) F32,
- * [recomputed]: with bias, layernorm of x */
+ * [recomputed], [sums (C) F32] {sums}: recomputed: with bias, what layernorm made of x; sums: of dx over its rows */
 OP(L2NORM, "l2norm", shape_l2norm, grad_l2norm)
 /* x (N,D) -> y (N,D) F32 whatever x is, r' (N) F32: y = x r, r = 1 / |x| */
 OP(L2NORM_BWD, "l2norm_bwd", shape_l2norm_bwd, NULL)
@@ -110,7 +110,7 @@ OP(ATTENTION, "attention", shape_attention, grad_attention)
 /* qkv (N,T,3C) -> y (N,T,C), lse' (N,H,T) F32 {heads, causal}; scores are divided by sqrt(C / heads). Packed:
  * qkv (R,3C), start (N+1) I32 -> y (R,C), lse' (H,R) F32 {heads, causal, tokens} */
 OP(ATTENTION_BWD, "attention_bwd", shape_attention_bwd, NULL)
-/* dy, qkv, y, lse, [start] -> dqkv {heads, causal, tokens} */
+/* dy, qkv, y, lse, [start] -> dqkv, [sums (3C) F32] {heads, causal, tokens, sums}: sums of dqkv over its rows */
 OP(ATTENTION_ONE, "attention_one", shape_attention_one, grad_attention_one)
 /* q (N,C), kv (N,T,2C), [index (N) I32] -> y (N,C), lse' (N,H) F32 {heads}: one query per row, at position index[n],
  * which sees keys 0..index[n]; all keys without index. Packed: kv (R,2C), no index, start (N+1) I32 {heads, tokens} */

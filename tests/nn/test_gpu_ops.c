@@ -10,6 +10,19 @@ static cloob_ctx *ctx;
         __VA_ARGS__                                                                                                    \
     }
 
+/* With an extra gradient, as on the stream of a transformer. */
+#define LAYERNORM_SUMS(width)                                                                                          \
+    {                                                                                                                  \
+        "layernorm_bwd sums " #width, OP_LAYERNORM_BWD, A(.eps = 1e-5f, .sums = true),                                 \
+        {                                                                                                              \
+            { 'f', { 1501, width } }, { 'f', { 1501, width } }, { 'v', { 1501 } }, { 'p', { 1501 } },                  \
+                { 'v', { width } },                                                                                    \
+            {                                                                                                          \
+                'f', { 1501, width }                                                                                   \
+            }                                                                                                          \
+        }                                                                                                              \
+    }
+
 static const op_case cases[] = {
     { "bn_stats 64",
       OP_BN_STATS,
@@ -142,6 +155,25 @@ static const op_case cases[] = {
       OP_ATTENTION,
       A(.heads = 2, .causal = true, .tokens = 200),
       { { 'f', { 420, 384 } }, { 's', { 4, 0, 0, 0, 0, 0, 0, 420 } } } },
+    { "act_bwd sums",
+      OP_ACT_BWD,
+      A(.act = OP_ACT_QUICKGELU, .sums = true),
+      { { 'f', { 3001, 512 } }, { 'f', { 3001, 512 } } } },
+    { "act_bwd sums odd",
+      OP_ACT_BWD,
+      A(.act = OP_ACT_GELU, .sums = true),
+      { { 'f', { 77, 33 } }, { 'f', { 77, 33 } } } },
+    LAYERNORM_SUMS(768),
+    LAYERNORM_SUMS(512),
+    LAYERNORM_SUMS(384),
+    { "attention_bwd sums 50",
+      OP_ATTENTION_BWD,
+      A(.heads = 2, .sums = true),
+      { { 'f', { 3, 50, 128 } }, { 'f', { 3, 50, 384 } }, { 'f', { 3, 50, 128 } }, { 'e', { 3, 2, 50 } } } },
+    { "attention_bwd sums 197",
+      OP_ATTENTION_BWD,
+      A(.heads = 1, .sums = true),
+      { { 'f', { 2, 197, 64 } }, { 'f', { 2, 197, 192 } }, { 'f', { 2, 197, 64 } }, { 'e', { 2, 1, 197 } } } },
     { "embed",
       OP_EMBED,
       A(0),
@@ -162,6 +194,8 @@ static const op_case cases[] = {
     { "pool_attention", OP_POOL_ATTENTION, A(0), { { 'f', { 4, 50, 512 } }, { 'f', { 4, 8, 512 } } } },
 };
 
+static const char *word; /* cases whose names hold it; NULL: all */
+
 static void compare_call(device *dev, const op_case *c, op_pass *p, int step, cloob_dtype type, double tolerance)
 {
     op_id op = step < 0 ? c->op : p->rule[step].op;
@@ -181,7 +215,7 @@ static void compare(op_id first, op_id last, cloob_dtype type, double tolerance,
     CHECK_OK(ctx, device_open(ctx, "cuda", &dev));
     for (size_t i = 0; dev && i < sizeof cases / sizeof *cases; i++) {
         op_pass p;
-        if (cases[i].op < first || cases[i].op > last) continue;
+        if (cases[i].op < first || cases[i].op > last || (word && !strstr(cases[i].name, word))) continue;
         CHECK(op_pass_run(ctx, &cases[i], type, 3, &p));
         for (int w = 0; w < count; w++) {
             ctx->kernels = kernels[w];
@@ -219,13 +253,14 @@ static void attention_agrees_in_every_way(void)
     static const cloob_kernels both[] = { { .attention_backward = CLOOB_ATTENTION_SEPARATE },
                                           { .attention_backward = CLOOB_ATTENTION_SHARED } };
     if (device_cuda_count() == 0) SKIP("no GPU here");
-    compare(OP_ATTENTION, OP_ATTENTION, CLOOB_BF16, 1e-2, both, 2);
+    compare(OP_ATTENTION, OP_ATTENTION_BWD, CLOOB_BF16, 1e-2, both, 2);
 }
 
-/* test_gpu_ops [fused] */
+/* test_gpu_ops [fused | WORD]: the fused ops alone; cases whose names contain WORD */
 int main(int argc, char **argv)
 {
     bool all = argc < 2 || strcmp(argv[1], "fused") != 0;
+    if (all && argc > 1) word = argv[1];
     ctx = cloob_ctx_create(NULL);
     if (all) RUN(large_sizes_agree);
     if (all) RUN(large_sizes_agree_in_bf16);

@@ -133,6 +133,7 @@ static void backward_range(void *arg, int64_t begin, int64_t end, int thread)
 
 cloob_status attention_bwd_cpu(const op_env *env, const op_args *a)
 {
+    if (a->attr.sums) return op_kernels_ref[OP_ATTENTION_BWD].run(env, a); /* as in act_bwd_cpu */
     job j = job_of(a, &a->in[1], &a->in[4], backward);
     j.dy = a->in[0];
     j.y = a->in[2];

@@ -37,6 +37,7 @@ cloob_status act_cpu(const op_env *env, const op_args *a) { return each(env, a, 
 
 cloob_status act_bwd_cpu(const op_env *env, const op_args *a)
 {
+    if (a->attr.sums) return op_kernels_ref[OP_ACT_BWD].run(env, a); /* for GPUs: nothing asks for it here */
     op_args recomputed = act_recompute(a);
     CLOOB_TRY(each(env, a, CPU_PICK(a->in[0], act_bwd_range)));
     return recomputed.out[0].data ? act_cpu(env, &recomputed) : CLOOB_OK;

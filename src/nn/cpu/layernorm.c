@@ -43,6 +43,7 @@ cloob_status layernorm_bwd_prepare(const op_env *env, op_args *a)
 
 cloob_status layernorm_bwd_cpu(const op_env *env, const op_args *a)
 {
+    if (a->attr.sums) return op_kernels_ref[OP_LAYERNORM_BWD].run(env, a); /* as in act_bwd_cpu */
     job j = { .dy = a->in[0].data,
               .x = a->in[1].data,
               .mean = a->in[2].data,

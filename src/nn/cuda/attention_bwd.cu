@@ -192,12 +192,30 @@ __device__ static void sum_tile(bf16 *to, float scale, const bf16 *scores, const
     tl::write(to, 3 * z.C, acc, scale, t * 16, z.T, stage + t * 16 * tl::LD);
 }
 
+/* The sums over rows of dq, dk and dv, which are still where they left by: 3 D numbers of one head. */
+template <int D>
+__device__ static void sum_columns(float *to, const bf16 *q, const bf16 *k, const bf16 *v, const attn_sizes &z)
+{
+    for (int i = threadIdx.x; i < 3 * D / 2; i += blockDim.x) {
+        int part = i / (D / 2), c = i % (D / 2) * 2;
+        const bf16 *from = (part == 0 ? q : part == 1 ? k : v) + c;
+        float low = 0.0f, high = 0.0f;
+#pragma unroll 8
+        for (int t = 0; t < z.Tp; t++) {
+            float2 pair = __bfloat1622float2(*reinterpret_cast<const __nv_bfloat162 *>(from + t * tile<D>::LD));
+            low += pair.x, high += pair.y;
+        }
+        *reinterpret_cast<float2 *>(to + part * z.C + c) = make_float2(low, high);
+    }
+}
+
 /* A warp for every tile of queries. Keys go by in chunks of `chunk` tiles: first every warp works out the scores of its
  * queries and adds to dq, then the chunk's dv and dk are shared out over the warps. Rows of k and v are read in their
- * own chunk alone, so that dk and dv leave by way of them. */
+ * own chunk alone, so that dk and dv leave by way of them. sums: (N, 3 C), of each sequence, or NULL. */
 template <int D, bool PACKED, int WARPS>
 static __global__ void __launch_bounds__(32 * WARPS, WARPS <= MAX_WARPS ? 2 : 1)
-    shared_kernel(bf16 *dqkv, const bf16 *dy, const bf16 *qkv, const bf16 *y, const float *lse, attn_sizes z, int chunk)
+    shared_kernel(bf16 *dqkv, float *sums, const bf16 *dy, const bf16 *qkv, const bf16 *y, const float *lse,
+                  attn_sizes z, int chunk)
 {
     extern __shared__ __align__(16) bf16 smem[];
     typedef tile<D> tl;
@@ -228,6 +246,9 @@ static __global__ void __launch_bounds__(32 * WARPS, WARPS <= MAX_WARPS ? 2 : 1)
     }
     __syncthreads();
     if (warp < tiles) tl::write(dqkv + at, 3 * z.C, dq, z.scale, warp * 16, z.T, q + warp * 16 * tl::LD);
+    if (!sums) return;
+    __syncthreads();
+    sum_columns<D>(sums + (int64_t)n * 3 * z.C + h * D, q, k, v, z);
 }
 
 /* ---- launchers ----------------------------------------------------------------------------------- */
@@ -263,11 +284,9 @@ static cloob_status launch_warps(const op_env *env, const op_args *a, const attn
     auto kernel = shared_kernel<D, PACKED, WARPS>;
     CLOOB_TRY(cuda_check(env->ctx, cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)smem),
                          "attention_bwd"));
-    kernel<<<(unsigned)(N * z.H), 2 * (unsigned)z.Tp, smem, stream_of(env)>>>((bf16 *)a->out[0].data,
-                                                                              (const bf16 *)a->in[0].data,
-                                                                              (const bf16 *)a->in[1].data,
-                                                                              (const bf16 *)a->in[2].data,
-                                                                              (const float *)a->in[3].data, z, chunk);
+    kernel<<<(unsigned)(N * z.H), 2 * (unsigned)z.Tp, smem, stream_of(env)>>>(
+        (bf16 *)a->out[0].data, (float *)(a->out[1].data ? a->scratch : NULL), (const bf16 *)a->in[0].data,
+        (const bf16 *)a->in[1].data, (const bf16 *)a->in[2].data, (const float *)a->in[3].data, z, chunk);
     return cuda_launched(env->ctx, "attention_bwd");
 }
 
@@ -379,19 +398,38 @@ static int choose_way(const op_env *env, const op_args *a)
 
 /* ---- entry points -------------------------------------------------------------------------------- */
 
+/* What a sequence's sums take, one after the other; behind them the scratch of the pass that adds them. */
+static size_t sums_bytes(const op_args *a, const op_sequences &s)
+{
+    return cuda_align((size_t)(s.N * tensor_cols(&a->out[0])) * sizeof(float));
+}
+
 /* Without a state there is no kernel on tensor cores that takes the call. */
 extern "C" cloob_status attention_bwd_prepare_cuda(const op_env *env, op_args *a)
 {
     op_sequences s = op_sequences_of(&a->attr, &a->in[1], &a->in[4]);
     attn_sizes z = sizes_of(a, s, &a->in[2]);
+    int64_t C3 = tensor_cols(&a->out[0]);
     bool shared = on_tensor_cores(env, &a->in[2], z, 4) && chunk_for(env, z, z.C / z.H) > 0;
     if (shared || on_tensor_cores(env, &a->in[2], z, 5)) a->state = (void *)&ways[choose_way(env, a)];
+    if (!a->attr.sums) return CLOOB_OK;
+    size_t few = colsum_scratch(env->dev, s.N, C3, CLOOB_F32),
+           all = colsum_scratch(env->dev, s.rows, C3, a->out[0].dtype);
+    a->scratch_bytes = sums_bytes(a, s) + (few > all ? few : all);
     return CLOOB_OK;
 }
 
 extern "C" cloob_status attention_bwd_cuda(const op_env *env, const op_args *a)
 {
     op_sequences s = op_sequences_of(&a->attr, &a->in[1], &a->in[4]);
-    if (s.start) CLOOB_TRY(zero_dead_cuda(env, "attention_bwd", &s, &a->out[0], NULL));
-    return a->state ? launch_way(env, a, *(const int *)a->state) : attention_bwd_plain(env, a);
+    const int *way = (const int *)a->state;
+    const tensor *dqkv = &a->out[0];
+    float *sums = (float *)a->out[1].data;
+    if (s.start) CLOOB_TRY(zero_dead_cuda(env, "attention_bwd", &s, dqkv, NULL));
+    CLOOB_TRY(way ? launch_way(env, a, *way) : attention_bwd_plain(env, a));
+    if (!sums) return CLOOB_OK;
+    void *rest = (char *)a->scratch + sums_bytes(a, s);
+    if (way && *way == SHARED)
+        return colsum(env, "attention_bwd", sums, a->scratch, CLOOB_F32, s.N, tensor_cols(dqkv), 0, rest);
+    return colsum(env, "attention_bwd", sums, dqkv->data, dqkv->dtype, tensor_rows(dqkv), tensor_cols(dqkv), 0, rest);
 }

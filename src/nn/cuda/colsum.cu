@@ -77,6 +77,12 @@ extern "C" cloob_status colsum(const op_env *env, const char *op, float *out, co
     WITH_PACK(dtype, width == 1 ? 1 : 8,
               (colsum_kernel<T, V><<<g.grid, g.block, smem, s>>>(partial, (const T *)x, R, C, step)));
     CLOOB_TRY(cuda_launched(env->ctx, op));
-    colsum_finish_kernel<<<(unsigned)((C + 31) / 32), dim3(32, 16), 0, s>>>(out, partial, (int)g.grid.x, C);
+    return colsum_finish(env, op, out, partial, (int)g.grid.x, C);
+}
+
+extern "C" cloob_status colsum_finish(const op_env *env, const char *op, float *out, const float *partial, int parts,
+                                      int64_t C)
+{
+    colsum_finish_kernel<<<(unsigned)((C + 31) / 32), dim3(32, 16), 0, stream_of(env)>>>(out, partial, parts, C);
     return cuda_launched(env->ctx, op);
 }

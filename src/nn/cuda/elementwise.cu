@@ -1,12 +1,8 @@
 /* relu, add, activations, pooling, and the small conversions other ops are made of. Packs of 16 bytes,
  * several in flight. */
-#include "nn/cuda/common.cuh"
+#include "nn/cuda/activations.cuh"
 
 /* ---- one element at a time ----------------------------------------------------------------------- */
-
-/* By the hardware's exponential and quotient: a few units in F32's last place off, and no longer what the pass waits
- * for. */
-__device__ __forceinline__ float sigmoid(float x) { return __fdividef(1.0f, 1.0f + __expf(-x)); }
 
 struct relu_fn {
     __device__ float operator()(float x, float) const { return fmaxf(x, 0.0f); }
@@ -17,36 +13,6 @@ struct relu_bwd_fn {
 struct add_fn {
     __device__ float operator()(float a, float b) const { return a + b; }
 };
-struct quickgelu_fn {
-    __device__ float operator()(float x, float) const { return x * sigmoid(1.702f * x); }
-};
-struct quickgelu_bwd_fn {
-    __device__ float operator()(float dy, float x) const
-    {
-        float s = sigmoid(1.702f * x);
-        return dy * (s + 1.702f * x * s * (1.0f - s));
-    }
-};
-struct gelu_fn {
-    __device__ float operator()(float x, float) const { return 0.5f * x * (1.0f + erff(x * 0.70710678f)); }
-};
-struct gelu_bwd_fn {
-    __device__ float operator()(float dy, float x) const
-    {
-        return dy * (0.5f * (1.0f + erff(x * 0.70710678f)) + x * expf(-0.5f * x * x) * 0.39894228f);
-    }
-};
-struct gelu_tanh_fn {
-    __device__ float operator()(float x, float) const { return x * sigmoid(1.59576912f * (x + 0.044715f * x * x * x)); }
-};
-struct gelu_tanh_bwd_fn {
-    __device__ float operator()(float dy, float x) const
-    {
-        float s = sigmoid(1.59576912f * (x + 0.044715f * x * x * x));
-        return dy * (s + x * s * (1.0f - s) * 1.59576912f * (1.0f + 0.134145f * x * x));
-    }
-};
-
 /* out = f(a, b) over n packs; b may be NULL. */
 template <typename T, int V, int U, typename F>
 static __global__ void __launch_bounds__(256) map_kernel(T *out, const T *a, const T *b, int64_t n, F f)
@@ -241,6 +207,7 @@ extern "C" cloob_status act_bwd_cuda(const op_env *env, const op_args *a)
 {
     bool gelu = a->attr.act == OP_ACT_GELU, tanh = a->attr.act == OP_ACT_GELU_TANH;
     int64_t n = tensor_count(&a->out[0]);
+    if (a->out[2].data) return act_bwd_sums_cuda(env, a);
     if (!a->out[1].data && tanh) return map(env, "act_bwd", a, true, gelu_tanh_bwd_fn());
     if (!a->out[1].data)
         return gelu ? map(env, "act_bwd", a, true, gelu_bwd_fn()) : map(env, "act_bwd", a, true, quickgelu_bwd_fn());

@@ -17,18 +17,18 @@ cuda_fn image_input_cuda, embed_cuda, embed_bwd_cuda, eot_index_cuda, pack_texts
     take_rows_bwd_cuda, class_tokens_cuda, class_tokens_bwd_cuda, mean_tokens_cuda, mean_tokens_bwd_cuda, conv2d_cuda,
     conv2d_dx_cuda, conv2d_dw_cuda, bn_stats_cuda, bn_running_cuda, bn_apply_cuda, bn_bwd_reduce_cuda,
     bn_bwd_apply_cuda, fold_bn_cuda, relu_cuda, relu_bwd_cuda, add_cuda, avgpool2_cuda, avgpool2_bwd_cuda, linear_cuda,
-    linear_dx_cuda, linear_dw_cuda, act_cuda, act_bwd_cuda, layernorm_cuda, layernorm_bwd_cuda, l2norm_cuda,
-    l2norm_bwd_cuda, attention_cuda, attention_bwd_cuda, attention_one_cuda, attention_one_bwd_cuda, heads_project_cuda,
-    heads_collect_cuda, heads_dw_cuda, pool_attention_cuda, pool_attention_bwd_cuda, conv_stats_cuda,
-    conv_dx_reduce_cuda, text_position_cuda, grid_tokens_cuda, grid_tokens_bwd_cuda, mean_rows_cuda, mean_rows_bwd_cuda,
-    repeat_row_cuda, repeat_row_bwd_cuda, scale_cuda, scale_bwd_cuda;
+    linear_dx_cuda, linear_dw_cuda, act_cuda, act_bwd_cuda, act_bwd_sums_cuda, layernorm_cuda, layernorm_bwd_cuda,
+    l2norm_cuda, l2norm_bwd_cuda, attention_cuda, attention_bwd_cuda, attention_one_cuda, attention_one_bwd_cuda,
+    heads_project_cuda, heads_collect_cuda, heads_dw_cuda, pool_attention_cuda, pool_attention_bwd_cuda,
+    conv_stats_cuda, conv_dx_reduce_cuda, text_position_cuda, grid_tokens_cuda, grid_tokens_bwd_cuda, mean_rows_cuda,
+    mean_rows_bwd_cuda, repeat_row_cuda, repeat_row_bwd_cuda, scale_cuda, scale_bwd_cuda;
 
 cuda_prepare_fn embed_bwd_prepare_cuda, class_tokens_bwd_prepare_cuda, mean_tokens_bwd_prepare_cuda,
     conv2d_prepare_cuda, conv2d_dx_prepare_cuda, conv2d_dw_prepare_cuda, bn_stats_prepare_cuda,
     bn_bwd_reduce_prepare_cuda, linear_prepare_cuda, linear_dx_prepare_cuda, linear_dw_prepare_cuda,
-    layernorm_bwd_prepare_cuda, attention_bwd_prepare_cuda, heads_project_prepare_cuda, heads_collect_prepare_cuda,
-    heads_dw_prepare_cuda, pool_attention_prepare_cuda, pool_attention_bwd_prepare_cuda, conv_stats_prepare_cuda,
-    conv_dx_reduce_prepare_cuda;
+    layernorm_bwd_prepare_cuda, act_bwd_prepare_cuda, attention_bwd_prepare_cuda, heads_project_prepare_cuda,
+    heads_collect_prepare_cuda, heads_dw_prepare_cuda, pool_attention_prepare_cuda, pool_attention_bwd_prepare_cuda,
+    conv_stats_prepare_cuda, conv_dx_reduce_prepare_cuda;
 
 cuda_release_fn conv_release_cuda, linear_release_cuda, heads_release_cuda, pool_release_cuda, fused_release_cuda;
 
@@ -38,6 +38,9 @@ cuda_release_fn conv_release_cuda, linear_release_cuda, heads_release_cuda, pool
 size_t colsum_scratch(const device *d, int64_t R, int64_t C, cloob_dtype dtype);
 cloob_status colsum(const op_env *env, const char *op, float *out, const void *x, cloob_dtype dtype, int64_t R,
                     int64_t C, int64_t step, void *scratch);
+
+/* Its second half: out (C) from partial sums (parts, C), in order. */
+cloob_status colsum_finish(const op_env *env, const char *op, float *out, const float *partial, int parts, int64_t C);
 
 /* to = from, F32 to BF16 or back or the same. */
 cloob_status convert_cuda(const op_env *env, const char *op, void *to, cloob_dtype to_type, const void *from,

@@ -160,20 +160,22 @@ static __global__ void __launch_bounds__(32 * WARPS, P <= 3 ? BWD_BLOCKS : 1)
     }
 }
 
-/* block (32 columns, 16 slices); columns run over gain then bias. */
-static __global__ void backward_finish_kernel(float *dgain, float *dbias, const float *partial, int parts, int C)
+/* block (32 columns, 16 slices); columns run over gain, bias and, with three kinds, the sums of dx. */
+static __global__ void backward_finish_kernel(float *dgain, float *dbias, float *sums, const float *partial, int parts,
+                                              int C, int kinds)
 {
     __shared__ float part[16][33];
     int c = blockIdx.x * 32 + threadIdx.x;
     float s = 0.0f;
 #pragma unroll 4
-    for (int g = threadIdx.y; g < parts && c < 2 * C; g += 16) s += partial[(int64_t)g * 2 * C + c];
+    for (int g = threadIdx.y; g < parts && c < kinds * C; g += 16) s += partial[(int64_t)g * kinds * C + c];
     part[threadIdx.y][threadIdx.x] = s;
     __syncthreads();
-    if (threadIdx.y || c >= 2 * C) return;
+    if (threadIdx.y || c >= kinds * C) return;
     for (int y = 1; y < 16; y++) s += part[y][threadIdx.x];
     if (c < C && dgain) dgain[c] = s;
-    if (c >= C && dbias) dbias[c - C] = s;
+    if (c >= C && c < 2 * C && dbias) dbias[c - C] = s;
+    if (c >= 2 * C) sums[c - 2 * C] = s;
 }
 
 /* ---- unit length: rows are few ------------------------------------------------------------------- */
@@ -248,10 +250,11 @@ static void launch_forward(const op_env *env, const op_args *a)
         (const float *)a->in[1].data, (const float *)a->in[2].data, a->attr.eps, R, (int)tensor_cols(x));
 }
 
-static unsigned bwd_blocks(const device *d, const tensor *x)
+static unsigned bwd_blocks(const device *d, const op_args *a)
 {
+    const tensor *x = &a->in[1];
     const cuda_state *s = (const cuda_state *)d->state;
-    if (layernorm_wide_takes(x)) return layernorm_wide_blocks(d, x);
+    if (layernorm_wide_takes(x)) return layernorm_wide_blocks(d, x, a->attr.sums);
     int64_t want = (tensor_rows(x) + WARPS - 1) / WARPS, limit = (int64_t)s->sms * BWD_BLOCKS;
     return (unsigned)(want < limit ? want : limit);
 }
@@ -264,6 +267,7 @@ static bwd_in bwd_in_of(const op_args *a)
              (const float *)a->in[4].data,
              (const float *)a->in[6].data,
              a->out[3].data,
+             a->attr.sums && layernorm_wide_takes(x) ? 3 : 2,
              tensor_rows(x),
              (int)tensor_cols(x) };
 }
@@ -278,7 +282,7 @@ static cudaError_t launch_backward(const op_env *env, const op_args *a)
         cudaFuncSetAttribute(backward_kernel<T, V, P>, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)smem);
     if (e != cudaSuccess) return e;
     backward_kernel<T, V, P>
-        <<<bwd_blocks(env->dev, x), dim3(32, WARPS), smem, stream_of(env)>>>((T *)a->out[0].data, (float *)a->scratch,
+        <<<bwd_blocks(env->dev, a), dim3(32, WARPS), smem, stream_of(env)>>>((T *)a->out[0].data, (float *)a->scratch,
                                                                              (const T *)a->in[0].data,
                                                                              (const T *)x->data,
                                                                              (const T *)a->in[5].data, in);
@@ -298,7 +302,9 @@ extern "C" cloob_status layernorm_cuda(const op_env *env, const op_args *a)
 extern "C" cloob_status layernorm_bwd_prepare_cuda(const op_env *env, op_args *a)
 {
     const tensor *x = &a->in[1];
-    a->scratch_bytes = (size_t)bwd_blocks(env->dev, x) * 2 * (size_t)tensor_cols(x) * sizeof(float);
+    size_t own = (size_t)bwd_blocks(env->dev, a) * 3 * (size_t)tensor_cols(x) * sizeof(float);
+    size_t pass = a->attr.sums ? colsum_scratch(env->dev, tensor_rows(x), tensor_cols(x), x->dtype) : 0;
+    a->scratch_bytes = own > pass ? own : pass;
     return check_width(env, "layernorm_bwd", x);
 }
 
@@ -311,10 +317,15 @@ extern "C" cloob_status layernorm_bwd_cuda(const op_env *env, const op_args *a)
     else WITH_PACK(x->dtype, C, WITH_PACKS(packs_per_lane(x), e = launch_backward<T, V, P>(env, a)));
     CLOOB_TRY(cuda_check(env->ctx, e, "layernorm_bwd"));
     CLOOB_TRY(cuda_launched(env->ctx, "layernorm_bwd"));
-    if (!a->out[1].data && !a->out[2].data) return CLOOB_OK;
-    backward_finish_kernel<<<(unsigned)((2 * C + 31) / 32), dim3(32, 16), 0, stream_of(env)>>>(
-        (float *)a->out[1].data, (float *)a->out[2].data, (const float *)a->scratch, (int)bwd_blocks(env->dev, x), C);
-    return cuda_launched(env->ctx, "layernorm_bwd");
+    int kinds = bwd_in_of(a).kinds;
+    float *sums = (float *)a->out[4].data;
+    if (a->out[1].data || a->out[2].data || kinds == 3)
+        backward_finish_kernel<<<(unsigned)((kinds * C + 31) / 32), dim3(32, 16), 0, stream_of(env)>>>(
+            (float *)a->out[1].data, (float *)a->out[2].data, sums, (const float *)a->scratch,
+            (int)bwd_blocks(env->dev, a), C, kinds);
+    CLOOB_TRY(cuda_launched(env->ctx, "layernorm_bwd"));
+    if (!sums || kinds == 3) return CLOOB_OK;
+    return colsum(env, "layernorm_bwd", sums, a->out[0].data, x->dtype, tensor_rows(x), C, 0, a->scratch);
 }
 
 extern "C" cloob_status l2norm_cuda(const op_env *env, const op_args *a)

@@ -7,13 +7,14 @@
 
 typedef struct bwd_in {
     const float *mean, *rstd, *gain, *bias;
-    void *recomputed; /* layernorm of x; NULL: not wanted */
+    void *recomputed; /* layernorm of x, where somebody wants it */
+    int kinds; /* of partial sums: gain's, bias's, and, 3, those of dx, which layernorm_wide.cu alone takes along */
     int64_t R;
     int C;
 } bwd_in;
 
 bool layernorm_wide_takes(const tensor *x);
-unsigned layernorm_wide_blocks(const device *d, const tensor *x); /* how many partial sums are written */
+unsigned layernorm_wide_blocks(const device *d, const tensor *x, bool sums); /* how many partial sums are written */
 void layernorm_wide_launch(const op_env *env, const op_args *a, const bwd_in &in);
 
 #endif

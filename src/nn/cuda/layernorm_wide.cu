@@ -60,8 +60,10 @@ __device__ __forceinline__ float2 row_sum(float2 m, float2 *place, int group)
     return m;
 }
 
-__device__ __forceinline__ void write_row(bf16 *dx, const wide_row &q, const bwd_in &in, const float w[V], float2 m,
-                                          int64_t at, int c)
+/* total: sums of what is written, as it is written. */
+template <bool SUMS>
+__device__ __forceinline__ void write_row(bf16 *dx, float total[V], const wide_row &q, const bwd_in &in,
+                                          const float w[V], float2 m, int64_t at, int c)
 {
     float out[V];
 #pragma unroll
@@ -70,6 +72,10 @@ __device__ __forceinline__ void write_row(bf16 *dx, const wide_row &q, const bwd
         out[i] = q.rstd * (element(q.dy, i) * w[i] - m.x - xhat * m.y) + element(q.extra, i);
     }
     store_row(dx + at, out);
+    if (SUMS) {
+#pragma unroll
+        for (int i = 0; i < V; i++) total[i] += to_float(from_float<bf16>(out[i]));
+    }
     if (!in.recomputed) return;
     load_floats<V>(out, in.bias + c);
 #pragma unroll
@@ -77,8 +83,8 @@ __device__ __forceinline__ void write_row(bf16 *dx, const wide_row &q, const bwd
     store_row((bf16 *)in.recomputed + at, out);
 }
 
-/* G rows at a time. partial: (gridDim.x, 2, C): gain's sums, bias's sums. dx may be NULL. */
-template <int W, int G, int B>
+/* G rows at a time. partial: (gridDim.x, 2 or with SUMS 3, C): sums for gain and bias, and of dx. dx may be NULL. */
+template <int W, int G, int B, bool SUMS>
 static __global__ void __launch_bounds__(32 * W * G, B)
     wide_kernel(bf16 *dx, float *partial, const bf16 *dy, const bf16 *x, const bf16 *extra, bwd_in in)
 {
@@ -86,7 +92,7 @@ static __global__ void __launch_bounds__(32 * W * G, B)
     __shared__ float sums[G][32 * W * V];
     int group = threadIdx.x / (32 * W), c = threadIdx.x % (32 * W) * V, turn = 0;
     int64_t r = (int64_t)blockIdx.x * G + group, step = (int64_t)gridDim.x * G;
-    float w[V], dg[V] = {}, db[V] = {}, width = 1.0f / (float)(32 * W * V);
+    float w[V], dg[V] = {}, db[V] = {}, total[V] = {}, width = 1.0f / (float)(32 * W * V);
     wide_row next = {};
     load_floats<V>(w, in.gain + c);
     if (r < in.R) next = read_row(dy, x, extra, in, r, c);
@@ -105,17 +111,18 @@ static __global__ void __launch_bounds__(32 * W * G, B)
         if (!dx) continue; /* nor is `recomputed` wanted then */
         m = row_sum<W>(m, place[group][turn], group);
         m.x *= width, m.y *= width;
-        write_row(dx, q, in, w, m, r * in.C + c, c);
+        write_row<SUMS>(dx, total, q, in, w, m, r * in.C + c, c);
     }
-    for (int which = 0; which < 2; which++) {
+    enum { KINDS = SUMS ? 3 : 2 };
+    for (int which = 0; which < KINDS; which++) {
 #pragma unroll
-        for (int i = 0; i < V; i++) sums[group][c + i] = which ? db[i] : dg[i];
+        for (int i = 0; i < V; i++) sums[group][c + i] = which == 0 ? dg[i] : which == 1 ? db[i] : total[i];
         __syncthreads();
         for (int k = threadIdx.x; k < 32 * W * V; k += 32 * W * G) {
             float sum = 0.0f;
 #pragma unroll
             for (int g = 0; g < G; g++) sum += sums[g][k];
-            partial[((int64_t)blockIdx.x * 2 + which) * in.C + k] = sum;
+            partial[((int64_t)blockIdx.x * KINDS + which) * in.C + k] = sum;
         }
         __syncthreads();
     }
@@ -125,10 +132,13 @@ typedef struct wide_shape {
     int rows, blocks; /* of a block at a time; blocks of a multiprocessor */
 } wide_shape;
 
-static wide_shape shape_of(int64_t C)
+/* The sums of dx take registers: one block less. */
+static wide_shape shape_of(int64_t C, bool sums)
 {
     static const wide_shape shapes[] = { { 8, 3 }, { 4, 3 }, { 2, 4 }, { 2, 3 } };
-    return shapes[C / (32 * V) - 1];
+    wide_shape s = shapes[C / (32 * V) - 1];
+    s.blocks -= sums;
+    return s;
 }
 
 bool layernorm_wide_takes(const tensor *x)
@@ -137,9 +147,9 @@ bool layernorm_wide_takes(const tensor *x)
     return x->dtype == CLOOB_BF16 && C % (32 * V) == 0 && C / (32 * V) <= 4;
 }
 
-unsigned layernorm_wide_blocks(const device *d, const tensor *x)
+unsigned layernorm_wide_blocks(const device *d, const tensor *x, bool sums)
 {
-    wide_shape s = shape_of(tensor_cols(x));
+    wide_shape s = shape_of(tensor_cols(x), sums);
     int64_t want = (tensor_rows(x) + s.rows - 1) / s.rows,
             limit = (int64_t)((const cuda_state *)d->state)->sms * s.blocks;
     return (unsigned)(want < limit ? want : limit);
@@ -148,7 +158,8 @@ unsigned layernorm_wide_blocks(const device *d, const tensor *x)
 template <int W, int G, int B>
 static void launch(const op_env *env, const op_args *a, const bwd_in &in)
 {
-    wide_kernel<W, G, B><<<layernorm_wide_blocks(env->dev, &a->in[1]), 32 * W * G, 0, stream_of(env)>>>(
+    auto kernel = in.kinds == 3 ? wide_kernel<W, G, B - 1, true> : wide_kernel<W, G, B, false>;
+    kernel<<<layernorm_wide_blocks(env->dev, &a->in[1], in.kinds == 3), 32 * W * G, 0, stream_of(env)>>>(
         (bf16 *)a->out[0].data, (float *)a->scratch, (const bf16 *)a->in[0].data, (const bf16 *)a->in[1].data,
         (const bf16 *)a->in[5].data, in);
 }

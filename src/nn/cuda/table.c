@@ -31,7 +31,7 @@ const op_kernel op_kernels_cuda[OP_COUNT] = {
     [OP_LINEAR_DX] = { .run = linear_dx_cuda, .prepare = linear_dx_prepare_cuda, .release = linear_release_cuda },
     [OP_LINEAR_DW] = { .run = linear_dw_cuda, .prepare = linear_dw_prepare_cuda, .release = linear_release_cuda },
     [OP_ACT] = { .run = act_cuda },
-    [OP_ACT_BWD] = { .run = act_bwd_cuda, .in_place = true },
+    [OP_ACT_BWD] = { .run = act_bwd_cuda, .prepare = act_bwd_prepare_cuda, .in_place = true },
     [OP_LAYERNORM] = { .run = layernorm_cuda },
     [OP_LAYERNORM_BWD] = { .run = layernorm_bwd_cuda, .prepare = layernorm_bwd_prepare_cuda },
     [OP_L2NORM] = { .run = l2norm_cuda },

@@ -137,6 +137,7 @@ cloob_status attention_bwd_ref(const op_env *env, const op_args *a)
                                ld(lse, op_head_at(&s, H, n, h) + t), dqkv);
                 for (int64_t first = 0; first < w.width; first += COLUMNS) key_backward(a, &s, n, h, t, first);
             }
+    sum_over_rows(&a->out[1], dqkv);
     return CLOOB_OK;
 }
 

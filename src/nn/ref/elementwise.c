@@ -92,5 +92,6 @@ cloob_status act_bwd_ref(const op_env *env, const op_args *a)
         st(&a->out[0], i, ld(&a->in[0], i) * slope);
     }
     op_args recomputed = act_recompute(a);
+    sum_over_rows(&a->out[2], &a->out[0]);
     return has(&recomputed.out[0]) ? act_ref(env, &recomputed) : CLOOB_OK;
 }

@@ -52,6 +52,7 @@ cloob_status layernorm_bwd_ref(const op_env *env, const op_args *a)
     }
     for (int64_t r = 0; r < R && has(&a->out[0]); r++) row_backward(a, r);
     op_args recomputed = layernorm_recompute(a);
+    sum_over_rows(&a->out[4], &a->out[0]);
     return has(&recomputed.out[0]) ? layernorm_ref(env, &recomputed) : CLOOB_OK;
 }
 

@@ -23,6 +23,17 @@ static inline void st(const tensor *t, int64_t i, double v)
 
 static inline bool has(const tensor *t) { return t->data != NULL; }
 
+/* sums (C) of x's columns over its rows; sums may be absent. */
+static inline void sum_over_rows(const tensor *sums, const tensor *x)
+{
+    int64_t R = tensor_rows(x), C = tensor_cols(x);
+    for (int64_t c = 0; c < C && has(sums); c++) {
+        double sum = 0;
+        for (int64_t r = 0; r < R; r++) sum += ld(x, r * C + c);
+        st(sums, c, sum);
+    }
+}
+
 static inline void fill_zero(const tensor *t)
 {
     for (int64_t i = 0, n = tensor_count(t); i < n; i++) st(t, i, 0.0);
