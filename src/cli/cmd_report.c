@@ -19,7 +19,7 @@ static const opt_row rows[] = {
     { "no-samples", OPT_FLAG, &o.no_samples, NULL, NULL, "do not ask the model again; show the samples that are there",
       0 },
     { "export", OPT_STRING, &o.export, NULL, "DIR",
-      "also write every chart as SVG and CSV, every table as CSV, LaTeX and Markdown", 0 },
+      "also write every chart as SVG, PDF and CSV, every table as CSV, LaTeX and Markdown", 0 },
     OPT_END,
 };
 

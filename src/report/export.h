@@ -1,4 +1,4 @@
-/* Figures and tables as files beside the page, for papers: every chart as SVG and CSV, every table as CSV, LaTeX and
+/* Figures and tables as files beside the page, for papers: every chart as SVG, PDF and CSV, every table as CSV, LaTeX and
  * Markdown. */
 #ifndef REPORT_EXPORT_H
 #define REPORT_EXPORT_H
@@ -15,7 +15,7 @@ typedef struct export_files {
 /* Makes the folder. */
 void export_begin(export_files *e, cloob_ctx *ctx, const char *dir);
 
-/* NAME.svg (where the build has cairo) and NAME.csv, NAME made from the title. */
+/* NAME.svg and NAME.pdf (where the build has cairo) and NAME.csv, NAME made from the title. */
 void export_chart(export_files *e, const chart *c);
 
 /* A table grows row by row; the first row is its heading. */
