@@ -1,5 +1,5 @@
-/* The paper's bars: how effective eigenvalues change with training, and Ajne's statistic at two epochs, a group for every
- * method, the mean over seeds with one standard deviation. */
+/* The paper's bars: how effective eigenvalues change with training, and Ajne's statistic at two epochs, a group for
+ * every method, the mean over seeds with one standard deviation. */
 #include <math.h>
 #include <stdio.h>
 
