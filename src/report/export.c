@@ -27,7 +27,7 @@ static void name_of(const char *title, char out[96])
     out[n] = '\0';
 }
 
-static void write_file(export_files *e, const char *name, const char *ending, const sbuf *text)
+void export_file(export_files *e, const char *name, const char *ending, const sbuf *text)
 {
     char file[128];
     if (e->status != CLOOB_OK) return;
@@ -98,8 +98,8 @@ void export_chart(export_files *e, const chart *c)
     sbuf svg = { 0 }, pdf = { 0 }, csv = { 0 };
     if (!e->dir || e->status != CLOOB_OK) return;
     name_of(c->title, name);
-    if (chart_draw(&svg, c, CHART_ALONE)) write_file(e, name, "svg", &svg);
-    if (chart_draw_pdf(&pdf, c)) write_file(e, name, "pdf", &pdf);
+    if (chart_draw(&svg, c, CHART_ALONE)) export_file(e, name, "svg", &svg);
+    if (chart_draw_pdf(&pdf, c)) export_file(e, name, "pdf", &pdf);
     sbuf_puts(&csv, "series,");
     put_csv(&csv, *c->x_label ? c->x_label : "category");
     sbuf_putc(&csv, ',');
@@ -107,7 +107,7 @@ void export_chart(export_files *e, const chart *c)
     sbuf_puts(&csv, bands ? ",low,high\n" : "\n");
     for (int64_t i = 0; i < c->count; i++)
         for (int64_t k = 0; k < c->series[i].n; k++) put_point(&csv, c, &c->series[i], k, bands);
-    write_file(e, name, "csv", &csv);
+    export_file(e, name, "csv", &csv);
     sbuf_release(&svg), sbuf_release(&pdf), sbuf_release(&csv);
 }
 
@@ -146,9 +146,9 @@ void export_table_end(export_files *e, export_table *t)
 {
     if (t->rows) sbuf_puts(&t->tex, "\\hline\n\\end{tabular}\n");
     if (e->dir && t->rows > 1) {
-        write_file(e, t->name, "csv", &t->csv);
-        write_file(e, t->name, "tex", &t->tex);
-        write_file(e, t->name, "md", &t->md);
+        export_file(e, t->name, "csv", &t->csv);
+        export_file(e, t->name, "tex", &t->tex);
+        export_file(e, t->name, "md", &t->md);
     }
     sbuf_release(&t->csv), sbuf_release(&t->tex), sbuf_release(&t->md);
 }

@@ -15,6 +15,9 @@ typedef struct export_files {
 /* Makes the folder. */
 void export_begin(export_files *e, cloob_ctx *ctx, const char *dir);
 
+/* NAME.ENDING in the folder; counted. */
+void export_file(export_files *e, const char *name, const char *ending, const sbuf *text);
+
 /* NAME.svg and NAME.pdf (where the build has cairo) and NAME.csv, NAME made from the title. */
 void export_chart(export_files *e, const chart *c);
 

@@ -71,6 +71,13 @@ static char *page_of(const char *const *runs, int64_t n, cloob_report_summary *s
     return page.data;
 }
 
+static char *exported(const char *name)
+{
+    file_bytes b = { 0 };
+    CHECK_OK(ctx, file_read(ctx, at(name), FILE_TEXT_LIMIT, &b));
+    return b.data ? b.data : calloc(1, 1);
+}
+
 /* ---- what is there ------------------------------------------------------------------------------- */
 
 static void one_run_makes_a_page(void)
@@ -165,6 +172,16 @@ static void examples_have_bars(void)
     CHECK(strstr(page, "<div class=\"guess right\"><span>red</span><span>25.0&nbsp;%</span>"));
     CHECK(strstr(page, "gone.jpg") && strstr(page, "<span>green</span>"));
     free(page);
+    cloob_report_options o;
+    cloob_report_options_init(&o);
+    o.export_dir = at("examples");
+    CHECK_OK(ctx, cloob_report(ctx, runs, 1, at("page.html"), &o, NULL));
+    char *csv = exported("examples/zero-shot-examples.csv");
+    CHECK_STR(csv, "image,label,probability\nred,<blue>,0.7500\nred,red,0.2500\ngone.jpg,green,1.0000\n");
+    free(csv);
+#ifdef CLOOB_HAVE_CAIRO
+    CHECK(file_exists(at("examples/zero-shot-examples.svg")) && file_exists(at("examples/zero-shot-examples.pdf")));
+#endif
 }
 
 /* ---- images -------------------------------------------------------------------------------------- */
@@ -216,13 +233,6 @@ static void one_point_is_a_number(void)
     CHECK(strstr(page, "class=\"chart single\"><figcaption>Validation loss</figcaption><div "
                        "class=\"numbers\"><div><b>0.75</b>"));
     free(page);
-}
-
-static char *exported(const char *name)
-{
-    file_bytes b = { 0 };
-    CHECK_OK(ctx, file_read(ctx, at(name), FILE_TEXT_LIMIT, &b));
-    return b.data ? b.data : calloc(1, 1);
 }
 
 static void figures_and_tables_can_be_taken_out(void)
