@@ -8,8 +8,8 @@
 
 #include "report/figures/examples.h"
 
-enum { COLUMNS = 4, CELL = 190, PICTURE = 130, TITLE = 22, ROW = 22, MARGIN = 12 };
-enum { CELL_HEIGHT = MARGIN + PICTURE + TITLE + EXAMPLE_GUESSES * ROW + MARGIN };
+enum { COLUMNS = 4, CELL = 190, SIDE = 130, TITLE = 22, ROW = 22, MARGIN = 12 };
+enum { CELL_HEIGHT = MARGIN + SIDE + TITLE + EXAMPLE_GUESSES * ROW + MARGIN };
 
 static cairo_surface_t *surface_of(const image *im)
 {
@@ -27,13 +27,13 @@ static cairo_surface_t *surface_of(const image *im)
 }
 
 /* Into a square at the top of a cell, its shape kept. */
-static void draw_picture(cairo_t *cr, const image *im)
+static void draw_pixels(cairo_t *cr, const image *im)
 {
-    double scale = PICTURE / fmax((double)im->width, (double)im->height);
+    double scale = SIDE / fmax((double)im->width, (double)im->height);
     cairo_surface_t *s = surface_of(im);
     cairo_save(cr);
-    cairo_translate(cr, MARGIN + (PICTURE - scale * (double)im->width) / 2,
-                    MARGIN + (PICTURE - scale * (double)im->height) / 2);
+    cairo_translate(cr, MARGIN + (SIDE - scale * (double)im->width) / 2,
+                    MARGIN + (SIDE - scale * (double)im->height) / 2);
     cairo_scale(cr, scale, scale);
     cairo_set_source_surface(cr, s, 0, 0);
     cairo_paint(cr);
@@ -65,15 +65,15 @@ static void draw_guess(cairo_t *cr, const example_guess *g, double y)
 
 static void draw_example(cairo_t *cr, const example *e)
 {
-    if (e->pixels.rgb && e->pixels.width > 0 && e->pixels.height > 0) draw_picture(cr, &e->pixels);
+    if (e->pixels.rgb && e->pixels.width > 0 && e->pixels.height > 0) draw_pixels(cr, &e->pixels);
     cairo_set_source_rgb(cr, .11, .14, .19);
     cairo_select_font_face(cr, "sans-serif", CAIRO_FONT_SLANT_NORMAL, CAIRO_FONT_WEIGHT_BOLD);
     cairo_set_font_size(cr, 12);
-    cairo_move_to(cr, MARGIN, MARGIN + PICTURE + 15);
+    cairo_move_to(cr, MARGIN, MARGIN + SIDE + 15);
     cairo_show_text(cr, e->title);
     cairo_select_font_face(cr, "sans-serif", CAIRO_FONT_SLANT_NORMAL, CAIRO_FONT_WEIGHT_NORMAL);
     cairo_set_font_size(cr, 11);
-    for (int k = 0; k < e->guesses; k++) draw_guess(cr, &e->guess[k], MARGIN + PICTURE + TITLE + (double)(k * ROW));
+    for (int k = 0; k < e->guesses; k++) draw_guess(cr, &e->guess[k], MARGIN + SIDE + TITLE + (double)(k * ROW));
 }
 
 static cairo_status_t collect(void *user, const unsigned char *bytes, unsigned n)
