@@ -124,7 +124,7 @@ CLOOB_API char *cloob_analysis_json(const cloob_analysis *a, const cloob_analysi
 /* analysis.json, eigenvalues.tsv and (paired) similarities.tsv in a folder that is made when absent. */
 CLOOB_API cloob_status cloob_analysis_write(cloob_ctx *ctx, const cloob_analysis *a, const cloob_analysis *reference,
                                             const char *folder);
-/* spectrum.svg and (paired) similarities.svg beside them. Unsupported in a build without cairo. */
+/* spectrum and (paired) similarities beside them, each as .svg and .pdf. Unsupported in a build without cairo. */
 CLOOB_API cloob_status cloob_analysis_plots(cloob_ctx *ctx, const cloob_analysis *a, const cloob_analysis *reference,
                                             const char *folder);
 

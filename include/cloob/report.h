@@ -26,7 +26,7 @@ typedef struct cloob_report_options {
     int64_t searches;
     const char *device; /* for the samples, as cloob_model_open takes it */
     const char
-        *export_dir; /* a folder for every chart as SVG and CSV, every table as CSV, LaTeX and Markdown; or NULL */
+        *export_dir; /* a folder for every chart as SVG, PDF and CSV, every table as CSV, LaTeX and Markdown; or NULL */
 } cloob_report_options;
 
 CLOOB_API void cloob_report_options_init(cloob_report_options *o); /* samples, nothing else */

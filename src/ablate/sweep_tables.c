@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ablate/run_scores.h"
 #include "core/file.h"
 #include "eval/ablation.h"
 
@@ -97,25 +98,29 @@ static void put_search(const sweep *s, sbuf *out)
 
 typedef struct margin { /* of the points with one value of an axis */
     int64_t n;
-    double mean, best;
+    double mean, best, lowest, highest;
 } margin;
 
 static bool counts(const point *p) { return p->alive && !isnan(p->score); }
 
-static margin margin_of(const sweep *s, int64_t axis, const char *value)
+/* group NULL: of all. */
+static margin margin_in(const sweep *s, int64_t axis, const char *value, const char *group)
 {
-    double sign = ablation_aim_of(s->o->select) == AIM_LOW ? -1 : 1;
-    margin m = { .best = NAN };
+    margin m = { .best = NAN, .lowest = INFINITY, .highest = -INFINITY };
     for (int64_t i = 0; i < s->points.count; i++) {
         const point *p = &s->points.item[i];
         if (!counts(p) || (value && strcmp(p->setting[axis].value, value) != 0)) continue;
+        if (group && strcmp(p->group, group) != 0) continue;
         m.mean += p->score;
-        if (!m.n || sign * p->score > sign * m.best) m.best = p->score;
+        m.lowest = fmin(m.lowest, p->score), m.highest = fmax(m.highest, p->score);
         m.n++;
     }
     m.mean = m.n ? m.mean / (double)m.n : NAN;
+    if (m.n) m.best = ablation_aim_of(s->o->select) == AIM_LOW ? m.lowest : m.highest;
     return m;
 }
+
+static margin margin_of(const sweep *s, int64_t axis, const char *value) { return margin_in(s, axis, value, NULL); }
 
 /* The share of the scores' variance that lies between the values of one axis. */
 static double importance(const sweep *s, int64_t axis)
@@ -147,6 +152,58 @@ static void put_margins(const sweep *s, sbuf *out)
             if (v == 0) sbuf_printf(out, " %.0f %% |\n", 100 * importance(s, k));
             else sbuf_puts(out, " |\n");
         }
+}
+
+/* ---- search.json, which the page draws ----------------------------------------------------------- */
+
+static void put_group(const sweep *s, int64_t axis, const char *value, const char *group, sbuf *out)
+{
+    margin m = margin_in(s, axis, value, group);
+    json_put_string(out, group ? group : "");
+    sbuf_printf(out, ": {\"n\": %lld", (long long)m.n);
+    if (m.n) run_put_number(out, "mean", m.mean);
+    if (m.n) run_put_number(out, "lowest", m.lowest);
+    if (m.n) run_put_number(out, "highest", m.highest);
+    sbuf_putc(out, '}');
+}
+
+static void put_axis(const sweep *s, int64_t k, sbuf *out)
+{
+    const cloob_sweep_axis *axis = &s->o->axis[k];
+    sbuf_puts(out, "{\"name\": ");
+    json_put_string(out, axis->name);
+    run_put_number(out, "importance", importance(s, k));
+    sbuf_puts(out, ", \"values\": [");
+    for (int64_t v = 0; v < axis->values; v++) {
+        sbuf_puts(out, v ? ", {\"value\": " : "{\"value\": ");
+        json_put_string(out, axis->value[v]);
+        sbuf_puts(out, ", \"groups\": {");
+        const cloob_sweep_axis *by = s->points.by >= 0 && s->points.by != k ? &s->o->axis[s->points.by] : NULL;
+        for (int64_t g = 0; by && g < by->values; g++) {
+            if (g) sbuf_puts(out, ", ");
+            put_group(s, k, axis->value[v], by->value[g], out);
+        }
+        if (!by) put_group(s, k, axis->value[v], NULL, out);
+        sbuf_puts(out, "}}");
+    }
+    sbuf_puts(out, "]}");
+}
+
+static cloob_status write_search(cloob_ctx *ctx, const sweep *s)
+{
+    sbuf out = { 0 };
+    bool first = true;
+    sbuf_puts(&out, "{\"select\": ");
+    json_put_string(&out, s->o->select);
+    sbuf_puts(&out, ", \"axes\": [");
+    for (int64_t k = 0; k < s->o->axes; k++) {
+        if (s->o->axis[k].values < 2) continue;
+        if (!first) sbuf_puts(&out, ",\n ");
+        first = false;
+        put_axis(s, k, &out);
+    }
+    sbuf_puts(&out, "]}\n");
+    return write_in(ctx, s, "search.json", &out);
 }
 
 /* ---- the chosen ones ----------------------------------------------------------------------------- */
@@ -201,6 +258,7 @@ cloob_status sweep_write_tables(cloob_ctx *ctx, sweep *s)
 {
     sbuf out = { 0 };
     CLOOB_TRY(write_results(ctx, s));
+    CLOOB_TRY(write_search(ctx, s));
     put_head(s, &out);
     put_search(s, &out);
     put_margins(s, &out);

@@ -1,4 +1,4 @@
-/* What a sweep found, as files: results.jsonl, sweep.md, sweep.json. */
+/* What a sweep found, as files: results.jsonl, search.json, sweep.md, sweep.json. */
 #ifndef ABLATE_SWEEP_TABLES_H
 #define ABLATE_SWEEP_TABLES_H
 

@@ -15,8 +15,8 @@ static const opt_row rows[] = {
     { "input", OPT_STRING, &o.input, NULL, "E", "safetensors with image and text (or x and y); image alone is fine",
       0 },
     { "out", OPT_STRING, &o.out, NULL, "DIR",
-      "folder for analysis.json, eigenvalues.tsv, similarities.tsv, and plots: spectrum.svg, "
-      "similarities.svg",
+      "folder for analysis.json, eigenvalues.tsv, similarities.tsv, and plots: spectrum and "
+      "similarities, .svg and .pdf",
       0 },
     { "reference", OPT_STRING, &o.reference, NULL, "E",
       "report changes relative to these embeddings, such as an early epoch's", 0 },

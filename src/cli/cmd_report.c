@@ -18,7 +18,7 @@ static const opt_row rows[] = {
     { "search", OPT_LIST, &o.search, NULL, "TEXT", "sentences to search the validation images with", 0 },
     { "no-samples", OPT_FLAG, &o.no_samples, NULL, NULL, "do not run the model; show existing samples", 0 },
     { "export", OPT_STRING, &o.export, NULL, "DIR",
-      "also write each chart as SVG and CSV, each table as CSV, LaTeX and Markdown", 0 },
+      "also write each chart as SVG, PDF and CSV, each table as CSV, LaTeX and Markdown", 0 },
     OPT_END,
 };
 

@@ -23,12 +23,20 @@ int ablation_decimals(double deviation, double mean)
     return d < 0 ? 0 : d > 8 ? 8 : d;
 }
 
-static void put_cell(sbuf *out, const ablation_metric *m, int k)
+/* As every table shows it: a page takes it from the JSON. */
+static void put_rounded(sbuf *out, const ablation_metric *m, int k)
 {
     int d = ablation_decimals(m->deviation[k], m->mean[k]);
+    if (m->n[k]) sbuf_printf(out, "%.*f ± %.*f", d, m->mean[k], d, m->deviation[k]);
+    else sbuf_puts(out, "–");
+}
+
+static void put_cell(sbuf *out, const ablation_metric *m, int k)
+{
     const char *bold = m->significant && m->best == k ? "**" : "";
-    if (m->n[k]) sbuf_printf(out, " %s%.*f ± %.*f%s |", bold, d, m->mean[k], d, m->deviation[k], bold);
-    else sbuf_puts(out, " – |");
+    sbuf_printf(out, " %s", bold);
+    put_rounded(out, m, k);
+    sbuf_printf(out, "%s |", bold);
 }
 
 void ablation_markdown(const ablation *t, sbuf *out)
@@ -57,7 +65,9 @@ void ablation_markdown(const ablation *t, sbuf *out)
 static void put_method(const ablation *t, const ablation_metric *m, int k, sbuf *out)
 {
     json_put_string(out, t->method[k]);
-    sbuf_puts(out, ": {\"mean\": ");
+    sbuf_puts(out, ": {\"text\": \"");
+    put_rounded(out, m, k);
+    sbuf_puts(out, "\", \"mean\": ");
     json_put_number(out, m->mean[k]);
     sbuf_puts(out, ", \"deviation\": ");
     json_put_number(out, m->deviation[k]);

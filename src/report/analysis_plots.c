@@ -22,19 +22,29 @@ static chart_series *add(plot *p, const char *name, int color, int64_t n)
     return s;
 }
 
+static cloob_status write_image(cloob_ctx *ctx, const char *folder, const char *name, const char *ending,
+                                const sbuf *image)
+{
+    char file[64];
+    snprintf(file, sizeof file, "%s.%s", name, ending);
+    char *path = file_join(folder, file);
+    cloob_status status = path ? file_write(ctx, path, image->data, image->len) : ctx_no_memory(ctx, 64, file);
+    free(path);
+    return status;
+}
+
 static cloob_status finish(plot *p, const char *folder, const char *name)
 {
-    sbuf svg = { 0 };
+    sbuf svg = { 0 }, pdf = { 0 };
     cloob_status status;
-    char *path = file_join(folder, name);
-    bool drawn = !p->failed && chart_draw(&svg, &p->c, CHART_ALONE);
-    if (p->failed || svg.failed || !path) status = ctx_no_memory(p->ctx, 4096, name);
-    else if (drawn) status = file_write(p->ctx, path, svg.data, svg.len);
+    bool drawn = !p->failed && chart_draw(&svg, &p->c, CHART_ALONE) && chart_draw_pdf(&pdf, &p->c);
+    if (p->failed || svg.failed || pdf.failed) status = ctx_no_memory(p->ctx, 4096, name);
+    else if (drawn) status = write_image(p->ctx, folder, name, "svg", &svg);
     else
         status = ctx_fail(p->ctx, CLOOB_ERR_UNSUPPORTED,
                           "this build draws no plots; install cairo (libcairo2-dev) and build again");
-    free(path);
-    sbuf_release(&svg);
+    if (status == CLOOB_OK) status = write_image(p->ctx, folder, name, "pdf", &pdf);
+    sbuf_release(&svg), sbuf_release(&pdf);
     arena_release(&p->memory);
     return status;
 }
@@ -68,7 +78,7 @@ static cloob_status spectrum(cloob_ctx *ctx, const cloob_analysis *a, const cloo
     }
     if (reference) add_spectrum(&p, "reference, image", 5, &reference->x);
     if (reference && reference->paired) add_spectrum(&p, "reference, text", 4, &reference->y);
-    return finish(&p, folder, "spectrum.svg");
+    return finish(&p, folder, "spectrum");
 }
 
 /* ---- similarities -------------------------------------------------------------------------------- */
@@ -104,7 +114,7 @@ static cloob_status similarities(cloob_ctx *ctx, const cloob_analysis *a, const 
         if (s->k > 0) add_bins(&p, name, color[k], s);
         if (s->k < s->asked) break; /* larger sets are the same values */
     }
-    return finish(&p, folder, "similarities.svg");
+    return finish(&p, folder, "similarities");
 }
 
 cloob_status analysis_plots_write(cloob_ctx *ctx, const cloob_analysis *a, const cloob_analysis *reference,

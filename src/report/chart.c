@@ -26,6 +26,18 @@ void chart_point(const chart *c, chart_series *s, double x, double y)
     s->y[s->n++] = y;
 }
 
+void chart_band_point(arena *a, const chart *c, chart_series *s, int64_t room, double x, double y, double low,
+                      double high)
+{
+    int64_t n = s->n;
+    if (!s->low) s->low = arena_push(a, (size_t)(room + 1) * sizeof *s->low);
+    if (!s->high) s->high = arena_push(a, (size_t)(room + 1) * sizeof *s->high);
+    chart_point(c, s, x, y);
+    if (s->n == n || !s->low || !s->high) return;
+    s->low[n] = !isfinite(low) || (c->log_y && low <= 0) ? y : low;
+    s->high[n] = isfinite(high) ? high : y;
+}
+
 /* A single point is no curve: its number says more. */
 static void put_numbers(sbuf *html, const chart *c)
 {
@@ -52,10 +64,10 @@ void chart_put(sbuf *html, const chart *c, const char *links)
 {
     int64_t longest = chart_points(c);
     if (!longest) return;
-    sbuf_printf(html, "<figure class=\"chart%s\"><figcaption>", longest == 1 ? " single" : "");
+    sbuf_printf(html, "<figure class=\"chart%s\"><figcaption>", longest == 1 && !c->category ? " single" : "");
     html_text(html, c->title);
     sbuf_puts(html, "</figcaption>");
-    if (longest == 1) put_numbers(html, c);
+    if (longest == 1 && !c->category) put_numbers(html, c);
     else chart_put_body(html, c);
     if (c->note) {
         sbuf_puts(html, "<p class=\"note\">");

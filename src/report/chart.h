@@ -12,15 +12,20 @@ typedef struct chart_series {
     const char *name;
     double *x, *y; /* (n), finite; y above 0 on a logarithmic axis */
     int64_t n;
-    int color;         /* index into the palette, any number from 0 */
-    const char *group; /* the legend names groups, once each, instead of series; NULL: by its own name */
+    int color;          /* index into the palette, any number from 0 */
+    const char *group;  /* the legend names groups, once each, instead of series; NULL: by its own name */
+    bool repeat;        /* one of several runs of the same settings: chart_mean makes one line of its group */
+    double *low, *high; /* (n) a band around y, or the whiskers of bars; NULL: none */
 } chart_series;
 
 typedef struct chart {
     const char *title, *x_label, *y_label;
     const char *note; /* a sentence below, or NULL */
     bool log_y, fill;
-    bool from_zero; /* the y axis begins at 0 */
+    bool from_zero;              /* the y axis begins at 0 */
+    bool bars;                   /* of each series one for every category */
+    const char *const *category; /* (categories) what x = 0, 1, ... stand for; NULL: x is a number */
+    int64_t categories;
     chart_series *series;
     int64_t count, room;
 } chart;
@@ -32,6 +37,14 @@ chart_series *chart_add(arena *a, chart *c, const char *name, int color, int64_t
 void chart_point(const chart *c, chart_series *s, double x, double y);
 
 int64_t chart_points(const chart *c); /* of the longest series; 0: there is nothing to draw */
+
+/* The same for a series with a band, which begins with its first point. */
+void chart_band_point(arena *a, const chart *c, chart_series *s, int64_t room, double x, double y, double low,
+                      double high);
+
+/* Where series are repeats, each group of them becomes one: the mean with a band of one standard deviation, at every x
+ * that all have, named "GROUP, mean of N". Other series stay. False: memory is out. */
+bool chart_mean(arena *a, const chart *c, chart *out);
 
 /* Appends a <figure>, with links below it unless NULL. Nothing when no series has a point. */
 void chart_put(sbuf *html, const chart *c, const char *links);

@@ -5,6 +5,11 @@
 #include "report/chart.h"
 #include "report/html.h"
 
+static void put_values(sbuf *html, const double *value, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) sbuf_printf(html, "%s%.7g", i ? "," : "", value[i]);
+}
+
 static void put_series(sbuf *html, const chart_series *s)
 {
     sbuf_puts(html, "{\"name\":");
@@ -18,8 +23,24 @@ static void put_series(sbuf *html, const chart_series *s)
         json_put_number(html, s->x[i]);
     }
     sbuf_puts(html, "],\"y\":[");
-    for (int64_t i = 0; i < s->n; i++) sbuf_printf(html, "%s%.7g", i ? "," : "", s->y[i]);
+    put_values(html, s->y, s->n);
+    if (s->low && s->high) {
+        sbuf_puts(html, "],\"low\":[");
+        put_values(html, s->low, s->n);
+        sbuf_puts(html, "],\"high\":[");
+        put_values(html, s->high, s->n);
+    }
     sbuf_puts(html, "]}");
+}
+
+static void put_categories(sbuf *html, const chart *c)
+{
+    sbuf_printf(html, ",\"bars\":%s,\"categories\":[", c->bars ? "true" : "false");
+    for (int64_t i = 0; i < c->categories; i++) {
+        if (i) sbuf_putc(html, ',');
+        html_json_string(html, c->category[i]);
+    }
+    sbuf_putc(html, ']');
 }
 
 void chart_put_body(sbuf *html, const chart *c)
@@ -31,8 +52,10 @@ void chart_put_body(sbuf *html, const chart *c)
     html_json_string(html, c->x_label);
     sbuf_puts(html, ",\"y\":");
     html_json_string(html, c->y_label);
-    sbuf_printf(html, ",\"log\":%s,\"fill\":%s,\"zero\":%s,\"series\":[", c->log_y ? "true" : "false",
-                c->fill ? "true" : "false", c->from_zero ? "true" : "false");
+    sbuf_printf(html, ",\"log\":%s,\"fill\":%s,\"zero\":%s", c->log_y ? "true" : "false", c->fill ? "true" : "false",
+                c->from_zero ? "true" : "false");
+    if (c->category) put_categories(html, c);
+    sbuf_puts(html, ",\"series\":[");
     for (int64_t i = 0; i < c->count; i++) {
         if (!c->series[i].n) continue;
         if (!first) sbuf_putc(html, ',');

@@ -1,6 +1,7 @@
 /* Charts drawn by cairo. */
 #include "report/chart_image.h"
 
+#include <cairo-pdf.h>
 #include <cairo-svg.h>
 #include <cairo.h>
 #include <math.h>
@@ -47,9 +48,25 @@ static void put_words(cairo_t *cr, double x, double y, double across, const char
     cairo_show_text(cr, text);
 }
 
+/* Names below the middle of each category, every second one lower where they would meet. */
+static void draw_categories(const drawing *d, const chart *c)
+{
+    double room = (WIDTH - LEFT - RIGHT) / (double)c->categories;
+    bool tight = false;
+    cairo_set_source_rgb(d->cr, .36, .40, .47);
+    for (int64_t i = 0; i < c->categories; i++) {
+        cairo_text_extents_t e;
+        cairo_text_extents(d->cr, c->category[i], &e);
+        tight |= e.x_advance > room - 6;
+    }
+    for (int64_t i = 0; i < c->categories; i++)
+        put_words(d->cr, px(d, (double)i), HEIGHT - BOTTOM + (tight && i % 2 ? 26 : 14), 0.5, c->category[i]);
+}
+
 static void draw_grid(drawing *d, const chart *c)
 {
     char text[40];
+    if (c->category) d->x.ticks = 0;
     cairo_set_line_width(d->cr, 1);
     for (int i = 0; i < d->x.ticks + d->y.ticks; i++) {
         bool across = i >= d->x.ticks;
@@ -63,7 +80,8 @@ static void draw_grid(drawing *d, const chart *c)
         chart_axis_label(across ? &d->y : &d->x, k, text, sizeof text);
         put_words(d->cr, across ? LEFT - 6 : at, across ? at + 4 : HEIGHT - BOTTOM + 16, across ? 1 : 0.5, text);
     }
-    put_words(d->cr, (LEFT + WIDTH - RIGHT) / 2.0, HEIGHT - 8, 0.5, c->x_label);
+    if (c->category) draw_categories(d, c);
+    put_words(d->cr, (LEFT + WIDTH - RIGHT) / 2.0, HEIGHT - 5, 0.5, c->x_label);
     cairo_save(d->cr);
     cairo_translate(d->cr, 13, (TOP + HEIGHT - BOTTOM) / 2.0);
     cairo_rotate(d->cr, -M_PI / 2);
@@ -71,8 +89,46 @@ static void draw_grid(drawing *d, const chart *c)
     cairo_restore(d->cr);
 }
 
+static void draw_band(drawing *d, const chart_series *s)
+{
+    cairo_new_path(d->cr);
+    for (int64_t i = 0; i < s->n; i++) cairo_line_to(d->cr, px(d, s->x[i]), py(d, s->high[i]));
+    for (int64_t i = s->n - 1; i >= 0; i--) cairo_line_to(d->cr, px(d, s->x[i]), py(d, s->low[i]));
+    cairo_close_path(d->cr);
+    use_color(d->cr, s->color, 0.18);
+    cairo_fill(d->cr);
+}
+
+static void draw_whisker(drawing *d, double x, double low, double high)
+{
+    cairo_set_source_rgb(d->cr, .11, .14, .19);
+    cairo_set_line_width(d->cr, 1.1);
+    for (int end = 0; end < 2; end++) {
+        double y = py(d, end ? high : low);
+        cairo_move_to(d->cr, x - 3, y);
+        cairo_line_to(d->cr, x + 3, y);
+    }
+    cairo_move_to(d->cr, x, py(d, low));
+    cairo_line_to(d->cr, x, py(d, high));
+    cairo_stroke(d->cr);
+}
+
+/* Series k of n: its bar in every category, beside those of the others. */
+static void draw_bars(drawing *d, const chart_series *s, int64_t k, int64_t n)
+{
+    double width = 0.8 / (double)n, from = py(d, fmax(0, d->y.low));
+    for (int64_t i = 0; i < s->n; i++) {
+        double left = px(d, s->x[i] - 0.4 + width * (double)k), right = px(d, s->x[i] - 0.4 + width * (double)(k + 1));
+        cairo_rectangle(d->cr, left + 1, fmin(from, py(d, s->y[i])), right - left - 2, fabs(py(d, s->y[i]) - from));
+        use_color(d->cr, s->color, 1);
+        cairo_fill(d->cr);
+        if (s->low && s->high) draw_whisker(d, (left + right) / 2, s->low[i], s->high[i]);
+    }
+}
+
 static void draw_series(drawing *d, const chart *c, const chart_series *s)
 {
+    if (s->low && s->high) draw_band(d, s);
     cairo_new_path(d->cr); /* text before it left a point behind */
     for (int64_t i = 0; i < s->n; i++) cairo_line_to(d->cr, px(d, s->x[i]), py(d, s->y[i]));
     use_color(d->cr, s->color, 1);
@@ -132,9 +188,13 @@ static void find_range(const chart *c, drawing *d)
         for (int64_t k = 0; k < c->series[i].n; k++) {
             low[0] = fmin(low[0], c->series[i].x[k]), high[0] = fmax(high[0], c->series[i].x[k]);
             low[1] = fmin(low[1], c->series[i].y[k]), high[1] = fmax(high[1], c->series[i].y[k]);
+            if (!c->series[i].low || !c->series[i].high) continue;
+            low[1] = fmin(low[1], c->series[i].low[k]), high[1] = fmax(high[1], c->series[i].high[k]);
         }
     chart_axis_init(&d->x, low[0], high[0], false, 7);
-    chart_axis_init(&d->y, c->fill || c->from_zero ? fmin(low[1], 0) : low[1], high[1], c->log_y, 6);
+    if (c->category) d->x = (chart_axis){ .low = -0.5, .high = (double)c->categories - 0.5 };
+    if (c->bars) high[1] = fmax(high[1], 0);
+    chart_axis_init(&d->y, c->fill || c->from_zero || c->bars ? fmin(low[1], 0) : low[1], high[1], c->log_y, 6);
 }
 
 static cairo_status_t collect(void *user, const unsigned char *bytes, unsigned n)
@@ -154,23 +214,42 @@ static void draw_heading(cairo_t *cr, const chart *c)
     cairo_translate(cr, 0, HEADING);
 }
 
-bool chart_draw(sbuf *svg, const chart *c, chart_frame frame)
+static double height_of(const chart *c, chart_frame frame)
 {
     int64_t rows = (legend_entries(c) + LEGEND_COLUMNS - 1) / LEGEND_COLUMNS;
-    double height = HEIGHT + LEGEND_ROW * (double)rows + 4 + (frame == CHART_ALONE ? HEADING : 0);
-    cairo_surface_t *surface = cairo_svg_surface_create_for_stream(collect, svg, WIDTH, height);
+    return HEIGHT + LEGEND_ROW * (double)rows + 4 + (frame == CHART_ALONE ? HEADING : 0);
+}
+
+/* Draws and takes the surface. */
+static void draw_on(cairo_surface_t *surface, sbuf *out, const chart *c, chart_frame frame)
+{
     drawing d = { .cr = cairo_create(surface) };
     cairo_select_font_face(d.cr, "sans-serif", CAIRO_FONT_SLANT_NORMAL, CAIRO_FONT_WEIGHT_NORMAL);
     if (frame == CHART_ALONE) draw_heading(d.cr, c);
     cairo_set_font_size(d.cr, 12);
     find_range(c, &d);
     draw_grid(&d, c);
-    for (int64_t i = 0; i < c->count; i++)
-        if (c->series[i].n) draw_series(&d, c, &c->series[i]);
+    for (int64_t i = 0; i < c->count; i++) {
+        if (!c->series[i].n) continue;
+        if (c->bars) draw_bars(&d, &c->series[i], i, c->count);
+        else draw_series(&d, c, &c->series[i]);
+    }
     draw_legend(d.cr, c);
     cairo_destroy(d.cr);
     cairo_surface_finish(surface);
-    if (cairo_surface_status(surface) != CAIRO_STATUS_SUCCESS) svg->failed = true;
+    if (cairo_surface_status(surface) != CAIRO_STATUS_SUCCESS) out->failed = true;
     cairo_surface_destroy(surface);
+}
+
+bool chart_draw(sbuf *svg, const chart *c, chart_frame frame)
+{
+    draw_on(cairo_svg_surface_create_for_stream(collect, svg, WIDTH, height_of(c, frame)), svg, c, frame);
+    return true;
+}
+
+bool chart_draw_pdf(sbuf *pdf, const chart *c)
+{
+    double height = height_of(c, CHART_ALONE);
+    draw_on(cairo_pdf_surface_create_for_stream(collect, pdf, WIDTH, height), pdf, c, CHART_ALONE);
     return true;
 }

@@ -63,7 +63,7 @@ static void name_of(const char *title, char out[96])
     out[n] = '\0';
 }
 
-static void write_file(export_files *e, const char *name, const char *ending, const sbuf *text)
+void export_file(export_files *e, const char *name, const char *ending, const sbuf *text)
 {
     char file[128];
     if (e->status != CLOOB_OK) return;
@@ -107,6 +107,26 @@ static void put_md(sbuf *s, const char *text)
 
 /* ---- charts -------------------------------------------------------------------------------------- */
 
+static bool has_bands(const chart *c)
+{
+    for (int64_t i = 0; i < c->count; i++)
+        if (c->series[i].low && c->series[i].high) return true;
+    return false;
+}
+
+static void put_point(sbuf *csv, const chart *c, const chart_series *s, int64_t k, bool bands)
+{
+    int64_t at = (int64_t)s->x[k];
+    put_csv(csv, s->name);
+    sbuf_putc(csv, ',');
+    if (c->category && at < c->categories) put_csv(csv, c->category[at]);
+    else sbuf_printf(csv, "%.9g", s->x[k]);
+    sbuf_printf(csv, ",%.9g", s->y[k]);
+    if (bands && s->low && s->high) sbuf_printf(csv, ",%.9g,%.9g", s->low[k], s->high[k]);
+    else if (bands) sbuf_puts(csv, ",,");
+    sbuf_putc(csv, '\n');
+}
+
 static void put_link(const export_files *e, const char *name, const char *ending, const char *text, sbuf *links)
 {
     if (!e->href) return;
@@ -118,23 +138,22 @@ static void put_link(const export_files *e, const char *name, const char *ending
 void export_chart(export_files *e, const chart *c, sbuf *links)
 {
     char name[96];
-    sbuf svg = { 0 }, csv = { 0 };
+    bool bands = has_bands(c);
+    sbuf svg = { 0 }, pdf = { 0 }, csv = { 0 };
     if (!e->dir || e->status != CLOOB_OK) return;
     name_of(c->title, name);
-    if (chart_draw(&svg, c, CHART_ALONE)) write_file(e, name, "svg", &svg), put_link(e, name, "svg", "SVG", links);
+    if (chart_draw(&svg, c, CHART_ALONE)) export_file(e, name, "svg", &svg), put_link(e, name, "svg", "SVG", links);
+    if (chart_draw_pdf(&pdf, c)) export_file(e, name, "pdf", &pdf), put_link(e, name, "pdf", "PDF", links);
     sbuf_puts(&csv, "series,");
-    put_csv(&csv, c->x_label);
+    put_csv(&csv, *c->x_label ? c->x_label : "category");
     sbuf_putc(&csv, ',');
     put_csv(&csv, c->y_label);
-    sbuf_putc(&csv, '\n');
+    sbuf_puts(&csv, bands ? ",low,high\n" : "\n");
     for (int64_t i = 0; i < c->count; i++)
-        for (int64_t k = 0; k < c->series[i].n; k++) {
-            put_csv(&csv, c->series[i].name);
-            sbuf_printf(&csv, ",%.9g,%.9g\n", c->series[i].x[k], c->series[i].y[k]);
-        }
-    write_file(e, name, "csv", &csv);
+        for (int64_t k = 0; k < c->series[i].n; k++) put_point(&csv, c, &c->series[i], k, bands);
+    export_file(e, name, "csv", &csv);
     put_link(e, name, "csv", "CSV", links);
-    sbuf_release(&svg), sbuf_release(&csv);
+    sbuf_release(&svg), sbuf_release(&pdf), sbuf_release(&csv);
 }
 
 /* ---- tables -------------------------------------------------------------------------------------- */
@@ -172,9 +191,9 @@ void export_table_end(export_files *e, export_table *t)
 {
     if (t->rows) sbuf_puts(&t->tex, "\\hline\n\\end{tabular}\n");
     if (e->dir && t->rows > 1) {
-        write_file(e, t->name, "csv", &t->csv);
-        write_file(e, t->name, "tex", &t->tex);
-        write_file(e, t->name, "md", &t->md);
+        export_file(e, t->name, "csv", &t->csv);
+        export_file(e, t->name, "tex", &t->tex);
+        export_file(e, t->name, "md", &t->md);
     }
     sbuf_release(&t->csv), sbuf_release(&t->tex), sbuf_release(&t->md);
 }

@@ -1,5 +1,5 @@
-/* Figures and tables as files beside the page, for papers: every chart as SVG and CSV, every table as CSV, LaTeX and
- * Markdown. */
+/* Figures and tables as files beside the page, for papers: every chart as SVG, PDF and CSV, every table as CSV, LaTeX
+ * and Markdown. */
 #ifndef REPORT_EXPORT_H
 #define REPORT_EXPORT_H
 
@@ -17,7 +17,11 @@ typedef struct export_files {
 void export_begin(export_files *e, cloob_ctx *ctx, const char *dir, const char *page);
 void export_end(export_files *e);
 
-/* NAME.svg (where the build has cairo) and NAME.csv, NAME made from the title; links gets an element for each. */
+/* NAME.ENDING in the folder; counted. */
+void export_file(export_files *e, const char *name, const char *ending, const sbuf *text);
+
+/* NAME.svg and NAME.pdf (where the build has cairo) and NAME.csv, NAME made from the title; links gets an element for
+ * each. */
 void export_chart(export_files *e, const chart *c, sbuf *links);
 
 /* A table grows row by row; the first row is its heading. */

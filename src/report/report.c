@@ -34,16 +34,26 @@ static cloob_status find_scores(page *p, const char *out, const cloob_report_opt
     return CLOOB_OK;
 }
 
-/* The table of cloob ablate, where the page lies in its folder. */
-static void find_ablation(page *p, const char *out)
+/* A file beside the page; NULL: none that can be read. */
+static const json *read_beside(page *p, const char *out, const char *name)
 {
-    char *folder = parent_of(p->memory, out), *path = folder ? file_join(folder, "ablation.json") : NULL;
-    json *root;
-    if (path && file_exists(path)) {
-        if (json_read_file(p->ctx, p->memory, path, &root) == CLOOB_OK) p->ablation = root;
-        else ctx_log(p->ctx, CLOOB_LOG_WARN, "%s; left out", cloob_error(p->ctx)), p->scores.damaged++;
+    char *folder = parent_of(p->memory, out), *path = folder ? file_join(folder, name) : NULL;
+    json *root = NULL;
+    if (path && file_exists(path) && json_read_file(p->ctx, p->memory, path, &root) != CLOOB_OK) {
+        ctx_log(p->ctx, CLOOB_LOG_WARN, "%s; left out", cloob_error(p->ctx));
+        p->scores.damaged++;
+        root = NULL;
     }
     free(path);
+    return root;
+}
+
+/* The tables of cloob ablate and cloob sweep, where the page lies in their folder. */
+static void find_tables(page *p, const char *out)
+{
+    p->ablation = read_beside(p, out, "ablation.json");
+    if (!p->ablation) p->ablation = read_beside(p, out, "sweep.json");
+    p->search = read_beside(p, out, "search.json");
 }
 
 static cloob_status read_runs(page *p, const char *const *run, int64_t runs)
@@ -64,11 +74,11 @@ static cloob_status read_runs(page *p, const char *const *run, int64_t runs)
 static void put_nav(page *p, const char *body)
 {
     static const char *const section[][2] = {
-        { "gallery", "Images" },       { "searches", "Search" },          { "factors", "By factor" },
-        { "matrix", "Matrix" },        { "retrieval", "Best and worst" }, { "summary", "Summary" },
-        { "compare", "Side by side" }, { "ablation", "Ablation" },        { "zeroshot", "Zero-shot" },
-        { "training", "Training" },    { "validation", "Validation" },    { "embeddings", "Embeddings" },
-        { "settings", "Settings" },
+        { "gallery", "Images" },        { "searches", "Search" },          { "factors", "By factor" },
+        { "matrix", "Matrix" },         { "retrieval", "Best and worst" }, { "summary", "Summary" },
+        { "compare", "Side by side" },  { "ablation", "Ablation" },        { "search", "Settings tried" },
+        { "zeroshot", "Zero-shot" },    { "training", "Training" },        { "validation", "Validation" },
+        { "embeddings", "Embeddings" }, { "settings", "Settings" },
     };
     sbuf_puts(&p->html, "<nav aria-label=\"Sections\">");
     for (size_t i = 0; i < sizeof section / sizeof *section; i++) {
@@ -104,6 +114,7 @@ static void put_sections(page *p)
     page_summary(p);
     page_compare(p);
     page_ablation(p);
+    page_search(p);
     page_zeroshot(p);
     page_training(p);
     page_validation(p);
@@ -148,9 +159,10 @@ cloob_status report_write(cloob_ctx *ctx, const char *const *run, int64_t runs, 
     if (!o) o = &defaults;
     export_begin(&p.files, ctx, o->export_dir, out);
     cloob_status status = read_runs(&p, run, runs);
+    if (status == CLOOB_OK) status = page_find_kin(&p);
     if (status == CLOOB_OK) status = find_scores(&p, out, o);
     if (status == CLOOB_OK) {
-        if (runs > 1) find_ablation(&p, out);
+        if (runs > 1) find_tables(&p, out);
         put_page(&p, title_of(&memory, &p, o));
         status = p.files.status != CLOOB_OK  ? p.files.status
                  : p.failed || p.html.failed ? ctx_no_memory(ctx, p.html.len, "the report")

@@ -24,9 +24,9 @@ static void hear(void *user, cloob_log_level level, const char *line)
 
 static const char *at(const char *name)
 {
-    static char path[4][1024];
+    static char path[8][1024];
     static int turn;
-    turn = (turn + 1) % 4;
+    turn = (turn + 1) % 8;
     snprintf(path[turn], sizeof path[turn], "%s/%s", root, name);
     return path[turn];
 }
@@ -220,6 +220,16 @@ static void examples_have_bars(void)
     CHECK(strstr(page, "<div class=\"guess right\"><span>red</span><span>25.0&nbsp;%</span>"));
     CHECK(strstr(page, "gone.jpg") && strstr(page, "<span>green</span>"));
     free(page);
+    cloob_report_options o;
+    cloob_report_options_init(&o);
+    o.export_dir = at("examples");
+    CHECK_OK(ctx, cloob_report(ctx, runs, 1, at("page.html"), &o, NULL));
+    char *csv = exported("examples/zero-shot-examples.csv");
+    CHECK_STR(csv, "image,label,probability\nred,<blue>,0.7500\nred,red,0.2500\ngone.jpg,green,1.0000\n");
+    free(csv);
+#ifdef CLOOB_HAVE_CAIRO
+    CHECK(file_exists(at("examples/zero-shot-examples.svg")) && file_exists(at("examples/zero-shot-examples.pdf")));
+#endif
 }
 
 /* ---- images -------------------------------------------------------------------------------------- */
@@ -303,7 +313,51 @@ static void figures_and_tables_can_be_taken_out(void)
     free(page);
 #ifdef CLOOB_HAVE_CAIRO
     CHECK(file_exists(at("figures/training-loss.svg")));
+    char *pdf = exported("figures/training-loss.pdf");
+    CHECK(strncmp(pdf, "%PDF-", 5) == 0);
+    free(pdf);
 #endif
+}
+
+static void make_repeat(const char *name, const char *settings, const char *losses, const char *results)
+{
+    char path[256];
+    snprintf(path, sizeof path, "%s/params.txt", name);
+    put(path, settings);
+    snprintf(path, sizeof path, "%s/metrics.tsv", name);
+    put(path, losses);
+    snprintf(path, sizeof path, "%s/checkpoints/results.jsonl", name);
+    put(path, results);
+}
+
+/* Two seeds of one method are a line with a band of one standard deviation; bars have their mean. */
+static void seeds_are_a_mean_and_a_band(void)
+{
+    cloob_report_options o;
+    cloob_report_summary s;
+    make_repeat("many/a", "method: cloob\nname: a\nseed: 0\n", "step\tloss\n1\t2\n2\t1\n",
+                "{\"image_effective_eigenvalues\": 10, \"image_ajne\": 8, \"epoch\": 1}\n"
+                "{\"image_effective_eigenvalues\": 12, \"image_ajne\": 4, \"epoch\": 5}\n");
+    make_repeat("many/b", "method: cloob\nname: b\nseed: 1\n", "step\tloss\n1\t4\n2\t1\n3\t9\n",
+                "{\"image_effective_eigenvalues\": 10, \"image_ajne\": 6, \"epoch\": 1}\n"
+                "{\"image_effective_eigenvalues\": 16, \"image_ajne\": 2, \"epoch\": 5}\n");
+    make_repeat("many/c", "method: clip\nname: c\nseed: 0\n", "step\tloss\n1\t5\n2\t5\n", "");
+    put("many/search.json", "{\"select\": \"R\", \"axes\": [{\"name\": \"lr\", \"importance\": 0.5, \"values\": ["
+                            "{\"value\": \"1e-3\", \"groups\": {\"\": {\"n\": 2, \"mean\": 3, \"lowest\": 1, "
+                            "\"highest\": 5}}}, {\"value\": \"1e-4\", \"groups\": {\"\": {\"n\": 0}}}]}]}");
+    const char *runs[] = { at("many/a"), at("many/b"), at("many/c") };
+    cloob_report_options_init(&o);
+    o.export_dir = at("band");
+    CHECK_OK(ctx, cloob_report(ctx, runs, 3, at("many/page.html"), &o, &s));
+    char *loss = exported("band/training-loss.csv"),
+         *change = exported("band/effective-eigenvalues-relative-change.csv"),
+         *ajne = exported("band/uniformity-at-two-epochs-images.csv"), *lr = exported("band/response-to-lr.csv");
+    CHECK_STR(loss, "series,step,loss,low,high\n\"cloob, mean of 2\",1,3,1.58578644,4.41421356\n"
+                    "\"cloob, mean of 2\",2,1,1,1\n\"clip, mean of 1\",1,5,5,5\n\"clip, mean of 1\",2,5,5,5\n");
+    CHECK(strstr(change, "images,cloob,40,11.7157288,68.2842712\n") != NULL);
+    CHECK(strstr(ajne, "epoch 1,cloob,7,") && strstr(ajne, "epoch 5,cloob,3,"));
+    CHECK_STR(lr, "series,lr,R,low,high\nall,1e-3,3,1,5\n");
+    free(loss), free(change), free(ajne), free(lr);
 }
 
 static void base64_as_in_the_standard(void)
@@ -414,6 +468,7 @@ int main(void)
     RUN(images_come_first);
     RUN(one_point_is_a_number);
     RUN(figures_and_tables_can_be_taken_out);
+    RUN(seeds_are_a_mean_and_a_band);
     RUN(base64_as_in_the_standard);
     RUN(damaged_lines_are_left_out_and_said);
     RUN(empty_results_still_make_a_page);

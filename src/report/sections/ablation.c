@@ -14,13 +14,9 @@ static double number(const json *object, const char *key)
 
 static void put_cell(page *p, const json *cell, bool bold)
 {
-    double mean = number(cell, "mean");
+    const char *text = json_string(json_get(cell, "text"));
     sbuf_puts(&p->html, bold ? "<td><strong>" : "<td>");
-    html_number(&p->html, mean);
-    if (isfinite(mean)) {
-        sbuf_puts(&p->html, "&nbsp;&plusmn;&nbsp;");
-        html_number(&p->html, number(cell, "deviation"));
-    }
+    html_text(&p->html, text ? text : "");
     sbuf_puts(&p->html, bold ? "</strong></td>" : "</td>");
 }
 

@@ -9,7 +9,7 @@ static void add_metric(page *p, chart *c, int64_t run, const char *column, const
     int64_t x = table_find(t, "step"), y = table_find(t, column);
     if (x < 0 || y < 0) return;
     chart_series *s = page_series(p, c, name, color, t->rows);
-    if (s) s->group = page_group(p, run);
+    page_join(p, run, s);
     for (int64_t i = 0; s && i < t->rows; i++) chart_point(c, s, table_at(t, i, x), scale * table_at(t, i, y));
 }
 

@@ -1,4 +1,5 @@
 /* The paper's analysis of the embeddings: spectra, uniformity, similarities. */
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -15,7 +16,7 @@ static void add_spectrum(page *p, chart *c, int64_t run, const run_analysis *it,
     int64_t x = table_find(t, "index"), y = table_find(t, column);
     if (x < 0 || y < 0) return;
     chart_series *s = page_series(p, c, name, color, t->rows);
-    if (s) s->group = page_group(p, run);
+    page_join(p, run, s);
     for (int64_t i = 0; s && i < t->rows;
          i++) /* a covariance of few rows has zeros, which rounding scatters around 1e-17 */
         if (table_at(t, i, y) > 1e-12) chart_point(c, s, table_at(t, i, x), table_at(t, i, y));
@@ -72,7 +73,6 @@ static void shown_bins(const table *t, const char *const *column, int columns, i
 static void histogram(page *p, const run_files *r, const run_analysis *it)
 {
     static const char *const column[] = { "matched", "top10_unmatched", "top1000_unmatched" };
-    static const char *const label[] = { "matched", "top-10 unmatched", "top-1000 unmatched" };
     static const int color[] = { 2, 1, 0 };
     const table *t = &it->similarities;
     int64_t low = table_find(t, "from"), high = table_find(t, "to"), first, last;
@@ -82,10 +82,13 @@ static void histogram(page *p, const run_files *r, const run_analysis *it)
     else snprintf(title, sizeof title, "Similarities after epoch %lld", (long long)it->epoch);
     chart c = { .title = title, .x_label = "cosine similarity", .y_label = "share of pairs per bin, %", .fill = true };
     shown_bins(t, column, 3, &first, &last);
+    double matched = table_find(t, column[0]) < 0 ? 0 : sum_of(t, table_find(t, column[0]));
     for (int k = 0; k < 3; k++) {
         int64_t y = table_find(t, column[k]);
         double sum = y < 0 ? 0 : sum_of(t, y);
-        chart_series *s = sum > 0 ? page_series(p, &c, label[k], color[k], t->rows) : NULL;
+        char label[64] = "matched"; /* a set of N pairs has N - 1 unmatched texts at most: what was counted */
+        if (k) snprintf(label, sizeof label, "top-%.0f unmatched", round(sum / fmax(1, matched)));
+        chart_series *s = sum > 0 ? page_series(p, &c, label, color[k], t->rows) : NULL;
         for (int64_t i = first; s && i <= last; i++)
             chart_point(&c, s, (table_at(t, i, low) + table_at(t, i, high)) / 2, 100 * table_at(t, i, y) / sum);
     }
@@ -102,7 +105,7 @@ static void histograms(page *p)
     }
     int64_t shown = 0;
     for (int64_t i = 0; i < p->runs && shown < SHOWN_RUNS; i++) {
-        bool repeated = false; /* with many runs, the first of each method stands for it */
+        bool repeated = page_kin(p, i) != i; /* with many runs, the first of each method stands for it */
         for (int64_t k = 0; p->runs > SHOWN_RUNS && k < i; k++)
             repeated |= strcmp(p->run[k].method, p->run[i].method) == 0;
         if (repeated || !p->run[i].analyses) continue;
@@ -131,6 +134,7 @@ void page_embeddings(page *p)
     spectrum_chart(p, "Spectrum, texts", "y");
     page_result_charts(p, "Effective eigenvalues", "number", count, label, 2);
     page_result_charts(p, "Uniformity", "Ajne's statistic", ajne, label, 2);
+    page_bars(p);
     histograms(p);
     sbuf_puts(&p->html, "</div>\n");
 }

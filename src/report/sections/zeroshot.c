@@ -160,15 +160,24 @@ static const json *examples_in(const json *root)
 
 static void put_examples(page *p)
 {
-    int64_t left = EXAMPLES;
+    const json *shown[EXAMPLES_MOST];
+    const char *truth[EXAMPLES_MOST];
+    int64_t left = EXAMPLES, n = 0;
     sbuf_puts(&p->html, "<h3>Examples</h3><p class=\"lead\">The five likeliest labels of an image. Green: "
                         "the right one, where it is known.</p>"
                         "<div class=\"examples\">\n");
     for (int64_t i = 0; i < p->scores.count; i++) {
         const json *list = examples_in(p->scores.file[i].root);
-        for (const json *e = list ? list->child : NULL; e && left > 0; e = e->next) left -= put_example(p, e);
+        for (const json *e = list ? list->child : NULL; e && left > 0; e = e->next) {
+            if (!put_example(p, e)) continue;
+            left--;
+            if (n == EXAMPLES_MOST) continue;
+            truth[n] = truth_of(p, e, json_string(json_get(e, "image")));
+            shown[n++] = e;
+        }
     }
     sbuf_puts(&p->html, "</div>\n");
+    page_export_examples(p, shown, truth, n);
 }
 
 void page_zeroshot(page *p)
