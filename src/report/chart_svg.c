@@ -1,5 +1,6 @@
 /* Charts as SVG images inside the page, for builds without Chart.js. An image rather than inline SVG, as
  * cairo's names for glyphs would meet those of the next chart. Dark mode inverts the image (page.css). */
+#include "core/base64.h"
 #include "report/chart_image.h"
 #include "report/html.h"
 
@@ -10,7 +11,7 @@ void chart_put_body(sbuf *html, const chart *c)
     sbuf_puts(html, "<img class=\"drawn\" alt=\"");
     html_text(html, c->title);
     sbuf_puts(html, "\" src=\"data:image/svg+xml;base64,");
-    html_base64(html, svg.data, svg.len);
+    base64_put(html, svg.data, svg.len);
     sbuf_puts(html, "\">");
     html->failed |= svg.failed;
     sbuf_release(&svg);
