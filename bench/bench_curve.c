@@ -132,11 +132,11 @@ static int count_found(const settings *o, const step *s, device *d, const model_
         fail("embeddings");
     for (int64_t i = 0; i < o->batch; i++) {
         int64_t best = 0;
-        double most = -2;
+        double max = -2;
         for (int64_t j = 0; j < o->batch; j++) {
             double sum = 0;
             for (int64_t k = 0; k < c->embed; k++) sum += (double)x[i * c->embed + k] * y[j * c->embed + k];
-            if (sum > most) most = sum, best = j;
+            if (sum > max) max = sum, best = j;
         }
         found += memcmp(tokens + i * c->context, tokens + best * c->context, 5 * sizeof *tokens) == 0;
     }

@@ -9,7 +9,7 @@
 #include "infer/zeroshot_run.h"
 #include "io/npy.h"
 
-enum { MOST_TARGETS = 1 << 16 }; /* numbers of one npy member: far more than any set has classes */
+enum { MAX_TARGETS = 1 << 16 }; /* numbers of one npy member: far more than any set has classes */
 
 static cloob_status open_split(cloob_ctx *ctx, const bench *b, const char *split, const char *text_key, dataset **d)
 {
@@ -27,7 +27,7 @@ static cloob_status read_target(cloob_ctx *ctx, const dataset *d, int64_t i, sto
 {
     int64_t n;
     CLOOB_TRY(dataset_fetch(ctx, d, i, 0, FETCH_TARGETS, s));
-    CLOOB_TRY(npy_numbers(ctx, s->data, s->size, s->name.data, row, *columns ? *columns : MOST_TARGETS, &n));
+    CLOOB_TRY(npy_numbers(ctx, s->data, s->size, s->name.data, row, *columns ? *columns : MAX_TARGETS, &n));
     if (n < 1 || (*columns && n != *columns))
         return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: has %lld numbers, others have %lld", s->name.data, (long long)n,
                         (long long)*columns);
@@ -38,8 +38,8 @@ static cloob_status read_target(cloob_ctx *ctx, const dataset *d, int64_t i, sto
 static cloob_status read_targets(cloob_ctx *ctx, const dataset *d, bench_features *f)
 {
     stored_sample s = { 0 };
-    double *first = malloc(MOST_TARGETS * sizeof *first);
-    cloob_status status = first ? CLOOB_OK : ctx_no_memory(ctx, MOST_TARGETS * sizeof *first, "targets");
+    double *first = malloc(MAX_TARGETS * sizeof *first);
+    cloob_status status = first ? CLOOB_OK : ctx_no_memory(ctx, MAX_TARGETS * sizeof *first, "targets");
     if (status == CLOOB_OK) status = read_target(ctx, d, f->e.row[0], &s, first, &f->targets);
     free(first);
     if (status == CLOOB_OK) {

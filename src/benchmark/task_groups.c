@@ -6,7 +6,7 @@
 #include "benchmark/impl.h"
 #include "eval/metrics/by_group.h"
 
-enum { MOST_GROUPS = 1 << 20 };
+enum { MAX_GROUPS = 1 << 20 };
 
 typedef struct grouping {
     int64_t size[2]; /* values of each field: the largest and 1 */
@@ -26,14 +26,14 @@ static cloob_status make_groups(cloob_ctx *ctx, const bench *b, const bench_feat
                             (long long)f->targets, column[k] + 1);
         for (int64_t i = 0; i < f->e.rows; i++) {
             double v = f->target[i * f->targets + column[k]];
-            if (!(v >= 0 && v < MOST_GROUPS && v == floor(v)))
+            if (!(v >= 0 && v < MAX_GROUPS && v == floor(v)))
                 return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: image %lld has %g where a group's number is due", b->folder,
                                 (long long)i, v);
             if ((int64_t)v >= g->size[k]) g->size[k] = (int64_t)v + 1;
         }
     }
     g->groups = g->size[0] * g->size[1];
-    if (g->groups > MOST_GROUPS)
+    if (g->groups > MAX_GROUPS)
         return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: %lld groups are too many", b->folder, (long long)g->groups);
     g->of = calloc((size_t)f->e.rows, sizeof *g->of);
     if (!g->of) return ctx_no_memory(ctx, (size_t)f->e.rows * sizeof *g->of, "groups");

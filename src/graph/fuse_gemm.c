@@ -65,7 +65,7 @@ static void fuse_reduce(graph *g, int i)
     }
 }
 
-/* The bias gradient of a linear layer: sums over the rows of dy, which the op that writes dy takes while it has them. */
+/* The bias gradient of a linear layer: sums over the rows of dy, taken by the op that writes dy. */
 static void fuse_bias_sums(graph *g, int i)
 {
     static const struct {

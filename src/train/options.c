@@ -78,11 +78,11 @@ static bool skip_key(const char **at, const char *key)
 
 bool run_lora(const char *text, int64_t *rank, double *scale)
 {
-    enum { MOST = 65536 };
+    enum { MAX_VALUE = 65536 };
     char *end = NULL;
     if (!skip_key(&text, "r")) skip_key(&text, "rank");
     long long r = strtoll(text, &end, 10);
-    if (end == text || r < 1 || r > MOST) return false;
+    if (end == text || r < 1 || r > MAX_VALUE) return false;
     double alpha = (double)r;
     if (*end == ',') {
         text = end + 1;

@@ -96,15 +96,15 @@ static bool next_field(const unsigned char **at, const unsigned char *end, field
     return true;
 }
 
-enum { MOST_NAMES = 8192 };
+enum { MAX_NAMES = 8192 };
 typedef struct names {
-    char text[MOST_NAMES][32];
+    char text[MAX_NAMES][32];
     int count;
 } names;
 
 static void add_name(names *n, const field *f)
 {
-    CHECK(n->count < MOST_NAMES && f->value < 32);
+    CHECK(n->count < MAX_NAMES && f->value < 32);
     snprintf(n->text[n->count++], 32, "%.*s", (int)f->value, (const char *)f->data);
 }
 

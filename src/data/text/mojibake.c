@@ -116,7 +116,7 @@ static void replace_lost(bytes *b, unsigned char *scratch)
 /* The character at t and its bytes, strictly; 0: none. */
 static size_t character(const unsigned char *t, size_t n, uint32_t *out)
 {
-    static const uint32_t least[] = { 0, 0, 0x80, 0x800, 0x10000 };
+    static const uint32_t min[] = { 0, 0, 0x80, 0x800, 0x10000 };
     unsigned char a = t[0];
     size_t length = a < 0x80 ? 1 : in(a, 0xC2, 0xDF) ? 2 : in(a, 0xE0, 0xEF) ? 3 : in(a, 0xF0, 0xF4) ? 4 : 0;
     if (!length || length > n) return 0;
@@ -125,7 +125,7 @@ static size_t character(const unsigned char *t, size_t n, uint32_t *out)
         if (!is_tail(t[k])) return 0;
         *out = *out << 6 | (t[k] & 0x3Fu);
     }
-    return *out >= least[length] && *out <= 0x10FFFF && !in(*out, 0xD800, 0xDFFF) ? length : 0;
+    return *out >= min[length] && *out <= 0x10FFFF && !in(*out, 0xD800, 0xDFFF) ? length : 0;
 }
 
 /* A pair of surrogates, each written as if it were a character; Java's zero. */

@@ -168,10 +168,10 @@ static size_t map_prefix(const pieces *p, const char *text, size_t bytes, bool s
 /* The bytes of the first character as a reader sees it. */
 static size_t grapheme_bytes(const char *text, size_t bytes)
 {
-    enum { MOST = 16 }; /* more than the map ever replaces; what is longer goes code point by code point */
-    uint32_t code[MOST];
-    size_t n = 0, at = 0, end[MOST];
-    while (n < MOST && at < bytes) {
+    enum { MAX_CODES = 16 }; /* more than the map ever replaces; what is longer goes code point by code point */
+    uint32_t code[MAX_CODES];
+    size_t n = 0, at = 0, end[MAX_CODES];
+    while (n < MAX_CODES && at < bytes) {
         int used = utf8_decode(text + at, bytes - at, &code[n]);
         if (used <= 0) break;
         end[n++] = at += (size_t)used;

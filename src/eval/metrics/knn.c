@@ -36,15 +36,15 @@ static void visit(void *arg, const tile *t)
 
 static int64_t vote(const near *best, int64_t n, const int64_t *label)
 {
-    int64_t winner = label[best[0].row], most = 0;
+    int64_t winner = label[best[0].row], max = 0;
     double weight = 0;
     for (int64_t i = 0; i < n; i++) {
         int64_t votes = 0;
         double sum = 0;
         for (int64_t j = 0; j < n; j++)
             if (label[best[j].row] == label[best[i].row]) votes++, sum += (double)best[j].similarity;
-        if (votes < most || (votes == most && sum <= weight)) continue;
-        winner = label[best[i].row], most = votes, weight = sum;
+        if (votes < max || (votes == max && sum <= weight)) continue;
+        winner = label[best[i].row], max = votes, weight = sum;
     }
     return winner;
 }

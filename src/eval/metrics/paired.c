@@ -7,10 +7,10 @@
 
 double mcnemar_exact(int64_t a_only, int64_t b_only)
 {
-    int64_t n = a_only + b_only, least = a_only < b_only ? a_only : b_only;
+    int64_t n = a_only + b_only, min = a_only < b_only ? a_only : b_only;
     double sum = 0;
     if (a_only == b_only) return 1;
-    for (int64_t k = 0; k <= least; k++) /* binomial coefficients by their logarithms: n may be large */
+    for (int64_t k = 0; k <= min; k++) /* binomial coefficients by their logarithms: n may be large */
         sum += exp(lgamma((double)n + 1) - lgamma((double)k + 1) - lgamma((double)(n - k) + 1) - (double)n * M_LN2);
     return fmin(1, 2 * sum);
 }

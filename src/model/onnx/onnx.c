@@ -111,11 +111,11 @@ static cloob_status export_tower(cloob_ctx *ctx, const char *path, const params 
 
 static cloob_status check_size(cloob_ctx *ctx, const char *path, const params *p, bool text)
 {
-    const double most = 2147483647.0;
+    const double max = 2147483647.0;
     double bytes = 1e6;
     for (int i = 0; i < p->count; i++)
         if (model_is_image(p->row[i].name) != text) bytes += (double)p->row[i].count * sizeof(float);
-    if (bytes < most) return CLOOB_OK;
+    if (bytes < max) return CLOOB_OK;
     return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED,
                     "%s: the tower has %.1f GB of weights, and an ONNX file of this kind holds 2", path, bytes / 1e9);
 }

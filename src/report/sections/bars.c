@@ -5,7 +5,7 @@
 
 #include "report/page.h"
 
-enum { MOST_GROUPS = 12 };
+enum { MAX_GROUPS = 12 };
 
 typedef struct spread { /* of the runs of one group */
     int64_t n;
@@ -69,7 +69,7 @@ static void add_bars(page *p, chart *c, const char *name, int color, const int64
 static int64_t find_groups(const page *p, int64_t *group, const char **name)
 {
     int64_t n = 0;
-    for (int64_t i = 0; i < p->runs && n < MOST_GROUPS; i++)
+    for (int64_t i = 0; i < p->runs && n < MAX_GROUPS; i++)
         if (page_kin(p, i) == i) group[n] = i, name[n++] = page_kin_name(p, i);
     return n;
 }
@@ -97,8 +97,8 @@ static void ajne_bars(page *p, const int64_t *group, const char *const *name, in
 
 void page_bars(page *p)
 {
-    int64_t group[MOST_GROUPS];
-    const char **name = arena_push(p->memory, MOST_GROUPS * sizeof *name);
+    int64_t group[MAX_GROUPS];
+    const char **name = arena_push(p->memory, MAX_GROUPS * sizeof *name);
     if (!name) {
         p->failed = true;
         return;

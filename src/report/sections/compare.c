@@ -7,7 +7,7 @@
 #include "eval/groups.h"
 #include "report/page.h"
 
-enum { LABEL = 160, MOST_GROUPS = 6 };
+enum { LABEL = 160, MAX_GROUPS = 6 };
 
 /* ---- groups -------------------------------------------------------------------------------------- */
 
@@ -169,7 +169,7 @@ void page_compare(page *p)
     if (p->runs < 2 || p->ablation) return; /* an ablation has its own table */
     cloob_compare_options_init(&o);
     cloob_status status = gather(p, &g);
-    if (status == CLOOB_OK && g.count > 0 && g.count <= MOST_GROUPS) status = groups_finish(p->ctx, &g, &o, &found);
+    if (status == CLOOB_OK && g.count > 0 && g.count <= MAX_GROUPS) status = groups_finish(p->ctx, &g, &o, &found);
     if (status != CLOOB_OK) p->failed = true;
     else if (found.metrics) put_groups(p, &found);
 }

@@ -144,15 +144,15 @@ static void quantise_range(void *arg, int64_t begin, int64_t end, int thread)
 {
     const walk *w = arg;
     int64_t K = w->c->K;
-    float most = (float)igemm_top(K);
+    float max = (float)igemm_top(K);
     (void)thread;
     for (int64_t i = begin; i < end; i++) {
         int64_t first = block_row(w, i), rows = block_row(w, i + 1) - first;
         for (int64_t r = 0; r < rows; r++) {
             const float *x = w->c->x + (first + r) * K;
             float top = row_top(x, K);
-            w->scale[first + r] = top / most;
-            quantise(x, K, top > 0 ? most / top : 0, (int)rows, w->x + (first * w->pairs + r) * 2);
+            w->scale[first + r] = top / max;
+            quantise(x, K, top > 0 ? max / top : 0, (int)rows, w->x + (first * w->pairs + r) * 2);
         }
     }
 }
@@ -235,10 +235,10 @@ static float element(const igemm_call *c, int64_t m, int64_t n, float top)
 {
     const float *x = c->x + m * c->K;
     const int8_t *panel = packed_panel(c->packed, c->N, c->K, n / P);
-    float most = (float)igemm_top(c->K), to_whole = top > 0 ? most / top : 0;
+    float max = (float)igemm_top(c->K), to_whole = top > 0 ? max / top : 0;
     int32_t sum = 0;
     for (int64_t k = 0; k < c->K; k++) sum += whole(x[k], to_whole) * panel[(k / 2 * P + n % P) * 2 + k % 2];
-    float v = (float)sum * (top / most * packed_scales(c->packed)[n]);
+    float v = (float)sum * (top / max * packed_scales(c->packed)[n]);
     if (c->bias) v = v + c->bias[n];
     return c->res ? v + c->res[m * c->N + n] : v;
 }

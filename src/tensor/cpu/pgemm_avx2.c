@@ -1,8 +1,8 @@
 /* The inner part in AVX2, and the choice among the kernels of x86-64.
  *
- * Up to 6 rows by 16 columns in 12 registers, two loads and a broadcast per row for two multiply-adds per row. The first
- * cache is small here: k goes in stretches whose panel stays in it, and sums wait in Y meanwhile. They begin with bias
- * and residual, so that Y may be the residual. */
+ * Up to 6 rows by 16 columns in 12 registers, two loads and a broadcast per row for two multiply-adds per row. The
+ * first cache is small here: k goes in stretches whose panel stays in it, and sums wait in Y meanwhile. They begin with
+ * bias and residual, so that Y may be the residual. */
 #include <immintrin.h>
 #include <string.h>
 
@@ -118,7 +118,8 @@ TARGET static inline __attribute__((always_inline)) void rows_by_panel(const pge
     TARGET static void rows_##n(const pgemm_block *b) { rows_by_panel(b, n); }
 BY(1)
 BY(2)
-BY(3) BY(4) BY(5) BY(6)
+BY(3)
+BY(4) BY(5) BY(6)
 
     static void multiply(const pgemm_block *b)
 {
