@@ -72,6 +72,21 @@ static size_t run_length(text_clean_mode mode, const char *text, size_t n, kind 
     return i;
 }
 
+/* Whether "|>" at i ends a special name that began a word: transformers' expression then ends a word here, too. */
+static bool ends_special(const char *text, size_t i)
+{
+    static const char *const heads[] = { "<|startoftext", "<|endoftext" };
+    for (int k = 0; k < 2; k++) {
+        size_t n = strlen(heads[k]), length, before;
+        if (i < n || memcmp(text + i - n, heads[k], n) != 0) continue;
+        if (i == n || (i - n >= 2 && memcmp(text + i - n - 2, "|>", 2) == 0 && ends_special(text, i - n - 2)))
+            return true;
+        for (before = i - n - 1; before && ((unsigned char)text[before] & 0xC0) == 0x80;) before--;
+        return kind_at(TEXT_CLEAN_HF, text + before, i - n - before, &length) != OTHER;
+    }
+    return false;
+}
+
 bool words_next(text_clean_mode mode, const char *text, size_t bytes, size_t *pos, word *w)
 {
     size_t i = *pos, used = 0, length = 1;
@@ -81,6 +96,8 @@ bool words_next(text_clean_mode mode, const char *text, size_t bytes, size_t *po
     w->kind = WORD_PLAIN;
     if (text[i] == '<' && mode != TEXT_CLEAN_HF) used = special(text + i, bytes - i, &w->kind);
     else if (text[i] == '\'') used = contraction(mode, text + i, bytes - i);
+    else if (mode == TEXT_CLEAN_HF && text[i] == '|' && i + 1 < bytes && text[i + 1] == '>' && ends_special(text, i))
+        used = 2;
     if (!used) used = k == NUMBER ? length : run_length(mode, text + i, bytes - i, k);
     w->at = text + i;
     w->bytes = used;
