@@ -192,7 +192,8 @@ bool date_parse(const char *text, int64_t *ns)
     struct tm t = { 0 };
     int used = 0;
     if (sscanf(text, "%4d-%2d-%2d%n", &t.tm_year, &t.tm_mon, &t.tm_mday, &used) != 3) return false;
-    if (t.tm_year < 1 || t.tm_mon < 1 || t.tm_mon > 12 || t.tm_mday < 1 || t.tm_mday > 31) return false;
+    if (t.tm_year < 1678 || t.tm_year > 2261 || t.tm_mon < 1 || t.tm_mon > 12 || t.tm_mday < 1 || t.tm_mday > 31)
+        return false; /* int64_t holds the nanoseconds of these years */
     text += used;
     if (*text == 'T' || *text == ' ') {
         if (sscanf(text + 1, "%2d:%2d:%2d", &t.tm_hour, &t.tm_min, &t.tm_sec) < 2) return false;

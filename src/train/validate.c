@@ -11,6 +11,7 @@
 #include "infer/embed_data.h"
 #include "eval/retrieval.h"
 #include "model/encoder.h"
+#include "train/resume.h"
 #include "train/run.h"
 
 typedef struct pairs {
@@ -241,7 +242,9 @@ cloob_status run_settle_debt(cloob_ctx *ctx, run *r)
     epoch_debt *d = &r->at.owed;
     if (!d->epoch) return CLOOB_OK;
     /* A checkpoint of another run brings its weights, not its debts: their results belong in the other folder. */
-    if (comm_rank(r->c) == 0) paid = !r->latest[0] || journal_has_result(r->log, d->epoch, d->results_bytes);
+    if (comm_rank(r->c) == 0)
+        paid = !resume_is_inside(journal_checkpoints(r->log), r->from) ||
+               journal_has_result(r->log, d->epoch, d->results_bytes);
     if (comm_size(r->c) > 1) CLOOB_TRY(comm_host_sum(ctx, r->c, &paid, 1));
     d->validation = d->validation && r->val;
     d->zeroshot = d->zeroshot && run_has_zeroshot(r);

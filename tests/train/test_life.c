@@ -367,14 +367,22 @@ static int minimise(event *e, int n, int first, bool same_bytes)
     return n;
 }
 
-/* What once failed: a checkpoint that is called `latest` alone, as a copied folder has it; results of the lost steps
- * stayed. */
+/* What once failed: a checkpoint that is called `latest` alone, as a copied folder has it. Results of the lost steps
+ * stayed, and an evaluation that was owed was not made. */
 static void lives_that_failed_once(void)
 {
     static const event latest_alone[] = { { FREQUENCY, 600 }, { KILL, 898 },  { FREQUENCY, 707 }, { DELETE, 280 },
                                           { EXTEND, 263 },    { EXTEND, 70 }, { BATCH, 656 } };
+    static const event owed[] = { { FREQUENCY, 1 }, { KILL, 19 }, { FREQUENCY, 2 }, { DELETE, 3 } };
     const char *why = live(latest_alone, 7, 3, false);
     CHECK_STR(why ? why : "", "");
+    for (int64_t line = 17; line < 22; line++) { /* around the end of the first epoch, wherever its lines are */
+        event e[4];
+        memcpy(e, owed, sizeof e);
+        e[1].value = line;
+        why = live(e, 4, 2, false);
+        CHECK_STR(why ? why : "", "");
+    }
 }
 
 static int sequences = 12;
