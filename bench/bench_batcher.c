@@ -1,4 +1,5 @@
-/* A batching encoder under load, without HTTP: threads that each wait for one input at a time, as a server's workers do.
+/* A batching encoder under load, without HTTP: threads that each wait for one input at a time, as a server's workers
+ * do.
  *
  *     bench_batcher MODEL THREADS SECONDS text|image [FILE.jpg] [DEVICE] [PRECISION] [MAX_BATCH] [invariant]
  *

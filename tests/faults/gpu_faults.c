@@ -1,5 +1,5 @@
-/* Makes one call of the GPU's driver fail: loaded before the C library (LD_PRELOAD), it stands between the CUDA runtime,
- * which is linked into the program and its libraries, and the driver, which the runtime looks up by name.
+/* Makes one call of the GPU's driver fail: loaded before the C library (LD_PRELOAD), it stands between the CUDA
+ * runtime, which is linked into the program and its libraries, and the driver, which the runtime looks up by name.
  *
  *     CLOOB_GPU_FAULT=memory:17    the 17th allocation of device or page-locked memory: out of memory
  *     CLOOB_GPU_FAULT=kernel:17    the 17th launch of a kernel or a graph: launch failed

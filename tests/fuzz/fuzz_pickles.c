@@ -1,5 +1,6 @@
 /* Torch files made out of the input: every byte chooses a fragment of a pickle program, so that programs get far before
- * one of them is refused. The program stands in a zip with two storages. What opens must be readable to the last byte. */
+ * one of them is refused. The program stands in a zip with two storages. What opens must be readable to the last
+ * byte. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
-/* Safetensors files made out of the input, so that most of them have a sound header: each tensor takes five bytes for its
- * type, its shape and how its range deviates from the place where it belongs. What opens must be readable to the last
- * byte; the same file is then offered as a checkpoint. */
+/* Safetensors files made out of the input, so that most of them have a sound header: each tensor takes five bytes for
+ * its type, its shape and how its range deviates from the place where it belongs. What opens must be readable to the
+ * last byte; the same file is then offered as a checkpoint. */
 #include <stdlib.h>
 
 #include "core/sbuf.h"

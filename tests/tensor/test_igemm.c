@@ -1,5 +1,5 @@
-/* GEMM with 8-bit weights: the same bytes as the definition at odd sizes, close to the product of floats, a row with the
- * same bytes in any batch, and every kernel of this machine the same whole numbers. */
+/* GEMM with 8-bit weights: the same bytes as the definition at odd sizes, close to the product of floats, a row with
+ * the same bytes in any batch, and every kernel of this machine the same whole numbers. */
 #include "check.h"
 
 #include "core/ctx.h"

@@ -3,12 +3,13 @@
  * Events: train on (some steps, then a stop), a kill at a random line of the log, another batch, other micro-batches,
  * another number of ranks, more epochs, another order of saving, a checkpoint deleted, a checkpoint damaged, and at the
  * end a run to its end. After each, the oracle knows where the run must stand: the place moves only forwards from the
- * newest whole checkpoint, the end is at the last epoch whatever the batches were, every epoch that was due has one line
- * of results, and a run without a whole checkpoint is refused with a line. A third of the lives keep their batch and
- * their end: these must finish with the bytes of an undisturbed run. A sequence that fails is cut down to the fewest
- * events that still fail.
+ * newest whole checkpoint, the end is at the last epoch whatever the batches were, every epoch that was due has one
+ * line of results, and a run without a whole checkpoint is refused with a line. A third of the lives keep their batch
+ * and their end: these must finish with the bytes of an undisturbed run. A sequence that fails is cut down to the
+ * fewest events that still fail.
  *
- *     test_life [SEQUENCES [SEED [MPIRUN]]]     12 sequences by default; thousands by hand; MPIRUN: also with two ranks */
+ *     test_life [SEQUENCES [SEED [MPIRUN]]]     12 sequences by default; thousands by hand; MPIRUN: also with two
+ * ranks */
 #include "check.h"
 
 #include <dirent.h>

@@ -1,5 +1,5 @@
-/* Patch dropout: how many patches stay and which, gradients against slopes, the same patches for any number of threads and
- * micro-batches, resumed runs, none of it in evaluation. */
+/* Patch dropout: how many patches stay and which, gradients against slopes, the same patches for any number of threads
+ * and micro-batches, resumed runs, none of it in evaluation. */
 #include "setup.h"
 
 #include "cloob/train.h"
@@ -72,7 +72,8 @@ static double loss_at(setup *u, const float *direction, double by)
     return r.loss;
 }
 
-/* The slope of the loss along the gradient is its square norm. 1e-2: steps that leave float's rounding small bend it. */
+/* The slope of the loss along the gradient is its square norm. 1e-2: steps that leave float's rounding small bend
+ * it. */
 static void gradients_are_slopes(void)
 {
     step_options o;

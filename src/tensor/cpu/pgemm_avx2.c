@@ -119,7 +119,8 @@ TARGET static inline __attribute__((always_inline)) void rows_by_panel(const pge
 BY(1)
 BY(2)
 BY(3)
-BY(4) BY(5) BY(6)
+BY(4)
+BY(5) BY(6)
 
     static void multiply(const pgemm_block *b)
 {
