@@ -120,7 +120,8 @@ BY(1)
 BY(2)
 BY(3)
 BY(4)
-BY(5) BY(6)
+BY(5)
+BY(6)
 
     static void multiply(const pgemm_block *b)
 {
