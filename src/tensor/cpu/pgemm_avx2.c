@@ -116,12 +116,9 @@ TARGET static inline __attribute__((always_inline)) void rows_by_panel(const pge
 
 #define BY(n)                                                                                                          \
     TARGET static void rows_##n(const pgemm_block *b) { rows_by_panel(b, n); }
-BY(1)
-BY(2)
-BY(3)
-BY(4)
-BY(5)
-BY(6)
+/* clang-format off */
+BY(1) BY(2) BY(3) BY(4) BY(5) BY(6)
+    /* clang-format on */
 
     static void multiply(const pgemm_block *b)
 {
