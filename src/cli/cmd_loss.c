@@ -4,6 +4,7 @@
 
 #include "cli/commands.h"
 #include "cli/json_out.h"
+#include "cli/shared_opts.h"
 
 static struct {
     const char *input, *method, *grad, *report;
@@ -72,7 +73,7 @@ static int run(const command *self, int argc, char **argv)
     l.scale_hopfield = o.scale;
     l.logit_bias = o.bias;
     l.device = common.device;
-    l.compute = opt_given("precision") && strcmp(common.precision, "fp32") != 0 ? CLOOB_BF16 : CLOOB_F32;
+    if ((code = cli_loss_precision(self, &l.compute)) >= 0) return code;
     cloob_ctx *ctx = cli_context();
     cloob_status status = cloob_objective_file(ctx, &l, o.input, o.grad, &r);
     code = 0;

@@ -34,6 +34,9 @@ typedef struct cli_model {
     { "batch", OPT_INT, &(m).batch, "32", "N", "batch size with --no-invariant", OPT_POSITIVE }
 /* clang-format on */
 
+/* The precision of the objective: fp32 (the default) or bf16. -1, or the exit code of a refusal. */
+int cli_loss_precision(const command *self, cloob_dtype *out);
+
 /* Opens the model with the common options. invariant: what holds unless --no-invariant is given. */
 cloob_status cli_model_open(cloob_ctx *ctx, const cli_model *o, bool invariant, cloob_model **out);
 

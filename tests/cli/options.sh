@@ -56,6 +56,8 @@ cp logs/small/checkpoints/latest.safetensors "$model"
 "$cloob" bench data --json --batches 1 --batch-size 4 --workers 0 --size 32 > j12 2> err || fail "bench data: $(cat err)"
 "$cloob" prompts list --json "$name/world/prompts.json" > j13 2> err || fail "prompts: $(cat err)"
 "$cloob" bench loss --json --n 16 --dim 8 --repeats 1 > j14 2> err || fail "bench loss: $(cat err)"
+"$cloob" bench loss --n 16 --dim 8 --repeats 1 --precision int8 > /dev/null 2> err && fail "the objective has no int8"
+grep -q "fp32 or bf16" err || fail "bench loss --precision int8: $(cat err)"
 if command -v python3 > /dev/null; then
     for i in $(seq 14); do python3 -m json.tool "j$i" > /dev/null 2> err || fail "broken JSON: $(cat "j$i"): $(cat err)"; done
 fi

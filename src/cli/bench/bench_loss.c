@@ -1,9 +1,9 @@
 /* cloob bench loss: loss and gradients of random embeddings. */
 #include <stdio.h>
-#include <string.h>
 
 #include "cli/commands.h"
 #include "cli/json_out.h"
+#include "cli/shared_opts.h"
 
 static struct {
     const char *method;
@@ -57,7 +57,7 @@ static int run(const command *self, int argc, char **argv)
     l.inv_tau = o.inv_tau;
     l.scale_hopfield = o.scale;
     l.device = common.device;
-    l.compute = opt_given("precision") && strcmp(common.precision, "fp32") != 0 ? CLOOB_BF16 : CLOOB_F32;
+    if ((code = cli_loss_precision(self, &l.compute)) >= 0) return code;
     cloob_objective_bench b = { o.n, o.dim, (int)o.repeats, o.forward, (uint64_t)common.seed };
     cloob_ctx *ctx = cli_context();
     cloob_status status = cloob_objective_time(ctx, &l, &b, &t);
