@@ -5,7 +5,7 @@
 set -u
 cloob=$(realpath "$1") faults=$(realpath "$2") points=${3:-6}
 root=$(realpath "$(dirname "$0")/../..")
-"$cloob" info device --device cuda > /dev/null 2>&1 || { echo "skipped: no GPU here"; exit 77; }
+"$cloob" bench loss --n 16 --dim 8 --repeats 1 --device cuda > /dev/null 2>&1 || { echo "skipped: no GPU here"; exit 77; }
 dir=$(mktemp -d "${TMPDIR:-/tmp}/cloob-test-XXXXXX")
 trap 'rm -rf "$dir"' EXIT
 cd "$dir" || exit 1
