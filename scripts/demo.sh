@@ -1,31 +1,47 @@
 #!/bin/sh
 # The main job, end to end, on a CPU: makes a synthetic image-text world, trains a small CLOOB on it, evaluates it zero-shot
 # on combinations it has never seen, writes a report that shows images first, and ends with an image it classifies and what to try
-# next. Everything it makes is under demo/.
+# next. A first glance at the speed of the machine decides how many pairs there are. Everything it makes is under demo/.
 set -eu
 cd "$(dirname "$0")/.."
 cloob=${CLOOB:-build/cloob}
 out=${DEMO_DIR:-demo}
-count=${DEMO_PAIRS:-256000}
+seconds=${DEMO_SECONDS:-360} # of training, at the speed of its first steps; DEMO_PAIRS=N sets the pairs instead
 epochs=${DEMO_EPOCHS:-1}
 seed=${DEMO_SEED:-0}
 started=$(date +%s)
 
 say() { printf '\n== %s\n' "$*" >&2; }
 
+# Every image is seen once, so as it is: no crops. One in ten comes without its colours, or they would speak for the object: a
+# green ball, which training never shows, would be a tree. docs/measurements/results.md has what other settings gave.
+train() { # SHARDS ARGUMENTS...
+    shards=$1
+    shift
+    "$cloob" train --train-data "$shards" --model tiny --batch-size 64 --lr 1.5e-3 --wd 0.1 --init-inv-tau 15 --aug-scale-min 1 \
+        --aug-cfg gray_scale_prob=0.1 --vocab-size 1024 --seed "$seed" --workers 2 "$@"
+}
+
+# Pairs a second here, by 60 steps with retrieval. The whole is rounded to shards of 1,000, at most 256 of them.
+pairs_for() { # SECONDS
+    "$cloob" synth --out "$out/glance" --count 1000 --size 64 --seed 7 --format webdataset --quiet >/dev/null
+    train "$out/glance/train-00000.tar" --warmup 1 --hopfield-warmup 0 --epochs 10 --max-steps 60 --log-every-n-steps 20 --report-to none \
+        --logs "$out/glance" --name glance --quiet >/dev/null
+    awk -v s="$1" '/pairs\/s/ { for (i = 2; i <= NF; i++) if ($i ~ /^pairs\/s/) r = $(i - 1) }
+        END { n = int(s * r / 1000); print 1000 * (n > 256 ? 256 : n < 16 ? 16 : n) }' "$out/glance/glance/out.log"
+}
+
 rm -rf "$out"
+mkdir -p "$out"
+count=${DEMO_PAIRS:-$(pairs_for "$seconds")}
 say "1/4  drawing a world of $count images with captions (cloob synth)"
 "$cloob" synth --out "$out/world" --count "$count" --val-count 1000 --per-class 100 --size 64 --seed 7 --format webdataset
 last=$(ls "$out/world" | sed -n 's/^train-\([0-9]*\)\.tar$/\1/p' | sort | tail -1)
 
-# Every image is seen once, so as it is: no crops. One in ten comes without its colours, or they would speak for the object: a
-# green ball, which training never shows, would be a tree. Without retrieval for the first three tenths of the steps, until objects
-# begin to be told apart; docs/measurements/results.md has what other settings gave.
+# Without retrieval for the first three tenths of the steps, until objects begin to be told apart.
 say "2/4  training a small CLOOB on them, epochs: $epochs (cloob train)"
-"$cloob" train --train-data "$out/world/train-{00000..$last}.tar" --val-data "$out/world/val-00000.tar" --analyze --model tiny \
-    --batch-size 64 --epochs "$epochs" --warmup 150 --lr 1.5e-3 --wd 0.1 --init-inv-tau 15 \
-    --hopfield-warmup $((count / 64 * epochs * 3 / 10)) --aug-scale-min 1 --aug-cfg gray_scale_prob=0.1 --vocab-size 1024 \
-    --seed "$seed" --logs "$out/logs" --name demo --workers 2 --save-frequency 3 --log-every-n-steps 50 >"$out/checkpoint.txt"
+train "$out/world/train-{00000..$last}.tar" --val-data "$out/world/val-00000.tar" --analyze --epochs "$epochs" --warmup 150 \
+    --hopfield-warmup $((count / 64 * epochs * 3 / 10)) --logs "$out/logs" --name demo --save-frequency 3 --log-every-n-steps 50 >"$out/checkpoint.txt"
 checkpoint=$(cat "$out/checkpoint.txt")
 
 say "3/4  zero-shot on held-out combinations, factor by factor (cloob zeroshot)"
