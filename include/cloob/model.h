@@ -31,7 +31,7 @@ typedef struct cloob_model_options {
     const char *vocab;     /* a merges file; NULL: the one stored with the weights, if any */
     const char *config;    /* a model's name or .json for weights whose shapes do not tell all; NULL: none */
     bool invariant;        /* true: a row has the same bytes alone or in any batch */
-    int64_t batch;         /* rows worked out at a time where not invariant; 32 */
+    int64_t batch;         /* rows computed at a time where not invariant; 32 */
     int64_t max_pixels;    /* larger images are refused; 0: no limit; CLOOB_DEFAULT_MAX_PIXELS */
     bool photos; /* image files are photos: turned upright by their EXIF orientation, and a JPEG above max_pixels
                             * is decoded at a smaller scale. false: pixels as torchvision's loaders give them */

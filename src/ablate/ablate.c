@@ -34,7 +34,8 @@ static cloob_status check(cloob_ctx *ctx, const cloob_ablate_options *o)
     if (o->seeds < 1) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`seeds` %lld: needs 1 or more", (long long)o->seeds);
     if (!(o->alpha > 0 && o->alpha < 1))
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`alpha` %g: needs a number between 0 and 1", o->alpha);
-    if (o->train.resume) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "an ablation goes on by itself; leave out `resume`");
+    if (o->train.resume)
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "an ablation continues automatically; leave out `resume`");
     if (!o->train.val_data && !o->zeroshots)
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "nothing to compare runs by; give `val_data`, `zeroshot`, or both");
     if (o->prompts && !o->zeroshots) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`prompts` needs `zeroshot`");
@@ -120,7 +121,8 @@ static cloob_status ablate(cloob_ctx *ctx, arena *a, const cloob_ablate_options 
     CLOOB_TRY(name_runs(ctx, o, s, method, run));
     cloob_status status = ablate_do_runs(ctx, o, s->folder, run, s->runs, s);
     if (status == CLOOB_ERR_STOPPED)
-        return ctx_fail(ctx, status, "stopped after %lld of %lld runs, all saved; the same command goes on",
+        return ctx_fail(ctx, status,
+                        "stopped after %lld of %lld runs, all saved; run the same command again to continue",
                         (long long)(s->found + s->trained + s->resumed), (long long)s->runs);
     CLOOB_TRY(status);
     CLOOB_TRY(collect(ctx, a, s, run, &t));

@@ -33,7 +33,8 @@ static cloob_status check(cloob_ctx *ctx, const cloob_sweep_options *o)
     if (o->parts && (o->part < 0 || o->part >= o->parts))
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`part` %lld: needs 0 to %lld", (long long)o->part,
                         (long long)o->parts - 1);
-    if (o->train.resume) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "a sweep goes on by itself; leave out `resume`");
+    if (o->train.resume)
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "a sweep continues automatically; leave out `resume`");
     if (!o->train.val_data && !o->zeroshots)
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "nothing to choose by; give `val_data`, `zeroshot`, or both");
     if (o->prompts && !o->zeroshots && !o->test_zeroshots)
@@ -230,7 +231,7 @@ static cloob_status run_all(cloob_ctx *ctx, sweep *s)
     cloob_status status = search(ctx, s, &complete);
     if (status == CLOOB_OK && complete && s->o->final_seeds) status = run_final(ctx, s, &complete);
     if (status == CLOOB_ERR_STOPPED)
-        return ctx_fail(ctx, status, "stopped after %lld runs, all saved; the same command goes on",
+        return ctx_fail(ctx, status, "stopped after %lld runs, all saved; run the same command again to continue",
                         (long long)(s->summary.found + s->summary.trained + s->summary.resumed));
     CLOOB_TRY(status);
     s->summary.complete = complete;

@@ -104,7 +104,7 @@ static int run(const command *self, int argc, char **argv)
     if (code >= 0) return code;
     if (rest.count) return cli_usage(self, "%s: not understood", rest.item[0]);
     if (opt_given("method")) return cli_usage(self, "--method: several are trained here; name them with --methods");
-    if (opt_given("resume")) return cli_usage(self, "--resume: the same command goes on by itself; leave it out");
+    if (opt_given("resume")) return cli_usage(self, "--resume: the same command continues automatically; leave it out");
     if (!o.train_data) return cli_usage(self, "needs --train-data");
     bool analyze = !opt_given("analyze") || o.analyze, sparse = !opt_given("save-frequency");
     if (!split_methods(&own.methods)) return cli_usage(self, "out of memory");

@@ -137,7 +137,7 @@ static int run(const command *self, int argc, char **argv)
     if (code >= 0) return code;
     if (rest.count) return cli_usage(self, "%s: not understood", rest.item[0]);
     if (!own.grid.count) return cli_usage(self, "needs --grid NAME=VALUE,VALUE");
-    if (opt_given("resume")) return cli_usage(self, "--resume: the same command goes on by itself; leave it out");
+    if (opt_given("resume")) return cli_usage(self, "--resume: the same command continues automatically; leave it out");
     if (!o.train_data) return cli_usage(self, "needs --train-data");
     bool sparse = !opt_given("save-frequency");
     if ((code = gather(self, &s)) >= 0) return code;

@@ -1,5 +1,5 @@
 /* What a model says about a data set, with the images: the content of samples.json in a run's folder, which the report
- * shows. Numbers are worked out on up to MAX_SAMPLES pairs, evenly spread over the set.
+ * shows. Numbers are computed on up to MAX_SAMPLES pairs, evenly spread over the set.
  *
  *   images     [{"src": a data URL, "caption", "never_seen"}]; the others name images by their place here
  *   gallery    [{"image", "says": [{"factor", "label", "truth", "p"}]}] with known factors, else

@@ -65,8 +65,8 @@ static value_id adapter_in(build *b, value_id x, const char *weight)
     return graph_op(b->g, OP_SCALE, (op_attr){ 0 }, 2, (value_id[]){ u, build_param(b, LORA_SCALE) });
 }
 
-/* y plus rows [first, first + count) of B times u; y where there is no u. B's product takes y along, so that y itself
- * is worked out as without adapters: while B is 0, not a byte differs. */
+/* y plus rows [first, first + count) of B times u; y where there is no u. The GEMM with B adds y, so that y itself
+ * is computed as without adapters: while B is 0, not a byte differs. */
 static value_id adapter_out(build *b, value_id y, value_id u, const char *weight, int64_t first, int64_t count)
 {
     if (u == NO_VALUE) return y;

@@ -1,7 +1,7 @@
 /* A model for use: weights from a file, images and texts in, embeddings out.
  *
  * Executors are planned on first use. In invariant mode a row has the same bytes whatever it is embedded with: texts
- * and vision transformers in F32 on the CPU go in batches, by kernels that promise it; everything else is worked out
+ * and vision transformers in F32 on the CPU go in batches, by kernels that promise it; everything else is computed
  * row by row. Otherwise rows go in batches of the given size and halves of it, which is faster and may differ in
  * rounding. One thread at a time per encoder. */
 #ifndef MODEL_ENCODER_H
@@ -35,9 +35,9 @@ cloob_status encoder_measure(cloob_ctx *ctx, const params *p, const encoder_opti
 
 const model_config *encoder_config(const encoder *e);
 device *encoder_device(const encoder *e);
-int64_t encoder_batch(const encoder *e);    /* rows worked out at a time, at most */
+int64_t encoder_batch(const encoder *e);    /* rows computed at a time, at most */
 bool encoder_packs_texts(const encoder *e); /* texts of any length share a batch at no cost */
-int64_t encoder_rows_run(const encoder *e); /* worked out so far, with those that only filled up a batch */
+int64_t encoder_rows_run(const encoder *e); /* computed so far, with those that only filled up a batch */
 int64_t encoder_width(const encoder *e, cloob_output what, bool text);
 
 /* Tells that the parameters changed since the last call (encoder_create_on). */

@@ -1,6 +1,6 @@
 /* Images of a small model on the CPU, one by one, a thread for each.
  *
- * Cutting the work of a small model over threads costs more than it gains, so every image is worked out by one thread,
+ * Cutting the work of a small model over threads costs more than it gains, so every image is computed by one thread,
  * and threads work on different images. An image gives the same bytes by any thread and in any number. */
 #ifndef MODEL_ENCODER_LANES_H
 #define MODEL_ENCODER_LANES_H

@@ -32,7 +32,7 @@ cloob_status shape_bn_apply(cloob_ctx *ctx, op_args *a)
 }
 
 /* With a residual, the gradient before relu is also the residual's, so the reduction writes it once and apply reads
- * it; without one, both passes work it out from dy. */
+ * it; without one, both passes compute it from dy. */
 int grad_bn_apply(const op_attr *attr, unsigned inputs, op_step *s)
 {
     if (!(inputs & 1u << 5)) {

@@ -20,7 +20,7 @@ typedef enum op_id {
 
 enum { OP_INPUTS = 10, OP_OUTPUTS = 5, OP_STEPS = 4 };
 
-/* Factors rounded to 8 bits, where the backend has such products: never; where that was timed as faster; always. */
+/* Factors rounded to 8 bits, where the backend has such GEMMs: never; where that was timed as faster; always. */
 typedef enum op_fp8 { OP_FP8_NEVER, OP_FP8_FASTER, OP_FP8_ALWAYS } op_fp8;
 
 typedef enum op_act { OP_ACT_NONE, OP_ACT_QUICKGELU, OP_ACT_GELU, OP_ACT_GELU_TANH } op_act;
@@ -39,7 +39,7 @@ typedef struct op_attr {
     bool sums;           /* act_bwd, layernorm_bwd, attention_bwd: also the sums of dx over its rows */
     bool keep_stats;     /* bn_stats: leave the running statistics alone (a second pass over the same batch) */
     op_act act;
-    op_fp8 fp8;        /* linear: products forward and of dx; the CPU keeps 16 bits */
+    op_fp8 fp8;        /* linear: forward and dx; the CPU keeps 16 bits */
     cloob_dtype dtype; /* image_input, embed, repeat_row: element type of the output */
     float eps, momentum, scale;
     float mean[3], std[3]; /* image_input on bytes */

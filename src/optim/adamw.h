@@ -41,7 +41,7 @@ cloob_status adamw_step(cloob_ctx *ctx, device *dev, void *stream, const adamw_b
 /* Sum of squares of n values in a fixed order; +inf or NaN if any value is. Waits for the result. */
 cloob_status optim_square_sum(cloob_ctx *ctx, device *dev, void *stream, const float *x, int64_t n, double *sum);
 
-/* The settings as kernels take them: everything about the step's number is worked out here, in double. */
+/* The settings as kernels take them: everything about the step's number is computed here, in double. */
 typedef struct adamw_update {
     float decay, b1, b2, step_size, correction, eps, scale, ema; /* ema: 1 - d */
     float shrink;                                                /* lr wd: decay is 1 - shrink */

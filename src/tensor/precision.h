@@ -7,7 +7,7 @@
 typedef struct precision {
     const char *name;
     cloob_dtype compute; /* activations and the copy of the weights that is multiplied */
-    bool fp8;            /* products of transformers in 8 bits: in training, on a GPU from Ada on */
+    bool fp8;            /* GEMMs of transformers in 8 bits: in training, on a GPU from Ada on */
     bool int8;           /* weights of transformers in 8 bits: in inference, on a CPU */
 } precision;
 

@@ -206,10 +206,11 @@ cloob_status step_check_sizes(cloob_ctx *ctx, const step_options *o)
 cloob_status step_check_precision(cloob_ctx *ctx, const step_options *o, const device *dev)
 {
     if (!o->fp8 || dev->fp8) return CLOOB_OK;
-    return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED,
-                    "`precision` amp_fp8: %s has no 8-bit products (GPUs have them from compute capability 8.9 on); "
-                    "use amp_bf16",
-                    dev->name);
+    return ctx_fail(
+        ctx, CLOOB_ERR_UNSUPPORTED,
+        "`precision` amp_fp8: %s has no 8-bit matrix multiplication (GPUs have it from compute capability 8.9 on); "
+        "use amp_bf16",
+        dev->name);
 }
 
 cloob_status step_create(cloob_ctx *ctx, const step_options *o, device *dev, comm *c, step **out)

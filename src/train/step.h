@@ -17,7 +17,7 @@
 typedef struct step_options {
     model_config model;
     cloob_dtype compute;  /* F32 or BF16 */
-    op_fp8 fp8;           /* with BF16, products of transformers; step_create refuses it where the GPU cannot */
+    op_fp8 fp8;           /* with BF16, GEMMs of transformers; step_create refuses it where the GPU cannot */
     int64_t batch, accum; /* rows of a micro-batch on this rank; micro-batches per step */
     bool float_images;    /* images come normalised, F32 (B, 3, S, S), instead of bytes */
     loss_method method;
@@ -55,7 +55,7 @@ typedef struct step step;
 
 /* Refuses a batch whose size does not fit the arithmetic of the plans. step_create asks it, too. */
 cloob_status step_check_sizes(cloob_ctx *ctx, const step_options *o);
-/* Refuses fp8 where the device has no such products. step_create asks it, too. */
+/* Refuses fp8 where the device has no such GEMMs. step_create asks it, too. */
 cloob_status step_check_precision(cloob_ctx *ctx, const step_options *o, const device *dev);
 
 /* c may be NULL (alone). Device and communicator outlive the step. Parameters are zero until params_init or params_load

@@ -105,5 +105,9 @@ done
 
 # The page of presets is the program's.
 "$cloob" help --presets | cmp - "$source/docs/reference/presets.md" || fail "docs/reference/presets.md: write it anew with cloob help --presets"
+
+# So are the summaries on the page of commands.
+"$cloob" help | sed -n 's/^  \([a-z]*\)  *\(.*\)$/| `cloob \1` | \2 |/p' > summaries
+grep '^| `cloob ' "$source/docs/reference/commands.md" | cmp - summaries || fail "docs/reference/commands.md: its summaries are not those of cloob help"
 [ $bad = 0 ] && echo "options agree everywhere"
 exit $bad

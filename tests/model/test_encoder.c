@@ -1,4 +1,4 @@
-/* The encoder: rows in any number against rows one by one; no more rows are worked out than are there, up to halves of
+/* The encoder: rows in any number against rows one by one; no more rows are computed than are there, up to halves of
  * a batch. */
 #include "check.h"
 #include "procedural.h"

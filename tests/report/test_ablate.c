@@ -193,8 +193,7 @@ int main(void)
     } else {
         printf("skipped: %s\n", cloob_error(ctx));
     }
-    snprintf(clean, sizeof clean, "rm -rf '%s'", root);
-    if (system(clean) != 0) printf("%s: left behind\n", root);
+    check_remove(root);
     cloob_ctx_destroy(ctx);
     return check_summary();
 }

@@ -452,7 +452,6 @@ static void plots_of_an_analysis(void)
 int main(void)
 {
     cloob_ctx_options o;
-    char clean[700];
     cloob_ctx_options_init(&o);
     o.log = hear;
     ctx = cloob_ctx_create(&o);
@@ -474,8 +473,7 @@ int main(void)
     RUN(empty_results_still_make_a_page);
     RUN(what_is_no_run_is_refused);
     RUN(plots_of_an_analysis);
-    snprintf(clean, sizeof clean, "rm -rf '%s'", root);
-    if (system(clean) != 0) printf("%s: left behind\n", root);
+    check_remove(root);
     cloob_ctx_destroy(ctx);
     return check_summary();
 }

@@ -104,7 +104,8 @@ static void it_stops_goes_on_and_chooses(void)
     o.final_seeds = 2, o.test_data = val_data, o.test_zeroshot = folder, o.test_zeroshots = 1;
     o.train.should_stop = stop;
     steps_allowed = 3;
-    CHECK(cloob_sweep(ctx, &o, &s) == CLOOB_ERR_STOPPED && strstr(cloob_error(ctx), "the same command goes on"));
+    CHECK(cloob_sweep(ctx, &o, &s) == CLOOB_ERR_STOPPED &&
+          strstr(cloob_error(ctx), "run the same command again to continue"));
     o.train.should_stop = NULL;
     CHECK_OK(ctx, cloob_sweep(ctx, &o, &s));
     CHECK(s.complete && s.settings == 6 && s.runs == 10 && s.found >= 1 && s.resumed == 1);
@@ -228,8 +229,7 @@ int main(void)
     } else {
         printf("skipped: %s\n", cloob_error(ctx));
     }
-    snprintf(clean, sizeof clean, "rm -rf '%s'", root);
-    if (system(clean) != 0) printf("%s: left behind\n", root);
+    check_remove(root);
     cloob_ctx_destroy(ctx);
     return check_summary();
 }

@@ -121,9 +121,7 @@ int main(void)
     RUN(damage_is_not_believed);
     RUN(choices_are_there_at_once);
     RUN(the_hash_is_over_used_choices);
-    char command[96];
-    snprintf(command, sizeof command, "rm -rf '%s'", folder);
-    if (system(command) != 0) printf("  %s is left\n", folder);
+    check_remove(folder);
     cloob_ctx_destroy(ctx);
     return check_summary();
 }

@@ -366,8 +366,6 @@ int main(void)
     RUN(memory_is_as_planned);
     RUN(embeddings_are_those_of_the_cpu);
     cloob_ctx_destroy(ctx);
-    char command[100];
-    snprintf(command, sizeof command, "rm -rf '%s'", folder);
-    if (system(command) != 0) printf("  %s is left over\n", folder);
+    check_remove(folder);
     return check_summary();
 }

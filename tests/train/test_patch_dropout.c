@@ -244,9 +244,7 @@ int main(void)
     RUN(evaluation_sees_all_patches);
     RUN(less_memory_is_taken);
     RUN(resumed_runs_end_alike);
-    char command[512];
-    snprintf(command, sizeof command, "rm -rf '%s'", logs);
-    if (system(command) != 0) printf("  %s is left\n", logs);
+    check_remove(logs);
     cloob_ctx_destroy(ctx);
     return check_summary();
 }

@@ -285,9 +285,7 @@ int main(void)
     RUN(packed_texts_go_on_exactly);
     RUN(a_run_may_change_what_it_stores);
     RUN(one_process_trains_in_a_folder);
-    char command[512];
-    snprintf(command, sizeof command, "rm -rf '%s'", logs);
-    if (system(command) != 0) printf("  %s is left\n", logs);
+    check_remove(logs);
     cloob_ctx_destroy(ctx);
     return check_summary();
 }

@@ -373,9 +373,7 @@ int main(void)
     RUN(rates_decay_by_layer);
     RUN(resumed_adapters_end_alike);
     RUN(ranks_are_read);
-    char command[512];
-    snprintf(command, sizeof command, "rm -rf '%s'", logs);
-    if (system(command) != 0) printf("  %s is left\n", logs);
+    check_remove(logs);
     cloob_ctx_destroy(ctx);
     return check_summary();
 }

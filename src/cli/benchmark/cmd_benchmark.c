@@ -264,7 +264,7 @@ const command cmd_benchmark = {
         "(image_retrieval_recall@k, text_retrieval_recall@k). --task linear_probe trains on train/ and tests on "
         "test/.\n"
         "Sets of DataComp are known by their names; WILDS, Dollar Street, GeoDE, FairFace and UTKFace get their own\n"
-        "metrics. Stopped, the same command goes on with what is not finished.\n"
+        "metrics. Run the same command again to continue with what is unfinished.\n"
         "\n"
         "  cloob benchmark --checkpoint M --datasets wds/cifar10 wds/flickr8k --out results\n"
         "  cloob benchmark --checkpoint A.safetensors B.safetensors --datasets wds --task all\n"

@@ -18,7 +18,7 @@ typedef struct onnx_graph {
     sbuf content;           /* of the GraphProto, so far */
     int64_t names;          /* given so far */
     onnx_name *of;          /* by value of g */
-    const float **constant; /* by value of g: worked out while exporting (folded weights); NULL: not */
+    const float **constant; /* by value of g: computed while exporting (folded weights); NULL: not */
     arena memory;
 } onnx_graph;
 
@@ -43,7 +43,7 @@ onnx_name onnx_floats(onnx_graph *x, const float *data, const int64_t *dim, int 
 onnx_name onnx_int64s(onnx_graph *x, const int64_t *data, const int64_t *dim, int ndim);
 onnx_name onnx_scalar(onnx_graph *x, float v);
 
-/* The floats of a parameter, or of a constant worked out before, in engine layout. */
+/* The floats of a parameter, or of a constant computed before, in engine layout. */
 const float *onnx_data(const onnx_graph *x, value_id v);
 /* The same as a constant of the value's own shape, or as (cols, rows) of a matrix. */
 onnx_name onnx_param(onnx_graph *x, value_id v);

@@ -1,8 +1,8 @@
 /* Attention's backward pass on tensor cores, two ways, of which timing chooses. A block per row of the batch and head,
  * everything in shared memory, no sum in more than one order.
  *
- * separate: each warp owns a tile of queries (dq) and a tile of keys (dk, dv) and works the scores out for both.
- * shared:   scores are worked out once, by the queries' warps, and lie in shared memory for the keys' sums. */
+ * separate: each warp owns a tile of queries (dq) and a tile of keys (dk, dv) and computes the scores for both.
+ * shared:   scores are computed once, by the queries' warps, and lie in shared memory for the keys' sums. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -209,7 +209,7 @@ __device__ static void sum_columns(float *to, const bf16 *q, const bf16 *k, cons
     }
 }
 
-/* A warp for every tile of queries. Keys go by in chunks of `chunk` tiles: first every warp works out the scores of its
+/* A warp for every tile of queries. Keys go by in chunks of `chunk` tiles: first every warp computes the scores of its
  * queries and adds to dq, then the chunk's dv and dk are shared out over the warps. Rows of k and v are read in their
  * own chunk alone, so that dk and dv leave by way of them. sums: (N, 3 C), of each sequence, or NULL. */
 template <int D, bool PACKED, int WARPS>

@@ -2,7 +2,7 @@
  *
  * reduce: g = (dy + dy2) through pool and relu; sums of g and g (x - mean) per channel; g written where
  * somebody wants it. apply: dx = gain rstd (g - mean(g) - xhat mean(g xhat)). relu's mask: y > 0 where y is
- * given, else worked out from x. Sums are added in a fixed order. */
+ * given, else computed from x. Sums are added in a fixed order. */
 #include "nn/cuda/bn_common.cuh"
 
 enum { MASK_NONE, MASK_X, MASK_Y, BWD_BLOCKS = 2, BWD_UNROLL = 4 };
@@ -108,7 +108,7 @@ __device__ __forceinline__ int64_t pooled_place(const bwd_in &in, int64_t first,
 }
 
 /* With pool and even sizes: a thread takes a pooled row and the four rows of x behind it, so dy is read and its place
- * worked out once. */
+ * computed once. */
 template <typename T, int V, bool RELU, bool DY2>
 struct pooled_rows {
     pack<T, V> dy, dy2, x[4];
@@ -276,7 +276,7 @@ static void launch_pooled(const op_env *env, row_grid g, const bwd_in &in, void 
 
 static bool is_even(const pool_map &m) { return m.H % 2 == 0 && m.W % 2 == 0; }
 
-/* With pool there is no residual, so the mask worked out from x is y's mask. */
+/* With pool there is no residual, so the mask computed from x is y's mask. */
 template <typename T, int V, bool DY2>
 static void launch_masked(const op_env *env, row_grid g, const bwd_in &in, const op_attr *at, void *out, float *partial)
 {

@@ -1,29 +1,29 @@
-/* Matrix products of the towers by cuBLASLt: bias and residual ride along, the bias gradient rides on the
+/* GEMMs of the towers by cuBLASLt: bias and residual ride along, the bias gradient rides on the
  * weight gradient where the library can do it for less than another pass over dy. */
 #include <stdlib.h>
 
 #include "nn/cuda/kernels.h"
-#include "nn/cuda/linear/fp8_product.h"
+#include "nn/cuda/linear/fp8_gemm.h"
 #include "tensor/cuda/gemm.h"
 
 typedef struct linear_state {
     gemm_plan *plan;
-    fp8_product *eight; /* in its place; NULL: 16 or 32 bits */
-    size_t bias, sums;  /* offsets in scratch, behind the workspace */
-    bool fused_sum;     /* linear_dw: the product also sums dy */
+    fp8_gemm *eight;   /* in its place; NULL: 16 or 32 bits */
+    size_t bias, sums; /* offsets in scratch, behind the workspace */
+    bool fused_sum;    /* linear_dw: the GEMM also sums dy */
 } linear_state;
 
 static cloob_status state_make(const op_env *env, op_args *a, linear_state **out)
 {
     a->state = *out = calloc(1, sizeof **out);
-    return *out ? CLOOB_OK : ctx_no_memory(env->ctx, sizeof **out, "a matrix product's plan");
+    return *out ? CLOOB_OK : ctx_no_memory(env->ctx, sizeof **out, "the plan of a GEMM");
 }
 
 void linear_release_cuda(const op_env *env, op_args *a)
 {
     linear_state *s = a->state;
     if (s) gemm_plan_destroy(s->plan);
-    if (s) fp8_product_destroy(env, s->eight);
+    if (s) fp8_gemm_destroy(env, s->eight);
     free(s);
     a->state = NULL;
 }
@@ -32,19 +32,19 @@ void linear_release_cuda(const op_env *env, op_args *a)
 static cloob_status plan_make(const op_env *env, const op_args *a, const gemm_shape *g, bool gradient, linear_state *s)
 {
     CLOOB_TRY(gemm_plan_create(env->ctx, env->dev, g, &s->plan));
-    return fp8_product_create(env, g, gradient, a->attr.fp8, gemm_plan_ms(s->plan), &s->eight);
+    return fp8_gemm_create(env, g, gradient, a->attr.fp8, gemm_plan_ms(s->plan), &s->eight);
 }
 
 static size_t plan_scratch(const linear_state *s)
 {
-    return s->eight ? fp8_product_scratch(s->eight) : gemm_plan_workspace(s->plan);
+    return s->eight ? fp8_gemm_scratch(s->eight) : gemm_plan_workspace(s->plan);
 }
 
 static cloob_status plan_run(const op_env *env, const op_args *a, const char *op, void *vector)
 {
     const linear_state *s = a->state;
     void *D = a->out[0].data, *A = a->in[0].data, *B = a->in[1].data, *C = a->in[3].data;
-    if (s->eight) return fp8_product_run(env, op, s->eight, D, A, B, C, vector, a->scratch);
+    if (s->eight) return fp8_gemm_run(env, op, s->eight, D, A, B, C, vector, a->scratch);
     return gemm_run(env->ctx, env->dev, s->plan, env->stream, D, A, B, C, vector, a->scratch);
 }
 

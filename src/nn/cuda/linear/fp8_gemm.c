@@ -1,10 +1,10 @@
-#include "nn/cuda/linear/fp8_product.h"
+#include "nn/cuda/linear/fp8_gemm.h"
 
 #include <stdlib.h>
 
 #include "nn/cuda/linear/quantize.h"
 
-struct fp8_product {
+struct fp8_gemm {
     gemm_plan *plan;
     gemm_shape g;        /* of the bf16 factors */
     quant_scale *scale;  /* of A, of B; device memory */
@@ -22,7 +22,7 @@ static bool fits(const op_env *env, const gemm_shape *g)
            g->k % 16 == 0 && g->alpha == 1.0f;
 }
 
-static cloob_status take_scales(const op_env *env, fp8_product *p)
+static cloob_status take_scales(const op_env *env, fp8_gemm *p)
 {
     void *place;
     CLOOB_TRY(env->dev->alloc(env->ctx, env->dev, 2 * sizeof *p->scale, "8-bit scales", &place));
@@ -31,7 +31,7 @@ static cloob_status take_scales(const op_env *env, fp8_product *p)
     return CLOOB_OK;
 }
 
-static cloob_status fill(const op_env *env, fp8_product *p, op_fp8 fp8, float ms, bool *taken)
+static cloob_status fill(const op_env *env, fp8_gemm *p, op_fp8 fp8, float ms, bool *taken)
 {
     const gemm_shape *g = &p->g;
     gemm_shape eight = { .m = g->m,
@@ -56,24 +56,24 @@ static cloob_status fill(const op_env *env, fp8_product *p, op_fp8 fp8, float ms
     return take_scales(env, p);
 }
 
-cloob_status fp8_product_create(const op_env *env, const gemm_shape *g, bool gradient, op_fp8 fp8, float ms,
-                                fp8_product **out)
+cloob_status fp8_gemm_create(const op_env *env, const gemm_shape *g, bool gradient, op_fp8 fp8, float ms,
+                             fp8_gemm **out)
 {
     bool taken;
     *out = NULL;
     if (fp8 == OP_FP8_NEVER || !fits(env, g)) return CLOOB_OK;
-    fp8_product *p = calloc(1, sizeof *p);
-    if (!p) return ctx_no_memory(env->ctx, sizeof *p, "an 8-bit product");
+    fp8_gemm *p = calloc(1, sizeof *p);
+    if (!p) return ctx_no_memory(env->ctx, sizeof *p, "an 8-bit GEMM");
     p->g = *g;
     p->format = gradient ? QUANT_E5M2 : QUANT_E4M3;
     p->fresh = true;
     cloob_status status = fill(env, p, fp8, ms, &taken);
     if (status == CLOOB_OK && taken) *out = p;
-    else fp8_product_destroy(env, p);
+    else fp8_gemm_destroy(env, p);
     return status;
 }
 
-void fp8_product_destroy(const op_env *env, fp8_product *p)
+void fp8_gemm_destroy(const op_env *env, fp8_gemm *p)
 {
     if (!p) return;
     if (p->scale) env->dev->free(env->dev, p->scale);
@@ -81,10 +81,10 @@ void fp8_product_destroy(const op_env *env, fp8_product *p)
     free(p);
 }
 
-size_t fp8_product_scratch(const fp8_product *p) { return p->right + cuda_align((size_t)(p->g.n * p->g.k)); }
+size_t fp8_gemm_scratch(const fp8_gemm *p) { return p->right + cuda_align((size_t)(p->g.n * p->g.k)); }
 
-cloob_status fp8_product_run(const op_env *env, const char *op, fp8_product *p, void *D, const void *A, const void *B,
-                             const void *C, void *vector, void *scratch)
+cloob_status fp8_gemm_run(const op_env *env, const char *op, fp8_gemm *p, void *D, const void *A, const void *B,
+                          const void *C, void *vector, void *scratch)
 {
     const gemm_shape *g = &p->g;
     void *left = (char *)scratch + p->left, *right = (char *)scratch + p->right;

@@ -1,0 +1,22 @@
+/* A GEMM of bf16 matrices by way of 8-bit copies in scratch, each under its own scale (quantize.h). */
+#ifndef NN_CUDA_LINEAR_FP8_GEMM_H
+#define NN_CUDA_LINEAR_FP8_GEMM_H
+
+#include "nn/cuda/kernels.h"
+#include "tensor/cuda/gemm.h"
+
+typedef struct fp8_gemm fp8_gemm;
+
+/* For D = A B of shape g, whose factors are bf16; tb as there: B is stored (n, k), or (k, n) and turned on the way.
+ * gradient: A is one, and takes e5m2. *out is NULL where sizes or the library do not allow it, or, unless `fp8` is
+ * ALWAYS, where it was timed as slower than ms, its rounding passes included. */
+cloob_status fp8_gemm_create(const op_env *env, const gemm_shape *g, bool gradient, op_fp8 fp8, float ms,
+                             fp8_gemm **out);
+void fp8_gemm_destroy(const op_env *env, fp8_gemm *p); /* NULL is fine */
+size_t fp8_gemm_scratch(const fp8_gemm *p);
+
+/* As gemm_run. */
+cloob_status fp8_gemm_run(const op_env *env, const char *op, fp8_gemm *p, void *D, const void *A, const void *B,
+                          const void *C, void *vector, void *scratch);
+
+#endif
