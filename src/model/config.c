@@ -129,6 +129,17 @@ static cloob_status check_divides(cloob_ctx *ctx, const char *whole, int64_t n, 
                     (long long)by);
 }
 
+/* The first convolution halves the image and rounds up, four pools round down: a grid of (size + 1) / 32 cells a side.
+ * Like open_clip there are positions for size / 32: the two differ for a size that is one less than a multiple. */
+static cloob_status check_resnet_size(cloob_ctx *ctx, int64_t size)
+{
+    if (size >= 32 && (size + 1) / 32 == size / 32) return CLOOB_OK;
+    return ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
+                    "images of %lld px: a ResNet needs at least 32, and none of 63, 95, 127, ...; "
+                    "take %lld",
+                    (long long)size, (long long)(size < 32 ? 32 : size + 1));
+}
+
 static cloob_status check_resnet(cloob_ctx *ctx, const model_config *c)
 {
     for (int i = 1; i < 4; i++)
@@ -136,7 +147,7 @@ static cloob_status check_resnet(cloob_ctx *ctx, const model_config *c)
             return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "stage %d has %lld blocks; each stage needs 1 to 1024", i + 1,
                             (long long)c->layers[i]);
     CLOOB_TRY(check_divides(ctx, "ResNet stem width", c->width, "the two halves of the stem", 2));
-    return check_divides(ctx, "ResNet image size", c->image_size, "its total stride", 32);
+    return check_resnet_size(ctx, c->image_size);
 }
 
 /* SigLIP has 384 px in patches of 14: what is left over at the right and below is not seen. */
