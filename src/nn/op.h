@@ -18,7 +18,7 @@ typedef enum op_id {
     OP_COUNT
 } op_id;
 
-enum { OP_INPUTS = 10, OP_OUTPUTS = 5, OP_STEPS = 4 };
+enum { OP_INPUTS = 10, OP_OUTPUTS = 5, OP_STEPS = 4, OP_HISTORY = 2 };
 
 /* Factors rounded to 8 bits, where the backend has such GEMMs: never; where that was timed as faster; always. */
 typedef enum op_fp8 { OP_FP8_NEVER, OP_FP8_FASTER, OP_FP8_ALWAYS } op_fp8;
@@ -97,6 +97,10 @@ typedef struct op_kernel {
     /* Optional, once per plan, with shapes but without data: sets a->scratch_bytes, may set a->state. */
     cloob_status (*prepare)(const op_env *env, op_args *a);
     void (*release)(const op_env *env, op_args *a);
+    /* Optional: OP_HISTORY numbers that one run leaves for the next (largest elements, for the scales of 8-bit
+     * factors); a resumed run needs them for the same bytes. Reads them, or with `set` puts them in place. Below 0:
+     * nothing was run yet. */
+    cloob_status (*history)(const op_env *env, const op_args *a, float value[OP_HISTORY], bool set);
     bool in_place; /* output 0 may lie where input 0 does, when they are alike and nobody reads that input later */
     bool blocked;  /* cpu: takes (N, H, W, C) tensors in blocks of channels (tensor.block), all of them or none */
     bool mixes;    /* cpu: each of its images may be in blocks or plain */
