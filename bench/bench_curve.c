@@ -51,12 +51,14 @@ static uint8_t clamp(int x) { return (uint8_t)(x < 0 ? 0 : x > 255 ? 255 : x); }
 
 static void paint(uint8_t *rgb, int64_t pixels, const int level[3], int noise, uint64_t key)
 {
-    uint64_t bits = 0;
-    for (int64_t i = 0; i < pixels * 3; i++) {
-        if (i % 8 == 0) bits = rng_u64(key, (uint64_t)(i / 8));
-        int shift = (int)(bits & 0xff) * noise / 128 - noise;
-        rgb[i] = clamp(255 * level[i % 3] / (LEVELS - 1) + shift);
-        bits >>= 8;
+    uint8_t shade[3][256];
+    for (int c = 0; c < 3; c++)
+        for (int bits = 0; bits < 256; bits++)
+            shade[c][bits] = clamp(255 * level[c] / (LEVELS - 1) + bits * noise / 128 - noise);
+    for (int64_t i = 0, c = 0; i < pixels * 3; i += 8) {
+        uint64_t bits = rng_u64(key, (uint64_t)(i / 8));
+        for (int64_t k = i; k < i + 8 && k < pixels * 3; k++, bits >>= 8, c = c == 2 ? 0 : c + 1)
+            rgb[k] = shade[c][bits & 0xff];
     }
 }
 
@@ -163,6 +165,7 @@ static void train(const settings *o, device *d, const kind *k, curve *out)
         make_batch(o, &so.model, i, images, tokens);
         if (step_run(ctx, s, images, tokens, learns ? rate_at(o, i) : 0, &r) != CLOOB_OK) fail(k->name);
         if (learns) out->loss[i] = r.loss;
+        if (learns && i % (o->steps / ROWS) == 0) fprintf(stderr, "%s: step %d, loss %.5f\n", k->name, i, r.loss);
         else found += count_found(o, s, d, &so.model, tokens), unseen += (int)o->batch;
         if (i == 0) first = seconds();
     }

@@ -434,6 +434,25 @@ cloob_status exec_recompute_forward(exec *e)
 
 cloob_status exec_backward(exec *e) { return run_range(e, e->forward_calls, e->calls); }
 
+int64_t exec_history_count(const exec *e)
+{
+    int64_t n = 0;
+    for (int i = 0; i < e->calls; i++)
+        if (e->call[i].kernel->history) n += OP_HISTORY;
+    return n;
+}
+
+cloob_status exec_history(exec *e, float *numbers, bool set)
+{
+    for (int i = 0; i < e->calls; i++) {
+        const call *c = &e->call[i];
+        if (!c->kernel->history) continue;
+        CLOOB_TRY(c->kernel->history(&e->env, &c->args, numbers, set));
+        numbers += OP_HISTORY;
+    }
+    return CLOOB_OK;
+}
+
 const tensor *exec_tensor(const exec *e, const char *name)
 {
     for (int v = 0; v < e->values; v++)

@@ -18,7 +18,7 @@ typedef enum op_id {
     OP_COUNT
 } op_id;
 
-enum { OP_INPUTS = 10, OP_OUTPUTS = 6, OP_STEPS = 4 };
+enum { OP_INPUTS = 10, OP_OUTPUTS = 6, OP_STEPS = 4, OP_HISTORY = 2 };
 
 /* 8-bit copies that skip a pass (graph_fuse_gemm): output OP_ROUNDED_OUT of an op is output 0 in 8 bits, bytes of the
  * same order and behind them OP_ROUNDED_TAIL bytes for the scale; input OP_ROUNDED_IN of linear and linear_dx is such a
@@ -103,6 +103,10 @@ typedef struct op_kernel {
      * that it makes absent is not needed: an output that all its readers leave out is not wanted. */
     cloob_status (*prepare)(const op_env *env, op_args *a);
     void (*release)(const op_env *env, op_args *a);
+    /* Optional: OP_HISTORY numbers that one run leaves for the next (largest elements, for the scales of 8-bit
+     * factors); a resumed run needs them for the same bytes. Reads them, or with `set` puts them in place. Below 0:
+     * nothing was run yet. */
+    cloob_status (*history)(const op_env *env, const op_args *a, float value[OP_HISTORY], bool set);
     bool in_place; /* output 0 may lie where input 0 does, when they are alike and nobody reads that input later */
     bool blocked;  /* cpu: takes (N, H, W, C) tensors in blocks of channels (tensor.block), all of them or none */
     bool mixes;    /* cpu: each of its images may be in blocks or plain */

@@ -2,6 +2,7 @@
 #include "train/checkpoint.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -123,6 +124,16 @@ static cloob_status add_meta(cloob_ctx *ctx, weights *w, const step_state *st, c
     return set_number(ctx, w, "scale_hopfield", m->beta);
 }
 
+static cloob_status add_history(cloob_ctx *ctx, weights *w, step *s)
+{
+    tensor t = TENSOR(CLOOB_F32, NULL, step_history_count(s));
+    if (tensor_count(&t) == 0) return CLOOB_OK;
+    t.data = arena_push(&w->a, tensor_bytes(&t));
+    if (!t.data) return ctx_no_memory(ctx, tensor_bytes(&t), "a checkpoint");
+    CLOOB_TRY(step_history(ctx, s, t.data, false));
+    return weights_add(ctx, w, "train.history", &t);
+}
+
 cloob_status checkpoint_write(cloob_ctx *ctx, const char *path, step *s, const run_position *at,
                               const checkpoint_meta *meta)
 {
@@ -136,6 +147,7 @@ cloob_status checkpoint_write(cloob_ctx *ctx, const char *path, step *s, const r
     if (status == CLOOB_OK) status = add_block(ctx, &w, p, "v", st.v);
     if (status == CLOOB_OK) status = add_block(ctx, &w, p, "ema", st.ema);
     if (status == CLOOB_OK) status = hopfield_memory_save(ctx, step_stored(s), &w);
+    if (status == CLOOB_OK) status = add_history(ctx, &w, s);
     if (status == CLOOB_OK) status = add_meta(ctx, &w, &st, at, meta);
     if (status == CLOOB_OK) status = weights_write_native(ctx, path, &w);
     weights_release(&w);
@@ -245,6 +257,17 @@ static cloob_status read_debt(cloob_ctx *ctx, const weights *w, const char *path
     return get_int(ctx, w, path, "train.owed.results_bytes", &d->results_bytes);
 }
 
+/* From a file without it, or of a run with other kernels, a step goes on as a fresh one does. */
+static cloob_status load_history(cloob_ctx *ctx, const weights *w, step *s)
+{
+    const tensor *t = weights_find(w, "train.history");
+    int64_t n = step_history_count(s);
+    if (!t || t->dtype != CLOOB_F32 || tensor_count(t) != n || n == 0) return CLOOB_OK;
+    for (int64_t i = 0; i < n; i++)
+        if (!isfinite(((const float *)t->data)[i])) return CLOOB_OK;
+    return step_history(ctx, s, t->data, true);
+}
+
 static cloob_status read_state(cloob_ctx *ctx, const weights *w, const char *path, step *s, run_position *at)
 {
     params *p = step_params(s);
@@ -280,6 +303,7 @@ static cloob_status read_state(cloob_ctx *ctx, const weights *w, const char *pat
     CLOOB_TRY(load_block(ctx, w, p, "v", st.v));
     if (st.ema) CLOOB_TRY(load_block(ctx, w, p, "ema", st.ema));
     CLOOB_TRY(hopfield_memory_load(ctx, step_stored(s), w, path));
+    CLOOB_TRY(load_history(ctx, w, s));
     return step_set_scalars(ctx, s, scalar, count);
 }
 

@@ -304,6 +304,24 @@ step_state step_get_state(const step *s)
 
 hopfield_memory *step_stored(step *s) { return s->stored; }
 
+int64_t step_history_count(const step *s)
+{
+    int64_t n = exec_history_count(s->tower[IMAGE]);
+    for (int i = 0; i < s->texts; i++) n += exec_history_count(s->text[i]);
+    return s->o.fp8 ? n : 0;
+}
+
+cloob_status step_history(cloob_ctx *ctx, step *s, float *numbers, bool set)
+{
+    for (int i = -1; i < s->texts && s->o.fp8; i++) {
+        exec *e = i < 0 ? s->tower[IMAGE] : s->text[i];
+        exec_set_ctx(e, ctx);
+        CLOOB_TRY(exec_history(e, numbers, set));
+        numbers += exec_history_count(e);
+    }
+    return CLOOB_OK;
+}
+
 cloob_status step_set_scalars(cloob_ctx *ctx, step *s, const double scalar[STEP_SCALARS], int64_t count)
 {
     for (int i = 0; i < STEP_SCALARS; i++)

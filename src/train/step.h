@@ -107,6 +107,10 @@ typedef struct step_state {
 } step_state;
 step_state step_get_state(const step *s);
 hopfield_memory *step_stored(step *s); /* NULL: the batch is stored */
+/* What kernels remember from step to step (exec_history): the image tower's, then that of every size of the text tower.
+ * 8-bit GEMMs remember how large their factors were; nothing else has any. */
+int64_t step_history_count(const step *s);
+cloob_status step_history(cloob_ctx *ctx, step *s, float *numbers, bool set);
 cloob_status step_set_scalars(cloob_ctx *ctx, step *s, const double scalar[STEP_SCALARS], int64_t count);
 
 #endif

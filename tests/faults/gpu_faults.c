@@ -6,6 +6,8 @@
  *     CLOOB_GPU_FAULT=lost:17      from the 17th launch on launches, copies and waits: an unknown error, as of a GPU that is gone
  *     ...:0                        nothing fails; CLOOB_GPU_FAULT_COUNT names a file for the count
  *
+ * CLOOB_GPU_FAULT_NAMES names a file to which the names of all functions that are looked up are appended.
+ *
  * Nothing is asked of the program under test, which is the normal one. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -106,9 +108,19 @@ static void *stand_in(const char *name, void *found)
 typedef result find_fn(const char *name, void **found, int version, uint64_t flags, int *status);
 static find_fn *real_find;
 
+static void note_name(const char *name)
+{
+    const char *path = getenv("CLOOB_GPU_FAULT_NAMES");
+    FILE *f = path ? fopen(path, "a") : NULL;
+    if (!f) return;
+    fprintf(f, "%s\n", name);
+    fclose(f);
+}
+
 static result own_find(const char *name, void **found, int version, uint64_t flags, int *status)
 {
     result r = real_find(name, found, version, flags, status);
+    note_name(name);
     find_fn *own = own_find;
     if (r != 0 || !found) return r;
     if (strcmp(name, "cuGetProcAddress") == 0) memcpy(found, &own, sizeof own); /* the runtime goes on with this one */

@@ -204,7 +204,8 @@ static const op_case cases[] = {
     { "pool_attention", OP_POOL_ATTENTION, A(0), { { 'f', { 4, 50, 512 } }, { 'f', { 4, 8, 512 } } } },
 };
 
-static const char *word; /* cases whose names hold it; NULL: all */
+static const char *word;        /* cases whose names hold it; NULL: all */
+static int part = 0, parts = 1; /* every parts-th case, from `part` on */
 
 static void compare_call(device *dev, const op_case *c, op_pass *p, int step, cloob_dtype type, double tolerance)
 {
@@ -226,6 +227,8 @@ static void compare(op_id first, op_id last, cloob_dtype type, double tolerance,
     for (size_t i = 0; dev && i < sizeof cases / sizeof *cases; i++) {
         op_pass p;
         if (cases[i].op < first || cases[i].op > last || (word && !strstr(cases[i].name, word))) continue;
+        if ((int)i % parts != part) continue;
+        if (parts > 1) printf("  %s, %s\n", cases[i].name, dtype_name(type)); /* for the list of what a tool has seen */
         CHECK(op_pass_run(ctx, &cases[i], type, 3, &p));
         for (int w = 0; w < count; w++) {
             ctx->kernels = kernels[w];
@@ -266,11 +269,13 @@ static void attention_agrees_in_every_way(void)
     compare(OP_ATTENTION, OP_ATTENTION_BWD, CLOOB_BF16, 1e-2, both, 2);
 }
 
-/* test_gpu_ops [fused | WORD]: the fused ops alone; cases whose names contain WORD */
+/* test_gpu_ops [fused | I/N | WORD]: the fused ops alone; the I-th of N parts (from 0), for several processes side by
+ * side; cases whose names contain WORD */
 int main(int argc, char **argv)
 {
     bool all = argc < 2 || strcmp(argv[1], "fused") != 0;
-    if (all && argc > 1) word = argv[1];
+    if (all && argc > 1 && strchr(argv[1], '/')) CHECK(sscanf(argv[1], "%d/%d", &part, &parts) == 2 && parts > 0);
+    else if (all && argc > 1) word = argv[1];
     ctx = cloob_ctx_create(NULL);
     if (all) RUN(large_sizes_agree);
     if (all) RUN(large_sizes_agree_in_bf16);

@@ -1,5 +1,6 @@
 /* The cuda backend: one row per op, none missing. */
 #include "nn/cuda/kernels.h"
+#include "nn/cuda/linear/fp8_gemm.h"
 #include "nn/cuda/linear/quantize.h"
 
 const op_kernel op_kernels_cuda[OP_COUNT] = {
@@ -28,8 +29,14 @@ const op_kernel op_kernels_cuda[OP_COUNT] = {
     [OP_ADD] = { .run = add_cuda, .in_place = true },
     [OP_AVGPOOL2] = { .run = avgpool2_cuda },
     [OP_AVGPOOL2_BWD] = { .run = avgpool2_bwd_cuda },
-    [OP_LINEAR] = { .run = linear_cuda, .prepare = linear_prepare_cuda, .release = linear_release_cuda },
-    [OP_LINEAR_DX] = { .run = linear_dx_cuda, .prepare = linear_dx_prepare_cuda, .release = linear_release_cuda },
+    [OP_LINEAR] = { .run = linear_cuda,
+                    .prepare = linear_prepare_cuda,
+                    .release = linear_release_cuda,
+                    .history = linear_history_cuda },
+    [OP_LINEAR_DX] = { .run = linear_dx_cuda,
+                       .prepare = linear_dx_prepare_cuda,
+                       .release = linear_release_cuda,
+                       .history = linear_history_cuda },
     [OP_LINEAR_DW] = { .run = linear_dw_cuda, .prepare = linear_dw_prepare_cuda, .release = linear_release_cuda },
     [OP_ACT] = { .run = act_cuda, .prepare = rounding_prepare_cuda, .release = rounding_release_cuda },
     [OP_ACT_BWD] = { .run = act_bwd_cuda,

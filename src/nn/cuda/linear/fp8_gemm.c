@@ -111,3 +111,16 @@ cloob_status fp8_gemm_run(const op_env *env, const char *op, fp8_gemm *p, void *
     p->fresh = false;
     return gemm_run(env->ctx, env->dev, p->plan, env->stream, D, left, right, C, vector, scratch);
 }
+
+cloob_status fp8_gemm_history(const op_env *env, fp8_gemm *p, float max[OP_HISTORY], bool set)
+{
+    device *d = env->dev;
+    if (set && (!(max[0] >= 0) || !(max[1] >= 0))) return CLOOB_OK; /* the next run looks at the factors themselves */
+    if (set) p->fresh = false;
+    for (int i = 0; i < OP_HISTORY; i++) {
+        if (set) CLOOB_TRY(d->to_device(env->ctx, d, &p->scale[i].max, &max[i], sizeof max[i]));
+        else if (p->fresh) max[i] = -1;
+        else CLOOB_TRY(d->to_host(env->ctx, d, &max[i], &p->scale[i].max, sizeof max[i]));
+    }
+    return CLOOB_OK;
+}

@@ -19,4 +19,8 @@ size_t fp8_gemm_scratch(const fp8_gemm *p);
 cloob_status fp8_gemm_run(const op_env *env, const char *op, fp8_gemm *p, void *D, const void *A, const tensor *rounded,
                           const void *B, const void *C, void *vector, void *scratch);
 
+/* Largest elements of A and of B over the steps before (op_kernel.history); of a call of linear or linear_dx. */
+cloob_status linear_history_cuda(const op_env *env, const op_args *a, float max[OP_HISTORY], bool set);
+cloob_status fp8_gemm_history(const op_env *env, fp8_gemm *p, float max[OP_HISTORY], bool set);
+
 #endif

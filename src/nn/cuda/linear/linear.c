@@ -51,6 +51,14 @@ static cloob_status plan_run(const op_env *env, const op_args *a, const char *op
     return gemm_run(env->ctx, env->dev, s->plan, env->stream, D, A, B, C, vector, a->scratch);
 }
 
+cloob_status linear_history_cuda(const op_env *env, const op_args *a, float value[OP_HISTORY], bool set)
+{
+    const linear_state *s = a->state;
+    if (s->eight) return fp8_gemm_history(env, s->eight, value, set);
+    for (int i = 0; i < OP_HISTORY && !set; i++) value[i] = -1;
+    return CLOOB_OK;
+}
+
 static void *at(const op_args *a, size_t offset) { return (char *)a->scratch + offset; }
 
 /* ---- forward ------------------------------------------------------------------------------------- */
