@@ -6,11 +6,12 @@
 Without names: a small model of random weights per family. A NAME is a full-size configuration of open_clip, or hf:NAME for
 transformers' class with that model's sizes. Needs torch, open_clip_torch, transformers and safetensors; the product needs none of
 them. Prints a line per model; the exit code is the verdict: largest difference below 1e-4 of the largest element in fp32, cosine
-above 0.9999 in bf16 (small random models: 0.9998), and after conversion back the peer's own weights, bit for bit."""
-import argparse, json, os, pathlib, shutil, subprocess, sys, tempfile
+above 0.9999 in bf16 (small random models: 0.9998), and after conversion back the peer's own weights, bit for bit, and its own embeddings."""
+import argparse, gc, hashlib, json, os, pathlib, shutil, subprocess, sys, tempfile
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 import torch, open_clip
+from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 root = pathlib.Path(__file__).resolve().parent.parent
@@ -18,7 +19,9 @@ a = argparse.ArgumentParser()
 a.add_argument("--cloob", default=str(root / "build" / "cloob"))
 a.add_argument("--images")
 a.add_argument("--rows", type=int, default=16)
+a.add_argument("--device", default="cpu", help="of the program; the peer runs on the CPU")
 a.add_argument("--markdown", action="store_true")
+a.add_argument("--bits-only", action="store_true", help="full size: compare converted weights bit for bit, do not load them into the peer again")
 a.add_argument("names", nargs="*")
 args = a.parse_args()
 work = pathlib.Path(tempfile.mkdtemp(prefix="families-"))
@@ -83,7 +86,7 @@ def compare(name, folder, x, t, image, text, small, back):
     try:
         run("convert", folder, native, "--quiet")
         for precision in "fp32", "bf16":
-            run("embed", "--checkpoint", native, "--tensors", work / "in.safetensors", "--raw", "--out", out, "--device", "cpu",
+            run("embed", "--checkpoint", native, "--tensors", work / "in.safetensors", "--raw", "--out", out, "--device", args.device,
                 "--precision", precision, "--quiet")
             got = load_file(out)
             for have, want in (got["image"], image), (got["text"], text):
@@ -101,11 +104,48 @@ def compare(name, folder, x, t, image, text, small, back):
         cells, ok = [str(e)], False
     failures += not ok
     print(("| " + " | ".join([name, *cells]) + " |") if args.markdown else f"{'ok  ' if ok else 'FAIL'} {name}: {', '.join(cells)}", flush=True)
-    shutil.rmtree(folder)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def digests(path):
+    """Type, shape and SHA-256 of every tensor of a file, one in memory at a time."""
+    with safe_open(path, "pt") as f:
+        return {k: (v.dtype, v.shape, hashlib.sha256(v.reshape(-1).view(torch.uint8).numpy()).digest()) for k in f.keys() for v in [f.get_tensor(k)]}
 
 
 @torch.no_grad()
-def against_open_clip(name, model, config, small):
+def large_against_open_clip(name):
+    """As against_open_clip, with one copy of the weights in memory and two on the disk at a time."""
+    config, folder = open_clip.get_model_config(name), work / "peer"
+    folder.mkdir()
+    model = jitter(open_clip.create_model(name, pretrained=None))
+    save_file({k: v.contiguous() for k, v in model.state_dict().items()}, folder / "open_clip_model.safetensors")
+    (folder / "open_clip_config.json").write_text(json.dumps(dict(model_cfg=config, preprocess_cfg=dict(mean=[0.5] * 3, std=[0.5] * 3))))
+    x = images(config["vision_cfg"]["image_size"])
+    t = tokens(config["text_cfg"].get("context_length", 77), config["text_cfg"].get("vocab_size", 49408))
+    rows = lambda f, v: torch.cat([f(v[i:i + 4]) for i in range(0, len(v), 4)])
+    image, text = rows(model.encode_image, x), rows(model.encode_text, t)
+    del model
+    gc.collect()
+    want = digests(folder / "open_clip_model.safetensors")
+
+    def back(native):
+        shutil.rmtree(folder)
+        run("convert", native, work / "back", "--to", "open_clip", "--quiet")
+        native.unlink()
+        if digests(work / "back" / "open_clip_model.safetensors") != want:
+            return False
+        if args.bits_only:
+            return True
+        again = open_clip.create_model(f"local-dir:{work / 'back'}").eval()
+        return torch.equal(rows(again.encode_image, x), image) and torch.equal(rows(again.encode_text, t), text)
+
+    compare(name, folder, x, t, image, text, False, back)
+    shutil.rmtree(work / "back", ignore_errors=True)
+
+
+@torch.no_grad()
+def against_open_clip(name, model, config):
     folder = work / "peer"
     folder.mkdir()
     (folder / "open_clip_config.json").write_text(json.dumps(dict(model_cfg=config, preprocess_cfg=dict(mean=[0.5] * 3, std=[0.5] * 3))))
@@ -119,12 +159,11 @@ def against_open_clip(name, model, config, small):
     def back(native):
         run("convert", native, work / "back", "--to", "open_clip", "--quiet")
         got = load_file(work / "back" / "open_clip_model.safetensors")
-        if small:
-            again = open_clip.create_model(f"local-dir:{work / 'back'}").eval()
-            assert torch.equal(again.encode_image(x), model.encode_image(x)) and torch.equal(again.encode_text(t), model.encode_text(t))
+        again = open_clip.create_model(f"local-dir:{work / 'back'}").eval()
+        assert torch.equal(again.encode_image(x), model.encode_image(x)) and torch.equal(again.encode_text(t), model.encode_text(t))
         return got.keys() == state.keys() and all(torch.equal(got[k], state[k]) for k in state)
 
-    compare(name, folder, x, t, rows(model.encode_image, x), rows(model.encode_text, t), small, back)
+    compare(name, folder, x, t, rows(model.encode_image, x), rows(model.encode_text, t), True, back)
 
 
 @torch.no_grad()
@@ -148,7 +187,7 @@ def small_models():
     from transformers import CLIPConfig, CLIPModel, SiglipConfig, SiglipModel
     for name, (vision, text, top) in SMALL.items():
         config = dict(embed_dim=48, vision_cfg=vision, text_cfg=text, **top)
-        against_open_clip(name, jitter(open_clip.CLIP(**config)), config, True)
+        against_open_clip(name, jitter(open_clip.CLIP(**config)), config)
     part = dict(num_hidden_layers=2, num_attention_heads=4)
     vision = dict(part, hidden_size=64, intermediate_size=150, image_size=32, patch_size=8)
     text = dict(part, hidden_size=48, intermediate_size=100, vocab_size=96, max_position_embeddings=12)
@@ -161,11 +200,20 @@ def small_models():
 
 def full_size(name):
     from transformers import CLIPConfig, CLIPModel, SiglipConfig, SiglipModel
-    if name == "hf:clip":
-        return against_transformers("transformers CLIPModel, its own sizes (B/32)", jitter(CLIPModel(CLIPConfig())), False)
-    if name == "hf:siglip":
-        return against_transformers("transformers SiglipModel, its own sizes (B/16)", jitter(SiglipModel(SiglipConfig())), False)
-    against_open_clip(name, jitter(open_clip.create_model(name, pretrained=None)), open_clip.get_model_config(name), False)
+    so = dict(hidden_size=1152, intermediate_size=4304, num_hidden_layers=27, num_attention_heads=16)
+    HF = {
+        "hf:clip": ("transformers CLIPModel, its own sizes (B/32)", CLIPModel, CLIPConfig, {}, {}, {}),
+        "hf:siglip": ("transformers SiglipModel, its own sizes (B/16)", SiglipModel, SiglipConfig, {}, {}, {}),
+        "hf:siglip-so400m": ("transformers SiglipModel, So400m/14 at 384", SiglipModel, SiglipConfig, dict(so, image_size=384, patch_size=14), so, {}),
+        "hf:clip-h": ("transformers CLIPModel, H/14", CLIPModel, CLIPConfig,
+                      dict(hidden_size=1280, intermediate_size=5120, num_hidden_layers=32, num_attention_heads=16, patch_size=14, hidden_act="gelu"),
+                      dict(hidden_size=1024, intermediate_size=4096, num_hidden_layers=24, num_attention_heads=16, hidden_act="gelu"),
+                      dict(projection_dim=1024)),
+    }
+    if name.startswith("hf:"):
+        label, kind, config, vision, text, more = HF[name]
+        return against_transformers(label, jitter(kind(config(vision_config=vision, text_config=text, **more))), False)
+    large_against_open_clip(name)
 
 
 torch.manual_seed(0)

@@ -19,6 +19,10 @@ enum {
     PAIRS_PER_THREAD = 150000, /* about a quarter of an hour for `tiny`: docs/measurements/training.md */
     WARMUP = 10000,
     SHORT_WARMUP = 1000,
+    TUNE_STEPS = 300, /* fine-tuning: fewer leave most of it undone, docs/measurements/fine-tuning.md */
+    TUNE_EPOCHS = 3,
+    TUNE_MOST_EPOCHS = 30,
+    TUNE_RETRIEVAL = 200, /* steps before retrieval sets in, if the run has 600 */
 };
 
 static bool is_auto_model(const cloob_train_options *o) { return !o->model || strcmp(o->model, "auto") == 0; }
@@ -169,11 +173,51 @@ static void choose_objective(run *r, int64_t total)
                     (long long)o->hopfield_warmup);
 }
 
+/* ---- fine-tuning --------------------------------------------------------------------------------- */
+
+static int64_t given_parameters(const run *r)
+{
+    int64_t n = 0;
+    for (int64_t i = 0; i < r->given.count; i++) n += tensor_count(&r->given.entry[i].t);
+    return n;
+}
+
+/* 1e-5 for ViT-B-32 and what is larger, more for smaller models, in inverse proportion to their size; one digit. */
+static double tuning_rate(const run *r)
+{
+    char digit[16];
+    double rate = 1500 / (double)max64(given_parameters(r), 1);
+    rate = rate < 1e-5 ? 1e-5 : rate > 3e-4 ? 3e-4 : rate;
+    snprintf(digit, sizeof digit, "%.0e", rate);
+    rate = strtod(digit, NULL);
+    if (!r->o->lora) return rate;
+    return 10 * rate < 5e-4 ? 5e-4 : 10 * rate; /* few numbers move, so they move further */
+}
+
+static void choose_tuning(run *r, int64_t per_epoch)
+{
+    cloob_train_options *o = &r->options;
+    char parameters[32];
+    if (o->epochs < 0) {
+        int64_t enough = (TUNE_STEPS + per_epoch - 1) / max64(per_epoch, 1);
+        o->epochs = min64(max64(enough, TUNE_EPOCHS), TUNE_MOST_EPOCHS);
+        sbuf_printf(&r->notes, "`epochs` %lld of %lld steps: 3, or up to 30 where 3 are fewer than 300 steps\n",
+                    (long long)o->epochs, (long long)per_epoch);
+    }
+    if (o->lr < 0) {
+        o->lr = tuning_rate(r);
+        sbuf_printf(&r->notes, "`lr` %.2g for %s with %s parameters; smaller models take more\n", o->lr,
+                    o->lora ? "adapters of a model" : "a model", grouped(parameters, given_parameters(r)));
+    }
+    if (o->hopfield_warmup < 0) o->hopfield_warmup = min64(TUNE_RETRIEVAL, saturating_mul(per_epoch, o->epochs) / 3);
+}
+
 void auto_options_rest(cloob_ctx *ctx, run *r)
 {
     cloob_train_options *o = &r->options;
     int64_t samples = dataset_epoch_samples(r->train);
     if (o->batch_size < 0) choose_batch(r, samples);
+    if (o->finetune && r->has_given) choose_tuning(r, samples / saturating_mul(o->batch_size, devices(r)));
     if (o->epochs < 0) choose_epochs(ctx, r, samples);
     if (r->chose_small && o->lr < 0) {
         o->lr = 1e-3;

@@ -149,6 +149,7 @@ static cloob_status check_together(cloob_ctx *ctx, const cloob_train_options *o)
         { o->lock_image_unlocked_groups && !o->lock_image, "`lock_image_unlocked_groups` goes with `lock_image`" },
         { o->lock_text_unlocked_layers && !o->lock_text, "`lock_text_unlocked_layers` goes with `lock_text`" },
         { o->resume && o->pretrained, "`resume` and `pretrained`: a resumed run has its weights already" },
+        { o->finetune && !o->pretrained && !o->resume, "`finetune` begins with weights: give `pretrained`" },
         { o->resume && strcmp(o->resume, "latest") == 0 && !o->name, "`resume` latest needs the `name` of the run" },
         { o->data.upsampling && !o->data.resampled, "`upsampling` needs `resampled`" },
         { cooldown && o->epochs_cooldown < 1, "`lr_scheduler` const-cooldown needs `epochs_cooldown`" },

@@ -67,8 +67,15 @@ grep -q 'a run of this name exists' err || fail "the name is taken: $(cat err)"
 "$cloob" train --preset finetune --train-data world/train.tsv > out 2> err && fail "finetune without weights"
 grep -q -- '--pretrained' err || fail "finetune: $(cat err)"
 "$cloob" train --preset finetune --pretrained logs/early/checkpoints/latest.safetensors --train-data world/train.tsv --max-steps 2 --threads 1 --workers 0 --name tuned > out 2> err || fail "finetune: $(cat err)"
-has tuned 'lr: 1e-05'
-has tuned 'epochs: 3'
+has tuned 'lr: 0.0003' # a model of 2 M parameters
+has tuned 'epochs: 30'  # a handful of pairs
+grep -q 'lr.*parameters; smaller models take more' logs/tuned/out.log || fail "finetune does not say why: $(cat logs/tuned/out.log)"
+"$cloob" train --preset finetune --pretrained logs/early/checkpoints/latest.safetensors --train-data world/train.tsv --max-steps 1 --threads 1 --workers 0 --lr 2e-5 --epochs 4 --hopfield-warmup 7 --name typed > out 2> err || fail "finetune with flags: $(cat err)"
+has typed 'lr: 2e-05'
+has typed 'epochs: 4'
+has typed 'hopfield_warmup: 7'
+"$cloob" train --finetune "${same[@]}" --max-steps 1 --name aimless > out 2> err && fail "--finetune without weights"
+grep -q 'begins with weights' err || fail "--finetune without weights: $(cat err)"
 "$cloob" train --resume tuned --max-steps 3 --threads 1 > out 2> err || fail "resume of a fine-tuned run: $(cat err)"
 "$cloob" train --preset small --train-data world/train.tsv "${few[@]}" --force-image-size 32 --max-steps 1 --name small > out 2> err || fail "small: $(cat err)"
 has small 'model: tiny'
