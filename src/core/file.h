@@ -49,10 +49,10 @@ typedef struct file_writer {
     bool direct; /* there is none: the target is a device or a pipe, which cannot be replaced, read back or seeked in */
 } file_writer;
 
+/* Where the system can, the file has no name until commit, so that a kill leaves nothing at all. */
 cloob_status file_writer_begin(cloob_ctx *ctx, const char *path, file_writer *w);
-/* The same for files that take long and much space: where the system can, the file has no name until commit,
- * so that a kill leaves nothing at all. */
-cloob_status file_writer_begin_nameless(cloob_ctx *ctx, const char *path, file_writer *w);
+/* As begin does where it cannot: with a partial file beside the target. */
+cloob_status file_writer_begin_named(cloob_ctx *ctx, const char *path, file_writer *w);
 cloob_status file_writer_commit(cloob_ctx *ctx, file_writer *w);
 void file_writer_abort(file_writer *w);
 

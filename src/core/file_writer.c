@@ -1,4 +1,4 @@
-/* Atomic writing: a partial file beside the target, then a rename. */
+/* Atomic writing: a file without a name, or a partial file beside the target, which takes the target's name at the end. */
 #include "core/file.h"
 
 #include <errno.h>
@@ -153,27 +153,49 @@ static cloob_status begin(cloob_ctx *ctx, const char *path, bool nameless, file_
     return status;
 }
 
-cloob_status file_writer_begin(cloob_ctx *ctx, const char *path, file_writer *w) { return begin(ctx, path, false, w); }
+cloob_status file_writer_begin(cloob_ctx *ctx, const char *path, file_writer *w) { return begin(ctx, path, true, w); }
 
-cloob_status file_writer_begin_nameless(cloob_ctx *ctx, const char *path, file_writer *w)
+cloob_status file_writer_begin_named(cloob_ctx *ctx, const char *path, file_writer *w)
 {
-    return begin(ctx, path, true, w);
+    return begin(ctx, path, false, w);
 }
 
 /* ---- commit and abort ---------------------------------------------------------------------------- */
 
-/* Gives the file its name beside the target; true when it has one. */
-static bool give_name(file_writer *w)
+static bool link_as(const file_writer *w, const char *name)
 {
     char self[64];
-    if (!w->nameless) return true;
     snprintf(self, sizeof self, "/proc/self/fd/%d", fileno(w->stream));
-    for (int i = 0; i < 100 && w->nameless; i++) {
+    return linkat(AT_FDCWD, self, AT_FDCWD, name, AT_SYMLINK_FOLLOW) == 0;
+}
+
+/* For file systems that have nameless files but cannot name them: the bytes go to a partial file. */
+static bool copy_to_partial(file_writer *w)
+{
+    char buffer[1 << 14];
+    ssize_t n = -1;
+    int from = fileno(w->stream), to = create_partial(w);
+    if (to < 0) return false;
+    w->nameless = false;
+    if (lseek(from, 0, SEEK_SET) == 0)
+        while ((n = read(from, buffer, sizeof buffer)) > 0)
+            if (write(to, buffer, (size_t)n) != n) break;
+    bool ok = n == 0 && fsync(to) == 0;
+    return close(to) == 0 && ok;
+}
+
+/* Gives a nameless file its name: the target's where that is free (then no kill can leave a partial file), else one
+ * beside it. Afterwards partial is empty when there is nothing to rename. */
+static bool give_name(file_writer *w)
+{
+    if (!w->nameless) return true;
+    w->partial[0] = '\0';
+    if (link_as(w, w->path)) return !(w->nameless = false);
+    for (int i = 0; i < 100 && errno == EEXIST; i++) {
         if (!name_partial(w)) return false;
-        w->nameless = linkat(AT_FDCWD, self, AT_FDCWD, w->partial, AT_SYMLINK_FOLLOW) != 0;
-        if (w->nameless && errno != EEXIST) return false;
+        if (link_as(w, w->partial)) return !(w->nameless = false);
     }
-    return !w->nameless;
+    return copy_to_partial(w);
 }
 
 static void sync_directory(const char *path)
@@ -201,7 +223,7 @@ cloob_status file_writer_commit(cloob_ctx *ctx, file_writer *w)
     if (status == CLOOB_OK && !give_name(w)) status = fail(ctx, w->path, "cannot name");
     if (fclose(w->stream) != 0 && status == CLOOB_OK) status = fail(ctx, w->path, "cannot write");
     w->stream = NULL;
-    if (status == CLOOB_OK && !w->direct && rename(w->partial, w->path) != 0)
+    if (status == CLOOB_OK && !w->direct && w->partial[0] && rename(w->partial, w->path) != 0)
         status = fail(ctx, w->path, "cannot rename");
     if (status == CLOOB_OK && !w->direct) {
         sync_directory(w->path);

@@ -64,7 +64,7 @@ cloob_status rows_file_begin(cloob_ctx *ctx, const char *path, const rows_part *
                         "%s: a .npy file holds one matrix, and there are %s and %s; use .safetensors", path,
                         part[0].name, part[1].name);
     if (file_is_dir(path)) return ctx_fail(ctx, CLOOB_ERR_IO, "%s: is a folder; name a file", path);
-    CLOOB_TRY(file_writer_begin_nameless(ctx, path, &f->w));
+    CLOOB_TRY(file_writer_begin(ctx, path, &f->w));
     cloob_status status =
         f->w.direct
             ? ctx_fail(ctx, CLOOB_ERR_IO, "%s: is a device or a pipe; rows are written in place: name a file", path)

@@ -5,9 +5,11 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -86,7 +88,7 @@ static void a_partial_name_cannot_be_foreseen(void)
     CHECK_OK(ctx, file_write(ctx, at("target"), "mine", 4));
     CHECK(holds("victim", "precious") && holds("target", "mine"));
     file_writer w;
-    CHECK_OK(ctx, file_writer_begin(ctx, at("target"), &w));
+    CHECK_OK(ctx, file_writer_begin_named(ctx, at("target"), &w));
     CHECK(w.partial && strlen(w.partial) > strlen(at("target.tmp-")) + 8);
     file_writer_abort(&w);
 }
@@ -146,17 +148,42 @@ static void a_failed_write_leaves_nothing(void)
     file_writer w;
     CHECK_OK(ctx, file_write(ctx, at("kept"), "old", 3));
     int before = entries();
+    CHECK_OK(ctx, file_writer_begin_named(ctx, at("kept"), &w));
+    fputs("half", w.stream);
+    file_writer_abort(&w);
     CHECK_OK(ctx, file_writer_begin(ctx, at("kept"), &w));
     fputs("half", w.stream);
     file_writer_abort(&w);
-    CHECK_OK(ctx, file_writer_begin_nameless(ctx, at("kept"), &w));
-    fputs("half", w.stream);
-    file_writer_abort(&w);
     CHECK(entries() == before && holds("kept", "old"));
-    CHECK_OK(ctx, file_writer_begin_nameless(ctx, at("kept"), &w));
+    CHECK_OK(ctx, file_writer_begin(ctx, at("kept"), &w));
     fputs("whole", w.stream);
     CHECK_OK(ctx, file_writer_commit(ctx, &w));
     CHECK(entries() == before && holds("kept", "whole"));
+    CHECK_OK(ctx, file_writer_begin_named(ctx, at("kept"), &w));
+    fputs("again", w.stream);
+    CHECK_OK(ctx, file_writer_commit(ctx, &w));
+    CHECK(entries() == before && holds("kept", "again"));
+}
+
+/* A process that is killed while it writes leaves nothing, whether the target is there already or not. */
+static void a_kill_leaves_nothing(void)
+{
+    static const char *const names[] = { "kept", "never" };
+    for (int i = 0; i < 2; i++) {
+        int before = entries();
+        pid_t child = fork();
+        if (child == 0) {
+            file_writer w;
+            if (file_writer_begin(ctx, at(names[i]), &w) != CLOOB_OK) _exit(1);
+            fputs("half", w.stream);
+            fflush(w.stream);
+            raise(SIGKILL);
+        }
+        int how = 0;
+        CHECK(waitpid(child, &how, 0) == child && WIFSIGNALED(how));
+        CHECK(entries() == before);
+    }
+    CHECK(holds("kept", "again"));
 }
 
 static void names_may_be_as_long_as_they_can(void)
@@ -179,6 +206,7 @@ int main(void)
     RUN(folders_and_sockets_are_refused);
     RUN(pipes_are_read_and_never_waited_for_forever);
     RUN(a_failed_write_leaves_nothing);
+    RUN(a_kill_leaves_nothing);
     RUN(names_may_be_as_long_as_they_can);
     check_remove(dir);
     cloob_ctx_destroy(ctx);

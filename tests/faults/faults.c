@@ -180,6 +180,12 @@ int rename(const char *from, const char *to)
     return FAILS(RENAME, EIO) ? -1 : next(from, to);
 }
 
+int linkat(int from_folder, const char *from, int to_folder, const char *to, int flags)
+{
+    NEXT(linkat);
+    return FAILS(RENAME, EIO) ? -1 : next(from_folder, from, to_folder, to, flags);
+}
+
 int open(const char *path, int flags, ...)
 {
     NEXT(open);

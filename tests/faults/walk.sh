@@ -12,7 +12,18 @@ mkdir few && cp $(find world/images -type f | sort | head -3) few/
 head -9 world/train.tsv > few.tsv
 "$cloob" search index few --checkpoint model.safetensors --out i.safetensors --quiet > /dev/null || exit 1
 for group in a b; do for r in 1 2 3; do echo "{\"accuracy\": 0.$r}"; done > $group.jsonl; done
-commands="train embed index convert info retrieve search compare sweep"
+commands="train embed index convert info retrieve search compare sweep ablate benchmark average report tokenizer synth analyze sort loss preprocess prompts zeroshot"
+mkdir -p set/test members
+k=0
+for f in few/*; do
+    cp "$f" members/s$k.jpg
+    echo -n $((k % 2)) > members/s$k.cls
+    k=$((k + 1))
+done
+tar -C members -cf set/test/0.tar $(ls members)
+printf 'red\nblue\n' > set/classnames.txt
+echo 'a {c}.' > set/zeroshot_classification_templates.txt
+printf '# s\n```\nclasses = ["red", "blue"]\n\ntemplates = ["a {}."]\n```\n' > prompts.md
 command -v curl > /dev/null && "$cloob" help serve > /dev/null 2>&1 && commands="$commands serve"
 [ $# -gt 3 ] && commands=${*:4}
 train="--train-data world/train.tsv --model tiny-rn --force-image-size 32 --vocab-size 540 --batch-size 8 --max-steps 1 --warmup 1 --workers 1 --threads 2 --device cpu --quiet --logs logs --name f"
@@ -44,6 +55,18 @@ run() { # NAME: one command; its outputs go to made/
     search) c search query "a red ball" --index i.safetensors --threads 2 --quiet ;;
     compare) c compare a.jsonl b.jsonl ;;
     sweep) c sweep $train --grid lr=1e-3,5e-4 --val-data few.tsv --path-data world --select clip_val_loss ;;
+    ablate) c ablate $train --seeds 1 --val-data few.tsv --path-data world ;;
+    benchmark) c benchmark --checkpoint model.safetensors --datasets set --out made/b --device cpu --threads 2 --quiet ;;
+    average) c average model.safetensors model.safetensors --out made/v.safetensors --quiet ;;
+    report) c report logs/a --out made/r.html --quiet ;;
+    tokenizer) c tokenizer train --input few.tsv --size 540 --out made/v.txt --quiet ;;
+    synth) c synth --out made/w --count 2 --val-count 2 --per-class 1 --size 32 --seed 1 --quiet ;;
+    analyze) c analyze --input e.safetensors --out made/a --threads 2 --quiet ;;
+    sort) c classify --checkpoint model.safetensors --labels red,blue --threads 2 --quiet --sort-into made/s few ;;
+    loss) c loss --input e.safetensors --grad made/g.safetensors --threads 2 --quiet ;;
+    preprocess) c preprocess "$image" made/p.png --size 32 --quiet ;;
+    prompts) c prompts import prompts.md --out made/p.json --quiet ;;
+    zeroshot) c zeroshot --checkpoint model.safetensors --data "$(ls -d world/classes/*/ | head -1)" --predictions made/z.csv --confusion made/m.csv --threads 2 --quiet ;;
     serve) serve ;;
     retrieve) c retrieve --input e.safetensors --threads 2 --quiet ;;
     esac
@@ -54,6 +77,9 @@ whole() { # what is there is whole, and nothing partial is left
     [ ! -e made/c.pt ] || "$cloob" info made/c.pt --config tiny-rn > /dev/null 2>&1 || cmp -s made/c.pt good/c.pt || { echo "made/c.pt is damaged"; return 1; }
     # an image that cannot be opened is left out and counted; an index holds the times of files
     [ $kind = open ] || [ ! -e made/e.safetensors ] || cmp -s made/e.safetensors good/e.safetensors || { echo "made/e is another file"; return 1; }
+    for f in v.safetensors g.safetensors v.txt p.png p.json z.csv m.csv; do # the same for every run
+        [ ! -e made/$f ] || cmp -s made/$f good/$f || { echo "made/$f is another file"; return 1; }
+    done
     [ ! -e made/i.safetensors ] || "$cloob" search query x --index made/i.safetensors > /dev/null 2>&1 || { echo "made/i is damaged"; return 1; }
     for f in $(find logs/f -name '*.safetensors' 2> /dev/null); do
         "$cloob" info "$f" > /dev/null 2>&1 || { echo "$f is damaged"; return 1; }
