@@ -114,7 +114,7 @@ static cloob_status config_from_shapes(finder *r)
     CLOOB_TRY(source_infer(r->ctx, r->s, &r->w->config));
     bool sure = r->s->names == NAMES_JKU || r->w->torch.layout == TORCH_SCRIPT || r->o->act;
     if (!sure)
-        ctx_log(r->ctx, CLOOB_LOG_INFO, "%s does not say its activation; %s is assumed (`activation` for another)",
+        ctx_log(r->ctx, CLOOB_LOG_INFO, "%s does not say its activation; %s is assumed (`config` names another)",
                 r->s->path, model_act_name(r->w->config.text.act));
     return CLOOB_OK;
 }

@@ -2,6 +2,7 @@
 """Long commands in a terminal of 80 columns: a sign of life, no line wider than the terminal, and Ctrl-C ends each with the exit code
 130 and one message. Usage: terminal.py CLOOB"""
 import fcntl
+import hashlib
 import os
 import pty
 import re
@@ -94,6 +95,16 @@ def main():
         bad += interrupt("synth", [cloob, "synth", "--out", "large", "--count", "1000000", "--threads", "1"], folder, "synth.*%")
         bad += interrupt("embed", [cloob, "embed", "--data", "world/long.tsv", "--out", "e.safetensors", *model], folder, "embed .*%")
         bad += interrupt("train", [cloob, "train", "--name", "stopped", *train], folder, "train.*%")
+        image = os.path.join(folder, "world", first.split("\t")[0])
+        for name in ("fish", "tree"):  # one image under many names
+            os.makedirs(os.path.join(folder, "many", name))
+            for i in range(10000):
+                os.link(image, os.path.join(folder, "many", name, "%d%s" % (i, os.path.splitext(image)[1])))
+        with open(os.path.join(folder, "words.txt"), "w") as f:
+            f.writelines("%s\n" % " ".join(hashlib.sha256(b"%d" % (i * 9 + j)).hexdigest()[:8] for j in range(9)) for i in range(30000))
+        bad += interrupt("search index", [cloob, "search", "index", "many", "--out", "many.index", *model], folder, "%")
+        bad += interrupt("zeroshot", [cloob, "zeroshot", "--data", "many", *model], folder, "%")
+        bad += interrupt("tokenizer", [cloob, "tokenizer", "train", "--input", "words.txt", "--size", "40000", "--out", "words.bpe"], folder, "%")
         bad += interrupt("ablate", [cloob, "ablate", "--name", "a", "--methods", "clip,cloob", "--seeds", "2", "--val-data", "world/val.tsv", *train], folder, "%")
     finally:
         shutil.rmtree(folder, ignore_errors=True)

@@ -3,6 +3,7 @@
 
 #include "io/image/exif.h"
 #include "io/image/image.h"
+#include "io/image/image_write_jpeg.h"
 
 static cloob_ctx *ctx;
 
@@ -53,6 +54,27 @@ static void bmp_is_read(void) { same_pixels(bmp, sizeof bmp, "BMP"); }
 static void gif_is_read(void) { same_pixels(gif, sizeof gif, "GIF"); }
 static void tiff_is_read(void) { same_pixels(tiff, sizeof tiff, "TIFF"); }
 
+/* tests/ref/images/two_colours.*: 16 x 8 pixels, (200, 40, 30) on the left, (20, 60, 190) on the right, saved by Pillow. */
+static void two_colours(const char *format)
+{
+    char path[512];
+    image im;
+    snprintf(path, sizeof path, TESTS_DIR "/ref/images/two_colours.%s", format);
+    cloob_status status = image_read(ctx, path, NULL, &im);
+    if (status == CLOOB_ERR_UNSUPPORTED) SKIP("its library was not found");
+    CHECK_OK(ctx, status);
+    CHECK(im.width == 16 && im.height == 8);
+    if (im.rgb) {
+        const uint8_t *left = im.rgb + 3 * (16 * 3 + 2), *right = im.rgb + 3 * (16 * 3 + 13);
+        CHECK(abs(left[0] - 200) < 6 && abs(left[1] - 40) < 6 && abs(left[2] - 30) < 6);
+        CHECK(abs(right[0] - 20) < 6 && abs(right[1] - 60) < 6 && abs(right[2] - 190) < 6);
+    }
+    image_release(&im);
+}
+
+static void heic_is_read(void) { two_colours("heic"); }
+static void avif_is_read(void) { two_colours("avif"); }
+
 /* "ab" over "cd" over "ef", turned by hand as a viewer would. */
 static void orientations_by_hand(void)
 {
@@ -88,14 +110,73 @@ static void orientation_is_found(void)
         }
 }
 
+/* A JPEG of 24 x 16 pixels, a gradient, with an EXIF orientation: a photo is turned upright, an image of a data set is not. */
+static void a_photo_is_turned_upright(void)
+{
+    enum { WIDTH = 24, HEIGHT = 16 };
+    static uint8_t rgb[HEIGHT * WIDTH * 3], turned[HEIGHT * WIDTH * 3];
+    for (int i = 0; i < HEIGHT * WIDTH; i++) {
+        rgb[3 * i] = (uint8_t)(10 * (i % WIDTH));
+        rgb[3 * i + 1] = (uint8_t)(15 * (i / WIDTH));
+        rgb[3 * i + 2] = 77;
+    }
+    if (!image_jpeg_available()) SKIP("a build without libjpeg");
+    sbuf jpeg = { 0 };
+    CHECK_OK(ctx, image_encode_jpeg(ctx, rgb, WIDTH, HEIGHT, 95, &jpeg));
+    for (int o = 1; o <= 8; o++) {
+        uint8_t b[8192];
+        image plain, photo;
+        size_t n = exif_head(b, true, o);
+        CHECK(n + jpeg.len - 2 <= sizeof b);
+        memcpy(b + n, (const uint8_t *)jpeg.data + 2, jpeg.len - 2); /* without its own start marker */
+        CHECK_OK(ctx, image_decode(ctx, b, n + jpeg.len - 2, "plain", NULL, &plain));
+        CHECK_OK(ctx,
+                 image_decode(ctx, b, n + jpeg.len - 2, "photo", &(image_limits){ IMAGE_MAX_PIXELS, 8, true }, &photo));
+        CHECK(plain.width == WIDTH && plain.height == HEIGHT);
+        CHECK(photo.width == (o < 5 ? WIDTH : HEIGHT) && photo.height == (o < 5 ? HEIGHT : WIDTH));
+        exif_turn(turned, plain.rgb, WIDTH, HEIGHT, 3, o);
+        CHECK(memcmp(turned, photo.rgb, sizeof turned) == 0);
+        image_release(&plain);
+        image_release(&photo);
+    }
+    sbuf_release(&jpeg);
+}
+
+/* 6400 x 4000 pixels are above the limit of 25 million: refused as an image of a data set, read smaller as a photo. */
+static void a_large_photo_is_read_smaller(void)
+{
+    enum { WIDTH = 6400, HEIGHT = 4000 };
+    if (!image_jpeg_available()) SKIP("a build without libjpeg");
+    uint8_t *rgb = malloc((size_t)WIDTH * HEIGHT * 3);
+    sbuf jpeg = { 0 };
+    image im;
+    for (size_t i = 0; i < (size_t)WIDTH * HEIGHT * 3; i += 3) {
+        rgb[i] = 200;
+        rgb[i + 1] = 90;
+        rgb[i + 2] = 20;
+    }
+    CHECK_OK(ctx, image_encode_jpeg(ctx, rgb, WIDTH, HEIGHT, 90, &jpeg));
+    free(rgb);
+    CHECK(image_decode(ctx, jpeg.data, jpeg.len, "large", NULL, &im) != CLOOB_OK);
+    CHECK_OK(ctx, image_decode(ctx, jpeg.data, jpeg.len, "large", &(image_limits){ IMAGE_MAX_PIXELS, 8, true }, &im));
+    CHECK(im.width * im.height <= IMAGE_MAX_PIXELS && im.width * HEIGHT == im.height * WIDTH);
+    if (im.rgb) CHECK(abs(im.rgb[0] - 200) < 4 && abs(im.rgb[1] - 90) < 4 && abs(im.rgb[2] - 20) < 4);
+    image_release(&im);
+    sbuf_release(&jpeg);
+}
+
 int main(void)
 {
     ctx = cloob_ctx_create(NULL);
     RUN(bmp_is_read);
     RUN(gif_is_read);
     RUN(tiff_is_read);
+    RUN(heic_is_read);
+    RUN(avif_is_read);
     RUN(orientations_by_hand);
     RUN(orientation_is_found);
+    RUN(a_photo_is_turned_upright);
+    RUN(a_large_photo_is_read_smaller);
     cloob_ctx_destroy(ctx);
     return check_summary();
 }
