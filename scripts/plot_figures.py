@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 
-ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+ROOT = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
 DATA, IMAGES = os.path.join(ROOT, "docs/measurements/data"), os.path.join(ROOT, "docs/images")
 METHODS = {"clip": "InfoNCE (CLIP)", "infoloob": "InfoLOOB", "infonce-hopfield": "InfoNCE + Hopfield",
            "cloob": "InfoLOOB + Hopfield (CLOOB)"}
