@@ -45,6 +45,12 @@ typedef struct cloob_report_summary {
 CLOOB_API cloob_status cloob_report(cloob_ctx *ctx, const char *const *run, int64_t runs, const char *out,
                                     const cloob_report_options *o, cloob_report_summary *summary);
 
+/* Draws a figure of one's own numbers, as SVG and PDF with its numbers as CSV, NAME.* in the folder dir, which is made.
+ * path: a JSON file, {"name": NAME, "title", "x_label", "y_label", "series": [{"name", "x": [...], "y": [...]}]};
+ * a series may have "low" and "high" (a band, or the whiskers of bars) and "color" (0 to 7), the figure "categories"
+ * (texts that x counts from 0), "bars", "from_zero" and "log_y". Fails in a build without cairo. */
+CLOOB_API cloob_status cloob_figure(cloob_ctx *ctx, const char *path, const char *dir);
+
 #ifdef __cplusplus
 }
 #endif

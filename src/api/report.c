@@ -9,6 +9,7 @@
 #include "core/needs.h"
 #include "infer/samples.h"
 #include "infer/world_truth.h"
+#include "report/figures/figure_file.h"
 #include "report/report.h"
 #include "report/run_files.h"
 #include "train/resume.h"
@@ -99,4 +100,14 @@ cloob_status cloob_report(cloob_ctx *ctx, const char *const *run, int64_t runs, 
     if (!o) o = &defaults;
     for (int64_t i = 0; o->samples && i < runs && i < CLOOB_REPORT_SAMPLED; i++) refresh_samples(ctx, run[i], o);
     return report_write(ctx, run, runs, out, o, summary);
+}
+
+cloob_status cloob_figure(cloob_ctx *ctx, const char *path, const char *dir)
+{
+    export_files e;
+    API_NEEDS(ctx, path && dir);
+    export_begin(&e, ctx, dir, dir);
+    cloob_status status = e.status == CLOOB_OK ? figure_file_draw(ctx, path, &e) : e.status;
+    export_end(&e);
+    return status;
 }

@@ -7,7 +7,7 @@
 static struct {
     const char *out, *title;
     const char *export;
-    opt_list scores, search;
+    opt_list scores, search, figure;
     bool no_samples;
 } o;
 
@@ -19,6 +19,8 @@ static const opt_row rows[] = {
     { "no-samples", OPT_FLAG, &o.no_samples, NULL, NULL, "do not run the model; show existing samples", 0 },
     { "export", OPT_STRING, &o.export, NULL, "DIR",
       "also write each chart as SVG, PDF and CSV, each table as CSV, LaTeX and Markdown", 0 },
+    { "figure", OPT_LIST, &o.figure, NULL, "FILE.json",
+      "draw figures of your own numbers into the folder of --export, instead of a page", 0 },
     OPT_END,
 };
 
@@ -38,12 +40,25 @@ static void print_result(const cloob_report_summary *s)
     json_out_close();
 }
 
+static int draw_figures(const command *self)
+{
+    cloob_ctx *ctx = cli_context();
+    cloob_status status = CLOOB_OK;
+    for (int64_t i = 0; i < o.figure.count && status == CLOOB_OK; i++)
+        status = cloob_figure(ctx, o.figure.item[i], o.export);
+    int code = status == CLOOB_OK ? 0 : cli_fail(self, ctx, status);
+    cloob_ctx_destroy(ctx);
+    return code;
+}
+
 static int run(const command *self, int argc, char **argv)
 {
     opt_list rest;
     cloob_report_summary s;
     int code = opt_parse(self, argc, argv, &rest);
     if (code >= 0) return code;
+    if (o.figure.count && (rest.count || !o.export)) return cli_usage(self, "--figure needs --export DIR, and no run");
+    if (o.figure.count) return draw_figures(self);
     if (!rest.count) return cli_usage(self, "needs a run's folder, LOGS/NAME");
     cloob_ctx *ctx = cli_context();
     cloob_report_options ro;
@@ -75,5 +90,6 @@ const command cmd_report = {
         "\n"
         "  cloob report logs/first --out report.html --search \"a blue fish in the snow\"\n"
         "  cloob report logs/first --out report.html --export figures\n"
-        "  cloob report logs/clip logs/cloob --out both.html --title \"CLIP and CLOOB\"",
+        "  cloob report logs/clip logs/cloob --out both.html --title \"CLIP and CLOOB\"\n"
+        "  cloob report --figure mine.json --export figures",
 };

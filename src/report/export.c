@@ -129,7 +129,7 @@ static void put_point(sbuf *csv, const chart *c, const chart_series *s, int64_t 
 
 static void put_link(const export_files *e, const char *name, const char *ending, const char *text, sbuf *links)
 {
-    if (!e->href) return;
+    if (!e->href || !links) return;
     sbuf_puts(links, "<a href=\"");
     html_text(links, e->href);
     sbuf_printf(links, "%s.%s\">%s</a> ", name, ending, text);
@@ -138,11 +138,17 @@ static void put_link(const export_files *e, const char *name, const char *ending
 void export_chart(export_files *e, const chart *c, sbuf *links)
 {
     char name[96];
+    name_of(c->title, name);
+    export_chart_as(e, name, c, links);
+}
+
+bool export_chart_as(export_files *e, const char *name, const chart *c, sbuf *links)
+{
     bool bands = has_bands(c);
     sbuf svg = { 0 }, pdf = { 0 }, csv = { 0 };
-    if (!e->dir || e->status != CLOOB_OK) return;
-    name_of(c->title, name);
-    if (chart_draw(&svg, c, CHART_ALONE)) export_file(e, name, "svg", &svg), put_link(e, name, "svg", "SVG", links);
+    if (!e->dir || e->status != CLOOB_OK) return false;
+    bool drawn = chart_draw(&svg, c, CHART_ALONE);
+    if (drawn) export_file(e, name, "svg", &svg), put_link(e, name, "svg", "SVG", links);
     if (chart_draw_pdf(&pdf, c)) export_file(e, name, "pdf", &pdf), put_link(e, name, "pdf", "PDF", links);
     sbuf_puts(&csv, "series,");
     put_csv(&csv, *c->x_label ? c->x_label : "category");
@@ -154,6 +160,7 @@ void export_chart(export_files *e, const chart *c, sbuf *links)
     export_file(e, name, "csv", &csv);
     put_link(e, name, "csv", "CSV", links);
     sbuf_release(&svg), sbuf_release(&pdf), sbuf_release(&csv);
+    return drawn;
 }
 
 /* ---- tables -------------------------------------------------------------------------------------- */

@@ -1,0 +1,138 @@
+#!/usr/bin/env python3
+"""Draws the figures of docs/measurements/findings.md and docs/explanation/theory.md: NAME.svg, NAME.pdf and NAME.csv.
+
+    scripts/plot_figures.py CLOOB OUT                    findings-*, from docs/measurements/data
+    scripts/plot_figures.py CLOOB OUT --theory THEORY    theory-* as well, from what examples/theory.c prints
+    scripts/plot_figures.py CLOOB OUT --check            findings-*, and compare their CSV with docs/images
+
+CLOOB does the statistics (cloob compare) and draws (cloob report --figure); this script picks the numbers."""
+import argparse
+import csv
+import io
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+ROOT = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
+DATA, IMAGES = os.path.join(ROOT, "docs/measurements/data"), os.path.join(ROOT, "docs/images")
+METHODS = {"clip": "InfoNCE (CLIP)", "infoloob": "InfoLOOB", "infonce-hopfield": "InfoNCE + Hopfield",
+           "cloob": "InfoLOOB + Hopfield (CLOOB)"}
+RETRIEVAL = ["infonce-hopfield", "cloob"]
+ACCURACY = "zero-shot accuracy, %"
+
+
+def color(method): return list(METHODS).index(method)  # the same in every figure
+
+
+def runs(name, stage):
+    with open(os.path.join(DATA, name + ".jsonl")) as f:
+        return [r for r in map(json.loads, f) if r["stage"] == stage]
+
+
+def compared(cloob, name, metric):
+    """Mean and 95 % interval of each method's final runs."""
+    command = [cloob, "compare", os.path.join(DATA, name + ".jsonl"), "--by", "method", "--where", "stage=final", "--json"]
+    return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)["metrics"][metric]["groups"]
+
+
+def series(method, points):
+    """points: x, y, low, high; all but x in percent."""
+    x, y, low, high = zip(*points)
+    return dict(name=METHODS[method], color=color(method), x=list(x), y=[100 * v for v in y], low=[100 * v for v in low],
+                high=[100 * v for v in high])
+
+
+def by_passes(cloob):
+    passes = [4, 15, 30, 60, 120]
+    level = [compared(cloob, "synthetic-%03d" % p, "test/zeroshot/average") for p in passes]
+    return dict(name="findings-passes", title="Response to passes over the pairs", x_label="passes over the pairs", y_label=ACCURACY,
+                categories=[str(p) for p in passes],
+                series=[series(m, [(i, g[m]["mean"], g[m]["low"], g[m]["high"]) for i, g in enumerate(level)]) for m in METHODS])
+
+
+def response(name, setting, label, methods):
+    """Mean, worst and best over the settings of the search at 60 passes that have a value."""
+    found = runs("synthetic-060", "search")
+    values = sorted({r["settings"][setting] for r in found}, key=float)
+    out = []
+    for m in methods:
+        points = []
+        for i, v in enumerate(values):
+            at = [r["validation"]["zeroshot/average"] for r in found if r["settings"]["method"] == m and r["settings"][setting] == v]
+            points.append((i, sum(at) / len(at), min(at), max(at)))
+        out.append(series(m, points))
+    return dict(name=name, title="Response to %s at 60 passes" % label, x_label="%s at 60 passes" % label, y_label=ACCURACY,
+                categories=values, series=out)
+
+
+def gain(name):
+    """What retrieval gains by its scale: each setting of the search with it and without, otherwise equal."""
+    worlds = [("synthetic-004", "zeroshot/average", "4 passes"), ("synthetic-015", "zeroshot/average", "15 passes"),
+              ("synthetic-030", "zeroshot/average", "30 passes"), ("synthetic-060", "zeroshot/average", "60 passes"),
+              ("synthetic-120", "zeroshot/average", "120 passes"), ("fashion", "zeroshot/article_types", "fashion")]
+    scales, out = ["8", "14.3", "30", "50"], []
+    for k, (world, metric, title) in enumerate(worlds):
+        value = {}
+        for r in runs(world, "search"):
+            s = r["settings"]
+            value.setdefault((s["lr"], s["init_inv_tau"], s["learnable_inv_tau"], s["scale_hopfield"], s["wd"]), {})[s["method"]] = r["validation"][metric]
+        mean = lambda s: [v["cloob"] - v["infoloob"] for key, v in value.items() if key[3] == s]
+        out.append(dict(name=title, color=k, x=list(range(4)), y=[100 * sum(mean(s)) / len(mean(s)) for s in scales]))
+    return dict(name=name, title="What retrieval adds to InfoLOOB, by its scale", x_label="Hopfield scale",
+                y_label="points of accuracy", categories=scales, series=out)
+
+
+def theory(program):
+    def table(what):
+        text = subprocess.run([program, what], check=True, capture_output=True, text=True).stdout
+        return [{k: float(v) for k, v in r.items()} for r in csv.DictReader(io.StringIO(text))]
+
+    def line(name, rows, x, y): return dict(name=name, x=[r[x] for r in rows], y=[r[y] for r in rows])
+    mi, pull, energy, cov = (table(w) for w in ("mi", "saturation", "hopfield", "covariance"))
+    x = "mutual_information"
+    yield dict(name="theory-mi", title="Bounds of mutual information", x_label="mutual information, nats", y_label="estimate, nats", from_zero=True,
+               series=[line("InfoNCE", mi, x, "infonce"), line("InfoLOOB (up to 12)", [r for r in mi if r["infoloob"] <= 12], x, "infoloob"),
+                       line("ln N", mi, x, "ln_n"), line("the truth", mi, x, x)])
+    yield dict(name="theory-saturation", title="How hard an image is pulled to its text", x_label="similarity of the positive",
+               y_label="size of the gradient", from_zero=True,
+               series=[line("InfoNCE", pull, "similarity", "infonce"), line("InfoLOOB", pull, "similarity", "infoloob")])
+    betas = sorted({r["beta"] for r in energy})
+    yield dict(name="theory-hopfield", title="Energy of a Hopfield network by updates", x_label="updates", y_label="energy",
+               series=[line("scale %g" % b, [r for r in energy if r["beta"] == b], "update", "energy") for b in betas])
+    yield dict(name="theory-covariance", title="What retrieval makes of two features that go together", x_label="Hopfield scale (0: no retrieval)",
+               y_label="over the embeddings", from_zero=True, categories=["%g" % r["beta"] for r in cov],
+               series=[dict(name=n, x=list(range(len(cov))), y=[r[n] for r in cov]) for n in ("covariance", "correlation")])
+
+
+def draw(cloob, figure, out):
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as f:
+        json.dump(figure, f)
+        f.flush()
+        subprocess.run([cloob, "report", "--figure", f.name, "--export", out], check=True)
+
+
+def same(name, out):
+    with open(os.path.join(out, name + ".csv")) as a, open(os.path.join(IMAGES, name + ".csv")) as b:
+        return a.read() == b.read()
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("cloob")
+    p.add_argument("out")
+    p.add_argument("--theory", metavar="THEORY")
+    p.add_argument("--check", action="store_true")
+    o = p.parse_args()
+    figures = [by_passes(o.cloob), response("findings-scale", "scale_hopfield", "the Hopfield scale", RETRIEVAL),
+               response("findings-temperature", "init_inv_tau", "the inverse temperature", METHODS), gain("findings-gain")]
+    for f in figures + (list(theory(o.theory)) if o.theory else []):
+        draw(o.cloob, f, o.out)
+    wrong = [f["name"] for f in figures if o.check and not same(f["name"], o.out)]
+    if wrong:
+        sys.exit("docs/images differs from what docs/measurements/data says: " + ", ".join(wrong))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,29 @@
+#!/bin/sh
+# cloob report --figure: what it draws, what it refuses, and the committed figures. usage: figures.sh CLOOB PYTHON SOURCE
+set -eu
+cloob=$1
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+fail() { echo "FAIL: $1"; exit 1; }
+
+cat >"$dir/two.json" <<'END'
+{"name": "two", "title": "Two lines", "x_label": "x", "y_label": "y", "series": [
+ {"name": "a, b", "x": [0, 1], "y": [1, 2.5], "low": [0.5, 2], "high": [1.5, 3]}, {"name": "c", "x": [0, 1], "y": [2, 1]}]}
+END
+"$cloob" report --figure "$dir/two.json" --export "$dir/out"
+printf 'series,x,y,low,high\n"a, b",0,1,0.5,1.5\n"a, b",1,2.5,2,3\nc,0,2,,\nc,1,1,,\n' | cmp - "$dir/out/two.csv"
+head -c 5 "$dir/out/two.pdf" | grep -q '%PDF-' || fail "two.pdf is no PDF"
+grep -q '<svg' "$dir/out/two.svg" || fail "two.svg is no SVG"
+
+refused() { # WHAT TEXT
+    printf '%s' "$2" >"$dir/bad.json"
+    ! "$cloob" report --figure "$dir/bad.json" --export "$dir/out" 2>"$dir/said" || fail "took $2"
+    grep -q "$1" "$dir/said" || fail "$(cat "$dir/said") instead of: $1"
+}
+refused '"x" of series "a" must be a list of 2 numbers' '{"name": "n", "series": [{"name": "a", "x": [1], "y": [1, 2]}]}'
+refused 'needs a "name"' '{"series": []}'
+refused 'file name, not a path' '{"name": "../n", "series": []}'
+refused 'no point' '{"name": "n", "series": []}'
+refused 'bars need' '{"name": "n", "bars": true, "series": [{"name": "a", "x": [1], "y": [1]}]}'
+
+"$2" "$3/scripts/plot_figures.py" "$cloob" "$dir/figures" --check
