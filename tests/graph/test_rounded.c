@@ -4,40 +4,58 @@
 
 #include "graph/exec.h"
 
-enum { BLOCKS = 2, PER_BLOCK = 6, PARAMS = BLOCKS * PER_BLOCK, ROUNDS = 4 };
+enum { BLOCKS = 2, PER_BLOCK = 12, PARAMS = BLOCKS * PER_BLOCK, ROUNDS = 4 };
 
 static cloob_ctx *ctx;
 
 typedef struct sizes {
-    int64_t R, C;
+    int64_t N, T, C;
 } sizes;
 
 static tensor param_shape(sizes s, int param, cloob_dtype matrices)
 {
-    int64_t W = 4 * s.C;
     switch (param % PER_BLOCK) {
-    case 2: return TENSOR(matrices, NULL, W, s.C);
-    case 3: return TENSOR(CLOOB_F32, NULL, W);
-    case 4: return TENSOR(matrices, NULL, s.C, W);
-    default: return TENSOR(CLOOB_F32, NULL, s.C);
+    case 2: return TENSOR(matrices, NULL, 4 * s.C, s.C);
+    case 3: return TENSOR(CLOOB_F32, NULL, 4 * s.C);
+    case 4: return TENSOR(matrices, NULL, s.C, 4 * s.C);
+    case 8: return TENSOR(matrices, NULL, 3 * s.C, s.C);
+    case 9: return TENSOR(CLOOB_F32, NULL, 3 * s.C);
+    case 10: return TENSOR(matrices, NULL, s.C, s.C);
+    default: return TENSOR(CLOOB_F32, NULL, s.C); /* 0, 1, 6, 7: gain, bias */
     }
 }
 
 static value_id param(graph *g, sizes s, int k) { return graph_param(g, k, param_shape(s, k, CLOOB_BF16), 0, true); }
 
-/* Two blocks x + fc2(act(fc1(layernorm(x)))), differentiated. */
+static bool is_matrix(int k)
+{
+    return k % PER_BLOCK == 2 || k % PER_BLOCK == 4 || k % PER_BLOCK == 8 || k % PER_BLOCK == 10;
+}
+
+static value_id norm(graph *g, sizes s, value_id x, int k)
+{
+    return graph_op(g, OP_LAYERNORM, (op_attr){ .eps = 1e-5f }, 3,
+                    (value_id[]){ x, param(g, s, k), param(g, s, k + 1) });
+}
+
+static value_id linear(graph *g, sizes s, op_fp8 fp8, value_id x, int k)
+{
+    return graph_op(g, OP_LINEAR, (op_attr){ .fp8 = fp8 }, 3, (value_id[]){ x, param(g, s, k), param(g, s, k + 1) });
+}
+
+/* Two blocks of a transformer, differentiated. */
 static void build(graph *g, sizes s, op_fp8 fp8, op_act act, bool recompute)
 {
     graph_init(ctx, g);
-    value_id x = graph_input(g, TENSOR(CLOOB_BF16, NULL, s.R, s.C), "x");
+    value_id x = graph_input(g, TENSOR(CLOOB_BF16, NULL, s.N, s.T, s.C), "x");
     for (int b = 0; b < BLOCKS; b++) {
         int k = b * PER_BLOCK;
-        op_attr linear = { .fp8 = fp8 };
-        value_id n = graph_op(g, OP_LAYERNORM, (op_attr){ .eps = 1e-5f }, 3,
-                              (value_id[]){ x, param(g, s, k), param(g, s, k + 1) });
-        value_id h = graph_op(g, OP_LINEAR, linear, 3, (value_id[]){ n, param(g, s, k + 2), param(g, s, k + 3) });
-        value_id a = graph_op(g, OP_ACT, (op_attr){ .act = act }, 1, &h);
-        value_id y = graph_op(g, OP_LINEAR, linear, 3, (value_id[]){ a, param(g, s, k + 4), param(g, s, k + 5) });
+        op_attr heads = { .heads = s.C / 64, .causal = b == 0 };
+        value_id qkv = linear(g, s, fp8, norm(g, s, x, k + 6), k + 8);
+        value_id y = linear(g, s, fp8, graph_op(g, OP_ATTENTION, heads, 1, &qkv), k + 10);
+        x = graph_op(g, OP_ADD, (op_attr){ 0 }, 2, (value_id[]){ x, y });
+        value_id h = linear(g, s, fp8, norm(g, s, x, k), k + 2);
+        y = linear(g, s, fp8, graph_op(g, OP_ACT, (op_attr){ .act = act }, 1, &h), k + 4);
         x = graph_op(g, OP_ADD, (op_attr){ 0 }, 2, (value_id[]){ x, y });
     }
     graph_keep(g, x, "y");
@@ -56,11 +74,11 @@ static int readers(const graph *g, op_id op)
 
 static void factors_come_rounded(void)
 {
-    sizes s = { 32, 64 };
+    sizes s = { 16, 2, 64 };
     graph g;
     build(&g, s, OP_FP8_ALWAYS, OP_ACT_GELU, false);
     /* the last block's fc2 gets the gradient that was given, which no op writes */
-    CHECK(readers(&g, OP_LINEAR) == 2 * BLOCKS && readers(&g, OP_LINEAR_DX) == 2 * BLOCKS - 1);
+    CHECK(readers(&g, OP_LINEAR) == 3 * BLOCKS && readers(&g, OP_LINEAR_DX) == 4 * BLOCKS - 1);
     for (int i = 0; i < g.nodes; i++) {
         const node *n = &g.node[i];
         if ((n->op != OP_LINEAR && n->op != OP_LINEAR_DX) || n->in[OP_ROUNDED_IN] == NO_VALUE) continue;
@@ -117,7 +135,7 @@ static void setup_open(setup *u, sizes s)
         u->param[k] = param_shape(s, k, CLOOB_BF16), u->grad[k] = param_shape(s, k, CLOOB_F32);
         CHECK_OK(ctx, u->dev->alloc(ctx, u->dev, tensor_bytes(&u->param[k]), "a parameter", &u->param[k].data));
         CHECK_OK(ctx, u->dev->alloc(ctx, u->dev, tensor_bytes(&u->grad[k]), "a gradient", &u->grad[k].data));
-        fill(u->dev, &u->param[k], (uint64_t)k + 1, k % PER_BLOCK == 0 ? 2.0f : 0.1f);
+        fill(u->dev, &u->param[k], (uint64_t)k + 1, k % PER_BLOCK == 0 || k % PER_BLOCK == 6 ? 2.0f : 0.1f);
     }
 }
 
@@ -144,7 +162,7 @@ static char *results(setup *u, const graph *g, size_t *bytes)
         CHECK_OK(ctx, u->dev->sync(ctx, u->dev));
         for (int k = -1; k < PARAMS; k++) {
             const tensor *t = k < 0 ? exec_tensor(e, "y") : &u->grad[k];
-            if (k >= 0 && k % PER_BLOCK != 2 && k % PER_BLOCK != 4) continue;
+            if (k >= 0 && !is_matrix(k)) continue;
             all = realloc(all, *bytes + tensor_bytes(t));
             CHECK_OK(ctx, u->dev->to_host(ctx, u->dev, all + *bytes, t->data, tensor_bytes(t)));
             *bytes += tensor_bytes(t);
@@ -184,9 +202,9 @@ static void copies_change_nothing(void)
     bool fp8 = dev && dev->fp8;
     device_close(dev);
     if (!fp8) SKIP("no 8-bit GEMMs on this GPU");
-    for (int i = 0; i < 5; i++) compare((sizes){ 592, widths[i] }, OP_ACT_QUICKGELU, i % 2 == 0);
-    compare((sizes){ 32, 256 }, OP_ACT_GELU, true);
-    compare((sizes){ 9600, 256 }, OP_ACT_GELU_TANH, false);
+    for (int i = 0; i < 5; i++) compare((sizes){ 16, 37, widths[i] }, OP_ACT_QUICKGELU, i % 2 == 0);
+    compare((sizes){ 16, 2, 256 }, OP_ACT_GELU, true);
+    compare((sizes){ 192, 50, 256 }, OP_ACT_GELU_TANH, false);
 }
 
 int main(void)

@@ -279,9 +279,9 @@ static void launch_forward(const op_env *env, const op_args *a)
     dim3 block(32, WARPS);
     if constexpr (V == 8) {
         if (rounding_rides(a)) {
-            forward_rounded_kernel<P> < <<want<limit ? want : limit, block, 0, stream_of(env)>>>(y, mean, rstd,
-                                                                                                 (const T *)x->data, in,
-                                                                                                 round_out_of(a));
+            unsigned blocks = want < limit ? want : limit;
+            forward_rounded_kernel<P>
+                <<<blocks, block, 0, stream_of(env)>>>(y, mean, rstd, (const T *)x->data, in, round_out_of(a));
             return;
         }
     }

@@ -100,17 +100,31 @@ extern "C" cloob_status quantize_turned_cuda(const op_env *env, const char *op, 
 
 /* ---- copies by the op that writes the tensor ----------------------------------------------------- */
 
-extern "C" cloob_status rounding_prepare_cuda(const op_env *env, op_args *a)
+/* For kernels that noted the largest element and left the rest. */
+static __global__ void end_kernel(quant_scale *s, float *tail, quant_format format)
+{
+    float inverse = 1.0f / scale_for(s->max, format), current = __uint_as_float(s->current);
+    s->current = 0;
+    s->inverse = *tail = inverse;
+    if (isfinite(current)) s->max = fmaxf(current, 0.95f * s->max);
+}
+
+extern "C" cloob_status rounding_open(const op_env *env, rounding *r)
 {
     void *place;
-    if (!op_has(&a->out[OP_ROUNDED_OUT])) return CLOOB_OK;
-    rounding *r = (rounding *)calloc(1, sizeof *r);
-    a->state = r;
-    if (!r) return ctx_no_memory(env->ctx, sizeof *r, "an 8-bit copy");
     r->fresh = true;
     CLOOB_TRY(env->dev->alloc(env->ctx, env->dev, sizeof *r->scale, "8-bit scales", &place));
     r->scale = (quant_scale *)place;
     return CLOOB_OK;
+}
+
+extern "C" cloob_status rounding_prepare_cuda(const op_env *env, op_args *a)
+{
+    if (!op_has(&a->out[OP_ROUNDED_OUT])) return CLOOB_OK;
+    rounding *r = (rounding *)calloc(1, sizeof *r);
+    a->state = r;
+    if (!r) return ctx_no_memory(env->ctx, sizeof *r, "an 8-bit copy");
+    return rounding_open(env, r);
 }
 
 extern "C" void rounding_release_cuda(const op_env *env, op_args *a)
@@ -134,4 +148,11 @@ extern "C" cloob_status rounding_pass(const op_env *env, const char *op, const o
     bool fresh = r->fresh;
     r->fresh = false;
     return quantize_cuda(env, op, to.to, a->out[0].data, tensor_count(&a->out[0]), format, to.scale, to.tail, fresh);
+}
+
+extern "C" cloob_status rounding_end(const op_env *env, const char *op, const op_args *a, quant_format format)
+{
+    round_out to = round_out_of(a);
+    end_kernel<<<1, 1, 0, stream_of(env)>>>(to.scale, to.tail, format);
+    return cuda_launched(env->ctx, op);
 }

@@ -30,16 +30,19 @@ cloob_status quantize_cuda(const op_env *env, const char *op, void *to, const vo
 cloob_status quantize_turned_cuda(const op_env *env, const char *op, void *to, const void *from, int64_t rows,
                                   int64_t cols, quant_scale *scale, bool fresh);
 
-/* The state of an op that writes an 8-bit copy of its output 0 (OP_ROUNDED_OUT); without such an output it has none. */
+/* The state, or its beginning, of an op that writes an 8-bit copy of its output 0 (OP_ROUNDED_OUT); without such an output it has none. */
 typedef struct rounding {
     quant_scale *scale; /* device memory */
     bool fresh;         /* nothing was rounded yet */
 } rounding;
 
-cuda_prepare_fn rounding_prepare_cuda;
+cloob_status rounding_open(const op_env *env, rounding *r);
+cuda_prepare_fn rounding_prepare_cuda; /* for an op without another state */
 cuda_release_fn rounding_release_cuda;
 /* The copy is wanted and can be written along with output 0: its scale is known. */
 bool rounding_rides(const op_args *a);
+/* Behind a kernel that wrote the copy and noted its largest element, but did not end the step (quantize.cuh). */
+cloob_status rounding_end(const op_env *env, const char *op, const op_args *a, quant_format format);
 /* The copy, where it is wanted, by a pass over output 0. */
 cloob_status rounding_pass(const op_env *env, const char *op, const op_args *a, quant_format format);
 
