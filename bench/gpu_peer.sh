@@ -1,82 +1,122 @@
 #!/bin/bash
 # Training steps and embeddings on one GPU beside PyTorch, in one run, medians; prints a table last.
 #
-#     bench/gpu_peer.sh [step] [short] [modes] [large] [embed] [clip] [loss] [max]      (default: all but max)
+#     bench/gpu_peer.sh [step] [short] [modes] [fp8] [large] [embed] [clip] [loss] [max]      (default: all but max)
 #
-# step   RN50, RN50x4, ViT-B-32, ViT-B-16, RN101 (STEPS="RN50:512 ..." chooses): texts of 77 tokens, padded;
+# step   RN50, ViT-B-32, ViT-B-16, RN50x4, ViT-L-14 (STEPS="RN50:512:36 ..." chooses): texts of 77 tokens, padded;
 #        ours, and torch.compile with channels last in bf16
-# short  RN50 and ViT-B-32 (SHORT="RN50:512 ...") with captions of 7 to 21 tokens: ours packed, PyTorch's cut to 24, the whole step compiled
-# modes  RN50 by PyTorch's other ways: the whole step as one function, and with CUDA graphs; max: max-autotune, which takes minutes
+# short  RN50 (SHORT="RN50:512:30 ...") with captions of 7 to 21 tokens: ours packed, PyTorch's cut to 24, the whole step compiled
+# modes  PyTorch's other ways (MODES="RN50:512:36:whole ..."): the whole step as one function, and with CUDA graphs; max: max-autotune, which takes minutes
+# fp8    ours with --precision amp_fp8, which PyTorch has no counterpart for here
 # large  ViT-L-14 within 80 GiB, what is recomputed chosen by the planner
 # embed  RN50 and ViT-B-32 images in batches of 256, RN50 in batches of 1
 # clip   RN50's step with CLIP's loss instead of CLOOB's
 # loss   the objective alone, 32,768 pairs of 1,024 numbers
-# CLOOB is the program (default: build/cloob), OUT a folder for full results.
+# The third number is the GiB that PyTorch needs: its models are compiled side by side, as many as fit into MEMORY (default 118), each in a
+# process that then gives its memory back and waits. Each is timed alone, beside processes that do nothing. COMPILE seconds (default 280) is how long they
+# have; what is not compiled by then is left out. CLOOB is the program (default: build/cloob), OUT a folder for full results, written row by row.
 set -u
 cd "$(dirname "$0")/.."
 cloob=$(realpath "${CLOOB:-build/cloob}") out=${OUT:-build/peer}
-parts=${*:-step short modes large embed clip loss}
+parts=${*:-step short modes fp8 large embed clip loss}
 mkdir -p "$out"
-out=$(cd "$out" && pwd)
+out=$(cd "$out" && pwd) gates=$(mktemp -d)
 : > "$out/results.jsonl"
-steps=${STEPS:-RN50:512 RN50x4:128 ViT-B-32:1024 ViT-B-16:128 RN101:512}
-short=${SHORT:-RN50:512 ViT-B-32:1024}
-embeds=${EMBEDS:-RN50:256 ViT-B-32:256 RN50:1}
+steps=${STEPS:-RN50:512:36 ViT-B-32:1024:38 ViT-B-16:128:14 RN50x4:128:23 ViT-L-14:128:45}
+short=${SHORT:-RN50:512:30}
+modes=${MODES:-RN50:512:36:whole RN50:512:36:graphs ViT-B-16:128:14:graphs}
+embeds=${EMBEDS:-RN50:256:8 ViT-B-32:256:6 RN50:1:3}
+memory=${MEMORY:-118} compile=${COMPILE:-280}
 has() { case " $parts " in *" $1 "*) ;; *) return 1 ;; esac; }
 keep() { tail -1 | grep '^{' | sed "s/^{/{\"who\": \"$1\", \"part\": \"$2\", /" | tee -a "$out/results.jsonl"; }
-ours() { timeout 100 "$cloob" bench "$@" --device cuda --precision amp_bf16 --repeats 20 --json --quiet 2>> "$out/ours.log"; }
-peer() { (cd bench/peers && PYTHONUNBUFFERED=1 timeout 280 python3 peer_step.py "$@" 2>> "$out/peer.log"); }
-peer_step() { peer step --arch "${1%:*}" --batch "${1#*:}" "${@:2}"; }
+ours() { timeout 60 "$cloob" bench "$@" --device cuda --repeats 20 --json --quiet 2>> "$out/ours.log"; }
+our_step() { ours step --model "$1" --batch "$2" --precision "$3" "${@:4}"; }
 
-# Compiling takes PyTorch a minute each on the CPU: side by side, kept in its cache, before anything is timed. Models with the most
-# memory are left out: all together would not fit.
-if [ -z "${WARM:-}" ]; then
-    if has step; then for pair in $steps; do [ "$pair" = RN101:512 ] || peer_step "$pair" --mode compile --repeats 1 > /dev/null & done; fi
-    if has short; then for pair in $short; do peer_step "$pair" --mode whole --ctx 24 --repeats 1 > /dev/null & done; fi
-    if has modes; then for mode in whole graphs; do peer_step RN50:512 --mode $mode --repeats 1 > /dev/null & done; fi
-    if has embed; then for pair in $embeds; do peer embed --arch "${pair%:*}" --batch "${pair#*:}" --mode compile --repeats 1 > /dev/null & done; fi
-    wait
-    echo "compiled after $SECONDS s"
-fi
-[ "${1:-}" = warm ] && exit 0
+# ---- PyTorch, compiled side by side ------------------------------------------------------------------------------------------------
 
-for pair in $steps; do
-    has step || break
-    ours step --model "${pair%:*}" --batch "${pair#*:}" --text-length 77 | keep ours "step"
-    peer_step "$pair" --mode compile --repeats 10 | keep torch.compile "step"
+names=() # of peers, in the order of starting
+declare -A pid gib
+
+done_with() { [ -e "$gates/$1.ready" ] || ! kill -0 "${pid[$1]}" 2> /dev/null; }
+in_use() { # GiB of those that compile, and what the waiting ones keep: weights, gradients, moments
+    local sum=0 n
+    for n in "${names[@]}"; do
+        if ! done_with "$n"; then sum=$((sum + ${gib[$n]})); else case $n in *graphs*) sum=$((sum + ${gib[$n]})) ;; *) sum=$((sum + 3)) ;; esac; fi
+    done
+    echo $sum
+}
+
+# start NAME GiB ARGUMENTS of peer_step.py, when there is room
+start() {
+    local name=$1 need=$2
+    while [ "$(in_use)" -gt 0 ] && [ $(($(in_use) + need)) -gt "$memory" ]; do [ $SECONDS -lt "$compile" ] || return; sleep 1; done
+    (cd bench/peers && PYTHONUNBUFFERED=1 exec timeout 580 python3 peer_step.py "${@:3}" --gate "$gates/$name" > "$gates/$name.json" 2>> "$out/peer.log") &
+    pid[$name]=$! gib[$name]=$need
+    names+=("$name")
+}
+
+# release NAME WHO PART: times it, now
+release() {
+    [ -n "${pid[$1]:-}" ] && [ -e "$gates/$1.ready" ] || { echo "$1: not compiled"; return; }
+    touch "$gates/$1.go"
+    wait "${pid[$1]}"
+    keep "$2" "$3" < "$gates/$1.json"
+}
+
+trap 'for n in "${names[@]}"; do kill "${pid[$n]}" 2> /dev/null; done; rm -rf "$gates"' EXIT
+fields() { IFS=: read -r model batch need mode <<< "$1"; }
+if has step; then for s in $steps; do fields "$s"; start "$model-step" "$need" step --arch "$model" --batch "$batch" --mode compile; done; fi
+if has short; then for s in $short; do fields "$s"; start "$model-short" "$need" step --arch "$model" --batch "$batch" --mode whole --ctx 24; done; fi
+if has embed; then for s in $embeds; do fields "$s"; start "$model-embed-$batch" "$need" embed --arch "$model" --batch "$batch" --mode compile --repeats 20; done; fi
+has max && modes="$modes RN50:512:36:max"
+if has modes || has max; then for s in $modes; do fields "$s"; start "$model-$mode" "$need" step --arch "$model" --batch "$batch" --mode "$mode"; done; fi
+for n in "${names[@]}"; do while ! done_with "$n" && [ $SECONDS -lt "$compile" ]; do sleep 0.5; done; done
+for n in "${names[@]}"; do # what compiles any longer would disturb the others
+    [ -e "$gates/$n.ready" ] || { echo "$n: left out after $SECONDS s"; kill "${pid[$n]}" 2> /dev/null; }
 done
-for pair in $short; do
-    has short || break
-    ours step --model "${pair%:*}" --batch "${pair#*:}" --text-length 14 --pack-texts | keep ours "step, short texts"
-    peer_step "$pair" --mode whole --ctx 24 --repeats 10 | keep "torch, whole" "step, texts cut to 24"
-done
-if has modes; then
-    for mode in whole graphs; do peer_step RN50:512 --mode $mode --repeats 10 | keep "torch, $mode" "step"; done
+echo "compiled after $SECONDS s"
+
+# ---- one at a time -----------------------------------------------------------------------------------------------------------------
+
+if has step; then for s in $steps; do
+    fields "$s"
+    our_step "$model" "$batch" amp_bf16 --text-length 77 | keep ours "step"
+    release "$model-step" torch.compile "step"
+done; fi
+if has short; then for s in $short; do
+    fields "$s"
+    our_step "$model" "$batch" amp_bf16 --text-length 14 --pack-texts | keep ours "step, short texts"
+    release "$model-short" "torch, whole" "step, texts cut to 24"
+done; fi
+if has modes || has max; then for s in $modes; do fields "$s"; release "$model-$mode" "torch, $mode" "step"; done; fi
+if has fp8; then
+    for s in $steps; do fields "$s"; our_step "$model" "$batch" amp_fp8 --text-length 77 | keep "ours, fp8" "step"; done
+    for s in $short; do fields "$s"; our_step "$model" "$batch" amp_fp8 --text-length 14 --pack-texts | keep "ours, fp8" "step, short texts"; done
 fi
-if has max; then peer_step RN50:512 --mode max --repeats 10 | keep "torch, max" "step"; fi
-if has large; then
-    ours step --model ViT-L-14 --batch 512 --text-length 14 --pack-texts --fit-memory 80G | keep ours "step, 80 GiB"
-fi
+if has embed; then for s in $embeds; do
+    fields "$s"
+    ours embed --model "$model" --batch "$batch" --precision amp_bf16 | keep ours "embed"
+    release "$model-embed-$batch" torch.compile "embed"
+done; fi
 if has clip; then
-    ours step --model RN50 --batch 512 --method clip | keep ours "step, CLIP's loss"
-    ours step --model RN50 --batch 512 | keep ours "step, CLOOB's loss"
+    our_step RN50 512 amp_bf16 --method clip | keep ours "step, CLIP's loss"
+    our_step RN50 512 amp_bf16 | keep ours "step, CLOOB's loss"
 fi
-for pair in $embeds; do
-    has embed || break
-    ours embed --model "${pair%:*}" --batch "${pair#*:}" | keep ours "embed"
-    peer embed --arch "${pair%:*}" --batch "${pair#*:}" --mode compile --repeats 20 | keep torch.compile "embed"
-done
 if has loss; then
     timeout 60 "$cloob" bench loss --n 32768 --dim 1024 --precision bf16 --device cuda --json --quiet 2>> "$out/ours.log" | keep ours "objective"
-    peer loss --n 32768 --dim 1024 --dtype bf16 | keep torch "objective"
+    (cd bench/peers && timeout 60 python3 peer_step.py loss --n 32768 --dim 1024 --dtype bf16 2>> "$out/peer.log") | keep torch "objective"
 fi
+if has large; then
+    our_step ViT-L-14 512 amp_bf16 --text-length 14 --pack-texts --fit-memory 80G | keep ours "step, 80 GiB"
+fi
+echo "finished after $SECONDS s"
 python3 - "$out/results.jsonl" << 'END'
 import json, sys
 print("%-14s %-22s %-10s %6s %10s %12s %8s" % ("who", "what", "model", "batch", "ms", "a second", "GiB"))
 for line in open(sys.argv[1]):
     r = json.loads(line)
     rate = r.get("pairs_per_s") or r.get("items_per_s") or r.get("per_s") or 0
-    memory = (r.get("planned_bytes") or r.get("peak_bytes") or 0) / 2**30 if r["who"] == "ours" else r.get("peak_GiB", 0)
+    memory = (r.get("planned_bytes") or r.get("peak_bytes") or 0) / 2**30 if r["who"].startswith("ours") else r.get("peak_GiB", 0)
     print("%-14s %-22s %-10s %6d %10.3f %12.1f %8.2f" % (r["who"], r["part"], r.get("model") or r.get("arch") or "",
           r.get("batch") or r.get("n") or 0, r["ms"], rate, memory))
 END

@@ -19,6 +19,7 @@ ARCH = {
     "RN50x16": dict(embed=768,  res=384, layers=[6, 8, 18, 8],  width=96, ctx=77, vocab=49408, twidth=768, theads=12, tlayers=12),
     "ViT-B-32": dict(embed=512, res=224, layers=12, width=768, patch=32, ctx=77, vocab=49408, twidth=512, theads=8, tlayers=12),
     "ViT-B-16": dict(embed=512, res=224, layers=12, width=768, patch=16, ctx=77, vocab=49408, twidth=512, theads=8, tlayers=12),
+    "ViT-L-14": dict(embed=768, res=224, layers=24, width=1024, patch=14, ctx=77, vocab=49408, twidth=768, theads=12, tlayers=12),
     "tiny-rn":  dict(embed=24, res=64, layers=[1, 2, 1, 1], width=8, ctx=12, vocab=96, twidth=16, theads=2, tlayers=2),
     "tiny-vit": dict(embed=24, res=32, layers=2, width=128, patch=8, ctx=12, vocab=96, twidth=16, theads=2, tlayers=2),
 }

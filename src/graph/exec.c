@@ -145,6 +145,19 @@ static void log_preparation(const exec *e, const double *seconds)
             ctx_log(e->env.ctx, CLOOB_LOG_DEBUG, "prepared %s: %.3f s", op_table[op].name, seconds[op]);
 }
 
+/* What no call reads any more is not written either. */
+static void leave_out(exec *e, intptr_t v)
+{
+    for (int i = 0; i < e->calls * OP_INPUTS; i++) {
+        const tensor *t = &e->call[i / OP_INPUTS].args.in[i % OP_INPUTS];
+        if (t->ndim >= 0 && (intptr_t)t->data == v) return;
+    }
+    for (int i = 0; i < e->calls * OP_OUTPUTS; i++) {
+        tensor *t = &e->call[i / OP_OUTPUTS].args.out[i % OP_OUTPUTS];
+        if (t->ndim >= 0 && (intptr_t)t->data == v) *t = (tensor){ .ndim = -1 };
+    }
+}
+
 /* Kernels prepare with shapes and layouts but without addresses. */
 static cloob_status prepare_calls(exec *e)
 {
@@ -161,6 +174,12 @@ static cloob_status prepare_calls(exec *e)
         double from = now();
         if (c->kernel->prepare) CLOOB_TRY(c->kernel->prepare(&e->env, &bare));
         seconds[c->op] += now() - from;
+        for (int k = 0; k < OP_INPUTS; k++) {
+            intptr_t v = (intptr_t)c->args.in[k].data;
+            if (bare.in[k].ndim >= 0 || c->args.in[k].ndim < 0) continue;
+            c->args.in[k] = (tensor){ .ndim = -1 };
+            leave_out(e, v);
+        }
         c->args.scratch_bytes = bare.scratch_bytes;
         c->args.state = bare.state;
     }

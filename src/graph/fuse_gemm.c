@@ -84,6 +84,25 @@ static void fuse_bias_sums(graph *g, int i)
     }
 }
 
+/* Whether an op writes 8-bit copies in the format that its reader takes. */
+static bool rounds(op_id op, op_id reader)
+{
+    if (reader == OP_LINEAR) return op == OP_ACT || op == OP_LAYERNORM;
+    return op == OP_ACT_BWD || op == OP_LAYERNORM_BWD || op == OP_ATTENTION_BWD;
+}
+
+/* The 8-bit copy of a GEMM's left factor: written by the op that writes the factor. */
+static void fuse_rounding(graph *g, int i)
+{
+    value_id x = g->node[i].in[0];
+    int at = g->node[i].attr.fp8 == OP_FP8_NEVER || g->value[x].t.dtype != CLOOB_BF16 ? -1 : graph_producer(g, x);
+    if (at < 0 || g->node[at].out[0] != x || !rounds(g->node[at].op, g->node[i].op)) return;
+    tensor copy = { .dtype = CLOOB_U8, .ndim = 1, .dim = { tensor_count(&g->value[x].t) + OP_ROUNDED_TAIL } };
+    value_id *rounded = &g->node[at].out[OP_ROUNDED_OUT];
+    if (*rounded == NO_VALUE) *rounded = graph_value(g, copy, VALUE_TEMP);
+    g->node[i].in[OP_ROUNDED_IN] = *rounded;
+}
+
 void graph_fuse_gemm(graph *g)
 {
     for (int i = 0; i < g->nodes && g->status == CLOOB_OK; i++) {
@@ -91,6 +110,8 @@ void graph_fuse_gemm(graph *g)
         case OP_CONV2D: fuse_stats(g, i); break;
         case OP_BN_BWD_REDUCE: fuse_reduce(g, i); break;
         case OP_LINEAR_DW: fuse_bias_sums(g, i); break;
+        case OP_LINEAR:
+        case OP_LINEAR_DX: fuse_rounding(g, i); break;
         default: break;
         }
     }

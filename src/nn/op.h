@@ -18,7 +18,12 @@ typedef enum op_id {
     OP_COUNT
 } op_id;
 
-enum { OP_INPUTS = 10, OP_OUTPUTS = 5, OP_STEPS = 4, OP_HISTORY = 2 };
+enum { OP_INPUTS = 10, OP_OUTPUTS = 6, OP_STEPS = 4, OP_HISTORY = 2 };
+
+/* 8-bit copies that skip a pass (graph_fuse_gemm): output OP_ROUNDED_OUT of an op is output 0 in 8 bits, bytes of the
+ * same order and behind them OP_ROUNDED_TAIL bytes for the scale; input OP_ROUNDED_IN of linear and linear_dx is such a
+ * copy of input 0. Forward ops write e4m3, backward ops e5m2. The copy is what linear would have made itself. */
+enum { OP_ROUNDED_IN = 4, OP_ROUNDED_OUT = 5, OP_ROUNDED_TAIL = 16 };
 
 /* Factors rounded to 8 bits, where the backend has such GEMMs: never; where that was timed as faster; always. */
 typedef enum op_fp8 { OP_FP8_NEVER, OP_FP8_FASTER, OP_FP8_ALWAYS } op_fp8;
@@ -94,7 +99,8 @@ typedef struct op_args {
 
 typedef struct op_kernel {
     cloob_status (*run)(const op_env *env, const op_args *a);
-    /* Optional, once per plan, with shapes but without data: sets a->scratch_bytes, may set a->state. */
+    /* Optional, once per plan, with shapes but without data: sets a->scratch_bytes, may set a->state. An optional input
+     * that it makes absent is not needed: an output that all its readers leave out is not wanted. */
     cloob_status (*prepare)(const op_env *env, op_args *a);
     void (*release)(const op_env *env, op_args *a);
     /* Optional: OP_HISTORY numbers that one run leaves for the next (largest elements, for the scales of 8-bit

@@ -1,18 +1,20 @@
 /* Backward of an activation that also sums what it writes over the rows: the bias gradient of the layer before it. A
- * thread keeps its columns and walks down the rows; blocks write partial sums, a second launch adds them in order. */
+ * thread keeps its columns and walks down the rows; blocks write partial sums, a second launch adds them in order.
+ * And both directions with an 8-bit copy of what they write, for the GEMM that reads it (linear/quantize.h). */
 #include "nn/cuda/activations.cuh"
+#include "nn/cuda/colsum.cuh"
+#include "nn/cuda/linear/quantize.cuh"
 
 enum { SUM_BLOCKS = 8, U = 2 };
 
-/* partial: (gridDim.x, C). recomputed may be NULL. */
-template <typename T, int V, typename F, typename H>
-static __global__ void __launch_bounds__(256)
-    act_sums_kernel(T *dx, T *recomputed, float *partial, const T *dy, const T *x, int64_t R, int C, F f, H h)
+/* partial: (gridDim.x, C). recomputed may be NULL. ROUND: packs of 8 bf16. */
+template <typename T, int V, bool ROUND, typename F, typename H>
+static __global__ void __launch_bounds__(256) act_sums_kernel(T *dx, T *recomputed, float *partial, round_out round,
+                                                              const T *dy, const T *x, int64_t R, int C, F f, H h)
 {
-    extern __shared__ float sums[]; /* (block.y, V, block.x) */
-    int width = blockDim.x, column = blockIdx.y * width + threadIdx.x, packs = C / V;
+    int column = blockIdx.y * blockDim.x + threadIdx.x, packs = C / V;
     int64_t step = (int64_t)gridDim.x * blockDim.y;
-    float s[V] = {};
+    float s[V] = {}, scale = ROUND ? scale_for(round.scale->max, QUANT_E5M2) : 0.0f, max = 0.0f;
     for (int64_t r = (int64_t)blockIdx.x * blockDim.y + threadIdx.y; r < R && column < packs; r += U * step) {
         pack<T, V> p[U], q[U];
 #pragma unroll
@@ -31,22 +33,40 @@ static __global__ void __launch_bounds__(256)
                 s[i] += to_float(out.v[i]);
             }
             store<T, V>(dx + at, out);
+            if constexpr (ROUND) *reinterpret_cast<uint2 *>(round.to + at) = round_pack<QUANT_E5M2>(out, scale, &max);
             if (!recomputed) continue;
 #pragma unroll
             for (int i = 0; i < V; i++) out.v[i] = from_float<T>(h(to_float(q[u].v[i]), 0.0f));
             store<T, V>(recomputed + at, out);
         }
     }
-    int cell = V * width;
+    if constexpr (ROUND) note_largest(round.scale, max);
+    write_block_sums<V>(partial, s, C);
+    if constexpr (ROUND) end_step(round.scale, scale, round.tail);
+}
+
+/* y = f(x) over n packs of 8, and its 8-bit copy. */
+template <int U, typename F>
+static __global__ void __launch_bounds__(256)
+    act_rounded_kernel(bf16 *y, round_out round, const bf16 *x, int64_t n, F f)
+{
+    float scale = scale_for(round.scale->max, QUANT_E4M3), max = 0.0f;
+    int64_t step = (int64_t)gridDim.x * blockDim.x;
+    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += U * step) {
+        pack<bf16, 8> p[U];
 #pragma unroll
-    for (int i = 0; i < V; i++) sums[threadIdx.y * cell + i * width + threadIdx.x] = s[i];
-    __syncthreads();
-    for (int j = threadIdx.y * width + threadIdx.x; j < cell; j += width * blockDim.y) {
-        int at = blockIdx.y * width + j % width;
-        float sum = 0.0f;
-        for (int y = 0; y < blockDim.y; y++) sum += sums[y * cell + j];
-        if (at < packs) partial[(int64_t)blockIdx.x * C + at * V + j / width] = sum;
+        for (int u = 0; u < U; u++) p[u] = load<bf16, 8>(x + (i + u * step < n ? i + u * step : i) * 8);
+#pragma unroll
+        for (int u = 0; u < U; u++) {
+            if (i + u * step >= n) break;
+#pragma unroll
+            for (int k = 0; k < 8; k++) p[u].v[k] = from_float<bf16>(f(to_float(p[u].v[k]), 0.0f));
+            store<bf16, 8>(y + (i + u * step) * 8, p[u]);
+            *reinterpret_cast<uint2 *>(round.to + (i + u * step) * 8) = round_pack<QUANT_E4M3>(p[u], scale, &max);
+        }
     }
+    note_largest(round.scale, max);
+    end_step(round.scale, scale, round.tail);
 }
 
 static row_grid grid_of(const op_env *env, const op_args *a)
@@ -55,22 +75,39 @@ static row_grid grid_of(const op_env *env, const op_args *a)
     return rows_over_grid(env->dev, tensor_rows(&a->in[0]), C / pack_width(a->in[0].dtype, C), SUM_BLOCKS);
 }
 
+template <typename T, int V, bool ROUND, typename F, typename H>
+static void launch_as(const op_env *env, const op_args *a, F f, H h)
+{
+    row_grid g = grid_of(env, a);
+    act_sums_kernel<T, V, ROUND><<<g.grid, g.block, block_sums_bytes(g, V), stream_of(env)>>>(
+        (T *)a->out[0].data, (T *)a->out[1].data, (float *)a->scratch, ROUND ? round_out_of(a) : round_out{},
+        (const T *)a->in[0].data, (const T *)a->in[1].data, tensor_rows(&a->in[0]), (int)tensor_cols(&a->in[0]), f, h);
+}
+
 template <typename T, int V, typename F, typename H>
 static void launch(const op_env *env, const op_args *a, F f, H h)
 {
-    row_grid g = grid_of(env, a);
-    size_t smem = (size_t)g.block.x * g.block.y * V * sizeof(float);
-    act_sums_kernel<T, V><<<g.grid, g.block, smem, stream_of(env)>>>((T *)a->out[0].data, (T *)a->out[1].data,
-                                                                     (float *)a->scratch, (const T *)a->in[0].data,
-                                                                     (const T *)a->in[1].data, tensor_rows(&a->in[0]),
-                                                                     (int)tensor_cols(&a->in[0]), f, h);
+    if constexpr (V == 8) {
+        if (rounding_rides(a)) return launch_as<T, V, true>(env, a, f, h);
+    }
+    launch_as<T, V, false>(env, a, f, h);
+}
+
+template <typename F>
+static void launch_rounded(const op_env *env, const op_args *a, F f)
+{
+    const cuda_state *s = (const cuda_state *)env->dev->state;
+    int64_t packs = tensor_count(&a->out[0]) / 8, limit = (int64_t)s->sms * 8, want = (packs + 255) / 256;
+    act_rounded_kernel<4>
+        <<<(unsigned)(want < limit ? want : limit), 256, 0, stream_of(env)>>>((bf16 *)a->out[0].data, round_out_of(a),
+                                                                              (const bf16 *)a->in[0].data, packs, f);
 }
 
 extern "C" cloob_status act_bwd_prepare_cuda(const op_env *env, op_args *a)
 {
     if (op_has(&a->out[2]))
         a->scratch_bytes = (size_t)grid_of(env, a).grid.x * (size_t)tensor_cols(&a->in[0]) * sizeof(float);
-    return CLOOB_OK;
+    return rounding_prepare_cuda(env, a);
 }
 
 extern "C" cloob_status act_bwd_sums_cuda(const op_env *env, const op_args *a)
@@ -85,4 +122,14 @@ extern "C" cloob_status act_bwd_sums_cuda(const op_env *env, const op_args *a)
     CLOOB_TRY(cuda_launched(env->ctx, "act_bwd"));
     return colsum_finish(env, "act_bwd", (float *)a->out[2].data, (const float *)a->scratch,
                          (int)grid_of(env, a).grid.x, C);
+}
+
+extern "C" cloob_status act_rounded_cuda(const op_env *env, const op_args *a)
+{
+    switch (a->attr.act) {
+    case OP_ACT_GELU: launch_rounded(env, a, gelu_fn()); break;
+    case OP_ACT_GELU_TANH: launch_rounded(env, a, gelu_tanh_fn()); break;
+    default: launch_rounded(env, a, quickgelu_fn()); break;
+    }
+    return cuda_launched(env->ctx, "act");
 }

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "nn/cuda/attention.cuh"
+#include "nn/cuda/linear/quantize.cuh"
 #include "tensor/cuda/tune.h"
 
 enum { SEPARATE_BLOCKS = 2, MIDDLE_WARPS = 13, SHARED_WARPS = 17 }; /* 208 and 272 tokens: ViT-B-16 and ViT-L-14 */
@@ -209,13 +210,30 @@ __device__ static void sum_columns(float *to, const bf16 *q, const bf16 *k, cons
     }
 }
 
+/* The 8-bit copy of a head's dq, dk and dv from the same place; the largest element is noted. */
+template <int D>
+__device__ static void round_rows(const round_out &round, int64_t at, const bf16 *q, const bf16 *k, const bf16 *v,
+                                  const attn_sizes &z)
+{
+    float scale = scale_for(round.scale->max, QUANT_E5M2), max = 0.0f;
+    int packs = z.T * (D / 8);
+    for (int i = threadIdx.x; i < 3 * packs; i += blockDim.x) {
+        int part = i / packs, row = i % packs / (D / 8), c = i % (D / 8) * 8;
+        pack<bf16, 8> p = load<bf16, 8>((part == 0 ? q : part == 1 ? k : v) + row * tile<D>::LD + c);
+        *reinterpret_cast<uint2 *>(round.to + at + (int64_t)row * 3 * z.C + part * z.C + c) =
+            round_pack<QUANT_E5M2>(p, scale, &max);
+    }
+    note_largest(round.scale, max);
+}
+
 /* A warp for every tile of queries. Keys go by in chunks of `chunk` tiles: first every warp computes the scores of its
  * queries and adds to dq, then the chunk's dv and dk are shared out over the warps. Rows of k and v are read in their
- * own chunk alone, so that dk and dv leave by way of them. sums: (N, 3 C), of each sequence, or NULL. */
+ * own chunk alone, so that dk and dv leave by way of them. sums: (N, 3 C), of each sequence, or NULL; round.to may be
+ * NULL, too. */
 template <int D, bool PACKED, int WARPS>
 static __global__ void __launch_bounds__(32 * WARPS, WARPS <= MAX_WARPS ? 2 : 1)
-    shared_kernel(bf16 *dqkv, float *sums, const bf16 *dy, const bf16 *qkv, const bf16 *y, const float *lse,
-                  attn_sizes z, int chunk)
+    shared_kernel(bf16 *dqkv, float *sums, round_out round, const bf16 *dy, const bf16 *qkv, const bf16 *y,
+                  const float *lse, attn_sizes z, int chunk)
 {
     extern __shared__ __align__(16) bf16 smem[];
     typedef tile<D> tl;
@@ -246,9 +264,10 @@ static __global__ void __launch_bounds__(32 * WARPS, WARPS <= MAX_WARPS ? 2 : 1)
     }
     __syncthreads();
     if (warp < tiles) tl::write(dqkv + at, 3 * z.C, dq, z.scale, warp * 16, z.T, q + warp * 16 * tl::LD);
-    if (!sums) return;
+    if (!sums && !round.to) return;
     __syncthreads();
-    sum_columns<D>(sums + (int64_t)n * 3 * z.C + h * D, q, k, v, z);
+    if (sums) sum_columns<D>(sums + (int64_t)n * 3 * z.C + h * D, q, k, v, z);
+    if (round.to) round_rows<D>(round, at, q, k, v, z);
 }
 
 /* ---- launchers ----------------------------------------------------------------------------------- */
@@ -285,8 +304,9 @@ static cloob_status launch_warps(const op_env *env, const op_args *a, const attn
     CLOOB_TRY(cuda_check(env->ctx, cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)smem),
                          "attention_bwd"));
     kernel<<<(unsigned)(N * z.H), 2 * (unsigned)z.Tp, smem, stream_of(env)>>>(
-        (bf16 *)a->out[0].data, (float *)(a->out[1].data ? a->scratch : NULL), (const bf16 *)a->in[0].data,
-        (const bf16 *)a->in[1].data, (const bf16 *)a->in[2].data, (const float *)a->in[3].data, z, chunk);
+        (bf16 *)a->out[0].data, (float *)(a->out[1].data ? a->scratch : NULL),
+        rounding_rides(a) ? round_out_of(a) : round_out{}, (const bf16 *)a->in[0].data, (const bf16 *)a->in[1].data,
+        (const bf16 *)a->in[2].data, (const float *)a->in[3].data, z, chunk);
     return cuda_launched(env->ctx, "attention_bwd");
 }
 
@@ -301,8 +321,12 @@ static cloob_status launch_shared(const op_env *env, const op_args *a, const att
 
 /* ---- the choice ---------------------------------------------------------------------------------- */
 
-enum { SEPARATE, SHARED, WAYS };
-static const int ways[WAYS] = { SEPARATE, SHARED }; /* what a call's state points to */
+enum { SEPARATE, SHARED, WAYS, PLAIN = WAYS };
+
+typedef struct attn_state {
+    rounding round; /* first: what quantize.h reads of a state */
+    int way;        /* PLAIN: no kernel on tensor cores takes the call */
+} attn_state;
 
 static cloob_status launch_way(const op_env *env, const op_args *a, int way)
 {
@@ -404,14 +428,23 @@ static size_t sums_bytes(const op_args *a, const op_sequences &s)
     return cuda_align((size_t)(s.N * tensor_cols(&a->out[0])) * sizeof(float));
 }
 
-/* Without a state there is no kernel on tensor cores that takes the call. */
+static cloob_status state_make(const op_env *env, op_args *a, attn_state **out)
+{
+    a->state = *out = (attn_state *)calloc(1, sizeof **out);
+    if (!*out) return ctx_no_memory(env->ctx, sizeof **out, "attention");
+    (*out)->way = PLAIN;
+    return op_has(&a->out[OP_ROUNDED_OUT]) ? rounding_open(env, &(*out)->round) : CLOOB_OK;
+}
+
 extern "C" cloob_status attention_bwd_prepare_cuda(const op_env *env, op_args *a)
 {
+    attn_state *state;
     op_sequences s = op_sequences_of(&a->attr, &a->in[1], &a->in[4]);
     attn_sizes z = sizes_of(a, s, &a->in[2]);
     int64_t C3 = tensor_cols(&a->out[0]);
     bool shared = on_tensor_cores(env, &a->in[2], z, 4) && chunk_for(env, z, z.C / z.H) > 0;
-    if (shared || on_tensor_cores(env, &a->in[2], z, 5)) a->state = (void *)&ways[choose_way(env, a)];
+    CLOOB_TRY(state_make(env, a, &state));
+    if (shared || on_tensor_cores(env, &a->in[2], z, 5)) state->way = choose_way(env, a);
     if (!a->attr.sums) return CLOOB_OK;
     size_t few = colsum_scratch(env->dev, s.N, C3, CLOOB_F32),
            all = colsum_scratch(env->dev, s.rows, C3, a->out[0].dtype);
@@ -419,17 +452,36 @@ extern "C" cloob_status attention_bwd_prepare_cuda(const op_env *env, op_args *a
     return CLOOB_OK;
 }
 
+/* Bytes of dead rows in the copy are 0, too. */
+static cloob_status zero_dead_copy(const op_env *env, const op_args *a, const op_sequences &s)
+{
+    tensor bytes = {};
+    bytes.data = a->out[OP_ROUNDED_OUT].data;
+    bytes.dtype = CLOOB_U8, bytes.ndim = 2;
+    bytes.dim[0] = s.rows, bytes.dim[1] = tensor_cols(&a->out[0]);
+    return zero_dead_cuda(env, "attention_bwd", &s, &bytes, NULL);
+}
+
+static cloob_status bias_sums(const op_env *env, const op_args *a, const op_sequences &s, int way)
+{
+    const tensor *dqkv = &a->out[0];
+    float *sums = (float *)a->out[1].data;
+    void *rest = (char *)a->scratch + sums_bytes(a, s);
+    if (!sums) return CLOOB_OK;
+    if (way == SHARED)
+        return colsum(env, "attention_bwd", sums, a->scratch, CLOOB_F32, s.N, tensor_cols(dqkv), 0, rest);
+    return colsum(env, "attention_bwd", sums, dqkv->data, dqkv->dtype, tensor_rows(dqkv), tensor_cols(dqkv), 0, rest);
+}
+
 extern "C" cloob_status attention_bwd_cuda(const op_env *env, const op_args *a)
 {
     op_sequences s = op_sequences_of(&a->attr, &a->in[1], &a->in[4]);
-    const int *way = (const int *)a->state;
-    const tensor *dqkv = &a->out[0];
-    float *sums = (float *)a->out[1].data;
-    if (s.start) CLOOB_TRY(zero_dead_cuda(env, "attention_bwd", &s, dqkv, NULL));
-    CLOOB_TRY(way ? launch_way(env, a, *way) : attention_bwd_plain(env, a));
-    if (!sums) return CLOOB_OK;
-    void *rest = (char *)a->scratch + sums_bytes(a, s);
-    if (way && *way == SHARED)
-        return colsum(env, "attention_bwd", sums, a->scratch, CLOOB_F32, s.N, tensor_cols(dqkv), 0, rest);
-    return colsum(env, "attention_bwd", sums, dqkv->data, dqkv->dtype, tensor_rows(dqkv), tensor_cols(dqkv), 0, rest);
+    int way = a->state ? ((const attn_state *)a->state)->way : PLAIN;
+    bool along = way == SHARED && rounding_rides(a);
+    if (s.start) CLOOB_TRY(zero_dead_cuda(env, "attention_bwd", &s, &a->out[0], NULL));
+    if (s.start && along) CLOOB_TRY(zero_dead_copy(env, a, s));
+    CLOOB_TRY(way == PLAIN ? attention_bwd_plain(env, a) : launch_way(env, a, way));
+    CLOOB_TRY(bias_sums(env, a, s, way));
+    return along ? rounding_end(env, "attention_bwd", a, QUANT_E5M2)
+                 : rounding_pass(env, "attention_bwd", a, QUANT_E5M2);
 }

@@ -1,6 +1,6 @@
 /* Sums over rows, the bias gradient of everything: partial sums per block, added in a fixed order by a second
  * launch. */
-#include "nn/cuda/common.cuh"
+#include "nn/cuda/colsum.cuh"
 
 enum { SUM_BLOCKS = 6 };
 
@@ -9,8 +9,7 @@ template <typename T, int V>
 static __global__ void __launch_bounds__(256)
     colsum_kernel(float *partial, const T *x, int64_t R, int64_t C, int64_t step)
 {
-    extern __shared__ float sums[]; /* (block.y, V, block.x) */
-    int width = blockDim.x, column = blockIdx.y * width + threadIdx.x, packs = (int)(C / V);
+    int column = blockIdx.y * blockDim.x + threadIdx.x, packs = (int)(C / V);
     float s[V] = {};
     if (column < packs) {
 #pragma unroll 4
@@ -20,16 +19,7 @@ static __global__ void __launch_bounds__(256)
             for (int i = 0; i < V; i++) s[i] += to_float(k.v[i]);
         }
     }
-    int cell = V * width;
-#pragma unroll
-    for (int i = 0; i < V; i++) sums[threadIdx.y * cell + i * width + threadIdx.x] = s[i];
-    __syncthreads();
-    for (int j = threadIdx.y * width + threadIdx.x; j < cell; j += width * blockDim.y) {
-        int at = blockIdx.y * width + j % width;
-        float sum = 0.0f;
-        for (int y = 0; y < blockDim.y; y++) sum += sums[y * cell + j];
-        if (at < packs) partial[blockIdx.x * C + (int64_t)at * V + j / width] = sum;
-    }
+    write_block_sums<V>(partial, s, C);
 }
 
 /* block (32 columns, 16 slices). */
@@ -71,7 +61,7 @@ extern "C" cloob_status colsum(const op_env *env, const char *op, float *out, co
     if (!step) step = C;
     int width = colsum_pack(dtype, C, step);
     row_grid g = colsum_grid(env->dev, R, C, width);
-    size_t smem = (size_t)g.block.x * g.block.y * (size_t)width * sizeof(float);
+    size_t smem = block_sums_bytes(g, width);
     cudaStream_t s = stream_of(env);
     float *partial = (float *)scratch;
     WITH_PACK(dtype, width == 1 ? 1 : 8,

@@ -1,6 +1,7 @@
 /* relu, add, activations, pooling, and the small conversions other ops are made of. Packs of 16 bytes,
  * several in flight. */
 #include "nn/cuda/activations.cuh"
+#include "nn/cuda/linear/quantize.h"
 
 /* ---- one element at a time ----------------------------------------------------------------------- */
 
@@ -198,16 +199,17 @@ extern "C" cloob_status add_cuda(const op_env *env, const op_args *a) { return m
 
 extern "C" cloob_status act_cuda(const op_env *env, const op_args *a)
 {
-    if (a->attr.act == OP_ACT_GELU_TANH) return map(env, "act", a, false, gelu_tanh_fn());
-    return a->attr.act == OP_ACT_GELU ? map(env, "act", a, false, gelu_fn())
-                                      : map(env, "act", a, false, quickgelu_fn());
+    if (rounding_rides(a)) return act_rounded_cuda(env, a);
+    CLOOB_TRY(a->attr.act == OP_ACT_GELU        ? map(env, "act", a, false, gelu_fn())
+              : a->attr.act == OP_ACT_GELU_TANH ? map(env, "act", a, false, gelu_tanh_fn())
+                                                : map(env, "act", a, false, quickgelu_fn()));
+    return rounding_pass(env, "act", a, QUANT_E4M3);
 }
 
-extern "C" cloob_status act_bwd_cuda(const op_env *env, const op_args *a)
+static cloob_status act_bwd_plain(const op_env *env, const op_args *a)
 {
     bool gelu = a->attr.act == OP_ACT_GELU, tanh = a->attr.act == OP_ACT_GELU_TANH;
     int64_t n = tensor_count(&a->out[0]);
-    if (a->out[2].data) return act_bwd_sums_cuda(env, a);
     if (!a->out[1].data && tanh) return map(env, "act_bwd", a, true, gelu_tanh_bwd_fn());
     if (!a->out[1].data)
         return gelu ? map(env, "act_bwd", a, true, gelu_bwd_fn()) : map(env, "act_bwd", a, true, quickgelu_bwd_fn());
@@ -215,6 +217,13 @@ extern "C" cloob_status act_bwd_cuda(const op_env *env, const op_args *a)
     else if (gelu) WITH_PACK(a->out[0].dtype, n, (launch_two<T, V>(env, a, n, gelu_bwd_fn(), gelu_fn())));
     else WITH_PACK(a->out[0].dtype, n, (launch_two<T, V>(env, a, n, quickgelu_bwd_fn(), quickgelu_fn())));
     return cuda_launched(env->ctx, "act_bwd");
+}
+
+extern "C" cloob_status act_bwd_cuda(const op_env *env, const op_args *a)
+{
+    bool sums = a->out[2].data, along = sums && rounding_rides(a);
+    CLOOB_TRY(sums ? act_bwd_sums_cuda(env, a) : act_bwd_plain(env, a));
+    return along ? CLOOB_OK : rounding_pass(env, "act_bwd", a, QUANT_E5M2);
 }
 
 extern "C" cloob_status avgpool2_cuda(const op_env *env, const op_args *a)

@@ -3,8 +3,9 @@
  * Backward walks many rows with one warp, so that the gain's and bias's gradients add up in registers; blocks
  * write partial sums and a second launch adds them in a fixed order. */
 #include "nn/cuda/layernorm.cuh"
+#include "nn/cuda/linear/quantize.cuh"
 
-enum { WARPS = 8, BWD_BLOCKS = 2, MAX_PACKS = 8 };
+enum { WARPS = 8, FWD_BLOCKS = 5, BWD_BLOCKS = 2, MAX_PACKS = 8 };
 
 /* P packs a lane: pack p of lane l is pack p * 32 + l of the row. */
 template <typename T, int V, int P>
@@ -24,14 +25,19 @@ __device__ __forceinline__ void row_read(row_regs<T, V, P> &q, const T *row, int
     }
 }
 
-template <typename T, int V, int P>
-static __global__ void __launch_bounds__(32 * WARPS)
-    forward_kernel(T *y, float *mean, float *rstd, const T *x, const float *gain, const float *bias, float eps,
-                   int64_t R, int C)
+typedef struct fwd_in {
+    const float *gain, *bias;
+    float eps;
+    int64_t R;
+    int C;
+} fwd_in;
+
+/* Row r by one warp. ROUND: packs of 8 bf16, their 8-bit copy is written along. */
+template <typename T, int V, int P, bool ROUND>
+__device__ __forceinline__ void forward_row(T *y, float *mean, float *rstd, const T *x, const fwd_in &in, int64_t r,
+                                            uint8_t *rounded, float scale, float *max)
 {
-    int lane = threadIdx.x, packs = C / V;
-    int64_t r = (int64_t)blockIdx.x * WARPS + threadIdx.y;
-    if (r >= R) return; /* threadIdx.y is the row: a warp leaves whole */
+    int lane = threadIdx.x, C = in.C, packs = C / V;
     row_regs<T, V, P> q;
     row_read(q, x + r * C, packs, lane);
     float sum = 0.0f, square = 0.0f;
@@ -47,7 +53,7 @@ static __global__ void __launch_bounds__(32 * WARPS)
             float d = p * 32 + lane < packs ? q.v[p][i] - mu : 0.0f;
             square += d * d;
         }
-    float s = rsqrtf(warp_sum(square) / (float)C + eps);
+    float s = rsqrtf(warp_sum(square) / (float)C + in.eps);
     if (lane == 0 && mean) mean[r] = mu;
     if (lane == 0 && rstd) rstd[r] = s;
 #pragma unroll
@@ -56,12 +62,32 @@ static __global__ void __launch_bounds__(32 * WARPS)
         if (c >= C) continue;
         float g[V], b[V];
         pack<T, V> out;
-        load_floats<V>(g, gain + c);
-        load_floats<V>(b, bias + c);
+        load_floats<V>(g, in.gain + c);
+        load_floats<V>(b, in.bias + c);
 #pragma unroll
         for (int i = 0; i < V; i++) out.v[i] = from_float<T>((q.v[p][i] - mu) * s * g[i] + b[i]);
         store<T, V>(y + r * C + c, out);
+        if constexpr (ROUND) *reinterpret_cast<uint2 *>(rounded + r * C + c) = round_pack<QUANT_E4M3>(out, scale, max);
     }
+}
+
+template <typename T, int V, int P>
+static __global__ void __launch_bounds__(32 * WARPS)
+    forward_kernel(T *y, float *mean, float *rstd, const T *x, fwd_in in)
+{
+    int64_t r = (int64_t)blockIdx.x * WARPS + threadIdx.y;
+    if (r < in.R) forward_row<T, V, P, false>(y, mean, rstd, x, in, r, NULL, 0.0f, NULL);
+}
+
+template <int P>
+static __global__ void __launch_bounds__(32 * WARPS)
+    forward_rounded_kernel(bf16 *y, float *mean, float *rstd, const bf16 *x, fwd_in in, round_out round)
+{
+    float scale = scale_for(round.scale->max, QUANT_E4M3), max = 0.0f;
+    for (int64_t r = (int64_t)blockIdx.x * WARPS + threadIdx.y; r < in.R; r += (int64_t)gridDim.x * WARPS)
+        forward_row<bf16, 8, P, true>(y, mean, rstd, x, in, r, round.to, scale, &max);
+    note_largest(round.scale, max);
+    end_step(round.scale, scale, round.tail);
 }
 
 /* What a lane reads of a row. */
@@ -244,10 +270,22 @@ template <typename T, int V, int P>
 static void launch_forward(const op_env *env, const op_args *a)
 {
     const tensor *x = &a->in[0];
-    int64_t R = tensor_rows(x);
-    forward_kernel<T, V, P><<<(unsigned)((R + WARPS - 1) / WARPS), dim3(32, WARPS), 0, stream_of(env)>>>(
-        (T *)a->out[0].data, (float *)a->out[1].data, (float *)a->out[2].data, (const T *)x->data,
-        (const float *)a->in[1].data, (const float *)a->in[2].data, a->attr.eps, R, (int)tensor_cols(x));
+    fwd_in in = { (const float *)a->in[1].data, (const float *)a->in[2].data, a->attr.eps, tensor_rows(x),
+                  (int)tensor_cols(x) };
+    T *y = (T *)a->out[0].data;
+    float *mean = (float *)a->out[1].data, *rstd = (float *)a->out[2].data;
+    unsigned want = (unsigned)((in.R + WARPS - 1) / WARPS),
+             limit = (unsigned)((const cuda_state *)env->dev->state)->sms * FWD_BLOCKS;
+    dim3 block(32, WARPS);
+    if constexpr (V == 8) {
+        if (rounding_rides(a)) {
+            forward_rounded_kernel<P> < <<want<limit ? want : limit, block, 0, stream_of(env)>>>(y, mean, rstd,
+                                                                                                 (const T *)x->data, in,
+                                                                                                 round_out_of(a));
+            return;
+        }
+    }
+    forward_kernel<T, V, P><<<want, block, 0, stream_of(env)>>>(y, mean, rstd, (const T *)x->data, in);
 }
 
 static unsigned bwd_blocks(const device *d, const op_args *a)
@@ -294,9 +332,11 @@ static cudaError_t launch_backward(const op_env *env, const op_args *a)
 extern "C" cloob_status layernorm_cuda(const op_env *env, const op_args *a)
 {
     const tensor *x = &a->in[0];
+    bool along = rounding_rides(a);
     CLOOB_TRY(check_width(env, "layernorm", x));
     WITH_PACK(x->dtype, tensor_cols(x), WITH_PACKS(packs_per_lane(x), launch_forward<T, V, P>(env, a)));
-    return cuda_launched(env->ctx, "layernorm");
+    CLOOB_TRY(cuda_launched(env->ctx, "layernorm"));
+    return along ? CLOOB_OK : rounding_pass(env, "layernorm", a, QUANT_E4M3);
 }
 
 extern "C" cloob_status layernorm_bwd_prepare_cuda(const op_env *env, op_args *a)
@@ -305,10 +345,11 @@ extern "C" cloob_status layernorm_bwd_prepare_cuda(const op_env *env, op_args *a
     size_t own = (size_t)bwd_blocks(env->dev, a) * 3 * (size_t)tensor_cols(x) * sizeof(float);
     size_t pass = a->attr.sums ? colsum_scratch(env->dev, tensor_rows(x), tensor_cols(x), x->dtype) : 0;
     a->scratch_bytes = own > pass ? own : pass;
-    return check_width(env, "layernorm_bwd", x);
+    CLOOB_TRY(check_width(env, "layernorm_bwd", x));
+    return rounding_prepare_cuda(env, a);
 }
 
-extern "C" cloob_status layernorm_bwd_cuda(const op_env *env, const op_args *a)
+static cloob_status backward(const op_env *env, const op_args *a)
 {
     const tensor *x = &a->in[1];
     int C = (int)tensor_cols(x);
@@ -326,6 +367,13 @@ extern "C" cloob_status layernorm_bwd_cuda(const op_env *env, const op_args *a)
     CLOOB_TRY(cuda_launched(env->ctx, "layernorm_bwd"));
     if (!sums || kinds == 3) return CLOOB_OK;
     return colsum(env, "layernorm_bwd", sums, a->out[0].data, x->dtype, tensor_rows(x), C, 0, a->scratch);
+}
+
+extern "C" cloob_status layernorm_bwd_cuda(const op_env *env, const op_args *a)
+{
+    bool along = rounding_rides(a) && layernorm_wide_takes(&a->in[1]) && bwd_in_of(a).kinds == 3;
+    CLOOB_TRY(backward(env, a));
+    return along ? CLOOB_OK : rounding_pass(env, "layernorm_bwd", a, QUANT_E5M2);
 }
 
 extern "C" cloob_status l2norm_cuda(const op_env *env, const op_args *a)

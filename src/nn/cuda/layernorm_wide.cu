@@ -4,6 +4,7 @@
  * bias, and the next row is on its way while this one is summed. The W warps of a row meet once, at a barrier of their
  * own. */
 #include "nn/cuda/layernorm.cuh"
+#include "nn/cuda/linear/quantize.cuh"
 
 enum { V = 8 };
 
@@ -27,11 +28,11 @@ __device__ __forceinline__ unsigned pair_of(float low, float high)
     __nv_bfloat162 v = __floats2bfloat162_rn(low, high);
     return *reinterpret_cast<unsigned *>(&v);
 }
-__device__ __forceinline__ void store_row(bf16 *to, const float v[V])
+__device__ __forceinline__ uint4 packed_row(const float v[V])
 {
-    *reinterpret_cast<uint4 *>(to) =
-        make_uint4(pair_of(v[0], v[1]), pair_of(v[2], v[3]), pair_of(v[4], v[5]), pair_of(v[6], v[7]));
+    return make_uint4(pair_of(v[0], v[1]), pair_of(v[2], v[3]), pair_of(v[4], v[5]), pair_of(v[6], v[7]));
 }
+__device__ __forceinline__ void store_row(bf16 *to, const uint4 &row) { *reinterpret_cast<uint4 *>(to) = row; }
 
 __device__ __forceinline__ wide_row read_row(const bf16 *dy, const bf16 *x, const bf16 *extra, const bwd_in &in,
                                              int64_t r, int c)
@@ -60,10 +61,17 @@ __device__ __forceinline__ float2 row_sum(float2 m, float2 *place, int group)
     return m;
 }
 
-/* total: sums of what is written, as it is written. */
-template <bool SUMS>
-__device__ __forceinline__ void write_row(bf16 *dx, float total[V], const wide_row &q, const bwd_in &in,
-                                          const float w[V], float2 m, int64_t at, int c)
+/* What goes along with dx: nothing, its sums, or those and its 8-bit copy. */
+enum along { ALONE, SUMS, ROUNDED };
+
+typedef struct running {
+    float total[V];   /* sums of what is written, as it is written */
+    float scale, max; /* of the 8-bit copy; the largest element */
+} running;
+
+template <along A>
+__device__ __forceinline__ void write_row(bf16 *dx, running &run, const wide_row &q, const bwd_in &in, const float w[V],
+                                          float2 m, int64_t at, int c, uint8_t *rounded)
 {
     float out[V];
 #pragma unroll
@@ -71,28 +79,34 @@ __device__ __forceinline__ void write_row(bf16 *dx, float total[V], const wide_r
         float xhat = (element(q.x, i) - q.mean) * q.rstd;
         out[i] = q.rstd * (element(q.dy, i) * w[i] - m.x - xhat * m.y) + element(q.extra, i);
     }
-    store_row(dx + at, out);
-    if (SUMS) {
+    uint4 row = packed_row(out);
+    store_row(dx + at, row);
+    if (A != ALONE) {
 #pragma unroll
-        for (int i = 0; i < V; i++) total[i] += to_float(from_float<bf16>(out[i]));
+        for (int i = 0; i < V; i++) run.total[i] += element(row, i);
     }
+    if (A == ROUNDED)
+        *reinterpret_cast<uint2 *>(rounded + at) =
+            round_pack<QUANT_E5M2>(*reinterpret_cast<const pack<bf16, 8> *>(&row), run.scale, &run.max);
     if (!in.recomputed) return;
     load_floats<V>(out, in.bias + c);
 #pragma unroll
     for (int i = 0; i < V; i++) out[i] += (element(q.x, i) - q.mean) * q.rstd * w[i];
-    store_row((bf16 *)in.recomputed + at, out);
+    store_row((bf16 *)in.recomputed + at, packed_row(out));
 }
 
-/* G rows at a time. partial: (gridDim.x, 2 or with SUMS 3, C): sums for gain and bias, and of dx. dx may be NULL. */
-template <int W, int G, int B, bool SUMS>
+/* G rows at a time. partial: (gridDim.x, 2 or with sums 3, C): sums for gain and bias, and of dx. dx may be NULL. */
+template <int W, int G, int B, along A>
 static __global__ void __launch_bounds__(32 * W * G, B)
-    wide_kernel(bf16 *dx, float *partial, const bf16 *dy, const bf16 *x, const bf16 *extra, bwd_in in)
+    wide_kernel(bf16 *dx, float *partial, const bf16 *dy, const bf16 *x, const bf16 *extra, bwd_in in, round_out round)
 {
     __shared__ float2 place[G][2][W];
     __shared__ float sums[G][32 * W * V];
     int group = threadIdx.x / (32 * W), c = threadIdx.x % (32 * W) * V, turn = 0;
     int64_t r = (int64_t)blockIdx.x * G + group, step = (int64_t)gridDim.x * G;
-    float w[V], dg[V] = {}, db[V] = {}, total[V] = {}, width = 1.0f / (float)(32 * W * V);
+    float w[V], dg[V] = {}, db[V] = {}, width = 1.0f / (float)(32 * W * V);
+    running run = {};
+    if (A == ROUNDED) run.scale = scale_for(round.scale->max, QUANT_E5M2);
     wide_row next = {};
     load_floats<V>(w, in.gain + c);
     if (r < in.R) next = read_row(dy, x, extra, in, r, c);
@@ -111,12 +125,13 @@ static __global__ void __launch_bounds__(32 * W * G, B)
         if (!dx) continue; /* nor is `recomputed` wanted then */
         m = row_sum<W>(m, place[group][turn], group);
         m.x *= width, m.y *= width;
-        write_row<SUMS>(dx, total, q, in, w, m, r * in.C + c, c);
+        write_row<A>(dx, run, q, in, w, m, r * in.C + c, c, round.to);
     }
-    enum { KINDS = SUMS ? 3 : 2 };
+    if (A == ROUNDED) note_largest(round.scale, run.max);
+    enum { KINDS = A == ALONE ? 2 : 3 };
     for (int which = 0; which < KINDS; which++) {
 #pragma unroll
-        for (int i = 0; i < V; i++) sums[group][c + i] = which == 0 ? dg[i] : which == 1 ? db[i] : total[i];
+        for (int i = 0; i < V; i++) sums[group][c + i] = which == 0 ? dg[i] : which == 1 ? db[i] : run.total[i];
         __syncthreads();
         for (int k = threadIdx.x; k < 32 * W * V; k += 32 * W * G) {
             float sum = 0.0f;
@@ -126,6 +141,7 @@ static __global__ void __launch_bounds__(32 * W * G, B)
         }
         __syncthreads();
     }
+    if (A == ROUNDED) end_step(round.scale, run.scale, round.tail);
 }
 
 typedef struct wide_shape {
@@ -158,10 +174,12 @@ unsigned layernorm_wide_blocks(const device *d, const tensor *x, bool sums)
 template <int W, int G, int B>
 static void launch(const op_env *env, const op_args *a, const bwd_in &in)
 {
-    auto kernel = in.kinds == 3 ? wide_kernel<W, G, B - 1, true> : wide_kernel<W, G, B, false>;
+    auto kernel = in.kinds != 3       ? wide_kernel<W, G, B, ALONE>
+                  : rounding_rides(a) ? wide_kernel<W, G, B - 1, ROUNDED>
+                                      : wide_kernel<W, G, B - 1, SUMS>;
     kernel<<<layernorm_wide_blocks(env->dev, &a->in[1], in.kinds == 3), 32 * W * G, 0, stream_of(env)>>>(
         (bf16 *)a->out[0].data, (float *)a->scratch, (const bf16 *)a->in[0].data, (const bf16 *)a->in[1].data,
-        (const bf16 *)a->in[5].data, in);
+        (const bf16 *)a->in[5].data, in, in.kinds == 3 && rounding_rides(a) ? round_out_of(a) : round_out{});
 }
 
 void layernorm_wide_launch(const op_env *env, const op_args *a, const bwd_in &in)

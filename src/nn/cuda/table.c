@@ -1,6 +1,7 @@
 /* The cuda backend: one row per op, none missing. */
 #include "nn/cuda/kernels.h"
 #include "nn/cuda/linear/fp8_gemm.h"
+#include "nn/cuda/linear/quantize.h"
 
 const op_kernel op_kernels_cuda[OP_COUNT] = {
     [OP_IMAGE_INPUT] = { .run = image_input_cuda },
@@ -37,14 +38,30 @@ const op_kernel op_kernels_cuda[OP_COUNT] = {
                        .release = linear_release_cuda,
                        .history = linear_history_cuda },
     [OP_LINEAR_DW] = { .run = linear_dw_cuda, .prepare = linear_dw_prepare_cuda, .release = linear_release_cuda },
-    [OP_ACT] = { .run = act_cuda },
-    [OP_ACT_BWD] = { .run = act_bwd_cuda, .prepare = act_bwd_prepare_cuda, .in_place = true },
-    [OP_LAYERNORM] = { .run = layernorm_cuda },
-    [OP_LAYERNORM_BWD] = { .run = layernorm_bwd_cuda, .prepare = layernorm_bwd_prepare_cuda },
+    [OP_ACT] = { .run = act_cuda,
+                 .prepare = rounding_prepare_cuda,
+                 .release = rounding_release_cuda,
+                 .history = rounding_history_cuda },
+    [OP_ACT_BWD] = { .run = act_bwd_cuda,
+                     .prepare = act_bwd_prepare_cuda,
+                     .release = rounding_release_cuda,
+                     .history = rounding_history_cuda,
+                     .in_place = true },
+    [OP_LAYERNORM] = { .run = layernorm_cuda,
+                       .prepare = rounding_prepare_cuda,
+                       .release = rounding_release_cuda,
+                       .history = rounding_history_cuda },
+    [OP_LAYERNORM_BWD] = { .run = layernorm_bwd_cuda,
+                           .prepare = layernorm_bwd_prepare_cuda,
+                           .release = rounding_release_cuda,
+                           .history = rounding_history_cuda },
     [OP_L2NORM] = { .run = l2norm_cuda },
     [OP_L2NORM_BWD] = { .run = l2norm_bwd_cuda },
     [OP_ATTENTION] = { .run = attention_cuda },
-    [OP_ATTENTION_BWD] = { .run = attention_bwd_cuda, .prepare = attention_bwd_prepare_cuda },
+    [OP_ATTENTION_BWD] = { .run = attention_bwd_cuda,
+                           .prepare = attention_bwd_prepare_cuda,
+                           .release = rounding_release_cuda,
+                           .history = rounding_history_cuda },
     [OP_ATTENTION_ONE] = { .run = attention_one_cuda },
     [OP_ATTENTION_ONE_BWD] = { .run = attention_one_bwd_cuda },
     [OP_HEADS_PROJECT] = { .run = heads_project_cuda,

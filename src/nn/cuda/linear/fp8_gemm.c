@@ -11,10 +11,12 @@ struct fp8_gemm {
     size_t left, right;  /* the copies' places in scratch, behind the library's */
     quant_format format; /* of A */
     bool fresh;          /* nothing was rounded yet */
+    bool given;          /* A comes rounded (OP_ROUNDED_IN) */
 };
 
-/* Milliseconds of a pass that reads two bytes and writes one, at a bandwidth we reach. */
+/* Milliseconds of a pass that reads two bytes and writes one, at a bandwidth we reach, and of writing one along. */
 static float round_ms(int64_t elements) { return (float)(3.0 * (double)elements / 3.8e9) + 0.004f; }
+static float along_ms(int64_t elements) { return (float)((double)elements / 3.8e9); }
 
 static bool fits(const op_env *env, const gemm_shape *g)
 {
@@ -46,17 +48,18 @@ static cloob_status fill(const op_env *env, fp8_gemm *p, op_fp8 fp8, float ms, b
     *taken = false;
     CLOOB_TRY(gemm_plan_create(env->ctx, env->dev, &eight, &p->plan));
     if (!p->plan) return CLOOB_OK;
-    float own = gemm_plan_ms(p->plan) + round_ms(g->m * g->k) + round_ms(g->n * g->k);
+    float own =
+        gemm_plan_ms(p->plan) + (p->given ? along_ms(g->m * g->k) : round_ms(g->m * g->k)) + round_ms(g->n * g->k);
     ctx_log(env->ctx, CLOOB_LOG_DEBUG, "fp8 %lld x %lld x %lld: %.4f ms, %.4f with its rounding, bf16 %.4f",
             (long long)g->m, (long long)g->n, (long long)g->k, (double)gemm_plan_ms(p->plan), (double)own, (double)ms);
     if (fp8 != OP_FP8_ALWAYS && own >= ms) return CLOOB_OK;
     *taken = true;
     p->left = cuda_align(gemm_plan_workspace(p->plan));
-    p->right = p->left + cuda_align((size_t)(g->m * g->k));
+    p->right = p->left + (p->given ? 0 : cuda_align((size_t)(g->m * g->k)));
     return take_scales(env, p);
 }
 
-cloob_status fp8_gemm_create(const op_env *env, const gemm_shape *g, bool gradient, op_fp8 fp8, float ms,
+cloob_status fp8_gemm_create(const op_env *env, const gemm_shape *g, bool gradient, bool given, op_fp8 fp8, float ms,
                              fp8_gemm **out)
 {
     bool taken;
@@ -67,6 +70,7 @@ cloob_status fp8_gemm_create(const op_env *env, const gemm_shape *g, bool gradie
     p->g = *g;
     p->format = gradient ? QUANT_E5M2 : QUANT_E4M3;
     p->fresh = true;
+    p->given = given;
     cloob_status status = fill(env, p, fp8, ms, &taken);
     if (status == CLOOB_OK && taken) *out = p;
     else fp8_gemm_destroy(env, p);
@@ -83,27 +87,55 @@ void fp8_gemm_destroy(const op_env *env, fp8_gemm *p)
 
 size_t fp8_gemm_scratch(const fp8_gemm *p) { return p->right + cuda_align((size_t)(p->g.n * p->g.k)); }
 
-cloob_status fp8_gemm_run(const op_env *env, const char *op, fp8_gemm *p, void *D, const void *A, const void *B,
-                          const void *C, void *vector, void *scratch)
+/* The left factor's bytes and where their inverse scale lies. */
+static cloob_status left_factor(const op_env *env, const char *op, fp8_gemm *p, const void *A, const tensor *rounded,
+                                void *scratch, const void **left)
+{
+    int64_t count = p->g.m * p->g.k;
+    char *own = (char *)scratch + p->left;
+    *left = p->given ? rounded->data : own;
+    if (!p->given) return quantize_cuda(env, op, own, A, count, p->format, &p->scale[0], NULL, p->fresh);
+    gemm_plan_scales(p->plan, (const float *)((const char *)rounded->data + count), &p->scale[1].inverse);
+    return CLOOB_OK;
+}
+
+cloob_status fp8_gemm_run(const op_env *env, const char *op, fp8_gemm *p, void *D, const void *A, const tensor *rounded,
+                          const void *B, const void *C, void *vector, void *scratch)
 {
     const gemm_shape *g = &p->g;
-    void *left = (char *)scratch + p->left, *right = (char *)scratch + p->right;
-    CLOOB_TRY(quantize_cuda(env, op, left, A, g->m, g->k, false, p->format, &p->scale[0], p->fresh));
-    CLOOB_TRY(quantize_cuda(env, op, right, B, g->tb ? g->n : g->k, g->tb ? g->k : g->n, !g->tb, QUANT_E4M3,
-                            &p->scale[1], p->fresh));
+    const void *left;
+    void *right = (char *)scratch + p->right;
+    CLOOB_TRY(left_factor(env, op, p, A, rounded, scratch, &left));
+    if (g->tb) CLOOB_TRY(quantize_cuda(env, op, right, B, g->n * g->k, QUANT_E4M3, &p->scale[1], NULL, p->fresh));
+    else CLOOB_TRY(quantize_turned_cuda(env, op, right, B, g->k, g->n, &p->scale[1], p->fresh));
     p->fresh = false;
     return gemm_run(env->ctx, env->dev, p->plan, env->stream, D, left, right, C, vector, scratch);
 }
 
-cloob_status fp8_gemm_history(const op_env *env, fp8_gemm *p, float max[OP_HISTORY], bool set)
+/* ---- history ------------------------------------------------------------------------------------- */
+
+/* Below 0: nothing was rounded yet, or is to be taken as such. */
+static cloob_status scale_history(const op_env *env, quant_scale *scale, float *max, bool *fresh, bool set)
 {
     device *d = env->dev;
+    if (!set && *fresh) *max = -1;
+    if (!set) return *fresh ? CLOOB_OK : d->to_host(env->ctx, d, max, &scale->max, sizeof *max);
+    if (!(*max >= 0)) return CLOOB_OK;
+    *fresh = false;
+    return d->to_device(env->ctx, d, &scale->max, max, sizeof *max);
+}
+
+cloob_status fp8_gemm_history(const op_env *env, fp8_gemm *p, float max[OP_HISTORY], bool set)
+{
+    bool fresh = p->fresh;
     if (set && (!(max[0] >= 0) || !(max[1] >= 0))) return CLOOB_OK; /* the next run looks at the factors themselves */
-    if (set) p->fresh = false;
-    for (int i = 0; i < OP_HISTORY; i++) {
-        if (set) CLOOB_TRY(d->to_device(env->ctx, d, &p->scale[i].max, &max[i], sizeof max[i]));
-        else if (p->fresh) max[i] = -1;
-        else CLOOB_TRY(d->to_host(env->ctx, d, &max[i], &p->scale[i].max, sizeof max[i]));
-    }
-    return CLOOB_OK;
+    CLOOB_TRY(scale_history(env, &p->scale[0], &max[0], &fresh, set));
+    return scale_history(env, &p->scale[1], &max[1], &p->fresh, set);
+}
+
+cloob_status rounding_history_cuda(const op_env *env, const op_args *a, float max[OP_HISTORY], bool set)
+{
+    rounding *r = a->state;
+    for (int i = 0; i < OP_HISTORY && !set; i++) max[i] = -1;
+    return r && r->scale ? scale_history(env, r->scale, &max[0], &r->fresh, set) : CLOOB_OK;
 }

@@ -28,11 +28,14 @@ void linear_release_cuda(const op_env *env, op_args *a)
     a->state = NULL;
 }
 
-/* The plan of g, in 8 bits where the call asks for it and it is faster. */
-static cloob_status plan_make(const op_env *env, const op_args *a, const gemm_shape *g, bool gradient, linear_state *s)
+/* The plan of g, in 8 bits where the call asks for it and it is faster; otherwise an 8-bit copy of x is not needed. */
+static cloob_status plan_make(const op_env *env, op_args *a, const gemm_shape *g, bool gradient, linear_state *s)
 {
+    bool given = op_has(&a->in[OP_ROUNDED_IN]);
     CLOOB_TRY(gemm_plan_create(env->ctx, env->dev, g, &s->plan));
-    return fp8_gemm_create(env, g, gradient, a->attr.fp8, gemm_plan_ms(s->plan), &s->eight);
+    CLOOB_TRY(fp8_gemm_create(env, g, gradient, given, a->attr.fp8, gemm_plan_ms(s->plan), &s->eight));
+    if (!s->eight) a->in[OP_ROUNDED_IN] = ABSENT;
+    return CLOOB_OK;
 }
 
 static size_t plan_scratch(const linear_state *s)
@@ -44,7 +47,7 @@ static cloob_status plan_run(const op_env *env, const op_args *a, const char *op
 {
     const linear_state *s = a->state;
     void *D = a->out[0].data, *A = a->in[0].data, *B = a->in[1].data, *C = a->in[3].data;
-    if (s->eight) return fp8_gemm_run(env, op, s->eight, D, A, B, C, vector, a->scratch);
+    if (s->eight) return fp8_gemm_run(env, op, s->eight, D, A, &a->in[OP_ROUNDED_IN], B, C, vector, a->scratch);
     return gemm_run(env->ctx, env->dev, s->plan, env->stream, D, A, B, C, vector, a->scratch);
 }
 
