@@ -1,4 +1,4 @@
-/* Bicubic resizing of a grid of rows. */
+/* Resizing of a grid of rows: bicubic, or linear where numbers must not become negative. */
 #include "model/weights.h"
 
 #include <math.h>
@@ -15,13 +15,17 @@ static double cubic(double x)
     return 0;
 }
 
+static double triangle(double x) { return fabs(x) < 1 ? 1 - fabs(x) : 0; }
+
+typedef double filter(double x);
+
 /* weight (to, from): how much of each old place goes into each new one; rows sum to 1. */
-static void axis_weights(int64_t from, int64_t to, double *weight)
+static void axis_weights(int64_t from, int64_t to, filter *f, double *weight)
 {
     double scale = (double)from / (double)to, stretch = scale > 1 ? scale : 1;
     for (int64_t i = 0; i < to; i++) {
         double centre = ((double)i + 0.5) * scale, sum = 0;
-        for (int64_t j = 0; j < from; j++) sum += weight[i * from + j] = cubic(((double)j + 0.5 - centre) / stretch);
+        for (int64_t j = 0; j < from; j++) sum += weight[i * from + j] = f(((double)j + 0.5 - centre) / stretch);
         for (int64_t j = 0; j < from; j++) weight[i * from + j] /= sum;
     }
 }
@@ -40,9 +44,10 @@ static void resize_grid(const float *in, int64_t from, float *out, int64_t to, i
             }
 }
 
-static cloob_status resize_tensor(cloob_ctx *ctx, weights *w, tensor *t, int64_t from, int64_t to)
+/* t: rows of d, as a matrix or one after the other. */
+static cloob_status resize_tensor(cloob_ctx *ctx, weights *w, tensor *t, int64_t d, int64_t from, int64_t to, filter *f)
 {
-    int64_t d = t->dim[1], rows = t->dim[0], first = rows - from * from; /* class tokens, which have no place */
+    int64_t rows = tensor_count(t) / d, first = rows - from * from; /* class tokens, which have no place */
     float *old = malloc((size_t)(rows * d) * sizeof *old);
     double *weight = malloc((size_t)(from * to) * sizeof *weight);
     float *out = arena_push(&w->a, (size_t)((to * to + first) * d) * sizeof *out);
@@ -50,14 +55,30 @@ static cloob_status resize_tensor(cloob_ctx *ctx, weights *w, tensor *t, int64_t
     if (status == CLOOB_OK && !dtype_convert(CLOOB_F32, old, t->dtype, t->data, rows * d))
         status = ctx_fail(ctx, CLOOB_ERR_FORMAT, "positional embeddings of a type that cannot be read");
     if (status == CLOOB_OK) {
-        axis_weights(from, to, weight);
+        axis_weights(from, to, f, weight);
         memcpy(out, old, (size_t)(first * d) * sizeof *out);
         resize_grid(old + first * d, from, out + first * d, to, d, weight);
-        t->dtype = CLOOB_F32, t->data = out, t->dim[0] = to * to + first;
+        t->dtype = CLOOB_F32, t->data = out, t->dim[0] = (to * to + first) * (t->ndim == 1 ? d : 1);
     }
     free(old);
     free(weight);
     return status;
+}
+
+/* What a tensor is to the positional embeddings `name`: themselves, or the state of a run that belongs to them. Means of
+ * gradients and averages of weights are resized as they are. Means of squares take a filter without negative weights:
+ * AdamW divides by their root. NULL: nothing. */
+static filter *filter_for(const char *entry, const char *name)
+{
+    static const struct {
+        const char *kind;
+        filter *f;
+    } states[] = { { "", cubic }, { "train.m.", cubic }, { "train.ema.", cubic }, { "train.v.", triangle } };
+    for (size_t i = 0; i < sizeof states / sizeof *states; i++) {
+        size_t n = strlen(states[i].kind);
+        if (strncmp(entry, states[i].kind, n) == 0 && strcmp(entry + n, name) == 0) return states[i].f;
+    }
+    return NULL;
 }
 
 cloob_status weights_resize_images(cloob_ctx *ctx, weights *w, int64_t image_size)
@@ -68,8 +89,12 @@ cloob_status weights_resize_images(cloob_ctx *ctx, weights *w, int64_t image_siz
     model_config asked = w->config;
     asked.image_size = image_size;
     CLOOB_TRY(model_config_check(ctx, &asked));
-    for (int64_t i = 0; i < w->count && from != to; i++)
-        if (strcmp(w->entry[i].name, name) == 0) CLOOB_TRY(resize_tensor(ctx, w, &w->entry[i].t, from, to));
+    const tensor *t = weights_find(w, name);
+    int64_t d = t && t->ndim == 2 ? t->dim[1] : 0;
+    for (int64_t i = 0; i < w->count && from != to && d > 0; i++) {
+        filter *f = filter_for(w->entry[i].name, name);
+        if (f) CLOOB_TRY(resize_tensor(ctx, w, &w->entry[i].t, d, from, to, f));
+    }
     w->config.image_size = image_size;
     return CLOOB_OK;
 }

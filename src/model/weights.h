@@ -89,7 +89,8 @@ cloob_status shards_open(cloob_ctx *ctx, const char *index, weights *w);
 
 /* Resizes the image tower's positional embeddings (grid x grid rows, after that of a class token) of w to the grid of
  * `image_size` and notes that size in w->config. Bicubic with antialiasing, as open_clip resizes them; that of the
- * class token stays. Refuses sizes that the model cannot have. */
+ * class token stays. The state of a run that belongs to them (moments, averages) is resized with them. Refuses sizes
+ * that the model cannot have. */
 cloob_status weights_resize_images(cloob_ctx *ctx, weights *w, int64_t image_size);
 
 #endif

@@ -95,7 +95,7 @@ static void choose_model(cloob_ctx *ctx, run *r)
     r->chose_small = !gpu || n < LARGE_MODEL_PAIRS;
     r->options.model = r->chose_small ? "tiny" : "RN50";
     if (!r->chose_small) return;
-    int64_t edge = r->options.force_image_size ? 0 : peek_size(ctx, r->train);
+    int64_t edge = r->options.force_image_size || r->options.image_size_schedule ? 0 : peek_size(ctx, r->train);
     if (edge > 0 && edge < SMALL_IMAGE) r->options.force_image_size = 32;
     sbuf_printf(&r->notes,
                 "`model` tiny at %lld pixels, because there are %s pairs%s; RN50 needs a GPU and some %s pairs\n",

@@ -134,21 +134,26 @@ static cloob_status add_history(cloob_ctx *ctx, weights *w, step *s)
     return weights_add(ctx, w, "train.history", &t);
 }
 
+cloob_status checkpoint_gather(cloob_ctx *ctx, step *s, const run_position *at, const checkpoint_meta *meta, weights *w)
+{
+    step_state st = step_get_state(s);
+    const params *p = step_params(s);
+    CLOOB_TRY(params_store(ctx, p, w));
+    CLOOB_TRY(add_adapters(ctx, w, p));
+    CLOOB_TRY(add_block(ctx, w, p, "m", st.m));
+    CLOOB_TRY(add_block(ctx, w, p, "v", st.v));
+    CLOOB_TRY(add_block(ctx, w, p, "ema", st.ema));
+    CLOOB_TRY(hopfield_memory_save(ctx, step_stored(s), w));
+    CLOOB_TRY(add_history(ctx, w, s));
+    return add_meta(ctx, w, &st, at, meta);
+}
+
 cloob_status checkpoint_write(cloob_ctx *ctx, const char *path, step *s, const run_position *at,
                               const checkpoint_meta *meta)
 {
     weights w;
-    step_state st = step_get_state(s);
-    const params *p = step_params(s);
     weights_init(&w);
-    cloob_status status = params_store(ctx, p, &w);
-    if (status == CLOOB_OK) status = add_adapters(ctx, &w, p);
-    if (status == CLOOB_OK) status = add_block(ctx, &w, p, "m", st.m);
-    if (status == CLOOB_OK) status = add_block(ctx, &w, p, "v", st.v);
-    if (status == CLOOB_OK) status = add_block(ctx, &w, p, "ema", st.ema);
-    if (status == CLOOB_OK) status = hopfield_memory_save(ctx, step_stored(s), &w);
-    if (status == CLOOB_OK) status = add_history(ctx, &w, s);
-    if (status == CLOOB_OK) status = add_meta(ctx, &w, &st, at, meta);
+    cloob_status status = checkpoint_gather(ctx, s, at, meta, &w);
     if (status == CLOOB_OK) status = weights_write_native(ctx, path, &w);
     weights_release(&w);
     return status;
@@ -268,14 +273,13 @@ static cloob_status load_history(cloob_ctx *ctx, const weights *w, step *s)
     return step_history(ctx, s, t->data, true);
 }
 
-static cloob_status read_state(cloob_ctx *ctx, const weights *w, const char *path, step *s, run_position *at)
+cloob_status checkpoint_apply(cloob_ctx *ctx, const weights *w, const char *path, step *s, run_position *at)
 {
     params *p = step_params(s);
     step_state st = step_get_state(s);
     double scalar[STEP_SCALARS];
     int64_t seed, count;
     CLOOB_TRY(check_same_model(ctx, w, path, p));
-    CLOOB_TRY(checkpoint_verify(ctx, path, w));
     CLOOB_TRY(get_int(ctx, w, path, "train.count", &count));
     CLOOB_TRY(get_int(ctx, w, path, "train.epoch", &at->epoch));
     CLOOB_TRY(get_int(ctx, w, path, "train.step_in_epoch", &at->step_in_epoch));
@@ -311,7 +315,9 @@ cloob_status checkpoint_read(cloob_ctx *ctx, const char *path, step *s, run_posi
 {
     weights w;
     CLOOB_TRY(weights_read_native(ctx, path, &w));
-    cloob_status status = read_state(ctx, &w, path, s, at);
+    cloob_status status = check_same_model(ctx, &w, path, step_params(s));
+    if (status == CLOOB_OK) status = checkpoint_verify(ctx, path, &w);
+    if (status == CLOOB_OK) status = checkpoint_apply(ctx, &w, path, s, at);
     weights_release(&w);
     return status;
 }

@@ -3,7 +3,7 @@
  * Weights stand under their canonical names, with adapters merged into them; what a run with adapters goes on with
  * under "train.lora.NAME" (the adapters) and "train.base.NAME" (what they are added to); optimizer moments of what is
  * trained under "train.m.NAME" and "train.v.NAME", averaged
- * weights under "train.ema.NAME", a queue of embeddings under "train.queue.image" and "train.queue.text"; counters and
+ * weights under "train.ema.NAME", what 8-bit GEMMs remember under "train.history", a queue of embeddings under "train.queue.image" and "train.queue.text"; counters and
  * scales in the metadata. The checksums of model/digest.h cover all of it. Files are written atomically: a reader finds
  * the old one or the new one. */
 #ifndef TRAIN_CHECKPOINT_H
@@ -40,6 +40,11 @@ typedef struct checkpoint_meta {
 
 cloob_status checkpoint_write(cloob_ctx *ctx, const char *path, step *s, const run_position *at,
                               const checkpoint_meta *meta);
+
+/* The same in memory: adds everything to an empty w; and puts it back into a step made for w's configuration. */
+cloob_status checkpoint_gather(cloob_ctx *ctx, step *s, const run_position *at, const checkpoint_meta *meta,
+                               weights *w);
+cloob_status checkpoint_apply(cloob_ctx *ctx, const weights *w, const char *path, step *s, run_position *at);
 
 /* Puts weights and state back into a step made for the same model. A file of another model, without training state, or
  * with a wrong checksum is refused and changes nothing. */

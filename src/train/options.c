@@ -115,6 +115,7 @@ static cloob_status check_values(cloob_ctx *ctx, const cloob_train_options *o)
     bool steps;
     int64_t rank;
     double scale;
+    image_stage stage[IMAGE_STAGES];
     for (int i = 0; i < ROWS; i++) {
         if (cloob_option_valid(&table[i], o)) continue;
         cloob_option_rule(&table[i], must, sizeof must);
@@ -125,6 +126,8 @@ static cloob_status check_values(cloob_ctx *ctx, const cloob_train_options *o)
           "`save_every` must be a time or a number of steps, as 90s, 30m, 2h or 500steps" },
         { o->lora && !run_lora(o->lora, &rank, &scale),
           "`lora` must be a rank, with a scale where it is not the rank: r=8, or r=8,alpha=16" },
+        { o->image_size_schedule && !run_image_stages(o->image_size_schedule, stage),
+          "`image_size_schedule` must be sizes with the epochs they begin at, as 112,160@11,224@25" },
         { o->report_to[0] && strcmp(o->report_to, "tensorboard") != 0 && strcmp(o->report_to, "none") != 0,
           "`report_to` must be tensorboard or none" },
         { o->name && (!*o->name || strchr(o->name, '/')),
@@ -151,6 +154,8 @@ static cloob_status check_together(cloob_ctx *ctx, const cloob_train_options *o)
         { o->resume && o->pretrained, "`resume` and `pretrained`: a resumed run has its weights already" },
         { o->finetune && !o->pretrained && !o->resume, "`finetune` begins with weights: give `pretrained`" },
         { o->resume && strcmp(o->resume, "latest") == 0 && !o->name, "`resume` latest needs the `name` of the run" },
+        { o->image_size_schedule && o->force_image_size > 0,
+          "`image_size_schedule` and `force_image_size` both set the image size; give one of them" },
         { o->data.upsampling && !o->data.resampled, "`upsampling` needs `resampled`" },
         { cooldown && o->epochs_cooldown < 1, "`lr_scheduler` const-cooldown needs `epochs_cooldown`" },
         { o->epochs_cooldown > 0 && !cooldown, "`epochs_cooldown` goes with `lr_scheduler` const-cooldown" },

@@ -38,16 +38,21 @@ static cloob_status link_latest(cloob_ctx *ctx, run *r, const char *path)
     return CLOOB_OK;
 }
 
+checkpoint_meta run_meta(const run *r)
+{
+    step_state st = step_get_state(r->s);
+    return (checkpoint_meta){ .tokenizer = r->tok_text,
+                              .method = r->o->method,
+                              .name = r->o->name,
+                              .inv_tau = r->so.learn_inv_tau ? exp(st.scalar[0]) : r->o->init_inv_tau,
+                              .beta = r->o->learnable_scale_hopfield ? exp(st.scalar[3]) : r->o->scale_hopfield };
+}
+
 cloob_status run_save(cloob_ctx *ctx, run *r, const char *name)
 {
     char path[1024];
     cloob_status status = CLOOB_OK;
-    step_state st = step_get_state(r->s);
-    checkpoint_meta meta = { .tokenizer = r->tok_text,
-                             .method = r->o->method,
-                             .name = r->o->name,
-                             .inv_tau = r->so.learn_inv_tau ? exp(st.scalar[0]) : r->o->init_inv_tau,
-                             .beta = r->o->learnable_scale_hopfield ? exp(st.scalar[3]) : r->o->scale_hopfield };
+    checkpoint_meta meta = run_meta(r);
     snprintf(path, sizeof path, "%s/%s.safetensors", journal_checkpoints(r->log), name);
     if (comm_rank(r->c) == 0) {
         r->at.results_bytes = journal_result_bytes(r->log);
@@ -312,6 +317,7 @@ cloob_status run_loop(cloob_ctx *ctx, run *r)
 {
     CLOOB_TRY(run_settle_debt(ctx, r));
     while (r->at.updates < r->total_steps || ends_unfinished(r)) {
+        CLOOB_TRY(run_enter_stage(ctx, r));
         CLOOB_TRY(one_epoch(ctx, r));
         CLOOB_TRY(end_of_epoch(ctx, r));
     }

@@ -55,6 +55,27 @@ double run_save_interval(const char *text, bool *steps);
 /* "r=8" or "r=8,alpha=16": the rank, and alpha / r, which is 1 without alpha; false: it is neither. */
 bool run_lora(const char *text, int64_t *rank, double *scale);
 
+/* "112,160@11,224@25": 112 px from epoch 1 on, 160 from epoch 11 on. */
+enum { IMAGE_STAGES = 32 };
+typedef struct image_stage {
+    int64_t size, epoch; /* from this epoch on, counted from 0 */
+} image_stage;
+/* How many stages; 0: it is not such a list. */
+int run_image_stages(const char *text, image_stage stage[IMAGE_STAGES]);
+/* The image size of an epoch, of the epochs' largest; 0 without a schedule. */
+int64_t run_image_size(const cloob_train_options *o, int64_t epoch);
+int64_t run_largest_image(const cloob_train_options *o);
+/* Refuses a schedule with a size that the model cannot have. */
+cloob_status run_check_stages(cloob_ctx *ctx, const run *r);
+/* Makes the step and the loader for the image size of the epoch that begins, where that is another than before: the
+ * state of the run goes over, positional embeddings and their state resampled. */
+cloob_status run_enter_stage(cloob_ctx *ctx, run *r);
+
+/* Parts of run_open that a change of the image size repeats. */
+cloob_status run_check_memory(cloob_ctx *ctx, run *r);
+cloob_status run_make_step(cloob_ctx *ctx, run *r);
+cloob_status run_open_loader(cloob_ctx *ctx, run *r);
+
 /* Opens everything; on failure what was opened is closed by run_close. */
 cloob_status run_open(cloob_ctx *ctx, run *r, const cloob_train_options *o);
 void run_close(cloob_ctx *ctx, run *r);
@@ -79,6 +100,8 @@ bool run_has_zeroshot(const run *r);
 cloob_status run_check_zeroshot(cloob_ctx *ctx, const run *r);
 cloob_status run_zeroshot(cloob_ctx *ctx, run *r, encoder *e, int64_t epoch, sbuf *line);
 
+/* What a checkpoint of the run says besides its state; points into r. */
+checkpoint_meta run_meta(const run *r);
 /* Writes a checkpoint and moves `latest` to it. */
 cloob_status run_save(cloob_ctx *ctx, run *r, const char *name);
 

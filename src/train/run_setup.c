@@ -86,6 +86,7 @@ static cloob_status asked_model(cloob_ctx *ctx, const cloob_train_options *o, mo
     CLOOB_TRY(model_config_load(ctx, o->model, c));
     if (o->force_quick_gelu) model_config_set_act(c, ACT_QUICKGELU);
     if (o->force_image_size > 0) c->image_size = o->force_image_size;
+    if (o->image_size_schedule) c->image_size = run_image_size(o, 0);
     if (o->force_patch_dropout >= 0) c->patch_dropout = o->force_patch_dropout;
     if (o->image_resize_mode) model_resize_from_name(o->image_resize_mode, &c->resize); /* checked with the options */
     if (o->image_std[0] <= 0) return CLOOB_OK;
@@ -101,7 +102,8 @@ static cloob_status check_resumed_model(cloob_ctx *ctx, const run *r, const mode
     model_config asked;
     CLOOB_TRY(asked_model(ctx, r->o, &asked));
     asked.vocab = stored->vocab;
-    asked.patch_dropout = stored->patch_dropout; /* may change: the last epochs without it */
+    asked.patch_dropout = stored->patch_dropout;                          /* may change: the last epochs without it */
+    if (r->o->image_size_schedule) asked.image_size = stored->image_size; /* the run is at some stage of it */
     model_config_to_json(stored, &have);
     model_config_to_json(&asked, &want);
     bool same = have.data && want.data && strcmp(have.data, want.data) == 0;
@@ -186,7 +188,7 @@ static cloob_status set_step_options(cloob_ctx *ctx, run *r)
 
 /* ---- the loader and the schedule ----------------------------------------------------------------- */
 
-static cloob_status open_loader(cloob_ctx *ctx, run *r)
+cloob_status run_open_loader(cloob_ctx *ctx, run *r)
 {
     const cloob_train_options *o = r->o;
     loader_options lo;
@@ -313,10 +315,11 @@ static cloob_status prepare_model(cloob_ctx *ctx, run *r)
     bool same_model = r->o->resume && strcmp(r->o->model, "auto") != 0; /* what was asked for has to be what is there */
     CLOOB_TRY(auto_options_model(ctx, r));
     CLOOB_TRY(open_tokenizer(ctx, r, r->has_given ? weights_get_meta(&r->given, "tokenizer") : NULL));
-    if (r->has_given && !r->o->resume && r->o->force_image_size > 0)
-        CLOOB_TRY(weights_resize_images(ctx, &r->given, r->o->force_image_size));
+    int64_t size = r->o->image_size_schedule ? run_image_size(r->o, 0) : r->o->force_image_size;
+    if (r->has_given && !r->o->resume && size > 0) CLOOB_TRY(weights_resize_images(ctx, &r->given, size));
     if (same_model) CLOOB_TRY(check_resumed_model(ctx, r, &r->given.config));
     CLOOB_TRY(configure_model(ctx, r, r->has_given ? &r->given.config : NULL));
+    CLOOB_TRY(run_check_stages(ctx, r));
     r->asked = r->options;
     r->notes_before = r->notes.len;
     auto_options_rest(ctx, r);
@@ -333,12 +336,10 @@ static cloob_status go_on_from(cloob_ctx *ctx, run *r)
     return CLOOB_OK;
 }
 
-/* Too large a batch is refused here, before the tuning and before the first step. Only rank 0 validates. */
-static cloob_status check_memory(cloob_ctx *ctx, run *r)
+cloob_status run_check_memory(cloob_ctx *ctx, run *r)
 {
     size_t limit;
     memory_case c = { &r->so, r->dev, comm_size(r->c), comm_rank(r->c) == 0 ? run_eval_batch(r) : 0 };
-    CLOOB_TRY(auto_options_fit(ctx, r, &c));
     CLOOB_TRY(set_step_options(ctx, r));
     if (r->o->fit_memory && !memory_parse(r->o->fit_memory, &limit))
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`fit_memory` %s: not a size; write bytes, or 512M, 80G",
@@ -347,11 +348,25 @@ static cloob_status check_memory(cloob_ctx *ctx, run *r)
     return memory_check(ctx, &c, &r->need);
 }
 
+/* Too large a batch is refused here, before the tuning and before the first step: with the largest images of a
+ * schedule first. Only rank 0 validates. */
+static cloob_status check_memory(cloob_ctx *ctx, run *r)
+{
+    memory_case c = { &r->so, r->dev, comm_size(r->c), comm_rank(r->c) == 0 ? run_eval_batch(r) : 0 };
+    int64_t size = r->so.model.image_size, largest = run_largest_image(r->o);
+    if (largest > size) r->so.model.image_size = largest;
+    CLOOB_TRY(auto_options_fit(ctx, r, &c));
+    if (largest > size) CLOOB_TRY(run_check_memory(ctx, r));
+    r->so.model.image_size = size;
+    return run_check_memory(ctx, r);
+}
+
 /* The ranks meet inside, so a failure of one cannot wait for the others. */
-static cloob_status make_step(cloob_ctx *ctx, run *r)
+cloob_status run_make_step(cloob_ctx *ctx, run *r)
 {
     cloob_status status = CLOOB_OK;
-    if (r->dev->backend == BACKEND_CUDA && comm_size(r->c) > 1) status = comm_create_nccl(ctx, r->c, &r->gpus);
+    if (r->dev->backend == BACKEND_CUDA && comm_size(r->c) > 1 && !r->gpus)
+        status = comm_create_nccl(ctx, r->c, &r->gpus);
     if (status == CLOOB_OK) status = step_create(ctx, &r->so, r->dev, r->gpus ? r->gpus : r->c, &r->s);
     if (status != CLOOB_OK && comm_size(r->c) > 1) comm_abort(ctx, r->c, cloob_error(ctx));
     return status;
@@ -432,6 +447,10 @@ static void describe(cloob_ctx *ctx, run *r)
         journal_line(ctx, r->log, "patch dropout %g: training sees %lld of %lld patches of an image",
                      r->so.model.patch_dropout, (long long)model_config_patches_kept(&r->so.model),
                      (long long)(model_config_image_tokens(&r->so.model) - !r->so.model.no_class_token));
+    if (r->o->image_size_schedule)
+        journal_line(ctx, r->log, "images of %lld px in epoch %lld (`image_size_schedule` %s)",
+                     (long long)run_image_size(r->o, r->at.epoch), (long long)r->at.epoch + 1,
+                     r->o->image_size_schedule);
     if (step_params(r->s)->trainable < step_params(r->s)->learned)
         journal_line(ctx, r->log, "%.3f M parameters are trained, the others stay as they are",
                      (double)step_params(r->s)->trainable / 1e6);
@@ -470,9 +489,9 @@ cloob_status run_open(cloob_ctx *ctx, run *r, const cloob_train_options *o)
     CLOOB_TRY(comm_agree(ctx, r->c, open_data(ctx, r)));
     CLOOB_TRY(comm_agree(ctx, r->c, prepare_model(ctx, r)));
     CLOOB_TRY(comm_agree(ctx, r->c, check_memory(ctx, r)));
-    CLOOB_TRY(make_step(ctx, r));
+    CLOOB_TRY(run_make_step(ctx, r));
     CLOOB_TRY(comm_agree(ctx, r->c, fill_model(ctx, r)));
-    CLOOB_TRY(comm_agree(ctx, r->c, open_loader(ctx, r)));
+    CLOOB_TRY(comm_agree(ctx, r->c, run_open_loader(ctx, r)));
     place_in_epoch(ctx, r);
     if (!o->resume) r->at.seed = (uint64_t)o->seed;
     step_set_draws(r->s, r->at.seed, r->at.updates);

@@ -112,15 +112,30 @@ cloob_status fp8_gemm_run(const op_env *env, const char *op, fp8_gemm *p, void *
     return gemm_run(env->ctx, env->dev, p->plan, env->stream, D, left, right, C, vector, scratch);
 }
 
-cloob_status fp8_gemm_history(const op_env *env, fp8_gemm *p, float max[OP_HISTORY], bool set)
+/* ---- history ------------------------------------------------------------------------------------- */
+
+/* Below 0: nothing was rounded yet, or is to be taken as such. */
+static cloob_status scale_history(const op_env *env, quant_scale *scale, float *max, bool *fresh, bool set)
 {
     device *d = env->dev;
+    if (!set && *fresh) *max = -1;
+    if (!set) return *fresh ? CLOOB_OK : d->to_host(env->ctx, d, max, &scale->max, sizeof *max);
+    if (!(*max >= 0)) return CLOOB_OK;
+    *fresh = false;
+    return d->to_device(env->ctx, d, &scale->max, max, sizeof *max);
+}
+
+cloob_status fp8_gemm_history(const op_env *env, fp8_gemm *p, float max[OP_HISTORY], bool set)
+{
+    bool fresh = p->fresh;
     if (set && (!(max[0] >= 0) || !(max[1] >= 0))) return CLOOB_OK; /* the next run looks at the factors themselves */
-    if (set) p->fresh = false;
-    for (int i = 0; i < OP_HISTORY; i++) {
-        if (set) CLOOB_TRY(d->to_device(env->ctx, d, &p->scale[i].max, &max[i], sizeof max[i]));
-        else if (p->fresh) max[i] = -1;
-        else CLOOB_TRY(d->to_host(env->ctx, d, &max[i], &p->scale[i].max, sizeof max[i]));
-    }
-    return CLOOB_OK;
+    CLOOB_TRY(scale_history(env, &p->scale[0], &max[0], &fresh, set));
+    return scale_history(env, &p->scale[1], &max[1], &p->fresh, set);
+}
+
+cloob_status rounding_history_cuda(const op_env *env, const op_args *a, float max[OP_HISTORY], bool set)
+{
+    rounding *r = a->state;
+    for (int i = 0; i < OP_HISTORY && !set; i++) max[i] = -1;
+    return r && r->scale ? scale_history(env, r->scale, &max[0], &r->fresh, set) : CLOOB_OK;
 }

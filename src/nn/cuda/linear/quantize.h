@@ -39,6 +39,8 @@ typedef struct rounding {
 cloob_status rounding_open(const op_env *env, rounding *r);
 cuda_prepare_fn rounding_prepare_cuda; /* for an op without another state */
 cuda_release_fn rounding_release_cuda;
+/* The largest element of the steps before (op_kernel.history). */
+cloob_status rounding_history_cuda(const op_env *env, const op_args *a, float max[OP_HISTORY], bool set);
 /* The copy is wanted and can be written along with output 0: its scale is known. */
 bool rounding_rides(const op_args *a);
 /* Behind a kernel that wrote the copy and noted its largest element, but did not end the step (quantize.cuh). */
