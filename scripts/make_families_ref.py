@@ -24,6 +24,8 @@ MODELS = {
     "pool avg, text first": (dict(V, pool_type="avg"), dict(T, pool_type="first"), {}),
     "layer scale": (dict(V, ls_init_value=0.3), dict(T, ls_init_value=0.3, no_causal_mask=True), {}),
     "tanh GELU, eps": (dict(V, **TANH, norm_kwargs=dict(eps=1e-6)), dict(T, **TANH, norm_kwargs=dict(eps=1e-3)), {}),
+    "proj_bias": (V, dict(T, proj_bias=True), {}),
+    "no text projection": (V, dict(T, pool_type="first", no_causal_mask=True, proj_type="none", width=EMBED, heads=3), {}),
     "pool eos": (V, dict(T, pool_type="eos", eos_id=3), {}),
     "patch_dropout, output_tokens": (dict(V, patch_dropout=0.5, output_tokens=True), T, {}),
     "patch 16, odd context": (dict(V, image_size=48, patch_size=16), dict(T, context_length=7, heads=4), {}),

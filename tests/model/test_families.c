@@ -64,7 +64,7 @@ static void every_family_is_open_clips(void)
         check_model(row, "cpu", true);
         check_model(row, "cpu", false);
     }
-    CHECK(models == 11);
+    CHECK(models == 13);
     arena_release(&a);
 }
 
