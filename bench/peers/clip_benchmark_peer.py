@@ -5,7 +5,8 @@
 
 --classes: class folders. --captions: TSV of filepath and title, paths below --images. MERGES.gz is CLIP's vocabulary. Writes three data sets in
 CLIP_benchmark's webdataset layout to the work folder: one label per image (lossless WebP), several labels (npy), captions (JPEG as it is).
-Needs clip_benchmark (with numpy below 2.4), open_clip_torch, webdataset. Exit code 1 when a number differs by 5e-5 or more."""
+The set with one label also has training images: a linear probe is timed on it, not compared, as clip_benchmark minimises by ten epochs of AdamW. It asks for
+a GPU; here it runs on the CPU, with that line and the calls of .cuda() taken out. Needs clip_benchmark (with numpy below 2.4), open_clip_torch, webdataset. Exit code 1 when a number differs by 5e-5 or more."""
 import argparse, collections, csv, io, json, os, pathlib, random, resource, shutil, subprocess, sys, tarfile, tempfile, time
 
 a = argparse.ArgumentParser()
@@ -17,6 +18,7 @@ a.add_argument("--work")
 a.add_argument("--model", default="ViT-B-32")
 a.add_argument("--most", type=int, default=400, help="images of each data set")
 a.add_argument("--cloob", default=str(pathlib.Path(__file__).resolve().parents[2] / "build" / "cloob"))
+a.add_argument("--only", nargs="*", default=["one", "several", "captions", "probe"])
 a.add_argument("--repeat", type=int, default=1, help="runs of each program on each data set; the median is shown")
 args = a.parse_args()
 work = pathlib.Path(args.work or tempfile.mkdtemp(prefix="clip-benchmark-"))
@@ -24,19 +26,19 @@ work.mkdir(exist_ok=True)
 rng = random.Random(0)
 
 
-def shards(folder, samples):
+def shards(folder, samples, split="test"):
     """samples: lists of (suffix, bytes). Four shards: clip_benchmark needs one for each of its workers."""
     each = (len(samples) + 3) // 4
-    (folder / "test").mkdir(parents=True)
+    (folder / split).mkdir(parents=True)
     count = (len(samples) + each - 1) // each
     for k in range(count):
-        with tarfile.open(folder / "test" / f"{k}.tar", "w") as tar:
+        with tarfile.open(folder / split / f"{k}.tar", "w") as tar:
             for i, members in enumerate(samples[k * each:(k + 1) * each], k * each):
                 for suffix, data in members:
                     info = tarfile.TarInfo(f"s{i:07d}.{suffix}")
                     info.size = len(data)
                     tar.addfile(info, io.BytesIO(data))
-    (folder / "test" / "nshards.txt").write_text(f"{count}\n")
+    (folder / split / "nshards.txt").write_text(f"{count}\n")
 
 
 def webp(path):
@@ -52,6 +54,7 @@ def make_data():
     classes = sorted(p.name for p in root.iterdir() if p.is_dir())
     files = [(f, i) for i, c in enumerate(classes) for f in sorted((root / c).iterdir())]
     rng.shuffle(files)
+    shards(work / "data" / "one", [[("webp", webp(f)), ("cls", str(label).encode())] for f, label in files[args.most:2 * args.most]], "train")
     files = files[:args.most]
     names = "".join(c.replace("_", " ") + "\n" for c in classes)
     for name in "one", "several":
@@ -105,17 +108,28 @@ def timed(command, **more):
     return sorted(times)[len(times) // 2], r.stdout
 
 
+ON_CPU = """
+import inspect, sys, clip_benchmark.metrics.linear_probe as m
+exec(compile(inspect.getsource(m).replace("assert device == 'cuda'", "pass").replace(".cuda()", ""), m.__file__, "exec"), m.__dict__)
+import clip_benchmark.cli
+sys.exit(clip_benchmark.cli.main())
+"""
+
+
 def peer(name):
-    task = "zeroshot_retrieval" if name == "captions" else "zeroshot_classification"
+    task = {"captions": "zeroshot_retrieval", "probe": "linear_probe"}.get(name, "zeroshot_classification")
+    data = "one" if name == "probe" else name
     out = work / f"peer_{name}.json"
-    seconds, _ = timed([sys.executable, "-m", "clip_benchmark.cli", "eval", "--dataset", f"wds/{name}", "--dataset_root", work / "data" / name, "--model", args.model,
+    more = ["--train_split", "train", "--feature_root", tempfile.mkdtemp(dir=work), "--fewshot_k", "-1"] if name == "probe" else []
+    seconds, _ = timed([sys.executable, "-c", ON_CPU, "eval", "--dataset", f"wds/{data}", "--dataset_root", work / "data" / data, "--model", args.model, *more,
                         "--pretrained", work / "weights" / "open_clip_model.pt", "--task", task, "--no_amp", "--num_workers", "2", "--batch_size", "64",
                         "--recall_k", "1", "5", "10", "--output", out, "--quiet"], env=dict(os.environ, CUDA_VISIBLE_DEVICES="", HF_HUB_OFFLINE="1"))
     return json.loads(out.read_text())["metrics"], seconds
 
 
 def ours(name, *more):
-    seconds, text = timed([args.cloob, "benchmark", "--checkpoint", work / "weights" / "ours.safetensors", "--datasets", work / "data" / name, "--out", work / "ours",
+    seconds, text = timed([args.cloob, "benchmark", "--checkpoint", work / "weights" / "ours.safetensors", "--datasets", work / "data" / ("one" if name == "probe" else name), "--out", work / "ours",
+                           *(["--task", "linear_probe"] if name == "probe" else []),
                            "--vocab", args.vocab, "--precision", "fp32", "--device", "cpu", "--json", "--quiet", "--again", *more])
     return json.loads(text)["metrics"], seconds
 
@@ -127,10 +141,14 @@ if not (work / "weights").exists():
 worst = 0
 print("| data set | metric | clip_benchmark | cloob |\n|---|---|---:|---:|")
 lines = []
-for name in "one", "several", "captions":
+for name in args.only:
     (a_, ta), (b_, tb), (_, tc) = peer(name), ours(name), ours(name, "--no-invariant", "--batch", "64")
     for key, value in a_.items():
         got = b_.get(key)
+        if name == "probe":
+            if key.startswith("lp_"):
+                print(f"| {name} | {key}, not compared | {value:.6f} | {got:.6f} |")
+            continue
         if value != value:  # acc5 of fewer than five classes
             got = "-" if got is None else got
             print(f"| {name} | {key} | - | {got} |")

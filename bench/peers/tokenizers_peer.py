@@ -21,6 +21,7 @@ a.add_argument("--lib", default=str(pathlib.Path(__file__).resolve().parents[2] 
 a.add_argument("--count", type=int, default=100000)
 a.add_argument("--hostile", type=int, default=10000)
 a.add_argument("--show", type=int, default=0)
+a.add_argument("--kinds", nargs="*", default=["merges", "json", "unigram", "bpe", "unigram-json"])
 args = a.parse_args()
 rng = random.Random(7)
 import ftfy.bad_codecs  # noqa: E402,F401  the sloppy encodings
@@ -123,12 +124,17 @@ siglip = lambda x: canonicalize_text(basic_clean(x))
 print(f"| tokenizer | of {len(captions)} captions different | of {len(strings)} hostile strings different |\n|---|---:|---:|")
 total = 0
 same = lambda x: x
-total += compare("CLIP's merges, open_clip", Cloob(args.lib, args.vocab), SimpleTokenizer(args.vocab).encode, same, sets)
-path, encode = clip_json(folder)
-total += compare("tokenizer.json of CLIP's BPE, transformers", Cloob(args.lib, path), encode, same, sets)
+if "merges" in args.kinds:
+    total += compare("CLIP's merges, open_clip", Cloob(args.lib, args.vocab), SimpleTokenizer(args.vocab).encode, same, sets)
+if "json" in args.kinds:
+    path, encode = clip_json(folder)
+    total += compare("tokenizer.json of CLIP's BPE, transformers", Cloob(args.lib, path), encode, same, sets)
 for kind in "unigram", "bpe":
-    path, encode = pieces(folder, captions, kind)
-    total += compare(f"SentencePiece {kind}, sentencepiece", Cloob(args.lib, path), encode, siglip, sets)
-path, encode = unigram_json(folder)
-total += compare("tokenizer.json of a unigram model, tokenizers", Cloob(args.lib, path), encode, siglip, sets)
+    if kind in args.kinds:
+        path, encode = pieces(folder, captions, kind)
+        total += compare(f"SentencePiece {kind}, sentencepiece", Cloob(args.lib, path), encode, siglip, sets)
+if "unigram-json" in args.kinds:
+    pieces(folder, captions, "unigram")
+    path, encode = unigram_json(folder)
+    total += compare("tokenizer.json of a unigram model, tokenizers", Cloob(args.lib, path), encode, siglip, sets)
 sys.exit(total > 0)

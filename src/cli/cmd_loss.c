@@ -46,7 +46,7 @@ static void print_text(const cloob_objective_result *r)
 static void print_json(const cloob_objective_result *r)
 {
     json_out_open(NULL, '{');
-    json_out_number("loss", r->loss, 17);
+    json_out_number("loss", reported(r), 17);
     json_out_number("image_term", r->image_term, 17);
     json_out_number("text_term", r->text_term, 17);
     json_out_number("dsum_dinv_tau", r->dsum_dinv_tau, 17);

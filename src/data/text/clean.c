@@ -108,11 +108,50 @@ static cloob_status finish(cloob_ctx *ctx, codes *t, size_t bytes, sbuf *out)
     return failed || out->failed ? ctx_no_memory(ctx, bytes * 8, "a caption") : CLOOB_OK;
 }
 
+/* Marks that came after Unicode 9, and the second half of the one pair that did. */
+static bool is_young_mark(uint32_t c)
+{
+    static const uint32_t range[][2] = {
+        { 0x7fd, 0x7fd },     { 0x898, 0x89f },     { 0x8ca, 0x8d3 },     { 0x9fe, 0x9fe },     { 0xc3c, 0xc3c },
+        { 0xd3b, 0xd3c },     { 0xeba, 0xeba },     { 0x1715, 0x1715 },   { 0x1abf, 0x1ace },   { 0x1df6, 0x1dfa },
+        { 0xa82c, 0xa82c },   { 0x10d24, 0x10d27 }, { 0x10eab, 0x10eac }, { 0x10efd, 0x10eff }, { 0x10f46, 0x10f50 },
+        { 0x10f82, 0x10f85 }, { 0x11070, 0x11070 }, { 0x1133b, 0x1133b }, { 0x1145e, 0x1145e }, { 0x11839, 0x1183a },
+        { 0x11930, 0x11930 }, { 0x1193d, 0x1193e }, { 0x11943, 0x11943 }, { 0x119e0, 0x119e0 }, { 0x11a34, 0x11a34 },
+        { 0x11a47, 0x11a47 }, { 0x11a99, 0x11a99 }, { 0x11d42, 0x11d42 }, { 0x11d44, 0x11d45 }, { 0x11d97, 0x11d97 },
+        { 0x11f41, 0x11f42 }, { 0x16ff0, 0x16ff1 }, { 0x1e08f, 0x1e08f }, { 0x1e130, 0x1e136 }, { 0x1e2ae, 0x1e2ae },
+        { 0x1e2ec, 0x1e2ef }, { 0x1e4ec, 0x1e4ef },
+    };
+    for (size_t i = 0; i < sizeof range / sizeof *range; i++)
+        if (c <= range[i][1]) return c >= range[i][0];
+    return false;
+}
+
+/* Normal form C as transformers' tokenizers have it, by Unicode 9: younger marks stay where they are and nothing moves
+ * past them. */
+static void nfc_of_unicode_9(codes *text)
+{
+    codes all = { 0 }, part = { 0 };
+    for (size_t i = 0; i <= text->n; i++) {
+        if (i < text->n && !is_young_mark(text->at[i])) {
+            codes_add(&part, text->at[i]);
+            continue;
+        }
+        uni_nfc(&part);
+        codes_add_all(&all, part.at, part.n);
+        if (i < text->n) codes_add(&all, text->at[i]);
+        part.n = 0;
+    }
+    all.failed |= part.failed || text->failed;
+    codes_release(&part);
+    codes_release(text);
+    *text = all;
+}
+
 static void clean(text_clean_mode mode, const char *text, size_t bytes, codes *t)
 {
     decode(text, bytes, t);
     if (mode == TEXT_CLEAN_FULL) text_repair(t);
-    if (mode == TEXT_CLEAN_HF) uni_nfc(t);
+    if (mode == TEXT_CLEAN_HF) nfc_of_unicode_9(t);
     else {
         unescape(t);
         unescape(t);

@@ -1,0 +1,86 @@
+#!/usr/bin/env python3
+"""Makes tests/ref/families.json: what open_clip computes for a small model of every kind that its configurations ask for.
+
+    python3 scripts/make_families_ref.py > tests/ref/families.json          needs torch and open_clip_torch
+
+Weights, images and tokens are procedural (tests/model/procedural.h), so only configurations and raw embeddings are stored. open_clip
+names its tensors as we do."""
+import json, math, sys
+
+import numpy as np
+import torch
+import open_clip
+
+ROWS, CONTEXT, VOCAB, EMBED = 3, 12, 96, 24
+V = dict(image_size=32, layers=2, width=32, patch_size=8, head_width=8)
+T = dict(context_length=CONTEXT, vocab_size=VOCAB, width=16, heads=2, layers=2)
+TANH = dict(act_kwargs=dict(approximate="tanh"))
+MODELS = {
+    "GELU": (V, T, {}),
+    "QuickGELU": (V, T, dict(quick_gelu=True)),
+    "mlp_ratio": (dict(V, mlp_ratio=4.3637), dict(T, mlp_ratio=2.5), {}),
+    "no_ln_pre, pool avg, final_ln_after_pool, text last, no_causal_mask": (
+        dict(V, no_ln_pre=True, pool_type="avg", final_ln_after_pool=True), dict(T, pool_type="last", no_causal_mask=True), {}),
+    "pool avg, text first": (dict(V, pool_type="avg"), dict(T, pool_type="first"), {}),
+    "layer scale": (dict(V, ls_init_value=0.3), dict(T, ls_init_value=0.3, no_causal_mask=True), {}),
+    "tanh GELU, eps": (dict(V, **TANH, norm_kwargs=dict(eps=1e-6)), dict(T, **TANH, norm_kwargs=dict(eps=1e-3)), {}),
+    "proj_bias": (V, dict(T, proj_bias=True), {}),
+    "no text projection": (V, dict(T, pool_type="first", no_causal_mask=True, proj_type="none", width=EMBED, heads=3), {}),
+    "pool eos": (V, dict(T, pool_type="eos", eos_id=3), {}),
+    "patch_dropout, output_tokens": (dict(V, patch_dropout=0.5, output_tokens=True), T, {}),
+    "patch 16, odd context": (dict(V, image_size=48, patch_size=16), dict(T, context_length=7, heads=4), {}),
+    "ResNet, text last": (dict(image_size=64, layers=[1, 2, 1, 1], width=8, head_width=32), dict(T, pool_type="last"), {}),
+}
+
+
+def numbers(name, n):
+    """n numbers in [-1, 1) that belong to a name."""
+    h = 0xCBF29CE484222325
+    for b in name.encode():
+        h = (h ^ b) * 0x100000001B3 % 2**64
+    with np.errstate(over="ignore"):
+        x = np.arange(n, dtype=np.uint64) + np.uint64(h) + np.uint64(0x9E3779B97F4A7C15)
+        x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        return ((x ^ (x >> np.uint64(31))) >> np.uint64(40)).astype(np.float64) / 2**23 - 1
+
+
+def weight(name, shape):
+    n, leaf = int(np.prod(shape)), name.split(".")[-1]
+    u = numbers(name, n)
+    if len(shape) == 1 and leaf == "weight": u = 1 + 0.1 * u
+    elif leaf == "running_var": u = 1 + 0.5 * u
+    elif leaf in ("bias", "in_proj_bias", "running_mean"): u = 0.1 * u
+    elif "embedding" in name: u = 0.05 * u
+    else: u = u * math.sqrt(3 / (shape[0] if leaf in ("proj", "text_projection") else n // shape[0]))
+    return torch.from_numpy(np.asarray(u, np.float32).reshape(shape)).double()
+
+
+def tokens(context):
+    u = (numbers("tokens", ROWS * context).reshape(ROWS, context) + 1) / 2
+    t = (1 + np.floor(u * (VOCAB - 3))).astype(np.int64)
+    for r in range(ROWS):
+        end = 3 + int(u[r, 0] * (context - 4))
+        t[r, 0], t[r, end], t[r, end + 1:] = VOCAB - 2, VOCAB - 1, 0
+    return torch.from_numpy(t)
+
+
+@torch.no_grad()
+def outputs(vision, text, more):
+    model = open_clip.CLIP(embed_dim=EMBED, vision_cfg=vision, text_cfg=text, **more).double().eval()
+    own = model.state_dict()
+    model.load_state_dict({k: v if v.ndim == 0 or not v.is_floating_point() else weight(k, tuple(v.shape)) for k, v in own.items()})
+    size = vision["image_size"]
+    x = torch.from_numpy((2 * numbers("images", ROWS * 3 * size * size).astype(np.float32)).reshape(ROWS, 3, size, size)).double()
+    model.visual.output_tokens = False
+    if hasattr(model, "attn_mask") and model.attn_mask is not None: model.attn_mask = model.attn_mask.double()
+    flat = lambda y: [float("%.9g" % v) for v in y.flatten()]
+    return dict(image=flat(model.encode_image(x)), text=flat(model.encode_text(tokens(text["context_length"]))))
+
+
+torch.manual_seed(0)
+found = {}
+for name, (vision, text, more) in MODELS.items():
+    found[name] = dict(config=dict(embed_dim=EMBED, vision_cfg=vision, text_cfg=text, **more), **outputs(vision, text, more))
+    print(name, file=sys.stderr)
+print("{\n" + ",\n".join(f"{json.dumps(k)}: {json.dumps(v, separators=(',', ':'))}" for k, v in found.items()) + "\n}")
