@@ -59,6 +59,16 @@ truncate -s 1T hole
 refused 1 'neither a folder nor a list' benchmark --checkpoint model.safetensors --datasets hole --out b --quiet
 refused 1 'neither a folder nor a list' benchmark --checkpoint model.safetensors --datasets /dev/zero --out b --quiet
 
+# holes of a terabyte are no text
+refused 1 'bytes' info hole
+refused 1 'larger than' prompts import hole --out p2.json
+mv hole hole.tsv
+refused 1 'bytes' info hole.tsv
+
+# a folder that cannot be made is told once, not for every image
+touch taken
+refused 1 'taken' classify --checkpoint model.safetensors --labels a,b --sort-into taken world/images --quiet
+
 # a pipe without a writer, as any input
 mkfifo nobody.jpg
 for c in "classify --checkpoint model.safetensors --labels a,b nobody.jpg" "info nobody.jpg" "preprocess nobody.jpg x.png --size 32" "embed --checkpoint model.safetensors --texts nobody.jpg --out x.safetensors"; do
