@@ -60,7 +60,6 @@ refused 1 'neither a folder nor a list' benchmark --checkpoint model.safetensors
 refused 1 'neither a folder nor a list' benchmark --checkpoint model.safetensors --datasets /dev/zero --out b --quiet
 
 # holes of a terabyte are no text
-refused 1 'bytes' info hole
 refused 1 'larger than' prompts import hole --out p2.json
 mv hole hole.tsv
 refused 1 'bytes' info hole.tsv
