@@ -332,11 +332,12 @@ def main():
     o = p.parse_intermixed_args()
     hunt = Hunt(os.path.realpath(o.cloob), o.attempts, o.seed)
     log = os.path.realpath(o.log) if o.log else None
-    with open(o.cloob, "rb") as f: hunt.sanitized = b"__asan_init" in f.read()
+    with open(o.cloob, "rb") as f: hunt.sanitized = bool(re.search(rb"__[at]san_init", f.read())) # they reserve address space
     here = tempfile.mkdtemp(prefix="cloob-hostile-")
     os.chdir(here)
     try:
         world(hunt.cloob)
+        if subprocess.run([hunt.cloob, "help", "serve"], capture_output=True).returncode: del COMMANDS["serve"]
         for name, (arguments, _) in COMMANDS.items(): # the undisturbed commands work
             fresh()
             if hunt.run("undisturbed", name, arguments): hunt.finding("undisturbed", name, hunt.log[-1][3])
