@@ -4,10 +4,12 @@
 # POINTS points for a command and a kind, evenly spread (12; 0: all of them). Prints a table.
 set -u
 points=${3:-12}
-faults=$(realpath "$2")
+faults=$(realpath "$2") faults_script=$(realpath "$0")
 . "$(dirname "$(realpath "$0")")/../cli/fixture.sh"
 export GOMP_SPINCOUNT=2000 OPENBLAS_NUM_THREADS=1 # set, so that the program does not start itself again
 ulimit -c 0
+# under the address sanitizer a leak is a failure too; its library comes after that of the faults
+export ASAN_OPTIONS="verify_asan_link_order=0:exitcode=99:allocator_may_return_null=1" LSAN_OPTIONS="suppressions=$(dirname "$faults_script")/../lsan.supp:print_suppressions=0"
 mkdir few && cp $(find world/images -type f | sort | head -3) few/
 head -9 world/train.tsv > few.tsv
 "$cloob" search index few --checkpoint model.safetensors --out i.safetensors --quiet > /dev/null || exit 1
