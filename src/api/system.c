@@ -6,6 +6,8 @@
 #include <string.h>
 
 #include "core/ctx.h"
+#include "core/file.h"
+#include "core/needs.h"
 #include "io/fileset.h"
 
 static const cloob_part parts[] = {
@@ -48,4 +50,10 @@ bool cloob_cache_folder(char *out, size_t size)
     if (fits) memcpy(out, folder, strlen(folder) + 1);
     free(folder);
     return fits;
+}
+
+cloob_status cloob_file_write(cloob_ctx *ctx, const char *path, const void *data, size_t bytes)
+{
+    API_NEEDS(ctx, path && (data || !bytes));
+    return file_write(ctx, path, data, bytes);
 }

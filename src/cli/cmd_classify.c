@@ -166,7 +166,8 @@ static void take_image(const char *path, results *r, const float *p)
     else if (o.sort_into) printf("%s -> %s/%s (%.1f %%)\n", path, o.sort_into, best, 100 * (double)p[r->order[0]]);
     else print_text(path, r, p, shown);
     r->shown++;
-    if (o.sort_into && !o.dry_run && !sort_file(path, o.sort_into, best, o.copy)) r->sorting_failed = true;
+    if (o.sort_into && !o.dry_run && !r->sorting_failed) /* the first failure is told, and is the last attempt */
+        r->sorting_failed = !sort_file(path, o.sort_into, best, o.copy);
 }
 
 enum { IMAGES_AT_ONCE = 64 };

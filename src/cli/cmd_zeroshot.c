@@ -1,5 +1,4 @@
 /* cloob zeroshot: accuracy on images whose classes are named in words. */
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -212,27 +211,30 @@ static void put_said(FILE *f, const cloob_zeroshot_result *r, bool lines)
     json_out_to(NULL);
 }
 
-static int fail_write(const command *self, const char *path)
+/* What was written to f, which is *text, becomes the file. */
+static int write_file(const command *self, const session *s, const char *path, FILE *f, char **text, const size_t *size)
 {
-    fprintf(stderr, "cloob %s: %s: cannot write: %s\n", self->name, path, strerror(errno));
-    return 1;
+    bool whole = f && fflush(f) == 0 && !ferror(f);
+    if (f) fclose(f);
+    cloob_status status = whole ? cloob_file_write(s->ctx, path, *text, *size) : CLOOB_ERR_MEMORY;
+    free(*text);
+    if (!whole) return fprintf(stderr, "cloob %s: %s: no memory for it\n", self->name, path), 1;
+    return status == CLOOB_OK ? 0 : cli_fail(self, s->ctx, status);
 }
 
 static int write_predictions(const command *self, const session *s)
 {
-    size_t n = strlen(o.predictions);
+    size_t n = strlen(o.predictions), size = 0;
     bool lines = n > 6 && strcmp(o.predictions + n - 6, ".jsonl") == 0;
-    FILE *f = fopen(o.predictions, "w");
-    if (!f) return fail_write(self, o.predictions);
-    if (!lines) fputs("image,label,predicted,p,correct\n", f);
-    for (int i = 0; i < o.data.count; i++) put_said(f, &s->result[i], lines);
-    return fclose(f) == 0 ? 0 : fail_write(self, o.predictions);
+    char *text = NULL;
+    FILE *f = open_memstream(&text, &size);
+    if (f && !lines) fputs("image,label,predicted,p,correct\n", f);
+    for (int i = 0; f && i < o.data.count; i++) put_said(f, &s->result[i], lines);
+    return write_file(self, s, o.predictions, f, &text, &size);
 }
 
-static int write_confusion(const command *self, const cloob_zeroshot_result *r)
+static void put_confusion(FILE *f, const cloob_zeroshot_result *r)
 {
-    FILE *f = fopen(o.confusion, "w");
-    if (!f) return fail_write(self, o.confusion);
     fputs("label", f);
     for (int64_t c = 0; c < r->classes; c++) fputc(',', f), put_csv(f, r->row[c].name);
     fputc('\n', f);
@@ -241,7 +243,15 @@ static int write_confusion(const command *self, const cloob_zeroshot_result *r)
         for (int64_t k = 0; k < r->classes; k++) fprintf(f, ",%lld", (long long)r->confusion[c * r->classes + k]);
         fputc('\n', f);
     }
-    return fclose(f) == 0 ? 0 : fail_write(self, o.confusion);
+}
+
+static int write_confusion(const command *self, const session *s)
+{
+    char *text = NULL;
+    size_t size = 0;
+    FILE *f = open_memstream(&text, &size);
+    if (f) put_confusion(f, &s->result[0]);
+    return write_file(self, s, o.confusion, f, &text, &size);
 }
 
 /* ---- output -------------------------------------------------------------------------------------- */
@@ -361,7 +371,7 @@ static int run(const command *self, int argc, char **argv)
     else if (common.json) print_json(&s), code = 0;
     else print_text(&s), code = 0;
     if (!code && o.predictions) code = write_predictions(self, &s);
-    if (!code && o.confusion) code = write_confusion(self, &s.result[0]);
+    if (!code && o.confusion) code = write_confusion(self, &s);
     close_all(&s);
     return code;
 }

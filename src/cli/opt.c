@@ -143,12 +143,13 @@ static bool list_add(opt_list *l, const char *word)
     return true;
 }
 
-static const char **positional;
+static const char **positional __attribute__((used));
 
-static void positional_add(opt_list *rest, const char *word)
+static bool positional_add(opt_list *rest, const char *word)
 {
-    list_add(rest, word);
+    bool added = list_add(rest, word);
     positional = rest->item;
+    return added;
 }
 
 /* A LIST of a library's struct: items, and their count behind it. */
@@ -290,12 +291,13 @@ int opt_parse(const command *c, int argc, char **argv, opt_list *rest)
             return 0;
         }
         if (strcmp(argv[i], "--") == 0) {
-            for (i++; i < argc; i++) positional_add(rest, argv[i]);
+            for (i++; i < argc; i++)
+                if (!positional_add(rest, argv[i])) return cli_usage(c, "out of memory");
         } else if (is_option(argv[i]) || is_letter(argv[i])) {
             int code = parse_option(c, argc, argv, &i);
             if (code >= 0) return code;
-        } else {
-            positional_add(rest, argv[i++]);
+        } else if (!positional_add(rest, argv[i++])) {
+            return cli_usage(c, "out of memory");
         }
     }
     return check_required(c);

@@ -62,9 +62,17 @@ cloob_status file_open(cloob_ctx *ctx, const char *path, FILE **out)
     return status;
 }
 
+static cloob_status too_large(cloob_ctx *ctx, const char *path, size_t limit)
+{
+    return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: larger than the %zu bytes allowed here", path, limit);
+}
+
 static cloob_status read_stream(cloob_ctx *ctx, FILE *f, const char *path, size_t limit, file_bytes *out)
 {
     size_t cap = 1 << 16, size = 0;
+    struct stat st;
+    if (fstat(fileno(f), &st) == 0 && S_ISREG(st.st_mode) && (uint64_t)st.st_size > limit)
+        return too_large(ctx, path, limit);
     char *data = malloc(cap + 1);
     while (data) {
         size += fread(data + size, 1, cap - size, f);
@@ -78,8 +86,7 @@ static cloob_status read_stream(cloob_ctx *ctx, FILE *f, const char *path, size_
     if (!data) return ctx_no_memory(ctx, cap, path);
     cloob_status status = CLOOB_OK;
     if (ferror(f)) status = fail(ctx, path, "cannot read");
-    else if (size > limit)
-        status = ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: larger than the %zu bytes allowed here", path, limit);
+    else if (size > limit) status = too_large(ctx, path, limit);
     if (status != CLOOB_OK) {
         free(data);
         return status;

@@ -1,4 +1,4 @@
-/* Atomic writing: a file without a name, or a partial file beside the target, which takes the target's name at the end. */
+/* Atomic writing: a file without a name, or a partial one beside the target, takes the target's name at the end. */
 #include "core/file.h"
 
 #include <errno.h>

@@ -7,7 +7,8 @@
 
 #include "tensor/cpu/vmath.h"
 
-#if defined(__x86_64__) && defined(__gnu_linux__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#if defined(__x86_64__) && defined(__gnu_linux__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) &&          \
+    !defined(__SANITIZE_THREAD__) /* clang names the clones so that other files do not find them */
 #    define CLONES __attribute__((target_clones("avx512f", "avx2,fma", "default")))
 #else
 #    define CLONES

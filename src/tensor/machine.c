@@ -2,7 +2,9 @@
 #include "tensor/machine.h"
 
 #include <dlfcn.h>
+#include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #ifdef __GLIBC__
 #    include <gnu/libc-version.h>
@@ -43,12 +45,35 @@ typedef struct dnnl_numbers {
     int major, minor, patch;
 } dnnl_numbers;
 
+/* Libraries that turn files into numbers, by the names of their files, which hold their versions: pixels and tokens
+ * may depend on them. */
+static void put_readers(sbuf *s)
+{
+    static const struct {
+        const char *name, *symbol;
+    } row[] = { { "jpeg", "jpeg_read_scanlines" }, { "png", "png_read_row" },       { "webp", "WebPDecodeRGB" },
+                { "tiff", "TIFFReadRGBAImage" },   { "heif", "heif_decode_image" }, { "utf8proc", "utf8proc_map" } };
+    for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+        Dl_info at;
+        char path[PATH_MAX];
+        void *symbol = dlsym(RTLD_DEFAULT, row[i].symbol);
+        if (!symbol || !dladdr(symbol, &at) || !at.dli_fname || !realpath(at.dli_fname, path)) continue;
+        const char *slash = strrchr(path, '/');
+        sbuf_printf(s, "%s: %s\n", row[i].name, slash ? slash + 1 : path);
+    }
+}
+
 void machine_describe(sbuf *s, device *d)
 {
     const char *(*blas)(void);
     const dnnl_numbers *(*dnnl)(void);
     put_processor(s);
     put_instructions(s);
+#ifdef __clang__
+    sbuf_printf(s, "compiler: clang %s\n", __clang_version__);
+#elif defined(__VERSION__)
+    sbuf_printf(s, "compiler: gcc %s\n", __VERSION__);
+#endif
 #ifdef __GLIBC__
     sbuf_printf(s, "libc: glibc %s\n", gnu_get_libc_version());
 #endif
@@ -56,5 +81,6 @@ void machine_describe(sbuf *s, device *d)
     *(void **)&dnnl = dlsym(RTLD_DEFAULT, "dnnl_version");
     if (blas) sbuf_printf(s, "blas: %s\n", blas());
     if (dnnl) sbuf_printf(s, "onednn: %d.%d.%d\n", dnnl()->major, dnnl()->minor, dnnl()->patch);
+    put_readers(s);
     if (d->backend == BACKEND_CUDA) machine_describe_cuda(s, d);
 }

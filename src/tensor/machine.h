@@ -6,8 +6,8 @@
 #include "core/sbuf.h"
 #include "tensor/device.h"
 
-/* Appends "key: value" lines: processor, instruction set, libc, the versions of OpenBLAS and oneDNN where they are
- * linked, and what the device adds. */
+/* Appends "key: value" lines: processor, instruction set, compiler, libc, the versions of OpenBLAS, oneDNN and the
+ * image libraries where they are linked, and what the device adds. */
 void machine_describe(sbuf *s, device *d);
 
 /* A GPU adds its generation, the versions of driver and libraries, and a hash of the algorithms that timing chose so

@@ -71,6 +71,9 @@ static void functions_with_a_status_refuse_null(void)
     cloob_model_outline_release(NULL);
     cloob_report_options_init(NULL);
     CHECK(!cloob_model_known(NULL));
+    REFUSED(cloob_file_write(NULL, NULL, NULL, 0));
+    REFUSED(cloob_file_write(ctx, NULL, NULL, 0));
+    REFUSED(cloob_file_write(ctx, "x", NULL, 1));
     REFUSED(cloob_convert(NULL, NULL, NULL, NULL, NULL));
     REFUSED(cloob_convert(ctx, NULL, NULL, NULL, NULL));
     REFUSED(cloob_weights_describe(NULL, NULL, NULL, NULL));

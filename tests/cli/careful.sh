@@ -49,6 +49,25 @@ done
 refused 2 'more than any memory' train $train --train-data world/train.tsv --name large --max-steps 1 --batch-size 10000000 --accum-freq 1000000 --force-image-size 16384
 [ ! -e logs/large ] || fail "a refused run left its folder"
 
+# a list of data sets that is something else: a few names and a count, and no reading without end
+yes 'Dear reader,' | head -100 > letter
+timeout 60 "$cloob" benchmark --checkpoint model.safetensors --datasets letter --out b --quiet > out 2> err
+code=$?
+[ $code = 1 ] || [ $code = 2 ] || fail "a letter as a list: code $code"
+[ "$(grep -c '^warning:' err)" = 6 ] && [ "$(grep -vc '^warning:' err)" = 1 ] || fail "a letter as a list: $(tail -2 err)"
+truncate -s 1T hole
+refused 1 'neither a folder nor a list' benchmark --checkpoint model.safetensors --datasets hole --out b --quiet
+refused 1 'neither a folder nor a list' benchmark --checkpoint model.safetensors --datasets /dev/zero --out b --quiet
+
+# holes of a terabyte are no text
+refused 1 'larger than' prompts import hole --out p2.json
+mv hole hole.tsv
+refused 1 'bytes' info hole.tsv
+
+# a folder that cannot be made is told once, not for every image
+touch taken
+refused 1 'taken' classify --checkpoint model.safetensors --labels a,b --sort-into taken world/images --quiet
+
 # a pipe without a writer, as any input
 mkfifo nobody.jpg
 for c in "classify --checkpoint model.safetensors --labels a,b nobody.jpg" "info nobody.jpg" "preprocess nobody.jpg x.png --size 32" "embed --checkpoint model.safetensors --texts nobody.jpg --out x.safetensors"; do

@@ -92,6 +92,28 @@ static void open_quote_is_an_error(void)
     free(r);
 }
 
+static cloob_status read_endless(void *arg, void *out, size_t n, size_t *got)
+{
+    *(int64_t *)arg += (int64_t)n;
+    memset(out, 'x', n);
+    *got = n;
+    return CLOOB_OK;
+}
+
+/* A field that never ends is refused at the limit, not when memory is full. */
+static void a_row_has_a_limit(void)
+{
+    static csv_reader r;
+    csv_row row = { 0 };
+    int64_t read = 0;
+    cloob_ctx *c = cloob_ctx_create(NULL);
+    csv_init(&r, '\t', read_endless, &read, "endless");
+    CHECK(csv_next(c, &r, &row) == CLOOB_ERR_FORMAT && strstr(cloob_error(c), "more than"));
+    CHECK(read <= (int64_t)CSV_ROW_LIMIT + 2 * CSV_CHUNK);
+    csv_row_release(&row);
+    cloob_ctx_destroy(c);
+}
+
 static void zero_bytes_become_spaces(void)
 {
     csv_row row = { 0 };
@@ -109,6 +131,7 @@ int main(void)
     RUN(quotes_in_odd_places);
     RUN(line_ends);
     RUN(open_quote_is_an_error);
+    RUN(a_row_has_a_limit);
     RUN(zero_bytes_become_spaces);
     cloob_ctx_destroy(ctx);
     return check_summary();

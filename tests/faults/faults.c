@@ -39,6 +39,12 @@ extern void *__libc_malloc(size_t n);
 extern void *__libc_calloc(size_t n, size_t m);
 extern void *__libc_realloc(void *p, size_t n);
 extern void *__libc_memalign(size_t a, size_t n);
+/* In a program under the address sanitizer memory must come from it. */
+extern void *__interceptor_malloc(size_t n) __attribute__((weak));
+extern void *__interceptor_calloc(size_t n, size_t m) __attribute__((weak));
+extern void *__interceptor_realloc(void *p, size_t n) __attribute__((weak));
+extern void *__interceptor_memalign(size_t a, size_t n) __attribute__((weak));
+#define REAL(name) (__interceptor_##name ? __interceptor_##name : __libc_##name)
 
 /* The first object is the program itself. */
 static int note_program(struct dl_phdr_info *info, size_t size, void *arg)
@@ -115,15 +121,15 @@ int __libc_start_main(int (*main_)(int, char **, char **), int argc, char **argv
 
 /* ---- memory ---------------------------------------------------------------------------------------- */
 
-void *malloc(size_t n) { return FAILS(ALLOC, ENOMEM) ? NULL : __libc_malloc(n); }
-void *calloc(size_t n, size_t m) { return FAILS(ALLOC, ENOMEM) ? NULL : __libc_calloc(n, m); }
-void *realloc(void *p, size_t n) { return FAILS(ALLOC, ENOMEM) ? NULL : __libc_realloc(p, n); }
-void *aligned_alloc(size_t a, size_t n) { return FAILS(ALLOC, ENOMEM) ? NULL : __libc_memalign(a, n); }
+void *malloc(size_t n) { return FAILS(ALLOC, ENOMEM) ? NULL : REAL(malloc)(n); }
+void *calloc(size_t n, size_t m) { return FAILS(ALLOC, ENOMEM) ? NULL : REAL(calloc)(n, m); }
+void *realloc(void *p, size_t n) { return FAILS(ALLOC, ENOMEM) ? NULL : REAL(realloc)(p, n); }
+void *aligned_alloc(size_t a, size_t n) { return FAILS(ALLOC, ENOMEM) ? NULL : REAL(memalign)(a, n); }
 
 int posix_memalign(void **out, size_t a, size_t n)
 {
     if (FAILS(ALLOC, ENOMEM)) return ENOMEM;
-    void *p = __libc_memalign(a, n);
+    void *p = REAL(memalign)(a, n);
     if (!p) return ENOMEM;
     *out = p;
     return 0;
@@ -132,7 +138,7 @@ int posix_memalign(void **out, size_t a, size_t n)
 char *strdup(const char *s)
 {
     size_t n = strlen(s) + 1;
-    char *copy = FAILS(ALLOC, ENOMEM) ? NULL : __libc_malloc(n);
+    char *copy = FAILS(ALLOC, ENOMEM) ? NULL : REAL(malloc)(n);
     return copy ? memcpy(copy, s, n) : NULL;
 }
 

@@ -64,7 +64,7 @@ class Hunt:
         return subprocess.Popen([self.cloob, *arguments], env=self.environment, preexec_fn=limits, stdin=subprocess.DEVNULL,
                                 stderr=subprocess.PIPE, **{"stdout": subprocess.PIPE, **more})
 
-    def run(self, section, what, arguments, seconds=60, codes=(0, 1, 2)):
+    def run(self, section, what, arguments, seconds=240, codes=(0, 1, 2)):
         """Runs to the end and judges it; returns the exit code."""
         process = self.start(arguments)
         if arguments[0] == "serve": # ends when asked to, unless it refused to start
@@ -72,7 +72,7 @@ class Hunt:
             if line: process.send_signal(signal.SIGTERM)
         return self.judge(section, what, process, seconds, codes)
 
-    def judge(self, section, what, process, seconds=60, codes=(0, 1, 2)):
+    def judge(self, section, what, process, seconds=240, codes=(0, 1, 2)):
         self.tried[section] = self.tried.get(section, 0) + 1
         try:
             _, err = process.communicate(timeout=seconds)
@@ -107,7 +107,7 @@ class Hunt:
                 cases += [(name, arguments + ["--" + option, v]) for v in HUGE]
         for name, arguments in self.sample(cases):
             fresh()
-            self.run("numbers", f"cloob {' '.join(map(repr, arguments[-2:]))} ({name})", arguments, 30)
+            self.run("numbers", f"cloob {' '.join(map(repr, arguments[-2:]))} ({name})", arguments, 120)
 
     def files(self):
         """Every input replaced by something odd, or damaged."""
@@ -116,7 +116,7 @@ class Hunt:
             fresh()
             arguments = list(COMMANDS[name][0])
             arguments[i] = odd(kind, arguments[i], self.random)
-            self.run("files", f"{name}: {kind} as {COMMANDS[name][0][i]}", arguments, 60)
+            self.run("files", f"{name}: {kind} as {COMMANDS[name][0][i]}", arguments)
             clear_odd()
 
     def kills(self):
@@ -332,11 +332,12 @@ def main():
     o = p.parse_intermixed_args()
     hunt = Hunt(os.path.realpath(o.cloob), o.attempts, o.seed)
     log = os.path.realpath(o.log) if o.log else None
-    with open(o.cloob, "rb") as f: hunt.sanitized = b"__asan_init" in f.read()
+    with open(o.cloob, "rb") as f: hunt.sanitized = bool(re.search(rb"__[at]san_init", f.read())) # they reserve address space
     here = tempfile.mkdtemp(prefix="cloob-hostile-")
     os.chdir(here)
     try:
         world(hunt.cloob)
+        if subprocess.run([hunt.cloob, "help", "serve"], capture_output=True).returncode: del COMMANDS["serve"]
         for name, (arguments, _) in COMMANDS.items(): # the undisturbed commands work
             fresh()
             if hunt.run("undisturbed", name, arguments): hunt.finding("undisturbed", name, hunt.log[-1][3])

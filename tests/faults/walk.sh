@@ -4,10 +4,12 @@
 # POINTS points for a command and a kind, evenly spread (12; 0: all of them). Prints a table.
 set -u
 points=${3:-12}
-faults=$(realpath "$2")
+faults=$(realpath "$2") faults_script=$(realpath "$0")
 . "$(dirname "$(realpath "$0")")/../cli/fixture.sh"
 export GOMP_SPINCOUNT=2000 OPENBLAS_NUM_THREADS=1 # set, so that the program does not start itself again
 ulimit -c 0
+# under the address sanitizer a leak is a failure too; its library comes after that of the faults
+export ASAN_OPTIONS="verify_asan_link_order=0:exitcode=99:allocator_may_return_null=1" LSAN_OPTIONS="suppressions=$(dirname "$faults_script")/../lsan.supp:print_suppressions=0"
 mkdir few && cp $(find world/images -type f | sort | head -3) few/
 head -9 world/train.tsv > few.tsv
 "$cloob" search index few --checkpoint model.safetensors --out i.safetensors --quiet > /dev/null || exit 1
@@ -77,8 +79,8 @@ whole() { # what is there is whole, and nothing partial is left
     [ ! -e made/c.pt ] || "$cloob" info made/c.pt --config tiny-rn > /dev/null 2>&1 || cmp -s made/c.pt good/c.pt || { echo "made/c.pt is damaged"; return 1; }
     # an image that cannot be opened is left out and counted; an index holds the times of files
     [ $kind = open ] || [ ! -e made/e.safetensors ] || cmp -s made/e.safetensors good/e.safetensors || { echo "made/e is another file"; return 1; }
-    for f in v.safetensors g.safetensors v.txt p.png p.json z.csv m.csv; do # the same for every run
-        [ ! -e made/$f ] || cmp -s made/$f good/$f || { echo "made/$f is another file"; return 1; }
+    for f in v.safetensors g.safetensors v.txt p.png p.json z.csv m.csv; do # the same for every run that reads every image
+        [ $kind = open ] || [ ! -e made/$f ] || cmp -s made/$f good/$f || { echo "made/$f is another file"; return 1; }
     done
     [ ! -e made/i.safetensors ] || "$cloob" search query x --index made/i.safetensors > /dev/null 2>&1 || { echo "made/i is damaged"; return 1; }
     for f in $(find logs/f -name '*.safetensors' 2> /dev/null); do

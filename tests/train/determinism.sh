@@ -31,5 +31,30 @@ DNNL_MAX_CPU_ISA=SSE41 OPENBLAS_CORETYPE=Nehalem train older --threads 1 --worke
 near older || fail "an older instruction set is not equal to rounding"
 [ "$(train seed --threads 1 --workers 0 --seed 5)" != "$a" ] || fail "another seed gives the same run: the comparison is blind"
 near seed && fail "another seed is equal to rounding: the comparison is blind"
-for key in version threads world_size device processor instructions; do grep -q "^$key: " logs/a/params.txt || fail "params.txt does not name $key"; done
+# what the bytes depend on has a line in params.txt
+names() { # RUN KEY...
+    run=$1
+    shift
+    for key in "$@"; do grep -q "^$key: ..*" "logs/$run/params.txt" || fail "params.txt of $run does not name $key"; done
+}
+names a seed version threads world_size device processor instructions compiler
+linked() { ldd "$cloob" 2> /dev/null | grep -q "$1"; }
+linked libc.so.6 && names a libc
+linked openblas && names a blas
+for pair in dnnl:onednn libjpeg:jpeg libpng:png libwebp.so:webp libtiff:tiff libheif:heif utf8proc:utf8proc; do linked "${pair%:*}" && names a "${pair#*:}"; done
+# embeddings: equal bytes with other numbers of threads and workers, and alone
+printf 'a red ball\na blue cup on a table\n' > texts
+printf 'a blue cup on a table\n' > last
+for k in "1 texts one" "2 texts two" "1 last last"; do
+    set -- $k
+    "$cloob" embed --checkpoint logs/a/checkpoints/latest.safetensors --texts "$2" --threads "$1" --out "$3.npy" --device cpu --quiet > /dev/null || fail "embed $3"
+done
+cmp -s one.npy two.npy || fail "embeddings depend on the number of threads"
+row=$(($(stat -c %s one.npy) - $(stat -c %s last.npy)))
+[ "$(tail -c $row one.npy | md5sum)" = "$(tail -c $row last.npy | md5sum)" ] || fail "an embedding depends on the other rows"
+# the same on a GPU, where there is one: the choices of its tuning are part of the run
+if "$cloob" train --dataset-type synthetic --train-num-samples 8 --model tiny-rn --force-image-size 32 --vocab-size 540 --batch-size 8 --max-steps 1 --warmup 1 \
+    --device cuda --quiet --logs logs --name gpu > /dev/null 2>&1; then
+    names gpu gpu cublaslt cudnn tuning
+fi
 exit $bad

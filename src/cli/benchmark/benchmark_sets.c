@@ -70,21 +70,33 @@ static bool add_line(benchmark_sets *s, const char *list, const char *line, cons
     return n < (int)sizeof path && is_set(path, split) && add(s, path);
 }
 
+/* A text of reasonable size. Nothing else is read as a list: a device or a pipe may have no end. */
+static bool is_list(const char *path)
+{
+    enum { LIMIT = 1 << 20 };
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISREG(st.st_mode) && st.st_size <= LIMIT;
+}
+
 static bool add_list(benchmark_sets *s, const char *list, const char *split)
 {
+    enum { TOLD = 5 }; /* of the sets that are not there, by name */
     char line[PATH_MAX];
-    int64_t first = s->n;
-    FILE *f = fopen(list, "r");
+    int64_t first = s->n, missing = s->missing;
+    FILE *f = is_list(list) ? fopen(list, "r") : NULL;
     if (!f) return fprintf(stderr, "cloob benchmark: %s: neither a folder nor a list of folders\n", list), false;
     while (fgets(line, sizeof line, f)) {
         line[strcspn(line, "\r\n")] = '\0';
         size_t n = strlen(line);
         while (n && (line[n - 1] == ' ' || line[n - 1] == '/')) line[--n] = '\0';
         if (!line[0] || line[0] == '#' || add_line(s, list, line, split)) continue;
-        fprintf(stderr, "%s: not there (line of %s); left out\n", line, list);
-        s->missing++;
+        if (s->missing++ - missing < TOLD)
+            fprintf(stderr, "warning: %s: not there (line of %s); left out\n", line, list);
     }
     fclose(f);
+    if (s->missing - missing > TOLD)
+        fprintf(stderr, "warning: %s: %lld more data sets are not there; left out\n", list,
+                (long long)(s->missing - missing - TOLD));
     if (s->n == first) fprintf(stderr, "cloob benchmark: %s: none of its data sets is there\n", list);
     return s->n > first;
 }

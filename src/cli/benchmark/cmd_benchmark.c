@@ -89,18 +89,17 @@ static void print_result(const cloob_benchmark_result *r)
     if (r->bad) fprintf(stderr, "%s: %lld images cannot be read and were left out\n", r->dataset, (long long)r->bad);
 }
 
-static bool write_text(const char *name, char *text)
+/* The text, which is freed, becomes a file of the folder; with a new line at its end. */
+static bool write_text(const session *s, const char *name, char *text)
 {
-    char path[PATH_MAX], part[PATH_MAX];
-    snprintf(path, sizeof path, "%s/%s", o.out, name);
-    if (snprintf(part, sizeof part, "%s.part", path) >= (int)sizeof part) return free(text), false;
-    FILE *f = text ? fopen(part, "w") : NULL;
-    bool ok = f && fputs(text, f) >= 0 && (text[0] == '\0' || text[strlen(text) - 1] == '\n' || fputc('\n', f) != EOF);
-    if (f && fclose(f) != 0) ok = false;
-    if (ok) ok = rename(part, path) == 0;
-    if (!ok) fprintf(stderr, "cloob benchmark: %s cannot be written\n", path);
+    char path[PATH_MAX];
+    size_t n = text ? strlen(text) : 0;
+    bool fits = snprintf(path, sizeof path, "%s/%s", o.out, name) < (int)sizeof path;
+    if (n && text[n - 1] != '\n') text[n++] = '\n'; /* in place of the closing zero */
+    if (text && fits && cloob_file_write(s->ctx, path, text, n) == CLOOB_OK) return free(text), true;
+    fprintf(stderr, "cloob benchmark: %s\n", text && fits ? cloob_error(s->ctx) : "no memory for the results");
     free(text);
-    return ok;
+    return false;
 }
 
 /* eval_results.jsonl of one model, eval_results_1.jsonl and so on of several, in the order of --checkpoint. */
@@ -116,7 +115,7 @@ static bool write_datacomp(const session *s)
         written++;
         if (o.checkpoints.count > 1) snprintf(name, sizeof name, "eval_results_%d.jsonl", written);
         if (text && !*text) free(text);
-        else if (!write_text(name, text)) return false;
+        else if (!write_text(s, name, text)) return false;
     }
     return true;
 }
@@ -126,7 +125,7 @@ static int finish(const session *s)
     char page[PATH_MAX];
     if (!s->n) return 1;
     snprintf(page, sizeof page, "%s/benchmark.html", o.out);
-    if (!write_text("benchmark.csv", cloob_benchmark_csv(s->result, s->n)) || !write_datacomp(s)) return 1;
+    if (!write_text(s, "benchmark.csv", cloob_benchmark_csv(s->result, s->n)) || !write_datacomp(s)) return 1;
     cloob_status status = cloob_benchmark_page(s->ctx, s->result, s->n, o.datacomp, page);
     if (status != CLOOB_OK) return cli_fail(s->self, s->ctx, status);
     if (!common.json && (s->n > 1 || o.datacomp)) {
@@ -182,7 +181,7 @@ static cloob_status evaluate(session *s, cloob_model *m, const char *folder, con
     cloob_benchmark_release(&wanted);
     if (!taken) {
         status = cloob_benchmark(s->ctx, m, folder, how, &r);
-        if (status == CLOOB_OK && (!name || !write_text(name, cloob_benchmark_json(&r)))) s->failed++;
+        if (status == CLOOB_OK && (!name || !write_text(s, name, cloob_benchmark_json(&r)))) s->failed++;
     }
     free(name);
     if (status != CLOOB_OK) return status;

@@ -68,7 +68,7 @@ static bool is_break(int c) { return c == '\n' || c == '\r'; }
  * once. */
 static cloob_status plain_part(csv_reader *r, csv_row *row, int *stop)
 {
-    for (;;) {
+    while (r->offset - row->offset <= CSV_ROW_LIMIT) { /* beyond it the caller says what is wrong */
         CLOOB_TRY(peek(r, stop));
         size_t from = r->at;
         while (r->at < r->size) {
@@ -85,6 +85,7 @@ static cloob_status plain_part(csv_reader *r, csv_row *row, int *stop)
         put(row, ' ');
         take(r);
     }
+    return CLOOB_OK;
 }
 
 static cloob_status open_quote(cloob_ctx *ctx, const csv_reader *r, const csv_row *row)

@@ -20,7 +20,7 @@
 /* Up to n bytes into out; *got is 0 at the end. */
 typedef cloob_status csv_read_fn(void *arg, void *out, size_t n, size_t *got);
 
-enum { CSV_CHUNK = 1 << 16, CSV_ROW_LIMIT = 1 << 28 }; /* a row of more bytes is a forgotten quote */
+enum { CSV_CHUNK = 1 << 16, CSV_ROW_LIMIT = 1 << 26 }; /* a row of more bytes is a forgotten quote, or no text */
 
 typedef struct csv_reader {
     char separator;

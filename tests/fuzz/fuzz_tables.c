@@ -1,0 +1,85 @@
+/* Texts that evaluations read: groups of runs as JSON lines (two readers), lists of classes, the ground truth of a
+ * world. The first byte chooses. */
+#include "cloob/eval.h"
+#include "fuzz.h"
+#include "infer/class_map.h"
+#include "infer/world_truth.h"
+#include "scratch_folder.h"
+
+static void compare(cloob_ctx *ctx, const char *path)
+{
+    cloob_comparison c;
+    if (cloob_compare(ctx, &c, path, path, -1, 0.05) != CLOOB_OK) return;
+    free(cloob_comparison_json(&c));
+    cloob_comparison_release(&c);
+}
+
+static void groups(cloob_ctx *ctx, const char *path)
+{
+    cloob_compare_options o;
+    cloob_groups g;
+    cloob_compare_options_init(&o);
+    o.resamples = 10;
+    if (cloob_compare_runs(ctx, &g, &path, 1, &o) != CLOOB_OK) return;
+    free(cloob_groups_text(&g, "markdown"));
+    free(cloob_groups_text(&g, "json"));
+    cloob_groups_release(&g);
+}
+
+/* The folders of a CIFAR set with two classes, matched with a prompt set of three. */
+static void classes(cloob_ctx *ctx, const char *path)
+{
+    static const char json[] = "{\"s\":{\"classes\":[\"red\",\"blue\",\"green\"],\"templates\":[\"a {}.\"]}}";
+    static dataset *d;
+    static prompts p;
+    arena a = { 0 };
+    class_map m;
+    if (!d) {
+        static uint8_t records[2 * 3073];
+        dataset_options o;
+        char source[256];
+        records[3073] = 1;
+        dataset_options_init(&o);
+        o.type = (char *)(uintptr_t) "cifar";
+        (void)scratch_write("test_batch.bin", records, sizeof records);
+        (void)scratch_write("batches.meta.txt", "red\nblue\n", 9);
+        snprintf(source, sizeof source, "%s", scratch_folder());
+        if (dataset_open(ctx, source, &o, &d) != CLOOB_OK) abort();
+        if (prompts_parse(ctx, json, sizeof json - 1, "fuzz", &p) != CLOOB_OK) abort();
+    }
+    if (class_map_read(ctx, &a, path, d, &p.set[0], &m) == CLOOB_OK)
+        for (int64_t i = 0; i < m.set.class_count; i++)
+            if (m.group[i] < 0 || m.group[i] >= m.answers) abort();
+    arena_release(&a);
+}
+
+static void truth(cloob_ctx *ctx)
+{
+    world_truth w;
+    (void)scratch_write("prompts.json", "{\"object\":{\"classes\":[\"ball\",\"cup\"],\"templates\":[\"a {}.\"]}}", 59);
+    if (world_truth_read(ctx, scratch_folder(), &w) == CLOOB_OK)
+        for (int64_t k = 0; k < w.F; k++)
+            for (int64_t i = 0; i < w.N; i++)
+                if (w.label[k][i] < 0 || w.label[k][i] >= w.set[k]->class_count) abort();
+    world_truth_release(&w);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    static cloob_ctx *ctx;
+    const char *folder = scratch_folder();
+    char path[256];
+    if (!ctx) ctx = cloob_ctx_create(&(cloob_ctx_options){ .threads = 1 });
+    if (!folder || size < 1) return 0;
+    const char *name = data[0] % 4 == 3 ? "factors.tsv" : "input.jsonl";
+    if (!scratch_write(name, data + 1, size - 1)) return 0;
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    switch (data[0] % 4) {
+    case 0: compare(ctx, path); break;
+    case 1: groups(ctx, path); break;
+    case 2: classes(ctx, path); break;
+    default: truth(ctx);
+    }
+    unlink(path);
+    return 0;
+}
