@@ -2,7 +2,6 @@
  * thread keeps its columns and walks down the rows; blocks write partial sums, a second launch adds them in order.
  * And both directions with an 8-bit copy of what they write, for the GEMM that reads it (linear/quantize.h). */
 #include "nn/cuda/activations.cuh"
-#include "nn/cuda/colsum.cuh"
 #include "nn/cuda/linear/quantize.cuh"
 
 enum { SUM_BLOCKS = 8, ROUND_BLOCKS = 6, U = 2 };
