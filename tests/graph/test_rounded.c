@@ -10,6 +10,7 @@ static cloob_ctx *ctx;
 
 typedef struct sizes {
     int64_t N, T, C;
+    bool packed; /* sequences of 1 to T rows, one after the other, and dead rows behind them */
 } sizes;
 
 static tensor param_shape(sizes s, int param, cloob_dtype matrices)
@@ -47,12 +48,15 @@ static value_id linear(graph *g, sizes s, op_fp8 fp8, value_id x, int k)
 static void build(graph *g, sizes s, op_fp8 fp8, op_act act, bool recompute)
 {
     graph_init(ctx, g);
-    value_id x = graph_input(g, TENSOR(CLOOB_BF16, NULL, s.N, s.T, s.C), "x");
+    tensor even = TENSOR(CLOOB_BF16, NULL, s.N, s.T, s.C), rows = TENSOR(CLOOB_BF16, NULL, s.N * s.T, s.C);
+    value_id x = graph_input(g, s.packed ? rows : even, "x");
+    value_id start = s.packed ? graph_input(g, TENSOR(CLOOB_I32, NULL, s.N + 1), "start") : NO_VALUE;
     for (int b = 0; b < BLOCKS; b++) {
         int k = b * PER_BLOCK;
-        op_attr heads = { .heads = s.C / 64, .causal = b == 0 };
+        op_attr heads = { .heads = s.C / 64, .causal = b == 0, .tokens = s.packed ? s.T : 0 };
         value_id qkv = linear(g, s, fp8, norm(g, s, x, k + 6), k + 8);
-        value_id y = linear(g, s, fp8, graph_op(g, OP_ATTENTION, heads, 1, &qkv), k + 10);
+        value_id y =
+            linear(g, s, fp8, graph_op(g, OP_ATTENTION, heads, s.packed ? 2 : 1, (value_id[]){ qkv, start }), k + 10);
         x = graph_op(g, OP_ADD, (op_attr){ 0 }, 2, (value_id[]){ x, y });
         value_id h = linear(g, s, fp8, norm(g, s, x, k), k + 2);
         y = linear(g, s, fp8, graph_op(g, OP_ACT, (op_attr){ .act = act }, 1, &h), k + 4);
@@ -74,7 +78,7 @@ static int readers(const graph *g, op_id op)
 
 static void factors_come_rounded(void)
 {
-    sizes s = { 16, 2, 64 };
+    sizes s = { 16, 2, 64, false };
     graph g;
     build(&g, s, OP_FP8_ALWAYS, OP_ACT_GELU, false);
     /* the last block's fc2 gets the gradient that was given, which no op writes */
@@ -123,6 +127,14 @@ static void fill(device *dev, const tensor *t, uint64_t seed, float amount)
     free(host);
 }
 
+static void fill_starts(device *dev, const tensor *t)
+{
+    int32_t start[1024] = { 0 };
+    for (int64_t i = 1; i < t->dim[0]; i++) start[i] = start[i - 1] + 1 + (int32_t)(i % 3);
+    CHECK_OK(ctx, dev->to_device(ctx, dev, t->data, start, tensor_bytes(t)));
+    CHECK_OK(ctx, dev->sync(ctx, dev));
+}
+
 typedef struct setup {
     device *dev;
     tensor param[PARAMS], grad[PARAMS];
@@ -154,6 +166,7 @@ static char *results(setup *u, const graph *g, size_t *bytes)
     char *all = NULL;
     *bytes = 0;
     CHECK_OK(ctx, exec_create(ctx, g, u->dev, &b, &e));
+    if (e && exec_tensor(e, "start")) fill_starts(u->dev, exec_tensor(e, "start"));
     for (int round = 0; e && round < ROUNDS; round++) {
         fill(u->dev, exec_tensor(e, "x"), 100 + (uint64_t)round, amount[round]);
         fill(u->dev, exec_tensor(e, "dy"), 200 + (uint64_t)round, amount[ROUNDS - 1 - round]);
@@ -202,9 +215,10 @@ static void copies_change_nothing(void)
     bool fp8 = dev && dev->fp8;
     device_close(dev);
     if (!fp8) SKIP("no 8-bit GEMMs on this GPU");
-    for (int i = 0; i < 5; i++) compare((sizes){ 16, 37, widths[i] }, OP_ACT_QUICKGELU, i % 2 == 0);
-    compare((sizes){ 16, 2, 256 }, OP_ACT_GELU, true);
-    compare((sizes){ 192, 50, 256 }, OP_ACT_GELU_TANH, false);
+    for (int i = 0; i < 5; i++) compare((sizes){ 16, 37, widths[i], false }, OP_ACT_QUICKGELU, i % 2 == 0);
+    compare((sizes){ 16, 2, 256, false }, OP_ACT_GELU, true);
+    compare((sizes){ 64, 4, 256, true }, OP_ACT_QUICKGELU, true);
+    compare((sizes){ 192, 50, 256, false }, OP_ACT_GELU_TANH, false);
 }
 
 int main(void)

@@ -2,15 +2,15 @@
  * thread keeps its columns and walks down the rows; blocks write partial sums, a second launch adds them in order.
  * And both directions with an 8-bit copy of what they write, for the GEMM that reads it (linear/quantize.h). */
 #include "nn/cuda/activations.cuh"
-#include "nn/cuda/colsum.cuh"
 #include "nn/cuda/linear/quantize.cuh"
 
-enum { SUM_BLOCKS = 8, U = 2 };
+enum { SUM_BLOCKS = 8, ROUND_BLOCKS = 6, U = 2 };
 
 /* partial: (gridDim.x, C). recomputed may be NULL. ROUND: packs of 8 bf16. */
 template <typename T, int V, bool ROUND, typename F, typename H>
-static __global__ void __launch_bounds__(256) act_sums_kernel(T *dx, T *recomputed, float *partial, round_out round,
-                                                              const T *dy, const T *x, int64_t R, int C, F f, H h)
+static __global__ void __launch_bounds__(256, ROUND ? SUM_BLOCKS / 2 : 1)
+    act_sums_kernel(T *dx, T *recomputed, float *partial, round_out round, const T *dy, const T *x, int64_t R, int C,
+                    F f, H h)
 {
     int column = blockIdx.y * blockDim.x + threadIdx.x, packs = C / V;
     int64_t step = (int64_t)gridDim.x * blockDim.y;
@@ -46,8 +46,8 @@ static __global__ void __launch_bounds__(256) act_sums_kernel(T *dx, T *recomput
 }
 
 /* y = f(x) over n packs of 8, and its 8-bit copy. */
-template <int U, typename F>
-static __global__ void __launch_bounds__(256)
+template <typename F>
+static __global__ void __launch_bounds__(256, ROUND_BLOCKS)
     act_rounded_kernel(bf16 *y, round_out round, const bf16 *x, int64_t n, F f)
 {
     float scale = scale_for(round.scale->max, QUANT_E4M3), max = 0.0f;
@@ -97,10 +97,11 @@ template <typename F>
 static void launch_rounded(const op_env *env, const op_args *a, F f)
 {
     const cuda_state *s = (const cuda_state *)env->dev->state;
-    int64_t packs = tensor_count(&a->out[0]) / 8, limit = (int64_t)s->sms * 8, want = (packs + 255) / 256;
-    act_rounded_kernel<4>
-        <<<(unsigned)(want < limit ? want : limit), 256, 0, stream_of(env)>>>((bf16 *)a->out[0].data, round_out_of(a),
-                                                                              (const bf16 *)a->in[0].data, packs, f);
+    int64_t packs = tensor_count(&a->out[0]) / 8, limit = (int64_t)s->sms * ROUND_BLOCKS, want = (packs + 255) / 256;
+    act_rounded_kernel<<<(unsigned)(want < limit ? want : limit), 256, 0, stream_of(env)>>>((bf16 *)a->out[0].data,
+                                                                                            round_out_of(a),
+                                                                                            (const bf16 *)a->in[0].data,
+                                                                                            packs, f);
 }
 
 extern "C" cloob_status act_bwd_prepare_cuda(const op_env *env, op_args *a)

@@ -1,6 +1,6 @@
 /* Sums over rows, the bias gradient of everything: partial sums per block, added in a fixed order by a second
  * launch. */
-#include "nn/cuda/colsum.cuh"
+#include "nn/cuda/common.cuh"
 
 enum { SUM_BLOCKS = 6 };
 

@@ -132,6 +132,30 @@ static inline row_grid rows_over_grid(const device *d, int64_t R, int64_t packs,
     return g;
 }
 
+/* How a block on such a grid ends that sums columns. s: this thread's sums of its V columns. Adds those of the block's
+ * rows in order and writes the block's row of partial (gridDim.x, C). Shared memory: (block.y, V, block.x) floats,
+ * `block_sums_bytes`. */
+template <int V>
+__device__ __forceinline__ void write_block_sums(float *partial, const float s[V], int64_t C)
+{
+    extern __shared__ float block_sums[];
+    int width = blockDim.x, cell = V * width, packs = (int)(C / V);
+#pragma unroll
+    for (int i = 0; i < V; i++) block_sums[threadIdx.y * cell + i * width + threadIdx.x] = s[i];
+    __syncthreads();
+    for (int j = threadIdx.y * width + threadIdx.x; j < cell; j += width * blockDim.y) {
+        int at = blockIdx.y * width + j % width;
+        float sum = 0.0f;
+        for (int y = 0; y < blockDim.y; y++) sum += block_sums[y * cell + j];
+        if (at < packs) partial[blockIdx.x * C + (int64_t)at * V + j / width] = sum;
+    }
+}
+
+static inline size_t block_sums_bytes(const row_grid &g, int V)
+{
+    return (size_t)g.block.x * g.block.y * (size_t)V * sizeof(float);
+}
+
 /* One thread per item, 256 a block. */
 static inline unsigned blocks_for(int64_t items) { return (unsigned)((items + 255) / 256); }
 

@@ -30,7 +30,8 @@ cloob_status quantize_cuda(const op_env *env, const char *op, void *to, const vo
 cloob_status quantize_turned_cuda(const op_env *env, const char *op, void *to, const void *from, int64_t rows,
                                   int64_t cols, quant_scale *scale, bool fresh);
 
-/* The state, or its beginning, of an op that writes an 8-bit copy of its output 0 (OP_ROUNDED_OUT); without such an output it has none. */
+/* The state, or its beginning, of an op that writes an 8-bit copy of its output 0 (OP_ROUNDED_OUT); an op without other
+ * state has none where nobody wants the copy. */
 typedef struct rounding {
     quant_scale *scale; /* device memory */
     bool fresh;         /* nothing was rounded yet */
