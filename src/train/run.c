@@ -198,8 +198,9 @@ static cloob_status tell_divergence(cloob_ctx *ctx, const run *r, double lr, clo
     if (status != CLOOB_ERR_NUMERIC) return status;
     return ctx_fail(
         ctx, status,
-        "training diverged at step %lld (learning rate %g, loss before %g): %s; lower lr or lengthen warmup",
-        (long long)r->at.updates + 1, lr, r->sum.loss, cloob_error(ctx));
+        "training diverged at step %lld (learning rate %g, loss before %g): %s; lower lr or lengthen warmup%s",
+        (long long)r->at.updates + 1, lr, r->sum.loss, cloob_error(ctx),
+        r->so.fp8 ? ", or use `precision` amp_bf16" : "");
 }
 
 static cloob_status one_step(cloob_ctx *ctx, run *r, meter *m)
