@@ -21,7 +21,7 @@ test: deps
 debug: deps
 	@cmake -S . -B $(BUILD)-debug -G Ninja -DCMAKE_BUILD_TYPE=Debug -DCLOOB_SANITIZE=ON -DCLOOB_WITH_CUDA=OFF -DCLOOB_WITH_MPI=OFF $(CMAKE_FLAGS)
 	@cmake --build $(BUILD)-debug
-	@cd $(BUILD)-debug && ctest --output-on-failure
+	@cd $(BUILD)-debug && LSAN_OPTIONS="suppressions=$(CURDIR)/tests/lsan.supp:print_suppressions=0" ctest --output-on-failure
 
 # Data races: the same tests with plain threads, as the sanitizer does not see what OpenMP waits for.
 tsan: deps

@@ -148,12 +148,17 @@ static void drain(server *v)
     if (fd >= 0) close(fd);
 }
 
-static void wait_for_signal(server *v)
+/* Before the first connection, and before anybody learns the port: a signal then ends the server in order. */
+static void take_signals(void)
 {
     struct sigaction a = { .sa_handler = on_signal };
     sigaction(SIGTERM, &a, NULL);
     sigaction(SIGINT, &a, NULL);
     signal(SIGPIPE, SIG_IGN);
+}
+
+static void wait_for_signal(server *v)
+{
     while (!stop_signal) {
         usleep(200000);
         visitors_end_slow(v);
@@ -170,6 +175,7 @@ static cloob_status run(server *v)
     if (status == CLOOB_OK) status = listen_on(s, &fd, &port);
     if (status == CLOOB_OK) status = serve_open_models(s);
     if (status == CLOOB_OK) status = serve_open_indexes(s);
+    take_signals();
     if (status == CLOOB_OK) status = start_workers(v);
     if (status == CLOOB_OK) status = start_daemon(v, fd);
     if (status != CLOOB_OK) {

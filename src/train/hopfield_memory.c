@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/checked.h"
 #include "loss/queue.h"
 
 enum { IMAGE, TEXT };
@@ -152,8 +153,9 @@ cloob_status hopfield_memory_measure(cloob_ctx *ctx, const char *text, int ranks
     if (is_queue) CLOOB_TRY(queue_parse(ctx, text, &max_rows[IMAGE]));
     if (is_queue) max_rows[TEXT] = max_rows[IMAGE];
     if (strncmp(text, "file:", 5) == 0) CLOOB_TRY(measure_file(ctx, text + 5, max_rows));
-    *bytes =
-        (size_t)((max_rows[IMAGE] + max_rows[TEXT] + (is_queue && ranks > 1 ? rows * ranks : 0)) * dim) * sizeof(float);
+    int64_t gathered = is_queue && ranks > 1 ? saturating_mul(rows, ranks) : 0;
+    int64_t total = saturating_add(saturating_add(max_rows[IMAGE], max_rows[TEXT]), gathered);
+    *bytes = saturating_mul_size((size_t)saturating_mul(total, dim), sizeof(float)); /* more than there is: refused */
     return CLOOB_OK;
 }
 

@@ -48,7 +48,7 @@ static void write_images(bool bad)
         for (int i = 0; i < EACH; i++) {
             image_path(path, c, i);
             image_path(again, c, i % DIFFERENT);
-            if (bad && i % 60 == 7) CHECK_OK(ctx, file_write(ctx, path, "no image", 10));
+            if (bad && i % 60 == 7) CHECK_OK(ctx, file_write(ctx, path, "no image", 8));
             else if (i < DIFFERENT) write_image(path, DIFFERENT * c + i);
             else CHECK(link(again, path) == 0);
         }

@@ -203,7 +203,10 @@ static void memory_is_linear_in_the_batch(void)
     int64_t grown = peak_bytes() - before, limit = 40 * p.n * p.d;
     printf("  grown by %.1f N d bytes, planned %.1f\n", (double)grown / (double)(p.n * p.d),
            (double)loss_plan_bytes(plan) / (double)(p.n * p.d));
-    CHECK(grown <= limit && (int64_t)loss_plan_bytes(plan) <= limit);
+#ifdef __SANITIZE_THREAD__ /* it keeps four words for every word that is touched */
+    limit *= 5;
+#endif
+    CHECK(grown <= limit && (int64_t)loss_plan_bytes(plan) <= 40 * p.n * p.d);
     loss_plan_destroy(plan);
     free(dx), free(dy), problem_free(&p);
 }

@@ -21,6 +21,13 @@ static bool is_set(const char *folder, const char *split)
     return n > 0 && n < (int)sizeof path && access(path, F_OK) == 0;
 }
 
+static bool no_memory(benchmark_sets *s)
+{
+    if (!s->failed) fprintf(stderr, "cloob benchmark: no memory for the names of the data sets\n");
+    s->failed = true;
+    return false;
+}
+
 static bool add(benchmark_sets *s, const char *folder)
 {
     for (int64_t i = 0; i < s->n; i++)
@@ -28,12 +35,13 @@ static bool add(benchmark_sets *s, const char *folder)
     if (s->n == s->room) {
         int64_t room = s->room ? 2 * s->room : 64;
         char **more = realloc(s->folder, (size_t)room * sizeof *more);
-        if (!more) return false;
+        if (!more) return no_memory(s);
         s->folder = more, s->room = room;
     }
     char *copy = strdup(folder);
-    if (copy) s->folder[s->n++] = copy;
-    return copy != NULL;
+    if (!copy) return no_memory(s);
+    s->folder[s->n++] = copy;
+    return true;
 }
 
 static int by_name(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
@@ -89,7 +97,7 @@ static bool add_list(benchmark_sets *s, const char *list, const char *split)
         line[strcspn(line, "\r\n")] = '\0';
         size_t n = strlen(line);
         while (n && (line[n - 1] == ' ' || line[n - 1] == '/')) line[--n] = '\0';
-        if (!line[0] || line[0] == '#' || add_line(s, list, line, split)) continue;
+        if (!line[0] || line[0] == '#' || s->failed || add_line(s, list, line, split) || s->failed) continue;
         if (s->missing++ - missing < TOLD)
             fprintf(stderr, "warning: %s: not there (line of %s); left out\n", line, list);
     }
@@ -97,15 +105,15 @@ static bool add_list(benchmark_sets *s, const char *list, const char *split)
     if (s->missing - missing > TOLD)
         fprintf(stderr, "warning: %s: %lld more data sets are not there; left out\n", list,
                 (long long)(s->missing - missing - TOLD));
-    if (s->n == first) fprintf(stderr, "cloob benchmark: %s: none of its data sets is there\n", list);
-    return s->n > first;
+    if (s->n == first && !s->failed) fprintf(stderr, "cloob benchmark: %s: none of its data sets is there\n", list);
+    return s->n > first && !s->failed;
 }
 
 bool benchmark_sets_add(benchmark_sets *s, const char *item, const char *split)
 {
     if (!is_folder(item)) return add_list(s, item, split);
     if (is_set(item, split)) return add(s, item);
-    if (add_inside(s, item, split)) return true;
+    if (add_inside(s, item, split) || s->failed) return !s->failed;
     fprintf(stderr,
             "cloob benchmark: %s: has no %s/0.tar, and no folder in it has; CLIP_benchmark's layout is SPLIT/0.tar, "
             "SPLIT/1.tar, ... with classnames.txt beside\n",

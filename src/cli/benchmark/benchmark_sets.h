@@ -8,7 +8,8 @@
 typedef struct benchmark_sets {
     char **folder; /* (n); owned */
     int64_t n, room;
-    int64_t missing; /* lines of lists that name nothing that is there; each has been printed */
+    int64_t missing; /* lines of lists that name nothing that is there; the first few have been printed */
+    bool failed;     /* no memory; told */
 } benchmark_sets;
 
 /* Adds what an item means. False, with a line printed: it means nothing. */
