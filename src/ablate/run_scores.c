@@ -64,9 +64,10 @@ cloob_status run_put_zeroshots(cloob_ctx *ctx, const cloob_ablate_options *o, co
     cloob_prompts *prompts = NULL;
     double sum = 0;
     cloob_status status = o->prompts ? cloob_prompts_open(ctx, o->prompts, &prompts) : CLOOB_OK;
-    for (int64_t i = 0; i < o->zeroshots && status == CLOOB_OK; i++)
+    for (int64_t i = 0; i < o->zeroshot_count && status == CLOOB_OK; i++)
         status = put_zeroshot(ctx, r, m, prompts, o->zeroshot[i], prefix, &sum, out);
-    if (status == CLOOB_OK && o->zeroshots > 1) run_put_number(out, "zeroshot/average", sum / (double)o->zeroshots);
+    if (status == CLOOB_OK && o->zeroshot_count > 1)
+        run_put_number(out, "zeroshot/average", sum / (double)o->zeroshot_count);
     if (prompts) cloob_prompts_close(prompts);
     return status;
 }
@@ -167,7 +168,7 @@ cloob_status run_test_once(cloob_ctx *ctx, const cloob_ablate_options *o, const 
     if (file_exists(path)) return CLOOB_OK;
     CLOOB_TRY(run_open_model(ctx, o, r, &m));
     sbuf_printf(&out, "{\"seed\": %lld", (long long)r->seed);
-    on_test.zeroshot = r->test->zeroshot, on_test.zeroshots = r->test->zeroshots;
+    on_test.zeroshot = r->test->zeroshot, on_test.zeroshot_count = r->test->zeroshots;
     cloob_status status = run_put_zeroshots(ctx, &on_test, r, m, "test-", &out);
     if (status == CLOOB_OK && r->test->pairs) status = put_test_pairs(ctx, m, o, r->test->pairs, &out);
     sbuf_puts(&out, "}\n");

@@ -163,7 +163,7 @@ static cloob_status put_similarities(cloob_ctx *ctx, const char *dir, int64_t ep
 static cloob_status put_validation(cloob_ctx *ctx, const cloob_ablate_options *o, const ablate_run *r, sbuf *out)
 {
     cloob_model *m;
-    if (!o->zeroshots) return CLOOB_OK;
+    if (!o->zeroshot_count) return CLOOB_OK;
     CLOOB_TRY(run_open_model(ctx, o, r, &m));
     cloob_status status = run_put_zeroshots(ctx, o, r, m, "", out);
     cloob_model_close(m);
@@ -192,7 +192,7 @@ static cloob_status write_summary(cloob_ctx *ctx, const cloob_ablate_options *o,
 static bool is_complete(const cloob_ablate_options *o, const json *summary)
 {
     if (json_get(summary, "failed")) return true;
-    for (int64_t i = 0; i < o->zeroshots; i++) {
+    for (int64_t i = 0; i < o->zeroshot_count; i++) {
         char set[128], key[160];
         run_set_name(o->zeroshot[i], set);
         snprintf(key, sizeof key, "zeroshot/%s", set);

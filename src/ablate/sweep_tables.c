@@ -220,7 +220,7 @@ static int group_of(ablation *t, const char *name)
 static cloob_status put_chosen(cloob_ctx *ctx, sweep *s, sbuf *out)
 {
     ablation t = { .seeds = s->o->final_seeds, .alpha = s->o->alpha };
-    bool test = s->o->test_data || s->o->test_zeroshots;
+    bool test = s->o->test_data || s->o->test_zeroshot_count;
     for (int64_t k = 0; s->points.by >= 0 && k < s->o->axis[s->points.by].values; k++)
         group_of(&t,
                  s->o->axis[s->points.by].value[k]); /* columns in the order of the axis, whoever was chosen first */

@@ -18,7 +18,6 @@ static struct {
 } o;
 
 static const opt_row rows[] = {
-    CLI_MODEL_ROWS(o.model, OPT_REQUIRED),
     { "labels", OPT_STRING, &o.labels, NULL, "A,B,C", "labels to choose from, separated by commas", 0 },
     { "labels-file", OPT_STRING, &o.labels_file, NULL, "FILE", "file with one label per line", 0 },
     { "templates", OPT_STRING, &o.templates, NULL, "FILE",
@@ -30,7 +29,8 @@ static const opt_row rows[] = {
     { "dry-run", OPT_FLAG, &o.dry_run, NULL, NULL, "with --sort-into: only print what would happen", 0 },
     OPT_END
 };
-static const opt_set sets[] = { { cloob_data_option_table, &o.model.how }, OPT_SETS_END };
+static const opt_set sets[] = { { .table = cli_model_table, .into = &o.model, .required = "checkpoint" },
+                                OPT_SETS_END };
 
 /* ---- words --------------------------------------------------------------------------------------- */
 
@@ -243,27 +243,28 @@ static int read_labels(const command *self, words *labels, words *templates)
     return code;
 }
 
-static int run(const command *self, int argc, char **argv)
+static int check(const command *self)
 {
-    opt_list rest;
+    if (!opt_words.count) return cli_usage(self, "needs images: files, folders or patterns");
+    if ((o.copy || o.dry_run) && !o.sort_into) return cli_usage(self, "--copy and --dry-run go with --sort-into");
+    return -1;
+}
+
+static int run(const command *self, cloob_ctx *ctx)
+{
     words labels = { 0 }, templates = { 0 };
     cloob_model *m = NULL;
     cloob_image_paths images = { 0 };
     results r = { 0 };
-    int code = opt_parse(self, argc, argv, &rest);
-    if (code >= 0) return code;
-    if (!rest.count) return cli_usage(self, "needs images: files, folders or patterns");
-    if ((o.copy || o.dry_run) && !o.sort_into) return cli_usage(self, "--copy and --dry-run go with --sort-into");
-    o.model.photos = true;
-    if ((code = read_labels(self, &labels, &templates)) < 0) {
-        cloob_ctx *ctx = cli_context();
-        cloob_status status = cloob_image_paths_find(ctx, rest.item, rest.count, &images);
-        if (status == CLOOB_OK) status = cli_model_open(ctx, &o.model, true, &m);
+    int code = read_labels(self, &labels, &templates);
+    o.model.open.photos = true;
+    if (code < 0) {
+        cloob_status status = cloob_image_paths_find(ctx, opt_words.item, opt_words.count, &images);
+        if (status == CLOOB_OK) status = cli_model_open(ctx, &o.model, &m);
         if (status == CLOOB_OK) status = classify(ctx, m, &labels, &templates, &images, &r);
         code = status == CLOOB_OK ? conclude(self, &r, images.count) : cli_fail(self, ctx, status);
         cloob_model_close(m);
         cloob_image_paths_release(&images);
-        cloob_ctx_destroy(ctx);
     }
     words_release(&labels), words_release(&templates);
     return code;
@@ -272,6 +273,7 @@ static int run(const command *self, int argc, char **argv)
 const command cmd_classify = {
     .name = "classify",
     .run = run,
+    .check = check,
     .help = "label images with your own words, or sort them into folders",
     .options = rows,
     .sets = sets,

@@ -38,29 +38,28 @@ static void print_result(const cloob_report_summary *s)
     json_out_close();
 }
 
-static int run(const command *self, int argc, char **argv)
+static int check(const command *self)
 {
-    opt_list rest;
+    return opt_words.count ? -1 : cli_usage(self, "needs a run's folder, LOGS/NAME");
+}
+
+static int run(const command *self, cloob_ctx *ctx)
+{
     cloob_report_summary s;
-    int code = opt_parse(self, argc, argv, &rest);
-    if (code >= 0) return code;
-    if (!rest.count) return cli_usage(self, "needs a run's folder, LOGS/NAME");
-    cloob_ctx *ctx = cli_context();
     cloob_report_options ro;
     cloob_report_options_init(&ro);
     ro.title = o.title, ro.score_folder = o.scores.item, ro.score_folders = o.scores.count;
     ro.samples = !o.no_samples, ro.search = o.search.item, ro.searches = o.search.count;
     ro.device = common.device, ro.export_dir = o.export;
-    cloob_status status = cloob_report(ctx, rest.item, rest.count, o.out, &ro, &s);
+    cloob_status status = cloob_report(ctx, opt_words.item, opt_words.count, o.out, &ro, &s);
     if (status == CLOOB_OK) print_result(&s);
-    code = status == CLOOB_OK ? 0 : cli_fail(self, ctx, status);
-    cloob_ctx_destroy(ctx);
-    return code;
+    return cli_exit(self, ctx, status);
 }
 
 const command cmd_report = {
     .name = "report",
     .run = run,
+    .check = check,
     .help = "make an HTML page about runs: images, predictions, curves",
     .options = rows,
     .usage = "RUN... [--out report.html]",

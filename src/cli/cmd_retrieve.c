@@ -58,25 +58,19 @@ static cloob_status work(cloob_ctx *ctx, cloob_embeddings *e)
     return status;
 }
 
-static int run(const command *self, int argc, char **argv)
+static int run(const command *self, cloob_ctx *ctx)
 {
-    opt_list rest;
-    int code = opt_parse(self, argc, argv, &rest);
-    if (code >= 0) return code;
-    if (rest.count) return cli_usage(self, "does not take %s; give the file with --input", rest.item[0]);
-    cloob_ctx *ctx = cli_context();
     cloob_embeddings *e = NULL;
     cloob_status status = cloob_embeddings_open(ctx, o.input, &e);
     if (status == CLOOB_OK) status = work(ctx, e);
-    code = status == CLOOB_OK ? 0 : cli_fail(self, ctx, status);
     cloob_embeddings_close(e);
-    cloob_ctx_destroy(ctx);
-    return code;
+    return cli_exit(self, ctx, status);
 }
 
 const command cmd_retrieve = {
     .name = "retrieve",
     .run = run,
+    .stray = "give the file with --input",
     .help = "measure image-text retrieval: R@1/5/10, mean and median rank",
     .options = rows,
     .usage = "--input E.safetensors",

@@ -3,7 +3,7 @@
  *     static cloob_train_options o;
  *     static const char *preset;
  *     static const opt_row rows[] = { CLI_PRESET_ROW(preset), OPT_END };
- *     static const opt_set sets[] = { { cloob_train_option_table, &o }, OPT_SETS_END };
+ *     static const opt_set sets[] = { { .table = cloob_train_option_table, .into = &o }, OPT_SETS_END };
  *
  * and after opt_parse, cli_train_fill. */
 #ifndef CLI_TRAIN_OPTS_H

@@ -108,39 +108,36 @@ static bool are_two_files(const opt_list *path)
     return !is_folder(path->item[0]) && !is_folder(path->item[1]);
 }
 
-static int on_predictions(const command *self, const opt_list *rest)
+static int check_predictions(const command *self)
 {
-    if (rest->count) return cli_usage(self, "%s: give runs or --predictions", rest->item[0]);
+    if (opt_words.count) return cli_usage(self, "%s: give runs or --predictions", opt_words.item[0]);
     if (o.said.bins > CLOOB_CALIBRATION_BINS)
         return cli_usage(self, "--bins %lld: at most %d", (long long)o.said.bins, CLOOB_CALIBRATION_BINS);
-    o.said.alpha = o.alpha, o.said.resamples = o.resamples;
-    cloob_ctx *ctx = cli_context();
-    cloob_status status = compare_predictions(ctx, &o.said);
-    int code = status == CLOOB_OK ? 0 : cli_fail(self, ctx, status);
-    cloob_ctx_destroy(ctx);
-    return code;
+    return -1;
 }
 
-static int run(const command *self, int argc, char **argv)
+static int check(const command *self)
 {
-    opt_list rest;
-    int code = opt_parse(self, argc, argv, &rest);
-    if (code >= 0) return code;
-    if (o.said.files.count) return on_predictions(self, &rest);
+    if (o.said.files.count) return check_predictions(self);
     if (o.said.reliability) return cli_usage(self, "--reliability needs --predictions");
-    if (!rest.count) return cli_usage(self, "needs folders of runs, two files, or --predictions");
-    if (rest.count == 1 && !is_folder(rest.item[0]) && !o.by) return cli_usage(self, "needs two files, got 1, or --by");
+    if (!opt_words.count) return cli_usage(self, "needs folders of runs, two files, or --predictions");
+    if (opt_words.count == 1 && !is_folder(opt_words.item[0]) && !o.by)
+        return cli_usage(self, "needs two files, got 1, or --by");
     if (o.alpha >= 1) return cli_usage(self, "--alpha %g: needs a number below 1", o.alpha);
-    cloob_ctx *ctx = cli_context();
-    cloob_status status = are_two_files(&rest) ? two_files(ctx, &rest) : many_runs(ctx, &rest);
-    code = status == CLOOB_OK ? 0 : cli_fail(self, ctx, status);
-    cloob_ctx_destroy(ctx);
-    return code;
+    return -1;
+}
+
+static int run(const command *self, cloob_ctx *ctx)
+{
+    o.said.alpha = o.alpha, o.said.resamples = o.resamples;
+    if (o.said.files.count) return cli_exit(self, ctx, compare_predictions(ctx, &o.said));
+    return cli_exit(self, ctx, are_two_files(&opt_words) ? two_files(ctx, &opt_words) : many_runs(ctx, &opt_words));
 }
 
 const command cmd_compare = {
     .name = "compare",
     .run = run,
+    .check = check,
     .help = "compare groups of runs, with corrected significance tests",
     .options = rows,
     .uses = USES_SEED,
