@@ -6,7 +6,7 @@
 docs/architecture.md has the table of layers; this script reads it, so that page, folders and check agree. Findings:
 an include that points up or sideways, a folder without a row or a row without a folder, more than MOST_FILES files in a
 folder, a vendor header outside the folders that hide it, a line above 120 columns, a --flag in a string of the library
-(its errors name the field, and the command line turns that into the flag). KNOWN counts what is still to be mended; the
+(its errors name the field, and the command line turns that into the flag), a public function that nobody uses. KNOWN counts what is still to be mended; the
 numbers only go down."""
 import collections
 import pathlib
@@ -73,6 +73,19 @@ def functions(path, text):
             begin = 0
 
 
+def unused_public():
+    """Names of public functions that no command, test, example or binding uses; a test of misuse alone is no use."""
+    names = set()
+    for header in (ROOT / "include/cloob").glob("*.h"):
+        names |= set(re.findall(r"CLOOB_API[^;]*?\b(cloob_\w+)\s*\(", re.sub(r"/\*.*?\*/", "", header.read_text(), flags=re.S)))
+    seen = collections.Counter()
+    for top in ("src", "tests", "examples", "python", "bench"):
+        for file in (ROOT / top).rglob("*"):
+            if file.suffix in SUFFIXES | {".py"} and file.name != "test_misuse.c":
+                seen.update(re.findall(r"\bcloob_\w+", file.read_text(errors="replace")))
+    return sorted(n for n in names if seen[n] < 2)  # its definition is the first
+
+
 def main():
     rows = table()
     may = closure(rows)
@@ -116,6 +129,8 @@ def main():
     for folder, count in folders.items():
         if count > MOST_FILES:
             known["files"].append(f"{folder}: {count} files, more than {MOST_FILES}")
+    unused = unused_public()
+    bad += [f"include/cloob: nobody uses {name}" for name in unused]
     for kind, lines in known.items():
         if len(lines) > KNOWN[kind]:
             bad += lines
@@ -130,6 +145,7 @@ def main():
     top = folders.most_common(5)
     print(f"files per folder: {len(files)} in {len(folders)} folders, most: " + ", ".join(f"{f} {n}" for f, n in top))
     print(f"--flag strings outside {' and '.join(sorted(FLAG_HOMES))}: {len(known['flag'])}")
+    print(f"public functions that nobody uses: {len(unused)}")
     print(f"lines above {MOST_COLUMNS} columns: {len(known['columns'])}")
     lengths = sorted(n for n, _, _ in found)
     print(f"functions: {len(lengths)}, median {lengths[len(lengths) // 2]} lines, 90 % up to {lengths[len(lengths) * 9 // 10]}; the ten longest:")
