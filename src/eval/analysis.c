@@ -6,7 +6,7 @@
 
 #include "core/file.h"
 #include "core/sbuf.h"
-#include "eval/eval_json.h"
+#include "core/needs.h"
 
 static cloob_status run_spread(cloob_ctx *ctx, cloob_coverage *out, const unit_rows *x, double share)
 {
@@ -53,8 +53,9 @@ cloob_status analysis_run(cloob_ctx *ctx, cloob_analysis *out, const rows *image
     return status;
 }
 
-void analysis_release(cloob_analysis *a)
+void cloob_analysis_release(cloob_analysis *a)
 {
+    if (!a) return;
     free(a->x.eigenvalue), free(a->y.eigenvalue);
     a->x.eigenvalue = a->y.eigenvalue = NULL;
 }
@@ -92,11 +93,12 @@ static void put_similarities(sbuf *s, const cloob_similarity *m)
     sbuf_putc(s, '\n');
 }
 
-cloob_status analysis_write(cloob_ctx *ctx, const cloob_analysis *a, const cloob_analysis *reference,
-                            const char *folder)
+cloob_status cloob_analysis_write(cloob_ctx *ctx, const cloob_analysis *a, const cloob_analysis *reference,
+                                  const char *folder)
 {
+    API_NEEDS(ctx, a && folder);
     sbuf values = { 0 }, bins = { 0 };
-    char *text = analysis_json(a, reference);
+    char *text = cloob_analysis_json(a, reference);
     cloob_status status = file_make_dirs(ctx, folder);
     if (status == CLOOB_OK) status = write_in(ctx, folder, "analysis.json", text, false);
     put_eigenvalues(&values, a);

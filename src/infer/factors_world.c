@@ -1,12 +1,15 @@
 /* From a folder of cloob synth to factors_run: ground truth, images, prompts. */
-#include "infer/factors_world.h"
+#include "cloob/factors.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/file.h"
+#include "core/json.h"
+#include "core/needs.h"
 #include "infer/embed_data.h"
+#include "infer/model_file.h"
 #include "eval/factors.h"
 #include "infer/world_truth.h"
 #include "infer/zeroshot_run.h"
@@ -111,8 +114,8 @@ static cloob_status measure(cloob_ctx *ctx, world *w, double lambda, cloob_facto
     return CLOOB_OK;
 }
 
-cloob_status factors_world(cloob_ctx *ctx, encoder *enc, const tokenizer *tok, const char *dir, double lambda,
-                           cloob_factors *out)
+static cloob_status measure_world(cloob_ctx *ctx, encoder *enc, const tokenizer *tok, const char *dir, double lambda,
+                            cloob_factors *out)
 {
     world *w = calloc(1, sizeof *w);
     if (!w) return ctx_no_memory(ctx, sizeof *w, dir);
@@ -125,5 +128,55 @@ cloob_status factors_world(cloob_ctx *ctx, encoder *enc, const tokenizer *tok, c
     embedded_release(&w->e);
     world_truth_release(&w->truth);
     free(w);
+    return status;
+}
+
+/* ---- the public functions ------------------------------------------------------------------------ */
+
+cloob_status cloob_factors_measure(cloob_ctx *ctx, cloob_model *m, const char *folder, double lambda, cloob_factors *out)
+{
+    API_NEEDS(ctx, m && folder && out);
+    *out = (cloob_factors){ 0 };
+    if (!(lambda > 0))
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "a probe's lambda of %g: give a number above 0", lambda);
+    return measure_world(ctx, m->enc, m->tok, folder, lambda, out);
+}
+
+char *cloob_factors_json(const cloob_factors *f)
+{
+    if (!f) return NULL;
+    cloob_json_out w = { .spaced = true };
+    cloob_json_begin(&w, NULL, '{');
+    cloob_json_put_int(&w, "factors", f->count);
+    cloob_json_put_int(&w, "trained", f->trained);
+    cloob_json_put_int(&w, "tested", f->tested);
+    cloob_json_put_int(&w, "bad", f->bad);
+    cloob_json_put_number(&w, "kept", f->kept);
+    cloob_json_put_number(&w, "zeroshot", f->zeroshot);
+    cloob_json_put_number(&w, "probe", f->probe);
+    cloob_json_begin(&w, "rows", '[');
+    for (int64_t i = 0; i < f->count; i++) {
+        const cloob_factor *r = &f->row[i];
+        cloob_json_begin(&w, NULL, '{');
+        cloob_json_put_text(&w, "name", r->name);
+        cloob_json_put_int(&w, "values", r->values);
+        cloob_json_put_number(&w, "chance", r->chance);
+        cloob_json_put_number(&w, "zeroshot", r->zeroshot);
+        cloob_json_put_number(&w, "probe", r->probe);
+        cloob_json_put_number(&w, "kept", r->kept);
+        cloob_json_end(&w);
+    }
+    cloob_json_end(&w);
+    cloob_json_end(&w);
+    return json_out_line(&w);
+}
+
+cloob_status cloob_factors_write(cloob_ctx *ctx, const cloob_factors *f, const char *folder)
+{
+    API_NEEDS(ctx, f && folder);
+    char *text = cloob_factors_json(f), *path = file_join(folder, "factors.json");
+    cloob_status status = text && path ? file_make_dirs(ctx, folder) : ctx_no_memory(ctx, 4096, "factors.json");
+    if (status == CLOOB_OK) status = file_write(ctx, path, text, strlen(text));
+    free(text), free(path);
     return status;
 }

@@ -1,11 +1,12 @@
 /* The paper's two figures of embeddings: the spectrum of the covariance, and how similar matched and
  * unmatched pairs are. */
-#include "report/analysis_plots.h"
+#include "cloob/eval.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "core/file.h"
+#include "core/needs.h"
 #include "report/chart_image.h"
 
 typedef struct plot {
@@ -117,9 +118,10 @@ static cloob_status similarities(cloob_ctx *ctx, const cloob_analysis *a, const 
     return finish(&p, folder, "similarities");
 }
 
-cloob_status analysis_plots_write(cloob_ctx *ctx, const cloob_analysis *a, const cloob_analysis *reference,
+cloob_status cloob_analysis_plots(cloob_ctx *ctx, const cloob_analysis *a, const cloob_analysis *reference,
                                   const char *folder)
 {
+    API_NEEDS(ctx, a && folder);
     CLOOB_TRY(spectrum(ctx, a, reference, folder));
     return a->paired ? similarities(ctx, a, folder) : CLOOB_OK;
 }

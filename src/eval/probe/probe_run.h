@@ -5,9 +5,8 @@
 #include "cloob/eval.h"
 #include "eval/probe/probe.h"
 
-/* val may be NULL. out is released by probe_result_release, also after a failure. */
+/* val may be NULL. out is released by cloob_probe_release, also after a failure. */
 cloob_status probe_run(cloob_ctx *ctx, cloob_probe_result *out, const cloob_probe_options *o, const probe_data *train,
                        const probe_data *val, const probe_data *test);
-void probe_result_release(cloob_probe_result *r);
 
 #endif
