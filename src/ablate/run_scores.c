@@ -1,5 +1,5 @@
 /* What a trained run scores on classes and on pairs. */
-#include "ablate/run_scores.h"
+#include "ablate/runs.h"
 
 #include <stdio.h>
 #include <stdlib.h>

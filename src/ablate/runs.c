@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ablate/run_scores.h"
 #include "core/file.h"
 #include "train/settings.h"
 

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ablate/run_scores.h"
+#include "ablate/runs.h"
 #include "core/file.h"
 #include "eval/ablation.h"
 

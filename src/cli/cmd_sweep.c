@@ -5,7 +5,7 @@
 
 #include "cli/commands.h"
 #include "cli/json_out.h"
-#include "cli/train_opts.h"
+#include "cli/shared_opts.h"
 
 enum { MAX_AXES = 16, MAX_VALUES = 64 };
 

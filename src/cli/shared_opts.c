@@ -2,6 +2,10 @@
 #include "cli/shared_opts.h"
 
 #include <string.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
 
 /* The rows of another table, whose struct stands at `base`. */
 static int64_t append(cloob_option *to, const cloob_option *from, int64_t n, size_t base)
@@ -52,4 +56,76 @@ cloob_status cli_model_open(cloob_ctx *ctx, const cli_model *from, cloob_model *
     o.max_pixels = from->data.max_pixels;
     o.photos = from->open.photos || from->data.exif_orientation;
     return cloob_model_open(ctx, from->checkpoint, &o, out);
+}
+
+/* ---- training -------------------------------------------------------------------------------------- */
+
+/* ---- stopping ------------------------------------------------------------------------------------ */
+
+static volatile sig_atomic_t asked;
+
+static void on_signal(int number)
+{
+    if (asked) { /* the second time: at once; the last checkpoint is whole */
+        signal(number, SIG_DFL);
+        raise(number);
+    }
+    asked = 1;
+}
+
+static bool should_stop(void *user)
+{
+    (void)user;
+    return asked != 0;
+}
+
+/* ---- a recipe, then what was typed ----------------------------------------------------------------- */
+
+/* What was typed wins, defaults do not. */
+static cloob_status apply_preset(cloob_ctx *ctx, cloob_train_options *o, const char *preset)
+{
+    int64_t n;
+    const cloob_option *table = cloob_train_option_table(&n);
+    cloob_train_options typed = *o;
+    cloob_status status = cloob_train_preset(ctx, preset, o);
+    for (int64_t i = 0; i < n && status == CLOOB_OK; i++)
+        if (opt_given(table[i].name)) cloob_option_copy(&table[i], &typed, o);
+    if (opt_given("batch-size") && !opt_given("global-batch-size")) o->global_batch_size = 0;
+    if (opt_given("restart-cycles") && !opt_given("restart-epochs")) o->restart_epochs = 0;
+    return status;
+}
+
+/* `--resume NAME`: the run's settings, then what was typed. They live as long as the process. */
+static cloob_status apply_resume(cloob_ctx *ctx, cloob_train_options *o)
+{
+    static cloob_run_settings *run;
+    int64_t n;
+    const cloob_option *table = cloob_train_option_table(&n);
+    cloob_train_options typed = *o;
+    cloob_status status = cloob_run_settings_open(ctx, o->logs, o->resume, &run);
+    if (status != CLOOB_OK || !run) return status;
+    *o = *cloob_run_settings_options(run);
+    for (int64_t i = 0; i < n; i++)
+        if (opt_given(table[i].name) && strcmp(table[i].name, "resume") != 0) cloob_option_copy(&table[i], &typed, o);
+    if (opt_given("batch-size")) o->global_batch_size = 0;
+    return CLOOB_OK;
+}
+
+int cli_train_fill(const command *self, cloob_ctx *ctx, const char *preset, cloob_train_options *o)
+{
+    if (preset && opt_given("resume") && strcmp(o->resume, "latest") != 0)
+        return cli_usage(self, "--resume goes on with the run's own settings; leave --preset out");
+    cloob_status status = preset ? apply_preset(ctx, o, preset) : CLOOB_OK;
+    if (status == CLOOB_OK && opt_given("resume")) status = apply_resume(ctx, o);
+    if (status != CLOOB_OK) return cli_fail(self, ctx, status);
+    if (preset && strcmp(preset, "finetune") == 0 && !o->pretrained && !o->resume)
+        return cli_usage(self, "--preset finetune begins with weights: give them with --pretrained FILE");
+    if (opt_given("batch-size") && o->global_batch_size > 0)
+        return cli_usage(self, "--batch-size is per device, --global-batch-size over all of them; give one of the two");
+    if (opt_given("image-mean") != opt_given("image-std"))
+        return cli_usage(self, "--image-mean and --image-std go together");
+    o->should_stop = should_stop;
+    signal(SIGINT, on_signal);
+    signal(SIGTERM, on_signal);
+    return -1;
 }

@@ -8,7 +8,6 @@
 #include "infer/model_file.h"
 #include "cloob/hopfield.h"
 #include "cloob/options.h"
-#include "infer/class_map.h"
 #include "infer/class_match.h"
 #include "infer/zeroshot_run.h"
 #include "tensor/cpu/gemm.h"

@@ -11,8 +11,7 @@
 #include "core/needs.h"
 #include "core/text.h"
 #include "data/sets/csv.h"
-#include "eval/metrics/calibration.h"
-#include "eval/metrics/paired.h"
+#include "eval/metrics/metrics.h"
 
 typedef struct said {
     const char *image, *label;

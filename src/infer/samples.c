@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "core/arith.h"
-#include "core/base64.h"
+#include "core/text.h"
 #include "core/json.h"
 #include "infer/embed_data.h"
 #include "infer/zeroshot_run.h"

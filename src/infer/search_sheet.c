@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "cloob/search.h"
-#include "core/base64.h"
+#include "core/text.h"
 #include "core/file.h"
 #include "core/look.h"
 #include "core/needs.h"

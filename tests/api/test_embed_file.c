@@ -9,7 +9,7 @@
 
 #include "cloob/cloob.h"
 #include "core/file.h"
-#include "core/peak.h"
+#include "core/limits.h"
 #include "io/safetensors.h"
 
 enum { CLASSES = 2, EACH = 130, IMAGES = CLASSES * EACH }; /* more than are made at a time */

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "core/needs.h"
-#include "core/peak.h"
+#include "core/limits.h"
 #include "data/load/loader_parts.h"
 
 static int64_t resident_bytes(void)

@@ -7,7 +7,7 @@
 
 #include "core/needs.h"
 #include "core/pool.h"
-#include "core/utf8.h"
+#include "core/text.h"
 
 enum { CAPTIONS_LOOKED_AT = 16 }; /* of one sample */
 

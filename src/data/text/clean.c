@@ -1,7 +1,7 @@
 /* The stages of cleaning, one after the other, over code points. */
 #include "data/text/clean.h"
 
-#include "core/utf8.h"
+#include "core/text.h"
 #include "data/text/repair.h"
 
 /* True when cleaning would only fold white space and lower the case of ASCII. */

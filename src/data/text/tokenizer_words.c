@@ -2,7 +2,7 @@
  * digits, runs of anything else that is not white space; the first that fits wins. */
 #include <string.h>
 
-#include "core/utf8.h"
+#include "core/text.h"
 #include "data/text/unicode.h"
 #include "data/text/tokenizer_impl.h"
 

@@ -1,4 +1,4 @@
-#include "eval/metrics/knn.h"
+#include "eval/metrics/metrics.h"
 
 #include <stdlib.h>
 #include <string.h>

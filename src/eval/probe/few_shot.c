@@ -1,4 +1,3 @@
-#include "eval/probe/few_shot.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -6,7 +6,7 @@
 
 #include "eval/eval_device.h"
 #include "eval/probe/probe_gpu.h"
-#include "eval/probe/probe_search.h"
+#include "eval/probe/probe.h"
 
 typedef struct run {
     cloob_ctx *ctx;

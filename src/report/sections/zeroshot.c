@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/base64.h"
+#include "core/text.h"
 #include "core/file.h"
 #include "report/page.h"
 

@@ -1,5 +1,7 @@
 /* UTF-8 by its definition. */
-#include "core/utf8.h"
+#include <stdint.h>
+
+#include "core/text.h"
 
 int utf8_decode(const char *text, size_t n, uint32_t *code)
 {
@@ -32,4 +34,19 @@ int utf8_encode(uint32_t c, char *out)
     static const unsigned char lead[] = { 0, 0, 0xC0, 0xE0, 0xF0 };
     out[0] = (char)(lead[len] | c);
     return len;
+}
+
+/* ---- base64 ---------------------------------------------------------------------------------------- */
+
+void base64_put(sbuf *s, const void *bytes, size_t n)
+{
+    static const char digit[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    const unsigned char *b = bytes;
+    for (size_t i = 0; i < n; i += 3) {
+        size_t left = n - i;
+        uint32_t v = (uint32_t)b[i] << 16 | (left > 1 ? (uint32_t)b[i + 1] << 8 : 0) | (left > 2 ? b[i + 2] : 0);
+        char quad[4] = { digit[v >> 18], digit[v >> 12 & 63], left > 1 ? digit[v >> 6 & 63] : '=',
+                         left > 2 ? digit[v & 63] : '=' };
+        sbuf_add(s, quad, 4);
+    }
 }
