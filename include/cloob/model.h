@@ -193,8 +193,8 @@ CLOOB_API cloob_status cloob_embed_to_file(cloob_ctx *ctx, cloob_model *m, const
                                            cloob_embedded *e);
 
 /* Writes `image`, `text`, `label`, `row`, `text_image` and, in the metadata, `names`, `captions` and `classes` as JSON
- * lists; or, when the path ends in .npy, the one matrix there is, and PATH.txt with a name per row. Beside and
- * renamed. */
+ * lists; or, when the path ends in .npy, the one matrix there is, and PATH.txt with a name per row. Written
+ * atomically. */
 CLOOB_API cloob_status cloob_embedded_write(cloob_ctx *ctx, const cloob_embedded *e, const char *path);
 
 #ifdef __cplusplus
