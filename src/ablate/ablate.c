@@ -62,24 +62,15 @@ static cloob_status check(cloob_ctx *ctx, const cloob_ablate_options *o)
 
 /* ---- tables and page ----------------------------------------------------------------------------- */
 
-static cloob_status write_in(cloob_ctx *ctx, const char *folder, const char *name, sbuf *text)
-{
-    char *path = file_join(folder, name);
-    cloob_status status =
-        path && !text->failed ? file_write(ctx, path, text->data, text->len) : ctx_no_memory(ctx, text->len, name);
-    free(path);
-    sbuf_release(text);
-    return status;
-}
-
 static cloob_status write_tables(cloob_ctx *ctx, const char *folder, const ablation *t)
 {
     sbuf markdown = { 0 }, numbers = { 0 };
     ablation_markdown(t, &markdown);
     ablation_json(t, &numbers);
-    cloob_status status = write_in(ctx, folder, "ablation.md", &markdown),
-                 second = write_in(ctx, folder, "ablation.json", &numbers);
-    return status != CLOOB_OK ? status : second;
+    cloob_status status = file_write_in(ctx, folder, "ablation.md", &markdown);
+    if (status == CLOOB_OK) status = file_write_in(ctx, folder, "ablation.json", &numbers);
+    sbuf_release(&markdown), sbuf_release(&numbers);
+    return status;
 }
 
 static cloob_status write_page(cloob_ctx *ctx, arena *a, const char *folder, const char *title, const ablate_run *run,

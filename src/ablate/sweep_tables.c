@@ -12,10 +12,7 @@
 
 static cloob_status write_in(cloob_ctx *ctx, const sweep *s, const char *name, sbuf *text)
 {
-    char *path = file_join(s->summary.folder, name);
-    cloob_status status =
-        path && !text->failed ? file_write(ctx, path, text->data, text->len) : ctx_no_memory(ctx, text->len, name);
-    free(path);
+    cloob_status status = file_write_in(ctx, s->summary.folder, name, text);
     sbuf_release(text);
     return status;
 }

@@ -133,23 +133,12 @@ static void print_text(const char *path, const results *r, const float *p, int s
     }
 }
 
-static void print_csv_text(const char *text)
-{
-    bool plain = !strpbrk(text, ",\"\n\r");
-    if (!plain) putchar('"');
-    for (const char *c = text; *c; c++) {
-        if (*c == '"') putchar('"');
-        putchar(*c);
-    }
-    if (!plain) putchar('"');
-}
-
 static void print_csv(const char *path, const results *r, const float *p)
 {
     if (!r->shown) printf("image,label,p\n");
-    print_csv_text(path);
+    cli_put_csv(stdout, path);
     putchar(',');
-    print_csv_text(r->labels->item[r->order[0]]);
+    cli_put_csv(stdout, r->labels->item[r->order[0]]);
     printf(",%.6f\n", (double)p[r->order[0]]);
 }
 

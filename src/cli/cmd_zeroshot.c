@@ -139,17 +139,6 @@ static cloob_status calibrate_all(session *s)
 
 /* ---- files --------------------------------------------------------------------------------------- */
 
-static void put_csv(FILE *f, const char *text)
-{
-    bool plain = !strpbrk(text, ",\"\r\n");
-    if (!plain) fputc('"', f);
-    for (; *text; text++) {
-        if (*text == '"') fputc('"', f);
-        fputc(*text, f);
-    }
-    if (!plain) fputc('"', f);
-}
-
 static void put_said_json(const cloob_zeroshot_result *r, const cloob_zeroshot_said *s)
 {
     json_out_open(NULL, '{');
@@ -166,7 +155,7 @@ static void put_said_csv(FILE *f, const cloob_zeroshot_result *r, const cloob_ze
     const char *text[] = { s->image, r->row[s->label].name, r->row[s->predicted].name };
     for (int k = 0; k < 3; k++) {
         if (k) fputc(',', f);
-        put_csv(f, text[k]);
+        cli_put_csv(f, text[k]);
     }
     fprintf(f, ",%.6g,%d\n", s->p, s->label == s->predicted);
 }
@@ -202,10 +191,10 @@ static int write_confusion(const command *self, const cloob_zeroshot_result *r)
     FILE *f = fopen(o.confusion, "w");
     if (!f) return fail_write(self, o.confusion);
     fputs("label", f);
-    for (int64_t c = 0; c < r->classes; c++) fputc(',', f), put_csv(f, r->row[c].name);
+    for (int64_t c = 0; c < r->classes; c++) fputc(',', f), cli_put_csv(f, r->row[c].name);
     fputc('\n', f);
     for (int64_t c = 0; c < r->classes; c++) {
-        put_csv(f, r->row[c].name);
+        cli_put_csv(f, r->row[c].name);
         for (int64_t k = 0; k < r->classes; k++) fprintf(f, ",%lld", (long long)r->confusion[c * r->classes + k]);
         fputc('\n', f);
     }

@@ -39,6 +39,17 @@ const cloob_data_options *cli_data_ready(cloob_data_options *o)
     return o;
 }
 
+void cli_put_csv(FILE *f, const char *text)
+{
+    bool quoted = strpbrk(text, ",\"\n\r") != NULL;
+    if (quoted) fputc('"', f);
+    for (; *text; text++) {
+        if (*text == '"') fputc('"', f);
+        fputc(*text, f);
+    }
+    if (quoted) fputc('"', f);
+}
+
 int cli_loss_precision(const command *self, cloob_dtype *out)
 {
     const char *name = opt_given("precision") ? common.precision : "fp32";

@@ -8,6 +8,8 @@
 #ifndef CLI_SHARED_OPTS_H
 #define CLI_SHARED_OPTS_H
 
+#include <stdio.h>
+
 #include "cli/opt.h"
 #include "cli/commands.h"
 
@@ -38,6 +40,9 @@ const cloob_data_options *cli_data_ready(cloob_data_options *o);
 
 /* The precision of the objective: fp32 (the default) or bf16. -1, or the exit code of a refusal. */
 int cli_loss_precision(const command *self, cloob_dtype *out);
+
+/* A field of a CSV file: in quotes where it must be. */
+void cli_put_csv(FILE *f, const char *text);
 
 /* Opens the model with the common options. */
 cloob_status cli_model_open(cloob_ctx *ctx, const cli_model *o, cloob_model **out);

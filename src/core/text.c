@@ -50,3 +50,27 @@ void base64_put(sbuf *s, const void *bytes, size_t n)
         sbuf_add(s, quad, 4);
     }
 }
+
+/* ---- CSV and HTML -------------------------------------------------------------------------------- */
+
+void csv_put(sbuf *s, const char *text)
+{
+    bool quoted = strpbrk(text, ",\"\n\r") != NULL;
+    if (quoted) sbuf_putc(s, '"');
+    for (; *text; text++) {
+        if (*text == '"') sbuf_putc(s, '"');
+        sbuf_putc(s, *text);
+    }
+    if (quoted) sbuf_putc(s, '"');
+}
+
+void html_text(sbuf *s, const char *text)
+{
+    for (; *text; text++) {
+        if (*text == '&') sbuf_puts(s, "&amp;");
+        else if (*text == '<') sbuf_puts(s, "&lt;");
+        else if (*text == '>') sbuf_puts(s, "&gt;");
+        else if (*text == '"') sbuf_puts(s, "&quot;");
+        else sbuf_putc(s, *text);
+    }
+}

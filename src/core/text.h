@@ -1,4 +1,4 @@
-/* Plain strings, UTF-8, base64. */
+/* Plain strings: what CSV, HTML, UTF-8 and base64 make of them. */
 #ifndef CORE_TEXT_H
 #define CORE_TEXT_H
 
@@ -14,6 +14,11 @@ static inline bool text_ends_with(const char *text, const char *end)
     size_t n = strlen(text), m = strlen(end);
     return n >= m && strcmp(text + n - m, end) == 0;
 }
+
+/* A field of a CSV file: in quotes where it must be. */
+void csv_put(sbuf *s, const char *text);
+/* Text of an HTML page: & < > " escaped. */
+void html_text(sbuf *s, const char *text);
 
 /* UTF-8 one code point at a time. */
 

@@ -62,15 +62,6 @@ void cloob_analysis_release(cloob_analysis *a)
 
 /* ---- files --------------------------------------------------------------------------------------- */
 
-static cloob_status write_in(cloob_ctx *ctx, const char *folder, const char *name, const char *text, bool failed)
-{
-    char *path = file_join(folder, name);
-    cloob_status status =
-        !path || failed || !text ? ctx_no_memory(ctx, 4096, name) : file_write(ctx, path, text, strlen(text));
-    free(path);
-    return status;
-}
-
 static void put_eigenvalues(sbuf *s, const cloob_analysis *a)
 {
     sbuf_puts(s, a->paired ? "index\tx\ty\n" : "index\tx\n");
@@ -99,12 +90,13 @@ cloob_status cloob_analysis_write(cloob_ctx *ctx, const cloob_analysis *a, const
     API_NEEDS(ctx, a && folder);
     sbuf values = { 0 }, bins = { 0 };
     char *text = cloob_analysis_json(a, reference);
-    cloob_status status = file_make_dirs(ctx, folder);
-    if (status == CLOOB_OK) status = write_in(ctx, folder, "analysis.json", text, false);
+    cloob_status status = text ? file_make_dirs(ctx, folder) : ctx_no_memory(ctx, 4096, "analysis.json");
+    if (status == CLOOB_OK)
+        status = file_write_in(ctx, folder, "analysis.json", &(sbuf){ .data = text, .len = strlen(text) });
     put_eigenvalues(&values, a);
-    if (status == CLOOB_OK) status = write_in(ctx, folder, "eigenvalues.tsv", values.data, values.failed);
+    if (status == CLOOB_OK) status = file_write_in(ctx, folder, "eigenvalues.tsv", &values);
     if (a->paired) put_similarities(&bins, &a->similarity);
-    if (status == CLOOB_OK && a->paired) status = write_in(ctx, folder, "similarities.tsv", bins.data, bins.failed);
+    if (status == CLOOB_OK && a->paired) status = file_write_in(ctx, folder, "similarities.tsv", &bins);
     sbuf_release(&values), sbuf_release(&bins);
     free(text);
     return status;

@@ -2,7 +2,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "core/sbuf.h"
+#include "core/text.h"
 #include "eval/ablation.h"
 #include "eval/groups.h"
 
@@ -64,20 +64,6 @@ static void put_json(const cloob_groups *g, sbuf *s)
 
 /* ---- CSV: a line per metric and pair ------------------------------------------------------------- */
 
-static void csv_text(sbuf *s, const char *text)
-{
-    if (!strpbrk(text, ",\"\n")) {
-        sbuf_puts(s, text);
-        return;
-    }
-    sbuf_putc(s, '"');
-    for (; *text; text++) {
-        if (*text == '"') sbuf_putc(s, '"');
-        sbuf_putc(s, *text);
-    }
-    sbuf_putc(s, '"');
-}
-
 static void csv_number(sbuf *s, double x)
 {
     if (isfinite(x)) sbuf_printf(s, ",%.9g", x);
@@ -98,9 +84,9 @@ static void put_csv(const cloob_groups *g, sbuf *s)
         for (int64_t k = 0; k < g->pairs; k++) {
             const cloob_group_metric *m = &g->metric[i];
             const cloob_pair_test *t = &m->pair[k];
-            csv_text(s, m->metric), sbuf_putc(s, ',');
-            csv_text(s, g->name[t->a]), sbuf_putc(s, ',');
-            csv_text(s, g->name[t->b]);
+            csv_put(s, m->metric), sbuf_putc(s, ',');
+            csv_put(s, g->name[t->a]), sbuf_putc(s, ',');
+            csv_put(s, g->name[t->b]);
             csv_stats(s, &m->group[t->a]), csv_stats(s, &m->group[t->b]);
             csv_number(s, t->difference), csv_number(s, t->p), csv_number(s, t->p_holm), csv_number(s, t->delta);
             sbuf_putc(s, '\n');

@@ -28,10 +28,7 @@ static cloob_status write_image(cloob_ctx *ctx, const char *folder, const char *
 {
     char file[64];
     snprintf(file, sizeof file, "%s.%s", name, ending);
-    char *path = file_join(folder, file);
-    cloob_status status = path ? file_write(ctx, path, image->data, image->len) : ctx_no_memory(ctx, 64, file);
-    free(path);
-    return status;
+    return file_write_in(ctx, folder, file, image);
 }
 
 static cloob_status finish(plot *p, const char *folder, const char *name)
