@@ -16,9 +16,6 @@ struct cloob_json_doc {
     json *root;
 };
 
-static const json *peek(const cloob_json *v) { return (const json *)(const void *)v; }
-static const cloob_json *give(const json *v) { return (const cloob_json *)(const void *)v; }
-
 cloob_status cloob_json_parse(cloob_ctx *ctx, const char *text, size_t bytes, const char *name, int64_t max_values,
                               cloob_json_doc **out)
 {
@@ -39,35 +36,35 @@ void cloob_json_close(cloob_json_doc *doc)
     free(doc);
 }
 
-const cloob_json *cloob_json_root(const cloob_json_doc *doc) { return doc ? give(doc->root) : NULL; }
+const cloob_json *cloob_json_root(const cloob_json_doc *doc) { return doc ? doc->root : NULL; }
 
 /* The public kinds are numbered like the inner ones. */
 _Static_assert((int)CLOOB_JSON_OBJECT == (int)JSON_OBJECT && (int)CLOOB_JSON_STRING == (int)JSON_STRING, "json kinds");
 
-cloob_json_kind cloob_json_kind_of(const cloob_json *v) { return v ? (cloob_json_kind)peek(v)->kind : CLOOB_JSON_NULL; }
+cloob_json_kind cloob_json_kind_of(const cloob_json *v) { return v ? (cloob_json_kind)v->kind : CLOOB_JSON_NULL; }
 
 const cloob_json *cloob_json_get(const cloob_json *object, const char *key)
 {
-    return object && key ? give(json_get(peek(object), key)) : NULL;
+    return object && key ? json_get(object, key) : NULL;
 }
 
-int64_t cloob_json_count(const cloob_json *v) { return v ? peek(v)->count : 0; }
-const cloob_json *cloob_json_first(const cloob_json *v) { return v ? give(peek(v)->child) : NULL; }
-const cloob_json *cloob_json_next(const cloob_json *v) { return v ? give(peek(v)->next) : NULL; }
-const char *cloob_json_key(const cloob_json *v) { return v ? peek(v)->key : NULL; }
-const char *cloob_json_text(const cloob_json *v) { return v ? json_string(peek(v)) : NULL; }
-bool cloob_json_int(const cloob_json *v, int64_t *out) { return v && out && json_int(peek(v), out); }
+int64_t cloob_json_count(const cloob_json *v) { return v ? v->count : 0; }
+const cloob_json *cloob_json_first(const cloob_json *v) { return v ? v->child : NULL; }
+const cloob_json *cloob_json_next(const cloob_json *v) { return v ? v->next : NULL; }
+const char *cloob_json_key(const cloob_json *v) { return v ? v->key : NULL; }
+const char *cloob_json_text(const cloob_json *v) { return v ? json_string(v) : NULL; }
+bool cloob_json_int(const cloob_json *v, int64_t *out) { return v && out && json_int(v, out); }
 
 bool cloob_json_number(const cloob_json *v, double *out)
 {
     if (!out || cloob_json_kind_of(v) != CLOOB_JSON_NUMBER) return false;
-    *out = peek(v)->number;
+    *out = v->number;
     return true;
 }
 
 bool cloob_json_bool(const cloob_json *v, bool *out)
 {
     if (!out || cloob_json_kind_of(v) != CLOOB_JSON_BOOL) return false;
-    *out = peek(v)->boolean;
+    *out = v->boolean;
     return true;
 }

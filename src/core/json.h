@@ -19,8 +19,9 @@
 
 typedef enum json_kind { JSON_NULL, JSON_BOOL, JSON_NUMBER, JSON_STRING, JSON_ARRAY, JSON_OBJECT } json_kind;
 
-typedef struct json json;
-struct json {
+/* The public handle is the value itself. */
+typedef struct cloob_json json;
+struct cloob_json {
     json_kind kind;
     bool boolean;
     double number;
