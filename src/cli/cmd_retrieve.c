@@ -18,8 +18,8 @@ static const opt_row rows[] = {
 
 static void print_side(const char *name, const cloob_retrieval_side *s)
 {
-    printf("%-14s  R@1 %6.2f %%  R@5 %6.2f %%  R@10 %6.2f %%  mean rank %.2f  median rank %.0f\n", name,
-           100 * s->recall1, 100 * s->recall5, 100 * s->recall10, s->mean_rank, s->median_rank);
+    printf("%-14s  R@1 %6.2f %%  R@5 %6.2f %%  R@10 %6.2f %%  mean rank %.2f  median rank %.0f  MRR %.4f\n", name,
+           100 * s->recall1, 100 * s->recall5, 100 * s->recall10, s->mean_rank, s->median_rank, s->mrr);
 }
 
 static void print_result(const cloob_retrieval *r)

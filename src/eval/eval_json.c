@@ -37,6 +37,7 @@ static void put_side(writer *w, const char *name, const cloob_retrieval_side *r)
     named(w, name, "_R@10", r->recall10);
     named(w, name, "_mean_rank", r->mean_rank);
     named(w, name, "_median_rank", r->median_rank);
+    named(w, name, "_MRR", r->mrr);
     named(w, name, "_tied", (double)r->tied);
 }
 

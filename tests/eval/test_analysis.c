@@ -52,6 +52,7 @@ static void equals_numpy(void)
     check_ranks(&x, &y, &ranks);
     CHECK_NEAR(ranks.image_to_text.recall1, want(ref, "image_to_text_R@1"), 1e-15);
     CHECK_NEAR(ranks.image_to_text.mean_rank, want(ref, "image_to_text_mean_rank"), 1e-15);
+    CHECK_NEAR(ranks.image_to_text.mrr, want(ref, "image_to_text_MRR"), 1e-12);
     CHECK_NEAR(ranks.text_to_image.recall5, want(ref, "text_to_image_R@5"), 1e-15);
     CHECK_NEAR(ranks.text_to_image.mean_rank, want(ref, "text_to_image_mean_rank"), 1e-15);
     cloob_analysis_release(&got);
