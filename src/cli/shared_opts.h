@@ -1,7 +1,8 @@
 /* What commands that use a model or read data have in common: sets of options beside the command's rows.
  *
  *     static cli_model model;
- *     static const opt_set sets[] = { { .table = cli_model_table, .into = &model, .required = "checkpoint" }, OPT_SETS_END };
+ *     static const opt_set sets[] = { { .table = cli_model_table, .into = &model, .required = "checkpoint" },
+ *                                     OPT_SETS_END };
  *
  * gives --checkpoint, the options of a model and those of data sets: images that are named one by one have the same
  * limits. A command that reads data without a model has { .table = cloob_data_option_table, .into = &data }. */

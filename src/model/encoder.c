@@ -158,9 +158,6 @@ int64_t encoder_width(const encoder *e, cloob_output what, bool text)
     return text ? e->p->config.text_width : tower_image_features(&e->p->config);
 }
 
-/* What kernels kept of the old weights goes with the executors. */
-void encoder_weights_changed(encoder *e) { drop_executors(e); }
-
 static cloob_status make_graph(cloob_ctx *ctx, const params *p, int64_t batch, int kind, graph *g)
 {
     tower_options o = { .batch = batch,

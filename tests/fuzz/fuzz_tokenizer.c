@@ -5,6 +5,7 @@
 
 #include "data/text/tokenizer.h"
 #include "data/text/tokenizer_impl.h"
+#include "io/gzip.h"
 #include "fuzz.h"
 
 static const char small[] = "#version\nt h\nth e\nth e</w>\ni n\n' s</w>\na a\naa aa\n\xc3\x83 \xc2\xa9</w>\n";

@@ -88,10 +88,4 @@ typedef struct word {
  * expression, others of open_clip's: of the two only the latter knows <start_of_text> and <end_of_text>. */
 bool words_next(cloob_clean mode, const char *text, size_t bytes, size_t *pos, word *w);
 
-/* ---- tokenizer_gzip.c, tokenizer_no_gzip.c ----------------------------------------------------------- */
-
-bool gzip_is(const void *bytes, size_t size);
-/* Appends what a gzip file holds; refuses more than `limit` bytes. */
-cloob_status gzip_expand(cloob_ctx *ctx, const void *bytes, size_t size, size_t limit, const char *name, sbuf *out);
-
 #endif

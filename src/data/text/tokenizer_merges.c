@@ -10,6 +10,7 @@
 #include "core/text.h"
 #include "data/text/unicode.h"
 #include "data/text/tokenizer_impl.h"
+#include "io/gzip.h"
 
 enum { FILE_LIMIT = 1 << 26 }; /* bytes of a merges file; CLIP's has 3 MB */
 
