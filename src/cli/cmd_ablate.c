@@ -34,25 +34,11 @@ static bool split_methods(void)
     return true;
 }
 
-/* A whole file; the caller frees. NULL: it cannot be read. */
-static char *read_text(const char *folder, const char *name)
-{
-    char path[1200];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    FILE *f = fopen(path, "r");
-    char *text = NULL;
-    size_t n = 0;
-    if (f && getdelim(&text, &n, '\0', f) < 0) {
-        free(text);
-        text = NULL;
-    }
-    if (f) fclose(f);
-    return text;
-}
-
 static void print_result(const cloob_ablate_summary *s)
 {
-    char *table = read_text(s->folder, common.json ? "ablation.json" : "ablation.md");
+    char path[1200];
+    snprintf(path, sizeof path, "%s/%s", s->folder, common.json ? "ablation.json" : "ablation.md");
+    char *table = cli_read_file(path, NULL);
     if (common.json) {
         json_out_open(NULL, '{');
         json_out_text("folder", s->folder);

@@ -96,11 +96,8 @@ static cloob_status show(cloob_ctx *ctx, const cloob_analysis *a, const cloob_an
 {
     if (a->scaled)
         fprintf(stderr, "warning: %lld rows were not of unit length and were scaled\n", (long long)a->scaled);
-    if (common.json) {
-        char *text = cloob_analysis_json(a, reference);
-        fputs(text ? text : "", stdout);
-        free(text);
-    } else {
+    if (common.json) cli_put_text(cloob_analysis_json(a, reference));
+    else {
         print_text(a);
         if (reference) print_change(a, reference);
     }
@@ -131,10 +128,8 @@ static cloob_status show_factors(cloob_ctx *ctx)
     if (status == CLOOB_OK) status = cloob_factors_measure(ctx, m, o.world, o.lambda, &f);
     cloob_model_close(m);
     if (status != CLOOB_OK) return status;
-    char *text = cloob_factors_json(&f);
-    if (common.json) fputs(text ? text : "", stdout);
+    if (common.json) cli_put_text(cloob_factors_json(&f));
     else print_factors(&f);
-    free(text);
     return o.out ? cloob_factors_write(ctx, &f, o.out) : CLOOB_OK;
 }
 

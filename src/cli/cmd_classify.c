@@ -68,20 +68,9 @@ static bool split(char *text, char separator, words *w)
     return true;
 }
 
-static char *read_text(const char *path)
-{
-    enum { MAX_BYTES = 16 << 20 };
-    FILE *f = fopen(path, "rb");
-    char *text = f ? malloc(MAX_BYTES + 1) : NULL;
-    size_t n = text ? fread(text, 1, MAX_BYTES, f) : 0;
-    if (f) fclose(f);
-    if (text) text[n] = '\0';
-    return text;
-}
-
 static int read_words(const command *self, const char *path, words *w)
 {
-    if (!split(read_text(path), '\n', w)) return cli_usage(self, "%s: cannot be read", path);
+    if (!split(cli_read_file(path, NULL), '\n', w)) return cli_usage(self, "%s: cannot be read", path);
     return w->count ? -1 : cli_usage(self, "%s: holds no lines", path);
 }
 

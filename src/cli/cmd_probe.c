@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "cli/commands.h"
 #include "cli/json_out.h"
@@ -98,12 +97,6 @@ static bool part(cloob_embedded *e)
     return ok;
 }
 
-static bool is_folder(const char *path)
-{
-    struct stat st;
-    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
-}
-
 static bool has_parts(const char *kind)
 {
     return strcmp(kind, "cifar") == 0 || strcmp(kind, "stl10") == 0 || strcmp(kind, "mnist") == 0;
@@ -117,8 +110,8 @@ static cloob_status find_parts(cloob_ctx *ctx, cloob_data_options d[2], char pat
     *two = true;
     snprintf(path[0], 4096, "%s/train", o.data);
     snprintf(path[1], 4096, "%s/test", o.data);
-    if (!is_folder(path[1])) snprintf(path[1], 4096, "%s/val", o.data);
-    if (is_folder(path[0]) && is_folder(path[1])) return CLOOB_OK;
+    if (!cli_is_folder(path[1])) snprintf(path[1], 4096, "%s/val", o.data);
+    if (cli_is_folder(path[0]) && cli_is_folder(path[1])) return CLOOB_OK;
     snprintf(path[0], 4096, "%s", o.data);
     snprintf(path[1], 4096, "%s", o.data);
     cloob_status status = cloob_dataset_open(ctx, o.data, &d[0], &set);
@@ -240,11 +233,8 @@ static cloob_status work(cloob_ctx *ctx, const cloob_probe_options *p, const inp
     if (o.shots) return few_shots(ctx, p, in);
     cloob_status status = cloob_probe(ctx, &r, p, &in[0].split, o.val ? &in[1].split : NULL, &in[2].split);
     if (status != CLOOB_OK) return status;
-    if (common.json) {
-        char *text = cloob_probe_json(&r);
-        fputs(text ? text : "", stdout);
-        free(text);
-    } else print_text(&r);
+    if (common.json) cli_put_text(cloob_probe_json(&r));
+    else print_text(&r);
     if (o.out) status = cloob_probe_save(ctx, &r, o.out);
     cloob_probe_release(&r);
     return status;

@@ -1,8 +1,8 @@
 /* cloob retrieve: where true partners stand among all. */
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "cli/commands.h"
+#include "cli/shared_opts.h"
 
 static struct {
     const char *input;
@@ -31,9 +31,7 @@ static void print_result(const cloob_retrieval *r)
         fprintf(stderr, "warning: %lld queries tie with another candidate (equal embeddings); ties rank by index\n",
                 (long long)tied);
     if (common.json) {
-        char *text = cloob_retrieval_json(r);
-        fputs(text ? text : "", stdout);
-        free(text);
+        cli_put_text(cloob_retrieval_json(r));
         return;
     }
     if (r->images != r->texts) printf("%lld images, %lld texts", (long long)r->images, (long long)r->texts);

@@ -29,11 +29,10 @@ static const opt_set sets[] = { { .table = cli_model_table, .into = &o.model }, 
 /* A folder stands for the index inside it. The caller frees. */
 static char *index_path(const char *path)
 {
-    struct stat st;
     size_t n = strlen(path) + strlen(in_folder) + 2;
     char *full = malloc(n);
     if (!full) return NULL;
-    if (stat(path, &st) == 0 && S_ISDIR(st.st_mode)) snprintf(full, n, "%s/%s", path, in_folder);
+    if (cli_is_folder(path)) snprintf(full, n, "%s/%s", path, in_folder);
     else snprintf(full, n, "%s", path);
     return full;
 }

@@ -58,11 +58,9 @@ static int read_part(const command *self)
 
 static void print_table(const char *folder)
 {
-    char path[1200], line[4096];
+    char path[1200];
     snprintf(path, sizeof path, "%s/sweep.md", folder);
-    FILE *f = fopen(path, "r");
-    while (f && fgets(line, sizeof line, f)) fputs(line, stdout);
-    if (f) fclose(f);
+    cli_put_text(cli_read_file(path, NULL));
     printf("\n%s/report.html\n", folder);
 }
 

@@ -6,6 +6,7 @@
 
 #include "cli/commands.h"
 #include "cli/json_out.h"
+#include "cli/shared_opts.h"
 
 static struct {
     const char *input, *out, *vocab, *clean;
@@ -27,21 +28,6 @@ static void texts_release(texts *t)
     free(t->item);
     free(t->bytes);
     free(t->buffer);
-}
-
-static char *read_stream(FILE *in, size_t *size)
-{
-    char *data = NULL;
-    size_t cap = 0, got = 1;
-    for (*size = 0; got; *size += got) {
-        if (cap - *size < (1 << 16)) {
-            char *more = realloc(data, cap = 2 * cap + (1 << 17));
-            if (!more) break;
-            data = more;
-        }
-        got = fread(data + *size, 1, cap - *size - 1, in);
-    }
-    return data;
 }
 
 static bool split_lines(texts *t, size_t size)
@@ -66,13 +52,10 @@ static bool split_lines(texts *t, size_t size)
 static int texts_read(const command *self, const char *path, texts *t)
 {
     size_t size;
-    FILE *in = strcmp(path, "-") == 0 ? stdin : fopen(path, "rb");
-    if (in) t->buffer = read_stream(in, &size);
-    bool bad = !in || ferror(in) || !t->buffer;
-    int why = errno;
-    if (in && in != stdin) fclose(in);
-    if (!bad && split_lines(t, size)) return 0;
-    fprintf(stderr, "cloob %s: %s: %s\n", self->name, path, bad && why ? strerror(why) : "out of memory");
+    t->buffer = cli_read_file(path, &size);
+    int why = t->buffer ? 0 : errno;
+    if (t->buffer && split_lines(t, size)) return 0;
+    fprintf(stderr, "cloob %s: %s: %s\n", self->name, path, why ? strerror(why) : "out of memory");
     return 1;
 }
 

@@ -2,6 +2,8 @@
 #include "cli/shared_opts.h"
 
 #include <string.h>
+#include <sys/stat.h>
+#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,6 +39,47 @@ const cloob_data_options *cli_data_ready(cloob_data_options *o)
 {
     o->seed = (uint64_t)common.seed;
     return o;
+}
+
+bool cli_is_folder(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+static char *read_stream(FILE *in, size_t *size)
+{
+    char *data = NULL;
+    size_t cap = 0, got = 1;
+    for (*size = 0; got; *size += got) {
+        if (cap - *size < (1 << 16)) {
+            char *more = realloc(data, cap = 2 * cap + (1 << 17));
+            if (!more) return free(data), errno = 0, NULL;
+            data = more;
+        }
+        got = fread(data + *size, 1, cap - *size - 1, in);
+    }
+    data[*size] = '\0';
+    return data;
+}
+
+char *cli_read_file(const char *path, size_t *size)
+{
+    size_t n;
+    FILE *in = strcmp(path, "-") == 0 ? stdin : fopen(path, "rb");
+    if (!in) return NULL;
+    char *data = read_stream(in, size ? size : &n);
+    int why = errno;
+    if (data && ferror(in)) free(data), data = NULL;
+    if (in != stdin) fclose(in);
+    errno = why;
+    return data;
+}
+
+void cli_put_text(char *text)
+{
+    fputs(text ? text : "", stdout);
+    free(text);
 }
 
 void cli_put_csv(FILE *f, const char *text)

@@ -42,6 +42,15 @@ const cloob_data_options *cli_data_ready(cloob_data_options *o);
 /* The precision of the objective: fp32 (the default) or bf16. -1, or the exit code of a refusal. */
 int cli_loss_precision(const command *self, cloob_dtype *out);
 
+bool cli_is_folder(const char *path);
+
+/* A whole file, or standard input for "-": zero-terminated, *size bytes (NULL: not asked for). The caller frees. NULL:
+ * it cannot be read, and errno says why; 0: out of memory. */
+char *cli_read_file(const char *path, size_t *size);
+
+/* Prints a text that the library made, and frees it. */
+void cli_put_text(char *text);
+
 /* A field of a CSV file: in quotes where it must be. */
 void cli_put_csv(FILE *f, const char *text);
 

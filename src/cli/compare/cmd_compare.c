@@ -2,9 +2,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "cli/commands.h"
+#include "cli/shared_opts.h"
 #include "cli/compare/compare_predictions.h"
 
 static struct {
@@ -59,13 +59,8 @@ static void print_result(const cloob_comparison *c)
 {
     if (c->skipped)
         fprintf(stderr, "warning: %lld values are no finite numbers and were left out\n", (long long)c->skipped);
-    if (!common.json) {
-        print_text(c);
-        return;
-    }
-    char *text = cloob_comparison_json(c);
-    fputs(text ? text : "", stdout);
-    free(text);
+    if (common.json) cli_put_text(cloob_comparison_json(c));
+    else print_text(c);
 }
 
 static cloob_status two_files(cloob_ctx *ctx, const opt_list *file)
@@ -88,24 +83,16 @@ static cloob_status many_runs(cloob_ctx *ctx, const opt_list *path)
     how.alpha = o.alpha, how.resamples = o.resamples, how.seed = (uint64_t)common.seed;
     cloob_status status = cloob_compare_runs(ctx, &g, path->item, path->count, &how);
     if (status != CLOOB_OK) return status;
-    char *text = cloob_groups_text(&g, common.json ? "json" : o.format);
-    fputs(text ? text : "", stdout);
-    free(text);
+    cli_put_text(cloob_groups_text(&g, common.json ? "json" : o.format));
     cloob_groups_release(&g);
     return CLOOB_OK;
-}
-
-static bool is_folder(const char *path)
-{
-    struct stat st;
-    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
 /* Two files without a word on groups: each is a group, line by line. */
 static bool are_two_files(const opt_list *path)
 {
     if (path->count != 2 || o.by || o.where.count || opt_given("format")) return false;
-    return !is_folder(path->item[0]) && !is_folder(path->item[1]);
+    return !cli_is_folder(path->item[0]) && !cli_is_folder(path->item[1]);
 }
 
 static int check_predictions(const command *self)
@@ -121,7 +108,7 @@ static int check(const command *self)
     if (o.said.files.count) return check_predictions(self);
     if (o.said.reliability) return cli_usage(self, "--reliability needs --predictions");
     if (!opt_words.count) return cli_usage(self, "needs folders of runs, two files, or --predictions");
-    if (opt_words.count == 1 && !is_folder(opt_words.item[0]) && !o.by)
+    if (opt_words.count == 1 && !cli_is_folder(opt_words.item[0]) && !o.by)
         return cli_usage(self, "needs two files, got 1, or --by");
     if (o.alpha >= 1) return cli_usage(self, "--alpha %g: needs a number below 1", o.alpha);
     return -1;
