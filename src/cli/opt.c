@@ -296,12 +296,13 @@ static int parse(const command *c, int argc, char **argv)
             return 0;
         }
         if (strcmp(argv[i], "--") == 0) {
-            for (i++; i < argc; i++) opt_list_add(&opt_words, argv[i]);
+            for (i++; i < argc; i++)
+                if (!opt_list_add(&opt_words, argv[i])) return cli_usage(c, "out of memory");
         } else if (is_option(argv[i]) || is_letter(argv[i])) {
             int code = parse_option(c, argc, argv, &i);
             if (code >= 0) return code;
-        } else {
-            opt_list_add(&opt_words, argv[i++]);
+        } else if (!opt_list_add(&opt_words, argv[i++])) {
+            return cli_usage(c, "out of memory");
         }
     }
     return check_required(c);
