@@ -118,7 +118,7 @@ static void bench_probe(int64_t n)
         printf("probe %lld x 1024, 100 classes, %s: %.3f s, %d iterations, %d evaluations, objective %.6f, "
                "test %.4f, host peak %.2f GiB\n",
                (long long)n, where, now() - begin, r.iterations, r.evaluations, r.objective, r.test_acc, peak_gib());
-        probe_result_release(&r);
+        cloob_probe_release(&r);
     }
     for (int k = 0; k < 2; k++) free(x[k]), free(y[k]);
 }

@@ -90,7 +90,7 @@ static void set_world(job *j, const char *folder)
     o.val_data = j->val = joined(folder, "val.tsv");
     j->o.prompts = j->prompts = joined(folder, "prompts.json");
     for (size_t i = 0; i < sizeof factor / sizeof *factor; i++)
-        j->folder[j->o.zeroshots++] = joined(classes, factor[i]);
+        j->folder[j->o.zeroshot_count++] = joined(classes, factor[i]);
     free(classes);
 }
 
@@ -101,7 +101,8 @@ static void set_word(job *j, char *word)
     *value++ = '\0';
     if (strcmp(word, "world") == 0) set_world(j, value);
     else if (strcmp(word, "prompts") == 0) j->o.prompts = value;
-    else if (strcmp(word, "zeroshot") == 0 && j->o.zeroshots < MAX_FOLDERS) j->folder[j->o.zeroshots++] = value;
+    else if (strcmp(word, "zeroshot") == 0 && j->o.zeroshot_count < MAX_FOLDERS)
+        j->folder[j->o.zeroshot_count++] = value;
     else if (strcmp(word, "aug-cfg") == 0 && o.aug_cfg_count < 8) j->aug[o.aug_cfg_count++] = value;
     else set_option(j, word, value);
 }

@@ -38,8 +38,8 @@ def read(path):
             for k, v in head.items() if k != "__metadata__" and v["dtype"] == "F32"}
 a, b = read(sys.argv[2]), read(sys.argv[3])
 worst = max(abs(x - y) for k in b for x, y in zip(a[k], b[k]))
-print(f"apart by {worst:.1e}", file=sys.stderr)
-sys.exit(0 if a.keys() == b.keys() and b and worst < float(sys.argv[1]) else f"apart by {worst:.3e}")
+print(f"differ by {worst:.1e}", file=sys.stderr)
+sys.exit(0 if a.keys() == b.keys() and b and worst < float(sys.argv[1]) else f"differ by {worst:.3e}")
 END
 }
 accurate() { python3 -c 'import json, sys; t = json.load(open("zeroshot.json")); print(t["top1"], file=sys.stderr); sys.exit(t["top1"] < 0.6)'; }

@@ -4,9 +4,9 @@
     scripts/lint_layers.py           the include graph, files per folder, the ten longest functions; exit code 1 on a finding
 
 docs/architecture.md has the table of layers; this script reads it, so that page, folders and check agree. Findings:
-an include that points up or sideways, a folder without a row or a row without a folder, more than MOST_FILES files in a
+an include that points up or sideways, a folder without a row or a row without a folder, more than MAX_FILES files in a
 folder, a vendor header outside the folders that hide it, a line above 120 columns, a --flag in a string of the library
-(its errors name the field, and the command line turns that into the flag). KNOWN counts what is still to be mended; the
+(its errors name the field, and the command line turns that into the flag), a public function that nobody uses. KNOWN counts what is still to be mended; the
 numbers only go down."""
 import collections
 import pathlib
@@ -14,8 +14,8 @@ import re
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-MOST_FILES = 40
-MOST_COLUMNS = 120
+MAX_FILES = 40
+MAX_COLUMNS = 120
 VENDOR = re.compile(r"(cuda|cublas|cudnn|nccl|dnnl|cblas|lapacke|mpi)\w*\.h$", re.I)
 VENDOR_HOMES = {"cpu", "cuda", "dist"}  # names of folders
 FLAG_HOMES = {"src/cli", "src/serve"}
@@ -73,6 +73,19 @@ def functions(path, text):
             begin = 0
 
 
+def unused_public():
+    """Names of public functions that no command, test, example or binding uses; a test of misuse alone is no use."""
+    names = set()
+    for header in (ROOT / "include/cloob").glob("*.h"):
+        names |= set(re.findall(r"CLOOB_API[^;]*?\b(cloob_\w+)\s*\(", re.sub(r"/\*.*?\*/", "", header.read_text(), flags=re.S)))
+    seen = collections.Counter()
+    for top in ("src", "tests", "examples", "python", "bench"):
+        for file in (ROOT / top).rglob("*"):
+            if file.suffix in SUFFIXES | {".py"} and file.name != "test_misuse.c":
+                seen.update(re.findall(r"\bcloob_\w+", file.read_text(errors="replace")))
+    return sorted(n for n in names if seen[n] < 2)  # its definition is the first
+
+
 def main():
     rows = table()
     may = closure(rows)
@@ -105,7 +118,7 @@ def main():
             if other not in may[room]:
                 bad.append(f"{at}: {room} may not include from {other}")
         for i, line in enumerate(text.splitlines()):
-            if len(line) > MOST_COLUMNS and "clang-format off" not in text:
+            if len(line) > MAX_COLUMNS and "clang-format off" not in text:
                 known["columns"].append(f"{path}:{i + 1}: {len(line)} columns")
         if room not in FLAG_HOMES and room != "include/cloob":
             code = re.sub(r"/\*.*?\*/", lambda c: "\n" * c.group(0).count("\n"), text, flags=re.S)
@@ -114,8 +127,10 @@ def main():
         if file.suffix in {".c", ".cu"}:
             found += functions(path, text)
     for folder, count in folders.items():
-        if count > MOST_FILES:
-            known["files"].append(f"{folder}: {count} files, more than {MOST_FILES}")
+        if count > MAX_FILES:
+            known["files"].append(f"{folder}: {count} files, more than {MAX_FILES}")
+    unused = unused_public()
+    bad += [f"include/cloob: nobody uses {name}" for name in unused]
     for kind, lines in known.items():
         if len(lines) > KNOWN[kind]:
             bad += lines
@@ -130,7 +145,8 @@ def main():
     top = folders.most_common(5)
     print(f"files per folder: {len(files)} in {len(folders)} folders, most: " + ", ".join(f"{f} {n}" for f, n in top))
     print(f"--flag strings outside {' and '.join(sorted(FLAG_HOMES))}: {len(known['flag'])}")
-    print(f"lines above {MOST_COLUMNS} columns: {len(known['columns'])}")
+    print(f"public functions that nobody uses: {len(unused)}")
+    print(f"lines above {MAX_COLUMNS} columns: {len(known['columns'])}")
     lengths = sorted(n for n, _, _ in found)
     print(f"functions: {len(lengths)}, median {lengths[len(lengths) // 2]} lines, 90 % up to {lengths[len(lengths) * 9 // 10]}; the ten longest:")
     for n, name, at in sorted(found, reverse=True)[:10]:

@@ -32,7 +32,8 @@ def ranks(s):
 
 def recall(name, r):
     out = {f"{name}_R@{k}": float((r <= k).mean()) for k in (1, 5, 10)}
-    return out | {f"{name}_mean_rank": float(r.mean()), f"{name}_median_rank": float(np.floor(np.median(r)))}
+    return out | {f"{name}_mean_rank": float(r.mean()), f"{name}_median_rank": float(np.floor(np.median(r))),
+                  f"{name}_MRR": float((1 / r).mean())}
 
 
 def spread(name, x):

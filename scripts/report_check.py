@@ -14,7 +14,7 @@ import time
 
 from page_check import Failed, Page, axe_source, need
 
-MOST_PIXELS = 12000  # of a screenshot's height
+MAX_PIXELS = 12000  # of a screenshot's height
 
 
 def look(p, path, width, dark):
@@ -23,7 +23,7 @@ def look(p, path, width, dark):
     p.driver.get(path.absolute().as_uri())
     p.js("for (const d of document.querySelectorAll('details')) d.open = true")
     height = p.js("return document.documentElement.scrollHeight")
-    p.resize(width, min(height, MOST_PIXELS))  # everything in view, so that lazy images load
+    p.resize(width, min(height, MAX_PIXELS))  # everything in view, so that lazy images load
     time.sleep(1)
     p.audit(where)
     outside = p.js("return performance.getEntriesByType('resource').map(e => e.name).filter(n => !n.startsWith('data:') && !n.startsWith('file:'))")

@@ -23,21 +23,19 @@ extern "C" {
 typedef struct cloob_ablate_options {
     cloob_train_options train; /* of every run; method and resume are set here, name is that of the ablation,
                                   seed the first */
-    const char *const *method; /* (methods) "clip", "infoloob", "infonce-hopfield", "cloob" */
-    int64_t methods;
-    int64_t seeds;
-    int64_t jobs; /* runs side by side, 1 to 64, which share the context's threads; 1. A GPU that one small model
-                     leaves idle is filled by several. The first that fails stops the others, which save. Refused
-                     with several ranks */
-    double alpha; /* a difference is significant below it; 0.05 as in the paper */
-    /* Class folders for zero-shot, each with the set of the prompts named like the folder; may be none. */
-    const char *const *zeroshot;
-    int64_t zeroshots;
-    const char *prompts; /* P.json; NULL: the folders' class names in one template */
+/* Every setting, with its default and meaning, is a row of these two. No methods: all four. Several jobs share the
+ * context's threads; the first that fails stops the others, which save. They are refused with several ranks. Without
+ * prompts, the folders' class names stand in one template. */
+#define CLOOB_OPTION_NAMED(type, field, ...) CLOOB_MEMBER_##type(field);
+#include "cloob/ablate_options.def"
+#define CLOOB_OPTION_NAMED(type, field, ...) CLOOB_MEMBER_##type(field);
+#include "cloob/runs_options.def"
 } cloob_ablate_options;
 
 /* The four methods, five seeds, alpha 0.05, analysis on. */
 CLOOB_API void cloob_ablate_options_init(cloob_ablate_options *o);
+/* The rows of the two, then those of cloob_train_option_table; offsets are in cloob_ablate_options. */
+CLOOB_API const cloob_option *cloob_ablate_option_table(int64_t *count);
 
 typedef struct cloob_ablate_summary {
     char folder[1024];                     /* LOGS/NAME */

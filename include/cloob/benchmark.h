@@ -82,8 +82,6 @@ CLOOB_API char *cloob_benchmark_table(const cloob_benchmark_result *r, int64_t n
 
 /* ---- DataComp ---------------------------------------------------------------------------------------- */
 
-/* The i-th of its sets: key, title and main metric (NULL: none); false behind the last. */
-CLOOB_API bool cloob_datacomp_set(int i, const char **key, const char **title, const char **main_metric);
 /* eval_results.jsonl: {"key", "dataset", "metrics"} a line, of the results of one model that belong to DataComp. */
 CLOOB_API char *cloob_datacomp_lines(const cloob_benchmark_result *r, int64_t n, const char *pretrained);
 

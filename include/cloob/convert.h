@@ -65,7 +65,7 @@ typedef struct cloob_convert_report {
     void *memory; /* behind the pointers above */
 } cloob_convert_report;
 
-/* Reads `in`, writes `out` (beside and renamed; a folder for HF and OPEN_CLIP). o may be NULL for defaults, r
+/* Reads `in`, writes `out` (atomically; a folder for HF and OPEN_CLIP). o may be NULL for defaults, r
  * may be NULL. On failure nothing is written and r, which is filled as far as reading came, must be released
  * all the same. */
 CLOOB_API cloob_status cloob_convert(cloob_ctx *ctx, const char *in, const char *out, const cloob_convert_options *o,

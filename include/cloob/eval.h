@@ -52,6 +52,7 @@ typedef struct cloob_retrieval_side {
     double recall1, recall5, recall10; /* shares, 0 to 1 */
     double mean_rank;
     double median_rank; /* rounded down when two middle ranks differ, as open_clip does */
+    double mrr;         /* mean reciprocal rank */
     int64_t tied;       /* queries whose partner is exactly as similar as some other candidate */
 } cloob_retrieval_side;
 

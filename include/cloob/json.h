@@ -62,6 +62,7 @@ typedef struct cloob_json_out {
     char *data;
     size_t len, cap;
     bool failed, more; /* more: a comma is due before the next value */
+    bool spaced;       /* set it for blanks behind commas and colons */
     int depth;
     char close[64]; /* closing brackets of what is open */
 } cloob_json_out;
@@ -72,6 +73,8 @@ CLOOB_API void cloob_json_end(cloob_json_out *w);
 /* text NULL writes null; bytes that are not UTF-8 become U+FFFD. */
 CLOOB_API void cloob_json_put_text(cloob_json_out *w, const char *key, const char *text);
 CLOOB_API void cloob_json_put_number(cloob_json_out *w, const char *key, double value); /* not finite: null */
+CLOOB_API void cloob_json_put_digits(cloob_json_out *w, const char *key, double value,
+                                     int digits); /* significant ones */
 CLOOB_API void cloob_json_put_int(cloob_json_out *w, const char *key, int64_t value);
 CLOOB_API void cloob_json_put_bool(cloob_json_out *w, const char *key, bool value);
 CLOOB_API void cloob_json_put_null(cloob_json_out *w, const char *key);

@@ -28,16 +28,17 @@ typedef struct cloob_model cloob_model;
 typedef struct cloob_model_options {
     const char *device;    /* "auto" (NULL), "cpu", "cuda", "cuda:1", "ref" */
     const char *precision; /* "fp32" (NULL), "bf16", "amp_bf16", "int8" (CPU) */
-    const char *vocab;     /* a merges file; NULL: the one stored with the weights, if any */
-    const char *config;    /* a model's name or .json for weights whose shapes do not tell all; NULL: none */
-    bool invariant;        /* true: a row has the same bytes alone or in any batch */
-    int64_t batch;         /* rows computed at a time where not invariant; 32 */
-    int64_t max_pixels;    /* larger images are refused; 0: no limit; CLOOB_DEFAULT_MAX_PIXELS */
-    bool photos; /* image files are photos: turned upright by their EXIF orientation, and a JPEG above max_pixels
+/* vocab, config, invariant (a row has the same bytes alone or in any batch) and batch: a row of model_options.def
+ * each. */
+#define CLOOB_OPTION_NAMED(type, field, ...) CLOOB_MEMBER_##type(field);
+#include "cloob/model_options.def"
+    int64_t max_pixels; /* larger images are refused; 0: no limit; CLOOB_DEFAULT_MAX_PIXELS */
+    bool photos;        /* image files are photos: turned upright by their EXIF orientation, and a JPEG above max_pixels
                             * is decoded at a smaller scale. false: pixels as torchvision's loaders give them */
 } cloob_model_options;
 
 CLOOB_API void cloob_model_options_init(cloob_model_options *o);
+CLOOB_API const cloob_option *cloob_model_option_table(int64_t *count);
 
 /* o may be NULL for defaults. */
 CLOOB_API cloob_status cloob_model_open(cloob_ctx *ctx, const char *path, const cloob_model_options *o,
@@ -161,23 +162,29 @@ CLOOB_API cloob_status cloob_embed_text_file(cloob_ctx *ctx, cloob_model *m, con
 CLOOB_API cloob_status cloob_embed_tensors(cloob_ctx *ctx, cloob_model *m, const char *path, cloob_output what,
                                            cloob_embedded *e);
 
+/* How a model is run over data: threads that decode, and Hopfield retrieval between model and result. Every setting is
+ * a row of eval_options.def. With `retrieve`, both sides retrieve from the same rows of that file, as in the paper. */
+typedef struct cloob_eval_options {
+#define CLOOB_OPTION_NAMED(type, field, ...) CLOOB_MEMBER_##type(field);
+#include "cloob/eval_options.def"
+} cloob_eval_options;
+
+CLOOB_API void cloob_eval_options_init(cloob_eval_options *o);
+CLOOB_API const cloob_option *cloob_eval_option_table(int64_t *count);
+
 /* Everything of the above in one go, into a file instead of memory. */
 typedef struct cloob_embed_job {
     cloob_output what;
     const cloob_dataset *data; /* the four sources as above; NULL or 0: not this one */
     bool all_captions;         /* of the data set: every caption of an image, and text_image says whose it is */
-    int workers;
     const char *tensors;
     const char *const *images; /* (images_count) files and folders */
     int64_t images_count;
     const char *texts;
-    const char *retrieve; /* a file of stored rows; NULL: rows stay as they are */
-    const char
-        *retrieve_which; /* its tensor, as in "image|x|U": both sides retrieve from the same rows, as in the paper */
-    double beta;
+    cloob_eval_options eval;
 } cloob_embed_job;
 
-CLOOB_API void cloob_embed_job_init(cloob_embed_job *job); /* unit rows, 2 workers, beta 8, no source */
+CLOOB_API void cloob_embed_job_init(cloob_embed_job *job); /* unit rows, no source */
 
 /* Rows go to the file as they come, so that memory does not grow with their number; the file is that of
  * cloob_embedded_write. Its space is taken at the beginning; a kill leaves nothing under its name. *e is
@@ -186,8 +193,8 @@ CLOOB_API cloob_status cloob_embed_to_file(cloob_ctx *ctx, cloob_model *m, const
                                            cloob_embedded *e);
 
 /* Writes `image`, `text`, `label`, `row`, `text_image` and, in the metadata, `names`, `captions` and `classes` as JSON
- * lists; or, when the path ends in .npy, the one matrix there is, and PATH.txt with a name per row. Beside and
- * renamed. */
+ * lists; or, when the path ends in .npy, the one matrix there is, and PATH.txt with a name per row. Written
+ * atomically. */
 CLOOB_API cloob_status cloob_embedded_write(cloob_ctx *ctx, const cloob_embedded *e, const char *path);
 
 #ifdef __cplusplus

@@ -7,7 +7,7 @@
  *     cloob_train_options_init(&o);
  *     cloob_option_set(cloob_option_find(table, n, "batch_size"), &o, "128");
  *
- * The rows are in train_options.def and data_options.def; a new setting is one more row. Texts are as a user types
+ * The rows are in the *_options.def of this folder; a new setting is one more row. Texts are as a user types
  * them. */
 #ifndef CLOOB_OPTIONS_H
 #define CLOOB_OPTIONS_H
@@ -68,6 +68,9 @@ typedef struct cloob_option {
     const char *group;    /* heading in the help */
     const char *help;     /* one sentence, lower case, no full stop */
 } cloob_option;
+
+/* A row of a .def whose name is that of the field. */
+#define CLOOB_OPTION(type, field, ...) CLOOB_OPTION_NAMED(type, field, #field, NULL, __VA_ARGS__)
 
 /* What stands in the column of `learns`. */
 #define CLOOB_USE_LEARNS true

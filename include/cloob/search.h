@@ -26,7 +26,7 @@ typedef struct cloob_search_update {
 } cloob_search_update;
 
 /* Makes the index of a folder, or brings it up to date: an image with the same name, size and time is kept.
- * checkpoint and vocab (NULL: none) are stored for queries. Written beside and renamed, now and then while it
+ * checkpoint and vocab (NULL: none) are stored for queries. Written atomically, now and then while it
  * goes on: a kill loses at most half a minute of work. */
 CLOOB_API cloob_status cloob_search_index(cloob_ctx *ctx, cloob_model *m, const char *folder, const char *path,
                                           const char *checkpoint, const char *vocab, cloob_search_update *out);

@@ -33,30 +33,21 @@ typedef struct cloob_sweep_options {
     cloob_train_options train; /* of every run; name is that of the sweep, seed the first */
     const cloob_sweep_axis *axis;
     int64_t axes;
-    int64_t seeds;       /* of every setting in the search; 1 */
-    int64_t random;      /* so many settings, drawn without repetition, instead of all. With `by`: the same for each of
-                            its values, so that each has the same budget. 0: all */
-    bool halving;        /* successive halving: all with a quarter of the epochs, the better half with half of them, the
-                            better half of those with all. Every round trains from the start */
-    int64_t jobs;        /* as in an ablation; 1 */
     int64_t part, parts; /* of several processes, say a scheduler's array: process `part` of 0 to parts - 1 trains every
                             parts-th run. The last to end, or a call without it, writes the tables. parts 0: one */
-    const char *select;  /* the number of summary.json to choose by: "zeroshot/average", "image_to_text_R@1". Losses and
-                            ranks are better when lower, all else when higher */
-    const char *by;      /* choose for each value of this axis; NULL: "method" where it is an axis, else one choice */
-    int64_t final_seeds; /* fresh seeds to train the chosen settings with; 0: the search is all */
-    /* Class folders and prompts of validation, as in an ablation. */
-    const char *const *zeroshot;
-    int64_t zeroshots;
-    const char *prompts;
-    /* What the chosen settings' final runs, and nothing else, are evaluated on, once. NULL or 0: none. */
-    const char *const *test_zeroshot;
-    int64_t test_zeroshots;
-    const char *test_data; /* pairs, for retrieval */
-    double alpha;          /* 0.05 */
+/* Every other setting, with its default and meaning, is a row of these two. `random` draws without repetition. Every
+ * round of `halving` trains from the start. `select` names a number of summary.json; losses and ranks are better when
+ * lower, all else when higher. Without `by` the choice is made for each method where `method` is an axis, else once.
+ * Only the final runs see test data, once. */
+#define CLOOB_OPTION_NAMED(type, field, ...) CLOOB_MEMBER_##type(field);
+#include "cloob/sweep_options.def"
+#define CLOOB_OPTION_NAMED(type, field, ...) CLOOB_MEMBER_##type(field);
+#include "cloob/runs_options.def"
 } cloob_sweep_options;
 
 CLOOB_API void cloob_sweep_options_init(cloob_sweep_options *o);
+/* The rows of the two, then those of cloob_train_option_table; offsets are in cloob_sweep_options. */
+CLOOB_API const cloob_option *cloob_sweep_option_table(int64_t *count);
 
 typedef struct cloob_sweep_summary {
     char folder[1024];                     /* LOGS/NAME */

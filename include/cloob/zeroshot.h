@@ -38,13 +38,9 @@ CLOOB_API cloob_status cloob_classify(cloob_ctx *ctx, const cloob_classifier *c,
 /* ---- accuracy on a data set ---------------------------------------------------------------------- */
 
 typedef struct cloob_zeroshot_options {
-    const cloob_prompts *prompts;        /* NULL: the data's own class names and "a photo of a {}." */
-    int64_t set;                         /* of the prompts */
-    int workers;                         /* threads that decode; 2 */
-    const float *stored;                 /* (stored_rows, D): prompts and images are replaced by what they retrieve from
-                          * these rows; NULL: as they are */
-    int64_t stored_rows, stored_columns; /* columns must be the model's D */
-    double beta;                         /* of that retrieval */
+    const cloob_prompts *prompts; /* NULL: the data's own class names and "a photo of a {}." */
+    int64_t set;                  /* of the prompts */
+    cloob_eval_options eval;      /* with `retrieve`, prompts and images are replaced by what they retrieve */
     const char
         *class_map; /* a file that says which classes of the prompts the folders are, FOLDER, tab or comma, CLASS, a
                               line each (CLASS|CLASS: any of them): accuracy is then among those classes alone, as on

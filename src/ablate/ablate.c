@@ -11,13 +11,26 @@
 #include "core/file.h"
 #include "eval/ablation.h"
 #include "core/needs.h"
+#include "core/option_row.h"
+
+static const cloob_option table[] = {
+#define CLOOB_OPTION_NAMED(...) OPTION_ROW(cloob_ablate_options, , __VA_ARGS__)
+#include "cloob/ablate_options.def"
+#define CLOOB_OPTION_NAMED(...) OPTION_ROW(cloob_ablate_options, , __VA_ARGS__)
+#include "cloob/runs_options.def"
+#define CLOOB_OPTION_NAMED(...) OPTION_ROW(cloob_ablate_options, train., __VA_ARGS__)
+#include "cloob/train_options.def"
+#define CLOOB_OPTION_NAMED(...) OPTION_ROW(cloob_ablate_options, train.data., __VA_ARGS__)
+#include "cloob/data_options.def"
+};
+
+const cloob_option *cloob_ablate_option_table(int64_t *count) { return OPTION_TABLE(table, count); }
 
 void cloob_ablate_options_init(cloob_ablate_options *o)
 {
     if (!o) return;
-    static const char *const four[] = { "clip", "infoloob", "infonce-hopfield", "cloob" };
-    *o = (cloob_ablate_options){ .method = four, .methods = 4, .seeds = 5, .jobs = 1, .alpha = 0.05 };
-    cloob_train_options_init(&o->train);
+    *o = (cloob_ablate_options){ .methods_count = 0 };
+    OPTION_DEFAULTS(table, o);
     o->train.name = "ablation";
     o->train.analyze = true;
     o->train.save_frequency = 0;
@@ -25,20 +38,20 @@ void cloob_ablate_options_init(cloob_ablate_options *o)
 
 static cloob_status check(cloob_ctx *ctx, const cloob_ablate_options *o)
 {
-    if (o->methods < 2 || o->methods > ABLATION_METHODS)
+    if (o->methods_count < 2 || o->methods_count > ABLATION_METHODS)
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`methods`: give 2 to %d", ABLATION_METHODS);
-    for (int64_t i = 0; i < o->methods; i++)
+    for (int64_t i = 0; i < o->methods_count; i++)
         for (int64_t k = 0; k < i; k++)
-            if (strcmp(o->method[i], o->method[k]) == 0)
-                return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`methods`: %s is there twice", o->method[i]);
+            if (strcmp(o->methods[i], o->methods[k]) == 0)
+                return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`methods`: %s is there twice", o->methods[i]);
     if (o->seeds < 1) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`seeds` %lld: needs 1 or more", (long long)o->seeds);
     if (!(o->alpha > 0 && o->alpha < 1))
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`alpha` %g: needs a number between 0 and 1", o->alpha);
     if (o->train.resume)
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "an ablation continues automatically; leave out `resume`");
-    if (!o->train.val_data && !o->zeroshots)
+    if (!o->train.val_data && !o->zeroshot_count)
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "nothing to compare runs by; give `val_data`, `zeroshot`, or both");
-    if (o->prompts && !o->zeroshots) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`prompts` needs `zeroshot`");
+    if (o->prompts && !o->zeroshot_count) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`prompts` needs `zeroshot`");
     if (o->seeds < 4)
         ctx_log(ctx, CLOOB_LOG_WARN,
                 "%lld seeds: the exact rank-sum test of so few cannot fall below 5 %%; four or more can be "
@@ -49,24 +62,15 @@ static cloob_status check(cloob_ctx *ctx, const cloob_ablate_options *o)
 
 /* ---- tables and page ----------------------------------------------------------------------------- */
 
-static cloob_status write_in(cloob_ctx *ctx, const char *folder, const char *name, sbuf *text)
-{
-    char *path = file_join(folder, name);
-    cloob_status status =
-        path && !text->failed ? file_write(ctx, path, text->data, text->len) : ctx_no_memory(ctx, text->len, name);
-    free(path);
-    sbuf_release(text);
-    return status;
-}
-
 static cloob_status write_tables(cloob_ctx *ctx, const char *folder, const ablation *t)
 {
     sbuf markdown = { 0 }, numbers = { 0 };
     ablation_markdown(t, &markdown);
     ablation_json(t, &numbers);
-    cloob_status status = write_in(ctx, folder, "ablation.md", &markdown),
-                 second = write_in(ctx, folder, "ablation.json", &numbers);
-    return status != CLOOB_OK ? status : second;
+    cloob_status status = file_write_in(ctx, folder, "ablation.md", &markdown);
+    if (status == CLOOB_OK) status = file_write_in(ctx, folder, "ablation.json", &numbers);
+    sbuf_release(&markdown), sbuf_release(&numbers);
+    return status;
 }
 
 static cloob_status write_page(cloob_ctx *ctx, arena *a, const char *folder, const char *title, const ablate_run *run,
@@ -89,7 +93,7 @@ static cloob_status name_runs(cloob_ctx *ctx, const cloob_ablate_options *o, con
 {
     for (int64_t i = 0; i < s->runs; i++) {
         ablate_run *r = &run[i];
-        *r = (ablate_run){ &method[i % o->methods], 1, .seed = o->train.seed + i / o->methods };
+        *r = (ablate_run){ &method[i % o->methods_count], 1, .seed = o->train.seed + i / o->methods_count };
         snprintf(r->name, sizeof r->name, "%.64s-seed%lld", r->setting->value, (long long)r->seed);
         if (snprintf(r->dir, sizeof r->dir, "%s/%s", s->folder, r->name) >= (int)sizeof r->dir)
             return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: path too long", s->folder);
@@ -109,13 +113,13 @@ static cloob_status collect(cloob_ctx *ctx, arena *a, const cloob_ablate_summary
 
 static cloob_status ablate(cloob_ctx *ctx, arena *a, const cloob_ablate_options *o, cloob_ablate_summary *s)
 {
-    ablation t = { .methods = (int)o->methods, .seeds = o->seeds, .alpha = o->alpha };
+    ablation t = { .methods = (int)o->methods_count, .seeds = o->seeds, .alpha = o->alpha };
     ablate_run *run = arena_push(a, (size_t)s->runs * sizeof *run);
-    run_setting *method = arena_push(a, (size_t)o->methods * sizeof *method);
+    run_setting *method = arena_push(a, (size_t)o->methods_count * sizeof *method);
     if (!run || !method) return ctx_no_memory(ctx, (size_t)s->runs * sizeof *run, "runs");
-    for (int64_t k = 0; k < o->methods; k++) {
-        t.method[k] = o->method[k];
-        method[k] = (run_setting){ "method", o->method[k] };
+    for (int64_t k = 0; k < o->methods_count; k++) {
+        t.method[k] = o->methods[k];
+        method[k] = (run_setting){ "method", o->methods[k] };
     }
     CLOOB_TRY(ablate_check_settings(ctx, o, s->folder));
     CLOOB_TRY(name_runs(ctx, o, s, method, run));
@@ -133,11 +137,14 @@ static cloob_status ablate(cloob_ctx *ctx, arena *a, const cloob_ablate_options 
     return write_page(ctx, a, s->folder, o->train.name ? o->train.name : "ablation", run, s->runs);
 }
 
-cloob_status cloob_ablate(cloob_ctx *ctx, const cloob_ablate_options *o, cloob_ablate_summary *summary)
+cloob_status cloob_ablate(cloob_ctx *ctx, const cloob_ablate_options *given, cloob_ablate_summary *summary)
 {
-    API_NEEDS(ctx, o);
+    static const char *const all[] = { "clip", "infoloob", "infonce-hopfield", "cloob" };
+    API_NEEDS(ctx, given);
     arena a = { 0 };
-    cloob_ablate_summary s = { .runs = o->methods * o->seeds };
+    cloob_ablate_options with = *given, *o = &with;
+    if (!o->methods_count) o->methods = all, o->methods_count = sizeof all / sizeof *all;
+    cloob_ablate_summary s = { .runs = o->methods_count * o->seeds };
     struct timespec from, to;
     CLOOB_TRY(check(ctx, o));
     char *folder = file_join(o->train.logs, o->train.name ? o->train.name : "ablation");

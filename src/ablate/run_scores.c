@@ -1,5 +1,5 @@
 /* What a trained run scores on classes and on pairs. */
-#include "ablate/run_scores.h"
+#include "ablate/runs.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,12 +12,14 @@
 
 /* ---- classes ------------------------------------------------------------------------------------- */
 
-void run_put_number(sbuf *out, const char *key, double value)
+cloob_status run_write_object(cloob_ctx *ctx, cloob_status so_far, cloob_json_out *out, const char *path)
 {
-    sbuf_puts(out, ", ");
-    json_put_string(out, key);
-    sbuf_puts(out, ": ");
-    json_put_number(out, value);
+    cloob_json_end(out);
+    char *text = json_out_line(out);
+    cloob_status status = so_far;
+    if (status == CLOOB_OK) status = text ? file_write(ctx, path, text, strlen(text)) : ctx_no_memory(ctx, 64, path);
+    free(text);
+    return status;
 }
 
 /* "world/classes/object/" -> "object" */
@@ -31,13 +33,13 @@ void run_set_name(const char *path, char out[128])
 
 /* Writes zeroshot-SET.json into the run's folder, where the report finds it, too. */
 static cloob_status put_zeroshot(cloob_ctx *ctx, const ablate_run *r, cloob_model *m, const cloob_prompts *prompts,
-                                 const char *source, const char *prefix, double *sum, sbuf *out)
+                                 const char *source, const char *prefix, double *sum, cloob_json_out *out)
 {
     char set[128], path[ABLATE_PATH + 160], key[160];
     cloob_dataset *d;
     cloob_zeroshot_options z;
     cloob_zeroshot_result found;
-    sbuf text = { 0 };
+    cloob_json_out text = { .spaced = true };
     cloob_zeroshot_options_init(&z);
     run_set_name(source, set);
     z.prompts = prompts;
@@ -46,27 +48,29 @@ static cloob_status put_zeroshot(cloob_ctx *ctx, const ablate_run *r, cloob_mode
     cloob_status status = cloob_zeroshot(ctx, m, d, &z, &found);
     cloob_dataset_close(d);
     CLOOB_TRY(status);
-    sbuf_printf(&text, "{\"top1\": %.10g, \"top5\": %.10g, \"mean_per_class\": %.10g, \"n\": %lld}\n", found.top1,
-                found.top5, found.mean_per_class, (long long)found.n);
+    cloob_json_begin(&text, NULL, '{');
+    cloob_json_put_digits(&text, "top1", found.top1, 10);
+    cloob_json_put_digits(&text, "top5", found.top5, 10);
+    cloob_json_put_digits(&text, "mean_per_class", found.mean_per_class, 10);
+    cloob_json_put_int(&text, "n", found.n);
     *sum += found.top1;
     snprintf(key, sizeof key, "zeroshot/%s", set);
-    run_put_number(out, key, found.top1);
+    cloob_json_put_number(out, key, found.top1);
     cloob_zeroshot_release(&found);
     snprintf(path, sizeof path, "%s/%szeroshot-%s.json", r->dir, prefix, set);
-    status = text.failed ? ctx_no_memory(ctx, 64, path) : file_write(ctx, path, text.data, text.len);
-    sbuf_release(&text);
-    return status;
+    return run_write_object(ctx, CLOOB_OK, &text, path);
 }
 
 cloob_status run_put_zeroshots(cloob_ctx *ctx, const cloob_ablate_options *o, const ablate_run *r, cloob_model *m,
-                               const char *prefix, sbuf *out)
+                               const char *prefix, cloob_json_out *out)
 {
     cloob_prompts *prompts = NULL;
     double sum = 0;
     cloob_status status = o->prompts ? cloob_prompts_open(ctx, o->prompts, &prompts) : CLOOB_OK;
-    for (int64_t i = 0; i < o->zeroshots && status == CLOOB_OK; i++)
+    for (int64_t i = 0; i < o->zeroshot_count && status == CLOOB_OK; i++)
         status = put_zeroshot(ctx, r, m, prompts, o->zeroshot[i], prefix, &sum, out);
-    if (status == CLOOB_OK && o->zeroshots > 1) run_put_number(out, "zeroshot/average", sum / (double)o->zeroshots);
+    if (status == CLOOB_OK && o->zeroshot_count > 1)
+        cloob_json_put_number(out, "zeroshot/average", sum / (double)o->zeroshot_count);
     if (prompts) cloob_prompts_close(prompts);
     return status;
 }
@@ -85,14 +89,14 @@ cloob_status run_open_model(cloob_ctx *ctx, const cloob_ablate_options *o, const
 
 /* ---- pairs --------------------------------------------------------------------------------------- */
 
-static void put_side(sbuf *out, const char *way, const cloob_retrieval_side *side)
+static void put_side(cloob_json_out *out, const char *way, const cloob_retrieval_side *side)
 {
     static const char *const name[] = { "R@1", "R@5", "R@10", "median_rank" };
     double value[] = { side->recall1, side->recall5, side->recall10, side->median_rank };
     for (int i = 0; i < 4; i++) {
         char key[64];
         snprintf(key, sizeof key, "%s_%s", way, name[i]);
-        run_put_number(out, key, value[i]);
+        cloob_json_put_number(out, key, value[i]);
     }
 }
 
@@ -112,7 +116,7 @@ static cloob_status first_texts(cloob_ctx *ctx, const cloob_embedded *e, float *
 }
 
 /* The paper's analysis, by the names that validation has for it. */
-static cloob_status put_analysis(cloob_ctx *ctx, const cloob_embedded *e, const cloob_matrix *x, sbuf *out)
+static cloob_status put_analysis(cloob_ctx *ctx, const cloob_embedded *e, const cloob_matrix *x, cloob_json_out *out)
 {
     enum { TOP_10 = 0 };
     cloob_analysis a;
@@ -122,17 +126,17 @@ static cloob_status put_analysis(cloob_ctx *ctx, const cloob_embedded *e, const 
     cloob_status status = cloob_analyze(ctx, &a, x, &y, 0.99);
     free(own);
     CLOOB_TRY(status);
-    run_put_number(out, "image_ajne", a.x.ajne);
-    run_put_number(out, "text_ajne", a.y.ajne);
-    run_put_number(out, "image_effective_eigenvalues", (double)a.x.effective);
-    run_put_number(out, "text_effective_eigenvalues", (double)a.y.effective);
-    run_put_number(out, "matched_similarity", a.similarity.matched.mean);
-    run_put_number(out, "top10_unmatched_similarity", a.similarity.unmatched[TOP_10].mean);
+    cloob_json_put_number(out, "image_ajne", a.x.ajne);
+    cloob_json_put_number(out, "text_ajne", a.y.ajne);
+    cloob_json_put_number(out, "image_effective_eigenvalues", (double)a.x.effective);
+    cloob_json_put_number(out, "text_effective_eigenvalues", (double)a.y.effective);
+    cloob_json_put_number(out, "matched_similarity", a.similarity.matched.mean);
+    cloob_json_put_number(out, "top10_unmatched_similarity", a.similarity.unmatched[TOP_10].mean);
     cloob_analysis_release(&a);
     return CLOOB_OK;
 }
 
-static cloob_status put_pairs(cloob_ctx *ctx, const cloob_embedded *e, sbuf *out)
+static cloob_status put_pairs(cloob_ctx *ctx, const cloob_embedded *e, cloob_json_out *out)
 {
     cloob_retrieval r;
     cloob_matrix x = { e->image, CLOOB_F32, e->rows, e->image_width, "image" },
@@ -144,7 +148,7 @@ static cloob_status put_pairs(cloob_ctx *ctx, const cloob_embedded *e, sbuf *out
 }
 
 static cloob_status put_test_pairs(cloob_ctx *ctx, cloob_model *m, const cloob_ablate_options *o, const char *source,
-                                   sbuf *out)
+                                   cloob_json_out *out)
 {
     cloob_dataset *d;
     cloob_embedded e = { 0 };
@@ -161,19 +165,16 @@ cloob_status run_test_once(cloob_ctx *ctx, const cloob_ablate_options *o, const 
 {
     cloob_ablate_options on_test = *o;
     char path[ABLATE_PATH + 64];
-    sbuf out = { 0 };
+    cloob_json_out out = { .spaced = true };
     cloob_model *m;
     snprintf(path, sizeof path, "%s/test.json", r->dir);
     if (file_exists(path)) return CLOOB_OK;
     CLOOB_TRY(run_open_model(ctx, o, r, &m));
-    sbuf_printf(&out, "{\"seed\": %lld", (long long)r->seed);
-    on_test.zeroshot = r->test->zeroshot, on_test.zeroshots = r->test->zeroshots;
+    cloob_json_begin(&out, NULL, '{');
+    cloob_json_put_int(&out, "seed", r->seed);
+    on_test.zeroshot = r->test->zeroshot, on_test.zeroshot_count = r->test->zeroshots;
     cloob_status status = run_put_zeroshots(ctx, &on_test, r, m, "test-", &out);
     if (status == CLOOB_OK && r->test->pairs) status = put_test_pairs(ctx, m, o, r->test->pairs, &out);
-    sbuf_puts(&out, "}\n");
     cloob_model_close(m);
-    if (status == CLOOB_OK)
-        status = out.failed ? ctx_no_memory(ctx, out.len, path) : file_write(ctx, path, out.data, out.len);
-    sbuf_release(&out);
-    return status;
+    return run_write_object(ctx, status, &out, path);
 }

@@ -12,13 +12,27 @@
 #include "core/arith.h"
 #include "core/file.h"
 #include "core/needs.h"
+#include "core/option_row.h"
 #include "eval/ablation.h"
+
+static const cloob_option table[] = {
+#define CLOOB_OPTION_NAMED(...) OPTION_ROW(cloob_sweep_options, , __VA_ARGS__)
+#include "cloob/sweep_options.def"
+#define CLOOB_OPTION_NAMED(...) OPTION_ROW(cloob_sweep_options, , __VA_ARGS__)
+#include "cloob/runs_options.def"
+#define CLOOB_OPTION_NAMED(...) OPTION_ROW(cloob_sweep_options, train., __VA_ARGS__)
+#include "cloob/train_options.def"
+#define CLOOB_OPTION_NAMED(...) OPTION_ROW(cloob_sweep_options, train.data., __VA_ARGS__)
+#include "cloob/data_options.def"
+};
+
+const cloob_option *cloob_sweep_option_table(int64_t *count) { return OPTION_TABLE(table, count); }
 
 void cloob_sweep_options_init(cloob_sweep_options *o)
 {
     if (!o) return;
-    *o = (cloob_sweep_options){ .seeds = 1, .jobs = 1, .alpha = 0.05 };
-    cloob_train_options_init(&o->train);
+    *o = (cloob_sweep_options){ .axes = 0 };
+    OPTION_DEFAULTS(table, o);
     o->train.name = "sweep";
     o->train.save_frequency = 0;
 }
@@ -35,11 +49,11 @@ static cloob_status check(cloob_ctx *ctx, const cloob_sweep_options *o)
                         (long long)o->parts - 1);
     if (o->train.resume)
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "a sweep continues automatically; leave out `resume`");
-    if (!o->train.val_data && !o->zeroshots)
+    if (!o->train.val_data && !o->zeroshot_count)
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "nothing to choose by; give `val_data`, `zeroshot`, or both");
-    if (o->prompts && !o->zeroshots && !o->test_zeroshots)
+    if (o->prompts && !o->zeroshot_count && !o->test_zeroshot_count)
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`prompts` needs `zeroshot`");
-    if ((o->test_data || o->test_zeroshots) && !o->final_seeds)
+    if ((o->test_data || o->test_zeroshot_count) && !o->final_seeds)
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "test data is for the chosen settings; give `final_seeds`");
     return CLOOB_OK;
 }
@@ -51,7 +65,7 @@ static cloob_ablate_options as_runs(const cloob_sweep_options *o)
                                    .jobs = o->jobs,
                                    .alpha = o->alpha,
                                    .zeroshot = o->zeroshot,
-                                   .zeroshots = o->zeroshots,
+                                   .zeroshot_count = o->zeroshot_count,
                                    .prompts = o->prompts };
 }
 
@@ -197,9 +211,9 @@ static cloob_status search(cloob_ctx *ctx, sweep *s, bool *complete)
 static cloob_status run_final(cloob_ctx *ctx, sweep *s, bool *complete)
 {
     const cloob_sweep_options *o = s->o;
-    run_test test = { o->test_zeroshot, o->test_zeroshots, o->test_data };
+    run_test test = { o->test_zeroshot, o->test_zeroshot_count, o->test_data };
     CLOOB_TRY(make_runs(ctx, s, o->train.seed + o->seeds, o->final_seeds, 0, true, &s->final));
-    for (int64_t i = 0; i < s->final.runs && (o->test_data || o->test_zeroshots); i++) {
+    for (int64_t i = 0; i < s->final.runs && (o->test_data || o->test_zeroshot_count); i++) {
         s->final.run[i].test = &test;
         s->final.run[i].may_fail = false;
     }

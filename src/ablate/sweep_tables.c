@@ -6,33 +6,34 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ablate/run_scores.h"
+#include "ablate/runs.h"
 #include "core/file.h"
 #include "eval/ablation.h"
 
 static cloob_status write_in(cloob_ctx *ctx, const sweep *s, const char *name, sbuf *text)
 {
-    char *path = file_join(s->summary.folder, name);
-    cloob_status status =
-        path && !text->failed ? file_write(ctx, path, text->data, text->len) : ctx_no_memory(ctx, text->len, name);
-    free(path);
+    cloob_status status = file_write_in(ctx, s->summary.folder, name, text);
     sbuf_release(text);
     return status;
 }
 
 /* ---- results.jsonl ------------------------------------------------------------------------------- */
 
-/* A file of one JSON object on one line, without its end; "null" where there is none. */
-static cloob_status put_object(cloob_ctx *ctx, const ablate_run *r, const char *name, sbuf *out)
+/* A file of one JSON object, on one line; null where there is none. */
+static cloob_status put_object(cloob_ctx *ctx, const ablate_run *r, const char *key, const char *name,
+                               cloob_json_out *out)
 {
     file_bytes b;
     char *path = file_join(r->dir, name);
     if (!path) return ctx_no_memory(ctx, 64, name);
     bool there = file_exists(path);
     cloob_status status = there ? file_read(ctx, path, FILE_TEXT_LIMIT, &b) : CLOOB_OK;
-    if (!there) sbuf_puts(out, "null");
+    if (!there) cloob_json_put_null(out, key);
     if (there && status == CLOOB_OK) {
-        for (size_t i = 0; i < b.size; i++) sbuf_putc(out, b.data[i] == '\n' ? ' ' : b.data[i]);
+        while (b.size && b.data[b.size - 1] == '\n') b.size--;
+        for (size_t i = 0; i < b.size; i++)
+            if (b.data[i] == '\n') b.data[i] = ' ';
+        cloob_json_put_raw(out, key, b.data, b.size);
         file_bytes_release(&b);
     }
     free(path);
@@ -44,23 +45,21 @@ static cloob_status put_stage(cloob_ctx *ctx, const sweep *s, const sweep_stage 
     for (int64_t i = 0; i < stage->runs; i++) {
         const ablate_run *r = &stage->run[i];
         const point *p = &s->points.item[stage->point[i]];
-        sbuf_printf(out, "{\"stage\": \"%s\", \"run\": ", name);
-        json_put_string(out, r->name);
-        sbuf_puts(out, ", \"group\": ");
-        json_put_string(out, p->group);
-        sbuf_printf(out, ", \"chosen\": %s, \"seed\": %lld, \"settings\": {", p->chosen ? "true" : "false",
-                    (long long)r->seed);
-        for (int64_t k = 0; k < r->settings; k++) {
-            if (k) sbuf_puts(out, ", ");
-            json_put_string(out, r->setting[k].name);
-            sbuf_puts(out, ": ");
-            json_put_string(out, r->setting[k].value);
-        }
-        sbuf_puts(out, "}, \"validation\": ");
-        CLOOB_TRY(put_object(ctx, r, "summary.json", out));
-        sbuf_puts(out, ", \"test\": ");
-        CLOOB_TRY(put_object(ctx, r, "test.json", out));
-        sbuf_puts(out, "}\n");
+        cloob_json_out w = { .spaced = true };
+        cloob_json_begin(&w, NULL, '{');
+        cloob_json_put_text(&w, "stage", name);
+        cloob_json_put_text(&w, "run", r->name);
+        cloob_json_put_text(&w, "group", p->group);
+        cloob_json_put_bool(&w, "chosen", p->chosen);
+        cloob_json_put_int(&w, "seed", r->seed);
+        cloob_json_begin(&w, "settings", '{');
+        for (int64_t k = 0; k < r->settings; k++) cloob_json_put_text(&w, r->setting[k].name, r->setting[k].value);
+        cloob_json_end(&w);
+        cloob_status status = put_object(ctx, r, "validation", "summary.json", &w);
+        if (status == CLOOB_OK) status = put_object(ctx, r, "test", "test.json", &w);
+        cloob_json_end(&w);
+        json_out_append(&w, out);
+        CLOOB_TRY(status);
     }
     return CLOOB_OK;
 }
@@ -156,54 +155,51 @@ static void put_margins(const sweep *s, sbuf *out)
 
 /* ---- search.json, which the page draws ----------------------------------------------------------- */
 
-static void put_group(const sweep *s, int64_t axis, const char *value, const char *group, sbuf *out)
+static void put_group(const sweep *s, int64_t axis, const char *value, const char *group, cloob_json_out *out)
 {
     margin m = margin_in(s, axis, value, group);
-    json_put_string(out, group ? group : "");
-    sbuf_printf(out, ": {\"n\": %lld", (long long)m.n);
-    if (m.n) run_put_number(out, "mean", m.mean);
-    if (m.n) run_put_number(out, "lowest", m.lowest);
-    if (m.n) run_put_number(out, "highest", m.highest);
-    sbuf_putc(out, '}');
+    cloob_json_begin(out, group ? group : "", '{');
+    cloob_json_put_int(out, "n", m.n);
+    if (m.n) cloob_json_put_number(out, "mean", m.mean);
+    if (m.n) cloob_json_put_number(out, "lowest", m.lowest);
+    if (m.n) cloob_json_put_number(out, "highest", m.highest);
+    cloob_json_end(out);
 }
 
-static void put_axis(const sweep *s, int64_t k, sbuf *out)
+static void put_axis(const sweep *s, int64_t k, cloob_json_out *out)
 {
     const cloob_sweep_axis *axis = &s->o->axis[k];
-    sbuf_puts(out, "{\"name\": ");
-    json_put_string(out, axis->name);
-    run_put_number(out, "importance", importance(s, k));
-    sbuf_puts(out, ", \"values\": [");
+    const cloob_sweep_axis *by = s->points.by >= 0 && s->points.by != k ? &s->o->axis[s->points.by] : NULL;
+    cloob_json_begin(out, NULL, '{');
+    cloob_json_put_text(out, "name", axis->name);
+    cloob_json_put_number(out, "importance", importance(s, k));
+    cloob_json_begin(out, "values", '[');
     for (int64_t v = 0; v < axis->values; v++) {
-        sbuf_puts(out, v ? ", {\"value\": " : "{\"value\": ");
-        json_put_string(out, axis->value[v]);
-        sbuf_puts(out, ", \"groups\": {");
-        const cloob_sweep_axis *by = s->points.by >= 0 && s->points.by != k ? &s->o->axis[s->points.by] : NULL;
-        for (int64_t g = 0; by && g < by->values; g++) {
-            if (g) sbuf_puts(out, ", ");
-            put_group(s, k, axis->value[v], by->value[g], out);
-        }
+        cloob_json_begin(out, NULL, '{');
+        cloob_json_put_text(out, "value", axis->value[v]);
+        cloob_json_begin(out, "groups", '{');
+        for (int64_t g = 0; by && g < by->values; g++) put_group(s, k, axis->value[v], by->value[g], out);
         if (!by) put_group(s, k, axis->value[v], NULL, out);
-        sbuf_puts(out, "}}");
+        cloob_json_end(out);
+        cloob_json_end(out);
     }
-    sbuf_puts(out, "]}");
+    cloob_json_end(out);
+    cloob_json_end(out);
 }
 
 static cloob_status write_search(cloob_ctx *ctx, const sweep *s)
 {
-    sbuf out = { 0 };
-    bool first = true;
-    sbuf_puts(&out, "{\"select\": ");
-    json_put_string(&out, s->o->select);
-    sbuf_puts(&out, ", \"axes\": [");
-    for (int64_t k = 0; k < s->o->axes; k++) {
-        if (s->o->axis[k].values < 2) continue;
-        if (!first) sbuf_puts(&out, ",\n ");
-        first = false;
-        put_axis(s, k, &out);
-    }
-    sbuf_puts(&out, "]}\n");
-    return write_in(ctx, s, "search.json", &out);
+    sbuf text = { 0 };
+    cloob_json_out out = { .spaced = true };
+    cloob_json_begin(&out, NULL, '{');
+    cloob_json_put_text(&out, "select", s->o->select);
+    cloob_json_begin(&out, "axes", '[');
+    for (int64_t k = 0; k < s->o->axes; k++)
+        if (s->o->axis[k].values > 1) put_axis(s, k, &out);
+    cloob_json_end(&out);
+    cloob_json_end(&out);
+    json_out_append(&out, &text);
+    return write_in(ctx, s, "search.json", &text);
 }
 
 /* ---- the chosen ones ----------------------------------------------------------------------------- */
@@ -220,7 +216,7 @@ static int group_of(ablation *t, const char *name)
 static cloob_status put_chosen(cloob_ctx *ctx, sweep *s, sbuf *out)
 {
     ablation t = { .seeds = s->o->final_seeds, .alpha = s->o->alpha };
-    bool test = s->o->test_data || s->o->test_zeroshots;
+    bool test = s->o->test_data || s->o->test_zeroshot_count;
     for (int64_t k = 0; s->points.by >= 0 && k < s->o->axis[s->points.by].values; k++)
         group_of(&t,
                  s->o->axis[s->points.by].value[k]); /* columns in the order of the axis, whoever was chosen first */

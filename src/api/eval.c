@@ -6,15 +6,11 @@
 
 #include "eval/analysis.h"
 #include "eval/eval_device.h"
-#include "eval/eval_json.h"
 #include "eval/labels.h"
-#include "eval/metrics/knn.h"
-#include "eval/probe/few_shot.h"
+#include "eval/metrics/metrics.h"
 #include "eval/probe/probe_run.h"
-#include "eval/ranksum.h"
 #include "eval/retrieval.h"
 #include "io/safetensors.h"
-#include "report/analysis_plots.h"
 #include "core/needs.h"
 
 static cloob_status rows_from(cloob_ctx *ctx, rows *r, const cloob_matrix *m)
@@ -58,12 +54,6 @@ cloob_status cloob_retrieve(cloob_ctx *ctx, cloob_retrieval *out, const cloob_ma
     return status;
 }
 
-char *cloob_retrieval_json(const cloob_retrieval *r)
-{
-    if (!r) return NULL;
-    return retrieval_json(r);
-}
-
 /* ---- analysis ------------------------------------------------------------------------------------ */
 
 cloob_status cloob_analyze(cloob_ctx *ctx, cloob_analysis *out, const cloob_matrix *image, const cloob_matrix *text,
@@ -75,34 +65,8 @@ cloob_status cloob_analyze(cloob_ctx *ctx, cloob_analysis *out, const cloob_matr
     CLOOB_TRY(rows_from(ctx, &x, image));
     if (text) CLOOB_TRY(rows_from(ctx, &y, text));
     cloob_status status = analysis_run(ctx, out, &x, text ? &y : NULL, share);
-    if (status != CLOOB_OK) analysis_release(out);
+    if (status != CLOOB_OK) cloob_analysis_release(out);
     return status;
-}
-
-void cloob_analysis_release(cloob_analysis *a)
-{
-    if (!a) return;
-    analysis_release(a);
-}
-
-char *cloob_analysis_json(const cloob_analysis *a, const cloob_analysis *reference)
-{
-    if (!a) return NULL;
-    return analysis_json(a, reference);
-}
-
-cloob_status cloob_analysis_write(cloob_ctx *ctx, const cloob_analysis *a, const cloob_analysis *reference,
-                                  const char *folder)
-{
-    API_NEEDS(ctx, a && folder);
-    return analysis_write(ctx, a, reference, folder);
-}
-
-cloob_status cloob_analysis_plots(cloob_ctx *ctx, const cloob_analysis *a, const cloob_analysis *reference,
-                                  const char *folder)
-{
-    API_NEEDS(ctx, a && folder);
-    return analysis_plots_write(ctx, a, reference, folder);
 }
 
 /* ---- probe --------------------------------------------------------------------------------------- */
@@ -129,7 +93,7 @@ cloob_status cloob_probe(cloob_ctx *ctx, cloob_probe_result *out, const cloob_pr
     if (val) CLOOB_TRY(data_from(ctx, &b, val));
     CLOOB_TRY(data_from(ctx, &c, test));
     cloob_status status = probe_run(ctx, out, o, &a, val ? &b : NULL, &c);
-    if (status != CLOOB_OK) probe_result_release(out);
+    if (status != CLOOB_OK) cloob_probe_release(out);
     return status;
 }
 
@@ -177,18 +141,6 @@ cloob_status cloob_knn(cloob_ctx *ctx, cloob_knn_result *out, int64_t k, const c
     return status;
 }
 
-void cloob_probe_release(cloob_probe_result *r)
-{
-    if (!r) return;
-    probe_result_release(r);
-}
-
-char *cloob_probe_json(const cloob_probe_result *r)
-{
-    if (!r) return NULL;
-    return probe_json(r);
-}
-
 cloob_status cloob_probe_save(cloob_ctx *ctx, const cloob_probe_result *r, const char *path)
 {
     API_NEEDS(ctx, r && path);
@@ -205,25 +157,4 @@ cloob_status cloob_probe_save(cloob_ctx *ctx, const cloob_probe_result *r, const
     cloob_status status = st_write(ctx, path, entry, 3, NULL, 0);
     free(w);
     return status;
-}
-
-/* ---- significance -------------------------------------------------------------------------------- */
-
-cloob_status cloob_compare(cloob_ctx *ctx, cloob_comparison *out, const char *path_a, const char *path_b, int64_t epoch,
-                           double alpha)
-{
-    API_NEEDS(ctx, out && path_a && path_b);
-    return compare_files(ctx, out, path_a, path_b, epoch, alpha);
-}
-
-void cloob_comparison_release(cloob_comparison *c)
-{
-    if (!c) return;
-    comparison_release(c);
-}
-
-char *cloob_comparison_json(const cloob_comparison *c)
-{
-    if (!c) return NULL;
-    return comparison_json(c);
 }

@@ -7,7 +7,6 @@
 
 #include "core/file.h"
 #include "core/rng.h"
-#include "data/view/thumbnail.h"
 #include "data/view/transform.h"
 #include "core/needs.h"
 #include "io/image/exif.h"
@@ -118,20 +117,6 @@ void cloob_image_paths_release(cloob_image_paths *p)
     free(p->memory);
     free((void *)p->path);
     *p = (cloob_image_paths){ 0 };
-}
-
-cloob_status cloob_thumbnail(cloob_ctx *ctx, const void *bytes, size_t count, const char *name, int64_t size,
-                             int64_t max_pixels, void **jpeg, size_t *jpeg_bytes)
-{
-    API_NEEDS(ctx, bytes && name && jpeg && jpeg_bytes);
-    sbuf out = { 0 };
-    image_limits limits = { .max_pixels = max_pixels, .jpeg_scale = 8 };
-    *jpeg = NULL;
-    cloob_status status = thumbnail_make(ctx, bytes, count, name, &limits, size, &out);
-    if (status == CLOOB_OK && out.failed) status = ctx_no_memory(ctx, out.len, "a thumbnail");
-    if (status != CLOOB_OK) sbuf_release(&out);
-    else *jpeg_bytes = out.len, *jpeg = out.data;
-    return status;
 }
 
 cloob_status cloob_image_size(cloob_ctx *ctx, const void *bytes, size_t count, const char *name, int64_t *width,

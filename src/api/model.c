@@ -7,12 +7,33 @@
 
 #include "infer/model_file.h"
 #include "core/needs.h"
+#include "core/option_row.h"
 #include "tensor/precision.h"
+
+static const cloob_option model_table[] = {
+#define CLOOB_OPTION_NAMED(...) OPTION_ROW(cloob_model_options, , __VA_ARGS__)
+#include "cloob/model_options.def"
+};
+
+const cloob_option *cloob_model_option_table(int64_t *count) { return OPTION_TABLE(model_table, count); }
 
 void cloob_model_options_init(cloob_model_options *o)
 {
     if (!o) return;
-    *o = (cloob_model_options){ .invariant = true, .batch = 32, .max_pixels = CLOOB_DEFAULT_MAX_PIXELS };
+    *o = (cloob_model_options){ .max_pixels = CLOOB_DEFAULT_MAX_PIXELS };
+    OPTION_DEFAULTS(model_table, o);
+}
+
+static const cloob_option eval_table[] = {
+#define CLOOB_OPTION_NAMED(...) OPTION_ROW(cloob_eval_options, , __VA_ARGS__)
+#include "cloob/eval_options.def"
+};
+
+const cloob_option *cloob_eval_option_table(int64_t *count) { return OPTION_TABLE(eval_table, count); }
+
+void cloob_eval_options_init(cloob_eval_options *o)
+{
+    if (o) OPTION_DEFAULTS(eval_table, o);
 }
 
 cloob_status cloob_model_open(cloob_ctx *ctx, const char *path, const cloob_model_options *o, cloob_model **out)

@@ -60,11 +60,7 @@ cloob_status cloob_prompts_find(cloob_ctx *ctx, const cloob_prompts *p, const ch
     return CLOOB_OK;
 }
 
-int64_t cloob_prompts_count(const cloob_prompts *p)
-{
-    if (!p) return 0;
-    return p->count;
-}
+int64_t cloob_prompts_count(const cloob_prompts *p) { return p ? p->count : 0; }
 
 /* NULL beyond the end: the getters below give nothing then. */
 static const prompt_set *set_at(const cloob_prompts *p, int64_t set)

@@ -11,10 +11,7 @@ cloob_status cloob_search_index(cloob_ctx *ctx, cloob_model *m, const char *fold
                                 const char *checkpoint, const char *vocab, cloob_search_update *out)
 {
     API_NEEDS(ctx, m && folder && path && out);
-    search_update u;
-    cloob_status status = search_index_update(ctx, m, folder, path, checkpoint, vocab ? vocab : "", &u);
-    *out = (cloob_search_update){ u.images, u.kept, u.embedded, u.bad, u.removed, u.bad_before };
-    return status;
+    return search_index_update(ctx, m, folder, path, checkpoint, vocab ? vocab : "", out);
 }
 
 cloob_status cloob_search_open(cloob_ctx *ctx, const char *path, cloob_search **out)
@@ -36,29 +33,10 @@ void cloob_search_close(cloob_search *s)
     free(s);
 }
 
-int64_t cloob_search_count(const cloob_search *s)
-{
-    if (!s) return 0;
-    return s->N;
-}
-
-int64_t cloob_search_width(const cloob_search *s)
-{
-    if (!s) return 0;
-    return s->D;
-}
-
-const char *cloob_search_checkpoint(const cloob_search *s)
-{
-    if (!s) return NULL;
-    return s->checkpoint;
-}
-
-const char *cloob_search_vocab(const cloob_search *s)
-{
-    if (!s) return NULL;
-    return s->vocab;
-}
+int64_t cloob_search_count(const cloob_search *s) { return s ? s->N : 0; }
+int64_t cloob_search_width(const cloob_search *s) { return s ? s->D : 0; }
+const char *cloob_search_checkpoint(const cloob_search *s) { return s ? s->checkpoint : NULL; }
+const char *cloob_search_vocab(const cloob_search *s) { return s ? s->vocab : NULL; }
 
 void cloob_search_hits_release(cloob_search_hit *hit, int64_t n)
 {

@@ -1,4 +1,4 @@
-/* The synthetic world, for everybody. */
+/* Bodies of include/cloob/synth.h. */
 #include "cloob/synth.h"
 
 #include <stdio.h>

@@ -44,7 +44,6 @@ const char *cloob_instruction_sets(void)
 bool cloob_cache_folder(char *out, size_t size)
 {
     if (!out || !size) return false;
-    if (!out || !size) return false;
     char *folder = cache_folder();
     bool fits = folder && strlen(folder) < size;
     if (fits) memcpy(out, folder, strlen(folder) + 1);

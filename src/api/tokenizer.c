@@ -35,35 +35,14 @@ void cloob_tokenizer_close(cloob_tokenizer *t)
 
 void cloob_tokenizer_set_clean(cloob_tokenizer *t, cloob_clean mode)
 {
-    if (!t) return;
-    tokenizer_set_clean(t, mode == CLOOB_CLEAN_BASIC ? TEXT_CLEAN_BASIC
-                           : mode == CLOOB_CLEAN_HF  ? TEXT_CLEAN_HF
-                                                     : TEXT_CLEAN_FULL);
+    if (t) tokenizer_set_clean(t, mode);
 }
 
-cloob_clean cloob_tokenizer_get_clean(const cloob_tokenizer *t)
-{
-    text_clean_mode mode = t ? tokenizer_clean(t) : TEXT_CLEAN_FULL;
-    return mode == TEXT_CLEAN_BASIC ? CLOOB_CLEAN_BASIC : mode == TEXT_CLEAN_HF ? CLOOB_CLEAN_HF : CLOOB_CLEAN_FULL;
-}
+cloob_clean cloob_tokenizer_get_clean(const cloob_tokenizer *t) { return t ? tokenizer_clean(t) : CLOOB_CLEAN_FULL; }
 
-int32_t cloob_tokenizer_vocab_size(const cloob_tokenizer *t)
-{
-    if (!t) return 0;
-    return tokenizer_vocab_size(t);
-}
-
-int32_t cloob_tokenizer_start_id(const cloob_tokenizer *t)
-{
-    if (!t) return 0;
-    return tokenizer_start_id(t);
-}
-
-int32_t cloob_tokenizer_end_id(const cloob_tokenizer *t)
-{
-    if (!t) return 0;
-    return tokenizer_end_id(t);
-}
+int32_t cloob_tokenizer_vocab_size(const cloob_tokenizer *t) { return t ? tokenizer_vocab_size(t) : 0; }
+int32_t cloob_tokenizer_start_id(const cloob_tokenizer *t) { return t ? tokenizer_start_id(t) : 0; }
+int32_t cloob_tokenizer_end_id(const cloob_tokenizer *t) { return t ? tokenizer_end_id(t) : 0; }
 
 cloob_status cloob_tokenizer_encode(cloob_ctx *ctx, const cloob_tokenizer *t, const char *text, size_t bytes,
                                     int32_t **ids, int64_t *count)

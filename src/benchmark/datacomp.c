@@ -61,16 +61,6 @@ static const char *const also[][2] = {
 
 const datacomp_set *datacomp_at(int i) { return i >= 0 && i < (int)(sizeof sets / sizeof *sets) ? &sets[i] : NULL; }
 
-bool cloob_datacomp_set(int i, const char **key, const char **title, const char **main_metric)
-{
-    const datacomp_set *s = datacomp_at(i);
-    if (!s) return false;
-    if (key) *key = s->key;
-    if (title) *title = s->title;
-    if (main_metric) *main_metric = s->main_metric;
-    return true;
-}
-
 /* "vtab/cifar100" as a folder spells it, "vtab-cifar100", or its last part alone. */
 static bool spells(const char *name, size_t n, const char *key)
 {

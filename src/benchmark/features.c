@@ -59,7 +59,7 @@ cloob_status features_make(cloob_ctx *ctx, const bench *b, const char *split, co
     CLOOB_TRY(open_split(ctx, b, split, text_key, &d));
     cloob_embed_job job;
     cloob_embed_job_init(&job);
-    job.data = d, job.workers = b->o.workers;
+    job.data = d, job.eval.workers = b->o.workers;
     job.all_captions = dataset_has_captions(d);
     cloob_status status = embed_to_memory(ctx, b->m, &job, &f->e);
     if (status == CLOOB_OK && dataset_has_targets(d)) status = read_targets(ctx, d, f);

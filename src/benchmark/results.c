@@ -6,6 +6,7 @@
 #include "benchmark/impl.h"
 #include "core/file.h"
 #include "core/json.h"
+#include "core/text.h"
 #include "core/needs.h"
 
 /* ---- JSON ---------------------------------------------------------------------------------------- */
@@ -113,17 +114,6 @@ cloob_status cloob_benchmark_read(cloob_ctx *ctx, const char *path, cloob_benchm
 
 /* ---- CSV ----------------------------------------------------------------------------------------- */
 
-static void put_cell(sbuf *s, const char *text)
-{
-    bool quote = strpbrk(text, ",\"\r\n") != NULL;
-    if (quote) sbuf_putc(s, '"');
-    for (; *text; text++) {
-        if (*text == '"') sbuf_putc(s, '"');
-        sbuf_putc(s, *text);
-    }
-    if (quote) sbuf_putc(s, '"');
-}
-
 /* Whether an earlier result, or an earlier score of the same one, has the name. */
 static bool seen(const cloob_benchmark_result *r, int64_t at, int64_t score)
 {
@@ -144,10 +134,10 @@ static void put_row(sbuf *s, const cloob_benchmark_result *all, int64_t n, const
             if (isfinite(v)) json_put_number(s, v);
             sbuf_putc(s, ',');
         }
-    for (size_t i = 0; i < sizeof text / sizeof *text; i++) put_cell(s, text[i]), sbuf_putc(s, ',');
+    for (size_t i = 0; i < sizeof text / sizeof *text; i++) csv_put(s, text[i]), sbuf_putc(s, ',');
     sbuf full = { 0 };
     sbuf_printf(&full, "%s %s", r->model, r->pretrained);
-    put_cell(s, full.data ? full.data : "");
+    csv_put(s, full.data ? full.data : "");
     sbuf_putc(s, '\n');
     sbuf_release(&full);
 }
@@ -158,7 +148,7 @@ char *cloob_benchmark_csv(const cloob_benchmark_result *r, int64_t n)
     if (!r && n) return NULL;
     for (int64_t i = 0; i < n; i++)
         for (int64_t k = 0; k < r[i].scores; k++)
-            if (!seen(r, i, k)) put_cell(&s, r[i].score[k].name), sbuf_putc(&s, ',');
+            if (!seen(r, i, k)) csv_put(&s, r[i].score[k].name), sbuf_putc(&s, ',');
     sbuf_puts(&s, "dataset,model,pretrained,task,language,model_fullname\n");
     for (int64_t i = 0; i < n; i++) put_row(&s, r, n, &r[i]);
     return sbuf_detach(&s);

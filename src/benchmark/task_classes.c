@@ -4,7 +4,7 @@
 
 #include "benchmark/impl.h"
 #include "core/arith.h"
-#include "eval/metrics/average_precision.h"
+#include "eval/metrics/metrics.h"
 
 enum { AT_ONCE = 512 };
 

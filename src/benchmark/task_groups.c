@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "benchmark/impl.h"
-#include "eval/metrics/by_group.h"
+#include "eval/metrics/metrics.h"
 
 enum { MAX_GROUPS = 1 << 20 };
 

@@ -5,31 +5,13 @@
 
 #include "cli/commands.h"
 #include "cli/json_out.h"
-#include "cli/train_opts.h"
+#include "cli/shared_opts.h"
 
-static cloob_train_options o;
+static cloob_ablate_options o;
 static const char *preset;
-static struct {
-    opt_list methods, zeroshot;
-    const char *prompts;
-    int64_t seeds, jobs;
-    double alpha;
-} own;
 
-static const opt_row rows[] = {
-    { "seeds", OPT_INT, &own.seeds, "5", "N", "runs per method, with consecutive seeds starting at --seed",
-      OPT_POSITIVE },
-    { "jobs", OPT_INT, &own.jobs, "1", "N", "runs at a time; small models fill a GPU only together", OPT_POSITIVE },
-    { "methods", OPT_LIST, &own.methods, NULL, "METHOD",
-      "two or more of clip, infoloob, infonce-hopfield, cloob; by default all four", 0 },
-    { "alpha", OPT_DOUBLE, &own.alpha, "0.05", "X", "significance level", OPT_POSITIVE },
-    { "zeroshot", OPT_LIST, &own.zeroshot, NULL, "DIR", "class folders to evaluate every run on", 0 },
-    { "prompts", OPT_STRING, &own.prompts, NULL, "P.json",
-      "class names and templates, with a set named like each folder", 0 },
-    CLI_PRESET_ROW(preset),
-    OPT_END,
-};
-static const opt_set sets[] = { { cloob_train_option_table, &o }, OPT_SETS_END };
+static const opt_row rows[] = { CLI_PRESET_ROW(preset), OPT_END };
+static const opt_set sets[] = { { .table = cloob_ablate_option_table, .into = &o }, OPT_SETS_END };
 
 static bool known(const char *method)
 {
@@ -39,45 +21,24 @@ static bool known(const char *method)
     return false;
 }
 
-/* Words may also be joined by commas. */
-static bool split_methods(opt_list *l)
+/* Words may also be joined by commas. The list lives as long as the program. */
+static bool split_methods(void)
 {
-    const char **item = NULL;
-    int count = 0;
-    for (int i = 0; i < l->count; i++) {
-        char *copy = strdup(l->item[i]);
-        for (char *part; copy && (part = strsep(&copy, ","));) {
-            const char **longer = realloc(item, (size_t)(count + 1) * sizeof *item);
-            if (!longer) return false;
-            item = longer;
-            item[count++] = part;
-        }
+    static opt_list list;
+    for (int64_t i = 0; i < o.methods_count; i++) {
+        char *copy = strdup(o.methods[i]);
+        for (char *part; copy && (part = strsep(&copy, ","));)
+            if (!opt_list_add(&list, part)) return false;
     }
-    free((void *)l->item);
-    l->item = item;
-    l->count = count;
+    o.methods = list.item, o.methods_count = list.count;
     return true;
-}
-
-/* A whole file; the caller frees. NULL: it cannot be read. */
-static char *read_text(const char *folder, const char *name)
-{
-    char path[1200];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    FILE *f = fopen(path, "r");
-    char *text = NULL;
-    size_t n = 0;
-    if (f && getdelim(&text, &n, '\0', f) < 0) {
-        free(text);
-        text = NULL;
-    }
-    if (f) fclose(f);
-    return text;
 }
 
 static void print_result(const cloob_ablate_summary *s)
 {
-    char *table = read_text(s->folder, common.json ? "ablation.json" : "ablation.md");
+    char path[1200];
+    snprintf(path, sizeof path, "%s/%s", s->folder, common.json ? "ablation.json" : "ablation.md");
+    char *table = cli_read_file(path, NULL);
     if (common.json) {
         json_out_open(NULL, '{');
         json_out_text("folder", s->folder);
@@ -93,50 +54,35 @@ static void print_result(const cloob_ablate_summary *s)
     free(table);
 }
 
-static int run(const command *self, int argc, char **argv)
+static int check(const command *self)
 {
-    opt_list rest;
-    cloob_ablate_options a;
-    cloob_ablate_summary s;
-    cloob_ablate_options_init(&a);
-    o = a.train;
-    int code = opt_parse(self, argc, argv, &rest);
-    if (code >= 0) return code;
-    if (rest.count) return cli_usage(self, "%s: not understood", rest.item[0]);
     if (opt_given("method")) return cli_usage(self, "--method: several are trained here; name them with --methods");
     if (opt_given("resume")) return cli_usage(self, "--resume: the same command continues automatically; leave it out");
-    if (!o.train_data) return cli_usage(self, "needs --train-data");
-    bool analyze = !opt_given("analyze") || o.analyze, sparse = !opt_given("save-frequency");
-    if (!split_methods(&own.methods)) return cli_usage(self, "out of memory");
-    for (int i = 0; i < own.methods.count; i++)
-        if (!known(own.methods.item[i]))
-            return cli_usage(self, "--methods %s: choose of clip, infoloob, infonce-hopfield, cloob",
-                             own.methods.item[i]);
-    cloob_ctx *ctx = cli_context();
-    if ((code = cli_train_fill(self, ctx, preset, &o)) >= 0) {
-        cloob_ctx_destroy(ctx);
-        return code;
-    }
-    a.train = o;
-    a.train.analyze = analyze;
-    if (sparse) a.train.save_frequency = 0; /* twenty runs times all epochs would fill disks */
-    if (own.methods.count) a.method = own.methods.item, a.methods = own.methods.count;
-    a.seeds = own.seeds;
-    a.jobs = own.jobs;
-    a.alpha = own.alpha;
-    a.zeroshot = own.zeroshot.item;
-    a.zeroshots = own.zeroshot.count;
-    a.prompts = own.prompts;
-    cloob_status status = cloob_ablate(ctx, &a, &s);
+    if (!o.train.train_data) return cli_usage(self, "needs --train-data");
+    if (!split_methods()) return cli_usage(self, "out of memory");
+    for (int64_t i = 0; i < o.methods_count; i++)
+        if (!known(o.methods[i]))
+            return cli_usage(self, "--methods %s: choose of clip, infoloob, infonce-hopfield, cloob", o.methods[i]);
+    return -1;
+}
+
+static int run(const command *self, cloob_ctx *ctx)
+{
+    cloob_ablate_summary s;
+    int code = cli_train_fill(self, ctx, preset, &o.train);
+    if (code >= 0) return code;
+    if (!opt_given("analyze")) o.train.analyze = true;
+    if (!opt_given("save-frequency")) o.train.save_frequency = 0; /* twenty runs times all epochs would fill disks */
+    cloob_status status = cloob_ablate(ctx, &o, &s);
     if (status == CLOOB_OK) print_result(&s);
-    code = status == CLOOB_OK ? 0 : cli_fail(self, ctx, status);
-    cloob_ctx_destroy(ctx);
-    return code;
+    return cli_exit(self, ctx, status);
 }
 
 const command cmd_ablate = {
     .name = "ablate",
     .run = run,
+    .check = check,
+    .stray = "not understood",
     .help = "train several objectives with several seeds and compare them",
     .options = rows,
     .sets = sets,

@@ -24,11 +24,11 @@ static const opt_row rows[] = {
       OPT_POSITIVE },
     { "world", OPT_STRING, &o.world, NULL, "DIR",
       "a world of cloob synth: measure how much of each factor the embeddings retain", 0 },
-    CLI_MODEL_ROWS(o.model, 0),
     { "lambda", OPT_DOUBLE, &o.lambda, "1", "X", "L2 strength of the probes of --world", OPT_POSITIVE },
+    CLI_BATCHED_ROWS(o.model),
     OPT_END,
 };
-static const opt_set sets[] = { { cloob_data_option_table, &o.model.how }, OPT_SETS_END };
+static const opt_set sets[] = { { .table = cli_model_table, .into = &o.model }, OPT_SETS_END };
 
 static cloob_status analyze(cloob_ctx *ctx, const char *path, cloob_analysis *out)
 {
@@ -96,11 +96,8 @@ static cloob_status show(cloob_ctx *ctx, const cloob_analysis *a, const cloob_an
 {
     if (a->scaled)
         fprintf(stderr, "warning: %lld rows were not of unit length and were scaled\n", (long long)a->scaled);
-    if (common.json) {
-        char *text = cloob_analysis_json(a, reference);
-        fputs(text ? text : "", stdout);
-        free(text);
-    } else {
+    if (common.json) cli_put_text(cloob_analysis_json(a, reference));
+    else {
         print_text(a);
         if (reference) print_change(a, reference);
     }
@@ -127,14 +124,12 @@ static cloob_status show_factors(cloob_ctx *ctx)
 {
     cloob_model *m = NULL;
     cloob_factors f;
-    cloob_status status = cli_model_open(ctx, &o.model, false, &m);
+    cloob_status status = cli_model_open(ctx, &o.model, &m);
     if (status == CLOOB_OK) status = cloob_factors_measure(ctx, m, o.world, o.lambda, &f);
     cloob_model_close(m);
     if (status != CLOOB_OK) return status;
-    char *text = cloob_factors_json(&f);
-    if (common.json) fputs(text ? text : "", stdout);
+    if (common.json) cli_put_text(cloob_factors_json(&f));
     else print_factors(&f);
-    free(text);
     return o.out ? cloob_factors_write(ctx, &f, o.out) : CLOOB_OK;
 }
 
@@ -150,26 +145,25 @@ static cloob_status show_embeddings(cloob_ctx *ctx)
     return status;
 }
 
-static int run(const command *self, int argc, char **argv)
+static int check(const command *self)
 {
-    opt_list rest;
-    int code = opt_parse(self, argc, argv, &rest);
-    if (code >= 0) return code;
-    if (rest.count) return cli_usage(self, "does not take %s; give the file with --input", rest.item[0]);
     if (!o.input == !o.world)
         return cli_usage(self, "needs --input E, or --checkpoint M with --world DIR; one of the two");
     if (!o.world != !o.model.checkpoint) return cli_usage(self, "--world and --checkpoint go together");
     if (o.share >= 1) return cli_usage(self, "--share %g: needs a number below 1", o.share);
-    cloob_ctx *ctx = cli_context();
-    cloob_status status = o.world ? show_factors(ctx) : show_embeddings(ctx);
-    code = status == CLOOB_OK ? 0 : cli_fail(self, ctx, status);
-    cloob_ctx_destroy(ctx);
-    return code;
+    return -1;
+}
+
+static int run(const command *self, cloob_ctx *ctx)
+{
+    return cli_exit(self, ctx, o.world ? show_factors(ctx) : show_embeddings(ctx));
 }
 
 const command cmd_analyze = {
     .name = "analyze",
     .run = run,
+    .check = check,
+    .stray = "give the file with --input",
     .help = "measure uniformity, eigenvalues and similarities of embeddings",
     .options = rows,
     .sets = sets,

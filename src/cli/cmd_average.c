@@ -14,30 +14,30 @@ static const opt_row rows[] = { { "out", OPT_STRING, &o.out, NULL, "M", "output 
                                   "total weight of all models but the first, 0 to 1; -1: equal weights", 0 },
                                 OPT_END };
 
-static int run(const command *self, int argc, char **argv)
+static int check(const command *self)
 {
-    opt_list rest;
-    int code = opt_parse(self, argc, argv, &rest);
-    if (code >= 0) return code;
-    if (rest.count < 2) return cli_usage(self, "needs two models or more");
+    if (opt_words.count < 2) return cli_usage(self, "needs two models or more");
     if (opt_given("alpha") && (o.alpha < 0 || o.alpha > 1))
         return cli_usage(self, "--alpha %g: must be between 0 and 1", o.alpha);
-    cloob_ctx *ctx = cli_context();
-    cloob_status status = cloob_average(ctx, rest.item, rest.count, opt_given("alpha") ? o.alpha : -1, o.out);
+    return -1;
+}
+
+static int run(const command *self, cloob_ctx *ctx)
+{
+    cloob_status status = cloob_average(ctx, opt_words.item, opt_words.count, opt_given("alpha") ? o.alpha : -1, o.out);
     if (status == CLOOB_OK && common.json) {
         json_out_open(NULL, '{');
         json_out_text("out", o.out);
-        json_out_int("models", rest.count);
+        json_out_int("models", opt_words.count);
         json_out_close();
-    } else if (status == CLOOB_OK) printf("%s: average of %d models\n", o.out, rest.count);
-    code = status == CLOOB_OK ? 0 : cli_fail(self, ctx, status);
-    cloob_ctx_destroy(ctx);
-    return code;
+    } else if (status == CLOOB_OK) printf("%s: average of %d models\n", o.out, opt_words.count);
+    return cli_exit(self, ctx, status);
 }
 
 const command cmd_average = {
     .name = "average",
     .run = run,
+    .check = check,
     .help = "average weights of models: WiSE-FT and model soups",
     .options = rows,
     .usage = "A B... [--alpha X] --out M",

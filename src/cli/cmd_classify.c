@@ -18,7 +18,6 @@ static struct {
 } o;
 
 static const opt_row rows[] = {
-    CLI_MODEL_ROWS(o.model, OPT_REQUIRED),
     { "labels", OPT_STRING, &o.labels, NULL, "A,B,C", "labels to choose from, separated by commas", 0 },
     { "labels-file", OPT_STRING, &o.labels_file, NULL, "FILE", "file with one label per line", 0 },
     { "templates", OPT_STRING, &o.templates, NULL, "FILE",
@@ -30,7 +29,8 @@ static const opt_row rows[] = {
     { "dry-run", OPT_FLAG, &o.dry_run, NULL, NULL, "with --sort-into: only print what would happen", 0 },
     OPT_END
 };
-static const opt_set sets[] = { { cloob_data_option_table, &o.model.how }, OPT_SETS_END };
+static const opt_set sets[] = { { .table = cli_model_table, .into = &o.model, .required = "checkpoint" },
+                                OPT_SETS_END };
 
 /* ---- words --------------------------------------------------------------------------------------- */
 
@@ -68,20 +68,9 @@ static bool split(char *text, char separator, words *w)
     return true;
 }
 
-static char *read_text(const char *path)
-{
-    enum { MAX_BYTES = 16 << 20 };
-    FILE *f = fopen(path, "rb");
-    char *text = f ? malloc(MAX_BYTES + 1) : NULL;
-    size_t n = text ? fread(text, 1, MAX_BYTES, f) : 0;
-    if (f) fclose(f);
-    if (text) text[n] = '\0';
-    return text;
-}
-
 static int read_words(const command *self, const char *path, words *w)
 {
-    if (!split(read_text(path), '\n', w)) return cli_usage(self, "%s: cannot be read", path);
+    if (!split(cli_read_file(path, NULL), '\n', w)) return cli_usage(self, "%s: cannot be read", path);
     return w->count ? -1 : cli_usage(self, "%s: holds no lines", path);
 }
 
@@ -133,23 +122,12 @@ static void print_text(const char *path, const results *r, const float *p, int s
     }
 }
 
-static void print_csv_text(const char *text)
-{
-    bool plain = !strpbrk(text, ",\"\n\r");
-    if (!plain) putchar('"');
-    for (const char *c = text; *c; c++) {
-        if (*c == '"') putchar('"');
-        putchar(*c);
-    }
-    if (!plain) putchar('"');
-}
-
 static void print_csv(const char *path, const results *r, const float *p)
 {
     if (!r->shown) printf("image,label,p\n");
-    print_csv_text(path);
+    cli_put_csv(stdout, path);
     putchar(',');
-    print_csv_text(r->labels->item[r->order[0]]);
+    cli_put_csv(stdout, r->labels->item[r->order[0]]);
     printf(",%.6f\n", (double)p[r->order[0]]);
 }
 
@@ -244,27 +222,28 @@ static int read_labels(const command *self, words *labels, words *templates)
     return code;
 }
 
-static int run(const command *self, int argc, char **argv)
+static int check(const command *self)
 {
-    opt_list rest;
+    if (!opt_words.count) return cli_usage(self, "needs images: files, folders or patterns");
+    if ((o.copy || o.dry_run) && !o.sort_into) return cli_usage(self, "--copy and --dry-run go with --sort-into");
+    return -1;
+}
+
+static int run(const command *self, cloob_ctx *ctx)
+{
     words labels = { 0 }, templates = { 0 };
     cloob_model *m = NULL;
     cloob_image_paths images = { 0 };
     results r = { 0 };
-    int code = opt_parse(self, argc, argv, &rest);
-    if (code >= 0) return code;
-    if (!rest.count) return cli_usage(self, "needs images: files, folders or patterns");
-    if ((o.copy || o.dry_run) && !o.sort_into) return cli_usage(self, "--copy and --dry-run go with --sort-into");
-    o.model.photos = true;
-    if ((code = read_labels(self, &labels, &templates)) < 0) {
-        cloob_ctx *ctx = cli_context();
-        cloob_status status = cloob_image_paths_find(ctx, rest.item, rest.count, &images);
-        if (status == CLOOB_OK) status = cli_model_open(ctx, &o.model, true, &m);
+    int code = read_labels(self, &labels, &templates);
+    o.model.open.photos = true;
+    if (code < 0) {
+        cloob_status status = cloob_image_paths_find(ctx, opt_words.item, opt_words.count, &images);
+        if (status == CLOOB_OK) status = cli_model_open(ctx, &o.model, &m);
         if (status == CLOOB_OK) status = classify(ctx, m, &labels, &templates, &images, &r);
         code = status == CLOOB_OK ? conclude(self, &r, images.count) : cli_fail(self, ctx, status);
         cloob_model_close(m);
         cloob_image_paths_release(&images);
-        cloob_ctx_destroy(ctx);
     }
     words_release(&labels), words_release(&templates);
     return code;
@@ -273,6 +252,7 @@ static int run(const command *self, int argc, char **argv)
 const command cmd_classify = {
     .name = "classify",
     .run = run,
+    .check = check,
     .help = "label images with your own words, or sort them into folders",
     .options = rows,
     .sets = sets,

@@ -7,8 +7,9 @@
 
 static struct {
     int64_t context;
-    const char *to, *config, *activation, *vocab, *dtype;
+    const char *to, *activation, *vocab, *dtype;
     bool drop_unexpected;
+    cloob_model_options model;
 } o;
 
 static const char *const format_names[] = { "auto", "native", "openai", "jku", "hf", "open_clip", "onnx" };
@@ -53,37 +54,35 @@ static void print_text(const char *in, const char *out, const cloob_convert_repo
             printf("%s: %s\n", f == CLOOB_KEY_IGNORED ? "ignored" : "dropped", r->key[f][i]);
 }
 
-static int run(const command *self, int argc, char **argv)
+static int check(const command *self)
 {
-    opt_list rest;
-    int code = opt_parse(self, argc, argv, &rest);
-    if (code >= 0) return code;
-    if (rest.count != 2) return cli_usage(self, "needs an input and an output, got %d", rest.count);
+    if (opt_words.count == 2) return -1;
+    return cli_usage(self, "needs an input and an output, got %d", opt_words.count);
+}
+
+static int run(const command *self, cloob_ctx *ctx)
+{
+    const char *in = opt_words.item[0], *out = opt_words.item[1];
     cloob_convert_options options;
     cloob_convert_options_init(&options);
     options.to = parse_format(o.to);
-    options.config = o.config;
+    options.config = o.model.config;
     options.activation = o.activation;
     options.vocab = o.vocab;
     options.dtype = o.dtype;
     options.context = o.context;
     options.drop_unexpected = o.drop_unexpected;
     cloob_convert_report report;
-    cloob_ctx *ctx = cli_context();
-    cloob_status status = cloob_convert(ctx, rest.item[0], rest.item[1], &options, &report);
-    if (common.json) print_json(rest.item[0], rest.item[1], &report, status == CLOOB_OK ? NULL : cloob_error(ctx));
-    else if (status == CLOOB_OK) print_text(rest.item[0], rest.item[1], &report);
-    code = status == CLOOB_OK ? 0 : cli_fail(self, ctx, status);
+    cloob_status status = cloob_convert(ctx, in, out, &options, &report);
+    if (common.json) print_json(in, out, &report, status == CLOOB_OK ? NULL : cloob_error(ctx));
+    else if (status == CLOOB_OK) print_text(in, out, &report);
     cloob_convert_report_release(&report);
-    cloob_ctx_destroy(ctx);
-    return code;
+    return cli_exit(self, ctx, status);
 }
 
 static const opt_row rows[] = {
     { "to", OPT_STRING, &o.to, NULL, "native|openai|jku|hf|open_clip|onnx",
       "format to write; without it openai when OUT ends in .pt, .pth or .bin, onnx for .onnx, else native", 0 },
-    { "config", OPT_STRING, &o.config, NULL, "MODEL", "model name or .json file, if the shapes alone are ambiguous",
-      0 },
     { "activation", OPT_STRING, &o.activation, NULL, "quickgelu|gelu", "activation, if the file does not name it", 0 },
     { "dtype", OPT_STRING, &o.dtype, NULL, "f32|bf16|f16|int8",
       "data type of the matrices; bf16 halves the file, int8 (native format only, a scale per row) quarters it", 0 },
@@ -94,12 +93,16 @@ static const opt_row rows[] = {
       "ignore unexpected tensors instead of refusing the file", 0 },
     OPT_END
 };
+static const opt_set sets[] = { { .table = cloob_model_option_table, .into = &o.model, .only = "config" },
+                                OPT_SETS_END };
 
 const command cmd_convert = {
     .name = "convert",
     .run = run,
+    .check = check,
     .help = "convert weights: our format, OpenAI, JKU, open_clip, Hugging Face",
     .options = rows,
+    .sets = sets,
     .usage = "IN OUT [--to FORMAT] [--config MODEL]",
     .details =
         "IN is a torch .pt file (zip, the stream format before 1.6, TorchScript), a safetensors file, or a folder of "

@@ -9,8 +9,6 @@
 #include "cli/json_out.h"
 #include "cli/progress.h"
 
-static const opt_row rows[] = { OPT_END };
-
 /* ---- the self-test -------------------------------------------------------------------------------- */
 
 typedef struct check {
@@ -172,26 +170,21 @@ static void print_json(cloob_ctx *ctx, const outcome *out, bool all)
     json_out_close();
 }
 
-static int run(const command *self, int argc, char **argv)
+static int run(const command *self, cloob_ctx *ctx)
 {
-    opt_list rest;
     outcome out[CHECKS];
-    int code = opt_parse(self, argc, argv, &rest);
-    if (code >= 0) return code;
-    if (rest.count) return cli_usage(self, "%s: doctor takes no words", rest.item[0]);
-    cloob_ctx *ctx = cli_context();
+    (void)self;
     bool all = run_checks(ctx, out);
     if (common.json) print_json(ctx, out, all);
     else print_text(ctx, out);
-    cloob_ctx_destroy(ctx);
     return all ? 0 : 1;
 }
 
 const command cmd_doctor = {
     .name = "doctor",
     .run = run,
+    .stray = "doctor takes no words",
     .help = "check this build and machine: devices, parts, caches, a self-test",
-    .options = rows,
     .usage = "[--device DEVICE]",
     .details = "Lists devices, instruction sets, cache folders and the optional parts of this build with what each is\n"
                "for, then runs a short self-test on the device. Exit code 0 means that everything found works.\n"

@@ -8,15 +8,13 @@
 
 static struct {
     cli_model model;
-    const char *out, *texts, *data, *tensors, *features, *retrieve, *retrieve_from;
+    cloob_eval_options eval;
+    const char *out, *texts, *data, *tensors, *features;
     opt_list images;
     bool raw, all_captions;
-    double scale;
-    int64_t workers;
 } o;
 
 static const opt_row rows[] = {
-    CLI_MODEL_ROWS(o.model, OPT_REQUIRED),
     { "out", OPT_STRING, &o.out, NULL, "E", "output file: .safetensors, or .npy for a single matrix", OPT_REQUIRED },
     { "images", OPT_LIST, &o.images, NULL, "PATH", "images or folders of images", 0 },
     { "texts", OPT_STRING, &o.texts, NULL, "FILE", "file with one text per line", 0 },
@@ -27,31 +25,15 @@ static const opt_row rows[] = {
       "safetensors with images F32 [N,3,H,W], normalised, and/or tokens I32 or I64 [N,L]", 0 },
     { "raw", OPT_FLAG, &o.raw, NULL, NULL, "do not normalise rows to unit length", 0 },
     { "features", OPT_STRING, &o.features, "post", "post|pre", "after the projection, or before it (for probes)", 0 },
-    { "retrieve", OPT_STRING, &o.retrieve, NULL, "FILE",
-      "replace each row by its Hopfield retrieval from the rows of this file", 0 },
-    { "retrieve-from", OPT_STRING, &o.retrieve_from, "image", "image|text",
-      "which rows of that file are the stored patterns", 0 },
-    { "scale-hopfield", OPT_DOUBLE, &o.scale, NULL, "B", "beta of --retrieve; default: the checkpoint's",
-      OPT_NOT_NEGATIVE },
-    { "workers", OPT_INT, &o.workers, "2", "N", "threads that decode images", OPT_NOT_NEGATIVE },
-    CLI_INVARIANT_ROWS(o.model),
     OPT_END
 };
-static const opt_set sets[] = { { cloob_data_option_table, &o.model.how }, OPT_SETS_END };
+static const opt_set sets[] = { { .table = cli_model_table, .into = &o.model, .required = "checkpoint" },
+                                { .table = cloob_eval_option_table, .into = &o.eval },
+                                OPT_SETS_END };
 
 static cloob_output wanted(void)
 {
     return strcmp(o.features, "pre") == 0 ? CLOOB_FEATURES : o.raw ? CLOOB_RAW : CLOOB_UNIT;
-}
-
-/* A checkpoint's own beta, unless another is asked for. */
-static double hopfield_scale(const cloob_model *m)
-{
-    cloob_model_facts facts;
-    cloob_model_get_facts(m, &facts);
-    return opt_given("scale-hopfield") ? o.scale
-           : facts.scale_hopfield > 0  ? facts.scale_hopfield
-                                       : CLOOB_DEFAULT_SCALE_HOPFIELD;
 }
 
 static cloob_status embed(cloob_ctx *ctx, cloob_model *m, const cloob_data_options *d, cloob_embedded *e)
@@ -61,14 +43,11 @@ static cloob_status embed(cloob_ctx *ctx, cloob_model *m, const cloob_data_optio
     cloob_embed_job job = { .what = wanted(),
                             .data = set,
                             .all_captions = o.all_captions,
-                            .workers = (int)o.workers,
                             .tensors = o.tensors,
                             .images = o.images.item,
                             .images_count = o.images.count,
                             .texts = o.texts,
-                            .retrieve = o.retrieve,
-                            .retrieve_which = strcmp(o.retrieve_from, "text") == 0 ? "text|y|V" : "image|x|U",
-                            .beta = hopfield_scale(m) };
+                            .eval = o.eval };
     if (status == CLOOB_OK) status = cloob_embed_to_file(ctx, m, &job, o.out, e);
     cloob_dataset_close(set);
     return status;
@@ -96,34 +75,34 @@ static void print(const cloob_embedded *e)
     printf("\n");
 }
 
-static int run(const command *self, int argc, char **argv)
+static int check(const command *self)
 {
-    opt_list rest;
-    cloob_model *m = NULL;
-    cloob_embedded e = { 0 };
-    int code = opt_parse(self, argc, argv, &rest);
-    if (code >= 0) return code;
-    if (rest.count) return cli_usage(self, "%s: images come after --images", rest.item[0]);
     if (!o.images.count && !o.texts && !o.data && !o.tensors)
         return cli_usage(self, "nothing to embed: give --images, --texts, --data or --tensors");
-    if (strcmp(o.features, "pre") == 0 && o.retrieve)
+    if (strcmp(o.features, "pre") == 0 && o.eval.retrieve)
         return cli_usage(self, "--retrieve works on embeddings after the projection");
     if (o.all_captions && !o.data) return cli_usage(self, "--all-captions needs --data");
-    if (o.all_captions) o.model.how.one_caption = true; /* rows of a CSV that name one image are one sample */
-    cloob_ctx *ctx = cli_context();
-    cloob_status status = cli_model_open(ctx, &o.model, true, &m);
-    if (status == CLOOB_OK) status = embed(ctx, m, cli_data_ready(&o.model.how), &e);
+    return -1;
+}
+
+static int run(const command *self, cloob_ctx *ctx)
+{
+    cloob_model *m = NULL;
+    cloob_embedded e = { 0 };
+    if (o.all_captions) o.model.data.one_caption = true; /* rows of a CSV that name one image are one sample */
+    cloob_status status = cli_model_open(ctx, &o.model, &m);
+    if (status == CLOOB_OK) status = embed(ctx, m, cli_data_ready(&o.model.data), &e);
     if (status == CLOOB_OK) print(&e);
-    code = status == CLOOB_OK ? 0 : cli_fail(self, ctx, status);
     cloob_embedded_release(&e);
     cloob_model_close(m);
-    cloob_ctx_destroy(ctx);
-    return code;
+    return cli_exit(self, ctx, status);
 }
 
 const command cmd_embed = {
     .name = "embed",
     .run = run,
+    .check = check,
+    .stray = "images come after --images",
     .help = "write embeddings of images, texts or a data set",
     .options = rows,
     .sets = sets,

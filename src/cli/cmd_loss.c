@@ -57,36 +57,35 @@ static void print_json(const cloob_objective_result *r)
     json_out_close();
 }
 
-static int run(const command *self, int argc, char **argv)
+static int check(const command *self)
 {
-    opt_list rest;
-    cloob_objective_options l;
-    cloob_objective_result r;
-    int code = opt_parse(self, argc, argv, &rest);
-    if (code >= 0) return code;
-    if (rest.count) return cli_usage(self, "%s: takes options only", rest.item[0]);
+    cloob_dtype compute;
     if (strcmp(o.report, "open_clip") == 0 && strcmp(o.method, "clip") != 0 && strcmp(o.method, "siglip") != 0)
         return cli_usage(self, "--report-loss open_clip: open_clip has clip and siglip, not %s", o.method);
+    return cli_loss_precision(self, &compute);
+}
+
+static int run(const command *self, cloob_ctx *ctx)
+{
+    cloob_objective_options l;
+    cloob_objective_result r;
     cloob_objective_options_init(&l);
     cloob_method_from_name(o.method, &l.method); /* the table has checked it */
     l.inv_tau = o.inv_tau;
     l.scale_hopfield = o.scale;
     l.logit_bias = o.bias;
     l.device = common.device;
-    if ((code = cli_loss_precision(self, &l.compute)) >= 0) return code;
-    cloob_ctx *ctx = cli_context();
+    cli_loss_precision(self, &l.compute);
     cloob_status status = cloob_objective_file(ctx, &l, o.input, o.grad, &r);
-    code = 0;
-    if (status != CLOOB_OK) code = cli_fail(self, ctx, status);
-    else if (common.json) print_json(&r);
-    else print_text(&r);
-    cloob_ctx_destroy(ctx);
-    return code;
+    if (status == CLOOB_OK) (common.json ? print_json : print_text)(&r);
+    return cli_exit(self, ctx, status);
 }
 
 const command cmd_loss = {
     .name = "loss",
     .run = run,
+    .check = check,
+    .stray = "takes options only",
     .help = "compute the objective of stored embeddings, with gradients",
     .options = rows,
     .uses = USES_PRECISION,

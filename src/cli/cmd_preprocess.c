@@ -49,17 +49,21 @@ static cloob_status preprocess(cloob_ctx *ctx, const char *in, const char *out, 
     return s;
 }
 
-static int run(const command *self, int argc, char **argv)
+static int check(const command *self)
 {
-    opt_list rest;
     cloob_view_options v;
-    int code = opt_parse(self, argc, argv, &rest);
-    if (code >= 0) return code;
-    if (rest.count != 2) return cli_usage(self, "needs an image and where the PNG goes");
-    cloob_view_options_init(&v, o.size);
+    if (opt_words.count != 2) return cli_usage(self, "needs an image and where the PNG goes");
     if (o.crop && o.train) return cli_usage(self, "--crop and --train exclude each other");
     if (o.crop && !parse_crop(o.crop, &v)) return cli_usage(self, "--crop %s: top,left,height,width in pixels", o.crop);
     if (o.aug.count && !o.train) return cli_usage(self, "--aug-cfg goes with --train");
+    return -1;
+}
+
+static int run(const command *self, cloob_ctx *ctx)
+{
+    cloob_view_options v;
+    cloob_view_options_init(&v, o.size);
+    if (o.crop) parse_crop(o.crop, &v);
     if (o.train) v.kind = CLOOB_VIEW_TRAIN;
     v.interpolation = o.interpolation;
     v.resize_mode = o.mode;
@@ -68,23 +72,21 @@ static int run(const command *self, int argc, char **argv)
     const char **aug = calloc((size_t)o.aug.count + 1, sizeof *aug);
     if (aug && o.aug.count) memcpy(aug, o.aug.item, (size_t)o.aug.count * sizeof *aug);
     v.aug = aug;
-    cloob_ctx *ctx = cli_context();
-    cloob_status s = preprocess(ctx, rest.item[0], rest.item[1], &v);
-    if (s != CLOOB_OK) code = cli_fail(self, ctx, s);
-    else if (common.json) {
+    cloob_status status = preprocess(ctx, opt_words.item[0], opt_words.item[1], &v);
+    if (status == CLOOB_OK && common.json) {
         json_out_open(NULL, '{');
         json_out_int("width", v.size);
         json_out_int("height", v.size);
         json_out_close();
     }
-    cloob_ctx_destroy(ctx);
     free(aug);
-    return code < 0 ? 0 : code;
+    return cli_exit(self, ctx, status);
 }
 
 const command cmd_preprocess = {
     .name = "preprocess",
     .run = run,
+    .check = check,
     .help = "show what a model sees of an image",
     .options = rows,
     .uses = USES_SEED,

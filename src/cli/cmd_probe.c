@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "cli/commands.h"
 #include "cli/json_out.h"
@@ -11,6 +10,7 @@
 
 static struct {
     cli_model model;
+    cloob_eval_options eval;
     const char *train, *val, *test, *lambda, *refit, *out, *data, *shots;
     int64_t iterations, seeds, knn;
     double tolerance;
@@ -32,13 +32,13 @@ static const opt_row rows[] = {
     { "knn", OPT_INT, &o.knn, "0", "K", "instead of a probe: the class of the K nearest training rows by cosine",
       OPT_NOT_NEGATIVE },
     { "out", OPT_STRING, &o.out, NULL, "FILE", "the classifier as safetensors: weight, bias, label", 0 },
-    CLI_MODEL_ROWS(o.model, 0),
     { "data", OPT_STRING, &o.data, NULL, "SOURCE",
       "instead of --train and --test: data with classes; see below how it is split", 0 },
-    CLI_INVARIANT_ROWS(o.model),
     OPT_END,
 };
-static const opt_set sets[] = { { cloob_data_option_table, &o.model.how }, OPT_SETS_END };
+static const opt_set sets[] = { { .table = cli_model_table, .into = &o.model },
+                                { .table = cloob_eval_option_table, .into = &o.eval, .only = "workers" },
+                                OPT_SETS_END };
 
 typedef struct input {
     cloob_embeddings *file;
@@ -67,7 +67,7 @@ static cloob_status embed_source(cloob_ctx *ctx, cloob_model *m, const char *sou
     cloob_dataset *set;
     cloob_status status = cloob_dataset_open(ctx, source, d, &set);
     if (status != CLOOB_OK) return status;
-    status = cloob_embed_data(ctx, m, set, CLOOB_FEATURES, 2, e);
+    status = cloob_embed_data(ctx, m, set, CLOOB_FEATURES, (int)o.eval.workers, e);
     cloob_dataset_close(set);
     return status;
 }
@@ -97,12 +97,6 @@ static bool part(cloob_embedded *e)
     return ok;
 }
 
-static bool is_folder(const char *path)
-{
-    struct stat st;
-    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
-}
-
 static bool has_parts(const char *kind)
 {
     return strcmp(kind, "cifar") == 0 || strcmp(kind, "stl10") == 0 || strcmp(kind, "mnist") == 0;
@@ -116,8 +110,8 @@ static cloob_status find_parts(cloob_ctx *ctx, cloob_data_options d[2], char pat
     *two = true;
     snprintf(path[0], 4096, "%s/train", o.data);
     snprintf(path[1], 4096, "%s/test", o.data);
-    if (!is_folder(path[1])) snprintf(path[1], 4096, "%s/val", o.data);
-    if (is_folder(path[0]) && is_folder(path[1])) return CLOOB_OK;
+    if (!cli_is_folder(path[1])) snprintf(path[1], 4096, "%s/val", o.data);
+    if (cli_is_folder(path[0]) && cli_is_folder(path[1])) return CLOOB_OK;
     snprintf(path[0], 4096, "%s", o.data);
     snprintf(path[1], 4096, "%s", o.data);
     cloob_status status = cloob_dataset_open(ctx, o.data, &d[0], &set);
@@ -135,7 +129,7 @@ static cloob_status embed_parts(cloob_ctx *ctx, const cloob_data_options *how, i
     bool two;
     cloob_model *m = NULL;
     cloob_status status = find_parts(ctx, d, path, &two);
-    if (status == CLOOB_OK) status = cli_model_open(ctx, &o.model, true, &m);
+    if (status == CLOOB_OK) status = cli_model_open(ctx, &o.model, &m);
     if (status == CLOOB_OK) status = embed_source(ctx, m, path[0], &d[0], &in[0].made);
     if (status == CLOOB_OK && two) status = embed_source(ctx, m, path[1], &d[1], &in[2].made);
     cloob_model_close(m);
@@ -239,35 +233,34 @@ static cloob_status work(cloob_ctx *ctx, const cloob_probe_options *p, const inp
     if (o.shots) return few_shots(ctx, p, in);
     cloob_status status = cloob_probe(ctx, &r, p, &in[0].split, o.val ? &in[1].split : NULL, &in[2].split);
     if (status != CLOOB_OK) return status;
-    if (common.json) {
-        char *text = cloob_probe_json(&r);
-        fputs(text ? text : "", stdout);
-        free(text);
-    } else print_text(&r);
+    if (common.json) cli_put_text(cloob_probe_json(&r));
+    else print_text(&r);
     if (o.out) status = cloob_probe_save(ctx, &r, o.out);
     cloob_probe_release(&r);
     return status;
 }
 
-static int run(const command *self, int argc, char **argv)
+static void fill(cloob_probe_options *p)
 {
-    opt_list rest;
-    cloob_probe_options p;
-    int code = opt_parse(self, argc, argv, &rest);
-    if (code >= 0) return code;
-    if (rest.count) return cli_usage(self, "does not take %s", rest.item[0]);
-    cloob_probe_options_init(&p);
-    p.search = strcmp(o.lambda, "search") == 0;
-    p.refit_all = strcmp(o.refit, "all") == 0;
-    p.tolerance = o.tolerance;
-    p.device = common.device;
-    p.max_iterations = o.iterations > 1000000 ? 1000000 : (int)o.iterations;
-    if (!p.search) {
-        char *end;
-        p.lambda = strtod(o.lambda, &end);
-        if (end == o.lambda || *end || !isfinite(p.lambda) || p.lambda < 0)
-            return cli_usage(self, "--lambda %s: needs a number of 0 or more, or search", o.lambda);
-    }
+    cloob_probe_options_init(p);
+    p->search = strcmp(o.lambda, "search") == 0;
+    p->lambda = p->search ? 0 : strtod(o.lambda, NULL);
+    p->refit_all = strcmp(o.refit, "all") == 0;
+    p->tolerance = o.tolerance;
+    p->device = common.device;
+    p->max_iterations = o.iterations > 1000000 ? 1000000 : (int)o.iterations;
+}
+
+static bool is_lambda(const char *text)
+{
+    char *end;
+    double v = strtod(text, &end);
+    return strcmp(text, "search") == 0 || (end != text && !*end && isfinite(v) && v >= 0);
+}
+
+static int check(const command *self)
+{
+    if (!is_lambda(o.lambda)) return cli_usage(self, "--lambda %s: needs a number of 0 or more, or search", o.lambda);
     int64_t shots[CLOOB_FEW_SHOT_ROWS];
     if (o.shots && !parse_shots(shots))
         return cli_usage(self, "--shots %s: needs up to %d numbers of 1 or more, such as 1,2,4,8,16", o.shots,
@@ -278,27 +271,34 @@ static int run(const command *self, int argc, char **argv)
     if (o.data && (o.train || o.test || o.val)) return cli_usage(self, "give --data, or --train and --test");
     if (!o.data && (!o.train || !o.test))
         return cli_usage(self, "needs --train and --test, or --checkpoint and --data");
-    cloob_ctx *ctx = cli_context();
+    return -1;
+}
+
+static int run(const command *self, cloob_ctx *ctx)
+{
+    cloob_probe_options p;
+    fill(&p);
     input in[3] = { 0 };
     const char *problem = NULL;
-    cloob_status status = o.data ? embed_parts(ctx, cli_data_ready(&o.model.how), in, &problem)
+    cloob_status status = o.data ? embed_parts(ctx, cli_data_ready(&o.model.data), in, &problem)
                                  : open_input(ctx, o.train, "train", &in[0]);
     if (status == CLOOB_OK && o.val) status = open_input(ctx, o.val, "val", &in[1]);
     if (status == CLOOB_OK && o.test) status = open_input(ctx, o.test, "test", &in[2]);
     if (status == CLOOB_OK && !problem) status = work(ctx, &p, in);
-    code = status == CLOOB_OK ? 0 : cli_fail(self, ctx, status);
+    int code = cli_exit(self, ctx, status);
     if (problem) code = cli_usage(self, "%s: %s", o.data, problem);
     for (int i = 0; i < 3; i++) {
         cloob_embeddings_close(in[i].file);
         cloob_embedded_release(&in[i].made);
     }
-    cloob_ctx_destroy(ctx);
     return code;
 }
 
 const command cmd_probe = {
     .name = "probe",
     .run = run,
+    .check = check,
+    .stray = "not an option",
     .help = "fit a linear probe on stored features",
     .options = rows,
     .sets = sets,

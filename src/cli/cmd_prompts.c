@@ -36,37 +36,32 @@ static void print_json(const cloob_prompts *p)
     json_out_close();
 }
 
-static int run_import(const command *self, cloob_ctx *ctx, const opt_list *rest, cloob_prompts **p)
+static int run_import(const command *self, cloob_ctx *ctx, cloob_prompts **p)
 {
-    if (rest->count < 2) return cli_usage(self, "import needs files to read");
+    if (opt_words.count < 2) return cli_usage(self, "import needs files to read");
     if (!o.out) return cli_usage(self, "import needs --out P.json");
-    cloob_status status = cloob_prompts_import(ctx, rest->item + 1, rest->count - 1, p);
+    cloob_status status = cloob_prompts_import(ctx, opt_words.item + 1, opt_words.count - 1, p);
     if (status == CLOOB_OK) status = cloob_prompts_save(ctx, *p, o.out);
-    return status == CLOOB_OK ? 0 : cli_fail(self, ctx, status);
+    return cli_exit(self, ctx, status);
 }
 
-static int run_list(const command *self, cloob_ctx *ctx, const opt_list *rest, cloob_prompts **p)
+static int run_list(const command *self, cloob_ctx *ctx, cloob_prompts **p)
 {
-    if (rest->count != 2) return cli_usage(self, "list needs one prompt file");
-    cloob_status status = cloob_prompts_open(ctx, rest->item[1], p);
-    return status == CLOOB_OK ? 0 : cli_fail(self, ctx, status);
+    if (opt_words.count != 2) return cli_usage(self, "list needs one prompt file");
+    cloob_status status = cloob_prompts_open(ctx, opt_words.item[1], p);
+    return cli_exit(self, ctx, status);
 }
 
-static int run(const command *self, int argc, char **argv)
+static int run(const command *self, cloob_ctx *ctx)
 {
-    opt_list rest;
-    int code = opt_parse(self, argc, argv, &rest);
-    if (code >= 0) return code;
+    int code;
     cloob_prompts *p = NULL;
-    cloob_ctx *ctx = cli_context();
-    const char *what = rest.count ? rest.item[0] : "";
-    if (strcmp(what, "import") == 0) code = run_import(self, ctx, &rest, &p);
-    else if (strcmp(what, "list") == 0) code = run_list(self, ctx, &rest, &p);
+    const char *what = opt_words.count ? opt_words.item[0] : "";
+    if (strcmp(what, "import") == 0) code = run_import(self, ctx, &p);
+    else if (strcmp(what, "list") == 0) code = run_list(self, ctx, &p);
     else code = cli_usage(self, "say import or list first");
     if (code == 0) (common.json ? print_json : print_table)(p);
     cloob_prompts_close(p);
-    free(rest.item);
-    cloob_ctx_destroy(ctx);
     return code;
 }
 

@@ -40,42 +40,39 @@ static void print_result(const cloob_report_summary *s)
     json_out_close();
 }
 
-static int draw_figures(const command *self)
+static int check(const command *self)
 {
-    cloob_ctx *ctx = cli_context();
+    if (o.figure.count && (opt_words.count || !o.export))
+        return cli_usage(self, "--figure needs --export DIR, and no run");
+    return opt_words.count || o.figure.count ? -1 : cli_usage(self, "needs a run's folder, LOGS/NAME");
+}
+
+static cloob_status draw_figures(cloob_ctx *ctx)
+{
     cloob_status status = CLOOB_OK;
     for (int64_t i = 0; i < o.figure.count && status == CLOOB_OK; i++)
         status = cloob_figure(ctx, o.figure.item[i], o.export);
-    int code = status == CLOOB_OK ? 0 : cli_fail(self, ctx, status);
-    cloob_ctx_destroy(ctx);
-    return code;
+    return status;
 }
 
-static int run(const command *self, int argc, char **argv)
+static int run(const command *self, cloob_ctx *ctx)
 {
-    opt_list rest;
+    if (o.figure.count) return cli_exit(self, ctx, draw_figures(ctx));
     cloob_report_summary s;
-    int code = opt_parse(self, argc, argv, &rest);
-    if (code >= 0) return code;
-    if (o.figure.count && (rest.count || !o.export)) return cli_usage(self, "--figure needs --export DIR, and no run");
-    if (o.figure.count) return draw_figures(self);
-    if (!rest.count) return cli_usage(self, "needs a run's folder, LOGS/NAME");
-    cloob_ctx *ctx = cli_context();
     cloob_report_options ro;
     cloob_report_options_init(&ro);
     ro.title = o.title, ro.score_folder = o.scores.item, ro.score_folders = o.scores.count;
     ro.samples = !o.no_samples, ro.search = o.search.item, ro.searches = o.search.count;
     ro.device = common.device, ro.export_dir = o.export;
-    cloob_status status = cloob_report(ctx, rest.item, rest.count, o.out, &ro, &s);
+    cloob_status status = cloob_report(ctx, opt_words.item, opt_words.count, o.out, &ro, &s);
     if (status == CLOOB_OK) print_result(&s);
-    code = status == CLOOB_OK ? 0 : cli_fail(self, ctx, status);
-    cloob_ctx_destroy(ctx);
-    return code;
+    return cli_exit(self, ctx, status);
 }
 
 const command cmd_report = {
     .name = "report",
     .run = run,
+    .check = check,
     .help = "make an HTML page about runs: images, predictions, curves",
     .options = rows,
     .usage = "RUN... [--out report.html]",

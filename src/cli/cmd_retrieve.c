@@ -1,8 +1,8 @@
 /* cloob retrieve: where true partners stand among all. */
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "cli/commands.h"
+#include "cli/shared_opts.h"
 
 static struct {
     const char *input;
@@ -18,8 +18,8 @@ static const opt_row rows[] = {
 
 static void print_side(const char *name, const cloob_retrieval_side *s)
 {
-    printf("%-14s  R@1 %6.2f %%  R@5 %6.2f %%  R@10 %6.2f %%  mean rank %.2f  median rank %.0f\n", name,
-           100 * s->recall1, 100 * s->recall5, 100 * s->recall10, s->mean_rank, s->median_rank);
+    printf("%-14s  R@1 %6.2f %%  R@5 %6.2f %%  R@10 %6.2f %%  mean rank %.2f  median rank %.0f  MRR %.4f\n", name,
+           100 * s->recall1, 100 * s->recall5, 100 * s->recall10, s->mean_rank, s->median_rank, s->mrr);
 }
 
 static void print_result(const cloob_retrieval *r)
@@ -31,9 +31,7 @@ static void print_result(const cloob_retrieval *r)
         fprintf(stderr, "warning: %lld queries tie with another candidate (equal embeddings); ties rank by index\n",
                 (long long)tied);
     if (common.json) {
-        char *text = cloob_retrieval_json(r);
-        fputs(text ? text : "", stdout);
-        free(text);
+        cli_put_text(cloob_retrieval_json(r));
         return;
     }
     if (r->images != r->texts) printf("%lld images, %lld texts", (long long)r->images, (long long)r->texts);
@@ -58,25 +56,19 @@ static cloob_status work(cloob_ctx *ctx, cloob_embeddings *e)
     return status;
 }
 
-static int run(const command *self, int argc, char **argv)
+static int run(const command *self, cloob_ctx *ctx)
 {
-    opt_list rest;
-    int code = opt_parse(self, argc, argv, &rest);
-    if (code >= 0) return code;
-    if (rest.count) return cli_usage(self, "does not take %s; give the file with --input", rest.item[0]);
-    cloob_ctx *ctx = cli_context();
     cloob_embeddings *e = NULL;
     cloob_status status = cloob_embeddings_open(ctx, o.input, &e);
     if (status == CLOOB_OK) status = work(ctx, e);
-    code = status == CLOOB_OK ? 0 : cli_fail(self, ctx, status);
     cloob_embeddings_close(e);
-    cloob_ctx_destroy(ctx);
-    return code;
+    return cli_exit(self, ctx, status);
 }
 
 const command cmd_retrieve = {
     .name = "retrieve",
     .run = run,
+    .stray = "give the file with --input",
     .help = "measure image-text retrieval: R@1/5/10, mean and median rank",
     .options = rows,
     .usage = "--input E.safetensors",

@@ -17,7 +17,6 @@ static struct {
 } o;
 
 static const opt_row rows[] = {
-    CLI_MODEL_ROWS(o.model, 0),
     { "out", OPT_STRING, &o.out, NULL, "INDEX", "index: output file; default: a hidden file in the folder", 0 },
     { "index", OPT_STRING, &o.index, NULL, "INDEX", "query: an index file, or an indexed folder", 0 },
     { "image", OPT_STRING, &o.image, NULL, "FILE", "query: find images similar to this one", 0 },
@@ -25,16 +24,15 @@ static const opt_row rows[] = {
     { "html", OPT_STRING, &o.html, NULL, "FILE", "query: write the results to a page with thumbnails", 0 },
     OPT_END
 };
-static const opt_set sets[] = { { cloob_data_option_table, &o.model.how }, OPT_SETS_END };
+static const opt_set sets[] = { { .table = cli_model_table, .into = &o.model }, OPT_SETS_END };
 
 /* A folder stands for the index inside it. The caller frees. */
 static char *index_path(const char *path)
 {
-    struct stat st;
     size_t n = strlen(path) + strlen(in_folder) + 2;
     char *full = malloc(n);
     if (!full) return NULL;
-    if (stat(path, &st) == 0 && S_ISDIR(st.st_mode)) snprintf(full, n, "%s/%s", path, in_folder);
+    if (cli_is_folder(path)) snprintf(full, n, "%s/%s", path, in_folder);
     else snprintf(full, n, "%s", path);
     return full;
 }
@@ -69,31 +67,28 @@ static bool has_tokenizer(const cloob_model *m)
     return facts.has_tokenizer;
 }
 
-static int run_index(const command *self, const char *folder)
+static int run_index(const command *self, cloob_ctx *ctx, const char *folder)
 {
     cloob_model *m = NULL;
     cloob_search_update u;
     if (!o.model.checkpoint) return cli_usage(self, "index needs --checkpoint");
     char *path = index_path(o.out ? o.out : folder);
-    cloob_ctx *ctx = cli_context();
-    cloob_status status = path ? cli_model_open(ctx, &o.model, true, &m) : CLOOB_ERR_MEMORY;
+    cloob_status status = path ? cli_model_open(ctx, &o.model, &m) : CLOOB_ERR_MEMORY;
     if (status == CLOOB_OK && !has_tokenizer(m)) {
         fprintf(
             stderr,
             "cloob search: %s holds no tokenizer, so words could not be searched; give its merges with --vocab FILE\n",
             o.model.checkpoint);
         cloob_model_close(m);
-        cloob_ctx_destroy(ctx);
         free(path);
         return 1;
     }
-    if (status == CLOOB_OK) status = cloob_search_index(ctx, m, folder, path, o.model.checkpoint, o.model.vocab, &u);
+    if (status == CLOOB_OK)
+        status = cloob_search_index(ctx, m, folder, path, o.model.checkpoint, o.model.open.vocab, &u);
     if (status == CLOOB_OK) print_update(path, &u);
-    int code = status == CLOOB_OK ? 0 : cli_fail(self, ctx, status);
     cloob_model_close(m);
-    cloob_ctx_destroy(ctx);
     free(path);
-    return code;
+    return cli_exit(self, ctx, status);
 }
 
 /* ---- query --------------------------------------------------------------------------------------- */
@@ -146,8 +141,8 @@ static cloob_status ask(cloob_ctx *ctx, const cloob_search *s, const char *text)
         from.checkpoint = cloob_search_checkpoint(s);
         if (weights_are_gone(&from)) return CLOOB_ERR_STOPPED;
     }
-    if (!from.vocab && *cloob_search_vocab(s)) from.vocab = cloob_search_vocab(s);
-    cloob_status status = cli_model_open(ctx, &from, true, &m);
+    if (!from.open.vocab && *cloob_search_vocab(s)) from.open.vocab = cloob_search_vocab(s);
+    cloob_status status = cli_model_open(ctx, &from, &m);
     if (status != CLOOB_OK) return status;
     cloob_search_hit *hit = calloc((size_t)o.n, sizeof *hit);
     if (!hit) status = CLOOB_ERR_MEMORY;
@@ -172,7 +167,7 @@ static bool index_is_missing(const char *path)
     return true;
 }
 
-static int run_query(const command *self, const char *text)
+static int run_query(const command *self, cloob_ctx *ctx, const char *text)
 {
     cloob_search *s = NULL;
     if (!o.index) return cli_usage(self, "query needs --index");
@@ -181,29 +176,25 @@ static int run_query(const command *self, const char *text)
         free(path);
         return 1;
     }
-    cloob_ctx *ctx = cli_context();
     cloob_status status = path ? cloob_search_open(ctx, path, &s) : CLOOB_ERR_MEMORY;
     if (status == CLOOB_OK) status = ask(ctx, s, text);
-    int code = status == CLOOB_OK ? 0 : status == CLOOB_ERR_STOPPED ? 1 : cli_fail(self, ctx, status);
     cloob_search_close(s);
-    cloob_ctx_destroy(ctx);
     free(path);
-    return code;
+    return status == CLOOB_ERR_STOPPED ? 1 : cli_exit(self, ctx, status);
 }
 
-static int run(const command *self, int argc, char **argv)
+static int run(const command *self, cloob_ctx *ctx)
 {
-    opt_list rest;
-    int code = opt_parse(self, argc, argv, &rest);
-    if (code >= 0) return code;
-    o.model.photos = true;
-    bool by_image = rest.count == 1 && o.image && strcmp(rest.item[0], "query") == 0;
-    if (by_image) return run_query(self, o.image);
-    if (rest.count != 2) return cli_usage(self, "say index FOLDER, query \"some words\", or query --image FILE");
-    if (strcmp(rest.item[0], "index") == 0) return run_index(self, rest.item[1]);
-    if (strcmp(rest.item[0], "query") == 0 && o.image) return cli_usage(self, "words or --image: one of the two");
-    if (strcmp(rest.item[0], "query") == 0) return run_query(self, rest.item[1]);
-    return cli_usage(self, "%s: say index or query first", rest.item[0]);
+    const char *const *word = opt_words.item;
+    bool index = opt_words.count && strcmp(word[0], "index") == 0;
+    bool query = opt_words.count && strcmp(word[0], "query") == 0;
+    o.model.open.photos = true;
+    if (query && o.image && opt_words.count == 1) return run_query(self, ctx, o.image);
+    if (opt_words.count != 2) return cli_usage(self, "say index FOLDER, query \"some words\", or query --image FILE");
+    if (index) return run_index(self, ctx, word[1]);
+    if (query && o.image) return cli_usage(self, "words or --image: one of the two");
+    if (query) return run_query(self, ctx, word[1]);
+    return cli_usage(self, "%s: say index or query first", word[0]);
 }
 
 const command cmd_search = {

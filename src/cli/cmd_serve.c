@@ -8,6 +8,7 @@ static struct {
     serve_options s;
     opt_list checkpoint, index, url_host;
     const char *idle_unload;
+    cloob_model_options model;
 } o;
 
 static const opt_row rows[] = {
@@ -16,11 +17,6 @@ static const opt_row rows[] = {
     { "logs", OPT_STRING, &o.s.logs, NULL, "DIR", "folder of training runs to show", 0 },
     { "host", OPT_STRING, &o.s.host, "127.0.0.1", "ADDRESS", "address to listen on", 0 },
     { "port", OPT_INT, &o.s.port, "8080", "N", "port to listen on; 0: any free one", OPT_NOT_NEGATIVE },
-    { "vocab", OPT_STRING, &o.s.vocab, NULL, "FILE", "BPE merges file, for weights that come without a tokenizer", 0 },
-    { "config", OPT_STRING, &o.s.config, NULL, "MODEL", "model name or .json file, if the shapes alone are ambiguous",
-      0 },
-    { "no-invariant", OPT_FLAG, &o.s.no_invariant, NULL, NULL, "faster batches; the last bits then depend on the batch",
-      0 },
     { "max-batch", OPT_INT, &o.s.max_batch, "32", "N", "largest number of inputs in a batch", OPT_POSITIVE },
     { "max-wait-us", OPT_INT, &o.s.max_wait_us, "2000", "N",
       "microseconds a batch waits for inputs still being decoded", OPT_NOT_NEGATIVE },
@@ -46,6 +42,9 @@ static const opt_row rows[] = {
     { "allow-url-host", OPT_LIST, &o.url_host, NULL, "HOST", "fetch images from URLs of this host; repeatable", 0 },
     OPT_END
 };
+static const opt_set sets[] = {
+    { .table = cloob_model_option_table, .into = &o.model, .only = "vocab config invariant" }, OPT_SETS_END
+};
 
 /* "300s", "5m", "1h", or seconds. */
 static bool parse_time(const char *text, double *seconds)
@@ -58,32 +57,33 @@ static bool parse_time(const char *text, double *seconds)
     return true;
 }
 
-static int run(const command *self, int argc, char **argv)
+static int check(const command *self)
 {
-    opt_list rest;
-    int code = opt_parse(self, argc, argv, &rest);
-    if (code >= 0) return code;
-    if (rest.count) return cli_usage(self, "%s: options only", rest.item[0]);
     if (o.s.port > 65535) return cli_usage(self, "port %lld: at most 65535", (long long)o.s.port);
     if (o.idle_unload && !parse_time(o.idle_unload, &o.s.idle_unload_s))
         return cli_usage(self, "--idle-unload %s: a time such as 300s or 5m", o.idle_unload);
+    return -1;
+}
+
+static int run(const command *self, cloob_ctx *ctx)
+{
+    o.s.vocab = o.model.vocab, o.s.config = o.model.config, o.s.no_invariant = !o.model.invariant;
     o.s.checkpoint = o.checkpoint.item, o.s.checkpoints = o.checkpoint.count;
     o.s.index = o.index.item, o.s.indexes = o.index.count;
     o.s.url_host = o.url_host.item, o.s.url_hosts = o.url_host.count;
     o.s.device = common.device, o.s.precision = common.precision;
     o.s.quiet = common.quiet;
-    cloob_ctx *ctx = cli_context();
-    cloob_status status = serve_run(ctx, &o.s);
-    code = status == CLOOB_OK ? 0 : cli_fail(self, ctx, status);
-    cloob_ctx_destroy(ctx);
-    return code;
+    return cli_exit(self, ctx, serve_run(ctx, &o.s));
 }
 
 const command cmd_serve = {
     .name = "serve",
     .run = run,
+    .check = check,
+    .stray = "options only",
     .help = "serve embeddings, search and a page over HTTP",
     .options = rows,
+    .sets = sets,
     .uses = USES_PRECISION,
     .usage = "--checkpoint M [--index INDEX]... [--logs DIR] [--host ADDRESS] [--port N]",
     .details = "Supports the protocols of OpenAI, text-embeddings-inference, immich and clip-retrieval, and serves a "

@@ -5,50 +5,22 @@
 
 #include "cli/commands.h"
 #include "cli/json_out.h"
-#include "cli/train_opts.h"
+#include "cli/shared_opts.h"
 
 enum { MAX_AXES = 16, MAX_VALUES = 64 };
 
-static cloob_train_options o;
-static const char *preset;
-static struct {
-    opt_list grid, zeroshot, test_zeroshot;
-    const char *select, *by, *prompts, *test_data, *part;
-    int64_t seeds, final_seeds, random, jobs;
-    double alpha;
-    bool halving;
-} own;
+static cloob_sweep_options o;
+static opt_list grid;
+static const char *preset, *part;
 
 static const opt_row rows[] = {
-    { "grid", OPT_LIST, &own.grid, NULL, "NAME=V,V",
-      "option of cloob train and its values; several options form a grid", 0 },
-    { "select", OPT_STRING, &own.select, NULL, "METRIC",
-      "validation metric to choose by: zeroshot/average, image_to_text_R@1, clip_val_loss, ...", OPT_REQUIRED },
-    { "by", OPT_STRING, &own.by, NULL, "NAME",
-      "choose separately for each value of this option; default: for each method", 0 },
-    { "seeds", OPT_INT, &own.seeds, "1", "N",
-      "runs per setting in the search, with consecutive seeds starting at --seed", OPT_POSITIVE },
-    { "final-seeds", OPT_INT, &own.final_seeds, "0", "N", "retrain the chosen settings with N fresh seeds",
-      OPT_NOT_NEGATIVE },
-    { "random", OPT_INT, &own.random, "0", "N",
-      "draw N combinations of the grid, the same for every value of --by; 0: all", OPT_NOT_NEGATIVE },
-    { "halving", OPT_FLAG, &own.halving, NULL, NULL,
-      "successive halving: a quarter of the epochs for all, half for the better half, all for the best quarter", 0 },
-    { "jobs", OPT_INT, &own.jobs, "1", "N", "runs at a time; small models fill a GPU only together", OPT_POSITIVE },
-    { "part", OPT_STRING, &own.part, NULL, "I/N", "train every N-th run starting at the I-th (from 0): for array jobs",
+    { "grid", OPT_LIST, &grid, NULL, "NAME=V,V", "option of cloob train and its values; several options form a grid",
       0 },
-    { "zeroshot", OPT_LIST, &own.zeroshot, NULL, "DIR", "class folders for validation", 0 },
-    { "prompts", OPT_STRING, &own.prompts, NULL, "P.json",
-      "class names and templates, with a set named like each folder", 0 },
-    { "test-zeroshot", OPT_LIST, &own.test_zeroshot, NULL, "DIR",
-      "class folders for the final test of the chosen settings", 0 },
-    { "test-data", OPT_STRING, &own.test_data, NULL, "SOURCE",
-      "image-text pairs for the final retrieval test of the chosen settings", 0 },
-    { "alpha", OPT_DOUBLE, &own.alpha, "0.05", "X", "significance level", OPT_POSITIVE },
+    { "part", OPT_STRING, &part, NULL, "I/N", "train every N-th run starting at the I-th (from 0): for array jobs", 0 },
     CLI_PRESET_ROW(preset),
     OPT_END,
 };
-static const opt_set sets[] = { { cloob_train_option_table, &o }, OPT_SETS_END };
+static const opt_set sets[] = { { .table = cloob_sweep_option_table, .into = &o, .required = "select" }, OPT_SETS_END };
 
 static cloob_sweep_axis axis[MAX_AXES];
 static const char *value[MAX_AXES][MAX_VALUES];
@@ -64,33 +36,31 @@ static int read_axis(const command *self, const char *text, int at)
     }
     *rest++ = '\0';
     axis[at] = (cloob_sweep_axis){ copy, value[at], 0 };
-    for (char *part; (part = strsep(&rest, ","));) {
+    for (char *one; (one = strsep(&rest, ","));) {
         if (axis[at].values == MAX_VALUES) return cli_usage(self, "--grid %s: %d values at most", copy, MAX_VALUES);
-        value[at][axis[at].values++] = part;
+        value[at][axis[at].values++] = one;
     }
     for (char *c = copy; *c; c++)
         if (*c == '-') *c = '_';
     return -1;
 }
 
-static int read_part(const command *self, cloob_sweep_options *s)
+static int read_part(const command *self)
 {
     char *end;
-    if (!own.part) return -1;
-    s->part = strtoll(own.part, &end, 10);
-    if (end != own.part && *end == '/') s->parts = strtoll(end + 1, &end, 10);
-    if (*end || s->parts < 1 || s->part < 0 || s->part >= s->parts)
-        return cli_usage(self, "--part %s: needs I/N with I from 0 to N - 1", own.part);
+    if (!part) return -1;
+    o.part = strtoll(part, &end, 10);
+    if (end != part && *end == '/') o.parts = strtoll(end + 1, &end, 10);
+    if (*end || o.parts < 1 || o.part < 0 || o.part >= o.parts)
+        return cli_usage(self, "--part %s: needs I/N with I from 0 to N - 1", part);
     return -1;
 }
 
 static void print_table(const char *folder)
 {
-    char path[1200], line[4096];
+    char path[1200];
     snprintf(path, sizeof path, "%s/sweep.md", folder);
-    FILE *f = fopen(path, "r");
-    while (f && fgets(line, sizeof line, f)) fputs(line, stdout);
-    if (f) fclose(f);
+    cli_put_text(cli_read_file(path, NULL));
     printf("\n%s/report.html\n", folder);
 }
 
@@ -112,50 +82,33 @@ static void print_result(const cloob_sweep_summary *s)
     else printf("%s: this part is done; the last part, or the command without --part, writes the tables\n", s->folder);
 }
 
-static int gather(const command *self, cloob_sweep_options *s)
+static int check(const command *self)
 {
     int code = -1;
-    for (int i = 0; i < own.grid.count && code < 0; i++) code = read_axis(self, own.grid.item[i], i);
-    if (code < 0) code = read_part(self, s);
-    s->axis = axis, s->axes = own.grid.count;
-    s->seeds = own.seeds, s->final_seeds = own.final_seeds, s->random = own.random, s->jobs = own.jobs;
-    s->halving = own.halving, s->select = own.select, s->by = own.by, s->alpha = own.alpha;
-    s->zeroshot = own.zeroshot.item, s->zeroshots = own.zeroshot.count, s->prompts = own.prompts;
-    s->test_zeroshot = own.test_zeroshot.item, s->test_zeroshots = own.test_zeroshot.count;
-    s->test_data = own.test_data;
-    return code;
+    if (!grid.count) return cli_usage(self, "needs --grid NAME=VALUE,VALUE");
+    if (opt_given("resume")) return cli_usage(self, "--resume: the same command continues automatically; leave it out");
+    if (!o.train.train_data) return cli_usage(self, "needs --train-data");
+    for (int i = 0; i < grid.count && code < 0; i++) code = read_axis(self, grid.item[i], i);
+    o.axis = axis, o.axes = grid.count;
+    return code < 0 ? read_part(self) : code;
 }
 
-static int run(const command *self, int argc, char **argv)
+static int run(const command *self, cloob_ctx *ctx)
 {
-    opt_list rest;
-    cloob_sweep_options s;
-    cloob_sweep_summary done;
-    cloob_sweep_options_init(&s);
-    o = s.train;
-    int code = opt_parse(self, argc, argv, &rest);
+    cloob_sweep_summary s;
+    int code = cli_train_fill(self, ctx, preset, &o.train);
     if (code >= 0) return code;
-    if (rest.count) return cli_usage(self, "%s: not understood", rest.item[0]);
-    if (!own.grid.count) return cli_usage(self, "needs --grid NAME=VALUE,VALUE");
-    if (opt_given("resume")) return cli_usage(self, "--resume: the same command continues automatically; leave it out");
-    if (!o.train_data) return cli_usage(self, "needs --train-data");
-    bool sparse = !opt_given("save-frequency");
-    if ((code = gather(self, &s)) >= 0) return code;
-    cloob_ctx *ctx = cli_context();
-    if ((code = cli_train_fill(self, ctx, preset, &o)) < 0) {
-        s.train = o;
-        if (sparse) s.train.save_frequency = 0; /* hundreds of runs times all epochs would fill disks */
-        cloob_status status = cloob_sweep(ctx, &s, &done);
-        if (status == CLOOB_OK) print_result(&done);
-        code = status == CLOOB_OK ? 0 : cli_fail(self, ctx, status);
-    }
-    cloob_ctx_destroy(ctx);
-    return code;
+    if (!opt_given("save-frequency")) o.train.save_frequency = 0; /* hundreds of runs would fill disks */
+    cloob_status status = cloob_sweep(ctx, &o, &s);
+    if (status == CLOOB_OK) print_result(&s);
+    return cli_exit(self, ctx, status);
 }
 
 const command cmd_sweep = {
     .name = "sweep",
     .run = run,
+    .check = check,
+    .stray = "not understood",
     .help = "search settings, choose on validation data, test the choice",
     .options = rows,
     .sets = sets,

@@ -73,7 +73,7 @@ static void print_sheet(void)
     json_out_close();
 }
 
-static int work(const command *self, cloob_ctx *ctx)
+static int run(const command *self, cloob_ctx *ctx)
 {
     cloob_synth_options s;
     cloob_synth_result r;
@@ -91,24 +91,19 @@ static int work(const command *self, cloob_ctx *ctx)
     return 0;
 }
 
-static int run(const command *self, int argc, char **argv)
+static int check(const command *self)
 {
-    opt_list rest;
-    int code = opt_parse(self, argc, argv, &rest);
-    if (code >= 0) return code;
-    if (rest.count) return cli_usage(self, "%s: takes options only", rest.item[0]);
     if (!o.out && !o.sheet) return cli_usage(self, "--out is needed: the folder to make");
     if (o.sheet_rows * o.sheet_columns > 10000 || o.sheet_rows > 10000)
         return cli_usage(self, "a sheet holds at most 10000 samples");
-    cloob_ctx *ctx = cli_context();
-    code = work(self, ctx);
-    cloob_ctx_destroy(ctx);
-    return code;
+    return -1;
 }
 
 const command cmd_synth = {
     .name = "synth",
     .run = run,
+    .check = check,
+    .stray = "takes options only",
     .help = "draw a synthetic image-text world with tests and ground truth",
     .options = rows,
     .uses = USES_SEED,

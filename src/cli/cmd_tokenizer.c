@@ -6,6 +6,7 @@
 
 #include "cli/commands.h"
 #include "cli/json_out.h"
+#include "cli/shared_opts.h"
 
 static struct {
     const char *input, *out, *vocab, *clean;
@@ -27,21 +28,6 @@ static void texts_release(texts *t)
     free(t->item);
     free(t->bytes);
     free(t->buffer);
-}
-
-static char *read_stream(FILE *in, size_t *size)
-{
-    char *data = NULL;
-    size_t cap = 0, got = 1;
-    for (*size = 0; got; *size += got) {
-        if (cap - *size < (1 << 16)) {
-            char *more = realloc(data, cap = 2 * cap + (1 << 17));
-            if (!more) break;
-            data = more;
-        }
-        got = fread(data + *size, 1, cap - *size - 1, in);
-    }
-    return data;
 }
 
 static bool split_lines(texts *t, size_t size)
@@ -66,27 +52,25 @@ static bool split_lines(texts *t, size_t size)
 static int texts_read(const command *self, const char *path, texts *t)
 {
     size_t size;
-    FILE *in = strcmp(path, "-") == 0 ? stdin : fopen(path, "rb");
-    if (in) t->buffer = read_stream(in, &size);
-    bool bad = !in || ferror(in) || !t->buffer;
-    int why = errno;
-    if (in && in != stdin) fclose(in);
-    if (!bad && split_lines(t, size)) return 0;
-    fprintf(stderr, "cloob %s: %s: %s\n", self->name, path, bad && why ? strerror(why) : "out of memory");
+    t->buffer = cli_read_file(path, &size);
+    int why = t->buffer ? 0 : errno;
+    if (t->buffer && split_lines(t, size)) return 0;
+    fprintf(stderr, "cloob %s: %s: %s\n", self->name, path, why ? strerror(why) : "out of memory");
     return 1;
 }
 
-static int texts_gather(const command *self, const opt_list *rest, texts *t)
+static int texts_gather(const command *self, texts *t)
 {
     *t = (texts){ 0 };
     if (o.input)
-        return rest->count > 1 ? cli_usage(self, "--input and texts on the command line at once")
-                               : texts_read(self, o.input, t);
-    t->count = rest->count - 1;
-    t->item = calloc((size_t)rest->count, sizeof *t->item);
-    t->bytes = calloc((size_t)rest->count, sizeof *t->bytes);
+        return opt_words.count > 1 ? cli_usage(self, "--input and texts on the command line at once")
+                                   : texts_read(self, o.input, t);
+    t->count = opt_words.count - 1;
+    t->item = calloc((size_t)opt_words.count, sizeof *t->item);
+    t->bytes = calloc((size_t)opt_words.count, sizeof *t->bytes);
     if (!t->item || !t->bytes) return cli_usage(self, "out of memory");
-    for (int i = 1; i < rest->count; i++) t->item[i - 1] = rest->item[i], t->bytes[i - 1] = strlen(rest->item[i]);
+    for (int i = 1; i < opt_words.count; i++)
+        t->item[i - 1] = opt_words.item[i], t->bytes[i - 1] = strlen(opt_words.item[i]);
     return 0;
 }
 
@@ -185,14 +169,14 @@ static int run_train(const command *self, cloob_ctx *ctx)
     return 0;
 }
 
-static int run_codec(const command *self, cloob_ctx *ctx, const opt_list *rest, bool decode)
+static int run_codec(const command *self, cloob_ctx *ctx, bool decode)
 {
     cloob_tokenizer *t;
     texts in;
     if (!o.vocab) return cli_usage(self, "--vocab V is needed: a merges file");
-    if (rest->count < 2 && !o.input) return cli_usage(self, "needs texts, or --input FILE");
+    if (opt_words.count < 2 && !o.input) return cli_usage(self, "needs texts, or --input FILE");
     if (o.length > 1 << 20) return cli_usage(self, "--length %lld: more than a million tokens", (long long)o.length);
-    int code = texts_gather(self, rest, &in);
+    int code = texts_gather(self, &in);
     if (code == 0) {
         cloob_status status = cloob_tokenizer_open(ctx, o.vocab, &t);
         if (status == CLOOB_OK) {
@@ -210,21 +194,15 @@ static int run_codec(const command *self, cloob_ctx *ctx, const opt_list *rest, 
     return code;
 }
 
-static int run(const command *self, int argc, char **argv)
+static int run(const command *self, cloob_ctx *ctx)
 {
-    opt_list rest;
-    int code = opt_parse(self, argc, argv, &rest);
-    if (code >= 0) return code;
-    const char *what = rest.count ? rest.item[0] : "";
-    cloob_ctx *ctx = cli_context();
+    const char *what = opt_words.count ? opt_words.item[0] : "";
     if (strcmp(what, "train") == 0)
-        code = rest.count > 1 ? cli_usage(self, "%s: train takes options only", rest.item[1]) : run_train(self, ctx);
-    else if (strcmp(what, "encode") == 0) code = run_codec(self, ctx, &rest, false);
-    else if (strcmp(what, "decode") == 0) code = run_codec(self, ctx, &rest, true);
-    else code = cli_usage(self, "say train, encode or decode first");
-    free(rest.item);
-    cloob_ctx_destroy(ctx);
-    return code;
+        return opt_words.count > 1 ? cli_usage(self, "%s: train takes options only", opt_words.item[1])
+                                   : run_train(self, ctx);
+    if (strcmp(what, "encode") == 0) return run_codec(self, ctx, false);
+    if (strcmp(what, "decode") == 0) return run_codec(self, ctx, true);
+    return cli_usage(self, "say train, encode or decode first");
 }
 
 static const opt_row rows[] = {

@@ -3,7 +3,7 @@
 
 #include "cli/commands.h"
 #include "cli/json_out.h"
-#include "cli/train_opts.h"
+#include "cli/shared_opts.h"
 
 static cloob_train_options o;
 static const char *preset;
@@ -12,7 +12,7 @@ static const opt_row rows[] = {
     CLI_PRESET_ROW(preset),
     OPT_END,
 };
-static const opt_set sets[] = { { cloob_train_option_table, &o }, OPT_SETS_END };
+static const opt_set sets[] = { { .table = cloob_train_option_table, .into = &o }, OPT_SETS_END };
 
 static void print_json(const cloob_train_summary *s)
 {
@@ -30,31 +30,22 @@ static void print_json(const cloob_train_summary *s)
     json_out_close();
 }
 
-static int run(const command *self, int argc, char **argv)
+static int run(const command *self, cloob_ctx *ctx)
 {
-    opt_list rest;
     cloob_train_summary s = { .rank = 0 };
-    cloob_train_options_init(&o);
-    int code = opt_parse(self, argc, argv, &rest);
+    int code = cli_train_fill(self, ctx, preset, &o);
     if (code >= 0) return code;
-    if (rest.count) return cli_usage(self, "%s: not understood", rest.item[0]);
-    cloob_ctx *ctx = cli_context();
-    if ((code = cli_train_fill(self, ctx, preset, &o)) >= 0) {
-        cloob_ctx_destroy(ctx);
-        return code;
-    }
     cloob_status status = cloob_train(ctx, &o, &s);
-    if (status == CLOOB_OK && s.rank > 0) code = 0; /* rank 0 reports for all */
-    else if (status == CLOOB_OK && common.json) print_json(&s);
-    else if (status == CLOOB_OK) printf("%s\n", s.checkpoint);
-    code = status == CLOOB_OK ? 0 : cli_fail(self, ctx, status);
-    cloob_ctx_destroy(ctx);
-    return code;
+    bool report = status == CLOOB_OK && s.rank == 0; /* rank 0 reports for all */
+    if (report && common.json) print_json(&s);
+    else if (report) printf("%s\n", s.checkpoint);
+    return cli_exit(self, ctx, status);
 }
 
 const command cmd_train = {
     .name = "train",
     .run = run,
+    .stray = "not understood",
     .help = "train image and text encoders on image-text pairs",
     .options = rows,
     .sets = sets,

@@ -11,14 +11,12 @@
 static struct {
     cli_model model;
     opt_list data;
-    const char *prompts, *set, *retrieve, *retrieve_from, *class_map, *predictions, *confusion;
-    double scale;
-    int64_t workers;
+    cloob_eval_options eval;
+    const char *prompts, *set, *class_map, *predictions, *confusion;
     bool per_class, calibration;
 } o;
 
 static const opt_row rows[] = {
-    CLI_MODEL_ROWS(o.model, OPT_REQUIRED),
     { "data", OPT_LIST, &o.data, NULL, "SOURCE", "class folders, a tar of them, CIFAR and others; several are averaged",
       0 },
     { "prompts", OPT_STRING, &o.prompts, NULL, "P.json", "class names and templates; see cloob prompts", 0 },
@@ -32,17 +30,12 @@ static const opt_row rows[] = {
     { "calibration", OPT_FLAG, &o.calibration, NULL, NULL,
       "whether probabilities mean what they say: expected calibration error over 15 bins", 0 },
     { "confusion", OPT_STRING, &o.confusion, NULL, "FILE.csv", "confusion matrix: true class by predicted class", 0 },
-    { "retrieve", OPT_STRING, &o.retrieve, NULL, "E",
-      "compare Hopfield retrievals from the rows of this file instead of the embeddings", 0 },
-    { "retrieve-from", OPT_STRING, &o.retrieve_from, "image", "image|text",
-      "which rows of that file are the stored patterns", 0 },
-    { "scale-hopfield", OPT_DOUBLE, &o.scale, NULL, "B", "beta of --retrieve; default: the checkpoint's",
-      OPT_NOT_NEGATIVE },
-    { "workers", OPT_INT, &o.workers, "2", "N", "threads that decode images", OPT_NOT_NEGATIVE },
-    { "batch", OPT_INT, &o.model.batch, "32", "N", "batch size", OPT_POSITIVE },
+    CLI_BATCHED_ROWS(o.model),
     OPT_END
 };
-static const opt_set sets[] = { { cloob_data_option_table, &o.model.how }, OPT_SETS_END };
+static const opt_set sets[] = { { .table = cli_model_table, .into = &o.model, .required = "checkpoint" },
+                                { .table = cloob_eval_option_table, .into = &o.eval },
+                                OPT_SETS_END };
 
 /* ---- what the run needs -------------------------------------------------------------------------- */
 
@@ -50,38 +43,16 @@ typedef struct session {
     cloob_ctx *ctx;
     cloob_model *model;
     cloob_prompts *prompts;
-    cloob_embeddings *memory;
-    float *stored;
     cloob_zeroshot_options z;
     cloob_zeroshot_result *result; /* one per source */
     cloob_calibration *calibrated; /* one per source; NULL: not asked for */
 } session;
 
-static cloob_status open_memory(session *s)
-{
-    cloob_matrix m;
-    cloob_model_facts f;
-    cloob_status status = cloob_embeddings_open(s->ctx, o.retrieve, &s->memory);
-    if (status == CLOOB_OK)
-        status = cloob_embeddings_matrix(s->ctx, s->memory,
-                                         strcmp(o.retrieve_from, "text") == 0 ? "text|y|V" : "image|x|U", &m);
-    if (status != CLOOB_OK) return status;
-    if ((status = cloob_matrix_floats(s->ctx, &m, &s->stored)) != CLOOB_OK) return status;
-    cloob_model_get_facts(s->model, &f);
-    s->z.stored_columns = m.columns;
-    s->z.stored = s->stored, s->z.stored_rows = m.rows;
-    s->z.beta = opt_given("scale-hopfield") ? o.scale
-                : f.scale_hopfield > 0      ? f.scale_hopfield
-                                            : CLOOB_DEFAULT_SCALE_HOPFIELD;
-    return CLOOB_OK;
-}
-
 static cloob_status open_all(session *s)
 {
-    cloob_status status = cli_model_open(s->ctx, &o.model, false, &s->model);
+    cloob_status status = cli_model_open(s->ctx, &o.model, &s->model);
     if (status == CLOOB_OK && o.prompts) status = cloob_prompts_open(s->ctx, o.prompts, &s->prompts);
     s->z.prompts = s->prompts;
-    if (status == CLOOB_OK && o.retrieve) status = open_memory(s);
     return status;
 }
 
@@ -89,11 +60,8 @@ static void close_all(session *s)
 {
     for (int i = 0; i < o.data.count && s->result; i++) cloob_zeroshot_release(&s->result[i]);
     free(s->result), free(s->calibrated);
-    free(s->stored);
-    if (s->memory) cloob_embeddings_close(s->memory);
     if (s->prompts) cloob_prompts_close(s->prompts);
     cloob_model_close(s->model);
-    cloob_ctx_destroy(s->ctx);
 }
 
 /* ---- running ------------------------------------------------------------------------------------- */
@@ -124,7 +92,7 @@ static cloob_status run_source(session *s, const char *source, cloob_zeroshot_re
 {
     cloob_dataset *d;
     cloob_status status = choose_set(s, source);
-    if (status == CLOOB_OK) status = cloob_dataset_open(s->ctx, source, cli_data_ready(&o.model.how), &d);
+    if (status == CLOOB_OK) status = cloob_dataset_open(s->ctx, source, cli_data_ready(&o.model.data), &d);
     if (status != CLOOB_OK) return status;
     status = cloob_zeroshot(s->ctx, s->model, d, &s->z, r);
     cloob_dataset_close(d);
@@ -170,17 +138,6 @@ static cloob_status calibrate_all(session *s)
 
 /* ---- files --------------------------------------------------------------------------------------- */
 
-static void put_csv(FILE *f, const char *text)
-{
-    bool plain = !strpbrk(text, ",\"\r\n");
-    if (!plain) fputc('"', f);
-    for (; *text; text++) {
-        if (*text == '"') fputc('"', f);
-        fputc(*text, f);
-    }
-    if (!plain) fputc('"', f);
-}
-
 static void put_said_json(const cloob_zeroshot_result *r, const cloob_zeroshot_said *s)
 {
     json_out_open(NULL, '{');
@@ -197,7 +154,7 @@ static void put_said_csv(FILE *f, const cloob_zeroshot_result *r, const cloob_ze
     const char *text[] = { s->image, r->row[s->label].name, r->row[s->predicted].name };
     for (int k = 0; k < 3; k++) {
         if (k) fputc(',', f);
-        put_csv(f, text[k]);
+        cli_put_csv(f, text[k]);
     }
     fprintf(f, ",%.6g,%d\n", s->p, s->label == s->predicted);
 }
@@ -236,10 +193,10 @@ static int write_predictions(const command *self, const session *s)
 static void put_confusion(FILE *f, const cloob_zeroshot_result *r)
 {
     fputs("label", f);
-    for (int64_t c = 0; c < r->classes; c++) fputc(',', f), put_csv(f, r->row[c].name);
+    for (int64_t c = 0; c < r->classes; c++) fputc(',', f), cli_put_csv(f, r->row[c].name);
     fputc('\n', f);
     for (int64_t c = 0; c < r->classes; c++) {
-        put_csv(f, r->row[c].name);
+        cli_put_csv(f, r->row[c].name);
         for (int64_t k = 0; k < r->classes; k++) fprintf(f, ",%lld", (long long)r->confusion[c * r->classes + k]);
         fputc('\n', f);
     }
@@ -346,22 +303,23 @@ static void print_json(const session *s)
     json_out_close();
 }
 
-static int run(const command *self, int argc, char **argv)
+static int check(const command *self)
 {
-    opt_list rest;
-    session s = { 0 };
-    int code = opt_parse(self, argc, argv, &rest);
-    if (code >= 0) return code;
-    if (rest.count) return cli_usage(self, "%s: images come after --data", rest.item[0]);
     if (!o.data.count) return cli_usage(self, "needs --data");
     if (o.set && !o.prompts) return cli_usage(self, "--set needs --prompts");
     if (o.confusion && o.data.count > 1) return cli_usage(self, "--confusion is of one --data");
     if (o.class_map && !o.prompts) return cli_usage(self, "--classes-map needs --prompts");
+    return -1;
+}
+
+static int run(const command *self, cloob_ctx *ctx)
+{
+    session s = { .ctx = ctx };
+    int code;
     cloob_zeroshot_options_init(&s.z);
     s.z.class_map = o.class_map;
     s.z.predictions = o.predictions || o.calibration, s.z.confusion = o.confusion != NULL;
-    s.z.workers = (int)o.workers;
-    s.ctx = cli_context();
+    s.z.eval = o.eval;
     s.result = calloc((size_t)o.data.count, sizeof *s.result);
     if (!s.result) o.data.count = 0;
     cloob_status status = open_all(&s);
@@ -379,6 +337,8 @@ static int run(const command *self, int argc, char **argv)
 const command cmd_zeroshot = {
     .name = "zeroshot",
     .run = run,
+    .check = check,
+    .stray = "images come after --data",
     .help = "measure zero-shot accuracy on images with classes",
     .options = rows,
     .sets = sets,

@@ -1,4 +1,4 @@
-/* JSON on stdout or into a file: the one writer of all commands. Commas, quotes and line end are its business.
+/* JSON on stdout or into a file, by the library's writer (cloob/json.h), with the line end behind a root value.
  *
  *     json_out_open(NULL, '{');
  *     json_out_text("run", path);
@@ -24,8 +24,4 @@ void json_out_number(const char *key, double value, int digits); /* significant 
 void json_out_bool(const char *key, bool value);
 void json_out_null(const char *key);
 void json_out_raw(const char *key, const char *json); /* text that is JSON already; NULL: null */
-
-/* With its quotes; control characters are escaped, bytes that are not UTF-8 become U+FFFD. */
-void json_out_string(const char *text);
-
 #endif

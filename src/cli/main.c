@@ -67,7 +67,7 @@ static int help(int argc, char **argv)
     }
     const command *c = find_command(argv[0]);
     if (!c) return unknown_command(argv[0]);
-    return c->run(c, argc > 1 ? 3 : 2, asked);
+    return command_run(c, argc > 1 ? 3 : 2, asked);
 }
 
 /* cloob help --man COMMAND, --man-all FOLDER for make install, --completion SHELL. */
@@ -131,6 +131,8 @@ int cli_fail(const command *c, const cloob_ctx *ctx, cloob_status s)
     return s == CLOOB_ERR_ARGUMENT ? 2 : s == CLOOB_ERR_STOPPED ? INTERRUPTED : 1;
 }
 
+int cli_exit(const command *c, const cloob_ctx *ctx, cloob_status s) { return s == CLOOB_OK ? 0 : cli_fail(c, ctx, s); }
+
 /* Results that could not be written are a failure, whatever the command thought: a full disk, a closed stdout. */
 static int finish(int code)
 {
@@ -163,7 +165,7 @@ static int run(int argc, char **argv)
         return help(argc - 2, argv + 2);
     const command *c = find_command(argv[1]);
     if (!c) return unknown_command(argv[1]);
-    return c->run(c, argc - 1, argv + 1);
+    return command_run(c, argc - 1, argv + 1);
 }
 
 int main(int argc, char **argv)

@@ -9,6 +9,7 @@
 #include "cli/help/help.h"
 
 opt_common common;
+opt_list opt_words;
 
 static const opt_row common_rows[] = {
     { "device", OPT_STRING, &common.device, "auto", "DEVICE", "auto, cpu, cuda, cuda:N or ref", 0 },
@@ -83,6 +84,23 @@ static void add_row(const opt_row *r, const char *group, int flags)
     add(&o, r->value, r->kind == OPT_LIST ? r->value : NULL, r->flags | flags);
 }
 
+static bool names_it(const char *list, const char *name)
+{
+    size_t n = strlen(name);
+    for (const char *at = list; at && *at; at += strcspn(at, " "), at += strspn(at, " "))
+        if (strncmp(at, name, n) == 0 && (at[n] == ' ' || !at[n])) return true;
+    return false;
+}
+
+static void add_set(const opt_set *s)
+{
+    int64_t n;
+    const cloob_option *table = s->table(&n);
+    for (int64_t i = 0; i < n; i++)
+        if (!s->only || names_it(s->only, table[i].name))
+            add(&table[i], s->into, NULL, names_it(s->required, table[i].name) ? OPT_REQUIRED : 0);
+}
+
 static bool is_shown(const command *c, const char *name)
 {
     if (strcmp(name, "seed") == 0) return c->uses & USES_SEED;
@@ -94,11 +112,7 @@ opt_entry *opt_entries(const command *c, int *count)
 {
     entry_count = 0;
     for (const opt_row *r = c->options; r && r->name; r++) add_row(r, "options", 0);
-    for (const opt_set *s = c->sets; s && s->table; s++) {
-        int64_t n;
-        const cloob_option *table = s->table(&n);
-        for (int64_t i = 0; i < n; i++) add(&table[i], s->into, NULL, 0);
-    }
+    for (const opt_set *s = c->sets; s && s->table; s++) add_set(s);
     for (const opt_row *r = common_rows; r->name; r++)
         add_row(r, "common options", is_shown(c, r->name) ? 0 : OPT_HIDDEN);
     *count = entry_count;
@@ -132,24 +146,15 @@ void opt_with_flags(const char *text, char *out, size_t size)
 
 /* ---- values -------------------------------------------------------------------------------------- */
 
-/* Words live as long as the process; lists stay reachable from entries and `positional`, so that a leak check sees no
+/* Words live as long as the process; lists stay reachable from entries and opt_words, so that a leak check sees no
  * leak. */
-static bool list_add(opt_list *l, const char *word)
+bool opt_list_add(opt_list *l, const char *word)
 {
     const char **item = realloc(l->item, (size_t)(l->count + 1) * sizeof *item);
     if (!item) return false;
     l->item = item;
     l->item[l->count++] = word;
     return true;
-}
-
-static const char **positional __attribute__((used));
-
-static bool positional_add(opt_list *rest, const char *word)
-{
-    bool added = list_add(rest, word);
-    positional = rest->item;
-    return added;
 }
 
 /* A LIST of a library's struct: items, and their count behind it. */
@@ -170,7 +175,7 @@ static int assign(const command *c, const opt_entry *e, const char *text)
 {
     char must[256];
     if (e->o.type == CLOOB_OPTION_LIST)
-        return (e->list ? list_add(e->list, text) : add_to_struct(e, text)) ? -1 : cli_usage(c, "out of memory");
+        return (e->list ? opt_list_add(e->list, text) : add_to_struct(e, text)) ? -1 : cli_usage(c, "out of memory");
     if (cloob_option_set(&e->o, e->into, text)) return -1;
     cloob_option_rule(&e->o, must, sizeof must);
     return cli_usage(c, "--%s %s: %s", e->flag, text, must);
@@ -279,10 +284,10 @@ static int check_required(const command *c)
     return -1;
 }
 
-int opt_parse(const command *c, int argc, char **argv, opt_list *rest)
+/* Sets defaults, parses argv[1..]; -1, or the exit code to end with. */
+static int parse(const command *c, int argc, char **argv)
 {
     int count;
-    *rest = (opt_list){ 0 };
     opt_entries(c, &count);
     set_defaults();
     for (int i = 1; i < argc;) {
@@ -292,13 +297,28 @@ int opt_parse(const command *c, int argc, char **argv, opt_list *rest)
         }
         if (strcmp(argv[i], "--") == 0) {
             for (i++; i < argc; i++)
-                if (!positional_add(rest, argv[i])) return cli_usage(c, "out of memory");
+                if (!opt_list_add(&opt_words, argv[i])) return cli_usage(c, "out of memory");
         } else if (is_option(argv[i]) || is_letter(argv[i])) {
             int code = parse_option(c, argc, argv, &i);
             if (code >= 0) return code;
-        } else if (!positional_add(rest, argv[i++])) {
+        } else if (!opt_list_add(&opt_words, argv[i++])) {
             return cli_usage(c, "out of memory");
         }
     }
     return check_required(c);
+}
+
+int command_run(const command *c, int argc, char **argv)
+{
+    size_t prefix = strlen(c->name) + 1; /* a part is called "bench data" */
+    for (int i = 0; argc > 1 && c->parts && c->parts[i]; i++)
+        if (strcmp(c->parts[i]->name + prefix, argv[1]) == 0) return command_run(c->parts[i], argc - 1, argv + 1);
+    int code = parse(c, argc, argv);
+    if (code < 0 && c->stray && opt_words.count) code = cli_usage(c, "%s: %s", opt_words.item[0], c->stray);
+    if (code < 0 && c->check) code = c->check(c);
+    if (code >= 0) return code;
+    cloob_ctx *ctx = cli_context();
+    code = c->run(c, ctx);
+    cloob_ctx_destroy(ctx);
+    return code;
 }

@@ -6,7 +6,11 @@
  *         { "count", OPT_INT,    &o.count, "1000", "N",    "how many", OPT_POSITIVE },
  *         OPT_END
  *     };
- *     static const opt_set sets[] = { { cloob_data_option_table, &o.data }, OPT_SETS_END };
+ *     static const opt_set sets[] = { { .table = cloob_data_option_table, .into = &o.data }, OPT_SETS_END };
+ *     static int run(const command *self, cloob_ctx *ctx)
+ *     {
+ *         return cli_exit(self, ctx, cloob_count(ctx, o.out, o.count, &o.data));
+ *     }
  *     const command cmd_count = { .name = "count", .run = run, .options = rows, .sets = sets, ... };
  *
  * A command has rows of its own and sets of options that the library describes (cloob/options.h), which are the same
@@ -31,6 +35,8 @@ typedef struct opt_list {
     int count;
 } opt_list;
 
+bool opt_list_add(opt_list *l, const char *word); /* false: out of memory */
+
 enum { OPT_REQUIRED = 1, OPT_HIDDEN = 2, OPT_POSITIVE = 4, OPT_NOT_NEGATIVE = 8 };
 
 typedef struct opt_row {
@@ -47,6 +53,8 @@ typedef struct opt_row {
 typedef struct opt_set {
     const cloob_option *(*table)(int64_t *count); /* NULL ends an array of them */
     void *into;
+    const char *required; /* the name of an option that must be given; NULL: none */
+    const char *only;     /* the names that a command uses, with blanks between them; NULL: all */
 } opt_set;
 
 /* Which of the common options a command uses beyond threads, device, quiet and json; others are accepted, not shown. */
@@ -55,10 +63,12 @@ enum { USES_SEED = 1, USES_PRECISION = 2 };
 typedef struct command command;
 struct command {
     const char *name;
-    int (*run)(const command *self, int argc, char **argv); /* argv[0]: the name; returns the exit code */
-    const char *help;                                       /* one line for the list of commands */
-    const opt_row *options;                                 /* ends with OPT_END */
-    const opt_set *sets;                                    /* ends with OPT_SETS_END; NULL: none */
+    int (*run)(const command *self, cloob_ctx *ctx); /* after the command line was read; returns the exit code */
+    int (*check)(const command *self);               /* of usage: -1, or the exit code; NULL: nothing to check */
+    const char *stray;      /* the answer to a word that belongs to no option; NULL: opt_words are the command's */
+    const char *help;       /* one line for the list of commands */
+    const opt_row *options; /* ends with OPT_END; NULL: none */
+    const opt_set *sets;    /* ends with OPT_SETS_END; NULL: none */
     int uses;
     const char *usage;           /* what follows the name: "--checkpoint M [IMAGE...]" */
     const char *details;         /* a paragraph or two, with an example; may be NULL */
@@ -78,14 +88,17 @@ typedef struct opt_entry {
     bool given;
 } opt_entry;
 
-/* All options of a command, the common ones last. Valid until the next call, here or by opt_parse. */
+/* All options of a command, the common ones last. Valid until the next call, here or by command_run. */
 opt_entry *opt_entries(const command *c, int *count);
 
-/* Sets defaults, parses argv[1..], leaves the positional words in *rest. Returns -1 to go on, or the exit
- * code to end with (0 after --help, 2 after a mistake, which has been told). */
-int opt_parse(const command *c, int argc, char **argv, opt_list *rest);
+/* Reads the command line of a command, or of the part that argv[1] names, and runs it. argv[0]: the name. Returns the
+ * exit code: 0 after --help, 2 after a mistake, which has been reported. */
+int command_run(const command *c, int argc, char **argv);
 
-/* True when the user gave --name on the command line of the last opt_parse. */
+/* The words of the command line that belong to no option. */
+extern opt_list opt_words;
+
+/* True when the user gave --name on the command line. */
 bool opt_given(const char *name);
 
 /* The library names settings as `field`; the same text with the flags of the command that was parsed. */
@@ -108,7 +121,7 @@ extern opt_common common;
     }
 #define OPT_SETS_END                                                                                                   \
     {                                                                                                                  \
-        NULL, NULL                                                                                                     \
+        .table = NULL                                                                                                  \
     }
 
 /* A context from the common options; log lines go to stderr. Never NULL. */
@@ -116,6 +129,8 @@ cloob_ctx *cli_context(void);
 
 /* Prints "cloob COMMAND: the error" on stderr and returns 1 (2 when the status is a wrong argument). */
 int cli_fail(const command *c, const cloob_ctx *ctx, cloob_status s);
+/* The exit code of a status: 0, or that of cli_fail. */
+int cli_exit(const command *c, const cloob_ctx *ctx, cloob_status s);
 /* Wrong usage found after parsing: one line, returns 2. */
 int cli_usage(const command *c, const char *format, ...) __attribute__((format(printf, 2, 3)));
 

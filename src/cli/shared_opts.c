@@ -2,11 +2,95 @@
 #include "cli/shared_opts.h"
 
 #include <string.h>
+#include <sys/stat.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+/* The rows of another table, whose struct stands at `base`. */
+static int64_t append(cloob_option *to, const cloob_option *from, int64_t n, size_t base)
+{
+    for (int64_t i = 0; i < n; i++) {
+        to[i] = from[i];
+        to[i].offset += base;
+    }
+    return n;
+}
+
+const cloob_option *cli_model_table(int64_t *count)
+{
+    static cloob_option table[64] = { { .name = "checkpoint",
+                                        .field = "checkpoint",
+                                        .type = CLOOB_OPTION_STRING,
+                                        .offset = offsetof(cli_model, checkpoint),
+                                        .values = "M",
+                                        .group = "model",
+                                        .help = "weights, in any format that cloob convert reads" } };
+    int64_t model, data;
+    const cloob_option *of_model = cloob_model_option_table(&model), *of_data = cloob_data_option_table(&data);
+    *count = 1 + append(table + 1, of_model, model, offsetof(cli_model, open));
+    *count += append(table + *count, of_data, data, offsetof(cli_model, data));
+    return table;
+}
 
 const cloob_data_options *cli_data_ready(cloob_data_options *o)
 {
     o->seed = (uint64_t)common.seed;
     return o;
+}
+
+bool cli_is_folder(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+static char *read_stream(FILE *in, size_t *size)
+{
+    char *data = NULL;
+    size_t cap = 0, got = 1;
+    for (*size = 0; got; *size += got) {
+        if (cap - *size < (1 << 16)) {
+            char *more = realloc(data, cap = 2 * cap + (1 << 17));
+            if (!more) return free(data), errno = 0, NULL;
+            data = more;
+        }
+        got = fread(data + *size, 1, cap - *size - 1, in);
+    }
+    data[*size] = '\0';
+    return data;
+}
+
+char *cli_read_file(const char *path, size_t *size)
+{
+    size_t n;
+    FILE *in = strcmp(path, "-") == 0 ? stdin : fopen(path, "rb");
+    if (!in) return NULL;
+    char *data = read_stream(in, size ? size : &n);
+    int why = errno;
+    if (data && ferror(in)) free(data), data = NULL;
+    if (in != stdin) fclose(in);
+    errno = why;
+    return data;
+}
+
+void cli_put_text(char *text)
+{
+    fputs(text ? text : "", stdout);
+    free(text);
+}
+
+void cli_put_csv(FILE *f, const char *text)
+{
+    bool quoted = strpbrk(text, ",\"\n\r") != NULL;
+    if (quoted) fputc('"', f);
+    for (; *text; text++) {
+        if (*text == '"') fputc('"', f);
+        fputc(*text, f);
+    }
+    if (quoted) fputc('"', f);
 }
 
 int cli_loss_precision(const command *self, cloob_dtype *out)
@@ -18,17 +102,84 @@ int cli_loss_precision(const command *self, cloob_dtype *out)
     return -1;
 }
 
-cloob_status cli_model_open(cloob_ctx *ctx, const cli_model *from, bool invariant, cloob_model **out)
+cloob_status cli_model_open(cloob_ctx *ctx, const cli_model *from, cloob_model **out)
 {
-    cloob_model_options o;
-    cloob_model_options_init(&o);
+    cloob_model_options o = from->open;
     o.device = common.device;
     o.precision = common.precision;
-    o.vocab = from->vocab;
-    o.config = from->config;
-    o.invariant = invariant && !from->no_invariant;
-    o.max_pixels = from->how.max_pixels;
-    o.photos = from->photos || from->how.exif_orientation;
-    if (from->batch > 0) o.batch = from->batch;
+    o.max_pixels = from->data.max_pixels;
+    o.photos = from->open.photos || from->data.exif_orientation;
     return cloob_model_open(ctx, from->checkpoint, &o, out);
+}
+
+/* ---- training -------------------------------------------------------------------------------------- */
+
+/* ---- stopping ------------------------------------------------------------------------------------ */
+
+static volatile sig_atomic_t asked;
+
+static void on_signal(int number)
+{
+    if (asked) { /* the second time: at once; the last checkpoint is whole */
+        signal(number, SIG_DFL);
+        raise(number);
+    }
+    asked = 1;
+}
+
+static bool should_stop(void *user)
+{
+    (void)user;
+    return asked != 0;
+}
+
+/* ---- a recipe, then what was typed ----------------------------------------------------------------- */
+
+/* What was typed wins, defaults do not. */
+static cloob_status apply_preset(cloob_ctx *ctx, cloob_train_options *o, const char *preset)
+{
+    int64_t n;
+    const cloob_option *table = cloob_train_option_table(&n);
+    cloob_train_options typed = *o;
+    cloob_status status = cloob_train_preset(ctx, preset, o);
+    for (int64_t i = 0; i < n && status == CLOOB_OK; i++)
+        if (opt_given(table[i].name)) cloob_option_copy(&table[i], &typed, o);
+    if (opt_given("batch-size") && !opt_given("global-batch-size")) o->global_batch_size = 0;
+    if (opt_given("restart-cycles") && !opt_given("restart-epochs")) o->restart_epochs = 0;
+    return status;
+}
+
+/* `--resume NAME`: the run's settings, then what was typed. They live as long as the process. */
+static cloob_status apply_resume(cloob_ctx *ctx, cloob_train_options *o)
+{
+    static cloob_run_settings *run;
+    int64_t n;
+    const cloob_option *table = cloob_train_option_table(&n);
+    cloob_train_options typed = *o;
+    cloob_status status = cloob_run_settings_open(ctx, o->logs, o->resume, &run);
+    if (status != CLOOB_OK || !run) return status;
+    *o = *cloob_run_settings_options(run);
+    for (int64_t i = 0; i < n; i++)
+        if (opt_given(table[i].name) && strcmp(table[i].name, "resume") != 0) cloob_option_copy(&table[i], &typed, o);
+    if (opt_given("batch-size")) o->global_batch_size = 0;
+    return CLOOB_OK;
+}
+
+int cli_train_fill(const command *self, cloob_ctx *ctx, const char *preset, cloob_train_options *o)
+{
+    if (preset && opt_given("resume") && strcmp(o->resume, "latest") != 0)
+        return cli_usage(self, "--resume goes on with the run's own settings; leave --preset out");
+    cloob_status status = preset ? apply_preset(ctx, o, preset) : CLOOB_OK;
+    if (status == CLOOB_OK && opt_given("resume")) status = apply_resume(ctx, o);
+    if (status != CLOOB_OK) return cli_fail(self, ctx, status);
+    if (preset && strcmp(preset, "finetune") == 0 && !o->pretrained && !o->resume)
+        return cli_usage(self, "--preset finetune begins with weights: give them with --pretrained FILE");
+    if (opt_given("batch-size") && o->global_batch_size > 0)
+        return cli_usage(self, "--batch-size is per device, --global-batch-size over all of them; give one of the two");
+    if (opt_given("image-mean") != opt_given("image-std"))
+        return cli_usage(self, "--image-mean and --image-std go together");
+    o->should_stop = should_stop;
+    signal(SIGINT, on_signal);
+    signal(SIGTERM, on_signal);
+    return -1;
 }

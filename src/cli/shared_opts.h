@@ -1,43 +1,80 @@
-/* What commands that use a model or read data have in common. Data sets: put
+/* What commands that use a model or read data have in common: sets of options beside the command's rows.
  *
- *     static const opt_set sets[] = { { cloob_data_option_table, &o.how }, OPT_SETS_END };
+ *     static cli_model model;
+ *     static const opt_set sets[] = { { .table = cli_model_table, .into = &model, .required = "checkpoint" },
+ *                                     OPT_SETS_END };
  *
- * beside the command's rows, and read o.how, a cloob_data_options, after cli_data_ready. A command with a model has
- * them as model.how: images that are named one by one have the same limits. */
+ * gives --checkpoint, the options of a model and those of data sets: images that are named one by one have the same
+ * limits. A command that reads data without a model has { .table = cloob_data_option_table, .into = &data }. */
 #ifndef CLI_SHARED_OPTS_H
 #define CLI_SHARED_OPTS_H
 
-#include "cli/opt.h"
+#include <stdio.h>
 
-/* What opt_parse left, with what the common options say of it. */
-const cloob_data_options *cli_data_ready(cloob_data_options *o);
+#include "cli/opt.h"
+#include "cli/commands.h"
 
 typedef struct cli_model {
-    const char *checkpoint, *vocab, *config;
-    bool no_invariant, photos; /* photos: set by commands that read a person's photos */
-    int64_t batch;
-    cloob_data_options how; /* where a set of options goes: { cloob_data_option_table, &model.how } */
+    const char *checkpoint;
+    cloob_model_options open; /* photos: set by commands that read a person's photos */
+    cloob_data_options data;
 } cli_model;
 
-/* required: OPT_REQUIRED, or 0 where a command can do without a model. */
-/* clang-format off */
-#define CLI_MODEL_ROWS(m, required)                                                                                    \
-    { "checkpoint", OPT_STRING, &(m).checkpoint, NULL, "M",                                                            \
-      "weights, in any format that cloob convert reads", required },                                                  \
-    { "vocab", OPT_STRING, &(m).vocab, NULL, "FILE", "BPE merges file, for weights that come without a tokenizer", 0 },               \
-    { "config", OPT_STRING, &(m).config, NULL, "MODEL",                                                                \
-      "model name or .json file, if the shapes alone are ambiguous", 0 }
+/* --checkpoint, then the rows of model_options.def and data_options.def; offsets are in cli_model. */
+const cloob_option *cli_model_table(int64_t *count);
 
-#define CLI_INVARIANT_ROWS(m)                                                                                          \
-    { "no-invariant", OPT_FLAG, &(m).no_invariant, NULL, NULL,                                                         \
-      "compute rows in batches: faster, but the last bits depend on the batch", 0 },                                  \
-    { "batch", OPT_INT, &(m).batch, "32", "N", "batch size with --no-invariant", OPT_POSITIVE }
-/* clang-format on */
+/* Of commands that measure, which compute rows in batches unless told otherwise: takes the place of the set's rows. */
+#define CLI_BATCHED_ROWS(m)                                                                                            \
+    { "invariant",                                                                                                     \
+      OPT_FLAG,                                                                                                        \
+      &(m).open.invariant,                                                                                             \
+      NULL,                                                                                                            \
+      NULL,                                                                                                            \
+      "compute every row alone, so that its last bits do not depend on the batch: slower",                             \
+      0 },                                                                                                             \
+    {                                                                                                                  \
+        "batch", OPT_INT, &(m).open.batch, "32", "N", "batch size", OPT_POSITIVE                                       \
+    }
+
+/* What the command line set, with what the common options add. */
+const cloob_data_options *cli_data_ready(cloob_data_options *o);
 
 /* The precision of the objective: fp32 (the default) or bf16. -1, or the exit code of a refusal. */
 int cli_loss_precision(const command *self, cloob_dtype *out);
 
-/* Opens the model with the common options. invariant: what holds unless --no-invariant is given. */
-cloob_status cli_model_open(cloob_ctx *ctx, const cli_model *o, bool invariant, cloob_model **out);
+bool cli_is_folder(const char *path);
+
+/* A whole file, or standard input for "-": zero-terminated, *size bytes (NULL: not asked for). The caller frees. NULL:
+ * it cannot be read, and errno says why; 0: out of memory. */
+char *cli_read_file(const char *path, size_t *size);
+
+/* Prints a text that the library made, and frees it. */
+void cli_put_text(char *text);
+
+/* A field of a CSV file: in quotes where it must be. */
+void cli_put_csv(FILE *f, const char *text);
+
+/* Opens the model with the common options. */
+cloob_status cli_model_open(cloob_ctx *ctx, const cli_model *o, cloob_model **out);
+
+/* The options of training, for the commands that train: those of cloob_train_option_table, and --preset.
+ *
+ *     static cloob_train_options o;
+ *     static const char *preset;
+ *     static const opt_row rows[] = { CLI_PRESET_ROW(preset), OPT_END };
+ *     static const opt_set sets[] = { { .table = cloob_train_option_table, .into = &o }, OPT_SETS_END };
+ *
+ * and after opt_parse, cli_train_fill. */
+
+#define CLI_PRESET_ROW(preset)                                                                                         \
+    {                                                                                                                  \
+        "preset", OPT_STRING, &preset, NULL, "NAME",                                                                   \
+            "recipe to start from: cc and yfcc are the paper's, cloob help --presets lists all; flags take "           \
+            "precedence",                                                                                              \
+            0                                                                                                          \
+    }
+
+/* Applies the recipe, if one was named, sets progress and stopping by Ctrl-C. Returns -1 to go on, or the exit code. */
+int cli_train_fill(const command *self, cloob_ctx *ctx, const char *preset, cloob_train_options *o);
 
 #endif

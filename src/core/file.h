@@ -60,6 +60,8 @@ void file_writer_abort(file_writer *w);
 cloob_status file_write(cloob_ctx *ctx, const char *path, const void *data, size_t size);
 /* Writes what s holds, fails where it ran out of memory, and releases it. */
 cloob_status file_write_text(cloob_ctx *ctx, const char *path, sbuf *s);
+/* The same as folder/name, and s stays the caller's. */
+cloob_status file_write_in(cloob_ctx *ctx, const char *folder, const char *name, const sbuf *s);
 /* The same, readable for the owner alone. */
 cloob_status file_write_private(cloob_ctx *ctx, const char *path, const void *data, size_t size);
 

@@ -268,6 +268,15 @@ cloob_status file_write_text(cloob_ctx *ctx, const char *path, sbuf *s)
     return status;
 }
 
+cloob_status file_write_in(cloob_ctx *ctx, const char *folder, const char *name, const sbuf *s)
+{
+    char *path = file_join(folder, name);
+    cloob_status status =
+        path && !s->failed ? file_write(ctx, path, s->data ? s->data : "", s->len) : ctx_no_memory(ctx, s->len, name);
+    free(path);
+    return status;
+}
+
 cloob_status file_write_private(cloob_ctx *ctx, const char *path, const void *data, size_t size)
 {
     return write_all(ctx, path, data, size, true);

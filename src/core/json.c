@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "core/file.h"
-#include "core/utf8.h"
+#include "core/text.h"
 
 enum { MAX_DEPTH = 64 };
 

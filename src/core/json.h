@@ -12,14 +12,16 @@
 #ifndef CORE_JSON_H
 #define CORE_JSON_H
 
+#include "cloob/json.h"
 #include "core/arena.h"
 #include "core/ctx.h"
 #include "core/sbuf.h"
 
 typedef enum json_kind { JSON_NULL, JSON_BOOL, JSON_NUMBER, JSON_STRING, JSON_ARRAY, JSON_OBJECT } json_kind;
 
-typedef struct json json;
-struct json {
+/* The public handle is the value itself. */
+typedef struct cloob_json json;
+struct cloob_json {
     json_kind kind;
     bool boolean;
     double number;
@@ -40,6 +42,11 @@ cloob_status json_read_file(cloob_ctx *ctx, arena *a, const char *path, json **r
 const json *json_get(const json *object, const char *key); /* NULL when absent or not an object */
 bool json_int(const json *value, int64_t *out);            /* false unless an integer that fits exactly */
 const char *json_string(const json *value);                /* NULL unless a string */
+
+/* Writing, beyond cloob/json.h: ends a root with a line end and gives its text, which the caller frees; NULL: out of
+ * memory. Or appends it to other text. The writer is empty then. */
+char *json_out_line(cloob_json_out *w);
+void json_out_append(cloob_json_out *w, sbuf *out);
 
 /* Appends text as a JSON string with its quotes; invalid UTF-8 becomes U+FFFD. */
 void json_put_string(sbuf *s, const char *text);

@@ -1,9 +1,10 @@
-/* Limits that the system sets to this process: address space, threads. */
+/* Limits that the system sets to this process: address space, threads; and how much it has used. */
 #ifndef CORE_LIMITS_H
 #define CORE_LIMITS_H
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 /* More CPU threads than this help nobody: four per core, or 64 where cores are few. */
 int limits_max_threads(void);
@@ -19,5 +20,14 @@ size_t limits_memory_left(void);
 
 /* Whether that many bytes can be mapped now, at one piece. */
 bool limits_can_map(size_t bytes);
+
+/* The largest resident size of this process, for benchmarks and tests of memory. */
+
+/* Bytes, since the process began or since peak_reset. Not getrusage's: that one starts with the size of the process
+ * that started this one. 0 where the system does not tell. */
+int64_t peak_bytes(void);
+
+/* From here on. Where the system cannot do it, peak_bytes goes on counting from the start. */
+void peak_reset(void);
 
 #endif

@@ -12,4 +12,14 @@
         help,                                                                                                          \
     },
 
+/* A table as a function of the public interface gives it, and the defaults out of it. */
+#define OPTION_TABLE(table, count) option_table(table, sizeof(table) / sizeof *(table), count)
+#define OPTION_DEFAULTS(table, o)  cloob_option_defaults(table, sizeof(table) / sizeof *(table), o)
+
+static inline const cloob_option *option_table(const cloob_option *table, size_t rows, int64_t *count)
+{
+    if (count) *count = (int64_t)rows;
+    return table;
+}
+
 #endif

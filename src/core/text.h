@@ -1,14 +1,36 @@
-/* Questions about plain strings. */
+/* Plain strings: what CSV, HTML, UTF-8 and base64 make of them. */
 #ifndef CORE_TEXT_H
 #define CORE_TEXT_H
 
 #include <stdbool.h>
 #include <string.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/sbuf.h"
 
 static inline bool text_ends_with(const char *text, const char *end)
 {
     size_t n = strlen(text), m = strlen(end);
     return n >= m && strcmp(text + n - m, end) == 0;
 }
+
+/* A field of a CSV file: in quotes where it must be. */
+void csv_put(sbuf *s, const char *text);
+/* Text of an HTML page: & < > " escaped. */
+void html_text(sbuf *s, const char *text);
+
+/* UTF-8 one code point at a time. */
+
+/* Reads one code point from at most n bytes. Returns its length, or 0 when the bytes are not valid UTF-8
+ * (overlong forms, surrogates and values above U+10FFFF included). n must be at least 1. */
+int utf8_decode(const char *text, size_t n, uint32_t *code);
+
+/* Writes 1 to 4 bytes, without a terminator, and returns how many. */
+int utf8_encode(uint32_t code, char *out);
+
+/* Base64 (RFC 4648) with padding. */
+
+void base64_put(sbuf *s, const void *bytes, size_t n);
 
 #endif

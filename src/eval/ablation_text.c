@@ -62,51 +62,48 @@ void ablation_markdown(const ablation *t, sbuf *out)
                 (long long)t->seeds, t->seeds == 1 ? "" : "s", t->alpha);
 }
 
-static void put_method(const ablation *t, const ablation_metric *m, int k, sbuf *out)
+static void put_method(const ablation *t, const ablation_metric *m, int k, cloob_json_out *w)
 {
-    json_put_string(out, t->method[k]);
-    sbuf_puts(out, ": {\"text\": \"");
-    put_rounded(out, m, k);
-    sbuf_puts(out, "\", \"mean\": ");
-    json_put_number(out, m->mean[k]);
-    sbuf_puts(out, ", \"deviation\": ");
-    json_put_number(out, m->deviation[k]);
-    sbuf_puts(out, ", \"values\": [");
-    for (int64_t i = 0; i < m->n[k]; i++) {
-        if (i) sbuf_puts(out, ", ");
-        json_put_number(out, m->value[k][i]);
-    }
-    sbuf_puts(out, "], \"p\": {");
-    for (int other = 0, first = 1; other < t->methods; other++) {
-        if (other == k) continue;
-        if (!first) sbuf_puts(out, ", ");
-        json_put_string(out, t->method[other]);
-        sbuf_puts(out, ": ");
-        json_put_number(out, m->p[k][other]);
-        first = 0;
-    }
-    sbuf_puts(out, "}}");
+    sbuf text = { 0 };
+    put_rounded(&text, m, k);
+    cloob_json_begin(w, t->method[k], '{');
+    cloob_json_put_text(w, "text", text.data);
+    cloob_json_put_number(w, "mean", m->mean[k]);
+    cloob_json_put_number(w, "deviation", m->deviation[k]);
+    cloob_json_begin(w, "values", '[');
+    for (int64_t i = 0; i < m->n[k]; i++) cloob_json_put_number(w, NULL, m->value[k][i]);
+    cloob_json_end(w);
+    cloob_json_begin(w, "p", '{');
+    for (int other = 0; other < t->methods; other++)
+        if (other != k) cloob_json_put_number(w, t->method[other], m->p[k][other]);
+    cloob_json_end(w);
+    cloob_json_end(w);
+    sbuf_release(&text);
+}
+
+static void put_metric(const ablation *t, const ablation_metric *m, cloob_json_out *w)
+{
+    static const char *const aim[] = { "high", "low", "none" };
+    cloob_json_begin(w, m->name, '{');
+    cloob_json_put_text(w, "better", aim[m->aim]);
+    cloob_json_put_text(w, "best", m->best >= 0 ? t->method[m->best] : NULL);
+    cloob_json_put_number(w, "p", m->p_best);
+    cloob_json_put_bool(w, "significant", m->significant);
+    cloob_json_begin(w, "methods", '{');
+    for (int k = 0; k < t->methods; k++) put_method(t, m, k, w);
+    cloob_json_end(w);
+    cloob_json_end(w);
 }
 
 void ablation_json(const ablation *t, sbuf *out)
 {
-    static const char *const aim[] = { "high", "low", "none" };
-    sbuf_printf(out, "{\"seeds\": %lld, \"alpha\": %g, \"metrics\": {", (long long)t->seeds, t->alpha);
-    for (int64_t i = 0; i < t->count; i++) {
-        const ablation_metric *m = &t->metric[i];
-        sbuf_puts(out, i ? ",\n " : "\n ");
-        json_put_string(out, m->name);
-        sbuf_printf(out, ": {\"better\": \"%s\", \"best\": ", aim[m->aim]);
-        if (m->best >= 0) json_put_string(out, t->method[m->best]);
-        else sbuf_puts(out, "null");
-        sbuf_puts(out, ", \"p\": ");
-        json_put_number(out, m->p_best);
-        sbuf_printf(out, ", \"significant\": %s, \"methods\": {", m->significant ? "true" : "false");
-        for (int k = 0; k < t->methods; k++) {
-            if (k) sbuf_puts(out, ", ");
-            put_method(t, m, k, out);
-        }
-        sbuf_puts(out, "}}");
-    }
-    sbuf_puts(out, "}}\n");
+    cloob_json_out w = { .spaced = true };
+    cloob_json_begin(&w, NULL, '{');
+    cloob_json_put_int(&w, "seeds", t->seeds);
+    cloob_json_put_number(&w, "alpha", t->alpha);
+    cloob_json_begin(&w, "metrics", '{');
+    for (int64_t i = 0; i < t->count; i++) put_metric(t, &t->metric[i], &w);
+    cloob_json_end(&w);
+    cloob_json_end(&w);
+    json_out_append(&w, out);
 }

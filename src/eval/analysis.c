@@ -6,7 +6,7 @@
 
 #include "core/file.h"
 #include "core/sbuf.h"
-#include "eval/eval_json.h"
+#include "core/needs.h"
 
 static cloob_status run_spread(cloob_ctx *ctx, cloob_coverage *out, const unit_rows *x, double share)
 {
@@ -53,22 +53,14 @@ cloob_status analysis_run(cloob_ctx *ctx, cloob_analysis *out, const rows *image
     return status;
 }
 
-void analysis_release(cloob_analysis *a)
+void cloob_analysis_release(cloob_analysis *a)
 {
+    if (!a) return;
     free(a->x.eigenvalue), free(a->y.eigenvalue);
     a->x.eigenvalue = a->y.eigenvalue = NULL;
 }
 
 /* ---- files --------------------------------------------------------------------------------------- */
-
-static cloob_status write_in(cloob_ctx *ctx, const char *folder, const char *name, const char *text, bool failed)
-{
-    char *path = file_join(folder, name);
-    cloob_status status =
-        !path || failed || !text ? ctx_no_memory(ctx, 4096, name) : file_write(ctx, path, text, strlen(text));
-    free(path);
-    return status;
-}
 
 static void put_eigenvalues(sbuf *s, const cloob_analysis *a)
 {
@@ -92,17 +84,19 @@ static void put_similarities(sbuf *s, const cloob_similarity *m)
     sbuf_putc(s, '\n');
 }
 
-cloob_status analysis_write(cloob_ctx *ctx, const cloob_analysis *a, const cloob_analysis *reference,
-                            const char *folder)
+cloob_status cloob_analysis_write(cloob_ctx *ctx, const cloob_analysis *a, const cloob_analysis *reference,
+                                  const char *folder)
 {
+    API_NEEDS(ctx, a && folder);
     sbuf values = { 0 }, bins = { 0 };
-    char *text = analysis_json(a, reference);
-    cloob_status status = file_make_dirs(ctx, folder);
-    if (status == CLOOB_OK) status = write_in(ctx, folder, "analysis.json", text, false);
+    char *text = cloob_analysis_json(a, reference);
+    cloob_status status = text ? file_make_dirs(ctx, folder) : ctx_no_memory(ctx, 4096, "analysis.json");
+    if (status == CLOOB_OK)
+        status = file_write_in(ctx, folder, "analysis.json", &(sbuf){ .data = text, .len = strlen(text) });
     put_eigenvalues(&values, a);
-    if (status == CLOOB_OK) status = write_in(ctx, folder, "eigenvalues.tsv", values.data, values.failed);
+    if (status == CLOOB_OK) status = file_write_in(ctx, folder, "eigenvalues.tsv", &values);
     if (a->paired) put_similarities(&bins, &a->similarity);
-    if (status == CLOOB_OK && a->paired) status = write_in(ctx, folder, "similarities.tsv", bins.data, bins.failed);
+    if (status == CLOOB_OK && a->paired) status = file_write_in(ctx, folder, "similarities.tsv", &bins);
     sbuf_release(&values), sbuf_release(&bins);
     free(text);
     return status;

@@ -5,13 +5,8 @@
 #include "cloob/eval.h"
 #include "eval/rows.h"
 
-/* text may be NULL. out is released by analysis_release, also after a failure. */
+/* text may be NULL. out is released by cloob_analysis_release, also after a failure. */
 cloob_status analysis_run(cloob_ctx *ctx, cloob_analysis *out, const rows *image, const rows *text, double share);
-void analysis_release(cloob_analysis *a);
-
-/* analysis.json, eigenvalues.tsv, similarities.tsv in a folder. */
-cloob_status analysis_write(cloob_ctx *ctx, const cloob_analysis *a, const cloob_analysis *reference,
-                            const char *folder);
 
 /* Similarities of matched pairs, and of the most similar unmatched ones: for each image, its K most similar
  * texts other than its own. An objective that overfits pushes matched pairs up and drags the top-10 unmatched

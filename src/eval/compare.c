@@ -6,6 +6,7 @@
 
 #include "core/file.h"
 #include "core/json.h"
+#include "core/needs.h"
 #include "eval/ranksum.h"
 
 typedef struct metric {
@@ -171,9 +172,10 @@ static void warn_epochs(reader *r, int group, const char *path)
                 path);
 }
 
-cloob_status compare_files(cloob_ctx *ctx, cloob_comparison *out, const char *path_a, const char *path_b, int64_t epoch,
+cloob_status cloob_compare(cloob_ctx *ctx, cloob_comparison *out, const char *path_a, const char *path_b, int64_t epoch,
                            double alpha)
 {
+    API_NEEDS(ctx, out && path_a && path_b);
     arena *memory = calloc(1, sizeof *memory);
     *out = (cloob_comparison){ .alpha = alpha, .memory = memory };
     if (!memory) return ctx_no_memory(ctx, sizeof *memory, "a comparison");
@@ -185,12 +187,13 @@ cloob_status compare_files(cloob_ctx *ctx, cloob_comparison *out, const char *pa
     out->runs_a = r.runs[0], out->runs_b = r.runs[1], out->skipped = r.skipped;
     for (int64_t i = 0; i < r.count; i++) free(r.metric[i].value[0]), free(r.metric[i].value[1]);
     free(r.metric);
-    if (status != CLOOB_OK) comparison_release(out);
+    if (status != CLOOB_OK) cloob_comparison_release(out);
     return status;
 }
 
-void comparison_release(cloob_comparison *c)
+void cloob_comparison_release(cloob_comparison *c)
 {
+    if (!c) return;
     if (c->memory) arena_release(c->memory);
     free(c->memory), free(c->row);
     c->memory = NULL, c->row = NULL;

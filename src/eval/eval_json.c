@@ -1,231 +1,212 @@
-/* JSON by hand: keys are ours, numbers go through json_put_number. */
-#include "eval/eval_json.h"
+/* Results as one JSON object each, ending in a newline: the bodies of cloob/eval.h that give text. */
+#include "cloob/eval.h"
 
 #include <stdio.h>
 
 #include "core/json.h"
-#include "core/sbuf.h"
 
-static void key(sbuf *s, const char *name, const char *suffix)
+typedef cloob_json_out writer;
+
+/* A number under "name" and "_suffix". */
+static void named(writer *w, const char *name, const char *suffix, double x)
 {
-    sbuf_printf(s, "%s\"%s%s\": ", s->len && s->data[s->len - 1] != '{' ? ", " : "", name, suffix);
+    char key[96];
+    snprintf(key, sizeof key, "%s%s", name, suffix);
+    cloob_json_put_number(w, key, x);
 }
 
-static void number(sbuf *s, const char *name, double x)
+static writer begin(void)
 {
-    key(s, name, "");
-    json_put_number(s, x);
+    writer w = { .spaced = true };
+    cloob_json_begin(&w, NULL, '{');
+    return w;
 }
 
-static void whole(sbuf *s, const char *name, int64_t x)
+static char *finish(writer *w)
 {
-    key(s, name, "");
-    sbuf_printf(s, "%lld", (long long)x);
-}
-
-static void truth(sbuf *s, const char *name, bool x)
-{
-    key(s, name, "");
-    sbuf_puts(s, x ? "true" : "false");
-}
-
-/* "name_suffix" */
-static void named(sbuf *s, const char *name, const char *suffix, double x)
-{
-    key(s, name, suffix);
-    json_put_number(s, x);
-}
-
-static char *finish(sbuf *s)
-{
-    sbuf_puts(s, "}\n");
-    return sbuf_detach(s);
+    cloob_json_end(w);
+    return json_out_line(w);
 }
 
 /* ---- retrieval ----------------------------------------------------------------------------------- */
 
-static void put_side(sbuf *s, const char *name, const cloob_retrieval_side *r)
+static void put_side(writer *w, const char *name, const cloob_retrieval_side *r)
 {
-    named(s, name, "_R@1", r->recall1);
-    named(s, name, "_R@5", r->recall5);
-    named(s, name, "_R@10", r->recall10);
-    named(s, name, "_mean_rank", r->mean_rank);
-    named(s, name, "_median_rank", r->median_rank);
-    named(s, name, "_tied", (double)r->tied);
+    named(w, name, "_R@1", r->recall1);
+    named(w, name, "_R@5", r->recall5);
+    named(w, name, "_R@10", r->recall10);
+    named(w, name, "_mean_rank", r->mean_rank);
+    named(w, name, "_median_rank", r->median_rank);
+    named(w, name, "_MRR", r->mrr);
+    named(w, name, "_tied", (double)r->tied);
 }
 
-char *retrieval_json(const cloob_retrieval *r)
+char *cloob_retrieval_json(const cloob_retrieval *r)
 {
-    sbuf s = { 0 };
-    sbuf_putc(&s, '{');
-    whole(&s, "num_samples", r->pairs);
-    whole(&s, "queries", r->queries);
-    if (r->images != r->texts) whole(&s, "images", r->images), whole(&s, "texts", r->texts);
-    put_side(&s, "image_to_text", &r->image_to_text);
-    put_side(&s, "text_to_image", &r->text_to_image);
-    whole(&s, "rows_scaled", r->scaled);
-    return finish(&s);
+    if (!r) return NULL;
+    writer w = begin();
+    cloob_json_put_int(&w, "num_samples", r->pairs);
+    cloob_json_put_int(&w, "queries", r->queries);
+    if (r->images != r->texts) cloob_json_put_int(&w, "images", r->images), cloob_json_put_int(&w, "texts", r->texts);
+    put_side(&w, "image_to_text", &r->image_to_text);
+    put_side(&w, "text_to_image", &r->text_to_image);
+    cloob_json_put_int(&w, "rows_scaled", r->scaled);
+    return finish(&w);
 }
 
 /* ---- analysis ------------------------------------------------------------------------------------ */
 
-static void put_spread(sbuf *s, const char *suffix, const cloob_coverage *x)
+static void put_spread(writer *w, const char *suffix, const cloob_coverage *x)
 {
-    named(s, "ajne", suffix, x->ajne);
-    named(s, "uniformity", suffix, x->uniformity);
-    named(s, "effective", suffix, (double)x->effective);
-    named(s, "variance", suffix, x->variance);
-    key(s, "eigenvalues", suffix);
-    for (int64_t i = 0; i < x->dimensions; i++) {
-        sbuf_puts(s, i ? ", " : "[");
-        json_put_number(s, x->eigenvalue[i]);
-    }
-    sbuf_putc(s, ']');
+    named(w, "ajne", suffix, x->ajne);
+    named(w, "uniformity", suffix, x->uniformity);
+    named(w, "effective", suffix, (double)x->effective);
+    named(w, "variance", suffix, x->variance);
+    char key[32];
+    snprintf(key, sizeof key, "eigenvalues%s", suffix);
+    cloob_json_begin(w, key, '[');
+    for (int64_t i = 0; i < x->dimensions; i++) cloob_json_put_number(w, NULL, x->eigenvalue[i]);
+    cloob_json_end(w);
 }
 
-static void put_set(sbuf *s, const char *name, const cloob_similarity_set *m)
+static void put_set(writer *w, const char *name, const cloob_similarity_set *m)
 {
-    named(s, name, "_mean", m->mean);
-    named(s, name, "_deviation", m->deviation);
-    named(s, name, "_count", (double)m->count);
-    key(s, name, "_histogram");
-    for (int b = 0; b < CLOOB_SIMILARITY_BINS; b++) sbuf_printf(s, "%s%lld", b ? ", " : "[", (long long)m->bin[b]);
-    sbuf_putc(s, ']');
+    named(w, name, "_mean", m->mean);
+    named(w, name, "_deviation", m->deviation);
+    named(w, name, "_count", (double)m->count);
+    char key[64];
+    snprintf(key, sizeof key, "%s_histogram", name);
+    cloob_json_begin(w, key, '[');
+    for (int b = 0; b < CLOOB_SIMILARITY_BINS; b++) cloob_json_put_int(w, NULL, m->bin[b]);
+    cloob_json_end(w);
 }
 
-static void put_similarity(sbuf *s, const cloob_similarity *m)
+static void put_similarity(writer *w, const cloob_similarity *m)
 {
-    number(s, "alignment", m->alignment);
-    put_set(s, "matched", &m->matched);
+    cloob_json_put_number(w, "alignment", m->alignment);
+    put_set(w, "matched", &m->matched);
     for (int k = 0; k < CLOOB_UNMATCHED_SETS; k++) {
         char name[32];
         snprintf(name, sizeof name, "top%d_unmatched", (int)m->unmatched[k].asked);
-        put_set(s, name, &m->unmatched[k]);
+        put_set(w, name, &m->unmatched[k]);
     }
 }
 
 static double change(double now, double then) { return now / then - 1; }
 
-static void put_change(sbuf *s, const cloob_analysis *a, const cloob_analysis *r)
+static void put_change(writer *w, const cloob_analysis *a, const cloob_analysis *r)
 {
-    key(s, "relative_change", "");
-    sbuf_putc(s, '{');
-    number(s, "ajne_x", change(a->x.ajne, r->x.ajne));
-    number(s, "effective_x", change((double)a->x.effective, (double)r->x.effective));
+    cloob_json_begin(w, "relative_change", '{');
+    cloob_json_put_number(w, "ajne_x", change(a->x.ajne, r->x.ajne));
+    cloob_json_put_number(w, "effective_x", change((double)a->x.effective, (double)r->x.effective));
     if (a->paired && r->paired) {
-        number(s, "ajne_y", change(a->y.ajne, r->y.ajne));
-        number(s, "effective_y", change((double)a->y.effective, (double)r->y.effective));
-        number(s, "matched_mean", change(a->similarity.matched.mean, r->similarity.matched.mean));
-        number(s, "alignment", change(a->similarity.alignment, r->similarity.alignment));
+        cloob_json_put_number(w, "ajne_y", change(a->y.ajne, r->y.ajne));
+        cloob_json_put_number(w, "effective_y", change((double)a->y.effective, (double)r->y.effective));
+        cloob_json_put_number(w, "matched_mean", change(a->similarity.matched.mean, r->similarity.matched.mean));
+        cloob_json_put_number(w, "alignment", change(a->similarity.alignment, r->similarity.alignment));
     }
-    sbuf_putc(s, '}');
+    cloob_json_end(w);
 }
 
-char *analysis_json(const cloob_analysis *a, const cloob_analysis *reference)
+char *cloob_analysis_json(const cloob_analysis *a, const cloob_analysis *reference)
 {
-    sbuf s = { 0 };
-    sbuf_putc(&s, '{');
-    whole(&s, "num_samples", a->rows);
-    whole(&s, "dimensions", a->x.dimensions);
-    number(&s, "share", a->share);
-    whole(&s, "rows_scaled", a->scaled);
-    put_spread(&s, "_x", &a->x);
+    if (!a) return NULL;
+    writer w = begin();
+    cloob_json_put_int(&w, "num_samples", a->rows);
+    cloob_json_put_int(&w, "dimensions", a->x.dimensions);
+    cloob_json_put_number(&w, "share", a->share);
+    cloob_json_put_int(&w, "rows_scaled", a->scaled);
+    put_spread(&w, "_x", &a->x);
     if (a->paired) {
-        put_spread(&s, "_y", &a->y);
-        put_similarity(&s, &a->similarity);
+        put_spread(&w, "_y", &a->y);
+        put_similarity(&w, &a->similarity);
     }
-    if (reference) put_change(&s, a, reference);
-    return finish(&s);
+    if (reference) put_change(&w, a, reference);
+    return finish(&w);
 }
 
 /* ---- probe --------------------------------------------------------------------------------------- */
 
-static void put_trials(sbuf *s, const cloob_probe_result *r)
+static void put_trials(writer *w, const cloob_probe_result *r)
 {
-    key(s, "search", "");
-    sbuf_putc(s, '[');
+    cloob_json_begin(w, "search", '[');
     for (int i = 0; i < r->trials; i++) {
         const cloob_probe_trial *t = &r->trial[i];
-        sbuf_puts(s, i ? ", {" : "{");
-        number(s, "lambda", t->lambda);
-        number(s, "val_acc", t->val_acc);
-        number(s, "objective", t->objective);
-        whole(s, "iterations", t->iterations);
-        truth(s, "converged", t->converged);
-        sbuf_putc(s, '}');
+        cloob_json_begin(w, NULL, '{');
+        cloob_json_put_number(w, "lambda", t->lambda);
+        cloob_json_put_number(w, "val_acc", t->val_acc);
+        cloob_json_put_number(w, "objective", t->objective);
+        cloob_json_put_int(w, "iterations", t->iterations);
+        cloob_json_put_bool(w, "converged", t->converged);
+        cloob_json_end(w);
     }
-    sbuf_putc(s, ']');
+    cloob_json_end(w);
 }
 
-char *probe_json(const cloob_probe_result *r)
+char *cloob_probe_json(const cloob_probe_result *r)
 {
-    sbuf s = { 0 };
-    sbuf_putc(&s, '{');
-    number(&s, "lambda", r->lambda);
-    number(&s, "objective", r->objective);
-    number(&s, "coef_norm", r->coef_norm);
-    number(&s, "train_acc", r->train_acc);
-    if (r->has_val) number(&s, "val_acc", r->val_acc);
-    number(&s, "test_acc", r->test_acc);
-    number(&s, "test_mean_per_class", r->test_mean_per_class);
-    whole(&s, "classes", r->classes);
-    whole(&s, "dimensions", r->dimensions);
-    whole(&s, "trained_rows", r->trained_rows);
-    whole(&s, "test_rows", r->test_rows);
-    whole(&s, "unknown_labels", r->unknown_labels);
-    whole(&s, "class_gaps", r->class_gaps);
-    whole(&s, "iterations", r->iterations);
-    whole(&s, "evaluations", r->evaluations);
-    truth(&s, "converged", r->converged);
+    if (!r) return NULL;
+    writer w = begin();
+    cloob_json_put_number(&w, "lambda", r->lambda);
+    cloob_json_put_number(&w, "objective", r->objective);
+    cloob_json_put_number(&w, "coef_norm", r->coef_norm);
+    cloob_json_put_number(&w, "train_acc", r->train_acc);
+    if (r->has_val) cloob_json_put_number(&w, "val_acc", r->val_acc);
+    cloob_json_put_number(&w, "test_acc", r->test_acc);
+    cloob_json_put_number(&w, "test_mean_per_class", r->test_mean_per_class);
+    cloob_json_put_int(&w, "classes", r->classes);
+    cloob_json_put_int(&w, "dimensions", r->dimensions);
+    cloob_json_put_int(&w, "trained_rows", r->trained_rows);
+    cloob_json_put_int(&w, "test_rows", r->test_rows);
+    cloob_json_put_int(&w, "unknown_labels", r->unknown_labels);
+    cloob_json_put_int(&w, "class_gaps", r->class_gaps);
+    cloob_json_put_int(&w, "iterations", r->iterations);
+    cloob_json_put_int(&w, "evaluations", r->evaluations);
+    cloob_json_put_bool(&w, "converged", r->converged);
     if (r->trials) {
-        number(&s, "test_acc_without_val", r->searched_test_acc);
-        put_trials(&s, r);
+        cloob_json_put_number(&w, "test_acc_without_val", r->searched_test_acc);
+        put_trials(&w, r);
     }
-    return finish(&s);
+    return finish(&w);
 }
 
 /* ---- comparison ---------------------------------------------------------------------------------- */
 
-static void put_group(sbuf *s, const char *name, const cloob_group *g)
+static void put_group(writer *w, const char *name, const cloob_group *g)
 {
-    key(s, name, "");
-    sbuf_putc(s, '{');
-    whole(s, "n", g->n);
-    if (g->n) number(s, "mean", g->mean);
-    if (g->n) number(s, "spread", g->deviation);
-    sbuf_putc(s, '}');
+    cloob_json_begin(w, name, '{');
+    cloob_json_put_int(w, "n", g->n);
+    if (g->n) cloob_json_put_number(w, "mean", g->mean);
+    if (g->n) cloob_json_put_number(w, "spread", g->deviation);
+    cloob_json_end(w);
 }
 
-static void put_metric(sbuf *s, const cloob_compared *m)
+static void put_metric(writer *w, const cloob_compared *m)
 {
-    sbuf_puts(s, s->data[s->len - 1] == '{' ? "" : ", ");
-    json_put_string(s, m->metric);
-    sbuf_puts(s, ": {");
-    put_group(s, "a", &m->a);
-    put_group(s, "b", &m->b);
+    cloob_json_begin(w, m->metric, '{');
+    put_group(w, "a", &m->a);
+    put_group(w, "b", &m->b);
     if (m->tested) {
-        number(s, "U", m->test.U);
-        number(s, "p", m->test.two_sided);
-        number(s, "p_less", m->test.less);
-        number(s, "p_greater", m->test.greater);
-        key(s, "method", "");
-        sbuf_puts(s, m->test.exact ? "\"exact\"" : "\"normal\"");
-        truth(s, "significant", m->significant);
+        cloob_json_put_number(w, "U", m->test.U);
+        cloob_json_put_number(w, "p", m->test.two_sided);
+        cloob_json_put_number(w, "p_less", m->test.less);
+        cloob_json_put_number(w, "p_greater", m->test.greater);
+        cloob_json_put_text(w, "method", m->test.exact ? "exact" : "normal");
+        cloob_json_put_bool(w, "significant", m->significant);
     }
-    sbuf_putc(s, '}');
+    cloob_json_end(w);
 }
 
-char *comparison_json(const cloob_comparison *c)
+char *cloob_comparison_json(const cloob_comparison *c)
 {
-    sbuf s = { 0 };
-    sbuf_putc(&s, '{');
-    whole(&s, "runs_a", c->runs_a);
-    whole(&s, "runs_b", c->runs_b);
-    number(&s, "alpha", c->alpha);
-    whole(&s, "skipped", c->skipped);
-    key(&s, "metrics", "");
-    sbuf_putc(&s, '{');
-    for (int64_t i = 0; i < c->metrics && !s.failed; i++) put_metric(&s, &c->row[i]);
-    sbuf_putc(&s, '}');
-    return finish(&s);
+    if (!c) return NULL;
+    writer w = begin();
+    cloob_json_put_int(&w, "runs_a", c->runs_a);
+    cloob_json_put_int(&w, "runs_b", c->runs_b);
+    cloob_json_put_number(&w, "alpha", c->alpha);
+    cloob_json_put_int(&w, "skipped", c->skipped);
+    cloob_json_begin(&w, "metrics", '{');
+    for (int64_t i = 0; i < c->metrics; i++) put_metric(&w, &c->row[i]);
+    cloob_json_end(&w);
+    return finish(&w);
 }

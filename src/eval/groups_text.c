@@ -2,84 +2,67 @@
 #include <math.h>
 #include <string.h>
 
-#include "core/sbuf.h"
+#include "core/text.h"
 #include "eval/ablation.h"
 #include "eval/groups.h"
 
-static void put_number(sbuf *s, const char *key, double x)
-{
-    sbuf_printf(s, "\"%s\": ", key);
-    json_put_number(s, x);
-}
-
 /* ---- JSON ---------------------------------------------------------------------------------------- */
 
-static void json_groups(const cloob_groups *g, const cloob_group_metric *m, sbuf *s)
+static void json_groups(const cloob_groups *g, const cloob_group_metric *m, cloob_json_out *w)
 {
+    cloob_json_begin(w, "groups", '{');
     for (int64_t k = 0; k < g->groups; k++) {
         const cloob_group_stats *v = &m->group[k];
-        sbuf_puts(s, k ? ", " : "");
-        json_put_string(s, g->name[k]);
-        sbuf_printf(s, ": {\"n\": %lld, ", (long long)v->n);
-        put_number(s, "mean", v->mean), sbuf_puts(s, ", ");
-        put_number(s, "spread", v->deviation), sbuf_puts(s, ", ");
-        put_number(s, "low", v->low), sbuf_puts(s, ", ");
-        put_number(s, "high", v->high), sbuf_putc(s, '}');
+        cloob_json_begin(w, g->name[k], '{');
+        cloob_json_put_int(w, "n", v->n);
+        cloob_json_put_number(w, "mean", v->mean);
+        cloob_json_put_number(w, "spread", v->deviation);
+        cloob_json_put_number(w, "low", v->low);
+        cloob_json_put_number(w, "high", v->high);
+        cloob_json_end(w);
     }
+    cloob_json_end(w);
 }
 
-static void json_pairs(const cloob_groups *g, const cloob_group_metric *m, sbuf *s)
+static void json_pairs(const cloob_groups *g, const cloob_group_metric *m, cloob_json_out *w)
 {
+    cloob_json_begin(w, "pairs", '[');
     for (int64_t i = 0; i < g->pairs; i++) {
         const cloob_pair_test *t = &m->pair[i];
-        sbuf_puts(s, i ? ", {\"a\": " : "{\"a\": ");
-        json_put_string(s, g->name[t->a]);
-        sbuf_puts(s, ", \"b\": ");
-        json_put_string(s, g->name[t->b]);
-        sbuf_puts(s, ", "), put_number(s, "difference", t->difference);
-        sbuf_puts(s, ", "), put_number(s, "p", t->p);
-        sbuf_puts(s, ", "), put_number(s, "p_holm", t->p_holm);
-        sbuf_puts(s, ", "), put_number(s, "cliffs_delta", t->delta);
-        sbuf_printf(s, ", \"significant\": %s}", t->significant ? "true" : "false");
+        cloob_json_begin(w, NULL, '{');
+        cloob_json_put_text(w, "a", g->name[t->a]);
+        cloob_json_put_text(w, "b", g->name[t->b]);
+        cloob_json_put_number(w, "difference", t->difference);
+        cloob_json_put_number(w, "p", t->p);
+        cloob_json_put_number(w, "p_holm", t->p_holm);
+        cloob_json_put_number(w, "cliffs_delta", t->delta);
+        cloob_json_put_bool(w, "significant", t->significant);
+        cloob_json_end(w);
     }
+    cloob_json_end(w);
 }
 
 static void put_json(const cloob_groups *g, sbuf *s)
 {
-    sbuf_puts(s, "{\"groups\": {");
-    for (int64_t k = 0; k < g->groups; k++) {
-        sbuf_puts(s, k ? ", " : "");
-        json_put_string(s, g->name[k]);
-        sbuf_printf(s, ": %lld", (long long)g->runs[k]);
-    }
-    sbuf_printf(s, "}, \"alpha\": %g, \"metrics\": {", g->alpha);
+    cloob_json_out w = { .spaced = true };
+    cloob_json_begin(&w, NULL, '{');
+    cloob_json_begin(&w, "groups", '{');
+    for (int64_t k = 0; k < g->groups; k++) cloob_json_put_int(&w, g->name[k], g->runs[k]);
+    cloob_json_end(&w);
+    cloob_json_put_number(&w, "alpha", g->alpha);
+    cloob_json_begin(&w, "metrics", '{');
     for (int64_t i = 0; i < g->metrics; i++) {
-        sbuf_puts(s, i ? ",\n " : "\n ");
-        json_put_string(s, g->metric[i].metric);
-        sbuf_puts(s, ": {\"groups\": {");
-        json_groups(g, &g->metric[i], s);
-        sbuf_puts(s, "}, \"pairs\": [");
-        json_pairs(g, &g->metric[i], s);
-        sbuf_puts(s, "]}");
+        cloob_json_begin(&w, g->metric[i].metric, '{');
+        json_groups(g, &g->metric[i], &w);
+        json_pairs(g, &g->metric[i], &w);
+        cloob_json_end(&w);
     }
-    sbuf_puts(s, "}}\n");
+    cloob_json_end(&w);
+    cloob_json_end(&w);
+    json_out_append(&w, s);
 }
 
 /* ---- CSV: a line per metric and pair ------------------------------------------------------------- */
-
-static void csv_text(sbuf *s, const char *text)
-{
-    if (!strpbrk(text, ",\"\n")) {
-        sbuf_puts(s, text);
-        return;
-    }
-    sbuf_putc(s, '"');
-    for (; *text; text++) {
-        if (*text == '"') sbuf_putc(s, '"');
-        sbuf_putc(s, *text);
-    }
-    sbuf_putc(s, '"');
-}
 
 static void csv_number(sbuf *s, double x)
 {
@@ -101,9 +84,9 @@ static void put_csv(const cloob_groups *g, sbuf *s)
         for (int64_t k = 0; k < g->pairs; k++) {
             const cloob_group_metric *m = &g->metric[i];
             const cloob_pair_test *t = &m->pair[k];
-            csv_text(s, m->metric), sbuf_putc(s, ',');
-            csv_text(s, g->name[t->a]), sbuf_putc(s, ',');
-            csv_text(s, g->name[t->b]);
+            csv_put(s, m->metric), sbuf_putc(s, ',');
+            csv_put(s, g->name[t->a]), sbuf_putc(s, ',');
+            csv_put(s, g->name[t->b]);
             csv_stats(s, &m->group[t->a]), csv_stats(s, &m->group[t->b]);
             csv_number(s, t->difference), csv_number(s, t->p), csv_number(s, t->p_holm), csv_number(s, t->delta);
             sbuf_putc(s, '\n');

@@ -16,16 +16,18 @@ static int ascending(const void *a, const void *b)
 void retrieval_summary(cloob_retrieval_side *out, int64_t *rank, int64_t N)
 {
     int64_t at1 = 0, at5 = 0, at10 = 0;
-    double sum = 0;
+    double sum = 0, inverse = 0;
     for (int64_t i = 0; i < N; i++) {
         at1 += rank[i] <= 1, at5 += rank[i] <= 5, at10 += rank[i] <= 10;
         sum += (double)rank[i];
+        inverse += 1 / (double)rank[i];
     }
     qsort(rank, (size_t)N, sizeof *rank, ascending);
     out->recall1 = (double)at1 / (double)N;
     out->recall5 = (double)at5 / (double)N;
     out->recall10 = (double)at10 / (double)N;
     out->mean_rank = sum / (double)N;
+    out->mrr = inverse / (double)N;
     out->median_rank = floor(0.5 * (double)(rank[(N - 1) / 2] + rank[N / 2]));
 }
 

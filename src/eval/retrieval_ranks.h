@@ -2,7 +2,7 @@
  * answer.
  *
  * Query k is row k of a; its partner is candidate k * step, row k * step of b, or the one that `partner` names.
- * Similarities are formed in float; what is within RANK_NEAR of the partner's is formed again in double, always in the
+ * Similarities are formed in float; what is within RANK_NEAR of the partner's is recomputed in double, always in the
  * same order of additions, so that equal rows have equal similarities wherever they are formed. Where more than an
  * eighth of a stretch of candidates is that near (a collapse), the near ones count as equal. */
 #ifndef EVAL_RETRIEVAL_RANKS_H

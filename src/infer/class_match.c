@@ -1,5 +1,6 @@
 /* Names against names, then order. */
 #include "infer/class_match.h"
+#include "core/file.h"
 
 #include <ctype.h>
 #include <stdlib.h>
@@ -119,4 +120,136 @@ cloob_status class_names_as_prompts(cloob_ctx *ctx, const dataset *d, arena *a, 
         if (!prompt_list_add(a, &out->classes[i], name)) return ctx_no_memory(ctx, 64, "class names");
     }
     return prompt_list_add(a, &out->templates, "a photo of a {}.") ? CLOOB_OK : ctx_no_memory(ctx, 64, "a template");
+}
+
+/* ---- a map from folders to classes ----------------------------------------------------------------- */
+
+typedef struct map_reader {
+    cloob_ctx *ctx;
+    arena *memory;
+    const char *path;
+    const dataset *d;
+    const prompt_set *all;
+    int64_t *folder_of; /* (classes of `all`) the folder of the data that claims a class; -1: none */
+    int64_t *twin;      /* (classes of the data) the first folder with the same classes */
+    int64_t *claims;    /* (classes of the data) how many classes its line names; 0: it has none */
+} map_reader;
+
+static int64_t find_folder(const dataset *d, const char *name)
+{
+    for (int64_t i = 0; i < dataset_class_count(d); i++)
+        if (strcmp(dataset_class_name(d, i), name) == 0) return i;
+    return -1;
+}
+
+static cloob_status find_class(const map_reader *r, const char *name, int64_t line, int64_t *out)
+{
+    char *end;
+    long long number = strtoll(name, &end, 10);
+    *out = class_find(r->all, name);
+    if (*out < 0 && isdigit((unsigned char)*name) && !*end && number < r->all->class_count) *out = number;
+    if (*out >= 0) return CLOOB_OK;
+    return ctx_fail(r->ctx, CLOOB_ERR_FORMAT, "%s, line %lld: \"%s\" %s the %lld classes of \"%s\"", r->path,
+                    (long long)line, name, *out == -2 ? "is the name of two of" : "is not among",
+                    (long long)r->all->class_count, r->all->name);
+}
+
+/* A class that another folder has already: all of both must be the same, which the count tells in the end. */
+static cloob_status claim(map_reader *r, int64_t folder, const char *list, int64_t line)
+{
+    char *copy = arena_string(r->memory, list);
+    if (!copy) return ctx_no_memory(r->ctx, strlen(list), r->path);
+    for (char *part; (part = strsep(&copy, "|"));) {
+        int64_t c, *owner;
+        part += strspn(part, " ");
+        CLOOB_TRY(find_class(r, part, line, &c));
+        owner = &r->folder_of[c];
+        if (*owner < 0) *owner = folder;
+        else if (*owner != folder) r->twin[folder] = *owner;
+        r->claims[folder]++;
+    }
+    return CLOOB_OK;
+}
+
+static cloob_status take_line(map_reader *r, char *text, int64_t line, int64_t *ordinal)
+{
+    char number[32];
+    size_t n = strlen(text);
+    while (n && isspace((unsigned char)text[n - 1])) text[--n] = '\0';
+    text += strspn(text, " ");
+    if (!*text || *text == '#') return CLOOB_OK;
+    char *mark = strchr(text, '\t') ? strchr(text, '\t') : strchr(text, ',');
+    snprintf(number, sizeof number, "%lld", (long long)(*ordinal)++);
+    if (mark) *mark++ = '\0';
+    int64_t folder = find_folder(r->d, text);
+    return folder < 0 ? CLOOB_OK : claim(r, folder, mark ? mark + strspn(mark, " ") : number, line);
+}
+
+static int64_t owned(const map_reader *r, int64_t folder)
+{
+    int64_t n = 0;
+    for (int64_t c = 0; c < r->all->class_count; c++) n += r->folder_of[c] == folder;
+    return n;
+}
+
+/* Folders that share classes share all of them: the second owns none, and names as many as the first owns. */
+static cloob_status check_folders(const map_reader *r)
+{
+    int64_t n = dataset_class_count(r->d);
+    for (int64_t i = 0; i < n; i++) {
+        if (!r->claims[i])
+            return ctx_fail(r->ctx, CLOOB_ERR_ARGUMENT, "%s: does not say which class the folder \"%s\" is", r->path,
+                            dataset_class_name(r->d, i));
+        if (r->twin[i] >= 0 && (owned(r, i) || owned(r, r->twin[i]) != r->claims[i]))
+            return ctx_fail(r->ctx, CLOOB_ERR_ARGUMENT, "%s: \"%s\" and \"%s\" share a part of their classes only",
+                            r->path, dataset_class_name(r->d, i), dataset_class_name(r->d, r->twin[i]));
+    }
+    return CLOOB_OK;
+}
+
+static cloob_status fill(const map_reader *r, class_map *out)
+{
+    int64_t n = dataset_class_count(r->d), C = r->all->class_count, used = 0;
+    *out = (class_map){ .set = *r->all };
+    out->class_of = arena_push(r->memory, (size_t)n * sizeof *out->class_of);
+    out->shown = arena_push(r->memory, (size_t)n * sizeof *out->shown);
+    out->group = arena_push(r->memory, (size_t)C * sizeof *out->group);
+    out->set.classes = arena_push(r->memory, (size_t)C * sizeof *out->set.classes);
+    if (!out->class_of || !out->shown || !out->group || !out->set.classes)
+        return ctx_no_memory(r->ctx, (size_t)C * sizeof *out->group, "classes");
+    for (int64_t i = 0; i < n; i++)
+        if (r->twin[i] < 0) out->class_of[i] = out->answers, out->shown[out->answers++] = -1;
+    for (int64_t i = 0; i < n; i++)
+        if (r->twin[i] >= 0) out->class_of[i] = out->class_of[r->twin[i]];
+    for (int64_t c = 0; c < C; c++) {
+        if (r->folder_of[c] < 0) continue;
+        int64_t answer = out->class_of[r->folder_of[c]];
+        if (out->shown[answer] < 0) out->shown[answer] = used;
+        out->group[used] = answer;
+        out->set.classes[used++] = r->all->classes[c];
+    }
+    out->set.class_count = used;
+    return CLOOB_OK;
+}
+
+cloob_status class_map_read(cloob_ctx *ctx, arena *a, const char *path, const dataset *d, const prompt_set *all,
+                            class_map *out)
+{
+    int64_t n = dataset_class_count(d), line = 1, ordinal = 0;
+    file_bytes b;
+    map_reader r = { .ctx = ctx, .memory = a, .path = path, .d = d, .all = all };
+    r.folder_of = arena_push(a, (size_t)all->class_count * sizeof *r.folder_of);
+    r.twin = arena_push(a, (size_t)(n + 1) * sizeof *r.twin);
+    r.claims = arena_push(a, (size_t)(n + 1) * sizeof *r.claims);
+    if (!r.folder_of || !r.twin || !r.claims) return ctx_no_memory(ctx, (size_t)n * sizeof *r.twin, "classes");
+    for (int64_t c = 0; c < all->class_count; c++) r.folder_of[c] = -1;
+    for (int64_t i = 0; i < n; i++) r.twin[i] = -1, r.claims[i] = 0;
+    CLOOB_TRY(file_read(ctx, path, FILE_TEXT_LIMIT, &b));
+    cloob_status status = CLOOB_OK;
+    char *rest = b.data;
+    for (char *text; status == CLOOB_OK && (text = strsep(&rest, "\n")); line++)
+        status = take_line(&r, text, line, &ordinal);
+    file_bytes_release(&b);
+    if (status == CLOOB_OK) status = check_folders(&r);
+    return status == CLOOB_OK ? fill(&r, out) : status;
 }

@@ -8,11 +8,11 @@
 #include "infer/model_file.h"
 #include "cloob/hopfield.h"
 #include "cloob/options.h"
-#include "infer/class_map.h"
 #include "infer/class_match.h"
 #include "infer/zeroshot_run.h"
 #include "tensor/cpu/gemm.h"
 #include "core/needs.h"
+#include "infer/stored_rows.h"
 
 /* ---- a classifier -------------------------------------------------------------------------------- */
 
@@ -97,7 +97,8 @@ cloob_status cloob_classify(cloob_ctx *ctx, const cloob_classifier *c, const flo
 void cloob_zeroshot_options_init(cloob_zeroshot_options *o)
 {
     if (!o) return;
-    *o = (cloob_zeroshot_options){ .workers = 2, .beta = CLOOB_DEFAULT_SCALE_HOPFIELD };
+    *o = (cloob_zeroshot_options){ .set = 0 };
+    cloob_eval_options_init(&o->eval);
 }
 
 void cloob_zeroshot_release(cloob_zeroshot_result *r)
@@ -111,12 +112,8 @@ void cloob_zeroshot_release(cloob_zeroshot_result *r)
 
 static cloob_status retrieve(cloob_ctx *ctx, void *user, float *rows, int64_t n, int64_t D)
 {
-    const cloob_zeroshot_options *o = user;
-    cloob_hopfield h = { o->stored, o->stored_rows, D, o->beta };
-    cloob_hopfield_options ho;
-    cloob_hopfield_options_init(&ho);
-    ho.unit = true;
-    return cloob_hopfield_retrieve(ctx, &h, &ho, rows, n, rows, NULL);
+    (void)D; /* checked when the file was opened */
+    return stored_rows_retrieve(ctx, user, rows, n);
 }
 
 typedef struct said_list { /* what the model says, image by image */
@@ -182,25 +179,17 @@ static cloob_status fill(cloob_ctx *ctx, const zeroshot *z, const prompt_set *se
                   : ctx_no_memory(ctx, (size_t)z->answers * sizeof *r->row, "a table of classes");
 }
 
-cloob_status cloob_zeroshot(cloob_ctx *ctx, cloob_model *m, const cloob_dataset *d, const cloob_zeroshot_options *given,
-                            cloob_zeroshot_result *out)
+static cloob_status zeroshot_with(cloob_ctx *ctx, cloob_model *m, const cloob_dataset *d, cloob_zeroshot_options o,
+                                  stored_rows *stored, cloob_zeroshot_result *out)
 {
-    API_NEEDS(ctx, m && d && out);
-    cloob_zeroshot_options o;
     zeroshot_run_options run;
     arena a = { 0 };
     prompt_set set;
     zeroshot z;
     int64_t bad;
-    cloob_zeroshot_options_init(&o);
-    if (given) o = *given;
-    *out = (cloob_zeroshot_result){ 0 };
     zeroshot_run_options_init(&run);
-    run.workers = o.workers;
-    if (o.stored && o.stored_columns != encoder_config(m->enc)->embed)
-        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "stored rows of %lld, the model's embeddings have %lld",
-                        (long long)o.stored_columns, (long long)encoder_config(m->enc)->embed);
-    if (o.stored) run.hook = retrieve, run.hook_user = &o;
+    run.workers = (int)o.eval.workers;
+    if (stored) run.hook = retrieve, run.hook_user = stored;
     cloob_status status = CLOOB_OK;
     if (o.prompts && !cloob_prompts_name(o.prompts, o.set))
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "prompt set %lld: the file has %lld", (long long)o.set,
@@ -225,5 +214,24 @@ cloob_status cloob_zeroshot(cloob_ctx *ctx, cloob_model *m, const cloob_dataset 
     }
     said_release(&said);
     arena_release(&a);
+    return status;
+}
+
+cloob_status cloob_zeroshot(cloob_ctx *ctx, cloob_model *m, const cloob_dataset *d, const cloob_zeroshot_options *given,
+                            cloob_zeroshot_result *out)
+{
+    API_NEEDS(ctx, m && d && out);
+    cloob_zeroshot_options o;
+    stored_rows stored = { 0 };
+    cloob_zeroshot_options_init(&o);
+    if (given) o = *given;
+    *out = (cloob_zeroshot_result){ 0 };
+    cloob_status status = CLOOB_OK;
+    if (o.eval.retrieve) {
+        status = stored_rows_open(ctx, &o.eval, m->scale_hopfield, true, &stored);
+        if (status == CLOOB_OK) status = stored_rows_check(ctx, &stored, encoder_config(m->enc)->embed);
+    }
+    if (status == CLOOB_OK) status = zeroshot_with(ctx, m, d, o, o.eval.retrieve ? &stored : NULL, out);
+    stored_rows_release(&stored);
     return status;
 }

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "infer/embed_source.h"
+#include "infer/stored_rows.h"
 #include "cloob/eval.h"
 #include "cloob/hopfield.h"
 #include "core/json.h"
@@ -10,50 +11,12 @@
 #include "io/rows_file.h"
 #include "core/needs.h"
 
-/* ---- Hopfield retrieval -------------------------------------------------------------------------- */
-
-typedef struct memory { /* the stored rows of a file */
-    cloob_hopfield h;
-    const char *path;
-    float *rows;
-    bool unit;
-} memory;
-
-static cloob_status memory_open(cloob_ctx *ctx, const char *path, const char *which, double beta, bool unit, memory *m)
-{
-    cloob_embeddings *file;
-    cloob_matrix stored;
-    *m = (memory){ .path = path, .unit = unit };
-    CLOOB_TRY(cloob_embeddings_open(ctx, path, &file));
-    cloob_status status = cloob_embeddings_matrix(ctx, file, which, &stored);
-    if (status == CLOOB_OK) status = cloob_matrix_floats(ctx, &stored, &m->rows);
-    if (status == CLOOB_OK) m->h = (cloob_hopfield){ m->rows, stored.rows, stored.columns, beta };
-    cloob_embeddings_close(file);
-    return status;
-}
-
-static cloob_status memory_check(cloob_ctx *ctx, const memory *m, int64_t width)
-{
-    if (!width || width == m->h.dim) return CLOOB_OK;
-    return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: rows of %lld, the embeddings have %lld", m->path, (long long)m->h.dim,
-                    (long long)width);
-}
-
-static cloob_status memory_retrieve(cloob_ctx *ctx, const memory *m, float *rows, int64_t n)
-{
-    cloob_hopfield_options o;
-    if (!rows || n == 0) return CLOOB_OK;
-    cloob_hopfield_options_init(&o);
-    o.unit = m->unit;
-    return cloob_hopfield_retrieve(ctx, &m->h, &o, rows, n, rows, NULL);
-}
-
 /* ---- files --------------------------------------------------------------------------------------- */
 
 typedef struct out_file {
     rows_file f;
-    int part[EMBED_PARTS]; /* place in the file; -1: not there */
-    const memory *memory;  /* rows pass through it; NULL: they stay as they are */
+    int part[EMBED_PARTS];     /* place in the file; -1: not there */
+    const stored_rows *memory; /* rows pass through it; NULL: they stay as they are */
 } out_file;
 
 typedef struct lists { /* the metadata */
@@ -110,7 +73,7 @@ static cloob_status out_put(cloob_ctx *ctx, void *user, embed_part part, void *r
 {
     out_file *o = user;
     if (o->part[part] < 0) return CLOOB_OK;
-    if (o->memory && part >= EMBED_IMAGE) CLOOB_TRY(memory_retrieve(ctx, o->memory, rows, n));
+    if (o->memory && part >= EMBED_IMAGE) CLOOB_TRY(stored_rows_retrieve(ctx, o->memory, rows, n));
     return rows_file_put(ctx, &o->f, o->part[part], rows, n);
 }
 
@@ -178,14 +141,14 @@ static cloob_status lists_expect(cloob_ctx *ctx, const embed_source *s, lists *l
     return status;
 }
 
-static cloob_status open_memory(cloob_ctx *ctx, const embed_source *s, memory *m, out_file *o)
+static cloob_status open_memory(cloob_ctx *ctx, const model *m, const embed_source *s, stored_rows *stored, out_file *o)
 {
     const cloob_embed_job *job = &s->job;
-    if (!job->retrieve) return CLOOB_OK;
-    CLOOB_TRY(memory_open(ctx, job->retrieve, job->retrieve_which, job->beta, job->what == CLOOB_UNIT, m));
-    CLOOB_TRY(memory_check(ctx, m, s->width[EMBED_IMAGE]));
-    CLOOB_TRY(memory_check(ctx, m, s->width[EMBED_TEXT]));
-    o->memory = m;
+    if (!job->eval.retrieve) return CLOOB_OK;
+    CLOOB_TRY(stored_rows_open(ctx, &job->eval, m->scale_hopfield, job->what == CLOOB_UNIT, stored));
+    CLOOB_TRY(stored_rows_check(ctx, stored, s->width[EMBED_IMAGE]));
+    CLOOB_TRY(stored_rows_check(ctx, stored, s->width[EMBED_TEXT]));
+    o->memory = stored;
     return CLOOB_OK;
 }
 
@@ -205,18 +168,18 @@ cloob_status cloob_embed_to_file(cloob_ctx *ctx, cloob_model *m, const cloob_emb
     API_NEEDS(ctx, m && job && path && e);
     embed_source s;
     out_file o = { 0 };
-    memory stored = { 0 };
+    stored_rows stored = { 0 };
     lists expected = { 0 };
     *e = (cloob_embedded){ 0 };
     CLOOB_TRY(embed_source_open(ctx, m, job, &s));
-    cloob_status status = open_memory(ctx, &s, &stored, &o);
+    cloob_status status = open_memory(ctx, m, &s, &stored, &o);
     if (status == CLOOB_OK) status = lists_expect(ctx, &s, &expected);
     if (status == CLOOB_OK) status = out_begin(ctx, path, s.max_rows, s.width, &expected, &o);
     lists_release(&expected); /* only their size counted */
     if (status == CLOOB_OK) status = embed_source_run(ctx, &s, out_put, &o, e);
     if (status == CLOOB_OK) status = write_end(ctx, &o, path, e);
     rows_file_abort(&o.f);
-    free(stored.rows);
+    stored_rows_release(&stored);
     embed_source_close(&s);
     if (status != CLOOB_OK) cloob_embedded_release(e);
     return status;

@@ -25,7 +25,8 @@ void cloob_embedded_release(cloob_embedded *e)
 void cloob_embed_job_init(cloob_embed_job *job)
 {
     if (!job) return;
-    *job = (cloob_embed_job){ .what = CLOOB_UNIT, .workers = 2, .beta = CLOOB_DEFAULT_SCALE_HOPFIELD };
+    *job = (cloob_embed_job){ .what = CLOOB_UNIT };
+    cloob_eval_options_init(&job->eval);
 }
 
 static void *room(cloob_ctx *ctx, int64_t n, size_t each, cloob_status *status)
@@ -110,7 +111,7 @@ cloob_status cloob_embed_data(cloob_ctx *ctx, cloob_model *m, const cloob_datase
                               cloob_embedded *e)
 {
     API_NEEDS(ctx, m && d && e);
-    return embed_to_memory(ctx, m, &(cloob_embed_job){ .what = what, .data = d, .workers = workers }, e);
+    return embed_to_memory(ctx, m, &(cloob_embed_job){ .what = what, .data = d, .eval = { .workers = workers } }, e);
 }
 
 cloob_status cloob_embed_images(cloob_ctx *ctx, cloob_model *m, const char *const *path, int64_t n, cloob_output what,

@@ -271,7 +271,7 @@ static cloob_status run_data(cloob_ctx *ctx, flow *f)
     embed_options o;
     bool all = f->s->max_rows[EMBED_OWNER] > 0;
     embed_options_init(&o);
-    o.what = f->s->job.what, o.workers = f->s->job.workers;
+    o.what = f->s->job.what, o.workers = (int)f->s->job.eval.workers;
     CLOOB_TRY(name_room(ctx, f));
     CLOOB_TRY(embed_data_each(ctx, m->enc, all ? NULL : m->tok, set, &o, put_batch, f, &f->e->bad));
     if (all) CLOOB_TRY(run_captions(ctx, f));

@@ -11,8 +11,7 @@
 #include "core/needs.h"
 #include "core/text.h"
 #include "data/sets/csv.h"
-#include "eval/metrics/calibration.h"
-#include "eval/metrics/paired.h"
+#include "eval/metrics/metrics.h"
 
 typedef struct said {
     const char *image, *label;
@@ -76,27 +75,13 @@ static cloob_status take_cells(cloob_ctx *ctx, cloob_predictions *l, const cells
 
 /* ---- CSV ----------------------------------------------------------------------------------------- */
 
-typedef struct bytes_reader {
-    const char *at;
-    size_t left;
-} bytes_reader;
-
-static cloob_status read_bytes(void *arg, void *out, size_t n, size_t *got)
-{
-    bytes_reader *r = arg;
-    *got = n < r->left ? n : r->left;
-    memcpy(out, r->at, *got);
-    r->at += *got, r->left -= *got;
-    return CLOOB_OK;
-}
-
 static cloob_status read_csv(cloob_ctx *ctx, cloob_predictions *l, const file_bytes *f)
 {
-    bytes_reader bytes = { f->data, f->size };
+    csv_bytes bytes = { f->data, f->size };
     csv_reader *r = malloc(sizeof *r);
     csv_row row = { 0 };
     if (!r) return ctx_no_memory(ctx, sizeof *r, l->path);
-    csv_init(r, ',', read_bytes, &bytes, l->path);
+    csv_init(r, ',', csv_read_bytes, &bytes, l->path);
     cloob_status status = csv_next(ctx, r, &row);
     if (status != CLOOB_OK) row.count = 0; /* half a header */
     int image = csv_find(&row, "image"), label = csv_find(&row, "label"), predicted = csv_find(&row, "predicted"),

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "core/arith.h"
-#include "core/base64.h"
+#include "core/text.h"
 #include "core/json.h"
 #include "infer/embed_data.h"
 #include "infer/zeroshot_run.h"
@@ -34,18 +34,19 @@ static cloob_status put_thumb(samples *s, int64_t row, sbuf *jpeg)
 
 int64_t samples_use(samples *s, int64_t row)
 {
-    sbuf jpeg = { 0 };
+    sbuf jpeg = { 0 }, url = { 0 };
     if (s->number[row] >= 0) return s->number[row];
-    sbuf_puts(&s->thumbs, s->images ? ",\n{\"src\": \"" : "\n{\"src\": \"");
     if (put_thumb(s, row, &jpeg) == CLOOB_OK) { /* an image that is gone leaves an empty frame */
-        sbuf_puts(&s->thumbs, "data:image/jpeg;base64,");
-        base64_put(&s->thumbs, jpeg.data, jpeg.len);
+        sbuf_puts(&url, "data:image/jpeg;base64,");
+        base64_put(&url, jpeg.data, jpeg.len);
     }
-    sbuf_puts(&s->thumbs, "\", \"caption\": ");
-    json_put_string(&s->thumbs, s->caption[row]);
-    if (s->truth.F && world_never_seen(s->index[row])) sbuf_puts(&s->thumbs, ", \"never_seen\": true");
-    sbuf_puts(&s->thumbs, "}");
-    sbuf_release(&jpeg);
+    cloob_json_begin(&s->thumbs, NULL, '{');
+    cloob_json_put_text(&s->thumbs, "src", url.data ? url.data : "");
+    cloob_json_put_text(&s->thumbs, "caption", s->caption[row]);
+    if (s->truth.F && world_never_seen(s->index[row])) cloob_json_put_bool(&s->thumbs, "never_seen", true);
+    cloob_json_end(&s->thumbs);
+    s->thumbs.failed |= url.failed;
+    sbuf_release(&jpeg), sbuf_release(&url);
     return s->number[row] = s->images++;
 }
 
@@ -62,13 +63,16 @@ int64_t samples_top(const float *score, int64_t n, int64_t stride, int64_t witho
     return found;
 }
 
-static void put_hits(samples *s, const samples_hit *hit, int64_t n)
+static void put_hits(samples *s, const char *key, const samples_hit *hit, int64_t n)
 {
-    sbuf_puts(s->out, "[");
-    for (int64_t k = 0; k < n; k++)
-        sbuf_printf(s->out, "%s{\"image\": %lld, \"score\": %.4f}", k ? ", " : "",
-                    (long long)samples_use(s, hit[k].row), (double)hit[k].score);
-    sbuf_puts(s->out, "]");
+    cloob_json_begin(&s->out, key, '[');
+    for (int64_t k = 0; k < n; k++) {
+        cloob_json_begin(&s->out, NULL, '{');
+        cloob_json_put_int(&s->out, "image", samples_use(s, hit[k].row));
+        cloob_json_put_digits(&s->out, "score", (double)hit[k].score, SAMPLES_DIGITS);
+        cloob_json_end(&s->out);
+    }
+    cloob_json_end(&s->out);
 }
 
 /* ---- embeddings ---------------------------------------------------------------------------------- */
@@ -150,20 +154,19 @@ static cloob_status put_searches(samples *s)
     int64_t count = s->o->searches ? s->o->searches : min64(SEARCHES, s->n);
     float *query = malloc((size_t)(s->D + s->n) * sizeof *query), *score = query + s->D;
     cloob_status status = query ? CLOOB_OK : ctx_no_memory(s->ctx, (size_t)(s->D + s->n) * 4, "a search");
-    sbuf_puts(s->out, "\"searches\": [");
+    cloob_json_begin(&s->out, "searches", '[');
     for (int64_t q = 0; q < count && status == CLOOB_OK; q++) {
         samples_hit hit[HITS];
         const char *text = s->o->searches ? s->o->search[q] : s->caption[q * s->n / count];
         status = model_texts(s->ctx, s->m, &text, 1, CLOOB_UNIT, query);
         if (status != CLOOB_OK) break;
         cpu_sgemm(s->ctx, false, true, s->n, 1, s->D, 1, s->image, s->D, query, s->D, 0, score, 1);
-        sbuf_puts(s->out, q ? ",\n{\"text\": " : "\n{\"text\": ");
-        json_put_string(s->out, text);
-        sbuf_puts(s->out, ", \"hits\": ");
-        put_hits(s, hit, samples_top(score, s->n, 1, -1, hit, HITS));
-        sbuf_puts(s->out, "}");
+        cloob_json_begin(&s->out, NULL, '{');
+        cloob_json_put_text(&s->out, "text", text);
+        put_hits(s, "hits", hit, samples_top(score, s->n, 1, -1, hit, HITS));
+        cloob_json_end(&s->out);
     }
-    sbuf_puts(s->out, "],\n");
+    cloob_json_end(&s->out);
     free(query);
     return status;
 }
@@ -172,16 +175,17 @@ static cloob_status put_neighbors(samples *s)
 {
     float *score = malloc((size_t)s->n * sizeof *score);
     if (!score) return ctx_no_memory(s->ctx, (size_t)s->n * sizeof *score, "neighbours");
-    sbuf_puts(s->out, "\"neighbors\": [");
+    cloob_json_begin(&s->out, "neighbors", '[');
     for (int64_t k = 0; k < min64(NEIGHBORS, s->n); k++) {
         int64_t row = (2 * k + 1) * s->n / (2 * min64(NEIGHBORS, s->n));
         samples_hit hit[NEAR];
         cpu_sgemm(s->ctx, false, true, s->n, 1, s->D, 1, s->image, s->D, s->image + row * s->D, s->D, 0, score, 1);
-        sbuf_printf(s->out, "%s{\"image\": %lld, \"near\": ", k ? ",\n" : "\n", (long long)samples_use(s, row));
-        put_hits(s, hit, samples_top(score, s->n, 1, row, hit, NEAR));
-        sbuf_puts(s->out, "}");
+        cloob_json_begin(&s->out, NULL, '{');
+        cloob_json_put_int(&s->out, "image", samples_use(s, row));
+        put_hits(s, "near", hit, samples_top(score, s->n, 1, row, hit, NEAR));
+        cloob_json_end(&s->out);
     }
-    sbuf_puts(s->out, "],\n");
+    cloob_json_end(&s->out);
     free(score);
     return CLOOB_OK;
 }
@@ -202,21 +206,22 @@ static int64_t pick_distinct(const samples *s, int64_t *row, int64_t limit)
 static void put_matrix(samples *s)
 {
     int64_t row[MATRIX], n = pick_distinct(s, row, MATRIX);
-    sbuf_puts(s->out, "\"matrix\": {\"images\": [");
-    for (int64_t i = 0; i < n; i++) sbuf_printf(s->out, "%s%lld", i ? ", " : "", (long long)samples_use(s, row[i]));
-    sbuf_puts(s->out, "], \"texts\": [");
+    cloob_json_begin(&s->out, "matrix", '{');
+    cloob_json_begin(&s->out, "images", '[');
+    for (int64_t i = 0; i < n; i++) cloob_json_put_int(&s->out, NULL, samples_use(s, row[i]));
+    cloob_json_end(&s->out);
+    cloob_json_begin(&s->out, "texts", '[');
+    for (int64_t i = 0; i < n; i++) cloob_json_put_text(&s->out, NULL, s->caption[row[i]]);
+    cloob_json_end(&s->out);
+    cloob_json_begin(&s->out, "cosine", '[');
     for (int64_t i = 0; i < n; i++) {
-        if (i) sbuf_puts(s->out, ", ");
-        json_put_string(s->out, s->caption[row[i]]);
-    }
-    sbuf_puts(s->out, "], \"cosine\": [");
-    for (int64_t i = 0; i < n; i++) {
-        sbuf_puts(s->out, i ? ", [" : "[");
+        cloob_json_begin(&s->out, NULL, '[');
         for (int64_t j = 0; j < n; j++)
-            sbuf_printf(s->out, "%s%.4f", j ? ", " : "", (double)s->cosine[row[i] * s->n + row[j]]);
-        sbuf_puts(s->out, "]");
+            cloob_json_put_digits(&s->out, NULL, (double)s->cosine[row[i] * s->n + row[j]], SAMPLES_DIGITS);
+        cloob_json_end(&s->out);
     }
-    sbuf_puts(s->out, "]},\n");
+    cloob_json_end(&s->out);
+    cloob_json_end(&s->out);
 }
 
 /* ---- all of it ----------------------------------------------------------------------------------- */
@@ -241,7 +246,7 @@ static void samples_release(samples *s)
     for (int64_t i = 0; s->caption && i < s->n; i++) free(s->caption[i]);
     for (int64_t k = 0; k < CLOOB_FACTORS; k++) zeroshot_release(&s->z[k]);
     free(s->image), free(s->text), free(s->cosine), free(s->index), free(s->number), free(s->caption);
-    sbuf_release(&s->thumbs);
+    free(s->thumbs.data), free(s->out.data);
     world_truth_release(&s->truth);
 }
 
@@ -253,10 +258,9 @@ static cloob_status put_members(samples *s)
     CLOOB_TRY(put_neighbors(s));
     put_matrix(s);
     samples_sets(s);
-    sbuf_puts(s->out, "\"images\": [");
-    sbuf_add(s->out, s->thumbs.data, s->thumbs.len);
-    sbuf_puts(s->out, "]}\n");
-    return s->out->failed || s->thumbs.failed ? ctx_no_memory(s->ctx, s->out->len, "samples") : CLOOB_OK;
+    cloob_json_end(&s->thumbs);
+    if (!s->thumbs.failed) cloob_json_put_raw(&s->out, "images", s->thumbs.data, s->thumbs.len);
+    return s->out.failed || s->thumbs.failed ? ctx_no_memory(s->ctx, s->out.len, "samples") : CLOOB_OK;
 }
 
 cloob_status samples_json(cloob_ctx *ctx, model *m, const dataset *d, const samples_options *o, sbuf *out)
@@ -265,19 +269,22 @@ cloob_status samples_json(cloob_ctx *ctx, model *m, const dataset *d, const samp
     if (!dataset_has_captions(d)) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: has no captions", o->data);
     samples *s = calloc(1, sizeof *s);
     if (!s) return ctx_no_memory(ctx, sizeof *s, "samples");
-    *s = (samples){ .ctx = ctx, .m = m, .d = d, .o = o, .out = out, .D = encoder_width(m->enc, CLOOB_UNIT, false) };
+    *s = (samples){ .ctx = ctx, .m = m, .d = d, .o = o, .D = encoder_width(m->enc, CLOOB_UNIT, false) };
+    s->out.spaced = s->thumbs.spaced = true;
     cloob_status status = samples_init(s);
     if (status == CLOOB_OK) status = embed_images(s);
     if (status == CLOOB_OK && s->n < 2) status = ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: fewer than two images", o->data);
     if (status == CLOOB_OK) status = embed_captions(s);
     if (status == CLOOB_OK) status = read_world(s);
     if (status == CLOOB_OK) {
-        sbuf_puts(out, "{\"checkpoint\": ");
-        json_put_string(out, o->checkpoint);
-        sbuf_puts(out, ", \"data\": ");
-        json_put_string(out, o->data);
-        sbuf_printf(out, ", \"pairs\": %lld,\n", (long long)s->n);
+        cloob_json_begin(&s->thumbs, NULL, '[');
+        cloob_json_begin(&s->out, NULL, '{');
+        cloob_json_put_text(&s->out, "checkpoint", o->checkpoint);
+        cloob_json_put_text(&s->out, "data", o->data);
+        cloob_json_put_int(&s->out, "pairs", s->n);
         status = put_members(s);
+        cloob_json_end(&s->out);
+        json_out_append(&s->out, out);
     }
     samples_release(s);
     free(s);

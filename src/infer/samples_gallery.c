@@ -32,19 +32,18 @@ static int64_t likeliest(const samples *s, int64_t factor, int64_t row, double *
 
 static void put_factors(samples *s, int64_t row)
 {
-    sbuf_puts(s->out, "\"says\": [");
+    cloob_json_begin(&s->out, "says", '[');
     for (int64_t k = 0; k < s->truth.F; k++) {
         double p;
         int64_t c = likeliest(s, k, row, &p), truth = s->truth.label[k][s->index[row]];
-        sbuf_puts(s->out, k ? ", {\"factor\": " : "{\"factor\": ");
-        json_put_string(s->out, s->truth.name[k]);
-        sbuf_puts(s->out, ", \"label\": ");
-        json_put_string(s->out, s->truth.set[k]->classes[c].item[0]);
-        sbuf_puts(s->out, ", \"truth\": ");
-        json_put_string(s->out, s->truth.set[k]->classes[truth].item[0]);
-        sbuf_printf(s->out, ", \"p\": %.4f}", p);
+        cloob_json_begin(&s->out, NULL, '{');
+        cloob_json_put_text(&s->out, "factor", s->truth.name[k]);
+        cloob_json_put_text(&s->out, "label", s->truth.set[k]->classes[c].item[0]);
+        cloob_json_put_text(&s->out, "truth", s->truth.set[k]->classes[truth].item[0]);
+        cloob_json_put_digits(&s->out, "p", p, SAMPLES_DIGITS);
+        cloob_json_end(&s->out);
     }
-    sbuf_puts(s->out, "]");
+    cloob_json_end(&s->out);
 }
 
 static void put_captions(samples *s, int64_t row)
@@ -53,30 +52,33 @@ static void put_captions(samples *s, int64_t row)
     const float *score = s->cosine + row * s->n;
     int64_t found = samples_top(score, s->n, 1, -1, hit, CAPTIONS), rank = 1;
     for (int64_t j = 0; j < s->n; j++) rank += score[j] > score[row];
-    sbuf_printf(s->out, "\"rank\": %lld, \"captions\": [", (long long)rank);
+    cloob_json_put_int(&s->out, "rank", rank);
+    cloob_json_begin(&s->out, "captions", '[');
     for (int64_t k = 0; k < found; k++) {
-        sbuf_puts(s->out, k ? ", {\"text\": " : "{\"text\": ");
-        json_put_string(s->out, s->caption[hit[k].row]);
-        sbuf_printf(s->out, ", \"score\": %.4f, \"own\": %s}", (double)hit[k].score,
-                    hit[k].row == row ? "true" : "false");
+        cloob_json_begin(&s->out, NULL, '{');
+        cloob_json_put_text(&s->out, "text", s->caption[hit[k].row]);
+        cloob_json_put_digits(&s->out, "score", (double)hit[k].score, SAMPLES_DIGITS);
+        cloob_json_put_bool(&s->out, "own", hit[k].row == row);
+        cloob_json_end(&s->out);
     }
-    sbuf_puts(s->out, "]");
+    cloob_json_end(&s->out);
 }
 
 /* Evenly spread, whatever the model says of them. Two in three of a world's were never seen in training. */
 void samples_gallery(samples *s)
 {
     int64_t count = min64(GALLERY, s->n);
-    sbuf_puts(s->out, "\"gallery\": [");
+    cloob_json_begin(&s->out, "gallery", '[');
     for (int64_t k = 0; k < count; k++) {
         int64_t row = k * s->n / count;
         if (s->truth.F && k % 3 && row + 1 < s->n && !world_never_seen(s->index[row])) row++;
-        sbuf_printf(s->out, "%s{\"image\": %lld, ", k ? ",\n" : "\n", (long long)samples_use(s, row));
+        cloob_json_begin(&s->out, NULL, '{');
+        cloob_json_put_int(&s->out, "image", samples_use(s, row));
         if (s->truth.F) put_factors(s, row);
         else put_captions(s, row);
-        sbuf_puts(s->out, "}");
+        cloob_json_end(&s->out);
     }
-    sbuf_puts(s->out, "],\n");
+    cloob_json_end(&s->out);
 }
 
 /* ---- confusion ----------------------------------------------------------------------------------- */
@@ -98,28 +100,29 @@ static void put_set(samples *s, int64_t k)
         for (int64_t j = 0; j < C; j++) total += confusion[c * C + j];
         max = max64(max, total);
     }
-    sbuf_puts(s->out, k ? ",\n{\"name\": " : "\n{\"name\": ");
-    json_put_string(s->out, s->truth.name[k]);
-    sbuf_printf(s->out, ", \"n\": %lld, \"top1\": %.5f, \"chance\": %.5f, \"labels\": [", (long long)n,
-                n ? (double)right / (double)n : 0, n ? (double)max / (double)n : 0);
-    for (int64_t c = 0; c < C; c++) {
-        if (c) sbuf_puts(s->out, ", ");
-        json_put_string(s->out, set->classes[c].item[0]);
-    }
-    sbuf_puts(s->out, "], \"confusion\": [");
+    cloob_json_begin(&s->out, NULL, '{');
+    cloob_json_put_text(&s->out, "name", s->truth.name[k]);
+    cloob_json_put_int(&s->out, "n", n);
+    cloob_json_put_digits(&s->out, "top1", n ? (double)right / (double)n : 0, 5);
+    cloob_json_put_digits(&s->out, "chance", n ? (double)max / (double)n : 0, 5);
+    cloob_json_begin(&s->out, "labels", '[');
+    for (int64_t c = 0; c < C; c++) cloob_json_put_text(&s->out, NULL, set->classes[c].item[0]);
+    cloob_json_end(&s->out);
+    cloob_json_begin(&s->out, "confusion", '[');
     for (int64_t c = 0; confusion && c < C; c++) {
-        sbuf_puts(s->out, c ? ", [" : "[");
-        for (int64_t j = 0; j < C; j++) sbuf_printf(s->out, "%s%lld", j ? ", " : "", (long long)confusion[c * C + j]);
-        sbuf_puts(s->out, "]");
+        cloob_json_begin(&s->out, NULL, '[');
+        for (int64_t j = 0; j < C; j++) cloob_json_put_int(&s->out, NULL, confusion[c * C + j]);
+        cloob_json_end(&s->out);
     }
-    sbuf_puts(s->out, "]}");
-    s->out->failed |= !confusion;
+    cloob_json_end(&s->out);
+    cloob_json_end(&s->out);
+    s->out.failed |= !confusion;
     free(confusion);
 }
 
 void samples_sets(samples *s)
 {
-    sbuf_puts(s->out, "\"sets\": [");
+    cloob_json_begin(&s->out, "sets", '[');
     for (int64_t k = 0; k < s->truth.F; k++) put_set(s, k);
-    sbuf_puts(s->out, "],\n");
+    cloob_json_end(&s->out);
 }

@@ -2,11 +2,12 @@
 #ifndef INFER_SAMPLES_IMPL_H
 #define INFER_SAMPLES_IMPL_H
 
+#include "core/json.h"
 #include "eval/zeroshot.h"
 #include "infer/samples.h"
 #include "infer/world_truth.h"
 
-enum { SAMPLES_CLASSES = 64 }; /* of one factor */
+enum { SAMPLES_CLASSES = 64 /* of one factor */, SAMPLES_DIGITS = 4 /* of cosines and probabilities */ };
 
 typedef struct samples {
     cloob_ctx *ctx;
@@ -20,8 +21,8 @@ typedef struct samples {
     char **caption;      /* (n) */
     int64_t *number;     /* (n) place among the images of the file, -1: not there */
     int64_t images;
-    sbuf thumbs, *out;
-    world_truth truth; /* F 0: none */
+    cloob_json_out thumbs, out; /* the list of images, and the object that it becomes the last member of */
+    world_truth truth;          /* F 0: none */
     zeroshot z[CLOOB_FACTORS];
 } samples;
 
@@ -36,7 +37,7 @@ typedef struct samples_hit {
 /* The k largest of score (n), best first, `without` (a row, or -1) left out. Returns how many. */
 int64_t samples_top(const float *score, int64_t n, int64_t stride, int64_t without, samples_hit *hit, int64_t k);
 
-/* Each appends a member of the object, with a comma behind it. */
+/* Each appends a member of the object. */
 void samples_gallery(samples *s);
 void samples_retrieval(samples *s);
 void samples_sets(samples *s);

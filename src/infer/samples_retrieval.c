@@ -48,45 +48,46 @@ static void put_query(samples *s, way w, const query *q)
     int64_t stride;
     const float *score = scores_of(s, w, q->row, &stride);
     int64_t found = samples_top(score, s->n, stride, -1, hit, HITS);
-    sbuf_printf(s->out, "{\"image\": %lld, \"rank\": %lld, \"score\": %.4f, \"hits\": [",
-                (long long)samples_use(s, q->row), (long long)q->rank, (double)score[q->row * stride]);
+    cloob_json_begin(&s->out, NULL, '{');
+    cloob_json_put_int(&s->out, "image", samples_use(s, q->row));
+    cloob_json_put_int(&s->out, "rank", q->rank);
+    cloob_json_put_digits(&s->out, "score", (double)score[q->row * stride], SAMPLES_DIGITS);
+    cloob_json_begin(&s->out, "hits", '[');
     for (int64_t k = 0; k < found; k++) {
-        sbuf_puts(s->out, k ? ", {" : "{");
-        if (w == TEXT_TO_IMAGE) sbuf_printf(s->out, "\"image\": %lld", (long long)samples_use(s, hit[k].row));
-        else sbuf_puts(s->out, "\"text\": "), json_put_string(s->out, s->caption[hit[k].row]);
-        sbuf_printf(s->out, ", \"score\": %.4f, \"own\": %s}", (double)hit[k].score,
-                    hit[k].row == q->row ? "true" : "false");
+        cloob_json_begin(&s->out, NULL, '{');
+        if (w == TEXT_TO_IMAGE) cloob_json_put_int(&s->out, "image", samples_use(s, hit[k].row));
+        else cloob_json_put_text(&s->out, "text", s->caption[hit[k].row]);
+        cloob_json_put_digits(&s->out, "score", (double)hit[k].score, SAMPLES_DIGITS);
+        cloob_json_put_bool(&s->out, "own", hit[k].row == q->row);
+        cloob_json_end(&s->out);
     }
-    sbuf_puts(s->out, "]}");
+    cloob_json_end(&s->out);
+    cloob_json_end(&s->out);
 }
 
 static void put_way(samples *s, way w, const char *name)
 {
     query *q = malloc((size_t)s->n * sizeof *q);
     int64_t shown = min64(SHOWN, s->n / 2);
-    s->out->failed |= !q;
+    s->out.failed |= !q;
     if (!q) return;
     for (int64_t i = 0; i < s->n; i++) q[i] = ask(s, w, i);
     qsort(q, (size_t)s->n, sizeof *q, by_margin);
-    sbuf_printf(s->out, "\"%s\": {\"best\": [", name);
-    for (int64_t k = 0; k < shown; k++) {
-        if (k) sbuf_puts(s->out, ",\n");
-        put_query(s, w, &q[k]);
-    }
-    sbuf_puts(s->out, "], \"worst\": [");
-    for (int64_t k = 0; k < shown; k++) {
-        if (k) sbuf_puts(s->out, ",\n");
-        put_query(s, w, &q[s->n - 1 - k]);
-    }
-    sbuf_puts(s->out, "]}");
+    cloob_json_begin(&s->out, name, '{');
+    cloob_json_begin(&s->out, "best", '[');
+    for (int64_t k = 0; k < shown; k++) put_query(s, w, &q[k]);
+    cloob_json_end(&s->out);
+    cloob_json_begin(&s->out, "worst", '[');
+    for (int64_t k = 0; k < shown; k++) put_query(s, w, &q[s->n - 1 - k]);
+    cloob_json_end(&s->out);
+    cloob_json_end(&s->out);
     free(q);
 }
 
 void samples_retrieval(samples *s)
 {
-    sbuf_puts(s->out, "\"retrieval\": {");
+    cloob_json_begin(&s->out, "retrieval", '{');
     put_way(s, IMAGE_TO_TEXT, "image_to_text");
-    sbuf_puts(s->out, ", ");
     put_way(s, TEXT_TO_IMAGE, "text_to_image");
-    sbuf_puts(s->out, "},\n");
+    cloob_json_end(&s->out);
 }

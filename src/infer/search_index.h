@@ -46,14 +46,9 @@ char *search_index_path(const search_index *ix, int64_t i);
 /* The same for one of its lists of files. */
 char *search_files_path(const search_index *ix, const search_files *f, int64_t i);
 
-typedef struct search_update {
-    int64_t images, kept, embedded, removed;
-    int64_t bad, bad_before; /* cannot be read; of these, known from before and not tried again */
-} search_update;
-
 /* Brings the index of a folder up to date, or makes it. checkpoint and vocab are stored for queries. */
 cloob_status search_index_update(cloob_ctx *ctx, model *m, const char *folder, const char *path, const char *checkpoint,
-                                 const char *vocab, search_update *out);
+                                 const char *vocab, cloob_search_update *out);
 
 typedef struct search_hit {
     int64_t entry;

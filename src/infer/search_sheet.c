@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "cloob/search.h"
-#include "core/base64.h"
+#include "core/text.h"
 #include "core/file.h"
 #include "core/look.h"
 #include "core/needs.h"
@@ -11,16 +11,6 @@
 #include "io/image/image_write_jpeg.h"
 
 enum { THUMB = 256, THUMB_QUALITY = 82 };
-
-static void put_html(sbuf *s, const char *text)
-{
-    for (; *text; text++) {
-        if (*text == '<') sbuf_puts(s, "&lt;");
-        else if (*text == '&') sbuf_puts(s, "&amp;");
-        else if (*text == '"') sbuf_puts(s, "&quot;");
-        else sbuf_putc(s, *text);
-    }
-}
 
 /* A path in an address: what has a meaning there is escaped. */
 static void put_address(sbuf *s, const char *path)
@@ -58,12 +48,12 @@ static void put_head(sbuf *s, const char *title, int64_t n)
 {
     sbuf_puts(s, "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" "
                  "content=\"width=device-width, initial-scale=1\"><link rel=\"icon\" href=\"data:,\"><title>");
-    put_html(s, title);
+    html_text(s, title);
     sbuf_puts(s, "</title><style>\n");
     sbuf_add(s, asset_tokens_css, asset_tokens_css_bytes);
     sbuf_add(s, asset_sheet_css, asset_sheet_css_bytes);
     sbuf_puts(s, "</style></head>\n<body><main><h1>");
-    put_html(s, title);
+    html_text(s, title);
     if (n) sbuf_puts(s, "</h1>\n<p class=\"dim\">Best first, with the cosine of image and query.</p>\n<ul>\n");
     else sbuf_puts(s, "</h1>\n<p class=\"dim\">Nothing found. Try fewer or other words, or no filter.</p>\n<ul>\n");
 }
@@ -77,7 +67,7 @@ static void put_hit(cloob_ctx *ctx, const cloob_search_hit *hit, uint8_t *rgb, s
     sbuf_puts(s, "\">");
     put_thumbnail(ctx, hit->path, rgb, s);
     sbuf_printf(s, "<span><b>%.2f</b> ", (double)hit->score);
-    put_html(s, hit->path);
+    html_text(s, hit->path);
     sbuf_puts(s, "</span></a></li>\n");
     free(absolute);
 }

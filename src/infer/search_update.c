@@ -133,7 +133,7 @@ static int64_t find_unchanged(const update *u, const search_index *ix, const sea
     return u->l.item[at].size == f->size[i] && u->l.item[at].mtime_ns == f->mtime[i] ? at : -2;
 }
 
-static cloob_status keep_files(cloob_ctx *ctx, update *u, const search_index *ix, search_update *out)
+static cloob_status keep_files(cloob_ctx *ctx, update *u, const search_index *ix, cloob_search_update *out)
 {
     bool no_memory = false;
     for (int64_t i = 0; i < ix->N && !no_memory; i++) {
@@ -153,7 +153,7 @@ static cloob_status keep_files(cloob_ctx *ctx, update *u, const search_index *ix
     return no_memory ? ctx_no_memory(ctx, 64, "a path") : CLOOB_OK;
 }
 
-static cloob_status keep_old(cloob_ctx *ctx, update *u, search_update *out)
+static cloob_status keep_old(cloob_ctx *ctx, update *u, cloob_search_update *out)
 {
     search_index ix;
     cloob_status status = CLOOB_OK;
@@ -169,7 +169,7 @@ static cloob_status keep_old(cloob_ctx *ctx, update *u, search_update *out)
 }
 
 /* Embeds up to FILES_BETWEEN_CLOCKS missing images from *next on. */
-static cloob_status embed_some(cloob_ctx *ctx, update *u, int64_t *next, search_update *out)
+static cloob_status embed_some(cloob_ctx *ctx, update *u, int64_t *next, cloob_search_update *out)
 {
     const char *path[FILES_BETWEEN_CLOCKS];
     int64_t at[FILES_BETWEEN_CLOCKS], n = 0, D = u->D;
@@ -194,7 +194,7 @@ static cloob_status embed_some(cloob_ctx *ctx, update *u, int64_t *next, search_
     return status;
 }
 
-static cloob_status embed_missing(cloob_ctx *ctx, update *u, search_update *out)
+static cloob_status embed_missing(cloob_ctx *ctx, update *u, cloob_search_update *out)
 {
     time_t written = time(NULL);
     ctx_progress(ctx, "index", 0, u->l.count, "images");
@@ -208,7 +208,7 @@ static cloob_status embed_missing(cloob_ctx *ctx, update *u, search_update *out)
     return CLOOB_OK;
 }
 
-static cloob_status run(cloob_ctx *ctx, update *u, search_update *out)
+static cloob_status run(cloob_ctx *ctx, update *u, cloob_search_update *out)
 {
     CLOOB_TRY(image_list_add(ctx, &u->l, u->root));
     size_t rows = (size_t)(u->l.count + 1);
@@ -231,11 +231,11 @@ static cloob_status run(cloob_ctx *ctx, update *u, search_update *out)
 static char *full_path(const char *path) { return *path ? realpath(path, NULL) : strdup(""); }
 
 cloob_status search_index_update(cloob_ctx *ctx, model *m, const char *folder, const char *path, const char *checkpoint,
-                                 const char *vocab, search_update *out)
+                                 const char *vocab, cloob_search_update *out)
 {
     char *root = realpath(folder, NULL), *weights_path = full_path(checkpoint), *vocab_path = full_path(vocab);
     update u = { .m = m, .path = path, .root = root, .checkpoint = weights_path, .vocab = vocab_path };
-    *out = (search_update){ 0 };
+    *out = (cloob_search_update){ 0 };
     cloob_status status;
     if (!root || !file_is_dir(root)) status = ctx_fail(ctx, CLOOB_ERR_IO, "%s: not a folder that can be read", folder);
     else if (!weights_path || !vocab_path) status = ctx_fail(ctx, CLOOB_ERR_IO, "%s: %s", checkpoint, strerror(errno));

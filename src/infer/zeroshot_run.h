@@ -14,7 +14,7 @@
 #include "data/text/prompts.h"
 #include "data/text/tokenizer.h"
 #include "eval/zeroshot.h"
-#include "infer/class_map.h"
+#include "infer/class_match.h"
 #include "model/encoder.h"
 
 /* Changes rows (n, D) in place between encoder and comparison: Hopfield retrieval, for one. */

@@ -10,12 +10,17 @@
 
 #include "core/ctx.h"
 #include "core/file.h"
+#include "core/sbuf.h"
 
 /* Takes the next bytes; a status other than CLOOB_OK ends the copy and is passed on. */
 typedef cloob_status gzip_sink(void *arg, const void *bytes, size_t n);
 
 /* Copies `in` to the sink. name is for messages. */
 cloob_status gzip_copy(cloob_ctx *ctx, FILE *in, const char *name, gzip_sink *sink, void *arg);
+
+/* Bytes in memory: whether they are gzip, and what they unpack to, at most `limit` bytes, appended to out. */
+bool gzip_is(const void *bytes, size_t size);
+cloob_status gzip_expand(cloob_ctx *ctx, const void *bytes, size_t size, size_t limit, const char *name, sbuf *out);
 
 /* Does the regular file begin with gzip's two bytes? False when it cannot be read, and for pipes, whose bytes come
  * once. */

@@ -1,4 +1,4 @@
-/* Unpacking into files, beside and renamed; a trailer says what a cached copy was made from. */
+/* Unpacking into files, written atomically; a trailer says what a cached copy was made from. */
 #include "io/unpacked_copy.h"
 
 #include <errno.h>

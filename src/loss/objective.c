@@ -6,7 +6,7 @@
 #include <time.h>
 
 #include "core/needs.h"
-#include "core/peak.h"
+#include "core/limits.h"
 #include "core/rng.h"
 #include "loss/loss.h"
 #include "loss/objective_plan.h"

@@ -106,7 +106,7 @@ static bool any_part(const params *p, bool text)
 }
 
 /* Rows of an executor at most. */
-static int64_t most_rows(const params *p, const encoder_options *o, bool text)
+static int64_t max_rows(const params *p, const encoder_options *o, bool text)
 {
     return o->batch > 1 && (!o->invariant || any_part(p, text)) ? o->batch : 1;
 }
@@ -146,7 +146,7 @@ device *encoder_device(const encoder *e) { return e->p->dev; }
 
 int64_t encoder_batch(const encoder *e)
 {
-    int64_t images = most_rows(e->p, &e->o, false), texts = most_rows(e->p, &e->o, true);
+    int64_t images = max_rows(e->p, &e->o, false), texts = max_rows(e->p, &e->o, true);
     return images > texts ? images : texts;
 }
 
@@ -157,9 +157,6 @@ int64_t encoder_width(const encoder *e, cloob_output what, bool text)
     if (what != CLOOB_FEATURES) return e->p->config.embed;
     return text ? e->p->config.text_width : tower_image_features(&e->p->config);
 }
-
-/* What kernels kept of the old weights goes with the executors. */
-void encoder_weights_changed(encoder *e) { drop_executors(e); }
 
 static cloob_status make_graph(cloob_ctx *ctx, const params *p, int64_t batch, int kind, graph *g)
 {
@@ -184,7 +181,7 @@ cloob_status encoder_measure(cloob_ctx *ctx, const params *p, const encoder_opti
         if (kinds[i] > TOKENS && (kinds[i] - TOKENS) * STEP >= p->config.context) continue;
         graph g;
         exec_memory m = { 0 };
-        cloob_status status = make_graph(ctx, p, most_rows(p, o, kinds[i] >= TOKENS), kinds[i], &g);
+        cloob_status status = make_graph(ctx, p, max_rows(p, o, kinds[i] >= TOKENS), kinds[i], &g);
         if (status == CLOOB_OK) status = exec_measure(ctx, &g, p->dev, &m);
         graph_release(&g);
         CLOOB_TRY(status);
@@ -195,7 +192,7 @@ cloob_status encoder_measure(cloob_ctx *ctx, const params *p, const encoder_opti
 
 static int64_t rows_of(const encoder *e, int kind, int size)
 {
-    return (most_rows(e->p, &e->o, kind >= TOKENS) + ((int64_t)1 << size) - 1) >> size;
+    return (max_rows(e->p, &e->o, kind >= TOKENS) + ((int64_t)1 << size) - 1) >> size;
 }
 
 /* The smallest executor that n rows fit in. On a GPU, whose memory is planned, small ones are made only until there is
@@ -215,7 +212,7 @@ static void drop_packed(void *user, const void *weight, size_t bytes)
     const encoder *e = user;
     tensor t = { .dtype = CLOOB_U8, .ndim = 1, .dim = { (int64_t)bytes }, .data = (void *)(uintptr_t)weight };
     weights_drop_pages(&e->w, &t);
-    /* of a weight that was converted, 8 bits are all that is ever read again */
+    /* of a converted weight, only its 8 bits are read from now on */
     if (e->o.int8 && e->owns_params)
         host_memory_drop(weight, bytes, e->p->master, (size_t)e->p->total * sizeof *e->p->master);
 }
@@ -350,7 +347,7 @@ static cloob_status encode_in_lanes(cloob_ctx *ctx, encoder *e, const lane_rows 
 static cloob_status encode_images(cloob_ctx *ctx, encoder *e, int kind, const void *images, size_t stride, int64_t n,
                                   cloob_output what, float *out)
 {
-    int64_t B = most_rows(e->p, &e->o, false), width = encoder_width(e, what, false);
+    int64_t B = max_rows(e->p, &e->o, false), width = encoder_width(e, what, false);
     if (!e->asked && e->o.invariant && !(e->o.int8 && e->p->config.family == MODEL_VIT)) {
         CLOOB_TRY(lanes_apply(ctx, e->p, &e->small));
         e->asked = true;
@@ -423,7 +420,7 @@ static int text_kind(const encoder *e, const int32_t *tokens, int64_t n)
 
 cloob_status encoder_texts(cloob_ctx *ctx, encoder *e, const int32_t *tokens, int64_t n, cloob_output what, float *out)
 {
-    int64_t T = e->p->config.context, vocab = e->p->config.vocab, B = most_rows(e->p, &e->o, true),
+    int64_t T = e->p->config.context, vocab = e->p->config.vocab, B = max_rows(e->p, &e->o, true),
             width = encoder_width(e, what, true);
     for (int64_t i = 0; i < n * T; i++)
         if (tokens[i] < 0 || tokens[i] >= vocab)

@@ -25,7 +25,7 @@ void encoder_options_init(encoder_options *o);
  * are used where they lie in the mapped file, and those of a tower that is never asked are never read. The device
  * outlives the encoder. */
 cloob_status encoder_create(cloob_ctx *ctx, weights *w, device *dev, const encoder_options *o, encoder **out);
-/* Over parameters that somebody else owns and changes (a run under way). */
+/* Over parameters that somebody else owns (a run under way); where they change, it is made anew. */
 cloob_status encoder_create_on(cloob_ctx *ctx, params *p, const encoder_options *o, encoder **out);
 void encoder_destroy(encoder *e);
 
@@ -39,9 +39,6 @@ int64_t encoder_batch(const encoder *e);    /* rows computed at a time, at most 
 bool encoder_packs_texts(const encoder *e); /* texts of any length share a batch at no cost */
 int64_t encoder_rows_run(const encoder *e); /* computed so far, with those that only filled up a batch */
 int64_t encoder_width(const encoder *e, cloob_output what, bool text);
-
-/* Tells that the parameters changed since the last call (encoder_create_on). */
-void encoder_weights_changed(encoder *e);
 
 /* out: (n, width) F32 on the host. images: (n, S, S, 3) bytes. */
 cloob_status encoder_images(cloob_ctx *ctx, encoder *e, const uint8_t *images, int64_t n, cloob_output what,

@@ -1,11 +1,12 @@
 /* The paper's two figures of embeddings: the spectrum of the covariance, and how similar matched and
  * unmatched pairs are. */
-#include "report/analysis_plots.h"
+#include "cloob/eval.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "core/file.h"
+#include "core/needs.h"
 #include "report/chart_image.h"
 
 typedef struct plot {
@@ -27,10 +28,7 @@ static cloob_status write_image(cloob_ctx *ctx, const char *folder, const char *
 {
     char file[64];
     snprintf(file, sizeof file, "%s.%s", name, ending);
-    char *path = file_join(folder, file);
-    cloob_status status = path ? file_write(ctx, path, image->data, image->len) : ctx_no_memory(ctx, 64, file);
-    free(path);
-    return status;
+    return file_write_in(ctx, folder, file, image);
 }
 
 static cloob_status finish(plot *p, const char *folder, const char *name)
@@ -117,9 +115,10 @@ static cloob_status similarities(cloob_ctx *ctx, const cloob_analysis *a, const 
     return finish(&p, folder, "similarities");
 }
 
-cloob_status analysis_plots_write(cloob_ctx *ctx, const cloob_analysis *a, const cloob_analysis *reference,
+cloob_status cloob_analysis_plots(cloob_ctx *ctx, const cloob_analysis *a, const cloob_analysis *reference,
                                   const char *folder)
 {
+    API_NEEDS(ctx, a && folder);
     CLOOB_TRY(spectrum(ctx, a, reference, folder));
     return a->paired ? similarities(ctx, a, folder) : CLOOB_OK;
 }

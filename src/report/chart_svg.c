@@ -1,6 +1,6 @@
 /* Charts as SVG images inside the page, for builds without Chart.js. An image rather than inline SVG, as
  * cairo's names for glyphs would meet those of the next chart. Dark mode inverts the image (page.css). */
-#include "core/base64.h"
+#include "core/text.h"
 #include "report/chart_image.h"
 #include "report/html.h"
 

@@ -68,22 +68,8 @@ void export_file(export_files *e, const char *name, const char *ending, const sb
     char file[128];
     if (e->status != CLOOB_OK) return;
     snprintf(file, sizeof file, "%s.%s", name, ending);
-    char *path = file_join(e->dir, file);
-    if (!path || text->failed) e->status = ctx_no_memory(e->ctx, text->len, file);
-    else e->status = file_write(e->ctx, path, text->data ? text->data : "", text->len);
+    e->status = file_write_in(e->ctx, e->dir, file, text);
     e->files += e->status == CLOOB_OK;
-    free(path);
-}
-
-static void put_csv(sbuf *s, const char *text)
-{
-    bool quoted = strpbrk(text, ",\"\n\r") != NULL;
-    if (quoted) sbuf_putc(s, '"');
-    for (; *text; text++) {
-        if (*text == '"') sbuf_putc(s, '"');
-        sbuf_putc(s, *text);
-    }
-    if (quoted) sbuf_putc(s, '"');
 }
 
 static void put_tex(sbuf *s, const char *text)
@@ -117,9 +103,9 @@ static bool has_bands(const chart *c)
 static void put_point(sbuf *csv, const chart *c, const chart_series *s, int64_t k, bool bands)
 {
     int64_t at = (int64_t)s->x[k];
-    put_csv(csv, s->name);
+    csv_put(csv, s->name);
     sbuf_putc(csv, ',');
-    if (c->category && at < c->categories) put_csv(csv, c->category[at]);
+    if (c->category && at < c->categories) csv_put(csv, c->category[at]);
     else sbuf_printf(csv, "%.9g", s->x[k]);
     sbuf_printf(csv, ",%.9g", s->y[k]);
     if (bands && s->low && s->high) sbuf_printf(csv, ",%.9g,%.9g", s->low[k], s->high[k]);
@@ -151,9 +137,9 @@ bool export_chart_as(export_files *e, const char *name, const chart *c, sbuf *li
     if (drawn) export_file(e, name, "svg", &svg), put_link(e, name, "svg", "SVG", links);
     if (chart_draw_pdf(&pdf, c)) export_file(e, name, "pdf", &pdf), put_link(e, name, "pdf", "PDF", links);
     sbuf_puts(&csv, "series,");
-    put_csv(&csv, *c->x_label ? c->x_label : "category");
+    csv_put(&csv, *c->x_label ? c->x_label : "category");
     sbuf_putc(&csv, ',');
-    put_csv(&csv, c->y_label);
+    csv_put(&csv, c->y_label);
     sbuf_puts(&csv, bands ? ",low,high\n" : "\n");
     for (int64_t i = 0; i < c->count; i++)
         for (int64_t k = 0; k < c->series[i].n; k++) put_point(&csv, c, &c->series[i], k, bands);
@@ -178,7 +164,7 @@ void export_table_row(export_table *t, const char *const *cell, int64_t n)
     sbuf_puts(&t->md, "|");
     for (int64_t i = 0; i < n; i++) {
         if (i) sbuf_putc(&t->csv, ','), sbuf_puts(&t->tex, " & ");
-        put_csv(&t->csv, cell[i]);
+        csv_put(&t->csv, cell[i]);
         put_tex(&t->tex, cell[i]);
         sbuf_putc(&t->md, ' ');
         put_md(&t->md, cell[i]);

@@ -11,17 +11,6 @@
 #include "report/page.h"
 #include "report/chart.h"
 
-void html_text(sbuf *s, const char *text)
-{
-    for (; *text; text++) {
-        if (*text == '&') sbuf_puts(s, "&amp;");
-        else if (*text == '<') sbuf_puts(s, "&lt;");
-        else if (*text == '>') sbuf_puts(s, "&gt;");
-        else if (*text == '"') sbuf_puts(s, "&quot;");
-        else sbuf_putc(s, *text);
-    }
-}
-
 void html_json_string(sbuf *s, const char *text)
 {
     sbuf plain = { 0 };

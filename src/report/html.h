@@ -3,9 +3,8 @@
 #define REPORT_HTML_H
 
 #include "core/ctx.h"
-#include "core/sbuf.h"
+#include "core/text.h"
 
-void html_text(sbuf *s, const char *text);        /* & < > " escaped */
 void html_json_string(sbuf *s, const char *text); /* a JSON string that cannot end a script element */
 void html_number(sbuf *s, double value);          /* four digits for reading */
 

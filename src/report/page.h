@@ -41,7 +41,7 @@ void page_embeddings(page *p); /* spectra, Ajne's statistic, similarity histogra
 void page_zeroshot(page *p);   /* tables, and examples with bars */
 void page_settings(page *p);
 
-enum { EXAMPLES_MOST = 8 };
+enum { EXAMPLES_MAX = 8 };
 /* zero-shot-examples.svg, .pdf and .csv of the first examples in the list, where figures are exported. `truth` has the
  * class of each, or NULL. */
 void page_export_examples(page *p, const json *const *list, const char *const *truth, int64_t n);

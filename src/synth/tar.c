@@ -1,5 +1,5 @@
 /* 512-byte headers, content padded to 512, two empty blocks at the end. */
-#include "synth/tar.h"
+#include "synth/write.h"
 
 #include <assert.h>
 #include <errno.h>

@@ -10,7 +10,6 @@
 #include "core/file.h"
 #include "synth/batch.h"
 #include "synth/staging_dir.h"
-#include "synth/tar.h"
 
 #define MAX_COUNT INT64_C(10000000)
 

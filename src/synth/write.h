@@ -4,6 +4,7 @@
 
 #include "cloob/synth.h"
 #include "synth/synth.h"
+#include "core/ctx.h"
 
 /* As cloob_synth_write. */
 cloob_status synth_write(cloob_ctx *ctx, const cloob_synth_options *o, cloob_synth_result *r);
@@ -29,5 +30,18 @@ void synth_put_prompts(sbuf *s);
 
 /* What the set is: its settings, naming rates, favourites and held-out pairs. */
 void synth_put_mark(sbuf *s, const cloob_synth_options *o);
+
+/* Plain tar files, written member by member (ustar; no dates or owners, so the same content is the same
+ * bytes). */
+
+typedef struct synth_tar {
+    void *stream; /* FILE */
+    char *path;
+} synth_tar;
+
+cloob_status synth_tar_open(cloob_ctx *ctx, const char *path, synth_tar *t);
+/* name: up to 99 bytes. A failed write is reported by close. */
+void synth_tar_add(synth_tar *t, const char *name, const void *data, size_t bytes);
+cloob_status synth_tar_close(cloob_ctx *ctx, synth_tar *t); /* safe to call on a closed one */
 
 #endif

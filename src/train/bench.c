@@ -6,7 +6,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "core/peak.h"
+#include "core/limits.h"
 #include "core/rng.h"
 #include "model/encoder.h"
 #include "tensor/async_copy.h"

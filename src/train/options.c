@@ -15,11 +15,7 @@ static const cloob_option table[] = {
 };
 enum { ROWS = sizeof table / sizeof *table };
 
-const cloob_option *cloob_train_option_table(int64_t *count)
-{
-    if (count) *count = ROWS;
-    return table;
-}
+const cloob_option *cloob_train_option_table(int64_t *count) { return OPTION_TABLE(table, count); }
 
 void cloob_train_options_init(cloob_train_options *o)
 {

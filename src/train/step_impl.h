@@ -44,7 +44,7 @@ struct step {
     cloob_ctx *ctx; /* of the call under way, for the exchange */
     double scalar[STEP_SCALARS];
     int64_t count;
-    adamw_live *live, *live_host; /* a step the GPU does by itself: in its memory, and page-locked */
+    adamw_live *live, *live_host; /* a captured step: in GPU memory, and page-locked */
     struct {
         void *recording; /* of such a step with the objective `recorded`; NULL: not yet */
         const loss_plan *recorded,

@@ -259,7 +259,7 @@ static cloob_status update(cloob_ctx *ctx, step *s, double lr, const step_result
     return CLOOB_OK;
 }
 
-/* ---- a step the GPU does by itself --------------------------------------------------------------- */
+/* ---- a captured step ------------------------------------------------------------------------------ */
 
 /* Nothing in it waits for the host: gradients are clipped and a bad update is left out on the GPU, so all of it can be
  * recorded once and replayed. Not for scales or stored sets that change from step to step: they are arguments of the

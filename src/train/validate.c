@@ -145,9 +145,9 @@ static cloob_status put_analysis(cloob_ctx *ctx, run *r, sbuf *line, int64_t epo
         journal_put(r->log, line, epoch, "text_effective_eigenvalues", (double)a.y.effective);
         snprintf(folder, sizeof folder, "%s/analysis/epoch_%lld", journal_dir(r->log), (long long)epoch);
         status = file_make_dirs(ctx, folder);
-        if (status == CLOOB_OK) status = analysis_write(ctx, &a, NULL, folder);
+        if (status == CLOOB_OK) status = cloob_analysis_write(ctx, &a, NULL, folder);
     }
-    analysis_release(&a);
+    cloob_analysis_release(&a);
     return status;
 }
 

@@ -9,7 +9,7 @@
 
 #include "cloob/cloob.h"
 #include "core/file.h"
-#include "core/peak.h"
+#include "core/limits.h"
 #include "io/safetensors.h"
 
 enum { CLASSES = 2, EACH = 130, IMAGES = CLASSES * EACH }; /* more than are made at a time */
@@ -292,9 +292,9 @@ static void failures_leave_nothing(void)
     check_refused(&job, "no/such/folder/e.safetensors", CLOOB_ERR_IO, "cannot create");
     CHECK(cloob_embed_to_file(ctx, m, &job, folder, &(cloob_embedded){ 0 }) == CLOOB_ERR_IO);
     CHECK(strstr(cloob_error(ctx), "is a folder") != NULL);
-    job.retrieve = "no/such/file.safetensors", job.retrieve_which = "image";
+    job.eval.retrieve = "no/such/file.safetensors";
     check_refused(&job, streamed, CLOOB_ERR_IO, "no/such/file");
-    job.retrieve = NULL;
+    job.eval.retrieve = NULL;
     signal(SIGXFSZ, SIG_IGN); /* a limit stands in for a full disk */
     getrlimit(RLIMIT_FSIZE, &old);
     small = (struct rlimit){ 10000, old.rlim_max };

@@ -8,7 +8,7 @@
 #include "core/pool.h"
 #include "core/rng.h"
 #include "core/sbuf.h"
-#include "core/utf8.h"
+#include "core/text.h"
 
 static void arena_gives_zeroed_aligned_memory(void)
 {

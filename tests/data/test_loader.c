@@ -4,7 +4,7 @@
 #include <unistd.h>
 
 #include "check.h"
-#include "data/sets/order.h"
+#include "data/sets/dataset_kind.h"
 #include "fixture.h"
 
 enum { N = 83, IMAGE = 12, SIZE = 8 };

@@ -9,7 +9,7 @@
 
 static cloob_ctx *ctx;
 
-static char *cleaned(text_clean_mode mode, const char *text, size_t bytes)
+static char *cleaned(cloob_clean mode, const char *text, size_t bytes)
 {
     sbuf out = { 0 };
     sbuf_puts(&out, "");
@@ -18,7 +18,7 @@ static char *cleaned(text_clean_mode mode, const char *text, size_t bytes)
     return result;
 }
 
-static void check_clean(text_clean_mode mode, const char *text, const char *expected)
+static void check_clean(cloob_clean mode, const char *text, const char *expected)
 {
     char *got = cleaned(mode, text, strlen(text));
     CHECK_STR(got, expected);
@@ -33,18 +33,18 @@ static void equal_to_frozen(void)
     CHECK_OK(ctx, json_read_file(ctx, &a, TESTS_DIR "/ref/text_clean.json", &root));
     CHECK(root->count > 30);
     for (const json *c = root->child; c; c = c->next) {
-        check_clean(TEXT_CLEAN_FULL, json_string(json_get(c, "text")), json_string(json_get(c, "full")));
-        check_clean(TEXT_CLEAN_BASIC, json_string(json_get(c, "text")), json_string(json_get(c, "basic")));
+        check_clean(CLOOB_CLEAN_FULL, json_string(json_get(c, "text")), json_string(json_get(c, "full")));
+        check_clean(CLOOB_CLEAN_BASIC, json_string(json_get(c, "text")), json_string(json_get(c, "basic")));
     }
     arena_release(&a);
 }
 
 static void ascii_needs_no_library(void)
 {
-    check_clean(TEXT_CLEAN_FULL, "  A  Photo\tof &amp;amp; \n CATS ", "a photo of & cats");
-    check_clean(TEXT_CLEAN_FULL, "bell\a \x1b[1mbold\x1b[0m", "bell bold");
-    check_clean(TEXT_CLEAN_BASIC, " \t\r\n ", "");
-    check_clean(TEXT_CLEAN_FULL, "Z \r\n", "z");
+    check_clean(CLOOB_CLEAN_FULL, "  A  Photo\tof &amp;amp; \n CATS ", "a photo of & cats");
+    check_clean(CLOOB_CLEAN_FULL, "bell\a \x1b[1mbold\x1b[0m", "bell bold");
+    check_clean(CLOOB_CLEAN_BASIC, " \t\r\n ", "");
+    check_clean(CLOOB_CLEAN_FULL, "Z \r\n", "z");
 }
 
 static void invalid_bytes_become_replacement(void)
@@ -63,16 +63,16 @@ static void invalid_bytes_become_replacement(void)
         { "\xf0\x9f\x98", "\xef\xbf\xbd" },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-        check_clean(TEXT_CLEAN_BASIC, cases[i].text, cases[i].expected);
+        check_clean(CLOOB_CLEAN_BASIC, cases[i].text, cases[i].expected);
 }
 
 static void zero_bytes_are_characters(void)
 {
     sbuf out = { 0 };
-    CHECK_OK(ctx, text_clean(ctx, TEXT_CLEAN_BASIC, "a\0b", 3, &out));
+    CHECK_OK(ctx, text_clean(ctx, CLOOB_CLEAN_BASIC, "a\0b", 3, &out));
     CHECK(out.len == 3 && memcmp(out.data, "a\0b", 3) == 0);
     out.len = 0;
-    CHECK_OK(ctx, text_clean(ctx, TEXT_CLEAN_FULL, "a\0b", 3, &out));
+    CHECK_OK(ctx, text_clean(ctx, CLOOB_CLEAN_FULL, "a\0b", 3, &out));
     CHECK(out.len == 2 && memcmp(out.data, "ab", 2) == 0);
     sbuf_release(&out);
 }
@@ -84,7 +84,7 @@ static void check_linear(const char *piece, size_t bytes)
     char *text = malloc(total);
     for (size_t i = 0; i < total; i++) text[i] = piece[i % n];
     clock_t begin = clock();
-    free(cleaned(TEXT_CLEAN_FULL, text, total));
+    free(cleaned(CLOOB_CLEAN_FULL, text, total));
     CHECK((double)(clock() - begin) / CLOCKS_PER_SEC < 20);
     free(text);
 }

@@ -52,9 +52,10 @@ static void equals_numpy(void)
     check_ranks(&x, &y, &ranks);
     CHECK_NEAR(ranks.image_to_text.recall1, want(ref, "image_to_text_R@1"), 1e-15);
     CHECK_NEAR(ranks.image_to_text.mean_rank, want(ref, "image_to_text_mean_rank"), 1e-15);
+    CHECK_NEAR(ranks.image_to_text.mrr, want(ref, "image_to_text_MRR"), 1e-12);
     CHECK_NEAR(ranks.text_to_image.recall5, want(ref, "text_to_image_R@5"), 1e-15);
     CHECK_NEAR(ranks.text_to_image.mean_rank, want(ref, "text_to_image_mean_rank"), 1e-15);
-    analysis_release(&got);
+    cloob_analysis_release(&got);
     st_close(&f);
     arena_release(&a);
 }
@@ -95,7 +96,7 @@ static void results_do_not_depend_on_threads_or_tiles(void)
         CHECK_NEAR(one.similarity.unmatched[k].mean, three.similarity.unmatched[k].mean, 1e-9);
         CHECK(one.similarity.unmatched[k].count == N * one.similarity.unmatched[k].k);
     }
-    analysis_release(&one), analysis_release(&three);
+    cloob_analysis_release(&one), cloob_analysis_release(&three);
     cloob_ctx_destroy(c1), cloob_ctx_destroy(c3);
 }
 
@@ -145,12 +146,12 @@ static void one_row_and_one_modality(void)
     rows one = rows_in(x, 1, 3), two = rows_in(x, 2, 3);
     cloob_analysis a;
     CHECK(analysis_run(ctx, &a, &one, NULL, 0.99) == CLOOB_ERR_FORMAT);
-    analysis_release(&a);
+    cloob_analysis_release(&a);
     CHECK_OK(ctx, analysis_run(ctx, &a, &two, NULL, 0.99));
     CHECK(!a.paired && a.x.effective == 1);
-    analysis_release(&a);
+    cloob_analysis_release(&a);
     CHECK(analysis_run(ctx, &a, &two, &one, 0.99) == CLOOB_ERR_FORMAT);
-    analysis_release(&a);
+    cloob_analysis_release(&a);
 }
 
 int main(void)

@@ -126,7 +126,7 @@ static void trainings_agree(void)
         CHECK_NEAR(b.objective / a.objective, 1, k == 0 ? 1e-6 : 1e-4); /* to the end: within the tolerance of 1e-4 */
         CHECK_NEAR(a.test_acc, b.test_acc, k == 0 ? 1.01 / 1001 : 4.01 / 1001);
         CHECK_NEAR(a.train_acc, b.train_acc, 4.01 / N);
-        probe_result_release(&a), probe_result_release(&b);
+        cloob_probe_release(&a), cloob_probe_release(&b);
     }
     sample_release(&s);
 }
@@ -201,7 +201,7 @@ static void no_gpu_is_told(void)
           strstr(cloob_error(ctx), "`device` cpu"));
     o.device = "auto";
     CHECK_OK(ctx, probe_run(ctx, &r, &o, &part, NULL, &part));
-    probe_result_release(&r);
+    cloob_probe_release(&r);
 }
 
 int main(void)

@@ -7,12 +7,8 @@
 #include "cloob/cloob.h"
 #include "core/file.h"
 #include "core/rng.h"
-#include "eval/metrics/average_precision.h"
-#include "eval/metrics/by_group.h"
-#include "eval/metrics/calibration.h"
-#include "eval/metrics/knn.h"
-#include "eval/metrics/paired.h"
-#include "eval/probe/few_shot.h"
+#include "eval/metrics/metrics.h"
+#include "eval/probe/probe_run.h"
 
 static cloob_ctx *ctx;
 static const json *frozen;

@@ -62,10 +62,10 @@ static void equals_the_exact_optimum(void)
         CHECK_NEAR(r.train_acc, want(c, "train_acc"), 1e-12);
         CHECK_NEAR(r.val_acc, want(c, "val_acc"), 1e-12);
         CHECK_NEAR(r.test_acc, want(c, "test_acc"), 1e-12);
-        probe_result_release(&r);
+        cloob_probe_release(&r);
         r = fixed(&s, want(c, "lambda"), 0); /* ends where SciPy does: when a step gains 2e-9 of the objective */
         CHECK_NEAR(r.objective / want(c, "objective"), 1, 2e-8);
-        probe_result_release(&r);
+        cloob_probe_release(&r);
     }
     close_splits(&s);
     arena_release(&a);
@@ -84,14 +84,14 @@ static void the_search_takes_the_strongest_of_equals(void)
         CHECK(r.trial[i].val_acc <= r.val_acc);
         if (r.trial[i].val_acc == r.val_acc) CHECK(r.trial[i].lambda <= r.lambda * (1 + 1e-12));
     }
-    probe_result_release(&r);
+    cloob_probe_release(&r);
     o.refit_all = false;
     CHECK_OK(ctx, probe_run(ctx, &r, &o, &s.part[0], &s.part[1], &s.part[2]));
     CHECK(r.trained_rows == 150 && r.test_acc == r.searched_test_acc);
-    probe_result_release(&r);
+    cloob_probe_release(&r);
     CHECK_OK(ctx, probe_run(ctx, &r, &o, &s.part[0], NULL, &s.part[2])); /* half of the training rows validate */
     CHECK(r.has_val && r.trained_rows == 150);
-    probe_result_release(&r);
+    cloob_probe_release(&r);
     close_splits(&s);
 }
 
@@ -261,7 +261,7 @@ static cloob_status train_on(float *x, int64_t *y, int64_t n, int64_t test_label
         CHECK(r.unknown_labels == (test_label == 99));
         CHECK(r.classes == 2 && r.class_gaps == 4);
     }
-    probe_result_release(&r);
+    cloob_probe_release(&r);
     return status;
 }
 

@@ -68,7 +68,7 @@ static cloob_status compare_texts(cloob_comparison *c, const char *a, const char
 {
     CHECK_OK(ctx, file_write(ctx, FILE_A, a, strlen(a)));
     CHECK_OK(ctx, file_write(ctx, FILE_B, b, strlen(b)));
-    cloob_status status = compare_files(ctx, c, FILE_A, FILE_B, epoch, 0.05);
+    cloob_status status = cloob_compare(ctx, c, FILE_A, FILE_B, epoch, 0.05);
     remove(FILE_A), remove(FILE_B);
     return status;
 }
@@ -92,7 +92,7 @@ static void groups_of_runs(void)
     CHECK(c.row[1].a.n == 1 && c.row[1].tested && !c.row[1].significant);
     CHECK_STR(c.row[2].metric, "only_b");
     CHECK(!c.row[2].tested && c.row[2].a.n == 0);
-    comparison_release(&c);
+    cloob_comparison_release(&c);
 }
 
 static void one_epoch_of_many(void)
@@ -101,7 +101,7 @@ static void one_epoch_of_many(void)
     const char *a = "{\"epoch\": 1, \"m\": 1}\n{\"epoch\": 2, \"m\": 5}\n", *b = "{\"epoch\": 2, \"m\": 6}\n";
     CHECK_OK(ctx, compare_texts(&c, a, b, 2));
     CHECK(c.metrics == 1 && c.runs_a == 1 && c.row[0].a.mean == 5);
-    comparison_release(&c);
+    cloob_comparison_release(&c);
     CHECK(compare_texts(&c, a, b, 7) == CLOOB_ERR_FORMAT && strstr(cloob_error(ctx), "epoch 7"));
 }
 
@@ -112,7 +112,7 @@ static void bad_lines_are_named(void)
     CHECK(strstr(cloob_error(ctx), "line 2"));
     CHECK(compare_texts(&c, "{\"m\": 1}\n[1]\n", "{\"m\": 1}", -1) == CLOOB_ERR_FORMAT);
     CHECK(compare_texts(&c, "\n\n", "{\"m\": 1}", -1) == CLOOB_ERR_FORMAT);
-    CHECK(compare_files(ctx, &c, "no/such.jsonl", "no/such.jsonl", -1, 0.05) == CLOOB_ERR_IO);
+    CHECK(cloob_compare(ctx, &c, "no/such.jsonl", "no/such.jsonl", -1, 0.05) == CLOOB_ERR_IO);
 }
 
 int main(void)

@@ -73,6 +73,7 @@ static void check_side(const cloob_retrieval_side *a, const cloob_retrieval_side
 {
     CHECK(a->recall1 == b->recall1 && a->recall5 == b->recall5 && a->recall10 == b->recall10);
     CHECK(a->mean_rank == b->mean_rank && a->median_rank == b->median_rank && a->tied == b->tied);
+    CHECK_NEAR(a->mrr, b->mrr, 1e-12); /* ranks may have been sorted before */
 }
 
 static void check_against_sorting(const float *x, const float *y, int64_t N, int64_t D)
@@ -221,10 +222,10 @@ static void several_captions_as_published(void)
     const cloob_retrieval_side *side[] = { &r.image_to_text, &r.text_to_image };
     static const char *const name[] = { "image_to_text", "text_to_image" };
     for (int k = 0; k < 2; k++) {
-        const double got[] = { side[k]->recall1, side[k]->recall5, side[k]->recall10, side[k]->mean_rank,
-                               side[k]->median_rank };
-        static const char *const key[] = { "R@1", "R@5", "R@10", "mean_rank", "median_rank" };
-        for (int i = 0; i < 5; i++) {
+        const double got[] = { side[k]->recall1,   side[k]->recall5,     side[k]->recall10,
+                               side[k]->mean_rank, side[k]->median_rank, side[k]->mrr };
+        static const char *const key[] = { "R@1", "R@5", "R@10", "mean_rank", "median_rank", "MRR" };
+        for (int i = 0; i < 6; i++) {
             char full[64];
             snprintf(full, sizeof full, "%s_%s", name[k], key[i]);
             CHECK_NEAR(got[i], want(ref, full), 1e-12);

@@ -5,6 +5,7 @@
 
 #include "data/text/tokenizer.h"
 #include "data/text/tokenizer_impl.h"
+#include "io/gzip.h"
 #include "fuzz.h"
 
 static const char small[] = "#version\nt h\nth e\nth e</w>\ni n\n' s</w>\na a\naa aa\n\xc3\x83 \xc2\xa9</w>\n";
@@ -38,7 +39,7 @@ static void try_text(cloob_ctx *ctx, const char *data, size_t size, bool basic)
     int64_t n;
     sbuf text = { 0 };
     if (tokenizer_open_text(ctx, small, sizeof small - 1, "small", &t) != CLOOB_OK) abort();
-    tokenizer_set_clean(t, basic ? TEXT_CLEAN_BASIC : TEXT_CLEAN_FULL);
+    tokenizer_set_clean(t, basic ? CLOOB_CLEAN_BASIC : CLOOB_CLEAN_FULL);
     if (tokenizer_encode(ctx, t, data, size, &ids, &n) != CLOOB_OK) abort();
     if (tokenizer_decode(ctx, t, ids, n, &text) != CLOOB_OK) abort();
     if (tokenizer_encode_row(ctx, t, data, size, 20, row) != CLOOB_OK) abort();

@@ -1,6 +1,6 @@
 /* The objective on the CPU: against its definition at random sizes, against its own slope, the paper's
  * identity, extreme scales, the memory it takes, and what it refuses. */
-#include "core/peak.h"
+#include "core/limits.h"
 #include "loss/cpu.h"
 #include "objective.h"
 

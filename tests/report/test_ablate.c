@@ -22,11 +22,11 @@ static void options(cloob_ablate_options *o)
     static const char *folder[1];
     cloob_ablate_options_init(o);
     folder[0] = classes;
-    o->method = two;
-    o->methods = 2;
+    o->methods = two;
+    o->methods_count = 2;
     o->seeds = 2;
     o->zeroshot = folder;
-    o->zeroshots = 1;
+    o->zeroshot_count = 1;
     o->prompts = prompts;
     o->train.train_data = train_data;
     o->train.val_data = val_data;
@@ -155,11 +155,11 @@ static void other_settings_are_refused(void)
     CHECK(cloob_ablate(ctx, &o, NULL) == CLOOB_ERR_ARGUMENT);
     CHECK(strstr(cloob_error(ctx), "lr: 0.001, now lr: 0.002"));
     options(&o);
-    o.method = twice;
+    o.methods = twice, o.methods_count = 2;
     CHECK(cloob_ablate(ctx, &o, NULL) == CLOOB_ERR_ARGUMENT);
     options(&o);
     o.train.val_data = NULL;
-    o.zeroshots = 0;
+    o.zeroshot_count = 0;
     CHECK(cloob_ablate(ctx, &o, NULL) == CLOOB_ERR_ARGUMENT);
     options(&o);
     o.seeds = 0;

@@ -8,7 +8,7 @@
 #include "cloob/report.h"
 #include "core/arena.h"
 #include "core/file.h"
-#include "core/base64.h"
+#include "core/text.h"
 #include "report/html.h"
 #include "report/run_files.h"
 

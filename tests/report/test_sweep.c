@@ -101,7 +101,7 @@ static void it_stops_goes_on_and_chooses(void)
     lines l;
     folder[0] = classes;
     options(&o, "search");
-    o.final_seeds = 2, o.test_data = val_data, o.test_zeroshot = folder, o.test_zeroshots = 1;
+    o.final_seeds = 2, o.test_data = val_data, o.test_zeroshot = folder, o.test_zeroshot_count = 1;
     o.train.should_stop = stop;
     steps_allowed = 3;
     CHECK(cloob_sweep(ctx, &o, &s) == CLOOB_ERR_STOPPED &&

@@ -261,6 +261,31 @@ static void drawing_is_repeatable_and_stays_inside(void)
     cloob_ctx_destroy(ctx);
 }
 
+static void a_pair_in_memory_is_the_training_pair(void)
+{
+    enum { SIZE = 32, BYTES = SIZE * SIZE * 3, PAIR = 11 };
+    cloob_ctx *ctx = cloob_ctx_create(NULL);
+    static uint8_t got[BYTES], want[BYTES];
+    char caption[512];
+    cloob_synth_options o;
+    synth_scene scene;
+    sbuf text = { 0 };
+    cloob_synth_options_init(&o);
+    o.seed = world.seed, o.strength = world.strength, o.size = SIZE;
+    synth_draw(&world, SYNTH_TRAIN, PAIR, &scene);
+    synth_caption(&scene, &text);
+    bool drawn = can_draw(ctx);
+    CHECK_OK(ctx, cloob_synth_pair(ctx, &o, PAIR, drawn ? got : NULL, caption, sizeof caption));
+    CHECK_STR(caption, text.data);
+    if (drawn) {
+        CHECK_OK(ctx, synth_render(ctx, &scene, SIZE, want));
+        CHECK(memcmp(got, want, BYTES) == 0);
+    }
+    CHECK(cloob_synth_pair(ctx, &o, -1, NULL, NULL, 0) == CLOOB_ERR_ARGUMENT);
+    sbuf_release(&text);
+    cloob_ctx_destroy(ctx);
+}
+
 static void threads_do_not_change_a_byte(void)
 {
     enum { ITEMS = 64 };
@@ -486,6 +511,7 @@ int main(void)
     RUN(words_vary);
     RUN(every_value_changes_the_image);
     RUN(drawing_is_repeatable_and_stays_inside);
+    RUN(a_pair_in_memory_is_the_training_pair);
     RUN(threads_do_not_change_a_byte);
     RUN(a_set_is_written_replaced_and_refused);
     RUN(foreign_folders_are_left_alone);

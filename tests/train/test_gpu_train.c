@@ -136,7 +136,7 @@ static float *state_of(setup *u, int64_t *count)
 static bool same(float *a, float *b, int64_t n)
 {
     bool equal = memcmp(a, b, (size_t)n * sizeof *a) == 0;
-    if (!equal) printf("  apart by %.2e\n", relative_error(a, b, n, 1e-12));
+    if (!equal) printf("  differ by %.2e\n", relative_error(a, b, n, 1e-12));
     free(a), free(b);
     return equal;
 }
@@ -331,7 +331,7 @@ static void averages_are_those_of_the_cpu(void)
     float *a = state_of(&gpu, &n), *b = state_of(&cpu, &n);
     int64_t total = step_params(cpu.s)->total, trainable = step_params(cpu.s)->trainable, ema = total + 2 * trainable;
     double own = relative_error(a, b, total, 1e-6), average = relative_error(a + ema, b + ema, trainable, 1e-6);
-    printf("  after 5 steps: weights apart by %.1e, their average by %.1e\n", own, average);
+    printf("  after 5 steps: weights differ by %.1e, their average by %.1e\n", own, average);
     CHECK(own < 1e-3 && average < 1e-3);
     CHECK(relative_error(b + ema, b, trainable, 1e-6) > 1e-5); /* it is not simply the weights */
     free(a), free(b);
@@ -398,7 +398,7 @@ static void embeddings_are_those_of_the_cpu(void)
         for (int text = 0; text < 2; text++) {
             float *a = embed(&gpu, compute, i % 2, N, text), *b = embed(&cpu, CLOOB_F32, false, N, text);
             double error = relative_error(a, b, N * o.model.embed, 1e-6);
-            printf("  %s, %s, %s: apart by %.1e\n", o.model.name, dtype_name(compute), text ? "texts" : "images",
+            printf("  %s, %s, %s: differ by %.1e\n", o.model.name, dtype_name(compute), text ? "texts" : "images",
                    error);
             CHECK(error < (compute == CLOOB_F32 ? 1e-4 : 2e-2));
             free(a), free(b);

@@ -91,7 +91,7 @@ static void compare(step_options o, const char *where, double loss_error, double
         apart = fmax(apart, fabs(q.loss - r.loss) / fabs(r.loss));
         free(want), free(got);
     }
-    printf("  %s %s on %s%s%s: losses apart by %.1e, gradients by %.1e\n", o.model.name, dtype_name(o.compute), where,
+    printf("  %s %s on %s%s%s: losses differ by %.1e, gradients by %.1e\n", o.model.name, dtype_name(o.compute), where,
            o.accum > 1 ? ", micro-batches" : "", o.grad.checkpoint ? ", checkpoints" : "", apart, worst);
     CHECK(apart <= loss_error && worst <= gradient_error);
     setup_close(&padded), setup_close(&packed);
@@ -178,7 +178,7 @@ static void train_on(const char *where)
         setup_close(&u);
     }
     for (int k = 0; k < STEPS; k++) apart = fmax(apart, fabs(loss[1][k] - loss[0][k]) / fabs(loss[0][k]));
-    printf("  %s: %d losses, packed and padded apart by %.1e\n", where, STEPS, apart);
+    printf("  %s: %d losses, packed and padded differ by %.1e\n", where, STEPS, apart);
     CHECK(apart < 1e-4); /* AdamW divides by the root of the second moment: rounding of small gradients grows */
     CHECK(memcmp(after[1], after[2], (size_t)n * sizeof(float)) == 0);
     for (int run = 0; run < 3; run++) free(after[run]);

@@ -141,7 +141,7 @@ static void a_gpu_gives_the_same(void)
     float *micro = gradients("cuda", 1, 3, 0.5, &c, &n);
     CHECK_NEAR(b, a, 1e-5);
     CHECK_NEAR(c, a, 1e-5);
-    printf("  gradients apart by %.1e\n", relative_error(gpu, cpu, n, 1e-6));
+    printf("  gradients differ by %.1e\n", relative_error(gpu, cpu, n, 1e-6));
     CHECK(relative_error(gpu, cpu, n, 1e-6) < 1e-3 && relative_error(micro, cpu, n, 1e-6) < 1e-3);
     free(cpu), free(gpu), free(micro);
 }

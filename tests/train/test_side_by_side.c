@@ -95,7 +95,7 @@ static void compare(const training *first, const training *t, const char *which,
     for (int k = 0; k < STEPS; k++) CHECK(t->loss[k] == first->loss[k]);
     bool same = memcmp(t->weights, first->weights, (size_t)t->count * sizeof *t->weights) == 0;
     if (!same)
-        printf("  %s %d: apart by %.1e\n", which, i, relative_error(t->weights, first->weights, t->count, 1e-12));
+        printf("  %s %d: differ by %.1e\n", which, i, relative_error(t->weights, first->weights, t->count, 1e-12));
     CHECK(same);
 }
 

@@ -136,7 +136,7 @@ static void micro_batches_with_batch_norm(void)
     p.sum = calloc((size_t)n, sizeof *p.sum);
     for (int64_t k = 0; k < K; k++) backward_by_hand(&hand, MICRO, k, &p);
     double gradients = relative_error(step_params(whole.s)->grad, p.sum, n, 1e-6);
-    printf("  tiny-rn, %d micro-batches: gradients apart by %.1e, running statistics by %.1e\n", K, gradients,
+    printf("  tiny-rn, %d micro-batches: gradients differ by %.1e, running statistics by %.1e\n", K, gradients,
            statistics);
     CHECK(gradients < 1e-5 && statistics < 1e-6);
     for (int t = 0; t < 2; t++) free(p.embed[t]), free(p.dembed[t]);

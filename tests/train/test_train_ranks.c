@@ -92,7 +92,7 @@ static difference train_beside(const char *model, int64_t accum, const char *mem
         worst.weights = drift > worst.weights ? drift : worst.weights;
     }
     if (comm_rank(all) == 0)
-        printf("  %s, %s stored, %d ranks x %lld micro-batches%s: losses of %d steps apart by %.1e at most, "
+        printf("  %s, %s stored, %d ranks x %lld micro-batches%s: losses of %d steps differ by %.1e at most, "
                "weights by %.1e\n",
                model, memory, comm_size(all), (long long)accum, anew ? ", equal weights before each step" : "", STEPS,
                worst.loss, worst.weights);

@@ -95,7 +95,7 @@ static void merged_weights_are_the_adapted_model(void)
         for (int t = 0; t < 2; t++)
             for (int64_t i = 0; i < ROWS * with.D; i++)
                 worst = fmax(worst, fabs((double)step_embeddings(with.s, t)[i] - step_embeddings(merged.s, t)[i]));
-        printf("  scale %g: embeddings apart by %.1e\n", o.part.lora_scale, worst);
+        printf("  scale %g: embeddings differ by %.1e\n", o.part.lora_scale, worst);
         CHECK(worst < 1e-6);
         setup_close(&with), setup_close(&merged);
     }
@@ -143,7 +143,7 @@ static void gradients_are_those_of_the_composition(void)
             worst = fmax(worst, adapter_error(p, i, full->grad + full->row[at].offset));
             pairs++;
         }
-        printf("  %d pairs, scale %g, %s texts: gradients apart by %.1e\n", pairs, o.part.lora_scale,
+        printf("  %d pairs, scale %g, %s texts: gradients differ by %.1e\n", pairs, o.part.lora_scale,
                o.pack_texts ? "packed" : "padded", worst);
         CHECK(pairs == 4 * (int)(o.model.layers[0] + o.model.text_layers) && worst < 2e-4);
         CHECK(p->trainable < full->trainable / 2);
@@ -179,7 +179,7 @@ static void a_gpu_trains_the_same_adapters(void)
         float *cpu = trained_adapters("cpu", models[i], CLOOB_F32, &n);
         float *gpu = trained_adapters("cuda", models[i], CLOOB_F32, &n);
         float *half = trained_adapters("cuda", models[i], CLOOB_BF16, &n);
-        printf("  %s: adapters apart by %.1e, in bf16 by %.1e\n", models[i], relative_error(gpu, cpu, n, 1e-6),
+        printf("  %s: adapters differ by %.1e, in bf16 by %.1e\n", models[i], relative_error(gpu, cpu, n, 1e-6),
                relative_error(half, cpu, n, 1e-6));
         CHECK(relative_error(gpu, cpu, n, 1e-6) < 1e-2);
         for (int64_t k = 0; k < n; k++) CHECK(isfinite(half[k]));

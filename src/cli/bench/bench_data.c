@@ -29,7 +29,7 @@ static const opt_row rows[] = {
     { "num-samples", OPT_INT, &o.num_samples, "0", "N", "samples per epoch; 0: all", OPT_NOT_NEGATIVE },
     OPT_END
 };
-static const opt_set sets[] = { { cloob_data_option_table, &data }, OPT_SETS_END };
+static const opt_set sets[] = { { .table = cloob_data_option_table, .into = &data }, OPT_SETS_END };
 
 static void print_text(const cloob_data_bench_result *r)
 {
@@ -84,24 +84,16 @@ static cloob_status bench(cloob_ctx *ctx, const cloob_data_options *d, cloob_dat
     return status;
 }
 
-static int run(const command *self, int argc, char **argv)
+static int run(const command *self, cloob_ctx *ctx)
 {
-    opt_list rest;
     cloob_data_bench_result r;
-    int code = opt_parse(self, argc, argv, &rest);
-    if (code >= 0) return code;
-    if (!o.source && rest.count) o.source = rest.item[0];
+    if (!o.source && opt_words.count) o.source = opt_words.item[0];
     if (!o.source) o.source = "synthetic";
     if (o.workers > 1024 || o.ahead > 1024) return cli_usage(self, "--workers and --ahead: at most 1024");
     data.num_samples = o.num_samples;
-    cloob_ctx *ctx = cli_context();
     cloob_status status = bench(ctx, cli_data_ready(&data), &r);
-    if (status != CLOOB_OK) code = cli_fail(self, ctx, status);
-    else if (common.json) print_json(&r);
-    else print_text(&r);
-    cloob_ctx_destroy(ctx);
-    free((void *)rest.item);
-    return code < 0 ? 0 : code;
+    if (status == CLOOB_OK) (common.json ? print_json : print_text)(&r);
+    return cli_exit(self, ctx, status);
 }
 
 const command bench_data = {

@@ -45,27 +45,21 @@ static void print(const cloob_objective_timing *t, const char *precision)
     json_out_close();
 }
 
-static int run(const command *self, int argc, char **argv)
+static int run(const command *self, cloob_ctx *ctx)
 {
-    opt_list rest;
     cloob_objective_options l;
     cloob_objective_timing t;
-    int code = opt_parse(self, argc, argv, &rest);
-    if (code >= 0) return code;
     cloob_objective_options_init(&l);
     cloob_method_from_name(o.method, &l.method);
     l.inv_tau = o.inv_tau;
     l.scale_hopfield = o.scale;
     l.device = common.device;
-    if ((code = cli_loss_precision(self, &l.compute)) >= 0) return code;
+    int code = cli_loss_precision(self, &l.compute);
+    if (code >= 0) return code;
     cloob_objective_bench b = { o.n, o.dim, (int)o.repeats, o.forward, (uint64_t)common.seed };
-    cloob_ctx *ctx = cli_context();
     cloob_status status = cloob_objective_time(ctx, &l, &b, &t);
-    code = 0;
-    if (status != CLOOB_OK) code = cli_fail(self, ctx, status);
-    else print(&t, l.compute == CLOOB_BF16 ? "bf16" : "fp32");
-    cloob_ctx_destroy(ctx);
-    return code;
+    if (status == CLOOB_OK) print(&t, l.compute == CLOOB_BF16 ? "bf16" : "fp32");
+    return cli_exit(self, ctx, status);
 }
 
 const command bench_loss = {

@@ -85,36 +85,23 @@ static void print(const char *unit, const cloob_bench_result *r)
 
 typedef cloob_status bench_fn(cloob_ctx *ctx, const cloob_bench_options *o, cloob_bench_result *out);
 
-static int run(const command *self, int argc, char **argv, bench_fn *bench, const char *unit)
+static int run(const command *self, cloob_ctx *ctx, bench_fn *bench, const char *unit)
 {
-    opt_list rest;
     cloob_bench_options b;
     cloob_bench_result r;
-    int code = opt_parse(self, argc, argv, &rest);
-    if (code >= 0) return code;
-    if (rest.count) return cli_usage(self, "%s: not an option", rest.item[0]);
     fill(&b);
-    cloob_ctx *ctx = cli_context();
     cloob_status status = bench(ctx, &b, &r);
-    code = 0;
-    if (status != CLOOB_OK) code = cli_fail(self, ctx, status);
-    else print(unit, &r);
-    cloob_ctx_destroy(ctx);
-    return code;
+    if (status == CLOOB_OK) print(unit, &r);
+    return cli_exit(self, ctx, status);
 }
 
-static int run_step(const command *self, int argc, char **argv)
-{
-    return run(self, argc, argv, cloob_bench_step, "pairs");
-}
-static int run_embed(const command *self, int argc, char **argv)
-{
-    return run(self, argc, argv, cloob_bench_embed, "items");
-}
+static int run_step(const command *self, cloob_ctx *ctx) { return run(self, ctx, cloob_bench_step, "pairs"); }
+static int run_embed(const command *self, cloob_ctx *ctx) { return run(self, ctx, cloob_bench_embed, "items"); }
 
 const command bench_step = {
     .name = "bench step",
     .run = run_step,
+    .stray = "not an option",
     .help = "time and memory of a full training step",
     .options = step_rows,
     .uses = USES_SEED | USES_PRECISION,
@@ -129,6 +116,7 @@ const command bench_step = {
 const command bench_embed = {
     .name = "bench embed",
     .run = run_embed,
+    .stray = "not an option",
     .help = "time of embedding images or texts",
     .options = embed_rows,
     .uses = USES_SEED | USES_PRECISION,

@@ -14,32 +14,30 @@ static const opt_row rows[] = { { "n", OPT_INT, &o.n, "100000", "N", "images in 
                                 { "repeats", OPT_INT, &o.repeats, "20", "R", "searches", OPT_POSITIVE },
                                 OPT_END };
 
-static int run(const command *self, int argc, char **argv)
+static void print(double ms)
 {
-    opt_list rest;
+    if (!common.json) {
+        printf("%.2f ms for the ten nearest of %lld\n", ms, (long long)o.n);
+        return;
+    }
+    json_out_open(NULL, '{');
+    json_out_number("ms", ms, 6);
+    json_out_number("items_per_s", 1e3 * (double)o.n / ms, 6);
+    json_out_int("n", o.n);
+    json_out_int("dim", o.dim);
+    json_out_text("device", "cpu");
+    json_out_text("precision", "fp32");
+    json_out_close();
+}
+
+static int run(const command *self, cloob_ctx *ctx)
+{
     char path[64];
     double ms;
-    int code = opt_parse(self, argc, argv, &rest);
-    if (code >= 0) return code;
     snprintf(path, sizeof path, "bench_search.%ld.tmp.safetensors", (long)getpid());
-    cloob_ctx *ctx = cli_context();
     cloob_status status = cloob_search_bench(ctx, path, o.n, o.dim, (int)o.repeats, &ms);
-    if (status != CLOOB_OK) code = cli_fail(self, ctx, status);
-    else {
-        code = 0;
-        if (common.json) {
-            json_out_open(NULL, '{');
-            json_out_number("ms", ms, 6);
-            json_out_number("items_per_s", 1e3 * (double)o.n / ms, 6);
-            json_out_int("n", o.n);
-            json_out_int("dim", o.dim);
-            json_out_text("device", "cpu");
-            json_out_text("precision", "fp32");
-            json_out_close();
-        } else printf("%.2f ms for the ten nearest of %lld\n", ms, (long long)o.n);
-    }
-    cloob_ctx_destroy(ctx);
-    return code;
+    if (status == CLOOB_OK) print(ms);
+    return cli_exit(self, ctx, status);
 }
 
 const command bench_search = {

@@ -5,14 +5,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-static bool is_folder(const char *path)
-{
-    struct stat st;
-    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
-}
+#include "cli/shared_opts.h"
 
 static bool is_set(const char *folder, const char *split)
 {
@@ -111,7 +106,7 @@ static bool add_list(benchmark_sets *s, const char *list, const char *split)
 
 bool benchmark_sets_add(benchmark_sets *s, const char *item, const char *split)
 {
-    if (!is_folder(item)) return add_list(s, item, split);
+    if (!cli_is_folder(item)) return add_list(s, item, split);
     if (is_set(item, split)) return add(s, item);
     if (add_inside(s, item, split) || s->failed) return !s->failed;
     fprintf(stderr,

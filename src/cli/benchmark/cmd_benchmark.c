@@ -15,19 +15,16 @@
 
 static struct {
     cli_model model;
+    cloob_eval_options eval;
     opt_list checkpoints, datasets;
     const char *out, *task, *train_split, *val_split;
-    int64_t workers, shots;
+    int64_t shots;
     bool datacomp, again;
 } o;
 
 static const opt_row rows[] = {
     { "checkpoint", OPT_LIST, &o.checkpoints, NULL, "M",
       "weights, in any format that cloob convert reads; several are compared", OPT_REQUIRED },
-    { "vocab", OPT_STRING, &o.model.vocab, NULL, "FILE", "BPE merges file, for weights that come without a tokenizer",
-      0 },
-    { "config", OPT_STRING, &o.model.config, NULL, "MODEL",
-      "model name or .json file, if the shapes alone are ambiguous", 0 },
     { "datasets", OPT_LIST, &o.datasets, NULL, "DIR|LIST",
       "data sets, folders of data sets, or a text file that lists them", OPT_REQUIRED },
     { "task", OPT_STRING, &o.task, "auto", "auto|linear_probe|all",
@@ -41,11 +38,11 @@ static const opt_row rows[] = {
     { "out", OPT_STRING, &o.out, "benchmark", "DIR",
       "folder for results: a .json each, benchmark.csv, benchmark.html, eval_results.jsonl", 0 },
     { "again", OPT_FLAG, &o.again, NULL, NULL, "evaluate what is in the folder already, too", 0 },
-    { "workers", OPT_INT, &o.workers, "2", "N", "threads that decode images", OPT_NOT_NEGATIVE },
-    CLI_INVARIANT_ROWS(o.model),
     OPT_END
 };
-static const opt_set sets[] = { { cloob_data_option_table, &o.model.how }, OPT_SETS_END };
+static const opt_set sets[] = { { .table = cli_model_table, .into = &o.model },
+                                { .table = cloob_eval_option_table, .into = &o.eval, .only = "workers" },
+                                OPT_SETS_END };
 
 typedef struct session {
     const command *self;
@@ -196,10 +193,10 @@ static void each_task(session *s, cloob_model *m, const char *folder)
 {
     cloob_benchmark_options how;
     cloob_benchmark_options_init(&how);
-    how.data = cli_data_ready(&o.model.how);
-    if (o.model.how.split) how.split = o.model.how.split;
+    how.data = cli_data_ready(&o.model.data);
+    if (o.model.data.split) how.split = o.model.data.split;
     how.train_split = o.train_split, how.val_split = o.val_split, how.shots = o.shots;
-    how.seed = (uint64_t)common.seed, how.workers = (int)o.workers, how.device = common.device;
+    how.seed = (uint64_t)common.seed, how.workers = (int)o.eval.workers, how.device = common.device;
     bool probe = strcmp(o.task, "auto") != 0, zeroshot = strcmp(o.task, "linear_probe") != 0;
     for (int k = 0; k < 2; k++) {
         if (k == 0 ? !zeroshot : !probe) continue;
@@ -216,7 +213,7 @@ static int each_model(session *s)
     for (int i = 0; i < o.checkpoints.count; i++) {
         cloob_model *m = NULL;
         o.model.checkpoint = o.checkpoints.item[i];
-        cloob_status status = cli_model_open(s->ctx, &o.model, true, &m);
+        cloob_status status = cli_model_open(s->ctx, &o.model, &m);
         if (status != CLOOB_OK) return cli_fail(s->self, s->ctx, status);
         for (int64_t k = 0; k < s->sets.n; k++) each_task(s, m, s->sets.folder[k]);
         cloob_model_close(m);
@@ -224,33 +221,34 @@ static int each_model(session *s)
     return 0;
 }
 
-static int run(const command *self, int argc, char **argv)
+static int check(const command *self)
 {
-    opt_list rest;
-    session s = { .self = self };
-    int code = opt_parse(self, argc, argv, &rest);
-    if (code >= 0) return code;
-    if (rest.count) return cli_usage(self, "%s: data sets come after --datasets", rest.item[0]);
     if (o.shots == 0 || o.shots < -1)
         return cli_usage(self, "--shots %lld: needs 1 or more, or -1", (long long)o.shots);
     if (mkdir(o.out, 0777) != 0 && access(o.out, W_OK) != 0)
         return cli_usage(self, "--out %s: cannot be written", o.out);
-    const char *split = o.model.how.split ? o.model.how.split : "test";
+    return -1;
+}
+
+static int run(const command *self, cloob_ctx *ctx)
+{
+    session s = { .self = self, .ctx = ctx };
+    const char *split = o.model.data.split ? o.model.data.split : "test";
     for (int i = 0; i < o.datasets.count; i++)
         if (!benchmark_sets_add(&s.sets, o.datasets.item[i], split)) return benchmark_sets_release(&s.sets), 1;
-    s.ctx = cli_context();
-    code = each_model(&s);
+    int code = each_model(&s);
     if (code == 0) code = finish(&s);
     for (int64_t i = 0; i < s.n; i++) cloob_benchmark_release(&s.result[i]);
     free(s.result);
     benchmark_sets_release(&s.sets);
-    cloob_ctx_destroy(s.ctx);
     return code;
 }
 
 const command cmd_benchmark = {
     .name = "benchmark",
     .run = run,
+    .check = check,
+    .stray = "data sets come after --datasets",
     .help = "models on data sets in the layout of CLIP_benchmark and DataComp",
     .options = rows,
     .sets = sets,

@@ -2,9 +2,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "cli/commands.h"
+#include "cli/shared_opts.h"
 #include "cli/compare/compare_predictions.h"
 
 static struct {
@@ -59,13 +59,8 @@ static void print_result(const cloob_comparison *c)
 {
     if (c->skipped)
         fprintf(stderr, "warning: %lld values are no finite numbers and were left out\n", (long long)c->skipped);
-    if (!common.json) {
-        print_text(c);
-        return;
-    }
-    char *text = cloob_comparison_json(c);
-    fputs(text ? text : "", stdout);
-    free(text);
+    if (common.json) cli_put_text(cloob_comparison_json(c));
+    else print_text(c);
 }
 
 static cloob_status two_files(cloob_ctx *ctx, const opt_list *file)
@@ -88,59 +83,48 @@ static cloob_status many_runs(cloob_ctx *ctx, const opt_list *path)
     how.alpha = o.alpha, how.resamples = o.resamples, how.seed = (uint64_t)common.seed;
     cloob_status status = cloob_compare_runs(ctx, &g, path->item, path->count, &how);
     if (status != CLOOB_OK) return status;
-    char *text = cloob_groups_text(&g, common.json ? "json" : o.format);
-    fputs(text ? text : "", stdout);
-    free(text);
+    cli_put_text(cloob_groups_text(&g, common.json ? "json" : o.format));
     cloob_groups_release(&g);
     return CLOOB_OK;
-}
-
-static bool is_folder(const char *path)
-{
-    struct stat st;
-    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
 /* Two files without a word on groups: each is a group, line by line. */
 static bool are_two_files(const opt_list *path)
 {
     if (path->count != 2 || o.by || o.where.count || opt_given("format")) return false;
-    return !is_folder(path->item[0]) && !is_folder(path->item[1]);
+    return !cli_is_folder(path->item[0]) && !cli_is_folder(path->item[1]);
 }
 
-static int on_predictions(const command *self, const opt_list *rest)
+static int check_predictions(const command *self)
 {
-    if (rest->count) return cli_usage(self, "%s: give runs or --predictions", rest->item[0]);
+    if (opt_words.count) return cli_usage(self, "%s: give runs or --predictions", opt_words.item[0]);
     if (o.said.bins > CLOOB_CALIBRATION_BINS)
         return cli_usage(self, "--bins %lld: at most %d", (long long)o.said.bins, CLOOB_CALIBRATION_BINS);
-    o.said.alpha = o.alpha, o.said.resamples = o.resamples;
-    cloob_ctx *ctx = cli_context();
-    cloob_status status = compare_predictions(ctx, &o.said);
-    int code = status == CLOOB_OK ? 0 : cli_fail(self, ctx, status);
-    cloob_ctx_destroy(ctx);
-    return code;
+    return -1;
 }
 
-static int run(const command *self, int argc, char **argv)
+static int check(const command *self)
 {
-    opt_list rest;
-    int code = opt_parse(self, argc, argv, &rest);
-    if (code >= 0) return code;
-    if (o.said.files.count) return on_predictions(self, &rest);
+    if (o.said.files.count) return check_predictions(self);
     if (o.said.reliability) return cli_usage(self, "--reliability needs --predictions");
-    if (!rest.count) return cli_usage(self, "needs folders of runs, two files, or --predictions");
-    if (rest.count == 1 && !is_folder(rest.item[0]) && !o.by) return cli_usage(self, "needs two files, got 1, or --by");
+    if (!opt_words.count) return cli_usage(self, "needs folders of runs, two files, or --predictions");
+    if (opt_words.count == 1 && !cli_is_folder(opt_words.item[0]) && !o.by)
+        return cli_usage(self, "needs two files, got 1, or --by");
     if (o.alpha >= 1) return cli_usage(self, "--alpha %g: needs a number below 1", o.alpha);
-    cloob_ctx *ctx = cli_context();
-    cloob_status status = are_two_files(&rest) ? two_files(ctx, &rest) : many_runs(ctx, &rest);
-    code = status == CLOOB_OK ? 0 : cli_fail(self, ctx, status);
-    cloob_ctx_destroy(ctx);
-    return code;
+    return -1;
+}
+
+static int run(const command *self, cloob_ctx *ctx)
+{
+    o.said.alpha = o.alpha, o.said.resamples = o.resamples;
+    if (o.said.files.count) return cli_exit(self, ctx, compare_predictions(ctx, &o.said));
+    return cli_exit(self, ctx, are_two_files(&opt_words) ? two_files(ctx, &opt_words) : many_runs(ctx, &opt_words));
 }
 
 const command cmd_compare = {
     .name = "compare",
     .run = run,
+    .check = check,
     .help = "compare groups of runs, with corrected significance tests",
     .options = rows,
     .uses = USES_SEED,

@@ -80,4 +80,8 @@ void help_print(const command *c)
         if (strcmp(group, e[i].o.group) != 0) printf("\n%s:\n", group = e[i].o.group);
         print_entry(&e[i]);
     }
+    if (!c->parts) return;
+    printf("benchmarks:\n");
+    for (int i = 0; c->parts[i]; i++) printf("  %-17s %s\n", c->parts[i]->name, c->parts[i]->help);
+    printf("\ncloob %s NAME --help explains one of them.\n", c->name);
 }

@@ -24,29 +24,24 @@ static const opt_row rows[] = {
       "for a model without weights: batch size of the training step whose memory is estimated", OPT_POSITIVE },
     OPT_END
 };
-static const opt_set sets[] = { { cloob_data_option_table, &o.data }, OPT_SETS_END };
+static const opt_set sets[] = { { .table = cloob_data_option_table, .into = &o.data }, OPT_SETS_END };
 
-static int run(const command *self, int argc, char **argv)
+static int check(const command *self)
 {
-    opt_list rest;
-    int code = opt_parse(self, argc, argv, &rest);
-    if (code >= 0) return code;
-    if (rest.count != 1) return cli_usage(self, "needs one thing to describe");
-    cloob_ctx *ctx = cli_context();
-    code = 1;
+    return opt_words.count == 1 ? -1 : cli_usage(self, "needs one thing to describe");
+}
+
+static int run(const command *self, cloob_ctx *ctx)
+{
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
-        if (kinds[i]->knows(rest.item[0])) {
-            code = kinds[i]->tell(self, ctx, rest.item[0], &o);
-            break;
-        }
-    cloob_ctx_destroy(ctx);
-    free((void *)rest.item);
-    return code;
+        if (kinds[i]->knows(opt_words.item[0])) return kinds[i]->tell(self, ctx, opt_words.item[0], &o);
+    return 1;
 }
 
 const command cmd_info = {
     .name = "info",
     .run = run,
+    .check = check,
     .help = "describe a checkpoint, a data set, a model or a device",
     .options = rows,
     .sets = sets,

@@ -102,17 +102,12 @@ static int tell(const command *self, cloob_ctx *ctx, const char *what, const inf
     cloob_data_options d = o->data;
     cloob_dataset *set = NULL;
     cloob_data_info *info = malloc(sizeof *info);
-    int code = -1;
-    if (code < 0 && info) {
-        cloob_status status = cloob_dataset_open(ctx, what, cli_data_ready(&d), &set);
-        if (status == CLOOB_OK) status = cloob_dataset_info(ctx, set, o->examine, info);
-        if (status != CLOOB_OK) code = cli_fail(self, ctx, status);
-        else if (common.json) print_json(what, set, info);
-        else print_text(what, set, info);
-    }
+    cloob_status status = info ? cloob_dataset_open(ctx, what, cli_data_ready(&d), &set) : CLOOB_ERR_MEMORY;
+    if (status == CLOOB_OK) status = cloob_dataset_info(ctx, set, o->examine, info);
+    if (status == CLOOB_OK) (common.json ? print_json : print_text)(what, set, info);
     cloob_dataset_close(set);
     free(info);
-    return code < 0 ? 0 : code;
+    return cli_exit(self, ctx, status);
 }
 
 const info_kind info_data = { knows, tell };

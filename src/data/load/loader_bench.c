@@ -1,11 +1,12 @@
 /* Takes batches as fast as they come and keeps the time of each. */
-#include "data/load/loader_bench.h"
+#include "data/load/loader.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "core/peak.h"
+#include "core/needs.h"
+#include "core/limits.h"
 #include "data/load/loader_parts.h"
 
 static int64_t resident_bytes(void)
@@ -102,9 +103,16 @@ static cloob_status bench(cloob_ctx *ctx, loader *l, const cloob_data_bench_opti
     return status;
 }
 
-cloob_status loader_bench(cloob_ctx *ctx, const dataset *d, const cloob_data_bench_options *o,
-                          cloob_data_bench_result *out)
+void cloob_data_bench_options_init(cloob_data_bench_options *o)
 {
+    if (!o) return;
+    *o = (cloob_data_bench_options){ .batch = 64, .size = 224, .context = 77, .workers = 4, .ahead = 2, .epochs = 1 };
+}
+
+cloob_status cloob_data_bench(cloob_ctx *ctx, const cloob_dataset *d, const cloob_data_bench_options *o,
+                              cloob_data_bench_result *out)
+{
+    API_NEEDS(ctx, d && o && out);
     tokenizer *tok = NULL;
     loader *l = NULL;
     loader_options lo = to_loader(o);

@@ -215,14 +215,9 @@ void csv_row_release(csv_row *row)
 /* ---- from memory ----------------------------------------------------------------------------------------
  */
 
-typedef struct memory {
-    const char *at;
-    size_t left;
-} memory;
-
-static cloob_status read_memory(void *arg, void *out, size_t n, size_t *got)
+cloob_status csv_read_bytes(void *arg, void *out, size_t n, size_t *got)
 {
-    memory *m = arg;
+    csv_bytes *m = arg;
     *got = n < m->left ? n : m->left;
     memcpy(out, m->at, *got);
     m->at += *got;
@@ -232,11 +227,11 @@ static cloob_status read_memory(void *arg, void *out, size_t n, size_t *got)
 
 cloob_status csv_parse_row(cloob_ctx *ctx, const char *bytes, size_t n, char separator, const char *name, csv_row *row)
 {
-    memory m = { bytes, n };
+    csv_bytes m = { bytes, n };
     csv_reader *r = malloc(sizeof *r);
     bool quoted;
     if (!r) return ctx_no_memory(ctx, sizeof *r, name);
-    csv_init(r, separator, read_memory, &m, name);
+    csv_init(r, separator, csv_read_bytes, &m, name);
     cloob_status status = read_row(ctx, r, row, &quoted);
     free(r);
     return status;

@@ -51,6 +51,13 @@ const char *csv_field(const csv_row *row, int i);      /* NULL when the row has 
 int csv_find(const csv_row *header, const char *name); /* -1 when absent */
 void csv_row_release(csv_row *row);
 
+/* A csv_read_fn for bytes in memory. */
+typedef struct csv_bytes {
+    const char *at;
+    size_t left;
+} csv_bytes;
+csv_read_fn csv_read_bytes; /* arg: a csv_bytes, which moves on */
+
 /* One row from memory, as csv_next gave its extent. */
 cloob_status csv_parse_row(cloob_ctx *ctx, const char *bytes, size_t n, char separator, const char *name, csv_row *row);
 

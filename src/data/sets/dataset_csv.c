@@ -9,7 +9,7 @@
 
 #include "core/file.h"
 #include "core/rng.h"
-#include "core/utf8.h"
+#include "core/text.h"
 
 /* ---- reading the file in order --------------------------------------------------------------------------
  */

@@ -148,7 +148,7 @@ static cloob_status open_folder(cloob_ctx *ctx, const char *source, const datase
     if (p->classes.count) CLOOB_TRY(list_classes(ctx, f, o->image_key, p));
     if (f->count == loose) name_list_release(&p->classes); /* folders without an image are no classes */
     else if (loose) {
-        drop_images(f); /* class folders decide: read them again without what lay beside them */
+        drop_images(f); /* class folders decide: read them without what lay beside them */
         CLOOB_TRY(list_classes(ctx, f, o->image_key, p));
     }
     if (f->count) qsort(f->file, (size_t)f->count, sizeof *f->file, by_label_and_path);

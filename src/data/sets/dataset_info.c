@@ -1,12 +1,13 @@
 /* Samples are examined side by side into one row each; the figures are made from the rows. */
-#include "data/sets/dataset_info.h"
+#include "data/sets/dataset.h"
 
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/needs.h"
 #include "core/pool.h"
-#include "core/utf8.h"
+#include "core/text.h"
 
 enum { CAPTIONS_LOOKED_AT = 16 }; /* of one sample */
 
@@ -210,8 +211,9 @@ static cloob_status count_classes(cloob_ctx *ctx, const dataset *d, cloob_data_i
     return CLOOB_OK;
 }
 
-cloob_status dataset_info(cloob_ctx *ctx, const dataset *d, int64_t examine, cloob_data_info *out)
+cloob_status cloob_dataset_info(cloob_ctx *ctx, const cloob_dataset *d, int64_t examine, cloob_data_info *out)
 {
+    API_NEEDS(ctx, d && out);
     int64_t count = dataset_count(d);
     if (examine <= 0 || examine > count) examine = count;
     *out = (cloob_data_info){ .kind = dataset_kind(d),

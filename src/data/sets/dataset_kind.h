@@ -2,6 +2,8 @@
 #ifndef DATA_SETS_DATASET_KIND_H
 #define DATA_SETS_DATASET_KIND_H
 
+#include <stdint.h>
+
 #include "core/arena.h"
 #include "data/sets/braces.h"
 #include "data/sets/dataset.h"
@@ -80,5 +82,14 @@ bool raw_files_find(const raw_files *b, const char *name, const char **found);
 cloob_status raw_files_get(cloob_ctx *ctx, raw_files *b, const char *name, raw_file *out);
 /* All of a small file, zero-terminated; the caller frees. */
 cloob_status raw_files_text(cloob_ctx *ctx, raw_files *b, const char *name, size_t limit, char **text, size_t *size);
+
+/* Shuffles that are pure functions of (key, position): nothing is stored, any place can be asked for. */
+
+/* The sample at a position of a shuffled epoch of n samples: a bijection of [0, n).
+ *
+ * window 0: any sample anywhere. Otherwise about `window` samples are mixed at a time, taken from 16
+ * stretches of neighbours at places that are themselves shuffled: reads stay near each other, which slow
+ * disks and network file systems reward. */
+int64_t order_shuffle(uint64_t key, int64_t position, int64_t n, int64_t window);
 
 #endif

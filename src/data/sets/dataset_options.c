@@ -7,14 +7,10 @@ static const cloob_option table[] = {
 #include "cloob/data_options.def"
 };
 
-const cloob_option *cloob_data_option_table(int64_t *count)
-{
-    if (count) *count = sizeof table / sizeof *table;
-    return table;
-}
+const cloob_option *cloob_data_option_table(int64_t *count) { return OPTION_TABLE(table, count); }
 
 void dataset_options_init(dataset_options *o)
 {
     *o = (dataset_options){ .num_samples = 0 };
-    cloob_option_defaults(table, sizeof table / sizeof *table, o);
+    OPTION_DEFAULTS(table, o);
 }

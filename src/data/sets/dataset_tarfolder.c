@@ -32,7 +32,7 @@ static cloob_status find_classes(cloob_ctx *ctx, const tar_index *t, const char 
     for (int64_t i = 0; i < t->count; i++) {
         const char *folder = folder_of(tar_name(t, i), &n);
         if (!n || !name_has_suffix(tar_name(t, i), keys)) continue;
-        const char *last = classes->count ? classes->name[classes->count - 1] : NULL; /* mostly the same again */
+        const char *last = classes->count ? classes->name[classes->count - 1] : NULL; /* mostly the one before */
         if (last && strlen(last) == n && memcmp(last, folder, n) == 0) continue;
         CLOOB_TRY(name_list_add(ctx, classes, folder, n));
     }

@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "core/utf8.h"
+#include "core/text.h"
 #include "data/sets/dataset_kind.h"
 
 enum { IMAGE_LIMIT = 1 << 30 }; /* no image below the pixel limit comes near */

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/utf8.h"
+#include "core/text.h"
 #include "data/text/unicode.h"
 
 static const char SPACE[] = "\xe2\x96\x81"; /* U+2581 */

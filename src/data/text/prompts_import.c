@@ -6,7 +6,7 @@
 
 #include "core/file.h"
 #include "core/json.h"
-#include "core/utf8.h"
+#include "core/text.h"
 #include "data/text/prompts.h"
 #include "data/text/prompts_python.h"
 

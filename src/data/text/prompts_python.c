@@ -7,7 +7,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "core/utf8.h"
+#include "core/text.h"
 
 static cloob_status bad(const python_source *s, const char *why)
 {

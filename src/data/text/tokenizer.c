@@ -23,8 +23,8 @@ void tokenizer_close(tokenizer *t)
     free(t);
 }
 
-void tokenizer_set_clean(tokenizer *t, text_clean_mode mode) { t->clean = mode; }
-text_clean_mode tokenizer_clean(const tokenizer *t) { return t->clean; }
+void tokenizer_set_clean(tokenizer *t, cloob_clean mode) { t->clean = mode; }
+cloob_clean tokenizer_clean(const tokenizer *t) { return t->clean; }
 int32_t tokenizer_vocab_size(const tokenizer *t) { return t->pieces ? t->pieces->count : FIRST_MERGE + t->merges + 2; }
 int32_t tokenizer_start_id(const tokenizer *t) { return t->pieces ? -1 : FIRST_MERGE + t->merges; }
 int32_t tokenizer_end_id(const tokenizer *t) { return t->pieces ? t->pieces->end : FIRST_MERGE + t->merges + 1; }
@@ -175,7 +175,7 @@ static cloob_status encode(cloob_ctx *ctx, const tokenizer *t, const char *text,
 {
     if (bytes <= TEXT_LIMIT && t->pieces) return encode_pieces(ctx, t, text, bytes, s, out);
     if (bytes > TEXT_LIMIT) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "a text of %zu bytes; the limit is 1 GiB", bytes);
-    return (t->clean == TEXT_CLEAN_HF ? encode_hf : encode_part)(ctx, t, text, bytes, s, out);
+    return (t->clean == CLOOB_CLEAN_HF ? encode_hf : encode_part)(ctx, t, text, bytes, s, out);
 }
 
 cloob_status tokenizer_encode(cloob_ctx *ctx, const tokenizer *t, const char *text, size_t bytes, int32_t **ids,

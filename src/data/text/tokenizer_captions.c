@@ -5,6 +5,7 @@
 
 #include "core/file.h"
 #include "data/text/tokenizer_impl.h"
+#include "io/gzip.h"
 #include "data/text/tokenizer_learn.h"
 
 typedef struct captions {

@@ -57,7 +57,7 @@ static cloob_status read_bpe(cloob_ctx *ctx, const json *model, const char *name
     sbuf_release(&text);
     if (status == CLOOB_OK) status = check_ids(ctx, *out, vocab, name);
     if (status != CLOOB_OK) tokenizer_close(*out), *out = NULL;
-    else tokenizer_set_clean(*out, TEXT_CLEAN_HF);
+    else tokenizer_set_clean(*out, CLOOB_CLEAN_HF);
     return status;
 }
 

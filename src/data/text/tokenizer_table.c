@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/utf8.h"
+#include "core/text.h"
 #include "data/text/tokenizer_impl.h"
 
 /* ---- byte strings to ids --------------------------------------------------------------------------- */

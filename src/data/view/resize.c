@@ -142,7 +142,7 @@ static cloob_status rows_across(cloob_ctx *ctx, const resize_kernels *k, resize_
     for (int64_t y = 0; y < n; y += k->rows) {
         uint8_t *to[RESIZE_ROWS];
         const uint8_t *from[RESIZE_ROWS];
-        for (int r = 0; r < k->rows; r++) { /* past the end the last row is done again, which changes nothing */
+        for (int r = 0; r < k->rows; r++) { /* past the end the last row is recomputed, which changes nothing */
             to[r] = y + r < n ? out + (y + r) * bytes : to[r - 1];
             from[r] = y + r < n ? padded_row(s, src, top + y + r) : from[r - 1];
         }

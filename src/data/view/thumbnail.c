@@ -1,15 +1,16 @@
 /* Decode small and upright, resize, encode. */
-#include "data/view/thumbnail.h"
+#include "cloob/image.h"
 
 #include <stdlib.h>
 
 #include "core/arith.h"
+#include "core/needs.h"
+#include "core/sbuf.h"
 #include "data/view/resize.h"
+#include "io/image/image.h"
 #include "io/image/image_write_jpeg.h"
 
 enum { QUALITY = 84 };
-
-/* ---- the thumbnail ------------------------------------------------------------------------------- */
 
 /* The smallest scale in eighths at which a JPEG still has as many pixels as the thumbnail. */
 static int scale_of(int64_t width, int64_t height, int64_t size)
@@ -30,16 +31,14 @@ static cloob_status shrink(cloob_ctx *ctx, const image *im, int64_t w, int64_t h
     return status;
 }
 
-cloob_status thumbnail_make(cloob_ctx *ctx, const void *bytes, size_t count, const char *name,
-                            const image_limits *limits, int64_t size, sbuf *out)
+static cloob_status make(cloob_ctx *ctx, const void *bytes, size_t count, const char *name, int64_t max_pixels,
+                         int64_t size, sbuf *out)
 {
     image im;
     int64_t w, h;
     if (size < 1) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "a thumbnail of %lld pixels", (long long)size);
     CLOOB_TRY(image_size(ctx, bytes, count, name, &w, &h));
-    image_limits l = { .max_pixels = limits ? limits->max_pixels : IMAGE_MAX_PIXELS,
-                       .jpeg_scale = scale_of(w, h, size),
-                       .photo = true };
+    image_limits l = { .max_pixels = max_pixels, .jpeg_scale = scale_of(w, h, size), .photo = true };
     CLOOB_TRY(image_decode(ctx, bytes, count, name, &l, &im));
     int64_t longest = im.width > im.height ? im.width : im.height, edge = longest < size ? longest : size;
     w = max64(1, (im.width * edge + longest / 2) / longest);
@@ -50,5 +49,18 @@ cloob_status thumbnail_make(cloob_ctx *ctx, const void *bytes, size_t count, con
     if (status == CLOOB_OK) status = image_encode_jpeg(ctx, small, w, h, QUALITY, out);
     free(small);
     image_release(&im);
+    return status;
+}
+
+cloob_status cloob_thumbnail(cloob_ctx *ctx, const void *bytes, size_t count, const char *name, int64_t size,
+                             int64_t max_pixels, void **jpeg, size_t *jpeg_bytes)
+{
+    API_NEEDS(ctx, bytes && name && jpeg && jpeg_bytes);
+    sbuf out = { 0 };
+    *jpeg = NULL;
+    cloob_status status = make(ctx, bytes, count, name, max_pixels, size, &out);
+    if (status == CLOOB_OK && out.failed) status = ctx_no_memory(ctx, out.len, "a thumbnail");
+    if (status != CLOOB_OK) sbuf_release(&out);
+    else *jpeg_bytes = out.len, *jpeg = out.data;
     return status;
 }

@@ -1,5 +1,5 @@
 /* Counting in a tile of similarities, as retrieval_ranks.c does it on the CPU: what is clearly above the
- * partner's is counted, what is too near is formed again in double, in the same order of additions, so that
+ * partner's is counted, what is too near is recomputed in double, in the same order of additions, so that
  * ranks are the same. */
 #include "eval/cuda/kernels.h"
 #include "eval/retrieval_ranks.h"

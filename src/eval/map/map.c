@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "core/arith.h"
+#include "core/needs.h"
 #include "core/rng.h"
 
 cloob_status map_tell(cloob_ctx *ctx, const map_progress *p, double done)
@@ -73,7 +74,7 @@ static cloob_status check_options(cloob_ctx *ctx, const rows *x, const cloob_map
     return CLOOB_OK;
 }
 
-cloob_status map_run(cloob_ctx *ctx, float *xy, const rows *x, const cloob_map_options *o)
+static cloob_status map_rows(cloob_ctx *ctx, float *xy, const rows *x, const cloob_map_options *o)
 {
     unit_rows u;
     CLOOB_TRY(check_options(ctx, x, o));
@@ -91,4 +92,21 @@ cloob_status map_run(cloob_ctx *ctx, float *xy, const rows *x, const cloob_map_o
     unit_rows_release(&u);
     if (status == CLOOB_OK) centre_and_scale(xy, x->N);
     return status;
+}
+
+void cloob_map_options_init(cloob_map_options *o)
+{
+    if (!o) return;
+    *o = (cloob_map_options){ .components = 48, .neighbors = 15, .negatives = 5 };
+}
+
+cloob_status cloob_map(cloob_ctx *ctx, float *xy, const cloob_matrix *m, const cloob_map_options *o)
+{
+    API_NEEDS(ctx, xy && m);
+    cloob_map_options defaults;
+    rows r;
+    tensor t = TENSOR(m->dtype, (void *)(uintptr_t)m->data, m->rows, m->columns);
+    cloob_map_options_init(&defaults);
+    CLOOB_TRY(rows_of(ctx, &r, &t, m->name ? m->name : "matrix"));
+    return map_rows(ctx, xy, &r, o ? o : &defaults);
 }

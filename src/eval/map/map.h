@@ -43,6 +43,4 @@ void map_graph_release(map_graph *g);
 cloob_status map_layout(cloob_ctx *ctx, float *xy, const map_graph *g, int64_t epochs, int64_t negatives, uint64_t seed,
                         const map_progress *p);
 
-cloob_status map_run(cloob_ctx *ctx, float *xy, const rows *x, const cloob_map_options *o);
-
 #endif

@@ -1,4 +1,4 @@
-#include "eval/metrics/knn.h"
+#include "eval/metrics/metrics.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -53,8 +53,8 @@ cloob_status knn_predict(cloob_ctx *ctx, const rows *train, const int64_t *label
                          int64_t *predicted)
 {
     unit_rows a, b;
-    if (k < 1 || k > KNN_MOST)
-        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%lld neighbours: 1 to %d are possible", (long long)k, KNN_MOST);
+    if (k < 1 || k > KNN_MAX)
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%lld neighbours: 1 to %d are possible", (long long)k, KNN_MAX);
     if (train->D != test->D)
         return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s has rows of %lld, %s of %lld", train->name, (long long)train->D,
                         test->name, (long long)test->D);

@@ -1,4 +1,4 @@
-#include "eval/metrics/paired.h"
+#include "eval/metrics/metrics.h"
 
 #include <math.h>
 #include <stdlib.h>

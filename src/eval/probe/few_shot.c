@@ -1,4 +1,3 @@
-#include "eval/probe/few_shot.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -79,7 +78,7 @@ static cloob_status one_draw(cloob_ctx *ctx, const cloob_few_shot_options *o, co
     cloob_status status = gather(ctx, train, shots, seed, &g);
     if (status == CLOOB_OK) status = probe_run(ctx, &r, &p, &g.data, val, test);
     *out = (cloob_few_shot_draw){ r.lambda, r.test_acc, r.test_acc5, r.test_mean_per_class };
-    probe_result_release(&r);
+    cloob_probe_release(&r);
     gathered_release(&g);
     return status;
 }

@@ -11,6 +11,7 @@
 #include "eval/labels.h"
 #include "eval/rows.h"
 #include "eval/accuracy.h"
+#include "cloob/eval.h"
 
 /* Features and labels of one split; borrowed. */
 typedef struct probe_data {
@@ -67,5 +68,21 @@ cloob_status probe_train(cloob_ctx *ctx, probe_model *m, probe_fit *fit, const p
  * made by accuracy_init with m->C classes; adds. gpu: the device that multiplies, or NULL. */
 cloob_status probe_score(cloob_ctx *ctx, accuracy_counts *t, const probe_model *m, const probe_data *data,
                          probe_gpu *gpu);
+
+/* The strength of the probe's regularisation by CLIP's parametric binary search: lambda = 1e-6, 1e-4, ...,
+ * 1e6 on the validation rows, then a step to both sides of the best, halved from one decade to an eighth.
+ * Among equal accuracies the strongest lambda wins. */
+
+typedef struct probe_search {
+    cloob_probe_trial trial[CLOOB_PROBE_TRIALS]; /* in the order tried */
+    int trials;
+    int best;          /* index of the winner */
+    probe_model model; /* the winner's, trained on `train` only; owned */
+} probe_search;
+
+/* Each training starts from the parameters of the last one, so that fifteen cost little more than a few. */
+cloob_status probe_search_run(cloob_ctx *ctx, probe_search *s, const probe_data *train, int parts,
+                              const probe_data *val, const probe_options *o);
+void probe_search_release(probe_search *s);
 
 #endif

@@ -6,7 +6,7 @@
 
 #include "eval/eval_device.h"
 #include "eval/probe/probe_gpu.h"
-#include "eval/probe/probe_search.h"
+#include "eval/probe/probe.h"
 
 typedef struct run {
     cloob_ctx *ctx;
@@ -173,8 +173,9 @@ cloob_status probe_run(cloob_ctx *ctx, cloob_probe_result *out, const cloob_prob
     return status;
 }
 
-void probe_result_release(cloob_probe_result *r)
+void cloob_probe_release(cloob_probe_result *r)
 {
+    if (!r) return;
     free(r->weight), free(r->label);
     r->weight = NULL, r->label = NULL;
 }

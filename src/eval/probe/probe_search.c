@@ -1,5 +1,5 @@
 /* Trials in a fixed order; see the header. */
-#include "eval/probe/probe_search.h"
+#include "eval/probe/probe.h"
 
 #include <math.h>
 #include <stdlib.h>

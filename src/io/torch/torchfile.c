@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/utf8.h"
+#include "core/text.h"
 #include "io/torch/zip.h"
 
 enum { NAME_LIMIT = 512, MODULE_DEPTH = 64, MODULE_VISITS = 1 << 20 };

@@ -46,7 +46,7 @@ typedef struct torch_wrapper {
 } torch_wrapper;
 
 /* Writes a zip file that torch.load(path, weights_only=True) reads: an OrderedDict of tensors, or, with a
- * wrapper, {"epoch", "name", "state_dict"}. Written beside and renamed. */
+ * wrapper, {"epoch", "name", "state_dict"}. Written atomically. */
 cloob_status torch_write(cloob_ctx *ctx, const char *path, const st_entry *entry, int64_t count,
                          const torch_wrapper *wrapper);
 

@@ -38,11 +38,11 @@ static void put_rows(export_table *t, const example *e)
 void page_export_examples(page *p, const json *const *list, const char *const *truth, int64_t n)
 {
     static const char *const head[] = { "image", "label", "probability" }, name[] = "zero-shot-examples";
-    example e[EXAMPLES_MOST];
+    example e[EXAMPLES_MAX];
     sbuf svg = { 0 }, pdf = { 0 };
     export_table t;
     if (!p->files.dir || !n) return;
-    if (n > EXAMPLES_MOST) n = EXAMPLES_MOST;
+    if (n > EXAMPLES_MAX) n = EXAMPLES_MAX;
     export_table_begin(&t, name);
     export_table_row(&t, head, 3);
     for (int64_t i = 0; i < n; i++) {

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/base64.h"
+#include "core/text.h"
 #include "core/file.h"
 #include "report/page.h"
 
@@ -160,8 +160,8 @@ static const json *examples_in(const json *root)
 
 static void put_examples(page *p)
 {
-    const json *shown[EXAMPLES_MOST];
-    const char *truth[EXAMPLES_MOST];
+    const json *shown[EXAMPLES_MAX];
+    const char *truth[EXAMPLES_MAX];
     int64_t left = EXAMPLES, n = 0;
     sbuf_puts(&p->html, "<h3>Examples</h3><p class=\"lead\">The five likeliest labels of an image. Green: "
                         "the right one, where it is known.</p>"
@@ -171,7 +171,7 @@ static void put_examples(page *p)
         for (const json *e = list ? list->child : NULL; e && left > 0; e = e->next) {
             if (!put_example(p, e)) continue;
             left--;
-            if (n == EXAMPLES_MOST) continue;
+            if (n == EXAMPLES_MAX) continue;
             truth[n] = truth_of(p, e, json_string(json_get(e, "image")));
             shown[n++] = e;
         }

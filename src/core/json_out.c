@@ -1,0 +1,125 @@
+/* The one writer of JSON: include/cloob/json.h has its functions, core/json.h what the library adds. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/json.h"
+
+/* The buffer of a writer as a string that grows, and back. */
+static sbuf take(const cloob_json_out *w) { return (sbuf){ w->data, w->len, w->cap, w->failed }; }
+
+static void keep(cloob_json_out *w, const sbuf *s)
+{
+    w->data = s->data, w->len = s->len, w->cap = s->cap, w->failed = s->failed;
+}
+
+static sbuf start(cloob_json_out *w, const char *key)
+{
+    sbuf s = take(w);
+    if (w->more) sbuf_puts(&s, w->spaced ? ", " : ",");
+    if (key) json_put_string(&s, key), sbuf_puts(&s, w->spaced ? ": " : ":");
+    w->more = true;
+    return s;
+}
+
+void cloob_json_begin(cloob_json_out *w, const char *key, char open)
+{
+    if (!w) return;
+    sbuf s = start(w, key);
+    sbuf_putc(&s, open);
+    if (w->depth < (int)sizeof w->close) w->close[w->depth] = open == '{' ? '}' : ']';
+    else s.failed = true;
+    w->depth++;
+    w->more = false;
+    keep(w, &s);
+}
+
+void cloob_json_end(cloob_json_out *w)
+{
+    if (!w) return;
+    sbuf s = take(w);
+    if (w->depth > 0 && --w->depth < (int)sizeof w->close) sbuf_putc(&s, w->close[w->depth]);
+    w->more = true;
+    keep(w, &s);
+}
+
+void cloob_json_put_text(cloob_json_out *w, const char *key, const char *text)
+{
+    if (!w) return;
+    sbuf s = start(w, key);
+    if (text) json_put_string(&s, text);
+    else sbuf_puts(&s, "null");
+    keep(w, &s);
+}
+
+void cloob_json_put_number(cloob_json_out *w, const char *key, double value)
+{
+    if (!w) return;
+    sbuf s = start(w, key);
+    json_put_number(&s, value);
+    keep(w, &s);
+}
+
+void cloob_json_put_digits(cloob_json_out *w, const char *key, double value, int digits)
+{
+    if (!w) return;
+    sbuf s = start(w, key);
+    if (isfinite(value)) sbuf_printf(&s, "%.*g", digits, value);
+    else sbuf_puts(&s, "null");
+    keep(w, &s);
+}
+
+void cloob_json_put_int(cloob_json_out *w, const char *key, int64_t value)
+{
+    if (!w) return;
+    sbuf s = start(w, key);
+    sbuf_printf(&s, "%lld", (long long)value);
+    keep(w, &s);
+}
+
+void cloob_json_put_bool(cloob_json_out *w, const char *key, bool value)
+{
+    cloob_json_put_raw(w, key, value ? "true" : "false", value ? 4 : 5);
+}
+
+void cloob_json_put_null(cloob_json_out *w, const char *key) { cloob_json_put_raw(w, key, "null", 4); }
+
+void cloob_json_put_raw(cloob_json_out *w, const char *key, const char *text, size_t bytes)
+{
+    if (!w) return;
+    sbuf s = start(w, key);
+    sbuf_add(&s, text, bytes);
+    keep(w, &s);
+}
+
+void cloob_json_put_floats(cloob_json_out *w, const char *key, const float *row, int64_t n)
+{
+    if (!w) return;
+    sbuf s = start(w, key);
+    sbuf_putc(&s, '[');
+    for (int64_t i = 0; i < n; i++) {
+        char text[32];
+        if (i) sbuf_putc(&s, ',');
+        sbuf_add(&s, text, json_print_float(row[i], text));
+    }
+    sbuf_putc(&s, ']');
+    keep(w, &s);
+}
+
+char *json_out_line(cloob_json_out *w)
+{
+    sbuf s = take(w);
+    sbuf_putc(&s, '\n');
+    *w = (cloob_json_out){ 0 };
+    return sbuf_detach(&s);
+}
+
+void json_out_append(cloob_json_out *w, sbuf *out)
+{
+    if (w->data) sbuf_add(out, w->data, w->len);
+    sbuf_putc(out, '\n');
+    out->failed |= w->failed;
+    free(w->data);
+    *w = (cloob_json_out){ 0 };
+}
