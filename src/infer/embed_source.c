@@ -311,18 +311,27 @@ static cloob_status run_tokens(cloob_ctx *ctx, flow *f)
     return status;
 }
 
+/* The images lie in the file, at whatever address the length of its header leaves them: a copy where floats may not. */
 static cloob_status run_images(cloob_ctx *ctx, flow *f)
 {
     embed_source *s = f->s;
     const tensor *t = &s->images->t;
-    int64_t at_once = embed_rows_at_once(s->m->enc, AT_ONCE), each = t->dim[1] * t->dim[2] * t->dim[3];
-    for (int64_t i = 0; i < t->dim[0]; i += at_once) {
+    int64_t at_once = min64(embed_rows_at_once(s->m->enc, AT_ONCE), t->dim[0]),
+            each = t->dim[1] * t->dim[2] * t->dim[3];
+    size_t row = (size_t)each * sizeof(float), room = (size_t)at_once * row;
+    bool aligned = (uintptr_t)t->data % sizeof(float) == 0;
+    float *copy = aligned ? NULL : malloc(room + 1);
+    cloob_status status = aligned || copy ? CLOOB_OK : ctx_no_memory(ctx, room, "images");
+    for (int64_t i = 0; i < t->dim[0] && status == CLOOB_OK; i += at_once) {
         int64_t n = min64(at_once, t->dim[0] - i);
-        CLOOB_TRY(encoder_float_images(ctx, s->m->enc, (const float *)t->data + i * each, n, s->job.what, s->rows));
-        CLOOB_TRY(f->put(ctx, f->user, EMBED_IMAGE, s->rows, n));
-        f->e->rows += n;
+        const void *rows = (const char *)t->data + (size_t)i * row;
+        if (copy) rows = memcpy(copy, rows, (size_t)n * row);
+        status = encoder_float_images(ctx, s->m->enc, rows, n, s->job.what, s->rows);
+        if (status == CLOOB_OK) status = f->put(ctx, f->user, EMBED_IMAGE, s->rows, n);
+        if (status == CLOOB_OK) f->e->rows += n;
     }
-    return CLOOB_OK;
+    free(copy);
+    return status;
 }
 
 /* Moves the readable rows of a batch together and notes their names; *kept of them. */

@@ -128,6 +128,15 @@ static cloob_status start_workers(server *v)
     return v->workers ? CLOOB_OK : fail(v->s, "no worker thread can be started");
 }
 
+static void end_workers(server *v)
+{
+    pthread_mutex_lock(&v->lock);
+    v->stop = true;
+    pthread_cond_broadcast(&v->work);
+    pthread_mutex_unlock(&v->lock);
+    for (int64_t i = 0; i < v->workers; i++) pthread_join(v->worker[i], NULL);
+}
+
 /* What has arrived is answered, for at most the time a request may take; then connections end. */
 static void drain(server *v)
 {
@@ -139,11 +148,7 @@ static void drain(server *v)
     while (serve_now() < until && (atomic_load(&s->requests_waiting) || atomic_load(&s->requests_running)))
         usleep(10000);
     usleep(100000); /* the last answers leave */
-    pthread_mutex_lock(&v->lock);
-    v->stop = true;
-    pthread_cond_broadcast(&v->work);
-    pthread_mutex_unlock(&v->lock);
-    for (int64_t i = 0; i < v->workers; i++) pthread_join(v->worker[i], NULL);
+    end_workers(v);
     MHD_stop_daemon(v->daemon);
     if (fd >= 0) close(fd);
 }
@@ -179,6 +184,7 @@ static cloob_status run(server *v)
     if (status == CLOOB_OK) status = start_workers(v);
     if (status == CLOOB_OK) status = start_daemon(v, fd);
     if (status != CLOOB_OK) {
+        end_workers(v); /* they use what the caller frees */
         if (s->start_error) cloob_error_set(s->ctx, status, s->start_error);
         if (fd >= 0) close(fd);
         return status;

@@ -82,7 +82,7 @@ class Hunt:
             self.finding(section, what, f"still running after {seconds} s")
             return None
         text = err.decode(errors="replace")
-        lines = [l for l in text.splitlines() if l.strip() and not l.startswith("warning:")]
+        lines = [l for l in text.split("\n") if l.strip() and not l.startswith("warning:")]
         if process.returncode not in codes:
             self.finding(section, what, f"exit code {process.returncode}: {text[-300:]}")
         elif process.returncode in (1, 2) and len(lines) != 1:

@@ -30,6 +30,10 @@ static void look(cloob_ctx *ctx, const char *source, const char *type)
     if (dataset_open(ctx, source, &o, &d) != CLOOB_OK) return;
     for (int64_t i = 0; i < dataset_count(d) && i < 4; i++) {
         sample s = { 0 };
+        stored_sample label = { 0 };
+        if (dataset_fetch(ctx, d, i, 0, FETCH_CAPTION, &label) == CLOOB_OK && label.label >= dataset_class_count(d))
+            abort();
+        stored_sample_release(&label);
         if (dataset_read(ctx, d, i, 0, NULL, &s) == CLOOB_OK) {
             if (s.label >= dataset_class_count(d)) abort(); /* it would be an index */
             sample_release(&s);

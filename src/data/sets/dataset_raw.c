@@ -58,6 +58,7 @@ cloob_status raw_class_lines(cloob_ctx *ctx, dataset_part *p, const char *name)
         line += strspn(line, "\r\n");
     }
     free(text);
+    if (status == CLOOB_OK && !p->classes.count) return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: names no class", name);
     return status;
 }
 
@@ -89,6 +90,14 @@ static const raw_run *find_run(const raw_set *r, int64_t *i)
     return &r->run[k];
 }
 
+/* Labels are places among the classes: evaluations count by them. */
+static cloob_status check_label(cloob_ctx *ctx, const dataset_part *p, const stored_sample *s)
+{
+    if (s->label < p->classes.count) return CLOOB_OK;
+    return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: class %lld of %lld", s->name.data, (long long)s->label,
+                    (long long)p->classes.count);
+}
+
 cloob_status raw_fetch(cloob_ctx *ctx, const dataset_part *p, int64_t i, uint64_t pick, int what, stored_sample *s)
 {
     const raw_set *r = p->self;
@@ -97,15 +106,14 @@ cloob_status raw_fetch(cloob_ctx *ctx, const dataset_part *p, int64_t i, uint64_
     sbuf_printf(&s->name, "%s: image %lld", fileset_name(p->files, run->at.file), (long long)i);
     int64_t pixels = run->side * run->side * run->planes, rgb = run->side * run->side * 3;
     if (run->labels) s->label = run->labels[i];
+    if (run->labels) CLOOB_TRY(check_label(ctx, p, s));
     if (!(what & FETCH_IMAGE) && run->labels) return CLOOB_OK;
     CLOOB_TRY(stored_reserve(ctx, s, (size_t)(rgb + run->record)));
     unsigned char *record = s->data + rgb; /* behind where the pixels will stand */
     CLOOB_TRY(fileset_read(ctx, p->files, run->at.file, run->at.offset + run->header + i * run->record, record,
                            (size_t)run->record));
     if (!run->labels && run->label_at >= 0) s->label = record[run->label_at];
-    if (p->classes.count && s->label >= p->classes.count)
-        return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: class %lld of %lld", s->name.data, (long long)s->label,
-                        (long long)p->classes.count);
+    CLOOB_TRY(check_label(ctx, p, s));
     unpack(run, record + run->record - pixels, s->data);
     s->size = (size_t)rgb;
     s->width = s->height = run->side;
