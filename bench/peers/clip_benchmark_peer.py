@@ -156,6 +156,7 @@ for name in args.only:
         worst = max(worst, abs(value - got))
         print(f"| {name} | {key} | {value:.6f} | {got:.6f} |")
     lines.append(f"| {name} | " + " | ".join(f"{t[k]:.1f} s" for k in (0, 1) for t in (ta, tb, tc)) + f" | {ta[0] / tb[0]:.1f} | {ta[1] / tb[1]:.1f} |")
+    print(lines[-1], file=sys.stderr, flush=True)
 print("\n| data set | clip_benchmark, wall | cloob | cloob --no-invariant | clip_benchmark, CPU | cloob | cloob --no-invariant | times as fast, wall | CPU |")
 print("|---|---:|---:|---:|---:|---:|---:|---:|---:|\n" + "\n".join(lines))
 print(f"\nlargest difference {worst:.2g}")

@@ -85,6 +85,7 @@ static char *stamp_of(const char *path)
 static void name_metric(cloob_benchmark_result *r, const datacomp_set *set)
 {
     static const char *const by_task[][2] = { { "zeroshot_retrieval", "image_retrieval_recall@5" },
+                                              { "image_association", "avg_jaccard_score" },
                                               { "linear_probe", "lp_acc1" },
                                               { "zeroshot_classification", "acc1" } };
     for (size_t i = 0; i < sizeof by_task / sizeof *by_task; i++)
@@ -101,7 +102,7 @@ void result_know(cloob_benchmark_result *r) { name_metric(r, datacomp_find(r->da
 static cloob_status check_folder(cloob_ctx *ctx, const char *folder, const char *split)
 {
     if (!file_is_dir(folder)) return ctx_fail(ctx, CLOOB_ERR_IO, "%s: no such folder", folder);
-    if (web_is_benchmark(folder, split)) return CLOOB_OK;
+    if (web_is_benchmark(folder, split) || winogavil_is(folder, split)) return CLOOB_OK;
     return ctx_fail(ctx, CLOOB_ERR_FORMAT,
                     "%s: has no %s/0.tar; a data set in CLIP_benchmark's layout is SPLIT/0.tar, SPLIT/1.tar, ... with "
                     "classnames.txt beside",
@@ -119,7 +120,10 @@ cloob_status cloob_benchmark_name(cloob_ctx *ctx, const cloob_model *m, const ch
     *out = (cloob_benchmark_result){ .shots = o.task == CLOOB_BENCHMARK_LINEAR_PROBE ? o.shots : -1 };
     web_kind kind;
     CLOOB_TRY(check_folder(ctx, folder, o.split));
-    CLOOB_TRY(web_benchmark_kind(ctx, folder, &kind));
+    bool riddles = winogavil_is(folder, o.split);
+    if (riddles && o.task == CLOOB_BENCHMARK_LINEAR_PROBE)
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: WinoGAViL has no classes for a linear probe", folder);
+    if (!riddles) CLOOB_TRY(web_benchmark_kind(ctx, folder, &kind));
     model_get_facts(m, &facts);
     out->dataset = base_name(folder);
     out->model = strdup(facts.name[0] ? facts.name : "model");
@@ -127,6 +131,7 @@ cloob_status cloob_benchmark_name(cloob_ctx *ctx, const cloob_model *m, const ch
     out->stamp = stamp_of(m->path);
     out->language = strdup("en");
     out->task = strdup(o.task == CLOOB_BENCHMARK_LINEAR_PROBE ? "linear_probe"
+                       : riddles                              ? "image_association"
                        : kind != WEB_CAPTIONS                 ? "zeroshot_classification"
                                                               : "zeroshot_retrieval");
     if (out->dataset && out->model && out->pretrained && out->stamp && out->language && out->task) {
@@ -142,8 +147,11 @@ cloob_status cloob_benchmark_name(cloob_ctx *ctx, const cloob_model *m, const ch
 static cloob_status run_task(cloob_ctx *ctx, bench *b)
 {
     if (b->o.task == CLOOB_BENCHMARK_LINEAR_PROBE) return task_probe(ctx, b);
+    if (winogavil_is(b->folder, b->o.split)) return task_winogavil(ctx, b);
     if (b->set && b->set->protocol == DATACOMP_WINOGAVIL)
-        return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED, "%s: WinoGAViL is not evaluated from shards", b->folder);
+        return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED,
+                        "%s: WinoGAViL is read from %s/winogavil.csv and images/, not from shards", b->folder,
+                        b->o.split);
     if (b->set && b->set->protocol == DATACOMP_FACES) return task_faces(ctx, b);
     return strcmp(b->out->task, "zeroshot_retrieval") == 0 ? task_retrieval(ctx, b) : task_classes(ctx, b);
 }

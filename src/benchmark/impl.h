@@ -51,6 +51,9 @@ cloob_status task_multilabel(cloob_ctx *ctx, bench *b, const bench_features *f);
 cloob_status task_retrieval(cloob_ctx *ctx, bench *b);
 cloob_status task_probe(cloob_ctx *ctx, bench *b);
 cloob_status task_faces(cloob_ctx *ctx, bench *b);
+cloob_status task_winogavil(cloob_ctx *ctx, bench *b);
+/* SPLIT/winogavil.csv is there. */
+bool winogavil_is(const char *folder, const char *split);
 
 /* What a classifier said, image by image. */
 typedef struct bench_answers {

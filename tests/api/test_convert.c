@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "cloob/cloob.h"
+#include "core/arith.h"
 #include "core/file.h"
 #include "model/interchange.h"
 #include "model/procedural_weights.h"
@@ -60,6 +61,35 @@ static void texts_can_become_longer_and_weights_smaller(void)
     o.context = 5;
     CHECK(cloob_convert(ctx, state, out, &o, NULL) == CLOOB_ERR_ARGUMENT);
     remove(out);
+}
+
+/* Long-CLIP's 248 positions out of 77: the first 20 stay, between the others come three more, and the last goes on. */
+static void positions_are_stretched_as_long_clip_does(void)
+{
+    cloob_convert_options o;
+    model_config c;
+    weights w, native;
+    CHECK_OK(ctx, model_config_by_name(ctx, "tiny-vit", &c));
+    c.context = 77;
+    CHECK_OK(ctx, procedural_weights(ctx, &c, &w));
+    CHECK_OK(ctx, torch_write(ctx, state, w.entry, w.count, NULL));
+    cloob_convert_options_init(&o);
+    o.context = 248;
+    CHECK_OK(ctx, cloob_convert(ctx, state, out, &o, NULL));
+    CHECK_OK(ctx, weights_read_native(ctx, out, &native));
+    const tensor *old = weights_find(&w, "positional_embedding"), *now = weights_find(&native, "positional_embedding");
+    CHECK(now && now->dim[0] == 248 && now->dim[1] == old->dim[1]);
+    int64_t width = old->dim[1];
+    const float *a = old->data, *b = now->data;
+    for (int64_t i = 0; i < 248; i++)
+        for (int64_t k = 0; k < width; k++) {
+            int64_t left = i < 20 ? i : min64(20 + (i - 20) / 4, 75);
+            double part = i < 20 ? 0 : 20 + (double)(i - 20) / 4 - (double)left;
+            CHECK_NEAR(b[i * width + k], a[left * width + k] + part * (a[(left + 1) * width + k] - a[left * width + k]),
+                       1e-6);
+        }
+    weights_release(&w), weights_release(&native);
+    remove(state), remove(out);
 }
 
 /* ---- ONNX ---------------------------------------------------------------------------------------- */
@@ -261,6 +291,7 @@ int main(void)
     ctx = cloob_ctx_create(NULL);
     RUN(a_report_tells_what_happened);
     RUN(texts_can_become_longer_and_weights_smaller);
+    RUN(positions_are_stretched_as_long_clip_does);
     RUN(towers_become_onnx_files);
     RUN(endings_of_others_are_refused);
     RUN(a_file_can_be_described_without_writing);

@@ -104,6 +104,27 @@ done
 [ "$(grep -c 'not there' dc.txt)" = 39 ] || fail "sets of DataComp that are not there: $(grep -c 'not there' dc.txt)"
 grep -q '37 of DataComp' dc/benchmark.html || fail "the page does not count them"
 
+# WinoGAViL: whatever a model chooses, one of five rows with one association each is right, and of all pairs of five the mean is 0.3
+w=wds_misc-winogavil_test
+mkdir -p $w/test $w/images
+ls -d world/classes/object/*/* | head -10 | { i=0; while read -r f; do cp "$f" "$w/images/c$i.${f##*.}"; i=$((i + 1)); done; }
+list() { echo -n '['; s=; for i in "$@"; do echo -n "$s\"\"c$i\"\""; s=', '; done; echo -n ']'; }
+{ echo 'ID,cue,associations,candidates'
+  for i in 0 1 2 3 4; do echo "$i,Owl,\"$(list $i)\",\"$(list 0 1 2 3 4)\""; done
+  echo "5,stone,\"$(list 0 1 2 3 4)\",\"$(list 4 3 2 1 0)\""
+  for i in 0 1 2 3 4 5; do for k in 0 1 2 3 4 5; do [ $i -lt $k ] && echo "6,sea,\"$(list $i $k)\",\"$(list 0 1 2 3 4 5)\""; done; done
+  for i in 0 1 2 3 4 5 6 7 8 9; do echo "7,sea,\"$(list $i)\",\"$(list 0 1 2 3 4 5 6 7 8 9)\""; done; } > $w/test/winogavil.csv
+b --checkpoint "$model" --datasets $w --out wino --quiet --json > wino.json 2> err.txt || fail "WinoGAViL: $(cat err.txt)"
+is() { awk -v a="$(value wino.json "$1")" -v b="$2" 'BEGIN { exit !((a - b) ^ 2 < 1e-12) }' || fail "$1 is $(value wino.json "$1"), not $2: $(cat wino.json)"; }
+is jaccard_score_5 0.3333333333333333 # (1 + 1) of 6
+is jaccard_score_6 0.24444444444444444 # one pair of 15 is right, 8 share an image with it
+is jaccard_score_10 0.1
+is jaccard_score_10-12 0.1
+grep -q '"main_metric": *"jaccard_score_10-12"' wino.json || fail "its main metric: $(cat wino.json)"
+echo '8,sea,"[""c0""]","[""c0"", ""elsewhere""]"' >> $w/test/winogavil.csv
+b --checkpoint "$model" --datasets $w --out wino --again --quiet > /dev/null 2> err.txt && fail "an image that is not there"
+grep -q 'line 33: no readable image of "elsewhere"' err.txt || fail "$(cat err.txt)"
+
 # linear probes
 mv all/objects/test all/objects/train && cp -r all/objects/train all/objects/test
 b --checkpoint "$model" --datasets all/objects --task linear_probe --out probe --quiet --json > probe.json 2> err.txt || fail "probe: $(cat err.txt)"

@@ -2,7 +2,7 @@
  * world. The first byte chooses. */
 #include "cloob/eval.h"
 #include "fuzz.h"
-#include "infer/class_map.h"
+#include "infer/class_match.h"
 #include "infer/world_truth.h"
 #include "scratch_folder.h"
 

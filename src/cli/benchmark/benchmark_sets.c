@@ -5,15 +5,21 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "cli/shared_opts.h"
 
+/* A shard, or the table of WinoGAViL. */
 static bool is_set(const char *folder, const char *split)
 {
+    static const char *const file[] = { "0.tar", "winogavil.csv" };
     char path[PATH_MAX];
-    int n = snprintf(path, sizeof path, "%s/%s/0.tar", folder, split);
-    return n > 0 && n < (int)sizeof path && access(path, F_OK) == 0;
+    for (size_t i = 0; i < sizeof file / sizeof *file; i++) {
+        int n = snprintf(path, sizeof path, "%s/%s/%s", folder, split, file[i]);
+        if (n > 0 && n < (int)sizeof path && access(path, F_OK) == 0) return true;
+    }
+    return false;
 }
 
 static bool no_memory(benchmark_sets *s)
