@@ -21,7 +21,7 @@ enum {
     SHORT_WARMUP = 1000,
     TUNE_STEPS = 300, /* fine-tuning: fewer leave most of it undone, docs/measurements/fine-tuning.md */
     TUNE_EPOCHS = 3,
-    TUNE_MOST_EPOCHS = 30,
+    TUNE_MOST_EPOCHS = 100,
     TUNE_RETRIEVAL = 200, /* steps before retrieval sets in, if the run has 600 */
 };
 
@@ -201,7 +201,7 @@ static void choose_tuning(run *r, int64_t per_epoch)
     if (o->epochs < 0) {
         int64_t enough = (TUNE_STEPS + per_epoch - 1) / max64(per_epoch, 1);
         o->epochs = min64(max64(enough, TUNE_EPOCHS), TUNE_MOST_EPOCHS);
-        sbuf_printf(&r->notes, "`epochs` %lld of %lld steps: 3, or up to 30 where 3 are fewer than 300 steps\n",
+        sbuf_printf(&r->notes, "`epochs` %lld of %lld steps: 3, or up to 100 where 3 are fewer than 300 steps\n",
                     (long long)o->epochs, (long long)per_epoch);
     }
     if (o->lr < 0) {

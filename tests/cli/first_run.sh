@@ -68,7 +68,7 @@ grep -q 'a run of this name exists' err || fail "the name is taken: $(cat err)"
 grep -q -- '--pretrained' err || fail "finetune: $(cat err)"
 "$cloob" train --preset finetune --pretrained logs/early/checkpoints/latest.safetensors --train-data world/train.tsv --max-steps 2 --threads 1 --workers 0 --name tuned > out 2> err || fail "finetune: $(cat err)"
 has tuned 'lr: 0.0003' # a model of 2 M parameters
-has tuned 'epochs: 30'  # a handful of pairs
+has tuned 'epochs: 100' # a handful of pairs
 grep -q 'lr.*parameters; smaller models take more' logs/tuned/out.log || fail "finetune does not say why: $(cat logs/tuned/out.log)"
 "$cloob" train --preset finetune --pretrained logs/early/checkpoints/latest.safetensors --train-data world/train.tsv --max-steps 1 --threads 1 --workers 0 --lr 2e-5 --epochs 4 --hopfield-warmup 7 --name typed > out 2> err || fail "finetune with flags: $(cat err)"
 has typed 'lr: 2e-05'
