@@ -181,6 +181,15 @@ static void draw_legend(cairo_t *cr, const chart *c)
     }
 }
 
+/* Epochs and updates: no ticks between them. */
+static bool whole_numbers(const chart *c)
+{
+    for (int64_t i = 0; i < c->count; i++)
+        for (int64_t k = 0; k < c->series[i].n; k++)
+            if (c->series[i].x[k] != floor(c->series[i].x[k])) return false;
+    return true;
+}
+
 static void find_range(const chart *c, drawing *d)
 {
     double low[2] = { INFINITY, INFINITY }, high[2] = { -INFINITY, -INFINITY };
@@ -191,7 +200,7 @@ static void find_range(const chart *c, drawing *d)
             if (!c->series[i].low || !c->series[i].high) continue;
             low[1] = fmin(low[1], c->series[i].low[k]), high[1] = fmax(high[1], c->series[i].high[k]);
         }
-    chart_axis_init(&d->x, low[0], high[0], false, 7);
+    chart_axis_init(&d->x, low[0], high[0], false, whole_numbers(c) ? (int)fmin(7, fmax(1, high[0] - low[0])) : 7);
     if (c->category) d->x = (chart_axis){ .low = -0.5, .high = (double)c->categories - 0.5 };
     if (c->bars) high[1] = fmax(high[1], 0);
     chart_axis_init(&d->y, c->fill || c->from_zero || c->bars ? fmin(low[1], 0) : low[1], high[1], c->log_y, 6);

@@ -200,6 +200,8 @@ static void functions_with_a_status_refuse_null(void)
     REFUSED(cloob_prompts_find(ctx, NULL, NULL, NULL));
     REFUSED(cloob_report(NULL, NULL, 0, NULL, NULL, NULL));
     REFUSED(cloob_report(ctx, NULL, 0, NULL, NULL, NULL));
+    REFUSED(cloob_figure(NULL, NULL, NULL));
+    REFUSED(cloob_figure(ctx, NULL, NULL));
     REFUSED(cloob_search_index(NULL, NULL, NULL, NULL, NULL, NULL, NULL));
     REFUSED(cloob_search_index(ctx, NULL, NULL, NULL, NULL, NULL, NULL));
     REFUSED(cloob_search_open(NULL, NULL, NULL));
