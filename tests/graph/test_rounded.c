@@ -169,7 +169,7 @@ static char *results(setup *u, const graph *g, size_t *bytes)
     if (e && exec_tensor(e, "start")) fill_starts(u->dev, exec_tensor(e, "start"));
     for (int round = 0; e && round < ROUNDS; round++) {
         fill(u->dev, exec_tensor(e, "x"), 100 + (uint64_t)round, amount[round]);
-        fill(u->dev, exec_tensor(e, "dy"), 200 + (uint64_t)round, amount[ROUNDS - 1 - round]);
+        fill(u->dev, exec_tensor(e, "doutput"), 200 + (uint64_t)round, amount[ROUNDS - 1 - round]);
         CHECK_OK(ctx, exec_forward(e));
         CHECK_OK(ctx, exec_backward(e));
         CHECK_OK(ctx, u->dev->sync(ctx, u->dev));
