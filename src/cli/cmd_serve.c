@@ -23,6 +23,8 @@ static const opt_row rows[] = {
     { "max-queue", OPT_INT, &o.s.max_queue, "512", "N", "requests that may wait; beyond that the answer is 429",
       OPT_POSITIVE },
     { "workers", OPT_INT, &o.s.workers, "64", "N", "requests processed at a time", OPT_POSITIVE },
+    { "http-threads", OPT_INT, &o.s.http_threads, "0", "N",
+      "threads that receive requests and send answers; 0: one for every four cores, at most 8", OPT_NOT_NEGATIVE },
     { "max-body-mb", OPT_INT, &o.s.max_body_mb, "32", "N", "largest request body in MiB", OPT_POSITIVE },
     { "max-image-pixels", OPT_INT, &o.s.max_pixels, "25000000", "N", "refuse images with more pixels", OPT_POSITIVE },
     { "max-inputs", OPT_INT, &o.s.max_inputs, "2048", "N", "largest number of texts and images in a request",

@@ -95,16 +95,39 @@ static bool escape(reader *r, char **out)
     return true;
 }
 
+/* How many characters from here on stand for themselves: ASCII without controls and backslashes. An image in base64 is
+ * one run, so eight are looked at together: each borrows its top bit where it is below a bound, or equals one. */
+static size_t plain_run(const char *from, size_t n)
+{
+    const uint64_t ones = 0x0101010101010101u, tops = 0x8080808080808080u;
+    size_t i = 0;
+    for (; i + 8 <= n; i += 8) {
+        uint64_t v, slash;
+        memcpy(&v, from + i, sizeof v);
+        slash = v ^ '\\' * ones;
+        if ((v | (v - 0x20 * ones) | (slash - ones)) & tops) break;
+    }
+    while (i < n && (signed char)from[i] >= 0x20 && from[i] != '\\') i++; /* beyond ASCII is negative */
+    return i;
+}
+
 /* The result is never longer than the source, so one pass into a buffer of that size is enough. */
 static cloob_status read_string(reader *r, const char **out)
 {
-    const char *close = r->at;
-    while (close < r->end && *close != '"') close += *close == '\\' ? 2 : 1;
-    if (close >= r->end) return fail(r, "string without an end");
+    const char *close = memchr(r->at, '"', (size_t)(r->end - r->at));
+    if (close && memchr(r->at, '\\', (size_t)(close - r->at))) { /* perhaps an escaped quote */
+        close = r->at;
+        while (close < r->end && *close != '"') close += *close == '\\' ? 2 : 1;
+    }
+    if (!close || close >= r->end) return fail(r, "string without an end");
     char *buffer = arena_push(r->a, (size_t)(close - r->at) + 1), *o = buffer;
     if (!buffer) return ctx_no_memory(r->ctx, (size_t)(close - r->at), r->name);
     while (r->at < close) {
         uint32_t code;
+        size_t plain = plain_run(r->at, (size_t)(close - r->at));
+        memcpy(o, r->at, plain);
+        o += plain, r->at += plain;
+        if (r->at == close) break;
         if (*r->at == '\\') {
             r->at++;
             if (!escape(r, &o)) return fail(r, "bad escape in a string");

@@ -1,6 +1,6 @@
-/* Requests on their way through the server: received by libmicrohttpd's thread, answered by workers.
+/* Requests on their way through the server: received by libmicrohttpd's threads, answered by workers.
  *
- * A request is received in full by the I/O thread, within its limits of size and time, so that a slow client costs a
+ * A request is received in full by an I/O thread, within its limits of size and time, so that a slow client costs a
  * connection and never a worker. It then waits in a bounded queue; the connection is suspended until a worker has its
  * reply. */
 #ifndef SERVE_CONNECTION_H
@@ -42,6 +42,7 @@ typedef struct server {
     int64_t workers;
     pthread_mutex_t links_lock;
     visitor *links;
+    pthread_mutex_t quick_lock; /* serve.ctx, for answers that the receiving threads give themselves */
 } server;
 
 /* ---- workers (workers.c) ------------------------------------------------------------------------- */

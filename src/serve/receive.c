@@ -144,7 +144,9 @@ static enum MHD_Result dispatch(server *v, request *x, struct MHD_Connection *c)
     x->answered = true;
     if (x->refused) return reply_send(v, x);
     if (x->q.route->flags & ROUTE_QUICK) {
+        pthread_mutex_lock(&v->quick_lock);
         workers_answer(v->s, v->s->ctx, x);
+        pthread_mutex_unlock(&v->quick_lock);
         return reply_send(v, x);
     }
     MHD_suspend_connection(c);

@@ -23,6 +23,7 @@ typedef struct serve_options {
     bool no_invariant;
     int64_t max_batch, max_wait_us, max_queue;
     int64_t workers;         /* requests worked on at the same time */
+    int64_t http_threads;    /* that receive requests and send answers; 0: one for every four cores, at most 8 */
     int64_t max_body_mb;     /* of one request */
     int64_t max_pixels;      /* of one image */
     int64_t max_inputs;      /* of one request */

@@ -84,6 +84,15 @@ static cloob_status check_exposure(serve *s)
     return fail(s, "%s is not loopback: give --api-key-file FILE, or --insecure to serve everybody", s->o->host);
 }
 
+/* One thread carries some ten thousand small requests a second, and fewer large ones: a GPU wants more. */
+static unsigned http_threads(const serve_options *o)
+{
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    int64_t n = o->http_threads ? o->http_threads : cores / 4;
+    int64_t most = o->http_threads ? o->max_connections : 8; /* connections are shared out */
+    return (unsigned)(n < 1 ? 1 : n > most ? most : n);
+}
+
 static cloob_status start_daemon(server *v, int fd)
 {
     serve *s = v->s;
@@ -94,6 +103,9 @@ static cloob_status start_daemon(server *v, int fd)
                                     { MHD_OPTION_HTTPS_MEM_KEY, 0, key },
                                     { MHD_OPTION_END, 0, NULL } };
     struct MHD_OptionItem none[] = { { MHD_OPTION_END, 0, NULL } };
+    unsigned threads = http_threads(s->o);
+    struct MHD_OptionItem pool[] = { { threads > 1 ? MHD_OPTION_THREAD_POOL_SIZE : MHD_OPTION_END, threads, NULL },
+                                     { MHD_OPTION_END, 0, NULL } };
     bool secure = s->o->tls_cert || s->o->tls_key;
     cloob_status status = CLOOB_OK;
     if (secure && (!cert || !key))
@@ -101,13 +113,14 @@ static cloob_status start_daemon(server *v, int fd)
     else if (secure && MHD_is_feature_supported(MHD_FEATURE_TLS) != MHD_YES)
         status = fail(s, "this libmicrohttpd has no TLS");
     if (status == CLOOB_OK)
-        v->daemon = MHD_start_daemon(flags | (secure ? (unsigned)MHD_USE_TLS : 0u), 0, NULL, NULL, receive_request, v,
-                                     MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT,
-                                     (unsigned)s->o->max_connections, MHD_OPTION_PER_IP_CONNECTION_LIMIT,
-                                     (unsigned)s->o->max_per_address, MHD_OPTION_CONNECTION_TIMEOUT,
-                                     (unsigned)s->o->timeout_s, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)(32 << 10),
-                                     MHD_OPTION_NOTIFY_COMPLETED, receive_completed, v, MHD_OPTION_NOTIFY_CONNECTION,
-                                     visitor_changed, v, MHD_OPTION_ARRAY, secure ? tls : none, MHD_OPTION_END);
+        v->daemon =
+            MHD_start_daemon(flags | (secure ? (unsigned)MHD_USE_TLS : 0u), 0, NULL, NULL, receive_request, v,
+                             MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT, (unsigned)s->o->max_connections,
+                             MHD_OPTION_PER_IP_CONNECTION_LIMIT, (unsigned)s->o->max_per_address,
+                             MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)s->o->timeout_s,
+                             MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)(32 << 10), MHD_OPTION_NOTIFY_COMPLETED,
+                             receive_completed, v, MHD_OPTION_NOTIFY_CONNECTION, visitor_changed, v, MHD_OPTION_ARRAY,
+                             secure ? tls : none, MHD_OPTION_ARRAY, pool, MHD_OPTION_END);
     if (status == CLOOB_OK && !v->daemon)
         status = secure ? fail(s, "the server did not start: are %s and %s a certificate and its key?", s->o->tls_cert,
                                s->o->tls_key)
@@ -209,6 +222,7 @@ cloob_status serve_run(cloob_ctx *ctx, const serve_options *o)
     pthread_mutex_init(&s->indexes_lock, NULL);
     pthread_mutex_init(&v.lock, NULL);
     pthread_mutex_init(&v.links_lock, NULL);
+    pthread_mutex_init(&v.quick_lock, NULL);
     pthread_cond_init(&v.work, NULL);
     for (int i = 0; i < SERVE_ROUTES; i++) pthread_mutex_init(&s->stats[i].lock, NULL);
     s->openapi = route_openapi(&s->openapi_bytes);

@@ -45,6 +45,23 @@ static void malformed_text_is_refused(void)
     CHECK(!reads(deep));
 }
 
+/* Long runs are copied eight characters at a time: what is special is seen in every place. */
+static void special_characters_are_seen_anywhere(void)
+{
+    static const struct {
+        const char *written;
+        bool good;
+    } special[] = { { "\\n", true },   { "\\\\", true },  { "\\\"", true }, { "\xC3\xA4", true }, { "\x01", false },
+                    { "\x1F", false }, { "\xFF", false }, { "\x7F", true }, { " ", true },        { "\\q", false } };
+    for (size_t i = 0; i < sizeof special / sizeof *special; i++)
+        for (int before = 0; before < 20; before++) {
+            char text[64];
+            snprintf(text, sizeof text, "\"%.*s%s%.*s\"", before, "aB9+/=zZaB9+/=zZ!#~^", special[i].written,
+                     before % 9, "0123456789");
+            CHECK(reads(text) == special[i].good);
+        }
+}
+
 static void errors_say_where(void)
 {
     CHECK(!reads("{\n  \"a\": x}"));
@@ -71,6 +88,7 @@ int main(void)
     ctx = cloob_ctx_create(NULL);
     RUN(values_come_back);
     RUN(malformed_text_is_refused);
+    RUN(special_characters_are_seen_anywhere);
     RUN(errors_say_where);
     RUN(numbers_and_strings_survive_a_round_trip);
     cloob_ctx_destroy(ctx);

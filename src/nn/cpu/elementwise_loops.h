@@ -29,7 +29,8 @@ CPU_CLONES static void NAME(act_range)(void *arg, int64_t begin, int64_t end, in
             y[i] = PUT(x * sigmoid(1.59576912f * (x + 0.044715f * x * x * x)));
         }
     else if (j->act == OP_ACT_GELU)
-        for (int64_t i = begin; i < end; i++) y[i] = PUT(0.5f * GET(a[i]) * (1.0f + erff(GET(a[i]) * 0.70710678f)));
+        for (int64_t i = begin; i < end; i++)
+            y[i] = PUT(0.5f * GET(a[i]) * (1.0f + vmath_erf(GET(a[i]) * 0.70710678f)));
     else
         for (int64_t i = begin; i < end; i++) y[i] = PUT(GET(a[i]) * sigmoid(1.702f * GET(a[i])));
 }
@@ -48,8 +49,8 @@ CPU_CLONES static void NAME(act_bwd_range)(void *arg, int64_t begin, int64_t end
     else if (j->act == OP_ACT_GELU)
         for (int64_t i = begin; i < end; i++) {
             float x = GET(b[i]);
-            y[i] =
-                PUT(GET(a[i]) * (0.5f * (1.0f + erff(x * 0.70710678f)) + x * vmath_exp(-0.5f * x * x) * 0.39894228f));
+            y[i] = PUT(GET(a[i]) *
+                       (0.5f * (1.0f + vmath_erf(x * 0.70710678f)) + x * vmath_exp(-0.5f * x * x) * 0.39894228f));
         }
     else
         for (int64_t i = begin; i < end; i++) {

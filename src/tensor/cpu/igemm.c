@@ -10,7 +10,7 @@
 
 enum {
     P = IGEMM_COLUMNS,
-    CHUNK = 72,  /* rows that are multiplied by a panel before the next: their X stays in the second cache */
+    CHUNK = 144, /* rows that are multiplied by a panel before the next: their X stays in the second cache */
     DEPTH = 384, /* pairs of k at a time: a panel of 24 KB stays in the first */
     ALIGN = 64
 };

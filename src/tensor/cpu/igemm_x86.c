@@ -45,8 +45,8 @@ enum { P = IGEMM_COLUMNS, R = IGEMM_ROWS, V = 8 };
         }                                                                                                              \
     }
 
-#define BY_ROWS(name, isa)                                                                                             \
-    __attribute__((target(isa))) void igemm_multiply_##name(const igemm_block *b)                                      \
+#define BY_ROWS(scope, name, isa)                                                                                      \
+    __attribute__((target(isa))) scope void igemm_multiply_##name(const igemm_block *b)                                \
     {                                                                                                                  \
         switch (b->rows) {                                                                                             \
         case 1: name##_rows(b, 1); break;                                                                              \
@@ -67,12 +67,52 @@ __attribute__((target("avx2"))) static inline __attribute__((always_inline)) __m
     __asm__("vpmaddwd %3, %2, %1\n\tvpaddd %1, %0, %0" : "+x"(sum), "=&x"(product) : "x"(a), "x"(b));
     return sum;
 }
-HALVES(avx2, "avx2", step_avx2)
-BY_ROWS(avx2, "avx2")
+HALVES(avx2_few, "avx2", step_avx2)
+BY_ROWS(static, avx2_few, "avx2")
+
+/* A row's pair by both halves of a panel (ymm12, ymm13). Both products come before both sums: products have two of the
+ * four units that sums have, and a sum that waits beside its product takes one of the two. */
+#define ROW(offset, left, right)                                                                                       \
+    "vpbroadcastd " #offset "(%[x]), %%ymm14\n\t"                                                                      \
+    "vpmaddwd %%ymm12, %%ymm14, %%ymm15\n\t"                                                                           \
+    "vpmaddwd %%ymm13, %%ymm14, %%ymm14\n\t"                                                                           \
+    "vpaddd %%ymm15, %" #left ", %" #left "\n\t"                                                                       \
+    "vpaddd %%ymm14, %" #right ", %" #right "\n\t"
+
+/* Six rows, nearly all blocks of a batch: the loop as it has to be. */
+__attribute__((target("avx2"))) static void avx2_six(const igemm_block *b)
+{
+    __m256i s[2 * R];
+    const int16_t *x = b->x, *w = b->panel;
+    int64_t pairs = b->pairs;
+    for (int i = 0; i < 2 * R; i++)
+        s[i] = b->first ? _mm256_setzero_si256() : _mm256_loadu_si256((const __m256i *)(const void *)(b->sum + i * V));
+    __asm__("1:\n\t"
+            "vmovdqu (%[w]), %%ymm12\n\t"
+            "vmovdqu 32(%[w]), %%ymm13\n\t"
+            /* clang-format off */
+            ROW(0, 0, 1) ROW(4, 2, 3) ROW(8, 4, 5) ROW(12, 6, 7) ROW(16, 8, 9) ROW(20, 10, 11)
+            /* clang-format on */
+            "add $24, %[x]\n\t"
+            "add $64, %[w]\n\t"
+            "dec %[n]\n\t"
+            "jnz 1b"
+            : "+x"(s[0]), "+x"(s[1]), "+x"(s[2]), "+x"(s[3]), "+x"(s[4]), "+x"(s[5]), "+x"(s[6]), "+x"(s[7]),
+              "+x"(s[8]), "+x"(s[9]), "+x"(s[10]), "+x"(s[11]), [x] "+r"(x), [w] "+r"(w), [n] "+r"(pairs)
+            :
+            : "memory", "cc", "ymm12", "ymm13", "ymm14", "ymm15");
+    for (int i = 0; i < 2 * R; i++) _mm256_storeu_si256((__m256i *)(void *)(b->sum + i * V), s[i]);
+}
+
+void igemm_multiply_avx2(const igemm_block *b)
+{
+    if (b->rows == R && b->pairs > 0) avx2_six(b);
+    else igemm_multiply_avx2_few(b);
+}
 
 #define STEP_VNNI(sum, a, b) _mm256_dpwssd_avx_epi32(sum, a, b)
 HALVES(avx_vnni, "avx2,avxvnni", STEP_VNNI)
-BY_ROWS(avx_vnni, "avx2,avxvnni")
+BY_ROWS(, avx_vnni, "avx2,avxvnni")
 
 #define AVX512 "avx512f,avx512bw,avx512vnni"
 __attribute__((target(AVX512))) static inline __attribute__((always_inline)) void avx512_vnni_rows(const igemm_block *b,
@@ -88,7 +128,7 @@ __attribute__((target(AVX512))) static inline __attribute__((always_inline)) voi
     }
     for (int r = 0; r < rows; r++) _mm512_storeu_si512(b->sum + r * P, sum[r]);
 }
-BY_ROWS(avx512_vnni, AVX512)
+BY_ROWS(, avx512_vnni, AVX512)
 
 /* avxvnni is newer than the compiler's list of names: bit 4 of leaf 7.1's EAX. */
 static bool has_avx_vnni(void)

@@ -88,6 +88,14 @@ static void turn_range(void *arg, int64_t begin, int64_t end, int thread)
     }
 }
 
+/* What a block's sums begin with has left the near caches since it was written: it is fetched while the block before is
+ * multiplied. */
+static void fetch_block(const pgemm_call *c, int64_t N, int64_t row, int64_t rows, int64_t column, bool first)
+{
+    const float *from = first ? c->res : c->y;
+    for (int64_t r = row; from && r < row + rows; r++) __builtin_prefetch(from + r * N + column);
+}
+
 /* Some blocks by one panel, over steps k0 .. k1. The first two blocks fetch half of the next panel each. */
 static void panel_rows(const walk *w, int64_t first, int64_t last, int64_t p, int64_t k0, int64_t k1,
                        const float *panel, const float *next)
@@ -96,6 +104,7 @@ static void panel_rows(const walk *w, int64_t first, int64_t last, int64_t p, in
     int64_t N = w->N, P = w->kernel->columns, column = p * P;
     for (int64_t i = first; i < last; i++) {
         int64_t row = block_row(w, i), rows = block_row(w, i + 1) - row;
+        if (i + 1 < last) fetch_block(c, N, row + rows, block_row(w, i + 2) - row - rows, column, k0 == 0);
         w->kernel->multiply(&(pgemm_block){
             .x = c->scratch + row * w->K + k0 * rows,
             .panel = panel + k0 * P,

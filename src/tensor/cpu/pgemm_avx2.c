@@ -1,8 +1,8 @@
 /* The inner part in AVX2, and the choice among the kernels of x86-64.
  *
  * Up to 6 rows by 16 columns in 12 registers, two loads and a broadcast per row for two multiply-adds per row. The
- * first cache is small here: k goes in stretches whose panel stays in it, and sums wait in Y meanwhile. They begin with
- * bias and residual, so that Y may be the residual. */
+ * caches are small here: k goes in stretches, and sums wait in Y meanwhile. They begin with bias and residual, so that
+ * Y may be the residual. */
 #include <immintrin.h>
 #include <string.h>
 
@@ -126,5 +126,6 @@ BY(1) BY(2) BY(3) BY(4) BY(5) BY(6)
     by_rows[b->rows - 1](b);
 }
 
-/* 240 rows by 384 steps of k are 360 KB of X for the second cache, 384 by 16 are 24 KB of a panel for the first. */
-const pgemm_kernel pgemm_avx2 = { COLUMNS, ROWS, 240, 384, multiply, turn };
+/* A panel of 768 steps of k streams from the second cache at the speed of the multiplications. Shorter stretches would
+ * fit the first one, but then sums go to memory and back more often: measured slower. */
+const pgemm_kernel pgemm_avx2 = { COLUMNS, ROWS, 240, 768, multiply, turn };
