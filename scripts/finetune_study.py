@@ -2,8 +2,8 @@
 """From scratch, full, locked, LoRA and WiSE-FT side by side: a small ViT learns from one data set and is adapted to a few
 hundred pairs of another.
 
-    scripts/finetune_study.py --cloob build/cloob --first captions.tsv --first-val val.tsv --second products.tsv \\
-        --second-val products_val.tsv --classes CLASS_FOLDERS --out DIR [--device cuda --jobs 8]
+    scripts/finetune_study.py --cloob build/cloob --first clothes.tsv --first-val clothes_val.tsv --second shoes.tsv \\
+        --second-val shoes_val.tsv --classes CLASS_FOLDERS --out DIR [--device cuda --jobs 8]
 
 TSV files have the columns filepath and title, with paths relative to themselves. Of the second set, disjoint parts of
 --pairs pairs are drawn: one for choosing, --seeds for the comparison. Learning rates, and the settings of the recipe
@@ -29,14 +29,14 @@ QUIET = ["--report-to", "none", "--save-frequency", "0", "--workers", "2", "--qu
 COMMON = QUIET + ["--init-inv-tau", "15", "--wd", "0.1", "--aug-scale-min", "0.6"]
 # name, flags, learning rates to choose from, from the given weights
 METHODS = [
-    ("scratch", [], ["5e-4", "1e-3", "2e-3"], False),
+    ("scratch", [], ["3e-4", "5e-4", "1e-3"], False),
     ("full", [], ["1e-4", "3e-4", "1e-3"], True),
     ("layer decay 0.75", ["--layer-decay", "0.75"], ["3e-4", "1e-3", "3e-3"], True),
-    ("image tower locked", ["--lock-image"], ["1e-4", "3e-4", "1e-3"], True),
+    ("image tower locked", ["--lock-image"], ["3e-4", "1e-3"], True),
     ("text tower locked", ["--lock-text"], ["1e-4", "3e-4", "1e-3"], True),
     ("two groups unlocked", ["--lock-image", "--lock-image-unlocked-groups", "2", "--lock-text",
                              "--lock-text-unlocked-layers", "2"], ["3e-4", "1e-3", "3e-3"], True),
-    ("LoRA r=8", ["--lora", "r=8"], ["3e-4", "1e-3", "3e-3"], True),
+    ("LoRA r=8", ["--lora", "r=8"], ["1e-3", "3e-3"], True),
     ("preset finetune", None, [None], True),
 ]
 T_95 = [0, 12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228]  # by degrees of freedom
@@ -162,7 +162,7 @@ class Study:
             return
         model = self.train(f"{m[0]}-{seed}".replace(" ", "_"), self.parts[seed], self.flags(m, lr, seed))
         self.note(method=m[0], lr=lr, seed=seed, **self.score(model))
-        if m[0] in ("full", "LoRA r=8"):
+        if m[0] in ("full", "preset finetune"):
             both = f"{model}.wise"
             self.call("average", self.given, model, "--alpha", "0.5", "--out", both)
             self.note(method=m[0] + ", WiSE-FT 0.5", lr=lr, seed=seed, **self.score(both))
@@ -203,7 +203,7 @@ class Study:
                 cells.append(f"{ps[key][name]:.1g}" if name in ps[key] else "")
             lines.append(f"| {name} | {len(runs)} | {runs[0].get('lr') or ''} | " + " | ".join(cells) + " |")
         (self.out / "table.md").write_text("\n".join(lines) + "\n")
-        print("\n".join(lines))
+        return lines
 
     def run(self):
         wanted = self.a.methods.split(",") if self.a.methods else [m[0] for m in METHODS]
@@ -215,12 +215,14 @@ class Study:
             jobs = {pools.submit(self.one, m, rates.get(m[0]), s): None for s in seeds[:5] for m in self.methods}
             jobs.update(self.candidates(pools) if self.a.candidates else {})
             jobs.update({pools.submit(self.one, m, rates.get(m[0]), s): None for s in seeds[5:] for m in self.methods})
-            for job in concurrent.futures.as_completed(jobs):
+            for i, job in enumerate(concurrent.futures.as_completed(jobs)):
+                if i % 5 == 4:
+                    self.table()  # of what there is, should the rest be cut off
                 if job.exception():
                     self.note(failed=str(job.exception()))
                 elif jobs[job] and job.result() is not None:
                     self.note(candidate=jobs[job][0], seed=jobs[job][1], choose_r10=job.result())
-        self.table()
+        print("\n".join(self.table()))
 
 
 p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -233,7 +235,7 @@ p.add_argument("--candidates", action="store_true", help="also score the recipe 
 p.add_argument("--methods", help="names of the table's rows, joined by commas; all of them by default")
 p.add_argument("--seconds", type=float, default=1e9)
 p.add_argument("--batch", type=int, default=100)
-p.add_argument("--epochs", type=int, default=30)
+p.add_argument("--epochs", type=int, default=60)
 p.add_argument("--scratch-epochs", type=int, default=100)
 p.add_argument("--first-epochs", type=int, default=40)
 p.add_argument("--device", default="auto")
