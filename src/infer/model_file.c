@@ -78,7 +78,9 @@ static cloob_status load(cloob_ctx *ctx, model *m, const char *path, const model
     if (status == CLOOB_OK) {
         m->path = keep(&m->a, path);
         read_facts(m, &w, &report);
-        status = open_tokenizer(ctx, m, &w, o->vocab);
+        if (!m->path || !m->method || !m->run || !m->names || !m->container)
+            status = ctx_no_memory(ctx, strlen(path), "the model's names");
+        if (status == CLOOB_OK) status = open_tokenizer(ctx, m, &w, o->vocab);
         transform_options_init(&m->view, w.config.image_size);
         m->view.mode = (resize_mode)w.config.resize;
         m->limits = (image_limits){ o->max_pixels, 8, o->photos };

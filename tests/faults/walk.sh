@@ -79,7 +79,7 @@ whole() { # what is there is whole, and nothing partial is left
     [ ! -e made/c.pt ] || "$cloob" info made/c.pt --config tiny-rn > /dev/null 2>&1 || cmp -s made/c.pt good/c.pt || { echo "made/c.pt is damaged"; return 1; }
     # an image that cannot be opened is left out and counted; an index holds the times of files
     [ $kind = open ] || [ ! -e made/e.safetensors ] || cmp -s made/e.safetensors good/e.safetensors || { echo "made/e is another file"; return 1; }
-    for f in v.safetensors g.safetensors v.txt p.png p.json z.csv m.csv; do # the same for every run that reads every image
+    for f in v.safetensors g.safetensors v.txt p.png p.json z.csv m.csv b/benchmark.csv; do # the same for every run that reads every image
         [ $kind = open ] || [ ! -e made/$f ] || cmp -s made/$f good/$f || { echo "made/$f is another file"; return 1; }
     done
     [ ! -e made/i.safetensors ] || "$cloob" search query x --index made/i.safetensors > /dev/null 2>&1 || { echo "made/i is damaged"; return 1; }
