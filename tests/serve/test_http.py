@@ -278,6 +278,33 @@ def keys_and_reload(w, want):
     assert code == 0 and "a-long-secret" not in err, err
 
 
+def several(w, want):
+    """Two models by name, requests received by several threads, an index that is replaced while it is served."""
+    other = w.path("runs/second/checkpoints/latest.safetensors")  # of keys_and_reload
+    shutil.copytree(w.images, w.path("album"), ignore=shutil.ignore_patterns("escape*", ".*", "*.safetensors"))
+    w.run("search", "index", "album", "--checkpoint", w.model, "--out", "album.safetensors")
+    s = Server(w, "--checkpoint", "second=" + other, "--index", "album.safetensors", "--http-threads", "3")
+    names = [m["id"] for m in s.json("/v1/models")["data"]]
+    assert len(names) == 2 and names[1] == "second", names
+    near(embeddings(s, {"input": "a red circle", "model": names[0]})[0], want["text"][0])
+    near(embeddings(s, {"input": "a red circle"})[0], want["text"][0])  # the first answers when none is named
+    row = embeddings(s, {"input": "a red circle", "model": "second"})[0]
+    assert len(row) != len(want["text"][0]) or max(abs(a - b) for a, b in zip(row, want["text"][0])) > 1e-4
+    assert s.post("/v1/embeddings", {"input": "x", "model": "third"})[0] == 404
+    crowd(w, s, want)
+    count = s.json("/v1/indexes")["indexes"][0]["images"]
+    shutil.copy(os.path.join(w.images, w.files[0]), w.path("album/zz-new.jpg"))
+    w.run("search", "index", "album", "--checkpoint", w.model, "--out", "album.safetensors")
+    for _ in range(150):
+        if s.json("/v1/indexes")["indexes"][0]["images"] == count + 1:
+            break
+        time.sleep(0.1)
+    else:
+        raise AssertionError("the new index never came")
+    code, err = s.stop()
+    assert code == 0, err
+
+
 def bad_starts(w):
     """One clear line each."""
     held = socket.create_server(("127.0.0.1", 0))
@@ -318,6 +345,7 @@ def main():
     assert code == 0, (code, err)
     slow_client(w)
     keys_and_reload(w, want)
+    several(w, want)
     bad_starts(w)
     print("ok")
 
