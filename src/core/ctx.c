@@ -80,10 +80,12 @@ const char *cloob_status_name(cloob_status s)
 
 const char *cloob_version(void) { return CLOOB_VERSION; }
 
+/* Names come from anywhere: ends of lines become blanks, and what would give orders to a terminal becomes '?'. */
 static void one_line(char *text)
 {
     for (char *c = text; *c; c++)
         if (*c == '\n' || *c == '\r') *c = ' ';
+        else if (((unsigned char)*c < 0x20 && *c != '\t') || *c == 0x7f) *c = '?';
 }
 
 cloob_status ctx_fail(cloob_ctx *ctx, cloob_status s, const char *format, ...)

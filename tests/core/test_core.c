@@ -173,6 +173,8 @@ static void errors_are_one_line_and_can_be_wrapped(void)
     CHECK_STR(cloob_error(ctx), "a b 3");
     CHECK(ctx_wrap(ctx, CLOOB_ERR_IO, "row %d", 7) == CLOOB_ERR_IO);
     CHECK_STR(cloob_error(ctx), "row 7: a b 3");
+    ctx_fail(ctx, CLOOB_ERR_IO, "a\033[31mb\177\tc");
+    CHECK_STR(cloob_error(ctx), "a?[31mb?\tc");
     cloob_ctx_destroy(ctx);
 }
 

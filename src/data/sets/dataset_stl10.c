@@ -15,7 +15,7 @@ static cloob_status read_labels(cloob_ctx *ctx, dataset_part *p, const char *nam
     bool fits = (int64_t)size == count;
     for (size_t i = 0; i < size; i++) { /* they count from 1 */
         if ((*labels)[i] < 1 || (*labels)[i] > 10) fits = false;
-        (*labels)[i]--;
+        (*labels)[i] = (unsigned char)((*labels)[i] - 1);
     }
     if (fits) return CLOOB_OK;
     free(*labels);
