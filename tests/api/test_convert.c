@@ -66,16 +66,17 @@ static void texts_can_become_longer_and_weights_smaller(void)
 /* Long-CLIP's 248 positions out of 77: the first 20 stay, between the others come three more, and the last goes on. */
 static void positions_are_stretched_as_long_clip_does(void)
 {
+    static const char *const given = "test_convert2.tmp.safetensors";
     cloob_convert_options o;
     model_config c;
     weights w, native;
     CHECK_OK(ctx, model_config_by_name(ctx, "tiny-vit", &c));
     c.context = 77;
     CHECK_OK(ctx, procedural_weights(ctx, &c, &w));
-    CHECK_OK(ctx, torch_write(ctx, state, w.entry, w.count, NULL));
+    CHECK_OK(ctx, interchange_write(ctx, given, FORMAT_NATIVE, &w));
     cloob_convert_options_init(&o);
     o.context = 248;
-    CHECK_OK(ctx, cloob_convert(ctx, state, out, &o, NULL));
+    CHECK_OK(ctx, cloob_convert(ctx, given, out, &o, NULL));
     CHECK_OK(ctx, weights_read_native(ctx, out, &native));
     const tensor *old = weights_find(&w, "positional_embedding"), *now = weights_find(&native, "positional_embedding");
     CHECK(now && now->dim[0] == 248 && now->dim[1] == old->dim[1]);
@@ -89,7 +90,7 @@ static void positions_are_stretched_as_long_clip_does(void)
                        1e-6);
         }
     weights_release(&w), weights_release(&native);
-    remove(state), remove(out);
+    remove(given), remove(out);
 }
 
 /* ---- ONNX ---------------------------------------------------------------------------------------- */
