@@ -404,6 +404,12 @@ static cloob_status run_call(exec *e, call *c)
     return CLOOB_OK;
 }
 
+/* Kernels that failed to launch name themselves. */
+static cloob_status name_op(cloob_ctx *ctx, cloob_status status, const char *op)
+{
+    return strncmp(cloob_error(ctx), op, strlen(op)) == 0 ? status : ctx_wrap(ctx, status, "%s", op);
+}
+
 static cloob_status run_range(exec *e, int from, int to)
 {
     for (int i = from; i < to; i++) {
@@ -411,7 +417,7 @@ static cloob_status run_range(exec *e, int from, int to)
         if (c->once && e->env.frozen_weights && e->ran_once) continue;
         if (e->on_call) e->on_call(e->call_user, c->op, &c->args);
         cloob_status status = run_call(e, c);
-        if (status != CLOOB_OK) return ctx_wrap(e->env.ctx, status, "%s", op_table[c->op].name);
+        if (status != CLOOB_OK) return name_op(e->env.ctx, status, op_table[c->op].name);
     }
     if (e->on_call) e->on_call(e->call_user, OP_COUNT, NULL);
     return CLOOB_OK;

@@ -33,10 +33,11 @@ static cloob_status cuda_alloc(cloob_ctx *ctx, device *d, size_t bytes, const ch
         size_t available = 0, total = 0;
         cudaGetLastError();
         cudaMemGetInfo(&available, &total);
+        bool large = bytes >= (size_t)1 << 30;
         return ctx_fail(ctx, CLOOB_ERR_MEMORY,
-                        "out of GPU memory: %.2f GiB for %s, %.2f of %.2f GiB are free; use a smaller batch",
-                        (double)bytes / 1073741824.0, what, (double)available / 1073741824.0,
-                        (double)total / 1073741824.0);
+                        "out of GPU memory: %.2f %s for %s, %.2f of %.2f GiB are free; use a smaller batch",
+                        (double)bytes / (large ? 1073741824.0 : 1048576.0), large ? "GiB" : "MiB", what,
+                        (double)available / 1073741824.0, (double)total / 1073741824.0);
     }
     cloob_status status = cuda_check(ctx, cudaMemsetAsync(*out, 0, bytes ? bytes : 256, s->stream), what);
     if (status == CLOOB_OK) status = cuda_check(ctx, cudaStreamSynchronize(s->stream), what);
