@@ -1,6 +1,6 @@
 /* Requests per second and latency of a server with /v1/embeddings: many connections that each wait for an answer.
  *
- *     bench_serve_load PORT CONNECTIONS SECONDS text|image [FILE.jpg] [PATH] [THREADS]
+ *     load PORT CONNECTIONS SECONDS text|image [FILE.jpg] [PATH] [THREADS]
  *
  * load.py's measurement by a client that takes little of the machine: connections are shared out over few threads,
  * which wait for all of theirs at once. Prints one JSON object with the same keys. Needs nothing but Linux. */
@@ -212,12 +212,11 @@ static void report(const char *kind, const load *l, worker *w, double seconds)
     if (all.answered) qsort(all.took, all.answered, sizeof *all.took, ascending);
     double p50 = all.answered ? all.took[all.answered / 2] : 0,
            p99 = all.answered ? all.took[all.answered * 99 / 100] : 0;
-    printf(
-        "{\"kind\": \"%s\", \"connections\": %d, \"per_s\": %.1f, \"failed\": %zu, \"p50_ms\": %.1f, \"p99_ms\": %.1f, "
-        "\"client_cpu_s\": %.2f}\n",
-        kind, l->connections, (double)all.answered / seconds, all.failed, 1e3 * p50, 1e3 * p99,
-        (double)(own.ru_utime.tv_sec + own.ru_stime.tv_sec) +
-            1e-6 * (double)(own.ru_utime.tv_usec + own.ru_stime.tv_usec));
+    double cpu = (double)(own.ru_utime.tv_sec + own.ru_stime.tv_sec) +
+                 1e-6 * (double)(own.ru_utime.tv_usec + own.ru_stime.tv_usec);
+    printf("{\"kind\": \"%s\", \"connections\": %d, \"per_s\": %.1f, \"answered\": %zu, \"failed\": %zu, "
+           "\"p50_ms\": %.1f, \"p99_ms\": %.1f, \"client_cpu_s\": %.2f}\n",
+           kind, l->connections, (double)all.answered / seconds, all.answered, all.failed, 1e3 * p50, 1e3 * p99, cpu);
     free(all.took);
 }
 
@@ -225,7 +224,7 @@ int main(int argc, char **argv)
 {
     bool image = argc > 5 && strcmp(argv[4], "image") == 0;
     if (argc < 5 || (strcmp(argv[4], "text") != 0 && !image)) {
-        fprintf(stderr, "usage: bench_serve_load PORT CONNECTIONS SECONDS text|image [FILE.jpg] [PATH] [THREADS]\n");
+        fprintf(stderr, "usage: load PORT CONNECTIONS SECONDS text|image [FILE.jpg] [PATH] [THREADS]\n");
         return 2;
     }
     load l = { .port = atoi(argv[1]), .connections = atoi(argv[2]), .threads = argc > 7 ? atoi(argv[7]) : 1 };
