@@ -65,9 +65,9 @@ static cloob_status resize_tensor(cloob_ctx *ctx, weights *w, tensor *t, int64_t
     return status;
 }
 
-/* What a tensor is to the positional embeddings `name`: themselves, or the state of a run that belongs to them. Means of
- * gradients and averages of weights are resized as they are. Means of squares take a filter without negative weights:
- * AdamW divides by their root. NULL: nothing. */
+/* How a tensor of the positional embeddings `name` is resized: themselves, and the state of a run that belongs to them.
+ * Means of gradients and averages of weights are resized alike. Means of squares take a filter without negative
+ * weights: AdamW divides by their root. NULL: it is none of these. */
 static filter *filter_for(const char *entry, const char *name)
 {
     static const struct {

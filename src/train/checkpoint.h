@@ -2,10 +2,10 @@
  *
  * Weights stand under their canonical names, with adapters merged into them; what a run with adapters goes on with
  * under "train.lora.NAME" (the adapters) and "train.base.NAME" (what they are added to); optimizer moments of what is
- * trained under "train.m.NAME" and "train.v.NAME", averaged
- * weights under "train.ema.NAME", what 8-bit GEMMs remember under "train.history", a queue of embeddings under "train.queue.image" and "train.queue.text"; counters and
- * scales in the metadata. The checksums of model/digest.h cover all of it. Files are written atomically: a reader finds
- * the old one or the new one. */
+ * trained under "train.m.NAME" and "train.v.NAME", averaged weights under "train.ema.NAME", what 8-bit GEMMs remember
+ * under "train.history", a queue of embeddings under "train.queue.image" and "train.queue.text"; counters and scales in
+ * the metadata. The checksums of model/digest.h cover all of it. Files are written atomically: a reader finds the old
+ * one or the new one. */
 #ifndef TRAIN_CHECKPOINT_H
 #define TRAIN_CHECKPOINT_H
 

@@ -1,10 +1,10 @@
 /* A schedule of image sizes: small images in the first epochs, larger ones later.
  *
- * A stage is a step and a loader of its own. Between two of them the whole state of the run goes through host memory, as
- * it would through a checkpoint: weights, moments, averages, counters. What depends on the image size are the positional
- * embeddings alone; they and their state are resampled (weights_resize_images), so that the optimizer goes on without a
- * new warm-up. The checkpoint of the epoch before has the old size: a run that is resumed from it changes the size in
- * the same place and gives the same bytes. */
+ * A stage is a step and a loader of its own. Between two of them the whole state of the run goes through host memory,
+ * as it would through a checkpoint: weights, moments, averages, counters. Only the positional embeddings depend on the
+ * image size; they and their state are resampled (weights_resize_images), so that the optimizer goes on without a new
+ * warm-up. The checkpoint of the epoch before has the old size: a run that is resumed from it changes the size in the
+ * same place and gives the same bytes. */
 #include <stdlib.h>
 
 #include "model/weights.h"
