@@ -29,8 +29,9 @@ static const opt_row rows[] = {
     { "dry-run", OPT_FLAG, &o.dry_run, NULL, NULL, "with --sort-into: only print what would happen", 0 },
     OPT_END
 };
-static const opt_set sets[] = { { .table = cli_model_table, .into = &o.model, .required = "checkpoint" },
-                                OPT_SETS_END };
+static const opt_set sets[] = {
+    { .table = cli_model_table, .into = &o.model, .required = "checkpoint", .only = CLI_PHOTO_OPTIONS }, OPT_SETS_END
+};
 
 /* ---- words --------------------------------------------------------------------------------------- */
 

@@ -60,6 +60,7 @@ static void functions_with_a_status_refuse_null(void)
     cloob_json_end(NULL);
     cloob_json_put_text(NULL, NULL, NULL);
     cloob_json_put_number(NULL, NULL, 1);
+    cloob_json_put_digits(NULL, NULL, 1, 3);
     cloob_json_put_int(NULL, NULL, 1);
     cloob_json_put_bool(NULL, NULL, true);
     cloob_json_put_null(NULL, NULL);
@@ -264,6 +265,11 @@ static void the_others_give_nothing(void)
     cloob_convert_report_release(NULL);
     cloob_data_options_init(NULL);
     CHECK(cloob_data_option_table(NULL) != NULL);
+    CHECK(cloob_ablate_option_table(NULL) != NULL);
+    CHECK(cloob_sweep_option_table(NULL) != NULL);
+    CHECK(cloob_model_option_table(NULL) != NULL);
+    CHECK(cloob_eval_option_table(NULL) != NULL);
+    cloob_eval_options_init(NULL);
     cloob_dataset_close(NULL);
     CHECK(cloob_dataset_count(NULL) == 0);
     CHECK(cloob_dataset_class_count(NULL) == 0);

@@ -87,7 +87,7 @@ static void the_sheet_is_a_page(const char *path)
     file_bytes page;
     CHECK_OK(ctx, file_read(ctx, path, FILE_TEXT_LIMIT, &page));
     CHECK(strstr(page.data, "--accent-soft") && strstr(page.data, "prefers-color-scheme: dark"));
-    CHECK(strstr(page.data, "<h1>a &lt;dog></h1>"));
+    CHECK(strstr(page.data, "<h1>a &lt;dog&gt;</h1>"));
     CHECK(strstr(page.data, "<span><b>1.00</b> "));
     CHECK(strstr(page.data, "<a href=\"file:///") && strstr(page.data, "/test_search.tmp.d/b.png\">"));
     CHECK(!strstr(page.data, "src=\"http") && !strstr(page.data, "<script"));

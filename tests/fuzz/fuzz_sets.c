@@ -1,5 +1,6 @@
 /* Data sets out of files made from the input: MNIST, CIFAR, STL-10, shards, tars of class folders, CSV. The first byte
- * chooses the kind, the second where the input is cut in two; a record's size is filled up, so that images are reached. */
+ * chooses the kind, the second where the input is cut in two; a record's size is filled up, so that images are
+ * reached. */
 #include "data/sets/dataset.h"
 #include "fuzz.h"
 #include "scratch_folder.h"

@@ -54,7 +54,8 @@ static void bmp_is_read(void) { same_pixels(bmp, sizeof bmp, "BMP"); }
 static void gif_is_read(void) { same_pixels(gif, sizeof gif, "GIF"); }
 static void tiff_is_read(void) { same_pixels(tiff, sizeof tiff, "TIFF"); }
 
-/* tests/ref/images/two_colours.*: 16 x 8 pixels, (200, 40, 30) on the left, (20, 60, 190) on the right, saved by Pillow. */
+/* tests/ref/images/two_colours.*: 16 x 8 pixels, (200, 40, 30) on the left, (20, 60, 190) on the right, saved by
+ * Pillow. */
 static void two_colours(const char *format)
 {
     char path[512];
@@ -110,7 +111,8 @@ static void orientation_is_found(void)
         }
 }
 
-/* A JPEG of 24 x 16 pixels, a gradient, with an EXIF orientation: a photo is turned upright, an image of a data set is not. */
+/* A JPEG of 24 x 16 pixels, a gradient, with an EXIF orientation: a photo is turned upright, an image of a data set is
+ * not. */
 static void a_photo_is_turned_upright(void)
 {
     enum { WIDTH = 24, HEIGHT = 16 };

@@ -1,4 +1,5 @@
-/* Schedules of image sizes: what a list means, runs whose images grow, and that such runs can be interrupted anywhere. */
+/* Schedules of image sizes: what a list means, runs whose images grow, and that such runs can be interrupted
+ * anywhere. */
 #include "check.h"
 
 #include <unistd.h>
