@@ -172,6 +172,7 @@ static double jaccard(const riddle *r, const double *similarity)
         int best = -1;
         for (int i = 0; i < r->candidates; i++)
             if (!chosen[i] && (best < 0 || similarity[i] >= similarity[best])) best = i;
+        if (best < 0) break; /* cannot be: fewer belong than there are candidates */
         chosen[best] = true;
         both += r->right[best];
     }

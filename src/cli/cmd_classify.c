@@ -30,7 +30,7 @@ static const opt_row rows[] = {
     OPT_END
 };
 static const opt_set sets[] = {
-    { .table = cli_model_table, .into = &o.model, .required = "checkpoint", .only = CLI_PHOTO_OPTIONS }, OPT_SETS_END
+    { .table = cli_model_table, .into = &o.model, .required = "checkpoint", .shown = CLI_PHOTO_OPTIONS }, OPT_SETS_END
 };
 
 /* ---- words --------------------------------------------------------------------------------------- */

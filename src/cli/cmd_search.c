@@ -24,7 +24,7 @@ static const opt_row rows[] = {
     { "html", OPT_STRING, &o.html, NULL, "FILE", "query: write the results to a page with thumbnails", 0 },
     OPT_END
 };
-static const opt_set sets[] = { { .table = cli_model_table, .into = &o.model, .only = CLI_PHOTO_OPTIONS },
+static const opt_set sets[] = { { .table = cli_model_table, .into = &o.model, .shown = CLI_PHOTO_OPTIONS },
                                 OPT_SETS_END };
 
 /* A folder stands for the index inside it. The caller frees. */

@@ -96,9 +96,11 @@ static void add_set(const opt_set *s)
 {
     int64_t n;
     const cloob_option *table = s->table(&n);
-    for (int64_t i = 0; i < n; i++)
-        if (!s->only || names_it(s->only, table[i].name))
-            add(&table[i], s->into, NULL, names_it(s->required, table[i].name) ? OPT_REQUIRED : 0);
+    for (int64_t i = 0; i < n; i++) {
+        const char *name = table[i].name;
+        int flags = names_it(s->required, name) ? OPT_REQUIRED : s->shown && !names_it(s->shown, name) ? OPT_HIDDEN : 0;
+        if (!s->only || names_it(s->only, name)) add(&table[i], s->into, NULL, flags);
+    }
 }
 
 static bool is_shown(const command *c, const char *name)

@@ -55,6 +55,7 @@ typedef struct opt_set {
     void *into;
     const char *required; /* the name of an option that must be given; NULL: none */
     const char *only;     /* the names that a command uses, with blanks between them; NULL: all */
+    const char *shown;    /* the names that its help lists: the others are accepted; NULL: all */
 } opt_set;
 
 /* Which of the common options a command uses beyond threads, device, quiet and json; others are accepted, not shown. */

@@ -23,7 +23,7 @@ typedef struct cli_model {
 /* --checkpoint, then the rows of model_options.def and data_options.def; offsets are in cli_model. */
 const cloob_option *cli_model_table(int64_t *count);
 
-/* Its rows for commands that read a person's photos and no data sets: .only = CLI_PHOTO_OPTIONS. */
+/* What the help of commands lists that read a person's photos and no data sets: .shown = CLI_PHOTO_OPTIONS. */
 #define CLI_PHOTO_OPTIONS "checkpoint vocab config invariant batch max_image_pixels"
 
 /* Of commands that measure, which compute rows in batches unless told otherwise: takes the place of the set's rows. */

@@ -11,12 +11,21 @@ train=("$cloob" train --dataset-type synthetic --train-num-samples 16 --vocab-si
     --workers 0 --threads 1 --device cpu --quiet --logs logs)
 
 # A flag that exists for one command that reads data exists for all of them.
-for command in train ablate embed zeroshot probe info "bench data" classify search; do
+for command in train ablate embed zeroshot probe info "bench data"; do
     # shellcheck disable=SC2086
     text=$("$cloob" help $command)
     for flag in shuffle-window data-cache one-caption-per-image max-image-pixels csv-img-key split; do
         grep -qE "^ +--$flag( |$)" <<< "$text" || fail "cloob $command has no --$flag"
     done
+done
+# So do those that read photos one by one; their help lists only what matters there.
+every=(--shuffle-window 4 --data-cache none --one-caption-per-image --max-image-pixels 100 --csv-img-key image --split test)
+for command in "classify --labels a,b nothing.jpg" "search index nothing"; do
+    # shellcheck disable=SC2086
+    "$cloob" $command --checkpoint nothing.safetensors "${every[@]}" > out 2> err && fail "$command: there is nothing to read"
+    grep -q 'nothing\.' err || fail "cloob $command refuses an option of data sets: $(cat err)"
+    # shellcheck disable=SC2086
+    "$cloob" help ${command%% *} | grep -q shuffle-window && fail "cloob help ${command%% *} lists options of training"
 done
 
 # Training takes them, under both names, and params.txt tells them.
