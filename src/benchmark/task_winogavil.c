@@ -14,13 +14,13 @@
 #include "data/sets/csv.h"
 #include "model/encoder.h"
 
-enum { MOST_CANDIDATES = 64, TABLE_BYTES = 1 << 28 };
+enum { MAX_CANDIDATES = 64, TABLE_BYTES = 1 << 28 };
 
 typedef struct riddle {
     char *text; /* "A cue" */
     int candidates, belong;
-    int64_t image[MOST_CANDIDATES]; /* row of the images */
-    bool right[MOST_CANDIDATES];
+    int64_t image[MAX_CANDIDATES]; /* row of the images */
+    bool right[MAX_CANDIDATES];
 } riddle;
 
 typedef struct table {
@@ -98,9 +98,9 @@ static cloob_status read_riddle(cloob_ctx *ctx, table *t, const cloob_embedded *
     CLOOB_TRY(json_parse(ctx, &t->memory, associations, strlen(associations), path, &some));
     *r = (riddle){ .text = prompt_of(&t->memory, cue) };
     if (!r->text) return ctx_no_memory(ctx, strlen(cue), path);
-    if (all->kind != JSON_ARRAY || some->kind != JSON_ARRAY || all->count > MOST_CANDIDATES || !*cue)
+    if (all->kind != JSON_ARRAY || some->kind != JSON_ARRAY || all->count > MAX_CANDIDATES || !*cue)
         return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: line %lld has no cue, or no JSON lists of up to %d candidates",
-                        path, (long long)line, MOST_CANDIDATES);
+                        path, (long long)line, MAX_CANDIDATES);
     for (const json *v = all->child; v; v = v->next) {
         const char *name = v->kind == JSON_STRING ? v->text : "";
         r->image[r->candidates] = find_image(e, name);
@@ -166,7 +166,7 @@ static cloob_status read_table(cloob_ctx *ctx, const char *path, const cloob_emb
 /* Of two sets of the same size: what both have, by what either has. */
 static double jaccard(const riddle *r, const double *similarity)
 {
-    bool chosen[MOST_CANDIDATES] = { false };
+    bool chosen[MAX_CANDIDATES] = { false };
     int both = 0;
     for (int k = 0; k < r->belong; k++) {
         int best = -1;
@@ -184,13 +184,13 @@ static void put_scores(bench *b, const table *t, const double *score)
     static const struct {
         const char *name;
         int least, most;
-    } group[] = { { "avg_jaccard_score", 0, MOST_CANDIDATES },
+    } group[] = { { "avg_jaccard_score", 0, MAX_CANDIDATES },
                   { "jaccard_score_5", 5, 5 },
                   { "jaccard_score_6", 6, 6 },
                   { "jaccard_score_10", 10, 10 },
                   { "jaccard_score_12", 12, 12 },
                   { "jaccard_score_5-6", 0, 6 },
-                  { "jaccard_score_10-12", 10, MOST_CANDIDATES } };
+                  { "jaccard_score_10-12", 10, MAX_CANDIDATES } };
     for (size_t g = 0; g < sizeof group / sizeof *group; g++) {
         double sum = 0;
         int64_t n = 0;
@@ -208,7 +208,7 @@ static cloob_status score_all(cloob_ctx *ctx, bench *b, const table *t, const cl
     const char **text = malloc((size_t)t->n * sizeof *text);
     int32_t *tokens = malloc((size_t)(t->n * length) * sizeof *tokens);
     float *rows = malloc((size_t)(t->n * width) * sizeof *rows);
-    double *score = malloc((size_t)t->n * sizeof *score), similarity[MOST_CANDIDATES];
+    double *score = malloc((size_t)t->n * sizeof *score), similarity[MAX_CANDIDATES];
     cloob_status status = CLOOB_OK;
     if (!text || !tokens || !rows || !score) status = ctx_no_memory(ctx, (size_t)(t->n * width) * 4, b->folder);
     for (int64_t i = 0; i < t->n && status == CLOOB_OK; i++) text[i] = t->row[i].text;

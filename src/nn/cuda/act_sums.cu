@@ -88,7 +88,7 @@ template <typename T, int V, typename F, typename H>
 static void launch(const op_env *env, const op_args *a, F f, H h)
 {
     if constexpr (V == 8) {
-        if (rounding_rides(a)) return launch_as<T, V, true>(env, a, f, h);
+        if (rounding_is_fused(a)) return launch_as<T, V, true>(env, a, f, h);
     }
     launch_as<T, V, false>(env, a, f, h);
 }

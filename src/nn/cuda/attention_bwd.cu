@@ -305,7 +305,7 @@ static cloob_status launch_warps(const op_env *env, const op_args *a, const attn
                          "attention_bwd"));
     kernel<<<(unsigned)(N * z.H), 2 * (unsigned)z.Tp, smem, stream_of(env)>>>(
         (bf16 *)a->out[0].data, (float *)(a->out[1].data ? a->scratch : NULL),
-        rounding_rides(a) ? round_out_of(a) : round_out{}, (const bf16 *)a->in[0].data, (const bf16 *)a->in[1].data,
+        rounding_is_fused(a) ? round_out_of(a) : round_out{}, (const bf16 *)a->in[0].data, (const bf16 *)a->in[1].data,
         (const bf16 *)a->in[2].data, (const float *)a->in[3].data, z, chunk);
     return cuda_launched(env->ctx, "attention_bwd");
 }
@@ -477,7 +477,7 @@ extern "C" cloob_status attention_bwd_cuda(const op_env *env, const op_args *a)
 {
     op_sequences s = op_sequences_of(&a->attr, &a->in[1], &a->in[4]);
     int way = a->state ? ((const attn_state *)a->state)->way : PLAIN;
-    bool along = way == SHARED && rounding_rides(a);
+    bool along = way == SHARED && rounding_is_fused(a);
     if (s.start) CLOOB_TRY(zero_dead_cuda(env, "attention_bwd", &s, &a->out[0], NULL));
     if (s.start && along) CLOOB_TRY(zero_dead_copy(env, a, s));
     CLOOB_TRY(way == PLAIN ? attention_bwd_plain(env, a) : launch_way(env, a, way));

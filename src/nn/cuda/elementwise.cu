@@ -199,7 +199,7 @@ extern "C" cloob_status add_cuda(const op_env *env, const op_args *a) { return m
 
 extern "C" cloob_status act_cuda(const op_env *env, const op_args *a)
 {
-    if (rounding_rides(a)) return act_rounded_cuda(env, a);
+    if (rounding_is_fused(a)) return act_rounded_cuda(env, a);
     CLOOB_TRY(a->attr.act == OP_ACT_GELU        ? map(env, "act", a, false, gelu_fn())
               : a->attr.act == OP_ACT_GELU_TANH ? map(env, "act", a, false, gelu_tanh_fn())
                                                 : map(env, "act", a, false, quickgelu_fn()));
@@ -221,7 +221,7 @@ static cloob_status act_bwd_plain(const op_env *env, const op_args *a)
 
 extern "C" cloob_status act_bwd_cuda(const op_env *env, const op_args *a)
 {
-    bool sums = a->out[2].data, along = sums && rounding_rides(a);
+    bool sums = a->out[2].data, along = sums && rounding_is_fused(a);
     CLOOB_TRY(sums ? act_bwd_sums_cuda(env, a) : act_bwd_plain(env, a));
     return along ? CLOOB_OK : rounding_pass(env, "act_bwd", a, QUANT_E5M2);
 }

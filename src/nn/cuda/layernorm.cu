@@ -278,7 +278,7 @@ static void launch_forward(const op_env *env, const op_args *a)
              limit = (unsigned)((const cuda_state *)env->dev->state)->sms * FWD_BLOCKS;
     dim3 block(32, WARPS);
     if constexpr (V == 8) {
-        if (rounding_rides(a)) {
+        if (rounding_is_fused(a)) {
             unsigned blocks = want < limit ? want : limit;
             forward_rounded_kernel<P>
                 <<<blocks, block, 0, stream_of(env)>>>(y, mean, rstd, (const T *)x->data, in, round_out_of(a));
@@ -332,7 +332,7 @@ static cudaError_t launch_backward(const op_env *env, const op_args *a)
 extern "C" cloob_status layernorm_cuda(const op_env *env, const op_args *a)
 {
     const tensor *x = &a->in[0];
-    bool along = rounding_rides(a);
+    bool along = rounding_is_fused(a);
     CLOOB_TRY(check_width(env, "layernorm", x));
     WITH_PACK(x->dtype, tensor_cols(x), WITH_PACKS(packs_per_lane(x), launch_forward<T, V, P>(env, a)));
     CLOOB_TRY(cuda_launched(env->ctx, "layernorm"));
@@ -371,7 +371,7 @@ static cloob_status backward(const op_env *env, const op_args *a)
 
 extern "C" cloob_status layernorm_bwd_cuda(const op_env *env, const op_args *a)
 {
-    bool along = rounding_rides(a) && layernorm_wide_takes(&a->in[1]) && bwd_in_of(a).kinds == 3;
+    bool along = rounding_is_fused(a) && layernorm_wide_takes(&a->in[1]) && bwd_in_of(a).kinds == 3;
     CLOOB_TRY(backward(env, a));
     return along ? CLOOB_OK : rounding_pass(env, "layernorm_bwd", a, QUANT_E5M2);
 }

@@ -174,12 +174,12 @@ unsigned layernorm_wide_blocks(const device *d, const tensor *x, bool sums)
 template <int W, int G, int B>
 static void launch(const op_env *env, const op_args *a, const bwd_in &in)
 {
-    auto kernel = in.kinds != 3       ? wide_kernel<W, G, B, ALONE>
-                  : rounding_rides(a) ? wide_kernel<W, G, B - 1, ROUNDED>
-                                      : wide_kernel<W, G, B - 1, SUMS>;
+    auto kernel = in.kinds != 3          ? wide_kernel<W, G, B, ALONE>
+                  : rounding_is_fused(a) ? wide_kernel<W, G, B - 1, ROUNDED>
+                                         : wide_kernel<W, G, B - 1, SUMS>;
     kernel<<<layernorm_wide_blocks(env->dev, &a->in[1], in.kinds == 3), 32 * W * G, 0, stream_of(env)>>>(
         (bf16 *)a->out[0].data, (float *)a->scratch, (const bf16 *)a->in[0].data, (const bf16 *)a->in[1].data,
-        (const bf16 *)a->in[5].data, in, in.kinds == 3 && rounding_rides(a) ? round_out_of(a) : round_out{});
+        (const bf16 *)a->in[5].data, in, in.kinds == 3 && rounding_is_fused(a) ? round_out_of(a) : round_out{});
 }
 
 void layernorm_wide_launch(const op_env *env, const op_args *a, const bwd_in &in)

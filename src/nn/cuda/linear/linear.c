@@ -1,4 +1,4 @@
-/* GEMMs of the towers by cuBLASLt: bias and residual ride along, the bias gradient rides on the
+/* GEMMs of the towers by cuBLASLt: bias and residual are fused into them, the bias gradient into the
  * weight gradient where the library can do it for less than another pass over dy. */
 #include <stdlib.h>
 

@@ -135,7 +135,7 @@ extern "C" void rounding_release_cuda(const op_env *env, op_args *a)
     a->state = NULL;
 }
 
-extern "C" bool rounding_rides(const op_args *a)
+extern "C" bool rounding_is_fused(const op_args *a)
 {
     return a->out[OP_ROUNDED_OUT].data && !((const rounding *)a->state)->fresh;
 }

@@ -43,7 +43,7 @@ cuda_release_fn rounding_release_cuda;
 /* The largest element of the steps before (op_kernel.history). */
 cloob_status rounding_history_cuda(const op_env *env, const op_args *a, float max[OP_HISTORY], bool set);
 /* The copy is wanted and can be written along with output 0: its scale is known. */
-bool rounding_rides(const op_args *a);
+bool rounding_is_fused(const op_args *a);
 /* Behind a kernel that wrote the copy and noted its largest element, but did not end the step (quantize.cuh). */
 cloob_status rounding_end(const op_env *env, const char *op, const op_args *a, quant_format format);
 /* The copy, where it is wanted, by a pass over output 0. */
