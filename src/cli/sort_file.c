@@ -40,17 +40,42 @@ static bool copy_bytes(int from, int to)
     return true;
 }
 
+/* A file without a name in the folder of target, so that a kill leaves no part of a copy; -1 where there is no such
+ * thing: then the file has its name from the start. */
+static int open_nameless(const char *target)
+{
+    char folder[PATH_MAX];
+    snprintf(folder, sizeof folder, "%s", target);
+    *strrchr(folder, '/') = '\0';
+    return open(folder, O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666);
+}
+
+static bool give_name(int file, const char *target)
+{
+    char nameless[64];
+    snprintf(nameless, sizeof nameless, "/proc/self/fd/%d", file);
+    return linkat(AT_FDCWD, nameless, AT_FDCWD, target, AT_SYMLINK_FOLLOW) == 0;
+}
+
 /* 1: done; 0: the name is taken by something else; -1: failed. */
 static int copy_to(const char *source, const char *target)
 {
-    int from = open(source, O_RDONLY | O_CLOEXEC);
-    if (from < 0) return -1;
-    int to = open(target, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
-    bool taken = to < 0 && errno == EEXIST, whole = to >= 0 && copy_bytes(from, to);
-    if (to >= 0 && close(to) != 0) whole = false;
-    if (to >= 0 && !whole) unlink(target);
-    close(from);
-    return whole ? 1 : taken ? 0 : -1;
+    struct stat st;
+    if (lstat(target, &st) == 0) return 0; /* before copying for nothing */
+    int from = open(source, O_RDONLY | O_CLOEXEC), to = from < 0 ? -1 : open_nameless(target);
+    bool nameless = to >= 0, named = false;
+    if (from >= 0 && !nameless) {
+        to = open(target, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+        named = to >= 0;
+    }
+    bool whole = to >= 0 && copy_bytes(from, to);
+    if (whole && nameless) whole = named = give_name(to, target);
+    int why = errno;
+    if (to >= 0 && close(to) != 0 && whole) whole = false, why = errno;
+    if (named && !whole) unlink(target);
+    if (from >= 0) close(from);
+    errno = why;
+    return whole ? 1 : why == EEXIST ? 0 : -1;
 }
 
 static int link_to(const char *source, const char *target)
