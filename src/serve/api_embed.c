@@ -23,6 +23,10 @@ served_model *model_of(serve *s, const http_request *q, http_reply *r, const cha
 bool embed_inputs(serve *s, cloob_ctx *ctx, const http_request *q, http_reply *r, served_model *m, const inputs *i,
                   cloob_output what, bool refuse_long, cloob_batch_rows *rows)
 {
+    if (i->n == 0) {
+        http_error(r, q, 400, "the input is empty: give at least one text or image");
+        return false;
+    }
     double left = (double)s->o->timeout_s - (serve_now() - q->received_at);
     cloob_batch_options o = { .what = what,
                               .refuse_long = refuse_long,
