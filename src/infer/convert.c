@@ -85,7 +85,7 @@ static void put_metadata(const weights *w, sbuf *s)
     sbuf_putc(s, '}');
 }
 
-static void tell_weights(const weights *w, arena *a, cloob_convert_report *r)
+static cloob_status tell_weights(cloob_ctx *ctx, const weights *w, arena *a, cloob_convert_report *r)
 {
     sbuf config = { 0 }, meta = { 0 };
     snprintf(r->model, sizeof r->model, "%s", w->config.name);
@@ -101,10 +101,11 @@ static void tell_weights(const weights *w, arena *a, cloob_convert_report *r)
     r->has_tokenizer = weights_get_meta(w, "tokenizer") != NULL;
     sbuf_release(&config);
     sbuf_release(&meta);
+    return r->config && r->metadata ? CLOOB_OK : ctx_no_memory(ctx, 512, "a report");
 }
 
 /* The lists move over; their arena stays with the report. */
-static void hand_over(interchange_report *from, cloob_convert_report *to)
+static cloob_status hand_over(cloob_ctx *ctx, interchange_report *from, cloob_convert_report *to)
 {
     arena *kept = malloc(sizeof *kept);
     snprintf(to->container, sizeof to->container, "%s", from->container ? from->container : "");
@@ -113,7 +114,7 @@ static void hand_over(interchange_report *from, cloob_convert_report *to)
     if (!kept) {
         interchange_report_release(from);
         to->config = to->metadata = NULL;
-        return;
+        return ctx_no_memory(ctx, sizeof *kept, "a report");
     }
     for (int i = 0; i < KEY_FATES; i++) {
         to->key[i] = from->key[i];
@@ -121,6 +122,7 @@ static void hand_over(interchange_report *from, cloob_convert_report *to)
     }
     *kept = from->a;
     to->memory = kept;
+    return CLOOB_OK;
 }
 
 void cloob_convert_report_release(cloob_convert_report *r)
@@ -280,14 +282,14 @@ static cloob_status convert(cloob_ctx *ctx, const char *in, const char *out, con
     if (status == CLOOB_OK && o->dtype && strcmp(o->dtype, "int8") == 0 && out && r->to != CLOOB_WEIGHTS_NATIVE)
         status = ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED, "%s: 8-bit weights are kept in our own format alone", out);
     if (status == CLOOB_OK && o->dtype) status = change_dtype(ctx, o->dtype, &w);
-    if (status == CLOOB_OK) tell_weights(&w, &found.a, r);
+    if (status == CLOOB_OK) status = tell_weights(ctx, &w, &found.a, r);
     if (status == CLOOB_OK && o->vocab) status = store_vocab(ctx, o->vocab, &w);
     else if (status == CLOOB_OK && out && r->to == CLOOB_WEIGHTS_NATIVE) status = store_folder_vocab(ctx, in, &w);
     if (status == CLOOB_OK && out && r->to == CLOOB_WEIGHTS_ONNX) status = write_onnx(ctx, out, &w);
     else if (status == CLOOB_OK && out) status = interchange_write(ctx, out, inner_format(r->to), &w);
     weights_release(&w);
-    hand_over(&found, r);
-    return status;
+    cloob_status handed = hand_over(ctx, &found, r);
+    return status != CLOOB_OK ? status : handed;
 }
 
 cloob_status cloob_convert(cloob_ctx *ctx, const char *in, const char *out, const cloob_convert_options *o,

@@ -238,11 +238,11 @@ static cloob_status check_same_model(cloob_ctx *ctx, const weights *w, const cha
     here.patch_dropout = w->config.patch_dropout; /* a setting of the run */
     model_config_to_json(&w->config, &have);
     model_config_to_json(&here, &want);
-    bool same = have.data && want.data && strcmp(have.data, want.data) == 0;
     cloob_status status = CLOOB_OK;
-    if (!same)
-        status = ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: holds another model: %s; this run has %s", path,
-                          have.data ? have.data : "?", want.data ? want.data : "?");
+    if (have.failed || want.failed) status = ctx_no_memory(ctx, 512, "a configuration");
+    else if (strcmp(have.data, want.data) != 0)
+        status =
+            ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: holds another model: %s; this run has %s", path, have.data, want.data);
     sbuf_release(&have);
     sbuf_release(&want);
     return status;

@@ -106,10 +106,12 @@ static cloob_status check_resumed_model(cloob_ctx *ctx, const run *r, const mode
     if (r->o->image_size_schedule) asked.image_size = stored->image_size; /* the run is at some stage of it */
     model_config_to_json(stored, &have);
     model_config_to_json(&asked, &want);
-    bool same = have.data && want.data && strcmp(have.data, want.data) == 0;
+    bool failed = have.failed || want.failed;
+    bool same = !failed && strcmp(have.data, want.data) == 0;
     sbuf_release(&have);
     sbuf_release(&want);
     if (same) return CLOOB_OK;
+    if (failed) return ctx_no_memory(ctx, 512, "a configuration");
     return ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
                     "`resume`: the checkpoint holds %s (%lld px), the flags ask for %s (%lld px); give the run's own "
                     "`model` and settings, or `pretrained` to begin anew from its weights",

@@ -1,8 +1,9 @@
 #!/bin/bash
 # Walks the n-th failure of every kind of call through whole commands. Each run must end with its result or with one line and exit code
 # 1 or 2: no crash, no hang, no half-written or left-over file. Usage: walk.sh CLOOB FAULTS_LIBRARY [POINTS [COMMAND...]]: at most
-# POINTS points for a command and a kind, evenly spread (12; 0: all of them). Prints a table.
+# POINTS points for a command and a kind, evenly spread from a first one by CLOOB_FAULT_SEED (12; 0: all of them). Prints a table.
 set -u
+RANDOM=${CLOOB_FAULT_SEED:-1} # which points: another seed, others
 points=${3:-12}
 faults=$(realpath "$2") faults_script=$(realpath "$0")
 . "$(dirname "$(realpath "$0")")/../cli/fixture.sh"
