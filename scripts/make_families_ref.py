@@ -5,11 +5,14 @@
 
 Weights, images and tokens are procedural (tests/model/procedural.h), so only configurations and raw embeddings are stored. open_clip
 names its tensors as we do."""
-import json, math, sys
+import json
+import sys
 
 import numpy as np
 import torch
 import open_clip
+
+from make_model_ref import numbers, weight
 
 ROWS, CONTEXT, VOCAB, EMBED = 3, 12, 96, 24
 V = dict(image_size=32, layers=2, width=32, patch_size=8, head_width=8)
@@ -31,29 +34,6 @@ MODELS = {
     "patch 16, odd context": (dict(V, image_size=48, patch_size=16), dict(T, context_length=7, heads=4), {}),
     "ResNet, text last": (dict(image_size=64, layers=[1, 2, 1, 1], width=8, head_width=32), dict(T, pool_type="last"), {}),
 }
-
-
-def numbers(name, n):
-    """n numbers in [-1, 1) that belong to a name."""
-    h = 0xCBF29CE484222325
-    for b in name.encode():
-        h = (h ^ b) * 0x100000001B3 % 2**64
-    with np.errstate(over="ignore"):
-        x = np.arange(n, dtype=np.uint64) + np.uint64(h) + np.uint64(0x9E3779B97F4A7C15)
-        x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        return ((x ^ (x >> np.uint64(31))) >> np.uint64(40)).astype(np.float64) / 2**23 - 1
-
-
-def weight(name, shape):
-    n, leaf = int(np.prod(shape)), name.split(".")[-1]
-    u = numbers(name, n)
-    if len(shape) == 1 and leaf == "weight": u = 1 + 0.1 * u
-    elif leaf == "running_var": u = 1 + 0.5 * u
-    elif leaf in ("bias", "in_proj_bias", "running_mean"): u = 0.1 * u
-    elif "embedding" in name: u = 0.05 * u
-    else: u = u * math.sqrt(3 / (shape[0] if leaf in ("proj", "text_projection") else n // shape[0]))
-    return torch.from_numpy(np.asarray(u, np.float32).reshape(shape)).double()
 
 
 def tokens(context):

@@ -40,19 +40,24 @@ def rounded(x, shape):
     return torch.from_numpy(np.asarray(x, np.float32).astype(np.float64).reshape(shape))
 
 
+def weight(name, shape):
+    """The procedural values of a parameter, scaled by what it is."""
+    n, leaf = int(np.prod(shape)), name.split(".")[-1]
+    u = numbers(name, n)
+    if len(shape) == 1 and leaf == "weight": u = 1 + 0.1 * u
+    elif leaf == "running_var": u = 1 + 0.5 * u
+    elif leaf in ("bias", "in_proj_bias", "running_mean"): u = 0.1 * u
+    elif "embedding" in name: u = 0.05 * u
+    else: u = u * math.sqrt(3 / (shape[0] if leaf in ("proj", "text_projection") else n // shape[0]))
+    return rounded(u, shape)
+
+
 class Weights(dict):
     """Parameters made on first use, by name and shape."""
 
     def get(self, name, *shape):
         if name not in self:
-            n, leaf = int(np.prod(shape)), name.split(".")[-1]
-            u = numbers(name, n)
-            if len(shape) == 1 and leaf == "weight": u = 1 + 0.1 * u
-            elif leaf == "running_var": u = 1 + 0.5 * u
-            elif leaf in ("bias", "in_proj_bias", "running_mean"): u = 0.1 * u
-            elif "embedding" in name: u = 0.05 * u
-            else: u = u * math.sqrt(3 / (shape[0] if leaf in ("proj", "text_projection") else n // shape[0]))
-            self[name] = rounded(u, shape).requires_grad_("running" not in name)
+            self[name] = weight(name, shape).requires_grad_("running" not in name)
         return self[name]
 
 
@@ -180,10 +185,12 @@ def short(x):
     return {k: short(v) for k, v in x.items()} if isinstance(x, dict) else x
 
 
-# 75 and 57 px: an odd image, and pools that leave out an odd last row and column (38, 19, 9, 4, 2; 29, 14, 7, 3, 1). Of the sizes tried
-# these have no value before a relu below 4e-6: in single precision the sign of one would be chance, and with it a few thousandths of a gradient.
-made = {"tiny-rn": model("resnet", RESNET["size"]), "tiny-vit": model("vit", VIT["size"])}
-for size in (75, 57):
-    made[f"tiny-rn {size}"] = model("resnet", size)
-    del made[f"tiny-rn {size}"]["after"]  # gradients and three losses are enough there
-json.dump(short(made), sys.stdout, separators=(",", ":"))
+if __name__ == "__main__":
+    # 75 and 57 px: an odd image, and pools that leave out an odd last row and column (38, 19, 9, 4, 2; 29, 14, 7, 3, 1). Of the
+    # sizes tried these have no value before a relu below 4e-6: in single precision the sign of one would be chance, and with it a
+    # few thousandths of a gradient.
+    made = {"tiny-rn": model("resnet", RESNET["size"]), "tiny-vit": model("vit", VIT["size"])}
+    for size in (75, 57):
+        made[f"tiny-rn {size}"] = model("resnet", size)
+        del made[f"tiny-rn {size}"]["after"]  # gradients and three losses are enough there
+    json.dump(short(made), sys.stdout, separators=(",", ":"))

@@ -43,7 +43,7 @@ static cloob_status check(cloob_ctx *ctx, const cloob_ablate_options *o)
     for (int64_t i = 0; i < o->methods_count; i++)
         for (int64_t k = 0; k < i; k++)
             if (strcmp(o->methods[i], o->methods[k]) == 0)
-                return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`methods`: %s is there twice", o->methods[i]);
+                return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`methods`: %s is listed twice", o->methods[i]);
     if (o->seeds < 1) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`seeds` %lld: needs 1 or more", (long long)o->seeds);
     if (!(o->alpha > 0 && o->alpha < 1))
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`alpha` %g: needs a number between 0 and 1", o->alpha);

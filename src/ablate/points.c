@@ -20,7 +20,7 @@ static cloob_status check_axis(cloob_ctx *ctx, const cloob_sweep_options *o, int
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`axis` %s: training has no such option", o->axis[i].name);
     for (int64_t k = 0; k < i; k++)
         if (cloob_option_find(table, n, o->axis[k].name) == option)
-            return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`axis` %s: is there twice", o->axis[i].name);
+            return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`axis` %s: is listed twice", o->axis[i].name);
     if (o->axis[i].values < 1) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`axis` %s: has no value", o->axis[i].name);
     for (int64_t k = 0; k < o->axis[i].values; k++) {
         char rule[160];

@@ -21,7 +21,7 @@ typedef struct points {
     int64_t by; /* which axis; -1: none */
 } points;
 
-/* All combinations, or o->random of them. Refuses unknown options and values, an axis that is there twice, and more
+/* All combinations, or o->random of them. Refuses unknown options and values, an axis that is listed twice, and more
  * than a million combinations. Memory is in the arena. */
 cloob_status points_make(cloob_ctx *ctx, arena *a, const cloob_sweep_options *o, points *p);
 

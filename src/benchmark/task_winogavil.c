@@ -16,32 +16,18 @@
 
 enum { MAX_CANDIDATES = 64, TABLE_BYTES = 1 << 28 };
 
-typedef struct riddle {
+typedef struct instance {
     char *text; /* "A cue" */
     int candidates, belong;
     int64_t image[MAX_CANDIDATES]; /* row of the images */
     bool right[MAX_CANDIDATES];
-} riddle;
+} instance;
 
 typedef struct table {
-    riddle *row;
+    instance *row;
     int64_t n, capacity;
     arena memory;
 } table;
-
-typedef struct bytes_left {
-    const char *at;
-    size_t left;
-} bytes_left;
-
-static cloob_status read_bytes(void *arg, void *out, size_t n, size_t *got)
-{
-    bytes_left *b = arg;
-    *got = n < b->left ? n : b->left;
-    memcpy(out, b->at, *got);
-    b->at += *got, b->left -= *got;
-    return CLOOB_OK;
-}
 
 static char *winogavil_table(const char *folder, const char *split)
 {
@@ -90,13 +76,13 @@ static char *prompt_of(arena *a, const char *cue)
     return text;
 }
 
-static cloob_status read_riddle(cloob_ctx *ctx, table *t, const cloob_embedded *e, const char *path, int64_t line,
-                                const char *cue, const char *candidates, const char *associations, riddle *r)
+static cloob_status read_instance(cloob_ctx *ctx, table *t, const cloob_embedded *e, const char *path, int64_t line,
+                                  const char *cue, const char *candidates, const char *associations, instance *r)
 {
     json *all, *some;
     CLOOB_TRY(json_parse(ctx, &t->memory, candidates, strlen(candidates), path, &all));
     CLOOB_TRY(json_parse(ctx, &t->memory, associations, strlen(associations), path, &some));
-    *r = (riddle){ .text = prompt_of(&t->memory, cue) };
+    *r = (instance){ .text = prompt_of(&t->memory, cue) };
     if (!r->text) return ctx_no_memory(ctx, strlen(cue), path);
     if (all->kind != JSON_ARRAY || some->kind != JSON_ARRAY || all->count > MAX_CANDIDATES || !*cue)
         return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: line %lld has no cue, or no JSON lists of up to %d candidates",
@@ -122,14 +108,14 @@ static cloob_status add_row(cloob_ctx *ctx, table *t, const cloob_embedded *e, c
     const char *cell[3];
     for (int i = 0; i < 3; i++)
         if (!(cell[i] = csv_field(row, column[i])))
-            return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: line %lld is short", path, (long long)row->line);
+            return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: line %lld has too few columns", path, (long long)row->line);
     if (t->n == t->capacity) {
         int64_t room = t->capacity ? 2 * t->capacity : 256;
-        riddle *more = realloc(t->row, (size_t)room * sizeof *more);
+        instance *more = realloc(t->row, (size_t)room * sizeof *more);
         if (!more) return ctx_no_memory(ctx, (size_t)room * sizeof *more, path);
         t->row = more, t->capacity = room;
     }
-    CLOOB_TRY(read_riddle(ctx, t, e, path, row->line, cell[0], cell[1], cell[2], &t->row[t->n]));
+    CLOOB_TRY(read_instance(ctx, t, e, path, row->line, cell[0], cell[1], cell[2], &t->row[t->n]));
     t->n++;
     return CLOOB_OK;
 }
@@ -145,8 +131,8 @@ static cloob_status read_table(cloob_ctx *ctx, const char *path, const cloob_emb
         free(r);
         return status;
     }
-    bytes_left bytes = { f.data, f.size };
-    csv_init(r, ',', read_bytes, &bytes, path);
+    csv_bytes bytes = { f.data, f.size };
+    csv_init(r, ',', csv_read_bytes, &bytes, path);
     status = csv_next(ctx, r, &row);
     if (status != CLOOB_OK) row.count = 0;
     int column[3] = { csv_find(&row, "cue"), csv_find(&row, "candidates"), csv_find(&row, "associations") };
@@ -164,7 +150,7 @@ static cloob_status read_table(cloob_ctx *ctx, const char *path, const cloob_emb
 /* ---- scores -------------------------------------------------------------------------------------- */
 
 /* Of two sets of the same size: what both have, by what either has. */
-static double jaccard(const riddle *r, const double *similarity)
+static double jaccard(const instance *r, const double *similarity)
 {
     bool chosen[MAX_CANDIDATES] = { false };
     int both = 0;

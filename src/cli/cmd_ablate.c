@@ -62,7 +62,7 @@ static int check(const command *self)
     if (!split_methods()) return cli_usage(self, "out of memory");
     for (int64_t i = 0; i < o.methods_count; i++)
         if (!known(o.methods[i]))
-            return cli_usage(self, "--methods %s: choose of clip, infoloob, infonce-hopfield, cloob", o.methods[i]);
+            return cli_usage(self, "--methods %s: choose from clip, infoloob, infonce-hopfield, cloob", o.methods[i]);
     return -1;
 }
 

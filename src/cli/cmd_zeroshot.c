@@ -175,7 +175,7 @@ static int write_file(const command *self, const session *s, const char *path, F
     if (f) fclose(f);
     cloob_status status = whole ? cloob_file_write(s->ctx, path, *text, *size) : CLOOB_ERR_MEMORY;
     free(*text);
-    if (!whole) return fprintf(stderr, "cloob %s: %s: no memory for it\n", self->name, path), 1;
+    if (!whole) return fprintf(stderr, "cloob %s: %s: out of memory\n", self->name, path), 1;
     return status == CLOOB_OK ? 0 : cli_fail(self, s->ctx, status);
 }
 

@@ -112,9 +112,7 @@ cloob_status cli_model_open(cloob_ctx *ctx, const cli_model *from, cloob_model *
     return cloob_model_open(ctx, from->checkpoint, &o, out);
 }
 
-/* ---- training -------------------------------------------------------------------------------------- */
-
-/* ---- stopping ------------------------------------------------------------------------------------ */
+/* ---- stopping a training run --------------------------------------------------------------------- */
 
 static volatile sig_atomic_t asked;
 

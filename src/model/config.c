@@ -134,10 +134,10 @@ static cloob_status check_divides(cloob_ctx *ctx, const char *whole, int64_t n, 
 static cloob_status check_resnet_size(cloob_ctx *ctx, int64_t size)
 {
     if (size >= 32 && (size + 1) / 32 == size / 32) return CLOOB_OK;
-    return ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
-                    "images of %lld px: a ResNet needs at least 32, and none of 63, 95, 127, ...; "
-                    "take %lld",
-                    (long long)size, (long long)(size < 32 ? 32 : size + 1));
+    return ctx_fail(
+        ctx, CLOOB_ERR_ARGUMENT,
+        "images of %lld px: a ResNet takes 32 px and more, but not one less than a multiple of 32; use %lld",
+        (long long)size, (long long)(size < 32 ? 32 : size + 1));
 }
 
 static cloob_status check_resnet(cloob_ctx *ctx, const model_config *c)

@@ -193,8 +193,8 @@ static void impossible_sizes_are_named(void)
     refuses(VIT("\"layers\":12.5,\"width\":768,\"patch_size\":32"), "layers");
     refuses(VIT("\"layers\":[3,4,6],\"width\":64"), "four");
     refuses(VIT("\"layers\":[3,4,0,3],\"width\":64"), "stage 3");
-    refuses(VIT("\"layers\":[3,4,6,3],\"width\":64,\"image_size\":127"), "take 128");
-    refuses(VIT("\"layers\":[3,4,6,3],\"width\":64,\"image_size\":20"), "take 32");
+    refuses(VIT("\"layers\":[3,4,6,3],\"width\":64,\"image_size\":127"), "use 128");
+    refuses(VIT("\"layers\":[3,4,6,3],\"width\":64,\"image_size\":20"), "use 32");
     refuses(VIT("\"layers\":[3,4,6,3],\"width\":64,\"image_size\":[224,256]"), "image_size");
     refuses(VIT("\"layers\":12,\"width\":768,\"patch_size\":32,\"head_width\":0"), "heads of 0");
     refuses("{\"embed_dim\":512,\"vision_cfg\":{\"layers\":12,\"width\":768,\"patch_size\":32},"
