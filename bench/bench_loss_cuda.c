@@ -1,7 +1,6 @@
 /* Time and memory of the objective on one GPU, by CUDA events: bench_loss_cuda N [D] [REPEATS] [f32|bf16]
  * [TILE] [plain]. Prints one JSON line. Inputs are fresh random unit rows; the run is checked to be finite.
  */
-#include <cuda_runtime_api.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,6 +8,7 @@
 #include <time.h>
 
 #include "loss/loss.h"
+#include "tensor/cuda/vendor.h"
 #include "tensor/tensor.h"
 
 static void must(cudaError_t e, const char *what)

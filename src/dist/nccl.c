@@ -1,7 +1,6 @@
 /* Ranks over NCCL, in device memory. MPI (the base communicator) carries the identifier at the start.
  * NCCL has no collectives with uneven parts, so those are groups of broadcasts or reductions, one per rank;
  * inside a group they run together. */
-#include <cuda_runtime_api.h>
 #include <stdlib.h>
 
 #pragma GCC diagnostic push
@@ -10,6 +9,7 @@
 #pragma GCC diagnostic pop
 
 #include "dist/comm_impl.h"
+#include "tensor/cuda/vendor.h"
 #include "tensor/shared_object.h"
 #include "tensor/tensor.h"
 

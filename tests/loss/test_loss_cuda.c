@@ -2,12 +2,12 @@
  * plain way, odd sizes, stored sets, sharp scales, frozen values, refusals. Skipped where there is no GPU.
  * With an argument, that folder of frozen values as well. Outputs are poisoned first and inputs drawn anew
  * for every check. */
-#include <cuda_runtime_api.h>
 #include <dirent.h>
 #include <time.h>
 
 #include "io/safetensors.h"
 #include "objective.h"
+#include "tensor/cuda/vendor.h"
 
 static cloob_ctx *ctx;
 static const char *folder;

@@ -4,11 +4,10 @@
  *
  * A gradient tile runs three products through the same stages: a b^T, which becomes E in half the registers,
  * then dra b^T + a drb^T over it. */
-#include <cuda_bf16.h>
-
 #include "loss/cuda/fused.h"
 #include "tensor/cuda/cuda.h"
 #include "tensor/cuda/ring.cuh"
+#include "tensor/cuda/vendor.cuh"
 
 namespace {
 

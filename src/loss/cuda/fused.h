@@ -4,10 +4,11 @@
 #ifndef LOSS_CUDA_FUSED_H
 #define LOSS_CUDA_FUSED_H
 
-#include <cuda_runtime_api.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+#include "tensor/cuda/vendor.h"
 
 #ifdef __cplusplus
 extern "C" {

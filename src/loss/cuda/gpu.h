@@ -3,10 +3,8 @@
 #ifndef LOSS_CUDA_GPU_H
 #define LOSS_CUDA_GPU_H
 
-#include <cublas_v2.h>
-#include <cuda_runtime_api.h>
-
 #include "loss/impl.h"
+#include "tensor/cuda/vendor.h"
 
 /* A plan's own: handles, and the memory of a tile. */
 typedef struct gpu {

@@ -1,8 +1,8 @@
 /* One block per row, or a thread takes four elements of a tile. Sums over a row are made in a fixed order. */
-#include <cuda_bf16.h>
 #include <math.h>
 
 #include "loss/cuda/kernels.h"
+#include "tensor/cuda/vendor.cuh"
 
 namespace {
 

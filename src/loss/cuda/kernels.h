@@ -4,11 +4,11 @@
 #ifndef LOSS_CUDA_KERNELS_H
 #define LOSS_CUDA_KERNELS_H
 
-#include <cuda_runtime_api.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "cloob/types.h"
+#include "tensor/cuda/vendor.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -1,7 +1,6 @@
 /* SigLIP's sigmoid loss of a tile of scores: a block a row. */
-#include <cuda_bf16.h>
-
 #include "loss/cuda/kernels.h"
+#include "tensor/cuda/vendor.cuh"
 
 static __device__ __forceinline__ void put(float *to, float v) { *to = v; }
 static __device__ __forceinline__ void put(__nv_bfloat16 *to, float v) { *to = __float2bfloat16_rn(v); }

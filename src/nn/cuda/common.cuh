@@ -3,9 +3,8 @@
 #ifndef NN_CUDA_COMMON_CUH
 #define NN_CUDA_COMMON_CUH
 
-#include <cuda_bf16.h>
-
 #include "nn/cuda/kernels.h"
+#include "tensor/cuda/vendor.cuh"
 
 typedef __nv_bfloat16 bf16;
 

@@ -3,8 +3,6 @@
 #ifndef NN_CUDA_CONV_SMALL_CUH
 #define NN_CUDA_CONV_SMALL_CUH
 
-#include <cudaTypedefs.h>
-
 #include "nn/cuda/conv_small.h"
 #include "nn/cuda/mma.cuh"
 #include "tensor/cuda/hopper.cuh"

@@ -4,9 +4,10 @@
 #ifndef NN_CUDA_FUSED_GEMM_KERNELS_H
 #define NN_CUDA_FUSED_GEMM_KERNELS_H
 
-#include <cuda_runtime_api.h>
 #include <stdbool.h>
 #include <stdint.h>
+
+#include "tensor/cuda/vendor.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -3,9 +3,8 @@
  * Four neighbouring elements a thread; parameters begin at multiples of 64 elements (model/params.h), so four
  * never straddle two of them. 30 bytes move per element: 102 million parameters of RN50 take 0.72 ms at 4.3
  * TB/s; an average of the weights takes 8 more. */
-#include <cuda_bf16.h>
-
 #include "tensor/cuda/cuda.h"
+#include "tensor/cuda/vendor.cuh"
 
 extern "C" {
 #include "optim/adamw.h"

@@ -7,13 +7,7 @@
 #ifndef TENSOR_CUDA_CUDA_H
 #define TENSOR_CUDA_CUDA_H
 
-#pragma GCC diagnostic push
-#ifndef __cplusplus
-#    pragma GCC diagnostic ignored "-Wstrict-prototypes" /* the vendor's header has one */
-#endif
-#include <cublasLt.h>
-#pragma GCC diagnostic pop
-#include <cuda_runtime_api.h>
+#include "tensor/cuda/vendor.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -2,9 +2,9 @@
 #ifndef TENSOR_CUDA_HOPPER_CUH
 #define TENSOR_CUDA_HOPPER_CUH
 
-#include <cuda.h>
-#include <cudaTypedefs.h>
 #include <stdint.h>
+
+#include "tensor/cuda/vendor.cuh"
 
 __device__ __forceinline__ uint32_t shared_address(const void *p) { return (uint32_t)__cvta_generic_to_shared(p); }
 

@@ -7,14 +7,8 @@
 #ifndef TENSOR_CUDA_LIBRARIES_H
 #define TENSOR_CUDA_LIBRARIES_H
 
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wstrict-prototypes" /* the vendor's header has one */
-#include <cublasLt.h>
-#include <cublas_v2.h>
-#pragma GCC diagnostic pop
-#include <cudnn.h>
-
 #include "core/ctx.h"
+#include "tensor/cuda/vendor.h"
 
 /* clang-format off */
 #define CUBLASLT_FUNCTIONS(X) \

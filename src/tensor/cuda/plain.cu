@@ -1,8 +1,7 @@
 /* Kernels the device layer itself needs: a matrix product for what cuBLASLt declines, and noise to time on.
  */
-#include <cuda_bf16.h>
-
 #include "tensor/cuda/gemm.h"
+#include "tensor/cuda/vendor.cuh"
 
 enum { TILE = 16 };
 

@@ -2,8 +2,6 @@
 #ifndef NN_CUDA_LINEAR_QUANTIZE_CUH
 #define NN_CUDA_LINEAR_QUANTIZE_CUH
 
-#include <cuda_fp8.h>
-
 #include "nn/cuda/common.cuh"
 #include "nn/cuda/linear/quantize.h"
 
