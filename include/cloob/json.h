@@ -63,6 +63,7 @@ typedef struct cloob_json_out {
     size_t len, cap;
     bool failed, more; /* more: a comma is due before the next value */
     bool spaced;       /* set it for blanks behind commas and colons */
+    int lines;         /* set it for members on lines of their own, down to this depth */
     int depth;
     char close[64]; /* closing brackets of what is open */
 } cloob_json_out;

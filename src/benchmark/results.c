@@ -11,40 +11,32 @@
 
 /* ---- JSON ---------------------------------------------------------------------------------------- */
 
-static void put_pair(sbuf *s, const char *key, const char *text)
+/* "metrics", left open. */
+static void put_metrics(cloob_json_out *w, const cloob_benchmark_result *r)
 {
-    json_put_string(s, key);
-    sbuf_puts(s, ": ");
-    json_put_string(s, text);
-    sbuf_puts(s, ", ");
-}
-
-static void put_metrics(sbuf *s, const cloob_benchmark_result *r)
-{
-    for (int64_t i = 0; i < r->scores; i++) {
-        if (i) sbuf_puts(s, ", ");
-        json_put_string(s, r->score[i].name);
-        sbuf_puts(s, ": ");
-        json_put_number(s, r->score[i].value);
-    }
+    cloob_json_begin(w, "metrics", '{');
+    for (int64_t i = 0; i < r->scores; i++) cloob_json_put_number(w, r->score[i].name, r->score[i].value);
 }
 
 char *cloob_benchmark_json(const cloob_benchmark_result *r)
 {
-    sbuf s = { 0 };
+    cloob_json_out w = { .spaced = true };
+    sbuf s;
     if (!r || !r->dataset) return NULL;
-    sbuf_putc(&s, '{');
-    put_pair(&s, "dataset", r->dataset);
-    put_pair(&s, "model", r->model);
-    put_pair(&s, "pretrained", r->pretrained);
-    put_pair(&s, "task", r->task);
-    sbuf_puts(&s, "\"metrics\": {");
-    put_metrics(&s, r);
-    sbuf_puts(&s, "}, ");
-    put_pair(&s, "language", r->language);
-    put_pair(&s, "weights", r->stamp);
-    sbuf_printf(&s, "\"n\": %lld, \"bad\": %lld, \"shots\": %lld}", (long long)r->n, (long long)r->bad,
-                (long long)r->shots);
+    cloob_json_begin(&w, NULL, '{');
+    cloob_json_put_text(&w, "dataset", r->dataset);
+    cloob_json_put_text(&w, "model", r->model);
+    cloob_json_put_text(&w, "pretrained", r->pretrained);
+    cloob_json_put_text(&w, "task", r->task);
+    put_metrics(&w, r);
+    cloob_json_end(&w);
+    cloob_json_put_text(&w, "language", r->language);
+    cloob_json_put_text(&w, "weights", r->stamp);
+    cloob_json_put_int(&w, "n", r->n);
+    cloob_json_put_int(&w, "bad", r->bad);
+    cloob_json_put_int(&w, "shots", r->shots);
+    cloob_json_end(&w);
+    json_out_back(&w, &s);
     return sbuf_detach(&s);
 }
 
@@ -162,14 +154,16 @@ char *cloob_datacomp_lines(const cloob_benchmark_result *r, int64_t n, const cha
     if ((!r && n) || !pretrained) return NULL;
     for (int64_t i = 0; i < n; i++) {
         if (!r[i].key || strcmp(r[i].pretrained, pretrained) != 0) continue;
-        sbuf_putc(&s, '{');
-        put_pair(&s, "key", r[i].key);
-        put_pair(&s, "dataset", r[i].title);
-        sbuf_puts(&s, "\"metrics\": {");
-        put_metrics(&s, &r[i]);
-        sbuf_printf(&s, "%s\"main_metric\": ", r[i].scores ? ", " : "");
-        json_put_number(&s, r[i].main_metric ? cloob_benchmark_metric(&r[i], r[i].main_metric) : NAN);
-        sbuf_puts(&s, "}}\n");
+        cloob_json_out w = { .spaced = true };
+        cloob_json_begin(&w, NULL, '{');
+        cloob_json_put_text(&w, "key", r[i].key);
+        cloob_json_put_text(&w, "dataset", r[i].title);
+        put_metrics(&w, &r[i]);
+        cloob_json_put_number(&w, "main_metric",
+                              r[i].main_metric ? cloob_benchmark_metric(&r[i], r[i].main_metric) : NAN);
+        cloob_json_end(&w);
+        cloob_json_end(&w);
+        json_out_append(&w, &s);
     }
     if (!s.data) sbuf_puts(&s, "");
     return sbuf_detach(&s);

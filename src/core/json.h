@@ -47,6 +47,9 @@ const char *json_string(const json *value);                /* NULL unless a stri
  * memory. Or appends it to other text. The writer is empty then. */
 char *json_out_line(cloob_json_out *w);
 void json_out_append(cloob_json_out *w, sbuf *out);
+/* A writer that goes on behind the text of s, which is empty until json_out_back gives all of it back. */
+cloob_json_out json_out_on(sbuf *s);
+void json_out_back(cloob_json_out *w, sbuf *s);
 
 /* Appends text as a JSON string with its quotes; invalid UTF-8 becomes U+FFFD. */
 void json_put_string(sbuf *s, const char *text);

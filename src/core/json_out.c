@@ -14,10 +14,14 @@ static void keep(cloob_json_out *w, const sbuf *s)
     w->data = s->data, w->len = s->len, w->cap = s->cap, w->failed = s->failed;
 }
 
+static void put_line_end(const cloob_json_out *w, sbuf *s) { sbuf_printf(s, "\n%*s", 2 * w->depth, ""); }
+
 static sbuf start(cloob_json_out *w, const char *key)
 {
     sbuf s = take(w);
-    if (w->more) sbuf_puts(&s, w->spaced ? ", " : ",");
+    bool line = w->depth && w->depth <= w->lines;
+    if (w->more) sbuf_puts(&s, w->spaced && !line ? ", " : ",");
+    if (line) put_line_end(w, &s);
     if (key) json_put_string(&s, key), sbuf_puts(&s, w->spaced ? ": " : ":");
     w->more = true;
     return s;
@@ -39,7 +43,10 @@ void cloob_json_end(cloob_json_out *w)
 {
     if (!w) return;
     sbuf s = take(w);
-    if (w->depth > 0 && --w->depth < (int)sizeof w->close) sbuf_putc(&s, w->close[w->depth]);
+    if (w->depth > 0 && --w->depth < (int)sizeof w->close) {
+        if (w->depth < w->lines) put_line_end(w, &s);
+        sbuf_putc(&s, w->close[w->depth]);
+    }
     w->more = true;
     keep(w, &s);
 }
@@ -105,6 +112,19 @@ void cloob_json_put_floats(cloob_json_out *w, const char *key, const float *row,
     }
     sbuf_putc(&s, ']');
     keep(w, &s);
+}
+
+cloob_json_out json_out_on(sbuf *s)
+{
+    cloob_json_out w = { .data = s->data, .len = s->len, .cap = s->cap, .failed = s->failed };
+    *s = (sbuf){ 0 };
+    return w;
+}
+
+void json_out_back(cloob_json_out *w, sbuf *s)
+{
+    *s = take(w);
+    *w = (cloob_json_out){ 0 };
 }
 
 char *json_out_line(cloob_json_out *w)

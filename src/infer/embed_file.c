@@ -25,19 +25,13 @@ typedef struct lists { /* the metadata */
     int64_t count;
 } lists;
 
-static void put_list(sbuf *s, char *const *item, int64_t n)
-{
-    sbuf_putc(s, '[');
-    for (int64_t i = 0; i < n; i++) {
-        if (i) sbuf_puts(s, ", ");
-        json_put_string(s, item[i]);
-    }
-    sbuf_putc(s, ']');
-}
-
 static void add_list(lists *l, const char *key, sbuf *s, char *const *item, int64_t n)
 {
-    put_list(s, item, n);
+    cloob_json_out w = { .spaced = true };
+    cloob_json_begin(&w, NULL, '[');
+    for (int64_t i = 0; i < n; i++) cloob_json_put_text(&w, NULL, item[i]);
+    cloob_json_end(&w);
+    json_out_back(&w, s);
     l->meta[l->count++] = (st_meta){ key, s->data };
 }
 

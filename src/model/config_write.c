@@ -6,22 +6,11 @@
 
 /* ---- parts --------------------------------------------------------------------------------------- */
 
-static void put_channels(sbuf *s, const char *key, const double v[3])
+static void put_channels(cloob_json_out *w, const char *key, const double v[3])
 {
-    sbuf_printf(s, "\"%s\":[", key);
-    for (int i = 0; i < 3; i++) {
-        if (i) sbuf_putc(s, ',');
-        json_put_number(s, v[i]);
-    }
-    sbuf_putc(s, ']');
-}
-
-static void put_int(sbuf *s, const char *key, int64_t v) { sbuf_printf(s, ",\"%s\":%lld", key, (long long)v); }
-
-static void put_number(sbuf *s, const char *key, double v)
-{
-    sbuf_printf(s, ",\"%s\":", key);
-    json_put_number(s, v);
+    cloob_json_begin(w, key, '[');
+    for (int i = 0; i < 3; i++) cloob_json_put_number(w, NULL, v[i]);
+    cloob_json_end(w);
 }
 
 /* The smallest ratio of four decimals whose product with the width, cut down to a whole number, is the hidden
@@ -34,116 +23,124 @@ static bool mixed_quick(const model_config *c)
 }
 
 /* Nothing for CLIP's own way, so that a plain model's text stays as every reader knows it. */
-static void put_blocks(sbuf *s, const model_config *c, const model_blocks *b, int64_t width)
+static void put_blocks(cloob_json_out *w, const model_config *c, const model_blocks *b, int64_t width)
 {
     if (b->inner && (int64_t)((double)width * mlp_ratio(width, b->inner)) == b->inner)
-        put_number(s, "mlp_ratio", mlp_ratio(width, b->inner));
-    else if (b->inner) put_int(s, "intermediate_size", b->inner);
-    if (b->layer_scale) put_number(s, "ls_init_value", b->layer_scale);
-    if (mixed_quick(c)) sbuf_printf(s, ",\"activation\":\"%s\"", model_act_name(b->act));
-    else if (b->act == ACT_GELU_TANH) sbuf_puts(s, ",\"act_kwargs\":{\"approximate\":\"tanh\"}");
+        cloob_json_put_number(w, "mlp_ratio", mlp_ratio(width, b->inner));
+    else if (b->inner) cloob_json_put_int(w, "intermediate_size", b->inner);
+    if (b->layer_scale) cloob_json_put_number(w, "ls_init_value", b->layer_scale);
+    if (mixed_quick(c)) cloob_json_put_text(w, "activation", model_act_name(b->act));
+    else if (b->act == ACT_GELU_TANH) {
+        cloob_json_begin(w, "act_kwargs", '{');
+        cloob_json_put_text(w, "approximate", "tanh");
+        cloob_json_end(w);
+    }
     if (b->eps != 1e-5) {
-        sbuf_puts(s, ",\"norm_kwargs\":{\"eps\":");
-        json_put_number(s, b->eps);
-        sbuf_putc(s, '}');
+        cloob_json_begin(w, "norm_kwargs", '{');
+        cloob_json_put_number(w, "eps", b->eps);
+        cloob_json_end(w);
     }
 }
 
-static void put_flag(sbuf *s, const char *key, bool v)
+static void put_flag(cloob_json_out *w, const char *key, bool v)
 {
-    if (v) sbuf_printf(s, ",\"%s\":true", key);
+    if (v) cloob_json_put_bool(w, key, true);
 }
 
-static void put_pool(sbuf *s, const model_config *c)
+static void put_pool(cloob_json_out *w, const model_config *c)
 {
     static const char *const pools[] = { "tok", "avg", "map" };
-    if (c->image_pool != IMAGE_POOL_CLASS) sbuf_printf(s, ",\"pool_type\":\"%s\"", pools[c->image_pool]);
-    if (c->no_class_token) sbuf_puts(s, ",\"class_token\":false");
-    if (c->no_image_projection) sbuf_puts(s, ",\"proj_type\":\"none\"");
-    put_flag(s, "no_ln_pre", c->no_ln_pre);
-    put_flag(s, "final_ln_after_pool", c->norm_after_pool);
-    if (c->patch_dropout) put_number(s, "patch_dropout", c->patch_dropout);
+    if (c->image_pool != IMAGE_POOL_CLASS) cloob_json_put_text(w, "pool_type", pools[c->image_pool]);
+    if (c->no_class_token) cloob_json_put_bool(w, "class_token", false);
+    if (c->no_image_projection) cloob_json_put_text(w, "proj_type", "none");
+    put_flag(w, "no_ln_pre", c->no_ln_pre);
+    put_flag(w, "final_ln_after_pool", c->norm_after_pool);
+    if (c->patch_dropout) cloob_json_put_number(w, "patch_dropout", c->patch_dropout);
 }
 
-static void put_vision(sbuf *s, const model_config *c)
+static void put_vision(cloob_json_out *w, const model_config *c)
 {
-    sbuf_printf(s, "\"vision_cfg\":{\"image_size\":%lld,\"layers\":", (long long)c->image_size);
-    if (c->family == MODEL_VIT) sbuf_printf(s, "%lld", (long long)c->layers[0]);
-    else
-        sbuf_printf(s, "[%lld,%lld,%lld,%lld]", (long long)c->layers[0], (long long)c->layers[1],
-                    (long long)c->layers[2], (long long)c->layers[3]);
-    put_int(s, "width", c->width);
-    put_int(s, "head_width", model_config_image_attention_width(c) / c->image_heads);
-    if (c->family == MODEL_VIT) {
-        put_int(s, "patch_size", c->patch);
-        put_blocks(s, c, &c->image, c->width);
-        put_pool(s, c);
+    if (c->family == MODEL_VIT) cloob_json_put_int(w, "layers", c->layers[0]);
+    else {
+        cloob_json_begin(w, "layers", '[');
+        for (int i = 0; i < 4; i++) cloob_json_put_int(w, NULL, c->layers[i]);
+        cloob_json_end(w);
     }
-    sbuf_putc(s, '}');
+    cloob_json_put_int(w, "width", c->width);
+    cloob_json_put_int(w, "head_width", model_config_image_attention_width(c) / c->image_heads);
+    if (c->family == MODEL_VIT) {
+        cloob_json_put_int(w, "patch_size", c->patch);
+        put_blocks(w, c, &c->image, c->width);
+        put_pool(w, c);
+    }
 }
 
-static void put_timm_vision(sbuf *s, const model_config *c, const char *name)
+static void put_timm_vision(cloob_json_out *w, const char *name)
 {
-    sbuf_printf(s,
-                "\"vision_cfg\":{\"image_size\":%lld,\"timm_model_name\":\"%s\",\"timm_model_pretrained\":false,"
-                "\"timm_pool\":\"map\",\"timm_proj\":\"none\"}",
-                (long long)c->image_size, name);
+    cloob_json_put_text(w, "timm_model_name", name);
+    cloob_json_put_bool(w, "timm_model_pretrained", false);
+    cloob_json_put_text(w, "timm_pool", "map");
+    cloob_json_put_text(w, "timm_proj", "none");
 }
 
-static void put_text(sbuf *s, const model_config *c)
+static void put_text(cloob_json_out *w, const model_config *c)
 {
     static const char *const pools[] = { "argmax", "eos", "last", "first" };
-    sbuf_printf(s, ",\"text_cfg\":{\"context_length\":%lld", (long long)c->context);
-    put_int(s, "vocab_size", c->vocab);
-    put_int(s, "width", c->text_width);
-    put_int(s, "heads", c->text_heads);
-    put_int(s, "layers", c->text_layers);
-    put_blocks(s, c, &c->text, c->text_width);
-    put_flag(s, "no_causal_mask", c->no_causal_mask);
-    put_flag(s, "proj_bias", c->text_projection_bias);
-    if (c->no_text_projection) sbuf_puts(s, ",\"proj_type\":\"none\"");
-    if (c->text_pool != TEXT_POOL_ARGMAX) sbuf_printf(s, ",\"pool_type\":\"%s\"", pools[c->text_pool]);
-    if (c->text_pool == TEXT_POOL_EOS) put_int(s, "eos_id", c->eos);
-    sbuf_putc(s, '}');
+    cloob_json_put_int(w, "context_length", c->context);
+    cloob_json_put_int(w, "vocab_size", c->vocab);
+    cloob_json_put_int(w, "width", c->text_width);
+    cloob_json_put_int(w, "heads", c->text_heads);
+    cloob_json_put_int(w, "layers", c->text_layers);
+    put_blocks(w, c, &c->text, c->text_width);
+    put_flag(w, "no_causal_mask", c->no_causal_mask);
+    put_flag(w, "proj_bias", c->text_projection_bias);
+    if (c->no_text_projection) cloob_json_put_text(w, "proj_type", "none");
+    if (c->text_pool != TEXT_POOL_ARGMAX) cloob_json_put_text(w, "pool_type", pools[c->text_pool]);
+    if (c->text_pool == TEXT_POOL_EOS) cloob_json_put_int(w, "eos_id", c->eos);
 }
 
 /* What our form and open_clip's have in common, without the braces. */
-static void put_nested(sbuf *s, const model_config *c, const char *timm)
+static void put_nested(cloob_json_out *w, const model_config *c, const char *timm)
 {
-    bool quick = c->text.act == ACT_QUICKGELU && !mixed_quick(c);
-    sbuf_printf(s, "\"embed_dim\":%lld,\"quick_gelu\":%s,", (long long)c->embed, quick ? "true" : "false");
-    if (c->has_logit_bias) sbuf_puts(s, "\"init_logit_bias\":-10,");
-    if (timm) sbuf_puts(s, "\"custom_text\":true,");
-    if (timm) put_timm_vision(s, c, timm);
-    else put_vision(s, c);
-    put_text(s, c);
+    cloob_json_put_int(w, "embed_dim", c->embed);
+    cloob_json_put_bool(w, "quick_gelu", c->text.act == ACT_QUICKGELU && !mixed_quick(c));
+    if (c->has_logit_bias) cloob_json_put_int(w, "init_logit_bias", -10);
+    put_flag(w, "custom_text", timm);
+    cloob_json_begin(w, "vision_cfg", '{');
+    cloob_json_put_int(w, "image_size", c->image_size);
+    if (timm) put_timm_vision(w, timm);
+    else put_vision(w, c);
+    cloob_json_end(w);
+    cloob_json_begin(w, "text_cfg", '{');
+    put_text(w, c);
+    cloob_json_end(w);
 }
 
 /* ---- forms --------------------------------------------------------------------------------------- */
 
 /* Nothing where it is what a reader assumes: CLIP's way. Of SigLIP readers assume another. */
-static void put_resize(sbuf *s, const model_config *c)
+static void put_resize(cloob_json_out *w, const model_config *c)
 {
     if (c->resize != MODEL_RESIZE_SHORTEST || c->no_class_token)
-        sbuf_printf(s, ",\"resize_mode\":\"%s\"", model_resize_name(c->resize));
+        cloob_json_put_text(w, "resize_mode", model_resize_name(c->resize));
 }
 
 void model_config_to_json(const model_config *c, sbuf *s)
 {
-    sbuf_puts(s, "{\"name\":");
-    json_put_string(s, c->name);
-    sbuf_putc(s, ',');
-    put_nested(s, c, NULL);
-    sbuf_putc(s, ',');
-    put_channels(s, "image_mean", c->image_mean);
-    sbuf_putc(s, ',');
-    put_channels(s, "image_std", c->image_std);
-    put_resize(s, c);
-    sbuf_putc(s, '}');
+    cloob_json_out w = json_out_on(s);
+    cloob_json_begin(&w, NULL, '{');
+    cloob_json_put_text(&w, "name", c->name);
+    put_nested(&w, c, NULL);
+    put_channels(&w, "image_mean", c->image_mean);
+    put_channels(&w, "image_std", c->image_std);
+    put_resize(&w, c);
+    cloob_json_end(&w);
+    json_out_back(&w, s);
 }
 
 cloob_status model_config_to_open_clip(cloob_ctx *ctx, const model_config *c, const char *path, sbuf *s)
 {
+    cloob_json_out w = { 0 };
     char timm[64];
     bool siglip = c->no_class_token;
     if (siglip && (c->image_pool != IMAGE_POOL_MAP || !model_config_timm_name(c, timm, sizeof timm)))
@@ -153,65 +150,84 @@ cloob_status model_config_to_open_clip(cloob_ctx *ctx, const model_config *c, co
     if (mixed_quick(c))
         return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED,
                         "%s: open_clip has one quick_gelu for both towers; %s has it in one", path, c->name);
-    sbuf_puts(s, "{\"model_cfg\":{");
-    put_nested(s, c, siglip ? timm : NULL);
-    sbuf_puts(s, "},\"preprocess_cfg\":{");
-    put_channels(s, "mean", c->image_mean);
-    sbuf_putc(s, ',');
-    put_channels(s, "std", c->image_std);
-    put_resize(s, c);
-    sbuf_puts(s, "}}\n");
+    cloob_json_begin(&w, NULL, '{');
+    cloob_json_begin(&w, "model_cfg", '{');
+    put_nested(&w, c, siglip ? timm : NULL);
+    cloob_json_end(&w);
+    cloob_json_begin(&w, "preprocess_cfg", '{');
+    put_channels(&w, "mean", c->image_mean);
+    put_channels(&w, "std", c->image_std);
+    put_resize(&w, c);
+    cloob_json_end(&w);
+    cloob_json_end(&w);
+    json_out_append(&w, s);
     return CLOOB_OK;
 }
 
 /* ---- Hugging Face -------------------------------------------------------------------------------- */
 
-static void put_hf_part(sbuf *s, const char *type, const model_blocks *b, int64_t width, int64_t heads, int64_t layers)
+/* Left open. */
+static void begin_hf_part(cloob_json_out *w, const char *key, const char *type, const model_blocks *b, int64_t width,
+                          int64_t heads, int64_t layers)
 {
     static const char *const acts[] = { "quick_gelu", "gelu", "gelu_pytorch_tanh" };
-    sbuf_printf(s, "{\"model_type\":\"%s\",\"hidden_act\":\"%s\",\"layer_norm_eps\":", type, acts[b->act]);
-    json_put_number(s, b->eps);
-    put_int(s, "hidden_size", width);
-    put_int(s, "intermediate_size", model_blocks_inner(b, width));
-    put_int(s, "num_attention_heads", heads);
-    put_int(s, "num_hidden_layers", layers);
+    cloob_json_begin(w, key, '{');
+    cloob_json_put_text(w, "model_type", type);
+    cloob_json_put_text(w, "hidden_act", acts[b->act]);
+    cloob_json_put_number(w, "layer_norm_eps", b->eps);
+    cloob_json_put_int(w, "hidden_size", width);
+    cloob_json_put_int(w, "intermediate_size", model_blocks_inner(b, width));
+    cloob_json_put_int(w, "num_attention_heads", heads);
+    cloob_json_put_int(w, "num_hidden_layers", layers);
 }
 
-static void put_hf_siglip(const model_config *c, sbuf *s)
+/* Left open. */
+static void begin_hf(cloob_json_out *w, const char *class, const char *type)
 {
-    sbuf_puts(s, "{\"architectures\":[\"SiglipModel\"],\"model_type\":\"siglip\",\"text_config\":");
-    put_hf_part(s, "siglip_text_model", &c->text, c->text_width, c->text_heads, c->text_layers);
-    put_int(s, "max_position_embeddings", c->context);
-    put_int(s, "vocab_size", c->vocab);
-    put_int(s, "projection_size", c->embed);
-    sbuf_puts(s, "},\"vision_config\":");
-    put_hf_part(s, "siglip_vision_model", &c->image, c->width, c->image_heads, c->layers[0]);
-    put_int(s, "image_size", c->image_size);
-    put_int(s, "patch_size", c->patch);
-    sbuf_puts(s, "}}\n");
+    cloob_json_begin(w, NULL, '{');
+    cloob_json_begin(w, "architectures", '[');
+    cloob_json_put_text(w, NULL, class);
+    cloob_json_end(w);
+    cloob_json_put_text(w, "model_type", type);
 }
 
-static void put_hf_clip(const model_config *c, sbuf *s)
+static void put_hf_siglip(cloob_json_out *w, const model_config *c)
+{
+    begin_hf(w, "SiglipModel", "siglip");
+    begin_hf_part(w, "text_config", "siglip_text_model", &c->text, c->text_width, c->text_heads, c->text_layers);
+    cloob_json_put_int(w, "max_position_embeddings", c->context);
+    cloob_json_put_int(w, "vocab_size", c->vocab);
+    cloob_json_put_int(w, "projection_size", c->embed);
+    cloob_json_end(w);
+    begin_hf_part(w, "vision_config", "siglip_vision_model", &c->image, c->width, c->image_heads, c->layers[0]);
+    cloob_json_put_int(w, "image_size", c->image_size);
+    cloob_json_put_int(w, "patch_size", c->patch);
+    cloob_json_end(w);
+    cloob_json_end(w);
+}
+
+static void put_hf_clip(cloob_json_out *w, const model_config *c)
 {
     int64_t end = c->text_pool == TEXT_POOL_EOS ? c->eos : c->vocab - 1;
     bool metaclip = end == 2; /* CLIPModel takes 2 for "the largest id" */
-    sbuf_printf(s, "{\"architectures\":[\"%s\"],\"model_type\":\"%s\",\"projection_dim\":%lld,\"text_config\":",
-                metaclip ? "MetaClip2Model" : "CLIPModel", metaclip ? "metaclip_2" : "clip", (long long)c->embed);
-    put_hf_part(s, metaclip ? "metaclip_2_text_model" : "clip_text_model", &c->text, c->text_width, c->text_heads,
-                c->text_layers);
-    put_int(s, "projection_dim", c->embed);
-    put_int(s, "max_position_embeddings", c->context);
-    put_int(s, "vocab_size", c->vocab);
-    if (c->text_pool == TEXT_POOL_ARGMAX) put_int(s, "bos_token_id", c->vocab - 2);
-    put_int(s, "eos_token_id", end); /* its first place is the end token's: the same as argmax */
-    if (c->text_pool == TEXT_POOL_ARGMAX) put_int(s, "pad_token_id", 0);
-    sbuf_puts(s, "},\"vision_config\":");
-    put_hf_part(s, metaclip ? "metaclip_2_vision_model" : "clip_vision_model", &c->image, c->width, c->image_heads,
-                c->layers[0]);
-    put_int(s, "projection_dim", c->embed);
-    put_int(s, "image_size", c->image_size);
-    put_int(s, "patch_size", c->patch);
-    sbuf_puts(s, "}}\n");
+    begin_hf(w, metaclip ? "MetaClip2Model" : "CLIPModel", metaclip ? "metaclip_2" : "clip");
+    cloob_json_put_int(w, "projection_dim", c->embed);
+    begin_hf_part(w, "text_config", metaclip ? "metaclip_2_text_model" : "clip_text_model", &c->text, c->text_width,
+                  c->text_heads, c->text_layers);
+    cloob_json_put_int(w, "projection_dim", c->embed);
+    cloob_json_put_int(w, "max_position_embeddings", c->context);
+    cloob_json_put_int(w, "vocab_size", c->vocab);
+    if (c->text_pool == TEXT_POOL_ARGMAX) cloob_json_put_int(w, "bos_token_id", c->vocab - 2);
+    cloob_json_put_int(w, "eos_token_id", end); /* its first place is the end token's: the same as argmax */
+    if (c->text_pool == TEXT_POOL_ARGMAX) cloob_json_put_int(w, "pad_token_id", 0);
+    cloob_json_end(w);
+    begin_hf_part(w, "vision_config", metaclip ? "metaclip_2_vision_model" : "clip_vision_model", &c->image, c->width,
+                  c->image_heads, c->layers[0]);
+    cloob_json_put_int(w, "projection_dim", c->embed);
+    cloob_json_put_int(w, "image_size", c->image_size);
+    cloob_json_put_int(w, "patch_size", c->patch);
+    cloob_json_end(w);
+    cloob_json_end(w);
 }
 
 bool model_config_is_siglip(const model_config *c)
@@ -237,12 +253,14 @@ static const char *beyond_clip(const model_config *c)
 cloob_status model_config_to_hf(cloob_ctx *ctx, const model_config *c, const char *path, sbuf *s)
 {
     const char *beyond = beyond_clip(c);
-    if (model_config_is_siglip(c)) put_hf_siglip(c, s);
+    cloob_json_out w = { 0 };
+    if (model_config_is_siglip(c)) put_hf_siglip(&w, c);
     else if (beyond)
         return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED,
                         "%s: Hugging Face's CLIPModel has no place for %s; %s can be written as openai or open_clip%s",
                         path, beyond, c->name, c->family == MODEL_RESNET ? ", or as jku" : "");
-    else put_hf_clip(c, s);
+    else put_hf_clip(&w, c);
+    json_out_append(&w, s);
     return CLOOB_OK;
 }
 
@@ -250,31 +268,45 @@ cloob_status model_config_to_hf(cloob_ctx *ctx, const model_config *c, const cha
 
 void model_config_to_preprocess(const model_config *c, sbuf *s)
 {
-    sbuf_printf(s, "{\"size\":%lld,", (long long)c->image_size);
-    put_channels(s, "mean", c->image_mean);
-    sbuf_putc(s, ',');
-    put_channels(s, "std", c->image_std);
-    sbuf_printf(s, ",\"resize\":\"%s\",\"interpolation\":\"bicubic\"}", model_resize_name(c->resize));
+    cloob_json_out w = json_out_on(s);
+    cloob_json_begin(&w, NULL, '{');
+    cloob_json_put_int(&w, "size", c->image_size);
+    put_channels(&w, "mean", c->image_mean);
+    put_channels(&w, "std", c->image_std);
+    cloob_json_put_text(&w, "resize", model_resize_name(c->resize));
+    cloob_json_put_text(&w, "interpolation", "bicubic");
+    cloob_json_end(&w);
+    json_out_back(&w, s);
+}
+
+/* {"height": n, "width": n}, or {"shortest_edge": n}. */
+static void put_hf_size(cloob_json_out *w, const char *key, bool shortest, int64_t n)
+{
+    cloob_json_begin(w, key, '{');
+    cloob_json_put_int(w, shortest ? "shortest_edge" : "height", n);
+    if (!shortest) cloob_json_put_int(w, "width", n);
+    cloob_json_end(w);
 }
 
 void model_config_to_hf_preprocessor(const model_config *c, sbuf *s)
 {
-    long long n = (long long)c->image_size;
-    if (model_config_is_siglip(c))
-        sbuf_printf(
-            s,
-            "{\"image_processor_type\":\"SiglipImageProcessor\",\"processor_class\":\"SiglipProcessor\","
-            "\"do_convert_rgb\":true,\"do_resize\":true,\"size\":{\"height\":%lld,\"width\":%lld},\"resample\":3,"
-            "\"do_rescale\":true,\"do_normalize\":true,",
-            n, n);
-    else
-        sbuf_printf(s,
-                    "{\"image_processor_type\":\"CLIPImageProcessor\",\"do_convert_rgb\":true,\"do_resize\":true,"
-                    "\"size\":{\"shortest_edge\":%lld},\"resample\":3,\"do_center_crop\":true,"
-                    "\"crop_size\":{\"height\":%lld,\"width\":%lld},\"do_rescale\":true,\"do_normalize\":true,",
-                    n, n, n);
-    put_channels(s, "image_mean", c->image_mean);
-    sbuf_putc(s, ',');
-    put_channels(s, "image_std", c->image_std);
-    sbuf_puts(s, "}\n");
+    cloob_json_out w = { 0 };
+    bool siglip = model_config_is_siglip(c);
+    cloob_json_begin(&w, NULL, '{');
+    cloob_json_put_text(&w, "image_processor_type", siglip ? "SiglipImageProcessor" : "CLIPImageProcessor");
+    if (siglip) cloob_json_put_text(&w, "processor_class", "SiglipProcessor");
+    cloob_json_put_bool(&w, "do_convert_rgb", true);
+    cloob_json_put_bool(&w, "do_resize", true);
+    put_hf_size(&w, "size", !siglip, c->image_size);
+    cloob_json_put_int(&w, "resample", 3);
+    if (!siglip) {
+        cloob_json_put_bool(&w, "do_center_crop", true);
+        put_hf_size(&w, "crop_size", false, c->image_size);
+    }
+    cloob_json_put_bool(&w, "do_rescale", true);
+    cloob_json_put_bool(&w, "do_normalize", true);
+    put_channels(&w, "image_mean", c->image_mean);
+    put_channels(&w, "image_std", c->image_std);
+    cloob_json_end(&w);
+    json_out_append(&w, s);
 }

@@ -1,68 +1,63 @@
 /* Charts drawn by Chart.js (MIT licence), whose script the page carries. Data travel as JSON beside each
  * canvas. */
-#include "core/json.h"
 #include "report/page.h"
 #include "report/chart.h"
 #include "report/html.h"
 
-static void put_values(sbuf *html, const double *value, int64_t n)
+static void put_values(cloob_json_out *w, const char *key, const double *value, int64_t n)
 {
-    for (int64_t i = 0; i < n; i++) sbuf_printf(html, "%s%.7g", i ? "," : "", value[i]);
+    cloob_json_begin(w, key, '[');
+    for (int64_t i = 0; i < n; i++) cloob_json_put_digits(w, NULL, value[i], 7);
+    cloob_json_end(w);
 }
 
-static void put_series(sbuf *html, const chart_series *s)
+static void put_series(cloob_json_out *w, const chart_series *s)
 {
-    sbuf_puts(html, "{\"name\":");
-    html_json_string(html, s->name);
-    sbuf_puts(html, ",\"group\":");
-    if (s->group) html_json_string(html, s->group);
-    else sbuf_puts(html, "null");
-    sbuf_printf(html, ",\"color\":%d,\"x\":[", s->color);
-    for (int64_t i = 0; i < s->n; i++) {
-        if (i) sbuf_putc(html, ',');
-        json_put_number(html, s->x[i]);
-    }
-    sbuf_puts(html, "],\"y\":[");
-    put_values(html, s->y, s->n);
+    cloob_json_begin(w, NULL, '{');
+    cloob_json_put_text(w, "name", s->name);
+    cloob_json_put_text(w, "group", s->group);
+    cloob_json_put_int(w, "color", s->color);
+    cloob_json_begin(w, "x", '[');
+    for (int64_t i = 0; i < s->n; i++) cloob_json_put_number(w, NULL, s->x[i]);
+    cloob_json_end(w);
+    put_values(w, "y", s->y, s->n);
     if (s->low && s->high) {
-        sbuf_puts(html, "],\"low\":[");
-        put_values(html, s->low, s->n);
-        sbuf_puts(html, "],\"high\":[");
-        put_values(html, s->high, s->n);
+        put_values(w, "low", s->low, s->n);
+        put_values(w, "high", s->high, s->n);
     }
-    sbuf_puts(html, "]}");
+    cloob_json_end(w);
 }
 
-static void put_categories(sbuf *html, const chart *c)
+static void put_data(cloob_json_out *w, const chart *c)
 {
-    sbuf_printf(html, ",\"bars\":%s,\"categories\":[", c->bars ? "true" : "false");
-    for (int64_t i = 0; i < c->categories; i++) {
-        if (i) sbuf_putc(html, ',');
-        html_json_string(html, c->category[i]);
+    cloob_json_begin(w, NULL, '{');
+    cloob_json_put_text(w, "x", c->x_label);
+    cloob_json_put_text(w, "y", c->y_label);
+    cloob_json_put_bool(w, "log", c->log_y);
+    cloob_json_put_bool(w, "fill", c->fill);
+    cloob_json_put_bool(w, "zero", c->from_zero);
+    if (c->category) {
+        cloob_json_put_bool(w, "bars", c->bars);
+        cloob_json_begin(w, "categories", '[');
+        for (int64_t i = 0; i < c->categories; i++) cloob_json_put_text(w, NULL, c->category[i]);
+        cloob_json_end(w);
     }
-    sbuf_putc(html, ']');
+    cloob_json_begin(w, "series", '[');
+    for (int64_t i = 0; i < c->count; i++)
+        if (c->series[i].n) put_series(w, &c->series[i]);
+    cloob_json_end(w);
+    cloob_json_end(w);
 }
 
 void chart_put_body(sbuf *html, const chart *c)
 {
-    bool first = true;
+    cloob_json_out w = { 0 };
     sbuf_puts(html, "<div class=\"plot\"><canvas role=\"img\" aria-label=\"");
     html_text(html, c->title);
-    sbuf_puts(html, "\"></canvas></div><script type=\"application/json\">{\"x\":");
-    html_json_string(html, c->x_label);
-    sbuf_puts(html, ",\"y\":");
-    html_json_string(html, c->y_label);
-    sbuf_printf(html, ",\"log\":%s,\"fill\":%s,\"zero\":%s", c->log_y ? "true" : "false", c->fill ? "true" : "false",
-                c->from_zero ? "true" : "false");
-    if (c->category) put_categories(html, c);
-    sbuf_puts(html, ",\"series\":[");
-    for (int64_t i = 0; i < c->count; i++) {
-        if (!c->series[i].n) continue;
-        if (!first) sbuf_putc(html, ',');
-        put_series(html, &c->series[i]);
-        first = false;
-    }
-    sbuf_puts(html, "]}</script>");
+    sbuf_puts(html, "\"></canvas></div><script type=\"application/json\">");
+    put_data(&w, c);
+    html_json(html, &w);
+    sbuf_puts(html, "</script>");
 }
 
 void chart_put_scripts(sbuf *html)

@@ -11,12 +11,12 @@
 #include "report/page.h"
 #include "report/chart.h"
 
-void html_json_string(sbuf *s, const char *text)
+void html_json(sbuf *s, cloob_json_out *w)
 {
-    sbuf plain = { 0 };
-    json_put_string(&plain, text);
+    sbuf plain;
+    json_out_back(w, &plain);
     for (size_t i = 0; i < plain.len; i++) {
-        if (plain.data[i] == '<') sbuf_puts(s, "\\u003c");
+        if (plain.data[i] == '<') sbuf_puts(s, "\\u003c"); /* stands in strings only */
         else sbuf_putc(s, plain.data[i]);
     }
     s->failed |= plain.failed;

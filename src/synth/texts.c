@@ -1,6 +1,7 @@
 /* The ground truth, the prompts and the description of a set, as text. */
 #include "synth/write.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "core/json.h"
@@ -37,17 +38,17 @@ void synth_put_naming_row(sbuf *s, const char *file, const char *split, const sy
 
 void synth_put_truth(sbuf *s, const synth_scene *scene)
 {
-    const char *comma = "";
-    sbuf_putc(s, '{');
+    cloob_json_out w = { .spaced = true };
+    cloob_json_begin(&w, NULL, '{');
     for (int f = 0; f < SYNTH_FACTORS; f++)
-        sbuf_printf(s, "\"%s\": \"%s\", ", synth_factors[f].name, value_name(f, scene->value[f]));
-    sbuf_puts(s, "\"named\": [");
-    for (int f = 0; f < SYNTH_FACTORS; f++) {
-        if (!scene->named[f]) continue;
-        sbuf_printf(s, "%s\"%s\"", comma, synth_factors[f].name);
-        comma = ", ";
-    }
-    sbuf_printf(s, "], \"held_out\": %s}\n", scene->held_out ? "true" : "false");
+        cloob_json_put_text(&w, synth_factors[f].name, value_name(f, scene->value[f]));
+    cloob_json_begin(&w, "named", '[');
+    for (int f = 0; f < SYNTH_FACTORS; f++)
+        if (scene->named[f]) cloob_json_put_text(&w, NULL, synth_factors[f].name);
+    cloob_json_end(&w);
+    cloob_json_put_bool(&w, "held_out", scene->held_out);
+    cloob_json_end(&w);
+    json_out_append(&w, s);
 }
 
 /* ---- prompts ------------------------------------------------------------------------------------- */
@@ -79,91 +80,95 @@ static void put_filled(sbuf *s, const char *t, const int at[3])
 }
 
 /* One prompt for every combination of the values that the template has marks for. */
-static void put_template(sbuf *s, const char *t, bool first)
+static void put_template(cloob_json_out *w, const char *t)
 {
     int objects = strstr(t, "<object") ? SYNTH_OBJECTS : 1, colours = strstr(t, "<colour>") ? SYNTH_COLOURS : 1,
         places = strstr(t, "<place>") ? SYNTH_BACKGROUNDS : 1, at[3];
     for (at[0] = 0; at[0] < objects; at[0]++)
         for (at[1] = 0; at[1] < colours; at[1]++)
             for (at[2] = 0; at[2] < places; at[2]++) {
-                sbuf_puts(s, first ? "\"" : ", \"");
-                put_filled(s, t, at);
-                sbuf_putc(s, '"');
-                first = false;
+                sbuf text = { 0 };
+                put_filled(&text, t, at);
+                cloob_json_put_text(w, NULL, text.data);
+                w->failed |= text.failed;
+                sbuf_release(&text);
             }
 }
 
 void synth_put_prompts(sbuf *s)
 {
-    sbuf_puts(s, "{\n");
-    for (int f = 0; f < SYNTH_FACTORS; f++) {
-        const synth_factor_row *row = &synth_factors[f];
-        sbuf_printf(s, "  \"%s\": {\n    \"classes\": [", row->name);
-        for (int v = 0; v < row->count; v++) sbuf_printf(s, "%s\"%s\"", v ? ", " : "", row->value[v].name);
-        sbuf_puts(s, "],\n    \"templates\": [");
-        for (int t = 0; t < SYNTH_MAX_TEMPLATES && row->template_[t]; t++) put_template(s, row->template_[t], t == 0);
-        sbuf_printf(s, "],\n    \"metric\": \"accuracy\"\n  }%s\n", f + 1 < SYNTH_FACTORS ? "," : "");
+    cloob_json_out w = { .spaced = true, .lines = 2 };
+    cloob_json_begin(&w, NULL, '{');
+    for (const synth_factor_row *row = synth_factors; row < synth_factors + SYNTH_FACTORS; row++) {
+        cloob_json_begin(&w, row->name, '{');
+        cloob_json_begin(&w, "classes", '[');
+        for (int v = 0; v < row->count; v++) cloob_json_put_text(&w, NULL, row->value[v].name);
+        cloob_json_end(&w);
+        cloob_json_begin(&w, "templates", '[');
+        for (int t = 0; t < SYNTH_MAX_TEMPLATES && row->template_[t]; t++) put_template(&w, row->template_[t]);
+        cloob_json_end(&w);
+        cloob_json_put_text(&w, "metric", "accuracy");
+        cloob_json_end(&w);
     }
-    sbuf_puts(s, "}\n");
+    cloob_json_end(&w);
+    json_out_append(&w, s);
 }
 
 /* ---- the mark ------------------------------------------------------------------------------------ */
 
-static void put_named(sbuf *s)
-{
-    sbuf_puts(s, "  \"named\": {");
-    for (int f = 0; f < SYNTH_FACTORS; f++) {
-        sbuf_printf(s, "%s\"%s\": ", f ? ", " : "", synth_factors[f].name);
-        json_put_number(s, synth_factors[f].named);
-    }
-    sbuf_puts(s, "},\n");
-}
-
-static void put_favourites(sbuf *s, synth_factor f)
+static void put_favourites(cloob_json_out *w, synth_factor f)
 {
     synth_factor cause = synth_cause(f);
-    sbuf_printf(s, "    \"%s\": {\"of\": \"%s\"", synth_factors[f].name, synth_factors[cause].name);
+    if (cause == SYNTH_FACTORS) return;
+    cloob_json_begin(w, synth_factors[f].name, '{');
+    cloob_json_put_text(w, "of", synth_factors[cause].name);
     for (int v = 0; v < synth_factors[cause].count; v++)
-        sbuf_printf(s, ", \"%s\": \"%s\"", value_name((int)cause, v), value_name((int)f, synth_favourite(f, v)));
-    sbuf_puts(s, "}");
+        cloob_json_put_text(w, value_name((int)cause, v), value_name((int)f, synth_favourite(f, v)));
+    cloob_json_end(w);
 }
 
-static void put_held_out(sbuf *s, synth_factor f)
+static void put_held_out(cloob_json_out *w, synth_factor f)
 {
-    sbuf_printf(s, "    \"%s\": {", synth_factors[f].name);
+    cloob_json_begin(w, synth_factors[f].name, '{');
     for (int o = 0; o < SYNTH_OBJECTS; o++) {
-        const char *comma = "";
-        sbuf_printf(s, "%s\"%s\": [", o ? ", " : "", value_name(SYNTH_OBJECT, o));
-        for (int v = 0; v < synth_factors[f].count; v++) {
-            if (!synth_pair_held_out(f, o, v)) continue;
-            sbuf_printf(s, "%s\"%s\"", comma, value_name((int)f, v));
-            comma = ", ";
-        }
-        sbuf_putc(s, ']');
+        cloob_json_begin(w, value_name(SYNTH_OBJECT, o), '[');
+        for (int v = 0; v < synth_factors[f].count; v++)
+            if (synth_pair_held_out(f, o, v)) cloob_json_put_text(w, NULL, value_name((int)f, v));
+        cloob_json_end(w);
     }
-    sbuf_putc(s, '}');
+    cloob_json_end(w);
+}
+
+static void put_options(cloob_json_out *w, const cloob_synth_options *o)
+{
+    char seed[24];
+    int bytes = snprintf(seed, sizeof seed, "%llu", (unsigned long long)o->seed);
+    cloob_json_put_int(w, "cloob_synth", 1);
+    cloob_json_put_raw(w, "seed", seed, (size_t)bytes);
+    cloob_json_put_int(w, "count", o->count);
+    cloob_json_put_int(w, "val_count", synth_val_count(o));
+    cloob_json_put_int(w, "per_class", synth_per_class(o));
+    cloob_json_put_int(w, "size", o->size);
+    cloob_json_put_text(w, "format", o->format == CLOOB_SYNTH_CSV ? "csv" : "webdataset");
+    cloob_json_put_number(w, "strength", o->strength);
 }
 
 void synth_put_mark(sbuf *s, const cloob_synth_options *o)
 {
-    const char *comma = "";
-    sbuf_printf(s, "{\n  \"cloob_synth\": 1,\n  \"seed\": %llu,\n  \"count\": %lld,\n  \"val_count\": %lld,\n",
-                (unsigned long long)o->seed, (long long)o->count, (long long)synth_val_count(o));
-    sbuf_printf(s, "  \"per_class\": %lld,\n  \"size\": %lld,\n  \"format\": \"%s\",\n  \"strength\": ",
-                (long long)synth_per_class(o), (long long)o->size, o->format == CLOOB_SYNTH_CSV ? "csv" : "webdataset");
-    json_put_number(s, o->strength);
-    sbuf_puts(s, ",\n");
-    put_named(s);
-    sbuf_puts(s, "  \"favourites\": {\n");
-    for (int f = 0; f < SYNTH_FACTORS; f++) {
-        if (synth_cause((synth_factor)f) == SYNTH_FACTORS) continue;
-        sbuf_puts(s, comma);
-        put_favourites(s, (synth_factor)f);
-        comma = ",\n";
-    }
-    sbuf_puts(s, "\n  },\n  \"held_out\": {\n");
-    put_held_out(s, SYNTH_COLOUR);
-    sbuf_puts(s, ",\n");
-    put_held_out(s, SYNTH_BACKGROUND);
-    sbuf_puts(s, "\n  }\n}\n");
+    cloob_json_out w = { .spaced = true, .lines = 1 };
+    cloob_json_begin(&w, NULL, '{');
+    put_options(&w, o);
+    cloob_json_begin(&w, "named", '{');
+    for (int f = 0; f < SYNTH_FACTORS; f++) cloob_json_put_number(&w, synth_factors[f].name, synth_factors[f].named);
+    cloob_json_end(&w);
+    w.lines = 2;
+    cloob_json_begin(&w, "favourites", '{');
+    for (int f = 0; f < SYNTH_FACTORS; f++) put_favourites(&w, (synth_factor)f);
+    cloob_json_end(&w);
+    cloob_json_begin(&w, "held_out", '{');
+    put_held_out(&w, SYNTH_COLOUR);
+    put_held_out(&w, SYNTH_BACKGROUND);
+    cloob_json_end(&w);
+    cloob_json_end(&w);
+    json_out_append(&w, s);
 }

@@ -320,13 +320,10 @@ void journal_scalar(journal *j, const char *tag, int64_t step, double value)
     if (j->board) tensorboard_scalar(j->board, tag, step, value);
 }
 
-void journal_put(journal *j, sbuf *line, int64_t epoch, const char *name, double value)
+void journal_put(journal *j, cloob_json_out *line, int64_t epoch, const char *name, double value)
 {
     char tag[96];
-    json_put_string(line, name);
-    sbuf_puts(line, ": ");
-    json_put_number(line, value);
-    sbuf_puts(line, ", ");
+    cloob_json_put_number(line, name, value);
     snprintf(tag, sizeof tag, "val/%s", name);
     journal_scalar(j, tag, epoch, value);
 }

@@ -4,7 +4,7 @@
 #define TRAIN_JOURNAL_H
 
 #include "core/ctx.h"
-#include "core/sbuf.h"
+#include "core/json.h"
 
 typedef struct journal journal;
 
@@ -57,7 +57,7 @@ void journal_metrics(journal *j, const journal_row *row);
 /* A number for TensorBoard: "train/loss" at a step. */
 void journal_scalar(journal *j, const char *tag, int64_t step, double value);
 
-/* A number of an epoch's result: `"NAME": value, ` to the line, and "val/NAME" for TensorBoard. */
-void journal_put(journal *j, sbuf *line, int64_t epoch, const char *name, double value);
+/* A number of an epoch's result: NAME in its line, and "val/NAME" for TensorBoard. */
+void journal_put(journal *j, cloob_json_out *line, int64_t epoch, const char *name, double value);
 
 #endif

@@ -68,6 +68,29 @@ static void errors_say_where(void)
     CHECK(strstr(cloob_error(ctx), "line 2, column 8") != NULL);
 }
 
+static void members_stand_on_lines_down_to_a_depth(void)
+{
+    sbuf s = { 0 };
+    sbuf_puts(&s, "x ");
+    cloob_json_out w = json_out_on(&s);
+    CHECK(!s.data && !s.len);
+    w.spaced = true, w.lines = 2;
+    cloob_json_begin(&w, NULL, '{');
+    cloob_json_begin(&w, "a", '{');
+    cloob_json_begin(&w, "b", '[');
+    cloob_json_put_int(&w, NULL, 1);
+    cloob_json_put_int(&w, NULL, 2);
+    cloob_json_end(&w);
+    cloob_json_put_text(&w, "c", NULL);
+    cloob_json_end(&w);
+    cloob_json_put_bool(&w, "d", true);
+    cloob_json_end(&w);
+    json_out_back(&w, &s);
+    CHECK_STR(s.data, "x {\n  \"a\": {\n    \"b\": [1, 2],\n    \"c\": null\n  },\n  \"d\": true\n}");
+    CHECK(!w.data && !w.len);
+    sbuf_release(&s);
+}
+
 static void numbers_and_strings_survive_a_round_trip(void)
 {
     sbuf s = { 0 };
@@ -90,6 +113,7 @@ int main(void)
     RUN(malformed_text_is_refused);
     RUN(special_characters_are_seen_anywhere);
     RUN(errors_say_where);
+    RUN(members_stand_on_lines_down_to_a_depth);
     RUN(numbers_and_strings_survive_a_round_trip);
     cloob_ctx_destroy(ctx);
     return check_summary();

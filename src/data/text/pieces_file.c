@@ -246,35 +246,52 @@ cloob_status pieces_read_json(cloob_ctx *ctx, const json *root, const char *name
 
 /* ---- our text ------------------------------------------------------------------------------------ */
 
-static const char MARK[] = "{\"cloob_pieces\":1,";
+#define MARK_KEY "cloob_pieces"
+static const char MARK[] = "{\"" MARK_KEY "\":1,"; /* what pieces_save begins with */
 
 bool pieces_is_text(const char *text, size_t size)
 {
     return size > sizeof MARK && memcmp(text, MARK, sizeof MARK - 1) == 0;
 }
 
-void pieces_save(const pieces *p, sbuf *out)
+static void put_pieces(cloob_json_out *w, const pieces *p)
 {
-    sbuf_puts(out, MARK);
-    sbuf_printf(
-        out,
-        "\"bpe\":%d,\"byte_fallback\":%d,\"prefix\":%d,\"fold_spaces\":%d,\"wide\":%d,\"canonicalize\":%d,\"end\":%d,"
-        "\"pad\":%d,\"charsmap\":\"",
-        p->bpe, p->byte_fallback, p->prefix, p->fold_spaces, p->wide, p->canonicalize, p->end, p->pad);
-    for (size_t i = 0; i < p->charsmap.len; i++) sbuf_printf(out, "%02x", (unsigned char)p->charsmap.data[i]);
-    sbuf_puts(out, "\",\"pieces\":[");
+    cloob_json_begin(w, "pieces", '[');
     for (int32_t i = 0; i < p->count; i++) {
         sbuf text = { 0 };
         sbuf_add(&text, p->text.data + p->piece[i].at, p->piece[i].bytes);
-        sbuf_putc(&text, '\0');
-        sbuf_puts(out, i ? ",[" : "[");
-        json_put_string(out, text.data ? text.data : "");
-        sbuf_putc(out, ',');
-        json_put_number(out, (double)p->piece[i].score);
-        sbuf_printf(out, ",%d]", p->piece[i].type);
+        cloob_json_begin(w, NULL, '[');
+        cloob_json_put_text(w, NULL, text.data ? text.data : "");
+        cloob_json_put_number(w, NULL, (double)p->piece[i].score);
+        cloob_json_put_int(w, NULL, p->piece[i].type);
+        cloob_json_end(w);
+        w->failed |= text.failed;
         sbuf_release(&text);
     }
-    sbuf_puts(out, "]}");
+    cloob_json_end(w);
+}
+
+void pieces_save(const pieces *p, sbuf *out)
+{
+    cloob_json_out w = json_out_on(out);
+    sbuf hex = { 0 };
+    for (size_t i = 0; i < p->charsmap.len; i++) sbuf_printf(&hex, "%02x", (unsigned char)p->charsmap.data[i]);
+    cloob_json_begin(&w, NULL, '{');
+    cloob_json_put_int(&w, MARK_KEY, 1);
+    cloob_json_put_int(&w, "bpe", p->bpe);
+    cloob_json_put_int(&w, "byte_fallback", p->byte_fallback);
+    cloob_json_put_int(&w, "prefix", p->prefix);
+    cloob_json_put_int(&w, "fold_spaces", p->fold_spaces);
+    cloob_json_put_int(&w, "wide", p->wide);
+    cloob_json_put_int(&w, "canonicalize", p->canonicalize);
+    cloob_json_put_int(&w, "end", p->end);
+    cloob_json_put_int(&w, "pad", p->pad);
+    cloob_json_put_text(&w, "charsmap", hex.data ? hex.data : "");
+    put_pieces(&w, p);
+    cloob_json_end(&w);
+    w.failed |= hex.failed;
+    sbuf_release(&hex);
+    json_out_back(&w, out);
 }
 
 static bool flag(const json *root, const char *key)

@@ -180,39 +180,28 @@ void prompts_release(prompts *p)
 
 /* ---- writing --------------------------------------------------------------------------------------- */
 
-static void put_list(const prompt_list *l, sbuf *out)
+static void put_list(cloob_json_out *w, const char *key, const prompt_list *l)
 {
-    sbuf_putc(out, '[');
-    for (int64_t i = 0; i < l->count; i++) {
-        if (i) sbuf_puts(out, ", ");
-        json_put_string(out, l->item[i]);
-    }
-    sbuf_putc(out, ']');
-}
-
-static void put_classes(const prompt_set *s, sbuf *out)
-{
-    sbuf_puts(out, "\"classes\": [");
-    for (int64_t i = 0; i < s->class_count; i++) {
-        if (i) sbuf_puts(out, ", ");
-        if (s->classes[i].count > 1) put_list(&s->classes[i], out);
-        else json_put_string(out, s->classes[i].item[0]);
-    }
-    sbuf_puts(out, "]");
+    cloob_json_begin(w, key, '[');
+    for (int64_t i = 0; i < l->count; i++) cloob_json_put_text(w, NULL, l->item[i]);
+    cloob_json_end(w);
 }
 
 void prompts_save(const prompts *p, sbuf *out)
 {
-    sbuf_puts(out, "{");
-    for (int64_t i = 0; i < p->count; i++) {
-        sbuf_puts(out, i ? ",\n  " : "\n  ");
-        json_put_string(out, p->set[i].name);
-        sbuf_puts(out, ": {\n    ");
-        put_classes(&p->set[i], out);
-        sbuf_puts(out, ",\n    \"templates\": ");
-        put_list(&p->set[i].templates, out);
-        sbuf_printf(out, ",\n    \"metric\": \"%s\"\n  }",
-                    p->set[i].metric == PROMPT_MEAN_PER_CLASS ? "mean_per_class" : "accuracy");
+    cloob_json_out w = { .spaced = true, .lines = 2 };
+    cloob_json_begin(&w, NULL, '{');
+    for (const prompt_set *s = p->set; s < p->set + p->count; s++) {
+        cloob_json_begin(&w, s->name, '{');
+        cloob_json_begin(&w, "classes", '[');
+        for (int64_t i = 0; i < s->class_count; i++)
+            if (s->classes[i].count > 1) put_list(&w, NULL, &s->classes[i]);
+            else cloob_json_put_text(&w, NULL, s->classes[i].item[0]);
+        cloob_json_end(&w);
+        put_list(&w, "templates", &s->templates);
+        cloob_json_put_text(&w, "metric", s->metric == PROMPT_MEAN_PER_CLASS ? "mean_per_class" : "accuracy");
+        cloob_json_end(&w);
     }
-    sbuf_puts(out, "\n}\n");
+    cloob_json_end(&w);
+    json_out_append(&w, out);
 }
