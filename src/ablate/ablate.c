@@ -4,11 +4,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "ablate/runs.h"
 #include "cloob/report.h"
 #include "core/file.h"
+#include "core/limits.h"
 #include "eval/ablation.h"
 #include "core/needs.h"
 #include "core/option_row.h"
@@ -145,17 +145,15 @@ cloob_status cloob_ablate(cloob_ctx *ctx, const cloob_ablate_options *given, clo
     cloob_ablate_options with = *given, *o = &with;
     if (!o->methods_count) o->methods = all, o->methods_count = sizeof all / sizeof *all;
     cloob_ablate_summary s = { .runs = o->methods_count * o->seeds };
-    struct timespec from, to;
     CLOOB_TRY(check(ctx, o));
     char *folder = file_join(o->train.logs, o->train.name ? o->train.name : "ablation");
     if (!folder) return ctx_no_memory(ctx, 64, "a path");
     int length = snprintf(s.folder, sizeof s.folder, "%s", folder);
     free(folder);
     if (length > ABLATE_PATH - 128) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`logs`: path too long");
-    clock_gettime(CLOCK_MONOTONIC, &from);
+    double from = clock_seconds();
     cloob_status status = ablate(ctx, &a, o, &s);
-    clock_gettime(CLOCK_MONOTONIC, &to);
-    s.seconds = (double)(to.tv_sec - from.tv_sec) + 1e-9 * (double)(to.tv_nsec - from.tv_nsec);
+    s.seconds = clock_seconds() - from;
     arena_release(&a);
     if (summary) *summary = s;
     return status;

@@ -5,12 +5,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "ablate/sweep_tables.h"
 #include "cloob/report.h"
 #include "core/arith.h"
 #include "core/file.h"
+#include "core/limits.h"
 #include "core/needs.h"
 #include "core/option_row.h"
 #include "eval/ablation.h"
@@ -259,17 +259,15 @@ cloob_status cloob_sweep(cloob_ctx *ctx, const cloob_sweep_options *o, cloob_swe
     API_NEEDS(ctx, o);
     arena a = { 0 };
     sweep s = { .o = o, .memory = &a };
-    struct timespec from, to;
     CLOOB_TRY(check(ctx, o));
     char *folder = file_join(o->train.logs, o->train.name ? o->train.name : "sweep");
     if (!folder) return ctx_no_memory(ctx, 64, "a path");
     int length = snprintf(s.summary.folder, sizeof s.summary.folder, "%s", folder);
     free(folder);
     if (length > ABLATE_PATH - 256) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`logs`: path too long");
-    clock_gettime(CLOCK_MONOTONIC, &from);
+    double from = clock_seconds();
     cloob_status status = run_all(ctx, &s);
-    clock_gettime(CLOCK_MONOTONIC, &to);
-    s.summary.seconds = (double)(to.tv_sec - from.tv_sec) + 1e-9 * (double)(to.tv_nsec - from.tv_nsec);
+    s.summary.seconds = clock_seconds() - from;
     if (summary) *summary = s.summary;
     arena_release(&a);
     return status;

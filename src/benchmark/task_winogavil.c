@@ -109,12 +109,8 @@ static cloob_status add_row(cloob_ctx *ctx, table *t, const cloob_embedded *e, c
     for (int i = 0; i < 3; i++)
         if (!(cell[i] = csv_field(row, column[i])))
             return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: line %lld has too few columns", path, (long long)row->line);
-    if (t->n == t->capacity) {
-        int64_t room = t->capacity ? 2 * t->capacity : 256;
-        instance *more = realloc(t->row, (size_t)room * sizeof *more);
-        if (!more) return ctx_no_memory(ctx, (size_t)room * sizeof *more, path);
-        t->row = more, t->capacity = room;
-    }
+    if (!heap_grow(&t->row, t->n, &t->capacity, sizeof *t->row))
+        return ctx_no_memory(ctx, (size_t)t->n * sizeof *t->row, path);
     CLOOB_TRY(read_instance(ctx, t, e, path, row->line, cell[0], cell[1], cell[2], &t->row[t->n]));
     t->n++;
     return CLOOB_OK;

@@ -50,6 +50,19 @@ void *arena_grow(arena *a, void *array, int64_t count, int64_t *room, int64_t fi
     return more;
 }
 
+bool heap_grow(void *array, int64_t count, int64_t *room, size_t size)
+{
+    void *now;
+    if (count < *room) return true;
+    int64_t wider = *room ? 2 * *room : 64;
+    memcpy(&now, array, sizeof now); /* any pointer to an object */
+    now = (uint64_t)wider > SIZE_MAX / size ? NULL : realloc(now, (size_t)wider * size);
+    if (!now) return false;
+    memcpy(array, &now, sizeof now);
+    *room = wider;
+    return true;
+}
+
 char *arena_string_n(arena *a, const char *text, size_t bytes)
 {
     char *copy = arena_push(a, bytes + 1);

@@ -8,6 +8,7 @@
 #ifndef CORE_ARENA_H
 #define CORE_ARENA_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -24,6 +25,9 @@ char *arena_string_n(arena *a, const char *text, size_t bytes); /* a copy, zero-
 /* Room for one more element of `size` bytes in an array of `count` elements with room for *room: when it is full, a
  * copy of twice the size (`first` elements to begin with) takes its place. Returns the array; NULL: memory is out. */
 void *arena_grow(arena *a, void *array, int64_t count, int64_t *room, int64_t first, size_t size);
+/* The same on the heap, which the caller frees: array is the address of the pointer, which moves. False: memory is out,
+ * and all is as it was. */
+bool heap_grow(void *array, int64_t count, int64_t *room, size_t size);
 void arena_release(arena *a); /* frees all; the arena may be used again */
 
 #endif

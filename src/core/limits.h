@@ -1,4 +1,4 @@
-/* Limits that the system sets to this process: address space, threads; and how much it has used. */
+/* What the system gives to this process: address space, threads, memory used so far, time. */
 #ifndef CORE_LIMITS_H
 #define CORE_LIMITS_H
 
@@ -29,5 +29,8 @@ int64_t peak_bytes(void);
 
 /* From here on. Where the system cannot do it, peak_bytes goes on counting from the start. */
 void peak_reset(void);
+
+/* Seconds of a clock that only goes forward, from an arbitrary start. */
+double clock_seconds(void);
 
 #endif

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/arena.h"
 #include "core/file.h"
 #include "core/json.h"
 #include "core/needs.h"
@@ -31,12 +32,7 @@ static metric *find_metric(reader *r, const char *name)
 {
     for (int64_t i = 0; i < r->count; i++)
         if (strcmp(r->metric[i].name, name) == 0) return &r->metric[i];
-    if (r->count == r->room) {
-        int64_t room = r->room ? 2 * r->room : 32;
-        metric *more = realloc(r->metric, (size_t)room * sizeof *more);
-        if (!more) return NULL;
-        r->metric = more, r->room = room;
-    }
+    if (!heap_grow(&r->metric, r->count, &r->room, sizeof *r->metric)) return NULL;
     metric *m = &r->metric[r->count];
     *m = (metric){ .name = arena_string(r->memory, name) };
     if (!m->name) return NULL;
@@ -47,13 +43,8 @@ static metric *find_metric(reader *r, const char *name)
 static void add_value(reader *r, int group, const char *name, double x)
 {
     metric *m = find_metric(r, name);
-    if (m && m->n[group] == m->room[group]) {
-        int64_t room = m->room[group] ? 2 * m->room[group] : 8;
-        double *more = realloc(m->value[group], (size_t)room * sizeof *more);
-        if (more) m->value[group] = more, m->room[group] = room;
-        else m = NULL;
-    }
-    if (m) m->value[group][m->n[group]++] = x;
+    if (m && heap_grow(&m->value[group], m->n[group], &m->room[group], sizeof *m->value[group]))
+        m->value[group][m->n[group]++] = x;
     else r->failed = true;
 }
 

@@ -4,8 +4,8 @@
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "core/limits.h"
 #include "graph/plan.h"
 
 typedef struct call {
@@ -130,13 +130,6 @@ static cloob_status make_calls(exec *e, const graph *g)
     return CLOOB_OK;
 }
 
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 /* Which ops took how long to prepare: where the start of a run goes. */
 static void log_preparation(const exec *e, const double *seconds)
 {
@@ -171,9 +164,9 @@ static cloob_status prepare_calls(exec *e)
         for (int k = 0; k < OP_OUTPUTS; k++)
             bare.out[k].block = bare.out[k].ndim >= 0 ? e->value[(intptr_t)bare.out[k].data].t.block : 0,
             bare.out[k].data = NULL;
-        double from = now();
+        double from = clock_seconds();
         if (c->kernel->prepare) CLOOB_TRY(c->kernel->prepare(&e->env, &bare));
-        seconds[c->op] += now() - from;
+        seconds[c->op] += clock_seconds() - from;
         for (int k = 0; k < OP_INPUTS; k++) {
             intptr_t v = (intptr_t)c->args.in[k].data;
             if (bare.in[k].ndim >= 0 || c->args.in[k].ndim < 0) continue;

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/arena.h"
+
 void graph_init(cloob_ctx *ctx, graph *g) { *g = (graph){ .ctx = ctx, .status = CLOOB_OK }; }
 
 void graph_release(graph *g)
@@ -16,24 +18,16 @@ void graph_release(graph *g)
 cloob_status graph_status(const graph *g) { return g->status; }
 
 /* Room for one more element; false when memory is out. */
-static bool grow(graph *g, void **data, int *cap, int count, size_t size)
+static bool grow(graph *g, void *data, int count, int64_t *cap, size_t size)
 {
-    if (count < *cap) return true;
-    int bigger = *cap ? 2 * *cap : 256;
-    void *more = realloc(*data, (size_t)bigger * size);
-    if (!more) {
-        g->status = ctx_no_memory(g->ctx, (size_t)bigger * size, "a graph");
-        return false;
-    }
-    *data = more;
-    *cap = bigger;
-    return true;
+    if (heap_grow(data, count, cap, size)) return true;
+    g->status = ctx_no_memory(g->ctx, (size_t)count * size, "a graph");
+    return false;
 }
 
 value_id graph_value(graph *g, tensor t, value_kind kind)
 {
-    if (g->status != CLOOB_OK || !grow(g, (void **)&g->value, &g->value_cap, g->values, sizeof *g->value))
-        return NO_VALUE;
+    if (g->status != CLOOB_OK || !grow(g, &g->value, g->values, &g->value_cap, sizeof *g->value)) return NO_VALUE;
     t.data = NULL;
     g->value[g->values] = (value){ .t = t, .kind = kind, .param = -1 };
     return g->values++;
@@ -65,7 +59,7 @@ value_id graph_stat(graph *g, int param, tensor t)
 
 node *graph_node(graph *g, op_id op, op_attr attr)
 {
-    if (g->status != CLOOB_OK || !grow(g, (void **)&g->node, &g->node_cap, g->nodes, sizeof *g->node)) return NULL;
+    if (g->status != CLOOB_OK || !grow(g, &g->node, g->nodes, &g->node_cap, sizeof *g->node)) return NULL;
     node *n = &g->node[g->nodes++];
     *n = (node){ .op = op, .attr = attr, .segment = g->segment };
     for (int k = 0; k < OP_INPUTS; k++) n->in[k] = NO_VALUE;

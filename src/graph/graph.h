@@ -48,7 +48,8 @@ typedef struct graph {
     cloob_status status;
     value *value;
     node *node;
-    int values, value_cap, nodes, node_cap;
+    int values, nodes;
+    int64_t value_cap, node_cap;
     int forward_nodes; /* nodes before this index are the forward pass; set by graph_differentiate */
     int segment;       /* given to new nodes */
 } graph;

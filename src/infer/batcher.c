@@ -8,6 +8,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "core/limits.h"
 #include "model/tower.h"
 #include "tensor/precision.h"
 
@@ -254,9 +255,9 @@ static cloob_status prepare(cloob_ctx *ctx, batcher *b, const cloob_batch_input 
     if (!it) return ctx_no_memory(ctx, sizeof *it, "an input");
     *out = it;
     it->what = o->what;
-    double begin = batcher_now();
+    double begin = clock_seconds();
     cloob_status status = is_text(in) ? prepare_text(ctx, b, in, o, it) : prepare_image(ctx, b, in, it, rows);
-    double took = batcher_now() - begin;
+    double took = clock_seconds() - begin;
     if (rows && it->text && status == CLOOB_OK)
         rows->tokens += tower_text_length(&b->shape, it->tokens, b->facts.context);
     if (rows) rows->prepare_s += took;
@@ -278,7 +279,7 @@ static void announce(batcher *b, int change)
 static cloob_status enqueue(cloob_ctx *ctx, batcher *b, batch_item *const *item, int64_t n)
 {
     cloob_status status = CLOOB_OK;
-    double now = batcher_now();
+    double now = clock_seconds();
     pthread_mutex_lock(&b->lock);
     if (b->stop) status = ctx_fail(ctx, CLOOB_ERR_STOPPED, "the encoder is ending");
     else if (b->damaged[0]) status = ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s", b->damaged);
@@ -390,12 +391,12 @@ static cloob_status encode_piece(cloob_ctx *ctx, batcher *b, piece *p, const clo
         status = ctx_fail(ctx, CLOOB_ERR_BUSY, "the model was replaced meanwhile; try again");
     if (status == CLOOB_OK) status = prepare_piece(ctx, b, p, o, rows);
     pthread_rwlock_unlock(&b->face);
-    double begin = batcher_now();
+    double begin = clock_seconds();
     if (status == CLOOB_OK) {
         await(b, &p->call, until);
         status = judge(ctx, p->item, p->n);
     }
-    rows->wait_s += batcher_now() - begin;
+    rows->wait_s += clock_seconds() - begin;
     for (int64_t i = 0; i < p->n; i++) {
         if (p->item[i]) p->item[i]->call = &p->call; /* its row belongs to the caller */
         batch_item_free(p->item[i]);
@@ -427,7 +428,7 @@ cloob_status cloob_batcher_encode(cloob_ctx *ctx, cloob_batcher *b, const cloob_
     *out = (cloob_batch_rows){ .n = n };
     if (n < 1) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "there is nothing to embed");
     if (o->what == CLOOB_FEATURES) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "features are not batched");
-    double until = o->timeout_ms > 0 ? batcher_now() + 1e-3 * (double)o->timeout_ms : 0;
+    double until = o->timeout_ms > 0 ? clock_seconds() + 1e-3 * (double)o->timeout_ms : 0;
     for (int64_t i = 0; i < n && status == CLOOB_OK;) {
         piece p = { .in = in + i, .first = i, .n = piece_of(in + i, n - i), .of = n, .item = item };
         status = encode_piece(ctx, b, &p, o, until, &generation, out);

@@ -72,8 +72,6 @@ struct cloob_batcher {
     size_t stage_bytes, rows_bytes;
 };
 
-double batcher_now(void);
-
 /* The encoder's thread. Its argument is the batcher, whose model is not open yet; it opens it and reports through
  * reload_status. */
 void *batcher_main(void *b);

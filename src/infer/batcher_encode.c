@@ -7,15 +7,9 @@
 #include <time.h>
 
 #include "infer/batcher.h"
+#include "core/limits.h"
 #include "model/interchange.h"
 #include "tensor/precision.h"
-
-double batcher_now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* ---- the model ----------------------------------------------------------------------------------- */
 
@@ -235,12 +229,12 @@ static void run_batch(batcher *b, batch_item **batch)
 {
     cloob_status status = b->m ? CLOOB_OK : reload_model(b);
     int64_t n = take_batch(b, batch);
-    double begin = batcher_now();
+    double begin = clock_seconds();
     if (!n) return; /* those that waited have given up while the weights were loaded */
     bool text = batch[0]->text;
     pthread_mutex_unlock(&b->lock);
     if (status == CLOOB_OK) status = encode(b, batch, n);
-    double end = batcher_now();
+    double end = clock_seconds();
     pthread_mutex_lock(&b->lock);
     count_batch(b, text, n, end - begin);
     for (int64_t i = 0; i < n; i++) cloob_latency_add(&b->stats.wait[text], begin - batch[i]->queued_at);
@@ -260,7 +254,8 @@ static void wait_until(batcher *b, double when)
 static void wait_for_company(batcher *b)
 {
     double until = b->head->queued_at + 1e-6 * (double)b->o.max_wait_us;
-    while (b->head && !b->stop && b->preparing > 0 && count_like(b, b->head) < b->o.max_batch && batcher_now() < until)
+    while (b->head && !b->stop && b->preparing > 0 && count_like(b, b->head) < b->o.max_batch &&
+           clock_seconds() < until)
         wait_until(b, until);
 }
 
@@ -294,7 +289,7 @@ static void idle(batcher *b, double since)
         pthread_cond_wait(&b->work, &b->lock);
         return;
     }
-    if (batcher_now() >= since + limit) unload(b);
+    if (clock_seconds() >= since + limit) unload(b);
     else wait_until(b, since + limit);
 }
 
@@ -302,7 +297,7 @@ void *batcher_main(void *arg)
 {
     batcher *b = arg;
     batch_item **batch = malloc((size_t)b->o.max_batch * sizeof *batch);
-    double used = batcher_now();
+    double used = clock_seconds();
     pthread_mutex_lock(&b->lock);
     b->reload_status = batch ? open_model(b, true, &b->m) : ctx_no_memory(b->ctx, 64, "a batch");
     if (b->reload_status == CLOOB_OK) batcher_adopt(b, b->m);
@@ -318,7 +313,7 @@ void *batcher_main(void *arg)
         else {
             wait_for_company(b);
             if (b->head) run_batch(b, batch);
-            used = batcher_now();
+            used = clock_seconds();
         }
     }
     pthread_mutex_unlock(&b->lock);

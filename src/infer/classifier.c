@@ -8,6 +8,7 @@
 #include "infer/model_file.h"
 #include "cloob/hopfield.h"
 #include "cloob/options.h"
+#include "core/arena.h"
 #include "infer/class_match.h"
 #include "infer/zeroshot_run.h"
 #include "tensor/cpu/gemm.h"
@@ -126,12 +127,8 @@ typedef struct said_list { /* what the model says, image by image */
 static cloob_status note_said(cloob_ctx *ctx, void *user, int64_t at, int64_t label, int64_t predicted, double p)
 {
     said_list *l = user;
-    if (l->n == l->room) {
-        int64_t room = l->room ? 2 * l->room : 256;
-        cloob_zeroshot_said *more = realloc(l->item, (size_t)room * sizeof *more);
-        if (!more) return ctx_no_memory(ctx, (size_t)room * sizeof *more, "predictions");
-        l->item = more, l->room = room;
-    }
+    if (!heap_grow(&l->item, l->n, &l->room, sizeof *l->item))
+        return ctx_no_memory(ctx, (size_t)l->n * sizeof *l->item, "predictions");
     CLOOB_TRY(dataset_fetch(ctx, l->d, at, 0, 0, &l->sample));
     l->item[l->n] = (cloob_zeroshot_said){ strdup(l->sample.name.len ? l->sample.name.data : ""), label, predicted, p };
     return l->item[l->n++].image ? CLOOB_OK : ctx_no_memory(ctx, 64, "predictions");

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/arena.h"
 #include "core/arith.h"
 
 typedef struct pass {
@@ -43,12 +44,8 @@ static void drop_texts(cloob_ctx *ctx, pass *p, int64_t captions)
 
 static cloob_status keep_caption(cloob_ctx *ctx, pass *p, int64_t at)
 {
-    if (at == p->room) {
-        p->room = max64(2 * p->room, 1024);
-        char **more = realloc(p->out->caption, (size_t)p->room * sizeof *more);
-        if (!more) return ctx_no_memory(ctx, (size_t)p->room * sizeof *more, "captions");
-        p->out->caption = more;
-    }
+    if (!heap_grow(&p->out->caption, at, &p->room, sizeof *p->out->caption))
+        return ctx_no_memory(ctx, (size_t)at * sizeof *p->out->caption, "captions");
     p->out->caption[at] = strdup(p->s.caption.data);
     return p->out->caption[at] ? CLOOB_OK : ctx_no_memory(ctx, p->s.caption.len, "a caption");
 }

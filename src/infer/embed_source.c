@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/arena.h"
 #include "core/arith.h"
 #include "infer/embed_data.h"
 
@@ -88,12 +89,7 @@ static cloob_status split_lines(cloob_ctx *ctx, const char *path, char *text, co
         *end = '\0';
         if (end > at && end[-1] == '\r') end[-1] = '\0';
         if (!*at) return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: line %lld is empty", path, (long long)*n + 1);
-        if (*n == capacity) {
-            capacity = capacity ? 2 * capacity : 256;
-            const char **more = realloc(*out, (size_t)capacity * sizeof *more);
-            if (!more) return ctx_no_memory(ctx, (size_t)capacity * sizeof *more, path);
-            *out = more;
-        }
+        if (!heap_grow(out, *n, &capacity, sizeof **out)) return ctx_no_memory(ctx, (size_t)*n * sizeof **out, path);
         (*out)[(*n)++] = at;
         at = next;
     }

@@ -30,12 +30,8 @@ struct cloob_predictions {
 static cloob_status add_row(cloob_ctx *ctx, cloob_predictions *l, const char *image, const char *label, double p,
                             bool correct)
 {
-    if (l->n == l->room) {
-        int64_t room = l->room ? 2 * l->room : 1024;
-        said *more = realloc(l->row, (size_t)room * sizeof *more);
-        if (!more) return ctx_no_memory(ctx, (size_t)room * sizeof *more, "predictions");
-        l->row = more, l->room = room;
-    }
+    if (!heap_grow(&l->row, l->n, &l->room, sizeof *l->row))
+        return ctx_no_memory(ctx, (size_t)l->n * sizeof *l->row, "predictions");
     said *s = &l->row[l->n];
     *s = (said){ arena_string(&l->a, image), arena_string(&l->a, label ? label : ""), p, correct };
     if (!s->image || !s->label) return ctx_no_memory(ctx, strlen(image), "predictions");

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "core/arena.h"
 #include "core/file.h"
 #include "core/rng.h"
 #include "io/gzip.h"
@@ -40,7 +41,8 @@ typedef struct descriptors {
 
 struct fileset {
     entry *entry;
-    int count, capacity;
+    int count;
+    int64_t capacity;
     char *cache;
     int temporary; /* -1: none yet */
     int64_t temporary_size;
@@ -109,13 +111,8 @@ void fileset_destroy(fileset *fs)
 
 cloob_status fileset_add(cloob_ctx *ctx, fileset *fs, const char *spec, int *file)
 {
-    if (fs->count == fs->capacity) {
-        int capacity = fs->capacity ? fs->capacity * 2 : 16;
-        entry *bigger = realloc(fs->entry, (size_t)capacity * sizeof *bigger);
-        if (!bigger) return ctx_no_memory(ctx, (size_t)capacity * sizeof *bigger, "a set of files");
-        fs->entry = bigger;
-        fs->capacity = capacity;
-    }
+    if (!heap_grow(&fs->entry, fs->count, &fs->capacity, sizeof *fs->entry))
+        return ctx_no_memory(ctx, (size_t)fs->count * sizeof *fs->entry, "a set of files");
     entry e = { .spec = strdup(spec) };
     if (!e.spec) return ctx_no_memory(ctx, strlen(spec), "a file name");
     *file = fs->count;

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/arena.h"
+
 enum {
     BLOCK = 512,
     LONG_NAME_LIMIT = 1 << 16, /* of a GNU or pax name; longer ones are damage */
@@ -110,13 +112,8 @@ static cloob_status add_member(scanner *s, const char *name, int64_t offset, int
         t->skipped++;
         return CLOOB_OK;
     }
-    if (t->count == t->capacity) {
-        int64_t capacity = t->capacity ? t->capacity * 2 : 256;
-        tar_member *bigger = realloc(t->member, (size_t)capacity * sizeof *bigger);
-        if (!bigger) return ctx_no_memory(s->ctx, (size_t)capacity * sizeof *bigger, s->file);
-        t->member = bigger;
-        t->capacity = capacity;
-    }
+    if (!heap_grow(&t->member, t->count, &t->capacity, sizeof *t->member))
+        return ctx_no_memory(s->ctx, (size_t)t->count * sizeof *t->member, s->file);
     t->member[t->count++] = (tar_member){ offset, size, (int64_t)t->names.len };
     sbuf_add(&t->names, name, strlen(name) + 1);
     return t->names.failed ? ctx_no_memory(s->ctx, t->names.len, s->file) : CLOOB_OK;

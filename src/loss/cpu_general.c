@@ -129,21 +129,13 @@ static cloob_status retrieve(cloob_ctx *ctx, loss_plan *p, general *g)
     return comm_agree(ctx, p->c, status);
 }
 
-/* Where the gradient of a stored set is summed: with the batch stored, beside dx or dy. */
-static float *dstored(const loss_plan *p, const general *g, const loss_outputs *out, bool text)
-{
-    if (text ? p->s.stored_v > 0 : p->s.stored_u > 0) return text ? out->dv : out->du;
-    if (p->size > 1) return text ? g->sum_y : g->sum_x;
-    return text ? out->dy : out->dx;
-}
-
 static cloob_status retrieve_backward(cloob_ctx *ctx, loss_plan *p, general *g, const loss_outputs *out, loss_result *r)
 {
     if (p->size > 1) zero(g->sum_x, g->N * g->d), zero(g->sum_y, g->N * g->d);
     for (int i = 0; i < 4; i++) {
         search s = search_of(p, g, i);
         s.dstates = i % 2 ? out->dy : out->dx;
-        s.dstored = dstored(p, g, out, i >= VX);
+        s.dstored = loss_dstored(p, out, i >= VX, i >= VX ? g->sum_y : g->sum_x);
         r->dsum_dbeta += p->o.inv_tau * search_backward(ctx, &s, &g->t);
     }
     if (p->size == 1) return CLOOB_OK;

@@ -67,6 +67,10 @@ int64_t loss_longest(const loss_plan *p);
  * the loss, and the time does not count. */
 bool loss_is_small(const loss_plan *p);
 
+/* Where the gradient of a stored set is added: the caller's, with several ranks `sum` over them, with the batch stored
+ * beside dx or dy. */
+float *loss_dstored(const loss_plan *p, const loss_outputs *out, bool text, float *sum);
+
 /* lse: the leave-one-out log-sum-exp of one anchor, pos: its positive. InfoLOOB's value is lse - pos; InfoNCE
  * is softplus of that, and its gradient InfoLOOB's times weight = 1 - p1, p1 the positive's softmax. */
 double loss_row_value(double lse, double pos, bool leave_one_out, double *weight);

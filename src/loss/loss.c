@@ -247,6 +247,13 @@ cloob_status loss_collect(cloob_ctx *ctx, loss_plan *p, loss_result *r)
 
 /* ---- shared by the backends ---- */
 
+float *loss_dstored(const loss_plan *p, const loss_outputs *out, bool text, float *sum)
+{
+    if (text ? p->s.stored_v > 0 : p->s.stored_u > 0) return text ? out->dv : out->du;
+    if (p->size > 1) return sum;
+    return text ? out->dy : out->dx;
+}
+
 int64_t loss_longest(const loss_plan *p)
 {
     int64_t n = p->total;

@@ -32,11 +32,7 @@ cloob_status shape_attention(cloob_ctx *ctx, op_args *a)
     return CLOOB_OK;
 }
 
-int grad_attention(const op_attr *attr, unsigned inputs, op_step *s)
-{
-    STEP(&s[0], OP_ATTENTION_BWD, attr, (G(0), IN(0), OUT(0), OUT(1), inputs & 2 ? IN(1) : REF_NONE), (D(0)));
-    return 1;
-}
+GRAD_STEP(grad_attention, OP_ATTENTION_BWD, (G(0), IN(0), OUT(0), OUT(1), inputs & 2 ? IN(1) : REF_NONE), (D(0)))
 
 cloob_status shape_attention_bwd(cloob_ctx *ctx, op_args *a)
 {
@@ -61,18 +57,6 @@ cloob_status shape_attention_one(cloob_ctx *ctx, op_args *a)
     return CLOOB_OK;
 }
 
-int grad_attention_one(const op_attr *attr, unsigned inputs, op_step *s)
-{
-    STEP(&s[0], OP_ATTENTION_ONE_BWD, attr,
-         (G(0), IN(0), IN(1), inputs & 4 ? IN(2) : REF_NONE, OUT(0), OUT(1), inputs & 8 ? IN(3) : REF_NONE),
-         (D(0), D(1)));
-    return 1;
-}
-
-cloob_status shape_attention_one_bwd(cloob_ctx *ctx, op_args *a)
-{
-    (void)ctx;
-    rule_like(a, 0, &a->in[1]);
-    rule_like(a, 1, &a->in[2]);
-    return CLOOB_OK;
-}
+GRAD_STEP(grad_attention_one, OP_ATTENTION_ONE_BWD,
+          (G(0), IN(0), IN(1), inputs & 4 ? IN(2) : REF_NONE, OUT(0), OUT(1), inputs & 8 ? IN(3) : REF_NONE),
+          (D(0), D(1)))

@@ -63,17 +63,4 @@ cloob_status shape_pool_attention(cloob_ctx *ctx, op_args *a)
     return CLOOB_OK;
 }
 
-int grad_pool_attention(const op_attr *attr, unsigned inputs, op_step *s)
-{
-    (void)inputs;
-    STEP(&s[0], OP_POOL_ATTENTION_BWD, attr, (G(0), IN(0), IN(1), OUT(1)), (D(0), D(1)));
-    return 1;
-}
-
-cloob_status shape_pool_attention_bwd(cloob_ctx *ctx, op_args *a)
-{
-    (void)ctx;
-    rule_like(a, 0, &a->in[1]);
-    rule_like(a, 1, &a->in[2]);
-    return CLOOB_OK;
-}
+GRAD_STEP(grad_pool_attention, OP_POOL_ATTENTION_BWD, (G(0), IN(0), IN(1), OUT(1)), (D(0), D(1)))

@@ -25,19 +25,9 @@ int grad_add(const op_attr *attr, unsigned inputs, op_step *s)
     return 2;
 }
 
-int grad_relu(const op_attr *attr, unsigned inputs, op_step *s)
-{
-    (void)inputs;
-    STEP(&s[0], OP_RELU_BWD, attr, (G(0), OUT(0)), (D(0)));
-    return 1;
-}
+GRAD_STEP(grad_relu, OP_RELU_BWD, (G(0), OUT(0)), (D(0)))
 
-int grad_act(const op_attr *attr, unsigned inputs, op_step *s)
-{
-    (void)inputs;
-    STEP(&s[0], OP_ACT_BWD, attr, (G(0), IN(0)), (D(0)));
-    return 1;
-}
+GRAD_STEP(grad_act, OP_ACT_BWD, (G(0), IN(0)), (D(0)))
 
 cloob_status shape_act_bwd(cloob_ctx *ctx, op_args *a)
 {
@@ -62,12 +52,7 @@ cloob_status shape_avgpool2(cloob_ctx *ctx, op_args *a)
     return CLOOB_OK;
 }
 
-int grad_avgpool2(const op_attr *attr, unsigned inputs, op_step *s)
-{
-    (void)inputs;
-    STEP(&s[0], OP_AVGPOOL2_BWD, attr, (G(0), IN(0)), (D(0)));
-    return 1;
-}
+GRAD_STEP(grad_avgpool2, OP_AVGPOOL2_BWD, (G(0), IN(0)), (D(0)))
 
 cloob_status shape_avgpool2_bwd(cloob_ctx *ctx, op_args *a)
 {

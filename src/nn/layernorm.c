@@ -9,12 +9,7 @@ cloob_status shape_layernorm(cloob_ctx *ctx, op_args *a)
     return CLOOB_OK;
 }
 
-int grad_layernorm(const op_attr *attr, unsigned inputs, op_step *s)
-{
-    (void)inputs;
-    STEP(&s[0], OP_LAYERNORM_BWD, attr, (G(0), IN(0), OUT(1), OUT(2), IN(1), REF_NONE), (D(0), D(1), D(2)));
-    return 1;
-}
+GRAD_STEP(grad_layernorm, OP_LAYERNORM_BWD, (G(0), IN(0), OUT(1), OUT(2), IN(1), REF_NONE), (D(0), D(1), D(2)))
 
 cloob_status shape_layernorm_bwd(cloob_ctx *ctx, op_args *a)
 {
@@ -42,12 +37,7 @@ cloob_status shape_l2norm(cloob_ctx *ctx, op_args *a)
     return CLOOB_OK;
 }
 
-int grad_l2norm(const op_attr *attr, unsigned inputs, op_step *s)
-{
-    (void)inputs;
-    STEP(&s[0], OP_L2NORM_BWD, attr, (G(0), OUT(0), OUT(1), IN(0)), (D(0)));
-    return 1;
-}
+GRAD_STEP(grad_l2norm, OP_L2NORM_BWD, (G(0), OUT(0), OUT(1), IN(0)), (D(0)))
 
 cloob_status shape_l2norm_bwd(cloob_ctx *ctx, op_args *a)
 {

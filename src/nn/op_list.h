@@ -29,11 +29,11 @@ OP(TAKE_ROWS_BWD, "take_rows_bwd", shape_take_rows_bwd, NULL)
 /* dy (N,C) or (N,K,C), [index], x (for its shape), [extra like x] -> dx like x: extra (or 0) plus dy at its rows */
 OP(CLASS_TOKENS, "class_tokens", shape_class_tokens, grad_class_tokens)
 /* x (N,h,w,C), cls (C) F32, pos (1+hw,C) F32 -> y (N,1+hw,C) */
-OP(CLASS_TOKENS_BWD, "class_tokens_bwd", shape_class_tokens_bwd, NULL)
+OP(CLASS_TOKENS_BWD, "class_tokens_bwd", shape_like_three, NULL)
 /* dy, x, cls, pos -> dx, dcls, dpos */
 OP(GRID_TOKENS, "grid_tokens", shape_grid_tokens, grad_grid_tokens)
 /* x (N,h,w,C), bias (C) F32, pos (hw,C) F32 -> y (N,hw,C): patches with a bias and their positions */
-OP(GRID_TOKENS_BWD, "grid_tokens_bwd", shape_grid_tokens_bwd, NULL)
+OP(GRID_TOKENS_BWD, "grid_tokens_bwd", shape_like_three, NULL)
 /* dy, x, bias, pos -> dx, dbias, dpos */
 OP(MEAN_ROWS, "mean_rows", shape_mean_rows, grad_mean_rows)
 /* x (N,T,C) -> y (N,C) {rows}: the mean of rows `rows` .. T - 1 */
@@ -45,7 +45,7 @@ OP(REPEAT_ROW_BWD, "repeat_row_bwd", shape_repeat_row_bwd, NULL)
 /* dy (rows,C) -> dx (C) F32 */
 OP(MEAN_TOKENS, "mean_tokens", shape_mean_tokens, grad_mean_tokens)
 /* x (N,h,w,C), pos (1+hw,C) F32 -> y (N,1+hw,C): the mean of all positions first */
-OP(MEAN_TOKENS_BWD, "mean_tokens_bwd", shape_mean_tokens_bwd, NULL)
+OP(MEAN_TOKENS_BWD, "mean_tokens_bwd", shape_like_two, NULL)
 /* dy, x, pos -> dx, dpos */
 
 /* convolution, batch norm and what follows them */
@@ -93,7 +93,7 @@ OP(ACT_BWD, "act_bwd", shape_act_bwd, NULL)
 /* dy, x -> dx, [recomputed], [sums (C) F32] {act, sums}: recomputed is act of x; sums are those of dx over its rows */
 OP(SCALE, "scale", shape_scale, grad_scale)
 /* x (...,C), gain (C) F32 -> y = x gain: layer scale */
-OP(SCALE_BWD, "scale_bwd", shape_scale_bwd, NULL)
+OP(SCALE_BWD, "scale_bwd", shape_like_two, NULL)
 /* dy, x, gain -> dx, dgain (C) F32 */
 OP(LAYERNORM, "layernorm", shape_layernorm, grad_layernorm)
 /* x (...,C), gain (C) F32, bias (C) F32 -> y, mean' (rows) F32, rstd' (rows) F32 {eps} */
@@ -114,7 +114,7 @@ OP(ATTENTION_BWD, "attention_bwd", shape_attention_bwd, NULL)
 OP(ATTENTION_ONE, "attention_one", shape_attention_one, grad_attention_one)
 /* q (N,C), kv (N,T,2C), [index (N) I32] -> y (N,C), lse' (N,H) F32 {heads}: one query per row, at position index[n],
  * which sees keys 0..index[n]; all keys without index. Packed: kv (R,2C), no index, start (N+1) I32 {heads, tokens} */
-OP(ATTENTION_ONE_BWD, "attention_one_bwd", shape_attention_one_bwd, NULL)
+OP(ATTENTION_ONE_BWD, "attention_one_bwd", shape_like_two, NULL)
 /* dy, q, kv, [index], y, lse, [start] -> dq, dkv {heads, tokens} */
 
 /* attention pool with the key and value projections folded: scores = (Wk^T q).x, output = Wv (sum a x) */
@@ -127,7 +127,7 @@ OP(HEADS_DW, "heads_dw", shape_heads_dw, NULL)
  * a[n,he] u[n,h], dbias = sum_n a[n,he] */
 OP(POOL_ATTENTION, "pool_attention", shape_pool_attention, grad_pool_attention)
 /* t (N,T,C), u (N,H,C) -> s (N,H,C), p' (N,H,T) F32: p = softmax over T of u.t, s = sum p t */
-OP(POOL_ATTENTION_BWD, "pool_attention_bwd", shape_pool_attention_bwd, NULL)
+OP(POOL_ATTENTION_BWD, "pool_attention_bwd", shape_like_two, NULL)
 /* ds, t, u, p -> dt, du */
 
 /* two ops in one, for a backend that saves a pass over memory by it (graph_join); each is defined by the two */

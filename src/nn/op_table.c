@@ -64,6 +64,15 @@ void rule_like(op_args *a, int k, const tensor *t)
     a->out[k].data = NULL;
 }
 
+static cloob_status like(op_args *a, int count)
+{
+    for (int k = 0; k < count; k++) rule_like(a, k, &a->in[k + 1]);
+    return CLOOB_OK;
+}
+
+cloob_status shape_like_two(cloob_ctx *ctx, op_args *a) { return (void)ctx, like(a, 2); }
+cloob_status shape_like_three(cloob_ctx *ctx, op_args *a) { return (void)ctx, like(a, 3); }
+
 cloob_status rule_dims(cloob_ctx *ctx, op_id op, const op_args *a, int k, int ndim)
 {
     char shape[SHAPE_TEXT];

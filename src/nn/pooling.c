@@ -14,19 +14,7 @@ cloob_status shape_grid_tokens(cloob_ctx *ctx, op_args *a)
     return CLOOB_OK;
 }
 
-int grad_grid_tokens(const op_attr *attr, unsigned inputs, op_step *s)
-{
-    (void)inputs;
-    STEP(&s[0], OP_GRID_TOKENS_BWD, attr, (G(0), IN(0), IN(1), IN(2)), (D(0), D(1), D(2)));
-    return 1;
-}
-
-cloob_status shape_grid_tokens_bwd(cloob_ctx *ctx, op_args *a)
-{
-    (void)ctx;
-    for (int k = 0; k < 3; k++) rule_like(a, k, &a->in[k + 1]);
-    return CLOOB_OK;
-}
+GRAD_STEP(grad_grid_tokens, OP_GRID_TOKENS_BWD, (G(0), IN(0), IN(1), IN(2)), (D(0), D(1), D(2)))
 
 cloob_status shape_mean_rows(cloob_ctx *ctx, op_args *a)
 {
@@ -39,12 +27,7 @@ cloob_status shape_mean_rows(cloob_ctx *ctx, op_args *a)
     return CLOOB_OK;
 }
 
-int grad_mean_rows(const op_attr *attr, unsigned inputs, op_step *s)
-{
-    (void)inputs;
-    STEP(&s[0], OP_MEAN_ROWS_BWD, attr, (G(0), IN(0)), (D(0)));
-    return 1;
-}
+GRAD_STEP(grad_mean_rows, OP_MEAN_ROWS_BWD, (G(0), IN(0)), (D(0)))
 
 cloob_status shape_mean_rows_bwd(cloob_ctx *ctx, op_args *a)
 {
@@ -61,12 +44,7 @@ cloob_status shape_repeat_row(cloob_ctx *ctx, op_args *a)
     return CLOOB_OK;
 }
 
-int grad_repeat_row(const op_attr *attr, unsigned inputs, op_step *s)
-{
-    (void)inputs;
-    STEP(&s[0], OP_REPEAT_ROW_BWD, attr, (G(0)), (D(0)));
-    return 1;
-}
+GRAD_STEP(grad_repeat_row, OP_REPEAT_ROW_BWD, (G(0)), (D(0)))
 
 cloob_status shape_repeat_row_bwd(cloob_ctx *ctx, op_args *a)
 {
@@ -82,17 +60,4 @@ cloob_status shape_scale(cloob_ctx *ctx, op_args *a)
     return CLOOB_OK;
 }
 
-int grad_scale(const op_attr *attr, unsigned inputs, op_step *s)
-{
-    (void)inputs;
-    STEP(&s[0], OP_SCALE_BWD, attr, (G(0), IN(0), IN(1)), (D(0), D(1)));
-    return 1;
-}
-
-cloob_status shape_scale_bwd(cloob_ctx *ctx, op_args *a)
-{
-    (void)ctx;
-    rule_like(a, 0, &a->in[1]);
-    rule_like(a, 1, &a->in[2]);
-    return CLOOB_OK;
-}
+GRAD_STEP(grad_scale, OP_SCALE_BWD, (G(0), IN(0), IN(1)), (D(0), D(1)))

@@ -4,20 +4,31 @@
 
 #include "nn/op.h"
 
+/* The first two or three outputs are like inputs 1, 2 and 3: gradients of what forward read. */
+op_shape_fn shape_like_two, shape_like_three;
+
 op_shape_fn shape_image_input, shape_embed, shape_embed_bwd, shape_eot_index, shape_pack_texts, shape_take_rows,
-    shape_take_rows_bwd, shape_class_tokens, shape_class_tokens_bwd, shape_mean_tokens, shape_mean_tokens_bwd,
-    shape_conv2d, shape_conv2d_dx, shape_conv2d_dw, shape_bn_stats, shape_bn_running, shape_bn_apply,
-    shape_bn_bwd_reduce, shape_act_bwd, shape_bn_bwd_apply, shape_fold_bn, shape_same, shape_add, shape_avgpool2,
-    shape_avgpool2_bwd, shape_linear, shape_linear_dx, shape_linear_dw, shape_layernorm, shape_layernorm_bwd,
-    shape_l2norm, shape_l2norm_bwd, shape_attention, shape_attention_bwd, shape_attention_one, shape_attention_one_bwd,
-    shape_heads_project, shape_heads_collect, shape_heads_dw, shape_pool_attention, shape_pool_attention_bwd,
-    shape_conv_stats, shape_conv_dx_reduce, shape_grid_tokens, shape_grid_tokens_bwd, shape_mean_rows,
-    shape_mean_rows_bwd, shape_repeat_row, shape_repeat_row_bwd, shape_scale, shape_scale_bwd;
+    shape_take_rows_bwd, shape_class_tokens, shape_mean_tokens, shape_conv2d, shape_conv2d_dx, shape_conv2d_dw,
+    shape_bn_stats, shape_bn_running, shape_bn_apply, shape_bn_bwd_reduce, shape_act_bwd, shape_bn_bwd_apply,
+    shape_fold_bn, shape_same, shape_add, shape_avgpool2, shape_avgpool2_bwd, shape_linear, shape_linear_dx,
+    shape_linear_dw, shape_layernorm, shape_layernorm_bwd, shape_l2norm, shape_l2norm_bwd, shape_attention,
+    shape_attention_bwd, shape_attention_one, shape_heads_project, shape_heads_collect, shape_heads_dw,
+    shape_pool_attention, shape_conv_stats, shape_conv_dx_reduce, shape_grid_tokens, shape_mean_rows,
+    shape_mean_rows_bwd, shape_repeat_row, shape_repeat_row_bwd, shape_scale;
 
 op_grad_fn grad_embed, grad_take_rows, grad_class_tokens, grad_mean_tokens, grad_conv2d, grad_bn_apply, grad_relu,
     grad_add, grad_avgpool2, grad_linear, grad_act, grad_layernorm, grad_l2norm, grad_attention, grad_attention_one,
     grad_heads_project, grad_heads_collect, grad_pool_attention, grad_grid_tokens, grad_mean_rows, grad_repeat_row,
     grad_scale;
+
+/* A backward rule of one step; the lists are STEP's. */
+#define GRAD_STEP(name, op, ins, outs)                                                                                 \
+    int name(const op_attr *attr, unsigned inputs, op_step *s)                                                         \
+    {                                                                                                                  \
+        (void)inputs;                                                                                                  \
+        STEP(&s[0], op, attr, ins, outs);                                                                              \
+        return 1;                                                                                                      \
+    }
 
 /* out k: shape and type of t, data absent. */
 void rule_like(op_args *a, int k, const tensor *t);

@@ -26,11 +26,7 @@ cloob_status shape_embed(cloob_ctx *ctx, op_args *a)
     return CLOOB_OK;
 }
 
-int grad_embed(const op_attr *attr, unsigned inputs, op_step *s)
-{
-    STEP(&s[0], OP_EMBED_BWD, attr, (G(0), IN(0), IN(1), IN(2), inputs & 8 ? IN(3) : REF_NONE), (D(1), D(2)));
-    return 1;
-}
+GRAD_STEP(grad_embed, OP_EMBED_BWD, (G(0), IN(0), IN(1), IN(2), inputs & 8 ? IN(3) : REF_NONE), (D(1), D(2)))
 
 cloob_status shape_embed_bwd(cloob_ctx *ctx, op_args *a)
 {
@@ -78,11 +74,7 @@ cloob_status shape_take_rows(cloob_ctx *ctx, op_args *a)
     return CLOOB_OK;
 }
 
-int grad_take_rows(const op_attr *attr, unsigned inputs, op_step *s)
-{
-    STEP(&s[0], OP_TAKE_ROWS_BWD, attr, (G(0), inputs & 2 ? IN(1) : REF_NONE, IN(0), REF_NONE), (D(0)));
-    return 1;
-}
+GRAD_STEP(grad_take_rows, OP_TAKE_ROWS_BWD, (G(0), inputs & 2 ? IN(1) : REF_NONE, IN(0), REF_NONE), (D(0)))
 
 cloob_status shape_take_rows_bwd(cloob_ctx *ctx, op_args *a)
 {
@@ -109,32 +101,8 @@ cloob_status shape_class_tokens(cloob_ctx *ctx, op_args *a)
     return rule_vector(ctx, OP_CLASS_TOKENS, a, 1, a->in[0].dim[3]);
 }
 
-int grad_class_tokens(const op_attr *attr, unsigned inputs, op_step *s)
-{
-    (void)inputs;
-    STEP(&s[0], OP_CLASS_TOKENS_BWD, attr, (G(0), IN(0), IN(1), IN(2)), (D(0), D(1), D(2)));
-    return 1;
-}
-
-cloob_status shape_class_tokens_bwd(cloob_ctx *ctx, op_args *a)
-{
-    (void)ctx;
-    for (int k = 0; k < 3; k++) rule_like(a, k, &a->in[k + 1]);
-    return CLOOB_OK;
-}
+GRAD_STEP(grad_class_tokens, OP_CLASS_TOKENS_BWD, (G(0), IN(0), IN(1), IN(2)), (D(0), D(1), D(2)))
 
 cloob_status shape_mean_tokens(cloob_ctx *ctx, op_args *a) { return grid_to_tokens(ctx, OP_MEAN_TOKENS, a, &a->in[1]); }
 
-int grad_mean_tokens(const op_attr *attr, unsigned inputs, op_step *s)
-{
-    (void)inputs;
-    STEP(&s[0], OP_MEAN_TOKENS_BWD, attr, (G(0), IN(0), IN(1)), (D(0), D(1)));
-    return 1;
-}
-
-cloob_status shape_mean_tokens_bwd(cloob_ctx *ctx, op_args *a)
-{
-    (void)ctx;
-    for (int k = 0; k < 2; k++) rule_like(a, k, &a->in[k + 1]);
-    return CLOOB_OK;
-}
+GRAD_STEP(grad_mean_tokens, OP_MEAN_TOKENS_BWD, (G(0), IN(0), IN(1)), (D(0), D(1)))

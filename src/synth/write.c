@@ -5,9 +5,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "core/file.h"
+#include "core/limits.h"
 #include "synth/batch.h"
 #include "synth/staging_dir.h"
 
@@ -62,13 +62,6 @@ typedef struct run {
     double began;
     cloob_synth_result *r;
 } run;
-
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 static void report(run *r) { ctx_progress(r->ctx, "synth", r->done, r->all, "images"); }
 
@@ -306,7 +299,7 @@ static cloob_status run_begin(run *r, const synth_stage *st)
     r->root = st->path;
     r->chunk = chunk_items(r->o->size);
     r->item = calloc((size_t)r->chunk, sizeof *r->item);
-    r->began = now();
+    r->began = clock_seconds();
     r->r->train = r->o->count;
     r->r->val = synth_val_count(r->o);
     r->all = r->r->train + r->r->val;
@@ -342,6 +335,6 @@ cloob_status synth_write(cloob_ctx *ctx, const cloob_synth_options *o, cloob_syn
     if (status == CLOOB_OK) status = synth_stage_publish(ctx, &stage);
     else status = ctx_wrap(ctx, status, "nothing was written to %s", o->out);
     synth_stage_end(&stage);
-    r.r->seconds = now() - r.began;
+    r.r->seconds = clock_seconds() - r.began;
     return status;
 }

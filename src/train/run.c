@@ -6,19 +6,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "core/file.h"
+#include "core/limits.h"
 #include "train/collapse.h"
 #include "core/needs.h"
-
-double run_clock(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* ---- checkpoints --------------------------------------------------------------------------------- */
 
@@ -64,7 +57,7 @@ cloob_status run_save(cloob_ctx *ctx, run *r, const char *name)
         unlink(r->latest);
     snprintf(r->latest, sizeof r->latest, "%s", path);
     snprintf(r->sum.checkpoint, sizeof r->sum.checkpoint, "%s", path);
-    r->last_saved = run_clock();
+    r->last_saved = clock_seconds();
     r->last_saved_update = r->at.updates;
     journal_line(ctx, r->log, "saved %s", path);
     return CLOOB_OK;
@@ -76,7 +69,7 @@ static bool save_is_due(const run *r)
     bool steps = false;
     double n = run_save_interval(r->o->save_every, &steps);
     if (n <= 0) return false;
-    return (steps ? (double)(r->at.updates - r->last_saved_update) : run_clock() - r->last_saved) >= n;
+    return (steps ? (double)(r->at.updates - r->last_saved_update) : clock_seconds() - r->last_saved) >= n;
 }
 
 /* Between two lines of the log. Saving is not counted: its time moves `since`. */
@@ -209,9 +202,9 @@ static cloob_status one_step(cloob_ctx *ctx, run *r, meter *m)
     double scale = r->o->skip_scheduler ? 1.0 : schedule_scale(&r->sched, r->at.updates);
     double floor = r->at.updates < r->sched.warmup || r->o->lr_min > r->lr ? 0 : r->o->lr_min;
     double lr = floor + (r->lr - floor) * scale;
-    double begun = run_clock();
+    double begun = clock_seconds();
     CLOOB_TRY(tell_divergence(ctx, r, lr, step_run(ctx, r->s, NULL, NULL, lr, &s)));
-    m->compute += run_clock() - begun;
+    m->compute += clock_seconds() - begun;
     r->at.updates++;
     r->at.step_in_epoch++;
     r->at.skipped += s.skipped;
@@ -221,14 +214,14 @@ static cloob_status one_step(cloob_ctx *ctx, run *r, meter *m)
                      (long long)r->at.updates);
     r->sum.loss = s.loss;
     CLOOB_TRY(look_for_collapse(ctx, r, &s));
-    double now = run_clock();
+    double now = clock_seconds();
     show_progress(ctx, r, &s);
     if (r->at.updates % r->o->log_every_n_steps == 0 || r->at.step_in_epoch == r->steps_per_epoch) {
         loader_stats ls = loader_stats_take(r->batches);
         log_step(ctx, r, &s, lr, m, now - m->since);
         loader_log_bottleneck(ctx, r->batches, &ls);
         r->sum.bad_samples = ls.bad_samples;
-        *m = (meter){ .since = run_clock() };
+        *m = (meter){ .since = clock_seconds() };
     }
     return CLOOB_OK;
 }
@@ -257,10 +250,10 @@ static cloob_status stop_or_save(cloob_ctx *ctx, run *r, bool *stop, bool *save)
 static cloob_status batch_upload_next(cloob_ctx *ctx, run *r, meter *m, bool *more)
 {
     batch b;
-    double before = run_clock();
+    double before = clock_seconds();
     CLOOB_TRY(step_settle(ctx, r->s));
     CLOOB_TRY(loader_next(ctx, r->batches, &b));
-    m->wait += run_clock() - before;
+    m->wait += clock_seconds() - before;
     *more = !b.end;
     return b.end ? CLOOB_OK : step_stage(ctx, r->s, b.images, b.tokens);
 }
@@ -270,16 +263,16 @@ static cloob_status after_step(cloob_ctx *ctx, run *r, meter *m)
     bool stop, save;
     CLOOB_TRY(stop_or_save(ctx, r, &stop, &save));
     if (stop) return stop_now(ctx, r);
-    double before = run_clock();
+    double before = clock_seconds();
     if (save) CLOOB_TRY(run_save(ctx, r, "recent"));
-    m->since += run_clock() - before;
+    m->since += clock_seconds() - before;
     return CLOOB_OK;
 }
 
 /* Where the device can take it, batch k + 1 travels while step k computes. */
 static cloob_status one_epoch(cloob_ctx *ctx, run *r)
 {
-    meter m = { .since = run_clock() };
+    meter m = { .since = clock_seconds() };
     bool ahead = step_looks_ahead(r->s), more, next = true;
     CLOOB_TRY(batch_upload_next(ctx, r, &m, &more));
     for (; more; more = next) {
@@ -349,7 +342,7 @@ cloob_status cloob_train(cloob_ctx *ctx, const cloob_train_options *o, cloob_tra
     r.sum.ranks = comm_size(r.c);
     r.sum.steps = r.at.updates;
     r.sum.skipped_steps = r.at.skipped;
-    r.sum.seconds = run_clock() - r.started;
+    r.sum.seconds = clock_seconds() - r.started;
     if (status == CLOOB_OK)
         journal_line(ctx, r.log, "done: %lld steps in %.0f s, loss %.5f, %lld bad samples skipped",
                      (long long)r.at.updates, r.sum.seconds, r.sum.loss, (long long)r.sum.bad_samples);

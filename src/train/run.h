@@ -105,6 +105,4 @@ checkpoint_meta run_meta(const run *r);
 /* Writes a checkpoint and moves `latest` to it. */
 cloob_status run_save(cloob_ctx *ctx, run *r, const char *name);
 
-double run_clock(void);
-
 #endif

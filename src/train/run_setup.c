@@ -8,6 +8,7 @@
 #include "core/arith.h"
 #include "core/checked.h"
 #include "core/file.h"
+#include "core/limits.h"
 #include "model/interchange.h"
 #include "model/weights.h"
 #include "infer/embed_data.h"
@@ -482,7 +483,7 @@ cloob_status run_open(cloob_ctx *ctx, run *r, const cloob_train_options *o)
     *r = (run){ .options = *o };
     r->o = &r->options;
     settings_fill(&r->options);
-    r->started = r->last_saved = run_clock();
+    r->started = r->last_saved = clock_seconds();
     step_options_init(&r->so);
     CLOOB_TRY(run_check_options(ctx, r->o));
     CLOOB_TRY(open_device(ctx, r));

@@ -4,8 +4,8 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "core/limits.h"
 #include "core/rng.h"
 #include "data/load/loader_parts.h"
 
@@ -13,13 +13,6 @@ void loader_options_init(loader_options *o)
 {
     *o = (loader_options){ .batch = 64, .ranks = 1, .workers = 4, .ahead = 2, .context = 77, .jpeg_scale = 8 };
     transform_options_init(&o->view, 224);
-}
-
-double loader_now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
 /* ---- which rows -------------------------------------------------------------------------------------------
@@ -141,14 +134,14 @@ static void release_held(loader *l)
 
 static void wait_ready(loader *l)
 {
-    double from = loader_now();
+    double from = clock_seconds();
     for (;;) {
         slot *s = l->filled > l->taken ? &l->slot[l->taken % l->slots] : NULL;
         if (s && is_ready(s)) break;
         if (l->workers) pthread_cond_wait(&l->ready, &l->lock);
         else if ((s = open_slot(l)) && s->rows) fill_some(l, &l->worker[0], s);
     }
-    l->wait_seconds += loader_now() - from;
+    l->wait_seconds += clock_seconds() - from;
 }
 
 /* Into the next epoch. In evaluation this waits for somebody to ask for it: workers must not run ahead into an
@@ -221,7 +214,7 @@ size_t loader_buffer_bytes(const loader *l) { return (size_t)l->slots * l->slot_
 
 loader_stats loader_stats_take(loader *l)
 {
-    double now = loader_now();
+    double now = clock_seconds();
     pthread_mutex_lock(&l->lock);
     loader_stats s = { l->wait_seconds, now - l->since, l->bad_samples, l->samples };
     l->wait_seconds = 0;
@@ -337,7 +330,7 @@ cloob_status loader_create(cloob_ctx *ctx, const dataset *d, const tokenizer *to
     l->order_key = rng_key(o->seed, "data/order");
     l->caption_key = rng_key(o->seed, "data/caption");
     l->view_key = rng_key(o->seed, "data/view");
-    l->since = loader_now();
+    l->since = clock_seconds();
     pthread_mutex_init(&l->lock, NULL);
     pthread_cond_init(&l->work, NULL);
     pthread_cond_init(&l->ready, NULL);

@@ -42,7 +42,7 @@ typedef struct timing {
 /* The first batch is not counted: it waits for files to be opened and buffers to grow. */
 static void note(timing *t, const batch *b, double from)
 {
-    double now = loader_now();
+    double now = clock_seconds();
     if (t->begin == 0) t->begin = now;
     else {
         if (t->count < t->capacity) t->ms[t->count++] = 1e3 * (now - from);
@@ -55,7 +55,7 @@ static cloob_status run(cloob_ctx *ctx, loader *l, int64_t batches, timing *t, c
 {
     for (int64_t i = 0; i <= batches;) {
         batch b;
-        double from = loader_now();
+        double from = clock_seconds();
         CLOOB_TRY(loader_next(ctx, l, &b));
         if (b.end || i == batches) {
             if (!out->rss_first) out->rss_first = resident_bytes();

@@ -59,6 +59,4 @@ struct loader {
  * (training) or leaves ok[r] false (evaluation). Anything but CLOOB_OK ends the run. */
 cloob_status loader_fill_row(worker *w, slot *s, int64_t r);
 
-double loader_now(void); /* seconds of a steady clock */
-
 #endif

@@ -6,19 +6,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/arena.h"
 #include "core/sbuf.h"
 
 enum { MAX_DEPTH = 32 };
 
 cloob_status name_list_add(cloob_ctx *ctx, name_list *list, const char *name, size_t bytes)
 {
-    if (list->count == list->capacity) {
-        int64_t capacity = list->capacity ? list->capacity * 2 : 16;
-        char **bigger = realloc(list->name, (size_t)capacity * sizeof *bigger);
-        if (!bigger) return ctx_no_memory(ctx, (size_t)capacity * sizeof *bigger, "a list of names");
-        list->name = bigger;
-        list->capacity = capacity;
-    }
+    if (!heap_grow(&list->name, list->count, &list->capacity, sizeof *list->name))
+        return ctx_no_memory(ctx, (size_t)list->count * sizeof *list->name, "a list of names");
     char *copy = strndup(name, bytes);
     if (!copy) return ctx_no_memory(ctx, bytes, "a name");
     list->name[list->count++] = copy;

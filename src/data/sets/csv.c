@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/arena.h"
+
 enum { END = -1 };
 
 void csv_init(csv_reader *r, char separator, csv_read_fn *read, void *arg, const char *name)
@@ -49,13 +51,8 @@ static void take(csv_reader *r)
 
 static cloob_status field_begin(cloob_ctx *ctx, csv_row *row)
 {
-    if (row->count == row->capacity) {
-        int capacity = row->capacity ? row->capacity * 2 : 8;
-        size_t *bigger = realloc(row->field, (size_t)capacity * sizeof *bigger);
-        if (!bigger) return ctx_no_memory(ctx, (size_t)capacity * sizeof *bigger, "the fields of a row");
-        row->field = bigger;
-        row->capacity = capacity;
-    }
+    if (!heap_grow(&row->field, row->count, &row->capacity, sizeof *row->field))
+        return ctx_no_memory(ctx, (size_t)row->count * sizeof *row->field, "the fields of a row");
     row->field[row->count++] = row->text.len;
     return CLOOB_OK;
 }

@@ -36,7 +36,8 @@ typedef struct csv_reader {
 typedef struct csv_row {
     sbuf text;     /* the fields, each zero-terminated */
     size_t *field; /* where each begins in text */
-    int count, capacity;
+    int count;
+    int64_t capacity;      /* of field */
     int64_t offset, bytes; /* where the row lies in the source, its line break included */
     int64_t line;
 } csv_row;

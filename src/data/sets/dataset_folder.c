@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "core/arena.h"
 #include "core/file.h"
 #include "data/sets/dataset_kind.h"
 
@@ -26,13 +27,8 @@ typedef struct folder_set {
 
 static cloob_status add_image(cloob_ctx *ctx, folder_set *f, const char *path, int64_t label)
 {
-    if (f->count == f->capacity) {
-        int64_t capacity = f->capacity ? f->capacity * 2 : 256;
-        image_file *bigger = realloc(f->file, (size_t)capacity * sizeof *bigger);
-        if (!bigger) return ctx_no_memory(ctx, (size_t)capacity * sizeof *bigger, "a list of images");
-        f->file = bigger;
-        f->capacity = capacity;
-    }
+    if (!heap_grow(&f->file, f->count, &f->capacity, sizeof *f->file))
+        return ctx_no_memory(ctx, (size_t)f->count * sizeof *f->file, "a list of images");
     image_file p = { strdup(path), label };
     if (!p.path) return ctx_no_memory(ctx, strlen(path), "a file name");
     f->file[f->count++] = p;

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "core/arena.h"
 #include "core/file.h"
 #include "core/json.h"
 #include "core/pool.h"
@@ -56,13 +57,8 @@ static cloob_status finish_group(cloob_ctx *ctx, web_shard *s, const group *g)
         s->skipped++;
         return CLOOB_OK;
     }
-    if (s->count == s->capacity) {
-        int64_t capacity = s->capacity ? s->capacity * 2 : 256;
-        web_sample *bigger = realloc(s->sample, (size_t)capacity * sizeof *bigger);
-        if (!bigger) return ctx_no_memory(ctx, (size_t)capacity * sizeof *bigger, "the index of a shard");
-        s->sample = bigger;
-        s->capacity = capacity;
-    }
+    if (!heap_grow(&s->sample, s->count, &s->capacity, sizeof *s->sample))
+        return ctx_no_memory(ctx, (size_t)s->count * sizeof *s->sample, "the index of a shard");
     web_sample w = { .image = g->image->offset, .image_size = (int32_t)g->image->size, .text = -1 };
     if (g->text) {
         w.text = g->text->offset;

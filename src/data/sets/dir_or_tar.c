@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/arena.h"
 #include "core/file.h"
 #include "data/sets/dataset_kind.h"
 
@@ -20,15 +21,9 @@ struct raw_files {
 
 static cloob_status add(cloob_ctx *ctx, raw_files *b, const char *name, char *path, raw_file at)
 {
-    if (b->count == b->capacity) {
-        int64_t capacity = b->capacity ? b->capacity * 2 : 16;
-        item *bigger = realloc(b->item, (size_t)capacity * sizeof *bigger);
-        if (!bigger) {
-            free(path);
-            return ctx_no_memory(ctx, (size_t)capacity * sizeof *bigger, "a list of files");
-        }
-        b->item = bigger;
-        b->capacity = capacity;
+    if (!heap_grow(&b->item, b->count, &b->capacity, sizeof *b->item)) {
+        free(path);
+        return ctx_no_memory(ctx, (size_t)b->count * sizeof *b->item, "a list of files");
     }
     item i = { strdup(name), path, at };
     b->item[b->count++] = i;

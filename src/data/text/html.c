@@ -102,14 +102,17 @@ static size_t unescape_one(const uint32_t *in, size_t n, codes *out)
     return used ? used + 1 : 0;
 }
 
-void html_unescape(const uint32_t *in, size_t n, codes *out)
+/* one: reads a reference at `in` and adds what it stands for; returns its length, 0: none. */
+static void unescape(const uint32_t *in, size_t n, codes *out, size_t (*one)(const uint32_t *in, size_t n, codes *out))
 {
     for (size_t i = 0; i < n;) {
-        size_t used = in[i] == '&' ? unescape_one(in + i, n - i, out) : 0;
+        size_t used = in[i] == '&' ? one(in + i, n - i, out) : 0;
         if (!used) codes_add(out, in[i]);
         i += used ? used : 1;
     }
 }
+
+void html_unescape(const uint32_t *in, size_t n, codes *out) { unescape(in, n, out, unescape_one); }
 
 /* ---- only the unmistakable ----------------------------------------------------------------------- */
 
@@ -160,11 +163,4 @@ static size_t unescape_strict_one(const uint32_t *in, size_t n, codes *out)
     return length + 3;
 }
 
-void html_unescape_strict(const uint32_t *in, size_t n, codes *out)
-{
-    for (size_t i = 0; i < n;) {
-        size_t used = in[i] == '&' ? unescape_strict_one(in + i, n - i, out) : 0;
-        if (!used) codes_add(out, in[i]);
-        i += used ? used : 1;
-    }
-}
+void html_unescape_strict(const uint32_t *in, size_t n, codes *out) { unescape(in, n, out, unescape_strict_one); }

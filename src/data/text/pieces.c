@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/arena.h"
 #include "core/text.h"
 #include "data/text/unicode.h"
 
@@ -338,14 +339,9 @@ static bool better(const merge *a, const merge *b)
 
 static void heap_push(heap *h, merge m)
 {
-    if (h->n == h->cap) {
-        int64_t cap = 2 * h->cap + 64;
-        merge *more = realloc(h->m, (size_t)cap * sizeof *more);
-        if (!more) {
-            h->failed = true;
-            return;
-        }
-        h->m = more, h->cap = cap;
+    if (!heap_grow(&h->m, h->n, &h->cap, sizeof *h->m)) {
+        h->failed = true;
+        return;
     }
     int64_t i = h->n++;
     for (; i > 0 && better(&m, &h->m[(i - 1) / 2]); i = (i - 1) / 2) h->m[i] = h->m[(i - 1) / 2];

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/arena.h"
 #include "core/file.h"
 #include "data/text/tokenizer_impl.h"
 #include "io/gzip.h"
@@ -15,13 +16,8 @@ typedef struct captions {
 
 static cloob_status add(cloob_ctx *ctx, captions *c, const char *at, size_t bytes)
 {
-    if (c->n == c->cap) {
-        int64_t cap = 2 * c->cap + 4096;
-        caption *item = realloc(c->item, (size_t)cap * sizeof *item);
-        if (!item) return ctx_no_memory(ctx, (size_t)cap * sizeof *item, "the list of captions");
-        c->item = item;
-        c->cap = cap;
-    }
+    if (!heap_grow(&c->item, c->n, &c->cap, sizeof *c->item))
+        return ctx_no_memory(ctx, (size_t)c->n * sizeof *c->item, "the list of captions");
     c->item[c->n++] = (caption){ at, bytes };
     return CLOOB_OK;
 }

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/arena.h"
 #include "data/text/tokenizer_count.h"
 #include "data/text/tokenizer_impl.h"
 #include "data/text/tokenizer_learn.h"
@@ -32,7 +33,8 @@ typedef struct learner {
     int64_t *start;  /* (words + 1) */
     int32_t *length; /* (words): symbols left */
     pair *pair;
-    int32_t pairs, pair_cap;
+    int32_t pairs;
+    int64_t pair_cap;
     int32_t *index; /* hash of (left, right) to pair; -1: empty */
     uint32_t index_mask;
     candidate *heap;
@@ -50,15 +52,9 @@ static bool before(const candidate *a, const candidate *b)
 
 static void heap_push(learner *l, int32_t p)
 {
-    if (l->heap_n == l->heap_cap) {
-        int64_t cap = 2 * l->heap_cap + 1024;
-        candidate *heap = realloc(l->heap, (size_t)cap * sizeof *heap);
-        if (!heap) {
-            l->failed = true;
-            return;
-        }
-        l->heap = heap;
-        l->heap_cap = cap;
+    if (!heap_grow(&l->heap, l->heap_n, &l->heap_cap, sizeof *l->heap)) {
+        l->failed = true;
+        return;
     }
     candidate c = { l->pair[p].count, l->pair[p].left, l->pair[p].right, p };
     int64_t i = l->heap_n++;
@@ -104,16 +100,6 @@ static bool index_grow(learner *l)
     return true;
 }
 
-static bool pairs_grow(learner *l)
-{
-    int32_t cap = 2 * l->pair_cap + 4096;
-    pair *grown = realloc(l->pair, (size_t)cap * sizeof *grown);
-    if (!grown) return false;
-    l->pair = grown;
-    l->pair_cap = cap;
-    return true;
-}
-
 /* The pair's number, made if it is new; -1 when memory is out. */
 static int32_t pair_number(learner *l, int32_t left, int32_t right)
 {
@@ -121,7 +107,7 @@ static int32_t pair_number(learner *l, int32_t left, int32_t right)
     uint32_t s = index_of(l, left, right);
     for (; l->index[s] >= 0; s = (s + 1) & l->index_mask)
         if (l->pair[l->index[s]].left == left && l->pair[l->index[s]].right == right) return l->index[s];
-    if (l->pairs == l->pair_cap && !pairs_grow(l)) return -1;
+    if (!heap_grow(&l->pair, l->pairs, &l->pair_cap, sizeof *l->pair)) return -1;
     l->pair[l->pairs] = (pair){ .left = left, .right = right };
     l->index[s] = l->pairs;
     return l->pairs++;

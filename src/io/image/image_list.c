@@ -9,6 +9,7 @@
 #include <strings.h>
 #include <sys/stat.h>
 
+#include "core/arena.h"
 #include "core/file.h"
 
 enum { FOLDERS_DEEP = 64 };
@@ -25,12 +26,8 @@ static bool looks_like_image(const char *name)
 
 static cloob_status add_file(cloob_ctx *ctx, image_list *l, const char *path, const struct stat *st, bool named)
 {
-    if (l->count == l->capacity) {
-        int64_t more = l->capacity ? 2 * l->capacity : 64;
-        image_entry *item = realloc(l->item, (size_t)more * sizeof *item);
-        if (!item) return ctx_no_memory(ctx, (size_t)more * sizeof *item, "a list of images");
-        l->item = item, l->capacity = more;
-    }
+    if (!heap_grow(&l->item, l->count, &l->capacity, sizeof *l->item))
+        return ctx_no_memory(ctx, (size_t)l->count * sizeof *l->item, "a list of images");
     const char *kept = arena_string(&l->a, path);
     if (!kept) return ctx_no_memory(ctx, strlen(path), "a path");
     int64_t ns = (int64_t)st->st_mtim.tv_sec * 1000000000 + st->st_mtim.tv_nsec;

@@ -123,13 +123,6 @@ static cloob_status retrieve(cloob_ctx *ctx, const loss_plan *p, const gpu *gp, 
     return CLOOB_OK;
 }
 
-static float *dstored(const loss_plan *p, const general *g, const loss_outputs *out, bool text)
-{
-    if (text ? p->s.stored_v > 0 : p->s.stored_u > 0) return text ? out->dv : out->du;
-    if (p->size > 1) return text ? g->sum_y : g->sum_x;
-    return text ? out->dy : out->dx;
-}
-
 static cloob_status sum_stored(cloob_ctx *ctx, loss_plan *p, const gpu *gp, float *stored, int64_t rows)
 {
     if (!stored) return CLOOB_OK;
@@ -146,7 +139,7 @@ static cloob_status retrieve_backward(cloob_ctx *ctx, loss_plan *p, const gpu *g
     for (int i = 0; i < 4; i++) {
         gpu_search s = search_of(p, g, i);
         s.dstates = i % 2 ? out->dy : out->dx;
-        s.dstored = dstored(p, g, out, i >= VX);
+        s.dstored = loss_dstored(p, out, i >= VX, i >= VX ? g->sum_y : g->sum_x);
         CLOOB_TRY(gpu_search_backward(ctx, gp, &s));
     }
     if (p->size == 1) return CLOOB_OK;

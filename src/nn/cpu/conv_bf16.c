@@ -81,27 +81,28 @@ static bgemm_call dw_call(const op_args *a, bgemm_patches *p)
                          .c_float = true };
 }
 
-cloob_status conv2d_prepare_of_bf16(const op_env *env, op_args *a)
+typedef bgemm_call call_fn(const op_args *a, bgemm_patches *p);
+
+static cloob_status prepare(const op_env *env, op_args *a, call_fn *call)
 {
     bgemm_patches p;
-    bgemm_call x = forward_call(a, &p);
+    bgemm_call x = call(a, &p);
     return gemm_bf16_prepare(env, a, &x);
 }
 
-cloob_status conv2d_bf16(const op_env *env, const op_args *a)
+static cloob_status run(const op_env *env, const op_args *a, call_fn *call)
 {
     bgemm_patches p;
-    bgemm_call x = forward_call(a, &p);
+    bgemm_call x = call(a, &p);
     gemm_bf16_run(env, a, &x);
     return CLOOB_OK;
 }
 
-cloob_status conv2d_dx_prepare_of_bf16(const op_env *env, op_args *a)
-{
-    bgemm_patches p;
-    bgemm_call x = dx_call(a, &p);
-    return gemm_bf16_prepare(env, a, &x);
-}
+cloob_status conv2d_prepare_of_bf16(const op_env *env, op_args *a) { return prepare(env, a, forward_call); }
+cloob_status conv2d_dx_prepare_of_bf16(const op_env *env, op_args *a) { return prepare(env, a, dx_call); }
+cloob_status conv2d_dw_prepare_of_bf16(const op_env *env, op_args *a) { return prepare(env, a, dw_call); }
+cloob_status conv2d_bf16(const op_env *env, const op_args *a) { return run(env, a, forward_call); }
+cloob_status conv2d_dw_bf16(const op_env *env, const op_args *a) { return run(env, a, dw_call); }
 
 cloob_status conv2d_dx_bf16(const op_env *env, const op_args *a)
 {
@@ -109,21 +110,6 @@ cloob_status conv2d_dx_bf16(const op_env *env, const op_args *a)
     bgemm_call x = dx_call(a, &p);
     uint16_t *dx = a->out[0].data;
     for (int64_t i = 0; x.N < x.ldc && i < x.M * x.ldc; i++) dx[i] = 0; /* channels that the weight does not have */
-    gemm_bf16_run(env, a, &x);
-    return CLOOB_OK;
-}
-
-cloob_status conv2d_dw_prepare_of_bf16(const op_env *env, op_args *a)
-{
-    bgemm_patches p;
-    bgemm_call x = dw_call(a, &p);
-    return gemm_bf16_prepare(env, a, &x);
-}
-
-cloob_status conv2d_dw_bf16(const op_env *env, const op_args *a)
-{
-    bgemm_patches p;
-    bgemm_call x = dw_call(a, &p);
     gemm_bf16_run(env, a, &x);
     return CLOOB_OK;
 }

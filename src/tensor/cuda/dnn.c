@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "core/limits.h"
 #include "tensor/cuda/libraries.h"
 #include "tensor/cuda/tune.h"
 
@@ -239,13 +239,6 @@ static void trial_close(trial *t)
     cudaGetLastError();
 }
 
-static double seconds(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 static void key_of(const dnn_shape *s, char key[TUNE_KEY])
 {
     snprintf(key, TUNE_KEY, "conv%d-%lldx%lldx%lldx%lld-%lldx%lld-%lld,%lld-%d%d", (int)s->kind, (long long)s->N,
@@ -274,14 +267,14 @@ static void try_list(trial *t, bool room, cudnnBackendHeurMode_t mode, choice *b
 {
     const dnn_shape *s = &t->p->shape;
     engine_list l;
-    double begin = seconds();
+    double begin = clock_seconds();
     engines_open(t->p, mode, &l);
     for (int pass = 0; pass < 2; pass++)
         for (int i = 0; i < l.count; i++) {
             int64_t engine = -1;
             bool compiles;
             if (!acceptable(s, l.config[i], &engine, &compiles) || compiles != (pass == 1)) continue;
-            if (!best->none && (compiles || !room || seconds() - begin > TRY_SECONDS)) continue;
+            if (!best->none && (compiles || !room || clock_seconds() - begin > TRY_SECONDS)) continue;
             try_engine(t, room, mode, l.config[i], i, engine, best);
         }
     engines_close(&l);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/arena.h"
 #include "core/file.h"
 
 enum { TUNE_FORMAT = 1 }; /* raise when the meaning of a value changes */
@@ -20,7 +21,8 @@ struct tune_cache {
     char header[256];
     char *path; /* NULL: not kept on disk */
     entry *entry;
-    int count, room;
+    int count;
+    int64_t room;
     bool changed;
 };
 
@@ -78,13 +80,7 @@ static int find(const tune_cache *t, const char *key)
 static void keep(tune_cache *t, const char *key, const void *value, size_t bytes)
 {
     int i = find(t, key);
-    if (i < 0 && t->count == t->room) {
-        int room = t->room ? 2 * t->room : 64;
-        entry *grown = realloc(t->entry, (size_t)room * sizeof *grown);
-        if (!grown) return; /* the choice is timed again next time */
-        t->entry = grown;
-        t->room = room;
-    }
+    if (i < 0 && !heap_grow(&t->entry, t->count, &t->room, sizeof *t->entry)) return; /* timed again next time */
     if (i < 0) i = t->count++;
     entry *e = &t->entry[i];
     snprintf(e->key, sizeof e->key, "%s", key);
