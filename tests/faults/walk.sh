@@ -16,7 +16,7 @@ mkdir few && cp $(find world/images -type f | sort | head -3) few/
 head -9 world/train.tsv > few.tsv
 "$cloob" search index few --checkpoint model.safetensors --out i.safetensors --quiet > /dev/null || exit 1
 for group in a b; do for r in 1 2 3; do echo "{\"accuracy\": 0.$r}"; done > $group.jsonl; done
-commands="train embed index convert info retrieve search compare sweep ablate benchmark average report tokenizer synth analyze sort loss preprocess prompts zeroshot"
+commands="train embed index convert info retrieve search compare sweep ablate benchmark average report tokenizer synth analyze sort loss preprocess prompts zeroshot texts neighbour runs sheet"
 mkdir -p set/test members
 k=0
 for f in few/*; do
@@ -28,6 +28,12 @@ tar -C members -cf set/test/0.tar $(ls members)
 printf 'red\nblue\n' > set/classnames.txt
 echo 'a {c}.' > set/zeroshot_classification_templates.txt
 printf '# s\n```\nclasses = ["red", "blue"]\n\ntemplates = ["a {}."]\n```\n' > prompts.md
+mkdir captioned && cp few/* captioned/ && for f in captioned/*; do echo "a red ball" > "${f%.*}.txt"; done
+"$cloob" convert model.safetensors neighbour --to open_clip --quiet > /dev/null 2>&1 || exit 1
+mkdir -p runs && for r in 1 2 3 4; do # finished runs of two methods
+    mkdir -p runs/$r/checkpoints && echo "method: $([ $r -gt 2 ] && echo clip || echo cloob)" > runs/$r/params.txt
+    echo "{\"accuracy\": 0.$r, \"epoch\": 1}" > runs/$r/checkpoints/results.jsonl
+done
 command -v curl > /dev/null && "$cloob" help serve > /dev/null 2>&1 && commands="$commands serve"
 [ $# -gt 3 ] && commands=${*:4}
 train="--train-data world/train.tsv --model tiny-rn --force-image-size 32 --vocab-size 540 --batch-size 8 --max-steps 1 --warmup 1 --workers 1 --threads 2 --device cpu --quiet --logs logs --name f"
@@ -87,6 +93,10 @@ run() { # NAME: one command; its outputs go to made/
     preprocess) c preprocess "$image" made/p.png --size 32 --quiet ;;
     prompts) c prompts import prompts.md --out made/p.json --quiet ;;
     zeroshot) c zeroshot --checkpoint model.safetensors --data "$(ls -d world/classes/*/ | head -1)" --predictions made/z.csv --confusion made/m.csv --threads 2 --quiet ;;
+    texts) c embed --checkpoint model.safetensors --data captioned --out made/t.safetensors --workers 1 --threads 2 --quiet ;;
+    neighbour) c convert neighbour made/n.safetensors --quiet ;;
+    runs) c compare runs --json ;;
+    sheet) c search query "a red ball" --index i.safetensors --html made/s.html --threads 2 --quiet ;;
     serve) serve ;;
     retrieve) c retrieve --input e.safetensors --threads 2 --quiet ;;
     esac
