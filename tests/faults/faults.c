@@ -3,7 +3,7 @@
  * other libraries pass, but for those with which libmicrohttpd sends.
  *
  *     CLOOB_FAULT=alloc:17    the 17th allocation fails, the others pass; alloc:17+ also all after it
- *     CLOOB_FAULT=alloc:0     nothing fails; the count goes to the file CLOOB_FAULT_COUNT at the end
+ *     CLOOB_FAULT=count       nothing fails; the counts go to the file CLOOB_FAULT_COUNT at the end, a kind a line
  *
  * Kinds: alloc, write, sync, rename, thread, map, send, open. Built by the tests, for glibc; the program under test is
  * the normal one. */
@@ -32,7 +32,7 @@ static const char *const names[KINDS] = { "alloc", "write", "sync", "rename", "t
 
 static atomic_long calls[KINDS];
 static long fail_at;
-static bool and_after;
+static bool and_after, counting;
 static int fail_kind = -1;
 typedef struct code { /* where an object's instructions are */
     uintptr_t begin, end;
@@ -71,9 +71,9 @@ static bool holds(const code *c, const void *at) { return (uintptr_t)at >= c->be
 static void tell(void)
 {
     const char *path = getenv("CLOOB_FAULT_COUNT");
-    FILE *f = path && fail_kind >= 0 ? fopen(path, "w") : NULL;
+    FILE *f = path ? fopen(path, "w") : NULL;
     if (!f) return;
-    fprintf(f, "%ld\n", atomic_load(&calls[fail_kind]));
+    for (int k = 0; k < KINDS; k++) fprintf(f, "%s %ld\n", names[k], atomic_load(&calls[k]));
     fclose(f);
 }
 
@@ -89,15 +89,16 @@ __attribute__((constructor)) static void begin(void)
         fail_kind = k;
     }
     dl_iterate_phdr(note_object, NULL);
-    if (fail_at == 0) atexit(tell);
+    counting = text && strcmp(text, "count") == 0;
+    if (counting) atexit(tell);
 }
 
 static bool fails(kind k, const void *caller, int error)
 {
-    if (!started || (int)k != fail_kind) return false;
+    if (!started || (!counting && (int)k != fail_kind)) return false;
     if (!holds(&program, caller) && !(k == SEND && holds(&sender, caller))) return false;
     long n = atomic_fetch_add(&calls[k], 1) + 1;
-    if (fail_at == 0 || (n != fail_at && !(and_after && n > fail_at))) return false;
+    if (counting || (n != fail_at && !(and_after && n > fail_at))) return false;
     errno = error;
     return true;
 }

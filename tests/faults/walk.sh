@@ -133,13 +133,14 @@ for command in $commands; do
     run $command > good.out 2> err && [ -z "$lost" ] || { echo "FAIL: $command: $lost $(tail -1 err)"; exit 1; }
     rm -rf good good.logs; cp -r made good
     [ ! -e logs/f ] || cp -r logs/f good.logs
+    clean
+    fault=count preload=$faults
+    rm -f count
+    run $command > /dev/null 2>&1
+    [ -s count ] || { echo "FAIL: $command: nothing was counted"; exit 1; }
     for kind in $kinds; do
-        clean
-        fault=$kind:0 preload=$faults
-        run $command > /dev/null 2>&1
-        calls=$(cat count 2> /dev/null || echo 0)
-        rm -f count
-        [ "$calls" -gt 0 ] || continue
+        calls=$(awk -v kind=$kind '$1 == kind { print $2 }' count)
+        [ "${calls:-0}" -gt 0 ] || continue
         step=1
         [ "$points" = 0 ] || step=$(((calls + points - 1) / points))
         lines=0 fine=0 here=0
