@@ -20,7 +20,7 @@
 
 struct journal {
     bool writes;
-    char *dir, *checkpoints, *results; /* results: checkpoints/results.jsonl */
+    char *dir, *checkpoints, *results; /* results: checkpoints/results.jsonl, of a journal that writes */
     int lock;                          /* file descriptor; -1: none */
     FILE *log, *metrics;
     tensorboard *board;
@@ -101,16 +101,14 @@ static bool is_taken(const journal *j)
 }
 
 /* What a run that never came to a checkpoint left behind. */
-static cloob_status clear_failed(cloob_ctx *ctx, const journal *j)
+static void clear_failed(const journal *j)
 {
     static const char *const files[] = { "out.log", "metrics.tsv", "params.txt", "checkpoints/results.jsonl" };
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         char *path = file_join(j->dir, files[i]);
-        if (!path) return ctx_no_memory(ctx, 64, files[i]);
-        unlink(path);
+        if (path) unlink(path);
         free(path);
     }
-    return CLOOB_OK;
 }
 
 static cloob_status make_files(cloob_ctx *ctx, journal *j, journal_mode mode, bool with_board)
@@ -121,7 +119,9 @@ static cloob_status make_files(cloob_ctx *ctx, journal *j, journal_mode mode, bo
                         j->dir);
     CLOOB_TRY(file_make_dirs(ctx, j->checkpoints));
     CLOOB_TRY(take_lock(ctx, j));
-    if (exists) CLOOB_TRY(clear_failed(ctx, j));
+    if (exists) clear_failed(j);
+    j->results = file_join(j->checkpoints, "results.jsonl");
+    if (!j->results) return ctx_no_memory(ctx, 64, "results.jsonl");
     drop_cut_line(j->results);
     CLOOB_TRY(open_log(ctx, j, "out.log", &j->log));
     CLOOB_TRY(open_log(ctx, j, "metrics.tsv", &j->metrics));
@@ -144,8 +144,7 @@ cloob_status journal_open(cloob_ctx *ctx, const char *logs, const char *name, jo
     j->lock = -1;
     j->dir = file_join(logs, name);
     j->checkpoints = j->dir ? file_join(j->dir, "checkpoints") : NULL;
-    j->results = j->checkpoints ? file_join(j->checkpoints, "results.jsonl") : NULL;
-    cloob_status status = j->results ? CLOOB_OK : ctx_no_memory(ctx, 256, "a run's journal");
+    cloob_status status = j->checkpoints ? CLOOB_OK : ctx_no_memory(ctx, 256, "a run's journal");
     if (status == CLOOB_OK && writes) status = make_files(ctx, j, mode, board);
     if (status != CLOOB_OK) {
         journal_close(j);
@@ -286,8 +285,8 @@ cloob_status journal_has_result(cloob_ctx *ctx, const journal *j, int64_t epoch,
     char end[48], *line = NULL;
     size_t room = 0;
     *out = false;
-    FILE *f = fopen(j->results, "r");
-    if (!f && errno == ENOENT) return CLOOB_OK;
+    FILE *f = j->results ? fopen(j->results, "r") : NULL;
+    if (!j->results || (!f && errno == ENOENT)) return CLOOB_OK;
     if (!f) return ctx_fail(ctx, CLOOB_ERR_IO, "%s: cannot read: %s", j->results, strerror(errno));
     snprintf(end, sizeof end, "\"epoch\": %lld}\n", (long long)epoch);
     if (fseek(f, (long)behind, SEEK_SET) == 0)

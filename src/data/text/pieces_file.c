@@ -272,7 +272,6 @@ void pieces_save(const pieces *p, sbuf *out)
         sbuf_putc(out, ',');
         json_put_number(out, (double)p->piece[i].score);
         sbuf_printf(out, ",%d]", p->piece[i].type);
-        out->failed |= text.failed;
         sbuf_release(&text);
     }
     sbuf_puts(out, "]}");
