@@ -13,7 +13,7 @@ refused()
     local code=$1 word=$2 got
     shift 2
     tried=$((tried + 1))
-    timeout 60 "$cloob" "${base[@]}" "$@" --threads 1 --quiet > out 2> err
+    timeout 300 "$cloob" "${base[@]}" "$@" --threads 1 --quiet > out 2> err
     got=$?
     grep -v '^warning:' err > line
     if [ $got != "$code" ] || [ "$(wc -l < line)" != 1 ] || ! grep -qF -- "$word" line || [ -s out ]; then

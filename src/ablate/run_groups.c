@@ -128,13 +128,14 @@ static cloob_status add_inside(cloob_ctx *ctx, reader *r, const char *dir)
     int64_t count = 0, before = r->runs + r->left_out;
     cloob_status status = CLOOB_OK;
     DIR *d = opendir(dir);
-    for (struct dirent *e; d && (e = readdir(d));) {
+    for (struct dirent *e; d && status == CLOOB_OK && (e = readdir(d));) {
         snprintf(path, sizeof path, "%.900s/%.255s/params.txt", dir, e->d_name);
         if (e->d_name[0] == '.' || strstr(e->d_name, ".unfinished") || !file_exists(path)) continue;
         char **more = realloc(inside, (size_t)(count + 1) * sizeof *more);
-        if (!more) break;
-        inside = more;
-        if ((inside[count] = strdup(e->d_name))) count++;
+        if (more) inside = more;
+        char *name = more ? strdup(e->d_name) : NULL;
+        if (name) inside[count++] = name;
+        else status = ctx_no_memory(ctx, strlen(e->d_name), dir);
     }
     if (d) closedir(d);
     if (count) qsort(inside, (size_t)count, sizeof *inside, by_name);

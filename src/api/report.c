@@ -48,9 +48,10 @@ static cloob_status write_samples(cloob_ctx *ctx, const run_files *r, const char
     mo.device = o->device;
     mo.encode.invariant = false, mo.encode.batch = 64;
     data_options_of(r, &d_options);
-    samples_options so = { o->search, o->searches, world && world_truth_exists(world) ? world : NULL, checkpoint,
-                           data };
-    cloob_status status = dataset_open(ctx, data, &d_options, &d);
+    bool truth = false;
+    cloob_status status = world ? world_truth_find(ctx, world, &truth) : ctx_no_memory(ctx, strlen(data), data);
+    samples_options so = { o->search, o->searches, truth ? world : NULL, checkpoint, data };
+    if (status == CLOOB_OK) status = dataset_open(ctx, data, &d_options, &d);
     if (status == CLOOB_OK) status = model_open(ctx, checkpoint, &mo, &m);
     if (status == CLOOB_OK) status = samples_json(ctx, m, d, &so, &text);
     if (status == CLOOB_OK) status = file_write(ctx, out, text.data, text.len);
@@ -66,21 +67,28 @@ static bool is_newer(const char *path, const char *than)
     return stat(path, &a) == 0 && stat(than, &b) == 0 && a.st_mtime >= b.st_mtime;
 }
 
+static cloob_status refresh(cloob_ctx *ctx, arena *a, const char *dir, const cloob_report_options *o)
+{
+    run_files r;
+    char checkpoint[RESUME_PATH], *out = file_join(dir, "samples.json"), *folder = file_join(dir, "checkpoints");
+    cloob_status status = out && folder ? run_files_read(ctx, a, dir, &r) : ctx_no_memory(ctx, 64, dir);
+    const char *data = status == CLOOB_OK ? run_param_get(&r, "val_data") : "";
+    if (status != CLOOB_ERR_MEMORY) status = CLOOB_OK; /* a folder that is no run: the page says so */
+    if (*data && strcmp(data, "None") != 0) {
+        status = resume_find(ctx, folder, checkpoint);
+        bool fresh = status == CLOOB_OK && !o->searches && is_newer(out, checkpoint);
+        if (status == CLOOB_OK && !fresh) status = write_samples(ctx, &r, checkpoint, out, o, a);
+    }
+    free(out), free(folder);
+    return status;
+}
+
 /* A run whose weights or images are gone keeps the samples it has; the page is made without where it has none. */
 static void refresh_samples(cloob_ctx *ctx, const char *dir, const cloob_report_options *o)
 {
     arena a = { 0 };
-    run_files r;
-    char checkpoint[RESUME_PATH], *out = file_join(dir, "samples.json"), *folder = file_join(dir, "checkpoints");
-    const char *data = "";
-    if (out && folder && run_files_read(ctx, &a, dir, &r) == CLOOB_OK) data = run_param_get(&r, "val_data");
-    if (*data && strcmp(data, "None") != 0) {
-        cloob_status status = resume_find(ctx, folder, checkpoint);
-        bool fresh = status == CLOOB_OK && !o->searches && is_newer(out, checkpoint);
-        if (status == CLOOB_OK && !fresh) status = write_samples(ctx, &r, checkpoint, out, o, &a);
-        if (status != CLOOB_OK) ctx_log(ctx, CLOOB_LOG_WARN, "%s: no new images: %s", dir, cloob_error(ctx));
-    }
-    free(out), free(folder);
+    if (refresh(ctx, &a, dir, o) != CLOOB_OK)
+        ctx_log(ctx, CLOOB_LOG_WARN, "%s: no new images: %s", dir, cloob_error(ctx));
     arena_release(&a);
 }
 

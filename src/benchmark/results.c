@@ -131,6 +131,7 @@ static void put_row(sbuf *s, const cloob_benchmark_result *all, int64_t n, const
     sbuf_printf(&full, "%s %s", r->model, r->pretrained);
     csv_put(s, full.data ? full.data : "");
     sbuf_putc(s, '\n');
+    s->failed |= full.failed;
     sbuf_release(&full);
 }
 

@@ -34,11 +34,12 @@ static bool split_methods(void)
     return true;
 }
 
-static void print_result(const cloob_ablate_summary *s)
+static cloob_status print_result(cloob_ctx *ctx, const cloob_ablate_summary *s)
 {
-    char path[1200];
+    char path[1200], *table;
     snprintf(path, sizeof path, "%s/%s", s->folder, common.json ? "ablation.json" : "ablation.md");
-    char *table = cli_read_file(path, NULL);
+    cloob_status status = cli_read_made(ctx, path, &table);
+    if (status != CLOOB_OK) return status;
     if (common.json) {
         json_out_open(NULL, '{');
         json_out_text("folder", s->folder);
@@ -50,8 +51,9 @@ static void print_result(const cloob_ablate_summary *s)
         json_out_number("seconds", s->seconds, 6);
         json_out_raw("table", table);
         json_out_close();
-    } else printf("%s\n%s/report.html\n", table ? table : "", s->folder);
+    } else printf("%s\n%s/report.html\n", table, s->folder);
     free(table);
+    return CLOOB_OK;
 }
 
 static int check(const command *self)
@@ -74,7 +76,7 @@ static int run(const command *self, cloob_ctx *ctx)
     if (!opt_given("analyze")) o.train.analyze = true;
     if (!opt_given("save-frequency")) o.train.save_frequency = 0; /* twenty runs times all epochs would fill disks */
     cloob_status status = cloob_ablate(ctx, &o, &s);
-    if (status == CLOOB_OK) print_result(&s);
+    if (status == CLOOB_OK) status = print_result(ctx, &s);
     return cli_exit(self, ctx, status);
 }
 

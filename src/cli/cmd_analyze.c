@@ -96,12 +96,13 @@ static cloob_status show(cloob_ctx *ctx, const cloob_analysis *a, const cloob_an
 {
     if (a->scaled)
         fprintf(stderr, "warning: %lld rows were not of unit length and were scaled\n", (long long)a->scaled);
-    if (common.json) cli_put_text(cloob_analysis_json(a, reference));
+    cloob_status status = CLOOB_OK;
+    if (common.json) status = cli_put_text(ctx, cloob_analysis_json(a, reference));
     else {
         print_text(a);
         if (reference) print_change(a, reference);
     }
-    return o.out ? write_files(ctx, a, reference) : CLOOB_OK;
+    return status == CLOOB_OK && o.out ? write_files(ctx, a, reference) : status;
 }
 
 /* ---- factors ------------------------------------------------------------------------------------- */
@@ -128,9 +129,9 @@ static cloob_status show_factors(cloob_ctx *ctx)
     if (status == CLOOB_OK) status = cloob_factors_measure(ctx, m, o.world, o.lambda, &f);
     cloob_model_close(m);
     if (status != CLOOB_OK) return status;
-    if (common.json) cli_put_text(cloob_factors_json(&f));
+    if (common.json) status = cli_put_text(ctx, cloob_factors_json(&f));
     else print_factors(&f);
-    return o.out ? cloob_factors_write(ctx, &f, o.out) : CLOOB_OK;
+    return status == CLOOB_OK && o.out ? cloob_factors_write(ctx, &f, o.out) : status;
 }
 
 /* ---- the command --------------------------------------------------------------------------------- */

@@ -233,9 +233,9 @@ static cloob_status work(cloob_ctx *ctx, const cloob_probe_options *p, const inp
     if (o.shots) return few_shots(ctx, p, in);
     cloob_status status = cloob_probe(ctx, &r, p, &in[0].split, o.val ? &in[1].split : NULL, &in[2].split);
     if (status != CLOOB_OK) return status;
-    if (common.json) cli_put_text(cloob_probe_json(&r));
+    if (common.json) status = cli_put_text(ctx, cloob_probe_json(&r));
     else print_text(&r);
-    if (o.out) status = cloob_probe_save(ctx, &r, o.out);
+    if (status == CLOOB_OK && o.out) status = cloob_probe_save(ctx, &r, o.out);
     cloob_probe_release(&r);
     return status;
 }

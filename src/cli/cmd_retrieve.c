@@ -22,7 +22,7 @@ static void print_side(const char *name, const cloob_retrieval_side *s)
            100 * s->recall1, 100 * s->recall5, 100 * s->recall10, s->mean_rank, s->median_rank, s->mrr);
 }
 
-static void print_result(const cloob_retrieval *r)
+static cloob_status print_result(cloob_ctx *ctx, const cloob_retrieval *r)
 {
     int64_t tied = r->image_to_text.tied + r->text_to_image.tied;
     if (r->scaled)
@@ -30,16 +30,14 @@ static void print_result(const cloob_retrieval *r)
     if (tied)
         fprintf(stderr, "warning: %lld queries tie with another candidate (equal embeddings); ties rank by index\n",
                 (long long)tied);
-    if (common.json) {
-        cli_put_text(cloob_retrieval_json(r));
-        return;
-    }
+    if (common.json) return cli_put_text(ctx, cloob_retrieval_json(r));
     if (r->images != r->texts) printf("%lld images, %lld texts", (long long)r->images, (long long)r->texts);
     else printf("%lld pairs", (long long)r->pairs);
     if (r->queries < r->images) printf(", %lld of them ranked", (long long)r->queries);
     printf("\n");
     print_side("image to text", &r->image_to_text);
     print_side("text to image", &r->text_to_image);
+    return CLOOB_OK;
 }
 
 static cloob_status work(cloob_ctx *ctx, cloob_embeddings *e)
@@ -52,7 +50,7 @@ static cloob_status work(cloob_ctx *ctx, cloob_embeddings *e)
     if (status == CLOOB_OK && cloob_embeddings_has(e, "text_image"))
         status = cloob_embeddings_labels(ctx, e, "text_image", text.rows, &how.text_image);
     if (status == CLOOB_OK) status = cloob_retrieve(ctx, &r, &image, &text, &how);
-    if (status == CLOOB_OK) print_result(&r);
+    if (status == CLOOB_OK) status = print_result(ctx, &r);
     return status;
 }
 

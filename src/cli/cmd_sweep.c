@@ -56,15 +56,17 @@ static int read_part(const command *self)
     return -1;
 }
 
-static void print_table(const char *folder)
+static cloob_status print_table(cloob_ctx *ctx, const char *folder)
 {
-    char path[1200];
+    char path[1200], *table;
     snprintf(path, sizeof path, "%s/sweep.md", folder);
-    cli_put_text(cli_read_file(path, NULL));
-    printf("\n%s/report.html\n", folder);
+    cloob_status status = cli_read_made(ctx, path, &table);
+    if (status == CLOOB_OK) printf("%s\n%s/report.html\n", table, folder);
+    free(table);
+    return status;
 }
 
-static void print_result(const cloob_sweep_summary *s)
+static cloob_status print_result(cloob_ctx *ctx, const cloob_sweep_summary *s)
 {
     if (common.json) {
         json_out_open(NULL, '{');
@@ -78,8 +80,9 @@ static void print_result(const cloob_sweep_summary *s)
         json_out_bool("complete", s->complete);
         json_out_number("seconds", s->seconds, 6);
         json_out_close();
-    } else if (s->complete) print_table(s->folder);
+    } else if (s->complete) return print_table(ctx, s->folder);
     else printf("%s: this part is done; the last part, or the command without --part, writes the tables\n", s->folder);
+    return CLOOB_OK;
 }
 
 static int check(const command *self)
@@ -100,7 +103,7 @@ static int run(const command *self, cloob_ctx *ctx)
     if (code >= 0) return code;
     if (!opt_given("save-frequency")) o.train.save_frequency = 0; /* hundreds of runs would fill disks */
     cloob_status status = cloob_sweep(ctx, &o, &s);
-    if (status == CLOOB_OK) print_result(&s);
+    if (status == CLOOB_OK) status = print_result(ctx, &s);
     return cli_exit(self, ctx, status);
 }
 

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <errno.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -76,10 +77,22 @@ char *cli_read_file(const char *path, size_t *size)
     return data;
 }
 
-void cli_put_text(char *text)
+cloob_status cli_read_made(cloob_ctx *ctx, const char *path, char **out)
 {
-    fputs(text ? text : "", stdout);
+    char text[PATH_MAX + 64];
+    *out = cli_read_file(path, NULL);
+    int why = *out ? 0 : errno;
+    if (*out) return CLOOB_OK;
+    snprintf(text, sizeof text, "%s: cannot be read: %s", path, strerror(why ? why : ENOMEM));
+    return cloob_error_set(ctx, why ? CLOOB_ERR_IO : CLOOB_ERR_MEMORY, text);
+}
+
+cloob_status cli_put_text(cloob_ctx *ctx, char *text)
+{
+    if (!text) return cloob_error_set(ctx, CLOOB_ERR_MEMORY, "out of memory for the result");
+    fputs(text, stdout);
     free(text);
+    return CLOOB_OK;
 }
 
 void cli_put_csv(FILE *f, const char *text)

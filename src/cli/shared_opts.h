@@ -51,8 +51,11 @@ bool cli_is_folder(const char *path);
  * it cannot be read, and errno says why; 0: out of memory. */
 char *cli_read_file(const char *path, size_t *size);
 
-/* Prints a text that the library made, and frees it. */
-void cli_put_text(char *text);
+/* The same, of a file that a command has just written: *out is the caller's to free. */
+cloob_status cli_read_made(cloob_ctx *ctx, const char *path, char **out);
+
+/* Prints a text that the library made, and frees it. NULL: out of memory, and ctx says so. */
+cloob_status cli_put_text(cloob_ctx *ctx, char *text);
 
 /* A field of a CSV file: in quotes where it must be. */
 void cli_put_csv(FILE *f, const char *text);

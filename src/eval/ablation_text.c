@@ -78,6 +78,7 @@ static void put_method(const ablation *t, const ablation_metric *m, int k, cloob
         if (other != k) cloob_json_put_number(w, t->method[other], m->p[k][other]);
     cloob_json_end(w);
     cloob_json_end(w);
+    w->failed |= text.failed;
     sbuf_release(&text);
 }
 

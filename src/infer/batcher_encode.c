@@ -28,25 +28,22 @@ static cloob_status open_model(batcher *b, bool unverified, model **out)
     return model_open(b->ctx, b->path, &o, out);
 }
 
-static const char *keep(batcher *b, const char *text)
+/* Its texts outlive the model. */
+static cloob_status copy_facts(batcher *b, const model *m, cloob_model_facts *f)
 {
-    const char *copy = text ? arena_string(&b->strings, text) : "";
-    return copy ? copy : "";
-}
-
-static void copy_facts(batcher *b, const model *m)
-{
-    model_get_facts(m, &b->facts);
-    b->facts.has_tokenizer = b->tok != NULL;
-    b->facts.method = keep(b, b->facts.method);
-    b->facts.run = keep(b, b->facts.run);
-    b->facts.container = keep(b, b->facts.container);
-    b->facts.names = keep(b, b->facts.names);
-    b->facts.device = keep(b, b->facts.device);
+    model_get_facts(m, f);
+    const char **const text[] = { &f->method, &f->run, &f->container, &f->names, &f->device };
+    for (size_t i = 0; i < sizeof text / sizeof *text; i++) {
+        *text[i] = arena_string(&b->strings, *text[i] ? *text[i] : "");
+        if (!*text[i]) return ctx_no_memory(b->ctx, 64, "the model's names");
+    }
+    return CLOOB_OK;
 }
 
 cloob_status batcher_adopt(batcher *b, model *m)
 {
+    cloob_model_facts facts;
+    CLOOB_TRY(copy_facts(b, m, &facts));
     if (m->tok) {
         tokenizer_close(b->tok);
         b->tok = m->tok, m->tok = NULL;
@@ -56,7 +53,8 @@ cloob_status batcher_adopt(batcher *b, model *m)
     b->shape = *encoder_config(m->enc);
     b->generation++;
     b->packs_texts = encoder_packs_texts(m->enc);
-    copy_facts(b, m);
+    b->facts = facts;
+    b->facts.has_tokenizer = b->tok != NULL;
     return CLOOB_OK;
 }
 
@@ -266,18 +264,19 @@ static void replace_model(batcher *b, batch_item **batch)
     b->reload = false;
     pthread_mutex_unlock(&b->lock);
     cloob_status status = open_model(b, false, &fresh);
-    if (status == CLOOB_OK) pthread_rwlock_wrlock(&b->face);
+    bool opened = status == CLOOB_OK;
+    if (opened) pthread_rwlock_wrlock(&b->face);
     pthread_mutex_lock(&b->lock);
-    while (status == CLOOB_OK && b->head) run_batch(b, batch);
+    while (opened && b->head) run_batch(b, batch);
+    if (opened) status = batcher_adopt(b, fresh);
     b->reload_status = status;
     snprintf(b->reload_error, sizeof b->reload_error, "%s", status == CLOOB_OK ? "" : cloob_error(b->ctx));
     if (status == CLOOB_OK) {
-        batcher_adopt(b, fresh);
         if (b->m) unload(b);
         b->m = fresh, b->stats.loaded = true, b->stats.loads++;
         b->damaged[0] = 0;
-        pthread_rwlock_unlock(&b->face);
-    }
+    } else model_close(fresh);
+    if (opened) pthread_rwlock_unlock(&b->face);
     b->reloading = false;
     pthread_cond_broadcast(&b->reloaded);
 }
@@ -300,7 +299,8 @@ void *batcher_main(void *arg)
     double used = clock_seconds();
     pthread_mutex_lock(&b->lock);
     b->reload_status = batch ? open_model(b, true, &b->m) : ctx_no_memory(b->ctx, 64, "a batch");
-    if (b->reload_status == CLOOB_OK) batcher_adopt(b, b->m);
+    if (b->reload_status == CLOOB_OK) b->reload_status = batcher_adopt(b, b->m);
+    if (b->reload_status != CLOOB_OK) model_close(b->m), b->m = NULL;
     snprintf(b->reload_error, sizeof b->reload_error, "%s", b->reload_status == CLOOB_OK ? "" : cloob_error(b->ctx));
     b->stats.loaded = b->m != NULL, b->stats.loads = b->m != NULL;
     b->stop = b->m == NULL;

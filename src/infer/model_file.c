@@ -216,7 +216,8 @@ static cloob_status judge(cloob_ctx *ctx, view_job *j, int64_t n, bool *bad)
         const char *why = j->error[i] ? j->error[i] : "out of memory";
         bool failed = j->status[i] != CLOOB_OK;
         if (bad) bad[i] = failed;
-        if (failed && bad) ctx_log(ctx, CLOOB_LOG_WARN, "left out: %s", why);
+        bool unreadable = failed && j->status[i] != CLOOB_ERR_MEMORY; /* out of memory is not the image's fault */
+        if (unreadable && bad) ctx_log(ctx, CLOOB_LOG_WARN, "left out: %s", why);
         else if (failed && status == CLOOB_OK) status = ctx_fail(ctx, j->status[i], "%s", why);
         free(j->error[i]);
         j->error[i] = NULL;

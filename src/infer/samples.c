@@ -36,7 +36,8 @@ int64_t samples_use(samples *s, int64_t row)
 {
     sbuf jpeg = { 0 }, url = { 0 };
     if (s->number[row] >= 0) return s->number[row];
-    if (put_thumb(s, row, &jpeg) == CLOOB_OK) { /* an image that is gone leaves an empty frame */
+    cloob_status status = put_thumb(s, row, &jpeg);
+    if (status == CLOOB_OK) { /* an image that is gone leaves an empty frame */
         sbuf_puts(&url, "data:image/jpeg;base64,");
         base64_put(&url, jpeg.data, jpeg.len);
     }
@@ -45,7 +46,7 @@ int64_t samples_use(samples *s, int64_t row)
     cloob_json_put_text(&s->thumbs, "caption", s->caption[row]);
     if (s->truth.F && world_never_seen(s->index[row])) cloob_json_put_bool(&s->thumbs, "never_seen", true);
     cloob_json_end(&s->thumbs);
-    s->thumbs.failed |= url.failed;
+    s->thumbs.failed |= url.failed || status == CLOOB_ERR_MEMORY;
     sbuf_release(&jpeg), sbuf_release(&url);
     return s->number[row] = s->images++;
 }

@@ -30,12 +30,16 @@ static void put_thumbnail(cloob_ctx *ctx, const char *path, uint8_t *rgb, sbuf *
     transform_options o;
     sbuf jpeg = { 0 };
     transform_options_init(&o, THUMB);
-    if (image_read(ctx, path, &(image_limits){ IMAGE_MAX_PIXELS, 8, true }, &im) != CLOOB_OK) {
+    cloob_status status = image_read(ctx, path, &(image_limits){ IMAGE_MAX_PIXELS, 8, true }, &im);
+    s->failed |= status == CLOOB_ERR_MEMORY;
+    if (status != CLOOB_OK) {
         sbuf_puts(s, "<i></i>");
         return;
     }
-    if (transform_eval(ctx, &im, &o, rgb) == CLOOB_OK &&
-        image_encode_jpeg(ctx, rgb, THUMB, THUMB, THUMB_QUALITY, &jpeg) == CLOOB_OK) {
+    status = transform_eval(ctx, &im, &o, rgb);
+    if (status == CLOOB_OK) status = image_encode_jpeg(ctx, rgb, THUMB, THUMB, THUMB_QUALITY, &jpeg);
+    s->failed |= status == CLOOB_ERR_MEMORY;
+    if (status == CLOOB_OK) {
         sbuf_puts(s, "<img loading=\"lazy\" alt=\"\" src=\"data:image/jpeg;base64,");
         base64_put(s, jpeg.data, jpeg.len);
         sbuf_puts(s, "\">");

@@ -67,12 +67,13 @@ static cloob_status read_lines(cloob_ctx *ctx, world_truth *w, char *text, const
     return CLOOB_OK;
 }
 
-bool world_truth_exists(const char *dir)
+cloob_status world_truth_find(cloob_ctx *ctx, const char *dir, bool *out)
 {
     char *names = file_join(dir, "prompts.json"), *factors = file_join(dir, "factors.tsv");
-    bool there = names && factors && file_exists(names) && file_exists(factors);
+    cloob_status status = names && factors ? CLOOB_OK : ctx_no_memory(ctx, strlen(dir), dir);
+    *out = status == CLOOB_OK && file_exists(names) && file_exists(factors);
     free(names), free(factors);
-    return there;
+    return status;
 }
 
 cloob_status world_truth_read(cloob_ctx *ctx, const char *dir, world_truth *w)

@@ -18,8 +18,8 @@ typedef struct world_truth {
  * shows. */
 static inline bool world_never_seen(int64_t index) { return index % 2 == 1; }
 
-/* Whether a folder has the two files. */
-bool world_truth_exists(const char *dir);
+/* *out: whether a folder has the two files. */
+cloob_status world_truth_find(cloob_ctx *ctx, const char *dir, bool *out);
 /* Release the truth, also after a failure. */
 cloob_status world_truth_read(cloob_ctx *ctx, const char *dir, world_truth *w);
 void world_truth_release(world_truth *w);

@@ -23,16 +23,16 @@ static cloob_status config_from_text(finder *r, const char *text)
     return status;
 }
 
-/* "DIR/name" for the folder of the weights; NULL when there is no such file. */
-static char *beside(const finder *r, const char *name)
+/* "DIR/name" for the folder of the weights, which the caller frees; NULL when there is no such file. */
+static cloob_status beside(const finder *r, const char *name, char **out)
 {
     char *dir = strdup(r->s->path), *slash = dir ? strrchr(dir, '/') : NULL;
     if (slash) slash[1] = '\0';
-    char *path = dir ? file_join(slash ? dir : "", name) : NULL;
+    *out = dir ? file_join(slash ? dir : "", name) : NULL;
     free(dir);
-    if (path && file_exists(path)) return path;
-    free(path);
-    return NULL;
+    if (!*out) return ctx_no_memory(r->ctx, strlen(r->s->path), name);
+    if (!file_exists(*out)) free(*out), *out = NULL;
+    return CLOOB_OK;
 }
 
 /* Hugging Face keeps mean and standard deviation in a file of their own. */
@@ -40,7 +40,8 @@ static cloob_status read_preprocessor(finder *r)
 {
     arena a = { 0 };
     json *root;
-    char *path = beside(r, "preprocessor_config.json");
+    char *path;
+    CLOOB_TRY(beside(r, "preprocessor_config.json", &path));
     if (!path) return CLOOB_OK;
     cloob_status status = json_read_file(r->ctx, &a, path, &root);
     for (int k = 0; status == CLOOB_OK && k < 2; k++) {
@@ -71,7 +72,8 @@ static bool is_hf(weight_names n) { return n == NAMES_HF || n == NAMES_HF_SIGLIP
 static cloob_status config_from_neighbour(finder *r, bool *found)
 {
     const char *name = is_hf(r->s->names) ? "config.json" : "open_clip_config.json";
-    char *path = r->s->names == NAMES_JKU ? NULL : beside(r, name);
+    char *path = NULL;
+    if (r->s->names != NAMES_JKU) CLOOB_TRY(beside(r, name, &path));
     *found = path != NULL;
     if (!path) return CLOOB_OK;
     *r->from = name;
@@ -88,7 +90,8 @@ static cloob_status refuse_other_types(finder *r)
     arena a = { 0 };
     json *root;
     model_config ignored;
-    char *path = beside(r, "config.json");
+    char *path;
+    CLOOB_TRY(beside(r, "config.json", &path));
     if (!path) return CLOOB_OK;
     cloob_status status = json_read_file(r->ctx, &a, path, &root);
     const char *type = status == CLOOB_OK ? json_string(json_get(root, "model_type")) : NULL;

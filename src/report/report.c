@@ -39,6 +39,7 @@ static const json *read_beside(page *p, const char *out, const char *name)
 {
     char *folder = parent_of(p->memory, out), *path = folder ? file_join(folder, name) : NULL;
     json *root = NULL;
+    p->failed |= !path;
     if (path && file_exists(path) && json_read_file(p->ctx, p->memory, path, &root) != CLOOB_OK) {
         ctx_log(p->ctx, CLOOB_LOG_WARN, "%s; left out", cloob_error(p->ctx));
         p->scores.damaged++;
@@ -136,15 +137,16 @@ static void put_page(page *p, const char *title)
     put_foot(p);
 }
 
-static const char *title_of(arena *a, const page *p, const cloob_report_options *o)
+static const char *title_of(arena *a, page *p, const cloob_report_options *o)
 {
     sbuf s = { 0 };
     if (o->title) return o->title;
     for (int64_t i = 0; i < p->runs && i < 4; i++) sbuf_printf(&s, "%s%s", i ? ", " : "", p->run[i].name);
     if (p->runs > 4) sbuf_printf(&s, " and %lld more", (long long)(p->runs - 4));
-    const char *kept = s.failed ? "Report" : arena_string(a, s.data);
+    const char *kept = s.failed ? NULL : arena_string(a, s.data);
+    p->failed |= !kept;
     sbuf_release(&s);
-    return kept ? kept : "Report";
+    return kept ? kept : "";
 }
 
 cloob_status report_write(cloob_ctx *ctx, const char *const *run, int64_t runs, const char *out,

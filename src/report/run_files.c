@@ -168,17 +168,21 @@ static int by_epoch(const void *a, const void *b)
 }
 
 /* A table that is absent or damaged leaves its chart out, not the report. */
-static void read_table(cloob_ctx *ctx, arena *a, run_files *r, const char *folder, const char *name, table *t)
+static cloob_status read_table(cloob_ctx *ctx, arena *a, run_files *r, const char *folder, const char *name, table *t)
 {
     char *path = path_in(a, folder, name);
-    if (!path || !file_exists(path)) return;
-    if (table_read(ctx, a, path, t) != CLOOB_OK) {
+    if (!path) return ctx_no_memory(ctx, 64, name);
+    if (!file_exists(path)) return CLOOB_OK;
+    cloob_status status = table_read(ctx, a, path, t);
+    if (status == CLOOB_ERR_MEMORY) return status;
+    if (status != CLOOB_OK) {
         ctx_log(ctx, CLOOB_LOG_WARN, "%s; left out", cloob_error(ctx));
         *t = (table){ .damaged = 1 };
     } else if (t->damaged) {
         ctx_log(ctx, CLOOB_LOG_WARN, "%s: %lld damaged lines left out", path, (long long)t->damaged);
     }
     r->damaged += t->damaged;
+    return CLOOB_OK;
 }
 
 static cloob_status read_analyses(cloob_ctx *ctx, arena *a, run_files *r)
@@ -186,21 +190,24 @@ static cloob_status read_analyses(cloob_ctx *ctx, arena *a, run_files *r)
     char *folder = path_in(a, r->dir, "analysis");
     DIR *d = folder ? opendir(folder) : NULL;
     int64_t room = 0;
+    cloob_status status = CLOOB_OK;
+    if (!folder) return ctx_no_memory(ctx, 64, "analysis");
     if (!d) return CLOOB_OK;
     while (readdir(d)) room++;
     rewinddir(d);
     r->analysis = arena_push(a, (size_t)(room + 1) * sizeof *r->analysis);
-    for (struct dirent *e; r->analysis && r->analyses < room && (e = readdir(d));) {
+    for (struct dirent *e; status == CLOOB_OK && r->analysis && r->analyses < room && (e = readdir(d));) {
         long long epoch;
         if (sscanf(e->d_name, "epoch_%lld", &epoch) != 1) continue;
         run_analysis *it = &r->analysis[r->analyses++];
         char *inside = path_in(a, folder, e->d_name);
         it->epoch = epoch;
-        if (!inside) continue;
-        read_table(ctx, a, r, inside, "eigenvalues.tsv", &it->eigenvalues);
-        read_table(ctx, a, r, inside, "similarities.tsv", &it->similarities);
+        status = inside ? read_table(ctx, a, r, inside, "eigenvalues.tsv", &it->eigenvalues)
+                        : ctx_no_memory(ctx, 64, folder);
+        if (status == CLOOB_OK) status = read_table(ctx, a, r, inside, "similarities.tsv", &it->similarities);
     }
     closedir(d);
+    CLOOB_TRY(status);
     if (!r->analysis) return ctx_no_memory(ctx, (size_t)room * sizeof *r->analysis, folder);
     qsort(r->analysis, (size_t)r->analyses, sizeof *r->analysis, by_epoch);
     return CLOOB_OK;

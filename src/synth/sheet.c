@@ -61,8 +61,10 @@ static cloob_status put_samples(sheet *s, const synth_world *w, int rows, int co
         synth_draw(w, SYNTH_TRAIN, i, &scene);
         CLOOB_TRY(put_image(s, &scene, x, y));
         synth_caption(&scene, &text);
-        if (text.data) put_text(s, text.data, x, y + (double)s->size);
+        bool failed = text.failed;
+        if (!failed) put_text(s, text.data, x, y + (double)s->size);
         sbuf_release(&text);
+        if (failed) return ctx_no_memory(s->ctx, 256, "a caption");
     }
     return CLOOB_OK;
 }

@@ -20,8 +20,8 @@
 
 struct journal {
     bool writes;
-    char *dir, *checkpoints;
-    int lock; /* file descriptor; -1: none */
+    char *dir, *checkpoints, *results; /* results: checkpoints/results.jsonl, of a journal that writes */
+    int lock;                          /* file descriptor; -1: none */
     FILE *log, *metrics;
     tensorboard *board;
 };
@@ -120,10 +120,9 @@ static cloob_status make_files(cloob_ctx *ctx, journal *j, journal_mode mode, bo
     CLOOB_TRY(file_make_dirs(ctx, j->checkpoints));
     CLOOB_TRY(take_lock(ctx, j));
     if (exists) clear_failed(j);
-    char *results = file_join(j->checkpoints, "results.jsonl");
-    if (!results) return ctx_no_memory(ctx, 64, "results.jsonl");
-    drop_cut_line(results);
-    free(results);
+    j->results = file_join(j->checkpoints, "results.jsonl");
+    if (!j->results) return ctx_no_memory(ctx, 64, "results.jsonl");
+    drop_cut_line(j->results);
     CLOOB_TRY(open_log(ctx, j, "out.log", &j->log));
     CLOOB_TRY(open_log(ctx, j, "metrics.tsv", &j->metrics));
     if (fseek(j->metrics, 0, SEEK_END) == 0 && ftell(j->metrics) == 0)
@@ -162,6 +161,7 @@ void journal_close(journal *j)
     if (j->metrics) fclose(j->metrics);
     tensorboard_close(j->board);
     if (j->lock >= 0) close(j->lock);
+    free(j->results);
     free(j->dir);
     free(j->checkpoints);
     free(j);
@@ -240,24 +240,16 @@ cloob_status journal_params(cloob_ctx *ctx, journal *j, const char *text)
 cloob_status journal_result(cloob_ctx *ctx, journal *j, const char *line)
 {
     if (!j->writes) return CLOOB_OK;
-    char *path = file_join(j->checkpoints, "results.jsonl");
-    FILE *f = path ? fopen(path, "a") : NULL;
+    FILE *f = fopen(j->results, "a");
     bool ok = f && fprintf(f, "%s\n", line) > 0;
     if (f && fclose(f) != 0) ok = false;
-    cloob_status status =
-        ok ? CLOOB_OK
-           : ctx_fail(ctx, CLOOB_ERR_IO, "%s: cannot write: %s", path ? path : "results.jsonl", strerror(errno));
-    free(path);
-    return status;
+    return ok ? CLOOB_OK : ctx_fail(ctx, CLOOB_ERR_IO, "%s: cannot write: %s", j->results, strerror(errno));
 }
 
 int64_t journal_result_bytes(const journal *j)
 {
     struct stat st;
-    char *path = j->writes ? file_join(j->checkpoints, "results.jsonl") : NULL;
-    int64_t bytes = path && stat(path, &st) == 0 ? (int64_t)st.st_size : 0;
-    free(path);
-    return bytes;
+    return j->writes && stat(j->results, &st) == 0 ? (int64_t)st.st_size : 0;
 }
 
 /* The number at the end of a line of results; -1 when there is none. */
@@ -273,37 +265,36 @@ cloob_status journal_drop_results(cloob_ctx *ctx, journal *j, int64_t last, int6
     file_bytes all;
     sbuf kept = { 0 };
     if (!j->writes || behind < 0 || journal_result_bytes(j) <= behind) return CLOOB_OK;
-    char *path = file_join(j->checkpoints, "results.jsonl");
-    if (!path) return ctx_no_memory(ctx, 64, "results.jsonl");
-    cloob_status status = file_read(ctx, path, FILE_TEXT_LIMIT, &all);
+    cloob_status status = file_read(ctx, j->results, FILE_TEXT_LIMIT, &all);
     if (status == CLOOB_OK) {
         char *rest = all.data + behind;
         sbuf_add(&kept, all.data, (size_t)behind);
         for (char *line; (line = strsep(&rest, "\n"));)
             if (*line && epoch_of(line) <= last) sbuf_printf(&kept, "%s\n", line);
         if (kept.failed) status = ctx_no_memory(ctx, all.size, "results.jsonl");
-        else if (kept.len != all.size) status = file_write(ctx, path, kept.data ? kept.data : "", kept.len);
+        else if (kept.len != all.size) status = file_write(ctx, j->results, kept.data ? kept.data : "", kept.len);
         file_bytes_release(&all);
     }
     sbuf_release(&kept);
-    free(path);
     return status;
 }
 
 /* The lines end with `"epoch": N}`: written by us, so no parser is needed. */
-bool journal_has_result(const journal *j, int64_t epoch, int64_t behind)
+cloob_status journal_has_result(cloob_ctx *ctx, const journal *j, int64_t epoch, int64_t behind, bool *out)
 {
-    char end[48], *line = NULL, *path = file_join(j->checkpoints, "results.jsonl");
+    char end[48], *line = NULL;
     size_t room = 0;
-    bool found = false;
-    FILE *f = path ? fopen(path, "r") : NULL;
+    *out = false;
+    FILE *f = j->results ? fopen(j->results, "r") : NULL;
+    if (!j->results || (!f && errno == ENOENT)) return CLOOB_OK;
+    if (!f) return ctx_fail(ctx, CLOOB_ERR_IO, "%s: cannot read: %s", j->results, strerror(errno));
     snprintf(end, sizeof end, "\"epoch\": %lld}\n", (long long)epoch);
-    if (f && fseek(f, (long)behind, SEEK_SET) == 0)
-        while (!found && getline(&line, &room, f) > 0) found = text_ends_with(line, end);
-    if (f) fclose(f);
+    if (fseek(f, (long)behind, SEEK_SET) == 0)
+        while (!*out && getline(&line, &room, f) > 0) *out = text_ends_with(line, end);
+    bool whole = *out || feof(f);
+    fclose(f);
     free(line);
-    free(path);
-    return found;
+    return whole ? CLOOB_OK : ctx_fail(ctx, CLOOB_ERR_IO, "%s: cannot read all of it", j->results);
 }
 
 void journal_metrics(journal *j, const journal_row *r)

@@ -39,8 +39,8 @@ cloob_status journal_result(cloob_ctx *ctx, journal *j, const char *line);
 /* Bytes of results.jsonl; 0 when there is none. */
 int64_t journal_result_bytes(const journal *j);
 
-/* True when results.jsonl holds a whole line of this epoch that begins at byte `behind` or later. */
-bool journal_has_result(const journal *j, int64_t epoch, int64_t behind);
+/* *out: results.jsonl holds a whole line of this epoch that begins at byte `behind` or later. */
+cloob_status journal_has_result(cloob_ctx *ctx, const journal *j, int64_t epoch, int64_t behind, bool *out);
 
 /* Removes the lines that begin at byte `behind` or later and are of epochs after `last`: a run that goes on from a
  * checkpoint makes them again. */

@@ -44,10 +44,13 @@ static cloob_status train_tokenizer(cloob_ctx *ctx, run *r)
     if (n > TOKENIZER_CAPTIONS) n = TOKENIZER_CAPTIONS;
     char **text = calloc((size_t)n, sizeof *text);
     if (!text) return ctx_no_memory(ctx, (size_t)n * sizeof *text, "captions");
-    for (int64_t i = 0; i < n; i++)
-        if (dataset_caption(ctx, r->train, i, 0, &text[count]) == CLOOB_OK) count++;
-    cloob_status status =
-        tokenizer_train_texts(ctx, (const char *const *)text, count, (int32_t)r->o->vocab_size, &r->tok);
+    cloob_status status = CLOOB_OK;
+    for (int64_t i = 0; i < n && status != CLOOB_ERR_MEMORY; i++) { /* a sample that cannot be read is passed over */
+        status = dataset_caption(ctx, r->train, i, 0, &text[count]);
+        count += status == CLOOB_OK;
+    }
+    if (status != CLOOB_ERR_MEMORY)
+        status = tokenizer_train_texts(ctx, (const char *const *)text, count, (int32_t)r->o->vocab_size, &r->tok);
     for (int64_t i = 0; i < count; i++) free(text[i]);
     free(text);
     return status;

@@ -240,12 +240,17 @@ cloob_status run_validate(cloob_ctx *ctx, run *r)
 cloob_status run_settle_debt(cloob_ctx *ctx, run *r)
 {
     int64_t paid = 0;
+    cloob_status status = CLOOB_OK;
     epoch_debt *d = &r->at.owed;
     if (!d->epoch) return CLOOB_OK;
     /* A checkpoint of another run brings its weights, not its debts: their results belong in the other folder. */
-    if (comm_rank(r->c) == 0)
-        paid = !resume_is_inside(journal_checkpoints(r->log), r->from) ||
-               journal_has_result(r->log, d->epoch, d->results_bytes);
+    if (comm_rank(r->c) == 0) {
+        bool there = true;
+        if (resume_is_inside(journal_checkpoints(r->log), r->from))
+            status = journal_has_result(ctx, r->log, d->epoch, d->results_bytes, &there);
+        paid = there;
+    }
+    CLOOB_TRY(comm_agree(ctx, r->c, status));
     if (comm_size(r->c) > 1) CLOOB_TRY(comm_host_sum(ctx, r->c, &paid, 1));
     d->validation = d->validation && r->val;
     d->zeroshot = d->zeroshot && run_has_zeroshot(r);

@@ -175,7 +175,7 @@ static void idle_weights_go_and_come_back(void)
     sample s;
     make_sample(b, 4, &s);
     CHECK_OK(ctx, cloob_batcher_encode(ctx, b, &s.in, 1, NULL, &first));
-    for (int i = 0; i < 200; i++) {
+    for (int i = 0; i < 6000; i++) { /* two minutes at most */
         cloob_batcher_get_stats(b, &stats);
         if (!stats.loaded) break;
         usleep(20000);
@@ -203,7 +203,7 @@ static void damage_is_found_in_the_background(void)
     fclose(f);
     cloob_batcher *b = open_batcher(NULL);
     make_sample(b, 1, &s);
-    for (int i = 0; i < 200 && status == CLOOB_OK; i++) {
+    for (int i = 0; i < 2400 && status == CLOOB_OK; i++) { /* two minutes at most */
         status = cloob_batcher_encode(ctx, b, &s.in, 1, NULL, &rows);
         cloob_batch_rows_release(&rows);
         usleep(50000);

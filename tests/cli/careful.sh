@@ -6,7 +6,7 @@ train="--model tiny-rn --force-image-size 32 --vocab-size 540 --batch-size 8 --w
 refused() { # CODE PATTERN ARGUMENTS...
     want=$1 pattern=$2
     shift 2
-    timeout 60 "$cloob" "$@" > out 2> err
+    timeout 300 "$cloob" "$@" > out 2> err
     code=$?
     [ $code = "$want" ] && [ "$(grep -c . err)" = 1 ] && grep -q "$pattern" err || fail "cloob $*: code $code: $(tail -1 err)"
 }
@@ -51,7 +51,7 @@ refused 2 'more than any memory' train $train --train-data world/train.tsv --nam
 
 # a list of data sets that is something else: a few names and a count, and no reading without end
 yes 'Dear reader,' | head -100 > letter
-timeout 60 "$cloob" benchmark --checkpoint model.safetensors --datasets letter --out b --quiet > out 2> err
+timeout 300 "$cloob" benchmark --checkpoint model.safetensors --datasets letter --out b --quiet > out 2> err
 code=$?
 [ $code = 1 ] || [ $code = 2 ] || fail "a letter as a list: code $code"
 [ "$(grep -c '^warning:' err)" = 6 ] && [ "$(grep -vc '^warning:' err)" = 1 ] || fail "a letter as a list: $(tail -2 err)"
@@ -71,7 +71,7 @@ refused 1 'taken' classify --checkpoint model.safetensors --labels a,b --sort-in
 # a pipe without a writer, as any input
 mkfifo nobody.jpg
 for c in "classify --checkpoint model.safetensors --labels a,b nobody.jpg" "info nobody.jpg" "preprocess nobody.jpg x.png --size 32" "embed --checkpoint model.safetensors --texts nobody.jpg --out x.safetensors"; do
-    timeout 60 "$cloob" $c > out 2> err
+    timeout 300 "$cloob" $c > out 2> err
     code=$?
     [ $code = 1 ] || [ $code = 2 ] || fail "cloob $c: code $code"
 done

@@ -6,7 +6,7 @@ ulimit -c 0
 limited() {
     kb=$1
     shift
-    ( ulimit -v "$kb"; timeout 60 "$cloob" "$@" > out 2> err )
+    ( ulimit -v "$kb"; timeout 300 "$cloob" "$@" > out 2> err )
     code=$?
     case $code in
     0) ;;

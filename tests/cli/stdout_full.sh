@@ -32,7 +32,7 @@ for json in "" --json; do
 done
 refused doctor
 if "$cloob" help serve > /dev/null 2>&1; then # it would wait for requests that nobody can send
-    timeout 60 "$cloob" serve --checkpoint model.safetensors --port 0 --device cpu --quiet > /dev/full 2> err
+    timeout 300 "$cloob" serve --checkpoint model.safetensors --port 0 --device cpu --quiet > /dev/full 2> err
     code=$?
     [ $code = 1 ] && grep -q 'cannot write to stdout' err || fail "cloob serve: exit code $code: $(tail -1 err)"
 fi

@@ -20,6 +20,7 @@ that needs another package counts as skipped where it is not installed.
 import argparse
 import concurrent.futures
 import os
+import random
 import re
 import shutil
 import signal
@@ -125,9 +126,14 @@ def read_page(options, path):
 
 
 def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return str(s.getsockname()[1])
+    """Below the ports that the system gives to others in the meantime."""
+    while True:
+        with socket.socket() as s:
+            try:
+                s.bind(("127.0.0.1", random.randrange(20000, 32000)))
+                return str(s.getsockname()[1])
+            except OSError:
+                continue
 
 
 class Page:

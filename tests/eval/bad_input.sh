@@ -11,7 +11,7 @@ counted()
     while [ "$1" != -- ]; do words+=("$1"); shift; done
     shift
     tried=$((tried + 1))
-    if ! timeout 60 "$cloob" "$@" --json --threads 1 --quiet > out 2> err; then
+    if ! timeout 300 "$cloob" "$@" --json --threads 1 --quiet > out 2> err; then
         echo "FAIL: $* is refused: $(cat err)"
         bad=1
         return

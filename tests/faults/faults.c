@@ -1,9 +1,9 @@
 /* Makes one system or library call of the program fail: loaded before the C library (LD_PRELOAD), it stands in for
  * malloc, write and the like, counts the calls that the program itself makes, and fails the n-th. Calls from inside
- * other libraries pass.
+ * other libraries pass, but for those with which libmicrohttpd sends.
  *
  *     CLOOB_FAULT=alloc:17    the 17th allocation fails, the others pass; alloc:17+ also all after it
- *     CLOOB_FAULT=alloc:0     nothing fails; the count goes to the file CLOOB_FAULT_COUNT at the end
+ *     CLOOB_FAULT=count       nothing fails; the counts go to the file CLOOB_FAULT_COUNT at the end, a kind a line
  *
  * Kinds: alloc, write, sync, rename, thread, map, send, open. Built by the tests, for glibc; the program under test is
  * the normal one. */
@@ -20,8 +20,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/types.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 typedef enum kind { ALLOC, WRITE, SYNC, RENAME, THREAD, MAP, SEND, OPEN, KINDS } kind;
@@ -30,9 +32,13 @@ static const char *const names[KINDS] = { "alloc", "write", "sync", "rename", "t
 
 static atomic_long calls[KINDS];
 static long fail_at;
-static bool and_after;
+static bool and_after, counting;
 static int fail_kind = -1;
-static uintptr_t program_begin, program_end;
+typedef struct code { /* where an object's instructions are */
+    uintptr_t begin, end;
+} code;
+
+static code program, sender;
 static bool started; /* main runs: the CUDA runtime, linked into the program, allocates before it and does not check */
 
 extern void *__libc_malloc(size_t n);
@@ -47,24 +53,27 @@ extern void *__interceptor_memalign(size_t a, size_t n) __attribute__((weak));
 #define REAL(name) (__interceptor_##name ? __interceptor_##name : __libc_##name)
 
 /* The first object is the program itself. */
-static int note_program(struct dl_phdr_info *info, size_t size, void *arg)
+static int note_object(struct dl_phdr_info *info, size_t size, void *arg)
 {
     (void)size, (void)arg;
-    for (int i = 0; i < info->dlpi_phnum; i++) {
+    code *c = !program.end ? &program : strstr(info->dlpi_name, "libmicrohttpd") ? &sender : NULL;
+    for (int i = 0; c && i < info->dlpi_phnum; i++) {
         const ElfW(Phdr) *p = &info->dlpi_phdr[i];
         if (p->p_type != PT_LOAD || !(p->p_flags & PF_X)) continue;
-        program_begin = info->dlpi_addr + p->p_vaddr;
-        program_end = program_begin + p->p_memsz;
+        c->begin = info->dlpi_addr + p->p_vaddr;
+        c->end = c->begin + p->p_memsz;
     }
-    return 1;
+    return 0;
 }
+
+static bool holds(const code *c, const void *at) { return (uintptr_t)at >= c->begin && (uintptr_t)at < c->end; }
 
 static void tell(void)
 {
     const char *path = getenv("CLOOB_FAULT_COUNT");
-    FILE *f = path && fail_kind >= 0 ? fopen(path, "w") : NULL;
+    FILE *f = path ? fopen(path, "w") : NULL;
     if (!f) return;
-    fprintf(f, "%ld\n", atomic_load(&calls[fail_kind]));
+    for (int k = 0; k < KINDS; k++) fprintf(f, "%s %ld\n", names[k], atomic_load(&calls[k]));
     fclose(f);
 }
 
@@ -79,16 +88,17 @@ __attribute__((constructor)) static void begin(void)
         and_after = *end == '+';
         fail_kind = k;
     }
-    dl_iterate_phdr(note_program, NULL);
-    if (fail_at == 0) atexit(tell);
+    dl_iterate_phdr(note_object, NULL);
+    counting = text && strcmp(text, "count") == 0;
+    if (counting) atexit(tell);
 }
 
 static bool fails(kind k, const void *caller, int error)
 {
-    uintptr_t at = (uintptr_t)caller;
-    if (!started || (int)k != fail_kind || at < program_begin || at >= program_end) return false;
+    if (!started || (!counting && (int)k != fail_kind)) return false;
+    if (!holds(&program, caller) && !(k == SEND && holds(&sender, caller))) return false;
     long n = atomic_fetch_add(&calls[k], 1) + 1;
-    if (fail_at == 0 || (n != fail_at && !(and_after && n > fail_at))) return false;
+    if (counting || (n != fail_at && !(and_after && n > fail_at))) return false;
     errno = error;
     return true;
 }
@@ -220,4 +230,22 @@ ssize_t send(int fd, const void *p, size_t n, int flags)
 {
     NEXT(send);
     return FAILS(SEND, ECONNRESET) ? -1 : next(fd, p, n, flags);
+}
+
+ssize_t sendmsg(int fd, const struct msghdr *m, int flags)
+{
+    NEXT(sendmsg);
+    return FAILS(SEND, ECONNRESET) ? -1 : next(fd, m, flags);
+}
+
+ssize_t sendfile64(int to, int from, off64_t *at, size_t n)
+{
+    NEXT(sendfile64);
+    return FAILS(SEND, ECONNRESET) ? -1 : next(to, from, at, n);
+}
+
+ssize_t writev(int fd, const struct iovec *part, int n)
+{
+    NEXT(writev);
+    return FAILS(SEND, ECONNRESET) ? -1 : next(fd, part, n);
 }

@@ -1,7 +1,8 @@
 #!/bin/bash
 # Walks the n-th failure of every kind of call through whole commands. Each run must end with its result or with one line and exit code
-# 1 or 2: no crash, no hang, no half-written or left-over file. Usage: walk.sh CLOOB FAULTS_LIBRARY [POINTS [COMMAND...]]: at most
-# POINTS points for a command and a kind, evenly spread from a first one by CLOOB_FAULT_SEED (12; 0: all of them). Prints a table.
+# 1 or 2: no crash, no hang, no half-written or left-over file; and a result is the one of an undisturbed run, byte for byte. Usage:
+# walk.sh CLOOB FAULTS_LIBRARY [POINTS [COMMAND...]]: at most POINTS points for a command and a kind, evenly spread from a first one by
+# CLOOB_FAULT_SEED (12; 0: all of them), of the kinds in CLOOB_FAULT_KINDS (all). Prints a table.
 set -u
 RANDOM=${CLOOB_FAULT_SEED:-1} # which points: another seed, others
 points=${3:-12}
@@ -15,7 +16,7 @@ mkdir few && cp $(find world/images -type f | sort | head -3) few/
 head -9 world/train.tsv > few.tsv
 "$cloob" search index few --checkpoint model.safetensors --out i.safetensors --quiet > /dev/null || exit 1
 for group in a b; do for r in 1 2 3; do echo "{\"accuracy\": 0.$r}"; done > $group.jsonl; done
-commands="train embed index convert info retrieve search compare sweep ablate benchmark average report tokenizer synth analyze sort loss preprocess prompts zeroshot"
+commands="train embed index convert info retrieve search compare sweep ablate benchmark average report tokenizer synth analyze sort loss preprocess prompts zeroshot texts neighbour runs sheet"
 mkdir -p set/test members
 k=0
 for f in few/*; do
@@ -27,24 +28,46 @@ tar -C members -cf set/test/0.tar $(ls members)
 printf 'red\nblue\n' > set/classnames.txt
 echo 'a {c}.' > set/zeroshot_classification_templates.txt
 printf '# s\n```\nclasses = ["red", "blue"]\n\ntemplates = ["a {}."]\n```\n' > prompts.md
+mkdir captioned && cp few/* captioned/ && for f in captioned/*; do echo "a red ball" > "${f%.*}.txt"; done
+"$cloob" convert model.safetensors neighbour --to open_clip --quiet > /dev/null 2>&1 || exit 1
+mkdir -p runs && for r in 1 2 3 4; do # finished runs of two methods
+    mkdir -p runs/$r/checkpoints && echo "method: $([ $r -gt 2 ] && echo clip || echo cloob)" > runs/$r/params.txt
+    echo "{\"accuracy\": 0.$r, \"epoch\": 1}" > runs/$r/checkpoints/results.jsonl
+done
 command -v curl > /dev/null && "$cloob" help serve > /dev/null 2>&1 && commands="$commands serve"
 [ $# -gt 3 ] && commands=${*:4}
 train="--train-data world/train.tsv --model tiny-rn --force-image-size 32 --vocab-size 540 --batch-size 8 --max-steps 1 --warmup 1 --workers 1 --threads 2 --device cpu --quiet --logs logs --name f"
 
-c() { timeout 60 env CLOOB_FAULT="$fault" CLOOB_FAULT_COUNT="$dir/count" LD_PRELOAD="$preload" "$cloob" "$@"; }
+limit=${CLOOB_FAULT_TIMEOUT:-120} # seconds; a machine may be slow
+c() { timeout $limit env CLOOB_FAULT="$fault" CLOOB_FAULT_COUNT="$dir/count" LD_PRELOAD="$preload" "$cloob" "$@"; }
 fault= preload=
-# The server: starts, answers one request, ends. With a fault it may refuse to start, or answer with a failure.
+# The server: starts, answers, ends when asked. With a fault it may refuse to start, and one request may fail; the next is answered.
+ask() { # ADDRESS [ARGUMENT...]: one request; the code of the answer
+    answer=$(curl -s -m $limit -o reply -w '%{http_code}' "$@") || answer=000 # broken off
+    case $answer in 200 | 4?? | 5?? | 000) ;; *) lost="an answer \"$answer\"" ;; esac
+}
+ask_until() { # ADDRESS [ARGUMENT...]: one failure at most
+    ask "$@"
+    [ "$answer" = 200 ] || [ -z "$fault" ] || ask "$@"
+    [ "$answer" = 200 ] || lost="$1: $answer after a failure"
+}
 serve() {
     : > url
-    timeout 60 env CLOOB_FAULT="$fault" CLOOB_FAULT_COUNT="$dir/count" LD_PRELOAD="$preload" "$cloob" serve --checkpoint model.safetensors \
+    timeout $limit env CLOOB_FAULT="$fault" CLOOB_FAULT_COUNT="$dir/count" LD_PRELOAD="$preload" "$cloob" serve --checkpoint model.safetensors \
         --index i.safetensors --port 0 --threads 2 --device cpu --quiet > url & # no function: the signal is for it
-    local pid=$! url= end=$((SECONDS + 15))
+    local pid=$! url= end=$((SECONDS + limit))
     while kill -0 $pid 2> /dev/null && [ -z "$url" ] && [ $SECONDS -lt $end ]; do
         sleep 0.05
         read -r url < url
     done
-    answer=
-    [ -z "$url" ] || answer=$(curl -s -m 20 -o reply -w '%{http_code}' "$url/v1/embeddings" -d '{"input": "a red ball"}')
+    lost= answer=200
+    if [ -n "$url" ]; then
+        ask_until "$url/v1/embeddings" -d '{"input": "a red ball"}'
+        ask_until "$url/v1/image?path=$(ls few | head -1)" # a file, by sendfile
+        ask_until "$url/v1/thumb?path=$(ls few | head -1)"
+        ask_until "$url/"
+        ask_until "$url/v1/search" -d '{"text": "a red ball"}'
+    fi
     kill -TERM $pid 2> /dev/null
     wait $pid
 }
@@ -70,6 +93,10 @@ run() { # NAME: one command; its outputs go to made/
     preprocess) c preprocess "$image" made/p.png --size 32 --quiet ;;
     prompts) c prompts import prompts.md --out made/p.json --quiet ;;
     zeroshot) c zeroshot --checkpoint model.safetensors --data "$(ls -d world/classes/*/ | head -1)" --predictions made/z.csv --confusion made/m.csv --threads 2 --quiet ;;
+    texts) c embed --checkpoint model.safetensors --data captioned --out made/t.safetensors --workers 1 --threads 2 --quiet ;;
+    neighbour) c convert neighbour made/n.safetensors --quiet ;;
+    runs) c compare runs --json ;;
+    sheet) c search query "a red ball" --index i.safetensors --html made/s.html --threads 2 --quiet ;;
     serve) serve ;;
     retrieve) c retrieve --input e.safetensors --threads 2 --quiet ;;
     esac
@@ -77,10 +104,9 @@ run() { # NAME: one command; its outputs go to made/
 clean() { rm -rf made logs/f; mkdir made; }
 whole() { # what is there is whole, and nothing partial is left
     [ -z "$(find made logs/f -name '*.tmp*' 2> /dev/null)" ] || { echo "left over: $(find made logs/f -name '*.tmp*')"; return 1; }
-    [ ! -e made/c.pt ] || "$cloob" info made/c.pt --config tiny-rn > /dev/null 2>&1 || cmp -s made/c.pt good/c.pt || { echo "made/c.pt is damaged"; return 1; }
-    # an image that cannot be opened is left out and counted; an index holds the times of files
-    [ $kind = open ] || [ ! -e made/e.safetensors ] || cmp -s made/e.safetensors good/e.safetensors || { echo "made/e is another file"; return 1; }
-    for f in v.safetensors g.safetensors v.txt p.png p.json z.csv m.csv b/benchmark.csv; do # the same for every run that reads every image
+    [ ! -e made/c.pt ] || cmp -s made/c.pt good/c.pt || { echo "made/c.pt is damaged"; return 1; }
+    # an image that cannot be opened is left out and counted
+    for f in e.safetensors v.safetensors g.safetensors v.txt p.png p.json z.csv m.csv b/benchmark.csv; do # the same for every run that reads every image
         [ $kind = open ] || [ ! -e made/$f ] || cmp -s made/$f good/$f || { echo "made/$f is another file"; return 1; }
     done
     [ ! -e made/i.safetensors ] || "$cloob" search query x --index made/i.safetensors > /dev/null 2>&1 || { echo "made/i is damaged"; return 1; }
@@ -88,20 +114,33 @@ whole() { # what is there is whole, and nothing partial is left
         "$cloob" info "$f" > /dev/null 2>&1 || { echo "$f is damaged"; return 1; }
     done
 }
+# Nothing may be missing in silence: after exit code 0 there is what the undisturbed run gave, but for times and what holds them.
+without() { grep -av '^<footer>Written' "$1"; }
+same() {
+    [ $kind != open ] || return 0 # an image or a run's page may be left out, with a warning
+    diff -rq -x '*.pdf' -x '*.html' good made || return 1
+    for f in $(cd good && find . -name '*.html'); do cmp -s <(without good/$f) <(without made/$f) || { echo "made/$f is another file"; return 1; }; done
+    [ ! -e logs/f ] || diff -rq -x .lock -x out.log -x metrics.tsv -x summary.json -x results.jsonl -x tensorboard -x '*.html' -x '*.pdf' good.logs logs/f || return 1
+    case $command in synth | serve) ;; *) cmp -s out good.out || { echo "prints something else"; return 1; } ;; esac # a rate, an address
+}
+kinds=${CLOOB_FAULT_KINDS:-alloc write sync rename thread map send open}
 total=0 refused=0 passed=0
 printf '%-9s %-7s %6s %7s %8s %8s\n' command kind calls points one-line tolerated
 for command in $commands; do
     clean
     fault= preload=
-    run $command > good.out 2> err && { [ $command != serve ] || [ "$answer" = 200 ]; } || { echo "FAIL: $command: $(tail -1 err)"; exit 1; }
-    rm -rf good; cp -r made good
-    for kind in alloc write sync rename thread map send open; do
-        clean
-        fault=$kind:0 preload=$faults
-        run $command > /dev/null 2>&1
-        calls=$(cat count 2> /dev/null || echo 0)
-        rm -f count
-        [ "$calls" -gt 0 ] || continue
+    lost=
+    run $command > good.out 2> err && [ -z "$lost" ] || { echo "FAIL: $command: $lost $(tail -1 err)"; exit 1; }
+    rm -rf good good.logs; cp -r made good
+    [ ! -e logs/f ] || cp -r logs/f good.logs
+    clean
+    fault=count preload=$faults
+    rm -f count
+    run $command > /dev/null 2>&1
+    [ -s count ] || { echo "FAIL: $command: nothing was counted"; exit 1; }
+    for kind in $kinds; do
+        calls=$(awk -v kind=$kind '$1 == kind { print $2 }' count)
+        [ "${calls:-0}" -gt 0 ] || continue
         step=1
         [ "$points" = 0 ] || step=$(((calls + points - 1) / points))
         lines=0 fine=0 here=0
@@ -114,10 +153,8 @@ for command in $commands; do
             case $code in
             0)
                 fine=$((fine + 1))
-                case $command:$kind in # what is printed depends on the input alone, and nothing may be missing in silence
-                info:alloc | retrieve:alloc | search:alloc | compare:alloc | zeroshot:alloc | sort:alloc) cmp -s out good.out || fail "$command, $kind $n: prints something else" ;;
-                esac
-                [ $command != serve ] || case $answer in 200 | 4?? | 5?? | 000) ;; *) fail "serve, $kind $n: answered \"$answer\"" ;; esac
+                [ -z "$lost" ] || fail "$command, $kind $n of $calls: $lost"
+                why=$(same) || fail "$command, $kind $n of $calls: $(tail -1 <<< "$why")"
                 ;;
             1 | 2)
                 lines=$((lines + 1))

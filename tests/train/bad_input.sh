@@ -94,7 +94,7 @@ CLOOB_MEMORY_LIMIT=1M refused 1 "even the smallest batch" --logs logs --name lar
 CLOOB_MEMORY_LIMIT=much refused 2 CLOOB_MEMORY_LIMIT --logs logs --name large
 [ "${most:-0}" -gt 8 ] || { echo "FAIL: no batch that fits: $(cat line)"; bad=1; }
 refused 1 "the largest batch that fits is $most;" --logs logs --name large --batch-size $((most + 1)) --train-num-samples 4000
-timeout 60 "$cloob" "${base[@]}" --logs logs --name large --batch-size "$most" --train-num-samples 4000 > out 2> err || { echo "FAIL: $most: $(cat err)"; bad=1; }
+timeout 300 "$cloob" "${base[@]}" --logs logs --name large --batch-size "$most" --train-num-samples 4000 > out 2> err || { echo "FAIL: $most: $(cat err)"; bad=1; }
 unset CLOOB_MEMORY_LIMIT
 echo "$tried mistakes tried"
 exit $bad

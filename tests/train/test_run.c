@@ -155,7 +155,7 @@ static void killed_runs_go_on_exactly(void)
     unsigned state = 12345;
     int kills = 0;
     pid_t child = begin((plan){ .name = "killed" });
-    for (int i = 0; i < 4000 && !file_exists(file_of("killed", "latest")); i++) nap(2000);
+    for (int i = 0; i < 60000 && !file_exists(file_of("killed", "latest")); i++) nap(2000);
     CHECK(file_exists(file_of("killed", "latest")));
     for (int round = 0; round < 6; round++) {
         state = state * 1103515245u + 12345u;

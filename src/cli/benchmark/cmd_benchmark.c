@@ -126,9 +126,9 @@ static int finish(const session *s)
     cloob_status status = cloob_benchmark_page(s->ctx, s->result, s->n, o.datacomp, page);
     if (status != CLOOB_OK) return cli_fail(s->self, s->ctx, status);
     if (!common.json && (s->n > 1 || o.datacomp)) {
-        char *table = cloob_benchmark_table(s->result, s->n, o.datacomp);
-        printf("\n%s", table ? table : "");
-        free(table);
+        printf("\n");
+        status = cli_put_text(s->ctx, cloob_benchmark_table(s->result, s->n, o.datacomp));
+        if (status != CLOOB_OK) return cli_fail(s->self, s->ctx, status);
     }
     if (!common.quiet) fprintf(stderr, "%s\n", page);
     return s->failed > 0;
@@ -166,6 +166,11 @@ static bool take_finished(session *s, const char *path, const cloob_benchmark_re
     return false;
 }
 
+static cloob_status no_memory(const session *s)
+{
+    return cloob_error_set(s->ctx, CLOOB_ERR_MEMORY, "out of memory for the results");
+}
+
 static cloob_status evaluate(session *s, cloob_model *m, const char *folder, const cloob_benchmark_options *how)
 {
     char path[PATH_MAX];
@@ -173,19 +178,21 @@ static cloob_status evaluate(session *s, cloob_model *m, const char *folder, con
     cloob_status status = cloob_benchmark_name(s->ctx, m, folder, how, &wanted);
     if (status != CLOOB_OK) return status;
     char *name = cloob_benchmark_file_name(&wanted);
-    snprintf(path, sizeof path, "%s/%s", o.out, name ? name : "");
-    bool taken = name && take_finished(s, path, &wanted, &r);
+    if (!name) return cloob_benchmark_release(&wanted), no_memory(s);
+    snprintf(path, sizeof path, "%s/%s", o.out, name);
+    bool taken = take_finished(s, path, &wanted, &r);
     cloob_benchmark_release(&wanted);
     if (!taken) {
         status = cloob_benchmark(s->ctx, m, folder, how, &r);
-        if (status == CLOOB_OK && (!name || !write_text(s, name, cloob_benchmark_json(&r)))) s->failed++;
+        if (status == CLOOB_OK && !write_text(s, name, cloob_benchmark_json(&r))) s->failed++;
     }
     free(name);
     if (status != CLOOB_OK) return status;
     print_result(&r);
     fflush(stdout);
-    if (!keep(s, &r)) cloob_benchmark_release(&r);
-    return CLOOB_OK;
+    if (keep(s, &r)) return CLOOB_OK;
+    cloob_benchmark_release(&r);
+    return no_memory(s);
 }
 
 /* A data set that fails is named, and the others go on. */

@@ -55,12 +55,13 @@ static void print_text(const cloob_comparison *c)
     }
 }
 
-static void print_result(const cloob_comparison *c)
+static cloob_status print_result(cloob_ctx *ctx, const cloob_comparison *c)
 {
     if (c->skipped)
         fprintf(stderr, "warning: %lld values are no finite numbers and were left out\n", (long long)c->skipped);
-    if (common.json) cli_put_text(cloob_comparison_json(c));
-    else print_text(c);
+    if (common.json) return cli_put_text(ctx, cloob_comparison_json(c));
+    print_text(c);
+    return CLOOB_OK;
 }
 
 static cloob_status two_files(cloob_ctx *ctx, const opt_list *file)
@@ -68,9 +69,9 @@ static cloob_status two_files(cloob_ctx *ctx, const opt_list *file)
     cloob_comparison c;
     cloob_status status = cloob_compare(ctx, &c, file->item[0], file->item[1], o.epoch, o.alpha);
     if (status != CLOOB_OK) return status;
-    print_result(&c);
+    status = print_result(ctx, &c);
     cloob_comparison_release(&c);
-    return CLOOB_OK;
+    return status;
 }
 
 static cloob_status many_runs(cloob_ctx *ctx, const opt_list *path)
@@ -83,9 +84,9 @@ static cloob_status many_runs(cloob_ctx *ctx, const opt_list *path)
     how.alpha = o.alpha, how.resamples = o.resamples, how.seed = (uint64_t)common.seed;
     cloob_status status = cloob_compare_runs(ctx, &g, path->item, path->count, &how);
     if (status != CLOOB_OK) return status;
-    cli_put_text(cloob_groups_text(&g, common.json ? "json" : o.format));
+    status = cli_put_text(ctx, cloob_groups_text(&g, common.json ? "json" : o.format));
     cloob_groups_release(&g);
-    return CLOOB_OK;
+    return status;
 }
 
 /* Two files without a word on groups: each is a group, line by line. */

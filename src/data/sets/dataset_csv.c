@@ -257,7 +257,8 @@ static cloob_status find_root(cloob_ctx *ctx, const dataset_part *p, const char 
     if (status == CLOOB_OK) {
         const char *first = csv_field(&row, c->image_column);
         char *beside = file_join(c->root, first);
-        if (beside && !file_exists(beside) && file_exists(first)) c->root[0] = '\0';
+        if (!beside) status = ctx_no_memory(ctx, strlen(first), "a file name");
+        else if (!file_exists(beside) && file_exists(first)) c->root[0] = '\0';
         free(beside);
     }
     csv_row_release(&row);

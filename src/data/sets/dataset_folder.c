@@ -102,25 +102,29 @@ static char *text_path(const folder_set *f, const char *name)
     return text;
 }
 
-static bool has_text(const folder_set *f, int64_t i)
+static cloob_status has_text(cloob_ctx *ctx, const folder_set *f, int64_t i, bool *out)
 {
     char *path = text_path(f, f->file[i].path);
-    bool there = path && file_exists(path);
+    *out = path && file_exists(path);
     free(path);
-    return there;
+    return path ? CLOOB_OK : ctx_no_memory(ctx, 64, "a file name");
 }
 
 /* A look at the first images decides; those without a text are then left out. */
-static void take_texts(folder_set *f, dataset_part *p)
+static cloob_status take_texts(cloob_ctx *ctx, folder_set *f, dataset_part *p)
 {
     enum { LOOKS = 16 };
-    int64_t kept = 0;
-    for (int64_t i = 0; i < f->count && i < LOOKS && !p->captions; i++) p->captions = has_text(f, i);
-    for (int64_t i = 0; i < f->count && p->captions; i++) {
-        if (has_text(f, i)) f->file[kept++] = f->file[i];
+    int64_t kept = 0, all = f->count;
+    for (int64_t i = 0; i < all && i < LOOKS && !p->captions; i++) CLOOB_TRY(has_text(ctx, f, i, &p->captions));
+    cloob_status status = CLOOB_OK;
+    for (int64_t i = 0; i < all && p->captions; i++) {
+        bool there = true;
+        if (status == CLOOB_OK) status = has_text(ctx, f, i, &there);
+        if (there || status != CLOOB_OK) f->file[kept++] = f->file[i];
         else free(f->file[i].path), p->skipped++;
     }
     if (p->captions) f->count = kept;
+    return status;
 }
 
 static cloob_status fetch_text(cloob_ctx *ctx, const folder_set *f, int64_t i, stored_sample *s)
@@ -148,7 +152,7 @@ static cloob_status open_folder(cloob_ctx *ctx, const char *source, const datase
         CLOOB_TRY(list_classes(ctx, f, o->image_key, p));
     }
     if (f->count) qsort(f->file, (size_t)f->count, sizeof *f->file, by_label_and_path);
-    take_texts(f, p);
+    CLOOB_TRY(take_texts(ctx, f, p));
     p->count = f->count;
     return CLOOB_OK;
 }

@@ -92,6 +92,7 @@ cloob_status web_caption(cloob_ctx *ctx, const web_keys *keys, int rank, const c
     key_entry(keys->text, rank, &entry, &n, &mode, &mode_n);
     if (n == 4 && strncmp(entry, "json", 4) == 0) {
         char *field = mode ? strndup(mode, mode_n) : NULL;
+        if (mode && !field) return ctx_no_memory(ctx, mode_n, "a field");
         cloob_status status = pick_json(ctx, text, size, field, pick, s);
         free(field);
         return status;
