@@ -77,7 +77,7 @@ static void clear(void)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static cloob_ctx *ctx;
-    part p[PARTS] = { 0 };
+    part p[PARTS] = { { "", 0 }, { "", 0 }, { "", 0 } };
     weights w;
     interchange_report report;
     int k = 0;
