@@ -27,8 +27,8 @@ typedef struct winogavil_table {
     arena memory;
 } winogavil_table;
 
-/* `image` names the readable images; a row's image[k] is an index into them. Refuses a table without rows, a row that is
- * incomplete, and one with an image that is not there. Release t in any case. */
+/* `image` names the readable images; a row's image[k] is an index into them. Refuses a table without rows, a row that
+ * is incomplete, and one with an image that is not there. Release t in any case. */
 cloob_status winogavil_read(cloob_ctx *ctx, const char *path, char *const *image, int64_t images, winogavil_table *t);
 void winogavil_release(winogavil_table *t);
 
