@@ -37,6 +37,15 @@ for m in runs:
     print(f"| {m['model']} | {m['image_layers']} x {m['image_width']}, {m['image_activation']} | {m['image_size']} | {m['patch_size'] or ''} "
           f"| {m['embed_dim']} | {m['text_layers']} x {m['text_width']}, {m['text_activation']} | {m['context_length']} | {m['vocab_size']} "
           f"| {m['parameters'] / 1e6:.1f} |")
-print("\n## Those that are refused\n\n| configuration | reason |\n|---|---|")
+print("""
+## Those that are refused
+
+`embed_cls` is refused in any configuration. It appends a class token to each text, under a mask that open_clip shifts by one: the class token sees
+the text and the first padding token, and itself only where the text fills the context. A causal mask cannot express this in any order of the
+tokens. Attention would need a mask for each text, forward and backward, on the CPU and the GPU. Only CoCa's models have `embed_cls`, and they would
+also need CoCa's attentional pooler.
+
+| configuration | reason |
+|---|---|""")
 for name, why in refused:
     print(f"| {name} | {why} |")

@@ -287,7 +287,9 @@ static cloob_status read_text(const config_reader *r, const json *t, model_act a
                         "built in, others would need their own graph and tokenizer",
                         r->source, hf);
     if (cls && cls->kind == JSON_BOOL && cls->boolean)
-        return ctx_fail(r->ctx, CLOOB_ERR_UNSUPPORTED, "%s: \"embed_cls\" is CoCa's text tower; it is not built in",
+        return ctx_fail(r->ctx, CLOOB_ERR_UNSUPPORTED,
+                        "%s: \"embed_cls\" is CoCa's text tower; its class token would need attention with a mask "
+                        "for each text, which is not built in",
                         r->source);
     CLOOB_TRY(refuse_unknown(r, t, "text_cfg: ", text_keys));
     c->context = 77, c->vocab = 49408, c->text_width = 512, c->text_heads = 8, c->text_layers = 12;

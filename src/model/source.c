@@ -219,6 +219,9 @@ typedef struct foreign_name {
 static const foreign_name foreign_names[] = {
     { "text_decoder.", "a CoCa model: its text decoder and attentional pooler are not built in" },
     { "visual.attn_pool.query", "a model with CoCa's attentional pooler, which is not built in" },
+    { "text.cls_emb",
+      "a model with CoCa's text tower (embed_cls): its class token would need attention with a mask for "
+      "each text, which is not built in" },
     { "visual.blocks.", "an EVA-CLIP model: rotary positions, SwiGLU and its norms are not built in" },
     { "visual.trunk.rope", "an EVA model from timm: rotary positions, SwiGLU and its norms are not built in" },
     { "visual.trunk.cls_token",

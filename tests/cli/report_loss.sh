@@ -22,5 +22,8 @@ cmp -s ours.safetensors open_clip.safetensors || fail "the report changed the we
 awk -v a="$(value a.json)" -v b="$(value b.json)" 'BEGIN { exit !(a > 0 && b / a > 9.9999 && b / a < 10.0001) }' || fail "loss: $(cat a.json b.json)"
 "$cloob" loss --input ours.safetensors --method cloob --report-loss open_clip > out 2> err && fail "open_clip has no cloob"
 grep -q 'open_clip has clip and siglip' err || fail "a method that open_clip does not have: $(cat err)"
+"$cloob" train "${same[@]}" --method cloob --report-loss open_clip --name refused > out 2> err
+[ $? = 2 ] || fail "train prints its own value as open_clip's: $(cat err)"
+grep -q -e '--report-loss open_clip goes with --method clip or siglip' err || fail "train, a method that open_clip does not have: $(cat err)"
 [ $bad = 0 ] && echo "losses are reported on open_clip's scale"
 exit $bad

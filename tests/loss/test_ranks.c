@@ -31,11 +31,12 @@ static double norm(const float *g, int64_t n)
     return fmax(sqrt(sum), 0.01);
 }
 
-/* Gradients norm-wise over the whole, of which this rank has a part. */
-static void check_slice(const char *what, const problem *whole, loss_options o, double loss, double gradient)
+/* This rank's part of the shared problem with `o` beside the whole with `alone`. Gradients norm-wise over the whole. */
+static void check_beside(const char *what, const problem *whole, loss_options alone, loss_options o, double loss,
+                         double gradient)
 {
     problem mine = slice(whole);
-    answer one = evaluate_on(ctx, whole, o, CLOOB_F32, NULL), many = evaluate_on(ctx, &mine, o, CLOOB_F32, all);
+    answer one = evaluate_on(ctx, whole, alone, CLOOB_F32, NULL), many = evaluate_on(ctx, &mine, o, CLOOB_F32, all);
     int64_t at = part_begin(whole->n, comm_rank(all)) * whole->d, size = whole->n * whole->d;
     CHECK_OK(ctx, one.status);
     CHECK_OK(ctx, many.status);
@@ -48,6 +49,11 @@ static void check_slice(const char *what, const problem *whole, loss_options o, 
     CHECK_BELOW(relative_error(many.du, one.du, whole->mu * whole->d, 0.01), gradient, what);
     CHECK_BELOW(relative_error(many.dv, one.dv, whole->mv * whole->d, 0.01), gradient, what);
     answer_free(&one), answer_free(&many);
+}
+
+static void check_slice(const char *what, const problem *whole, loss_options o, double loss, double gradient)
+{
+    check_beside(what, whole, o, o, loss, gradient);
 }
 
 /* 2e-6 and 2e-5: each side is within half of that of the definition. */
@@ -64,6 +70,23 @@ static void ranks_give_the_numbers_of_one_process(void)
             o.beta = 60; /* beyond what one process does with shared scores */
             check_slice("sharp", &p, o, 2e-6, 2e-5);
         }
+        problem_free(&p);
+    }
+}
+
+/* The definition in double is PyTorch's (test_siglip_loss.c): loss and gradients of any number of ranks are within 1e-5
+ * of it, at odd sizes. */
+static void siglip_over_ranks_is_its_definition(void)
+{
+    static const int64_t sizes[][2] = { { 5, 7 }, { 77, 64 }, { 333, 129 } };
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        problem p = random_problem(20 + i, sizes[i][0], sizes[i][1], 0, 0);
+        loss_options o, definition;
+        loss_options_init(&o);
+        o.method = LOSS_SIGLIP, o.inv_tau = 10, o.bias = -10;
+        definition = o;
+        definition.backend = LOSS_REF;
+        check_beside("siglip", &p, definition, o, 2e-6, 1e-5);
         problem_free(&p);
     }
 }
@@ -101,6 +124,7 @@ int main(void)
         return 1;
     }
     RUN(ranks_give_the_numbers_of_one_process);
+    RUN(siglip_over_ranks_is_its_definition);
     RUN(the_definition_gathers_too);
     RUN(a_bad_row_fails_all_ranks);
     comm_destroy(all);

@@ -195,6 +195,7 @@ static void eight_bits_come_back(void)
 static void strangers_are_named(void)
 {
     static const char *const known[][2] = { { "text_decoder.ln_final.weight", "CoCa" },
+                                            { "text.cls_emb", "embed_cls" },
                                             { "visual.blocks.0.norm1.weight", "EVA" },
                                             { "visual.trunk.stages.0.blocks.0.norm.weight", "ConvNeXt" },
                                             { "text.transformer.embeddings.word_embeddings.weight", "RoBERTa" } };
