@@ -69,13 +69,15 @@ const command cmd_info = {
     .options = rows,
     .sets = sets,
     .usage = "MODEL|FILE|DIR|device",
-    .details = "For the name of a model, or a .json configuration: sizes, parameters, memory of a training step.\n"
-               "For weights (ours, torch, open_clip, Hugging Face): the model, its configuration and metadata.\n"
-               "For a data set: its type, the number of samples, files and classes, the sizes of images and captions, "
-               "and how many of the examined samples are unusable and why.\n"
-               "\n"
-               "  cloob info ViT-L-14\n"
-               "  cloob info model.safetensors\n"
-               "  cloob info train.tsv --path-data /data/images\n"
-               "  cloob info 'shards/{00000..00999}.tar' --examine 0 --json",
+    .details =
+        "For the name of a model, or a .json configuration: sizes, parameters, memory of a training step.\n"
+        "For weights (ours, torch, open_clip, Hugging Face, the folder of a run): the model, its configuration and "
+        "metadata. For embeddings: their sizes.\n"
+        "For a data set: its type, the number of samples, files and classes, the sizes of images and captions, "
+        "and how many of the examined samples are unusable and why.\n"
+        "\n"
+        "  cloob info ViT-L-14\n"
+        "  cloob info model.safetensors\n"
+        "  cloob info train.tsv --path-data /data/images\n"
+        "  cloob info 'shards/{00000..00999}.tar' --examine 0 --json",
 };
