@@ -60,7 +60,7 @@ cloob_part(UTF8PROC "Unicode in the tokenizer" PKG libutf8proc HEADER utf8proc.h
 cloob_part(SENTENCEPIECE "SentencePiece tokenizers" PKG sentencepiece HEADER sentencepiece_processor.h LIBS sentencepiece)
 cloob_part(MICROHTTPD "the server (cloob serve)" PKG libmicrohttpd HEADER microhttpd.h LIBS microhttpd)
 cloob_part(CURL "data over the network" PKG libcurl HEADER curl/curl.h LIBS curl)
-cloob_part(BLAS "matrix products on the CPU" PKG openblas HEADER cblas.h LIBS openblas HINTS /usr/include/x86_64-linux-gnu)
+cloob_part(BLAS "matrix multiplication on the CPU" PKG openblas HEADER cblas.h LIBS openblas HINTS /usr/include/x86_64-linux-gnu)
 cloob_part(LAPACK "eigenvalues" PKG lapacke HEADER lapacke.h LIBS lapacke)
 cloob_part(ONEDNN "convolutions on the CPU" HEADER dnnl.h LIBS dnnl)
 

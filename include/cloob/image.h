@@ -55,7 +55,8 @@ typedef struct cloob_image_paths {
     void *memory;
 } cloob_image_paths;
 
-/* A path that is not there is an error that names it. Release the result also on failure. */
+/* A single path that is not there is an error that names it; one of several is listed, and whoever reads it leaves it
+ * out. Release the result also on failure. */
 CLOOB_API cloob_status cloob_image_paths_find(cloob_ctx *ctx, const char *const *what, int64_t n,
                                               cloob_image_paths *out);
 CLOOB_API void cloob_image_paths_release(cloob_image_paths *p);

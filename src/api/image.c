@@ -87,10 +87,11 @@ void cloob_image_release(cloob_image *p)
 /* ---- lists of images ------------------------------------------------------------------------------- */
 
 /* A pattern that matches nothing is taken as a name, which then is not there. */
-static cloob_status add_pattern(cloob_ctx *ctx, image_list *l, const char *what)
+static cloob_status add_pattern(cloob_ctx *ctx, image_list *l, const char *what, bool only)
 {
     glob_t g;
-    if (file_exists(what) || glob(what, 0, NULL, &g) != 0) return image_list_add(ctx, l, what);
+    if (file_exists(what) || glob(what, 0, NULL, &g) != 0)
+        return only ? image_list_add(ctx, l, what) : image_list_add_some(ctx, l, what);
     cloob_status status = CLOOB_OK;
     for (size_t i = 0; status == CLOOB_OK && i < g.gl_pathc; i++) status = image_list_add(ctx, l, g.gl_pathv[i]);
     globfree(&g);
@@ -103,7 +104,7 @@ cloob_status cloob_image_paths_find(cloob_ctx *ctx, const char *const *what, int
     *out = (cloob_image_paths){ 0 };
     image_list *l = out->memory = calloc(1, sizeof *l);
     if (!l) return ctx_no_memory(ctx, sizeof *l, "a list of images");
-    for (int64_t i = 0; i < n; i++) CLOOB_TRY(add_pattern(ctx, l, what[i]));
+    for (int64_t i = 0; i < n; i++) CLOOB_TRY(add_pattern(ctx, l, what[i], n == 1));
     out->path = calloc((size_t)l->count + 1, sizeof *out->path);
     if (!out->path) return ctx_no_memory(ctx, (size_t)l->count * sizeof *out->path, "a list of images");
     for (; out->count < l->count; out->count++) out->path[out->count] = l->item[out->count].path;

@@ -95,6 +95,6 @@ const command cmd_ablate = {
         "tests differences with the rank-sum test, and leaves in LOGS/NAME the runs, ablation.md, ablation.json and\n"
         "report.html. All options of cloob train apply. Run the same command again to continue an interrupted one.\n"
         "\n"
-        "  cloob ablate --train-data world/train.tsv --val-data world/val.tsv --model tiny --epochs 4 --seeds 5 \\\n"
-        "      --zeroshot world/classes/object world/classes/colour --prompts world/prompts.json --name first",
+        "  cloob ablate --train-data world/train.tsv --val-data world/val.tsv --model tiny --epochs 4 --seeds 5 "
+        "--zeroshot world/classes/object world/classes/colour --prompts world/prompts.json --name first",
 };

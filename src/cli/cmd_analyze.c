@@ -44,25 +44,36 @@ static cloob_status analyze(cloob_ctx *ctx, const char *path, cloob_analysis *ou
     return status;
 }
 
-static void print_spread(const char *name, const cloob_coverage *s)
+static void print_row(const char *name, double image, double text, bool paired)
 {
-    printf("%-6s  Ajne %.6g  uniformity %.6g  effective eigenvalues %lld of %lld  largest %.4g  variance %.4g\n", name,
-           s->ajne, s->uniformity, (long long)s->effective, (long long)s->dimensions, s->eigenvalue[0], s->variance);
+    printf("%-22s %12.6g", name, image);
+    if (paired) printf(" %12.6g", text);
+    putchar('\n');
+}
+
+static void print_coverage(const cloob_analysis *a)
+{
+    const cloob_coverage *x = &a->x, *y = &a->y;
+    printf("%-22s %12s%s\n", "", "image", a->paired ? "         text" : "");
+    print_row("Ajne", x->ajne, y->ajne, a->paired);
+    print_row("uniformity", x->uniformity, y->uniformity, a->paired);
+    print_row("effective eigenvalues", (double)x->effective, (double)y->effective, a->paired);
+    print_row("largest eigenvalue", x->eigenvalue[0], a->paired ? y->eigenvalue[0] : 0, a->paired);
+    print_row("variance", x->variance, y->variance, a->paired);
 }
 
 static void print_set(const char *name, const cloob_similarity_set *s)
 {
-    printf("%-18s %.6f +- %.6f\n", name, s->mean, s->deviation);
+    printf("%-22s %12.6f +- %.6f\n", name, s->mean, s->deviation);
 }
 
 static void print_text(const cloob_analysis *a)
 {
-    printf("%lld rows\n", (long long)a->rows);
-    print_spread("image", &a->x);
+    printf("%lld rows of width %lld\n", (long long)a->rows, (long long)a->x.dimensions);
+    print_coverage(a);
     if (!a->paired) return;
-    print_spread("text", &a->y);
-    printf("alignment          %.6f\n", a->similarity.alignment);
-    print_set("matched", &a->similarity.matched);
+    printf("%-22s %12.6f\n", "alignment", a->similarity.alignment);
+    print_set("matched pairs", &a->similarity.matched);
     for (int k = 0; k < CLOOB_UNMATCHED_SETS; k++) {
         const cloob_similarity_set *s = &a->similarity.unmatched[k];
         char name[32];
@@ -74,12 +85,12 @@ static void print_text(const cloob_analysis *a)
 
 static void print_change(const cloob_analysis *a, const cloob_analysis *r)
 {
-    printf("against %s: effective eigenvalues %+.2f %%, Ajne %+.2f %% (image)", o.reference,
+    printf("against %s\n", o.reference);
+    printf("  image  effective eigenvalues %+.2f %%, Ajne %+.2f %%\n",
            100 * ((double)a->x.effective / (double)r->x.effective - 1), 100 * (a->x.ajne / r->x.ajne - 1));
     if (a->paired && r->paired)
-        printf("; %+.2f %%, %+.2f %% (text)", 100 * ((double)a->y.effective / (double)r->y.effective - 1),
-               100 * (a->y.ajne / r->y.ajne - 1));
-    putchar('\n');
+        printf("  text   effective eigenvalues %+.2f %%, Ajne %+.2f %%\n",
+               100 * ((double)a->y.effective / (double)r->y.effective - 1), 100 * (a->y.ajne / r->y.ajne - 1));
 }
 
 /* Numbers are there without plots, so a build that cannot draw says so and goes on. */

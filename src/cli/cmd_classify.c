@@ -95,7 +95,8 @@ static void print_bar(double share)
 {
     enum { CELLS = 40 };
     int full = (int)(share * CELLS + 0.5);
-    for (int i = 0; i < CELLS; i++) fputs(i < full ? "\u2588" : "\u00b7", stdout);
+    const char *mark = progress_utf8() ? "\u2588" : "#", *rest = progress_utf8() ? "\u00b7" : ".";
+    for (int i = 0; i < CELLS; i++) fputs(i < full ? mark : rest, stdout);
 }
 
 static void print_json(const char *path, const results *r, const float *p, int shown)
@@ -200,6 +201,10 @@ static cloob_status classify(cloob_ctx *ctx, cloob_model *m, const words *labels
 static int conclude(const command *self, const results *r, int64_t images)
 {
     if (r->sorting_failed) return 1;
+    if (!images)
+        return fprintf(stderr, "cloob %s: %s: holds no images\n", self->name,
+                       opt_words.count == 1 ? opt_words.item[0] : "these folders"),
+               1;
     if (!r->shown)
         return fprintf(stderr, "cloob %s: none of the %lld images could be read\n", self->name, (long long)images), 1;
     if (r->bad)

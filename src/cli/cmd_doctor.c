@@ -90,7 +90,7 @@ static bool run_checks(cloob_ctx *ctx, outcome *out)
         out[i] = (outcome){ 0 };
         cloob_status status = checks[i].run(ctx, out[i].text, sizeof out[i].text);
         out[i].ok = status == CLOOB_OK;
-        if (status != CLOOB_OK && !out[i].text[0]) snprintf(out[i].text, sizeof out[i].text, "%s", cloob_error(ctx));
+        if (status != CLOOB_OK && !out[i].text[0]) opt_with_flags(cloob_error(ctx), out[i].text, sizeof out[i].text);
         all = all && out[i].ok;
     }
     progress_end();
@@ -122,8 +122,11 @@ static void print_text(cloob_ctx *ctx, const outcome *out)
         else printf("  device %d: %s\n", i, cloob_error(ctx));
     }
     cloob_device_facts none;
-    if (cloob_device_count() == 1 && cloob_device_describe(ctx, 1, &none) != CLOOB_OK)
-        printf("  no GPU     %s\n", cloob_error(ctx));
+    if (cloob_device_count() == 1 && cloob_device_describe(ctx, 1, &none) != CLOOB_OK) {
+        char why[512];
+        opt_with_flags(cloob_error(ctx), why, sizeof why);
+        printf("  no GPU     %s\n", why);
+    }
     printf("  %ld cores; kernels for %s\n", sysconf(_SC_NPROCESSORS_ONLN), cloob_instruction_sets());
     printf("\ncache      %s\n", cloob_cache_folder(cache, sizeof cache) ? cache : "none: set CLOOB_CACHE or HOME");
     printf("\nparts of this build\n");
@@ -133,7 +136,7 @@ static void print_text(cloob_ctx *ctx, const outcome *out)
         if (!part[i].present) printf("  %-14s no   without it: no %s\n", part[i].name, part[i].use);
     printf("\nself-test on --device %s\n", common.device);
     for (int i = 0; i < CHECKS; i++)
-        printf("  %-14s %s  %s\n", checks[i].name, out[i].ok ? "ok  " : "FAILED", out[i].text);
+        printf("  %-14s %s  %s\n", checks[i].name, out[i].ok ? "ok    " : "FAILED", out[i].text);
 }
 
 static void print_json(cloob_ctx *ctx, const outcome *out, bool all)
@@ -170,6 +173,17 @@ static void print_json(cloob_ctx *ctx, const outcome *out, bool all)
     json_out_close();
 }
 
+/* Names the first check that failed, for those who read stderr only. */
+static int report_failure(const outcome *out)
+{
+    for (int i = 0; i < CHECKS; i++)
+        if (!out[i].ok) {
+            fprintf(stderr, "cloob doctor: self-test of the %s failed: %s\n", checks[i].name, out[i].text);
+            break;
+        }
+    return 1;
+}
+
 static int run(const command *self, cloob_ctx *ctx)
 {
     outcome out[CHECKS];
@@ -177,7 +191,7 @@ static int run(const command *self, cloob_ctx *ctx)
     bool all = run_checks(ctx, out);
     if (common.json) print_json(ctx, out, all);
     else print_text(ctx, out);
-    return all ? 0 : 1;
+    return all ? 0 : report_failure(out);
 }
 
 const command cmd_doctor = {

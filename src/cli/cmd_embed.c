@@ -24,7 +24,8 @@ static const opt_row rows[] = {
     { "tensors", OPT_STRING, &o.tensors, NULL, "T",
       "safetensors with images F32 [N,3,H,W], normalised, and/or tokens I32 or I64 [N,L]", 0 },
     { "raw", OPT_FLAG, &o.raw, NULL, NULL, "do not normalise rows to unit length", 0 },
-    { "features", OPT_STRING, &o.features, "post", "post|pre", "after the projection, or before it (for probes)", 0 },
+    { "features", OPT_STRING, &o.features, "post", "post|pre", "after the projection, or before it (for cloob probe)",
+      0 },
     OPT_END
 };
 static const opt_set sets[] = { { .table = cli_model_table, .into = &o.model, .required = "checkpoint" },
@@ -118,5 +119,5 @@ const command cmd_embed = {
         "\n"
         "  cloob embed --checkpoint M --out E.safetensors --data val.tsv\n"
         "  cloob embed --checkpoint M --out E.npy --images cat.jpg dog.jpg\n"
-        "  cloob embed --checkpoint M --out train.safetensors --data classes/ --features pre    for cloob probe",
+        "  cloob embed --checkpoint M --out train.safetensors --data classes/ --features pre",
 };

@@ -18,8 +18,8 @@ static const opt_row rows[] = {
 
 static void print_side(const char *name, const cloob_retrieval_side *s)
 {
-    printf("%-14s  R@1 %6.2f %%  R@5 %6.2f %%  R@10 %6.2f %%  mean rank %.2f  median rank %.0f  MRR %.4f\n", name,
-           100 * s->recall1, 100 * s->recall5, 100 * s->recall10, s->mean_rank, s->median_rank, s->mrr);
+    printf("%-13s  %6.2f %%  %6.2f %%  %6.2f %%  %9.2f  %11.0f  %6.4f\n", name, 100 * s->recall1, 100 * s->recall5,
+           100 * s->recall10, s->mean_rank, s->median_rank, s->mrr);
 }
 
 static cloob_status print_result(cloob_ctx *ctx, const cloob_retrieval *r)
@@ -35,6 +35,7 @@ static cloob_status print_result(cloob_ctx *ctx, const cloob_retrieval *r)
     else printf("%lld pairs", (long long)r->pairs);
     if (r->queries < r->images) printf(", %lld of them ranked", (long long)r->queries);
     printf("\n");
+    printf("%-13s  %8s  %8s  %8s  %9s  %11s  %6s\n", "", "R@1", "R@5", "R@10", "mean rank", "median rank", "MRR");
     print_side("image to text", &r->image_to_text);
     print_side("text to image", &r->text_to_image);
     return CLOOB_OK;

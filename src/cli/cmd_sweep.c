@@ -124,6 +124,6 @@ const command cmd_sweep = {
         "results.jsonl with a line per run, sweep.md with the tables, and report.html. All options of cloob train "
         "apply. Run the same command again to continue an interrupted one. A run that diverges is never chosen.\n"
         "\n"
-        "  cloob sweep --train-data world/train.tsv --val-data world/val.tsv --model tiny --epochs 4 \\\n"
-        "      --grid method=clip,cloob --grid lr=1e-3,5e-4 --select image_to_text_R@1 --final-seeds 5 --name first",
+        "  cloob sweep --train-data world/train.tsv --val-data world/val.tsv --model tiny --epochs 4 "
+        "--grid method=clip,cloob --grid lr=1e-3,5e-4 --select image_to_text_R@1 --final-seeds 5 --name first",
 };

@@ -74,6 +74,21 @@ static int texts_gather(const command *self, texts *t)
     return 0;
 }
 
+/* Ids given as one word each, as in `decode 320 1929`, are one text: joins them. */
+static int join_ids(const command *self, texts *t)
+{
+    size_t bytes = 1;
+    for (int64_t i = 0; i < t->count; i++) {
+        if (o.input || strcspn(t->item[i], " \t\r\n,") != t->bytes[i]) return 0;
+        bytes += t->bytes[i] + 1;
+    }
+    if (t->count < 2) return 0;
+    if (!(t->buffer = calloc(bytes, 1))) return cli_usage(self, "out of memory");
+    for (int64_t i = 0, at = 0; i < t->count; i++) at += sprintf(t->buffer + at, "%s%s", i ? " " : "", t->item[i]);
+    t->item[0] = t->buffer, t->bytes[0] = bytes - 2, t->count = 1;
+    return 0;
+}
+
 /* ---- the three commands ---------------------------------------------------------------------------- */
 
 static void print_ids(const int32_t *ids, int64_t n)
@@ -177,6 +192,7 @@ static int run_codec(const command *self, cloob_ctx *ctx, bool decode)
     if (opt_words.count < 2 && !o.input) return cli_usage(self, "needs texts, or --input FILE");
     if (o.length > 1 << 20) return cli_usage(self, "--length %lld: more than a million tokens", (long long)o.length);
     int code = texts_gather(self, &in);
+    if (code == 0 && decode) code = join_ids(self, &in);
     if (code == 0) {
         cloob_status status = cloob_tokenizer_open(ctx, o.vocab, &t);
         if (status == CLOOB_OK) {
@@ -218,8 +234,8 @@ static const opt_row rows[] = {
     { "length", OPT_INT, &o.length, NULL, "N", "encode: pad to N tokens with start and end, as a model expects",
       OPT_POSITIVE },
     { "clean", OPT_STRING, &o.clean, "basic", "basic|full|hf",
-      "text cleaning before encoding: basic (HTML and white space, CLIP's published ids) or full (as in open_clip and "
-      "in training)",
+      "text cleaning before encoding: basic (HTML and white space, CLIP's published ids), full (as in open_clip and in "
+      "training) or hf (as in transformers)",
       0 },
     OPT_END,
 };
@@ -231,9 +247,10 @@ const command cmd_tokenizer = {
     .options = rows,
     .usage = "train --input FILE --size N --out V | encode --vocab V [--length 77] TEXT... | decode --vocab V IDS...",
     .details = "encode prints the ids of each text on a line, without start, end or padding unless --length is given; "
-               "with --json a list\n"
-               "of lists. decode takes the ids of one text per word or line: \"320 2368\".\n"
+               "with --json a list of lists. decode takes the ids of one text, or of several texts in quotes: "
+               "\"320 2368\" \"320 1929\".\n"
                "\n"
                "  cloob tokenizer encode --vocab bpe_simple_vocab_16e6.txt.gz \"a photo of a cat\"\n"
+               "  cloob tokenizer decode --vocab bpe_simple_vocab_16e6.txt.gz 320 1125 539 320 2368\n"
                "  cloob tokenizer train --input captions.txt --size 16384 --out our.bpe",
 };

@@ -9,6 +9,7 @@
 
 #include "cli/commands.h"
 #include "cli/help/help.h"
+#include "cli/json_out.h"
 #include "cli/opt.h"
 #include "cli/progress.h"
 
@@ -19,11 +20,41 @@ const command *const commands[] = {
     NULL,
 };
 
+/* ---- version and help, as commands ------------------------------------------------------------------ */
+
+static int print_version(const command *self, cloob_ctx *ctx)
+{
+    (void)self, (void)ctx;
+    if (!common.json) printf("cloob %s\n", cloob_version());
+    else json_out_open(NULL, '{'), json_out_text("version", cloob_version()), json_out_close();
+    return 0;
+}
+
+static const command cmd_version = {
+    .name = "version",
+    .run = print_version,
+    .stray = "version takes no words",
+    .help = "print the version",
+    .details = "  cloob version\n  cloob version --json",
+};
+
+static const command cmd_help = {
+    .name = "help",
+    .help = "list the commands, or explain one",
+    .usage = "[COMMAND]",
+    .details = "cloob help --presets prints the recipes of cloob train, cloob help --completion bash|zsh|fish a script "
+               "for your shell, and cloob help --man COMMAND a man page.\n"
+               "\n"
+               "  cloob help\n"
+               "  cloob help train\n"
+               "  cloob help --completion bash > cloob.bash",
+};
+
 static const command *find_command(const char *name)
 {
     for (int i = 0; commands[i]; i++)
         if (strcmp(commands[i]->name, name) == 0) return commands[i];
-    return NULL;
+    return strcmp(name, "version") == 0 ? &cmd_version : strcmp(name, "help") == 0 ? &cmd_help : NULL;
 }
 
 static const char *const groups[] = {
@@ -152,10 +183,8 @@ static int run(int argc, char **argv)
         print_commands(stderr);
         return 2;
     }
-    if (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "-V") == 0 || strcmp(argv[1], "version") == 0) {
-        printf("cloob %s\n", cloob_version());
-        return 0;
-    }
+    if (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "-V") == 0)
+        return command_run(&cmd_version, argc - 1, argv + 1);
     if (argc == 3 && strcmp(argv[1], "help") == 0 && strcmp(argv[2], "--presets") == 0) {
         presets_write(stdout);
         return 0;

@@ -211,12 +211,25 @@ int opt_distance(const char *a, const char *b)
     return row[n];
 }
 
+/* How far a mistyped word is from a flag: the letters to change, or little when one begins with the other. */
+static int flag_distance(const char *word, const char *flag)
+{
+    enum { WORTH = 4 }; /* letters in common that make a beginning worth a hint */
+    size_t a = strlen(word), b = strlen(flag), n = a < b ? a : b;
+    int d = opt_distance(word, flag);
+    return n >= WORTH && strncmp(word, flag, n) == 0 && d > 2 ? 2 : d < (int)a ? d : 99;
+}
+
 static int unknown(const command *c, const char *word)
 {
     const char *best = NULL;
+    char name[64];
     int min = 4;
+    snprintf(name, sizeof name, "%.*s", (int)strcspn(word + 2, "="), word + 2);
+    for (char *at = name; *at; at++)
+        if (*at == '_') *at = '-';
     for (int i = 0; i < entry_count; i++) {
-        int d = opt_distance(word + 2, entries[i].flag);
+        int d = flag_distance(name, entries[i].flag);
         if (d < min) min = d, best = entries[i].flag;
     }
     if (best) return cli_usage(c, "%s is not an option; did you mean --%s?", word, best);
@@ -286,6 +299,20 @@ static int check_required(const command *c)
     return -1;
 }
 
+/* A device that no machine has is a mistake, also where a command computes nothing. */
+static int check_device(const command *c)
+{
+    const opt_entry *e = find("device", 6);
+    const char *name = e ? *(const char *const *)((const char *)e->into + e->o.offset) : NULL;
+    static const char *const known[] = { "auto", "cpu", "cuda", "ref" };
+    if (!e || !e->given || !name) return -1;
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (strcmp(name, known[i]) == 0) return -1;
+    bool number = strncmp(name, "cuda:", 5) == 0 && name[5] && strlen(name) < 9;
+    if (number && strspn(name + 5, "0123456789") == strlen(name + 5)) return -1;
+    return cli_usage(c, "--device %s: choose auto, cpu, cuda, cuda:N or ref", name);
+}
+
 /* Sets defaults, parses argv[1..]; -1, or the exit code to end with. */
 static int parse(const command *c, int argc, char **argv)
 {
@@ -307,7 +334,8 @@ static int parse(const command *c, int argc, char **argv)
             return cli_usage(c, "out of memory");
         }
     }
-    return check_required(c);
+    int code = check_device(c);
+    return code < 0 ? check_required(c) : code;
 }
 
 int command_run(const command *c, int argc, char **argv)

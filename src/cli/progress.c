@@ -39,7 +39,7 @@ static double seconds(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static bool utf8_terminal(void)
+bool progress_utf8(void)
 {
     const char *names[] = { "LC_ALL", "LC_CTYPE", "LANG" };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
@@ -55,7 +55,7 @@ void progress_begin(bool quiet)
     bool dumb = !term || strcmp(term, "dumb") == 0;
     how = quiet ? SILENT : isatty(STDERR_FILENO) && !dumb ? REDRAWN : PLAIN;
     colour = isatty(STDERR_FILENO) && !dumb && !(no_colour && *no_colour);
-    plain_bar = !utf8_terminal();
+    plain_bar = !progress_utf8();
 }
 
 bool progress_colour(void) { return colour; }
@@ -215,12 +215,28 @@ void progress_show(void *user, const cloob_progress *p)
     pthread_mutex_unlock(&lock);
 }
 
+/* A line on a terminal: what does not fit continues at a blank, two columns in. */
+static void put_folded(const char *line, int at, int width)
+{
+    enum { INDENT = 2 };
+    for (bool first = true; *line; first = false) {
+        size_t n = strcspn(line, " ");
+        if (!first && at + 1 + (int)n >= width) at = fprintf(stderr, "\n%*s", INDENT, "") - 1;
+        else if (!first) at += fprintf(stderr, " ");
+        at += fprintf(stderr, "%.*s", (int)n, line);
+        line += n + (line[n] == ' ');
+    }
+    fputc('\n', stderr);
+}
+
 void progress_log(const char *prefix, const char *line)
 {
     pthread_mutex_lock(&lock);
     bool was = now_shown.visible;
-    if (how == REDRAWN) erase();
-    fprintf(stderr, "%s%s\n", prefix, line);
+    if (how == REDRAWN) {
+        erase();
+        put_folded(line, fprintf(stderr, "%s", prefix), terminal_width());
+    } else fprintf(stderr, "%s%s\n", prefix, line);
     if (was) draw();
     pthread_mutex_unlock(&lock);
 }

@@ -20,6 +20,8 @@ void progress_log(const char *prefix, const char *line);
 /* Leaves the terminal clean: the line is removed. */
 void progress_end(void);
 
+/* Whether the locale's characters are UTF-8: bars are plain otherwise. */
+bool progress_utf8(void);
 /* Whether text on stderr may have colour. */
 bool progress_colour(void);
 

@@ -22,13 +22,15 @@ static int64_t append(cloob_option *to, const cloob_option *from, int64_t n, siz
 
 const cloob_option *cli_model_table(int64_t *count)
 {
-    static cloob_option table[64] = { { .name = "checkpoint",
-                                        .field = "checkpoint",
-                                        .type = CLOOB_OPTION_STRING,
-                                        .offset = offsetof(cli_model, checkpoint),
-                                        .values = "M",
-                                        .group = "model",
-                                        .help = "weights, in any format that cloob convert reads" } };
+    static cloob_option table[64] = {
+        { .name = "checkpoint",
+          .field = "checkpoint",
+          .type = CLOOB_OPTION_STRING,
+          .offset = offsetof(cli_model, checkpoint),
+          .values = "M",
+          .group = "model",
+          .help = "weights, in any format that cloob convert reads, or the folder of a run" }
+    };
     int64_t model, data;
     const cloob_option *of_model = cloob_model_option_table(&model), *of_data = cloob_data_option_table(&data);
     *count = 1 + append(table + 1, of_model, model, offsetof(cli_model, open));

@@ -156,10 +156,10 @@ static void put_heading(const cloob_groups *g, const style *y, const char *first
     sbuf_puts(s, y->end);
 }
 
-static const char note[] =
-    "Mean, standard deviation and 95 %% bootstrap interval of the mean; in brackets the runs. Tests: two-sided "
-    "Wilcoxon rank-sum, corrected by Holm over the pairs of groups of a metric; * below %g. Cliff's delta: 1 when "
-    "all runs of the first are higher, -1 when all are lower.\n";
+static const char note[] = "Mean, standard deviation and 95 %% bootstrap interval of the mean; in brackets the\n"
+                           "number of runs. Tests: two-sided Wilcoxon rank-sum, corrected by Holm over the\n"
+                           "pairs of groups of a metric; * below %g. Cliff's delta: 1 when all runs of the\n"
+                           "first are higher, -1 when all are lower.\n";
 
 static void put_markdown(const cloob_groups *g, sbuf *s)
 {
@@ -189,13 +189,49 @@ static void put_latex(const cloob_groups *g, sbuf *s)
     sbuf_puts(s, "\\hline\n\\end{tabular}\n");
 }
 
+enum { MOST_COLUMNS = 64 };
+
+/* The characters of n bytes of UTF-8. */
+static int characters(const char *text, size_t n)
+{
+    int count = 0;
+    for (size_t i = 0; i < n; i++) count += ((unsigned char)text[i] & 0xC0) != 0x80;
+    return count;
+}
+
+/* Cells that end with a tab, or with the line, by column: their widths, or with `out` the table with them. */
+static void each_cell(const char *text, int width[MOST_COLUMNS], sbuf *out)
+{
+    for (int column = 0; *text; column++) {
+        size_t n = strcspn(text, "\t\n");
+        int k = column < MOST_COLUMNS ? column : MOST_COLUMNS - 1, wide = characters(text, n);
+        if (wide > width[k]) width[k] = wide;
+        if (out) sbuf_printf(out, "%.*s", (int)n, text);
+        if (text[n] == '\n') column = -1;
+        if (out && text[n] == '\t') sbuf_printf(out, "%*s", width[k] - wide + 2, "");
+        if (out && text[n] == '\n') sbuf_putc(out, '\n');
+        text += n + (text[n] != '\0');
+    }
+}
+
+static void put_aligned(sbuf *table, sbuf *s)
+{
+    int width[MOST_COLUMNS] = { 0 };
+    if (table->failed || !table->data) s->failed = true;
+    else each_cell(table->data, width, NULL), each_cell(table->data, width, s);
+    sbuf_release(table);
+}
+
 static void put_plain(const cloob_groups *g, sbuf *s)
 {
-    static const style y = { "", "   ", "\n", "-", false };
-    put_heading(g, &y, "metric", s);
-    put_means(g, &y, s);
-    sbuf_puts(s, "\nmetric   pair   difference   p   p, Holm   Cliff's delta\n");
-    put_tests(g, &y, s);
+    static const style y = { "", "\t", "\n", "-", false };
+    sbuf means = { 0 }, tests = { 0 };
+    put_heading(g, &y, "metric", &means);
+    put_means(g, &y, &means);
+    put_aligned(&means, s);
+    sbuf_puts(&tests, "\nmetric\tpair\tdifference\tp\tp, Holm\tCliff's delta\n");
+    put_tests(g, &y, &tests);
+    put_aligned(&tests, s);
     sbuf_putc(s, '\n');
     sbuf_printf(s, note, g->alpha);
 }

@@ -111,12 +111,17 @@ static void clear_failed(const journal *j)
     }
 }
 
+static cloob_status refuse_taken(cloob_ctx *ctx, const journal *j)
+{
+    if (!is_taken(j)) return CLOOB_OK;
+    return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: a run of this name exists; give another `name`, or `resume` it",
+                    j->dir);
+}
+
 static cloob_status make_files(cloob_ctx *ctx, journal *j, journal_mode mode, bool with_board)
 {
     bool exists = mode == JOURNAL_NEW && file_exists(j->dir);
-    if (exists && is_taken(j))
-        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: a run of this name exists; give another `name`, or `resume` it",
-                        j->dir);
+    if (exists) CLOOB_TRY(refuse_taken(ctx, j));
     CLOOB_TRY(file_make_dirs(ctx, j->checkpoints));
     CLOOB_TRY(take_lock(ctx, j));
     if (exists) clear_failed(j);
@@ -135,16 +140,30 @@ static cloob_status make_files(cloob_ctx *ctx, journal *j, journal_mode mode, bo
     return status;
 }
 
+static cloob_status set_paths(cloob_ctx *ctx, journal *j, const char *logs, const char *name)
+{
+    j->lock = -1;
+    j->dir = file_join(logs, name);
+    j->checkpoints = j->dir ? file_join(j->dir, "checkpoints") : NULL;
+    return j->checkpoints ? CLOOB_OK : ctx_no_memory(ctx, 256, "a run's journal");
+}
+
+cloob_status journal_check_name(cloob_ctx *ctx, const char *logs, const char *name)
+{
+    journal j = { 0 };
+    cloob_status status = set_paths(ctx, &j, logs, name);
+    if (status == CLOOB_OK && file_exists(j.dir)) status = refuse_taken(ctx, &j);
+    free(j.dir), free(j.checkpoints);
+    return status;
+}
+
 cloob_status journal_open(cloob_ctx *ctx, const char *logs, const char *name, journal_mode mode, bool writes,
                           bool board, journal **out)
 {
     journal *j = calloc(1, sizeof *j);
     if (!j) return ctx_no_memory(ctx, sizeof *j, "a run's journal");
     j->writes = writes;
-    j->lock = -1;
-    j->dir = file_join(logs, name);
-    j->checkpoints = j->dir ? file_join(j->dir, "checkpoints") : NULL;
-    cloob_status status = j->checkpoints ? CLOOB_OK : ctx_no_memory(ctx, 256, "a run's journal");
+    cloob_status status = set_paths(ctx, j, logs, name);
     if (status == CLOOB_OK && writes) status = make_files(ctx, j, mode, board);
     if (status != CLOOB_OK) {
         journal_close(j);

@@ -17,6 +17,8 @@ typedef enum journal_mode { JOURNAL_NEW, JOURNAL_RESUME } journal_mode;
 cloob_status journal_open(cloob_ctx *ctx, const char *logs, const char *name, journal_mode mode, bool writes,
                           bool board, journal **out);
 void journal_close(journal *j);
+/* Fails where journal_open would refuse a new run over an existing name; makes nothing. */
+cloob_status journal_check_name(cloob_ctx *ctx, const char *logs, const char *name);
 
 const char *journal_dir(const journal *j);         /* <logs>/<name> */
 const char *journal_checkpoints(const journal *j); /* <logs>/<name>/checkpoints */

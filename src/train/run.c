@@ -334,6 +334,7 @@ cloob_status cloob_train(cloob_ctx *ctx, const cloob_train_options *o, cloob_tra
     API_NEEDS(ctx, o);
     run r;
     cloob_status status = run_open(ctx, &r, o);
+    bool was_complete = status == CLOOB_OK && o->resume && r.at.updates >= r.total_steps;
     if (status == CLOOB_OK) {
         status = run_loop(ctx, &r);
         end_all_ranks(ctx, &r, status);
@@ -343,7 +344,10 @@ cloob_status cloob_train(cloob_ctx *ctx, const cloob_train_options *o, cloob_tra
     r.sum.steps = r.at.updates;
     r.sum.skipped_steps = r.at.skipped;
     r.sum.seconds = clock_seconds() - r.started;
-    if (status == CLOOB_OK)
+    if (status == CLOOB_OK && was_complete)
+        journal_line(ctx, r.log, "nothing to do: the run is complete after %lld steps; more `epochs` continue it",
+                     (long long)r.at.updates);
+    else if (status == CLOOB_OK)
         journal_line(ctx, r.log, "done: %lld steps in %.0f s, loss %.5f, %lld bad samples skipped",
                      (long long)r.at.updates, r.sum.seconds, r.sum.loss, (long long)r.sum.bad_samples);
     if (status != CLOOB_OK && r.log) { /* the log of the run says how it ended, too */

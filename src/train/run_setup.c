@@ -481,6 +481,15 @@ static void describe(cloob_ctx *ctx, run *r)
                      (long long)r->at.step_in_epoch);
 }
 
+/* Mistakes in names, found before data is read and a vocabulary is trained. */
+static cloob_status check_names(cloob_ctx *ctx, run *r)
+{
+    model_config c;
+    if (r->o->resume) return CLOOB_OK;
+    if (strcmp(r->o->model, "auto") != 0) CLOOB_TRY(asked_model(ctx, r->o, &c));
+    return r->o->name && comm_rank(r->c) == 0 ? journal_check_name(ctx, r->o->logs, r->o->name) : CLOOB_OK;
+}
+
 cloob_status run_open(cloob_ctx *ctx, run *r, const cloob_train_options *o)
 {
     *r = (run){ .options = *o };
@@ -491,6 +500,7 @@ cloob_status run_open(cloob_ctx *ctx, run *r, const cloob_train_options *o)
     CLOOB_TRY(run_check_options(ctx, r->o));
     CLOOB_TRY(open_device(ctx, r));
     CLOOB_TRY(comm_agree(ctx, r->c, divide_batch(ctx, r)));
+    CLOOB_TRY(comm_agree(ctx, r->c, check_names(ctx, r)));
     /* A rank that fails between two of these tells the others, which would wait for it forever. */
     CLOOB_TRY(comm_agree(ctx, r->c, open_data(ctx, r)));
     CLOOB_TRY(comm_agree(ctx, r->c, prepare_model(ctx, r)));

@@ -20,6 +20,13 @@ grep -q broken.jpg err.txt || fail "the broken file is not named"
 ask 'photos/val-*' --csv > val.csv || fail "a pattern"
 [ "$(wc -l < val.csv)" = 9 ] && head -1 val.csv | grep -qx 'image,label,p' || fail "CSV: $(head -2 val.csv)"
 ask photos/broken.jpg > /dev/null 2>&1 && fail "nothing readable must not be success"
+ask nowhere photos/val-0000001.jpg --json > one.json 2> err.txt || fail "one of two paths is not there: $(cat err.txt)"
+[ "$(grep -o '"image"' one.json | wc -l)" = 1 ] && grep -q nowhere err.txt || fail "the path that is not there: $(cat one.json err.txt)"
+"$cloob" embed --checkpoint "$model" --images nowhere photos/val-0000001.jpg --out one.npy --quiet > /dev/null 2> err.txt || fail "embed: one of two is not there: $(cat err.txt)"
+mkdir empty
+ask empty > /dev/null 2> err.txt && fail "an empty folder must not be success"
+grep -q 'empty: holds no images' err.txt || fail "an empty folder: $(cat err.txt)"
+LC_ALL=C ask photos/val-0000001.jpg 2> /dev/null | LC_ALL=C grep -q '[^ -~]' && fail "bars that are no ASCII in the C locale"
 ask nowhere > /dev/null 2>&1 && fail "a path that is not there must not be success"
 
 ask 'photos/val-*' --sort-into sorted --dry-run > /dev/null 2>&1 || fail "dry run"

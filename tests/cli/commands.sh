@@ -27,6 +27,11 @@ must "train" '' train --train-data world/train.tsv --val-data world/val.tsv --mo
     --batch-size 16 --epochs 1 --workers 0 --device cpu --logs logs --name run --zeroshot-frequency 1 \
     --zeroshot-data world/classes/colour --zeroshot-prompts world/prompts.json --zeroshot-set colour
 grep -q 'zeroshot' logs/run/checkpoints/results.jsonl || fail "train --zeroshot-data"
+"$cloob" train --train-data world/train.tsv --model nosuch --logs logs --name new >out 2>err && fail "an unknown model"
+"$cloob" train --train-data world/train.tsv --model tiny --logs logs --name run >out 2>>err && fail "a name that is taken"
+[ "$(wc -l <err)" = 2 ] || { cat err; fail "names are checked before a vocabulary is trained"; }
+"$cloob" train --resume run --logs logs >out 2>err || fail "a run that is complete"
+grep -q 'the run is complete' err || { cat err; fail "a run that is complete"; }
 model=$(ls logs/run/checkpoints/*.safetensors | head -1)
 image=$(find world/images -name 'val-*.jpg' | sort | head -1)
 folder=$(dirname "$image")
@@ -50,6 +55,13 @@ must "preprocess" '' preprocess "$image" view.png --size 24
 must "preprocess --train" '' preprocess "$image" train.png --size 24 --train --seed 3
 must "preprocess --crop" '' preprocess "$image" crop.png --size 16 --crop 2,3,20,24 --json
 is_png view.png && is_png train.png && is_png crop.png
+narrow() { awk 'length($0) > 80 { bad = 1 } END { exit bad }' out || { cat out; fail "wider than 80 columns: $what"; }; }
+must "retrieve at 80 columns" 'MRR' retrieve --input e.safetensors && narrow
+must "analyze at 80 columns" 'Ajne' analyze --input e.safetensors && narrow
+must "zeroshot at 80 columns" 'top5' zeroshot --checkpoint "$model" --data world/classes/colour && narrow
+must "info of a run" 'tokenizer   stored' info logs/run
+must "info of embeddings" '^image +[0-9]+ rows of width' info e.safetensors
+must "info of embeddings as JSON" '"image": \[' info e.safetensors --json
 must "info" '"parameters"' info "$model" --json
 must "info of data" 'samples' info world/train.tsv
 must "info of shards" 'samples' info 'shards/train-{00000..00002}.tar'
@@ -57,6 +69,11 @@ printf '{"epoch": 1, "x": 0.1}\n{"epoch": 1, "x": 0.2}\n{"epoch": 1, "x": 0.15}\
 printf '{"epoch": 1, "x": 0.5}\n{"epoch": 1, "x": 0.6}\n{"epoch": 1, "x": 0.55}\n' >b.jsonl
 must "compare" '"p' compare a.jsonl b.jsonl --json
 must "compare as text" 'x' compare a.jsonl b.jsonl
+mkdir runs && cp -r logs/run runs/a && cp -r logs/run runs/b && sed -i 's/^method: .*/method: clip/' runs/b/params.txt
+must "compare of runs" 'Holm' compare runs
+column=$(awk '/^metric/ { print index($0, "clip"); exit }' out)
+awk -v c="$column" '/^$/ { exit } substr($0, c - 1, 1) != " " || substr($0, c, 1) == " " { bad = 1 } END { exit bad }' out ||
+    { cat out; fail "compare: columns are not aligned"; }
 must "bench embed" '"ms"' bench embed --model tiny --batch 4 --repeats 1 --device cpu --json
 must "bench step" '"ms"' bench step --model tiny --batch 4 --repeats 1 --device cpu --json
 must "bench loss" '"ms"' bench loss --n 64 --dim 16 --repeats 1 --device cpu --json

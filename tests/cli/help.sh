@@ -15,6 +15,12 @@ explains()
     [ "$text" = "$("$cloob" "$@" --help)" ] || fail "help $* and $* --help differ"
     grep -q "^  cloob $*" <<< "$text" || fail "help $* has no example"
     grep -q -- "--json" <<< "$text" || fail "help $* does not name --json"
+    for width in 66 80; do
+        wide=$(COLUMNS=$width "$cloob" help "$@" | awk -v w=$width 'length($0) > w')
+        [ -z "$wide" ] || fail "help $* is wider than $width columns: $wide"
+    done
+    # A command that continues after a backslash is the one that was meant: the shell reads it as a single line.
+    COLUMNS=80 "$cloob" help "$@" | awk 'more && !/^      / { bad = 1 } { more = /\\$/ } END { exit bad }' || fail "help $*: a broken example"
 }
 
 commands=$("$cloob" help | awk '/^  / { print $1 }')
@@ -29,6 +35,24 @@ grep -q nosuch "$err" || fail "help nosuch does not name it"
 # Words that people try first.
 "$cloob" version | grep -q '^cloob [0-9]' || fail "cloob version"
 "$cloob" -V | grep -q '^cloob [0-9]' || fail "cloob -V"
+"$cloob" version --json | grep -q '^{"version": *"[0-9]' || fail "cloob version --json"
+for c in version help; do
+    "$cloob" help $c | grep -q "^usage: cloob $c" || fail "help $c"
+done
 "$cloob" trian 2>&1 | grep -q 'did you mean train' || fail "a mistyped command has no suggestion"
+"$cloob" train --global-batch 4 2>&1 | grep -q 'did you mean --global-batch-size' || fail "the beginning of a flag has no suggestion"
+"$cloob" train --batch_sise=4 2>&1 | grep -q 'did you mean --batch-size' || fail "a mistyped flag with = has no suggestion"
+"$cloob" train --x 2>&1 | grep -q 'did you mean' && fail "a flag of one letter has a suggestion"
+
+# A device that does not exist is wrong usage everywhere, also where nothing is computed.
+for c in doctor "info RN50" "tokenizer encode --vocab none a" train; do
+    # shellcheck disable=SC2086
+    "$cloob" $c --device bogus > /dev/null 2> "$err"; [ $? = 2 ] && grep -q -- '--device bogus' "$err" || fail "$c --device bogus: $(cat "$err")"
+done
+"$cloob" doctor --device cuda:999 > /dev/null 2> "$err"; [ $? = 1 ] || fail "doctor of a missing device"
+[ "$(wc -l < "$err")" = 1 ] && grep -q 'self-test' "$err" || fail "doctor says on stderr: $(cat "$err")"
+"$cloob" info RN51 > /dev/null 2> "$err"; [ $? = 1 ] && grep -q 'RN50' "$err" || fail "info RN51: $(cat "$err")"
+"$cloob" info ViT-B-32 | grep -v '^config' | awk 'length($0) > 80 { bad = 1 } END { exit bad }' || fail "info MODEL is wider than 80 columns"
+
 "$cloob" doctor --json --quiet | grep -q '"ok": true' || fail "cloob doctor"
 exit $bad

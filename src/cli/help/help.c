@@ -2,18 +2,21 @@
 #include "cli/help/help.h"
 
 #include <ctype.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
 enum { LEFT = 36, NARROWEST = 60, WIDEST = 118 };
 
-/* The width of the terminal, or 80 columns. */
+/* The last column to use: of the terminal, else of COLUMNS, else of 80. */
 static int right_edge(void)
 {
     struct winsize w;
-    int columns = ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) == 0 && w.ws_col ? w.ws_col - 1 : 79;
-    return columns < NARROWEST ? NARROWEST : columns > WIDEST ? WIDEST : columns;
+    const char *asked = getenv("COLUMNS");
+    int columns = ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) == 0 && w.ws_col ? w.ws_col : asked ? atoi(asked) : 0;
+    if (columns <= 0) columns = 80;
+    return columns <= NARROWEST ? NARROWEST : columns > WIDEST ? WIDEST : columns - 1;
 }
 
 /* Is this the end of a line inside a paragraph: neither a blank line nor an indented one follows? */
@@ -34,18 +37,61 @@ static const char *put_wrapped(const char *text, int at, int left)
     return text;
 }
 
-/* Paragraphs are wrapped to the terminal; indented lines, which are commands to copy, stay as they are. */
+/* Where a command that is wider than `width` continues on the next line: at the last blank outside quotes, before an
+ * option where there is one. 0: nowhere. */
+static size_t last_break(const char *text, size_t n, size_t width)
+{
+    size_t blank = 0, option = 0;
+    char quote = '\0';
+    for (size_t i = 1; i < n && i <= width; i++) {
+        if (quote ? text[i] == quote : text[i] == '"' || text[i] == '\'') quote = quote ? '\0' : text[i];
+        else if (!quote && text[i] == ' ') blank = i, option = strncmp(text + i, " --", 3) == 0 ? i : option;
+    }
+    return option ? option : blank;
+}
+
+/* A command to copy: a line too long for the terminal continues after a backslash. */
+static void put_command(const char *text, size_t n)
+{
+    size_t indent = strspn(text, " "), right = (size_t)right_edge();
+    printf("%*s", (int)indent, "");
+    for (text += indent, n -= indent; indent + n > right;) {
+        size_t cut = last_break(text, n, right - indent - 2);
+        if (!cut) break;
+        if (indent < 6) indent = 6;
+        printf("%.*s \\\n%*s", (int)cut, text, (int)indent, "");
+        text += cut + 1, n -= cut + 1;
+    }
+    printf("%.*s", (int)n, text);
+}
+
+/* Paragraphs are wrapped to the terminal, and so are indented lines, which are commands to copy. */
 static void print_details(const char *text)
 {
     while (*text) {
         if (*text == ' ' || *text == '\n') {
             size_t n = strcspn(text, "\n");
-            printf("%.*s", (int)n, text);
+            put_command(text, n);
             text += n;
         } else text = put_wrapped(text, 0, 0);
         putchar('\n');
         text += *text == '\n';
     }
+}
+
+/* An option and its choices, which continue after a | where they do not fit; returns the column reached. */
+static int put_option(const char *text)
+{
+    size_t room = (size_t)right_edge() - 2;
+    int at = printf("  ");
+    for (size_t cut = room; strlen(text) > room; text += cut) {
+        for (cut = room; cut && text[cut - 1] != '|'; cut--)
+            ;
+        if (!cut) break;
+        printf("%.*s\n%6s", (int)cut, text, "");
+        room = (size_t)right_edge() - 6, at = 6;
+    }
+    return at + printf("%s", text);
 }
 
 static void print_entry(const opt_entry *e)
@@ -60,8 +106,9 @@ static void print_entry(const opt_entry *e)
     if (e->flags & OPT_REQUIRED) snprintf(right + n, sizeof right - (size_t)n, " (required)");
     else if (!flag && e->o.fallback && e->o.fallback[0])
         snprintf(right + n, sizeof right - (size_t)n, " [%s]", e->o.fallback);
-    printf("  %-33s%s", left, strlen(left) > 33 ? "\n                                   " : "");
-    putchar(' ');
+    int at = put_option(left);
+    if (at > LEFT - 1) at = 0, putchar('\n');
+    printf("%*s", LEFT - at, "");
     put_wrapped(right, LEFT, LEFT);
     putchar('\n');
 }
@@ -71,17 +118,25 @@ void help_print(const command *c)
     int count;
     const opt_entry *e = opt_entries(c, &count);
     const char *group = "";
-    int at = printf("usage: cloob %s ", c->name);
+    char summary[256];
+    int at = printf("usage: cloob %s%s", c->name, c->usage ? " " : "");
     put_wrapped(c->usage ? c->usage : "", at, at);
-    printf("\n\n%c%s.\n", toupper((unsigned char)c->help[0]), c->help + 1);
+    snprintf(summary, sizeof summary, "%c%s.", toupper((unsigned char)c->help[0]), c->help + 1);
+    printf("\n\n");
+    put_wrapped(summary, 0, 0);
+    putchar('\n');
     if (c->details) putchar('\n'), print_details(c->details);
-    for (int i = 0; i < count; i++) {
+    for (int i = 0; i < count && (c->run || c->parts); i++) {
         if (e[i].flags & OPT_HIDDEN) continue;
         if (strcmp(group, e[i].o.group) != 0) printf("\n%s:\n", group = e[i].o.group);
         print_entry(&e[i]);
     }
     if (!c->parts) return;
-    printf("benchmarks:\n");
-    for (int i = 0; c->parts[i]; i++) printf("  %-17s %s\n", c->parts[i]->name, c->parts[i]->help);
+    printf("\nbenchmarks:\n");
+    for (int i = 0; c->parts[i]; i++) {
+        printf("  %-17s ", c->parts[i]->name);
+        put_wrapped(c->parts[i]->help, 20, 20);
+        putchar('\n');
+    }
     printf("\ncloob %s NAME --help explains one of them.\n", c->name);
 }

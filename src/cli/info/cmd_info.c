@@ -1,6 +1,8 @@
 /* cloob info WHAT: asks each kind in turn whether it knows the thing. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 #include "cli/commands.h"
 #include "cli/info/info.h"
@@ -28,11 +30,32 @@ static const opt_set sets[] = { { .table = cloob_data_option_table, .into = &o.d
 
 static int check(const command *self)
 {
-    return opt_words.count == 1 ? -1 : cli_usage(self, "needs one thing to describe");
+    return opt_words.count == 1
+               ? -1
+               : cli_usage(self, "needs one thing to describe: a file, a folder, a model such as RN50, or device");
+}
+
+/* A word such as RN51: no file or folder, and without anything that paths and patterns have. */
+static bool is_bare_word(const char *what)
+{
+    return strcspn(what, "/.{*?:") == strlen(what) && access(what, F_OK) != 0 && !cloob_model_known(what) &&
+           strcmp(what, "device") != 0;
+}
+
+/* The model's error names those nearest to it. */
+static int nothing_of_that_name(const command *self, cloob_ctx *ctx, const char *what)
+{
+    cloob_model_outline m;
+    cloob_status status = cloob_model_describe(ctx, what, o.batch, common.precision, &m);
+    cloob_model_outline_release(&m);
+    if (status == CLOOB_OK) return 0;
+    fprintf(stderr, "cloob %s: %s: there is no such file or folder, and %s\n", self->name, what, cloob_error(ctx));
+    return 1;
 }
 
 static int run(const command *self, cloob_ctx *ctx)
 {
+    if (is_bare_word(opt_words.item[0])) return nothing_of_that_name(self, ctx, opt_words.item[0]);
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         if (kinds[i]->knows(opt_words.item[0])) return kinds[i]->tell(self, ctx, opt_words.item[0], &o);
     return 1;
@@ -46,13 +69,15 @@ const command cmd_info = {
     .options = rows,
     .sets = sets,
     .usage = "MODEL|FILE|DIR|device",
-    .details = "For the name of a model, or a .json configuration: sizes, parameters, memory of a training step.\n"
-               "For weights (ours, torch, open_clip, Hugging Face): the model, its configuration and metadata.\n"
-               "For a data set: its type, the number of samples, files and classes, the sizes of images and captions, "
-               "and how many of the examined samples are unusable and why.\n"
-               "\n"
-               "  cloob info ViT-L-14\n"
-               "  cloob info model.safetensors\n"
-               "  cloob info train.tsv --path-data /data/images\n"
-               "  cloob info 'shards/{00000..00999}.tar' --examine 0 --json",
+    .details =
+        "For the name of a model, or a .json configuration: sizes, parameters, memory of a training step.\n"
+        "For weights (ours, torch, open_clip, Hugging Face, the folder of a run): the model, its configuration and "
+        "metadata. For embeddings: their sizes.\n"
+        "For a data set: its type, the number of samples, files and classes, the sizes of images and captions, "
+        "and how many of the examined samples are unusable and why.\n"
+        "\n"
+        "  cloob info ViT-L-14\n"
+        "  cloob info model.safetensors\n"
+        "  cloob info train.tsv --path-data /data/images\n"
+        "  cloob info 'shards/{00000..00999}.tar' --examine 0 --json",
 };

@@ -17,23 +17,27 @@ static bool knows(const char *what) { return is_json(what) || (access(what, F_OK
 
 static double gib(int64_t bytes) { return (double)bytes / 1073741824.0; }
 
+static void tell_tower(int64_t layers, int64_t width, int64_t heads, const char *activation, int64_t parameters)
+{
+    printf("        %lld layers of width %lld, %lld heads, %s, %.1f million parameters\n", (long long)layers,
+           (long long)width, (long long)heads, activation, (double)parameters / 1e6);
+}
+
 static void tell_text(const cloob_model_outline *m)
 {
     printf("%s: %s, embeddings of %lld, %.1f million parameters in %lld tensors\n", m->name, m->family,
            (long long)m->embed, (double)m->parameters / 1e6, (long long)m->tensors);
     printf("images  %lld px", (long long)m->image_size);
     if (m->patch) printf(" in patches of %lld: %lld tokens", (long long)m->patch, (long long)m->image_tokens);
-    printf(", %lld layers of width %lld, %lld heads, %s, %.1f million parameters\n", (long long)m->image_layers,
-           (long long)m->image_width, (long long)m->image_heads, m->image_activation,
-           (double)m->image_parameters / 1e6);
-    printf("texts   %lld tokens of %lld, %lld layers of width %lld, %lld heads, %s, %.1f million parameters\n",
-           (long long)m->context, (long long)m->vocab, (long long)m->text_layers, (long long)m->text_width,
-           (long long)m->text_heads, m->text_activation, (double)m->text_parameters / 1e6);
-    printf("memory  a training step of %lld pairs takes %.2f GiB (parameters and gradients %.2f, optimizer %.2f, image "
-           "tower "
-           "%.2f, text tower %.2f, objective %.2f); embedding as many %.2f\n",
-           (long long)m->batch, gib(m->step_bytes), gib(m->step_params), gib(m->step_optimizer), gib(m->step_image),
-           gib(m->step_text), gib(m->step_objective), gib(m->embed_bytes));
+    putchar('\n');
+    tell_tower(m->image_layers, m->image_width, m->image_heads, m->image_activation, m->image_parameters);
+    printf("texts   %lld tokens, vocabulary of %lld\n", (long long)m->context, (long long)m->vocab);
+    tell_tower(m->text_layers, m->text_width, m->text_heads, m->text_activation, m->text_parameters);
+    printf("memory  %.2f GiB for a training step of %lld pairs: parameters and gradients %.2f,\n"
+           "        optimizer %.2f, image tower %.2f, text tower %.2f, objective %.2f\n"
+           "        %.2f GiB for embedding %lld pairs\n",
+           gib(m->step_bytes), (long long)m->batch, gib(m->step_params), gib(m->step_optimizer), gib(m->step_image),
+           gib(m->step_text), gib(m->step_objective), gib(m->embed_bytes), (long long)m->batch);
     printf("config  %s\n", m->config);
 }
 

@@ -1,4 +1,4 @@
-/* cloob info MODEL: what a file or folder of weights holds, whoever wrote it. */
+/* cloob info FILE: what a file or folder of weights holds, whoever wrote it, or a file of embeddings. */
 #include <stdio.h>
 #include <string.h>
 
@@ -21,6 +21,8 @@ static bool holds(const char *dir, const char *name)
     return f != NULL;
 }
 
+static const char in_run[] = "checkpoints/latest.safetensors"; /* a folder of cloob train */
+
 /* Some data sets are .bin files too; torch's begin as a zip file or as a pickle of protocol 2. */
 static bool begins_as_torch(const char *path)
 {
@@ -35,8 +37,41 @@ static bool knows(const char *what)
 {
     return ends(what, ".safetensors") || ends(what, ".pt") || ends(what, ".pth") ||
            (ends(what, ".bin") && begins_as_torch(what)) || holds(what, "open_clip_config.json") ||
-           holds(what, "config.json");
+           holds(what, "config.json") || holds(what, in_run);
 }
+
+/* ---- embeddings ------------------------------------------------------------------------------------ */
+
+static void tell_matrix(cloob_ctx *ctx, cloob_embeddings *e, const char *name)
+{
+    cloob_matrix m;
+    if (!cloob_embeddings_has(e, name) || cloob_embeddings_matrix(ctx, e, name, &m) != CLOOB_OK) return;
+    if (!common.json) {
+        printf("%-11s %lld rows of width %lld\n", name, (long long)m.rows, (long long)m.columns);
+        return;
+    }
+    json_out_open(name, '[');
+    json_out_int(NULL, m.rows), json_out_int(NULL, m.columns);
+    json_out_close();
+}
+
+/* A safetensors file with the matrices that cloob embed writes; false: it is something else. */
+static bool tell_embeddings(cloob_ctx *ctx, const char *what)
+{
+    static const char *const names[] = { "image", "text", "x", "y", "U", "V" };
+    cloob_embeddings *e = NULL;
+    bool known = ends(what, ".safetensors") && cloob_embeddings_open(ctx, what, &e) == CLOOB_OK &&
+                 cloob_embeddings_has(e, "image|text|x");
+    if (known && common.json)
+        json_out_open(NULL, '{'), json_out_text("file", what), json_out_text("kind", "embeddings");
+    else if (known) printf("%s: embeddings, for cloob retrieve, analyze, probe and loss\n", what);
+    for (size_t i = 0; known && i < sizeof names / sizeof *names; i++) tell_matrix(ctx, e, names[i]);
+    if (known && common.json) json_out_close();
+    cloob_embeddings_close(e);
+    return known;
+}
+
+/* ---- weights --------------------------------------------------------------------------------------- */
 
 /* "ok", or "none" for files without one; damage has failed before this is asked. */
 static const char *checksum_word;
@@ -81,7 +116,11 @@ static int tell(const command *self, cloob_ctx *ctx, const char *what, const inf
 {
     cloob_convert_options options;
     cloob_convert_report r;
+    char path[4096];
     (void)o;
+    if (tell_embeddings(ctx, what)) return 0;
+    snprintf(path, sizeof path, "%s/%s", what, in_run);
+    if (holds(what, in_run)) what = path;
     cloob_convert_options_init(&options);
     options.drop_unexpected = true; /* they are listed */
     cloob_status status = cloob_weights_describe(ctx, what, &options, &r);

@@ -27,6 +27,8 @@ typedef struct image_list {
 /* Adds a file, or all images of a folder and the folders in it; links to folders are not followed, names
  * that begin with a dot are left out. A path that is not there is an error. */
 cloob_status image_list_add(cloob_ctx *ctx, image_list *l, const char *path);
+/* The same for one of several: a path that is not there becomes an entry, which whoever reads it leaves out. */
+cloob_status image_list_add_some(cloob_ctx *ctx, image_list *l, const char *path);
 void image_list_release(image_list *l);
 
 #endif
