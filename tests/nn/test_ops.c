@@ -125,6 +125,30 @@ static void products_in_8_bits_round_their_factors(void)
     }
 }
 
+/* What may lie in place gives the same bytes there, for every length of a vector's rest. */
+static void activations_work_in_place(void)
+{
+    enum { N = 1003 };
+    static float x[N], apart[N], here[N];
+    static const op_act acts[] = { OP_ACT_QUICKGELU, OP_ACT_GELU, OP_ACT_GELU_TANH };
+    device dev = { .backend = BACKEND_CPU };
+    op_env env = { .ctx = ctx, .dev = &dev, .ranks = 1 };
+    for (int i = 0; i < N; i++) x[i] = -100.0f + 0.2f * (float)i;
+    for (int k = 0; k < 3 * 17; k++) {
+        int64_t n = N - k / 3;
+        op_args a = { .attr = { .act = acts[k % 3] } };
+        for (int i = 0; i < OP_INPUTS; i++) a.in[i] = ABSENT;
+        for (int i = 0; i < OP_OUTPUTS; i++) a.out[i] = ABSENT;
+        a.in[0] = TENSOR(CLOOB_F32, x, 1, n);
+        a.out[0] = TENSOR(CLOOB_F32, apart, 1, n);
+        CHECK_OK(ctx, op_kernels_cpu[OP_ACT].run(&env, &a));
+        memcpy(here, x, sizeof x);
+        a.in[0] = a.out[0] = TENSOR(CLOOB_F32, here, 1, n);
+        CHECK_OK(ctx, op_kernels_cpu[OP_ACT].run(&env, &a));
+        CHECK(memcmp(here, apart, (size_t)n * sizeof *here) == 0);
+    }
+}
+
 static void ref_has_every_op(void)
 {
     for (int op = 0; op < OP_COUNT; op++) CHECK(op_find_kernel(BACKEND_REF, (op_id)op) != NULL);
@@ -140,6 +164,7 @@ int main(int argc, char **argv)
     ctx = cloob_ctx_create(&o);
     if (all) RUN(ref_has_every_op);
     if (all) RUN(products_in_8_bits_round_their_factors);
+    if (all) RUN(activations_work_in_place);
     if (all) RUN(gradients_are_slopes);
     if (all) RUN(cpu_agrees_with_ref);
     if (all) RUN(cpu_agrees_with_ref_in_bf16);

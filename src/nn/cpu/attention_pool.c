@@ -8,11 +8,10 @@ CPU_CLONES float softmax_row(float *s, int64_t keys, int64_t T)
     float top = s[0], sum = 0;
 #pragma omp simd reduction(max : top)
     for (int64_t k = 0; k < keys; k++) top = s[k] > top ? s[k] : top;
+#pragma omp simd
+    for (int64_t k = 0; k < keys; k++) s[k] = vmath_exp(s[k] - top);
 #pragma omp simd reduction(+ : sum)
-    for (int64_t k = 0; k < keys; k++) {
-        s[k] = vmath_exp(s[k] - top);
-        sum += s[k];
-    }
+    for (int64_t k = 0; k < keys; k++) sum += s[k];
     float scale = 1.0f / sum;
     for (int64_t k = 0; k < keys; k++) s[k] *= scale;
     for (int64_t k = keys; k < T; k++) s[k] = 0;

@@ -24,14 +24,17 @@ CPU_CLONES static void NAME(act_range)(void *arg, int64_t begin, int64_t end, in
     REAL *y = j->y;
     (void)thread;
     if (j->act == OP_ACT_GELU_TANH)
+#pragma omp simd
         for (int64_t i = begin; i < end; i++) {
             float x = GET(a[i]);
             y[i] = PUT(x * sigmoid(1.59576912f * (x + 0.044715f * x * x * x)));
         }
     else if (j->act == OP_ACT_GELU)
+#pragma omp simd
         for (int64_t i = begin; i < end; i++)
             y[i] = PUT(0.5f * GET(a[i]) * (1.0f + vmath_erf(GET(a[i]) * 0.70710678f)));
     else
+#pragma omp simd
         for (int64_t i = begin; i < end; i++) y[i] = PUT(GET(a[i]) * sigmoid(1.702f * GET(a[i])));
 }
 
@@ -42,17 +45,20 @@ CPU_CLONES static void NAME(act_bwd_range)(void *arg, int64_t begin, int64_t end
     REAL *y = j->y;
     (void)thread;
     if (j->act == OP_ACT_GELU_TANH)
+#pragma omp simd
         for (int64_t i = begin; i < end; i++) {
             float x = GET(b[i]), s = sigmoid(1.59576912f * (x + 0.044715f * x * x * x));
             y[i] = PUT(GET(a[i]) * (s + x * s * (1.0f - s) * 1.59576912f * (1.0f + 0.134145f * x * x)));
         }
     else if (j->act == OP_ACT_GELU)
+#pragma omp simd
         for (int64_t i = begin; i < end; i++) {
             float x = GET(b[i]);
             y[i] = PUT(GET(a[i]) *
                        (0.5f * (1.0f + vmath_erf(x * 0.70710678f)) + x * vmath_exp(-0.5f * x * x) * 0.39894228f));
         }
     else
+#pragma omp simd
         for (int64_t i = begin; i < end; i++) {
             float x = GET(b[i]), s = sigmoid(1.702f * x);
             y[i] = PUT(GET(a[i]) * (s + 1.702f * x * s * (1.0f - s)));

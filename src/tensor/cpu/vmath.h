@@ -1,4 +1,5 @@
-/* Functions of single floats that the compiler turns into vector code in a loop: no branches, no calls, no errno.
+/* Functions of single floats that the compiler turns into vector code in a loop: no branches, no calls, no errno. Such a
+ * loop is marked `omp simd`, as it may work in place, and compiled with -fno-trapping-math (src/nn/CMakeLists.txt).
  *
  * exp comes in two forms, with the same polynomial and within 2 units in the last place. They round x / ln 2 to a
  * whole number in two ways and so may differ in the last bit; both stay, so that training gives the same bytes. */
@@ -30,7 +31,7 @@ VMATH_OF_NAN static inline float vmath_exp_parts(float r, int32_t n)
 /* e^x, x cut to -87..88: for activations and softmax, where rounding is one instruction. */
 VMATH_OF_NAN static inline float vmath_exp(float x)
 {
-    x = x < -87.0f ? -87.0f : x; /* one after the other: a comparison that depends on another is no vector code */
+    x = x < -87.0f ? -87.0f : x;
     x = x > 88.0f ? 88.0f : x;
     float n = __builtin_rintf(x * 1.44269504f);
     return vmath_exp_parts(x - n * 0.693359375f + n * 2.12194440e-4f, (int32_t)n); /* ln 2 in two parts */
