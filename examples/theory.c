@@ -5,6 +5,7 @@
  *     ./theory saturation     their gradients as the positive's similarity grows
  *     ./theory hopfield       energy and movement of states, update by update
  *     ./theory covariance     what retrieval does to the covariance of two features that go together
+ *     ./theory world DIR      the same for the captions of a world that `cloob synth --out DIR` drew
  */
 #include <math.h>
 #include <stdio.h>
@@ -187,16 +188,119 @@ static int covariance(cloob_ctx *ctx)
     return 0;
 }
 
+/* ---- the synthetic world ------------------------------------------------------------------------- */
+
+enum { CAPTIONS = 3000, AXES = 64, FACTORS = 8, OBJECT = 0, COLOUR = 1, BACKGROUND = 6, LINE = 1024 };
+
+/* Of every caption what its scene shows and what the words tell, with one axis for each value of each factor. */
+typedef struct world {
+    float shown[CAPTIONS * AXES], told[CAPTIONS * AXES]; /* (n, AXES) */
+    char value[AXES][32];
+    int factor[AXES], axes, n;
+} world;
+
+static int axis_of(world *w, int factor, const char *value)
+{
+    for (int a = 0; a < w->axes; a++)
+        if (w->factor[a] == factor && strcmp(w->value[a], value) == 0) return a;
+    if (w->axes == AXES) return 0;
+    snprintf(w->value[w->axes], sizeof w->value[0], "%s", value);
+    w->factor[w->axes] = factor;
+    return w->axes++;
+}
+
+/* One line of factors.tsv (path, split, values) and of naming.tsv (path, split, held out, 0 or 1 each). Captions that
+ * tell nothing have no direction and are left out. */
+static void add_caption(world *w, char *values, char *named)
+{
+    char *v = NULL, *t = NULL;
+    float *shown = w->shown + w->n * AXES, *told = w->told + w->n * AXES;
+    double words = 0;
+    strtok_r(values, "\t", &v), strtok_r(named, "\t", &t);
+    const char *split = strtok_r(NULL, "\t", &v);
+    if (!split || strcmp(split, "train") != 0) return;
+    strtok_r(NULL, "\t", &t), strtok_r(NULL, "\t", &t);
+    for (int f = 0; f < FACTORS; f++) {
+        const char *value = strtok_r(NULL, "\t\n", &v), *name = strtok_r(NULL, "\t\n", &t);
+        if (!value || !name) return;
+        int a = axis_of(w, f, value);
+        shown[a] = 1, told[a] = *name == '1', words += told[a];
+    }
+    if (words > 0) unit(told, AXES), w->n++;
+    else memset(shown, 0, AXES * sizeof *shown);
+}
+
+static int read_world(world *w, const char *dir)
+{
+    char path[LINE], values[LINE], named[LINE];
+    snprintf(path, sizeof path, "%s/factors.tsv", dir);
+    FILE *factors = fopen(path, "r");
+    snprintf(path, sizeof path, "%s/naming.tsv", dir);
+    FILE *naming = fopen(path, "r");
+    if (factors && naming && fgets(values, LINE, factors) && fgets(named, LINE, naming))
+        while (w->n < CAPTIONS && fgets(values, LINE, factors) && fgets(named, LINE, naming))
+            add_caption(w, values, named);
+    if (factors) fclose(factors);
+    if (naming) fclose(naming);
+    if (w->n == 0) fprintf(stderr, "%s: no factors.tsv and naming.tsv of cloob synth\n", dir);
+    return w->n > 0;
+}
+
+static double correlation(const float *x, int n, int a, int b)
+{
+    double m[2] = { 0, 0 }, c[3] = { 0, 0, 0 };
+    for (int i = 0; i < n; i++) m[0] += x[i * AXES + a] / (double)n, m[1] += x[i * AXES + b] / (double)n;
+    for (int i = 0; i < n; i++) {
+        double p = x[i * AXES + a] - m[0], q = x[i * AXES + b] - m[1];
+        c[0] += p * p, c[1] += q * q, c[2] += p * q;
+    }
+    return c[0] > 0 && c[1] > 0 ? c[2] / sqrt(c[0] * c[1]) : 0;
+}
+
+/* Over the objects and values of a factor that go together in the scenes (correlation above 0.1): the mean correlation
+ * of their axes in x. */
+static double together(const world *w, const float *x, int factor)
+{
+    double sum = 0;
+    int pairs = 0;
+    for (int a = 0; a < w->axes; a++)
+        for (int b = 0; b < w->axes; b++)
+            if (w->factor[a] == OBJECT && w->factor[b] == factor && correlation(w->shown, w->n, a, b) > 0.1)
+                sum += correlation(x, w->n, a, b), pairs++;
+    return pairs ? sum / pairs : 0;
+}
+
+static int explaining_away(cloob_ctx *ctx, const char *dir)
+{
+    static world w;
+    static float z[CAPTIONS * AXES];
+    static const double beta[] = { 0, 1, 2, 4, 8, 14.3, 30, 60 }; /* 0: no retrieval */
+    if (!read_world(&w, dir)) return 1;
+    printf("beta,object_background,object_colour,scenes_background,scenes_colour\n");
+    for (int b = 0; b < 8; b++) {
+        cloob_hopfield h = { w.told, w.n, AXES, beta[b] };
+        cloob_hopfield_options o;
+        cloob_hopfield_options_init(&o);
+        o.unit = true;
+        memcpy(z, w.told, sizeof z);
+        if (beta[b] > 0 && cloob_hopfield_retrieve(ctx, &h, &o, w.told, w.n, z, NULL) != CLOOB_OK) return fail(ctx);
+        printf("%g,%.4f,%.4f,%.4f,%.4f\n", beta[b], together(&w, z, BACKGROUND), together(&w, z, COLOUR),
+               together(&w, w.shown, BACKGROUND), together(&w, w.shown, COLOUR));
+    }
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
-    const char *what = argc == 2 ? argv[1] : "";
+    const char *what = argc == 2 || (argc == 3 && strcmp(argv[1], "world") == 0) ? argv[1] : "";
     cloob_ctx *ctx = cloob_ctx_create(NULL);
     int code = 2;
     if (strcmp(what, "mi") == 0) code = mutual_information();
     else if (strcmp(what, "saturation") == 0) code = saturation(ctx);
     else if (strcmp(what, "hopfield") == 0) code = hopfield(ctx);
     else if (strcmp(what, "covariance") == 0) code = covariance(ctx);
-    else fprintf(stderr, "usage: %s mi|saturation|hopfield|covariance\n", argv[0]);
+    else if (strcmp(what, "world") == 0 && argc == 3) code = explaining_away(ctx, argv[2]);
+    else fprintf(stderr, "usage: %s mi|saturation|hopfield|covariance|world DIR\n", argv[0]);
     cloob_ctx_destroy(ctx);
     return code;
 }

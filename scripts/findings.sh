@@ -5,12 +5,15 @@
 #     scripts/findings.sh pairs OUT DATA NAME        pairs of one's own: DATA/train.tsv, val.tsv, test.tsv (filepath, title),
 #                                                    and class folders DATA/val-classes/SET, DATA/test-classes/SET, if any.
 #                                                    Without val-classes the choice is by retrieval. NAME: of the results
+#     scripts/findings.sh rule OUT                   the rule for the scale of retrieval on a world it was not found on, small
+#                                                    enough for one CPU core: 48 runs of about 16 s
 #
 # By environment, with the protocol's values as defaults: PASSES, TRIALS, SEEDS, STEPS, BATCH, JOBS, DEVICE, PRECISION, MODEL, SIZE, RATES,
 # WORKERS, VOCAB, CLOOB. Stopped at any time, the same command goes on. OUT/data/*.jsonl has a line per run, OUT/findings.md the tables.
 set -eu
-what=${1:?usage: scripts/findings.sh synthetic|pairs OUT [DATA NAME]}
-out=${2:?usage: scripts/findings.sh synthetic|pairs OUT [DATA NAME]}
+usage='usage: scripts/findings.sh synthetic|pairs|rule OUT [DATA NAME]'
+what=${1:?$usage}
+out=${2:?$usage}
 cloob=${CLOOB:-$(dirname "$0")/../build/cloob}
 passes=${PASSES:-30 4 120 60 15}   # the middle first: a run that is cut short has the most useful part
 trials=${TRIALS:-12} seeds=${SEEDS:-5} steps=${STEPS:-960} batch=${BATCH:-128} jobs=${JOBS:-16}
@@ -64,12 +67,13 @@ search() { # NAME TRAIN EPOCHS FOLDER [MORE OPTIONS]
 
 collect() { cat "$out"/data/*.md >"$out/findings.md"; echo "$out/findings.md"; }
 
-# Pairs times passes is steps times batch: every level has the same budget of steps.
-synthetic() {
-    world=$out/world most=0
+# A world with validation and test data and a vocabulary, and its first pairs for each number of passes: pairs times passes is
+# steps times batch, so every level has the same budget of steps.
+draw_world() { # WORLD SEED PER_CLASS
+    world=$1 most=0
     for p in $passes; do n=$((steps * batch / p)); [ $n -le $most ] || most=$n; done
     if [ ! -e "$world/ready" ]; then
-        "$cloob" synth --out "$world" --count $most --val-count 1000 --per-class 100 --size "$size" --seed 7 --quiet >"$out/synth.txt"
+        "$cloob" synth --out "$world" --count $most --val-count 1000 --per-class "$3" --size "$size" --seed "$2" --quiet >"$out/synth.txt"
         mv "$world/val.tsv" "$world/held-out.tsv"
         split_pairs "$world/held-out.tsv" "$world/val.tsv" "$world/test.tsv"
         split_classes "$world"
@@ -77,11 +81,46 @@ synthetic() {
         "$cloob" tokenizer train --input "$world/captions.txt" --size 1024 --out "$world/vocab.txt" --quiet >"$out/vocab.txt"
         touch "$world/ready"
     fi
+    for p in $passes; do head -n $((steps * batch / p + 1)) "$world/train.tsv" >"$world/train-$p.tsv"; done
+}
+
+synthetic() {
+    draw_world "$out/world" 7 100
     for p in $passes; do
-        head -n $((steps * batch / p + 1)) "$world/train.tsv" >"$world/train-$p.tsv"
         search "$(printf 'synthetic-%03d' "$p")" "$world/train-$p.tsv" "$p" "$world"
         collect
     done
+}
+
+# The rule for the scale: one run each of InfoNCE and InfoLOOB decides on validation data; five fresh seeds of both, and of CLOOB at
+# scales 8 and 50, are tested. Everything else is equal.
+rule_arms() { # NAME PASSES OPTIONS: the arms as a grid
+    name=$1 p=$2
+    shift 2
+    "$cloob" sweep --train-data "$world/train-$p.tsv" --val-data "$world/val.tsv" --test-data "$world/test.tsv" --name "$name" --logs "$out/runs" \
+        --zeroshot "$world"/val-classes/* --test-zeroshot "$world"/test-classes/* --prompts "$world/prompts.json" --vocab "$world/vocab.txt" \
+        "$@" --final-seeds "$seeds" --select zeroshot/average --jobs "$jobs" --device cpu --threads 1 --workers 0 \
+        --model "$out/small-rn.json" --batch-size "$batch" --epochs "$p" --max-steps "$steps" --warmup $((steps / 20)) \
+        --hopfield-warmup $((steps * 3 / 20)) --lr 2e-3 --init-inv-tau 15 --wd 0.1 --save-frequency 0 --val-frequency 1000000 \
+        --log-every-n-steps 1000 --report-to none --quiet >"$out/$name.txt"
+}
+
+rule() {
+    passes=${PASSES:-120 10} steps=${STEPS:-480} batch=${BATCH:-64} jobs=${JOBS:-1}
+    cat >"$out/small-rn.json" <<'END'
+{"embed_dim": 64, "quick_gelu": true,
+ "vision_cfg": {"image_size": 32, "layers": [1, 1, 1, 1], "width": 8, "patch_size": null},
+ "text_cfg": {"context_length": 24, "vocab_size": 1024, "width": 64, "heads": 2, "layers": 1}}
+END
+    draw_world "$out/rule-world" 43 80
+    for p in $passes; do
+        level=$(printf 'rule-%03d' "$p")
+        rule_arms "$level-plain" "$p" --grid method=clip,infoloob
+        rule_arms "$level-cloob" "$p" --grid method=cloob --grid scale_hopfield=8,50 --by scale_hopfield
+        cat "$out/runs/$level-plain/results.jsonl" "$out/runs/$level-cloob/results.jsonl" >"$out/data/$level.jsonl"
+        "$cloob" compare "$out/data/$level.jsonl" --by group --where stage=final --format markdown >"$out/data/$level.md"
+    done
+    collect
 }
 
 pairs() { # DATA NAME
@@ -99,5 +138,6 @@ pairs() { # DATA NAME
 case $what in
 synthetic) synthetic ;;
 pairs) pairs "${3:-}" "${4:-}" ;;
-*) echo "usage: scripts/findings.sh synthetic|pairs OUT [DATA NAME]" >&2; exit 2 ;;
+rule) rule ;;
+*) echo "$usage" >&2; exit 2 ;;
 esac

@@ -2,7 +2,8 @@
 """Draws the figures of docs/measurements/findings.md and docs/explanation/theory.md: NAME.svg, NAME.pdf and NAME.csv.
 
     scripts/plot_figures.py CLOOB OUT                    findings-*, from docs/measurements/data
-    scripts/plot_figures.py CLOOB OUT --theory THEORY    theory-* as well, from what examples/theory.c prints
+    scripts/plot_figures.py CLOOB OUT --theory THEORY [--scenes WORLD]
+                                                         theory-* as well, from what examples/theory.c prints
     scripts/plot_figures.py CLOOB OUT --check            findings-*, and compare their CSV with docs/images
 
 CLOOB does the statistics (cloob compare) and draws (cloob report --figure); this script picks the numbers."""
@@ -84,9 +85,9 @@ def gain(name):
                 y_label="points of accuracy", categories=scales, series=out)
 
 
-def theory(program):
-    def table(what):
-        text = subprocess.run([program, what], check=True, capture_output=True, text=True).stdout
+def theory(program, scenes):
+    def table(*what):
+        text = subprocess.run([program, *what], check=True, capture_output=True, text=True).stdout
         return [{k: float(v) for k, v in r.items()} for r in csv.DictReader(io.StringIO(text))]
 
     def line(name, rows, x, y): return dict(name=name, x=[r[x] for r in rows], y=[r[y] for r in rows])
@@ -104,6 +105,14 @@ def theory(program):
     yield dict(name="theory-covariance", title="What retrieval makes of two features that go together", x_label="Hopfield scale (0: no retrieval)",
                y_label="over the embeddings", from_zero=True, categories=["%g" % r["beta"] for r in cov],
                series=[dict(name=n, x=list(range(len(cov))), y=[r[n] for r in cov]) for n in ("covariance", "correlation")])
+    if not scenes:
+        return
+    world = table("world", scenes)
+    names = {"object_background": "object and place", "object_colour": "object and colour", "scenes_background": "object and place, in the scenes",
+             "scenes_colour": "object and colour, in the scenes"}
+    yield dict(name="theory-world", title="What captions leave out, after retrieval", x_label="Hopfield scale (0: no retrieval)",
+               y_label="correlation", from_zero=True, categories=["%g" % r["beta"] for r in world],
+               series=[dict(name=t, x=list(range(len(world))), y=[r[n] for r in world]) for n, t in names.items()])
 
 
 def draw(cloob, figure, out):
@@ -123,11 +132,12 @@ def main():
     p.add_argument("cloob")
     p.add_argument("out")
     p.add_argument("--theory", metavar="THEORY")
+    p.add_argument("--scenes", metavar="WORLD", help="with --theory: a folder that cloob synth wrote")
     p.add_argument("--check", action="store_true")
     o = p.parse_args()
     figures = [by_passes(o.cloob), response("findings-scale", "scale_hopfield", "the Hopfield scale", RETRIEVAL),
                response("findings-temperature", "init_inv_tau", "the inverse temperature", METHODS), gain("findings-gain")]
-    for f in figures + (list(theory(o.theory)) if o.theory else []):
+    for f in figures + (list(theory(o.theory, o.scenes)) if o.theory else []):
         draw(o.cloob, f, o.out)
     wrong = [f["name"] for f in figures if o.check and not same(f["name"], o.out)]
     if wrong:

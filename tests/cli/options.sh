@@ -117,6 +117,24 @@ done
 # The page of presets is the program's.
 "$cloob" help --presets | cmp - "$source/docs/reference/presets.md" || fail "docs/reference/presets.md: write it anew with cloob help --presets"
 
+# The paper's tables, written out a second time: the values of CLOOB on Conceptual Captions and YFCC, and of CLIP.
+paper() # PRESET FLAG...: the page's section of a preset sets these
+{
+    local preset=$1 flag
+    shift
+    "$cloob" help --presets | awk -v want="## $preset" '/^## / { on = $0 == want } on' > section
+    for flag; do grep -qF "| \`$flag\` |" section || fail "--preset $preset does not set $flag"; done
+}
+always=('--wd 0.1' '--model RN50')
+cloob_rows=("${always[@]}" '--method cloob' '--lr-scheduler cosine-restarts' '--restart-epochs 7' '--init-inv-tau 30' '--no-learnable-inv-tau')
+conceptual=('--lr 1e-3' '--global-batch-size 512' '--scale-hopfield 8') yfcc=('--lr 5e-4' '--global-batch-size 1024' '--warmup 10000' '--epochs 28' '--scale-hopfield 14.3')
+paper cc "${cloob_rows[@]}" "${conceptual[@]}" '--warmup 20000' '--epochs 31'
+paper cc-128 "${cloob_rows[@]}" "${conceptual[@]}" '--warmup 20000' '--epochs 128'
+paper yfcc "${cloob_rows[@]}" "${yfcc[@]}"
+paper yfcc-rn101 "${cloob_rows[@]:2}" "${yfcc[@]}" '--model RN101'
+paper yfcc-rn50x4 "${cloob_rows[@]:2}" "${yfcc[@]}" '--model RN50x4'
+for set in cc yfcc; do paper clip-$set "${always[@]}" '--method clip' '--init-inv-tau 14.3' '--learnable-inv-tau' '--lr-scheduler cosine'; done
+
 # So are the summaries on the page of commands.
 "$cloob" help | sed -n 's/^  \([a-z]*\)  *\(.*\)$/| `cloob \1` | \2 |/p' > summaries
 grep '^| `cloob ' "$source/docs/reference/commands.md" | cmp - summaries || fail "docs/reference/commands.md: its summaries are not those of cloob help"
