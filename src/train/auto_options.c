@@ -1,6 +1,7 @@
 /* Defaults out of the data and the machine. */
 #include "train/auto_options.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,10 +20,11 @@ enum {
     PAIRS_PER_THREAD = 150000, /* about a quarter of an hour for `tiny`: docs/measurements/training.md */
     WARMUP = 10000,
     SHORT_WARMUP = 1000,
-    TUNE_STEPS = 300, /* fine-tuning: fewer leave most of it undone, docs/measurements/fine-tuning.md */
+    VIT_B_32 = 151000000, /* parameters */
+    TUNE_STEPS = 300,     /* fine-tuning: fewer leave most of it undone, docs/measurements/fine-tuning.md */
     TUNE_EPOCHS = 3,
     TUNE_MOST_EPOCHS = 100,
-    TUNE_RETRIEVAL = 200, /* steps before retrieval sets in, if the run has 600 */
+    TUNE_RETRIEVAL = 1000, /* steps before retrieval sets in; shorter runs learn more without it, same page */
 };
 
 static bool is_auto_model(const cloob_train_options *o) { return !o->model || strcmp(o->model, "auto") == 0; }
@@ -182,11 +184,11 @@ static int64_t given_parameters(const run *r)
     return n;
 }
 
-/* 1e-5 for ViT-B-32 and what is larger, more for smaller models, in inverse proportion to their size; one digit. */
+/* 1e-5 for ViT-B-32 and what is larger, 1e-4 with 5 M parameters, a power law between and below them; one digit. */
 static double tuning_rate(const run *r)
 {
     char digit[16];
-    double rate = 1500 / (double)max64(given_parameters(r), 1);
+    double rate = 1e-5 * pow(VIT_B_32 / (double)max64(given_parameters(r), 1), 2.0 / 3);
     rate = rate < 1e-5 ? 1e-5 : rate > 3e-4 ? 3e-4 : rate;
     snprintf(digit, sizeof digit, "%.0e", rate);
     rate = strtod(digit, NULL);
@@ -209,7 +211,7 @@ static void choose_tuning(run *r, int64_t per_epoch)
         sbuf_printf(&r->notes, "`lr` %.2g for %s with %s parameters; smaller models take more\n", o->lr,
                     o->lora ? "adapters of a model" : "a model", grouped(parameters, given_parameters(r)));
     }
-    if (o->hopfield_warmup < 0) o->hopfield_warmup = min64(TUNE_RETRIEVAL, saturating_mul(per_epoch, o->epochs) / 3);
+    if (o->hopfield_warmup < 0) o->hopfield_warmup = TUNE_RETRIEVAL;
 }
 
 void auto_options_rest(cloob_ctx *ctx, run *r)

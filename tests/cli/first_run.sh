@@ -67,13 +67,16 @@ grep -q 'a run of this name exists' err || fail "the name is taken: $(cat err)"
 "$cloob" train --preset finetune --train-data world/train.tsv > out 2> err && fail "finetune without weights"
 grep -q -- '--pretrained' err || fail "finetune: $(cat err)"
 "$cloob" train --preset finetune --pretrained logs/early/checkpoints/latest.safetensors --train-data world/train.tsv --max-steps 2 --threads 1 --workers 0 --name tuned > out 2> err || fail "finetune: $(cat err)"
-has tuned 'lr: 0.0003' # a model of 2 M parameters
+has tuned 'lr: 0.0002' # a model of 2 M parameters
 has tuned 'epochs: 100' # a handful of pairs
+has tuned 'aug_scale_min: 0.6'
+has tuned 'hopfield_warmup: 1000' # a short run does without retrieval
 grep -q 'lr.*parameters; smaller models take more' logs/tuned/out.log || fail "finetune does not say why: $(cat logs/tuned/out.log)"
-"$cloob" train --preset finetune --pretrained logs/early/checkpoints/latest.safetensors --train-data world/train.tsv --max-steps 1 --threads 1 --workers 0 --lr 2e-5 --epochs 4 --hopfield-warmup 7 --name typed > out 2> err || fail "finetune with flags: $(cat err)"
+"$cloob" train --preset finetune --pretrained logs/early/checkpoints/latest.safetensors --train-data world/train.tsv --max-steps 1 --threads 1 --workers 0 --lr 2e-5 --epochs 4 --hopfield-warmup 7 --aug-scale-min 0.8 --name typed > out 2> err || fail "finetune with flags: $(cat err)"
 has typed 'lr: 2e-05'
 has typed 'epochs: 4'
 has typed 'hopfield_warmup: 7'
+has typed 'aug_scale_min: 0.8'
 "$cloob" train --finetune "${same[@]}" --max-steps 1 --name aimless > out 2> err && fail "--finetune without weights"
 grep -q 'begins with weights' err || fail "--finetune without weights: $(cat err)"
 "$cloob" train --resume tuned --max-steps 3 --threads 1 > out 2> err || fail "resume of a fine-tuned run: $(cat err)"
