@@ -248,7 +248,8 @@ cloob_status dataset_fetch(cloob_ctx *ctx, const dataset *d, int64_t i, uint64_t
     s->caption.len = s->name.len = 0;
     s->captions = d->part[k].captions ? 1 : 0;
     s->label = -1;
-    return d->part[k].ops->fetch(ctx, &d->part[k], i - d->begin[k], pick, what, s);
+    cloob_status status = d->part[k].ops->fetch(ctx, &d->part[k], i - d->begin[k], pick, what, s);
+    return status == CLOOB_OK && s->name.failed ? ctx_no_memory(ctx, 64, "the name of a sample") : status;
 }
 
 void stored_sample_release(stored_sample *s)
