@@ -8,6 +8,7 @@
 #include "core/arith.h"
 #include "core/checked.h"
 #include "core/file.h"
+#include "core/text.h"
 #include "model/interchange.h"
 #include "model/weights.h"
 #include "infer/embed_data.h"
@@ -75,7 +76,7 @@ static cloob_status find_resume(cloob_ctx *ctx, const cloob_train_options *o, ch
         snprintf(path, RESUME_PATH, "%s", o->resume);
         return CLOOB_OK;
     }
-    snprintf(folder, sizeof folder, "%s/%s/checkpoints", o->logs, o->name);
+    snprintf(folder, sizeof folder, "%s%s%s/checkpoints", o->logs, text_ends_with(o->logs, "/") ? "" : "/", o->name);
     if (file_is_dir(folder)) return resume_find(ctx, folder, path);
     return ctx_fail(ctx, CLOOB_ERR_IO, "%s: no such run to resume; check `logs` and `name`", folder);
 }
@@ -472,8 +473,10 @@ static void describe(cloob_ctx *ctx, run *r)
                                                             : "`memory` %s has no effect: the method retrieves nothing",
                      r->o->memory);
     warn_early(ctx, r);
-    if (r->at.updates)
-        journal_line(ctx, r->log, "resumed at epoch %lld, step %lld", (long long)r->at.epoch,
+    if (r->at.updates && !r->at.step_in_epoch)
+        journal_line(ctx, r->log, "resumed after epoch %lld", (long long)r->at.epoch);
+    else if (r->at.updates)
+        journal_line(ctx, r->log, "resumed in epoch %lld, after %lld of its steps", (long long)r->at.epoch + 1,
                      (long long)r->at.step_in_epoch);
 }
 
