@@ -433,6 +433,15 @@ static void warn_early(cloob_ctx *ctx, run *r)
                      (long long)(r->total_steps > 10 ? r->total_steps / 10 : 1));
 }
 
+static void describe_resumed(cloob_ctx *ctx, run *r)
+{
+    if (r->at.updates && !r->at.step_in_epoch)
+        journal_line(ctx, r->log, "resumed after epoch %lld", (long long)r->at.epoch);
+    else if (r->at.updates)
+        journal_line(ctx, r->log, "resumed in epoch %lld, after %lld of its steps", (long long)r->at.epoch + 1,
+                     (long long)r->at.step_in_epoch);
+}
+
 static void describe(cloob_ctx *ctx, run *r)
 {
     step_memory m = step_memory_of(r->s);
@@ -473,11 +482,7 @@ static void describe(cloob_ctx *ctx, run *r)
                                                             : "`memory` %s has no effect: the method retrieves nothing",
                      r->o->memory);
     warn_early(ctx, r);
-    if (r->at.updates && !r->at.step_in_epoch)
-        journal_line(ctx, r->log, "resumed after epoch %lld", (long long)r->at.epoch);
-    else if (r->at.updates)
-        journal_line(ctx, r->log, "resumed in epoch %lld, after %lld of its steps", (long long)r->at.epoch + 1,
-                     (long long)r->at.step_in_epoch);
+    describe_resumed(ctx, r);
 }
 
 /* Mistakes in names, found before data is read and a vocabulary is trained. */
