@@ -84,20 +84,6 @@ void cli_put_text(char *text)
     free(text);
 }
 
-void cli_put_folded(const char *label, const char *text)
-{
-    enum { WIDTH = 80 };
-    int left = (int)strlen(label), at = printf("%s", label);
-    while (*text) {
-        size_t n = strcspn(text, ",");
-        n += text[n] == ',';
-        if (at > left && at + (int)n > WIDTH) at = left, printf("\n%*s", left, "");
-        at += printf("%.*s", (int)n, text);
-        text += n;
-    }
-    putchar('\n');
-}
-
 void cli_put_csv(FILE *f, const char *text)
 {
     bool quoted = strpbrk(text, ",\"\n\r") != NULL;

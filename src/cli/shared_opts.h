@@ -54,9 +54,6 @@ char *cli_read_file(const char *path, size_t *size);
 /* Prints a text that the library made, and frees it. */
 void cli_put_text(char *text);
 
-/* A label and JSON behind it, which continues below its first column where it would pass column 80. */
-void cli_put_folded(const char *label, const char *text);
-
 /* A field of a CSV file: in quotes where it must be. */
 void cli_put_csv(FILE *f, const char *text);
 

@@ -38,7 +38,7 @@ static void tell_text(const cloob_model_outline *m)
            "        %.2f GiB for embedding %lld pairs\n",
            gib(m->step_bytes), (long long)m->batch, gib(m->step_params), gib(m->step_optimizer), gib(m->step_image),
            gib(m->step_text), gib(m->step_objective), gib(m->embed_bytes), (long long)m->batch);
-    cli_put_folded("config  ", m->config);
+    printf("config  %s\n", m->config);
 }
 
 static void tell_json(const cloob_model_outline *m)

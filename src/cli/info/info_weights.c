@@ -81,9 +81,9 @@ static void tell_text(const char *what, const cloob_convert_report *r)
     printf("%s: %s with %s names\n", what, r->container, r->names);
     printf("model       %s, %.1f million parameters in %lld tensors, %.1f MB\n", r->model, (double)r->parameters / 1e6,
            (long long)r->tensors, (double)r->bytes / 1e6);
-    cli_put_folded("config      ", r->config ? r->config : "");
+    printf("config      %s\n", r->config ? r->config : "");
     printf("            from %s\n", r->config_from);
-    cli_put_folded("metadata    ", r->metadata ? r->metadata : "");
+    printf("metadata    %s\n", r->metadata ? r->metadata : "");
     printf("tokenizer   %s\n",
            r->has_tokenizer ? "stored with it" : "not stored with it (CLIP's, if it has 49408 tokens)");
     printf("checksum    %s\n", checksum_word);
