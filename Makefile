@@ -50,8 +50,9 @@ coverage:
 	@cmake --build $(BUILD)-coverage
 	@scripts/coverage.py $(BUILD)-coverage
 
+# Into /usr/local, or make install PREFIX=$HOME/.local.
 install: all
-	@cmake --install $(BUILD)
+	@cmake --install $(BUILD) $(if $(PREFIX),--prefix "$(PREFIX)")
 
 # The Python package with the library inside: dist/*.whl.
 wheel: deps

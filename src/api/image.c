@@ -64,7 +64,8 @@ cloob_status cloob_view_file(cloob_ctx *ctx, const char *path, const cloob_view_
     file_map map;
     *out = (cloob_image){ 0 };
     CLOOB_TRY(file_map_open(ctx, path, &map));
-    cloob_status status = cloob_view_bytes(ctx, map.data, map.size, path, v, out);
+    cloob_status status = map.size ? cloob_view_bytes(ctx, map.data, map.size, path, v, out)
+                                   : ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: the file is empty", path);
     file_map_close(&map);
     return status;
 }

@@ -1,5 +1,6 @@
 /* cloob classify: which of the given words fits an image. */
 #include <ctype.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -71,7 +72,10 @@ static bool split(char *text, char separator, words *w)
 
 static int read_words(const command *self, const char *path, words *w)
 {
-    if (!split(cli_read_file(path, NULL), '\n', w)) return cli_usage(self, "%s: cannot be read", path);
+    errno = 0;
+    if (!split(cli_read_file(path, NULL), '\n', w))
+        return fprintf(stderr, "cloob %s: %s: cannot open: %s\n", self->name, path, strerror(errno ? errno : ENOMEM)),
+               1;
     return w->count ? -1 : cli_usage(self, "%s: holds no lines", path);
 }
 

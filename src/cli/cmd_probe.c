@@ -23,9 +23,9 @@ static const opt_row rows[] = {
     { "lambda", OPT_STRING, &o.lambda, "search", "X", "L2 strength, or search", 0 },
     { "refit", OPT_STRING, &o.refit, "all", "all|train",
       "after a search, train on train and val rows, or on train alone", 0 },
-    { "max-iterations", OPT_INT, &o.iterations, "1000", "N", "of L-BFGS", OPT_POSITIVE },
-    { "tolerance", OPT_DOUBLE, &o.tolerance, "0", "X", "relative decrease still expected at the end; 0: by size",
-      OPT_NOT_NEGATIVE },
+    { "max-iterations", OPT_INT, &o.iterations, "1000", "N", "most iterations of L-BFGS", OPT_POSITIVE },
+    { "tolerance", OPT_DOUBLE, &o.tolerance, "0", "X",
+      "stop when the objective is expected to fall by less than this share; 0: by size", OPT_NOT_NEGATIVE },
     { "shots", OPT_STRING, &o.shots, NULL, "N,N,...",
       "few-shot probes: so many training rows of each class, such as 1,2,4,8,16", 0 },
     { "seeds", OPT_INT, &o.seeds, "5", "N", "draws of the rows of --shots, from --seed on", OPT_POSITIVE },
@@ -33,7 +33,7 @@ static const opt_row rows[] = {
       OPT_NOT_NEGATIVE },
     { "out", OPT_STRING, &o.out, NULL, "FILE", "the classifier as safetensors: weight, bias, label", 0 },
     { "data", OPT_STRING, &o.data, NULL, "SOURCE",
-      "instead of --train and --test: data with classes; see below how it is split", 0 },
+      "instead of --train and --test: data with classes; the text above says how it is split", 0 },
     OPT_END,
 };
 static const opt_set sets[] = { { .table = cli_model_table, .into = &o.model },
@@ -311,7 +311,7 @@ const command cmd_probe = {
         "out). A file may hold all splits as train.x, train.y, val.x and so on. Features stay in the mapped file.\n"
         "--data embeds first, features before the projection: the folders train and test (or val) of SOURCE, the two "
         "parts\n"
-        "of CIFAR, STL-10 and MNIST, or of one set of classes every other image for training and testing.\n"
+        "of CIFAR, STL-10 and MNIST, or the images of one set of classes, in turn for training and testing.\n"
         "\n"
         "--shots draws a few rows of each class --seeds times; lambda is searched on --val, and 1 without it.\n"
         "\n"

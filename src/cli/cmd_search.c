@@ -53,11 +53,11 @@ static void print_update(const char *path, const cloob_search_update *u)
         json_out_int("removed", u->removed);
         json_out_close();
     } else {
-        printf("%s: %lld images (%lld new or changed, %lld kept, %lld gone, %lld cannot be read", path,
-               (long long)u->images, (long long)u->embedded, (long long)u->kept, (long long)u->removed,
-               (long long)u->bad);
-        if (u->bad_before) printf(", %lld of them as before and not tried again", (long long)u->bad_before);
-        printf(")\n");
+        printf("%s: %lld images\n", path, (long long)u->images);
+        printf("  %lld new or changed, %lld unchanged, %lld removed, %lld unreadable\n", (long long)u->embedded,
+               (long long)u->kept, (long long)u->removed, (long long)u->bad);
+        if (u->bad_before)
+            printf("  %lld of the unreadable were known and not tried again\n", (long long)u->bad_before);
     }
 }
 

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "core/file.h"
 #include "infer/search_index.h"
@@ -230,6 +231,19 @@ static cloob_status run(cloob_ctx *ctx, update *u, cloob_search_update *out)
 
 static char *full_path(const char *path) { return *path ? realpath(path, NULL) : strdup(""); }
 
+/* A folder that cannot be written is told before anything is embedded. */
+static cloob_status check_writable(cloob_ctx *ctx, const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    char *dir = slash ? strndup(path, slash == path ? 1 : (size_t)(slash - path)) : strdup(".");
+    if (!dir) return ctx_no_memory(ctx, strlen(path), "a path");
+    bool refused = access(dir, W_OK) != 0;
+    free(dir);
+    return refused ? ctx_fail(ctx, CLOOB_ERR_IO, "%s: cannot create: %s; name another file with `out`", path,
+                              strerror(errno))
+                   : CLOOB_OK;
+}
+
 cloob_status search_index_update(cloob_ctx *ctx, model *m, const char *folder, const char *path, const char *checkpoint,
                                  const char *vocab, cloob_search_update *out)
 {
@@ -239,7 +253,7 @@ cloob_status search_index_update(cloob_ctx *ctx, model *m, const char *folder, c
     cloob_status status;
     if (!root || !file_is_dir(root)) status = ctx_fail(ctx, CLOOB_ERR_IO, "%s: not a folder that can be read", folder);
     else if (!weights_path || !vocab_path) status = ctx_fail(ctx, CLOOB_ERR_IO, "%s: %s", checkpoint, strerror(errno));
-    else status = run(ctx, &u, out);
+    else if ((status = check_writable(ctx, path)) == CLOOB_OK) status = run(ctx, &u, out);
     free(u.row), free(u.have), free(u.bad), free(u.probe);
     image_list_release(&u.l);
     free(root), free(weights_path), free(vocab_path);

@@ -9,6 +9,7 @@
 #include "core/checked.h"
 #include "core/file.h"
 #include "core/limits.h"
+#include "core/text.h"
 #include "model/interchange.h"
 #include "model/weights.h"
 #include "infer/embed_data.h"
@@ -79,7 +80,7 @@ static cloob_status find_resume(cloob_ctx *ctx, const cloob_train_options *o, ch
         snprintf(path, RESUME_PATH, "%s", o->resume);
         return CLOOB_OK;
     }
-    snprintf(folder, sizeof folder, "%s/%s/checkpoints", o->logs, o->name);
+    snprintf(folder, sizeof folder, "%s%s%s/checkpoints", o->logs, text_ends_with(o->logs, "/") ? "" : "/", o->name);
     if (file_is_dir(folder)) return resume_find(ctx, folder, path);
     return ctx_fail(ctx, CLOOB_ERR_IO, "%s: no such run to resume; check `logs` and `name`", folder);
 }
@@ -436,6 +437,15 @@ static void warn_early(cloob_ctx *ctx, run *r)
                      (long long)(r->total_steps > 10 ? r->total_steps / 10 : 1));
 }
 
+static void describe_resumed(cloob_ctx *ctx, run *r)
+{
+    if (r->at.updates && !r->at.step_in_epoch)
+        journal_line(ctx, r->log, "resumed after epoch %lld", (long long)r->at.epoch);
+    else if (r->at.updates)
+        journal_line(ctx, r->log, "resumed in epoch %lld, after %lld of its steps", (long long)r->at.epoch + 1,
+                     (long long)r->at.step_in_epoch);
+}
+
 static void describe(cloob_ctx *ctx, run *r)
 {
     step_memory m = step_memory_of(r->s);
@@ -476,9 +486,7 @@ static void describe(cloob_ctx *ctx, run *r)
                                                             : "`memory` %s has no effect: the method retrieves nothing",
                      r->o->memory);
     warn_early(ctx, r);
-    if (r->at.updates)
-        journal_line(ctx, r->log, "resumed at epoch %lld, step %lld", (long long)r->at.epoch,
-                     (long long)r->at.step_in_epoch);
+    describe_resumed(ctx, r);
 }
 
 /* Mistakes in names, found before data is read and a vocabulary is trained. */

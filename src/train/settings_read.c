@@ -6,6 +6,7 @@
 
 #include "core/arena.h"
 #include "core/file.h"
+#include "core/text.h"
 #include "core/needs.h"
 #include "train/resume.h"
 #include "train/settings.h"
@@ -104,7 +105,7 @@ void cloob_run_settings_close(cloob_run_settings *s)
 /* The folder that `resume` names, as LOGS/NAME or itself. */
 static bool find_run(const char *logs, const char *resume, char folder[RESUME_PATH])
 {
-    snprintf(folder, RESUME_PATH, "%s/%s", logs, resume);
+    snprintf(folder, RESUME_PATH, "%s%s%s", logs, text_ends_with(logs, "/") ? "" : "/", resume);
     if (!strchr(resume, '/') && file_is_dir(folder)) return true;
     snprintf(folder, RESUME_PATH, "%s", resume);
     for (size_t n = strlen(folder); n > 1 && folder[n - 1] == '/';) folder[--n] = '\0';
@@ -114,8 +115,8 @@ static bool find_run(const char *logs, const char *resume, char folder[RESUME_PA
 static cloob_status no_run(cloob_ctx *ctx, const char *logs, const char *resume)
 {
     if (strchr(resume, '/') || file_exists(resume)) return CLOOB_OK; /* a checkpoint */
-    return ctx_fail(ctx, CLOOB_ERR_IO, "%s/%s: no such run to resume; check `logs`, or give a checkpoint's path", logs,
-                    resume);
+    return ctx_fail(ctx, CLOOB_ERR_IO, "%s%s%s: no such run to resume; check `logs`, or give a checkpoint's path", logs,
+                    text_ends_with(logs, "/") ? "" : "/", resume);
 }
 
 /* Ready to go on with: the checkpoint has the weights and knows its model; the device may be another. */

@@ -22,6 +22,12 @@ refused 1 'training diverged at step .*learning rate' train $train --train-data 
 } > nan.safetensors
 refused 1 'NaN' embed --checkpoint model.safetensors --tensors nan.safetensors --out x.safetensors --quiet
 
+# an empty file is called empty
+: > empty.jpg
+: > empty.tsv
+refused 1 'empty.jpg: the file is empty' preprocess empty.jpg seen.png --size 32
+refused 1 'empty.tsv: the file is empty' train $train --train-data empty.tsv --name empty
+
 # an empty crop is no image
 refused 2 'empty' preprocess "$image" seen.png --size 32 --crop 1,1,0,0
 [ ! -e seen.png ] || fail "an empty crop was written"

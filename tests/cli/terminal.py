@@ -63,8 +63,7 @@ def interrupt(name, command, folder, wait_for):
     lines = [ESCAPE.sub("", line) for line in re.split(r"[\r\n]+", text)]
     chosen = [i for i, line in enumerate(lines) if "steps in all" in line]
     left = [line for line in lines[chosen[0]:] if re.match("vocabulary .*%", line)] if chosen else []
-    drawn = [line for line in re.split(r"[\r\n]+", text) if re.search("[━╌#.] +[0-9]+%", ESCAPE.sub("", line))]
-    bad = ["%s: a progress line of %d columns: %r" % (name, width(line), line) for line in drawn if width(line) > COLUMNS]
+    bad = ["%s: a line of %d columns: %r" % (name, width(line), line) for line in re.split(r"[\r\n]+", text) if width(line) > COLUMNS]
     bad += ["%s: the line of a task that has ended is drawn again: %r" % (name, line) for line in left[:1]]
     process.send_signal(signal.SIGINT)
     rest = read(ours, lambda t: False)

@@ -47,7 +47,7 @@ static void print_text(const char *what, const cloob_dataset *d, const cloob_dat
     printf("kind      %s, %lld sample%s", i->kind, (long long)i->samples, i->samples == 1 ? "" : "s");
     if (i->files) printf(" in %lld file%s", (long long)i->files, i->files == 1 ? "" : "s");
     if (i->skipped) printf(" (%lld damaged or incomplete entries left out)", (long long)i->skipped);
-    printf("\nimages  %lld examined, %lld bad\n", (long long)i->examined, (long long)i->bad);
+    printf("\nimages    %lld examined, %lld bad\n", (long long)i->examined, (long long)i->bad);
     for (int k = 0; k < CLOOB_INFO_REASONS && i->reason[k][0]; k++) printf("  bad: %s\n", i->reason[k]);
     if (i->bad == i->examined) return;
     print_spread("width", &i->width);

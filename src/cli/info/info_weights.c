@@ -78,10 +78,11 @@ static const char *checksum_word;
 
 static void tell_text(const char *what, const cloob_convert_report *r)
 {
-    printf("%s: %s with %s names, configuration from %s\n", what, r->container, r->names, r->config_from);
+    printf("%s: %s with %s names\n", what, r->container, r->names);
     printf("model       %s, %.1f million parameters in %lld tensors, %.1f MB\n", r->model, (double)r->parameters / 1e6,
            (long long)r->tensors, (double)r->bytes / 1e6);
     printf("config      %s\n", r->config ? r->config : "");
+    printf("            from %s\n", r->config_from);
     printf("metadata    %s\n", r->metadata ? r->metadata : "");
     printf("tokenizer   %s\n",
            r->has_tokenizer ? "stored with it" : "not stored with it (CLIP's, if it has 49408 tokens)");

@@ -99,9 +99,15 @@ static cloob_status missing_column(cloob_ctx *ctx, const char *source, const csv
                         "first, with img2dataset for instance, and name the column of their paths with `csv_image_key`",
                         source);
     }
+    if (!names.data || !names.data[0]) {
+        sbuf_release(&names);
+        return ctx_fail(ctx, CLOOB_ERR_FORMAT,
+                        "%s: the file is empty; it needs a header with the columns %s and %s, and a row per pair",
+                        source, o->csv_image_key, o->csv_caption_key);
+    }
     cloob_status status =
         ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: no column \"%s\"; the header has: %s (see %s and `csv_separator`)", source,
-                 no_image ? o->csv_image_key : o->csv_caption_key, names.data ? names.data : "nothing",
+                 no_image ? o->csv_image_key : o->csv_caption_key, names.data,
                  no_image ? "`csv_image_key`" : "`csv_caption_key`");
     sbuf_release(&names);
     return status;
