@@ -1,6 +1,7 @@
 """Mixed load at saturation with rude clients: every answer is checked, memory and queue are watched.
 
-usage: python bench/serve/soak.py build/cloob [--seconds 600] [--clients 48]
+usage: python bench/serve/soak.py build/cloob [--seconds 600] [--clients 48] [--server build-tsan/cloob] [--threads 1]
+--server is the program that serves, where it is another than the one that makes the model and the expected rows.
 Good clients send texts and images; others vanish in the middle of a request, send garbage, or stall. Standard library alone."""
 import argparse
 import base64
@@ -105,9 +106,13 @@ def main():
     a.add_argument("cloob")
     a.add_argument("--seconds", type=float, default=600)
     a.add_argument("--clients", type=int, default=48)
+    a.add_argument("--server")
+    a.add_argument("--threads", default="0", help="of the server's encoder")
     o = a.parse_args()
     w = World(o.cloob)
-    s = Server(w, "--timeout", "20", "--max-queue", "16", "--workers", "16")
+    w.cloob = os.path.abspath(o.server or o.cloob)
+    s = Server(w, "--timeout", "20", "--max-queue", "16", "--workers", "16", "--threads", o.threads)
+    w.cloob = os.path.abspath(o.cloob)
     load = Load(w, s, o.seconds)
     threads = [threading.Thread(target=load.good, args=(i,)) for i in range(o.clients)]
     threads += [threading.Thread(target=load.bad, args=(1000 + i,)) for i in range(8)]
