@@ -3,7 +3,9 @@
  *     load PORT CONNECTIONS SECONDS text|image [FILE.jpg] [PATH] [THREADS]
  *
  * load.py's measurement by a client that takes little of the machine: connections are shared out over few threads,
- * which wait for all of theirs at once. Prints one JSON object with the same keys. Needs nothing but Linux. */
+ * which wait for all of theirs at once. Prints one JSON object with the same keys. The requests of the first second,
+ * when all connections ask an idle server at once, count in the rate but not in the percentiles, which are those of
+ * saturation. Needs nothing but Linux. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/tcp.h>
@@ -21,10 +23,11 @@
 #include <unistd.h>
 
 enum { ROOM = 1 << 16, MAX_THREADS = 64 };
+static const double ramp = 1; /* seconds */
 
 typedef struct load {
     int port, connections, threads;
-    double end;
+    double begin, end;
     const char *request;
     size_t bytes;
 } load;
@@ -41,7 +44,7 @@ typedef struct worker {
     const load *l;
     int first, count;
     double *took;
-    size_t answered, room, failed;
+    size_t answered, timed, room, failed; /* timed: after the ramp, the length of took */
 } worker;
 
 static double now(void)
@@ -103,12 +106,12 @@ static int client_receive(client *k)
 
 static void note(worker *w, double took)
 {
-    if (w->answered == w->room) {
+    if (w->timed == w->room) {
         w->room = 2 * w->room + 1024;
         w->took = realloc(w->took, w->room * sizeof *w->took);
         if (!w->took) exit(1);
     }
-    w->took[w->answered++] = took;
+    w->took[w->timed++] = took;
 }
 
 /* What an event brought; false when the connection takes no further request. */
@@ -116,7 +119,8 @@ static bool step(worker *w, client *k)
 {
     int code = client_send(k, w->l) ? client_receive(k) : -1;
     if (code == 0) return true;
-    if (code == 200) note(w, now() - k->begun_at);
+    if (code == 200 && k->begun_at >= w->l->begin + ramp) note(w, now() - k->begun_at);
+    if (code == 200) w->answered++;
     else w->failed++;
     if (code < 0 || now() >= w->l->end) return false;
     client_begin(k);
@@ -205,13 +209,13 @@ static void report(const char *kind, const load *l, worker *w, double seconds)
     worker all = { 0 };
     struct rusage own;
     for (int i = 0; i < l->threads; i++) {
-        for (size_t k = 0; k < w[i].answered; k++) note(&all, w[i].took[k]);
+        for (size_t k = 0; k < w[i].timed; k++) note(&all, w[i].took[k]);
+        all.answered += w[i].answered;
         all.failed += w[i].failed;
     }
     getrusage(RUSAGE_SELF, &own);
-    if (all.answered) qsort(all.took, all.answered, sizeof *all.took, ascending);
-    double p50 = all.answered ? all.took[all.answered / 2] : 0,
-           p99 = all.answered ? all.took[all.answered * 99 / 100] : 0;
+    if (all.timed) qsort(all.took, all.timed, sizeof *all.took, ascending);
+    double p50 = all.timed ? all.took[all.timed / 2] : 0, p99 = all.timed ? all.took[all.timed * 99 / 100] : 0;
     double cpu = (double)(own.ru_utime.tv_sec + own.ru_stime.tv_sec) +
                  1e-6 * (double)(own.ru_utime.tv_usec + own.ru_stime.tv_usec);
     printf("{\"kind\": \"%s\", \"connections\": %d, \"per_s\": %.1f, \"answered\": %zu, \"failed\": %zu, "
@@ -231,16 +235,16 @@ int main(int argc, char **argv)
     worker w[MAX_THREADS] = { { 0 } };
     char *request = make_request(argv[4], argc > 5 ? argv[5] : "", argc > 6 ? argv[6] : "/v1/embeddings", &l.bytes);
     if (l.threads < 1 || l.threads > MAX_THREADS) l.threads = 1;
-    double begin = now();
     l.request = request;
-    l.end = begin + atof(argv[3]);
+    l.begin = now();
+    l.end = l.begin + atof(argv[3]);
     for (int i = 0; i < l.threads; i++) {
         int first = l.connections * i / l.threads;
         w[i] = (worker){ .l = &l, .first = first, .count = l.connections * (i + 1) / l.threads - first };
         if (pthread_create(&w[i].thread, NULL, work, &w[i]) != 0) return 1;
     }
     for (int i = 0; i < l.threads; i++) pthread_join(w[i].thread, NULL);
-    report(argv[4], &l, w, now() - begin);
+    report(argv[4], &l, w, now() - l.begin);
     for (int i = 0; i < l.threads; i++) free(w[i].took);
     free(request);
     return 0;

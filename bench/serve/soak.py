@@ -1,6 +1,7 @@
 """Mixed load at saturation with rude clients: every answer is checked, memory and queue are watched.
 
-usage: python bench/serve/soak.py build/cloob [--seconds 600] [--clients 48]
+usage: python bench/serve/soak.py build/cloob [--seconds 600] [--clients 48] [--server build-tsan/cloob] [--threads 1]
+--server is the program that serves, where it is another than the one that makes the model and the expected rows.
 Good clients send texts and images; others vanish in the middle of a request, send garbage, or stall. Standard library alone."""
 import argparse
 import base64
@@ -33,8 +34,26 @@ class Load:
         for i, row in enumerate(want["image"]):
             self.cases.append(("data:image/jpeg;base64," + base64.b64encode(world.image(i)).decode(), row))
         self.lock = threading.Lock()
-        self.right = self.wrong = self.refused = self.rude = 0
+        self.right = self.wrong = self.refused = self.rude = self.halted = 0
         self.took, self.errors = [], []
+        self.awake = time.time()  # when the main loop last ran: a jump means that the whole machine, or all of us, stood still
+        self.jumps = []
+
+    def tick(self):
+        """Called once a second."""
+        now = time.time()
+        if now - self.awake > 10:
+            self.jumps.append((self.awake, now))
+        self.awake = now
+
+    def lost(self, begin, error):
+        """A request without an answer; one that waited through a standstill says nothing about the server."""
+        time.sleep(2)  # the main loop notes it first
+        with self.lock:
+            if any(begin < end and time.time() > first for first, end in self.jumps):
+                self.halted += 1
+            else:
+                self.errors.append(repr(error))
 
     def good(self, seed):
         rng = random.Random(seed)
@@ -44,8 +63,7 @@ class Load:
             try:
                 status, headers, data = self.s.post("/v1/embeddings", {"input": [p[0] for p in picked]})
             except OSError as e:
-                with self.lock:
-                    self.errors.append(repr(e))
+                self.lost(begin, e)
                 continue
             rows = json.loads(data)["data"] if status == 200 else []
             ok = status == 200 and all(max(abs(a - b) for a, b in zip(r["embedding"], p[1])) <= 1e-6 for r, p in zip(rows, picked))
@@ -88,9 +106,13 @@ def main():
     a.add_argument("cloob")
     a.add_argument("--seconds", type=float, default=600)
     a.add_argument("--clients", type=int, default=48)
+    a.add_argument("--server")
+    a.add_argument("--threads", default="0", help="of the server's encoder")
     o = a.parse_args()
     w = World(o.cloob)
-    s = Server(w, "--timeout", "20", "--max-queue", "16", "--workers", "16")
+    w.cloob = os.path.abspath(o.server or o.cloob)
+    s = Server(w, "--timeout", "20", "--max-queue", "16", "--workers", "16", "--threads", o.threads)
+    w.cloob = os.path.abspath(o.cloob)
     load = Load(w, s, o.seconds)
     threads = [threading.Thread(target=load.good, args=(i,)) for i in range(o.clients)]
     threads += [threading.Thread(target=load.bad, args=(1000 + i,)) for i in range(8)]
@@ -98,17 +120,21 @@ def main():
     memory, queue = [], 0
     while any(t.is_alive() for t in threads):
         time.sleep(1)
+        load.tick()
         memory.append(memory_kb(s.process.pid))
+        begin = time.time()
         try:
             found = re.search(rb"\ncloob_requests_waiting (\S+)", s.get("/metrics")[2])
             queue = max(queue, float(found.group(1)))
         except OSError as e:
-            load.errors.append(repr(e))
+            load.tick()
+            load.lost(begin, e)
     half = len(memory) // 2
     code, err = s.stop()
     took = sorted(load.took)
     print(json.dumps({"seconds": o.seconds, "right": load.right, "wrong": load.wrong, "refused": load.refused, "rude": load.rude,
-                      "lost": len(load.errors), "p50_ms": round(1e3 * took[len(took) // 2]), "p99_ms": round(1e3 * took[len(took) * 99 // 100]),
+                      "lost": len(load.errors), "halted": load.halted,
+                      "standstill_s": round(sum(b - a for a, b in load.jumps)), "p50_ms": round(1e3 * took[len(took) // 2]), "p99_ms": round(1e3 * took[len(took) * 99 // 100]),
                       "queue_max": queue, "rss_mb_first_half": round(statistics.mean(memory[5:half] or memory) / 1024, 1),
                       "rss_mb_second_half": round(statistics.mean(memory[half:]) / 1024, 1), "exit": code}))
     report = [line for line in err.splitlines() if "WARNING: ThreadSanitizer" in line or "ERROR: AddressSanitizer" in line]

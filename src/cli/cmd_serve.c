@@ -16,7 +16,7 @@ static const opt_row rows[] = {
     { "index", OPT_LIST, &o.index, NULL, "INDEX", "index or folder of images, or NAME=either; repeatable", 0 },
     { "logs", OPT_STRING, &o.s.logs, NULL, "DIR", "folder of training runs to show", 0 },
     { "host", OPT_STRING, &o.s.host, "127.0.0.1", "ADDRESS", "address to listen on", 0 },
-    { "port", OPT_INT, &o.s.port, "8080", "N", "port to listen on; 0: any free one", OPT_NOT_NEGATIVE },
+    { "port", OPT_INT, &o.s.port, "8080", "N", "port to listen on; 0: any free one", OPT_PORT },
     { "max-batch", OPT_INT, &o.s.max_batch, "32", "N", "largest number of inputs in a batch", OPT_POSITIVE },
     { "max-wait-us", OPT_INT, &o.s.max_wait_us, "2000", "N",
       "microseconds a batch waits for inputs still being decoded", OPT_NOT_NEGATIVE },
@@ -61,7 +61,6 @@ static bool parse_time(const char *text, double *seconds)
 
 static int check(const command *self)
 {
-    if (o.s.port > 65535) return cli_usage(self, "port %lld: at most 65535", (long long)o.s.port);
     if (o.idle_unload && !parse_time(o.idle_unload, &o.s.idle_unload_s))
         return cli_usage(self, "--idle-unload %s: a time such as 300s or 5m", o.idle_unload);
     return -1;

@@ -70,7 +70,8 @@ static void add_row(const opt_row *r, const char *group, int flags)
     static const cloob_option_type type[] = { CLOOB_OPTION_FLAG, CLOOB_OPTION_INT, CLOOB_OPTION_NUMBER,
                                               CLOOB_OPTION_STRING, CLOOB_OPTION_LIST };
     bool whole = r->kind == OPT_INT;
-    const char *range = r->flags & OPT_POSITIVE       ? (whole ? "[1,1e15]" : "(0,)")
+    const char *range = r->flags & OPT_PORT           ? "[0,65535]"
+                        : r->flags & OPT_POSITIVE     ? (whole ? "[1,1e15]" : "(0,)")
                         : r->flags & OPT_NOT_NEGATIVE ? (whole ? "[0,1e15]" : "[0,)")
                                                       : (whole ? "[-1e15,1e15]" : NULL);
     cloob_option o = { .name = r->name,

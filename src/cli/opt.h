@@ -37,7 +37,7 @@ typedef struct opt_list {
 
 bool opt_list_add(opt_list *l, const char *word); /* false: out of memory */
 
-enum { OPT_REQUIRED = 1, OPT_HIDDEN = 2, OPT_POSITIVE = 4, OPT_NOT_NEGATIVE = 8 };
+enum { OPT_REQUIRED = 1, OPT_HIDDEN = 2, OPT_POSITIVE = 4, OPT_NOT_NEGATIVE = 8, OPT_PORT = 16 };
 
 typedef struct opt_row {
     const char *name; /* without dashes; NULL ends the table */

@@ -76,6 +76,15 @@ static cloob_status open_model(serve *s, const char *word, served_model *m)
     return cloob_batcher_create(s->ctx, m->path, &o, &m->batcher);
 }
 
+static void warn_without_tokenizer(serve *s, const served_model *m)
+{
+    cloob_model_facts facts;
+    cloob_batcher_get_facts(m->batcher, &facts);
+    if (!facts.has_tokenizer)
+        serve_log(s, "%s holds no tokenizer: images are embedded, texts refused; give its merges with --vocab FILE",
+                  m->path);
+}
+
 cloob_status serve_open_models(serve *s)
 {
     s->model = calloc((size_t)s->o->checkpoints + 1, sizeof *s->model);
@@ -83,6 +92,7 @@ cloob_status serve_open_models(serve *s)
     for (; s->models < s->o->checkpoints; s->models++) {
         cloob_status status = open_model(s, s->o->checkpoint[s->models], &s->model[s->models]);
         if (status != CLOOB_OK) return status;
+        warn_without_tokenizer(s, &s->model[s->models]);
     }
     return CLOOB_OK;
 }

@@ -89,6 +89,8 @@ static void rules_are_sentences(void)
     char text[256];
     cloob_option_rule(row("workers"), text, sizeof text);
     CHECK_STR(text, "must be a whole number between 0 and 1024");
+    cloob_option_rule(row("seed"), text, sizeof text);
+    CHECK_STR(text, "must be a whole number of 0 or more");
     cloob_option_rule(row("ema"), text, sizeof text);
     CHECK_STR(text, "must be a number of at least 0 and below 1");
     cloob_option_rule(row("init_inv_tau"), text, sizeof text);

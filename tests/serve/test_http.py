@@ -315,7 +315,7 @@ def bad_starts(w):
     held = socket.create_server(("127.0.0.1", 0))
     port = str(held.getsockname()[1])
     other = w.path("other.safetensors")
-    cases = [(["--port", port], "in use"), (["--port", "99999"], "65535"), (["--host", "0.0.0.0"], "--api-key-file"),
+    cases = [(["--port", port], "in use"), (["--port", "99999"], "65535"), (["--port", "web"], "65535"), (["--host", "0.0.0.0"], "--api-key-file"),
              (["--index", "missing.safetensors"], "missing.safetensors"), (["--api-key-file", "nowhere"], "nowhere"),
              (["--tls-cert", "key"], "--tls-key")]
     for options, words in cases:

@@ -1,5 +1,5 @@
-/* Functions of single floats that the compiler turns into vector code in a loop: no branches, no calls, no errno. Such a
- * loop is marked `omp simd`, as it may work in place, and compiled with -fno-trapping-math (src/nn/CMakeLists.txt).
+/* Functions of single floats that the compiler turns into vector code in a loop: no branches, no calls, no errno. Such
+ * a loop is marked `omp simd`, as it may work in place, and compiled with -fno-trapping-math (src/nn/CMakeLists.txt).
  *
  * exp comes in two forms, with the same polynomial and within 2 units in the last place. They round x / ln 2 to a
  * whole number in two ways and so may differ in the last bit; both stay, so that training gives the same bytes. */
