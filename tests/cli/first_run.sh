@@ -67,7 +67,7 @@ grep -q 'a run of this name exists' err || fail "the name is taken: $(cat err)"
 "$cloob" train --preset finetune --train-data world/train.tsv > out 2> err && fail "finetune without weights"
 grep -q -- '--pretrained' err || fail "finetune: $(cat err)"
 "$cloob" train --preset finetune --pretrained logs/early/checkpoints/latest.safetensors --train-data world/train.tsv --max-steps 2 --threads 1 --workers 0 --name tuned > out 2> err || fail "finetune: $(cat err)"
-has tuned 'lr: 0.0002' # a model of 2 M parameters
+has tuned 'lr: 0.0003' # as much as any model takes
 has tuned 'epochs: 100' # a handful of pairs
 has tuned 'aug_scale_min: 0.6'
 has tuned 'hopfield_warmup: 1000' # a short run does without retrieval
@@ -82,5 +82,7 @@ grep -q 'begins with weights' err || fail "--finetune without weights: $(cat err
 "$cloob" train --resume tuned --max-steps 3 --threads 1 > out 2> err || fail "resume of a fine-tuned run: $(cat err)"
 "$cloob" train --preset small --train-data world/train.tsv "${few[@]}" --force-image-size 32 --max-steps 1 --name small > out 2> err || fail "small: $(cat err)"
 has small 'model: tiny'
+"$cloob" train --preset finetune --pretrained logs/small/checkpoints/latest.safetensors --train-data world/train.tsv --max-steps 1 --threads 1 --workers 0 --name larger > out 2> err || fail "finetune of tiny: $(cat err)"
+has larger 'lr: 0.0002' # 2 M parameters
 [ $bad = 0 ] && echo "the first run works"
 exit $bad
