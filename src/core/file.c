@@ -123,7 +123,8 @@ cloob_status file_map_open(cloob_ctx *ctx, const char *path, file_map *out)
     else if (!S_ISREG(st.st_mode)) status = ctx_fail(ctx, CLOOB_ERR_IO, "%s: not a regular file", path);
     else if (st.st_size > 0) {
         void *p = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-        if (p == MAP_FAILED) status = fail(ctx, path, "cannot map");
+        if (p == MAP_FAILED && errno == ENOMEM) status = ctx_no_memory(ctx, (size_t)st.st_size, path);
+        else if (p == MAP_FAILED) status = fail(ctx, path, "cannot map");
         else *out = (file_map){ p, (size_t)st.st_size };
     }
     close(fd);
