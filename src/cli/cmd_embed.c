@@ -72,7 +72,7 @@ static void print(const cloob_embedded *e)
     if (e->image_width) printf(" image (%lld, %lld)", (long long)e->rows, (long long)e->image_width);
     if (e->text_width) printf(" text (%lld, %lld)", (long long)e->text_rows, (long long)e->text_width);
     if (e->classes) printf(" label (%lld) of %lld classes", (long long)e->rows, (long long)e->classes);
-    if (e->bad) printf("; %lld unreadable, left out", (long long)e->bad);
+    if (e->bad) printf("; %lld could not be read", (long long)e->bad);
     printf("\n");
 }
 
