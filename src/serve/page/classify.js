@@ -36,7 +36,7 @@ function cards() {
 function bar(label, p, first) {
   const percent = 100 * p;
   return el("div", { class: first ? "bar win" : "bar" }, el("span", { title: label }, label),
-    el("b", {}, (percent >= 10 || percent === 0 ? Math.round(percent) : percent.toFixed(1)) + " %"),
+    el("b", {}, (percent >= 9.95 || percent === 0 ? Math.round(percent) : percent.toFixed(1)) + " %"),
     el("div", {}, el("i", { vars: { width: percent + "%" } })));
 }
 
