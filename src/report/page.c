@@ -37,14 +37,22 @@ chart_series *page_series(page *p, chart *c, const char *name, int color, int64_
 
 /* ---- runs of the same settings ------------------------------------------------------------------- */
 
-static bool tells_runs_apart(const char *key) { return strcmp(key, "name") != 0 && strcmp(key, "seed") != 0; }
+bool page_is_incidental(const char *key)
+{
+    static const char *const names[] = { "name",       "seed",    "logs",    "resume",          "save_frequency",
+                                         "save_every", "workers", "threads", "val_frequency",   "log_every_n_steps",
+                                         "report_to",  "quiet",   "device",  "save_most_recent" };
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(key, names[i]) == 0) return true;
+    return false;
+}
 
 static bool same_settings(const run_files *a, const run_files *b)
 {
     if (!a->params || a->params != b->params || strcmp(a->method, b->method) != 0) return false;
     for (int64_t i = 0; i < a->params; i++) {
         const char *key = a->param[i].key;
-        if (tells_runs_apart(key) && strcmp(a->param[i].value, run_param_get(b, key)) != 0) return false;
+        if (!page_is_incidental(key) && strcmp(a->param[i].value, run_param_get(b, key)) != 0) return false;
     }
     return true;
 }

@@ -57,6 +57,8 @@ void page_texts(page *p, const json *hits);
 /* Images in a row with their scores; hits: an array of {"image", "score", "own"}, or NULL. */
 void page_hits(page *p, const samples_file *f, const json *hits);
 chart_series *page_series(page *p, chart *c, const char *name, int color, int64_t n);
+/* Settings that change no result, and the seed: runs that differ in these alone are repeats of one. */
+bool page_is_incidental(const char *key);
 cloob_status page_find_kin(page *p);
 int64_t page_kin(const page *p, int64_t run);          /* the first run with its settings */
 const char *page_kin_name(const page *p, int64_t run); /* what those runs are called together: the method, mostly */

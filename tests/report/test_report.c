@@ -335,10 +335,10 @@ static void seeds_are_a_mean_and_a_band(void)
 {
     cloob_report_options o;
     cloob_report_summary s;
-    make_repeat("many/a", "method: cloob\nname: a\nseed: 0\n", "step\tloss\n1\t2\n2\t1\n",
+    make_repeat("many/a", "method: cloob\nname: a\nseed: 0\nresume: None\n", "step\tloss\n1\t2\n2\t1\n",
                 "{\"image_effective_eigenvalues\": 10, \"image_ajne\": 8, \"epoch\": 1}\n"
                 "{\"image_effective_eigenvalues\": 12, \"image_ajne\": 4, \"epoch\": 5}\n");
-    make_repeat("many/b", "method: cloob\nname: b\nseed: 1\n", "step\tloss\n1\t4\n2\t1\n3\t9\n",
+    make_repeat("many/b", "method: cloob\nname: b\nseed: 1\nresume: latest\n", "step\tloss\n1\t4\n2\t1\n3\t9\n",
                 "{\"image_effective_eigenvalues\": 10, \"image_ajne\": 6, \"epoch\": 1}\n"
                 "{\"image_effective_eigenvalues\": 16, \"image_ajne\": 2, \"epoch\": 5}\n");
     make_repeat("many/c", "method: clip\nname: c\nseed: 0\n", "step\tloss\n1\t5\n2\t5\n", "");

@@ -11,21 +11,11 @@ enum { LABEL = 160, MAX_GROUPS = 6 };
 
 /* ---- groups -------------------------------------------------------------------------------------- */
 
-/* Settings that change no result, and the seed, which makes runs of one group differ. */
-static bool is_incidental(const char *key)
-{
-    static const char *const names[] = { "name",       "seed",    "logs",    "resume",          "save_frequency",
-                                         "save_every", "workers", "threads", "val_frequency",   "log_every_n_steps",
-                                         "report_to",  "quiet",   "device",  "save_most_recent" };
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (strcmp(key, names[i]) == 0) return true;
-    return false;
-}
-
 static bool varies(const page *p, const char *key)
 {
     for (int64_t i = 1; i < p->runs; i++)
-        if (strcmp(run_param_get(&p->run[i], key), run_param_get(&p->run[0], key)) != 0) return !is_incidental(key);
+        if (strcmp(run_param_get(&p->run[i], key), run_param_get(&p->run[0], key)) != 0)
+            return !page_is_incidental(key);
     return false;
 }
 
