@@ -150,7 +150,7 @@ static void bad_tables(void)
     fixture_text("e.tsv", "filepath\ttitle\n");
     check_fails(fixture_path("e.tsv"), &o, CLOOB_ERR_FORMAT, "without a sample");
     fixture_text("z.tsv", "");
-    check_fails(fixture_path("z.tsv"), &o, CLOOB_ERR_FORMAT, "no column");
+    check_fails(fixture_path("z.tsv"), &o, CLOOB_ERR_FORMAT, "the file is empty");
     check_fails(fixture_path("none.tsv"), &o, CLOOB_ERR_IO, "none.tsv");
     fixture_text("zero.png", "");
     fixture_text("b.tsv",
