@@ -1,6 +1,6 @@
 /* bf16 products on the CPU: RN50's convolutions and the text tower's matrices, one line per shape.
  *
- *     bench_bgemm [batch 8] [kernel]        kernel: plain, avx512_bf16, amx_bf16; the best without one */
+ *     bench_bgemm [batch 8] [kernel]        kernel: plain, avx2, avx512_bf16, amx_bf16; the best without one */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -144,8 +144,8 @@ int main(int argc, char **argv)
     N = argc > 1 ? atoi(argv[1]) : 8;
     ctx = cloob_ctx_create(NULL);
     kernel = bgemm_best();
-    const bgemm_kernel *choice[] = { &bgemm_plain, &bgemm_avx512, &bgemm_amx };
-    for (int i = 0; argc > 2 && i < 3; i++)
+    const bgemm_kernel *choice[] = { &bgemm_plain, &bgemm_avx2, &bgemm_avx512, &bgemm_amx };
+    for (int i = 0; argc > 2 && i < 4; i++)
         if (strcmp(choice[i]->name, argv[2]) == 0 && bgemm_usable(choice[i])) kernel = choice[i];
     printf("%s, %d threads, batch %lld; forward, dx, dw: ms and GFLOP/s\n", kernel->name, ctx->threads, (long long)N);
     conv(1, 224, 3, 32, 3, 2);

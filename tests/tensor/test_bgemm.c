@@ -179,9 +179,11 @@ static void all(const bgemm_kernel *kernel)
 static void plain(void) { all(&bgemm_plain); }
 static void emulated_amx(void) { all(&bgemm_emulated); }
 #ifdef __x86_64__
+static void avx2(void) { all(&bgemm_avx2); }
 static void avx512(void) { all(&bgemm_avx512); }
 static void amx(void) { all(&bgemm_amx); }
 #else
+static void avx2(void) { SKIP("another processor"); }
 static void avx512(void) { SKIP("another processor"); }
 static void amx(void) { SKIP("another processor"); }
 #endif
@@ -243,6 +245,7 @@ int main(void)
     ctx = cloob_ctx_create(NULL);
     RUN(conversions_equal_the_definition);
     RUN(plain);
+    RUN(avx2);
     RUN(avx512);
     RUN(amx);
     RUN(emulated_amx);

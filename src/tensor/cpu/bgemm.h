@@ -4,7 +4,7 @@
  *
  * A factor is a view: a matrix in memory, or the patches of an image as rows of a matrix, which are gathered while they
  * are packed, so that a convolution is a GEMM and no patch matrix is stored. Factors are packed into tiles of one
- * format (bgemm_kernel.h) that both the AMX and the AVX512-BF16 kernel read.
+ * format (bgemm_kernel.h) that every kernel reads.
  *
  * Each element of C is summed along K in one order that depends on the sizes and the kernel alone, so the result does
  * not depend on the number of threads. */

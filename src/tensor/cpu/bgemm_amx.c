@@ -50,11 +50,14 @@ bool bgemm_usable(const bgemm_kernel *kernel)
 {
     if (kernel == &bgemm_amx) return amx_is_usable();
     if (kernel == &bgemm_avx512) return __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512bw");
+    if (kernel == &bgemm_avx2) return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
     return true;
 }
 
 const bgemm_kernel *bgemm_best(void)
 {
-    if (bgemm_usable(&bgemm_amx)) return &bgemm_amx;
-    return bgemm_usable(&bgemm_avx512) ? &bgemm_avx512 : &bgemm_plain;
+    static const bgemm_kernel *const fastest_first[] = { &bgemm_amx, &bgemm_avx512, &bgemm_avx2 };
+    for (size_t i = 0; i < sizeof fastest_first / sizeof *fastest_first; i++)
+        if (bgemm_usable(fastest_first[i])) return fastest_first[i];
+    return &bgemm_plain;
 }

@@ -49,14 +49,14 @@ typedef struct bgemm_kernel {
 
 extern const bgemm_kernel bgemm_plain;
 #ifdef __x86_64__
-extern const bgemm_kernel bgemm_avx512, bgemm_amx;
+extern const bgemm_kernel bgemm_avx2, bgemm_avx512, bgemm_amx;
 #endif
 
 /* Whether this machine and system can run it. For AMX the system is asked for permission, which holds for the
  * process. */
 bool bgemm_usable(const bgemm_kernel *kernel);
 
-/* The fastest usable one: AMX, AVX512-BF16, plain. */
+/* The fastest usable one: AMX, AVX512-BF16, AVX2, plain. */
 const bgemm_kernel *bgemm_best(void);
 
 #endif
