@@ -7,6 +7,10 @@
  * alone. */
 #include "cli/commands.h"
 
+#include <dlfcn.h>
+#ifdef __GLIBC__
+#    include <execinfo.h>
+#endif
 #include <signal.h>
 #include <stdint.h>
 #include <string.h>
@@ -89,12 +93,29 @@ static void on_crash(int number)
     _exit(1);
 }
 
+static void on_terminate(void) { on_crash(0); }
+
+/* An exception of a C++ library, oneDNN's bad_alloc, say, that nobody catches: the C library loads what unwinds it when
+ * the first is thrown, and the C++ library tells about it; both print lines of their own where memory is out. So the
+ * one is loaded now, and the other calls on_crash. */
+static void catch_exceptions(void)
+{
+    void (*(*set_terminate)(void (*)(void)))(void);
+    *(void **)&set_terminate = dlsym(RTLD_DEFAULT, "_ZSt13set_terminatePFvvE"); /* std::set_terminate */
+    if (set_terminate) set_terminate(on_terminate);
+#ifdef __GLIBC__
+    void *frame;
+    backtrace(&frame, 1);
+#endif
+}
+
 void startup_catch_crashes(void)
 {
     static char stack[16384] __attribute__((aligned(16)));
     stack_t own = { .ss_sp = stack, .ss_size = sizeof stack };
     struct sigaction action = { .sa_handler = on_crash, .sa_flags = SA_ONSTACK };
     if (!memory_is_limited()) return;
+    catch_exceptions();
     sigaltstack(&own, NULL); /* the main thread's; others have their own stack left */
     sigaction(SIGSEGV, &action, NULL);
     sigaction(SIGBUS, &action, NULL);
