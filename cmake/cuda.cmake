@@ -64,7 +64,7 @@ if(CMAKE_CUDA_COMPILER)
         set(CLOOB_HAVE_CUDA ON)
         set(CMAKE_CUDA_STANDARD 17)
         set(CMAKE_CUDA_VISIBILITY_PRESET hidden)
-        string(REPLACE ";" " " CLOOB_WHAT_CUDA "NVIDIA GPUs (libraries loaded at run time), built for ${archs}")
+        string(REPLACE ";" " " CLOOB_WHAT_CUDA "NVIDIA GPUs, built for ${archs}")
         list(APPEND CLOOB_INCLUDES ${CUDNN_INCLUDE} ${CUDAToolkit_INCLUDE_DIRS})
         list(APPEND CLOOB_LIBRARIES CUDA::cudart_static)
         # Programs of the build tree find the libraries where they were at configure time; installed ones ask the linker.

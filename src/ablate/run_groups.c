@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cloob/eval.h"
+#include "core/arena.h"
 #include "core/file.h"
 #include "core/needs.h"
 #include "core/text.h"
@@ -125,15 +126,13 @@ static int by_name(const void *a, const void *b) { return strcmp(*(char *const *
 static cloob_status add_inside(cloob_ctx *ctx, reader *r, const char *dir)
 {
     char **inside = NULL, path[1200];
-    int64_t count = 0, before = r->runs + r->left_out;
+    int64_t count = 0, room = 0, before = r->runs + r->left_out;
     cloob_status status = CLOOB_OK;
     DIR *d = opendir(dir);
     for (struct dirent *e; d && status == CLOOB_OK && (e = readdir(d));) {
         snprintf(path, sizeof path, "%.900s/%.255s/params.txt", dir, e->d_name);
         if (e->d_name[0] == '.' || strstr(e->d_name, ".unfinished") || !file_exists(path)) continue;
-        char **more = realloc(inside, (size_t)(count + 1) * sizeof *more);
-        if (more) inside = more;
-        char *name = more ? strdup(e->d_name) : NULL;
+        char *name = heap_grow(&inside, count, &room, sizeof *inside) ? strdup(e->d_name) : NULL;
         if (name) inside[count++] = name;
         else status = ctx_no_memory(ctx, strlen(e->d_name), dir);
     }

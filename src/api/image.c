@@ -91,10 +91,9 @@ void cloob_image_release(cloob_image *p)
 static cloob_status add_pattern(cloob_ctx *ctx, image_list *l, const char *what, bool only)
 {
     glob_t g;
-    if (file_exists(what) || glob(what, 0, NULL, &g) != 0)
-        return only ? image_list_add(ctx, l, what) : image_list_add_some(ctx, l, what);
+    if (file_exists(what) || glob(what, 0, NULL, &g) != 0) return image_list_add(ctx, l, what, only);
     cloob_status status = CLOOB_OK;
-    for (size_t i = 0; status == CLOOB_OK && i < g.gl_pathc; i++) status = image_list_add(ctx, l, g.gl_pathv[i]);
+    for (size_t i = 0; status == CLOOB_OK && i < g.gl_pathc; i++) status = image_list_add(ctx, l, g.gl_pathv[i], true);
     globfree(&g);
     return status;
 }

@@ -23,7 +23,7 @@ static const opt_row rows[] = {
     { "lambda", OPT_STRING, &o.lambda, "search", "X", "L2 strength, or search", 0 },
     { "refit", OPT_STRING, &o.refit, "all", "all|train",
       "after a search, train on train and val rows, or on train alone", 0 },
-    { "max-iterations", OPT_INT, &o.iterations, "1000", "N", "most iterations of L-BFGS", OPT_POSITIVE },
+    { "max-iterations", OPT_INT, &o.iterations, "1000", "N", "maximum number of L-BFGS iterations", OPT_POSITIVE },
     { "tolerance", OPT_DOUBLE, &o.tolerance, "0", "X",
       "stop when the objective is expected to fall by less than this share; 0: by size", OPT_NOT_NEGATIVE },
     { "shots", OPT_STRING, &o.shots, NULL, "N,N,...",

@@ -215,7 +215,7 @@ static int write_confusion(const command *self, const session *s)
 
 static void print_line(const char *name, const cloob_zeroshot_result *r)
 {
-    printf("%-20s top1 %6.2f %%  top5 %6.2f %%  per class %6.2f %%  n %lld", name, 100 * r->top1, 100 * r->top5,
+    printf("%-15s top1 %6.2f %%  top5 %6.2f %%  mean per class %6.2f %%  n %lld", name, 100 * r->top1, 100 * r->top5,
            100 * r->mean_per_class, (long long)r->n);
     if (r->bad) printf("  (%lld could not be read)", (long long)r->bad);
     if (r->empty) printf("  (%lld classes without images)", (long long)r->empty);

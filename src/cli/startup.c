@@ -95,9 +95,9 @@ static void on_crash(int number)
 
 static void on_terminate(void) { on_crash(0); }
 
-/* An exception of a C++ library, oneDNN's bad_alloc, say, that nobody catches: the C library loads what unwinds it when
- * the first is thrown, and the C++ library tells about it; both print lines of their own where memory is out. So the
- * one is loaded now, and the other calls on_crash. */
+/* An exception that nobody catches, such as oneDNN's bad_alloc: glibc loads its unwinder when the first one is thrown,
+ * and libstdc++ reports it; where memory is out both print lines of their own. So the unwinder is loaded now, and
+ * on_crash replaces the report. */
 static void catch_exceptions(void)
 {
     void (*(*set_terminate)(void (*)(void)))(void);

@@ -47,7 +47,7 @@ const char *json_string(const json *value);                /* NULL unless a stri
  * memory. Or appends it to other text. The writer is empty then. */
 char *json_out_line(cloob_json_out *w);
 void json_out_append(cloob_json_out *w, sbuf *out);
-/* A writer that goes on behind the text of s, which is empty until json_out_back gives all of it back. */
+/* A writer that appends to the text of s. It takes the text over; json_out_back returns all of it to s. */
 cloob_json_out json_out_on(sbuf *s);
 void json_out_back(cloob_json_out *w, sbuf *s);
 

@@ -30,7 +30,7 @@ int64_t peak_bytes(void);
 /* From here on. Where the system cannot do it, peak_bytes goes on counting from the start. */
 void peak_reset(void);
 
-/* Seconds of a clock that only goes forward, from an arbitrary start. */
+/* Seconds of the monotonic clock, from an arbitrary start. */
 double clock_seconds(void);
 
 #endif

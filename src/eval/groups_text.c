@@ -189,7 +189,7 @@ static void put_latex(const cloob_groups *g, sbuf *s)
     sbuf_puts(s, "\\hline\n\\end{tabular}\n");
 }
 
-enum { MOST_COLUMNS = 64 };
+enum { MAX_COLUMNS = 64 };
 
 /* The characters of n bytes of UTF-8. */
 static int characters(const char *text, size_t n)
@@ -200,11 +200,11 @@ static int characters(const char *text, size_t n)
 }
 
 /* Cells that end with a tab, or with the line, by column: their widths, or with `out` the table with them. */
-static void each_cell(const char *text, int width[MOST_COLUMNS], sbuf *out)
+static void each_cell(const char *text, int width[MAX_COLUMNS], sbuf *out)
 {
     for (int column = 0; *text; column++) {
         size_t n = strcspn(text, "\t\n");
-        int k = column < MOST_COLUMNS ? column : MOST_COLUMNS - 1, wide = characters(text, n);
+        int k = column < MAX_COLUMNS ? column : MAX_COLUMNS - 1, wide = characters(text, n);
         if (wide > width[k]) width[k] = wide;
         if (out) sbuf_printf(out, "%.*s", (int)n, text);
         if (text[n] == '\n') column = -1;
@@ -216,7 +216,7 @@ static void each_cell(const char *text, int width[MOST_COLUMNS], sbuf *out)
 
 static void put_aligned(sbuf *table, sbuf *s)
 {
-    int width[MOST_COLUMNS] = { 0 };
+    int width[MAX_COLUMNS] = { 0 };
     if (table->failed || !table->data) s->failed = true;
     else each_cell(table->data, width, NULL), each_cell(table->data, width, s);
     sbuf_release(table);

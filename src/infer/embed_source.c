@@ -77,8 +77,7 @@ static cloob_status open_tensors(cloob_ctx *ctx, embed_source *s)
 static cloob_status open_image_files(cloob_ctx *ctx, embed_source *s)
 {
     int64_t n = s->job.images_count;
-    for (int64_t i = 0; i < n; i++)
-        CLOOB_TRY((n == 1 ? image_list_add : image_list_add_some)(ctx, &s->files, s->job.images[i]));
+    for (int64_t i = 0; i < n; i++) CLOOB_TRY(image_list_add(ctx, &s->files, s->job.images[i], n == 1));
     if (!s->files.count)
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%s: holds no images", n == 1 ? s->job.images[0] : "these folders");
     return announce(ctx, s, EMBED_IMAGE, s->files.count);

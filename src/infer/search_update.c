@@ -211,7 +211,7 @@ static cloob_status embed_missing(cloob_ctx *ctx, update *u, cloob_search_update
 
 static cloob_status run(cloob_ctx *ctx, update *u, cloob_search_update *out)
 {
-    CLOOB_TRY(image_list_add(ctx, &u->l, u->root));
+    CLOOB_TRY(image_list_add(ctx, &u->l, u->root, true));
     size_t rows = (size_t)(u->l.count + 1);
     u->D = encoder_config(u->m->enc)->embed;
     u->row = calloc(rows * (size_t)u->D, sizeof *u->row);
@@ -231,7 +231,7 @@ static cloob_status run(cloob_ctx *ctx, update *u, cloob_search_update *out)
 
 static char *full_path(const char *path) { return *path ? realpath(path, NULL) : strdup(""); }
 
-/* A folder that cannot be written is told before anything is embedded. */
+/* Before anything is embedded: whether the folder of the index can be written to. */
 static cloob_status check_writable(cloob_ctx *ctx, const char *path)
 {
     const char *slash = strrchr(path, '/');

@@ -23,7 +23,7 @@ enum {
     VIT_B_32 = 151000000, /* parameters */
     TUNE_STEPS = 300,     /* fine-tuning: fewer leave most of it undone, docs/measurements/fine-tuning.md */
     TUNE_EPOCHS = 3,
-    TUNE_MOST_EPOCHS = 100,
+    TUNE_MAX_EPOCHS = 100,
     TUNE_RETRIEVAL = 1000, /* steps before retrieval sets in; shorter runs learn more without it, same page */
 };
 
@@ -202,7 +202,7 @@ static void choose_tuning(run *r, int64_t per_epoch)
     char parameters[32];
     if (o->epochs < 0) {
         int64_t enough = (TUNE_STEPS + per_epoch - 1) / max64(per_epoch, 1);
-        o->epochs = min64(max64(enough, TUNE_EPOCHS), TUNE_MOST_EPOCHS);
+        o->epochs = min64(max64(enough, TUNE_EPOCHS), TUNE_MAX_EPOCHS);
         sbuf_printf(&r->notes, "`epochs` %lld of %lld steps: 3, or up to 100 where 3 are fewer than 300 steps\n",
                     (long long)o->epochs, (long long)per_epoch);
     }

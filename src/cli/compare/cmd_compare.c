@@ -23,7 +23,7 @@ static const opt_row rows[] = {
     { "format", OPT_STRING, &o.format, "text", "text|markdown|latex|csv", "format of the tables", 0 },
     { "predictions", OPT_LIST, &o.said.files, NULL, "FILE",
       "instead of runs: predictions that cloob zeroshot wrote, of models on the same images", 0 },
-    { "bins", OPT_INT, &o.said.bins, "15", "N", "bins of the calibration of --predictions", OPT_POSITIVE },
+    { "bins", OPT_INT, &o.said.bins, "15", "N", "calibration bins for --predictions", OPT_POSITIVE },
     { "reliability", OPT_STRING, &o.said.reliability, NULL, "FILE.svg", "the reliability plot of --predictions", 0 },
     { "resamples", OPT_INT, &o.resamples, "10000", "N", "bootstrap resamples", OPT_POSITIVE },
     OPT_END,

@@ -67,21 +67,16 @@ static int by_path(const void *a, const void *b)
     return strcmp(((const image_entry *)a)->path, ((const image_entry *)b)->path);
 }
 
-cloob_status image_list_add(cloob_ctx *ctx, image_list *l, const char *path)
+cloob_status image_list_add(cloob_ctx *ctx, image_list *l, const char *path, bool must_exist)
 {
-    struct stat st;
+    struct stat st = { 0 };
     int64_t before = l->count;
-    if (stat(path, &st) != 0) return ctx_fail(ctx, CLOOB_ERR_IO, "%s: %s; check the path", path, strerror(errno));
+    if (stat(path, &st) != 0 && must_exist)
+        return ctx_fail(ctx, CLOOB_ERR_IO, "%s: %s; check the path", path, strerror(errno));
     if (!S_ISDIR(st.st_mode)) return add_file(ctx, l, path, &st, true);
     CLOOB_TRY(add_folder(ctx, l, path, 0));
     if (l->count > before) qsort(l->item + before, (size_t)(l->count - before), sizeof *l->item, by_path);
     return CLOOB_OK;
-}
-
-cloob_status image_list_add_some(cloob_ctx *ctx, image_list *l, const char *path)
-{
-    struct stat st = { 0 };
-    return stat(path, &st) == 0 ? image_list_add(ctx, l, path) : add_file(ctx, l, path, &(struct stat){ 0 }, true);
 }
 
 void image_list_release(image_list *l)

@@ -25,10 +25,9 @@ typedef struct image_list {
 } image_list;
 
 /* Adds a file, or all images of a folder and the folders in it; links to folders are not followed, names
- * that begin with a dot are left out. A path that is not there is an error. */
-cloob_status image_list_add(cloob_ctx *ctx, image_list *l, const char *path);
-/* The same for one of several: a path that is not there becomes an entry, which whoever reads it leaves out. */
-cloob_status image_list_add_some(cloob_ctx *ctx, image_list *l, const char *path);
+ * that begin with a dot are left out. A path that is not there is an error, or without must_exist an entry, which
+ * whoever reads it leaves out. */
+cloob_status image_list_add(cloob_ctx *ctx, image_list *l, const char *path, bool must_exist);
 void image_list_release(image_list *l);
 
 #endif
