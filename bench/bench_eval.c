@@ -21,7 +21,7 @@
 #include "eval/eval_device.h"
 #include "eval/probe/probe_gpu.h"
 #include "eval/probe/probe_objective.h"
-#include "eval/probe/probe_run.h"
+#include "eval/probe/probe.h"
 #include "eval/retrieval.h"
 
 static cloob_ctx *ctx;

@@ -1,5 +1,5 @@
 /* Combinations of values. */
-#include "ablate/points.h"
+#include "ablate/sweep.h"
 
 #include <ctype.h>
 #include <math.h>

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ablate/sweep_tables.h"
+#include "ablate/sweep.h"
 #include "cloob/report.h"
 #include "core/arith.h"
 #include "core/file.h"

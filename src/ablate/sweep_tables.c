@@ -1,5 +1,5 @@
 /* A line per run, the search as a table, what each setting does, and the chosen settings side by side. */
-#include "ablate/sweep_tables.h"
+#include "ablate/sweep.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -8,7 +8,7 @@
 #include "eval/eval_device.h"
 #include "eval/labels.h"
 #include "eval/metrics/metrics.h"
-#include "eval/probe/probe_run.h"
+#include "eval/probe/probe.h"
 #include "eval/retrieval.h"
 #include "io/safetensors.h"
 #include "core/needs.h"

@@ -7,7 +7,7 @@
 #include "data/sets/dataset.h"
 #include "infer/embed_source.h"
 #include "infer/zeroshot_run.h"
-#include "io/npy.h"
+#include "io/rows_file.h"
 
 enum { MAX_TARGETS = 1 << 16 }; /* numbers of one npy member: far more than any set has classes */
 

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "eval/ranksum.h"
+#include "eval/groups.h"
 
 /* Losses of different objectives are different quantities; only InfoNCE is taken of all methods. Mean
  * similarities describe. */

@@ -8,7 +8,7 @@
 #include "core/file.h"
 #include "core/json.h"
 #include "core/needs.h"
-#include "eval/ranksum.h"
+#include "eval/groups.h"
 
 typedef struct metric {
     const char *name;

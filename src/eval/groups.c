@@ -7,7 +7,6 @@
 
 #include "core/rng.h"
 #include "eval/ablation.h"
-#include "eval/ranksum.h"
 
 /* ---- gathering ----------------------------------------------------------------------------------- */
 

@@ -48,4 +48,10 @@ cloob_status bootstrap_mean(cloob_ctx *ctx, const double *x, int64_t n, int64_t 
 /* Tables. */
 char *groups_text(const cloob_groups *g, const char *format);
 
+/* The unpaired Wilcoxon rank-sum test; types and meaning in cloob/eval.h. */
+
+/* EXACT with ties is refused. Values must be finite, both samples non-empty. */
+cloob_status ranksum_test(cloob_ctx *ctx, cloob_rank_sum *out, const double *a, int64_t na, const double *b, int64_t nb,
+                          cloob_rank_sum_method method);
+
 #endif

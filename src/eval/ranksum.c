@@ -1,5 +1,5 @@
 /* Ranks, the exact distribution of U, and its normal limit. */
-#include "eval/ranksum.h"
+#include "eval/groups.h"
 
 #include <math.h>
 #include <stdlib.h>

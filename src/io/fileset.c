@@ -14,7 +14,6 @@
 #include "core/file.h"
 #include "core/rng.h"
 #include "io/gzip.h"
-#include "io/unpacked_copy.h"
 
 enum { SLOTS = 64 }; /* open at a time; far below any descriptor limit */
 

@@ -1,5 +1,5 @@
 /* Magic, version, the length of a header that ends on a multiple of 64 bytes, the header: a Python dictionary. */
-#include "io/npy.h"
+#include "io/rows_file.h"
 
 #include <ctype.h>
 #include <stdlib.h>

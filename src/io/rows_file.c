@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include "core/text.h"
-#include "io/npy.h"
 
 static cloob_status fail(cloob_ctx *ctx, const rows_file *f, int error)
 {

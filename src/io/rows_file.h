@@ -13,6 +13,7 @@
 
 #include "core/file.h"
 #include "io/safetensors.h"
+#include "core/sbuf.h"
 
 enum { ROWS_PARTS = 5 };
 
@@ -43,5 +44,16 @@ cloob_status rows_file_put(cloob_ctx *ctx, rows_file *f, int part, const void *r
  * afterwards, whatever the outcome. */
 cloob_status rows_file_end(cloob_ctx *ctx, rows_file *f, const st_meta *meta, int64_t metas);
 void rows_file_abort(rows_file *f); /* nothing stays; fine on an empty f */
+
+/* NumPy's .npy: the beginning of a file of one matrix, and small arrays read from memory. */
+
+/* Version 1.0, little-endian float32, C order. The matrix's numbers follow. Its length does not depend on the shape. */
+void npy_put_beginning(sbuf *s, int64_t rows, int64_t columns);
+
+/* The numbers of an array of one dimension or none, of booleans, integers or floats (versions 1 to 3, little-endian),
+ * into out (room). *n: how many there are; more than room, other shapes and types, and damaged files are refused. name
+ * is for messages. */
+cloob_status npy_numbers(cloob_ctx *ctx, const void *data, size_t size, const char *name, double *out, int64_t room,
+                         int64_t *n);
 
 #endif

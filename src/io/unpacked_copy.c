@@ -1,5 +1,4 @@
 /* Unpacking into files, written atomically; a trailer says what a cached copy was made from. */
-#include "io/unpacked_copy.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -8,7 +8,6 @@
 #include "report/export.h"
 #include "report/html.h"
 #include "report/run_files.h"
-#include "report/score_files.h"
 
 typedef struct page {
     cloob_ctx *ctx;

@@ -1,5 +1,5 @@
 /* Finding and reading zero-shot results. */
-#include "report/score_files.h"
+#include "report/run_files.h"
 
 #include <dirent.h>
 #include <stdlib.h>

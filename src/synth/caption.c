@@ -17,8 +17,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "synth/random.h"
-
 typedef struct voice {
     const synth_scene *s;
     rnd d;

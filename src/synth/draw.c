@@ -3,8 +3,6 @@
 
 #include <assert.h>
 
-#include "synth/random.h"
-
 static bool is_held_out(const synth_scene *s)
 {
     int object = s->value[SYNTH_OBJECT];

@@ -9,7 +9,6 @@
 #include <cairo.h>
 
 #include "synth/synth.h"
-#include "synth/random.h"
 
 typedef struct paint_rgb {
     double r, g, b;

@@ -1,5 +1,5 @@
 /* A counter over rng.h. */
-#include "synth/random.h"
+#include "synth/synth.h"
 
 rnd rnd_from(uint64_t key, const char *what) { return (rnd){ rng_subkey(key, rng_hash(what)), 0 }; }
 

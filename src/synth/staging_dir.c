@@ -1,5 +1,5 @@
 /* The staging folder: begin, publish, sweep. */
-#include "synth/staging_dir.h"
+#include "synth/write.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -16,6 +16,7 @@
 
 #include "core/ctx.h"
 #include "core/sbuf.h"
+#include "core/rng.h"
 
 /* ---- the factors --------------------------------------------------------------------------------- */
 
@@ -138,5 +139,17 @@ cloob_status synth_render(cloob_ctx *ctx, const synth_scene *s, int64_t size, ui
 /* A PNG to look at: rows x columns training scenes at `size` pixels with their captions below; or, when rows
  * is 0, one row per factor with all its values. */
 cloob_status synth_sheet(cloob_ctx *ctx, const synth_world *w, int rows, int columns, int64_t size, const char *path);
+
+/* Random choices in a row: number n of a key, then n + 1, ... A pure function of the key, like rng.h, for
+ * code that makes many small choices in a fixed order. */
+
+typedef struct rnd {
+    uint64_t key, next;
+} rnd;
+
+rnd rnd_from(uint64_t key, const char *what); /* independent of other `what` of the same key */
+double rnd_range(rnd *d, double low, double high);
+int rnd_below(rnd *d, int bound);
+int rnd_chance(rnd *d, double p); /* 1 with probability p */
 
 #endif

@@ -9,7 +9,6 @@
 #include "core/file.h"
 #include "core/limits.h"
 #include "synth/batch.h"
-#include "synth/staging_dir.h"
 
 #define MAX_COUNT INT64_C(10000000)
 

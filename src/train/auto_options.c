@@ -1,5 +1,5 @@
 /* Defaults out of the data and the machine. */
-#include "train/auto_options.h"
+#include "train/run.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -16,7 +16,6 @@
 #include "core/file.h"
 #include "core/json.h"
 #include "core/text.h"
-#include "train/tensorboard.h"
 
 struct journal {
     bool writes;

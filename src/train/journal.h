@@ -62,4 +62,16 @@ void journal_scalar(journal *j, const char *tag, int64_t step, double value);
 /* A number of an epoch's result: NAME in its line, and "val/NAME" for TensorBoard. */
 void journal_put(journal *j, cloob_json_out *line, int64_t epoch, const char *name, double value);
 
+/* TensorBoard event files: records of length, masked CRC-32C and a small protocol buffer with one number each.
+ *
+ * The three messages that carry a number (Event, Summary, Summary.Value) have nine fields between them, so they are
+ * written here directly; a generated encoder would be longer than this file. */
+
+typedef struct tensorboard tensorboard;
+
+/* Starts a new event file in the folder. */
+cloob_status tensorboard_open(cloob_ctx *ctx, const char *dir, tensorboard **out);
+void tensorboard_close(tensorboard *t); /* NULL is fine */
+void tensorboard_scalar(tensorboard *t, const char *tag, int64_t step, double value);
+
 #endif

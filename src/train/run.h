@@ -28,7 +28,7 @@ typedef struct run {
     cloob_run_settings *stored; /* of the run that goes on; NULL: none, or unknown */
     sbuf notes;                 /* what was chosen and why, a line each */
     char model_name[64];        /* of given weights */
-    bool chose_small;           /* auto_options.h: a model for little data or no GPU */
+    bool chose_small;           /* a model for little data or no GPU */
     cloob_train_options asked;  /* the options before the rest was chosen, and */
     size_t notes_before;        /* the length of the notes then */
     int64_t at_chance;          /* validations on end that were no better than guessing */
@@ -104,5 +104,21 @@ cloob_status run_zeroshot(cloob_ctx *ctx, run *r, encoder *e, int64_t epoch, clo
 checkpoint_meta run_meta(const run *r);
 /* Writes a checkpoint and moves `latest` to it. */
 cloob_status run_save(cloob_ctx *ctx, run *r, const char *name);
+
+/* Settings that the caller left open, chosen from the data and the machine. What is chosen differently from open_clip's
+ * defaults (RN50, 64 pairs, 32 epochs, a warm-up of 10,000 steps) gets a line in r->notes that says why. */
+
+/* Where a run is resumed, what is open comes from its params.txt, if there is one. r->from: the checkpoint. */
+cloob_status auto_options_resume(cloob_ctx *ctx, run *r);
+
+/* The model, from r->given, or from the number and size of the images and the device. Call after the data is open. */
+cloob_status auto_options_model(cloob_ctx *ctx, run *r);
+
+/* Batch, epochs, warm-up, learning rate, temperature and the onset of retrieval. Call when the model is known. */
+void auto_options_rest(cloob_ctx *ctx, run *r);
+
+/* A batch that was left open and does not fit into memory becomes the largest that does; what depends on it is chosen
+ * anew. One rank alone: several would have to agree. */
+cloob_status auto_options_fit(cloob_ctx *ctx, run *r, const memory_case *c);
 
 #endif

@@ -15,7 +15,6 @@
 #include "infer/embed_data.h"
 #include "tensor/machine.h"
 #include "tensor/precision.h"
-#include "train/auto_options.h"
 #include "train/resume.h"
 #include "train/run.h"
 #include "train/settings.h"

@@ -1,5 +1,5 @@
 /* One record per number, flushed as it is written. */
-#include "train/tensorboard.h"
+#include "train/journal.h"
 
 #include <errno.h>
 #include <stdio.h>

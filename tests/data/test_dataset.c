@@ -5,7 +5,7 @@
 
 #include "check.h"
 #include "core/file.h"
-#include "data/sets/braces.h"
+#include "data/sets/dataset_kind.h"
 #include "fixture.h"
 
 static cloob_ctx *ctx;

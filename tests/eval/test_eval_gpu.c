@@ -5,7 +5,7 @@
 #include "core/rng.h"
 #include "eval/probe/probe_gpu.h"
 #include "eval/probe/probe_objective.h"
-#include "eval/probe/probe_run.h"
+#include "eval/probe/probe.h"
 #include "eval/retrieval.h"
 #include "eval/retrieval_ranks.h"
 

@@ -8,7 +8,7 @@
 #include "core/file.h"
 #include "core/rng.h"
 #include "eval/metrics/metrics.h"
-#include "eval/probe/probe_run.h"
+#include "eval/probe/probe.h"
 
 static cloob_ctx *ctx;
 static const json *frozen;

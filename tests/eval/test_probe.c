@@ -6,8 +6,7 @@
 #include "eval/probe/lbfgs.h"
 #include "eval/probe/line_step.h"
 #include "eval/probe/probe_objective.h"
-#include "eval/probe/probe_run.h"
-#include "eval/probe/softmax_loss.h"
+#include "eval/probe/probe.h"
 
 static cloob_ctx *ctx;
 

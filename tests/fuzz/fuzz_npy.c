@@ -2,7 +2,7 @@
 #include <stdlib.h>
 
 #include "fuzz.h"
-#include "io/npy.h"
+#include "io/rows_file.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

@@ -8,7 +8,7 @@
 #include "data/sets/dataset_web.h"
 #include "data/text/prompts.h"
 #include "fuzz.h"
-#include "io/npy.h"
+#include "io/rows_file.h"
 #include "scratch_folder.h"
 
 enum { BLOCK = 512, PARTS = 6, MOST = 1 << 14 };

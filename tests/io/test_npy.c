@@ -1,7 +1,7 @@
 /* Small arrays of NumPy: the types labels come in, and what is refused. */
 #include "check.h"
 
-#include "io/npy.h"
+#include "io/rows_file.h"
 
 static cloob_ctx *ctx;
 

@@ -1,5 +1,5 @@
 /* The first brace of a pattern is opened into its choices; the rest follows by recursion. */
-#include "data/sets/braces.h"
+#include "data/sets/dataset_kind.h"
 
 #include <ctype.h>
 #include <stdio.h>

@@ -6,6 +6,7 @@
 
 #include "core/rng.h"
 #include "data/sets/dataset_kind.h"
+#include "core/option_row.h"
 
 struct cloob_dataset {
     dataset_part *part;
@@ -328,4 +329,19 @@ int64_t order_shuffle(uint64_t key, int64_t position, int64_t n, int64_t window)
     }
     /* Turned by a random amount, so that stretches begin and the rest lies elsewhere every epoch. */
     return (at + (int64_t)rng_below(key, UINT64_MAX, (uint64_t)n)) % n;
+}
+
+/* ---- options, out of their table ---- */
+
+static const cloob_option table[] = {
+#define CLOOB_OPTION_NAMED(...) OPTION_ROW(cloob_data_options, , __VA_ARGS__)
+#include "cloob/data_options.def"
+};
+
+const cloob_option *cloob_data_option_table(int64_t *count) { return OPTION_TABLE(table, count); }
+
+void dataset_options_init(dataset_options *o)
+{
+    *o = (dataset_options){ .num_samples = 0 };
+    OPTION_DEFAULTS(table, o);
 }

@@ -8,7 +8,6 @@
 #include "core/json.h"
 #include "core/text.h"
 #include "data/text/prompts.h"
-#include "data/text/prompts_python.h"
 
 /* A set whose lists have not all been seen yet. */
 typedef struct draft {

@@ -1,7 +1,7 @@
 /* As much of Python's syntax as lists of strings take: both quotes, three of them, escapes, prefixes,
  * neighbouring strings joined, comments, nested lists, and the one-argument functions some write templates
  * as. */
-#include "data/text/prompts_python.h"
+#include "data/text/prompts.h"
 
 #include <stdlib.h>
 #include <string.h>

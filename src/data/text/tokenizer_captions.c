@@ -7,7 +7,7 @@
 #include "core/file.h"
 #include "data/text/tokenizer_impl.h"
 #include "io/gzip.h"
-#include "data/text/tokenizer_learn.h"
+#include "data/text/tokenizer_count.h"
 
 typedef struct captions {
     caption *item;

@@ -3,6 +3,7 @@
 #define DATA_TEXT_TOKENIZER_COUNT_H
 
 #include "core/ctx.h"
+#include "data/text/tokenizer.h"
 
 enum { COUNT_WORD_LIMIT = 256 }; /* longer words are left out: nobody writes them, and they would cost much */
 
@@ -27,5 +28,11 @@ typedef struct word_counts {
  */
 cloob_status words_count(cloob_ctx *ctx, const caption *captions, int64_t n, word_counts *out);
 void word_counts_release(word_counts *w);
+
+/* Where the file of captions and the learning of merges meet. */
+
+/* A vocabulary of `size` ids. name is for messages. */
+cloob_status tokenizer_learn(cloob_ctx *ctx, const caption *captions, int64_t n, int32_t size, const char *name,
+                             tokenizer **out);
 
 #endif

@@ -10,7 +10,6 @@
 #include "core/arena.h"
 #include "data/text/tokenizer_count.h"
 #include "data/text/tokenizer_impl.h"
-#include "data/text/tokenizer_learn.h"
 
 typedef struct pair {
     int32_t left, right;

@@ -11,7 +11,7 @@ extern "C" {
 
 /* ---- the probe ----------------------------------------------------------------------------------- */
 
-/* softmax_loss.h on the device: z (n, C) logits without bias become p - onehot(y); loss, uncertain: (n). */
+/* softmax_loss_f on the device: z (n, C) logits without bias become p - onehot(y); loss, uncertain: (n). */
 cloob_status eval_softmax_loss(cloob_ctx *ctx, cudaStream_t stream, float *z, int64_t ld, const float *bias,
                                double *loss, float *uncertain, const int32_t *y, int64_t n, int64_t C);
 

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "core/rng.h"
-#include "eval/probe/probe_run.h"
+#include "eval/probe/probe.h"
 
 /* Rows of one class in the order of the split: `row` has room for all of them. */
 static int64_t rows_of_class(const probe_data *d, int64_t label, int64_t *row)

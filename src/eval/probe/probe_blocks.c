@@ -4,7 +4,6 @@
 #include "core/arith.h"
 #include "core/pool.h"
 #include "eval/probe/probe_objective.h"
-#include "eval/probe/softmax_loss.h"
 #include "tensor/cpu/gemm.h"
 
 /* ---- in float: every thread takes whole blocks, so that nobody waits between the products ---------- */

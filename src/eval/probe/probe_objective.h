@@ -69,4 +69,13 @@ void objective_sample_square(objective *o);
 cloob_status objective_prepare(void *arg, int iteration, double f, const double *w, bool *forget);
 cloob_status objective_precondition(void *arg, double *out, const double *v);
 
+/* Softmax cross entropy over a block of rows, on the context's threads, in float or double.
+ *
+ * z: (n, C) logits on entry, gradient p - onehot(y) on return. y: (n) in 0..C-1. uncertain: (n) 1 - sum p^2
+ * of each row, or NULL. Return the sum of -ln p_y; the order of summation depends on n and the threads only.
+ */
+
+double softmax_loss_f(cloob_ctx *ctx, float *z, float *uncertain, const int32_t *y, int64_t n, int64_t C);
+double softmax_loss_d(cloob_ctx *ctx, double *z, float *uncertain, const int32_t *y, int64_t n, int64_t C);
+
 #endif

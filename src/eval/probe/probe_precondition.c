@@ -17,7 +17,6 @@
 #include "core/arith.h"
 #include "eval/probe/probe_gpu.h"
 #include "eval/probe/probe_objective.h"
-#include "eval/probe/softmax_loss.h"
 #include "tensor/cpu/gemm.h"
 #include "tensor/cpu/linalg.h"
 

@@ -1,5 +1,4 @@
 /* Search where asked, train, score. */
-#include "eval/probe/probe_run.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* Rows over threads; the row itself is in softmax_loss_real.h. */
-#include "eval/probe/softmax_loss.h"
+#include "eval/probe/probe_objective.h"
 
 #include <math.h>
 
