@@ -4,12 +4,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "cli/commands.h"
 #include "cli/json_out.h"
 #include "cli/progress.h"
 #include "cli/shared_opts.h"
-#include "cli/sort_file.h"
 
 static struct {
     cli_model model;
@@ -33,6 +36,110 @@ static const opt_row rows[] = {
 static const opt_set sets[] = {
     { .table = cli_model_table, .into = &o.model, .required = "checkpoint", .shown = CLI_PHOTO_OPTIONS }, OPT_SETS_END
 };
+
+/* ---- links and copies for --sort-into ---- */
+
+enum { MAX_NAMES = 10000 };
+
+static bool complain(const char *path)
+{
+    fprintf(stderr, "cloob classify: %s: %s\n", path, strerror(errno));
+    return false;
+}
+
+static bool make_folder(const char *path) { return mkdir(path, 0777) == 0 || errno == EEXIST; }
+
+/* NAME.jpg, then NAME-2.jpg, NAME-3.jpg, ... */
+static void numbered(char out[PATH_MAX], const char *folder, const char *name, int number)
+{
+    const char *dot = strrchr(name, '.');
+    int stem = dot && dot != name ? (int)(dot - name) : (int)strlen(name);
+    if (number == 1) snprintf(out, PATH_MAX, "%s/%s", folder, name);
+    else snprintf(out, PATH_MAX, "%s/%.*s-%d%s", folder, stem, name, number, name + stem);
+}
+
+static bool copy_bytes(int from, int to)
+{
+    char block[1 << 16];
+    for (ssize_t n; (n = read(from, block, sizeof block)) != 0;) {
+        if (n < 0) return false;
+        for (ssize_t at = 0, m; at < n; at += m)
+            if ((m = write(to, block + at, (size_t)(n - at))) < 0) return false;
+    }
+    return true;
+}
+
+/* A file without a name in the folder of target, so that a kill leaves no part of a copy; -1 where there is no such
+ * thing: then the file has its name from the start. */
+static int open_nameless(const char *target)
+{
+    char folder[PATH_MAX];
+    snprintf(folder, sizeof folder, "%s", target);
+    *strrchr(folder, '/') = '\0';
+    return open(folder, O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666);
+}
+
+static bool give_name(int file, const char *target)
+{
+    char nameless[64];
+    snprintf(nameless, sizeof nameless, "/proc/self/fd/%d", file);
+    return linkat(AT_FDCWD, nameless, AT_FDCWD, target, AT_SYMLINK_FOLLOW) == 0;
+}
+
+/* 1: done; 0: the name is taken by something else; -1: failed. */
+static int copy_to(const char *source, const char *target)
+{
+    struct stat st;
+    if (lstat(target, &st) == 0) return 0; /* before copying for nothing */
+    int from = open(source, O_RDONLY | O_CLOEXEC), to = from < 0 ? -1 : open_nameless(target);
+    bool nameless = to >= 0, named = false;
+    if (from >= 0 && !nameless) {
+        to = open(target, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+        named = to >= 0;
+    }
+    bool whole = to >= 0 && copy_bytes(from, to);
+    if (whole && nameless) whole = named = give_name(to, target);
+    int why = errno;
+    if (to >= 0 && close(to) != 0 && whole) whole = false, why = errno;
+    if (named && !whole) unlink(target);
+    if (from >= 0) close(from);
+    errno = why;
+    return whole ? 1 : why == EEXIST ? 0 : -1;
+}
+
+static int link_to(const char *source, const char *target)
+{
+    char there[PATH_MAX];
+    if (symlink(source, target) == 0) return 1;
+    if (errno != EEXIST) return -1;
+    ssize_t n = readlink(target, there, sizeof there - 1);
+    if (n < 0) return 0;
+    there[n] = '\0';
+    return strcmp(there, source) == 0;
+}
+
+/* Puts a symbolic link to the file (or a copy) into DIR/LABEL, which is made when absent. Slashes in a label become
+ * dashes. A name that is taken by another file gets a number; the same link again is left alone. False: one line on
+ * stderr says why. */
+static bool sort_file(const char *path, const char *dir, const char *label, bool copy)
+{
+    char folder[PATH_MAX], source[PATH_MAX], target[PATH_MAX], clean[256];
+    snprintf(clean, sizeof clean, "%s", label[0] == '.' ? label + 1 : label);
+    for (char *c = clean; *c; c++)
+        if (*c == '/') *c = '-';
+    snprintf(folder, sizeof folder, "%s/%s", dir, clean);
+    if (!realpath(path, source)) return complain(path);
+    if (!make_folder(dir) || !make_folder(folder)) return complain(folder);
+    const char *slash = strrchr(path, '/');
+    for (int i = 1; i <= MAX_NAMES; i++) {
+        numbered(target, folder, slash ? slash + 1 : path, i);
+        int made = copy ? copy_to(source, target) : link_to(source, target);
+        if (made > 0) return true;
+        if (made < 0) return complain(target);
+    }
+    errno = EEXIST;
+    return complain(target);
+}
 
 /* ---- words --------------------------------------------------------------------------------------- */
 

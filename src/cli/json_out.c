@@ -32,7 +32,6 @@ void json_out_close(void) { cloob_json_end(&w), flush(); }
 void json_out_text(const char *key, const char *value) { cloob_json_put_text(&w, key, value), flush(); }
 void json_out_int(const char *key, int64_t value) { cloob_json_put_int(&w, key, value), flush(); }
 void json_out_bool(const char *key, bool value) { cloob_json_put_bool(&w, key, value), flush(); }
-void json_out_null(const char *key) { cloob_json_put_null(&w, key), flush(); }
 
 void json_out_number(const char *key, double value, int digits)
 {

@@ -22,6 +22,5 @@ void json_out_text(const char *key, const char *value); /* NULL: null */
 void json_out_int(const char *key, int64_t value);
 void json_out_number(const char *key, double value, int digits); /* significant ones; NaN and infinity: null */
 void json_out_bool(const char *key, bool value);
-void json_out_null(const char *key);
 void json_out_raw(const char *key, const char *json); /* text that is JSON already; NULL: null */
 #endif

@@ -58,8 +58,6 @@ void progress_begin(bool quiet)
     plain_bar = !progress_utf8();
 }
 
-bool progress_colour(void) { return colour; }
-
 static int terminal_width(void)
 {
     struct winsize w;

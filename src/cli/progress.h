@@ -22,7 +22,5 @@ void progress_end(void);
 
 /* Whether the locale's characters are UTF-8: bars are plain otherwise. */
 bool progress_utf8(void);
-/* Whether text on stderr may have colour. */
-bool progress_colour(void);
 
 #endif

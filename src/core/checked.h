@@ -20,12 +20,6 @@ static inline bool checked_mul3(int64_t a, int64_t b, int64_t c, int64_t *out)
     return checked_mul(a, b, out) && checked_mul(*out, c, out);
 }
 
-/* count elements of `each` bytes as a size. */
-static inline bool checked_bytes(int64_t count, size_t each, size_t *out)
-{
-    return count >= 0 && !__builtin_mul_overflow((size_t)count, each, out) && *out <= (size_t)INT64_MAX;
-}
-
 /* INT64_MAX where the result does not fit. */
 static inline int64_t saturating_add(int64_t a, int64_t b)
 {
@@ -37,12 +31,6 @@ static inline int64_t saturating_mul(int64_t a, int64_t b)
 {
     int64_t product;
     return checked_mul(a, b, &product) ? product : INT64_MAX;
-}
-
-static inline size_t saturating_add_size(size_t a, size_t b)
-{
-    size_t sum;
-    return __builtin_add_overflow(a, b, &sum) ? SIZE_MAX : sum;
 }
 
 static inline size_t saturating_mul_size(size_t a, size_t b)

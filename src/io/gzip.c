@@ -71,19 +71,3 @@ cloob_status gzip_expand(cloob_ctx *ctx, const void *bytes, size_t size, size_t 
     sbuf_release(&c.out);
     return status == CLOOB_OK && out->failed ? ctx_no_memory(ctx, out->len, name) : status;
 }
-
-cloob_status gzip_read(cloob_ctx *ctx, const char *path, size_t limit, file_bytes *out)
-{
-    collector c = { ctx, path, limit, { 0 } };
-    FILE *f;
-    *out = (file_bytes){ 0 };
-    CLOOB_TRY(file_open(ctx, path, &f));
-    cloob_status status = gzip_copy(ctx, f, path, collect, &c);
-    fclose(f);
-    sbuf_add(&c.out, "", 0); /* a terminator even when there was nothing */
-    if (status == CLOOB_OK && !c.out.data) sbuf_putc(&c.out, '\0'), c.out.len = 0;
-    if (status == CLOOB_OK && c.out.failed) status = ctx_no_memory(ctx, 1, path);
-    if (status == CLOOB_OK) *out = (file_bytes){ c.out.data, c.out.len };
-    else sbuf_release(&c.out);
-    return status;
-}

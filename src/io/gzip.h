@@ -26,9 +26,6 @@ cloob_status gzip_expand(cloob_ctx *ctx, const void *bytes, size_t size, size_t 
  * once. */
 bool gzip_is_file(const char *path);
 
-/* A whole file, plain or gzip, of at most `limit` unpacked bytes; zero-terminated like file_read. */
-cloob_status gzip_read(cloob_ctx *ctx, const char *path, size_t limit, file_bytes *out);
-
 /* ---- for gzip.c: the part that needs zlib ---------------------------------------------------------- */
 
 enum { GZIP_CHUNK = 1 << 16, GZIP_RATIO = 300, GZIP_GRACE = 64 << 20 }; /* captions reach 30; zeros 1030 */

@@ -1,6 +1,6 @@
-/* Retrieval as a network of its own: like cpu_search.c, with the softmax denominator, which the objective
- * never needs, kept beside the sums. */
-#include "loss/hopfield.h"
+/* The modern Hopfield network of the public header: retrieval as a network of its own. Like cpu_search.c, with the
+ * softmax denominator, which the objective never needs, beside the sums. Host, f32. */
+#include "cloob/hopfield.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -10,6 +10,7 @@
 #include "core/pool.h"
 #include "loss/cpu_vec.h"
 #include "tensor/cpu/gemm.h"
+#include "core/needs.h"
 
 enum { TILE = 512 };
 
@@ -50,22 +51,25 @@ static void update_finish(const strip *s, double *lse)
     }
 }
 
-cloob_status hopfield_update(cloob_ctx *ctx, const hopfield *h, const float *states, int64_t n, float *out, double *lse)
+/* out (n, d) = softmax(beta states stored^T) stored; lse (n), when not NULL, = ln sum_j exp(beta s_ij). out must not be
+ * states. Allocates a tile. */
+static cloob_status update(cloob_ctx *ctx, const cloob_hopfield *h, const float *states, int64_t n, float *out,
+                           double *lse)
 {
     strip *s = calloc(1, sizeof *s);
     float *score = malloc(sizeof(float) * TILE * TILE);
     cloob_status status = s && score ? CLOOB_OK : ctx_no_memory(ctx, sizeof(float) * TILE * TILE, "retrieval");
-    memset(out, 0, (size_t)(n * h->d) * sizeof *out);
+    memset(out, 0, (size_t)(n * h->dim) * sizeof *out);
     for (int64_t i = 0; status == CLOOB_OK && i < n; i += TILE) {
-        *s = (strip){ .i = i, .m = min64(TILE, n - i), .d = h->d, .score = score, .out = out };
+        *s = (strip){ .i = i, .m = min64(TILE, n - i), .d = h->dim, .score = score, .out = out };
         for (int64_t r = 0; r < s->m; r++) s->top[r] = -INFINITY;
-        for (s->j = 0; s->j < h->M; s->j += TILE) {
-            const float *w = h->stored + s->j * h->d;
-            s->n = min64(TILE, h->M - s->j);
-            cpu_sgemm(ctx, false, true, s->m, s->n, h->d, (float)h->beta, states + i * h->d, h->d, w, h->d, 0, score,
-                      s->n);
+        for (s->j = 0; s->j < h->count; s->j += TILE) {
+            const float *w = h->stored + s->j * h->dim;
+            s->n = min64(TILE, h->count - s->j);
+            cpu_sgemm(ctx, false, true, s->m, s->n, h->dim, (float)h->beta, states + i * h->dim, h->dim, w, h->dim, 0,
+                      score, s->n);
             pool_for(ctx, s->m, 8, update_range, s);
-            cpu_sgemm(ctx, false, false, s->m, h->d, s->n, 1, score, s->n, w, h->d, 1, out + i * h->d, h->d);
+            cpu_sgemm(ctx, false, false, s->m, h->dim, s->n, 1, score, s->n, w, h->dim, 1, out + i * h->dim, h->dim);
         }
         update_finish(s, lse);
     }
@@ -87,8 +91,9 @@ static void nearest_range(void *arg, int64_t begin, int64_t end, int thread)
     }
 }
 
-cloob_status hopfield_nearest(cloob_ctx *ctx, const float *a, int64_t n, const float *b, int64_t m, int64_t d,
-                              bool same, float *top)
+/* top (n) = max over j of a_i.b_j, leaving out j = i when `same`. */
+static cloob_status nearest(cloob_ctx *ctx, const float *a, int64_t n, const float *b, int64_t m, int64_t d, bool same,
+                            float *top)
 {
     float *score = malloc(sizeof(float) * TILE * TILE);
     strip *s = calloc(1, sizeof *s);
@@ -104,5 +109,119 @@ cloob_status hopfield_nearest(cloob_ctx *ctx, const float *a, int64_t n, const f
     }
     free(score);
     free(s);
+    return status;
+}
+
+/* ---- the public header ---- */
+
+void cloob_hopfield_options_init(cloob_hopfield_options *o)
+{
+    if (!o) return;
+    *o = (cloob_hopfield_options){ .updates = 1 };
+}
+
+static cloob_status check_rows(cloob_ctx *ctx, const char *what, const float *rows, int64_t n, int64_t d)
+{
+    for (int64_t i = 0; i < n; i++)
+        if (!isfinite(vec_dot(rows + i * d, rows + i * d, d)))
+            return ctx_fail(ctx, CLOOB_ERR_NUMERIC, "%s %lld holds NaN or infinity", what, (long long)i);
+    return CLOOB_OK;
+}
+
+static cloob_status check(cloob_ctx *ctx, const cloob_hopfield *h, const float *states, int64_t n)
+{
+    if (h->count < 1 || h->dim < 1 || !h->stored) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "no stored patterns");
+    if (!isfinite(h->beta) || h->beta < 0)
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "Hopfield scale %g: must be finite and not negative", h->beta);
+    if (n < 0 || (n > 0 && !states)) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "no states");
+    CLOOB_TRY(check_rows(ctx, "stored pattern", h->stored, h->count, h->dim));
+    return check_rows(ctx, "state", states, n, h->dim);
+}
+
+/* out = next where a state is still moving; returns how many are. */
+static int64_t take(const cloob_hopfield_options *o, float *out, const float *next, int *updates, bool *still,
+                    int64_t n, int64_t d)
+{
+    int64_t moving = 0;
+    for (int64_t i = 0; i < n; i++) {
+        double moved = 0;
+        if (!still[i]) continue;
+        for (int64_t k = i * d; k < (i + 1) * d; k++) moved += pow((double)next[k] - (double)out[k], 2);
+        memcpy(out + i * d, next + i * d, (size_t)d * sizeof *out);
+        if (updates) updates[i]++;
+        still[i] = !(sqrt(moved) < o->tolerance);
+        moving += still[i];
+    }
+    return moving;
+}
+
+static cloob_status scale_to_unit(cloob_ctx *ctx, float *out, int64_t n, int64_t d)
+{
+    for (int64_t i = 0; i < n; i++) {
+        double length = sqrt(vec_dot(out + i * d, out + i * d, d));
+        if (!(length > 0))
+            return ctx_fail(ctx, CLOOB_ERR_NUMERIC, "state %lld retrieves zero, which has no direction", (long long)i);
+        for (int64_t k = i * d; k < (i + 1) * d; k++) out[k] = (float)((double)out[k] / length);
+    }
+    return CLOOB_OK;
+}
+
+cloob_status cloob_hopfield_retrieve(cloob_ctx *ctx, const cloob_hopfield *h, const cloob_hopfield_options *o,
+                                     const float *states, int64_t n, float *out, int *updates)
+{
+    API_NEEDS(ctx, h && o && n >= 0 && (n == 0 || (states && out)));
+    CLOOB_TRY(check(ctx, h, states, n));
+    if (o->updates < 1) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "%d updates: at least 1 is needed", o->updates);
+    size_t bytes = (size_t)(n * h->dim) * sizeof(float);
+    float *next = malloc(bytes ? bytes : 1);
+    bool *still = malloc((size_t)n + 1);
+    cloob_status status = next && still ? CLOOB_OK : ctx_no_memory(ctx, bytes, "retrieval");
+    if (status == CLOOB_OK) {
+        if (out != states) memcpy(out, states, bytes);
+        memset(still, true, (size_t)n);
+        for (int64_t i = 0; updates && i < n; i++) updates[i] = 0;
+    }
+    for (int step = 0; status == CLOOB_OK && step < o->updates; step++) {
+        status = update(ctx, h, out, n, next, NULL);
+        if (status == CLOOB_OK && take(o, out, next, updates, still, n, h->dim) == 0) break;
+    }
+    if (status == CLOOB_OK && o->unit) status = scale_to_unit(ctx, out, n, h->dim);
+    free(next);
+    free(still);
+    return status;
+}
+
+cloob_status cloob_hopfield_energy(cloob_ctx *ctx, const cloob_hopfield *h, const float *states, int64_t n,
+                                   double *energy)
+{
+    API_NEEDS(ctx, h && n >= 0 && (n == 0 || (states && energy)));
+    CLOOB_TRY(check(ctx, h, states, n));
+    if (h->beta == 0) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "the energy needs a Hopfield scale above 0");
+    size_t bytes = (size_t)(n * h->dim) * sizeof(float);
+    float *next = malloc(bytes ? bytes : 1);
+    if (!next) return ctx_no_memory(ctx, bytes, "the energy");
+    double largest = 0;
+    cloob_status status = update(ctx, h, states, n, next, energy);
+    for (int64_t j = 0; j < h->count; j++)
+        largest = fmax(largest, vec_dot(h->stored + j * h->dim, h->stored + j * h->dim, h->dim));
+    for (int64_t i = 0; status == CLOOB_OK && i < n; i++) {
+        double own = vec_dot(states + i * h->dim, states + i * h->dim, h->dim);
+        energy[i] = -energy[i] / h->beta + log((double)h->count) / h->beta + own / 2 + largest / 2;
+    }
+    free(next);
+    return status;
+}
+
+cloob_status cloob_hopfield_separation(cloob_ctx *ctx, const cloob_hopfield *h, double *separation)
+{
+    API_NEEDS(ctx, h && separation);
+    CLOOB_TRY(check(ctx, h, NULL, 0));
+    if (h->count < 2) return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "a separation needs at least 2 patterns");
+    float *top = malloc((size_t)h->count * sizeof *top);
+    if (!top) return ctx_no_memory(ctx, (size_t)h->count * sizeof *top, "separations");
+    cloob_status status = nearest(ctx, h->stored, h->count, h->stored, h->count, h->dim, true, top);
+    for (int64_t i = 0; status == CLOOB_OK && i < h->count; i++)
+        separation[i] = vec_dot(h->stored + i * h->dim, h->stored + i * h->dim, h->dim) - (double)top[i];
+    free(top);
     return status;
 }

@@ -1,4 +1,4 @@
-/* The objective of host rows on any device, and its benchmark (cloob/objective.h). */
+/* The objective of host rows on any device, its benchmark, and rows that are there already (cloob/objective.h). */
 #include "cloob/objective.h"
 
 #include <stdlib.h>
@@ -8,7 +8,6 @@
 #include "core/limits.h"
 #include "core/rng.h"
 #include "loss/loss.h"
-#include "loss/objective_plan.h"
 #include "tensor/device.h"
 
 _Static_assert((int)CLOOB_METHOD_CLOOB == (int)LOSS_CLOOB && (int)CLOOB_METHOD_CLIP == (int)LOSS_CLIP &&
@@ -16,6 +15,26 @@ _Static_assert((int)CLOOB_METHOD_CLOOB == (int)LOSS_CLOOB && (int)CLOOB_METHOD_C
                    (int)CLOOB_METHOD_INFONCE_HOPFIELD == (int)LOSS_INFONCE_HOPFIELD &&
                    (int)CLOOB_METHOD_SIGLIP == (int)LOSS_SIGLIP,
                "the public methods are the inner ones");
+
+static void fill_options(const cloob_objective_options *o, const device *dev, bool gradients, loss_options *out)
+{
+    static const loss_backend backend[] = {
+        [BACKEND_REF] = LOSS_REF, [BACKEND_CPU] = LOSS_CPU, [BACKEND_CUDA] = LOSS_CUDA
+    };
+    loss_options_init(out);
+    out->method = (loss_method)o->method;
+    out->backend = backend[dev->backend];
+    out->inv_tau = o->inv_tau;
+    out->beta = o->scale_hopfield;
+    out->bias = o->logit_bias;
+    out->gradients = gradients;
+}
+
+static void fill_result(const loss_shape *s, const loss_result *l, cloob_objective_result *r)
+{
+    *r = (cloob_objective_result){ l->loss, l->image_term, l->text_term, l->dsum_dinv_tau, l->dsum_dbeta,
+                                   s->rows, s->dim,        s->stored_u,  s->stored_v,      l->dsum_dbias };
+}
 
 /* ---- one evaluation: rows on the device, in the type that is computed with ---- */
 
@@ -58,7 +77,7 @@ static cloob_status upload(cloob_ctx *ctx, job *j, int which, const float *rows)
 static cloob_status job_plan(cloob_ctx *ctx, const cloob_objective_options *o, job *j, bool gradients)
 {
     loss_options l;
-    objective_loss_options(o, j->dev, gradients, &l);
+    fill_options(o, j->dev, gradients, &l);
     for (int i = 0; gradients && i < MATRICES; i++)
         if (j->count[i] > 0)
             CLOOB_TRY(j->dev->alloc(ctx, j->dev, (size_t)j->count[i] * sizeof(float), "gradients", &j->g[i]));
@@ -107,7 +126,7 @@ cloob_status cloob_objective(cloob_ctx *ctx, const cloob_objective_options *o, c
     CLOOB_TRY_GOTO(job_plan(ctx, o, &j, g != NULL), end);
     CLOOB_TRY_GOTO(job_run(ctx, &j, &l), end);
     if (g) CLOOB_TRY_GOTO(download(ctx, &j, g), end);
-    objective_fill_result(&j.shape, &l, r);
+    fill_result(&j.shape, &l, r);
 end:
     job_release(&j);
     return status;
@@ -201,4 +220,69 @@ cloob_status cloob_objective_time(cloob_ctx *ctx, const cloob_objective_options 
     free(x);
     free(y);
     return status;
+}
+
+/* ---- rows that lie where they are computed with ---- */
+
+struct cloob_objective_plan {
+    device *dev;
+    loss_plan *plan;
+    loss_shape shape;
+};
+
+static const char *device_for(const cloob_objective_options *o, cloob_dtype dtype)
+{
+    const char *name = o->device ? o->device : "auto";
+    return dtype == CLOOB_F64 && strcmp(name, "auto") == 0 ? "ref" : name;
+}
+
+static cloob_status plan_fill(cloob_ctx *ctx, const cloob_objective_options *o, const cloob_objective_shape *s,
+                              cloob_objective_plan *p)
+{
+    loss_options l;
+    p->shape = (loss_shape){ s->n, s->d, s->nu, s->nv, s->dtype };
+    CLOOB_TRY(device_open(ctx, device_for(o, s->dtype), &p->dev));
+    fill_options(o, p->dev, s->gradients, &l);
+    return loss_plan_create(ctx, &l, &p->shape, NULL, &p->plan);
+}
+
+cloob_status cloob_objective_plan_create(cloob_ctx *ctx, const cloob_objective_options *o,
+                                         const cloob_objective_shape *s, cloob_objective_plan **out)
+{
+    API_NEEDS(ctx, o && s && out);
+    cloob_objective_plan *p = calloc(1, sizeof *p);
+    *out = NULL;
+    if (!p) return ctx_no_memory(ctx, sizeof *p, "a plan of the objective");
+    cloob_status status = plan_fill(ctx, o, s, p);
+    if (status == CLOOB_OK) *out = p;
+    else cloob_objective_plan_destroy(p);
+    return status;
+}
+
+cloob_status cloob_objective_plan_scales(cloob_ctx *ctx, cloob_objective_plan *p, double inv_tau, double scale_hopfield)
+{
+    API_NEEDS(ctx, p);
+    return loss_plan_scales(ctx, p->plan, inv_tau, scale_hopfield);
+}
+
+cloob_status cloob_objective_plan_run(cloob_ctx *ctx, cloob_objective_plan *p, const cloob_objective_rows *rows,
+                                      cloob_objective_result *r)
+{
+    API_NEEDS(ctx, p && rows && r);
+    loss_inputs in = { rows->x, rows->y, rows->u, rows->v };
+    loss_outputs out = { rows->dx, rows->dy, rows->du, rows->dv };
+    loss_result l;
+    memset(r, 0, sizeof *r);
+    CLOOB_TRY(loss_run(ctx, p->plan, &in, &out, p->dev->stream, &l));
+    CLOOB_TRY(p->dev->sync(ctx, p->dev));
+    fill_result(&p->shape, &l, r);
+    return CLOOB_OK;
+}
+
+void cloob_objective_plan_destroy(cloob_objective_plan *p)
+{
+    if (!p) return;
+    loss_plan_destroy(p->plan);
+    device_close(p->dev);
+    free(p);
 }

@@ -268,8 +268,6 @@ params *step_params(step *s) { return s->p; }
 
 exec *step_tower(step *s, bool text) { return s->tower[text]; }
 
-int64_t step_count(const step *s) { return s->count; }
-
 static size_t embedding_bytes(const step *s)
 {
     int places = (s->embed[0] != NULL) + (s->embed[1] != NULL) + (s->dembed[0] != NULL) + (s->dembed[1] != NULL);

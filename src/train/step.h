@@ -83,7 +83,6 @@ void step_set_draws(step *s, uint64_t seed, int64_t next);
 
 params *step_params(step *s);
 double step_rate(const step *s, int row); /* what the learning rate of a parameter is multiplied by */
-int64_t step_count(const step *s);        /* updates done */
 
 /* A tower by itself, for tests; of packed texts, the one that the last batch took. */
 exec *step_tower(step *s, bool text);
