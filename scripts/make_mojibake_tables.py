@@ -18,15 +18,37 @@ for name, text in {**MOJIBAKE_CATEGORIES, **UTF8_CLUES}.items():
         if fits.match(chr(c)):
             classes.setdefault(c, []).append(names[name])
 
-out = ["/* Made by scripts/make_mojibake_tables.py. */", "", "/* What the bytes 0x80 to 0xFF are; unassigned ones are C1 controls. */",
-       f"static const uint16_t byte_meaning[{len(CHARMAP_ENCODINGS)}][128] = {{"]
-for e in CHARMAP_ENCODINGS:
-    out.append(f"    /* {e} */\n    {{")
-    code = [ord(bytes([b]).decode(e)) for b in range(128, 256)]
-    out += ["      " + ", ".join(f"0x{c:04X}" for c in code[i:i + 12]) + "," for i in range(0, 128, 12)]
-    out.append("    },")
-out += ["};", "", "/* By code point. */", "static const struct {", "    uint16_t code;", f"    uint32_t classes;", f"}} known[{len(classes)}] = {{"]
-out += [f"    {{ 0x{c:04X}, {' | '.join(k)} }}," for c, k in sorted(classes.items())]
+
+def literal(code):  # what cannot be seen on its own as an escape, so that the table can be read
+    seen = chr(code).isprintable() and not 0xE000 <= code < 0xFC00
+    return chr(code) if seen else f"\\{code:03o}" if code < 0x100 else f"\\u{code:04X}"
+
+
+def wrapped(codes, indent, room=112):
+    lines, line = [], ""
+    for piece in map(literal, codes):
+        if len(indent + line + piece) + 4 > room:
+            lines.append(line)
+            line = ""
+        line += piece
+    return [f'{indent}u"{l}"' for l in lines + [line]]
+
+
+out = ["/* Made by scripts/make_mojibake_tables.py. */", "", "/* What the bytes 0x80 to 0xFF are; unassigned ones are C1 controls. Latin-1's are the first 256 code points. */",
+       f"static const char16_t byte_meaning[MOJIBAKE_ENCODINGS][128 + 1] = {{"]
+for i, e in enumerate(CHARMAP_ENCODINGS):
+    if e != "latin-1":
+        code = [ord(bytes([b]).decode(e)) for b in range(128, 256)]
+        out += [f"    [{i}] = /* {e} */"] + wrapped(code, "        ")
+        out[-1] += ","
+rows = []  # neighbours of the same classes are one row
+for c, k in sorted(classes.items()):
+    if rows and rows[-1][1] == c - 1 and rows[-1][2] == k:
+        rows[-1][1] = c
+    else:
+        rows.append([c, c, k])
+out += ["};", "", "/* By code point, from the first to the last. */", "static const struct {", "    uint16_t first, last;", "    uint32_t classes;", f"}} known[{len(rows)}] = {{"]
+out += [f"    {{ 0x{a:04X}, 0x{b:04X}, {' | '.join(k)} }}," for a, b, k in rows]
 out.append("};")
 path = pathlib.Path(__file__).resolve().parent.parent / "src" / "data" / "text" / "mojibake_tables.inc"
 path.write_text("\n".join(out) + "\n")

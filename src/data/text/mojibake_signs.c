@@ -14,9 +14,9 @@ uint32_t mojibake_classes(uint32_t c)
     size_t from = 0, to = sizeof known / sizeof *known;
     while (from < to) {
         size_t mid = (from + to) / 2;
-        if (known[mid].code == c) return k | known[mid].classes;
-        if (known[mid].code < c) from = mid + 1;
-        else to = mid;
+        if (known[mid].last < c) from = mid + 1;
+        else if (known[mid].first > c) to = mid;
+        else return k | known[mid].classes;
     }
     return k;
 }
