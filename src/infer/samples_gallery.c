@@ -9,15 +9,13 @@
 
 enum { GALLERY = 24, CAPTIONS = 3 };
 
-static const double DEFAULT_INV_TAU = 30; /* the paper's, for weights that do not say */
-
 /* ---- the gallery --------------------------------------------------------------------------------- */
 
 /* Softmax of the cosines at the model's inverse temperature; returns the likeliest class. */
 static int64_t likeliest(const samples *s, int64_t factor, int64_t row, double *p)
 {
     const zeroshot *z = &s->z[factor];
-    double inv_tau = s->m->inv_tau > 0 ? s->m->inv_tau : DEFAULT_INV_TAU, best = -INFINITY, sum = 0,
+    double inv_tau = s->m->inv_tau > 0 ? s->m->inv_tau : CLOOB_DEFAULT_INV_TAU, best = -INFINITY, sum = 0,
            value[SAMPLES_CLASSES];
     int64_t at = 0;
     for (int64_t c = 0; c < z->C; c++) {

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core/file.h"
+#include "core/json.h"
 #include "core/limits.h"
 #include "synth/batch.h"
 
@@ -53,7 +54,7 @@ typedef struct run {
     const char *root; /* the staging folder */
     FILE *factors, *naming, *pairs;
     synth_tar tar;
-    sbuf sizes; /* the inside of sizes.json */
+    cloob_json_out sizes; /* of shards; open until the end */
     synth_item *item;
     int64_t chunk; /* items drawn at a time */
     sbuf text;     /* scratch */
@@ -116,7 +117,7 @@ static cloob_status next_shard(run *r, const char *split, int64_t index, int64_t
     char name[64];
     CLOOB_TRY(synth_tar_close(r->ctx, &r->tar));
     snprintf(name, sizeof name, "%s-%05lld.tar", split, (long long)(index / r->o->shard_samples));
-    sbuf_printf(&r->sizes, "%s\n  \"%s\": %lld", r->sizes.len ? "," : "", name, (long long)samples);
+    cloob_json_put_int(&r->sizes, name, samples);
     char *path = file_join(r->root, name);
     cloob_status status = path ? synth_tar_open(r->ctx, path, &r->tar) : ctx_no_memory(r->ctx, sizeof name, "a path");
     free(path);
@@ -260,7 +261,8 @@ static cloob_status write_descriptions(run *r)
     synth_put_prompts(&r->text);
     CLOOB_TRY(write_text(r, "prompts.json"));
     if (r->o->format == CLOOB_SYNTH_WEBDATASET) {
-        sbuf_printf(&r->text, "{%s\n}\n", r->sizes.data);
+        cloob_json_end(&r->sizes);
+        json_out_append(&r->sizes, &r->text);
         CLOOB_TRY(write_text(r, "sizes.json"));
     }
     synth_put_mark(&r->text, r->o);
@@ -316,7 +318,7 @@ static void run_end(run *r)
     free(r->tar.path);
     for (int64_t i = 0; r->item && i < r->chunk; i++) synth_item_release(&r->item[i]);
     free(r->item);
-    sbuf_release(&r->sizes);
+    free(r->sizes.data);
     sbuf_release(&r->text);
 }
 
@@ -324,7 +326,8 @@ cloob_status synth_write(cloob_ctx *ctx, const cloob_synth_options *o, cloob_syn
 {
     cloob_synth_result own;
     synth_stage stage;
-    run r = { .ctx = ctx, .o = o, .r = result ? result : &own };
+    run r = { .ctx = ctx, .o = o, .r = result ? result : &own, .sizes = { .spaced = true, .lines = 1 } };
+    cloob_json_begin(&r.sizes, NULL, '{');
     *r.r = (cloob_synth_result){ 0 };
     CLOOB_TRY(check_options(ctx, o));
     CLOOB_TRY(synth_stage_begin(ctx, o->out, o->force, &stage));

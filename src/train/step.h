@@ -40,7 +40,7 @@ typedef struct step_options {
 } step_options;
 
 void step_options_init(
-    step_options *o); /* CLOOB, the batch stored, inv_tau 30, beta 8, AdamW .9 .999 1e-8 wd .1, accum 1 */
+    step_options *o); /* CLOOB, the batch stored, the default inv_tau, beta and wd, AdamW .9 .999 1e-8, accum 1 */
 
 typedef struct step_result {
     double loss, image_term, text_term, grad_norm;
