@@ -55,21 +55,21 @@ typedef struct cloob_zeroshot_class {
     int64_t n, hit1, hit5;
 } cloob_zeroshot_class;
 
-typedef struct cloob_zeroshot_said {
+typedef struct cloob_zeroshot_prediction {
     char *image;              /* its name in the data set */
     int64_t label, predicted; /* positions in `row` */
     double p;                 /* of the predicted class: softmax of the model's inverse temperature times the cosines */
-} cloob_zeroshot_said;
+} cloob_zeroshot_prediction;
 
 typedef struct cloob_zeroshot_result {
-    double top1, top5;         /* shares of n */
-    double mean_per_class;     /* of the classes that have images */
-    int64_t n, bad;            /* images counted, and left out because they cannot be read */
-    bool wants_mean_per_class; /* which of them the prompt set reports */
-    cloob_zeroshot_class *row; /* (classes); owned */
-    int64_t classes, empty;    /* empty: without an image */
-    cloob_zeroshot_said *said; /* (n) in the order of the data; NULL: not asked for; owned */
-    int64_t *confusion;        /* (classes, classes) true x predicted; NULL: not asked for; owned */
+    double top1, top5;                     /* shares of n */
+    double mean_per_class;                 /* of the classes that have images */
+    int64_t n, bad;                        /* images counted, and left out because they cannot be read */
+    bool wants_mean_per_class;             /* which of them the prompt set reports */
+    cloob_zeroshot_class *row;             /* (classes); owned */
+    int64_t classes, empty;                /* empty: without an image */
+    cloob_zeroshot_prediction *prediction; /* (n) in the order of the data; NULL: not asked for; owned */
+    int64_t *confusion;                    /* (classes, classes) true x predicted; NULL: not asked for; owned */
 } cloob_zeroshot_result;
 
 /* o may be NULL. Classes of the data go to prompts by name, else by order; what does not fit is refused. */

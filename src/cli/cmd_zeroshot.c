@@ -119,7 +119,7 @@ static cloob_status calibrate(cloob_ctx *ctx, const cloob_zeroshot_result *r, cl
     unsigned char *right = malloc((size_t)r->n + 1);
     cloob_status status = p && right ? CLOOB_OK : CLOOB_ERR_MEMORY;
     for (int64_t i = 0; i < r->n && status == CLOOB_OK; i++)
-        p[i] = r->said[i].p, right[i] = r->said[i].label == r->said[i].predicted;
+        p[i] = r->prediction[i].p, right[i] = r->prediction[i].label == r->prediction[i].predicted;
     if (status == CLOOB_OK) status = cloob_calibrate(ctx, p, right, r->n, BINS, out);
     free(p), free(right);
     return status;
@@ -138,7 +138,7 @@ static cloob_status calibrate_all(session *s)
 
 /* ---- files --------------------------------------------------------------------------------------- */
 
-static void put_said_json(const cloob_zeroshot_result *r, const cloob_zeroshot_said *s)
+static void put_prediction_json(const cloob_zeroshot_result *r, const cloob_zeroshot_prediction *s)
 {
     json_out_open(NULL, '{');
     json_out_text("image", s->image);
@@ -149,7 +149,7 @@ static void put_said_json(const cloob_zeroshot_result *r, const cloob_zeroshot_s
     json_out_close();
 }
 
-static void put_said_csv(FILE *f, const cloob_zeroshot_result *r, const cloob_zeroshot_said *s)
+static void put_prediction_csv(FILE *f, const cloob_zeroshot_result *r, const cloob_zeroshot_prediction *s)
 {
     const char *text[] = { s->image, r->row[s->label].name, r->row[s->predicted].name };
     for (int k = 0; k < 3; k++) {
@@ -159,12 +159,12 @@ static void put_said_csv(FILE *f, const cloob_zeroshot_result *r, const cloob_ze
     fprintf(f, ",%.6g,%d\n", s->p, s->label == s->predicted);
 }
 
-static void put_said(FILE *f, const cloob_zeroshot_result *r, bool lines)
+static void put_predictions(FILE *f, const cloob_zeroshot_result *r, bool lines)
 {
     if (lines) json_out_to(f);
     for (int64_t i = 0; i < r->n; i++)
-        if (lines) put_said_json(r, &r->said[i]);
-        else put_said_csv(f, r, &r->said[i]);
+        if (lines) put_prediction_json(r, &r->prediction[i]);
+        else put_prediction_csv(f, r, &r->prediction[i]);
     json_out_to(NULL);
 }
 
@@ -186,7 +186,7 @@ static int write_predictions(const command *self, const session *s)
     char *text = NULL;
     FILE *f = open_memstream(&text, &size);
     if (f && !lines) fputs("image,label,predicted,p,correct\n", f);
-    for (int i = 0; f && i < o.data.count; i++) put_said(f, &s->result[i], lines);
+    for (int i = 0; f && i < o.data.count; i++) put_predictions(f, &s->result[i], lines);
     return write_file(self, s, o.predictions, f, &text, &size);
 }
 

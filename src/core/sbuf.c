@@ -33,15 +33,15 @@ void sbuf_putc(sbuf *s, char c) { sbuf_add(s, &c, 1); }
 
 void sbuf_printf(sbuf *s, const char *format, ...)
 {
-    va_list args, again;
+    va_list args, copy;
     va_start(args, format);
-    va_copy(again, args);
+    va_copy(copy, args);
     int n = vsnprintf(NULL, 0, format, args);
     if (n >= 0 && reserve(s, (size_t)n)) {
-        vsnprintf(s->data + s->len, (size_t)n + 1, format, again);
+        vsnprintf(s->data + s->len, (size_t)n + 1, format, copy);
         s->len += (size_t)n;
     }
-    va_end(again);
+    va_end(copy);
     va_end(args);
 }
 

@@ -106,8 +106,8 @@ void cloob_zeroshot_release(cloob_zeroshot_result *r)
 {
     if (!r) return;
     for (int64_t i = 0; i < r->classes; i++) free(r->row[i].name);
-    for (int64_t i = 0; r->said && i < r->n; i++) free(r->said[i].image);
-    free(r->row), free(r->said), free(r->confusion);
+    for (int64_t i = 0; r->prediction && i < r->n; i++) free(r->prediction[i].image);
+    free(r->row), free(r->prediction), free(r->confusion);
     *r = (cloob_zeroshot_result){ 0 };
 }
 
@@ -117,24 +117,25 @@ static cloob_status retrieve(cloob_ctx *ctx, void *user, float *rows, int64_t n,
     return stored_rows_retrieve(ctx, user, rows, n);
 }
 
-typedef struct said_list { /* what the model says, image by image */
+typedef struct prediction_list { /* what the model says, image by image */
     const dataset *d;
-    cloob_zeroshot_said *item;
+    cloob_zeroshot_prediction *item;
     int64_t n, room;
     stored_sample sample; /* for names */
-} said_list;
+} prediction_list;
 
-static cloob_status note_said(cloob_ctx *ctx, void *user, int64_t at, int64_t label, int64_t predicted, double p)
+static cloob_status note_prediction(cloob_ctx *ctx, void *user, int64_t at, int64_t label, int64_t predicted, double p)
 {
-    said_list *l = user;
+    prediction_list *l = user;
     if (!heap_grow(&l->item, l->n, &l->room, sizeof *l->item))
         return ctx_no_memory(ctx, (size_t)l->n * sizeof *l->item, "predictions");
     CLOOB_TRY(dataset_fetch(ctx, l->d, at, 0, 0, &l->sample));
-    l->item[l->n] = (cloob_zeroshot_said){ strdup(l->sample.name.len ? l->sample.name.data : ""), label, predicted, p };
+    l->item[l->n] =
+        (cloob_zeroshot_prediction){ strdup(l->sample.name.len ? l->sample.name.data : ""), label, predicted, p };
     return l->item[l->n++].image ? CLOOB_OK : ctx_no_memory(ctx, 64, "predictions");
 }
 
-static void said_release(said_list *l)
+static void prediction_list_release(prediction_list *l)
 {
     for (int64_t i = 0; i < l->n; i++) free(l->item[i].image);
     free(l->item);
@@ -194,22 +195,23 @@ static cloob_status zeroshot_with(cloob_ctx *ctx, cloob_model *m, const cloob_da
     if (o.prompts) set = o.prompts->set[o.set];
     else status = class_names_as_prompts(ctx, d, &a, &set);
     class_map map;
-    said_list said = { .d = d };
+    prediction_list predictions = { .d = d };
     if (status == CLOOB_OK && o.class_map) {
         status = class_map_read(ctx, &a, o.class_map, d, &set, &map);
         if (status == CLOOB_OK) run.map = &map, set = map.set;
     }
     run.confusion = o.confusion;
     run.inv_tau = m->inv_tau > 0 ? m->inv_tau : CLOOB_DEFAULT_INV_TAU;
-    if (o.predictions) run.said = note_said, run.said_user = &said;
+    if (o.predictions) run.predicted = note_prediction, run.predicted_user = &predictions;
     if (status == CLOOB_OK) status = zeroshot_run(ctx, m->enc, m->tok, d, &set, &run, &z, &bad);
     if (status == CLOOB_OK) {
         status = fill(ctx, &z, &set, run.map, bad, out);
-        if (status == CLOOB_OK && o.predictions) out->said = said.item, said.item = NULL, said.n = 0;
+        if (status == CLOOB_OK && o.predictions)
+            out->prediction = predictions.item, predictions.item = NULL, predictions.n = 0;
         if (status != CLOOB_OK) cloob_zeroshot_release(out);
         zeroshot_release(&z);
     }
-    said_release(&said);
+    prediction_list_release(&predictions);
     arena_release(&a);
     return status;
 }

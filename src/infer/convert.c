@@ -83,7 +83,7 @@ static void put_metadata(const weights *w, sbuf *s)
     json_out_back(&out, s);
 }
 
-static cloob_status tell_weights(cloob_ctx *ctx, const weights *w, arena *a, cloob_convert_report *r)
+static cloob_status report_weights(cloob_ctx *ctx, const weights *w, arena *a, cloob_convert_report *r)
 {
     sbuf config = { 0 }, meta = { 0 };
     snprintf(r->model, sizeof r->model, "%s", w->config.name);
@@ -280,7 +280,7 @@ static cloob_status convert(cloob_ctx *ctx, const char *in, const char *out, con
     if (status == CLOOB_OK && o->dtype && strcmp(o->dtype, "int8") == 0 && out && r->to != CLOOB_WEIGHTS_NATIVE)
         status = ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED, "%s: 8-bit weights are kept in our own format alone", out);
     if (status == CLOOB_OK && o->dtype) status = change_dtype(ctx, o->dtype, &w);
-    if (status == CLOOB_OK) status = tell_weights(ctx, &w, &found.a, r);
+    if (status == CLOOB_OK) status = report_weights(ctx, &w, &found.a, r);
     if (status == CLOOB_OK && o->vocab) status = store_vocab(ctx, o->vocab, &w);
     else if (status == CLOOB_OK && out && r->to == CLOOB_WEIGHTS_NATIVE) status = store_folder_vocab(ctx, in, &w);
     if (status == CLOOB_OK && out && r->to == CLOOB_WEIGHTS_ONNX) status = write_onnx(ctx, out, &w);

@@ -13,14 +13,14 @@
 #include "data/sets/csv.h"
 #include "eval/metrics/metrics.h"
 
-typedef struct said {
+typedef struct prediction {
     const char *image, *label;
     double p;
     bool correct;
-} said;
+} prediction;
 
 struct cloob_predictions {
-    said *row;
+    prediction *row;
     int64_t n, room;
     bool has_p;
     char *path;
@@ -32,8 +32,8 @@ static cloob_status add_row(cloob_ctx *ctx, cloob_predictions *l, const char *im
 {
     if (!heap_grow(&l->row, l->n, &l->room, sizeof *l->row))
         return ctx_no_memory(ctx, (size_t)l->n * sizeof *l->row, "predictions");
-    said *s = &l->row[l->n];
-    *s = (said){ arena_string(&l->a, image), arena_string(&l->a, label ? label : ""), p, correct };
+    prediction *s = &l->row[l->n];
+    *s = (prediction){ arena_string(&l->a, image), arena_string(&l->a, label ? label : ""), p, correct };
     if (!s->image || !s->label) return ctx_no_memory(ctx, strlen(image), "predictions");
     l->n++;
     return CLOOB_OK;
@@ -133,7 +133,10 @@ static cloob_status read_lines(cloob_ctx *ctx, cloob_predictions *l, const file_
 
 /* ---- opening ------------------------------------------------------------------------------------- */
 
-static int by_image(const void *a, const void *b) { return strcmp(((const said *)a)->image, ((const said *)b)->image); }
+static int by_image(const void *a, const void *b)
+{
+    return strcmp(((const prediction *)a)->image, ((const prediction *)b)->image);
+}
 
 /* Sorted by image, so that two files can be walked together; a name that comes twice cannot be matched. */
 static cloob_status sort_rows(cloob_ctx *ctx, cloob_predictions *l)
@@ -215,7 +218,7 @@ static cloob_status match(cloob_ctx *ctx, const cloob_predictions *a, const cloo
         if (order < 0) i++;
         if (order > 0) j++;
         if (order) continue;
-        const said *x = &a->row[i++], *y = &b->row[j++];
+        const prediction *x = &a->row[i++], *y = &b->row[j++];
         if (*x->label && *y->label && strcmp(x->label, y->label) != 0)
             return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: label \"%.60s\" in %s, \"%.60s\" in %s", x->image, x->label,
                             a->path, y->label, b->path);

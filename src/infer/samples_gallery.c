@@ -88,9 +88,9 @@ static void put_set(samples *s, int64_t k)
     for (int64_t row = 0; confusion && row < s->n; row++) {
         double p;
         if (!world_never_seen(s->index[row])) continue;
-        int64_t truth = s->truth.label[k][s->index[row]], said = likeliest(s, k, row, &p);
-        confusion[truth * C + said]++;
-        right += truth == said;
+        int64_t truth = s->truth.label[k][s->index[row]], prediction = likeliest(s, k, row, &p);
+        confusion[truth * C + prediction]++;
+        right += truth == prediction;
         n++;
     }
     for (int64_t c = 0; confusion && c < C; c++) {

@@ -70,8 +70,8 @@ cloob_status zeroshot_weights(cloob_ctx *ctx, encoder *enc, const tokenizer *tok
 /* ---- images ------------------------------------------------------------------------------------ */
 
 /* The largest score, the first of equal ones as accuracies count it, and its share of the softmax. */
-static cloob_status tell_said(cloob_ctx *ctx, const zeroshot_run_options *o, const zeroshot *z, const batch *b,
-                              const int64_t *label)
+static cloob_status visit_predictions(cloob_ctx *ctx, const zeroshot_run_options *o, const zeroshot *z, const batch *b,
+                                      const int64_t *label)
 {
     for (int64_t i = 0; i < b->rows; i++) {
         const float *score = z->score + i * z->answers;
@@ -80,7 +80,7 @@ static cloob_status tell_said(cloob_ctx *ctx, const zeroshot_run_options *o, con
         for (int64_t k = 1; k < z->answers; k++)
             if (score[k] > score[best]) best = k;
         for (int64_t k = 0; k < z->answers; k++) sum += exp(o->inv_tau * ((double)score[k] - score[best]));
-        CLOOB_TRY(o->said(ctx, o->said_user, b->index[i], label[i], best, 1 / sum));
+        CLOOB_TRY(o->predicted(ctx, o->predicted_user, b->index[i], label[i], best, 1 / sum));
     }
     return CLOOB_OK;
 }
@@ -95,7 +95,7 @@ static cloob_status count_batch(cloob_ctx *ctx, encoder *enc, const batch *b, co
         label[i] = class_of[b->label[i]];
     }
     CLOOB_TRY(zeroshot_add(ctx, z, rows, label, b->rows, z->count.N));
-    return o->said ? tell_said(ctx, o, z, b, label) : CLOOB_OK;
+    return o->predicted ? visit_predictions(ctx, o, z, b, label) : CLOOB_OK;
 }
 
 static cloob_status count_all(cloob_ctx *ctx, encoder *enc, loader *l, const int64_t *class_of, int64_t images,

@@ -21,8 +21,8 @@
 typedef cloob_status rows_hook(cloob_ctx *ctx, void *user, float *rows, int64_t n, int64_t D);
 
 /* What the model says of one image: the sample, its class, the one that was chosen and its probability. */
-typedef cloob_status said_visitor(cloob_ctx *ctx, void *user, int64_t sample, int64_t label, int64_t predicted,
-                                  double p);
+typedef cloob_status prediction_visitor(cloob_ctx *ctx, void *user, int64_t sample, int64_t label, int64_t predicted,
+                                        double p);
 
 typedef struct zeroshot_run_options {
     int64_t batch;   /* images at a time; 64 */
@@ -31,8 +31,8 @@ typedef struct zeroshot_run_options {
     void *hook_user;
     const class_map *map; /* of the data's folders to the classes of the prompts; NULL: by name, number or order */
     bool confusion;       /* count (classes, classes) */
-    said_visitor *said;   /* NULL: none */
-    void *said_user;
+    prediction_visitor *predicted; /* NULL: none */
+    void *predicted_user;
     double inv_tau; /* of the probabilities */
 } zeroshot_run_options;
 

@@ -147,7 +147,7 @@ static cloob_status similarity_within(cloob_ctx *ctx, run *r, bool text, double 
 }
 
 /* The loss where it began, though not everything is one point yet: what usually helps. */
-static void tell_plateau(cloob_ctx *ctx, run *r, const collapse_signs *signs)
+static void report_plateau(cloob_ctx *ctx, run *r, const collapse_signs *signs)
 {
     enum { PATIENCE = 400 };
     if (r->at.updates < PATIENCE || !collapse_is_plateau(signs)) return;
@@ -167,7 +167,7 @@ static cloob_status look_for_collapse(cloob_ctx *ctx, run *r, const step_result 
     CLOOB_TRY(similarity_within(ctx, r, false, &signs.image));
     CLOOB_TRY(similarity_within(ctx, r, true, &signs.text));
     if (!collapse_seen(&signs)) {
-        tell_plateau(ctx, r, &signs);
+        report_plateau(ctx, r, &signs);
         return CLOOB_OK;
     }
     journal_line(ctx, r->log,
@@ -186,7 +186,7 @@ static cloob_status look_for_collapse(cloob_ctx *ctx, run *r, const step_result 
 /* ---- one epoch ----------------------------------------------------------------------------------- */
 
 /* The objective names the row that it cannot use; in a run the cause lies in the steps before. */
-static cloob_status tell_divergence(cloob_ctx *ctx, const run *r, double lr, cloob_status status)
+static cloob_status report_divergence(cloob_ctx *ctx, const run *r, double lr, cloob_status status)
 {
     if (status != CLOOB_ERR_NUMERIC) return status;
     return ctx_fail(
@@ -203,7 +203,7 @@ static cloob_status one_step(cloob_ctx *ctx, run *r, meter *m)
     double floor = r->at.updates < r->sched.warmup || r->o->lr_min > r->lr ? 0 : r->o->lr_min;
     double lr = floor + (r->lr - floor) * scale;
     double begun = clock_seconds();
-    CLOOB_TRY(tell_divergence(ctx, r, lr, step_run(ctx, r->s, NULL, NULL, lr, &s)));
+    CLOOB_TRY(report_divergence(ctx, r, lr, step_run(ctx, r->s, NULL, NULL, lr, &s)));
     m->compute += clock_seconds() - begun;
     r->at.updates++;
     r->at.step_in_epoch++;

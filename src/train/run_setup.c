@@ -417,7 +417,7 @@ static cloob_status divide_batch(cloob_ctx *ctx, run *r)
 }
 
 /* A line for each setting that was chosen here. */
-static void tell_notes(cloob_ctx *ctx, run *r)
+static void log_notes(cloob_ctx *ctx, run *r)
 {
     char *rest = r->notes.data;
     for (char *line; rest && (line = strsep(&rest, "\n"));)
@@ -452,7 +452,7 @@ static void describe(cloob_ctx *ctx, run *r)
     int64_t each = r->o->batch_size * r->o->accum_freq;
     char parts[64] = "";
     if (r->o->accum_freq > 1) snprintf(parts, sizeof parts, " (in %lld micro-batches)", (long long)r->o->accum_freq);
-    tell_notes(ctx, r);
+    log_notes(ctx, r);
     journal_line(ctx, r->log, "%s, %s, %s on %s, batch %lld = %d x %lld%s", r->so.model.name, r->o->method,
                  r->so.compute == CLOOB_F32 ? "fp32"
                  : r->so.fp8                ? "fp8"

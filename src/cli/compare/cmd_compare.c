@@ -12,7 +12,7 @@ static struct {
     double alpha;
     const char *by, *format;
     opt_list where;
-    predictions_opts said;
+    predictions_opts answers;
 } o;
 
 static const opt_row rows[] = {
@@ -21,10 +21,10 @@ static const opt_row rows[] = {
     { "by", OPT_STRING, &o.by, NULL, "NAME", "setting to group runs by; default: the method", 0 },
     { "where", OPT_LIST, &o.where, NULL, "KEY=VALUE", "use only runs with this setting", 0 },
     { "format", OPT_STRING, &o.format, "text", "text|markdown|latex|csv", "format of the tables", 0 },
-    { "predictions", OPT_LIST, &o.said.files, NULL, "FILE",
+    { "predictions", OPT_LIST, &o.answers.files, NULL, "FILE",
       "instead of runs: predictions that cloob zeroshot wrote, of models on the same images", 0 },
-    { "bins", OPT_INT, &o.said.bins, "15", "N", "calibration bins for --predictions", OPT_POSITIVE },
-    { "reliability", OPT_STRING, &o.said.reliability, NULL, "FILE.svg", "the reliability plot of --predictions", 0 },
+    { "bins", OPT_INT, &o.answers.bins, "15", "N", "calibration bins for --predictions", OPT_POSITIVE },
+    { "reliability", OPT_STRING, &o.answers.reliability, NULL, "FILE.svg", "the reliability plot of --predictions", 0 },
     { "resamples", OPT_INT, &o.resamples, "10000", "N", "bootstrap resamples", OPT_POSITIVE },
     OPT_END,
 };
@@ -99,15 +99,15 @@ static bool are_two_files(const opt_list *path)
 static int check_predictions(const command *self)
 {
     if (opt_words.count) return cli_usage(self, "%s: give runs or --predictions", opt_words.item[0]);
-    if (o.said.bins > CLOOB_CALIBRATION_BINS)
-        return cli_usage(self, "--bins %lld: at most %d", (long long)o.said.bins, CLOOB_CALIBRATION_BINS);
+    if (o.answers.bins > CLOOB_CALIBRATION_BINS)
+        return cli_usage(self, "--bins %lld: at most %d", (long long)o.answers.bins, CLOOB_CALIBRATION_BINS);
     return -1;
 }
 
 static int check(const command *self)
 {
-    if (o.said.files.count) return check_predictions(self);
-    if (o.said.reliability) return cli_usage(self, "--reliability needs --predictions");
+    if (o.answers.files.count) return check_predictions(self);
+    if (o.answers.reliability) return cli_usage(self, "--reliability needs --predictions");
     if (!opt_words.count) return cli_usage(self, "needs folders of runs, two files, or --predictions");
     if (opt_words.count == 1 && !cli_is_folder(opt_words.item[0]) && !o.by)
         return cli_usage(self, "needs two files, got 1, or --by");
@@ -117,8 +117,8 @@ static int check(const command *self)
 
 static int run(const command *self, cloob_ctx *ctx)
 {
-    o.said.alpha = o.alpha, o.said.resamples = o.resamples;
-    if (o.said.files.count) return cli_exit(self, ctx, compare_predictions(ctx, &o.said));
+    o.answers.alpha = o.alpha, o.answers.resamples = o.resamples;
+    if (o.answers.files.count) return cli_exit(self, ctx, compare_predictions(ctx, &o.answers));
     return cli_exit(self, ctx, are_two_files(&opt_words) ? two_files(ctx, &opt_words) : many_runs(ctx, &opt_words));
 }
 

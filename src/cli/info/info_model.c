@@ -17,22 +17,22 @@ static bool knows(const char *what) { return is_json(what) || (access(what, F_OK
 
 static double gib(int64_t bytes) { return (double)bytes / 1073741824.0; }
 
-static void tell_tower(int64_t layers, int64_t width, int64_t heads, const char *activation, int64_t parameters)
+static void print_tower(int64_t layers, int64_t width, int64_t heads, const char *activation, int64_t parameters)
 {
     printf("        %lld layers of width %lld, %lld heads, %s, %.1f million parameters\n", (long long)layers,
            (long long)width, (long long)heads, activation, (double)parameters / 1e6);
 }
 
-static void tell_text(const cloob_model_outline *m)
+static void print_text(const cloob_model_outline *m)
 {
     printf("%s: %s, embeddings of %lld, %.1f million parameters in %lld tensors\n", m->name, m->family,
            (long long)m->embed, (double)m->parameters / 1e6, (long long)m->tensors);
     printf("images  %lld px", (long long)m->image_size);
     if (m->patch) printf(" in patches of %lld: %lld tokens", (long long)m->patch, (long long)m->image_tokens);
     putchar('\n');
-    tell_tower(m->image_layers, m->image_width, m->image_heads, m->image_activation, m->image_parameters);
+    print_tower(m->image_layers, m->image_width, m->image_heads, m->image_activation, m->image_parameters);
     printf("texts   %lld tokens, vocabulary of %lld\n", (long long)m->context, (long long)m->vocab);
-    tell_tower(m->text_layers, m->text_width, m->text_heads, m->text_activation, m->text_parameters);
+    print_tower(m->text_layers, m->text_width, m->text_heads, m->text_activation, m->text_parameters);
     printf("memory  %.2f GiB for a training step of %lld pairs: parameters and gradients %.2f,\n"
            "        optimizer %.2f, image tower %.2f, text tower %.2f, objective %.2f\n"
            "        %.2f GiB for embedding %lld pairs\n",
@@ -41,7 +41,7 @@ static void tell_text(const cloob_model_outline *m)
     printf("config  %s\n", m->config);
 }
 
-static void tell_json(const cloob_model_outline *m)
+static void print_json(const cloob_model_outline *m)
 {
     const struct {
         const char *key;
@@ -87,8 +87,8 @@ static int tell(const command *self, cloob_ctx *ctx, const char *what, const inf
 {
     cloob_model_outline m;
     cloob_status status = cloob_model_describe(ctx, what, o->batch, common.precision, &m);
-    if (status == CLOOB_OK && common.json) tell_json(&m);
-    else if (status == CLOOB_OK) tell_text(&m);
+    if (status == CLOOB_OK && common.json) print_json(&m);
+    else if (status == CLOOB_OK) print_text(&m);
     int code = status == CLOOB_OK ? 0 : cli_fail(self, ctx, status);
     cloob_model_outline_release(&m);
     return code;

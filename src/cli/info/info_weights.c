@@ -42,7 +42,7 @@ static bool knows(const char *what)
 
 /* ---- embeddings ------------------------------------------------------------------------------------ */
 
-static void tell_matrix(cloob_ctx *ctx, cloob_embeddings *e, const char *name)
+static void print_matrix(cloob_ctx *ctx, cloob_embeddings *e, const char *name)
 {
     cloob_matrix m;
     if (!cloob_embeddings_has(e, name) || cloob_embeddings_matrix(ctx, e, name, &m) != CLOOB_OK) return;
@@ -56,7 +56,7 @@ static void tell_matrix(cloob_ctx *ctx, cloob_embeddings *e, const char *name)
 }
 
 /* A safetensors file with the matrices that cloob embed writes; false: it is something else. */
-static bool tell_embeddings(cloob_ctx *ctx, const char *what)
+static bool print_embeddings(cloob_ctx *ctx, const char *what)
 {
     static const char *const names[] = { "image", "text", "x", "y", "U", "V" };
     cloob_embeddings *e = NULL;
@@ -65,7 +65,7 @@ static bool tell_embeddings(cloob_ctx *ctx, const char *what)
     if (known && common.json)
         json_out_open(NULL, '{'), json_out_text("file", what), json_out_text("kind", "embeddings");
     else if (known) printf("%s: embeddings, for cloob retrieve, analyze, probe and loss\n", what);
-    for (size_t i = 0; known && i < sizeof names / sizeof *names; i++) tell_matrix(ctx, e, names[i]);
+    for (size_t i = 0; known && i < sizeof names / sizeof *names; i++) print_matrix(ctx, e, names[i]);
     if (known && common.json) json_out_close();
     cloob_embeddings_close(e);
     return known;
@@ -76,7 +76,7 @@ static bool tell_embeddings(cloob_ctx *ctx, const char *what)
 /* "ok", or "none" for files without one; damage has failed before this is asked. */
 static const char *checksum_word;
 
-static void tell_text(const char *what, const cloob_convert_report *r)
+static void print_text(const char *what, const cloob_convert_report *r)
 {
     printf("%s: %s with %s names\n", what, r->container, r->names);
     printf("model       %s, %.1f million parameters in %lld tensors, %.1f MB\n", r->model, (double)r->parameters / 1e6,
@@ -91,7 +91,7 @@ static void tell_text(const char *what, const cloob_convert_report *r)
         printf("unexpected  %s\n", r->key[CLOOB_KEY_UNEXPECTED][i]);
 }
 
-static void tell_json(const char *what, const cloob_convert_report *r)
+static void print_json(const char *what, const cloob_convert_report *r)
 {
     json_out_open(NULL, '{');
     json_out_text("file", what);
@@ -119,7 +119,7 @@ static int tell(const command *self, cloob_ctx *ctx, const char *what, const inf
     cloob_convert_report r;
     char path[4096];
     (void)o;
-    if (tell_embeddings(ctx, what)) return 0;
+    if (print_embeddings(ctx, what)) return 0;
     snprintf(path, sizeof path, "%s/%s", what, in_run);
     if (holds(what, in_run)) what = path;
     cloob_convert_options_init(&options);
@@ -128,8 +128,8 @@ static int tell(const command *self, cloob_ctx *ctx, const char *what, const inf
     bool stored = false;
     if (status == CLOOB_OK && strcmp(r.names, "cloob") == 0) status = cloob_weights_verify(ctx, what, &stored);
     checksum_word = stored ? "ok" : "none";
-    if (status == CLOOB_OK && common.json) tell_json(what, &r);
-    else if (status == CLOOB_OK) tell_text(what, &r);
+    if (status == CLOOB_OK && common.json) print_json(what, &r);
+    else if (status == CLOOB_OK) print_text(what, &r);
     cloob_convert_report_release(&r);
     return status == CLOOB_OK ? 0 : cli_fail(self, ctx, status);
 }

@@ -154,7 +154,7 @@ static cloob_status take_header(cloob_ctx *ctx, dataset_part *p, const dataset_o
  */
 
 /* A list of millions takes a while: every so many rows. */
-static void tell_rows(cloob_ctx *ctx, const dataset_part *p, const stream *s, int64_t rows)
+static void report_rows(cloob_ctx *ctx, const dataset_part *p, const stream *s, int64_t rows)
 {
     enum { EVERY = 1 << 16 };
     if (rows % EVERY == 0) ctx_progress(ctx, "read the list", s->at, fileset_size(p->files, 0), "bytes");
@@ -173,7 +173,7 @@ static cloob_status scan_rows(cloob_ctx *ctx, dataset_part *p, const dataset_opt
         const char *path = csv_field(&row, c->image_column), *caption = csv_field(&row, c->caption_column);
         if (row.count > c->columns || !path || !*path || !caption || !*caption) p->skipped++;
         else status = add_row(ctx, c, &row);
-        tell_rows(ctx, p, &s, c->rows);
+        report_rows(ctx, p, &s, c->rows);
     }
     csv_row_release(&row);
     free(r);

@@ -236,10 +236,10 @@ static void normalise(const pieces *p, const char *text, size_t bytes, sbuf *out
 static void add_id(sbuf *ids, int32_t id) { sbuf_add(ids, (const char *)&id, sizeof id); }
 
 /* A piece that is not in the vocabulary: its bytes, or one unknown for a run of them. */
-static void add_unknown(const pieces *p, const char *text, size_t bytes, bool again, sbuf *ids)
+static void add_unknown(const pieces *p, const char *text, size_t bytes, bool after_unknown, sbuf *ids)
 {
     if (!p->byte_fallback) {
-        if (!again) add_id(ids, p->unknown);
+        if (!after_unknown) add_id(ids, p->unknown);
         return;
     }
     for (size_t i = 0; i < bytes; i++) add_id(ids, p->byte_id[(unsigned char)text[i]]);
@@ -300,11 +300,11 @@ static cloob_status unigram(cloob_ctx *ctx, const pieces *p, const char *text, s
         at = from;
     }
     int32_t begin = 0;
-    for (bool again = false; next >= 0;) {
+    for (bool after_unknown = false; next >= 0;) {
         int32_t end = next, id = node[end].id;
-        if (id == p->unknown) add_unknown(p, text + begin, (size_t)(end - begin), again, ids);
+        if (id == p->unknown) add_unknown(p, text + begin, (size_t)(end - begin), after_unknown, ids);
         else add_id(ids, id);
-        again = id == p->unknown;
+        after_unknown = id == p->unknown;
         begin = end;
         next = node[end].from;
     }
@@ -406,12 +406,12 @@ static cloob_status bpe(cloob_ctx *ctx, const pieces *p, const char *text, size_
     int32_t count = split(p, text, n, s);
     for (int32_t i = 0; i + 1 < count; i++) consider(p, &h, s, text, i, i + 1);
     merge_all(p, &h, s, text);
-    bool again = false;
+    bool after_unknown = false;
     for (int32_t i = count ? 0 : -1; i >= 0; i = s[i].next) {
         int32_t id = find(p, text + s[i].at, s[i].bytes);
-        if (id < 0) add_unknown(p, text + s[i].at, s[i].bytes, again, ids);
+        if (id < 0) add_unknown(p, text + s[i].at, s[i].bytes, after_unknown, ids);
         else add_id(ids, id);
-        again = id < 0;
+        after_unknown = id < 0;
     }
     bool failed = h.failed;
     free(h.m);

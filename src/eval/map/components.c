@@ -79,7 +79,7 @@ static cloob_status covariance(cloob_ctx *ctx, pca *p, const map_progress *progr
         for (int64_t i = 0; i < p->rows; i++)
             for (int64_t d = 0; d < p->D; d++) p->block[i * p->D + d] -= (float)p->mean[d];
         pool_for(ctx, strips, 1, covariance_strips, p);
-        CLOOB_TRY(map_tell(ctx, progress, 0.6 * (double)at / (double)N));
+        CLOOB_TRY(map_report(ctx, progress, 0.6 * (double)at / (double)N));
     }
     for (int64_t i = 0; i < p->D * p->D; i++) p->wide[i] = p->C[i];
     return CLOOB_OK;
@@ -139,7 +139,7 @@ static cloob_status project(cloob_ctx *ctx, pca *p, const map_progress *progress
         gemm_tile(false, true, p->rows, p->K, p->D, 1, p->block, p->D, p->axes, p->D, 0, y, p->K);
         for (int64_t i = 0; i < p->rows; i++)
             for (int64_t k = 0; k < p->K; k++) y[i * p->K + k] -= p->shift[k];
-        CLOOB_TRY(map_tell(ctx, progress, 0.7 + 0.3 * (double)at / (double)N));
+        CLOOB_TRY(map_report(ctx, progress, 0.7 + 0.3 * (double)at / (double)N));
     }
     return CLOOB_OK;
 }

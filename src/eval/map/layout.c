@@ -75,7 +75,7 @@ cloob_status map_layout(cloob_ctx *ctx, float *xy, const map_graph *g, int64_t e
         memcpy(old, xy, bytes);
         layout l = { g, old, xy, 1 - (float)t / (float)epochs, t, negatives, rng_subkey(key, (uint64_t)t) };
         pool_for(ctx, g->N, 256, move_vertices, &l);
-        status = map_tell(ctx, p, (double)(t + 1) / (double)epochs);
+        status = map_report(ctx, p, (double)(t + 1) / (double)epochs);
     }
     free(old);
     return status;

@@ -8,7 +8,7 @@
 #include "core/needs.h"
 #include "core/rng.h"
 
-cloob_status map_tell(cloob_ctx *ctx, const map_progress *p, double done)
+cloob_status map_report(cloob_ctx *ctx, const map_progress *p, double done)
 {
     if (!p->fn || p->fn(p->user, p->from + (p->to - p->from) * done)) return CLOOB_OK;
     return ctx_fail(ctx, CLOOB_ERR_STOPPED, "the map was cancelled");

@@ -14,7 +14,7 @@ typedef struct map_progress {
 } map_progress;
 
 /* done in 0..1 of this step. CLOOB_ERR_STOPPED when the caller cancels. */
-cloob_status map_tell(cloob_ctx *ctx, const map_progress *p, double done);
+cloob_status map_report(cloob_ctx *ctx, const map_progress *p, double done);
 
 /* The first K principal components of the rows, largest first: y (N, K), K <= D, is written. */
 cloob_status map_components(cloob_ctx *ctx, float *y, const unit_rows *x, int64_t K, uint64_t seed,

@@ -80,7 +80,7 @@ cloob_status map_neighbors(cloob_ctx *ctx, int32_t *index, float *distance, cons
     for (; s.first < N && status == CLOOB_OK; s.first += STRIPE) {
         int64_t n = min64(STRIPE, N - s.first);
         pool_for(ctx, (n + TILE - 1) / TILE, 1, search_rows, &s);
-        status = map_tell(ctx, p, (double)(s.first + n) / (double)N);
+        status = map_report(ctx, p, (double)(s.first + n) / (double)N);
     }
     free(norm);
     return status;

@@ -20,18 +20,18 @@ double accuracy_by_group(const unsigned char *right, const int64_t *group, int64
 cloob_status means_over_classes(cloob_ctx *ctx, const int64_t *label, const int64_t *predicted, int64_t n, int64_t C,
                                 class_means *out)
 {
-    int64_t *of_class = calloc((size_t)C * 3, sizeof *of_class), *said = of_class + C, *both = of_class + 2 * C;
+    int64_t *of_class = calloc((size_t)C * 3, sizeof *of_class), *predicted_as = of_class + C, *both = of_class + 2 * C;
     int64_t seen = 0;
     if (!of_class) return ctx_no_memory(ctx, (size_t)C * 3 * sizeof *of_class, "counts per class");
     *out = (class_means){ 0 };
     for (int64_t i = 0; i < n; i++) {
-        of_class[label[i]]++, said[predicted[i]]++;
+        of_class[label[i]]++, predicted_as[predicted[i]]++;
         both[label[i]] += label[i] == predicted[i];
     }
     for (int64_t c = 0; c < C; c++) {
         if (!of_class[c]) continue;
         out->recall += (double)both[c] / (double)of_class[c];
-        out->f1 += 2.0 * (double)both[c] / (double)(of_class[c] + said[c]);
+        out->f1 += 2.0 * (double)both[c] / (double)(of_class[c] + predicted_as[c]);
         seen++;
     }
     if (seen) out->recall /= (double)seen, out->f1 /= (double)seen;

@@ -115,7 +115,7 @@ void page_gallery(page *p)
     page_heading(p, "gallery", "What the model says",
                  factors
                      ? "Validation images, evenly spread over the set, each with what the model reads off it by words "
-                       "alone. Green is right; orange names what was said and what it is."
+                       "alone. Green is right; orange names the prediction and the true class."
                      : "Validation images, evenly spread over the set, each with the captions of the whole set that "
                        "fit it best. Green is its own.");
     put_whose(p);

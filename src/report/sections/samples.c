@@ -47,7 +47,7 @@ static void put_confusion(page *p, const json *set)
     html_text(&p->html, name);
     sbuf_puts(&p->html, "</figcaption><div class=\"wide\" tabindex=\"0\" role=\"region\" aria-label=\"confusion of ");
     html_text(&p->html, name);
-    sbuf_puts(&p->html, "\"><table class=\"confusion\"><tr><th scope=\"col\">is \\ said</th>");
+    sbuf_puts(&p->html, "\"><table class=\"confusion\"><tr><th scope=\"col\">true \\ predicted</th>");
     for (const json *l = labels->child; l; l = l->next) {
         sbuf_puts(&p->html, "<th scope=\"col\"><span>");
         html_text(&p->html, json_string(l) ? json_string(l) : "");
