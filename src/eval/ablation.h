@@ -38,6 +38,8 @@ bool ablation_is_metric(const char *key);
 
 /* How many decimals of a mean are worth printing: two digits of the spread decide, five of the mean at most. */
 int ablation_decimals(double deviation, double mean);
+/* The same, but where the spread is 0 as many as `beside`, the most of the other cells of a row; -1: there are none. */
+int ablation_decimals_beside(double deviation, double mean, int beside);
 
 /* Which way a metric of that name is better. */
 ablation_aim ablation_aim_of(const char *name);

@@ -23,19 +23,35 @@ int ablation_decimals(double deviation, double mean)
     return d < 0 ? 0 : d > 8 ? 8 : d;
 }
 
-/* As every table shows it: a page takes it from the JSON. */
-static void put_rounded(sbuf *out, const ablation_metric *m, int k)
+int ablation_decimals_beside(double deviation, double mean, int beside)
 {
-    int d = ablation_decimals(m->deviation[k], m->mean[k]);
+    return deviation > 0 || beside < 0 ? ablation_decimals(deviation, mean) : beside;
+}
+
+/* Of the methods whose seeds differ, the most; -1: there is none. */
+static int row_decimals(const ablation_metric *m, int methods)
+{
+    int most = -1;
+    for (int k = 0; k < methods; k++) {
+        int d = m->n[k] && m->deviation[k] > 0 ? ablation_decimals(m->deviation[k], m->mean[k]) : -1;
+        if (d > most) most = d;
+    }
+    return most;
+}
+
+/* As every table shows it: a page takes it from the JSON. */
+static void put_rounded(sbuf *out, const ablation_metric *m, int k, int beside)
+{
+    int d = ablation_decimals_beside(m->deviation[k], m->mean[k], beside);
     if (m->n[k]) sbuf_printf(out, "%.*f ± %.*f", d, m->mean[k], d, m->deviation[k]);
     else sbuf_puts(out, "–");
 }
 
-static void put_cell(sbuf *out, const ablation_metric *m, int k)
+static void put_cell(sbuf *out, const ablation_metric *m, int k, int beside)
 {
     const char *bold = m->significant && m->best == k ? "**" : "";
     sbuf_printf(out, " %s", bold);
-    put_rounded(out, m, k);
+    put_rounded(out, m, k, beside);
     sbuf_printf(out, "%s |", bold);
 }
 
@@ -50,7 +66,8 @@ void ablation_markdown(const ablation *t, sbuf *out)
     for (int64_t i = 0; i < t->count; i++) {
         const ablation_metric *m = &t->metric[i];
         sbuf_printf(out, "| %s%s |", m->name, arrow[m->aim]);
-        for (int k = 0; k < t->methods; k++) put_cell(out, m, k);
+        int beside = row_decimals(m, t->methods);
+        for (int k = 0; k < t->methods; k++) put_cell(out, m, k, beside);
         if (isfinite(m->p_best)) sbuf_printf(out, " %.2g |\n", m->p_best);
         else sbuf_puts(out, " |\n");
     }
@@ -65,7 +82,7 @@ void ablation_markdown(const ablation *t, sbuf *out)
 static void put_method(const ablation *t, const ablation_metric *m, int k, cloob_json_out *w)
 {
     sbuf text = { 0 };
-    put_rounded(&text, m, k);
+    put_rounded(&text, m, k, row_decimals(m, t->methods));
     cloob_json_begin(w, t->method[k], '{');
     cloob_json_put_text(w, "text", text.data);
     cloob_json_put_number(w, "mean", m->mean[k]);

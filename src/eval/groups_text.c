@@ -108,9 +108,19 @@ static void put_word(sbuf *s, const style *y, const char *text)
     }
 }
 
-static void put_cell(sbuf *s, const style *y, const cloob_group_stats *v)
+static int row_decimals(const cloob_group_stats *v, int64_t n)
 {
-    int d = ablation_decimals(v->deviation, v->mean);
+    int most = -1;
+    for (int64_t k = 0; k < n; k++) {
+        int d = v[k].n > 1 && v[k].deviation > 0 ? ablation_decimals(v[k].deviation, v[k].mean) : -1;
+        if (d > most) most = d;
+    }
+    return most;
+}
+
+static void put_cell(sbuf *s, const style *y, const cloob_group_stats *v, int beside)
+{
+    int d = ablation_decimals_beside(v->deviation, v->mean, v->n > 1 ? beside : -1);
     sbuf_puts(s, y->between);
     if (!v->n) sbuf_puts(s, y->none);
     else if (v->n == 1) sbuf_printf(s, "%.*f", d, v->mean);
@@ -124,7 +134,8 @@ static void put_means(const cloob_groups *g, const style *y, sbuf *s)
     for (int64_t i = 0; i < g->metrics; i++) {
         sbuf_puts(s, y->begin);
         put_word(s, y, g->metric[i].metric);
-        for (int64_t k = 0; k < g->groups; k++) put_cell(s, y, &g->metric[i].group[k]);
+        int beside = row_decimals(g->metric[i].group, g->groups);
+        for (int64_t k = 0; k < g->groups; k++) put_cell(s, y, &g->metric[i].group[k], beside);
         sbuf_puts(s, y->end);
     }
 }

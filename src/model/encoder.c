@@ -59,10 +59,10 @@ cloob_status encoder_create_on(cloob_ctx *ctx, params *p, const encoder_options 
     return CLOOB_OK;
 }
 
-/* In fp32 a tower's weights are looked at when it is first used; bf16 is a copy of all of them. */
+/* On the host a tower's weights are looked at when it is first used; on a GPU bf16 is a copy of all of them. */
 static cloob_status take_weights(cloob_ctx *ctx, encoder *e)
 {
-    if (e->p->compute == CLOOB_F32) return CLOOB_OK;
+    if (e->p->compute == CLOOB_F32 || e->p->dev->backend != BACKEND_CUDA) return CLOOB_OK;
     e->bound[0] = e->bound[1] = true;
     return params_load(ctx, e->p, &e->w);
 }
@@ -212,9 +212,11 @@ static void drop_packed(void *user, const void *weight, size_t bytes)
     const encoder *e = user;
     tensor t = { .dtype = CLOOB_U8, .ndim = 1, .dim = { (int64_t)bytes }, .data = (void *)(uintptr_t)weight };
     weights_drop_pages(&e->w, &t);
-    /* of a converted weight, only its 8 bits are read from now on */
+    /* of a converted weight, only what was packed is read from now on */
     if (e->o.int8 && e->owns_params)
         host_memory_drop(weight, bytes, e->p->master, (size_t)e->p->total * sizeof *e->p->master);
+    if (e->p->shadow && e->owns_params)
+        host_memory_drop(weight, bytes, e->p->shadow, (size_t)e->p->learned * sizeof *e->p->shadow);
 }
 
 static cloob_status take_cache(cloob_ctx *ctx, encoder *e)

@@ -253,17 +253,34 @@ static cloob_status find_row(cloob_ctx *ctx, const params *p, const weights *w, 
     return ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: not in the weights, or of another size", p->row[row].name);
 }
 
-static cloob_status load_row(cloob_ctx *ctx, params *p, const weights *w, int row, const tensor *t)
+typedef cloob_status set_row(cloob_ctx *ctx, params *p, int row, const float *from);
+
+/* Rounds a matrix into its bf16 copy alone, on the host. */
+static cloob_status set_half(cloob_ctx *ctx, params *p, int row, const float *from)
+{
+    const param *r = &p->row[row];
+    float *turned = NULL;
+    if (!lies_alike(r)) {
+        turned = malloc((size_t)r->count * sizeof *turned);
+        if (!turned) return ctx_no_memory(ctx, (size_t)r->count * sizeof *turned, r->name);
+        relayout(ctx, r, from, turned, true);
+    }
+    bf16_round(p->shadow + r->offset, turned ? turned : from, r->count);
+    free(turned);
+    return CLOOB_OK;
+}
+
+static cloob_status load_row(cloob_ctx *ctx, params *p, const weights *w, int row, const tensor *t, set_row *set)
 {
     const param *r = &p->row[row];
     float *converted = NULL;
-    if (t->dtype == CLOOB_F32) return params_set(ctx, p, row, t->data);
+    if (t->dtype == CLOOB_F32) return set(ctx, p, row, t->data);
     converted = malloc((size_t)r->count * sizeof *converted);
     if (!converted) return ctx_no_memory(ctx, (size_t)r->count * sizeof *converted, r->name);
     bool eight = t->dtype == CLOOB_I8 && int8_row(w, r->name, t, converted);
     cloob_status status =
         eight || (t->dtype != CLOOB_I8 && dtype_convert(CLOOB_F32, converted, t->dtype, t->data, r->count))
-            ? params_set(ctx, p, row, converted)
+            ? set(ctx, p, row, converted)
             : ctx_fail(ctx, CLOOB_ERR_FORMAT, "%s: element type %s cannot be used", r->name, dtype_name(t->dtype));
     free(converted);
     return status;
@@ -275,25 +292,32 @@ cloob_status params_load(cloob_ctx *ctx, params *p, const weights *w)
         const tensor *t;
         if (lora_part_of(p->row[i].name) != LORA_NONE) continue;
         CLOOB_TRY(find_row(ctx, p, w, i, &t));
-        CLOOB_TRY(load_row(ctx, p, w, i, t));
+        CLOOB_TRY(load_row(ctx, p, w, i, t, params_set));
     }
     return params_refresh(ctx, p);
 }
 
 static bool can_view(const params *p, int row, const tensor *t)
 {
-    return p->dev->backend != BACKEND_CUDA && t->dtype == CLOOB_F32 && lies_alike(&p->row[row]) &&
-           (uintptr_t)t->data % sizeof(float) == 0;
+    return p->dev->backend != BACKEND_CUDA && t->dtype == p->compute_view[row].dtype && lies_alike(&p->row[row]) &&
+           (uintptr_t)t->data % dtype_size(t->dtype) == 0;
 }
 
 cloob_status params_bind(cloob_ctx *ctx, params *p, const weights *w, bool text)
 {
     for (int i = 0; i < p->count; i++) {
         const tensor *t;
+        bool half = p->compute_view[i].dtype == CLOOB_BF16;
         if ((strncmp(p->row[i].name, "visual.", 7) != 0) != text) continue;
         CLOOB_TRY(find_row(ctx, p, w, i, &t));
-        if (can_view(p, i, t)) p->master_view[i].data = p->compute_view[i].data = t->data;
-        else CLOOB_TRY(load_row(ctx, p, w, i, t));
+        if (half) p->master_view[i].data = NULL;
+        if (can_view(p, i, t)) {
+            p->compute_view[i].data = t->data;
+            if (!half) p->master_view[i].data = t->data;
+            continue;
+        }
+        CLOOB_TRY(load_row(ctx, p, w, i, t, half ? set_half : params_set));
+        weights_drop_pages(w, t); /* its copy is read from now on */
     }
     return CLOOB_OK;
 }

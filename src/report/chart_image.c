@@ -17,7 +17,7 @@ enum {
     BOTTOM = 46,
     HEADING = 26,
     LEGEND_ROW = 18,
-    LEGEND_COLUMNS = 2
+    LEGEND_MARK = 22 /* from an entry's mark to its name */
 };
 
 typedef struct drawing {
@@ -159,27 +159,77 @@ static bool has_entry(const chart *c, int64_t i)
     return true;
 }
 
-static int64_t legend_entries(const chart *c)
+static const char *entry_of(const chart *c, int64_t i)
 {
-    int64_t n = 0;
-    for (int64_t i = 0; c->count > 1 && i < c->count; i++) n += has_entry(c, i);
-    return n;
+    return c->series[i].group ? c->series[i].group : c->series[i].name;
 }
 
-static void draw_legend(cairo_t *cr, const chart *c)
+/* Bytes of the longest beginning of text that is at most room wide, and at least one character; it ends after a
+ * sign where a name may be broken, if there is one in its second half. */
+static size_t line_bytes(cairo_t *cr, const char *text, double room)
 {
-    int64_t n = 0;
+    char piece[512];
+    size_t fits = 0, broken = 0;
+    cairo_text_extents_t e;
+    for (size_t n = 1; n < sizeof piece && text[n - 1]; n++) {
+        if (((unsigned char)text[n] & 0xC0) == 0x80) continue; /* inside a character */
+        memcpy(piece, text, n);
+        piece[n] = '\0';
+        cairo_text_extents(cr, piece, &e);
+        if (fits && e.x_advance > room) return 2 * broken > fits ? broken : fits;
+        fits = n;
+        if (strchr(" _-,/:;", text[n - 1])) broken = n;
+    }
+    return fits;
+}
+
+/* Puts text on as many lines as it needs, the first at y, and returns how many. */
+static int64_t put_lines(cairo_t *cr, double x, double y, double room, const char *text, bool paint)
+{
+    char piece[512];
+    int64_t lines = 0;
+    do {
+        size_t n = line_bytes(cr, text, room);
+        memcpy(piece, text, n);
+        piece[n] = '\0';
+        if (paint) put_words(cr, x, y + LEGEND_ROW * (double)lines, 0, piece);
+        text += n;
+        lines++;
+    } while (*text);
+    return lines;
+}
+
+/* Two columns, or one where a name is wider than a column. */
+static int legend_columns(cairo_t *cr, const chart *c)
+{
+    for (int64_t i = 0; i < c->count; i++) {
+        cairo_text_extents_t e;
+        cairo_text_extents(cr, entry_of(c, i), &e);
+        if (LEGEND_MARK + e.x_advance + 8 > (WIDTH - LEFT - RIGHT) / 2) return 1;
+    }
+    return 2;
+}
+
+/* Returns the legend's height; one series needs none. */
+static double put_legend(cairo_t *cr, const chart *c, bool paint)
+{
+    int columns = legend_columns(cr, c);
+    double wide = (double)(WIDTH - LEFT - RIGHT) / columns;
+    int64_t row = 0, column = 0;
     for (int64_t i = 0; c->count > 1 && i < c->count; i++) {
         if (!has_entry(c, i)) continue;
-        double x = LEFT + (double)(n % LEGEND_COLUMNS) * (WIDTH - LEFT - RIGHT) / LEGEND_COLUMNS;
-        double y = HEIGHT + LEGEND_ROW * (double)(n / LEGEND_COLUMNS) + 12;
-        use_color(cr, c->series[i].color, 1);
-        cairo_rectangle(cr, x, y - 6, 16, 3);
-        cairo_fill(cr);
-        cairo_set_source_rgb(cr, .11, .14, .19);
-        put_words(cr, x + 22, y, 0, c->series[i].group ? c->series[i].group : c->series[i].name);
-        n++;
+        double x = LEFT + wide * (double)column, y = HEIGHT + LEGEND_ROW * (double)row + 12;
+        if (paint) {
+            use_color(cr, c->series[i].color, 1);
+            cairo_rectangle(cr, x, y - 6, 16, 3);
+            cairo_fill(cr);
+            cairo_set_source_rgb(cr, .11, .14, .19);
+        }
+        int64_t lines = put_lines(cr, x + LEGEND_MARK, y, wide - LEGEND_MARK, entry_of(c, i), paint);
+        column = (column + 1) % columns;
+        if (!column) row += lines;
     }
+    return LEGEND_ROW * (double)(row + (column > 0));
 }
 
 /* Epochs and updates: no ticks between them. */
@@ -213,30 +263,44 @@ static cairo_status_t collect(void *user, const unsigned char *bytes, unsigned n
     return CAIRO_STATUS_SUCCESS;
 }
 
-/* White paper and the title on it; what follows is drawn below. */
+static void use_font(cairo_t *cr, double size)
+{
+    cairo_select_font_face(cr, "sans-serif", CAIRO_FONT_SLANT_NORMAL, CAIRO_FONT_WEIGHT_NORMAL);
+    cairo_set_font_size(cr, size);
+}
+
+/* White paper and the title on it, smaller where it would not fit; what follows is drawn below. */
 static void draw_heading(cairo_t *cr, const chart *c)
 {
+    cairo_text_extents_t e;
     cairo_set_source_rgb(cr, 1, 1, 1);
     cairo_paint(cr);
     cairo_set_source_rgb(cr, .11, .14, .19);
-    cairo_set_font_size(cr, 14);
+    use_font(cr, 14);
+    cairo_text_extents(cr, c->title, &e);
+    if (e.x_advance > WIDTH - 2 * RIGHT) use_font(cr, 14 * (WIDTH - 2 * RIGHT) / e.x_advance);
     put_words(cr, WIDTH / 2.0, HEADING - 8, 0.5, c->title);
     cairo_translate(cr, 0, HEADING);
 }
 
+/* A file's size is fixed before anything is drawn in it: the legend is measured on a surface of its own. */
 static double height_of(const chart *c, chart_frame frame)
 {
-    int64_t rows = (legend_entries(c) + LEGEND_COLUMNS - 1) / LEGEND_COLUMNS;
-    return HEIGHT + LEGEND_ROW * (double)rows + 4 + (frame == CHART_ALONE ? HEADING : 0);
+    cairo_surface_t *nowhere = cairo_recording_surface_create(CAIRO_CONTENT_COLOR, NULL);
+    cairo_t *cr = cairo_create(nowhere);
+    use_font(cr, 12);
+    double legend = put_legend(cr, c, false);
+    cairo_destroy(cr);
+    cairo_surface_destroy(nowhere);
+    return HEIGHT + legend + 4 + (frame == CHART_ALONE ? HEADING : 0);
 }
 
 /* Draws and takes the surface. */
 static void draw_on(cairo_surface_t *surface, sbuf *out, const chart *c, chart_frame frame)
 {
     drawing d = { .cr = cairo_create(surface) };
-    cairo_select_font_face(d.cr, "sans-serif", CAIRO_FONT_SLANT_NORMAL, CAIRO_FONT_WEIGHT_NORMAL);
     if (frame == CHART_ALONE) draw_heading(d.cr, c);
-    cairo_set_font_size(d.cr, 12);
+    use_font(d.cr, 12);
     find_range(c, &d);
     draw_grid(&d, c);
     for (int64_t i = 0; i < c->count; i++) {
@@ -244,7 +308,7 @@ static void draw_on(cairo_surface_t *surface, sbuf *out, const chart *c, chart_f
         if (c->bars) draw_bars(&d, &c->series[i], i, c->count);
         else draw_series(&d, c, &c->series[i]);
     }
-    draw_legend(d.cr, c);
+    put_legend(d.cr, c, true);
     cairo_destroy(d.cr);
     cairo_surface_finish(surface);
     if (cairo_surface_status(surface) != CAIRO_STATUS_SUCCESS) out->failed = true;

@@ -59,7 +59,7 @@ grep -q "weights have changed" err.txt || fail "changed weights were not noticed
 
 # several models, a folder of data sets, a list with a set that is not there; one table
 mkdir all && mv objects pairs all/
-printf '# sets\nobjects\nwds/vtab/pets\n' > all/list.txt
+printf '\357\273\277objects\r\n# sets\nwds/vtab/pets\n' > all/list.txt # as a Windows editor saves it
 b --checkpoint "$model" copy.safetensors --datasets all --out two --quiet > two.txt || fail "two models"
 [ "$(grep -c '^objects' two.txt)" = 3 ] && grep -q 'copy.safetensors' two.txt || fail "a row for each, and the table: $(cat two.txt)"
 b --checkpoint "$model" --datasets all/list.txt --out two --quiet 2> err.txt > /dev/null || fail "a list"

@@ -13,9 +13,9 @@ static char scratch_path[64];
 
 static inline void scratch_remove(void)
 {
-    char command[96];
-    snprintf(command, sizeof command, "rm -rf '%s'", scratch_path);
-    if (system(command) != 0) perror(command);
+    char remove_it[96];
+    snprintf(remove_it, sizeof remove_it, "rm -rf '%s'", scratch_path);
+    if (system(remove_it) != 0) perror(remove_it);
 }
 
 /* The same folder every time. NULL: there is none. */

@@ -116,6 +116,78 @@ static void a_row_has_its_bytes_in_any_batch(void)
     device_close(dev);
 }
 
+/* w with its matrices in bf16, as files of half precision have them. */
+static void store_half(weights *w)
+{
+    for (int64_t i = 0; i < w->count; i++) {
+        tensor *t = &w->entry[i].t;
+        uint16_t *half = arena_push(&w->a, (size_t)tensor_count(t) * sizeof *half);
+        CHECK(half && dtype_convert(CLOOB_BF16, half, CLOOB_F32, t->data, tensor_count(t)));
+        t->dtype = CLOOB_BF16;
+        t->data = half;
+    }
+}
+
+/* Bound weights have no F32 copy of a matrix, and are looked at where they lie when they are stored in bf16; embeddings
+ * have the bytes that a full copy gives. */
+static void bf16_needs_no_second_copy(const char *name, bool half_file)
+{
+    device *dev;
+    params *p, *bound;
+    model_config c;
+    encoder *copied, *e;
+    weights w;
+    encoder_options o = { .compute = CLOOB_BF16, .batch = 4 };
+    int viewed = 0;
+    CHECK_OK(ctx, model_config_by_name(ctx, name, &c));
+    CHECK_OK(ctx, device_open(ctx, "cpu", &dev));
+    CHECK_OK(ctx, params_create(ctx, &c, dev, CLOOB_BF16, PARAMS_INFER, &p));
+    CHECK_OK(ctx, procedural_params(ctx, p));
+    weights_init(&w);
+    CHECK_OK(ctx, params_store(ctx, p, &w));
+    if (half_file) store_half(&w);
+    CHECK_OK(ctx, params_load(ctx, p, &w)); /* gains are rounded, too */
+    CHECK_OK(ctx, params_create(ctx, &c, dev, CLOOB_BF16, PARAMS_INFER, &bound));
+    for (int text = 0; text < 2; text++) CHECK_OK(ctx, params_bind(ctx, bound, &w, text));
+    for (int i = 0; i < bound->count; i++) {
+        const tensor *t = weights_find(&w, bound->row[i].name), *v = &bound->compute_view[i];
+        CHECK(memcmp(v->data, p->compute_view[i].data, tensor_bytes(v)) == 0);
+        CHECK(v->dtype != CLOOB_BF16 || !bound->master_view[i].data);
+        viewed += v->dtype == CLOOB_BF16 && v->data == t->data;
+        for (int64_t k = 0; v->dtype == CLOOB_BF16 && k < bound->row[i].count; k++)
+            CHECK(bound->master[bound->row[i].offset + k] == 0);
+    }
+    CHECK(half_file ? viewed > 4 : viewed == 0);
+    CHECK_OK(ctx, encoder_create_on(ctx, p, &o, &copied));
+    CHECK_OK(ctx, encoder_create_on(ctx, bound, &o, &e));
+    float *images = malloc((size_t)(ROWS * 3 * c.image_size * c.image_size) * sizeof *images);
+    float *want = malloc((size_t)(ROWS * c.embed) * sizeof *want),
+          *got = malloc((size_t)(ROWS * c.embed) * sizeof *got);
+    procedural_images(images, ROWS, c.image_size);
+    for (int64_t n = 1; n <= ROWS; n += 4) { /* several executors, which share packed weights */
+        CHECK_OK(ctx, encoder_float_images(ctx, copied, images, n, CLOOB_UNIT, want));
+        CHECK_OK(ctx, encoder_float_images(ctx, e, images, n, CLOOB_UNIT, got));
+        CHECK(memcmp(want, got, (size_t)(n * c.embed) * sizeof *got) == 0);
+    }
+    free(images), free(want), free(got);
+    encoder_destroy(copied), encoder_destroy(e);
+    params_destroy(p), params_destroy(bound);
+    weights_release(&w);
+    device_close(dev);
+}
+
+static void bf16_views_what_is_stored_so(void)
+{
+    bf16_needs_no_second_copy("tiny-vit", true);
+    bf16_needs_no_second_copy("tiny-rn", true);
+}
+
+static void bf16_rounds_what_is_stored_in_f32(void)
+{
+    bf16_needs_no_second_copy("tiny-vit", false);
+    bf16_needs_no_second_copy("tiny-rn", false);
+}
+
 /* 8-bit weights: near the floats, and a row with the same bytes in any batch. */
 static void eight_bits_are_near_and_invariant(void)
 {
@@ -167,6 +239,8 @@ int main(void)
     RUN(images_agree);
     RUN(texts_agree);
     RUN(a_row_has_its_bytes_in_any_batch);
+    RUN(bf16_views_what_is_stored_so);
+    RUN(bf16_rounds_what_is_stored_in_f32);
     RUN(eight_bits_are_near_and_invariant);
     RUN(threads_change_no_byte);
     cloob_ctx_destroy(ctx);

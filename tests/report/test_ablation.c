@@ -111,6 +111,22 @@ static void missing_values(void)
     arena_release(&a);
 }
 
+/* Seeds that agree exactly are rounded like the cells beside them, or by their mean where all agree. */
+static void equal_seeds_round_like_their_row(void)
+{
+    arena a = { 0 };
+    sbuf markdown = { 0 };
+    ablation t = { .method = { "clip", "cloob" }, .methods = 2, .seeds = 2, .alpha = 0.05 };
+    add(&a, &t, 0, "{\"R@1\": 0.25, \"R@5\": 0.5}"), add(&a, &t, 0, "{\"R@1\": 0.25, \"R@5\": 0.5}");
+    add(&a, &t, 1, "{\"R@1\": 0.24, \"R@5\": 0.5}"), add(&a, &t, 1, "{\"R@1\": 0.28, \"R@5\": 0.5}");
+    CHECK_OK(ctx, ablation_test(ctx, &t));
+    ablation_markdown(&t, &markdown);
+    CHECK(strstr(markdown.data, "| R@1 ↑ | 0.250 ± 0.000 | 0.260 ± 0.028 |"));
+    CHECK(strstr(markdown.data, "| R@5 ↑ | 0.50000 ± 0.00000 | 0.50000 ± 0.00000 |"));
+    sbuf_release(&markdown);
+    arena_release(&a);
+}
+
 int main(void)
 {
     ctx = cloob_ctx_create(NULL);
@@ -118,6 +134,7 @@ int main(void)
     RUN(a_winner_beats_all);
     RUN(tables_say_it);
     RUN(missing_values);
+    RUN(equal_seeds_round_like_their_row);
     cloob_ctx_destroy(ctx);
     return check_summary();
 }

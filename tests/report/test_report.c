@@ -147,7 +147,7 @@ static void runs_stand_side_by_side(void)
     }
     char *page = page_of(runs, 8, NULL);
     CHECK(strstr(page, "Side by side") && strstr(page, "minus clip"));
-    CHECK(strstr(page, "<td>0.115 <span class=\"dim\">± 0.01291</span></td>"));
+    CHECK(strstr(page, "<td>0.115 <span class=\"dim\">± 0.013</span></td>"));
     CHECK(strstr(page, "+0.1 <span class=\"badge ok\">p&nbsp;0.029, significant</span>"));
     free(page);
     const char *two[] = { path[4], path[0] };

@@ -94,7 +94,9 @@ static bool add_list(benchmark_sets *s, const char *list, const char *split)
     int64_t first = s->n, missing = s->missing;
     FILE *f = is_list(list) ? fopen(list, "r") : NULL;
     if (!f) return fprintf(stderr, "cloob benchmark: %s: neither a folder nor a list of folders\n", list), false;
-    while (fgets(line, sizeof line, f)) {
+    for (bool begun = false; fgets(line, sizeof line, f); begun = true) {
+        static const char mark[] = "\xef\xbb\xbf"; /* Windows editors begin a text with it */
+        if (!begun && strncmp(line, mark, 3) == 0) memmove(line, line + 3, strlen(line + 3) + 1);
         line[strcspn(line, "\r\n")] = '\0';
         size_t n = strlen(line);
         while (n && (line[n - 1] == ' ' || line[n - 1] == '/')) line[--n] = '\0';

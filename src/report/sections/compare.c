@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "eval/ablation.h"
 #include "eval/groups.h"
 #include "report/page.h"
 
@@ -92,13 +93,11 @@ static void put_row(page *p, const cloob_groups *g, const cloob_group_metric *m)
     html_text(&p->html, m->metric);
     sbuf_puts(&p->html, "</th>");
     for (int64_t k = 0; k < g->groups; k++) {
+        const cloob_group_stats *v = &m->group[k];
+        int d = ablation_decimals(v->deviation, v->mean); /* as every table of means rounds */
         sbuf_puts(&p->html, "<td>");
-        html_number(&p->html, m->group[k].mean);
-        if (m->group[k].n > 1) {
-            sbuf_puts(&p->html, " <span class=\"dim\">± ");
-            html_number(&p->html, m->group[k].deviation);
-            sbuf_puts(&p->html, "</span>");
-        }
+        if (v->n > 1) sbuf_printf(&p->html, "%.*f <span class=\"dim\">± %.*f</span>", d, v->mean, d, v->deviation);
+        else html_number(&p->html, v->mean);
         sbuf_puts(&p->html, "</td>");
         if (k) put_difference(p, g, pair_of(g, m, k), k);
     }
