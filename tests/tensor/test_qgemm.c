@@ -156,15 +156,16 @@ static void the_kernel_gives_the_plain_numbers(void)
     enum { GROUPS = 5, R = QGEMM_ROWS, P = QGEMM_COLUMNS };
     problem p = make(R, P, GROUPS * QGEMM_GROUP);
     uint8_t x[GROUPS * QGEMM_GROUP * R];
-    float scale[GROUPS * R];
+    qgemm_row row[GROUPS * R];
     const int8_t *panel =
         (const int8_t *)p.packed + qgemm_packed_bytes(P, GROUPS * QGEMM_GROUP) - GROUPS * QGEMM_GROUP_BYTES;
-    for (int i = 0; i < GROUPS * QGEMM_GROUP * R; i++) x[i] = (uint8_t)(QGEMM_SHIFT - 20 + i * 7919 % 41);
-    for (int i = 0; i < GROUPS * R; i++) scale[i] = (float)(1 + i % 7) / 100;
+    for (int i = 0; i < GROUPS * QGEMM_GROUP * R; i++) x[i] = (uint8_t)(i * 7919 % 41);
+    for (int i = 0; i < GROUPS * R; i++)
+        row[i] = (qgemm_row){ (float)(1 + i % 7) / 100, { (int16_t)(i % 41), (int16_t)(i % 41) } };
     for (int rows = 1; rows <= R; rows++) {
         float want[R * P], got[R * P];
         for (int i = 0; i < R * P; i++) want[i] = got[i] = (float)i;
-        qgemm_block b = { x, scale, panel, want, GROUPS, rows };
+        qgemm_block b = { x, row, panel, want, GROUPS, rows };
         qgemm_kernel_plain.multiply(&b);
         b.sum = got;
         qgemm_best()->multiply(&b);

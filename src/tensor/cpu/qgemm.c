@@ -89,15 +89,15 @@ static void pack_group(const float *x, float scale, int8_t *group, int64_t colum
 {
     int8_t whole[G] = { 0 };
     int32_t half[2] = { 0 };
-    int16_t shift[2];
+    int16_t sum[2];
     if (scale > 0) round_weights(x, scale, whole);
     for (int k = 0; k < G; k += 4) {
-        memcpy(group + P * sizeof shift + weight_at(k, column), whole + k, 4);
+        memcpy(group + P * sizeof sum + weight_at(k, column), whole + k, 4);
         half[0] += whole[k] + whole[k + 1];
         half[1] += whole[k + 2] + whole[k + 3];
     }
-    for (int h = 0; h < 2; h++) shift[h] = (int16_t)(uint16_t)(-QGEMM_SHIFT * half[h]); /* modulo 2^16, as sums are */
-    memcpy(group + (size_t)column * sizeof shift, shift, sizeof shift);
+    for (int h = 0; h < 2; h++) sum[h] = (int16_t)-half[h];
+    memcpy(group + (size_t)column * sizeof sum, sum, sizeof sum);
 }
 
 static void pack_range(void *arg, int64_t begin, int64_t end, int thread)
@@ -157,48 +157,50 @@ void qgemm_pack_floats(cloob_ctx *ctx, const float *w, int64_t N, int64_t K, voi
 
 /* ---- activations --------------------------------------------------------------------------------- */
 
-/* The scale of a group: its largest element becomes 63, or the longer half as long as it may be. Not finite where an
- * element is not. */
+/* The scale of a group. Not finite where an element is not. */
 static float group_scale(const float x[G], float limit)
 {
-    float top = 0, square[8] = { 0 };
+    float high = 0, low = 0, square[8] = { 0 };
     for (int i = 0; i < G; i++) {
-        top = fmaxf(top, fabsf(x[i]));
+        high = fmaxf(high, x[i]), low = fminf(low, x[i]);
         square[i % 8] += x[i] * x[i];
     }
     for (int i = 0; i < 4; i++) square[i] += square[i + 4];
-    return qgemm_scale(top, square[0] + square[1], square[2] + square[3], limit);
+    return qgemm_scale(high - low, square[0] + square[1], square[2] + square[3], limit);
 }
 
-float qgemm_scale(float top, float left, float right, float limit)
+float qgemm_scale(float range, float left, float right, float limit)
 {
-    float by_top = top / (float)QGEMM_TOP, by_length = sqrtf(left > right ? left : right) / limit;
+    float by_range = range / (float)QGEMM_STEPS, by_length = sqrtf(left > right ? left : right) / limit;
     if (!(left + right < INFINITY)) return left + right;
-    return by_top > by_length ? by_top : by_length;
+    return by_range > by_length ? by_range : by_length;
 }
 
 /* A scale this small is that of zeros; its inverse would not be a number. */
 float qgemm_inverse(float scale) { return scale > 1e-30f ? 1 / scale : 0; }
 
-static uint8_t shifted(float x, float inverse) { return (uint8_t)((int32_t)rintf(x * inverse) + QGEMM_SHIFT); }
+/* Without an inverse x may be anything. */
+static int32_t whole(float x, float inverse) { return inverse > 0 ? (int32_t)rintf(x * inverse) : 0; }
 
-static void quantise_plain(const float *x, int64_t groups, const float *limit, uint8_t *to, float *scale)
+static void quantise_plain(const float *x, int64_t groups, const float *limit, uint8_t *to, qgemm_row *row)
 {
     for (int64_t g = 0; g < groups; g++, x += G) {
-        scale[g * R] = group_scale(x, limit[g]);
-        float inverse = qgemm_inverse(scale[g * R]);
-        for (int k = 0; k < G; k++) to[(g * QUADS + k / 4) * R * 4 + k % 4] = shifted(x[k], inverse);
+        float scale = group_scale(x, limit[g]), inverse = qgemm_inverse(scale);
+        int32_t least = 0;
+        for (int k = 0; k < G; k++) least = whole(x[k], inverse) < least ? whole(x[k], inverse) : least;
+        for (int k = 0; k < G; k++) to[(g * QUADS + k / 4) * R * 4 + k % 4] = (uint8_t)(whole(x[k], inverse) - least);
+        row[g * R] = (qgemm_row){ scale, { (int16_t)-least, (int16_t)-least } };
     }
 }
 
 /* One row into its places of a block. */
-static void quantise_row(const float *x, int64_t K, const float *limit, uint8_t *to, float *scale)
+static void quantise_row(const float *x, int64_t K, const float *limit, uint8_t *to, qgemm_row *row)
 {
-    int64_t whole = K / G;
+    int64_t groups = K / G;
     float room[G];
     qgemm_quantise_fn *quantise = qgemm_best()->quantise;
-    quantise(x, whole, limit, to, scale);
-    if (K % G) quantise(group_of(x, K, whole * G, room), 1, limit + whole, to + whole * G * R, scale + whole * R);
+    quantise(x, groups, limit, to, row);
+    if (K % G) quantise(group_of(x, K, groups * G, room), 1, limit + groups, to + groups * G * R, row + groups * R);
 }
 
 /* ---- the walk ------------------------------------------------------------------------------------ */
@@ -207,20 +209,21 @@ typedef struct walk {
     const igemm_call *c;
     int64_t panels, groups, blocks, chunks;
     uint8_t *x;
-    float *scale, *own; /* own: the sums of a chunk, per thread */
+    qgemm_row *row;
+    float *own; /* the sums of a chunk, per thread */
 } walk;
 
 static int64_t blocks_of(int64_t M) { return (M + R - 1) / R; }
 static size_t x_bytes(int64_t M, int64_t K) { return (size_t)(blocks_of(M) * R * groups_of(K) * G); }
-static size_t x_scales(int64_t M, int64_t K)
+static size_t row_bytes(int64_t M, int64_t K)
 {
-    return round_up((size_t)(blocks_of(M) * R * groups_of(K)) * sizeof(float));
+    return round_up((size_t)(blocks_of(M) * R * groups_of(K)) * sizeof(qgemm_row));
 }
 enum { OWN = CHUNK * P };
 
 size_t qgemm_scratch(const cloob_ctx *ctx, int64_t M, int64_t K)
 {
-    return round_up(x_bytes(M, K)) + x_scales(M, K) + (size_t)ctx->threads * OWN * sizeof(float);
+    return round_up(x_bytes(M, K)) + row_bytes(M, K) + (size_t)ctx->threads * OWN * sizeof(float);
 }
 
 static int64_t block_row(const walk *w, int64_t i) { return w->c->M * i / w->blocks; }
@@ -236,7 +239,7 @@ static void quantise_range(void *arg, int64_t begin, int64_t end, int thread)
         for (int64_t r = 0; r < R; r++) { /* the kernel takes two rows at a time: the last one may be there twice */
             const float *x = w->c->x + (first + min64(r, rows - 1)) * w->c->K;
             if (r < rows + rows % 2)
-                quantise_row(x, w->c->K, limit, w->x + i * R * w->groups * G + r * 4, w->scale + i * R * w->groups + r);
+                quantise_row(x, w->c->K, limit, w->x + i * R * w->groups * G + r * 4, w->row + i * R * w->groups + r);
         }
     }
 }
@@ -269,7 +272,7 @@ static void chunk_by_panel(const walk *w, int64_t first, int64_t last, int64_t p
         for (int64_t i = first; i < last; i++) {
             int64_t row = block_row(w, i), rows = block_row(w, i + 1) - row;
             qgemm_block b = { .x = w->x + (i * w->groups + g) * R * G,
-                              .scale = w->scale + (i * w->groups + g) * R,
+                              .row = w->row + (i * w->groups + g) * R,
                               .panel = panel + g * QGEMM_GROUP_BYTES,
                               .sum = sum + (i - first) * R * P,
                               .groups = min64(DEPTH, w->groups - g),
@@ -301,8 +304,8 @@ void qgemm_run(cloob_ctx *ctx, const igemm_call *c)
     walk w = { .c = c, .panels = panels_of(c->N), .groups = groups_of(c->K), .blocks = blocks_of(c->M) };
     w.chunks = chunks_of(&w);
     w.x = c->scratch;
-    w.scale = (float *)(void *)(w.x + round_up(x_bytes(c->M, c->K)));
-    w.own = (float *)(void *)((char *)w.scale + x_scales(c->M, c->K));
+    w.row = (qgemm_row *)(void *)(w.x + round_up(x_bytes(c->M, c->K)));
+    w.own = (float *)(void *)((char *)w.row + row_bytes(c->M, c->K));
     pool_for(ctx, w.blocks, 1, quantise_range, &w);
     pool_for(ctx, w.chunks * w.panels, 1, run_range, &w);
 }
@@ -317,9 +320,9 @@ static float element(const igemm_call *c, int64_t m, int64_t n)
         const float *x = group_of(c->x + m * c->K, c->K, g * G, room);
         const int8_t *w = group_weights(panel + g * QGEMM_GROUP_BYTES);
         float scale = group_scale(x, packed_limits(c->packed, c->N)[g]), inverse = qgemm_inverse(scale);
-        int32_t whole = 0;
-        for (int k = 0; k < G; k++) whole += (int32_t)rintf(x[k] * inverse) * w[weight_at(k, n % P)];
-        sum = fmaf((float)whole, scale, sum);
+        int32_t part = 0;
+        for (int k = 0; k < G; k++) part += whole(x[k], inverse) * w[weight_at(k, n % P)];
+        sum = fmaf((float)part, scale, sum);
     }
     float v = sum * packed_scales(c->packed)[n];
     if (c->bias) v = v + c->bias[n];
@@ -339,9 +342,10 @@ static void multiply_plain(const qgemm_block *b)
             for (int n = 0; n < P; n++) {
                 const uint8_t *x = b->x + (g * QUADS * R + r) * 4;
                 const int8_t *w = group_weights(b->panel + g * QGEMM_GROUP_BYTES);
+                const qgemm_row *row = b->row + g * R + r;
                 int32_t sum = 0;
-                for (int k = 0; k < G; k++) sum += (x[k / 4 * R * 4 + k % 4] - QGEMM_SHIFT) * w[weight_at(k, n)];
-                b->sum[r * P + n] = fmaf((float)sum, b->scale[g * R + r], b->sum[r * P + n]);
+                for (int k = 0; k < G; k++) sum += (x[k / 4 * R * 4 + k % 4] - row->zero[0]) * w[weight_at(k, n)];
+                b->sum[r * P + n] = fmaf((float)sum, row->scale, b->sum[r * P + n]);
             }
 }
 

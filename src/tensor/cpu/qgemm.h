@@ -3,12 +3,13 @@
  *     Y (M, N) = X (M, K) W (N, K)^T + bias + residual
  *
  * W is int8 with a scale for every row (output channel), as in igemm.h. X is quantised on the way: every row has a scale
- * for each group of 32 elements, so that an outlier coarsens its neighbours alone. An element is a whole number between
- * -63 and 63. The products of a group are summed in 16 bits, in two halves (k % 4 below 2, and the others) of 16
- * products each. That they fit is shown by Cauchy and Schwarz: |sum| <= |x half| |w half|. A weight's packing holds
- * the longest half of each group, and where 63 would be too much, the scale of a group of X is chosen so that the bound
- * holds. So the sums of a group are exact; they are multiplied by their scale and added in order of k, in float. A row
- * has the same bytes in any batch. */
+ * for each group of 32 elements, so that an outlier coarsens its neighbours alone. The largest and the smallest element
+ * of a group, or 0, are at most 127 steps apart, so that all become unsigned 7-bit numbers when a zero point is added.
+ * The products of a group are summed in 16 bits, in two halves (k % 4 below 2, and the others) of 16 products each. That
+ * they fit is shown by Cauchy and Schwarz: |sum| <= |x half| |w half|. A weight's packing holds the longest half of each
+ * group, and where 127 steps would be too many, the scale of a group of X is chosen so that the bound holds. So the sums
+ * of a group are exact; they are multiplied by their scale and added in order of k, in float. A row has the same bytes in
+ * any batch. */
 #ifndef TENSOR_CPU_QGEMM_H
 #define TENSOR_CPU_QGEMM_H
 
@@ -18,9 +19,8 @@ enum {
     QGEMM_COLUMNS = 16,
     QGEMM_ROWS = 6,
     QGEMM_GROUP = 32,
-    QGEMM_TOP = 63,
-    QGEMM_SHIFT = 64, /* added to elements of X: pmaddubsw wants one factor unsigned */
-    /* a group of a panel: what the shift adds to both halves' sums, negated (columns, 2) int16; (8, columns, 4) int8 */
+    QGEMM_STEPS = 126, /* between the largest and the smallest element; rounding adds at most one */
+    /* a group of a panel: the sums of both halves of the weights, negated (columns, 2) int16; (8, columns, 4) int8 */
     QGEMM_GROUP_BYTES = QGEMM_COLUMNS * (2 * (int)sizeof(int16_t) + QGEMM_GROUP)
 };
 
@@ -41,20 +41,26 @@ void qgemm_plain(const igemm_call *c);
 
 /* ---- the inner part -------------------------------------------------------------------------------- */
 
+/* What a row's group is multiplied by, and what was added to its elements, twice for one load. */
+typedef struct qgemm_row {
+    float scale;
+    int16_t zero[2];
+} qgemm_row;
+
 /* At most QGEMM_ROWS rows by one panel over some groups: added to sum. */
 typedef struct qgemm_block {
-    const uint8_t *x;    /* (groups, 8, QGEMM_ROWS, 4): shifted elements; rows beyond `rows` are not read */
-    const float *scale;  /* (groups, QGEMM_ROWS) */
-    const int8_t *panel; /* QGEMM_GROUP_BYTES for every group */
-    float *sum;          /* (QGEMM_ROWS, QGEMM_COLUMNS); rows beyond `rows` may be overwritten */
+    const uint8_t *x;     /* (groups, 8, QGEMM_ROWS, 4): elements plus zero point; an odd `rows` reads one more */
+    const qgemm_row *row; /* (groups, QGEMM_ROWS) */
+    const int8_t *panel;  /* QGEMM_GROUP_BYTES for every group */
+    float *sum;           /* (QGEMM_ROWS, QGEMM_COLUMNS); rows beyond `rows` may be overwritten */
     int64_t groups;
     int rows;
 } qgemm_block;
 
 typedef void qgemm_multiply_fn(const qgemm_block *b);
 
-/* Groups of a row of X into its places of a block: x (groups, 32), limit (groups), to and scale as in qgemm_block. */
-typedef void qgemm_quantise_fn(const float *x, int64_t groups, const float *limit, uint8_t *to, float *scale);
+/* Groups of a row of X into its places of a block: x (groups, 32), limit (groups), to and row as in qgemm_block. */
+typedef void qgemm_quantise_fn(const float *x, int64_t groups, const float *limit, uint8_t *to, qgemm_row *row);
 
 typedef struct qgemm_kernel {
     qgemm_quantise_fn *quantise;
@@ -65,8 +71,9 @@ extern const qgemm_kernel qgemm_kernel_plain;
 /* AVX2's where the machine has it, else the plain one. Both give the same bytes. */
 const qgemm_kernel *qgemm_best(void);
 
-/* A group's scale by its largest element, the squared lengths of its halves and their limit; and 1 / scale or 0. */
-float qgemm_scale(float top, float left, float right, float limit);
+/* A group's scale by the distance between its largest and smallest element, the squared lengths of its halves and their
+ * limit; and 1 / scale or 0. */
+float qgemm_scale(float range, float left, float right, float limit);
 float qgemm_inverse(float scale);
 
 #endif

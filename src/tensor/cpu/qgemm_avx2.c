@@ -18,17 +18,15 @@ _Static_assert(QGEMM_GROUP == 32 && QGEMM_ROWS == 6 && QGEMM_COLUMNS == 16, "the
     "vpaddw %%ymm15, %%ymm" #left ", %%ymm" #left "\n\t"                                                               \
     "vpaddw %%ymm14, %%ymm" #right ", %%ymm" #right "\n\t"
 
-/* The first step of a group begins with what takes the shift back. */
+/* The first step of a group begins with what takes the zero point back. */
 #define FIRST(step, row, left, right)                                                                                  \
-    "vpbroadcastd 4*" #row "(%[x]), %%ymm14\n\t"                                                                       \
-    "vpmaddubsw %%ymm12, %%ymm14, %%ymm" #left "\n\t"                                                                  \
-    "vpmaddubsw %%ymm13, %%ymm14, %%ymm" #right "\n\t"                                                                 \
-    "vpaddw (%[w]), %%ymm" #left ", %%ymm" #left "\n\t"                                                                \
-    "vpaddw 32(%[w]), %%ymm" #right ", %%ymm" #right "\n\t"
+    "vpbroadcastd 8*" #row "+4(%[row]), %%ymm15\n\t"                                                                   \
+    "vpmullw (%[w]), %%ymm15, %%ymm" #left "\n\t"                                                                      \
+    "vpmullw 32(%[w]), %%ymm15, %%ymm" #right "\n\t" ROW(0, row, left, right)
 
 /* Halves joined (ymm12: ones), made float, times the row's scale, added to the sums in memory. */
 #define LAST(step, row, left, right)                                                                                   \
-    "vbroadcastss 4*" #row "(%[scale]), %%ymm14\n\t"                                                                   \
+    "vbroadcastss 8*" #row "(%[row]), %%ymm14\n\t"                                                                     \
     "vpmaddwd %%ymm12, %%ymm" #left ", %%ymm" #left "\n\t"                                                             \
     "vpmaddwd %%ymm12, %%ymm" #right ", %%ymm" #right "\n\t"                                                           \
     "vcvtdq2ps %%ymm" #left ", %%ymm" #left "\n\t"                                                                     \
@@ -52,17 +50,17 @@ _Static_assert(QGEMM_GROUP == 32 && QGEMM_ROWS == 6 && QGEMM_COLUMNS == 16, "the
     ROWS(FIRST, 0)                                                                                                     \
     STEP(ROWS, 1) STEP(ROWS, 2) STEP(ROWS, 3) STEP(ROWS, 4) STEP(ROWS, 5) STEP(ROWS, 6) STEP(ROWS, 7) ONES ROWS(LAST, 0)
 #define ONES "vpcmpeqw %%ymm12, %%ymm12, %%ymm12\n\tvpsrlw $15, %%ymm12, %%ymm12\n\t"
-#define NEXT "add $192, %[x]\n\tadd $576, %[w]\n\tadd $24, %[scale]\n\tdec %[n]\n\t"
+#define NEXT "add $192, %[x]\n\tadd $576, %[w]\n\tadd $48, %[row]\n\tdec %[n]\n\t"
 
 #define MULTIPLY(name, ROWS)                                                                                           \
     __attribute__((target("avx2,fma"))) static void name(const qgemm_block *b)                                         \
     {                                                                                                                  \
         const uint8_t *x = b->x;                                                                                       \
         const int8_t *w = b->panel;                                                                                    \
-        const float *scale = b->scale;                                                                                 \
+        const qgemm_row *row = b->row;                                                                                 \
         int64_t groups = b->groups;                                                                                    \
         __asm__ volatile("1:\n\t" GROUP(ROWS) NEXT "jnz 1b"                                                            \
-                         : [x] "+r"(x), [w] "+r"(w), [scale] "+r"(scale), [n] "+r"(groups)                             \
+                         : [x] "+r"(x), [w] "+r"(w), [row] "+r"(row), [n] "+r"(groups)                                 \
                          : [sum] "r"(b->sum)                                                                           \
                          : "memory", "cc", "ymm0", "ymm1", "ymm2", "ymm3", "ymm4", "ymm5", "ymm6", "ymm7", "ymm8",     \
                            "ymm9", "ymm10", "ymm11", "ymm12", "ymm13", "ymm14", "ymm15");                              \
@@ -85,32 +83,47 @@ static void multiply_avx2(const qgemm_block *b)
 
 TARGET static float scale_avx2(const __m256 v[4], float limit)
 {
-    __m256 top = _mm256_setzero_ps(), square = _mm256_setzero_ps(), sign = _mm256_set1_ps(-0.0f);
+    __m256 high = _mm256_setzero_ps(), low = _mm256_setzero_ps(), square = _mm256_setzero_ps();
     for (int i = 0; i < 4; i++) {
-        top = _mm256_max_ps(_mm256_andnot_ps(sign, v[i]), top);
+        high = _mm256_max_ps(v[i], high);
+        low = _mm256_min_ps(v[i], low);
         square = _mm256_add_ps(square, _mm256_mul_ps(v[i], v[i]));
     }
-    __m128 t = _mm_max_ps(_mm256_castps256_ps128(top), _mm256_extractf128_ps(top, 1));
+    __m128 h = _mm_max_ps(_mm256_castps256_ps128(high), _mm256_extractf128_ps(high, 1));
+    __m128 l = _mm_min_ps(_mm256_castps256_ps128(low), _mm256_extractf128_ps(low, 1));
     __m128 s = _mm_add_ps(_mm256_castps256_ps128(square), _mm256_extractf128_ps(square, 1));
-    t = _mm_max_ps(t, _mm_movehl_ps(t, t));
-    t = _mm_max_ss(t, _mm_movehdup_ps(t));
+    h = _mm_max_ps(h, _mm_movehl_ps(h, h)), l = _mm_min_ps(l, _mm_movehl_ps(l, l));
+    h = _mm_max_ss(h, _mm_movehdup_ps(h)), l = _mm_min_ss(l, _mm_movehdup_ps(l));
     s = _mm_hadd_ps(s, s);
-    return qgemm_scale(_mm_cvtss_f32(t), _mm_cvtss_f32(s), _mm_cvtss_f32(_mm_movehdup_ps(s)), limit);
+    return qgemm_scale(_mm_cvtss_f32(h) - _mm_cvtss_f32(l), _mm_cvtss_f32(s), _mm_cvtss_f32(_mm_movehdup_ps(s)), limit);
 }
 
-TARGET static void quantise_avx2(const float *x, int64_t groups, const float *limit, uint8_t *to, float *scale)
+/* The smallest of the numbers and 0. */
+TARGET static int32_t least_of(const __m256i w[4])
 {
-    const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7), shift = _mm256_set1_epi8(QGEMM_SHIFT);
-    for (int64_t g = 0; g < groups; g++, x += QGEMM_GROUP) {
+    __m256i a = _mm256_min_epi32(_mm256_min_epi32(w[0], w[1]), _mm256_min_epi32(w[2], w[3]));
+    __m128i l = _mm_min_epi32(_mm256_castsi256_si128(a), _mm256_extracti128_si256(a, 1));
+    l = _mm_min_epi32(l, _mm_shuffle_epi32(l, 0x4e));
+    l = _mm_min_epi32(_mm_min_epi32(l, _mm_shuffle_epi32(l, 0xb1)), _mm_setzero_si128());
+    return _mm_cvtsi128_si32(l);
+}
+
+TARGET static void quantise_avx2(const float *x, int64_t groups, const float *limit, uint8_t *to, qgemm_row *row)
+{
+    const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+    for (int64_t g = 0; g < groups; g++, x += QGEMM_GROUP, row += QGEMM_ROWS) {
         __m256 v[4];
         __m256i w[4];
         uint32_t quad[8];
         for (int i = 0; i < 4; i++) v[i] = _mm256_loadu_ps(x + 8 * i);
-        scale[g * QGEMM_ROWS] = scale_avx2(v, limit[g]);
-        __m256 inverse = _mm256_set1_ps(qgemm_inverse(scale[g * QGEMM_ROWS]));
-        for (int i = 0; i < 4; i++) w[i] = _mm256_cvtps_epi32(_mm256_mul_ps(v[i], inverse));
+        row->scale = scale_avx2(v, limit[g]);
+        __m256 inverse = _mm256_set1_ps(qgemm_inverse(row->scale));
+        __m256 there = _mm256_cmp_ps(inverse, _mm256_setzero_ps(), _CMP_GT_OQ); /* without it x may be anything */
+        for (int i = 0; i < 4; i++) w[i] = _mm256_cvtps_epi32(_mm256_and_ps(_mm256_mul_ps(v[i], inverse), there));
+        int32_t zero = -least_of(w);
+        row->zero[0] = row->zero[1] = (int16_t)zero;
         __m256i all = _mm256_packs_epi16(_mm256_packs_epi32(w[0], w[1]), _mm256_packs_epi32(w[2], w[3]));
-        all = _mm256_add_epi8(_mm256_permutevar8x32_epi32(all, order), shift);
+        all = _mm256_add_epi8(_mm256_permutevar8x32_epi32(all, order), _mm256_set1_epi8((char)zero));
         _mm256_storeu_si256((__m256i *)(void *)quad, all);
         for (int q = 0; q < 8; q++, to += QGEMM_ROWS * 4) memcpy(to, quad + q, 4);
     }
