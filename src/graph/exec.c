@@ -312,6 +312,7 @@ static void set_env(exec *e, cloob_ctx *ctx, device *dev, const exec_bindings *b
     e->env.cache = b->cache;
     e->env.invariant = b->invariant;
     e->env.int8 = b->int8;
+    e->env.int8_fast = b->int8_fast;
 }
 
 static cloob_status make(cloob_ctx *ctx, const graph *g, device *dev, const exec_bindings *b, exec **out)

@@ -20,7 +20,7 @@ typedef struct exec_bindings {
     const tensor *grad;   /* F32; NULL for a graph without backward pass */
     bool frozen_weights;  /* inference: weights do not change between runs */
     weight_cache *cache;  /* frozen: what executors of the same weights share; outlives them. NULL: nothing is shared */
-    bool int8;            /* frozen matrices in 8 bits (op_env) */
+    bool int8, int8_fast; /* frozen matrices in 8 bits (op_env) */
     bool invariant;       /* a row has the same bytes in any batch (op_env) */
     void *stream;         /* NULL: the device's own */
     cloob_status (*sum_ranks)(void *user, float *values, int64_t n); /* statistics across ranks; NULL: one rank */

@@ -7,10 +7,27 @@
 
 #include "tensor/cpu/igemm.h"
 #include "tensor/cpu/pgemm.h"
+#include "tensor/cpu/qgemm.h"
 
 typedef struct frozen {
     bool ran, few, int8;
 } frozen;
+
+/* 8-bit weights by activations of 13 bits or of 7. */
+typedef struct int8_gemm {
+    size_t (*packed_bytes)(int64_t N, int64_t K);
+    void (*pack_floats)(cloob_ctx *ctx, const float *w, int64_t N, int64_t K, void *packed);
+    size_t (*scratch)(const cloob_ctx *ctx, int64_t M, int64_t K);
+    void (*run)(cloob_ctx *ctx, const igemm_call *c);
+} int8_gemm;
+
+static const int8_gemm thirteen_bits = { igemm_packed_bytes, igemm_pack_floats, igemm_scratch, igemm_run };
+static const int8_gemm seven_bits = { qgemm_packed_bytes, qgemm_pack_floats, qgemm_scratch, qgemm_run };
+
+static const int8_gemm *int8_best(const op_env *env)
+{
+    return env->int8_fast && qgemm_usable() ? &seven_bits : &thirteen_bits;
+}
 
 static pgemm_weight weight_of(const op_args *a)
 {
@@ -29,7 +46,7 @@ cloob_status linear_frozen_prepare(const op_env *env, op_args *a)
     f->int8 = int8;
     a->state = f;
     if (int8) {
-        a->scratch_bytes = igemm_scratch(env->ctx, tensor_rows(&a->out[0]), w.K);
+        a->scratch_bytes = int8_best(env)->scratch(env->ctx, tensor_rows(&a->out[0]), w.K);
         return CLOOB_OK;
     }
     a->scratch_bytes = few ? 0 : pgemm_scratch(env->ctx, tensor_rows(&a->out[0]), w.N, w.K);
@@ -52,14 +69,15 @@ static const float *cached_weight(const op_env *env, const frozen *f, const pgem
 static bool multiply_int8(const op_env *env, const op_args *a)
 {
     bool fresh = false;
+    const int8_gemm *gemm = int8_best(env);
     pgemm_weight w = weight_of(a);
-    void *packed = weight_cache_get(env->cache, w.w, igemm_packed_bytes(w.N, w.K), &fresh);
+    void *packed = weight_cache_get(env->cache, w.w, gemm->packed_bytes(w.N, w.K), &fresh);
     if (!packed) return false;
     if (fresh) {
-        igemm_pack_floats(env->ctx, w.w, w.N, w.K, packed);
+        gemm->pack_floats(env->ctx, w.w, w.N, w.K, packed);
         weight_cache_packed(env->cache, w.w, (size_t)(w.N * w.K) * sizeof *w.w);
     }
-    igemm_run(env->ctx, &(igemm_call){ .M = op_live_rows(env, &a->out[0]),
+    gemm->run(env->ctx, &(igemm_call){ .M = op_live_rows(env, &a->out[0]),
                                        .N = w.N,
                                        .K = w.K,
                                        .x = a->in[0].data,
