@@ -363,6 +363,7 @@ choice choose(const prologue_gemm *p)
     l.stays = p->variant % 2 == 0;
     int64_t columns = ((p->n < 256 ? p->n : 256) + l.across - 1) / l.across;
     c.N = columns <= 64 ? 32 : columns <= 128 ? 64 : 128;
+    if (p->prologue == PROLOGUE_DX && p->n > 256) return c; /* the factor may lie where other does: one strip only */
     if (p->n % 8 || p->k % 8 || p->n < 32 || p->k < 32 || (l.across == 2 && p->n <= 64)) return c;
     int sources = p->prologue == PROLOGUE_APPLY ? 1 : 2, depth = (int)((p->k + DEPTH - 1) / DEPTH);
     int fixed = 1024 + (CHANNEL_NUMBERS * depth * DEPTH + c.width() + TEAMS * 4 * 4 * c.N) * (int)sizeof(float);
