@@ -386,7 +386,7 @@ void exec_destroy(exec *e)
 
 static cloob_status run_call(exec *e, call *c)
 {
-    if ((c->op == OP_BN_STATS || c->op == OP_CONV_STATS) && e->keep_stats) {
+    if (op_updates_running(c->op) && e->keep_stats) {
         op_args still = c->args;
         still.attr.keep_stats = true;
         CLOOB_TRY(c->kernel->run(&e->env, &still));

@@ -65,6 +65,38 @@ static void fuse_reduce(graph *g, int i)
     }
 }
 
+/* Batch norm's apply and the convolution that reads its result, at the apply's place: weights are ready anyway. */
+static void fuse_apply(graph *g, int i)
+{
+    node conv = g->node[i];
+    int at = graph_producer(g, conv.in[0]);
+    if (at < 0 || g->node[at].op != OP_BN_APPLY || !g->node[at].attr.relu || g->node[at].attr.pool) return;
+    node apply = g->node[at], n = empty_node(OP_APPLY_CONV_STATS, conv.attr, apply.segment);
+    value_id y = apply.out[0];
+    n.attr.relu = true;
+    n.attr.alone = graph_uses(g, y) == 1 && !g->value[y].keep;
+    for (int k = 0; k < 6; k++) n.in[k] = apply.in[k];
+    for (int k = 0; k < 3; k++) n.in[k + 6] = conv.in[k + 1], n.out[k] = conv.out[k];
+    n.out[3] = y;
+    g->node[at] = n;
+    g->node[i].op = OP_COUNT;
+}
+
+/* Batch norm's backward apply and the gradient of the convolution before it, at the apply's place. */
+static void fuse_bwd_apply(graph *g, int i)
+{
+    node apply = g->node[i];
+    int at = reader(g, i, OP_CONV2D_DX, apply.out[0]);
+    if (at < 0 || apply.attr.relu || apply.attr.pool || apply.in[7] != NO_VALUE || !is_point(g, &g->node[at])) return;
+    node dx = g->node[at], n = empty_node(OP_BN_BWD_CONV_DX, apply.attr, apply.segment);
+    n.attr.stride = dx.attr.stride;
+    for (int k = 0; k < 7; k++) n.in[k] = apply.in[k];
+    n.in[7] = dx.in[1];
+    n.out[0] = apply.out[0], n.out[1] = dx.out[0];
+    g->node[i] = n;
+    g->node[at].op = OP_COUNT;
+}
+
 /* The bias gradient of a linear layer: sums over the rows of dy, taken by the op that writes dy. */
 static void fuse_bias_sums(graph *g, int i)
 {
@@ -114,5 +146,9 @@ void graph_fuse_gemm(graph *g)
         case OP_LINEAR_DX: fuse_rounding(g, i); break;
         default: break;
         }
+    }
+    for (int i = 0; i < g->nodes && g->status == CLOOB_OK; i++) { /* of what the endings have left */
+        if (g->node[i].op == OP_CONV_STATS) fuse_apply(g, i);
+        else if (g->node[i].op == OP_BN_BWD_APPLY) fuse_bwd_apply(g, i);
     }
 }

@@ -135,10 +135,7 @@ static bool wanted(const graph *g, value_id v, const bool *used)
 }
 
 /* An op that updates statistics in place works even when nobody reads its outputs. */
-static bool has_effect(const node *n)
-{
-    return (n->op == OP_BN_STATS || n->op == OP_CONV_STATS) && !n->attr.keep_stats;
-}
+static bool has_effect(const node *n) { return op_updates_running(n->op) && !n->attr.keep_stats; }
 
 void graph_remove_dead(graph *g, int from)
 {

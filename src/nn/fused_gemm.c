@@ -33,6 +33,39 @@ op_args fused_reduce(const op_args *a)
     return r;
 }
 
+op_args fused_apply(const op_args *a)
+{
+    op_args r = { .attr = a->attr, .out = { a->out[3] }, .scratch = a->scratch };
+    for (int k = 0; k < 6; k++) r.in[k] = a->in[k];
+    return r;
+}
+
+/* The attributes are both ops', but relu is the apply's. */
+op_args fused_applied_conv(const op_args *a)
+{
+    op_args r = { .attr = a->attr,
+                  .in = { a->out[3], a->in[6], a->in[7], a->in[8] },
+                  .out = { a->out[0], a->out[1], a->out[2] },
+                  .scratch = a->scratch };
+    r.attr.relu = false;
+    return r;
+}
+
+op_args fused_bwd_apply(const op_args *a)
+{
+    op_args r = { .attr = a->attr, .out = { a->out[0] }, .scratch = a->scratch };
+    for (int k = 0; k < 7; k++) r.in[k] = a->in[k];
+    r.in[7] = ABSENT;
+    return r;
+}
+
+op_args fused_applied_dx(const op_args *a)
+{
+    return (op_args){
+        .attr = a->attr, .in = { a->out[0], a->in[7], a->out[1] }, .out = { a->out[1] }, .scratch = a->scratch
+    };
+}
+
 /* ---- shapes -------------------------------------------------------------------------------------- */
 
 cloob_status shape_conv_stats(cloob_ctx *ctx, op_args *a)
@@ -57,5 +90,32 @@ cloob_status shape_conv_dx_reduce(cloob_ctx *ctx, op_args *a)
     op_args reduce = fused_reduce(a);
     CLOOB_TRY(shape_bn_bwd_reduce(ctx, &reduce));
     for (int k = 0; k < 4; k++) a->out[k] = reduce.out[k];
+    return CLOOB_OK;
+}
+
+cloob_status shape_apply_conv_stats(cloob_ctx *ctx, op_args *a)
+{
+    op_args apply = fused_apply(a);
+    CLOOB_TRY(rule_dims(ctx, OP_APPLY_CONV_STATS, a, 6, 4));
+    if (a->in[6].dim[1] != 1 || a->attr.stride != 1 || a->attr.pad || a->attr.pool || !a->attr.relu)
+        return op_refuse(ctx, OP_APPLY_CONV_STATS, "relu without a pool and a 1 x 1 convolution are needed");
+    CLOOB_TRY(shape_bn_apply(ctx, &apply));
+    a->out[3] = apply.out[0];
+    op_args conv = fused_applied_conv(a);
+    CLOOB_TRY(shape_conv_stats(ctx, &conv));
+    for (int k = 0; k < 3; k++) a->out[k] = conv.out[k];
+    return CLOOB_OK;
+}
+
+cloob_status shape_bn_bwd_conv_dx(cloob_ctx *ctx, op_args *a)
+{
+    const tensor *x = &a->in[1], *w = &a->in[7];
+    CLOOB_TRY(rule_dims(ctx, OP_BN_BWD_CONV_DX, a, 1, 4));
+    CLOOB_TRY(rule_dims(ctx, OP_BN_BWD_CONV_DX, a, 7, 4));
+    if (w->dim[1] != 1 || a->attr.stride != 1 || a->attr.pad || a->attr.pool || a->attr.relu || w->dim[0] != x->dim[3])
+        return op_refuse(ctx, OP_BN_BWD_CONV_DX, "no relu, no pool and a 1 x 1 convolution are needed");
+    rule_like(a, 0, x);
+    rule_like(a, 1, x);
+    a->out[1].dim[3] = w->dim[3];
     return CLOOB_OK;
 }

@@ -42,6 +42,7 @@ typedef struct op_attr {
     bool relu, pool;     /* bn_apply, conv2d: clamp at 0; then average 2 x 2 */
     bool transposed;     /* linear: the weight is stored (in, out) */
     bool sums;           /* act_bwd, layernorm_bwd, attention_bwd: also the sums of dx over its rows */
+    bool alone;          /* apply_conv_stats: nobody else reads the rows that batch norm made */
     bool keep_stats;     /* bn_stats: leave the running statistics alone (a second pass over the same batch) */
     op_act act;
     op_fp8 fp8;        /* linear: forward and dx; the CPU keeps 16 bits */
@@ -165,8 +166,10 @@ op_args layernorm_recompute(const op_args *backward);
 
 /* The two calls behind an op that fuses them; the first's result is where the second looks for it. Scratch is the
  * fused call's. */
-op_args fused_conv(const op_args *a), fused_stats(const op_args *a);     /* conv_stats */
-op_args fused_conv_dx(const op_args *a), fused_reduce(const op_args *a); /* conv_dx_reduce */
+op_args fused_conv(const op_args *a), fused_stats(const op_args *a);           /* conv_stats */
+op_args fused_conv_dx(const op_args *a), fused_reduce(const op_args *a);       /* conv_dx_reduce */
+op_args fused_apply(const op_args *a), fused_applied_conv(const op_args *a);   /* apply_conv_stats */
+op_args fused_bwd_apply(const op_args *a), fused_applied_dx(const op_args *a); /* bn_bwd_conv_dx */
 
 /* ---- the table ----------------------------------------------------------------------------------- */
 
@@ -184,6 +187,12 @@ extern const op_row op_table[OP_COUNT];
 /* True for an input that lends its shape alone ("for its shape" in op_list.h): its content need not exist when the op
  * runs. */
 bool op_lends_shape(op_id op, int k);
+
+/* True for an op that updates running statistics in place unless attr.keep_stats says no. */
+static inline bool op_updates_running(op_id op)
+{
+    return op == OP_BN_STATS || op == OP_CONV_STATS || op == OP_APPLY_CONV_STATS;
+}
 
 /* "conv2d: what went wrong", for shape rules. */
 cloob_status op_refuse(cloob_ctx *ctx, op_id op, const char *format, ...) __attribute__((format(printf, 3, 4)));

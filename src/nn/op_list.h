@@ -136,3 +136,9 @@ OP(CONV_STATS, "conv_stats", shape_conv_stats, NULL)
 OP(CONV_DX_REDUCE, "conv_dx_reduce", shape_conv_dx_reduce, NULL)
 /* dy, w (O,1,1,C), dy2, x, mean, rstd, gain, bias, y -> dgain, dbias, sums (2,C), g {as both}: conv2d_dx of dy, a
  * gradient of x's shape, then bn_bwd_reduce of it with the others */
+OP(APPLY_CONV_STATS, "apply_conv_stats", shape_apply_conv_stats, NULL)
+/* x, mean, rstd, gain, bias, [res], w (O,1,1,C), run_mean (O), run_var (O) -> y, mean (O), rstd (O), applied {as all,
+ * alone}: bn_apply of x with relu, applied, then conv_stats of it; with alone applied may stay undefined */
+OP(BN_BWD_CONV_DX, "bn_bwd_conv_dx", shape_bn_bwd_conv_dx, NULL)
+/* dy, x, mean, rstd, gain, bias, sums, w (C,1,1,I) -> applied like x, dx (N,H,W,I) {as both}: bn_bwd_apply without relu
+ * and pool, then conv2d_dx of what it made */

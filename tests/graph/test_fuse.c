@@ -177,6 +177,50 @@ static void the_reduction_joins_a_gradient(void)
     graph_release(&g);
 }
 
+/* Batch norm and relu go into the 1 x 1 convolution that reads them, unless there is a pool between. */
+static void batch_norm_joins_the_convolution_behind_it(void)
+{
+    for (int pool = 0; pool < 2; pool++)
+        for (int others = 0; others < 2; others++) {
+            graph g;
+            graph_init(ctx, &g);
+            value_id x = image(&g, "x"), r = image(&g, "r"), h = one(&g, OP_RELU, add(&g, batchnorm(&g, x, true), r));
+            value_id between = pool ? one(&g, OP_AVGPOOL2, h) : h, c = conv(&g, between, 0, 1);
+            graph_keep(&g, batchnorm(&g, c, true), "y");
+            if (others) graph_keep(&g, h, "h");
+            graph_fuse(&g);
+            graph_fuse_gemm(&g);
+            CHECK_OK(ctx, graph_status(&g));
+            const node *n = find(&g, OP_APPLY_CONV_STATS);
+            CHECK((n != NULL) == !pool && count(&g, OP_CONV_STATS) == pool && count(&g, OP_BN_APPLY) == 1 + pool);
+            if (n)
+                CHECK(n->in[0] == x && n->in[5] == r && n->out[0] == c && n->out[3] == h && n->attr.relu &&
+                      n->attr.alone == !others && n->attr.momentum > 0);
+            graph_release(&g);
+        }
+}
+
+static void the_backward_apply_joins_the_gradient_before_it(void)
+{
+    for (int relu = 0; relu < 2; relu++) {
+        graph g;
+        graph_init(ctx, &g);
+        value_id x = conv(&g, image(&g, "x"), 6, 3), h = batchnorm(&g, conv(&g, x, 0, 1), true);
+        value_id y = relu ? one(&g, OP_RELU, h) : h;
+        graph_keep(&g, y, "y");
+        graph_fuse(&g);
+        graph_differentiate(&g, y, NULL);
+        CHECK_OK(ctx, graph_status(&g));
+        CHECK(count(&g, OP_BN_BWD_APPLY) == 1 && count(&g, OP_CONV2D_DX) == 1);
+        value_id dx = find(&g, OP_CONV2D_DX)->out[0], made = find(&g, OP_BN_BWD_APPLY)->out[0];
+        graph_fuse_gemm(&g);
+        const node *n = find(&g, OP_BN_BWD_CONV_DX);
+        CHECK((n != NULL) == !relu && count(&g, OP_CONV2D_DX) == relu && count(&g, OP_BN_BWD_APPLY) == relu);
+        if (n) CHECK(n->out[0] == made && n->out[1] == dx && n->in[7] != NO_VALUE);
+        graph_release(&g);
+    }
+}
+
 /* ---- recomputation ------------------------------------------------------------------------------- */
 
 static void mlp(graph *g, value_id *y)
@@ -251,6 +295,8 @@ int main(void)
     RUN(fixed_statistics_go_into_the_convolution);
     RUN(statistics_join_pointwise_convolutions);
     RUN(the_reduction_joins_a_gradient);
+    RUN(batch_norm_joins_the_convolution_behind_it);
+    RUN(the_backward_apply_joins_the_gradient_before_it);
     RUN(cheap_results_are_recomputed_by_their_own_backward);
     RUN(checkpoints_repeat_whole_segments);
     cloob_ctx_destroy(ctx);

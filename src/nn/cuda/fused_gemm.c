@@ -12,6 +12,7 @@ typedef struct fused_state {
     op_args first;          /* the first op's plan, for when they run one after the other */
     size_t weight, partial; /* offsets in scratch: the transposed weight, partial sums */
     int teams;              /* of the GEMM; 0: one after the other */
+    float ms;               /* of whichever was chosen */
 } fused_state;
 
 void fused_release_cuda(const op_env *env, op_args *a)
@@ -21,6 +22,8 @@ void fused_release_cuda(const op_env *env, op_args *a)
     free(s);
     a->state = NULL;
 }
+
+float conv_stats_plan_ms(const op_args *a) { return ((const fused_state *)a->state)->ms; }
 
 static void *at(const op_args *a, size_t offset) { return (char *)a->scratch + offset; }
 
@@ -96,9 +99,6 @@ static team_choice fused_time(const op_env *env, const fused_gemm *p)
     return best;
 }
 
-/* Milliseconds for a pass over memory at a bandwidth we reach, and its launches. */
-static float pass_ms(double bytes) { return (float)(bytes / 4.0e9) + 0.006f; }
-
 /* ---- what both share ------------------------------------------------------------------------- */
 
 static cloob_status state_make(const op_env *env, op_args *a, fused_state **out)
@@ -107,9 +107,10 @@ static cloob_status state_make(const op_env *env, op_args *a, fused_state **out)
     return *out ? CLOOB_OK : ctx_no_memory(env->ctx, sizeof **out, "a fused GEMM's plan");
 }
 
-/* How many teams, or 0 when one after the other is better. */
-static int teams_for(const op_env *env, const fused_gemm *p, float separate_ms)
+/* How many teams, or 0 when one after the other is better. *ms: in, of that; out, of what was chosen. */
+static int teams_for(const op_env *env, const fused_gemm *p, float *ms)
 {
+    float separate_ms = *ms;
     cloob_fused_gemm asked = env->ctx->kernels.fused_gemm;
     if (asked == CLOOB_FUSED_GEMM_NEVER || !cuda_has_hopper(env->dev) || !fused_gemm_takes(p->n, p->k)) return 0;
     if (asked != CLOOB_FUSED_GEMM_AUTO) {
@@ -121,6 +122,7 @@ static int teams_for(const op_env *env, const fused_gemm *p, float separate_ms)
     ctx_log(env->ctx, CLOOB_LOG_DEBUG,
             "fused GEMM %d, %lld x %lld x %lld: %.4f ms by %d teams, one after the other %.4f", (int)p->epilogue,
             (long long)p->m, (long long)p->n, (long long)p->k, (double)c.ms, c.teams, (double)separate_ms);
+    if (c.ms < separate_ms) *ms = c.ms;
     return c.ms < separate_ms ? c.teams : 0;
 }
 
@@ -129,7 +131,8 @@ static int teams_for(const op_env *env, const fused_gemm *p, float separate_ms)
 static void decide(const op_env *env, op_args *a, fused_state *s, fused_gemm *p, bool can, float separate_ms,
                    size_t second_scratch)
 {
-    p->teams = s->teams = can ? teams_for(env, p, separate_ms) : 0;
+    s->ms = separate_ms;
+    p->teams = s->teams = can ? teams_for(env, p, &s->ms) : 0;
     size_t separate = s->first.scratch_bytes > second_scratch ? s->first.scratch_bytes : second_scratch;
     s->weight = cuda_align(3 * (size_t)p->n * sizeof(float)); /* the ends of batch norm's sums use the start */
     s->partial = s->weight + cuda_align((size_t)(p->n * p->k) * 2);
@@ -188,7 +191,7 @@ cloob_status conv_stats_prepare_cuda(const op_env *env, op_args *a)
     CLOOB_TRY(conv2d_prepare_cuda(env, &s->first));
     CLOOB_TRY(bn_stats_prepare_cuda(env, &stats));
     decide(env, a, s, &p, is_point(&a->in[1], &a->in[0], &a->attr),
-           conv_plan_ms(&s->first) + pass_ms((double)tensor_bytes(&a->out[0])), stats.scratch_bytes);
+           conv_plan_ms(&s->first) + cuda_pass_ms((double)tensor_bytes(&a->out[0])), stats.scratch_bytes);
     return CLOOB_OK;
 }
 
@@ -233,7 +236,7 @@ cloob_status conv_dx_reduce_prepare_cuda(const op_env *env, op_args *a)
     CLOOB_TRY(conv2d_dx_prepare_cuda(env, &s->first));
     CLOOB_TRY(bn_bwd_reduce_prepare_cuda(env, &reduce));
     decide(env, a, s, &p, is_point(&a->in[1], &a->in[3], &a->attr) && a->attr.relu,
-           conv_plan_ms(&s->first) + pass_ms(5.0 * (double)tensor_bytes(&a->in[3])), reduce.scratch_bytes);
+           conv_plan_ms(&s->first) + cuda_pass_ms(5.0 * (double)tensor_bytes(&a->in[3])), reduce.scratch_bytes);
     return CLOOB_OK;
 }
 

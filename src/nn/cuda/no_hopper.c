@@ -1,6 +1,7 @@
 /* A build without kernels for Hopper: fused GEMMs and small convolutions decline every shape, so that their callers
  * take cuDNN, cuBLASLt or a kernel for all GPUs. */
 #include "nn/cuda/conv_small.h"
+#include "nn/cuda/fused/prologue_gemm.h"
 #include "nn/cuda/fused_gemm_kernels.h"
 
 const small_kernel small_forward_kernels[] = { { .name = NULL } }, small_dw_kernels[] = { { .name = NULL } },
@@ -10,6 +11,13 @@ bool fused_gemm_takes(int64_t n, int64_t k) { return (void)n, (void)k, false; }
 int fused_gemm_parts(const fused_gemm *p, int sms) { return (void)p, (void)sms, 0; }
 
 cudaError_t fused_gemm_run(cudaStream_t stream, const fused_gemm *p, int sms)
+{
+    return (void)stream, (void)p, (void)sms, cudaErrorNotSupported;
+}
+
+int prologue_gemm_parts(const prologue_gemm *p, int sms) { return (void)p, (void)sms, 0; }
+
+cudaError_t prologue_gemm_run(cudaStream_t stream, const prologue_gemm *p, int sms)
 {
     return (void)stream, (void)p, (void)sms, cudaErrorNotSupported;
 }

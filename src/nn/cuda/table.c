@@ -90,4 +90,11 @@ const op_kernel op_kernels_cuda[OP_COUNT] = {
     [OP_CONV_DX_REDUCE] = { .run = conv_dx_reduce_cuda,
                             .prepare = conv_dx_reduce_prepare_cuda,
                             .release = fused_release_cuda },
+    [OP_APPLY_CONV_STATS] = { .run = apply_conv_stats_cuda,
+                              .prepare = apply_conv_stats_prepare_cuda,
+                              .release = apply_conv_release_cuda },
+    [OP_BN_BWD_CONV_DX] = { .run = bn_bwd_conv_dx_cuda,
+                            .prepare = bn_bwd_conv_dx_prepare_cuda,
+                            .release = bn_bwd_conv_release_cuda,
+                            .in_place = true },
 };

@@ -14,3 +14,17 @@ cloob_status conv_dx_reduce_ref(const op_env *env, const op_args *a)
     CLOOB_TRY(conv2d_dx_ref(env, &dx));
     return bn_bwd_reduce_ref(env, &reduce);
 }
+
+cloob_status apply_conv_stats_ref(const op_env *env, const op_args *a)
+{
+    op_args apply = fused_apply(a), conv = fused_applied_conv(a);
+    CLOOB_TRY(bn_apply_ref(env, &apply));
+    return conv_stats_ref(env, &conv);
+}
+
+cloob_status bn_bwd_conv_dx_ref(const op_env *env, const op_args *a)
+{
+    op_args apply = fused_bwd_apply(a), dx = fused_applied_dx(a);
+    CLOOB_TRY(bn_bwd_apply_ref(env, &apply));
+    return conv2d_dx_ref(env, &dx);
+}

@@ -56,4 +56,6 @@ const op_kernel op_kernels_ref[OP_COUNT] = {
     [OP_SCALE_BWD] = { .run = scale_bwd_ref },
     [OP_CONV_STATS] = { .run = conv_stats_ref },
     [OP_CONV_DX_REDUCE] = { .run = conv_dx_reduce_ref },
+    [OP_APPLY_CONV_STATS] = { .run = apply_conv_stats_ref },
+    [OP_BN_BWD_CONV_DX] = { .run = bn_bwd_conv_dx_ref },
 };

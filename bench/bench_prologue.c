@@ -1,0 +1,272 @@
+/* GEMMs that make their left factor themselves (nn/cuda/fused/prologue_gemm.h) beside the ops one after the other, at
+ * the sizes of RN50 and RN50x4: floor by bytes, times of every variant, and the largest difference of the results.
+ *
+ *     bench_prologue [WORD]      shapes whose name contains WORD
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "nn/cuda/fused/prologue_gemm.h"
+#include "nn/cuda/fused_gemm_kernels.h"
+#include "nn/cuda/kernels.h"
+
+enum { EPS_STATS = 2, PIECE = 1 << 20 };
+static const double bandwidth = 4.25e9; /* bytes a millisecond */
+
+static cloob_ctx *ctx;
+static device *dev;
+static int sms;
+
+static void fail(const char *what)
+{
+    fprintf(stderr, "bench_prologue: %s: %s\n", what, cloob_error(ctx));
+    exit(1);
+}
+#define TRY(call)                                                                                                      \
+    do {                                                                                                               \
+        if ((call) != CLOOB_OK) fail(#call);                                                                           \
+    } while (0)
+
+typedef struct shape {
+    const char *name;
+    gemm_prologue prologue;
+    int64_t batch, side, k, n;
+    bool written; /* the factor is wanted elsewhere, too */
+    int calls;    /* in a step */
+} shape;
+
+static const shape shapes[] = {
+    { "RN50 add 56", PROLOGUE_ADD, 512, 56, 256, 64, true, 2 },
+    { "RN50 add 56 wide", PROLOGUE_ADD, 512, 56, 256, 128, true, 1 },
+    { "RN50 add 28", PROLOGUE_ADD, 512, 28, 512, 128, true, 3 },
+    { "RN50 add 28 wide", PROLOGUE_ADD, 512, 28, 512, 256, true, 1 },
+    { "RN50 add 14", PROLOGUE_ADD, 512, 14, 1024, 256, true, 5 },
+    { "RN50 add 14 wide", PROLOGUE_ADD, 512, 14, 1024, 512, true, 1 },
+    { "RN50 add 7", PROLOGUE_ADD, 512, 7, 2048, 512, true, 2 },
+    { "RN50 apply 56", PROLOGUE_APPLY, 512, 56, 64, 256, false, 3 },
+    { "RN50 apply 28", PROLOGUE_APPLY, 512, 28, 128, 512, false, 3 },
+    { "RN50 apply 14", PROLOGUE_APPLY, 512, 14, 256, 1024, false, 5 },
+    { "RN50 apply 7", PROLOGUE_APPLY, 512, 7, 512, 2048, false, 2 },
+    { "RN50 dx 56", PROLOGUE_DX, 512, 56, 256, 64, true, 4 },
+    { "RN50 dx 28", PROLOGUE_DX, 512, 28, 512, 128, true, 4 },
+    { "RN50 dx 28 wide", PROLOGUE_DX, 512, 28, 512, 256, true, 1 },
+    { "RN50 dx 14", PROLOGUE_DX, 512, 14, 1024, 256, true, 6 },
+    { "RN50 dx 14 wide", PROLOGUE_DX, 512, 14, 1024, 512, true, 1 },
+    { "RN50 dx 7", PROLOGUE_DX, 512, 7, 2048, 512, true, 3 },
+    { "x4 add 72", PROLOGUE_ADD, 128, 72, 320, 80, true, 3 },
+    { "x4 add 36", PROLOGUE_ADD, 128, 36, 640, 160, true, 5 },
+    { "x4 apply 72", PROLOGUE_APPLY, 128, 72, 80, 320, false, 4 },
+    { "x4 dx 72", PROLOGUE_DX, 128, 72, 320, 80, true, 5 },
+    { "x4 dx 36", PROLOGUE_DX, 128, 36, 640, 160, true, 6 },
+    { "odd", PROLOGUE_ADD, 3, 37, 328, 72, true, 0 },
+    { "odd dx", PROLOGUE_DX, 3, 37, 72, 200, true, 0 },
+    { "odd apply", PROLOGUE_APPLY, 3, 37, 40, 328, true, 0 },
+};
+
+/* ---- memory -------------------------------------------------------------------------------------- */
+
+static tensor make(cloob_dtype type, int ndim, const int64_t *dim, double positive)
+{
+    tensor t = { .dtype = type, .ndim = ndim };
+    for (int i = 0; i < ndim; i++) t.dim[i] = dim[i];
+    TRY(dev->alloc(ctx, dev, tensor_bytes(&t), "a tensor", &t.data));
+    TRY(cuda_fill_noise(ctx, dev->stream, t.data, type, tensor_count(&t)));
+    if (positive > 0) {
+        int64_t n = tensor_count(&t);
+        float *host = malloc((size_t)n * sizeof *host);
+        TRY(dev->to_host(ctx, dev, host, t.data, (size_t)n * sizeof *host));
+        for (int64_t i = 0; i < n; i++) host[i] = (float)positive + 0.1f * fabsf(host[i]);
+        TRY(dev->to_device(ctx, dev, t.data, host, (size_t)n * sizeof *host));
+        free(host);
+    }
+    return t;
+}
+
+static tensor rows_of(int64_t batch, int64_t side, int64_t c)
+{
+    return make(CLOOB_BF16, 4, (int64_t[]){ batch, side, side, c }, 0);
+}
+static tensor vector_of(int64_t n, double positive) { return make(CLOOB_F32, 1, &n, positive); }
+
+/* Norm of the difference over the norm, at beginning, middle and end. */
+static double difference(const tensor *a, const tensor *b)
+{
+    int64_t n = tensor_count(a), piece = n < PIECE ? n : PIECE;
+    size_t size = dtype_size(a->dtype);
+    char *p = malloc((size_t)piece * size), *q = malloc((size_t)piece * size);
+    double *x = malloc((size_t)piece * sizeof *x), *y = malloc((size_t)piece * sizeof *y), diff = 0, norm = 0;
+    for (int part = 0; part < 3; part++) {
+        size_t at = (size_t)((n - piece) / 2 * part) * size;
+        TRY(dev->to_host(ctx, dev, p, (char *)a->data + at, (size_t)piece * size));
+        TRY(dev->to_host(ctx, dev, q, (char *)b->data + at, (size_t)piece * size));
+        dtype_convert(CLOOB_F64, x, a->dtype, p, piece);
+        dtype_convert(CLOOB_F64, y, b->dtype, q, piece);
+        for (int64_t i = 0; i < piece; i++) diff += (x[i] - y[i]) * (x[i] - y[i]), norm += y[i] * y[i];
+    }
+    free(p), free(q), free(x), free(y);
+    return sqrt(diff / norm);
+}
+
+/* ---- one shape ----------------------------------------------------------------------------------- */
+
+typedef struct job {
+    op_env env;
+    op_id first, second;
+    op_args a, b; /* the two ops */
+    prologue_gemm p;
+} job;
+
+static cloob_status run_first(void *user)
+{
+    job *j = user;
+    return op_kernels_cuda[j->first].run(&j->env, &j->a);
+}
+static cloob_status run_second(void *user)
+{
+    job *j = user;
+    return op_kernels_cuda[j->second].run(&j->env, &j->b);
+}
+static cloob_status run_fused(void *user)
+{
+    job *j = user;
+    return cuda_check(ctx, prologue_gemm_run(dev->stream, &j->p, sms), "a fused GEMM");
+}
+
+static float time_of(cloob_status (*run)(void *), job *j)
+{
+    float ms = -1;
+    TRY(cuda_time(ctx, dev, run, j, &ms));
+    return ms;
+}
+
+static void prepare(job *j, op_id op, op_args *a)
+{
+    if (op_kernels_cuda[op].prepare) TRY(op_kernels_cuda[op].prepare(&j->env, a));
+    if (a->scratch_bytes) TRY(dev->alloc(ctx, dev, a->scratch_bytes, "scratch", &a->scratch));
+}
+
+/* Mean and rstd out of the partial sums, against those of the op. */
+static double statistics_difference(const job *j, const tensor *partial, const tensor *pivot)
+{
+    int parts = prologue_gemm_parts(&j->p, sms);
+    int64_t n = j->p.n;
+    float *sums = malloc((size_t)(2 * n * parts) * sizeof *sums), *mean = malloc((size_t)n * 4 * sizeof *mean);
+    TRY(dev->to_host(ctx, dev, sums, partial->data, (size_t)(2 * n * parts) * sizeof *sums));
+    TRY(dev->to_host(ctx, dev, mean, j->b.out[1].data, (size_t)n * sizeof *mean));
+    TRY(dev->to_host(ctx, dev, mean + n, j->b.out[2].data, (size_t)n * sizeof *mean));
+    TRY(dev->to_host(ctx, dev, mean + 2 * n, pivot->data, (size_t)n * sizeof *mean));
+    double worst = 0;
+    for (int64_t c = 0; c < n; c++) {
+        double s1 = 0, s2 = 0;
+        for (int i = 0; i < parts; i++) s1 += (double)sums[2 * i * n + c], s2 += (double)sums[(2 * i + 1) * n + c];
+        double d = s1 / (double)j->p.m, rstd = 1 / sqrt(s2 / (double)j->p.m - d * d + 1e-5);
+        worst = fmax(worst, fabs((double)mean[2 * n + c] + d - (double)mean[c]) * rstd);
+        worst = fmax(worst, fabs(rstd / (double)mean[n + c] - 1));
+    }
+    free(sums), free(mean);
+    return worst;
+}
+
+static double total_separate, total_fused, total_floor;
+
+static void bench(const shape *s)
+{
+    bool dx = s->prologue == PROLOGUE_DX, add = s->prologue == PROLOGUE_ADD;
+    job j = { .env = { .ctx = ctx, .dev = dev, .stream = dev->stream, .ranks = 1 } };
+    tensor x = rows_of(s->batch, s->side, s->k), other = s->prologue == PROLOGUE_APPLY ? ABSENT : x;
+    if (other.ndim > 0) other = rows_of(s->batch, s->side, s->k);
+    tensor side = rows_of(s->batch, s->side, s->k), side2 = rows_of(s->batch, s->side, s->k),
+           y = rows_of(s->batch, s->side, s->n), y2 = rows_of(s->batch, s->side, s->n);
+    tensor w = dx ? make(CLOOB_BF16, 4, (int64_t[]){ s->k, 1, 1, s->n }, 0)
+                  : make(CLOOB_BF16, 4, (int64_t[]){ s->n, 1, 1, s->k }, 0);
+    tensor turned = make(CLOOB_BF16, 2, (int64_t[]){ s->n, s->k }, 0);
+    tensor mean = vector_of(s->k, 0), rstd = vector_of(s->k, 0.8), gain = vector_of(s->k, 0), bias = vector_of(s->k, 0);
+    tensor sums = make(CLOOB_F32, 2, (int64_t[]){ 2, s->k }, 1000.0), run_mean = vector_of(s->n, 0),
+           run_var = vector_of(s->n, 0.5), mean2 = vector_of(s->n, 0), rstd2 = vector_of(s->n, 0);
+    tensor partial = make(CLOOB_F32, 1, (int64_t[]){ 2 * s->n * 160 }, 0);
+    j.first = dx ? OP_BN_BWD_APPLY : OP_BN_APPLY, j.second = dx ? OP_CONV2D_DX : OP_CONV_STATS;
+    for (int k = 0; k < OP_INPUTS; k++) j.a.in[k] = j.b.in[k] = ABSENT;
+    for (int k = 0; k < OP_OUTPUTS; k++) j.a.out[k] = j.b.out[k] = ABSENT;
+    if (dx) {
+        tensor in[] = { other, x, mean, rstd, gain, bias, sums };
+        memcpy(j.a.in, in, sizeof in);
+        TRY(cuda_check(ctx, transpose_bf16(dev->stream, turned.data, w.data, s->k, s->n), "transpose"));
+        j.b.in[0] = side, j.b.in[1] = w, j.b.in[2] = y, j.b.out[0] = y;
+    } else {
+        tensor in[] = { x, mean, rstd, gain, bias, other };
+        memcpy(j.a.in, in, sizeof in);
+        j.b.in[0] = side, j.b.in[1] = w, j.b.in[2] = run_mean, j.b.in[3] = run_var;
+        j.b.out[0] = y, j.b.out[1] = mean2, j.b.out[2] = rstd2;
+    }
+    j.a.attr = (op_attr){ .relu = !dx };
+    j.a.out[0] = side;
+    j.b.attr = (op_attr){ .stride = 1, .eps = 1e-5f, .momentum = 0.1f, .keep_stats = true };
+    prepare(&j, j.first, &j.a);
+    prepare(&j, j.second, &j.b);
+    float first = time_of(run_first, &j), second = time_of(run_second, &j);
+    j.p = (prologue_gemm){ .prologue = s->prologue,
+                           .stats = !dx,
+                           .m = tensor_rows(&x),
+                           .n = s->n,
+                           .k = s->k,
+                           .x = x.data,
+                           .other = add || dx ? other.data : NULL,
+                           .b = dx ? turned.data : w.data,
+                           .mean = mean.data,
+                           .rstd = rstd.data,
+                           .gain = gain.data,
+                           .bias = bias.data,
+                           .sums = sums.data,
+                           .count = (float)tensor_rows(&x),
+                           .pivot = run_mean.data,
+                           .side = s->written ? side2.data : NULL,
+                           .y = y2.data,
+                           .partial = partial.data };
+    double floor = (double)tensor_bytes(&x) * (1 + (other.ndim > 0) + s->written) + (double)tensor_bytes(&y);
+    printf("%-18s %7lld x %4lld -> %4lld: floor %.3f, separate %.3f + %.3f = %.3f;", s->name, (long long)j.p.m,
+           (long long)s->k, (long long)s->n, floor / bandwidth, (double)first, (double)second,
+           (double)(first + second));
+    float best = first + second;
+    for (j.p.variant = 0; j.p.variant < PROLOGUE_VARIANTS; j.p.variant++) {
+        if (!prologue_gemm_parts(&j.p, sms)) {
+            printf("    -");
+            continue;
+        }
+        fflush(stdout);
+        TRY(dev->sync(ctx, dev));
+        TRY(cuda_check(ctx, cudaMemset(y2.data, 0xff, tensor_bytes(&y2)), "poison"));
+        TRY(cuda_check(ctx, cudaMemset(side2.data, 0xff, tensor_bytes(&side2)), "poison"));
+        float ms = time_of(run_fused, &j);
+        double e = difference(&y2, &y), f = s->written ? difference(&side2, &side) : 0,
+               g = dx ? 0 : statistics_difference(&j, &partial, &run_mean);
+        if (ms < best) best = ms;
+        printf("  %.3f", (double)ms);
+        if (!(e < 3e-3 && f < 3e-3 && g < 3e-3)) printf(" WRONG %.1e %.1e %.1e", e, f, g);
+    }
+    total_separate += (double)(first + second) * s->calls, total_fused += (double)best * s->calls;
+    total_floor += floor / bandwidth * s->calls;
+    printf("  x%d saves %.3f\n", s->calls, (double)(first + second - best) * s->calls);
+    fflush(stdout);
+    tensor *all[] = { &x,    &other, &side, &side2,    &y,       &y2,    &w,     &turned, &mean,
+                      &rstd, &gain,  &bias, &run_mean, &run_var, &mean2, &rstd2, &sums,   &partial };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (all[i]->ndim > 0) dev->free(dev, all[i]->data);
+    if (op_kernels_cuda[j.second].release) op_kernels_cuda[j.second].release(&j.env, &j.b);
+    if (j.b.scratch) dev->free(dev, j.b.scratch);
+}
+
+int main(int argc, char **argv)
+{
+    ctx = cloob_ctx_create(NULL);
+    TRY(device_open(ctx, "cuda", &dev));
+    sms = ((const cuda_state *)dev->state)->sms;
+    printf("ms; variants: 128 rows b stays, 128 rows b streams, 64 rows b stays, 64 rows b streams\n");
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+        if (argc < 2 || strstr(shapes[i].name, argv[1])) bench(&shapes[i]);
+    printf("all calls of a step of each: floor %.2f ms, separate %.2f, the faster of both %.2f\n", total_floor,
+           total_separate, total_fused);
+    device_close(dev);
+    return 0;
+}

@@ -1,0 +1,49 @@
+/* A 1 x 1 convolution, as a GEMM of our own, that makes its left factor itself: batch norm's apply or backward apply is
+ * done to the rows while they lie in shared memory, so that the GEMM does not read them again. The factor is also
+ * written out where somebody else wants it. bf16 with float sums, on Hopper (wgmma); elsewhere the ops run one after
+ * the other (prologue_ops.c). */
+#ifndef NN_CUDA_FUSED_PROLOGUE_GEMM_H
+#define NN_CUDA_FUSED_PROLOGUE_GEMM_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "tensor/cuda/vendor.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum gemm_prologue {
+    PROLOGUE_APPLY, /* a = relu((x - mean) rstd gain + bias) */
+    PROLOGUE_ADD,   /* a = relu((x - mean) rstd gain + bias + other) */
+    PROLOGUE_DX     /* a = gain rstd (other - mean(other) - xhat mean(other xhat)), the means from `sums` */
+} gemm_prologue;
+
+enum { PROLOGUE_VARIANTS = 4 };
+
+/* y (m, n) = a b^T, a (m, k) from x and other, b (n, k). Everything of m rows lies packed in bf16. */
+typedef struct prologue_gemm {
+    gemm_prologue prologue;
+    bool stats;  /* also sums of y - pivot and of its square over rows */
+    int variant; /* 0 to PROLOGUE_VARIANTS - 1: tile shape, and whether b stays in shared memory; found by timing */
+    int64_t m, n, k;
+    const void *x, *other, *b;
+    const float *mean, *rstd, *gain, *bias; /* (k) */
+    const float *sums;                      /* (2, k): of other, and of other xhat; over `count` rows */
+    float count;
+    const float *pivot; /* (n) */
+    void *side;         /* (m, k): a; NULL: not wanted */
+    void *y;
+    float *partial; /* (parts, 2, n), to be added in this order */
+} prologue_gemm;
+
+/* How many partial sums it leaves, on so many multiprocessors; 0: this variant cannot do these sizes, or the build has
+ * no kernels for Hopper. */
+int prologue_gemm_parts(const prologue_gemm *p, int sms);
+cudaError_t prologue_gemm_run(cudaStream_t stream, const prologue_gemm *p, int sms);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

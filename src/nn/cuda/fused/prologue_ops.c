@@ -1,0 +1,269 @@
+/* Batch norm's apply or backward apply and the 1 x 1 convolution that reads its result: by one GEMM that makes its left
+ * factor itself (prologue_gemm.h), or one after the other, whichever was faster when the plan was made. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "nn/cuda/fused/prologue_gemm.h"
+#include "nn/cuda/fused_gemm_kernels.h"
+#include "nn/cuda/kernels.h"
+#include "tensor/cuda/tune.h"
+
+typedef struct prologue_state {
+    op_args second;         /* the convolution's plan, for when they run one after the other */
+    size_t weight, partial; /* offsets in scratch: the transposed weight, partial sums */
+    int32_t variant;        /* of the GEMM; -1: one after the other */
+} prologue_state;
+
+static void release(const op_env *env, op_args *a, cuda_release_fn *second)
+{
+    prologue_state *s = a->state;
+    if (s && s->second.state) second(env, &s->second);
+    free(s);
+    a->state = NULL;
+}
+
+void apply_conv_release_cuda(const op_env *env, op_args *a) { release(env, a, fused_release_cuda); }
+void bn_bwd_conv_release_cuda(const op_env *env, op_args *a) { release(env, a, conv_release_cuda); }
+
+static void *at(const op_args *a, size_t offset) { return (char *)a->scratch + offset; }
+
+static int sms_of(const op_env *env) { return ((const cuda_state *)env->dev->state)->sms; }
+
+/* ---- timing -------------------------------------------------------------------------------------- */
+
+enum { X, OTHER, SIDE, Y, WEIGHT, NUMBERS, PARTIAL, BUFFERS };
+
+typedef struct trial {
+    cloob_ctx *ctx;
+    cudaStream_t stream;
+    prologue_gemm p;
+    int sms;
+    void *buffer[BUFFERS];
+} trial;
+
+static cloob_status trial_run(void *user)
+{
+    trial *t = user;
+    return cuda_check(t->ctx, prologue_gemm_run(t->stream, &t->p, t->sms), "timing a fused GEMM");
+}
+
+/* Noise for everything the GEMM reads, and room for what it writes. side: the factor is written out. */
+static cloob_status trial_open(trial *t, bool side)
+{
+    prologue_gemm *p = &t->p;
+    int64_t rows = p->m * p->k, numbers = p->k > p->n ? p->k : p->n;
+    int64_t count[BUFFERS] = { rows,
+                               p->prologue == PROLOGUE_APPLY ? 0 : rows,
+                               side ? rows : 0,
+                               p->m * p->n,
+                               p->n * p->k,
+                               4 * numbers,
+                               4 * p->n * (t->sms + 1) };
+    for (int i = 0; i < BUFFERS; i++) {
+        if (!count[i]) continue;
+        CLOOB_TRY(cuda_check(t->ctx, cudaMalloc(&t->buffer[i], (size_t)count[i] * 2), "room for timing a fused GEMM"));
+        CLOOB_TRY(cuda_fill_noise(t->ctx, t->stream, t->buffer[i], CLOOB_BF16, count[i]));
+    }
+    CLOOB_TRY(cuda_fill_noise(t->ctx, t->stream, t->buffer[NUMBERS], CLOOB_F32, 2 * numbers));
+    p->x = t->buffer[X], p->other = t->buffer[OTHER], p->b = t->buffer[WEIGHT], p->side = t->buffer[SIDE];
+    p->y = t->buffer[Y], p->partial = t->buffer[PARTIAL], p->count = 1.0f;
+    p->mean = p->rstd = p->gain = p->bias = p->sums = p->pivot = t->buffer[NUMBERS];
+    return CLOOB_OK;
+}
+
+typedef struct variant_choice {
+    float ms;
+    int32_t variant;
+} variant_choice;
+
+static void try_variants(const op_env *env, const prologue_gemm *p, bool side, variant_choice *best)
+{
+    cuda_state *s = cuda_use(env->dev);
+    trial t = { .ctx = env->ctx, .stream = s->stream, .p = *p, .sms = s->sms };
+    float ms;
+    bool open = trial_open(&t, side) == CLOOB_OK;
+    for (int v = 0; v < PROLOGUE_VARIANTS && open; v++) {
+        t.p.variant = v;
+        if (prologue_gemm_parts(&t.p, s->sms) && cuda_time(env->ctx, env->dev, trial_run, &t, &ms) == CLOOB_OK &&
+            ms < best->ms)
+            *best = (variant_choice){ ms, v };
+    }
+    for (int i = 0; i < BUFFERS; i++) cudaFree(t.buffer[i]);
+    cudaGetLastError();
+}
+
+/* How fast the GEMM is, from the cache or by trials; ms large when it cannot be tried. */
+static variant_choice fused_time(const op_env *env, const prologue_gemm *p, bool side)
+{
+    char key[TUNE_KEY];
+    variant_choice best = { 1e30f, -1 };
+    tune_cache *cache = cuda_use(env->dev)->tune;
+    snprintf(key, sizeof key, "prologue-%d%s-%lldx%lldx%lld", (int)p->prologue, side ? "w" : "", (long long)p->m,
+             (long long)p->n, (long long)p->k);
+    if (tune_get(cache, key, &best, sizeof best)) return best;
+    try_variants(env, p, side, &best);
+    tune_put(cache, key, &best, sizeof best);
+    return best;
+}
+
+/* ---- what both share ----------------------------------------------------------------------------- */
+
+/* Asked for a fused GEMM: with one setting tiles of 128 rows where that works, with the other of 64. */
+static int asked_variant(const op_env *env, prologue_gemm p)
+{
+    static const int order[2][PROLOGUE_VARIANTS] = { { 0, 1, 2, 3 }, { 2, 3, 1, 0 } };
+    const int *o = order[env->ctx->kernels.fused_gemm == CLOOB_FUSED_GEMM_2_TEAMS];
+    for (int i = 0; i < PROLOGUE_VARIANTS; i++) {
+        p.variant = o[i];
+        if (prologue_gemm_parts(&p, sms_of(env))) return o[i];
+    }
+    return -1;
+}
+
+/* Which variant, or -1 when one after the other is better. extra_ms: what the GEMM needs beside itself. */
+static int variant_for(const op_env *env, const prologue_gemm *p, bool side, float separate_ms, float extra_ms)
+{
+    cloob_fused_gemm asked = env->ctx->kernels.fused_gemm;
+    if (asked == CLOOB_FUSED_GEMM_NEVER || !cuda_has_hopper(env->dev)) return -1;
+    if (asked != CLOOB_FUSED_GEMM_AUTO) return asked_variant(env, *p);
+    variant_choice c = fused_time(env, p, side);
+    ctx_log(env->ctx, CLOOB_LOG_DEBUG,
+            "GEMM with prologue %d, %lld x %lld x %lld: %.4f ms by variant %d, one after the other %.4f",
+            (int)p->prologue, (long long)p->m, (long long)p->n, (long long)p->k, (double)(c.ms + extra_ms), c.variant,
+            (double)separate_ms);
+    return c.ms + extra_ms < separate_ms ? c.variant : -1;
+}
+
+static cloob_status state_make(const op_env *env, op_args *a, prologue_state **out)
+{
+    a->state = *out = calloc(1, sizeof **out);
+    return *out ? CLOOB_OK : ctx_no_memory(env->ctx, sizeof **out, "a fused GEMM's plan");
+}
+
+/* Lays out scratch: for the two ops, which begin at its start, or the weight and the sums. */
+static void lay_out(const op_env *env, op_args *a, prologue_state *s, prologue_gemm p)
+{
+    p.variant = s->variant;
+    s->weight = cuda_align(3 * (size_t)p.n * sizeof(float)); /* the end of batch norm's sums uses the start */
+    s->partial = s->weight + cuda_align((size_t)(p.n * p.k) * 2);
+    a->scratch_bytes = s->second.scratch_bytes;
+    if (s->variant >= 0)
+        a->scratch_bytes = s->partial + (size_t)prologue_gemm_parts(&p, sms_of(env)) * 2 * (size_t)p.n * sizeof(float);
+}
+
+/* The plan of the convolution, with scratch and data of the fused call. */
+static op_args with_plan(op_args call, const prologue_state *s)
+{
+    call.state = s->second.state;
+    return call;
+}
+
+static cloob_status run_fused(const op_env *env, const char *op, const prologue_gemm *p)
+{
+    return cuda_check(env->ctx, prologue_gemm_run(env->stream, p, sms_of(env)), op);
+}
+
+/* ---- bn_apply, then conv_stats ------------------------------------------------------------------- */
+
+static prologue_gemm apply_gemm(const op_args *a, int variant)
+{
+    return (prologue_gemm){ .prologue = op_has(&a->in[5]) ? PROLOGUE_ADD : PROLOGUE_APPLY,
+                            .stats = true,
+                            .variant = variant,
+                            .m = tensor_rows(&a->out[0]),
+                            .n = tensor_cols(&a->out[0]),
+                            .k = tensor_cols(&a->in[0]),
+                            .x = a->in[0].data,
+                            .other = a->in[5].data,
+                            .b = a->in[6].data,
+                            .mean = a->in[1].data,
+                            .rstd = a->in[2].data,
+                            .gain = a->in[3].data,
+                            .bias = a->in[4].data,
+                            .pivot = a->in[7].data, /* the running mean is what is taken off before summing */
+                            .side = a->attr.alone ? NULL : a->out[3].data,
+                            .y = a->out[0].data };
+}
+
+cloob_status apply_conv_stats_prepare_cuda(const op_env *env, op_args *a)
+{
+    prologue_state *s;
+    prologue_gemm p = apply_gemm(a, 0);
+    double passes = p.prologue == PROLOGUE_ADD ? 3.0 : 2.0;
+    CLOOB_TRY(state_make(env, a, &s));
+    s->variant = -1;
+    s->second = fused_applied_conv(a);
+    CLOOB_TRY(conv_stats_prepare_cuda(env, &s->second));
+    if (a->in[0].dtype == CLOOB_BF16 && p.m > 0)
+        s->variant =
+            variant_for(env, &p, !a->attr.alone,
+                        conv_stats_plan_ms(&s->second) + cuda_pass_ms(passes * (double)tensor_bytes(&a->in[0])), 0.0f);
+    lay_out(env, a, s, p);
+    return CLOOB_OK;
+}
+
+cloob_status apply_conv_stats_cuda(const op_env *env, const op_args *a)
+{
+    const prologue_state *s = a->state;
+    op_args apply = fused_apply(a), conv = with_plan(fused_applied_conv(a), s), stats = fused_stats(&conv);
+    if (s->variant < 0) {
+        CLOOB_TRY(bn_apply_cuda(env, &apply));
+        return conv_stats_cuda(env, &conv);
+    }
+    prologue_gemm p = apply_gemm(a, s->variant);
+    p.partial = at(a, s->partial);
+    CLOOB_TRY(run_fused(env, "apply_conv_stats", &p));
+    return bn_stats_finish(env, &stats, p.partial, prologue_gemm_parts(&p, sms_of(env)), p.pivot);
+}
+
+/* ---- bn_bwd_apply, then conv2d_dx ---------------------------------------------------------------- */
+
+static prologue_gemm dx_gemm(const op_env *env, const op_args *a, int variant)
+{
+    int64_t rows = tensor_rows(&a->in[1]);
+    return (prologue_gemm){ .prologue = PROLOGUE_DX,
+                            .variant = variant,
+                            .m = rows,
+                            .n = tensor_cols(&a->out[1]),
+                            .k = tensor_cols(&a->in[1]),
+                            .x = a->in[1].data,
+                            .other = a->in[0].data,
+                            .mean = a->in[2].data,
+                            .rstd = a->in[3].data,
+                            .gain = a->in[4].data,
+                            .bias = a->in[5].data,
+                            .sums = a->in[6].data,
+                            .count = (float)rows * (float)(env->sum_ranks ? env->ranks : 1),
+                            .side = a->out[0].data,
+                            .y = a->out[1].data };
+}
+
+cloob_status bn_bwd_conv_dx_prepare_cuda(const op_env *env, op_args *a)
+{
+    prologue_state *s;
+    prologue_gemm p = dx_gemm(env, a, 0);
+    CLOOB_TRY(state_make(env, a, &s));
+    s->variant = -1;
+    s->second = fused_applied_dx(a);
+    CLOOB_TRY(conv2d_dx_prepare_cuda(env, &s->second));
+    if (a->in[1].dtype == CLOOB_BF16 && p.m > 0)
+        s->variant =
+            variant_for(env, &p, true, conv_plan_ms(&s->second) + cuda_pass_ms(3.0 * (double)tensor_bytes(&a->in[1])),
+                        cuda_pass_ms(0.0));
+    lay_out(env, a, s, p);
+    return CLOOB_OK;
+}
+
+cloob_status bn_bwd_conv_dx_cuda(const op_env *env, const op_args *a)
+{
+    const prologue_state *s = a->state;
+    op_args apply = fused_bwd_apply(a), dx = with_plan(fused_applied_dx(a), s);
+    if (s->variant < 0) {
+        CLOOB_TRY(bn_bwd_apply_cuda(env, &apply));
+        return conv2d_dx_cuda(env, &dx);
+    }
+    prologue_gemm p = dx_gemm(env, a, s->variant);
+    p.b = at(a, s->weight);
+    CLOOB_TRY(cuda_check(env->ctx, transpose_bf16(env->stream, at(a, s->weight), a->in[7].data, p.k, p.n), "a weight"));
+    return run_fused(env, "bn_bwd_conv_dx", &p);
+}
