@@ -88,7 +88,9 @@ static cloob_status make_parts(cloob_ctx *ctx, device_view *v)
     size_t bytes = MAX_JOBS * sizeof *v->images;
     if (nvjpeg.nvjpegJpegStateCreate(v->d->handle, &v->state) != NVJPEG_OK)
         return ctx_fail(ctx, CLOOB_ERR_DEVICE, "%s: no state for another thread", v->d->name);
-    CLOOB_TRY(checked(ctx, cudaStreamCreateWithFlags(&v->stream, cudaStreamNonBlocking)));
+    int low, high; /* small kernels overtake the step's, which would otherwise keep them waiting */
+    CLOOB_TRY(checked(ctx, cudaDeviceGetStreamPriorityRange(&low, &high)));
+    CLOOB_TRY(checked(ctx, cudaStreamCreateWithPriority(&v->stream, cudaStreamNonBlocking, high)));
     CLOOB_TRY(checked(ctx, cudaEventCreateWithFlags(&v->finished, cudaEventBlockingSync | cudaEventDisableTiming)));
     CLOOB_TRY(checked(ctx, cudaMalloc((void **)&v->scratch, DEVICE_VIEW_BYTES)));
     CLOOB_TRY(checked(ctx, cudaMalloc((void **)&v->images, bytes)));
