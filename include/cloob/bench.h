@@ -47,7 +47,8 @@ CLOOB_API cloob_status cloob_bench_embed(cloob_ctx *ctx, const cloob_bench_optio
 typedef struct cloob_device_facts {
     char name[128];
     int64_t total_bytes, free_bytes; /* 0: unknown */
-    char runs[160]; /* a GPU: its compute capability, and which kernels run on it; empty for the processor */
+    char runs[160];    /* a GPU: its compute capability, and which kernels run on it; empty for the processor */
+    char decoder[256]; /* a GPU: what decodes images on it, or why nothing does */
 } cloob_device_facts;
 
 /* The processor is number 0, GPUs follow. */

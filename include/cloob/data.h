@@ -82,8 +82,9 @@ typedef struct cloob_data_bench_options {
     int64_t batches;              /* to time, after one that is not counted; 0: whole epochs */
     int64_t epochs;               /* with batches 0; 1 */
     uint64_t seed;
-    bool eval;         /* evaluation views in order instead of training crops */
-    const char *vocab; /* merges file to tokenize captions with; NULL: images only */
+    bool eval;                 /* evaluation views in order instead of training crops */
+    const char *vocab;         /* merges file to tokenize captions with; NULL: images only */
+    const char *image_decoder; /* "gpu": the first GPU makes the training crops of JPEGs; NULL: the CPU */
 } cloob_data_bench_options;
 
 typedef struct cloob_data_bench_result {
@@ -92,6 +93,8 @@ typedef struct cloob_data_bench_result {
     int64_t items, bad, batches;
     int64_t peak_bytes;          /* of the process */
     int64_t buffer_bytes;        /* of the loader's batches */
+    int64_t cpu_views;           /* with "gpu": views that the CPU had to make */
+    char decoder[96];            /* who made the others: "CPU", "nvJPEG 13.2, hardware decoders" */
     int64_t rss_first, rss_last; /* resident bytes after the first and the last epoch (or batch, without epochs) */
 } cloob_data_bench_result;
 

@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 
+#include "data/view/device_view.h"
 #include "tensor/device.h"
 #include "train/bench.h"
 #include "core/needs.h"
@@ -27,6 +28,15 @@ cloob_status cloob_bench_embed(cloob_ctx *ctx, const cloob_bench_options *o, clo
 
 int cloob_device_count(void) { return 1 + device_cuda_count(); }
 
+static void describe_decoder(cloob_ctx *ctx, device *d, cloob_device_facts *out)
+{
+    device_decoder *decoder;
+    cloob_status status = device_decoder_create(ctx, d, &decoder);
+    snprintf(out->decoder, sizeof out->decoder, "%s",
+             status == CLOOB_OK ? device_decoder_name(decoder) : cloob_error(ctx));
+    device_decoder_destroy(decoder);
+}
+
 cloob_status cloob_device_describe(cloob_ctx *ctx, int index, cloob_device_facts *out)
 {
     API_NEEDS(ctx, out);
@@ -39,6 +49,7 @@ cloob_status cloob_device_describe(cloob_ctx *ctx, int index, cloob_device_facts
     d->memory(d, &total, &available);
     snprintf(out->name, sizeof out->name, "%s", d->name);
     snprintf(out->runs, sizeof out->runs, "%s", d->runs);
+    if (index) describe_decoder(ctx, d, out);
     out->total_bytes = (int64_t)total, out->free_bytes = (int64_t)available;
     device_close(d);
     return CLOOB_OK;

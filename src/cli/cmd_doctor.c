@@ -108,6 +108,10 @@ static void print_device(int i, const cloob_device_facts *f)
         printf(", %.1f GiB free of %.1f", (double)f->free_bytes / 1073741824.0, (double)f->total_bytes / 1073741824.0);
     printf("\n");
     if (f->runs[0]) printf("  %-10s %s\n", "", f->runs);
+    if (!f->decoder[0]) return;
+    char decoder[512];
+    opt_with_flags(f->decoder, decoder, sizeof decoder);
+    printf("  %-10s JPEG images: %s\n", "", decoder);
 }
 
 static void print_text(cloob_ctx *ctx, const outcome *out)

@@ -23,7 +23,7 @@ cloob_status async_copy_create(cloob_ctx *ctx, device *d, async_copy **out);
 void async_copy_destroy(async_copy *f); /* NULL is fine; waits for copies under way */
 
 /* Queues a copy into the buffer; `from` stays untouched until async_copy_settle.
- * Full speed needs `from` to be memory of async_copy_host_alloc. */
+ * Full speed needs `from` to be memory of async_copy_host_alloc, or the device's own. */
 cloob_status async_copy_start(cloob_ctx *ctx, async_copy *f, void *to, const void *from, size_t bytes);
 cloob_status async_copy_filled(cloob_ctx *ctx, async_copy *f); /* after its last copy */
 

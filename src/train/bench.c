@@ -144,7 +144,7 @@ static cloob_status train_once(cloob_ctx *ctx, void *user)
 
 static cloob_status plan_step(cloob_ctx *ctx, const char *fit, step_options *so, device *d)
 {
-    memory_case c = { so, d, 1, 0 };
+    memory_case c = { so, d, 1, 0, 0 };
     memory_need n;
     char text[MEMORY_TEXT];
     size_t limit;

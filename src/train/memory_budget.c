@@ -80,7 +80,7 @@ static cloob_status plan_parts(cloob_ctx *ctx, const memory_case *c, params *p, 
         encoder_options eo = { .compute = o->compute, .batch = c->eval_batch };
         CLOOB_TRY(encoder_measure(ctx, p, &eo, &out->eval_bytes));
     }
-    out->reserve_bytes = reserve_of(c->dev);
+    out->reserve_bytes = reserve_of(c->dev) + c->loader_bytes;
     out->total_bytes = m->total_bytes + out->eval_bytes + out->reserve_bytes;
     return CLOOB_OK;
 }

@@ -9,13 +9,14 @@ typedef struct memory_case {
     const step_options *o;
     device *dev;
     int ranks;
-    int64_t eval_batch; /* rows of validation at a time, between steps; 0: none */
+    int64_t eval_batch;  /* rows of validation at a time, between steps; 0: none */
+    size_t loader_bytes; /* what the loader takes of the device */
 } memory_case;
 
 typedef struct memory_need {
     step_memory step;
     size_t eval_bytes;                   /* activations of validation, taken beside the step's */
-    size_t reserve_bytes;                /* for what libraries take by themselves */
+    size_t reserve_bytes;                /* for the loader, and for what libraries take by themselves */
     size_t total_bytes, available_bytes; /* available 0: not known */
 } memory_need;
 

@@ -350,6 +350,7 @@ cloob_status cloob_train(cloob_ctx *ctx, const cloob_train_options *o, cloob_tra
     else if (status == CLOOB_OK)
         journal_line(ctx, r.log, "done: %lld steps in %.0f s, loss %.5f, %lld bad samples skipped",
                      (long long)r.at.updates, r.sum.seconds, r.sum.loss, (long long)r.sum.bad_samples);
+    if (status == CLOOB_OK) run_tell_decoder(ctx, &r, true);
     if (status != CLOOB_OK && r.log) { /* the log of the run says how it ended, too */
         journal_note(r.log, "ended: %s", cloob_error(ctx));
     }

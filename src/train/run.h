@@ -16,6 +16,7 @@ typedef struct run {
     const cloob_train_options *o; /* those */
     comm *c, *gpus;               /* ranks, in host memory; the same in GPU memory, NULL where c serves */
     device *dev;
+    device_decoder *decoder; /* of images, on the device; NULL: the CPU decodes */
     dataset *train, *val;
     tokenizer *tok;
     char *tok_text; /* merges, as checkpoints store them */
@@ -75,6 +76,14 @@ cloob_status run_enter_stage(cloob_ctx *ctx, run *r);
 cloob_status run_check_memory(cloob_ctx *ctx, run *r);
 cloob_status run_make_step(cloob_ctx *ctx, run *r);
 cloob_status run_open_loader(cloob_ctx *ctx, run *r);
+
+/* What decodes images (`image_decoder`): opens the GPU's decoder where it is asked for; chooses (auto: both are timed)
+ * before the loader is made with lo; and the device bytes that it may take. */
+cloob_status run_open_decoder(cloob_ctx *ctx, run *r);
+cloob_status run_choose_decoder(cloob_ctx *ctx, run *r, loader_options *lo);
+size_t run_decoder_bytes(const run *r);
+/* Says in the log who decodes; done: how many images it left to the CPU. Nothing where the CPU decodes all. */
+void run_tell_decoder(cloob_ctx *ctx, run *r, bool done);
 
 /* Opens everything; on failure what was opened is closed by run_close. */
 cloob_status run_open(cloob_ctx *ctx, run *r, const cloob_train_options *o);

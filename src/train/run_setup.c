@@ -215,6 +215,7 @@ cloob_status run_open_loader(cloob_ctx *ctx, run *r)
     lo.view.gray_prob = o->aug_gray_prob;
     for (int64_t i = 0; i < o->aug_cfg_count; i++) CLOOB_TRY(transform_options_parse(ctx, &lo.view, o->aug_cfg[i]));
     CLOOB_TRY(transform_options_check(ctx, &lo.view));
+    CLOOB_TRY(run_choose_decoder(ctx, r, &lo));
     CLOOB_TRY(loader_create(ctx, r->train, r->tok, &lo, &r->batches));
     r->steps_per_epoch = loader_batches(r->batches);
     schedule_from_name(o->lr_scheduler, &r->sched.kind);
@@ -345,7 +346,8 @@ static cloob_status go_on_from(cloob_ctx *ctx, run *r)
 cloob_status run_check_memory(cloob_ctx *ctx, run *r)
 {
     size_t limit;
-    memory_case c = { &r->so, r->dev, comm_size(r->c), comm_rank(r->c) == 0 ? run_eval_batch(r) : 0 };
+    memory_case c = { &r->so, r->dev, comm_size(r->c), comm_rank(r->c) == 0 ? run_eval_batch(r) : 0,
+                      run_decoder_bytes(r) };
     CLOOB_TRY(set_step_options(ctx, r));
     if (r->o->fit_memory && !memory_parse(r->o->fit_memory, &limit))
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "`fit_memory` %s: not a size; write bytes, or 512M, 80G",
@@ -358,7 +360,8 @@ cloob_status run_check_memory(cloob_ctx *ctx, run *r)
  * schedule first. Only rank 0 validates. */
 static cloob_status check_memory(cloob_ctx *ctx, run *r)
 {
-    memory_case c = { &r->so, r->dev, comm_size(r->c), comm_rank(r->c) == 0 ? run_eval_batch(r) : 0 };
+    memory_case c = { &r->so, r->dev, comm_size(r->c), comm_rank(r->c) == 0 ? run_eval_batch(r) : 0,
+                      run_decoder_bytes(r) };
     int64_t size = r->so.model.image_size, largest = run_largest_image(r->o);
     if (largest > size) r->so.model.image_size = largest;
     CLOOB_TRY(auto_options_fit(ctx, r, &c));
@@ -484,6 +487,7 @@ static void describe(cloob_ctx *ctx, run *r)
                      loss_method_has_hopfield(r->so.method) ? "the Hopfield networks store %s"
                                                             : "`memory` %s has no effect: the method retrieves nothing",
                      r->o->memory);
+    run_tell_decoder(ctx, r, false);
     warn_early(ctx, r);
     describe_resumed(ctx, r);
 }
@@ -506,6 +510,7 @@ cloob_status run_open(cloob_ctx *ctx, run *r, const cloob_train_options *o)
     step_options_init(&r->so);
     CLOOB_TRY(run_check_options(ctx, r->o));
     CLOOB_TRY(open_device(ctx, r));
+    CLOOB_TRY(comm_agree(ctx, r->c, run_open_decoder(ctx, r)));
     CLOOB_TRY(comm_agree(ctx, r->c, divide_batch(ctx, r)));
     CLOOB_TRY(comm_agree(ctx, r->c, check_names(ctx, r)));
     /* A rank that fails between two of these tells the others, which would wait for it forever. */
@@ -530,6 +535,7 @@ void run_close(cloob_ctx *ctx, run *r)
     if (r->has_given) weights_release(&r->given);
     step_destroy(r->s); /* before the loader: a batch may still be on its way out of its memory */
     loader_destroy(r->batches);
+    device_decoder_destroy(r->decoder);
     tokenizer_close(r->tok);
     free(r->tok_text);
     sbuf_release(&r->notes);

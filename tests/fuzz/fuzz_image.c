@@ -1,6 +1,6 @@
-/* Images from any bytes: decoding whole and in part, and both views, with the buffers of the image
- * before. */
-#include "data/view/transform.h"
+/* Images from any bytes: decoding whole and in part, both views, with the buffers of the image before, and the plan of
+ * a view on a GPU. */
+#include "data/view/device_view.h"
 #include "fuzz.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -18,6 +18,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     image_release(&im);
     o.scale_min = 0.05;
     view_train_bytes(ctx, scratch, data, size, "fuzz", &limits, &o, size, out);
+    view_job job;
+    if (view_job_plan(data, size, &limits, &o, size, &job) &&
+        (job.box.left + job.box.width > job.layout.width || job.box.top + job.box.height > job.layout.height ||
+         job.layout.size > size))
+        __builtin_trap();
     limits.jpeg_scale = (int)(size % 8) + 1;
     view_train_bytes(ctx, scratch, data, size, "fuzz", &limits, &o, size / 2, out);
     return 0;

@@ -351,7 +351,7 @@ static void memory_is_as_planned(void)
         o.batch = 96;
         o.pack_texts = i % 2;
         if (!open_on(&u, &o, where())) return;
-        memory_case c = { &o, u.dev, 1, 0 };
+        memory_case c = { &o, u.dev, 1, 0, 0 };
         memory_need n;
         CHECK_OK(ctx, memory_plan(ctx, &c, &n));
         step_memory m = step_memory_of(u.s);

@@ -19,7 +19,7 @@ static void options(step_options *o, const char *model, int64_t batch)
 
 static void compare(const step_options *o)
 {
-    memory_case c = { o, dev, 1, 0 };
+    memory_case c = { o, dev, 1, 0, 0 };
     memory_need n;
     step *s = NULL;
     CHECK_OK(ctx, memory_plan(ctx, &c, &n));
@@ -66,7 +66,7 @@ static void plan_equals_step(void)
 static cloob_status check_with(const step_options *o, size_t limit, memory_need *n)
 {
     char text[32];
-    memory_case c = { o, dev, 1, 8 };
+    memory_case c = { o, dev, 1, 8, 0 };
     snprintf(text, sizeof text, "%zu", limit);
     setenv("CLOOB_MEMORY_LIMIT", text, 1);
     cloob_status status = memory_check(ctx, &c, n);
@@ -105,7 +105,7 @@ static void limits_choose_what_is_recomputed(void)
 {
     step_options all, none, o;
     memory_need most, least, n;
-    memory_case c = { &none, dev, 1, 0 };
+    memory_case c = { &none, dev, 1, 0, 0 };
     deep(&none), deep(&all);
     all.grad.checkpoint = all.grad.recompute = true;
     CHECK_OK(ctx, memory_plan(ctx, &c, &most));

@@ -252,7 +252,7 @@ static void memory_is_that_of_one_tower(void)
         CHECK_OK(ctx, device_open(ctx, "cpu", &dev));
         options(&o, "tiny-vit", packed);
         o.batch = 64;
-        memory_case c = { &o, dev, 1, 0 };
+        memory_case c = { &o, dev, 1, 0, 0 };
         CHECK_OK(ctx, memory_plan(ctx, &c, &n));
         bytes[packed] = n.step.text_bytes;
         device_close(dev);

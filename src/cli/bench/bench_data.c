@@ -1,13 +1,14 @@
 /* cloob bench data: how many samples a second the loader delivers. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "cli/commands.h"
 #include "cli/json_out.h"
 #include "cli/shared_opts.h"
 
 static struct {
-    const char *source, *vocab;
+    const char *source, *vocab, *decoder;
     int64_t workers, batch, size, context, ahead, batches, epochs, num_samples;
     bool eval;
 } o;
@@ -24,6 +25,7 @@ static const opt_row rows[] = {
     { "batches", OPT_INT, &o.batches, "0", "N", "batches to time; 0: whole epochs", OPT_NOT_NEGATIVE },
     { "epochs", OPT_INT, &o.epochs, "1", "N", "epochs to time", OPT_POSITIVE },
     { "eval", OPT_FLAG, &o.eval, NULL, NULL, "evaluation views in order instead of training crops", 0 },
+    { "image-decoder", OPT_STRING, &o.decoder, "cpu", "cpu|gpu", "what decodes and crops JPEGs", 0 },
     { "vocab", OPT_STRING, &o.vocab, NULL, "FILE", "tokenize the captions too, with these merges", 0 },
     { "context-length", OPT_INT, &o.context, "77", "N", "tokens per caption", OPT_POSITIVE },
     { "num-samples", OPT_INT, &o.num_samples, "0", "N", "samples per epoch; 0: all", OPT_NOT_NEGATIVE },
@@ -36,6 +38,8 @@ static void print_text(const cloob_data_bench_result *r)
     const double mib = 1024.0 * 1024.0;
     printf("%.0f samples/s, %.2f ms per batch (median of %lld), %lld bad\n", r->items_per_s, r->ms,
            (long long)r->batches, (long long)r->bad);
+    if (r->cpu_views || strcmp(o.decoder, "gpu") == 0)
+        printf("decoded by %s; %lld images by the CPU\n", r->decoder, (long long)r->cpu_views);
     printf("peak %.0f MiB, of which batches %.0f MiB; resident %.0f MiB after the first epoch, %.0f MiB "
            "after the last\n",
            (double)r->peak_bytes / mib, (double)r->buffer_bytes / mib, (double)r->rss_first / mib,
@@ -48,7 +52,9 @@ static void print_json(const cloob_data_bench_result *r)
     json_out_number("ms", r->ms, 6);
     json_out_number("items_per_s", r->items_per_s, 6);
     json_out_int("peak_bytes", r->peak_bytes);
-    json_out_text("device", "cpu");
+    json_out_text("device", strcmp(o.decoder, "gpu") == 0 ? "cuda" : "cpu");
+    json_out_text("decoder", r->decoder);
+    json_out_int("cpu_views", r->cpu_views);
     json_out_text("precision", "uint8");
     json_out_int("workers", o.workers);
     json_out_int("batch_size", o.batch);
@@ -76,6 +82,7 @@ static cloob_status bench(cloob_ctx *ctx, const cloob_data_options *d, cloob_dat
     b.epochs = o.epochs;
     b.eval = o.eval;
     b.vocab = o.vocab;
+    b.image_decoder = o.decoder;
     b.seed = (uint64_t)common.seed;
     cloob_status status = cloob_dataset_open(ctx, o.source, d, &set);
     if (status != CLOOB_OK) return status;

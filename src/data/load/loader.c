@@ -63,6 +63,7 @@ static bool is_ready(const slot *s) { return s->done == s->rows || (s->status !=
 /* Rows per visit: few enough that all workers share the first batch, enough that the lock costs nothing. */
 static int64_t rows_per_visit(const loader *l)
 {
+    if (l->o.decoder) return loader_device_rows(l);
     int64_t n = l->o.batch / (8 * (l->o.workers ? l->o.workers : 1));
     return n < 1 ? 1 : n > 8 ? 8 : n;
 }
@@ -76,7 +77,9 @@ static void fill_some(loader *l, worker *w, slot *s)
     l->busy++;
     pthread_mutex_unlock(&l->lock);
     cloob_status status = CLOOB_OK;
+    if (w->device) loader_device_begin(w);
     for (int64_t r = begin; r < end && status == CLOOB_OK; r++) status = loader_fill_row(w, s, r);
+    if (status == CLOOB_OK && w->device) status = loader_device_finish(w, s);
     pthread_mutex_lock(&l->lock);
     l->busy--;
     s->done += end - begin;
@@ -216,7 +219,7 @@ loader_stats loader_stats_take(loader *l)
 {
     double now = clock_seconds();
     pthread_mutex_lock(&l->lock);
-    loader_stats s = { l->wait_seconds, now - l->since, l->bad_samples, l->samples };
+    loader_stats s = { l->wait_seconds, now - l->since, l->bad_samples, l->samples, l->cpu_views };
     l->wait_seconds = 0;
     l->since = now;
     pthread_mutex_unlock(&l->lock);
@@ -248,6 +251,7 @@ static cloob_status check(cloob_ctx *ctx, const loader *l)
     if (l->tok && !dataset_has_captions(l->d))
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "the data set (%s) has no captions to train on", dataset_kind(l->d));
     CLOOB_TRY(transform_options_check(ctx, &o->view));
+    CLOOB_TRY(loader_device_check(ctx, o));
     if (o->train && count_batches(l) == 0)
         return ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
                         "%lld samples do not fill one batch of %lld on %d rank%s; use a smaller `batch_size`",
@@ -255,35 +259,39 @@ static cloob_status check(cloob_ctx *ctx, const loader *l)
     return CLOOB_OK;
 }
 
-static void *take_memory(const loader *l)
+void *loader_take_memory(const loader *l, size_t bytes)
 {
-    return l->o.alloc ? l->o.alloc(l->o.memory_user, l->slot_bytes) : malloc(l->slot_bytes);
+    return l->o.alloc ? l->o.alloc(l->o.memory_user, bytes) : malloc(bytes ? bytes : 1);
 }
 
-static void give_memory(const loader *l, void *memory)
+void loader_give_memory(const loader *l, void *memory, size_t bytes)
 {
     if (!memory) return;
-    if (l->o.release) l->o.release(l->o.memory_user, memory, l->slot_bytes);
+    if (l->o.release) l->o.release(l->o.memory_user, memory, bytes);
     else if (!l->o.alloc) free(memory);
 }
 
 static cloob_status create_slots(cloob_ctx *ctx, loader *l)
 {
     size_t images = (size_t)(l->o.batch * l->o.view.size * l->o.view.size * 3), n = (size_t)l->o.batch;
+    device *dev = l->o.decoder ? device_decoder_device(l->o.decoder) : NULL;
     images = (images + 63) / 64 * 64; /* tokens begin aligned */
-    l->slot_bytes = images + (l->tok ? n * (size_t)l->o.context * sizeof(int32_t) : 0);
+    l->slot_bytes = (dev ? 0 : images) + (l->tok ? n * (size_t)l->o.context * sizeof(int32_t) : 0);
     l->slots = l->o.ahead + 1;
     l->slot = calloc((size_t)l->slots, sizeof *l->slot);
     if (!l->slot) return ctx_no_memory(ctx, (size_t)l->slots * sizeof *l->slot, "the loader");
     for (int i = 0; i < l->slots; i++) {
         slot *s = &l->slot[i];
-        s->memory = take_memory(l);
+        s->memory = loader_take_memory(l, l->slot_bytes);
         s->ok = calloc(n, sizeof *s->ok);
         s->b.index = calloc(n, sizeof *s->b.index);
         s->b.label = calloc(n, sizeof *s->b.label);
         if (!s->memory || !s->ok || !s->b.index || !s->b.label) return ctx_no_memory(ctx, l->slot_bytes, "a batch");
         s->b.images = s->memory;
-        s->b.tokens = l->tok ? (int32_t *)(void *)(s->b.images + images) : NULL;
+        s->b.tokens = l->tok ? (int32_t *)(void *)(s->b.images + (dev ? 0 : images)) : NULL;
+        void *views = NULL;
+        if (dev) CLOOB_TRY(dev->alloc(ctx, dev, images, "the images of a batch", &views));
+        if (dev) s->b.images = views;
     }
     return CLOOB_OK;
 }
@@ -299,6 +307,7 @@ static cloob_status create_workers(cloob_ctx *ctx, loader *l)
         w->ctx = ctx_worker(ctx);
         if (!w->ctx) return ctx_no_memory(ctx, sizeof *w->ctx, "a worker");
         CLOOB_TRY(view_scratch_create(ctx, &w->view));
+        if (l->o.decoder) CLOOB_TRY(loader_device_create(ctx, w));
     }
     /* Signals are for the caller's thread. */
     sigset_t all, before;
@@ -355,6 +364,7 @@ static void stop_workers(loader *l)
         worker *w = &l->worker[i];
         if (w->started) pthread_join(w->thread, NULL);
         view_scratch_destroy(w->view);
+        loader_device_destroy(w);
         stored_sample_release(&w->sample);
         cloob_ctx_destroy(w->ctx);
     }
@@ -363,10 +373,12 @@ static void stop_workers(loader *l)
 void loader_destroy(loader *l)
 {
     if (!l) return;
+    device *dev = l->o.decoder ? device_decoder_device(l->o.decoder) : NULL;
     stop_workers(l);
     for (int i = 0; l->slot && i < l->slots; i++) {
         slot *s = &l->slot[i];
-        give_memory(l, s->memory);
+        if (dev && s->b.images != s->memory) dev->free(dev, s->b.images);
+        loader_give_memory(l, s->memory, l->slot_bytes);
         free(s->ok);
         free(s->b.index);
         free(s->b.label);

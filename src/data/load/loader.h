@@ -16,7 +16,7 @@
 
 #include "data/sets/dataset.h"
 #include "data/text/tokenizer.h"
-#include "data/view/transform.h"
+#include "data/view/device_view.h"
 
 typedef struct loader_options {
     int64_t batch; /* rows per rank */
@@ -28,6 +28,9 @@ typedef struct loader_options {
     int64_t context; /* tokens per row */
     transform_options view;
     int jpeg_scale; /* eighths of the size JPEGs are decoded at; 8 (exact) by default */
+    /* Of a GPU, which makes the views then, in training (data/view/device_view.h): images of batches are its memory,
+     * and workers make only the views that it does not take. NULL: they make all. Outlives the loader. */
+    device_decoder *decoder;
     /* Memory for images and tokens, e.g. pinned for copies to a device; NULL: malloc and free. alloc returns
      * NULL when there is none. Called when the loader is created and destroyed only. */
     void *(*alloc)(void *user, size_t bytes);
@@ -38,7 +41,7 @@ typedef struct loader_options {
 void loader_options_init(loader_options *o);
 
 typedef struct batch {
-    uint8_t *images; /* (rows, size, size, 3) */
+    uint8_t *images; /* (rows, size, size, 3); device memory where there is a `decoder` */
     int32_t *tokens; /* (rows, context); NULL when there is no tokenizer */
     int64_t *index;  /* (rows): the sample's index in the data set */
     int32_t *label;  /* (rows): class, or -1 */
@@ -55,8 +58,9 @@ cloob_status loader_create(cloob_ctx *ctx, const dataset *d, const tokenizer *to
                            loader **out);
 void loader_destroy(loader *l);
 
-int64_t loader_batches(const loader *l);     /* per epoch */
-size_t loader_buffer_bytes(const loader *l); /* what the batches take, all together */
+int64_t loader_batches(const loader *l);             /* per epoch */
+size_t loader_buffer_bytes(const loader *l);         /* host memory of the batches, all together */
+size_t loader_device_bytes(const loader_options *o); /* what a loader that decodes on a GPU takes of its memory */
 
 /* Starts an epoch at a batch inside it: (epoch, 0) for the beginning; the saved pair to resume. Costs nothing
  * when the loader stands there already, as it does after the end of the epoch before. */
@@ -71,6 +75,7 @@ typedef struct loader_stats {
     double wall_seconds; /* time since that call, or since creation */
     int64_t bad_samples; /* since creation */
     int64_t samples;     /* delivered since creation */
+    int64_t cpu_views;   /* with a `decoder`: views made by the workers, since creation */
 } loader_stats;
 loader_stats loader_stats_take(loader *l);
 

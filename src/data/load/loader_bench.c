@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "core/needs.h"
@@ -97,6 +98,8 @@ static cloob_status bench(cloob_ctx *ctx, loader *l, const cloob_data_bench_opti
     out->ms = median(t.ms, t.count);
     out->wait_share = s.wall_seconds > 0 ? s.wait_seconds / s.wall_seconds : 0;
     out->bad = s.bad_samples;
+    out->cpu_views = s.cpu_views;
+    snprintf(out->decoder, sizeof out->decoder, "%s", l->o.decoder ? device_decoder_name(l->o.decoder) : "CPU");
     out->buffer_bytes = (int64_t)loader_buffer_bytes(l);
     out->peak_bytes = peak_bytes();
     free(t.ms);
@@ -113,14 +116,22 @@ cloob_status cloob_data_bench(cloob_ctx *ctx, const cloob_dataset *d, const cloo
                               cloob_data_bench_result *out)
 {
     API_NEEDS(ctx, d && o && out);
+    bool gpu = o->image_decoder && strcmp(o->image_decoder, "gpu") == 0;
+    device *dev = NULL;
     tokenizer *tok = NULL;
     loader *l = NULL;
     loader_options lo = to_loader(o);
     *out = (cloob_data_bench_result){ 0 };
     cloob_status status = o->vocab ? tokenizer_open(ctx, o->vocab, &tok) : CLOOB_OK;
+    if (status == CLOOB_OK && gpu && !device_cuda_count())
+        status = ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED, "`image_decoder` gpu: there is no GPU to use; use cpu");
+    if (status == CLOOB_OK && gpu) status = device_open(ctx, "cuda", &dev);
+    if (status == CLOOB_OK && gpu) status = device_decoder_create(ctx, dev, &lo.decoder);
     if (status == CLOOB_OK) status = loader_create(ctx, d, tok, &lo, &l);
     if (status == CLOOB_OK) status = bench(ctx, l, o, out);
     loader_destroy(l);
+    device_decoder_destroy(lo.decoder);
+    device_close(dev);
     if (tok) tokenizer_close(tok);
     return status;
 }

@@ -9,18 +9,21 @@
 /* One batch: being filled, ready, or held by the caller. */
 typedef struct slot {
     batch b;
-    void *memory; /* images, then tokens */
+    void *memory; /* images, then tokens; tokens alone where a GPU makes the views */
     bool *ok;     /* (batch): which rows hold a sample */
     int64_t rows, issued, done;
     cloob_status status; /* of a failure that ends the run */
     char error[CTX_ERROR_BYTES];
 } slot;
 
+typedef struct worker_device worker_device;
+
 /* What one thread needs; the calling thread has one too when there are no workers. */
 typedef struct worker {
     loader *l;
     cloob_ctx *ctx;
     view_scratch *view;
+    worker_device *device; /* its part in views made on a GPU; NULL: it makes them itself */
     stored_sample sample;
     pthread_t thread;
     bool started;
@@ -51,12 +54,29 @@ struct loader {
     int busy;                   /* workers inside a row */
     bool paused, stopping;
     double wait_seconds, since;
-    int64_t bad_samples, samples;
+    int64_t bad_samples, samples, cpu_views;
     int warned;
 };
 
 /* Fills row r of a slot: a sample, its view and its tokens. A sample that cannot be read is replaced
  * (training) or leaves ok[r] false (evaluation). Anything but CLOOB_OK ends the run. */
 cloob_status loader_fill_row(worker *w, slot *s, int64_t r);
+/* The view of a sample, by this thread. */
+cloob_status loader_make_view(worker *w, const stored_sample *s, uint64_t key, uint8_t *out);
+
+/* The loader's kind of memory, as its options say. */
+void *loader_take_memory(const loader *l, size_t bytes);
+void loader_give_memory(const loader *l, void *memory, size_t bytes);
+
+/* --- loader_device.c: views made on a GPU ---------------------------------------------------------- */
+
+cloob_status loader_device_check(cloob_ctx *ctx, const loader_options *o); /* refuses what a GPU does not do */
+int64_t loader_device_rows(const loader *l);                               /* in one group */
+cloob_status loader_device_create(cloob_ctx *ctx, worker *w);
+void loader_device_destroy(worker *w); /* nothing where there is none */
+/* A group begins; each row's w->sample is taken for its view; the views are there when finish returns. */
+void loader_device_begin(worker *w);
+cloob_status loader_device_view(worker *w, uint64_t key, int64_t r, uint8_t *out);
+cloob_status loader_device_finish(worker *w, slot *s);
 
 #endif

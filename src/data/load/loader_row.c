@@ -9,7 +9,7 @@ enum {
     MAX_WARNINGS = 5 /* bad samples named in the log; the others are counted */
 };
 
-static cloob_status make_view(worker *w, const stored_sample *s, uint64_t key, uint8_t *out)
+cloob_status loader_make_view(worker *w, const stored_sample *s, uint64_t key, uint8_t *out)
 {
     const loader_options *o = &w->l->o;
     if (s->width) {
@@ -28,10 +28,11 @@ static cloob_status read_sample(worker *w, slot *s, int64_t r, int64_t index, ui
     int64_t pixels = l->o.view.size * l->o.view.size * 3;
     int what = FETCH_IMAGE | (l->tok ? FETCH_CAPTION : 0);
     CLOOB_TRY(dataset_fetch(w->ctx, l->d, index, pick, what, &w->sample));
-    CLOOB_TRY(make_view(w, &w->sample, view_key, s->b.images + r * pixels));
+    if (!w->device) CLOOB_TRY(loader_make_view(w, &w->sample, view_key, s->b.images + r * pixels));
     if (l->tok)
         CLOOB_TRY(tokenizer_encode_row(w->ctx, l->tok, w->sample.caption.data, w->sample.caption.len, l->o.context,
                                        s->b.tokens + r * l->o.context));
+    if (w->device) CLOOB_TRY(loader_device_view(w, view_key, r, s->b.images + r * pixels)); /* takes the bytes */
     s->b.index[r] = index;
     s->b.label[r] = (int32_t)w->sample.label;
     s->ok[r] = true;

@@ -3,8 +3,7 @@
 #define DATA_VIEW_RESIZE_AXIS_H
 
 #include "data/view/resize.h"
-
-enum { RESIZE_BITS = 32 - 8 - 2, RESIZE_HALF = 1 << (RESIZE_BITS - 1) };
+#include "data/view/resize_weights.h"
 
 extern const resize_kernels resize_vnni, resize_avx2; /* in x86-64 builds */
 

@@ -206,11 +206,18 @@ static bool happens(double probability, uint64_t key, uint64_t which)
     return probability > 0 && rng_uniform(rng_subkey(key, which), 0) < probability;
 }
 
+bool transform_draw_flip(const transform_options *o, uint64_t key) { return happens(o->flip_prob, key, DRAW_FLIP); }
+
+bool transform_draw_colours(const transform_options *o, uint64_t key)
+{
+    return happens(o->jitter_prob, key, DRAW_JITTER) || happens(o->gray_prob, key, DRAW_GRAY);
+}
+
 /* open_clip's order after the crop: jitter, grey; the mirror, which it does not have, before them. */
 static void train_augment(const transform_options *o, uint64_t key, uint8_t *out)
 {
     int64_t n = o->size * o->size;
-    if (happens(o->flip_prob, key, DRAW_FLIP)) augment_flip(out, o->size, o->size);
+    if (transform_draw_flip(o, key)) augment_flip(out, o->size, o->size);
     if (happens(o->jitter_prob, key, DRAW_JITTER))
         augment_jitter(out, n, o->jitter, rng_subkey(key, DRAW_JITTER_VALUES));
     if (happens(o->gray_prob, key, DRAW_GRAY)) augment_gray(out, n);

@@ -73,5 +73,8 @@ cloob_status view_train(cloob_ctx *ctx, view_scratch *s, const image *im, const 
 /* The crop torchvision's RandomResizedCrop would draw: ten tries of area and log-uniform ratio, then the
  * centre. */
 image_box transform_draw_crop(const transform_options *o, uint64_t key, int64_t width, int64_t height);
+/* Whether the training view of a key is mirrored, and whether its colours are changed (jitter, grey). */
+bool transform_draw_flip(const transform_options *o, uint64_t key);
+bool transform_draw_colours(const transform_options *o, uint64_t key);
 
 #endif

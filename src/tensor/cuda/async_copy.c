@@ -34,7 +34,7 @@ cloob_status async_copy_start_cuda(cloob_ctx *ctx, async_copy *f, void *to, cons
     cuda_use(f->dev);
     if (!bytes) return CLOOB_OK;
     CLOOB_TRY(cuda_check(ctx, cudaStreamWaitEvent(stream_of(f), f->read, 0), "feeding the GPU"));
-    return cuda_check(ctx, cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream_of(f)), "feeding the GPU");
+    return cuda_check(ctx, cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream_of(f)), "feeding the GPU");
 }
 
 cloob_status async_copy_filled_cuda(cloob_ctx *ctx, async_copy *f)

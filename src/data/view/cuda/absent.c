@@ -1,0 +1,35 @@
+/* A build without CUDA: there is no decoder, so nothing else is reached. */
+#include "data/view/device_view.h"
+
+cloob_status device_decoder_create(cloob_ctx *ctx, device *dev, device_decoder **out)
+{
+    (void)dev;
+    *out = NULL;
+    return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED, "`image_decoder` gpu: this build has no CUDA; use cpu");
+}
+
+void device_decoder_destroy(device_decoder *d) { (void)d; }
+const char *device_decoder_name(const device_decoder *d) { return (void)d, ""; }
+device *device_decoder_device(const device_decoder *d) { return (void)d, NULL; }
+
+cloob_status device_view_create(cloob_ctx *ctx, device_decoder *d, const transform_options *o, device_view **out)
+{
+    (void)o;
+    *out = NULL;
+    return device_decoder_create(ctx, NULL, &d);
+}
+
+void device_view_destroy(device_view *v) { (void)v; }
+
+cloob_status device_view_run(cloob_ctx *ctx, device_view *v, view_job *jobs, int n)
+{
+    device_decoder *none;
+    (void)v, (void)jobs, (void)n;
+    return device_decoder_create(ctx, NULL, &none);
+}
+
+cloob_status device_view_put(cloob_ctx *ctx, device_view *v, uint8_t *const *out, const uint8_t *views, int n)
+{
+    (void)out, (void)views;
+    return device_view_run(ctx, v, NULL, n);
+}

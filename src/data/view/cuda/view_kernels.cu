@@ -1,0 +1,106 @@
+/* One row of the grid per image; its threads walk over that image's pixels. Compiled without fused multiply-add: the
+ * weights are the host's to the last bit. */
+#include "data/view/cuda/view_kernels.h"
+
+#include "data/view/resize_weights.h"
+#include "tensor/cuda/vendor.cuh"
+
+enum { THREADS = 256, BLOCKS = 64 }; /* blocks per image, each of which takes every 64th group of pixels */
+
+#define FOR_EACH(i, n)                                                                                                 \
+    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < (n); i += (int64_t)gridDim.x * blockDim.x)
+
+static __global__ void weights_kernel(const view_image *images, int size, int bicubic)
+{
+    const view_axis *a = &images[blockIdx.y].axis[blockIdx.z];
+    resize_span s = resize_span_of(bicubic, a->in, 0.0f, (float)a->in, size);
+    FOR_EACH(i, size)
+    {
+        int64_t lo, hi;
+        double sum = 0.0, centre = resize_centre(&s, i);
+        resize_inputs(&s, centre, &lo, &hi);
+        for (int64_t t = 0; t < hi - lo; t++) sum += resize_weight(&s, centre, lo, t);
+        a->first[i] = (int32_t)lo;
+        a->count[i] = (int32_t)(hi - lo);
+        for (int64_t t = 0; t < hi - lo; t++) {
+            double w = resize_weight(&s, centre, lo, t);
+            a->k[i * a->taps + t] = resize_to_fixed(sum != 0.0 ? w / sum : w);
+        }
+    }
+}
+
+static __global__ void rgb_kernel(const view_image *images)
+{
+    const view_image *v = &images[blockIdx.y];
+    int width = v->axis[0].in, height = v->axis[1].in;
+    FOR_EACH(i, (int64_t)width * height)
+    {
+        uint8_t rgb[3];
+        ycc_pixel(&v->planes, v->left + (int)(i % width), v->top + (int)(i / width), rgb);
+        v->rgb[i] = make_uchar4(rgb[0], rgb[1], rgb[2], 0);
+    }
+}
+
+/* Output i of an axis from inputs `stride` apart. */
+static __device__ uchar4 weighted(const view_axis *a, int i, const uchar4 *in, int64_t stride)
+{
+    const int32_t *k = a->k + (int64_t)i * a->taps;
+    int r = RESIZE_HALF, g = RESIZE_HALF, b = RESIZE_HALF;
+    in += a->first[i] * stride;
+    for (int t = 0, n = a->count[i]; t < n; t++, in += stride) {
+        uchar4 p = *in;
+        r += k[t] * p.x, g += k[t] * p.y, b += k[t] * p.z;
+    }
+    return make_uchar4(ycc_byte(r >> RESIZE_BITS), ycc_byte(g >> RESIZE_BITS), ycc_byte(b >> RESIZE_BITS), 0);
+}
+
+static __global__ void across_kernel(const view_image *images, int size)
+{
+    const view_image *v = &images[blockIdx.y];
+    const view_axis *a = &v->axis[0];
+    FOR_EACH(i, (int64_t)v->axis[1].in * size) v->mid[i] = weighted(a, (int)(i % size), v->rgb + i / size * a->in, 1);
+}
+
+static __global__ void down_kernel(const view_image *images, int size)
+{
+    const view_image *v = &images[blockIdx.y];
+    FOR_EACH(i, (int64_t)size * size)
+    {
+        int x = (int)(i % size), y = (int)(i / size);
+        uchar4 p = weighted(&v->axis[1], y, v->mid + x, size);
+        uint8_t *out = v->out + ((int64_t)y * size + (v->flip ? size - 1 - x : x)) * 3;
+        out[0] = p.x, out[1] = p.y, out[2] = p.z;
+    }
+}
+
+static size_t carve(uint8_t *base, size_t *used, size_t bytes, void **out)
+{
+    *out = base + *used;
+    *used += (bytes + 255) / 256 * 256;
+    return *used;
+}
+
+size_t view_image_carve(view_image *v, int size, int bicubic, uint8_t *base)
+{
+    size_t used = 0, n = (size_t)size, width = (size_t)v->axis[0].in, height = (size_t)v->axis[1].in;
+    for (int d = 0; d < 2; d++) {
+        view_axis *a = &v->axis[d];
+        resize_span s = resize_span_of(bicubic, a->in, 0.0f, (float)a->in, size);
+        a->taps = (int32_t)resize_taps(&s);
+        carve(base, &used, n * 4, (void **)&a->first);
+        carve(base, &used, n * 4, (void **)&a->count);
+        carve(base, &used, n * (size_t)a->taps * 4, (void **)&a->k);
+    }
+    carve(base, &used, width * height * sizeof(uchar4), (void **)&v->rgb);
+    return carve(base, &used, height * n * sizeof(uchar4), (void **)&v->mid);
+}
+
+cudaError_t view_images_run(const view_image *images, int n, int size, int bicubic, cudaStream_t stream)
+{
+    dim3 grid(BLOCKS, (unsigned)n), axes((unsigned)((size + THREADS - 1) / THREADS), (unsigned)n, 2);
+    weights_kernel<<<axes, THREADS, 0, stream>>>(images, size, bicubic);
+    rgb_kernel<<<grid, THREADS, 0, stream>>>(images);
+    across_kernel<<<grid, THREADS, 0, stream>>>(images, size);
+    down_kernel<<<grid, THREADS, 0, stream>>>(images, size);
+    return cudaGetLastError();
+}

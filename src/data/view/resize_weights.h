@@ -1,0 +1,69 @@
+/* The weights of Pillow's resize, number by number, for the host and for kernels: the filter, sampled where the input
+ * pixels lie, scaled to sum 1, rounded to 22 bits. */
+#ifndef DATA_VIEW_RESIZE_WEIGHTS_H
+#define DATA_VIEW_RESIZE_WEIGHTS_H
+
+#include <math.h>
+
+#include "data/view/host_device.h"
+
+enum { RESIZE_BITS = 32 - 8 - 2, RESIZE_HALF = 1 << (RESIZE_BITS - 1) };
+
+/* Keys' cubic with a = -1/2, or a triangle. */
+VIEW_BOTH double resize_filter_at(int bicubic, double x)
+{
+    const double a = -0.5;
+    x = fabs(x);
+    if (!bicubic) return x < 1.0 ? 1.0 - x : 0.0;
+    if (x < 1.0) return ((a + 2.0) * x - (a + 3.0)) * x * x + 1;
+    if (x < 2.0) return (((x - 5) * x + 8) * x - 4) * a;
+    return 0.0;
+}
+
+VIEW_BOTH int32_t resize_to_fixed(double w)
+{
+    double scaled = w * (1 << RESIZE_BITS);
+    return (int32_t)(w < 0 ? scaled - 0.5 : scaled + 0.5);
+}
+
+/* One axis: [from, to) of `in` pixels becomes `out` pixels. */
+typedef struct resize_span {
+    double from, step;      /* inputs per output */
+    double shrink, support; /* 1 / how far the filter is stretched; how far it reaches */
+    int64_t in;
+    int bicubic;
+} resize_span;
+
+VIEW_BOTH resize_span resize_span_of(int bicubic, int64_t in, float from, float to, int64_t out)
+{
+    resize_span s;
+    s.from = (double)from;
+    s.step = (double)(to - from) / (double)out;
+    s.in = in;
+    s.bicubic = bicubic;
+    double scale = s.step < 1.0 ? 1.0 : s.step;
+    s.shrink = 1.0 / scale;
+    s.support = (bicubic ? 2.0 : 1.0) * scale;
+    return s;
+}
+
+/* Room that every output needs: a multiple of 4. */
+VIEW_BOTH int64_t resize_taps(const resize_span *s) { return ((int64_t)ceil(s->support) * 2 + 1 + 3) / 4 * 4; }
+
+VIEW_BOTH double resize_centre(const resize_span *s, int64_t i) { return s->from + ((double)i + 0.5) * s->step; }
+
+/* The inputs [lo, hi) of the output at `centre`. */
+VIEW_BOTH void resize_inputs(const resize_span *s, double centre, int64_t *lo, int64_t *hi)
+{
+    *lo = centre - s->support + 0.5 < 0 ? 0 : (int64_t)(centre - s->support + 0.5);
+    *hi = (int64_t)(centre + s->support + 0.5);
+    if (*hi > s->in) *hi = s->in;
+}
+
+/* The filter at input lo + t, before it is scaled. */
+VIEW_BOTH double resize_weight(const resize_span *s, double centre, int64_t lo, int64_t t)
+{
+    return resize_filter_at(s->bicubic, ((double)t + (double)lo - centre + 0.5) * s->shrink);
+}
+
+#endif

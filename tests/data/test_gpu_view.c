@@ -1,0 +1,217 @@
+/* Views on a GPU: kernels equal to their definition, nvJPEG near libjpeg, a loader that gives the same batches whoever
+ * decodes. */
+#include <unistd.h>
+
+#include "check.h"
+#include "data/load/loader.h"
+#include "data/view/cuda/view_kernels.h"
+#include "fixture.h"
+#include "jpeg_planes.h"
+
+static cloob_ctx *ctx;
+static device *dev;
+static device_decoder *decoder;
+static const image_limits limits = { IMAGE_MAX_PIXELS, 8, false };
+
+static const jpeg_case plain[] = {
+    { .width = 500, .height = 375, .components = 3, .across = 2, .down = 2 },
+    { .width = 197, .height = 161, .components = 3, .across = 2, .down = 2, .restart = 2 },
+    { .width = 183, .height = 250, .components = 3, .across = 2, .down = 1 },
+    { .width = 161, .height = 197, .components = 3, .across = 1, .down = 1 },
+    { .width = 161, .height = 197, .components = 1, .across = 1, .down = 1 },
+    { .width = 5, .height = 3, .components = 3, .across = 2, .down = 2 },
+};
+enum { PLAIN = sizeof plain / sizeof *plain, SIZE = 96, VIEW = SIZE * SIZE * 3, JOBS = 4 * PLAIN };
+
+static void *on_device(size_t bytes, const void *from)
+{
+    void *p = NULL;
+    CHECK_OK(ctx, dev->alloc(ctx, dev, bytes, "a test", &p));
+    if (from) CHECK_OK(ctx, dev->to_device(ctx, dev, p, from, bytes));
+    CHECK_OK(ctx, dev->sync(ctx, dev));
+    return p;
+}
+
+static transform_options options(int i)
+{
+    transform_options o;
+    transform_options_init(&o, SIZE);
+    o.scale_min = 0.1;
+    o.flip_prob = 0.5;
+    o.filter = i % 2 ? RESIZE_BILINEAR : RESIZE_BICUBIC;
+    return o;
+}
+
+static void kernels_equal_the_definition(void)
+{
+    if (!dev) SKIP("no GPU here");
+    for (int i = 0; i < JOBS; i++) {
+        static uint8_t expected[VIEW], got[VIEW];
+        transform_options o = options(i);
+        size_t size;
+        ycc_planes p;
+        view_job job;
+        uint8_t *file = jpeg_make(&plain[i % PLAIN], (uint64_t)i, &size), *memory = jpeg_decode_planes(file, size, &p);
+        CHECK(view_job_plan(file, size, &limits, &o, (uint64_t)i, &job));
+        CHECK_OK(ctx, view_job_define(ctx, &p, &job, &o, expected));
+        size_t bytes = 3 * (size_t)(p.width + 32) * (size_t)(p.height + 32);
+        uint8_t *planes = on_device(bytes, memory), *scratch = on_device(16 << 20, NULL);
+        view_image v = { .planes = p, .top = (int32_t)job.box.top, .left = (int32_t)job.box.left, .flip = job.flip };
+        for (int c = 0; c < p.components; c++) v.planes.plane[c] = planes + (p.plane[c] - memory);
+        v.axis[0].in = (int32_t)job.box.width, v.axis[1].in = (int32_t)job.box.height;
+        int bicubic = o.filter == RESIZE_BICUBIC;
+        CHECK(view_image_carve(&v, SIZE, bicubic, scratch) < 16 << 20);
+        v.out = on_device(VIEW, NULL);
+        view_image *list = on_device(sizeof v, &v);
+        CHECK(view_images_run(list, 1, SIZE, bicubic, (cudaStream_t)dev->stream) == cudaSuccess);
+        CHECK_OK(ctx, dev->to_host(ctx, dev, got, v.out, VIEW));
+        CHECK_OK(ctx, dev->sync(ctx, dev));
+        CHECK(memcmp(expected, got, VIEW) == 0);
+        dev->free(dev, planes), dev->free(dev, scratch), dev->free(dev, v.out), dev->free(dev, list);
+        free(memory);
+        free(file);
+    }
+}
+
+/* Mean and largest difference of two views. */
+static double difference(const uint8_t *a, const uint8_t *b, size_t n, int *largest)
+{
+    double sum = 0;
+    *largest = 0;
+    for (size_t i = 0; i < n; i++) {
+        int d = abs(a[i] - b[i]);
+        sum += d;
+        if (d > *largest) *largest = d;
+    }
+    return sum / (double)n;
+}
+
+static void nvjpeg_is_near_libjpeg(void)
+{
+    if (!decoder) SKIP("no nvJPEG here");
+    static uint8_t cpu[VIEW], got[VIEW];
+    transform_options o = options(0);
+    view_scratch *scratch;
+    device_view *view;
+    view_job job[JOBS];
+    uint8_t *file[JOBS];
+    size_t size[JOBS];
+    CHECK_OK(ctx, view_scratch_create(ctx, &scratch));
+    CHECK_OK(ctx, device_view_create(ctx, decoder, &o, &view));
+    for (int i = 0; i < JOBS; i++) {
+        file[i] = jpeg_make(&plain[i % PLAIN], (uint64_t)i, &size[i]);
+        CHECK(view_job_plan(file[i], size[i], &limits, &o, (uint64_t)i, &job[i]));
+        job[i].out = on_device(VIEW, NULL);
+    }
+    CHECK_OK(ctx, device_view_run(ctx, view, job, JOBS));
+    int done = 0;
+    for (int i = 0; i < JOBS; i++) {
+        int largest;
+        if (job[i].done) {
+            CHECK_OK(ctx, view_train_bytes(ctx, scratch, file[i], size[i], "", &limits, &o, (uint64_t)i, cpu));
+            CHECK_OK(ctx, dev->to_host(ctx, dev, got, job[i].out, VIEW));
+            CHECK(difference(cpu, got, VIEW, &largest) < 0.5);
+            CHECK(largest <= 4);
+            done++;
+        } else CHECK(i % PLAIN == PLAIN - 1); /* the smallest may be too small */
+        dev->free(dev, job[i].out);
+        free(file[i]);
+    }
+    printf("%s: %d of %d files\n", device_decoder_name(decoder), done, JOBS);
+    device_view_destroy(view);
+    view_scratch_destroy(scratch);
+}
+
+/* Forty samples, among them what goes to the CPU (progressive, CMYK) and what nobody can read. */
+enum { SAMPLES = 40, BATCH = 10 };
+
+static void make_shard(void)
+{
+    FILE *f = fixture_tar_begin("gpu.tar");
+    for (int i = 0; i < SAMPLES; i++) {
+        char name[32], text[32];
+        size_t size;
+        jpeg_case c = plain[i % (PLAIN - 1)];
+        c.progressive = i % 10 == 3;
+        if (i % 10 == 7) c = (jpeg_case){ .width = 90, .height = 80, .components = 4, .across = 1, .down = 1 };
+        uint8_t *file = jpeg_make(&c, (uint64_t)i, &size);
+        snprintf(name, sizeof name, "%03d.jpg", i);
+        fixture_tar_add(f, name, file, i % 20 == 5 ? size / 2 : size);
+        snprintf(name, sizeof name, "%03d.txt", i);
+        snprintf(text, sizeof text, "caption %d", i);
+        fixture_tar_add(f, name, text, strlen(text));
+        free(file);
+    }
+    fixture_tar_end(f);
+}
+
+typedef struct epoch {
+    int64_t index[SAMPLES];
+    uint8_t views[SAMPLES][VIEW];
+    int64_t rows;
+    loader_stats stats;
+} epoch;
+
+static void read_epoch(const dataset *d, device_decoder *by, int workers, epoch *out)
+{
+    loader_options o;
+    loader *l;
+    batch b;
+    loader_options_init(&o);
+    o.batch = BATCH;
+    o.workers = workers;
+    o.train = true;
+    o.view = options(0);
+    o.decoder = by;
+    out->rows = 0;
+    CHECK_OK(ctx, loader_create(ctx, d, NULL, &o, &l));
+    for (;;) {
+        CHECK_OK(ctx, loader_next(ctx, l, &b));
+        if (b.end || !b.rows) break;
+        memcpy(out->index + out->rows, b.index, (size_t)b.rows * sizeof *b.index);
+        if (by) CHECK_OK(ctx, dev->to_host(ctx, dev, out->views[out->rows], b.images, (size_t)b.rows * VIEW));
+        else memcpy(out->views[out->rows], b.images, (size_t)b.rows * VIEW);
+        out->rows += b.rows;
+    }
+    out->stats = loader_stats_take(l);
+    loader_destroy(l);
+}
+
+static void a_loader_gives_the_same_batches(void)
+{
+    if (!decoder) SKIP("no nvJPEG here");
+    static epoch cpu, gpu;
+    dataset *d;
+    dataset_options o;
+    make_shard();
+    dataset_options_init(&o);
+    o.cache = "";
+    CHECK_OK(ctx, dataset_open(ctx, fixture_path("gpu.tar"), &o, &d));
+    read_epoch(d, NULL, 2, &cpu);
+    for (int workers = 0; workers < 4; workers++) {
+        read_epoch(d, decoder, workers, &gpu);
+        CHECK(gpu.rows == SAMPLES && cpu.rows == SAMPLES);
+        CHECK(memcmp(cpu.index, gpu.index, sizeof cpu.index) == 0);
+        CHECK(gpu.stats.bad_samples >= 2 && gpu.stats.cpu_views >= 8 && gpu.stats.cpu_views < SAMPLES);
+        for (int i = 0; i < SAMPLES; i++) {
+            int largest;
+            CHECK(difference(cpu.views[i], gpu.views[i], VIEW, &largest) < 0.5 && largest <= 4);
+        }
+    }
+    dataset_close(d);
+}
+
+int main(void)
+{
+    ctx = cloob_ctx_create(NULL);
+    if (device_cuda_count()) CHECK_OK(ctx, device_open(ctx, "cuda", &dev));
+    if (dev && device_decoder_create(ctx, dev, &decoder) != CLOOB_OK) printf("%s\n", cloob_error(ctx));
+    RUN(kernels_equal_the_definition);
+    RUN(nvjpeg_is_near_libjpeg);
+    RUN(a_loader_gives_the_same_batches);
+    device_decoder_destroy(decoder);
+    device_close(dev);
+    fixture_remove();
+    cloob_ctx_destroy(ctx);
+    return check_summary();
+}
