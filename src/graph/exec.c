@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "core/limits.h"
-#include "graph/plan.h"
+#include "graph/graph.h"
 
 typedef struct call {
     op_id op;

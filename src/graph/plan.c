@@ -1,5 +1,5 @@
 /* Largest first, each at the lowest offset that is free for its whole life. */
-#include "graph/plan.h"
+#include "graph/graph.h"
 
 #include <stdlib.h>
 

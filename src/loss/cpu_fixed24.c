@@ -1,6 +1,6 @@
 /* Where a matrix and its high halves share memory, elements move through a small block: laying goes up
  * through the rows and waking down, so that nothing is written over before it was read. */
-#include "loss/cpu_fixed24.h"
+#include "loss/cpu.h"
 
 #include <math.h>
 #include <string.h>

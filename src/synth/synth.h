@@ -147,9 +147,13 @@ typedef struct rnd {
     uint64_t key, next;
 } rnd;
 
-rnd rnd_from(uint64_t key, const char *what); /* independent of other `what` of the same key */
-double rnd_range(rnd *d, double low, double high);
-int rnd_below(rnd *d, int bound);
-int rnd_chance(rnd *d, double p); /* 1 with probability p */
+/* Independent of other `what` of the same key. */
+static inline rnd rnd_from(uint64_t key, const char *what) { return (rnd){ rng_subkey(key, rng_hash(what)), 0 }; }
+static inline double rnd_range(rnd *d, double low, double high)
+{
+    return low + (high - low) * rng_uniform(d->key, d->next++);
+}
+static inline int rnd_below(rnd *d, int bound) { return (int)rng_below(d->key, d->next++, (uint64_t)bound); }
+static inline int rnd_chance(rnd *d, double p) { return rng_uniform(d->key, d->next++) < p; } /* 1 with probability p */
 
 #endif

@@ -3,7 +3,7 @@
 
 #include "core/rng.h"
 #include "graph/exec.h"
-#include "graph/plan.h"
+#include "graph/graph.h"
 
 static cloob_ctx *ctx;
 

@@ -2,7 +2,7 @@
  * when both lie in the same memory. */
 #include "check.h"
 #include "core/rng.h"
-#include "loss/cpu_fixed24.h"
+#include "loss/cpu.h"
 
 enum { GUARD = 77 };
 
