@@ -260,12 +260,21 @@ CPU_CLONES static void finish(const igemm_call *c, const float *sum, int64_t row
     }
 }
 
+/* Part i of n of a panel comes into the second cache. */
+static void fetch(const int8_t *panel, size_t bytes, int64_t i, int64_t n)
+{
+    for (size_t at = bytes * (size_t)i / (size_t)n / ALIGN * ALIGN; at < bytes * (size_t)(i + 1) / (size_t)n;
+         at += ALIGN)
+        __builtin_prefetch(panel + at, 0, 2);
+}
+
 /* Sums of a block stand at R rows of their own, so that a kernel may write more rows than there are. A block is finished
  * as soon as its sums are: stores to Y wait for memory while the next block is multiplied. */
 static void chunk_by_panel(const walk *w, int64_t first, int64_t last, int64_t p, float *sum)
 {
     const igemm_call *c = w->c;
     const int8_t *panel = packed_panel(c->packed, c->N, c->K, p);
+    const int8_t *next = packed_panel(c->packed, c->N, c->K, p + 1 < w->panels ? p + 1 : 0);
     qgemm_multiply_fn *multiply = qgemm_best()->multiply;
     memset(sum, 0, (size_t)((last - first) * R * P) * sizeof *sum);
     for (int64_t g = 0; g < w->groups; g += DEPTH)
@@ -277,6 +286,7 @@ static void chunk_by_panel(const walk *w, int64_t first, int64_t last, int64_t p
                               .sum = sum + (i - first) * R * P,
                               .groups = min64(DEPTH, w->groups - g),
                               .rows = (int)rows };
+            fetch(next + g * QGEMM_GROUP_BYTES, (size_t)b.groups * QGEMM_GROUP_BYTES, i - first, last - first);
             multiply(&b);
             if (g + DEPTH >= w->groups) finish(c, b.sum, row, rows, p * P);
         }
