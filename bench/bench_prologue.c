@@ -12,7 +12,7 @@
 #include "nn/cuda/fused_gemm_kernels.h"
 #include "nn/cuda/kernels.h"
 
-enum { EPS_STATS = 2, PIECE = 1 << 20 };
+enum { PIECE = 1 << 20 };
 static const double bandwidth = 4.25e9; /* bytes a millisecond */
 
 static cloob_ctx *ctx;
@@ -38,13 +38,16 @@ typedef struct shape {
 } shape;
 
 static const shape shapes[] = {
-    { "RN50 add 56", PROLOGUE_ADD, 512, 56, 256, 64, true, 2 },
+    { "RN50 add 56", PROLOGUE_ADD, 512, 56, 256, 64, true, 1 },
     { "RN50 add 56 wide", PROLOGUE_ADD, 512, 56, 256, 128, true, 1 },
-    { "RN50 add 28", PROLOGUE_ADD, 512, 28, 512, 128, true, 3 },
+    { "RN50 add 28", PROLOGUE_ADD, 512, 28, 512, 128, true, 2 },
     { "RN50 add 28 wide", PROLOGUE_ADD, 512, 28, 512, 256, true, 1 },
-    { "RN50 add 14", PROLOGUE_ADD, 512, 14, 1024, 256, true, 5 },
+    { "RN50 add 14", PROLOGUE_ADD, 512, 14, 1024, 256, true, 4 },
     { "RN50 add 14 wide", PROLOGUE_ADD, 512, 14, 1024, 512, true, 1 },
     { "RN50 add 7", PROLOGUE_ADD, 512, 7, 2048, 512, true, 2 },
+    { "RN50 both 56", PROLOGUE_BOTH, 512, 56, 256, 64, true, 1 },
+    { "RN50 both 28", PROLOGUE_BOTH, 512, 28, 512, 128, true, 1 },
+    { "RN50 both 14", PROLOGUE_BOTH, 512, 14, 1024, 256, true, 1 },
     { "RN50 apply 56", PROLOGUE_APPLY, 512, 56, 64, 256, false, 3 },
     { "RN50 apply 28", PROLOGUE_APPLY, 512, 28, 128, 512, false, 3 },
     { "RN50 apply 14", PROLOGUE_APPLY, 512, 14, 256, 1024, false, 5 },
@@ -173,7 +176,7 @@ static double total_separate, total_fused, total_floor;
 
 static void bench(const shape *s)
 {
-    bool dx = s->prologue == PROLOGUE_DX, add = s->prologue == PROLOGUE_ADD;
+    bool dx = s->prologue == PROLOGUE_DX, both = s->prologue == PROLOGUE_BOTH;
     job j = { .env = { .ctx = ctx, .dev = dev, .stream = dev->stream, .ranks = 1 } };
     tensor x = rows_of(s->batch, s->side, s->k), other = s->prologue == PROLOGUE_APPLY ? ABSENT : x;
     if (other.ndim > 0) other = rows_of(s->batch, s->side, s->k);
@@ -186,7 +189,10 @@ static void bench(const shape *s)
     tensor sums = make(CLOOB_F32, 2, (int64_t[]){ 2, s->k }, 1000.0), run_mean = vector_of(s->n, 0),
            run_var = vector_of(s->n, 0.5), mean2 = vector_of(s->n, 0), rstd2 = vector_of(s->n, 0);
     tensor partial = make(CLOOB_F32, 1, (int64_t[]){ 2 * s->n * 160 }, 0);
-    j.first = dx ? OP_BN_BWD_APPLY : OP_BN_APPLY, j.second = dx ? OP_CONV2D_DX : OP_CONV_STATS;
+    j.first = dx     ? OP_BN_BWD_APPLY
+              : both ? OP_BN_APPLY_BOTH
+                     : OP_BN_APPLY,
+    j.second = dx ? OP_CONV2D_DX : OP_CONV_STATS;
     for (int k = 0; k < OP_INPUTS; k++) j.a.in[k] = j.b.in[k] = ABSENT;
     for (int k = 0; k < OP_OUTPUTS; k++) j.a.out[k] = j.b.out[k] = ABSENT;
     if (dx) {
@@ -195,8 +201,8 @@ static void bench(const shape *s)
         TRY(cuda_check(ctx, transpose_bf16(dev->stream, turned.data, w.data, s->k, s->n), "transpose"));
         j.b.in[0] = side, j.b.in[1] = w, j.b.in[2] = y, j.b.out[0] = y;
     } else {
-        tensor in[] = { x, mean, rstd, gain, bias, other };
-        memcpy(j.a.in, in, sizeof in);
+        tensor in[] = { x, mean, rstd, gain, bias, other, bias, rstd, mean, gain };
+        memcpy(j.a.in, in, sizeof *in * (both ? 10 : 6));
         j.b.in[0] = side, j.b.in[1] = w, j.b.in[2] = run_mean, j.b.in[3] = run_var;
         j.b.out[0] = y, j.b.out[1] = mean2, j.b.out[2] = rstd2;
     }
@@ -212,12 +218,16 @@ static void bench(const shape *s)
                            .n = s->n,
                            .k = s->k,
                            .x = x.data,
-                           .other = add || dx ? other.data : NULL,
+                           .other = other.ndim > 0 ? other.data : NULL,
                            .b = dx ? turned.data : w.data,
                            .mean = mean.data,
                            .rstd = rstd.data,
                            .gain = gain.data,
                            .bias = bias.data,
+                           .mean2 = bias.data,
+                           .rstd2 = rstd.data,
+                           .gain2 = mean.data,
+                           .bias2 = gain.data,
                            .sums = sums.data,
                            .count = (float)tensor_rows(&x),
                            .pivot = run_mean.data,

@@ -65,17 +65,43 @@ static void fuse_reduce(graph *g, int i)
     }
 }
 
+/* How many operands read the content of v. */
+static int readers(const graph *g, value_id v)
+{
+    int n = 0;
+    for (int i = 0; i < g->nodes * OP_INPUTS; i++) {
+        const node *of = &g->node[i / OP_INPUTS];
+        n += of->op != OP_COUNT && of->in[i % OP_INPUTS] == v && !op_lends_shape(of->op, i % OP_INPUTS);
+    }
+    return n;
+}
+
+/* A residual that is nothing but another batch norm's apply (the shortcut of a downsampling block). */
+static void fuse_shortcut(graph *g, int i)
+{
+    node *n = &g->node[i];
+    int at = n->in[5] == NO_VALUE ? -1 : graph_producer(g, n->in[5]);
+    if (at < 0 || g->node[at].op != OP_BN_APPLY || readers(g, n->in[5]) != 1 || g->value[n->in[5]].keep) return;
+    node *shortcut = &g->node[at];
+    if (shortcut->attr.relu || shortcut->attr.pool || shortcut->in[5] != NO_VALUE) return;
+    n->op = OP_BN_APPLY_BOTH;
+    for (int k = 0; k < 5; k++) n->in[5 + k] = shortcut->in[k];
+    shortcut->op = OP_COUNT;
+}
+
 /* Batch norm's apply and the convolution that reads its result, at the apply's place: weights are ready anyway. */
 static void fuse_apply(graph *g, int i)
 {
     node conv = g->node[i];
     int at = graph_producer(g, conv.in[0]);
-    if (at < 0 || g->node[at].op != OP_BN_APPLY || !g->node[at].attr.relu || g->node[at].attr.pool) return;
+    if (at < 0 || (g->node[at].op != OP_BN_APPLY && g->node[at].op != OP_BN_APPLY_BOTH)) return;
+    if (!g->node[at].attr.relu || g->node[at].attr.pool) return;
     node apply = g->node[at], n = empty_node(OP_APPLY_CONV_STATS, conv.attr, apply.segment);
     value_id y = apply.out[0];
     n.attr.relu = true;
-    n.attr.alone = graph_uses(g, y) == 1 && !g->value[y].keep;
+    n.attr.alone = readers(g, y) == 1 && !g->value[y].keep;
     for (int k = 0; k < 6; k++) n.in[k] = apply.in[k];
+    for (int k = 6; k < 10; k++) n.in[k + 3] = apply.in[k];
     for (int k = 0; k < 3; k++) n.in[k + 6] = conv.in[k + 1], n.out[k] = conv.out[k];
     n.out[3] = y;
     g->node[at] = n;
@@ -141,6 +167,7 @@ void graph_fuse_gemm(graph *g)
         switch (g->node[i].op) {
         case OP_CONV2D: fuse_stats(g, i); break;
         case OP_BN_BWD_REDUCE: fuse_reduce(g, i); break;
+        case OP_BN_APPLY: fuse_shortcut(g, i); break;
         case OP_LINEAR_DW: fuse_bias_sums(g, i); break;
         case OP_LINEAR:
         case OP_LINEAR_DX: fuse_rounding(g, i); break;

@@ -37,6 +37,7 @@ op_args fused_apply(const op_args *a)
 {
     op_args r = { .attr = a->attr, .out = { a->out[3] }, .scratch = a->scratch };
     for (int k = 0; k < 6; k++) r.in[k] = a->in[k];
+    for (int k = 6; k < 10; k++) r.in[k] = a->in[k + 3];
     return r;
 }
 
@@ -99,7 +100,7 @@ cloob_status shape_apply_conv_stats(cloob_ctx *ctx, op_args *a)
     CLOOB_TRY(rule_dims(ctx, OP_APPLY_CONV_STATS, a, 6, 4));
     if (a->in[6].dim[1] != 1 || a->attr.stride != 1 || a->attr.pad || a->attr.pool || !a->attr.relu)
         return op_refuse(ctx, OP_APPLY_CONV_STATS, "relu without a pool and a 1 x 1 convolution are needed");
-    CLOOB_TRY(shape_bn_apply(ctx, &apply));
+    CLOOB_TRY(op_has(&a->in[9]) ? shape_bn_apply_both(ctx, &apply) : shape_bn_apply(ctx, &apply));
     a->out[3] = apply.out[0];
     op_args conv = fused_applied_conv(a);
     CLOOB_TRY(shape_conv_stats(ctx, &conv));

@@ -18,7 +18,7 @@ typedef enum op_id {
     OP_COUNT
 } op_id;
 
-enum { OP_INPUTS = 10, OP_OUTPUTS = 6, OP_STEPS = 4, OP_HISTORY = 2 };
+enum { OP_INPUTS = 13, OP_OUTPUTS = 6, OP_STEPS = 4, OP_HISTORY = 2 };
 
 /* 8-bit copies that skip a pass (graph_fuse_gemm): output OP_ROUNDED_OUT of an op is output 0 in 8 bits, bytes of the
  * same order and behind them OP_ROUNDED_TAIL bytes for the scale; input OP_ROUNDED_IN of linear and linear_dx is such a

@@ -200,6 +200,26 @@ static void batch_norm_joins_the_convolution_behind_it(void)
         }
 }
 
+/* A shortcut that is batch norm alone is applied along with the block's own, unless somebody else reads it. */
+static void batch_norm_takes_the_shortcut_with_it(void)
+{
+    for (int others = 0; others < 2; others++) {
+        graph g;
+        graph_init(ctx, &g);
+        value_id x = image(&g, "x"), r = image(&g, "r"), skip = batchnorm(&g, r, true);
+        value_id y = one(&g, OP_RELU, add(&g, batchnorm(&g, x, true), skip));
+        graph_keep(&g, y, "y");
+        if (others) graph_keep(&g, skip, "skip");
+        graph_fuse(&g);
+        graph_fuse_gemm(&g);
+        CHECK_OK(ctx, graph_status(&g));
+        const node *n = find(&g, OP_BN_APPLY_BOTH);
+        CHECK((n != NULL) == !others && count(&g, OP_BN_APPLY) == 2 * others);
+        if (n) CHECK(n->in[0] == x && n->in[5] == r && n->in[9] != NO_VALUE && n->out[0] == y && n->attr.relu);
+        graph_release(&g);
+    }
+}
+
 static void the_backward_apply_joins_the_gradient_before_it(void)
 {
     for (int relu = 0; relu < 2; relu++) {
@@ -296,6 +316,7 @@ int main(void)
     RUN(statistics_join_pointwise_convolutions);
     RUN(the_reduction_joins_a_gradient);
     RUN(batch_norm_joins_the_convolution_behind_it);
+    RUN(batch_norm_takes_the_shortcut_with_it);
     RUN(the_backward_apply_joins_the_gradient_before_it);
     RUN(cheap_results_are_recomputed_by_their_own_backward);
     RUN(checkpoints_repeat_whole_segments);

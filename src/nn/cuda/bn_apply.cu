@@ -38,6 +38,43 @@ static __global__ void __launch_bounds__(256, APPLY_BLOCKS)
     }
 }
 
+/* y = relu(bn(x) + bn(x2)): two factors a channel and one number for the rest. */
+template <typename T, int V, bool RELU, int U>
+static __global__ void __launch_bounds__(256, APPLY_BLOCKS)
+    apply_both_kernel(T *y, const T *x, const T *x2, apply_in in, apply_in in2, int64_t R, int C)
+{
+    int column = blockIdx.y * blockDim.x + threadIdx.x;
+    if (column * V >= C) return;
+    bn_affine<V> k;
+    float slope[V], rest[V];
+    bn_affine_load<V>(k, in.mean, in.rstd, in.gain, in.bias, column * V);
+#pragma unroll
+    for (int i = 0; i < V; i++) slope[i] = k.slope[i], rest[i] = fmaf(-k.mean[i], k.slope[i], k.bias[i]);
+    bn_affine_load<V>(k, in2.mean, in2.rstd, in2.gain, in2.bias, column * V);
+#pragma unroll
+    for (int i = 0; i < V; i++) rest[i] += fmaf(-k.mean[i], k.slope[i], k.bias[i]);
+    int64_t step = (int64_t)gridDim.x * blockDim.y;
+    for (int64_t r = (int64_t)blockIdx.x * blockDim.y + threadIdx.y; r < R; r += U * step) {
+        pack<T, V> a[U], b[U];
+#pragma unroll
+        for (int u = 0; u < U; u++) {
+            int64_t at = (r + u * step < R ? r + u * step : r) * C + column * V;
+            a[u] = load<T, V>(x + at);
+            b[u] = load<T, V>(x2 + at);
+        }
+#pragma unroll
+        for (int u = 0; u < U; u++) {
+            pack<T, V> out;
+#pragma unroll
+            for (int i = 0; i < V; i++) {
+                float v = fmaf(k.slope[i], to_float(b[u].v[i]), fmaf(slope[i], to_float(a[u].v[i]), rest[i]));
+                out.v[i] = from_float<T>(RELU ? fmaxf(v, 0.0f) : v);
+            }
+            if (r + u * step < R) store<T, V>(y + (r + u * step) * C + column * V, out);
+        }
+    }
+}
+
 /* R counts pooled rows. */
 template <typename T, int V, bool RELU>
 static __global__ void __launch_bounds__(256, POOL_BLOCKS)
@@ -85,14 +122,40 @@ static void launch_apply(const op_env *env, const op_args *a, const apply_in &in
     else apply_kernel<T, V, RELU, false, 4><<<g.grid, g.block, 0, stream_of(env)>>>(to, from, res, in, R, C);
 }
 
+template <typename T, int V, bool RELU>
+static void launch_both(const op_env *env, const op_args *a, const apply_in &in, const apply_in &in2)
+{
+    int C = (int)tensor_cols(&a->in[0]);
+    int64_t R = tensor_rows(&a->out[0]);
+    row_grid g = rows_over_grid(env->dev, R, C / V, APPLY_BLOCKS);
+    apply_both_kernel<T, V, RELU, 2><<<g.grid, g.block, 0, stream_of(env)>>>((T *)a->out[0].data,
+                                                                             (const T *)a->in[0].data,
+                                                                             (const T *)a->in[5].data, in, in2, R, C);
+}
+
 /* ---- entry points -------------------------------------------------------------------------------- */
+
+/* mean, rstd, gain, bias: inputs from k on. */
+static apply_in numbers_from(const op_args *a, int k)
+{
+    return { (const float *)a->in[k].data, (const float *)a->in[k + 1].data, (const float *)a->in[k + 2].data,
+             (const float *)a->in[k + 3].data };
+}
 
 extern "C" cloob_status bn_apply_cuda(const op_env *env, const op_args *a)
 {
-    apply_in in = { (const float *)a->in[1].data, (const float *)a->in[2].data, (const float *)a->in[3].data,
-                    (const float *)a->in[4].data };
+    apply_in in = numbers_from(a, 1);
     if (tensor_count(&a->out[0]) == 0) return CLOOB_OK;
     WITH_PACK(a->in[0].dtype, tensor_cols(&a->in[0]),
               a->attr.relu ? launch_apply<T, V, true>(env, a, in) : launch_apply<T, V, false>(env, a, in));
     return cuda_launched(env->ctx, "bn_apply");
+}
+
+extern "C" cloob_status bn_apply_both_cuda(const op_env *env, const op_args *a)
+{
+    apply_in in = numbers_from(a, 1), in2 = numbers_from(a, 6);
+    if (tensor_count(&a->out[0]) == 0) return CLOOB_OK;
+    WITH_PACK(a->in[0].dtype, tensor_cols(&a->in[0]),
+              a->attr.relu ? launch_both<T, V, true>(env, a, in, in2) : launch_both<T, V, false>(env, a, in, in2));
+    return cuda_launched(env->ctx, "bn_apply_both");
 }

@@ -90,6 +90,7 @@ const op_kernel op_kernels_cuda[OP_COUNT] = {
     [OP_CONV_DX_REDUCE] = { .run = conv_dx_reduce_cuda,
                             .prepare = conv_dx_reduce_prepare_cuda,
                             .release = fused_release_cuda },
+    [OP_BN_APPLY_BOTH] = { .run = bn_apply_both_cuda },
     [OP_APPLY_CONV_STATS] = { .run = apply_conv_stats_cuda,
                               .prepare = apply_conv_stats_prepare_cuda,
                               .release = apply_conv_release_cuda },

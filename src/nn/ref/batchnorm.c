@@ -78,6 +78,22 @@ cloob_status bn_apply_ref(const op_env *env, const op_args *a)
     return CLOOB_OK;
 }
 
+cloob_status bn_apply_both_ref(const op_env *env, const op_args *a)
+{
+    const tensor *y = &a->out[0];
+    int64_t R = tensor_rows(y), C = tensor_cols(y);
+    (void)env;
+    for (int64_t r = 0; r < R; r++)
+        for (int64_t c = 0; c < C; c++) {
+            double v = 0.0;
+            for (int k = 0; k < 10; k += 5) /* x, mean, rstd, gain, bias twice */
+                v += normalised(&a->in[k], &a->in[k + 1], &a->in[k + 2], r * C + c, c) * ld(&a->in[k + 3], c) +
+                     ld(&a->in[k + 4], c);
+            st(y, r * C + c, a->attr.relu && v < 0 ? 0.0 : v);
+        }
+    return CLOOB_OK;
+}
+
 /* The gradient before relu and pool at row r, channel c of x. */
 typedef struct before {
     const tensor *dy, *dy2, *x, *mean, *rstd, *gain, *bias, *y;

@@ -18,7 +18,7 @@ cloob_status conv_dx_reduce_ref(const op_env *env, const op_args *a)
 cloob_status apply_conv_stats_ref(const op_env *env, const op_args *a)
 {
     op_args apply = fused_apply(a), conv = fused_applied_conv(a);
-    CLOOB_TRY(bn_apply_ref(env, &apply));
+    CLOOB_TRY(has(&a->in[9]) ? bn_apply_both_ref(env, &apply) : bn_apply_ref(env, &apply));
     return conv_stats_ref(env, &conv);
 }
 

@@ -139,41 +139,77 @@ __device__ __forceinline__ void wait_sent() /* known to the leader alone, to the
     if (is_leader()) asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
 }
 
-/* Eight sums of a lane over the eight lanes that have other rows: afterwards lane has the sum of number 4 b4 + 2 b3 +
- * b2, by the bits of its number. */
-__device__ __forceinline__ float scatter_sums(float (&v)[8])
+/* Numbers of eight lanes that have other rows, four times eight of them: afterwards a lane has in v[k][0] the sum of
+ * number 4 b4 + 2 b3 + b2 of v[k], by the bits of its own number. */
+template <int HALF = 4>
+__device__ __forceinline__ void scatter_sums(float (&v)[4][8])
 {
-    int lane = threadIdx.x % 32;
+    bool high = threadIdx.x & (4 * HALF);
 #pragma unroll
-    for (int half = 4; half; half /= 2) {
-        bool high = lane & (4 * half);
+    for (int k = 0; k < 4; k++)
 #pragma unroll
-        for (int i = 0; i < half; i++) {
-            float sent = high ? v[i] : v[i + half], kept = high ? v[i + half] : v[i];
-            v[i] = kept + __shfl_xor_sync(~0u, sent, 4 * half);
+        for (int i = 0; i < HALF; i++) {
+            float sent = high ? v[k][i] : v[k][i + HALF], kept = high ? v[k][i + HALF] : v[k][i];
+            v[k][i] = kept + __shfl_xor_sync(~0u, sent, 4 * HALF);
         }
-    }
-    return v[0];
+    if constexpr (HALF > 1) scatter_sums<HALF / 2>(v);
 }
 
-/* Four 8 x 8 matrices of the result (gemm_epilogues.cuh), rounded: sums of f - pivot and of its square over the rows,
- * added to the warp's cells (2, 2 N), whose column 16 k is `cell`. */
+/* Sums of y - pivot and of its square over the rows of a warp: in registers where there is room for them, else added to
+ * the warp's cells (2, 2 N) box by box. */
 template <int N>
-__device__ __forceinline__ void add_statistics(const float (&f)[8], const float *pivots, float *cell, int k,
-                                               const bool (&counts)[2])
-{
-    float pivot[8], v[8];
-    columns(pivot, pivots, k);
+struct statistics {
+    static constexpr bool stay = N <= 64;
+    column_sums<stay ? N : 2> total;
+    float v[stay ? 1 : 4][8];
+
+    /* Four 8 x 8 matrices of the result (gemm_epilogues.cuh), rounded; k: which 16 of the team's columns. */
+    __device__ __forceinline__ void take(const float (&f)[8], const float *pivots, int k, const bool (&counts)[2])
+    {
+        float pivot[8], d[8];
+        columns(pivot, pivots, k);
 #pragma unroll
-    for (int i = 0; i < 4; i++) { /* columns 2 (lane % 4) + i % 2, from i = 2 on eight further */
-        int at = i / 2 * 4 + i % 2;
-        float a = counts[0] ? f[at] - pivot[at] : 0.0f, b = counts[1] ? f[at + 2] - pivot[at] : 0.0f;
-        v[i] = a + b, v[4 + i] = fmaf(a, a, b * b);
+        for (int i = 0; i < 8; i++) d[i] = counts[i / 2 % 2] ? f[i] - pivot[i] : 0.0f;
+        if constexpr (stay) {
+#pragma unroll
+            for (int i = 0; i < 8; i++) total.add(k, i, d[i], d[i], d[i]);
+        } else {
+#pragma unroll
+            for (int i = 0; i < 4; i++) { /* columns 2 (lane % 4) + i % 2, from i = 2 on eight further */
+                float a = d[i / 2 * 4 + i % 2], b = d[i / 2 * 4 + i % 2 + 2];
+                v[k % 4][i] = a + b, v[k % 4][4 + i] = fmaf(a, a, b * b);
+            }
+        }
     }
-    int lane = threadIdx.x % 32;
-    float sum = scatter_sums(v);
-    cell[lane / 16 * 2 * N + 16 * k + lane / 8 % 2 * 8 + 2 * (lane % 4) + lane / 4 % 2] += sum;
-}
+
+    /* After the four takes of a box. */
+    __device__ __forceinline__ void end_box(float *cell, int box)
+    {
+        if constexpr (!stay) {
+            int lane = threadIdx.x % 32;
+            float *at = cell + lane / 16 * 2 * N + 64 * box + lane / 8 % 2 * 8 + 2 * (lane % 4) + lane / 4 % 2;
+            scatter_sums(v);
+#pragma unroll
+            for (int k = 0; k < 4; k++) at[16 * k] += v[k][0];
+        }
+    }
+
+    /* After the last tile. */
+    __device__ __forceinline__ void end(float *cell)
+    {
+        if constexpr (stay) {
+            int lane = threadIdx.x % 32;
+#pragma unroll
+            for (int i = 0; i < N / 2; i++) {
+                float a = total.s1[i], b = total.s2[i];
+#pragma unroll
+                for (int k = 4; k < 32; k *= 2) a += __shfl_xor_sync(~0u, a, k), b += __shfl_xor_sync(~0u, b, k);
+                int at = 16 * (i / 4) + 8 * (i / 2 % 2) + 2 * (lane % 4) + i % 2;
+                if (lane / 4 == 0) cell[at] = a, cell[2 * N + at] = b;
+            }
+        }
+    }
+};
 
 /* The warps' sums, added in a fixed order over the teams that have the same columns. cells: (warps, 2, 2 N). */
 template <int N>
@@ -246,6 +282,8 @@ __device__ void work(ring a, ring b, const share &w, const CUtensorMap *out_map,
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32 - 8, below = team / l.across * ROWS, place = 0;
     int shift = team % l.across * 2 * N;
     float *cell = cells + warp * 4 * N;
+    statistics<N> sums;
+    sums.total.clear();
     for (int tile = w.part; tile < w.tiles; tile += w.parts) {
         int row = tile * w.height + below, first = row + threadIdx.x % 128 / 32 * 16 + lane / 4;
         bool counts[2] = { first < j.m, first + 8 < j.m };
@@ -268,9 +306,10 @@ __device__ void work(ring a, ring b, const share &w, const CUtensorMap *out_map,
                 stmatrix(shared_address(out + matrix_row(k)), v[0], v[1], v[2], v[3]);
                 if (STATS) {
                     split(f, v);
-                    add_statistics<N>(f, pivots, cell, 4 * box + k, counts);
+                    sums.take(f, pivots, 4 * box + k, counts);
                 }
             }
+            if (STATS) sums.end_box(cell, box);
             if (l.places == 2) wait_sent(); /* so the other place is free behind the barrier */
             shared_publish();
             team_barrier(team);
@@ -279,13 +318,15 @@ __device__ void work(ring a, ring b, const share &w, const CUtensorMap *out_map,
         }
     }
     if (is_leader()) asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
-    if (STATS) write_sums<N>(cells, j, w, l.across);
+    if (!STATS) return;
+    sums.end(cell);
+    write_sums<N>(cells, j, w, l.across);
 }
 
 /* Registers of a thread that copies, makes the factor, multiplies; together at most what the kernel starts with. */
 template <int N>
 struct registers {
-    static constexpr int copies = 40, makes = N == 128 ? 112 : 128, multiplies = N == 128 ? 176 : 168;
+    static constexpr int copies = N == 128 ? 32 : 40, makes = N == 128 ? 96 : 128, multiplies = N == 128 ? 192 : 168;
 };
 
 template <int N, class P, bool STATS>
@@ -434,6 +475,7 @@ int prologue_gemm_parts(const prologue_gemm *p, int sms)
 cudaError_t prologue_gemm_run(cudaStream_t stream, const prologue_gemm *p, int sms)
 {
     if (p->prologue == PROLOGUE_DX) return launch_width<dx_prologue, false>(stream, p, sms);
+    if (p->prologue == PROLOGUE_BOTH) return launch_width<both_prologue, true>(stream, p, sms);
     return p->prologue == PROLOGUE_ADD ? launch_width<apply_prologue<true>, true>(stream, p, sms)
                                        : launch_width<apply_prologue<false>, true>(stream, p, sms);
 }

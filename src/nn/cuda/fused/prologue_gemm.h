@@ -17,6 +17,7 @@ extern "C" {
 typedef enum gemm_prologue {
     PROLOGUE_APPLY, /* a = relu((x - mean) rstd gain + bias) */
     PROLOGUE_ADD,   /* a = relu((x - mean) rstd gain + bias + other) */
+    PROLOGUE_BOTH,  /* the same with other's batch norm: other has mean2, rstd2, gain2, bias2 */
     PROLOGUE_DX     /* a = gain rstd (other - mean(other) - xhat mean(other xhat)), the means from `sums` */
 } gemm_prologue;
 
@@ -30,7 +31,8 @@ typedef struct prologue_gemm {
     int64_t m, n, k;
     const void *x, *other, *b;
     const float *mean, *rstd, *gain, *bias; /* (k) */
-    const float *sums;                      /* (2, k): of other, and of other xhat; over `count` rows */
+    const float *mean2, *rstd2, *gain2, *bias2;
+    const float *sums; /* (2, k): of other, and of other xhat; over `count` rows */
     float count;
     const float *pivot; /* (n) */
     void *side;         /* (m, k): a; NULL: not wanted */

@@ -68,6 +68,7 @@ static cloob_status trial_open(trial *t, bool side)
     p->x = t->buffer[X], p->other = t->buffer[OTHER], p->b = t->buffer[WEIGHT], p->side = t->buffer[SIDE];
     p->y = t->buffer[Y], p->partial = t->buffer[PARTIAL], p->count = 1.0f;
     p->mean = p->rstd = p->gain = p->bias = p->sums = p->pivot = t->buffer[NUMBERS];
+    p->mean2 = p->rstd2 = p->gain2 = p->bias2 = t->buffer[NUMBERS];
     return CLOOB_OK;
 }
 
@@ -167,7 +168,9 @@ static cloob_status run_fused(const op_env *env, const char *op, const prologue_
 
 static prologue_gemm apply_gemm(const op_args *a, int variant)
 {
-    return (prologue_gemm){ .prologue = op_has(&a->in[5]) ? PROLOGUE_ADD : PROLOGUE_APPLY,
+    return (prologue_gemm){ .prologue = op_has(&a->in[9])   ? PROLOGUE_BOTH
+                                        : op_has(&a->in[5]) ? PROLOGUE_ADD
+                                                            : PROLOGUE_APPLY,
                             .stats = true,
                             .variant = variant,
                             .m = tensor_rows(&a->out[0]),
@@ -180,6 +183,10 @@ static prologue_gemm apply_gemm(const op_args *a, int variant)
                             .rstd = a->in[2].data,
                             .gain = a->in[3].data,
                             .bias = a->in[4].data,
+                            .mean2 = a->in[9].data,
+                            .rstd2 = a->in[10].data,
+                            .gain2 = a->in[11].data,
+                            .bias2 = a->in[12].data,
                             .pivot = a->in[7].data, /* the running mean is what is taken off before summing */
                             .side = a->attr.alone ? NULL : a->out[3].data,
                             .y = a->out[0].data };
@@ -189,7 +196,7 @@ cloob_status apply_conv_stats_prepare_cuda(const op_env *env, op_args *a)
 {
     prologue_state *s;
     prologue_gemm p = apply_gemm(a, 0);
-    double passes = p.prologue == PROLOGUE_ADD ? 3.0 : 2.0;
+    double passes = p.prologue == PROLOGUE_APPLY ? 2.0 : 3.0;
     CLOOB_TRY(state_make(env, a, &s));
     s->variant = -1;
     s->second = fused_applied_conv(a);
@@ -206,11 +213,11 @@ cloob_status apply_conv_stats_cuda(const op_env *env, const op_args *a)
 {
     const prologue_state *s = a->state;
     op_args apply = fused_apply(a), conv = with_plan(fused_applied_conv(a), s), stats = fused_stats(&conv);
+    prologue_gemm p = apply_gemm(a, s->variant);
     if (s->variant < 0) {
-        CLOOB_TRY(bn_apply_cuda(env, &apply));
+        CLOOB_TRY(p.prologue == PROLOGUE_BOTH ? bn_apply_both_cuda(env, &apply) : bn_apply_cuda(env, &apply));
         return conv_stats_cuda(env, &conv);
     }
-    prologue_gemm p = apply_gemm(a, s->variant);
     p.partial = at(a, s->partial);
     CLOOB_TRY(run_fused(env, "apply_conv_stats", &p));
     return bn_stats_finish(env, &stats, p.partial, prologue_gemm_parts(&p, sms_of(env)), p.pivot);

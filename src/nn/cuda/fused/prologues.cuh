@@ -38,6 +38,21 @@ struct apply_prologue {
     }
 };
 
+/* Two factors and one number for the rest. */
+struct both_prologue {
+    static constexpr int sources = 2;
+    static __device__ __forceinline__ void numbers(float (&out)[CHANNEL_NUMBERS], const prologue_gemm &j, int c)
+    {
+        float slope = j.rstd[c] * j.gain[c], slope2 = j.rstd2[c] * j.gain2[c];
+        out[0] = slope2, out[1] = slope;
+        out[2] = fmaf(-j.mean[c], slope, j.bias[c]) + fmaf(-j.mean2[c], slope2, j.bias2[c]);
+    }
+    static __device__ __forceinline__ float value(const channel_numbers &n, int i, float x, float other)
+    {
+        return fmaxf(fmaf(n.v[0][i], other, fmaf(n.v[1][i], x, n.v[2][i])), 0.0f);
+    }
+};
+
 struct dx_prologue {
     static constexpr int sources = 2;
     static __device__ __forceinline__ void numbers(float (&out)[CHANNEL_NUMBERS], const prologue_gemm &j, int c)
