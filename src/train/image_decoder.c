@@ -11,9 +11,14 @@ cloob_status run_open_decoder(cloob_ctx *ctx, run *r)
     if (asks_for(r, "gpu")) return device_decoder_create(ctx, r->dev, &r->decoder);
     if (!asks_for(r, "auto") || r->dev->backend != BACKEND_CUDA) return CLOOB_OK;
     cloob_status status = device_decoder_create(ctx, r->dev, &r->decoder);
-    if (status != CLOOB_ERR_UNSUPPORTED) return status;
-    sbuf_printf(&r->notes, "`image_decoder` cpu: %s\n", cloob_error(ctx));
-    return CLOOB_OK;
+    if (status == CLOOB_ERR_UNSUPPORTED) sbuf_printf(&r->notes, "`image_decoder` cpu: %s\n", cloob_error(ctx));
+    else if (status == CLOOB_OK && !device_decoder_exact(r->decoder)) {
+        sbuf_puts(&r->notes,
+                  "`image_decoder` cpu: this GPU has no hardware decoders, and without them pixels differ\n");
+        device_decoder_destroy(r->decoder);
+        r->decoder = NULL;
+    }
+    return status == CLOOB_ERR_UNSUPPORTED ? CLOOB_OK : status;
 }
 
 /* Pairs a second that a loader of the run delivers, after a batch that is not counted. */
@@ -36,8 +41,7 @@ static cloob_status loader_rate(cloob_ctx *ctx, const run *r, const loader_optio
     return status;
 }
 
-/* The faster of the two, and the CPU where there is little between them: its bytes are the same on every
- * machine. */
+/* The faster of the two, and the CPU where there is little between them. */
 static cloob_status time_both(cloob_ctx *ctx, run *r, loader_options *lo, int64_t *faster)
 {
     double cpu = 0, gpu = 0;

@@ -20,10 +20,10 @@ struct worker_device {
 
 static size_t view_bytes(const loader *l) { return (size_t)(l->o.view.size * l->o.view.size * 3); }
 
-/* Enough for nvJPEG to work on together, and two groups or more of a batch for every worker. */
+/* Enough for nvJPEG to work on together, and every worker has a part of each batch. */
 int64_t loader_device_rows(const loader *l)
 {
-    int64_t n = l->o.batch / (2 * (l->o.workers ? l->o.workers : 1));
+    int64_t n = l->o.batch / (l->o.workers ? l->o.workers : 1);
     return n < 1 ? 1 : n > MAX_ROWS ? MAX_ROWS : n;
 }
 

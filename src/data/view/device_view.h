@@ -1,8 +1,9 @@
 /* Training views of JPEG files made on a GPU: nvJPEG decodes, kernels crop, resize and mirror.
  *
  * The view is that of transform.h (same crop, same filter, same rounding), and RGB comes out of the decoded planes as
- * libjpeg makes it (ycc.h). What differs from the CPU's view is the inverse DCT: libjpeg's is in integers, nvJPEG's is
- * its own; docs/reference/images.md says by how much pixels differ. Files that are no plain JPEGs
+ * libjpeg makes it (ycc.h). What may differ from the CPU's view is the inverse DCT: that of the hardware decoders is
+ * libjpeg's to the bit, that of nvJPEG's kernels is not; docs/reference/images.md says by how much. Files that are no
+ * plain JPEGs
  * (io/image/jpeg_layout.h), that are large, or whose colours are jittered stay with the CPU. */
 #ifndef DATA_VIEW_DEVICE_VIEW_H
 #define DATA_VIEW_DEVICE_VIEW_H
@@ -43,6 +44,7 @@ cloob_status device_decoder_create(cloob_ctx *ctx, device *dev, device_decoder *
 void device_decoder_destroy(device_decoder *d);           /* NULL is fine */
 const char *device_decoder_name(const device_decoder *d); /* "nvJPEG 13.2, hardware decoders" */
 device *device_decoder_device(const device_decoder *d);
+bool device_decoder_exact(const device_decoder *d); /* undamaged files become the CPU's views, to the bit */
 
 /* --- one thread's stream and buffers --------------------------------------------------------------------- */
 

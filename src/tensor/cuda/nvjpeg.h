@@ -10,10 +10,8 @@ enum { NVJPEG_OK = 0, NVJPEG_PLANES = 4 };
 
 /* Who decodes. Values are the library's. */
 typedef enum nvjpeg_backend {
-    NVJPEG_ANY = 0,
-    NVJPEG_HUFFMAN_ON_CPU = 1, /* the rest on the multiprocessors */
-    NVJPEG_HUFFMAN_ON_GPU = 2,
-    NVJPEG_ENGINE = 3 /* the decoders in hardware that data-centre GPUs have */
+    NVJPEG_KERNELS = 2, /* the multiprocessors; fewer than about 50 images at a time are decoded on the CPU */
+    NVJPEG_ENGINES = 3  /* the decoders in hardware that data-centre GPUs have */
 } nvjpeg_backend;
 
 enum { NVJPEG_YCC = 1 }; /* output: planes as they are stored, chroma at its own size */

@@ -10,6 +10,7 @@ cloob_status device_decoder_create(cloob_ctx *ctx, device *dev, device_decoder *
 
 void device_decoder_destroy(device_decoder *d) { (void)d; }
 const char *device_decoder_name(const device_decoder *d) { return (void)d, ""; }
+bool device_decoder_exact(const device_decoder *d) { return (void)d, false; }
 device *device_decoder_device(const device_decoder *d) { return (void)d, NULL; }
 
 cloob_status device_view_create(cloob_ctx *ctx, device_decoder *d, const transform_options *o, device_view **out)
