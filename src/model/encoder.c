@@ -1,11 +1,13 @@
 /* Inference: one executor per kind of input that serves any part of a batch, or, where kernels cannot, one per kind,
- * number of rows and, for texts, length, with batches padded with zeros. */
+ * number of rows and, for texts, length, with batches padded with zeros. In invariant mode a GPU has one number of rows
+ * for all batches, so that the same kernels compute a row whatever comes with it. */
 #include "model/encoder.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/rng.h"
 #include "graph/exec.h"
 #include "model/encoder_lanes.h"
 #include "model/tower.h"
@@ -30,6 +32,8 @@ struct encoder {
     bool bound[2]; /* image and text tower: taken from w on first use */
     encoder_options o;
     slot slot[KINDS][SIZES];
+    bool probed[KINDS],
+        alone[KINDS];    /* one_shape: whether rows were found to depend on their place, so go one by one */
     int64_t rows_run;    /* with those that only fill up a batch */
     lanes *lanes;        /* images of a small model in invariant mode */
     bool small, asked;   /* whether it is one; known once asked */
@@ -105,23 +109,32 @@ static bool any_part(const params *p, bool text)
            (text || p->config.family == MODEL_VIT);
 }
 
+/* Rows of every batch on a GPU in invariant mode. */
+enum { GPU_ROWS = 32 };
+static bool one_shape(const params *p, const encoder_options *o)
+{
+    return o->invariant && p->dev->backend == BACKEND_CUDA;
+}
+
 /* Rows of an executor at most. */
 static int64_t max_rows(const params *p, const encoder_options *o, bool text)
 {
+    if (one_shape(p, o)) return GPU_ROWS;
     return o->batch > 1 && (!o->invariant || any_part(p, text)) ? o->batch : 1;
 }
 
 bool encoder_packs_texts(const encoder *e) { return any_part(e->p, true) && model_config_text_ends(&e->p->config); }
 
+static void drop_slot(device *d, slot *at)
+{
+    if (at->recording) d->forget(d, at->recording);
+    exec_destroy(at->x);
+    *at = (slot){ 0 };
+}
+
 static void drop_executors(encoder *e)
 {
-    device *d = e->p->dev;
-    for (int k = 0; k < KINDS * SIZES; k++) {
-        slot *at = &e->slot[k / SIZES][k % SIZES];
-        if (at->recording) d->forget(d, at->recording);
-        exec_destroy(at->x);
-        *at = (slot){ 0 };
-    }
+    for (int k = 0; k < KINDS * SIZES; k++) drop_slot(e->p->dev, &e->slot[k / SIZES][k % SIZES]);
     lanes_destroy(e->lanes);
     e->lanes = NULL;
     weight_cache_destroy(e->cache);
@@ -192,6 +205,7 @@ cloob_status encoder_measure(cloob_ctx *ctx, const params *p, const encoder_opti
 
 static int64_t rows_of(const encoder *e, int kind, int size)
 {
+    if (e->alone[kind]) return 1;
     return (max_rows(e->p, &e->o, kind >= TOKENS) + ((int64_t)1 << size) - 1) >> size;
 }
 
@@ -200,6 +214,7 @@ static int64_t rows_of(const encoder *e, int kind, int size)
 static int size_for(const encoder *e, int kind, int64_t n)
 {
     int size = 0;
+    if (one_shape(e->p, &e->o)) return 0;
     if (any_part(e->p, kind >= TOKENS) || (e->p->dev->backend == BACKEND_CUDA && e->slot[kind][0].x)) return 0;
     while (size + 1 < SIZES && rows_of(e, kind, size + 1) >= n && rows_of(e, kind, size + 1) < rows_of(e, kind, size))
         size++;
@@ -337,6 +352,61 @@ static cloob_status encode_batch(cloob_ctx *ctx, encoder *e, int kind, const voi
     return get_rows(ctx, e, result ? result : exec_tensor(at->x, "raw"), n, out); /* no projection: features are raw */
 }
 
+/* ---- whether a row's place in a batch matters ------------------------------------------------------ */
+
+/* Inputs that mean nothing: bytes, floats between -1 and 1, or tokens. */
+static void fill_rows(const encoder *e, int kind, void *rows, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        if (kind == BYTES) ((uint8_t *)rows)[i] = (uint8_t)rng_below(1, (uint64_t)i, 256);
+        else if (kind == FLOATS) ((float *)rows)[i] = (float)(2 * rng_uniform(1, (uint64_t)i) - 1);
+        else ((int32_t *)rows)[i] = (int32_t)rng_below(1, (uint64_t)i, (uint64_t)e->p->config.vocab);
+    }
+}
+
+/* Row i changes places with the one that is as far from the end. */
+static void reverse_rows(char *rows, size_t bytes, int64_t n)
+{
+    for (int64_t i = 0; i < n / 2; i++)
+        for (size_t k = 0; k < bytes; k++) {
+            char *a = rows + (size_t)i * bytes + k, *b = rows + (size_t)(n - 1 - i) * bytes + k, c = *a;
+            *a = *b, *b = c;
+        }
+}
+
+/* Libraries do not promise that all rows of a GEMM are summed in the same way, though they do it. The first time a batch
+ * is embedded twice, the second time in reverse; where a byte differs, rows of this kind are embedded one by one. */
+static cloob_status probe(cloob_ctx *ctx, encoder *e, int kind, size_t stride)
+{
+    enum { N = GPU_ROWS };
+    size_t elements = kind == BYTES ? stride : stride / 4, width = (size_t)e->p->config.embed;
+    float *out[2] = { malloc(N * width * sizeof(float)), malloc(N * width * sizeof(float)) };
+    char *rows = malloc(N * stride);
+    cloob_status status = CLOOB_OK;
+    if (!rows || !out[0] || !out[1]) status = ctx_no_memory(ctx, N * stride, "a batch");
+    if (status == CLOOB_OK) fill_rows(e, kind, rows, (int64_t)(N * elements));
+    for (int i = 0; i < 2 && status == CLOOB_OK; i++) {
+        status = encode_batch(ctx, e, kind, rows, stride, N, CLOOB_RAW, out[i]);
+        reverse_rows(rows, stride, N);
+    }
+    if (status == CLOOB_OK) {
+        reverse_rows((char *)out[1], width * sizeof(float), N);
+        e->probed[kind] = true;
+        e->alone[kind] = memcmp(out[0], out[1], N * width * sizeof(float)) != 0;
+        if (e->alone[kind]) drop_slot(e->p->dev, &e->slot[kind][0]);
+    }
+    free(rows), free(out[0]), free(out[1]);
+    return status;
+}
+
+/* How many rows of this kind go together at most. */
+static cloob_status batch_of(cloob_ctx *ctx, encoder *e, int kind, size_t stride, int64_t *rows)
+{
+    if (one_shape(e->p, &e->o) && !e->probed[kind]) CLOOB_TRY(probe(ctx, e, kind, stride));
+    *rows = rows_of(e, kind, 0);
+    return CLOOB_OK;
+}
+
 /* Images of a small model, each by one thread. */
 static cloob_status encode_in_lanes(cloob_ctx *ctx, encoder *e, const lane_rows *rows)
 {
@@ -350,7 +420,7 @@ static cloob_status encode_in_lanes(cloob_ctx *ctx, encoder *e, const lane_rows 
 static cloob_status encode_images(cloob_ctx *ctx, encoder *e, int kind, const void *images, size_t stride, int64_t n,
                                   cloob_output what, float *out)
 {
-    int64_t B = max_rows(e->p, &e->o, false), width = encoder_width(e, what, false);
+    int64_t B, width = encoder_width(e, what, false);
     if (!e->asked && e->o.invariant && !(e->o.int8 && e->p->config.family == MODEL_VIT)) {
         CLOOB_TRY(lanes_apply(ctx, e->p, &e->small));
         e->asked = true;
@@ -358,6 +428,7 @@ static cloob_status encode_images(cloob_ctx *ctx, encoder *e, int kind, const vo
     if (e->small && n > 0)
         return encode_in_lanes(ctx, e,
                                &(lane_rows){ images, stride, n, kind == FLOATS, result_names[what], out, width });
+    CLOOB_TRY(batch_of(ctx, e, kind, stride, &B));
     for (int64_t i = 0; i < n; i += B)
         CLOOB_TRY(encode_batch(ctx, e, kind, (const char *)images + (size_t)i * stride, stride, n - i < B ? n - i : B,
                                what, out + i * width));
@@ -421,17 +492,28 @@ static int text_kind(const encoder *e, const int32_t *tokens, int64_t n)
     return kind_for(e, longest);
 }
 
+/* How many of n texts go together, and as what. In one shape a text's kind is its own, whatever comes with it. */
+static cloob_status next_texts(cloob_ctx *ctx, encoder *e, const int32_t *tokens, int64_t n, int *kind, int64_t *rows)
+{
+    int64_t T = e->p->config.context, B = max_rows(e->p, &e->o, true);
+    *rows = n < B ? n : B;
+    *kind = text_kind(e, tokens, one_shape(e->p, &e->o) ? 1 : *rows);
+    if (!one_shape(e->p, &e->o)) return CLOOB_OK;
+    CLOOB_TRY(batch_of(ctx, e, *kind, (size_t)T * sizeof *tokens, &B));
+    for (*rows = 1; *rows < B && *rows < n && text_kind(e, tokens + *rows * T, 1) == *kind;) ++*rows;
+    return CLOOB_OK;
+}
+
 cloob_status encoder_texts(cloob_ctx *ctx, encoder *e, const int32_t *tokens, int64_t n, cloob_output what, float *out)
 {
-    int64_t T = e->p->config.context, vocab = e->p->config.vocab, B = max_rows(e->p, &e->o, true),
-            width = encoder_width(e, what, true);
+    int64_t T = e->p->config.context, vocab = e->p->config.vocab, width = encoder_width(e, what, true);
     for (int64_t i = 0; i < n * T; i++)
         if (tokens[i] < 0 || tokens[i] >= vocab)
             return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "text %lld: token %d is outside the vocabulary of %lld",
                             (long long)(i / T), tokens[i], (long long)vocab);
-    for (int64_t i = 0; i < n; i += B) {
-        int64_t rows = n - i < B ? n - i : B;
-        int kind = text_kind(e, tokens + i * T, rows);
+    for (int64_t i = 0, rows; i < n; i += rows) {
+        int kind;
+        CLOOB_TRY(next_texts(ctx, e, tokens + i * T, n - i, &kind, &rows));
         CLOOB_TRY(encode_batch(ctx, e, kind, tokens + i * T, (size_t)T * sizeof *tokens, rows, what, out + i * width));
     }
     return CLOOB_OK;

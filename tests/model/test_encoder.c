@@ -81,36 +81,42 @@ static void threads_change_no_byte(void)
     free(images);
 }
 
-/* A row of a batch has the bytes it has alone, whatever the batch and its size. */
-static void a_row_has_its_bytes_in_any_batch(void)
+/* Images and texts, all at once and a few at a time. */
+static void check_rows(encoder *e, const model_config *c)
 {
-    device *dev;
-    params *p;
-    model_config c;
-    encoder *e;
-    encoder_options o = { .compute = CLOOB_F32, .batch = 16 };
-    CHECK_OK(ctx, model_config_by_name(ctx, "tiny-vit", &c));
-    CHECK_OK(ctx, device_open(ctx, "cpu", &dev));
-    CHECK_OK(ctx, params_create(ctx, &c, dev, CLOOB_F32, PARAMS_INFER, &p));
-    CHECK_OK(ctx, procedural_params(ctx, p));
-    CHECK_OK(ctx, encoder_create_on(ctx, p, &o, &e));
-    if (!encoder_packs_texts(e)) SKIP("no packed GEMM on this machine");
-    size_t each = (size_t)(3 * c.image_size * c.image_size), row = (size_t)c.embed;
+    size_t each = (size_t)(3 * c->image_size * c->image_size), row = (size_t)c->embed;
     float *images = malloc(ROWS * each * sizeof *images), *all = malloc(ROWS * row * sizeof *all),
           *some = malloc(ROWS * row * sizeof *some);
-    int32_t *tokens = malloc((size_t)(ROWS * c.context) * sizeof *tokens);
-    procedural_images(images, ROWS, c.image_size);
-    procedural_tokens(tokens, ROWS, &c);
+    int32_t *tokens = malloc((size_t)(ROWS * c->context) * sizeof *tokens);
+    procedural_images(images, ROWS, c->image_size);
+    procedural_tokens(tokens, ROWS, c);
     for (int text = 0; text < 2; text++) {
         CHECK_OK(ctx, text ? encoder_texts(ctx, e, tokens, ROWS, CLOOB_UNIT, all)
                            : encoder_float_images(ctx, e, images, ROWS, CLOOB_UNIT, all));
         for (int64_t first = 0, n = 1; first + n <= ROWS; first += n, n = n % 5 + 1) {
-            CHECK_OK(ctx, text ? encoder_texts(ctx, e, tokens + first * c.context, n, CLOOB_UNIT, some)
+            CHECK_OK(ctx, text ? encoder_texts(ctx, e, tokens + first * c->context, n, CLOOB_UNIT, some)
                                : encoder_float_images(ctx, e, images + (size_t)first * each, n, CLOOB_UNIT, some));
             CHECK(memcmp(some, all + (size_t)first * row, (size_t)n * row * sizeof *some) == 0);
         }
     }
     free(images), free(tokens), free(all), free(some);
+}
+
+/* A row of a batch has the bytes it has alone, whatever the batch and its size. */
+static void rows_keep_their_bytes(const char *model, const char *device_name, cloob_dtype compute, bool need_packing)
+{
+    device *dev;
+    params *p;
+    model_config c;
+    encoder *e;
+    encoder_options o = { .compute = compute, .invariant = !need_packing, .batch = 16 };
+    CHECK_OK(ctx, model_config_by_name(ctx, model, &c));
+    CHECK_OK(ctx, device_open(ctx, device_name, &dev));
+    CHECK_OK(ctx, params_create(ctx, &c, dev, compute, PARAMS_INFER, &p));
+    CHECK_OK(ctx, procedural_params(ctx, p));
+    CHECK_OK(ctx, encoder_create_on(ctx, p, &o, &e));
+    if (need_packing && !encoder_packs_texts(e)) SKIP("no packed GEMM on this machine");
+    check_rows(e, &c);
     encoder_destroy(e);
     params_destroy(p);
     device_close(dev);
@@ -188,6 +194,16 @@ static void bf16_rounds_what_is_stored_in_f32(void)
     bf16_needs_no_second_copy("tiny-rn", false);
 }
 
+static void a_row_has_its_bytes_in_any_batch(void) { rows_keep_their_bytes("tiny-vit", "cpu", CLOOB_F32, true); }
+static void a_row_has_its_bytes_in_bf16(void) { rows_keep_their_bytes("tiny-vit", "cpu", CLOOB_BF16, false); }
+
+static void a_row_has_its_bytes_on_a_gpu(void)
+{
+    if (device_cuda_count() == 0) SKIP("no GPU here");
+    for (int i = 0; i < 4; i++)
+        rows_keep_their_bytes(i % 2 ? "tiny-vit" : "tiny-rn", "cuda", i / 2 ? CLOOB_BF16 : CLOOB_F32, false);
+}
+
 /* 8-bit weights: near the floats, and a row with the same bytes in any batch. */
 static void eight_bits_are_near_and_invariant(void)
 {
@@ -241,6 +257,8 @@ int main(void)
     RUN(a_row_has_its_bytes_in_any_batch);
     RUN(bf16_views_what_is_stored_so);
     RUN(bf16_rounds_what_is_stored_in_f32);
+    RUN(a_row_has_its_bytes_in_bf16);
+    RUN(a_row_has_its_bytes_on_a_gpu);
     RUN(eight_bits_are_near_and_invariant);
     RUN(threads_change_no_byte);
     cloob_ctx_destroy(ctx);
