@@ -1,7 +1,7 @@
 /* GEMMs that make their left factor themselves (nn/cuda/fused/prologue_gemm.h) beside the ops one after the other, at
  * the sizes of RN50 and RN50x4: floor by bytes, times of every variant, and the largest difference of the results.
  *
- *     bench_prologue [WORD]      shapes whose name contains WORD
+ *     bench_prologue [WORD [VARIANTS]]      shapes whose name contains WORD; only the first VARIANTS of the kernel
  */
 #include <math.h>
 #include <stdio.h>
@@ -17,7 +17,7 @@ static const double bandwidth = 4.25e9; /* bytes a millisecond */
 
 static cloob_ctx *ctx;
 static device *dev;
-static int sms;
+static int sms, variants = PROLOGUE_VARIANTS;
 
 static void fail(const char *what)
 {
@@ -239,7 +239,7 @@ static void bench(const shape *s)
            (long long)s->k, (long long)s->n, floor / bandwidth, (double)first, (double)second,
            (double)(first + second));
     float best = first + second;
-    for (j.p.variant = 0; j.p.variant < PROLOGUE_VARIANTS; j.p.variant++) {
+    for (j.p.variant = 0; j.p.variant < variants; j.p.variant++) {
         if (!prologue_gemm_parts(&j.p, sms)) {
             printf("    -");
             continue;
@@ -270,9 +270,11 @@ static void bench(const shape *s)
 int main(int argc, char **argv)
 {
     ctx = cloob_ctx_create(NULL);
+    if (argc > 2) variants = atoi(argv[2]);
     TRY(device_open(ctx, "cuda", &dev));
     sms = ((const cuda_state *)dev->state)->sms;
-    printf("ms; variants: 128 rows b stays, 128 rows b streams, 64 rows b stays, 64 rows b streams\n");
+    printf(
+        "ms; variants: 128 rows b stays, 128 rows b streams, 64 rows b stays, 64 rows b streams, 128 rows in pairs\n");
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
         if (argc < 2 || strstr(shapes[i].name, argv[1])) bench(&shapes[i]);
     printf("all calls of a step of each: floor %.2f ms, separate %.2f, the faster of both %.2f\n", total_floor,

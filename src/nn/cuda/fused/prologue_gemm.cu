@@ -4,7 +4,8 @@
  *
  * Three rings of stages in shared memory, each as deep as a step of the GEMM (64): x, which becomes the factor and
  * is also written out from there; other, which is free again as soon as the factor is made; the strip of b, which stays
- * in shared memory instead where the variant says so. */
+ * in shared memory instead where the variant says so. Blocks may also go in pairs (a cluster): each copies half of a
+ * stage of b to both, which halves what b costs. */
 #include "nn/cuda/fused/prologues.cuh"
 #include "nn/cuda/gemm_epilogues.cuh"
 #include "tensor/cuda/cuda.h"
@@ -28,6 +29,7 @@ struct maps {
 struct layout { /* of dynamic shared memory: b, stages of x, stages of other, places for results, channels, sums */
     int across; /* teams beside each other */
     bool stays; /* b */
+    bool pair;  /* two blocks share the copying of b, and go through equally many tiles */
     int x_stages, other_stages, b_stages, places;
 };
 
@@ -40,13 +42,46 @@ template <int N>
 __device__ __forceinline__ share share_of(const prologue_gemm &j, const layout &l)
 {
     int width = l.across * 2 * N, strips = (int)((j.n + width - 1) / width), height = TEAMS / l.across * ROWS;
+    int parts = (int)gridDim.x / strips, tiles = (int)((j.m + height - 1) / height);
+    if (l.pair) tiles = (tiles + parts - 1) / parts * parts; /* those past the end read zeros and write nothing */
     return { (int)blockIdx.x % strips * width,
              width,
              (int)blockIdx.x / strips,
-             (int)gridDim.x / strips,
+             parts,
              (int)(j.k + DEPTH - 1) / DEPTH,
-             (int)((j.m + height - 1) / height),
+             tiles,
              height };
+}
+
+/* ---- pairs of blocks ----------------------------------------------------------------------------- */
+
+__device__ __forceinline__ int rank_in_pair() { return (int)blockIdx.x & 1; }
+
+/* Arrives at the same barrier of the other block. */
+__device__ __forceinline__ void barrier_arrive_there(uint64_t *b)
+{
+    asm volatile("{\n"
+                 ".reg .b32 there;\n"
+                 "mapa.shared::cluster.u32 there, %0, %1;\n"
+                 "mbarrier.arrive.shared::cluster.b64 _, [there];\n"
+                 "}\n" ::"r"(shared_address(b)),
+                 "r"(rank_in_pair() ^ 1)
+                 : "memory");
+}
+
+/* A box to the same place of both blocks, and told to the same barrier of each. */
+__device__ __forceinline__ void copy_box_to_pair(void *to, const CUtensorMap *map, int x, int y, uint64_t *b)
+{
+    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], "
+                 "[%1, {%3, %4}], [%2], %5;" ::"r"(shared_address(to)),
+                 "l"(map), "r"(shared_address(b)), "r"(x), "r"(y), "h"((uint16_t)3)
+                 : "memory");
+}
+
+/* Until both blocks are here: at the start their barriers are made, at the end neither is reached any more. */
+__device__ __forceinline__ void meet_pair()
+{
+    asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
 }
 
 /* ---- copying ------------------------------------------------------------------------------------- */
@@ -57,6 +92,19 @@ __device__ void copy_rows(ring r, const share &w, const CUtensorMap *map)
         for (int s = 0; s < w.depth; s++) {
             r.begin_fill();
             copy_box(r.here(), map, s * DEPTH, tile * w.height, &r.full[r.at]);
+            r.next();
+        }
+}
+
+/* Half of every stage, to both blocks of a pair; the other block brings the other half. */
+__device__ void copy_b_to_pair(ring r, const share &w, const CUtensorMap *map)
+{
+    int half = rank_in_pair();
+    for (int tile = w.part; tile < w.tiles; tile += w.parts)
+        for (int s = 0; s < w.depth; s++) {
+            r.begin_fill();
+            copy_box_to_pair(r.here() + half * r.bytes / 2, map, s * DEPTH, w.strip + half * w.width / 2,
+                             &r.full[r.at]);
             r.next();
         }
 }
@@ -238,11 +286,20 @@ __device__ __forceinline__ void multiply_k16(float (&c)[N], uint64_t a, uint64_t
     } else wgmma_k16(c, a, b, keep);
 }
 
+/* A warp has multiplied these stages. */
+__device__ __forceinline__ void give_back(const ring &a, int a_at, const ring &b, int b_at, const layout &l)
+{
+    barrier_arrive(&a.empty[a_at]);
+    if (!l.stays) barrier_arrive(&b.empty[b_at]);
+    if (l.pair) barrier_arrive_there(&b.empty[b_at]);
+}
+
 /* c = a b^T over the tile's stages; each is given back once the product after it has begun. */
 template <int N>
-__device__ __forceinline__ void multiply(float (&c)[N], ring &a, ring &b, const share &w, bool stays, int below,
+__device__ __forceinline__ void multiply(float (&c)[N], ring &a, ring &b, const share &w, const layout &l, int below,
                                          int shift)
 {
+    bool stays = l.stays;
     int before = 0, b_before = 0;
     settle(c);
     for (int s = 0; s < w.depth; s++) {
@@ -256,10 +313,7 @@ __device__ __forceinline__ void multiply(float (&c)[N], ring &a, ring &b, const 
         wgmma_commit();
         if (s > 0) {
             wgmma_wait<1>();
-            if (threadIdx.x % 32 == 0) {
-                barrier_arrive(&a.empty[before]);
-                if (!stays) barrier_arrive(&b.empty[b_before]);
-            }
+            if (threadIdx.x % 32 == 0) give_back(a, before, b, b_before, l);
         }
         before = a.at, b_before = b.at;
         a.next();
@@ -267,10 +321,7 @@ __device__ __forceinline__ void multiply(float (&c)[N], ring &a, ring &b, const 
     }
     wgmma_wait<0>();
     settle(c);
-    if (threadIdx.x % 32 == 0) {
-        barrier_arrive(&a.empty[before]);
-        if (!stays) barrier_arrive(&b.empty[b_before]);
-    }
+    if (threadIdx.x % 32 == 0) give_back(a, before, b, b_before, l);
 }
 
 /* A team's life. pivots: of its columns; results: its places; cells: the block's. */
@@ -287,7 +338,7 @@ __device__ void work(ring a, ring b, const share &w, const CUtensorMap *out_map,
     for (int tile = w.part; tile < w.tiles; tile += w.parts) {
         int row = tile * w.height + below, first = row + threadIdx.x % 128 / 32 * 16 + lane / 4;
         bool counts[2] = { first < j.m, first + 8 < j.m };
-        multiply(c, a, b, w, l.stays, below, shift);
+        multiply(c, a, b, w, l, below, shift);
 #pragma unroll
         for (int box = 0; box < N / 32; box++) {
             char *out = results + place * BOX;
@@ -360,10 +411,11 @@ __global__ void __launch_bounds__(THREADS, 1)
             barrier_init(&other_full[s], 1), barrier_init(&other_empty[s], 1);
         }
         for (int s = 0; s < B_STAGES; s++)
-            barrier_init(&b_full[s], l.stays ? w.depth : 1), barrier_init(&b_empty[s], TEAMS * 4);
+            barrier_init(&b_full[s], l.stays ? w.depth : 1), barrier_init(&b_empty[s], TEAMS * 4 * (1 + l.pair));
         barrier_publish();
     }
     __syncthreads();
+    if (l.pair) meet_pair();
     ring x = { x_at, x_full, x_empty, x_bytes, l.x_stages, 0, 0 };
     ring other = { other_at, other_full, other_empty, x_bytes, l.other_stages, 0, 0 };
     ring b = { b_at, b_full, b_empty, b_bytes, B_STAGES, 0, 0 };
@@ -372,17 +424,21 @@ __global__ void __launch_bounds__(THREADS, 1)
         asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(R::copies));
         if (threadIdx.x == 0) copy_rows(x, w, &t.x);
         else if (threadIdx.x == 32 && P::sources == 2) copy_rows(other, w, &t.other);
+        else if (threadIdx.x == 64 && l.pair) copy_b_to_pair(b, w, &t.b);
         else if (threadIdx.x == 64) copy_b(b, w, &t.b, l.stays);
+        if (l.pair) meet_pair();
     } else if (threadIdx.x < 256) {
         if constexpr (R::makes < 128) asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(R::makes));
         if (l.across == 1) make_factor<P, 2 * ROWS>(x, other, w, channels, ready, writes ? &t.side : nullptr);
         else make_factor<P, ROWS>(x, other, w, channels, ready, writes ? &t.side : nullptr);
+        if (l.pair) meet_pair();
     } else {
         asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(R::multiplies));
         int team = threadIdx.x / 128 - 2, shift = team % l.across * 2 * N;
         ring factor = { x_at, ready, x_empty, x_bytes, l.x_stages, 0, 0 };
         if (l.stays) barrier_wait(&b_full[0], 0);
         work<N, STATS>(factor, b, w, &t.out, j, l, team, pivots + shift, results + team * l.places * BOX, cells);
+        if (l.pair) meet_pair();
     }
 }
 
@@ -400,12 +456,14 @@ choice choose(const prologue_gemm *p)
 {
     choice c = {};
     layout &l = c.l;
-    l.across = 1 + p->variant / 2;
-    l.stays = p->variant % 2 == 0;
+    l.pair = p->variant == 4;
+    l.across = p->variant / 2 == 1 ? 2 : 1;
+    l.stays = p->variant % 2 == 0 && !l.pair;
     int64_t columns = ((p->n < 256 ? p->n : 256) + l.across - 1) / l.across;
     c.N = columns <= 64 ? 32 : columns <= 128 ? 64 : 128;
     if (p->prologue == PROLOGUE_DX && p->n > 256) return c; /* the factor may lie where other does: one strip only */
     if (p->n % 8 || p->k % 8 || p->n < 32 || p->k < 32 || (l.across == 2 && p->n <= 64)) return c;
+    if (l.pair && (p->n <= 64 || p->n > 256 || p->m <= c.height())) return c;
     int sources = p->prologue == PROLOGUE_APPLY ? 1 : 2, depth = (int)((p->k + DEPTH - 1) / DEPTH);
     int fixed = 1024 + (CHANNEL_NUMBERS * depth * DEPTH + c.width() + TEAMS * 4 * 4 * c.N) * (int)sizeof(float);
     l.b_stages = l.stays ? depth : B_STAGES;
@@ -430,7 +488,7 @@ cudaError_t make_maps(maps *t, const prologue_gemm *p, const choice &c)
 {
     cudaError_t e = tensor_map_rows(&t->x, p->x, p->m, p->k, DEPTH, c.height());
     if (e == cudaSuccess && p->other) e = tensor_map_rows(&t->other, p->other, p->m, p->k, DEPTH, c.height());
-    if (e == cudaSuccess) e = tensor_map_rows(&t->b, p->b, p->n, p->k, DEPTH, c.width());
+    if (e == cudaSuccess) e = tensor_map_rows(&t->b, p->b, p->n, p->k, DEPTH, c.width() / (1 + c.l.pair));
     if (e == cudaSuccess && p->side) e = tensor_map_rows(&t->side, p->side, p->m, p->k, DEPTH, c.height());
     return e == cudaSuccess ? tensor_map_rows(&t->out, p->y, p->m, p->n, 64, ROWS) : e;
 }
@@ -444,9 +502,17 @@ cudaError_t launch(cudaStream_t stream, const prologue_gemm *p, const choice &c,
         e = cudaFuncSetAttribute(prologue_gemm_kernel<N, P, STATS>, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                  SHARED_BYTES);
     if (e != cudaSuccess) return e;
-    prologue_gemm_kernel<N, P, STATS>
-        <<<prologue_gemm_parts(p, sms) * strips_of(p, c), THREADS, SHARED_BYTES, stream>>>(t, *p, c.l);
-    return cudaGetLastError();
+    cudaLaunchAttribute cluster = {};
+    cluster.id = cudaLaunchAttributeClusterDimension;
+    cluster.val.clusterDim.x = 2, cluster.val.clusterDim.y = cluster.val.clusterDim.z = 1;
+    cudaLaunchConfig_t config = {};
+    config.gridDim = dim3((unsigned)(prologue_gemm_parts(p, sms) * strips_of(p, c)));
+    config.blockDim = dim3(THREADS);
+    config.dynamicSmemBytes = SHARED_BYTES;
+    config.stream = stream;
+    config.attrs = &cluster;
+    config.numAttrs = c.l.pair ? 1 : 0;
+    return cudaLaunchKernelEx(&config, prologue_gemm_kernel<N, P, STATS>, t, *p, c.l);
 }
 
 template <class P, bool STATS>
@@ -469,6 +535,7 @@ int prologue_gemm_parts(const prologue_gemm *p, int sms)
     if (c.l.x_stages == 0) return 0;
     int64_t tiles = (p->m + c.height() - 1) / c.height(), parts = sms / strips_of(p, c);
     if (parts > tiles) parts = tiles;
+    if (c.l.pair) return (int)parts / 2 * 2;
     return parts < 1 ? 1 : (int)parts;
 }
 

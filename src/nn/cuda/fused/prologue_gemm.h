@@ -21,13 +21,13 @@ typedef enum gemm_prologue {
     PROLOGUE_DX     /* a = gain rstd (other - mean(other) - xhat mean(other xhat)), the means from `sums` */
 } gemm_prologue;
 
-enum { PROLOGUE_VARIANTS = 4 };
+enum { PROLOGUE_VARIANTS = 5 };
 
 /* y (m, n) = a b^T, a (m, k) from x and other, b (n, k). Everything of m rows lies packed in bf16. */
 typedef struct prologue_gemm {
     gemm_prologue prologue;
-    bool stats;  /* also sums of y - pivot and of its square over rows */
-    int variant; /* 0 to PROLOGUE_VARIANTS - 1: tile shape, and whether b stays in shared memory; found by timing */
+    bool stats; /* also sums of y - pivot and of its square over rows */
+    int variant; /* 0 to PROLOGUE_VARIANTS - 1: tile shape, whether b stays in shared memory, pairs of blocks; found by timing */
     int64_t m, n, k;
     const void *x, *other, *b;
     const float *mean, *rstd, *gain, *bias; /* (k) */

@@ -112,7 +112,7 @@ static variant_choice fused_time(const op_env *env, const prologue_gemm *p, bool
 /* Asked for a fused GEMM: with one setting tiles of 128 rows where that works, with the other of 64. */
 static int asked_variant(const op_env *env, prologue_gemm p)
 {
-    static const int order[2][PROLOGUE_VARIANTS] = { { 0, 1, 2, 3 }, { 2, 3, 1, 0 } };
+    static const int order[2][PROLOGUE_VARIANTS] = { { 0, 4, 1, 2, 3 }, { 2, 3, 1, 0, 4 } };
     const int *o = order[env->ctx->kernels.fused_gemm == CLOOB_FUSED_GEMM_2_TEAMS];
     for (int i = 0; i < PROLOGUE_VARIANTS; i++) {
         p.variant = o[i];
