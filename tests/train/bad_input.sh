@@ -37,6 +37,8 @@ refused 2 scale --aug-cfg scale=2,3
 refused 2 --name --name a/b
 refused 2 vocab --vocab-size 100
 refused 2 batchsize --batchsize 3
+refused 2 --image-decoder --image-decoder hardware
+refused 1 --image-decoder --image-decoder gpu
 refused 2 --ema --ema 1
 refused 2 --beta --beta1 1.5
 
