@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/ctx.h"
 #include "core/file.h"
 #include "core/needs.h"
 #include "io/fileset.h"
