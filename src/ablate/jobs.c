@@ -2,7 +2,6 @@
  */
 #include <pthread.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "ablate/runs.h"
 #include "core/arith.h"

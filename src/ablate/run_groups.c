@@ -8,7 +8,6 @@
 #include "core/arena.h"
 #include "core/file.h"
 #include "core/needs.h"
-#include "core/text.h"
 #include "eval/groups.h"
 
 typedef struct reader {

@@ -3,7 +3,6 @@
 
 #include <glob.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "core/file.h"
 #include "core/rng.h"

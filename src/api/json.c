@@ -1,10 +1,8 @@
 /* Thin bodies of include/cloob/json.h over core/json.h. */
 #include "cloob/json.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "core/json.h"
 #include "core/needs.h"

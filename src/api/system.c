@@ -2,17 +2,12 @@
  * (cmake/parts.cmake). */
 #include "cloob/system.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cloob/bench.h"
-#include "core/ctx.h"
 #include "core/file.h"
 #include "core/needs.h"
-#include "data/view/device_view.h"
 #include "io/fileset.h"
-#include "tensor/device.h"
 
 static const cloob_part parts[] = {
 #define PART(name, present, use) { name, present, use },
@@ -59,33 +54,4 @@ cloob_status cloob_file_write(cloob_ctx *ctx, const char *path, const void *data
 {
     API_NEEDS(ctx, path && (data || !bytes));
     return file_write(ctx, path, data, bytes);
-}
-
-int cloob_device_count(void) { return 1 + device_cuda_count(); }
-
-static void describe_decoder(cloob_ctx *ctx, device *d, cloob_device_facts *out)
-{
-    device_decoder *decoder;
-    cloob_status status = device_decoder_create(ctx, d, &decoder);
-    snprintf(out->decoder, sizeof out->decoder, "%s",
-             status == CLOOB_OK ? device_decoder_name(decoder) : cloob_error(ctx));
-    device_decoder_destroy(decoder);
-}
-
-cloob_status cloob_device_describe(cloob_ctx *ctx, int index, cloob_device_facts *out)
-{
-    API_NEEDS(ctx, out);
-    char name[32];
-    device *d;
-    size_t total = 0, available = 0;
-    *out = (cloob_device_facts){ 0 };
-    snprintf(name, sizeof name, "cuda:%d", index - 1);
-    CLOOB_TRY(device_open(ctx, index ? name : "cpu", &d));
-    d->memory(d, &total, &available);
-    snprintf(out->name, sizeof out->name, "%s", d->name);
-    snprintf(out->runs, sizeof out->runs, "%s", d->runs);
-    if (index) describe_decoder(ctx, d, out);
-    out->total_bytes = (int64_t)total, out->free_bytes = (int64_t)available;
-    device_close(d);
-    return CLOOB_OK;
 }

@@ -2,8 +2,6 @@
 
 #include <string.h>
 
-#include "cloob/benchmark.h"
-
 #define RECALL "mean_per_class_recall"
 
 static const datacomp_set sets[] = {

@@ -1,9 +1,7 @@
 /* Images of a split through the model, and the numbers beside them. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "benchmark/impl.h"
-#include "core/file.h"
 #include "data/sets/dataset.h"
 #include "infer/embed_source.h"
 #include "infer/zeroshot_run.h"

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "benchmark/impl.h"
-#include "core/file.h"
 #include "core/json.h"
 #include "core/text.h"
 #include "core/needs.h"

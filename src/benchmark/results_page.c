@@ -1,6 +1,5 @@
 /* The same table as a page, and below it every metric. */
 #include <math.h>
-#include <string.h>
 
 #include "benchmark/table.h"
 #include "core/file.h"

@@ -1,8 +1,6 @@
 /* cloob analyze: how embeddings lie on the sphere, and what they keep of a world whose factors are known. */
 #include <stdio.h>
-#include <stdlib.h>
 
-#include "cli/commands.h"
 #include "cli/shared_opts.h"
 
 static struct {

@@ -9,7 +9,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "cli/commands.h"
 #include "cli/json_out.h"
 #include "cli/progress.h"
 #include "cli/shared_opts.h"

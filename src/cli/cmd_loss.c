@@ -2,7 +2,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/commands.h"
 #include "cli/json_out.h"
 #include "cli/shared_opts.h"
 

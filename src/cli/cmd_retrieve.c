@@ -1,7 +1,6 @@
 /* cloob retrieve: where true partners stand among all. */
 #include <stdio.h>
 
-#include "cli/commands.h"
 #include "cli/shared_opts.h"
 
 static struct {

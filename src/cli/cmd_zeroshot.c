@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/commands.h"
 #include "cli/json_out.h"
 #include "cli/shared_opts.h"
 

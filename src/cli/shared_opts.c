@@ -8,7 +8,6 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 /* The rows of another table, whose struct stands at `base`. */
 static int64_t append(cloob_option *to, const cloob_option *from, int64_t n, size_t base)

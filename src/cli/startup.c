@@ -12,7 +12,6 @@
 #    include <execinfo.h>
 #endif
 #include <signal.h>
-#include <stdint.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>

@@ -1,7 +1,6 @@
 /* A chain of blocks; the newest is carved from. */
 #include "core/arena.h"
 
-#include <stdalign.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

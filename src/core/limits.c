@@ -9,7 +9,6 @@
 #include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
-#include <string.h>
 
 int limits_max_threads(void)
 {

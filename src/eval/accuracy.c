@@ -2,7 +2,6 @@
 #include "eval/accuracy.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 enum { CONFUSION_LIMIT = 4096 };
 

@@ -3,7 +3,6 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 enum { EXACT_SMALLER = 8, EXACT_LARGER = 2000 };
 

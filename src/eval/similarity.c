@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/pool.h"
 #include "eval/tiles.h"
 
 static const int64_t sizes[CLOOB_UNMATCHED_SETS] = { 10, 100, 1000 };

@@ -1,5 +1,4 @@
 /* The encoder's thread: waits for inputs, picks a batch, encodes it; loads, replaces and unloads the model. */
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -6,8 +6,6 @@
 #include <string.h>
 
 #include "infer/model_file.h"
-#include "cloob/hopfield.h"
-#include "cloob/options.h"
 #include "core/arena.h"
 #include "infer/class_match.h"
 #include "infer/zeroshot_run.h"

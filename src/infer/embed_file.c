@@ -1,11 +1,8 @@
 /* What is done with embeddings: retrieval from stored rows, and files; from memory, or as they come. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "infer/embed_source.h"
 #include "infer/stored_rows.h"
-#include "cloob/eval.h"
-#include "cloob/hopfield.h"
 #include "core/json.h"
 #include "core/text.h"
 #include "io/rows_file.h"

@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "infer/embed_source.h"
-#include "cloob/options.h"
 #include "core/needs.h"
 
 static void free_list(char **list, int64_t n)

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "core/arena.h"
-#include "core/arith.h"
 
 typedef struct pass {
     const dataset *d;

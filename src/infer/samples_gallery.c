@@ -3,9 +3,7 @@
 #include <stdlib.h>
 
 #include "core/arith.h"
-#include "core/json.h"
 #include "infer/samples_impl.h"
-#include "tensor/cpu/gemm.h"
 
 enum { GALLERY = 24, CAPTIONS = 3 };
 

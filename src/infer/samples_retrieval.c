@@ -2,7 +2,6 @@
 #include <stdlib.h>
 
 #include "core/arith.h"
-#include "core/json.h"
 #include "infer/samples_impl.h"
 
 enum { SHOWN = 4, HITS = 4 };

@@ -1,6 +1,5 @@
 /* The contact sheet: one HTML page with thumbnails of the images that a search found. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "cloob/search.h"
 #include "core/text.h"

@@ -1,6 +1,5 @@
 /* Bringing an index up to date: what has the same name, size and time is kept, the rest is embedded. */
 #include <errno.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>

@@ -1,11 +1,8 @@
 /* Choices with names, and the rules every configuration keeps. */
 #include "model/config.h"
 
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "core/file.h"
 #include "core/text.h"
 
 void model_config_init(model_config *c)

@@ -6,7 +6,6 @@
 
 #include "model/int8.h"
 #include "model/interchange.h"
-#include "model/shapes.h"
 
 /* Tensors under foreign names, in the arena. */
 typedef struct writer {

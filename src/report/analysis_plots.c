@@ -3,7 +3,6 @@
 #include "cloob/eval.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "core/file.h"
 #include "core/needs.h"

@@ -8,7 +8,7 @@
 
 #include "core/file.h"
 #include "report/chart_image.h"
-#include "report/html.h"
+#include "core/text.h"
 
 /* The way from one absolute folder to another, "" or with a slash at its end; NULL: memory is out. */
 static char *way(const char *from, const char *to)

@@ -2,7 +2,6 @@
 #include "report/html.h"
 
 #include <math.h>
-#include <stdint.h>
 #include <string.h>
 #include <time.h>
 

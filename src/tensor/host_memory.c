@@ -1,7 +1,6 @@
 /* /proc/meminfo, and the files of control groups, version 1 and 2. */
 #include "tensor/host_memory.h"
 
-#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* Steps and embeddings of random inputs against the clock (cloob/bench.h). */
-#include "cloob/bench.h"
+/* Steps and embeddings of random inputs against the clock. */
+#include "train/bench.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,18 +7,11 @@
 #include <time.h>
 
 #include "core/limits.h"
-#include "core/needs.h"
 #include "core/rng.h"
 #include "model/encoder.h"
 #include "tensor/async_copy.h"
 #include "tensor/precision.h"
 #include "train/memory_budget.h"
-
-void cloob_bench_options_init(cloob_bench_options *o)
-{
-    if (!o) return;
-    *o = (cloob_bench_options){ .model = "RN50", .batch = 32, .accum = 1, .repeats = 5, .method = CLOOB_METHOD_CLOOB };
-}
 
 static double read_ms(clockid_t clock)
 {
@@ -163,9 +156,8 @@ static cloob_status plan_step(cloob_ctx *ctx, const char *fit, step_options *so,
     return CLOOB_OK;
 }
 
-cloob_status cloob_bench_step(cloob_ctx *ctx, const cloob_bench_options *o, cloob_bench_result *out)
+cloob_status step_timing(cloob_ctx *ctx, const cloob_bench_options *o, cloob_bench_result *out)
 {
-    API_NEEDS(ctx, o && out);
     step_options so;
     precision p;
     training t = { 0 };
@@ -212,9 +204,8 @@ static cloob_status embed_once(cloob_ctx *ctx, void *user)
     return encoder_images(ctx, b->e, b->in.rgb, b->n, CLOOB_UNIT, b->rows);
 }
 
-cloob_status cloob_bench_embed(cloob_ctx *ctx, const cloob_bench_options *o, cloob_bench_result *out)
+cloob_status embed_timing(cloob_ctx *ctx, const cloob_bench_options *o, cloob_bench_result *out)
 {
-    API_NEEDS(ctx, o && out);
     model_config c;
     encoder_options eo;
     precision compute;

@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "core/checked.h"
-#include "core/json.h"
 #include "model/tuning/lora.h"
 
 cloob_status checkpoint_verify(cloob_ctx *ctx, const char *path, const weights *w)

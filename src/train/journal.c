@@ -14,7 +14,6 @@
 #include <unistd.h>
 
 #include "core/file.h"
-#include "core/json.h"
 #include "core/text.h"
 
 struct journal {

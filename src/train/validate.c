@@ -3,10 +3,8 @@
 #include <math.h>
 #include <stdlib.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "core/file.h"
-#include "core/json.h"
 #include "eval/analysis.h"
 #include "infer/embed_data.h"
 #include "eval/retrieval.h"

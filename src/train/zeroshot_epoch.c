@@ -1,8 +1,6 @@
 /* Zero-shot during training: class folders, their prompts, and the numbers under open_clip's names. */
 #include <stdio.h>
-#include <string.h>
 
-#include "core/json.h"
 #include "infer/class_match.h"
 #include "infer/zeroshot_run.h"
 #include "train/run.h"

@@ -1,7 +1,6 @@
 /* cloob bench loss: loss and gradients of random embeddings. */
 #include <stdio.h>
 
-#include "cli/commands.h"
 #include "cli/json_out.h"
 #include "cli/shared_opts.h"
 

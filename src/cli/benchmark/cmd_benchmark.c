@@ -1,7 +1,6 @@
 /* cloob benchmark: models on data sets in CLIP_benchmark's layout; a JSON file each, one table and one page at the end.
  */
 #include <limits.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +8,6 @@
 #include <unistd.h>
 
 #include "cli/benchmark/benchmark_sets.h"
-#include "cli/commands.h"
 #include "cli/json_out.h"
 #include "cli/shared_opts.h"
 

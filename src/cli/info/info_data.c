@@ -1,7 +1,6 @@
 /* cloob info DATASET. */
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "cli/info/info.h"
 #include "cli/json_out.h"

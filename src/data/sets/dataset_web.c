@@ -3,7 +3,6 @@
  * exactly; 32 bytes per sample stay in memory. */
 #include "data/sets/dataset_web.h"
 
-#include <ctype.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>

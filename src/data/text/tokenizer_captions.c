@@ -5,7 +5,6 @@
 
 #include "core/arena.h"
 #include "core/file.h"
-#include "data/text/tokenizer_impl.h"
 #include "io/gzip.h"
 #include "data/text/tokenizer_count.h"
 

@@ -1,6 +1,5 @@
 /* Unicode by utf8proc. */
 #include <stdlib.h>
-#include <string.h>
 #include <utf8proc.h>
 
 #include "data/text/unicode.h"

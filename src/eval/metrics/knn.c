@@ -1,7 +1,6 @@
 #include "eval/metrics/metrics.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "eval/tiles.h"
 

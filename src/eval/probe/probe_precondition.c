@@ -11,7 +11,6 @@
  *
  * When all of the Hessian is small it is taken whole, at every iteration: these are Newton steps then, which
  * settle problems with a tiny lambda that would still be creeping after 1,000 iterations. */
-#include <math.h>
 #include <string.h>
 
 #include "core/arith.h"

@@ -1,5 +1,4 @@
 /* Writing torch zip files: one pickle of protocol 2 without a memo, and a member per tensor. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "core/sbuf.h"

@@ -2,7 +2,6 @@
 #include "model/onnx/graph.h"
 
 #include <stdio.h>
-#include <string.h>
 
 #include "model/onnx/proto.h"
 

@@ -7,7 +7,6 @@
 
 #include "core/pool.h"
 #include "core/text.h"
-#include "model/tuning/groups.h"
 
 lora_part lora_part_of(const char *name)
 {

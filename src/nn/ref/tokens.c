@@ -1,5 +1,4 @@
 /* Images, token embeddings, rows taken out: definitions. */
-#include <string.h>
 
 #include "nn/ref/ref.h"
 

@@ -3,7 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/file.h"
 #include "report/page.h"
 
 static double number(const json *object, const char *key)

@@ -1,7 +1,6 @@
 /* Numbers beside images: accuracy by factor, confusion, the similarity matrix, the best and worst of retrieval. */
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "report/page.h"
 

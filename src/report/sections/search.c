@@ -1,7 +1,6 @@
 /* What a sweep's search found: how the number that was chosen by answers to each setting, and how much each matters. */
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "report/page.h"
 

@@ -1,7 +1,6 @@
 /* Zero-shot: a table of sets, and images with the five likeliest labels. */
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "core/text.h"
