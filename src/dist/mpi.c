@@ -12,8 +12,8 @@ typedef struct mpi_state {
     MPI_Comm world;
 } mpi_state;
 
-/* MPI belongs to the process and starts once. What we started ends with the process, so that one run may follow another;
- * not while a communicator is open, as its peers may have failed and would be waited for. */
+/* MPI belongs to the process and starts once. What we started ends with the process, so that one run may follow
+ * another; not while a communicator is open, as its peers may have failed and would be waited for. */
 static int open_comms;
 
 static MPI_Comm world(comm *c) { return ((mpi_state *)c->state)->world; }
