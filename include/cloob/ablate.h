@@ -42,6 +42,7 @@ typedef struct cloob_ablate_summary {
     int64_t runs, trained, resumed, found; /* in all; from the start, from a checkpoint, already finished */
     int64_t metrics, significant;          /* rows of the table; those with a winner */
     double seconds;
+    int rank; /* of this process; every run takes all ranks, rank 0 reports */
 } cloob_ablate_summary;
 
 /* summary may be NULL. Refuses to go on with other settings than it began with. CLOOB_ERR_STOPPED when

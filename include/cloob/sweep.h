@@ -56,6 +56,7 @@ typedef struct cloob_sweep_summary {
     int64_t failed;                        /* runs whose loss left the range of numbers; never chosen */
     bool complete;                         /* false: other parts still run */
     double seconds;
+    int rank; /* of this process; every run takes all ranks, rank 0 reports */
 } cloob_sweep_summary;
 
 /* summary may be NULL. Refuses to go on with other settings than it began with; values and seeds may be added. */

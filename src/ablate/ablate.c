@@ -12,6 +12,7 @@
 #include "eval/ablation.h"
 #include "core/needs.h"
 #include "core/option_row.h"
+#include "dist/comm.h"
 
 static const cloob_option table[] = {
 #define CLOOB_OPTION_NAMED(...) OPTION_ROW(cloob_ablate_options, , __VA_ARGS__)
@@ -145,7 +146,10 @@ cloob_status cloob_ablate(cloob_ctx *ctx, const cloob_ablate_options *given, clo
     cloob_ablate_options with = *given, *o = &with;
     if (!o->methods_count) o->methods = all, o->methods_count = sizeof all / sizeof *all;
     cloob_ablate_summary s = { .runs = o->methods_count * o->seeds };
+    comm_env env;
     CLOOB_TRY(check(ctx, o));
+    CLOOB_TRY(comm_env_read(ctx, &env));
+    s.rank = env.rank;
     char *folder = file_join(o->train.logs, o->train.name ? o->train.name : "ablation");
     if (!folder) return ctx_no_memory(ctx, 64, "a path");
     int length = snprintf(s.folder, sizeof s.folder, "%s", folder);

@@ -13,6 +13,7 @@
 #include "core/limits.h"
 #include "core/needs.h"
 #include "core/option_row.h"
+#include "dist/comm.h"
 #include "eval/ablation.h"
 
 static const cloob_option table[] = {
@@ -258,8 +259,11 @@ cloob_status cloob_sweep(cloob_ctx *ctx, const cloob_sweep_options *o, cloob_swe
 {
     API_NEEDS(ctx, o);
     arena a = { 0 };
+    comm_env env;
     sweep s = { .o = o, .memory = &a };
     CLOOB_TRY(check(ctx, o));
+    CLOOB_TRY(comm_env_read(ctx, &env));
+    s.summary.rank = env.rank;
     char *folder = file_join(o->train.logs, o->train.name ? o->train.name : "sweep");
     if (!folder) return ctx_no_memory(ctx, 64, "a path");
     int length = snprintf(s.summary.folder, sizeof s.summary.folder, "%s", folder);

@@ -76,7 +76,7 @@ static int run(const command *self, cloob_ctx *ctx)
     if (!opt_given("analyze")) o.train.analyze = true;
     if (!opt_given("save-frequency")) o.train.save_frequency = 0; /* twenty runs times all epochs would fill disks */
     cloob_status status = cloob_ablate(ctx, &o, &s);
-    if (status == CLOOB_OK) status = print_result(ctx, &s);
+    if (status == CLOOB_OK && s.rank == 0) status = print_result(ctx, &s); /* rank 0 reports for all */
     return cli_exit(self, ctx, status);
 }
 

@@ -10,8 +10,11 @@ enum { PIECE = 1 << 28 }; /* elements per message */
 
 typedef struct mpi_state {
     MPI_Comm world;
-    bool started_here;
 } mpi_state;
+
+/* MPI belongs to the process and starts once. What we started ends with the process, so that one run may follow
+ * another; not while a communicator is open, as its peers may have failed and would be waited for. */
+static int open_comms;
 
 static MPI_Comm world(comm *c) { return ((mpi_state *)c->state)->world; }
 
@@ -126,27 +129,31 @@ static void destroy(comm *c)
     mpi_state *s = c->state;
     int finalized;
     MPI_Finalized(&finalized);
-    if (!finalized) {
-        MPI_Comm_free(&s->world);
-        if (s->started_here) MPI_Finalize();
-    }
+    if (!finalized) MPI_Comm_free(&s->world);
+    open_comms--;
     free(s);
+}
+
+static void end_mpi(void)
+{
+    int finalized;
+    MPI_Finalized(&finalized);
+    if (!finalized && open_comms == 0) MPI_Finalize();
 }
 
 static const comm_ops ops = { all_gather, reduce_scatter, all_reduce, begin,  wait,
                               broadcast,  barrier,        abort_all,  destroy };
 
-static cloob_status start(cloob_ctx *ctx, bool *started)
+static cloob_status start(cloob_ctx *ctx)
 {
     int initialized, finalized, level;
-    *started = false;
     MPI_Finalized(&finalized);
     if (finalized) return ctx_fail(ctx, CLOOB_ERR_PEER, "MPI was already ended in this process and cannot start twice");
     MPI_Initialized(&initialized);
     if (initialized) return CLOOB_OK;
     if (MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &level) != MPI_SUCCESS)
         return ctx_fail(ctx, CLOOB_ERR_PEER, "MPI could not start");
-    *started = true;
+    atexit(end_mpi); /* where that cannot be registered, the launcher tells that MPI was not ended */
     return CLOOB_OK;
 }
 
@@ -154,12 +161,13 @@ cloob_status comm_mpi_open(cloob_ctx *ctx, const comm_env *env, comm *c)
 {
     mpi_state *s = calloc(1, sizeof *s);
     if (!s) return ctx_no_memory(ctx, sizeof *s, "a communicator");
-    cloob_status status = start(ctx, &s->started_here);
+    cloob_status status = start(ctx);
     if (status == CLOOB_OK) status = mpi_check(ctx, c, MPI_Comm_dup(MPI_COMM_WORLD, &s->world), "start");
     if (status != CLOOB_OK) {
         free(s);
         return status;
     }
+    open_comms++;
     MPI_Comm_set_errhandler(s->world, MPI_ERRORS_RETURN);
     MPI_Comm_rank(s->world, &c->rank);
     MPI_Comm_size(s->world, &c->size);

@@ -76,8 +76,8 @@ cloob_status params_init_adapters(cloob_ctx *ctx, params *p, uint64_t seed);
  * are. */
 cloob_status params_load(cloob_ctx *ctx, params *p, const weights *w);
 /* For inference on the host: the rows of one tower alone, as views of w's own memory where that has the engine's layout
- * and type (all but larger convolutions and what is stored in another precision), copies elsewhere. In bf16 a matrix has
- * no F32 copy, its master_view is NULL: params_get and params_store are not for it. w outlives p. */
+ * and type (all but larger convolutions and what is stored in another precision), copies elsewhere. In bf16 a matrix
+ * has no F32 copy, its master_view is NULL: params_get and params_store are not for it. w outlives p. */
 cloob_status params_bind(cloob_ctx *ctx, params *p, const weights *w, bool text);
 /* Adds copies in host memory, F32, in file order and shape, to w (owned by w's arena). Buffers included; adapters are
  * merged into what they adapt. */

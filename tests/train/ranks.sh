@@ -27,5 +27,9 @@ grep -q 'rank 1 of 2 failed' "$dir/out" && grep -q 'nowhere: cannot open' "$dir/
 ranks -np 1 bash -c "ulimit -f 64; trap '' XFSZ; exec \"\$@\"" - "$cloob" "${flags[@]}" --batch-size 4 --name full : -np 1 "$cloob" "${flags[@]}" --batch-size 4 --name full && fail "a full disk"
 grep -q 'rank 0: .*cannot write' "$dir/out" || fail "a rank that fails in a run is named: $(cat "$dir/out")"
 
+# A search over ranks: one run after the other in the same processes, one table.
+ranks -np 2 "$cloob" sweep "${flags[@]:1}" --batch-size 4 --max-steps 2 --train-data none --val-data none --val-num-samples 16 --grid method=clip,cloob --select clip_val_loss --name search || fail "a search of two ranks: $(cat "$dir/out")"
+[ "$(wc -l < "$dir/search/results.jsonl")" = 2 ] && [ "$(grep -c '^# search' "$dir/out")" = 1 ] || fail "a line for each run and one table: $(cat "$dir/out")"
+
 [ $bad = 0 ] && echo "ranks agree, go on with other numbers, and end together"
 exit $bad
