@@ -91,8 +91,9 @@ typedef struct graph_grad_options {
  * trainable parameter. Folds the sums of gradients into the ops that read them. */
 void graph_differentiate(graph *g, value_id output, const graph_grad_options *o);
 
-/* Last of all, for a backend that has them: ops that are a GEMM and a pass over its result or its left factor in one, bias gradients
- * summed by the op that writes dy, and 8-bit copies written by the op that writes the factor (fuse_gemm.c). */
+/* Last of all, for a backend that has them: ops that are a GEMM and a pass over its result or its left factor in one,
+ * bias gradients summed by the op that writes dy, and 8-bit copies written by the op that writes the factor
+ * (fuse_gemm.c). */
 void graph_fuse_gemm(graph *g);
 
 /* After graph_differentiate's own steps, for what it recomputes from node `from` on (recompute.c). */

@@ -137,12 +137,12 @@ OP(CONV_DX_REDUCE, "conv_dx_reduce", shape_conv_dx_reduce, NULL)
 /* dy, w (O,1,1,C), dy2, x, mean, rstd, gain, bias, y -> dgain, dbias, sums (2,C), g {as both}: conv2d_dx of dy, a
  * gradient of x's shape, then bn_bwd_reduce of it with the others */
 OP(APPLY_CONV_STATS, "apply_conv_stats", shape_apply_conv_stats, NULL)
-/* x, mean, rstd, gain, bias, [res], w (O,1,1,C), run_mean (O), run_var (O), [mean2, rstd2, gain2, bias2] -> y, mean (O),
- * rstd (O), applied {as all, alone}: bn_apply of x with relu, or bn_apply_both of x and res, applied, then conv_stats of
- * it; with alone applied may stay undefined */
+/* x, mean, rstd, gain, bias, [res], w (O,1,1,C), run_mean (O), run_var (O), [mean2, rstd2, gain2, bias2] -> y, mean
+ * (O), rstd (O), applied {as all, alone}: bn_apply of x with relu, or bn_apply_both of x and res, applied, then
+ * conv_stats of it; with alone applied may stay undefined */
 OP(BN_BWD_CONV_DX, "bn_bwd_conv_dx", shape_bn_bwd_conv_dx, NULL)
-/* dy, x, mean, rstd, gain, bias, sums, w (C,1,1,I) -> applied like x, dx (N,H,W,I) {as both}: bn_bwd_apply without relu
- * and pool, then conv2d_dx of what it made */
+/* dy, x, mean, rstd, gain, bias, sums, w (C,1,1,I) -> applied like x, dx (N,H,W,I) {as both}: bn_bwd_apply without
+ * relu and pool, then conv2d_dx of what it made */
 OP(BN_APPLY_BOTH, "bn_apply_both", shape_bn_apply_both, NULL)
-/* x, mean, rstd, gain, bias, x2, mean2, rstd2, gain2, bias2 -> y {relu}: bn_apply of x whose residual is bn_apply of x2,
- * without relu */
+/* x, mean, rstd, gain, bias, x2, mean2, rstd2, gain2, bias2 -> y {relu}: bn_apply of x whose residual is bn_apply of
+ * x2, without relu */

@@ -7,272 +7,10 @@
  * in shared memory instead where the variant says so. Blocks may also go in pairs (a cluster): each copies half of a
  * stage of b to both, which halves what b costs. */
 #include "nn/cuda/fused/prologues.cuh"
-#include "nn/cuda/gemm_epilogues.cuh"
+#include "nn/cuda/fused/tile_sums.cuh"
 #include "tensor/cuda/cuda.h"
 
 namespace {
-
-enum {
-    ROWS = 64, /* of a team's GEMM */
-    TEAMS = 2,
-    MAX_STAGES = 8,
-    B_STAGES = 2,
-    THREADS = 256 + TEAMS * 128,
-    SHARED_BYTES = 224 << 10, /* beside what the kernel declares */
-    ROW = DEPTH * 2           /* bytes of a row in a stage */
-};
-
-struct maps {
-    CUtensorMap x, other, b, side, out;
-};
-
-struct layout { /* of dynamic shared memory: b, stages of x, stages of other, places for results, channels, sums */
-    int across; /* teams beside each other */
-    bool stays; /* b */
-    bool pair;  /* two blocks share the copying of b, and go through equally many tiles */
-    int x_stages, other_stages, b_stages, places;
-};
-
-/* What a block works on: columns from `strip` on; tiles of `height` rows, every parts-th from `part` on. */
-struct share {
-    int strip, width, part, parts, depth, tiles, height;
-};
-
-template <int N>
-__device__ __forceinline__ share share_of(const prologue_gemm &j, const layout &l)
-{
-    int width = l.across * 2 * N, strips = (int)((j.n + width - 1) / width), height = TEAMS / l.across * ROWS;
-    int parts = (int)gridDim.x / strips, tiles = (int)((j.m + height - 1) / height);
-    if (l.pair) tiles = (tiles + parts - 1) / parts * parts; /* those past the end read zeros and write nothing */
-    return { (int)blockIdx.x % strips * width,
-             width,
-             (int)blockIdx.x / strips,
-             parts,
-             (int)(j.k + DEPTH - 1) / DEPTH,
-             tiles,
-             height };
-}
-
-/* ---- pairs of blocks ----------------------------------------------------------------------------- */
-
-__device__ __forceinline__ int rank_in_pair() { return (int)blockIdx.x & 1; }
-
-/* Arrives at the same barrier of the other block. */
-__device__ __forceinline__ void barrier_arrive_there(uint64_t *b)
-{
-    asm volatile("{\n"
-                 ".reg .b32 there;\n"
-                 "mapa.shared::cluster.u32 there, %0, %1;\n"
-                 "mbarrier.arrive.shared::cluster.b64 _, [there];\n"
-                 "}\n" ::"r"(shared_address(b)),
-                 "r"(rank_in_pair() ^ 1)
-                 : "memory");
-}
-
-/* A box to the same place of both blocks, and told to the same barrier of each. */
-__device__ __forceinline__ void copy_box_to_pair(void *to, const CUtensorMap *map, int x, int y, uint64_t *b)
-{
-    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], "
-                 "[%1, {%3, %4}], [%2], %5;" ::"r"(shared_address(to)),
-                 "l"(map), "r"(shared_address(b)), "r"(x), "r"(y), "h"((uint16_t)3)
-                 : "memory");
-}
-
-/* Until both blocks are here: at the start their barriers are made, at the end neither is reached any more. */
-__device__ __forceinline__ void meet_pair()
-{
-    asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
-}
-
-/* ---- copying ------------------------------------------------------------------------------------- */
-
-__device__ void copy_rows(ring r, const share &w, const CUtensorMap *map)
-{
-    for (int tile = w.part; tile < w.tiles; tile += w.parts)
-        for (int s = 0; s < w.depth; s++) {
-            r.begin_fill();
-            copy_box(r.here(), map, s * DEPTH, tile * w.height, &r.full[r.at]);
-            r.next();
-        }
-}
-
-/* Half of every stage, to both blocks of a pair; the other block brings the other half. */
-__device__ void copy_b_to_pair(ring r, const share &w, const CUtensorMap *map)
-{
-    int half = rank_in_pair();
-    for (int tile = w.part; tile < w.tiles; tile += w.parts)
-        for (int s = 0; s < w.depth; s++) {
-            r.begin_fill();
-            copy_box_to_pair(r.here() + half * r.bytes / 2, map, s * DEPTH, w.strip + half * w.width / 2,
-                             &r.full[r.at]);
-            r.next();
-        }
-}
-
-__device__ void copy_b(ring r, const share &w, const CUtensorMap *map, bool stays)
-{
-    for (int tile = w.part; tile < w.tiles; tile += w.parts) {
-        for (int s = 0; s < w.depth; s++) {
-            if (stays) barrier_expect(&r.full[0], r.bytes);
-            else r.begin_fill();
-            copy_box(stays ? r.stage + s * r.bytes : r.here(), map, s * DEPTH, w.strip, &r.full[stays ? 0 : r.at]);
-            if (!stays) r.next();
-        }
-        if (stays) return;
-    }
-}
-
-/* ---- the left factor ----------------------------------------------------------------------------- */
-
-/* Named barriers: teams 1 and 2, makers of the factor 14, all teams 15. */
-__device__ __forceinline__ void makers_barrier() { asm volatile("bar.sync 14, 128;" ::: "memory"); }
-__device__ __forceinline__ void teams_barrier() { asm volatile("bar.sync 15, 256;" ::: "memory"); }
-__device__ __forceinline__ void team_barrier(int team) { asm volatile("bar.sync %0, 128;" ::"r"(team + 1) : "memory"); }
-
-__device__ __forceinline__ void store_box(const CUtensorMap *map, const char *from, int column, int row)
-{
-    asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%2, %3}], [%1];" ::"l"(map),
-                 "r"(shared_address(from)), "r"(column), "r"(row)
-                 : "memory");
-    asm volatile("cp.async.bulk.commit_group;" ::: "memory");
-}
-
-/* A warpgroup's life: stages of x become the factor. ready: the factor is there. A stage that is written out as well
- * is given back by the leader when the copy engine has read it. */
-template <class P, int HEIGHT>
-__device__ void make_factor(ring x, ring other, const share &w, const float *channels, uint64_t *ready,
-                            const CUtensorMap *side)
-{
-    int thread = threadIdx.x % 128, chunk = thread % 8, first = thread / 8, before = -1;
-    int offset = first * ROW + ((chunk ^ (first % 8)) << 4); /* swizzled by the row's last three bits */
-    for (int tile = w.part; tile < w.tiles; tile += w.parts)
-        for (int s = 0; s < w.depth; s++) {
-            channel_numbers n;
-            n.read(channels + s * DEPTH + chunk * 8, w.depth * DEPTH);
-            barrier_wait(&x.full[x.at], x.parity);
-            if (P::sources == 2) barrier_wait(&other.full[other.at], other.parity);
-            char *to = x.here() + offset;
-            const char *from = other.here() + offset;
-#pragma unroll 4
-            for (int row = 0; row < HEIGHT; row += 16) {
-                uint4 a = *reinterpret_cast<uint4 *>(to + row * ROW), b = {};
-                if (P::sources == 2) b = *reinterpret_cast<const uint4 *>(from + row * ROW);
-                *reinterpret_cast<uint4 *>(to + row * ROW) = transformed<P>(n, a, b);
-            }
-            shared_publish();
-            makers_barrier();
-            if (thread == 0) {
-                barrier_arrive(&ready[x.at]);
-                if (P::sources == 2) barrier_arrive(&other.empty[other.at]);
-                if (side) {
-                    store_box(side, x.here(), s * DEPTH, tile * w.height);
-                    if (before >= 0) {
-                        asm volatile("cp.async.bulk.wait_group.read 1;" ::: "memory");
-                        barrier_arrive(&x.empty[before]);
-                    }
-                    before = x.at;
-                }
-            }
-            x.next();
-            if (P::sources == 2) other.next();
-        }
-    if (thread == 0 && side) asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
-}
-
-/* ---- the end of a tile --------------------------------------------------------------------------- */
-
-__device__ __forceinline__ bool is_leader() { return threadIdx.x % 128 == 0; }
-__device__ __forceinline__ void wait_sent() /* known to the leader alone, to the others after the next barrier */
-{
-    if (is_leader()) asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
-}
-
-/* Numbers of eight lanes that have other rows, four times eight of them: afterwards a lane has in v[k][0] the sum of
- * number 4 b4 + 2 b3 + b2 of v[k], by the bits of its own number. */
-template <int HALF = 4>
-__device__ __forceinline__ void scatter_sums(float (&v)[4][8])
-{
-    bool high = threadIdx.x & (4 * HALF);
-#pragma unroll
-    for (int k = 0; k < 4; k++)
-#pragma unroll
-        for (int i = 0; i < HALF; i++) {
-            float sent = high ? v[k][i] : v[k][i + HALF], kept = high ? v[k][i + HALF] : v[k][i];
-            v[k][i] = kept + __shfl_xor_sync(~0u, sent, 4 * HALF);
-        }
-    if constexpr (HALF > 1) scatter_sums<HALF / 2>(v);
-}
-
-/* Sums of y - pivot and of its square over the rows of a warp: in registers where there is room for them, else added to
- * the warp's cells (2, 2 N) box by box. */
-template <int N>
-struct statistics {
-    static constexpr bool stay = N <= 64;
-    column_sums<stay ? N : 2> total;
-    float v[stay ? 1 : 4][8];
-
-    /* Four 8 x 8 matrices of the result (gemm_epilogues.cuh), rounded; k: which 16 of the team's columns. */
-    __device__ __forceinline__ void take(const float (&f)[8], const float *pivots, int k, const bool (&counts)[2])
-    {
-        float pivot[8], d[8];
-        columns(pivot, pivots, k);
-#pragma unroll
-        for (int i = 0; i < 8; i++) d[i] = counts[i / 2 % 2] ? f[i] - pivot[i] : 0.0f;
-        if constexpr (stay) {
-#pragma unroll
-            for (int i = 0; i < 8; i++) total.add(k, i, d[i], d[i], d[i]);
-        } else {
-#pragma unroll
-            for (int i = 0; i < 4; i++) { /* columns 2 (lane % 4) + i % 2, from i = 2 on eight further */
-                float a = d[i / 2 * 4 + i % 2], b = d[i / 2 * 4 + i % 2 + 2];
-                v[k % 4][i] = a + b, v[k % 4][4 + i] = fmaf(a, a, b * b);
-            }
-        }
-    }
-
-    /* After the four takes of a box. */
-    __device__ __forceinline__ void end_box(float *cell, int box)
-    {
-        if constexpr (!stay) {
-            int lane = threadIdx.x % 32;
-            float *at = cell + lane / 16 * 2 * N + 64 * box + lane / 8 % 2 * 8 + 2 * (lane % 4) + lane / 4 % 2;
-            scatter_sums(v);
-#pragma unroll
-            for (int k = 0; k < 4; k++) at[16 * k] += v[k][0];
-        }
-    }
-
-    /* After the last tile. */
-    __device__ __forceinline__ void end(float *cell)
-    {
-        if constexpr (stay) {
-            int lane = threadIdx.x % 32;
-#pragma unroll
-            for (int i = 0; i < N / 2; i++) {
-                float a = total.s1[i], b = total.s2[i];
-#pragma unroll
-                for (int k = 4; k < 32; k *= 2) a += __shfl_xor_sync(~0u, a, k), b += __shfl_xor_sync(~0u, b, k);
-                int at = 16 * (i / 4) + 8 * (i / 2 % 2) + 2 * (lane % 4) + i % 2;
-                if (lane / 4 == 0) cell[at] = a, cell[2 * N + at] = b;
-            }
-        }
-    }
-};
-
-/* The warps' sums, added in a fixed order over the teams that have the same columns. cells: (warps, 2, 2 N). */
-template <int N>
-__device__ void write_sums(const float *cells, const prologue_gemm &j, const share &w, int across)
-{
-    teams_barrier();
-    int thread = threadIdx.x - 256, team = thread / 128, width = 2 * N, column = w.strip + team * width;
-    for (int i = thread % 128; i < 2 * width && team < across; i += 128) {
-        int which = i / width, at = i % width;
-        float sum = 0.0f;
-        for (int u = team; u < TEAMS; u += across)
-            for (int v = 4 * u; v < 4 * u + 4; v++) sum += cells[(2 * v + which) * width + at];
-        if (column + at < j.n) j.partial[((int64_t)w.part * 2 + which) * j.n + column + at] = sum;
-    }
-}
 
 /* ---- multiplying --------------------------------------------------------------------------------- */
 
@@ -374,6 +112,23 @@ __device__ void work(ring a, ring b, const share &w, const CUtensorMap *out_map,
     write_sums<N>(cells, j, w, l.across);
 }
 
+/* One of each kind for every stage. full: it was copied; ready: it is the factor; empty: it may be copied to again. */
+struct barriers {
+    uint64_t x_full[MAX_STAGES], x_empty[MAX_STAGES], ready[MAX_STAGES], other_full[MAX_STAGES],
+        other_empty[MAX_STAGES], b_full[B_STAGES], b_empty[B_STAGES];
+
+    /* The numbers of arrivals that end a phase. */
+    __device__ __forceinline__ void make(int x_readers, int b_copies, int b_readers)
+    {
+        for (int s = 0; s < MAX_STAGES; s++) {
+            barrier_init(&x_full[s], 1), barrier_init(&x_empty[s], x_readers), barrier_init(&ready[s], 1);
+            barrier_init(&other_full[s], 1), barrier_init(&other_empty[s], 1);
+        }
+        for (int s = 0; s < B_STAGES; s++) barrier_init(&b_full[s], b_copies), barrier_init(&b_empty[s], b_readers);
+        barrier_publish();
+    }
+};
+
 /* Registers of a thread that copies, makes the factor, multiplies; together at most what the kernel starts with. */
 template <int N>
 struct registers {
@@ -386,8 +141,7 @@ __global__ void __launch_bounds__(THREADS, 1)
                          const __grid_constant__ layout l)
 {
     extern __shared__ char memory[];
-    __shared__ uint64_t x_full[MAX_STAGES], x_empty[MAX_STAGES], ready[MAX_STAGES], other_full[MAX_STAGES],
-        other_empty[MAX_STAGES], b_full[B_STAGES], b_empty[B_STAGES];
+    __shared__ barriers s;
     share w = share_of<N>(j, l);
     int b_bytes = w.width * ROW, x_bytes = w.height * ROW, channels_count = w.depth * DEPTH;
     char *b_at = (char *)(((uintptr_t)memory + 1023) & ~(uintptr_t)1023);
@@ -396,29 +150,17 @@ __global__ void __launch_bounds__(THREADS, 1)
     float *channels = (float *)(results + TEAMS * l.places * BOX),
           *pivots = channels + CHANNEL_NUMBERS * channels_count;
     float *cells = pivots + w.width;
-    for (int c = threadIdx.x; c < channels_count; c += THREADS) {
-        float v[CHANNEL_NUMBERS] = {};
-        if (c < j.k) P::numbers(v, j, c);
-        for (int i = 0; i < CHANNEL_NUMBERS; i++) channels[i * channels_count + c] = v[i];
-    }
+    write_channels<P>(channels, channels_count, j);
     for (int i = threadIdx.x; STATS && i < w.width; i += THREADS)
         pivots[i] = w.strip + i < j.n ? j.pivot[w.strip + i] : 0.0f;
     for (int i = threadIdx.x; STATS && i < TEAMS * 4 * 4 * N; i += THREADS) cells[i] = 0.0f;
     bool writes = j.side && w.strip == 0; /* of several strips the first writes the factor */
-    if (threadIdx.x == 0) {
-        for (int s = 0; s < MAX_STAGES; s++) {
-            barrier_init(&x_full[s], 1), barrier_init(&x_empty[s], TEAMS * 4 + writes), barrier_init(&ready[s], 1);
-            barrier_init(&other_full[s], 1), barrier_init(&other_empty[s], 1);
-        }
-        for (int s = 0; s < B_STAGES; s++)
-            barrier_init(&b_full[s], l.stays ? w.depth : 1), barrier_init(&b_empty[s], TEAMS * 4 * (1 + l.pair));
-        barrier_publish();
-    }
+    if (threadIdx.x == 0) s.make(TEAMS * 4 + writes, l.stays ? w.depth : 1, TEAMS * 4 * (1 + l.pair));
     __syncthreads();
     if (l.pair) meet_pair();
-    ring x = { x_at, x_full, x_empty, x_bytes, l.x_stages, 0, 0 };
-    ring other = { other_at, other_full, other_empty, x_bytes, l.other_stages, 0, 0 };
-    ring b = { b_at, b_full, b_empty, b_bytes, B_STAGES, 0, 0 };
+    ring x = { x_at, s.x_full, s.x_empty, x_bytes, l.x_stages, 0, 0 };
+    ring other = { other_at, s.other_full, s.other_empty, x_bytes, l.other_stages, 0, 0 };
+    ring b = { b_at, s.b_full, s.b_empty, b_bytes, B_STAGES, 0, 0 };
     using R = registers<N>;
     if (threadIdx.x < 128) {
         asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(R::copies));
@@ -429,14 +171,14 @@ __global__ void __launch_bounds__(THREADS, 1)
         if (l.pair) meet_pair();
     } else if (threadIdx.x < 256) {
         if constexpr (R::makes < 128) asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(R::makes));
-        if (l.across == 1) make_factor<P, 2 * ROWS>(x, other, w, channels, ready, writes ? &t.side : nullptr);
-        else make_factor<P, ROWS>(x, other, w, channels, ready, writes ? &t.side : nullptr);
+        if (l.across == 1) make_factor<P, 2 * ROWS>(x, other, w, channels, s.ready, writes ? &t.side : nullptr);
+        else make_factor<P, ROWS>(x, other, w, channels, s.ready, writes ? &t.side : nullptr);
         if (l.pair) meet_pair();
     } else {
         asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(R::multiplies));
         int team = threadIdx.x / 128 - 2, shift = team % l.across * 2 * N;
-        ring factor = { x_at, ready, x_empty, x_bytes, l.x_stages, 0, 0 };
-        if (l.stays) barrier_wait(&b_full[0], 0);
+        ring factor = { x_at, s.ready, s.x_empty, x_bytes, l.x_stages, 0, 0 };
+        if (l.stays) barrier_wait(&s.b_full[0], 0);
         work<N, STATS>(factor, b, w, &t.out, j, l, team, pivots + shift, results + team * l.places * BOX, cells);
         if (l.pair) meet_pair();
     }

@@ -26,8 +26,8 @@ enum { PROLOGUE_VARIANTS = 5 };
 /* y (m, n) = a b^T, a (m, k) from x and other, b (n, k). Everything of m rows lies packed in bf16. */
 typedef struct prologue_gemm {
     gemm_prologue prologue;
-    bool stats; /* also sums of y - pivot and of its square over rows */
-    int variant; /* 0 to PROLOGUE_VARIANTS - 1: tile shape, whether b stays in shared memory, pairs of blocks; found by timing */
+    bool stats;  /* also sums of y - pivot and of its square over rows */
+    int variant; /* tile shape, whether b stays in shared memory, pairs of blocks; found by timing */
     int64_t m, n, k;
     const void *x, *other, *b;
     const float *mean, *rstd, *gain, *bias; /* (k) */

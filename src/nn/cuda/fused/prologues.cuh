@@ -3,9 +3,7 @@
 #ifndef NN_CUDA_FUSED_PROLOGUES_CUH
 #define NN_CUDA_FUSED_PROLOGUES_CUH
 
-#include "nn/cuda/fused/prologue_gemm.h"
-#include "nn/cuda/mma.cuh"
-#include "tensor/cuda/ring.cuh"
+#include "nn/cuda/fused/walk.cuh"
 
 namespace {
 
@@ -67,6 +65,17 @@ struct dx_prologue {
     }
 };
 
+/* The numbers of all channels, by the whole block: (CHANNEL_NUMBERS, count); 0 past the last. */
+template <class P>
+__device__ void write_channels(float *to, int count, const prologue_gemm &j)
+{
+    for (int c = threadIdx.x; c < count; c += THREADS) {
+        float v[CHANNEL_NUMBERS] = {};
+        if (c < j.k) P::numbers(v, j, c);
+        for (int i = 0; i < CHANNEL_NUMBERS; i++) to[i * count + c] = v[i];
+    }
+}
+
 /* Eight neighbours of a row, as 16 bytes. */
 template <class P>
 __device__ __forceinline__ uint4 transformed(const channel_numbers &n, const uint4 &x, const uint4 &other)
@@ -80,6 +89,48 @@ __device__ __forceinline__ uint4 transformed(const channel_numbers &n, const uin
         o[i] = pack_pair(P::value(n, 2 * i, a.x, b.x), P::value(n, 2 * i + 1, a.y, b.y));
     }
     return out;
+}
+
+/* A warpgroup's life: stages of x become the factor. ready: the factor is there. A stage that is written out as well
+ * is given back by the leader when the copy engine has read it. */
+template <class P, int HEIGHT>
+__device__ void make_factor(ring x, ring other, const share &w, const float *channels, uint64_t *ready,
+                            const CUtensorMap *side)
+{
+    int thread = threadIdx.x % 128, chunk = thread % 8, first = thread / 8, before = -1;
+    int offset = first * ROW + ((chunk ^ (first % 8)) << 4); /* swizzled by the row's last three bits */
+    for (int tile = w.part; tile < w.tiles; tile += w.parts)
+        for (int s = 0; s < w.depth; s++) {
+            channel_numbers n;
+            n.read(channels + s * DEPTH + chunk * 8, w.depth * DEPTH);
+            barrier_wait(&x.full[x.at], x.parity);
+            if (P::sources == 2) barrier_wait(&other.full[other.at], other.parity);
+            char *to = x.here() + offset;
+            const char *from = other.here() + offset;
+#pragma unroll 4
+            for (int row = 0; row < HEIGHT; row += 16) {
+                uint4 a = *reinterpret_cast<uint4 *>(to + row * ROW), b = {};
+                if (P::sources == 2) b = *reinterpret_cast<const uint4 *>(from + row * ROW);
+                *reinterpret_cast<uint4 *>(to + row * ROW) = transformed<P>(n, a, b);
+            }
+            shared_publish();
+            makers_barrier();
+            if (thread == 0) {
+                barrier_arrive(&ready[x.at]);
+                if (P::sources == 2) barrier_arrive(&other.empty[other.at]);
+                if (side) {
+                    store_box(side, x.here(), s * DEPTH, tile * w.height);
+                    if (before >= 0) {
+                        asm volatile("cp.async.bulk.wait_group.read 1;" ::: "memory");
+                        barrier_arrive(&x.empty[before]);
+                    }
+                    before = x.at;
+                }
+            }
+            x.next();
+            if (P::sources == 2) other.next();
+        }
+    if (thread == 0 && side) asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
 }
 
 } // namespace

@@ -1,0 +1,98 @@
+/* Sums over the rows of a GEMM's result while it is in registers: those of batch norm's statistics. */
+#ifndef NN_CUDA_FUSED_TILE_SUMS_CUH
+#define NN_CUDA_FUSED_TILE_SUMS_CUH
+
+#include "nn/cuda/fused/walk.cuh"
+
+namespace {
+
+/* Numbers of eight lanes that have other rows, four times eight of them: afterwards a lane has in v[k][0] the sum of
+ * number 4 b4 + 2 b3 + b2 of v[k], by the bits of its own number. */
+template <int HALF = 4>
+__device__ __forceinline__ void scatter_sums(float (&v)[4][8])
+{
+    bool high = threadIdx.x & (4 * HALF);
+#pragma unroll
+    for (int k = 0; k < 4; k++)
+#pragma unroll
+        for (int i = 0; i < HALF; i++) {
+            float sent = high ? v[k][i] : v[k][i + HALF], kept = high ? v[k][i + HALF] : v[k][i];
+            v[k][i] = kept + __shfl_xor_sync(~0u, sent, 4 * HALF);
+        }
+    if constexpr (HALF > 1) scatter_sums<HALF / 2>(v);
+}
+
+/* Sums of y - pivot and of its square over the rows of a warp: in registers where there is room for them, else added to
+ * the warp's cells (2, 2 N) box by box. */
+template <int N>
+struct statistics {
+    static constexpr bool stay = N <= 64;
+    column_sums<stay ? N : 2> total;
+    float v[stay ? 1 : 4][8];
+
+    /* Four 8 x 8 matrices of the result (gemm_epilogues.cuh), rounded; k: which 16 of the team's columns. */
+    __device__ __forceinline__ void take(const float (&f)[8], const float *pivots, int k, const bool (&counts)[2])
+    {
+        float pivot[8], d[8];
+        columns(pivot, pivots, k);
+#pragma unroll
+        for (int i = 0; i < 8; i++) d[i] = counts[i / 2 % 2] ? f[i] - pivot[i] : 0.0f;
+        if constexpr (stay) {
+#pragma unroll
+            for (int i = 0; i < 8; i++) total.add(k, i, d[i], d[i], d[i]);
+        } else {
+#pragma unroll
+            for (int i = 0; i < 4; i++) { /* columns 2 (lane % 4) + i % 2, from i = 2 on eight further */
+                float a = d[i / 2 * 4 + i % 2], b = d[i / 2 * 4 + i % 2 + 2];
+                v[k % 4][i] = a + b, v[k % 4][4 + i] = fmaf(a, a, b * b);
+            }
+        }
+    }
+
+    /* After the four takes of a box. */
+    __device__ __forceinline__ void end_box(float *cell, int box)
+    {
+        if constexpr (!stay) {
+            int lane = threadIdx.x % 32;
+            float *at = cell + lane / 16 * 2 * N + 64 * box + lane / 8 % 2 * 8 + 2 * (lane % 4) + lane / 4 % 2;
+            scatter_sums(v);
+#pragma unroll
+            for (int k = 0; k < 4; k++) at[16 * k] += v[k][0];
+        }
+    }
+
+    /* After the last tile. */
+    __device__ __forceinline__ void end(float *cell)
+    {
+        if constexpr (stay) {
+            int lane = threadIdx.x % 32;
+#pragma unroll
+            for (int i = 0; i < N / 2; i++) {
+                float a = total.s1[i], b = total.s2[i];
+#pragma unroll
+                for (int k = 4; k < 32; k *= 2) a += __shfl_xor_sync(~0u, a, k), b += __shfl_xor_sync(~0u, b, k);
+                int at = 16 * (i / 4) + 8 * (i / 2 % 2) + 2 * (lane % 4) + i % 2;
+                if (lane / 4 == 0) cell[at] = a, cell[2 * N + at] = b;
+            }
+        }
+    }
+};
+
+/* The warps' sums, added in a fixed order over the teams that have the same columns. cells: (warps, 2, 2 N). */
+template <int N>
+__device__ void write_sums(const float *cells, const prologue_gemm &j, const share &w, int across)
+{
+    teams_barrier();
+    int thread = threadIdx.x - 256, team = thread / 128, width = 2 * N, column = w.strip + team * width;
+    for (int i = thread % 128; i < 2 * width && team < across; i += 128) {
+        int which = i / width, at = i % width;
+        float sum = 0.0f;
+        for (int u = team; u < TEAMS; u += across)
+            for (int v = 4 * u; v < 4 * u + 4; v++) sum += cells[(2 * v + which) * width + at];
+        if (column + at < j.n) j.partial[((int64_t)w.part * 2 + which) * j.n + column + at] = sum;
+    }
+}
+
+} // namespace
+
+#endif
