@@ -1,4 +1,5 @@
-/* One row of the grid per image; its threads walk over that image's pixels. Compiled without fused multiply-add: the
+/* One row of the grid per image; its threads walk over that image's pixels, of which scratch memory holds far fewer than
+ * an int counts. Compiled without fused multiply-add: the
  * weights are the host's to the last bit. */
 #include "data/view/cuda/view_kernels.h"
 
@@ -8,7 +9,7 @@
 enum { THREADS = 256, BLOCKS = 64 }; /* blocks per image, each of which takes every 64th group of pixels */
 
 #define FOR_EACH(i, n)                                                                                                 \
-    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < (n); i += (int64_t)gridDim.x * blockDim.x)
+    for (int i = (int)(blockIdx.x * blockDim.x + threadIdx.x); i < (n); i += (int)(gridDim.x * blockDim.x))
 
 static __global__ void weights_kernel(const view_image *images, int size, int bicubic)
 {
@@ -24,7 +25,7 @@ static __global__ void weights_kernel(const view_image *images, int size, int bi
         a->count[i] = (int32_t)(hi - lo);
         for (int64_t t = 0; t < hi - lo; t++) {
             double w = resize_weight(&s, centre, lo, t);
-            a->k[i * a->taps + t] = resize_to_fixed(sum != 0.0 ? w / sum : w);
+            a->k[(int64_t)i * a->taps + t] = resize_to_fixed(sum != 0.0 ? w / sum : w);
         }
     }
 }
@@ -33,10 +34,10 @@ static __global__ void rgb_kernel(const view_image *images)
 {
     const view_image *v = &images[blockIdx.y];
     int width = v->axis[0].in, height = v->axis[1].in;
-    FOR_EACH(i, (int64_t)width * height)
+    FOR_EACH(i, width * height)
     {
         uint8_t rgb[3];
-        ycc_pixel(&v->planes, v->left + (int)(i % width), v->top + (int)(i / width), rgb);
+        ycc_pixel(&v->planes, v->left + i % width, v->top + i / width, rgb);
         v->rgb[i] = make_uchar4(rgb[0], rgb[1], rgb[2], 0);
     }
 }
@@ -58,15 +59,15 @@ static __global__ void across_kernel(const view_image *images, int size)
 {
     const view_image *v = &images[blockIdx.y];
     const view_axis *a = &v->axis[0];
-    FOR_EACH(i, (int64_t)v->axis[1].in * size) v->mid[i] = weighted(a, (int)(i % size), v->rgb + i / size * a->in, 1);
+    FOR_EACH(i, v->axis[1].in * size) v->mid[i] = weighted(a, i % size, v->rgb + (int64_t)(i / size) * a->in, 1);
 }
 
 static __global__ void down_kernel(const view_image *images, int size)
 {
     const view_image *v = &images[blockIdx.y];
-    FOR_EACH(i, (int64_t)size * size)
+    FOR_EACH(i, size * size)
     {
-        int x = (int)(i % size), y = (int)(i / size);
+        int x = i % size, y = i / size;
         uchar4 p = weighted(&v->axis[1], y, v->mid + x, size);
         uint8_t *out = v->out + ((int64_t)y * size + (v->flip ? size - 1 - x : x)) * 3;
         out[0] = p.x, out[1] = p.y, out[2] = p.z;
