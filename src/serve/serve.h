@@ -1,9 +1,4 @@
-/* cloob serve: embeddings, search and a page over HTTP.
- *
- *     serve_options o;
- *     serve_options_init(&o);
- *     o.checkpoint[0] = "M.safetensors", o.checkpoints = 1;
- *     cloob_status status = serve_run(ctx, &o);          returns after SIGTERM or SIGINT
+/* cloob serve: embeddings, search and a page over HTTP. Defaults are those of the command (cli/cmd_serve.c).
  *
  * The room uses include/cloob, libmicrohttpd and libcurl alone. */
 #ifndef SERVE_SERVE_H
@@ -17,8 +12,8 @@ typedef struct serve_options {
     const char *const *index; /* (indexes) index files or folders, or NAME=either */
     int64_t indexes;
     const char *logs; /* folder of runs; NULL: none */
-    const char *host; /* an address to listen on; "127.0.0.1" */
-    int64_t port;     /* 8080; 0: any free one, which the first line prints */
+    const char *host; /* an address to listen on */
+    int64_t port;     /* 0: any free one, which the first line prints */
     const char *vocab, *config, *device, *precision;
     bool no_invariant;
     int64_t max_batch, max_wait_us, max_queue;
@@ -37,8 +32,6 @@ typedef struct serve_options {
     int64_t url_hosts;
     bool quiet;
 } serve_options;
-
-void serve_options_init(serve_options *o);
 
 /* Serves until SIGTERM or SIGINT, then drains. What cannot be started (a busy port, weights that cannot be read, an
  * index of another model) fails with one line. CLOOB_ERR_UNSUPPORTED in a build without libmicrohttpd. */

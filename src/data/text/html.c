@@ -3,11 +3,14 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <uchar.h>
+
+#include "data/text/mojibake_signs.h"
 
 typedef struct entity {
     char name[33];
-    bool bare; /* also known without its semicolon */
-    uint32_t code[2];
+    bool bare;        /* also known without its semicolon */
+    char32_t code[3]; /* one or two, then 0 */
 } entity;
 
 static const entity entities[] = {
@@ -36,7 +39,7 @@ static int digit_value(uint32_t c, int base)
 
 static void add_number(codes *out, uint32_t c)
 {
-    if (c >= 0x80 && c < 0xA0) codes_add(out, uni_windows_1252(c)); /* as browsers do */
+    if (c >= 0x80 && c < 0xA0) codes_add(out, mojibake_windows_1252(c)); /* as browsers do */
     else if (c == 0 || c > 0x10FFFF || (c >= 0xD800 && c < 0xE000)) codes_add(out, 0xFFFD);
     else if (c < 0x09 || c == 0x0B || (c >= 0x0E && c < 0x20) || c == 0x7F || (c >= 0xFDD0 && c < 0xFDF0) ||
              (c & 0xFFFE) == 0xFFFE)

@@ -220,7 +220,7 @@ static bool repair_controls(const codes *text, codes *out)
     bool any = false;
     for (size_t i = 0; i < text->n; i++) {
         bool control = in(text->at[i], 0x80, 0x9F);
-        codes_add(out, control ? uni_windows_1252(text->at[i]) : text->at[i]);
+        codes_add(out, control ? mojibake_windows_1252(text->at[i]) : text->at[i]);
         any |= control;
     }
     return any;

@@ -34,6 +34,8 @@ int mojibake_byte(int encoding, uint32_t c)
     return -1;
 }
 
+uint32_t mojibake_windows_1252(uint32_t control) { return byte_meaning[MOJIBAKE_WINDOWS1252][control - 0x80]; }
+
 /* ---- does it look wrong? --------------------------------------------------------------------------- */
 
 enum { ALL = ODD | LOWER | UPPER | BOX | OPENING | CLOSING | MONEY | NUMERIC | LAW, PLACES = 7, START = 1u << 31 };

@@ -42,5 +42,7 @@ enum { MOJIBAKE_LATIN1, MOJIBAKE_WINDOWS1252, MOJIBAKE_MACROMAN = 8, MOJIBAKE_EN
 bool mojibake_is_sloppy(int encoding);
 /* The byte of a character, -1 when the encoding has none. */
 int mojibake_byte(int encoding, uint32_t code);
+/* The character that Windows-1252 has for a C1 control (0x80 .. 0x9F), or the control itself for its five holes. */
+uint32_t mojibake_windows_1252(uint32_t control);
 
 #endif

@@ -5,6 +5,8 @@
 
 #include <string.h>
 
+#include "data/text/mojibake_signs.h"
+
 enum { SEGMENT_CODES = 1000000 }; /* a longer line is repaired in pieces */
 
 /* ---- single characters ----------------------------------------------------------------------------- */
@@ -48,7 +50,7 @@ static uint32_t straight_quote(uint32_t c)
 
 static void add_repaired(codes *out, uint32_t c)
 {
-    if (c >= 0x80 && c < 0xA0) c = uni_windows_1252(c);
+    if (c >= 0x80 && c < 0xA0) c = mojibake_windows_1252(c);
     if (c < 0x132) codes_add(out, c);
     else if (c == 0x3000) codes_add(out, ' ');
     else if (c > 0xFF00 && c < 0xFFF0) uni_width(c, out);

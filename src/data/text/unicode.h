@@ -28,10 +28,6 @@ bool uni_is_letter(uint32_t code); /* \p{L} */
 bool uni_is_number(uint32_t code); /* \p{N} */
 bool uni_is_space(uint32_t code);  /* what separates words: Unicode's white space and U+001C .. U+001F */
 
-/* The character that Windows-1252 has for a C1 control (0x80 .. 0x9F), or the control itself for its five
- * holes. */
-uint32_t uni_windows_1252(uint32_t control);
-
 uint32_t uni_upper(uint32_t code); /* one to one */
 
 /* Appends the lower case of in: U+0130 becomes two code points, a capital sigma at a word's end the final
