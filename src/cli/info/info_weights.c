@@ -35,9 +35,9 @@ static bool begins_as_torch(const char *path)
 
 static bool knows(const char *what)
 {
-    return ends(what, ".safetensors") || ends(what, ".pt") || ends(what, ".pth") ||
-           (ends(what, ".bin") && begins_as_torch(what)) || holds(what, "open_clip_config.json") ||
-           holds(what, "config.json") || holds(what, in_run);
+    return ends(what, ".safetensors") || ends(what, ".pt") || ends(what, ".pth") || ends(what, ".gguf") ||
+           ends(what, ".onnx") || (ends(what, ".bin") && begins_as_torch(what)) ||
+           holds(what, "open_clip_config.json") || holds(what, "config.json") || holds(what, in_run);
 }
 
 /* ---- embeddings ------------------------------------------------------------------------------------ */
