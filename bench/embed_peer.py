@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """Embedding one image and one text: cloob beside open_clip (PyTorch) and onnxruntime, taking turns in one run.
 
-    PYTHONPATH=python bench/embed_peer.py [--models RN50,ViT-B-32] [--precision fp32|bf16] [--repeats 30] [--json]
+    PYTHONPATH=python bench/embed_peer.py [--models RN50,ViT-B-32] [--precision fp32|bf16] [--int8] [--repeats 30] [--json]
 
 Needs torch, open_clip_torch, onnx and onnxruntime; downloads nothing. All three get the same random weights, the same
 inputs and as many threads. Each runs in a process of its own, so that the waiting threads of one do not take the cores of
 another, and they take turns: one embedding that is not counted, then three. Outputs are compared first. Medians in
 milliseconds of wall time, and of processor time for machines that others use too. Texts are timed with a caption of
-ordinary length and with one that fills all 77 tokens. --precision is ours; the others compute in fp32.
+ordinary length and with one that fills all 77 tokens. --precision is ours; the others compute in fp32. --int8 adds ours in
+bf16 and int8 and onnxruntime's dynamic int8 (MatMul and Gemm, signed weights by output channel), with their smallest cosine.
 """
 from __future__ import annotations
 
@@ -21,6 +22,7 @@ import sys
 import tempfile
 import time
 import warnings
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -54,6 +56,10 @@ def make_files(name: str, args: argparse.Namespace, folder: Path) -> None:
     for side, tower in zip(("image", "text"), towers(model, torch)):
         example = torch.from_numpy(inputs["image" if side == "image" else "text, 10 words"])
         torch.onnx.export(tower, (example,), str(folder / f"{side}.onnx"), input_names=["x"], output_names=["y"], opset_version=17, dynamo=False)
+        if args.int8:
+            from onnxruntime.quantization import QuantType, quantize_dynamic
+
+            quantize_dynamic(folder / f"{side}.onnx", folder / f"{side}8.onnx", weight_type=QuantType.QInt8, per_channel=True, op_types_to_quantize=["MatMul", "Gemm"])
 
 
 def towers(model, torch):
@@ -84,10 +90,10 @@ def token_rows(batch: int, words: int, context: int = 77, vocab: int = 49408) ->
 # ---- the three, each a function of its inputs
 
 
-def cloob_runner(name: str, args: argparse.Namespace, folder: Path):
+def cloob_runner(name: str, args: argparse.Namespace, folder: Path, precision: str | None = None):
     import cloob
 
-    m = cloob.load(folder / "weights.safetensors", config=name, device="cpu", precision=args.precision, threads=args.threads, invariant=args.batch == 1, batch=args.batch)
+    m = cloob.load(folder / "weights.safetensors", config=name, device="cpu", precision=precision or args.precision, threads=args.threads, invariant=args.batch == 1, batch=args.batch)
     return m.encode_image, m.encode_text
 
 
@@ -110,26 +116,28 @@ def open_clip_runner(name: str, args: argparse.Namespace, folder: Path):
     return tuple(run(t) for t in towers(model, torch))
 
 
-def onnxruntime_runner(name: str, args: argparse.Namespace, folder: Path):
+def onnxruntime_runner(name: str, args: argparse.Namespace, folder: Path, bits: str = ""):
     import onnxruntime as ort
 
     def session(side: str):
         o = ort.SessionOptions()
         o.intra_op_num_threads, o.graph_optimization_level = args.threads, ort.GraphOptimizationLevel.ORT_ENABLE_ALL
-        s = ort.InferenceSession(str(folder / f"{side}.onnx"), o, providers=["CPUExecutionProvider"])
+        s = ort.InferenceSession(str(folder / f"{side}{bits}.onnx"), o, providers=["CPUExecutionProvider"])
         return lambda a: s.run(None, {"x": a})[0]
 
     return session("image"), session("text")
 
 
 RUNNERS = {"cloob": cloob_runner, "open_clip": open_clip_runner, "onnxruntime": onnxruntime_runner}
+INT8 = {"cloob_bf16": partial(cloob_runner, precision="bf16"), "cloob_int8": partial(cloob_runner, precision="int8"),
+        "onnxruntime_int8": partial(onnxruntime_runner, bits="8")}
 
 
 def serve(who: str, name: str, args: argparse.Namespace, folder: Path) -> None:
     """Writes the outputs; then a line with an input's name in, a line with three pairs of milliseconds (wall, processor) out."""
     replies = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # whatever libraries print goes elsewhere
-    image, text = RUNNERS[who](name, args, folder)
+    image, text = {**RUNNERS, **INT8}[who](name, args, folder)
     inputs = dict(np.load(folder / "inputs.npz"))
     calls = {what: ((image if what == "image" else text), a) for what, a in inputs.items()}
     for _ in range(3):  # weights are packed, pools started
@@ -152,12 +160,12 @@ def serve(who: str, name: str, args: argparse.Namespace, folder: Path) -> None:
 def measure(name: str, args: argparse.Namespace, folder: Path) -> list[dict]:
     make_files(name, args, folder)
     command = [sys.executable, __file__, "--threads", str(args.threads), "--batch", str(args.batch), "--precision", args.precision, "--folder", str(folder), "--models", name]
-    workers = {who: subprocess.Popen([*command, "--serve", who], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for who in RUNNERS}
+    workers = {who: subprocess.Popen([*command, "--serve", who], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for who in (*RUNNERS, *(INT8 if args.int8 else ()))}
     try:
         for who, w in workers.items():
             if w.stdout.readline().strip() != "ready":
                 raise SystemExit(f"{who}: could not start")
-        outputs = {who: np.load(folder / f"{who}.npz") for who in RUNNERS}
+        outputs = {who: np.load(folder / f"{who}.npz") for who in workers}
         return [race(name, what, args, workers, outputs) for what in WHATS]
     finally:
         for w in workers.values():
@@ -183,7 +191,14 @@ def race(name: str, what: str, args: argparse.Namespace, workers: dict, outputs:
         if not args.json:
             print(f"{name:9} {what:15} {clock:4}  cloob {t['cloob']:7.1f} ms   open_clip {t['open_clip']:7.1f} ms ({row[clock]['over_open_clip']:.2f}x)"
                   f"   onnxruntime {t['onnxruntime']:7.1f} ms ({row[clock]['over_onnxruntime']:.2f}x)", flush=True)
+            for who in INT8 if args.int8 else ():
+                print(f"{'':32}{who} {t[who]:7.1f} ms, cosine {cosine(outputs[who][what], want):.5f}", flush=True)
     return row
+
+
+def cosine(a: np.ndarray, b: np.ndarray) -> float:
+    a, b = a.astype(float), b.astype(float)
+    return float(((a * b).sum(1) / np.linalg.norm(a, axis=1) / np.linalg.norm(b, axis=1)).min())
 
 
 def main() -> None:
@@ -193,8 +208,9 @@ def main() -> None:
     p.add_argument("--batch", type=int, default=1)
     p.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     p.add_argument("--precision", default="fp32", choices=["fp32", "bf16"])
+    p.add_argument("--int8", action="store_true", help="ours in bf16 and int8, onnxruntime in int8, too")
     p.add_argument("--json", action="store_true", help="print one JSON object")
-    p.add_argument("--serve", choices=list(RUNNERS), help=argparse.SUPPRESS)
+    p.add_argument("--serve", help=argparse.SUPPRESS)
     p.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     args = p.parse_args()
     if args.serve:

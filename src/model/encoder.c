@@ -374,8 +374,9 @@ static void reverse_rows(char *rows, size_t bytes, int64_t n)
         }
 }
 
-/* Libraries do not promise that all rows of a GEMM are summed in the same way, though they do it. The first time a batch
- * is embedded twice, the second time in reverse; where a byte differs, rows of this kind are embedded one by one. */
+/* Libraries do not promise that all rows of a GEMM are summed in the same way, though they do it. The first time a
+ * batch is embedded twice, the second time in reverse; where a byte differs, rows of this kind are embedded one by
+ * one. */
 static cloob_status probe(cloob_ctx *ctx, encoder *e, int kind, size_t stride)
 {
     enum { N = GPU_ROWS };

@@ -2,8 +2,8 @@
  *
  * Executors are planned on first use. In invariant mode a row has the same bytes whatever it is embedded with: texts
  * and vision transformers in F32 on the CPU go in batches, by kernels that promise it; a GPU has batches of one size,
- * padded; everything else is computed row by row. Otherwise rows go in batches of the given size and halves of it, which is faster and may differ in
- * rounding. One thread at a time per encoder. */
+ * padded; everything else is computed row by row. Otherwise rows go in batches of the given size and halves of it,
+ * which is faster and may differ in rounding. One thread at a time per encoder. */
 #ifndef MODEL_ENCODER_H
 #define MODEL_ENCODER_H
 

@@ -52,22 +52,45 @@ typedef struct pack_job {
     void *packed;
 } pack_job;
 
-static float float_scale(const float *row, int64_t K)
+CPU_CLONES static float row_top(const float *x, int64_t K)
 {
     float top = 0;
-    for (int64_t k = 0; k < K; k++) top = fmaxf(top, fabsf(row[k]));
-    return top / 127.0f;
+#pragma omp simd reduction(max : top)
+    for (int64_t k = 0; k < K; k++) {
+        float a = x[k] < 0 ? -x[k] : x[k];
+        top = a > top ? a : top;
+    }
+    return top;
+}
+
+CPU_CLONES static void round_weights(const float *x, int64_t n, float scale, int8_t *to)
+{
+    for (int64_t i = 0; i < n; i++) to[i] = (int8_t)(int32_t)rintf(x[i] / scale);
+}
+
+/* Elements k to k + n of column `column` of a panel; k is even. */
+static void put_weights(const int8_t *w, int64_t k, int64_t n, int8_t *panel, int64_t column)
+{
+    for (int64_t i = 0; i < n; i++) panel[((k + i) / 2 * P + column) * 2 + i % 2] = w[i];
 }
 
 /* Row n of the weight into its column of a panel. */
 static void pack_row(const pack_job *j, int64_t n, int8_t *panel, float *scale)
 {
-    const float *row = j->floats ? j->floats + n * j->K : NULL;
-    if (row) *scale = float_scale(row, j->K);
-    else memcpy(scale, j->scale + (size_t)n * sizeof *scale, sizeof *scale);
-    for (int64_t k = 0; k < j->K; k++) {
-        int8_t v = row ? (int8_t)(*scale > 0 ? lrintf(row[k] / *scale) : 0) : j->w[n * j->K + k];
-        panel[(k / 2 * P + n % P) * 2 + k % 2] = v;
+    enum { SOME = 256 };
+    int8_t whole[SOME];
+    if (!j->floats) {
+        memcpy(scale, j->scale + (size_t)n * sizeof *scale, sizeof *scale);
+        put_weights(j->w + n * j->K, 0, j->K, panel, n % P);
+        return;
+    }
+    const float *row = j->floats + n * j->K;
+    *scale = row_top(row, j->K) / 127.0f;
+    if (!(*scale > 0)) return; /* the panel is zero */
+    for (int64_t k = 0; k < j->K; k += SOME) {
+        int64_t some = min64(SOME, j->K - k);
+        round_weights(row + k, some, *scale, whole);
+        put_weights(whole, k, some, panel, n % P);
     }
 }
 
@@ -97,17 +120,6 @@ void igemm_pack_floats(cloob_ctx *ctx, const float *w, int64_t N, int64_t K, voi
 }
 
 /* ---- activations --------------------------------------------------------------------------------- */
-
-CPU_CLONES static float row_top(const float *x, int64_t K)
-{
-    float top = 0;
-#pragma omp simd reduction(max : top)
-    for (int64_t k = 0; k < K; k++) {
-        float a = x[k] < 0 ? -x[k] : x[k];
-        top = a > top ? a : top;
-    }
-    return top;
-}
 
 /* to[2 rows pair + half]: the elements of a block's rows side by side, in pairs. */
 CPU_CLONES static void quantise(const float *x, int64_t K, float scale, int rows, int16_t *to)

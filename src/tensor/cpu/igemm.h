@@ -5,8 +5,8 @@
  * W is int8 with a scale for every row (output channel). X is quantised row by row on the way: every row has its own
  * scale, and its elements are whole numbers of up to igemm_top(K), 13 bits for K up to 4128, so that a sum of K
  * products fits 32 bits. Activations keep more bits than weights because they have outliers and because it costs
- * nothing: x86 has no faster way to multiply exactly (pmaddwd, vpdpwssd). Sums are exact, so every machine gives the
- * same whole numbers, and a row has the same bytes in any batch. */
+ * little: pmaddwd and vpdpwssd take 16 bits (qgemm.h is faster by fewer bits). Sums are exact, so every machine gives
+ * the same whole numbers, and a row has the same bytes in any batch. */
 #ifndef TENSOR_CPU_IGEMM_H
 #define TENSOR_CPU_IGEMM_H
 

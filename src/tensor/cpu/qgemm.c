@@ -268,8 +268,8 @@ static void fetch(const int8_t *panel, size_t bytes, int64_t i, int64_t n)
         __builtin_prefetch(panel + at, 0, 2);
 }
 
-/* Sums of a block stand at R rows of their own, so that a kernel may write more rows than there are. A block is finished
- * as soon as its sums are: stores to Y wait for memory while the next block is multiplied. */
+/* Sums of a block stand at R rows of their own, so that a kernel may write more rows than there are. A block is
+ * finished as soon as its sums are: stores to Y wait for memory while the next block is multiplied. */
 static void chunk_by_panel(const walk *w, int64_t first, int64_t last, int64_t p, float *sum)
 {
     const igemm_call *c = w->c;

@@ -2,14 +2,14 @@
  *
  *     Y (M, N) = X (M, K) W (N, K)^T + bias + residual
  *
- * W is int8 with a scale for every row (output channel), as in igemm.h. X is quantised on the way: every row has a scale
- * for each group of 32 elements, so that an outlier coarsens its neighbours alone. The largest and the smallest element
- * of a group, or 0, are at most 127 steps apart, so that all become unsigned 7-bit numbers when a zero point is added.
- * The products of a group are summed in 16 bits, in two halves (k % 4 below 2, and the others) of 16 products each. That
- * they fit is shown by Cauchy and Schwarz: |sum| <= |x half| |w half|. A weight's packing holds the longest half of each
- * group, and where 127 steps would be too many, the scale of a group of X is chosen so that the bound holds. So the sums
- * of a group are exact; they are multiplied by their scale and added in order of k, in float. A row has the same bytes in
- * any batch. */
+ * W is int8 with a scale for every row (output channel), as in igemm.h. X is quantised on the way: every row has a
+ * scale for each group of 32 elements, so that an outlier coarsens its neighbours alone. The largest and the smallest
+ * element of a group, or 0, are at most 127 steps apart, so that all become unsigned 7-bit numbers when a zero point
+ * is added. The products of a group are summed in 16 bits, in two halves (k % 4 below 2, and the others) of 16
+ * products each. That they fit is shown by Cauchy and Schwarz: |sum| <= |x half| |w half|. A weight's packing holds
+ * the longest half of each group, and where 127 steps would be too many, the scale of a group of X is chosen so that
+ * the bound holds. So the sums of a group are exact; they are multiplied by their scale and added in order of k, in
+ * float. A row has the same bytes in any batch. */
 #ifndef TENSOR_CPU_QGEMM_H
 #define TENSOR_CPU_QGEMM_H
 
