@@ -4,8 +4,7 @@
  *
  * Three rings of stages in shared memory, each as deep as a step of the GEMM (64): x, which becomes the factor and
  * is also written out from there; other, which is free again as soon as the factor is made; the strip of b, which stays
- * in shared memory instead where the variant says so. Blocks may also go in pairs (a cluster): each copies half of a
- * stage of b to both, which halves what b costs. */
+ * in shared memory instead where the variant says so. */
 #include "nn/cuda/fused/prologues.cuh"
 #include "nn/cuda/fused/tile_sums.cuh"
 #include "tensor/cuda/cuda.h"
@@ -29,7 +28,6 @@ __device__ __forceinline__ void give_back(const ring &a, int a_at, const ring &b
 {
     barrier_arrive(&a.empty[a_at]);
     if (!l.stays) barrier_arrive(&b.empty[b_at]);
-    if (l.pair) barrier_arrive_there(&b.empty[b_at]);
 }
 
 /* c = a b^T over the tile's stages; each is given back once the product after it has begun. */
@@ -155,9 +153,8 @@ __global__ void __launch_bounds__(THREADS, 1)
         pivots[i] = w.strip + i < j.n ? j.pivot[w.strip + i] : 0.0f;
     for (int i = threadIdx.x; STATS && i < TEAMS * 4 * 4 * N; i += THREADS) cells[i] = 0.0f;
     bool writes = j.side && w.strip == 0; /* of several strips the first writes the factor */
-    if (threadIdx.x == 0) s.make(TEAMS * 4 + writes, l.stays ? w.depth : 1, TEAMS * 4 * (1 + l.pair));
+    if (threadIdx.x == 0) s.make(TEAMS * 4 + writes, l.stays ? w.depth : 1, TEAMS * 4);
     __syncthreads();
-    if (l.pair) meet_pair();
     ring x = { x_at, s.x_full, s.x_empty, x_bytes, l.x_stages, 0, 0 };
     ring other = { other_at, s.other_full, s.other_empty, x_bytes, l.other_stages, 0, 0 };
     ring b = { b_at, s.b_full, s.b_empty, b_bytes, B_STAGES, 0, 0 };
@@ -166,21 +163,17 @@ __global__ void __launch_bounds__(THREADS, 1)
         asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(R::copies));
         if (threadIdx.x == 0) copy_rows(x, w, &t.x);
         else if (threadIdx.x == 32 && P::sources == 2) copy_rows(other, w, &t.other);
-        else if (threadIdx.x == 64 && l.pair) copy_b_to_pair(b, w, &t.b);
         else if (threadIdx.x == 64) copy_b(b, w, &t.b, l.stays);
-        if (l.pair) meet_pair();
     } else if (threadIdx.x < 256) {
         if constexpr (R::makes < 128) asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(R::makes));
         if (l.across == 1) make_factor<P, 2 * ROWS>(x, other, w, channels, s.ready, writes ? &t.side : nullptr);
         else make_factor<P, ROWS>(x, other, w, channels, s.ready, writes ? &t.side : nullptr);
-        if (l.pair) meet_pair();
     } else {
         asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(R::multiplies));
         int team = threadIdx.x / 128 - 2, shift = team % l.across * 2 * N;
         ring factor = { x_at, s.ready, s.x_empty, x_bytes, l.x_stages, 0, 0 };
         if (l.stays) barrier_wait(&s.b_full[0], 0);
         work<N, STATS>(factor, b, w, &t.out, j, l, team, pivots + shift, results + team * l.places * BOX, cells);
-        if (l.pair) meet_pair();
     }
 }
 
@@ -198,18 +191,17 @@ choice choose(const prologue_gemm *p)
 {
     choice c = {};
     layout &l = c.l;
-    l.pair = p->variant == 4;
     l.across = p->variant / 2 == 1 ? 2 : 1;
-    l.stays = p->variant % 2 == 0 && !l.pair;
+    l.stays = p->variant == 0 || p->variant == 2;
     int64_t columns = ((p->n < 256 ? p->n : 256) + l.across - 1) / l.across;
     c.N = columns <= 64 ? 32 : columns <= 128 ? 64 : 128;
     if (p->prologue == PROLOGUE_DX && p->n > 256) return c; /* the factor may lie where other does: one strip only */
     if (p->n % 8 || p->k % 8 || p->n < 32 || p->k < 32 || (l.across == 2 && p->n <= 64)) return c;
-    if (l.pair && (p->n <= 64 || p->n > 256 || p->m <= c.height())) return c;
     int sources = p->prologue == PROLOGUE_APPLY ? 1 : 2, depth = (int)((p->k + DEPTH - 1) / DEPTH);
-    int fixed = 1024 + (CHANNEL_NUMBERS * depth * DEPTH + c.width() + TEAMS * 4 * 4 * c.N) * (int)sizeof(float);
+    int numbers = CHANNEL_NUMBERS * depth * DEPTH + (p->stats ? c.width() + TEAMS * 4 * 4 * c.N : 0);
+    int fixed = 1024 + numbers * (int)sizeof(float);
     l.b_stages = l.stays ? depth : B_STAGES;
-    for (l.places = 2; l.places; l.places--) {
+    for (l.places = p->variant == 4 ? 1 : 2; l.places; l.places--) {
         int left = SHARED_BYTES - fixed - l.b_stages * c.width() * ROW - TEAMS * l.places * BOX,
             boxes = left / (c.height() * ROW);
         if (left < 0) boxes = 0;
@@ -230,7 +222,7 @@ cudaError_t make_maps(maps *t, const prologue_gemm *p, const choice &c)
 {
     cudaError_t e = tensor_map_rows(&t->x, p->x, p->m, p->k, DEPTH, c.height());
     if (e == cudaSuccess && p->other) e = tensor_map_rows(&t->other, p->other, p->m, p->k, DEPTH, c.height());
-    if (e == cudaSuccess) e = tensor_map_rows(&t->b, p->b, p->n, p->k, DEPTH, c.width() / (1 + c.l.pair));
+    if (e == cudaSuccess) e = tensor_map_rows(&t->b, p->b, p->n, p->k, DEPTH, c.width());
     if (e == cudaSuccess && p->side) e = tensor_map_rows(&t->side, p->side, p->m, p->k, DEPTH, c.height());
     return e == cudaSuccess ? tensor_map_rows(&t->out, p->y, p->m, p->n, 64, ROWS) : e;
 }
@@ -244,17 +236,9 @@ cudaError_t launch(cudaStream_t stream, const prologue_gemm *p, const choice &c,
         e = cudaFuncSetAttribute(prologue_gemm_kernel<N, P, STATS>, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                  SHARED_BYTES);
     if (e != cudaSuccess) return e;
-    cudaLaunchAttribute cluster = {};
-    cluster.id = cudaLaunchAttributeClusterDimension;
-    cluster.val.clusterDim.x = 2, cluster.val.clusterDim.y = cluster.val.clusterDim.z = 1;
-    cudaLaunchConfig_t config = {};
-    config.gridDim = dim3((unsigned)(prologue_gemm_parts(p, sms) * strips_of(p, c)));
-    config.blockDim = dim3(THREADS);
-    config.dynamicSmemBytes = SHARED_BYTES;
-    config.stream = stream;
-    config.attrs = &cluster;
-    config.numAttrs = c.l.pair ? 1 : 0;
-    return cudaLaunchKernelEx(&config, prologue_gemm_kernel<N, P, STATS>, t, *p, c.l);
+    prologue_gemm_kernel<N, P, STATS>
+        <<<prologue_gemm_parts(p, sms) * strips_of(p, c), THREADS, SHARED_BYTES, stream>>>(t, *p, c.l);
+    return cudaGetLastError();
 }
 
 template <class P, bool STATS>
@@ -277,7 +261,6 @@ int prologue_gemm_parts(const prologue_gemm *p, int sms)
     if (c.l.x_stages == 0) return 0;
     int64_t tiles = (p->m + c.height() - 1) / c.height(), parts = sms / strips_of(p, c);
     if (parts > tiles) parts = tiles;
-    if (c.l.pair) return (int)parts / 2 * 2;
     return parts < 1 ? 1 : (int)parts;
 }
 

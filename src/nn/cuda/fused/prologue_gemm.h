@@ -27,7 +27,7 @@ enum { PROLOGUE_VARIANTS = 5 };
 typedef struct prologue_gemm {
     gemm_prologue prologue;
     bool stats;  /* also sums of y - pivot and of its square over rows */
-    int variant; /* tile shape, whether b stays in shared memory, pairs of blocks; found by timing */
+    int variant; /* tile shape, whether b stays in shared memory, room for results; found by timing */
     int64_t m, n, k;
     const void *x, *other, *b;
     const float *mean, *rstd, *gain, *bias; /* (k) */

@@ -77,20 +77,29 @@ typedef struct variant_choice {
     int32_t variant;
 } variant_choice;
 
-static void try_variants(const op_env *env, const prologue_gemm *p, bool side, variant_choice *best)
+/* The next variant from v on that can do the sizes; PROLOGUE_VARIANTS: none. */
+static int variant_from(prologue_gemm p, int v, int sms)
+{
+    for (p.variant = v; p.variant < PROLOGUE_VARIANTS; p.variant++)
+        if (prologue_gemm_parts(&p, sms)) break;
+    return p.variant;
+}
+
+/* False when there was no room to try. */
+static bool try_variants(const op_env *env, const prologue_gemm *p, bool side, variant_choice *best)
 {
     cuda_state *s = cuda_use(env->dev);
     trial t = { .ctx = env->ctx, .stream = s->stream, .p = *p, .sms = s->sms };
     float ms;
     bool open = trial_open(&t, side) == CLOOB_OK;
-    for (int v = 0; v < PROLOGUE_VARIANTS && open; v++) {
+    for (int v = variant_from(*p, 0, s->sms); v < PROLOGUE_VARIANTS && open; v = variant_from(*p, v + 1, s->sms)) {
         t.p.variant = v;
-        if (prologue_gemm_parts(&t.p, s->sms) && cuda_time(env->ctx, env->dev, trial_run, &t, &ms) == CLOOB_OK &&
-            ms < best->ms)
+        if (cuda_time(env->ctx, env->dev, trial_run, &t, &ms) == CLOOB_OK && ms < best->ms)
             *best = (variant_choice){ ms, v };
     }
     for (int i = 0; i < BUFFERS; i++) cudaFree(t.buffer[i]);
     cudaGetLastError();
+    return open;
 }
 
 /* How fast the GEMM is, from the cache or by trials; ms large when it cannot be tried. */
@@ -99,11 +108,11 @@ static variant_choice fused_time(const op_env *env, const prologue_gemm *p, bool
     char key[TUNE_KEY];
     variant_choice best = { 1e30f, -1 };
     tune_cache *cache = cuda_use(env->dev)->tune;
+    if (variant_from(*p, 0, sms_of(env)) == PROLOGUE_VARIANTS) return best;
     snprintf(key, sizeof key, "prologue-%d%s-%lldx%lldx%lld", (int)p->prologue, side ? "w" : "", (long long)p->m,
              (long long)p->n, (long long)p->k);
     if (tune_get(cache, key, &best, sizeof best)) return best;
-    try_variants(env, p, side, &best);
-    tune_put(cache, key, &best, sizeof best);
+    if (try_variants(env, p, side, &best)) tune_put(cache, key, &best, sizeof best);
     return best;
 }
 

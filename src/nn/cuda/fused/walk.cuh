@@ -25,7 +25,6 @@ struct maps {
 struct layout { /* of dynamic shared memory: b, stages of x, stages of other, places for results, channels, sums */
     int across; /* teams beside each other */
     bool stays; /* b */
-    bool pair;  /* two blocks share the copying of b, and go through equally many tiles */
     int x_stages, other_stages, b_stages, places;
 };
 
@@ -38,46 +37,13 @@ template <int N>
 __device__ __forceinline__ share share_of(const prologue_gemm &j, const layout &l)
 {
     int width = l.across * 2 * N, strips = (int)((j.n + width - 1) / width), height = TEAMS / l.across * ROWS;
-    int parts = (int)gridDim.x / strips, tiles = (int)((j.m + height - 1) / height);
-    if (l.pair) tiles = (tiles + parts - 1) / parts * parts; /* those past the end read zeros and write nothing */
     return { (int)blockIdx.x % strips * width,
              width,
              (int)blockIdx.x / strips,
-             parts,
+             (int)gridDim.x / strips,
              (int)(j.k + DEPTH - 1) / DEPTH,
-             tiles,
+             (int)((j.m + height - 1) / height),
              height };
-}
-
-/* ---- pairs of blocks ----------------------------------------------------------------------------- */
-
-__device__ __forceinline__ int rank_in_pair() { return (int)blockIdx.x & 1; }
-
-/* Arrives at the same barrier of the other block. */
-__device__ __forceinline__ void barrier_arrive_there(uint64_t *b)
-{
-    asm volatile("{\n"
-                 ".reg .b32 there;\n"
-                 "mapa.shared::cluster.u32 there, %0, %1;\n"
-                 "mbarrier.arrive.shared::cluster.b64 _, [there];\n"
-                 "}\n" ::"r"(shared_address(b)),
-                 "r"(rank_in_pair() ^ 1)
-                 : "memory");
-}
-
-/* A box to the same place of both blocks, and told to the same barrier of each. */
-__device__ __forceinline__ void copy_box_to_pair(void *to, const CUtensorMap *map, int x, int y, uint64_t *b)
-{
-    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], "
-                 "[%1, {%3, %4}], [%2], %5;" ::"r"(shared_address(to)),
-                 "l"(map), "r"(shared_address(b)), "r"(x), "r"(y), "h"((uint16_t)3)
-                 : "memory");
-}
-
-/* Until both blocks are here: at the start their barriers are made, at the end neither is reached any more. */
-__device__ __forceinline__ void meet_pair()
-{
-    asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
 }
 
 /* ---- copying ------------------------------------------------------------------------------------- */
@@ -88,19 +54,6 @@ __device__ void copy_rows(ring r, const share &w, const CUtensorMap *map)
         for (int s = 0; s < w.depth; s++) {
             r.begin_fill();
             copy_box(r.here(), map, s * DEPTH, tile * w.height, &r.full[r.at]);
-            r.next();
-        }
-}
-
-/* Half of every stage, to both blocks of a pair; the other block brings the other half. */
-__device__ void copy_b_to_pair(ring r, const share &w, const CUtensorMap *map)
-{
-    int half = rank_in_pair();
-    for (int tile = w.part; tile < w.tiles; tile += w.parts)
-        for (int s = 0; s < w.depth; s++) {
-            r.begin_fill();
-            copy_box_to_pair(r.here() + half * r.bytes / 2, map, s * DEPTH, w.strip + half * w.width / 2,
-                             &r.full[r.at]);
             r.next();
         }
 }
