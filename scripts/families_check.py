@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Every family of models against open_clip and transformers: embeddings in fp32 and bf16, and weights converted back.
 
-    scripts/families_check.py [--cloob build/cloob] [--images DIR] [--rows 16] [--stored bf16] [--markdown] [NAME ...]
+    scripts/families_check.py [--cloob build/cloob] [--images DIR] [--rows 16] [--stored bf16] [--layers N] [--markdown] [NAME ...]
 
 Without names: a small model of random weights per family. A NAME is a full-size configuration of open_clip, or hf:NAME for
 transformers' class with that model's sizes. Needs torch, open_clip_torch, transformers and safetensors; the product needs none of
@@ -25,6 +25,7 @@ a.add_argument("--rows", type=int, default=16)
 a.add_argument("--device", default="cpu", help="of the program; the peer runs on the CPU")
 a.add_argument("--markdown", action="store_true")
 a.add_argument("--stored", default="fp32", choices=["fp32", "bf16"], help="type of a full-size open_clip model's files")
+a.add_argument("--layers", type=int, default=0, help="of both towers of a full-size open_clip model, all else as it is: a check of its widths in little time")
 a.add_argument("--fp32-only", action="store_true", help="leave bf16 out")
 a.add_argument("names", nargs="*")
 args = a.parse_args()
@@ -137,7 +138,9 @@ def large_against_open_clip(name):
     """As against_open_clip, with one copy of the weights in memory and two on the disk at a time."""
     config, folder = open_clip.get_model_config(name), work / "peer"
     folder.mkdir()
-    model = jitter(open_clip.create_model(name, pretrained=None))
+    for tower in ("vision_cfg", "text_cfg") if args.layers else ():
+        config[tower]["layers"] = args.layers
+    model = jitter(open_clip.CLIP(**config) if args.layers else open_clip.create_model(name, pretrained=None))
     if args.stored == "bf16":
         for v in model.state_dict().values():
             v.copy_(v.bfloat16())
@@ -161,7 +164,7 @@ def large_against_open_clip(name):
         again = fill(open_clip.create_model(f"local-dir:{work / 'back'}", load_weights=False), work / "back" / "open_clip_model.safetensors")
         return torch.equal(again.encode_image(x[:4]), image[:4]) and torch.equal(again.encode_text(t[:4]), text[:4])
 
-    compare(name, folder, x, t, image, text, False, back)
+    compare(f"{name}, {args.layers} layers" if args.layers else name, folder, x, t, image, text, False, back)
     shutil.rmtree(work / "back", ignore_errors=True)
 
 
