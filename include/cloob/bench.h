@@ -21,7 +21,7 @@ typedef struct cloob_bench_options {
     bool pack_texts;         /* training: the text tower works on the tokens up to the end tokens only */
     int64_t text_length; /* mean tokens of a text, spread from half to three halves of it; 0: from 4 to the context */
     bool text;           /* embedding: texts instead of images */
-    bool invariant;      /* embedding: row by row */
+    bool invariant;      /* embedding: a row has the same bytes in any batch */
 } cloob_bench_options;
 
 CLOOB_API void cloob_bench_options_init(cloob_bench_options *o); /* RN50, batch 32, 5 repeats, CLOOB */

@@ -35,7 +35,7 @@ static const opt_row embed_rows[] = {
     SHARED_ROWS,
     { "batch", OPT_INT, &o.batch, "32", "B", "images or texts at a time", OPT_POSITIVE },
     { "text", OPT_FLAG, &o.text, NULL, NULL, "texts instead of images", 0 },
-    { "invariant", OPT_FLAG, &o.invariant, NULL, NULL, "row by row, as cloob embed does it by default", 0 },
+    { "invariant", OPT_FLAG, &o.invariant, NULL, NULL, "a row has the same bytes in any batch, as in cloob embed", 0 },
     OPT_END
 };
 
