@@ -1,7 +1,7 @@
 /* nvJPEG in batches on a stream of its own, and the kernels behind it. */
 #include "data/view/device_view.h"
 
-#include <pthread.h>
+#include <semaphore.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -9,14 +9,14 @@
 #include "tensor/cuda/cuda.h"
 #include "tensor/cuda/nvjpeg.h"
 
-enum { MAX_JOBS = 64 }; /* files in one call of nvJPEG */
+enum { MAX_JOBS = 64, CALLS = 2 }; /* files in one call of nvJPEG; calls at a time, more get in each other's way */
 
 struct device_decoder {
     device *dev;
     nvjpeg_handle handle;
     bool exact;
     char name[96];
-    pthread_mutex_t turn; /* of a call of nvJPEG: several at a time get in each other's way */
+    sem_t calls; /* CALLS, less those under way */
 };
 
 struct device_view {
@@ -64,7 +64,7 @@ cloob_status device_decoder_create(cloob_ctx *ctx, device *dev, device_decoder *
     device_decoder *d = calloc(1, sizeof *d);
     if (!d) return ctx_no_memory(ctx, sizeof *d, "the image decoder");
     d->dev = dev;
-    pthread_mutex_init(&d->turn, NULL);
+    sem_init(&d->calls, 0, CALLS);
     cuda_use(dev);
     cloob_status status = open_handle(ctx, d);
     if (status == CLOOB_OK) *out = d;
@@ -77,7 +77,7 @@ void device_decoder_destroy(device_decoder *d)
     if (!d) return;
     cuda_use(d->dev);
     if (d->handle) nvjpeg.nvjpegDestroy(d->handle);
-    pthread_mutex_destroy(&d->turn);
+    sem_destroy(&d->calls);
     free(d);
 }
 
@@ -193,11 +193,11 @@ static bool decode(device_view *v, const view_job *jobs, int first, int n)
         for (int c = 0; c < p->components; c++)
             to[i].plane[c] = (unsigned char *)p->plane[c], to[i].pitch[c] = (size_t)p->pitch[c];
     }
-    pthread_mutex_lock(&v->d->turn);
+    while (sem_wait(&v->d->calls)) {} /* a signal may end a wait early */
     bool ok =
         v->state_images == n || nvjpeg.nvjpegDecodeBatchedInitialize(handle, v->state, n, 1, NVJPEG_YCC) == NVJPEG_OK;
     ok = ok && nvjpeg.nvjpegDecodeBatched(handle, v->state, bytes, sizes, to, v->stream) == NVJPEG_OK;
-    pthread_mutex_unlock(&v->d->turn);
+    sem_post(&v->d->calls);
     v->state_images = ok ? n : 0;
     return ok;
 }
