@@ -13,7 +13,7 @@ enum { CTX_ERROR_BYTES = 2048 };
 
 /* Per-context state of lower layers (library handles and the like), made on first use by its owner and
  * destroyed with the context. One slot per owner. */
-typedef enum ctx_slot { CTX_SLOT_CPU, CTX_SLOT_CUDA, CTX_SLOT_DIST, CTX_SLOTS } ctx_slot;
+typedef enum ctx_slot { CTX_SLOT_CPU, CTX_SLOTS } ctx_slot;
 
 struct cloob_ctx {
     char error[CTX_ERROR_BYTES];

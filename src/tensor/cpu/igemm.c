@@ -25,8 +25,6 @@ int32_t igemm_top(int64_t K)
     return (int32_t)(top < 4095 ? top : 4095);
 }
 
-bool igemm_usable(void) { return igemm_best() != igemm_multiply_plain; }
-
 /* ---- weights ------------------------------------------------------------------------------------- */
 
 /* Scales first, then panels of (pairs, P, 2) int8. */

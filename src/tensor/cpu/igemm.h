@@ -17,9 +17,6 @@ enum { IGEMM_COLUMNS = 16 };
 /* The largest whole number that an element of X becomes. */
 int32_t igemm_top(int64_t K);
 
-/* How many products a GEMM needs to be worth it: none where the machine has no fast kernel. */
-bool igemm_usable(void);
-
 /* Weights in panels of IGEMM_COLUMNS columns, pairs of k side by side, and their scales. */
 size_t igemm_packed_bytes(int64_t N, int64_t K);
 /* From int8 rows (N, K) with their scales (N), which need not be aligned. packed: 64-aligned. */
