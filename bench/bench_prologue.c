@@ -174,97 +174,132 @@ static double statistics_difference(const job *j, const tensor *partial, const t
 
 static double total_separate, total_fused, total_floor;
 
-static void bench(const shape *s)
+/* Tensors of one shape, all on the device; those that it does not need are ABSENT. */
+typedef union operands {
+    struct {
+        tensor x, other, side, side2, y, y2, w, turned, mean, rstd, gain, bias, sums, run_mean, run_var, mean2, rstd2,
+            partial;
+    };
+    tensor all[18];
+} operands;
+
+static operands make_operands(const shape *s)
+{
+    operands o = { 0 };
+    bool dx = s->prologue == PROLOGUE_DX;
+    tensor *rows[] = { &o.x, &o.side, &o.side2 }, *numbers[] = { &o.mean, &o.gain, &o.bias };
+    for (int i = 0; i < 3; i++) *rows[i] = rows_of(s->batch, s->side, s->k), *numbers[i] = vector_of(s->k, 0);
+    o.other = s->prologue == PROLOGUE_APPLY ? ABSENT : rows_of(s->batch, s->side, s->k);
+    o.y = rows_of(s->batch, s->side, s->n), o.y2 = rows_of(s->batch, s->side, s->n);
+    o.w = dx ? make(CLOOB_BF16, 4, (int64_t[]){ s->k, 1, 1, s->n }, 0)
+             : make(CLOOB_BF16, 4, (int64_t[]){ s->n, 1, 1, s->k }, 0);
+    o.turned = make(CLOOB_BF16, 2, (int64_t[]){ s->n, s->k }, 0);
+    o.rstd = vector_of(s->k, 0.8), o.sums = make(CLOOB_F32, 2, (int64_t[]){ 2, s->k }, 1000.0);
+    o.run_mean = vector_of(s->n, 0), o.run_var = vector_of(s->n, 0.5);
+    o.mean2 = vector_of(s->n, 0), o.rstd2 = vector_of(s->n, 0);
+    o.partial = make(CLOOB_F32, 1, (int64_t[]){ 2 * s->n * 160 }, 0);
+    if (dx) TRY(cuda_check(ctx, transpose_bf16(dev->stream, o.turned.data, o.w.data, s->k, s->n), "transpose"));
+    return o;
+}
+
+/* The two ops that the fused one replaces. */
+static void prepare_separate(job *j, const shape *s, const operands *o)
 {
     bool dx = s->prologue == PROLOGUE_DX, both = s->prologue == PROLOGUE_BOTH;
-    job j = { .env = { .ctx = ctx, .dev = dev, .stream = dev->stream, .ranks = 1 } };
-    tensor x = rows_of(s->batch, s->side, s->k), other = s->prologue == PROLOGUE_APPLY ? ABSENT : x;
-    if (other.ndim > 0) other = rows_of(s->batch, s->side, s->k);
-    tensor side = rows_of(s->batch, s->side, s->k), side2 = rows_of(s->batch, s->side, s->k),
-           y = rows_of(s->batch, s->side, s->n), y2 = rows_of(s->batch, s->side, s->n);
-    tensor w = dx ? make(CLOOB_BF16, 4, (int64_t[]){ s->k, 1, 1, s->n }, 0)
-                  : make(CLOOB_BF16, 4, (int64_t[]){ s->n, 1, 1, s->k }, 0);
-    tensor turned = make(CLOOB_BF16, 2, (int64_t[]){ s->n, s->k }, 0);
-    tensor mean = vector_of(s->k, 0), rstd = vector_of(s->k, 0.8), gain = vector_of(s->k, 0), bias = vector_of(s->k, 0);
-    tensor sums = make(CLOOB_F32, 2, (int64_t[]){ 2, s->k }, 1000.0), run_mean = vector_of(s->n, 0),
-           run_var = vector_of(s->n, 0.5), mean2 = vector_of(s->n, 0), rstd2 = vector_of(s->n, 0);
-    tensor partial = make(CLOOB_F32, 1, (int64_t[]){ 2 * s->n * 160 }, 0);
-    j.first = dx     ? OP_BN_BWD_APPLY
-              : both ? OP_BN_APPLY_BOTH
-                     : OP_BN_APPLY,
-    j.second = dx ? OP_CONV2D_DX : OP_CONV_STATS;
-    for (int k = 0; k < OP_INPUTS; k++) j.a.in[k] = j.b.in[k] = ABSENT;
-    for (int k = 0; k < OP_OUTPUTS; k++) j.a.out[k] = j.b.out[k] = ABSENT;
+    for (int k = 0; k < OP_INPUTS; k++) j->a.in[k] = j->b.in[k] = ABSENT;
+    for (int k = 0; k < OP_OUTPUTS; k++) j->a.out[k] = j->b.out[k] = ABSENT;
+    j->b.in[0] = o->side, j->b.in[1] = o->w, j->b.out[0] = o->y;
     if (dx) {
-        tensor in[] = { other, x, mean, rstd, gain, bias, sums };
-        memcpy(j.a.in, in, sizeof in);
-        TRY(cuda_check(ctx, transpose_bf16(dev->stream, turned.data, w.data, s->k, s->n), "transpose"));
-        j.b.in[0] = side, j.b.in[1] = w, j.b.in[2] = y, j.b.out[0] = y;
+        tensor in[] = { o->other, o->x, o->mean, o->rstd, o->gain, o->bias, o->sums };
+        j->first = OP_BN_BWD_APPLY, j->second = OP_CONV2D_DX;
+        memcpy(j->a.in, in, sizeof in);
+        j->b.in[2] = o->y;
     } else {
-        tensor in[] = { x, mean, rstd, gain, bias, other, bias, rstd, mean, gain };
-        memcpy(j.a.in, in, sizeof *in * (both ? 10 : 6));
-        j.b.in[0] = side, j.b.in[1] = w, j.b.in[2] = run_mean, j.b.in[3] = run_var;
-        j.b.out[0] = y, j.b.out[1] = mean2, j.b.out[2] = rstd2;
+        tensor in[] = { o->x, o->mean, o->rstd, o->gain, o->bias, o->other, o->bias, o->rstd, o->mean, o->gain };
+        j->first = both ? OP_BN_APPLY_BOTH : OP_BN_APPLY, j->second = OP_CONV_STATS;
+        memcpy(j->a.in, in, sizeof *in * (both ? 10 : 6));
+        j->b.in[2] = o->run_mean, j->b.in[3] = o->run_var;
+        j->b.out[1] = o->mean2, j->b.out[2] = o->rstd2;
     }
-    j.a.attr = (op_attr){ .relu = !dx };
-    j.a.out[0] = side;
-    j.b.attr = (op_attr){ .stride = 1, .eps = 1e-5f, .momentum = 0.1f, .keep_stats = true };
-    prepare(&j, j.first, &j.a);
-    prepare(&j, j.second, &j.b);
-    float first = time_of(run_first, &j), second = time_of(run_second, &j);
-    j.p = (prologue_gemm){ .prologue = s->prologue,
-                           .stats = !dx,
-                           .m = tensor_rows(&x),
-                           .n = s->n,
-                           .k = s->k,
-                           .x = x.data,
-                           .other = other.ndim > 0 ? other.data : NULL,
-                           .b = dx ? turned.data : w.data,
-                           .mean = mean.data,
-                           .rstd = rstd.data,
-                           .gain = gain.data,
-                           .bias = bias.data,
-                           .mean2 = bias.data,
-                           .rstd2 = rstd.data,
-                           .gain2 = mean.data,
-                           .bias2 = gain.data,
-                           .sums = sums.data,
-                           .count = (float)tensor_rows(&x),
-                           .pivot = run_mean.data,
-                           .side = s->written ? side2.data : NULL,
-                           .y = y2.data,
-                           .partial = partial.data };
-    double floor = (double)tensor_bytes(&x) * (1 + (other.ndim > 0) + s->written) + (double)tensor_bytes(&y);
+    j->a.attr = (op_attr){ .relu = !dx };
+    j->a.out[0] = o->side;
+    j->b.attr = (op_attr){ .stride = 1, .eps = 1e-5f, .momentum = 0.1f, .keep_stats = true };
+    prepare(j, j->first, &j->a);
+    prepare(j, j->second, &j->b);
+}
+
+static prologue_gemm fused_of(const shape *s, const operands *o)
+{
+    bool dx = s->prologue == PROLOGUE_DX;
+    return (prologue_gemm){ .prologue = s->prologue,
+                            .stats = !dx,
+                            .m = tensor_rows(&o->x),
+                            .n = s->n,
+                            .k = s->k,
+                            .x = o->x.data,
+                            .other = o->other.ndim > 0 ? o->other.data : NULL,
+                            .b = dx ? o->turned.data : o->w.data,
+                            .mean = o->mean.data,
+                            .rstd = o->rstd.data,
+                            .gain = o->gain.data,
+                            .bias = o->bias.data,
+                            .mean2 = o->bias.data,
+                            .rstd2 = o->rstd.data,
+                            .gain2 = o->mean.data,
+                            .bias2 = o->gain.data,
+                            .sums = o->sums.data,
+                            .count = (float)tensor_rows(&o->x),
+                            .pivot = o->run_mean.data,
+                            .side = s->written ? o->side2.data : NULL,
+                            .y = o->y2.data,
+                            .partial = o->partial.data };
+}
+
+/* Times the variant and compares its results with those of the separate ops. */
+static float try_variant(job *j, const shape *s, const operands *o)
+{
+    TRY(dev->sync(ctx, dev));
+    TRY(cuda_check(ctx, cudaMemset(o->y2.data, 0xff, tensor_bytes(&o->y2)), "poison"));
+    TRY(cuda_check(ctx, cudaMemset(o->side2.data, 0xff, tensor_bytes(&o->side2)), "poison"));
+    float ms = time_of(run_fused, j);
+    double e = difference(&o->y2, &o->y), f = s->written ? difference(&o->side2, &o->side) : 0,
+           g = j->p.stats ? statistics_difference(j, &o->partial, &o->run_mean) : 0;
+    printf("  %.3f", (double)ms);
+    if (!(e < 3e-3 && f < 3e-3 && g < 3e-3)) printf(" WRONG %.1e %.1e %.1e", e, f, g);
+    return ms;
+}
+
+static void release(job *j, operands *o)
+{
+    for (size_t i = 0; i < sizeof o->all / sizeof *o->all; i++)
+        if (o->all[i].ndim > 0) dev->free(dev, o->all[i].data);
+    if (op_kernels_cuda[j->second].release) op_kernels_cuda[j->second].release(&j->env, &j->b);
+    if (j->b.scratch) dev->free(dev, j->b.scratch);
+}
+
+static void bench(const shape *s)
+{
+    job j = { .env = { .ctx = ctx, .dev = dev, .stream = dev->stream, .ranks = 1 } };
+    operands o = make_operands(s);
+    prepare_separate(&j, s, &o);
+    float first = time_of(run_first, &j), second = time_of(run_second, &j), best = first + second;
+    j.p = fused_of(s, &o);
+    double floor = (double)tensor_bytes(&o.x) * (1 + (o.other.ndim > 0) + s->written) + (double)tensor_bytes(&o.y);
     printf("%-18s %7lld x %4lld -> %4lld: floor %.3f, separate %.3f + %.3f = %.3f;", s->name, (long long)j.p.m,
            (long long)s->k, (long long)s->n, floor / bandwidth, (double)first, (double)second,
            (double)(first + second));
-    float best = first + second;
     for (j.p.variant = 0; j.p.variant < variants; j.p.variant++) {
-        if (!prologue_gemm_parts(&j.p, sms)) {
-            printf("    -");
-            continue;
-        }
         fflush(stdout);
-        TRY(dev->sync(ctx, dev));
-        TRY(cuda_check(ctx, cudaMemset(y2.data, 0xff, tensor_bytes(&y2)), "poison"));
-        TRY(cuda_check(ctx, cudaMemset(side2.data, 0xff, tensor_bytes(&side2)), "poison"));
-        float ms = time_of(run_fused, &j);
-        double e = difference(&y2, &y), f = s->written ? difference(&side2, &side) : 0,
-               g = dx ? 0 : statistics_difference(&j, &partial, &run_mean);
+        float ms = INFINITY;
+        if (prologue_gemm_parts(&j.p, sms)) ms = try_variant(&j, s, &o);
+        else printf("    -");
         if (ms < best) best = ms;
-        printf("  %.3f", (double)ms);
-        if (!(e < 3e-3 && f < 3e-3 && g < 3e-3)) printf(" WRONG %.1e %.1e %.1e", e, f, g);
     }
     total_separate += (double)(first + second) * s->calls, total_fused += (double)best * s->calls;
     total_floor += floor / bandwidth * s->calls;
     printf("  x%d saves %.3f\n", s->calls, (double)(first + second - best) * s->calls);
     fflush(stdout);
-    tensor *all[] = { &x,    &other, &side, &side2,    &y,       &y2,    &w,     &turned, &mean,
-                      &rstd, &gain,  &bias, &run_mean, &run_var, &mean2, &rstd2, &sums,   &partial };
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        if (all[i]->ndim > 0) dev->free(dev, all[i]->data);
-    if (op_kernels_cuda[j.second].release) op_kernels_cuda[j.second].release(&j.env, &j.b);
-    if (j.b.scratch) dev->free(dev, j.b.scratch);
+    release(&j, &o);
 }
 
 int main(int argc, char **argv)

@@ -3,41 +3,15 @@
 #include "check.h"
 
 #include "core/ctx.h"
-#include "core/rng.h"
+#include "int8_problem.h"
 #include "tensor/cpu/igemm.h"
 
 static cloob_ctx *ctx;
 
-static float *floats(int64_t n, uint64_t key)
-{
-    float *x = aligned_alloc(256, (size_t)(n + 64) / 64 * 64 * sizeof *x);
-    for (int64_t i = 0; i < n; i++) x[i] = (float)(2 * rng_uniform(key, (uint64_t)i) - 1);
-    return x;
-}
-
-static void *room(size_t bytes) { return aligned_alloc(256, (bytes + 511) / 256 * 256); }
-
-typedef struct problem {
-    float *x, *w, *bias, *res, *y, *want;
-    void *packed, *scratch;
-    igemm_call c;
-} problem;
-
 static problem make(int64_t M, int64_t N, int64_t K)
 {
-    problem p = { floats(M * K, 1),          floats(N * K, 2), floats(N, 3), floats(M * N, 4),
-                  floats(M * N + 8, 5),      floats(M * N, 6), NULL,         NULL,
-                  { .M = M, .N = N, .K = K } };
-    p.packed = room(igemm_packed_bytes(N, K));
-    p.scratch = room(igemm_scratch(ctx, M, K));
-    igemm_pack_floats(ctx, p.w, N, K, p.packed);
-    p.c.x = p.x, p.c.packed = p.packed, p.c.scratch = p.scratch, p.c.bias = p.bias, p.c.res = p.res, p.c.y = p.y;
-    return p;
-}
-
-static void destroy(problem *p)
-{
-    free(p->x), free(p->w), free(p->bias), free(p->res), free(p->y), free(p->want), free(p->packed), free(p->scratch);
+    static const packer g = { igemm_packed_bytes, igemm_scratch, igemm_pack_floats };
+    return problem_make(ctx, &g, M, N, K);
 }
 
 static const int64_t sizes[][3] = { { 1, 1, 1 },    { 2, 16, 2 },    { 5, 17, 7 },   { 6, 33, 64 },

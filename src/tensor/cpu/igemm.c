@@ -50,7 +50,7 @@ typedef struct pack_job {
     void *packed;
 } pack_job;
 
-CPU_CLONES static float row_top(const float *x, int64_t K)
+CPU_CLONES float igemm_row_top(const float *x, int64_t K)
 {
     float top = 0;
 #pragma omp simd reduction(max : top)
@@ -61,7 +61,7 @@ CPU_CLONES static float row_top(const float *x, int64_t K)
     return top;
 }
 
-CPU_CLONES static void round_weights(const float *x, int64_t n, float scale, int8_t *to)
+CPU_CLONES void igemm_round_row(const float *x, int64_t n, float scale, int8_t *to)
 {
     for (int64_t i = 0; i < n; i++) to[i] = (int8_t)(int32_t)rintf(x[i] / scale);
 }
@@ -83,11 +83,11 @@ static void pack_row(const pack_job *j, int64_t n, int8_t *panel, float *scale)
         return;
     }
     const float *row = j->floats + n * j->K;
-    *scale = row_top(row, j->K) / 127.0f;
+    *scale = igemm_row_top(row, j->K) / 127.0f;
     if (!(*scale > 0)) return; /* the panel is zero */
     for (int64_t k = 0; k < j->K; k += SOME) {
         int64_t some = min64(SOME, j->K - k);
-        round_weights(row + k, some, *scale, whole);
+        igemm_round_row(row + k, some, *scale, whole);
         put_weights(whole, k, some, panel, n % P);
     }
 }
@@ -160,7 +160,7 @@ static void quantise_range(void *arg, int64_t begin, int64_t end, int thread)
         int64_t first = block_row(w, i), rows = block_row(w, i + 1) - first;
         for (int64_t r = 0; r < rows; r++) {
             const float *x = w->c->x + (first + r) * K;
-            float top = row_top(x, K);
+            float top = igemm_row_top(x, K);
             w->scale[first + r] = top / max;
             quantise(x, K, top > 0 ? max / top : 0, (int)rows, w->x + (first * w->pairs + r) * 2);
         }

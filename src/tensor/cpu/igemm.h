@@ -24,6 +24,10 @@ void igemm_pack(cloob_ctx *ctx, const int8_t *w, const void *scale, int64_t N, i
 /* From float rows: each is scaled so that its largest element becomes 127, and rounded. */
 void igemm_pack_floats(cloob_ctx *ctx, const float *w, int64_t N, int64_t K, void *packed);
 
+/* What packing needs of a row, here and in qgemm.h: its largest magnitude, and n elements divided by scale, rounded. */
+float igemm_row_top(const float *x, int64_t K);
+void igemm_round_row(const float *x, int64_t n, float scale, int8_t *to);
+
 size_t igemm_scratch(const cloob_ctx *ctx, int64_t M, int64_t K);
 
 typedef struct igemm_call {

@@ -60,22 +60,6 @@ typedef struct pack_job {
     void *packed;
 } pack_job;
 
-CPU_CLONES static float top_of(const float *x, int64_t n)
-{
-    float top = 0;
-#pragma omp simd reduction(max : top)
-    for (int64_t i = 0; i < n; i++) {
-        float a = x[i] < 0 ? -x[i] : x[i];
-        top = a > top ? a : top;
-    }
-    return top;
-}
-
-CPU_CLONES static void round_weights(const float *x, float scale, int8_t to[G])
-{
-    for (int i = 0; i < G; i++) to[i] = (int8_t)(int32_t)rintf(x[i] / scale);
-}
-
 /* 32 elements of x from k on, zeros after the last. room: for those. */
 static const float *group_of(const float *x, int64_t K, int64_t k, float room[G])
 {
@@ -90,7 +74,7 @@ static void pack_group(const float *x, float scale, int8_t *group, int64_t colum
     int8_t whole[G] = { 0 };
     int32_t half[2] = { 0 };
     int16_t sum[2];
-    if (scale > 0) round_weights(x, scale, whole);
+    if (scale > 0) igemm_round_row(x, G, scale, whole);
     for (int k = 0; k < G; k += 4) {
         memcpy(group + P * sizeof sum + weight_at(k, column), whole + k, 4);
         half[0] += whole[k] + whole[k + 1];
@@ -111,7 +95,7 @@ static void pack_range(void *arg, int64_t begin, int64_t end, int thread)
         memset(scale + p * P, 0, P * sizeof *scale);
         for (int64_t n = p * P; n < min64((p + 1) * P, j->N); n++) {
             const float *row = j->w + n * j->K;
-            scale[n] = top_of(row, j->K) / 127.0f;
+            scale[n] = igemm_row_top(row, j->K) / 127.0f;
             for (int64_t g = 0; g < groups_of(j->K); g++)
                 pack_group(group_of(row, j->K, g * G, room), scale[n], panel + g * QGEMM_GROUP_BYTES, n % P);
         }
