@@ -125,6 +125,30 @@ static void products_in_8_bits_round_their_factors(void)
     }
 }
 
+/* (1, 0.3) under a scale of its own: 1 becomes 448, 0.3 becomes 134.75 (0.30078 in bf16), which e4m3 rounds to 128. A
+ * row beside it that is ten times as large changes nothing. */
+static void rows_in_8_bits_have_scales_of_their_own(void)
+{
+    double from[] = { 1.0, 0.3, 10.0, 0.3 }, weight[] = { 0.0, 1.0 }, got[2], expected = 128.0 / 448.0;
+    uint16_t x[4], w[2], y[2] = { 0 }, want;
+    device dev = { .backend = BACKEND_REF };
+    op_env env = { .ctx = ctx, .dev = &dev, .ranks = 1 };
+    op_args a = { .attr = { .fp8 = OP_FP8_ROWS } };
+    for (int k = 0; k < OP_INPUTS; k++) a.in[k] = ABSENT;
+    for (int k = 0; k < OP_OUTPUTS; k++) a.out[k] = ABSENT;
+    dtype_convert(CLOOB_BF16, x, CLOOB_F64, from, 4);
+    dtype_convert(CLOOB_BF16, w, CLOOB_F64, weight, 2);
+    dtype_convert(CLOOB_BF16, &want, CLOOB_F64, &expected, 1);
+    a.in[0] = TENSOR(CLOOB_BF16, x, 2, 2);
+    a.in[1] = TENSOR(CLOOB_BF16, w, 1, 2);
+    a.out[0] = TENSOR(CLOOB_BF16, y, 2, 1);
+    CHECK_OK(ctx, op_kernels_ref[OP_LINEAR].run(&env, &a));
+    dtype_convert(CLOOB_F64, got, CLOOB_BF16, y, 2);
+    dtype_convert(CLOOB_F64, &expected, CLOOB_BF16, &want, 1);
+    CHECK_NEAR(got[0], expected, 0);
+    CHECK(got[1] > 0.27 && got[1] < 0.33);
+}
+
 /* What may lie in place gives the same bytes there, for every length of a vector's rest. */
 static void activations_work_in_place(void)
 {
@@ -164,6 +188,7 @@ int main(int argc, char **argv)
     ctx = cloob_ctx_create(&o);
     if (all) RUN(ref_has_every_op);
     if (all) RUN(products_in_8_bits_round_their_factors);
+    if (all) RUN(rows_in_8_bits_have_scales_of_their_own);
     if (all) RUN(activations_work_in_place);
     if (all) RUN(gradients_are_slopes);
     if (all) RUN(cpu_agrees_with_ref);
