@@ -443,6 +443,18 @@ const op_case op_cases[] = {
         { 'p', { 64 } },
         { 'v', { 64 } },
         { 'v', { 64 } } } },
+    { "bn_bwd_conv_dx and dw of x2 itself",
+      OP_BN_BWD_CONV_DX,
+      A(.stride = 1),
+      { { 'f', { 2, 4, 5, 24 } },
+        { 'f', { 2, 4, 5, 24 } },
+        { 'v', { 24 } },
+        { 'p', { 24 } },
+        { 'v', { 24 } },
+        { 'v', { 24 } },
+        { 'v', { 2, 24 } },
+        { 'f', { 24, 1, 1, 40 } },
+        { 'f', { 2, 4, 5, 40 } } } },
     { "pool_attention 50", OP_POOL_ATTENTION, A(0), { { 'f', { 2, 50, 256 } }, { 'f', { 2, 4, 256 } } } },
 };
 const int op_case_count = sizeof op_cases / sizeof *op_cases;

@@ -29,6 +29,6 @@ cloob_status bn_bwd_conv_dx_ref(const op_env *env, const op_args *a)
     CLOOB_TRY(bn_bwd_apply_ref(env, &apply));
     CLOOB_TRY(conv2d_dx_ref(env, &dx));
     if (!has(&a->in[8])) return CLOOB_OK;
-    CLOOB_TRY(bn_apply_ref(env, &second));
+    if (has(&a->in[9])) CLOOB_TRY(bn_apply_ref(env, &second));
     return conv2d_dw_ref(env, &dw);
 }

@@ -1,6 +1,7 @@
 /* Both gradients of a block's last 1 x 1 convolution in one walk down the rows: dx = a b^T as in prologue_gemm.cu, and
  * dw = a^T a2, whose sums stay in registers over a block's whole walk. a is batch norm's backward apply of x and other,
- * a2 the apply of the batch norm before the convolution, of x2; both are made in shared memory and never leave it.
+ * a2 the apply of the batch norm before the convolution, of x2, or x2 itself; both are made in shared memory and never
+ * leave it.
  *
  * One block per multiprocessor, tiles of 128 rows. A tile's a lies in four stages of 64 channels. Each of two teams
  * multiplies its 64 rows of all stages by b, and all 128 rows of two of the stages, turned, by a2. Blocks leave their
@@ -61,7 +62,7 @@ struct gradient_barriers {
 /* Of a2's channels. */
 __device__ __forceinline__ void write_second_channels(float *to, const prologue_gemm &j)
 {
-    for (int c = threadIdx.x; c < DEPTH; c += blockDim.x) {
+    for (int c = threadIdx.x; c < DEPTH && !j.plain; c += blockDim.x) {
         bool is = c < j.n;
         to[c] = is ? j.mean2[c] : 0.0f;
         to[DEPTH + c] = is ? j.rstd2[c] * j.gain2[c] : 0.0f;
@@ -76,8 +77,10 @@ __device__ __forceinline__ void group_barrier(int group)
 
 /* a2 in x2's place; rows past the last are 0, since a's are not. */
 template <int MAKERS>
-__device__ __forceinline__ void make_second(char *to, const channel_numbers &n, int left)
+__device__ __forceinline__ void make_second(char *to, const float *channels, int left)
 {
+    channel_numbers n;
+    n.read(channels, DEPTH);
 #pragma unroll 4
     for (int row = 0; row < HEIGHT / MAKERS; row += 16) {
         uint4 *at = reinterpret_cast<uint4 *>(to + row * ROW), none = {};
@@ -99,21 +102,22 @@ __device__ __forceinline__ void make_first(char *to, const char *from, const cha
 /* A group of makers' life: its rows of every stage. */
 template <int MAKERS>
 __device__ void make_factors(ring x, ring other, ring second, gradient_barriers &s, const share &w,
-                             const float *channels, const float *second_channels, int64_t m)
+                             const float *channels, const float *second_channels, const prologue_gemm &j)
 {
     int group = threadIdx.x / 128 - 1, thread = threadIdx.x % 128, chunk = thread % 8,
         first = group * (HEIGHT / MAKERS) + thread / 8;
     int offset = first * ROW + ((chunk ^ (first % 8)) << 4); /* swizzled by the row's last three bits */
     for (int tile = w.part; tile < w.tiles; tile += w.parts) {
-        channel_numbers n;
-        n.read(second_channels + chunk * 8, DEPTH);
-        barrier_wait(&second.full[second.at], second.parity);
-        make_second<MAKERS>(second.here() + offset, n, (int)m - tile * HEIGHT - first);
-        shared_publish();
-        group_barrier(group);
-        if (thread == 0) barrier_arrive(&s.second_ready[second.at]);
-        second.next();
+        if (!j.plain) {
+            barrier_wait(&second.full[second.at], second.parity);
+            make_second<MAKERS>(second.here() + offset, second_channels + chunk * 8, (int)j.m - tile * HEIGHT - first);
+            shared_publish();
+            group_barrier(group);
+            if (thread == 0) barrier_arrive(&s.second_ready[second.at]);
+            second.next();
+        }
         for (int step = 0; step < STEPS; step++) {
+            channel_numbers n;
             n.read(channels + step * DEPTH + chunk * 8, STEPS * DEPTH);
             barrier_wait(&x.full[x.at], x.parity);
             barrier_wait(&other.full[other.at], other.parity);
@@ -267,11 +271,11 @@ __global__ void __launch_bounds__(threads_of<MAKERS>, 1)
         else if (threadIdx.x == 96) copy_all_b(b, &s.b_full, &t.b);
     } else if (threadIdx.x < 128 * (1 + MAKERS)) {
         if constexpr (R::makes < 128) asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(R::makes));
-        make_factors<MAKERS>(x, other, second, s, w, channels, second_channels, j.m);
+        make_factors<MAKERS>(x, other, second, s, w, channels, second_channels, j);
     } else {
         asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(R::multiplies));
         ring a = { x_at, s.x_ready, s.x_empty, STAGE, r.x, 0, 0 };
-        ring a2 = { second_at, s.second_ready, s.second_empty, STAGE, r.second, 0, 0 };
+        ring a2 = { second_at, j.plain ? s.second_full : s.second_ready, s.second_empty, STAGE, r.second, 0, 0 };
         barrier_wait(&s.b_full, 0);
         if (threadIdx.x / 128 == 1 + MAKERS) work<0>(a, a2, b, w, &t.out, j, results, r.results);
         else work<1>(a, a2, b, w, &t.out, j, results + r.results * BOX, r.results);

@@ -113,7 +113,10 @@ static variant_choice fused_time(const op_env *env, const prologue_gemm *p, bool
     variant_choice best = { 1e30f, -1 };
     tune_cache *cache = cuda_use(env->dev)->tune;
     if (variant_from(*p, 0, sms_of(env)) == PROLOGUE_VARIANTS) return best;
-    snprintf(key, sizeof key, "prologue-%d%s%s-%lldx%lldx%lld", (int)p->prologue, side ? "w" : "", p->dw ? "dw" : "",
+    snprintf(key, sizeof key, "prologue-%d%s%s-%lldx%lldx%lld", (int)p->prologue, side ? "w" : "",
+             p->plain ? "dwx"
+             : p->dw  ? "dw"
+                      : "",
              (long long)p->m, (long long)p->n, (long long)p->k);
     if (tune_get(cache, key, &best, sizeof best)) return best;
     if (try_variants(env, p, side, &best)) tune_put(cache, key, &best, sizeof best);
@@ -266,7 +269,7 @@ static prologue_gemm dx_gemm(const op_env *env, const op_args *a, int variant)
 static prologue_gemm gradients_gemm(const op_env *env, const op_args *a, int variant)
 {
     prologue_gemm p = dx_gemm(env, a, variant);
-    p.dw = true;
+    p.dw = true, p.plain = !op_has(&a->in[9]);
     p.x2 = a->in[8].data;
     p.mean2 = a->in[9].data, p.rstd2 = a->in[10].data, p.gain2 = a->in[11].data, p.bias2 = a->in[12].data;
     p.side = NULL;
@@ -280,7 +283,7 @@ static cloob_status dw_prepare(const op_env *env, op_args *a, prologue_state *s,
     double sums = 2.0 * sms_of(env) * (double)(p.k * p.n) * sizeof(float);
     s->dw = fused_applied_dw(a);
     CLOOB_TRY(conv2d_dw_prepare_cuda(env, &s->dw));
-    ms += conv_plan_ms(&s->dw) + cuda_pass_ms(2.0 * (double)tensor_bytes(&a->in[8]));
+    ms += conv_plan_ms(&s->dw) + (p.plain ? 0.0f : cuda_pass_ms(2.0 * (double)tensor_bytes(&a->in[8])));
     int variant = a->in[1].dtype == CLOOB_BF16 && p.m > 0 && a->attr.alone
                       ? variant_for(env, &p, false, &ms, cuda_pass_ms(0.0) + cuda_pass_ms(sums))
                       : -1;
@@ -329,6 +332,6 @@ cloob_status bn_bwd_conv_dx_cuda(const op_env *env, const op_args *a)
         CLOOB_TRY(conv2d_dx_cuda(env, &dx));
     } else CLOOB_TRY(dx_fused(env, a, s));
     if (s->takes_dw || !op_has(&a->in[8])) return CLOOB_OK;
-    CLOOB_TRY(bn_apply_cuda(env, &second));
+    if (op_has(&a->in[9])) CLOOB_TRY(bn_apply_cuda(env, &second));
     return conv2d_dw_cuda(env, &dw);
 }
