@@ -108,6 +108,60 @@ static void fuse_apply(graph *g, int i)
     g->node[i].op = OP_COUNT;
 }
 
+/* What the forward pass made of x by the apply that `reduce` writes again; NO_VALUE: it is not there. */
+static value_id applied_before(const graph *g, const node *reduce, int before)
+{
+    for (int i = 0; i < before; i++) {
+        const node *n = &g->node[i];
+        if (n->op == OP_BN_APPLY && n->in[0] == reduce->in[2] && n->in[5] == NO_VALUE &&
+            n->attr.relu == reduce->attr.relu && n->attr.pool == reduce->attr.pool)
+            return n->out[0];
+    }
+    return NO_VALUE;
+}
+
+/* Everybody who reads what `reduce` recomputes reads the value that is there already. */
+static void read_instead(graph *g, node *reduce, value_id v)
+{
+    for (int i = 0; i < g->nodes * OP_INPUTS; i++) {
+        value_id *in = &g->node[i / OP_INPUTS].in[i % OP_INPUTS];
+        if (*in == reduce->out[4]) *in = v;
+    }
+    reduce->out[4] = NO_VALUE;
+}
+
+/* The rest of what reads the backward apply's result, the weight's gradient, joins it where our GEMM keeps its sums in
+ * registers (64 -> 256 channels). The activation that the weight saw is applied again there, from the x of its batch
+ * norm, so that the reduction of that one need not write it. Where a pool has made it four times smaller than x it is
+ * kept instead. */
+static void fuse_last_dw(graph *g, int i)
+{
+    node *n = &g->node[i];
+    value_id applied = n->out[0];
+    int at = reader(g, i, OP_CONV2D_DW, applied), from = at < 0 ? -1 : graph_producer(g, g->node[at].in[1]);
+    const tensor *w = &g->value[n->in[7]].t;
+    if (from < 0 || g->value[applied].keep || readers(g, applied) != 1) return;
+    if (w->dim[0] != 256 || w->dim[3] != 64 || w->dtype != CLOOB_BF16) return;
+    node *dw = &g->node[at], *reduce = &g->node[from];
+    value_id a2 = dw->in[1], stored = NO_VALUE;
+    if (reduce->op != OP_BN_BWD_REDUCE || reduce->out[4] != a2 || !reduce->attr.relu || g->value[a2].keep) return;
+    if (reduce->attr.pool) stored = applied_before(g, reduce, i);
+    if (reduce->attr.pool ? stored == NO_VALUE : readers(g, a2) != 1) return;
+    for (int k = 2; k < 7; k++)
+        if (graph_producer(g, reduce->in[k]) > i) return;
+    n->attr.alone = true;
+    n->out[2] = dw->out[0];
+    dw->op = OP_COUNT;
+    if (stored != NO_VALUE) {
+        n->in[8] = stored;
+        read_instead(g, reduce, stored);
+        return;
+    }
+    for (int k = 0; k < 5; k++) n->in[k + 8] = reduce->in[k + 2];
+    n->out[3] = a2;
+    reduce->out[4] = NO_VALUE;
+}
+
 /* Batch norm's backward apply and the gradient of the convolution before it, at the apply's place. */
 static void fuse_bwd_apply(graph *g, int i)
 {
@@ -121,6 +175,7 @@ static void fuse_bwd_apply(graph *g, int i)
     n.out[0] = apply.out[0], n.out[1] = dx.out[0];
     g->node[i] = n;
     g->node[at].op = OP_COUNT;
+    fuse_last_dw(g, i);
 }
 
 /* The bias gradient of a linear layer: sums over the rows of dy, taken by the op that writes dy. */

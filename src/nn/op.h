@@ -43,7 +43,7 @@ typedef struct op_attr {
     bool relu, pool;     /* bn_apply, conv2d: clamp at 0; then average 2 x 2 */
     bool transposed;     /* linear: the weight is stored (in, out) */
     bool sums;           /* act_bwd, layernorm_bwd, attention_bwd: also the sums of dx over its rows */
-    bool alone;          /* apply_conv_stats: nobody else reads the rows that batch norm made */
+    bool alone;          /* apply_conv_stats, bn_bwd_conv_dx: nobody else reads the rows that batch norm made */
     bool keep_stats;     /* bn_stats: leave the running statistics alone (a second pass over the same batch) */
     op_act act;
     op_fp8 fp8;        /* linear: forward and dx; the CPU keeps 16 bits */
@@ -103,7 +103,8 @@ typedef struct op_args {
 typedef struct op_kernel {
     cloob_status (*run)(const op_env *env, const op_args *a);
     /* Optional, once per plan, with shapes but without data: sets a->scratch_bytes, may set a->state. An optional input
-     * that it makes absent is not needed: an output that all its readers leave out is not wanted. */
+     * that it makes absent is not needed: an output that all its readers leave out is not wanted. An output that it
+     * makes absent (attr.alone) is not written. */
     cloob_status (*prepare)(const op_env *env, op_args *a);
     void (*release)(const op_env *env, op_args *a);
     /* Optional: OP_HISTORY numbers that one run leaves for the next (largest elements, for the scales of 8-bit
@@ -167,10 +168,11 @@ op_args layernorm_recompute(const op_args *backward);
 
 /* The two calls behind an op that fuses them; the first's result is where the second looks for it. Scratch is the
  * fused call's. */
-op_args fused_conv(const op_args *a), fused_stats(const op_args *a);           /* conv_stats */
-op_args fused_conv_dx(const op_args *a), fused_reduce(const op_args *a);       /* conv_dx_reduce */
-op_args fused_apply(const op_args *a), fused_applied_conv(const op_args *a);   /* apply_conv_stats */
-op_args fused_bwd_apply(const op_args *a), fused_applied_dx(const op_args *a); /* bn_bwd_conv_dx */
+op_args fused_conv(const op_args *a), fused_stats(const op_args *a);              /* conv_stats */
+op_args fused_conv_dx(const op_args *a), fused_reduce(const op_args *a);          /* conv_dx_reduce */
+op_args fused_apply(const op_args *a), fused_applied_conv(const op_args *a);      /* apply_conv_stats */
+op_args fused_bwd_apply(const op_args *a), fused_applied_dx(const op_args *a);    /* bn_bwd_conv_dx */
+op_args fused_second_apply(const op_args *a), fused_applied_dw(const op_args *a); /* the same with x2 */
 
 /* ---- the table ----------------------------------------------------------------------------------- */
 
