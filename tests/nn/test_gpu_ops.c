@@ -372,6 +372,10 @@ static const op_case cases[] = {
       OP_LINEAR,
       A(0),
       { { 'f', { 600, 256 } }, { 'f', { 384, 256 } }, { 'v', { 384 } }, { 'f', { 600, 384 } } } },
+    { "linear, bias of its type",
+      OP_LINEAR,
+      A(0),
+      { { 'f', { 600, 256 } }, { 'f', { 384, 256 } }, { 'f', { 384 } }, { 'f', { 600, 384 } } } },
     { "linear 8 bits",
       OP_LINEAR,
       A(.fp8 = OP_FP8_ALWAYS),
@@ -450,6 +454,10 @@ static const op_case cases[] = {
       A(.heads = 8, .scale = 1),
       { { 'f', { 32, 8, 256 } }, { 'f', { 512, 256 } }, { 'v', { 512 } } } },
     { "pool_attention", OP_POOL_ATTENTION, A(0), { { 'f', { 4, 50, 512 } }, { 'f', { 4, 8, 512 } } } },
+    { "pool_attention 32 heads", OP_POOL_ATTENTION, A(0), { { 'f', { 3, 50, 544 } }, { 'f', { 3, 32, 544 } } } },
+    { "pool_attention 40 heads", OP_POOL_ATTENTION, A(0), { { 'f', { 2, 82, 320 } }, { 'f', { 2, 40, 320 } } } },
+    { "pool_attention 64 heads", OP_POOL_ATTENTION, A(0), { { 'f', { 2, 197, 128 } }, { 'f', { 2, 64, 128 } } } },
+    { "pool_attention long", OP_POOL_ATTENTION, A(0), { { 'f', { 2, 785, 64 } }, { 'f', { 2, 33, 64 } } } },
 };
 
 static const char *word;        /* cases whose names hold it; NULL: all */

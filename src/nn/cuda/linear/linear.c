@@ -94,9 +94,9 @@ cloob_status linear_cuda(const op_env *env, const op_args *a)
     const linear_state *s = a->state;
     const tensor *y = &a->out[0], *b = &a->in[2];
     void *bias = b->data;
-    if (bias && y->dtype == CLOOB_BF16) { /* the library wants the vector in the type of the result */
+    if (bias && (b->dtype != y->dtype || (uintptr_t)bias % 16)) { /* the library wants it in the type of the result */
         bias = at(a, s->bias);
-        CLOOB_TRY(convert_cuda(env, "linear", bias, CLOOB_BF16, b->data, CLOOB_F32, tensor_count(b)));
+        CLOOB_TRY(convert_cuda(env, "linear", bias, y->dtype, b->data, b->dtype, tensor_count(b)));
     }
     return plan_run(env, a, "linear", bias);
 }
