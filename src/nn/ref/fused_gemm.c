@@ -28,3 +28,17 @@ cloob_status bn_bwd_conv_dx_ref(const op_env *env, const op_args *a)
     CLOOB_TRY(bn_bwd_apply_ref(env, &apply));
     return conv2d_dx_ref(env, &dx);
 }
+
+cloob_status image_conv_stats_ref(const op_env *env, const op_args *a)
+{
+    op_args image = fused_image(a), conv = fused_image_conv(a);
+    CLOOB_TRY(image_input_ref(env, &image));
+    return conv_stats_ref(env, &conv);
+}
+
+cloob_status image_conv_dw_ref(const op_env *env, const op_args *a)
+{
+    op_args image = fused_dw_image(a), dw = fused_image_dw(a);
+    CLOOB_TRY(image_input_ref(env, &image));
+    return conv2d_dw_ref(env, &dw);
+}
