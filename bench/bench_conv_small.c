@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "nn/cuda/conv_small.h"
+#include "nn/cuda/stem/conv_small.h"
 
 static cloob_ctx *ctx;
 static device *dev;
@@ -42,7 +42,7 @@ typedef struct job {
     buffer x, w, y, out; /* out: a second buffer for the result */
     small_plan *small;
     dnn_plan *dnn;
-    void *workspace;
+    void *workspace, *pivot;
 } job;
 
 static void *result(job *j)
@@ -61,7 +61,8 @@ static cloob_status run_small(void *user)
     job *j = user;
     void *x = j->x.data, *w = j->w.data, *y = j->y.data;
     *(j->s.kind == DNN_FORWARD ? &y : j->s.kind == DNN_DX ? &x : &w) = j->out.data;
-    return small_run(ctx, dev, j->small, dev->stream, x, w, y, j->workspace);
+    small_data data = { x, w, y, j->workspace, j->pivot, { .5f, .5f, .5f }, { .25f, .25f, .25f } };
+    return small_run(ctx, dev, j->small, dev->stream, &data);
 }
 
 static void fetch(double *to, const void *from, cloob_dtype type, int64_t begin, int64_t n)
@@ -108,18 +109,21 @@ static void compare(job *j, const void *a, cloob_dtype a_type)
 static bool once;
 static double total_small, total_dnn;
 
-static void bench(dnn_kind kind, int64_t N, int64_t HW, int64_t C, int64_t O, int64_t stride)
+/* with: what our kernels do beside the convolution; from bytes there is nothing to compare with here. */
+static void bench(dnn_kind kind, int64_t N, int64_t HW, int64_t C, int64_t O, int64_t stride, int with)
 {
-    static const char *kinds[] = { "forward", "dx", "dw" };
+    static const char *kinds[] = { "forward", "dx", "dw" },
+                      *beside[] = { "", " and statistics", " from bytes", " and statistics, from bytes" };
+    bool bytes_in = with & SMALL_BYTES, alone = once || bytes_in;
     int64_t Ho = (HW - 1) / stride + 1;
     job j = { .s = { kind, N, HW, HW, C, O, 3, Ho, Ho, stride, 1, CLOOB_BF16, CLOOB_BF16 } };
     cloob_dtype w_type = CLOOB_BF16;
     dnn_plan *half = NULL;
-    if (kind == DNN_DW && !once) {
+    if (kind == DNN_DW && !alone) {
         TRY(dnn_plan_create(ctx, dev, &j.s, &half));
         j.s.w_dtype = w_type = CLOOB_F32;
     }
-    if (!once) TRY(dnn_plan_create(ctx, dev, &j.s, &j.dnn));
+    if (!alone) TRY(dnn_plan_create(ctx, dev, &j.s, &j.dnn));
     float dnn_ms = j.dnn ? dnn_plan_ms(j.dnn) : 1e9f, best = 1e9f;
     if (half && dnn_plan_ms(half) < dnn_ms) {
         dnn_ms = dnn_plan_ms(half);
@@ -127,19 +131,23 @@ static void bench(dnn_kind kind, int64_t N, int64_t HW, int64_t C, int64_t O, in
         j.dnn = half, w_type = CLOOB_BF16;
     }
     if (j.dnn && !dnn_plan_ready(ctx, dev, j.dnn)) fail("cuDNN");
-    j.x = buffer_make(N * HW * HW * C, C, CLOOB_BF16);
+    j.x = buffer_make(N * HW * HW * (bytes_in ? 3 : C) / (bytes_in ? 2 : 1), C, CLOOB_BF16);
     j.w = buffer_make(O * 9 * C, C, kind == DNN_DW ? CLOOB_F32 : CLOOB_BF16);
     j.y = buffer_make(N * Ho * Ho * O, O, CLOOB_BF16);
     const buffer *like = kind == DNN_FORWARD ? &j.y : kind == DNN_DX ? &j.x : &j.w;
     j.out = buffer_make(like->n, like->last, kind == DNN_DW ? CLOOB_F32 : CLOOB_BF16);
     TRY(dev->alloc(ctx, dev, (size_t)300 << 20, "workspace", &j.workspace));
+    TRY(dev->alloc(ctx, dev, 4096, "a pivot", &j.pivot));
+    TRY(dev->zero(ctx, dev, j.pivot, 4096));
     if (j.dnn) TRY(run_dnn(&j));
     double bytes = 2.0 * (double)(j.x.n + j.y.n);
-    printf("%s %lld->%lld @%lld stride %lld: cuDNN %.4f ms (%.0f GB/s)\n", kinds[kind], (long long)C, (long long)O,
-           (long long)HW, (long long)stride, (double)dnn_ms, bytes / (double)dnn_ms / 1e6);
+    printf("%s%s %lld->%lld @%lld stride %lld", kinds[kind], beside[with], (long long)C, (long long)O, (long long)HW,
+           (long long)stride);
+    if (j.dnn) printf(": cuDNN %.4f ms (%.0f GB/s)", (double)dnn_ms, bytes / (double)dnn_ms / 1e6);
+    printf("\n");
     for (int i = 0;; i++) {
         float ms = 1e9f;
-        TRY(small_plan_nth(ctx, dev, &j.s, C, i, &j.small));
+        TRY(small_plan_nth(ctx, dev, &j.s, bytes_in ? 3 : C, with, i, &j.small));
         if (!j.small) break;
         TRY(dev->zero(ctx, dev, j.out.data, (size_t)j.out.n * dtype_size(j.out.type)));
         if (once) TRY(run_small(&j));
@@ -153,20 +161,21 @@ static void bench(dnn_kind kind, int64_t N, int64_t HW, int64_t C, int64_t O, in
         best = fminf(best, ms);
         small_plan_destroy(j.small);
     }
-    total_dnn += (double)dnn_ms;
-    total_small += (double)fminf(best, dnn_ms);
+    if (!with) total_dnn += (double)dnn_ms, total_small += (double)fminf(best, dnn_ms);
     dnn_plan_destroy(j.dnn);
-    void *all[] = { j.x.data, j.w.data, j.y.data, j.out.data, j.workspace };
-    for (int i = 0; i < 5; i++) dev->free(dev, all[i]);
+    void *all[] = { j.x.data, j.w.data, j.y.data, j.out.data, j.workspace, j.pivot };
+    for (int i = 0; i < 6; i++) dev->free(dev, all[i]);
 }
 
 static void stem(int64_t N, int64_t HW, int64_t C)
 {
     total_small = total_dnn = 0;
-    bench(DNN_FORWARD, N, HW, 8, C, 2);
-    bench(DNN_DW, N, HW, 8, C, 2);
-    for (int64_t O = C; O <= 2 * C; O += C)
-        for (int kind = DNN_FORWARD; kind <= DNN_DW; kind++) bench((dnn_kind)kind, N, HW / 2, C, O, 1);
+    for (int with = 0; with <= (SMALL_STATS | SMALL_BYTES); with++) bench(DNN_FORWARD, N, HW, 8, C, 2, with);
+    for (int with = 0; with <= SMALL_BYTES; with += SMALL_BYTES) bench(DNN_DW, N, HW, 8, C, 2, with);
+    for (int64_t O = C; O <= 2 * C; O += C) {
+        for (int kind = DNN_FORWARD; kind <= DNN_DW; kind++) bench((dnn_kind)kind, N, HW / 2, C, O, 1, 0);
+        bench(DNN_FORWARD, N, HW / 2, C, O, 1, SMALL_STATS);
+    }
     printf("stem of %lld channels, batch %lld: cuDNN %.3f ms, the faster of both %.3f ms\n\n", (long long)C,
            (long long)N, total_dnn, total_small);
 }

@@ -31,13 +31,21 @@ static bool is_point(const graph *g, const node *conv)
     return g->value[conv->in[1]].t.dim[1] == 1 && conv->attr.stride == 1 && conv->attr.pad == 0 && !conv->attr.relu;
 }
 
+/* A 3 x 3 convolution of few channels, as in a ResNet's stem. w: its weight. */
+static bool is_stem(const graph *g, const node *conv, value_id w)
+{
+    const tensor *t = &g->value[w].t;
+    return t->dim[1] == 3 && t->dim[3] <= 40 && conv->attr.pad == 1 && !conv->attr.relu;
+}
+
 static void fuse_stats(graph *g, int i)
 {
     node conv = g->node[i];
     int at = reader(g, i, OP_BN_STATS, conv.out[0]);
-    if (at < 0 || !is_point(g, &conv) || conv.in[2] != NO_VALUE || conv.in[3] != NO_VALUE) return;
+    if (at < 0 || conv.in[2] != NO_VALUE || conv.in[3] != NO_VALUE) return;
+    if (!is_point(g, &conv) && !is_stem(g, &conv, conv.in[1])) return;
     node stats = g->node[at], n = empty_node(OP_CONV_STATS, stats.attr, conv.segment);
-    n.attr.stride = conv.attr.stride;
+    n.attr.stride = conv.attr.stride, n.attr.pad = conv.attr.pad;
     n.in[0] = conv.in[0], n.in[1] = conv.in[1], n.in[2] = stats.in[1], n.in[3] = stats.in[2];
     n.out[0] = conv.out[0], n.out[1] = stats.out[0], n.out[2] = stats.out[1];
     g->node[i] = n;
@@ -95,7 +103,7 @@ static void fuse_apply(graph *g, int i)
     node conv = g->node[i];
     int at = graph_producer(g, conv.in[0]);
     if (at < 0 || (g->node[at].op != OP_BN_APPLY && g->node[at].op != OP_BN_APPLY_BOTH)) return;
-    if (!g->node[at].attr.relu || g->node[at].attr.pool) return;
+    if (!g->node[at].attr.relu || g->node[at].attr.pool || !is_point(g, &conv)) return;
     node apply = g->node[at], n = empty_node(OP_APPLY_CONV_STATS, conv.attr, apply.segment);
     value_id y = apply.out[0];
     n.attr.relu = true;
@@ -160,6 +168,24 @@ static void fuse_last_dw(graph *g, int i)
     for (int k = 0; k < 5; k++) n->in[k + 8] = reduce->in[k + 2];
     n->out[3] = a2;
     reduce->out[4] = NO_VALUE;
+}
+
+/* Images in bytes and the convolution, or its weight gradient, that alone reads what image_input makes of them. */
+static void fuse_image(graph *g, int i)
+{
+    node *conv = &g->node[i];
+    bool dw = conv->op == OP_CONV2D_DW;
+    value_id x = conv->in[dw ? 1 : 0];
+    int at = maker(g, OP_IMAGE_INPUT, x);
+    if (at < 0 || !is_stem(g, conv, conv->in[dw ? 2 : 1])) return;
+    node *image = &g->node[at];
+    if (g->value[image->in[0]].t.dtype != CLOOB_U8) return;
+    conv->op = dw ? OP_IMAGE_CONV_DW : OP_IMAGE_CONV_STATS;
+    conv->in[dw ? 1 : 0] = image->in[0];
+    conv->out[dw ? 1 : 3] = x;
+    conv->attr.channels = image->attr.channels, conv->attr.dtype = image->attr.dtype;
+    for (int k = 0; k < 3; k++) conv->attr.mean[k] = image->attr.mean[k], conv->attr.std[k] = image->attr.std[k];
+    image->op = OP_COUNT;
 }
 
 /* Batch norm's backward apply and the gradient of the convolution before it, at the apply's place. */
@@ -231,7 +257,11 @@ void graph_fuse_gemm(graph *g)
         }
     }
     for (int i = 0; i < g->nodes && g->status == CLOOB_OK; i++) { /* of what the endings have left */
-        if (g->node[i].op == OP_CONV_STATS) fuse_apply(g, i);
-        else if (g->node[i].op == OP_BN_BWD_APPLY) fuse_bwd_apply(g, i);
+        switch (g->node[i].op) {
+        case OP_CONV_STATS: fuse_apply(g, i), fuse_image(g, i); break;
+        case OP_BN_BWD_APPLY: fuse_bwd_apply(g, i); break;
+        case OP_CONV2D_DW: fuse_image(g, i); break;
+        default: break;
+        }
     }
 }

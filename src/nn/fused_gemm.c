@@ -82,6 +82,31 @@ op_args fused_applied_dw(const op_args *a)
     return (op_args){ .attr = a->attr, .in = { a->out[0], a2, a->in[7] }, .out = { a->out[2] }, .scratch = a->scratch };
 }
 
+op_args fused_image(const op_args *a)
+{
+    return (op_args){ .attr = a->attr, .in = { a->in[0] }, .out = { a->out[3] }, .scratch = a->scratch };
+}
+
+op_args fused_image_conv(const op_args *a)
+{
+    return (op_args){ .attr = a->attr,
+                      .in = { a->out[3], a->in[1], a->in[2], a->in[3] },
+                      .out = { a->out[0], a->out[1], a->out[2] },
+                      .scratch = a->scratch };
+}
+
+op_args fused_dw_image(const op_args *a)
+{
+    return (op_args){ .attr = a->attr, .in = { a->in[1] }, .out = { a->out[1] }, .scratch = a->scratch };
+}
+
+op_args fused_image_dw(const op_args *a)
+{
+    return (op_args){
+        .attr = a->attr, .in = { a->in[0], a->out[1], a->in[2] }, .out = { a->out[0] }, .scratch = a->scratch
+    };
+}
+
 /* ---- shapes -------------------------------------------------------------------------------------- */
 
 cloob_status shape_conv_stats(cloob_ctx *ctx, op_args *a)
@@ -141,5 +166,35 @@ cloob_status shape_bn_bwd_conv_dx(cloob_ctx *ctx, op_args *a)
     op_args dw = fused_applied_dw(a);
     CLOOB_TRY(shape_conv2d_dw(ctx, &dw));
     a->out[2] = dw.out[0];
+    return CLOOB_OK;
+}
+
+static cloob_status needs_bytes(cloob_ctx *ctx, op_id op, const tensor *x)
+{
+    if (op_has(x) && x->dtype == CLOOB_U8) return CLOOB_OK;
+    return op_refuse(ctx, op, "images in bytes are needed");
+}
+
+cloob_status shape_image_conv_stats(cloob_ctx *ctx, op_args *a)
+{
+    op_args image = fused_image(a);
+    CLOOB_TRY(needs_bytes(ctx, OP_IMAGE_CONV_STATS, &a->in[0]));
+    CLOOB_TRY(shape_image_input(ctx, &image));
+    a->out[3] = image.out[0];
+    op_args conv = fused_image_conv(a);
+    CLOOB_TRY(shape_conv_stats(ctx, &conv));
+    for (int k = 0; k < 3; k++) a->out[k] = conv.out[k];
+    return CLOOB_OK;
+}
+
+cloob_status shape_image_conv_dw(cloob_ctx *ctx, op_args *a)
+{
+    op_args image = fused_dw_image(a);
+    CLOOB_TRY(needs_bytes(ctx, OP_IMAGE_CONV_DW, &a->in[1]));
+    CLOOB_TRY(shape_image_input(ctx, &image));
+    a->out[1] = image.out[0];
+    op_args dw = fused_image_dw(a);
+    CLOOB_TRY(shape_conv2d_dw(ctx, &dw));
+    a->out[0] = dw.out[0];
     return CLOOB_OK;
 }

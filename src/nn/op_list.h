@@ -149,3 +149,9 @@ OP(BN_BWD_CONV_DX, "bn_bwd_conv_dx", shape_bn_bwd_conv_dx, NULL)
 OP(BN_APPLY_BOTH, "bn_apply_both", shape_bn_apply_both, NULL)
 /* x, mean, rstd, gain, bias, x2, mean2, rstd2, gain2, bias2 -> y {relu}: bn_apply of x whose residual is bn_apply of
  * x2, without relu */
+OP(IMAGE_CONV_STATS, "image_conv_stats", shape_image_conv_stats, NULL)
+/* bytes (N,H,W,3) U8, w, run_mean (O), run_var (O) -> y, mean (O), rstd (O), image {as all}: image_input, then
+ * conv_stats of the image, which may stay undefined */
+OP(IMAGE_CONV_DW, "image_conv_dw", shape_image_conv_dw, NULL)
+/* dy, bytes (N,H,W,3) U8, w (for its shape) -> dw F32, image {as both}: image_input, then conv2d_dw with the image,
+ * which may stay undefined */

@@ -139,19 +139,47 @@ static void fixed_statistics_go_into_the_convolution(void)
 
 /* ---- fused matrix multiplications ---------------------------------------------------------------- */
 
-static void statistics_join_pointwise_convolutions(void)
+/* 1 x 1 convolutions, and 3 x 3 ones of few channels, as in a stem. */
+static void statistics_join_convolutions(void)
 {
-    for (int k = 1; k <= 3; k += 2) {
+    for (int way = 0; way < 3; way++) {
         graph g;
         graph_init(ctx, &g);
-        value_id x = image(&g, "x"), h = conv(&g, x, 0, k), y = batchnorm(&g, h, true);
+        int64_t k = way ? 3 : 1, channels = way == 2 ? 64 : C;
+        value_id x = graph_input(&g, TENSOR(CLOOB_F32, NULL, B, S, S, channels), "x");
+        value_id w = graph_param(&g, 0, TENSOR(CLOOB_F32, NULL, C, k, k, channels), 0, true);
+        op_attr attr = { .stride = way == 1 ? 2 : 1, .pad = k / 2 };
+        value_id h = graph_op(&g, OP_CONV2D, attr, 2, (value_id[]){ x, w }), y = batchnorm(&g, h, true);
         graph_keep(&g, y, "y");
         graph_fuse_gemm(&g);
         CHECK_OK(ctx, graph_status(&g));
         const node *n = find(&g, OP_CONV_STATS);
-        CHECK((n != NULL) == (k == 1) && count(&g, OP_CONV2D) == (k != 1) && count(&g, OP_BN_STATS) == (k != 1));
+        CHECK((n != NULL) == (way < 2) && count(&g, OP_CONV2D) == (way == 2) && count(&g, OP_BN_STATS) == (way == 2));
         if (n)
-            CHECK(n->in[0] == x && n->out[0] == h && n->out[1] == find(&g, OP_BN_APPLY)->in[1] && n->attr.momentum > 0);
+            CHECK(n->in[0] == x && n->out[0] == h && n->out[1] == find(&g, OP_BN_APPLY)->in[1] &&
+                  n->attr.momentum > 0 && n->attr.stride == attr.stride && n->attr.pad == attr.pad);
+        graph_release(&g);
+    }
+}
+
+/* Bytes go into the first convolution and its weight gradient, floats do not. */
+static void images_join_the_first_convolution(void)
+{
+    for (int bytes = 0; bytes < 2; bytes++) {
+        graph g;
+        graph_init(ctx, &g);
+        tensor floats = TENSOR(CLOOB_F32, NULL, B, 3, S, S), pixels = TENSOR(CLOOB_U8, NULL, B, S, S, 3);
+        value_id images = graph_input(&g, bytes ? pixels : floats, "images");
+        op_attr attr = { .channels = C, .dtype = CLOOB_F32, .mean = { 1, 2, 3 }, .std = { 4, 5, 6 } };
+        value_id x = graph_op(&g, OP_IMAGE_INPUT, attr, 1, &images), y = batchnorm(&g, conv(&g, x, 0, 3), true);
+        graph_keep(&g, y, "y");
+        graph_differentiate(&g, y, &(graph_grad_options){ .recompute = true });
+        graph_fuse_gemm(&g);
+        CHECK_OK(ctx, graph_status(&g));
+        const node *n = find(&g, OP_IMAGE_CONV_STATS), *dw = find(&g, OP_IMAGE_CONV_DW);
+        CHECK((n != NULL) == bytes && (dw != NULL) == bytes && count(&g, OP_IMAGE_INPUT) == (bytes ? 0 : 2));
+        if (n) CHECK(n->in[0] == images && n->out[3] == x && n->attr.std[2] == 6 && n->attr.pad == 1);
+        if (dw) CHECK(dw->in[1] == images && dw->out[1] != x && dw->attr.mean[1] == 2 && dw->attr.channels == C);
         graph_release(&g);
     }
 }
@@ -366,7 +394,8 @@ int main(void)
     RUN(linear_takes_an_add);
     RUN(results_that_somebody_reads_stay);
     RUN(fixed_statistics_go_into_the_convolution);
-    RUN(statistics_join_pointwise_convolutions);
+    RUN(statistics_join_convolutions);
+    RUN(images_join_the_first_convolution);
     RUN(the_reduction_joins_a_gradient);
     RUN(batch_norm_joins_the_convolution_behind_it);
     RUN(batch_norm_takes_the_shortcut_with_it);

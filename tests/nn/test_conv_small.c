@@ -1,8 +1,8 @@
 /* Every kernel for small convolutions, each forced, against the definition: sizes that are no multiple of a
  * tile, few blocks so that each walks over many tiles, guard bytes around every tensor, poisoned outputs,
- * twice. */
+ * twice. With statistics the sums are those of what the kernel itself wrote. */
 #include "check.h"
-#include "nn/cuda/conv_small.h"
+#include "nn/cuda/stem/conv_small.h"
 #include "op_harness.h"
 
 enum { GUARD = 256 };
@@ -27,6 +27,30 @@ static const op_case cases[] = {
     CASE(3, 17, 19, 32, 64, 32, 1), CASE(2, 30, 33, 32, 64, 32, 1), CASE(1, 9, 8, 8, 32, 3, 2),
     CASE(1, 1, 2, 8, 32, 3, 2),     CASE(3, 35, 37, 8, 32, 3, 2),   CASE(1, 64, 61, 8, 32, 8, 2),
     CASE(3, 17, 19, 40, 40, 40, 1), CASE(2, 30, 33, 40, 80, 40, 1), CASE(3, 35, 37, 8, 40, 3, 2),
+};
+
+/* From bytes: an odd last row, one tile and several, images smaller than a tile. */
+#define BYTES_CASE(n, h, w, o)                                                                                         \
+    {                                                                                                                  \
+        "bytes " #n "x" #h "x" #w "->" #o, OP_IMAGE_CONV_STATS,                                                        \
+            { .stride = 2,                                                                                             \
+              .pad = 1,                                                                                                \
+              .channels = 8,                                                                                           \
+              .mean = { .48f, .46f, .41f },                                                                            \
+              .std = { .27f, .26f, .28f },                                                                             \
+              .eps = 1e-5f,                                                                                            \
+              .momentum = .1f },                                                                                       \
+        {                                                                                                              \
+            { 'b', { n, h, w, 3 } }, { 'f', { o, 3, 3, 3 } }, { 'v', { o } },                                          \
+            {                                                                                                          \
+                'p', { o }                                                                                             \
+            }                                                                                                          \
+        }                                                                                                              \
+    }
+
+static const op_case byte_cases[] = {
+    BYTES_CASE(1, 2, 16, 32),  BYTES_CASE(1, 9, 16, 32),   BYTES_CASE(2, 35, 48, 32),
+    BYTES_CASE(1, 64, 80, 32), BYTES_CASE(1, 120, 32, 32), BYTES_CASE(2, 35, 48, 40),
 };
 
 /* ---- a tensor on the GPU between guards ----------------------------------------------------------- */
@@ -98,30 +122,64 @@ static void compare(const char *what, const guarded *g)
 typedef struct problem {
     dnn_shape shape;
     int64_t c;
+    int with;
     const tensor *x, *w, *y; /* as the shape names them; one is the result */
+    const op_attr *attr;     /* mean and std of bytes */
 } problem;
+
+/* Sums of y less the pivot and of its square, of what the kernel wrote, beside those it left in its workspace. */
+static void compare_sums(const char *what, const guarded *y, const float *pivot, const void *workspace, int parts)
+{
+    int64_t O = y->t.dim[3], rows = tensor_count(&y->t) / O;
+    float *partial = malloc((size_t)(parts * 2 * O) * sizeof *partial);
+    CHECK_OK(ctx, dev->to_host(ctx, dev, partial, workspace, (size_t)(parts * 2 * O) * sizeof *partial));
+    for (int64_t o = 0; o < O; o++) {
+        double want[2] = { 0 }, size[2] = { 0 }, got[2] = { 0 };
+        for (int64_t r = 0; r < rows; r++) {
+            double d = value(&y->t, y->host + GUARD, r * O + o) - (double)pivot[o];
+            want[0] += d, want[1] += d * d;
+            size[0] += fabs(d), size[1] += d * d;
+        }
+        for (int64_t i = 0; i < parts * 2; i++) got[i % 2] += (double)partial[i * O + o];
+        for (int i = 0; i < 2; i++)
+            if (!(fabs(got[i] - want[i]) <= 1e-5 * size[i] + 1e-6)) {
+                printf("  %s: sum %d of channel %lld is %.8g, expected %.8g\n", what, i, (long long)o, got[i], want[i]);
+                check_bad_here_++;
+                i = 2, o = O;
+            }
+    }
+    free(partial);
+}
 
 static void run_kernel(const problem *q, small_plan *p, const char *name)
 {
     guarded x, w, y, *out = q->shape.kind == DNN_FORWARD ? &y : q->shape.kind == DNN_DX ? &x : &w;
     char what[160];
-    void *workspace = NULL;
+    float pivot[80];
+    void *on_device = NULL;
+    small_data data = { 0 };
+    for (int i = 0; i < 80; i++) pivot[i] = (float)(i % 7) - 3.0f;
+    CHECK_OK(ctx, dev->alloc(ctx, dev, sizeof pivot, "a pivot", &on_device));
+    CHECK_OK(ctx, dev->to_device(ctx, dev, on_device, pivot, sizeof pivot));
     up(&x, q->x, out == &x), up(&w, q->w, out == &w), up(&y, q->y, out == &y);
     size_t bytes = small_plan_workspace(p), size = out->bytes;
-    if (bytes) CHECK_OK(ctx, dev->alloc(ctx, dev, bytes, "workspace", &workspace));
+    if (bytes) CHECK_OK(ctx, dev->alloc(ctx, dev, bytes, "workspace", &data.workspace));
+    data.x = x.on_device + GUARD, data.w = w.on_device + GUARD, data.y = y.on_device + GUARD, data.pivot = on_device;
+    for (int i = 0; q->attr && i < 3; i++) data.mean[i] = q->attr->mean[i], data.std[i] = q->attr->std[i];
     char *before = malloc(size);
     for (int again = 0; again < 2; again++) {
-        CHECK_OK(ctx, small_run(ctx, dev, p, dev->stream, x.on_device + GUARD, w.on_device + GUARD, y.on_device + GUARD,
-                                workspace));
+        CHECK_OK(ctx, small_run(ctx, dev, p, dev->stream, &data));
         CHECK_OK(ctx, dev->sync(ctx, dev));
         down(out);
         if (again) CHECK(memcmp(before, out->host + GUARD, size) == 0);
         memcpy(before, out->host + GUARD, size);
     }
-    snprintf(what, sizeof what, "%s, kind %d, <%s>", name, (int)q->shape.kind, small_plan_name(p));
+    snprintf(what, sizeof what, "%s, kind %d with %d, <%s>", name, (int)q->shape.kind, q->with, small_plan_name(p));
     compare(what, out);
+    if (q->with & SMALL_STATS) compare_sums(what, &y, pivot, data.workspace, small_plan_parts(p));
     free(before);
-    dev->free(dev, workspace);
+    dev->free(dev, data.workspace);
+    dev->free(dev, on_device);
     done(&x), done(&w), done(&y);
 }
 
@@ -130,7 +188,7 @@ static int run_problem(const problem *q, const char *name)
     static const int widths[] = { 1 << 20, 3, 1 };
     int i = 0;
     for (small_plan *p;; i++) {
-        CHECK_OK(ctx, small_plan_nth(ctx, dev, &q->shape, q->c, i, &p));
+        CHECK_OK(ctx, small_plan_nth(ctx, dev, &q->shape, q->c, q->with, i, &p));
         if (!p) break;
         for (int k = 0; k < 3; k++) {
             small_plan_narrow(p, widths[k]);
@@ -149,14 +207,36 @@ static int run_case(const op_case *c)
     const tensor *x = &p.forward.in[0], *w = &p.forward.in[1], *y = &p.forward.out[0];
     dnn_shape s = { DNN_FORWARD, x->dim[0], x->dim[1],      x->dim[2],   x->dim[3],  w->dim[0], 3,
                     y->dim[1],   y->dim[2], c->attr.stride, c->attr.pad, CLOOB_BF16, CLOOB_BF16 };
-    ran += run_problem(&(problem){ s, w->dim[3], x, w, y }, c->name);
+    for (int with = 0; with <= SMALL_STATS; with++)
+        ran += run_problem(&(problem){ s, w->dim[3], with, x, w, y, NULL }, c->name);
     for (int k = 0; k < p.steps; k++) {
         const op_args *a = &p.step[k];
         bool dx = p.rule[k].op == OP_CONV2D_DX;
         s.kind = dx ? DNN_DX : DNN_DW;
-        ran += run_problem(&(problem){ s, w->dim[3], dx ? &a->out[0] : x, dx ? w : &a->out[0], &a->in[0] }, c->name);
+        ran += run_problem(&(problem){ s, w->dim[3], 0, dx ? &a->out[0] : x, dx ? w : &a->out[0], &a->in[0], NULL },
+                           c->name);
     }
     op_pass_release(&p);
+    return ran;
+}
+
+/* Both ops that begin with bytes; the gradient's dy is what forward made. */
+static int run_bytes(const op_case *c)
+{
+    op_pass p, q;
+    int ran = 0;
+    CHECK(op_pass_run(ctx, c, CLOOB_BF16, 5, &p));
+    const tensor *bytes = &p.forward.in[0], *w = &p.forward.in[1], *y = &p.forward.out[0], *image = &p.forward.out[3];
+    dnn_shape s = conv_shape(DNN_FORWARD, image, w, y, &c->attr);
+    ran += run_problem(&(problem){ s, 3, SMALL_BYTES | SMALL_STATS, bytes, w, y, &c->attr }, c->name);
+    op_case dw = { c->name, OP_IMAGE_CONV_DW, c->attr, { { 'f', { 0 } }, c->in[0], c->in[1] } };
+    for (int k = 0; k < 4; k++) dw.in[0].dim[k] = y->dim[k];
+    CHECK(op_pass_run(ctx, &dw, CLOOB_BF16, 6, &q));
+    s.kind = DNN_DW;
+    ran += run_problem(&(problem){ s, 3, SMALL_BYTES, &q.forward.in[1], &q.forward.out[0], &q.forward.in[0], &c->attr },
+                       c->name);
+    op_pass_release(&p);
+    op_pass_release(&q);
     return ran;
 }
 
@@ -170,6 +250,7 @@ static void kernels_agree_with_the_definition(void)
     }
     int ran = 0;
     for (size_t i = 0; dev && i < sizeof cases / sizeof *cases; i++) ran += run_case(&cases[i]);
+    for (size_t i = 0; dev && i < sizeof byte_cases / sizeof *byte_cases; i++) ran += run_bytes(&byte_cases[i]);
     printf("  %d kernels compared\n", ran);
     CHECK(ran > 0);
     device_close(dev);

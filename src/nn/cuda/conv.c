@@ -3,7 +3,7 @@
  * nothing else. */
 #include <stdlib.h>
 
-#include "nn/cuda/conv_small.h"
+#include "nn/cuda/stem/conv_small.h"
 #include "nn/cuda/kernels.h"
 #include "nn/cuda/patches.h"
 #include "tensor/cuda/dnn.h"
@@ -31,8 +31,9 @@ static conv_tensors tensors_of(const tensor *x, const tensor *w, const tensor *y
 
 static dnn_shape dnn_shape_of(dnn_kind kind, const conv_tensors *t, const op_attr *at, cloob_dtype w_type)
 {
-    return (dnn_shape){ kind,         t->x->dim[0], t->x->dim[1], t->x->dim[2], t->C,     t->O,  t->K,
-                        t->y->dim[1], t->y->dim[2], at->stride,   at->pad,      t->dtype, w_type };
+    dnn_shape s = conv_shape(kind, t->x, t->w, t->y, at);
+    s.w_dtype = w_type;
+    return s;
 }
 
 static cloob_status state_make(const op_env *env, op_args *a, conv_state **out)
@@ -99,6 +100,12 @@ static void decide(const op_env *env, conv_state *s, op_args *a, const conv_tens
     a->scratch_bytes = s->bias + cuda_align((size_t)t->O * sizeof(float));
 }
 
+static cloob_status run_small(const op_env *env, const op_args *a, const conv_state *s, const conv_tensors *t)
+{
+    small_data data = { .x = t->x->data, .w = t->w->data, .y = t->y->data, .workspace = a->scratch };
+    return small_run(env->ctx, env->dev, s->small, env->stream, &data);
+}
+
 /* ---- forward ------------------------------------------------------------------------------------- */
 
 cloob_status conv2d_prepare_cuda(const op_env *env, op_args *a)
@@ -119,7 +126,7 @@ cloob_status conv2d_prepare_cuda(const op_env *env, op_args *a)
     CLOOB_TRY(state_make(env, a, &s));
     s->gather = !is_matrix(&t);
     CLOOB_TRY(dnn_plan_create(env->ctx, env->dev, &d, &s->dnn));
-    CLOOB_TRY(small_plan_create(env->ctx, env->dev, &d, t.c, &s->small));
+    CLOOB_TRY(small_plan_create(env->ctx, env->dev, &d, t.c, 0, &s->small));
     if (windows_apart(&t, &a->attr)) CLOOB_TRY(gemm_plan_create(env->ctx, env->dev, &g, &s->gemm));
     double y_bytes = (double)tensor_bytes(t.y);
     decide(env, s, a, &t, s->gather ? move_ms(2.0 * (double)window_bytes(&t)) : 0.0f,
@@ -166,7 +173,7 @@ cloob_status conv2d_cuda(const op_env *env, const op_args *a)
     void *w;
     if (s->gemm) return forward_gemm(env, a, s, &t);
     if (s->small) {
-        CLOOB_TRY(small_run(env->ctx, env->dev, s->small, env->stream, t.x->data, t.w->data, t.y->data, a->scratch));
+        CLOOB_TRY(run_small(env, a, s, &t));
     } else if (s->dnn) {
         CLOOB_TRY(full_weights(env, a, &t, s->w, &w));
         CLOOB_TRY(dnn_run(env->ctx, env->dev, s->dnn, env->stream, t.x->data, w, t.y->data, a->scratch));
@@ -186,7 +193,7 @@ cloob_status conv2d_dx_prepare_cuda(const op_env *env, op_args *a)
     conv_state *s;
     CLOOB_TRY(state_make(env, a, &s));
     CLOOB_TRY(dnn_plan_create(env->ctx, env->dev, &d, &s->dnn));
-    CLOOB_TRY(small_plan_create(env->ctx, env->dev, &d, t.c, &s->small));
+    CLOOB_TRY(small_plan_create(env->ctx, env->dev, &d, t.c, 0, &s->small));
     if (windows_apart(&t, &a->attr) && is_matrix(&t)) CLOOB_TRY(gemm_plan_create(env->ctx, env->dev, &g, &s->gemm));
     decide(env, s, a, &t, 0.0f, 0.0f);
     return CLOOB_OK;
@@ -200,8 +207,7 @@ cloob_status conv2d_dx_cuda(const op_env *env, const op_args *a)
     if (s->gemm)
         return gemm_run(env->ctx, env->dev, s->gemm, env->stream, t.x->data, t.y->data, t.w->data, NULL, NULL,
                         a->scratch);
-    if (s->small)
-        return small_run(env->ctx, env->dev, s->small, env->stream, t.x->data, t.w->data, t.y->data, a->scratch);
+    if (s->small) return run_small(env, a, s, &t);
     if (!s->dnn) return conv_dx_plain(env, a, t.x, t.w, t.y);
     CLOOB_TRY(full_weights(env, a, &t, s->w, &w));
     return dnn_run(env->ctx, env->dev, s->dnn, env->stream, t.x->data, w, t.y->data, a->scratch);
@@ -234,7 +240,7 @@ cloob_status conv2d_dw_prepare_cuda(const op_env *env, op_args *a)
     s->gather = !is_matrix(&t);
     dnn_shape d = dnn_shape_of(DNN_DW, &t, &a->attr, CLOOB_F32);
     CLOOB_TRY(dw_by_dnn(env, a, &t, s));
-    CLOOB_TRY(small_plan_create(env->ctx, env->dev, &d, t.c, &s->small));
+    CLOOB_TRY(small_plan_create(env->ctx, env->dev, &d, t.c, 0, &s->small));
     if (windows_apart(&t, &a->attr)) CLOOB_TRY(gemm_plan_create(env->ctx, env->dev, &g, &s->gemm));
     decide(env, s, a, &t, s->gather ? move_ms(2.0 * (double)window_bytes(&t)) : 0.0f, 0.0f);
     return CLOOB_OK;
@@ -250,8 +256,7 @@ cloob_status conv2d_dw_cuda(const op_env *env, const op_args *a)
         return gemm_run(env->ctx, env->dev, s->gemm, env->stream, t.w->data, t.y->data, windows, NULL, NULL,
                         a->scratch);
     }
-    if (s->small)
-        return small_run(env->ctx, env->dev, s->small, env->stream, t.x->data, t.w->data, t.y->data, a->scratch);
+    if (s->small) return run_small(env, a, s, &t);
     if (!s->dnn) return conv_dw_plain(env, a, t.x, t.w, t.y);
     bool direct = s->w_type == CLOOB_F32 && t.c == t.C;
     void *dw = direct ? t.w->data : at(a, s->w);

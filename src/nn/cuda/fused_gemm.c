@@ -6,12 +6,14 @@
 
 #include "nn/cuda/kernels.h"
 #include "nn/cuda/fused_gemm_kernels.h"
+#include "nn/cuda/stem/conv_small.h"
 #include "tensor/cuda/tune.h"
 
 typedef struct fused_state {
     op_args first;          /* the first op's plan, for when they run one after the other */
     size_t weight, partial; /* offsets in scratch: the transposed weight, partial sums */
-    int teams;              /* of the GEMM; 0: one after the other */
+    int teams;              /* of the GEMM; 0: not by one */
+    small_plan *small;      /* of a convolution with few channels; neither: one after the other */
     float ms;               /* of whichever was chosen */
 } fused_state;
 
@@ -19,6 +21,7 @@ void fused_release_cuda(const op_env *env, op_args *a)
 {
     fused_state *s = a->state;
     if (s && s->first.state) conv_release_cuda(env, &s->first);
+    if (s) small_plan_destroy(s->small);
     free(s);
     a->state = NULL;
 }
@@ -181,6 +184,28 @@ static fused_gemm stats_gemm(const op_args *a, int teams)
                          .y = a->out[0].data };
 }
 
+/* A convolution with few channels, by a kernel of the stem. */
+static cloob_status decide_small(const op_env *env, op_args *a, fused_state *s)
+{
+    dnn_shape shape = conv_shape(DNN_FORWARD, &a->in[0], &a->in[1], &a->out[0], &a->attr);
+    CLOOB_TRY(small_plan_better(env->ctx, env->dev, &shape, a->in[1].dim[3], SMALL_STATS, &s->ms, &s->small));
+    s->partial = s->weight; /* as it is */
+    if (s->small) a->scratch_bytes = s->partial + small_plan_workspace(s->small);
+    return CLOOB_OK;
+}
+
+static cloob_status run_small(const op_env *env, const op_args *a, const fused_state *s)
+{
+    op_args stats = fused_stats(a);
+    small_data data = { .x = a->in[0].data,
+                        .w = a->in[1].data,
+                        .y = a->out[0].data,
+                        .workspace = at(a, s->partial),
+                        .pivot = a->in[2].data };
+    CLOOB_TRY(small_run(env->ctx, env->dev, s->small, env->stream, &data));
+    return bn_stats_finish(env, &stats, data.workspace, small_plan_parts(s->small), data.pivot);
+}
+
 cloob_status conv_stats_prepare_cuda(const op_env *env, op_args *a)
 {
     fused_state *s;
@@ -190,15 +215,17 @@ cloob_status conv_stats_prepare_cuda(const op_env *env, op_args *a)
     s->first = fused_conv(a);
     CLOOB_TRY(conv2d_prepare_cuda(env, &s->first));
     CLOOB_TRY(bn_stats_prepare_cuda(env, &stats));
-    decide(env, a, s, &p, is_point(&a->in[1], &a->in[0], &a->attr),
-           conv_plan_ms(&s->first) + cuda_pass_ms((double)tensor_bytes(&a->out[0])), stats.scratch_bytes);
-    return CLOOB_OK;
+    bool point = is_point(&a->in[1], &a->in[0], &a->attr);
+    decide(env, a, s, &p, point, conv_plan_ms(&s->first) + cuda_pass_ms((double)tensor_bytes(&a->out[0])),
+           stats.scratch_bytes);
+    return point ? CLOOB_OK : decide_small(env, a, s);
 }
 
 cloob_status conv_stats_cuda(const op_env *env, const op_args *a)
 {
     const fused_state *s = a->state;
     op_args conv = with_plan(fused_conv(a), s), stats = fused_stats(a);
+    if (s->small) return run_small(env, a, s);
     if (!s->teams) {
         CLOOB_TRY(conv2d_cuda(env, &conv));
         return bn_stats_cuda(env, &stats);

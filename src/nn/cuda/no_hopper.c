@@ -1,6 +1,6 @@
 /* A build without kernels for Hopper: fused GEMMs and small convolutions decline every shape, so that their callers
  * take cuDNN, cuBLASLt or a kernel for all GPUs. */
-#include "nn/cuda/conv_small.h"
+#include "nn/cuda/stem/conv_small.h"
 #include "nn/cuda/fused/prologue_gemm.h"
 #include "nn/cuda/fused_gemm_kernels.h"
 

@@ -32,3 +32,17 @@ cloob_status bn_bwd_conv_dx_ref(const op_env *env, const op_args *a)
     if (has(&a->in[9])) CLOOB_TRY(bn_apply_ref(env, &second));
     return conv2d_dw_ref(env, &dw);
 }
+
+cloob_status image_conv_stats_ref(const op_env *env, const op_args *a)
+{
+    op_args image = fused_image(a), conv = fused_image_conv(a);
+    CLOOB_TRY(image_input_ref(env, &image));
+    return conv_stats_ref(env, &conv);
+}
+
+cloob_status image_conv_dw_ref(const op_env *env, const op_args *a)
+{
+    op_args image = fused_dw_image(a), dw = fused_image_dw(a);
+    CLOOB_TRY(image_input_ref(env, &image));
+    return conv2d_dw_ref(env, &dw);
+}

@@ -59,4 +59,6 @@ const op_kernel op_kernels_ref[OP_COUNT] = {
     [OP_APPLY_CONV_STATS] = { .run = apply_conv_stats_ref },
     [OP_BN_BWD_CONV_DX] = { .run = bn_bwd_conv_dx_ref },
     [OP_BN_APPLY_BOTH] = { .run = bn_apply_both_ref },
+    [OP_IMAGE_CONV_STATS] = { .run = image_conv_stats_ref },
+    [OP_IMAGE_CONV_DW] = { .run = image_conv_dw_ref },
 };

@@ -3,11 +3,11 @@
 #ifndef NN_CUDA_CONV_SMALL_CUH
 #define NN_CUDA_CONV_SMALL_CUH
 
-#include "nn/cuda/conv_small.h"
+#include "nn/cuda/stem/conv_small.h"
 #include "nn/cuda/mma.cuh"
 #include "tensor/cuda/hopper.cuh"
 
-enum { TILE = 16, TAPS = 9, SMEM_ALIGN = 1024 };
+enum { TILE = SMALL_TILE, TAPS = 9, SMEM_ALIGN = 1024 };
 
 /* Tiles of TILE columns and some rows over N images of H x W outputs; the column runs fastest, so that
  * blocks at work together share their borders in the L2 cache. */
@@ -42,7 +42,8 @@ struct box {
     enum {
         FULL = ROWS * COLS * C * 2, /* what the barrier waits for */
         BYTES = (FULL + SMEM_ALIGN - 1) / SMEM_ALIGN * SMEM_ALIGN,
-        RUN = C == 40
+        RUN = C == 40,
+        MADE = 0 /* used as it is copied */
     };
     static_assert(C == 32 || C == 64 || C == 40 || C == 80, "banks");
 
@@ -84,6 +85,22 @@ cudaError_t box<C, ROWS, COLS>::map(CUtensorMap *m, const void *x, int64_t N, in
                                        : CU_TENSOR_MAP_SWIZZLE_NONE);
 }
 
+/* How bytes become numbers, (byte / 255 - mean) / std, and the size of the images they are of. */
+typedef struct pixels {
+    float slope[3], bias[3];
+    int H, W;
+} pixels;
+
+static inline pixels pixels_of(const small_call *c)
+{
+    pixels p = { {}, {}, (int)c->shape.H, (int)c->shape.W };
+    for (int i = 0; i < 3; i++) {
+        double std = c->data.std[i];
+        p.slope[i] = (float)(1.0 / (255.0 * std)), p.bias[i] = (float)(-(double)c->data.mean[i] / std);
+    }
+    return p;
+}
+
 /* The shared memory of a block begins at a multiple of what the swizzle repeats by. */
 __device__ __forceinline__ char *smem_begin(char *raw)
 {
@@ -100,14 +117,55 @@ static cudaError_t kernel_ready(F *kernel, int threads, size_t smem, int *blocks
     return e;
 }
 
+/* Batch norm's statistics of what a lane writes, always the same eight channels of y: sums of y less a pivot, and of
+ * its square, y as it is rounded. */
+struct kept_sums {
+    enum { WITH = SMALL_STATS, LANE_BYTES = 16 * sizeof(float) };
+    float pivot[8], s1[8], s2[8];
+
+    __device__ __forceinline__ kept_sums(const float *of, int chunk)
+    {
+#pragma unroll
+        for (int i = 0; i < 8; i++) pivot[i] = of[chunk * 8 + i], s1[i] = s2[i] = 0.0f;
+    }
+
+    __device__ __forceinline__ void add(uint4 v)
+    {
+        unsigned pair[4] = { v.x, v.y, v.z, v.w };
+#pragma unroll
+        for (int i = 0; i < 8; i++) {
+            unsigned bits = i & 1 ? pair[i / 2] & 0xffff0000u : pair[i / 2] << 16;
+            float d = __uint_as_float(bits) - pivot[i];
+            s1[i] += d;
+            s2[i] = fmaf(d, d, s2[i]);
+        }
+    }
+};
+
+struct no_sums {
+    enum { WITH = 0, LANE_BYTES = 0 };
+    __device__ __forceinline__ no_sums(const float *, int) {}
+    __device__ __forceinline__ void add(uint4) {}
+};
+
 /* Rows of 16 outputs on their way from a warp's products to global memory: written as 16 x 8 results, read as
- * runs of whole lines. LINES rows lie there in turn. */
+ * runs of whole lines, EACH positions at a time, so that a lane has the same chunk of all. LINES rows lie there in
+ * turn. */
 template <int NT, int LINES>
 struct row_out {
-    enum { LD = NT * 16 + (NT % 2 ? 0 : 16), ROW = TILE * LD, BYTES = LINES * ROW }; /* odd number of chunks */
+    enum {
+        LD = NT * 16 + (NT % 2 ? 0 : 16), /* odd number of chunks */
+        ROW = TILE * LD,
+        BYTES = LINES * ROW,
+        EACH = 32 / NT
+    };
+
+    __device__ __forceinline__ static int chunk_of_lane() { return (threadIdx.x & 31) % NT; }
 
     /* y: channels of the row's first output; `inside`: how many of the 16 are written. */
-    __device__ __forceinline__ static void store(unsigned smem, int row, const float acc[NT][4], bf16 *y, int inside)
+    template <class SUMS>
+    __device__ __forceinline__ static void store(unsigned smem, int row, const float acc[NT][4], bf16 *y, int inside,
+                                                 SUMS &sums)
     {
         int lane = threadIdx.x & 31;
         unsigned to = smem + row % LINES * ROW;
@@ -121,11 +179,42 @@ struct row_out {
         }
         __syncwarp();
 #pragma unroll
-        for (int i = 0; i < (TILE * NT + 31) / 32; i++) {
-            int q = i * 32 + lane, x = q / NT;
-            if (q < TILE * NT && x < inside)
-                *reinterpret_cast<uint4 *>(y + q * 8) = load_shared(to + x * LD + q % NT * 16);
+        for (int i = 0; i < (TILE + EACH - 1) / EACH; i++) {
+            int x = i * EACH + lane / NT;
+            if (lane / NT < EACH && x < TILE && x < inside) {
+                uint4 v = load_shared(to + x * LD + lane % NT * 16);
+                *reinterpret_cast<uint4 *>(y + (x * NT + lane % NT) * 8) = v;
+                sums.add(v);
+            }
         }
+    }
+
+    /* A block's sums to partial (2, 8 NT), its warps and their lanes in order, by way of shared memory that nobody else
+     * uses any more: LANE_BYTES for each thread. */
+    template <int WARPS>
+    __device__ __forceinline__ static void write_sums(float *partial, float *smem, const kept_sums &sums)
+    {
+        const int threads = 32 * WARPS;
+        __syncthreads();
+#pragma unroll
+        for (int i = 0; i < 8; i++) {
+            smem[i * threads + threadIdx.x] = sums.s1[i];
+            smem[(8 + i) * threads + threadIdx.x] = sums.s2[i];
+        }
+        __syncthreads();
+        for (int k = threadIdx.x; k < 16 * NT; k += threads) {
+            int channel = k % (8 * NT);
+            const float *from = smem + (k / (8 * NT) * 8 + channel % 8) * threads + channel / 8;
+            float sum = 0.0f;
+            for (int warp = 0; warp < WARPS; warp++)
+#pragma unroll
+                for (int i = 0; i < EACH; i++) sum += from[warp * 32 + i * NT];
+            partial[k] = sum;
+        }
+    }
+    template <int WARPS>
+    __device__ __forceinline__ static void write_sums(float *, float *, const no_sums &)
+    {
     }
 };
 

@@ -4,7 +4,7 @@
  * brings the next. A warp owns R rows of 16 outputs and all their channels. It loads each input row once per
  * column v of the kernel and uses it for the three outputs that see it in rows u of the kernel. Products are
  * those of a warpgroup, rows from registers, weights from shared memory. */
-#include "nn/cuda/conv_small.cuh"
+#include "nn/cuda/stem/conv_small.cuh"
 
 namespace {
 
@@ -14,6 +14,8 @@ typedef struct forward_job {
     const bf16 *w;
     int c;     /* channels of w */
     bool flip; /* y is dx, x is dy: w'[c][u][v][o] = w[o][2-u][2-v][c] */
+    const float *pivot;
+    float *partial; /* (blocks, 2, COUT), with statistics */
 } forward_job;
 
 /* A tile is the work of a group of four warps, R rows for each. GROUPS groups of a block share the weights
@@ -101,22 +103,22 @@ __device__ __forceinline__ void multiply(float (&acc)[S::R][S::NT][4], unsigned 
     wgmma_wait<0>();
 }
 
-template <class S>
+template <class S, class SUMS>
 __device__ __forceinline__ void store_tile(const forward_job &j, tile_place p, unsigned out,
-                                           const float acc[S::R][S::NT][4])
+                                           const float acc[S::R][S::NT][4], SUMS &sums)
 {
 #pragma unroll
     for (int r = 0; r < S::R; r++) {
         int y = p.y + threadIdx.x / 32 % 4 * S::R + r;
         int64_t at = ((int64_t)p.n * j.tiles.H + y) * j.tiles.W + p.x;
-        S::output::store(out, r, acc[r], j.y + at * S::COUT, y < j.tiles.H ? j.tiles.W - p.x : 0);
+        S::output::store(out, r, acc[r], j.y + at * S::COUT, y < j.tiles.H ? j.tiles.W - p.x : 0, sums);
     }
 }
 
 /* Waits for the four warps of a group. */
 __device__ __forceinline__ void meet_group(int group) { asm volatile("bar.sync %0, 128;" ::"r"(group + 1) : "memory"); }
 
-template <class S>
+template <class S, class SUMS>
 __global__ void __launch_bounds__(S::THREADS, S::PER_SM)
     forward_kernel(const __grid_constant__ CUtensorMap map, const forward_job j)
 {
@@ -140,6 +142,7 @@ __global__ void __launch_bounds__(S::THREADS, S::PER_SM)
     load_weights<S>(reinterpret_cast<bf16 *>(smem + S::W), j);
     shared_publish(); /* the products read them */
     __syncthreads();
+    SUMS sums(j.pivot, S::output::chunk_of_lane());
     int group = S::GROUPS > 1 ? __shfl_sync(0xffffffffu, threadIdx.x / 128, 0) : 0;
     for (int turn = group;; turn += S::GROUPS) {
         int tile = blockIdx.x + turn * gridDim.x;
@@ -153,52 +156,74 @@ __global__ void __launch_bounds__(S::THREADS, S::PER_SM)
             meet_group(group); /* all have read the stage */
             if (threadIdx.x % 128 == 0) bring(item + S::STAGES);
         }
-        store_tile<S>(j, place_of(j.tiles, tile, S::HIGH), out, acc);
+        store_tile<S>(j, place_of(j.tiles, tile, S::HIGH), out, acc, sums);
     }
+    static_assert(S::THREADS * SUMS::LANE_BYTES <= S::W, "sums where the stages were");
+    S::output::template write_sums<S::THREADS / 32>(j.partial + blockIdx.x * 2 * S::COUT,
+                                                    reinterpret_cast<float *>(smem), sums);
 }
 
-template <class S>
+template <class S, class SUMS>
 cudaError_t ready(int *blocks_per_sm)
 {
-    return kernel_ready(forward_kernel<S>, S::THREADS, S::SMEM, blocks_per_sm);
+    return kernel_ready(forward_kernel<S, SUMS>, S::THREADS, S::SMEM, blocks_per_sm);
 }
 
-template <class S>
+template <class S, class SUMS>
 cudaError_t run(const small_call *c)
 {
     const dnn_shape *s = &c->shape;
+    const small_data *d = &c->data;
     bool flip = s->kind == DNN_DX; /* stride 1: x and y have one size */
     CUtensorMap map;
-    forward_job j = { walk_of(s->N, s->H, s->W, S::HIGH), (bf16 *)(flip ? c->x : c->y), (const bf16 *)c->w, (int)c->c,
-                      flip };
-    cudaError_t e = S::input::map(&map, flip ? c->y : c->x, s->N, s->H, s->W, S::CIN);
+    forward_job j = { walk_of(s->N, s->H, s->W, S::HIGH),
+                      (bf16 *)(flip ? d->x : d->y),
+                      (const bf16 *)d->w,
+                      (int)c->c,
+                      flip,
+                      d->pivot,
+                      (float *)d->workspace };
+    cudaError_t e = S::input::map(&map, flip ? d->y : d->x, s->N, s->H, s->W, S::CIN);
     if (e != cudaSuccess) return e;
-    int blocks = j.tiles.count < c->blocks ? j.tiles.count : c->blocks;
-    forward_kernel<S><<<blocks, S::THREADS, S::SMEM, c->stream>>>(map, j);
+    forward_kernel<S, SUMS><<<c->blocks, S::THREADS, S::SMEM, c->stream>>>(map, j);
     return cudaGetLastError();
 }
 
-/* CIN channels in, PLANE of a stage, NT tiles of 8 out, R rows of a warp, groups, stages, blocks per
- * multiprocessor. */
-template <int CIN, int PLANE, int NT, int R, int GROUPS, int STAGES, int PER_SM>
+/* With sums or without; CIN channels in, PLANE of a stage, NT tiles of 8 out, R rows of a warp, groups, stages, blocks
+ * per multiprocessor. */
+template <class SUMS, int CIN, int PLANE, int NT, int R, int GROUPS, int STAGES, int PER_SM>
 constexpr small_kernel row(const char *name, dnn_kind kind)
 {
     typedef forward_shape<CIN, PLANE, NT, R, GROUPS, STAGES, PER_SM> S;
-    return { name, kind, kind == DNN_DX ? S::COUT : CIN, kind == DNN_DX ? CIN : S::COUT, 1, ready<S>, 0, run<S> };
+    return { name,
+             kind,
+             SUMS::WITH,
+             kind == DNN_DX ? S::COUT : CIN,
+             kind == DNN_DX ? CIN : S::COUT,
+             1,
+             S::HIGH,
+             ready<S, SUMS>,
+             SUMS::WITH ? 2 * S::COUT * sizeof(float) : 0,
+             run<S, SUMS> };
 }
-#define BOTH(name, ...) row<__VA_ARGS__>(name, DNN_FORWARD), row<__VA_ARGS__>(name, DNN_DX)
+#define FORWARD(name, ...) row<no_sums, __VA_ARGS__>(name, DNN_FORWARD), row<kept_sums, __VA_ARGS__>(name, DNN_FORWARD)
+#define DX(name, ...)      row<no_sums, __VA_ARGS__>(name, DNN_DX)
 
 } // namespace
 
 extern "C" const small_kernel small_forward_kernels[] = {
-    BOTH("4 rows", 32, 32, 4, 4, 1, 2, 3),
-    BOTH("4 rows, 3 groups", 32, 32, 4, 4, 3, 6, 1),
-    row<32, 32, 8, 4, 2, 4, 1>("4 rows, 2 groups", DNN_FORWARD),
-    row<64, 64, 4, 7, 2, 2, 1>("7 rows, 2 groups", DNN_DX),
-    row<64, 32, 4, 4, 3, 6, 1>("4 rows, 3 groups", DNN_DX),
-    BOTH("4 rows", 40, 40, 5, 4, 1, 2, 3),
-    BOTH("4 rows, 3 groups", 40, 40, 5, 4, 3, 6, 1),
-    row<40, 40, 10, 4, 2, 4, 1>("4 rows, 2 groups", DNN_FORWARD),
-    row<80, 80, 5, 4, 2, 2, 1>("4 rows, 2 groups", DNN_DX),
+    FORWARD("4 rows", 32, 32, 4, 4, 1, 2, 3),
+    FORWARD("4 rows, 3 groups", 32, 32, 4, 4, 3, 6, 1),
+    FORWARD("4 rows, 2 groups", 32, 32, 8, 4, 2, 4, 1),
+    FORWARD("4 rows", 40, 40, 5, 4, 1, 2, 3),
+    FORWARD("4 rows, 3 groups", 40, 40, 5, 4, 3, 6, 1),
+    FORWARD("4 rows, 2 groups", 40, 40, 10, 4, 2, 4, 1),
+    DX("4 rows", 32, 32, 4, 4, 1, 2, 3),
+    DX("4 rows, 3 groups", 32, 32, 4, 4, 3, 6, 1),
+    DX("7 rows, 2 groups", 64, 64, 4, 7, 2, 2, 1),
+    DX("4 rows, 3 groups", 64, 32, 4, 4, 3, 6, 1),
+    DX("4 rows", 40, 40, 5, 4, 1, 2, 3),
+    DX("4 rows, 3 groups", 40, 40, 5, 4, 3, 6, 1),
+    DX("4 rows, 2 groups", 80, 80, 5, 4, 2, 2, 1),
     { NULL },
 };

@@ -3,7 +3,7 @@
  * A warp owns one column v of the kernel, 16 MT channels of dy and 8 NT of x, in R rows of the tile; it loads each row
  * of x once for the three rows u of the kernel and keeps the last three rows of dy. What lies outside an image comes as
  * zeros from the copy engine. The walk over tiles is that of conv_small_dw.cuh. */
-#include "nn/cuda/conv_small_dw.cuh"
+#include "nn/cuda/stem/conv_small_dw.cuh"
 
 namespace {
 
@@ -121,7 +121,7 @@ template <int CIN, int COUT, int MT, int NT, int R, int ROWS, int STAGES>
 constexpr small_kernel row(const char *name)
 {
     typedef dw_shape<CIN, COUT, MT, NT, R, ROWS, STAGES> S;
-    return { name, DNN_DW, CIN, COUT, 1, dw_ready<S>, S::SLOTS * sizeof(float), dw_run<S> };
+    return { name, DNN_DW, 0, CIN, COUT, 1, S::HIGH, dw_ready<S>, S::SLOTS * sizeof(float), dw_run<S> };
 }
 
 } // namespace

@@ -3,15 +3,17 @@
  * A block keeps all of dw in the registers of its warps over a long walk of tiles and writes it once; a second launch
  * adds the blocks in order. A shape S gives the boxes of x and dy and their copies (bring), how many warps make one
  * whole dw (GROUP) and how many such groups share the rows of a tile (ROWS), the accumulators of a thread (ACC), a
- * warp's part of the work (worker), and which element of dw a slot of the sums is (element; -1: none). */
+ * warp's part of the work (worker), and which element of dw a slot of the sums is (element; -1: none). A box of x that
+ * is not used as it is copied (MADE bytes) makes what is used of it (make). */
 #ifndef NN_CUDA_CONV_SMALL_DW_CUH
 #define NN_CUDA_CONV_SMALL_DW_CUH
 
-#include "nn/cuda/conv_small.cuh"
+#include "nn/cuda/stem/conv_small.cuh"
 
 typedef struct dw_job {
     tile_walk tiles;
     float *partial; /* (blocks, SLOTS) */
+    pixels image;   /* for an x that is made of bytes */
 } dw_job;
 
 /* What follows from a shape's numbers. */
@@ -30,7 +32,8 @@ struct dw_sizes {
         STAGE = X::BYTES + DY::BYTES,
         FULL = X::FULL + DY::FULL,
         MEET = (ROWS - 1) * SLOTS * 4, /* the groups' sums at the end */
-        SMEM = SMEM_ALIGN + (STAGES * STAGE > MEET ? STAGES * STAGE : MEET)
+        MADE_AT = STAGES * STAGE,
+        SMEM = SMEM_ALIGN + (MADE_AT + X::MADE > MEET ? MADE_AT + X::MADE : MEET)
     };
 };
 
@@ -80,9 +83,15 @@ __global__ void __launch_bounds__(S::THREADS, S::PER_SM)
     for (int i = 0; i < S::ACC; i++) acc[i] = 0.0f;
     int stage = 0, parity = 0;
     for (int tile = blockIdx.x; tile < j.tiles.count; tile += gridDim.x) {
-        unsigned x = shared_address(stages + stage * S::STAGE);
+        unsigned x = shared_address(stages + stage * S::STAGE), dy = x + S::x_box::BYTES;
         barrier_wait(&full[stage], parity);
-        worker.multiply(acc, x, x + S::x_box::BYTES);
+        if constexpr (S::x_box::MADE != 0) {
+            S::x_box::template make<S::THREADS / 32>(stages + S::MADE_AT, stages + stage * S::STAGE,
+                                                     place_of(j.tiles, tile, S::HIGH), j.image);
+            x = shared_address(stages + S::MADE_AT);
+            __syncthreads();
+        }
+        worker.multiply(acc, x, dy);
         __syncthreads(); /* all have read the stage */
         if (threadIdx.x == 0) bring(stage, tile + S::STAGES * gridDim.x);
         if (++stage == S::STAGES) stage = 0, parity ^= 1;
@@ -111,13 +120,12 @@ cudaError_t dw_run(const small_call *c)
 {
     const dnn_shape *s = &c->shape;
     CUtensorMap x_map, dy_map;
-    dw_job j = { walk_of(s->N, s->Ho, s->Wo, S::HIGH), (float *)c->workspace };
-    cudaError_t e = S::map_x(&x_map, c->x, s);
-    if (e == cudaSuccess) e = S::dy_box::map(&dy_map, c->y, s->N, s->Ho, s->Wo, S::COUT);
+    dw_job j = { walk_of(s->N, s->Ho, s->Wo, S::HIGH), (float *)c->data.workspace, pixels_of(c) };
+    cudaError_t e = S::map_x(&x_map, c->data.x, s);
+    if (e == cudaSuccess) e = S::dy_box::map(&dy_map, c->data.y, s->N, s->Ho, s->Wo, S::COUT);
     if (e != cudaSuccess) return e;
-    int blocks = j.tiles.count < c->blocks ? j.tiles.count : c->blocks;
-    dw_kernel<S><<<blocks, S::THREADS, S::SMEM, c->stream>>>(x_map, dy_map, j);
-    dw_add_kernel<S><<<S::SLOTS / 32, dim3(32, 8), 0, c->stream>>>((float *)c->w, j.partial, blocks, (int)c->c);
+    dw_kernel<S><<<c->blocks, S::THREADS, S::SMEM, c->stream>>>(x_map, dy_map, j);
+    dw_add_kernel<S><<<S::SLOTS / 32, dim3(32, 8), 0, c->stream>>>((float *)c->data.w, j.partial, c->blocks, (int)c->c);
     return cudaGetLastError();
 }
 
