@@ -10,6 +10,7 @@
 #include <math.h>
 
 #include "nn/cuda/gemm_epilogues.cuh"
+#include "nn/cuda/weight_sums.cuh"
 #include "tensor/cuda/cuda.h"
 
 namespace {
@@ -126,22 +127,24 @@ __device__ __forceinline__ void send(const CUtensorMap *map, const char *from, i
 }
 
 /* A team's life. b: its columns in the strip if that stays, else in the first stage; vector: its column numbers;
- * results: its places. */
-template <int TEAMS, template <int> class E, int N>
+ * results: its places. DW: the products of the tile's stage and of the third input are summed as well. */
+template <int TEAMS, template <int> class E, int N, bool DW>
 __device__ void work(ring factors, ring inputs, const share &w, const maps &t, const fused_gemm &j, const layout &l,
                      int team, const char *b, const float *vector, char *results, float *cell)
 {
-    float c[N];
+    float c[N], dw[DW ? N / 32 : 1][32] = {};
     E<N> epilogue;
     int lane = threadIdx.x % 32, below = team / l.across * ROWS, place = 0, column = w.strip + team % l.across * 2 * N;
     epilogue.total.clear();
     for (int tile = w.part; tile < w.tiles; tile += w.parts) {
         int row = tile * w.height + below, first = row + threadIdx.x % 128 / 32 * 16 + lane / 4;
         bool counts[2] = { first < j.m, first + 8 < j.m };
-        multiply_stages(c, factors, w.depth, false, [&](int s) -> stage_factors {
-            return { factors.here() + below * DEPTH * 2,
-                     b + (l.stays ? s * w.width * DEPTH * 2 : factors.at * factors.bytes) };
-        });
+        if constexpr (DW) multiply_one(c, factors, b);
+        else
+            multiply_stages(c, factors, w.depth, false, [&](int s) -> stage_factors {
+                return { factors.here() + below * DEPTH * 2,
+                         b + (l.stays ? s * w.width * DEPTH * 2 : factors.at * factors.bytes) };
+            });
 #pragma unroll
         for (int box = 0; box < N / 32; box++) {
             char *out = results + place * BOX;
@@ -150,12 +153,22 @@ __device__ void work(ring factors, ring inputs, const share &w, const maps &t, c
                 team_barrier(team);
             }
             if (E<N>::inputs) barrier_wait(&inputs.full[inputs.at], inputs.parity);
+            if constexpr (DW) {
+                settle(dw[box]);
+                wgmma_fence();
+                add_products<ROWS>(dw[box], factors.here(), inputs.here() + 2 * BOX);
+                wgmma_commit();
+            }
 #pragma unroll
             for (int k = 0; k < 4; k++) {
                 float f[8];
 #pragma unroll
                 for (int i = 0; i < 8; i++) f[i] = c[32 * box + 8 * k + i];
                 epilogue.take(f, inputs.here(), out, matrix_row(k), vector, 4 * box + k, counts);
+            }
+            if constexpr (DW) {
+                wgmma_wait<0>();
+                settle(dw[box]);
             }
             if (E<N>::inputs) {
                 __syncwarp();
@@ -168,14 +181,23 @@ __device__ void work(ring factors, ring inputs, const share &w, const maps &t, c
             send(&t.out, out, column + 64 * box, row);
             place = l.places - 1 - place;
         }
+        if constexpr (DW) {
+            if (lane == 0) barrier_arrive(&factors.empty[factors.at]);
+            factors.next();
+        }
     }
     if (is_leader()) asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
+    if constexpr (DW) {
+#pragma unroll
+        for (int box = 0; box < N / 32; box++)
+            write_products(j.dw_partial + w.part * j.k * j.n, dw[box], 0, column + 64 * box, j.k, j.n);
+    }
     write_sums<TEAMS, N>(epilogue.total, cell, j, w, l.across);
 }
 
 /* N accumulators a thread: a team has 2 N columns. The first warpgroup copies: its warp 0 factors, warp 1 + i
  * % 3 what team i's ending reads. */
-template <int TEAMS, template <int> class E, int N>
+template <int TEAMS, template <int> class E, int N, bool DW>
 __global__ void __launch_bounds__(128 + TEAMS * 128, 1)
     fused_gemm_kernel(const __grid_constant__ maps t, const __grid_constant__ fused_gemm j,
                       const __grid_constant__ layout l)
@@ -216,8 +238,8 @@ __global__ void __launch_bounds__(128 + TEAMS * 128, 1)
         if (l.stays) barrier_wait(&b_full, 0);
         int shift = team % l.across * 2 * N;
         const char *b_mine = (l.stays ? b : stages + w.height * DEPTH * 2) + shift * DEPTH * 2;
-        work<TEAMS, E, N>(factors, inputs, w, t, j, l, team, b_mine, column + shift, results + team * l.places * BOX,
-                          cell);
+        work<TEAMS, E, N, DW>(factors, inputs, w, t, j, l, team, b_mine, column + shift,
+                              results + team * l.places * BOX, cell);
     }
 }
 
@@ -294,6 +316,13 @@ choice choose(const fused_gemm *p)
     return best;
 }
 
+/* One stage to a tile, all columns in one block, a team for each half of them. */
+bool takes_dw(const fused_gemm *p, const choice &c)
+{
+    return p->epilogue == EPILOGUE_REDUCE && c.teams == 2 && c.l.across == 2 && c.l.stays && p->k <= DEPTH &&
+           p->n <= c.width();
+}
+
 cudaError_t make_maps(maps *t, const fused_gemm *p, const choice &c)
 {
     int inputs = inputs_of(p->epilogue);
@@ -304,16 +333,16 @@ cudaError_t make_maps(maps *t, const fused_gemm *p, const choice &c)
     return e == cudaSuccess ? tensor_map_rows(&t->out, p->y, p->m, p->n, 64, ROWS) : e;
 }
 
-template <int TEAMS, template <int> class E, int N>
+template <int TEAMS, template <int> class E, int N, bool DW = false>
 cudaError_t launch(cudaStream_t stream, const fused_gemm *p, const choice &c, int sms)
 {
     maps t = {};
     cudaError_t e = make_maps(&t, p, c);
     if (e == cudaSuccess)
-        e = cudaFuncSetAttribute(fused_gemm_kernel<TEAMS, E, N>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+        e = cudaFuncSetAttribute(fused_gemm_kernel<TEAMS, E, N, DW>, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                  SHARED_BYTES);
     if (e != cudaSuccess) return e;
-    fused_gemm_kernel<TEAMS, E, N>
+    fused_gemm_kernel<TEAMS, E, N, DW>
         <<<fused_gemm_parts(p, sms) * strips_of(p, c), 128 + TEAMS * 128, SHARED_BYTES, stream>>>(t, *p, c.l);
     return cudaGetLastError();
 }
@@ -335,7 +364,7 @@ bool fused_gemm_takes(int64_t n, int64_t k) { return n % 8 == 0 && k % 8 == 0 &&
 int fused_gemm_parts(const fused_gemm *p, int sms)
 {
     choice c = choose(p);
-    if (c.l.stages == 0) return 0;
+    if (c.l.stages == 0 || (p->dw && !takes_dw(p, c))) return 0;
     int64_t tiles = (p->m + c.height() - 1) / c.height(), parts = sms / strips_of(p, c);
     if (parts > tiles) parts = tiles;
     return parts < 1 ? 1 : (int)parts;
@@ -343,6 +372,7 @@ int fused_gemm_parts(const fused_gemm *p, int sms)
 
 cudaError_t fused_gemm_run(cudaStream_t stream, const fused_gemm *p, int sms)
 {
+    if (p->dw && fused_gemm_parts(p, sms)) return launch<2, reduce_epilogue, 64, true>(stream, p, choose(p), sms);
     return p->epilogue == EPILOGUE_STATS ? launch_epilogue<stats_epilogue>(stream, p, sms)
                                          : launch_epilogue<reduce_epilogue>(stream, p, sms);
 }
