@@ -200,7 +200,7 @@ static value_id block_end(graph *g, value_id x, int64_t wide, bool trainable, bo
 /* The weight's gradient goes with the gradient that the reduction took along, where the widths fit. */
 static void the_first_weight_gradient_joins_too(void)
 {
-    for (int64_t wide = 128; wide <= 256; wide += 128) {
+    for (int64_t wide = 192; wide <= 256; wide += 64) {
         graph g;
         graph_init(ctx, &g);
         value_id x = graph_input(&g, TENSOR(CLOOB_BF16, NULL, B, S, S, 64), "x"),

@@ -1,12 +1,12 @@
 /* One persistent block per multiprocessor. A block keeps one strip of columns and walks down the rows. Teams
- * (warpgroups) multiply 64 rows by 64 or 128 columns each; one more warpgroup drives the copy engine. Teams
- * share out the strip's columns, or, where it is narrow, rows. The strip of b stays in shared memory where it
- * fits; else stages hold it, too.
+ * (warpgroups) multiply 64 rows by 64 or 128 columns each; one more warpgroup drives the copy engine. Teams share out
+ * the strip's columns, or, where it is narrow, rows. The strip of b stays in shared memory where it fits; else stages
+ * hold it, too.
  *
- * What an epilogue reads and writes beside the GEMM travels by the copy engine as well, in boxes of 64 x 64:
- * reads wait in slots of their own, results leave from two places in turns (or one, where memory is short).
- * Between boxes and registers go 8 x 8 matrices, whose layout over lanes is the one of wgmma. Sums over
- * rows stay in registers until the block's last tile. */
+ * What an epilogue reads and writes beside the GEMM travels by the copy engine as well, in boxes of 64 x 64: reads
+ * wait in slots of their own, results leave from two places in turns (or one, where memory is short). Between boxes
+ * and registers go 8 x 8 matrices, whose layout over lanes is the one of wgmma. Sums over rows stay in registers until
+ * the block's last tile. */
 #include <math.h>
 
 #include "nn/cuda/gemm_epilogues.cuh"
@@ -127,19 +127,20 @@ __device__ __forceinline__ void send(const CUtensorMap *map, const char *from, i
 }
 
 /* A team's life. b: its columns in the strip if that stays, else in the first stage; vector: its column numbers;
- * results: its places. DW: the products of the tile's stage and of the third input are summed as well. */
-template <int TEAMS, template <int> class E, int N, bool DW>
+ * results: its places. DW: the products of the tile's stages, so many, and of the third input are summed as well. */
+template <int TEAMS, template <int> class E, int N, int DW>
 __device__ void work(ring factors, ring inputs, const share &w, const maps &t, const fused_gemm &j, const layout &l,
                      int team, const char *b, const float *vector, char *results, float *cell)
 {
-    float c[N], dw[DW ? N / 32 : 1][32] = {};
+    float c[N], dw[DW ? DW : 1][N / 32][32] = {};
+    const char *held[DW ? DW : 1];
     E<N> epilogue;
     int lane = threadIdx.x % 32, below = team / l.across * ROWS, place = 0, column = w.strip + team % l.across * 2 * N;
     epilogue.total.clear();
     for (int tile = w.part; tile < w.tiles; tile += w.parts) {
         int row = tile * w.height + below, first = row + threadIdx.x % 128 / 32 * 16 + lane / 4;
         bool counts[2] = { first < j.m, first + 8 < j.m };
-        if constexpr (DW) multiply_one(c, factors, b);
+        if constexpr (DW > 0) multiply_held(c, factors, b, w.width * DEPTH * 2, held);
         else
             multiply_stages(c, factors, w.depth, false, [&](int s) -> stage_factors {
                 return { factors.here() + below * DEPTH * 2,
@@ -153,10 +154,12 @@ __device__ void work(ring factors, ring inputs, const share &w, const maps &t, c
                 team_barrier(team);
             }
             if (E<N>::inputs) barrier_wait(&inputs.full[inputs.at], inputs.parity);
-            if constexpr (DW) {
-                settle(dw[box]);
+            if constexpr (DW > 0) {
+#pragma unroll
+                for (int s = 0; s < DW; s++) settle(dw[s][box]);
                 wgmma_fence();
-                add_products<ROWS>(dw[box], factors.here(), inputs.here() + 2 * BOX);
+#pragma unroll
+                for (int s = 0; s < DW; s++) add_products<ROWS>(dw[s][box], held[s], inputs.here() + 2 * BOX);
                 wgmma_commit();
             }
 #pragma unroll
@@ -166,9 +169,10 @@ __device__ void work(ring factors, ring inputs, const share &w, const maps &t, c
                 for (int i = 0; i < 8; i++) f[i] = c[32 * box + 8 * k + i];
                 epilogue.take(f, inputs.here(), out, matrix_row(k), vector, 4 * box + k, counts);
             }
-            if constexpr (DW) {
+            if constexpr (DW > 0) {
                 wgmma_wait<0>();
-                settle(dw[box]);
+#pragma unroll
+                for (int s = 0; s < DW; s++) settle(dw[s][box]);
             }
             if (E<N>::inputs) {
                 __syncwarp();
@@ -181,23 +185,23 @@ __device__ void work(ring factors, ring inputs, const share &w, const maps &t, c
             send(&t.out, out, column + 64 * box, row);
             place = l.places - 1 - place;
         }
-        if constexpr (DW) {
+        for (int s = 0; s < DW; s++) {
             if (lane == 0) barrier_arrive(&factors.empty[factors.at]);
             factors.next();
         }
     }
     if (is_leader()) asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
-    if constexpr (DW) {
 #pragma unroll
-        for (int box = 0; box < N / 32; box++)
-            write_products(j.dw_partial + w.part * j.k * j.n, dw[box], 0, column + 64 * box, j.k, j.n);
+    for (int i = 0; i < DW * (N / 32); i++) {
+        int s = i / (N / 32), box = i % (N / 32);
+        write_products(j.dw_partial + w.part * j.k * j.n, dw[s][box], 64 * s, column + 64 * box, j.k, j.n);
     }
     write_sums<TEAMS, N>(epilogue.total, cell, j, w, l.across);
 }
 
 /* N accumulators a thread: a team has 2 N columns. The first warpgroup copies: its warp 0 factors, warp 1 + i
  * % 3 what team i's ending reads. */
-template <int TEAMS, template <int> class E, int N, bool DW>
+template <int TEAMS, template <int> class E, int N, int DW>
 __global__ void __launch_bounds__(128 + TEAMS * 128, 1)
     fused_gemm_kernel(const __grid_constant__ maps t, const __grid_constant__ fused_gemm j,
                       const __grid_constant__ layout l)
@@ -295,9 +299,20 @@ double traffic(const fused_gemm *p, const choice &c)
     return a + (c.l.stays ? 0.0 : a * c.width() / c.height());
 }
 
+/* With dw: two teams beside each other, all stages of a tile at once, and 64 sums a thread: one stage and 128 columns a
+ * team, or two and 64. */
+choice choose_dw(const fused_gemm *p)
+{
+    choice c = {};
+    c.teams = 2, c.columns = p->k <= DEPTH ? 128 : 64, c.l.across = 2;
+    if (p->epilogue == EPILOGUE_REDUCE && p->teams == 2 && p->k <= 2 * DEPTH && p->n > c.columns) lay_out(c, p, true);
+    return c;
+}
+
 /* The arrangement of its teams that reads least. */
 choice choose(const fused_gemm *p)
 {
+    if (p->dw) return choose_dw(p);
     choice best = {};
     double min = 1e300;
     for (int i = 0; i < 6; i++) {
@@ -316,13 +331,6 @@ choice choose(const fused_gemm *p)
     return best;
 }
 
-/* One stage to a tile, all columns in one block, a team for each half of them. */
-bool takes_dw(const fused_gemm *p, const choice &c)
-{
-    return p->epilogue == EPILOGUE_REDUCE && c.teams == 2 && c.l.across == 2 && c.l.stays && p->k <= DEPTH &&
-           p->n <= c.width();
-}
-
 cudaError_t make_maps(maps *t, const fused_gemm *p, const choice &c)
 {
     int inputs = inputs_of(p->epilogue);
@@ -333,7 +341,7 @@ cudaError_t make_maps(maps *t, const fused_gemm *p, const choice &c)
     return e == cudaSuccess ? tensor_map_rows(&t->out, p->y, p->m, p->n, 64, ROWS) : e;
 }
 
-template <int TEAMS, template <int> class E, int N, bool DW = false>
+template <int TEAMS, template <int> class E, int N, int DW = 0>
 cudaError_t launch(cudaStream_t stream, const fused_gemm *p, const choice &c, int sms)
 {
     maps t = {};
@@ -355,6 +363,14 @@ cudaError_t launch_epilogue(cudaStream_t stream, const fused_gemm *p, int sms)
     return c.teams == 4 ? launch<4, E, 32>(stream, p, c, sms) : launch<2, E, 64>(stream, p, c, sms);
 }
 
+cudaError_t launch_dw(cudaStream_t stream, const fused_gemm *p, int sms)
+{
+    choice c = choose(p);
+    if (c.l.stages < 1) return cudaErrorInvalidConfiguration;
+    return c.columns == 128 ? launch<2, reduce_epilogue, 64, 1>(stream, p, c, sms)
+                            : launch<2, reduce_epilogue, 32, 2>(stream, p, c, sms);
+}
+
 } // namespace
 
 extern "C" {
@@ -364,7 +380,7 @@ bool fused_gemm_takes(int64_t n, int64_t k) { return n % 8 == 0 && k % 8 == 0 &&
 int fused_gemm_parts(const fused_gemm *p, int sms)
 {
     choice c = choose(p);
-    if (c.l.stages == 0 || (p->dw && !takes_dw(p, c))) return 0;
+    if (c.l.stages == 0) return 0;
     int64_t tiles = (p->m + c.height() - 1) / c.height(), parts = sms / strips_of(p, c);
     if (parts > tiles) parts = tiles;
     return parts < 1 ? 1 : (int)parts;
@@ -372,7 +388,7 @@ int fused_gemm_parts(const fused_gemm *p, int sms)
 
 cudaError_t fused_gemm_run(cudaStream_t stream, const fused_gemm *p, int sms)
 {
-    if (p->dw && fused_gemm_parts(p, sms)) return launch<2, reduce_epilogue, 64, true>(stream, p, choose(p), sms);
+    if (p->dw) return launch_dw(stream, p, sms);
     return p->epilogue == EPILOGUE_STATS ? launch_epilogue<stats_epilogue>(stream, p, sms)
                                          : launch_epilogue<reduce_epilogue>(stream, p, sms);
 }

@@ -9,17 +9,23 @@ namespace {
 
 enum { TURNED_STEP = 16 * DEPTH * 2 >> 4 }; /* 16 rows further, in a descriptor */
 
-/* c = a b^T of a tile with one stage, which stays with the team. */
-template <int N>
-__device__ __forceinline__ void multiply_one(float (&c)[N], const ring &factors, const char *b)
+/* c = a b^T over STAGES stages, which stay with the team; they are where `stage` says. b: b_step bytes to the next. */
+template <int STAGES, int N>
+__device__ __forceinline__ void multiply_held(float (&c)[N], ring a, const char *b, int b_step,
+                                              const char *(&stage)[STAGES])
 {
     settle(c);
-    barrier_wait(&factors.full[factors.at], factors.parity);
-    uint64_t da = descriptor(factors.here()), db = descriptor(b);
-    wgmma_fence();
 #pragma unroll
-    for (int k = 0; k < DEPTH / 16; k++) wgmma_k16(c, da + 2 * k, db + 2 * k, k > 0);
-    wgmma_commit();
+    for (int s = 0; s < STAGES; s++) {
+        barrier_wait(&a.full[a.at], a.parity);
+        stage[s] = a.here();
+        uint64_t da = descriptor(stage[s]), db = descriptor(b + s * b_step);
+        wgmma_fence();
+#pragma unroll
+        for (int k = 0; k < DEPTH / 16; k++) wgmma_k16(c, da + 2 * k, db + 2 * k, s > 0 || k > 0);
+        wgmma_commit();
+        a.next();
+    }
     wgmma_wait<0>();
     settle(c);
 }
