@@ -132,7 +132,7 @@ template <int TEAMS, template <int> class E, int N, int DW>
 __device__ void work(ring factors, ring inputs, const share &w, const maps &t, const fused_gemm &j, const layout &l,
                      int team, const char *b, const float *vector, char *results, float *cell)
 {
-    float c[N], dw[DW ? DW : 1][N / 32][32] = {};
+    float c[N], dw[N / 32][DW ? DW : 1][32] = {};
     const char *held[DW ? DW : 1];
     E<N> epilogue;
     int lane = threadIdx.x % 32, below = team / l.across * ROWS, place = 0, column = w.strip + team % l.across * 2 * N;
@@ -154,14 +154,7 @@ __device__ void work(ring factors, ring inputs, const share &w, const maps &t, c
                 team_barrier(team);
             }
             if (E<N>::inputs) barrier_wait(&inputs.full[inputs.at], inputs.parity);
-            if constexpr (DW > 0) {
-#pragma unroll
-                for (int s = 0; s < DW; s++) settle(dw[s][box]);
-                wgmma_fence();
-#pragma unroll
-                for (int s = 0; s < DW; s++) add_products<ROWS>(dw[s][box], held[s], inputs.here() + 2 * BOX);
-                wgmma_commit();
-            }
+            if constexpr (DW > 0) begin_products<ROWS>(dw[box], held, inputs.here() + 2 * BOX);
 #pragma unroll
             for (int k = 0; k < 4; k++) {
                 float f[8];
@@ -169,11 +162,7 @@ __device__ void work(ring factors, ring inputs, const share &w, const maps &t, c
                 for (int i = 0; i < 8; i++) f[i] = c[32 * box + 8 * k + i];
                 epilogue.take(f, inputs.here(), out, matrix_row(k), vector, 4 * box + k, counts);
             }
-            if constexpr (DW > 0) {
-                wgmma_wait<0>();
-#pragma unroll
-                for (int s = 0; s < DW; s++) settle(dw[s][box]);
-            }
+            if constexpr (DW > 0) end_products(dw[box]);
             if (E<N>::inputs) {
                 __syncwarp();
                 if (lane == 0) barrier_arrive(&inputs.empty[inputs.at]);
@@ -194,7 +183,7 @@ __device__ void work(ring factors, ring inputs, const share &w, const maps &t, c
 #pragma unroll
     for (int i = 0; i < DW * (N / 32); i++) {
         int s = i / (N / 32), box = i % (N / 32);
-        write_products(j.dw_partial + w.part * j.k * j.n, dw[s][box], 64 * s, column + 64 * box, j.k, j.n);
+        write_products(j.dw_partial + w.part * j.k * j.n, dw[box][s], 64 * s, column + 64 * box, j.k, j.n);
     }
     write_sums<TEAMS, N>(epilogue.total, cell, j, w, l.across);
 }

@@ -39,6 +39,25 @@ __device__ __forceinline__ void add_products(float (&sums)[32], const char *a, c
     for (int k = 0; k < ROWS_DEEP / 16; k++) wgmma_turned_k16(sums, da + k * TURNED_STEP, db + k * TURNED_STEP);
 }
 
+/* The same of several a, between them and the rest that a warpgroup does with b. */
+template <int ROWS_DEEP, int COUNT>
+__device__ __forceinline__ void begin_products(float (&sums)[COUNT][32], const char *const (&a)[COUNT], const char *b)
+{
+#pragma unroll
+    for (int i = 0; i < COUNT; i++) settle(sums[i]);
+    wgmma_fence();
+#pragma unroll
+    for (int i = 0; i < COUNT; i++) add_products<ROWS_DEEP>(sums[i], a[i], b);
+    wgmma_commit();
+}
+template <int COUNT>
+__device__ __forceinline__ void end_products(float (&sums)[COUNT][32])
+{
+    wgmma_wait<0>();
+#pragma unroll
+    for (int i = 0; i < COUNT; i++) settle(sums[i]);
+}
+
 /* A warpgroup's sums to rows from `row` on, columns from `column` on, of to (rows, columns); columns even (hopper.cuh
  * says who has what). */
 __device__ __forceinline__ void write_products(float *to, const float (&sums)[32], int row, int column, int64_t rows,
