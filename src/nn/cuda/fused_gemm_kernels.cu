@@ -10,7 +10,7 @@
 #include <math.h>
 
 #include "nn/cuda/gemm_epilogues.cuh"
-#include "nn/cuda/weight_sums.cuh"
+#include "nn/cuda/fused/weight_sums.cuh"
 #include "tensor/cuda/cuda.h"
 
 namespace {

@@ -7,7 +7,7 @@
  * multiplies its 64 rows of all stages by b, and all 128 rows of two of the stages, turned, by a2. Blocks leave their
  * sums to be added in order. */
 #include "nn/cuda/fused/prologues.cuh"
-#include "nn/cuda/weight_sums.cuh"
+#include "nn/cuda/fused/weight_sums.cuh"
 #include "tensor/cuda/cuda.h"
 
 namespace {

@@ -1,7 +1,7 @@
 /* A weight's gradient beside a GEMM: the products of factors that lie in shared memory anyway, 64 x 64 sums at a time,
  * in registers over a block's whole walk down the rows. */
-#ifndef NN_CUDA_WEIGHT_SUMS_CUH
-#define NN_CUDA_WEIGHT_SUMS_CUH
+#ifndef NN_CUDA_FUSED_WEIGHT_SUMS_CUH
+#define NN_CUDA_FUSED_WEIGHT_SUMS_CUH
 
 #include "tensor/cuda/ring.cuh"
 
