@@ -23,6 +23,13 @@ op_args fused_conv_dx(const op_args *a)
     };
 }
 
+op_args fused_conv_dw(const op_args *a)
+{
+    return (op_args){
+        .attr = a->attr, .in = { a->in[0], a->in[8], a->in[1] }, .out = { a->out[4] }, .scratch = a->scratch
+    };
+}
+
 op_args fused_reduce(const op_args *a)
 {
     op_args r = { .attr = a->attr,
@@ -131,6 +138,10 @@ cloob_status shape_conv_dx_reduce(cloob_ctx *ctx, op_args *a)
     op_args reduce = fused_reduce(a);
     CLOOB_TRY(shape_bn_bwd_reduce(ctx, &reduce));
     for (int k = 0; k < 4; k++) a->out[k] = reduce.out[k];
+    if (!a->attr.dw) return CLOOB_OK;
+    op_args dw = fused_conv_dw(a);
+    CLOOB_TRY(shape_conv2d_dw(ctx, &dw));
+    a->out[4] = dw.out[0];
     return CLOOB_OK;
 }
 

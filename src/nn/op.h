@@ -44,6 +44,7 @@ typedef struct op_attr {
     bool transposed;     /* linear: the weight is stored (in, out) */
     bool sums;           /* act_bwd, layernorm_bwd, attention_bwd: also the sums of dx over its rows */
     bool alone;          /* apply_conv_stats, bn_bwd_conv_dx: nobody else reads the rows that batch norm made */
+    bool dw;             /* conv_dx_reduce: also the weight's gradient */
     bool keep_stats;     /* bn_stats: leave the running statistics alone (a second pass over the same batch) */
     op_act act;
     op_fp8 fp8;        /* linear: forward and dx; the CPU keeps 16 bits */
@@ -170,6 +171,7 @@ op_args layernorm_recompute(const op_args *backward);
  * fused call's. */
 op_args fused_conv(const op_args *a), fused_stats(const op_args *a);              /* conv_stats */
 op_args fused_conv_dx(const op_args *a), fused_reduce(const op_args *a);          /* conv_dx_reduce */
+op_args fused_conv_dw(const op_args *a);                                          /* the same with dw */
 op_args fused_apply(const op_args *a), fused_applied_conv(const op_args *a);      /* apply_conv_stats */
 op_args fused_bwd_apply(const op_args *a), fused_applied_dx(const op_args *a);    /* bn_bwd_conv_dx */
 op_args fused_second_apply(const op_args *a), fused_applied_dw(const op_args *a); /* the same with x2 */

@@ -482,6 +482,18 @@ const op_case op_cases[] = {
         { 'f', { 24, 1, 1, 40 } },
         { 'f', { 2, 4, 5, 40 } } } },
     { "pool_attention 9", OP_POOL_ATTENTION, A(0), { { 'f', { 3, 9, 32 } }, { 'f', { 3, 3, 32 } } } },
+    { "conv_dx_reduce and dw",
+      OP_CONV_DX_REDUCE,
+      A(.stride = 1, .relu = true, .dw = true),
+      { { 'f', { 2, 4, 5, 24 } },
+        { 'f', { 24, 1, 1, 40 } },
+        { 'f', { 2, 4, 5, 40 } },
+        { 'f', { 2, 4, 5, 40 } },
+        { 'v', { 40 } },
+        { 'p', { 40 } },
+        { 'v', { 40 } },
+        { 'v', { 40 } },
+        { 'f', { 2, 4, 5, 40 } } } },
     { "pool_attention 50", OP_POOL_ATTENTION, A(0), { { 'f', { 2, 50, 256 } }, { 'f', { 2, 4, 256 } } } },
 };
 const int op_case_count = sizeof op_cases / sizeof *op_cases;

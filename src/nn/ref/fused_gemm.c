@@ -10,8 +10,9 @@ cloob_status conv_stats_ref(const op_env *env, const op_args *a)
 
 cloob_status conv_dx_reduce_ref(const op_env *env, const op_args *a)
 {
-    op_args dx = fused_conv_dx(a), reduce = fused_reduce(a);
+    op_args dx = fused_conv_dx(a), reduce = fused_reduce(a), dw = fused_conv_dw(a);
     CLOOB_TRY(conv2d_dx_ref(env, &dx));
+    if (a->attr.dw) CLOOB_TRY(conv2d_dw_ref(env, &dw));
     return bn_bwd_reduce_ref(env, &reduce);
 }
 

@@ -7,6 +7,7 @@
  * multiplies its 64 rows of all stages by b, and all 128 rows of two of the stages, turned, by a2. Blocks leave their
  * sums to be added in order. */
 #include "nn/cuda/fused/prologues.cuh"
+#include "nn/cuda/fused/weight_sums.cuh"
 #include "tensor/cuda/cuda.h"
 
 namespace {
@@ -16,7 +17,6 @@ enum {
     STEPS = 4, /* stages of a tile */
     STAGE = HEIGHT * ROW,
     B_STAGE = 64 * ROW,
-    TURNED_STEP = 16 * ROW >> 4, /* 16 rows further, in a descriptor */
     MOST_SHARED = 226 << 10
 };
 
@@ -140,20 +140,15 @@ __device__ __forceinline__ void multiply_tile(float (&c)[32], float (&dw)[2][32]
                                               const char *second)
 {
     int before = 0;
-    uint64_t d2 = descriptor_turned(second);
     settle(c), settle(dw[0]), settle(dw[1]);
 #pragma unroll
     for (int step = 0; step < STEPS; step++) {
         barrier_wait(&a.full[a.at], a.parity);
-        uint64_t da = descriptor(a.here() + TEAM * ROWS * ROW), db = descriptor(b + step * B_STAGE),
-                 turned = descriptor_turned(a.here());
+        uint64_t da = descriptor(a.here() + TEAM * ROWS * ROW), db = descriptor(b + step * B_STAGE);
         wgmma_fence();
 #pragma unroll
         for (int k = 0; k < DEPTH / 16; k++) wgmma_k16(c, da + 2 * k, db + 2 * k, step > 0 || k > 0);
-        if (step / 2 == TEAM)
-#pragma unroll
-            for (int k = 0; k < HEIGHT / 16; k++)
-                wgmma_turned_k16(dw[step % 2], turned + k * TURNED_STEP, d2 + k * TURNED_STEP);
+        if (step / 2 == TEAM) add_products<HEIGHT>(dw[step % 2], a.here(), second);
         wgmma_commit();
         if (step > 0) {
             wgmma_wait<1>();
@@ -190,18 +185,6 @@ __device__ __forceinline__ void send_result(const float (&c)[32], char *out, con
     if (is_leader()) store_box(map, out, 0, row);
 }
 
-/* 64 of dw's rows, from row `first` on (hopper.cuh says who has what). */
-__device__ __forceinline__ void write_dw(float *partial, const float (&dw)[32], int first, const prologue_gemm &j)
-{
-    int lane = threadIdx.x % 32, row = first + threadIdx.x % 128 / 32 * 16 + lane / 4;
-#pragma unroll
-    for (int i = 0; i < 16; i++) {
-        int at = row + i % 2 * 8, column = 8 * (i / 2) + 2 * (lane % 4);
-        if (at < j.k && column < j.n)
-            *reinterpret_cast<float2 *>(partial + at * j.n + column) = make_float2(dw[2 * i], dw[2 * i + 1]);
-    }
-}
-
 /* A team's life. a: full means made. results: its places. */
 template <int TEAM>
 __device__ void work(ring a, ring second, const char *b, const share &w, const CUtensorMap *out_map,
@@ -222,7 +205,7 @@ __device__ void work(ring a, ring second, const char *b, const share &w, const C
     if (is_leader()) asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
     float *partial = j.partial + (int64_t)w.part * j.k * j.n;
 #pragma unroll
-    for (int i = 0; i < 2; i++) write_dw(partial, dw[i], (2 * TEAM + i) * 64, j);
+    for (int i = 0; i < 2; i++) write_products(partial, dw[i], (2 * TEAM + i) * 64, 0, j.k, j.n);
 }
 
 /* Registers of a thread that copies, makes factors, multiplies; together at most what the kernel starts with. */

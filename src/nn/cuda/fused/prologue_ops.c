@@ -137,8 +137,8 @@ static int asked_variant(const op_env *env, prologue_gemm p)
     return -1;
 }
 
-/* Which variant, or -1 when one after the other is better. *ms: in, of that; out, of what was chosen. extra_ms: what the
- * GEMM needs beside itself. */
+/* Which variant, or -1 when one after the other is better. *ms: in, of that; out, of what was chosen. extra_ms: what
+ * the GEMM needs beside itself. */
 static int variant_for(const op_env *env, const prologue_gemm *p, bool side, float *ms, float extra_ms)
 {
     float separate_ms = *ms;
