@@ -226,8 +226,8 @@ extern "C" cloob_status image_input_cuda(const op_env *env, const op_args *a)
     unsigned walking = blocks < filling ? blocks : filling;
     if (x->dtype == CLOOB_U8)
         WITH_PACK(y->dtype, C,
-                  bytes_kernel<T, V> < <<blocks<filling ? blocks : filling, 256, 0, stream_of(env)>>>(
-                                           (T *)y->data, (const uint8_t *)x->data, m, positions, C));
+                  bytes_kernel<T, V>
+                  <<<walking, 256, 0, stream_of(env)>>>((T *)y->data, (const uint8_t *)x->data, m, positions, C));
     else
         WITH_PACK(y->dtype, C,
                   planes_kernel<T, V>
