@@ -5,6 +5,7 @@
 #include "core/rng.h"
 
 static cloob_ctx *ctx;
+static int part = 0, parts = 1; /* of the comparisons: every parts-th case, from `part` on */
 
 static double weighted_sum(const op_pass *p)
 {
@@ -79,7 +80,7 @@ static void compare_backend(const char *name, cloob_dtype type, double tolerance
     device *dev = NULL;
     int compared = 0;
     CHECK_OK(ctx, device_open(ctx, name, &dev));
-    for (int i = 0; dev && i < op_case_count; i++)
+    for (int i = part; dev && i < op_case_count; i += parts)
         for (uint64_t seed = 1; seed < 3; seed++) compared += compare_case(dev, &op_cases[i], type, seed, tolerance);
     printf("  %s %s: %d calls compared with ref\n", name, dtype_name(type), compared);
     device_close(dev);
@@ -178,10 +179,11 @@ static void ref_has_every_op(void)
     for (int op = 0; op < OP_COUNT; op++) CHECK(op_find_kernel(BACKEND_REF, (op_id)op) != NULL);
 }
 
-/* test_ops [cuda]: the GPU's part alone, for compute-sanitizer */
+/* test_ops [cuda [I/N]]: the GPU's part alone, or the I-th of N parts of it (from 0), for compute-sanitizer */
 int main(int argc, char **argv)
 {
     bool all = argc < 2 || strcmp(argv[1], "cuda") != 0;
+    if (argc > 2) CHECK(sscanf(argv[2], "%d/%d", &part, &parts) == 2 && part >= 0 && parts > 0);
     cloob_ctx_options o;
     cloob_ctx_options_init(&o);
     o.kernels.fused_gemm = CLOOB_FUSED_GEMM_4_TEAMS; /* fused ops by one GEMM, whatever timing says */
