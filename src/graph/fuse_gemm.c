@@ -253,7 +253,7 @@ static void fuse_rounding(graph *g, int i)
 {
     value_id x = g->node[i].in[0];
     op_fp8 fp8 = g->node[i].attr.fp8;
-    int at = fp8 == OP_FP8_NEVER || fp8 == OP_FP8_ROWS || g->value[x].t.dtype != CLOOB_BF16 ? -1 : graph_producer(g, x);
+    int at = fp8 == OP_FP8_NEVER || op_fp8_by_rows(fp8) || g->value[x].t.dtype != CLOOB_BF16 ? -1 : graph_producer(g, x);
     if (at < 0 || g->node[at].out[0] != x || !rounds(g->node[at].op, g->node[i].op)) return;
     tensor copy = { .dtype = CLOOB_U8, .ndim = 1, .dim = { tensor_count(&g->value[x].t) + OP_ROUNDED_TAIL } };
     value_id *rounded = &g->node[at].out[OP_ROUNDED_OUT];
