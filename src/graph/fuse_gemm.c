@@ -44,13 +44,10 @@ static void fuse_stats(graph *g, int i)
     g->node[at].op = OP_COUNT;
 }
 
-/* The gradient of the same weight, where our GEMM keeps its sums in registers (64 or 128 of x's channels left): both
- * of its factors are operands anyway. */
+/* The gradient of the same weight: both of its factors are operands anyway. */
 static void fuse_first_dw(graph *g, int i)
 {
     node *n = &g->node[i];
-    const tensor *w = &g->value[n->in[1]].t;
-    if ((w->dim[0] != 64 && w->dim[0] != 128) || w->dim[3] < 256 || w->dtype != CLOOB_BF16) return;
     for (int k = g->forward_nodes; k < g->nodes; k++) {
         node *dw = &g->node[k];
         if (dw->op != OP_CONV2D_DW || dw->in[0] != n->in[0] || dw->in[1] != n->in[8]) continue;
