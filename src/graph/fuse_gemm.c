@@ -146,7 +146,7 @@ static void read_instead(graph *g, node *reduce, value_id v)
 }
 
 /* The rest of what reads the backward apply's result, the weight's gradient, joins it where our GEMM keeps its sums in
- * registers (64 -> 256 channels). The activation that the weight saw is applied again there, from the x of its batch
+ * registers (64 -> 256 and 128 -> 512 channels). The activation that the weight saw is applied again there, from the x of its batch
  * norm, so that the reduction of that one need not write it. Where a pool has made it four times smaller than x it is
  * kept instead. */
 static void fuse_last_dw(graph *g, int i)
@@ -156,7 +156,8 @@ static void fuse_last_dw(graph *g, int i)
     int at = reader(g, i, OP_CONV2D_DW, applied), from = at < 0 ? -1 : graph_producer(g, g->node[at].in[1]);
     const tensor *w = &g->value[n->in[7]].t;
     if (from < 0 || g->value[applied].keep || readers(g, applied) != 1) return;
-    if (w->dim[0] != 256 || w->dim[3] != 64 || w->dtype != CLOOB_BF16) return;
+    bool fits = (w->dim[0] == 256 && w->dim[3] == 64) || (w->dim[0] == 512 && w->dim[3] == 128);
+    if (!fits || w->dtype != CLOOB_BF16) return;
     node *dw = &g->node[at], *reduce = &g->node[from];
     value_id a2 = dw->in[1], stored = NO_VALUE;
     if (reduce->op != OP_BN_BWD_REDUCE || reduce->out[4] != a2 || !reduce->attr.relu || g->value[a2].keep) return;

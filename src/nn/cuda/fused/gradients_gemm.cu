@@ -3,36 +3,35 @@
  * a2 the apply of the batch norm before the convolution, of x2, or x2 itself; both are made in shared memory and never
  * leave it.
  *
- * One block per multiprocessor, tiles of 128 rows. A tile's a lies in four stages of 64 channels. Each of two teams
- * multiplies its 64 rows of all stages by b, and all 128 rows of two of the stages, turned, by a2. Blocks leave their
- * sums to be added in order. */
+ * One block per multiprocessor and strip of 64 columns, tiles of 128 rows. A tile's a lies in STEPS (4 or 8) stages of 64
+ * channels. Each of two teams multiplies its 64 rows of all stages by b, and all 128 rows of every second stage, turned,
+ * by a2. Blocks leave their sums to be added in order. */
 #include "nn/cuda/fused/prologues.cuh"
 #include "nn/cuda/fused/weight_sums.cuh"
 #include "tensor/cuda/cuda.h"
 
 namespace {
 
-enum {
-    HEIGHT = TEAMS * ROWS,
-    STEPS = 4, /* stages of a tile */
-    STAGE = HEIGHT * ROW,
-    B_STAGE = 64 * ROW,
-    MOST_SHARED = 226 << 10
-};
+enum { HEIGHT = TEAMS * ROWS, STAGE = HEIGHT * ROW, B_STAGE = 64 * ROW, MOST_SHARED = 226 << 10 };
 
 /* Stages of each ring, places for a team's results, warpgroups that make a and a2. */
 struct room {
     int x, other, second, results, makers;
-    __host__ __device__ int bytes() const
+    int bytes(int steps) const
     {
-        return 1024 + STEPS * B_STAGE + (x + other + second) * STAGE + TEAMS * results * BOX +
-               CHANNEL_NUMBERS * (STEPS + 1) * DEPTH * (int)sizeof(float);
+        return 1024 + steps * B_STAGE + (x + other + second) * STAGE + TEAMS * results * BOX +
+               CHANNEL_NUMBERS * (steps + 1) * DEPTH * (int)sizeof(float);
     }
 };
 
-const room rooms[PROLOGUE_VARIANTS] = {
-    { 4, 4, 2, 1, 1 }, { 5, 3, 2, 1, 1 }, { 4, 4, 2, 1, 2 }, { 5, 3, 2, 1, 2 }, { 4, 3, 2, 2, 2 }
+const room rooms[PROLOGUE_VARIANTS] = { /* of 4 steps, then of 8 */
+                                        { 4, 4, 2, 1, 1 },
+                                        { 5, 3, 2, 1, 1 },
+                                        { 4, 4, 2, 1, 2 },
+                                        { 3, 3, 2, 1, 1 },
+                                        { 4, 3, 1, 1, 1 }
 };
+enum { FIRST_OF_8 = 3 };
 
 struct gradient_maps {
     CUtensorMap x, other, b, x2, out;
@@ -60,13 +59,14 @@ struct gradient_barriers {
 /* ---- making a and a2 ----------------------------------------------------------------------------- */
 
 /* Of a2's channels. */
-__device__ __forceinline__ void write_second_channels(float *to, const prologue_gemm &j)
+__device__ __forceinline__ void write_second_channels(float *to, const prologue_gemm &j, int strip)
 {
-    for (int c = threadIdx.x; c < DEPTH && !j.plain; c += blockDim.x) {
+    for (int i = threadIdx.x; i < DEPTH && !j.plain; i += blockDim.x) {
+        int c = strip + i;
         bool is = c < j.n;
-        to[c] = is ? j.mean2[c] : 0.0f;
-        to[DEPTH + c] = is ? j.rstd2[c] * j.gain2[c] : 0.0f;
-        to[2 * DEPTH + c] = is ? j.bias2[c] : 0.0f;
+        to[i] = is ? j.mean2[c] : 0.0f;
+        to[DEPTH + i] = is ? j.rstd2[c] * j.gain2[c] : 0.0f;
+        to[2 * DEPTH + i] = is ? j.bias2[c] : 0.0f;
     }
 }
 
@@ -100,7 +100,7 @@ __device__ __forceinline__ void make_first(char *to, const char *from, const cha
 }
 
 /* A group of makers' life: its rows of every stage. */
-template <int MAKERS>
+template <int STEPS, int MAKERS>
 __device__ void make_factors(ring x, ring other, ring second, gradient_barriers &s, const share &w,
                              const float *channels, const float *second_channels, const prologue_gemm &j)
 {
@@ -133,14 +133,22 @@ __device__ void make_factors(ring x, ring other, ring second, gradient_barriers 
 
 /* ---- multiplying --------------------------------------------------------------------------------- */
 
-/* c = the tile's dx, of the team's rows; dw += of the team's two stages. A stage is given back once the products after
- * it have begun. */
-template <int TEAM>
-__device__ __forceinline__ void multiply_tile(float (&c)[32], float (&dw)[2][32], ring &a, const char *b,
+template <int COUNT>
+__device__ __forceinline__ void settle_all(float (&c)[32], float (&dw)[COUNT][32])
+{
+    settle(c);
+#pragma unroll
+    for (int i = 0; i < COUNT; i++) settle(dw[i]);
+}
+
+/* c = the tile's dx, of the team's rows; dw += of the team's stages. A stage is given back once the products after it
+ * have begun. */
+template <int TEAM, int STEPS>
+__device__ __forceinline__ void multiply_tile(float (&c)[32], float (&dw)[STEPS / 2][32], ring &a, const char *b,
                                               const char *second)
 {
     int before = 0;
-    settle(c), settle(dw[0]), settle(dw[1]);
+    settle_all(c, dw);
 #pragma unroll
     for (int step = 0; step < STEPS; step++) {
         barrier_wait(&a.full[a.at], a.parity);
@@ -148,7 +156,7 @@ __device__ __forceinline__ void multiply_tile(float (&c)[32], float (&dw)[2][32]
         wgmma_fence();
 #pragma unroll
         for (int k = 0; k < DEPTH / 16; k++) wgmma_k16(c, da + 2 * k, db + 2 * k, step > 0 || k > 0);
-        if (step / 2 == TEAM) add_products<HEIGHT>(dw[step % 2], a.here(), second);
+        if (step % 2 == TEAM) add_products<HEIGHT>(dw[step / 2], a.here(), second);
         wgmma_commit();
         if (step > 0) {
             wgmma_wait<1>();
@@ -158,13 +166,13 @@ __device__ __forceinline__ void multiply_tile(float (&c)[32], float (&dw)[2][32]
         a.next();
     }
     wgmma_wait<0>();
-    settle(c), settle(dw[0]), settle(dw[1]);
+    settle_all(c, dw);
     if (threadIdx.x % 32 == 0) barrier_arrive(&a.empty[before]);
 }
 
 /* The team's rows of dx leave by the copy engine. */
-__device__ __forceinline__ void send_result(const float (&c)[32], char *out, const CUtensorMap *map, int team, int row,
-                                            int results)
+__device__ __forceinline__ void send_result(const float (&c)[32], char *out, const CUtensorMap *map, int team,
+                                            int column, int row, int results)
 {
     if (results == 1) {
         wait_sent();
@@ -182,86 +190,103 @@ __device__ __forceinline__ void send_result(const float (&c)[32], char *out, con
     if (results == 2) wait_sent(); /* so the other place is free behind the barrier */
     shared_publish();
     team_barrier(team);
-    if (is_leader()) store_box(map, out, 0, row);
+    if (is_leader()) store_box(map, out, column, row);
 }
 
 /* A team's life. a: full means made. results: its places. */
-template <int TEAM>
+template <int TEAM, int STEPS>
 __device__ void work(ring a, ring second, const char *b, const share &w, const CUtensorMap *out_map,
                      const prologue_gemm &j, char *results, int places)
 {
-    float c[32], dw[2][32];
+    float c[32], dw[STEPS / 2][32] = {};
     int place = 0;
-#pragma unroll
-    for (int i = 0; i < 32; i++) dw[0][i] = dw[1][i] = 0.0f;
     for (int tile = w.part; tile < w.tiles; tile += w.parts) {
         barrier_wait(&second.full[second.at], second.parity);
-        multiply_tile<TEAM>(c, dw, a, b, second.here());
+        multiply_tile<TEAM, STEPS>(c, dw, a, b, second.here());
         if (threadIdx.x % 32 == 0) barrier_arrive(&second.empty[second.at]);
         second.next();
-        send_result(c, results + place * BOX, out_map, TEAM, tile * HEIGHT + TEAM * ROWS, places);
+        send_result(c, results + place * BOX, out_map, TEAM, w.strip, tile * HEIGHT + TEAM * ROWS, places);
         place = places - 1 - place;
     }
     if (is_leader()) asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
     float *partial = j.partial + (int64_t)w.part * j.k * j.n;
 #pragma unroll
-    for (int i = 0; i < 2; i++) write_products(partial, dw[i], (2 * TEAM + i) * 64, 0, j.k, j.n);
+    for (int i = 0; i < STEPS / 2; i++) write_products(partial, dw[i], (2 * i + TEAM) * 64, w.strip, j.k, j.n);
 }
 
 /* Registers of a thread that copies, makes factors, multiplies; together at most what the kernel starts with. */
-template <int MAKERS>
+template <int STEPS, int MAKERS>
 struct gradient_registers {
-    static constexpr int copies = MAKERS == 1 ? 40 : 24, makes = MAKERS == 1 ? 128 : 88,
-                         multiplies = MAKERS == 1 ? 168 : 136;
+    static constexpr int copies = STEPS == 4 && MAKERS == 1 ? 40 : 24, makes = STEPS == 4 && MAKERS == 1 ? 128 : 88,
+                         multiplies = STEPS == 8    ? 200
+                                      : MAKERS == 1 ? 168
+                                                    : 136;
 };
 
 template <int MAKERS>
 constexpr int threads_of = 128 * (1 + MAKERS + TEAMS);
 
-__device__ void copy_all_b(char *to, uint64_t *full, const CUtensorMap *map)
+__device__ void copy_all_b(char *to, uint64_t *full, const CUtensorMap *map, const share &w)
 {
-    barrier_expect(full, STEPS * B_STAGE);
-    for (int step = 0; step < STEPS; step++) copy_box(to + step * B_STAGE, map, step * DEPTH, 0, full);
+    barrier_expect(full, w.depth * B_STAGE);
+    for (int step = 0; step < w.depth; step++) copy_box(to + step * B_STAGE, map, step * DEPTH, w.strip, full);
 }
 
-template <int MAKERS>
+/* One stage a tile. */
+__device__ void copy_second(ring r, const share &w, const CUtensorMap *map)
+{
+    for (int tile = w.part; tile < w.tiles; tile += w.parts) {
+        r.begin_fill();
+        copy_box(r.here(), map, w.strip, tile * HEIGHT, &r.full[r.at]);
+        r.next();
+    }
+}
+
+__device__ __forceinline__ share gradient_share(const prologue_gemm &j, int steps)
+{
+    int strips = (int)((j.n + 63) / 64), tiles = (int)((j.m + HEIGHT - 1) / HEIGHT);
+    return {
+        (int)blockIdx.x % strips * 64, 64, (int)blockIdx.x / strips, (int)gridDim.x / strips, steps, tiles, HEIGHT
+    };
+}
+
+template <int STEPS, int MAKERS>
 __global__ void __launch_bounds__(threads_of<MAKERS>, 1)
     gradients_gemm_kernel(const __grid_constant__ gradient_maps t, const __grid_constant__ prologue_gemm j,
                           const __grid_constant__ room r)
 {
     extern __shared__ char memory[];
     __shared__ gradient_barriers s;
-    share w = { 0, 64, (int)blockIdx.x, (int)gridDim.x, STEPS, (int)((j.m + HEIGHT - 1) / HEIGHT), HEIGHT }, one = w;
-    one.depth = 1; /* a2's stage of a tile */
+    share w = gradient_share(j, STEPS);
     char *b = (char *)(((uintptr_t)memory + 1023) & ~(uintptr_t)1023), *x_at = b + STEPS * B_STAGE,
          *other_at = x_at + r.x * STAGE, *second_at = other_at + r.other * STAGE,
          *results = second_at + r.second * STAGE;
     float *channels = (float *)(results + TEAMS * r.results * BOX),
           *second_channels = channels + CHANNEL_NUMBERS * STEPS * DEPTH;
     write_channels<dx_prologue>(channels, STEPS * DEPTH, j);
-    write_second_channels(second_channels, j);
+    write_second_channels(second_channels, j, w.strip);
     if (threadIdx.x == 0) s.make(MAKERS);
     __syncthreads();
     ring x = { x_at, s.x_full, s.x_empty, STAGE, r.x, 0, 0 };
     ring other = { other_at, s.other_full, s.other_empty, STAGE, r.other, 0, 0 };
     ring second = { second_at, s.second_full, s.second_empty, STAGE, r.second, 0, 0 };
-    using R = gradient_registers<MAKERS>;
+    using R = gradient_registers<STEPS, MAKERS>;
     if (threadIdx.x < 128) {
         asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(R::copies));
         if (threadIdx.x == 0) copy_rows(x, w, &t.x);
         else if (threadIdx.x == 32) copy_rows(other, w, &t.other);
-        else if (threadIdx.x == 64) copy_rows(second, one, &t.x2);
-        else if (threadIdx.x == 96) copy_all_b(b, &s.b_full, &t.b);
+        else if (threadIdx.x == 64) copy_second(second, w, &t.x2);
+        else if (threadIdx.x == 96) copy_all_b(b, &s.b_full, &t.b, w);
     } else if (threadIdx.x < 128 * (1 + MAKERS)) {
         if constexpr (R::makes < 128) asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(R::makes));
-        make_factors<MAKERS>(x, other, second, s, w, channels, second_channels, j);
+        make_factors<STEPS, MAKERS>(x, other, second, s, w, channels, second_channels, j);
     } else {
         asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(R::multiplies));
         ring a = { x_at, s.x_ready, s.x_empty, STAGE, r.x, 0, 0 };
         ring a2 = { second_at, j.plain ? s.second_full : s.second_ready, s.second_empty, STAGE, r.second, 0, 0 };
         barrier_wait(&s.b_full, 0);
-        if (threadIdx.x / 128 == 1 + MAKERS) work<0>(a, a2, b, w, &t.out, j, results, r.results);
-        else work<1>(a, a2, b, w, &t.out, j, results + r.results * BOX, r.results);
+        if (threadIdx.x / 128 == 1 + MAKERS) work<0, STEPS>(a, a2, b, w, &t.out, j, results, r.results);
+        else work<1, STEPS>(a, a2, b, w, &t.out, j, results + r.results * BOX, r.results);
     }
 }
 
@@ -276,18 +301,21 @@ cudaError_t make_maps(gradient_maps *t, const prologue_gemm *p)
     return e == cudaSuccess ? tensor_map_rows(&t->out, p->y, p->m, p->n, 64, ROWS) : e;
 }
 
-template <int MAKERS>
-cudaError_t launch(cudaStream_t stream, const prologue_gemm *p, const room &r, int parts)
+template <int STEPS, int MAKERS>
+cudaError_t launch(cudaStream_t stream, const prologue_gemm *p, const room &r, int blocks)
 {
     gradient_maps t = {};
     cudaError_t e = make_maps(&t, p);
     if (e == cudaSuccess)
-        e = cudaFuncSetAttribute(gradients_gemm_kernel<MAKERS>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+        e = cudaFuncSetAttribute(gradients_gemm_kernel<STEPS, MAKERS>, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                  MOST_SHARED);
     if (e != cudaSuccess) return e;
-    gradients_gemm_kernel<MAKERS><<<parts, threads_of<MAKERS>, r.bytes(), stream>>>(t, *p, r);
+    gradients_gemm_kernel<STEPS, MAKERS><<<blocks, threads_of<MAKERS>, r.bytes(STEPS), stream>>>(t, *p, r);
     return cudaGetLastError();
 }
+
+int steps_of(const prologue_gemm *p) { return p->variant < FIRST_OF_8 ? 4 : 8; }
+int strips_of(const prologue_gemm *p) { return (int)((p->n + 63) / 64); }
 
 } // namespace
 
@@ -295,18 +323,20 @@ extern "C" {
 
 int gradients_gemm_parts(const prologue_gemm *p, int sms)
 {
-    bool fits = p->prologue == PROLOGUE_DX && p->k > 192 && p->k <= 256 && p->k % 8 == 0 && p->n >= 32 && p->n <= 64 &&
-                p->n % 8 == 0 && rooms[p->variant].bytes() <= MOST_SHARED;
-    int64_t tiles = (p->m + HEIGHT - 1) / HEIGHT;
-    return !fits || p->m < 1 ? 0 : (int)(tiles < sms ? tiles : sms);
+    int steps = steps_of(p);
+    bool fits = p->prologue == PROLOGUE_DX && p->k > (steps - 2) * DEPTH && p->k <= steps * DEPTH && p->k % 8 == 0 &&
+                p->n >= 32 && p->n <= 128 && p->n % 8 == 0 && p->m > 0;
+    int64_t tiles = (p->m + HEIGHT - 1) / HEIGHT, parts = sms / strips_of(p);
+    return !fits ? 0 : (int)(tiles < parts ? tiles : parts);
 }
 
 cudaError_t gradients_gemm_run(cudaStream_t stream, const prologue_gemm *p, int sms)
 {
     const room &r = rooms[p->variant];
-    int parts = gradients_gemm_parts(p, sms);
-    if (parts == 0) return cudaErrorInvalidConfiguration;
-    return r.makers == 2 ? launch<2>(stream, p, r, parts) : launch<1>(stream, p, r, parts);
+    int blocks = gradients_gemm_parts(p, sms) * strips_of(p);
+    if (blocks == 0) return cudaErrorInvalidConfiguration;
+    if (steps_of(p) == 8) return launch<8, 1>(stream, p, r, blocks);
+    return r.makers == 2 ? launch<4, 2>(stream, p, r, blocks) : launch<4, 1>(stream, p, r, blocks);
 }
 
 } // extern "C"
