@@ -145,10 +145,10 @@ static void read_instead(graph *g, node *reduce, value_id v)
     reduce->out[4] = NO_VALUE;
 }
 
-/* The rest of what reads the backward apply's result, the weight's gradient, joins it where our GEMM keeps its sums in
- * registers (64 -> 256 and 128 -> 512 channels). The activation that the weight saw is applied again there, from the x of its batch
- * norm, so that the reduction of that one need not write it. Where a pool has made it four times smaller than x it is
- * kept instead. */
+/* The rest of what reads the backward apply's result, the weight's gradient, joins it where our GEMM keeps its sums
+ * in registers (64 -> 256 and 128 -> 512 channels). The activation that the weight saw is applied again there, from
+ * the x of its batch norm, so that the reduction of that one need not write it. Where a pool has made it four times
+ * smaller than x it is kept instead. */
 static void fuse_last_dw(graph *g, int i)
 {
     node *n = &g->node[i];
