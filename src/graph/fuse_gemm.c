@@ -52,13 +52,10 @@ static void fuse_stats(graph *g, int i)
     g->node[at].op = OP_COUNT;
 }
 
-/* The gradient of the same weight, where our GEMM keeps its sums in registers (64 or 128 of x's channels left): both
- * of its factors are operands anyway. */
+/* The gradient of the same weight: both of its factors are operands anyway. */
 static void fuse_first_dw(graph *g, int i)
 {
     node *n = &g->node[i];
-    const tensor *w = &g->value[n->in[1]].t;
-    if ((w->dim[0] != 64 && w->dim[0] != 128) || w->dim[3] < 256 || w->dtype != CLOOB_BF16) return;
     for (int k = g->forward_nodes; k < g->nodes; k++) {
         node *dw = &g->node[k];
         if (dw->op != OP_CONV2D_DW || dw->in[0] != n->in[0] || dw->in[1] != n->in[8]) continue;
@@ -156,10 +153,10 @@ static void read_instead(graph *g, node *reduce, value_id v)
     reduce->out[4] = NO_VALUE;
 }
 
-/* The rest of what reads the backward apply's result, the weight's gradient, joins it where our GEMM keeps its sums in
- * registers (64 -> 256 channels). The activation that the weight saw is applied again there, from the x of its batch
- * norm, so that the reduction of that one need not write it. Where a pool has made it four times smaller than x it is
- * kept instead. */
+/* The rest of what reads the backward apply's result, the weight's gradient, joins it where our GEMM keeps its sums
+ * in registers (64 -> 256 and 128 -> 512 channels). The activation that the weight saw is applied again there, from
+ * the x of its batch norm, so that the reduction of that one need not write it. Where a pool has made it four times
+ * smaller than x it is kept instead. */
 static void fuse_last_dw(graph *g, int i)
 {
     node *n = &g->node[i];
@@ -167,7 +164,8 @@ static void fuse_last_dw(graph *g, int i)
     int at = reader(g, i, OP_CONV2D_DW, applied), from = at < 0 ? -1 : graph_producer(g, g->node[at].in[1]);
     const tensor *w = &g->value[n->in[7]].t;
     if (from < 0 || g->value[applied].keep || readers(g, applied) != 1) return;
-    if (w->dim[0] != 256 || w->dim[3] != 64 || w->dtype != CLOOB_BF16) return;
+    bool fits = (w->dim[0] == 256 && w->dim[3] == 64) || (w->dim[0] == 512 && w->dim[3] == 128);
+    if (!fits || w->dtype != CLOOB_BF16) return;
     node *dw = &g->node[at], *reduce = &g->node[from];
     value_id a2 = dw->in[1], stored = NO_VALUE;
     if (reduce->op != OP_BN_BWD_REDUCE || reduce->out[4] != a2 || !reduce->attr.relu || g->value[a2].keep) return;

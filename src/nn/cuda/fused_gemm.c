@@ -269,7 +269,7 @@ static cloob_status dw_prepare(const op_env *env, op_args *a, fused_state *s, fu
     s->dw = dw;
     s->ms += conv_plan_ms(&dw);
     p.dw = true;
-    p.teams = s->teams && a->in[0].dtype == CLOOB_BF16 ? teams_for(env, &p, &s->ms) : 0;
+    p.teams = is_point(&a->in[1], &a->in[3], &a->attr) && a->attr.relu ? teams_for(env, &p, &s->ms) : 0;
     int parts = p.teams ? fused_gemm_parts(&p, sms_of(env)) : 0;
     if (parts == 0) {
         if (dw.scratch_bytes > a->scratch_bytes) a->scratch_bytes = dw.scratch_bytes;
