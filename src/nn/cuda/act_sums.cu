@@ -4,11 +4,11 @@
 #include "nn/cuda/activations.cuh"
 #include "nn/cuda/linear/quantize.cuh"
 
-enum { SUM_BLOCKS = 8, ROUND_BLOCKS = 6, U = 2 };
+enum { SUM_BLOCKS = 4, ROUND_BLOCKS = 6, U = 2 }; /* blocks that a multiprocessor holds: the grid goes around once */
 
 /* partial: (gridDim.x, C). recomputed may be NULL. ROUND: packs of 8 bf16. */
 template <typename T, int V, bool ROUND, typename F, typename H>
-static __global__ void __launch_bounds__(256, ROUND ? SUM_BLOCKS / 2 : 1)
+static __global__ void __launch_bounds__(256, SUM_BLOCKS)
     act_sums_kernel(T *dx, T *recomputed, float *partial, round_out round, const T *dy, const T *x, int64_t R, int C,
                     F f, H h)
 {

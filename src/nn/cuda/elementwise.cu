@@ -159,8 +159,7 @@ static __global__ void __launch_bounds__(256)
 template <typename T, int V, typename F>
 static void launch_map(const op_env *env, void *out, const void *a, const void *b, int64_t n, F f)
 {
-    const cuda_state *s = (const cuda_state *)env->dev->state;
-    int64_t packs = n / V, limit = (int64_t)s->sms * 8, want = (packs + 255) / 256;
+    int64_t packs = n / V, limit = resident_blocks(env, map_kernel<T, V, 4, F>), want = (packs + 255) / 256;
     if (packs == 0) return;
     map_kernel<T, V, 4, F><<<(unsigned)(want < limit ? want : limit), 256, 0, stream_of(env)>>>((T *)out, (const T *)a,
                                                                                                 (const T *)b, packs, f);
@@ -169,8 +168,7 @@ static void launch_map(const op_env *env, void *out, const void *a, const void *
 template <typename T, int V, typename F, typename H>
 static void launch_two(const op_env *env, const op_args *a, int64_t n, F f, H h)
 {
-    const cuda_state *s = (const cuda_state *)env->dev->state;
-    int64_t packs = n / V, limit = (int64_t)s->sms * 8, want = (packs + 255) / 256;
+    int64_t packs = n / V, limit = resident_blocks(env, map_two_kernel<T, V, 2, F, H>), want = (packs + 255) / 256;
     if (packs == 0) return;
     map_two_kernel<T, V, 2, F, H>
         <<<(unsigned)(want < limit ? want : limit), 256, 0, stream_of(env)>>>((T *)a->out[0].data, (T *)a->out[1].data,
