@@ -90,8 +90,8 @@ static __global__ void __launch_bounds__(256) pool_kernel(T *y, const T *x, pool
     store<T, V>(y + i * V, out);
 }
 
-/* A thread for each window of 2 x 2 positions of dx; of an odd height or width the last ones are cut, and 0. items: packs
- * of all windows. */
+/* A thread for each window of 2 x 2 positions of dx; of an odd height or width the last ones are cut, and 0. items:
+ * packs of all windows. */
 template <typename T, int V>
 static __global__ void __launch_bounds__(256) pool_bwd_kernel(T *dx, const T *dy, pool_sizes z)
 {

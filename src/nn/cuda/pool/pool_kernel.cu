@@ -1,11 +1,12 @@
-/* A block works on one image. First its scores (H, T) over all channels, a warp taking every W-th run of 32 of them; the
- * warps' sums are added in order. Then the softmax, or its backward rule. Then the results over all channels, a warp again
- * taking every W-th run: t is read a second time, from the L2 cache where that still has it.
+/* A block works on one image. First its scores (H, T) over all channels, a warp taking every W-th run of 32 of them;
+ * the warps' sums are added in order. Then the softmax, or its backward rule. Then the results over all channels, a
+ * warp again taking every W-th run: t is read a second time, from the L2 cache where that still has it.
  *
- * No tile passes through shared memory. A lane loads 16 bytes of a row, eight channels, where mma.sync wants channels 2 q
- * and 2 q + 8 and their neighbours: the sum over channels does not care about their order, as long as both factors
- * have the same. Where tokens or heads are summed over, a lane loads four channels of two rows and pairs them up; its
- * column g of the i-th product then is channel 4 g + i, which makes eight neighbouring channels of a lane's results. */
+ * No tile passes through shared memory. A lane loads 16 bytes of a row, eight channels, where mma.sync wants channels
+ * 2 q and 2 q + 8 and their neighbours: the sum over channels does not care about their order, as long as both
+ * factors have the same. Where tokens or heads are summed over, a lane loads four channels of two rows and pairs them
+ * up; its column g of the i-th product then is channel 4 g + i, which makes eight neighbouring channels of a lane's
+ * results. */
 #include "nn/cuda/mma.cuh"
 #include "nn/cuda/pool/pool_kernel.h"
 
@@ -46,8 +47,8 @@ static __device__ __forceinline__ pool_rooms rooms_at(char *shared, const pool_s
 
 static __device__ __forceinline__ int least(int a, int b) { return a < b ? a : b; }
 
-/* Rows of a matrix in groups of eight, of which a lane reads row `lane`; those that are not there become the last one. All
- * but one addend is the same for the whole warp. */
+/* Rows of a matrix in groups of eight, of which a lane reads row `lane`; those that are not there become the last one.
+ * All but one addend is the same for the whole warp. */
 struct eights {
     int last, over, C; /* the last group's first row; what brings this lane back into it */
 

@@ -1,7 +1,7 @@
 /* The attention pool of an image in one launch: scores, softmax and what they mix, a block to an image.
  *
- * bf16, widths that are multiples of 32; tokens and heads as far as shared memory goes. cuda/attnpool.c has GEMMs for the
- * rest. */
+ * bf16, widths that are multiples of 32; tokens and heads as far as shared memory goes. cuda/attnpool.c has GEMMs for
+ * the rest. */
 #ifndef NN_CUDA_POOL_POOL_KERNEL_H
 #define NN_CUDA_POOL_POOL_KERNEL_H
 
