@@ -93,7 +93,8 @@ static __device__ __forceinline__ void place_id(int32_t *id_out, int32_t *pos_ou
 }
 
 /* Ids [RANGE b, RANGE (b+1)) belong to block b: it counts the smaller ids and its own, then writes the positions of its
- * own in rising order. Each warp has a stretch of the list. The sort is stable, so the sums that follow have one order. */
+ * own in rising order. Each warp has a stretch of the list. The sort is stable, so the sums that follow have one
+ * order. */
 static __global__ void __launch_bounds__(SORT_WARPS * 32)
     sort_kernel(int32_t *id_out, int32_t *pos_out, const int32_t *token, int n)
 {
