@@ -50,7 +50,7 @@ static __device__ __forceinline__ void count_ids(int cursor[RANGE], int *smaller
                                                  int begin, int end)
 {
     int mine = 0;
-#pragma unroll 4
+#pragma unroll 16
     for (int i = begin + (int)threadIdx.x % 32; i < end; i += 32) {
         int id = token[i] - low;
         if (id < 0) mine++;
@@ -98,7 +98,7 @@ static __device__ __forceinline__ void place_id(int32_t *id_out, int32_t *pos_ou
 static __global__ void __launch_bounds__(SORT_WARPS * 32)
     sort_kernel(int32_t *id_out, int32_t *pos_out, const int32_t *token, int n)
 {
-    enum { U = 4 };
+    enum { U = 16 };
     __shared__ int cursor[SORT_WARPS][RANGE], total[RANGE], smaller;
     int low = blockIdx.x * RANGE, tid = threadIdx.x, warp = tid / 32;
     int each = (n + SORT_WARPS * 32 - 1) / (SORT_WARPS * 32) * 32, begin = warp * each, end = min(begin + each, n);
@@ -118,27 +118,42 @@ static __global__ void __launch_bounds__(SORT_WARPS * 32)
     }
 }
 
-/* Block b sums entries [STRETCH b, STRETCH (b+1)) of the sorted list; threads hold columns. A run that begins
+/* Block b sums entries [STRETCH b, STRETCH (b+1)) of the sorted list; threads hold V columns each. A run that begins
  * and ends inside goes to the table; one that came in from the left to edge[b][0], one that goes on to the
  * right to edge[b][1]. */
-template <typename T>
+template <typename T, int V>
 static __global__ void __launch_bounds__(128)
     run_sum_kernel(float *dtable, float *edge, const int32_t *id, const int32_t *pos, const T *dy, int n, int64_t C)
 {
-    int begin = blockIdx.x * STRETCH, end = min(begin + STRETCH, n);
-    bool from_left = begin > 0 && id[begin - 1] == id[begin], to_right = end < n && id[end] == id[end - 1];
-    for (int64_t c = threadIdx.x; c < C; c += blockDim.x) {
-        float sum = 0.0f;
+    enum { U = 8 };
+    __shared__ int ids[STRETCH], rows[STRETCH];
+    int begin = blockIdx.x * STRETCH, count = min(STRETCH, n - begin);
+    bool from_left = begin > 0 && id[begin - 1] == id[begin];
+    bool to_right = begin + count < n && id[begin + count] == id[begin + count - 1];
+    if (threadIdx.x < count) ids[threadIdx.x] = id[begin + threadIdx.x], rows[threadIdx.x] = pos[begin + threadIdx.x];
+    __syncthreads();
+    for (int64_t c = threadIdx.x * V; c < C; c += blockDim.x * V) {
+        float sum[V] = {};
         bool first = true;
-        for (int i = begin; i < end; i++) {
-            sum += to_float(dy[pos[i] * C + c]);
-            bool last = i + 1 == end, closes = last || id[i + 1] != id[i];
-            if (!closes) continue;
-            if (first && from_left) edge[((int64_t)blockIdx.x * 2) * C + c] = sum;
-            else if (last && to_right) edge[((int64_t)blockIdx.x * 2 + 1) * C + c] = sum;
-            else dtable[id[i] * C + c] = sum;
-            sum = 0.0f;
-            first = false;
+        for (int i0 = 0; i0 < count; i0 += U) {
+            pack<T, V> q[U];
+#pragma unroll
+            for (int u = 0; u < U; u++) q[u] = load<T, V>(dy + (int64_t)rows[min(i0 + u, count - 1)] * C + c);
+#pragma unroll
+            for (int u = 0; u < U; u++) {
+                int i = i0 + u;
+                if (i >= count) break;
+#pragma unroll
+                for (int k = 0; k < V; k++) sum[k] += to_float(q[u].v[k]);
+                bool last = i + 1 == count;
+                if (!last && ids[i + 1] == ids[i]) continue;
+                float *to = first && from_left ? edge + (int64_t)blockIdx.x * 2 * C
+                            : last && to_right ? edge + ((int64_t)blockIdx.x * 2 + 1) * C
+                                               : dtable + ids[i] * C;
+#pragma unroll
+                for (int k = 0; k < V; k++) to[c + k] = sum[k], sum[k] = 0.0f;
+                first = false;
+            }
         }
     }
 }
@@ -226,8 +241,12 @@ static cloob_status sum_by_id(const op_env *env, const op_args *a, const bwd_lay
     CLOOB_TRY(cuda_check(env->ctx, cudaMemsetAsync(out, 0, tensor_bytes(to), s), "embed_bwd"));
     sort_kernel<<<(unsigned)((V + RANGE - 1) / RANGE), SORT_WARPS * 32, 0, s>>>(id, pos, ids, l.n);
     CLOOB_TRY(cuda_launched(env->ctx, "embed_bwd"));
-    WITH_TYPE(dy->dtype,
-              run_sum_kernel<T><<<(unsigned)l.stretches, 128, 0, s>>>(out, edge, id, pos, (const T *)dy->data, l.n, C));
+    if (C % 4 == 0)
+        WITH_TYPE(dy->dtype, (run_sum_kernel<T, 4>
+                              <<<(unsigned)l.stretches, 128, 0, s>>>(out, edge, id, pos, (const T *)dy->data, l.n, C)));
+    else
+        WITH_TYPE(dy->dtype, (run_sum_kernel<T, 1>
+                              <<<(unsigned)l.stretches, 128, 0, s>>>(out, edge, id, pos, (const T *)dy->data, l.n, C)));
     CLOOB_TRY(cuda_launched(env->ctx, "embed_bwd"));
     run_join_kernel<<<dim3((unsigned)l.stretches, (unsigned)((C + 127) / 128)), dim3(128, JOIN_ROWS), 0, s>>>(out, edge,
                                                                                                               id, l.n,

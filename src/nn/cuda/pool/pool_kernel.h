@@ -12,7 +12,7 @@ extern "C" {
 #endif
 
 /* Warps of a block; more of them leave fewer images on the GPU at a time, whose rows then stay in the L2 cache. */
-enum { POOL_FORWARD_WARPS = 8, POOL_BACKWARD_WARPS = 8 };
+enum { POOL_FORWARD_WARPS = 8, POOL_BACKWARD_WARPS = 16 };
 
 /* Whether a block of so many warps (4, 8 or 16) can do it. */
 bool pool_kernel_fits(const device *d, int warps, cloob_dtype dtype, int64_t T, int64_t C, int64_t H);
