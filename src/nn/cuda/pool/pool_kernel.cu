@@ -1,6 +1,6 @@
-/* A block works on one image. First its scores (H, T) over all channels, a warp taking every W-th pair of runs of 32 of them;
- * the warps' sums are added in order. Then the softmax, or its backward rule. Then the results over all channels, a
- * warp again taking every W-th pair: t is read a second time, from the L2 cache where that still has it.
+/* A block works on one image. First its scores (H, T) over all channels, a warp taking every W-th pair of runs of 32 of
+ * them; the warps' sums are added in order. Then the softmax, or its backward rule. Then the results over all channels,
+ * a warp again taking every W-th pair: t is read a second time, from the L2 cache where that still has it.
  *
  * No tile passes through shared memory. A lane loads 16 bytes of a row, eight channels, where mma.sync wants channels
  * 2 q and 2 q + 8 and their neighbours: the sum over channels does not care about their order, as long as both
