@@ -276,6 +276,29 @@ static void batch_norm_joins_the_convolution_behind_it(void)
         }
 }
 
+/* A bias in front of an activation is added there, forward and backward, unless somebody else reads the GEMM's result. */
+static void the_activation_adds_the_bias(void)
+{
+    for (int why = 0; why < 3; why++) {
+        graph g;
+        graph_init(ctx, &g);
+        value_id x = graph_input(&g, TENSOR(CLOOB_F32, NULL, 6, 8), "x");
+        value_id w = graph_param(&g, 0, TENSOR(CLOOB_F32, NULL, 16, 8), 0, true);
+        value_id bias = graph_param(&g, 1, TENSOR(CLOOB_F32, NULL, 16), 0, true);
+        value_id h = graph_op(&g, OP_LINEAR, (op_attr){ 0 }, 3, (value_id[]){ x, w, bias }), y = one(&g, OP_ACT, h);
+        if (why == 1) graph_keep(&g, h, "h");
+        if (why == 2) y = add(&g, y, h);
+        graph_keep(&g, y, "y");
+        graph_differentiate(&g, y, NULL);
+        graph_fuse_gemm(&g);
+        CHECK_OK(ctx, graph_status(&g));
+        value_id moved = why == 0 ? bias : NO_VALUE, stays = why == 0 ? NO_VALUE : bias;
+        CHECK(find(&g, OP_LINEAR)->in[2] == stays && find(&g, OP_ACT)->in[1] == moved);
+        CHECK(find(&g, OP_ACT_BWD)->in[2] == moved && find(&g, OP_ACT_BWD)->in[1] == h);
+        graph_release(&g);
+    }
+}
+
 /* A shortcut that is batch norm alone is applied along with the block's own, unless somebody else reads it. */
 static void batch_norm_takes_the_shortcut_with_it(void)
 {
@@ -427,6 +450,7 @@ int main(void)
     RUN(the_reduction_joins_a_gradient);
     RUN(the_first_weight_gradient_joins_too);
     RUN(batch_norm_joins_the_convolution_behind_it);
+    RUN(the_activation_adds_the_bias);
     RUN(batch_norm_takes_the_shortcut_with_it);
     RUN(the_backward_apply_joins_the_gradient_before_it);
     RUN(the_last_weight_gradient_joins_too);
