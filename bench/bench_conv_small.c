@@ -61,7 +61,8 @@ static cloob_status run_small(void *user)
     job *j = user;
     void *x = j->x.data, *w = j->w.data, *y = j->y.data;
     *(j->s.kind == DNN_FORWARD ? &y : j->s.kind == DNN_DX ? &x : &w) = j->out.data;
-    small_data data = { x, w, y, j->workspace, j->pivot, { .5f, .5f, .5f }, { .25f, .25f, .25f } };
+    float *v = j->pivot;
+    small_data data = { x, w, y, j->workspace, v, { .5f, .5f, .5f }, { .25f, .25f, .25f }, { v, v, v, v } };
     return small_run(ctx, dev, j->small, dev->stream, &data);
 }
 
@@ -112,9 +113,10 @@ static double total_small, total_dnn;
 /* with: what our kernels do beside the convolution; from bytes there is nothing to compare with here. */
 static void bench(dnn_kind kind, int64_t N, int64_t HW, int64_t C, int64_t O, int64_t stride, int with)
 {
-    static const char *kinds[] = { "forward", "dx", "dw" },
-                      *beside[] = { "", " and statistics", " from bytes", " and statistics, from bytes" };
-    bool bytes_in = with & SMALL_BYTES, alone = once || bytes_in;
+    static const char *kinds[] = { "forward", "dx", "dw" }, *beside[] = {
+        "", " and statistics", " from bytes", " and statistics, from bytes", "", " and statistics, through batch norm"
+    };
+    bool bytes_in = with & SMALL_BYTES, alone = once || with > SMALL_STATS;
     int64_t Ho = (HW - 1) / stride + 1;
     job j = { .s = { kind, N, HW, HW, C, O, 3, Ho, Ho, stride, 1, CLOOB_BF16, CLOOB_BF16 } };
     cloob_dtype w_type = CLOOB_BF16;
@@ -175,6 +177,7 @@ static void stem(int64_t N, int64_t HW, int64_t C)
     for (int64_t O = C; O <= 2 * C; O += C) {
         for (int kind = DNN_FORWARD; kind <= DNN_DW; kind++) bench((dnn_kind)kind, N, HW / 2, C, O, 1, 0);
         bench(DNN_FORWARD, N, HW / 2, C, O, 1, SMALL_STATS);
+        bench(DNN_FORWARD, N, HW / 2, C, O, 1, SMALL_STATS | SMALL_APPLY);
     }
     printf("stem of %lld channels, batch %lld: cuDNN %.3f ms, the faster of both %.3f ms\n\n", (long long)C,
            (long long)N, total_dnn, total_small);

@@ -116,6 +116,24 @@ static void fuse_apply(graph *g, int i)
     g->node[i].op = OP_COUNT;
 }
 
+/* Batch norm with relu and the 3 x 3 convolution of few channels that alone reads its result. */
+static void fuse_stem_apply(graph *g, int i)
+{
+    node conv = g->node[i];
+    int at = graph_producer(g, conv.in[0]);
+    if (at < 0 || g->node[at].op != OP_BN_APPLY || !is_stem(g, &conv, conv.in[1])) return;
+    node apply = g->node[at], n = empty_node(OP_APPLY_STEM_STATS, conv.attr, conv.segment);
+    value_id y = apply.out[0];
+    if (!apply.attr.relu || apply.attr.pool || apply.in[5] != NO_VALUE || readers(g, y) != 1 || g->value[y].keep)
+        return;
+    n.attr.relu = true;
+    for (int k = 0; k < 5; k++) n.in[k] = apply.in[k];
+    for (int k = 0; k < 3; k++) n.in[k + 5] = conv.in[k + 1], n.out[k] = conv.out[k];
+    n.out[3] = y;
+    g->node[i] = n;
+    g->node[at].op = OP_COUNT;
+}
+
 /* Images in bytes and the convolution, or its weight gradient, that alone reads what image_input makes of them. */
 static void fuse_image(graph *g, int i)
 {
@@ -187,6 +205,14 @@ static void fuse_rounding(graph *g, int i)
     g->node[i].in[OP_ROUNDED_IN] = *rounded;
 }
 
+/* What stands before a convolution with statistics. */
+static void fuse_conv_stats(graph *g, int i)
+{
+    fuse_apply(g, i);
+    if (g->node[i].op == OP_CONV_STATS) fuse_image(g, i);
+    if (g->node[i].op == OP_CONV_STATS) fuse_stem_apply(g, i);
+}
+
 void graph_fuse_gemm(graph *g)
 {
     for (int i = 0; i < g->nodes && g->status == CLOOB_OK; i++) {
@@ -202,7 +228,7 @@ void graph_fuse_gemm(graph *g)
     }
     for (int i = 0; i < g->nodes && g->status == CLOOB_OK; i++) { /* of what the endings have left */
         switch (g->node[i].op) {
-        case OP_CONV_STATS: fuse_apply(g, i), fuse_image(g, i); break;
+        case OP_CONV_STATS: fuse_conv_stats(g, i); break;
         case OP_BN_BWD_APPLY: fuse_bwd_apply(g, i); break;
         case OP_CONV2D_DW: fuse_image(g, i); break;
         default: break;

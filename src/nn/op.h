@@ -172,6 +172,7 @@ op_args fused_apply(const op_args *a), fused_applied_conv(const op_args *a);   /
 op_args fused_bwd_apply(const op_args *a), fused_applied_dx(const op_args *a); /* bn_bwd_conv_dx */
 op_args fused_image(const op_args *a), fused_image_conv(const op_args *a);     /* image_conv_stats */
 op_args fused_dw_image(const op_args *a), fused_image_dw(const op_args *a);    /* image_conv_dw */
+op_args fused_stem_apply(const op_args *a), fused_stem_conv(const op_args *a); /* apply_stem_stats */
 
 /* ---- the table ----------------------------------------------------------------------------------- */
 
@@ -193,7 +194,8 @@ bool op_lends_shape(op_id op, int k);
 /* True for an op that updates running statistics in place unless attr.keep_stats says no. */
 static inline bool op_updates_running(op_id op)
 {
-    return op == OP_BN_STATS || op == OP_CONV_STATS || op == OP_APPLY_CONV_STATS || op == OP_IMAGE_CONV_STATS;
+    return op == OP_BN_STATS || op == OP_CONV_STATS || op == OP_APPLY_CONV_STATS || op == OP_IMAGE_CONV_STATS ||
+           op == OP_APPLY_STEM_STATS;
 }
 
 /* "conv2d: what went wrong", for shape rules. */

@@ -228,6 +228,27 @@ static void batch_norm_joins_the_convolution_behind_it(void)
         }
 }
 
+/* The same for the 3 x 3 convolutions of a stem, where nobody else reads the result. */
+static void batch_norm_joins_a_stem_convolution_behind_it(void)
+{
+    for (int others = 0; others < 2; others++) {
+        graph g;
+        graph_init(ctx, &g);
+        value_id x = image(&g, "x"), h = one(&g, OP_RELU, batchnorm(&g, x, true)), c = conv(&g, h, 0, 3);
+        graph_keep(&g, batchnorm(&g, c, true), "y");
+        if (others) graph_keep(&g, h, "h");
+        graph_fuse(&g);
+        graph_fuse_gemm(&g);
+        CHECK_OK(ctx, graph_status(&g));
+        const node *n = find(&g, OP_APPLY_STEM_STATS);
+        CHECK((n != NULL) == !others && count(&g, OP_CONV_STATS) == others && count(&g, OP_BN_APPLY) == 1 + others);
+        if (n)
+            CHECK(n->in[0] == x && n->out[0] == c && n->out[3] == h && n->attr.relu && n->attr.pad == 1 &&
+                  n->attr.momentum > 0 && n->in[7] != NO_VALUE);
+        graph_release(&g);
+    }
+}
+
 /* A shortcut that is batch norm alone is applied along with the block's own, unless somebody else reads it. */
 static void batch_norm_takes_the_shortcut_with_it(void)
 {
@@ -345,6 +366,7 @@ int main(void)
     RUN(images_join_the_first_convolution);
     RUN(the_reduction_joins_a_gradient);
     RUN(batch_norm_joins_the_convolution_behind_it);
+    RUN(batch_norm_joins_a_stem_convolution_behind_it);
     RUN(batch_norm_takes_the_shortcut_with_it);
     RUN(the_backward_apply_joins_the_gradient_before_it);
     RUN(cheap_results_are_recomputed_by_their_own_backward);

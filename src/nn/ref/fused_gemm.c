@@ -42,3 +42,10 @@ cloob_status image_conv_dw_ref(const op_env *env, const op_args *a)
     CLOOB_TRY(image_input_ref(env, &image));
     return conv2d_dw_ref(env, &dw);
 }
+
+cloob_status apply_stem_stats_ref(const op_env *env, const op_args *a)
+{
+    op_args apply = fused_stem_apply(a), conv = fused_stem_conv(a);
+    CLOOB_TRY(bn_apply_ref(env, &apply));
+    return conv_stats_ref(env, &conv);
+}

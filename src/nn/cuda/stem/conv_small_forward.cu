@@ -3,7 +3,9 @@
  * A block walks over tiles, 32 or 40 input channels at a time: while one box is multiplied, the copy engine
  * brings the next. A warp owns R rows of 16 outputs and all their channels. It loads each input row once per
  * column v of the kernel and uses it for the three outputs that see it in rows u of the kernel. Products are
- * those of a warpgroup, rows from registers, weights from shared memory. */
+ * those of a warpgroup, rows from registers, weights from shared memory. With batch norm before the convolution a group
+ * first rewrites its box in place. */
+#include "nn/cuda/bn_common.cuh"
 #include "nn/cuda/stem/conv_small.cuh"
 
 namespace {
@@ -15,7 +17,8 @@ typedef struct forward_job {
     int c;     /* channels of w */
     bool flip; /* y is dx, x is dy: w'[c][u][v][o] = w[o][2-u][2-v][c] */
     const float *pivot;
-    float *partial; /* (blocks, 2, COUT), with statistics */
+    float *partial;                         /* (blocks, 2, COUT), with statistics */
+    const float *mean, *rstd, *gain, *bias; /* (CIN), with batch norm first */
 } forward_job;
 
 /* A tile is the work of a group of four warps, R rows for each. GROUPS groups of a block share the weights
@@ -44,6 +47,7 @@ struct forward_shape {
     static_assert(STAGES % (GROUPS * PLANES) == 0 || GROUPS == 1, "stages");
     typedef box<PLANE, HIGH + 2, TILE + 2> input;
     typedef row_out<NT, (R > 4 ? 1 : 2)> output;
+    enum { CHUNKS = PLANE / 8, EACH = 128 / CHUNKS, BATCH = 4 }; /* positions that a group rewrites at a time, loads */
     enum {
         W = STAGES * input::BYTES,
         OUT = W + TAPS * COUT * K * 2,
@@ -75,6 +79,77 @@ __device__ void load_weights(bf16 *to, const forward_job &j)
     }
 }
 
+/* Eight channels through batch norm and relu, by the instructions of bn_apply: the backward pass computes the same mask. */
+__device__ __forceinline__ uint4 normed(uint4 v, const bn_affine<8> &k)
+{
+    unsigned pair[4] = { v.x, v.y, v.z, v.w };
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        float low = bn_value(k, __uint_as_float(pair[i] << 16), 2 * i),
+              high = bn_value(k, __uint_as_float(pair[i] & 0xffff0000u), 2 * i + 1);
+        pair[i] = pack2(fmaxf(low, 0.0f), fmaxf(high, 0.0f));
+    }
+    return make_uint4(pair[0], pair[1], pair[2], pair[3]);
+}
+
+/* The box of a tile goes through batch norm in place, by the 128 threads of a group, a chunk of the channels each. What
+ * lies outside the image stays 0. affine: (3, CIN) floats of shared memory, read again for every tile: there are no
+ * registers to keep them in. */
+struct apply_first {
+    enum { WITH = SMALL_APPLY };
+
+    template <class S>
+    __device__ __forceinline__ static void load(float *affine, const forward_job &j)
+    {
+        int c = threadIdx.x;
+        if (c >= S::CIN) return;
+        affine[c] = j.mean[c], affine[S::CIN + c] = j.rstd[c] * j.gain[c], affine[2 * S::CIN + c] = j.bias[c];
+    }
+
+    __device__ __forceinline__ static void eight(float v[8], unsigned affine)
+    {
+        uint4 a = load_shared(affine), b = load_shared(affine + 16);
+        unsigned bits[8] = { a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w };
+#pragma unroll
+        for (int i = 0; i < 8; i++) v[i] = __uint_as_float(bits[i]);
+    }
+
+    template <class S>
+    __device__ __forceinline__ static void make(unsigned x, tile_place p, unsigned affine, const forward_job &j)
+    {
+        int thread = threadIdx.x % 128, chunk = thread % S::CHUNKS, first = thread / S::CHUNKS;
+        const int positions = (S::HIGH + 2) * (TILE + 2);
+        asm volatile("" : "+r"(chunk), "+r"(first)); /* places are worked out for each tile, for the same reason */
+        bn_affine<8> k;
+        eight(k.mean, affine + chunk * 32);
+        eight(k.slope, affine + 4 * S::CIN + chunk * 32);
+        eight(k.bias, affine + 8 * S::CIN + chunk * 32);
+#pragma unroll 1
+        for (int from = first; from < positions && first < S::EACH; from += S::BATCH * S::EACH) {
+            uint4 v[S::BATCH];
+            bool inside[S::BATCH];
+#pragma unroll
+            for (int b = 0; b < S::BATCH; b++) {
+                int q = from + b * S::EACH, row = p.y - 1 + q / (TILE + 2), column = p.x - 1 + q % (TILE + 2);
+                inside[b] = q < positions && row >= 0 && row < j.tiles.H && column >= 0 && column < j.tiles.W;
+                if (inside[b]) v[b] = load_shared(x + S::input::at(q, chunk));
+            }
+#pragma unroll
+            for (int b = 0; b < S::BATCH; b++)
+                if (inside[b]) store_shared(x + S::input::at(from + b * S::EACH, chunk), normed(v[b], k));
+        }
+        shared_publish(); /* the copy engine writes here next */
+    }
+};
+
+struct no_apply {
+    enum { WITH = 0 };
+    template <class S>
+    __device__ __forceinline__ static void load(float *, const forward_job &)
+    {
+    }
+};
+
 /* acc += the plane in x, seen through the weights of its channels; the first plane overwrites acc. By the
  * four warps of a group together; rows for the next products are loaded while these run. */
 template <class S>
@@ -103,6 +178,14 @@ __device__ __forceinline__ void multiply(float (&acc)[S::R][S::NT][4], unsigned 
     wgmma_wait<0>();
 }
 
+/* What acc was is not needed: without this the compiler keeps it through all that comes between two tiles. */
+template <class S>
+__device__ __forceinline__ void forget(float (&acc)[S::R][S::NT][4])
+{
+#pragma unroll
+    for (int i = 0; i < S::R * S::NT * 4; i++) acc[i / (S::NT * 4)][i / 4 % S::NT][i % 4] = 0.0f;
+}
+
 template <class S, class SUMS>
 __device__ __forceinline__ void store_tile(const forward_job &j, tile_place p, unsigned out,
                                            const float acc[S::R][S::NT][4], SUMS &sums)
@@ -118,12 +201,13 @@ __device__ __forceinline__ void store_tile(const forward_job &j, tile_place p, u
 /* Waits for the four warps of a group. */
 __device__ __forceinline__ void meet_group(int group) { asm volatile("bar.sync %0, 128;" ::"r"(group + 1) : "memory"); }
 
-template <class S, class SUMS>
+template <class S, class SUMS, class APPLY>
 __global__ void __launch_bounds__(S::THREADS, S::PER_SM)
     forward_kernel(const __grid_constant__ CUtensorMap map, const forward_job j)
 {
     extern __shared__ char raw[];
     __shared__ uint64_t full[S::STAGES];
+    __shared__ __align__(16) float affine[APPLY::WITH ? 3 * S::CIN : 1];
     char *smem = smem_begin(raw);
     unsigned w = shared_address(smem + S::W), out = shared_address(smem + S::OUT) + threadIdx.x / 32 * S::output::BYTES;
     /* item: a plane of one of this block's tiles */
@@ -140,6 +224,7 @@ __global__ void __launch_bounds__(S::THREADS, S::PER_SM)
         for (int s = 0; s < S::STAGES; s++) bring(s);
     }
     load_weights<S>(reinterpret_cast<bf16 *>(smem + S::W), j);
+    APPLY::template load<S>(affine, j);
     shared_publish(); /* the products read them */
     __syncthreads();
     SUMS sums(j.pivot, S::output::chunk_of_lane());
@@ -152,6 +237,15 @@ __global__ void __launch_bounds__(S::THREADS, S::PER_SM)
         for (int plane = 0; plane < S::PLANES; plane++) {
             int item = turn * S::PLANES + plane, stage = item % S::STAGES;
             barrier_wait(&full[stage], item / S::STAGES & 1);
+            if constexpr (APPLY::WITH != 0) {
+                static_assert(S::PLANES == 1, "all channels at once");
+                int again = tile; /* its place is not kept until the tile is stored */
+                asm volatile("" : "+r"(again));
+                APPLY::template make<S>(shared_address(smem + stage * S::input::BYTES),
+                                        place_of(j.tiles, again, S::HIGH), shared_address(affine), j);
+                meet_group(group);
+                forget<S>(acc);
+            }
             multiply<S>(acc, shared_address(smem + stage * S::input::BYTES), w, plane);
             meet_group(group); /* all have read the stage */
             if (threadIdx.x % 128 == 0) bring(item + S::STAGES);
@@ -163,13 +257,13 @@ __global__ void __launch_bounds__(S::THREADS, S::PER_SM)
                                                     reinterpret_cast<float *>(smem), sums);
 }
 
-template <class S, class SUMS>
+template <class S, class SUMS, class APPLY>
 cudaError_t ready(int *blocks_per_sm)
 {
-    return kernel_ready(forward_kernel<S, SUMS>, S::THREADS, S::SMEM, blocks_per_sm);
+    return kernel_ready(forward_kernel<S, SUMS, APPLY>, S::THREADS, S::SMEM, blocks_per_sm);
 }
 
-template <class S, class SUMS>
+template <class S, class SUMS, class APPLY>
 cudaError_t run(const small_call *c)
 {
     const dnn_shape *s = &c->shape;
@@ -182,32 +276,38 @@ cudaError_t run(const small_call *c)
                       (int)c->c,
                       flip,
                       d->pivot,
-                      (float *)d->workspace };
+                      (float *)d->workspace,
+                      d->norm[0],
+                      d->norm[1],
+                      d->norm[2],
+                      d->norm[3] };
     cudaError_t e = S::input::map(&map, flip ? d->y : d->x, s->N, s->H, s->W, S::CIN);
     if (e != cudaSuccess) return e;
-    forward_kernel<S, SUMS><<<c->blocks, S::THREADS, S::SMEM, c->stream>>>(map, j);
+    forward_kernel<S, SUMS, APPLY><<<c->blocks, S::THREADS, S::SMEM, c->stream>>>(map, j);
     return cudaGetLastError();
 }
 
-/* With sums or without; CIN channels in, PLANE of a stage, NT tiles of 8 out, R rows of a warp, groups, stages, blocks
+/* With sums and batch norm or without; CIN channels in, PLANE of a stage, NT tiles of 8 out, R rows of a warp, groups, stages, blocks
  * per multiprocessor. */
-template <class SUMS, int CIN, int PLANE, int NT, int R, int GROUPS, int STAGES, int PER_SM>
+template <class SUMS, class APPLY, int CIN, int PLANE, int NT, int R, int GROUPS, int STAGES, int PER_SM>
 constexpr small_kernel row(const char *name, dnn_kind kind)
 {
     typedef forward_shape<CIN, PLANE, NT, R, GROUPS, STAGES, PER_SM> S;
     return { name,
              kind,
-             SUMS::WITH,
+             SUMS::WITH | APPLY::WITH,
              kind == DNN_DX ? S::COUT : CIN,
              kind == DNN_DX ? CIN : S::COUT,
              1,
              S::HIGH,
-             ready<S, SUMS>,
+             ready<S, SUMS, APPLY>,
              SUMS::WITH ? 2 * S::COUT * sizeof(float) : 0,
-             run<S, SUMS> };
+             run<S, SUMS, APPLY> };
 }
-#define FORWARD(name, ...) row<no_sums, __VA_ARGS__>(name, DNN_FORWARD), row<kept_sums, __VA_ARGS__>(name, DNN_FORWARD)
-#define DX(name, ...)      row<no_sums, __VA_ARGS__>(name, DNN_DX)
+#define DX(name, ...) row<no_sums, no_apply, __VA_ARGS__>(name, DNN_DX)
+#define FORWARD(name, ...)                                                                                             \
+    row<no_sums, no_apply, __VA_ARGS__>(name, DNN_FORWARD), row<kept_sums, no_apply, __VA_ARGS__>(name, DNN_FORWARD),  \
+        row<kept_sums, apply_first, __VA_ARGS__>(name, DNN_FORWARD)
 
 } // namespace
 
