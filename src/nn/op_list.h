@@ -153,5 +153,5 @@ OP(IMAGE_CONV_DW, "image_conv_dw", shape_image_conv_dw, NULL)
 /* dy, bytes (N,H,W,3) U8, w (for its shape) -> dw F32, image {as both}: image_input, then conv2d_dw with the image,
  * which may stay undefined */
 OP(APPLY_STEM_STATS, "apply_stem_stats", shape_apply_stem_stats, NULL)
-/* x, mean, rstd, gain, bias, w, run_mean (O), run_var (O) -> y, mean (O), rstd (O), applied {as all}: bn_apply of x with
- * relu, then conv_stats of it; applied may stay undefined */
+/* x, mean, rstd, gain, bias, w, run_mean (O), run_var (O) -> y, mean (O), rstd (O), applied {as all}: bn_apply of x
+ * with relu, then conv_stats of it; applied may stay undefined */

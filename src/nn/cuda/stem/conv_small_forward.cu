@@ -79,7 +79,8 @@ __device__ void load_weights(bf16 *to, const forward_job &j)
     }
 }
 
-/* Eight channels through batch norm and relu, by the instructions of bn_apply: the backward pass computes the same mask. */
+/* Eight channels through batch norm and relu, by the instructions of bn_apply: the backward pass computes the same
+ * mask. */
 __device__ __forceinline__ uint4 normed(uint4 v, const bn_affine<8> &k)
 {
     unsigned pair[4] = { v.x, v.y, v.z, v.w };
@@ -287,8 +288,8 @@ cudaError_t run(const small_call *c)
     return cudaGetLastError();
 }
 
-/* With sums and batch norm or without; CIN channels in, PLANE of a stage, NT tiles of 8 out, R rows of a warp, groups, stages, blocks
- * per multiprocessor. */
+/* With sums and batch norm or without; CIN channels in, PLANE of a stage, NT tiles of 8 out, R rows of a warp, groups,
+ * stages, blocks per multiprocessor. */
 template <class SUMS, class APPLY, int CIN, int PLANE, int NT, int R, int GROUPS, int STAGES, int PER_SM>
 constexpr small_kernel row(const char *name, dnn_kind kind)
 {

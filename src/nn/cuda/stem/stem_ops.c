@@ -1,6 +1,6 @@
 /* What stands before a convolution of the stem and the convolution, or its weight gradient: by a kernel that does the
- * first while the image lies in shared memory (conv_small.h), or one after the other, whichever was faster when the plan
- * was made. */
+ * first while the image lies in shared memory (conv_small.h), or one after the other, whichever was faster when the
+ * plan was made. */
 #include <stdlib.h>
 
 #include "nn/cuda/kernels.h"
