@@ -205,6 +205,50 @@ static void fuse_rounding(graph *g, int i)
     g->node[i].in[OP_ROUNDED_IN] = *rounded;
 }
 
+/* The weight gradient of a 3 x 3 convolution of few channels that alone reads what batch norm's backward reduction
+ * writes for it on the side: it makes that itself. */
+static void fuse_stem_dw(graph *g, int i)
+{
+    node dw = g->node[i];
+    value_id x = dw.in[1];
+    int at = graph_producer(g, x);
+    if (at < 0 || g->node[at].op != OP_BN_BWD_REDUCE || g->node[at].out[4] != x || !is_stem(g, &dw, dw.in[2])) return;
+    node *reduce = &g->node[at], n = empty_node(OP_APPLY_STEM_DW, dw.attr, dw.segment);
+    if (!reduce->attr.relu || reduce->attr.pool || readers(g, x) != 1 || g->value[x].keep) return;
+    n.attr.relu = true;
+    n.in[0] = dw.in[0], n.in[6] = dw.in[2];
+    for (int k = 1; k < 6; k++) n.in[k] = reduce->in[k + 1];
+    n.out[0] = dw.out[0], n.out[1] = x;
+    reduce->out[4] = NO_VALUE;
+    g->node[i] = n;
+}
+
+/* Batch norm's backward apply whose result the first convolution's weight gradient alone reads. */
+static void fuse_image_bwd(graph *g, int i)
+{
+    node dw = g->node[i];
+    int at = graph_producer(g, dw.in[0]);
+    if (at < 0 || g->node[at].op != OP_BN_BWD_APPLY) return;
+    node apply = g->node[at], n = empty_node(OP_BN_BWD_IMAGE_DW, dw.attr, dw.segment);
+    value_id y = apply.out[0];
+    if (!apply.attr.relu || apply.attr.pool || apply.in[7] != NO_VALUE || readers(g, y) != 1 || g->value[y].keep)
+        return;
+    n.attr.relu = true;
+    for (int k = 0; k < 7; k++) n.in[k] = apply.in[k];
+    n.in[7] = dw.in[1], n.in[8] = dw.in[2];
+    n.out[0] = dw.out[0], n.out[1] = y, n.out[2] = dw.out[1];
+    g->node[i] = n;
+    g->node[at].op = OP_COUNT;
+}
+
+/* What stands before a weight gradient. */
+static void fuse_conv_dw(graph *g, int i)
+{
+    fuse_image(g, i);
+    if (g->node[i].op == OP_IMAGE_CONV_DW) fuse_image_bwd(g, i);
+    else fuse_stem_dw(g, i);
+}
+
 /* What stands before a convolution with statistics. */
 static void fuse_conv_stats(graph *g, int i)
 {
@@ -230,7 +274,7 @@ void graph_fuse_gemm(graph *g)
         switch (g->node[i].op) {
         case OP_CONV_STATS: fuse_conv_stats(g, i); break;
         case OP_BN_BWD_APPLY: fuse_bwd_apply(g, i); break;
-        case OP_CONV2D_DW: fuse_image(g, i); break;
+        case OP_CONV2D_DW: fuse_conv_dw(g, i); break;
         default: break;
         }
     }

@@ -249,6 +249,31 @@ static void batch_norm_joins_a_stem_convolution_behind_it(void)
     }
 }
 
+/* Batch norm between two convolutions of a stem: its result is made again by the second's weight gradient, and its
+ * backward apply goes into the first's, which begins with bytes. */
+static void weight_gradients_of_a_stem_take_batch_norm_along(void)
+{
+    graph g;
+    graph_init(ctx, &g);
+    value_id images = graph_input(&g, TENSOR(CLOOB_U8, NULL, B, S, S, 3), "images");
+    op_attr attr = { .channels = C, .dtype = CLOOB_F32, .mean = { 1, 2, 3 }, .std = { 4, 5, 6 } };
+    value_id c1 = conv(&g, graph_op(&g, OP_IMAGE_INPUT, attr, 1, &images), 0, 3);
+    value_id c2 = conv(&g, one(&g, OP_RELU, batchnorm(&g, c1, true)), 5, 3), y = batchnorm(&g, c2, true);
+    graph_keep(&g, y, "y");
+    graph_fuse(&g);
+    graph_differentiate(&g, y, &(graph_grad_options){ .recompute = true });
+    CHECK_OK(ctx, graph_status(&g));
+    graph_fuse_gemm(&g);
+    CHECK_OK(ctx, graph_status(&g));
+    const node *second = find(&g, OP_APPLY_STEM_DW), *first = find(&g, OP_BN_BWD_IMAGE_DW);
+    CHECK(second && first && count(&g, OP_CONV2D_DW) == 0 && count(&g, OP_IMAGE_INPUT) == 0);
+    for (int i = 0; i < g.nodes; i++)
+        if (g.node[i].op == OP_BN_BWD_REDUCE) CHECK(g.node[i].out[4] == NO_VALUE);
+    if (second) CHECK(second->in[1] == c1 && second->attr.relu && second->attr.pad == 1);
+    if (first) CHECK(first->in[1] == c1 && first->in[7] == images && first->attr.relu && first->attr.std[0] == 4);
+    graph_release(&g);
+}
+
 /* A shortcut that is batch norm alone is applied along with the block's own, unless somebody else reads it. */
 static void batch_norm_takes_the_shortcut_with_it(void)
 {
@@ -367,6 +392,7 @@ int main(void)
     RUN(the_reduction_joins_a_gradient);
     RUN(batch_norm_joins_the_convolution_behind_it);
     RUN(batch_norm_joins_a_stem_convolution_behind_it);
+    RUN(weight_gradients_of_a_stem_take_batch_norm_along);
     RUN(batch_norm_takes_the_shortcut_with_it);
     RUN(the_backward_apply_joins_the_gradient_before_it);
     RUN(cheap_results_are_recomputed_by_their_own_backward);

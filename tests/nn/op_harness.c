@@ -304,7 +304,8 @@ double op_compare(cloob_ctx *ctx, device *dev, op_id op, const op_args *expected
     /* these may stay as they were: only guards count */
     if (op == OP_IMAGE_CONV_STATS || op == OP_APPLY_STEM_STATS || (op == OP_APPLY_CONV_STATS && a.attr.alone))
         want[3].dim[0] = 0;
-    if (op == OP_IMAGE_CONV_DW) want[1].dim[0] = 0;
+    if (op == OP_IMAGE_CONV_DW || op == OP_APPLY_STEM_DW || op == OP_BN_BWD_IMAGE_DW)
+        want[1].dim[0] = want[2].dim[0] = 0;
     double from_out = collect(ctx, dev, op, want, OP_OUTPUTS, out);
     return status != CLOOB_OK || from_in < 0 || from_out < 0 ? -1 : fmax(from_in, from_out);
 }

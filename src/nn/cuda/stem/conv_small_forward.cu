@@ -5,8 +5,7 @@
  * column v of the kernel and uses it for the three outputs that see it in rows u of the kernel. Products are
  * those of a warpgroup, rows from registers, weights from shared memory. With batch norm before the convolution a group
  * first rewrites its box in place. */
-#include "nn/cuda/bn_common.cuh"
-#include "nn/cuda/stem/conv_small.cuh"
+#include "nn/cuda/stem/conv_small_norm.cuh"
 
 namespace {
 
@@ -17,8 +16,8 @@ typedef struct forward_job {
     int c;     /* channels of w */
     bool flip; /* y is dx, x is dy: w'[c][u][v][o] = w[o][2-u][2-v][c] */
     const float *pivot;
-    float *partial;                         /* (blocks, 2, COUT), with statistics */
-    const float *mean, *rstd, *gain, *bias; /* (CIN), with batch norm first */
+    float *partial; /* (blocks, 2, COUT), with statistics */
+    norm_in norm;   /* with batch norm first */
 } forward_job;
 
 /* A tile is the work of a group of four warps, R rows for each. GROUPS groups of a block share the weights
@@ -47,7 +46,6 @@ struct forward_shape {
     static_assert(STAGES % (GROUPS * PLANES) == 0 || GROUPS == 1, "stages");
     typedef box<PLANE, HIGH + 2, TILE + 2> input;
     typedef row_out<NT, (R > 4 ? 1 : 2)> output;
-    enum { CHUNKS = PLANE / 8, EACH = 128 / CHUNKS, BATCH = 4 }; /* positions that a group rewrites at a time, loads */
     enum {
         W = STAGES * input::BYTES,
         OUT = W + TAPS * COUT * K * 2,
@@ -79,67 +77,18 @@ __device__ void load_weights(bf16 *to, const forward_job &j)
     }
 }
 
-/* Eight channels through batch norm and relu, by the instructions of bn_apply: the backward pass computes the same
- * mask. */
-__device__ __forceinline__ uint4 normed(uint4 v, const bn_affine<8> &k)
-{
-    unsigned pair[4] = { v.x, v.y, v.z, v.w };
-#pragma unroll
-    for (int i = 0; i < 4; i++) {
-        float low = bn_value(k, __uint_as_float(pair[i] << 16), 2 * i),
-              high = bn_value(k, __uint_as_float(pair[i] & 0xffff0000u), 2 * i + 1);
-        pair[i] = pack2(fmaxf(low, 0.0f), fmaxf(high, 0.0f));
-    }
-    return make_uint4(pair[0], pair[1], pair[2], pair[3]);
-}
-
-/* The box of a tile goes through batch norm in place, by the 128 threads of a group, a chunk of the channels each. What
- * lies outside the image stays 0. affine: (3, CIN) floats of shared memory, read again for every tile: there are no
- * registers to keep them in. */
+/* The box of a tile goes through batch norm in place, by the group's four warps. */
 struct apply_first {
     enum { WITH = SMALL_APPLY };
-
     template <class S>
     __device__ __forceinline__ static void load(float *affine, const forward_job &j)
     {
-        int c = threadIdx.x;
-        if (c >= S::CIN) return;
-        affine[c] = j.mean[c], affine[S::CIN + c] = j.rstd[c] * j.gain[c], affine[2 * S::CIN + c] = j.bias[c];
+        affine_load<S::CIN>(affine, j.norm);
     }
-
-    __device__ __forceinline__ static void eight(float v[8], unsigned affine)
-    {
-        uint4 a = load_shared(affine), b = load_shared(affine + 16);
-        unsigned bits[8] = { a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w };
-#pragma unroll
-        for (int i = 0; i < 8; i++) v[i] = __uint_as_float(bits[i]);
-    }
-
     template <class S>
     __device__ __forceinline__ static void make(unsigned x, tile_place p, unsigned affine, const forward_job &j)
     {
-        int thread = threadIdx.x % 128, chunk = thread % S::CHUNKS, first = thread / S::CHUNKS;
-        const int positions = (S::HIGH + 2) * (TILE + 2);
-        asm volatile("" : "+r"(chunk), "+r"(first)); /* places are worked out for each tile, for the same reason */
-        bn_affine<8> k;
-        eight(k.mean, affine + chunk * 32);
-        eight(k.slope, affine + 4 * S::CIN + chunk * 32);
-        eight(k.bias, affine + 8 * S::CIN + chunk * 32);
-#pragma unroll 1
-        for (int from = first; from < positions && first < S::EACH; from += S::BATCH * S::EACH) {
-            uint4 v[S::BATCH];
-            bool inside[S::BATCH];
-#pragma unroll
-            for (int b = 0; b < S::BATCH; b++) {
-                int q = from + b * S::EACH, row = p.y - 1 + q / (TILE + 2), column = p.x - 1 + q % (TILE + 2);
-                inside[b] = q < positions && row >= 0 && row < j.tiles.H && column >= 0 && column < j.tiles.W;
-                if (inside[b]) v[b] = load_shared(x + S::input::at(q, chunk));
-            }
-#pragma unroll
-            for (int b = 0; b < S::BATCH; b++)
-                if (inside[b]) store_shared(x + S::input::at(from + b * S::EACH, chunk), normed(v[b], k));
-        }
-        shared_publish(); /* the copy engine writes here next */
+        apply_box<typename S::input, S::CIN, 128>(x, p, j.tiles, affine, threadIdx.x % 128);
     }
 };
 
@@ -208,7 +157,7 @@ __global__ void __launch_bounds__(S::THREADS, S::PER_SM)
 {
     extern __shared__ char raw[];
     __shared__ uint64_t full[S::STAGES];
-    __shared__ __align__(16) float affine[APPLY::WITH ? 3 * S::CIN : 1];
+    __shared__ __align__(16) float affine[APPLY::WITH ? AFFINE * S::CIN : 1];
     char *smem = smem_begin(raw);
     unsigned w = shared_address(smem + S::W), out = shared_address(smem + S::OUT) + threadIdx.x / 32 * S::output::BYTES;
     /* item: a plane of one of this block's tiles */
@@ -278,10 +227,7 @@ cudaError_t run(const small_call *c)
                       flip,
                       d->pivot,
                       (float *)d->workspace,
-                      d->norm[0],
-                      d->norm[1],
-                      d->norm[2],
-                      d->norm[3] };
+                      norm_of(c) };
     cudaError_t e = S::input::map(&map, flip ? d->y : d->x, s->N, s->H, s->W, S::CIN);
     if (e != cudaSuccess) return e;
     forward_kernel<S, SUMS, APPLY><<<c->blocks, S::THREADS, S::SMEM, c->stream>>>(map, j);

@@ -7,9 +7,10 @@
 #include "nn/cuda/stem/conv_small.h"
 
 typedef struct stem_state {
-    op_args second;    /* the plan of conv_stats or conv2d_dw, for when they run one after the other */
+    op_args second;    /* the second op's plan, for when they run one after the other */
     small_plan *small; /* NULL: one after the other */
     size_t partial;    /* offset in scratch: partial sums */
+    float ms;          /* of whichever was chosen */
 } stem_state;
 
 static void release(const op_env *env, op_args *a, cuda_release_fn *second)
@@ -23,6 +24,7 @@ static void release(const op_env *env, op_args *a, cuda_release_fn *second)
 
 void stem_stats_release_cuda(const op_env *env, op_args *a) { release(env, a, fused_release_cuda); }
 void stem_dw_release_cuda(const op_env *env, op_args *a) { release(env, a, conv_release_cuda); }
+void stem_bwd_release_cuda(const op_env *env, op_args *a) { release(env, a, stem_dw_release_cuda); }
 
 static cloob_status state_make(const op_env *env, op_args *a, op_args second, stem_state **out)
 {
@@ -37,8 +39,10 @@ static cloob_status state_make(const op_env *env, op_args *a, op_args second, st
 static cloob_status decide(const op_env *env, op_args *a, stem_state *s, const dnn_shape *shape, int64_t c, int with,
                            const op_args *first, float second_ms)
 {
-    float ms = second_ms + cuda_pass_ms((double)tensor_bytes(&first->in[0]) + (double)tensor_bytes(&first->out[0]));
-    CLOOB_TRY(small_plan_better(env->ctx, env->dev, shape, c, with, &ms, &s->small));
+    double bytes = (double)tensor_bytes(&first->in[0]) + (double)tensor_bytes(&first->out[0]);
+    if (with & SMALL_BWD) bytes += (double)tensor_bytes(&first->in[1]);
+    s->ms = second_ms + cuda_pass_ms(bytes);
+    CLOOB_TRY(small_plan_better(env->ctx, env->dev, shape, c, with, &s->ms, &s->small));
     a->scratch_bytes = s->small ? s->partial + small_plan_workspace(s->small) : s->second.scratch_bytes;
     return CLOOB_OK;
 }
@@ -106,28 +110,82 @@ cloob_status apply_stem_stats_cuda(const op_env *env, const op_args *a)
     return run_stats(env, a, &apply, &conv, bn_apply_cuda, &a->in[1]);
 }
 
-/* ---- image_input, then conv2d_dw ----------------------------------------------------------------- */
+/* ---- image_input or bn_apply, then conv2d_dw ----------------------------------------------------- */
+
+static cloob_status prepare_dw(const op_env *env, op_args *a, const op_args *first, const op_args *dw, int with)
+{
+    stem_state *s;
+    dnn_shape shape = conv_shape(DNN_DW, &dw->in[1], &dw->in[2], &dw->in[0], &dw->attr);
+    CLOOB_TRY(state_make(env, a, *dw, &s));
+    CLOOB_TRY(conv2d_dw_prepare_cuda(env, &s->second));
+    return decide(env, a, s, &shape, dw->in[2].dim[3], with, first, conv_plan_ms(&s->second));
+}
+
+static cloob_status run_dw(const op_env *env, const op_args *a, const op_args *first, op_args *dw, cuda_fn *run_first,
+                           const tensor *norm)
+{
+    const stem_state *s = a->state;
+    if (!s->small) {
+        CLOOB_TRY(run_first(env, first));
+        dw->state = s->second.state;
+        return conv2d_dw_cuda(env, dw);
+    }
+    small_data d = data_of(a, s);
+    d.x = first->in[0].data, d.w = dw->out[0].data, d.y = dw->in[0].data;
+    for (int i = 0; norm && i < 4; i++) d.norm[i] = norm[i].data;
+    return small_run(env->ctx, env->dev, s->small, env->stream, &d);
+}
 
 cloob_status image_conv_dw_prepare_cuda(const op_env *env, op_args *a)
 {
-    stem_state *s;
-    op_args image = fused_dw_image(a);
-    dnn_shape shape = conv_shape(DNN_DW, &a->out[1], &a->in[2], &a->in[0], &a->attr);
-    CLOOB_TRY(state_make(env, a, fused_image_dw(a), &s));
-    CLOOB_TRY(conv2d_dw_prepare_cuda(env, &s->second));
-    return decide(env, a, s, &shape, a->in[2].dim[3], SMALL_BYTES, &image, conv_plan_ms(&s->second));
+    op_args image = fused_dw_image(a), dw = fused_image_dw(a);
+    return prepare_dw(env, a, &image, &dw, SMALL_BYTES);
 }
 
 cloob_status image_conv_dw_cuda(const op_env *env, const op_args *a)
 {
-    const stem_state *s = a->state;
     op_args image = fused_dw_image(a), dw = fused_image_dw(a);
+    return run_dw(env, a, &image, &dw, image_input_cuda, NULL);
+}
+
+cloob_status apply_stem_dw_prepare_cuda(const op_env *env, op_args *a)
+{
+    op_args apply = fused_dw_apply(a), dw = fused_applied_dw(a);
+    return prepare_dw(env, a, &apply, &dw, SMALL_APPLY);
+}
+
+cloob_status apply_stem_dw_cuda(const op_env *env, const op_args *a)
+{
+    op_args apply = fused_dw_apply(a), dw = fused_applied_dw(a);
+    return run_dw(env, a, &apply, &dw, bn_apply_cuda, &a->in[2]);
+}
+
+/* ---- bn_bwd_apply, then image_conv_dw ------------------------------------------------------------ */
+
+cloob_status bn_bwd_image_dw_prepare_cuda(const op_env *env, op_args *a)
+{
+    stem_state *s;
+    op_args apply = fused_dw_bwd(a), dw = fused_bwd_dw(a);
+    dnn_shape shape = conv_shape(DNN_DW, &a->out[2], &a->in[8], &a->in[0], &a->attr);
+    CLOOB_TRY(state_make(env, a, dw, &s));
+    CLOOB_TRY(image_conv_dw_prepare_cuda(env, &s->second));
+    return decide(env, a, s, &shape, a->in[8].dim[3], SMALL_BYTES | SMALL_BWD, &apply,
+                  ((const stem_state *)s->second.state)->ms);
+}
+
+cloob_status bn_bwd_image_dw_cuda(const op_env *env, const op_args *a)
+{
+    const stem_state *s = a->state;
+    op_args apply = fused_dw_bwd(a), dw = fused_bwd_dw(a);
     if (!s->small) {
-        CLOOB_TRY(image_input_cuda(env, &image));
+        CLOOB_TRY(bn_bwd_apply_cuda(env, &apply));
         dw.state = s->second.state;
-        return conv2d_dw_cuda(env, &dw);
+        return image_conv_dw_cuda(env, &dw);
     }
     small_data d = data_of(a, s);
-    d.x = a->in[1].data, d.w = a->out[0].data, d.y = a->in[0].data;
+    d.x = a->in[7].data, d.w = a->out[0].data, d.y = a->in[0].data;
+    for (int i = 0; i < 4; i++) d.norm[i] = a->in[2 + i].data;
+    d.before = a->in[1].data, d.sums = a->in[6].data;
+    d.count = (float)tensor_rows(&a->in[1]) * (float)(env->sum_ranks ? env->ranks : 1);
     return small_run(env->ctx, env->dev, s->small, env->stream, &d);
 }
