@@ -118,8 +118,8 @@ struct dw_shape<CIN, COUT, MT, NT, R, ROWS, STAGES, NORM>::worker {
     }
 };
 
-/* Batch norm before it or not (0, SMALL_APPLY); channels in, out, tiles of 16 dy and of 8 x of a warp, its rows, groups,
- * stages. */
+/* Batch norm before it or not (0, SMALL_APPLY); channels in, out, tiles of 16 dy and of 8 x of a warp, its rows,
+ * groups, stages. */
 template <int NORM, int CIN, int COUT, int MT, int NT, int R, int ROWS, int STAGES>
 constexpr small_kernel row(const char *name)
 {

@@ -4,8 +4,8 @@
  * adds the blocks in order. A shape S gives the boxes of x and dy and their copies (bring), how many warps make one
  * whole dw (GROUP) and how many such groups share the rows of a tile (ROWS), the accumulators of a thread (ACC), a
  * warp's part of the work (worker), and which element of dw a slot of the sums is (element; -1: none). A box of x that
- * is not used as it is copied (MADE bytes) makes what is used of it (make). NORM: batch norm rewrites x (SMALL_APPLY) or
- * dy (SMALL_BWD; beside dy then lies what batch norm read) first. */
+ * is not used as it is copied (MADE bytes) makes what is used of it (make). NORM: batch norm first rewrites x
+ * (SMALL_APPLY) or dy (SMALL_BWD; beside dy then lies what batch norm read). */
 #ifndef NN_CUDA_CONV_SMALL_DW_CUH
 #define NN_CUDA_CONV_SMALL_DW_CUH
 

@@ -1,6 +1,6 @@
 /* Batch norm on boxes that lie in shared memory, in place: its apply with relu, before a convolution or its weight
- * gradient reads the box, and its backward apply, before a weight gradient reads it as dy. Numbers are those of bn_apply
- * and bn_bwd_apply, instruction by instruction, so that all passes agree on relu's mask. */
+ * gradient reads the box, and its backward apply, before a weight gradient reads it as dy. Numbers are those of
+ * bn_apply and bn_bwd_apply, instruction by instruction, so that all passes agree on relu's mask. */
 #ifndef NN_CUDA_CONV_SMALL_NORM_CUH
 #define NN_CUDA_CONV_SMALL_NORM_CUH
 
@@ -118,8 +118,8 @@ struct backward_four {
     }
 };
 
-/* The box of dy at the tile p, C channels, and that of x beside it; dy is overwritten. What lies outside the image stays
- * 0. */
+/* The box of dy at the tile p, C channels, and that of x beside it; dy is overwritten. What lies outside the image
+ * stays 0. */
 template <class BOX, int C, int THREADS>
 __device__ __forceinline__ void backward_box(unsigned dy, unsigned x, tile_place p, const tile_walk &image,
                                              unsigned affine)
