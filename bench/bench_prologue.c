@@ -37,6 +37,9 @@ typedef struct shape {
     int calls;    /* in a step */
 } shape;
 
+/* Where the gradient of x does not leave the factor for it, the weight's gradient is taken along. */
+static bool takes_dw(const shape *s) { return s->prologue == PROLOGUE_DX && !s->written; }
+
 static const shape shapes[] = {
     { "RN50 add 56", PROLOGUE_ADD, 512, 56, 256, 64, true, 1 },
     { "RN50 add 56 wide", PROLOGUE_ADD, 512, 56, 256, 128, true, 1 },
@@ -53,6 +56,7 @@ static const shape shapes[] = {
     { "RN50 apply 14", PROLOGUE_APPLY, 512, 14, 256, 1024, false, 5 },
     { "RN50 apply 7", PROLOGUE_APPLY, 512, 7, 512, 2048, false, 2 },
     { "RN50 dx 56", PROLOGUE_DX, 512, 56, 256, 64, true, 4 },
+    { "RN50 dx and dw 56", PROLOGUE_DX, 512, 56, 256, 64, false, 3 },
     { "RN50 dx 28", PROLOGUE_DX, 512, 28, 512, 128, true, 4 },
     { "RN50 dx 28 wide", PROLOGUE_DX, 512, 28, 512, 256, true, 1 },
     { "RN50 dx 14", PROLOGUE_DX, 512, 14, 1024, 256, true, 6 },
@@ -66,6 +70,8 @@ static const shape shapes[] = {
     { "odd", PROLOGUE_ADD, 3, 37, 328, 72, true, 0 },
     { "odd dx", PROLOGUE_DX, 3, 37, 72, 200, true, 0 },
     { "odd apply", PROLOGUE_APPLY, 3, 37, 40, 328, true, 0 },
+    { "few dx and dw", PROLOGUE_DX, 1, 9, 256, 64, false, 0 },
+    { "odd dx and dw", PROLOGUE_DX, 31, 53, 232, 40, false, 0 },
 };
 
 /* ---- memory -------------------------------------------------------------------------------------- */
@@ -117,8 +123,10 @@ static double difference(const tensor *a, const tensor *b)
 typedef struct job {
     op_env env;
     op_id first, second;
-    op_args a, b; /* the two ops */
+    op_args a, b;            /* the two ops */
+    op_args apply2, weights; /* with dw: bn_apply, conv2d_dw */
     prologue_gemm p;
+    float *dw2; /* the fused GEMM's */
 } job;
 
 static cloob_status run_first(void *user)
@@ -131,10 +139,18 @@ static cloob_status run_second(void *user)
     job *j = user;
     return op_kernels_cuda[j->second].run(&j->env, &j->b);
 }
+static cloob_status run_weights(void *user)
+{
+    job *j = user;
+    CLOOB_TRY(op_kernels_cuda[OP_BN_APPLY].run(&j->env, &j->apply2));
+    return op_kernels_cuda[OP_CONV2D_DW].run(&j->env, &j->weights);
+}
 static cloob_status run_fused(void *user)
 {
     job *j = user;
-    return cuda_check(ctx, prologue_gemm_run(dev->stream, &j->p, sms), "a fused GEMM");
+    CLOOB_TRY(cuda_check(ctx, prologue_gemm_run(dev->stream, &j->p, sms), "a fused GEMM"));
+    if (!j->p.dw) return CLOOB_OK;
+    return colsum_finish(&j->env, "dw", j->dw2, j->p.partial, prologue_gemm_parts(&j->p, sms), j->p.k * j->p.n);
 }
 
 static float time_of(cloob_status (*run)(void *), job *j)
@@ -178,9 +194,9 @@ static double total_separate, total_fused, total_floor;
 typedef union operands {
     struct {
         tensor x, other, side, side2, y, y2, w, turned, mean, rstd, gain, bias, sums, run_mean, run_var, mean2, rstd2,
-            partial;
+            partial, x2, a2, dw, dw2;
     };
-    tensor all[18];
+    tensor all[22];
 } operands;
 
 static operands make_operands(const shape *s)
@@ -197,7 +213,13 @@ static operands make_operands(const shape *s)
     o.rstd = vector_of(s->k, 0.8), o.sums = make(CLOOB_F32, 2, (int64_t[]){ 2, s->k }, 1000.0);
     o.run_mean = vector_of(s->n, 0), o.run_var = vector_of(s->n, 0.5);
     o.mean2 = vector_of(s->n, 0), o.rstd2 = vector_of(s->n, 0);
-    o.partial = make(CLOOB_F32, 1, (int64_t[]){ 2 * s->n * 160 }, 0);
+    o.partial = make(CLOOB_F32, 1, (int64_t[]){ (takes_dw(s) ? s->k : 2) * s->n * 160 }, 0);
+    o.x2 = o.a2 = o.dw = o.dw2 = ABSENT;
+    if (takes_dw(s)) {
+        o.x2 = rows_of(s->batch, s->side, s->n), o.a2 = rows_of(s->batch, s->side, s->n);
+        o.dw = make(CLOOB_F32, 4, (int64_t[]){ s->k, 1, 1, s->n }, 0);
+        o.dw2 = make(CLOOB_F32, 4, (int64_t[]){ s->k, 1, 1, s->n }, 0);
+    }
     if (dx) TRY(cuda_check(ctx, transpose_bf16(dev->stream, o.turned.data, o.w.data, s->k, s->n), "transpose"));
     return o;
 }
@@ -228,6 +250,22 @@ static void prepare_separate(job *j, const shape *s, const operands *o)
     prepare(j, j->second, &j->b);
 }
 
+/* Those of the weight's gradient. */
+static void prepare_weights(job *j, const operands *o)
+{
+    tensor in[] = { o->x2, o->run_mean, o->run_var, o->run_var, o->run_mean };
+    for (int k = 0; k < OP_INPUTS; k++) j->apply2.in[k] = j->weights.in[k] = ABSENT;
+    for (int k = 0; k < OP_OUTPUTS; k++) j->apply2.out[k] = j->weights.out[k] = ABSENT;
+    memcpy(j->apply2.in, in, sizeof in);
+    j->apply2.out[0] = j->weights.in[1] = o->a2;
+    j->apply2.attr.relu = true;
+    j->weights.in[0] = o->side, j->weights.in[2] = o->w;
+    j->weights.out[0] = o->dw;
+    j->weights.attr.stride = 1;
+    j->dw2 = o->dw2.data;
+    prepare(j, OP_CONV2D_DW, &j->weights);
+}
+
 static prologue_gemm fused_of(const shape *s, const operands *o)
 {
     bool dx = s->prologue == PROLOGUE_DX;
@@ -243,10 +281,12 @@ static prologue_gemm fused_of(const shape *s, const operands *o)
                             .rstd = o->rstd.data,
                             .gain = o->gain.data,
                             .bias = o->bias.data,
-                            .mean2 = o->bias.data,
-                            .rstd2 = o->rstd.data,
-                            .gain2 = o->mean.data,
-                            .bias2 = o->gain.data,
+                            .dw = takes_dw(s),
+                            .x2 = takes_dw(s) ? o->x2.data : NULL,
+                            .mean2 = takes_dw(s) ? o->run_mean.data : o->bias.data,
+                            .rstd2 = takes_dw(s) ? o->run_var.data : o->rstd.data,
+                            .gain2 = takes_dw(s) ? o->run_var.data : o->mean.data,
+                            .bias2 = takes_dw(s) ? o->run_mean.data : o->gain.data,
                             .sums = o->sums.data,
                             .count = (float)tensor_rows(&o->x),
                             .pivot = o->run_mean.data,
@@ -261,9 +301,12 @@ static float try_variant(job *j, const shape *s, const operands *o)
     TRY(dev->sync(ctx, dev));
     TRY(cuda_check(ctx, cudaMemset(o->y2.data, 0xff, tensor_bytes(&o->y2)), "poison"));
     TRY(cuda_check(ctx, cudaMemset(o->side2.data, 0xff, tensor_bytes(&o->side2)), "poison"));
+    if (takes_dw(s)) TRY(cuda_check(ctx, cudaMemset(o->dw2.data, 0xff, tensor_bytes(&o->dw2)), "poison"));
     float ms = time_of(run_fused, j);
     double e = difference(&o->y2, &o->y), f = s->written ? difference(&o->side2, &o->side) : 0,
-           g = j->p.stats ? statistics_difference(j, &o->partial, &o->run_mean) : 0;
+           g = j->p.stats    ? statistics_difference(j, &o->partial, &o->run_mean)
+               : takes_dw(s) ? difference(&o->dw2, &o->dw)
+                             : 0;
     printf("  %.3f", (double)ms);
     if (!(e < 3e-3 && f < 3e-3 && g < 3e-3)) printf(" WRONG %.1e %.1e %.1e", e, f, g);
     return ms;
@@ -275,6 +318,8 @@ static void release(job *j, operands *o)
         if (o->all[i].ndim > 0) dev->free(dev, o->all[i].data);
     if (op_kernels_cuda[j->second].release) op_kernels_cuda[j->second].release(&j->env, &j->b);
     if (j->b.scratch) dev->free(dev, j->b.scratch);
+    if (j->p.dw) op_kernels_cuda[OP_CONV2D_DW].release(&j->env, &j->weights);
+    if (j->weights.scratch) dev->free(dev, j->weights.scratch);
 }
 
 static void bench(const shape *s)
@@ -282,12 +327,15 @@ static void bench(const shape *s)
     job j = { .env = { .ctx = ctx, .dev = dev, .stream = dev->stream, .ranks = 1 } };
     operands o = make_operands(s);
     prepare_separate(&j, s, &o);
-    float first = time_of(run_first, &j), second = time_of(run_second, &j), best = first + second;
+    if (takes_dw(s)) prepare_weights(&j, &o);
+    float first = time_of(run_first, &j), second = time_of(run_second, &j),
+          third = takes_dw(s) ? time_of(run_weights, &j) : 0.0f, separate = first + second + third, best = separate;
     j.p = fused_of(s, &o);
-    double floor = (double)tensor_bytes(&o.x) * (1 + (o.other.ndim > 0) + s->written) + (double)tensor_bytes(&o.y);
-    printf("%-18s %7lld x %4lld -> %4lld: floor %.3f, separate %.3f + %.3f = %.3f;", s->name, (long long)j.p.m,
-           (long long)s->k, (long long)s->n, floor / bandwidth, (double)first, (double)second,
-           (double)(first + second));
+    double floor = (double)tensor_bytes(&o.x) * (1 + (o.other.ndim > 0) + s->written) +
+                   (double)tensor_bytes(&o.y) * (takes_dw(s) ? 2.0 : 1.0);
+    printf("%-18s %7lld x %4lld -> %4lld: floor %.3f, separate %.3f + %.3f + %.3f = %.3f;", s->name, (long long)j.p.m,
+           (long long)s->k, (long long)s->n, floor / bandwidth, (double)first, (double)second, (double)third,
+           (double)separate);
     for (j.p.variant = 0; j.p.variant < variants; j.p.variant++) {
         fflush(stdout);
         float ms = INFINITY;
@@ -295,9 +343,9 @@ static void bench(const shape *s)
         else printf("    -");
         if (ms < best) best = ms;
     }
-    total_separate += (double)(first + second) * s->calls, total_fused += (double)best * s->calls;
+    total_separate += (double)separate * s->calls, total_fused += (double)best * s->calls;
     total_floor += floor / bandwidth * s->calls;
-    printf("  x%d saves %.3f\n", s->calls, (double)(first + second - best) * s->calls);
+    printf("  x%d saves %.3f\n", s->calls, (double)(separate - best) * s->calls);
     fflush(stdout);
     release(&j, &o);
 }
@@ -309,7 +357,7 @@ int main(int argc, char **argv)
     TRY(device_open(ctx, "cuda", &dev));
     sms = ((const cuda_state *)dev->state)->sms;
     printf("ms; variants: 128 rows b stays, 128 rows b streams, 64 rows b stays, 64 rows b streams, 128 rows with less "
-           "room for results\n");
+           "room for results; with dw as in gradients_gemm.cu\n");
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
         if (argc < 2 || strstr(shapes[i].name, argv[1])) bench(&shapes[i]);
     printf("all calls of a step of each: floor %.2f ms, separate %.2f, the faster of both %.2f\n", total_floor,

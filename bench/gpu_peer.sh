@@ -1,7 +1,7 @@
 #!/bin/bash
 # Training steps and embeddings on one GPU beside PyTorch, in one run, medians; prints a table last.
 #
-#     bench/gpu_peer.sh [step] [short] [modes] [fp8] [large] [embed] [clip] [loss] [max]      (default: all but max)
+#     bench/gpu_peer.sh [step] [short] [modes] [fp8] [large] [embed] [clip] [loss] [onnx] [jpeg] [max] [compile]      (default: all but the last four)
 #
 # step   RN50, ViT-B-32, ViT-B-16, RN50x4, ViT-L-14 (STEPS="RN50:512:36 ..." chooses): texts of 77 tokens, padded;
 #        ours, and torch.compile with channels last in bf16
@@ -9,9 +9,12 @@
 # modes  PyTorch's other ways (MODES="RN50:512:36:whole ..."): the whole step as one function, and with CUDA graphs; max: max-autotune, which takes minutes
 # fp8    ours with --precision amp_fp8, which PyTorch has no counterpart for here
 # large  ViT-L-14 within 80 GiB, what is recomputed chosen by the planner
-# embed  RN50 and ViT-B-32 images in batches of 256, RN50 in batches of 1
+# embed  RN50 and ViT-B-32 images in batches of 256, one image and one text at a time (EMBEDS="RN50:1:3:graphs:text ...": PyTorch's mode, and text)
 # clip   RN50's step with CLIP's loss instead of CLOOB's
 # loss   the objective alone, 32,768 pairs of 1,024 numbers
+# onnx   ONNX Runtime's CUDA provider on the same towers (ONNX="RN50:256:--nhwc ..."); needs onnxruntime-gpu
+# jpeg   training RN50 from the shards that SHARDS names ("FOLDER/{000..119}.tar"): all cores decode, 4 cores decode, the GPU decodes for 4 cores
+# compile  only compiles what the other parts name and ends, so that a run after it finds PyTorch's code in its cache
 # The third number is the GiB that PyTorch needs: its models are compiled side by side, as many as fit into MEMORY (default 118), each in a
 # process that then gives its memory back and waits. Each is timed alone, beside processes that do nothing. COMPILE seconds (default 280) is how long they
 # have; what is not compiled by then is left out. CLOOB is the program (default: build/cloob), OUT a folder for full results, written row by row.
@@ -25,7 +28,8 @@ out=$(cd "$out" && pwd) gates=$(mktemp -d)
 steps=${STEPS:-RN50:512:36 ViT-B-32:1024:38 ViT-B-16:128:14 RN50x4:128:23 ViT-L-14:128:45}
 short=${SHORT:-RN50:512:30}
 modes=${MODES:-RN50:512:36:whole RN50:512:36:graphs ViT-B-16:128:14:graphs}
-embeds=${EMBEDS:-RN50:256:8 ViT-B-32:256:6 RN50:1:3}
+embeds=${EMBEDS:-RN50:256:8:compile ViT-B-32:256:6:compile RN50:1:3:graphs ViT-B-32:1:3:graphs ViT-B-32:1:3:graphs:text}
+onnx=${ONNX:-RN50:256:--nhwc ViT-B-32:256:--opset=17 RN50:1:--graph ViT-B-32:1:--graph}
 memory=${MEMORY:-118} compile=${COMPILE:-280}
 has() { case " $parts " in *" $1 "*) ;; *) return 1 ;; esac; }
 keep() { tail -1 | grep '^{' | sed "s/^{/{\"who\": \"$1\", \"part\": \"$2\", /" | tee -a "$out/results.jsonl"; }
@@ -64,10 +68,10 @@ release() {
 }
 
 trap 'for n in "${names[@]}"; do kill "${pid[$n]}" 2> /dev/null; done; rm -rf "$gates"' EXIT
-fields() { IFS=: read -r model batch need mode <<< "$1"; }
+fields() { IFS=: read -r model batch need mode text <<< "$1"; }
 if has step; then for s in $steps; do fields "$s"; start "$model-step" "$need" step --arch "$model" --batch "$batch" --mode compile; done; fi
 if has short; then for s in $short; do fields "$s"; start "$model-short" "$need" step --arch "$model" --batch "$batch" --mode whole --ctx 24; done; fi
-if has embed; then for s in $embeds; do fields "$s"; start "$model-embed-$batch" "$need" embed --arch "$model" --batch "$batch" --mode compile --repeats 20; done; fi
+if has embed; then for s in $embeds; do fields "$s"; start "$model-embed-$batch$text" "$need" embed --arch "$model" --batch "$batch" --mode "${mode:-compile}" --repeats 20 ${text:+--text}; done; fi
 has max && modes="$modes RN50:512:36:max"
 if has modes || has max; then for s in $modes; do fields "$s"; start "$model-$mode" "$need" step --arch "$model" --batch "$batch" --mode "$mode"; done; fi
 for n in "${names[@]}"; do while ! done_with "$n" && [ $SECONDS -lt "$compile" ]; do sleep 0.5; done; done
@@ -75,6 +79,7 @@ for n in "${names[@]}"; do # what compiles any longer would disturb the others
     [ -e "$gates/$n.ready" ] || { echo "$n: left out after $SECONDS s"; kill "${pid[$n]}" 2> /dev/null; }
 done
 echo "compiled after $SECONDS s"
+has compile && exit
 
 # ---- one at a time -----------------------------------------------------------------------------------------------------------------
 
@@ -95,8 +100,12 @@ if has fp8; then
 fi
 if has embed; then for s in $embeds; do
     fields "$s"
-    ours embed --model "$model" --batch "$batch" --precision amp_bf16 | keep ours "embed"
-    release "$model-embed-$batch" torch.compile "embed"
+    ours embed --model "$model" --batch "$batch" --precision amp_bf16 ${text:+--text} | keep ours "embed${text:+, text}"
+    release "$model-embed-$batch$text" "torch, ${mode:-compile}" "embed${text:+, text}"
+done; fi
+if has onnx; then for s in $onnx; do
+    fields "$s"
+    (cd bench/peers && timeout 60 python3 onnx_embed.py --arch "$model" --batch "$batch" $need 2>> "$out/peer.log") | keep "ONNX Runtime" "embed, fp16"
 done; fi
 if has clip; then
     our_step RN50 512 amp_bf16 --method clip | keep ours "step, CLIP's loss"
@@ -105,6 +114,19 @@ fi
 if has loss; then
     timeout 60 "$cloob" bench loss --n 32768 --dim 1024 --precision bf16 --device cuda --json --quiet 2>> "$out/ours.log" | keep ours "objective"
     (cd bench/peers && timeout 60 python3 peer_step.py loss --n 32768 --dim 1024 --dtype bf16 2>> "$out/peer.log") | keep torch "objective"
+fi
+# jpeg_run CORES WORKERS DECODER: the median of what a training run logs, the first line left out
+jpeg_run() {
+    timeout 60 taskset -c "$1" "$cloob" train --train-data "$SHARDS" --model RN50 --batch-size 512 --max-steps 60 --epochs 9 --warmup 10 --device cuda --precision amp_bf16 --vocab-size 1000 \
+        --log-every-n-steps 10 --save-frequency 0 --workers "$2" --image-decoder "$3" --logs "$gates/logs" --name "jpeg-$3-$2-$RANDOM" > "$out/jpeg-$3-$2.log" 2>&1
+    grep -aoE "[0-9.]+ pairs/s, data wait [0-9.]+ %" "$out/jpeg-$3-$2.log" | tail -n +2 | sort -n | awk '{ r[NR] = $1; w[NR] = $5 } END { if (NR) { m = int((NR + 1) / 2);
+        printf "{\"model\": \"RN50\", \"batch\": 512, \"ms\": %.3f, \"pairs_per_s\": %.1f, \"data_wait\": %.1f}\n", 512e3 / r[m], r[m], w[m] } }'
+}
+if has jpeg; then
+    last=$(($(nproc) - 1))
+    jpeg_run "0-$last" "$last" cpu | keep ours "JPEG, $(nproc) cores"
+    jpeg_run 0-3 4 cpu | keep ours "JPEG, 4 cores"
+    jpeg_run 0-3 4 gpu | keep ours "JPEG, 4 cores, GPU"
 fi
 if has large; then
     our_step ViT-L-14 512 amp_bf16 --text-length 14 --pack-texts --fit-memory 80G | keep ours "step, 80 GiB"

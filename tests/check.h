@@ -4,7 +4,10 @@
  *     int main(void) { RUN(rows_have_unit_length); return check_summary(); }
  *
  * A test program's exit code is its verdict: 0 passed, 1 failed, 77 skipped. A case that cannot run here says so with
- * SKIP; a program all of whose cases were skipped has tested nothing, and ctest shows it as skipped, not as passed. */
+ * SKIP; a program all of whose cases were skipped has tested nothing, and ctest shows it as skipped, not as passed.
+ *
+ * CHECK_ONLY=WORD in the environment runs the cases whose names hold WORD; CHECK_PART=I/N every N-th case from the I-th
+ * (from 0) on, for several processes side by side or under tools that slow a program down. */
 #ifndef TESTS_CHECK_H
 #define TESTS_CHECK_H
 
@@ -17,7 +20,15 @@
 
 enum { CHECK_SKIPPED = 77 }; /* the exit code that tests/CMakeLists.txt declares as SKIP_RETURN_CODE */
 
-static int check_failed_, check_passed_, check_skipped_, check_bad_here_;
+static int check_failed_, check_passed_, check_skipped_, check_bad_here_, check_seen_;
+
+static inline bool check_wanted(const char *name)
+{
+    const char *word = getenv("CHECK_ONLY"), *part = getenv("CHECK_PART");
+    int i = 0, n = 1;
+    if (part && (sscanf(part, "%d/%d", &i, &n) != 2 || n < 1)) i = 0, n = 1;
+    return check_seen_++ % n == i && (!word || strstr(name, word));
+}
 
 #define CHECK(condition)                                                                                               \
     do {                                                                                                               \
@@ -65,6 +76,7 @@ static int check_failed_, check_passed_, check_skipped_, check_bad_here_;
 
 #define RUN(test)                                                                                                      \
     do {                                                                                                               \
+        if (!check_wanted(#test)) break;                                                                               \
         check_bad_here_ = 0;                                                                                           \
         int skipped_before_ = check_skipped_;                                                                          \
         test();                                                                                                        \

@@ -27,7 +27,7 @@ typedef struct cloob_model cloob_model;
 
 typedef struct cloob_model_options {
     const char *device;    /* "auto" (NULL), "cpu", "cuda", "cuda:1", "ref" */
-    const char *precision; /* "fp32" (NULL), "bf16", "amp_bf16", "int8" (CPU) */
+    const char *precision; /* "fp32" (NULL), "bf16", "amp_bf16", "int8" (CPU), "fp8" (GPU) */
 /* vocab, config, invariant (a row has the same bytes alone or in any batch) and batch: a row of model_options.def
  * each. */
 #define CLOOB_OPTION_NAMED(type, field, ...) CLOOB_MEMBER_##type(field);

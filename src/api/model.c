@@ -51,7 +51,7 @@ cloob_status cloob_model_open(cloob_ctx *ctx, const char *path, const cloob_mode
     inner.encode.batch = o->batch;
     precision p;
     CLOOB_TRY(precision_find(ctx, o->precision, false, &p));
-    inner.encode.compute = p.compute, inner.encode.int8 = p.int8;
+    inner.encode.compute = p.compute, inner.encode.int8 = p.int8, inner.encode.fp8 = p.fp8_rows;
     return model_open(ctx, path, &inner, out);
 }
 

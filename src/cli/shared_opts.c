@@ -110,7 +110,7 @@ void cli_put_csv(FILE *f, const char *text)
 int cli_loss_precision(const command *self, cloob_dtype *out)
 {
     const char *name = opt_given("precision") ? common.precision : "fp32";
-    if (strcmp(name, "int8") == 0 || strcmp(name, "amp_fp8") == 0)
+    if (strcmp(name, "int8") == 0 || strcmp(name, "fp8") == 0 || strcmp(name, "amp_fp8") == 0)
         return cli_usage(self, "--precision %s: the objective is computed in fp32 or bf16", name);
     *out = strcmp(name, "fp32") == 0 ? CLOOB_F32 : CLOOB_BF16;
     return -1;

@@ -173,6 +173,8 @@ static cloob_status prepare_calls(exec *e)
             c->args.in[k] = (tensor){ .ndim = -1 };
             leave_out(e, v);
         }
+        for (int k = 0; k < OP_OUTPUTS; k++)
+            if (bare.out[k].ndim < 0) c->args.out[k] = (tensor){ .ndim = -1 };
         c->args.scratch_bytes = bare.scratch_bytes;
         c->args.state = bare.state;
     }

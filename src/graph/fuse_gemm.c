@@ -52,6 +52,23 @@ static void fuse_stats(graph *g, int i)
     g->node[at].op = OP_COUNT;
 }
 
+/* The gradient of the same weight, where our GEMM keeps its sums in registers (64 or 128 of x's channels left): both
+ * of its factors are operands anyway. */
+static void fuse_first_dw(graph *g, int i)
+{
+    node *n = &g->node[i];
+    const tensor *w = &g->value[n->in[1]].t;
+    if ((w->dim[0] != 64 && w->dim[0] != 128) || w->dim[3] < 256 || w->dtype != CLOOB_BF16) return;
+    for (int k = g->forward_nodes; k < g->nodes; k++) {
+        node *dw = &g->node[k];
+        if (dw->op != OP_CONV2D_DW || dw->in[0] != n->in[0] || dw->in[1] != n->in[8]) continue;
+        n->attr.dw = true;
+        n->out[4] = dw->out[0];
+        dw->op = OP_COUNT;
+        return;
+    }
+}
+
 /* The GEMM moves to the reduction's place, where the other gradient is ready. */
 static void fuse_reduce(graph *g, int i)
 {
@@ -69,6 +86,7 @@ static void fuse_reduce(graph *g, int i)
         for (int k = 0; k < 4; k++) n.out[k] = reduce.out[k];
         g->node[i] = n;
         g->node[at].op = OP_COUNT;
+        fuse_first_dw(g, i);
         return;
     }
 }
@@ -134,6 +152,60 @@ static void fuse_stem_apply(graph *g, int i)
     g->node[at].op = OP_COUNT;
 }
 
+/* What the forward pass made of x by the apply that `reduce` writes again; NO_VALUE: it is not there. */
+static value_id applied_before(const graph *g, const node *reduce, int before)
+{
+    for (int i = 0; i < before; i++) {
+        const node *n = &g->node[i];
+        if (n->op == OP_BN_APPLY && n->in[0] == reduce->in[2] && n->in[5] == NO_VALUE &&
+            n->attr.relu == reduce->attr.relu && n->attr.pool == reduce->attr.pool)
+            return n->out[0];
+    }
+    return NO_VALUE;
+}
+
+/* Everybody who reads what `reduce` recomputes reads the value that is there already. */
+static void read_instead(graph *g, node *reduce, value_id v)
+{
+    for (int i = 0; i < g->nodes * OP_INPUTS; i++) {
+        value_id *in = &g->node[i / OP_INPUTS].in[i % OP_INPUTS];
+        if (*in == reduce->out[4]) *in = v;
+    }
+    reduce->out[4] = NO_VALUE;
+}
+
+/* The rest of what reads the backward apply's result, the weight's gradient, joins it where our GEMM keeps its sums in
+ * registers (64 -> 256 channels). The activation that the weight saw is applied again there, from the x of its batch
+ * norm, so that the reduction of that one need not write it. Where a pool has made it four times smaller than x it is
+ * kept instead. */
+static void fuse_last_dw(graph *g, int i)
+{
+    node *n = &g->node[i];
+    value_id applied = n->out[0];
+    int at = reader(g, i, OP_CONV2D_DW, applied), from = at < 0 ? -1 : graph_producer(g, g->node[at].in[1]);
+    const tensor *w = &g->value[n->in[7]].t;
+    if (from < 0 || g->value[applied].keep || readers(g, applied) != 1) return;
+    if (w->dim[0] != 256 || w->dim[3] != 64 || w->dtype != CLOOB_BF16) return;
+    node *dw = &g->node[at], *reduce = &g->node[from];
+    value_id a2 = dw->in[1], stored = NO_VALUE;
+    if (reduce->op != OP_BN_BWD_REDUCE || reduce->out[4] != a2 || !reduce->attr.relu || g->value[a2].keep) return;
+    if (reduce->attr.pool) stored = applied_before(g, reduce, i);
+    if (reduce->attr.pool ? stored == NO_VALUE : readers(g, a2) != 1) return;
+    for (int k = 2; k < 7; k++)
+        if (graph_producer(g, reduce->in[k]) > i) return;
+    n->attr.alone = true;
+    n->out[2] = dw->out[0];
+    dw->op = OP_COUNT;
+    if (stored != NO_VALUE) {
+        n->in[8] = stored;
+        read_instead(g, reduce, stored);
+        return;
+    }
+    for (int k = 0; k < 5; k++) n->in[k + 8] = reduce->in[k + 2];
+    n->out[3] = a2;
+    reduce->out[4] = NO_VALUE;
+}
+
 /* Images in bytes and the convolution, or its weight gradient, that alone reads what image_input makes of them. */
 static void fuse_image(graph *g, int i)
 {
@@ -165,6 +237,7 @@ static void fuse_bwd_apply(graph *g, int i)
     n.out[0] = apply.out[0], n.out[1] = dx.out[0];
     g->node[i] = n;
     g->node[at].op = OP_COUNT;
+    fuse_last_dw(g, i);
 }
 
 /* The bias gradient of a linear layer: sums over the rows of dy, taken by the op that writes dy. */
@@ -197,7 +270,8 @@ static bool rounds(op_id op, op_id reader)
 static void fuse_rounding(graph *g, int i)
 {
     value_id x = g->node[i].in[0];
-    int at = g->node[i].attr.fp8 == OP_FP8_NEVER || g->value[x].t.dtype != CLOOB_BF16 ? -1 : graph_producer(g, x);
+    op_fp8 fp8 = g->node[i].attr.fp8;
+    int at = fp8 == OP_FP8_NEVER || fp8 == OP_FP8_ROWS || g->value[x].t.dtype != CLOOB_BF16 ? -1 : graph_producer(g, x);
     if (at < 0 || g->node[at].out[0] != x || !rounds(g->node[at].op, g->node[i].op)) return;
     tensor copy = { .dtype = CLOOB_U8, .ndim = 1, .dim = { tensor_count(&g->value[x].t) + OP_ROUNDED_TAIL } };
     value_id *rounded = &g->node[at].out[OP_ROUNDED_OUT];

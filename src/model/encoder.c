@@ -54,6 +54,11 @@ cloob_status encoder_create_on(cloob_ctx *ctx, params *p, const encoder_options 
     if (o->int8 && p->dev->backend != BACKEND_CPU)
         return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED,
                         "precision int8 runs on the CPU, not on %s; choose device cpu, or bf16", p->dev->name);
+    if (o->fp8 && !p->dev->fp8_rows)
+        return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED,
+                        "precision fp8: %s has no such matrix multiplication (GPUs of compute capability 9.0 and later "
+                        "have it); choose %s",
+                        p->dev->name, p->dev->backend == BACKEND_CPU ? "int8" : "bf16");
     encoder *e = calloc(1, sizeof *e);
     if (!e) return ctx_no_memory(ctx, sizeof *e, "an encoder");
     e->p = p;
@@ -171,12 +176,13 @@ int64_t encoder_width(const encoder *e, cloob_output what, bool text)
     return text ? e->p->config.text_width : tower_image_features(&e->p->config);
 }
 
-static cloob_status make_graph(cloob_ctx *ctx, const params *p, int64_t batch, int kind, graph *g)
+static cloob_status make_graph(cloob_ctx *ctx, const params *p, bool fp8, int64_t batch, int kind, graph *g)
 {
     tower_options o = { .batch = batch,
                         .float_images = kind == FLOATS,
                         .features = true,
                         .padded_input = p->dev->backend == BACKEND_CUDA,
+                        .fp8 = fp8 ? OP_FP8_ROWS : OP_FP8_NEVER,
                         .tokens = kind > TOKENS ? (kind - TOKENS) * STEP : 0 };
     if (any_part(p, true) && model_config_text_ends(&p->config)) o.rows = batch * p->config.context;
     return kind >= TOKENS ? tower_text(ctx, p, &o, g) : tower_image(ctx, p, &o, g);
@@ -194,7 +200,7 @@ cloob_status encoder_measure(cloob_ctx *ctx, const params *p, const encoder_opti
         if (kinds[i] > TOKENS && (kinds[i] - TOKENS) * STEP >= p->config.context) continue;
         graph g;
         exec_memory m = { 0 };
-        cloob_status status = make_graph(ctx, p, max_rows(p, o, kinds[i] >= TOKENS), kinds[i], &g);
+        cloob_status status = make_graph(ctx, p, o->fp8, max_rows(p, o, kinds[i] >= TOKENS), kinds[i], &g);
         if (status == CLOOB_OK) status = exec_measure(ctx, &g, p->dev, &m);
         graph_release(&g);
         CLOOB_TRY(status);
@@ -258,7 +264,7 @@ static cloob_status get_slot(cloob_ctx *ctx, encoder *e, int kind, int64_t n, sl
                         .invariant = any_part(e->p, kind >= TOKENS) };
     if (!at->x) {
         CLOOB_TRY(bind_tower(ctx, e, kind >= TOKENS));
-        status = make_graph(ctx, e->p, rows_of(e, kind, size), kind, &g);
+        status = make_graph(ctx, e->p, e->o.fp8, rows_of(e, kind, size), kind, &g);
         if (status == CLOOB_OK) status = exec_create(ctx, &g, e->p->dev, &b, &at->x);
         graph_release(&g);
     }

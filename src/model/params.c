@@ -21,6 +21,12 @@ static bool decays(const char *name, int ndim) { return ndim > 1 || text_ends_wi
 
 static bool is_matrix(const char *name, int ndim) { return ndim > 1 && !strstr(name, "embedding"); }
 
+/* The bias of a transformer's GEMM, not of its norms. */
+static bool is_gemm_bias(const char *name, int ndim)
+{
+    return ndim == 1 && strstr(name, ".resblocks.") && !strstr(name, ".ln_") && text_ends_with(name, "bias");
+}
+
 bool params_locks(const params_training *t, const model_config *c, const char *name)
 {
     int count, group = model_group(c, name, &count);
@@ -53,7 +59,8 @@ static void fill_row(const params *owner, param *p, const st_entry *e)
                   .frozen = is_frozen(owner, e->name),
                   .adapter = -1,
                   .decay = !buffer && decays(e->name, e->t.ndim),
-                  .matrix = is_matrix(e->name, e->t.ndim) };
+                  .matrix = is_matrix(e->name, e->t.ndim),
+                  .gemm_bias = is_gemm_bias(e->name, e->t.ndim) };
 }
 
 static void assign_offsets(params *p)
@@ -83,7 +90,7 @@ static void make_views(params *p)
     for (int i = 0; i < p->count; i++) {
         const param *r = &p->row[i];
         tensor t = engine_shape(r);
-        bool half = p->compute == CLOOB_BF16 && r->matrix;
+        bool half = p->compute == CLOOB_BF16 && (r->matrix || (r->gemm_bias && p->dev->backend == BACKEND_CUDA));
         p->master_view[i] = p->grad_view[i] = p->compute_view[i] = t;
         if (half) p->compute_view[i].dtype = CLOOB_BF16;
         if (!p->master) continue;

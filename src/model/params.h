@@ -24,11 +24,12 @@ typedef struct param {
     tensor file;    /* shape in files */
     int64_t offset; /* first element in the blocks */
     int64_t count;
-    bool buffer; /* running statistics: no gradient */
-    bool frozen; /* left as it is: neither gradient nor moments */
-    int adapter; /* the row of its lora_A, with lora_B behind it; -1: none */
-    bool decay;  /* weight decay applies: neither gain nor bias */
-    bool matrix; /* multiplied by matrix units: has a copy in compute precision */
+    bool buffer;    /* running statistics: no gradient */
+    bool frozen;    /* left as it is: neither gradient nor moments */
+    int adapter;    /* the row of its lora_A, with lora_B behind it; -1: none */
+    bool decay;     /* weight decay applies: neither gain nor bias */
+    bool matrix;    /* multiplied by matrix units: has a copy in compute precision */
+    bool gemm_bias; /* added by a GEMM: a GPU's library wants it in compute precision, too */
 } param;
 
 typedef struct params {

@@ -23,6 +23,13 @@ op_args fused_conv_dx(const op_args *a)
     };
 }
 
+op_args fused_conv_dw(const op_args *a)
+{
+    return (op_args){
+        .attr = a->attr, .in = { a->in[0], a->in[8], a->in[1] }, .out = { a->out[4] }, .scratch = a->scratch
+    };
+}
+
 op_args fused_reduce(const op_args *a)
 {
     op_args r = { .attr = a->attr,
@@ -65,6 +72,21 @@ op_args fused_applied_dx(const op_args *a)
     return (op_args){
         .attr = a->attr, .in = { a->out[0], a->in[7], a->out[1] }, .out = { a->out[1] }, .scratch = a->scratch
     };
+}
+
+op_args fused_second_apply(const op_args *a)
+{
+    op_args r = { .attr = a->attr, .out = { a->out[3] }, .scratch = a->scratch };
+    for (int k = 0; k < 5; k++) r.in[k] = a->in[k + 8];
+    r.in[5] = ABSENT;
+    r.attr.relu = true;
+    return r;
+}
+
+op_args fused_applied_dw(const op_args *a)
+{
+    tensor a2 = op_has(&a->in[9]) ? a->out[3] : a->in[8];
+    return (op_args){ .attr = a->attr, .in = { a->out[0], a2, a->in[7] }, .out = { a->out[2] }, .scratch = a->scratch };
 }
 
 op_args fused_image(const op_args *a)
@@ -119,7 +141,7 @@ op_args fused_dw_apply(const op_args *a)
     return r;
 }
 
-op_args fused_applied_dw(const op_args *a)
+op_args fused_stem_dw(const op_args *a)
 {
     return (op_args){
         .attr = a->attr, .in = { a->in[0], a->out[1], a->in[6] }, .out = { a->out[0] }, .scratch = a->scratch
@@ -165,6 +187,10 @@ cloob_status shape_conv_dx_reduce(cloob_ctx *ctx, op_args *a)
     op_args reduce = fused_reduce(a);
     CLOOB_TRY(shape_bn_bwd_reduce(ctx, &reduce));
     for (int k = 0; k < 4; k++) a->out[k] = reduce.out[k];
+    if (!a->attr.dw) return CLOOB_OK;
+    op_args dw = fused_conv_dw(a);
+    CLOOB_TRY(shape_conv2d_dw(ctx, &dw));
+    a->out[4] = dw.out[0];
     return CLOOB_OK;
 }
 
@@ -192,6 +218,14 @@ cloob_status shape_bn_bwd_conv_dx(cloob_ctx *ctx, op_args *a)
     rule_like(a, 0, x);
     rule_like(a, 1, x);
     a->out[1].dim[3] = w->dim[3];
+    if (!op_has(&a->in[8])) return CLOOB_OK;
+    CLOOB_TRY(rule_dims(ctx, OP_BN_BWD_CONV_DX, a, 8, 4));
+    if (tensor_rows(&a->in[8]) != tensor_rows(x) || a->in[8].dim[3] != w->dim[3])
+        return op_refuse(ctx, OP_BN_BWD_CONV_DX, "x2 must have the shape of dx");
+    if (op_has(&a->in[9])) rule_like(a, 3, &a->in[8]);
+    op_args dw = fused_applied_dw(a);
+    CLOOB_TRY(shape_conv2d_dw(ctx, &dw));
+    a->out[2] = dw.out[0];
     return CLOOB_OK;
 }
 
@@ -243,7 +277,7 @@ cloob_status shape_apply_stem_dw(cloob_ctx *ctx, op_args *a)
     if (!a->attr.relu || a->attr.pool) return op_refuse(ctx, OP_APPLY_STEM_DW, "relu without a pool is needed");
     CLOOB_TRY(shape_bn_apply(ctx, &apply));
     a->out[1] = apply.out[0];
-    op_args dw = fused_applied_dw(a);
+    op_args dw = fused_stem_dw(a);
     CLOOB_TRY(shape_conv2d_dw(ctx, &dw));
     a->out[0] = dw.out[0];
     return CLOOB_OK;

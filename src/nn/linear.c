@@ -3,14 +3,15 @@
 
 cloob_status shape_linear(cloob_ctx *ctx, op_args *a)
 {
-    const tensor *x = &a->in[0], *w = &a->in[1], *res = &a->in[3];
+    const tensor *x = &a->in[0], *w = &a->in[1], *bias = &a->in[2], *res = &a->in[3];
     char xs[SHAPE_TEXT], ws[SHAPE_TEXT];
     CLOOB_TRY(rule_dims(ctx, OP_LINEAR, a, 1, 2));
     int64_t K = a->attr.transposed ? w->dim[0] : w->dim[1], O = a->attr.transposed ? w->dim[1] : w->dim[0];
     if (x->ndim < 1 || tensor_cols(x) != K || w->dtype != x->dtype)
         return op_refuse(ctx, OP_LINEAR, "input %s and weight %s do not fit", tensor_shape_text(x, xs),
                          tensor_shape_text(w, ws));
-    CLOOB_TRY(rule_vector(ctx, OP_LINEAR, a, 2, O));
+    bool compute = op_has(bias) && bias->dtype == x->dtype && bias->ndim == 1 && bias->dim[0] == O;
+    if (!compute) CLOOB_TRY(rule_vector(ctx, OP_LINEAR, a, 2, O));
     rule_like(a, 0, x);
     a->out[0].dim[x->ndim - 1] = O;
     if (op_has(res) && !tensor_same_shape(res, &a->out[0]))

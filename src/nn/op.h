@@ -25,8 +25,9 @@ enum { OP_INPUTS = 13, OP_OUTPUTS = 6, OP_STEPS = 4, OP_HISTORY = 2 };
  * copy of input 0. Forward ops write e4m3, backward ops e5m2. The copy is what linear would have made itself. */
 enum { OP_ROUNDED_IN = 4, OP_ROUNDED_OUT = 5, OP_ROUNDED_TAIL = 16 };
 
-/* Factors rounded to 8 bits, where the backend has such GEMMs: never; where that was timed as faster; always. */
-typedef enum op_fp8 { OP_FP8_NEVER, OP_FP8_FASTER, OP_FP8_ALWAYS } op_fp8;
+/* Factors rounded to 8 bits, where the backend has such GEMMs: never; where that was timed as faster; always; or, in
+ * inference, every row of both under a scale of its own, so that a row's result does not depend on the others. */
+typedef enum op_fp8 { OP_FP8_NEVER, OP_FP8_FASTER, OP_FP8_ALWAYS, OP_FP8_ROWS } op_fp8;
 
 typedef enum op_act { OP_ACT_NONE, OP_ACT_QUICKGELU, OP_ACT_GELU, OP_ACT_GELU_TANH } op_act;
 
@@ -42,7 +43,8 @@ typedef struct op_attr {
     bool relu, pool;     /* bn_apply, conv2d: clamp at 0; then average 2 x 2 */
     bool transposed;     /* linear: the weight is stored (in, out) */
     bool sums;           /* act_bwd, layernorm_bwd, attention_bwd: also the sums of dx over its rows */
-    bool alone;          /* apply_conv_stats: nobody else reads the rows that batch norm made */
+    bool alone;          /* apply_conv_stats, bn_bwd_conv_dx: nobody else reads the rows that batch norm made */
+    bool dw;             /* conv_dx_reduce: also the weight's gradient */
     bool keep_stats;     /* bn_stats: leave the running statistics alone (a second pass over the same batch) */
     op_act act;
     op_fp8 fp8;        /* linear: forward and dx; the CPU keeps 16 bits */
@@ -102,7 +104,8 @@ typedef struct op_args {
 typedef struct op_kernel {
     cloob_status (*run)(const op_env *env, const op_args *a);
     /* Optional, once per plan, with shapes but without data: sets a->scratch_bytes, may set a->state. An optional input
-     * that it makes absent is not needed: an output that all its readers leave out is not wanted. */
+     * that it makes absent is not needed: an output that all its readers leave out is not wanted. An output that it
+     * makes absent (attr.alone) is not written. */
     cloob_status (*prepare)(const op_env *env, op_args *a);
     void (*release)(const op_env *env, op_args *a);
     /* Optional: OP_HISTORY numbers that one run leaves for the next (largest elements, for the scales of 8-bit
@@ -166,15 +169,17 @@ op_args layernorm_recompute(const op_args *backward);
 
 /* The two calls behind an op that fuses them; the first's result is where the second looks for it. Scratch is the
  * fused call's. */
-op_args fused_conv(const op_args *a), fused_stats(const op_args *a);           /* conv_stats */
-op_args fused_conv_dx(const op_args *a), fused_reduce(const op_args *a);       /* conv_dx_reduce */
-op_args fused_apply(const op_args *a), fused_applied_conv(const op_args *a);   /* apply_conv_stats */
-op_args fused_bwd_apply(const op_args *a), fused_applied_dx(const op_args *a); /* bn_bwd_conv_dx */
-op_args fused_image(const op_args *a), fused_image_conv(const op_args *a);     /* image_conv_stats */
-op_args fused_dw_image(const op_args *a), fused_image_dw(const op_args *a);    /* image_conv_dw */
-op_args fused_stem_apply(const op_args *a), fused_stem_conv(const op_args *a); /* apply_stem_stats */
-op_args fused_dw_apply(const op_args *a), fused_applied_dw(const op_args *a);  /* apply_stem_dw */
-op_args fused_dw_bwd(const op_args *a), fused_bwd_dw(const op_args *a);        /* bn_bwd_image_dw */
+op_args fused_conv(const op_args *a), fused_stats(const op_args *a);              /* conv_stats */
+op_args fused_conv_dx(const op_args *a), fused_reduce(const op_args *a);          /* conv_dx_reduce */
+op_args fused_conv_dw(const op_args *a);                                          /* the same with dw */
+op_args fused_apply(const op_args *a), fused_applied_conv(const op_args *a);      /* apply_conv_stats */
+op_args fused_bwd_apply(const op_args *a), fused_applied_dx(const op_args *a);    /* bn_bwd_conv_dx */
+op_args fused_second_apply(const op_args *a), fused_applied_dw(const op_args *a); /* the same with x2 */
+op_args fused_image(const op_args *a), fused_image_conv(const op_args *a);        /* image_conv_stats */
+op_args fused_dw_image(const op_args *a), fused_image_dw(const op_args *a);       /* image_conv_dw */
+op_args fused_stem_apply(const op_args *a), fused_stem_conv(const op_args *a);    /* apply_stem_stats */
+op_args fused_dw_apply(const op_args *a), fused_stem_dw(const op_args *a);        /* apply_stem_dw */
+op_args fused_dw_bwd(const op_args *a), fused_bwd_dw(const op_args *a);           /* bn_bwd_image_dw */
 
 /* ---- the table ----------------------------------------------------------------------------------- */
 

@@ -80,8 +80,9 @@ OP(AVGPOOL2_BWD, "avgpool2_bwd", shape_avgpool2_bwd, NULL) /* dy, x (for its sha
 
 /* GEMMs, layer norm, activations */
 OP(LINEAR, "linear", shape_linear, grad_linear)
-/* x (...,K), w (O,K) or (K,O), [bias (O) F32], [res (...,O)] -> y (...,O) {transposed, fp8}: with fp8 bf16 x and w are
- * rounded to e4m3, each under a scale that is a power of two (nn/ref/linear.c); [rounded] (op.h): x so rounded */
+/* x (...,K), w (O,K) or (K,O), [bias (O) F32, on a GPU also of x's type], [res (...,O)] -> y (...,O) {transposed, fp8}:
+ * with fp8 bf16 x and w are rounded to e4m3, each under a scale that is a power of two (nn/ref/linear.c); [rounded]
+ * (op.h): x so rounded */
 OP(LINEAR_DX, "linear_dx", shape_linear_dx, NULL)
 /* dy, w, x (for its shape) -> dx {transposed, fp8}: fp8 rounds dy to e5m2, w to e4m3; [rounded]: dy so rounded */
 OP(LINEAR_DW, "linear_dw", shape_linear_dw, NULL)
@@ -134,15 +135,17 @@ OP(POOL_ATTENTION_BWD, "pool_attention_bwd", shape_like_two, NULL)
 OP(CONV_STATS, "conv_stats", shape_conv_stats, NULL)
 /* x, w, run_mean (O), run_var (O) -> y, mean (O), rstd (O) {as both}: conv2d, then bn_stats of y */
 OP(CONV_DX_REDUCE, "conv_dx_reduce", shape_conv_dx_reduce, NULL)
-/* dy, w (O,1,1,C), dy2, x, mean, rstd, gain, bias, y -> dgain, dbias, sums (2,C), g {as both}: conv2d_dx of dy, a
- * gradient of x's shape, then bn_bwd_reduce of it with the others */
+/* dy, w (O,1,1,C), dy2, x, mean, rstd, gain, bias, y -> dgain, dbias, sums (2,C), g, [dw F32] {as both, dw}: conv2d_dx
+ * of dy, a gradient of x's shape, then bn_bwd_reduce of it with the others; with dw also conv2d_dw of dy and y */
 OP(APPLY_CONV_STATS, "apply_conv_stats", shape_apply_conv_stats, NULL)
 /* x, mean, rstd, gain, bias, [res], w (O,1,1,C), run_mean (O), run_var (O), [mean2, rstd2, gain2, bias2] -> y, mean
  * (O), rstd (O), applied {as all, alone}: bn_apply of x with relu, or bn_apply_both of x and res, applied, then
  * conv_stats of it; with alone applied may stay undefined */
 OP(BN_BWD_CONV_DX, "bn_bwd_conv_dx", shape_bn_bwd_conv_dx, NULL)
-/* dy, x, mean, rstd, gain, bias, sums, w (C,1,1,I) -> applied like x, dx (N,H,W,I) {as both}: bn_bwd_apply without
- * relu and pool, then conv2d_dx of what it made */
+/* dy, x, mean, rstd, gain, bias, sums, w (C,1,1,I), [x2 (N,H,W,I)], [mean2, rstd2, gain2, bias2] -> applied like x, dx
+ * (N,H,W,I), [dw F32], [a2 like x2] {as both, alone}: bn_bwd_apply without relu and pool, then conv2d_dx of what it
+ * made; with x2 also a2, bn_apply of x2 with relu, and conv2d_dw of applied and a2; without mean2 a2 is x2. With alone
+ * applied and a2 may stay undefined */
 OP(BN_APPLY_BOTH, "bn_apply_both", shape_bn_apply_both, NULL)
 /* x, mean, rstd, gain, bias, x2, mean2, rstd2, gain2, bias2 -> y {relu}: bn_apply of x whose residual is bn_apply of
  * x2, without relu */

@@ -17,6 +17,7 @@ struct device {
     void *stream;   /* the default queue; NULL on the host */
     void *state;    /* the backend's own */
     bool fp8;       /* has 8-bit floating-point products */
+    bool fp8_rows;  /* and such whose rows have scales of their own */
     char runs[160]; /* a GPU: its generation and which kernels run on it */
     cloob_status (*alloc)(cloob_ctx *ctx, device *d, size_t bytes, const char *what,
                           void **out); /* zeroed, 256-aligned */

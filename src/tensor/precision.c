@@ -3,21 +3,26 @@
 #include <string.h>
 
 static const precision table[] = {
-    { "fp32", CLOOB_F32, false, false },      { "bf16", CLOOB_BF16, false, false },
-    { "amp_bf16", CLOOB_BF16, false, false }, { "amp_fp8", CLOOB_BF16, true, false },
-    { "int8", CLOOB_F32, false, true },
+    { .name = "fp32", .compute = CLOOB_F32 },
+    { .name = "bf16", .compute = CLOOB_BF16 },
+    { .name = "amp_bf16", .compute = CLOOB_BF16 },
+    { .name = "amp_fp8", .compute = CLOOB_BF16, .fp8 = true },
+    { .name = "int8", .compute = CLOOB_F32, .int8 = true },
+    { .name = "fp8", .compute = CLOOB_BF16, .fp8_rows = true },
 };
+
+static bool serves(const precision *p, bool training) { return training ? !(p->int8 || p->fp8_rows) : !p->fp8; }
 
 cloob_status precision_find(cloob_ctx *ctx, const char *name, bool training, precision *out)
 {
     if (!name) name = "fp32";
     for (size_t i = 0; i < sizeof table / sizeof *table; i++)
-        if (strcmp(name, table[i].name) == 0 && !(training ? table[i].int8 : table[i].fp8)) {
+        if (strcmp(name, table[i].name) == 0 && serves(&table[i], training)) {
             *out = table[i];
             return CLOOB_OK;
         }
     if (strcmp(name, "fp16") == 0 && training)
         return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED, "`precision` fp16: use amp_bf16, which needs no loss scaling");
     return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "precision %s: choose fp32, bf16 or, on a %s", name,
-                    training ? "GPU, amp_fp8" : "CPU, int8");
+                    training ? "GPU, amp_fp8" : "CPU, int8, on a GPU, fp8");
 }

@@ -9,6 +9,7 @@ typedef struct precision {
     cloob_dtype compute; /* activations and the copy of the weights that is multiplied */
     bool fp8;            /* GEMMs of transformers in 8 bits: in training, on a GPU from Ada on */
     bool int8;           /* weights of transformers in 8 bits: in inference, on a CPU */
+    bool fp8_rows;       /* both factors of these GEMMs in 8 bits: in inference, on a GPU from Hopper on */
 } precision;
 
 /* By its name; NULL is fp32. Refuses unknown names, and those that only serve training unless `training`, or

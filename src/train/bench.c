@@ -215,7 +215,7 @@ cloob_status embed_timing(cloob_ctx *ctx, const cloob_bench_options *o, cloob_be
     *out = (cloob_bench_result){ 0 };
     encoder_options_init(&eo);
     CLOOB_TRY(check(ctx, o, false, &compute));
-    eo.compute = compute.compute, eo.int8 = compute.int8;
+    eo.compute = compute.compute, eo.int8 = compute.int8, eo.fp8 = compute.fp8_rows;
     CLOOB_TRY(model_config_load(ctx, o->model, &c));
     eo.invariant = o->invariant, eo.batch = o->batch;
     cloob_status status = device_open(ctx, o->device ? o->device : "auto", &d);

@@ -205,6 +205,53 @@ static void the_reduction_joins_a_gradient(void)
     graph_release(&g);
 }
 
+/* The end of a bottleneck block in bf16: 3 x 3, batch norm, relu, perhaps a pool, 1 x 1 to `wide` channels, batch norm. */
+static value_id block_end(graph *g, value_id x, int64_t wide, bool trainable, bool pool)
+{
+    op_attr a = { .stride = 1, .eps = 1e-5f, .momentum = 0.1f, .keep_stats = true };
+    for (int i = 0; i < 2; i++) {
+        int64_t in = g->value[x].t.dim[3], out = i ? wide : in, k = i ? 1 : 3;
+        value_id v[4], w = graph_param(g, 10 * i, TENSOR(CLOOB_BF16, NULL, out, k, k, in), 0, i == 0 || trainable);
+        for (int n = 0; n < 4; n++)
+            v[n] = n < 2 ? graph_stat(g, 10 * i + 1 + n, TENSOR(CLOOB_F32, NULL, out))
+                         : graph_param(g, 10 * i + 1 + n, TENSOR(CLOOB_F32, NULL, out), 0, true);
+        a.pad = k / 2;
+        x = graph_op(g, OP_CONV2D, a, 2, (value_id[]){ x, w });
+        value_id mean = graph_op(g, OP_BN_STATS, a, 3, (value_id[]){ x, v[0], v[1] });
+        x = graph_op(g, OP_BN_APPLY, (op_attr){ 0 }, 5, (value_id[]){ x, mean, graph_output(g, mean, 1), v[2], v[3] });
+        if (i == 0) x = one(g, OP_RELU, x);
+        if (i == 0 && pool) x = one(g, OP_AVGPOOL2, x);
+    }
+    return x;
+}
+
+/* The weight's gradient goes with the gradient that the reduction took along, where the widths fit. */
+static void the_first_weight_gradient_joins_too(void)
+{
+    for (int64_t wide = 192; wide <= 256; wide += 64) {
+        graph g;
+        graph_init(ctx, &g);
+        value_id x = graph_input(&g, TENSOR(CLOOB_BF16, NULL, B, S, S, 64), "x"),
+                 r = graph_input(&g, TENSOR(CLOOB_BF16, NULL, B, S, S, wide), "r");
+        value_id h = one(&g, OP_RELU, add(&g, block_end(&g, x, wide, true, false), r));
+        value_id w = graph_param(&g, 20, TENSOR(CLOOB_BF16, NULL, 64, 1, 1, wide), 0, true);
+        value_id back = graph_param(&g, 21, TENSOR(CLOOB_BF16, NULL, wide, 1, 1, 64), 0, true);
+        value_id y = graph_op(&g, OP_CONV2D, (op_attr){ .stride = 1 }, 2, (value_id[]){ h, w });
+        y = add(&g, graph_op(&g, OP_CONV2D, (op_attr){ .stride = 1 }, 2, (value_id[]){ y, back }), h);
+        graph_keep(&g, y, "y");
+        graph_fuse(&g);
+        graph_differentiate(&g, y, &(graph_grad_options){ .recompute = true });
+        graph_fuse_gemm(&g);
+        CHECK_OK(ctx, graph_status(&g));
+        const node *n = find(&g, OP_CONV_DX_REDUCE);
+        CHECK(n && n->attr.dw == (wide == 256) && (n->out[4] != NO_VALUE) == (wide == 256));
+        if (n && n->attr.dw) CHECK(g.value[n->out[4]].param == 20 && n->in[8] == h);
+        for (int i = 0; i < g.nodes; i++)
+            if (g.node[i].op == OP_CONV2D_DW) CHECK((g.value[g.node[i].out[0]].param != 20) || wide != 256);
+        graph_release(&g);
+    }
+}
+
 /* Batch norm and relu go into the 1 x 1 convolution that reads them, unless there is a pool between. */
 static void batch_norm_joins_the_convolution_behind_it(void)
 {
@@ -315,6 +362,39 @@ static void the_backward_apply_joins_the_gradient_before_it(void)
     }
 }
 
+/* The gradient of the last weight joins that of its x, and the activation it saw is not written for it any more: it is
+ * made from x again, or kept where a pool has made it small. */
+static void the_last_weight_gradient_joins_too(void)
+{
+    for (int kind = 0; kind < 4; kind++) { /* as it should be; another width; a frozen weight; behind a pool */
+        bool joins = kind == 0 || kind == 3;
+        graph g;
+        graph_init(ctx, &g);
+        value_id y = block_end(&g, graph_input(&g, TENSOR(CLOOB_BF16, NULL, B, S, S, 64), "x"), kind == 1 ? 128 : 256,
+                               kind != 2, kind == 3);
+        graph_keep(&g, y, "y");
+        graph_fuse(&g);
+        graph_differentiate(&g, y, &(graph_grad_options){ .recompute = true });
+        CHECK_OK(ctx, graph_status(&g));
+        const node *reduce = NULL;
+        int weights = count(&g, OP_CONV2D_DW);
+        for (int i = 0; i < g.nodes; i++)
+            if (g.node[i].op == OP_BN_BWD_REDUCE && g.node[i].attr.relu) reduce = &g.node[i];
+        CHECK(weights == (kind == 2 ? 1 : 2) && reduce && (reduce->out[4] == NO_VALUE) == (kind == 2));
+        value_id a2 = reduce->out[4], made = find(&g, OP_BN_APPLY)->out[0];
+        graph_fuse_gemm(&g);
+        const node *n = find(&g, OP_BN_BWD_CONV_DX);
+        CHECK(n && n->attr.alone == joins && (n->in[8] != NO_VALUE) == joins);
+        CHECK(count(&g, OP_CONV2D_DW) == (joins ? 1 : weights));
+        if (joins)
+            CHECK(g.value[n->out[2]].kind == VALUE_GRAD && g.value[n->out[2]].param == 10 &&
+                  reduce->out[4] == NO_VALUE);
+        if (kind == 0) CHECK(n->in[8] == reduce->in[2] && n->in[12] == reduce->in[6] && n->out[3] == a2);
+        if (kind == 3) CHECK(n->in[8] == made && n->in[9] == NO_VALUE && n->out[3] == NO_VALUE);
+        graph_release(&g);
+    }
+}
+
 /* ---- recomputation ------------------------------------------------------------------------------- */
 
 static void mlp(graph *g, value_id *y)
@@ -390,11 +470,13 @@ int main(void)
     RUN(statistics_join_convolutions);
     RUN(images_join_the_first_convolution);
     RUN(the_reduction_joins_a_gradient);
+    RUN(the_first_weight_gradient_joins_too);
     RUN(batch_norm_joins_the_convolution_behind_it);
     RUN(batch_norm_joins_a_stem_convolution_behind_it);
     RUN(weight_gradients_of_a_stem_take_batch_norm_along);
     RUN(batch_norm_takes_the_shortcut_with_it);
     RUN(the_backward_apply_joins_the_gradient_before_it);
+    RUN(the_last_weight_gradient_joins_too);
     RUN(cheap_results_are_recomputed_by_their_own_backward);
     RUN(checkpoints_repeat_whole_segments);
     cloob_ctx_destroy(ctx);

@@ -5,6 +5,7 @@
 #include "core/rng.h"
 
 static cloob_ctx *ctx;
+static int part = 0, parts = 1; /* of the comparisons: every parts-th case, from `part` on */
 
 static double weighted_sum(const op_pass *p)
 {
@@ -79,7 +80,7 @@ static void compare_backend(const char *name, cloob_dtype type, double tolerance
     device *dev = NULL;
     int compared = 0;
     CHECK_OK(ctx, device_open(ctx, name, &dev));
-    for (int i = 0; dev && i < op_case_count; i++)
+    for (int i = part; dev && i < op_case_count; i += parts)
         for (uint64_t seed = 1; seed < 3; seed++) compared += compare_case(dev, &op_cases[i], type, seed, tolerance);
     printf("  %s %s: %d calls compared with ref\n", name, dtype_name(type), compared);
     device_close(dev);
@@ -125,6 +126,30 @@ static void products_in_8_bits_round_their_factors(void)
     }
 }
 
+/* (1, 0.3) under a scale of its own: 1 becomes 448, 0.3 becomes 134.75 (0.30078 in bf16), which e4m3 rounds to 128. A
+ * row beside it that is ten times as large changes nothing. */
+static void rows_in_8_bits_have_scales_of_their_own(void)
+{
+    double from[] = { 1.0, 0.3, 10.0, 0.3 }, weight[] = { 0.0, 1.0 }, got[2], expected = 128.0 / 448.0;
+    uint16_t x[4], w[2], y[2] = { 0 }, want;
+    device dev = { .backend = BACKEND_REF };
+    op_env env = { .ctx = ctx, .dev = &dev, .ranks = 1 };
+    op_args a = { .attr = { .fp8 = OP_FP8_ROWS } };
+    for (int k = 0; k < OP_INPUTS; k++) a.in[k] = ABSENT;
+    for (int k = 0; k < OP_OUTPUTS; k++) a.out[k] = ABSENT;
+    dtype_convert(CLOOB_BF16, x, CLOOB_F64, from, 4);
+    dtype_convert(CLOOB_BF16, w, CLOOB_F64, weight, 2);
+    dtype_convert(CLOOB_BF16, &want, CLOOB_F64, &expected, 1);
+    a.in[0] = TENSOR(CLOOB_BF16, x, 2, 2);
+    a.in[1] = TENSOR(CLOOB_BF16, w, 1, 2);
+    a.out[0] = TENSOR(CLOOB_BF16, y, 2, 1);
+    CHECK_OK(ctx, op_kernels_ref[OP_LINEAR].run(&env, &a));
+    dtype_convert(CLOOB_F64, got, CLOOB_BF16, y, 2);
+    dtype_convert(CLOOB_F64, &expected, CLOOB_BF16, &want, 1);
+    CHECK_NEAR(got[0], expected, 0);
+    CHECK(got[1] > 0.27 && got[1] < 0.33);
+}
+
 /* What may lie in place gives the same bytes there, for every length of a vector's rest. */
 static void activations_work_in_place(void)
 {
@@ -154,16 +179,18 @@ static void ref_has_every_op(void)
     for (int op = 0; op < OP_COUNT; op++) CHECK(op_find_kernel(BACKEND_REF, (op_id)op) != NULL);
 }
 
-/* test_ops [cuda]: the GPU's part alone, for compute-sanitizer */
+/* test_ops [cuda [I/N]]: the GPU's part alone, or the I-th of N parts of it (from 0), for compute-sanitizer */
 int main(int argc, char **argv)
 {
     bool all = argc < 2 || strcmp(argv[1], "cuda") != 0;
+    if (argc > 2) CHECK(sscanf(argv[2], "%d/%d", &part, &parts) == 2 && part >= 0 && parts > 0);
     cloob_ctx_options o;
     cloob_ctx_options_init(&o);
     o.kernels.fused_gemm = CLOOB_FUSED_GEMM_4_TEAMS; /* fused ops by one GEMM, whatever timing says */
     ctx = cloob_ctx_create(&o);
     if (all) RUN(ref_has_every_op);
     if (all) RUN(products_in_8_bits_round_their_factors);
+    if (all) RUN(rows_in_8_bits_have_scales_of_their_own);
     if (all) RUN(activations_work_in_place);
     if (all) RUN(gradients_are_slopes);
     if (all) RUN(cpu_agrees_with_ref);

@@ -57,6 +57,8 @@ static bool is_bf16(const op_args *a) { return a->in[0].dtype == CLOOB_BF16; }
 cloob_status linear_prepare(const op_env *env, op_args *a)
 {
     bgemm_call x = forward_call(a);
+    if (op_has(&a->in[2]) && a->in[2].dtype == CLOOB_BF16)
+        return op_refuse(env->ctx, OP_LINEAR, "on the CPU the bias is F32");
     return is_bf16(a) ? gemm_bf16_prepare(env, a, &x) : linear_frozen_prepare(env, a);
 }
 

@@ -1,8 +1,9 @@
 /* The attention pool's parts as batched matrix products: over the heads for the projections, over the batch
- * for the pooling, with the softmax between them. */
+ * for the pooling, with the softmax between them, where pool/pool_kernel.h does not take it in one launch. */
 #include <stdlib.h>
 
 #include "nn/cuda/kernels.h"
+#include "nn/cuda/pool/pool_kernel.h"
 #include "tensor/cuda/gemm.h"
 
 static void *at(const op_args *a, size_t offset) { return (char *)a->scratch + offset; }
@@ -137,6 +138,7 @@ typedef struct pool_state {
     gemm_plan *score, *mix, *back, *back_add; /* (H,T) = (H,C)(T,C)^T; (H,C) = (H,T)(T,C); (T,C) [+]= (H,T)^T (H,C) */
     size_t half, dz, dp;                      /* offsets in scratch: p and dz in the compute type, dp in F32 */
     int64_t N, T, C, H, ld;
+    int warps; /* of a block that does all of it; 0: GEMMs */
 } pool_state;
 
 void pool_release_cuda(const op_env *env, op_args *a)
@@ -161,7 +163,12 @@ static cloob_status pool_plan(const op_env *env, op_args *a, const tensor *t, co
     CLOOB_TRY(state_make(env, a, sizeof(pool_state)));
     pool_state *s = a->state;
     int64_t N = t->dim[0], T = t->dim[1], C = t->dim[2], H = u->dim[1], ld = (T + 7) / 8 * 8;
+    int warps = backward ? POOL_BACKWARD_WARPS : POOL_FORWARD_WARPS;
     s->N = N, s->T = T, s->C = C, s->H = H, s->ld = ld;
+    if (pool_kernel_fits(env->dev, warps, t->dtype, T, C, H)) {
+        s->warps = warps;
+        return CLOOB_OK;
+    }
     gemm_shape score = { .m = H,
                          .n = T,
                          .k = C,
@@ -226,6 +233,7 @@ cloob_status pool_attention_cuda(const op_env *env, const op_args *a)
 {
     const pool_state *s = a->state;
     const tensor *t = &a->in[0], *u = &a->in[1];
+    if (s->warps) return pool_kernel(env, a, s->warps);
     float *p = a->out[1].data ? a->out[1].data : at(a, s->dp);
     CLOOB_TRY(product(env, a, s->score, p, u->data, t->data));
     CLOOB_TRY(pool_softmax(env, p, at(a, s->half), t->dtype, s->N * s->H, s->T, s->ld));
@@ -241,6 +249,7 @@ cloob_status pool_attention_bwd_cuda(const op_env *env, const op_args *a)
 {
     const pool_state *s = a->state;
     const tensor *ds = &a->in[0], *t = &a->in[1], *u = &a->in[2], *dt = &a->out[0], *du = &a->out[1];
+    if (s->warps) return pool_kernel_bwd(env, a, s->warps);
     void *half = at(a, s->half), *dz = at(a, s->dz);
     float *dp = at(a, s->dp);
     CLOOB_TRY(product(env, a, s->score, dp, ds->data, t->data));

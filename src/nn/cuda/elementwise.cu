@@ -90,20 +90,27 @@ static __global__ void __launch_bounds__(256) pool_kernel(T *y, const T *x, pool
     store<T, V>(y + i * V, out);
 }
 
-/* items: packs of dx. */
+/* A thread for each window of 2 x 2 positions of dx; of an odd height or width the last ones are cut, and 0. items: packs
+ * of all windows. */
 template <typename T, int V>
 static __global__ void __launch_bounds__(256) pool_bwd_kernel(T *dx, const T *dy, pool_sizes z)
 {
-    int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x, wide = (z.W + 1) / 2, high = (z.H + 1) / 2;
     if (i >= z.items) return;
-    int64_t c = i % z.packs, r = i / z.packs, w = r % z.W, t = r / z.W, h = t % z.H, n = t / z.H;
+    int64_t c = i % z.packs, r = i / z.packs, w = r % wide, t = r / wide, h = t % high, n = t / high;
     pack<T, V> out = {};
-    if (h / 2 < z.Ho && w / 2 < z.Wo) {
-        out = load<T, V>(dy + (((n * z.Ho + h / 2) * z.Wo + w / 2) * z.packs + c) * V);
+    if (h < z.Ho && w < z.Wo) {
+        out = load<T, V>(dy + (((n * z.Ho + h) * z.Wo + w) * z.packs + c) * V);
 #pragma unroll
         for (int j = 0; j < V; j++) out.v[j] = from_float<T>(0.25f * to_float(out.v[j]));
     }
-    store<T, V>(dx + i * V, out);
+    T *to = dx + (((n * z.H + 2 * h) * z.W + 2 * w) * z.packs + c) * V;
+    bool right = 2 * w + 1 < z.W, below = 2 * h + 1 < z.H;
+    int64_t row = (int64_t)z.W * z.packs * V;
+    store<T, V>(to, out);
+    if (right) store<T, V>(to + z.packs * V, out);
+    if (below) store<T, V>(to + row, out);
+    if (right && below) store<T, V>(to + row + z.packs * V, out);
 }
 
 /* ---- conversions --------------------------------------------------------------------------------- */
@@ -241,6 +248,8 @@ extern "C" cloob_status avgpool2_bwd_cuda(const op_env *env, const op_args *a)
 {
     const tensor *dy = &a->in[0], *dx = &a->out[0];
     pool_sizes z = pool_sizes_of(dx, dy, dx);
+    z.items = dx->dim[0] * ((z.H + 1) / 2) * ((z.W + 1) / 2) * z.packs;
+    if (z.items == 0) return CLOOB_OK;
     WITH_PACK(dx->dtype, dx->dim[3],
               (pool_bwd_kernel<T, V>
                <<<blocks_for(z.items), 256, 0, stream_of(env)>>>((T *)dx->data, (const T *)dy->data, z)));

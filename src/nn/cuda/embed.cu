@@ -7,7 +7,7 @@
  * then taken the same way, with positions for ids. */
 #include "nn/cuda/common.cuh"
 
-enum { RANGE = 64, STRETCH = 32 };
+enum { RANGE = 64, STRETCH = 32, JOIN_ROWS = 8 };
 
 template <typename T>
 static __global__ void __launch_bounds__(256)
@@ -46,43 +46,60 @@ static __global__ void __launch_bounds__(256)
 }
 
 /* Ids [RANGE b, RANGE (b+1)) belong to block b of 256 threads: it counts the smaller ids and its own, then
- * writes the positions of its own in rising order. The sort is stable, so the sums that follow have one
- * order. */
+ * writes the positions of its own in rising order. Each warp has a stretch of the list and, for each id, the place where its
+ * first one goes. The sort is stable, so the sums that follow have one order. */
 static __global__ void __launch_bounds__(256)
     sort_kernel(int32_t *id_out, int32_t *pos_out, const int32_t *token, int n)
 {
-    __shared__ int cursor[RANGE], smaller;
-    int low = blockIdx.x * RANGE, tid = threadIdx.x, lane = tid & 31, mine = 0;
-    if (tid < RANGE) cursor[tid] = 0;
+    enum { WARPS = 8, U = 4 };
+    __shared__ int cursor[WARPS][RANGE], total[RANGE], smaller;
+    int low = blockIdx.x * RANGE, tid = threadIdx.x, lane = tid & 31, warp = tid / 32, mine = 0;
+    int each = (n + WARPS * 32 - 1) / (WARPS * 32) * 32, begin = warp * each, end = min(begin + each, n);
+    for (int k = tid; k < WARPS * RANGE; k += 256) cursor[k / RANGE][k % RANGE] = 0;
     if (tid == 0) smaller = 0;
     __syncthreads();
-    for (int i = tid; i < n; i += 256) {
+#pragma unroll 4
+    for (int i = begin + lane; i < end; i += 32) {
         int id = token[i] - low;
         if (id < 0) mine++;
-        else if (id < RANGE) atomicAdd(&cursor[id], 1); /* counts: the order does not show */
+        else if (id < RANGE) atomicAdd(&cursor[warp][id], 1); /* counts: the order does not show */
     }
     atomicAdd(&smaller, mine);
     __syncthreads();
-    if (tid == 0)
-        for (int k = 0, at = smaller; k < RANGE; k++) {
-            int count = cursor[k];
-            cursor[k] = at;
+    if (tid < RANGE) {
+        int sum = 0;
+        for (int w = 0; w < WARPS; w++) sum += cursor[w][tid];
+        total[tid] = sum;
+    }
+    __syncthreads();
+    if (tid < RANGE) {
+        int at = smaller;
+        for (int k = 0; k < tid; k++) at += total[k];
+        for (int w = 0; w < WARPS; w++) {
+            int count = cursor[w][tid];
+            cursor[w][tid] = at;
             at += count;
         }
+    }
     __syncthreads();
-    for (int base = 0; base < n; base += 256) {
-        int i = base + tid, id = i < n ? token[i] - low : -1;
-        bool hit = id >= 0 && id < RANGE;
-        if (!__syncthreads_or(hit)) continue;
-        for (int w = 0; w < 8; w++) { /* warps take turns, so positions stay in order */
-            if (tid / 32 == w) {
-                unsigned same = __match_any_sync(0xffffffffu, hit ? id : -1);
-                int rank = __popc(same & ((1u << lane) - 1)), start = hit ? cursor[id] : 0;
-                __syncwarp();
-                if (hit) id_out[start + rank] = id + low, pos_out[start + rank] = i;
-                if (hit && rank == 0) cursor[id] = start + __popc(same);
-            }
-            __syncthreads();
+    for (int base = begin; base < end; base += U * 32) {
+        int next[U];
+#pragma unroll
+        for (int u = 0; u < U; u++) {
+            int i = base + u * 32 + lane;
+            next[u] = i < end ? token[i] - low : -1;
+        }
+#pragma unroll
+        for (int u = 0; u < U; u++) {
+            int id = next[u];
+            bool hit = id >= 0 && id < RANGE;
+            if (!__any_sync(0xffffffffu, hit)) continue;
+            unsigned same = __match_any_sync(0xffffffffu, hit ? id : -1);
+            int rank = __popc(same & ((1u << lane) - 1)), start = hit ? cursor[warp][id] : 0;
+            __syncwarp();
+            if (hit) id_out[start + rank] = id + low, pos_out[start + rank] = base + u * 32 + lane;
+            if (hit && rank == 0) cursor[warp][id] = start + __popc(same);
+            __syncwarp();
         }
     }
 }
@@ -112,10 +129,12 @@ static __global__ void __launch_bounds__(128)
     }
 }
 
-/* Block b finishes the run that begins in stretch b and goes on to the right. */
-static __global__ void __launch_bounds__(128)
+/* Block (b, k) finishes columns [128 k, 128 (k+1)) of the run that begins in stretch b and goes on to the right. Long runs
+ * (padding) have hundreds of stretches: rows of threads share them out and are added in order. */
+static __global__ void __launch_bounds__(128 * JOIN_ROWS)
     run_join_kernel(float *dtable, const float *edge, const int32_t *id, int n, int64_t C)
 {
+    __shared__ float part[JOIN_ROWS][128];
     int begin = blockIdx.x * STRETCH, end = min(begin + STRETCH, n), stretches = gridDim.x;
     if (end >= n || id[end] != id[end - 1]) return;                                  /* nothing goes on */
     if (begin > 0 && id[begin - 1] == id[begin] && id[begin] == id[end - 1]) return; /* it began further left */
@@ -125,12 +144,20 @@ static __global__ void __launch_bounds__(128)
         if (id[middle * STRETCH] == key) stop = middle + 1;
         else high = middle;
     }
-    for (int64_t c = threadIdx.x; c < C; c += blockDim.x) {
-        float sum = edge[((int64_t)blockIdx.x * 2 + 1) * C + c];
+    int first = blockIdx.x + 1, each = (stop - first + JOIN_ROWS - 1) / JOIN_ROWS,
+        from = first + (int)threadIdx.y * each, to = min(from + each, stop);
+    int64_t c = blockIdx.y * 128 + threadIdx.x;
+    float sum = 0.0f;
+    if (c < C) {
 #pragma unroll 8
-        for (int s = blockIdx.x + 1; s < stop; s++) sum += edge[(int64_t)s * 2 * C + c];
-        dtable[key * C + c] = sum;
+        for (int s = from; s < to; s++) sum += edge[(int64_t)s * 2 * C + c];
     }
+    part[threadIdx.y][threadIdx.x] = sum;
+    __syncthreads();
+    if (threadIdx.y || c >= C) return;
+    sum = edge[((int64_t)blockIdx.x * 2 + 1) * C + c];
+    for (int y = 0; y < JOIN_ROWS; y++) sum += part[y][threadIdx.x];
+    dtable[key * C + c] = sum;
 }
 
 /* ---- entry points -------------------------------------------------------------------------------- */
@@ -188,7 +215,9 @@ static cloob_status sum_by_id(const op_env *env, const op_args *a, const bwd_lay
     WITH_TYPE(dy->dtype,
               run_sum_kernel<T><<<(unsigned)l.stretches, 128, 0, s>>>(out, edge, id, pos, (const T *)dy->data, l.n, C));
     CLOOB_TRY(cuda_launched(env->ctx, "embed_bwd"));
-    run_join_kernel<<<(unsigned)l.stretches, 128, 0, s>>>(out, edge, id, l.n, C);
+    run_join_kernel<<<dim3((unsigned)l.stretches, (unsigned)((C + 127) / 128)), dim3(128, JOIN_ROWS), 0, s>>>(out, edge,
+                                                                                                              id, l.n,
+                                                                                                              C);
     return cuda_launched(env->ctx, "embed_bwd");
 }
 

@@ -10,9 +10,11 @@
 #include "tensor/cuda/tune.h"
 
 typedef struct fused_state {
-    op_args first;          /* the first op's plan, for when they run one after the other */
+    op_args first, dw;      /* plans of the first op and of the weight's gradient, for when they run by themselves */
     size_t weight, partial; /* offsets in scratch: the transposed weight, partial sums */
+    size_t dw_partial;      /* likewise, those of the weight's gradient */
     int teams;              /* of the GEMM; 0: not by one */
+    bool takes_dw;          /* the GEMM does the weight's gradient as well */
     small_plan *small;      /* of a convolution with few channels; neither: one after the other */
     float ms;               /* of whichever was chosen */
 } fused_state;
@@ -22,6 +24,7 @@ void fused_release_cuda(const op_env *env, op_args *a)
     fused_state *s = a->state;
     if (s && s->first.state) conv_release_cuda(env, &s->first);
     if (s) small_plan_destroy(s->small);
+    if (s && s->dw.state) conv_release_cuda(env, &s->dw);
     free(s);
     a->state = NULL;
 }
@@ -34,7 +37,7 @@ static int sms_of(const op_env *env) { return ((const cuda_state *)env->dev->sta
 
 /* ---- timing -------------------------------------------------------------------------------------- */
 
-enum { BUFFERS = 6 };
+enum { BUFFERS = 7 };
 
 typedef struct trial {
     cloob_ctx *ctx;
@@ -53,7 +56,10 @@ static cloob_status trial_run(void *user)
 static cloob_status trial_open(trial *t)
 {
     int64_t big = t->p.m * t->p.n, reads = t->p.epilogue == EPILOGUE_REDUCE ? big : 0;
-    int64_t count[BUFFERS] = { t->p.m * t->p.k, t->p.n * t->p.k, big, reads, 2 * reads, 4 * t->p.n * (t->sms + 1) };
+    int64_t sums = 2 * t->p.n * (t->sms + 1); /* floats, as bf16 */
+    int64_t count[BUFFERS] = {
+        t->p.m * t->p.k, t->p.n * t->p.k, big, reads, 2 * reads, 2 * sums, t->p.dw ? t->p.k * sums : 0
+    };
     for (int i = 0; i < BUFFERS; i++) {
         if (!count[i]) continue;
         CLOOB_TRY(cuda_check(t->ctx, cudaMalloc(&t->buffer[i], (size_t)count[i] * 2), "room for timing a fused GEMM"));
@@ -66,6 +72,7 @@ static cloob_status trial_open(trial *t)
     t->p.other = t->buffer[4];
     t->p.mask = reads ? (char *)t->buffer[4] + 2 * big : NULL;
     t->p.partial = t->buffer[5];
+    t->p.dw_partial = t->buffer[6];
     return CLOOB_OK;
 }
 
@@ -93,8 +100,8 @@ static team_choice fused_time(const op_env *env, const fused_gemm *p)
     char key[TUNE_KEY];
     team_choice best = { 1e30f, 0 };
     tune_cache *cache = cuda_use(env->dev)->tune;
-    snprintf(key, sizeof key, "fused-%d-%lldx%lldx%lld", (int)p->epilogue, (long long)p->m, (long long)p->n,
-             (long long)p->k);
+    snprintf(key, sizeof key, "fused-%d%s-%lldx%lldx%lld", (int)p->epilogue, p->dw ? "dw" : "", (long long)p->m,
+             (long long)p->n, (long long)p->k);
     if (tune_get(cache, key, &best, sizeof best)) return best;
     try_teams(env, p, 2, &best);
     try_teams(env, p, 4, &best);
@@ -123,8 +130,9 @@ static int teams_for(const op_env *env, const fused_gemm *p, float *ms)
     }
     team_choice c = fused_time(env, p);
     ctx_log(env->ctx, CLOOB_LOG_DEBUG,
-            "fused GEMM %d, %lld x %lld x %lld: %.4f ms by %d teams, one after the other %.4f", (int)p->epilogue,
-            (long long)p->m, (long long)p->n, (long long)p->k, (double)c.ms, c.teams, (double)separate_ms);
+            "fused GEMM %d%s, %lld x %lld x %lld: %.4f ms by %d teams, one after the other %.4f", (int)p->epilogue,
+            p->dw ? " and dw" : "", (long long)p->m, (long long)p->n, (long long)p->k, (double)c.ms, c.teams,
+            (double)separate_ms);
     if (c.ms < separate_ms) *ms = c.ms;
     return c.ms < separate_ms ? c.teams : 0;
 }
@@ -162,10 +170,10 @@ static bool is_point(const tensor *w, const tensor *x, const op_attr *attr)
     return w->dim[1] == 1 && attr->stride == 1 && attr->pad == 0 && w->dim[3] == x->dim[3] && x->dtype == CLOOB_BF16;
 }
 
-/* The plan of the first op, with scratch and data of the fused call. */
-static op_args with_plan(op_args call, const fused_state *s)
+/* A call with scratch and data of the fused one, and its own plan. */
+static op_args with_plan(op_args call, const op_args *plan)
 {
-    call.state = s->first.state;
+    call.state = plan->state;
     return call;
 }
 
@@ -224,7 +232,7 @@ cloob_status conv_stats_prepare_cuda(const op_env *env, op_args *a)
 cloob_status conv_stats_cuda(const op_env *env, const op_args *a)
 {
     const fused_state *s = a->state;
-    op_args conv = with_plan(fused_conv(a), s), stats = fused_stats(a);
+    op_args conv = with_plan(fused_conv(a), &s->first), stats = fused_stats(a);
     if (s->small) return run_small(env, a, s);
     if (!s->teams) {
         CLOOB_TRY(conv2d_cuda(env, &conv));
@@ -253,6 +261,27 @@ static fused_gemm reduce_gemm(const op_args *a, int teams)
                          .y = a->out[3].data };
 }
 
+/* The weight's gradient: by the same GEMM where that is faster than both by themselves. */
+static cloob_status dw_prepare(const op_env *env, op_args *a, fused_state *s, fused_gemm p)
+{
+    op_args dw = fused_conv_dw(a);
+    CLOOB_TRY(conv2d_dw_prepare_cuda(env, &dw));
+    s->dw = dw;
+    s->ms += conv_plan_ms(&dw);
+    p.dw = true;
+    p.teams = s->teams && a->in[0].dtype == CLOOB_BF16 ? teams_for(env, &p, &s->ms) : 0;
+    int parts = p.teams ? fused_gemm_parts(&p, sms_of(env)) : 0;
+    if (parts == 0) {
+        if (dw.scratch_bytes > a->scratch_bytes) a->scratch_bytes = dw.scratch_bytes;
+        return CLOOB_OK;
+    }
+    s->takes_dw = true;
+    s->teams = p.teams;
+    s->dw_partial = s->partial + cuda_align((size_t)parts * 2 * (size_t)p.n * sizeof(float));
+    a->scratch_bytes = s->dw_partial + (size_t)parts * (size_t)(p.k * p.n) * sizeof(float);
+    return CLOOB_OK;
+}
+
 cloob_status conv_dx_reduce_prepare_cuda(const op_env *env, op_args *a)
 {
     fused_state *s;
@@ -264,13 +293,15 @@ cloob_status conv_dx_reduce_prepare_cuda(const op_env *env, op_args *a)
     CLOOB_TRY(bn_bwd_reduce_prepare_cuda(env, &reduce));
     decide(env, a, s, &p, is_point(&a->in[1], &a->in[3], &a->attr) && a->attr.relu,
            conv_plan_ms(&s->first) + cuda_pass_ms(5.0 * (double)tensor_bytes(&a->in[3])), reduce.scratch_bytes);
-    return CLOOB_OK;
+    return a->attr.dw ? dw_prepare(env, a, s, p) : CLOOB_OK;
 }
 
 cloob_status conv_dx_reduce_cuda(const op_env *env, const op_args *a)
 {
     const fused_state *s = a->state;
-    op_args dx = with_plan(fused_conv_dx(a), s), reduce = fused_reduce(a);
+    op_args dx = with_plan(fused_conv_dx(a), &s->first), dw = with_plan(fused_conv_dw(a), &s->dw),
+            reduce = fused_reduce(a);
+    if (a->attr.dw && !s->takes_dw) CLOOB_TRY(conv2d_dw_cuda(env, &dw));
     if (!s->teams) {
         CLOOB_TRY(conv2d_dx_cuda(env, &dx));
         return bn_bwd_reduce_cuda(env, &reduce);
@@ -278,6 +309,10 @@ cloob_status conv_dx_reduce_cuda(const op_env *env, const op_args *a)
     fused_gemm p = reduce_gemm(a, s->teams);
     CLOOB_TRY(turned(env, a, s, &a->in[1], p.k, p.n, &p.b));
     p.partial = at(a, s->partial);
+    p.dw = s->takes_dw, p.dw_partial = at(a, s->dw_partial);
     CLOOB_TRY(run_fused(env, "conv_dx_reduce", &p));
+    if (s->takes_dw)
+        CLOOB_TRY(colsum_finish(env, "conv_dx_reduce", dw.out[0].data, p.dw_partial, fused_gemm_parts(&p, sms_of(env)),
+                                p.k * p.n));
     return bn_reduce_finish(env, &reduce, p.partial, fused_gemm_parts(&p, sms_of(env)));
 }

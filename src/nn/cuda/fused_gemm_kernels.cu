@@ -1,15 +1,16 @@
 /* One persistent block per multiprocessor. A block keeps one strip of columns and walks down the rows. Teams
- * (warpgroups) multiply 64 rows by 64 or 128 columns each; one more warpgroup drives the copy engine. Teams
- * share out the strip's columns, or, where it is narrow, rows. The strip of b stays in shared memory where it
- * fits; else stages hold it, too.
+ * (warpgroups) multiply 64 rows by 64 or 128 columns each; one more warpgroup drives the copy engine. Teams share out
+ * the strip's columns, or, where it is narrow, rows. The strip of b stays in shared memory where it fits; else stages
+ * hold it, too.
  *
- * What an epilogue reads and writes beside the GEMM travels by the copy engine as well, in boxes of 64 x 64:
- * reads wait in slots of their own, results leave from two places in turns (or one, where memory is short).
- * Between boxes and registers go 8 x 8 matrices, whose layout over lanes is the one of wgmma. Sums over
- * rows stay in registers until the block's last tile. */
+ * What an epilogue reads and writes beside the GEMM travels by the copy engine as well, in boxes of 64 x 64: reads
+ * wait in slots of their own, results leave from two places in turns (or one, where memory is short). Between boxes
+ * and registers go 8 x 8 matrices, whose layout over lanes is the one of wgmma. Sums over rows stay in registers until
+ * the block's last tile. */
 #include <math.h>
 
 #include "nn/cuda/gemm_epilogues.cuh"
+#include "nn/cuda/fused/weight_sums.cuh"
 #include "tensor/cuda/cuda.h"
 
 namespace {
@@ -126,22 +127,25 @@ __device__ __forceinline__ void send(const CUtensorMap *map, const char *from, i
 }
 
 /* A team's life. b: its columns in the strip if that stays, else in the first stage; vector: its column numbers;
- * results: its places. */
-template <int TEAMS, template <int> class E, int N>
+ * results: its places. DW: the products of the tile's stages, so many, and of the third input are summed as well. */
+template <int TEAMS, template <int> class E, int N, int DW>
 __device__ void work(ring factors, ring inputs, const share &w, const maps &t, const fused_gemm &j, const layout &l,
                      int team, const char *b, const float *vector, char *results, float *cell)
 {
-    float c[N];
+    float c[N], dw[N / 32][DW ? DW : 1][32] = {};
+    const char *held[DW ? DW : 1];
     E<N> epilogue;
     int lane = threadIdx.x % 32, below = team / l.across * ROWS, place = 0, column = w.strip + team % l.across * 2 * N;
     epilogue.total.clear();
     for (int tile = w.part; tile < w.tiles; tile += w.parts) {
         int row = tile * w.height + below, first = row + threadIdx.x % 128 / 32 * 16 + lane / 4;
         bool counts[2] = { first < j.m, first + 8 < j.m };
-        multiply_stages(c, factors, w.depth, false, [&](int s) -> stage_factors {
-            return { factors.here() + below * DEPTH * 2,
-                     b + (l.stays ? s * w.width * DEPTH * 2 : factors.at * factors.bytes) };
-        });
+        if constexpr (DW > 0) multiply_held(c, factors, b, w.width * DEPTH * 2, held);
+        else
+            multiply_stages(c, factors, w.depth, false, [&](int s) -> stage_factors {
+                return { factors.here() + below * DEPTH * 2,
+                         b + (l.stays ? s * w.width * DEPTH * 2 : factors.at * factors.bytes) };
+            });
 #pragma unroll
         for (int box = 0; box < N / 32; box++) {
             char *out = results + place * BOX;
@@ -150,6 +154,7 @@ __device__ void work(ring factors, ring inputs, const share &w, const maps &t, c
                 team_barrier(team);
             }
             if (E<N>::inputs) barrier_wait(&inputs.full[inputs.at], inputs.parity);
+            if constexpr (DW > 0) begin_products<ROWS>(dw[box], held, inputs.here() + 2 * BOX);
 #pragma unroll
             for (int k = 0; k < 4; k++) {
                 float f[8];
@@ -157,6 +162,7 @@ __device__ void work(ring factors, ring inputs, const share &w, const maps &t, c
                 for (int i = 0; i < 8; i++) f[i] = c[32 * box + 8 * k + i];
                 epilogue.take(f, inputs.here(), out, matrix_row(k), vector, 4 * box + k, counts);
             }
+            if constexpr (DW > 0) end_products(dw[box]);
             if (E<N>::inputs) {
                 __syncwarp();
                 if (lane == 0) barrier_arrive(&inputs.empty[inputs.at]);
@@ -168,14 +174,23 @@ __device__ void work(ring factors, ring inputs, const share &w, const maps &t, c
             send(&t.out, out, column + 64 * box, row);
             place = l.places - 1 - place;
         }
+        for (int s = 0; s < DW; s++) {
+            if (lane == 0) barrier_arrive(&factors.empty[factors.at]);
+            factors.next();
+        }
     }
     if (is_leader()) asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
+#pragma unroll
+    for (int i = 0; i < DW * (N / 32); i++) {
+        int s = i / (N / 32), box = i % (N / 32);
+        write_products(j.dw_partial + w.part * j.k * j.n, dw[box][s], 64 * s, column + 64 * box, j.k, j.n);
+    }
     write_sums<TEAMS, N>(epilogue.total, cell, j, w, l.across);
 }
 
 /* N accumulators a thread: a team has 2 N columns. The first warpgroup copies: its warp 0 factors, warp 1 + i
  * % 3 what team i's ending reads. */
-template <int TEAMS, template <int> class E, int N>
+template <int TEAMS, template <int> class E, int N, int DW>
 __global__ void __launch_bounds__(128 + TEAMS * 128, 1)
     fused_gemm_kernel(const __grid_constant__ maps t, const __grid_constant__ fused_gemm j,
                       const __grid_constant__ layout l)
@@ -216,8 +231,8 @@ __global__ void __launch_bounds__(128 + TEAMS * 128, 1)
         if (l.stays) barrier_wait(&b_full, 0);
         int shift = team % l.across * 2 * N;
         const char *b_mine = (l.stays ? b : stages + w.height * DEPTH * 2) + shift * DEPTH * 2;
-        work<TEAMS, E, N>(factors, inputs, w, t, j, l, team, b_mine, column + shift, results + team * l.places * BOX,
-                          cell);
+        work<TEAMS, E, N, DW>(factors, inputs, w, t, j, l, team, b_mine, column + shift,
+                              results + team * l.places * BOX, cell);
     }
 }
 
@@ -273,9 +288,20 @@ double traffic(const fused_gemm *p, const choice &c)
     return a + (c.l.stays ? 0.0 : a * c.width() / c.height());
 }
 
+/* With dw: two teams beside each other, all stages of a tile at once, and 64 sums a thread: one stage and 128 columns a
+ * team, or two and 64. */
+choice choose_dw(const fused_gemm *p)
+{
+    choice c = {};
+    c.teams = 2, c.columns = p->k <= DEPTH ? 128 : 64, c.l.across = 2;
+    if (p->epilogue == EPILOGUE_REDUCE && p->teams == 2 && p->k <= 2 * DEPTH && p->n > c.columns) lay_out(c, p, true);
+    return c;
+}
+
 /* The arrangement of its teams that reads least. */
 choice choose(const fused_gemm *p)
 {
+    if (p->dw) return choose_dw(p);
     choice best = {};
     double min = 1e300;
     for (int i = 0; i < 6; i++) {
@@ -304,16 +330,16 @@ cudaError_t make_maps(maps *t, const fused_gemm *p, const choice &c)
     return e == cudaSuccess ? tensor_map_rows(&t->out, p->y, p->m, p->n, 64, ROWS) : e;
 }
 
-template <int TEAMS, template <int> class E, int N>
+template <int TEAMS, template <int> class E, int N, int DW = 0>
 cudaError_t launch(cudaStream_t stream, const fused_gemm *p, const choice &c, int sms)
 {
     maps t = {};
     cudaError_t e = make_maps(&t, p, c);
     if (e == cudaSuccess)
-        e = cudaFuncSetAttribute(fused_gemm_kernel<TEAMS, E, N>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+        e = cudaFuncSetAttribute(fused_gemm_kernel<TEAMS, E, N, DW>, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                  SHARED_BYTES);
     if (e != cudaSuccess) return e;
-    fused_gemm_kernel<TEAMS, E, N>
+    fused_gemm_kernel<TEAMS, E, N, DW>
         <<<fused_gemm_parts(p, sms) * strips_of(p, c), 128 + TEAMS * 128, SHARED_BYTES, stream>>>(t, *p, c.l);
     return cudaGetLastError();
 }
@@ -324,6 +350,14 @@ cudaError_t launch_epilogue(cudaStream_t stream, const fused_gemm *p, int sms)
     choice c = choose(p);
     if (c.l.stages < 1) return cudaErrorInvalidConfiguration;
     return c.teams == 4 ? launch<4, E, 32>(stream, p, c, sms) : launch<2, E, 64>(stream, p, c, sms);
+}
+
+cudaError_t launch_dw(cudaStream_t stream, const fused_gemm *p, int sms)
+{
+    choice c = choose(p);
+    if (c.l.stages < 1) return cudaErrorInvalidConfiguration;
+    return c.columns == 128 ? launch<2, reduce_epilogue, 64, 1>(stream, p, c, sms)
+                            : launch<2, reduce_epilogue, 32, 2>(stream, p, c, sms);
 }
 
 } // namespace
@@ -343,6 +377,7 @@ int fused_gemm_parts(const fused_gemm *p, int sms)
 
 cudaError_t fused_gemm_run(cudaStream_t stream, const fused_gemm *p, int sms)
 {
+    if (p->dw) return launch_dw(stream, p, sms);
     return p->epilogue == EPILOGUE_STATS ? launch_epilogue<stats_epilogue>(stream, p, sms)
                                          : launch_epilogue<reduce_epilogue>(stream, p, sms);
 }

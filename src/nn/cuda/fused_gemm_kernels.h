@@ -23,10 +23,12 @@ typedef struct fused_gemm {
     gemm_epilogue epilogue;
     int teams; /* of warps in a block: 4 hide an epilogue better, 2 multiply better; found by timing */
     int64_t m, n, k;
+    bool dw; /* EPILOGUE_REDUCE: also a^T mask, the gradient of b's transpose; 2 teams, k at most 128 */
     const void *a, *b, *x, *other, *mask;
     const float *column; /* (n) */
     void *y;
-    float *partial; /* (parts, 2, n), to be added in this order */
+    float *partial;    /* (parts, 2, n), to be added in this order */
+    float *dw_partial; /* (parts, k, n), likewise */
 } fused_gemm;
 
 /* Whether there is a kernel for the sizes, on Hopper; in a build without its kernels: no. */

@@ -10,8 +10,9 @@ cloob_status conv_stats_ref(const op_env *env, const op_args *a)
 
 cloob_status conv_dx_reduce_ref(const op_env *env, const op_args *a)
 {
-    op_args dx = fused_conv_dx(a), reduce = fused_reduce(a);
+    op_args dx = fused_conv_dx(a), reduce = fused_reduce(a), dw = fused_conv_dw(a);
     CLOOB_TRY(conv2d_dx_ref(env, &dx));
+    if (a->attr.dw) CLOOB_TRY(conv2d_dw_ref(env, &dw));
     return bn_bwd_reduce_ref(env, &reduce);
 }
 
@@ -24,9 +25,13 @@ cloob_status apply_conv_stats_ref(const op_env *env, const op_args *a)
 
 cloob_status bn_bwd_conv_dx_ref(const op_env *env, const op_args *a)
 {
-    op_args apply = fused_bwd_apply(a), dx = fused_applied_dx(a);
+    op_args apply = fused_bwd_apply(a), dx = fused_applied_dx(a), second = fused_second_apply(a),
+            dw = fused_applied_dw(a);
     CLOOB_TRY(bn_bwd_apply_ref(env, &apply));
-    return conv2d_dx_ref(env, &dx);
+    CLOOB_TRY(conv2d_dx_ref(env, &dx));
+    if (!has(&a->in[8])) return CLOOB_OK;
+    if (has(&a->in[9])) CLOOB_TRY(bn_apply_ref(env, &second));
+    return conv2d_dw_ref(env, &dw);
 }
 
 cloob_status image_conv_stats_ref(const op_env *env, const op_args *a)
@@ -52,7 +57,7 @@ cloob_status apply_stem_stats_ref(const op_env *env, const op_args *a)
 
 cloob_status apply_stem_dw_ref(const op_env *env, const op_args *a)
 {
-    op_args apply = fused_dw_apply(a), dw = fused_applied_dw(a);
+    op_args apply = fused_dw_apply(a), dw = fused_stem_dw(a);
     CLOOB_TRY(bn_apply_ref(env, &apply));
     return conv2d_dw_ref(env, &dw);
 }

@@ -12,13 +12,26 @@ typedef struct format { /* 1 sign bit, the rest shared out */
 
 static const format E4M3 = { 448, -6, 3 }, E5M2 = { 57344, -14, 2 };
 
+static double largest(const tensor *t, int64_t from, int64_t count)
+{
+    double max = 0;
+    for (int64_t i = from; i < from + count; i++) max = fmax(max, fabs(ld(t, i)));
+    return max;
+}
+
 /* Scaling by a power of two leaves the largest element at most half of what the format holds. */
 static double scale_of(const tensor *t, const format *f, op_fp8 fp8)
 {
-    double max = 0;
     if (fp8 != OP_FP8_ALWAYS || t->dtype != CLOOB_BF16) return 0;
-    for (int64_t i = 0; i < tensor_count(t); i++) max = fmax(max, fabs(ld(t, i)));
+    double max = largest(t, 0, tensor_count(t));
     return max > 0 ? exp2(floor(log2(f->max / 2 / max))) : 1;
+}
+
+/* OP_FP8_ROWS: of K elements from `row` on, the largest becomes the format's largest. */
+static double row_scale(const tensor *t, int64_t row, int64_t K)
+{
+    double max = largest(t, row, K);
+    return max > 0 ? E4M3.max / max : 1;
 }
 
 /* Element i, rounded under the scale; scale 0: as it is. */
@@ -45,9 +58,11 @@ cloob_status linear_ref(const op_env *env, const op_args *a)
     const tensor *x = &a->in[0], *w = &a->in[1], *bias = &a->in[2], *res = &a->in[3], *y = &a->out[0];
     int64_t R = tensor_rows(y), O = tensor_cols(y), K = tensor_cols(x);
     double sx = scale_of(x, &E4M3, a->attr.fp8), sw = scale_of(w, &E4M3, a->attr.fp8);
+    bool rows = a->attr.fp8 == OP_FP8_ROWS && x->dtype == CLOOB_BF16 && !a->attr.transposed;
     (void)env;
     for (int64_t r = 0; r < R; r++)
         for (int64_t o = 0; o < O; o++) {
+            if (rows) sx = row_scale(x, r * K, K), sw = row_scale(w, o * K, K);
             double sum = (has(bias) ? ld(bias, o) : 0.0) + (has(res) ? ld(res, r * O + o) : 0.0);
             for (int64_t k = 0; k < K; k++)
                 sum += rounded(x, r * K + k, sx, &E4M3) * rounded(w, at(&a->attr, O, K, o, k), sw, &E4M3);

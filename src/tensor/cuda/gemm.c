@@ -54,6 +54,7 @@ static void key_of(const gemm_shape *g, char key[TUNE_KEY])
              (long long)g->batch, (long long)g->step_a, (long long)g->step_b, (long long)g->step_d, (int)g->in,
              (int)g->out, g->add, (int)g->extra);
     if (g->fp8) strcat(key, g->fp8 == GEMM_E4M3 ? "-e4m3" : "-e5m2");
+    if (g->row_scales) strcat(key, "-rows");
 }
 
 /* rows x cols column-major is our stored matrix seen through its rows. */
@@ -95,6 +96,21 @@ static cublasLtEpilogue_t epilogue_of(gemm_extra e)
 
 static bool has_vector(gemm_extra e) { return e != GEMM_PLAIN && e != GEMM_RELU; }
 
+/* Since cuBLAS 12.9. */
+static cublasStatus_t describe_row_scales(gemm_plan *p)
+{
+#if CUBLAS_VERSION >= 120900
+    int32_t rows = CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F;
+    cublasStatus_t s =
+        cuda_lib.cublasLtMatmulDescSetAttribute(p->op, CUBLASLT_MATMUL_DESC_A_SCALE_MODE, &rows, sizeof rows);
+    if (s != CUBLAS_STATUS_SUCCESS) return s;
+    return cuda_lib.cublasLtMatmulDescSetAttribute(p->op, CUBLASLT_MATMUL_DESC_B_SCALE_MODE, &rows, sizeof rows);
+#else
+    (void)p;
+    return CUBLAS_STATUS_NOT_SUPPORTED;
+#endif
+}
+
 /* Sums of 8-bit products in full width for gradients; forward, the tensor cores' own sums do. Candidates are asked for
  * with scales in place. */
 static cublasStatus_t describe_fp8(gemm_plan *p)
@@ -103,6 +119,8 @@ static cublasStatus_t describe_fp8(gemm_plan *p)
     const float *nowhere = (const float *)256;
     if (!p->shape.fp8) return CUBLAS_STATUS_SUCCESS;
     gemm_plan_scales(p, nowhere, nowhere);
+    cublasStatus_t s = p->shape.row_scales ? describe_row_scales(p) : CUBLAS_STATUS_SUCCESS;
+    if (s != CUBLAS_STATUS_SUCCESS) return s;
     return cuda_lib.cublasLtMatmulDescSetAttribute(p->op, CUBLASLT_MATMUL_DESC_FAST_ACCUM, &fast, sizeof fast);
 }
 
@@ -186,8 +204,8 @@ static cloob_status trial_open(trial *t)
     const gemm_shape *g = &t->p->shape;
     CLOOB_TRY(take(t, &t->A, g->in, elements(g->ta ? g->k : g->m, g->lda, g->batch, g->step_a)));
     CLOOB_TRY(take(t, &t->B, g->in, elements(g->tb ? g->n : g->k, g->ldb, g->batch, g->step_b)));
-    if (g->fp8) { /* the first numbers of a vector of noise */
-        CLOOB_TRY(take(t, &t->scale, CLOOB_F32, 16));
+    if (g->fp8) { /* noise, or the first number of it */
+        CLOOB_TRY(take(t, &t->scale, CLOOB_F32, g->row_scales ? g->m + g->n : 16));
         gemm_plan_scales(t->p, t->scale, t->scale);
     }
     CLOOB_TRY(take(t, &t->D, g->out, elements(g->m, g->ldd, g->batch, g->step_d)));

@@ -26,7 +26,7 @@ typedef enum gemm_extra {
 } gemm_extra;
 
 /* 8-bit factors: A in e4m3 or e5m2, B in e4m3, stored as bytes (m, k) and (n, k); m, n, k multiples of 16, the result
- * bf16. Each is multiplied by a float in device memory, see gemm_plan_scales. */
+ * bf16. Each is multiplied by a float in device memory, or by one for each row, see gemm_plan_scales. */
 typedef enum gemm_fp8 { GEMM_NO_FP8, GEMM_E4M3, GEMM_E5M2 } gemm_fp8;
 
 /* D (m, n) = alpha op(A) (m, k) op(B) (k, n) [+ C]; everything row-major, C laid out like D. */
@@ -37,6 +37,7 @@ typedef struct gemm_shape {
     int64_t batch, step_a, step_b, step_d; /* products and elements from one to the next; batch 0: one */
     cloob_dtype in, out;                   /* F32 or BF16; F32 products never round to tf32 */
     gemm_fp8 fp8;                          /* in, ta, tb do not count then */
+    bool row_scales;                       /* with fp8: every row of A (m) and of B (n) has a float of its own */
     bool add;                              /* + C */
     gemm_extra extra;
     float alpha;

@@ -82,6 +82,14 @@ __device__ __forceinline__ uint64_t descriptor(const void *p)
     return address | (uint64_t)1 << 16 | (uint64_t)(1024 >> 4) << 32 | (uint64_t)1 << 62;
 }
 
+/* The same rows seen from the other side: a row is one step of the product's depth and holds all 64 of its rows or
+ * columns. For wgmma_turned_k16, which goes 16 rows (2048 bytes) down. */
+__device__ __forceinline__ uint64_t descriptor_turned(const void *p)
+{
+    uint64_t address = (uint64_t)(shared_address(p) & 0x3ffff) >> 4;
+    return address | (uint64_t)(1024 >> 4) << 16 | (uint64_t)(1024 >> 4) << 32 | (uint64_t)1 << 62;
+}
+
 /* Rows of 16 bytes without a swizzle: eight rows make a core of 128 bytes; `deep` bytes to the core beside it in
  * depth, `on` bytes to the next eight rows. */
 __device__ __forceinline__ uint64_t descriptor_plain(uint32_t address, int deep, int on)
@@ -173,6 +181,25 @@ __device__ __forceinline__ void wgmma_k16(float (&c)[32], uint64_t a, uint64_t b
                    "+f"(c[23]), "+f"(c[24]), "+f"(c[25]), "+f"(c[26]), "+f"(c[27]), "+f"(c[28]), "+f"(c[29]),
                    "+f"(c[30]), "+f"(c[31])
                  : "l"(a), "l"(b), "r"(keep));
+}
+
+/* c (64 x 64) += a^T b, both 16 deep, by descriptor_turned. */
+__device__ __forceinline__ void wgmma_turned_k16(float (&c)[32], uint64_t a, uint64_t b)
+{
+    asm volatile("{\n"
+                 ".reg .pred p;\n"
+                 "setp.ne.b32 p, 1, 0;\n"
+                 "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {"
+                 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+                 "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+                 "}, %32, %33, p, 1, 1, 1, 1;\n"
+                 "}\n"
+                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]), "+f"(c[4]), "+f"(c[5]), "+f"(c[6]), "+f"(c[7]),
+                   "+f"(c[8]), "+f"(c[9]), "+f"(c[10]), "+f"(c[11]), "+f"(c[12]), "+f"(c[13]), "+f"(c[14]), "+f"(c[15]),
+                   "+f"(c[16]), "+f"(c[17]), "+f"(c[18]), "+f"(c[19]), "+f"(c[20]), "+f"(c[21]), "+f"(c[22]),
+                   "+f"(c[23]), "+f"(c[24]), "+f"(c[25]), "+f"(c[26]), "+f"(c[27]), "+f"(c[28]), "+f"(c[29]),
+                   "+f"(c[30]), "+f"(c[31])
+                 : "l"(a), "l"(b));
 }
 
 __device__ __forceinline__ void wgmma_k16(float (&c)[64], uint64_t a, uint64_t b, int keep)

@@ -1,7 +1,6 @@
 /* nvJPEG in batches on a stream of its own, and the kernels behind it. */
 #include "data/view/device_view.h"
 
-#include <semaphore.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -9,19 +8,19 @@
 #include "tensor/cuda/cuda.h"
 #include "tensor/cuda/nvjpeg.h"
 
-enum { MAX_JOBS = 64, CALLS = 2 }; /* files in one call of nvJPEG; calls at a time, more get in each other's way */
+enum { MAX_JOBS = 64 }; /* files in one call of nvJPEG */
 
 struct device_decoder {
     device *dev;
-    nvjpeg_handle handle;
+    nvjpeg_backend backend;
     bool exact;
     char name[96];
-    sem_t calls; /* CALLS, less those under way */
 };
 
 struct device_view {
     device_decoder *d;
     int size, bicubic;
+    nvjpeg_handle handle; /* calls with one handle take turns inside nvJPEG, so every thread has its own */
     nvjpeg_state state;
     int state_images; /* how many the state is made ready for */
     cudaStream_t stream;
@@ -34,23 +33,25 @@ struct device_view {
 /* ---- the decoder ----------------------------------------------------------------------------------------- */
 
 /* The fastest first: on an H200 16,800 images a second against 3,950 (docs/measurements/images.md). */
-static cloob_status open_handle(cloob_ctx *ctx, device_decoder *d)
+static cloob_status choose_backend(cloob_ctx *ctx, device_decoder *d)
 {
     static const struct {
         nvjpeg_backend backend;
         const char *name;
     } rows[] = { { NVJPEG_ENGINES, "hardware decoders" }, { NVJPEG_KERNELS, "multiprocessors" } };
     int code = NVJPEG_OK, major = 0, minor = 0;
+    nvjpeg_handle handle;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        code = nvjpeg.nvjpegCreateEx((int)rows[i].backend, NULL, NULL, 0, &d->handle);
+        code = nvjpeg.nvjpegCreateEx((int)rows[i].backend, NULL, NULL, 0, &handle);
         if (code != NVJPEG_OK) continue;
+        nvjpeg.nvjpegDestroy(handle);
+        d->backend = rows[i].backend;
         d->exact = rows[i].backend == NVJPEG_ENGINES;
         nvjpeg.nvjpegGetProperty(0, &major);
         nvjpeg.nvjpegGetProperty(1, &minor);
         snprintf(d->name, sizeof d->name, "nvJPEG %d.%d, %s", major, minor, rows[i].name);
         return CLOOB_OK;
     }
-    d->handle = NULL;
     return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED, "nvJPEG does not start on %s (error %d); use `image_decoder` cpu",
                     d->dev->name, code);
 }
@@ -64,22 +65,14 @@ cloob_status device_decoder_create(cloob_ctx *ctx, device *dev, device_decoder *
     device_decoder *d = calloc(1, sizeof *d);
     if (!d) return ctx_no_memory(ctx, sizeof *d, "the image decoder");
     d->dev = dev;
-    sem_init(&d->calls, 0, CALLS);
     cuda_use(dev);
-    cloob_status status = open_handle(ctx, d);
+    cloob_status status = choose_backend(ctx, d);
     if (status == CLOOB_OK) *out = d;
     else device_decoder_destroy(d);
     return status;
 }
 
-void device_decoder_destroy(device_decoder *d)
-{
-    if (!d) return;
-    cuda_use(d->dev);
-    if (d->handle) nvjpeg.nvjpegDestroy(d->handle);
-    sem_destroy(&d->calls);
-    free(d);
-}
+void device_decoder_destroy(device_decoder *d) { free(d); }
 
 const char *device_decoder_name(const device_decoder *d) { return d->name; }
 bool device_decoder_exact(const device_decoder *d) { return d->exact; }
@@ -92,7 +85,8 @@ static cloob_status checked(cloob_ctx *ctx, cudaError_t code) { return cuda_chec
 static cloob_status make_parts(cloob_ctx *ctx, device_view *v)
 {
     size_t bytes = MAX_JOBS * sizeof *v->images;
-    if (nvjpeg.nvjpegJpegStateCreate(v->d->handle, &v->state) != NVJPEG_OK)
+    if (nvjpeg.nvjpegCreateEx((int)v->d->backend, NULL, NULL, 0, &v->handle) != NVJPEG_OK ||
+        nvjpeg.nvjpegJpegStateCreate(v->handle, &v->state) != NVJPEG_OK)
         return ctx_fail(ctx, CLOOB_ERR_DEVICE, "%s: no state for another thread", v->d->name);
     int low, high; /* small kernels overtake the step's, which would otherwise keep them waiting */
     CLOOB_TRY(checked(ctx, cudaDeviceGetStreamPriorityRange(&low, &high)));
@@ -122,6 +116,7 @@ void device_view_destroy(device_view *v)
     cuda_use(v->d->dev);
     if (v->stream) cudaStreamSynchronize(v->stream);
     if (v->state) nvjpeg.nvjpegJpegStateDestroy(v->state);
+    if (v->handle) nvjpeg.nvjpegDestroy(v->handle);
     if (v->finished) cudaEventDestroy(v->finished);
     if (v->stream) cudaStreamDestroy(v->stream);
     cudaFree(v->scratch);
@@ -185,7 +180,6 @@ static bool decode(device_view *v, const view_job *jobs, int first, int n)
     const unsigned char *bytes[MAX_JOBS];
     size_t sizes[MAX_JOBS];
     nvjpeg_image to[MAX_JOBS] = { 0 };
-    nvjpeg_handle handle = v->d->handle;
     for (int i = 0; i < n; i++) {
         const ycc_planes *p = &v->described[first + i].planes;
         bytes[i] = jobs[first + i].bytes;
@@ -193,11 +187,9 @@ static bool decode(device_view *v, const view_job *jobs, int first, int n)
         for (int c = 0; c < p->components; c++)
             to[i].plane[c] = (unsigned char *)p->plane[c], to[i].pitch[c] = (size_t)p->pitch[c];
     }
-    while (sem_wait(&v->d->calls)) {} /* a signal may end a wait early */
-    bool ok =
-        v->state_images == n || nvjpeg.nvjpegDecodeBatchedInitialize(handle, v->state, n, 1, NVJPEG_YCC) == NVJPEG_OK;
-    ok = ok && nvjpeg.nvjpegDecodeBatched(handle, v->state, bytes, sizes, to, v->stream) == NVJPEG_OK;
-    sem_post(&v->d->calls);
+    bool ok = v->state_images == n ||
+              nvjpeg.nvjpegDecodeBatchedInitialize(v->handle, v->state, n, 1, NVJPEG_YCC) == NVJPEG_OK;
+    ok = ok && nvjpeg.nvjpegDecodeBatched(v->handle, v->state, bytes, sizes, to, v->stream) == NVJPEG_OK;
     v->state_images = ok ? n : 0;
     return ok;
 }

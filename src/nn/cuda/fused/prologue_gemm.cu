@@ -257,6 +257,7 @@ extern "C" {
 
 int prologue_gemm_parts(const prologue_gemm *p, int sms)
 {
+    if (p->dw) return gradients_gemm_parts(p, sms);
     choice c = choose(p);
     if (c.l.x_stages == 0) return 0;
     int64_t tiles = (p->m + c.height() - 1) / c.height(), parts = sms / strips_of(p, c);
@@ -266,6 +267,7 @@ int prologue_gemm_parts(const prologue_gemm *p, int sms)
 
 cudaError_t prologue_gemm_run(cudaStream_t stream, const prologue_gemm *p, int sms)
 {
+    if (p->dw) return gradients_gemm_run(stream, p, sms);
     if (p->prologue == PROLOGUE_DX) return launch_width<dx_prologue, false>(stream, p, sms);
     if (p->prologue == PROLOGUE_BOTH) return launch_width<both_prologue, true>(stream, p, sms);
     return p->prologue == PROLOGUE_ADD ? launch_width<apply_prologue<true>, true>(stream, p, sms)

@@ -27,9 +27,12 @@ enum { PROLOGUE_VARIANTS = 5 };
 typedef struct prologue_gemm {
     gemm_prologue prologue;
     bool stats;  /* also sums of y - pivot and of its square over rows */
+    bool dw;     /* PROLOGUE_DX: also the weight's gradient, a^T a2 with a2 = relu(batch norm of x2) by mean2, rstd2,
+                  * gain2, bias2 (n); k at most 256, n at most 64, no side */
+    bool plain;  /* with dw: a2 is x2 itself */
     int variant; /* tile shape, whether b stays in shared memory, room for results; found by timing */
     int64_t m, n, k;
-    const void *x, *other, *b;
+    const void *x, *other, *b, *x2;         /* x2 (m, n) */
     const float *mean, *rstd, *gain, *bias; /* (k) */
     const float *mean2, *rstd2, *gain2, *bias2;
     const float *sums; /* (2, k): of other, and of other xhat; over `count` rows */
@@ -37,13 +40,17 @@ typedef struct prologue_gemm {
     const float *pivot; /* (n) */
     void *side;         /* (m, k): a; NULL: not wanted */
     void *y;
-    float *partial; /* (parts, 2, n), to be added in this order */
+    float *partial; /* (parts, 2, n), with dw (parts, k, n), to be added in this order */
 } prologue_gemm;
 
 /* How many partial sums it leaves, on so many multiprocessors; 0: this variant cannot do these sizes, or the build has
  * no kernels for Hopper. */
 int prologue_gemm_parts(const prologue_gemm *p, int sms);
 cudaError_t prologue_gemm_run(cudaStream_t stream, const prologue_gemm *p, int sms);
+
+/* Theirs with dw (gradients_gemm.cu). */
+int gradients_gemm_parts(const prologue_gemm *p, int sms);
+cudaError_t gradients_gemm_run(cudaStream_t stream, const prologue_gemm *p, int sms);
 
 #ifdef __cplusplus
 }

@@ -9,15 +9,17 @@
 #include "tensor/cuda/tune.h"
 
 typedef struct prologue_state {
-    op_args second;         /* the convolution's plan, for when they run one after the other */
+    op_args second, dw;     /* plans of the convolution and of its weight's gradient, for when they run by themselves */
     size_t weight, partial; /* offsets in scratch: the transposed weight, partial sums */
     int32_t variant;        /* of the GEMM; -1: one after the other */
+    bool takes_dw;          /* the GEMM does the weight's gradient as well */
 } prologue_state;
 
 static void release(const op_env *env, op_args *a, cuda_release_fn *second)
 {
     prologue_state *s = a->state;
     if (s && s->second.state) second(env, &s->second);
+    if (s && s->dw.state) conv_release_cuda(env, &s->dw);
     free(s);
     a->state = NULL;
 }
@@ -31,7 +33,7 @@ static int sms_of(const op_env *env) { return ((const cuda_state *)env->dev->sta
 
 /* ---- timing -------------------------------------------------------------------------------------- */
 
-enum { X, OTHER, SIDE, Y, WEIGHT, NUMBERS, PARTIAL, BUFFERS };
+enum { X, OTHER, X2, SIDE, Y, WEIGHT, NUMBERS, PARTIAL, BUFFERS };
 
 typedef struct trial {
     cloob_ctx *ctx;
@@ -51,14 +53,16 @@ static cloob_status trial_run(void *user)
 static cloob_status trial_open(trial *t, bool side)
 {
     prologue_gemm *p = &t->p;
+    int64_t sums = p->dw ? p->k : 2; /* for each of n, from each part */
     int64_t rows = p->m * p->k, numbers = p->k > p->n ? p->k : p->n;
     int64_t count[BUFFERS] = { rows,
                                p->prologue == PROLOGUE_APPLY ? 0 : rows,
+                               p->dw ? p->m * p->n : 0,
                                side ? rows : 0,
                                p->m * p->n,
                                p->n * p->k,
                                4 * numbers,
-                               4 * p->n * (t->sms + 1) };
+                               2 * sums * p->n * (t->sms + 1) };
     for (int i = 0; i < BUFFERS; i++) {
         if (!count[i]) continue;
         CLOOB_TRY(cuda_check(t->ctx, cudaMalloc(&t->buffer[i], (size_t)count[i] * 2), "room for timing a fused GEMM"));
@@ -66,7 +70,7 @@ static cloob_status trial_open(trial *t, bool side)
     }
     CLOOB_TRY(cuda_fill_noise(t->ctx, t->stream, t->buffer[NUMBERS], CLOOB_F32, 2 * numbers));
     p->x = t->buffer[X], p->other = t->buffer[OTHER], p->b = t->buffer[WEIGHT], p->side = t->buffer[SIDE];
-    p->y = t->buffer[Y], p->partial = t->buffer[PARTIAL], p->count = 1.0f;
+    p->x2 = t->buffer[X2], p->y = t->buffer[Y], p->partial = t->buffer[PARTIAL], p->count = 1.0f;
     p->mean = p->rstd = p->gain = p->bias = p->sums = p->pivot = t->buffer[NUMBERS];
     p->mean2 = p->rstd2 = p->gain2 = p->bias2 = t->buffer[NUMBERS];
     return CLOOB_OK;
@@ -109,8 +113,11 @@ static variant_choice fused_time(const op_env *env, const prologue_gemm *p, bool
     variant_choice best = { 1e30f, -1 };
     tune_cache *cache = cuda_use(env->dev)->tune;
     if (variant_from(*p, 0, sms_of(env)) == PROLOGUE_VARIANTS) return best;
-    snprintf(key, sizeof key, "prologue-%d%s-%lldx%lldx%lld", (int)p->prologue, side ? "w" : "", (long long)p->m,
-             (long long)p->n, (long long)p->k);
+    snprintf(key, sizeof key, "prologue-%d%s%s-%lldx%lldx%lld", (int)p->prologue, side ? "w" : "",
+             p->plain ? "dwx"
+             : p->dw  ? "dw"
+                      : "",
+             (long long)p->m, (long long)p->n, (long long)p->k);
     if (tune_get(cache, key, &best, sizeof best)) return best;
     if (try_variants(env, p, side, &best)) tune_put(cache, key, &best, sizeof best);
     return best;
@@ -130,17 +137,20 @@ static int asked_variant(const op_env *env, prologue_gemm p)
     return -1;
 }
 
-/* Which variant, or -1 when one after the other is better. extra_ms: what the GEMM needs beside itself. */
-static int variant_for(const op_env *env, const prologue_gemm *p, bool side, float separate_ms, float extra_ms)
+/* Which variant, or -1 when one after the other is better. *ms: in, of that; out, of what was chosen. extra_ms: what
+ * the GEMM needs beside itself. */
+static int variant_for(const op_env *env, const prologue_gemm *p, bool side, float *ms, float extra_ms)
 {
+    float separate_ms = *ms;
     cloob_fused_gemm asked = env->ctx->kernels.fused_gemm;
     if (asked == CLOOB_FUSED_GEMM_NEVER || !cuda_has_hopper(env->dev)) return -1;
     if (asked != CLOOB_FUSED_GEMM_AUTO) return asked_variant(env, *p);
     variant_choice c = fused_time(env, p, side);
     ctx_log(env->ctx, CLOOB_LOG_DEBUG,
-            "GEMM with prologue %d, %lld x %lld x %lld: %.4f ms by variant %d, one after the other %.4f",
-            (int)p->prologue, (long long)p->m, (long long)p->n, (long long)p->k, (double)(c.ms + extra_ms), c.variant,
-            (double)separate_ms);
+            "GEMM with prologue %d%s, %lld x %lld x %lld: %.4f ms by variant %d, one after the other %.4f",
+            (int)p->prologue, p->dw ? " and dw" : "", (long long)p->m, (long long)p->n, (long long)p->k,
+            (double)(c.ms + extra_ms), c.variant, (double)separate_ms);
+    if (c.ms + extra_ms < separate_ms) *ms = c.ms + extra_ms;
     return c.ms + extra_ms < separate_ms ? c.variant : -1;
 }
 
@@ -150,21 +160,23 @@ static cloob_status state_make(const op_env *env, op_args *a, prologue_state **o
     return *out ? CLOOB_OK : ctx_no_memory(env->ctx, sizeof **out, "a fused GEMM's plan");
 }
 
-/* Lays out scratch: for the two ops, which begin at its start, or the weight and the sums. */
+/* Lays out scratch: for the ops by themselves, which begin at its start, or the weight and the sums. */
 static void lay_out(const op_env *env, op_args *a, prologue_state *s, prologue_gemm p)
 {
-    p.variant = s->variant;
+    p.variant = s->variant, p.dw = s->takes_dw;
     s->weight = cuda_align(3 * (size_t)p.n * sizeof(float)); /* the end of batch norm's sums uses the start */
     s->partial = s->weight + cuda_align((size_t)(p.n * p.k) * 2);
     a->scratch_bytes = s->second.scratch_bytes;
     if (s->variant >= 0)
-        a->scratch_bytes = s->partial + (size_t)prologue_gemm_parts(&p, sms_of(env)) * 2 * (size_t)p.n * sizeof(float);
+        a->scratch_bytes = s->partial + (size_t)prologue_gemm_parts(&p, sms_of(env)) * (p.dw ? (size_t)p.k : 2) *
+                                            (size_t)p.n * sizeof(float);
+    if (!s->takes_dw && s->dw.scratch_bytes > a->scratch_bytes) a->scratch_bytes = s->dw.scratch_bytes;
 }
 
-/* The plan of the convolution, with scratch and data of the fused call. */
-static op_args with_plan(op_args call, const prologue_state *s)
+/* A call with scratch and data of the fused one, and its own plan. */
+static op_args with_plan(op_args call, const op_args *plan)
 {
-    call.state = s->second.state;
+    call.state = plan->state;
     return call;
 }
 
@@ -206,14 +218,13 @@ cloob_status apply_conv_stats_prepare_cuda(const op_env *env, op_args *a)
     prologue_state *s;
     prologue_gemm p = apply_gemm(a, 0);
     double passes = p.prologue == PROLOGUE_APPLY ? 2.0 : 3.0;
+    float ms;
     CLOOB_TRY(state_make(env, a, &s));
     s->variant = -1;
     s->second = fused_applied_conv(a);
     CLOOB_TRY(conv_stats_prepare_cuda(env, &s->second));
-    if (a->in[0].dtype == CLOOB_BF16 && p.m > 0)
-        s->variant =
-            variant_for(env, &p, !a->attr.alone,
-                        conv_stats_plan_ms(&s->second) + cuda_pass_ms(passes * (double)tensor_bytes(&a->in[0])), 0.0f);
+    ms = conv_stats_plan_ms(&s->second) + cuda_pass_ms(passes * (double)tensor_bytes(&a->in[0]));
+    if (a->in[0].dtype == CLOOB_BF16 && p.m > 0) s->variant = variant_for(env, &p, !a->attr.alone, &ms, 0.0f);
     lay_out(env, a, s, p);
     return CLOOB_OK;
 }
@@ -221,7 +232,7 @@ cloob_status apply_conv_stats_prepare_cuda(const op_env *env, op_args *a)
 cloob_status apply_conv_stats_cuda(const op_env *env, const op_args *a)
 {
     const prologue_state *s = a->state;
-    op_args apply = fused_apply(a), conv = with_plan(fused_applied_conv(a), s), stats = fused_stats(&conv);
+    op_args apply = fused_apply(a), conv = with_plan(fused_applied_conv(a), &s->second), stats = fused_stats(&conv);
     prologue_gemm p = apply_gemm(a, s->variant);
     if (s->variant < 0) {
         CLOOB_TRY(p.prologue == PROLOGUE_BOTH ? bn_apply_both_cuda(env, &apply) : bn_apply_cuda(env, &apply));
@@ -254,32 +265,73 @@ static prologue_gemm dx_gemm(const op_env *env, const op_args *a, int variant)
                             .y = a->out[1].data };
 }
 
+/* The same GEMM with the weight's gradient. */
+static prologue_gemm gradients_gemm(const op_env *env, const op_args *a, int variant)
+{
+    prologue_gemm p = dx_gemm(env, a, variant);
+    p.dw = true, p.plain = !op_has(&a->in[9]);
+    p.x2 = a->in[8].data;
+    p.mean2 = a->in[9].data, p.rstd2 = a->in[10].data, p.gain2 = a->in[11].data, p.bias2 = a->in[12].data;
+    p.side = NULL;
+    return p;
+}
+
+/* ms: of dx by itself. */
+static cloob_status dw_prepare(const op_env *env, op_args *a, prologue_state *s, float ms)
+{
+    prologue_gemm p = gradients_gemm(env, a, 0);
+    double sums = 2.0 * sms_of(env) * (double)(p.k * p.n) * sizeof(float);
+    s->dw = fused_applied_dw(a);
+    CLOOB_TRY(conv2d_dw_prepare_cuda(env, &s->dw));
+    ms += conv_plan_ms(&s->dw) + (p.plain ? 0.0f : cuda_pass_ms(2.0 * (double)tensor_bytes(&a->in[8])));
+    int variant = a->in[1].dtype == CLOOB_BF16 && p.m > 0 && a->attr.alone
+                      ? variant_for(env, &p, false, &ms, cuda_pass_ms(0.0) + cuda_pass_ms(sums))
+                      : -1;
+    if (variant < 0) return CLOOB_OK;
+    s->variant = variant;
+    s->takes_dw = true;
+    a->out[0] = a->out[3] = ABSENT;
+    return CLOOB_OK;
+}
+
 cloob_status bn_bwd_conv_dx_prepare_cuda(const op_env *env, op_args *a)
 {
     prologue_state *s;
     prologue_gemm p = dx_gemm(env, a, 0);
+    float ms;
     CLOOB_TRY(state_make(env, a, &s));
     s->variant = -1;
     s->second = fused_applied_dx(a);
     CLOOB_TRY(conv2d_dx_prepare_cuda(env, &s->second));
-    if (a->in[1].dtype == CLOOB_BF16 && p.m > 0)
-        s->variant =
-            variant_for(env, &p, true, conv_plan_ms(&s->second) + cuda_pass_ms(3.0 * (double)tensor_bytes(&a->in[1])),
-                        cuda_pass_ms(0.0));
+    ms = conv_plan_ms(&s->second) + cuda_pass_ms(3.0 * (double)tensor_bytes(&a->in[1]));
+    if (a->in[1].dtype == CLOOB_BF16 && p.m > 0) s->variant = variant_for(env, &p, true, &ms, cuda_pass_ms(0.0));
+    if (op_has(&a->in[8])) CLOOB_TRY(dw_prepare(env, a, s, ms));
     lay_out(env, a, s, p);
     return CLOOB_OK;
+}
+
+/* By the GEMM: dx, and the weight's gradient where it takes that along. */
+static cloob_status dx_fused(const op_env *env, const op_args *a, const prologue_state *s)
+{
+    prologue_gemm p = s->takes_dw ? gradients_gemm(env, a, s->variant) : dx_gemm(env, a, s->variant);
+    p.b = at(a, s->weight), p.partial = at(a, s->partial);
+    CLOOB_TRY(cuda_check(env->ctx, transpose_bf16(env->stream, at(a, s->weight), a->in[7].data, p.k, p.n), "a weight"));
+    CLOOB_TRY(run_fused(env, "bn_bwd_conv_dx", &p));
+    if (!s->takes_dw) return CLOOB_OK;
+    return colsum_finish(env, "bn_bwd_conv_dx", a->out[2].data, p.partial, prologue_gemm_parts(&p, sms_of(env)),
+                         p.k * p.n);
 }
 
 cloob_status bn_bwd_conv_dx_cuda(const op_env *env, const op_args *a)
 {
     const prologue_state *s = a->state;
-    op_args apply = fused_bwd_apply(a), dx = with_plan(fused_applied_dx(a), s);
+    op_args apply = fused_bwd_apply(a), dx = with_plan(fused_applied_dx(a), &s->second), second = fused_second_apply(a),
+            dw = with_plan(fused_applied_dw(a), &s->dw);
     if (s->variant < 0) {
         CLOOB_TRY(bn_bwd_apply_cuda(env, &apply));
-        return conv2d_dx_cuda(env, &dx);
-    }
-    prologue_gemm p = dx_gemm(env, a, s->variant);
-    p.b = at(a, s->weight);
-    CLOOB_TRY(cuda_check(env->ctx, transpose_bf16(env->stream, at(a, s->weight), a->in[7].data, p.k, p.n), "a weight"));
-    return run_fused(env, "bn_bwd_conv_dx", &p);
+        CLOOB_TRY(conv2d_dx_cuda(env, &dx));
+    } else CLOOB_TRY(dx_fused(env, a, s));
+    if (s->takes_dw || !op_has(&a->in[8])) return CLOOB_OK;
+    if (op_has(&a->in[9])) CLOOB_TRY(bn_apply_cuda(env, &second));
+    return conv2d_dw_cuda(env, &dw);
 }

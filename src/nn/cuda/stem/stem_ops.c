@@ -150,13 +150,13 @@ cloob_status image_conv_dw_cuda(const op_env *env, const op_args *a)
 
 cloob_status apply_stem_dw_prepare_cuda(const op_env *env, op_args *a)
 {
-    op_args apply = fused_dw_apply(a), dw = fused_applied_dw(a);
+    op_args apply = fused_dw_apply(a), dw = fused_stem_dw(a);
     return prepare_dw(env, a, &apply, &dw, SMALL_APPLY);
 }
 
 cloob_status apply_stem_dw_cuda(const op_env *env, const op_args *a)
 {
-    op_args apply = fused_dw_apply(a), dw = fused_applied_dw(a);
+    op_args apply = fused_dw_apply(a), dw = fused_stem_dw(a);
     return run_dw(env, a, &apply, &dw, bn_apply_cuda, &a->in[2]);
 }
 

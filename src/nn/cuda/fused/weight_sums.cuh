@@ -1,0 +1,78 @@
+/* A weight's gradient beside a GEMM: the products of factors that lie in shared memory anyway, 64 x 64 sums at a time,
+ * in registers over a block's whole walk down the rows. */
+#ifndef NN_CUDA_FUSED_WEIGHT_SUMS_CUH
+#define NN_CUDA_FUSED_WEIGHT_SUMS_CUH
+
+#include "tensor/cuda/ring.cuh"
+
+namespace {
+
+enum { TURNED_STEP = 16 * DEPTH * 2 >> 4 }; /* 16 rows further, in a descriptor */
+
+/* c = a b^T over STAGES stages, which stay with the team; they are where `stage` says. b: b_step bytes to the next. */
+template <int STAGES, int N>
+__device__ __forceinline__ void multiply_held(float (&c)[N], ring a, const char *b, int b_step,
+                                              const char *(&stage)[STAGES])
+{
+    settle(c);
+#pragma unroll
+    for (int s = 0; s < STAGES; s++) {
+        barrier_wait(&a.full[a.at], a.parity);
+        stage[s] = a.here();
+        uint64_t da = descriptor(stage[s]), db = descriptor(b + s * b_step);
+        wgmma_fence();
+#pragma unroll
+        for (int k = 0; k < DEPTH / 16; k++) wgmma_k16(c, da + 2 * k, db + 2 * k, s > 0 || k > 0);
+        wgmma_commit();
+        a.next();
+    }
+    wgmma_wait<0>();
+    settle(c);
+}
+
+/* sums += a^T b over ROWS_DEEP rows of 64 channels each, in the copy engine's swizzle; begins, and does not wait. */
+template <int ROWS_DEEP>
+__device__ __forceinline__ void add_products(float (&sums)[32], const char *a, const char *b)
+{
+    uint64_t da = descriptor_turned(a), db = descriptor_turned(b);
+#pragma unroll
+    for (int k = 0; k < ROWS_DEEP / 16; k++) wgmma_turned_k16(sums, da + k * TURNED_STEP, db + k * TURNED_STEP);
+}
+
+/* The same of several a, between them and the rest that a warpgroup does with b. */
+template <int ROWS_DEEP, int COUNT>
+__device__ __forceinline__ void begin_products(float (&sums)[COUNT][32], const char *const (&a)[COUNT], const char *b)
+{
+#pragma unroll
+    for (int i = 0; i < COUNT; i++) settle(sums[i]);
+    wgmma_fence();
+#pragma unroll
+    for (int i = 0; i < COUNT; i++) add_products<ROWS_DEEP>(sums[i], a[i], b);
+    wgmma_commit();
+}
+template <int COUNT>
+__device__ __forceinline__ void end_products(float (&sums)[COUNT][32])
+{
+    wgmma_wait<0>();
+#pragma unroll
+    for (int i = 0; i < COUNT; i++) settle(sums[i]);
+}
+
+/* A warpgroup's sums to rows from `row` on, columns from `column` on, of to (rows, columns); columns even (hopper.cuh
+ * says who has what). */
+__device__ __forceinline__ void write_products(float *to, const float (&sums)[32], int row, int column, int64_t rows,
+                                               int64_t columns)
+{
+    int lane = threadIdx.x % 32;
+    row += threadIdx.x % 128 / 32 * 16 + lane / 4, column += 2 * (lane % 4);
+#pragma unroll
+    for (int i = 0; i < 16; i++) {
+        int r = row + i % 2 * 8, c = column + i / 2 * 8;
+        if (r < rows && c < columns)
+            *reinterpret_cast<float2 *>(to + r * columns + c) = make_float2(sums[2 * i], sums[2 * i + 1]);
+    }
+}
+
+} // namespace
+
+#endif
