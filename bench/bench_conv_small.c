@@ -192,6 +192,7 @@ static void stem(int64_t N, int64_t HW, int64_t C)
         bench(DNN_FORWARD, N, HW / 2, C, O, 1, SMALL_STATS | SMALL_APPLY);
         bench(DNN_DW, N, HW / 2, C, O, 1, SMALL_APPLY);
     }
+    if (C == 32) bench(DNN_FORWARD, N, HW / 4, 2 * C, 2 * C, 1, SMALL_STATS | SMALL_APPLY); /* the first blocks */
     printf("stem of %lld channels, batch %lld: cuDNN %.3f ms, the faster of both %.3f ms\n\n", (long long)C,
            (long long)N, total_dnn, total_small);
 }

@@ -69,7 +69,8 @@ static const op_case byte_cases[] = {
 
 static const op_case apply_cases[] = {
     APPLY_CASE(1, 1, 1, 32, 32),   APPLY_CASE(3, 17, 19, 32, 32), APPLY_CASE(2, 30, 33, 32, 32),
-    APPLY_CASE(3, 17, 19, 32, 64), APPLY_CASE(2, 30, 33, 40, 40), APPLY_CASE(3, 17, 19, 40, 80),
+    APPLY_CASE(3, 17, 19, 64, 64), APPLY_CASE(1, 59, 33, 64, 64), APPLY_CASE(3, 17, 19, 32, 64),
+    APPLY_CASE(2, 30, 33, 40, 40), APPLY_CASE(3, 17, 19, 40, 80),
 };
 
 /* ---- a tensor on the GPU between guards ----------------------------------------------------------- */
