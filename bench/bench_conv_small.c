@@ -42,7 +42,7 @@ typedef struct job {
     buffer x, w, y, out; /* out: a second buffer for the result */
     small_plan *small;
     dnn_plan *dnn;
-    void *workspace, *pivot;
+    void *workspace, *pivot, *before;
 } job;
 
 static void *result(job *j)
@@ -61,7 +61,9 @@ static cloob_status run_small(void *user)
     job *j = user;
     void *x = j->x.data, *w = j->w.data, *y = j->y.data;
     *(j->s.kind == DNN_FORWARD ? &y : j->s.kind == DNN_DX ? &x : &w) = j->out.data;
-    small_data data = { x, w, y, j->workspace, j->pivot, { .5f, .5f, .5f }, { .25f, .25f, .25f } };
+    float *v = j->pivot;
+    small_data data = { x,         w, y,   j->workspace, v, { .5f, .5f, .5f }, { .25f, .25f, .25f }, { v, v, v, v },
+                        j->before, v, 1.0f };
     return small_run(ctx, dev, j->small, dev->stream, &data);
 }
 
@@ -113,8 +115,18 @@ static double total_small, total_dnn;
 static void bench(dnn_kind kind, int64_t N, int64_t HW, int64_t C, int64_t O, int64_t stride, int with)
 {
     static const char *kinds[] = { "forward", "dx", "dw" },
-                      *beside[] = { "", " and statistics", " from bytes", " and statistics, from bytes" };
-    bool bytes_in = with & SMALL_BYTES, alone = once || bytes_in;
+                      *beside[] = { "",
+                                    " and statistics",
+                                    " from bytes",
+                                    " and statistics, from bytes",
+                                    " behind batch norm",
+                                    " and statistics, behind batch norm",
+                                    "",
+                                    "",
+                                    "",
+                                    "",
+                                    " from bytes, behind batch norm's backward pass" };
+    bool bytes_in = with & SMALL_BYTES, alone = once || with > SMALL_STATS;
     int64_t Ho = (HW - 1) / stride + 1;
     job j = { .s = { kind, N, HW, HW, C, O, 3, Ho, Ho, stride, 1, CLOOB_BF16, CLOOB_BF16 } };
     cloob_dtype w_type = CLOOB_BF16;
@@ -139,6 +151,7 @@ static void bench(dnn_kind kind, int64_t N, int64_t HW, int64_t C, int64_t O, in
     TRY(dev->alloc(ctx, dev, (size_t)300 << 20, "workspace", &j.workspace));
     TRY(dev->alloc(ctx, dev, 4096, "a pivot", &j.pivot));
     TRY(dev->zero(ctx, dev, j.pivot, 4096));
+    if (with & SMALL_BWD) j.before = buffer_make(j.y.n, O, CLOOB_BF16).data;
     if (j.dnn) TRY(run_dnn(&j));
     double bytes = 2.0 * (double)(j.x.n + j.y.n);
     printf("%s%s %lld->%lld @%lld stride %lld", kinds[kind], beside[with], (long long)C, (long long)O, (long long)HW,
@@ -163,8 +176,8 @@ static void bench(dnn_kind kind, int64_t N, int64_t HW, int64_t C, int64_t O, in
     }
     if (!with) total_dnn += (double)dnn_ms, total_small += (double)fminf(best, dnn_ms);
     dnn_plan_destroy(j.dnn);
-    void *all[] = { j.x.data, j.w.data, j.y.data, j.out.data, j.workspace, j.pivot };
-    for (int i = 0; i < 6; i++) dev->free(dev, all[i]);
+    void *all[] = { j.x.data, j.w.data, j.y.data, j.out.data, j.workspace, j.pivot, j.before };
+    for (int i = 0; i < 7; i++) dev->free(dev, all[i]);
 }
 
 static void stem(int64_t N, int64_t HW, int64_t C)
@@ -172,10 +185,14 @@ static void stem(int64_t N, int64_t HW, int64_t C)
     total_small = total_dnn = 0;
     for (int with = 0; with <= (SMALL_STATS | SMALL_BYTES); with++) bench(DNN_FORWARD, N, HW, 8, C, 2, with);
     for (int with = 0; with <= SMALL_BYTES; with += SMALL_BYTES) bench(DNN_DW, N, HW, 8, C, 2, with);
+    bench(DNN_DW, N, HW, 8, C, 2, SMALL_BYTES | SMALL_BWD);
     for (int64_t O = C; O <= 2 * C; O += C) {
         for (int kind = DNN_FORWARD; kind <= DNN_DW; kind++) bench((dnn_kind)kind, N, HW / 2, C, O, 1, 0);
         bench(DNN_FORWARD, N, HW / 2, C, O, 1, SMALL_STATS);
+        bench(DNN_FORWARD, N, HW / 2, C, O, 1, SMALL_STATS | SMALL_APPLY);
+        bench(DNN_DW, N, HW / 2, C, O, 1, SMALL_APPLY);
     }
+    if (C == 32) bench(DNN_FORWARD, N, HW / 4, 2 * C, 2 * C, 1, SMALL_STATS | SMALL_APPLY); /* the first blocks */
     printf("stem of %lld channels, batch %lld: cuDNN %.3f ms, the faster of both %.3f ms\n\n", (long long)C,
            (long long)N, total_dnn, total_small);
 }

@@ -31,11 +31,13 @@ static bool is_point(const graph *g, const node *conv)
     return g->value[conv->in[1]].t.dim[1] == 1 && conv->attr.stride == 1 && conv->attr.pad == 0 && !conv->attr.relu;
 }
 
-/* A 3 x 3 convolution of few channels, as in a ResNet's stem. w: its weight. */
-static bool is_stem(const graph *g, const node *conv, value_id w)
+/* A 3 x 3 convolution of at most so many channels: 40 as in a ResNet's stem, 64 as in its first blocks. w: its
+ * weight. */
+enum { STEM = 40, FIRST_BLOCKS = 64 };
+static bool is_small(const graph *g, const node *conv, value_id w, int channels)
 {
     const tensor *t = &g->value[w].t;
-    return t->dim[1] == 3 && t->dim[3] <= 40 && conv->attr.pad == 1 && !conv->attr.relu;
+    return t->dim[1] == 3 && t->dim[3] <= channels && conv->attr.pad == 1 && !conv->attr.relu;
 }
 
 static void fuse_stats(graph *g, int i)
@@ -43,7 +45,7 @@ static void fuse_stats(graph *g, int i)
     node conv = g->node[i];
     int at = reader(g, i, OP_BN_STATS, conv.out[0]);
     if (at < 0 || conv.in[2] != NO_VALUE || conv.in[3] != NO_VALUE) return;
-    if (!is_point(g, &conv) && !is_stem(g, &conv, conv.in[1])) return;
+    if (!is_point(g, &conv) && !is_small(g, &conv, conv.in[1], FIRST_BLOCKS)) return;
     node stats = g->node[at], n = empty_node(OP_CONV_STATS, stats.attr, conv.segment);
     n.attr.stride = conv.attr.stride, n.attr.pad = conv.attr.pad;
     n.in[0] = conv.in[0], n.in[1] = conv.in[1], n.in[2] = stats.in[1], n.in[3] = stats.in[2];
@@ -131,6 +133,24 @@ static void fuse_apply(graph *g, int i)
     g->node[i].op = OP_COUNT;
 }
 
+/* Batch norm with relu and the 3 x 3 convolution of few channels that alone reads its result. */
+static void fuse_stem_apply(graph *g, int i)
+{
+    node conv = g->node[i];
+    int at = graph_producer(g, conv.in[0]);
+    if (at < 0 || g->node[at].op != OP_BN_APPLY || !is_small(g, &conv, conv.in[1], FIRST_BLOCKS)) return;
+    node apply = g->node[at], n = empty_node(OP_APPLY_STEM_STATS, conv.attr, conv.segment);
+    value_id y = apply.out[0];
+    if (!apply.attr.relu || apply.attr.pool || apply.in[5] != NO_VALUE || readers(g, y) != 1 || g->value[y].keep)
+        return;
+    n.attr.relu = true;
+    for (int k = 0; k < 5; k++) n.in[k] = apply.in[k];
+    for (int k = 0; k < 3; k++) n.in[k + 5] = conv.in[k + 1], n.out[k] = conv.out[k];
+    n.out[3] = y;
+    g->node[i] = n;
+    g->node[at].op = OP_COUNT;
+}
+
 /* What the forward pass made of x by the apply that `reduce` writes again; NO_VALUE: it is not there. */
 static value_id applied_before(const graph *g, const node *reduce, int before)
 {
@@ -193,7 +213,7 @@ static void fuse_image(graph *g, int i)
     bool dw = conv->op == OP_CONV2D_DW;
     value_id x = conv->in[dw ? 1 : 0];
     int at = maker(g, OP_IMAGE_INPUT, x);
-    if (at < 0 || !is_stem(g, conv, conv->in[dw ? 2 : 1])) return;
+    if (at < 0 || !is_small(g, conv, conv->in[dw ? 2 : 1], STEM)) return;
     node *image = &g->node[at];
     if (g->value[image->in[0]].t.dtype != CLOOB_U8) return;
     conv->op = dw ? OP_IMAGE_CONV_DW : OP_IMAGE_CONV_STATS;
@@ -276,6 +296,59 @@ static void fuse_rounding(graph *g, int i)
     g->node[i].in[OP_ROUNDED_IN] = *rounded;
 }
 
+/* The weight gradient of a 3 x 3 convolution of few channels that alone reads what batch norm's backward reduction
+ * writes for it on the side: it makes that itself. */
+static void fuse_stem_dw(graph *g, int i)
+{
+    node dw = g->node[i];
+    value_id x = dw.in[1];
+    int at = graph_producer(g, x);
+    if (at < 0 || g->node[at].op != OP_BN_BWD_REDUCE || g->node[at].out[4] != x || !is_small(g, &dw, dw.in[2], STEM))
+        return;
+    node *reduce = &g->node[at], n = empty_node(OP_APPLY_STEM_DW, dw.attr, dw.segment);
+    if (!reduce->attr.relu || reduce->attr.pool || readers(g, x) != 1 || g->value[x].keep) return;
+    n.attr.relu = true;
+    n.in[0] = dw.in[0], n.in[6] = dw.in[2];
+    for (int k = 1; k < 6; k++) n.in[k] = reduce->in[k + 1];
+    n.out[0] = dw.out[0], n.out[1] = x;
+    reduce->out[4] = NO_VALUE;
+    g->node[i] = n;
+}
+
+/* Batch norm's backward apply whose result the first convolution's weight gradient alone reads. */
+static void fuse_image_bwd(graph *g, int i)
+{
+    node dw = g->node[i];
+    int at = graph_producer(g, dw.in[0]);
+    if (at < 0 || g->node[at].op != OP_BN_BWD_APPLY) return;
+    node apply = g->node[at], n = empty_node(OP_BN_BWD_IMAGE_DW, dw.attr, dw.segment);
+    value_id y = apply.out[0];
+    if (!apply.attr.relu || apply.attr.pool || apply.in[7] != NO_VALUE || readers(g, y) != 1 || g->value[y].keep)
+        return;
+    n.attr.relu = true;
+    for (int k = 0; k < 7; k++) n.in[k] = apply.in[k];
+    n.in[7] = dw.in[1], n.in[8] = dw.in[2];
+    n.out[0] = dw.out[0], n.out[1] = y, n.out[2] = dw.out[1];
+    g->node[i] = n;
+    g->node[at].op = OP_COUNT;
+}
+
+/* What stands before a weight gradient. */
+static void fuse_conv_dw(graph *g, int i)
+{
+    fuse_image(g, i);
+    if (g->node[i].op == OP_IMAGE_CONV_DW) fuse_image_bwd(g, i);
+    else fuse_stem_dw(g, i);
+}
+
+/* What stands before a convolution with statistics. */
+static void fuse_conv_stats(graph *g, int i)
+{
+    fuse_apply(g, i);
+    if (g->node[i].op == OP_CONV_STATS) fuse_image(g, i);
+    if (g->node[i].op == OP_CONV_STATS) fuse_stem_apply(g, i);
+}
+
 void graph_fuse_gemm(graph *g)
 {
     for (int i = 0; i < g->nodes && g->status == CLOOB_OK; i++) {
@@ -292,9 +365,9 @@ void graph_fuse_gemm(graph *g)
     }
     for (int i = 0; i < g->nodes && g->status == CLOOB_OK; i++) { /* of what the endings have left */
         switch (g->node[i].op) {
-        case OP_CONV_STATS: fuse_apply(g, i), fuse_image(g, i); break;
+        case OP_CONV_STATS: fuse_conv_stats(g, i); break;
         case OP_BN_BWD_APPLY: fuse_bwd_apply(g, i); break;
-        case OP_CONV2D_DW: fuse_image(g, i); break;
+        case OP_CONV2D_DW: fuse_conv_dw(g, i); break;
         default: break;
         }
     }

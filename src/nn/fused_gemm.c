@@ -114,6 +114,55 @@ op_args fused_image_dw(const op_args *a)
     };
 }
 
+op_args fused_stem_apply(const op_args *a)
+{
+    op_args r = { .attr = a->attr, .out = { a->out[3] }, .scratch = a->scratch };
+    for (int k = 0; k < 5; k++) r.in[k] = a->in[k];
+    r.in[5] = ABSENT;
+    return r;
+}
+
+/* The attributes are both ops', but relu is the apply's. */
+op_args fused_stem_conv(const op_args *a)
+{
+    op_args r = { .attr = a->attr,
+                  .in = { a->out[3], a->in[5], a->in[6], a->in[7] },
+                  .out = { a->out[0], a->out[1], a->out[2] },
+                  .scratch = a->scratch };
+    r.attr.relu = false;
+    return r;
+}
+
+op_args fused_dw_apply(const op_args *a)
+{
+    op_args r = { .attr = a->attr, .out = { a->out[1] }, .scratch = a->scratch };
+    for (int k = 0; k < 5; k++) r.in[k] = a->in[k + 1];
+    r.in[5] = ABSENT;
+    return r;
+}
+
+op_args fused_stem_dw(const op_args *a)
+{
+    return (op_args){
+        .attr = a->attr, .in = { a->in[0], a->out[1], a->in[6] }, .out = { a->out[0] }, .scratch = a->scratch
+    };
+}
+
+op_args fused_dw_bwd(const op_args *a)
+{
+    op_args r = { .attr = a->attr, .out = { a->out[1] }, .scratch = a->scratch };
+    for (int k = 0; k < 7; k++) r.in[k] = a->in[k];
+    r.in[7] = ABSENT;
+    return r;
+}
+
+op_args fused_bwd_dw(const op_args *a)
+{
+    return (op_args){
+        .attr = a->attr, .in = { a->out[1], a->in[7], a->in[8] }, .out = { a->out[0], a->out[2] }, .scratch = a->scratch
+    };
+}
+
 /* ---- shapes -------------------------------------------------------------------------------------- */
 
 cloob_status shape_conv_stats(cloob_ctx *ctx, op_args *a)
@@ -207,5 +256,41 @@ cloob_status shape_image_conv_dw(cloob_ctx *ctx, op_args *a)
     op_args dw = fused_image_dw(a);
     CLOOB_TRY(shape_conv2d_dw(ctx, &dw));
     a->out[0] = dw.out[0];
+    return CLOOB_OK;
+}
+
+cloob_status shape_apply_stem_stats(cloob_ctx *ctx, op_args *a)
+{
+    op_args apply = fused_stem_apply(a);
+    if (!a->attr.relu || a->attr.pool) return op_refuse(ctx, OP_APPLY_STEM_STATS, "relu without a pool is needed");
+    CLOOB_TRY(shape_bn_apply(ctx, &apply));
+    a->out[3] = apply.out[0];
+    op_args conv = fused_stem_conv(a);
+    CLOOB_TRY(shape_conv_stats(ctx, &conv));
+    for (int k = 0; k < 3; k++) a->out[k] = conv.out[k];
+    return CLOOB_OK;
+}
+
+cloob_status shape_apply_stem_dw(cloob_ctx *ctx, op_args *a)
+{
+    op_args apply = fused_dw_apply(a);
+    if (!a->attr.relu || a->attr.pool) return op_refuse(ctx, OP_APPLY_STEM_DW, "relu without a pool is needed");
+    CLOOB_TRY(shape_bn_apply(ctx, &apply));
+    a->out[1] = apply.out[0];
+    op_args dw = fused_stem_dw(a);
+    CLOOB_TRY(shape_conv2d_dw(ctx, &dw));
+    a->out[0] = dw.out[0];
+    return CLOOB_OK;
+}
+
+cloob_status shape_bn_bwd_image_dw(cloob_ctx *ctx, op_args *a)
+{
+    op_args apply = fused_dw_bwd(a);
+    if (!a->attr.relu || a->attr.pool) return op_refuse(ctx, OP_BN_BWD_IMAGE_DW, "relu without a pool is needed");
+    CLOOB_TRY(shape_bn_bwd_apply(ctx, &apply));
+    a->out[1] = apply.out[0];
+    op_args dw = fused_bwd_dw(a);
+    CLOOB_TRY(shape_image_conv_dw(ctx, &dw));
+    a->out[0] = dw.out[0], a->out[2] = dw.out[1];
     return CLOOB_OK;
 }

@@ -178,6 +178,9 @@ op_args fused_bwd_apply(const op_args *a), fused_applied_dx(const op_args *a);  
 op_args fused_second_apply(const op_args *a), fused_applied_dw(const op_args *a); /* the same with x2 */
 op_args fused_image(const op_args *a), fused_image_conv(const op_args *a);        /* image_conv_stats */
 op_args fused_dw_image(const op_args *a), fused_image_dw(const op_args *a);       /* image_conv_dw */
+op_args fused_stem_apply(const op_args *a), fused_stem_conv(const op_args *a);    /* apply_stem_stats */
+op_args fused_dw_apply(const op_args *a), fused_stem_dw(const op_args *a);        /* apply_stem_dw */
+op_args fused_dw_bwd(const op_args *a), fused_bwd_dw(const op_args *a);           /* bn_bwd_image_dw */
 
 /* ---- the table ----------------------------------------------------------------------------------- */
 
@@ -199,7 +202,8 @@ bool op_lends_shape(op_id op, int k);
 /* True for an op that updates running statistics in place unless attr.keep_stats says no. */
 static inline bool op_updates_running(op_id op)
 {
-    return op == OP_BN_STATS || op == OP_CONV_STATS || op == OP_APPLY_CONV_STATS || op == OP_IMAGE_CONV_STATS;
+    return op == OP_BN_STATS || op == OP_CONV_STATS || op == OP_APPLY_CONV_STATS || op == OP_IMAGE_CONV_STATS ||
+           op == OP_APPLY_STEM_STATS;
 }
 
 /* "conv2d: what went wrong", for shape rules. */

@@ -145,7 +145,7 @@ static void statistics_join_convolutions(void)
     for (int way = 0; way < 3; way++) {
         graph g;
         graph_init(ctx, &g);
-        int64_t k = way ? 3 : 1, channels = way == 2 ? 64 : C;
+        int64_t k = way ? 3 : 1, channels = way == 2 ? 72 : C;
         value_id x = graph_input(&g, TENSOR(CLOOB_F32, NULL, B, S, S, channels), "x");
         value_id w = graph_param(&g, 0, TENSOR(CLOOB_F32, NULL, C, k, k, channels), 0, true);
         op_attr attr = { .stride = way == 1 ? 2 : 1, .pad = k / 2 };
@@ -297,6 +297,52 @@ static void the_activation_adds_the_bias(void)
         CHECK(find(&g, OP_ACT_BWD)->in[2] == moved && find(&g, OP_ACT_BWD)->in[1] == h);
         graph_release(&g);
     }
+}
+
+/* The same for the 3 x 3 convolutions of a stem, where nobody else reads the result. */
+static void batch_norm_joins_a_stem_convolution_behind_it(void)
+{
+    for (int others = 0; others < 2; others++) {
+        graph g;
+        graph_init(ctx, &g);
+        value_id x = image(&g, "x"), h = one(&g, OP_RELU, batchnorm(&g, x, true)), c = conv(&g, h, 0, 3);
+        graph_keep(&g, batchnorm(&g, c, true), "y");
+        if (others) graph_keep(&g, h, "h");
+        graph_fuse(&g);
+        graph_fuse_gemm(&g);
+        CHECK_OK(ctx, graph_status(&g));
+        const node *n = find(&g, OP_APPLY_STEM_STATS);
+        CHECK((n != NULL) == !others && count(&g, OP_CONV_STATS) == others && count(&g, OP_BN_APPLY) == 1 + others);
+        if (n)
+            CHECK(n->in[0] == x && n->out[0] == c && n->out[3] == h && n->attr.relu && n->attr.pad == 1 &&
+                  n->attr.momentum > 0 && n->in[7] != NO_VALUE);
+        graph_release(&g);
+    }
+}
+
+/* Batch norm between two convolutions of a stem: its result is made again by the second's weight gradient, and its
+ * backward apply goes into the first's, which begins with bytes. */
+static void weight_gradients_of_a_stem_take_batch_norm_along(void)
+{
+    graph g;
+    graph_init(ctx, &g);
+    value_id images = graph_input(&g, TENSOR(CLOOB_U8, NULL, B, S, S, 3), "images");
+    op_attr attr = { .channels = C, .dtype = CLOOB_F32, .mean = { 1, 2, 3 }, .std = { 4, 5, 6 } };
+    value_id c1 = conv(&g, graph_op(&g, OP_IMAGE_INPUT, attr, 1, &images), 0, 3);
+    value_id c2 = conv(&g, one(&g, OP_RELU, batchnorm(&g, c1, true)), 5, 3), y = batchnorm(&g, c2, true);
+    graph_keep(&g, y, "y");
+    graph_fuse(&g);
+    graph_differentiate(&g, y, &(graph_grad_options){ .recompute = true });
+    CHECK_OK(ctx, graph_status(&g));
+    graph_fuse_gemm(&g);
+    CHECK_OK(ctx, graph_status(&g));
+    const node *second = find(&g, OP_APPLY_STEM_DW), *first = find(&g, OP_BN_BWD_IMAGE_DW);
+    CHECK(second && first && count(&g, OP_CONV2D_DW) == 0 && count(&g, OP_IMAGE_INPUT) == 0);
+    for (int i = 0; i < g.nodes; i++)
+        if (g.node[i].op == OP_BN_BWD_REDUCE) CHECK(g.node[i].out[4] == NO_VALUE);
+    if (second) CHECK(second->in[1] == c1 && second->attr.relu && second->attr.pad == 1);
+    if (first) CHECK(first->in[1] == c1 && first->in[7] == images && first->attr.relu && first->attr.std[0] == 4);
+    graph_release(&g);
 }
 
 /* A shortcut that is batch norm alone is applied along with the block's own, unless somebody else reads it. */
@@ -451,6 +497,8 @@ int main(void)
     RUN(the_first_weight_gradient_joins_too);
     RUN(batch_norm_joins_the_convolution_behind_it);
     RUN(the_activation_adds_the_bias);
+    RUN(batch_norm_joins_a_stem_convolution_behind_it);
+    RUN(weight_gradients_of_a_stem_take_batch_norm_along);
     RUN(batch_norm_takes_the_shortcut_with_it);
     RUN(the_backward_apply_joins_the_gradient_before_it);
     RUN(the_last_weight_gradient_joins_too);

@@ -53,6 +53,26 @@ static const op_case byte_cases[] = {
     BYTES_CASE(1, 64, 80, 32), BYTES_CASE(1, 120, 32, 32), BYTES_CASE(2, 35, 48, 40),
 };
 
+/* Through batch norm first: what lies outside the image is 0 behind it, too. */
+#define APPLY_CASE(n, h, w, C, o)                                                                                      \
+    {                                                                                                                  \
+        "apply " #n "x" #h "x" #w " " #C "->" #o, OP_APPLY_STEM_STATS,                                                 \
+            { .stride = 1, .pad = 1, .relu = true, .eps = 1e-5f, .momentum = .1f },                                    \
+        {                                                                                                              \
+            { 'f', { n, h, w, C } }, { 'v', { C } }, { 'p', { C } }, { 'v', { C } }, { 'v', { C } },                   \
+                { 'f', { o, 3, 3, C } }, { 'v', { o } },                                                               \
+            {                                                                                                          \
+                'p', { o }                                                                                             \
+            }                                                                                                          \
+        }                                                                                                              \
+    }
+
+static const op_case apply_cases[] = {
+    APPLY_CASE(1, 1, 1, 32, 32),   APPLY_CASE(3, 17, 19, 32, 32), APPLY_CASE(2, 30, 33, 32, 32),
+    APPLY_CASE(3, 17, 19, 64, 64), APPLY_CASE(1, 59, 33, 64, 64), APPLY_CASE(3, 17, 19, 32, 64),
+    APPLY_CASE(2, 30, 33, 40, 40), APPLY_CASE(3, 17, 19, 40, 80),
+};
+
 /* ---- a tensor on the GPU between guards ----------------------------------------------------------- */
 
 typedef struct guarded {
@@ -125,6 +145,9 @@ typedef struct problem {
     int with;
     const tensor *x, *w, *y; /* as the shape names them; one is the result */
     const op_attr *attr;     /* mean and std of bytes */
+    const tensor *norm;      /* batch norm's four vectors */
+    const tensor *before;    /* SMALL_BWD: what batch norm read, and its sums */
+    const tensor *sums;
 } problem;
 
 /* Sums of y less the pivot and of its square, of what the kernel wrote, beside those it left in its workspace. */
@@ -151,6 +174,14 @@ static void compare_sums(const char *what, const guarded *y, const float *pivot,
     free(partial);
 }
 
+static void *on_gpu(const tensor *t)
+{
+    void *p = NULL;
+    CHECK_OK(ctx, dev->alloc(ctx, dev, tensor_bytes(t), "an operand", &p));
+    CHECK_OK(ctx, dev->to_device(ctx, dev, p, t->data, tensor_bytes(t)));
+    return p;
+}
+
 static void run_kernel(const problem *q, small_plan *p, const char *name)
 {
     guarded x, w, y, *out = q->shape.kind == DNN_FORWARD ? &y : q->shape.kind == DNN_DX ? &x : &w;
@@ -164,6 +195,10 @@ static void run_kernel(const problem *q, small_plan *p, const char *name)
     up(&x, q->x, out == &x), up(&w, q->w, out == &w), up(&y, q->y, out == &y);
     size_t bytes = small_plan_workspace(p), size = out->bytes;
     if (bytes) CHECK_OK(ctx, dev->alloc(ctx, dev, bytes, "workspace", &data.workspace));
+    void *copy[6] = { 0 };
+    for (int i = 0; q->norm && i < 4; i++) data.norm[i] = copy[i] = on_gpu(&q->norm[i]);
+    if (q->before) data.before = copy[4] = on_gpu(q->before), data.sums = copy[5] = on_gpu(q->sums);
+    data.count = (float)(tensor_count(q->y) / q->y->dim[3]);
     data.x = x.on_device + GUARD, data.w = w.on_device + GUARD, data.y = y.on_device + GUARD, data.pivot = on_device;
     for (int i = 0; q->attr && i < 3; i++) data.mean[i] = q->attr->mean[i], data.std[i] = q->attr->std[i];
     char *before = malloc(size);
@@ -180,6 +215,7 @@ static void run_kernel(const problem *q, small_plan *p, const char *name)
     free(before);
     dev->free(dev, data.workspace);
     dev->free(dev, on_device);
+    for (int i = 0; i < 6; i++) dev->free(dev, copy[i]);
     done(&x), done(&w), done(&y);
 }
 
@@ -208,19 +244,57 @@ static int run_case(const op_case *c)
     dnn_shape s = { DNN_FORWARD, x->dim[0], x->dim[1],      x->dim[2],   x->dim[3],  w->dim[0], 3,
                     y->dim[1],   y->dim[2], c->attr.stride, c->attr.pad, CLOOB_BF16, CLOOB_BF16 };
     for (int with = 0; with <= SMALL_STATS; with++)
-        ran += run_problem(&(problem){ s, w->dim[3], with, x, w, y, NULL }, c->name);
+        ran += run_problem(&(problem){ .shape = s, .c = w->dim[3], .with = with, .x = x, .w = w, .y = y }, c->name);
     for (int k = 0; k < p.steps; k++) {
         const op_args *a = &p.step[k];
         bool dx = p.rule[k].op == OP_CONV2D_DX;
         s.kind = dx ? DNN_DX : DNN_DW;
-        ran += run_problem(&(problem){ s, w->dim[3], 0, dx ? &a->out[0] : x, dx ? w : &a->out[0], &a->in[0], NULL },
-                           c->name);
+        ran += run_problem(
+            &(problem){
+                .shape = s, .c = w->dim[3], .x = dx ? &a->out[0] : x, .w = dx ? w : &a->out[0], .y = &a->in[0] },
+            c->name);
     }
     op_pass_release(&p);
     return ran;
 }
 
-/* Both ops that begin with bytes; the gradient's dy is what forward made. */
+/* The same through batch norm's backward apply. y: the shape of dy. */
+static int run_bytes_backward(const op_case *c, const tensor *y)
+{
+    op_pass p;
+    int64_t O = y->dim[3];
+    op_case dw = { c->name,
+                   OP_BN_BWD_IMAGE_DW,
+                   c->attr,
+                   { { 'f', { 0 } },
+                     { 'f', { 0 } },
+                     { 'v', { O } },
+                     { 'p', { O } },
+                     { 'v', { O } },
+                     { 'v', { O } },
+                     { 'v', { 2, O } },
+                     c->in[0],
+                     c->in[1] } };
+    dw.attr.relu = true;
+    for (int k = 0; k < 4; k++) dw.in[0].dim[k] = dw.in[1].dim[k] = y->dim[k];
+    CHECK(op_pass_run(ctx, &dw, CLOOB_BF16, 7, &p));
+    const tensor *in = p.forward.in;
+    problem q = { .shape = conv_shape(DNN_DW, &p.forward.out[2], &in[8], &in[0], &c->attr),
+                  .c = 3,
+                  .with = SMALL_BYTES | SMALL_BWD,
+                  .x = &in[7],
+                  .w = &p.forward.out[0],
+                  .y = &in[0],
+                  .attr = &c->attr,
+                  .norm = &in[2],
+                  .before = &in[1],
+                  .sums = &in[6] };
+    int ran = run_problem(&q, c->name);
+    op_pass_release(&p);
+    return ran;
+}
+
+/* The ops that begin with bytes. */
 static int run_bytes(const op_case *c)
 {
     op_pass p, q;
@@ -228,15 +302,63 @@ static int run_bytes(const op_case *c)
     CHECK(op_pass_run(ctx, c, CLOOB_BF16, 5, &p));
     const tensor *bytes = &p.forward.in[0], *w = &p.forward.in[1], *y = &p.forward.out[0], *image = &p.forward.out[3];
     dnn_shape s = conv_shape(DNN_FORWARD, image, w, y, &c->attr);
-    ran += run_problem(&(problem){ s, 3, SMALL_BYTES | SMALL_STATS, bytes, w, y, &c->attr }, c->name);
+    ran += run_problem(
+        &(problem){
+            .shape = s, .c = 3, .with = SMALL_BYTES | SMALL_STATS, .x = bytes, .w = w, .y = y, .attr = &c->attr },
+        c->name);
     op_case dw = { c->name, OP_IMAGE_CONV_DW, c->attr, { { 'f', { 0 } }, c->in[0], c->in[1] } };
     for (int k = 0; k < 4; k++) dw.in[0].dim[k] = y->dim[k];
     CHECK(op_pass_run(ctx, &dw, CLOOB_BF16, 6, &q));
     s.kind = DNN_DW;
-    ran += run_problem(&(problem){ s, 3, SMALL_BYTES, &q.forward.in[1], &q.forward.out[0], &q.forward.in[0], &c->attr },
+    ran += run_problem(&(problem){ .shape = s,
+                                   .c = 3,
+                                   .with = SMALL_BYTES,
+                                   .x = &q.forward.in[1],
+                                   .w = &q.forward.out[0],
+                                   .y = &q.forward.in[0],
+                                   .attr = &c->attr },
                        c->name);
-    op_pass_release(&p);
     op_pass_release(&q);
+    ran += run_bytes_backward(c, y);
+    op_pass_release(&p);
+    return ran;
+}
+
+/* The weight gradient of a convolution behind batch norm. y: the shape of dy. */
+static int run_apply_dw(const op_case *c, const tensor *y)
+{
+    op_pass p;
+    op_case dw = { c->name,
+                   OP_APPLY_STEM_DW,
+                   c->attr,
+                   { { 'f', { 0 } }, c->in[0], c->in[1], c->in[2], c->in[3], c->in[4], c->in[5] } };
+    for (int k = 0; k < 4; k++) dw.in[0].dim[k] = y->dim[k];
+    CHECK(op_pass_run(ctx, &dw, CLOOB_BF16, 8, &p));
+    const tensor *in = p.forward.in;
+    problem q = { .shape = conv_shape(DNN_DW, &in[1], &in[6], &in[0], &c->attr),
+                  .c = in[6].dim[3],
+                  .with = SMALL_APPLY,
+                  .x = &in[1],
+                  .w = &p.forward.out[0],
+                  .y = &in[0],
+                  .norm = &in[2] };
+    int ran = run_problem(&q, c->name);
+    op_pass_release(&p);
+    return ran;
+}
+
+static int run_apply(const op_case *c)
+{
+    op_pass p;
+    CHECK(op_pass_run(ctx, c, CLOOB_BF16, 5, &p));
+    const tensor *in = p.forward.in, *y = &p.forward.out[0];
+    dnn_shape s = conv_shape(DNN_FORWARD, &in[0], &in[5], y, &c->attr);
+    int with = SMALL_APPLY | SMALL_STATS;
+    int ran = run_problem(
+        &(problem){ .shape = s, .c = in[5].dim[3], .with = with, .x = &in[0], .w = &in[5], .y = y, .norm = &in[1] },
+        c->name);
+    ran += run_apply_dw(c, y);
+    op_pass_release(&p);
     return ran;
 }
 
@@ -251,6 +373,7 @@ static void kernels_agree_with_the_definition(void)
     int ran = 0;
     for (size_t i = 0; dev && i < sizeof cases / sizeof *cases; i++) ran += run_case(&cases[i]);
     for (size_t i = 0; dev && i < sizeof byte_cases / sizeof *byte_cases; i++) ran += run_bytes(&byte_cases[i]);
+    for (size_t i = 0; dev && i < sizeof apply_cases / sizeof *apply_cases; i++) ran += run_apply(&apply_cases[i]);
     printf("  %d kernels compared\n", ran);
     CHECK(ran > 0);
     device_close(dev);

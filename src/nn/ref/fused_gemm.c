@@ -47,3 +47,24 @@ cloob_status image_conv_dw_ref(const op_env *env, const op_args *a)
     CLOOB_TRY(image_input_ref(env, &image));
     return conv2d_dw_ref(env, &dw);
 }
+
+cloob_status apply_stem_stats_ref(const op_env *env, const op_args *a)
+{
+    op_args apply = fused_stem_apply(a), conv = fused_stem_conv(a);
+    CLOOB_TRY(bn_apply_ref(env, &apply));
+    return conv_stats_ref(env, &conv);
+}
+
+cloob_status apply_stem_dw_ref(const op_env *env, const op_args *a)
+{
+    op_args apply = fused_dw_apply(a), dw = fused_stem_dw(a);
+    CLOOB_TRY(bn_apply_ref(env, &apply));
+    return conv2d_dw_ref(env, &dw);
+}
+
+cloob_status bn_bwd_image_dw_ref(const op_env *env, const op_args *a)
+{
+    op_args apply = fused_dw_bwd(a), dw = fused_bwd_dw(a);
+    CLOOB_TRY(bn_bwd_apply_ref(env, &apply));
+    return image_conv_dw_ref(env, &dw);
+}

@@ -96,7 +96,7 @@ typedef struct trial {
     device *d;
     small_plan *p;
     small_data data;
-    void *pivot;
+    void *pivot, *before;
 } trial;
 
 static cloob_status trial_run(void *user)
@@ -117,16 +117,20 @@ static cloob_status trial_open(trial *t, const dnn_shape *s, int64_t c, int with
     int64_t positions = s->N * s->H * s->W;
     CLOOB_TRY(take(t, &t->data.x, CLOOB_BF16, with & SMALL_BYTES ? 2 * positions : positions * s->C));
     CLOOB_TRY(take(t, &t->data.w, s->kind == DNN_DW ? CLOOB_F32 : CLOOB_BF16, s->O * 9 * c));
-    CLOOB_TRY(take(t, &t->pivot, CLOOB_F32, s->O));
+    CLOOB_TRY(take(t, &t->pivot, CLOOB_F32, 2 * (s->O + s->C)));
     t->data.pivot = t->pivot;
+    for (int i = 0; i < 4; i++) t->data.norm[i] = t->pivot;
+    t->data.sums = t->pivot, t->data.count = 1.0f;
+    if (with & SMALL_BWD) CLOOB_TRY(take(t, &t->before, CLOOB_BF16, s->N * s->Ho * s->Wo * s->O));
+    t->data.before = t->before;
     for (int i = 0; i < 3; i++) t->data.mean[i] = 0.5f, t->data.std[i] = 0.25f;
     return take(t, &t->data.y, CLOOB_BF16, s->N * s->Ho * s->Wo * s->O);
 }
 
 static void trial_close(trial *t)
 {
-    void *all[] = { t->data.x, t->data.w, t->data.y, t->pivot };
-    for (int i = 0; i < 4; i++) cudaFree(all[i]);
+    void *all[] = { t->data.x, t->data.w, t->data.y, t->pivot, t->before };
+    for (int i = 0; i < 5; i++) cudaFree(all[i]);
     cudaGetLastError();
 }
 

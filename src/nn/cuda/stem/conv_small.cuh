@@ -42,6 +42,7 @@ struct box {
     enum {
         FULL = ROWS * COLS * C * 2, /* what the barrier waits for */
         BYTES = (FULL + SMEM_ALIGN - 1) / SMEM_ALIGN * SMEM_ALIGN,
+        POSITIONS = ROWS * COLS,
         RUN = C == 40,
         MADE = 0 /* used as it is copied */
     };

@@ -19,7 +19,9 @@ typedef struct small_plan small_plan;
 /* What a kernel does beside the convolution: a sum of these. */
 enum {
     SMALL_STATS = 1, /* forward: sums of y less a pivot, and of its square, over all positions */
-    SMALL_BYTES = 2  /* x is (N,H,W,3) bytes; the kernel makes of them what image_input would have written */
+    SMALL_BYTES = 2, /* x is (N,H,W,3) bytes; the kernel makes of them what image_input would have written */
+    SMALL_APPLY = 4, /* forward and dw: x goes through batch norm and relu first */
+    SMALL_BWD = 8    /* dw: y is the gradient behind batch norm and relu and goes back through them first */
 };
 
 typedef struct small_data {
@@ -27,6 +29,10 @@ typedef struct small_data {
     void *workspace;       /* SMALL_STATS leaves its sums here: (small_plan_parts, 2, O) F32, to be added in order */
     const float *pivot;    /* SMALL_STATS: (O) */
     float mean[3], std[3]; /* SMALL_BYTES */
+    const float *norm[4];  /* SMALL_APPLY: mean, rstd, gain, bias, of x's channels; SMALL_BWD: of y's */
+    const void *before;    /* SMALL_BWD: what batch norm read, like y */
+    const float *sums;     /* SMALL_BWD: (2, O), as bn_bwd_apply takes them, over `count` rows */
+    float count;
 } small_data;
 
 /* shape as for cuDNN; c: channels of w, (O,3,3,c), those of x from c on count as 0. w is bf16, but F32 for
@@ -70,7 +76,7 @@ typedef struct small_call {
 typedef struct small_kernel {
     const char *name; /* lasts; part of the cached choice by its place in the list */
     dnn_kind kind;
-    int with; /* SMALL_STATS, SMALL_BYTES */
+    int with; /* SMALL_STATS and so on */
     int C, O, stride;
     int high;                                 /* rows of outputs in a tile; its columns are SMALL_TILE */
     cudaError_t (*ready)(int *blocks_per_sm); /* loads the kernel and says how many blocks fit */

@@ -4,20 +4,22 @@
  * adds the blocks in order. A shape S gives the boxes of x and dy and their copies (bring), how many warps make one
  * whole dw (GROUP) and how many such groups share the rows of a tile (ROWS), the accumulators of a thread (ACC), a
  * warp's part of the work (worker), and which element of dw a slot of the sums is (element; -1: none). A box of x that
- * is not used as it is copied (MADE bytes) makes what is used of it (make). */
+ * is not used as it is copied (MADE bytes) makes what is used of it (make). NORM: batch norm first rewrites x
+ * (SMALL_APPLY) or dy (SMALL_BWD; beside dy then lies what batch norm read). */
 #ifndef NN_CUDA_CONV_SMALL_DW_CUH
 #define NN_CUDA_CONV_SMALL_DW_CUH
 
-#include "nn/cuda/stem/conv_small.cuh"
+#include "nn/cuda/stem/conv_small_norm.cuh"
 
 typedef struct dw_job {
     tile_walk tiles;
     float *partial; /* (blocks, SLOTS) */
     pixels image;   /* for an x that is made of bytes */
+    norm_in norm;   /* with batch norm */
 } dw_job;
 
 /* What follows from a shape's numbers. */
-template <class X, class DY, int GROUP_, int ROWS_, int R, int ACC_, int STAGES_>
+template <class X, class DY, int GROUP_, int ROWS_, int R, int ACC_, int STAGES_, int NORM_>
 struct dw_sizes {
     typedef X x_box;
     typedef DY dy_box;
@@ -26,11 +28,13 @@ struct dw_sizes {
         ROWS = ROWS_,
         ACC = ACC_,
         STAGES = STAGES_,
+        NORM = NORM_,
+        BOTH = NORM & SMALL_BWD ? 2 : 1, /* boxes of y's size */
         THREADS = 32 * GROUP * ROWS,
         HIGH = R * ROWS,
         SLOTS = GROUP * ACC * 32,
-        STAGE = X::BYTES + DY::BYTES,
-        FULL = X::FULL + DY::FULL,
+        STAGE = X::BYTES + BOTH * DY::BYTES,
+        FULL = X::FULL + BOTH * DY::FULL,
         MEET = (ROWS - 1) * SLOTS * 4, /* the groups' sums at the end */
         MADE_AT = STAGES * STAGE,
         SMEM = SMEM_ALIGN + (MADE_AT + X::MADE > MEET ? MADE_AT + X::MADE : MEET)
@@ -58,10 +62,12 @@ __device__ __forceinline__ void dw_meet(float *partial, float *smem, const float
 
 template <class S>
 __global__ void __launch_bounds__(S::THREADS, S::PER_SM)
-    dw_kernel(const __grid_constant__ CUtensorMap x_map, const __grid_constant__ CUtensorMap dy_map, const dw_job j)
+    dw_kernel(const __grid_constant__ CUtensorMap x_map, const __grid_constant__ CUtensorMap dy_map,
+              const __grid_constant__ CUtensorMap before_map, const dw_job j)
 {
     extern __shared__ char raw[];
     __shared__ uint64_t full[S::STAGES];
+    __shared__ __align__(16) float affine[S::NORM ? AFFINE_BWD * S::NORM_CHANNELS : 1];
     char *stages = smem_begin(raw);
     auto bring = [&](int stage, int tile) {
         if (tile >= j.tiles.count) return;
@@ -70,12 +76,15 @@ __global__ void __launch_bounds__(S::THREADS, S::PER_SM)
         barrier_expect(&full[stage], S::FULL);
         S::bring_x(to, &x_map, p, &full[stage]);
         S::dy_box::copy(to + S::x_box::BYTES, &dy_map, p, 0, 0, &full[stage]);
+        if (S::BOTH == 2) S::dy_box::copy(to + S::x_box::BYTES + S::dy_box::BYTES, &before_map, p, 0, 0, &full[stage]);
     };
     if (threadIdx.x == 0) {
         for (int s = 0; s < S::STAGES; s++) barrier_init(&full[s], 1);
         barrier_publish();
         for (int s = 0; s < S::STAGES; s++) bring(s, blockIdx.x + s * gridDim.x);
     }
+    if (S::NORM & SMALL_APPLY) affine_load<S::NORM_CHANNELS>(affine, j.norm);
+    if (S::NORM & SMALL_BWD) affine_bwd_load<S::NORM_CHANNELS>(affine, j.norm);
     __syncthreads();
     typename S::worker worker(threadIdx.x);
     float acc[S::ACC];
@@ -89,8 +98,15 @@ __global__ void __launch_bounds__(S::THREADS, S::PER_SM)
             S::x_box::template make<S::THREADS / 32>(stages + S::MADE_AT, stages + stage * S::STAGE,
                                                      place_of(j.tiles, tile, S::HIGH), j.image);
             x = shared_address(stages + S::MADE_AT);
-            __syncthreads();
         }
+        tile_place p = place_of(j.tiles, tile, S::HIGH);
+        if constexpr ((S::NORM & SMALL_APPLY) != 0)
+            apply_box<typename S::x_box, S::NORM_CHANNELS, S::THREADS>(x, p, j.tiles, shared_address(affine),
+                                                                       threadIdx.x);
+        if constexpr ((S::NORM & SMALL_BWD) != 0)
+            backward_box<typename S::dy_box, S::NORM_CHANNELS, S::THREADS>(dy, dy + S::dy_box::BYTES, p, j.tiles,
+                                                                           shared_address(affine));
+        if (S::x_box::MADE || S::NORM) __syncthreads();
         worker.multiply(acc, x, dy);
         __syncthreads(); /* all have read the stage */
         if (threadIdx.x == 0) bring(stage, tile + S::STAGES * gridDim.x);
@@ -119,12 +135,14 @@ template <class S>
 cudaError_t dw_run(const small_call *c)
 {
     const dnn_shape *s = &c->shape;
-    CUtensorMap x_map, dy_map;
-    dw_job j = { walk_of(s->N, s->Ho, s->Wo, S::HIGH), (float *)c->data.workspace, pixels_of(c) };
+    CUtensorMap x_map, dy_map, before_map;
+    dw_job j = { walk_of(s->N, s->Ho, s->Wo, S::HIGH), (float *)c->data.workspace, pixels_of(c), norm_of(c) };
     cudaError_t e = S::map_x(&x_map, c->data.x, s);
     if (e == cudaSuccess) e = S::dy_box::map(&dy_map, c->data.y, s->N, s->Ho, s->Wo, S::COUT);
+    before_map = dy_map;
+    if (e == cudaSuccess && S::BOTH == 2) e = S::dy_box::map(&before_map, c->data.before, s->N, s->Ho, s->Wo, S::COUT);
     if (e != cudaSuccess) return e;
-    dw_kernel<S><<<c->blocks, S::THREADS, S::SMEM, c->stream>>>(x_map, dy_map, j);
+    dw_kernel<S><<<c->blocks, S::THREADS, S::SMEM, c->stream>>>(x_map, dy_map, before_map, j);
     dw_add_kernel<S><<<S::SLOTS / 32, dim3(32, 8), 0, c->stream>>>((float *)c->data.w, j.partial, c->blocks, (int)c->c);
     return cudaGetLastError();
 }

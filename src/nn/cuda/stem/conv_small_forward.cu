@@ -3,8 +3,9 @@
  * A block walks over tiles, 32 or 40 input channels at a time: while one box is multiplied, the copy engine
  * brings the next. A warp owns R rows of 16 outputs and all their channels. It loads each input row once per
  * column v of the kernel and uses it for the three outputs that see it in rows u of the kernel. Products are
- * those of a warpgroup, rows from registers, weights from shared memory. */
-#include "nn/cuda/stem/conv_small.cuh"
+ * those of a warpgroup, rows from registers, weights from shared memory. With batch norm before the convolution a group
+ * first rewrites its box in place. */
+#include "nn/cuda/stem/conv_small_norm.cuh"
 
 namespace {
 
@@ -16,6 +17,7 @@ typedef struct forward_job {
     bool flip; /* y is dx, x is dy: w'[c][u][v][o] = w[o][2-u][2-v][c] */
     const float *pivot;
     float *partial; /* (blocks, 2, COUT), with statistics */
+    norm_in norm;   /* with batch norm first */
 } forward_job;
 
 /* A tile is the work of a group of four warps, R rows for each. GROUPS groups of a block share the weights
@@ -75,6 +77,29 @@ __device__ void load_weights(bf16 *to, const forward_job &j)
     }
 }
 
+/* The box of a tile goes through batch norm in place, by the group's four warps. */
+struct apply_first {
+    enum { WITH = SMALL_APPLY };
+    template <class S>
+    __device__ __forceinline__ static void load(float *affine, const forward_job &j)
+    {
+        affine_load<S::CIN>(affine, j.norm);
+    }
+    template <class S>
+    __device__ __forceinline__ static void make(unsigned x, tile_place p, unsigned affine, const forward_job &j)
+    {
+        apply_box<typename S::input, S::CIN, 128>(x, p, j.tiles, affine, threadIdx.x % 128);
+    }
+};
+
+struct no_apply {
+    enum { WITH = 0 };
+    template <class S>
+    __device__ __forceinline__ static void load(float *, const forward_job &)
+    {
+    }
+};
+
 /* acc += the plane in x, seen through the weights of its channels; the first plane overwrites acc. By the
  * four warps of a group together; rows for the next products are loaded while these run. */
 template <class S>
@@ -103,6 +128,14 @@ __device__ __forceinline__ void multiply(float (&acc)[S::R][S::NT][4], unsigned 
     wgmma_wait<0>();
 }
 
+/* What acc was is not needed: without this the compiler keeps it through all that comes between two tiles. */
+template <class S>
+__device__ __forceinline__ void forget(float (&acc)[S::R][S::NT][4])
+{
+#pragma unroll
+    for (int i = 0; i < S::R * S::NT * 4; i++) acc[i / (S::NT * 4)][i / 4 % S::NT][i % 4] = 0.0f;
+}
+
 template <class S, class SUMS>
 __device__ __forceinline__ void store_tile(const forward_job &j, tile_place p, unsigned out,
                                            const float acc[S::R][S::NT][4], SUMS &sums)
@@ -118,12 +151,13 @@ __device__ __forceinline__ void store_tile(const forward_job &j, tile_place p, u
 /* Waits for the four warps of a group. */
 __device__ __forceinline__ void meet_group(int group) { asm volatile("bar.sync %0, 128;" ::"r"(group + 1) : "memory"); }
 
-template <class S, class SUMS>
+template <class S, class SUMS, class APPLY>
 __global__ void __launch_bounds__(S::THREADS, S::PER_SM)
     forward_kernel(const __grid_constant__ CUtensorMap map, const forward_job j)
 {
     extern __shared__ char raw[];
     __shared__ uint64_t full[S::STAGES];
+    __shared__ __align__(16) float affine[APPLY::WITH ? AFFINE * S::CIN : 1];
     char *smem = smem_begin(raw);
     unsigned w = shared_address(smem + S::W), out = shared_address(smem + S::OUT) + threadIdx.x / 32 * S::output::BYTES;
     /* item: a plane of one of this block's tiles */
@@ -140,6 +174,7 @@ __global__ void __launch_bounds__(S::THREADS, S::PER_SM)
         for (int s = 0; s < S::STAGES; s++) bring(s);
     }
     load_weights<S>(reinterpret_cast<bf16 *>(smem + S::W), j);
+    APPLY::template load<S>(affine, j);
     shared_publish(); /* the products read them */
     __syncthreads();
     SUMS sums(j.pivot, S::output::chunk_of_lane());
@@ -152,6 +187,15 @@ __global__ void __launch_bounds__(S::THREADS, S::PER_SM)
         for (int plane = 0; plane < S::PLANES; plane++) {
             int item = turn * S::PLANES + plane, stage = item % S::STAGES;
             barrier_wait(&full[stage], item / S::STAGES & 1);
+            if constexpr (APPLY::WITH != 0) {
+                static_assert(S::PLANES == 1, "all channels at once");
+                int again = tile; /* its place is not kept until the tile is stored */
+                asm volatile("" : "+r"(again));
+                APPLY::template make<S>(shared_address(smem + stage * S::input::BYTES),
+                                        place_of(j.tiles, again, S::HIGH), shared_address(affine), j);
+                meet_group(group);
+                forget<S>(acc);
+            }
             multiply<S>(acc, shared_address(smem + stage * S::input::BYTES), w, plane);
             meet_group(group); /* all have read the stage */
             if (threadIdx.x % 128 == 0) bring(item + S::STAGES);
@@ -163,13 +207,13 @@ __global__ void __launch_bounds__(S::THREADS, S::PER_SM)
                                                     reinterpret_cast<float *>(smem), sums);
 }
 
-template <class S, class SUMS>
+template <class S, class SUMS, class APPLY>
 cudaError_t ready(int *blocks_per_sm)
 {
-    return kernel_ready(forward_kernel<S, SUMS>, S::THREADS, S::SMEM, blocks_per_sm);
+    return kernel_ready(forward_kernel<S, SUMS, APPLY>, S::THREADS, S::SMEM, blocks_per_sm);
 }
 
-template <class S, class SUMS>
+template <class S, class SUMS, class APPLY>
 cudaError_t run(const small_call *c)
 {
     const dnn_shape *s = &c->shape;
@@ -182,32 +226,36 @@ cudaError_t run(const small_call *c)
                       (int)c->c,
                       flip,
                       d->pivot,
-                      (float *)d->workspace };
+                      (float *)d->workspace,
+                      norm_of(c) };
     cudaError_t e = S::input::map(&map, flip ? d->y : d->x, s->N, s->H, s->W, S::CIN);
     if (e != cudaSuccess) return e;
-    forward_kernel<S, SUMS><<<c->blocks, S::THREADS, S::SMEM, c->stream>>>(map, j);
+    forward_kernel<S, SUMS, APPLY><<<c->blocks, S::THREADS, S::SMEM, c->stream>>>(map, j);
     return cudaGetLastError();
 }
 
-/* With sums or without; CIN channels in, PLANE of a stage, NT tiles of 8 out, R rows of a warp, groups, stages, blocks
- * per multiprocessor. */
-template <class SUMS, int CIN, int PLANE, int NT, int R, int GROUPS, int STAGES, int PER_SM>
+/* With sums and batch norm or without; CIN channels in, PLANE of a stage, NT tiles of 8 out, R rows of a warp, groups,
+ * stages, blocks per multiprocessor. */
+template <class SUMS, class APPLY, int CIN, int PLANE, int NT, int R, int GROUPS, int STAGES, int PER_SM>
 constexpr small_kernel row(const char *name, dnn_kind kind)
 {
     typedef forward_shape<CIN, PLANE, NT, R, GROUPS, STAGES, PER_SM> S;
     return { name,
              kind,
-             SUMS::WITH,
+             SUMS::WITH | APPLY::WITH,
              kind == DNN_DX ? S::COUT : CIN,
              kind == DNN_DX ? CIN : S::COUT,
              1,
              S::HIGH,
-             ready<S, SUMS>,
+             ready<S, SUMS, APPLY>,
              SUMS::WITH ? 2 * S::COUT * sizeof(float) : 0,
-             run<S, SUMS> };
+             run<S, SUMS, APPLY> };
 }
-#define FORWARD(name, ...) row<no_sums, __VA_ARGS__>(name, DNN_FORWARD), row<kept_sums, __VA_ARGS__>(name, DNN_FORWARD)
-#define DX(name, ...)      row<no_sums, __VA_ARGS__>(name, DNN_DX)
+#define DX(name, ...)     row<no_sums, no_apply, __VA_ARGS__>(name, DNN_DX)
+#define BEHIND(name, ...) row<kept_sums, apply_first, __VA_ARGS__>(name, DNN_FORWARD)
+#define FORWARD(name, ...)                                                                                             \
+    row<no_sums, no_apply, __VA_ARGS__>(name, DNN_FORWARD), row<kept_sums, no_apply, __VA_ARGS__>(name, DNN_FORWARD),  \
+        BEHIND(name, __VA_ARGS__)
 
 } // namespace
 
@@ -218,6 +266,10 @@ extern "C" const small_kernel small_forward_kernels[] = {
     FORWARD("4 rows", 40, 40, 5, 4, 1, 2, 3),
     FORWARD("4 rows, 3 groups", 40, 40, 5, 4, 3, 6, 1),
     FORWARD("4 rows, 2 groups", 40, 40, 10, 4, 2, 4, 1),
+    BEHIND("4 rows, 2 groups", 40, 40, 5, 4, 2, 4, 1),
+    BEHIND("2 rows, 2 groups", 64, 64, 8, 2, 2, 4, 1),
+    BEHIND("2 rows, 3 groups", 64, 64, 8, 2, 3, 3, 1),
+    BEHIND("4 rows, 2 groups", 64, 64, 8, 4, 2, 2, 1),
     DX("4 rows", 32, 32, 4, 4, 1, 2, 3),
     DX("4 rows, 3 groups", 32, 32, 4, 4, 3, 6, 1),
     DX("7 rows, 2 groups", 64, 64, 4, 7, 2, 2, 1),
