@@ -254,7 +254,7 @@ static void try_engine(trial *t, bool room, cudnnBackendHeurMode_t mode, desc co
     float ms = 1e9f;
     char key[TUNE_KEY];
     if (!make_plan(p, cuda_use(t->d)->dnn, config)) return;
-    if (room && cuda_time(t->ctx, t->d, trial_run, t, &ms) != CLOOB_OK) return;
+    if (room && cuda_time_against(t->ctx, t->d, trial_run, t, best->ms, &ms) != CLOOB_OK) return;
     key_of(&p->shape, key);
     ctx_log(t->ctx, CLOOB_LOG_DEBUG, "%s: list %d engine %lld: %.4f ms, %lld MiB", key, (int)mode, (long long)engine,
             (double)ms, (long long)(p->workspace >> 20));
