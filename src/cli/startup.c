@@ -2,10 +2,9 @@
  *
  * OpenMP's threads wait by spinning for long, which starves the threads that read images and every other program as
  * soon as cores are shared; OpenBLAS starts a thread per core that we never use. Both read their settings before main
- * runs. CUDA puts all streams of a process into 8 queues of the GPU unless it is told otherwise, and there a short copy
- * that nvJPEG asks for waits behind a training step's kernels. And OpenBLAS waits forever when the memory for its
- * buffers cannot be had. So this function stands in the program's preinit array, which the loader calls before the
- * constructors of any library; it may use system calls alone. */
+ * runs. And OpenBLAS waits forever when the memory for its buffers cannot be had. So this function stands in the
+ * program's preinit array, which the loader calls before the constructors of any library; it may use system calls
+ * alone. */
 #include "cli/commands.h"
 
 #include <dlfcn.h>
@@ -31,29 +30,20 @@ static const char *find(char *const *env, const char *name)
     return NULL;
 }
 
-/* A setting, and another variable by which the user may have decided the same. */
-static struct setting {
-    char text[40];
-    const char *name, *or_name;
-} settings[] = { { "GOMP_SPINCOUNT=2000", "GOMP_SPINCOUNT", "OMP_WAIT_POLICY" },
-                 { "OPENBLAS_NUM_THREADS=1", "OPENBLAS_NUM_THREADS", NULL },
-                 { "CUDA_DEVICE_MAX_CONNECTIONS=32", "CUDA_DEVICE_MAX_CONNECTIONS", NULL } };
-
-enum { SETTINGS = sizeof settings / sizeof *settings };
-
 /* The program starts once more with the settings. Comes back where there is no /proc: then it goes on as it is. */
 static void set_environment(char **argv, char **env)
 {
-    static char *more[MAX_ENV + SETTINGS + 1];
-    int n = 0, before;
+    static char spin[] = "GOMP_SPINCOUNT=2000", blas[] = "OPENBLAS_NUM_THREADS=1";
+    static char *more[MAX_ENV + 3];
+    int n = 0;
+    bool polite = find(env, "OMP_WAIT_POLICY") || find(env, "GOMP_SPINCOUNT"),
+         single = find(env, "OPENBLAS_NUM_THREADS");
+    if (polite && single) return;
     while (env[n] && n < MAX_ENV) more[n] = env[n], n++;
     if (env[n]) return;
-    before = n;
-    for (int i = 0; i < SETTINGS; i++) {
-        struct setting *s = &settings[i];
-        if (!find(env, s->name) && !(s->or_name && find(env, s->or_name))) more[n++] = s->text;
-    }
-    if (n > before) execve("/proc/self/exe", argv, more);
+    if (!polite) more[n++] = spin;
+    if (!single) more[n++] = blas;
+    execve("/proc/self/exe", argv, more);
 }
 
 static void say(const char *text)
