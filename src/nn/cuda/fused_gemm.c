@@ -88,7 +88,8 @@ static void try_teams(const op_env *env, const fused_gemm *p, int teams, team_ch
     float ms;
     t.p.teams = teams;
     if (fused_gemm_parts(&t.p, s->sms) == 0) return;
-    if (trial_open(&t) == CLOOB_OK && cuda_time(env->ctx, env->dev, trial_run, &t, &ms) == CLOOB_OK && ms < best->ms)
+    if (trial_open(&t) == CLOOB_OK && cuda_time_against(env->ctx, env->dev, trial_run, &t, best->ms, &ms) == CLOOB_OK &&
+        ms < best->ms)
         *best = (team_choice){ ms, teams };
     for (int i = 0; i < BUFFERS; i++) cudaFree(t.buffer[i]);
     cudaGetLastError();
