@@ -48,8 +48,9 @@ struct chunk_box {
 };
 
 /* The same from bytes, three channels and no more. Of a row of the box are copied the 16 bytes before the first
- * output's centre, whose last three are the column left of it, and 32 columns more. A chunk made of it is an even column and the
- * odd one behind it, so an output's row of taps is two chunks, and those of neighbouring outputs lie side by side. */
+ * output's centre, whose last three are the column left of it, and 32 columns more. A chunk made of it is an even
+ * column and the odd one behind it, so an output's row of taps is two chunks, and those of neighbouring outputs lie
+ * side by side. */
 template <int HIGH>
 struct byte_box {
     enum {
