@@ -1,5 +1,5 @@
-/* What a linear layer's GEMM takes in bf16, by what cuBLASLt does on the way out: nothing, a bias (bf16 or F32), a residual,
- * both; with the weight as it is stored (out, in) and transposed; by the number of candidates that were timed.
+/* What a linear layer's GEMM takes in bf16, by what cuBLASLt does on the way out: nothing, a bias (bf16 or F32), a
+ * residual, both; with the weight as it is stored (out, in) and transposed; by the number of candidates timed.
  *
  *     bench_linear ROWS WIDTH        the four layers of a transformer's block
  */

@@ -57,6 +57,7 @@ static const shape shapes[] = {
     { "RN50 apply 7", PROLOGUE_APPLY, 512, 7, 512, 2048, false, 2 },
     { "RN50 dx 56", PROLOGUE_DX, 512, 56, 256, 64, true, 4 },
     { "RN50 dx and dw 56", PROLOGUE_DX, 512, 56, 256, 64, false, 3 },
+    { "RN50 dx and dw 28", PROLOGUE_DX, 512, 28, 512, 128, false, 4 },
     { "RN50 dx 28", PROLOGUE_DX, 512, 28, 512, 128, true, 4 },
     { "RN50 dx 28 wide", PROLOGUE_DX, 512, 28, 512, 256, true, 1 },
     { "RN50 dx 14", PROLOGUE_DX, 512, 14, 1024, 256, true, 6 },
@@ -71,7 +72,9 @@ static const shape shapes[] = {
     { "odd dx", PROLOGUE_DX, 3, 37, 72, 200, true, 0 },
     { "odd apply", PROLOGUE_APPLY, 3, 37, 40, 328, true, 0 },
     { "few dx and dw", PROLOGUE_DX, 1, 9, 256, 64, false, 0 },
+    { "few dx and dw wide", PROLOGUE_DX, 1, 9, 512, 128, false, 0 },
     { "odd dx and dw", PROLOGUE_DX, 31, 53, 232, 40, false, 0 },
+    { "odd dx and dw wide", PROLOGUE_DX, 31, 53, 456, 104, false, 0 },
 };
 
 /* ---- memory -------------------------------------------------------------------------------------- */

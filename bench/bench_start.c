@@ -1,6 +1,7 @@
 /* Where the time before the first training step goes on the GPU.
  *
- *     bench_start MODEL BATCH [packed]      run it twice: the second time choices of kernels come from the tuning cache
+ *     bench_start MODEL BATCH [packed] [log]      run it twice: the second time choices of kernels come from the tuning
+ *                                                 cache; log: every line of the log with its time
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +12,7 @@
 #include "train/step.h"
 
 static double begin;
+static bool all_lines;
 
 static double now(void)
 {
@@ -24,7 +26,7 @@ static void report(const char *what) { printf("%8.3f s  %s\n", now() - begin, wh
 static void log_line(void *user, cloob_log_level level, const char *line)
 {
     (void)user, (void)level;
-    if (strncmp(line, "prepared", 8) == 0) report(line);
+    if (all_lines || strncmp(line, "prepared", 8) == 0) report(line);
 }
 
 static void need(const cloob_ctx *ctx, cloob_status status, const char *what)
@@ -43,8 +45,9 @@ int main(int argc, char **argv)
     step_result r;
     step *s;
     device *dev;
-    if (argc < 3) return fprintf(stderr, "usage: bench_start MODEL BATCH [packed]\n"), 2;
+    if (argc < 3) return fprintf(stderr, "usage: bench_start MODEL BATCH [packed] [log]\n"), 2;
     begin = now();
+    all_lines = strcmp(argv[argc - 1], "log") == 0;
     cloob_ctx *ctx = cloob_ctx_create(&(cloob_ctx_options){ .log = log_line, .log_level = CLOOB_LOG_DEBUG });
     step_options_init(&o);
     o.compute = CLOOB_BF16, o.batch = atoll(argv[2]), o.pack_texts = argc > 3 && strcmp(argv[3], "packed") == 0;

@@ -29,9 +29,23 @@ GRAD_STEP(grad_relu, OP_RELU_BWD, (G(0), OUT(0)), (D(0)))
 
 GRAD_STEP(grad_act, OP_ACT_BWD, (G(0), IN(0)), (D(0)))
 
+/* A bias is of x's type, or absent. */
+static cloob_status act_bias(cloob_ctx *ctx, op_id op, const tensor *x, const tensor *bias)
+{
+    if (!op_has(bias) || (bias->dtype == x->dtype && bias->ndim == 1 && bias->dim[0] == tensor_cols(x)))
+        return CLOOB_OK;
+    return op_refuse(ctx, op, "the bias needs (%lld) %s", (long long)tensor_cols(x), dtype_name(x->dtype));
+}
+
+cloob_status shape_act(cloob_ctx *ctx, op_args *a)
+{
+    CLOOB_TRY(act_bias(ctx, OP_ACT, &a->in[0], &a->in[1]));
+    return shape_same(ctx, a);
+}
+
 cloob_status shape_act_bwd(cloob_ctx *ctx, op_args *a)
 {
-    (void)ctx;
+    CLOOB_TRY(act_bias(ctx, OP_ACT_BWD, &a->in[1], &a->in[2]));
     rule_like(a, 0, &a->in[0]);
     rule_like(a, 1, &a->in[1]);
     if (a->attr.sums) RULE_OUT(a, 2, CLOOB_F32, tensor_cols(&a->in[0]));
@@ -40,7 +54,7 @@ cloob_status shape_act_bwd(cloob_ctx *ctx, op_args *a)
 
 op_args act_recompute(const op_args *backward)
 {
-    return (op_args){ .attr = backward->attr, .in = { backward->in[1] }, .out = { backward->out[1] } };
+    return (op_args){ .attr = backward->attr, .in = { backward->in[1], backward->in[2] }, .out = { backward->out[1] } };
 }
 
 cloob_status shape_avgpool2(cloob_ctx *ctx, op_args *a)

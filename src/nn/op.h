@@ -25,9 +25,10 @@ enum { OP_INPUTS = 13, OP_OUTPUTS = 6, OP_STEPS = 4, OP_HISTORY = 2 };
  * copy of input 0. Forward ops write e4m3, backward ops e5m2. The copy is what linear would have made itself. */
 enum { OP_ROUNDED_IN = 4, OP_ROUNDED_OUT = 5, OP_ROUNDED_TAIL = 16 };
 
-/* Factors rounded to 8 bits, where the backend has such GEMMs: never; where that was timed as faster; always; or, in
+/* Factors rounded to 8 bits, where the backend has such GEMMs: never; where that was timed as faster; always. ROWS: in
  * inference, every row of both under a scale of its own, so that a row's result does not depend on the others. */
-typedef enum op_fp8 { OP_FP8_NEVER, OP_FP8_FASTER, OP_FP8_ALWAYS, OP_FP8_ROWS } op_fp8;
+typedef enum op_fp8 { OP_FP8_NEVER, OP_FP8_FASTER, OP_FP8_ALWAYS, OP_FP8_ROWS_FASTER, OP_FP8_ROWS_ALWAYS } op_fp8;
+static inline bool op_fp8_by_rows(op_fp8 f) { return f == OP_FP8_ROWS_FASTER || f == OP_FP8_ROWS_ALWAYS; }
 
 typedef enum op_act { OP_ACT_NONE, OP_ACT_QUICKGELU, OP_ACT_GELU, OP_ACT_GELU_TANH } op_act;
 

@@ -87,11 +87,12 @@ OP(LINEAR_DX, "linear_dx", shape_linear_dx, NULL)
 /* dy, w, x (for its shape) -> dx {transposed, fp8}: fp8 rounds dy to e5m2, w to e4m3; [rounded]: dy so rounded */
 OP(LINEAR_DW, "linear_dw", shape_linear_dw, NULL)
 /* dy, x, w (for its shape) -> dw F32, [dbias (O) F32] {transposed} */
-OP(ACT, "act", shape_same, grad_act)
-/* x -> y {act}: QuickGELU x sigmoid(1.702 x), GELU x Phi(x), or its tanh form x sigmoid(1.5957691 (x + 0.044715
- * x^3)) */
+OP(ACT, "act", shape_act, grad_act)
+/* x, [bias (C) of x's type] -> y {act}: QuickGELU x sigmoid(1.702 x), GELU x Phi(x), or its tanh form
+ * x sigmoid(1.5957691 (x + 0.044715 x^3)), of x + bias where there is one (fuse_gemm.c: it has no gradient here) */
 OP(ACT_BWD, "act_bwd", shape_act_bwd, NULL)
-/* dy, x -> dx, [recomputed], [sums (C) F32] {act, sums}: recomputed is act of x; sums are those of dx over its rows */
+/* dy, x, [bias] -> dx, [recomputed], [sums (C) F32] {act, sums}: recomputed is act of x + bias; sums are those of dx
+ * over its rows */
 OP(SCALE, "scale", shape_scale, grad_scale)
 /* x (...,C), gain (C) F32 -> y = x gain: layer scale */
 OP(SCALE_BWD, "scale_bwd", shape_like_two, NULL)

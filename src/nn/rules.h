@@ -10,7 +10,7 @@ op_shape_fn shape_like_two, shape_like_three;
 op_shape_fn shape_image_input, shape_embed, shape_embed_bwd, shape_eot_index, shape_pack_texts, shape_take_rows,
     shape_take_rows_bwd, shape_class_tokens, shape_mean_tokens, shape_conv2d, shape_conv2d_dx, shape_conv2d_dw,
     shape_bn_stats, shape_bn_running, shape_bn_apply, shape_bn_bwd_reduce, shape_act_bwd, shape_bn_bwd_apply,
-    shape_fold_bn, shape_same, shape_add, shape_avgpool2, shape_avgpool2_bwd, shape_linear, shape_linear_dx,
+    shape_fold_bn, shape_same, shape_act, shape_add, shape_avgpool2, shape_avgpool2_bwd, shape_linear, shape_linear_dx,
     shape_linear_dw, shape_layernorm, shape_layernorm_bwd, shape_l2norm, shape_l2norm_bwd, shape_attention,
     shape_attention_bwd, shape_attention_one, shape_heads_project, shape_heads_collect, shape_heads_dw,
     shape_pool_attention, shape_conv_stats, shape_conv_dx_reduce, shape_apply_conv_stats, shape_bn_bwd_conv_dx,

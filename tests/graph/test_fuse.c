@@ -225,16 +225,17 @@ static value_id block_end(graph *g, value_id x, int64_t wide, bool trainable, bo
     return x;
 }
 
-/* The weight's gradient goes with the gradient that the reduction took along, where the widths fit. */
+/* The weight's gradient, where it is wanted, goes with the gradient that the reduction took along. */
 static void the_first_weight_gradient_joins_too(void)
 {
-    for (int64_t wide = 192; wide <= 256; wide += 64) {
+    enum { wide = 256 };
+    for (int trainable = 0; trainable < 2; trainable++) {
         graph g;
         graph_init(ctx, &g);
         value_id x = graph_input(&g, TENSOR(CLOOB_BF16, NULL, B, S, S, 64), "x"),
                  r = graph_input(&g, TENSOR(CLOOB_BF16, NULL, B, S, S, wide), "r");
         value_id h = one(&g, OP_RELU, add(&g, block_end(&g, x, wide, true, false), r));
-        value_id w = graph_param(&g, 20, TENSOR(CLOOB_BF16, NULL, 64, 1, 1, wide), 0, true);
+        value_id w = graph_param(&g, 20, TENSOR(CLOOB_BF16, NULL, 64, 1, 1, wide), 0, trainable);
         value_id back = graph_param(&g, 21, TENSOR(CLOOB_BF16, NULL, wide, 1, 1, 64), 0, true);
         value_id y = graph_op(&g, OP_CONV2D, (op_attr){ .stride = 1 }, 2, (value_id[]){ h, w });
         y = add(&g, graph_op(&g, OP_CONV2D, (op_attr){ .stride = 1 }, 2, (value_id[]){ y, back }), h);
@@ -244,10 +245,10 @@ static void the_first_weight_gradient_joins_too(void)
         graph_fuse_gemm(&g);
         CHECK_OK(ctx, graph_status(&g));
         const node *n = find(&g, OP_CONV_DX_REDUCE);
-        CHECK(n && n->attr.dw == (wide == 256) && (n->out[4] != NO_VALUE) == (wide == 256));
+        CHECK(n && n->attr.dw == trainable && (n->out[4] != NO_VALUE) == trainable);
         if (n && n->attr.dw) CHECK(g.value[n->out[4]].param == 20 && n->in[8] == h);
         for (int i = 0; i < g.nodes; i++)
-            if (g.node[i].op == OP_CONV2D_DW) CHECK((g.value[g.node[i].out[0]].param != 20) || wide != 256);
+            if (g.node[i].op == OP_CONV2D_DW) CHECK(g.value[g.node[i].out[0]].param != 20);
         graph_release(&g);
     }
 }
@@ -273,6 +274,29 @@ static void batch_norm_joins_the_convolution_behind_it(void)
                       n->attr.alone == !others && n->attr.momentum > 0);
             graph_release(&g);
         }
+}
+
+/* A bias in front of an activation is added there, forward and backward, unless somebody else reads the GEMM's result. */
+static void the_activation_adds_the_bias(void)
+{
+    for (int why = 0; why < 3; why++) {
+        graph g;
+        graph_init(ctx, &g);
+        value_id x = graph_input(&g, TENSOR(CLOOB_F32, NULL, 6, 8), "x");
+        value_id w = graph_param(&g, 0, TENSOR(CLOOB_F32, NULL, 16, 8), 0, true);
+        value_id bias = graph_param(&g, 1, TENSOR(CLOOB_F32, NULL, 16), 0, true);
+        value_id h = graph_op(&g, OP_LINEAR, (op_attr){ 0 }, 3, (value_id[]){ x, w, bias }), y = one(&g, OP_ACT, h);
+        if (why == 1) graph_keep(&g, h, "h");
+        if (why == 2) y = add(&g, y, h);
+        graph_keep(&g, y, "y");
+        graph_differentiate(&g, y, NULL);
+        graph_fuse_gemm(&g);
+        CHECK_OK(ctx, graph_status(&g));
+        value_id moved = why == 0 ? bias : NO_VALUE, stays = why == 0 ? NO_VALUE : bias;
+        CHECK(find(&g, OP_LINEAR)->in[2] == stays && find(&g, OP_ACT)->in[1] == moved);
+        CHECK(find(&g, OP_ACT_BWD)->in[2] == moved && find(&g, OP_ACT_BWD)->in[1] == h);
+        graph_release(&g);
+    }
 }
 
 /* The same for the 3 x 3 convolutions of a stem, where nobody else reads the result. */
@@ -472,6 +496,7 @@ int main(void)
     RUN(the_reduction_joins_a_gradient);
     RUN(the_first_weight_gradient_joins_too);
     RUN(batch_norm_joins_the_convolution_behind_it);
+    RUN(the_activation_adds_the_bias);
     RUN(batch_norm_joins_a_stem_convolution_behind_it);
     RUN(weight_gradients_of_a_stem_take_batch_norm_along);
     RUN(batch_norm_takes_the_shortcut_with_it);

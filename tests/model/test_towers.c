@@ -208,9 +208,39 @@ static void large_models_match(void)
     check_outputs("ViT-B-32", true, "cpu", CLOOB_BF16, false, 2e-2);
 }
 
+/* In bf16 a GPU's GEMMs add biases in bf16, from the copies that the optimizer writes; norms and the attention pool's
+ * collected heads keep theirs in F32. On the CPU all stay in F32. */
+static void biases_of_gemms_are_in_compute_precision_on_a_gpu(void)
+{
+    static const struct {
+        const char *name;
+        bool half;
+    } row[] = { { "transformer.resblocks.0.attn.in_proj_bias", true },
+                { "transformer.resblocks.0.attn.out_proj.bias", true },
+                { "transformer.resblocks.0.mlp.c_fc.bias", true },
+                { "transformer.resblocks.0.mlp.c_proj.bias", true },
+                { "transformer.resblocks.0.ln_1.bias", false },
+                { "ln_final.bias", false },
+                { "visual.attnpool.v_proj.bias", false },
+                { "visual.bn1.bias", false } };
+    model_config c;
+    CHECK_OK(ctx, model_config_by_name(ctx, "tiny-rn", &c));
+    for (int gpu = 0; gpu < 2; gpu++) {
+        device dev = { .backend = gpu ? BACKEND_CUDA : BACKEND_CPU };
+        params *p = NULL;
+        CHECK_OK(ctx, params_create(ctx, &c, &dev, CLOOB_BF16, PARAMS_TABLE, &p));
+        for (size_t i = 0; p && i < sizeof row / sizeof *row; i++) {
+            int at = params_find(p, row[i].name);
+            CHECK(at >= 0 && p->compute_view[at].dtype == (gpu && row[i].half ? CLOOB_BF16 : CLOOB_F32));
+        }
+        params_destroy(p);
+    }
+}
+
 int main(int argc, char **argv)
 {
     ctx = cloob_ctx_create(NULL);
+    RUN(biases_of_gemms_are_in_compute_precision_on_a_gpu);
     RUN(fused_ops_change_nothing);
     RUN(tiny_models_match);
     RUN(tiny_models_match_in_bf16);

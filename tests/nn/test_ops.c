@@ -134,7 +134,7 @@ static void rows_in_8_bits_have_scales_of_their_own(void)
     uint16_t x[4], w[2], y[2] = { 0 }, want;
     device dev = { .backend = BACKEND_REF };
     op_env env = { .ctx = ctx, .dev = &dev, .ranks = 1 };
-    op_args a = { .attr = { .fp8 = OP_FP8_ROWS } };
+    op_args a = { .attr = { .fp8 = OP_FP8_ROWS_ALWAYS } };
     for (int k = 0; k < OP_INPUTS; k++) a.in[k] = ABSENT;
     for (int k = 0; k < OP_OUTPUTS; k++) a.out[k] = ABSENT;
     dtype_convert(CLOOB_BF16, x, CLOOB_F64, from, 4);

@@ -33,11 +33,15 @@ cloob_status relu_cpu(const op_env *env, const op_args *a) { return each(env, a,
 
 cloob_status add_cpu(const op_env *env, const op_args *a) { return each(env, a, CPU_PICK(a->in[0], add_range)); }
 
-cloob_status act_cpu(const op_env *env, const op_args *a) { return each(env, a, CPU_PICK(a->in[0], act_range)); }
+cloob_status act_cpu(const op_env *env, const op_args *a)
+{
+    if (a->in[1].data) return op_kernels_ref[OP_ACT].run(env, a); /* for GPUs: nothing asks for it here */
+    return each(env, a, CPU_PICK(a->in[0], act_range));
+}
 
 cloob_status act_bwd_cpu(const op_env *env, const op_args *a)
 {
-    if (a->attr.sums) return op_kernels_ref[OP_ACT_BWD].run(env, a); /* for GPUs: nothing asks for it here */
+    if (a->attr.sums || a->in[2].data) return op_kernels_ref[OP_ACT_BWD].run(env, a); /* for GPUs, too */
     op_args recomputed = act_recompute(a);
     CLOOB_TRY(each(env, a, CPU_PICK(a->in[0], act_bwd_range)));
     return recomputed.out[0].data ? act_cpu(env, &recomputed) : CLOOB_OK;

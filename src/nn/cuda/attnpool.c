@@ -165,7 +165,8 @@ static cloob_status pool_plan(const op_env *env, op_args *a, const tensor *t, co
     int64_t N = t->dim[0], T = t->dim[1], C = t->dim[2], H = u->dim[1], ld = (T + 7) / 8 * 8;
     int warps = backward ? POOL_BACKWARD_WARPS : POOL_FORWARD_WARPS;
     s->N = N, s->T = T, s->C = C, s->H = H, s->ld = ld;
-    if (pool_kernel_fits(env->dev, warps, t->dtype, T, C, H)) {
+    while (warps >= 4 && !pool_kernel_fits(env->dev, warps, t->dtype, T, C, H)) warps /= 2;
+    if (warps >= 4) {
         s->warps = warps;
         return CLOOB_OK;
     }

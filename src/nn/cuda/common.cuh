@@ -155,6 +155,15 @@ static inline size_t block_sums_bytes(const row_grid &g, int V)
     return (size_t)g.block.x * g.block.y * (size_t)V * sizeof(float);
 }
 
+/* Blocks of 256 threads that the chip holds at a time: a grid of so many has no last round that is half empty. */
+template <typename K>
+static inline int64_t resident_blocks(const op_env *env, K *kernel)
+{
+    int each = 0;
+    if (cudaOccupancyMaxActiveBlocksPerMultiprocessor(&each, kernel, 256, 0) != cudaSuccess || each < 1) each = 1;
+    return (int64_t)((const cuda_state *)env->dev->state)->sms * each;
+}
+
 /* One thread per item, 256 a block. */
 static inline unsigned blocks_for(int64_t items) { return (unsigned)((items + 255) / 256); }
 

@@ -90,27 +90,20 @@ static __global__ void __launch_bounds__(256) pool_kernel(T *y, const T *x, pool
     store<T, V>(y + i * V, out);
 }
 
-/* A thread for each window of 2 x 2 positions of dx; of an odd height or width the last ones are cut, and 0. items: packs
- * of all windows. */
+/* items: packs of dx. */
 template <typename T, int V>
 static __global__ void __launch_bounds__(256) pool_bwd_kernel(T *dx, const T *dy, pool_sizes z)
 {
-    int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x, wide = (z.W + 1) / 2, high = (z.H + 1) / 2;
+    int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= z.items) return;
-    int64_t c = i % z.packs, r = i / z.packs, w = r % wide, t = r / wide, h = t % high, n = t / high;
+    int64_t c = i % z.packs, r = i / z.packs, w = r % z.W, t = r / z.W, h = t % z.H, n = t / z.H;
     pack<T, V> out = {};
-    if (h < z.Ho && w < z.Wo) {
-        out = load<T, V>(dy + (((n * z.Ho + h) * z.Wo + w) * z.packs + c) * V);
+    if (h / 2 < z.Ho && w / 2 < z.Wo) {
+        out = load<T, V>(dy + (((n * z.Ho + h / 2) * z.Wo + w / 2) * z.packs + c) * V);
 #pragma unroll
         for (int j = 0; j < V; j++) out.v[j] = from_float<T>(0.25f * to_float(out.v[j]));
     }
-    T *to = dx + (((n * z.H + 2 * h) * z.W + 2 * w) * z.packs + c) * V;
-    bool right = 2 * w + 1 < z.W, below = 2 * h + 1 < z.H;
-    int64_t row = (int64_t)z.W * z.packs * V;
-    store<T, V>(to, out);
-    if (right) store<T, V>(to + z.packs * V, out);
-    if (below) store<T, V>(to + row, out);
-    if (right && below) store<T, V>(to + row + z.packs * V, out);
+    store<T, V>(dx + i * V, out);
 }
 
 /* ---- conversions --------------------------------------------------------------------------------- */
@@ -159,8 +152,7 @@ static __global__ void __launch_bounds__(256)
 template <typename T, int V, typename F>
 static void launch_map(const op_env *env, void *out, const void *a, const void *b, int64_t n, F f)
 {
-    const cuda_state *s = (const cuda_state *)env->dev->state;
-    int64_t packs = n / V, limit = (int64_t)s->sms * 8, want = (packs + 255) / 256;
+    int64_t packs = n / V, limit = resident_blocks(env, map_kernel<T, V, 4, F>), want = (packs + 255) / 256;
     if (packs == 0) return;
     map_kernel<T, V, 4, F><<<(unsigned)(want < limit ? want : limit), 256, 0, stream_of(env)>>>((T *)out, (const T *)a,
                                                                                                 (const T *)b, packs, f);
@@ -169,8 +161,7 @@ static void launch_map(const op_env *env, void *out, const void *a, const void *
 template <typename T, int V, typename F, typename H>
 static void launch_two(const op_env *env, const op_args *a, int64_t n, F f, H h)
 {
-    const cuda_state *s = (const cuda_state *)env->dev->state;
-    int64_t packs = n / V, limit = (int64_t)s->sms * 8, want = (packs + 255) / 256;
+    int64_t packs = n / V, limit = resident_blocks(env, map_two_kernel<T, V, 2, F, H>), want = (packs + 255) / 256;
     if (packs == 0) return;
     map_two_kernel<T, V, 2, F, H>
         <<<(unsigned)(want < limit ? want : limit), 256, 0, stream_of(env)>>>((T *)a->out[0].data, (T *)a->out[1].data,
@@ -207,9 +198,11 @@ extern "C" cloob_status add_cuda(const op_env *env, const op_args *a) { return m
 extern "C" cloob_status act_cuda(const op_env *env, const op_args *a)
 {
     if (rounding_is_fused(a)) return act_rounded_cuda(env, a);
-    CLOOB_TRY(a->attr.act == OP_ACT_GELU        ? map(env, "act", a, false, gelu_fn())
-              : a->attr.act == OP_ACT_GELU_TANH ? map(env, "act", a, false, gelu_tanh_fn())
-                                                : map(env, "act", a, false, quickgelu_fn()));
+    if (a->in[1].data) CLOOB_TRY(act_bias_cuda(env, a));
+    else
+        CLOOB_TRY(a->attr.act == OP_ACT_GELU        ? map(env, "act", a, false, gelu_fn())
+                  : a->attr.act == OP_ACT_GELU_TANH ? map(env, "act", a, false, gelu_tanh_fn())
+                                                    : map(env, "act", a, false, quickgelu_fn()));
     return rounding_pass(env, "act", a, QUANT_E4M3);
 }
 
@@ -228,7 +221,7 @@ static cloob_status act_bwd_plain(const op_env *env, const op_args *a)
 
 extern "C" cloob_status act_bwd_cuda(const op_env *env, const op_args *a)
 {
-    bool sums = a->out[2].data, along = sums && rounding_is_fused(a);
+    bool sums = a->out[2].data || a->in[2].data, along = sums && rounding_is_fused(a);
     CLOOB_TRY(sums ? act_bwd_sums_cuda(env, a) : act_bwd_plain(env, a));
     return along ? CLOOB_OK : rounding_pass(env, "act_bwd", a, QUANT_E5M2);
 }
@@ -248,8 +241,6 @@ extern "C" cloob_status avgpool2_bwd_cuda(const op_env *env, const op_args *a)
 {
     const tensor *dy = &a->in[0], *dx = &a->out[0];
     pool_sizes z = pool_sizes_of(dx, dy, dx);
-    z.items = dx->dim[0] * ((z.H + 1) / 2) * ((z.W + 1) / 2) * z.packs;
-    if (z.items == 0) return CLOOB_OK;
     WITH_PACK(dx->dtype, dx->dim[3],
               (pool_bwd_kernel<T, V>
                <<<blocks_for(z.items), 256, 0, stream_of(env)>>>((T *)dx->data, (const T *)dy->data, z)));

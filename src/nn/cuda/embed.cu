@@ -7,7 +7,7 @@
  * then taken the same way, with positions for ids. */
 #include "nn/cuda/common.cuh"
 
-enum { RANGE = 64, STRETCH = 32, JOIN_ROWS = 8 };
+enum { RANGE = 64, STRETCH = 32, SORT_WARPS = 8, JOIN_ROWS = 8 };
 
 template <typename T>
 static __global__ void __launch_bounds__(256)
@@ -45,92 +45,121 @@ static __global__ void __launch_bounds__(256)
     if (i < n) id[i] = token ? token[row[i]] : row[i] % tokens;
 }
 
-/* Ids [RANGE b, RANGE (b+1)) belong to block b of 256 threads: it counts the smaller ids and its own, then
- * writes the positions of its own in rising order. Each warp has a stretch of the list and, for each id, the place where its
- * first one goes. The sort is stable, so the sums that follow have one order. */
-static __global__ void __launch_bounds__(256)
-    sort_kernel(int32_t *id_out, int32_t *pos_out, const int32_t *token, int n)
+/* How often each id of a range occurs in a warp's stretch [begin, end) of the list, and how many are smaller. */
+static __device__ __forceinline__ void count_ids(int cursor[RANGE], int *smaller, const int32_t *token, int low,
+                                                 int begin, int end)
 {
-    enum { WARPS = 8, U = 4 };
-    __shared__ int cursor[WARPS][RANGE], total[RANGE], smaller;
-    int low = blockIdx.x * RANGE, tid = threadIdx.x, lane = tid & 31, warp = tid / 32, mine = 0;
-    int each = (n + WARPS * 32 - 1) / (WARPS * 32) * 32, begin = warp * each, end = min(begin + each, n);
-    for (int k = tid; k < WARPS * RANGE; k += 256) cursor[k / RANGE][k % RANGE] = 0;
-    if (tid == 0) smaller = 0;
-    __syncthreads();
-#pragma unroll 4
-    for (int i = begin + lane; i < end; i += 32) {
+    int mine = 0;
+#pragma unroll 16
+    for (int i = begin + (int)threadIdx.x % 32; i < end; i += 32) {
         int id = token[i] - low;
         if (id < 0) mine++;
-        else if (id < RANGE) atomicAdd(&cursor[warp][id], 1); /* counts: the order does not show */
+        else if (id < RANGE) atomicAdd(&cursor[id], 1); /* counts: the order does not show */
     }
-    atomicAdd(&smaller, mine);
-    __syncthreads();
-    if (tid < RANGE) {
-        int sum = 0;
-        for (int w = 0; w < WARPS; w++) sum += cursor[w][tid];
-        total[tid] = sum;
-    }
-    __syncthreads();
-    if (tid < RANGE) {
-        int at = smaller;
-        for (int k = 0; k < tid; k++) at += total[k];
-        for (int w = 0; w < WARPS; w++) {
-            int count = cursor[w][tid];
-            cursor[w][tid] = at;
-            at += count;
-        }
+    atomicAdd(smaller, mine);
+}
+
+/* Counts become the places where each warp's first of an id goes. */
+static __device__ __forceinline__ void places_of(int cursor[SORT_WARPS][RANGE], int total[RANGE], int smaller)
+{
+    int id = threadIdx.x, at = smaller;
+    if (id < RANGE) {
+        total[id] = 0;
+        for (int w = 0; w < SORT_WARPS; w++) total[id] += cursor[w][id];
     }
     __syncthreads();
-    for (int base = begin; base < end; base += U * 32) {
-        int next[U];
-#pragma unroll
-        for (int u = 0; u < U; u++) {
-            int i = base + u * 32 + lane;
-            next[u] = i < end ? token[i] - low : -1;
-        }
-#pragma unroll
-        for (int u = 0; u < U; u++) {
-            int id = next[u];
-            bool hit = id >= 0 && id < RANGE;
-            if (!__any_sync(0xffffffffu, hit)) continue;
-            unsigned same = __match_any_sync(0xffffffffu, hit ? id : -1);
-            int rank = __popc(same & ((1u << lane) - 1)), start = hit ? cursor[warp][id] : 0;
-            __syncwarp();
-            if (hit) id_out[start + rank] = id + low, pos_out[start + rank] = base + u * 32 + lane;
-            if (hit && rank == 0) cursor[warp][id] = start + __popc(same);
-            __syncwarp();
-        }
+    if (id >= RANGE) return;
+    for (int k = 0; k < id; k++) at += total[k];
+    for (int w = 0; w < SORT_WARPS; w++) {
+        int count = cursor[w][id];
+        cursor[w][id] = at;
+        at += count;
     }
 }
 
-/* Block b sums entries [STRETCH b, STRETCH (b+1)) of the sorted list; threads hold columns. A run that begins
+/* One place of the list for each lane: id below 0 or from RANGE on is another block's. */
+static __device__ __forceinline__ void place_id(int32_t *id_out, int32_t *pos_out, int cursor[RANGE], int id, int low,
+                                                int position)
+{
+    int lane = threadIdx.x & 31;
+    bool hit = id >= 0 && id < RANGE;
+    if (!__any_sync(0xffffffffu, hit)) return;
+    unsigned same = __match_any_sync(0xffffffffu, hit ? id : -1);
+    int rank = __popc(same & ((1u << lane) - 1)), start = hit ? cursor[id] : 0;
+    __syncwarp();
+    if (hit) id_out[start + rank] = id + low, pos_out[start + rank] = position;
+    if (hit && rank == 0) cursor[id] = start + __popc(same);
+    __syncwarp();
+}
+
+/* Ids [RANGE b, RANGE (b+1)) belong to block b: it counts the smaller ids and its own, then writes the positions of its
+ * own in rising order. Each warp has a stretch of the list. The sort is stable, so the sums that follow have one
+ * order. */
+static __global__ void __launch_bounds__(SORT_WARPS * 32)
+    sort_kernel(int32_t *id_out, int32_t *pos_out, const int32_t *token, int n)
+{
+    enum { U = 16 };
+    __shared__ int cursor[SORT_WARPS][RANGE], total[RANGE], smaller;
+    int low = blockIdx.x * RANGE, tid = threadIdx.x, warp = tid / 32;
+    int each = (n + SORT_WARPS * 32 - 1) / (SORT_WARPS * 32) * 32, begin = warp * each, end = min(begin + each, n);
+    for (int k = tid; k < SORT_WARPS * RANGE; k += SORT_WARPS * 32) cursor[k / RANGE][k % RANGE] = 0;
+    if (tid == 0) smaller = 0;
+    __syncthreads();
+    count_ids(cursor[warp], &smaller, token, low, begin, end);
+    __syncthreads();
+    places_of(cursor, total, smaller);
+    __syncthreads();
+    for (int i = begin + tid % 32; i - tid % 32 < end; i += U * 32) {
+        int id[U];
+#pragma unroll
+        for (int u = 0; u < U; u++) id[u] = i + u * 32 < end ? token[i + u * 32] - low : -1;
+#pragma unroll
+        for (int u = 0; u < U; u++) place_id(id_out, pos_out, cursor[warp], id[u], low, i + u * 32);
+    }
+}
+
+/* Block b sums entries [STRETCH b, STRETCH (b+1)) of the sorted list; threads hold V columns each. A run that begins
  * and ends inside goes to the table; one that came in from the left to edge[b][0], one that goes on to the
  * right to edge[b][1]. */
-template <typename T>
+template <typename T, int V>
 static __global__ void __launch_bounds__(128)
     run_sum_kernel(float *dtable, float *edge, const int32_t *id, const int32_t *pos, const T *dy, int n, int64_t C)
 {
-    int begin = blockIdx.x * STRETCH, end = min(begin + STRETCH, n);
-    bool from_left = begin > 0 && id[begin - 1] == id[begin], to_right = end < n && id[end] == id[end - 1];
-    for (int64_t c = threadIdx.x; c < C; c += blockDim.x) {
-        float sum = 0.0f;
+    enum { U = 8 };
+    __shared__ int ids[STRETCH], rows[STRETCH];
+    int begin = blockIdx.x * STRETCH, count = min(STRETCH, n - begin);
+    bool from_left = begin > 0 && id[begin - 1] == id[begin];
+    bool to_right = begin + count < n && id[begin + count] == id[begin + count - 1];
+    if (threadIdx.x < count) ids[threadIdx.x] = id[begin + threadIdx.x], rows[threadIdx.x] = pos[begin + threadIdx.x];
+    __syncthreads();
+    for (int64_t c = threadIdx.x * V; c < C; c += blockDim.x * V) {
+        float sum[V] = {};
         bool first = true;
-        for (int i = begin; i < end; i++) {
-            sum += to_float(dy[pos[i] * C + c]);
-            bool last = i + 1 == end, closes = last || id[i + 1] != id[i];
-            if (!closes) continue;
-            if (first && from_left) edge[((int64_t)blockIdx.x * 2) * C + c] = sum;
-            else if (last && to_right) edge[((int64_t)blockIdx.x * 2 + 1) * C + c] = sum;
-            else dtable[id[i] * C + c] = sum;
-            sum = 0.0f;
-            first = false;
+        for (int i0 = 0; i0 < count; i0 += U) {
+            pack<T, V> q[U];
+#pragma unroll
+            for (int u = 0; u < U; u++) q[u] = load<T, V>(dy + (int64_t)rows[min(i0 + u, count - 1)] * C + c);
+#pragma unroll
+            for (int u = 0; u < U; u++) {
+                int i = i0 + u;
+                if (i >= count) break;
+#pragma unroll
+                for (int k = 0; k < V; k++) sum[k] += to_float(q[u].v[k]);
+                bool last = i + 1 == count;
+                if (!last && ids[i + 1] == ids[i]) continue;
+                float *to = first && from_left ? edge + (int64_t)blockIdx.x * 2 * C
+                            : last && to_right ? edge + ((int64_t)blockIdx.x * 2 + 1) * C
+                                               : dtable + ids[i] * C;
+#pragma unroll
+                for (int k = 0; k < V; k++) to[c + k] = sum[k], sum[k] = 0.0f;
+                first = false;
+            }
         }
     }
 }
 
-/* Block (b, k) finishes columns [128 k, 128 (k+1)) of the run that begins in stretch b and goes on to the right. Long runs
- * (padding) have hundreds of stretches: rows of threads share them out and are added in order. */
+/* Block (b, k) finishes columns [128 k, 128 (k+1)) of the run that begins in stretch b and goes on to the right. Long
+ * runs (padding) have hundreds of stretches: rows of threads share them out and are added in order. */
 static __global__ void __launch_bounds__(128 * JOIN_ROWS)
     run_join_kernel(float *dtable, const float *edge, const int32_t *id, int n, int64_t C)
 {
@@ -210,10 +239,14 @@ static cloob_status sum_by_id(const op_env *env, const op_args *a, const bwd_lay
     float *edge = (float *)((char *)a->scratch + l.edge), *out = (float *)to->data;
     cudaStream_t s = stream_of(env);
     CLOOB_TRY(cuda_check(env->ctx, cudaMemsetAsync(out, 0, tensor_bytes(to), s), "embed_bwd"));
-    sort_kernel<<<(unsigned)((V + RANGE - 1) / RANGE), 256, 0, s>>>(id, pos, ids, l.n);
+    sort_kernel<<<(unsigned)((V + RANGE - 1) / RANGE), SORT_WARPS * 32, 0, s>>>(id, pos, ids, l.n);
     CLOOB_TRY(cuda_launched(env->ctx, "embed_bwd"));
-    WITH_TYPE(dy->dtype,
-              run_sum_kernel<T><<<(unsigned)l.stretches, 128, 0, s>>>(out, edge, id, pos, (const T *)dy->data, l.n, C));
+    if (C % 4 == 0)
+        WITH_TYPE(dy->dtype, (run_sum_kernel<T, 4>
+                              <<<(unsigned)l.stretches, 128, 0, s>>>(out, edge, id, pos, (const T *)dy->data, l.n, C)));
+    else
+        WITH_TYPE(dy->dtype, (run_sum_kernel<T, 1>
+                              <<<(unsigned)l.stretches, 128, 0, s>>>(out, edge, id, pos, (const T *)dy->data, l.n, C)));
     CLOOB_TRY(cuda_launched(env->ctx, "embed_bwd"));
     run_join_kernel<<<dim3((unsigned)l.stretches, (unsigned)((C + 127) / 128)), dim3(128, JOIN_ROWS), 0, s>>>(out, edge,
                                                                                                               id, l.n,

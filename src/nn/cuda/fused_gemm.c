@@ -88,7 +88,8 @@ static void try_teams(const op_env *env, const fused_gemm *p, int teams, team_ch
     float ms;
     t.p.teams = teams;
     if (fused_gemm_parts(&t.p, s->sms) == 0) return;
-    if (trial_open(&t) == CLOOB_OK && cuda_time(env->ctx, env->dev, trial_run, &t, &ms) == CLOOB_OK && ms < best->ms)
+    if (trial_open(&t) == CLOOB_OK && cuda_time_against(env->ctx, env->dev, trial_run, &t, best->ms, &ms) == CLOOB_OK &&
+        ms < best->ms)
         *best = (team_choice){ ms, teams };
     for (int i = 0; i < BUFFERS; i++) cudaFree(t.buffer[i]);
     cudaGetLastError();
@@ -269,7 +270,7 @@ static cloob_status dw_prepare(const op_env *env, op_args *a, fused_state *s, fu
     s->dw = dw;
     s->ms += conv_plan_ms(&dw);
     p.dw = true;
-    p.teams = s->teams && a->in[0].dtype == CLOOB_BF16 ? teams_for(env, &p, &s->ms) : 0;
+    p.teams = is_point(&a->in[1], &a->in[3], &a->attr) && a->attr.relu ? teams_for(env, &p, &s->ms) : 0;
     int parts = p.teams ? fused_gemm_parts(&p, sms_of(env)) : 0;
     if (parts == 0) {
         if (dw.scratch_bytes > a->scratch_bytes) a->scratch_bytes = dw.scratch_bytes;

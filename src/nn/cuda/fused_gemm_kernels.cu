@@ -288,13 +288,14 @@ double traffic(const fused_gemm *p, const choice &c)
     return a + (c.l.stays ? 0.0 : a * c.width() / c.height());
 }
 
-/* With dw: two teams beside each other, all stages of a tile at once, and 64 sums a thread: one stage and 128 columns a
- * team, or two and 64. */
+/* With dw: two teams beside each other, all stages of a tile at once, and at most 128 sums a thread: one stage and 128
+ * columns a team, or up to four and 64. */
 choice choose_dw(const fused_gemm *p)
 {
     choice c = {};
     c.teams = 2, c.columns = p->k <= DEPTH ? 128 : 64, c.l.across = 2;
-    if (p->epilogue == EPILOGUE_REDUCE && p->teams == 2 && p->k <= 2 * DEPTH && p->n > c.columns) lay_out(c, p, true);
+    if (p->epilogue == EPILOGUE_REDUCE && p->teams == 2 && p->k <= 4 * DEPTH && p->n > c.columns) lay_out(c, p, true);
+    if (c.l.stages * DEPTH <= p->k) c.l.stages = 0;
     return c;
 }
 
@@ -356,8 +357,10 @@ cudaError_t launch_dw(cudaStream_t stream, const fused_gemm *p, int sms)
 {
     choice c = choose(p);
     if (c.l.stages < 1) return cudaErrorInvalidConfiguration;
-    return c.columns == 128 ? launch<2, reduce_epilogue, 64, 1>(stream, p, c, sms)
-                            : launch<2, reduce_epilogue, 32, 2>(stream, p, c, sms);
+    return p->k <= DEPTH       ? launch<2, reduce_epilogue, 64, 1>(stream, p, c, sms)
+           : p->k <= 2 * DEPTH ? launch<2, reduce_epilogue, 32, 2>(stream, p, c, sms)
+           : p->k <= 3 * DEPTH ? launch<2, reduce_epilogue, 32, 3>(stream, p, c, sms)
+                               : launch<2, reduce_epilogue, 32, 4>(stream, p, c, sms);
 }
 
 } // namespace

@@ -23,7 +23,7 @@ typedef struct fused_gemm {
     gemm_epilogue epilogue;
     int teams; /* of warps in a block: 4 hide an epilogue better, 2 multiply better; found by timing */
     int64_t m, n, k;
-    bool dw; /* EPILOGUE_REDUCE: also a^T mask, the gradient of b's transpose; 2 teams, k at most 128 */
+    bool dw; /* EPILOGUE_REDUCE: also a^T mask, the gradient of b's transpose; 2 teams, k at most 256 */
     const void *a, *b, *x, *other, *mask;
     const float *column; /* (n) */
     void *y;

@@ -17,13 +17,13 @@ cuda_fn image_input_cuda, embed_cuda, embed_bwd_cuda, eot_index_cuda, pack_texts
     take_rows_bwd_cuda, class_tokens_cuda, class_tokens_bwd_cuda, mean_tokens_cuda, mean_tokens_bwd_cuda, conv2d_cuda,
     conv2d_dx_cuda, conv2d_dw_cuda, bn_stats_cuda, bn_running_cuda, bn_apply_cuda, bn_bwd_reduce_cuda,
     bn_bwd_apply_cuda, fold_bn_cuda, relu_cuda, relu_bwd_cuda, add_cuda, avgpool2_cuda, avgpool2_bwd_cuda, linear_cuda,
-    linear_dx_cuda, linear_dw_cuda, act_cuda, act_bwd_cuda, act_bwd_sums_cuda, act_rounded_cuda, layernorm_cuda,
-    layernorm_bwd_cuda, l2norm_cuda, l2norm_bwd_cuda, attention_cuda, attention_bwd_cuda, attention_one_cuda,
-    attention_one_bwd_cuda, heads_project_cuda, heads_collect_cuda, heads_dw_cuda, pool_attention_cuda,
-    pool_attention_bwd_cuda, conv_stats_cuda, conv_dx_reduce_cuda, apply_conv_stats_cuda, bn_bwd_conv_dx_cuda,
-    bn_apply_both_cuda, text_position_cuda, grid_tokens_cuda, grid_tokens_bwd_cuda, mean_rows_cuda, mean_rows_bwd_cuda,
-    repeat_row_cuda, repeat_row_bwd_cuda, scale_cuda, scale_bwd_cuda, image_conv_stats_cuda, image_conv_dw_cuda,
-    apply_stem_stats_cuda, apply_stem_dw_cuda, bn_bwd_image_dw_cuda;
+    linear_dx_cuda, linear_dw_cuda, act_cuda, act_bwd_cuda, act_bwd_sums_cuda, act_rounded_cuda, act_bias_cuda,
+    layernorm_cuda, layernorm_bwd_cuda, l2norm_cuda, l2norm_bwd_cuda, attention_cuda, attention_bwd_cuda,
+    attention_one_cuda, attention_one_bwd_cuda, heads_project_cuda, heads_collect_cuda, heads_dw_cuda,
+    pool_attention_cuda, pool_attention_bwd_cuda, conv_stats_cuda, conv_dx_reduce_cuda, apply_conv_stats_cuda,
+    bn_bwd_conv_dx_cuda, bn_apply_both_cuda, text_position_cuda, grid_tokens_cuda, grid_tokens_bwd_cuda, mean_rows_cuda,
+    mean_rows_bwd_cuda, repeat_row_cuda, repeat_row_bwd_cuda, scale_cuda, scale_bwd_cuda, image_conv_stats_cuda,
+    image_conv_dw_cuda, apply_stem_stats_cuda, apply_stem_dw_cuda, bn_bwd_image_dw_cuda;
 
 cuda_prepare_fn embed_bwd_prepare_cuda, class_tokens_bwd_prepare_cuda, mean_tokens_bwd_prepare_cuda,
     conv2d_prepare_cuda, conv2d_dx_prepare_cuda, conv2d_dw_prepare_cuda, bn_stats_prepare_cuda,

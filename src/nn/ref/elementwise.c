@@ -75,20 +75,24 @@ static double activation_slope(op_act act, double x)
     return s + x * s * (1.0 - s) * scale * (1.0 + 3.0 * cube * x * x);
 }
 
+/* Element i of x (..., C) + bias (C). */
+static double with_bias(const tensor *x, const tensor *bias, int64_t i)
+{
+    return ld(x, i) + (has(bias) ? ld(bias, i % tensor_cols(x)) : 0.0);
+}
+
 cloob_status act_ref(const op_env *env, const op_args *a)
 {
     (void)env;
-    for (int64_t i = 0, n = tensor_count(&a->out[0]); i < n; i++) {
-        double x = ld(&a->in[0], i);
-        st(&a->out[0], i, activation(a->attr.act, x));
-    }
+    for (int64_t i = 0, n = tensor_count(&a->out[0]); i < n; i++)
+        st(&a->out[0], i, activation(a->attr.act, with_bias(&a->in[0], &a->in[1], i)));
     return CLOOB_OK;
 }
 
 cloob_status act_bwd_ref(const op_env *env, const op_args *a)
 {
     for (int64_t i = 0, n = tensor_count(&a->out[0]); i < n; i++) {
-        double slope = activation_slope(a->attr.act, ld(&a->in[1], i));
+        double slope = activation_slope(a->attr.act, with_bias(&a->in[1], &a->in[2], i));
         st(&a->out[0], i, ld(&a->in[0], i) * slope);
     }
     op_args recomputed = act_recompute(a);

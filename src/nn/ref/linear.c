@@ -27,7 +27,7 @@ static double scale_of(const tensor *t, const format *f, op_fp8 fp8)
     return max > 0 ? exp2(floor(log2(f->max / 2 / max))) : 1;
 }
 
-/* OP_FP8_ROWS: of K elements from `row` on, the largest becomes the format's largest. */
+/* OP_FP8_ROWS_ALWAYS: of K elements from `row` on, the largest becomes the format's largest. */
 static double row_scale(const tensor *t, int64_t row, int64_t K)
 {
     double max = largest(t, row, K);
@@ -58,7 +58,7 @@ cloob_status linear_ref(const op_env *env, const op_args *a)
     const tensor *x = &a->in[0], *w = &a->in[1], *bias = &a->in[2], *res = &a->in[3], *y = &a->out[0];
     int64_t R = tensor_rows(y), O = tensor_cols(y), K = tensor_cols(x);
     double sx = scale_of(x, &E4M3, a->attr.fp8), sw = scale_of(w, &E4M3, a->attr.fp8);
-    bool rows = a->attr.fp8 == OP_FP8_ROWS && x->dtype == CLOOB_BF16 && !a->attr.transposed;
+    bool rows = a->attr.fp8 == OP_FP8_ROWS_ALWAYS && x->dtype == CLOOB_BF16 && !a->attr.transposed;
     (void)env;
     for (int64_t r = 0; r < R; r++)
         for (int64_t o = 0; o < O; o++) {

@@ -54,6 +54,9 @@ cloob_status cuda_fill_noise(cloob_ctx *ctx, cudaStream_t stream, void *p, cloob
 /* Median milliseconds of `run(user)` queued on the device's stream; a failing run gives its status and no
  * message worth keeping. For plan time only: it waits. */
 cloob_status cuda_time(cloob_ctx *ctx, device *d, cloob_status (*run)(void *user), void *user, float *ms);
+/* The same for a candidate that has to beat `best` milliseconds: one that is far from it is measured once only. */
+cloob_status cuda_time_against(cloob_ctx *ctx, device *d, cloob_status (*run)(void *user), void *user, float best,
+                               float *ms);
 
 #ifdef __cplusplus
 }

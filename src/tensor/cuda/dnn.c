@@ -208,6 +208,8 @@ typedef struct trial {
     device *d;
     dnn_plan *p;
     void *x, *w, *y, *workspace;
+    desc best; /* the fastest plan so far, and what it needs */
+    int64_t best_workspace;
 } trial;
 
 static cloob_status trial_run(void *user)
@@ -254,11 +256,15 @@ static void try_engine(trial *t, bool room, cudnnBackendHeurMode_t mode, desc co
     float ms = 1e9f;
     char key[TUNE_KEY];
     if (!make_plan(p, cuda_use(t->d)->dnn, config)) return;
-    if (room && cuda_time(t->ctx, t->d, trial_run, t, &ms) != CLOOB_OK) return;
+    if (room && cuda_time_against(t->ctx, t->d, trial_run, t, best->ms, &ms) != CLOOB_OK) return;
     key_of(&p->shape, key);
     ctx_log(t->ctx, CLOOB_LOG_DEBUG, "%s: list %d engine %lld: %.4f ms, %lld MiB", key, (int)mode, (long long)engine,
             (double)ms, (long long)(p->workspace >> 20));
-    if (best->none || ms < best->ms) *best = (choice){ (int32_t)mode, i, engine, ms, 0 };
+    if (!best->none && ms >= best->ms) return;
+    *best = (choice){ (int32_t)mode, i, engine, ms, 0 };
+    drop(&t->best);
+    t->best = p->plan, t->best_workspace = p->workspace;
+    p->plan = NULL;
 }
 
 /* Engines that are compiled at run time (a second each, and never faster in a ResNet) are tried where nothing else
@@ -280,7 +286,8 @@ static void try_list(trial *t, bool room, cudnnBackendHeurMode_t mode, choice *b
     engines_close(&l);
 }
 
-/* The fastest engine of the heuristics' list, or of the fallback list when none of the first runs. */
+/* The fastest engine of the heuristics' list, or of the fallback list when none of the first runs; its plan is the
+ * plan's own. */
 static choice choose(cloob_ctx *ctx, device *d, dnn_plan *p)
 {
     trial t = { .ctx = ctx, .d = d, .p = p };
@@ -289,6 +296,8 @@ static choice choose(cloob_ctx *ctx, device *d, dnn_plan *p)
     try_list(&t, room, CUDNN_HEUR_MODE_A, &best);
     if (best.none) try_list(&t, room, CUDNN_HEUR_MODE_FALLBACK, &best);
     trial_close(&t);
+    drop(&p->plan);
+    p->plan = t.best, p->workspace = t.best_workspace;
     return best;
 }
 
@@ -320,7 +329,6 @@ static bool choose_by_timing(cloob_ctx *ctx, device *d, dnn_plan *p)
     p->choice = (choice){ .none = 1 };
     if (!p->graph && !make_graph(p, s->dnn)) return false;
     p->choice = choose(ctx, d, p);
-    if (!p->choice.none && !settle(d, p)) p->choice.none = 1;
     tune_put(s->tune, p->key, &p->choice, sizeof p->choice);
     return !p->choice.none;
 }

@@ -235,7 +235,7 @@ static void choose(cloob_ctx *ctx, device *d, gemm_plan *p)
         p->algo = found[i].algo;
         p->workspace = found[i].workspaceSize;
         p->plain = false;
-        if (room && cuda_time(ctx, d, trial_run, &t, &ms) != CLOOB_OK) continue;
+        if (room && cuda_time_against(ctx, d, trial_run, &t, best.ms, &ms) != CLOOB_OK) continue;
         if (best.plain || ms < best.ms) best = (choice){ found[i].algo, found[i].workspaceSize, ms, 0 };
         if (!room) break;
     }

@@ -1,37 +1,33 @@
-/* Both gradients of a block's last 1 x 1 convolution in one walk down the rows: dx = a b^T as in prologue_gemm.cu, and
- * dw = a^T a2, whose sums stay in registers over a block's whole walk. a is batch norm's backward apply of x and other,
- * a2 the apply of the batch norm before the convolution, of x2, or x2 itself; both are made in shared memory and never
- * leave it.
+/* Both gradients of a block's last 1 x 1 convolution in one walk down the rows: dx = a b^T as in prologue_gemm.cu,
+ * and dw = a^T a2, whose sums stay in registers over a block's whole walk. a is batch norm's backward apply of x and
+ * other, a2 the apply of the batch norm before the convolution, of x2, or x2 itself; both are made in shared memory
+ * and never leave it.
  *
- * One block per multiprocessor, tiles of 128 rows. A tile's a lies in four stages of 64 channels. Each of two teams
- * multiplies its 64 rows of all stages by b, and all 128 rows of two of the stages, turned, by a2. Blocks leave their
- * sums to be added in order. */
+ * One block per multiprocessor and strip of 64 columns, tiles of 128 rows. A tile's a lies in STEPS (4 or 8) stages
+ * of 64 channels. Each of two teams multiplies its 64 rows of all stages by b, and all 128 rows of every second
+ * stage, turned, by a2. Blocks leave their sums to be added in order. Two strips need the same x and other: as a
+ * cluster of two blocks (PAIR) each copies half of the rows to both. */
 #include "nn/cuda/fused/prologues.cuh"
 #include "nn/cuda/fused/weight_sums.cuh"
 #include "tensor/cuda/cuda.h"
 
 namespace {
 
-enum {
-    HEIGHT = TEAMS * ROWS,
-    STEPS = 4, /* stages of a tile */
-    STAGE = HEIGHT * ROW,
-    B_STAGE = 64 * ROW,
-    MOST_SHARED = 226 << 10
-};
+enum { HEIGHT = TEAMS * ROWS, STAGE = HEIGHT * ROW, B_STAGE = 64 * ROW, MOST_SHARED = 226 << 10 };
 
-/* Stages of each ring, places for a team's results, warpgroups that make a and a2. */
+/* Stages of a tile, of each ring, and whether two blocks share their copies. */
 struct room {
-    int x, other, second, results, makers;
-    __host__ __device__ int bytes() const
+    int steps, x, other, second;
+    bool pair;
+    int bytes() const
     {
-        return 1024 + STEPS * B_STAGE + (x + other + second) * STAGE + TEAMS * results * BOX +
-               CHANNEL_NUMBERS * (STEPS + 1) * DEPTH * (int)sizeof(float);
+        return 1024 + steps * B_STAGE + (x + other + second) * STAGE + TEAMS * BOX +
+               CHANNEL_NUMBERS * (steps + 1) * DEPTH * (int)sizeof(float);
     }
 };
 
 const room rooms[PROLOGUE_VARIANTS] = {
-    { 4, 4, 2, 1, 1 }, { 5, 3, 2, 1, 1 }, { 4, 4, 2, 1, 2 }, { 5, 3, 2, 1, 2 }, { 4, 3, 2, 2, 2 }
+    { 4, 5, 3, 2, false }, { 4, 4, 4, 2, false }, { 8, 3, 3, 2, false }, { 8, 4, 3, 1, false }, { 8, 3, 3, 2, true }
 };
 
 struct gradient_maps {
@@ -43,14 +39,14 @@ struct gradient_barriers {
     uint64_t x_full[MAX_STAGES], x_ready[MAX_STAGES], x_empty[MAX_STAGES], other_full[MAX_STAGES],
         other_empty[MAX_STAGES], second_full[MAX_STAGES], second_ready[MAX_STAGES], second_empty[MAX_STAGES], b_full;
 
-    /* The numbers of arrivals that end a phase: a copy; a thread of each group of makers; the teams' warps. */
-    __device__ __forceinline__ void make(int makers)
+    /* The numbers of arrivals that end a phase: a copy; a thread of the makers; the teams' warps. blocks: that copy
+     * to these stages. */
+    __device__ __forceinline__ void make(int blocks)
     {
         for (int s = 0; s < MAX_STAGES; s++) {
             barrier_init(&x_full[s], 1), barrier_init(&other_full[s], 1), barrier_init(&second_full[s], 1);
-            barrier_init(&x_ready[s], makers), barrier_init(&second_ready[s], makers);
-            barrier_init(&other_empty[s], makers);
-            barrier_init(&x_empty[s], TEAMS * 4), barrier_init(&second_empty[s], TEAMS * 4);
+            barrier_init(&x_ready[s], 1), barrier_init(&second_ready[s], 1), barrier_init(&other_empty[s], blocks);
+            barrier_init(&x_empty[s], blocks * TEAMS * 4), barrier_init(&second_empty[s], TEAMS * 4);
         }
         barrier_init(&b_full, 1);
         barrier_publish();
@@ -60,59 +56,60 @@ struct gradient_barriers {
 /* ---- making a and a2 ----------------------------------------------------------------------------- */
 
 /* Of a2's channels. */
-__device__ __forceinline__ void write_second_channels(float *to, const prologue_gemm &j)
+__device__ __forceinline__ void write_second_channels(float *to, const prologue_gemm &j, int strip)
 {
-    for (int c = threadIdx.x; c < DEPTH && !j.plain; c += blockDim.x) {
+    for (int i = threadIdx.x; i < DEPTH && !j.plain; i += blockDim.x) {
+        int c = strip + i;
         bool is = c < j.n;
-        to[c] = is ? j.mean2[c] : 0.0f;
-        to[DEPTH + c] = is ? j.rstd2[c] * j.gain2[c] : 0.0f;
-        to[2 * DEPTH + c] = is ? j.bias2[c] : 0.0f;
+        to[i] = is ? j.mean2[c] : 0.0f;
+        to[DEPTH + i] = is ? j.rstd2[c] * j.gain2[c] : 0.0f;
+        to[2 * DEPTH + i] = is ? j.bias2[c] : 0.0f;
     }
 }
 
-__device__ __forceinline__ void group_barrier(int group)
+/* A stage that is copied to by both blocks of a pair is given back to both. */
+template <bool PAIR>
+__device__ __forceinline__ void give_back(uint64_t *empty)
 {
-    asm volatile("bar.sync %0, 128;" ::"r"(TEAMS + 1 + group) : "memory");
+    barrier_arrive(empty);
+    if constexpr (PAIR) barrier_arrive_at(empty, cluster_rank() ^ 1);
 }
 
 /* a2 in x2's place; rows past the last are 0, since a's are not. */
-template <int MAKERS>
 __device__ __forceinline__ void make_second(char *to, const float *channels, int left)
 {
     channel_numbers n;
     n.read(channels, DEPTH);
 #pragma unroll 4
-    for (int row = 0; row < HEIGHT / MAKERS; row += 16) {
+    for (int row = 0; row < HEIGHT; row += 16) {
         uint4 *at = reinterpret_cast<uint4 *>(to + row * ROW), none = {};
         uint4 made = transformed<apply_prologue<false>>(n, *at, none);
         *at = row < left ? made : none;
     }
 }
 
-template <int MAKERS>
 __device__ __forceinline__ void make_first(char *to, const char *from, const channel_numbers &n)
 {
 #pragma unroll 4
-    for (int row = 0; row < HEIGHT / MAKERS; row += 16) {
+    for (int row = 0; row < HEIGHT; row += 16) {
         uint4 *at = reinterpret_cast<uint4 *>(to + row * ROW);
         *at = transformed<dx_prologue>(n, *at, *reinterpret_cast<const uint4 *>(from + row * ROW));
     }
 }
 
-/* A group of makers' life: its rows of every stage. */
-template <int MAKERS>
+/* The makers' life. */
+template <int STEPS, bool PAIR>
 __device__ void make_factors(ring x, ring other, ring second, gradient_barriers &s, const share &w,
                              const float *channels, const float *second_channels, const prologue_gemm &j)
 {
-    int group = threadIdx.x / 128 - 1, thread = threadIdx.x % 128, chunk = thread % 8,
-        first = group * (HEIGHT / MAKERS) + thread / 8;
+    int thread = threadIdx.x % 128, chunk = thread % 8, first = thread / 8;
     int offset = first * ROW + ((chunk ^ (first % 8)) << 4); /* swizzled by the row's last three bits */
     for (int tile = w.part; tile < w.tiles; tile += w.parts) {
         if (!j.plain) {
             barrier_wait(&second.full[second.at], second.parity);
-            make_second<MAKERS>(second.here() + offset, second_channels + chunk * 8, (int)j.m - tile * HEIGHT - first);
+            make_second(second.here() + offset, second_channels + chunk * 8, (int)j.m - tile * HEIGHT - first);
             shared_publish();
-            group_barrier(group);
+            makers_barrier();
             if (thread == 0) barrier_arrive(&s.second_ready[second.at]);
             second.next();
         }
@@ -121,10 +118,10 @@ __device__ void make_factors(ring x, ring other, ring second, gradient_barriers 
             n.read(channels + step * DEPTH + chunk * 8, STEPS * DEPTH);
             barrier_wait(&x.full[x.at], x.parity);
             barrier_wait(&other.full[other.at], other.parity);
-            make_first<MAKERS>(x.here() + offset, other.here() + offset, n);
+            make_first(x.here() + offset, other.here() + offset, n);
             shared_publish();
-            group_barrier(group);
-            if (thread == 0) barrier_arrive(&s.x_ready[x.at]), barrier_arrive(&other.empty[other.at]);
+            makers_barrier();
+            if (thread == 0) barrier_arrive(&s.x_ready[x.at]), give_back<PAIR>(&other.empty[other.at]);
             x.next();
             other.next();
         }
@@ -133,14 +130,22 @@ __device__ void make_factors(ring x, ring other, ring second, gradient_barriers 
 
 /* ---- multiplying --------------------------------------------------------------------------------- */
 
-/* c = the tile's dx, of the team's rows; dw += of the team's two stages. A stage is given back once the products after
- * it have begun. */
-template <int TEAM>
-__device__ __forceinline__ void multiply_tile(float (&c)[32], float (&dw)[2][32], ring &a, const char *b,
+template <int COUNT>
+__device__ __forceinline__ void settle_all(float (&c)[32], float (&dw)[COUNT][32])
+{
+    settle(c);
+#pragma unroll
+    for (int i = 0; i < COUNT; i++) settle(dw[i]);
+}
+
+/* c = the tile's dx, of the team's rows; dw += of the team's stages. A stage is given back once the products after it
+ * have begun. */
+template <int TEAM, int STEPS, bool PAIR>
+__device__ __forceinline__ void multiply_tile(float (&c)[32], float (&dw)[STEPS / 2][32], ring &a, const char *b,
                                               const char *second)
 {
     int before = 0;
-    settle(c), settle(dw[0]), settle(dw[1]);
+    settle_all(c, dw);
 #pragma unroll
     for (int step = 0; step < STEPS; step++) {
         barrier_wait(&a.full[a.at], a.parity);
@@ -148,28 +153,26 @@ __device__ __forceinline__ void multiply_tile(float (&c)[32], float (&dw)[2][32]
         wgmma_fence();
 #pragma unroll
         for (int k = 0; k < DEPTH / 16; k++) wgmma_k16(c, da + 2 * k, db + 2 * k, step > 0 || k > 0);
-        if (step / 2 == TEAM) add_products<HEIGHT>(dw[step % 2], a.here(), second);
+        if (step % 2 == TEAM) add_products<HEIGHT>(dw[step / 2], a.here(), second);
         wgmma_commit();
         if (step > 0) {
             wgmma_wait<1>();
-            if (threadIdx.x % 32 == 0) barrier_arrive(&a.empty[before]);
+            if (threadIdx.x % 32 == 0) give_back<PAIR>(&a.empty[before]);
         }
         before = a.at;
         a.next();
     }
     wgmma_wait<0>();
-    settle(c), settle(dw[0]), settle(dw[1]);
-    if (threadIdx.x % 32 == 0) barrier_arrive(&a.empty[before]);
+    settle_all(c, dw);
+    if (threadIdx.x % 32 == 0) give_back<PAIR>(&a.empty[before]);
 }
 
 /* The team's rows of dx leave by the copy engine. */
-__device__ __forceinline__ void send_result(const float (&c)[32], char *out, const CUtensorMap *map, int team, int row,
-                                            int results)
+__device__ __forceinline__ void send_result(const float (&c)[32], char *out, const CUtensorMap *map, int team,
+                                            int column, int row)
 {
-    if (results == 1) {
-        wait_sent();
-        team_barrier(team);
-    }
+    wait_sent();
+    team_barrier(team);
 #pragma unroll
     for (int k = 0; k < 4; k++) {
         float f[8];
@@ -179,115 +182,146 @@ __device__ __forceinline__ void send_result(const float (&c)[32], char *out, con
         join(v, f);
         stmatrix(shared_address(out + matrix_row(k)), v[0], v[1], v[2], v[3]);
     }
-    if (results == 2) wait_sent(); /* so the other place is free behind the barrier */
     shared_publish();
     team_barrier(team);
-    if (is_leader()) store_box(map, out, 0, row);
+    if (is_leader()) store_box(map, out, column, row);
 }
 
-/* A team's life. a: full means made. results: its places. */
-template <int TEAM>
+/* A team's life. a: full means made. result: its place. */
+template <int TEAM, int STEPS, bool PAIR>
 __device__ void work(ring a, ring second, const char *b, const share &w, const CUtensorMap *out_map,
-                     const prologue_gemm &j, char *results, int places)
+                     const prologue_gemm &j, char *result)
 {
-    float c[32], dw[2][32];
-    int place = 0;
-#pragma unroll
-    for (int i = 0; i < 32; i++) dw[0][i] = dw[1][i] = 0.0f;
+    float c[32], dw[STEPS / 2][32] = {};
     for (int tile = w.part; tile < w.tiles; tile += w.parts) {
         barrier_wait(&second.full[second.at], second.parity);
-        multiply_tile<TEAM>(c, dw, a, b, second.here());
+        multiply_tile<TEAM, STEPS, PAIR>(c, dw, a, b, second.here());
         if (threadIdx.x % 32 == 0) barrier_arrive(&second.empty[second.at]);
         second.next();
-        send_result(c, results + place * BOX, out_map, TEAM, tile * HEIGHT + TEAM * ROWS, places);
-        place = places - 1 - place;
+        send_result(c, result, out_map, TEAM, w.strip, tile * HEIGHT + TEAM * ROWS);
     }
     if (is_leader()) asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
     float *partial = j.partial + (int64_t)w.part * j.k * j.n;
 #pragma unroll
-    for (int i = 0; i < 2; i++) write_products(partial, dw[i], (2 * TEAM + i) * 64, 0, j.k, j.n);
+    for (int i = 0; i < STEPS / 2; i++) write_products(partial, dw[i], (2 * i + TEAM) * 64, w.strip, j.k, j.n);
 }
 
 /* Registers of a thread that copies, makes factors, multiplies; together at most what the kernel starts with. */
-template <int MAKERS>
+template <int STEPS>
 struct gradient_registers {
-    static constexpr int copies = MAKERS == 1 ? 40 : 24, makes = MAKERS == 1 ? 128 : 88,
-                         multiplies = MAKERS == 1 ? 168 : 136;
+    static constexpr int copies = STEPS == 4 ? 40 : 24, makes = STEPS == 4 ? 128 : 88,
+                         multiplies = STEPS == 4 ? 168 : 200;
 };
 
-template <int MAKERS>
-constexpr int threads_of = 128 * (1 + MAKERS + TEAMS);
-
-__device__ void copy_all_b(char *to, uint64_t *full, const CUtensorMap *map)
+/* As copy_rows, half of the rows of each stage to both blocks. */
+__device__ void copy_halves(ring r, const share &w, const CUtensorMap *map)
 {
-    barrier_expect(full, STEPS * B_STAGE);
-    for (int step = 0; step < STEPS; step++) copy_box(to + step * B_STAGE, map, step * DEPTH, 0, full);
+    int below = cluster_rank() * ROWS;
+    for (int tile = w.part; tile < w.tiles; tile += w.parts)
+        for (int step = 0; step < w.depth; step++) {
+            r.begin_fill();
+            copy_box_both(r.here() + below * ROW, map, step * DEPTH, tile * HEIGHT + below, &r.full[r.at]);
+            r.next();
+        }
 }
 
-template <int MAKERS>
-__global__ void __launch_bounds__(threads_of<MAKERS>, 1)
+__device__ void copy_all_b(char *to, uint64_t *full, const CUtensorMap *map, const share &w)
+{
+    barrier_expect(full, w.depth * B_STAGE);
+    for (int step = 0; step < w.depth; step++) copy_box(to + step * B_STAGE, map, step * DEPTH, w.strip, full);
+}
+
+/* One stage a tile. */
+__device__ void copy_second(ring r, const share &w, const CUtensorMap *map)
+{
+    for (int tile = w.part; tile < w.tiles; tile += w.parts) {
+        r.begin_fill();
+        copy_box(r.here(), map, w.strip, tile * HEIGHT, &r.full[r.at]);
+        r.next();
+    }
+}
+
+__device__ __forceinline__ share gradient_share(const prologue_gemm &j, int steps)
+{
+    int strips = (int)((j.n + 63) / 64), tiles = (int)((j.m + HEIGHT - 1) / HEIGHT);
+    return {
+        (int)blockIdx.x % strips * 64, 64, (int)blockIdx.x / strips, (int)gridDim.x / strips, steps, tiles, HEIGHT
+    };
+}
+
+template <int STEPS, bool PAIR>
+__global__ void __launch_bounds__(THREADS, 1)
     gradients_gemm_kernel(const __grid_constant__ gradient_maps t, const __grid_constant__ prologue_gemm j,
                           const __grid_constant__ room r)
 {
     extern __shared__ char memory[];
     __shared__ gradient_barriers s;
-    share w = { 0, 64, (int)blockIdx.x, (int)gridDim.x, STEPS, (int)((j.m + HEIGHT - 1) / HEIGHT), HEIGHT }, one = w;
-    one.depth = 1; /* a2's stage of a tile */
+    share w = gradient_share(j, STEPS);
     char *b = (char *)(((uintptr_t)memory + 1023) & ~(uintptr_t)1023), *x_at = b + STEPS * B_STAGE,
          *other_at = x_at + r.x * STAGE, *second_at = other_at + r.other * STAGE,
          *results = second_at + r.second * STAGE;
-    float *channels = (float *)(results + TEAMS * r.results * BOX),
-          *second_channels = channels + CHANNEL_NUMBERS * STEPS * DEPTH;
+    float *channels = (float *)(results + TEAMS * BOX), *second_channels = channels + CHANNEL_NUMBERS * STEPS * DEPTH;
     write_channels<dx_prologue>(channels, STEPS * DEPTH, j);
-    write_second_channels(second_channels, j);
-    if (threadIdx.x == 0) s.make(MAKERS);
+    write_second_channels(second_channels, j, w.strip);
+    if (threadIdx.x == 0) s.make(PAIR ? 2 : 1);
     __syncthreads();
+    if constexpr (PAIR) cluster_sync(); /* the other's barriers are there */
     ring x = { x_at, s.x_full, s.x_empty, STAGE, r.x, 0, 0 };
     ring other = { other_at, s.other_full, s.other_empty, STAGE, r.other, 0, 0 };
     ring second = { second_at, s.second_full, s.second_empty, STAGE, r.second, 0, 0 };
-    using R = gradient_registers<MAKERS>;
+    using R = gradient_registers<STEPS>;
     if (threadIdx.x < 128) {
         asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(R::copies));
-        if (threadIdx.x == 0) copy_rows(x, w, &t.x);
-        else if (threadIdx.x == 32) copy_rows(other, w, &t.other);
-        else if (threadIdx.x == 64) copy_rows(second, one, &t.x2);
-        else if (threadIdx.x == 96) copy_all_b(b, &s.b_full, &t.b);
-    } else if (threadIdx.x < 128 * (1 + MAKERS)) {
+        constexpr auto copy = PAIR ? copy_halves : copy_rows;
+        if (threadIdx.x == 0) copy(x, w, &t.x);
+        else if (threadIdx.x == 32) copy(other, w, &t.other);
+        else if (threadIdx.x == 64) copy_second(second, w, &t.x2);
+        else if (threadIdx.x == 96) copy_all_b(b, &s.b_full, &t.b, w);
+        __syncwarp();
+    } else if (threadIdx.x < 256) {
         if constexpr (R::makes < 128) asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(R::makes));
-        make_factors<MAKERS>(x, other, second, s, w, channels, second_channels, j);
+        make_factors<STEPS, PAIR>(x, other, second, s, w, channels, second_channels, j);
     } else {
         asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(R::multiplies));
         ring a = { x_at, s.x_ready, s.x_empty, STAGE, r.x, 0, 0 };
         ring a2 = { second_at, j.plain ? s.second_full : s.second_ready, s.second_empty, STAGE, r.second, 0, 0 };
         barrier_wait(&s.b_full, 0);
-        if (threadIdx.x / 128 == 1 + MAKERS) work<0>(a, a2, b, w, &t.out, j, results, r.results);
-        else work<1>(a, a2, b, w, &t.out, j, results + r.results * BOX, r.results);
+        if (threadIdx.x < 384) work<0, STEPS, PAIR>(a, a2, b, w, &t.out, j, results);
+        else work<1, STEPS, PAIR>(a, a2, b, w, &t.out, j, results + BOX);
     }
+    if constexpr (PAIR) cluster_sync(); /* nobody gives back to a block that has left */
 }
 
 /* ---- launching ----------------------------------------------------------------------------------- */
 
-cudaError_t make_maps(gradient_maps *t, const prologue_gemm *p)
+cudaError_t make_maps(gradient_maps *t, const prologue_gemm *p, int height)
 {
-    cudaError_t e = tensor_map_rows(&t->x, p->x, p->m, p->k, DEPTH, HEIGHT);
-    if (e == cudaSuccess) e = tensor_map_rows(&t->other, p->other, p->m, p->k, DEPTH, HEIGHT);
+    cudaError_t e = tensor_map_rows(&t->x, p->x, p->m, p->k, DEPTH, height);
+    if (e == cudaSuccess) e = tensor_map_rows(&t->other, p->other, p->m, p->k, DEPTH, height);
     if (e == cudaSuccess) e = tensor_map_rows(&t->b, p->b, p->n, p->k, DEPTH, 64);
     if (e == cudaSuccess) e = tensor_map_rows(&t->x2, p->x2, p->m, p->n, DEPTH, HEIGHT);
     return e == cudaSuccess ? tensor_map_rows(&t->out, p->y, p->m, p->n, 64, ROWS) : e;
 }
 
-template <int MAKERS>
-cudaError_t launch(cudaStream_t stream, const prologue_gemm *p, const room &r, int parts)
+template <int STEPS, bool PAIR>
+cudaError_t launch(cudaStream_t stream, const prologue_gemm *p, const room &r, int blocks)
 {
     gradient_maps t = {};
-    cudaError_t e = make_maps(&t, p);
+    cudaError_t e = make_maps(&t, p, PAIR ? (int)ROWS : (int)HEIGHT);
     if (e == cudaSuccess)
-        e = cudaFuncSetAttribute(gradients_gemm_kernel<MAKERS>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+        e = cudaFuncSetAttribute(gradients_gemm_kernel<STEPS, PAIR>, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                  MOST_SHARED);
     if (e != cudaSuccess) return e;
-    gradients_gemm_kernel<MAKERS><<<parts, threads_of<MAKERS>, r.bytes(), stream>>>(t, *p, r);
-    return cudaGetLastError();
+    cudaLaunchAttribute cluster = {};
+    cluster.id = cudaLaunchAttributeClusterDimension;
+    cluster.val.clusterDim.x = PAIR ? 2 : 1, cluster.val.clusterDim.y = 1, cluster.val.clusterDim.z = 1;
+    cudaLaunchConfig_t config = {};
+    config.gridDim = dim3(blocks), config.blockDim = dim3(THREADS), config.stream = stream;
+    config.dynamicSmemBytes = r.bytes(), config.attrs = &cluster, config.numAttrs = 1;
+    return cudaLaunchKernelEx(&config, gradients_gemm_kernel<STEPS, PAIR>, t, *p, r);
 }
+
+int strips_of(const prologue_gemm *p) { return (int)((p->n + 63) / 64); }
 
 } // namespace
 
@@ -295,18 +329,20 @@ extern "C" {
 
 int gradients_gemm_parts(const prologue_gemm *p, int sms)
 {
-    bool fits = p->prologue == PROLOGUE_DX && p->k > 192 && p->k <= 256 && p->k % 8 == 0 && p->n >= 32 && p->n <= 64 &&
-                p->n % 8 == 0 && rooms[p->variant].bytes() <= MOST_SHARED;
-    int64_t tiles = (p->m + HEIGHT - 1) / HEIGHT;
-    return !fits || p->m < 1 ? 0 : (int)(tiles < sms ? tiles : sms);
+    const room &r = rooms[p->variant];
+    bool fits = p->prologue == PROLOGUE_DX && p->k > (r.steps - 2) * DEPTH && p->k <= r.steps * DEPTH &&
+                p->k % 8 == 0 && p->n >= 32 && p->n <= 128 && p->n % 8 == 0 && p->m > 0 && (!r.pair || p->n > 64);
+    int64_t tiles = (p->m + HEIGHT - 1) / HEIGHT, parts = sms / strips_of(p);
+    return !fits ? 0 : (int)(tiles < parts ? tiles : parts);
 }
 
 cudaError_t gradients_gemm_run(cudaStream_t stream, const prologue_gemm *p, int sms)
 {
     const room &r = rooms[p->variant];
-    int parts = gradients_gemm_parts(p, sms);
-    if (parts == 0) return cudaErrorInvalidConfiguration;
-    return r.makers == 2 ? launch<2>(stream, p, r, parts) : launch<1>(stream, p, r, parts);
+    int blocks = gradients_gemm_parts(p, sms) * strips_of(p);
+    if (blocks == 0) return cudaErrorInvalidConfiguration;
+    if (r.steps == 4) return launch<4, false>(stream, p, r, blocks);
+    return r.pair ? launch<8, true>(stream, p, r, blocks) : launch<8, false>(stream, p, r, blocks);
 }
 
 } // extern "C"

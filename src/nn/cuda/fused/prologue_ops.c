@@ -98,7 +98,7 @@ static bool try_variants(const op_env *env, const prologue_gemm *p, bool side, v
     bool open = trial_open(&t, side) == CLOOB_OK;
     for (int v = variant_from(*p, 0, s->sms); v < PROLOGUE_VARIANTS && open; v = variant_from(*p, v + 1, s->sms)) {
         t.p.variant = v;
-        if (cuda_time(env->ctx, env->dev, trial_run, &t, &ms) == CLOOB_OK && ms < best->ms)
+        if (cuda_time_against(env->ctx, env->dev, trial_run, &t, best->ms, &ms) == CLOOB_OK && ms < best->ms)
             *best = (variant_choice){ ms, v };
     }
     for (int i = 0; i < BUFFERS; i++) cudaFree(t.buffer[i]);

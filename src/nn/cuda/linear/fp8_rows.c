@@ -18,28 +18,34 @@ static bool fits(const op_env *env, const gemm_shape *g)
            g->n % 16 == 0 && g->k % 16 == 0 && g->alpha == 1.0f;
 }
 
-static cloob_status fill(const op_env *env, const gemm_shape *g, fp8_rows *p)
+/* *taken false: it is slower, or cannot be. */
+static cloob_status fill(const op_env *env, const gemm_shape *g, op_fp8 fp8, float ms, fp8_rows *p, bool *taken)
 {
     gemm_shape eight = *g;
     eight.fp8 = GEMM_E4M3;
     eight.row_scales = true;
     CLOOB_TRY(gemm_plan_create(env->ctx, env->dev, &eight, &p->plan));
-    if (!p->plan) return CLOOB_OK;
+    float own = p->plan ? gemm_plan_ms(p->plan) + cuda_pass_ms(3.0 * (double)(g->m * g->k)) : 1e30f;
+    *taken = p->plan && (fp8 == OP_FP8_ROWS_ALWAYS || own < ms);
+    ctx_log(env->ctx, CLOOB_LOG_DEBUG, "fp8 by rows %lld x %lld x %lld: %.4f ms with its rounding, bf16 %.4f",
+            (long long)g->m, (long long)g->n, (long long)g->k, (double)own, (double)ms);
+    if (!*taken) return CLOOB_OK;
     p->left = cuda_align(gemm_plan_workspace(p->plan));
     p->inverse = p->left + cuda_align((size_t)(g->m * g->k));
     return env->dev->alloc(env->ctx, env->dev, right_bytes(p) + (size_t)g->n * sizeof(float), "8-bit weights",
                            &p->right);
 }
 
-cloob_status fp8_rows_create(const op_env *env, const gemm_shape *g, fp8_rows **out)
+cloob_status fp8_rows_create(const op_env *env, const gemm_shape *g, op_fp8 fp8, float ms, fp8_rows **out)
 {
+    bool taken = false;
     *out = NULL;
     if (!fits(env, g)) return CLOOB_OK;
     fp8_rows *p = calloc(1, sizeof *p);
     if (!p) return ctx_no_memory(env->ctx, sizeof *p, "an 8-bit GEMM");
     p->m = g->m, p->n = g->n, p->k = g->k;
-    cloob_status status = fill(env, g, p);
-    if (status == CLOOB_OK && p->plan) *out = p;
+    cloob_status status = fill(env, g, fp8, ms, p, &taken);
+    if (status == CLOOB_OK && taken) *out = p;
     else fp8_rows_destroy(env, p);
     return status;
 }

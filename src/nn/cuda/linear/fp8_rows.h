@@ -13,8 +13,9 @@ extern "C" {
 
 typedef struct fp8_rows fp8_rows;
 
-/* For D = A B of shape g. *out is NULL where sizes or the library do not allow it. */
-cloob_status fp8_rows_create(const op_env *env, const gemm_shape *g, fp8_rows **out);
+/* For D = A B of shape g. *out is NULL where sizes or the library do not allow it, or, unless `fp8` is ROWS_ALWAYS,
+ * where it was timed as slower than ms, the rounding of A included. */
+cloob_status fp8_rows_create(const op_env *env, const gemm_shape *g, op_fp8 fp8, float ms, fp8_rows **out);
 void fp8_rows_destroy(const op_env *env, fp8_rows *p); /* NULL is fine */
 size_t fp8_rows_scratch(const fp8_rows *p);
 

@@ -36,7 +36,7 @@ static cloob_status plan_make(const op_env *env, op_args *a, const gemm_shape *g
 {
     bool given = op_has(&a->in[OP_ROUNDED_IN]);
     CLOOB_TRY(gemm_plan_create(env->ctx, env->dev, g, &s->plan));
-    if (a->attr.fp8 == OP_FP8_ROWS) return fp8_rows_create(env, g, &s->rows);
+    if (op_fp8_by_rows(a->attr.fp8)) return fp8_rows_create(env, g, a->attr.fp8, gemm_plan_ms(s->plan), &s->rows);
     CLOOB_TRY(fp8_gemm_create(env, g, gradient, given, a->attr.fp8, gemm_plan_ms(s->plan), &s->eight));
     if (!s->eight) a->in[OP_ROUNDED_IN] = ABSENT;
     return CLOOB_OK;

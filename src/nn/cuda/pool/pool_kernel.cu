@@ -1,11 +1,12 @@
-/* A block works on one image. First its scores (H, T) over all channels, a warp taking every W-th run of 32 of them; the
- * warps' sums are added in order. Then the softmax, or its backward rule. Then the results over all channels, a warp again
- * taking every W-th run: t is read a second time, from the L2 cache where that still has it.
+/* A block works on one image. First its scores (H, T) over all channels, a warp taking every W-th pair of runs of 32 of
+ * them; the warps' sums are added in order. Then the softmax, or its backward rule. Then the results over all channels,
+ * a warp again taking every W-th pair: t is read a second time, from the L2 cache where that still has it.
  *
- * No tile passes through shared memory. A lane loads 16 bytes of a row, eight channels, where mma.sync wants channels 2 q
- * and 2 q + 8 and their neighbours: the sum over channels does not care about their order, as long as both factors
- * have the same. Where tokens or heads are summed over, a lane loads four channels of two rows and pairs them up; its
- * column g of the i-th product then is channel 4 g + i, which makes eight neighbouring channels of a lane's results. */
+ * No tile passes through shared memory. A lane loads 16 bytes of a row, eight channels, where mma.sync wants channels
+ * 2 q and 2 q + 8 and their neighbours: the sum over channels does not care about their order, as long as both
+ * factors have the same. Where tokens or heads are summed over, a lane loads four channels of two rows and pairs them
+ * up; its column g of the i-th product then is channel 4 g + i, which makes eight neighbouring channels of a lane's
+ * results. */
 #include "nn/cuda/mma.cuh"
 #include "nn/cuda/pool/pool_kernel.h"
 
@@ -46,8 +47,8 @@ static __device__ __forceinline__ pool_rooms rooms_at(char *shared, const pool_s
 
 static __device__ __forceinline__ int least(int a, int b) { return a < b ? a : b; }
 
-/* Rows of a matrix in groups of eight, of which a lane reads row `lane`; those that are not there become the last one. All
- * but one addend is the same for the whole warp. */
+/* Rows of a matrix in groups of eight, of which a lane reads row `lane`; those that are not there become the last one.
+ * All but one addend is the same for the whole warp. */
 struct eights {
     int last, over, C; /* the last group's first row; what brings this lane back into it */
 
@@ -58,6 +59,28 @@ struct eights {
     __device__ __forceinline__ int offset(int row0) const { return row0 < last ? row0 * C : last * C + over; }
 };
 
+/* Loads that bring the whole line of 128 bytes into the L2 cache; the other half of it is the warp's next run. */
+static __device__ __forceinline__ uint4 load16(const bf16 *p)
+{
+    uint4 v;
+    asm("ld.global.L2::128B.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(p));
+    return v;
+}
+static __device__ __forceinline__ uint2 load8(const bf16 *p)
+{
+    uint2 v;
+    asm("ld.global.L2::128B.v2.u32 {%0,%1}, [%2];" : "=r"(v.x), "=r"(v.y) : "l"(p));
+    return v;
+}
+
+/* A warp's runs of channels: two neighbouring ones, then those of the other W - 1 warps are passed over. */
+static __device__ __forceinline__ int first_run() { return (int)(threadIdx.x >> 5) * 2 * CHANNELS; }
+template <int W>
+static __device__ __forceinline__ int next_run(int c)
+{
+    return c & CHANNELS ? c + (2 * W - 1) * CHANNELS : c + CHANNELS;
+}
+
 /* ---- scores ---------------------------------------------------------------------------------------- */
 
 /* This warp's part of a . b over channels, a from head h0, b from token t0 on. Rows that are not there are read as the
@@ -66,17 +89,17 @@ template <int W>
 static __device__ __forceinline__ void score_part(float *out, const bf16 *a, const bf16 *b, const pool_sizes &z, int h0,
                                                   int t0)
 {
-    int lane = threadIdx.x & 31, g = lane >> 2, q = lane & 3, warp = threadIdx.x >> 5;
+    int lane = threadIdx.x & 31, g = lane >> 2, q = lane & 3;
     int tiles = least((z.T - t0 + 7) / 8, TOKENS / 8);
     float sum[2][TOKENS / 8][4] = {};
     eights heads(z.H, g, z.C), tokens(z.T, g, z.C);
     a += g * z.C + q * 8, b += g * z.C + q * 8;
-    for (int c = warp * CHANNELS; c < z.C; c += W * CHANNELS) {
+    for (int c = first_run(); c < z.C; c = next_run<W>(c)) {
         uint4 left[4], right[TOKENS / 8];
 #pragma unroll
-        for (int i = 0; i < 4; i++) left[i] = __ldg((const uint4 *)(a + c + heads.offset(h0 + i * 8)));
+        for (int i = 0; i < 4; i++) left[i] = load16(a + c + heads.offset(h0 + i * 8));
 #pragma unroll
-        for (int i = 0; i < TOKENS / 8; i++) right[i] = __ldg((const uint4 *)(b + c + tokens.offset(t0 + i * 8)));
+        for (int i = 0; i < TOKENS / 8; i++) right[i] = load16(b + c + tokens.offset(t0 + i * 8));
         unsigned low[2][4], high[2][4];
 #pragma unroll
         for (int m = 0; m < 2; m++) {
@@ -174,8 +197,7 @@ struct quad {
     {
         int q = threadIdx.x & 3;
 #pragma unroll
-        for (int i = 0; i < 4; i++)
-            v[i] = __ldcs((const uint2 *)(x + least(row0 + 2 * q + (i & 1) + (i >> 1) * 8, rows - 1) * C));
+        for (int i = 0; i < 4; i++) v[i] = load8(x + least(row0 + 2 * q + (i & 1) + (i >> 1) * 8, rows - 1) * C);
     }
     /* The i-th channel of both pairs of rows, as a right operand. */
     __device__ __forceinline__ unsigned pair(int half, int i) const
@@ -270,7 +292,7 @@ __launch_bounds__(W * 32, 16 / W) static __global__
     t += n * z.T * z.C, u += n * z.H * z.C, s += n * z.H * z.C;
     scores<W>(r, u, t, z);
     softmax<W>(r, p ? p + n * z.H * z.T : nullptr, z);
-    for (int c = (threadIdx.x >> 5) * CHANNELS; c < z.C; c += W * CHANNELS) over_tokens(s, r.p, t, z, c);
+    for (int c = first_run(); c < z.C; c = next_run<W>(c)) over_tokens(s, r.p, t, z, c);
 }
 
 template <int W>
@@ -284,7 +306,7 @@ __launch_bounds__(W * 32, 16 / W) static __global__
     t += tokens, ds += heads, u += heads;
     scores<W>(r, ds, t, z);
     softmax_bwd<W>(r, p + n * z.H * z.T, z);
-    for (int c = (threadIdx.x >> 5) * CHANNELS; c < z.C; c += W * CHANNELS) {
+    for (int c = first_run(); c < z.C; c = next_run<W>(c)) {
         if (du) over_tokens(du + heads, r.dz, t, z, c);
         if (dt) over_heads(dt + tokens, r, ds, u, z, c);
     }
