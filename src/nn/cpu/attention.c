@@ -77,10 +77,10 @@ cloob_status attention_cpu(const op_env *env, const op_args *a)
     j.y = a->out[0];
     j.lse = a->out[1].data;
     if (env->part[0].of == j.s.N) { /* the rest holds nothing that is read */
-        pool_for(env->ctx, env->part[0].live * j.H, 1, forward_range, &j);
+        pool_share(env->ctx, env->part[0].live * j.H, 1, forward_range, &j);
         return CLOOB_OK;
     }
-    pool_for(env->ctx, j.s.N * j.H, 1, forward_range, &j);
+    pool_share(env->ctx, j.s.N * j.H, 1, forward_range, &j);
     zero_dead(&j.s, &a->out[0]);
     for (int64_t h = 0; j.s.start && j.lse && h < j.H; h++)
         for (int64_t r = j.s.start[j.s.N]; r < j.s.rows; r++) j.lse[h * j.s.rows + r] = 0;
@@ -139,7 +139,7 @@ cloob_status attention_bwd_cpu(const op_env *env, const op_args *a)
     j.y = a->in[2];
     j.lse_in = a->in[3].data;
     j.dqkv = a->out[0];
-    pool_for(env->ctx, j.s.N * j.H, 1, backward_range, &j);
+    pool_share(env->ctx, j.s.N * j.H, 1, backward_range, &j);
     zero_dead(&j.s, &a->out[0]);
     return CLOOB_OK;
 }

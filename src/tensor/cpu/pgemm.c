@@ -142,7 +142,7 @@ static void by_weight(const walk *w, int64_t first, int64_t last, int64_t p0, in
     }
 }
 
-/* A range of all chunks times panels: a thread may begin and end within a chunk. */
+/* A range of all chunks times panels: it may begin and end within a chunk. */
 static void run_range(void *arg, int64_t begin, int64_t end, int thread)
 {
     const walk *w = arg;
@@ -156,6 +156,9 @@ static void run_range(void *arg, int64_t begin, int64_t end, int thread)
     }
 }
 
+/* Blocks that are turned, and panels that are multiplied by, at a time. */
+enum { TURN = 8, PIECE = 8 };
+
 void pgemm_run(cloob_ctx *ctx, const pgemm_call *c)
 {
     const pgemm_kernel *k = pgemm_best();
@@ -163,8 +166,8 @@ void pgemm_run(cloob_ctx *ctx, const pgemm_call *c)
     if (c->M < 1) return;
     w.blocks = (c->M + k->rows - 1) / k->rows;
     w.chunks = (c->M + k->chunk - 1) / k->chunk;
-    pool_for(ctx, w.blocks, 1, turn_range, &w);
-    pool_for(ctx, w.chunks * w.panels, 1, run_range, &w);
+    pool_share(ctx, w.blocks, TURN, turn_range, &w);
+    pool_share(ctx, w.chunks * w.panels, PIECE, run_range, &w);
 }
 
 /* ---- few rows ------------------------------------------------------------------------------------ */
