@@ -225,7 +225,7 @@ static void run_range(void *arg, int64_t begin, int64_t end, int thread)
 }
 
 /* Blocks that are quantised, and panels that are multiplied by, at a time. */
-enum { QUANTISE = 8, PIECE = 8 };
+enum { QUANTISE = 8, PIECE = 4 };
 
 void igemm_run(cloob_ctx *ctx, const igemm_call *c)
 {

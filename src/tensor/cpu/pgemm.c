@@ -127,7 +127,7 @@ static void by_packed(const walk *w, int64_t first, int64_t last, int64_t p0, in
     for (int64_t k = 0; k < w->K || k == 0; k += depth)
         for (int64_t p = p0; p < p1; p++) {
             const float *panel = w->c->packed + p * size;
-            panel_rows(w, first, last, p, k, min64(k + depth, w->K), panel, p + 1 < p1 ? panel + size : panel);
+            panel_rows(w, first, last, p, k, min64(k + depth, w->K), panel, p + 1 < w->panels ? panel + size : panel);
         }
 }
 
@@ -156,8 +156,14 @@ static void run_range(void *arg, int64_t begin, int64_t end, int thread)
     }
 }
 
-/* Blocks that are turned, and panels that are multiplied by, at a time. */
-enum { TURN = 8, PIECE = 8 };
+enum { TURN = 8, PIECE = 1 << 20 }; /* blocks that are turned, products that are taken, by a thread at a time */
+
+/* Panels of a piece. */
+static int64_t piece(const walk *w)
+{
+    int64_t each = w->M / w->chunks * w->kernel->columns * (w->K + 1);
+    return each < PIECE ? PIECE / each : 1;
+}
 
 void pgemm_run(cloob_ctx *ctx, const pgemm_call *c)
 {
@@ -167,7 +173,7 @@ void pgemm_run(cloob_ctx *ctx, const pgemm_call *c)
     w.blocks = (c->M + k->rows - 1) / k->rows;
     w.chunks = (c->M + k->chunk - 1) / k->chunk;
     pool_share(ctx, w.blocks, TURN, turn_range, &w);
-    pool_share(ctx, w.chunks * w.panels, PIECE, run_range, &w);
+    pool_share(ctx, w.chunks * w.panels, piece(&w), run_range, &w);
 }
 
 /* ---- few rows ------------------------------------------------------------------------------------ */

@@ -293,7 +293,7 @@ static int64_t chunks_of(const walk *w)
 }
 
 /* Blocks that are quantised, and panels that are multiplied by, at a time. */
-enum { QUANTISE = 8, PIECE = 8 };
+enum { QUANTISE = 8, PIECE = 4 };
 
 void qgemm_run(cloob_ctx *ctx, const igemm_call *c)
 {
