@@ -75,7 +75,6 @@ static void by_panels(const pgemm_kernel *kernel, const float *x, int64_t rows, 
     for (int64_t column = 0; column < N; column += P, panels += size)
         kernel->multiply(&(pgemm_block){ .x = x,
                                          .panel = panels,
-                                         .next = panels,
                                          .y = y + column,
                                          .K = K,
                                          .ldy = ldy,

@@ -96,12 +96,12 @@ static void fetch_block(const pgemm_call *c, int64_t N, int64_t row, int64_t row
     for (int64_t r = row; from && r < row + rows; r++) __builtin_prefetch(from + r * N + column);
 }
 
-/* Some blocks by one panel, over steps k0 .. k1. The first two blocks fetch half of the next panel each. */
+/* Some blocks by one panel, over steps k0 .. k1. The first ones fetch a part of the next panel each. */
 static void panel_rows(const walk *w, int64_t first, int64_t last, int64_t p, int64_t k0, int64_t k1,
                        const float *panel, const float *next)
 {
     const pgemm_call *c = w->c;
-    int64_t N = w->N, P = w->kernel->columns, column = p * P;
+    int64_t N = w->N, P = w->kernel->columns, column = p * P, parts = P * (int64_t)sizeof *next / 64;
     for (int64_t i = first; i < last; i++) {
         int64_t row = block_row(w, i), rows = block_row(w, i + 1) - row;
         if (i + 1 < last) fetch_block(c, N, row + rows, block_row(w, i + 2) - row - rows, column, k0 == 0);
@@ -110,7 +110,7 @@ static void panel_rows(const walk *w, int64_t first, int64_t last, int64_t p, in
             .panel = panel + k0 * P,
             .bias = c->bias ? c->bias + column : NULL,
             .res = c->res ? c->res + row * N + column : NULL,
-            .next = next + k0 * P + (i - first == 1 && P * (int64_t)sizeof *next > 64 ? (k1 - k0) * 16 : 0),
+            .next = i - first < parts ? next + k0 * P + (i - first) * (k1 - k0) * 16 : NULL,
             .y = c->y + row * N + column,
             .K = k1 - k0,
             .ldy = N,

@@ -46,8 +46,8 @@ void pgemm_few(cloob_ctx *ctx, const pgemm_call *c);
 
 /* ---- the inner part, one per kind of machine ------------------------------------------------------ */
 
-/* A few rows by one panel, over K steps of k. `next` is fetched meanwhile, a line of 64 bytes for every k; what is
- * there already does no harm. */
+/* A few rows by one panel, over K steps of k. `next`, unless it is NULL, is fetched meanwhile, a line of 64 bytes for
+ * every k. */
 typedef struct pgemm_block {
     const float *x; /* (K, rows): the rows' elements side by side */
     const float *panel, *bias, *res, *next;
