@@ -64,42 +64,6 @@ __device__ __forceinline__ void copy_box4(void *to, const CUtensorMap *map, int 
                  : "memory");
 }
 
-/* ---- clusters of two blocks ---- */
-
-__device__ __forceinline__ int cluster_rank()
-{
-    int rank;
-    asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
-    return rank;
-}
-
-/* All threads of the cluster that are still there. */
-__device__ __forceinline__ void cluster_sync()
-{
-    asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
-}
-
-/* At the same barrier of another block. */
-__device__ __forceinline__ void barrier_arrive_at(uint64_t *b, int rank)
-{
-    asm volatile("{\n"
-                 ".reg .b32 there;\n"
-                 "mapa.shared::cluster.u32 there, %0, %1;\n"
-                 "mbarrier.arrive.shared::cluster.b64 _, [there];\n"
-                 "}\n" ::"r"(shared_address(b)),
-                 "r"(rank)
-                 : "memory");
-}
-
-/* copy_box to this place in both blocks, and to this barrier of both. */
-__device__ __forceinline__ void copy_box_both(void *to, const CUtensorMap *map, int x, int y, uint64_t *b)
-{
-    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], "
-                 "[%1, {%3, %4}], [%2], %5;" ::"r"(shared_address(to)),
-                 "l"(map), "r"(shared_address(b)), "r"(x), "r"(y), "h"((uint16_t)3)
-                 : "memory");
-}
-
 /* What this thread wrote to shared memory becomes visible to the copy engine and to products. */
 __device__ __forceinline__ void shared_publish() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 

@@ -5,8 +5,7 @@
  *
  * One block per multiprocessor and strip of 64 columns, tiles of 128 rows. A tile's a lies in STEPS (4 or 8) stages
  * of 64 channels. Each of two teams multiplies its 64 rows of all stages by b, and all 128 rows of every second
- * stage, turned, by a2. Blocks leave their sums to be added in order. Two strips need the same x and other: as a
- * cluster of two blocks (PAIR) each copies half of the rows to both. */
+ * stage, turned, by a2. Blocks leave their sums to be added in order. */
 #include "nn/cuda/fused/prologues.cuh"
 #include "nn/cuda/fused/weight_sums.cuh"
 #include "tensor/cuda/cuda.h"
@@ -15,10 +14,9 @@ namespace {
 
 enum { HEIGHT = TEAMS * ROWS, STAGE = HEIGHT * ROW, B_STAGE = 64 * ROW, MOST_SHARED = 226 << 10 };
 
-/* Stages of a tile, of each ring, and whether two blocks share their copies. */
+/* Stages of a tile, and of each ring. */
 struct room {
     int steps, x, other, second;
-    bool pair;
     int bytes() const
     {
         return 1024 + steps * B_STAGE + (x + other + second) * STAGE + TEAMS * BOX +
@@ -26,9 +24,7 @@ struct room {
     }
 };
 
-const room rooms[PROLOGUE_VARIANTS] = {
-    { 4, 5, 3, 2, false }, { 4, 4, 4, 2, false }, { 8, 3, 3, 2, false }, { 8, 4, 3, 1, false }, { 8, 3, 3, 2, true }
-};
+const room rooms[] = { { 4, 5, 3, 2 }, { 4, 4, 4, 2 }, { 8, 3, 3, 2 } }; /* by variant */
 
 struct gradient_maps {
     CUtensorMap x, other, b, x2, out;
@@ -39,14 +35,13 @@ struct gradient_barriers {
     uint64_t x_full[MAX_STAGES], x_ready[MAX_STAGES], x_empty[MAX_STAGES], other_full[MAX_STAGES],
         other_empty[MAX_STAGES], second_full[MAX_STAGES], second_ready[MAX_STAGES], second_empty[MAX_STAGES], b_full;
 
-    /* The numbers of arrivals that end a phase: a copy; a thread of the makers; the teams' warps. blocks: that copy
-     * to these stages. */
-    __device__ __forceinline__ void make(int blocks)
+    /* The numbers of arrivals that end a phase: a copy; a thread of the makers; the teams' warps. */
+    __device__ __forceinline__ void make()
     {
         for (int s = 0; s < MAX_STAGES; s++) {
             barrier_init(&x_full[s], 1), barrier_init(&other_full[s], 1), barrier_init(&second_full[s], 1);
-            barrier_init(&x_ready[s], 1), barrier_init(&second_ready[s], 1), barrier_init(&other_empty[s], blocks);
-            barrier_init(&x_empty[s], blocks * TEAMS * 4), barrier_init(&second_empty[s], TEAMS * 4);
+            barrier_init(&x_ready[s], 1), barrier_init(&second_ready[s], 1), barrier_init(&other_empty[s], 1);
+            barrier_init(&x_empty[s], TEAMS * 4), barrier_init(&second_empty[s], TEAMS * 4);
         }
         barrier_init(&b_full, 1);
         barrier_publish();
@@ -65,14 +60,6 @@ __device__ __forceinline__ void write_second_channels(float *to, const prologue_
         to[DEPTH + i] = is ? j.rstd2[c] * j.gain2[c] : 0.0f;
         to[2 * DEPTH + i] = is ? j.bias2[c] : 0.0f;
     }
-}
-
-/* A stage that is copied to by both blocks of a pair is given back to both. */
-template <bool PAIR>
-__device__ __forceinline__ void give_back(uint64_t *empty)
-{
-    barrier_arrive(empty);
-    if constexpr (PAIR) barrier_arrive_at(empty, cluster_rank() ^ 1);
 }
 
 /* a2 in x2's place; rows past the last are 0, since a's are not. */
@@ -98,7 +85,7 @@ __device__ __forceinline__ void make_first(char *to, const char *from, const cha
 }
 
 /* The makers' life. */
-template <int STEPS, bool PAIR>
+template <int STEPS>
 __device__ void make_factors(ring x, ring other, ring second, gradient_barriers &s, const share &w,
                              const float *channels, const float *second_channels, const prologue_gemm &j)
 {
@@ -121,7 +108,7 @@ __device__ void make_factors(ring x, ring other, ring second, gradient_barriers 
             make_first(x.here() + offset, other.here() + offset, n);
             shared_publish();
             makers_barrier();
-            if (thread == 0) barrier_arrive(&s.x_ready[x.at]), give_back<PAIR>(&other.empty[other.at]);
+            if (thread == 0) barrier_arrive(&s.x_ready[x.at]), barrier_arrive(&other.empty[other.at]);
             x.next();
             other.next();
         }
@@ -140,7 +127,7 @@ __device__ __forceinline__ void settle_all(float (&c)[32], float (&dw)[COUNT][32
 
 /* c = the tile's dx, of the team's rows; dw += of the team's stages. A stage is given back once the products after it
  * have begun. */
-template <int TEAM, int STEPS, bool PAIR>
+template <int TEAM, int STEPS>
 __device__ __forceinline__ void multiply_tile(float (&c)[32], float (&dw)[STEPS / 2][32], ring &a, const char *b,
                                               const char *second)
 {
@@ -157,14 +144,14 @@ __device__ __forceinline__ void multiply_tile(float (&c)[32], float (&dw)[STEPS 
         wgmma_commit();
         if (step > 0) {
             wgmma_wait<1>();
-            if (threadIdx.x % 32 == 0) give_back<PAIR>(&a.empty[before]);
+            if (threadIdx.x % 32 == 0) barrier_arrive(&a.empty[before]);
         }
         before = a.at;
         a.next();
     }
     wgmma_wait<0>();
     settle_all(c, dw);
-    if (threadIdx.x % 32 == 0) give_back<PAIR>(&a.empty[before]);
+    if (threadIdx.x % 32 == 0) barrier_arrive(&a.empty[before]);
 }
 
 /* The team's rows of dx leave by the copy engine. */
@@ -188,14 +175,14 @@ __device__ __forceinline__ void send_result(const float (&c)[32], char *out, con
 }
 
 /* A team's life. a: full means made. result: its place. */
-template <int TEAM, int STEPS, bool PAIR>
+template <int TEAM, int STEPS>
 __device__ void work(ring a, ring second, const char *b, const share &w, const CUtensorMap *out_map,
                      const prologue_gemm &j, char *result)
 {
     float c[32], dw[STEPS / 2][32] = {};
     for (int tile = w.part; tile < w.tiles; tile += w.parts) {
         barrier_wait(&second.full[second.at], second.parity);
-        multiply_tile<TEAM, STEPS, PAIR>(c, dw, a, b, second.here());
+        multiply_tile<TEAM, STEPS>(c, dw, a, b, second.here());
         if (threadIdx.x % 32 == 0) barrier_arrive(&second.empty[second.at]);
         second.next();
         send_result(c, result, out_map, TEAM, w.strip, tile * HEIGHT + TEAM * ROWS);
@@ -212,18 +199,6 @@ struct gradient_registers {
     static constexpr int copies = STEPS == 4 ? 40 : 24, makes = STEPS == 4 ? 128 : 88,
                          multiplies = STEPS == 4 ? 168 : 200;
 };
-
-/* As copy_rows, half of the rows of each stage to both blocks. */
-__device__ void copy_halves(ring r, const share &w, const CUtensorMap *map)
-{
-    int below = cluster_rank() * ROWS;
-    for (int tile = w.part; tile < w.tiles; tile += w.parts)
-        for (int step = 0; step < w.depth; step++) {
-            r.begin_fill();
-            copy_box_both(r.here() + below * ROW, map, step * DEPTH, tile * HEIGHT + below, &r.full[r.at]);
-            r.next();
-        }
-}
 
 __device__ void copy_all_b(char *to, uint64_t *full, const CUtensorMap *map, const share &w)
 {
@@ -249,7 +224,7 @@ __device__ __forceinline__ share gradient_share(const prologue_gemm &j, int step
     };
 }
 
-template <int STEPS, bool PAIR>
+template <int STEPS>
 __global__ void __launch_bounds__(THREADS, 1)
     gradients_gemm_kernel(const __grid_constant__ gradient_maps t, const __grid_constant__ prologue_gemm j,
                           const __grid_constant__ room r)
@@ -263,62 +238,53 @@ __global__ void __launch_bounds__(THREADS, 1)
     float *channels = (float *)(results + TEAMS * BOX), *second_channels = channels + CHANNEL_NUMBERS * STEPS * DEPTH;
     write_channels<dx_prologue>(channels, STEPS * DEPTH, j);
     write_second_channels(second_channels, j, w.strip);
-    if (threadIdx.x == 0) s.make(PAIR ? 2 : 1);
+    if (threadIdx.x == 0) s.make();
     __syncthreads();
-    if constexpr (PAIR) cluster_sync(); /* the other's barriers are there */
     ring x = { x_at, s.x_full, s.x_empty, STAGE, r.x, 0, 0 };
     ring other = { other_at, s.other_full, s.other_empty, STAGE, r.other, 0, 0 };
     ring second = { second_at, s.second_full, s.second_empty, STAGE, r.second, 0, 0 };
     using R = gradient_registers<STEPS>;
     if (threadIdx.x < 128) {
         asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(R::copies));
-        constexpr auto copy = PAIR ? copy_halves : copy_rows;
-        if (threadIdx.x == 0) copy(x, w, &t.x);
-        else if (threadIdx.x == 32) copy(other, w, &t.other);
+        if (threadIdx.x == 0) copy_rows(x, w, &t.x);
+        else if (threadIdx.x == 32) copy_rows(other, w, &t.other);
         else if (threadIdx.x == 64) copy_second(second, w, &t.x2);
         else if (threadIdx.x == 96) copy_all_b(b, &s.b_full, &t.b, w);
-        __syncwarp();
     } else if (threadIdx.x < 256) {
         if constexpr (R::makes < 128) asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(R::makes));
-        make_factors<STEPS, PAIR>(x, other, second, s, w, channels, second_channels, j);
+        make_factors<STEPS>(x, other, second, s, w, channels, second_channels, j);
     } else {
         asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(R::multiplies));
         ring a = { x_at, s.x_ready, s.x_empty, STAGE, r.x, 0, 0 };
         ring a2 = { second_at, j.plain ? s.second_full : s.second_ready, s.second_empty, STAGE, r.second, 0, 0 };
         barrier_wait(&s.b_full, 0);
-        if (threadIdx.x < 384) work<0, STEPS, PAIR>(a, a2, b, w, &t.out, j, results);
-        else work<1, STEPS, PAIR>(a, a2, b, w, &t.out, j, results + BOX);
+        if (threadIdx.x < 384) work<0, STEPS>(a, a2, b, w, &t.out, j, results);
+        else work<1, STEPS>(a, a2, b, w, &t.out, j, results + BOX);
     }
-    if constexpr (PAIR) cluster_sync(); /* nobody gives back to a block that has left */
 }
 
 /* ---- launching ----------------------------------------------------------------------------------- */
 
-cudaError_t make_maps(gradient_maps *t, const prologue_gemm *p, int height)
+cudaError_t make_maps(gradient_maps *t, const prologue_gemm *p)
 {
-    cudaError_t e = tensor_map_rows(&t->x, p->x, p->m, p->k, DEPTH, height);
-    if (e == cudaSuccess) e = tensor_map_rows(&t->other, p->other, p->m, p->k, DEPTH, height);
+    cudaError_t e = tensor_map_rows(&t->x, p->x, p->m, p->k, DEPTH, HEIGHT);
+    if (e == cudaSuccess) e = tensor_map_rows(&t->other, p->other, p->m, p->k, DEPTH, HEIGHT);
     if (e == cudaSuccess) e = tensor_map_rows(&t->b, p->b, p->n, p->k, DEPTH, 64);
     if (e == cudaSuccess) e = tensor_map_rows(&t->x2, p->x2, p->m, p->n, DEPTH, HEIGHT);
     return e == cudaSuccess ? tensor_map_rows(&t->out, p->y, p->m, p->n, 64, ROWS) : e;
 }
 
-template <int STEPS, bool PAIR>
+template <int STEPS>
 cudaError_t launch(cudaStream_t stream, const prologue_gemm *p, const room &r, int blocks)
 {
     gradient_maps t = {};
-    cudaError_t e = make_maps(&t, p, PAIR ? (int)ROWS : (int)HEIGHT);
+    cudaError_t e = make_maps(&t, p);
     if (e == cudaSuccess)
-        e = cudaFuncSetAttribute(gradients_gemm_kernel<STEPS, PAIR>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+        e = cudaFuncSetAttribute(gradients_gemm_kernel<STEPS>, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                  MOST_SHARED);
     if (e != cudaSuccess) return e;
-    cudaLaunchAttribute cluster = {};
-    cluster.id = cudaLaunchAttributeClusterDimension;
-    cluster.val.clusterDim.x = PAIR ? 2 : 1, cluster.val.clusterDim.y = 1, cluster.val.clusterDim.z = 1;
-    cudaLaunchConfig_t config = {};
-    config.gridDim = dim3(blocks), config.blockDim = dim3(THREADS), config.stream = stream;
-    config.dynamicSmemBytes = r.bytes(), config.attrs = &cluster, config.numAttrs = 1;
-    return cudaLaunchKernelEx(&config, gradients_gemm_kernel<STEPS, PAIR>, t, *p, r);
+    gradients_gemm_kernel<STEPS><<<blocks, THREADS, r.bytes(), stream>>>(t, *p, r);
+    return cudaGetLastError();
 }
 
 int strips_of(const prologue_gemm *p) { return (int)((p->n + 63) / 64); }
@@ -329,20 +295,20 @@ extern "C" {
 
 int gradients_gemm_parts(const prologue_gemm *p, int sms)
 {
-    const room &r = rooms[p->variant];
-    bool fits = p->prologue == PROLOGUE_DX && p->k > (r.steps - 2) * DEPTH && p->k <= r.steps * DEPTH &&
-                p->k % 8 == 0 && p->n >= 32 && p->n <= 128 && p->n % 8 == 0 && p->m > 0 && (!r.pair || p->n > 64);
+    if (p->variant >= (int)(sizeof rooms / sizeof *rooms)) return 0;
+    int64_t depth = rooms[p->variant].steps * DEPTH;
+    bool fits = p->prologue == PROLOGUE_DX && p->k > depth - 2 * DEPTH && p->k <= depth && p->k % 8 == 0 &&
+                p->n >= 32 && p->n <= 128 && p->n % 8 == 0 && p->m > 0;
     int64_t tiles = (p->m + HEIGHT - 1) / HEIGHT, parts = sms / strips_of(p);
     return !fits ? 0 : (int)(tiles < parts ? tiles : parts);
 }
 
 cudaError_t gradients_gemm_run(cudaStream_t stream, const prologue_gemm *p, int sms)
 {
-    const room &r = rooms[p->variant];
     int blocks = gradients_gemm_parts(p, sms) * strips_of(p);
     if (blocks == 0) return cudaErrorInvalidConfiguration;
-    if (r.steps == 4) return launch<4, false>(stream, p, r, blocks);
-    return r.pair ? launch<8, true>(stream, p, r, blocks) : launch<8, false>(stream, p, r, blocks);
+    const room &r = rooms[p->variant];
+    return r.steps == 4 ? launch<4>(stream, p, r, blocks) : launch<8>(stream, p, r, blocks);
 }
 
 } // extern "C"
