@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Embedding one image and one text: cloob beside open_clip (PyTorch) and onnxruntime, taking turns in one run.
 
-    PYTHONPATH=python bench/embed_peer.py [--models RN50,ViT-B-32] [--precision fp32|bf16] [--int8] [--repeats 30] [--json]
+    PYTHONPATH=python bench/embed_peer.py [--models RN50,ViT-B-32] [--precision fp32|bf16] [--int8] [--channels-last] [--repeats 30] [--json]
 
 Needs torch, open_clip_torch, onnx and onnxruntime; downloads nothing. All three get the same random weights, the same
 inputs and as many threads. Each runs in a process of its own, so that the waiting threads of one do not take the cores of
@@ -105,11 +105,14 @@ def open_clip_runner(name: str, args: argparse.Namespace, folder: Path):
     torch.set_num_threads(args.threads)
     model = open_clip.create_model(name + "-quickgelu").eval()
     model.load_state_dict(safetensors.torch.load_file(folder / "weights.safetensors"))
+    if args.channels_last:
+        model = model.to(memory_format=torch.channels_last)
 
     def run(tower):
         def f(a):
             with torch.inference_mode():
-                return tower(torch.from_numpy(a)).numpy()
+                x = torch.from_numpy(a)
+                return tower(x.contiguous(memory_format=torch.channels_last) if args.channels_last and x.dim() == 4 else x).numpy()
 
         return f
 
@@ -159,7 +162,7 @@ def serve(who: str, name: str, args: argparse.Namespace, folder: Path) -> None:
 
 def measure(name: str, args: argparse.Namespace, folder: Path) -> list[dict]:
     make_files(name, args, folder)
-    command = [sys.executable, __file__, "--threads", str(args.threads), "--batch", str(args.batch), "--precision", args.precision, "--folder", str(folder), "--models", name]
+    command = [sys.executable, __file__, "--threads", str(args.threads), "--batch", str(args.batch), "--precision", args.precision, "--folder", str(folder), "--models", name] + (["--channels-last"] if args.channels_last else [])
     workers = {who: subprocess.Popen([*command, "--serve", who], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for who in (*RUNNERS, *(INT8 if args.int8 else ()))}
     try:
         for who, w in workers.items():
@@ -209,6 +212,7 @@ def main() -> None:
     p.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     p.add_argument("--precision", default="fp32", choices=["fp32", "bf16"])
     p.add_argument("--int8", action="store_true", help="ours in bf16 and int8, onnxruntime in int8, too")
+    p.add_argument("--channels-last", action="store_true", help="open_clip's images and weights in that layout")
     p.add_argument("--json", action="store_true", help="print one JSON object")
     p.add_argument("--serve", help=argparse.SUPPRESS)
     p.add_argument("--folder", type=Path, help=argparse.SUPPRESS)

@@ -1,10 +1,10 @@
 """A training step and embeddings beside PyTorch in one run, on this machine's CPU.
 
     python bench/step_peer.py [--cloob build/cloob] [--model RN50] [--batch 32] [--embed 1 32] [--repeats 5] [--only step|embed]
-                              [--precision fp32|bf16] [--torch-bf16]
+                              [--precision fp32|bf16] [--torch-bf16] [--channels-last]
 
 The peer is open_clip's model of the same name with CLOOB's objective written in PyTorch and torch.optim.AdamW, in fp32 whatever
-our precision is; --torch-bf16 times it under bf16 autocast as well.
+our precision is; --torch-bf16 times it under bf16 autocast as well, --channels-last gives it images and weights in that layout.
 Both get random inputs and as many threads; medians of the timed runs after one that is not counted. Needs torch and
 open_clip_torch. Prints one JSON object per measurement."""
 import argparse
@@ -46,7 +46,7 @@ def median_ms(once, repeats):
     return statistics.median(times), 1e3 * (time.process_time() - cpu) / repeats
 
 
-def torch_side(what, model_name, batch, repeats, threads, bf16):
+def torch_side(what, model_name, batch, repeats, threads, bf16, channels_last):
     import open_clip
     import torch
     torch.set_num_threads(threads)
@@ -55,6 +55,9 @@ def torch_side(what, model_name, batch, repeats, threads, bf16):
     size = model.visual.image_size
     size = size[0] if isinstance(size, (tuple, list)) else size
     images = torch.randn(batch, 3, size, size)
+    if channels_last:
+        model = model.to(memory_format=torch.channels_last)
+        images = images.contiguous(memory_format=torch.channels_last)
     tokens = torch.randint(1, 49000, (batch, 77))
     tokens[:, -1] = 49407
 
@@ -91,7 +94,7 @@ def run(command):
 def peer(a, what, batch, bf16):
     """In a process of its own, so that its peak memory is its own."""
     return run([sys.executable, __file__, "--torch", what, "--model", a.model, "--batch", str(batch), "--repeats", str(a.repeats),
-                "--threads", str(a.threads)] + (["--torch-bf16"] if bf16 else []))
+                "--threads", str(a.threads)] + (["--torch-bf16"] if bf16 else []) + (["--channels-last"] if a.channels_last else []))
 
 
 def compare(a, what, batch):
@@ -118,11 +121,12 @@ def main():
     p.add_argument("--threads", type=int, default=os.cpu_count())
     p.add_argument("--precision", choices=["fp32", "bf16"], default="fp32", help="ours")
     p.add_argument("--torch-bf16", action="store_true", help="PyTorch under bf16 autocast as well")
+    p.add_argument("--channels-last", action="store_true", help="PyTorch's images and weights in that layout")
     p.add_argument("--only", choices=["step", "embed"])
     p.add_argument("--torch", choices=["step", "embed"], help=argparse.SUPPRESS)
     a = p.parse_args()
     if a.torch:
-        print(json.dumps(torch_side(a.torch, a.model, a.batch, a.repeats, a.threads, a.torch_bf16)))
+        print(json.dumps(torch_side(a.torch, a.model, a.batch, a.repeats, a.threads, a.torch_bf16, a.channels_last)))
         return
     if a.only != "embed":
         compare(a, "step", a.batch)

@@ -1,4 +1,4 @@
-/* One static cut of the range; OpenMP or threads carry it out. */
+/* One static cut of the range, or pieces for whoever is free; OpenMP or threads carry it out. */
 #include "core/pool.h"
 
 #ifdef _OPENMP
@@ -19,6 +19,38 @@ int pool_ranges(const cloob_ctx *ctx, int64_t n, int64_t grain)
 
 static int64_t cut(int64_t n, int ranges, int i) { return n * i / ranges; }
 
+/* Pieces of [0, n): each range of them has a counter of those taken, in a cache line of its own. */
+typedef struct share {
+    pool_fn *fn;
+    void *arg;
+    int64_t n, grain;
+    int ranges;
+    struct {
+        int64_t taken;
+        char apart[64 - sizeof(int64_t)];
+    } range[MAX_RANGES];
+} share;
+
+static void share_start(share *s)
+{
+    int64_t pieces = (s->n + s->grain - 1) / s->grain;
+    for (int i = 0; i < s->ranges; i++) s->range[i].taken = cut(pieces, s->ranges, i);
+}
+
+/* Own pieces first, then those that others have not begun. */
+static void share_work(share *s, int thread)
+{
+    int64_t pieces = (s->n + s->grain - 1) / s->grain;
+    for (int i = 0; i < s->ranges; i++) {
+        int r = (thread + i) % s->ranges;
+        int64_t end = cut(pieces, s->ranges, r + 1), at;
+        while ((at = __atomic_fetch_add(&s->range[r].taken, 1, __ATOMIC_RELAXED)) < end) {
+            int64_t begin = at * s->grain;
+            s->fn(s->arg, begin, begin + s->grain < s->n ? begin + s->grain : s->n, thread);
+        }
+    }
+}
+
 #ifdef _OPENMP
 
 void pool_for(cloob_ctx *ctx, int64_t n, int64_t grain, pool_fn *fn, void *arg)
@@ -31,6 +63,20 @@ void pool_for(cloob_ctx *ctx, int64_t n, int64_t grain, pool_fn *fn, void *arg)
     }
 #    pragma omp parallel for schedule(static, 1) num_threads(ranges)
     for (int i = 0; i < ranges; i++) fn(arg, cut(n, ranges, i), cut(n, ranges, i + 1), i);
+}
+
+void pool_share(cloob_ctx *ctx, int64_t n, int64_t grain, pool_fn *fn, void *arg)
+{
+    int ranges = pool_ranges(ctx, n, grain);
+    if (n <= 0) return;
+    if (ranges == 1 || omp_in_parallel()) {
+        fn(arg, 0, n, 0);
+        return;
+    }
+    share s = { .fn = fn, .arg = arg, .n = n, .grain = grain < 1 ? 1 : grain, .ranges = ranges };
+    share_start(&s);
+#    pragma omp parallel num_threads(ranges)
+    share_work(&s, omp_get_thread_num());
 }
 
 #else
@@ -64,6 +110,20 @@ void pool_for(cloob_ctx *ctx, int64_t n, int64_t grain, pool_fn *fn, void *arg)
         if (!started[i]) job_run(&jobs[i]); /* range 0, and whatever found no thread */
     for (int i = 1; i < ranges; i++)
         if (started[i]) pthread_join(thread[i], NULL);
+}
+
+static void share_range(void *arg, int64_t begin, int64_t end, int thread)
+{
+    (void)end, (void)thread;
+    share_work(arg, (int)begin);
+}
+
+void pool_share(cloob_ctx *ctx, int64_t n, int64_t grain, pool_fn *fn, void *arg)
+{
+    share s = { .fn = fn, .arg = arg, .n = n, .grain = grain < 1 ? 1 : grain, .ranges = pool_ranges(ctx, n, grain) };
+    if (n <= 0) return;
+    share_start(&s);
+    pool_for(ctx, s.ranges, 1, share_range, &s);
 }
 
 #endif

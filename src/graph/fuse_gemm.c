@@ -151,54 +151,50 @@ static void fuse_stem_apply(graph *g, int i)
     g->node[at].op = OP_COUNT;
 }
 
-/* What the forward pass made of x by the apply that `reduce` writes again; NO_VALUE: it is not there. */
-static value_id applied_before(const graph *g, const node *reduce, int before)
+/* What `reduce` would write again is applied before node i instead, by a pass of its own; nodes from i on move on. */
+static void apply_before(graph *g, int i, int reduce)
 {
-    for (int i = 0; i < before; i++) {
-        const node *n = &g->node[i];
-        if (n->op == OP_BN_APPLY && n->in[0] == reduce->in[2] && n->in[5] == NO_VALUE &&
-            n->attr.relu == reduce->attr.relu && n->attr.pool == reduce->attr.pool)
-            return n->out[0];
-    }
-    return NO_VALUE;
+    node *appended = graph_node(g, OP_BN_APPLY, g->node[reduce].attr);
+    if (!appended) return;
+    node apply = *appended;
+    for (int k = 0; k < 5; k++) apply.in[k] = g->node[reduce].in[k + 2];
+    apply.out[0] = g->node[reduce].out[4];
+    apply.segment = g->node[i].segment;
+    g->node[reduce].out[4] = NO_VALUE;
+    for (int k = g->nodes - 1; k > i; k--) g->node[k] = g->node[k - 1];
+    g->node[i] = apply;
 }
 
-/* Everybody who reads what `reduce` recomputes reads the value that is there already. */
-static void read_instead(graph *g, node *reduce, value_id v)
+/* Whether our GEMM keeps the sums of a weight's gradient in registers; where the activation before it was pooled, only
+ * if that is worth making it by a pass of its own. */
+static bool takes_dw(const tensor *w, bool pooled)
 {
-    for (int i = 0; i < g->nodes * OP_INPUTS; i++) {
-        value_id *in = &g->node[i / OP_INPUTS].in[i % OP_INPUTS];
-        if (*in == reduce->out[4]) *in = v;
-    }
-    reduce->out[4] = NO_VALUE;
+    bool narrow = w->dim[0] == 256 && w->dim[3] == 64, wide = w->dim[0] == 512 && w->dim[3] == 128;
+    return w->dtype == CLOOB_BF16 && (narrow || (wide && !pooled));
 }
 
-/* The rest of what reads the backward apply's result, the weight's gradient, joins it where our GEMM keeps its sums
- * in registers (64 -> 256 and 128 -> 512 channels). The activation that the weight saw is applied again there, from
- * the x of its batch norm, so that the reduction of that one need not write it. Where a pool has made it four times
- * smaller than x it is kept instead. */
+/* The rest of what reads the backward apply's result, the weight's gradient, joins it. The activation that the weight
+ * saw is applied again there, from the x of its batch norm, so that the reduction of that one need not write it; where
+ * a pool has made it smaller than x, by a pass before. */
 static void fuse_last_dw(graph *g, int i)
 {
     node *n = &g->node[i];
     value_id applied = n->out[0];
     int at = reader(g, i, OP_CONV2D_DW, applied), from = at < 0 ? -1 : graph_producer(g, g->node[at].in[1]);
-    const tensor *w = &g->value[n->in[7]].t;
     if (from < 0 || g->value[applied].keep || readers(g, applied) != 1) return;
-    bool fits = (w->dim[0] == 256 && w->dim[3] == 64) || (w->dim[0] == 512 && w->dim[3] == 128);
-    if (!fits || w->dtype != CLOOB_BF16) return;
     node *dw = &g->node[at], *reduce = &g->node[from];
-    value_id a2 = dw->in[1], stored = NO_VALUE;
+    value_id a2 = dw->in[1];
+    bool pooled = reduce->attr.pool;
     if (reduce->op != OP_BN_BWD_REDUCE || reduce->out[4] != a2 || !reduce->attr.relu || g->value[a2].keep) return;
-    if (reduce->attr.pool) stored = applied_before(g, reduce, i);
-    if (reduce->attr.pool ? stored == NO_VALUE : readers(g, a2) != 1) return;
+    if (!takes_dw(&g->value[n->in[7]].t, pooled) || (!pooled && readers(g, a2) != 1)) return;
     for (int k = 2; k < 7; k++)
         if (graph_producer(g, reduce->in[k]) > i) return;
     n->attr.alone = true;
     n->out[2] = dw->out[0];
     dw->op = OP_COUNT;
-    if (stored != NO_VALUE) {
-        n->in[8] = stored;
-        read_instead(g, reduce, stored);
+    if (pooled) {
+        n->in[8] = a2;
+        apply_before(g, i, from);
         return;
     }
     for (int k = 0; k < 5; k++) n->in[k + 8] = reduce->in[k + 2];

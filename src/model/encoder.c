@@ -260,7 +260,7 @@ static cloob_status get_slot(cloob_ctx *ctx, encoder *e, int kind, int64_t n, sl
                         .frozen_weights = true,
                         .cache = e->cache,
                         .int8 = e->o.int8,
-                        .int8_fast = kind < TOKENS, /* texts suffer more, and cost less */
+                        .int8_fast = kind < TOKENS, /* texts suffer more */
                         .invariant = any_part(e->p, kind >= TOKENS) };
     if (!at->x) {
         CLOOB_TRY(bind_tower(ctx, e, kind >= TOKENS));

@@ -86,7 +86,7 @@ typedef struct op_env {
     weight_cache *cache; /* and share it here; NULL: not */
     bool invariant;      /* kernels choose by the shape of one row: a row has the same bytes in any batch */
     bool int8;           /* frozen matrices (out, in) are multiplied in 8 bits (cpu) */
-    bool int8_fast;      /* by activations of 7 bits instead of 13, where that is faster */
+    bool int8_fast;      /* all of them by activations of 7 bits instead of 13, where that is faster */
     op_live part[2];     /* kernels may leave the rest of a batch as it is; `of` 0: there is none */
 } op_env;
 

@@ -96,6 +96,41 @@ static void loops_cover_every_index_once(void)
     cloob_ctx_destroy(ctx);
 }
 
+enum { PIECES = 60, PIECE = 7, SHARED = PIECES * PIECE - 3 };
+
+typedef struct shared {
+    int hit[SHARED], done;
+    bool begins, late; /* every piece begins at a multiple of PIECE; the first one waited in vain */
+} shared;
+
+/* The first piece is held up until all others are done. */
+static void share_range(void *arg, int64_t begin, int64_t end, int thread)
+{
+    shared *s = arg;
+    if (begin % PIECE || thread < 0 || thread > 1) __atomic_store_n(&s->begins, false, __ATOMIC_RELAXED);
+    for (int64_t i = begin; i < end; i++) __atomic_fetch_add(&s->hit[i], 1, __ATOMIC_RELAXED);
+    for (int i = 0; begin == 0 && end < SHARED && __atomic_load_n(&s->done, __ATOMIC_RELAXED) < PIECES - 1; i++) {
+        if (i == 10000) s->late = true;
+        if (i == 10000) break;
+        nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
+    }
+    __atomic_fetch_add(&s->done, 1, __ATOMIC_RELAXED);
+}
+
+static void a_thread_that_is_held_up_holds_up_nobody(void)
+{
+    for (int threads = 1; threads <= 2; threads++) {
+        cloob_ctx *ctx = cloob_ctx_create(&(cloob_ctx_options){ .threads = threads });
+        shared s = { .begins = true };
+        pool_share(ctx, SHARED, PIECE, share_range, &s);
+        CHECK(s.begins && !s.late);
+        for (int i = 0; i < SHARED; i++) CHECK(s.hit[i] == 1);
+        pool_share(ctx, 0, 1, share_range, &s);
+        CHECK(s.hit[0] == 1);
+        cloob_ctx_destroy(ctx);
+    }
+}
+
 static void utf8_refuses_what_is_not(void)
 {
     uint32_t code;
@@ -186,6 +221,7 @@ int main(void)
     RUN(random_numbers_depend_on_key_and_index_only);
     RUN(permutation_visits_everything_once);
     RUN(loops_cover_every_index_once);
+    RUN(a_thread_that_is_held_up_holds_up_nobody);
     RUN(utf8_refuses_what_is_not);
     RUN(files_are_replaced_whole_or_not_at_all);
     RUN(threads_may_write_the_same_file);

@@ -1,6 +1,7 @@
 /* Attention over all positions: one (row, head) at a time per thread. Heads in bf16 are turned into floats on the way
  * in and rounded on the way out: their GEMMs are a fortieth of a block's. */
 #include "nn/cpu/attention.h"
+#include "tensor/cpu/pgemm.h"
 
 typedef struct job {
     tensor qkv, y, dy, dqkv;
@@ -8,7 +9,7 @@ typedef struct job {
     const float *lse_in;
     float *lse, *scratch;
     int64_t C, H, e, room; /* room: floats of scratch per thread */
-    bool causal;
+    bool causal, packed;   /* packed: inference, by attention_head.c */
     float scale;
 } job;
 
@@ -20,7 +21,9 @@ typedef struct demand {
 
 static const demand forward = { 1, 4 }, backward = { 2, 8 };
 
-static job job_of(const op_args *a, const tensor *qkv, const tensor *start, demand d)
+static int64_t up(int64_t n) { return (n + 15) / 16 * 16; }
+
+static job job_of(const op_args *a, const tensor *qkv, const tensor *start, demand d, bool packed)
 {
     int64_t C = tensor_cols(qkv) / 3, e = C / a->attr.heads;
     op_sequences s = op_sequences_of(&a->attr, qkv, start);
@@ -30,8 +33,10 @@ static job job_of(const op_args *a, const tensor *qkv, const tensor *start, dema
                   .C = C,
                   .H = a->attr.heads,
                   .e = e,
-                  .room = d.scores * s.T * s.T + (qkv->dtype == CLOOB_BF16 ? d.matrices * s.T * e : 0),
+                  .room = up((packed ? attention_head_room(s.T, e) : d.scores * s.T * s.T) +
+                             (qkv->dtype == CLOOB_BF16 ? d.matrices * s.T * e : 0)),
                   .causal = a->attr.causal,
+                  .packed = packed,
                   .scale = 1.0f / sqrtf((float)e) };
 }
 
@@ -41,14 +46,27 @@ static cloob_status plan(const op_env *env, op_args *a, job j)
     return CLOOB_OK;
 }
 
+static bool packs(const op_env *env) { return env->frozen_weights && pgemm_usable(); }
+
 cloob_status attention_prepare(const op_env *env, op_args *a)
 {
-    return plan(env, a, job_of(a, &a->in[0], &a->in[1], forward));
+    return plan(env, a, job_of(a, &a->in[0], &a->in[1], forward, packs(env)));
 }
 
 cloob_status attention_bwd_prepare(const op_env *env, op_args *a)
 {
-    return plan(env, a, job_of(a, &a->in[1], &a->in[4], backward));
+    return plan(env, a, job_of(a, &a->in[1], &a->in[4], backward, false));
+}
+
+/* Scores and what they make of the values, by BLAS. lse: (T) or NULL */
+static void head_by_blas(const job *j, int64_t T, floats q, floats k, floats v, floats y, float *s, float *lse)
+{
+    gemm_tile(false, true, T, T, j->e, j->scale, q.at, q.ld, k.at, k.ld, 0.0f, s, T);
+    for (int64_t t = 0; t < T; t++) {
+        float row = softmax_row(s + t * T, j->causal ? t + 1 : T, T);
+        if (lse) lse[t] = row;
+    }
+    gemm_tile(false, false, T, j->e, T, 1.0f, s, T, v.at, v.ld, 0.0f, y.at, y.ld);
 }
 
 static void forward_range(void *arg, int64_t begin, int64_t end, int thread)
@@ -58,29 +76,26 @@ static void forward_range(void *arg, int64_t begin, int64_t end, int thread)
     for (int64_t i = begin; i < end; i++) {
         int64_t n = i / j->H, h = i % j->H, first = op_first_row(&j->s, n), T = op_row_count(&j->s, n);
         int64_t at = first * 3 * C + h * e, at_y = first * C + h * e;
-        float *s = j->scratch + thread * j->room, *room = s + T * T;
+        float *s = j->scratch + thread * j->room, *room = s + (j->packed ? attention_head_room(T, e) : T * T);
         floats q = floats_in(&j->qkv, at, 3 * C, T, e, &room), k = floats_in(&j->qkv, at + C, 3 * C, T, e, &room);
         floats v = floats_in(&j->qkv, at + 2 * C, 3 * C, T, e, &room), y = floats_place(&j->y, at_y, C, T, e, &room);
-        gemm_tile(false, true, T, T, e, j->scale, q.at, q.ld, k.at, k.ld, 0.0f, s, T);
-        for (int64_t t = 0; t < T; t++) {
-            float lse = softmax_row(s + t * T, j->causal ? t + 1 : T, T);
-            if (j->lse) j->lse[op_head_at(&j->s, j->H, n, h) + t] = lse;
-        }
-        gemm_tile(false, false, T, e, T, 1.0f, s, T, v.at, v.ld, 0.0f, y.at, y.ld);
+        float *lse = j->lse ? j->lse + op_head_at(&j->s, j->H, n, h) : NULL;
+        if (j->packed) attention_head_run(&(attention_head){ q, k, v, y, T, e, j->causal, j->scale, lse, s });
+        else head_by_blas(j, T, q, k, v, y, s, lse);
         floats_out(&j->y, at_y, C, T, e, y);
     }
 }
 
 cloob_status attention_cpu(const op_env *env, const op_args *a)
 {
-    job j = job_of(a, &a->in[0], &a->in[1], forward);
+    job j = job_of(a, &a->in[0], &a->in[1], forward, packs(env));
     j.y = a->out[0];
     j.lse = a->out[1].data;
     if (env->part[0].of == j.s.N) { /* the rest holds nothing that is read */
-        pool_for(env->ctx, env->part[0].live * j.H, 1, forward_range, &j);
+        pool_share(env->ctx, env->part[0].live * j.H, 1, forward_range, &j);
         return CLOOB_OK;
     }
-    pool_for(env->ctx, j.s.N * j.H, 1, forward_range, &j);
+    pool_share(env->ctx, j.s.N * j.H, 1, forward_range, &j);
     zero_dead(&j.s, &a->out[0]);
     for (int64_t h = 0; j.s.start && j.lse && h < j.H; h++)
         for (int64_t r = j.s.start[j.s.N]; r < j.s.rows; r++) j.lse[h * j.s.rows + r] = 0;
@@ -134,12 +149,12 @@ static void backward_range(void *arg, int64_t begin, int64_t end, int thread)
 cloob_status attention_bwd_cpu(const op_env *env, const op_args *a)
 {
     if (a->attr.sums) return op_kernels_ref[OP_ATTENTION_BWD].run(env, a); /* as in act_bwd_cpu */
-    job j = job_of(a, &a->in[1], &a->in[4], backward);
+    job j = job_of(a, &a->in[1], &a->in[4], backward, false);
     j.dy = a->in[0];
     j.y = a->in[2];
     j.lse_in = a->in[3].data;
     j.dqkv = a->out[0];
-    pool_for(env->ctx, j.s.N * j.H, 1, backward_range, &j);
+    pool_share(env->ctx, j.s.N * j.H, 1, backward_range, &j);
     zero_dead(&j.s, &a->out[0]);
     return CLOOB_OK;
 }

@@ -16,6 +16,19 @@ typedef struct floats {
     int64_t ld;
 } floats;
 
+/* One head of inference: y = softmax(scale q k^T) v, over the keys up to a query's own when causal. */
+typedef struct attention_head {
+    floats q, k, v, y; /* (T, e) each; y is overwritten */
+    int64_t T, e;
+    bool causal;
+    float scale;
+    float *lse;  /* (T) log-sum-exp of the scores, or NULL */
+    float *room; /* attention_head_room(T or more, e) floats, 64-aligned */
+} attention_head;
+
+int64_t attention_head_room(int64_t T, int64_t e); /* a multiple of 16 */
+void attention_head_run(const attention_head *h);
+
 /* rows x cols of t from element `first` on, rows ld apart: F32 in place, bf16 as a copy taken from *room, which moves
  * on. */
 floats floats_in(const tensor *t, int64_t first, int64_t ld, int64_t rows, int64_t cols, float **room);

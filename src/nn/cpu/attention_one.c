@@ -93,7 +93,7 @@ cloob_status attention_one_cpu(const op_env *env, const op_args *a)
     job j = job_of(a, &a->in[0], &a->in[1], &a->in[2], &a->in[3]);
     j.y = a->out[0];
     j.lse = a->out[1].data;
-    pool_for(env->ctx, op_live_places(env, &a->out[0]), 1, forward_range, &j);
+    pool_share(env->ctx, op_live_places(env, &a->out[0]), 1, forward_range, &j);
     return CLOOB_OK;
 }
 

@@ -56,7 +56,7 @@ cloob_status conv_patches(const op_env *env, const op_args *a)
     int64_t rows = op_live_rows(env, &a->out[0]);
     float *packed = weight_cache_get(env->cache, w.w, pgemm_packed_bytes(w.N, w.K), &fresh);
     if (packed && fresh) pgemm_pack(env->ctx, &w, packed);
-    pool_for(env->ctx, rows, 8, gather_range, &gather);
+    pool_share(env->ctx, rows, 8, gather_range, &gather);
     pgemm_run(env->ctx, &(pgemm_call){ .M = rows,
                                        .x = a->scratch,
                                        .weight = w,

@@ -25,7 +25,7 @@ static cloob_status each(const op_env *env, const op_args *a, pool_fn *fn)
     job j = { a->in[0].data, a->in[1].data, a->out[0].data, a->attr.act };
     int64_t n = tensor_count(&a->out[0]), places = a->out[0].ndim > 0 ? a->out[0].dim[0] : 1;
     if (places) n = n / places * op_live_places(env, &a->out[0]);
-    pool_for(env->ctx, n, 1 << 14, fn, &j);
+    pool_share(env->ctx, n, 1 << 14, fn, &j);
     return CLOOB_OK;
 }
 

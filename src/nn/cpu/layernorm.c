@@ -28,7 +28,7 @@ cloob_status layernorm_cpu(const op_env *env, const op_args *a)
               .R = op_live_rows(env, &a->in[0]),
               .C = tensor_cols(&a->in[0]),
               .eps = a->attr.eps };
-    pool_for(env->ctx, j.R, 8, CPU_PICK(a->in[0], forward_range), &j);
+    pool_share(env->ctx, j.R, 8, CPU_PICK(a->in[0], forward_range), &j);
     return CLOOB_OK;
 }
 

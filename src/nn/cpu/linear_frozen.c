@@ -24,14 +24,16 @@ typedef struct int8_gemm {
 static const int8_gemm thirteen_bits = { igemm_packed_bytes, igemm_pack_floats, igemm_scratch, igemm_run };
 static const int8_gemm seven_bits = { qgemm_packed_bytes, qgemm_pack_floats, qgemm_scratch, qgemm_run };
 
-static const int8_gemm *int8_best(const op_env *env)
-{
-    return env->int8_fast && qgemm_usable() ? &seven_bits : &thirteen_bits;
-}
-
 static pgemm_weight weight_of(const op_args *a)
 {
     return (pgemm_weight){ a->in[1].data, tensor_cols(&a->out[0]), tensor_cols(&a->in[0]), a->attr.transposed };
+}
+
+/* 7 bits where that is faster. Of a text, which suffers more, square weights keep 13: the projection behind attention is
+ * a twelfth of a block's work, and 7 bits lose as much there as in either half of the MLP, four times as large. */
+static const int8_gemm *int8_best(const op_env *env, const pgemm_weight *w)
+{
+    return (env->int8_fast || w->N != w->K) && qgemm_usable() ? &seven_bits : &thirteen_bits;
 }
 
 cloob_status linear_frozen_prepare(const op_env *env, op_args *a)
@@ -46,7 +48,7 @@ cloob_status linear_frozen_prepare(const op_env *env, op_args *a)
     f->int8 = int8;
     a->state = f;
     if (int8) {
-        a->scratch_bytes = int8_best(env)->scratch(env->ctx, tensor_rows(&a->out[0]), w.K);
+        a->scratch_bytes = int8_best(env, &w)->scratch(env->ctx, tensor_rows(&a->out[0]), w.K);
         return CLOOB_OK;
     }
     a->scratch_bytes = few ? 0 : pgemm_scratch(env->ctx, tensor_rows(&a->out[0]), w.N, w.K);
@@ -69,8 +71,8 @@ static const float *cached_weight(const op_env *env, const frozen *f, const pgem
 static bool multiply_int8(const op_env *env, const op_args *a)
 {
     bool fresh = false;
-    const int8_gemm *gemm = int8_best(env);
     pgemm_weight w = weight_of(a);
+    const int8_gemm *gemm = int8_best(env, &w);
     void *packed = weight_cache_get(env->cache, w.w, gemm->packed_bytes(w.N, w.K), &fresh);
     if (!packed) return false;
     if (fresh) {

@@ -19,29 +19,17 @@ __device__ __forceinline__ void put_position(T *y, const float v[3], int C)
     }
 }
 
-/* A thread walks over positions. x: (N, HW, 3) bytes. What becomes of each byte is worked out once by every block. */
+/* A thread per position. x: (N, HW, 3) bytes. */
 template <typename T, int V>
 static __global__ void __launch_bounds__(256)
     bytes_kernel(T *y, const uint8_t *x, image_norm m, int64_t positions, int C)
 {
-    enum { U = 4 };
-    __shared__ float table[3][256];
+    int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= positions) return;
+    float v[3];
 #pragma unroll
-    for (int c = 0; c < 3; c++) table[c][threadIdx.x] = ((float)threadIdx.x / 255.0f - m.mean[c]) / m.scale[c];
-    __syncthreads();
-    int64_t step = (int64_t)gridDim.x * blockDim.x;
-    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < positions; i += U * step) {
-        uint8_t byte[U][3];
-#pragma unroll
-        for (int u = 0; u < U; u++)
-#pragma unroll
-            for (int c = 0; c < 3; c++) byte[u][c] = i + u * step < positions ? x[(i + u * step) * 3 + c] : 0;
-#pragma unroll
-        for (int u = 0; u < U; u++) {
-            const float v[3] = { table[0][byte[u][0]], table[1][byte[u][1]], table[2][byte[u][2]] };
-            if (i + u * step < positions) put_position<T, V>(y + (i + u * step) * C, v, C);
-        }
-    }
+    for (int c = 0; c < 3; c++) v[c] = ((float)x[i * 3 + c] / 255.0f - m.mean[c]) / m.scale[c];
+    put_position<T, V>(y + i * C, v, C);
 }
 
 /* x: (N, 3, HW) floats. */
@@ -222,12 +210,10 @@ extern "C" cloob_status image_input_cuda(const op_env *env, const op_args *a)
     unsigned blocks = blocks_for(positions);
     image_norm m;
     for (int c = 0; c < 3; c++) m.mean[c] = a->attr.mean[c], m.scale[c] = a->attr.std[c];
-    unsigned filling = (unsigned)((const cuda_state *)env->dev->state)->sms * 8; /* blocks that fill the chip */
-    unsigned walking = blocks < filling ? blocks : filling;
     if (x->dtype == CLOOB_U8)
         WITH_PACK(y->dtype, C,
                   bytes_kernel<T, V>
-                  <<<walking, 256, 0, stream_of(env)>>>((T *)y->data, (const uint8_t *)x->data, m, positions, C));
+                  <<<blocks, 256, 0, stream_of(env)>>>((T *)y->data, (const uint8_t *)x->data, m, positions, C));
     else
         WITH_PACK(y->dtype, C,
                   planes_kernel<T, V>

@@ -197,7 +197,7 @@ void bgemm_run(cloob_ctx *ctx, const bgemm_kernel *kernel, const bgemm_call *x, 
     if (x->M == 0 || x->N == 0) return;
     j.scratch = (char *)(((uintptr_t)scratch + 63) / 64 * 64); /* tiles fill cache lines */
     j.sums = (float *)(void *)(j.scratch + (size_t)pool_ranges(ctx, tasks_of(&j.l), 1) * j.l.each);
-    pool_for(ctx, tasks_of(&j.l), 1, run_tasks, &j);
+    pool_share(ctx, tasks_of(&j.l), 1, run_tasks, &j);
     if (j.l.parts > 1) pool_for(ctx, x->M, 1, add_parts, &j);
 }
 

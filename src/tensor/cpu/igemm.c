@@ -224,6 +224,9 @@ static void run_range(void *arg, int64_t begin, int64_t end, int thread)
     }
 }
 
+/* Blocks that are quantised, and panels that are multiplied by, at a time. */
+enum { QUANTISE = 8, PIECE = 4 };
+
 void igemm_run(cloob_ctx *ctx, const igemm_call *c)
 {
     if (c->M < 1 || c->N < 1) return;
@@ -233,8 +236,8 @@ void igemm_run(cloob_ctx *ctx, const igemm_call *c)
     w.scale = c->scratch;
     w.x = (int16_t *)(void *)((char *)c->scratch + round_up((size_t)c->M * sizeof *w.scale));
     w.own = (char *)w.x + round_up((size_t)(c->M * w.pairs * 2) * sizeof *w.x);
-    pool_for(ctx, w.blocks, 1, quantise_range, &w);
-    pool_for(ctx, w.chunks * w.panels, 1, run_range, &w);
+    pool_share(ctx, w.blocks, QUANTISE, quantise_range, &w);
+    pool_share(ctx, w.chunks * w.panels, PIECE, run_range, &w);
 }
 
 /* ---- the definition ------------------------------------------------------------------------------ */

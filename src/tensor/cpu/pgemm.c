@@ -96,12 +96,12 @@ static void fetch_block(const pgemm_call *c, int64_t N, int64_t row, int64_t row
     for (int64_t r = row; from && r < row + rows; r++) __builtin_prefetch(from + r * N + column);
 }
 
-/* Some blocks by one panel, over steps k0 .. k1. The first two blocks fetch half of the next panel each. */
+/* Some blocks by one panel, over steps k0 .. k1. The first ones fetch a part of the next panel each. */
 static void panel_rows(const walk *w, int64_t first, int64_t last, int64_t p, int64_t k0, int64_t k1,
                        const float *panel, const float *next)
 {
     const pgemm_call *c = w->c;
-    int64_t N = w->N, P = w->kernel->columns, column = p * P;
+    int64_t N = w->N, P = w->kernel->columns, column = p * P, parts = P * (int64_t)sizeof *next / 64;
     for (int64_t i = first; i < last; i++) {
         int64_t row = block_row(w, i), rows = block_row(w, i + 1) - row;
         if (i + 1 < last) fetch_block(c, N, row + rows, block_row(w, i + 2) - row - rows, column, k0 == 0);
@@ -110,7 +110,7 @@ static void panel_rows(const walk *w, int64_t first, int64_t last, int64_t p, in
             .panel = panel + k0 * P,
             .bias = c->bias ? c->bias + column : NULL,
             .res = c->res ? c->res + row * N + column : NULL,
-            .next = next + k0 * P + (i - first == 1 && P * (int64_t)sizeof *next > 64 ? (k1 - k0) * 16 : 0),
+            .next = i - first < parts ? next + k0 * P + (i - first) * (k1 - k0) * 16 : NULL,
             .y = c->y + row * N + column,
             .K = k1 - k0,
             .ldy = N,
@@ -127,7 +127,7 @@ static void by_packed(const walk *w, int64_t first, int64_t last, int64_t p0, in
     for (int64_t k = 0; k < w->K || k == 0; k += depth)
         for (int64_t p = p0; p < p1; p++) {
             const float *panel = w->c->packed + p * size;
-            panel_rows(w, first, last, p, k, min64(k + depth, w->K), panel, p + 1 < p1 ? panel + size : panel);
+            panel_rows(w, first, last, p, k, min64(k + depth, w->K), panel, p + 1 < w->panels ? panel + size : panel);
         }
 }
 
@@ -142,7 +142,7 @@ static void by_weight(const walk *w, int64_t first, int64_t last, int64_t p0, in
     }
 }
 
-/* A range of all chunks times panels: a thread may begin and end within a chunk. */
+/* A range of all chunks times panels: it may begin and end within a chunk. */
 static void run_range(void *arg, int64_t begin, int64_t end, int thread)
 {
     const walk *w = arg;
@@ -156,6 +156,15 @@ static void run_range(void *arg, int64_t begin, int64_t end, int thread)
     }
 }
 
+enum { TURN = 8, PIECE = 1 << 20 }; /* blocks that are turned, products that are taken, by a thread at a time */
+
+/* Panels of a piece. */
+static int64_t piece(const walk *w)
+{
+    int64_t each = w->M / w->chunks * w->kernel->columns * (w->K + 1);
+    return each < PIECE ? PIECE / each : 1;
+}
+
 void pgemm_run(cloob_ctx *ctx, const pgemm_call *c)
 {
     const pgemm_kernel *k = pgemm_best();
@@ -163,8 +172,8 @@ void pgemm_run(cloob_ctx *ctx, const pgemm_call *c)
     if (c->M < 1) return;
     w.blocks = (c->M + k->rows - 1) / k->rows;
     w.chunks = (c->M + k->chunk - 1) / k->chunk;
-    pool_for(ctx, w.blocks, 1, turn_range, &w);
-    pool_for(ctx, w.chunks * w.panels, 1, run_range, &w);
+    pool_share(ctx, w.blocks, TURN, turn_range, &w);
+    pool_share(ctx, w.chunks * w.panels, piece(&w), run_range, &w);
 }
 
 /* ---- few rows ------------------------------------------------------------------------------------ */

@@ -46,8 +46,8 @@ void pgemm_few(cloob_ctx *ctx, const pgemm_call *c);
 
 /* ---- the inner part, one per kind of machine ------------------------------------------------------ */
 
-/* A few rows by one panel, over K steps of k. `next` is fetched meanwhile, a line of 64 bytes for every k; what is
- * there already does no harm. */
+/* A few rows by one panel, over K steps of k. `next`, unless it is NULL, is fetched meanwhile, a line of 64 bytes for
+ * every k. */
 typedef struct pgemm_block {
     const float *x; /* (K, rows): the rows' elements side by side */
     const float *panel, *bias, *res, *next;
@@ -61,7 +61,7 @@ typedef struct pgemm_kernel {
     int columns, rows;    /* of a panel; of a block at most */
     int64_t chunk, depth; /* rows, and steps of k, that are multiplied by all panels before the next; depth 0: all k */
     void (*multiply)(const pgemm_block *b);
-    /* to (K, rows) = the transpose of from (rows, K). */
+    /* to (K, rows) = the transpose of from (rows, K); rows: at most those of a block, or half the columns of a panel. */
     void (*turn)(const float *from, int64_t K, int rows, float *to);
 } pgemm_kernel;
 

@@ -89,14 +89,16 @@ TARGET static inline __attribute__((always_inline)) __m256 begin_sum(const pgemm
     return y;
 }
 
-/* rows is a constant where it is called, so that the sums stay in registers. */
-TARGET static inline __attribute__((always_inline)) void rows_by_panel(const pgemm_block *b, const int rows)
+/* rows and fetch are constants where it is called, so that the sums stay in registers. */
+TARGET static inline __attribute__((always_inline)) void rows_by_panel(const pgemm_block *b, const int rows,
+                                                                       const bool fetch)
 {
     __m256 left[ROWS], right[ROWS];
     const float *panel = b->panel, *next = b->next, *x = b->x;
     int64_t K = b->K;
 #pragma GCC unroll 6
     for (int r = 0; r < rows; r++) left[r] = begin_sum(b, r, 0), right[r] = begin_sum(b, r, 1);
+#pragma GCC unroll 4
     for (int64_t k = 0; k < K; k++, x += rows) {
         __m256 l = _mm256_load_ps(panel + k * COLUMNS), m = _mm256_load_ps(panel + k * COLUMNS + V);
 #pragma GCC unroll 6
@@ -105,7 +107,7 @@ TARGET static inline __attribute__((always_inline)) void rows_by_panel(const pge
             left[r] = _mm256_fmadd_ps(one, l, left[r]);
             right[r] = _mm256_fmadd_ps(one, m, right[r]);
         }
-        _mm_prefetch((const char *)(next + k * COLUMNS), _MM_HINT_T1);
+        if (fetch) _mm_prefetch((const char *)(next + k * COLUMNS), _MM_HINT_T1);
     }
 #pragma GCC unroll 6
     for (int r = 0; r < rows; r++) {
@@ -115,7 +117,11 @@ TARGET static inline __attribute__((always_inline)) void rows_by_panel(const pge
 }
 
 #define BY(n)                                                                                                          \
-    TARGET static void rows_##n(const pgemm_block *b) { rows_by_panel(b, n); }
+    TARGET static void rows_##n(const pgemm_block *b)                                                                  \
+    {                                                                                                                  \
+        if (b->next) rows_by_panel(b, n, true);                                                                        \
+        else rows_by_panel(b, n, false);                                                                               \
+    }
 /* clang-format off */
 BY(1) BY(2) BY(3) BY(4) BY(5) BY(6)
     /* clang-format on */

@@ -82,7 +82,7 @@ TARGET static inline __attribute__((always_inline)) void rows_by_panel(const pge
             left[r] = _mm512_fmadd_ps(one, l, left[r]);
             right[r] = _mm512_fmadd_ps(one, m, right[r]);
         }
-        _mm_prefetch((const char *)(next + k * V), _MM_HINT_T1);
+        if (next) _mm_prefetch((const char *)(next + k * V), _MM_HINT_T1);
     }
 #pragma GCC unroll 14
     for (int r = 0; r < rows; r++) {

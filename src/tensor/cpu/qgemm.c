@@ -292,6 +292,9 @@ static int64_t chunks_of(const walk *w)
     return (w->blocks + blocks - 1) / blocks;
 }
 
+/* Blocks that are quantised, and panels that are multiplied by, at a time. */
+enum { QUANTISE = 8, PIECE = 4 };
+
 void qgemm_run(cloob_ctx *ctx, const igemm_call *c)
 {
     if (c->M < 1 || c->N < 1) return;
@@ -300,8 +303,8 @@ void qgemm_run(cloob_ctx *ctx, const igemm_call *c)
     w.x = c->scratch;
     w.row = (qgemm_row *)(void *)(w.x + round_up(x_bytes(c->M, c->K)));
     w.own = (float *)(void *)((char *)w.row + row_bytes(c->M, c->K));
-    pool_for(ctx, w.blocks, 1, quantise_range, &w);
-    pool_for(ctx, w.chunks * w.panels, 1, run_range, &w);
+    pool_share(ctx, w.blocks, QUANTISE, quantise_range, &w);
+    pool_share(ctx, w.chunks * w.panels, PIECE, run_range, &w);
 }
 
 /* ---- the definition ------------------------------------------------------------------------------ */
