@@ -119,7 +119,7 @@ static void bench(dnn_kind kind, int64_t N, int64_t HW, int64_t C, int64_t O, in
                                     " and statistics",
                                     " from bytes",
                                     " and statistics, from bytes",
-                                    " behind batch norm",
+                                    "",
                                     " and statistics, behind batch norm",
                                     "",
                                     "",
@@ -190,7 +190,6 @@ static void stem(int64_t N, int64_t HW, int64_t C)
         for (int kind = DNN_FORWARD; kind <= DNN_DW; kind++) bench((dnn_kind)kind, N, HW / 2, C, O, 1, 0);
         bench(DNN_FORWARD, N, HW / 2, C, O, 1, SMALL_STATS);
         bench(DNN_FORWARD, N, HW / 2, C, O, 1, SMALL_STATS | SMALL_APPLY);
-        bench(DNN_DW, N, HW / 2, C, O, 1, SMALL_APPLY);
     }
     if (C == 32) bench(DNN_FORWARD, N, HW / 4, 2 * C, 2 * C, 1, SMALL_STATS | SMALL_APPLY); /* the first blocks */
     printf("stem of %lld channels, batch %lld: cuDNN %.3f ms, the faster of both %.3f ms\n\n", (long long)C,

@@ -284,31 +284,13 @@ static void fuse_rounding(graph *g, int i)
 {
     value_id x = g->node[i].in[0];
     op_fp8 fp8 = g->node[i].attr.fp8;
-    int at = fp8 == OP_FP8_NEVER || op_fp8_by_rows(fp8) || g->value[x].t.dtype != CLOOB_BF16 ? -1 : graph_producer(g, x);
+    int at =
+        fp8 == OP_FP8_NEVER || op_fp8_by_rows(fp8) || g->value[x].t.dtype != CLOOB_BF16 ? -1 : graph_producer(g, x);
     if (at < 0 || g->node[at].out[0] != x || !rounds(g->node[at].op, g->node[i].op)) return;
     tensor copy = { .dtype = CLOOB_U8, .ndim = 1, .dim = { tensor_count(&g->value[x].t) + OP_ROUNDED_TAIL } };
     value_id *rounded = &g->node[at].out[OP_ROUNDED_OUT];
     if (*rounded == NO_VALUE) *rounded = graph_value(g, copy, VALUE_TEMP);
     g->node[i].in[OP_ROUNDED_IN] = *rounded;
-}
-
-/* The weight gradient of a 3 x 3 convolution of few channels that alone reads what batch norm's backward reduction
- * writes for it on the side: it makes that itself. */
-static void fuse_stem_dw(graph *g, int i)
-{
-    node dw = g->node[i];
-    value_id x = dw.in[1];
-    int at = graph_producer(g, x);
-    if (at < 0 || g->node[at].op != OP_BN_BWD_REDUCE || g->node[at].out[4] != x || !is_small(g, &dw, dw.in[2], STEM))
-        return;
-    node *reduce = &g->node[at], n = empty_node(OP_APPLY_STEM_DW, dw.attr, dw.segment);
-    if (!reduce->attr.relu || reduce->attr.pool || readers(g, x) != 1 || g->value[x].keep) return;
-    n.attr.relu = true;
-    n.in[0] = dw.in[0], n.in[6] = dw.in[2];
-    for (int k = 1; k < 6; k++) n.in[k] = reduce->in[k + 1];
-    n.out[0] = dw.out[0], n.out[1] = x;
-    reduce->out[4] = NO_VALUE;
-    g->node[i] = n;
 }
 
 /* Batch norm's backward apply whose result the first convolution's weight gradient alone reads. */
@@ -334,7 +316,6 @@ static void fuse_conv_dw(graph *g, int i)
 {
     fuse_image(g, i);
     if (g->node[i].op == OP_IMAGE_CONV_DW) fuse_image_bwd(g, i);
-    else fuse_stem_dw(g, i);
 }
 
 /* What stands before a convolution with statistics. */

@@ -133,21 +133,6 @@ op_args fused_stem_conv(const op_args *a)
     return r;
 }
 
-op_args fused_dw_apply(const op_args *a)
-{
-    op_args r = { .attr = a->attr, .out = { a->out[1] }, .scratch = a->scratch };
-    for (int k = 0; k < 5; k++) r.in[k] = a->in[k + 1];
-    r.in[5] = ABSENT;
-    return r;
-}
-
-op_args fused_stem_dw(const op_args *a)
-{
-    return (op_args){
-        .attr = a->attr, .in = { a->in[0], a->out[1], a->in[6] }, .out = { a->out[0] }, .scratch = a->scratch
-    };
-}
-
 op_args fused_dw_bwd(const op_args *a)
 {
     op_args r = { .attr = a->attr, .out = { a->out[1] }, .scratch = a->scratch };
@@ -268,18 +253,6 @@ cloob_status shape_apply_stem_stats(cloob_ctx *ctx, op_args *a)
     op_args conv = fused_stem_conv(a);
     CLOOB_TRY(shape_conv_stats(ctx, &conv));
     for (int k = 0; k < 3; k++) a->out[k] = conv.out[k];
-    return CLOOB_OK;
-}
-
-cloob_status shape_apply_stem_dw(cloob_ctx *ctx, op_args *a)
-{
-    op_args apply = fused_dw_apply(a);
-    if (!a->attr.relu || a->attr.pool) return op_refuse(ctx, OP_APPLY_STEM_DW, "relu without a pool is needed");
-    CLOOB_TRY(shape_bn_apply(ctx, &apply));
-    a->out[1] = apply.out[0];
-    op_args dw = fused_stem_dw(a);
-    CLOOB_TRY(shape_conv2d_dw(ctx, &dw));
-    a->out[0] = dw.out[0];
     return CLOOB_OK;
 }
 

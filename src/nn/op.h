@@ -179,7 +179,6 @@ op_args fused_second_apply(const op_args *a), fused_applied_dw(const op_args *a)
 op_args fused_image(const op_args *a), fused_image_conv(const op_args *a);        /* image_conv_stats */
 op_args fused_dw_image(const op_args *a), fused_image_dw(const op_args *a);       /* image_conv_dw */
 op_args fused_stem_apply(const op_args *a), fused_stem_conv(const op_args *a);    /* apply_stem_stats */
-op_args fused_dw_apply(const op_args *a), fused_stem_dw(const op_args *a);        /* apply_stem_dw */
 op_args fused_dw_bwd(const op_args *a), fused_bwd_dw(const op_args *a);           /* bn_bwd_image_dw */
 
 /* ---- the table ----------------------------------------------------------------------------------- */

@@ -159,9 +159,6 @@ OP(IMAGE_CONV_DW, "image_conv_dw", shape_image_conv_dw, NULL)
 OP(APPLY_STEM_STATS, "apply_stem_stats", shape_apply_stem_stats, NULL)
 /* x, mean, rstd, gain, bias, w, run_mean (O), run_var (O) -> y, mean (O), rstd (O), applied {as all}: bn_apply of x
  * with relu, then conv_stats of it; applied may stay undefined */
-OP(APPLY_STEM_DW, "apply_stem_dw", shape_apply_stem_dw, NULL)
-/* dy, x, mean, rstd, gain, bias, w (for its shape) -> dw F32, applied {as both}: bn_apply of x with relu, then
- * conv2d_dw with it; applied may stay undefined */
 OP(BN_BWD_IMAGE_DW, "bn_bwd_image_dw", shape_bn_bwd_image_dw, NULL)
 /* dy, x, mean, rstd, gain, bias, sums, bytes (N,H,W,3) U8, w (for its shape) -> dw F32, applied, image {as both}:
  * bn_bwd_apply with relu, then image_conv_dw of what it made; applied and image may stay undefined */

@@ -304,8 +304,7 @@ double op_compare(cloob_ctx *ctx, device *dev, op_id op, const op_args *expected
     for (int k = 0; k < OP_OUTPUTS; k += 3) /* may stay as they were: only guards count */
         if (a.attr.alone && (k == 3 || op == OP_BN_BWD_CONV_DX)) want[k].dim[0] = 0;
     if (op == OP_IMAGE_CONV_STATS || op == OP_APPLY_STEM_STATS) want[3].dim[0] = 0;
-    if (op == OP_IMAGE_CONV_DW || op == OP_APPLY_STEM_DW || op == OP_BN_BWD_IMAGE_DW)
-        want[1].dim[0] = want[2].dim[0] = 0;
+    if (op == OP_IMAGE_CONV_DW || op == OP_BN_BWD_IMAGE_DW) want[1].dim[0] = want[2].dim[0] = 0;
     double from_out = collect(ctx, dev, op, want, OP_OUTPUTS, out);
     return status != CLOOB_OK || from_in < 0 || from_out < 0 ? -1 : fmax(from_in, from_out);
 }

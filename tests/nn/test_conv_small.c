@@ -113,9 +113,9 @@ static double value(const tensor *t, const void *data, int64_t i)
     return v;
 }
 
-/* bf16 results may be rounded to the next number, of 2^-8; F32 sums run in another order. Says where the
- * first difference is. */
-static void compare(const char *what, const guarded *g)
+/* bf16 results may be rounded to the next number, of 2^-8; F32 sums run in another order, within `slack` of their rms.
+ * Says where the first difference is. */
+static void compare(const char *what, const guarded *g, double slack)
 {
     int64_t n = tensor_count(&g->t), bad = 0, first = -1;
     double rms = 0, worst = 0, step = g->t.dtype == CLOOB_BF16 ? 1.0 / 128 : 1e-5;
@@ -124,7 +124,7 @@ static void compare(const char *what, const guarded *g)
     for (int64_t i = 0; i < n; i++) {
         double want = value(&g->t, g->t.data, i), got = value(&g->t, g->host + GUARD, i);
         worst = fmax(worst, fabs(got - want));
-        if (fabs(got - want) <= step * fabs(want) + 1e-4 * rms) continue;
+        if (fabs(got - want) <= step * fabs(want) + slack * rms) continue;
         if (bad++ == 0) first = i;
     }
     if (!bad) return;
@@ -210,7 +210,9 @@ static void run_kernel(const problem *q, small_plan *p, const char *name)
         memcpy(before, out->host + GUARD, size);
     }
     snprintf(what, sizeof what, "%s, kind %d with %d, <%s>", name, (int)q->shape.kind, q->with, small_plan_name(p));
-    compare(what, out);
+    /* what batch norm's backward apply makes of an operand may be rounded to the next bf16, and one such element moves a
+     * sum over hundreds of positions by some 1e-4 */
+    compare(what, out, q->with & SMALL_BWD ? 1e-3 : 1e-4);
     if (q->with & SMALL_STATS) compare_sums(what, &y, pivot, data.workspace, small_plan_parts(p));
     free(before);
     dev->free(dev, data.workspace);
@@ -324,29 +326,6 @@ static int run_bytes(const op_case *c)
     return ran;
 }
 
-/* The weight gradient of a convolution behind batch norm. y: the shape of dy. */
-static int run_apply_dw(const op_case *c, const tensor *y)
-{
-    op_pass p;
-    op_case dw = { c->name,
-                   OP_APPLY_STEM_DW,
-                   c->attr,
-                   { { 'f', { 0 } }, c->in[0], c->in[1], c->in[2], c->in[3], c->in[4], c->in[5] } };
-    for (int k = 0; k < 4; k++) dw.in[0].dim[k] = y->dim[k];
-    CHECK(op_pass_run(ctx, &dw, CLOOB_BF16, 8, &p));
-    const tensor *in = p.forward.in;
-    problem q = { .shape = conv_shape(DNN_DW, &in[1], &in[6], &in[0], &c->attr),
-                  .c = in[6].dim[3],
-                  .with = SMALL_APPLY,
-                  .x = &in[1],
-                  .w = &p.forward.out[0],
-                  .y = &in[0],
-                  .norm = &in[2] };
-    int ran = run_problem(&q, c->name);
-    op_pass_release(&p);
-    return ran;
-}
-
 static int run_apply(const op_case *c)
 {
     op_pass p;
@@ -357,7 +336,6 @@ static int run_apply(const op_case *c)
     int ran = run_problem(
         &(problem){ .shape = s, .c = in[5].dim[3], .with = with, .x = &in[0], .w = &in[5], .y = y, .norm = &in[1] },
         c->name);
-    ran += run_apply_dw(c, y);
     op_pass_release(&p);
     return ran;
 }

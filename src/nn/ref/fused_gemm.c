@@ -55,13 +55,6 @@ cloob_status apply_stem_stats_ref(const op_env *env, const op_args *a)
     return conv_stats_ref(env, &conv);
 }
 
-cloob_status apply_stem_dw_ref(const op_env *env, const op_args *a)
-{
-    op_args apply = fused_dw_apply(a), dw = fused_stem_dw(a);
-    CLOOB_TRY(bn_apply_ref(env, &apply));
-    return conv2d_dw_ref(env, &dw);
-}
-
 cloob_status bn_bwd_image_dw_ref(const op_env *env, const op_args *a)
 {
     op_args apply = fused_dw_bwd(a), dw = fused_bwd_dw(a);

@@ -20,7 +20,7 @@ typedef struct small_plan small_plan;
 enum {
     SMALL_STATS = 1, /* forward: sums of y less a pivot, and of its square, over all positions */
     SMALL_BYTES = 2, /* x is (N,H,W,3) bytes; the kernel makes of them what image_input would have written */
-    SMALL_APPLY = 4, /* forward and dw: x goes through batch norm and relu first */
+    SMALL_APPLY = 4, /* forward: x goes through batch norm and relu first */
     SMALL_BWD = 8    /* dw: y is the gradient behind batch norm and relu and goes back through them first */
 };
 

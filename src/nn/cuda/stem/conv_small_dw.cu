@@ -15,13 +15,13 @@ typedef struct dw_part {
 constexpr int parts_of(int channels, int each) { return (channels + each - 1) / each; }
 
 /* ROWS groups of warps share the rows of a tile. */
-template <int CIN_, int COUT_, int MT_, int NT_, int R_, int ROWS_, int STAGES_, int NORM_>
+template <int CIN_, int COUT_, int MT_, int NT_, int R_, int ROWS_, int STAGES_>
 struct dw_shape
     : dw_sizes<box<CIN_, R_ * ROWS_ + 2, TILE + 2>, box<COUT_, R_ * ROWS_, TILE>,
-               3 * parts_of(COUT_, 16 * MT_) * (CIN_ / (8 * NT_)), ROWS_, R_, 3 * MT_ * NT_ * 4, STAGES_, NORM_> {
+               3 * parts_of(COUT_, 16 * MT_) * (CIN_ / (8 * NT_)), ROWS_, R_, 3 * MT_ * NT_ * 4, STAGES_, 0> {
     enum {
         CIN = CIN_,
-        NORM_CHANNELS = CIN,
+        NORM_CHANNELS = 1,
         COUT = COUT_,
         MT = MT_,
         NT = NT_,
@@ -90,9 +90,9 @@ __device__ __forceinline__ void load_x(unsigned b[S::NT][2], unsigned x, int row
     }
 }
 
-template <int CIN, int COUT, int MT, int NT, int R, int ROWS, int STAGES, int NORM>
-struct dw_shape<CIN, COUT, MT, NT, R, ROWS, STAGES, NORM>::worker {
-    typedef dw_shape<CIN, COUT, MT, NT, R, ROWS, STAGES, NORM> S;
+template <int CIN, int COUT, int MT, int NT, int R, int ROWS, int STAGES>
+struct dw_shape<CIN, COUT, MT, NT, R, ROWS, STAGES>::worker {
+    typedef dw_shape<CIN, COUT, MT, NT, R, ROWS, STAGES> S;
     dw_part p;
     __device__ __forceinline__ worker(int thread) : p(S::part_of(thread / 32)) {}
 
@@ -118,24 +118,22 @@ struct dw_shape<CIN, COUT, MT, NT, R, ROWS, STAGES, NORM>::worker {
     }
 };
 
-/* Batch norm before it or not (0, SMALL_APPLY); channels in, out, tiles of 16 dy and of 8 x of a warp, its rows,
- * groups, stages. */
-template <int NORM, int CIN, int COUT, int MT, int NT, int R, int ROWS, int STAGES>
+/* Channels in, out, tiles of 16 dy and of 8 x of a warp, its rows, groups, stages. */
+template <int CIN, int COUT, int MT, int NT, int R, int ROWS, int STAGES>
 constexpr small_kernel row(const char *name)
 {
-    typedef dw_shape<CIN, COUT, MT, NT, R, ROWS, STAGES, NORM> S;
-    return { name, DNN_DW, NORM, CIN, COUT, 1, S::HIGH, dw_ready<S>, S::SLOTS * sizeof(float), dw_run<S> };
+    typedef dw_shape<CIN, COUT, MT, NT, R, ROWS, STAGES> S;
+    return { name, DNN_DW, 0, CIN, COUT, 1, S::HIGH, dw_ready<S>, S::SLOTS * sizeof(float), dw_run<S> };
 }
-#define BOTH(name, ...) row<0, __VA_ARGS__>(name), row<SMALL_APPLY, __VA_ARGS__>(name)
 
 } // namespace
 
 extern "C" const small_kernel small_dw_kernels[] = {
-    BOTH("4 x 7 rows", 32, 32, 2, 4, 7, 4, 3),
-    BOTH("4 x 4 rows", 32, 32, 2, 4, 4, 4, 3),
-    BOTH("2 x 7 rows", 32, 64, 2, 4, 7, 2, 3),
-    BOTH("2 x 4 rows", 32, 64, 2, 4, 4, 2, 4),
-    BOTH("2 x 8 rows", 40, 40, 1, 5, 8, 2, 3),
-    BOTH("8 rows", 40, 80, 1, 5, 8, 1, 3),
+    row<32, 32, 2, 4, 7, 4, 3>("4 x 7 rows"),
+    row<32, 32, 2, 4, 4, 4, 3>("4 x 4 rows"),
+    row<32, 64, 2, 4, 7, 2, 3>("2 x 7 rows"),
+    row<32, 64, 2, 4, 4, 2, 4>("2 x 4 rows"),
+    row<40, 40, 1, 5, 8, 2, 3>("2 x 8 rows"),
+    row<40, 80, 1, 5, 8, 1, 3>("8 rows"),
     { NULL },
 };

@@ -4,8 +4,8 @@
  * adds the blocks in order. A shape S gives the boxes of x and dy and their copies (bring), how many warps make one
  * whole dw (GROUP) and how many such groups share the rows of a tile (ROWS), the accumulators of a thread (ACC), a
  * warp's part of the work (worker), and which element of dw a slot of the sums is (element; -1: none). A box of x that
- * is not used as it is copied (MADE bytes) makes what is used of it (make). NORM: batch norm first rewrites x
- * (SMALL_APPLY) or dy (SMALL_BWD; beside dy then lies what batch norm read). */
+ * is not used as it is copied (MADE bytes) makes what is used of it (make). NORM: with
+ * SMALL_BWD batch norm's backward apply first rewrites dy; beside dy then lies what batch norm read. */
 #ifndef NN_CUDA_CONV_SMALL_DW_CUH
 #define NN_CUDA_CONV_SMALL_DW_CUH
 
@@ -83,7 +83,6 @@ __global__ void __launch_bounds__(S::THREADS, S::PER_SM)
         barrier_publish();
         for (int s = 0; s < S::STAGES; s++) bring(s, blockIdx.x + s * gridDim.x);
     }
-    if (S::NORM & SMALL_APPLY) affine_load<S::NORM_CHANNELS>(affine, j.norm);
     if (S::NORM & SMALL_BWD) affine_bwd_load<S::NORM_CHANNELS>(affine, j.norm);
     __syncthreads();
     typename S::worker worker(threadIdx.x);
@@ -100,9 +99,6 @@ __global__ void __launch_bounds__(S::THREADS, S::PER_SM)
             x = shared_address(stages + S::MADE_AT);
         }
         tile_place p = place_of(j.tiles, tile, S::HIGH);
-        if constexpr ((S::NORM & SMALL_APPLY) != 0)
-            apply_box<typename S::x_box, S::NORM_CHANNELS, S::THREADS>(x, p, j.tiles, shared_address(affine),
-                                                                       threadIdx.x);
         if constexpr ((S::NORM & SMALL_BWD) != 0)
             backward_box<typename S::dy_box, S::NORM_CHANNELS, S::THREADS>(dy, dy + S::dy_box::BYTES, p, j.tiles,
                                                                            shared_address(affine));

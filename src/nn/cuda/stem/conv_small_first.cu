@@ -2,25 +2,23 @@
  * position are one chunk of 16 bytes, so a product of depth 16 takes two taps at a time: five for nine, the
  * last half zeros. There is no gradient of x.
  *
- * In training the images come as bytes: then a box of bytes is copied, and the block's warps make chunks of it in
- * shared memory, two positions of three channels in each: three products for nine taps. */
+ * In training the images come as bytes: then a box of bytes is copied, a quarter of a chunk for each position, and the
+ * block's warps make chunks of it in shared memory. */
 #include "nn/cuda/stem/conv_small_dw.cuh"
 
 namespace {
 
-enum { COLUMNS = 2 * TILE + 1, CHANNELS = 8 };
+enum { PAIRS = 5, COLUMNS = 2 * TILE + 1, CHANNELS = 8 };
 
 constexpr int whole(int bytes) { return (bytes + SMEM_ALIGN - 1) / SMEM_ALIGN * SMEM_ALIGN; }
 
-/* The positions that `rows` rows of outputs see, in chunks of 16 bytes. The nine taps are CHUNKS chunks, two of which
- * are the depth of a product. STEP: bytes from the corner of an output to that of the next; at: bytes from there to a
- * chunk; weight: which weight of an output's 9 c the n-th number of a chunk meets, -1: none. */
+/* The positions that `rows` rows of outputs see, 16 bytes each. STEP: bytes from the corner of an output to that of the
+ * next. */
 template <int HIGH>
 struct chunk_box {
     enum {
         WITH = 0,
         ROWS = 2 * HIGH + 1,
-        CHUNKS = TAPS,
         STEP = 32,
         ROW_BYTES = COLUMNS * 16,
         FULL = ROWS * ROW_BYTES,
@@ -28,8 +26,8 @@ struct chunk_box {
         MADE = 0
     };
 
-    __device__ __forceinline__ static int at(int tap) { return tap / 3 * ROW_BYTES + tap % 3 * 16; }
-    __device__ __forceinline__ static int weight(int tap, int n, int c) { return n < c ? tap * c + n : -1; }
+    /* Bytes from an output's corner to what column v of the kernel sees. */
+    __device__ __forceinline__ static int column(int v) { return v * 16; }
 
     __device__ __forceinline__ static void copy(char *to, const CUtensorMap *map, tile_place p, uint64_t *barrier)
     {
@@ -47,10 +45,9 @@ struct chunk_box {
     }
 };
 
-/* The same from bytes, three channels and no more. Of a row of the box are copied the 16 bytes before the first
- * output's centre, whose last three are the column left of it, and 32 columns more. A chunk made of it is an even
- * column and the odd one behind it, so an output's row of taps is two chunks, and those of neighbouring outputs lie
- * side by side. */
+/* The same from bytes. Of a row of the box are copied the 16 bytes before the first output's centre, whose last three
+ * are the column left of it, and 32 columns more. What is made of it has even and odd columns apart: an instruction
+ * reads every other column, and they lie on different banks. */
 template <int HIGH>
 struct byte_box {
     enum {
@@ -60,19 +57,14 @@ struct byte_box {
         RAW = FRONT + 3 * 2 * TILE, /* bytes of a row */
         FULL = ROWS * RAW,
         BYTES = whole(FULL),
-        CHUNKS = 6,
         STEP = 16,
-        ROW_BYTES = (TILE + 1) * 16,
+        ODD = 320, /* where a row's odd columns begin: half of all banks further on than its even ones */
+        ROW_BYTES = ODD + TILE * 16,
         MADE = whole(ROWS * ROW_BYTES)
     };
-    static_assert(RAW % 16 == 0, "a row");
+    static_assert(RAW % 16 == 0 && ODD >= (TILE + 1) * 16, "a row");
 
-    __device__ __forceinline__ static int at(int chunk) { return chunk / 2 * ROW_BYTES + chunk % 2 * 16; }
-    __device__ __forceinline__ static int weight(int chunk, int n, int)
-    {
-        int v = chunk % 2 * 2 + n / 3; /* column of the kernel */
-        return n < 6 && v < 3 ? (chunk / 2 * 3 + v) * 3 + n % 3 : -1;
-    }
+    __device__ __forceinline__ static int column(int v) { return (v & 1) * ODD + (v >> 1) * 16; }
 
     __device__ __forceinline__ static void copy(char *to, const CUtensorMap *map, tile_place p, uint64_t *barrier)
     {
@@ -89,40 +81,38 @@ struct byte_box {
                                  CU_TENSOR_MAP_SWIZZLE_NONE);
     }
 
-    /* Chunk k of row r. Outside the image are zeros, not what a byte of 0 would be. */
-    __device__ __forceinline__ static void make_one(char *to, const char *from, int r, int k, bool left, bool right,
+    /* Column c of row r. Outside the image are zeros, not what a byte of 0 would be. */
+    __device__ __forceinline__ static void make_one(char *to, const char *from, int r, int c, bool inside,
                                                     const pixels &image)
     {
-        const uint8_t *byte = reinterpret_cast<const uint8_t *>(from) + r * RAW + FRONT - 3 + 6 * k;
-        float v[6];
+        const uint8_t *byte = reinterpret_cast<const uint8_t *>(from) + r * RAW + FRONT - 3 + 3 * c;
+        float v[3];
 #pragma unroll
-        for (int i = 0; i < 6; i++)
-            v[i] = (i < 3 ? left : right) ? fmaf((float)byte[i], image.slope[i % 3], image.bias[i % 3]) : 0.0f;
-        *reinterpret_cast<uint4 *>(to + r * ROW_BYTES + k * 16) =
-            make_uint4(pack2(v[0], v[1]), pack2(v[2], v[3]), pack2(v[4], v[5]), 0);
+        for (int i = 0; i < 3; i++) v[i] = inside ? fmaf((float)byte[i], image.slope[i], image.bias[i]) : 0.0f;
+        *reinterpret_cast<uint4 *>(to + r * ROW_BYTES + column(c)) =
+            make_uint4(pack2(v[0], v[1]), pack2(v[2], 0.0f), 0, 0);
     }
 
-    /* By all warps of the block, two rows each: a lane for each chunk but the last, whose second column nobody sees. */
+    /* By all warps of the block: a row each, a lane for each column but the first. */
     template <int WARPS>
     __device__ __forceinline__ static void make(char *to, const char *from, tile_place p, const pixels &image)
     {
-        int k = threadIdx.x % TILE, column = 2 * (p.x + k), top = 2 * p.y - 1;
-        bool left = column > 0 && column <= image.W, right = column < image.W;
+        int lane = threadIdx.x & 31, top = 2 * p.y - 1;
+        bool wide = 2 * p.x + lane < image.W;
 #pragma unroll 4
-        for (int r = threadIdx.x / TILE; r < ROWS; r += 2 * WARPS) {
-            bool inside = top + r >= 0 && top + r < image.H;
-            make_one(to, from, r, k, inside && left, inside && right, image);
-        }
+        for (int r = threadIdx.x / 32; r < ROWS; r += WARPS)
+            make_one(to, from, r, lane + 1, wide && top + r >= 0 && top + r < image.H, image);
         for (int r = threadIdx.x; r < ROWS; r += 32 * WARPS)
-            make_one(to, from, r, TILE, top + r >= 0 && top + r < image.H && 2 * (p.x + TILE) <= image.W, false, image);
+            make_one(to, from, r, 0, p.x > 0 && top + r >= 0 && top + r < image.H, image);
     }
 };
 
-/* Bytes from an output's corner to the chunk that a lane brings to product k. */
+/* Bytes from an output's corner to a tap. */
 template <class X>
-__device__ __forceinline__ int chunk_offset(int k, int lane)
+__device__ __forceinline__ int tap_offset(int tap)
 {
-    return X::at(min(2 * k + (lane >> 4), X::CHUNKS - 1)); /* one too many has weights 0, or is not kept */
+    tap = min(tap, TAPS - 1); /* a tenth has weights 0, or its gradient is not kept */
+    return tap / 3 * X::ROW_BYTES + X::column(tap % 3);
 }
 
 /* ---- forward ------------------------------------------------------------------------------------- */
@@ -152,29 +142,29 @@ struct first_shape {
     typedef X<HIGH> input;
     typedef row_out<NT, 2> output;
     enum {
-        DEEP = (input::CHUNKS + 1) / 2, /* products */
         MADE_AT = STAGES * input::BYTES,
         OUT = MADE_AT + input::MADE,
         SMEM = SMEM_ALIGN + OUT + ROWS * output::BYTES
     };
 };
 
-/* Two numbers of a chunk's weights, for output channel o. */
-template <class X>
-__device__ __forceinline__ float weight_of(const first_job &j, int o, int chunk, int n)
+/* Two channels of a tap's weights, for output channel o. */
+__device__ __forceinline__ unsigned weight_pair(const first_job &j, int o, int tap, int channel)
 {
-    int at = chunk < X::CHUNKS ? X::weight(chunk, n, j.c) : -1;
-    return at < 0 ? 0.0f : to_float(j.w[o * TAPS * j.c + at]);
+    const bf16 *w = j.w + (o * TAPS + tap) * j.c;
+    float low = tap < TAPS && channel < j.c ? to_float(w[channel]) : 0.0f,
+          high = tap < TAPS && channel + 1 < j.c ? to_float(w[channel + 1]) : 0.0f;
+    return pack2(low, high);
 }
 
 template <class S>
-__device__ __forceinline__ void first_row(float acc[S::NT][4], unsigned corner, const int offset[S::DEEP],
-                                          const unsigned b[S::DEEP][S::NT][2])
+__device__ __forceinline__ void first_row(float acc[S::NT][4], unsigned corner, const int offset[PAIRS],
+                                          const unsigned b[PAIRS][S::NT][2])
 {
 #pragma unroll
     for (int t = 0; t < S::NT; t++) acc[t][0] = acc[t][1] = acc[t][2] = acc[t][3] = 0.0f;
 #pragma unroll
-    for (int k = 0; k < S::DEEP; k++) {
+    for (int k = 0; k < PAIRS; k++) {
         unsigned a[4];
         ldmatrix(a, corner + offset[k]);
 #pragma unroll
@@ -184,7 +174,7 @@ __device__ __forceinline__ void first_row(float acc[S::NT][4], unsigned corner, 
 
 template <class S, class SUMS>
 __device__ __forceinline__ void first_tile(const first_job &j, tile_place p, unsigned x, unsigned out,
-                                           const int offset[S::DEEP], const unsigned b[S::DEEP][S::NT][2], SUMS &sums)
+                                           const int offset[PAIRS], const unsigned b[PAIRS][S::NT][2], SUMS &sums)
 {
     int lane = threadIdx.x & 31, row = threadIdx.x / 32 * S::R;
 #pragma unroll
@@ -214,19 +204,15 @@ __global__ void __launch_bounds__(S::THREADS, S::PER_SM)
         barrier_publish();
         for (int s = 0; s < S::STAGES; s++) bring(s, blockIdx.x + s * gridDim.x);
     }
-    int lane = threadIdx.x & 31, offset[S::DEEP];
-    unsigned b[S::DEEP][S::NT][2];
+    int lane = threadIdx.x & 31, offset[PAIRS];
+    unsigned b[PAIRS][S::NT][2];
 #pragma unroll
-    for (int k = 0; k < S::DEEP; k++) {
-        offset[k] = chunk_offset<typename S::input>(k, lane);
+    for (int k = 0; k < PAIRS; k++) {
+        offset[k] = tap_offset<typename S::input>(2 * k + (lane >> 4));
 #pragma unroll
         for (int t = 0; t < S::NT; t++)
 #pragma unroll
-            for (int i = 0; i < 2; i++) {
-                int o = t * 8 + (lane >> 2), n = (lane & 3) * 2;
-                b[k][t][i] = pack2(weight_of<typename S::input>(j, o, 2 * k + i, n),
-                                   weight_of<typename S::input>(j, o, 2 * k + i, n + 1));
-            }
+            for (int i = 0; i < 2; i++) b[k][t][i] = weight_pair(j, t * 8 + (lane >> 2), 2 * k + i, (lane & 3) * 2);
     }
     unsigned out = shared_address(stages + S::OUT) + threadIdx.x / 32 * S::output::BYTES;
     SUMS sums(j.pivot, S::output::chunk_of_lane());
@@ -281,17 +267,9 @@ cudaError_t first_run(const small_call *c)
 
 template <template <int> class X, int NORM_, int COUT_, int R_, int ROWS_, int STAGES_, int PER_SM_>
 struct first_dw_shape : dw_sizes<X<R_ * ROWS_>, box<COUT_, R_ * ROWS_, TILE>, 1, ROWS_, R_,
-                                 X<R_ * ROWS_>::CHUNKS *((COUT_ + 15) / 16) * 4, STAGES_, NORM_> {
+                                 TAPS *((COUT_ + 15) / 16) * 4, STAGES_, NORM_> {
+    enum { COUT = COUT_, NORM_CHANNELS = COUT, MT = (COUT + 15) / 16, R = R_, PER_SM = PER_SM_ };
     typedef X<R_ * ROWS_> x_box;
-    enum {
-        COUT = COUT_,
-        NORM_CHANNELS = COUT,
-        MT = (COUT + 15) / 16,
-        R = R_,
-        PER_SM = PER_SM_,
-        CHUNKS = x_box::CHUNKS,
-        DEEP = (CHUNKS + 1) / 2
-    };
     typedef box<COUT, R_ * ROWS_, TILE> dy_box;
 
     __device__ __forceinline__ static void bring_x(char *to, const CUtensorMap *map, tile_place p, uint64_t *barrier)
@@ -306,21 +284,21 @@ struct first_dw_shape : dw_sizes<X<R_ * ROWS_>, box<COUT_, R_ * ROWS_, TILE>, 1,
 
     __device__ __forceinline__ static int element(int warp, int i, int lane, int c)
     {
-        int m = i / 4 % MT, o = m * 16 + (i >> 1 & 1) * 8 + lane / 4,
-            at = x_box::weight(i / 4 / MT, lane % 4 * 2 + (i & 1), c);
-        return o < COUT && at >= 0 ? o * TAPS * c + at : -1;
+        int m = i / 4 % MT, tap = i / 4 / MT, o = m * 16 + (i >> 1 & 1) * 8 + lane / 4,
+            channel = lane % 4 * 2 + (i & 1);
+        return o < COUT && channel < c ? (o * TAPS + tap) * c + channel : -1;
     }
 
-    /* acc: 16 channels of dy by 8 numbers of a chunk, [chunk][m][4]. */
+    /* acc: 16 channels of dy by 8 of x per tap, [tap][m][4]. */
     struct worker {
-        int lane, row, offset[DEEP];
+        int lane, row, offset[PAIRS];
         __device__ __forceinline__ worker(int thread) : lane(thread & 31), row(thread / 32 * R)
         {
 #pragma unroll
-            for (int k = 0; k < DEEP; k++) offset[k] = chunk_offset<x_box>(k, lane);
+            for (int k = 0; k < PAIRS; k++) offset[k] = tap_offset<x_box>(2 * k + (lane >> 4));
         }
 
-        __device__ __forceinline__ void multiply(float (&acc)[CHUNKS * MT * 4], unsigned x, unsigned dy) const
+        __device__ __forceinline__ void multiply(float (&acc)[TAPS * MT * 4], unsigned x, unsigned dy) const
         {
 #pragma unroll
             for (int r = 0; r < R; r++) {
@@ -330,13 +308,13 @@ struct first_dw_shape : dw_sizes<X<R_ * ROWS_>, box<COUT_, R_ * ROWS_, TILE>, 1,
                 for (int m = 0; m < MT; m++)
                     ldmatrix_trans(a[m], dy + dy_box::at(position, min(2 * m + (lane >> 3 & 1), COUT / 8 - 1)));
 #pragma unroll
-                for (int k = 0; k < DEEP; k++) {
+                for (int k = 0; k < PAIRS; k++) {
                     unsigned b[4];
                     ldmatrix_trans(b, x + 2 * (row + r) * x_box::ROW_BYTES + (lane & 15) * x_box::STEP + offset[k]);
 #pragma unroll
                     for (int m = 0; m < MT; m++) {
                         mma(&acc[(2 * k * MT + m) * 4], a[m], b[0], b[1]);
-                        if (2 * k + 1 < CHUNKS) mma(&acc[((2 * k + 1) * MT + m) * 4], a[m], b[2], b[3]);
+                        if (2 * k + 1 < TAPS) mma(&acc[((2 * k + 1) * MT + m) * 4], a[m], b[2], b[3]);
                     }
                 }
             }
@@ -378,20 +356,16 @@ extern "C" const small_kernel small_first_kernels[] = {
     CHUNKS("first, 4 x 7 rows", 4, 7, 4, 2, 3),
     CHUNKS("first, 4 x 4 rows", 4, 4, 4, 3, 4),
     CHUNKS("first, 4 x 4 rows", 5, 4, 4, 2, 4),
-    BYTES("bytes, 4 x 7 rows", 4, 7, 4, 2, 4),
-    BYTES("bytes, 4 x 4 rows", 4, 4, 4, 2, 5),
-    BYTES("bytes, 4 x 7 rows", 5, 7, 4, 2, 3),
+    BYTES("bytes, 4 x 7 rows", 4, 7, 4, 2, 3),
+    BYTES("bytes, 4 x 4 rows", 4, 4, 4, 2, 4),
     BYTES("bytes, 4 x 4 rows", 5, 4, 4, 2, 4),
     dw_row<chunk_box, 0, 32, 7, 4, 3, 1>("first, 4 x 7 rows"),
     dw_row<chunk_box, 0, 32, 2, 8, 2, 2>("first, 8 x 2 rows"),
     dw_row<chunk_box, 0, 40, 4, 4, 2, 2>("first, 4 x 4 rows"),
     dw_row<byte_box, 0, 32, 7, 4, 2, 2>("bytes, 4 x 7 rows"),
-    dw_row<byte_box, 0, 32, 4, 4, 2, 4>("bytes, 4 x 4 rows"),
-    dw_row<byte_box, 0, 40, 4, 4, 2, 3>("bytes, 4 x 4 rows"),
-    dw_row<byte_box, SMALL_BWD, 32, 4, 4, 2, 2>("bytes, 4 x 4 rows"),
-    dw_row<byte_box, SMALL_BWD, 32, 2, 8, 2, 2>("bytes, 8 x 2 rows"),
+    dw_row<byte_box, 0, 32, 4, 4, 2, 3>("bytes, 4 x 4 rows"),
+    dw_row<byte_box, 0, 40, 4, 4, 2, 2>("bytes, 4 x 4 rows"),
     dw_row<byte_box, SMALL_BWD, 32, 2, 4, 2, 4>("bytes, 4 x 2 rows"),
-    dw_row<byte_box, SMALL_BWD, 40, 4, 4, 2, 2>("bytes, 4 x 4 rows"),
-    dw_row<byte_box, SMALL_BWD, 40, 2, 4, 2, 3>("bytes, 4 x 2 rows"),
+    dw_row<byte_box, SMALL_BWD, 40, 4, 4, 2, 1>("bytes, 4 x 4 rows"),
     { NULL },
 };

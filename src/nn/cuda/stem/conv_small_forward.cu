@@ -254,8 +254,7 @@ constexpr small_kernel row(const char *name, dnn_kind kind)
 #define DX(name, ...)     row<no_sums, no_apply, __VA_ARGS__>(name, DNN_DX)
 #define BEHIND(name, ...) row<kept_sums, apply_first, __VA_ARGS__>(name, DNN_FORWARD)
 #define FORWARD(name, ...)                                                                                             \
-    row<no_sums, no_apply, __VA_ARGS__>(name, DNN_FORWARD), row<kept_sums, no_apply, __VA_ARGS__>(name, DNN_FORWARD),  \
-        BEHIND(name, __VA_ARGS__)
+    row<no_sums, no_apply, __VA_ARGS__>(name, DNN_FORWARD), row<kept_sums, no_apply, __VA_ARGS__>(name, DNN_FORWARD)
 
 } // namespace
 
@@ -266,10 +265,11 @@ extern "C" const small_kernel small_forward_kernels[] = {
     FORWARD("4 rows", 40, 40, 5, 4, 1, 2, 3),
     FORWARD("4 rows, 3 groups", 40, 40, 5, 4, 3, 6, 1),
     FORWARD("4 rows, 2 groups", 40, 40, 10, 4, 2, 4, 1),
+    BEHIND("4 rows, 3 groups", 32, 32, 4, 4, 3, 6, 1),
+    BEHIND("4 rows, 2 groups", 32, 32, 8, 4, 2, 4, 1),
     BEHIND("4 rows, 2 groups", 40, 40, 5, 4, 2, 4, 1),
-    BEHIND("2 rows, 2 groups", 64, 64, 8, 2, 2, 4, 1),
+    BEHIND("4 rows, 2 groups", 40, 40, 10, 4, 2, 4, 1),
     BEHIND("2 rows, 3 groups", 64, 64, 8, 2, 3, 3, 1),
-    BEHIND("4 rows, 2 groups", 64, 64, 8, 4, 2, 2, 1),
     DX("4 rows", 32, 32, 4, 4, 1, 2, 3),
     DX("4 rows, 3 groups", 32, 32, 4, 4, 3, 6, 1),
     DX("7 rows, 2 groups", 64, 64, 4, 7, 2, 2, 1),

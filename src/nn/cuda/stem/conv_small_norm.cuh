@@ -1,5 +1,5 @@
-/* Batch norm on boxes that lie in shared memory, in place: its apply with relu, before a convolution or its weight
- * gradient reads the box, and its backward apply, before a weight gradient reads it as dy. Numbers are those of
+/* Batch norm on boxes that lie in shared memory, in place: its apply with relu, before a convolution reads the
+ * box, and its backward apply, before a weight gradient reads it as dy. Numbers are those of
  * bn_apply and bn_bwd_apply, instruction by instruction, so that all passes agree on relu's mask. */
 #ifndef NN_CUDA_CONV_SMALL_NORM_CUH
 #define NN_CUDA_CONV_SMALL_NORM_CUH

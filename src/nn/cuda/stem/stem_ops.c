@@ -110,54 +110,30 @@ cloob_status apply_stem_stats_cuda(const op_env *env, const op_args *a)
     return run_stats(env, a, &apply, &conv, bn_apply_cuda, &a->in[1]);
 }
 
-/* ---- image_input or bn_apply, then conv2d_dw ----------------------------------------------------- */
-
-static cloob_status prepare_dw(const op_env *env, op_args *a, const op_args *first, const op_args *dw, int with)
-{
-    stem_state *s;
-    dnn_shape shape = conv_shape(DNN_DW, &dw->in[1], &dw->in[2], &dw->in[0], &dw->attr);
-    CLOOB_TRY(state_make(env, a, *dw, &s));
-    CLOOB_TRY(conv2d_dw_prepare_cuda(env, &s->second));
-    return decide(env, a, s, &shape, dw->in[2].dim[3], with, first, conv_plan_ms(&s->second));
-}
-
-static cloob_status run_dw(const op_env *env, const op_args *a, const op_args *first, op_args *dw, cuda_fn *run_first,
-                           const tensor *norm)
-{
-    const stem_state *s = a->state;
-    if (!s->small) {
-        CLOOB_TRY(run_first(env, first));
-        dw->state = s->second.state;
-        return conv2d_dw_cuda(env, dw);
-    }
-    small_data d = data_of(a, s);
-    d.x = first->in[0].data, d.w = dw->out[0].data, d.y = dw->in[0].data;
-    for (int i = 0; norm && i < 4; i++) d.norm[i] = norm[i].data;
-    return small_run(env->ctx, env->dev, s->small, env->stream, &d);
-}
+/* ---- image_input, then conv2d_dw ----------------------------------------------------------------- */
 
 cloob_status image_conv_dw_prepare_cuda(const op_env *env, op_args *a)
 {
-    op_args image = fused_dw_image(a), dw = fused_image_dw(a);
-    return prepare_dw(env, a, &image, &dw, SMALL_BYTES);
+    stem_state *s;
+    op_args image = fused_dw_image(a);
+    dnn_shape shape = conv_shape(DNN_DW, &a->out[1], &a->in[2], &a->in[0], &a->attr);
+    CLOOB_TRY(state_make(env, a, fused_image_dw(a), &s));
+    CLOOB_TRY(conv2d_dw_prepare_cuda(env, &s->second));
+    return decide(env, a, s, &shape, a->in[2].dim[3], SMALL_BYTES, &image, conv_plan_ms(&s->second));
 }
 
 cloob_status image_conv_dw_cuda(const op_env *env, const op_args *a)
 {
+    const stem_state *s = a->state;
     op_args image = fused_dw_image(a), dw = fused_image_dw(a);
-    return run_dw(env, a, &image, &dw, image_input_cuda, NULL);
-}
-
-cloob_status apply_stem_dw_prepare_cuda(const op_env *env, op_args *a)
-{
-    op_args apply = fused_dw_apply(a), dw = fused_stem_dw(a);
-    return prepare_dw(env, a, &apply, &dw, SMALL_APPLY);
-}
-
-cloob_status apply_stem_dw_cuda(const op_env *env, const op_args *a)
-{
-    op_args apply = fused_dw_apply(a), dw = fused_stem_dw(a);
-    return run_dw(env, a, &apply, &dw, bn_apply_cuda, &a->in[2]);
+    if (!s->small) {
+        CLOOB_TRY(image_input_cuda(env, &image));
+        dw.state = s->second.state;
+        return conv2d_dw_cuda(env, &dw);
+    }
+    small_data d = data_of(a, s);
+    d.x = a->in[1].data, d.w = a->out[0].data, d.y = a->in[0].data;
+    return small_run(env->ctx, env->dev, s->small, env->stream, &d);
 }
 
 /* ---- bn_bwd_apply, then image_conv_dw ------------------------------------------------------------ */
