@@ -197,14 +197,9 @@ static int run(int argc, char **argv)
     return command_run(c, argc - 1, argv + 1);
 }
 
-/* CUDA puts all streams of a process into 8 queues of the GPU unless it is told otherwise when the GPU is first opened;
- * there the short copies of nvJPEG wait behind a training step's kernels. 32 is the most there is. */
-static void ask_for_queues(void) { setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0); }
-
 int main(int argc, char **argv)
 {
     startup_catch_crashes();
-    ask_for_queues();
     signal(SIGINT, on_interrupt);
     return finish(run(argc, argv));
 }
