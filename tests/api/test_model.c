@@ -168,8 +168,10 @@ static void bad_input_is_told(void)
     CHECK(cloob_model_open(ctx, "absent.safetensors", NULL, &m) == CLOOB_ERR_IO && !m);
     write_model("tiny-rn");
     cloob_model_options_init(&o);
-    o.precision = "fp8";
-    CHECK(cloob_model_open(ctx, weights_file, &o, &m) == CLOOB_ERR_ARGUMENT && strstr(cloob_error(ctx), "fp8"));
+    o.precision = "fp9";
+    CHECK(cloob_model_open(ctx, weights_file, &o, &m) == CLOOB_ERR_ARGUMENT && strstr(cloob_error(ctx), "fp9"));
+    o.precision = "fp8", o.device = "cpu";
+    CHECK(cloob_model_open(ctx, weights_file, &o, &m) == CLOOB_ERR_UNSUPPORTED && strstr(cloob_error(ctx), "int8"));
     CHECK_OK(ctx, cloob_model_open(ctx, weights_file, NULL, &m));
     CHECK(cloob_encode_texts(ctx, m, texts, 1, CLOOB_UNIT, out) == CLOOB_ERR_ARGUMENT);
     CHECK(strstr(cloob_error(ctx), "`vocab`") != NULL);
