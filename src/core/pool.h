@@ -14,10 +14,10 @@ typedef void pool_fn(void *arg, int64_t begin, int64_t end, int thread);
 /* Cuts [0, n) into at most ctx->threads ranges of at least `grain`; `thread` is the range's index. */
 void pool_for(cloob_ctx *ctx, int64_t n, int64_t grain, pool_fn *fn, void *arg);
 
-/* The same in pieces of `grain` that go to whichever thread is free, so that one that is held up (by another program, or
- * because it has to be woken) does not hold up the others. Every thread begins with a range of its own and then helps
- * with those of others. `thread` is below pool_ranges(ctx, n, grain). For work that is the same whoever does it: pieces
- * begin at multiples of grain, and which thread gets which is left to chance. */
+/* The same in pieces of `grain` that go to whichever thread is free, so that one that is held up (by another program,
+ * or because it has to be woken) does not hold up the others. Every thread begins with a range of its own and then
+ * helps with those of others. `thread` is below pool_ranges(ctx, n, grain). For work that is the same whoever does it:
+ * pieces begin at multiples of grain, and which thread gets which is left to chance. */
 void pool_share(cloob_ctx *ctx, int64_t n, int64_t grain, pool_fn *fn, void *arg);
 
 /* How many ranges pool_for would make: the size of a per-thread array. */

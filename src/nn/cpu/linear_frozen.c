@@ -29,8 +29,8 @@ static pgemm_weight weight_of(const op_args *a)
     return (pgemm_weight){ a->in[1].data, tensor_cols(&a->out[0]), tensor_cols(&a->in[0]), a->attr.transposed };
 }
 
-/* 7 bits where that is faster. Of a text, which suffers more, square weights keep 13: the projection behind attention is
- * a twelfth of a block's work, and 7 bits lose as much there as in either half of the MLP, four times as large. */
+/* 7 bits where that is faster. Of a text, which suffers more, square weights keep 13: the projection behind attention
+ * is a twelfth of a block's work, and 7 bits lose as much there as in either half of the MLP, four times as large. */
 static const int8_gemm *int8_best(const op_env *env, const pgemm_weight *w)
 {
     return (env->int8_fast || w->N != w->K) && qgemm_usable() ? &seven_bits : &thirteen_bits;

@@ -61,7 +61,7 @@ typedef struct pgemm_kernel {
     int columns, rows;    /* of a panel; of a block at most */
     int64_t chunk, depth; /* rows, and steps of k, that are multiplied by all panels before the next; depth 0: all k */
     void (*multiply)(const pgemm_block *b);
-    /* to (K, rows) = the transpose of from (rows, K); rows: at most those of a block, or half the columns of a panel. */
+    /* to (K, rows) = the transpose of from (rows, K); rows: at most those of a block, or half a panel's columns. */
     void (*turn)(const float *from, int64_t K, int rows, float *to);
 } pgemm_kernel;
 
