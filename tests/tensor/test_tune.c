@@ -71,6 +71,7 @@ static void damage_is_not_believed(void)
 {
     int value = 0;
     file_bytes bytes;
+    unlink(file); /* of a choice that was replaced, the file has both */
     store(42);
     CHECK_OK(ctx, file_read(ctx, file, 1 << 20, &bytes));
     size_t size = bytes.size;
@@ -84,6 +85,45 @@ static void damage_is_not_believed(void)
     for (size_t cut = 0; cut < size; cut++) {
         CHECK_OK(ctx, file_write(ctx, file, bytes.data, cut));
         CHECK(!known("GPU A", "1.0", &value) || value == 42);
+    }
+    file_bytes_release(&bytes);
+}
+
+/* As two processes at a time: whoever adds a choice first decides, and nobody's choices are lost. */
+static void processes_agree(void)
+{
+    tune_cache *t = NULL, *u = NULL;
+    int one = 1, two = 2, other = 3, found = 0;
+    CHECK_OK(ctx, tune_open(ctx, "GPU E", "1.0", &t));
+    CHECK_OK(ctx, tune_open(ctx, "GPU E", "1.0", &u));
+    tune_put(t, "conv-1x1", &one, sizeof one);
+    tune_put(u, "conv-1x1", &two, sizeof two);
+    CHECK(two == 1 && tune_get(u, "conv-1x1", &found, sizeof found) && found == 1);
+    CHECK(tune_choices_hash(t) == tune_choices_hash(u));
+    tune_put(u, "of-u", &other, sizeof other);
+    tune_put(t, "of-t", &other, sizeof other);
+    tune_close(u);
+    tune_close(t);
+    CHECK(known("GPU E", "1.0", &found) && found == 1);
+    CHECK_OK(ctx, tune_open(ctx, "GPU E", "1.0", &t));
+    CHECK(tune_get(t, "of-u", &found, sizeof found) && tune_get(t, "of-t", &found, sizeof found));
+    other = 9; /* a choice that no longer works is replaced */
+    tune_put(t, "conv-1x1", &other, sizeof other);
+    tune_close(t);
+    CHECK(known("GPU E", "1.0", &found) && found == 9);
+}
+
+/* A line that was cut off, or a file of somebody else, does not swallow the next choice. */
+static void a_damaged_file_takes_new_choices(void)
+{
+    int value = 0;
+    file_bytes bytes;
+    store(42);
+    CHECK_OK(ctx, file_read(ctx, file, 1 << 20, &bytes));
+    for (size_t cut = 0; cut < bytes.size; cut++) {
+        CHECK_OK(ctx, file_write(ctx, file, bytes.data, cut));
+        store(43);
+        CHECK(known("GPU A", "1.0", &value) && value == 43);
     }
     file_bytes_release(&bytes);
 }
@@ -120,6 +160,8 @@ int main(void)
     RUN(another_device_or_version_knows_nothing);
     RUN(damage_is_not_believed);
     RUN(choices_are_there_at_once);
+    RUN(processes_agree);
+    RUN(a_damaged_file_takes_new_choices);
     RUN(the_hash_is_over_used_choices);
     check_remove(folder);
     cloob_ctx_destroy(ctx);

@@ -328,9 +328,10 @@ static bool choose_by_timing(cloob_ctx *ctx, device *d, dnn_plan *p)
     cuda_state *s = cuda_use(d);
     p->choice = (choice){ .none = 1 };
     if (!p->graph && !make_graph(p, s->dnn)) return false;
-    p->choice = choose(ctx, d, p);
+    choice own = p->choice = choose(ctx, d, p);
     tune_put(s->tune, p->key, &p->choice, sizeof p->choice);
-    return !p->choice.none;
+    if (memcmp(&own, &p->choice, sizeof own) != 0) drop(&p->plan); /* another process has chosen */
+    return !p->choice.none && (p->plan || settle(d, p));
 }
 
 cloob_status dnn_plan_create(cloob_ctx *ctx, device *d, const dnn_shape *shape, dnn_plan **out)

@@ -279,6 +279,7 @@ cloob_status gemm_plan_create(cloob_ctx *ctx, device *d, const gemm_shape *shape
         choice c = { p->algo, p->workspace, p->ms, p->plain };
         key_of(&p->shape, key);
         tune_put(cuda_use(d)->tune, key, &c, sizeof c);
+        p->algo = c.algo, p->workspace = (size_t)c.workspace, p->ms = c.ms, p->plain = c.plain != 0;
     }
     if (p->plain && (shape->extra == GEMM_SUM_A || shape->extra == GEMM_SUM_B || shape->fp8)) gemm_plan_destroy(p);
     else *out = p;

@@ -1,9 +1,14 @@
-/* The cache of timed choices: a small text file, one line per choice: KEY HEX CHECKSUM. */
+/* The cache of timed choices: a small text file, one line per choice: KEY HEX CHECKSUM. Lines are only ever added, so
+ * that processes that share it lose nothing; of several lines with one key the last counts. */
 #include "tensor/cuda/tune.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "core/arena.h"
 #include "core/file.h"
@@ -23,7 +28,7 @@ struct tune_cache {
     entry *entry;
     int count;
     int64_t room;
-    bool changed;
+    int64_t seen; /* bytes of the file that were read or written; 0: not even its header */
 };
 
 static uint64_t hash(const char *text, uint64_t h)
@@ -87,24 +92,31 @@ static void keep(tune_cache *t, const char *key, const void *value, size_t bytes
     memcpy(e->value, value, bytes);
     e->bytes = bytes;
     e->used = false;
-    t->changed = true;
 }
 
-static void read_line(tune_cache *t, char *line)
+/* Whether it is a sound line of this key. */
+static bool read_line(tune_cache *t, char *line, const char *wanted)
 {
     entry e = { .bytes = 0 };
     char *rest = NULL, *key = strtok_r(line, " ", &rest), *hex = strtok_r(NULL, " ", &rest),
          *sum = strtok_r(NULL, " ", &rest);
     if (!sum || strlen(key) >= TUNE_KEY || strtoull(sum, NULL, 16) != line_hash(t, key, hex) || !from_hex(hex, &e))
-        return;
+        return false;
     keep(t, key, e.value, e.bytes);
+    return strcmp(key, wanted) == 0;
 }
 
-static void read_all(tune_cache *t, char *text)
+/* All lines behind what was seen; a file that begins with another header is none. *found: one of them has this key. */
+static bool read_lines(tune_cache *t, char *text, const char *wanted, bool *found)
 {
     char *rest = NULL, *line = strtok_r(text, "\n", &rest);
-    if (!line || strcmp(line, t->header) != 0) return;
-    while ((line = strtok_r(NULL, "\n", &rest))) read_line(t, line);
+    *found = false;
+    if (t->seen == 0) {
+        if (!line || strcmp(line, t->header) != 0) return false;
+        line = strtok_r(NULL, "\n", &rest);
+    }
+    for (; line; line = strtok_r(NULL, "\n", &rest)) *found |= read_line(t, line, wanted);
+    return true;
 }
 
 cloob_status tune_open(cloob_ctx *ctx, const char *device, const char *versions, tune_cache **out)
@@ -115,29 +127,66 @@ cloob_status tune_open(cloob_ctx *ctx, const char *device, const char *versions,
     snprintf(t->header, sizeof t->header, "cloob-tune %d %s %s", TUNE_FORMAT, device, versions);
     t->path = cache_path(ctx, t->header);
     if (t->path && file_exists(t->path) && file_read(ctx, t->path, (size_t)1 << 24, &file) == CLOOB_OK) {
-        read_all(t, file.data);
+        bool found, ours = read_lines(t, file.data, "", &found);
+        if (ours) t->seen = (int64_t)file.size;
         file_bytes_release(&file);
     }
-    t->changed = false;
     *out = t;
     return CLOOB_OK;
 }
 
-static void write_line(const tune_cache *t, const entry *e, FILE *f)
+/* ---- adding a line ------------------------------------------------------------------------------- */
+
+static bool write_text(int fd, const char *text)
 {
-    char hex[2 * TUNE_VALUE + 1];
+    size_t n = strlen(text);
+    return write(fd, text, n) == (ssize_t)n;
+}
+
+/* What others have added since; true: this key was among it. A file that is not ours begins anew. */
+static bool read_news(tune_cache *t, int fd, const char *key)
+{
+    struct stat st;
+    bool found = false;
+    if (fstat(fd, &st) != 0) return false;
+    if (st.st_size < t->seen) t->seen = 0;
+    int64_t from = t->seen, n = (int64_t)st.st_size - from;
+    char *text = n > 0 && n < (1 << 24) ? malloc((size_t)n + 1) : NULL;
+    bool ours = from > 0, whole_lines = true;
+    if (text && pread(fd, text, (size_t)n, (off_t)from) == (ssize_t)n) {
+        text[n] = '\0';
+        whole_lines = text[n - 1] == '\n';
+        ours = read_lines(t, text, key, &found);
+    }
+    free(text);
+    if (!ours && (ftruncate(fd, 0) != 0 || !write_text(fd, t->header) || !write_text(fd, "\n"))) return false;
+    if (ours && !whole_lines) write_text(fd, "\n"); /* of a process that was killed while it wrote */
+    return found;
+}
+
+static void write_line(const tune_cache *t, const entry *e, int fd)
+{
+    char hex[2 * TUNE_VALUE + 1], line[TUNE_KEY + 2 * TUNE_VALUE + 24];
     to_hex(e, hex);
-    fprintf(f, "%s %s %016llx\n", e->key, hex, (unsigned long long)line_hash(t, e->key, hex));
+    snprintf(line, sizeof line, "%s %s %016llx\n", e->key, hex, (unsigned long long)line_hash(t, e->key, hex));
+    write_text(fd, line);
 }
 
 /* At once, so that a run that is killed goes on with the choices it made, and so ends with the same bytes. */
-static void append(const tune_cache *t, const entry *e)
+static void share(tune_cache *t, const char *key, void *value, size_t bytes)
 {
-    FILE *f = fopen(t->path, "a");
-    if (!f) return; /* the choice is timed again next time */
-    if (fseek(f, 0, SEEK_END) == 0 && ftell(f) == 0) fprintf(f, "%s\n", t->header);
-    write_line(t, e, f);
-    fclose(f);
+    int fd = t->path ? open(t->path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644) : -1;
+    if (fd < 0) return; /* the choice is timed again next time */
+    flock(fd, LOCK_EX);
+    bool taken = read_news(t, fd, key) && tune_get(t, key, value, bytes);
+    if (!taken) {
+        keep(t, key, value, bytes);
+        int i = find(t, key);
+        if (i >= 0) write_line(t, &t->entry[i], fd);
+    }
+    off_t end = lseek(fd, 0, SEEK_END);
+    t->seen = end > 0 ? (int64_t)end : 0;
+    close(fd); /* with its lock */
 }
 
 bool tune_get(const tune_cache *t, const char *key, void *value, size_t bytes)
@@ -149,12 +198,12 @@ bool tune_get(const tune_cache *t, const char *key, void *value, size_t bytes)
     return true;
 }
 
-void tune_put(tune_cache *t, const char *key, const void *value, size_t bytes)
+void tune_put(tune_cache *t, const char *key, void *value, size_t bytes)
 {
+    share(t, key, value, bytes);
     keep(t, key, value, bytes);
     int i = find(t, key);
     if (i >= 0) t->entry[i].used = true;
-    if (t->path && i >= 0) append(t, &t->entry[i]);
 }
 
 uint64_t tune_choices_hash(const tune_cache *t)
@@ -169,21 +218,9 @@ uint64_t tune_choices_hash(const tune_cache *t)
     return sum;
 }
 
-static void write_all(const tune_cache *t, cloob_ctx *ctx)
-{
-    file_writer w;
-    if (file_writer_begin(ctx, t->path, &w) != CLOOB_OK) return;
-    fprintf(w.stream, "%s\n", t->header);
-    for (int i = 0; i < t->count; i++) write_line(t, &t->entry[i], w.stream);
-    file_writer_commit(ctx, &w);
-}
-
 void tune_close(tune_cache *t)
 {
     if (!t) return;
-    cloob_ctx *ctx = t->changed && t->path ? cloob_ctx_create(NULL) : NULL; /* a failure here is nobody's error */
-    if (ctx) write_all(t, ctx);
-    cloob_ctx_destroy(ctx);
     free(t->path);
     free(t->entry);
     free(t);
