@@ -1,9 +1,10 @@
 /* Choices found by timing (which algorithm for which shape), kept on disk between runs.
  *
- * The file is named after and begins with the device, the libraries' versions and the format; anything else
- * in it is ignored and written anew. Every line has a checksum: a damaged one is dropped and its choice timed
- * again. Processes that time the same choice at the same time agree on the one that was added first. Place: $CLOOB_TUNE_CACHE (a folder, or "off"), else $XDG_CACHE_HOME/cloob, else $HOME/.cache/cloob.
- * Not being able to read or write it costs time, never an error. */
+ * The file is named after and begins with the device, the libraries' versions and the format; anything else in it is
+ * ignored and written anew. Every line has a checksum: a damaged one is dropped and its choice timed again. Processes
+ * that time the same choice at the same time agree on the one that was added first. Place: $CLOOB_TUNE_CACHE (a folder,
+ * or "off"), else $XDG_CACHE_HOME/cloob, else $HOME/.cache/cloob. Not being able to read or write it costs time, never
+ * an error. */
 #ifndef TENSOR_CUDA_TUNE_H
 #define TENSOR_CUDA_TUNE_H
 
