@@ -1,5 +1,5 @@
-/* A loader that hands files over to a decoder. The one here makes views by their definition, in host memory, and refuses
- * every fifth file. */
+/* A loader that hands files over to a decoder. The one here makes views by their definition, in host memory, and
+ * refuses every fifth file. */
 #include <stdlib.h>
 
 #include "check.h"

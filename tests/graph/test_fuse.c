@@ -205,7 +205,8 @@ static void the_reduction_joins_a_gradient(void)
     graph_release(&g);
 }
 
-/* The end of a bottleneck block in bf16: 3 x 3, batch norm, relu, perhaps a pool, 1 x 1 to `wide` channels, batch norm. */
+/* The end of a bottleneck block in bf16: 3 x 3, batch norm, relu, perhaps a pool, 1 x 1 to `wide` channels, batch
+ * norm. */
 static value_id block_end(graph *g, value_id x, int64_t wide, bool trainable, bool pool)
 {
     op_attr a = { .stride = 1, .eps = 1e-5f, .momentum = 0.1f, .keep_stats = true };
@@ -276,7 +277,8 @@ static void batch_norm_joins_the_convolution_behind_it(void)
         }
 }
 
-/* A bias in front of an activation is added there, forward and backward, unless somebody else reads the GEMM's result. */
+/* A bias in front of an activation is added there, forward and backward, unless somebody else reads the GEMM's
+ * result. */
 static void the_activation_adds_the_bias(void)
 {
     for (int why = 0; why < 3; why++) {

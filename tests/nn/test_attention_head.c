@@ -1,5 +1,5 @@
-/* Attention of inference by packed panels: near the definition at odd sizes, causal or not, with a wide distance between
- * rows; a row does not depend on what a causal mask hides. */
+/* Attention of inference by packed panels: near the definition at odd sizes, causal or not, with a wide distance
+ * between rows; a row does not depend on what a causal mask hides. */
 #include "check.h"
 
 #include "core/rng.h"

@@ -210,8 +210,8 @@ static void run_kernel(const problem *q, small_plan *p, const char *name)
         memcpy(before, out->host + GUARD, size);
     }
     snprintf(what, sizeof what, "%s, kind %d with %d, <%s>", name, (int)q->shape.kind, q->with, small_plan_name(p));
-    /* what batch norm's backward apply makes of an operand may be rounded to the next bf16, and one such element moves a
-     * sum over hundreds of positions by some 1e-4 */
+    /* what batch norm's backward apply makes of an operand may be rounded to the next bf16, and one such element moves
+     * a sum over hundreds of positions by some 1e-4 */
     compare(what, out, q->with & SMALL_BWD ? 1e-3 : 1e-4);
     if (q->with & SMALL_STATS) compare_sums(what, &y, pivot, data.workspace, small_plan_parts(p));
     free(before);

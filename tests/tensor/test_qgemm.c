@@ -1,5 +1,6 @@
-/* GEMM with 8-bit weights and 7-bit activations: the same bytes as the definition at odd sizes and with the largest sums,
- * close to the product of floats, a row with the same bytes in any batch, the kernel with the numbers of the plain one. */
+/* GEMM with 8-bit weights and 7-bit activations: the same bytes as the definition at odd sizes and with the largest
+ * sums, close to the product of floats, a row with the same bytes in any batch, the kernel with the numbers of the
+ * plain one. */
 #include "check.h"
 
 #include "core/ctx.h"

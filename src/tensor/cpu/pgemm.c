@@ -105,18 +105,18 @@ static void panel_rows(const walk *w, int64_t first, int64_t last, int64_t p, in
     for (int64_t i = first; i < last; i++) {
         int64_t row = block_row(w, i), rows = block_row(w, i + 1) - row;
         if (i + 1 < last) fetch_block(c, N, row + rows, block_row(w, i + 2) - row - rows, column, k0 == 0);
-        w->kernel->multiply(&(pgemm_block){
-            .x = c->scratch + row * w->K + k0 * rows,
-            .panel = panel + k0 * P,
-            .bias = c->bias ? c->bias + column : NULL,
-            .res = c->res ? c->res + row * N + column : NULL,
-            .next = i - first < parts ? next + k0 * P + (i - first) * (k1 - k0) * 16 : NULL,
-            .y = c->y + row * N + column,
-            .K = k1 - k0,
-            .ldy = N,
-            .rows = (int)rows,
-            .columns = (int)min64(P, N - column),
-            .first = k0 == 0 });
+        w->kernel->multiply(
+            &(pgemm_block){ .x = c->scratch + row * w->K + k0 * rows,
+                            .panel = panel + k0 * P,
+                            .bias = c->bias ? c->bias + column : NULL,
+                            .res = c->res ? c->res + row * N + column : NULL,
+                            .next = i - first < parts ? next + k0 * P + (i - first) * (k1 - k0) * 16 : NULL,
+                            .y = c->y + row * N + column,
+                            .K = k1 - k0,
+                            .ldy = N,
+                            .rows = (int)rows,
+                            .columns = (int)min64(P, N - column),
+                            .first = k0 == 0 });
     }
 }
 
