@@ -56,8 +56,8 @@ cloob_status encoder_create_on(cloob_ctx *ctx, params *p, const encoder_options 
                         "precision int8 runs on the CPU, not on %s; choose device cpu, or bf16", p->dev->name);
     if (o->fp8 && !p->dev->fp8_rows)
         return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED,
-                        "precision fp8: %s has no such matrix multiplication (GPUs of compute capability 9.0 and later "
-                        "have it); choose %s",
+                        "precision fp8: %s has no 8-bit matrix multiplication with a scale for each row (GPUs from "
+                        "compute capability 9.0 on have it); choose %s",
                         p->dev->name, p->dev->backend == BACKEND_CPU ? "int8" : "bf16");
     encoder *e = calloc(1, sizeof *e);
     if (!e) return ctx_no_memory(ctx, sizeof *e, "an encoder");

@@ -23,6 +23,6 @@ cloob_status precision_find(cloob_ctx *ctx, const char *name, bool training, pre
         }
     if (strcmp(name, "fp16") == 0 && training)
         return ctx_fail(ctx, CLOOB_ERR_UNSUPPORTED, "`precision` fp16: use amp_bf16, which needs no loss scaling");
-    return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "precision %s: choose fp32, bf16 or, on a %s", name,
-                    training ? "GPU, amp_fp8" : "CPU, int8, on a GPU, fp8");
+    return ctx_fail(ctx, CLOOB_ERR_ARGUMENT, "precision %s: choose fp32 or bf16; %s", name,
+                    training ? "on a GPU also amp_fp8" : "on a CPU also int8, on a GPU also fp8");
 }

@@ -21,8 +21,8 @@ typedef struct op_case {
     } in[OP_INPUTS];
 } op_case;
 
-extern const op_case op_cases[];
-extern const int op_case_count;
+extern const op_case op_cases[], gpu_op_cases[];
+extern const int op_case_count, gpu_op_case_count;
 
 /* Tensors of one pass over an op and its backward rule, all in host memory. */
 typedef struct op_pass {

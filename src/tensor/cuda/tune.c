@@ -164,11 +164,13 @@ static bool read_news(tune_cache *t, int fd, const char *key)
     return found;
 }
 
-static void write_line(const tune_cache *t, const entry *e, int fd)
+static void write_line(const tune_cache *t, const char *key, const void *value, size_t bytes, int fd)
 {
     char hex[2 * TUNE_VALUE + 1], line[TUNE_KEY + 2 * TUNE_VALUE + 24];
-    to_hex(e, hex);
-    snprintf(line, sizeof line, "%s %s %016llx\n", e->key, hex, (unsigned long long)line_hash(t, e->key, hex));
+    entry e = { .bytes = bytes };
+    memcpy(e.value, value, bytes);
+    to_hex(&e, hex);
+    snprintf(line, sizeof line, "%s %s %016llx\n", key, hex, (unsigned long long)line_hash(t, key, hex));
     write_text(fd, line);
 }
 
@@ -178,12 +180,7 @@ static void share(tune_cache *t, const char *key, void *value, size_t bytes)
     int fd = t->path ? open(t->path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644) : -1;
     if (fd < 0) return; /* the choice is timed again next time */
     flock(fd, LOCK_EX);
-    bool taken = read_news(t, fd, key) && tune_get(t, key, value, bytes);
-    if (!taken) {
-        keep(t, key, value, bytes);
-        int i = find(t, key);
-        if (i >= 0) write_line(t, &t->entry[i], fd);
-    }
+    if (!read_news(t, fd, key) || !tune_get(t, key, value, bytes)) write_line(t, key, value, bytes, fd);
     off_t end = lseek(fd, 0, SEEK_END);
     t->seen = end > 0 ? (int64_t)end : 0;
     close(fd); /* with its lock */

@@ -1,7 +1,7 @@
 /* What the kernels of conv_small.h share: boxes of images in shared memory, the copies that fill them, and
  * the walk over tiles. */
-#ifndef NN_CUDA_CONV_SMALL_CUH
-#define NN_CUDA_CONV_SMALL_CUH
+#ifndef NN_CUDA_STEM_CONV_SMALL_CUH
+#define NN_CUDA_STEM_CONV_SMALL_CUH
 
 #include "nn/cuda/stem/conv_small.h"
 #include "nn/cuda/mma.cuh"

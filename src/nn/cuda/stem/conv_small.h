@@ -4,8 +4,8 @@
  * cache.
  *
  * Like cuDNN's plans (tensor/cuda/dnn.h): forward overwrites y, DNN_DX x, DNN_DW w. */
-#ifndef NN_CUDA_CONV_SMALL_H
-#define NN_CUDA_CONV_SMALL_H
+#ifndef NN_CUDA_STEM_CONV_SMALL_H
+#define NN_CUDA_STEM_CONV_SMALL_H
 
 #include "tensor/cuda/dnn.h"
 

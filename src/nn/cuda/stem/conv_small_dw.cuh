@@ -6,8 +6,8 @@
  * warp's part of the work (worker), and which element of dw a slot of the sums is (element; -1: none). A box of x that
  * is not used as it is copied (MADE bytes) makes what is used of it (make). NORM: with
  * SMALL_BWD batch norm's backward apply first rewrites dy; beside dy then lies what batch norm read. */
-#ifndef NN_CUDA_CONV_SMALL_DW_CUH
-#define NN_CUDA_CONV_SMALL_DW_CUH
+#ifndef NN_CUDA_STEM_CONV_SMALL_DW_CUH
+#define NN_CUDA_STEM_CONV_SMALL_DW_CUH
 
 #include "nn/cuda/stem/conv_small_norm.cuh"
 

@@ -1,8 +1,8 @@
 /* Batch norm on boxes that lie in shared memory, in place: its apply with relu, before a convolution reads the
  * box, and its backward apply, before a weight gradient reads it as dy. Numbers are those of
  * bn_apply and bn_bwd_apply, instruction by instruction, so that all passes agree on relu's mask. */
-#ifndef NN_CUDA_CONV_SMALL_NORM_CUH
-#define NN_CUDA_CONV_SMALL_NORM_CUH
+#ifndef NN_CUDA_STEM_CONV_SMALL_NORM_CUH
+#define NN_CUDA_STEM_CONV_SMALL_NORM_CUH
 
 #include "nn/cuda/bn_common.cuh"
 #include "nn/cuda/stem/conv_small.cuh"
