@@ -40,6 +40,22 @@ op_args fused_reduce(const op_args *a)
     return r;
 }
 
+op_args fused_first_apply(const op_args *a)
+{
+    op_args r = { .attr = a->attr, .in = { a->in[0] }, .out = { a->out[5] }, .scratch = a->scratch };
+    for (int k = 1; k < 7; k++) r.in[k] = a->in[k + 8];
+    r.in[7] = ABSENT;
+    return r;
+}
+
+op_args fused_applied_reduce(const op_args *a)
+{
+    op_args r = *a;
+    r.in[0] = a->out[5];
+    for (int k = 9; k < 15; k++) r.in[k] = ABSENT;
+    return r;
+}
+
 op_args fused_apply(const op_args *a)
 {
     op_args r = { .attr = a->attr, .out = { a->out[3] }, .scratch = a->scratch };
@@ -172,6 +188,11 @@ cloob_status shape_conv_dx_reduce(cloob_ctx *ctx, op_args *a)
     op_args reduce = fused_reduce(a);
     CLOOB_TRY(shape_bn_bwd_reduce(ctx, &reduce));
     for (int k = 0; k < 4; k++) a->out[k] = reduce.out[k];
+    if (op_has(&a->in[9])) {
+        op_args apply = fused_first_apply(a);
+        CLOOB_TRY(shape_bn_bwd_apply(ctx, &apply));
+        a->out[5] = apply.out[0];
+    }
     if (!a->attr.dw) return CLOOB_OK;
     op_args dw = fused_conv_dw(a);
     CLOOB_TRY(shape_conv2d_dw(ctx, &dw));
