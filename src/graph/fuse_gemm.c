@@ -89,6 +89,22 @@ static void fuse_first_dw(graph *g, int i)
     }
 }
 
+/* The other gradient comes from a pool (the shortcut of a downsampling block): the reduction spreads it on its way.
+ * Lines longer than a tile have to be made of such. */
+static void fuse_spread(graph *g, int i)
+{
+    enum { TILE = 64 };
+    node *n = &g->node[i];
+    const tensor *x = &g->value[n->in[3]].t;
+    int64_t H = x->dim[1], W = x->dim[2];
+    int at = maker(g, OP_AVGPOOL2_BWD, n->in[2]);
+    if (at < 0 || H % 2 || W % 2 || W > 2 * TILE || (W > TILE && W % 4) || x->dtype != CLOOB_BF16) return;
+    n->attr.spread = n->attr.alone = true;
+    n->out[6] = n->in[2];
+    n->in[2] = g->node[at].in[0];
+    g->node[at].op = OP_COUNT;
+}
+
 /* The GEMM moves to the reduction's place, where the other gradient is ready. */
 static void fuse_reduce(graph *g, int i)
 {
@@ -106,6 +122,7 @@ static void fuse_reduce(graph *g, int i)
         for (int k = 0; k < 4; k++) n.out[k] = reduce.out[k];
         g->node[i] = n;
         g->node[at].op = OP_COUNT;
+        fuse_spread(g, i);
         fuse_first_dw(g, i);
         return;
     }

@@ -115,8 +115,8 @@ static team_choice fused_time(const op_env *env, const fused_gemm *p)
     char key[TUNE_KEY];
     team_choice best = { 1e30f, 0 };
     tune_cache *cache = cuda_use(env->dev)->tune;
-    snprintf(key, sizeof key, "fused-%d%s%s-%lldx%lldx%lld", (int)p->epilogue, p->dw ? "dw" : "", p->applies ? "a" : "",
-             (long long)p->m, (long long)p->n, (long long)p->k);
+    snprintf(key, sizeof key, "fused-%d%s%s%lld-%lldx%lldx%lld", (int)p->epilogue, p->dw ? "dw" : "",
+             p->applies ? "a" : "", (long long)p->line, (long long)p->m, (long long)p->n, (long long)p->k);
     if (tune_get(cache, key, &best, sizeof best)) return best;
     for (int i = 0; i < REDUCE_ROOMS && p->applies; i++) try_teams(env, p, i, &best);
     for (int i = 2; i <= 4 && !p->applies; i += 2) try_teams(env, p, i, &best);
@@ -268,6 +268,7 @@ static fused_gemm reduce_gemm(const op_args *a, int teams)
                          .m = tensor_rows(&a->in[3]),
                          .n = tensor_cols(&a->in[3]),
                          .k = a->in[0].dim[3],
+                         .line = a->attr.spread ? a->in[3].dim[2] : 0,
                          .a = a->in[0].data,
                          .x = a->in[3].data,
                          .other = a->in[2].data,
@@ -346,9 +347,12 @@ cloob_status conv_dx_reduce_prepare_cuda(const op_env *env, op_args *a)
     CLOOB_TRY(conv2d_dx_prepare_cuda(env, &s->first));
     CLOOB_TRY(bn_bwd_reduce_prepare_cuda(env, &reduce));
     decide(env, a, s, &p, is_point(&a->in[1], &a->in[3], &a->attr) && a->attr.relu,
-           conv_plan_ms(&s->first) + cuda_pass_ms(5.0 * (double)tensor_bytes(&a->in[3])), reduce.scratch_bytes);
+           conv_plan_ms(&s->first) + cuda_pass_ms(5.0 * (double)tensor_bytes(&a->in[3])) +
+               (a->attr.spread ? cuda_pass_ms(1.25 * (double)tensor_bytes(&a->in[3])) : 0.0f),
+           reduce.scratch_bytes);
     if (a->attr.dw) CLOOB_TRY(dw_prepare(env, a, s, p));
     if (op_has(&a->in[9])) apply_prepare(env, a, s, p);
+    if (s->teams && a->attr.alone) a->out[6] = ABSENT;
     return CLOOB_OK;
 }
 
@@ -375,12 +379,18 @@ static cloob_status reduce_fused(const op_env *env, const op_args *a, const fuse
 cloob_status conv_dx_reduce_cuda(const op_env *env, const op_args *a)
 {
     const fused_state *s = a->state;
-    op_args reduce = fused_reduce(a), applied = *a;
+    op_args applied = *a;
     if (a->in[9].data && !s->takes_apply) {
         op_args apply = fused_first_apply(a);
         applied = fused_applied_reduce(a);
         CLOOB_TRY(bn_bwd_apply_cuda(env, &apply));
     }
+    if (a->attr.spread && (!s->teams || a->out[6].data)) { /* what the GEMM takes along others may want, too */
+        op_args spread = fused_spread(a);
+        CLOOB_TRY(avgpool2_bwd_cuda(env, &spread));
+        if (!s->teams) applied = fused_spread_reduce(&applied);
+    }
+    op_args reduce = fused_reduce(&applied);
     op_args dx = with_plan(fused_conv_dx(&applied), &s->first), dw = with_plan(fused_conv_dw(&applied), &s->dw);
     if (a->attr.dw && !s->takes_dw) CLOOB_TRY(conv2d_dw_cuda(env, &dw));
     if (s->teams) return reduce_fused(env, &applied, s, &reduce);

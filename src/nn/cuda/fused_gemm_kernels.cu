@@ -37,6 +37,7 @@ __global__ void __launch_bounds__(128 + TEAMS * 128, 1)
         barrier_init(&b_full, 1);
         barrier_publish();
     }
+    if (l.lines.rows < ROWS) clear_places(slots, stages + l.stages * l.stage_bytes);
     __syncthreads();
     ring factors = { stages, full, empty, l.stage_bytes, l.stages, 0, 0 };
     bool copies = threadIdx.x < 128;
@@ -48,13 +49,14 @@ __global__ void __launch_bounds__(128 + TEAMS * 128, 1)
         else asm volatile("setmaxnreg.dec.sync.aligned.u32 32;");
         if (threadIdx.x == 0) copy_factors(factors, w, t, l, b, &b_full);
         else if (E<N>::inputs && team < TEAMS && threadIdx.x / 32 == 1 + team % 3)
-            copy_inputs(inputs, w, t, E<N>::inputs, w.strip + team % l.across * 2 * N, team / l.across * ROWS, 2 * N);
+            copy_inputs(inputs, w, t, l.lines, E<N>::inputs, w.strip + team % l.across * 2 * N, team / l.across * ROWS,
+                        2 * N);
     } else {
         if constexpr (TEAMS == 2) asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
         else asm volatile("setmaxnreg.inc.sync.aligned.u32 112;");
         if (l.stays) barrier_wait(&b_full, 0);
         int shift = team % l.across * 2 * N;
-        const char *b_mine = (l.stays ? b : stages + w.height * DEPTH * 2) + shift * DEPTH * 2;
+        const char *b_mine = (l.stays ? b : stages + stage_rows(w) * DEPTH * 2) + shift * DEPTH * 2;
         work<TEAMS, E, N, DW>(factors, inputs, w, t, j, l, team, b_mine, column + shift,
                               results + team * l.places * BOX, cell);
     }
@@ -75,23 +77,26 @@ __global__ void transpose_kernel(uint16_t *to, const uint16_t *from, int rows, i
 
 /* ---- launching ----------------------------------------------------------------------------------- */
 
-int inputs_of(gemm_epilogue e) { return e == EPILOGUE_REDUCE ? 3 : 0; }
-
 struct choice {
     int teams, columns; /* columns of a team */
     layout l;
     int width() const { return columns * l.across; }
-    int height() const { return teams / l.across * ROWS; }
+    int height() const { return teams / l.across * l.lines.rows; }
+    int stage_rows() const { return teams / l.across * ROWS; }
 };
+
+/* Whether strips are as these teams need them: with a small input they do not stand below each other. */
+bool is_flat(const fused_gemm *p, const choice &c) { return p->line == 0 || c.l.across == c.teams; }
 
 /* Lays out shared memory; stages 0: does not fit. */
 void lay_out(choice &c, const fused_gemm *p, bool stays)
 {
     layout &l = c.l;
+    l.lines = lines_of(p);
     int depth = (int)((p->k + DEPTH - 1) / DEPTH), b_step = c.width() * DEPTH * 2;
     l.stays = stays;
     l.b_bytes = stays ? depth * b_step : 0;
-    l.stage_bytes = c.height() * DEPTH * 2 + (stays ? 0 : b_step);
+    l.stage_bytes = c.stage_rows() * DEPTH * 2 + (stays ? 0 : b_step);
     l.slot_bytes = inputs_of(p->epilogue) * BOX;
     for (int roomy = 2; roomy >= 0; roomy--) { /* two slots and places, then one slot, then one place */
         l.slots = l.slot_bytes ? (roomy == 2 ? MAX_SLOTS : 1) : 0;
@@ -134,7 +139,7 @@ choice choose(const fused_gemm *p)
         c.teams = p->teams;
         c.columns = c.teams == 4 ? 64 : 128;
         c.l.across = i % 3 == 0 ? 4 : i % 3 == 1 ? 2 : 1;
-        if (c.l.across > c.teams || (c.columns == 128 && p->n <= 64) ||
+        if (c.l.across > c.teams || !is_flat(p, c) || (c.columns == 128 && p->n <= 64) ||
             (c.l.across > 1 && p->n <= c.columns * (c.l.across - 1)))
             continue;
         lay_out(c, p, i < 3);
@@ -147,12 +152,9 @@ choice choose(const fused_gemm *p)
 
 cudaError_t make_maps(maps *t, const fused_gemm *p, const choice &c)
 {
-    int inputs = inputs_of(p->epilogue);
-    const void *in[] = { p->x, p->other, p->mask };
-    cudaError_t e = tensor_map_rows(&t->a, p->a, p->m, p->k, DEPTH, ROWS);
+    cudaError_t e = tensor_map_rows(&t->a, p->a, p->m, p->k, DEPTH, c.l.lines.rows);
     if (e == cudaSuccess) e = tensor_map_rows(&t->b, p->b, p->n, p->k, DEPTH, c.width());
-    for (int i = 0; i < inputs && e == cudaSuccess; i++) e = tensor_map_rows(&t->in[i], in[i], p->m, p->n, 64, ROWS);
-    return e == cudaSuccess ? tensor_map_rows(&t->out, p->y, p->m, p->n, 64, ROWS) : e;
+    return e == cudaSuccess ? map_epilogue(t, p, c.l.lines) : e;
 }
 
 template <int TEAMS, template <int> class E, int N, int DW = 0>
@@ -177,14 +179,15 @@ cudaError_t launch_epilogue(cudaStream_t stream, const fused_gemm *p, int sms)
     return c.teams == 4 ? launch<4, E, 32>(stream, p, c, sms) : launch<2, E, 64>(stream, p, c, sms);
 }
 
+template <template <int> class E>
 cudaError_t launch_dw(cudaStream_t stream, const fused_gemm *p, int sms)
 {
     choice c = choose(p);
     if (c.l.stages < 1) return cudaErrorInvalidConfiguration;
-    return p->k <= DEPTH       ? launch<2, reduce_epilogue, 64, 1>(stream, p, c, sms)
-           : p->k <= 2 * DEPTH ? launch<2, reduce_epilogue, 32, 2>(stream, p, c, sms)
-           : p->k <= 3 * DEPTH ? launch<2, reduce_epilogue, 32, 3>(stream, p, c, sms)
-                               : launch<2, reduce_epilogue, 32, 4>(stream, p, c, sms);
+    return p->k <= DEPTH       ? launch<2, E, 64, 1>(stream, p, c, sms)
+           : p->k <= 2 * DEPTH ? launch<2, E, 32, 2>(stream, p, c, sms)
+           : p->k <= 3 * DEPTH ? launch<2, E, 32, 3>(stream, p, c, sms)
+                               : launch<2, E, 32, 4>(stream, p, c, sms);
 }
 
 } // namespace
@@ -206,9 +209,10 @@ int fused_gemm_parts(const fused_gemm *p, int sms)
 cudaError_t fused_gemm_run(cudaStream_t stream, const fused_gemm *p, int sms)
 {
     if (p->applies) return reduce_gemm_run(stream, p, sms);
-    if (p->dw) return launch_dw(stream, p, sms);
-    return p->epilogue == EPILOGUE_STATS ? launch_epilogue<stats_epilogue>(stream, p, sms)
-                                         : launch_epilogue<reduce_epilogue>(stream, p, sms);
+    if (p->dw) return p->line ? launch_dw<spread_epilogue>(stream, p, sms) : launch_dw<reduce_epilogue>(stream, p, sms);
+    if (p->epilogue == EPILOGUE_STATS) return launch_epilogue<stats_epilogue>(stream, p, sms);
+    return p->line ? launch_epilogue<spread_epilogue>(stream, p, sms)
+                   : launch_epilogue<reduce_epilogue>(stream, p, sms);
 }
 
 cudaError_t transpose_bf16(cudaStream_t stream, void *to, const void *from, int64_t rows, int64_t cols)

@@ -10,6 +10,11 @@ cloob_status conv_stats_ref(const op_env *env, const op_args *a)
 
 cloob_status conv_dx_reduce_ref(const op_env *env, const op_args *a)
 {
+    if (a->attr.spread) {
+        op_args spread = fused_spread(a), rest = fused_spread_reduce(a);
+        CLOOB_TRY(avgpool2_bwd_ref(env, &spread));
+        return conv_dx_reduce_ref(env, &rest);
+    }
     if (has(&a->in[9])) {
         op_args apply = fused_first_apply(a), rest = fused_applied_reduce(a);
         CLOOB_TRY(bn_bwd_apply_ref(env, &apply));

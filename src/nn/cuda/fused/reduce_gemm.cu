@@ -6,7 +6,6 @@
  * One block per multiprocessor and strip of columns: two teams beside each other, tiles of 64 rows. A tile's factor
  * lies in STEPS stages of 64 channels until the tile is done, so room for the next one's decides (l.stages). */
 #include "nn/cuda/fused/team_work.cuh"
-#include "tensor/cuda/cuda.h"
 
 namespace {
 
@@ -83,8 +82,8 @@ __device__ void copy_dy(ring r, const share &w, const CUtensorMap *map)
 {
     for (int tile = w.part; tile < w.tiles; tile += w.parts)
         for (int s = 0; s < w.depth; s++) {
-            r.begin_fill();
-            copy_box(r.here(), map, s * DEPTH, tile * ROWS, &r.full[r.at]);
+            r.begin_fill(w.height * ROW);
+            copy_box(r.here(), map, s * DEPTH, tile * w.height, &r.full[r.at]);
             r.next();
         }
 }
@@ -118,7 +117,7 @@ struct reduce_registers {
 };
 
 /* t.a: of x1. The first warpgroup copies: warp 0 b and x1, warps 1 and 2 what the teams' endings read, warp 3 dy. */
-template <int N, int STEPS>
+template <template <int> class E, int N, int STEPS>
 __global__ void __launch_bounds__(THREADS, 1)
     reduce_gemm_kernel(const __grid_constant__ maps t, const __grid_constant__ CUtensorMap dy_map,
                        const __grid_constant__ fused_gemm j, const __grid_constant__ layout l)
@@ -134,6 +133,7 @@ __global__ void __launch_bounds__(THREADS, 1)
     for (int i = threadIdx.x; i < w.width; i += THREADS) column[i] = w.strip + i < j.n ? j.column[w.strip + i] : 0.0f;
     write_numbers(numbers, STEPS * DEPTH, j);
     if (threadIdx.x == 0) s.make();
+    if (l.lines.rows < ROWS) clear_places(slots, dy_at + l.dy_stages * STAGE);
     __syncthreads();
     using R = reduce_registers<STEPS>;
     if (threadIdx.x < 128) {
@@ -144,7 +144,7 @@ __global__ void __launch_bounds__(THREADS, 1)
         else if (threadIdx.x % 32 == 0)
             copy_inputs({ slots + team * l.slots * l.slot_bytes, s.in_full[team], s.in_empty[team], l.slot_bytes,
                           l.slots, 0, 0 },
-                        w, t, 3, w.strip + team * 2 * N, 0, 2 * N);
+                        w, t, l.lines, 3, w.strip + team * 2 * N, 0, 2 * N);
     } else if (threadIdx.x < 256) {
         asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(R::makes));
         make_factor<STEPS>({ x_at, s.x_full, s.x_empty, STAGE, l.stages, 0, 0 },
@@ -153,11 +153,11 @@ __global__ void __launch_bounds__(THREADS, 1)
         asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(R::multiplies));
         int team = threadIdx.x / 128 - 2, shift = team * 2 * N;
         barrier_wait(&s.b_full, 0);
-        work<TEAMS, reduce_epilogue, N, STEPS>({ x_at, s.x_ready, s.x_empty, STAGE, l.stages, 0, 0 },
-                                               { slots + team * l.slots * l.slot_bytes, s.in_full[team],
-                                                 s.in_empty[team], l.slot_bytes, l.slots, 0, 0 },
-                                               w, t, j, l, team, b + shift * ROW, column + shift,
-                                               results + team * l.places * BOX, cell);
+        work<TEAMS, E, N, STEPS>({ x_at, s.x_ready, s.x_empty, STAGE, l.stages, 0, 0 },
+                                 { slots + team * l.slots * l.slot_bytes, s.in_full[team], s.in_empty[team],
+                                   l.slot_bytes, l.slots, 0, 0 },
+                                 w, t, j, l, team, b + shift * ROW, column + shift, results + team * l.places * BOX,
+                                 cell);
     }
 }
 
@@ -180,7 +180,7 @@ layout lay_out(const fused_gemm *p)
 {
     layout l = {};
     int steps = steps_of(p), columns = columns_of(p);
-    l.across = TEAMS, l.stays = true;
+    l.across = TEAMS, l.stays = true, l.lines = lines_of(p);
     l.b_bytes = steps * TEAMS * columns * ROW;
     l.stage_bytes = STAGE, l.slot_bytes = 3 * BOX;
     l.slots = p->room / 2 ? 1 : MAX_SLOTS, l.places = p->room % 2 ? 1 : 2;
@@ -194,28 +194,37 @@ layout lay_out(const fused_gemm *p)
     return l;
 }
 
-cudaError_t make_maps(maps *t, CUtensorMap *dy, const fused_gemm *p)
+cudaError_t make_maps(maps *t, CUtensorMap *dy, const fused_gemm *p, const pooled_lines &lines)
 {
-    const void *in[] = { p->x, p->other, p->mask };
-    cudaError_t e = tensor_map_rows(&t->a, p->x1, p->m, p->k, DEPTH, ROWS);
-    if (e == cudaSuccess) e = tensor_map_rows(dy, p->dy, p->m, p->k, DEPTH, ROWS);
+    cudaError_t e = tensor_map_rows(&t->a, p->x1, p->m, p->k, DEPTH, lines.rows);
+    if (e == cudaSuccess) e = tensor_map_rows(dy, p->dy, p->m, p->k, DEPTH, lines.rows);
     if (e == cudaSuccess) e = tensor_map_rows(&t->b, p->b, p->n, p->k, DEPTH, TEAMS * columns_of(p));
-    for (int i = 0; i < 3 && e == cudaSuccess; i++) e = tensor_map_rows(&t->in[i], in[i], p->m, p->n, 64, ROWS);
-    return e == cudaSuccess ? tensor_map_rows(&t->out, p->y, p->m, p->n, 64, ROWS) : e;
+    return e == cudaSuccess ? map_epilogue(t, p, lines) : e;
 }
 
-template <int N, int STEPS>
+template <template <int> class E, int N, int STEPS>
 cudaError_t launch(cudaStream_t stream, const fused_gemm *p, int blocks)
 {
     maps t = {};
     CUtensorMap dy;
+    layout l = lay_out(p);
     int bytes = dynamic_bytes(2 * N);
-    cudaError_t e = make_maps(&t, &dy, p);
+    cudaError_t e = make_maps(&t, &dy, p, l.lines);
     if (e == cudaSuccess)
-        e = cudaFuncSetAttribute(reduce_gemm_kernel<N, STEPS>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+        e = cudaFuncSetAttribute(reduce_gemm_kernel<E, N, STEPS>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
     if (e != cudaSuccess) return e;
-    reduce_gemm_kernel<N, STEPS><<<blocks, THREADS, bytes, stream>>>(t, dy, *p, lay_out(p));
+    reduce_gemm_kernel<E, N, STEPS><<<blocks, THREADS, bytes, stream>>>(t, dy, *p, l);
     return cudaGetLastError();
+}
+
+template <template <int> class E>
+cudaError_t launch_steps(cudaStream_t stream, const fused_gemm *p, int blocks)
+{
+    int steps = steps_of(p);
+    return steps == 1   ? launch<E, 64, 1>(stream, p, blocks)
+           : steps == 2 ? launch<E, 32, 2>(stream, p, blocks)
+           : steps == 3 ? launch<E, 32, 3>(stream, p, blocks)
+                        : launch<E, 32, 4>(stream, p, blocks);
 }
 
 } // namespace
@@ -227,7 +236,7 @@ int reduce_gemm_parts(const fused_gemm *p, int sms)
     bool fits = p->epilogue == EPILOGUE_REDUCE && p->dw && p->room < REDUCE_ROOMS && p->k <= 4 * DEPTH &&
                 p->n > columns_of(p) && p->m > 0;
     if (!fits || lay_out(p).stages == 0) return 0;
-    int64_t tiles = (p->m + ROWS - 1) / ROWS, parts = sms / strips_of(p);
+    int64_t rows = lines_of(p).rows, tiles = (p->m + rows - 1) / rows, parts = sms / strips_of(p);
     if (parts > tiles) parts = tiles;
     return parts < 1 ? 1 : (int)parts;
 }
@@ -236,11 +245,8 @@ cudaError_t reduce_gemm_run(cudaStream_t stream, const fused_gemm *p, int sms)
 {
     int blocks = reduce_gemm_parts(p, sms) * strips_of(p);
     if (blocks == 0) return cudaErrorInvalidConfiguration;
-    int steps = steps_of(p);
-    return steps == 1   ? launch<64, 1>(stream, p, blocks)
-           : steps == 2 ? launch<32, 2>(stream, p, blocks)
-           : steps == 3 ? launch<32, 3>(stream, p, blocks)
-                        : launch<32, 4>(stream, p, blocks);
+    return p->line ? launch_steps<spread_epilogue>(stream, p, blocks)
+                   : launch_steps<reduce_epilogue>(stream, p, blocks);
 }
 
 } // extern "C"

@@ -5,6 +5,7 @@
 
 #include "nn/cuda/fused/weight_sums.cuh"
 #include "nn/cuda/gemm_epilogues.cuh"
+#include "tensor/cuda/cuda.h"
 
 namespace {
 
@@ -25,7 +26,16 @@ struct layout { /* of dynamic shared memory, from its start: b's strip if it sta
     bool stays;
     int stages, stage_bytes, b_bytes, slots, slot_bytes, places;
     int dy_stages; /* behind the stages: of dy, out of which the left factor is made */
+    pooled_lines lines;
 };
+
+/* Boxes lower than their places: rows that no copy writes are zeros for good. By the whole block, before all copies. */
+__device__ void clear_places(char *from, const char *end)
+{
+    for (char *at = from + 16 * threadIdx.x; at < end; at += 16 * blockDim.x)
+        *reinterpret_cast<uint4 *>(at) = make_uint4(0, 0, 0, 0);
+    shared_publish();
+}
 
 /* ---- the GEMM ------------------------------------------------------------------------------------- */
 
@@ -37,7 +47,7 @@ struct share {
 template <int TEAMS, int N>
 __device__ __forceinline__ share share_of(const fused_gemm &j, const layout &l)
 {
-    int width = l.across * 2 * N, strips = (int)((j.n + width - 1) / width), height = TEAMS / l.across * ROWS;
+    int width = l.across * 2 * N, strips = (int)((j.n + width - 1) / width), height = TEAMS / l.across * l.lines.rows;
     return { (int)blockIdx.x % strips * width,
              width,
              (int)blockIdx.x / strips,
@@ -47,6 +57,9 @@ __device__ __forceinline__ share share_of(const fused_gemm &j, const layout &l)
              height };
 }
 
+/* Of the left factor, with those that stay zeros. */
+__device__ __forceinline__ int stage_rows(const share &w) { return w.height < ROWS ? ROWS : w.height; }
+
 __device__ void copy_factors(ring r, const share &w, const maps &t, const layout &l, char *b, uint64_t *b_full)
 {
     if (l.stays) {
@@ -55,22 +68,25 @@ __device__ void copy_factors(ring r, const share &w, const maps &t, const layout
     }
     for (int tile = w.part; tile < w.tiles; tile += w.parts)
         for (int s = 0; s < w.depth; s++) {
-            r.begin_fill();
+            r.begin_fill((w.height + (l.stays ? 0 : w.width)) * DEPTH * 2);
             for (int y = 0; y < w.height; y += ROWS)
                 copy_box(r.here() + y * DEPTH * 2, &t.a, s * DEPTH, tile * w.height + y, &r.full[r.at]);
-            if (!l.stays) copy_box(r.here() + w.height * DEPTH * 2, &t.b, s * DEPTH, w.strip, &r.full[r.at]);
+            if (!l.stays) copy_box(r.here() + stage_rows(w) * DEPTH * 2, &t.b, s * DEPTH, w.strip, &r.full[r.at]);
             r.next();
         }
 }
 
 /* What a team's epilogue reads: boxes of 64 columns, tile by tile. */
-__device__ void copy_inputs(ring r, const share &w, const maps &t, int inputs, int column, int row, int width)
+__device__ void copy_inputs(ring r, const share &w, const maps &t, const pooled_lines &lines, int inputs, int column,
+                            int row, int width)
 {
+    int rows = inputs * lines.rows - (lines.pooled ? lines.rows - lines.pooled : 0);
     for (int tile = w.part; tile < w.tiles; tile += w.parts)
         for (int x = 0; x < width; x += 64) {
-            r.begin_fill();
+            r.begin_fill(rows * DEPTH * 2);
             for (int i = 0; i < inputs; i++)
-                copy_box(r.here() + i * BOX, &t.in[i], column + x, tile * w.height + row, &r.full[r.at]);
+                copy_box(r.here() + i * BOX, &t.in[i], column + x,
+                         i == 1 && lines.pooled ? pooled_start(lines, tile) : tile * w.height + row, &r.full[r.at]);
             r.next();
         }
 }
@@ -130,7 +146,7 @@ __device__ void work(ring factors, ring inputs, const share &w, const maps &t, c
     const char *held[DW ? DW : 1];
     E<N> epilogue;
     int lane = threadIdx.x % 32, below = team / l.across * ROWS, place = 0, column = w.strip + team % l.across * 2 * N;
-    epilogue.total.clear();
+    epilogue.begin(l.lines);
     for (int tile = w.part; tile < w.tiles; tile += w.parts) {
         int row = tile * w.height + below, first = row + threadIdx.x % 128 / 32 * 16 + lane / 4;
         bool counts[2] = { first < j.m, first + 8 < j.m };
@@ -180,6 +196,33 @@ __device__ void work(ring factors, ring inputs, const share &w, const maps &t, c
         write_products(j.dw_partial + w.part * j.k * j.n, dw[box][s], 64 * s, column + 64 * box, j.k, j.n);
     }
     write_sums<TEAMS, N>(epilogue.total, cell, j, w, l.across);
+}
+
+/* ---- launching ----------------------------------------------------------------------------------- */
+
+int inputs_of(gemm_epilogue e) { return e == EPILOGUE_REDUCE ? 3 : 0; }
+
+/* Tiles for an input behind a pool: as high as can be. */
+pooled_lines lines_of(const fused_gemm *p)
+{
+    int width = (int)p->line;
+    for (int rows = ROWS; width && rows > 0; rows -= 2) {
+        if (rows % (2 * width) == 0) return { rows, rows / 4, width };
+        if (width % rows == 0) return { rows, rows / 2, width };
+    }
+    return { ROWS, 0, 0 };
+}
+
+/* What an epilogue reads and writes. */
+cudaError_t map_epilogue(maps *t, const fused_gemm *p, const pooled_lines &l)
+{
+    const void *in[] = { p->x, p->other, p->mask };
+    cudaError_t e = tensor_map_rows(&t->out, p->y, p->m, p->n, 64, l.rows);
+    for (int i = 0; i < inputs_of(p->epilogue) && e == cudaSuccess; i++) {
+        bool small = i == 1 && l.pooled;
+        e = tensor_map_rows(&t->in[i], in[i], small ? p->m / 4 : p->m, p->n, 64, small ? l.pooled : l.rows);
+    }
+    return e;
 }
 
 } // namespace
