@@ -1,6 +1,6 @@
-/* Bottleneck blocks as wide as those of an RN50's first layer, behind a pooled stem, the last of which makes images
- * smaller: the gradients of all
- * parameters are the same whether graph_fuse_gemm has joined their ops or not, with every choice of kernels. */
+/* Bottleneck blocks as wide as those of an RN50's first layer, behind a pooled stem, the last of which halves the images'
+ * sides: the gradients of all parameters are the same whether graph_fuse_gemm has joined their ops or not, with every
+ * choice of kernels. */
 #include "check.h"
 
 #include "core/rng.h"
@@ -49,11 +49,10 @@ static void build(list *l, graph *g, bool join)
         if (smaller) h = graph_op(g, OP_AVGPOOL2, (op_attr){ 0 }, 1, &h);
         if (smaller) skip = graph_op(g, OP_AVGPOOL2, (op_attr){ 0 }, 1, &skip);
         h = conv_norm(l, h, WIDE, 1, false);
-        if (!block || smaller) skip = conv_norm(l, skip, WIDE, 1, false);
-        if (!block || smaller)
-            graph_keep(g, skip,
-                       block ? "last skip"
-                             : "skip"); /* applied along with the block's own batch norm it is not rounded */
+        if (!block || smaller) {
+            skip = conv_norm(l, skip, WIDE, 1, false);
+            graph_keep(g, skip, block ? "last" : "skip"); /* applied along with the block's own, it is not rounded */
+        }
         x = graph_op(g, OP_ADD, (op_attr){ 0 }, 2, (value_id[]){ h, skip });
         x = graph_op(g, OP_RELU, (op_attr){ 0 }, 1, &x);
     }
@@ -150,7 +149,7 @@ static void compare(const char *name, const cloob_kernels *kernels, int count, d
     float *apart = gradients(dev, &l, &n);
     graph_release(&g);
     build(&l, &g, true);
-    CHECK(joined(&g) == 8); /* last convolutions, shortcuts, and the first of three blocks */
+    CHECK(joined(&g) == 8); /* four last convolutions, one shortcut's, the first of three blocks */
     CHECK(applied(&g) == 3 && spread(&g) == 1);
     for (int w = 0; w < count; w++) {
         ctx->kernels = kernels[w];
