@@ -25,7 +25,7 @@ typedef struct fused_gemm {
     gemm_epilogue epilogue;
     int teams; /* of warps in a block: 4 hide an epilogue better, 2 multiply better; found by timing */
     int64_t m, n, k;
-    bool dw; /* EPILOGUE_REDUCE: also a^T mask, the gradient of b's transpose; 2 teams, k at most 256 */
+    bool dw;      /* EPILOGUE_REDUCE: also a^T mask, the gradient of b's transpose; 2 teams, k at most 256 */
     int64_t line; /* EPILOGUE_REDUCE: other is (m / 4, n), what the backward pass of a 2 x 2 pool spreads over m rows,
                    * positions of images so wide, both sides even; 0: other is (m, n) */
     bool applies; /* with dw: a is made of dy and x1 by batch norm's backward apply with relu: with g = dy where
