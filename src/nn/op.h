@@ -18,7 +18,7 @@ typedef enum op_id {
     OP_COUNT
 } op_id;
 
-enum { OP_INPUTS = 15, OP_OUTPUTS = 7, OP_STEPS = 4, OP_HISTORY = 2 };
+enum { OP_INPUTS = 15, OP_OUTPUTS = 8, OP_STEPS = 4, OP_HISTORY = 2 };
 
 /* 8-bit copies that skip a pass (graph_fuse_gemm): output OP_ROUNDED_OUT of an op is output 0 in 8 bits, bytes of the
  * same order and behind them OP_ROUNDED_TAIL bytes for the scale; input OP_ROUNDED_IN of linear and linear_dx is such a
@@ -46,7 +46,7 @@ typedef struct op_attr {
     bool sums;           /* act_bwd, layernorm_bwd, attention_bwd: also the sums of dx over its rows */
     bool alone;          /* apply_conv_stats, bn_bwd_conv_dx, conv_dx_reduce: nobody else reads batch norm's rows */
     bool dw;             /* conv_dx_reduce: also the weight's gradient */
-    bool spread;         /* conv_dx_reduce: the second gradient is still behind a 2 x 2 pool */
+    bool spread, pooled; /* conv_dx_reduce: the second gradient is still behind a 2 x 2 pool; also y behind it */
     bool keep_stats;     /* bn_stats: leave the running statistics alone (a second pass over the same batch) */
     op_act act;
     op_fp8 fp8;        /* linear: forward and dx; the CPU keeps 16 bits */
@@ -175,6 +175,7 @@ op_args fused_conv(const op_args *a), fused_stats(const op_args *a);            
 op_args fused_conv_dx(const op_args *a), fused_reduce(const op_args *a);             /* conv_dx_reduce */
 op_args fused_conv_dw(const op_args *a);                                             /* the same with dw */
 op_args fused_spread(const op_args *a), fused_spread_reduce(const op_args *a);       /* the same with spread */
+op_args fused_pooled(const op_args *a);                                              /* the same with pooled */
 op_args fused_first_apply(const op_args *a), fused_applied_reduce(const op_args *a); /* the same with x1 */
 op_args fused_apply(const op_args *a), fused_applied_conv(const op_args *a);         /* apply_conv_stats */
 op_args fused_bwd_apply(const op_args *a), fused_applied_dx(const op_args *a);       /* bn_bwd_conv_dx */

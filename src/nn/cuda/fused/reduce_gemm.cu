@@ -78,12 +78,13 @@ __device__ void make_factor(ring x, ring dy, uint64_t *ready, const share &w, co
         }
 }
 
-__device__ void copy_dy(ring r, const share &w, const CUtensorMap *map)
+template <bool TILED>
+__device__ void copy_dy(ring r, const share &w, const CUtensorMap *map, const image_tiles &l)
 {
     for (int tile = w.part; tile < w.tiles; tile += w.parts)
         for (int s = 0; s < w.depth; s++) {
             r.begin_fill(w.height * ROW);
-            copy_box(r.here(), map, s * DEPTH, tile * w.height, &r.full[r.at]);
+            copy_tile<TILED>(r.here(), map, s * DEPTH, l, tile, tile * w.height, &r.full[r.at]);
             r.next();
         }
 }
@@ -127,24 +128,26 @@ __global__ void __launch_bounds__(THREADS, 1)
     __shared__ __align__(16) float column[TEAMS * 2 * N], numbers[NUMBERS * STEPS * DEPTH];
     __shared__ float cell[TEAMS * 4 * 2 * 2 * N];
     char *b = (char *)(((uintptr_t)memory + 1023) & ~(uintptr_t)1023), *slots = b + l.b_bytes;
-    char *results = slots + TEAMS * l.slots * l.slot_bytes, *x_at = results + TEAMS * l.places * BOX,
+    char *results = slots + TEAMS * l.slots * l.slot_bytes, *x_at = results + TEAMS * l.places * l.place_bytes,
          *dy_at = x_at + l.stages * STAGE;
     share w = share_of<TEAMS, N>(j, l);
     for (int i = threadIdx.x; i < w.width; i += THREADS) column[i] = w.strip + i < j.n ? j.column[w.strip + i] : 0.0f;
     write_numbers(numbers, STEPS * DEPTH, j);
     if (threadIdx.x == 0) s.make();
-    if (l.lines.rows < ROWS) clear_places(slots, dy_at + l.dy_stages * STAGE);
+    if (E<N>::tiled && l.tiles.rows < ROWS) clear_places(slots, dy_at + l.dy_stages * STAGE);
     __syncthreads();
     using R = reduce_registers<STEPS>;
     if (threadIdx.x < 128) {
         asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(R::copies));
         int team = threadIdx.x / 32 - 1;
-        if (threadIdx.x == 0) copy_factors({ x_at, s.x_full, s.x_empty, STAGE, l.stages, 0, 0 }, w, t, l, b, &s.b_full);
-        else if (threadIdx.x == 96) copy_dy({ dy_at, s.dy_full, s.dy_empty, STAGE, l.dy_stages, 0, 0 }, w, &dy_map);
+        if (threadIdx.x == 0)
+            copy_factors<E<N>::tiled>({ x_at, s.x_full, s.x_empty, STAGE, l.stages, 0, 0 }, w, t, l, b, &s.b_full);
+        else if (threadIdx.x == 96)
+            copy_dy<E<N>::tiled>({ dy_at, s.dy_full, s.dy_empty, STAGE, l.dy_stages, 0, 0 }, w, &dy_map, l.tiles);
         else if (threadIdx.x % 32 == 0)
-            copy_inputs({ slots + team * l.slots * l.slot_bytes, s.in_full[team], s.in_empty[team], l.slot_bytes,
-                          l.slots, 0, 0 },
-                        w, t, l.lines, 3, w.strip + team * 2 * N, 0, 2 * N);
+            copy_inputs<E<N>::tiled>({ slots + team * l.slots * l.slot_bytes, s.in_full[team], s.in_empty[team],
+                                       l.slot_bytes, l.slots, 0, 0 },
+                                     w, t, l.tiles, 3, w.strip + team * 2 * N, 0, 2 * N);
     } else if (threadIdx.x < 256) {
         asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(R::makes));
         make_factor<STEPS>({ x_at, s.x_full, s.x_empty, STAGE, l.stages, 0, 0 },
@@ -156,8 +159,8 @@ __global__ void __launch_bounds__(THREADS, 1)
         work<TEAMS, E, N, STEPS>({ x_at, s.x_ready, s.x_empty, STAGE, l.stages, 0, 0 },
                                  { slots + team * l.slots * l.slot_bytes, s.in_full[team], s.in_empty[team],
                                    l.slot_bytes, l.slots, 0, 0 },
-                                 w, t, j, l, team, b + shift * ROW, column + shift, results + team * l.places * BOX,
-                                 cell);
+                                 w, t, j, l, team, b + shift * ROW, column + shift,
+                                 results + team * l.places * l.place_bytes, cell);
     }
 }
 
@@ -180,11 +183,13 @@ layout lay_out(const fused_gemm *p)
 {
     layout l = {};
     int steps = steps_of(p), columns = columns_of(p);
-    l.across = TEAMS, l.stays = true, l.lines = lines_of(p);
+    l.across = TEAMS, l.stays = true;
+    l.tiles = tiles_of(p), l.count = count_tiles(p, l.tiles, ROWS);
+    l.place_bytes = BOX + (p->pools ? POOLED_BOX : 0);
     l.b_bytes = steps * TEAMS * columns * ROW;
     l.stage_bytes = STAGE, l.slot_bytes = 3 * BOX;
     l.slots = p->room / 2 ? 1 : MAX_SLOTS, l.places = p->room % 2 ? 1 : 2;
-    int left = dynamic_bytes(columns) - 1024 - l.b_bytes - TEAMS * (l.slots * l.slot_bytes + l.places * BOX);
+    int left = dynamic_bytes(columns) - 1024 - l.b_bytes - TEAMS * (l.slots * l.slot_bytes + l.places * l.place_bytes);
     int stages = left / STAGE;
     l.stages = (stages + steps) / 2;
     if (l.stages > MAX_STAGES) l.stages = MAX_STAGES;
@@ -194,12 +199,12 @@ layout lay_out(const fused_gemm *p)
     return l;
 }
 
-cudaError_t make_maps(maps *t, CUtensorMap *dy, const fused_gemm *p, const pooled_lines &lines)
+cudaError_t make_maps(maps *t, CUtensorMap *dy, const fused_gemm *p, const image_tiles &l)
 {
-    cudaError_t e = tensor_map_rows(&t->a, p->x1, p->m, p->k, DEPTH, lines.rows);
-    if (e == cudaSuccess) e = tensor_map_rows(dy, p->dy, p->m, p->k, DEPTH, lines.rows);
+    cudaError_t e = map_tiles(&t->a, p->x1, p, p->k, l, false);
+    if (e == cudaSuccess) e = map_tiles(dy, p->dy, p, p->k, l, false);
     if (e == cudaSuccess) e = tensor_map_rows(&t->b, p->b, p->n, p->k, DEPTH, TEAMS * columns_of(p));
-    return e == cudaSuccess ? map_epilogue(t, p, lines) : e;
+    return e == cudaSuccess ? map_epilogue(t, p, l) : e;
 }
 
 template <template <int> class E, int N, int STEPS>
@@ -209,7 +214,7 @@ cudaError_t launch(cudaStream_t stream, const fused_gemm *p, int blocks)
     CUtensorMap dy;
     layout l = lay_out(p);
     int bytes = dynamic_bytes(2 * N);
-    cudaError_t e = make_maps(&t, &dy, p, l.lines);
+    cudaError_t e = make_maps(&t, &dy, p, l.tiles);
     if (e == cudaSuccess)
         e = cudaFuncSetAttribute(reduce_gemm_kernel<E, N, STEPS>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
     if (e != cudaSuccess) return e;
@@ -235,10 +240,11 @@ int reduce_gemm_parts(const fused_gemm *p, int sms)
 {
     bool fits = p->epilogue == EPILOGUE_REDUCE && p->dw && p->room < REDUCE_ROOMS && p->k <= 4 * DEPTH &&
                 p->n > columns_of(p) && p->m > 0;
-    if (!fits || lay_out(p).stages == 0) return 0;
-    int64_t rows = lines_of(p).rows, tiles = (p->m + rows - 1) / rows, parts = sms / strips_of(p);
-    if (parts > tiles) parts = tiles;
-    return parts < 1 ? 1 : (int)parts;
+    layout l = fits ? lay_out(p) : layout{};
+    if (l.stages == 0) return 0;
+    int parts = sms / strips_of(p);
+    if (parts > l.count) parts = l.count;
+    return parts < 1 ? 1 : parts;
 }
 
 cudaError_t reduce_gemm_run(cudaStream_t stream, const fused_gemm *p, int sms)
