@@ -26,7 +26,7 @@ struct layout { /* of dynamic shared memory, from its start: b's strip if it sta
     int across; /* teams beside each other; the others are below */
     bool stays;
     int stages, stage_bytes, b_bytes, slots, slot_bytes, places;
-    int dy_stages; /* behind the stages: of dy, out of which the left factor is made */
+    int pairs; /* of stages behind them, out of which the left factor is made */
     image_tiles tiles;
     int count;       /* of tiles, below and beside each other */
     int place_bytes; /* of a result, and of what is pooled beside it */
