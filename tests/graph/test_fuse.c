@@ -145,7 +145,7 @@ static void statistics_join_convolutions(void)
     for (int way = 0; way < 3; way++) {
         graph g;
         graph_init(ctx, &g);
-        int64_t k = way ? 3 : 1, channels = way == 2 ? 72 : C;
+        int64_t k = way ? 3 : 1, channels = way == 2 ? 88 : C;
         value_id x = graph_input(&g, TENSOR(CLOOB_F32, NULL, B, S, S, channels), "x");
         value_id w = graph_param(&g, 0, TENSOR(CLOOB_F32, NULL, C, k, k, channels), 0, true);
         op_attr attr = { .stride = way == 1 ? 2 : 1, .pad = k / 2 };
