@@ -207,7 +207,8 @@ static void apply_before(graph *g, int i, int reduce)
  * if that is worth making it by a pass of its own. */
 static bool takes_dw(const tensor *w, bool pooled)
 {
-    bool narrow = w->dim[0] == 256 && w->dim[3] == 64, wide = w->dim[0] == 512 && w->dim[3] == 128;
+    bool narrow = (w->dim[0] == 256 && w->dim[3] == 64) || (w->dim[0] == 320 && w->dim[3] == 80),
+         wide = w->dim[0] == 512 && w->dim[3] == 128;
     return w->dtype == CLOOB_BF16 && (narrow || (wide && !pooled));
 }
 

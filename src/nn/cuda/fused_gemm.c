@@ -102,7 +102,8 @@ static void try_teams(const op_env *env, const fused_gemm *p, int teams, team_ch
     else t.p.teams = teams;
     if (fused_gemm_parts(&t.p, s->sms) == 0) return;
     if (trial_open(&t) == CLOOB_OK && cuda_time_against(env->ctx, env->dev, trial_run, &t, best->ms, &ms) == CLOOB_OK) {
-        ctx_log(env->ctx, CLOOB_LOG_DEBUG, "fused GEMM's arrangement %d: %.4f ms", teams, (double)ms);
+        ctx_log(env->ctx, CLOOB_LOG_DEBUG, "fused GEMM of %lld x %lld, arrangement %d: %.4f ms", (long long)p->n,
+                (long long)p->k, teams, (double)ms);
         if (ms < best->ms) *best = (team_choice){ ms, teams };
     }
     for (int i = 0; i < BUFFERS; i++) cudaFree(t.buffer[i]);
@@ -115,11 +116,11 @@ static team_choice fused_time(const op_env *env, const fused_gemm *p)
     char key[TUNE_KEY];
     team_choice best = { 1e30f, 0 };
     tune_cache *cache = cuda_use(env->dev)->tune;
-    snprintf(key, sizeof key, "fused-%d%s%s%lld-%lldx%lldx%lld", (int)p->epilogue, p->dw ? "dw" : "",
+    snprintf(key, sizeof key, "fused2-%d%s%s%lld-%lldx%lldx%lld", (int)p->epilogue, p->dw ? "dw" : "",
              p->applies ? "a" : "", (long long)p->line, (long long)p->m, (long long)p->n, (long long)p->k);
     if (tune_get(cache, key, &best, sizeof best)) return best;
     for (int i = 0; i < REDUCE_ROOMS && p->applies; i++) try_teams(env, p, i, &best);
-    for (int i = 2; i <= 4 && !p->applies; i += 2) try_teams(env, p, i, &best);
+    for (int i = 2; i <= 4 && !p->applies; i++) try_teams(env, p, i, &best);
     tune_put(cache, key, &best, sizeof best);
     return best;
 }
@@ -140,7 +141,7 @@ static int teams_for(const op_env *env, const fused_gemm *p, float *ms)
     if (asked == CLOOB_FUSED_GEMM_NEVER || !cuda_has_hopper(env->dev) || !fused_gemm_takes(p->n, p->k)) return 0;
     if (asked != CLOOB_FUSED_GEMM_AUTO) {
         fused_gemm wanted = *p;
-        wanted.teams = asked == CLOOB_FUSED_GEMM_2_TEAMS ? 2 : 4;
+        wanted.teams = asked == CLOOB_FUSED_GEMM_4_TEAMS ? 4 : p->n % 256 ? FUSED_GEMM_NARROW : 2; /* so all run */
         return fused_gemm_parts(&wanted, sms_of(env)) ? wanted.teams : 0;
     }
     team_choice c = fused_time(env, p);
