@@ -130,7 +130,9 @@ struct tile {
 #pragma unroll
         for (int i = lane; i < 16 * (D / 8); i += 32) {
             int row = i / (D / 8), c = i % (D / 8) * 8;
-            if (row0 + row < T) store<bf16, 8>(to + (row0 + row) * step + c, load<bf16, 8>(stage + row * LD + c));
+            if (row0 + row < T)
+                *reinterpret_cast<uint4 *>(to + (row0 + row) * step + c) = /* copied as a pack it leaves in fours */
+                    *reinterpret_cast<const uint4 *>(stage + row * LD + c);
         }
         __syncwarp();
     }

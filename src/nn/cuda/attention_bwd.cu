@@ -145,6 +145,59 @@ __device__ __forceinline__ void turned_tile(unsigned a[4], const bf16 *from, int
     ldmatrix_trans(a, from + ((lane >> 4) * 8 + (lane & 7)) * ld + ((lane >> 3) & 1) * 8);
 }
 
+/* The sum of eight products of bf16. */
+__device__ __forceinline__ float dot8(uint4 a, uint4 b)
+{
+    const __nv_bfloat162 *x = reinterpret_cast<const __nv_bfloat162 *>(&a);
+    const __nv_bfloat162 *y = reinterpret_cast<const __nv_bfloat162 *>(&b);
+    float sum = 0.0f;
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        float2 u = __bfloat1622float2(x[i]), v = __bfloat1622float2(y[i]);
+        sum += u.x * v.x + u.y * v.y;
+    }
+    return sum;
+}
+
+/* Everything a block reads is asked for at once: q, k, v and dy for shared memory, y and the log-sum-exp for registers.
+ * along = dy.y needs no barrier, since a thread meets the pieces of dy that it sent itself. lse is in powers of two, and
+ * infinite behind the last query, so that p is 0 there. The block has 2 Tp threads or more. */
+template <int D>
+__device__ static void take_rows(const attn_rows &m, float *lse2, float *along, const bf16 *qkv, const bf16 *dy,
+                                 const bf16 *y, const float *lse, const attn_sizes &z)
+{
+    typedef tile<D> tl;
+    enum { LANES = D / 8 };
+    int first = threadIdx.x / LANES, c = threadIdx.x % LANES * 8, down = blockDim.x / LANES, t = threadIdx.x;
+    bf16 *const to[4] = { (bf16 *)m.q, (bf16 *)m.k, (bf16 *)m.v, (bf16 *)m.dy };
+    uint4 own[tl::K];
+    float l = INFINITY;
+#pragma unroll
+    for (int i = 0; i < tl::K; i++) {
+        int row = first + i * down, at = row * tl::LD + c;
+        own[i] = make_uint4(0, 0, 0, 0);
+        if (row < z.T) {
+            const bf16 *from = qkv + (int64_t)row * 3 * z.C + c;
+            for (int k = 0; k < 3; k++) send(to[k] + at, from + k * z.C);
+            send(to[3] + at, dy + (int64_t)row * z.C + c);
+            own[i] = *reinterpret_cast<const uint4 *>(y + (int64_t)row * z.C + c);
+        } else if (row < z.Tp) {
+            for (int k = 0; k < 4; k++) *reinterpret_cast<uint4 *>(to[k] + at) = make_uint4(0, 0, 0, 0);
+        }
+    }
+    if (t < z.T) l = lse[t];
+    arrive();
+#pragma unroll
+    for (int i = 0; i < tl::K; i++) {
+        int row = first + i * down;
+        float sum = row < z.Tp ? dot8(own[i], *reinterpret_cast<const uint4 *>(m.dy + row * tl::LD + c)) : 0.0f;
+#pragma unroll
+        for (int k = LANES / 2; k; k >>= 1) sum += __shfl_xor_sync(0xffffffffu, sum, k);
+        if (c == 0 && row < z.Tp) along[row] = sum;
+    }
+    if (t < z.Tp) lse2[t] = l * LOG2E;
+}
+
 /* Query tile t against the chunk's keys: p and ds to shared memory, dq += ds k. */
 template <int D>
 __device__ static void score_tile(float dq[D / 8][4], const attn_scores &c, const attn_rows &m, const attn_sizes &z,
@@ -158,18 +211,20 @@ __device__ static void score_tile(float dq[D / 8][4], const attn_scores &c, cons
     float lse[2] = { m.lse[t * 16 + row_in_tile(0)], m.lse[t * 16 + row_in_tile(2)] };
     float along[2] = { m.along[t * 16 + row_in_tile(0)], m.along[t * 16 + row_in_tile(2)] };
     for (int j = c.from, last = z.causal && t + 1 < c.end ? t + 1 : c.end; j < last; j++) {
-        int at = t * 16 * c.ld + (j - c.from) * 16;
+        int at = t * 16 * c.ld + (j - c.from) * 16, seen = z.T - j * 16; /* keys of the tile */
         tl::times_rows(s, a, m.k, j * 16);
         tl::times_rows(dp, g, m.v, j * 16);
 #pragma unroll
-        for (int half = 0; half < 2; half++)
+        for (int i = 0; i < 8; i++) s[i / 4][i % 4] = power2(s[i / 4][i % 4] * scale - lse[i % 4 / 2]);
+        if (seen < 16 || (z.causal && j == t)) {
 #pragma unroll
-            for (int i = 0; i < 4; i++) {
-                int key = j * 16 + col_in_tile(half, i), query = t * 16 + row_in_tile(i);
-                bool seen = key < z.T && query < z.T && !(z.causal && key > query);
-                s[half][i] = seen ? power2(s[half][i] * scale - lse[i / 2]) : 0.0f;
-                dp[half][i] = s[half][i] * (dp[half][i] - along[i / 2]);
+            for (int i = 0; i < 8; i++) {
+                int key = col_in_tile(i / 4, i % 4), query = z.causal && j == t ? row_in_tile(i % 4) : 16;
+                if (key >= seen || key > query) s[i / 4][i % 4] = 0.0f;
             }
+        }
+#pragma unroll
+        for (int i = 0; i < 8; i++) dp[i / 4][i % 4] = s[i / 4][i % 4] * (dp[i / 4][i % 4] - along[i % 4 / 2]);
         pack_tile(packed, s);
         put_tile(c.p + at, c.ld, packed);
         pack_tile(packed, dp);
@@ -193,20 +248,29 @@ __device__ static void sum_tile(bf16 *to, float scale, const bf16 *scores, const
     tl::write(to, 3 * z.C, acc, scale, t * 16, z.T, stage + t * 16 * tl::LD);
 }
 
-/* The sums over rows of dq, dk and dv, which are still where they left by: 3 D numbers of one head. */
+/* The sums over rows of dq, dk and dv, which are still where they left by, as products with ones: 3 D numbers of one
+ * head, 16 columns a warp and turn. Rows behind the last token are 0. */
 template <int D>
 __device__ static void sum_columns(float *to, const bf16 *q, const bf16 *k, const bf16 *v, const attn_sizes &z)
 {
-    for (int i = threadIdx.x; i < 3 * D / 2; i += blockDim.x) {
-        int part = i / (D / 2), c = i % (D / 2) * 2;
-        const bf16 *from = (part == 0 ? q : part == 1 ? k : v) + c;
-        float low = 0.0f, high = 0.0f;
-#pragma unroll 8
-        for (int t = 0; t < z.Tp; t++) {
-            float2 pair = __bfloat1622float2(*reinterpret_cast<const __nv_bfloat162 *>(from + t * tile<D>::LD));
-            low += pair.x, high += pair.y;
+    const unsigned one = 0x3f803f80u, ones[4] = { one, one, one, one };
+    int lane = threadIdx.x & 31;
+    for (int task = threadIdx.x / 32; task < 3 * (D / 16); task += blockDim.x / 32) {
+        int part = task / (D / 16), c = task % (D / 16) * 16;
+        const bf16 *from = (part == 0 ? q : part == 1 ? k : v) + (lane & 15) * tile<D>::LD + c + (lane >> 4) * 8;
+        float sum[2][4] = {};
+#pragma unroll 4
+        for (int t = 0; t < z.Tp; t += 16) {
+            unsigned b[4];
+            ldmatrix_trans(b, from + t * tile<D>::LD);
+            mma(sum[0], ones, b[0], b[1]);
+            mma(sum[1], ones, b[2], b[3]);
         }
-        *reinterpret_cast<float2 *>(to + part * z.C + c) = make_float2(low, high);
+        if (lane < 4)
+#pragma unroll
+            for (int half = 0; half < 2; half++)
+                *reinterpret_cast<float2 *>(to + part * z.C + c + 8 * half + 2 * lane) =
+                    make_float2(sum[half][0], sum[half][1]);
     }
 }
 
@@ -244,14 +308,8 @@ static __global__ void __launch_bounds__(32 * WARPS, WARPS <= MAX_WARPS ? 2 : 1)
     attn_scores c = { p, p + z.Tp * (16 * chunk + 8), 16 * chunk + 8, 0, 0 };
     float *lse2 = (float *)(c.ds + z.Tp * c.ld), *along = lse2 + z.Tp, dq[D / 8][4] = {};
     int64_t at = place.row * 3 * z.C + h * D, out = place.row * z.C + h * D;
-    tl::fill(q, qkv + at, 3 * z.C, z.T, z.Tp);
-    tl::fill(k, qkv + at + z.C, 3 * z.C, z.T, z.Tp);
-    tl::fill(v, qkv + at + 2 * z.C, 3 * z.C, z.T, z.Tp);
-    tl::fill(g, dy + out, z.C, z.T, z.Tp);
-    for (int t = threadIdx.x; t < z.Tp; t += blockDim.x) lse2[t] = t < z.T ? lse[place.head + t] * LOG2E : 0.0f;
-    dot_rows<D>(along, dy + out, y + out, z.C, z.T, z.Tp);
-    arrive();
     attn_rows m = { q, k, v, g, lse2, along, NULL };
+    take_rows<D>(m, lse2, along, qkv + at, dy + out, y + out, lse + place.head, z);
     for (c.from = 0; c.from < tiles; c.from = c.end) {
         c.end = min(c.from + chunk, tiles);
         __syncthreads(); /* the rows are there; the chunk before has been read */
