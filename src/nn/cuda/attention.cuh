@@ -36,10 +36,15 @@ __device__ __forceinline__ attn_place place_of(attn_sizes &z, int n, int h)
     return { first, h * z.rows + first };
 }
 
-/* 16 bytes to shared memory without passing through registers; arrive() waits for all of a thread's. */
+/* 16 or 4 bytes to shared memory without passing through registers; arrive() waits for all of a thread's. */
 __device__ __forceinline__ void send(bf16 *to, const bf16 *from)
 {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(smem_address(to)), "l"(from) : "memory");
+}
+__device__ __forceinline__ void send4(float *to, const float *from)
+{
+    unsigned address = (unsigned)__cvta_generic_to_shared(to);
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(address), "l"(from) : "memory");
 }
 __device__ __forceinline__ void arrive() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 

@@ -159,7 +159,7 @@ __device__ __forceinline__ float dot8(uint4 a, uint4 b)
     return sum;
 }
 
-/* Everything a block reads is asked for at once: q, k, v and dy for shared memory, y and the log-sum-exp for registers.
+/* Everything a block reads is asked for at once: q, k, v, dy and the log-sum-exp for shared memory, y for registers.
  * along = dy.y needs no barrier, since a thread meets the pieces of dy that it sent itself. lse is in powers of two, and
  * infinite behind the last query, so that p is 0 there. The block has 2 Tp threads or more. */
 template <int D>
@@ -171,7 +171,6 @@ __device__ static void take_rows(const attn_rows &m, float *lse2, float *along, 
     int first = threadIdx.x / LANES, c = threadIdx.x % LANES * 8, down = blockDim.x / LANES, t = threadIdx.x;
     bf16 *const to[4] = { (bf16 *)m.q, (bf16 *)m.k, (bf16 *)m.v, (bf16 *)m.dy };
     uint4 own[tl::K];
-    float l = INFINITY;
 #pragma unroll
     for (int i = 0; i < tl::K; i++) {
         int row = first + i * down, at = row * tl::LD + c;
@@ -185,7 +184,7 @@ __device__ static void take_rows(const attn_rows &m, float *lse2, float *along, 
             for (int k = 0; k < 4; k++) *reinterpret_cast<uint4 *>(to[k] + at) = make_uint4(0, 0, 0, 0);
         }
     }
-    if (t < z.T) l = lse[t];
+    if (t < z.T) send4(lse2 + t, lse + t);
     arrive();
 #pragma unroll
     for (int i = 0; i < tl::K; i++) {
@@ -195,7 +194,7 @@ __device__ static void take_rows(const attn_rows &m, float *lse2, float *along, 
         for (int k = LANES / 2; k; k >>= 1) sum += __shfl_xor_sync(0xffffffffu, sum, k);
         if (c == 0 && row < z.Tp) along[row] = sum;
     }
-    if (t < z.Tp) lse2[t] = l * LOG2E;
+    if (t < z.Tp) lse2[t] = t < z.T ? lse2[t] * LOG2E : INFINITY;
 }
 
 /* Query tile t against the chunk's keys: p and ds to shared memory, dq += ds k. */
