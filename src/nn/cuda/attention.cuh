@@ -66,6 +66,7 @@ __device__ __forceinline__ void pack_tile(unsigned a[4], const float p[2][4])
 template <int D>
 struct tile {
     enum { LD = D + 8, K = D / 16 };
+    __device__ static __forceinline__ int at(int row, int c) { return row * LD + c; }
 
     __device__ static void fill(bf16 *to, const bf16 *from, int64_t step, int T, int Tp)
     {
