@@ -19,8 +19,7 @@ typedef enum gemm_epilogue {
 } gemm_epilogue;
 
 enum {
-    FUSED_GEMM_NARROW =
-        3, /* 2 teams of 64 columns each: two slots for what an epilogue reads before two places for results */
+    FUSED_GEMM_NARROW = 3, /* two teams of 64 columns: room for more of what an epilogue reads */
     REDUCE_ROOMS = 4
 };
 
