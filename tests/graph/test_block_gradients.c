@@ -1,4 +1,4 @@
-/* Bottleneck blocks as wide as those of an RN50's first layer, behind a pooled stem, the last of which halves the images'
+/* Bottleneck blocks as wide as those of an RN50's first layer, behind a pooled stem, the last of which halves both
  * sides: the gradients of all parameters are the same whether graph_fuse_gemm has joined their ops or not, with every
  * choice of kernels. */
 #include "check.h"

@@ -29,13 +29,12 @@ typedef struct fused_gemm {
     int teams; /* of warps in a block: 4 hide an epilogue better, 2 multiply better, FUSED_GEMM_NARROW has more of what
                 * an epilogue reads on its way; found by timing */
     int64_t m, n, k;
-    bool dw; /* EPILOGUE_REDUCE: also a^T mask, the gradient of b's transpose; 2 teams, k at most 256 */
-    int64_t
-        line; /* EPILOGUE_REDUCE: other is (m / 4, n), what a 2 x 2 pool's backward pass spreads over m rows: positions
-                   * of images so wide, both sides even; 0: other is (m, n) */
-    bool applies; /* with dw: a is made of dy and x1, batch norm's backward apply with relu: with g = dy where
-                   * (x1 - mean1) slope + bias1 > 0, else 0, it is slope (g - mean(g) - xhat mean(g xhat)), slope = rstd1
-                   * gain1, the means from sums1; no a is read or written */
+    bool dw;      /* EPILOGUE_REDUCE: also a^T mask, the gradient of b's transpose; 2 teams, k at most 256 */
+    int64_t line; /* EPILOGUE_REDUCE: other is (m / 4, n), what the backward pass of a 2 x 2 pool spreads over m rows,
+                   * positions of images so wide, both sides even; 0: other is (m, n) */
+    bool applies; /* with dw: a is made of dy and x1 by batch norm's backward apply with relu: with g = dy where
+                   * (x1 - mean1) slope + bias1 > 0, else 0, it is slope (g - mean(g) - xhat mean(g xhat)), where slope
+                   * = rstd1 gain1 and the means come from sums1; no a is read or written */
     int room;     /* with applies: how shared memory is laid out, below REDUCE_ROOMS; found by timing */
     const void *a, *b, *x, *other, *mask;
     const void *dy, *x1;                        /* (m, k) */
