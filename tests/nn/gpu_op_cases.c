@@ -1163,6 +1163,8 @@ const op_case gpu_op_cases[] = {
       OP_ACT_BWD,
       A(.act = OP_ACT_GELU, .sums = true),
       { { 'f', { 77, 33 } }, { 'f', { 77, 33 } } } },
+    LAYERNORM_SUMS(640),
+    LAYERNORM_SUMS(712),
     LAYERNORM_SUMS(768),
     LAYERNORM_SUMS(512),
     LAYERNORM_SUMS(384),

@@ -155,30 +155,35 @@ __device__ void make_factors(ring x, ring other, ring second, gradient_barriers 
 
 /* ---- multiplying --------------------------------------------------------------------------------- */
 
-/* A team's sums of the weight's gradient: of each of its stages 64 x 64, and 64 x 16 where the strip has a tail. */
-template <class F>
+/* A team's sums of the weight's gradient: of every second stage 64 x 64, and 64 x 16 where the strip has a tail. Of an
+ * odd number of stages the other team has the last tail. */
+template <int TEAM, class F>
 struct team_sums {
     float main[F::held][32], tail[F::tail ? F::held : 1][8];
+    static __device__ __forceinline__ constexpr bool has_main(int step) { return step % 2 == TEAM; }
+    static __device__ __forceinline__ constexpr bool has_tail(int step)
+    {
+        return F::tail && (step % 2 == TEAM) != (F::steps % 2 == 1 && step == F::steps - 1);
+    }
     __device__ __forceinline__ void settle_all()
     {
 #pragma unroll
-        for (int i = 0; i < F::held; i++) {
-            settle(main[i]);
-            if constexpr (F::tail) settle(tail[i]);
+        for (int step = 0; step < F::steps; step++) {
+            if (has_main(step)) settle(main[step / 2]);
+            if (has_tail(step)) settle(tail[step / 2]);
         }
     }
-    __device__ __forceinline__ void add(int i, const char *a, const char *second)
+    __device__ __forceinline__ void add(int step, const char *a, const char *second)
     {
-        add_products<F::height>(main[i], a, second);
-        if constexpr (F::tail) add_products<F::height>(tail[i], a, second + F::stage);
+        if (has_main(step)) add_products<F::height>(main[step / 2], a, second);
+        if (has_tail(step)) add_products<F::height>(tail[step / 2], a, second + F::stage);
     }
-    template <int TEAM>
     __device__ __forceinline__ void write(float *to, int strip, const prologue_gemm &j)
     {
 #pragma unroll
-        for (int i = 0; 2 * i + TEAM < F::steps; i++) {
-            write_products(to, main[i], (2 * i + TEAM) * 64, strip, j.k, j.n);
-            if constexpr (F::tail) write_products(to, tail[i], (2 * i + TEAM) * 64, strip + DEPTH, j.k, j.n);
+        for (int step = 0; step < F::steps; step++) {
+            if (has_main(step)) write_products(to, main[step / 2], step * 64, strip, j.k, j.n);
+            if (has_tail(step)) write_products(to, tail[step / 2], step * 64, strip + DEPTH, j.k, j.n);
         }
     }
 };
@@ -186,7 +191,7 @@ struct team_sums {
 /* c = the tile's dx, of the team's rows or columns; dw += of the team's stages. A stage is given back once the products
  * after it have begun. */
 template <int TEAM, class F>
-__device__ __forceinline__ void multiply_tile(float (&c)[F::sums], team_sums<F> &dw, ring &a, const char *b,
+__device__ __forceinline__ void multiply_tile(float (&c)[F::sums], team_sums<TEAM, F> &dw, ring &a, const char *b,
                                               const char *second)
 {
     constexpr bool by_rows = F::height == TEAMS * ROWS;
@@ -201,7 +206,7 @@ __device__ __forceinline__ void multiply_tile(float (&c)[F::sums], team_sums<F> 
         wgmma_fence();
 #pragma unroll
         for (int k = 0; k < DEPTH / 16; k++) wgmma_k16(c, da + 2 * k, db + 2 * k, step > 0 || k > 0);
-        if (step % 2 == TEAM) dw.add(step / 2, a.here(), second);
+        dw.add(step, a.here(), second);
         wgmma_commit();
         if (step > 0) {
             wgmma_wait<1>();
@@ -273,7 +278,7 @@ __device__ void work(ring a, ring second, const char *b, const share &w, const C
                      const prologue_gemm &j, char *results)
 {
     float c[F::sums];
-    team_sums<F> dw = {};
+    team_sums<TEAM, F> dw = {};
     int place = 0;
     for (int tile = w.part; tile < w.tiles; tile += w.parts) {
         barrier_wait(&second.full[second.at], second.parity);
@@ -285,14 +290,14 @@ __device__ void work(ring a, ring second, const char *b, const share &w, const C
         place = 1 - place;
     }
     if (is_leader()) asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
-    dw.template write<TEAM>(j.partial + (int64_t)w.part * j.k * j.n, w.strip, j);
+    dw.write(j.partial + (int64_t)w.part * j.k * j.n, w.strip, j);
 }
 
 /* Registers of a thread that copies, makes factors, multiplies; together at most what the kernel starts with. */
 template <class F>
 struct gradient_registers {
-    static constexpr int copies = F::steps == 4 ? 40 : 24, makes = F::steps == 4 ? 128 : F::steps == 5 ? 72 : 88,
-                         multiplies = F::steps == 4 ? 168 : F::steps == 5 ? 208 : 200;
+    static constexpr int copies = F::steps == 4 ? 40 : 24, makes = F::steps == 4 ? 128 : 88,
+                         multiplies = F::steps == 4 ? 168 : 200;
 };
 
 __device__ void copy_all_b(char *to, uint64_t *full, const CUtensorMap *map, const share &w, int bytes)
