@@ -172,6 +172,20 @@ __device__ __forceinline__ void wgmma_rows(float (&c)[NT][4], const unsigned (&a
  * by the 128 threads of a warpgroup. Written by a script: the instruction names each of its accumulators. Thread t of
  * the warpgroup holds, with row = 16 (t / 32) + t % 32 / 4 and column = 2 (t % 4): c[4 k + 0, 1] of this row, columns
  * column + 8 k + {0, 1}, and c[4 k + 2, 3] of row + 8. */
+__device__ __forceinline__ void wgmma_k16(float (&c)[16], uint64_t a, uint64_t b, int keep)
+{
+    asm volatile("{\n"
+                 ".reg .pred p;\n"
+                 "setp.ne.b32 p, %18, 0;\n"
+                 "wgmma.mma_async.sync.aligned.m64n32k16.f32.bf16.bf16 {"
+                 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
+                 "}, %16, %17, p, 1, 1, 0, 0;\n"
+                 "}\n"
+                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]), "+f"(c[4]), "+f"(c[5]), "+f"(c[6]), "+f"(c[7]),
+                   "+f"(c[8]), "+f"(c[9]), "+f"(c[10]), "+f"(c[11]), "+f"(c[12]), "+f"(c[13]), "+f"(c[14]), "+f"(c[15])
+                 : "l"(a), "l"(b), "r"(keep));
+}
+
 __device__ __forceinline__ void wgmma_k16(float (&c)[32], uint64_t a, uint64_t b, int keep)
 {
     asm volatile("{\n"
@@ -221,20 +235,6 @@ __device__ __forceinline__ void wgmma_turned_k16(float (&c)[8], uint64_t a, uint
                  "}\n"
                  : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]), "+f"(c[4]), "+f"(c[5]), "+f"(c[6]), "+f"(c[7])
                  : "l"(a), "l"(b));
-}
-
-__device__ __forceinline__ void wgmma_k16(float (&c)[16], uint64_t a, uint64_t b, int keep)
-{
-    asm volatile("{\n"
-                 ".reg .pred p;\n"
-                 "setp.ne.b32 p, %18, 0;\n"
-                 "wgmma.mma_async.sync.aligned.m64n32k16.f32.bf16.bf16 {"
-                 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
-                 "}, %16, %17, p, 1, 1, 0, 0;\n"
-                 "}\n"
-                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]), "+f"(c[4]), "+f"(c[5]), "+f"(c[6]), "+f"(c[7]),
-                   "+f"(c[8]), "+f"(c[9]), "+f"(c[10]), "+f"(c[11]), "+f"(c[12]), "+f"(c[13]), "+f"(c[14]), "+f"(c[15])
-                 : "l"(a), "l"(b), "r"(keep));
 }
 
 __device__ __forceinline__ void wgmma_k16(float (&c)[40], uint64_t a, uint64_t b, int keep)
