@@ -368,8 +368,7 @@ int main(int argc, char **argv)
     TRY(device_open(ctx, "cuda", &dev));
     sms = ((const cuda_state *)dev->state)->sms;
     printf("ms; variants: 128 rows b stays, 128 rows b streams, 64 rows b stays, 64 rows b streams, 128 rows with less "
-           "room for results, strips of 128 columns b stays, b streams, strips of 320; with dw as in "
-           "gradients_gemm.cu\n");
+           "room for results, strips of 320; with dw as in gradients_gemm.cu\n");
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
         if (argc < 2 || strstr(shapes[i].name, argv[1])) bench(&shapes[i]);
     printf("all calls of a step of each: floor %.2f ms, separate %.2f, the faster of both %.2f\n", total_floor,

@@ -129,11 +129,10 @@ static variant_choice fused_time(const op_env *env, const prologue_gemm *p, bool
  * them all. */
 static int asked_variant(const op_env *env, prologue_gemm p)
 {
-    static const int order[2][PROLOGUE_VARIANTS] = { { 7, 5, 0, 4, 1, 2, 3, 6 }, { 6, 2, 3, 1, 0, 4, 5, 7 } };
+    static const int order[2][PROLOGUE_VARIANTS] = { { 5, 0, 3, 1, 2, 4 }, { 2, 4, 3, 1, 0, 5 } };
     const int *o = order[env->ctx->kernels.fused_gemm == CLOOB_FUSED_GEMM_2_TEAMS];
     for (int i = 0; i < PROLOGUE_VARIANTS; i++) {
         p.variant = o[i];
-        if (o[i] >= 5 && p.n % 256 == 0) continue; /* strips of other widths: by the cases that are not so even */
         if (prologue_gemm_parts(&p, sms_of(env))) return o[i];
     }
     return -1;
