@@ -2,7 +2,7 @@
  * transformers: time, rate, and the floor (the larger of bytes over copy bandwidth and operations over the
  * rate of a large product, both measured first). Weighted by how often a step calls each.
  *
- *     bench_ops [conv] [bn] [text] [vit] [pool] [adamw] [log FILE]
+ *     bench_ops [conv] [bn] [text] [vit] [attention] [pool] [adamw] [log FILE]
  */
 #include <math.h>
 #include <stdio.h>
@@ -273,6 +273,35 @@ static void text(void)
     bench("text ends", "512 x 77", 1, OP_TAKE_ROWS_BWD, (op_args){ .in = { q, index, y, y }, .attr = at }, 0, 1);
 }
 
+/* Attention by itself, its backward pass in every way there is, with a bias's gradient. */
+static void attention_ways(const char *name, int layers, int64_t rows, int64_t T, int64_t H, bool causal)
+{
+    static const char *const way[] = { "timed", "separate", "shared", "wide 32", "wide 64" };
+    char s[64];
+    int64_t C = 64 * H;
+    op_attr at = { .heads = H, .causal = causal };
+    tensor qkv = B(rows, T, 3 * C), y = B(rows, T, C), lse = F(rows, H, T);
+    bench(name, name, layers, OP_ATTENTION, (op_args){ .in = { qkv }, .attr = at }, 0, 3);
+    bench(name, name, layers, OP_ATTENTION_BWD, (op_args){ .in = { y, qkv, y, lse }, .attr = at }, 0, 1);
+    at.sums = true;
+    for (int w = 0; w < 5; w++) {
+        snprintf(s, sizeof s, "%s, sums, %s", name, way[w]);
+        ctx->kernels.attention_backward = (cloob_attention_backward)w;
+        bench(way[w], s, layers, OP_ATTENTION_BWD, (op_args){ .in = { y, qkv, y, lse }, .attr = at }, 0, 3);
+    }
+    ctx->kernels.attention_backward = CLOOB_ATTENTION_AUTO;
+}
+
+static void attention(void)
+{
+    attention_ways("512 x 77", 11, 512, 77, 8, true);
+    attention_ways("1024 x 77", 11, 1024, 77, 8, true);
+    attention_ways("1024 x 50", 12, 1024, 50, 12, false);
+    attention_ways("128 x 197", 12, 128, 197, 12, false);
+    attention_ways("64 x 257", 24, 64, 257, 16, false);
+    attention_ways("512 x 14", 11, 512, 14, 8, true);
+}
+
 typedef struct pool_call {
     op_env env;
     op_args args;
@@ -409,7 +438,8 @@ int main(int argc, char **argv)
     struct {
         const char *name;
         void (*run)(void);
-    } part[] = { { "conv", convs }, { "bn", norms }, { "text", text }, { "pool", pool }, { "adamw", adamw } };
+    } part[] = { { "conv", convs },          { "bn", norms },  { "text", text },
+                 { "attention", attention }, { "pool", pool }, { "adamw", adamw } };
     cloob_ctx_options o;
     bool any = false;
     cloob_ctx_options_init(&o);

@@ -31,9 +31,9 @@ static bool is_point(const graph *g, const node *conv)
     return g->value[conv->in[1]].t.dim[1] == 1 && conv->attr.stride == 1 && conv->attr.pad == 0 && !conv->attr.relu;
 }
 
-/* A 3 x 3 convolution of at most so many channels: 40 as in a ResNet's stem, 64 as in its first blocks. w: its
+/* A 3 x 3 convolution of at most so many channels: 40 as in a ResNet's stem, 64 and 80 as in its first blocks. w: its
  * weight. */
-enum { STEM = 40, FIRST_BLOCKS = 64 };
+enum { STEM = 40, FIRST_BLOCKS = 80 };
 static bool is_small(const graph *g, const node *conv, value_id w, int channels)
 {
     const tensor *t = &g->value[w].t;
@@ -237,7 +237,8 @@ static void apply_before(graph *g, int i, int reduce)
  * if that is worth making it by a pass of its own. */
 static bool takes_dw(const tensor *w, bool pooled)
 {
-    bool narrow = w->dim[0] == 256 && w->dim[3] == 64, wide = w->dim[0] == 512 && w->dim[3] == 128;
+    bool narrow = (w->dim[0] == 256 && w->dim[3] == 64) || (w->dim[0] == 320 && w->dim[3] == 80),
+         wide = w->dim[0] == 512 && w->dim[3] == 128;
     return w->dtype == CLOOB_BF16 && (narrow || (wide && !pooled));
 }
 

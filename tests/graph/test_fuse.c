@@ -145,7 +145,7 @@ static void statistics_join_convolutions(void)
     for (int way = 0; way < 3; way++) {
         graph g;
         graph_init(ctx, &g);
-        int64_t k = way ? 3 : 1, channels = way == 2 ? 72 : C;
+        int64_t k = way ? 3 : 1, channels = way == 2 ? 88 : C;
         value_id x = graph_input(&g, TENSOR(CLOOB_F32, NULL, B, S, S, channels), "x");
         value_id w = graph_param(&g, 0, TENSOR(CLOOB_F32, NULL, C, k, k, channels), 0, true);
         op_attr attr = { .stride = way == 1 ? 2 : 1, .pad = k / 2 };
@@ -474,12 +474,14 @@ static void the_backward_apply_joins_the_gradient_before_it(void)
  * made from x again. */
 static void the_last_weight_gradient_joins_too(void)
 {
-    for (int kind = 0; kind < 4; kind++) { /* as it should be; another width; a frozen weight; behind a pool */
-        bool joins = kind == 0 || kind == 3;
+    /* as it should be; another width; a frozen weight; behind a pool; the widths of RN50x4 */
+    for (int kind = 0; kind < 5; kind++) {
+        bool joins = kind == 0 || kind >= 3;
+        int narrow = kind == 4 ? 80 : 64;
         graph g;
         graph_init(ctx, &g);
-        value_id y = block_end(&g, graph_input(&g, TENSOR(CLOOB_BF16, NULL, B, S, S, 64), "x"), kind == 1 ? 128 : 256,
-                               kind != 2, kind == 3);
+        value_id y = block_end(&g, graph_input(&g, TENSOR(CLOOB_BF16, NULL, B, S, S, narrow), "x"),
+                               kind == 1 ? 128 : 4 * narrow, kind != 2, kind == 3);
         graph_keep(&g, y, "y");
         graph_fuse(&g);
         graph_differentiate(&g, y, &(graph_grad_options){ .recompute = true });
@@ -497,7 +499,7 @@ static void the_last_weight_gradient_joins_too(void)
         for (int i = 0; i < g.nodes && joins; i++)
             CHECK(g.node[i].op != OP_BN_BWD_REDUCE || g.node[i].out[4] == NO_VALUE);
         if (joins) CHECK(g.value[n->out[2]].kind == VALUE_GRAD && g.value[n->out[2]].param == 10);
-        if (kind == 0) CHECK(n->in[8] == x2 && n->in[12] == bias && n->out[3] == a2);
+        if (kind == 0 || kind == 4) CHECK(n->in[8] == x2 && n->in[12] == bias && n->out[3] == a2);
         if (kind == 3) { /* by a pass of its own, right before */
             CHECK(n->in[8] == a2 && n->in[9] == NO_VALUE && n->out[3] == NO_VALUE);
             CHECK(n[-1].op == OP_BN_APPLY && n[-1].in[0] == x2 && n[-1].in[4] == bias && n[-1].out[0] == a2 &&

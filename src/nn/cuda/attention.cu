@@ -1,6 +1,6 @@
-/* Attention for short sequences on tensor cores: a block per row of the batch and head, everything in shared
- * memory. Goes over the keys twice, first for the log-sum-exp of each query, then for sum p v; scores are
- * cheap to recompute. */
+/* Attention on tensor cores: a block per row of the batch and head, everything in shared memory. Up to 128 tokens a warp
+ * keeps all scores of its 16 queries in registers; beyond, it goes over the keys twice, first for the log-sum-exp of each
+ * query, then for sum p v. */
 #include "nn/cuda/attention.cuh"
 
 template <int D, bool PACKED>
@@ -73,19 +73,110 @@ static __global__ void __launch_bounds__(32 * MAX_WARPS)
     }
 }
 
+/* A tile of keys: what query tile t sees of its scores; the others become minus infinity. */
+__device__ __forceinline__ void hide_scores(float s[2][4], const attn_sizes &z, int t, int j)
+{
+    int seen = z.T - j * 16;
+    bool diagonal = z.causal && j == t;
+    if (seen >= 16 && !diagonal) return;
+#pragma unroll
+    for (int i = 0; i < 8; i++) {
+        int key = col_in_tile(i / 4, i % 4);
+        if (key >= seen || (diagonal && key > row_in_tile(i % 4))) s[i / 4][i % 4] = -INFINITY;
+    }
+}
+
+/* q, k and v, all asked for at once; 2 Tp threads or more. */
+template <int D>
+__device__ static void take_rows(bf16 *q, bf16 *k, bf16 *v, const bf16 *from, const attn_sizes &z)
+{
+    typedef tile<D> tl;
+    enum { LANES = D / 8 };
+    int first = threadIdx.x / LANES, c = threadIdx.x % LANES * 8, down = blockDim.x / LANES;
+    bf16 *const to[3] = { q, k, v };
+#pragma unroll
+    for (int i = 0; i < tl::K; i++) {
+        int row = first + i * down, at = tl::at(row, c);
+        for (int j = 0; j < 3 && row < z.T; j++) send(to[j] + at, from + (int64_t)row * 3 * z.C + j * z.C + c);
+        for (int j = 0; j < 3 && row >= z.T && row < z.Tp; j++)
+            *reinterpret_cast<uint4 *>(to[j] + at) = make_uint4(0, 0, 0, 0);
+    }
+    arrive();
+}
+
+/* Up to TILES tiles, a warp to each tile of queries. */
+template <int D, bool PACKED, int TILES>
+static __global__ void __launch_bounds__(32 * TILES, TILES == 4   ? 6
+                                                     : TILES == 5 ? 4
+                                                                  : 2)
+    short_kernel(bf16 *y, float *lse, const bf16 *qkv, attn_sizes z)
+{
+    extern __shared__ __align__(16) bf16 smem[];
+    typedef tile<D> tl;
+    int n = blockIdx.x / z.H, h = blockIdx.x % z.H, t = threadIdx.x / 32, lane = threadIdx.x & 31;
+    attn_place at = place_of<PACKED>(z, n, h);
+    bf16 *q = smem, *k = q + z.Tp * tl::LD, *v = k + z.Tp * tl::LD;
+    take_rows<D>(q, k, v, qkv + at.row * 3 * z.C + h * D, z);
+    __syncthreads();
+    if (t * 16 >= z.T) return;
+    unsigned a[tl::K][4];
+    float s[TILES][2][4], max[2] = { -INFINITY, -INFINITY }, sum[2] = {}, o[D / 8][4] = {}, scale = z.scale * LOG2E;
+    int last = z.causal ? t + 1 : z.Tp / 16;
+    tl::left(a, q, t * 16);
+#pragma unroll
+    for (int j = 0; j < TILES; j++)
+        if (j < last) {
+            tl::times_rows(s[j], a, k, j * 16);
+            hide_scores(s[j], z, t, j);
+#pragma unroll
+            for (int i = 0; i < 8; i++) max[i % 4 / 2] = fmaxf(max[i % 4 / 2], s[j][i / 4][i % 4]);
+        }
+#pragma unroll
+    for (int r = 0; r < 2; r++) { /* four lanes share a row */
+        max[r] = fmaxf(max[r], __shfl_xor_sync(0xffffffffu, max[r], 1));
+        max[r] = fmaxf(max[r], __shfl_xor_sync(0xffffffffu, max[r], 2)) * scale;
+    }
+#pragma unroll
+    for (int j = 0; j < TILES; j++)
+        if (j < last) {
+#pragma unroll
+            for (int i = 0; i < 8; i++) {
+                s[j][i / 4][i % 4] = power2(s[j][i / 4][i % 4] * scale - max[i % 4 / 2]);
+                sum[i % 4 / 2] += s[j][i / 4][i % 4];
+            }
+            tl::add_product(o, s[j], v, j * 16);
+        }
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+        sum[r] += __shfl_xor_sync(0xffffffffu, sum[r], 1);
+        sum[r] += __shfl_xor_sync(0xffffffffu, sum[r], 2);
+        float inverse = 1.0f / sum[r];
+        int query = t * 16 + lane / 4 + 8 * r;
+        if (lse && lane % 4 == 0 && query < z.T) lse[at.head + query] = (max[r] + log2f(sum[r])) / LOG2E;
+#pragma unroll
+        for (int i = 0; i < D / 8; i++) o[i][2 * r] *= inverse, o[i][2 * r + 1] *= inverse;
+    }
+    tl::write(y + at.row * z.C + h * D, z.C, o, 1.0f, t * 16, z.T, q + t * 16 * tl::LD); /* q's rows have been read */
+}
+
 /* ---- launcher ------------------------------------------------------------------------------------ */
+
+typedef void forward_fn(bf16 *y, float *lse, const bf16 *qkv, attn_sizes z);
 
 template <int D, bool PACKED>
 static cloob_status launch_forward(const op_env *env, const op_args *a, const attn_sizes &z, int64_t N)
 {
     size_t smem = smem_of(z, 3, D);
-    CLOOB_TRY(cuda_check(env->ctx,
-                         cudaFuncSetAttribute(forward_kernel<D, PACKED>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                              (int)smem),
+    int tiles = z.Tp / 16;
+    forward_fn *kernel = tiles <= 4           ? short_kernel<D, PACKED, 4>
+                         : tiles <= 5         ? short_kernel<D, PACKED, 5>
+                         : tiles <= MAX_WARPS ? short_kernel<D, PACKED, MAX_WARPS>
+                                              : forward_kernel<D, PACKED>;
+    CLOOB_TRY(cuda_check(env->ctx, cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)smem),
                          "attention"));
-    forward_kernel<D, PACKED>
-        <<<(unsigned)(N * z.H), threads_of(z), smem, stream_of(env)>>>((bf16 *)a->out[0].data, (float *)a->out[1].data,
-                                                                       (const bf16 *)a->in[0].data, z);
+    kernel<<<(unsigned)(N * z.H), threads_of(z), smem, stream_of(env)>>>((bf16 *)a->out[0].data,
+                                                                         (float *)a->out[1].data,
+                                                                         (const bf16 *)a->in[0].data, z);
     return cuda_launched(env->ctx, "attention");
 }
 

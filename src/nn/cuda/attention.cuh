@@ -36,10 +36,15 @@ __device__ __forceinline__ attn_place place_of(attn_sizes &z, int n, int h)
     return { first, h * z.rows + first };
 }
 
-/* 16 bytes to shared memory without passing through registers; arrive() waits for all of a thread's. */
+/* 16 or 4 bytes to shared memory without passing through registers; arrive() waits for all of a thread's. */
 __device__ __forceinline__ void send(bf16 *to, const bf16 *from)
 {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(smem_address(to)), "l"(from) : "memory");
+}
+__device__ __forceinline__ void send4(float *to, const float *from)
+{
+    unsigned address = (unsigned)__cvta_generic_to_shared(to);
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(address), "l"(from) : "memory");
 }
 __device__ __forceinline__ void arrive() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 
@@ -61,6 +66,7 @@ __device__ __forceinline__ void pack_tile(unsigned a[4], const float p[2][4])
 template <int D>
 struct tile {
     enum { LD = D + 8, K = D / 16 };
+    __device__ static __forceinline__ int at(int row, int c) { return row * LD + c; }
 
     __device__ static void fill(bf16 *to, const bf16 *from, int64_t step, int T, int Tp)
     {
@@ -130,7 +136,9 @@ struct tile {
 #pragma unroll
         for (int i = lane; i < 16 * (D / 8); i += 32) {
             int row = i / (D / 8), c = i % (D / 8) * 8;
-            if (row0 + row < T) store<bf16, 8>(to + (row0 + row) * step + c, load<bf16, 8>(stage + row * LD + c));
+            if (row0 + row < T)
+                *reinterpret_cast<uint4 *>(to + (row0 + row) * step + c) = /* copied as a pack it leaves in fours */
+                    *reinterpret_cast<const uint4 *>(stage + row * LD + c);
         }
         __syncwarp();
     }

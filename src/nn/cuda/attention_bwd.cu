@@ -1,25 +1,18 @@
-/* Attention's backward pass on tensor cores, two ways, of which timing chooses. A block per row of the batch and head,
+/* Attention's backward pass on tensor cores, several ways, of which timing chooses. A block per row of the batch and head,
  * everything in shared memory, no sum in more than one order.
  *
  * separate: each warp owns a tile of queries (dq) and a tile of keys (dk, dv) and computes the scores for both.
- * shared:   scores are computed once, by the queries' warps, and lie in shared memory for the keys' sums. */
+ * shared:   scores are computed once, by the queries' warps, and lie in shared memory for the keys' sums.
+ * wide:     by warpgroups of Hopper (attention_bwd_wide.cu). */
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "nn/cuda/attention.cuh"
-#include "nn/cuda/linear/quantize.cuh"
+#include "nn/cuda/attention_bwd.cuh"
 #include "tensor/cuda/tune.h"
 
 enum { SEPARATE_BLOCKS = 2, MIDDLE_WARPS = 13, SHARED_WARPS = 17 }; /* 208 and 272 tokens: ViT-B-16 and ViT-L-14 */
 
 /* ---- scores twice -------------------------------------------------------------------------------- */
-
-/* What both halves of backward need of a score tile. */
-typedef struct attn_rows {
-    const bf16 *q, *k, *v, *dy;
-    const float *lse, *along; /* per query: log2-sum-exp, and dy.y */
-    bf16 *stage;              /* 16 rows of this warp */
-} attn_rows;
 
 template <int D>
 __device__ static void query_tile(bf16 *dq, const attn_rows &m, const attn_sizes &z, int t)
@@ -158,18 +151,20 @@ __device__ static void score_tile(float dq[D / 8][4], const attn_scores &c, cons
     float lse[2] = { m.lse[t * 16 + row_in_tile(0)], m.lse[t * 16 + row_in_tile(2)] };
     float along[2] = { m.along[t * 16 + row_in_tile(0)], m.along[t * 16 + row_in_tile(2)] };
     for (int j = c.from, last = z.causal && t + 1 < c.end ? t + 1 : c.end; j < last; j++) {
-        int at = t * 16 * c.ld + (j - c.from) * 16;
+        int at = t * 16 * c.ld + (j - c.from) * 16, seen = z.T - j * 16; /* keys of the tile */
         tl::times_rows(s, a, m.k, j * 16);
         tl::times_rows(dp, g, m.v, j * 16);
 #pragma unroll
-        for (int half = 0; half < 2; half++)
+        for (int i = 0; i < 8; i++) s[i / 4][i % 4] = power2(s[i / 4][i % 4] * scale - lse[i % 4 / 2]);
+        if (seen < 16 || (z.causal && j == t)) {
 #pragma unroll
-            for (int i = 0; i < 4; i++) {
-                int key = j * 16 + col_in_tile(half, i), query = t * 16 + row_in_tile(i);
-                bool seen = key < z.T && query < z.T && !(z.causal && key > query);
-                s[half][i] = seen ? power2(s[half][i] * scale - lse[i / 2]) : 0.0f;
-                dp[half][i] = s[half][i] * (dp[half][i] - along[i / 2]);
+            for (int i = 0; i < 8; i++) {
+                int key = col_in_tile(i / 4, i % 4), query = z.causal && j == t ? row_in_tile(i % 4) : 16;
+                if (key >= seen || key > query) s[i / 4][i % 4] = 0.0f;
             }
+        }
+#pragma unroll
+        for (int i = 0; i < 8; i++) dp[i / 4][i % 4] = s[i / 4][i % 4] * (dp[i / 4][i % 4] - along[i % 4 / 2]);
         pack_tile(packed, s);
         put_tile(c.p + at, c.ld, packed);
         pack_tile(packed, dp);
@@ -193,39 +188,6 @@ __device__ static void sum_tile(bf16 *to, float scale, const bf16 *scores, const
     tl::write(to, 3 * z.C, acc, scale, t * 16, z.T, stage + t * 16 * tl::LD);
 }
 
-/* The sums over rows of dq, dk and dv, which are still where they left by: 3 D numbers of one head. */
-template <int D>
-__device__ static void sum_columns(float *to, const bf16 *q, const bf16 *k, const bf16 *v, const attn_sizes &z)
-{
-    for (int i = threadIdx.x; i < 3 * D / 2; i += blockDim.x) {
-        int part = i / (D / 2), c = i % (D / 2) * 2;
-        const bf16 *from = (part == 0 ? q : part == 1 ? k : v) + c;
-        float low = 0.0f, high = 0.0f;
-#pragma unroll 8
-        for (int t = 0; t < z.Tp; t++) {
-            float2 pair = __bfloat1622float2(*reinterpret_cast<const __nv_bfloat162 *>(from + t * tile<D>::LD));
-            low += pair.x, high += pair.y;
-        }
-        *reinterpret_cast<float2 *>(to + part * z.C + c) = make_float2(low, high);
-    }
-}
-
-/* The 8-bit copy of a head's dq, dk and dv from the same place; the largest element is noted. */
-template <int D>
-__device__ static void round_rows(const round_out &round, int64_t at, const bf16 *q, const bf16 *k, const bf16 *v,
-                                  const attn_sizes &z)
-{
-    float scale = scale_for(round.scale->max, QUANT_E5M2), max = 0.0f;
-    int packs = z.T * (D / 8);
-    for (int i = threadIdx.x; i < 3 * packs; i += blockDim.x) {
-        int part = i / packs, row = i % packs / (D / 8), c = i % (D / 8) * 8;
-        pack<bf16, 8> p = load<bf16, 8>((part == 0 ? q : part == 1 ? k : v) + row * tile<D>::LD + c);
-        *reinterpret_cast<uint2 *>(round.to + at + (int64_t)row * 3 * z.C + part * z.C + c) =
-            round_pack<QUANT_E5M2>(p, scale, &max);
-    }
-    note_largest(round.scale, max);
-}
-
 /* A warp for every tile of queries. Keys go by in chunks of `chunk` tiles: first every warp computes the scores of its
  * queries and adds to dq, then the chunk's dv and dk are shared out over the warps. Rows of k and v are read in their
  * own chunk alone, so that dk and dv leave by way of them. sums: (N, 3 C), of each sequence, or NULL; round.to may be
@@ -244,14 +206,8 @@ static __global__ void __launch_bounds__(32 * WARPS, WARPS <= MAX_WARPS ? 2 : 1)
     attn_scores c = { p, p + z.Tp * (16 * chunk + 8), 16 * chunk + 8, 0, 0 };
     float *lse2 = (float *)(c.ds + z.Tp * c.ld), *along = lse2 + z.Tp, dq[D / 8][4] = {};
     int64_t at = place.row * 3 * z.C + h * D, out = place.row * z.C + h * D;
-    tl::fill(q, qkv + at, 3 * z.C, z.T, z.Tp);
-    tl::fill(k, qkv + at + z.C, 3 * z.C, z.T, z.Tp);
-    tl::fill(v, qkv + at + 2 * z.C, 3 * z.C, z.T, z.Tp);
-    tl::fill(g, dy + out, z.C, z.T, z.Tp);
-    for (int t = threadIdx.x; t < z.Tp; t += blockDim.x) lse2[t] = t < z.T ? lse[place.head + t] * LOG2E : 0.0f;
-    dot_rows<D>(along, dy + out, y + out, z.C, z.T, z.Tp);
-    arrive();
     attn_rows m = { q, k, v, g, lse2, along, NULL };
+    take_rows<D, tl>(m, lse2, along, qkv + at, dy + out, y + out, lse + place.head, z);
     for (c.from = 0; c.from < tiles; c.from = c.end) {
         c.end = min(c.from + chunk, tiles);
         __syncthreads(); /* the rows are there; the chunk before has been read */
@@ -266,8 +222,8 @@ static __global__ void __launch_bounds__(32 * WARPS, WARPS <= MAX_WARPS ? 2 : 1)
     if (warp < tiles) tl::write(dqkv + at, 3 * z.C, dq, z.scale, warp * 16, z.T, q + warp * 16 * tl::LD);
     if (!sums && !round.to) return;
     __syncthreads();
-    if (sums) sum_columns<D>(sums + (int64_t)n * 3 * z.C + h * D, q, k, v, z);
-    if (round.to) round_rows<D>(round, at, q, k, v, z);
+    if (sums) sum_columns<D, tl>(sums + (int64_t)n * 3 * z.C + h * D, q, k, v, z);
+    if (round.to) round_rows<D, tl>(round, at, q, k, v, z);
 }
 
 /* ---- launchers ----------------------------------------------------------------------------------- */
@@ -321,21 +277,30 @@ static cloob_status launch_shared(const op_env *env, const op_args *a, const att
 
 /* ---- the choice ---------------------------------------------------------------------------------- */
 
-enum { SEPARATE, SHARED, WAYS, PLAIN = WAYS };
+enum { SEPARATE, SHARED, WIDE, WAYS = WIDE + ATTENTION_WIDE_KINDS, PLAIN = WAYS };
 
 typedef struct attn_state {
     rounding round; /* first: what quantize.h reads of a state */
     int way;        /* PLAIN: no kernel on tensor cores takes the call */
 } attn_state;
 
+static bool way_takes(const op_env *env, const op_args *a, int way)
+{
+    attn_sizes z = sizes_of(a, op_sequences_of(&a->attr, &a->in[1], &a->in[4]), &a->in[2]);
+    if (way >= WIDE) return attention_wide_takes(env, a, way - WIDE);
+    if (way == SEPARATE) return on_tensor_cores(env, &a->in[2], z, 5);
+    return on_tensor_cores(env, &a->in[2], z, 4) && chunk_for(env, z, z.C / z.H) > 0;
+}
+
 static cloob_status launch_way(const op_env *env, const op_args *a, int way)
 {
-    static launch_fn *const launch[WAYS][2][2] = { { { launch_separate<32, false>, launch_separate<64, false> },
+    static launch_fn *const launch[WIDE][2][2] = { { { launch_separate<32, false>, launch_separate<64, false> },
                                                      { launch_separate<32, true>, launch_separate<64, true> } },
                                                    { { launch_shared<32, false>, launch_shared<64, false> },
                                                      { launch_shared<32, true>, launch_shared<64, true> } } };
     op_sequences s = op_sequences_of(&a->attr, &a->in[1], &a->in[4]);
     attn_sizes z = sizes_of(a, s, &a->in[2]);
+    if (way >= WIDE) return attention_wide_run(env, a, way - WIDE, (float *)(a->out[1].data ? a->scratch : NULL));
     return launch[way][s.start != NULL][z.C / z.H == 64](env, a, z, s.N);
 }
 
@@ -381,6 +346,7 @@ static op_args even_call(const op_args *a, const op_sequences &s)
     return e;
 }
 
+/* The fastest of the ways that take the call; ms of each, infinite of the others. */
 static int time_ways(const op_env *env, const op_args *a, const op_sequences &s, float ms[WAYS])
 {
     cuda_state *state = cuda_use(env->dev);
@@ -390,33 +356,39 @@ static int time_ways(const op_env *env, const op_args *a, const op_sequences &s,
     trial t = { &there, even_call(a, s), 0 };
     tensor *operand[] = { &t.call.in[0], &t.call.in[1], &t.call.in[2], &t.call.in[3], &t.call.out[0] };
     bool room = true;
+    int best = -1;
     for (tensor *x : operand) room = room && trial_take(&t, x) == CLOOB_OK;
-    for (t.way = 0; t.way < WAYS && room; t.way++)
-        if (cuda_time(env->ctx, env->dev, trial_run, &t, &ms[t.way]) != CLOOB_OK) ms[t.way] = 1e30f;
+    for (t.way = 0; t.way < WAYS; t.way++) {
+        ms[t.way] = INFINITY;
+        if (!way_takes(env, a, t.way)) continue;
+        if (!room || cuda_time(env->ctx, env->dev, trial_run, &t, &ms[t.way]) != CLOOB_OK) ms[t.way] = INFINITY;
+        if (best < 0 || ms[t.way] < ms[best]) best = t.way;
+    }
     for (tensor *x : operand) cudaFree(x->data);
     cudaGetLastError();
-    return ms[SHARED] < ms[SEPARATE] ? SHARED : SEPARATE;
+    return best;
 }
 
 static int choose_way(const op_env *env, const op_args *a)
 {
-    cloob_attention_backward asked = env->ctx->kernels.attention_backward;
+    int asked = (int)env->ctx->kernels.attention_backward - CLOOB_ATTENTION_SEPARATE, takers = 0;
     op_sequences s = op_sequences_of(&a->attr, &a->in[1], &a->in[4]);
     attn_sizes z = sizes_of(a, s, &a->in[2]);
     tune_cache *cache = cuda_use(env->dev)->tune;
-    float ms[WAYS] = { 0, 0 };
+    float ms[WAYS];
     char key[TUNE_KEY];
-    int32_t way = SEPARATE;
-    if (chunk_for(env, z, z.C / z.H) < 1) return SEPARATE;
-    if (!on_tensor_cores(env, &a->in[2], z, 5)) return SHARED;
-    if (asked != CLOOB_ATTENTION_AUTO) return asked == CLOOB_ATTENTION_SHARED ? SHARED : SEPARATE;
-    snprintf(key, sizeof key, "attention-bwd-%lld,%lld,%d,%d,%d-%d", (long long)s.N, (long long)s.rows, z.T, z.C, z.H,
-             z.causal);
-    if (tune_get(cache, key, &way, sizeof way) && way >= 0 && way < WAYS) return way;
+    int32_t way = PLAIN;
+    for (int w = 0; w < WAYS; w++)
+        if (way_takes(env, a, w)) takers++, way = w;
+    if (asked >= 0 && asked < WAYS && way_takes(env, a, asked)) return asked;
+    if (takers < 2) return way;
+    snprintf(key, sizeof key, "attention-backward-%lld,%lld,%d,%d,%d-%d", (long long)s.N, (long long)s.rows, z.T, z.C,
+             z.H, z.causal);
+    if (tune_get(cache, key, &way, sizeof way) && way >= 0 && way < WAYS && way_takes(env, a, way)) return way;
     way = time_ways(env, a, s, ms);
     tune_put(cache, key, &way, sizeof way);
-    ctx_log(env->ctx, CLOOB_LOG_DEBUG, "attention_bwd %s: scores twice %.4f ms, shared %.4f", key, (double)ms[SEPARATE],
-            (double)ms[SHARED]);
+    for (int w = 0; w < WAYS; w++)
+        ctx_log(env->ctx, CLOOB_LOG_DEBUG, "attention_bwd %s: way %d %.4f ms", key, w, (double)ms[w]);
     return way;
 }
 
@@ -440,11 +412,9 @@ extern "C" cloob_status attention_bwd_prepare_cuda(const op_env *env, op_args *a
 {
     attn_state *state;
     op_sequences s = op_sequences_of(&a->attr, &a->in[1], &a->in[4]);
-    attn_sizes z = sizes_of(a, s, &a->in[2]);
     int64_t C3 = tensor_cols(&a->out[0]);
-    bool shared = on_tensor_cores(env, &a->in[2], z, 4) && chunk_for(env, z, z.C / z.H) > 0;
     CLOOB_TRY(state_make(env, a, &state));
-    if (shared || on_tensor_cores(env, &a->in[2], z, 5)) state->way = choose_way(env, a);
+    state->way = choose_way(env, a);
     if (!a->attr.sums) return CLOOB_OK;
     size_t few = colsum_scratch(env->dev, s.N, C3, CLOOB_F32),
            all = colsum_scratch(env->dev, s.rows, C3, a->out[0].dtype);
@@ -462,13 +432,16 @@ static cloob_status zero_dead_copy(const op_env *env, const op_args *a, const op
     return zero_dead_cuda(env, "attention_bwd", &s, &bytes, NULL);
 }
 
+/* Whether the kernel leaves each sequence's sums and the 8-bit copy, too. */
+static bool sums_along(int way) { return way != SEPARATE && way != PLAIN; }
+
 static cloob_status bias_sums(const op_env *env, const op_args *a, const op_sequences &s, int way)
 {
     const tensor *dqkv = &a->out[0];
     float *sums = (float *)a->out[1].data;
     void *rest = (char *)a->scratch + sums_bytes(a, s);
     if (!sums) return CLOOB_OK;
-    if (way == SHARED)
+    if (sums_along(way))
         return colsum(env, "attention_bwd", sums, a->scratch, CLOOB_F32, s.N, tensor_cols(dqkv), 0, rest);
     return colsum(env, "attention_bwd", sums, dqkv->data, dqkv->dtype, tensor_rows(dqkv), tensor_cols(dqkv), 0, rest);
 }
@@ -477,7 +450,7 @@ extern "C" cloob_status attention_bwd_cuda(const op_env *env, const op_args *a)
 {
     op_sequences s = op_sequences_of(&a->attr, &a->in[1], &a->in[4]);
     int way = a->state ? ((const attn_state *)a->state)->way : PLAIN;
-    bool along = way == SHARED && rounding_is_fused(a);
+    bool along = sums_along(way) && rounding_is_fused(a);
     if (s.start) CLOOB_TRY(zero_dead_cuda(env, "attention_bwd", &s, &a->out[0], NULL));
     if (s.start && along) CLOOB_TRY(zero_dead_copy(env, a, s));
     CLOOB_TRY(way == PLAIN ? attention_bwd_plain(env, a) : launch_way(env, a, way));

@@ -103,7 +103,8 @@ static void try_teams(const op_env *env, const fused_gemm *p, int teams, team_ch
     else t.p.teams = teams;
     if (fused_gemm_parts(&t.p, s->sms) == 0) return;
     if (trial_open(&t) == CLOOB_OK && cuda_time_against(env->ctx, env->dev, trial_run, &t, best->ms, &ms) == CLOOB_OK) {
-        ctx_log(env->ctx, CLOOB_LOG_DEBUG, "fused GEMM's arrangement %d: %.4f ms", teams, (double)ms);
+        ctx_log(env->ctx, CLOOB_LOG_DEBUG, "fused GEMM of %lld x %lld, arrangement %d: %.4f ms", (long long)p->n,
+                (long long)p->k, teams, (double)ms);
         if (ms < best->ms) *best = (team_choice){ ms, teams };
     }
     for (int i = 0; i < BUFFERS; i++) cudaFree(t.buffer[i]);
@@ -116,12 +117,12 @@ static team_choice fused_time(const op_env *env, const fused_gemm *p)
     char key[TUNE_KEY];
     team_choice best = { 1e30f, 0 };
     tune_cache *cache = cuda_use(env->dev)->tune;
-    snprintf(key, sizeof key, "fused-%d%s%s%s%lld-%lldx%lldx%lld", (int)p->epilogue, p->dw ? "dw" : "",
+    snprintf(key, sizeof key, "fused3-%d%s%s%s%lld-%lldx%lldx%lld", (int)p->epilogue, p->dw ? "dw" : "",
              p->applies ? "a" : "", p->pools ? "p" : "", (long long)p->line, (long long)p->m, (long long)p->n,
              (long long)p->k);
     if (tune_get(cache, key, &best, sizeof best)) return best;
     for (int i = 0; i < REDUCE_ROOMS && p->applies; i++) try_teams(env, p, i, &best);
-    for (int i = 2; i <= 4 && !p->applies; i += 2) try_teams(env, p, i, &best);
+    for (int i = 2; i <= 4 && !p->applies; i++) try_teams(env, p, i, &best);
     tune_put(cache, key, &best, sizeof best);
     return best;
 }
@@ -142,7 +143,7 @@ static int teams_for(const op_env *env, const fused_gemm *p, float *ms)
     if (asked == CLOOB_FUSED_GEMM_NEVER || !cuda_has_hopper(env->dev) || !fused_gemm_takes(p->n, p->k)) return 0;
     if (asked != CLOOB_FUSED_GEMM_AUTO) {
         fused_gemm wanted = *p;
-        wanted.teams = asked == CLOOB_FUSED_GEMM_2_TEAMS ? 2 : 4;
+        wanted.teams = asked == CLOOB_FUSED_GEMM_4_TEAMS ? 4 : p->n % 256 ? FUSED_GEMM_NARROW : 2; /* so all run */
         return fused_gemm_parts(&wanted, sms_of(env)) ? wanted.teams : 0;
     }
     team_choice c = fused_time(env, p);
@@ -328,7 +329,8 @@ static int room_for(const op_env *env, fused_gemm p, float separate_ms)
 /* The apply before: by the same GEMM where that is faster than the pass and the best of the rest. */
 static void apply_prepare(const op_env *env, op_args *a, fused_state *s, fused_gemm p)
 {
-    float separate_ms = s->ms + cuda_pass_ms(3.0 * (double)tensor_bytes(&a->in[0]));
+    const float pass_share = 1.0f;
+    float separate_ms = s->ms + pass_share * cuda_pass_ms(3.0 * (double)tensor_bytes(&a->in[0]));
     p.dw = p.applies = true, p.teams = 2;
     int room = a->attr.dw && a->attr.alone && is_point(&a->in[1], &a->in[3], &a->attr) && a->attr.relu
                    ? room_for(env, p, separate_ms)

@@ -88,6 +88,11 @@ struct choice {
 /* Whether strips are as these teams need them: with a small input they do not stand below each other. */
 bool is_flat(const fused_gemm *p, const choice &c) { return p->line == 0 || c.l.across == c.teams; }
 
+bool narrow(const fused_gemm *p) { return p->teams == FUSED_GEMM_NARROW; }
+
+/* Dynamic shared memory: two narrow teams declare half as much for their sums. */
+int shared_bytes(const choice &c) { return SHARED_BYTES + (c.teams * c.columns <= 128 ? 4 << 10 : 0); }
+
 /* Lays out shared memory; stages 0: does not fit. */
 void lay_out(choice &c, const fused_gemm *p, bool stays)
 {
@@ -99,13 +104,14 @@ void lay_out(choice &c, const fused_gemm *p, bool stays)
     l.b_bytes = stays ? depth * b_step : 0;
     l.stage_bytes = c.stage_rows() * DEPTH * 2 + (stays ? 0 : b_step);
     l.slot_bytes = inputs_of(p->epilogue) * BOX;
-    for (int roomy = 2; roomy >= 0; roomy--) { /* two slots and places, then one slot, then one place */
-        l.slots = l.slot_bytes ? (roomy == 2 ? MAX_SLOTS : 1) : 0;
-        l.places = roomy ? 2 : 1;
-        int left = SHARED_BYTES - 1024 - l.b_bytes - c.teams * (l.slots * l.slot_bytes + l.places * l.place_bytes);
+    int enough = narrow(p) && p->dw ? 2 * depth : 3; /* all of the next tile's */
+    for (int roomy = 2; roomy >= 0; roomy--) { /* two slots and places, then one slot (narrow: place), then one place */
+        l.slots = l.slot_bytes ? (roomy == 2 || (roomy == 1 && narrow(p)) ? MAX_SLOTS : 1) : 0;
+        l.places = roomy == 2 || (roomy == 1 && !narrow(p)) ? 2 : 1;
+        int left = shared_bytes(c) - 1024 - l.b_bytes - c.teams * (l.slots * l.slot_bytes + l.places * l.place_bytes);
         l.stages = left < 2 * l.stage_bytes ? 0 : left / l.stage_bytes;
         if (l.stages > MAX_STAGES) l.stages = MAX_STAGES;
-        if (l.stages > 2) break;
+        if (l.stages >= enough || (roomy == 1 && narrow(p) && l.stages > depth)) break;
     }
 }
 
@@ -124,7 +130,8 @@ choice choose_dw(const fused_gemm *p)
 {
     choice c = {};
     c.teams = 2, c.columns = p->k <= DEPTH ? 128 : 64, c.l.across = 2;
-    if (p->epilogue == EPILOGUE_REDUCE && p->teams == 2 && p->k <= 4 * DEPTH && p->n > c.columns) lay_out(c, p, true);
+    if (narrow(p) && c.columns == 128) return c;
+    if (p->epilogue == EPILOGUE_REDUCE && p->teams != 4 && p->k <= 4 * DEPTH && p->n > c.columns) lay_out(c, p, true);
     if (c.l.stages * DEPTH <= p->k) c.l.stages = 0;
     return c;
 }
@@ -137,8 +144,8 @@ choice choose(const fused_gemm *p)
     double min = 1e300;
     for (int i = 0; i < 6; i++) {
         choice c = {};
-        c.teams = p->teams;
-        c.columns = c.teams == 4 ? 64 : 128;
+        c.teams = narrow(p) ? 2 : p->teams;
+        c.columns = c.teams == 4 || narrow(p) ? 64 : 128;
         c.l.across = i % 3 == 0 ? 4 : i % 3 == 1 ? 2 : 1;
         if (c.l.across > c.teams || !is_flat(p, c) || (c.columns == 128 && p->n <= 64) ||
             (c.l.across > 1 && p->n <= c.columns * (c.l.across - 1)))
@@ -165,10 +172,10 @@ cudaError_t launch(cudaStream_t stream, const fused_gemm *p, const choice &c, in
     cudaError_t e = make_maps(&t, p, c);
     if (e == cudaSuccess)
         e = cudaFuncSetAttribute(fused_gemm_kernel<TEAMS, E, N, DW>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                 SHARED_BYTES);
+                                 shared_bytes(c));
     if (e != cudaSuccess) return e;
     fused_gemm_kernel<TEAMS, E, N, DW>
-        <<<fused_gemm_parts(p, sms) * strips_of(p, c), 128 + TEAMS * 128, SHARED_BYTES, stream>>>(t, *p, c.l);
+        <<<fused_gemm_parts(p, sms) * strips_of(p, c), 128 + TEAMS * 128, shared_bytes(c), stream>>>(t, *p, c.l);
     return cudaGetLastError();
 }
 
@@ -177,7 +184,9 @@ cudaError_t launch_epilogue(cudaStream_t stream, const fused_gemm *p, int sms)
 {
     choice c = choose(p);
     if (c.l.stages < 1) return cudaErrorInvalidConfiguration;
-    return c.teams == 4 ? launch<4, E, 32>(stream, p, c, sms) : launch<2, E, 64>(stream, p, c, sms);
+    return c.teams == 4 ? launch<4, E, 32>(stream, p, c, sms)
+           : narrow(p)  ? launch<2, E, 32>(stream, p, c, sms)
+                        : launch<2, E, 64>(stream, p, c, sms);
 }
 
 template <template <int> class E>

@@ -18,12 +18,16 @@ typedef enum gemm_epilogue {
     EPILOGUE_REDUCE /* y = (c + other) where mask > 0, else 0; sums of y and of y (x - column) */
 } gemm_epilogue;
 
-enum { REDUCE_ROOMS = 4 };
+enum {
+    FUSED_GEMM_NARROW = 3, /* two teams of 64 columns: room for more of what an epilogue reads */
+    REDUCE_ROOMS = 4
+};
 
 /* c (m, n) = a (m, k) b^T, b (n, k). Everything of m rows lies packed in bf16. */
 typedef struct fused_gemm {
     gemm_epilogue epilogue;
-    int teams; /* of warps in a block: 4 hide an epilogue better, 2 multiply better; found by timing */
+    int teams; /* of warps in a block: 4 hide an epilogue better, 2 multiply better, FUSED_GEMM_NARROW has more of what
+                * an epilogue reads on its way; found by timing */
     int64_t m, n, k;
     bool dw;      /* EPILOGUE_REDUCE: also a^T mask, the gradient of b's transpose; 2 teams, k at most 256 */
     int64_t line; /* EPILOGUE_REDUCE: other is (m / 4, n), what the backward pass of a 2 x 2 pool spreads over m rows,

@@ -1,5 +1,7 @@
-/* A build without kernels for Hopper: fused GEMMs and small convolutions decline every shape, so that their callers
+/* A build without kernels for Hopper: attention by warpgroups, fused GEMMs and small convolutions decline every shape, so that their callers
  * take cuDNN, cuBLASLt or a kernel for all GPUs. */
+#include "core/ctx.h"
+#include "nn/cuda/attention_bwd_wide.h"
 #include "nn/cuda/stem/conv_small.h"
 #include "nn/cuda/fused/prologue_gemm.h"
 #include "nn/cuda/fused_gemm_kernels.h"
@@ -25,4 +27,15 @@ cudaError_t prologue_gemm_run(cudaStream_t stream, const prologue_gemm *p, int s
 cudaError_t transpose_bf16(cudaStream_t stream, void *to, const void *from, int64_t rows, int64_t cols)
 {
     return (void)stream, (void)to, (void)from, (void)rows, (void)cols, cudaErrorNotSupported;
+}
+
+bool attention_wide_takes(const op_env *env, const op_args *a, int kind)
+{
+    return (void)env, (void)a, (void)kind, false;
+}
+
+cloob_status attention_wide_run(const op_env *env, const op_args *a, int kind, float *sums)
+{
+    return (void)a, (void)kind, (void)sums,
+           ctx_fail(env->ctx, CLOOB_ERR_UNSUPPORTED, "attention by warpgroups: no Hopper");
 }
