@@ -79,12 +79,19 @@ __device__ __forceinline__ void write_second_channels(float *to, int count, cons
     }
 }
 
-/* 16 bytes of a2 in x2's place, 0 where there is no row, since a's are not. */
-__device__ __forceinline__ void make_second_at(char *to, const channel_numbers &n, bool is)
+/* COUNT times 16 bytes of a2 in x2's place, `step` bytes and `rows` rows apart; 0 where there is no row, since a's are
+ * not. All are read first, as in make_rows. */
+template <int COUNT>
+__device__ __forceinline__ void make_second_at(char *to, int step, int rows, const channel_numbers &n, int left)
 {
-    uint4 *at = reinterpret_cast<uint4 *>(to), none = {};
-    uint4 made = transformed<apply_prologue<false>>(n, *at, none);
-    *at = is ? made : none;
+    uint4 v[COUNT], none = {};
+#pragma unroll
+    for (int i = 0; i < COUNT; i++) v[i] = *reinterpret_cast<const uint4 *>(to + i * step);
+#pragma unroll
+    for (int i = 0; i < COUNT; i++) {
+        uint4 made = transformed<apply_prologue<false>>(n, v[i], none);
+        *reinterpret_cast<uint4 *>(to + i * step) = i * rows < left ? made : none;
+    }
 }
 
 /* left: rows from the tile's first on. */
@@ -94,25 +101,12 @@ __device__ __forceinline__ void make_second(char *stage, const float *channels, 
     int thread = threadIdx.x % 128, chunk = thread % 8, first = thread / 8;
     channel_numbers n;
     n.read(channels + chunk * 8, F::second_channels);
-#pragma unroll 4
-    for (int row = 0; row < HEIGHT; row += 16)
-        make_second_at(stage + (first + row) * ROW + ((chunk ^ (first % 8)) << 4), n, first + row < left);
+    make_second_at<HEIGHT / 16>(stage + first * ROW + ((chunk ^ (first % 8)) << 4), 16 * ROW, 16, n, left - first);
     if constexpr (F::tail) {
-        int half = thread % 2;
+        int half = thread % 2, row = thread / 2; /* swizzled by the row's third bit */
         n.read(channels + DEPTH + half * 8, F::second_channels);
-#pragma unroll
-        for (int row = thread / 2; row < HEIGHT; row += 64) /* swizzled by the row's third bit */
-            make_second_at(stage + STAGE + row * TAIL_ROW + ((half ^ (row / 4 % 2)) << 4), n, row < left);
-    }
-}
-
-template <class F>
-__device__ __forceinline__ void make_first(char *to, const char *from, const channel_numbers &n)
-{
-#pragma unroll 4
-    for (int row = 0; row < HEIGHT; row += 16) {
-        uint4 *at = reinterpret_cast<uint4 *>(to + row * ROW);
-        *at = transformed<dx_prologue>(n, *at, *reinterpret_cast<const uint4 *>(from + row * ROW));
+        make_second_at<HEIGHT / 64>(stage + STAGE + row * TAIL_ROW + ((half ^ (row / 4 % 2)) << 4), 64 * TAIL_ROW, 64,
+                                    n, left - row);
     }
 }
 
@@ -145,7 +139,7 @@ __device__ void make_factors(ring x, ring other, ring second, gradient_barriers 
             n.read(channels + step * DEPTH + chunk * 8, F::steps * DEPTH);
             barrier_wait(&x.full[x.at], x.parity);
             barrier_wait(&other.full[other.at], other.parity);
-            make_first<F>(x.here() + offset, other.here() + offset, n);
+            make_rows<dx_prologue, HEIGHT>(x.here() + offset, other.here() + offset, n);
             publish_made(&s.x_ready[x.at], &other.empty[other.at]);
             x.next();
             other.next();
