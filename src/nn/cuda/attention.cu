@@ -1,6 +1,6 @@
-/* Attention on tensor cores: a block per row of the batch and head, everything in shared memory. Up to 128 tokens a warp
- * keeps all scores of its 16 queries in registers; beyond, it goes over the keys twice, first for the log-sum-exp of each
- * query, then for sum p v. */
+/* Attention on tensor cores: a block per row of the batch and head, everything in shared memory. Up to 128 tokens a
+ * warp keeps all scores of its 16 queries in registers; beyond, it goes over the keys twice, first for the log-sum-exp
+ * of each query, then for sum p v. */
 #include "nn/cuda/attention.cuh"
 
 template <int D, bool PACKED>

@@ -1,5 +1,5 @@
-/* Attention's backward pass on tensor cores, several ways, of which timing chooses. A block per row of the batch and head,
- * everything in shared memory, no sum in more than one order.
+/* Attention's backward pass on tensor cores, several ways, of which timing chooses. A block per row of the batch and
+ * head, everything in shared memory, no sum in more than one order.
  *
  * separate: each warp owns a tile of queries (dq) and a tile of keys (dk, dv) and computes the scores for both.
  * shared:   scores are computed once, by the queries' warps, and lie in shared memory for the keys' sums.

@@ -197,8 +197,7 @@ __global__ void __launch_bounds__(128 * KT, KT == 1   ? 4
 {
     extern __shared__ char memory[];
     attn_sizes z = j.z;
-    int n = blockIdx.x / z.H, h = blockIdx.x % z.H,
-        own = KT == 1 ? 0 : __shfl_sync(~0u, threadIdx.x / 128, 0); /* known to be the same in a warp */
+    int n = blockIdx.x / z.H, h = blockIdx.x % z.H, own = KT == 1 ? 0 : __shfl_sync(~0u, threadIdx.x / 128, 0);
     attn_place place = place_of<PACKED>(z, n, h);
     z.Tp = (z.T + WIDTH - 1) / WIDTH * WIDTH;
     head m = head_of<KT>(memory);
@@ -217,7 +216,8 @@ __global__ void __launch_bounds__(128 * KT, KT == 1   ? 4
                 add_queries<W>(dk, dv, ds + own * TILE, m, z, key, i);
         shared_publish();
         __syncthreads(); /* ds is there; of these queries q and dy have been read */
-        if (own == turn % KT) finish_queries<KT>(j.dqkv + at, ds, m, z, first, z.causal ? min(first + WIDTH, z.T) : z.T);
+        int keys = z.causal ? min(first + WIDTH, z.T) : z.T;
+        if (own == turn % KT) finish_queries<KT>(j.dqkv + at, ds, m, z, first, keys);
     }
     int row0 = key + (int)threadIdx.x % 128 / 32 * 16;
     if (row0 < z.Tp) {

@@ -1,5 +1,5 @@
-/* A build without kernels for Hopper: attention by warpgroups, fused GEMMs and small convolutions decline every shape, so that their callers
- * take cuDNN, cuBLASLt or a kernel for all GPUs. */
+/* A build without kernels for Hopper: attention by warpgroups, fused GEMMs and small convolutions decline every shape,
+ * so that their callers take cuDNN, cuBLASLt or a kernel for all GPUs. */
 #include "core/ctx.h"
 #include "nn/cuda/attention_bwd_wide.h"
 #include "nn/cuda/stem/conv_small.h"
