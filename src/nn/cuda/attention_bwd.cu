@@ -189,7 +189,8 @@ __device__ static void sum_tile(bf16 *to, float scale, const bf16 *scores, const
 }
 
 /* A warp for every tile of queries. Keys go by in chunks of `chunk` tiles: first every warp computes the scores of its
- * queries and adds to dq, then the chunk's dv and dk are shared out over the warps. Rows of k and v are read in their
+ * queries and adds to dq, then the chunk's dv and dk are shared out over the warps, dk from the last
+ * tile on, so that a warp with much of a causal dv has little of dk. Rows of k and v are read in their
  * own chunk alone, so that dk and dv leave by way of them. sums: (N, 3 C), of each sequence, or NULL; round.to may be
  * NULL, too. */
 template <int D, bool PACKED, int WARPS>
@@ -215,7 +216,7 @@ static __global__ void __launch_bounds__(32 * WARPS, WARPS <= MAX_WARPS ? 2 : 1)
         __syncthreads();
         for (int task = warp, keys = c.end - c.from; task < 2 * keys; task += warps) {
             if (task < keys) sum_tile<D>(dqkv + at + 2 * z.C, 1.0f, c.p, g, v, c, z, c.from + task);
-            else sum_tile<D>(dqkv + at + z.C, z.scale, c.ds, q, k, c, z, c.from + task - keys);
+            else sum_tile<D>(dqkv + at + z.C, z.scale, c.ds, q, k, c, z, c.end - 1 - (task - keys));
         }
     }
     __syncthreads();
