@@ -189,10 +189,9 @@ __device__ static void sum_tile(bf16 *to, float scale, const bf16 *scores, const
 }
 
 /* A warp for every tile of queries. Keys go by in chunks of `chunk` tiles: first every warp computes the scores of its
- * queries and adds to dq, then the chunk's dv and dk are shared out over the warps, dk from the last
- * tile on, so that a warp with much of a causal dv has little of dk. Rows of k and v are read in their
- * own chunk alone, so that dk and dv leave by way of them. sums: (N, 3 C), of each sequence, or NULL; round.to may be
- * NULL, too. */
+ * queries and adds to dq, then the chunk's dv and dk are shared out over the warps, dk from the last tile on, so that a
+ * warp with much of a causal dv has little of dk. Rows of k and v are read in their own chunk alone, so that dk and dv
+ * leave by way of them. sums: (N, 3 C), of each sequence, or NULL; round.to may be NULL, too. */
 template <int D, bool PACKED, int WARPS>
 static __global__ void __launch_bounds__(32 * WARPS, WARPS <= MAX_WARPS ? 2 : 1)
     shared_kernel(bf16 *dqkv, float *sums, round_out round, const bf16 *dy, const bf16 *qkv, const bf16 *y,
