@@ -201,6 +201,7 @@ static int run(const command *self, cloob_ctx *ctx)
 const command cmd_doctor = {
     .name = "doctor",
     .run = run,
+    .terse = true,
     .stray = "doctor takes no words",
     .help = "check this build and machine: devices, parts, caches, a self-test",
     .usage = "[--device DEVICE]",

@@ -136,13 +136,13 @@ static void log_to_stderr(void *user, cloob_log_level level, const char *line)
     progress_log(level == CLOOB_LOG_WARN ? "warning: " : "", text);
 }
 
-cloob_ctx *cli_context(void)
+cloob_ctx *cli_context(cloob_log_level least)
 {
     cloob_ctx_options o;
     cloob_ctx_options_init(&o);
     o.threads = common.threads < INT_MAX ? (int)common.threads : INT_MAX; /* the library cuts it to what makes sense */
     o.log = log_to_stderr;
-    o.log_level = common.quiet ? CLOOB_LOG_WARN : CLOOB_LOG_INFO;
+    o.log_level = common.quiet ? CLOOB_LOG_WARN : least;
     o.progress = progress_show;
     progress_begin(common.quiet);
     cloob_ctx *ctx = cloob_ctx_create(&o);

@@ -348,7 +348,7 @@ int command_run(const command *c, int argc, char **argv)
     if (code < 0 && c->stray && opt_words.count) code = cli_usage(c, "%s: %s", opt_words.item[0], c->stray);
     if (code < 0 && c->check) code = c->check(c);
     if (code >= 0) return code;
-    cloob_ctx *ctx = cli_context();
+    cloob_ctx *ctx = cli_context(c->terse ? CLOOB_LOG_WARN : CLOOB_LOG_INFO);
     code = c->run(c, ctx);
     cloob_ctx_destroy(ctx);
     return code;

@@ -66,6 +66,7 @@ struct command {
     const char *name;
     int (*run)(const command *self, cloob_ctx *ctx); /* after the command line was read; returns the exit code */
     int (*check)(const command *self);               /* of usage: -1, or the exit code; NULL: nothing to check */
+    bool terse;                                      /* its output says it all: log lines are warnings alone */
     const char *stray;      /* the answer to a word that belongs to no option; NULL: opt_words are the command's */
     const char *help;       /* one line for the list of commands */
     const opt_row *options; /* ends with OPT_END; NULL: none */
@@ -125,8 +126,8 @@ extern opt_common common;
         .table = NULL                                                                                                  \
     }
 
-/* A context from the common options; log lines go to stderr. Never NULL. */
-cloob_ctx *cli_context(void);
+/* A context from the common options; log lines from this level on, warnings alone with --quiet, go to stderr. Never NULL. */
+cloob_ctx *cli_context(cloob_log_level least);
 
 /* Prints "cloob COMMAND: the error" on stderr and returns 1 (2 when the status is a wrong argument). */
 int cli_fail(const command *c, const cloob_ctx *ctx, cloob_status s);

@@ -54,6 +54,26 @@ static void fuse_stats(graph *g, int i)
     g->node[at].op = OP_COUNT;
 }
 
+enum { MADE_FACTOR = 256 }; /* the most channels of a left factor that our GEMM makes and keeps for dw */
+
+/* Batch norm's backward apply, whose result the convolution's two gradients alone read, joins them. */
+static void fuse_first_apply(graph *g, int i)
+{
+    node *n = &g->node[i];
+    value_id applied = n->in[0];
+    const tensor *w = &g->value[n->in[1]].t;
+    int at = graph_producer(g, applied);
+    if (at < 0 || g->node[at].op != OP_BN_BWD_APPLY || g->value[applied].keep || graph_uses(g, applied) != 1) return;
+    node *apply = &g->node[at];
+    if (!apply->attr.relu || apply->attr.pool || apply->in[7] != NO_VALUE) return;
+    if (w->dtype != CLOOB_BF16 || w->dim[0] > MADE_FACTOR) return;
+    n->attr.alone = true;
+    n->in[0] = apply->in[0];
+    for (int k = 1; k < 7; k++) n->in[k + 8] = apply->in[k];
+    n->out[5] = applied;
+    apply->op = OP_COUNT;
+}
+
 /* The gradient of the same weight: both of its factors are operands anyway. */
 static void fuse_first_dw(graph *g, int i)
 {
@@ -64,8 +84,25 @@ static void fuse_first_dw(graph *g, int i)
         n->attr.dw = true;
         n->out[4] = dw->out[0];
         dw->op = OP_COUNT;
+        fuse_first_apply(g, i);
         return;
     }
+}
+
+/* The other gradient comes from a pool (the shortcut of a downsampling block): the reduction spreads it on its way.
+ * Lines longer than a tile have to be made of such. */
+static void fuse_spread(graph *g, int i)
+{
+    enum { TILE = 64 };
+    node *n = &g->node[i];
+    const tensor *x = &g->value[n->in[3]].t;
+    int64_t H = x->dim[1], W = x->dim[2];
+    int at = maker(g, OP_AVGPOOL2_BWD, n->in[2]);
+    if (at < 0 || H % 2 || W % 2 || W > 2 * TILE || (W > TILE && W % 4) || x->dtype != CLOOB_BF16) return;
+    n->attr.spread = n->attr.alone = true;
+    n->out[6] = n->in[2];
+    n->in[2] = g->node[at].in[0];
+    g->node[at].op = OP_COUNT;
 }
 
 /* The GEMM moves to the reduction's place, where the other gradient is ready. */
@@ -85,6 +122,7 @@ static void fuse_reduce(graph *g, int i)
         for (int k = 0; k < 4; k++) n.out[k] = reduce.out[k];
         g->node[i] = n;
         g->node[at].op = OP_COUNT;
+        fuse_spread(g, i);
         fuse_first_dw(g, i);
         return;
     }
@@ -169,7 +207,8 @@ static void apply_before(graph *g, int i, int reduce)
  * if that is worth making it by a pass of its own. */
 static bool takes_dw(const tensor *w, bool pooled)
 {
-    bool narrow = w->dim[0] == 256 && w->dim[3] == 64, wide = w->dim[0] == 512 && w->dim[3] == 128;
+    bool narrow = (w->dim[0] == 256 && w->dim[3] == 64) || (w->dim[0] == 320 && w->dim[3] == 80),
+         wide = w->dim[0] == 512 && w->dim[3] == 128;
     return w->dtype == CLOOB_BF16 && (narrow || (wide && !pooled));
 }
 

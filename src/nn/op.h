@@ -18,7 +18,7 @@ typedef enum op_id {
     OP_COUNT
 } op_id;
 
-enum { OP_INPUTS = 13, OP_OUTPUTS = 6, OP_STEPS = 4, OP_HISTORY = 2 };
+enum { OP_INPUTS = 15, OP_OUTPUTS = 7, OP_STEPS = 4, OP_HISTORY = 2 };
 
 /* 8-bit copies that skip a pass (graph_fuse_gemm): output OP_ROUNDED_OUT of an op is output 0 in 8 bits, bytes of the
  * same order and behind them OP_ROUNDED_TAIL bytes for the scale; input OP_ROUNDED_IN of linear and linear_dx is such a
@@ -44,8 +44,9 @@ typedef struct op_attr {
     bool relu, pool;     /* bn_apply, conv2d: clamp at 0; then average 2 x 2 */
     bool transposed;     /* linear: the weight is stored (in, out) */
     bool sums;           /* act_bwd, layernorm_bwd, attention_bwd: also the sums of dx over its rows */
-    bool alone;          /* apply_conv_stats, bn_bwd_conv_dx: nobody else reads the rows that batch norm made */
+    bool alone;          /* apply_conv_stats, bn_bwd_conv_dx, conv_dx_reduce: nobody else reads batch norm's rows */
     bool dw;             /* conv_dx_reduce: also the weight's gradient */
+    bool spread;         /* conv_dx_reduce: the second gradient is still behind a 2 x 2 pool */
     bool keep_stats;     /* bn_stats: leave the running statistics alone (a second pass over the same batch) */
     op_act act;
     op_fp8 fp8;        /* linear: forward and dx; the CPU keeps 16 bits */
@@ -170,16 +171,18 @@ op_args layernorm_recompute(const op_args *backward);
 
 /* The two calls behind an op that fuses them; the first's result is where the second looks for it. Scratch is the
  * fused call's. */
-op_args fused_conv(const op_args *a), fused_stats(const op_args *a);              /* conv_stats */
-op_args fused_conv_dx(const op_args *a), fused_reduce(const op_args *a);          /* conv_dx_reduce */
-op_args fused_conv_dw(const op_args *a);                                          /* the same with dw */
-op_args fused_apply(const op_args *a), fused_applied_conv(const op_args *a);      /* apply_conv_stats */
-op_args fused_bwd_apply(const op_args *a), fused_applied_dx(const op_args *a);    /* bn_bwd_conv_dx */
-op_args fused_second_apply(const op_args *a), fused_applied_dw(const op_args *a); /* the same with x2 */
-op_args fused_image(const op_args *a), fused_image_conv(const op_args *a);        /* image_conv_stats */
-op_args fused_dw_image(const op_args *a), fused_image_dw(const op_args *a);       /* image_conv_dw */
-op_args fused_stem_apply(const op_args *a), fused_stem_conv(const op_args *a);    /* apply_stem_stats */
-op_args fused_dw_bwd(const op_args *a), fused_bwd_dw(const op_args *a);           /* bn_bwd_image_dw */
+op_args fused_conv(const op_args *a), fused_stats(const op_args *a);                 /* conv_stats */
+op_args fused_conv_dx(const op_args *a), fused_reduce(const op_args *a);             /* conv_dx_reduce */
+op_args fused_conv_dw(const op_args *a);                                             /* the same with dw */
+op_args fused_spread(const op_args *a), fused_spread_reduce(const op_args *a);       /* the same with spread */
+op_args fused_first_apply(const op_args *a), fused_applied_reduce(const op_args *a); /* the same with x1 */
+op_args fused_apply(const op_args *a), fused_applied_conv(const op_args *a);         /* apply_conv_stats */
+op_args fused_bwd_apply(const op_args *a), fused_applied_dx(const op_args *a);       /* bn_bwd_conv_dx */
+op_args fused_second_apply(const op_args *a), fused_applied_dw(const op_args *a);    /* the same with x2 */
+op_args fused_image(const op_args *a), fused_image_conv(const op_args *a);           /* image_conv_stats */
+op_args fused_dw_image(const op_args *a), fused_image_dw(const op_args *a);          /* image_conv_dw */
+op_args fused_stem_apply(const op_args *a), fused_stem_conv(const op_args *a);       /* apply_stem_stats */
+op_args fused_dw_bwd(const op_args *a), fused_bwd_dw(const op_args *a);              /* bn_bwd_image_dw */
 
 /* ---- the table ----------------------------------------------------------------------------------- */
 

@@ -55,5 +55,6 @@ printf 'GGUF\3\0\0\0' > "$err.gguf"; "$cloob" info "$err.gguf" > /dev/null 2> "$
 "$cloob" info RN51 > /dev/null 2> "$err"; [ $? = 1 ] && grep -q 'RN50' "$err" || fail "info RN51: $(cat "$err")"
 "$cloob" info ViT-B-32 | grep -v '^config' | awk 'length($0) > 80 { bad = 1 } END { exit bad }' || fail "info MODEL is wider than 80 columns"
 
+"$cloob" doctor > /dev/null 2> "$err" && [ ! -s "$err" ] || fail "doctor says on stderr: $(cat "$err")"
 "$cloob" doctor --json --quiet | grep -q '"ok": true' || fail "cloob doctor"
 exit $bad

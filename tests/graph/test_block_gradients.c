@@ -1,12 +1,13 @@
-/* Two bottleneck blocks as wide as those of an RN50's first layer, behind a pooled stem: the gradients of all
- * parameters are the same whether graph_fuse_gemm has joined their ops or not, with every choice of kernels. */
+/* Bottleneck blocks as wide as those of an RN50's first layer, behind a pooled stem, the last of which halves both
+ * sides: the gradients of all parameters are the same whether graph_fuse_gemm has joined their ops or not, with every
+ * choice of kernels. */
 #include "check.h"
 
 #include "core/rng.h"
 #include "graph/exec.h"
 #include "graph/graph.h"
 
-enum { N = 3, SIDE = 10, NARROW = 64, WIDE = 256, MOST = 64 };
+enum { N = 3, SIDE = 12, NARROW = 64, WIDE = 256, MOST = 80 };
 
 static cloob_ctx *ctx;
 
@@ -42,11 +43,16 @@ static void build(list *l, graph *g, bool join)
     value_id x = graph_input(g, TENSOR(CLOOB_BF16, NULL, N, SIDE, SIDE, NARROW), "x");
     x = conv_norm(l, x, NARROW, 3, true);
     x = graph_op(g, OP_AVGPOOL2, (op_attr){ 0 }, 1, &x);
-    for (int block = 0; block < 3; block++) {
-        value_id h = conv_norm(l, conv_norm(l, x, NARROW, 1, true), NARROW, 3, true);
+    for (int block = 0; block < 4; block++) {
+        value_id h = conv_norm(l, conv_norm(l, x, NARROW, 1, true), NARROW, 3, true), skip = x;
+        bool smaller = block == 3;
+        if (smaller) h = graph_op(g, OP_AVGPOOL2, (op_attr){ 0 }, 1, &h);
+        if (smaller) skip = graph_op(g, OP_AVGPOOL2, (op_attr){ 0 }, 1, &skip);
         h = conv_norm(l, h, WIDE, 1, false);
-        value_id skip = block ? x : conv_norm(l, x, WIDE, 1, false);
-        if (!block) graph_keep(g, skip, "skip"); /* applied along with the block's own batch norm it is not rounded */
+        if (!block || smaller) {
+            skip = conv_norm(l, skip, WIDE, 1, false);
+            graph_keep(g, skip, block ? "last" : "skip"); /* applied along with the block's own, it is not rounded */
+        }
         x = graph_op(g, OP_ADD, (op_attr){ 0 }, 2, (value_id[]){ h, skip });
         x = graph_op(g, OP_RELU, (op_attr){ 0 }, 1, &x);
     }
@@ -117,6 +123,21 @@ static int joined(const graph *g)
     return n;
 }
 
+/* Of those the convolutions that take the backward apply before them along. */
+static int applied(const graph *g)
+{
+    int n = 0;
+    for (int i = 0; i < g->nodes; i++) n += g->node[i].op == OP_CONV_DX_REDUCE && g->node[i].out[5] != NO_VALUE;
+    return n;
+}
+
+static int spread(const graph *g)
+{
+    int n = 0;
+    for (int i = 0; i < g->nodes; i++) n += g->node[i].op == OP_CONV_DX_REDUCE && g->node[i].attr.spread;
+    return n;
+}
+
 static void compare(const char *name, const cloob_kernels *kernels, int count, double tolerance)
 {
     device *dev = NULL;
@@ -128,7 +149,8 @@ static void compare(const char *name, const cloob_kernels *kernels, int count, d
     float *apart = gradients(dev, &l, &n);
     graph_release(&g);
     build(&l, &g, true);
-    CHECK(joined(&g) == 6); /* three last convolutions, the shortcut's, and the first of two blocks */
+    CHECK(joined(&g) == 8); /* four last convolutions, one shortcut's, the first of three blocks */
+    CHECK(applied(&g) == 3 && spread(&g) == 1);
     for (int w = 0; w < count; w++) {
         ctx->kernels = kernels[w];
         float *together = gradients(dev, &l, &m), *p = apart, *q = together;

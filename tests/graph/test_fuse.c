@@ -254,6 +254,85 @@ static void the_first_weight_gradient_joins_too(void)
     }
 }
 
+/* A block's first convolution with batch norm and relu behind it: the backward apply goes into the GEMM of both its
+ * gradients, unless nobody wants the weight's, somebody else wants what the apply makes, or that is too wide. */
+static void the_backward_apply_joins_both_gradients(void)
+{
+    enum { wide = 256, ALL = 0, FROZEN, TOO_WIDE, KEPT, WAYS };
+    for (int way = ALL; way < WAYS; way++) {
+        graph g;
+        graph_init(ctx, &g);
+        int64_t channels = way == TOO_WIDE ? 320 : 64;
+        op_attr a = { .stride = 1, .eps = 1e-5f, .momentum = 0.1f, .keep_stats = true };
+        value_id x = graph_input(&g, TENSOR(CLOOB_BF16, NULL, B, S, S, 64), "x"),
+                 r = graph_input(&g, TENSOR(CLOOB_BF16, NULL, B, S, S, wide), "r"), v[4];
+        value_id h = one(&g, OP_RELU, add(&g, block_end(&g, x, wide, true, false), r));
+        value_id w = graph_param(&g, 20, TENSOR(CLOOB_BF16, NULL, channels, 1, 1, wide), 0, way != FROZEN);
+        value_id back = graph_param(&g, 21, TENSOR(CLOOB_BF16, NULL, wide, 1, 1, channels), 0, true);
+        for (int n = 0; n < 4; n++)
+            v[n] = n < 2 ? graph_stat(&g, 22 + n, TENSOR(CLOOB_F32, NULL, channels))
+                         : graph_param(&g, 22 + n, TENSOR(CLOOB_F32, NULL, channels), 0, true);
+        value_id c = graph_op(&g, OP_CONV2D, a, 2, (value_id[]){ h, w });
+        value_id mean = graph_op(&g, OP_BN_STATS, a, 3, (value_id[]){ c, v[0], v[1] });
+        value_id y = graph_op(&g, OP_BN_APPLY, (op_attr){ 0 }, 5,
+                              (value_id[]){ c, mean, graph_output(&g, mean, 1), v[2], v[3] });
+        y = add(&g, graph_op(&g, OP_CONV2D, a, 2, (value_id[]){ one(&g, OP_RELU, y), back }), h);
+        graph_keep(&g, y, "y");
+        graph_fuse(&g);
+        graph_differentiate(&g, y, NULL);
+        value_id applied = NO_VALUE, dy = NO_VALUE, sums = NO_VALUE;
+        for (int i = 0; i < g.nodes; i++)
+            if (g.node[i].op == OP_BN_BWD_APPLY && g.node[i].in[1] == c)
+                applied = g.node[i].out[0], dy = g.node[i].in[0], sums = g.node[i].in[6];
+        if (way == KEPT) graph_keep(&g, applied, "dc");
+        graph_fuse_gemm(&g);
+        CHECK_OK(ctx, graph_status(&g));
+        const node *n = find(&g, OP_CONV_DX_REDUCE);
+        CHECK(n && applied != NO_VALUE && n->out[5] == (way == ALL ? applied : NO_VALUE) &&
+              n->attr.alone == (way == ALL));
+        if (n && way == ALL)
+            CHECK(n->in[0] == dy && n->in[9] == c && n->in[10] == mean && n->in[14] == sums && n->attr.relu);
+        else if (n) CHECK(n->in[0] == applied && n->in[9] == NO_VALUE);
+        for (int i = 0; i < g.nodes && way == ALL; i++) CHECK(g.node[i].op != OP_BN_BWD_APPLY || g.node[i].in[1] != c);
+        graph_release(&g);
+    }
+}
+
+/* A downsampling shortcut, a pool before its convolution: the reduction reads its gradient as the pool's backward pass
+ * would, unless sides are odd, somebody else wants what that makes, or a line is no row of tiles. */
+static void the_reduction_spreads_a_pooled_gradient(void)
+{
+    enum { wide = 64, EVEN = 0, ODD, KEPT, LONG, WAYS };
+    for (int way = EVEN; way < WAYS; way++) {
+        graph g;
+        graph_init(ctx, &g);
+        int64_t H = way == ODD ? 5 : 4, W = way == LONG ? 70 : 6;
+        value_id x = graph_input(&g, TENSOR(CLOOB_BF16, NULL, B, H, W, 16), "x"),
+                 r = graph_input(&g, TENSOR(CLOOB_BF16, NULL, B, H, W, wide), "r");
+        value_id h = one(&g, OP_RELU, add(&g, block_end(&g, x, wide, true, false), r)),
+                 pooled = one(&g, OP_AVGPOOL2, h);
+        value_id w = graph_param(&g, 20, TENSOR(CLOOB_BF16, NULL, 16, 1, 1, wide), 0, true);
+        value_id first = graph_op(&g, OP_CONV2D, (op_attr){ .stride = 1 }, 2, (value_id[]){ h, w });
+        value_id y = add(&g, graph_op(&g, OP_CONV2D, (op_attr){ .stride = 1 }, 2, (value_id[]){ pooled, w }),
+                         one(&g, OP_AVGPOOL2, first));
+        graph_keep(&g, y, "y");
+        graph_fuse(&g);
+        graph_differentiate(&g, y, NULL);
+        const node *pool = NULL;
+        for (int i = 0; i < g.nodes; i++)
+            if (g.node[i].op == OP_AVGPOOL2_BWD && g.value[g.node[i].out[0]].t.dim[3] == wide) pool = &g.node[i];
+        value_id small = pool ? pool->in[0] : NO_VALUE, spread = pool ? pool->out[0] : NO_VALUE;
+        int pools = count(&g, OP_AVGPOOL2_BWD);
+        if (way == KEPT) graph_keep(&g, spread, "dh");
+        graph_fuse_gemm(&g);
+        CHECK_OK(ctx, graph_status(&g));
+        const node *n = find(&g, OP_CONV_DX_REDUCE);
+        CHECK(n && pool && n->attr.spread == (way == EVEN) && n->out[6] == (way == EVEN ? spread : NO_VALUE));
+        if (n) CHECK(n->in[2] == (way == EVEN ? small : spread) && count(&g, OP_AVGPOOL2_BWD) == pools - (way == EVEN));
+        graph_release(&g);
+    }
+}
+
 /* Batch norm and relu go into the 1 x 1 convolution that reads them, unless there is a pool between. */
 static void batch_norm_joins_the_convolution_behind_it(void)
 {
@@ -388,12 +467,14 @@ static void the_backward_apply_joins_the_gradient_before_it(void)
  * made from x again. */
 static void the_last_weight_gradient_joins_too(void)
 {
-    for (int kind = 0; kind < 4; kind++) { /* as it should be; another width; a frozen weight; behind a pool */
-        bool joins = kind == 0 || kind == 3;
+    /* as it should be; another width; a frozen weight; behind a pool; the widths of RN50x4 */
+    for (int kind = 0; kind < 5; kind++) {
+        bool joins = kind == 0 || kind >= 3;
+        int narrow = kind == 4 ? 80 : 64;
         graph g;
         graph_init(ctx, &g);
-        value_id y = block_end(&g, graph_input(&g, TENSOR(CLOOB_BF16, NULL, B, S, S, 64), "x"), kind == 1 ? 128 : 256,
-                               kind != 2, kind == 3);
+        value_id y = block_end(&g, graph_input(&g, TENSOR(CLOOB_BF16, NULL, B, S, S, narrow), "x"),
+                               kind == 1 ? 128 : 4 * narrow, kind != 2, kind == 3);
         graph_keep(&g, y, "y");
         graph_fuse(&g);
         graph_differentiate(&g, y, &(graph_grad_options){ .recompute = true });
@@ -411,7 +492,7 @@ static void the_last_weight_gradient_joins_too(void)
         for (int i = 0; i < g.nodes && joins; i++)
             CHECK(g.node[i].op != OP_BN_BWD_REDUCE || g.node[i].out[4] == NO_VALUE);
         if (joins) CHECK(g.value[n->out[2]].kind == VALUE_GRAD && g.value[n->out[2]].param == 10);
-        if (kind == 0) CHECK(n->in[8] == x2 && n->in[12] == bias && n->out[3] == a2);
+        if (kind == 0 || kind == 4) CHECK(n->in[8] == x2 && n->in[12] == bias && n->out[3] == a2);
         if (kind == 3) { /* by a pass of its own, right before */
             CHECK(n->in[8] == a2 && n->in[9] == NO_VALUE && n->out[3] == NO_VALUE);
             CHECK(n[-1].op == OP_BN_APPLY && n[-1].in[0] == x2 && n[-1].in[4] == bias && n[-1].out[0] == a2 &&
@@ -497,6 +578,8 @@ int main(void)
     RUN(images_join_the_first_convolution);
     RUN(the_reduction_joins_a_gradient);
     RUN(the_first_weight_gradient_joins_too);
+    RUN(the_backward_apply_joins_both_gradients);
+    RUN(the_reduction_spreads_a_pooled_gradient);
     RUN(batch_norm_joins_the_convolution_behind_it);
     RUN(the_activation_adds_the_bias);
     RUN(batch_norm_joins_a_stem_convolution_behind_it);

@@ -141,6 +141,15 @@ static bool same(float *a, float *b, int64_t n)
     return equal;
 }
 
+static bool same_scalars(const step_state *a, const step_state *b)
+{
+    bool equal = memcmp(a->scalar, b->scalar, sizeof a->scalar) == 0 && a->count == b->count;
+    if (equal) return true;
+    printf("  after %lld and %lld updates:\n", (long long)a->count, (long long)b->count);
+    for (int i = 0; i < STEP_SCALARS; i++) printf("    %.17g and %.17g\n", a->scalar[i], b->scalar[i]);
+    return false;
+}
+
 static const struct {
     const char *model;
     cloob_dtype compute;
@@ -210,7 +219,7 @@ static void resumed(const step_options *o)
     train(&second, 10, 20);
     CHECK(same(state_of(&whole, &n), state_of(&second, &n), n));
     step_state a = step_get_state(whole.s), b = step_get_state(second.s);
-    CHECK(memcmp(a.scalar, b.scalar, sizeof a.scalar) == 0 && a.count == b.count);
+    CHECK(same_scalars(&a, &b));
     close_setup(&whole), close_setup(&first), close_setup(&second);
     unlink(path);
 }
@@ -227,6 +236,7 @@ static void a_resumed_run_gives_the_same_bytes(void)
         o.pack_texts = i != 1;
         o.hopfield_warmup = 13; /* after the resume */
         o.clip = 1;
+        printf("  %s, %s\n", kinds[i].model, dtype_name(kinds[i].compute));
         resumed(&o);
     }
 }

@@ -36,6 +36,26 @@ __device__ __forceinline__ void join(uint32_t (&v)[4], const float (&f)[8])
     for (int i = 0; i < 4; i++) v[i] = pack_pair(f[2 * i], f[2 * i + 1]);
 }
 
+/* Tiles of rows that are positions of images, for which an input is a fourth as high: behind a 2 x 2 pool. */
+struct pooled_lines {
+    int rows;   /* of a tile: at most 64, a part of a line or an even number of lines */
+    int pooled; /* those of the small input that it needs; 0: no input is small */
+    int width;  /* of a line */
+};
+
+/* The first of a tile's pooled rows. */
+__device__ __forceinline__ int pooled_start(const pooled_lines &l, int tile)
+{
+    int first = tile * l.rows;
+    return l.rows > l.width ? tile * l.pooled : first / l.width / 2 * (l.width / 2) + first % l.width / 2;
+}
+
+/* Of a tile's row, the place among its pooled rows. */
+__device__ __forceinline__ int pooled_place(const pooled_lines &l, int row)
+{
+    return l.rows > l.width ? row / (2 * l.width) * (l.width / 2) + row % l.width / 2 : row / 2;
+}
+
 /* The numbers of a lane's four columns, in the order of `split`: both rows of a matrix pair have the same. */
 __device__ __forceinline__ void columns(float (&out)[8], const float *vector, int k)
 {
@@ -71,6 +91,7 @@ template <int N>
 struct stats_epilogue {
     static constexpr int inputs = 0;
     column_sums<N> total;
+    __device__ __forceinline__ void begin(const pooled_lines &) { total.clear(); }
     __device__ __forceinline__ void take(float (&f)[8], const char *, char *out, int row, const float *vector, int k,
                                          const bool (&counts)[2])
     {
@@ -88,10 +109,23 @@ struct stats_epilogue {
     }
 };
 
-template <int N>
-struct reduce_epilogue {
+/* SPREAD: other is behind a 2 x 2 pool, and each of its rows is a fourth of what four rows get. */
+template <int N, bool SPREAD>
+struct reducing_epilogue {
     static constexpr int inputs = 3; /* x, other, mask: zeros past the last row */
     column_sums<N> total;
+    int pooled; /* the row of other that belongs to the lane's matrix row */
+    __device__ __forceinline__ void begin(const pooled_lines &l)
+    {
+        int row = threadIdx.x % 128 / 32 * 16 + threadIdx.x % 16;
+        total.clear();
+        pooled = SPREAD ? pooled_place(l, row < l.rows ? row : 0) : 0;
+    }
+    __device__ __forceinline__ int other_row(int row, int k) const
+    {
+        int chunk = 2 * (k % 4) + threadIdx.x % 32 / 16;
+        return SPREAD ? pooled * (DEPTH * 2) + ((chunk ^ (pooled % 8)) << 4) : row;
+    }
     __device__ __forceinline__ void take(float (&f)[8], const char *in, char *out, int row, const float *vector, int k,
                                          const bool (&)[2])
     {
@@ -99,10 +133,10 @@ struct reduce_epilogue {
         float mean[8], q[8];
         join(v, f); /* rounded, as a GEMM on its own would */
         split(f, v);
-        ldmatrix(v, shared_address(in + BOX + row));
+        ldmatrix(v, shared_address(in + BOX + other_row(row, k)));
         split(q, v);
 #pragma unroll
-        for (int i = 0; i < 8; i++) f[i] += q[i];
+        for (int i = 0; i < 8; i++) f[i] = SPREAD ? fmaf(0.25f, q[i], f[i]) : f[i] + q[i];
         ldmatrix(v, shared_address(in + 2 * BOX + row));
         split(q, v);
 #pragma unroll
@@ -116,6 +150,11 @@ struct reduce_epilogue {
         for (int i = 0; i < 8; i++) total.add(k, i, f[i], f[i], q[i] - mean[i]);
     }
 };
+
+template <int N>
+using reduce_epilogue = reducing_epilogue<N, false>;
+template <int N>
+using spread_epilogue = reducing_epilogue<N, true>;
 
 } // namespace
 

@@ -1,4 +1,5 @@
-/* Backward of layer norm for the widths of transformers: bf16 rows of W times 256 elements, W warps to a row.
+/* Backward of layer norm for the widths of transformers: bf16 rows of W times 256 elements, W warps to a row; or of a
+ * few less, then the last threads of a row have no columns (PART).
  *
  * A thread owns eight columns for all rows it meets, so that the gain stays in registers with the gradients of gain and
  * bias, and the next row is on its way while this one is summed. The W warps of a row meet once, at a barrier of their
@@ -96,7 +97,7 @@ __device__ __forceinline__ void write_row(bf16 *dx, running &run, const wide_row
 }
 
 /* G rows at a time. partial: (gridDim.x, 2 or with sums 3, C): sums for gain and bias, and of dx. dx may be NULL. */
-template <int W, int G, int B, along A>
+template <int W, int G, int B, along A, bool PART>
 static __global__ void __launch_bounds__(32 * W * G, B)
     wide_kernel(bf16 *dx, float *partial, const bf16 *dy, const bf16 *x, const bf16 *extra, bwd_in in, round_out round)
 {
@@ -104,16 +105,17 @@ static __global__ void __launch_bounds__(32 * W * G, B)
     __shared__ float sums[G][32 * W * V];
     int group = threadIdx.x / (32 * W), c = threadIdx.x % (32 * W) * V, turn = 0;
     int64_t r = (int64_t)blockIdx.x * G + group, step = (int64_t)gridDim.x * G;
-    float w[V], dg[V] = {}, db[V] = {}, width = 1.0f / (float)(32 * W * V);
+    bool has = !PART || c < in.C;
+    float w[V] = {}, dg[V] = {}, db[V] = {}, width = 1.0f / (float)(PART ? in.C : 32 * W * V);
     running run = {};
     if (A == ROUNDED) run.scale = scale_for(round.scale->max, QUANT_E5M2);
     wide_row next = {};
-    load_floats<V>(w, in.gain + c);
-    if (r < in.R) next = read_row(dy, x, extra, in, r, c);
+    if (has) load_floats<V>(w, in.gain + c);
+    if (r < in.R && has) next = read_row(dy, x, extra, in, r, c);
     for (; r < in.R; r += step, turn ^= 1) {
         wide_row q = next;
         float2 m = make_float2(0.0f, 0.0f);
-        if (r + step < in.R) next = read_row(dy, x, extra, in, r + step, c);
+        if (r + step < in.R && has) next = read_row(dy, x, extra, in, r + step, c);
 #pragma unroll
         for (int i = 0; i < V; i++) {
             float d = element(q.dy, i), xhat = (element(q.x, i) - q.mean) * q.rstd;
@@ -125,7 +127,7 @@ static __global__ void __launch_bounds__(32 * W * G, B)
         if (!dx) continue; /* nor is `recomputed` wanted then */
         m = row_sum<W>(m, place[group][turn], group);
         m.x *= width, m.y *= width;
-        write_row<A>(dx, run, q, in, w, m, r * in.C + c, c, round.to);
+        if (has) write_row<A>(dx, run, q, in, w, m, r * in.C + c, c, round.to);
     }
     if (A == ROUNDED) note_largest(round.scale, run.max);
     enum { KINDS = A == ALONE ? 2 : 3 };
@@ -137,7 +139,7 @@ static __global__ void __launch_bounds__(32 * W * G, B)
             float sum = 0.0f;
 #pragma unroll
             for (int g = 0; g < G; g++) sum += sums[g][k];
-            partial[((int64_t)blockIdx.x * KINDS + which) * in.C + k] = sum;
+            if (!PART || k < in.C) partial[((int64_t)blockIdx.x * KINDS + which) * in.C + k] = sum;
         }
         __syncthreads();
     }
@@ -148,11 +150,13 @@ typedef struct wide_shape {
     int rows, blocks; /* of a block at a time; blocks of a multiprocessor */
 } wide_shape;
 
+static int warps_of(int64_t C) { return (int)((C + 32 * V - 1) / (32 * V)); }
+
 /* The sums of dx take registers: one block less. */
 static wide_shape shape_of(int64_t C, bool sums)
 {
     static const wide_shape shapes[] = { { 8, 3 }, { 4, 3 }, { 2, 4 }, { 2, 3 } };
-    wide_shape s = shapes[C / (32 * V) - 1];
+    wide_shape s = shapes[warps_of(C) - 1];
     s.blocks -= sums;
     return s;
 }
@@ -160,7 +164,9 @@ static wide_shape shape_of(int64_t C, bool sums)
 bool layernorm_wide_takes(const tensor *x)
 {
     int64_t C = tensor_cols(x);
-    return x->dtype == CLOOB_BF16 && C % (32 * V) == 0 && C / (32 * V) <= 4;
+    int warps = warps_of(C);
+    bool filled = C % (32 * V) == 0 || (warps == 3 && C % V == 0 && C > 5 * 32 * V / 2 - V); /* 640 and more */
+    return x->dtype == CLOOB_BF16 && filled && warps <= 4;
 }
 
 unsigned layernorm_wide_blocks(const device *d, const tensor *x, bool sums)
@@ -171,12 +177,12 @@ unsigned layernorm_wide_blocks(const device *d, const tensor *x, bool sums)
     return (unsigned)(want < limit ? want : limit);
 }
 
-template <int W, int G, int B>
+template <int W, int G, int B, bool PART = false>
 static void launch(const op_env *env, const op_args *a, const bwd_in &in)
 {
-    auto kernel = in.kinds != 3          ? wide_kernel<W, G, B, ALONE>
-                  : rounding_is_fused(a) ? wide_kernel<W, G, B - 1, ROUNDED>
-                                         : wide_kernel<W, G, B - 1, SUMS>;
+    auto kernel = in.kinds != 3          ? wide_kernel<W, G, B, ALONE, PART>
+                  : rounding_is_fused(a) ? wide_kernel<W, G, B - 1, ROUNDED, PART>
+                                         : wide_kernel<W, G, B - 1, SUMS, PART>;
     kernel<<<layernorm_wide_blocks(env->dev, &a->in[1], in.kinds == 3), 32 * W * G, 0, stream_of(env)>>>(
         (bf16 *)a->out[0].data, (float *)a->scratch, (const bf16 *)a->in[0].data, (const bf16 *)a->in[1].data,
         (const bf16 *)a->in[5].data, in, in.kinds == 3 && rounding_is_fused(a) ? round_out_of(a) : round_out{});
@@ -184,6 +190,10 @@ static void launch(const op_env *env, const op_args *a, const bwd_in &in)
 
 void layernorm_wide_launch(const op_env *env, const op_args *a, const bwd_in &in)
 {
+    if (in.C % (32 * V)) {
+        launch<3, 2, 4, true>(env, a, in);
+        return;
+    }
     switch (in.C / (32 * V)) {
     case 1: launch<1, 8, 3>(env, a, in); break;
     case 2: launch<2, 4, 3>(env, a, in); break;

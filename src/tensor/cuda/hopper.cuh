@@ -90,6 +90,13 @@ __device__ __forceinline__ uint64_t descriptor_turned(const void *p)
     return address | (uint64_t)(1024 >> 4) << 16 | (uint64_t)(1024 >> 4) << 32 | (uint64_t)1 << 62;
 }
 
+/* Rows of 16 bf16 (32 bytes) in the 32-byte swizzle, from the other side; 16 rows are 512 bytes. */
+__device__ __forceinline__ uint64_t descriptor_turned_16(const void *p)
+{
+    uint64_t address = (uint64_t)(shared_address(p) & 0x3ffff) >> 4;
+    return address | (uint64_t)(256 >> 4) << 16 | (uint64_t)(256 >> 4) << 32 | (uint64_t)3 << 62;
+}
+
 /* Rows of 16 bytes without a swizzle: eight rows make a core of 128 bytes; `deep` bytes to the core beside it in
  * depth, `on` bytes to the next eight rows. */
 __device__ __forceinline__ uint64_t descriptor_plain(uint32_t address, int deep, int on)
@@ -214,6 +221,40 @@ __device__ __forceinline__ void wgmma_turned_k16(float (&c)[32], uint64_t a, uin
                    "+f"(c[23]), "+f"(c[24]), "+f"(c[25]), "+f"(c[26]), "+f"(c[27]), "+f"(c[28]), "+f"(c[29]),
                    "+f"(c[30]), "+f"(c[31])
                  : "l"(a), "l"(b));
+}
+
+/* c (64 x 16) += a^T b, likewise; b by descriptor_turned_16. */
+__device__ __forceinline__ void wgmma_turned_k16(float (&c)[8], uint64_t a, uint64_t b)
+{
+    asm volatile("{\n"
+                 ".reg .pred p;\n"
+                 "setp.ne.b32 p, 1, 0;\n"
+                 "wgmma.mma_async.sync.aligned.m64n16k16.f32.bf16.bf16 {"
+                 "%0, %1, %2, %3, %4, %5, %6, %7"
+                 "}, %8, %9, p, 1, 1, 1, 1;\n"
+                 "}\n"
+                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]), "+f"(c[4]), "+f"(c[5]), "+f"(c[6]), "+f"(c[7])
+                 : "l"(a), "l"(b));
+}
+
+__device__ __forceinline__ void wgmma_k16(float (&c)[40], uint64_t a, uint64_t b, int keep)
+{
+    asm volatile("{\n"
+                 ".reg .pred p;\n"
+                 "setp.ne.b32 p, %42, 0;\n"
+                 "wgmma.mma_async.sync.aligned.m64n80k16.f32.bf16.bf16 {"
+                 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+                 "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
+                 "%32, %33, %34, %35, %36, %37, %38, %39"
+                 "}, %40, %41, p, 1, 1, 0, 0;\n"
+                 "}\n"
+                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]), "+f"(c[4]), "+f"(c[5]), "+f"(c[6]), "+f"(c[7]),
+                   "+f"(c[8]), "+f"(c[9]), "+f"(c[10]), "+f"(c[11]), "+f"(c[12]), "+f"(c[13]), "+f"(c[14]), "+f"(c[15]),
+                   "+f"(c[16]), "+f"(c[17]), "+f"(c[18]), "+f"(c[19]), "+f"(c[20]), "+f"(c[21]), "+f"(c[22]),
+                   "+f"(c[23]), "+f"(c[24]), "+f"(c[25]), "+f"(c[26]), "+f"(c[27]), "+f"(c[28]), "+f"(c[29]),
+                   "+f"(c[30]), "+f"(c[31]), "+f"(c[32]), "+f"(c[33]), "+f"(c[34]), "+f"(c[35]), "+f"(c[36]),
+                   "+f"(c[37]), "+f"(c[38]), "+f"(c[39])
+                 : "l"(a), "l"(b), "r"(keep));
 }
 
 __device__ __forceinline__ void wgmma_k16(float (&c)[64], uint64_t a, uint64_t b, int keep)
@@ -343,14 +384,14 @@ static inline cudaError_t tensor_map_encode(CUtensorMap *map, CUtensorMapDataTyp
     return r == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
 }
 
-/* rows (n, d) of bf16, copied in boxes of (box_rows, box_columns) with the 128-byte swizzle; d a multiple of 8. */
+/* rows (n, d) of bf16, copied in boxes of (box_rows, box_columns) with a swizzle, of 128 bytes unless said otherwise;
+ * d a multiple of 8. */
 static inline cudaError_t tensor_map_rows(CUtensorMap *map, const void *rows, int64_t n, int64_t d, int box_columns,
-                                          int box_rows)
+                                          int box_rows, CUtensorMapSwizzle swizzle = CU_TENSOR_MAP_SWIZZLE_128B)
 {
     cuuint64_t size[2] = { (cuuint64_t)d, (cuuint64_t)n }, stride[1] = { (cuuint64_t)d * 2 };
     cuuint32_t part[2] = { (cuuint32_t)box_columns, (cuuint32_t)box_rows };
-    return tensor_map_encode(map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, rows, 2, size, stride, part,
-                             CU_TENSOR_MAP_SWIZZLE_128B);
+    return tensor_map_encode(map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, rows, 2, size, stride, part, swizzle);
 }
 
 #endif

@@ -16,12 +16,13 @@ struct ring {
     {
         if (++at == count) at = 0, parity ^= 1;
     }
-    /* The copying thread waits until the stage is free; copies of `bytes` in all must follow. */
-    __device__ __forceinline__ void begin_fill()
+    /* The copying thread waits until the stage is free; copies of `copied` in all, or of `bytes`, must follow. */
+    __device__ __forceinline__ void begin_fill(int copied)
     {
         barrier_wait(&empty[at], parity ^ 1);
-        barrier_expect(&full[at], bytes);
+        barrier_expect(&full[at], copied);
     }
+    __device__ __forceinline__ void begin_fill() { begin_fill(bytes); }
 };
 
 struct stage_factors { /* rows of 64 bf16, 128-byte swizzle */

@@ -3,31 +3,48 @@
  * other, a2 the apply of the batch norm before the convolution, of x2, or x2 itself; both are made in shared memory
  * and never leave it.
  *
- * One block per multiprocessor and strip of 64 columns, tiles of 128 rows. A tile's a lies in STEPS (4 or 8) stages
- * of 64 channels. Each of two teams multiplies its 64 rows of all stages by b, and all 128 rows of every second
- * stage, turned, by a2. Blocks leave their sums to be added in order. */
+ * One block per multiprocessor and strip of 64 or 80 columns, tiles of 128 or 64 rows. A tile's a lies in so many
+ * stages of 64 channels. Each of two teams multiplies its half of the result (64 rows, or half of the columns) by b,
+ * and all rows of every second stage, turned, by a2. Blocks leave their sums to be added in order. */
 #include "nn/cuda/fused/prologues.cuh"
 #include "nn/cuda/fused/weight_sums.cuh"
 #include "tensor/cuda/cuda.h"
 
 namespace {
 
-enum { HEIGHT = TEAMS * ROWS, STAGE = HEIGHT * ROW, B_STAGE = 64 * ROW, MOST_SHARED = 226 << 10 };
+enum { TAIL = 16, TAIL_ROW = TAIL * 2, MOST_SHARED = 226 << 10 }; /* a strip's columns beyond 64, and their bytes */
 
-/* Stages of a tile, and of each ring. */
+/* A kernel's sizes: stages of a tile, columns of a strip, rows of a tile. */
+template <int STEPS, int COLUMNS, int HEIGHT>
+struct form {
+    static constexpr int steps = STEPS, columns = COLUMNS, height = HEIGHT;
+    static constexpr bool tail = COLUMNS > DEPTH;
+    static constexpr int stage = HEIGHT * ROW, b_stage = COLUMNS * ROW, second = stage + (tail ? HEIGHT * TAIL_ROW : 0);
+    static constexpr int second_channels = tail ? 2 * DEPTH : DEPTH;
+    static constexpr int held = (STEPS + 1) / 2;                  /* stages whose sums a team has, at most */
+    static constexpr int sums = COLUMNS * HEIGHT / (TEAMS * 128); /* of the result, a thread's */
+    static_assert(COLUMNS == DEPTH || (COLUMNS == DEPTH + TAIL && HEIGHT == TEAMS * ROWS), "no such form");
+};
+
+/* Stages of each ring; the form by its numbers. */
 struct room {
-    int steps, x, other, second;
+    int steps, columns, height, x, other, second;
     int bytes() const
     {
-        return 1024 + steps * B_STAGE + (x + other + second) * STAGE + TEAMS * BOX +
-               CHANNEL_NUMBERS * (steps + 1) * DEPTH * (int)sizeof(float);
+        int tail = columns > DEPTH;
+        return 1024 + steps * columns * ROW + (x + other + second) * height * ROW + tail * second * height * TAIL_ROW +
+               TEAMS * BOX + CHANNEL_NUMBERS * (steps + 1 + tail) * DEPTH * (int)sizeof(float);
     }
 };
 
-const room rooms[] = { { 4, 5, 3, 2 }, { 4, 4, 4, 2 }, { 8, 3, 3, 2 } }; /* by variant */
+const room rooms[] = { /* by variant */
+                       { 4, 64, 128, 5, 3, 2 }, { 4, 64, 128, 4, 4, 2 }, { 8, 64, 128, 3, 3, 2 },
+                       { 8, 64, 64, 8, 6, 3 },  { 8, 64, 64, 8, 7, 2 },  { 5, 80, 128, 4, 3, 2 },
+                       { 5, 80, 128, 5, 3, 1 }, { 5, 80, 128, 4, 4, 1 }
+};
 
 struct gradient_maps {
-    CUtensorMap x, other, b, x2, out;
+    CUtensorMap x, other, b, x2, x2_tail, out;
 };
 
 /* full: it was copied; ready: it was made of that; empty: it may be copied to again. */
@@ -35,12 +52,12 @@ struct gradient_barriers {
     uint64_t x_full[MAX_STAGES], x_ready[MAX_STAGES], x_empty[MAX_STAGES], other_full[MAX_STAGES],
         other_empty[MAX_STAGES], second_full[MAX_STAGES], second_ready[MAX_STAGES], second_empty[MAX_STAGES], b_full;
 
-    /* The numbers of arrivals that end a phase: a copy; a thread of the makers; the teams' warps. */
+    /* The numbers of arrivals that end a phase: a copy; the makers' warps; the teams' warps. */
     __device__ __forceinline__ void make()
     {
         for (int s = 0; s < MAX_STAGES; s++) {
             barrier_init(&x_full[s], 1), barrier_init(&other_full[s], 1), barrier_init(&second_full[s], 1);
-            barrier_init(&x_ready[s], 1), barrier_init(&second_ready[s], 1), barrier_init(&other_empty[s], 1);
+            barrier_init(&x_ready[s], 4), barrier_init(&second_ready[s], 4), barrier_init(&other_empty[s], 4);
             barrier_init(&x_empty[s], TEAMS * 4), barrier_init(&second_empty[s], TEAMS * 4);
         }
         barrier_init(&b_full, 1);
@@ -50,42 +67,67 @@ struct gradient_barriers {
 
 /* ---- making a and a2 ----------------------------------------------------------------------------- */
 
-/* Of a2's channels. */
-__device__ __forceinline__ void write_second_channels(float *to, const prologue_gemm &j, int strip)
+/* Of a2's channels, (CHANNEL_NUMBERS, count). */
+__device__ __forceinline__ void write_second_channels(float *to, int count, const prologue_gemm &j, int strip)
 {
-    for (int i = threadIdx.x; i < DEPTH && !j.plain; i += blockDim.x) {
+    for (int i = threadIdx.x; i < count && !j.plain; i += blockDim.x) {
         int c = strip + i;
         bool is = c < j.n;
         to[i] = is ? j.mean2[c] : 0.0f;
-        to[DEPTH + i] = is ? j.rstd2[c] * j.gain2[c] : 0.0f;
-        to[2 * DEPTH + i] = is ? j.bias2[c] : 0.0f;
+        to[count + i] = is ? j.rstd2[c] * j.gain2[c] : 0.0f;
+        to[2 * count + i] = is ? j.bias2[c] : 0.0f;
     }
 }
 
-/* a2 in x2's place; rows past the last are 0, since a's are not. */
-__device__ __forceinline__ void make_second(char *to, const float *channels, int left)
+/* 16 bytes of a2 in x2's place, 0 where there is no row, since a's are not. */
+__device__ __forceinline__ void make_second_at(char *to, const channel_numbers &n, bool is)
 {
+    uint4 *at = reinterpret_cast<uint4 *>(to), none = {};
+    uint4 made = transformed<apply_prologue<false>>(n, *at, none);
+    *at = is ? made : none;
+}
+
+/* left: rows from the tile's first on. */
+template <class F>
+__device__ __forceinline__ void make_second(char *stage, const float *channels, int left)
+{
+    int thread = threadIdx.x % 128, chunk = thread % 8, first = thread / 8;
     channel_numbers n;
-    n.read(channels, DEPTH);
+    n.read(channels + chunk * 8, F::second_channels);
 #pragma unroll 4
-    for (int row = 0; row < HEIGHT; row += 16) {
-        uint4 *at = reinterpret_cast<uint4 *>(to + row * ROW), none = {};
-        uint4 made = transformed<apply_prologue<false>>(n, *at, none);
-        *at = row < left ? made : none;
+    for (int row = 0; row < F::height; row += 16)
+        make_second_at(stage + (first + row) * ROW + ((chunk ^ (first % 8)) << 4), n, first + row < left);
+    if constexpr (F::tail) {
+        int half = thread % 2;
+        n.read(channels + DEPTH + half * 8, F::second_channels);
+#pragma unroll
+        for (int row = thread / 2; row < F::height; row += 64) /* swizzled by the row's third bit */
+            make_second_at(stage + F::stage + row * TAIL_ROW + ((half ^ (row / 4 % 2)) << 4), n, row < left);
     }
 }
 
+template <class F>
 __device__ __forceinline__ void make_first(char *to, const char *from, const channel_numbers &n)
 {
 #pragma unroll 4
-    for (int row = 0; row < HEIGHT; row += 16) {
+    for (int row = 0; row < F::height; row += 16) {
         uint4 *at = reinterpret_cast<uint4 *>(to + row * ROW);
         *at = transformed<dx_prologue>(n, *at, *reinterpret_cast<const uint4 *>(from + row * ROW));
     }
 }
 
+/* A warp has made its part of a stage. */
+__device__ __forceinline__ void publish_made(uint64_t *ready, uint64_t *empty)
+{
+    shared_publish();
+    __syncwarp();
+    if (threadIdx.x % 32) return;
+    barrier_arrive(ready);
+    if (empty) barrier_arrive(empty);
+}
+
 /* The makers' life. */
-template <int STEPS>
+template <class F>
 __device__ void make_factors(ring x, ring other, ring second, gradient_barriers &s, const share &w,
                              const float *channels, const float *second_channels, const prologue_gemm &j)
 {
@@ -94,21 +136,17 @@ __device__ void make_factors(ring x, ring other, ring second, gradient_barriers 
     for (int tile = w.part; tile < w.tiles; tile += w.parts) {
         if (!j.plain) {
             barrier_wait(&second.full[second.at], second.parity);
-            make_second(second.here() + offset, second_channels + chunk * 8, (int)j.m - tile * HEIGHT - first);
-            shared_publish();
-            makers_barrier();
-            if (thread == 0) barrier_arrive(&s.second_ready[second.at]);
+            make_second<F>(second.here(), second_channels, (int)j.m - tile * F::height);
+            publish_made(&s.second_ready[second.at], nullptr);
             second.next();
         }
-        for (int step = 0; step < STEPS; step++) {
+        for (int step = 0; step < F::steps; step++) {
             channel_numbers n;
-            n.read(channels + step * DEPTH + chunk * 8, STEPS * DEPTH);
+            n.read(channels + step * DEPTH + chunk * 8, F::steps * DEPTH);
             barrier_wait(&x.full[x.at], x.parity);
             barrier_wait(&other.full[other.at], other.parity);
-            make_first(x.here() + offset, other.here() + offset, n);
-            shared_publish();
-            makers_barrier();
-            if (thread == 0) barrier_arrive(&s.x_ready[x.at]), barrier_arrive(&other.empty[other.at]);
+            make_first<F>(x.here() + offset, other.here() + offset, n);
+            publish_made(&s.x_ready[x.at], &other.empty[other.at]);
             x.next();
             other.next();
         }
@@ -117,30 +155,58 @@ __device__ void make_factors(ring x, ring other, ring second, gradient_barriers 
 
 /* ---- multiplying --------------------------------------------------------------------------------- */
 
-template <int COUNT>
-__device__ __forceinline__ void settle_all(float (&c)[32], float (&dw)[COUNT][32])
-{
-    settle(c);
+/* A team's sums of the weight's gradient: of every second stage 64 x 64, and 64 x 16 where the strip has a tail. Of an
+ * odd number of stages the other team has the last tail. */
+template <int TEAM, class F>
+struct team_sums {
+    float main[F::held][32], tail[F::tail ? F::held : 1][8];
+    static __device__ __forceinline__ constexpr bool has_main(int step) { return step % 2 == TEAM; }
+    static __device__ __forceinline__ constexpr bool has_tail(int step)
+    {
+        return F::tail && (step % 2 == TEAM) != (F::steps % 2 == 1 && step == F::steps - 1);
+    }
+    __device__ __forceinline__ void settle_all()
+    {
 #pragma unroll
-    for (int i = 0; i < COUNT; i++) settle(dw[i]);
-}
+        for (int step = 0; step < F::steps; step++) {
+            if (has_main(step)) settle(main[step / 2]);
+            if (has_tail(step)) settle(tail[step / 2]);
+        }
+    }
+    __device__ __forceinline__ void add(int step, const char *a, const char *second)
+    {
+        if (has_main(step)) add_products<F::height>(main[step / 2], a, second);
+        if (has_tail(step)) add_products<F::height>(tail[step / 2], a, second + F::stage);
+    }
+    __device__ __forceinline__ void write(float *to, int strip, const prologue_gemm &j)
+    {
+#pragma unroll
+        for (int step = 0; step < F::steps; step++) {
+            if (has_main(step)) write_products(to, main[step / 2], step * 64, strip, j.k, j.n);
+            if (has_tail(step)) write_products(to, tail[step / 2], step * 64, strip + DEPTH, j.k, j.n);
+        }
+    }
+};
 
-/* c = the tile's dx, of the team's rows; dw += of the team's stages. A stage is given back once the products after it
- * have begun. */
-template <int TEAM, int STEPS>
-__device__ __forceinline__ void multiply_tile(float (&c)[32], float (&dw)[STEPS / 2][32], ring &a, const char *b,
+/* c = the tile's dx, of the team's rows or columns; dw += of the team's stages. A stage is given back once the products
+ * after it have begun. */
+template <int TEAM, class F>
+__device__ __forceinline__ void multiply_tile(float (&c)[F::sums], team_sums<TEAM, F> &dw, ring &a, const char *b,
                                               const char *second)
 {
+    constexpr bool by_rows = F::height == TEAMS * ROWS;
+    constexpr int below = by_rows ? TEAM * ROWS * ROW : 0, shift = by_rows ? 0 : TEAM * (F::columns / 2) * ROW;
     int before = 0;
-    settle_all(c, dw);
+    settle(c);
+    dw.settle_all();
 #pragma unroll
-    for (int step = 0; step < STEPS; step++) {
+    for (int step = 0; step < F::steps; step++) {
         barrier_wait(&a.full[a.at], a.parity);
-        uint64_t da = descriptor(a.here() + TEAM * ROWS * ROW), db = descriptor(b + step * B_STAGE);
+        uint64_t da = descriptor(a.here() + below), db = descriptor(b + step * F::b_stage + shift);
         wgmma_fence();
 #pragma unroll
         for (int k = 0; k < DEPTH / 16; k++) wgmma_k16(c, da + 2 * k, db + 2 * k, step > 0 || k > 0);
-        if (step % 2 == TEAM) add_products<HEIGHT>(dw[step / 2], a.here(), second);
+        dw.add(step, a.here(), second);
         wgmma_commit();
         if (step > 0) {
             wgmma_wait<1>();
@@ -150,144 +216,188 @@ __device__ __forceinline__ void multiply_tile(float (&c)[32], float (&dw)[STEPS 
         a.next();
     }
     wgmma_wait<0>();
-    settle_all(c, dw);
+    settle(c);
+    dw.settle_all();
     if (threadIdx.x % 32 == 0) barrier_arrive(&a.empty[before]);
 }
 
-/* The team's rows of dx leave by the copy engine. */
-__device__ __forceinline__ void send_result(const float (&c)[32], char *out, const CUtensorMap *map, int team,
-                                            int column, int row)
+/* Sixteen columns of the team's dx, from `from` of its sums on, to columns 16 k of a box. */
+__device__ __forceinline__ void put_matrices(const float *from, char *box, int k)
 {
-    wait_sent();
-    team_barrier(team);
+    float f[8];
+    uint32_t v[4];
 #pragma unroll
-    for (int k = 0; k < 4; k++) {
-        float f[8];
-        uint32_t v[4];
-#pragma unroll
-        for (int i = 0; i < 8; i++) f[i] = c[8 * k + i];
-        join(v, f);
-        stmatrix(shared_address(out + matrix_row(k)), v[0], v[1], v[2], v[3]);
-    }
-    shared_publish();
-    team_barrier(team);
-    if (is_leader()) store_box(map, out, column, row);
+    for (int i = 0; i < 8; i++) f[i] = from[i];
+    join(v, f);
+    stmatrix(shared_address(box + matrix_row(k)), v[0], v[1], v[2], v[3]);
 }
 
-/* A team's life. a: full means made. result: its place. */
-template <int TEAM, int STEPS>
-__device__ void work(ring a, ring second, const char *b, const share &w, const CUtensorMap *out_map,
-                     const prologue_gemm &j, char *result)
+/* The team's rows of dx leave by the copy engine, from its own place; a strip's tail from registers. */
+template <int TEAM, class F>
+__device__ __forceinline__ void send_rows(const float (&c)[F::sums], char *results, const CUtensorMap *map,
+                                          const prologue_gemm &j, int column, int row)
 {
-    float c[32], dw[STEPS / 2][32] = {};
+    char *out = results + TEAM * BOX;
+    row += TEAM * ROWS;
+    wait_sent();
+    team_barrier(TEAM);
+#pragma unroll
+    for (int k = 0; k < 4; k++) put_matrices(c + 8 * k, out, k);
+    shared_publish();
+    team_barrier(TEAM);
+    if (is_leader()) store_box(map, out, column, row);
+    if constexpr (F::tail) {
+        int lane = threadIdx.x % 32, first = row + threadIdx.x % 128 / 32 * 16 + lane / 4;
+        column += DEPTH + 2 * (lane % 4);
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            int r = first + i % 2 * 8, at = column + i / 2 * 8;
+            if (r < j.m && at < j.n)
+                reinterpret_cast<uint32_t *>(j.y)[(r * j.n + at) / 2] = pack_pair(c[32 + 2 * i], c[33 + 2 * i]);
+        }
+    }
+}
+
+/* The teams' columns of dx leave together, from two places in turns. */
+template <int TEAM, class F>
+__device__ __forceinline__ void send_columns(const float (&c)[F::sums], char *results, const CUtensorMap *map,
+                                             int column, int row, int place)
+{
+    char *out = results + place * BOX;
+#pragma unroll
+    for (int k = 0; k < 2; k++) put_matrices(c + 8 * k, out, 2 * TEAM + k);
+    if (TEAM == 0) wait_sent(); /* so the other place is free behind the barrier */
+    shared_publish();
+    teams_barrier();
+    if (TEAM == 0 && is_leader()) store_box(map, out, column, row);
+}
+
+/* A team's life. a: full means made. */
+template <int TEAM, class F>
+__device__ void work(ring a, ring second, const char *b, const share &w, const CUtensorMap *out_map,
+                     const prologue_gemm &j, char *results)
+{
+    float c[F::sums];
+    team_sums<TEAM, F> dw = {};
+    int place = 0;
     for (int tile = w.part; tile < w.tiles; tile += w.parts) {
         barrier_wait(&second.full[second.at], second.parity);
-        multiply_tile<TEAM, STEPS>(c, dw, a, b, second.here());
+        multiply_tile<TEAM, F>(c, dw, a, b, second.here());
         if (threadIdx.x % 32 == 0) barrier_arrive(&second.empty[second.at]);
         second.next();
-        send_result(c, result, out_map, TEAM, w.strip, tile * HEIGHT + TEAM * ROWS);
+        if constexpr (F::height == TEAMS * ROWS) send_rows<TEAM, F>(c, results, out_map, j, w.strip, tile * F::height);
+        else send_columns<TEAM, F>(c, results, out_map, w.strip, tile * F::height, place);
+        place = 1 - place;
     }
     if (is_leader()) asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
-    float *partial = j.partial + (int64_t)w.part * j.k * j.n;
-#pragma unroll
-    for (int i = 0; i < STEPS / 2; i++) write_products(partial, dw[i], (2 * i + TEAM) * 64, w.strip, j.k, j.n);
+    dw.write(j.partial + (int64_t)w.part * j.k * j.n, w.strip, j);
 }
 
 /* Registers of a thread that copies, makes factors, multiplies; together at most what the kernel starts with. */
-template <int STEPS>
+template <class F>
 struct gradient_registers {
-    static constexpr int copies = STEPS == 4 ? 40 : 24, makes = STEPS == 4 ? 128 : 88,
-                         multiplies = STEPS == 4 ? 168 : 200;
+    static constexpr int copies = F::steps == 4 ? 40 : 24, makes = F::steps == 4 ? 128 : 88,
+                         multiplies = F::steps == 4 ? 168 : 200;
 };
 
-__device__ void copy_all_b(char *to, uint64_t *full, const CUtensorMap *map, const share &w)
+__device__ void copy_all_b(char *to, uint64_t *full, const CUtensorMap *map, const share &w, int bytes)
 {
-    barrier_expect(full, w.depth * B_STAGE);
-    for (int step = 0; step < w.depth; step++) copy_box(to + step * B_STAGE, map, step * DEPTH, w.strip, full);
+    barrier_expect(full, w.depth * bytes);
+    for (int step = 0; step < w.depth; step++) copy_box(to + step * bytes, map, step * DEPTH, w.strip, full);
 }
 
 /* One stage a tile. */
-__device__ void copy_second(ring r, const share &w, const CUtensorMap *map)
+template <class F>
+__device__ void copy_second(ring r, const share &w, const gradient_maps &t)
 {
     for (int tile = w.part; tile < w.tiles; tile += w.parts) {
         r.begin_fill();
-        copy_box(r.here(), map, w.strip, tile * HEIGHT, &r.full[r.at]);
+        copy_box(r.here(), &t.x2, w.strip, tile * F::height, &r.full[r.at]);
+        if constexpr (F::tail)
+            copy_box(r.here() + F::stage, &t.x2_tail, w.strip + DEPTH, tile * F::height, &r.full[r.at]);
         r.next();
     }
 }
 
-__device__ __forceinline__ share gradient_share(const prologue_gemm &j, int steps)
+template <class F>
+__device__ __forceinline__ share gradient_share(const prologue_gemm &j)
 {
-    int strips = (int)((j.n + 63) / 64), tiles = (int)((j.m + HEIGHT - 1) / HEIGHT);
-    return {
-        (int)blockIdx.x % strips * 64, 64, (int)blockIdx.x / strips, (int)gridDim.x / strips, steps, tiles, HEIGHT
-    };
+    int strips = (int)((j.n + F::columns - 1) / F::columns), tiles = (int)((j.m + F::height - 1) / F::height);
+    return { (int)blockIdx.x % strips * F::columns,
+             F::columns,
+             (int)blockIdx.x / strips,
+             (int)gridDim.x / strips,
+             F::steps,
+             tiles,
+             F::height };
 }
 
-template <int STEPS>
+template <class F>
 __global__ void __launch_bounds__(THREADS, 1)
     gradients_gemm_kernel(const __grid_constant__ gradient_maps t, const __grid_constant__ prologue_gemm j,
                           const __grid_constant__ room r)
 {
     extern __shared__ char memory[];
     __shared__ gradient_barriers s;
-    share w = gradient_share(j, STEPS);
-    char *b = (char *)(((uintptr_t)memory + 1023) & ~(uintptr_t)1023), *x_at = b + STEPS * B_STAGE,
-         *other_at = x_at + r.x * STAGE, *second_at = other_at + r.other * STAGE,
-         *results = second_at + r.second * STAGE;
-    float *channels = (float *)(results + TEAMS * BOX), *second_channels = channels + CHANNEL_NUMBERS * STEPS * DEPTH;
-    write_channels<dx_prologue>(channels, STEPS * DEPTH, j);
-    write_second_channels(second_channels, j, w.strip);
+    share w = gradient_share<F>(j);
+    char *b = (char *)(((uintptr_t)memory + 1023) & ~(uintptr_t)1023), *x_at = b + F::steps * F::b_stage,
+         *other_at = x_at + r.x * F::stage, *second_at = other_at + r.other * F::stage,
+         *results = second_at + r.second * F::second;
+    float *channels = (float *)(results + TEAMS * BOX),
+          *second_channels = channels + CHANNEL_NUMBERS * F::steps * DEPTH;
+    write_channels<dx_prologue>(channels, F::steps * DEPTH, j);
+    write_second_channels(second_channels, F::second_channels, j, w.strip);
     if (threadIdx.x == 0) s.make();
     __syncthreads();
-    ring x = { x_at, s.x_full, s.x_empty, STAGE, r.x, 0, 0 };
-    ring other = { other_at, s.other_full, s.other_empty, STAGE, r.other, 0, 0 };
-    ring second = { second_at, s.second_full, s.second_empty, STAGE, r.second, 0, 0 };
-    using R = gradient_registers<STEPS>;
+    ring x = { x_at, s.x_full, s.x_empty, F::stage, r.x, 0, 0 };
+    ring other = { other_at, s.other_full, s.other_empty, F::stage, r.other, 0, 0 };
+    ring second = { second_at, s.second_full, s.second_empty, F::second, r.second, 0, 0 };
+    using R = gradient_registers<F>;
     if (threadIdx.x < 128) {
         asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(R::copies));
         if (threadIdx.x == 0) copy_rows(x, w, &t.x);
         else if (threadIdx.x == 32) copy_rows(other, w, &t.other);
-        else if (threadIdx.x == 64) copy_second(second, w, &t.x2);
-        else if (threadIdx.x == 96) copy_all_b(b, &s.b_full, &t.b, w);
+        else if (threadIdx.x == 64) copy_second<F>(second, w, t);
+        else if (threadIdx.x == 96) copy_all_b(b, &s.b_full, &t.b, w, F::b_stage);
     } else if (threadIdx.x < 256) {
         if constexpr (R::makes < 128) asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(R::makes));
-        make_factors<STEPS>(x, other, second, s, w, channels, second_channels, j);
+        make_factors<F>(x, other, second, s, w, channels, second_channels, j);
     } else {
         asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(R::multiplies));
-        ring a = { x_at, s.x_ready, s.x_empty, STAGE, r.x, 0, 0 };
-        ring a2 = { second_at, j.plain ? s.second_full : s.second_ready, s.second_empty, STAGE, r.second, 0, 0 };
+        ring a = { x_at, s.x_ready, s.x_empty, F::stage, r.x, 0, 0 };
+        ring a2 = { second_at, j.plain ? s.second_full : s.second_ready, s.second_empty, F::second, r.second, 0, 0 };
         barrier_wait(&s.b_full, 0);
-        if (threadIdx.x < 384) work<0, STEPS>(a, a2, b, w, &t.out, j, results);
-        else work<1, STEPS>(a, a2, b, w, &t.out, j, results + BOX);
+        if (threadIdx.x < 384) work<0, F>(a, a2, b, w, &t.out, j, results);
+        else work<1, F>(a, a2, b, w, &t.out, j, results);
     }
 }
 
 /* ---- launching ----------------------------------------------------------------------------------- */
 
-cudaError_t make_maps(gradient_maps *t, const prologue_gemm *p)
+cudaError_t make_maps(gradient_maps *t, const prologue_gemm *p, const room &r)
 {
-    cudaError_t e = tensor_map_rows(&t->x, p->x, p->m, p->k, DEPTH, HEIGHT);
-    if (e == cudaSuccess) e = tensor_map_rows(&t->other, p->other, p->m, p->k, DEPTH, HEIGHT);
-    if (e == cudaSuccess) e = tensor_map_rows(&t->b, p->b, p->n, p->k, DEPTH, 64);
-    if (e == cudaSuccess) e = tensor_map_rows(&t->x2, p->x2, p->m, p->n, DEPTH, HEIGHT);
+    cudaError_t e = tensor_map_rows(&t->x, p->x, p->m, p->k, DEPTH, r.height);
+    if (e == cudaSuccess) e = tensor_map_rows(&t->other, p->other, p->m, p->k, DEPTH, r.height);
+    if (e == cudaSuccess) e = tensor_map_rows(&t->b, p->b, p->n, p->k, DEPTH, r.columns);
+    if (e == cudaSuccess) e = tensor_map_rows(&t->x2, p->x2, p->m, p->n, DEPTH, r.height);
+    if (e == cudaSuccess && r.columns > DEPTH)
+        e = tensor_map_rows(&t->x2_tail, p->x2, p->m, p->n, TAIL, r.height, CU_TENSOR_MAP_SWIZZLE_32B);
     return e == cudaSuccess ? tensor_map_rows(&t->out, p->y, p->m, p->n, 64, ROWS) : e;
 }
 
-template <int STEPS>
+template <class F>
 cudaError_t launch(cudaStream_t stream, const prologue_gemm *p, const room &r, int blocks)
 {
     gradient_maps t = {};
-    cudaError_t e = make_maps(&t, p);
+    cudaError_t e = make_maps(&t, p, r);
     if (e == cudaSuccess)
-        e = cudaFuncSetAttribute(gradients_gemm_kernel<STEPS>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                 MOST_SHARED);
+        e = cudaFuncSetAttribute(gradients_gemm_kernel<F>, cudaFuncAttributeMaxDynamicSharedMemorySize, MOST_SHARED);
     if (e != cudaSuccess) return e;
-    gradients_gemm_kernel<STEPS><<<blocks, THREADS, r.bytes(), stream>>>(t, *p, r);
+    gradients_gemm_kernel<F><<<blocks, THREADS, r.bytes(), stream>>>(t, *p, r);
     return cudaGetLastError();
 }
 
-int strips_of(const prologue_gemm *p) { return (int)((p->n + 63) / 64); }
+int strips_of(const prologue_gemm *p, const room &r) { return (int)((p->n + r.columns - 1) / r.columns); }
 
 } // namespace
 
@@ -296,19 +406,25 @@ extern "C" {
 int gradients_gemm_parts(const prologue_gemm *p, int sms)
 {
     if (p->variant >= (int)(sizeof rooms / sizeof *rooms)) return 0;
-    int64_t depth = rooms[p->variant].steps * DEPTH;
-    bool fits = p->prologue == PROLOGUE_DX && p->k > depth - 2 * DEPTH && p->k <= depth && p->k % 8 == 0 &&
-                p->n >= 32 && p->n <= 128 && p->n % 8 == 0 && p->m > 0;
-    int64_t tiles = (p->m + HEIGHT - 1) / HEIGHT, parts = sms / strips_of(p);
+    const room &r = rooms[p->variant];
+    int64_t depth = r.steps * DEPTH, spare = r.columns > DEPTH ? DEPTH : 2 * DEPTH; /* fewer steps would do */
+    int64_t least = r.columns > DEPTH ? DEPTH + 8 : 32, most = r.columns > DEPTH ? r.columns : 2 * DEPTH;
+    bool fits = p->prologue == PROLOGUE_DX && p->k > depth - spare && p->k <= depth && p->k % 8 == 0 && p->n >= least &&
+                p->n <= most && p->n % 8 == 0 && p->m > 0;
+    int64_t tiles = (p->m + r.height - 1) / r.height, parts = sms / strips_of(p, r);
     return !fits ? 0 : (int)(tiles < parts ? tiles : parts);
 }
 
 cudaError_t gradients_gemm_run(cudaStream_t stream, const prologue_gemm *p, int sms)
 {
-    int blocks = gradients_gemm_parts(p, sms) * strips_of(p);
-    if (blocks == 0) return cudaErrorInvalidConfiguration;
+    int parts = gradients_gemm_parts(p, sms);
+    if (parts == 0) return cudaErrorInvalidConfiguration;
     const room &r = rooms[p->variant];
-    return r.steps == 4 ? launch<4>(stream, p, r, blocks) : launch<8>(stream, p, r, blocks);
+    int blocks = parts * strips_of(p, r);
+    return r.steps == 4     ? launch<form<4, 64, 128>>(stream, p, r, blocks)
+           : r.steps == 5   ? launch<form<5, 80, 128>>(stream, p, r, blocks)
+           : r.height == 64 ? launch<form<8, 64, 64>>(stream, p, r, blocks)
+                            : launch<form<8, 64, 128>>(stream, p, r, blocks);
 }
 
 } // extern "C"

@@ -13,13 +13,15 @@ namespace {
 
 /* ---- multiplying --------------------------------------------------------------------------------- */
 
-/* One instruction of 256 columns would not fit the registers that the kernel starts with: two of 128. */
+/* One instruction of 256 columns would not fit the registers that the kernel starts with: two of 128, and one of 64 for
+ * strips of 320. */
 template <int N>
 __device__ __forceinline__ void multiply_k16(float (&c)[N], uint64_t a, uint64_t b, int keep)
 {
-    if constexpr (N == 128) {
+    if constexpr (N >= 128) {
         wgmma_k16(reinterpret_cast<float(&)[64]>(c[0]), a, b, keep);
         wgmma_k16(reinterpret_cast<float(&)[64]>(c[64]), a, b + (128 * ROW >> 4), keep);
+        if constexpr (N == 160) wgmma_k16(reinterpret_cast<float(&)[32]>(c[128]), a, b + (256 * ROW >> 4), keep);
     } else wgmma_k16(c, a, b, keep);
 }
 
@@ -130,7 +132,15 @@ struct barriers {
 /* Registers of a thread that copies, makes the factor, multiplies; together at most what the kernel starts with. */
 template <int N>
 struct registers {
-    static constexpr int copies = N == 128 ? 32 : 40, makes = N == 128 ? 96 : 128, multiplies = N == 128 ? 192 : 168;
+    static constexpr int copies = N == 160   ? 24
+                                  : N == 128 ? 32
+                                             : 40,
+                         makes = N == 160   ? 72
+                                 : N == 128 ? 96
+                                            : 128,
+                         multiplies = N == 160   ? 208
+                                      : N == 128 ? 192
+                                                 : 168;
 };
 
 template <int N, class P, bool STATS>
@@ -186,22 +196,43 @@ struct choice {
     int height() const { return TEAMS / l.across * ROWS; }
 };
 
+/* What a variant is, as bench_prologue lists them. */
+struct variant {
+    int across;
+    bool stays;
+    int most;   /* columns of a strip */
+    int places; /* for results, at first */
+};
+const variant variants[PROLOGUE_VARIANTS] = { { 1, true, 256, 2 },  { 1, false, 256, 2 }, { 2, true, 256, 2 },
+                                              { 2, false, 256, 2 }, { 1, false, 256, 1 }, { 1, true, 128, 2 },
+                                              { 1, false, 128, 2 }, { 1, false, 320, 1 } };
+
+/* Whether the variant is worth a trial: narrower strips where the last of 256 columns would be empty for the most part,
+ * wider ones where one then does. */
+bool suits(const prologue_gemm *p, const variant &v)
+{
+    if (p->prologue == PROLOGUE_DX && p->n > v.most) return false; /* the factor may lie where other does: one strip */
+    if (v.most == 320) return p->prologue != PROLOGUE_APPLY && p->n > 256 && p->n <= 320;
+    return v.most == 256 || (p->n > 256 && (p->n - 1) % 256 < 128);
+}
+
 /* Fills shared memory with stages; x_stages 0: does not fit. */
 choice choose(const prologue_gemm *p)
 {
     choice c = {};
     layout &l = c.l;
-    l.across = p->variant / 2 == 1 ? 2 : 1;
-    l.stays = p->variant == 0 || p->variant == 2;
-    int64_t columns = ((p->n < 256 ? p->n : 256) + l.across - 1) / l.across;
-    c.N = columns <= 64 ? 32 : columns <= 128 ? 64 : 128;
-    if (p->prologue == PROLOGUE_DX && p->n > 256) return c; /* the factor may lie where other does: one strip only */
+    const variant &v = variants[p->variant];
+    l.across = v.across;
+    l.stays = v.stays;
+    int64_t columns = ((p->n < v.most ? p->n : v.most) + l.across - 1) / l.across;
+    c.N = columns <= 64 ? 32 : columns <= 128 ? 64 : columns <= 256 ? 128 : 160;
+    if (!suits(p, v)) return c;
     if (p->n % 8 || p->k % 8 || p->n < 32 || p->k < 32 || (l.across == 2 && p->n <= 64)) return c;
     int sources = p->prologue == PROLOGUE_APPLY ? 1 : 2, depth = (int)((p->k + DEPTH - 1) / DEPTH);
     int numbers = CHANNEL_NUMBERS * depth * DEPTH + (p->stats ? c.width() + TEAMS * 4 * 4 * c.N : 0);
     int fixed = 1024 + numbers * (int)sizeof(float);
     l.b_stages = l.stays ? depth : B_STAGES;
-    for (l.places = p->variant == 4 ? 1 : 2; l.places; l.places--) {
+    for (l.places = v.places; l.places; l.places--) {
         int left = SHARED_BYTES - fixed - l.b_stages * c.width() * ROW - TEAMS * l.places * BOX,
             boxes = left / (c.height() * ROW);
         if (left < 0) boxes = 0;
@@ -222,7 +253,7 @@ cudaError_t make_maps(maps *t, const prologue_gemm *p, const choice &c)
 {
     cudaError_t e = tensor_map_rows(&t->x, p->x, p->m, p->k, DEPTH, c.height());
     if (e == cudaSuccess && p->other) e = tensor_map_rows(&t->other, p->other, p->m, p->k, DEPTH, c.height());
-    if (e == cudaSuccess) e = tensor_map_rows(&t->b, p->b, p->n, p->k, DEPTH, c.width());
+    if (e == cudaSuccess) e = tensor_map_rows(&t->b, p->b, p->n, p->k, DEPTH, b_box(c.width()));
     if (e == cudaSuccess && p->side) e = tensor_map_rows(&t->side, p->side, p->m, p->k, DEPTH, c.height());
     return e == cudaSuccess ? tensor_map_rows(&t->out, p->y, p->m, p->n, 64, ROWS) : e;
 }
@@ -246,6 +277,8 @@ cudaError_t launch_width(cudaStream_t stream, const prologue_gemm *p, int sms)
 {
     choice c = choose(p);
     if (c.l.x_stages == 0) return cudaErrorInvalidConfiguration;
+    if constexpr (P::sources == 2)
+        if (c.N == 160) return launch<160, P, STATS>(stream, p, c, sms);
     return c.N == 32   ? launch<32, P, STATS>(stream, p, c, sms)
            : c.N == 64 ? launch<64, P, STATS>(stream, p, c, sms)
                        : launch<128, P, STATS>(stream, p, c, sms);

@@ -21,14 +21,14 @@ typedef enum gemm_prologue {
     PROLOGUE_DX     /* a = gain rstd (other - mean(other) - xhat mean(other xhat)), the means from `sums` */
 } gemm_prologue;
 
-enum { PROLOGUE_VARIANTS = 5 };
+enum { PROLOGUE_VARIANTS = 8 };
 
 /* y (m, n) = a b^T, a (m, k) from x and other, b (n, k). Everything of m rows lies packed in bf16. */
 typedef struct prologue_gemm {
     gemm_prologue prologue;
     bool stats;  /* also sums of y - pivot and of its square over rows */
     bool dw;     /* PROLOGUE_DX: also the weight's gradient, a^T a2 with a2 = relu(batch norm of x2) by mean2, rstd2,
-                  * gain2, bias2 (n); k at most 512, n at most 128, no side */
+                  * gain2, bias2 (n); k at most 512, n at most 128, or 320 and 80; no side */
     bool plain;  /* with dw: a2 is x2 itself */
     int variant; /* tile shape, whether b stays in shared memory, room for results; found by timing */
     int64_t m, n, k;

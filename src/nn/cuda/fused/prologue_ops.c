@@ -113,7 +113,7 @@ static variant_choice fused_time(const op_env *env, const prologue_gemm *p, bool
     variant_choice best = { 1e30f, -1 };
     tune_cache *cache = cuda_use(env->dev)->tune;
     if (variant_from(*p, 0, sms_of(env)) == PROLOGUE_VARIANTS) return best;
-    snprintf(key, sizeof key, "prologue-%d%s%s-%lldx%lldx%lld", (int)p->prologue, side ? "w" : "",
+    snprintf(key, sizeof key, "prologue2-%d%s%s-%lldx%lldx%lld", (int)p->prologue, side ? "w" : "",
              p->plain ? "dwx"
              : p->dw  ? "dw"
                       : "",
@@ -128,7 +128,7 @@ static variant_choice fused_time(const op_env *env, const prologue_gemm *p, bool
 /* Asked for a fused GEMM: with one setting tiles of 128 rows where that works, with the other of 64. */
 static int asked_variant(const op_env *env, prologue_gemm p)
 {
-    static const int order[2][PROLOGUE_VARIANTS] = { { 0, 4, 1, 2, 3 }, { 2, 3, 1, 0, 4 } };
+    static const int order[2][PROLOGUE_VARIANTS] = { { 7, 5, 0, 4, 1, 2, 3, 6 }, { 6, 2, 3, 1, 0, 4, 5, 7 } };
     const int *o = order[env->ctx->kernels.fused_gemm == CLOOB_FUSED_GEMM_2_TEAMS];
     for (int i = 0; i < PROLOGUE_VARIANTS; i++) {
         p.variant = o[i];

@@ -58,13 +58,18 @@ __device__ void copy_rows(ring r, const share &w, const CUtensorMap *map)
         }
 }
 
+/* Rows of b that one copy brings: 256 at most. */
+__host__ __device__ inline int b_box(int width) { return width > 256 ? width / 2 : width; }
+
 __device__ void copy_b(ring r, const share &w, const CUtensorMap *map, bool stays)
 {
     for (int tile = w.part; tile < w.tiles; tile += w.parts) {
         for (int s = 0; s < w.depth; s++) {
             if (stays) barrier_expect(&r.full[0], r.bytes);
             else r.begin_fill();
-            copy_box(stays ? r.stage + s * r.bytes : r.here(), map, s * DEPTH, w.strip, &r.full[stays ? 0 : r.at]);
+            char *to = stays ? r.stage + s * r.bytes : r.here();
+            for (int y = 0; y < w.width; y += b_box(w.width))
+                copy_box(to + y * ROW, map, s * DEPTH, w.strip + y, &r.full[stays ? 0 : r.at]);
             if (!stays) r.next();
         }
         if (stays) return;

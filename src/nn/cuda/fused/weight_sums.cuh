@@ -58,15 +58,25 @@ __device__ __forceinline__ void end_products(float (&sums)[COUNT][32])
     for (int i = 0; i < COUNT; i++) settle(sums[i]);
 }
 
+/* The same of b's 16 columns in the 32-byte swizzle. */
+template <int ROWS_DEEP>
+__device__ __forceinline__ void add_products(float (&sums)[8], const char *a, const char *b)
+{
+    uint64_t da = descriptor_turned(a), db = descriptor_turned_16(b);
+#pragma unroll
+    for (int k = 0; k < ROWS_DEEP / 16; k++) wgmma_turned_k16(sums, da + k * TURNED_STEP, db + k * TURNED_STEP / 4);
+}
+
 /* A warpgroup's sums to rows from `row` on, columns from `column` on, of to (rows, columns); columns even (hopper.cuh
  * says who has what). */
-__device__ __forceinline__ void write_products(float *to, const float (&sums)[32], int row, int column, int64_t rows,
+template <int N>
+__device__ __forceinline__ void write_products(float *to, const float (&sums)[N], int row, int column, int64_t rows,
                                                int64_t columns)
 {
     int lane = threadIdx.x % 32;
     row += threadIdx.x % 128 / 32 * 16 + lane / 4, column += 2 * (lane % 4);
 #pragma unroll
-    for (int i = 0; i < 16; i++) {
+    for (int i = 0; i < N / 2; i++) {
         int r = row + i % 2 * 8, c = column + i / 2 * 8;
         if (r < rows && c < columns)
             *reinterpret_cast<float2 *>(to + r * columns + c) = make_float2(sums[2 * i], sums[2 * i + 1]);

@@ -1,0 +1,230 @@
+/* What warps of a fused GEMM do (fused_gemm_kernels.cu, fused/reduce_gemm.cu): copy factors and what an epilogue reads,
+ * multiply and end tiles. Teams are a block's last warpgroups. */
+#ifndef NN_CUDA_FUSED_TEAM_WORK_CUH
+#define NN_CUDA_FUSED_TEAM_WORK_CUH
+
+#include "nn/cuda/fused/weight_sums.cuh"
+#include "nn/cuda/gemm_epilogues.cuh"
+#include "tensor/cuda/cuda.h"
+
+namespace {
+
+enum {
+    ROWS = 64, /* of a team's GEMM */
+    MAX_STAGES = 8,
+    MAX_SLOTS = 2,
+    SHARED_BYTES = 216 << 10 /* beside what kernels declare */
+};
+
+struct maps {
+    CUtensorMap a, b, in[3], out;
+};
+
+struct layout { /* of dynamic shared memory, from its start: b's strip if it stays, slots, places for results,
+                   stages */
+    int across; /* teams beside each other; the others are below */
+    bool stays;
+    int stages, stage_bytes, b_bytes, slots, slot_bytes, places;
+    int dy_stages; /* behind the stages: of dy, out of which the left factor is made */
+    pooled_lines lines;
+};
+
+/* Boxes lower than their places: rows that no copy writes are zeros for good. By the whole block, before all copies. */
+__device__ void clear_places(char *from, const char *end)
+{
+    for (char *at = from + 16 * threadIdx.x; at < end; at += 16 * blockDim.x)
+        *reinterpret_cast<uint4 *>(at) = make_uint4(0, 0, 0, 0);
+    shared_publish();
+}
+
+/* ---- the GEMM ------------------------------------------------------------------------------------- */
+
+/* What a block works on: columns from `strip` on; tiles of `height` rows, every parts-th from `part` on. */
+struct share {
+    int strip, width, part, parts, depth, tiles, height;
+};
+
+template <int TEAMS, int N>
+__device__ __forceinline__ share share_of(const fused_gemm &j, const layout &l)
+{
+    int width = l.across * 2 * N, strips = (int)((j.n + width - 1) / width), height = TEAMS / l.across * l.lines.rows;
+    return { (int)blockIdx.x % strips * width,
+             width,
+             (int)blockIdx.x / strips,
+             (int)gridDim.x / strips,
+             (int)(j.k + DEPTH - 1) / DEPTH,
+             (int)((j.m + height - 1) / height),
+             height };
+}
+
+/* Of the left factor, with those that stay zeros. */
+__device__ __forceinline__ int stage_rows(const share &w) { return w.height < ROWS ? ROWS : w.height; }
+
+__device__ void copy_factors(ring r, const share &w, const maps &t, const layout &l, char *b, uint64_t *b_full)
+{
+    if (l.stays) {
+        barrier_expect(b_full, l.b_bytes);
+        for (int s = 0; s < w.depth; s++) copy_box(b + s * w.width * DEPTH * 2, &t.b, s * DEPTH, w.strip, b_full);
+    }
+    for (int tile = w.part; tile < w.tiles; tile += w.parts)
+        for (int s = 0; s < w.depth; s++) {
+            r.begin_fill((w.height + (l.stays ? 0 : w.width)) * DEPTH * 2);
+            for (int y = 0; y < w.height; y += ROWS)
+                copy_box(r.here() + y * DEPTH * 2, &t.a, s * DEPTH, tile * w.height + y, &r.full[r.at]);
+            if (!l.stays) copy_box(r.here() + stage_rows(w) * DEPTH * 2, &t.b, s * DEPTH, w.strip, &r.full[r.at]);
+            r.next();
+        }
+}
+
+/* What a team's epilogue reads: boxes of 64 columns, tile by tile. */
+__device__ void copy_inputs(ring r, const share &w, const maps &t, const pooled_lines &lines, int inputs, int column,
+                            int row, int width)
+{
+    int rows = inputs * lines.rows - (lines.pooled ? lines.rows - lines.pooled : 0);
+    for (int tile = w.part; tile < w.tiles; tile += w.parts)
+        for (int x = 0; x < width; x += 64) {
+            r.begin_fill(rows * DEPTH * 2);
+            for (int i = 0; i < inputs; i++)
+                copy_box(r.here() + i * BOX, &t.in[i], column + x,
+                         i == 1 && lines.pooled ? pooled_start(lines, tile) : tile * w.height + row, &r.full[r.at]);
+            r.next();
+        }
+}
+
+/* The warps' sums, added in a fixed order over the teams that have the same columns. cell: (warps, 2, 2 N) of
+ * shared memory. */
+template <int TEAMS, int N>
+__device__ void write_sums(column_sums<N> &total, float *cell, const fused_gemm &j, const share &w, int across)
+{
+    int thread = threadIdx.x + TEAMS * 128 - blockDim.x, warp = thread / 32, lane = thread % 32, width = 2 * N;
+#pragma unroll
+    for (int i = 0; i < N / 2; i++) {
+        float a = total.s1[i], b = total.s2[i];
+#pragma unroll
+        for (int k = 4; k < 32; k *= 2) a += __shfl_xor_sync(~0u, a, k), b += __shfl_xor_sync(~0u, b, k);
+        int at = 16 * (i / 4) + 8 * (i / 2 % 2) + 2 * (lane % 4) + i % 2;
+        if (lane / 4 == 0) cell[(2 * warp) * width + at] = a, cell[(2 * warp + 1) * width + at] = b;
+    }
+    asm volatile("bar.sync 15, %0;" ::"n"(TEAMS * 128) : "memory");
+    int team = thread / 128, column = w.strip + team * width;
+    for (int i = thread % 128; i < 2 * width && team < across; i += 128) {
+        int which = i / width, at = i % width;
+        float sum = 0.0f;
+        for (int u = team; u < TEAMS; u += across)
+            for (int v = 4 * u; v < 4 * u + 4; v++) sum += cell[(2 * v + which) * width + at];
+        if (column + at < j.n) j.partial[((int64_t)w.part * 2 + which) * j.n + column + at] = sum;
+    }
+}
+
+__device__ __forceinline__ void team_barrier(int team) { asm volatile("bar.sync %0, 128;" ::"r"(team + 1) : "memory"); }
+__device__ __forceinline__ bool is_leader() { return threadIdx.x % 128 == 0; }
+
+/* Until the copy engine has read all results handed to it; known to the leader alone, to the others after the
+ * next barrier. */
+__device__ __forceinline__ void wait_sent()
+{
+    if (is_leader()) asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+}
+
+/* Results of one box: handed to the copy engine once the whole team has written them. */
+__device__ __forceinline__ void send(const CUtensorMap *map, const char *from, int column, int row)
+{
+    if (!is_leader()) return;
+    asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%2, %3}], [%1];" ::"l"(map),
+                 "r"(shared_address(from)), "r"(column), "r"(row)
+                 : "memory");
+    asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+}
+
+/* A team's life. b: its columns in the strip if that stays, else in the first stage; vector: its column numbers;
+ * results: its places. DW: the products of the tile's stages, so many, and of the third input are summed as well. */
+template <int TEAMS, template <int> class E, int N, int DW>
+__device__ void work(ring factors, ring inputs, const share &w, const maps &t, const fused_gemm &j, const layout &l,
+                     int team, const char *b, const float *vector, char *results, float *cell)
+{
+    float c[N], dw[N / 32][DW ? DW : 1][32] = {};
+    const char *held[DW ? DW : 1];
+    E<N> epilogue;
+    int lane = threadIdx.x % 32, below = team / l.across * ROWS, place = 0, column = w.strip + team % l.across * 2 * N;
+    epilogue.begin(l.lines);
+    for (int tile = w.part; tile < w.tiles; tile += w.parts) {
+        int row = tile * w.height + below, first = row + threadIdx.x % 128 / 32 * 16 + lane / 4;
+        bool counts[2] = { first < j.m, first + 8 < j.m };
+        if constexpr (DW > 0) multiply_held(c, factors, b, w.width * DEPTH * 2, held);
+        else
+            multiply_stages(c, factors, w.depth, false, [&](int s) -> stage_factors {
+                return { factors.here() + below * DEPTH * 2,
+                         b + (l.stays ? s * w.width * DEPTH * 2 : factors.at * factors.bytes) };
+            });
+#pragma unroll
+        for (int box = 0; box < N / 32; box++) {
+            char *out = results + place * BOX;
+            if (l.places == 1) {
+                wait_sent();
+                team_barrier(team);
+            }
+            if (E<N>::inputs) barrier_wait(&inputs.full[inputs.at], inputs.parity);
+            if constexpr (DW > 0) begin_products<ROWS>(dw[box], held, inputs.here() + 2 * BOX);
+#pragma unroll
+            for (int k = 0; k < 4; k++) {
+                float f[8];
+#pragma unroll
+                for (int i = 0; i < 8; i++) f[i] = c[32 * box + 8 * k + i];
+                epilogue.take(f, inputs.here(), out, matrix_row(k), vector, 4 * box + k, counts);
+            }
+            if constexpr (DW > 0) end_products(dw[box]);
+            if (E<N>::inputs) {
+                __syncwarp();
+                if (lane == 0) barrier_arrive(&inputs.empty[inputs.at]);
+                inputs.next();
+            }
+            if (l.places == 2) wait_sent(); /* so the other place is free behind the barrier */
+            shared_publish();
+            team_barrier(team);
+            send(&t.out, out, column + 64 * box, row);
+            place = l.places - 1 - place;
+        }
+        for (int s = 0; s < DW; s++) {
+            if (lane == 0) barrier_arrive(&factors.empty[factors.at]);
+            factors.next();
+        }
+    }
+    if (is_leader()) asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
+#pragma unroll
+    for (int i = 0; i < DW * (N / 32); i++) {
+        int s = i / (N / 32), box = i % (N / 32);
+        write_products(j.dw_partial + w.part * j.k * j.n, dw[box][s], 64 * s, column + 64 * box, j.k, j.n);
+    }
+    write_sums<TEAMS, N>(epilogue.total, cell, j, w, l.across);
+}
+
+/* ---- launching ----------------------------------------------------------------------------------- */
+
+int inputs_of(gemm_epilogue e) { return e == EPILOGUE_REDUCE ? 3 : 0; }
+
+/* Tiles for an input behind a pool: as high as can be. */
+pooled_lines lines_of(const fused_gemm *p)
+{
+    int width = (int)p->line;
+    for (int rows = ROWS; width && rows > 0; rows -= 2) {
+        if (rows % (2 * width) == 0) return { rows, rows / 4, width };
+        if (width % rows == 0) return { rows, rows / 2, width };
+    }
+    return { ROWS, 0, 0 };
+}
+
+/* What an epilogue reads and writes. */
+cudaError_t map_epilogue(maps *t, const fused_gemm *p, const pooled_lines &l)
+{
+    const void *in[] = { p->x, p->other, p->mask };
+    cudaError_t e = tensor_map_rows(&t->out, p->y, p->m, p->n, 64, l.rows);
+    for (int i = 0; i < inputs_of(p->epilogue) && e == cudaSuccess; i++) {
+        bool small = i == 1 && l.pooled;
+        e = tensor_map_rows(&t->in[i], in[i], small ? p->m / 4 : p->m, p->n, 64, small ? l.pooled : l.rows);
+    }
+    return e;
+}
+
+} // namespace
+
+#endif
