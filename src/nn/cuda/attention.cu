@@ -2,6 +2,7 @@
  * scores of 16 queries and G tiles of keys in registers; where there are more keys, it goes on with what it has scaled
  * down to the larger maximum. */
 #include "nn/cuda/attention.cuh"
+#include "nn/cuda/attention_wide.h"
 
 /* A tile of keys: what query tile t sees of its scores; the others become minus infinity. */
 __device__ __forceinline__ void hide_scores(float s[2][4], const attn_sizes &z, int t, int j)
@@ -151,6 +152,7 @@ extern "C" cloob_status attention_cuda(const op_env *env, const op_args *a)
     op_sequences s = op_sequences_of(&a->attr, &a->in[0], &a->in[1]);
     attn_sizes z = sizes_of(a, s, y);
     if (s.start) CLOOB_TRY(zero_dead_cuda(env, "attention", &s, y, &a->out[1]));
+    if (attention_wide_takes(env, a)) return attention_wide(env, a);
     if (!on_tensor_cores(env, y, z, 3)) return attention_plain(env, a);
     return launch[s.start != NULL][z.C / z.H == 64](env, a, z, s.N);
 }
