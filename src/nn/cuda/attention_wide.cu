@@ -70,8 +70,8 @@ __device__ __forceinline__ void go_over_keys(running &w, const char *q, const ch
         settle(s);
         wgmma_fence();
         begin_scores(s, q, k + first * ROW);
-        wgmma_wait<0>(); /* the products with v before, too */
-        settle(s), settle(w.o);
+        wgmma_wait<0>();
+        settle(s);
         soften(s, w, z, first, own);
         uint64_t b = descriptor_turned(v + first * ROW);
 #pragma unroll
@@ -81,9 +81,9 @@ __device__ __forceinline__ void go_over_keys(running &w, const char *q, const ch
 #pragma unroll
         for (int i = 0; i < WIDTH / 16; i++) add_rows(w.o, p[i], b + i * DOWN);
         wgmma_commit();
+        wgmma_wait<0>();
+        settle(w.o);
     }
-    wgmma_wait<0>();
-    settle(w.o);
 }
 
 template <bool PACKED>
