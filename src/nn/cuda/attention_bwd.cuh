@@ -1,10 +1,10 @@
-/* What the ways of attention's backward pass share: how a head's rows come, and what is made of its results on their way
- * out. L says where element (row, c), c a multiple of 8, of a matrix lies in shared memory. */
+/* What the ways of attention's backward pass share: how a head's rows come, and what is made of its results on their
+ * way out. L says where element (row, c), c a multiple of 8, of a matrix lies in shared memory. */
 #ifndef NN_CUDA_ATTENTION_BWD_CUH
 #define NN_CUDA_ATTENTION_BWD_CUH
 
 #include "nn/cuda/attention.cuh"
-#include "nn/cuda/attention_bwd_wide.h"
+#include "nn/cuda/attention_wide.h"
 #include "nn/cuda/linear/quantize.cuh"
 
 /* What both halves of backward need of a score tile. */
@@ -29,8 +29,8 @@ __device__ __forceinline__ float dot8(uint4 a, uint4 b)
 }
 
 /* Everything a block reads is asked for at once: q, k, v, dy and the log-sum-exp for shared memory, y for registers.
- * along = dy.y needs no barrier, since a thread meets the pieces of dy that it sent itself. lse is in powers of two, and
- * infinite behind the last query, so that p is 0 there. The block has 2 Tp threads or more. */
+ * along = dy.y needs no barrier, since a thread meets the pieces of dy that it sent itself. lse is in powers of two,
+ * and infinite behind the last query, so that p is 0 there. The block has 2 Tp threads or more. */
 template <int D, class L>
 __device__ static void take_rows(const attn_rows &m, float *lse2, float *along, const bf16 *qkv, const bf16 *dy,
                                  const bf16 *y, const float *lse, const attn_sizes &z)
