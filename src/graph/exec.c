@@ -36,7 +36,7 @@ struct exec {
 
 /* ---- layout -------------------------------------------------------------------------------------- */
 
-enum { BLOCK = 16 };
+enum { CHANNELS = 16 }; /* an image in blocks has a multiple of them, whatever the machine's blocks are */
 
 /* Marks every image of a call as plain; true when one was not yet. */
 static bool mark_plain(const call *c, bool *plain)
@@ -59,7 +59,7 @@ static bool has_plain(const call *c, const bool *plain)
     return false;
 }
 
-/* On the CPU an image in F32 whose every reader and writer can take it is laid out in blocks of 16 channels. Where a
+/* On the CPU an image in F32 whose every reader and writer can take it is laid out in blocks of channels. Where a
  * kernel wants all its images laid out alike, one plain image makes the others plain, and so on to its neighbours. */
 static void choose_layout(exec *e)
 {
@@ -67,7 +67,7 @@ static void choose_layout(exec *e)
     if (!plain) return; /* plain everywhere is right, only slower */
     for (int v = 0; v < e->values; v++) {
         const tensor *t = &e->value[v].t;
-        plain[v] = e->value[v].kind != VALUE_TEMP || t->dtype != CLOOB_F32 || t->ndim != 4 || t->dim[3] % BLOCK != 0;
+        plain[v] = e->value[v].kind != VALUE_TEMP || t->dtype != CLOOB_F32 || t->ndim != 4 || t->dim[3] % CHANNELS != 0;
     }
     for (int i = 0; i < e->calls; i++)
         if (!e->call[i].kernel->blocked) mark_plain(&e->call[i], plain);
@@ -79,7 +79,7 @@ static void choose_layout(exec *e)
         }
     }
     for (int v = 0; v < e->values; v++)
-        if (!plain[v]) e->value[v].t.block = BLOCK;
+        if (!plain[v]) e->value[v].t.block = op_image_block();
     free(plain);
 }
 

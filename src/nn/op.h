@@ -126,6 +126,9 @@ extern const op_kernel op_kernels_cuda[OP_COUNT];
 /* The kernel to use; NULL when the backend has none. */
 const op_kernel *op_find_kernel(backend_kind b, op_id op);
 
+/* Channels of a block of images on this CPU (tensor.block): as many as a vector register holds. */
+int64_t op_image_block(void);
+
 /* The most scratch the cuda kernel of an op asks for in prepare, from shapes alone. */
 size_t op_scratch_bound(op_id op, const op_args *a);
 
