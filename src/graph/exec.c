@@ -59,15 +59,27 @@ static bool has_plain(const call *c, const bool *plain)
     return false;
 }
 
-/* On the CPU an image in F32 whose every reader and writer can take it is laid out in blocks of channels. Where a
- * kernel wants all its images laid out alike, one plain image makes the others plain, and so on to its neighbours. */
+/* Of a kernel that mixes layouts: a plain residual makes the output it is added to plain, and the other way round. */
+static bool residual_as_output(const call *c, bool *plain)
+{
+    const tensor *residual = &c->args.in[OP_RESIDUAL], *y = &c->args.out[0];
+    if (residual->ndim != 4 || y->ndim != 4) return false;
+    bool *from = &plain[(intptr_t)residual->data], *to = &plain[(intptr_t)y->data], alike = *from == *to;
+    *from = *to = *from || *to;
+    return !alike;
+}
+
+/* On the CPU an image in F32 whose every reader and writer can take it is laid out in blocks of channels; outputs of
+ * the graph are plain. Where a kernel wants all its images laid out alike, one plain image makes the others plain, and
+ * so on to its neighbours. */
 static void choose_layout(exec *e)
 {
     bool *plain = calloc((size_t)e->values + 1, sizeof *plain), changed = true;
     if (!plain) return; /* plain everywhere is right, only slower */
     for (int v = 0; v < e->values; v++) {
         const tensor *t = &e->value[v].t;
-        plain[v] = e->value[v].kind != VALUE_TEMP || t->dtype != CLOOB_F32 || t->ndim != 4 || t->dim[3] % CHANNELS != 0;
+        plain[v] = e->value[v].kind != VALUE_TEMP || e->value[v].keep || t->dtype != CLOOB_F32 || t->ndim != 4 ||
+                   t->dim[3] % CHANNELS != 0;
     }
     for (int i = 0; i < e->calls; i++)
         if (!e->call[i].kernel->blocked) mark_plain(&e->call[i], plain);
@@ -75,7 +87,8 @@ static void choose_layout(exec *e)
         changed = false;
         for (int i = 0; i < e->calls; i++) {
             const call *c = &e->call[i];
-            if (!c->kernel->mixes && has_plain(c, plain)) changed |= mark_plain(c, plain);
+            if (c->kernel->mixes) changed |= residual_as_output(c, plain);
+            else if (has_plain(c, plain)) changed |= mark_plain(c, plain);
         }
     }
     for (int v = 0; v < e->values; v++)

@@ -19,6 +19,7 @@ typedef enum op_id {
 } op_id;
 
 enum { OP_INPUTS = 13, OP_OUTPUTS = 6, OP_STEPS = 4, OP_HISTORY = 2 };
+enum { OP_RESIDUAL = 3 }; /* input of conv2d that is added to output 0 */
 
 /* 8-bit copies that skip a pass (graph_fuse_gemm): output OP_ROUNDED_OUT of an op is output 0 in 8 bits, bytes of the
  * same order and behind them OP_ROUNDED_TAIL bytes for the scale; input OP_ROUNDED_IN of linear and linear_dx is such a
@@ -115,7 +116,7 @@ typedef struct op_kernel {
     cloob_status (*history)(const op_env *env, const op_args *a, float value[OP_HISTORY], bool set);
     bool in_place; /* output 0 may lie where input 0 does, when they are alike and nobody reads that input later */
     bool blocked;  /* cpu: takes (N, H, W, C) tensors in blocks of channels (tensor.block), all of them or none */
-    bool mixes;    /* cpu: each of its images may be in blocks or plain */
+    bool mixes;    /* cpu: each of its images may be in blocks or plain, but OP_RESIDUAL lies as output 0 does */
 } op_kernel;
 
 /* One table per backend, indexed by op_id; run NULL: not there. cpu falls back to ref. */
