@@ -228,14 +228,25 @@ static void find_lifetimes(const exec *e, plan_item *item)
     }
 }
 
+/* The operand whose place a call's result may take; its index, or -1. */
+static int replaced_operand(const call *c)
+{
+    int k = c->kernel->in_place ? 0 : c->kernel->adds_in_place ? OP_RESIDUAL : -1;
+    if (k < 0 || c->args.in[k].ndim < 0 || c->args.out[0].ndim < 0) return -1;
+    for (int other = 0; k == OP_RESIDUAL && other < OP_INPUTS; other++)
+        if (other != k && c->args.in[other].ndim >= 0 && c->args.in[other].data == c->args.in[k].data) return -1;
+    return k;
+}
+
 /* A result takes the place of an operand that dies with its making, where the kernel allows it. */
 static void share_places(exec *e, plan_item *item)
 {
     for (int v = 0; v < e->values; v++) e->lies[v] = v;
     for (int i = 0; i < e->calls; i++) {
         const op_args *a = &e->call[i].args;
-        if (!e->call[i].kernel->in_place || a->in[0].ndim < 0 || a->out[0].ndim < 0) continue;
-        intptr_t from = (intptr_t)a->in[0].data, to = (intptr_t)a->out[0].data;
+        int k = replaced_operand(&e->call[i]);
+        if (k < 0) continue;
+        intptr_t from = (intptr_t)a->in[k].data, to = (intptr_t)a->out[0].data;
         plan_item *place = &item[e->lies[from]];
         bool temporary = e->value[from].kind == VALUE_TEMP && e->value[to].kind == VALUE_TEMP;
         if (!temporary || item[from].last != i || item[to].first != i || item[to].bytes == 0 ||

@@ -114,9 +114,10 @@ typedef struct op_kernel {
      * factors); a resumed run needs them for the same bytes. Reads them, or with `set` puts them in place. Below 0:
      * nothing was run yet. */
     cloob_status (*history)(const op_env *env, const op_args *a, float value[OP_HISTORY], bool set);
-    bool in_place; /* output 0 may lie where input 0 does, when they are alike and nobody reads that input later */
-    bool blocked;  /* cpu: takes (N, H, W, C) tensors in blocks of channels (tensor.block), all of them or none */
-    bool mixes;    /* cpu: each of its images may be in blocks or plain, but OP_RESIDUAL lies as output 0 does */
+    bool in_place;      /* output 0 may lie where input 0 does, when they are alike and nobody reads that input later */
+    bool adds_in_place; /* the same of input OP_RESIDUAL, unless another input is the same tensor */
+    bool blocked;       /* cpu: takes (N, H, W, C) tensors in blocks of channels (tensor.block), all of them or none */
+    bool mixes;         /* cpu: each of its images may be in blocks or plain, but OP_RESIDUAL lies as output 0 does */
 } op_kernel;
 
 /* One table per backend, indexed by op_id; run NULL: not there. cpu falls back to ref. */

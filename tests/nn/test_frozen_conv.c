@@ -9,6 +9,7 @@ static cloob_ctx *ctx;
 static device *cpu;
 
 static int64_t channels; /* of a block: 8 or 16 */
+static bool invariant;
 
 /* (N, H, W, C) from or to blocks of channels (N, C / b, H, W, b). */
 static void reblock(float *to, const float *from, const tensor *t, bool blocked)
@@ -39,7 +40,7 @@ static void run_ref(op_args a)
 /* The cpu kernel in blocks, twice: weights are taken in by the first run. */
 static void run_cpu(op_args a, float *out)
 {
-    op_env env = { .ctx = ctx, .dev = cpu, .ranks = 1, .frozen_weights = true };
+    op_env env = { .ctx = ctx, .dev = cpu, .ranks = 1, .frozen_weights = true, .invariant = invariant };
     const op_kernel *k = op_find_kernel(BACKEND_CPU, OP_CONV2D);
     tensor x = a.in[0], y = a.out[0];
     float *bx = malloc(tensor_bytes(&x)), *by = malloc(tensor_bytes(&y));
@@ -95,8 +96,44 @@ static void images_are_those_of_the_definition(void)
         compare(1, 7, 128, 128, true);
         compare(3, 13, 64, 128, true);
         compare(8, 9, 16, 48, false);
+        compare(5, 3, 32, 32, true); /* an image is smaller than a tile */
+        compare(2, 8, 48, 16, false);
     }
     CHECK(op_image_block() == 8 || op_image_block() == 16);
+}
+
+/* Blocks of 8 channels: `got` is the last of N images. */
+static void last_image(int64_t N, int64_t H, int64_t C, int64_t O, float *got)
+{
+    int64_t in = H * H * C, out = H * H * O;
+    op_args a = { .attr = { .stride = 1, .pad = 1, .relu = true } };
+    float *x = malloc((size_t)(N * in) * sizeof *x), *y = malloc((size_t)(N * out) * sizeof *y),
+          *one = random_floats(in, 4, 1), *w = random_floats(O * 9 * C, 5, 0.1f), *b = random_floats(O, 6, 1);
+    for (int64_t i = 0; i < N * in; i++) x[i] = i < (N - 1) * in ? (float)(i % 7) : one[i - (N - 1) * in];
+    for (int i = 0; i < OP_INPUTS; i++) a.in[i].ndim = -1;
+    for (int i = 0; i < OP_OUTPUTS; i++) a.out[i].ndim = -1;
+    a.in[0] = TENSOR(CLOOB_F32, x, N, H, H, C);
+    a.in[1] = TENSOR(CLOOB_F32, w, O, 3, 3, C);
+    a.in[2] = TENSOR(CLOOB_F32, b, O);
+    a.out[0] = TENSOR(CLOOB_F32, NULL, N, H, H, O);
+    run_cpu(a, y);
+    memcpy(got, y + (N - 1) * out, (size_t)out * sizeof *got);
+    free(x), free(y), free(one), free(w), free(b);
+}
+
+static void an_image_has_the_same_bytes_in_any_batch(void)
+{
+    static const int64_t sides[] = { 56, 14, 7 }; /* chunks of tiles, tiles of 4 x 4, tiles of 2 x 2 */
+    invariant = true, channels = 8;
+    for (int i = 0; i < 3; i++) {
+        int64_t H = sides[i], C = 32, O = 32, out = H * H * O;
+        float *alone = malloc((size_t)out * sizeof *alone), *among = malloc((size_t)out * sizeof *among);
+        last_image(1, H, C, O, alone);
+        last_image(7, H, C, O, among);
+        CHECK(memcmp(alone, among, (size_t)out * sizeof *alone) == 0);
+        free(alone), free(among);
+    }
+    invariant = false;
 }
 
 int main(void)
@@ -104,6 +141,7 @@ int main(void)
     ctx = cloob_ctx_create(NULL);
     CHECK_OK(ctx, device_open(ctx, "cpu", &cpu));
     RUN(images_are_those_of_the_definition);
+    RUN(an_image_has_the_same_bytes_in_any_batch);
     device_close(cpu);
     cloob_ctx_destroy(ctx);
     return check_summary();

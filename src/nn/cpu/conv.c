@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "nn/cpu/conv_winograd.h"
 #include "nn/cpu/cpu.h"
 #include "nn/cpu/winograd.h"
 #include "tensor/cpu/onednn.h"
@@ -28,6 +29,7 @@ typedef struct conv_state {
     int output;          /* which side is written */
     void *frozen_weight; /* reordered once */
     bool frozen_ready;
+    conv_winograd *winograd; /* not NULL: it does all the work, and the rest is empty */
 } conv_state;
 
 /* ---- preparing ----------------------------------------------------------------------------------- */
@@ -236,6 +238,8 @@ static cloob_status prepare(const op_env *env, op_args *a, const tensor *x, cons
     conv_state *st = calloc(1, sizeof *st);
     if (!st) return ctx_no_memory(env->ctx, sizeof *st, "a convolution");
     a->state = st;
+    if (d.winograd) CLOOB_TRY(conv_winograd_create(env, a, &st->winograd));
+    if (st->winograd) return CLOOB_OK;
     dnnl_status_t s = describe(x, w, y, &a->attr, &d);
     dnnl_dims_t channels = { w->dim[0] };
     if (s == dnnl_success && d.has_bias) s = dnnl_memory_desc_init_by_tag(&d.bias, 1, channels, dnnl_f32, dnnl_a);
@@ -268,6 +272,7 @@ void conv2d_f32_release(const op_env *env, op_args *a)
     conv_state *st = a->state;
     (void)env;
     if (!st) return;
+    conv_winograd_destroy(st->winograd);
     if (st->conv) dnnl_primitive_destroy(st->conv);
     for (int i = 0; i < SIDES; i++) {
         side *s = &st->side[i];
@@ -374,7 +379,9 @@ static cloob_status execute(const op_env *env, const op_args *a, void *x, void *
 
 cloob_status conv2d_f32(const op_env *env, const op_args *a)
 {
-    if (!a->state) return conv2d_ref(env, a);
+    const conv_state *st = a->state;
+    if (!st) return conv2d_ref(env, a);
+    if (st->winograd) return conv_winograd_run(env, a, st->winograd);
     if (a->in[3].data && a->in[3].data != a->out[0].data)
         memcpy(a->out[0].data, a->in[3].data, tensor_bytes(&a->out[0]));
     return execute(env, a, a->in[0].data, a->in[1].data, a->out[0].data);

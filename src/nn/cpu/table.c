@@ -59,6 +59,7 @@ const op_kernel op_kernels_cpu[OP_COUNT] = {
     [OP_CONV2D] = { .run = conv2d_cpu,
                     .prepare = conv2d_prepare,
                     .release = conv2d_release,
+                    .adds_in_place = true,
                     .blocked = CPU_CONV_BLOCKED,
                     .mixes = true },
     [OP_CONV2D_DX] = { .run = conv2d_dx_cpu,
