@@ -1,5 +1,6 @@
-/* Convolutions with frozen weights on the cpu backend, where 3 x 3 kernels may go through Winograd's algorithm: the
- * same images as the definition gives, alone and in a batch, over all layouts that oneDNN chooses for such weights. */
+/* Convolutions in blocks of channels on the cpu backend, where 3 x 3 kernels may go through Winograd's algorithm: the
+ * same images as the definition gives, alone and in a batch, over all layouts that oneDNN chooses for frozen weights;
+ * in training, where weights change between runs, forward and backward. */
 #include "check.h"
 
 #include "core/rng.h"
@@ -9,7 +10,7 @@ static cloob_ctx *ctx;
 static device *cpu;
 
 static int64_t channels; /* of a block: 8 or 16 */
-static bool invariant;
+static bool invariant, training;
 
 /* (N, H, W, C) from or to blocks of channels (N, C / b, H, W, b). */
 static void reblock(float *to, const float *from, const tensor *t, bool blocked)
@@ -31,19 +32,20 @@ static float *random_floats(int64_t n, uint64_t key, float scale)
     return x;
 }
 
-static void run_ref(op_args a)
+static void run_ref(op_id op, op_args a)
 {
     op_env env = { .ctx = ctx, .ranks = 1 };
-    CHECK_OK(ctx, op_find_kernel(BACKEND_REF, OP_CONV2D)->run(&env, &a));
+    CHECK_OK(ctx, op_find_kernel(BACKEND_REF, op)->run(&env, &a));
 }
 
-/* The cpu kernel in blocks, twice: weights are taken in by the first run. */
-static void run_cpu(op_args a, float *out)
+/* The cpu kernel in blocks, twice: frozen weights are taken in by the first run; in training it has other ones. */
+static void run_cpu(op_id op, op_args a, float *out)
 {
-    op_env env = { .ctx = ctx, .dev = cpu, .ranks = 1, .frozen_weights = true, .invariant = invariant };
-    const op_kernel *k = op_find_kernel(BACKEND_CPU, OP_CONV2D);
+    op_env env = { .ctx = ctx, .dev = cpu, .ranks = 1, .frozen_weights = !training, .invariant = invariant };
+    const op_kernel *k = op_find_kernel(BACKEND_CPU, op);
     tensor x = a.in[0], y = a.out[0];
     float *bx = malloc(tensor_bytes(&x)), *by = malloc(tensor_bytes(&y));
+    float *other = random_floats(tensor_count(&a.in[1]), 9, 1);
     op_args bare = a;
     reblock(bx, x.data, &x, true);
     bare.in[0].block = bare.out[0].block = channels;
@@ -53,10 +55,14 @@ static void run_cpu(op_args a, float *out)
     bare.scratch = aligned_alloc(256, (bare.scratch_bytes + 511) / 256 * 256);
     for (int i = 0; i < OP_INPUTS; i++) bare.in[i].data = a.in[i].data;
     bare.in[0].data = bx, bare.out[0].data = by;
-    for (int round = 0; round < 2; round++) CHECK_OK(ctx, k->run(&env, &bare));
+    for (int round = 0; round < 2; round++) {
+        if (training && round == 0) bare.in[1].data = other;
+        CHECK_OK(ctx, k->run(&env, &bare));
+        bare.in[1].data = a.in[1].data;
+    }
     reblock(out, by, &y, false);
     if (k->release) k->release(&env, &bare);
-    free(bx), free(by), free(bare.scratch);
+    free(bx), free(by), free(bare.scratch), free(other);
 }
 
 static double worst(const float *a, const float *b, int64_t n)
@@ -79,8 +85,8 @@ static void compare(int64_t N, int64_t H, int64_t C, int64_t O, bool bias)
     a.in[1] = TENSOR(CLOOB_F32, w, O, 3, 3, C);
     if (bias) a.in[2] = TENSOR(CLOOB_F32, b, O);
     a.out[0] = TENSOR(CLOOB_F32, want, N, H, H, O);
-    run_ref(a);
-    run_cpu(a, got);
+    run_ref(OP_CONV2D, a);
+    run_cpu(OP_CONV2D, a, got);
     CHECK(worst(got, want, out) < 2e-5); /* values up to about 3; tiles of 4 x 4 lose some three bits */
     free(x), free(w), free(b), free(want), free(got);
 }
@@ -102,6 +108,38 @@ static void images_are_those_of_the_definition(void)
     CHECK(op_image_block() == 8 || op_image_block() == 16);
 }
 
+/* dx of a convolution from C to O channels. */
+static void compare_gradient(int64_t N, int64_t H, int64_t C, int64_t O)
+{
+    int64_t in = N * H * H * C, out = N * H * H * O;
+    op_args a = { .attr = { .stride = 1, .pad = 1 } };
+    float *dy = random_floats(out, 1, 1), *w = random_floats(O * 9 * C, 2, sqrtf(1.0f / (float)(9 * O)));
+    float *want = malloc((size_t)in * sizeof *want), *got = malloc((size_t)in * sizeof *got);
+    for (int i = 0; i < OP_INPUTS; i++) a.in[i].ndim = -1;
+    for (int i = 0; i < OP_OUTPUTS; i++) a.out[i].ndim = -1;
+    a.in[0] = TENSOR(CLOOB_F32, dy, N, H, H, O);
+    a.in[1] = TENSOR(CLOOB_F32, w, O, 3, 3, C);
+    a.out[0] = TENSOR(CLOOB_F32, want, N, H, H, C);
+    run_ref(OP_CONV2D_DX, a);
+    run_cpu(OP_CONV2D_DX, a, got);
+    CHECK(worst(got, want, in) < 2e-5); /* as above */
+    free(dy), free(w), free(want), free(got);
+}
+
+static void training_follows_weights_and_gradients(void)
+{
+    training = true;
+    for (channels = 8; channels <= 16; channels += 8) {
+        compare(2, 14, 32, 48, false);
+        compare(1, 7, 64, 32, false);
+        compare_gradient(2, 14, 32, 48);
+        compare_gradient(1, 7, 48, 64);
+        compare_gradient(8, 28, 16, 32);
+        compare_gradient(3, 5, 64, 16);
+    }
+    training = false;
+}
+
 /* Blocks of 8 channels: `got` is the last of N images. */
 static void last_image(int64_t N, int64_t H, int64_t C, int64_t O, float *got)
 {
@@ -116,7 +154,7 @@ static void last_image(int64_t N, int64_t H, int64_t C, int64_t O, float *got)
     a.in[1] = TENSOR(CLOOB_F32, w, O, 3, 3, C);
     a.in[2] = TENSOR(CLOOB_F32, b, O);
     a.out[0] = TENSOR(CLOOB_F32, NULL, N, H, H, O);
-    run_cpu(a, y);
+    run_cpu(OP_CONV2D, a, y);
     memcpy(got, y + (N - 1) * out, (size_t)out * sizeof *got);
     free(x), free(y), free(one), free(w), free(b);
 }
@@ -141,6 +179,7 @@ int main(void)
     ctx = cloob_ctx_create(NULL);
     CHECK_OK(ctx, device_open(ctx, "cpu", &cpu));
     RUN(images_are_those_of_the_definition);
+    RUN(training_follows_weights_and_gradients);
     RUN(an_image_has_the_same_bytes_in_any_batch);
     device_close(cpu);
     cloob_ctx_destroy(ctx);

@@ -220,11 +220,12 @@ static dnnl_status_t make_state(onednn *o, descs *d, int output, op_args *a, con
 static bool ours(const tensor *x, const tensor *w) { return x->dtype == CLOOB_F32 && x->dim[3] == w->dim[3]; }
 
 /* Winograd's algorithm takes 4 (tiles of 4 x 4) or 2.25 times fewer products for a 3 x 3 kernel, at the price of larger
- * weights, which is paid once when they are frozen, and of rounding (about 1e-6 of a row). */
-static bool may_winograd(const op_env *env, const op_args *a, const tensor *x, const tensor *w, const tensor *y)
+ * weights and of rounding (about 1e-6 of a row). oneDNN makes such weights slowly: its kernels serve where they are
+ * frozen and made once. */
+static bool may_winograd(const op_args *a, const tensor *x, const tensor *w, const tensor *y)
 {
-    return env->frozen_weights && w->dim[1] == 3 && w->dim[2] == 3 && a->attr.stride == 1 && a->attr.pad == 1 &&
-           x->block && y->block && !op_has(&a->in[3]);
+    return w->dim[1] == 3 && w->dim[2] == 3 && a->attr.stride == 1 && a->attr.pad == 1 && x->block && y->block &&
+           !op_has(&a->in[3]);
 }
 
 static cloob_status prepare(const op_env *env, op_args *a, const tensor *x, const tensor *w, const tensor *y,
@@ -232,13 +233,14 @@ static cloob_status prepare(const op_env *env, op_args *a, const tensor *x, cons
 {
     onednn *o;
     descs d = { .has_bias = output == DST && op_has(&a->in[2]) };
-    d.winograd = output == DST && may_winograd(env, a, x, w, y);
+    bool winograd = output != WEI && may_winograd(a, x, w, y);
+    d.winograd = winograd && env->frozen_weights && output == DST;
     if (!ours(x, w)) return CLOOB_OK;
     CLOOB_TRY(onednn_get(env->ctx, &o));
     conv_state *st = calloc(1, sizeof *st);
     if (!st) return ctx_no_memory(env->ctx, sizeof *st, "a convolution");
     a->state = st;
-    if (d.winograd) CLOOB_TRY(conv_winograd_create(env, a, &st->winograd));
+    if (winograd) CLOOB_TRY(conv_winograd_create(env, a, output == SRC, &st->winograd));
     if (st->winograd) return CLOOB_OK;
     dnnl_status_t s = describe(x, w, y, &a->attr, &d);
     dnnl_dims_t channels = { w->dim[0] };
@@ -389,7 +391,9 @@ cloob_status conv2d_f32(const op_env *env, const op_args *a)
 
 cloob_status conv2d_dx_f32(const op_env *env, const op_args *a)
 {
-    if (!a->state) return conv2d_dx_ref(env, a);
+    const conv_state *st = a->state;
+    if (!st) return conv2d_dx_ref(env, a);
+    if (st->winograd) return conv_winograd_run(env, a, st->winograd);
     return execute(env, a, a->out[0].data, a->in[1].data, a->in[0].data);
 }
 

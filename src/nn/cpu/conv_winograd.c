@@ -18,8 +18,8 @@ struct conv_winograd {
     int64_t N, H, W, C, O;
     int64_t across, per_image; /* tiles of a row, of an image */
     int64_t chunk;             /* tiles that go through all phases together, at most */
-    float *weight;             /* (points, O / 16, C, 16) */
-    bool ready;
+    bool gradient;             /* of the inputs: weights are turned around */
+    float *weight;             /* (points, O / 16, C, 16), when they are frozen; else they lie in scratch */
 };
 
 /* ---- preparing ----------------------------------------------------------------------------------- */
@@ -39,6 +39,8 @@ static int64_t scratch_of(const conv_winograd *c, int64_t tiles)
 {
     return c->tile->points * (stride_of(tiles, c->C) + stride_of(tiles, c->O));
 }
+
+static int64_t weight_floats(const conv_winograd *c) { return c->tile->points * c->O * c->C; }
 
 /* As many tiles as leave V and M near, and enough of them for a panel of weights that comes from far. */
 static int64_t chunk_of(const winograd_tile *t, int64_t C, int64_t O)
@@ -64,7 +66,7 @@ static const winograd_tile *best_tile(const op_env *env, const tensor *x)
     return NULL;
 }
 
-cloob_status conv_winograd_create(const op_env *env, op_args *a, conv_winograd **out)
+cloob_status conv_winograd_create(const op_env *env, op_args *a, bool gradient, conv_winograd **out)
 {
     const tensor *x = &a->in[0], *y = &a->out[0];
     const winograd_tile *t = best_tile(env, x);
@@ -74,10 +76,12 @@ cloob_status conv_winograd_create(const op_env *env, op_args *a, conv_winograd *
     conv_winograd *c = malloc(sizeof *c);
     if (!c) return ctx_no_memory(env->ctx, sizeof *c, "a convolution");
     *c = (conv_winograd){ .tile = t, x->dim[0], x->dim[1], x->dim[2], x->dim[3], y->dim[3] };
+    c->gradient = gradient;
     c->across = (c->W + t->size - 1) / t->size;
     c->per_image = each;
     c->chunk = chunk_of(t, c->C, c->O);
     int64_t floats = in_chunks(env, c) ? env->ctx->threads * scratch_of(c, c->chunk) : scratch_of(c, c->N * each);
+    if (!env->frozen_weights) floats += weight_floats(c);
     a->scratch_bytes = (size_t)floats * sizeof(float);
     *out = c;
     return CLOOB_OK;
@@ -93,51 +97,76 @@ void conv_winograd_destroy(conv_winograd *c)
 
 typedef struct weight_job {
     const conv_winograd *c;
-    const float *w; /* (O, 3, 3, C) */
+    const float *w; /* (O, 3, 3, C); of a gradient (C, 3, 3, O) */
+    float *out;
     float G[WINOGRAD_EDGE][3];
 } weight_job;
 
-/* u (edge, edge) = G w G^T of one pair of channels; w: 9 elements C apart. */
-static void transform(const weight_job *j, const float *w, float u[WINOGRAD_EDGE][WINOGRAD_EDGE])
+/* w (9, P): the kernels from input channel k to the outputs of a panel. The gradient of a convolution is a convolution
+ * by kernels turned around, from its outputs to its inputs. */
+CPU_INLINE void take_kernels(const weight_job *j, int64_t panel, int64_t k, float w[9][P])
 {
-    int64_t C = j->c->C;
-    for (int a = 0; a < j->c->tile->edge; a++) {
-        float half[3];
+    const conv_winograd *c = j->c;
+    for (int i = 0; i < 9; i++)
+        for (int64_t o = 0; o < P; o++)
+            w[i][o] =
+                c->gradient ? j->w[(k * 9 + 8 - i) * c->O + panel * P + o] : j->w[((panel * P + o) * 9 + i) * c->C + k];
+}
+
+/* G w G^T: point p to out + p step. */
+CPU_INLINE void transform(const weight_job *j, const float w[9][P], float *out, int64_t step)
+{
+    int edge = j->c->tile->edge;
+    for (int a = 0; a < edge; a++) {
+        float half[3][P];
         for (int x = 0; x < 3; x++)
-            half[x] = j->G[a][0] * w[x * C] + j->G[a][1] * w[(3 + x) * C] + j->G[a][2] * w[(6 + x) * C];
-        for (int b = 0; b < j->c->tile->edge; b++)
-            u[a][b] = half[0] * j->G[b][0] + half[1] * j->G[b][1] + half[2] * j->G[b][2];
+            for (int o = 0; o < P; o++)
+                half[x][o] = j->G[a][0] * w[x][o] + j->G[a][1] * w[3 + x][o] + j->G[a][2] * w[6 + x][o];
+        for (int b = 0; b < edge; b++)
+            for (int o = 0; o < P; o++)
+                out[(a * edge + b) * step + o] =
+                    half[0][o] * j->G[b][0] + half[1][o] * j->G[b][1] + half[2][o] * j->G[b][2];
     }
 }
 
-/* Panels of 16 outputs, V input channels at a time. */
-static void weight_range(void *arg, int64_t begin, int64_t end, int thread)
+/* Items are panels of outputs times V input channels. */
+CPU_CLONES static void weight_range(void *arg, int64_t begin, int64_t end, int thread)
 {
     const weight_job *j = arg;
     const conv_winograd *c = j->c;
-    int edge = c->tile->edge;
-    float u[WINOGRAD_EDGE][WINOGRAD_EDGE];
+    float w[9][P];
     (void)thread;
     for (int64_t i = begin; i < end; i++) {
         int64_t panel = i / (c->C / V), first = i % (c->C / V) * V;
-        for (int64_t k = first; k < first + V; k++)
-            for (int64_t o = 0; o < P; o++) {
-                transform(j, j->w + (panel * P + o) * 9 * c->C + k, u);
-                for (int p = 0; p < edge * edge; p++)
-                    c->weight[((p * (c->O / P) + panel) * c->C + k) * P + o] = u[p / edge][p % edge];
-            }
+        for (int64_t k = first; k < first + V; k++) {
+            take_kernels(j, panel, k, w);
+            transform(j, (const float(*)[P])w, j->out + (panel * c->C + k) * P, c->O * c->C);
+        }
     }
 }
 
-static cloob_status take_weights(const op_env *env, const op_args *a, conv_winograd *c)
+static void take_weights(const op_env *env, const op_args *a, const conv_winograd *c, float *out)
 {
-    size_t bytes = (size_t)(c->tile->points * c->O * c->C) * sizeof(float);
-    weight_job j = { .c = c, .w = a->in[1].data };
-    if (!c->weight) c->weight = aligned_alloc(64, bytes);
-    if (!c->weight) return ctx_no_memory(env->ctx, bytes, "a convolution's weights");
+    weight_job j = { .c = c, .w = a->in[1].data, .out = out };
     winograd_kernel_points(c->tile->size, j.G);
     pool_for(env->ctx, c->O / P * (c->C / V), 4, weight_range, &j);
-    c->ready = true;
+}
+
+/* Weights in *out: frozen ones are transformed once, into memory of the handle. */
+static cloob_status bring_weights(const op_env *env, const op_args *a, conv_winograd *c, const float **out)
+{
+    if (!env->frozen_weights) {
+        take_weights(env, a, c, a->scratch);
+        *out = a->scratch;
+        return CLOOB_OK;
+    }
+    if (!c->weight) {
+        size_t bytes = (size_t)weight_floats(c) * sizeof(float);
+        c->weight = aligned_alloc(64, bytes);
+        if (!c->weight) return ctx_no_memory(env->ctx, bytes, "a convolution's weights");
+        take_weights(env, a, c, c->weight);
+    }
+    *out = c->weight;
     return CLOOB_OK;
 }
 
@@ -146,7 +175,7 @@ static cloob_status take_weights(const op_env *env, const op_args *a, conv_winog
 /* Some tiles of all images, on their way through the phases. */
 typedef struct walk {
     const conv_winograd *c;
-    const float *x, *bias;
+    const float *x, *weight, *bias;
     float *y, *scratch;
     bool relu;
     int64_t all;          /* tiles of all images */
@@ -200,7 +229,7 @@ static void multiply_range(void *arg, int64_t begin, int64_t end, int thread)
     int64_t panels = c->O / P, blocks = blocks_of(w), size = c->C * P;
     (void)thread;
     for (int64_t i = begin; i < end; i++) {
-        const float *panel = c->weight + i * size, *v = w->v + i / panels * stride_of(w->tiles, c->C);
+        const float *panel = w->weight + i * size, *v = w->v + i / panels * stride_of(w->tiles, c->C);
         float *m = w->m + i / panels * stride_of(w->tiles, c->O) + i % panels * w->tiles * P;
         for (int64_t b = 0; b < blocks; b++) {
             int64_t from = block_tile(w, b), rows = block_tile(w, b + 1) - from;
@@ -249,12 +278,12 @@ cloob_status conv_winograd_run(const op_env *env, const op_args *a, conv_winogra
 {
     walk w = { .c = c,
                .x = a->in[0].data,
-               .bias = a->in[2].data,
+               .bias = c->gradient ? NULL : a->in[2].data,
                .y = a->out[0].data,
-               .scratch = a->scratch,
-               .relu = a->attr.relu,
+               .scratch = (float *)a->scratch + (env->frozen_weights ? 0 : weight_floats(c)),
+               .relu = !c->gradient && a->attr.relu,
                .all = op_live_places(env, &a->out[0]) * c->per_image };
-    if (!c->ready) CLOOB_TRY(take_weights(env, a, c));
+    CLOOB_TRY(bring_weights(env, a, c, &w.weight));
     if (in_chunks(env, c)) {
         pool_share(env->ctx, (w.all + c->chunk - 1) / c->chunk, 1, chunk_range, &w);
         return CLOOB_OK;
