@@ -126,6 +126,33 @@ static void compare_gradient(int64_t N, int64_t H, int64_t C, int64_t O)
     free(dy), free(w), free(want), free(got);
 }
 
+/* dw of a convolution from C to O channels; x and dy are in blocks, dw is plain. */
+static void compare_weight_gradient(int64_t N, int64_t H, int64_t C, int64_t O)
+{
+    op_env env = { .ctx = ctx, .dev = cpu, .ranks = 1 };
+    int64_t in = N * H * H * C, out = N * H * H * O, all = O * 9 * C;
+    op_args a = { .attr = { .stride = 1, .pad = 1 } };
+    float *x = random_floats(in, 1, 1), *dy = random_floats(out, 2, sqrtf(1.0f / (float)(N * H * H)));
+    float *bx = malloc((size_t)in * sizeof *bx), *by = malloc((size_t)out * sizeof *by);
+    float *want = malloc((size_t)all * sizeof *want), *got = malloc((size_t)all * sizeof *got);
+    for (int i = 0; i < OP_INPUTS; i++) a.in[i].ndim = -1;
+    for (int i = 0; i < OP_OUTPUTS; i++) a.out[i].ndim = -1;
+    a.in[0] = TENSOR(CLOOB_F32, dy, N, H, H, O);
+    a.in[1] = TENSOR(CLOOB_F32, x, N, H, H, C);
+    a.out[0] = TENSOR(CLOOB_F32, want, O, 3, 3, C);
+    run_ref(OP_CONV2D_DW, a);
+    const op_kernel *k = op_find_kernel(BACKEND_CPU, OP_CONV2D_DW);
+    reblock(bx, x, &a.in[1], true), reblock(by, dy, &a.in[0], true);
+    a.in[0].block = a.in[1].block = channels;
+    CHECK_OK(ctx, k->prepare(&env, &a));
+    a.scratch = aligned_alloc(256, (a.scratch_bytes + 511) / 256 * 256);
+    a.in[0].data = by, a.in[1].data = bx, a.out[0].data = got;
+    for (int round = 0; round < 2; round++) CHECK_OK(ctx, k->run(&env, &a));
+    CHECK(worst(got, want, all) < 2e-5); /* as above */
+    k->release(&env, &a);
+    free(x), free(dy), free(bx), free(by), free(want), free(got), free(a.scratch);
+}
+
 static void training_follows_weights_and_gradients(void)
 {
     training = true;
@@ -136,6 +163,10 @@ static void training_follows_weights_and_gradients(void)
         compare_gradient(1, 7, 48, 64);
         compare_gradient(8, 28, 16, 32);
         compare_gradient(3, 5, 64, 16);
+        compare_weight_gradient(2, 14, 32, 48);
+        compare_weight_gradient(1, 7, 48, 64);
+        compare_weight_gradient(9, 56, 16, 32); /* several chunks of tiles */
+        compare_weight_gradient(3, 5, 64, 16);
     }
     training = false;
 }

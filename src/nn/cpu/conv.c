@@ -30,6 +30,7 @@ typedef struct conv_state {
     void *frozen_weight; /* reordered once */
     bool frozen_ready;
     conv_winograd *winograd; /* not NULL: it does all the work, and the rest is empty */
+    bool winograd_dw;        /* likewise */
 } conv_state;
 
 /* ---- preparing ----------------------------------------------------------------------------------- */
@@ -233,15 +234,16 @@ static cloob_status prepare(const op_env *env, op_args *a, const tensor *x, cons
 {
     onednn *o;
     descs d = { .has_bias = output == DST && op_has(&a->in[2]) };
-    bool winograd = output != WEI && may_winograd(a, x, w, y);
+    bool winograd = may_winograd(a, x, w, y);
     d.winograd = winograd && env->frozen_weights && output == DST;
     if (!ours(x, w)) return CLOOB_OK;
     CLOOB_TRY(onednn_get(env->ctx, &o));
     conv_state *st = calloc(1, sizeof *st);
     if (!st) return ctx_no_memory(env->ctx, sizeof *st, "a convolution");
     a->state = st;
-    if (winograd) CLOOB_TRY(conv_winograd_create(env, a, output == SRC, &st->winograd));
-    if (st->winograd) return CLOOB_OK;
+    if (winograd && output != WEI) CLOOB_TRY(conv_winograd_create(env, a, output == SRC, &st->winograd));
+    if (winograd && output == WEI) st->winograd_dw = conv_winograd_dw_prepare(env, a);
+    if (st->winograd || st->winograd_dw) return CLOOB_OK;
     dnnl_status_t s = describe(x, w, y, &a->attr, &d);
     dnnl_dims_t channels = { w->dim[0] };
     if (s == dnnl_success && d.has_bias) s = dnnl_memory_desc_init_by_tag(&d.bias, 1, channels, dnnl_f32, dnnl_a);
@@ -399,6 +401,11 @@ cloob_status conv2d_dx_f32(const op_env *env, const op_args *a)
 
 cloob_status conv2d_dw_f32(const op_env *env, const op_args *a)
 {
-    if (!a->state) return conv2d_dw_ref(env, a);
+    const conv_state *st = a->state;
+    if (!st) return conv2d_dw_ref(env, a);
+    if (st->winograd_dw) {
+        conv_winograd_dw_run(env, a);
+        return CLOOB_OK;
+    }
     return execute(env, a, a->in[1].data, a->out[0].data, a->in[0].data);
 }

@@ -15,21 +15,16 @@ enum { V = WINOGRAD_LANES, P = WINOGRAD_COLUMNS, LINE = 16 }; /* LINE: floats of
 
 struct conv_winograd {
     const winograd_tile *tile;
-    int64_t N, H, W, C, O;
-    int64_t across, per_image; /* tiles of a row, of an image */
-    int64_t chunk;             /* tiles that go through all phases together, at most */
-    bool gradient;             /* of the inputs: weights are turned around */
-    float *weight;             /* (points, O / 16, C, 16), when they are frozen; else they lie in scratch */
+    winograd_grid grid;
+    int64_t N, C, O;
+    int64_t chunk; /* tiles that go through all phases together, at most */
+    bool gradient; /* of the inputs: weights are turned around */
+    float *weight; /* (points, O / 16, C, 16), when they are frozen; else they lie in scratch */
 };
 
 /* ---- preparing ----------------------------------------------------------------------------------- */
 
 enum { FEW_TILES = 12, CHUNK_BYTES = 1 << 20, CHUNK_LEAST = 24 };
-
-static int64_t tiles_of(const winograd_tile *t, int64_t H, int64_t W)
-{
-    return (H + t->size - 1) / t->size * ((W + t->size - 1) / t->size);
-}
 
 /* Points lie a line more than their tiles apart: at distances of 4096 bytes they would push each other out of the first
  * cache. */
@@ -51,17 +46,15 @@ static int64_t chunk_of(const winograd_tile *t, int64_t C, int64_t O)
 
 static bool in_chunks(const op_env *env, const conv_winograd *c)
 {
-    return c->N * c->per_image >= 2 * env->ctx->threads * c->chunk;
+    return c->N * c->grid.per_image >= 2 * env->ctx->threads * c->chunk;
 }
 
-/* Tiles of 4 x 4 unless they are few: their weights are four times those of the convolution, and reading them is what
- * takes the time then; of 2 x 2, with weights 16 / 9 times as large, there are more. NULL: too few even of those. */
-static const winograd_tile *best_tile(const op_env *env, const tensor *x)
+const winograd_tile *conv_winograd_tile(const op_env *env, const tensor *x, const tensor *y)
 {
+    if (x->block != V || y->block != V || x->dim[3] % P || y->dim[3] % P) return NULL;
     for (int size = 4; size >= 2; size -= 2) {
-        const winograd_tile *t = winograd_tile_of(size);
-        int64_t tiles = t ? tiles_of(t, x->dim[1], x->dim[2]) * (env->invariant ? 1 : x->dim[0]) : 0;
-        if (tiles >= FEW_TILES) return t;
+        winograd_grid g = winograd_grid_of(size, x->dim[1], x->dim[2]);
+        if (g.per_image * (env->invariant ? 1 : x->dim[0]) >= FEW_TILES) return winograd_tile_of(size);
     }
     return NULL;
 }
@@ -69,18 +62,17 @@ static const winograd_tile *best_tile(const op_env *env, const tensor *x)
 cloob_status conv_winograd_create(const op_env *env, op_args *a, bool gradient, conv_winograd **out)
 {
     const tensor *x = &a->in[0], *y = &a->out[0];
-    const winograd_tile *t = best_tile(env, x);
+    const winograd_tile *t = conv_winograd_tile(env, x, y);
     *out = NULL;
-    if (!t || x->block != V || y->block != V || y->dim[3] % P) return CLOOB_OK;
-    int64_t each = tiles_of(t, x->dim[1], x->dim[2]);
+    if (!t) return CLOOB_OK;
     conv_winograd *c = malloc(sizeof *c);
     if (!c) return ctx_no_memory(env->ctx, sizeof *c, "a convolution");
-    *c = (conv_winograd){ .tile = t, x->dim[0], x->dim[1], x->dim[2], x->dim[3], y->dim[3] };
+    *c = (conv_winograd){ .tile = t, .N = x->dim[0], .C = x->dim[3], .O = y->dim[3] };
     c->gradient = gradient;
-    c->across = (c->W + t->size - 1) / t->size;
-    c->per_image = each;
+    c->grid = winograd_grid_of(t->size, x->dim[1], x->dim[2]);
     c->chunk = chunk_of(t, c->C, c->O);
-    int64_t floats = in_chunks(env, c) ? env->ctx->threads * scratch_of(c, c->chunk) : scratch_of(c, c->N * each);
+    int64_t floats =
+        in_chunks(env, c) ? env->ctx->threads * scratch_of(c, c->chunk) : scratch_of(c, c->N * c->grid.per_image);
     if (!env->frozen_weights) floats += weight_floats(c);
     a->scratch_bytes = (size_t)floats * sizeof(float);
     *out = c;
@@ -194,15 +186,6 @@ static void place(walk *w, int64_t first, int64_t tiles, float *scratch)
 static int64_t blocks_of(const walk *w) { return (w->tiles + WINOGRAD_ROWS - 1) / WINOGRAD_ROWS; }
 static int64_t block_tile(const walk *w, int64_t i) { return w->tiles * i / blocks_of(w); }
 
-/* Which image and where in it; *n: the image. */
-static winograd_place place_of(const walk *w, int64_t tile, int64_t *n)
-{
-    const conv_winograd *c = w->c;
-    int64_t all = w->first + tile, t = all % c->per_image;
-    *n = all / c->per_image;
-    return (winograd_place){ c->H, c->W, t / c->across * c->tile->size, t % c->across * c->tile->size };
-}
-
 /* Items are blocks of tiles. */
 static void in_range(void *arg, int64_t begin, int64_t end, int thread)
 {
@@ -213,10 +196,10 @@ static void in_range(void *arg, int64_t begin, int64_t end, int thread)
     for (int64_t i = begin; i < end; i++) {
         int64_t from = block_tile(w, i), rows = block_tile(w, i + 1) - from;
         for (int64_t r = 0; r < rows; r++) {
-            winograd_place at = place_of(w, from + r, &n);
+            winograd_place at = winograd_grid_place(&c->grid, w->first + from + r, &n);
             for (int64_t k = 0; k < c->C / V; k++)
-                c->tile->in(w->x + (n * (c->C / V) + k) * c->H * c->W * V, &at, w->v + from * c->C + (k * rows + r) * V,
-                            stride);
+                c->tile->in(w->x + (n * (c->C / V) + k) * c->grid.H * c->grid.W * V, &at,
+                            w->v + from * c->C + (k * rows + r) * V, stride);
         }
     }
 }
@@ -252,10 +235,10 @@ static void out_range(void *arg, int64_t begin, int64_t end, int thread)
     int64_t stride = stride_of(w->tiles, c->O), n;
     (void)thread;
     for (int64_t i = begin; i < end; i++) {
-        winograd_place at = place_of(w, i, &n);
+        winograd_place at = winograd_grid_place(&c->grid, w->first + i, &n);
         for (int64_t o = 0; o < c->O; o += V)
             c->tile->out(w->m + (o / P * w->tiles + i) * P + o % P, stride, w->bias ? w->bias + o : NULL, w->relu, &at,
-                         w->y + (n * c->O + o) * c->H * c->W);
+                         w->y + (n * c->O + o) * c->grid.H * c->grid.W);
     }
 }
 
@@ -282,7 +265,7 @@ cloob_status conv_winograd_run(const op_env *env, const op_args *a, conv_winogra
                .y = a->out[0].data,
                .scratch = (float *)a->scratch + (env->frozen_weights ? 0 : weight_floats(c)),
                .relu = !c->gradient && a->attr.relu,
-               .all = op_live_places(env, &a->out[0]) * c->per_image };
+               .all = op_live_places(env, &a->out[0]) * c->grid.per_image };
     CLOOB_TRY(bring_weights(env, a, c, &w.weight));
     if (in_chunks(env, c)) {
         pool_share(env->ctx, (w.all + c->chunk - 1) / c->chunk, 1, chunk_range, &w);

@@ -5,6 +5,13 @@
 
 #include "nn/op.h"
 
+#include "tensor/cpu/winograd_tile.h"
+
+/* The tiles for images x to y: 4 x 4 unless they are few. Their weights are four times those of the convolution, and
+ * reading them is what takes the time then; of 2 x 2, with weights 16 / 9 times as large, there are more. NULL: too few
+ * even of those, or layouts that do not fit. */
+const winograd_tile *conv_winograd_tile(const op_env *env, const tensor *x, const tensor *y);
+
 typedef struct conv_winograd conv_winograd;
 
 /* For a convolution of stride 1 and padding 1 without residual, x, w, [bias] -> y, or with `gradient` dy, w -> dx. *out
@@ -15,5 +22,10 @@ cloob_status conv_winograd_create(const op_env *env, op_args *a, bool gradient, 
 void conv_winograd_destroy(conv_winograd *c);
 /* Weights are transformed in every run, or by the first one into memory of the handle when they are frozen. */
 cloob_status conv_winograd_run(const op_env *env, const op_args *a, conv_winograd *c);
+
+/* The gradient of weights, dy, x -> dw, for the same convolutions (conv_winograd_dw.c). Prepare sets a->scratch_bytes;
+ * false: it does not help. Sums over tiles are taken in one order, whatever the number of threads. */
+bool conv_winograd_dw_prepare(const op_env *env, op_args *a);
+void conv_winograd_dw_run(const op_env *env, const op_args *a);
 
 #endif

@@ -1,7 +1,20 @@
-/* How kernels are evaluated at the points. */
+/* How kernels are evaluated at the points, and where tiles lie. */
 #include "tensor/cpu/winograd_tile.h"
 
 #include <string.h>
+
+winograd_grid winograd_grid_of(int size, int64_t H, int64_t W)
+{
+    int64_t across = (W + size - 1) / size;
+    return (winograd_grid){ H, W, size, across, (H + size - 1) / size * across };
+}
+
+winograd_place winograd_grid_place(const winograd_grid *g, int64_t tile, int64_t *n)
+{
+    int64_t t = tile % g->per_image;
+    *n = tile / g->per_image;
+    return (winograd_place){ g->H, g->W, t / g->across * g->size, t % g->across * g->size };
+}
 
 void winograd_kernel_points(int size, float G[WINOGRAD_EDGE][3])
 {

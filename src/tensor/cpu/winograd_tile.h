@@ -19,6 +19,16 @@ typedef struct winograd_place {
     int64_t H, W, h, w;
 } winograd_place;
 
+/* The tiles of a batch of images, row by row, image by image. */
+typedef struct winograd_grid {
+    int64_t H, W, size;
+    int64_t across, per_image; /* tiles of a row, of an image */
+} winograd_grid;
+
+winograd_grid winograd_grid_of(int size, int64_t H, int64_t W);
+/* Where a tile lies; *n: in which image. */
+winograd_place winograd_grid_place(const winograd_grid *g, int64_t tile, int64_t *n);
+
 /* Up to WINOGRAD_ROWS tiles by a panel of 16 outputs at one point. */
 typedef struct winograd_block {
     const float *v;     /* (C / 8, rows, 8) */
@@ -29,6 +39,17 @@ typedef struct winograd_block {
     int rows;
 } winograd_block;
 
+/* What some tiles add to the gradient of weights at one point: u (rows, 16) += v^T d, for up to WINOGRAD_ROWS input
+ * channels and 16 outputs. */
+typedef struct winograd_sum {
+    const float *v; /* (tiles, rows), ldv apart */
+    const float *d; /* (tiles, 16) */
+    float *u;       /* begins at 0 with `first`; every element is one sum in the order of tiles */
+    int64_t tiles, ldv;
+    int rows;
+    bool first;
+} winograd_sum;
+
 typedef struct winograd_tile {
     int size, edge, points;
     /* B^T d B of one tile and 8 channels: point p to v + p stride. Beyond the image d is 0. */
@@ -37,6 +58,9 @@ typedef struct winograd_tile {
     /* A^T m A + bias, clamped at 0 with relu, of one tile and 8 channels: point p from m + p stride. bias: (8) or NULL.
      * What lies beyond the image is not written. */
     void (*out)(const float *m, int64_t stride, const float *bias, bool relu, const winograd_place *at, float *y);
+    /* The way back: A dy A^T of one tile and 8 channels, point p to d + p stride. Beyond the image dy is 0. */
+    void (*back)(const float *dy, const winograd_place *at, float *d, int64_t stride);
+    void (*sum)(const winograd_sum *s);
 } winograd_tile;
 
 /* Tiles of 2 x 2 or 4 x 4; NULL on a machine without AVX2. */

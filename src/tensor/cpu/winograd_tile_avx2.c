@@ -56,6 +56,27 @@ INLINE void outputs_of_4(const __m256 m[EDGE], __m256 y[EDGE])
     y[1] = _mm256_sub_ps(_mm256_sub_ps(m[1], m[2]), m[3]);
 }
 
+/* The way back: m_p = sum of p^i y_i, and the last one at infinity. */
+INLINE void back_of_6(const __m256 y[EDGE], __m256 m[EDGE])
+{
+    __m256 even = plus(y[0], A * A, y[2]), odd = plus(y[1], A * A, y[3]);
+    m[0] = y[0];
+    m[1] = plus(even, A, odd);
+    m[2] = plus(even, -A, odd);
+    even = plus(y[0], B * B, y[2]), odd = plus(y[1], B * B, y[3]);
+    m[3] = plus(even, B, odd);
+    m[4] = plus(even, -B, odd);
+    m[5] = y[3];
+}
+
+INLINE void back_of_4(const __m256 y[EDGE], __m256 m[EDGE])
+{
+    m[0] = y[0];
+    m[1] = _mm256_add_ps(y[0], y[1]);
+    m[2] = _mm256_sub_ps(y[0], y[1]);
+    m[3] = _mm256_sub_ps(_mm256_setzero_ps(), y[1]);
+}
+
 /* ---- patches in ---------------------------------------------------------------------------------- */
 
 /* edge is a constant where these are called; `inside` when no element of the patch is beyond the image. */
@@ -145,6 +166,43 @@ TARGET static void out_2(const float *m, int64_t stride, const float *bias, bool
     tile_out(m, stride, bias, relu, at, y, 4);
 }
 
+/* ---- tiles back ---------------------------------------------------------------------------------- */
+
+INLINE void tile_back(const float *dy, const winograd_place *at, float *d, int64_t stride, const int edge)
+{
+    __m256 half[EDGE][EDGE], from[EDGE], to[EDGE];
+    const int size = edge - 2;
+#pragma GCC unroll 4
+    for (int j = 0; j < size; j++) {
+#pragma GCC unroll 4
+        for (int i = 0; i < size; i++) {
+            bool here = at->h + i < at->H && at->w + j < at->W;
+            from[i] = here ? _mm256_loadu_ps(dy + ((at->h + i) * at->W + at->w + j) * V) : _mm256_setzero_ps();
+        }
+        if (edge == 6) back_of_6(from, to);
+        else back_of_4(from, to);
+#pragma GCC unroll 6
+        for (int i = 0; i < edge; i++) half[i][j] = to[i];
+    }
+#pragma GCC unroll 6
+    for (int i = 0; i < edge; i++) {
+        if (edge == 6) back_of_6(half[i], to);
+        else back_of_4(half[i], to);
+#pragma GCC unroll 6
+        for (int j = 0; j < edge; j++) _mm256_storeu_ps(d + (i * edge + j) * stride, to[j]);
+    }
+}
+
+TARGET static void back_4(const float *dy, const winograd_place *at, float *d, int64_t stride)
+{
+    tile_back(dy, at, d, stride, 6);
+}
+
+TARGET static void back_2(const float *dy, const winograd_place *at, float *d, int64_t stride)
+{
+    tile_back(dy, at, d, stride, 4);
+}
+
 /* ---- multiplying --------------------------------------------------------------------------------- */
 
 /* rows and fetch are constants where it is called, so that the sums stay in registers. */
@@ -190,9 +248,51 @@ BY(1) BY(2) BY(3) BY(4) BY(5) BY(6)
     by_rows[b->rows - 1](b);
 }
 
+INLINE void sum_rows(const winograd_sum *s, const int rows)
+{
+    __m256 left[ROWS], right[ROWS];
+    const float *v = s->v, *d = s->d;
+#pragma GCC unroll 6
+    for (int r = 0; r < rows; r++) {
+        left[r] = s->first ? _mm256_setzero_ps() : _mm256_load_ps(s->u + r * COLUMNS);
+        right[r] = s->first ? _mm256_setzero_ps() : _mm256_load_ps(s->u + r * COLUMNS + V);
+    }
+#pragma GCC unroll 4
+    for (int64_t t = 0; t < s->tiles; t++, v += s->ldv) {
+        __m256 l = _mm256_load_ps(d + t * COLUMNS), m = _mm256_load_ps(d + t * COLUMNS + V);
+#pragma GCC unroll 6
+        for (int r = 0; r < rows; r++) {
+            __m256 one = _mm256_broadcast_ss(v + r);
+            left[r] = _mm256_fmadd_ps(one, l, left[r]);
+            right[r] = _mm256_fmadd_ps(one, m, right[r]);
+        }
+    }
+#pragma GCC unroll 6
+    for (int r = 0; r < rows; r++) {
+        _mm256_store_ps(s->u + r * COLUMNS, left[r]);
+        _mm256_store_ps(s->u + r * COLUMNS + V, right[r]);
+    }
+}
+
+TARGET static void sum_up_to_4(const winograd_sum *s)
+{
+    if (s->rows == 4) sum_rows(s, 4);
+    else if (s->rows == 3) sum_rows(s, 3);
+    else if (s->rows == 2) sum_rows(s, 2);
+    else sum_rows(s, 1);
+}
+
+TARGET static void sum(const winograd_sum *s)
+{
+    if (s->rows == 6) sum_rows(s, 6);
+    else if (s->rows == 5) sum_rows(s, 5);
+    else sum_up_to_4(s);
+}
+
 const winograd_tile *winograd_tile_of(int size)
 {
-    static const winograd_tile small = { 2, 4, 16, in_2, multiply, out_2 }, large = { 4, 6, 36, in_4, multiply, out_4 };
+    static const winograd_tile small = { 2, 4, 16, in_2, multiply, out_2, back_2, sum },
+                               large = { 4, 6, 36, in_4, multiply, out_4, back_4, sum };
     if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return NULL;
     return size == 2 ? &small : &large;
 }
