@@ -9,7 +9,7 @@
 #include "core/arith.h"
 #include "core/pool.h"
 #include "nn/cpu/cpu.h"
-#include "tensor/cpu/winograd_tile.h"
+#include "tensor/cpu/winograd/tile.h"
 
 enum { V = WINOGRAD_LANES, P = WINOGRAD_COLUMNS, LINE = 16 }; /* LINE: floats of a cache line */
 

@@ -2,7 +2,7 @@
 #include <immintrin.h>
 #include <stddef.h>
 
-#include "tensor/cpu/winograd_tile.h"
+#include "tensor/cpu/winograd/tile.h"
 
 #define TARGET __attribute__((target("avx2,fma")))
 #define INLINE TARGET static inline __attribute__((always_inline))

@@ -1,5 +1,5 @@
 /* A machine that is not x86-64 has no such kernel. */
-#include "tensor/cpu/winograd_tile.h"
+#include "tensor/cpu/winograd/tile.h"
 
 #include <stddef.h>
 

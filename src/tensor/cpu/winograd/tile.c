@@ -1,5 +1,5 @@
 /* How kernels are evaluated at the points, and where tiles lie. */
-#include "tensor/cpu/winograd_tile.h"
+#include "tensor/cpu/winograd/tile.h"
 
 #include <string.h>
 
