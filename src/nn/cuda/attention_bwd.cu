@@ -1,5 +1,5 @@
-/* Attention's backward pass on tensor cores, three ways, of which timing chooses. A block per row of the batch and head,
- * everything in shared memory, no sum in more than one order.
+/* Attention's backward pass on tensor cores, three ways, of which timing chooses. A block per row of the batch and
+ * head, everything in shared memory, no sum in more than one order.
  *
  * shared: scores are computed once, by the queries' warps, and lie in shared memory for the keys' sums.
  * wide:   by Hopper's warpgroups (attention_bwd_wide.cu).

@@ -65,7 +65,7 @@ __device__ static void take_rows(const attn_rows &m, float *lse2, float *along, 
     if (t < z.Tp) lse2[t] = t < z.T ? lse2[t] * LOG2E : INFINITY;
 }
 
-/* to[0..15] = or, with keep, += the sums over the first rows of 16 columns from c on, as products with ones; by a warp. */
+/* to[c..c+15] = or, with keep, += the sums of these columns over the first rows, as products with ones; by a warp. */
 template <class L>
 __device__ static void sum_16(float *to, const bf16 *from, int c, int rows, bool keep)
 {
@@ -87,8 +87,8 @@ __device__ static void sum_16(float *to, const bf16 *from, int c, int rows, bool
     }
 }
 
-/* The sums over rows of dq, dk and dv, which are still where they left by: 3 D numbers of one head. Rows behind the last
- * token are 0. */
+/* The sums over rows of dq, dk and dv, which are still where they left by: 3 D numbers of one head. Rows behind the
+ * last token are 0. */
 template <int D, class L>
 __device__ static void sum_columns(float *to, const bf16 *q, const bf16 *k, const bf16 *v, const attn_sizes &z)
 {

@@ -1,6 +1,6 @@
 /* Attention's backward pass by warpgroups in passes of 128 keys, for heads of 64 and many tokens: two warpgroups to a
  * block, so that two blocks fit on a multiprocessor and one loads while the other multiplies. As attention_bwd_wide.cu
- * otherwise; dq of the passes before waits, rounded, where it belongs. Rows of equal length, all of whose tokens see each
+ * otherwise; dq of the passes before waits, rounded, where it belongs. Rows of equal length, whose tokens all see each
  * other. */
 #include "nn/cuda/attention_bwd_queries.cuh"
 
