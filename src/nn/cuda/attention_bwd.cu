@@ -1,8 +1,9 @@
-/* Attention's backward pass on tensor cores, two ways, of which timing chooses. A block per row of the batch and head,
- * everything in shared memory, no sum in more than one order.
+/* Attention's backward pass on tensor cores, three ways, of which timing chooses. A block per row of the batch and
+ * head, everything in shared memory, no sum in more than one order.
  *
  * shared: scores are computed once, by the queries' warps, and lie in shared memory for the keys' sums.
- * wide:   by Hopper's warpgroups (attention_bwd_wide.cu). */
+ * wide:   by Hopper's warpgroups (attention_bwd_wide.cu).
+ * passes: the same for many tokens (attention_bwd_passes.cu). */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -158,7 +159,7 @@ static cloob_status launch_shared(const op_env *env, const op_args *a, const att
 
 /* ---- the choice ---------------------------------------------------------------------------------- */
 
-enum { SHARED, WIDE, WAYS, PLAIN = WAYS };
+enum { SHARED, WIDE, PASSES, WAYS, PLAIN = WAYS };
 
 typedef struct attn_state {
     rounding round; /* first: what quantize.h reads of a state */
@@ -169,6 +170,7 @@ static bool way_takes(const op_env *env, const op_args *a, int way)
 {
     attn_sizes z = sizes_of(a, op_sequences_of(&a->attr, &a->in[1], &a->in[4]), &a->in[2]);
     if (way == WIDE) return attention_bwd_wide_takes(env, a);
+    if (way == PASSES) return attention_bwd_passes_takes(env, a);
     return on_tensor_cores(env, &a->in[2], z, 4) && chunk_for(env, z, z.C / z.H) > 0;
 }
 
@@ -178,7 +180,9 @@ static cloob_status launch_way(const op_env *env, const op_args *a, int way)
                                              { launch_shared<32, true>, launch_shared<64, true> } };
     op_sequences s = op_sequences_of(&a->attr, &a->in[1], &a->in[4]);
     attn_sizes z = sizes_of(a, s, &a->in[2]);
-    if (way == WIDE) return attention_bwd_wide(env, a, (float *)(a->out[1].data ? a->scratch : NULL));
+    float *sums = (float *)(a->out[1].data ? a->scratch : NULL);
+    if (way == WIDE) return attention_bwd_wide(env, a, sums);
+    if (way == PASSES) return attention_bwd_passes(env, a, sums);
     return launch[s.start != NULL][z.C / z.H == 64](env, a, z, s.N);
 }
 
@@ -265,8 +269,8 @@ static int choose_way(const op_env *env, const op_args *a)
     if (tune_get(cache, key, &way, sizeof way) && way >= 0 && way < WAYS && way_takes(env, a, way)) return way;
     way = time_ways(env, a, s, ms);
     tune_put(cache, key, &way, sizeof way);
-    ctx_log(env->ctx, CLOOB_LOG_DEBUG, "attention_bwd %s: shared %.4f ms, by warpgroups %.4f", key, (double)ms[SHARED],
-            (double)ms[WIDE]);
+    ctx_log(env->ctx, CLOOB_LOG_DEBUG, "attention_bwd %s: shared %.4f ms, by warpgroups %.4f, in passes %.4f", key,
+            (double)ms[SHARED], (double)ms[WIDE], (double)ms[PASSES]);
     return way;
 }
 

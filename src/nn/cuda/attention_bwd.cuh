@@ -65,29 +65,36 @@ __device__ static void take_rows(const attn_rows &m, float *lse2, float *along, 
     if (t < z.Tp) lse2[t] = t < z.T ? lse2[t] * LOG2E : INFINITY;
 }
 
-/* The sums over rows of dq, dk and dv, which are still where they left by, as products with ones: 3 D numbers of one
- * head, 16 columns a warp and turn. Rows behind the last token are 0. */
-template <int D, class L>
-__device__ static void sum_columns(float *to, const bf16 *q, const bf16 *k, const bf16 *v, const attn_sizes &z)
+/* to[c..c+15] = or, with keep, += the sums of these columns over the first rows, as products with ones; by a warp. */
+template <class L>
+__device__ static void sum_16(float *to, const bf16 *from, int c, int rows, bool keep)
 {
     const unsigned one = 0x3f803f80u, ones[4] = { one, one, one, one };
     int lane = threadIdx.x & 31;
+    float sum[2][4] = {};
+#pragma unroll 4
+    for (int t = 0; t < rows; t += 16) {
+        unsigned b[4];
+        ldmatrix_trans(b, from + L::at(t + (lane & 15), c + (lane >> 4) * 8));
+        mma(sum[0], ones, b[0], b[1]);
+        mma(sum[1], ones, b[2], b[3]);
+    }
+    if (lane >= 4) return;
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        float2 *at = reinterpret_cast<float2 *>(to + c + 8 * half + 2 * lane), before = keep ? *at : make_float2(0, 0);
+        *at = make_float2(before.x + sum[half][0], before.y + sum[half][1]);
+    }
+}
+
+/* The sums over rows of dq, dk and dv, which are still where they left by: 3 D numbers of one head. Rows behind the
+ * last token are 0. */
+template <int D, class L>
+__device__ static void sum_columns(float *to, const bf16 *q, const bf16 *k, const bf16 *v, const attn_sizes &z)
+{
     for (int task = threadIdx.x / 32; task < 3 * (D / 16); task += blockDim.x / 32) {
         int part = task / (D / 16), c = task % (D / 16) * 16;
-        const bf16 *from = part == 0 ? q : part == 1 ? k : v;
-        float sum[2][4] = {};
-#pragma unroll 4
-        for (int t = 0; t < z.Tp; t += 16) {
-            unsigned b[4];
-            ldmatrix_trans(b, from + L::at(t + (lane & 15), c + (lane >> 4) * 8));
-            mma(sum[0], ones, b[0], b[1]);
-            mma(sum[1], ones, b[2], b[3]);
-        }
-        if (lane < 4)
-#pragma unroll
-            for (int half = 0; half < 2; half++)
-                *reinterpret_cast<float2 *>(to + part * z.C + c + 8 * half + 2 * lane) =
-                    make_float2(sum[half][0], sum[half][1]);
+        sum_16<L>(to + part * z.C, part == 0 ? q : part == 1 ? k : v, c, z.Tp, false);
     }
 }
 
