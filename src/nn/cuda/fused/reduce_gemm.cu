@@ -1,7 +1,7 @@
 /* A fused GEMM with the epilogue of batch norm's backward reduction and its weight's gradient (fused_gemm_kernels.cu),
  * whose left factor is itself a backward apply: a block's first 1 x 1 convolution between its own batch norm and the
- * one before. The copy engine brings dy and x1 in pairs of stages, one more warpgroup makes the factor of them, and both
- * GEMMs read it where it lies.
+ * one before. The copy engine brings dy and x1 in pairs of stages, one more warpgroup makes the factor of them, and
+ * both GEMMs read it where it lies.
  *
  * One block per multiprocessor and strip of columns: two teams beside each other, tiles of 64 rows. A tile's factor
  * lies in STEPS stages of 64 channels until the tile is done; a pair is free again as soon as the factor is made. */
