@@ -54,26 +54,6 @@ static void fuse_stats(graph *g, int i)
     g->node[at].op = OP_COUNT;
 }
 
-enum { MADE_FACTOR = 256 }; /* the most channels of a left factor that our GEMM makes and keeps for dw */
-
-/* Batch norm's backward apply, whose result the convolution's two gradients alone read, joins them. */
-static void fuse_first_apply(graph *g, int i)
-{
-    node *n = &g->node[i];
-    value_id applied = n->in[0];
-    const tensor *w = &g->value[n->in[1]].t;
-    int at = graph_producer(g, applied);
-    if (at < 0 || g->node[at].op != OP_BN_BWD_APPLY || g->value[applied].keep || graph_uses(g, applied) != 1) return;
-    node *apply = &g->node[at];
-    if (!apply->attr.relu || apply->attr.pool || apply->in[7] != NO_VALUE) return;
-    if (w->dtype != CLOOB_BF16 || w->dim[0] > MADE_FACTOR) return;
-    n->attr.alone = true;
-    n->in[0] = apply->in[0];
-    for (int k = 1; k < 7; k++) n->in[k + 8] = apply->in[k];
-    n->out[5] = applied;
-    apply->op = OP_COUNT;
-}
-
 /* The gradient of the same weight: both of its factors are operands anyway. */
 static void fuse_first_dw(graph *g, int i)
 {
@@ -84,7 +64,6 @@ static void fuse_first_dw(graph *g, int i)
         n->attr.dw = true;
         n->out[4] = dw->out[0];
         dw->op = OP_COUNT;
-        fuse_first_apply(g, i);
         return;
     }
 }
@@ -107,7 +86,7 @@ static void fuse_spread(graph *g, int i)
     int at = maker(g, OP_AVGPOOL2_BWD, n->in[2]);
     if (at < 0 || x->dim[1] % 2 || !has_tiles(x->dim[2]) || x->dtype != CLOOB_BF16) return;
     n->attr.spread = n->attr.alone = true;
-    n->out[6] = n->in[2];
+    n->out[5] = n->in[2];
     n->in[2] = g->node[at].in[0];
     g->node[at].op = OP_COUNT;
 }
@@ -125,7 +104,7 @@ static void fuse_pooled(graph *g, int i)
         while (at < g->nodes && (g->node[at].op != OP_CONV2D_DW || g->node[at].in[1] != pooled)) at++;
         if (at == g->nodes) return;
         n->attr.pooled = true;
-        n->out[7] = pooled;
+        n->out[6] = pooled;
         pool->op = OP_COUNT;
         node dw = g->node[at];
         for (; at < i; at++) g->node[at] = g->node[at + 1];

@@ -42,35 +42,19 @@ op_args fused_reduce(const op_args *a)
 
 op_args fused_spread(const op_args *a)
 {
-    return (op_args){ .attr = a->attr, .in = { a->in[2], a->in[3] }, .out = { a->out[6] }, .scratch = a->scratch };
+    return (op_args){ .attr = a->attr, .in = { a->in[2], a->in[3] }, .out = { a->out[5] }, .scratch = a->scratch };
 }
 
 op_args fused_pooled(const op_args *a)
 {
-    return (op_args){ .attr = a->attr, .in = { a->in[8] }, .out = { a->out[7] }, .scratch = a->scratch };
+    return (op_args){ .attr = a->attr, .in = { a->in[8] }, .out = { a->out[6] }, .scratch = a->scratch };
 }
 
 op_args fused_spread_reduce(const op_args *a)
 {
     op_args r = *a;
-    r.in[2] = a->out[6];
+    r.in[2] = a->out[5];
     r.attr.spread = false;
-    return r;
-}
-
-op_args fused_first_apply(const op_args *a)
-{
-    op_args r = { .attr = a->attr, .in = { a->in[0] }, .out = { a->out[5] }, .scratch = a->scratch };
-    for (int k = 1; k < 7; k++) r.in[k] = a->in[k + 8];
-    r.in[7] = ABSENT;
-    return r;
-}
-
-op_args fused_applied_reduce(const op_args *a)
-{
-    op_args r = *a;
-    r.in[0] = a->out[5];
-    for (int k = 9; k < 15; k++) r.in[k] = ABSENT;
     return r;
 }
 
@@ -207,21 +191,16 @@ cloob_status shape_conv_dx_reduce(cloob_ctx *ctx, op_args *a)
         op_args spread = fused_spread(a);
         if (x->dim[1] % 2 || x->dim[2] % 2) return op_refuse(ctx, OP_CONV_DX_REDUCE, "spread needs even sides");
         CLOOB_TRY(shape_avgpool2_bwd(ctx, &spread));
-        a->out[6] = spread.out[0];
+        a->out[5] = spread.out[0];
     }
     if (a->attr.pooled) {
         op_args pooled = fused_pooled(a);
         CLOOB_TRY(shape_avgpool2(ctx, &pooled));
-        a->out[7] = pooled.out[0];
+        a->out[6] = pooled.out[0];
     }
     op_args apart = a->attr.spread ? fused_spread_reduce(a) : *a, reduce = fused_reduce(&apart);
     CLOOB_TRY(shape_bn_bwd_reduce(ctx, &reduce));
     for (int k = 0; k < 4; k++) a->out[k] = reduce.out[k];
-    if (op_has(&a->in[9])) {
-        op_args apply = fused_first_apply(a);
-        CLOOB_TRY(shape_bn_bwd_apply(ctx, &apply));
-        a->out[5] = apply.out[0];
-    }
     if (!a->attr.dw) return CLOOB_OK;
     op_args dw = fused_conv_dw(a);
     CLOOB_TRY(shape_conv2d_dw(ctx, &dw));

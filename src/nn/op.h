@@ -18,7 +18,7 @@ typedef enum op_id {
     OP_COUNT
 } op_id;
 
-enum { OP_INPUTS = 15, OP_OUTPUTS = 8, OP_STEPS = 4, OP_HISTORY = 2 };
+enum { OP_INPUTS = 13, OP_OUTPUTS = 7, OP_STEPS = 4, OP_HISTORY = 2 };
 enum { OP_RESIDUAL = 3 }; /* input of conv2d that is added to output 0 */
 
 /* 8-bit copies that skip a pass (graph_fuse_gemm): output OP_ROUNDED_OUT of an op is output 0 in 8 bits, bytes of the
@@ -181,7 +181,6 @@ op_args fused_conv_dx(const op_args *a), fused_reduce(const op_args *a);        
 op_args fused_conv_dw(const op_args *a);                                             /* the same with dw */
 op_args fused_spread(const op_args *a), fused_spread_reduce(const op_args *a);       /* the same with spread */
 op_args fused_pooled(const op_args *a);                                              /* the same with pooled */
-op_args fused_first_apply(const op_args *a), fused_applied_reduce(const op_args *a); /* the same with x1 */
 op_args fused_apply(const op_args *a), fused_applied_conv(const op_args *a);         /* apply_conv_stats */
 op_args fused_bwd_apply(const op_args *a), fused_applied_dx(const op_args *a);       /* bn_bwd_conv_dx */
 op_args fused_second_apply(const op_args *a), fused_applied_dw(const op_args *a);    /* the same with x2 */

@@ -254,50 +254,6 @@ static void the_first_weight_gradient_joins_too(void)
     }
 }
 
-/* A block's first convolution with batch norm and relu behind it: the backward apply goes into the GEMM of both its
- * gradients, unless nobody wants the weight's, somebody else wants what the apply makes, or that is too wide. */
-static void the_backward_apply_joins_both_gradients(void)
-{
-    enum { wide = 256, ALL = 0, FROZEN, TOO_WIDE, KEPT, WAYS };
-    for (int way = ALL; way < WAYS; way++) {
-        graph g;
-        graph_init(ctx, &g);
-        int64_t channels = way == TOO_WIDE ? 320 : 64;
-        op_attr a = { .stride = 1, .eps = 1e-5f, .momentum = 0.1f, .keep_stats = true };
-        value_id x = graph_input(&g, TENSOR(CLOOB_BF16, NULL, B, S, S, 64), "x"),
-                 r = graph_input(&g, TENSOR(CLOOB_BF16, NULL, B, S, S, wide), "r"), v[4];
-        value_id h = one(&g, OP_RELU, add(&g, block_end(&g, x, wide, true, false), r));
-        value_id w = graph_param(&g, 20, TENSOR(CLOOB_BF16, NULL, channels, 1, 1, wide), 0, way != FROZEN);
-        value_id back = graph_param(&g, 21, TENSOR(CLOOB_BF16, NULL, wide, 1, 1, channels), 0, true);
-        for (int n = 0; n < 4; n++)
-            v[n] = n < 2 ? graph_stat(&g, 22 + n, TENSOR(CLOOB_F32, NULL, channels))
-                         : graph_param(&g, 22 + n, TENSOR(CLOOB_F32, NULL, channels), 0, true);
-        value_id c = graph_op(&g, OP_CONV2D, a, 2, (value_id[]){ h, w });
-        value_id mean = graph_op(&g, OP_BN_STATS, a, 3, (value_id[]){ c, v[0], v[1] });
-        value_id y = graph_op(&g, OP_BN_APPLY, (op_attr){ 0 }, 5,
-                              (value_id[]){ c, mean, graph_output(&g, mean, 1), v[2], v[3] });
-        y = add(&g, graph_op(&g, OP_CONV2D, a, 2, (value_id[]){ one(&g, OP_RELU, y), back }), h);
-        graph_keep(&g, y, "y");
-        graph_fuse(&g);
-        graph_differentiate(&g, y, NULL);
-        value_id applied = NO_VALUE, dy = NO_VALUE, sums = NO_VALUE;
-        for (int i = 0; i < g.nodes; i++)
-            if (g.node[i].op == OP_BN_BWD_APPLY && g.node[i].in[1] == c)
-                applied = g.node[i].out[0], dy = g.node[i].in[0], sums = g.node[i].in[6];
-        if (way == KEPT) graph_keep(&g, applied, "dc");
-        graph_fuse_gemm(&g);
-        CHECK_OK(ctx, graph_status(&g));
-        const node *n = find(&g, OP_CONV_DX_REDUCE);
-        CHECK(n && applied != NO_VALUE && n->out[5] == (way == ALL ? applied : NO_VALUE) &&
-              n->attr.alone == (way == ALL));
-        if (n && way == ALL)
-            CHECK(n->in[0] == dy && n->in[9] == c && n->in[10] == mean && n->in[14] == sums && n->attr.relu);
-        else if (n) CHECK(n->in[0] == applied && n->in[9] == NO_VALUE);
-        for (int i = 0; i < g.nodes && way == ALL; i++) CHECK(g.node[i].op != OP_BN_BWD_APPLY || g.node[i].in[1] != c);
-        graph_release(&g);
-    }
-}
-
 /* A downsampling shortcut, a pool before its convolution: the reduction reads its gradient as the pool's backward pass
  * would and pools y for the weight's gradient, which comes behind it, unless sides are odd, somebody else wants what the
  * pool's backward pass makes, or there are no tiles for such lines. */
@@ -331,11 +287,11 @@ static void the_reduction_spreads_a_pooled_gradient(void)
         bool joins = way == EVEN;
         CHECK(n && pool && n->attr.spread == joins && n->attr.pooled == joins);
         if (!n) return;
-        CHECK(n->in[2] == (joins ? small : spread) && n->out[6] == (joins ? spread : NO_VALUE));
-        CHECK(count(&g, OP_AVGPOOL2) == pools - joins && (n->out[7] != NO_VALUE) == joins);
+        CHECK(n->in[2] == (joins ? small : spread) && n->out[5] == (joins ? spread : NO_VALUE));
+        CHECK(count(&g, OP_AVGPOOL2) == pools - joins && (n->out[6] != NO_VALUE) == joins);
         for (int i = 0; i < g.nodes && joins; i++)
             if (g.node[i].op == OP_CONV2D_DW && g.value[g.node[i].out[0]].param == 21)
-                CHECK(g.node[i].in[1] == n->out[7] && &g.node[i] > n);
+                CHECK(g.node[i].in[1] == n->out[6] && &g.node[i] > n);
         graph_release(&g);
     }
 }
@@ -585,7 +541,6 @@ int main(void)
     RUN(images_join_the_first_convolution);
     RUN(the_reduction_joins_a_gradient);
     RUN(the_first_weight_gradient_joins_too);
-    RUN(the_backward_apply_joins_both_gradients);
     RUN(the_reduction_spreads_a_pooled_gradient);
     RUN(batch_norm_joins_the_convolution_behind_it);
     RUN(the_activation_adds_the_bias);

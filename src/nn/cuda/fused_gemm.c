@@ -14,9 +14,7 @@ typedef struct fused_state {
     size_t weight, partial; /* offsets in scratch: the transposed weight, partial sums */
     size_t dw_partial;      /* likewise, those of the weight's gradient */
     int teams;              /* of the GEMM; 0: not by one */
-    int room;               /* of the GEMM that takes the apply along */
     bool takes_dw;          /* the GEMM does the weight's gradient as well */
-    bool takes_apply;       /* and makes its left factor itself */
     small_plan *small;      /* of a convolution with few channels; neither: one after the other */
     float ms;               /* of whichever was chosen */
 } fused_state;
@@ -39,7 +37,7 @@ static int sms_of(const op_env *env) { return ((const cuda_state *)env->dev->sta
 
 /* ---- timing -------------------------------------------------------------------------------------- */
 
-enum { BUFFERS = 9 };
+enum { BUFFERS = 8 };
 
 typedef struct trial {
     cloob_ctx *ctx;
@@ -59,16 +57,8 @@ static cloob_status trial_open(trial *t)
 {
     int64_t big = t->p.m * t->p.n, reads = t->p.epilogue == EPILOGUE_REDUCE ? big : 0;
     int64_t sums = 2 * t->p.n * (t->sms + 1); /* floats, as bf16 */
-    int64_t left = t->p.m * t->p.k, count[BUFFERS] = {
-        left,
-        t->p.n * t->p.k,
-        big,
-        reads,
-        2 * reads,
-        2 * sums,
-        t->p.dw ? t->p.k * sums : 0,
-        t->p.applies ? left : 0,
-        4 * (t->p.n + t->p.k) /* numbers of channels */
+    int64_t count[BUFFERS] = {
+        t->p.m * t->p.k, t->p.n * t->p.k, big, reads, 2 * reads, 2 * sums, t->p.dw ? t->p.k * sums : 0, 2 * t->p.n
     };
     for (int i = 0; i < BUFFERS; i++) {
         if (!count[i]) continue;
@@ -84,14 +74,13 @@ static cloob_status trial_open(trial *t)
     t->p.pooled = reads ? (char *)t->buffer[4] + big : NULL; /* other leaves room for it */
     t->p.partial = t->buffer[5];
     t->p.dw_partial = t->buffer[6];
-    t->p.dy = t->buffer[0], t->p.x1 = t->buffer[7], t->p.count = 1.0f;
-    t->p.mean1 = t->p.rstd1 = t->p.gain1 = t->p.bias1 = t->p.sums1 = t->p.column = t->buffer[8];
-    return cuda_fill_noise(t->ctx, t->stream, t->buffer[8], CLOOB_F32, 2 * (t->p.n + t->p.k));
+    t->p.column = t->buffer[7];
+    return cuda_fill_noise(t->ctx, t->stream, t->buffer[7], CLOOB_F32, t->p.n);
 }
 
 typedef struct team_choice {
     float ms;
-    int32_t teams; /* with `applies` the room, found for two teams */
+    int32_t teams;
 } team_choice;
 
 static void try_teams(const op_env *env, const fused_gemm *p, int teams, team_choice *best)
@@ -99,8 +88,7 @@ static void try_teams(const op_env *env, const fused_gemm *p, int teams, team_ch
     cuda_state *s = cuda_use(env->dev);
     trial t = { .ctx = env->ctx, .stream = s->stream, .p = *p, .sms = s->sms };
     float ms;
-    if (t.p.applies) t.p.teams = 2, t.p.room = teams;
-    else t.p.teams = teams;
+    t.p.teams = teams;
     if (fused_gemm_parts(&t.p, s->sms) == 0) return;
     if (trial_open(&t) == CLOOB_OK && cuda_time_against(env->ctx, env->dev, trial_run, &t, best->ms, &ms) == CLOOB_OK) {
         ctx_log(env->ctx, CLOOB_LOG_DEBUG, "fused GEMM of %lld x %lld, arrangement %d: %.4f ms", (long long)p->n,
@@ -117,12 +105,10 @@ static team_choice fused_time(const op_env *env, const fused_gemm *p)
     char key[TUNE_KEY];
     team_choice best = { 1e30f, 0 };
     tune_cache *cache = cuda_use(env->dev)->tune;
-    snprintf(key, sizeof key, "fused3-%d%s%s%s%lld-%lldx%lldx%lld", (int)p->epilogue, p->dw ? "dw" : "",
-             p->applies ? "a" : "", p->pools ? "p" : "", (long long)p->line, (long long)p->m, (long long)p->n,
-             (long long)p->k);
+    snprintf(key, sizeof key, "fused3-%d%s%s%lld-%lldx%lldx%lld", (int)p->epilogue, p->dw ? "dw" : "",
+             p->pools ? "p" : "", (long long)p->line, (long long)p->m, (long long)p->n, (long long)p->k);
     if (tune_get(cache, key, &best, sizeof best)) return best;
-    for (int i = 0; i < REDUCE_ROOMS && p->applies; i++) try_teams(env, p, i, &best);
-    for (int i = 2; i <= 4 && !p->applies; i++) try_teams(env, p, i, &best);
+    for (int i = 2; i <= 4; i++) try_teams(env, p, i, &best);
     tune_put(cache, key, &best, sizeof best);
     return best;
 }
@@ -309,40 +295,6 @@ static cloob_status dw_prepare(const op_env *env, op_args *a, fused_state *s, fu
     return CLOOB_OK;
 }
 
-/* Which room, or -1 when the apply by itself is better. */
-static int room_for(const op_env *env, fused_gemm p, float separate_ms)
-{
-    cloob_fused_gemm asked = env->ctx->kernels.fused_gemm;
-    int first = asked == CLOOB_FUSED_GEMM_4_TEAMS ? 1 : 0; /* two others when asked for */
-    if (asked == CLOOB_FUSED_GEMM_NEVER || !cuda_has_hopper(env->dev) || !fused_gemm_takes(p.n, p.k)) return -1;
-    for (p.room = first; p.room < REDUCE_ROOMS && fused_gemm_parts(&p, sms_of(env)) == 0;) p.room++;
-    if (p.room == REDUCE_ROOMS) return -1;
-    if (asked != CLOOB_FUSED_GEMM_AUTO) return p.room;
-    team_choice c = fused_time(env, &p);
-    ctx_log(env->ctx, CLOOB_LOG_DEBUG,
-            "fused GEMM %d, apply and dw, %lld x %lld x %lld: %.4f ms in room %d, one after the other %.4f",
-            (int)p.epilogue, (long long)p.m, (long long)p.n, (long long)p.k, (double)c.ms, c.teams,
-            (double)separate_ms);
-    return c.ms < separate_ms ? c.teams : -1;
-}
-
-/* The apply before: by the same GEMM where that is faster than the pass and the best of the rest. */
-static void apply_prepare(const op_env *env, op_args *a, fused_state *s, fused_gemm p)
-{
-    const float pass_share = 1.0f;
-    float separate_ms = s->ms + pass_share * cuda_pass_ms(3.0 * (double)tensor_bytes(&a->in[0]));
-    p.dw = p.applies = true, p.teams = 2;
-    int room = a->attr.dw && a->attr.alone && is_point(&a->in[1], &a->in[3], &a->attr) && a->attr.relu
-                   ? room_for(env, p, separate_ms)
-                   : -1;
-    if (room < 0) return;
-    p.room = s->room = room;
-    s->takes_apply = s->takes_dw = true;
-    s->teams = p.teams;
-    lay_out_sums(env, a, s, &p);
-    a->out[5] = ABSENT;
-}
-
 cloob_status conv_dx_reduce_prepare_cuda(const op_env *env, op_args *a)
 {
     fused_state *s;
@@ -357,8 +309,7 @@ cloob_status conv_dx_reduce_prepare_cuda(const op_env *env, op_args *a)
                (float)(a->attr.spread + a->attr.pooled) * cuda_pass_ms(1.25 * (double)tensor_bytes(&a->in[3])),
            reduce.scratch_bytes);
     if (a->attr.dw) CLOOB_TRY(dw_prepare(env, a, s, p));
-    if (op_has(&a->in[9])) apply_prepare(env, a, s, p);
-    if (s->teams && a->attr.alone) a->out[6] = ABSENT;
+    if (s->teams && a->attr.alone) a->out[5] = ABSENT;
     return CLOOB_OK;
 }
 
@@ -369,13 +320,6 @@ static cloob_status reduce_fused(const op_env *env, const op_args *a, const fuse
     CLOOB_TRY(turned(env, a, s, &a->in[1], p.k, p.n, &p.b));
     p.partial = at(a, s->partial);
     p.dw = s->takes_dw, p.dw_partial = at(a, s->dw_partial);
-    if (s->takes_apply) {
-        p.applies = true, p.room = s->room;
-        p.dy = a->in[0].data, p.x1 = a->in[9].data;
-        p.mean1 = a->in[10].data, p.rstd1 = a->in[11].data, p.gain1 = a->in[12].data, p.bias1 = a->in[13].data;
-        p.sums1 = a->in[14].data;
-        p.count = (float)p.m * (float)(env->sum_ranks ? env->ranks : 1);
-    }
     int parts = fused_gemm_parts(&p, sms_of(env));
     CLOOB_TRY(run_fused(env, "conv_dx_reduce", &p));
     if (s->takes_dw) CLOOB_TRY(colsum_finish(env, "conv_dx_reduce", a->out[4].data, p.dw_partial, parts, p.k * p.n));
@@ -385,25 +329,20 @@ static cloob_status reduce_fused(const op_env *env, const op_args *a, const fuse
 cloob_status conv_dx_reduce_cuda(const op_env *env, const op_args *a)
 {
     const fused_state *s = a->state;
-    op_args applied = *a;
-    if (a->in[9].data && !s->takes_apply) {
-        op_args apply = fused_first_apply(a);
-        applied = fused_applied_reduce(a);
-        CLOOB_TRY(bn_bwd_apply_cuda(env, &apply));
-    }
+    op_args apart = *a;
     if (a->attr.pooled && (!s->teams || !a->attr.spread)) {
         op_args pooled = fused_pooled(a);
         CLOOB_TRY(avgpool2_cuda(env, &pooled));
     }
-    if (a->attr.spread && (!s->teams || a->out[6].data)) { /* what the GEMM takes along others may want, too */
+    if (a->attr.spread && (!s->teams || a->out[5].data)) { /* what the GEMM takes along others may want, too */
         op_args spread = fused_spread(a);
         CLOOB_TRY(avgpool2_bwd_cuda(env, &spread));
-        if (!s->teams) applied = fused_spread_reduce(&applied);
+        if (!s->teams) apart = fused_spread_reduce(&apart);
     }
-    op_args reduce = fused_reduce(&applied);
-    op_args dx = with_plan(fused_conv_dx(&applied), &s->first), dw = with_plan(fused_conv_dw(&applied), &s->dw);
+    op_args reduce = fused_reduce(&apart);
+    op_args dx = with_plan(fused_conv_dx(&apart), &s->first), dw = with_plan(fused_conv_dw(&apart), &s->dw);
     if (a->attr.dw && !s->takes_dw) CLOOB_TRY(conv2d_dw_cuda(env, &dw));
-    if (s->teams) return reduce_fused(env, &applied, s, &reduce);
+    if (s->teams) return reduce_fused(env, &apart, s, &reduce);
     CLOOB_TRY(conv2d_dx_cuda(env, &dx));
     return bn_bwd_reduce_cuda(env, &reduce);
 }

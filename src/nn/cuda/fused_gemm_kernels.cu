@@ -209,7 +209,6 @@ bool fused_gemm_takes(int64_t n, int64_t k) { return n % 8 == 0 && k % 8 == 0 &&
 int fused_gemm_parts(const fused_gemm *p, int sms)
 {
     if (tiles_of(p).rows == 0) return 0;
-    if (p->applies) return reduce_gemm_parts(p, sms);
     choice c = choose(p);
     if (c.l.stages == 0) return 0;
     int parts = sms / strips_of(p, c);
@@ -219,7 +218,6 @@ int fused_gemm_parts(const fused_gemm *p, int sms)
 
 cudaError_t fused_gemm_run(cudaStream_t stream, const fused_gemm *p, int sms)
 {
-    if (p->applies) return reduce_gemm_run(stream, p, sms);
     if (p->dw) return p->line ? launch_dw<spread_epilogue>(stream, p, sms) : launch_dw<reduce_epilogue>(stream, p, sms);
     if (p->epilogue == EPILOGUE_STATS) return launch_epilogue<stats_epilogue>(stream, p, sms);
     return p->line ? launch_epilogue<spread_epilogue>(stream, p, sms)

@@ -21,11 +21,6 @@ cloob_status conv_dx_reduce_ref(const op_env *env, const op_args *a)
         CLOOB_TRY(avgpool2_bwd_ref(env, &spread));
         return conv_dx_reduce_ref(env, &rest);
     }
-    if (has(&a->in[9])) {
-        op_args apply = fused_first_apply(a), rest = fused_applied_reduce(a);
-        CLOOB_TRY(bn_bwd_apply_ref(env, &apply));
-        return conv_dx_reduce_ref(env, &rest);
-    }
     op_args dx = fused_conv_dx(a), reduce = fused_reduce(a), dw = fused_conv_dw(a);
     CLOOB_TRY(conv2d_dx_ref(env, &dx));
     if (a->attr.dw) CLOOB_TRY(conv2d_dw_ref(env, &dw));

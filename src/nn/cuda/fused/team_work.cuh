@@ -1,4 +1,4 @@
-/* What warps of a fused GEMM do (fused_gemm_kernels.cu, fused/reduce_gemm.cu): copy factors and what an epilogue reads,
+/* What warps of a fused GEMM do (fused_gemm_kernels.cu): copy factors and what an epilogue reads,
  * multiply and end tiles. Teams are a block's last warpgroups. */
 #ifndef NN_CUDA_FUSED_TEAM_WORK_CUH
 #define NN_CUDA_FUSED_TEAM_WORK_CUH
