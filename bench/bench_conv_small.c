@@ -1,7 +1,7 @@
 /* Our kernels for a ResNet's stem beside cuDNN's best, at the sizes of RN50 and RN50x4: time, bandwidth by
  * the bytes that must move, and the difference of the results (some images of the batch).
  *
- *     bench_conv_small [all|RN50|RN50x4 [once]]      (once: our kernels alone, one run each, for a profiler)
+ *     bench_conv_small [all|RN50|RN50x4|blocks [once]]      (once: our kernels alone, one run each, for a profiler)
  */
 #include <math.h>
 #include <stdio.h>
@@ -191,9 +191,17 @@ static void stem(int64_t N, int64_t HW, int64_t C)
         bench(DNN_FORWARD, N, HW / 2, C, O, 1, SMALL_STATS);
         bench(DNN_FORWARD, N, HW / 2, C, O, 1, SMALL_STATS | SMALL_APPLY);
     }
-    if (C == 32) bench(DNN_FORWARD, N, HW / 4, 2 * C, 2 * C, 1, SMALL_STATS | SMALL_APPLY); /* the first blocks */
     printf("stem of %lld channels, batch %lld: cuDNN %.3f ms, the faster of both %.3f ms\n\n", (long long)C,
            (long long)N, total_dnn, total_small);
+}
+
+/* The 3 x 3 convolutions of the first blocks. */
+static void blocks(int64_t N, int64_t HW, int64_t C)
+{
+    bench(DNN_FORWARD, N, HW, C, C, 1, 0);
+    bench(DNN_DX, N, HW, C, C, 1, 0);
+    bench(DNN_FORWARD, N, HW, C, C, 1, SMALL_STATS);
+    bench(DNN_FORWARD, N, HW, C, C, 1, SMALL_STATS | SMALL_APPLY);
 }
 
 int main(int argc, char **argv)
@@ -202,8 +210,11 @@ int main(int argc, char **argv)
     once = argc > 2 && strcmp(argv[2], "once") == 0;
     ctx = cloob_ctx_create(NULL);
     if (device_open(ctx, "cuda", &dev) != CLOOB_OK) fail("device");
-    if (strcmp(which, "RN50x4") != 0) stem(512, 224, 32);
-    if (strcmp(which, "RN50") != 0) stem(128, 288, 40);
+    bool blocks_alone = strcmp(which, "blocks") == 0;
+    if (!blocks_alone && strcmp(which, "RN50x4") != 0) stem(512, 224, 32);
+    if (!blocks_alone && strcmp(which, "RN50") != 0) stem(128, 288, 40);
+    if (strcmp(which, "RN50x4") != 0) blocks(512, 56, 64);
+    if (strcmp(which, "RN50") != 0) blocks(128, 72, 80);
     device_close(dev);
     cloob_ctx_destroy(ctx);
     return 0;

@@ -67,6 +67,8 @@ static const shape shapes[] = {
     { "x4 add 36", PROLOGUE_ADD, 128, 36, 640, 160, true, 5 },
     { "x4 apply 72", PROLOGUE_APPLY, 128, 72, 80, 320, false, 4 },
     { "x4 apply 36", PROLOGUE_APPLY, 128, 36, 160, 640, false, 5 },
+    { "x4 apply 18", PROLOGUE_APPLY, 128, 18, 320, 1280, false, 9 },
+    { "x4 apply 9", PROLOGUE_APPLY, 128, 9, 640, 2560, false, 5 },
     { "x4 add 18", PROLOGUE_ADD, 128, 18, 1280, 320, true, 8 },
     { "x4 dx 72", PROLOGUE_DX, 128, 72, 320, 80, true, 5 },
     { "x4 dx and dw 72", PROLOGUE_DX, 128, 72, 320, 80, false, 5 },
@@ -366,8 +368,7 @@ int main(int argc, char **argv)
     TRY(device_open(ctx, "cuda", &dev));
     sms = ((const cuda_state *)dev->state)->sms;
     printf("ms; variants: 128 rows b stays, 128 rows b streams, 64 rows b stays, 64 rows b streams, 128 rows with less "
-           "room for results, strips of 128 columns b stays, b streams, strips of 320; with dw as in "
-           "gradients_gemm.cu\n");
+           "room for results, strips of 320; with dw as in gradients_gemm.cu\n");
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
         if (argc < 2 || strstr(shapes[i].name, argv[1])) bench(&shapes[i]);
     printf("all calls of a step of each: floor %.2f ms, separate %.2f, the faster of both %.2f\n", total_floor,

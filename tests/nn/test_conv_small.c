@@ -26,7 +26,8 @@ static const op_case cases[] = {
     CASE(2, 30, 33, 32, 32, 32, 1), CASE(1, 59, 16, 32, 32, 32, 1), CASE(1, 5, 7, 32, 64, 32, 1),
     CASE(3, 17, 19, 32, 64, 32, 1), CASE(2, 30, 33, 32, 64, 32, 1), CASE(1, 9, 8, 8, 32, 3, 2),
     CASE(1, 1, 2, 8, 32, 3, 2),     CASE(3, 35, 37, 8, 32, 3, 2),   CASE(1, 64, 61, 8, 32, 8, 2),
-    CASE(3, 17, 19, 40, 40, 40, 1), CASE(2, 30, 33, 40, 80, 40, 1), CASE(3, 35, 37, 8, 40, 3, 2),
+    CASE(3, 17, 19, 80, 80, 80, 1), CASE(2, 30, 33, 80, 80, 80, 1), CASE(3, 17, 19, 40, 40, 40, 1),
+    CASE(2, 30, 33, 40, 80, 40, 1), CASE(3, 35, 37, 8, 40, 3, 2),
 };
 
 /* From bytes: an odd last row, one tile and several, images smaller than a tile. */
@@ -70,7 +71,8 @@ static const op_case byte_cases[] = {
 static const op_case apply_cases[] = {
     APPLY_CASE(1, 1, 1, 32, 32),   APPLY_CASE(3, 17, 19, 32, 32), APPLY_CASE(2, 30, 33, 32, 32),
     APPLY_CASE(3, 17, 19, 64, 64), APPLY_CASE(1, 59, 33, 64, 64), APPLY_CASE(3, 17, 19, 32, 64),
-    APPLY_CASE(2, 30, 33, 40, 40), APPLY_CASE(3, 17, 19, 40, 80),
+    APPLY_CASE(3, 17, 19, 80, 80), APPLY_CASE(1, 59, 33, 80, 80), APPLY_CASE(2, 30, 33, 40, 40),
+    APPLY_CASE(3, 17, 19, 40, 80),
 };
 
 /* ---- a tensor on the GPU between guards ----------------------------------------------------------- */

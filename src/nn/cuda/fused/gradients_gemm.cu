@@ -3,44 +3,44 @@
  * other, a2 the apply of the batch norm before the convolution, of x2, or x2 itself; both are made in shared memory
  * and never leave it.
  *
- * One block per multiprocessor and strip of 64 or 80 columns, tiles of 128 or 64 rows. A tile's a lies in so many
- * stages of 64 channels. Each of two teams multiplies its half of the result (64 rows, or half of the columns) by b,
- * and all rows of every second stage, turned, by a2. Blocks leave their sums to be added in order. */
+ * One block per multiprocessor and strip of 64 or 80 columns, tiles of 128 rows. A tile's a lies in so many stages of
+ * 64 channels. Each of two teams multiplies its 64 rows of all stages by b, and all 128 rows of every second stage,
+ * turned, by a2. Blocks leave their sums to be added in order. */
 #include "nn/cuda/fused/prologues.cuh"
 #include "nn/cuda/fused/weight_sums.cuh"
 #include "tensor/cuda/cuda.h"
 
 namespace {
 
-enum { TAIL = 16, TAIL_ROW = TAIL * 2, MOST_SHARED = 226 << 10 }; /* a strip's columns beyond 64, and their bytes */
+enum { HEIGHT = TEAMS * ROWS, STAGE = HEIGHT * ROW, MOST_SHARED = 226 << 10 };
+enum { TAIL = 16, TAIL_ROW = TAIL * 2 }; /* a strip's columns beyond 64, and their bytes */
 
-/* A kernel's sizes: stages of a tile, columns of a strip, rows of a tile. */
-template <int STEPS, int COLUMNS, int HEIGHT>
+/* A kernel's sizes: stages of a tile, columns of a strip. */
+template <int STEPS, int COLUMNS>
 struct form {
-    static constexpr int steps = STEPS, columns = COLUMNS, height = HEIGHT;
+    static constexpr int steps = STEPS, columns = COLUMNS;
     static constexpr bool tail = COLUMNS > DEPTH;
-    static constexpr int stage = HEIGHT * ROW, b_stage = COLUMNS * ROW, second = stage + (tail ? HEIGHT * TAIL_ROW : 0);
+    static constexpr int b_stage = COLUMNS * ROW, second = STAGE + (tail ? HEIGHT * TAIL_ROW : 0);
     static constexpr int second_channels = tail ? 2 * DEPTH : DEPTH;
-    static constexpr int held = (STEPS + 1) / 2;                  /* stages whose sums a team has, at most */
-    static constexpr int sums = COLUMNS * HEIGHT / (TEAMS * 128); /* of the result, a thread's */
-    static_assert(COLUMNS == DEPTH || (COLUMNS == DEPTH + TAIL && HEIGHT == TEAMS * ROWS), "no such form");
+    static constexpr int held = (STEPS + 1) / 2; /* stages whose sums a team has, at most */
+    static constexpr int sums = COLUMNS / 2;     /* of the result, a thread's */
+    static_assert(COLUMNS == DEPTH || COLUMNS == DEPTH + TAIL, "no such form");
 };
 
 /* Stages of each ring; the form by its numbers. */
 struct room {
-    int steps, columns, height, x, other, second;
+    int steps, columns, x, other, second;
     int bytes() const
     {
         int tail = columns > DEPTH;
-        return 1024 + steps * columns * ROW + (x + other + second) * height * ROW + tail * second * height * TAIL_ROW +
+        return 1024 + steps * columns * ROW + (x + other + second) * STAGE + tail * second * HEIGHT * TAIL_ROW +
                TEAMS * BOX + CHANNEL_NUMBERS * (steps + 1 + tail) * DEPTH * (int)sizeof(float);
     }
 };
 
 const room rooms[] = { /* by variant */
-                       { 4, 64, 128, 5, 3, 2 }, { 4, 64, 128, 4, 4, 2 }, { 8, 64, 128, 3, 3, 2 },
-                       { 8, 64, 64, 8, 6, 3 },  { 8, 64, 64, 8, 7, 2 },  { 5, 80, 128, 4, 3, 2 },
-                       { 5, 80, 128, 5, 3, 1 }, { 5, 80, 128, 4, 4, 1 }
+                       { 4, 64, 5, 3, 2 }, { 4, 64, 4, 4, 2 }, { 8, 64, 3, 3, 2 },
+                       { 5, 80, 4, 3, 2 }, { 5, 80, 5, 3, 1 }, { 5, 80, 5, 2, 2 }
 };
 
 struct gradient_maps {
@@ -79,12 +79,19 @@ __device__ __forceinline__ void write_second_channels(float *to, int count, cons
     }
 }
 
-/* 16 bytes of a2 in x2's place, 0 where there is no row, since a's are not. */
-__device__ __forceinline__ void make_second_at(char *to, const channel_numbers &n, bool is)
+/* COUNT times 16 bytes of a2 in x2's place, `step` bytes and `rows` rows apart; 0 where there is no row, since a's are
+ * not. All are read first, as in make_rows. */
+template <int COUNT>
+__device__ __forceinline__ void make_second_at(char *to, int step, int rows, const channel_numbers &n, int left)
 {
-    uint4 *at = reinterpret_cast<uint4 *>(to), none = {};
-    uint4 made = transformed<apply_prologue<false>>(n, *at, none);
-    *at = is ? made : none;
+    uint4 v[COUNT], none = {};
+#pragma unroll
+    for (int i = 0; i < COUNT; i++) v[i] = *reinterpret_cast<const uint4 *>(to + i * step);
+#pragma unroll
+    for (int i = 0; i < COUNT; i++) {
+        uint4 made = transformed<apply_prologue<false>>(n, v[i], none);
+        *reinterpret_cast<uint4 *>(to + i * step) = i * rows < left ? made : none;
+    }
 }
 
 /* left: rows from the tile's first on. */
@@ -94,25 +101,12 @@ __device__ __forceinline__ void make_second(char *stage, const float *channels, 
     int thread = threadIdx.x % 128, chunk = thread % 8, first = thread / 8;
     channel_numbers n;
     n.read(channels + chunk * 8, F::second_channels);
-#pragma unroll 4
-    for (int row = 0; row < F::height; row += 16)
-        make_second_at(stage + (first + row) * ROW + ((chunk ^ (first % 8)) << 4), n, first + row < left);
+    make_second_at<HEIGHT / 16>(stage + first * ROW + ((chunk ^ (first % 8)) << 4), 16 * ROW, 16, n, left - first);
     if constexpr (F::tail) {
-        int half = thread % 2;
+        int half = thread % 2, row = thread / 2; /* swizzled by the row's third bit */
         n.read(channels + DEPTH + half * 8, F::second_channels);
-#pragma unroll
-        for (int row = thread / 2; row < F::height; row += 64) /* swizzled by the row's third bit */
-            make_second_at(stage + F::stage + row * TAIL_ROW + ((half ^ (row / 4 % 2)) << 4), n, row < left);
-    }
-}
-
-template <class F>
-__device__ __forceinline__ void make_first(char *to, const char *from, const channel_numbers &n)
-{
-#pragma unroll 4
-    for (int row = 0; row < F::height; row += 16) {
-        uint4 *at = reinterpret_cast<uint4 *>(to + row * ROW);
-        *at = transformed<dx_prologue>(n, *at, *reinterpret_cast<const uint4 *>(from + row * ROW));
+        make_second_at<HEIGHT / 64>(stage + STAGE + row * TAIL_ROW + ((half ^ (row / 4 % 2)) << 4), 64 * TAIL_ROW, 64,
+                                    n, left - row);
     }
 }
 
@@ -136,7 +130,7 @@ __device__ void make_factors(ring x, ring other, ring second, gradient_barriers 
     for (int tile = w.part; tile < w.tiles; tile += w.parts) {
         if (!j.plain) {
             barrier_wait(&second.full[second.at], second.parity);
-            make_second<F>(second.here(), second_channels, (int)j.m - tile * F::height);
+            make_second<F>(second.here(), second_channels, (int)j.m - tile * HEIGHT);
             publish_made(&s.second_ready[second.at], nullptr);
             second.next();
         }
@@ -145,7 +139,7 @@ __device__ void make_factors(ring x, ring other, ring second, gradient_barriers 
             n.read(channels + step * DEPTH + chunk * 8, F::steps * DEPTH);
             barrier_wait(&x.full[x.at], x.parity);
             barrier_wait(&other.full[other.at], other.parity);
-            make_first<F>(x.here() + offset, other.here() + offset, n);
+            make_rows<dx_prologue, HEIGHT>(x.here() + offset, other.here() + offset, n);
             publish_made(&s.x_ready[x.at], &other.empty[other.at]);
             x.next();
             other.next();
@@ -175,8 +169,8 @@ struct team_sums {
     }
     __device__ __forceinline__ void add(int step, const char *a, const char *second)
     {
-        if (has_main(step)) add_products<F::height>(main[step / 2], a, second);
-        if (has_tail(step)) add_products<F::height>(tail[step / 2], a, second + F::stage);
+        if (has_main(step)) add_products<HEIGHT>(main[step / 2], a, second);
+        if (has_tail(step)) add_products<HEIGHT>(tail[step / 2], a, second + STAGE);
     }
     __device__ __forceinline__ void write(float *to, int strip, const prologue_gemm &j)
     {
@@ -188,21 +182,19 @@ struct team_sums {
     }
 };
 
-/* c = the tile's dx, of the team's rows or columns; dw += of the team's stages. A stage is given back once the products
- * after it have begun. */
+/* c = the tile's dx, of the team's rows; dw += of the team's stages. A stage is given back once the products after it
+ * have begun. */
 template <int TEAM, class F>
 __device__ __forceinline__ void multiply_tile(float (&c)[F::sums], team_sums<TEAM, F> &dw, ring &a, const char *b,
                                               const char *second)
 {
-    constexpr bool by_rows = F::height == TEAMS * ROWS;
-    constexpr int below = by_rows ? TEAM * ROWS * ROW : 0, shift = by_rows ? 0 : TEAM * (F::columns / 2) * ROW;
     int before = 0;
     settle(c);
     dw.settle_all();
 #pragma unroll
     for (int step = 0; step < F::steps; step++) {
         barrier_wait(&a.full[a.at], a.parity);
-        uint64_t da = descriptor(a.here() + below), db = descriptor(b + step * F::b_stage + shift);
+        uint64_t da = descriptor(a.here() + TEAM * ROWS * ROW), db = descriptor(b + step * F::b_stage);
         wgmma_fence();
 #pragma unroll
         for (int k = 0; k < DEPTH / 16; k++) wgmma_k16(c, da + 2 * k, db + 2 * k, step > 0 || k > 0);
@@ -234,8 +226,8 @@ __device__ __forceinline__ void put_matrices(const float *from, char *box, int k
 
 /* The team's rows of dx leave by the copy engine, from its own place; a strip's tail from registers. */
 template <int TEAM, class F>
-__device__ __forceinline__ void send_rows(const float (&c)[F::sums], char *results, const CUtensorMap *map,
-                                          const prologue_gemm &j, int column, int row)
+__device__ __forceinline__ void send_result(const float (&c)[F::sums], char *results, const CUtensorMap *map,
+                                            const prologue_gemm &j, int column, int row)
 {
     char *out = results + TEAM * BOX;
     row += TEAM * ROWS;
@@ -258,20 +250,6 @@ __device__ __forceinline__ void send_rows(const float (&c)[F::sums], char *resul
     }
 }
 
-/* The teams' columns of dx leave together, from two places in turns. */
-template <int TEAM, class F>
-__device__ __forceinline__ void send_columns(const float (&c)[F::sums], char *results, const CUtensorMap *map,
-                                             int column, int row, int place)
-{
-    char *out = results + place * BOX;
-#pragma unroll
-    for (int k = 0; k < 2; k++) put_matrices(c + 8 * k, out, 2 * TEAM + k);
-    if (TEAM == 0) wait_sent(); /* so the other place is free behind the barrier */
-    shared_publish();
-    teams_barrier();
-    if (TEAM == 0 && is_leader()) store_box(map, out, column, row);
-}
-
 /* A team's life. a: full means made. */
 template <int TEAM, class F>
 __device__ void work(ring a, ring second, const char *b, const share &w, const CUtensorMap *out_map,
@@ -279,15 +257,12 @@ __device__ void work(ring a, ring second, const char *b, const share &w, const C
 {
     float c[F::sums];
     team_sums<TEAM, F> dw = {};
-    int place = 0;
     for (int tile = w.part; tile < w.tiles; tile += w.parts) {
         barrier_wait(&second.full[second.at], second.parity);
         multiply_tile<TEAM, F>(c, dw, a, b, second.here());
         if (threadIdx.x % 32 == 0) barrier_arrive(&second.empty[second.at]);
         second.next();
-        if constexpr (F::height == TEAMS * ROWS) send_rows<TEAM, F>(c, results, out_map, j, w.strip, tile * F::height);
-        else send_columns<TEAM, F>(c, results, out_map, w.strip, tile * F::height, place);
-        place = 1 - place;
+        send_result<TEAM, F>(c, results, out_map, j, w.strip, tile * HEIGHT);
     }
     if (is_leader()) asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
     dw.write(j.partial + (int64_t)w.part * j.k * j.n, w.strip, j);
@@ -312,9 +287,8 @@ __device__ void copy_second(ring r, const share &w, const gradient_maps &t)
 {
     for (int tile = w.part; tile < w.tiles; tile += w.parts) {
         r.begin_fill();
-        copy_box(r.here(), &t.x2, w.strip, tile * F::height, &r.full[r.at]);
-        if constexpr (F::tail)
-            copy_box(r.here() + F::stage, &t.x2_tail, w.strip + DEPTH, tile * F::height, &r.full[r.at]);
+        copy_box(r.here(), &t.x2, w.strip, tile * HEIGHT, &r.full[r.at]);
+        if constexpr (F::tail) copy_box(r.here() + STAGE, &t.x2_tail, w.strip + DEPTH, tile * HEIGHT, &r.full[r.at]);
         r.next();
     }
 }
@@ -322,14 +296,14 @@ __device__ void copy_second(ring r, const share &w, const gradient_maps &t)
 template <class F>
 __device__ __forceinline__ share gradient_share(const prologue_gemm &j)
 {
-    int strips = (int)((j.n + F::columns - 1) / F::columns), tiles = (int)((j.m + F::height - 1) / F::height);
+    int strips = (int)((j.n + F::columns - 1) / F::columns), tiles = (int)((j.m + HEIGHT - 1) / HEIGHT);
     return { (int)blockIdx.x % strips * F::columns,
              F::columns,
              (int)blockIdx.x / strips,
              (int)gridDim.x / strips,
              F::steps,
              tiles,
-             F::height };
+             HEIGHT };
 }
 
 template <class F>
@@ -341,7 +315,7 @@ __global__ void __launch_bounds__(THREADS, 1)
     __shared__ gradient_barriers s;
     share w = gradient_share<F>(j);
     char *b = (char *)(((uintptr_t)memory + 1023) & ~(uintptr_t)1023), *x_at = b + F::steps * F::b_stage,
-         *other_at = x_at + r.x * F::stage, *second_at = other_at + r.other * F::stage,
+         *other_at = x_at + r.x * STAGE, *second_at = other_at + r.other * STAGE,
          *results = second_at + r.second * F::second;
     float *channels = (float *)(results + TEAMS * BOX),
           *second_channels = channels + CHANNEL_NUMBERS * F::steps * DEPTH;
@@ -349,8 +323,8 @@ __global__ void __launch_bounds__(THREADS, 1)
     write_second_channels(second_channels, F::second_channels, j, w.strip);
     if (threadIdx.x == 0) s.make();
     __syncthreads();
-    ring x = { x_at, s.x_full, s.x_empty, F::stage, r.x, 0, 0 };
-    ring other = { other_at, s.other_full, s.other_empty, F::stage, r.other, 0, 0 };
+    ring x = { x_at, s.x_full, s.x_empty, STAGE, r.x, 0, 0 };
+    ring other = { other_at, s.other_full, s.other_empty, STAGE, r.other, 0, 0 };
     ring second = { second_at, s.second_full, s.second_empty, F::second, r.second, 0, 0 };
     using R = gradient_registers<F>;
     if (threadIdx.x < 128) {
@@ -364,7 +338,7 @@ __global__ void __launch_bounds__(THREADS, 1)
         make_factors<F>(x, other, second, s, w, channels, second_channels, j);
     } else {
         asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(R::multiplies));
-        ring a = { x_at, s.x_ready, s.x_empty, F::stage, r.x, 0, 0 };
+        ring a = { x_at, s.x_ready, s.x_empty, STAGE, r.x, 0, 0 };
         ring a2 = { second_at, j.plain ? s.second_full : s.second_ready, s.second_empty, F::second, r.second, 0, 0 };
         barrier_wait(&s.b_full, 0);
         if (threadIdx.x < 384) work<0, F>(a, a2, b, w, &t.out, j, results);
@@ -376,12 +350,12 @@ __global__ void __launch_bounds__(THREADS, 1)
 
 cudaError_t make_maps(gradient_maps *t, const prologue_gemm *p, const room &r)
 {
-    cudaError_t e = tensor_map_rows(&t->x, p->x, p->m, p->k, DEPTH, r.height);
-    if (e == cudaSuccess) e = tensor_map_rows(&t->other, p->other, p->m, p->k, DEPTH, r.height);
+    cudaError_t e = tensor_map_rows(&t->x, p->x, p->m, p->k, DEPTH, HEIGHT);
+    if (e == cudaSuccess) e = tensor_map_rows(&t->other, p->other, p->m, p->k, DEPTH, HEIGHT);
     if (e == cudaSuccess) e = tensor_map_rows(&t->b, p->b, p->n, p->k, DEPTH, r.columns);
-    if (e == cudaSuccess) e = tensor_map_rows(&t->x2, p->x2, p->m, p->n, DEPTH, r.height);
+    if (e == cudaSuccess) e = tensor_map_rows(&t->x2, p->x2, p->m, p->n, DEPTH, HEIGHT);
     if (e == cudaSuccess && r.columns > DEPTH)
-        e = tensor_map_rows(&t->x2_tail, p->x2, p->m, p->n, TAIL, r.height, CU_TENSOR_MAP_SWIZZLE_32B);
+        e = tensor_map_rows(&t->x2_tail, p->x2, p->m, p->n, TAIL, HEIGHT, CU_TENSOR_MAP_SWIZZLE_32B);
     return e == cudaSuccess ? tensor_map_rows(&t->out, p->y, p->m, p->n, 64, ROWS) : e;
 }
 
@@ -411,7 +385,7 @@ int gradients_gemm_parts(const prologue_gemm *p, int sms)
     int64_t least = r.columns > DEPTH ? DEPTH + 8 : 32, most = r.columns > DEPTH ? r.columns : 2 * DEPTH;
     bool fits = p->prologue == PROLOGUE_DX && p->k > depth - spare && p->k <= depth && p->k % 8 == 0 && p->n >= least &&
                 p->n <= most && p->n % 8 == 0 && p->m > 0;
-    int64_t tiles = (p->m + r.height - 1) / r.height, parts = sms / strips_of(p, r);
+    int64_t tiles = (p->m + HEIGHT - 1) / HEIGHT, parts = sms / strips_of(p, r);
     return !fits ? 0 : (int)(tiles < parts ? tiles : parts);
 }
 
@@ -421,10 +395,9 @@ cudaError_t gradients_gemm_run(cudaStream_t stream, const prologue_gemm *p, int 
     if (parts == 0) return cudaErrorInvalidConfiguration;
     const room &r = rooms[p->variant];
     int blocks = parts * strips_of(p, r);
-    return r.steps == 4     ? launch<form<4, 64, 128>>(stream, p, r, blocks)
-           : r.steps == 5   ? launch<form<5, 80, 128>>(stream, p, r, blocks)
-           : r.height == 64 ? launch<form<8, 64, 64>>(stream, p, r, blocks)
-                            : launch<form<8, 64, 128>>(stream, p, r, blocks);
+    return r.steps == 4   ? launch<form<4, 64>>(stream, p, r, blocks)
+           : r.steps == 5 ? launch<form<5, 80>>(stream, p, r, blocks)
+                          : launch<form<8, 64>>(stream, p, r, blocks);
 }
 
 } // extern "C"

@@ -204,16 +204,13 @@ struct variant {
     int places; /* for results, at first */
 };
 const variant variants[PROLOGUE_VARIANTS] = { { 1, true, 256, 2 },  { 1, false, 256, 2 }, { 2, true, 256, 2 },
-                                              { 2, false, 256, 2 }, { 1, false, 256, 1 }, { 1, true, 128, 2 },
-                                              { 1, false, 128, 2 }, { 1, false, 320, 1 } };
+                                              { 2, false, 256, 2 }, { 1, false, 256, 1 }, { 1, false, 320, 1 } };
 
-/* Whether the variant is worth a trial: narrower strips where the last of 256 columns would be empty for the most part,
- * wider ones where one then does. */
+/* Whether the variant may be tried: the widest strip where one of them does and one of the others does not. */
 bool suits(const prologue_gemm *p, const variant &v)
 {
     if (p->prologue == PROLOGUE_DX && p->n > v.most) return false; /* the factor may lie where other does: one strip */
-    if (v.most == 320) return p->prologue != PROLOGUE_APPLY && p->n > 256 && p->n <= 320;
-    return v.most == 256 || (p->n > 256 && (p->n - 1) % 256 < 128);
+    return v.most == 256 || (p->prologue != PROLOGUE_APPLY && p->n > 256 && p->n <= v.most);
 }
 
 /* Fills shared memory with stages; x_stages 0: does not fit. */

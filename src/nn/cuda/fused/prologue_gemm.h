@@ -21,7 +21,7 @@ typedef enum gemm_prologue {
     PROLOGUE_DX     /* a = gain rstd (other - mean(other) - xhat mean(other xhat)), the means from `sums` */
 } gemm_prologue;
 
-enum { PROLOGUE_VARIANTS = 8 };
+enum { PROLOGUE_VARIANTS = 6 };
 
 /* y (m, n) = a b^T, a (m, k) from x and other, b (n, k). Everything of m rows lies packed in bf16. */
 typedef struct prologue_gemm {

@@ -91,6 +91,26 @@ __device__ __forceinline__ uint4 transformed(const channel_numbers &n, const uin
     return out;
 }
 
+/* Every 16th of HEIGHT rows, in place of x. Four are read before the first is written: the compiler does not know that
+ * what is written is not what is read next, and would wait for each. */
+template <class P, int HEIGHT>
+__device__ __forceinline__ void make_rows(char *to, const char *from, const channel_numbers &n)
+{
+    constexpr int BATCH = 4;
+#pragma unroll
+    for (int row = 0; row < HEIGHT; row += 16 * BATCH) {
+        uint4 a[BATCH], b[BATCH] = {};
+#pragma unroll
+        for (int i = 0; i < BATCH; i++) {
+            a[i] = *reinterpret_cast<const uint4 *>(to + (row + 16 * i) * ROW);
+            if (P::sources == 2) b[i] = *reinterpret_cast<const uint4 *>(from + (row + 16 * i) * ROW);
+        }
+#pragma unroll
+        for (int i = 0; i < BATCH; i++)
+            *reinterpret_cast<uint4 *>(to + (row + 16 * i) * ROW) = transformed<P>(n, a[i], b[i]);
+    }
+}
+
 /* A warpgroup's life: stages of x become the factor. ready: the factor is there. A stage that is written out as well
  * is given back by the leader when the copy engine has read it. */
 template <class P, int HEIGHT>
@@ -105,14 +125,7 @@ __device__ void make_factor(ring x, ring other, const share &w, const float *cha
             n.read(channels + s * DEPTH + chunk * 8, w.depth * DEPTH);
             barrier_wait(&x.full[x.at], x.parity);
             if (P::sources == 2) barrier_wait(&other.full[other.at], other.parity);
-            char *to = x.here() + offset;
-            const char *from = other.here() + offset;
-#pragma unroll 4
-            for (int row = 0; row < HEIGHT; row += 16) {
-                uint4 a = *reinterpret_cast<uint4 *>(to + row * ROW), b = {};
-                if (P::sources == 2) b = *reinterpret_cast<const uint4 *>(from + row * ROW);
-                *reinterpret_cast<uint4 *>(to + row * ROW) = transformed<P>(n, a, b);
-            }
+            make_rows<P, HEIGHT>(x.here() + offset, other.here() + offset, n);
             shared_publish();
             makers_barrier();
             if (thread == 0) {

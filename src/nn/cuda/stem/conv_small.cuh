@@ -36,14 +36,15 @@ static inline tile_walk walk_of(int64_t N, int64_t H, int64_t W, int rows)
 /* A box of ROWS x COLS positions, C channels, in shared memory as the copy engine leaves it. Channels come in
  * chunks of 16 bytes; eight neighbouring positions of a chunk lie on different banks, by the engine's swizzle
  * or because a position is an odd number of chunks (80 channels: on half as many). */
-template <int C, int ROWS, int COLS>
+template <int C, int ROWS, int COLS, bool WHOLE = true>
 struct box {
-    /* RUN: a position ends inside a sector, so a row of the box is copied as one run of 8-byte words. */
+    /* RUN: a position ends inside a sector, so a row of the box is copied as one run of 8-byte words, where the box is
+     * all of the image's channels (WHOLE). */
     enum {
         FULL = ROWS * COLS * C * 2, /* what the barrier waits for */
         BYTES = (FULL + SMEM_ALIGN - 1) / SMEM_ALIGN * SMEM_ALIGN,
         POSITIONS = ROWS * COLS,
-        RUN = C == 40,
+        RUN = C == 40 && WHOLE,
         MADE = 0 /* used as it is copied */
     };
     static_assert(C == 32 || C == 64 || C == 40 || C == 80, "banks");
@@ -68,8 +69,9 @@ struct box {
     static cudaError_t map(CUtensorMap *m, const void *x, int64_t N, int64_t H, int64_t W, int64_t channels);
 };
 
-template <int C, int ROWS, int COLS>
-cudaError_t box<C, ROWS, COLS>::map(CUtensorMap *m, const void *x, int64_t N, int64_t H, int64_t W, int64_t channels)
+template <int C, int ROWS, int COLS, bool WHOLE>
+cudaError_t box<C, ROWS, COLS, WHOLE>::map(CUtensorMap *m, const void *x, int64_t N, int64_t H, int64_t W,
+                                           int64_t channels)
 {
     cuuint64_t c = (cuuint64_t)channels, w = (cuuint64_t)W, h = (cuuint64_t)H, n = (cuuint64_t)N;
     if (RUN) {

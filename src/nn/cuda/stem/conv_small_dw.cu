@@ -14,11 +14,11 @@ typedef struct dw_part {
 
 constexpr int parts_of(int channels, int each) { return (channels + each - 1) / each; }
 
-/* ROWS groups of warps share the rows of a tile. */
-template <int CIN_, int COUT_, int MT_, int NT_, int R_, int ROWS_, int STAGES_>
+/* ROWS groups of warps share the rows of a tile. CIN: channels of x that a block has, of CIN times SHARES. */
+template <int CIN_, int COUT_, int MT_, int NT_, int R_, int ROWS_, int STAGES_, int SHARES_>
 struct dw_shape
-    : dw_sizes<box<CIN_, R_ * ROWS_ + 2, TILE + 2>, box<COUT_, R_ * ROWS_, TILE>,
-               3 * parts_of(COUT_, 16 * MT_) * (CIN_ / (8 * NT_)), ROWS_, R_, 3 * MT_ * NT_ * 4, STAGES_, 0> {
+    : dw_sizes<box<CIN_, R_ * ROWS_ + 2, TILE + 2, SHARES_ == 1>, box<COUT_, R_ * ROWS_, TILE>,
+               3 * parts_of(COUT_, 16 * MT_) * (CIN_ / (8 * NT_)), ROWS_, R_, 3 * MT_ * NT_ * 4, STAGES_, 0, SHARES_> {
     enum {
         CIN = CIN_,
         NORM_CHANNELS = 1,
@@ -32,7 +32,7 @@ struct dw_shape
         GROUP_WARPS = 3 * M_PARTS * N_PARTS /* that make one whole dw */
     };
     static_assert(CIN % (8 * NT) == 0, "channels of x");
-    typedef box<CIN, R_ * ROWS_ + 2, TILE + 2> x_box;
+    typedef box<CIN, R_ * ROWS_ + 2, TILE + 2, SHARES_ == 1> x_box;
     typedef box<COUT, R_ * ROWS_, TILE> dy_box;
     struct worker;
 
@@ -43,21 +43,23 @@ struct dw_shape
         return p;
     }
 
-    __device__ __forceinline__ static void bring_x(char *to, const CUtensorMap *map, tile_place p, uint64_t *barrier)
+    __device__ __forceinline__ static void bring_x(char *to, const CUtensorMap *map, tile_place p, int share,
+                                                   uint64_t *barrier)
     {
-        x_box::copy(to, map, p, 1, 0, barrier);
+        x_box::copy(to, map, p, 1, share * CIN, barrier);
     }
 
     static cudaError_t map_x(CUtensorMap *m, const void *x, const dnn_shape *s)
     {
-        return x_box::map(m, x, s->N, s->H, s->W, CIN);
+        return x_box::map(m, x, s->N, s->H, s->W, SHARES_ * CIN);
     }
 
     __device__ __forceinline__ static int element(int warp, int i, int lane, int c)
     {
         dw_part p = part_of(warp);
+        int from = warp / GROUP_WARPS * CIN; /* here the shares' first groups are counted on */
         int n = i / 4 % NT, m = i / 4 / NT % MT, u = i / 4 / NT / MT;
-        int o = p.m * 8 + m * 16 + (i >> 1 & 1) * 8 + lane / 4, channel = (p.n + n) * 8 + lane % 4 * 2 + (i & 1);
+        int o = p.m * 8 + m * 16 + (i >> 1 & 1) * 8 + lane / 4, channel = from + (p.n + n) * 8 + lane % 4 * 2 + (i & 1);
         return o < COUT && channel < c ? ((o * 3 + u) * 3 + p.v) * c + channel : -1;
     }
 };
@@ -90,9 +92,9 @@ __device__ __forceinline__ void load_x(unsigned b[S::NT][2], unsigned x, int row
     }
 }
 
-template <int CIN, int COUT, int MT, int NT, int R, int ROWS, int STAGES>
-struct dw_shape<CIN, COUT, MT, NT, R, ROWS, STAGES>::worker {
-    typedef dw_shape<CIN, COUT, MT, NT, R, ROWS, STAGES> S;
+template <int CIN, int COUT, int MT, int NT, int R, int ROWS, int STAGES, int SHARES>
+struct dw_shape<CIN, COUT, MT, NT, R, ROWS, STAGES, SHARES>::worker {
+    typedef dw_shape<CIN, COUT, MT, NT, R, ROWS, STAGES, SHARES> S;
     dw_part p;
     __device__ __forceinline__ worker(int thread) : p(S::part_of(thread / 32)) {}
 
@@ -118,12 +120,12 @@ struct dw_shape<CIN, COUT, MT, NT, R, ROWS, STAGES>::worker {
     }
 };
 
-/* Channels in, out, tiles of 16 dy and of 8 x of a warp, its rows, groups, stages. */
-template <int CIN, int COUT, int MT, int NT, int R, int ROWS, int STAGES>
+/* Channels in, out, tiles of 16 dy and of 8 x of a warp, its rows, groups, stages, shares of the channels in. */
+template <int CIN, int COUT, int MT, int NT, int R, int ROWS, int STAGES, int SHARES = 1>
 constexpr small_kernel row(const char *name)
 {
-    typedef dw_shape<CIN, COUT, MT, NT, R, ROWS, STAGES> S;
-    return { name, DNN_DW, 0, CIN, COUT, 1, S::HIGH, dw_ready<S>, S::SLOTS * sizeof(float), dw_run<S> };
+    typedef dw_shape<CIN / SHARES, COUT, MT, NT, R, ROWS, STAGES, SHARES> S;
+    return { name, DNN_DW, 0, CIN, COUT, 1, S::HIGH, dw_ready<S>, SHARES * S::SLOTS * sizeof(float), dw_run<S> };
 }
 
 } // namespace
@@ -135,5 +137,6 @@ extern "C" const small_kernel small_dw_kernels[] = {
     row<32, 64, 2, 4, 4, 2, 4>("2 x 4 rows"),
     row<40, 40, 1, 5, 8, 2, 3>("2 x 8 rows"),
     row<40, 80, 1, 5, 8, 1, 3>("8 rows"),
+    row<80, 80, 1, 5, 8, 1, 3, 2>("8 rows, two shares"),
     { NULL },
 };

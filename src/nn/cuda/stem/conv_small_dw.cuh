@@ -4,7 +4,8 @@
  * adds the blocks in order. A shape S gives the boxes of x and dy and their copies (bring), how many warps make one
  * whole dw (GROUP) and how many such groups share the rows of a tile (ROWS), the accumulators of a thread (ACC), a
  * warp's part of the work (worker), and which element of dw a slot of the sums is (element; -1: none). A box of x that
- * is not used as it is copied (MADE bytes) makes what is used of it (make). NORM: with
+ * is not used as it is copied (MADE bytes) makes what is used of it (make). Where dw is too large for one block, SHARES
+ * blocks have a share of x's channels each. NORM: with
  * SMALL_BWD batch norm's backward apply first rewrites dy; beside dy then lies what batch norm read. */
 #ifndef NN_CUDA_STEM_CONV_SMALL_DW_CUH
 #define NN_CUDA_STEM_CONV_SMALL_DW_CUH
@@ -19,7 +20,7 @@ typedef struct dw_job {
 } dw_job;
 
 /* What follows from a shape's numbers. */
-template <class X, class DY, int GROUP_, int ROWS_, int R, int ACC_, int STAGES_, int NORM_>
+template <class X, class DY, int GROUP_, int ROWS_, int R, int ACC_, int STAGES_, int NORM_, int SHARES_ = 1>
 struct dw_sizes {
     typedef X x_box;
     typedef DY dy_box;
@@ -29,6 +30,7 @@ struct dw_sizes {
         ACC = ACC_,
         STAGES = STAGES_,
         NORM = NORM_,
+        SHARES = SHARES_,
         BOTH = NORM & SMALL_BWD ? 2 : 1, /* boxes of y's size */
         THREADS = 32 * GROUP * ROWS,
         HIGH = R * ROWS,
@@ -69,19 +71,20 @@ __global__ void __launch_bounds__(S::THREADS, S::PER_SM)
     __shared__ uint64_t full[S::STAGES];
     __shared__ __align__(16) float affine[S::NORM ? AFFINE_BWD * S::NORM_CHANNELS : 1];
     char *stages = smem_begin(raw);
+    int share = blockIdx.x % S::SHARES, begin = blockIdx.x / S::SHARES, step = gridDim.x / S::SHARES;
     auto bring = [&](int stage, int tile) {
         if (tile >= j.tiles.count) return;
         char *to = stages + stage * S::STAGE;
         tile_place p = place_of(j.tiles, tile, S::HIGH);
         barrier_expect(&full[stage], S::FULL);
-        S::bring_x(to, &x_map, p, &full[stage]);
+        S::bring_x(to, &x_map, p, share, &full[stage]);
         S::dy_box::copy(to + S::x_box::BYTES, &dy_map, p, 0, 0, &full[stage]);
         if (S::BOTH == 2) S::dy_box::copy(to + S::x_box::BYTES + S::dy_box::BYTES, &before_map, p, 0, 0, &full[stage]);
     };
     if (threadIdx.x == 0) {
         for (int s = 0; s < S::STAGES; s++) barrier_init(&full[s], 1);
         barrier_publish();
-        for (int s = 0; s < S::STAGES; s++) bring(s, blockIdx.x + s * gridDim.x);
+        for (int s = 0; s < S::STAGES; s++) bring(s, begin + s * step);
     }
     if (S::NORM & SMALL_BWD) affine_bwd_load<S::NORM_CHANNELS>(affine, j.norm);
     __syncthreads();
@@ -90,7 +93,7 @@ __global__ void __launch_bounds__(S::THREADS, S::PER_SM)
 #pragma unroll
     for (int i = 0; i < S::ACC; i++) acc[i] = 0.0f;
     int stage = 0, parity = 0;
-    for (int tile = blockIdx.x; tile < j.tiles.count; tile += gridDim.x) {
+    for (int tile = begin; tile < j.tiles.count; tile += step) {
         unsigned x = shared_address(stages + stage * S::STAGE), dy = x + S::x_box::BYTES;
         barrier_wait(&full[stage], parity);
         if constexpr (S::x_box::MADE != 0) {
@@ -105,7 +108,7 @@ __global__ void __launch_bounds__(S::THREADS, S::PER_SM)
         if (S::x_box::MADE || S::NORM) __syncthreads();
         worker.multiply(acc, x, dy);
         __syncthreads(); /* all have read the stage */
-        if (threadIdx.x == 0) bring(stage, tile + S::STAGES * gridDim.x);
+        if (threadIdx.x == 0) bring(stage, tile + S::STAGES * step);
         if (++stage == S::STAGES) stage = 0, parity ^= 1;
     }
     dw_meet<S>(j.partial + (int64_t)blockIdx.x * S::SLOTS, reinterpret_cast<float *>(stages), acc);
@@ -114,9 +117,9 @@ __global__ void __launch_bounds__(S::THREADS, S::PER_SM)
 template <class S>
 __global__ void __launch_bounds__(256) dw_add_kernel(float *dw, const float *partial, int blocks, int c)
 {
-    int slot = blockIdx.x * 32 + threadIdx.x;
+    int slot = blockIdx.x * 32 + threadIdx.x; /* of all shares, which lie beside each other */
     float sum;
-    if (!add_blocks(sum, partial, blocks, slot, S::SLOTS)) return;
+    if (!add_blocks(sum, partial, blocks / S::SHARES, slot, S::SHARES * S::SLOTS)) return;
     int at = S::element(slot / 32 / S::ACC, slot / 32 % S::ACC, slot % 32, c);
     if (at >= 0) dw[at] = sum;
 }
@@ -138,8 +141,10 @@ cudaError_t dw_run(const small_call *c)
     before_map = dy_map;
     if (e == cudaSuccess && S::BOTH == 2) e = S::dy_box::map(&before_map, c->data.before, s->N, s->Ho, s->Wo, S::COUT);
     if (e != cudaSuccess) return e;
-    dw_kernel<S><<<c->blocks, S::THREADS, S::SMEM, c->stream>>>(x_map, dy_map, before_map, j);
-    dw_add_kernel<S><<<S::SLOTS / 32, dim3(32, 8), 0, c->stream>>>((float *)c->data.w, j.partial, c->blocks, (int)c->c);
+    int blocks = c->blocks < S::SHARES ? (int)S::SHARES : c->blocks / S::SHARES * S::SHARES;
+    dw_kernel<S><<<blocks, S::THREADS, S::SMEM, c->stream>>>(x_map, dy_map, before_map, j);
+    dw_add_kernel<S>
+        <<<S::SHARES * S::SLOTS / 32, dim3(32, 8), 0, c->stream>>>((float *)c->data.w, j.partial, blocks, (int)c->c);
     return cudaGetLastError();
 }
 

@@ -272,7 +272,8 @@ struct first_dw_shape : dw_sizes<X<R_ * ROWS_>, box<COUT_, R_ * ROWS_, TILE>, 1,
     typedef X<R_ * ROWS_> x_box;
     typedef box<COUT, R_ * ROWS_, TILE> dy_box;
 
-    __device__ __forceinline__ static void bring_x(char *to, const CUtensorMap *map, tile_place p, uint64_t *barrier)
+    __device__ __forceinline__ static void bring_x(char *to, const CUtensorMap *map, tile_place p, int,
+                                                   uint64_t *barrier)
     {
         x_box::copy(to, map, p, barrier);
     }
