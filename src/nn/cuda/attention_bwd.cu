@@ -1,9 +1,8 @@
-/* Attention's backward pass on tensor cores, three ways, of which timing chooses. A block per row of the batch and
- * head, everything in shared memory, no sum in more than one order.
+/* Attention's backward pass on tensor cores, two ways, of which timing chooses. A block per row of the batch and head,
+ * everything in shared memory, no sum in more than one order.
  *
  * shared: scores are computed once, by the queries' warps, and lie in shared memory for the keys' sums.
- * wide:   by Hopper's warpgroups (attention_bwd_wide.cu).
- * passes: the same for many tokens (attention_bwd_passes.cu). */
+ * wide:   by Hopper's warpgroups (attention_bwd_wide.cu). */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -159,7 +158,7 @@ static cloob_status launch_shared(const op_env *env, const op_args *a, const att
 
 /* ---- the choice ---------------------------------------------------------------------------------- */
 
-enum { SHARED, WIDE, PASSES, WAYS, PLAIN = WAYS };
+enum { SHARED, WIDE, WAYS, PLAIN = WAYS };
 
 typedef struct attn_state {
     rounding round; /* first: what quantize.h reads of a state */
@@ -170,7 +169,6 @@ static bool way_takes(const op_env *env, const op_args *a, int way)
 {
     attn_sizes z = sizes_of(a, op_sequences_of(&a->attr, &a->in[1], &a->in[4]), &a->in[2]);
     if (way == WIDE) return attention_bwd_wide_takes(env, a);
-    if (way == PASSES) return attention_bwd_passes_takes(env, a);
     return on_tensor_cores(env, &a->in[2], z, 4) && chunk_for(env, z, z.C / z.H) > 0;
 }
 
@@ -180,9 +178,7 @@ static cloob_status launch_way(const op_env *env, const op_args *a, int way)
                                              { launch_shared<32, true>, launch_shared<64, true> } };
     op_sequences s = op_sequences_of(&a->attr, &a->in[1], &a->in[4]);
     attn_sizes z = sizes_of(a, s, &a->in[2]);
-    float *sums = (float *)(a->out[1].data ? a->scratch : NULL);
-    if (way == WIDE) return attention_bwd_wide(env, a, sums);
-    if (way == PASSES) return attention_bwd_passes(env, a, sums);
+    if (way == WIDE) return attention_bwd_wide(env, a, (float *)(a->out[1].data ? a->scratch : NULL));
     return launch[s.start != NULL][z.C / z.H == 64](env, a, z, s.N);
 }
 
@@ -269,12 +265,18 @@ static int choose_way(const op_env *env, const op_args *a)
     if (tune_get(cache, key, &way, sizeof way) && way >= 0 && way < WAYS && way_takes(env, a, way)) return way;
     way = time_ways(env, a, s, ms);
     tune_put(cache, key, &way, sizeof way);
-    ctx_log(env->ctx, CLOOB_LOG_DEBUG, "attention_bwd %s: shared %.4f ms, by warpgroups %.4f, in passes %.4f", key,
-            (double)ms[SHARED], (double)ms[WIDE], (double)ms[PASSES]);
+    ctx_log(env->ctx, CLOOB_LOG_DEBUG, "attention_bwd %s: shared %.4f ms, by warpgroups %.4f", key, (double)ms[SHARED],
+            (double)ms[WIDE]);
     return way;
 }
 
 /* ---- entry points -------------------------------------------------------------------------------- */
+
+/* What a sequence's sums take, one after the other; behind them the scratch of the pass that adds them. */
+static size_t sums_bytes(const op_args *a, const op_sequences &s)
+{
+    return cuda_align((size_t)(s.N * tensor_cols(&a->out[0])) * sizeof(float));
+}
 
 static cloob_status state_make(const op_env *env, op_args *a, attn_state **out)
 {
@@ -292,8 +294,9 @@ extern "C" cloob_status attention_bwd_prepare_cuda(const op_env *env, op_args *a
     CLOOB_TRY(state_make(env, a, &state));
     state->way = choose_way(env, a);
     if (!a->attr.sums) return CLOOB_OK;
-    size_t each = (size_t)(s.N * C3) * sizeof(float), all = colsum_scratch(env->dev, s.rows, C3, a->out[0].dtype);
-    a->scratch_bytes = state->way == PLAIN ? all : each;
+    size_t few = colsum_scratch(env->dev, s.N, C3, CLOOB_F32),
+           all = colsum_scratch(env->dev, s.rows, C3, a->out[0].dtype);
+    a->scratch_bytes = sums_bytes(a, s) + (few > all ? few : all);
     return CLOOB_OK;
 }
 
@@ -307,15 +310,18 @@ static cloob_status zero_dead_copy(const op_env *env, const op_args *a, const op
     return zero_dead_cuda(env, "attention_bwd", &s, &bytes, NULL);
 }
 
-/* Of the sums that the kernel left of each sequence, or of all rows. */
+/* Of the sums that the kernel left of each sequence, or of all rows. One launch is enough for few sequences. */
 static cloob_status bias_sums(const op_env *env, const op_args *a, const op_sequences &s, int way)
 {
+    enum { FEW = 256 };
     const tensor *dqkv = &a->out[0];
     float *sums = (float *)a->out[1].data;
     int64_t C3 = tensor_cols(dqkv);
+    void *rest = (char *)a->scratch + sums_bytes(a, s);
     if (!sums) return CLOOB_OK;
-    if (way != PLAIN) return colsum_finish(env, "attention_bwd", sums, (const float *)a->scratch, (int)s.N, C3);
-    return colsum(env, "attention_bwd", sums, dqkv->data, dqkv->dtype, tensor_rows(dqkv), C3, 0, a->scratch);
+    if (way == PLAIN) return colsum(env, "attention_bwd", sums, dqkv->data, dqkv->dtype, s.rows, C3, 0, rest);
+    if (s.N <= FEW) return colsum_finish(env, "attention_bwd", sums, (const float *)a->scratch, (int)s.N, C3);
+    return colsum(env, "attention_bwd", sums, a->scratch, CLOOB_F32, s.N, C3, 0, rest);
 }
 
 extern "C" cloob_status attention_bwd_cuda(const op_env *env, const op_args *a)

@@ -65,9 +65,9 @@ __device__ static void take_rows(const attn_rows &m, float *lse2, float *along, 
     if (t < z.Tp) lse2[t] = t < z.T ? lse2[t] * LOG2E : INFINITY;
 }
 
-/* to[c..c+15] = or, with keep, += the sums of these columns over the first rows, as products with ones; by a warp. */
+/* to[c..c+15] = the sums of these columns over the first rows, as products with ones; by a warp. */
 template <class L>
-__device__ static void sum_16(float *to, const bf16 *from, int c, int rows, bool keep)
+__device__ static void sum_16(float *to, const bf16 *from, int c, int rows)
 {
     const unsigned one = 0x3f803f80u, ones[4] = { one, one, one, one };
     int lane = threadIdx.x & 31;
@@ -81,10 +81,8 @@ __device__ static void sum_16(float *to, const bf16 *from, int c, int rows, bool
     }
     if (lane >= 4) return;
 #pragma unroll
-    for (int half = 0; half < 2; half++) {
-        float2 *at = reinterpret_cast<float2 *>(to + c + 8 * half + 2 * lane), before = keep ? *at : make_float2(0, 0);
-        *at = make_float2(before.x + sum[half][0], before.y + sum[half][1]);
-    }
+    for (int half = 0; half < 2; half++)
+        *reinterpret_cast<float2 *>(to + c + 8 * half + 2 * lane) = make_float2(sum[half][0], sum[half][1]);
 }
 
 /* The sums over rows of dq, dk and dv, which are still where they left by: 3 D numbers of one head. Rows behind the
@@ -94,7 +92,7 @@ __device__ static void sum_columns(float *to, const bf16 *q, const bf16 *k, cons
 {
     for (int task = threadIdx.x / 32; task < 3 * (D / 16); task += blockDim.x / 32) {
         int part = task / (D / 16), c = task % (D / 16) * 16;
-        sum_16<L>(to + part * z.C, part == 0 ? q : part == 1 ? k : v, c, z.Tp, false);
+        sum_16<L>(to + part * z.C, part == 0 ? q : part == 1 ? k : v, c, z.Tp);
     }
 }
 

@@ -17,10 +17,6 @@ bool attention_bwd_wide_takes(const op_env *env, const op_args *a);
 /* sums: (sequences, 3 C), the sums of each one's dqkv over its rows, or NULL. */
 cloob_status attention_bwd_wide(const op_env *env, const op_args *a, float *sums);
 
-/* The same in passes of 128 keys: 129 to 320 tokens, neither causal nor packed, without an 8-bit copy. */
-bool attention_bwd_passes_takes(const op_env *env, const op_args *a);
-cloob_status attention_bwd_passes(const op_env *env, const op_args *a, float *sums);
-
 #ifdef __cplusplus
 }
 #endif

@@ -31,7 +31,6 @@ cudaError_t transpose_bf16(cudaStream_t stream, void *to, const void *from, int6
 
 bool attention_wide_takes(const op_env *env, const op_args *a) { return (void)env, (void)a, false; }
 bool attention_bwd_wide_takes(const op_env *env, const op_args *a) { return (void)env, (void)a, false; }
-bool attention_bwd_passes_takes(const op_env *env, const op_args *a) { return (void)env, (void)a, false; }
 
 static cloob_status no_warpgroups(const op_env *env)
 {
@@ -41,11 +40,6 @@ static cloob_status no_warpgroups(const op_env *env)
 cloob_status attention_wide(const op_env *env, const op_args *a) { return (void)a, no_warpgroups(env); }
 
 cloob_status attention_bwd_wide(const op_env *env, const op_args *a, float *sums)
-{
-    return (void)a, (void)sums, no_warpgroups(env);
-}
-
-cloob_status attention_bwd_passes(const op_env *env, const op_args *a, float *sums)
 {
     return (void)a, (void)sums, no_warpgroups(env);
 }
