@@ -276,7 +276,7 @@ static void text(void)
 /* Attention by itself, its backward pass in every way there is, with a bias's gradient. */
 static void attention_ways(const char *name, int layers, int64_t rows, int64_t T, int64_t H, bool causal)
 {
-    static const char *const way[] = { "timed", "separate", "shared", "wide 32", "wide 64" };
+    static const char *const way[] = { "timed", "shared", "warpgroups", "passes" };
     char s[64];
     int64_t C = 64 * H;
     op_attr at = { .heads = H, .causal = causal };
@@ -284,7 +284,7 @@ static void attention_ways(const char *name, int layers, int64_t rows, int64_t T
     bench(name, name, layers, OP_ATTENTION, (op_args){ .in = { qkv }, .attr = at }, 0, 3);
     bench(name, name, layers, OP_ATTENTION_BWD, (op_args){ .in = { y, qkv, y, lse }, .attr = at }, 0, 1);
     at.sums = true;
-    for (int w = 0; w < 5; w++) {
+    for (int w = 0; w < 4; w++) {
         snprintf(s, sizeof s, "%s, sums, %s", name, way[w]);
         ctx->kernels.attention_backward = (cloob_attention_backward)w;
         bench(way[w], s, layers, OP_ATTENTION_BWD, (op_args){ .in = { y, qkv, y, lse }, .attr = at }, 0, 3);

@@ -79,10 +79,9 @@ typedef enum cloob_fused_gemm {
 
 typedef enum cloob_attention_backward {
     CLOOB_ATTENTION_AUTO,
-    CLOOB_ATTENTION_SEPARATE, /* scores are computed for the queries and for the keys */
-    CLOOB_ATTENTION_SHARED,   /* scores are computed once */
-    CLOOB_ATTENTION_WIDE_32,  /* the same by Hopper's warpgroups, 32 queries at a time */
-    CLOOB_ATTENTION_WIDE_64   /* 64 queries at a time, for up to 64 tokens */
+    CLOOB_ATTENTION_SHARED, /* by warps, scores in shared memory */
+    CLOOB_ATTENTION_WIDE,   /* by Hopper's warpgroups, where there is a kernel for the call */
+    CLOOB_ATTENTION_PASSES  /* the same, 128 keys at a time */
 } cloob_attention_backward;
 
 typedef struct cloob_kernels {

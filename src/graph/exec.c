@@ -36,7 +36,7 @@ struct exec {
 
 /* ---- layout -------------------------------------------------------------------------------------- */
 
-enum { BLOCK = 16 };
+enum { CHANNELS = 16 }; /* an image in blocks has a multiple of them, whatever the machine's blocks are */
 
 /* Marks every image of a call as plain; true when one was not yet. */
 static bool mark_plain(const call *c, bool *plain)
@@ -59,15 +59,27 @@ static bool has_plain(const call *c, const bool *plain)
     return false;
 }
 
-/* On the CPU an image in F32 whose every reader and writer can take it is laid out in blocks of 16 channels. Where a
- * kernel wants all its images laid out alike, one plain image makes the others plain, and so on to its neighbours. */
+/* Of a kernel that mixes layouts: a plain residual makes the output it is added to plain, and the other way round. */
+static bool residual_as_output(const call *c, bool *plain)
+{
+    const tensor *residual = &c->args.in[OP_RESIDUAL], *y = &c->args.out[0];
+    if (residual->ndim != 4 || y->ndim != 4) return false;
+    bool *from = &plain[(intptr_t)residual->data], *to = &plain[(intptr_t)y->data], alike = *from == *to;
+    *from = *to = *from || *to;
+    return !alike;
+}
+
+/* On the CPU an image in F32 whose every reader and writer can take it is laid out in blocks of channels; outputs of
+ * the graph are plain. Where a kernel wants all its images laid out alike, one plain image makes the others plain, and
+ * so on to its neighbours. */
 static void choose_layout(exec *e)
 {
     bool *plain = calloc((size_t)e->values + 1, sizeof *plain), changed = true;
     if (!plain) return; /* plain everywhere is right, only slower */
     for (int v = 0; v < e->values; v++) {
         const tensor *t = &e->value[v].t;
-        plain[v] = e->value[v].kind != VALUE_TEMP || t->dtype != CLOOB_F32 || t->ndim != 4 || t->dim[3] % BLOCK != 0;
+        plain[v] = e->value[v].kind != VALUE_TEMP || e->value[v].keep || t->dtype != CLOOB_F32 || t->ndim != 4 ||
+                   t->dim[3] % CHANNELS != 0;
     }
     for (int i = 0; i < e->calls; i++)
         if (!e->call[i].kernel->blocked) mark_plain(&e->call[i], plain);
@@ -75,11 +87,12 @@ static void choose_layout(exec *e)
         changed = false;
         for (int i = 0; i < e->calls; i++) {
             const call *c = &e->call[i];
-            if (!c->kernel->mixes && has_plain(c, plain)) changed |= mark_plain(c, plain);
+            if (c->kernel->mixes) changed |= residual_as_output(c, plain);
+            else if (has_plain(c, plain)) changed |= mark_plain(c, plain);
         }
     }
     for (int v = 0; v < e->values; v++)
-        if (!plain[v]) e->value[v].t.block = BLOCK;
+        if (!plain[v]) e->value[v].t.block = op_image_block();
     free(plain);
 }
 
@@ -215,14 +228,25 @@ static void find_lifetimes(const exec *e, plan_item *item)
     }
 }
 
+/* The operand whose place a call's result may take; its index, or -1. */
+static int replaced_operand(const call *c)
+{
+    int k = c->kernel->in_place ? 0 : c->kernel->adds_in_place ? OP_RESIDUAL : -1;
+    if (k < 0 || c->args.in[k].ndim < 0 || c->args.out[0].ndim < 0) return -1;
+    for (int other = 0; k == OP_RESIDUAL && other < OP_INPUTS; other++)
+        if (other != k && c->args.in[other].ndim >= 0 && c->args.in[other].data == c->args.in[k].data) return -1;
+    return k;
+}
+
 /* A result takes the place of an operand that dies with its making, where the kernel allows it. */
 static void share_places(exec *e, plan_item *item)
 {
     for (int v = 0; v < e->values; v++) e->lies[v] = v;
     for (int i = 0; i < e->calls; i++) {
         const op_args *a = &e->call[i].args;
-        if (!e->call[i].kernel->in_place || a->in[0].ndim < 0 || a->out[0].ndim < 0) continue;
-        intptr_t from = (intptr_t)a->in[0].data, to = (intptr_t)a->out[0].data;
+        int k = replaced_operand(&e->call[i]);
+        if (k < 0) continue;
+        intptr_t from = (intptr_t)a->in[k].data, to = (intptr_t)a->out[0].data;
         plan_item *place = &item[e->lies[from]];
         bool temporary = e->value[from].kind == VALUE_TEMP && e->value[to].kind == VALUE_TEMP;
         if (!temporary || item[from].last != i || item[to].first != i || item[to].bytes == 0 ||

@@ -89,20 +89,49 @@ static void fuse_first_dw(graph *g, int i)
     }
 }
 
-/* The other gradient comes from a pool (the shortcut of a downsampling block): the reduction spreads it on its way.
- * Lines longer than a tile have to be made of such. */
+/* Whether a GEMM has tiles of positions for lines of this length, pairs of them. */
+static bool has_tiles(int64_t line)
+{
+    enum { SHORTEST = 12, LONGEST = 32 };
+    if (line % 2 == 0 && line <= LONGEST) return true;
+    for (int64_t w = SHORTEST; w <= LONGEST; w += 2)
+        if (line % w == 0) return true;
+    return false;
+}
+
+/* The other gradient comes from a pool (the shortcut of a downsampling block): the reduction spreads it on its way. */
 static void fuse_spread(graph *g, int i)
 {
-    enum { TILE = 64 };
     node *n = &g->node[i];
     const tensor *x = &g->value[n->in[3]].t;
-    int64_t H = x->dim[1], W = x->dim[2];
     int at = maker(g, OP_AVGPOOL2_BWD, n->in[2]);
-    if (at < 0 || H % 2 || W % 2 || W > 2 * TILE || (W > TILE && W % 4) || x->dtype != CLOOB_BF16) return;
+    if (at < 0 || x->dim[1] % 2 || !has_tiles(x->dim[2]) || x->dtype != CLOOB_BF16) return;
     n->attr.spread = n->attr.alone = true;
     n->out[6] = n->in[2];
     n->in[2] = g->node[at].in[0];
     g->node[at].op = OP_COUNT;
+}
+
+/* The pool is done again, for the gradient of the shortcut's weight alone: of y, which the reduction reads anyway. That
+ * gradient comes behind it then. */
+static void fuse_pooled(graph *g, int i)
+{
+    node *n = &g->node[i];
+    for (int k = g->forward_nodes; k < i && n->attr.spread; k++) {
+        node *pool = &g->node[k];
+        value_id pooled = pool->out[0];
+        if (pool->op != OP_AVGPOOL2 || pool->in[0] != n->in[8] || graph_uses(g, pooled) != 1) continue;
+        int at = k + 1;
+        while (at < g->nodes && (g->node[at].op != OP_CONV2D_DW || g->node[at].in[1] != pooled)) at++;
+        if (at == g->nodes) return;
+        n->attr.pooled = true;
+        n->out[7] = pooled;
+        pool->op = OP_COUNT;
+        node dw = g->node[at];
+        for (; at < i; at++) g->node[at] = g->node[at + 1];
+        if (at == i) g->node[i] = dw;
+        return;
+    }
 }
 
 /* The GEMM moves to the reduction's place, where the other gradient is ready. */
@@ -124,6 +153,7 @@ static void fuse_reduce(graph *g, int i)
         g->node[at].op = OP_COUNT;
         fuse_spread(g, i);
         fuse_first_dw(g, i);
+        fuse_pooled(g, i);
         return;
     }
 }

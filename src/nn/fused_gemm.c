@@ -45,6 +45,11 @@ op_args fused_spread(const op_args *a)
     return (op_args){ .attr = a->attr, .in = { a->in[2], a->in[3] }, .out = { a->out[6] }, .scratch = a->scratch };
 }
 
+op_args fused_pooled(const op_args *a)
+{
+    return (op_args){ .attr = a->attr, .in = { a->in[8] }, .out = { a->out[7] }, .scratch = a->scratch };
+}
+
 op_args fused_spread_reduce(const op_args *a)
 {
     op_args r = *a;
@@ -203,6 +208,11 @@ cloob_status shape_conv_dx_reduce(cloob_ctx *ctx, op_args *a)
         if (x->dim[1] % 2 || x->dim[2] % 2) return op_refuse(ctx, OP_CONV_DX_REDUCE, "spread needs even sides");
         CLOOB_TRY(shape_avgpool2_bwd(ctx, &spread));
         a->out[6] = spread.out[0];
+    }
+    if (a->attr.pooled) {
+        op_args pooled = fused_pooled(a);
+        CLOOB_TRY(shape_avgpool2(ctx, &pooled));
+        a->out[7] = pooled.out[0];
     }
     op_args apart = a->attr.spread ? fused_spread_reduce(a) : *a, reduce = fused_reduce(&apart);
     CLOOB_TRY(shape_bn_bwd_reduce(ctx, &reduce));

@@ -18,7 +18,8 @@ typedef enum op_id {
     OP_COUNT
 } op_id;
 
-enum { OP_INPUTS = 15, OP_OUTPUTS = 7, OP_STEPS = 4, OP_HISTORY = 2 };
+enum { OP_INPUTS = 15, OP_OUTPUTS = 8, OP_STEPS = 4, OP_HISTORY = 2 };
+enum { OP_RESIDUAL = 3 }; /* input of conv2d that is added to output 0 */
 
 /* 8-bit copies that skip a pass (graph_fuse_gemm): output OP_ROUNDED_OUT of an op is output 0 in 8 bits, bytes of the
  * same order and behind them OP_ROUNDED_TAIL bytes for the scale; input OP_ROUNDED_IN of linear and linear_dx is such a
@@ -46,7 +47,7 @@ typedef struct op_attr {
     bool sums;           /* act_bwd, layernorm_bwd, attention_bwd: also the sums of dx over its rows */
     bool alone;          /* apply_conv_stats, bn_bwd_conv_dx, conv_dx_reduce: nobody else reads batch norm's rows */
     bool dw;             /* conv_dx_reduce: also the weight's gradient */
-    bool spread;         /* conv_dx_reduce: the second gradient is still behind a 2 x 2 pool */
+    bool spread, pooled; /* conv_dx_reduce: the second gradient is still behind a 2 x 2 pool; also y behind it */
     bool keep_stats;     /* bn_stats: leave the running statistics alone (a second pass over the same batch) */
     op_act act;
     op_fp8 fp8;        /* linear: forward and dx; the CPU keeps 16 bits */
@@ -114,9 +115,10 @@ typedef struct op_kernel {
      * factors); a resumed run needs them for the same bytes. Reads them, or with `set` puts them in place. Below 0:
      * nothing was run yet. */
     cloob_status (*history)(const op_env *env, const op_args *a, float value[OP_HISTORY], bool set);
-    bool in_place; /* output 0 may lie where input 0 does, when they are alike and nobody reads that input later */
-    bool blocked;  /* cpu: takes (N, H, W, C) tensors in blocks of channels (tensor.block), all of them or none */
-    bool mixes;    /* cpu: each of its images may be in blocks or plain */
+    bool in_place;      /* output 0 may lie where input 0 does, when they are alike and nobody reads that input later */
+    bool adds_in_place; /* the same of input OP_RESIDUAL, unless another input is the same tensor */
+    bool blocked;       /* cpu: takes (N, H, W, C) tensors in blocks of channels (tensor.block), all of them or none */
+    bool mixes;         /* cpu: each of its images may be in blocks or plain, but OP_RESIDUAL lies as output 0 does */
 } op_kernel;
 
 /* One table per backend, indexed by op_id; run NULL: not there. cpu falls back to ref. */
@@ -126,6 +128,9 @@ extern const op_kernel op_kernels_cuda[OP_COUNT];
 
 /* The kernel to use; NULL when the backend has none. */
 const op_kernel *op_find_kernel(backend_kind b, op_id op);
+
+/* Channels of a block of images on this CPU (tensor.block): as many as a vector register holds. */
+int64_t op_image_block(void);
 
 /* The most scratch the cuda kernel of an op asks for in prepare, from shapes alone. */
 size_t op_scratch_bound(op_id op, const op_args *a);
@@ -175,6 +180,7 @@ op_args fused_conv(const op_args *a), fused_stats(const op_args *a);            
 op_args fused_conv_dx(const op_args *a), fused_reduce(const op_args *a);             /* conv_dx_reduce */
 op_args fused_conv_dw(const op_args *a);                                             /* the same with dw */
 op_args fused_spread(const op_args *a), fused_spread_reduce(const op_args *a);       /* the same with spread */
+op_args fused_pooled(const op_args *a);                                              /* the same with pooled */
 op_args fused_first_apply(const op_args *a), fused_applied_reduce(const op_args *a); /* the same with x1 */
 op_args fused_apply(const op_args *a), fused_applied_conv(const op_args *a);         /* apply_conv_stats */
 op_args fused_bwd_apply(const op_args *a), fused_applied_dx(const op_args *a);       /* bn_bwd_conv_dx */

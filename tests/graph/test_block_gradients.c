@@ -134,7 +134,8 @@ static int applied(const graph *g)
 static int spread(const graph *g)
 {
     int n = 0;
-    for (int i = 0; i < g->nodes; i++) n += g->node[i].op == OP_CONV_DX_REDUCE && g->node[i].attr.spread;
+    for (int i = 0; i < g->nodes; i++)
+        n += g->node[i].op == OP_CONV_DX_REDUCE && g->node[i].attr.spread && g->node[i].attr.pooled;
     return n;
 }
 

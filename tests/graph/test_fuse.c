@@ -299,36 +299,43 @@ static void the_backward_apply_joins_both_gradients(void)
 }
 
 /* A downsampling shortcut, a pool before its convolution: the reduction reads its gradient as the pool's backward pass
- * would, unless sides are odd, somebody else wants what that makes, or a line is no row of tiles. */
+ * would and pools y for the weight's gradient, which comes behind it, unless sides are odd, somebody else wants what the
+ * pool's backward pass makes, or there are no tiles for such lines. */
 static void the_reduction_spreads_a_pooled_gradient(void)
 {
-    enum { wide = 64, EVEN = 0, ODD, KEPT, LONG, WAYS };
+    enum { wide = 64, EVEN = 0, ODD, KEPT, NO_TILES, WAYS };
     for (int way = EVEN; way < WAYS; way++) {
         graph g;
         graph_init(ctx, &g);
-        int64_t H = way == ODD ? 5 : 4, W = way == LONG ? 70 : 6;
+        int64_t H = way == ODD ? 5 : 4, W = way == NO_TILES ? 34 : 6;
         value_id x = graph_input(&g, TENSOR(CLOOB_BF16, NULL, B, H, W, 16), "x"),
-                 r = graph_input(&g, TENSOR(CLOOB_BF16, NULL, B, H, W, wide), "r");
-        value_id h = one(&g, OP_RELU, add(&g, block_end(&g, x, wide, true, false), r)),
-                 pooled = one(&g, OP_AVGPOOL2, h);
-        value_id w = graph_param(&g, 20, TENSOR(CLOOB_BF16, NULL, 16, 1, 1, wide), 0, true);
-        value_id first = graph_op(&g, OP_CONV2D, (op_attr){ .stride = 1 }, 2, (value_id[]){ h, w });
-        value_id y = add(&g, graph_op(&g, OP_CONV2D, (op_attr){ .stride = 1 }, 2, (value_id[]){ pooled, w }),
-                         one(&g, OP_AVGPOOL2, first));
+                 r = graph_input(&g, TENSOR(CLOOB_BF16, NULL, B, H, W, wide), "r"), w[2];
+        value_id h = one(&g, OP_RELU, add(&g, block_end(&g, x, wide, true, false), r));
+        for (int k = 0; k < 2; k++) w[k] = graph_param(&g, 20 + k, TENSOR(CLOOB_BF16, NULL, 16, 1, 1, wide), 0, true);
+        value_id first = graph_op(&g, OP_CONV2D, (op_attr){ .stride = 1 }, 2, (value_id[]){ h, w[0] });
+        value_id shortcut =
+            graph_op(&g, OP_CONV2D, (op_attr){ .stride = 1 }, 2, (value_id[]){ one(&g, OP_AVGPOOL2, h), w[1] });
+        value_id y = add(&g, one(&g, OP_AVGPOOL2, first), shortcut);
         graph_keep(&g, y, "y");
         graph_fuse(&g);
-        graph_differentiate(&g, y, NULL);
+        graph_differentiate(&g, y, &(graph_grad_options){ .recompute = true });
         const node *pool = NULL;
         for (int i = 0; i < g.nodes; i++)
             if (g.node[i].op == OP_AVGPOOL2_BWD && g.value[g.node[i].out[0]].t.dim[3] == wide) pool = &g.node[i];
         value_id small = pool ? pool->in[0] : NO_VALUE, spread = pool ? pool->out[0] : NO_VALUE;
-        int pools = count(&g, OP_AVGPOOL2_BWD);
+        int pools = count(&g, OP_AVGPOOL2);
         if (way == KEPT) graph_keep(&g, spread, "dh");
         graph_fuse_gemm(&g);
         CHECK_OK(ctx, graph_status(&g));
         const node *n = find(&g, OP_CONV_DX_REDUCE);
-        CHECK(n && pool && n->attr.spread == (way == EVEN) && n->out[6] == (way == EVEN ? spread : NO_VALUE));
-        if (n) CHECK(n->in[2] == (way == EVEN ? small : spread) && count(&g, OP_AVGPOOL2_BWD) == pools - (way == EVEN));
+        bool joins = way == EVEN;
+        CHECK(n && pool && n->attr.spread == joins && n->attr.pooled == joins);
+        if (!n) return;
+        CHECK(n->in[2] == (joins ? small : spread) && n->out[6] == (joins ? spread : NO_VALUE));
+        CHECK(count(&g, OP_AVGPOOL2) == pools - joins && (n->out[7] != NO_VALUE) == joins);
+        for (int i = 0; i < g.nodes && joins; i++)
+            if (g.node[i].op == OP_CONV2D_DW && g.value[g.node[i].out[0]].param == 21)
+                CHECK(g.node[i].in[1] == n->out[7] && &g.node[i] > n);
         graph_release(&g);
     }
 }

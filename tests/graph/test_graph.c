@@ -36,7 +36,7 @@ static void values_alive_together_never_overlap(void)
 
 /* ---- a small tower: conv, batch norm, add, relu, pool -------------------------------------------- */
 
-enum { B = 2, S = 8, C = 16 };
+enum { B = 2, S = 8, C = 32 }; /* more channels than a block has: with one block a blocked image lies as a plain one */
 
 typedef struct weights_of {
     float w[C * 9 * C], gain[C], bias[C], mean[C], var[C], dw[C * 9 * C], dgain[C], dbias[C];
@@ -143,6 +143,44 @@ static void folding_batchnorm_changes_nothing(void)
     CHECK(relative_error(y1, y0, B * S * S * C, 1e-6) < 1e-5);
 }
 
+/* A block as a residual network has it: two convolutions, and the second adds to what the first one read. */
+static void build_block(graph *g)
+{
+    op_attr bn = { .eps = 1e-5f }, conv = { .stride = 1, .pad = 1 };
+    graph_init(ctx, g);
+    value_id x = graph_input(g, TENSOR(CLOOB_F32, NULL, B, S, S, C), "x");
+    value_id w = graph_param(g, 0, TENSOR(CLOOB_F32, NULL, C, 3, 3, C), 0, false);
+    value_id gain = graph_param(g, 1, TENSOR(CLOOB_F32, NULL, C), 0, false),
+             bias = graph_param(g, 2, TENSOR(CLOOB_F32, NULL, C), 0, false);
+    value_id stat[] = { graph_stat(g, 3, TENSOR(CLOOB_F32, NULL, C)), graph_stat(g, 4, TENSOR(CLOOB_F32, NULL, C)) };
+    value_id h = x, before = x;
+    for (int i = 0; i < 3; i++) {
+        if (i == 1) before = h;
+        h = graph_op(g, OP_CONV2D, conv, 2, (value_id[]){ h, w });
+        value_id m = graph_op(g, OP_BN_RUNNING, bn, 2, stat);
+        h = graph_op(g, OP_BN_APPLY, bn, 5, (value_id[]){ h, m, graph_output(g, m, 1), gain, bias });
+        if (i == 2) h = graph_op(g, OP_ADD, (op_attr){ 0 }, 2, (value_id[]){ h, before });
+        h = graph_op(g, OP_RELU, (op_attr){ 0 }, 1, &h);
+    }
+    h = graph_op(g, OP_AVGPOOL2, (op_attr){ 0 }, 1, &h); /* so that the sum is no output of the graph */
+    graph_keep(g, h, "y");
+}
+
+static void a_folded_convolution_adds_where_the_residual_lies(void)
+{
+    static weights_of p;
+    float y0[B * S * S * C / 4], y1[B * S * S * C / 4];
+    graph g;
+    fill(&p);
+    build_block(&g);
+    run_graph(&g, &p, false, y0);
+    build_block(&g);
+    graph_fuse(&g);
+    graph_fold_batchnorm(&g);
+    run_graph(&g, &p, false, y1);
+    CHECK(relative_error(y1, y0, B * S * S * C / 4, 1e-6) < 1e-5);
+}
+
 static void mistakes_are_told_when_asked(void)
 {
     graph g;
@@ -162,6 +200,7 @@ int main(void)
     RUN(values_alive_together_never_overlap);
     RUN(fusion_changes_only_the_number_of_ops);
     RUN(folding_batchnorm_changes_nothing);
+    RUN(a_folded_convolution_adds_where_the_residual_lies);
     RUN(mistakes_are_told_when_asked);
     cloob_ctx_destroy(ctx);
     return check_summary();

@@ -590,7 +590,7 @@ const op_case op_cases[] = {
         { 'f', { 2, 4, 6, 40 } } } },
     { "conv_dx_reduce spread behind batch norm",
       OP_CONV_DX_REDUCE,
-      A(.stride = 1, .relu = true, .dw = true, .spread = true, .alone = true),
+      A(.stride = 1, .relu = true, .dw = true, .spread = true, .pooled = true, .alone = true),
       { { 'f', { 1, 2, 6, 72 } },
         { 'f', { 72, 1, 1, 136 } },
         { 'f', { 1, 1, 3, 136 } },

@@ -64,12 +64,11 @@ static void fused_ops_agree_in_every_way(void)
 
 static void attention_agrees_in_every_way(void)
 {
-    static const cloob_kernels ways[] = { { .attention_backward = CLOOB_ATTENTION_SEPARATE },
-                                          { .attention_backward = CLOOB_ATTENTION_SHARED },
-                                          { .attention_backward = CLOOB_ATTENTION_WIDE_32 },
-                                          { .attention_backward = CLOOB_ATTENTION_WIDE_64 } };
+    static const cloob_kernels ways[] = { { .attention_backward = CLOOB_ATTENTION_SHARED },
+                                          { .attention_backward = CLOOB_ATTENTION_WIDE },
+                                          { .attention_backward = CLOOB_ATTENTION_PASSES } };
     if (device_cuda_count() == 0) SKIP("no GPU here");
-    compare(OP_ATTENTION, OP_ATTENTION_BWD, CLOOB_BF16, 1e-2, ways, 4);
+    compare(OP_ATTENTION, OP_ATTENTION_BWD, CLOOB_BF16, 1e-2, ways, 3);
 }
 
 /* test_gpu_ops [fused | I/N | WORD]: the fused ops alone; the I-th of N parts (from 0), for several processes side by

@@ -31,6 +31,7 @@ CPU_CLONES static void NAME(stats_range)(void *arg, int64_t begin, int64_t end, 
             for (int64_t c = 0; c < z->b; c += LANES) {
                 int64_t width = z->b - c < LANES ? z->b - c : LANES;
                 if (z->b == 16) NAME(sum_stretch)(x, rows, 16, 16, j->shift + first, sum, square);
+                else if (z->b == 8) NAME(sum_stretch)(x, rows, 8, 8, j->shift + first, sum, square);
                 else if (width == LANES)
                     NAME(sum_stretch)(x + c, rows, z->b, LANES, j->shift + first + c, sum + c, square + c);
                 else NAME(sum_stretch)(x + c, rows, z->b, width, j->shift + first + c, sum + c, square + c);
@@ -88,8 +89,10 @@ CPU_CLONES static void NAME(apply_range)(void *arg, int64_t begin, int64_t end, 
                    *res = j->res ? (const REAL *)j->res + i * z->HW * z->b : NULL;
         REAL *y = (REAL *)j->y + i * out_rows * z->b;
         if (j->pool && z->b == 16) NAME(apply_pool_plane)(j, x, y, 16, first);
+        else if (j->pool && z->b == 8) NAME(apply_pool_plane)(j, x, y, 8, first);
         else if (j->pool) NAME(apply_pool_plane)(j, x, y, z->b, first);
         else if (z->b == 16) NAME(apply_plane)(j, x, res, y, 16, first);
+        else if (z->b == 8) NAME(apply_plane)(j, x, res, y, 8, first);
         else NAME(apply_plane)(j, x, res, y, z->b, first);
     }
 }
@@ -171,6 +174,7 @@ CPU_CLONES static void NAME(reduce_range)(void *arg, int64_t begin, int64_t end,
     (void)thread;
     for (int64_t i = begin; i < end; i++) {
         if (j->z.b == 16) NAME(reduce_plane)(j, i, 16, 16);
+        else if (j->z.b == 8) NAME(reduce_plane)(j, i, 8, 8);
         else NAME(reduce_plane)(j, i, j->z.b, LANES);
     }
 }
@@ -206,6 +210,7 @@ CPU_CLONES static void NAME(back_range)(void *arg, int64_t begin, int64_t end, i
     (void)thread;
     for (int64_t i = begin; i < end; i++) {
         if (j->z.b == 16) NAME(back_plane)(j, i, 16, 16);
+        else if (j->z.b == 8) NAME(back_plane)(j, i, 8, 8);
         else NAME(back_plane)(j, i, j->z.b, LANES);
     }
 }

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "nn/cpu/conv_winograd.h"
 #include "nn/cpu/cpu.h"
 #include "nn/cpu/winograd.h"
 #include "tensor/cpu/onednn.h"
@@ -28,6 +29,8 @@ typedef struct conv_state {
     int output;          /* which side is written */
     void *frozen_weight; /* reordered once */
     bool frozen_ready;
+    conv_winograd *winograd; /* not NULL: it does all the work, and the rest is empty */
+    bool winograd_dw;        /* likewise */
 } conv_state;
 
 /* ---- preparing ----------------------------------------------------------------------------------- */
@@ -218,11 +221,12 @@ static dnnl_status_t make_state(onednn *o, descs *d, int output, op_args *a, con
 static bool ours(const tensor *x, const tensor *w) { return x->dtype == CLOOB_F32 && x->dim[3] == w->dim[3]; }
 
 /* Winograd's algorithm takes 4 (tiles of 4 x 4) or 2.25 times fewer products for a 3 x 3 kernel, at the price of larger
- * weights, which is paid once when they are frozen, and of rounding (about 1e-6 of a row). */
-static bool may_winograd(const op_env *env, const op_args *a, const tensor *x, const tensor *w, const tensor *y)
+ * weights and of rounding (about 1e-6 of a row). oneDNN makes such weights slowly: its kernels serve where they are
+ * frozen and made once. */
+static bool may_winograd(const op_args *a, const tensor *x, const tensor *w, const tensor *y)
 {
-    return env->frozen_weights && w->dim[1] == 3 && w->dim[2] == 3 && a->attr.stride == 1 && a->attr.pad == 1 &&
-           x->block && y->block && !op_has(&a->in[3]);
+    return w->dim[1] == 3 && w->dim[2] == 3 && a->attr.stride == 1 && a->attr.pad == 1 && x->block && y->block &&
+           !op_has(&a->in[3]);
 }
 
 static cloob_status prepare(const op_env *env, op_args *a, const tensor *x, const tensor *w, const tensor *y,
@@ -230,12 +234,16 @@ static cloob_status prepare(const op_env *env, op_args *a, const tensor *x, cons
 {
     onednn *o;
     descs d = { .has_bias = output == DST && op_has(&a->in[2]) };
-    d.winograd = output == DST && may_winograd(env, a, x, w, y);
+    bool winograd = may_winograd(a, x, w, y);
+    d.winograd = winograd && env->frozen_weights && output == DST;
     if (!ours(x, w)) return CLOOB_OK;
     CLOOB_TRY(onednn_get(env->ctx, &o));
     conv_state *st = calloc(1, sizeof *st);
     if (!st) return ctx_no_memory(env->ctx, sizeof *st, "a convolution");
     a->state = st;
+    if (winograd && output != WEI) CLOOB_TRY(conv_winograd_create(env, a, output == SRC, &st->winograd));
+    if (winograd && output == WEI) st->winograd_dw = conv_winograd_dw_prepare(env, a);
+    if (st->winograd || st->winograd_dw) return CLOOB_OK;
     dnnl_status_t s = describe(x, w, y, &a->attr, &d);
     dnnl_dims_t channels = { w->dim[0] };
     if (s == dnnl_success && d.has_bias) s = dnnl_memory_desc_init_by_tag(&d.bias, 1, channels, dnnl_f32, dnnl_a);
@@ -268,6 +276,7 @@ void conv2d_f32_release(const op_env *env, op_args *a)
     conv_state *st = a->state;
     (void)env;
     if (!st) return;
+    conv_winograd_destroy(st->winograd);
     if (st->conv) dnnl_primitive_destroy(st->conv);
     for (int i = 0; i < SIDES; i++) {
         side *s = &st->side[i];
@@ -374,7 +383,9 @@ static cloob_status execute(const op_env *env, const op_args *a, void *x, void *
 
 cloob_status conv2d_f32(const op_env *env, const op_args *a)
 {
-    if (!a->state) return conv2d_ref(env, a);
+    const conv_state *st = a->state;
+    if (!st) return conv2d_ref(env, a);
+    if (st->winograd) return conv_winograd_run(env, a, st->winograd);
     if (a->in[3].data && a->in[3].data != a->out[0].data)
         memcpy(a->out[0].data, a->in[3].data, tensor_bytes(&a->out[0]));
     return execute(env, a, a->in[0].data, a->in[1].data, a->out[0].data);
@@ -382,12 +393,19 @@ cloob_status conv2d_f32(const op_env *env, const op_args *a)
 
 cloob_status conv2d_dx_f32(const op_env *env, const op_args *a)
 {
-    if (!a->state) return conv2d_dx_ref(env, a);
+    const conv_state *st = a->state;
+    if (!st) return conv2d_dx_ref(env, a);
+    if (st->winograd) return conv_winograd_run(env, a, st->winograd);
     return execute(env, a, a->out[0].data, a->in[1].data, a->in[0].data);
 }
 
 cloob_status conv2d_dw_f32(const op_env *env, const op_args *a)
 {
-    if (!a->state) return conv2d_dw_ref(env, a);
+    const conv_state *st = a->state;
+    if (!st) return conv2d_dw_ref(env, a);
+    if (st->winograd_dw) {
+        conv_winograd_dw_run(env, a);
+        return CLOOB_OK;
+    }
     return execute(env, a, a->in[1].data, a->out[0].data, a->in[0].data);
 }

@@ -83,10 +83,11 @@ static void forward_range(void *arg, int64_t begin, int64_t end, int thread)
     for (int64_t n = begin; n < end; n++) {
         float *y = (float *)j->a->out[0].data + n * z->rows * z->O;
         patches(z, matrix, (const float *)j->a->in[0].data + n * z->H * z->W * z->C, NULL);
-        gemm_tile(false, true, z->rows, z->O, z->width, 1.0f, matrix, z->width, j->a->in[1].data, z->width, 0.0f, y,
-                  z->O);
+        bool in_place = res == j->a->out[0].data;
+        gemm_tile(false, true, z->rows, z->O, z->width, 1.0f, matrix, z->width, j->a->in[1].data, z->width,
+                  in_place ? 1.0f : 0.0f, y, z->O);
         for (int64_t i = 0; i < z->rows * z->O; i++) {
-            float v = y[i] + (bias ? bias[i % z->O] : 0) + (res ? res[n * z->rows * z->O + i] : 0);
+            float v = y[i] + (bias ? bias[i % z->O] : 0) + (res && !in_place ? res[n * z->rows * z->O + i] : 0);
             y[i] = j->a->attr.relu && v < 0 ? 0 : v;
         }
     }

@@ -1,6 +1,16 @@
 /* The cpu backend. An op without a row here runs as ref defines it. */
 #include "nn/cpu/cpu.h"
 
+/* oneDNN's kernels for AVX-512 take blocks of 16, those for less take 8: with other blocks every convolution begins and
+ * ends with a reorder. */
+int64_t op_image_block(void)
+{
+#ifdef __x86_64__
+    if (!__builtin_cpu_supports("avx512f")) return 8;
+#endif
+    return 16;
+}
+
 /* CPU_CONV_BLOCKED comes from the build: only oneDNN takes blocks of channels. */
 
 const op_kernel op_kernels_cpu[OP_COUNT] = {
@@ -49,6 +59,7 @@ const op_kernel op_kernels_cpu[OP_COUNT] = {
     [OP_CONV2D] = { .run = conv2d_cpu,
                     .prepare = conv2d_prepare,
                     .release = conv2d_release,
+                    .adds_in_place = true,
                     .blocked = CPU_CONV_BLOCKED,
                     .mixes = true },
     [OP_CONV2D_DX] = { .run = conv2d_dx_cpu,

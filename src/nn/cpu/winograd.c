@@ -1,15 +1,13 @@
-/* G w G^T: the 3 x 3 kernel evaluated at the points of the minimal filtering algorithm, in both directions.
- *
- * Row i of G is (1, p, p^2) / prod_{j != i} (p - p_j) for the finite points p and (0, 0, 1) for infinity. Tiles of 2 x
- * 2 use 0, 1, -1 (and the first row without its sign, which is oneDNN's convention), tiles of 4 x 4 use 0, 5/8, -5/8,
- * 3/2, -3/2. */
+/* G w G^T: the 3 x 3 kernel evaluated at the points of the minimal filtering algorithm, in both directions. The points
+ * and their signs are oneDNN's and ours (tensor/cpu/winograd/tile.h). */
 #include "nn/cpu/winograd.h"
 
 #include <string.h>
 
 #include "nn/cpu/cpu.h"
+#include "tensor/cpu/winograd/tile.h"
 
-enum { V = 16, MAX_POINTS = 6 }; /* channels in a block; the larger tile's points */
+enum { V = 16, MAX_POINTS = WINOGRAD_EDGE }; /* channels in a block; the larger tile's points in one dimension */
 
 typedef struct job {
     const float *w;
@@ -20,20 +18,6 @@ typedef struct job {
     dnnl_wino_memory_format_t format;
     int64_t group_o, group_c; /* blocks of channels that lie together */
 } job;
-
-static void fill_points(job *j)
-{
-    static const double small[] = { 0, 1, -1 }, large[] = { 0, 0.625, -0.625, 1.5, -1.5 };
-    const double *p = j->alpha == 4 ? small : large;
-    for (int i = 0; i + 1 < j->alpha; i++) {
-        double f = 1;
-        for (int k = 0; k + 1 < j->alpha; k++)
-            if (k != i) f *= p[i] - p[k];
-        if (j->alpha == 4 && i == 0) f = -f;
-        j->G[i][0] = (float)(1 / f), j->G[i][1] = (float)(p[i] / f), j->G[i][2] = (float)(p[i] * p[i] / f);
-    }
-    j->G[j->alpha - 1][2] = 1;
-}
 
 /* Where the V outputs of block `ob` lie for input channel c at point (a, b). The layouts' names list their axes,
  * outermost first: a a points, O and I blocks, B groups of them, i and o channels inside a block. */
@@ -98,7 +82,7 @@ bool winograd_weights(cloob_ctx *ctx, const dnnl_memory_desc_t *md, const float 
         d->oc_block != V || j.O % V || j.C % V || j.group_o < 1 || j.group_c < 1 || d->adj_scale != 1.0f ||
         md->data_type != dnnl_f32)
         return false;
-    fill_points(&j);
+    winograd_kernel_points(j.alpha - 2, j.G);
     pool_for(ctx, j.O / V * (j.C / V), 4, weights_range, &j);
     return true;
 }

@@ -1,120 +1,16 @@
-/* Attention's backward pass on tensor cores, several ways, of which timing chooses. A block per row of the batch and head,
- * everything in shared memory, no sum in more than one order.
+/* Attention's backward pass on tensor cores, three ways, of which timing chooses. A block per row of the batch and
+ * head, everything in shared memory, no sum in more than one order.
  *
- * separate: each warp owns a tile of queries (dq) and a tile of keys (dk, dv) and computes the scores for both.
- * shared:   scores are computed once, by the queries' warps, and lie in shared memory for the keys' sums.
- * wide:     by warpgroups of Hopper (attention_bwd_wide.cu). */
+ * shared: scores are computed once, by the queries' warps, and lie in shared memory for the keys' sums.
+ * wide:   by Hopper's warpgroups (attention_bwd_wide.cu).
+ * passes: the same for many tokens (attention_bwd_passes.cu). */
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "nn/cuda/attention_bwd.cuh"
 #include "tensor/cuda/tune.h"
 
-enum { SEPARATE_BLOCKS = 2, MIDDLE_WARPS = 13, SHARED_WARPS = 17 }; /* 208 and 272 tokens: ViT-B-16 and ViT-L-14 */
-
-/* ---- scores twice -------------------------------------------------------------------------------- */
-
-template <int D>
-__device__ static void query_tile(bf16 *dq, const attn_rows &m, const attn_sizes &z, int t)
-{
-    typedef tile<D> tl;
-    unsigned a[tl::K][4], g[tl::K][4];
-    float s[2][4], dp[2][4], acc[D / 8][4] = {}, scale = z.scale * LOG2E;
-    tl::left(a, m.q, t * 16);
-    tl::left(g, m.dy, t * 16);
-    float lse[2] = { m.lse[t * 16 + row_in_tile(0)], m.lse[t * 16 + row_in_tile(2)] };
-    float along[2] = { m.along[t * 16 + row_in_tile(0)], m.along[t * 16 + row_in_tile(2)] };
-    for (int j = 0, last = z.causal ? t + 1 : z.Tp / 16; j < last; j++) {
-        tl::times_rows(s, a, m.k, j * 16);
-        tl::times_rows(dp, g, m.v, j * 16);
-#pragma unroll
-        for (int half = 0; half < 2; half++)
-#pragma unroll
-            for (int i = 0; i < 4; i++) {
-                int key = j * 16 + col_in_tile(half, i), query = t * 16 + row_in_tile(i);
-                bool seen = key < z.T && query < z.T && !(z.causal && key > query);
-                s[half][i] = seen ? power2(s[half][i] * scale - lse[i / 2]) * (dp[half][i] - along[i / 2]) : 0.0f;
-            }
-        tl::add_product(acc, s, m.k, j * 16);
-    }
-    tl::write(dq, 3 * z.C, acc, z.scale, t * 16, z.T, m.stage);
-}
-
-/* Rows are keys here, columns queries. */
-template <int D>
-__device__ static void key_tile(bf16 *dk, bf16 *dv, const attn_rows &m, const attn_sizes &z, int t)
-{
-    typedef tile<D> tl;
-    unsigned a[tl::K][4], g[tl::K][4];
-    float p[2][4], ds[2][4], acc_k[D / 8][4] = {}, acc_v[D / 8][4] = {}, scale = z.scale * LOG2E;
-    tl::left(a, m.k, t * 16);
-    tl::left(g, m.v, t * 16);
-    for (int j = z.causal ? t : 0; j < z.Tp / 16; j++) {
-        tl::times_rows(p, a, m.q, j * 16);
-        tl::times_rows(ds, g, m.dy, j * 16);
-#pragma unroll
-        for (int half = 0; half < 2; half++)
-#pragma unroll
-            for (int i = 0; i < 4; i++) {
-                int query = j * 16 + col_in_tile(half, i), key = t * 16 + row_in_tile(i);
-                bool seen = key < z.T && query < z.T && !(z.causal && key > query);
-                p[half][i] = seen ? power2(p[half][i] * scale - m.lse[query]) : 0.0f;
-                ds[half][i] = seen ? p[half][i] * (ds[half][i] - m.along[query]) : 0.0f;
-            }
-        tl::add_product(acc_v, p, m.dy, j * 16);
-        tl::add_product(acc_k, ds, m.q, j * 16);
-    }
-    tl::write(dk, 3 * z.C, acc_k, z.scale, t * 16, z.T, m.stage);
-    tl::write(dv, 3 * z.C, acc_v, 1.0f, t * 16, z.T, m.stage);
-}
-
-/* along[t] = dy[t].y[t]: D / 8 lanes a row. Rows come in fours or eights, so a warp is in or out as a whole. */
-template <int D>
-__device__ static void dot_rows(float *along, const bf16 *dy, const bf16 *y, int64_t step, int T, int Tp)
-{
-    enum { LANES = D / 8 };
-    int part = threadIdx.x % LANES;
-#pragma unroll 4
-    for (int t = threadIdx.x / LANES; t < Tp; t += blockDim.x / LANES) {
-        float sum = 0.0f;
-        if (t < T) {
-            pack<bf16, 8> a = load<bf16, 8>(dy + t * step + part * 8), b = load<bf16, 8>(y + t * step + part * 8);
-#pragma unroll
-            for (int i = 0; i < 8; i++) sum += to_float(a.v[i]) * to_float(b.v[i]);
-        }
-#pragma unroll
-        for (int k = LANES / 2; k; k >>= 1) sum += __shfl_xor_sync(0xffffffffu, sum, k);
-        if (part == 0) along[t] = sum;
-    }
-}
-
-template <int D, bool PACKED>
-static __global__ void __launch_bounds__(32 * MAX_WARPS, SEPARATE_BLOCKS)
-    separate_kernel(bf16 *dqkv, const bf16 *dy, const bf16 *qkv, const bf16 *y, const float *lse, attn_sizes z)
-{
-    extern __shared__ __align__(16) bf16 smem[];
-    typedef tile<D> tl;
-    int n = blockIdx.x / z.H, h = blockIdx.x % z.H, warp = threadIdx.x / 32, warps = blockDim.x / 32;
-    attn_place place = place_of<PACKED>(z, n, h);
-    bf16 *q = smem, *k = q + z.Tp * tl::LD, *v = k + z.Tp * tl::LD, *g = v + z.Tp * tl::LD, *stage = g + z.Tp * tl::LD;
-    float *lse2 = (float *)(stage + z.Tp * tl::LD), *along = lse2 + z.Tp;
-    int64_t at = place.row * 3 * z.C + h * D, out = place.row * z.C + h * D;
-    tl::fill(q, qkv + at, 3 * z.C, z.T, z.Tp);
-    tl::fill(k, qkv + at + z.C, 3 * z.C, z.T, z.Tp);
-    tl::fill(v, qkv + at + 2 * z.C, 3 * z.C, z.T, z.Tp);
-    tl::fill(g, dy + out, z.C, z.T, z.Tp);
-    for (int t = threadIdx.x; t < z.Tp; t += blockDim.x) lse2[t] = t < z.T ? lse[place.head + t] * LOG2E : 0.0f;
-    dot_rows<D>(along, dy + out, y + out, z.C, z.T, z.Tp);
-    arrive();
-    __syncthreads();
-    attn_rows m = { q, k, v, g, lse2, along, stage + warp * 16 * tl::LD };
-    for (int t = warp; t < z.Tp / 16; t += warps) {
-        query_tile<D>(dqkv + at, m, z, t);
-        key_tile<D>(dqkv + at + z.C, dqkv + at + 2 * z.C, m, z, t);
-    }
-}
-
-/* ---- scores once, shared -------------------------------------------------------------------------- */
+enum { MIDDLE_WARPS = 13, SHARED_WARPS = 20 }; /* 208 tokens, ViT-B-16's, and 320 */
 
 /* What the scores become, in shared memory: p and ds of all queries and the keys of a chunk. */
 typedef struct attn_scores {
@@ -189,9 +85,9 @@ __device__ static void sum_tile(bf16 *to, float scale, const bf16 *scores, const
 }
 
 /* A warp for every tile of queries. Keys go by in chunks of `chunk` tiles: first every warp computes the scores of its
- * queries and adds to dq, then the chunk's dv and dk are shared out over the warps. Rows of k and v are read in their
- * own chunk alone, so that dk and dv leave by way of them. sums: (N, 3 C), of each sequence, or NULL; round.to may be
- * NULL, too. */
+ * queries and adds to dq, then the chunk's dv and dk are shared out over the warps, dk from the last tile on, so that a
+ * warp with much of a causal dv has little of dk. Rows of k and v are read in their own chunk alone, so that dk and dv
+ * leave by way of them. sums: (N, 3 C), of each sequence, or NULL; round.to may be NULL, too. */
 template <int D, bool PACKED, int WARPS>
 static __global__ void __launch_bounds__(32 * WARPS, WARPS <= MAX_WARPS ? 2 : 1)
     shared_kernel(bf16 *dqkv, float *sums, round_out round, const bf16 *dy, const bf16 *qkv, const bf16 *y,
@@ -215,7 +111,7 @@ static __global__ void __launch_bounds__(32 * WARPS, WARPS <= MAX_WARPS ? 2 : 1)
         __syncthreads();
         for (int task = warp, keys = c.end - c.from; task < 2 * keys; task += warps) {
             if (task < keys) sum_tile<D>(dqkv + at + 2 * z.C, 1.0f, c.p, g, v, c, z, c.from + task);
-            else sum_tile<D>(dqkv + at + z.C, z.scale, c.ds, q, k, c, z, c.from + task - keys);
+            else sum_tile<D>(dqkv + at + z.C, z.scale, c.ds, q, k, c, z, c.end - 1 - (task - keys));
         }
     }
     __syncthreads();
@@ -227,20 +123,6 @@ static __global__ void __launch_bounds__(32 * WARPS, WARPS <= MAX_WARPS ? 2 : 1)
 }
 
 /* ---- launchers ----------------------------------------------------------------------------------- */
-
-template <int D, bool PACKED>
-static cloob_status launch_separate(const op_env *env, const op_args *a, const attn_sizes &z, int64_t N)
-{
-    size_t smem = smem_of(z, 5, D);
-    CLOOB_TRY(cuda_check(env->ctx,
-                         cudaFuncSetAttribute(separate_kernel<D, PACKED>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                              (int)smem),
-                         "attention_bwd"));
-    separate_kernel<D, PACKED><<<(unsigned)(N * z.H), threads_of(z), smem, stream_of(env)>>>(
-        (bf16 *)a->out[0].data, (const bf16 *)a->in[0].data, (const bf16 *)a->in[1].data, (const bf16 *)a->in[2].data,
-        (const float *)a->in[3].data, z);
-    return cuda_launched(env->ctx, "attention_bwd");
-}
 
 /* Key tiles of a chunk: as many as shared memory holds; 0: not even one, or more tiles than warps. */
 static int chunk_for(const op_env *env, const attn_sizes &z, int D)
@@ -277,7 +159,7 @@ static cloob_status launch_shared(const op_env *env, const op_args *a, const att
 
 /* ---- the choice ---------------------------------------------------------------------------------- */
 
-enum { SEPARATE, SHARED, WIDE, WAYS = WIDE + ATTENTION_WIDE_KINDS, PLAIN = WAYS };
+enum { SHARED, WIDE, PASSES, WAYS, PLAIN = WAYS };
 
 typedef struct attn_state {
     rounding round; /* first: what quantize.h reads of a state */
@@ -287,21 +169,21 @@ typedef struct attn_state {
 static bool way_takes(const op_env *env, const op_args *a, int way)
 {
     attn_sizes z = sizes_of(a, op_sequences_of(&a->attr, &a->in[1], &a->in[4]), &a->in[2]);
-    if (way >= WIDE) return attention_wide_takes(env, a, way - WIDE);
-    if (way == SEPARATE) return on_tensor_cores(env, &a->in[2], z, 5);
+    if (way == WIDE) return attention_bwd_wide_takes(env, a);
+    if (way == PASSES) return attention_bwd_passes_takes(env, a);
     return on_tensor_cores(env, &a->in[2], z, 4) && chunk_for(env, z, z.C / z.H) > 0;
 }
 
 static cloob_status launch_way(const op_env *env, const op_args *a, int way)
 {
-    static launch_fn *const launch[WIDE][2][2] = { { { launch_separate<32, false>, launch_separate<64, false> },
-                                                     { launch_separate<32, true>, launch_separate<64, true> } },
-                                                   { { launch_shared<32, false>, launch_shared<64, false> },
-                                                     { launch_shared<32, true>, launch_shared<64, true> } } };
+    static launch_fn *const launch[2][2] = { { launch_shared<32, false>, launch_shared<64, false> },
+                                             { launch_shared<32, true>, launch_shared<64, true> } };
     op_sequences s = op_sequences_of(&a->attr, &a->in[1], &a->in[4]);
     attn_sizes z = sizes_of(a, s, &a->in[2]);
-    if (way >= WIDE) return attention_wide_run(env, a, way - WIDE, (float *)(a->out[1].data ? a->scratch : NULL));
-    return launch[way][s.start != NULL][z.C / z.H == 64](env, a, z, s.N);
+    float *sums = (float *)(a->out[1].data ? a->scratch : NULL);
+    if (way == WIDE) return attention_bwd_wide(env, a, sums);
+    if (way == PASSES) return attention_bwd_passes(env, a, sums);
+    return launch[s.start != NULL][z.C / z.H == 64](env, a, z, s.N);
 }
 
 typedef struct trial {
@@ -371,7 +253,7 @@ static int time_ways(const op_env *env, const op_args *a, const op_sequences &s,
 
 static int choose_way(const op_env *env, const op_args *a)
 {
-    int asked = (int)env->ctx->kernels.attention_backward - CLOOB_ATTENTION_SEPARATE, takers = 0;
+    int asked = (int)env->ctx->kernels.attention_backward - CLOOB_ATTENTION_SHARED, takers = 0;
     op_sequences s = op_sequences_of(&a->attr, &a->in[1], &a->in[4]);
     attn_sizes z = sizes_of(a, s, &a->in[2]);
     tune_cache *cache = cuda_use(env->dev)->tune;
@@ -387,18 +269,12 @@ static int choose_way(const op_env *env, const op_args *a)
     if (tune_get(cache, key, &way, sizeof way) && way >= 0 && way < WAYS && way_takes(env, a, way)) return way;
     way = time_ways(env, a, s, ms);
     tune_put(cache, key, &way, sizeof way);
-    for (int w = 0; w < WAYS; w++)
-        ctx_log(env->ctx, CLOOB_LOG_DEBUG, "attention_bwd %s: way %d %.4f ms", key, w, (double)ms[w]);
+    ctx_log(env->ctx, CLOOB_LOG_DEBUG, "attention_bwd %s: shared %.4f ms, by warpgroups %.4f, in passes %.4f", key,
+            (double)ms[SHARED], (double)ms[WIDE], (double)ms[PASSES]);
     return way;
 }
 
 /* ---- entry points -------------------------------------------------------------------------------- */
-
-/* What a sequence's sums take, one after the other; behind them the scratch of the pass that adds them. */
-static size_t sums_bytes(const op_args *a, const op_sequences &s)
-{
-    return cuda_align((size_t)(s.N * tensor_cols(&a->out[0])) * sizeof(float));
-}
 
 static cloob_status state_make(const op_env *env, op_args *a, attn_state **out)
 {
@@ -416,9 +292,8 @@ extern "C" cloob_status attention_bwd_prepare_cuda(const op_env *env, op_args *a
     CLOOB_TRY(state_make(env, a, &state));
     state->way = choose_way(env, a);
     if (!a->attr.sums) return CLOOB_OK;
-    size_t few = colsum_scratch(env->dev, s.N, C3, CLOOB_F32),
-           all = colsum_scratch(env->dev, s.rows, C3, a->out[0].dtype);
-    a->scratch_bytes = sums_bytes(a, s) + (few > all ? few : all);
+    size_t each = (size_t)(s.N * C3) * sizeof(float), all = colsum_scratch(env->dev, s.rows, C3, a->out[0].dtype);
+    a->scratch_bytes = state->way == PLAIN ? all : each;
     return CLOOB_OK;
 }
 
@@ -432,25 +307,22 @@ static cloob_status zero_dead_copy(const op_env *env, const op_args *a, const op
     return zero_dead_cuda(env, "attention_bwd", &s, &bytes, NULL);
 }
 
-/* Whether the kernel leaves each sequence's sums and the 8-bit copy, too. */
-static bool sums_along(int way) { return way != SEPARATE && way != PLAIN; }
-
+/* Of the sums that the kernel left of each sequence, or of all rows. */
 static cloob_status bias_sums(const op_env *env, const op_args *a, const op_sequences &s, int way)
 {
     const tensor *dqkv = &a->out[0];
     float *sums = (float *)a->out[1].data;
-    void *rest = (char *)a->scratch + sums_bytes(a, s);
+    int64_t C3 = tensor_cols(dqkv);
     if (!sums) return CLOOB_OK;
-    if (sums_along(way))
-        return colsum(env, "attention_bwd", sums, a->scratch, CLOOB_F32, s.N, tensor_cols(dqkv), 0, rest);
-    return colsum(env, "attention_bwd", sums, dqkv->data, dqkv->dtype, tensor_rows(dqkv), tensor_cols(dqkv), 0, rest);
+    if (way != PLAIN) return colsum_finish(env, "attention_bwd", sums, (const float *)a->scratch, (int)s.N, C3);
+    return colsum(env, "attention_bwd", sums, dqkv->data, dqkv->dtype, tensor_rows(dqkv), C3, 0, a->scratch);
 }
 
 extern "C" cloob_status attention_bwd_cuda(const op_env *env, const op_args *a)
 {
     op_sequences s = op_sequences_of(&a->attr, &a->in[1], &a->in[4]);
     int way = a->state ? ((const attn_state *)a->state)->way : PLAIN;
-    bool along = sums_along(way) && rounding_is_fused(a);
+    bool along = way != PLAIN && rounding_is_fused(a);
     if (s.start) CLOOB_TRY(zero_dead_cuda(env, "attention_bwd", &s, &a->out[0], NULL));
     if (s.start && along) CLOOB_TRY(zero_dead_copy(env, a, s));
     CLOOB_TRY(way == PLAIN ? attention_bwd_plain(env, a) : launch_way(env, a, way));

@@ -1,10 +1,10 @@
-/* What the ways of attention's backward pass share: how a head's rows come, and what is made of its results on their way
- * out. L says where element (row, c), c a multiple of 8, of a matrix lies in shared memory. */
+/* What the ways of attention's backward pass share: how a head's rows come, and what is made of its results on their
+ * way out. L says where element (row, c), c a multiple of 8, of a matrix lies in shared memory. */
 #ifndef NN_CUDA_ATTENTION_BWD_CUH
 #define NN_CUDA_ATTENTION_BWD_CUH
 
 #include "nn/cuda/attention.cuh"
-#include "nn/cuda/attention_bwd_wide.h"
+#include "nn/cuda/attention_wide.h"
 #include "nn/cuda/linear/quantize.cuh"
 
 /* What both halves of backward need of a score tile. */
@@ -29,8 +29,8 @@ __device__ __forceinline__ float dot8(uint4 a, uint4 b)
 }
 
 /* Everything a block reads is asked for at once: q, k, v, dy and the log-sum-exp for shared memory, y for registers.
- * along = dy.y needs no barrier, since a thread meets the pieces of dy that it sent itself. lse is in powers of two, and
- * infinite behind the last query, so that p is 0 there. The block has 2 Tp threads or more. */
+ * along = dy.y needs no barrier, since a thread meets the pieces of dy that it sent itself. lse is in powers of two,
+ * and infinite behind the last query, so that p is 0 there. The block has 2 Tp threads or more. */
 template <int D, class L>
 __device__ static void take_rows(const attn_rows &m, float *lse2, float *along, const bf16 *qkv, const bf16 *dy,
                                  const bf16 *y, const float *lse, const attn_sizes &z)
@@ -65,29 +65,36 @@ __device__ static void take_rows(const attn_rows &m, float *lse2, float *along, 
     if (t < z.Tp) lse2[t] = t < z.T ? lse2[t] * LOG2E : INFINITY;
 }
 
-/* The sums over rows of dq, dk and dv, which are still where they left by, as products with ones: 3 D numbers of one
- * head, 16 columns a warp and turn. Rows behind the last token are 0. */
-template <int D, class L>
-__device__ static void sum_columns(float *to, const bf16 *q, const bf16 *k, const bf16 *v, const attn_sizes &z)
+/* to[c..c+15] = or, with keep, += the sums of these columns over the first rows, as products with ones; by a warp. */
+template <class L>
+__device__ static void sum_16(float *to, const bf16 *from, int c, int rows, bool keep)
 {
     const unsigned one = 0x3f803f80u, ones[4] = { one, one, one, one };
     int lane = threadIdx.x & 31;
+    float sum[2][4] = {};
+#pragma unroll 4
+    for (int t = 0; t < rows; t += 16) {
+        unsigned b[4];
+        ldmatrix_trans(b, from + L::at(t + (lane & 15), c + (lane >> 4) * 8));
+        mma(sum[0], ones, b[0], b[1]);
+        mma(sum[1], ones, b[2], b[3]);
+    }
+    if (lane >= 4) return;
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        float2 *at = reinterpret_cast<float2 *>(to + c + 8 * half + 2 * lane), before = keep ? *at : make_float2(0, 0);
+        *at = make_float2(before.x + sum[half][0], before.y + sum[half][1]);
+    }
+}
+
+/* The sums over rows of dq, dk and dv, which are still where they left by: 3 D numbers of one head. Rows behind the
+ * last token are 0. */
+template <int D, class L>
+__device__ static void sum_columns(float *to, const bf16 *q, const bf16 *k, const bf16 *v, const attn_sizes &z)
+{
     for (int task = threadIdx.x / 32; task < 3 * (D / 16); task += blockDim.x / 32) {
         int part = task / (D / 16), c = task % (D / 16) * 16;
-        const bf16 *from = part == 0 ? q : part == 1 ? k : v;
-        float sum[2][4] = {};
-#pragma unroll 4
-        for (int t = 0; t < z.Tp; t += 16) {
-            unsigned b[4];
-            ldmatrix_trans(b, from + L::at(t + (lane & 15), c + (lane >> 4) * 8));
-            mma(sum[0], ones, b[0], b[1]);
-            mma(sum[1], ones, b[2], b[3]);
-        }
-        if (lane < 4)
-#pragma unroll
-            for (int half = 0; half < 2; half++)
-                *reinterpret_cast<float2 *>(to + part * z.C + c + 8 * half + 2 * lane) =
-                    make_float2(sum[half][0], sum[half][1]);
+        sum_16<L>(to + part * z.C, part == 0 ? q : part == 1 ? k : v, c, z.Tp, false);
     }
 }
 

@@ -1,163 +1,13 @@
 /* Attention's backward pass by warpgroups, for heads of 64. A block per row of the batch and head; a warpgroup owns 64
- * keys and goes over the queries, W at a time. Scores stand turned, keys as rows: p and ds then are left factors of dv
+ * keys and goes over the queries, 32 at a time. Scores stand turned, keys as rows: p and ds then are left factors of dv
  * and dk as they come out of the products, in registers. ds alone goes to shared memory, for dq, which is made of 64
  * queries at a time by the warpgroups in turn.
  *
  * Matrices in shared memory have rows of 64 bf16 in the 128-byte swizzle: k, v, q, dy. Results leave by way
  * of rows that nobody reads any more: dq by q's, dv by v's, dk by dy's. */
-#include "nn/cuda/attention_bwd.cuh"
-#include "tensor/cuda/hopper.cuh"
+#include "nn/cuda/attention_bwd_queries.cuh"
 
 namespace {
-
-enum {
-    WIDTH = 64, /* of a head; keys of a warpgroup */
-    ROW = 2 * WIDTH,
-    TILE = WIDTH * ROW,  /* bytes */
-    DOWN = 16 * ROW >> 4 /* 16 rows further, in a descriptor */
-};
-
-struct swizzled {
-    __device__ static __forceinline__ int at(int row, int c) { return row * WIDTH + (c ^ (row & 7) * 8); }
-};
-
-struct wide_call {
-    bf16 *dqkv;
-    float *sums;
-    round_out round;
-    const bf16 *dy, *qkv, *y;
-    const float *lse;
-    attn_sizes z;
-};
-
-/* c (64 x 64) += a b, a: 16 rows of a warp, 16 deep, as for mma.sync; b: 16 rows by descriptor_turned. */
-__device__ __forceinline__ void add_rows(float (&c)[32], const unsigned (&a)[4], uint64_t b)
-{
-    asm volatile("{\n"
-                 ".reg .pred p;\n"
-                 "setp.ne.b32 p, 1, 0;\n"
-                 "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {"
-                 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-                 "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
-                 "}, {%32, %33, %34, %35}, %36, p, 1, 1, 1;\n"
-                 "}\n"
-                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]), "+f"(c[4]), "+f"(c[5]), "+f"(c[6]), "+f"(c[7]),
-                   "+f"(c[8]), "+f"(c[9]), "+f"(c[10]), "+f"(c[11]), "+f"(c[12]), "+f"(c[13]), "+f"(c[14]), "+f"(c[15]),
-                   "+f"(c[16]), "+f"(c[17]), "+f"(c[18]), "+f"(c[19]), "+f"(c[20]), "+f"(c[21]), "+f"(c[22]),
-                   "+f"(c[23]), "+f"(c[24]), "+f"(c[25]), "+f"(c[26]), "+f"(c[27]), "+f"(c[28]), "+f"(c[29]),
-                   "+f"(c[30]), "+f"(c[31])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
-}
-
-/* c = a b^T: 64 rows of a, 2 N of b. */
-template <int N>
-__device__ __forceinline__ void begin_scores(float (&c)[N], const char *a, const char *b)
-{
-    uint64_t x = descriptor(a), y = descriptor(b);
-#pragma unroll
-    for (int k = 0; k < WIDTH / 16; k++) wgmma_k16(c, x + 2 * k, y + 2 * k, k > 0);
-    wgmma_commit();
-}
-
-/* Element i of a thread's part of a 64 x n result: row 8 (i / 2 % 2), column 8 (i / 4) + i % 2 from its first. */
-struct corner {
-    int row, column;
-};
-__device__ __forceinline__ corner first_element()
-{
-    int lane = threadIdx.x % 32;
-    return { (int)threadIdx.x % 128 / 32 * 16 + lane / 4, 2 * (lane % 4) };
-}
-
-/* 16 columns of a result, rounded, as left factors of a product. */
-__device__ __forceinline__ void pack_columns(unsigned (&a)[4], const float *c, float scale)
-{
-#pragma unroll
-    for (int i = 0; i < 4; i++) a[i] = pack_pair(c[2 * i] * scale, c[2 * i + 1] * scale);
-}
-
-/* To rows row0.. (of this warp) and columns c.. of a matrix in shared memory. */
-__device__ __forceinline__ void put_columns(char *to, int row0, int c, const unsigned (&a)[4])
-{
-    int lane = threadIdx.x % 32, row = row0 + lane / 8 % 2 * 8 + lane % 8;
-    stmatrix(shared_address(to) + 2 * swizzled::at(row, c + lane / 16 * 8), a[0], a[1], a[2], a[3]);
-}
-
-/* 16 rows of a warp, by way of rows row0.. of a matrix in shared memory that are its own; those below T leave. */
-__device__ __forceinline__ void leave(bf16 *to, int64_t step, const float (&c)[32], float scale, int row0, int T,
-                                      char *stage)
-{
-    int lane = threadIdx.x % 32;
-#pragma unroll
-    for (int k = 0; k < 4; k++) {
-        unsigned a[4];
-        pack_columns(a, c + 8 * k, scale);
-        put_columns(stage, row0, 16 * k, a);
-    }
-    __syncwarp();
-#pragma unroll
-    for (int i = 0; i < 4; i++) {
-        int row = row0 + 4 * i + lane / 8, at = lane % 8 * 8;
-        if (row < T)
-            *reinterpret_cast<uint4 *>(to + row * step + at) =
-                *reinterpret_cast<const uint4 *>(stage + 2 * swizzled::at(row, at));
-    }
-}
-
-struct head { /* in shared memory */
-    char *k, *v, *q, *dy, *ds;
-    float *lse, *along;
-};
-
-/* Queries from `first` on against a warpgroup's keys from `key` on: dv += p^T dy, dk += ds^T q, ds to `to`. */
-template <int W>
-__device__ __forceinline__ void add_queries(float (&dk)[32], float (&dv)[32], char *to, const head &m,
-                                            const attn_sizes &z, int key, int first)
-{
-    float s[W / 2], dp[W / 2], scale = z.scale * LOG2E;
-    unsigned pa[W / 16][4], da[W / 16][4];
-    corner at = first_element();
-    settle(s), settle(dp);
-    wgmma_fence();
-    begin_scores(s, m.k + key * ROW, m.q + first * ROW);
-    begin_scores(dp, m.v + key * ROW, m.dy + first * ROW);
-    wgmma_wait<1>();
-    settle(s);
-    bool seen[2] = { key + at.row < z.T, key + at.row + 8 < z.T };
-#pragma unroll
-    for (int i = 0; i < W / 2; i += 2) {
-        float2 lse = *reinterpret_cast<const float2 *>(m.lse + first + i / 4 * 8 + at.column);
-        s[i] = seen[i / 2 % 2] ? power2(s[i] * scale - lse.x) : 0.0f;
-        s[i + 1] = seen[i / 2 % 2] ? power2(s[i + 1] * scale - lse.y) : 0.0f;
-    }
-    if (z.causal && key + WIDTH > first) {
-#pragma unroll
-        for (int i = 0; i < W / 2; i++)
-            if (key + at.row + i / 2 % 2 * 8 > first + at.column + i / 4 * 8 + i % 2) s[i] = 0.0f;
-    }
-    wgmma_wait<0>();
-    settle(dp);
-#pragma unroll
-    for (int i = 0; i < W / 2; i += 2) {
-        float2 along = *reinterpret_cast<const float2 *>(m.along + first + i / 4 * 8 + at.column);
-        dp[i] = s[i] * (dp[i] - along.x);
-        dp[i + 1] = s[i + 1] * (dp[i + 1] - along.y);
-    }
-    uint64_t by = descriptor_turned(m.dy + first * ROW), bq = descriptor_turned(m.q + first * ROW);
-#pragma unroll
-    for (int k = 0; k < W / 16; k++) pack_columns(pa[k], s + 8 * k, 1.0f), pack_columns(da[k], dp + 8 * k, 1.0f);
-    settle(dv), settle(dk);
-    wgmma_fence();
-#pragma unroll
-    for (int k = 0; k < W / 16; k++) add_rows(dv, pa[k], by + k * DOWN);
-#pragma unroll
-    for (int k = 0; k < W / 16; k++) add_rows(dk, da[k], bq + k * DOWN);
-    wgmma_commit();
-#pragma unroll
-    for (int k = 0; k < W / 16; k++) put_columns(to, at.row / 16 * 16, first % WIDTH + 16 * k, da[k]);
-    wgmma_wait<0>();
-    settle(dv), settle(dk);
-}
 
 /* dq of 64 queries from `first` on: ds of `keys` keys times k. ds: a tile for every 64 keys. */
 template <int KT>
@@ -165,18 +15,7 @@ __device__ __forceinline__ void finish_queries(bf16 *dq, const char *ds, const h
                                                int keys)
 {
     float c[32] = {};
-#pragma unroll
-    for (int tile = 0; tile < KT; tile++) {
-        if (tile > 0 && tile * WIDTH >= keys) break;
-        uint64_t a = descriptor_turned(ds + tile * TILE), b = descriptor_turned(m.k + tile * TILE);
-        settle(c);
-        wgmma_fence();
-#pragma unroll
-        for (int k = 0; k < WIDTH / 16; k++) wgmma_turned_k16(c, a + k * DOWN, b + k * DOWN);
-        wgmma_commit();
-        wgmma_wait<0>();
-        settle(c);
-    }
+    multiply_tiles<KT>(c, ds, m.k, keys);
     int row0 = first + (int)threadIdx.x % 128 / 32 * 16;
     if (row0 < z.Tp) leave(dq, 3 * z.C, c, z.scale, row0, z.T, m.q);
 }
@@ -190,15 +29,12 @@ __device__ __forceinline__ head head_of(char *memory)
     return { k, k + R * ROW, k + 2 * R * ROW, k + 3 * R * ROW, ds, lse, lse + R };
 }
 
-template <int KT, int W, bool PACKED>
-__global__ void __launch_bounds__(128 * KT, KT == 1   ? 4
-                                            : KT == 2 ? 2
-                                                      : 1) wide_kernel(const __grid_constant__ wide_call j)
+template <int KT, bool PACKED>
+__global__ void __launch_bounds__(128 * KT, 4 / KT) wide_kernel(const __grid_constant__ wide_call j)
 {
     extern __shared__ char memory[];
     attn_sizes z = j.z;
-    int n = blockIdx.x / z.H, h = blockIdx.x % z.H,
-        own = KT == 1 ? 0 : __shfl_sync(~0u, threadIdx.x / 128, 0); /* known to be the same in a warp */
+    int n = blockIdx.x / z.H, h = blockIdx.x % z.H, own = KT == 1 ? 0 : __shfl_sync(~0u, threadIdx.x / 128, 0);
     attn_place place = place_of<PACKED>(z, n, h);
     z.Tp = (z.T + WIDTH - 1) / WIDTH * WIDTH;
     head m = head_of<KT>(memory);
@@ -214,10 +50,11 @@ __global__ void __launch_bounds__(128 * KT, KT == 1   ? 4
         char *ds = m.ds + (turn & 1) * KT * TILE;
         if (key < z.T && !(z.causal && key > first))
             for (int i = first; i < first + WIDTH && i < z.T; i += W)
-                add_queries<W>(dk, dv, ds + own * TILE, m, z, key, i);
+                add_queries(dk, dv, ds + own * TILE, m, z, key, i);
         shared_publish();
         __syncthreads(); /* ds is there; of these queries q and dy have been read */
-        if (own == turn % KT) finish_queries<KT>(j.dqkv + at, ds, m, z, first, z.causal ? min(first + WIDTH, z.T) : z.T);
+        int keys = z.causal ? min(first + WIDTH, z.T) : z.T;
+        if (own == turn % KT) finish_queries<KT>(j.dqkv + at, ds, m, z, first, keys);
     }
     int row0 = key + (int)threadIdx.x % 128 / 32 * 16;
     if (row0 < z.Tp) {
@@ -233,55 +70,38 @@ __global__ void __launch_bounds__(128 * KT, KT == 1   ? 4
 
 /* ---- launchers ----------------------------------------------------------------------------------- */
 
-template <int KT, int W, bool PACKED>
+template <int KT, bool PACKED>
 cloob_status launch(const op_env *env, const wide_call &j, int64_t N)
 {
     size_t smem = 1024 + (size_t)KT * ((KT > 1 ? 6 : 5) * TILE + 2 * WIDTH * sizeof(float));
-    auto kernel = wide_kernel<KT, W, PACKED>;
+    auto kernel = wide_kernel<KT, PACKED>;
     CLOOB_TRY(cuda_check(env->ctx, cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)smem),
                          "attention_bwd"));
     kernel<<<(unsigned)(N * j.z.H), 128 * KT, smem, stream_of(env)>>>(j);
     return cuda_launched(env->ctx, "attention_bwd");
 }
 
-template <int KT, bool PACKED>
-cloob_status launch_kind(const op_env *env, const wide_call &j, int64_t N, int kind)
-{
-    if constexpr (KT == 1)
-        if (kind == 1) return launch<KT, 64, PACKED>(env, j, N);
-    return launch<KT, 32, PACKED>(env, j, N);
-}
-
 template <bool PACKED>
-cloob_status launch_for(const op_env *env, const wide_call &j, int64_t N, int kind)
+cloob_status launch_for(const op_env *env, const wide_call &j, int64_t N)
 {
-    if (j.z.T <= WIDTH) return launch_kind<1, PACKED>(env, j, N, kind);
-    if (j.z.T <= 2 * WIDTH) return launch_kind<2, PACKED>(env, j, N, kind);
-    return launch_kind<4, PACKED>(env, j, N, kind);
+    if (j.z.T <= WIDTH) return launch<1, PACKED>(env, j, N);
+    return j.z.T <= 2 * WIDTH ? launch<2, PACKED>(env, j, N) : launch<4, PACKED>(env, j, N);
 }
 
 } // namespace
 
 /* ---- entry points -------------------------------------------------------------------------------- */
 
-extern "C" bool attention_wide_takes(const op_env *env, const op_args *a, int kind)
+extern "C" bool attention_bwd_wide_takes(const op_env *env, const op_args *a)
 {
     op_sequences s = op_sequences_of(&a->attr, &a->in[1], &a->in[4]);
     int64_t C = tensor_cols(&a->in[2]);
-    return cuda_has_hopper(env->dev) && a->in[2].dtype == CLOOB_BF16 && C == a->attr.heads * WIDTH &&
-           s.T <= (kind == 1 ? WIDTH : 4 * WIDTH);
+    return cuda_has_hopper(env->dev) && a->in[2].dtype == CLOOB_BF16 && C == a->attr.heads * WIDTH && s.T <= 4 * WIDTH;
 }
 
-extern "C" cloob_status attention_wide_run(const op_env *env, const op_args *a, int kind, float *sums)
+extern "C" cloob_status attention_bwd_wide(const op_env *env, const op_args *a, float *sums)
 {
     op_sequences s = op_sequences_of(&a->attr, &a->in[1], &a->in[4]);
-    wide_call j = { (bf16 *)a->out[0].data,
-                    sums,
-                    rounding_is_fused(a) ? round_out_of(a) : round_out{},
-                    (const bf16 *)a->in[0].data,
-                    (const bf16 *)a->in[1].data,
-                    (const bf16 *)a->in[2].data,
-                    (const float *)a->in[3].data,
-                    sizes_of(a, s, &a->in[2]) };
-    return s.start ? launch_for<true>(env, j, s.N, kind) : launch_for<false>(env, j, s.N, kind);
+    wide_call j = wide_call_of(a, s, sums);
+    return s.start ? launch_for<true>(env, j, s.N) : launch_for<false>(env, j, s.N);
 }

@@ -22,18 +22,20 @@ static __global__ void __launch_bounds__(256)
     write_block_sums<V>(partial, s, C);
 }
 
-/* block (32 columns, 16 slices). */
+enum { SLICES = 32 };
+
+/* block (32 columns, SLICES). */
 static __global__ void colsum_finish_kernel(float *out, const float *partial, int parts, int64_t C)
 {
-    __shared__ float part[16][33];
+    __shared__ float part[SLICES][33];
     int64_t c = (int64_t)blockIdx.x * 32 + threadIdx.x;
     float s = 0.0f;
-#pragma unroll 4
-    for (int g = threadIdx.y; g < parts && c < C; g += 16) s += partial[g * C + c];
+#pragma unroll 8
+    for (int g = threadIdx.y; g < parts && c < C; g += SLICES) s += partial[g * C + c];
     part[threadIdx.y][threadIdx.x] = s;
     __syncthreads();
     if (threadIdx.y || c >= C) return;
-    for (int y = 1; y < 16; y++) s += part[y][threadIdx.x];
+    for (int y = 1; y < SLICES; y++) s += part[y][threadIdx.x];
     out[c] = s;
 }
 
@@ -73,6 +75,6 @@ extern "C" cloob_status colsum(const op_env *env, const char *op, float *out, co
 extern "C" cloob_status colsum_finish(const op_env *env, const char *op, float *out, const float *partial, int parts,
                                       int64_t C)
 {
-    colsum_finish_kernel<<<(unsigned)((C + 31) / 32), dim3(32, 16), 0, stream_of(env)>>>(out, partial, parts, C);
+    colsum_finish_kernel<<<(unsigned)((C + 31) / 32), dim3(32, SLICES), 0, stream_of(env)>>>(out, partial, parts, C);
     return cuda_launched(env->ctx, op);
 }

@@ -81,6 +81,7 @@ static cloob_status trial_open(trial *t)
     t->p.x = t->buffer[3];
     t->p.other = t->buffer[4];
     t->p.mask = reads ? (char *)t->buffer[4] + 2 * big : NULL;
+    t->p.pooled = reads ? (char *)t->buffer[4] + big : NULL; /* other leaves room for it */
     t->p.partial = t->buffer[5];
     t->p.dw_partial = t->buffer[6];
     t->p.dy = t->buffer[0], t->p.x1 = t->buffer[7], t->p.count = 1.0f;
@@ -116,8 +117,9 @@ static team_choice fused_time(const op_env *env, const fused_gemm *p)
     char key[TUNE_KEY];
     team_choice best = { 1e30f, 0 };
     tune_cache *cache = cuda_use(env->dev)->tune;
-    snprintf(key, sizeof key, "fused2-%d%s%s%lld-%lldx%lldx%lld", (int)p->epilogue, p->dw ? "dw" : "",
-             p->applies ? "a" : "", (long long)p->line, (long long)p->m, (long long)p->n, (long long)p->k);
+    snprintf(key, sizeof key, "fused3-%d%s%s%s%lld-%lldx%lldx%lld", (int)p->epilogue, p->dw ? "dw" : "",
+             p->applies ? "a" : "", p->pools ? "p" : "", (long long)p->line, (long long)p->m, (long long)p->n,
+             (long long)p->k);
     if (tune_get(cache, key, &best, sizeof best)) return best;
     for (int i = 0; i < REDUCE_ROOMS && p->applies; i++) try_teams(env, p, i, &best);
     for (int i = 2; i <= 4 && !p->applies; i++) try_teams(env, p, i, &best);
@@ -270,6 +272,8 @@ static fused_gemm reduce_gemm(const op_args *a, int teams)
                          .n = tensor_cols(&a->in[3]),
                          .k = a->in[0].dim[3],
                          .line = a->attr.spread ? a->in[3].dim[2] : 0,
+                         .pools = a->attr.spread && a->attr.pooled,
+                         .pooled = a->out[7].data,
                          .a = a->in[0].data,
                          .x = a->in[3].data,
                          .other = a->in[2].data,
@@ -325,7 +329,8 @@ static int room_for(const op_env *env, fused_gemm p, float separate_ms)
 /* The apply before: by the same GEMM where that is faster than the pass and the best of the rest. */
 static void apply_prepare(const op_env *env, op_args *a, fused_state *s, fused_gemm p)
 {
-    float separate_ms = s->ms + cuda_pass_ms(3.0 * (double)tensor_bytes(&a->in[0]));
+    const float pass_share = 1.0f;
+    float separate_ms = s->ms + pass_share * cuda_pass_ms(3.0 * (double)tensor_bytes(&a->in[0]));
     p.dw = p.applies = true, p.teams = 2;
     int room = a->attr.dw && a->attr.alone && is_point(&a->in[1], &a->in[3], &a->attr) && a->attr.relu
                    ? room_for(env, p, separate_ms)
@@ -349,7 +354,7 @@ cloob_status conv_dx_reduce_prepare_cuda(const op_env *env, op_args *a)
     CLOOB_TRY(bn_bwd_reduce_prepare_cuda(env, &reduce));
     decide(env, a, s, &p, is_point(&a->in[1], &a->in[3], &a->attr) && a->attr.relu,
            conv_plan_ms(&s->first) + cuda_pass_ms(5.0 * (double)tensor_bytes(&a->in[3])) +
-               (a->attr.spread ? cuda_pass_ms(1.25 * (double)tensor_bytes(&a->in[3])) : 0.0f),
+               (float)(a->attr.spread + a->attr.pooled) * cuda_pass_ms(1.25 * (double)tensor_bytes(&a->in[3])),
            reduce.scratch_bytes);
     if (a->attr.dw) CLOOB_TRY(dw_prepare(env, a, s, p));
     if (op_has(&a->in[9])) apply_prepare(env, a, s, p);
@@ -385,6 +390,10 @@ cloob_status conv_dx_reduce_cuda(const op_env *env, const op_args *a)
         op_args apply = fused_first_apply(a);
         applied = fused_applied_reduce(a);
         CLOOB_TRY(bn_bwd_apply_cuda(env, &apply));
+    }
+    if (a->attr.pooled && (!s->teams || !a->attr.spread)) {
+        op_args pooled = fused_pooled(a);
+        CLOOB_TRY(avgpool2_cuda(env, &pooled));
     }
     if (a->attr.spread && (!s->teams || a->out[6].data)) { /* what the GEMM takes along others may want, too */
         op_args spread = fused_spread(a);

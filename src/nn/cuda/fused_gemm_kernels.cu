@@ -25,7 +25,7 @@ __global__ void __launch_bounds__(128 + TEAMS * 128, 1)
     __shared__ __align__(16) float column[TEAMS * 2 * N];
     __shared__ float cell[TEAMS * 4 * 2 * 2 * N];
     char *b = (char *)(((uintptr_t)memory + 1023) & ~(uintptr_t)1023), *slots = b + l.b_bytes;
-    char *results = slots + TEAMS * l.slots * l.slot_bytes, *stages = results + TEAMS * l.places * BOX;
+    char *results = slots + TEAMS * l.slots * l.slot_bytes, *stages = results + TEAMS * l.places * l.place_bytes;
     share w = share_of<TEAMS, N>(j, l);
     for (int i = threadIdx.x; i < w.width; i += blockDim.x)
         column[i] = j.column && w.strip + i < j.n ? j.column[w.strip + i] : 0.0f;
@@ -37,7 +37,7 @@ __global__ void __launch_bounds__(128 + TEAMS * 128, 1)
         barrier_init(&b_full, 1);
         barrier_publish();
     }
-    if (l.lines.rows < ROWS) clear_places(slots, stages + l.stages * l.stage_bytes);
+    if (E<N>::tiled && l.tiles.rows < ROWS) clear_places(slots, stages + l.stages * l.stage_bytes);
     __syncthreads();
     ring factors = { stages, full, empty, l.stage_bytes, l.stages, 0, 0 };
     bool copies = threadIdx.x < 128;
@@ -47,10 +47,10 @@ __global__ void __launch_bounds__(128 + TEAMS * 128, 1)
     if (copies) {
         if constexpr (TEAMS == 2) asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
         else asm volatile("setmaxnreg.dec.sync.aligned.u32 32;");
-        if (threadIdx.x == 0) copy_factors(factors, w, t, l, b, &b_full);
+        if (threadIdx.x == 0) copy_factors<E<N>::tiled>(factors, w, t, l, b, &b_full);
         else if (E<N>::inputs && team < TEAMS && threadIdx.x / 32 == 1 + team % 3)
-            copy_inputs(inputs, w, t, l.lines, E<N>::inputs, w.strip + team % l.across * 2 * N, team / l.across * ROWS,
-                        2 * N);
+            copy_inputs<E<N>::tiled>(inputs, w, t, l.tiles, E<N>::inputs, w.strip + team % l.across * 2 * N,
+                                     team / l.across * ROWS, 2 * N);
     } else {
         if constexpr (TEAMS == 2) asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
         else asm volatile("setmaxnreg.inc.sync.aligned.u32 112;");
@@ -58,7 +58,7 @@ __global__ void __launch_bounds__(128 + TEAMS * 128, 1)
         int shift = team % l.across * 2 * N;
         const char *b_mine = (l.stays ? b : stages + stage_rows(w) * DEPTH * 2) + shift * DEPTH * 2;
         work<TEAMS, E, N, DW>(factors, inputs, w, t, j, l, team, b_mine, column + shift,
-                              results + team * l.places * BOX, cell);
+                              results + team * l.places * l.place_bytes, cell);
     }
 }
 
@@ -81,7 +81,7 @@ struct choice {
     int teams, columns; /* columns of a team */
     layout l;
     int width() const { return columns * l.across; }
-    int height() const { return teams / l.across * l.lines.rows; }
+    int height() const { return teams / l.across * l.tiles.rows; }
     int stage_rows() const { return teams / l.across * ROWS; }
 };
 
@@ -97,7 +97,8 @@ int shared_bytes(const choice &c) { return SHARED_BYTES + (c.teams * c.columns <
 void lay_out(choice &c, const fused_gemm *p, bool stays)
 {
     layout &l = c.l;
-    l.lines = lines_of(p);
+    l.tiles = tiles_of(p), l.count = count_tiles(p, l.tiles, c.height());
+    l.place_bytes = BOX + (p->pools ? POOLED_BOX : 0);
     int depth = (int)((p->k + DEPTH - 1) / DEPTH), b_step = c.width() * DEPTH * 2;
     l.stays = stays;
     l.b_bytes = stays ? depth * b_step : 0;
@@ -107,7 +108,7 @@ void lay_out(choice &c, const fused_gemm *p, bool stays)
     for (int roomy = 2; roomy >= 0; roomy--) { /* two slots and places, then one slot (narrow: place), then one place */
         l.slots = l.slot_bytes ? (roomy == 2 || (roomy == 1 && narrow(p)) ? MAX_SLOTS : 1) : 0;
         l.places = roomy == 2 || (roomy == 1 && !narrow(p)) ? 2 : 1;
-        int left = shared_bytes(c) - 1024 - l.b_bytes - c.teams * (l.slots * l.slot_bytes + l.places * BOX);
+        int left = shared_bytes(c) - 1024 - l.b_bytes - c.teams * (l.slots * l.slot_bytes + l.places * l.place_bytes);
         l.stages = left < 2 * l.stage_bytes ? 0 : left / l.stage_bytes;
         if (l.stages > MAX_STAGES) l.stages = MAX_STAGES;
         if (l.stages >= enough || (roomy == 1 && narrow(p) && l.stages > depth)) break;
@@ -159,9 +160,9 @@ choice choose(const fused_gemm *p)
 
 cudaError_t make_maps(maps *t, const fused_gemm *p, const choice &c)
 {
-    cudaError_t e = tensor_map_rows(&t->a, p->a, p->m, p->k, DEPTH, c.l.lines.rows);
+    cudaError_t e = map_tiles(&t->a, p->a, p, p->k, c.l.tiles, false);
     if (e == cudaSuccess) e = tensor_map_rows(&t->b, p->b, p->n, p->k, DEPTH, c.width());
-    return e == cudaSuccess ? map_epilogue(t, p, c.l.lines) : e;
+    return e == cudaSuccess ? map_epilogue(t, p, c.l.tiles) : e;
 }
 
 template <int TEAMS, template <int> class E, int N, int DW = 0>
@@ -207,12 +208,13 @@ bool fused_gemm_takes(int64_t n, int64_t k) { return n % 8 == 0 && k % 8 == 0 &&
 
 int fused_gemm_parts(const fused_gemm *p, int sms)
 {
+    if (tiles_of(p).rows == 0) return 0;
     if (p->applies) return reduce_gemm_parts(p, sms);
     choice c = choose(p);
     if (c.l.stages == 0) return 0;
-    int64_t tiles = (p->m + c.height() - 1) / c.height(), parts = sms / strips_of(p, c);
-    if (parts > tiles) parts = tiles;
-    return parts < 1 ? 1 : (int)parts;
+    int parts = sms / strips_of(p, c);
+    if (parts > c.l.count) parts = c.l.count;
+    return parts < 1 ? 1 : parts;
 }
 
 cudaError_t fused_gemm_run(cudaStream_t stream, const fused_gemm *p, int sms)

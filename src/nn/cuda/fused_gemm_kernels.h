@@ -32,6 +32,7 @@ typedef struct fused_gemm {
     bool dw;      /* EPILOGUE_REDUCE: also a^T mask, the gradient of b's transpose; 2 teams, k at most 256 */
     int64_t line; /* EPILOGUE_REDUCE: other is (m / 4, n), what the backward pass of a 2 x 2 pool spreads over m rows,
                    * positions of images so wide, both sides even; 0: other is (m, n) */
+    bool pools;   /* with line: also pooled, the averages of mask over 2 x 2 positions */
     bool applies; /* with dw: a is made of dy and x1 by batch norm's backward apply with relu: with g = dy where
                    * (x1 - mean1) slope + bias1 > 0, else 0, it is slope (g - mean(g) - xhat mean(g xhat)), where slope
                    * = rstd1 gain1 and the means come from sums1; no a is read or written */
@@ -42,7 +43,7 @@ typedef struct fused_gemm {
     const float *sums1;                         /* (2, k): of g, and of g xhat; over `count` rows */
     float count;
     const float *column; /* (n) */
-    void *y;
+    void *y, *pooled;
     float *partial;    /* (parts, 2, n), to be added in this order */
     float *dw_partial; /* (parts, k, n), likewise */
 } fused_gemm;

@@ -36,24 +36,44 @@ __device__ __forceinline__ void join(uint32_t (&v)[4], const float (&f)[8])
     for (int i = 0; i < 4; i++) v[i] = pack_pair(f[2 * i], f[2 * i + 1]);
 }
 
-/* Tiles of rows that are positions of images, for which an input is a fourth as high: behind a 2 x 2 pool. */
-struct pooled_lines {
-    int rows;   /* of a tile: at most 64, a part of a line or an even number of lines */
-    int pooled; /* those of the small input that it needs; 0: no input is small */
-    int width;  /* of a line */
+/* Tiles of rows that are positions of images, for which an input is behind a 2 x 2 pool: so many positions of a line
+ * and so many lines, both even. */
+struct image_tiles {
+    int rows; /* of a tile: all its positions, at most 64 */
+    int width, height;
+    int beside; /* tiles of a line; 0: rows are rows, 64 a tile */
 };
 
-/* The first of a tile's pooled rows. */
-__device__ __forceinline__ int pooled_start(const pooled_lines &l, int tile)
+/* Of a tile's row, the place among its rows behind the pool. */
+__device__ __forceinline__ int pooled_place(const image_tiles &l, int row)
 {
-    int first = tile * l.rows;
-    return l.rows > l.width ? tile * l.pooled : first / l.width / 2 * (l.width / 2) + first % l.width / 2;
+    return row / (2 * l.width) * (l.width / 2) + row % l.width / 2;
 }
 
-/* Of a tile's row, the place among its pooled rows. */
-__device__ __forceinline__ int pooled_place(const pooled_lines &l, int row)
+/* 16 bytes of a box's row. */
+__device__ __forceinline__ int chunk_place(int row, int chunk)
 {
-    return l.rows > l.width ? row / (2 * l.width) * (l.width / 2) + row % l.width / 2 : row / 2;
+    return row * (DEPTH * 2) + ((chunk ^ (row % 8)) << 4);
+}
+
+/* A box behind the pool: the averages of four rows each, by a warpgroup. */
+__device__ __forceinline__ void pool_box(char *to, const char *from, const image_tiles &l)
+{
+    int thread = threadIdx.x % 128, place = thread / 8, half = l.width / 2;
+    if (4 * place >= l.rows) return;
+    int row = place / half * 2 * l.width + place % half * 2;
+    uint32_t v[4][4], out[4];
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        uint4 q = *reinterpret_cast<const uint4 *>(from + chunk_place(row + i / 2 * l.width + i % 2, thread % 8));
+        v[i][0] = q.x, v[i][1] = q.y, v[i][2] = q.z, v[i][3] = q.w;
+    }
+#pragma unroll
+    for (int k = 0; k < 4; k++) {
+        float2 a = unpack_pair(v[0][k]), b = unpack_pair(v[1][k]), c = unpack_pair(v[2][k]), d = unpack_pair(v[3][k]);
+        out[k] = pack_pair(0.25f * (a.x + b.x + c.x + d.x), 0.25f * (a.y + b.y + c.y + d.y));
+    }
+    *reinterpret_cast<uint4 *>(to + chunk_place(place, thread % 8)) = make_uint4(out[0], out[1], out[2], out[3]);
 }
 
 /* The numbers of a lane's four columns, in the order of `split`: both rows of a matrix pair have the same. */
@@ -90,8 +110,9 @@ struct column_sums {
 template <int N>
 struct stats_epilogue {
     static constexpr int inputs = 0;
+    static constexpr bool tiled = false;
     column_sums<N> total;
-    __device__ __forceinline__ void begin(const pooled_lines &) { total.clear(); }
+    __device__ __forceinline__ void begin(const image_tiles &) { total.clear(); }
     __device__ __forceinline__ void take(float (&f)[8], const char *, char *out, int row, const float *vector, int k,
                                          const bool (&counts)[2])
     {
@@ -113,9 +134,10 @@ struct stats_epilogue {
 template <int N, bool SPREAD>
 struct reducing_epilogue {
     static constexpr int inputs = 3; /* x, other, mask: zeros past the last row */
+    static constexpr bool tiled = SPREAD;
     column_sums<N> total;
     int pooled; /* the row of other that belongs to the lane's matrix row */
-    __device__ __forceinline__ void begin(const pooled_lines &l)
+    __device__ __forceinline__ void begin(const image_tiles &l)
     {
         int row = threadIdx.x % 128 / 32 * 16 + threadIdx.x % 16;
         total.clear();
@@ -123,8 +145,7 @@ struct reducing_epilogue {
     }
     __device__ __forceinline__ int other_row(int row, int k) const
     {
-        int chunk = 2 * (k % 4) + threadIdx.x % 32 / 16;
-        return SPREAD ? pooled * (DEPTH * 2) + ((chunk ^ (pooled % 8)) << 4) : row;
+        return SPREAD ? chunk_place(pooled, 2 * (k % 4) + threadIdx.x % 32 / 16) : row;
     }
     __device__ __forceinline__ void take(float (&f)[8], const char *in, char *out, int row, const float *vector, int k,
                                          const bool (&)[2])

@@ -1,7 +1,7 @@
-/* A build without kernels for Hopper: attention by warpgroups, fused GEMMs and small convolutions decline every shape, so that their callers
- * take cuDNN, cuBLASLt or a kernel for all GPUs. */
+/* A build without kernels for Hopper: attention by warpgroups, fused GEMMs and small convolutions decline every shape,
+ * so that their callers take cuDNN, cuBLASLt or a kernel for all GPUs. */
 #include "core/ctx.h"
-#include "nn/cuda/attention_bwd_wide.h"
+#include "nn/cuda/attention_wide.h"
 #include "nn/cuda/stem/conv_small.h"
 #include "nn/cuda/fused/prologue_gemm.h"
 #include "nn/cuda/fused_gemm_kernels.h"
@@ -29,13 +29,23 @@ cudaError_t transpose_bf16(cudaStream_t stream, void *to, const void *from, int6
     return (void)stream, (void)to, (void)from, (void)rows, (void)cols, cudaErrorNotSupported;
 }
 
-bool attention_wide_takes(const op_env *env, const op_args *a, int kind)
+bool attention_wide_takes(const op_env *env, const op_args *a) { return (void)env, (void)a, false; }
+bool attention_bwd_wide_takes(const op_env *env, const op_args *a) { return (void)env, (void)a, false; }
+bool attention_bwd_passes_takes(const op_env *env, const op_args *a) { return (void)env, (void)a, false; }
+
+static cloob_status no_warpgroups(const op_env *env)
 {
-    return (void)env, (void)a, (void)kind, false;
+    return ctx_fail(env->ctx, CLOOB_ERR_UNSUPPORTED, "attention by warpgroups: this build has no kernels for Hopper");
 }
 
-cloob_status attention_wide_run(const op_env *env, const op_args *a, int kind, float *sums)
+cloob_status attention_wide(const op_env *env, const op_args *a) { return (void)a, no_warpgroups(env); }
+
+cloob_status attention_bwd_wide(const op_env *env, const op_args *a, float *sums)
 {
-    return (void)a, (void)kind, (void)sums,
-           ctx_fail(env->ctx, CLOOB_ERR_UNSUPPORTED, "attention by warpgroups: no Hopper");
+    return (void)a, (void)sums, no_warpgroups(env);
+}
+
+cloob_status attention_bwd_passes(const op_env *env, const op_args *a, float *sums)
+{
+    return (void)a, (void)sums, no_warpgroups(env);
 }

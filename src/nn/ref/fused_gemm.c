@@ -10,6 +10,12 @@ cloob_status conv_stats_ref(const op_env *env, const op_args *a)
 
 cloob_status conv_dx_reduce_ref(const op_env *env, const op_args *a)
 {
+    if (a->attr.pooled) {
+        op_args pooled = fused_pooled(a), rest = *a;
+        rest.attr.pooled = false;
+        CLOOB_TRY(avgpool2_ref(env, &pooled));
+        return conv_dx_reduce_ref(env, &rest);
+    }
     if (a->attr.spread) {
         op_args spread = fused_spread(a), rest = fused_spread_reduce(a);
         CLOOB_TRY(avgpool2_bwd_ref(env, &spread));

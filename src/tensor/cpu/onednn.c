@@ -62,7 +62,7 @@ static dnnl_status_t image(const tensor *t, dnnl_format_tag_t tag, dnnl_memory_d
 
 dnnl_status_t onednn_image(const tensor *t, dnnl_memory_desc_t *md)
 {
-    return image(t, t->block == 16 ? dnnl_nChw16c : dnnl_nhwc, md);
+    return image(t, t->block == 16 ? dnnl_nChw16c : t->block == 8 ? dnnl_nChw8c : dnnl_nhwc, md);
 }
 
 dnnl_status_t onednn_image_any(const tensor *t, dnnl_memory_desc_t *md) { return image(t, dnnl_format_tag_any, md); }

@@ -17,7 +17,8 @@ cloob_status onednn_get(cloob_ctx *ctx, onednn **out);
 /* A status with a message from a oneDNN status; `what` names the call. */
 cloob_status onednn_status(cloob_ctx *ctx, dnnl_status_t s, const char *what);
 
-/* The memory descriptor of a (N, H, W, C) tensor, plain or in blocks of 16 channels, as oneDNN counts dimensions. */
+/* The memory descriptor of a (N, H, W, C) tensor, plain or in blocks of 8 or 16 channels, as oneDNN counts
+ * dimensions. */
 dnnl_status_t onednn_image(const tensor *t, dnnl_memory_desc_t *md);
 /* The same shape with the layout left to oneDNN. */
 dnnl_status_t onednn_image_any(const tensor *t, dnnl_memory_desc_t *md);

@@ -101,7 +101,9 @@ static void panel_rows(const walk *w, int64_t first, int64_t last, int64_t p, in
                        const float *panel, const float *next)
 {
     const pgemm_call *c = w->c;
-    int64_t N = w->N, P = w->kernel->columns, column = p * P, parts = P * (int64_t)sizeof *next / 64;
+    int64_t N = w->N, P = w->kernel->columns, column = p * P, lines = P * (int64_t)sizeof *next / 64;
+    bool sparse = last - first >= lines * w->kernel->sparse;
+    int64_t steps = sparse ? w->kernel->sparse : 1, part = (k1 - k0) / steps * 16;
     for (int64_t i = first; i < last; i++) {
         int64_t row = block_row(w, i), rows = block_row(w, i + 1) - row;
         if (i + 1 < last) fetch_block(c, N, row + rows, block_row(w, i + 2) - row - rows, column, k0 == 0);
@@ -110,13 +112,14 @@ static void panel_rows(const walk *w, int64_t first, int64_t last, int64_t p, in
                             .panel = panel + k0 * P,
                             .bias = c->bias ? c->bias + column : NULL,
                             .res = c->res ? c->res + row * N + column : NULL,
-                            .next = i - first < parts ? next + k0 * P + (i - first) * (k1 - k0) * 16 : NULL,
+                            .next = i - first < lines * steps ? next + k0 * P + (i - first) * part : NULL,
                             .y = c->y + row * N + column,
                             .K = k1 - k0,
                             .ldy = N,
                             .rows = (int)rows,
                             .columns = (int)min64(P, N - column),
-                            .first = k0 == 0 });
+                            .first = k0 == 0,
+                            .sparse = sparse });
     }
 }
 

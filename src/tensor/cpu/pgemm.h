@@ -47,19 +47,21 @@ void pgemm_few(cloob_ctx *ctx, const pgemm_call *c);
 /* ---- the inner part, one per kind of machine ------------------------------------------------------ */
 
 /* A few rows by one panel, over K steps of k. `next`, unless it is NULL, is fetched meanwhile, a line of 64 bytes for
- * every k. */
+ * every k, or with `sparse` for every pgemm_kernel.sparse of them. */
 typedef struct pgemm_block {
     const float *x; /* (K, rows): the rows' elements side by side */
     const float *panel, *bias, *res, *next;
     float *y;
     int64_t K, ldy;
     int rows, columns;
-    bool first; /* the sum begins here; else it goes on from what is in y */
+    bool first;  /* the sum begins here; else it goes on from what is in y */
+    bool sparse; /* the fetching */
 } pgemm_block;
 
 typedef struct pgemm_kernel {
     int columns, rows;    /* of a panel; of a block at most */
     int64_t chunk, depth; /* rows, and steps of k, that are multiplied by all panels before the next; depth 0: all k */
+    int64_t sparse;       /* steps of k for every line of the next panel, where so many blocks share the fetching */
     void (*multiply)(const pgemm_block *b);
     /* to (K, rows) = the transpose of from (rows, K); rows: at most those of a block, or half a panel's columns. */
     void (*turn)(const float *from, int64_t K, int rows, float *to);

@@ -10,7 +10,7 @@
 
 #define TARGET __attribute__((target("avx2,fma")))
 
-enum { V = 8, ROWS = 6, COLUMNS = 16 };
+enum { V = 8, ROWS = 6, COLUMNS = 16, SPARSE = 8 };
 
 const pgemm_kernel *pgemm_best(void)
 {
@@ -89,38 +89,54 @@ TARGET static inline __attribute__((always_inline)) __m256 begin_sum(const pgemm
     return y;
 }
 
-/* rows and fetch are constants where it is called, so that the sums stay in registers. */
-TARGET static inline __attribute__((always_inline)) void rows_by_panel(const pgemm_block *b, const int rows,
-                                                                       const bool fetch)
-{
+typedef struct sums {
     __m256 left[ROWS], right[ROWS];
-    const float *panel = b->panel, *next = b->next, *x = b->x;
-    int64_t K = b->K;
-#pragma GCC unroll 6
-    for (int r = 0; r < rows; r++) left[r] = begin_sum(b, r, 0), right[r] = begin_sum(b, r, 1);
-#pragma GCC unroll 4
-    for (int64_t k = 0; k < K; k++, x += rows) {
-        __m256 l = _mm256_load_ps(panel + k * COLUMNS), m = _mm256_load_ps(panel + k * COLUMNS + V);
-#pragma GCC unroll 6
-        for (int r = 0; r < rows; r++) {
-            __m256 one = _mm256_broadcast_ss(x + r);
-            left[r] = _mm256_fmadd_ps(one, l, left[r]);
-            right[r] = _mm256_fmadd_ps(one, m, right[r]);
-        }
-        if (fetch) _mm_prefetch((const char *)(next + k * COLUMNS), _MM_HINT_T1);
-    }
+} sums;
+
+TARGET static inline __attribute__((always_inline)) void add_step(sums *s, const float *panel, const float *x,
+                                                                  const int rows)
+{
+    __m256 l = _mm256_load_ps(panel), m = _mm256_load_ps(panel + V);
 #pragma GCC unroll 6
     for (int r = 0; r < rows; r++) {
-        store(b->y + r * b->ldy, b->columns, left[r]);
-        if (b->columns > V) store(b->y + r * b->ldy + V, b->columns - V, right[r]);
+        __m256 one = _mm256_broadcast_ss(x + r);
+        s->left[r] = _mm256_fmadd_ps(one, l, s->left[r]);
+        s->right[r] = _mm256_fmadd_ps(one, m, s->right[r]);
+    }
+}
+
+/* rows and fetch (lines of the next panel for SPARSE steps of k: 0, 1 or SPARSE) are constants where it is called, so
+ * that the sums stay in registers. */
+TARGET static inline __attribute__((always_inline)) void rows_by_panel(const pgemm_block *b, const int rows,
+                                                                       const int fetch)
+{
+    sums s;
+    const float *panel = b->panel, *x = b->x, *next = b->next;
+    int64_t k = 0;
+#pragma GCC unroll 6
+    for (int r = 0; r < rows; r++) s.left[r] = begin_sum(b, r, 0), s.right[r] = begin_sum(b, r, 1);
+    for (; k + SPARSE <= b->K; k += SPARSE) {
+#pragma GCC unroll 8
+        for (int i = 0; i < SPARSE; i++, panel += COLUMNS, x += rows) {
+            add_step(&s, panel, x, rows);
+            if (i < fetch) _mm_prefetch((const char *)(next + i * COLUMNS), _MM_HINT_T1);
+        }
+        next += fetch * COLUMNS;
+    }
+    for (; k < b->K; k++, panel += COLUMNS, x += rows) add_step(&s, panel, x, rows);
+#pragma GCC unroll 6
+    for (int r = 0; r < rows; r++) {
+        store(b->y + r * b->ldy, b->columns, s.left[r]);
+        if (b->columns > V) store(b->y + r * b->ldy + V, b->columns - V, s.right[r]);
     }
 }
 
 #define BY(n)                                                                                                          \
     TARGET static void rows_##n(const pgemm_block *b)                                                                  \
     {                                                                                                                  \
-        if (b->next) rows_by_panel(b, n, true);                                                                        \
-        else rows_by_panel(b, n, false);                                                                               \
+        if (!b->next) rows_by_panel(b, n, 0);                                                                          \
+        else if (b->sparse) rows_by_panel(b, n, 1);                                                                    \
+        else rows_by_panel(b, n, SPARSE);                                                                              \
     }
 /* clang-format off */
 BY(1) BY(2) BY(3) BY(4) BY(5) BY(6)
@@ -133,5 +149,6 @@ BY(1) BY(2) BY(3) BY(4) BY(5) BY(6)
 }
 
 /* A panel of 768 steps of k streams from the second cache at the speed of the multiplications. Shorter stretches would
- * fit the first one, but then sums go to memory and back more often: measured slower. */
-const pgemm_kernel pgemm_avx2 = { COLUMNS, ROWS, 240, 768, multiply, turn };
+ * fit the first one, but then sums go to memory and back more often: measured slower. The next panel comes from memory:
+ * asked for by one block of rows alone, it would come faster than memory gives and hold that block up. */
+const pgemm_kernel pgemm_avx2 = { COLUMNS, ROWS, 240, 768, SPARSE, multiply, turn };

@@ -106,4 +106,4 @@ BY(1) BY(2) BY(3) BY(4) BY(5) BY(6) BY(7) BY(8) BY(9) BY(10) BY(11) BY(12) BY(13
 }
 
 /* All of k at once: a panel stays in the second cache, which is large on these machines. */
-const pgemm_kernel pgemm_avx512 = { COLUMNS, ROWS, 224, 0, multiply, turn };
+const pgemm_kernel pgemm_avx512 = { COLUMNS, ROWS, 224, 0, 1, multiply, turn };

@@ -19,4 +19,4 @@ static void turn(const float *from, int64_t K, int rows, float *to)
         for (int64_t k = 0; k < K; k++) to[k * rows + r] = from[r * K + k];
 }
 
-const pgemm_kernel pgemm_plain = { COLUMNS, ROWS, 64, 0, multiply, turn };
+const pgemm_kernel pgemm_plain = { COLUMNS, ROWS, 64, 0, 1, multiply, turn };

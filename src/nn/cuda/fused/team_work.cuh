@@ -13,11 +13,12 @@ enum {
     ROWS = 64, /* of a team's GEMM */
     MAX_STAGES = 8,
     MAX_SLOTS = 2,
-    SHARED_BYTES = 216 << 10 /* beside what kernels declare */
+    SHARED_BYTES = 216 << 10, /* beside what kernels declare */
+    POOLED_BOX = BOX / 4
 };
 
 struct maps {
-    CUtensorMap a, b, in[3], out;
+    CUtensorMap a, b, in[3], out, pooled;
 };
 
 struct layout { /* of dynamic shared memory, from its start: b's strip if it stays, slots, places for results,
@@ -25,8 +26,10 @@ struct layout { /* of dynamic shared memory, from its start: b's strip if it sta
     int across; /* teams beside each other; the others are below */
     bool stays;
     int stages, stage_bytes, b_bytes, slots, slot_bytes, places;
-    int dy_stages; /* behind the stages: of dy, out of which the left factor is made */
-    pooled_lines lines;
+    int pairs; /* of stages behind them, out of which the left factor is made */
+    image_tiles tiles;
+    int count;       /* of tiles, below and beside each other */
+    int place_bytes; /* of a result, and of what is pooled beside it */
 };
 
 /* Boxes lower than their places: rows that no copy writes are zeros for good. By the whole block, before all copies. */
@@ -47,19 +50,29 @@ struct share {
 template <int TEAMS, int N>
 __device__ __forceinline__ share share_of(const fused_gemm &j, const layout &l)
 {
-    int width = l.across * 2 * N, strips = (int)((j.n + width - 1) / width), height = TEAMS / l.across * l.lines.rows;
+    int width = l.across * 2 * N, strips = (int)((j.n + width - 1) / width), height = TEAMS / l.across * l.tiles.rows;
     return { (int)blockIdx.x % strips * width,
              width,
              (int)blockIdx.x / strips,
              (int)gridDim.x / strips,
              (int)(j.k + DEPTH - 1) / DEPTH,
-             (int)((j.m + height - 1) / height),
+             l.count,
              height };
 }
 
 /* Of the left factor, with those that stay zeros. */
 __device__ __forceinline__ int stage_rows(const share &w) { return w.height < ROWS ? ROWS : w.height; }
 
+/* Where a tile lies: rows from `row` on, or a part of an image. */
+template <bool TILED>
+__device__ __forceinline__ void copy_tile(char *to, const CUtensorMap *map, int column, const image_tiles &l, int tile,
+                                          int row, uint64_t *full)
+{
+    if constexpr (TILED) copy_box3(to, map, column, tile % l.beside * l.width, tile / l.beside * l.height, full);
+    else copy_box(to, map, column, row, full);
+}
+
+template <bool TILED>
 __device__ void copy_factors(ring r, const share &w, const maps &t, const layout &l, char *b, uint64_t *b_full)
 {
     if (l.stays) {
@@ -70,23 +83,26 @@ __device__ void copy_factors(ring r, const share &w, const maps &t, const layout
         for (int s = 0; s < w.depth; s++) {
             r.begin_fill((w.height + (l.stays ? 0 : w.width)) * DEPTH * 2);
             for (int y = 0; y < w.height; y += ROWS)
-                copy_box(r.here() + y * DEPTH * 2, &t.a, s * DEPTH, tile * w.height + y, &r.full[r.at]);
+                copy_tile<TILED>(r.here() + y * DEPTH * 2, &t.a, s * DEPTH, l.tiles, tile, tile * w.height + y,
+                                 &r.full[r.at]);
             if (!l.stays) copy_box(r.here() + stage_rows(w) * DEPTH * 2, &t.b, s * DEPTH, w.strip, &r.full[r.at]);
             r.next();
         }
 }
 
-/* What a team's epilogue reads: boxes of 64 columns, tile by tile. */
-__device__ void copy_inputs(ring r, const share &w, const maps &t, const pooled_lines &lines, int inputs, int column,
+/* What a team's epilogue reads: boxes of 64 columns, tile by tile. TILED: the second is behind a pool. */
+template <bool TILED>
+__device__ void copy_inputs(ring r, const share &w, const maps &t, const image_tiles &l, int inputs, int column,
                             int row, int width)
 {
-    int rows = inputs * lines.rows - (lines.pooled ? lines.rows - lines.pooled : 0);
+    image_tiles small = { l.rows / 4, l.width / 2, l.height / 2, l.beside };
+    int rows = TILED ? (inputs - 1) * l.rows + small.rows : inputs * ROWS;
     for (int tile = w.part; tile < w.tiles; tile += w.parts)
         for (int x = 0; x < width; x += 64) {
             r.begin_fill(rows * DEPTH * 2);
             for (int i = 0; i < inputs; i++)
-                copy_box(r.here() + i * BOX, &t.in[i], column + x,
-                         i == 1 && lines.pooled ? pooled_start(lines, tile) : tile * w.height + row, &r.full[r.at]);
+                copy_tile<TILED>(r.here() + i * BOX, &t.in[i], column + x, i == 1 ? small : l, tile,
+                                 tile * w.height + row, &r.full[r.at]);
             r.next();
         }
 }
@@ -129,11 +145,29 @@ __device__ __forceinline__ void wait_sent()
 /* Results of one box: handed to the copy engine once the whole team has written them. */
 __device__ __forceinline__ void send(const CUtensorMap *map, const char *from, int column, int row)
 {
-    if (!is_leader()) return;
     asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%2, %3}], [%1];" ::"l"(map),
                  "r"(shared_address(from)), "r"(column), "r"(row)
                  : "memory");
     asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+}
+__device__ __forceinline__ void send_tile(const CUtensorMap *map, const char *from, int column, int x, int line)
+{
+    asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%0, {%2, %3, %4}], [%1];" ::"l"(map),
+                 "r"(shared_address(from)), "r"(column), "r"(x), "r"(line)
+                 : "memory");
+    asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+}
+
+/* The same where it lies in images, and what was pooled beside it. */
+template <bool TILED>
+__device__ __forceinline__ void send_results(const maps &t, const layout &l, bool pools, const char *out, int column,
+                                             int tile, int row)
+{
+    if constexpr (TILED) {
+        int x = tile % l.tiles.beside * l.tiles.width, line = tile / l.tiles.beside * l.tiles.height;
+        send_tile(&t.out, out, column, x, line);
+        if (pools) send_tile(&t.pooled, out + BOX, column, x / 2, line / 2);
+    } else send(&t.out, out, column, row);
 }
 
 /* A team's life. b: its columns in the strip if that stays, else in the first stage; vector: its column numbers;
@@ -146,7 +180,7 @@ __device__ void work(ring factors, ring inputs, const share &w, const maps &t, c
     const char *held[DW ? DW : 1];
     E<N> epilogue;
     int lane = threadIdx.x % 32, below = team / l.across * ROWS, place = 0, column = w.strip + team % l.across * 2 * N;
-    epilogue.begin(l.lines);
+    epilogue.begin(l.tiles);
     for (int tile = w.part; tile < w.tiles; tile += w.parts) {
         int row = tile * w.height + below, first = row + threadIdx.x % 128 / 32 * 16 + lane / 4;
         bool counts[2] = { first < j.m, first + 8 < j.m };
@@ -158,13 +192,14 @@ __device__ void work(ring factors, ring inputs, const share &w, const maps &t, c
             });
 #pragma unroll
         for (int box = 0; box < N / 32; box++) {
-            char *out = results + place * BOX;
+            char *out = results + place * l.place_bytes;
             if (l.places == 1) {
                 wait_sent();
                 team_barrier(team);
             }
             if (E<N>::inputs) barrier_wait(&inputs.full[inputs.at], inputs.parity);
             if constexpr (DW > 0) begin_products<ROWS>(dw[box], held, inputs.here() + 2 * BOX);
+            if (E<N>::tiled && j.pools) pool_box(out + BOX, inputs.here() + 2 * BOX, l.tiles);
 #pragma unroll
             for (int k = 0; k < 4; k++) {
                 float f[8];
@@ -181,7 +216,7 @@ __device__ void work(ring factors, ring inputs, const share &w, const maps &t, c
             if (l.places == 2) wait_sent(); /* so the other place is free behind the barrier */
             shared_publish();
             team_barrier(team);
-            send(&t.out, out, column + 64 * box, row);
+            if (is_leader()) send_results<E<N>::tiled>(t, l, j.pools, out, column + 64 * box, tile, row);
             place = l.places - 1 - place;
         }
         for (int s = 0; s < DW; s++) {
@@ -202,27 +237,48 @@ __device__ void work(ring factors, ring inputs, const share &w, const maps &t, c
 
 int inputs_of(gemm_epilogue e) { return e == EPILOGUE_REDUCE ? 3 : 0; }
 
-/* Tiles for an input behind a pool: as high as can be. */
-pooled_lines lines_of(const fused_gemm *p)
+/* Tiles for an input behind a pool: as many rows as can be, in long pieces of lines. */
+image_tiles tiles_of(const fused_gemm *p)
 {
-    int width = (int)p->line;
-    for (int rows = ROWS; width && rows > 0; rows -= 2) {
-        if (rows % (2 * width) == 0) return { rows, rows / 4, width };
-        if (width % rows == 0) return { rows, rows / 2, width };
+    enum { SHORT = 12 };
+    int line = (int)p->line;
+    image_tiles best = { line ? 0 : ROWS, 0, 0, 0 };
+    for (int width = 2; width <= line; width += 2) {
+        int height = ROWS / width / 2 * 2;
+        if (line % width == 0 && (width >= SHORT || width == line) && width * height >= best.rows)
+            best = { width * height, width, height, line / width };
     }
-    return { ROWS, 0, 0 };
+    return best;
+}
+
+/* How many tiles of `height` rows, or of images. */
+int count_tiles(const fused_gemm *p, const image_tiles &l, int height)
+{
+    if (!l.beside) return (int)((p->m + height - 1) / height);
+    int64_t lines = p->m / p->line;
+    return (int)((lines + l.height - 1) / l.height) * l.beside;
+}
+
+/* Rows (m, d) in boxes of a tile and so many columns; small: those behind the pool. */
+cudaError_t map_tiles(CUtensorMap *map, const void *rows, const fused_gemm *p, int64_t d, const image_tiles &l,
+                      bool small)
+{
+    if (!l.beside) return tensor_map_rows(map, rows, p->m, d, DEPTH, ROWS);
+    cuuint64_t by = small ? 2 : 1, line = (cuuint64_t)p->line / by, lines = (cuuint64_t)(p->m / p->line) / by;
+    cuuint64_t size[3] = { (cuuint64_t)d, line, lines }, stride[2] = { (cuuint64_t)d * 2, line * (cuuint64_t)d * 2 };
+    cuuint32_t part[3] = { DEPTH, (cuuint32_t)l.width / (cuuint32_t)by, (cuuint32_t)l.height / (cuuint32_t)by };
+    return tensor_map_encode(map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, rows, 3, size, stride, part,
+                             CU_TENSOR_MAP_SWIZZLE_128B);
 }
 
 /* What an epilogue reads and writes. */
-cudaError_t map_epilogue(maps *t, const fused_gemm *p, const pooled_lines &l)
+cudaError_t map_epilogue(maps *t, const fused_gemm *p, const image_tiles &l)
 {
     const void *in[] = { p->x, p->other, p->mask };
-    cudaError_t e = tensor_map_rows(&t->out, p->y, p->m, p->n, 64, l.rows);
-    for (int i = 0; i < inputs_of(p->epilogue) && e == cudaSuccess; i++) {
-        bool small = i == 1 && l.pooled;
-        e = tensor_map_rows(&t->in[i], in[i], small ? p->m / 4 : p->m, p->n, 64, small ? l.pooled : l.rows);
-    }
-    return e;
+    cudaError_t e = map_tiles(&t->out, p->y, p, p->n, l, false);
+    for (int i = 0; i < inputs_of(p->epilogue) && e == cudaSuccess; i++)
+        e = map_tiles(&t->in[i], in[i], p, p->n, l, i == 1);
+    return e == cudaSuccess && p->pools ? map_tiles(&t->pooled, p->pooled, p, p->n, l, true) : e;
 }
 
 } // namespace

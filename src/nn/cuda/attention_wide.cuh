@@ -1,0 +1,99 @@
+/* What attention's kernels by warpgroups share, for heads of 64: matrices in shared memory with rows of 64 bf16 in the
+ * 128-byte swizzle, and their products. */
+#ifndef NN_CUDA_ATTENTION_WIDE_CUH
+#define NN_CUDA_ATTENTION_WIDE_CUH
+
+#include "nn/cuda/attention.cuh"
+#include "nn/cuda/attention_wide.h"
+#include "tensor/cuda/hopper.cuh"
+
+namespace {
+
+enum {
+    WIDTH = 64, /* of a head; keys of a warpgroup */
+    ROW = 2 * WIDTH,
+    TILE = WIDTH * ROW,  /* bytes */
+    DOWN = 16 * ROW >> 4 /* 16 rows further, in a descriptor */
+};
+
+struct swizzled {
+    __device__ static __forceinline__ int at(int row, int c) { return row * WIDTH + (c ^ (row & 7) * 8); }
+};
+
+/* c (64 x 64) += a b, a: 16 rows of a warp, 16 deep, as for mma.sync; b: 16 rows by descriptor_turned. */
+__device__ __forceinline__ void add_rows(float (&c)[32], const unsigned (&a)[4], uint64_t b)
+{
+    asm volatile("{\n"
+                 ".reg .pred p;\n"
+                 "setp.ne.b32 p, 1, 0;\n"
+                 "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {"
+                 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+                 "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+                 "}, {%32, %33, %34, %35}, %36, p, 1, 1, 1;\n"
+                 "}\n"
+                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]), "+f"(c[4]), "+f"(c[5]), "+f"(c[6]), "+f"(c[7]),
+                   "+f"(c[8]), "+f"(c[9]), "+f"(c[10]), "+f"(c[11]), "+f"(c[12]), "+f"(c[13]), "+f"(c[14]), "+f"(c[15]),
+                   "+f"(c[16]), "+f"(c[17]), "+f"(c[18]), "+f"(c[19]), "+f"(c[20]), "+f"(c[21]), "+f"(c[22]),
+                   "+f"(c[23]), "+f"(c[24]), "+f"(c[25]), "+f"(c[26]), "+f"(c[27]), "+f"(c[28]), "+f"(c[29]),
+                   "+f"(c[30]), "+f"(c[31])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+}
+
+/* c = a b^T: 64 rows of a, 2 N of b. */
+template <int N>
+__device__ __forceinline__ void begin_scores(float (&c)[N], const char *a, const char *b)
+{
+    uint64_t x = descriptor(a), y = descriptor(b);
+#pragma unroll
+    for (int k = 0; k < WIDTH / 16; k++) wgmma_k16(c, x + 2 * k, y + 2 * k, k > 0);
+    wgmma_commit();
+}
+
+/* Element i of a thread's part of a 64 x n result: row 8 (i / 2 % 2), column 8 (i / 4) + i % 2 from its first. */
+struct corner {
+    int row, column;
+};
+__device__ __forceinline__ corner first_element()
+{
+    int lane = threadIdx.x % 32;
+    return { (int)threadIdx.x % 128 / 32 * 16 + lane / 4, 2 * (lane % 4) };
+}
+
+/* 16 columns of a result, rounded, as left factors of a product. */
+__device__ __forceinline__ void pack_columns(unsigned (&a)[4], const float *c, float scale)
+{
+#pragma unroll
+    for (int i = 0; i < 4; i++) a[i] = pack_pair(c[2 * i] * scale, c[2 * i + 1] * scale);
+}
+
+/* To rows row0.. (of this warp) and columns c.. of a matrix in shared memory. */
+__device__ __forceinline__ void put_columns(char *to, int row0, int c, const unsigned (&a)[4])
+{
+    int lane = threadIdx.x % 32, row = row0 + lane / 8 % 2 * 8 + lane % 8;
+    stmatrix(shared_address(to) + 2 * swizzled::at(row, c + lane / 16 * 8), a[0], a[1], a[2], a[3]);
+}
+
+/* 16 rows of a warp, by way of rows row0.. of a matrix in shared memory that are its own; those below T leave. */
+__device__ __forceinline__ void leave(bf16 *to, int64_t step, const float (&c)[32], float scale, int row0, int T,
+                                      char *stage)
+{
+    int lane = threadIdx.x % 32;
+#pragma unroll
+    for (int k = 0; k < 4; k++) {
+        unsigned a[4];
+        pack_columns(a, c + 8 * k, scale);
+        put_columns(stage, row0, 16 * k, a);
+    }
+    __syncwarp();
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        int row = row0 + 4 * i + lane / 8, at = lane % 8 * 8;
+        if (row < T)
+            *reinterpret_cast<uint4 *>(to + row * step + at) =
+                *reinterpret_cast<const uint4 *>(stage + 2 * swizzled::at(row, at));
+    }
+}
+
+} // namespace
+
+#endif
