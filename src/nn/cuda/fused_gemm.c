@@ -259,7 +259,7 @@ static fused_gemm reduce_gemm(const op_args *a, int teams)
                          .k = a->in[0].dim[3],
                          .line = a->attr.spread ? a->in[3].dim[2] : 0,
                          .pools = a->attr.spread && a->attr.pooled,
-                         .pooled = a->out[7].data,
+                         .pooled = a->out[6].data,
                          .a = a->in[0].data,
                          .x = a->in[3].data,
                          .other = a->in[2].data,
