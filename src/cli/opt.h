@@ -126,7 +126,8 @@ extern opt_common common;
         .table = NULL                                                                                                  \
     }
 
-/* A context from the common options; log lines from this level on, warnings alone with --quiet, go to stderr. Never NULL. */
+/* A context from the common options; log lines from this level on, warnings alone with --quiet, go to stderr. Never
+ * NULL. */
 cloob_ctx *cli_context(cloob_log_level least);
 
 /* Prints "cloob COMMAND: the error" on stderr and returns 1 (2 when the status is a wrong argument). */

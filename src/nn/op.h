@@ -176,18 +176,18 @@ op_args layernorm_recompute(const op_args *backward);
 
 /* The two calls behind an op that fuses them; the first's result is where the second looks for it. Scratch is the
  * fused call's. */
-op_args fused_conv(const op_args *a), fused_stats(const op_args *a);                 /* conv_stats */
-op_args fused_conv_dx(const op_args *a), fused_reduce(const op_args *a);             /* conv_dx_reduce */
-op_args fused_conv_dw(const op_args *a);                                             /* the same with dw */
-op_args fused_spread(const op_args *a), fused_spread_reduce(const op_args *a);       /* the same with spread */
-op_args fused_pooled(const op_args *a);                                              /* the same with pooled */
-op_args fused_apply(const op_args *a), fused_applied_conv(const op_args *a);         /* apply_conv_stats */
-op_args fused_bwd_apply(const op_args *a), fused_applied_dx(const op_args *a);       /* bn_bwd_conv_dx */
-op_args fused_second_apply(const op_args *a), fused_applied_dw(const op_args *a);    /* the same with x2 */
-op_args fused_image(const op_args *a), fused_image_conv(const op_args *a);           /* image_conv_stats */
-op_args fused_dw_image(const op_args *a), fused_image_dw(const op_args *a);          /* image_conv_dw */
-op_args fused_stem_apply(const op_args *a), fused_stem_conv(const op_args *a);       /* apply_stem_stats */
-op_args fused_dw_bwd(const op_args *a), fused_bwd_dw(const op_args *a);              /* bn_bwd_image_dw */
+op_args fused_conv(const op_args *a), fused_stats(const op_args *a);              /* conv_stats */
+op_args fused_conv_dx(const op_args *a), fused_reduce(const op_args *a);          /* conv_dx_reduce */
+op_args fused_conv_dw(const op_args *a);                                          /* the same with dw */
+op_args fused_spread(const op_args *a), fused_spread_reduce(const op_args *a);    /* the same with spread */
+op_args fused_pooled(const op_args *a);                                           /* the same with pooled */
+op_args fused_apply(const op_args *a), fused_applied_conv(const op_args *a);      /* apply_conv_stats */
+op_args fused_bwd_apply(const op_args *a), fused_applied_dx(const op_args *a);    /* bn_bwd_conv_dx */
+op_args fused_second_apply(const op_args *a), fused_applied_dw(const op_args *a); /* the same with x2 */
+op_args fused_image(const op_args *a), fused_image_conv(const op_args *a);        /* image_conv_stats */
+op_args fused_dw_image(const op_args *a), fused_image_dw(const op_args *a);       /* image_conv_dw */
+op_args fused_stem_apply(const op_args *a), fused_stem_conv(const op_args *a);    /* apply_stem_stats */
+op_args fused_dw_bwd(const op_args *a), fused_bwd_dw(const op_args *a);           /* bn_bwd_image_dw */
 
 /* ---- the table ----------------------------------------------------------------------------------- */
 

@@ -138,8 +138,8 @@ OP(CONV_STATS, "conv_stats", shape_conv_stats, NULL)
 OP(CONV_DX_REDUCE, "conv_dx_reduce", shape_conv_dx_reduce, NULL)
 /* dy, w (O,1,1,C), dy2, x, mean, rstd, gain, bias, y -> dgain, dbias, sums (2,C), g, [dw F32], [spread like g], [pooled
  * (N,H/2,W/2,C)] {as both, dw, spread, pooled, alone}: conv2d_dx of dy, a gradient of x's shape, then bn_bwd_reduce of
- * it with the others; with dw also conv2d_dw of dy and y. With spread not with dy2 (N,H/2,W/2,C), H and W even, but with
- * avgpool2_bwd of it; with pooled also avgpool2 of y. With alone spread may stay undefined */
+ * it with the others; with dw also conv2d_dw of dy and y. With spread not with dy2 (N,H/2,W/2,C), H and W even, but
+ * with avgpool2_bwd of it; with pooled also avgpool2 of y. With alone spread may stay undefined */
 OP(APPLY_CONV_STATS, "apply_conv_stats", shape_apply_conv_stats, NULL)
 /* x, mean, rstd, gain, bias, [res], w (O,1,1,C), run_mean (O), run_var (O), [mean2, rstd2, gain2, bias2] -> y, mean
  * (O), rstd (O), applied {as all, alone}: bn_apply of x with relu, or bn_apply_both of x and res, applied, then

@@ -255,8 +255,8 @@ static void the_first_weight_gradient_joins_too(void)
 }
 
 /* A downsampling shortcut, a pool before its convolution: the reduction reads its gradient as the pool's backward pass
- * would and pools y for the weight's gradient, which comes behind it, unless sides are odd, somebody else wants what the
- * pool's backward pass makes, or there are no tiles for such lines. */
+ * would and pools y for the weight's gradient, which comes behind it, unless sides are odd, somebody else wants what
+ * the pool's backward pass makes, or there are no tiles for such lines. */
 static void the_reduction_spreads_a_pooled_gradient(void)
 {
     enum { wide = 64, EVEN = 0, ODD, KEPT, NO_TILES, WAYS };
