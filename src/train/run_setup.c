@@ -394,14 +394,24 @@ static cloob_status fill_model(cloob_ctx *ctx, run *r)
     return status;
 }
 
-static cloob_status open_device(cloob_ctx *ctx, run *r)
+static cloob_status own_device(cloob_ctx *ctx, run *r)
 {
     char name[32];
-    CLOOB_TRY(comm_create(ctx, COMM_AUTO, &r->c));
     const char *wanted = r->o->device ? r->o->device : "auto";
-    bool gpu = strcmp(wanted, "cuda") == 0 || (strcmp(wanted, "auto") == 0 && device_cuda_count() > 0);
-    snprintf(name, sizeof name, "cuda:%d", comm_local_rank(r->c));
-    return device_open(ctx, gpu && comm_size(r->c) > 1 ? name : wanted, &r->dev);
+    int gpus = device_cuda_count(), place = comm_local_rank(r->c);
+    bool gpu = strcmp(wanted, "cuda") == 0 || (strcmp(wanted, "auto") == 0 && gpus > 0);
+    if (!gpu || comm_size(r->c) == 1) return device_open(ctx, wanted, &r->dev);
+    if (gpus > 0 && place >= gpus)
+        return ctx_fail(ctx, CLOOB_ERR_ARGUMENT,
+                        "more ranks than GPUs on one machine, which has %d: start a rank for each", gpus);
+    snprintf(name, sizeof name, "cuda:%d", place);
+    return device_open(ctx, name, &r->dev);
+}
+
+static cloob_status open_device(cloob_ctx *ctx, run *r)
+{
+    CLOOB_TRY(comm_create(ctx, COMM_AUTO, &r->c));
+    return comm_agree(ctx, r->c, own_device(ctx, r));
 }
 
 /* A global batch is divided over the ranks and their micro-batches. */

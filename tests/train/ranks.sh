@@ -24,6 +24,9 @@ grep -q 'done: 24 steps' "$dir/two/out.log" || fail "resume with another number 
 ranks -np 1 "$cloob" "${flags[@]}" --batch-size 4 --name vocab : -np 1 "$cloob" "${flags[@]}" --batch-size 4 --name vocab --vocab nowhere && fail "a rank without vocabulary"
 grep -q 'rank 1 of 2 failed' "$dir/out" && grep -q 'nowhere: cannot open' "$dir/out" || fail "a rank that cannot begin is named: $(cat "$dir/out")"
 
+ranks -np 1 "$cloob" "${flags[@]}" --batch-size 4 --name device : -np 1 timeout 60 "$cloob" "${flags[@]}" --batch-size 4 --name device --device cuda:999 && fail "a rank without its device"
+grep -q 'rank 1 of 2 failed' "$dir/out" && grep -q 'device cuda' "$dir/out" || fail "a rank that cannot open its device is named: $(cat "$dir/out")"
+
 ranks -np 1 bash -c "ulimit -f 64; trap '' XFSZ; exec \"\$@\"" - "$cloob" "${flags[@]}" --batch-size 4 --name full : -np 1 "$cloob" "${flags[@]}" --batch-size 4 --name full && fail "a full disk"
 grep -q 'rank 0: .*cannot write' "$dir/out" || fail "a rank that fails in a run is named: $(cat "$dir/out")"
 
