@@ -1,5 +1,5 @@
-/* What warps of a fused GEMM do (fused_gemm_kernels.cu): copy factors and what an epilogue reads,
- * multiply and end tiles. Teams are a block's last warpgroups. */
+/* What warps of a fused GEMM do (fused_gemm_kernels.cu): copy factors and what an epilogue reads, multiply and end
+ * tiles. Teams are a block's last warpgroups. */
 #ifndef NN_CUDA_FUSED_TEAM_WORK_CUH
 #define NN_CUDA_FUSED_TEAM_WORK_CUH
 
@@ -26,7 +26,6 @@ struct layout { /* of dynamic shared memory, from its start: b's strip if it sta
     int across; /* teams beside each other; the others are below */
     bool stays;
     int stages, stage_bytes, b_bytes, slots, slot_bytes, places;
-    int pairs; /* of stages behind them, out of which the left factor is made */
     image_tiles tiles;
     int count;       /* of tiles, below and beside each other */
     int place_bytes; /* of a result, and of what is pooled beside it */
