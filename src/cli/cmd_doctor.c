@@ -47,7 +47,7 @@ static cloob_status check_objective(cloob_ctx *ctx, char *text, size_t size)
     if (status != CLOOB_OK) return status;
     double worst = fabs(fast.loss - plain.loss);
     for (int i = 0; i < N * D; i++) worst = fmax(worst, fmax(fabs(dx[i] - rx[i]), fabs(dy[i] - ry[i])));
-    snprintf(text, size, "loss and gradients differ from the plain definition by %.1e", worst);
+    snprintf(text, size, "loss and gradients within %.1e of the definition", worst);
     return worst < 1e-3 ? CLOOB_OK : CLOOB_ERR_NUMERIC;
 }
 

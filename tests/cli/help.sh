@@ -56,5 +56,6 @@ printf 'GGUF\3\0\0\0' > "$err.gguf"; "$cloob" info "$err.gguf" > /dev/null 2> "$
 "$cloob" info ViT-B-32 | grep -v '^config' | awk 'length($0) > 80 { bad = 1 } END { exit bad }' || fail "info MODEL is wider than 80 columns"
 
 "$cloob" doctor > /dev/null 2> "$err" && [ ! -s "$err" ] || fail "doctor says on stderr: $(cat "$err")"
+"$cloob" doctor | sed -n '/^self-test/,$p' | awk 'length($0) > 80 { bad = 1 } END { exit bad }' || fail "doctor's self-test is wider than 80 columns"
 "$cloob" doctor --json --quiet | grep -q '"ok": true' || fail "cloob doctor"
 exit $bad

@@ -65,9 +65,9 @@ __device__ __forceinline__ void add_queries(float (&dk)[32], float (&dv)[32], ch
     settle(dv), settle(dk);
     wgmma_fence();
 #pragma unroll
-    for (int k = 0; k < W / 16; k++) add_rows(dv, pa[k], by + k * DOWN);
+    for (int k = 0; k < W / 16; k++) wgmma_rows_turned(dv, pa[k], by + k * DOWN);
 #pragma unroll
-    for (int k = 0; k < W / 16; k++) add_rows(dk, da[k], bq + k * DOWN);
+    for (int k = 0; k < W / 16; k++) wgmma_rows_turned(dk, da[k], bq + k * DOWN);
     wgmma_commit();
 #pragma unroll
     for (int k = 0; k < W / 16; k++) put_columns(to, at.row / 16 * 16, first % WIDTH + 16 * k, da[k]);

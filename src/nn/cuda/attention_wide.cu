@@ -79,7 +79,7 @@ __device__ __forceinline__ void go_over_keys(running &w, const char *q, const ch
         settle(w.o);
         wgmma_fence();
 #pragma unroll
-        for (int i = 0; i < WIDTH / 16; i++) add_rows(w.o, p[i], b + i * DOWN);
+        for (int i = 0; i < WIDTH / 16; i++) wgmma_rows_turned(w.o, p[i], b + i * DOWN);
         wgmma_commit();
         wgmma_wait<0>();
         settle(w.o);
