@@ -5,8 +5,10 @@
 #
 # step   RN50, ViT-B-32, ViT-B-16, RN50x4, ViT-L-14 (STEPS="RN50:512:36 ..." chooses): texts of 77 tokens, padded;
 #        ours, and torch.compile with channels last in bf16
-# short  RN50 (SHORT="RN50:512:30 ...") with captions of 7 to 21 tokens: ours packed, PyTorch's cut to 24, the whole step compiled
-# modes  PyTorch's other ways (MODES="RN50:512:36:whole ..."): the whole step as one function, and with CUDA graphs; max: max-autotune, which takes minutes
+# short  RN50 (SHORT="RN50:512:30:whole ...") with captions of 7 to 21 tokens: ours packed, PyTorch's cut to 24, the whole step compiled,
+#        and with CUDA graphs
+# modes  PyTorch's other ways (MODES="RN50:512:36:whole ..."): the whole step as one function, and with CUDA graphs
+# max    the whole step with max-autotune, for texts of 77 tokens and cut to 24; takes minutes more
 # fp8    ours with --precision amp_fp8, which PyTorch has no counterpart for here
 # large  ViT-L-14 within 80 GiB, what is recomputed chosen by the planner
 # embed  RN50 and ViT-B-32 images in batches of 256, one image and one text at a time (EMBEDS="RN50:1:3:graphs:text ...": PyTorch's mode, and text)
@@ -15,7 +17,7 @@
 # onnx   ONNX Runtime's CUDA provider on the same towers (ONNX="RN50:256:--nhwc ..."); needs onnxruntime-gpu
 # jpeg   training RN50 from the shards that SHARDS names ("FOLDER/{000..119}.tar"): all cores decode, 4 cores decode, the GPU decodes for 4 cores
 # compile  only compiles what the other parts name and ends, so that a run after it finds PyTorch's code in its cache
-# The third number is the GiB that PyTorch needs: its models are compiled side by side, as many as fit into MEMORY (default 118), each in a
+# The third number is the GiB that PyTorch needs: its models are compiled side by side, the slowest first, as many as fit into MEMORY (default 118), each in a
 # process that then gives its memory back and waits. Each is timed alone, beside processes that do nothing. COMPILE seconds (default 280) is how long they
 # have; what is not compiled by then is left out. CLOOB is the program (default: build/cloob), OUT a folder for full results, written row by row.
 set -u
@@ -26,10 +28,11 @@ mkdir -p "$out"
 out=$(cd "$out" && pwd) gates=$(mktemp -d)
 : > "$out/results.jsonl"
 steps=${STEPS:-RN50:512:36 ViT-B-32:1024:38 ViT-B-16:128:14 RN50x4:128:23 ViT-L-14:128:45}
-short=${SHORT:-RN50:512:30}
+short=${SHORT:-RN50:512:30:whole RN50:512:30:graphs}
 modes=${MODES:-RN50:512:36:whole RN50:512:36:graphs ViT-B-16:128:14:graphs}
 embeds=${EMBEDS:-RN50:256:8:compile ViT-B-32:256:6:compile RN50:1:3:graphs ViT-B-32:1:3:graphs ViT-B-32:1:3:graphs:text}
 onnx=${ONNX:-RN50:256:--nhwc ViT-B-32:256:--opset=17 RN50:1:--graph ViT-B-32:1:--graph}
+short_models=$(for s in $short; do echo "${s%:*:*}"; done | sort -u) # MODEL:BATCH
 memory=${MEMORY:-118} compile=${COMPILE:-280}
 has() { case " $parts " in *" $1 "*) ;; *) return 1 ;; esac; }
 keep() { tail -1 | grep '^{' | sed "s/^{/{\"who\": \"$1\", \"part\": \"$2\", /" | tee -a "$out/results.jsonl"; }
@@ -69,11 +72,11 @@ release() {
 
 trap 'for n in "${names[@]}"; do kill "${pid[$n]}" 2> /dev/null; done; rm -rf "$gates"' EXIT
 fields() { IFS=: read -r model batch need mode text <<< "$1"; }
-if has step; then for s in $steps; do fields "$s"; start "$model-step" "$need" step --arch "$model" --batch "$batch" --mode compile; done; fi
-if has short; then for s in $short; do fields "$s"; start "$model-short" "$need" step --arch "$model" --batch "$batch" --mode whole --ctx 24; done; fi
-if has embed; then for s in $embeds; do fields "$s"; start "$model-embed-$batch$text" "$need" embed --arch "$model" --batch "$batch" --mode "${mode:-compile}" --repeats 20 ${text:+--text}; done; fi
-has max && modes="$modes RN50:512:36:max"
+has max && modes="$modes RN50:512:36:max" short="$short RN50:512:30:max"
 if has modes || has max; then for s in $modes; do fields "$s"; start "$model-$mode" "$need" step --arch "$model" --batch "$batch" --mode "$mode"; done; fi
+if has short || has max; then for s in $short; do fields "$s"; start "$model-short-$mode" "$need" step --arch "$model" --batch "$batch" --mode "$mode" --ctx 24; done; fi
+if has step; then for s in $steps; do fields "$s"; start "$model-step" "$need" step --arch "$model" --batch "$batch" --mode compile; done; fi
+if has embed; then for s in $embeds; do fields "$s"; start "$model-embed-$batch$text" "$need" embed --arch "$model" --batch "$batch" --mode "${mode:-compile}" --repeats 20 ${text:+--text}; done; fi
 for n in "${names[@]}"; do while ! done_with "$n" && [ $SECONDS -lt "$compile" ]; do sleep 0.5; done; done
 for n in "${names[@]}"; do # what compiles any longer would disturb the others
     [ -e "$gates/$n.ready" ] || { echo "$n: left out after $SECONDS s"; kill "${pid[$n]}" 2> /dev/null; }
@@ -88,15 +91,14 @@ if has step; then for s in $steps; do
     our_step "$model" "$batch" amp_bf16 --text-length 77 | keep ours "step"
     release "$model-step" torch.compile "step"
 done; fi
-if has short; then for s in $short; do
-    fields "$s"
-    our_step "$model" "$batch" amp_bf16 --text-length 14 --pack-texts | keep ours "step, short texts"
-    release "$model-short" "torch, whole" "step, texts cut to 24"
-done; fi
+if has short || has max; then
+    for s in $short_models; do fields "$s"; our_step "$model" "$batch" amp_bf16 --text-length 14 --pack-texts | keep ours "step, short texts"; done
+    for s in $short; do fields "$s"; release "$model-short-$mode" "torch, $mode" "step, texts cut to 24"; done
+fi
 if has modes || has max; then for s in $modes; do fields "$s"; release "$model-$mode" "torch, $mode" "step"; done; fi
 if has fp8; then
     for s in $steps; do fields "$s"; our_step "$model" "$batch" amp_fp8 --text-length 77 | keep "ours, fp8" "step"; done
-    for s in $short; do fields "$s"; our_step "$model" "$batch" amp_fp8 --text-length 14 --pack-texts | keep "ours, fp8" "step, short texts"; done
+    for s in $short_models; do fields "$s"; our_step "$model" "$batch" amp_fp8 --text-length 14 --pack-texts | keep "ours, fp8" "step, short texts"; done
 fi
 if has embed; then for s in $embeds; do
     fields "$s"
