@@ -27,6 +27,16 @@ value_id build_param(build *b, const char *format, ...)
     return graph_param(b->g, row, b->p->compute_view[row], 0, b->o->backward && !b->p->row[row].frozen);
 }
 
+value_id build_param_point(build *b, const char *name)
+{
+    int row = params_find(b->p, name);
+    if (row < 0) return build_param(b, "%s", name); /* says that it is missing */
+    tensor t = b->p->compute_view[row];
+    t.dim[3] *= t.dim[1] * t.dim[2];
+    t.dim[1] = t.dim[2] = 1;
+    return graph_param(b->g, row, t, 0, b->o->backward && !b->p->row[row].frozen);
+}
+
 value_id build_param_rows(build *b, int64_t first, int64_t count, const char *format, ...)
 {
     va_list args;

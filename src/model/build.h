@@ -12,6 +12,8 @@ typedef struct build {
 
 /* A parameter by its name; the text says the rest: build_param(b, "visual.layer%d.%d.conv1.weight", 1, 0). */
 value_id build_param(build *b, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* The weight of a convolution whose windows are rows already: that of a 1 x 1 convolution with all their channels. */
+value_id build_param_point(build *b, const char *name);
 /* Rows [first, first + count) of a matrix, or elements of a vector. */
 value_id build_param_rows(build *b, int64_t first, int64_t count, const char *format, ...)
     __attribute__((format(printf, 4, 5)));

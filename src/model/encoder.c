@@ -181,7 +181,7 @@ static cloob_status make_graph(cloob_ctx *ctx, const params *p, bool fp8, int64_
     tower_options o = { .batch = batch,
                         .float_images = kind == FLOATS,
                         .features = true,
-                        .padded_input = p->dev->backend == BACKEND_CUDA,
+                        .gpu_input = p->dev->backend == BACKEND_CUDA,
                         .fp8 = fp8 ? OP_FP8_ROWS_FASTER : OP_FP8_NEVER,
                         .tokens = kind > TOKENS ? (kind - TOKENS) * STEP : 0 };
     if (any_part(p, true) && model_config_text_ends(&p->config)) o.rows = batch * p->config.context;

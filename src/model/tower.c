@@ -3,12 +3,22 @@
 
 #include "model/build.h"
 
+/* Whether the image comes with its patches as rows, so that their embedding is a 1 x 1 convolution, a GEMM: where
+ * a window's lines are multiples of 16 bytes. */
+static bool patches_as_rows(const build *b)
+{
+    const model_config *c = &b->p->config;
+    return b->o->gpu_input && c->family != MODEL_RESNET && c->image_size % c->patch == 0 && c->patch % 8 == 0;
+}
+
 /* Patches as tokens with their positions, and the class token in front where there is one. */
 static value_id embed_patches(build *b, value_id images)
 {
     const model_config *c = &b->p->config;
-    op_attr patch = { .stride = c->patch }, none = { 0 };
-    value_id x = graph_op(b->g, OP_CONV2D, patch, 2, (value_id[]){ images, build_param(b, "visual.conv1.weight") });
+    bool rows = patches_as_rows(b);
+    op_attr conv = { .stride = rows ? 1 : c->patch }, none = { 0 };
+    value_id w = rows ? build_param_point(b, "visual.conv1.weight") : build_param(b, "visual.conv1.weight");
+    value_id x = graph_op(b->g, OP_CONV2D, conv, 2, (value_id[]){ images, w });
     value_id pos = build_param(b, "visual.positional_embedding");
     if (c->no_class_token)
         return graph_op(b->g, OP_GRID_TOKENS, none, 3, (value_id[]){ x, build_param(b, "visual.conv1.bias"), pos });
@@ -53,7 +63,9 @@ static value_id image_input(build *b)
 {
     const model_config *c = &b->p->config;
     int64_t B = b->o->batch, S = c->image_size;
-    op_attr attr = { .channels = b->o->padded_input && c->family == MODEL_RESNET ? 8 : 3, .dtype = b->p->compute };
+    op_attr attr = { .channels = b->o->gpu_input && c->family == MODEL_RESNET ? 8 : 3,
+                     .patch = patches_as_rows(b) ? c->patch : 0,
+                     .dtype = b->p->compute };
     for (int i = 0; i < 3; i++) attr.mean[i] = (float)c->image_mean[i], attr.std[i] = (float)c->image_std[i];
     tensor bytes = TENSOR(CLOOB_U8, NULL, B, S, S, 3), floats = TENSOR(CLOOB_F32, NULL, B, 3, S, S);
     value_id x = graph_input(b->g, b->o->float_images ? floats : bytes, "images");

@@ -25,7 +25,8 @@ typedef struct tower_options {
     bool backward; /* append the backward pass */
     bool float_images; /* images come as F32 (B, 3, S, S) */
     bool features;     /* keep what the projection reads */
-    bool padded_input; /* 8 input channels, the rest 0: what the GPU's convolutions like where windows overlap */
+    bool gpu_input;    /* images as a GPU's convolutions like them: 8 channels, the rest 0, where windows overlap, and
+                        * windows as rows where they do not */
     op_fp8 fp8;        /* transformers multiply 8-bit factors */
     bool fuse_gemm;    /* GEMMs with the pass over their result: for a GPU in training */
     graph_grad_options grad;

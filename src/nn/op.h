@@ -38,6 +38,7 @@ typedef struct op_attr {
     int64_t stride, pad; /* conv2d */
     int64_t heads;       /* attention and its kin */
     int64_t channels;    /* image_input: channels of the output, 3 or more; the rest is 0 */
+    int64_t patch;       /* image_input: side of the windows that become rows; 0: none do */
     int64_t rows;        /* pack_texts, repeat_row: of the result; mean_rows: left out in front */
     int64_t tokens;      /* packed attention: the most of one sequence; text_position: the place */
     int64_t token;       /* text_position: the id that is looked for; 0: none, the place is `tokens` */
@@ -239,6 +240,9 @@ static inline int64_t op_live_rows(const op_env *env, const tensor *t)
 {
     return t->ndim > 1 && t->dim[0] ? tensor_rows(t) / t->dim[0] * op_live_places(env, t) : tensor_rows(t);
 }
+
+/* image_input: the side of its windows, 1 where every position is its own. */
+static inline int64_t image_patch(const op_attr *attr) { return attr->patch > 1 ? attr->patch : 1; }
 
 /* ---- sequences ----------------------------------------------------------------------------------- */
 

@@ -5,8 +5,8 @@
 
 /* images and tokens */
 OP(IMAGE_INPUT, "image_input", shape_image_input, NULL)
-/* x (N,H,W,3) U8 | (N,3,H,W) F32 -> y (N,H,W,channels) {channels, mean, std}: bytes become (p/255 - mean) / std;
- * floats are taken as they are */
+/* x (N,H,W,3) U8 | (N,3,H,W) F32 -> y (N,H,W,channels) {channels, patch, mean, std}: bytes become (p/255 - mean) / std;
+ * floats are taken as they are. With patch P: y (N,H/P,W/P,P P channels), each window of P x P a row */
 OP(EMBED, "embed", shape_embed, grad_embed)
 /* tokens (N,T) I32, table (V,C) F32, pos (T,C) F32, [row (R) I32] -> y (N,T,C), or with row packed, (R,C): row r is
  * token row[r] of all N T */

@@ -6,10 +6,13 @@ cloob_status shape_image_input(cloob_ctx *ctx, op_args *a)
     const tensor *x = &a->in[0];
     CLOOB_TRY(rule_dims(ctx, OP_IMAGE_INPUT, a, 0, 4));
     bool bytes = x->dtype == CLOOB_U8;
+    int64_t H = x->dim[bytes ? 1 : 2], W = x->dim[bytes ? 2 : 3], P = image_patch(&a->attr);
     if ((bytes ? x->dim[3] : x->dim[1]) != 3 || a->attr.channels < 3 || (!bytes && x->dtype != CLOOB_F32))
         return op_refuse(ctx, OP_IMAGE_INPUT, "needs (N,H,W,3) bytes or (N,3,H,W) floats");
-    RULE_OUT(a, 0, a->attr.dtype, x->dim[0], bytes ? x->dim[1] : x->dim[2], bytes ? x->dim[2] : x->dim[3],
-             a->attr.channels);
+    if (H % P || W % P)
+        return op_refuse(ctx, OP_IMAGE_INPUT, "%lld x %lld does not divide into patches of %lld", (long long)H,
+                         (long long)W, (long long)P);
+    RULE_OUT(a, 0, a->attr.dtype, x->dim[0], H / P, W / P, P * P * a->attr.channels);
     return CLOOB_OK;
 }
 

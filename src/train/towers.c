@@ -11,7 +11,7 @@ static tower_options options_of(const step_options *o, const device *dev, const 
                         .backward = params_trains(p, text),
                         .kept = text ? 0 : model_config_patches_kept(&o->model),
                         .float_images = o->float_images,
-                        .padded_input = gpu,
+                        .gpu_input = gpu,
                         .fuse_gemm = gpu,
                         .fp8 = gpu ? o->fp8 : OP_FP8_NEVER,
                         .grad = o->grad };

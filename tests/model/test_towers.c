@@ -47,7 +47,7 @@ static bool open_model(model *m, const char *name, const char *where, cloob_dtyp
 {
     model_config c;
     tower_options o = {
-        .batch = n, .train = train, .float_images = true, .padded_input = strncmp(where, "cuda", 4) == 0
+        .batch = n, .train = train, .float_images = true, .gpu_input = strncmp(where, "cuda", 4) == 0
     };
     *m = (model){ 0 };
     CHECK_OK(ctx, model_config_by_name(ctx, name, &c));

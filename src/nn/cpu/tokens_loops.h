@@ -1,10 +1,33 @@
 /* tokens.c's loops for one element type. Tables, positions and their gradients are F32 whatever it is. */
+/* Windows of P x P as rows: a line of a window is a piece of a line of the image. */
+static void NAME(patches_range)(const op_args *a, int64_t begin, int64_t end)
+{
+    const tensor *x = &a->in[0], *y = &a->out[0];
+    int64_t P = image_patch(&a->attr), C = y->dim[3] / (P * P), W = y->dim[2] * P, HW = y->dim[1] * P * W;
+    REAL *out = (REAL *)y->data + begin * HW * C;
+    for (int64_t window = begin * y->dim[1] * y->dim[2]; window < end * y->dim[1] * y->dim[2]; window++)
+        for (int64_t k = 0; k < P * P * C; k++) {
+            int64_t n = window / (y->dim[1] * y->dim[2]), i = window / y->dim[2] % y->dim[1] * P + k / (P * C),
+                    j = window % y->dim[2] * P + k / C % P, c = k % C, p = i * W + j;
+            float v = 0;
+            if (c < 3 && x->dtype == CLOOB_U8)
+                v = (float)((const uint8_t *)x->data)[(n * HW + p) * 3 + c] * (1.0f / (255.0f * a->attr.std[c])) -
+                    a->attr.mean[c] / a->attr.std[c];
+            else if (c < 3) v = ((const float *)x->data)[(n * 3 + c) * HW + p];
+            *out++ = PUT(v);
+        }
+}
+
 CPU_CLONES static void NAME(input_range)(void *arg, int64_t begin, int64_t end, int thread)
 {
     const op_args *a = arg;
     const tensor *x = &a->in[0], *y = &a->out[0];
-    int64_t HW = y->dim[1] * y->dim[2], C = y->dim[3];
+    int64_t P = image_patch(&a->attr), HW = y->dim[1] * y->dim[2] * P * P, C = y->dim[3] / (P * P);
     (void)thread;
+    if (P > 1) {
+        NAME(patches_range)(a, begin, end);
+        return;
+    }
     for (int64_t n = begin; n < end; n++) {
         REAL *out = (REAL *)y->data + n * HW * C;
         for (int64_t c = 0; c < C; c++) {

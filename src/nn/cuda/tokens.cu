@@ -1,47 +1,6 @@
-/* Images in, rows taken out, grids made into tokens. One pass each; widths in packs of 16 bytes where they
+/* Rows taken out, grids made into tokens. One pass each; widths in packs of 16 bytes where they
  * divide. */
 #include "nn/cuda/common.cuh"
-
-typedef struct image_norm {
-    float mean[3], scale[3];
-} image_norm;
-
-/* The first three of C channels are given, the rest is 0; written in packs. */
-template <typename T, int V>
-__device__ __forceinline__ void put_position(T *y, const float v[3], int C)
-{
-    for (int c = 0; c < C; c += V) {
-        pack<T, V> out;
-#pragma unroll
-        for (int j = 0; j < V; j++)
-            out.v[j] = from_float<T>(c + j == 0 ? v[0] : c + j == 1 ? v[1] : c + j == 2 ? v[2] : 0.0f);
-        store<T, V>(y + c, out);
-    }
-}
-
-/* A thread per position. x: (N, HW, 3) bytes. */
-template <typename T, int V>
-static __global__ void __launch_bounds__(256)
-    bytes_kernel(T *y, const uint8_t *x, image_norm m, int64_t positions, int C)
-{
-    int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
-    if (i >= positions) return;
-    float v[3];
-#pragma unroll
-    for (int c = 0; c < 3; c++) v[c] = ((float)x[i * 3 + c] / 255.0f - m.mean[c]) / m.scale[c];
-    put_position<T, V>(y + i * C, v, C);
-}
-
-/* x: (N, 3, HW) floats. */
-template <typename T, int V>
-static __global__ void __launch_bounds__(256) planes_kernel(T *y, const float *x, int64_t positions, int64_t HW, int C)
-{
-    int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
-    if (i >= positions) return;
-    int64_t n = i / HW, p = i % HW;
-    float v[3] = { x[n * 3 * HW + p], x[(n * 3 + 1) * HW + p], x[(n * 3 + 2) * HW + p] };
-    put_position<T, V>(y + i * C, v, C);
-}
 
 /* A warp per row of tokens: the first largest id. */
 static __global__ void eot_kernel(int32_t *index, const int32_t *token, int64_t N, int T)
@@ -201,25 +160,6 @@ static __global__ void __launch_bounds__(256)
 }
 
 /* ---- entry points -------------------------------------------------------------------------------- */
-
-extern "C" cloob_status image_input_cuda(const op_env *env, const op_args *a)
-{
-    const tensor *x = &a->in[0], *y = &a->out[0];
-    int64_t HW = y->dim[1] * y->dim[2], positions = y->dim[0] * HW;
-    int C = (int)y->dim[3];
-    unsigned blocks = blocks_for(positions);
-    image_norm m;
-    for (int c = 0; c < 3; c++) m.mean[c] = a->attr.mean[c], m.scale[c] = a->attr.std[c];
-    if (x->dtype == CLOOB_U8)
-        WITH_PACK(y->dtype, C,
-                  bytes_kernel<T, V>
-                  <<<blocks, 256, 0, stream_of(env)>>>((T *)y->data, (const uint8_t *)x->data, m, positions, C));
-    else
-        WITH_PACK(y->dtype, C,
-                  planes_kernel<T, V>
-                  <<<blocks, 256, 0, stream_of(env)>>>((T *)y->data, (const float *)x->data, positions, HW, C));
-    return cuda_launched(env->ctx, "image_input");
-}
 
 extern "C" cloob_status eot_index_cuda(const op_env *env, const op_args *a)
 {

@@ -6,16 +6,17 @@ cloob_status image_input_ref(const op_env *env, const op_args *a)
 {
     const tensor *x = &a->in[0], *y = &a->out[0];
     (void)env;
-    int64_t N = y->dim[0], HW = y->dim[1] * y->dim[2], C = y->dim[3];
-    for (int64_t n = 0; n < N; n++)
+    int64_t P = image_patch(&a->attr), C = y->dim[3] / (P * P), W = y->dim[2] * P, HW = y->dim[1] * P * W;
+    for (int64_t n = 0; n < y->dim[0]; n++)
         for (int64_t p = 0; p < HW; p++)
             for (int64_t c = 0; c < C; c++) {
+                int64_t i = p / W, j = p % W, window = (n * y->dim[1] + i / P) * y->dim[2] + j / P;
                 double v = 0.0;
                 if (c < 3 && x->dtype == CLOOB_U8)
                     v = (((const uint8_t *)x->data)[(n * HW + p) * 3 + c] / 255.0 - (double)a->attr.mean[c]) /
                         (double)a->attr.std[c];
                 else if (c < 3) v = ld(x, (n * 3 + c) * HW + p);
-                st(y, (n * HW + p) * C + c, v);
+                st(y, ((window * P + i % P) * P + j % P) * C + c, v);
             }
     return CLOOB_OK;
 }
