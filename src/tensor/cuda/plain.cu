@@ -1,5 +1,6 @@
-/* Kernels the device layer itself needs: a matrix product for what cuBLASLt declines, and noise to time on.
+/* Kernels the device layer itself needs: a matrix product for what cuBLASLt declines, noise to time on, copies in bf16.
  */
+#include "tensor/bf16_copy.h"
 #include "tensor/cuda/gemm.h"
 #include "tensor/cuda/vendor.cuh"
 
@@ -86,6 +87,19 @@ extern "C" cloob_status cuda_fill_noise(cloob_ctx *ctx, cudaStream_t stream, voi
     if (dtype == CLOOB_F32) noise_kernel<<<1024, 256, 0, stream>>>((float *)p, n);
     else noise_kernel<<<1024, 256, 0, stream>>>((__nv_bfloat16 *)p, n);
     return cuda_launched(ctx, "noise");
+}
+
+static __global__ void bf16_copy_kernel(__nv_bfloat16 *to, const float *from, int64_t n)
+{
+    int64_t step = (int64_t)gridDim.x * blockDim.x;
+    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += step) put(&to[i], from[i]);
+}
+
+extern "C" cloob_status bf16_copy_cuda(cloob_ctx *ctx, device *d, uint16_t *to, const float *from, int64_t n)
+{
+    cudaStream_t stream = cuda_use(d)->stream;
+    if (n > 0) bf16_copy_kernel<<<1024, 256, 0, stream>>>((__nv_bfloat16 *)to, from, n);
+    return cuda_launched(ctx, "bf16 copies");
 }
 
 extern "C" bool cuda_has_code(void)
