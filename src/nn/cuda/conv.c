@@ -1,6 +1,6 @@
-/* Convolution: our kernels for few channels where they take it; else cuDNN, or a matrix product where the windows do not
- * overlap (1 x 1, and a patch embedding), whichever was faster when the plan was made; the plain kernel where there is
- * nothing else. */
+/* Convolution: our kernels for few channels where they take it; else cuDNN, or a matrix product where the windows do
+ * not overlap (1 x 1, and a patch embedding), whichever was faster when the plan was made; the plain kernel where there
+ * is nothing else. */
 #include <stdlib.h>
 
 #include "nn/cuda/stem/conv_small.h"

@@ -1,7 +1,7 @@
 /* Trials: how long a candidate takes, and memory to try it on.
  *
- * The memory comes from a pool of the driver that keeps what is given back, since taking and mapping gigabytes for every
- * candidate takes longer than most of the candidates. The device's next allocation empties the pool. */
+ * The memory comes from a pool of the driver that keeps what is given back, since taking and mapping gigabytes takes
+ * longer than most trials. The device's next allocation empties the pool. */
 #include <stdlib.h>
 
 #include "tensor/cuda/cuda.h"
