@@ -10,6 +10,7 @@
 #include "model/shapes.h"
 #include "model/tuning/groups.h"
 #include "model/tuning/lora.h"
+#include "tensor/bf16_copy.h"
 #include "tensor/cpu/bf16.h"
 
 enum { START = 64 };
@@ -347,19 +348,6 @@ cloob_status params_store(cloob_ctx *ctx, const params *p, weights *w)
 cloob_status params_refresh(cloob_ctx *ctx, params *p)
 {
     if (!p->shadow) return CLOOB_OK;
-    size_t n = (size_t)p->learned;
-    if (p->dev->backend != BACKEND_CUDA) {
-        bf16_round(p->shadow, p->master, p->learned);
-        return CLOOB_OK;
-    }
-    float *master = malloc(n * sizeof *master);
-    uint16_t *shadow = malloc(n * sizeof *shadow);
-    cloob_status status = master && shadow ? CLOOB_OK : ctx_no_memory(ctx, n * 6, "bf16 parameters");
-    if (status == CLOOB_OK) status = p->dev->to_host(ctx, p->dev, master, p->master, n * sizeof *master);
-    if (status == CLOOB_OK) bf16_round(shadow, master, p->learned);
-    if (status == CLOOB_OK) status = p->dev->to_device(ctx, p->dev, p->shadow, shadow, n * sizeof *shadow);
-    if (status == CLOOB_OK) status = p->dev->sync(ctx, p->dev);
-    free(master);
-    free(shadow);
-    return status;
+    CLOOB_TRY(bf16_copy(ctx, p->dev, p->shadow, p->master, p->learned));
+    return p->dev->sync(ctx, p->dev);
 }

@@ -73,6 +73,14 @@ cloob_status params_init(cloob_ctx *ctx, params *p, uint64_t seed);
 /* Of adapters alone, for a model whose weights were loaded; nothing where there are none. */
 cloob_status params_init_adapters(cloob_ctx *ctx, params *p, uint64_t seed);
 
+/* The bytes of params_init, drawn into host memory by a thread of its own while the caller prepares a device. create
+ * starts the thread, which cannot fail; fill waits for it and fills p, made for the same configuration and training. */
+typedef struct params_draft params_draft;
+cloob_status params_draft_create(cloob_ctx *ctx, const model_config *c, const params_training *t, uint64_t seed,
+                                 params_draft **out);
+cloob_status params_draft_fill(cloob_ctx *ctx, params_draft *d, params *p);
+void params_draft_destroy(params_draft *d); /* waits for the thread; NULL is fine */
+
 /* From canonical names and file shapes; the weights were checked against the same configuration. Adapters stay as they
  * are. */
 cloob_status params_load(cloob_ctx *ctx, params *p, const weights *w);

@@ -35,7 +35,8 @@ typedef struct run {
     int64_t at_chance;          /* validations on end that were no better than guessing */
     weights given;              /* what the run begins with, while it is being opened */
     bool has_given;
-    char from[1024]; /* the checkpoint it goes on from */
+    params_draft *draft; /* what it begins with where nothing is given: drawn while the step is made */
+    char from[1024];     /* the checkpoint it goes on from */
     run_position at;
     int64_t steps_per_epoch, total_steps, first_update;
     double started, last_saved;

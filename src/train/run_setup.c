@@ -381,16 +381,26 @@ cloob_status run_make_step(cloob_ctx *ctx, run *r)
     return status;
 }
 
+/* A GPU's kernels are chosen meanwhile; on a host the same threads would do both. */
+static cloob_status draw_ahead(cloob_ctx *ctx, run *r)
+{
+    if (r->o->resume || r->has_given || r->dev->backend != BACKEND_CUDA) return CLOOB_OK;
+    return params_draft_create(ctx, &r->so.model, &r->so.part, (uint64_t)r->o->seed, &r->draft);
+}
+
 static cloob_status fill_model(cloob_ctx *ctx, run *r)
 {
     cloob_status status;
     if (r->o->resume) status = go_on_from(ctx, r);
     else if (r->has_given) status = params_load(ctx, step_params(r->s), &r->given);
+    else if (r->draft) status = params_draft_fill(ctx, r->draft, step_params(r->s));
     else status = params_init(ctx, step_params(r->s), (uint64_t)r->o->seed);
     if (status == CLOOB_OK && r->has_given && !r->o->resume)
         status = params_init_adapters(ctx, step_params(r->s), (uint64_t)r->o->seed);
     if (r->has_given) weights_release(&r->given);
     r->has_given = false;
+    params_draft_destroy(r->draft);
+    r->draft = NULL;
     return status;
 }
 
@@ -527,6 +537,7 @@ cloob_status run_open(cloob_ctx *ctx, run *r, const cloob_train_options *o)
     CLOOB_TRY(comm_agree(ctx, r->c, open_data(ctx, r)));
     CLOOB_TRY(comm_agree(ctx, r->c, prepare_model(ctx, r)));
     CLOOB_TRY(comm_agree(ctx, r->c, check_memory(ctx, r)));
+    CLOOB_TRY(comm_agree(ctx, r->c, draw_ahead(ctx, r)));
     CLOOB_TRY(run_make_step(ctx, r));
     CLOOB_TRY(comm_agree(ctx, r->c, fill_model(ctx, r)));
     CLOOB_TRY(comm_agree(ctx, r->c, run_open_loader(ctx, r)));
@@ -543,6 +554,7 @@ void run_close(cloob_ctx *ctx, run *r)
 {
     (void)ctx;
     if (r->has_given) weights_release(&r->given);
+    params_draft_destroy(r->draft);
     step_destroy(r->s); /* before the loader: a batch may still be on its way out of its memory */
     loader_destroy(r->batches);
     device_decoder_destroy(r->decoder);

@@ -18,6 +18,10 @@ static void compare_call(device *dev, const op_case *c, op_pass *p, int step, cl
     CHECK(!"agrees");
 }
 
+/* Sizes that send a fused bf16 kernel around several times: nothing else looks different there, and the definition takes
+ * seconds. */
+static bool for_bf16_alone(const op_case *c) { return c->op >= OP_CONV_STATS && strstr(c->name, " long"); }
+
 /* Cases of the ops from `first` to `last` of the list, with each choice of kernels in turn. */
 static void compare(op_id first, op_id last, cloob_dtype type, double tolerance, const cloob_kernels *kernels,
                     int count)
@@ -28,6 +32,7 @@ static void compare(op_id first, op_id last, cloob_dtype type, double tolerance,
         const op_case *c = &gpu_op_cases[i];
         op_pass p;
         if (c->op < first || c->op > last || (word && !strstr(c->name, word))) continue;
+        if (type == CLOOB_F32 && for_bf16_alone(c)) continue;
         if (i % parts != part) continue;
         if (parts > 1) printf("  %s, %s\n", c->name, dtype_name(type)); /* for the list of what a tool has seen */
         CHECK(op_pass_run(ctx, c, type, 3, &p));
@@ -53,7 +58,7 @@ static void large_sizes_agree(void)
 static void large_sizes_agree_in_bf16(void)
 {
     if (device_cuda_count() == 0) SKIP("no GPU here");
-    compare(0, OP_COUNT, CLOOB_BF16, 1e-2, fused, 1);
+    compare(0, OP_CONV_STATS - 1, CLOOB_BF16, 1e-2, fused, 1); /* fused ops: below */
 }
 
 static void fused_ops_agree_in_every_way(void)

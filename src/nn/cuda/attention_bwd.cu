@@ -196,9 +196,7 @@ static cloob_status trial_run(void *user)
 
 static cloob_status trial_take(trial *t, tensor *x)
 {
-    cuda_state *s = cuda_use(t->env->dev);
-    CLOOB_TRY(cuda_check(t->env->ctx, cudaMalloc(&x->data, tensor_bytes(x)), "room for timing attention"));
-    return cuda_fill_noise(t->env->ctx, s->stream, x->data, x->dtype, tensor_count(x));
+    return cuda_trial_noise(t->env->ctx, t->env->dev, x->dtype, tensor_count(x), &x->data);
 }
 
 static tensor shape3(cloob_dtype dtype, int64_t a, int64_t b, int64_t c)
@@ -242,8 +240,7 @@ static int time_ways(const op_env *env, const op_args *a, const op_sequences &s,
         if (!room || cuda_time(env->ctx, env->dev, trial_run, &t, &ms[t.way]) != CLOOB_OK) ms[t.way] = INFINITY;
         if (best < 0 || ms[t.way] < ms[best]) best = t.way;
     }
-    for (tensor *x : operand) cudaFree(x->data);
-    cudaGetLastError();
+    for (tensor *x : operand) cuda_trial_free(env->dev, x->data);
     return best;
 }
 

@@ -37,11 +37,11 @@ static int sms_of(const op_env *env) { return ((const cuda_state *)env->dev->sta
 
 /* ---- timing -------------------------------------------------------------------------------------- */
 
-enum { BUFFERS = 8 };
+enum { A, B, X, OTHER, COLUMN, READ, Y = READ, PARTIAL, DW_PARTIAL, BUFFERS }; /* the first are read */
 
 typedef struct trial {
     cloob_ctx *ctx;
-    cudaStream_t stream;
+    device *d;
     fused_gemm p;
     int sms;
     void *buffer[BUFFERS];
@@ -50,32 +50,33 @@ typedef struct trial {
 static cloob_status trial_run(void *user)
 {
     trial *t = user;
-    return cuda_check(t->ctx, fused_gemm_run(t->stream, &t->p, t->sms), "timing a fused GEMM");
+    return cuda_check(t->ctx, fused_gemm_run(t->d->stream, &t->p, t->sms), "timing a fused GEMM");
 }
 
+/* Buffers for every arrangement. */
 static cloob_status trial_open(trial *t)
 {
-    int64_t big = t->p.m * t->p.n, reads = t->p.epilogue == EPILOGUE_REDUCE ? big : 0;
-    int64_t sums = 2 * t->p.n * (t->sms + 1); /* floats, as bf16 */
-    int64_t count[BUFFERS] = {
-        t->p.m * t->p.k, t->p.n * t->p.k, big, reads, 2 * reads, 2 * sums, t->p.dw ? t->p.k * sums : 0, 2 * t->p.n
-    };
+    fused_gemm *p = &t->p;
+    int64_t big = p->m * p->n, reads = p->epilogue == EPILOGUE_REDUCE ? big : 0;
+    int64_t sums = 2 * p->n * (t->sms + 1); /* floats, as bf16 */
+    int64_t count[BUFFERS] = { p->m * p->k, p->n * p->k, reads,    2 * reads,
+                               2 * p->n,    big,         2 * sums, p->dw ? p->k * sums : 0 };
     for (int i = 0; i < BUFFERS; i++) {
         if (!count[i]) continue;
-        CLOOB_TRY(cuda_check(t->ctx, cudaMalloc(&t->buffer[i], (size_t)count[i] * 2), "room for timing a fused GEMM"));
-        CLOOB_TRY(cuda_fill_noise(t->ctx, t->stream, t->buffer[i], CLOOB_BF16, count[i]));
+        CLOOB_TRY(i < READ ? cuda_trial_noise(t->ctx, t->d, CLOOB_BF16, count[i], &t->buffer[i])
+                           : cuda_trial_room(t->ctx, t->d, 2 * (size_t)count[i], &t->buffer[i]));
     }
-    t->p.a = t->buffer[0];
-    t->p.b = t->buffer[1];
-    t->p.y = t->buffer[2];
-    t->p.x = t->buffer[3];
-    t->p.other = t->buffer[4];
-    t->p.mask = reads ? (char *)t->buffer[4] + 2 * big : NULL;
-    t->p.pooled = reads ? (char *)t->buffer[4] + big : NULL; /* other leaves room for it */
-    t->p.partial = t->buffer[5];
-    t->p.dw_partial = t->buffer[6];
-    t->p.column = t->buffer[7];
-    return cuda_fill_noise(t->ctx, t->stream, t->buffer[7], CLOOB_F32, t->p.n);
+    p->a = t->buffer[A], p->b = t->buffer[B], p->x = t->buffer[X], p->other = t->buffer[OTHER];
+    p->mask = reads ? (char *)t->buffer[OTHER] + 2 * big : NULL;
+    p->pooled = reads ? (char *)t->buffer[OTHER] + big : NULL; /* other leaves room for it */
+    p->column = t->buffer[COLUMN], p->y = t->buffer[Y];
+    p->partial = t->buffer[PARTIAL], p->dw_partial = t->buffer[DW_PARTIAL];
+    return CLOOB_OK;
+}
+
+static void trial_close(trial *t)
+{
+    for (int i = 0; i < BUFFERS; i++) cuda_trial_free(t->d, t->buffer[i]);
 }
 
 typedef struct team_choice {
@@ -83,20 +84,16 @@ typedef struct team_choice {
     int32_t teams;
 } team_choice;
 
-static void try_teams(const op_env *env, const fused_gemm *p, int teams, team_choice *best)
+static void try_teams(trial *t, int teams, team_choice *best)
 {
-    cuda_state *s = cuda_use(env->dev);
-    trial t = { .ctx = env->ctx, .stream = s->stream, .p = *p, .sms = s->sms };
+    const fused_gemm *p = &t->p;
     float ms;
-    t.p.teams = teams;
-    if (fused_gemm_parts(&t.p, s->sms) == 0) return;
-    if (trial_open(&t) == CLOOB_OK && cuda_time_against(env->ctx, env->dev, trial_run, &t, best->ms, &ms) == CLOOB_OK) {
-        ctx_log(env->ctx, CLOOB_LOG_DEBUG, "fused GEMM of %lld x %lld, arrangement %d: %.4f ms", (long long)p->n,
-                (long long)p->k, teams, (double)ms);
-        if (ms < best->ms) *best = (team_choice){ ms, teams };
-    }
-    for (int i = 0; i < BUFFERS; i++) cudaFree(t.buffer[i]);
-    cudaGetLastError();
+    t->p.teams = teams;
+    if (fused_gemm_parts(p, t->sms) == 0 || cuda_time_against(t->ctx, t->d, trial_run, t, best->ms, &ms) != CLOOB_OK)
+        return;
+    ctx_log(t->ctx, CLOOB_LOG_DEBUG, "fused GEMM of %lld x %lld, arrangement %d: %.4f ms", (long long)p->n,
+            (long long)p->k, teams, (double)ms);
+    if (ms < best->ms) *best = (team_choice){ ms, teams };
 }
 
 /* How fast a fused GEMM is, from the cache or by trials; ms large when it cannot be tried. */
@@ -108,8 +105,11 @@ static team_choice fused_time(const op_env *env, const fused_gemm *p)
     snprintf(key, sizeof key, "fused3-%d%s%s%lld-%lldx%lldx%lld", (int)p->epilogue, p->dw ? "dw" : "",
              p->pools ? "p" : "", (long long)p->line, (long long)p->m, (long long)p->n, (long long)p->k);
     if (tune_get(cache, key, &best, sizeof best)) return best;
-    for (int i = 2; i <= 4; i++) try_teams(env, p, i, &best);
-    tune_put(cache, key, &best, sizeof best);
+    trial t = { .ctx = env->ctx, .d = env->dev, .p = *p, .sms = sms_of(env) };
+    bool room = trial_open(&t) == CLOOB_OK;
+    for (int i = 2; i <= 4 && room; i++) try_teams(&t, i, &best);
+    trial_close(&t);
+    if (room) tune_put(cache, key, &best, sizeof best);
     return best;
 }
 

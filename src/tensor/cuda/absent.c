@@ -1,6 +1,7 @@
 /* A build without CUDA. */
 #include "tensor/device.h"
 #include "tensor/async_copy.h"
+#include "tensor/bf16_copy.h"
 #include "tensor/machine.h"
 
 int device_cuda_count(void) { return 0; }
@@ -32,3 +33,8 @@ cloob_status async_copy_used_cuda(cloob_ctx *ctx, async_copy *f) { return (void)
 cloob_status async_copy_settle_cuda(cloob_ctx *ctx, async_copy *f) { return (void)f, no_gpu(ctx); }
 void *async_copy_host_alloc_cuda(device *d, size_t bytes) { return (void)d, (void)bytes, NULL; }
 void async_copy_host_free_cuda(device *d, void *p) { (void)d, (void)p; }
+
+cloob_status bf16_copy_cuda(cloob_ctx *ctx, device *d, uint16_t *to, const float *from, int64_t n)
+{
+    return (void)d, (void)to, (void)from, (void)n, no_gpu(ctx);
+}

@@ -28,8 +28,9 @@ typedef struct cuda_state {
     void *dnn; /* cudnnHandle_t; used by one thread at a time, like the device */
     struct dnn_plan *dnn_plans;
     tune_cache *tune;
-    double *small;  /* CUDA_SMALL_DOUBLES on the device, for sums that end on the host */
-    double *pinned; /* one double on the host */
+    cudaMemPool_t trials; /* memory for trials; NULL where the driver has no pools */
+    double *small;        /* CUDA_SMALL_DOUBLES on the device, for sums that end on the host */
+    double *pinned;       /* one double on the host */
 } cuda_state;
 
 /* The state, with this GPU made the thread's current one. */
@@ -48,8 +49,19 @@ cloob_status cuda_check(cloob_ctx *ctx, cudaError_t e, const char *what);
 /* The check after a launch. */
 cloob_status cuda_launched(cloob_ctx *ctx, const char *op);
 
-/* Normal-looking numbers of a dtype (F32, BF16), for timing on something that is not zero. */
+/* Normal-looking numbers of a dtype (F32, BF16), for timing on something that is not zero. p begins at a multiple of
+ * 16 bytes. */
 cloob_status cuda_fill_noise(cloob_ctx *ctx, cudaStream_t stream, void *p, cloob_dtype dtype, int64_t n);
+
+/* Memory for trials: what a candidate writes, and what it reads, which is filled with noise. Taking and freeing cost
+ * microseconds, since a pool keeps the memory until the device allocates next. *out is NULL where there is no room. */
+cloob_status cuda_trial_room(cloob_ctx *ctx, device *d, size_t bytes, void **out);
+cloob_status cuda_trial_noise(cloob_ctx *ctx, device *d, cloob_dtype dtype, int64_t n, void **out);
+void cuda_trial_free(device *d, void *p); /* NULL is fine */
+/* The pool: made and destroyed with the device, and emptied. */
+void cuda_trials_open(cuda_state *s, int index);
+void cuda_trials_release(cuda_state *s);
+void cuda_trials_close(cuda_state *s);
 
 /* Median milliseconds of `run(user)` queued on the device's stream; a failing run gives its status and no
  * message worth keeping. For plan time only: it waits. */

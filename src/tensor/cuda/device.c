@@ -29,6 +29,7 @@ static cloob_status cuda_alloc(cloob_ctx *ctx, device *d, size_t bytes, const ch
 {
     cuda_state *s = cuda_use(d);
     *out = NULL;
+    cuda_trials_release(s);
     if (cudaMalloc(out, bytes ? bytes : 256) != cudaSuccess) {
         size_t available = 0, total = 0;
         cudaGetLastError();
@@ -141,6 +142,7 @@ static void cuda_close(device *d)
     if (s) {
         cuda_use(d);
         tune_close(s->tune);
+        cuda_trials_close(s);
         cudaFree(s->small);
         cudaFreeHost(s->pinned);
         if (s->dnn) cuda_lib.cudnnDestroy(s->dnn);
@@ -242,6 +244,7 @@ static cloob_status open_handles(cloob_ctx *ctx, device *d)
         return ctx_fail(ctx, CLOOB_ERR_DEVICE, "device cuda: cuBLASLt does not start");
     if (cuda_lib.cudnnCreate((cudnnHandle_t *)&s->dnn) != CUDNN_STATUS_SUCCESS)
         return ctx_fail(ctx, CLOOB_ERR_DEVICE, "device cuda: cuDNN does not start");
+    cuda_trials_open(s, d->index);
     d->stream = s->stream;
     d->side = s->side;
     snprintf(d->name, sizeof d->name, "%s", prop.name);
@@ -295,57 +298,4 @@ cloob_status device_open_cuda(cloob_ctx *ctx, int index, device **out)
     if (status == CLOOB_OK) *out = d;
     else cuda_close(d);
     return status;
-}
-
-static int by_size(const void *a, const void *b)
-{
-    float x = *(const float *)a, y = *(const float *)b;
-    return (x > y) - (x < y);
-}
-
-enum { TIMED_RUNS = 5, TIMED_RUNS_LONG = 3 };
-
-/* The runs from `first` to `last`, each between two marks; waits for them. */
-static cloob_status time_runs(cloob_ctx *ctx, cloob_status (*run)(void *user), void *user, cudaStream_t stream,
-                              cudaEvent_t *mark, int first, int last, float *each)
-{
-    CLOOB_TRY(cuda_check(ctx, cudaEventRecord(mark[first], stream), "timing"));
-    for (int i = first; i < last; i++) {
-        CLOOB_TRY(run(user));
-        CLOOB_TRY(cuda_check(ctx, cudaEventRecord(mark[i + 1], stream), "timing"));
-    }
-    CLOOB_TRY(cuda_check(ctx, cudaEventSynchronize(mark[last]), "timing"));
-    for (int i = first; i < last; i++)
-        CLOOB_TRY(cuda_check(ctx, cudaEventElapsedTime(&each[i], mark[i], mark[i + 1]), "timing"));
-    return CLOOB_OK;
-}
-
-cloob_status cuda_time_against(cloob_ctx *ctx, device *d, cloob_status (*run)(void *user), void *user, float best,
-                               float *ms)
-{
-    const float hopeless = 1.5f, long_ms = 0.5f; /* long ones are steady */
-    cuda_state *s = cuda_use(d);
-    cudaEvent_t mark[TIMED_RUNS + 1] = { 0 };
-    float each[TIMED_RUNS];
-    cloob_status status = CLOOB_OK;
-    int runs = 1;
-    for (int i = 0; i <= TIMED_RUNS; i++) CLOOB_TRY_GOTO(cuda_check(ctx, cudaEventCreate(&mark[i]), "timing"), done);
-    CLOOB_TRY_GOTO(run(user), done); /* warm */
-    CLOOB_TRY_GOTO(time_runs(ctx, run, user, s->stream, mark, 0, 1, each), done);
-    if (each[0] <= hopeless * best) {
-        runs = each[0] > long_ms ? TIMED_RUNS_LONG : TIMED_RUNS;
-        CLOOB_TRY_GOTO(time_runs(ctx, run, user, s->stream, mark, 1, runs, each), done);
-    }
-    qsort(each, (size_t)runs, sizeof *each, by_size);
-    *ms = each[runs / 2];
-done:
-    if (status != CLOOB_OK) cudaGetLastError();
-    for (int i = 0; i <= TIMED_RUNS; i++)
-        if (mark[i]) cudaEventDestroy(mark[i]);
-    return status;
-}
-
-cloob_status cuda_time(cloob_ctx *ctx, device *d, cloob_status (*run)(void *user), void *user, float *ms)
-{
-    return cuda_time_against(ctx, d, run, user, 1e30f, ms);
 }

@@ -218,27 +218,26 @@ static cloob_status trial_run(void *user)
     return dnn_run(t->ctx, t->d, t->p, t->d->stream, t->x, t->w, t->y, t->workspace);
 }
 
-static cloob_status take(trial *t, void **out, cloob_dtype type, int64_t n)
+/* Noise in what the convolution reads, room for what it writes. */
+static cloob_status take(trial *t, void **out, cloob_dtype type, int64_t n, bool written)
 {
-    cuda_state *s = cuda_use(t->d);
-    CLOOB_TRY(cuda_check(t->ctx, cudaMalloc(out, (size_t)n * dtype_size(type)), "room for timing a convolution"));
-    return cuda_fill_noise(t->ctx, s->stream, *out, type, n);
+    if (written) return cuda_trial_room(t->ctx, t->d, (size_t)n * dtype_size(type), out);
+    return cuda_trial_noise(t->ctx, t->d, type, n, out);
 }
 
 static cloob_status trial_open(trial *t)
 {
     const dnn_shape *s = &t->p->shape;
-    CLOOB_TRY(take(t, &t->x, s->dtype, s->N * s->H * s->W * s->C));
-    CLOOB_TRY(take(t, &t->w, s->w_dtype, s->O * s->K * s->K * s->C));
-    CLOOB_TRY(take(t, &t->y, s->dtype, s->N * s->Ho * s->Wo * s->O));
-    return cuda_check(t->ctx, cudaMalloc(&t->workspace, (size_t)DNN_WORKSPACE), "room for timing a convolution");
+    CLOOB_TRY(take(t, &t->x, s->dtype, s->N * s->H * s->W * s->C, s->kind == DNN_DX));
+    CLOOB_TRY(take(t, &t->w, s->w_dtype, s->O * s->K * s->K * s->C, s->kind == DNN_DW));
+    CLOOB_TRY(take(t, &t->y, s->dtype, s->N * s->Ho * s->Wo * s->O, s->kind == DNN_FORWARD));
+    return cuda_trial_room(t->ctx, t->d, (size_t)DNN_WORKSPACE, &t->workspace);
 }
 
 static void trial_close(trial *t)
 {
     void *all[] = { t->x, t->w, t->y, t->workspace };
-    for (int i = 0; i < 4; i++) cudaFree(all[i]);
-    cudaGetLastError();
+    for (int i = 0; i < 4; i++) cuda_trial_free(t->d, all[i]);
 }
 
 static void key_of(const dnn_shape *s, char key[TUNE_KEY])

@@ -191,33 +191,29 @@ static cloob_status trial_run(void *user)
     return gemm_run(t->ctx, t->d, t->p, t->d->stream, t->D, t->A, t->B, t->D, t->vector, t->workspace);
 }
 
-static cloob_status take(trial *t, void **out, cloob_dtype type, int64_t n)
+static cloob_status noise(trial *t, void **out, cloob_dtype type, int64_t n)
 {
-    cuda_state *s = cuda_use(t->d);
-    size_t bytes = (size_t)n * dtype_size(type);
-    CLOOB_TRY(cuda_check(t->ctx, cudaMalloc(out, bytes), "room for timing a GEMM"));
-    return cuda_fill_noise(t->ctx, s->stream, *out, type, n);
+    return cuda_trial_noise(t->ctx, t->d, type, n, out);
 }
 
 static cloob_status trial_open(trial *t)
 {
     const gemm_shape *g = &t->p->shape;
-    CLOOB_TRY(take(t, &t->A, g->in, elements(g->ta ? g->k : g->m, g->lda, g->batch, g->step_a)));
-    CLOOB_TRY(take(t, &t->B, g->in, elements(g->tb ? g->n : g->k, g->ldb, g->batch, g->step_b)));
+    CLOOB_TRY(noise(t, &t->A, g->in, elements(g->ta ? g->k : g->m, g->lda, g->batch, g->step_a)));
+    CLOOB_TRY(noise(t, &t->B, g->in, elements(g->tb ? g->n : g->k, g->ldb, g->batch, g->step_b)));
     if (g->fp8) { /* noise, or the first number of it */
-        CLOOB_TRY(take(t, &t->scale, CLOOB_F32, g->row_scales ? g->m + g->n : 16));
+        CLOOB_TRY(noise(t, &t->scale, CLOOB_F32, g->row_scales ? g->m + g->n : 16));
         gemm_plan_scales(t->p, t->scale, t->scale);
     }
-    CLOOB_TRY(take(t, &t->D, g->out, elements(g->m, g->ldd, g->batch, g->step_d)));
-    CLOOB_TRY(take(t, &t->vector, g->out, g->m + g->n));
-    return cuda_check(t->ctx, cudaMalloc(&t->workspace, WORKSPACE), "room for timing a GEMM");
+    CLOOB_TRY(noise(t, &t->D, g->out, elements(g->m, g->ldd, g->batch, g->step_d)));
+    CLOOB_TRY(noise(t, &t->vector, g->out, g->m + g->n));
+    return cuda_trial_room(t->ctx, t->d, WORKSPACE, &t->workspace);
 }
 
 static void trial_close(trial *t)
 {
     void *all[] = { t->A, t->B, t->D, t->vector, t->workspace, t->scale };
-    for (int i = 0; i < 6; i++) cudaFree(all[i]);
-    cudaGetLastError();
+    for (int i = 0; i < 6; i++) cuda_trial_free(t->d, all[i]);
 }
 
 /* The fastest candidate that runs; the first one when there is no room to time. plain stays true when none

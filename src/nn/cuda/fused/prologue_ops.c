@@ -33,11 +33,11 @@ static int sms_of(const op_env *env) { return ((const cuda_state *)env->dev->sta
 
 /* ---- timing -------------------------------------------------------------------------------------- */
 
-enum { X, OTHER, X2, SIDE, Y, WEIGHT, NUMBERS, PARTIAL, BUFFERS };
+enum { X, OTHER, X2, WEIGHT, NUMBERS, READ, SIDE = READ, Y, PARTIAL, BUFFERS }; /* the first are read */
 
 typedef struct trial {
     cloob_ctx *ctx;
-    cudaStream_t stream;
+    device *d;
     prologue_gemm p;
     int sms;
     void *buffer[BUFFERS];
@@ -46,7 +46,7 @@ typedef struct trial {
 static cloob_status trial_run(void *user)
 {
     trial *t = user;
-    return cuda_check(t->ctx, prologue_gemm_run(t->stream, &t->p, t->sms), "timing a fused GEMM");
+    return cuda_check(t->ctx, prologue_gemm_run(t->d->stream, &t->p, t->sms), "timing a fused GEMM");
 }
 
 /* Noise for everything the GEMM reads, and room for what it writes. side: the factor is written out. */
@@ -58,17 +58,16 @@ static cloob_status trial_open(trial *t, bool side)
     int64_t count[BUFFERS] = { rows,
                                p->prologue == PROLOGUE_APPLY ? 0 : rows,
                                p->dw ? p->m * p->n : 0,
-                               side ? rows : 0,
-                               p->m * p->n,
                                p->n * p->k,
                                4 * numbers,
+                               side ? rows : 0,
+                               p->m * p->n,
                                2 * sums * p->n * (t->sms + 1) };
     for (int i = 0; i < BUFFERS; i++) {
         if (!count[i]) continue;
-        CLOOB_TRY(cuda_check(t->ctx, cudaMalloc(&t->buffer[i], (size_t)count[i] * 2), "room for timing a fused GEMM"));
-        CLOOB_TRY(cuda_fill_noise(t->ctx, t->stream, t->buffer[i], CLOOB_BF16, count[i]));
+        CLOOB_TRY(i < READ ? cuda_trial_noise(t->ctx, t->d, CLOOB_BF16, count[i], &t->buffer[i])
+                           : cuda_trial_room(t->ctx, t->d, 2 * (size_t)count[i], &t->buffer[i]));
     }
-    CLOOB_TRY(cuda_fill_noise(t->ctx, t->stream, t->buffer[NUMBERS], CLOOB_F32, 2 * numbers));
     p->x = t->buffer[X], p->other = t->buffer[OTHER], p->b = t->buffer[WEIGHT], p->side = t->buffer[SIDE];
     p->x2 = t->buffer[X2], p->y = t->buffer[Y], p->partial = t->buffer[PARTIAL], p->count = 1.0f;
     p->mean = p->rstd = p->gain = p->bias = p->sums = p->pivot = t->buffer[NUMBERS];
@@ -93,7 +92,7 @@ static int variant_from(prologue_gemm p, int v, int sms)
 static bool try_variants(const op_env *env, const prologue_gemm *p, bool side, variant_choice *best)
 {
     cuda_state *s = cuda_use(env->dev);
-    trial t = { .ctx = env->ctx, .stream = s->stream, .p = *p, .sms = s->sms };
+    trial t = { .ctx = env->ctx, .d = env->dev, .p = *p, .sms = s->sms };
     float ms;
     bool open = trial_open(&t, side) == CLOOB_OK;
     for (int v = variant_from(*p, 0, s->sms); v < PROLOGUE_VARIANTS && open; v = variant_from(*p, v + 1, s->sms)) {
@@ -101,8 +100,7 @@ static bool try_variants(const op_env *env, const prologue_gemm *p, bool side, v
         if (cuda_time_against(env->ctx, env->dev, trial_run, &t, best->ms, &ms) == CLOOB_OK && ms < best->ms)
             *best = (variant_choice){ ms, v };
     }
-    for (int i = 0; i < BUFFERS; i++) cudaFree(t.buffer[i]);
-    cudaGetLastError();
+    for (int i = 0; i < BUFFERS; i++) cuda_trial_free(env->dev, t.buffer[i]);
     return open;
 }
 

@@ -107,9 +107,7 @@ static cloob_status trial_run(void *user)
 
 static cloob_status take(trial *t, void **out, cloob_dtype type, int64_t n)
 {
-    cuda_state *s = cuda_use(t->d);
-    CLOOB_TRY(cuda_check(t->ctx, cudaMalloc(out, (size_t)n * dtype_size(type)), "room for timing"));
-    return cuda_fill_noise(t->ctx, s->stream, *out, type, n);
+    return cuda_trial_noise(t->ctx, t->d, type, n, out);
 }
 
 static cloob_status trial_open(trial *t, const dnn_shape *s, int64_t c, int with)
@@ -130,15 +128,14 @@ static cloob_status trial_open(trial *t, const dnn_shape *s, int64_t c, int with
 static void trial_close(trial *t)
 {
     void *all[] = { t->data.x, t->data.w, t->data.y, t->pivot, t->before };
-    for (int i = 0; i < 5; i++) cudaFree(all[i]);
-    cudaGetLastError();
+    for (int i = 0; i < 5; i++) cuda_trial_free(t->d, all[i]);
 }
 
 static cloob_status try_kernel(trial *t, float *ms)
 {
-    CLOOB_TRY(cuda_check(t->ctx, cudaMalloc(&t->data.workspace, t->p->workspace + 1), "room for timing"));
+    CLOOB_TRY(cuda_trial_room(t->ctx, t->d, t->p->workspace, &t->data.workspace));
     cloob_status status = cuda_time(t->ctx, t->d, trial_run, t, ms);
-    cudaFree(t->data.workspace);
+    cuda_trial_free(t->d, t->data.workspace);
     return status;
 }
 
