@@ -70,10 +70,11 @@ typedef struct walk {
     const pgemm_call *c;
     const pgemm_kernel *kernel;
     int64_t M, N, K, panels, blocks, chunks;
+    int64_t height, taller; /* rows of a block; of the first `taller` of them, one more */
 } walk;
 
 /* Rows go in blocks of nearly the same height, blocks in chunks of nearly the same number. */
-static int64_t block_row(const walk *w, int64_t i) { return w->M * i / w->blocks; }
+static int64_t block_row(const walk *w, int64_t i) { return i * w->height + min64(i, w->taller); }
 static int64_t chunk_block(const walk *w, int64_t i) { return w->blocks * i / w->chunks; }
 
 /* X as the inner part reads it: for every block (K, rows). Rows as they lie are a power of two apart and would push
@@ -175,6 +176,8 @@ void pgemm_run(cloob_ctx *ctx, const pgemm_call *c)
     if (c->M < 1) return;
     w.blocks = (c->M + k->rows - 1) / k->rows;
     w.chunks = (c->M + k->chunk - 1) / k->chunk;
+    w.height = c->M / w.blocks;
+    w.taller = c->M % w.blocks;
     pool_share(ctx, w.blocks, TURN, turn_range, &w);
     pool_share(ctx, w.chunks * w.panels, piece(&w), run_range, &w);
 }

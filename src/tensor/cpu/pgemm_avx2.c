@@ -105,6 +105,37 @@ TARGET static inline __attribute__((always_inline)) void add_step(sums *s, const
     }
 }
 
+/* SPARSE steps of ROWS rows, instruction by instruction. GCC moves loads up until the twelve sums no longer fit the
+ * registers, and a sum that goes through memory is late for its next step. ymm12 and ymm13 hold a line of the panel,
+ * ymm14 and ymm15 in turn an element of X. */
+#define ROW(step, i, t)                                                                                                \
+    "vbroadcastss 24*" #step "+4*" #i "(%[x]), %%ymm" #t "\n\t"                                                        \
+    "vfmadd231ps %%ymm12, %%ymm" #t ", %[l" #i "]\n\t"                                                                 \
+    "vfmadd231ps %%ymm13, %%ymm" #t ", %[r" #i "]\n\t"
+#define STEP(step)                                                                                                     \
+    "vmovaps 64*" #step "(%[p]), %%ymm12\n\t"                                                                          \
+    "vmovaps 64*" #step "+32(%[p]), %%ymm13\n\t" ROW(step, 0, 14) ROW(step, 1, 15) ROW(step, 2, 14) ROW(step, 3, 15)   \
+        ROW(step, 4, 14) ROW(step, 5, 15)
+#define SUM(i) [l##i] "+x"(s->left[i]), [r##i] "+x"(s->right[i])
+
+TARGET static inline __attribute__((always_inline)) void add_steps_6(sums *s, const float *panel, const float *x)
+{
+    typedef float lines[SPARSE * COLUMNS], elements[SPARSE * ROWS];
+    __asm__(STEP(0) STEP(1) STEP(2) STEP(3) STEP(4) STEP(5) STEP(6) STEP(7)
+            : SUM(0), SUM(1), SUM(2), SUM(3), SUM(4), SUM(5)
+            : [p] "r"(panel), [x] "r"(x), "m"(*(const lines *)panel), "m"(*(const elements *)x)
+            : "xmm12", "xmm13", "xmm14", "xmm15");
+}
+
+TARGET static inline __attribute__((always_inline)) void add_steps(sums *s, const float *panel, const float *x,
+                                                                   const int rows)
+{
+    if (rows == ROWS) add_steps_6(s, panel, x);
+    else
+#pragma GCC unroll 8
+        for (int i = 0; i < SPARSE; i++) add_step(s, panel + i * COLUMNS, x + i * rows, rows);
+}
+
 /* rows and fetch (lines of the next panel for SPARSE steps of k: 0, 1 or SPARSE) are constants where it is called, so
  * that the sums stay in registers. */
 TARGET static inline __attribute__((always_inline)) void rows_by_panel(const pgemm_block *b, const int rows,
@@ -115,13 +146,10 @@ TARGET static inline __attribute__((always_inline)) void rows_by_panel(const pge
     int64_t k = 0;
 #pragma GCC unroll 6
     for (int r = 0; r < rows; r++) s.left[r] = begin_sum(b, r, 0), s.right[r] = begin_sum(b, r, 1);
-    for (; k + SPARSE <= b->K; k += SPARSE) {
+    for (; k + SPARSE <= b->K; k += SPARSE, panel += SPARSE * COLUMNS, x += SPARSE * rows, next += fetch * COLUMNS) {
 #pragma GCC unroll 8
-        for (int i = 0; i < SPARSE; i++, panel += COLUMNS, x += rows) {
-            add_step(&s, panel, x, rows);
-            if (i < fetch) _mm_prefetch((const char *)(next + i * COLUMNS), _MM_HINT_T1);
-        }
-        next += fetch * COLUMNS;
+        for (int i = 0; i < fetch; i++) _mm_prefetch((const char *)(next + i * COLUMNS), _MM_HINT_T1);
+        add_steps(&s, panel, x, rows);
     }
     for (; k < b->K; k++, panel += COLUMNS, x += rows) add_step(&s, panel, x, rows);
 #pragma GCC unroll 6
