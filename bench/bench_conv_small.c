@@ -207,9 +207,11 @@ static void blocks(int64_t N, int64_t HW, int64_t C)
 /* Weight gradients of the blocks after them. */
 static void weights(void)
 {
-    bench(DNN_DW, 128, 36, 160, 160, 1, 0);
-    bench(DNN_DW, 128, 72, 160, 160, 1, 0);
-    bench(DNN_DW, 128, 18, 320, 320, 1, 0);
+    for (int kind = DNN_FORWARD; kind <= DNN_DW; kind++) {
+        bench((dnn_kind)kind, 128, 36, 160, 160, 1, 0);
+        bench((dnn_kind)kind, 128, 72, 160, 160, 1, 0);
+        bench((dnn_kind)kind, 128, 18, 320, 320, 1, 0);
+    }
 }
 
 int main(int argc, char **argv)

@@ -38,10 +38,10 @@ static bool countable(const dnn_shape *s)
 
 static const small_kernel *nth_kernel(const device *d, const dnn_shape *s, int64_t c, int with, int i)
 {
-    const small_kernel *lists[] = { small_forward_kernels, small_dw_kernels, small_first_kernels,
-                                    small_dw_wide_kernels };
+    const small_kernel *lists[] = { small_forward_kernels, small_dw_kernels, small_first_kernels, small_dw_wide_kernels,
+                                    small_wide_kernels };
     if (!countable(s) || !cuda_has_hopper(d)) return NULL;
-    for (int l = 0; l < 4; l++)
+    for (int l = 0; l < 5; l++)
         for (const small_kernel *k = lists[l]; k->name; k++)
             if (takes(k, s, c, with) && i-- == 0) return k;
     return NULL;

@@ -88,7 +88,8 @@ typedef struct small_kernel {
 enum { SMALL_TILE = 16 };
 
 /* Lists that end with a NULL name. */
-extern const small_kernel small_forward_kernels[], small_dw_kernels[], small_first_kernels[], small_dw_wide_kernels[];
+extern const small_kernel small_forward_kernels[], small_dw_kernels[], small_first_kernels[], small_dw_wide_kernels[],
+    small_wide_kernels[];
 
 #ifdef __cplusplus
 }
