@@ -212,6 +212,9 @@ static void weights(void)
         bench((dnn_kind)kind, 128, 72, 160, 160, 1, 0);
         bench((dnn_kind)kind, 128, 18, 320, 320, 1, 0);
     }
+    bench(DNN_FORWARD, 128, 36, 160, 160, 1, SMALL_STATS);
+    bench(DNN_FORWARD, 128, 72, 160, 160, 1, SMALL_STATS);
+    bench(DNN_FORWARD, 128, 18, 320, 320, 1, SMALL_STATS);
 }
 
 int main(int argc, char **argv)

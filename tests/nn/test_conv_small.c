@@ -189,10 +189,10 @@ static void run_kernel(const problem *q, small_plan *p, const char *name)
 {
     guarded x, w, y, *out = q->shape.kind == DNN_FORWARD ? &y : q->shape.kind == DNN_DX ? &x : &w;
     char what[160];
-    float pivot[80];
+    float pivot[320];
     void *on_device = NULL;
     small_data data = { 0 };
-    for (int i = 0; i < 80; i++) pivot[i] = (float)(i % 7) - 3.0f;
+    for (int i = 0; i < 320; i++) pivot[i] = (float)(i % 7) - 3.0f;
     CHECK_OK(ctx, dev->alloc(ctx, dev, sizeof pivot, "a pivot", &on_device));
     CHECK_OK(ctx, dev->to_device(ctx, dev, on_device, pivot, sizeof pivot));
     up(&x, q->x, out == &x), up(&w, q->w, out == &w), up(&y, q->y, out == &y);

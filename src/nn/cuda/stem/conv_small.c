@@ -87,7 +87,7 @@ void small_plan_narrow(small_plan *p, int blocks)
 }
 
 size_t small_plan_workspace(const small_plan *p) { return p ? p->workspace : 0; }
-int small_plan_parts(const small_plan *p) { return p->blocks; }
+int small_plan_parts(const small_plan *p) { return p->kernel->shares ? p->blocks / p->kernel->shares : p->blocks; }
 float small_plan_ms(const small_plan *p) { return p->ms; }
 const char *small_plan_name(const small_plan *p) { return p->kernel->name; }
 

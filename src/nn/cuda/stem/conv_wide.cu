@@ -42,6 +42,7 @@ enum {
     W_STAGE = WIDE * LINE,
     OUT_LINE = WIDE * 2 + 16, /* of a warp's results on their way; an odd number of 16 bytes */
     OUT_BYTES = 8 * 16 * OUT_LINE,
+    OUT_LANES = WIDE / 8,
     MOST_SHARED = 226 << 10
 };
 
@@ -52,6 +53,8 @@ struct wide_job {
     int box, copied;      /* bytes of a team's box in a stage, and those that are copied */
     int w_stages, strips;
     bf16 *out;
+    const float *pivot; /* for statistics: (columns), and partial (parts, 2, columns) */
+    float *partial;
 };
 
 /* Where the lines of a team begin in its image, and in its box. */
@@ -126,11 +129,13 @@ __device__ __forceinline__ void multiply_lines(float (&acc)[2][WIDE / 2], ring &
     if (leader) barrier_arrive(&w.empty[w_before]), barrier_arrive(&x.empty[x_before]);
 }
 
-/* A warp's 16 lines of the result, by way of its own shared memory; those between the rows are left out. */
+/* A warp's 16 lines of the result, by way of its own shared memory, a lane always the same eight channels; lines between
+ * the rows are left out. */
+template <class SUMS>
 __device__ __forceinline__ void write_lines(const float (&c)[WIDE / 2], const wide_job &j, char *place, unit_place p,
-                                            int strip)
+                                            int strip, SUMS &sums)
 {
-    int lane = threadIdx.x % 32;
+    int lane = threadIdx.x % 32, row = p.line / j.pitch, column = p.line % j.pitch;
     unsigned to = shared_address(place);
     __syncwarp();
 #pragma unroll
@@ -139,32 +144,58 @@ __device__ __forceinline__ void write_lines(const float (&c)[WIDE / 2], const wi
                  pack2(c[8 * k + 2], c[8 * k + 3]), pack2(c[8 * k + 4], c[8 * k + 5]),
                  pack2(c[8 * k + 6], c[8 * k + 7]));
     __syncwarp();
-#pragma unroll 2
-    for (int i = lane; i < 16 * (WIDE / 8); i += 32) {
-        int line = i / (WIDE / 8), chunk = i % (WIDE / 8), row = (p.line + line) / j.pitch,
-            column = (p.line + line) % j.pitch;
-        if (row < j.H && column < j.W)
+    if (lane >= OUT_LANES) return;
+    for (int line = 0; line < 16 && row < j.H; line++) {
+        if (column < j.W) {
+            uint4 v = load_shared(to + line * OUT_LINE + lane * 16);
             *reinterpret_cast<uint4 *>(j.out + ((int64_t)(p.image * j.H + row) * j.W + column) * j.columns + strip +
-                                       chunk * 8) = load_shared(to + line * OUT_LINE + chunk * 16);
+                                       lane * 8) = v;
+            sums.add(v);
+        }
+        if (++column == j.pitch) column = 0, row++;
     }
 }
 
-template <int TURNED>
-__device__ void work_lines(ring x, ring w, const wide_job &j, unit_range u, int team, int strip, char *places)
+/* A block's sums to partial (2, columns), its warps in order, by way of their shared memory. */
+__device__ __forceinline__ void write_sums(float *partial, int columns, char *places, int warp, const kept_sums &sums)
+{
+    const int lane = threadIdx.x % 32, worker = threadIdx.x - 128, floats = 16 * OUT_LINE / (int)sizeof(float);
+    float *all = reinterpret_cast<float *>(places);
+    __syncwarp();
+    if (lane < OUT_LANES)
+#pragma unroll
+        for (int i = 0; i < 8; i++) {
+            all[warp * floats + lane * 8 + i] = sums.s1[i];
+            all[warp * floats + WIDE + lane * 8 + i] = sums.s2[i];
+        }
+    asm volatile("bar.sync 1, 256;" ::: "memory");
+    for (int k = worker; k < 2 * WIDE; k += 256) {
+        float sum = 0.0f;
+        for (int w = 0; w < 8; w++) sum += all[w * floats + k];
+        partial[k / WIDE * columns + k % WIDE] = sum;
+    }
+}
+__device__ __forceinline__ void write_sums(float *, int, char *, int, const no_sums &) {}
+
+template <int TURNED, class SUMS>
+__device__ void work_lines(ring x, ring w, const wide_job &j, unit_range u, int part, int strip, char *places)
 {
     float acc[2][WIDE / 2];
-    int warp = threadIdx.x % 128 / 32;
-    char *place = places + (team * 4 + warp) * 16 * OUT_LINE;
+    int warp = (int)threadIdx.x / 32 - 4, team = warp / 4, lane = threadIdx.x % 32;
+    char *place = places + warp * 16 * OUT_LINE;
+    SUMS sums(j.pivot + strip, lane < OUT_LANES ? lane : 0);
     for (int first = u.begin; first < u.end; first += 2) {
         unit_place p = u.place(j, first, team);
         bool both = !u.shared(first);
         if (both) multiply_lines<TURNED, 2>(acc, x, w, j, team, p.offset);
         else multiply_lines<TURNED, 1>(acc, x, w, j, team, p.offset);
-        p.line += warp * 16;
-        write_lines(acc[0], j, place, p, strip);
+        p.line += warp % 4 * 16;
+        write_lines(acc[0], j, place, p, strip, sums);
         p.line += 64;
-        if (both) write_lines(acc[1], j, place, p, strip);
+        if (both) write_lines(acc[1], j, place, p, strip, sums);
+        __syncwarp(); /* products want whole warps */
     }
+    write_sums(j.partial + (int64_t)part * 2 * j.columns + strip, j.columns, places, warp, sums);
 }
 
 /* ---- copying ------------------------------------------------------------------------------------- */
@@ -200,7 +231,7 @@ __device__ void copy_weights(ring r, const wide_job &j, unit_range u, const CUte
 
 /* ---- the kernel ---------------------------------------------------------------------------------- */
 
-template <int TURNED>
+template <int TURNED, class SUMS>
 __global__ void __launch_bounds__(ALL_THREADS, 1)
     conv_wide_kernel(const __grid_constant__ CUtensorMap x_map, const __grid_constant__ CUtensorMap w_map,
                      const __grid_constant__ wide_job j)
@@ -224,7 +255,7 @@ __global__ void __launch_bounds__(ALL_THREADS, 1)
         else if (threadIdx.x == 32) copy_weights<TURNED>(w, j, u, &w_map, strip);
     } else {
         asm volatile("setmaxnreg.inc.sync.aligned.u32 240;");
-        work_lines<TURNED>(x, w, j, u, (int)threadIdx.x / 128 - 1, strip, places);
+        work_lines<TURNED, SUMS>(x, w, j, u, part, strip, places);
     }
 }
 
@@ -249,13 +280,13 @@ cudaError_t weight_map(CUtensorMap *m, const void *w, int64_t O, int64_t C, int 
 
 int multiple(int n, int of) { return (n + of - 1) / of * of; }
 
-template <int TURNED>
+template <int TURNED, class SUMS>
 cudaError_t conv_wide_ready(int *blocks_per_sm)
 {
-    return kernel_ready(conv_wide_kernel<TURNED>, ALL_THREADS, MOST_SHARED, blocks_per_sm);
+    return kernel_ready(conv_wide_kernel<TURNED, SUMS>, ALL_THREADS, MOST_SHARED, blocks_per_sm);
 }
 
-template <int TURNED>
+template <int TURNED, class SUMS>
 cudaError_t conv_wide_run(const small_call *c)
 {
     const dnn_shape *s = &c->shape;
@@ -268,6 +299,7 @@ cudaError_t conv_wide_run(const small_call *c)
     j.w_stages = (MOST_SHARED - SMEM_ALIGN - OUT_BYTES - 2 * X_STAGES * j.box) / W_STAGE;
     if (j.w_stages > MAX_W_STAGES) j.w_stages = MAX_W_STAGES;
     j.out = (bf16 *)(TURNED ? c->data.x : c->data.y);
+    j.pivot = c->data.pivot, j.partial = (float *)c->data.workspace;
     int parts = c->blocks / j.strips;
     if (j.w_stages < 2 || pitch > 256 || parts == 0) return cudaErrorInvalidConfiguration;
     CUtensorMap x, w;
@@ -275,25 +307,36 @@ cudaError_t conv_wide_run(const small_call *c)
     if (e == cudaSuccess) e = weight_map(&w, c->data.w, s->O, s->C, TURNED ? (int)CHUNK : (int)WIDE);
     if (e != cudaSuccess) return e;
     int shared = SMEM_ALIGN + j.w_stages * W_STAGE + 2 * X_STAGES * j.box + OUT_BYTES;
-    conv_wide_kernel<TURNED><<<parts * j.strips, ALL_THREADS, shared, c->stream>>>(x, w, j);
+    conv_wide_kernel<TURNED, SUMS><<<parts * j.strips, ALL_THREADS, shared, c->stream>>>(x, w, j);
     return cudaGetLastError();
 }
 
-template <int C, int O, int TURNED>
+template <int C, int O, int TURNED, class SUMS>
 constexpr small_kernel row(const char *name)
 {
     constexpr int strips = (TURNED ? C : O) / WIDE;
     static_assert(C % CHUNK == 0 && O % CHUNK == 0 && (TURNED ? C : O) % WIDE == 0, "whole strips");
-    return { name, TURNED ? DNN_DX : DNN_FORWARD, 0,     C, O, 1, 1, conv_wide_ready<TURNED>,
-             0,    conv_wide_run<TURNED>,         strips };
+    return { name,
+             TURNED ? DNN_DX : DNN_FORWARD,
+             SUMS::WITH,
+             C,
+             O,
+             1,
+             1,
+             conv_wide_ready<TURNED, SUMS>,
+             SUMS::WITH ? 2 * WIDE * sizeof(float) : 0,
+             conv_wide_run<TURNED, SUMS>,
+             strips };
 }
 
 } // namespace
 
 extern "C" const small_kernel small_wide_kernels[] = {
-    row<160, 160, 0>("warpgroups"),
-    row<160, 160, 1>("warpgroups"),
-    row<320, 320, 0>("warpgroups"),
-    row<320, 320, 1>("warpgroups"),
+    row<160, 160, 0, no_sums>("warpgroups"),
+    row<160, 160, 1, no_sums>("warpgroups"),
+    row<160, 160, 0, kept_sums>("warpgroups, statistics"),
+    row<320, 320, 0, no_sums>("warpgroups"),
+    row<320, 320, 1, no_sums>("warpgroups"),
+    row<320, 320, 0, kept_sums>("warpgroups, statistics"),
     { NULL },
 };
