@@ -31,9 +31,9 @@ static bool is_point(const graph *g, const node *conv)
     return g->value[conv->in[1]].t.dim[1] == 1 && conv->attr.stride == 1 && conv->attr.pad == 0 && !conv->attr.relu;
 }
 
-/* A 3 x 3 convolution of at most so many channels: 40 as in a ResNet's stem, 64 and 80 as in its first blocks. w: its
- * weight. */
-enum { STEM = 40, FIRST_BLOCKS = 80 };
+/* A 3 x 3 convolution of at most so many channels: 40 as in a ResNet's stem, 64 and 80 as in its first blocks, 320 as in
+ * RN50x4's third. w: its weight. */
+enum { STEM = 40, FIRST_BLOCKS = 80, WIDE = 320 };
 static bool is_small(const graph *g, const node *conv, value_id w, int channels)
 {
     const tensor *t = &g->value[w].t;
@@ -45,7 +45,7 @@ static void fuse_stats(graph *g, int i)
     node conv = g->node[i];
     int at = reader(g, i, OP_BN_STATS, conv.out[0]);
     if (at < 0 || conv.in[2] != NO_VALUE || conv.in[3] != NO_VALUE) return;
-    if (!is_point(g, &conv) && !is_small(g, &conv, conv.in[1], FIRST_BLOCKS)) return;
+    if (!is_point(g, &conv) && !is_small(g, &conv, conv.in[1], WIDE)) return;
     node stats = g->node[at], n = empty_node(OP_CONV_STATS, stats.attr, conv.segment);
     n.attr.stride = conv.attr.stride, n.attr.pad = conv.attr.pad;
     n.in[0] = conv.in[0], n.in[1] = conv.in[1], n.in[2] = stats.in[1], n.in[3] = stats.in[2];

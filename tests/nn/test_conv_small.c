@@ -22,12 +22,13 @@ static device *dev;
     }
 
 static const op_case cases[] = {
-    CASE(1, 1, 1, 32, 32, 32, 1),   CASE(1, 5, 7, 32, 32, 32, 1),   CASE(3, 17, 19, 32, 32, 32, 1),
-    CASE(2, 30, 33, 32, 32, 32, 1), CASE(1, 59, 16, 32, 32, 32, 1), CASE(1, 5, 7, 32, 64, 32, 1),
-    CASE(3, 17, 19, 32, 64, 32, 1), CASE(2, 30, 33, 32, 64, 32, 1), CASE(1, 9, 8, 8, 32, 3, 2),
-    CASE(1, 1, 2, 8, 32, 3, 2),     CASE(3, 35, 37, 8, 32, 3, 2),   CASE(1, 64, 61, 8, 32, 8, 2),
-    CASE(1, 17, 19, 80, 80, 80, 1), CASE(1, 9, 33, 80, 80, 80, 1),  CASE(3, 17, 19, 40, 40, 40, 1),
-    CASE(2, 30, 33, 40, 80, 40, 1), CASE(3, 35, 37, 8, 40, 3, 2),
+    CASE(1, 1, 1, 32, 32, 32, 1),    CASE(1, 5, 7, 32, 32, 32, 1),     CASE(3, 17, 19, 32, 32, 32, 1),
+    CASE(2, 30, 33, 32, 32, 32, 1),  CASE(1, 59, 16, 32, 32, 32, 1),   CASE(1, 5, 7, 32, 64, 32, 1),
+    CASE(3, 17, 19, 32, 64, 32, 1),  CASE(2, 30, 33, 32, 64, 32, 1),   CASE(1, 9, 8, 8, 32, 3, 2),
+    CASE(1, 1, 2, 8, 32, 3, 2),      CASE(3, 35, 37, 8, 32, 3, 2),     CASE(1, 64, 61, 8, 32, 8, 2),
+    CASE(1, 17, 19, 80, 80, 80, 1),  CASE(1, 9, 33, 80, 80, 80, 1),    CASE(3, 17, 19, 40, 40, 40, 1),
+    CASE(2, 30, 33, 40, 80, 40, 1),  CASE(3, 35, 37, 8, 40, 3, 2),     CASE(1, 1, 1, 160, 160, 160, 1),
+    CASE(5, 3, 5, 160, 160, 160, 1), CASE(1, 5, 27, 160, 160, 160, 1), CASE(1, 2, 5, 320, 320, 320, 1),
 };
 
 /* From bytes: an odd last row, one tile and several, images smaller than a tile. */
@@ -188,10 +189,10 @@ static void run_kernel(const problem *q, small_plan *p, const char *name)
 {
     guarded x, w, y, *out = q->shape.kind == DNN_FORWARD ? &y : q->shape.kind == DNN_DX ? &x : &w;
     char what[160];
-    float pivot[80];
+    float pivot[320];
     void *on_device = NULL;
     small_data data = { 0 };
-    for (int i = 0; i < 80; i++) pivot[i] = (float)(i % 7) - 3.0f;
+    for (int i = 0; i < 320; i++) pivot[i] = (float)(i % 7) - 3.0f;
     CHECK_OK(ctx, dev->alloc(ctx, dev, sizeof pivot, "a pivot", &on_device));
     CHECK_OK(ctx, dev->to_device(ctx, dev, on_device, pivot, sizeof pivot));
     up(&x, q->x, out == &x), up(&w, q->w, out == &w), up(&y, q->y, out == &y);

@@ -82,12 +82,14 @@ typedef struct small_kernel {
     cudaError_t (*ready)(int *blocks_per_sm); /* loads the kernel and says how many blocks fit */
     size_t block_bytes;                       /* workspace a block wants */
     cudaError_t (*run)(const small_call *c);
+    int shares; /* the result is in so many parts, and blocks are a multiple of them; 0: it is whole */
 } small_kernel;
 
 enum { SMALL_TILE = 16 };
 
 /* Lists that end with a NULL name. */
-extern const small_kernel small_forward_kernels[], small_dw_kernels[], small_first_kernels[];
+extern const small_kernel small_forward_kernels[], small_dw_kernels[], small_first_kernels[], small_dw_wide_kernels[],
+    small_wide_kernels[];
 
 #ifdef __cplusplus
 }
