@@ -452,7 +452,8 @@ cloob_status encoder_images(cloob_ctx *ctx, encoder *e, const uint8_t *images, i
 static cloob_status check_finite(cloob_ctx *ctx, const float *images, int64_t n, int64_t each)
 {
     for (int64_t i = 0; i < n; i++) {
-        float zero = 0; /* 0 x is 0, but NaN for NaN and infinity: one sum tells, and the compiler vectorises it */
+        float zero = 0; /* 0 x is 0, but NaN for NaN and infinity: one sum tells */
+#pragma omp simd reduction(+ : zero)
         for (int64_t k = i * each; k < (i + 1) * each; k++) zero += images[k] * 0.0f;
         if (zero != 0.0f || isnan(zero))
             return ctx_fail(ctx, CLOOB_ERR_NUMERIC, "image %lld holds NaN or infinity", (long long)i);
