@@ -100,8 +100,8 @@ __device__ __forceinline__ void multiply_lines(float (&acc)[2][WIDE / 2], ring &
     if (leader) barrier_arrive(&w.empty[w_before]), barrier_arrive(&x.empty[x_before]);
 }
 
-/* A warp's 16 lines of the result, by way of its own shared memory, a lane always the same eight channels; lines between
- * the rows are left out. */
+/* A warp's 16 lines of the result, by way of its own shared memory, a lane always the same eight channels; lines
+ * between the rows are left out. */
 template <class SUMS>
 __device__ __forceinline__ void write_lines(const float (&c)[WIDE / 2], const wide_job &j, char *place, unit_place p,
                                             int strip, SUMS &sums)
