@@ -31,8 +31,8 @@ static bool is_point(const graph *g, const node *conv)
     return g->value[conv->in[1]].t.dim[1] == 1 && conv->attr.stride == 1 && conv->attr.pad == 0 && !conv->attr.relu;
 }
 
-/* A 3 x 3 convolution of at most so many channels: 40 as in a ResNet's stem, 64 and 80 as in its first blocks, 320 as in
- * RN50x4's third. w: its weight. */
+/* A 3 x 3 convolution of at most so many channels: 40 as in a ResNet's stem, 64 and 80 as in its first blocks, 320
+ * as in RN50x4's third. w: its weight. */
 enum { STEM = 40, FIRST_BLOCKS = 80, WIDE = 320 };
 static bool is_small(const graph *g, const node *conv, value_id w, int channels)
 {

@@ -90,6 +90,14 @@ __device__ __forceinline__ uint64_t descriptor_turned(const void *p)
     return address | (uint64_t)(1024 >> 4) << 16 | (uint64_t)(1024 >> 4) << 32 | (uint64_t)1 << 62;
 }
 
+/* Rows of 32 bf16 (64 bytes) in the 64-byte swizzle, from either side; eight rows make a group of 512 bytes. The
+ * swizzle goes by address, so the first may be any row. `on`: from the other side, bytes to the next 32 rows or columns. */
+__device__ __forceinline__ uint64_t descriptor_32(uint32_t address, int on = 16)
+{
+    return (uint64_t)((address & 0x3ffff) >> 4) | (uint64_t)(on >> 4) << 16 | (uint64_t)(512 >> 4) << 32 |
+           (uint64_t)2 << 62;
+}
+
 /* Rows of 16 bf16 (32 bytes) in the 32-byte swizzle, from the other side; 16 rows are 512 bytes. */
 __device__ __forceinline__ uint64_t descriptor_turned_16(const void *p)
 {
@@ -267,6 +275,58 @@ __device__ __forceinline__ void wgmma_turned_k16(float (&c)[32], uint64_t a, uin
                  "}\n"
                  : ACC16(c, 0), ACC16(c, 16)
                  : "l"(a), "l"(b));
+}
+
+/* The same of 96 and 160 columns, which lie in several swizzled rows. */
+__device__ __forceinline__ void wgmma_turned_k16(float (&c)[48], uint64_t a, uint64_t b)
+{
+    asm volatile("{\n"
+                 ".reg .pred p;\n"
+                 "setp.ne.b32 p, 1, 0;\n"
+                 "wgmma.mma_async.sync.aligned.m64n96k16.f32.bf16.bf16 {"
+                 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+                 "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
+                 "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47"
+                 "}, %48, %49, p, 1, 1, 1, 1;\n"
+                 "}\n"
+                 : ACC16(c, 0), ACC16(c, 16), ACC16(c, 32)
+                 : "l"(a), "l"(b));
+}
+
+__device__ __forceinline__ void wgmma_turned_k16(float (&c)[80], uint64_t a, uint64_t b)
+{
+    asm volatile("{\n"
+                 ".reg .pred p;\n"
+                 "setp.ne.b32 p, 1, 0;\n"
+                 "wgmma.mma_async.sync.aligned.m64n160k16.f32.bf16.bf16 {"
+                 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+                 "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
+                 "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
+                 "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
+                 "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79"
+                 "}, %80, %81, p, 1, 1, 1, 1;\n"
+                 "}\n"
+                 : ACC16(c, 0), ACC16(c, 16), ACC16(c, 32), ACC16(c, 48), ACC16(c, 64)
+                 : "l"(a), "l"(b));
+}
+
+/* c (64 x 160) = a b^T, added to c when `keep`; b is as a, or TURNED: 16 rows of the depth. */
+template <int TURNED>
+__device__ __forceinline__ void wgmma_rows_k16(float (&c)[80], uint64_t a, uint64_t b, int keep)
+{
+    asm volatile("{\n"
+                 ".reg .pred p;\n"
+                 "setp.ne.b32 p, %82, 0;\n"
+                 "wgmma.mma_async.sync.aligned.m64n160k16.f32.bf16.bf16 {"
+                 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+                 "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
+                 "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
+                 "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
+                 "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79"
+                 "}, %80, %81, p, 1, 1, 0, %83;\n"
+                 "}\n"
+                 : ACC16(c, 0), ACC16(c, 16), ACC16(c, 32), ACC16(c, 48), ACC16(c, 64)
+                 : "l"(a), "l"(b), "r"(keep), "n"(TURNED));
 }
 
 /* c (64 x 16) += a^T b, likewise; b by descriptor_turned_16. */

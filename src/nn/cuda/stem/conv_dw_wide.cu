@@ -9,48 +9,10 @@
 #include "nn/cuda/stem/conv_small.cuh"
 #include "tensor/cuda/ring.cuh"
 
-/*TEMP*/
-#define ACC4(c, i)  "+f"((c)[i]), "+f"((c)[i + 1]), "+f"((c)[i + 2]), "+f"((c)[i + 3])
-#define ACC16(c, i) ACC4(c, i), ACC4(c, i + 4), ACC4(c, i + 8), ACC4(c, i + 12)
-__device__ __forceinline__ void wgmma_turned_k16(float (&c)[48], uint64_t a, uint64_t b)
-{
-    asm volatile("{\n"
-                 ".reg .pred p;\n"
-                 "setp.ne.b32 p, 1, 0;\n"
-                 "wgmma.mma_async.sync.aligned.m64n96k16.f32.bf16.bf16 {"
-                 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-                 "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
-                 "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47"
-                 "}, %48, %49, p, 1, 1, 1, 1;\n"
-                 "}\n"
-                 : ACC16(c, 0), ACC16(c, 16), ACC16(c, 32)
-                 : "l"(a), "l"(b));
-}
-
-__device__ __forceinline__ void wgmma_turned_k16(float (&c)[80], uint64_t a, uint64_t b)
-{
-    asm volatile("{\n"
-                 ".reg .pred p;\n"
-                 "setp.ne.b32 p, 1, 0;\n"
-                 "wgmma.mma_async.sync.aligned.m64n160k16.f32.bf16.bf16 {"
-                 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-                 "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
-                 "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
-                 "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
-                 "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79"
-                 "}, %80, %81, p, 1, 1, 1, 1;\n"
-                 "}\n"
-                 : ACC16(c, 0), ACC16(c, 16), ACC16(c, 32), ACC16(c, 48), ACC16(c, 64)
-                 : "l"(a), "l"(b));
-}
-
-/*PMET*/
 namespace {
 
 enum {
-    CHUNK = 32,       /* channels in a line of shared memory, by the 64-byte swizzle */
-    LINE = CHUNK * 2, /* its bytes */
-    STEP = 16,        /* positions of a product */
+    STEP = 16, /* positions of a product */
     MAX_STAGES = 8,
     WORKERS = 256,
     ALL_THREADS = 128 + WORKERS,
@@ -81,16 +43,6 @@ __device__ __forceinline__ dw_place place_of_block(const dw_wide_job &j, int col
     return { group * CHUNK, share / j.groups * columns, group, (int)blockIdx.x / j.shares, (int)gridDim.x / j.shares };
 }
 
-/* ---- descriptors --------------------------------------------------------------------------------- */
-
-/* Lines of 32 bf16, 64-byte swizzle, seen from the side where a line is a step of the depth; `on`: bytes to the next 32
- * rows or columns. */
-__device__ __forceinline__ uint64_t descriptor_turned_32(uint32_t address, int on)
-{
-    return (uint64_t)((address & 0x3ffff) >> 4) | (uint64_t)(on >> 4) << 16 | (uint64_t)(8 * LINE >> 4) << 32 |
-           (uint64_t)2 << 62;
-}
-
 enum { NEXT_STEP = STEP * LINE >> 4 }; /* 16 lines further, in a descriptor */
 
 /* ---- a team's products --------------------------------------------------------------------------- */
@@ -118,10 +70,10 @@ struct tap_sums {
     {
         const int from = 1 + 4 * TEAM;
         uint32_t x = stage + WIDE / CHUNK * t.lines * LINE;
-        uint64_t dy = descriptor_turned_32(stage, t.lines * LINE), part = dy + (BEGIN / CHUNK * t.lines * LINE >> 4);
-        uint64_t a0 = descriptor_turned_32(x + tap(t, from), tap(t, from + 1) - tap(t, from)),
-                 a1 = descriptor_turned_32(x + tap(t, from + 2), tap(t, from + 3) - tap(t, from + 2)),
-                 a2 = descriptor_turned_32(x, (EXTRA ? 3 * t.x_lines : t.wide) * LINE);
+        uint64_t dy = descriptor_32(stage, t.lines * LINE), part = dy + (BEGIN / CHUNK * t.lines * LINE >> 4);
+        uint64_t a0 = descriptor_32(x + tap(t, from), tap(t, from + 1) - tap(t, from)),
+                 a1 = descriptor_32(x + tap(t, from + 2), tap(t, from + 3) - tap(t, from + 2)),
+                 a2 = descriptor_32(x, (EXTRA ? 3 * t.x_lines : t.wide) * LINE);
         wgmma_fence();
 #pragma unroll
         for (int k = 0; k < STEPS; k++) {
@@ -270,14 +222,6 @@ dw_tiles best_tiles(const dnn_shape *s, int columns, int boxes, int steps)
         if (best.stages == 0 || t.count < best.count || (t.count == best.count && t.copied < best.copied)) best = t;
     }
     return best;
-}
-
-cudaError_t chunk_map(CUtensorMap *m, const void *x, int64_t N, int64_t H, int64_t W, int64_t C, int high, int wide)
-{
-    cuuint64_t c = (cuuint64_t)C, w = (cuuint64_t)W, h = (cuuint64_t)H, n = (cuuint64_t)N;
-    cuuint64_t size[4] = { c, w, h, n }, stride[3] = { 2 * c, 2 * c * w, 2 * c * w * h };
-    cuuint32_t part[4] = { CHUNK, (cuuint32_t)wide, (cuuint32_t)high, 1 };
-    return tensor_map_encode(m, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, x, 4, size, stride, part, CU_TENSOR_MAP_SWIZZLE_64B);
 }
 
 template <int WIDE, int STEPS, bool EXTRA>

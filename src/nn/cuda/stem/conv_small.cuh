@@ -88,6 +88,19 @@ cudaError_t box<C, ROWS, COLS, WHOLE>::map(CUtensorMap *m, const void *x, int64_
                                        : CU_TENSOR_MAP_SWIZZLE_NONE);
 }
 
+/* Lines of 32 channels of a position, in the 64-byte swizzle: what warpgroups multiply. */
+enum { CHUNK = 32, LINE = CHUNK * 2 };
+
+/* x (N,H,W,C) in boxes of such lines. */
+static inline cudaError_t chunk_map(CUtensorMap *m, const void *x, int64_t N, int64_t H, int64_t W, int64_t C, int high,
+                                    int wide)
+{
+    cuuint64_t c = (cuuint64_t)C, w = (cuuint64_t)W, h = (cuuint64_t)H, n = (cuuint64_t)N;
+    cuuint64_t size[4] = { c, w, h, n }, stride[3] = { 2 * c, 2 * c * w, 2 * c * w * h };
+    cuuint32_t part[4] = { CHUNK, (cuuint32_t)wide, (cuuint32_t)high, 1 };
+    return tensor_map_encode(m, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, x, 4, size, stride, part, CU_TENSOR_MAP_SWIZZLE_64B);
+}
+
 /* How bytes become numbers, (byte / 255 - mean) / std, and the size of the images they are of. */
 typedef struct pixels {
     float slope[3], bias[3];

@@ -8,33 +8,10 @@
 #include "nn/cuda/stem/conv_small.cuh"
 #include "tensor/cuda/ring.cuh"
 
-/*TEMP*/
-#define ACC4(c, i)  "+f"((c)[i]), "+f"((c)[i + 1]), "+f"((c)[i + 2]), "+f"((c)[i + 3])
-#define ACC16(c, i) ACC4(c, i), ACC4(c, i + 4), ACC4(c, i + 8), ACC4(c, i + 12)
-template <int TURNED>
-__device__ __forceinline__ void wgmma_rows_k16(float (&c)[80], uint64_t a, uint64_t b, int keep)
-{
-    asm volatile("{\n"
-                 ".reg .pred p;\n"
-                 "setp.ne.b32 p, %82, 0;\n"
-                 "wgmma.mma_async.sync.aligned.m64n160k16.f32.bf16.bf16 {"
-                 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-                 "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
-                 "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
-                 "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
-                 "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79"
-                 "}, %80, %81, p, 1, 1, 0, %83;\n"
-                 "}\n"
-                 : ACC16(c, 0), ACC16(c, 16), ACC16(c, 32), ACC16(c, 48), ACC16(c, 64)
-                 : "l"(a), "l"(b), "r"(keep), "n"(TURNED));
-}
-/*PMET*/
 namespace {
 
 enum {
-    CHUNK = 32,       /* channels in a line of shared memory, by the 64-byte swizzle */
-    LINE = CHUNK * 2, /* its bytes */
-    WIDE = 160,       /* channels of the result that a block makes */
+    WIDE = 160, /* channels of the result that a block makes */
     TEAM_LINES = 128,
     ALL_THREADS = 128 + 256,
     X_STAGES = 2,
@@ -82,12 +59,6 @@ struct unit_range {
 
 /* ---- products ------------------------------------------------------------------------------------ */
 
-__device__ __forceinline__ uint64_t lines_descriptor(uint32_t address, int on, int groups)
-{
-    return (uint64_t)((address & 0x3ffff) >> 4) | (uint64_t)(on >> 4) << 16 | (uint64_t)(groups >> 4) << 32 |
-           (uint64_t)2 << 62;
-}
-
 /* acc = the team's lines of the result, COUNT times 64. A stage is given back once the products after it have begun. */
 template <int TURNED, int COUNT>
 __device__ __forceinline__ void multiply_lines(float (&acc)[2][WIDE / 2], ring &x, ring &w, const wide_job &j, int team,
@@ -102,8 +73,8 @@ __device__ __forceinline__ void multiply_lines(float (&acc)[2][WIDE / 2], ring &
         uint32_t lines = shared_address(x.here() + team * j.box) + offset * LINE;
         for (int tap = 0; tap < TAPS; tap++) {
             barrier_wait(&w.full[w.at], w.parity);
-            uint64_t a = lines_descriptor(lines + (tap / 3 * j.pitch + tap % 3) * LINE, 16, 8 * LINE),
-                     b = lines_descriptor(shared_address(w.here()), TURNED ? CHUNK * LINE : 16, 8 * LINE);
+            uint64_t a = descriptor_32(lines + (tap / 3 * j.pitch + tap % 3) * LINE),
+                     b = descriptor_32(shared_address(w.here()), TURNED ? CHUNK * LINE : 16);
             wgmma_fence();
 #pragma unroll
             for (int k = 0; k < CHUNK / 16; k++)
@@ -129,8 +100,8 @@ __device__ __forceinline__ void multiply_lines(float (&acc)[2][WIDE / 2], ring &
     if (leader) barrier_arrive(&w.empty[w_before]), barrier_arrive(&x.empty[x_before]);
 }
 
-/* A warp's 16 lines of the result, by way of its own shared memory, a lane always the same eight channels; lines between
- * the rows are left out. */
+/* A warp's 16 lines of the result, by way of its own shared memory, a lane always the same eight channels; lines
+ * between the rows are left out. */
 template <class SUMS>
 __device__ __forceinline__ void write_lines(const float (&c)[WIDE / 2], const wide_job &j, char *place, unit_place p,
                                             int strip, SUMS &sums)
@@ -261,14 +232,6 @@ __global__ void __launch_bounds__(ALL_THREADS, 1)
 
 /* ---- launching ----------------------------------------------------------------------------------- */
 
-cudaError_t image_map(CUtensorMap *m, const void *x, int64_t N, int64_t H, int64_t W, int64_t C, int rows, int columns)
-{
-    cuuint64_t c = (cuuint64_t)C, w = (cuuint64_t)W, h = (cuuint64_t)H, n = (cuuint64_t)N;
-    cuuint64_t size[4] = { c, w, h, n }, stride[3] = { 2 * c, 2 * c * w, 2 * c * w * h };
-    cuuint32_t part[4] = { CHUNK, (cuuint32_t)columns, (cuuint32_t)rows, 1 };
-    return tensor_map_encode(m, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, x, 4, size, stride, part, CU_TENSOR_MAP_SWIZZLE_64B);
-}
-
 /* w (O,3,3,C), channels of y in boxes of `rows`. */
 cudaError_t weight_map(CUtensorMap *m, const void *w, int64_t O, int64_t C, int rows)
 {
@@ -303,7 +266,7 @@ cudaError_t conv_wide_run(const small_call *c)
     int parts = c->blocks / j.strips;
     if (j.w_stages < 2 || pitch > 256 || parts == 0) return cudaErrorInvalidConfiguration;
     CUtensorMap x, w;
-    cudaError_t e = image_map(&x, TURNED ? c->data.y : c->data.x, s->N, s->H, s->W, in, rows, pitch);
+    cudaError_t e = chunk_map(&x, TURNED ? c->data.y : c->data.x, s->N, s->H, s->W, in, rows, pitch);
     if (e == cudaSuccess) e = weight_map(&w, c->data.w, s->O, s->C, TURNED ? (int)CHUNK : (int)WIDE);
     if (e != cudaSuccess) return e;
     int shared = SMEM_ALIGN + j.w_stages * W_STAGE + 2 * X_STAGES * j.box + OUT_BYTES;
