@@ -133,8 +133,9 @@ struct key_tile {
     float dk[D / 8][4], dv[D / 8][4];
 };
 
-/* dv += p^T dy, dk += ds^T q over query tile j of the pass: scores stand turned, keys as rows. diagonal: the queries are
- * those of the keys' tokens, and earlier ones do not see them. Queries behind the last have an infinite log-sum-exp. */
+/* dv += p^T dy, dk += ds^T q over query tile j of the pass: scores stand turned, keys as rows. diagonal: the queries
+ * are those of the keys' tokens, and earlier ones do not see them. Queries behind the last have an infinite
+ * log-sum-exp. */
 template <int D>
 __device__ __forceinline__ void add_query_tile(key_tile<D> &w, const query_pass<D> &m, const attn_sizes &z, int j,
                                                bool diagonal)
