@@ -84,7 +84,7 @@ static void attention_agrees_in_every_way(void)
 {
     static const cloob_kernels ways[] = { { .attention_backward = CLOOB_ATTENTION_SHARED },
                                           { .attention_backward = CLOOB_ATTENTION_WIDE },
-                                          { .attention_backward = (cloob_attention_backward)3 } };
+                                          { .attention_backward = CLOOB_ATTENTION_PASSES } };
     if (device_cuda_count() == 0) SKIP("no GPU here");
     compare(OP_ATTENTION, OP_ATTENTION_BWD, CLOOB_BF16, 1e-2, ways, 3);
 }
