@@ -276,7 +276,7 @@ static void text(void)
 /* Attention by itself, its backward pass in every way there is, with a bias's gradient. */
 static void attention_ways(const char *name, int layers, int64_t rows, int64_t T, int64_t H, bool causal)
 {
-    static const char *const way[] = { "timed", "shared", "warpgroups" };
+    static const char *const way[] = { "timed", "shared", "warpgroups", "passes" };
     char s[64];
     int64_t C = 64 * H;
     op_attr at = { .heads = H, .causal = causal };
@@ -284,7 +284,7 @@ static void attention_ways(const char *name, int layers, int64_t rows, int64_t T
     bench(name, name, layers, OP_ATTENTION, (op_args){ .in = { qkv }, .attr = at }, 0, 3);
     bench(name, name, layers, OP_ATTENTION_BWD, (op_args){ .in = { y, qkv, y, lse }, .attr = at }, 0, 1);
     at.sums = true;
-    for (int w = 0; w < 3; w++) {
+    for (int w = 0; w < 4; w++) {
         snprintf(s, sizeof s, "%s, sums, %s", name, way[w]);
         ctx->kernels.attention_backward = (cloob_attention_backward)w;
         bench(way[w], s, layers, OP_ATTENTION_BWD, (op_args){ .in = { y, qkv, y, lse }, .attr = at }, 0, 3);
@@ -299,6 +299,8 @@ static void attention(void)
     attention_ways("1024 x 50", 12, 1024, 50, 12, false);
     attention_ways("128 x 197", 12, 128, 197, 12, false);
     attention_ways("64 x 257", 24, 64, 257, 16, false);
+    attention_ways("16 x 577", 24, 16, 577, 16, false);
+    attention_ways("8 x 1025", 24, 8, 1025, 16, false);
     attention_ways("512 x 14", 11, 512, 14, 8, true);
 }
 

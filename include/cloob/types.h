@@ -80,7 +80,8 @@ typedef enum cloob_fused_gemm {
 typedef enum cloob_attention_backward {
     CLOOB_ATTENTION_AUTO,
     CLOOB_ATTENTION_SHARED, /* by warps, scores in shared memory */
-    CLOOB_ATTENTION_WIDE    /* by Hopper's warpgroups, where there is a kernel for the call */
+    CLOOB_ATTENTION_WIDE,   /* by Hopper's warpgroups, where there is a kernel for the call */
+    CLOOB_ATTENTION_PASSES  /* by warps, queries and keys in passes: any length */
 } cloob_attention_backward;
 
 typedef struct cloob_kernels {

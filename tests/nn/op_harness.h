@@ -24,6 +24,9 @@ typedef struct op_case {
 extern const op_case op_cases[], gpu_op_cases[];
 extern const int op_case_count, gpu_op_case_count;
 
+/* A case of gpu_op_cases with fewer rows, for compute-sanitizer. */
+op_case op_case_small(const op_case *c);
+
 /* Tensors of one pass over an op and its backward rule, all in host memory. */
 typedef struct op_pass {
     op_args forward;

@@ -1,11 +1,28 @@
 /* GPU kernels at sizes that fill the chip: grids that go around several times, every tile of attention,
- * tokens that repeat often. The small odd sizes are in test_ops. */
+ * tokens that repeat often. The small odd sizes are in test_ops.
+ *
+ * CHECK_SMALL=1 in the environment makes every case small, for compute-sanitizer, and lets kernels take the GPU for one
+ * with three multiprocessors, so that their blocks still go around several times. */
 #include "check.h"
 #include "op_harness.h"
+
+#ifdef HAVE_CUDA
+#    include "tensor/cuda/cuda.h"
+#endif
 
 static cloob_ctx *ctx;
 static const char *word;        /* cases whose names hold it; NULL: all */
 static int part = 0, parts = 1; /* every parts-th case, from `part` on */
+static bool small;
+
+static cloob_status open_device(device **dev)
+{
+    cloob_status status = device_open(ctx, "cuda", dev);
+#ifdef HAVE_CUDA
+    if (status == CLOOB_OK && small) ((cuda_state *)(*dev)->state)->sms = 3;
+#endif
+    return status;
+}
 
 static void compare_call(device *dev, const op_case *c, op_pass *p, int step, cloob_dtype type, double tolerance)
 {
@@ -27,9 +44,10 @@ static void compare(op_id first, op_id last, cloob_dtype type, double tolerance,
                     int count)
 {
     device *dev = NULL;
-    CHECK_OK(ctx, device_open(ctx, "cuda", &dev));
+    CHECK_OK(ctx, open_device(&dev));
     for (int i = 0; dev && i < gpu_op_case_count; i++) {
-        const op_case *c = &gpu_op_cases[i];
+        op_case reduced = op_case_small(&gpu_op_cases[i]);
+        const op_case *c = small ? &reduced : &gpu_op_cases[i];
         op_pass p;
         if (c->op < first || c->op > last || (word && !strstr(c->name, word))) continue;
         if (type == CLOOB_F32 && for_bf16_alone(c)) continue;
@@ -70,9 +88,10 @@ static void fused_ops_agree_in_every_way(void)
 static void attention_agrees_in_every_way(void)
 {
     static const cloob_kernels ways[] = { { .attention_backward = CLOOB_ATTENTION_SHARED },
-                                          { .attention_backward = CLOOB_ATTENTION_WIDE } };
+                                          { .attention_backward = CLOOB_ATTENTION_WIDE },
+                                          { .attention_backward = CLOOB_ATTENTION_PASSES } };
     if (device_cuda_count() == 0) SKIP("no GPU here");
-    compare(OP_ATTENTION, OP_ATTENTION_BWD, CLOOB_BF16, 1e-2, ways, 2);
+    compare(OP_ATTENTION, OP_ATTENTION_BWD, CLOOB_BF16, 1e-2, ways, 3);
 }
 
 /* test_gpu_ops [fused | I/N | WORD]: the fused ops alone; the I-th of N parts (from 0), for several processes side by
@@ -82,6 +101,7 @@ int main(int argc, char **argv)
     bool all = argc < 2 || strcmp(argv[1], "fused") != 0;
     if (all && argc > 1 && strchr(argv[1], '/')) CHECK(sscanf(argv[1], "%d/%d", &part, &parts) == 2 && parts > 0);
     else if (all && argc > 1) word = argv[1];
+    small = getenv("CHECK_SMALL") != NULL;
     ctx = cloob_ctx_create(NULL);
     if (all) RUN(large_sizes_agree);
     if (all) RUN(large_sizes_agree_in_bf16);

@@ -1,6 +1,8 @@
-/* Attention on tensor cores: a block per row of the batch and head, everything in shared memory. A warp keeps the
- * scores of 16 queries and G tiles of keys in registers; where there are more keys, it goes on with what it has scaled
- * down to the larger maximum. */
+/* Attention on tensor cores. A warp keeps the scores of 16 queries and G tiles of keys in registers; where there are
+ * more keys, it goes on with what it has scaled down to the larger maximum.
+ *
+ * forward_kernel: a block per row of the batch and head, everything in shared memory.
+ * passes_kernel:  a block per 128 queries or fewer, keys in passes: any length, 36 KB. */
 #include "nn/cuda/attention.cuh"
 #include "nn/cuda/attention_wide.h"
 
@@ -42,18 +44,6 @@ struct running {
     float o[D / 8][4], max[2], sum[2];
 };
 
-/* Of four lanes that share a row. */
-__device__ __forceinline__ float row_max(float v)
-{
-    v = fmaxf(v, __shfl_xor_sync(0xffffffffu, v, 1));
-    return fmaxf(v, __shfl_xor_sync(0xffffffffu, v, 2));
-}
-__device__ __forceinline__ float row_sum(float v)
-{
-    v += __shfl_xor_sync(0xffffffffu, v, 1);
-    return v + __shfl_xor_sync(0xffffffffu, v, 2);
-}
-
 /* Query tile t against key tiles from j0 on, G of them or up to `last`. */
 template <int D, int G>
 __device__ __forceinline__ void add_keys(running<D> &w, const unsigned a[tile<D>::K][4], const bf16 *k, const bf16 *v,
@@ -90,6 +80,23 @@ __device__ __forceinline__ void add_keys(running<D> &w, const unsigned a[tile<D>
         }
 }
 
+/* y and the log-sum-exp of query tile t, by way of 16 rows of shared memory. */
+template <int D>
+__device__ __forceinline__ void leave_queries(running<D> &w, bf16 *y, float *lse, const attn_place &at,
+                                              const attn_sizes &z, int h, int t, bf16 *stage)
+{
+    int lane = threadIdx.x & 31;
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+        float sum = row_sum(w.sum[r]), inverse = 1.0f / sum;
+        int query = t * 16 + lane / 4 + 8 * r;
+        if (lse && lane % 4 == 0 && query < z.T) lse[at.head + query] = (w.max[r] + log2f(sum)) / LOG2E;
+#pragma unroll
+        for (int i = 0; i < D / 8; i++) w.o[i][2 * r] *= inverse, w.o[i][2 * r + 1] *= inverse;
+    }
+    tile<D>::write(y + at.row * z.C + h * D, z.C, w.o, 1.0f, t * 16, z.T, stage);
+}
+
 constexpr int blocks_of(int G, bool many) { return many ? 2 : G == 4 ? 6 : 4; }
 
 /* MANY: more than G tiles, and then up to MAX_WARPS warps instead of G. */
@@ -99,7 +106,7 @@ static __global__ void __launch_bounds__(32 * (MANY ? MAX_WARPS : G), blocks_of(
 {
     extern __shared__ __align__(16) bf16 smem[];
     typedef tile<D> tl;
-    int n = blockIdx.x / z.H, h = blockIdx.x % z.H, lane = threadIdx.x & 31;
+    int n = blockIdx.x / z.H, h = blockIdx.x % z.H;
     attn_place at = place_of<PACKED>(z, n, h);
     bf16 *q = smem, *k = q + z.Tp * tl::LD, *v = k + z.Tp * tl::LD;
     take_rows<D>(q, k, v, qkv + at.row * 3 * z.C + h * D, z);
@@ -111,21 +118,46 @@ static __global__ void __launch_bounds__(32 * (MANY ? MAX_WARPS : G), blocks_of(
         int last = z.causal ? t + 1 : z.Tp / 16;
         add_keys<D, G>(w, a, k, v, z, t, 0, last);
         for (int j = G; MANY && j < last; j += G) add_keys<D, G>(w, a, k, v, z, t, j, last);
-#pragma unroll
-        for (int r = 0; r < 2; r++) {
-            float sum = row_sum(w.sum[r]), inverse = 1.0f / sum;
-            int query = t * 16 + lane / 4 + 8 * r;
-            if (lse && lane % 4 == 0 && query < z.T) lse[at.head + query] = (w.max[r] + log2f(sum)) / LOG2E;
-#pragma unroll
-            for (int i = 0; i < D / 8; i++) w.o[i][2 * r] *= inverse, w.o[i][2 * r + 1] *= inverse;
-        }
-        tl::write(y + at.row * z.C + h * D, z.C, w.o, 1.0f, t * 16, z.T,
-                  q + t * 16 * tl::LD); /* q's rows have been read */
+        leave_queries<D>(w, y, lse, at, z, h, t, q + t * 16 * tl::LD); /* q's rows have been read */
         if (!MANY) break;
     }
 }
 
-/* ---- launcher ------------------------------------------------------------------------------------ */
+/* A pass of keys in shared memory, k before v; the next one is on its way meanwhile. */
+template <int D, bool PACKED>
+static __global__ void __launch_bounds__(32 * MAX_WARPS, 2)
+    passes_kernel(bf16 *y, float *lse, const bf16 *qkv, attn_sizes z, int groups)
+{
+    extern __shared__ __align__(16) bf16 smem[];
+    typedef tile<D> tl;
+    enum { G = PASS / 16, ROOM = PASS * tl::LD };
+    attn_share share = share_of(z, groups);
+    attn_place at = place_of<PACKED>(z, share.n, share.h);
+    int tiles = z.Tp / 16, t = share.own, most = min(share.first + (int)blockDim.x / 32, tiles);
+    if (share.first >= tiles) return;
+    int last = t >= tiles ? 0 : z.causal ? t + 1 : tiles, all = z.causal ? most : tiles;
+    const bf16 *from = qkv + at.row * 3 * z.C + share.h * D;
+    auto take = [&](int j, bf16 *to) {
+        const bf16 *k = from + z.C + (int64_t)j * 16 * 3 * z.C;
+        tl::fill(to, k, 3 * z.C, z.T - j * 16, PASS);
+        tl::fill(to + ROOM, k + z.C, 3 * z.C, z.T - j * 16, PASS);
+    };
+    unsigned a[tl::K][4];
+    running<D> w = { {}, { -INFINITY, -INFINITY }, {} };
+    take(0, smem);
+    tl::left(a, from, 3 * z.C, t * 16, z.T);
+    for (int j = 0, turn = 0; j < all; j += G, turn ^= 1) {
+        arrive();
+        __syncthreads(); /* the pass is there; the one before has been read */
+        if (j + G < all) take(j + G, smem + (turn ^ 1) * 2 * ROOM);
+        const bf16 *k = smem + turn * 2 * ROOM - j * 16 * tl::LD;
+        if (j < last) add_keys<D, G>(w, a, k, k + ROOM, z, t, j, last);
+    }
+    __syncthreads();
+    if (t < tiles) leave_queries<D>(w, y, lse, at, z, share.h, t, smem + threadIdx.x / 32 * 16 * tl::LD);
+}
+
+/* ---- launchers ----------------------------------------------------------------------------------- */
 
 template <int D, bool PACKED>
 static cloob_status launch_forward(const op_env *env, const op_args *a, const attn_sizes &z, int64_t N)
@@ -142,17 +174,31 @@ static cloob_status launch_forward(const op_env *env, const op_args *a, const at
     return cuda_launched(env->ctx, "attention");
 }
 
+template <int D, bool PACKED>
+static cloob_status launch_passes(const op_env *env, const op_args *a, const attn_sizes &z, int64_t N)
+{
+    attn_split split = split_tiles(z, MAX_WARPS);
+    passes_kernel<D, PACKED>
+        <<<(unsigned)(N * z.H * split.groups), 32 * split.warps, 4 * PASS * tile<D>::LD * sizeof(bf16),
+           stream_of(env)>>>((bf16 *)a->out[0].data, (float *)a->out[1].data, (const bf16 *)a->in[0].data, z,
+                             split.groups);
+    return cuda_launched(env->ctx, "attention");
+}
+
 /* ---- entry point --------------------------------------------------------------------------------- */
 
 extern "C" cloob_status attention_cuda(const op_env *env, const op_args *a)
 {
     static launch_fn *const launch[2][2] = { { launch_forward<32, false>, launch_forward<64, false> },
                                              { launch_forward<32, true>, launch_forward<64, true> } };
+    static launch_fn *const passes[2][2] = { { launch_passes<32, false>, launch_passes<64, false> },
+                                             { launch_passes<32, true>, launch_passes<64, true> } };
     const tensor *y = &a->out[0];
     op_sequences s = op_sequences_of(&a->attr, &a->in[0], &a->in[1]);
     attn_sizes z = sizes_of(a, s, y);
     if (s.start) CLOOB_TRY(zero_dead_cuda(env, "attention", &s, y, &a->out[1]));
     if (attention_wide_takes(env, a)) return attention_wide(env, a);
-    if (!on_tensor_cores(env, y, z, 3)) return attention_plain(env, a);
-    return launch[s.start != NULL][z.C / z.H == 64](env, a, z, s.N);
+    bool wide = z.C / z.H == 64, packed = s.start != NULL;
+    if (on_tensor_cores(env, y, z, 3)) return launch[packed][wide](env, a, z, s.N);
+    return passes_take(y, z) ? passes[packed][wide](env, a, z, s.N) : attention_plain(env, a);
 }

@@ -8,7 +8,10 @@
 
 #define LOG2E 1.4426950408889634f
 
-enum { MAX_WARPS = 8 };
+enum {
+    MAX_WARPS = 8,
+    PASS = 64 /* rows in shared memory at a time where a head goes by in passes */
+};
 
 typedef struct attn_sizes {
     int T, Tp, C, H; /* Tp: T rounded up to whole tiles */
@@ -85,6 +88,17 @@ struct tile {
         for (int k = 0; k < K; k++) ldmatrix(a[k], s + (row0 + (lane & 15)) * LD + k * 16 + (lane >> 4) * 8);
     }
 
+    /* The same straight from memory, 0 from row T on. */
+    __device__ static void left(unsigned a[K][4], const bf16 *from, int64_t step, int row0, int T)
+    {
+        int lane = threadIdx.x & 31;
+#pragma unroll
+        for (int i = 0; i < 4 * K; i++) {
+            int row = row0 + lane / 4 + 8 * (i % 2), c = i / 4 * 16 + i % 4 / 2 * 8 + lane % 4 * 2;
+            a[i / 4][i % 4] = row < T ? *reinterpret_cast<const unsigned *>(from + row * step + c) : 0;
+        }
+    }
+
     /* c (16 x 16, two halves) = a times the transpose of rows row0.. */
     __device__ static void times_rows(float c[2][4], const unsigned a[K][4], const bf16 *s, int row0)
     {
@@ -148,6 +162,30 @@ struct tile {
 __device__ __forceinline__ int row_in_tile(int i) { return (threadIdx.x & 31) / 4 + 8 * (i / 2); }
 __device__ __forceinline__ int col_in_tile(int half, int i) { return 8 * half + (threadIdx.x & 3) * 2 + i % 2; }
 
+/* Of four lanes that share a row. */
+__device__ __forceinline__ float row_max(float v)
+{
+    v = fmaxf(v, __shfl_xor_sync(0xffffffffu, v, 1));
+    return fmaxf(v, __shfl_xor_sync(0xffffffffu, v, 2));
+}
+__device__ __forceinline__ float row_sum(float v)
+{
+    v += __shfl_xor_sync(0xffffffffu, v, 1);
+    return v + __shfl_xor_sync(0xffffffffu, v, 2);
+}
+
+/* Where a head's rows go by in passes: a block has a tile for each of its warps, from `first` on, this warp tile `own`,
+ * and there may be fewer tiles than that. */
+typedef struct attn_share {
+    int n, h, first, own;
+} attn_share;
+
+__device__ __forceinline__ attn_share share_of(const attn_sizes &z, int groups)
+{
+    int head = (int)blockIdx.x / groups, warps = (int)blockDim.x / 32, first = (int)blockIdx.x % groups * warps;
+    return { head / z.H, head % z.H, first, first + (int)threadIdx.x / 32 };
+}
+
 /* ---- on the host ------------------------------------------------------------------------------- */
 
 static inline attn_sizes sizes_of(const op_args *a, const op_sequences &s, const tensor *y)
@@ -173,6 +211,24 @@ static inline bool on_tensor_cores(const op_env *env, const tensor *y, const att
     int D = z.C / z.H;
     return y->dtype == CLOOB_BF16 && (D == 64 || D == 32) &&
            smem_of(z, tiles, D) <= (size_t)((const cuda_state *)env->dev->state)->smem_bytes;
+}
+
+/* Tensor cores take any length in passes. */
+static inline bool passes_take(const tensor *y, const attn_sizes &z)
+{
+    int D = z.C / z.H;
+    return y->dtype == CLOOB_BF16 && (D == 64 || D == 32);
+}
+
+/* How many blocks share the tiles of a head, of up to `most` warps each, and how many warps that leaves each. */
+typedef struct attn_split {
+    int groups, warps;
+} attn_split;
+
+static inline attn_split split_tiles(const attn_sizes &z, int most)
+{
+    int tiles = z.Tp / 16, groups = (tiles + most - 1) / most;
+    return { groups, (tiles + groups - 1) / groups };
 }
 
 typedef cloob_status launch_fn(const op_env *env, const op_args *a, const attn_sizes &z, int64_t N);

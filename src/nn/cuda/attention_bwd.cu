@@ -1,8 +1,9 @@
-/* Attention's backward pass on tensor cores, two ways, of which timing chooses. A block per row of the batch and head,
- * everything in shared memory, no sum in more than one order.
+/* Attention's backward pass on tensor cores, three ways, of which timing chooses. No sum has more than one order.
  *
- * shared: scores are computed once, by the queries' warps, and lie in shared memory for the keys' sums.
- * wide:   by Hopper's warpgroups (attention_bwd_wide.cu). */
+ * shared: a block per row of the batch and head. Scores are computed once, by the queries' warps, and lie in shared
+ *         memory for the keys' sums.
+ * wide:   by Hopper's warpgroups (attention_bwd_wide.cu).
+ * passes: any length (attention_bwd_passes.cu). */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -158,40 +159,47 @@ static cloob_status launch_shared(const op_env *env, const op_args *a, const att
 
 /* ---- the choice ---------------------------------------------------------------------------------- */
 
-enum { SHARED, WIDE, WAYS, PLAIN = WAYS };
+enum { SHARED, WIDE, PASSES, WAYS, PLAIN = WAYS };
 
 typedef struct attn_state {
-    rounding round; /* first: what quantize.h reads of a state */
-    int way;        /* PLAIN: no kernel on tensor cores takes the call */
+    rounding round;  /* first: what quantize.h reads of a state */
+    int way;         /* PLAIN: no kernel on tensor cores takes the call */
+    size_t along_at; /* PASSES: where in scratch */
 } attn_state;
+
+/* Whether the kernel leaves the sums of each sequence, and an 8-bit copy. */
+static bool leaves_more(int way) { return way == SHARED || way == WIDE; }
 
 static bool way_takes(const op_env *env, const op_args *a, int way)
 {
     attn_sizes z = sizes_of(a, op_sequences_of(&a->attr, &a->in[1], &a->in[4]), &a->in[2]);
     if (way == WIDE) return attention_bwd_wide_takes(env, a);
+    if (way == PASSES) return passes_take(&a->in[2], z);
     return on_tensor_cores(env, &a->in[2], z, 4) && chunk_for(env, z, z.C / z.H) > 0;
 }
 
-static cloob_status launch_way(const op_env *env, const op_args *a, int way)
+static cloob_status launch_way(const op_env *env, const op_args *a, int way, float *along)
 {
     static launch_fn *const launch[2][2] = { { launch_shared<32, false>, launch_shared<64, false> },
                                              { launch_shared<32, true>, launch_shared<64, true> } };
     op_sequences s = op_sequences_of(&a->attr, &a->in[1], &a->in[4]);
     attn_sizes z = sizes_of(a, s, &a->in[2]);
     if (way == WIDE) return attention_bwd_wide(env, a, (float *)(a->out[1].data ? a->scratch : NULL));
+    if (way == PASSES) return attention_bwd_passes(env, a, along);
     return launch[s.start != NULL][z.C / z.H == 64](env, a, z, s.N);
 }
 
 typedef struct trial {
     const op_env *env;
     op_args call;
+    tensor along;
     int way;
 } trial;
 
 static cloob_status trial_run(void *user)
 {
     trial *t = (trial *)user;
-    return launch_way(t->env, &t->call, t->way);
+    return launch_way(t->env, &t->call, t->way, (float *)t->along.data);
 }
 
 static cloob_status trial_take(trial *t, tensor *x)
@@ -229,8 +237,9 @@ static int time_ways(const op_env *env, const op_args *a, const op_sequences &s,
     cudaStream_t own = state->stream;
     op_env there = *env;
     there.stream = own;
-    trial t = { &there, even_call(a, s), 0 };
-    tensor *operand[] = { &t.call.in[0], &t.call.in[1], &t.call.in[2], &t.call.in[3], &t.call.out[0] };
+    trial t = { &there, even_call(a, s), {}, 0 };
+    tensor *operand[] = { &t.call.in[0], &t.call.in[1], &t.call.in[2], &t.call.in[3], &t.call.out[0], &t.along };
+    t.along = t.call.in[3];
     bool room = true;
     int best = -1;
     for (tensor *x : operand) room = room && trial_take(&t, x) == CLOOB_OK;
@@ -262,8 +271,8 @@ static int choose_way(const op_env *env, const op_args *a)
     if (tune_get(cache, key, &way, sizeof way) && way >= 0 && way < WAYS && way_takes(env, a, way)) return way;
     way = time_ways(env, a, s, ms);
     tune_put(cache, key, &way, sizeof way);
-    ctx_log(env->ctx, CLOOB_LOG_DEBUG, "attention_bwd %s: shared %.4f ms, by warpgroups %.4f", key, (double)ms[SHARED],
-            (double)ms[WIDE]);
+    ctx_log(env->ctx, CLOOB_LOG_DEBUG, "attention_bwd %s: shared %.4f ms, by warpgroups %.4f, in passes %.4f", key,
+            (double)ms[SHARED], (double)ms[WIDE], (double)ms[PASSES]);
     return way;
 }
 
@@ -290,10 +299,13 @@ extern "C" cloob_status attention_bwd_prepare_cuda(const op_env *env, op_args *a
     int64_t C3 = tensor_cols(&a->out[0]);
     CLOOB_TRY(state_make(env, a, &state));
     state->way = choose_way(env, a);
-    if (!a->attr.sums) return CLOOB_OK;
-    size_t few = colsum_scratch(env->dev, s.N, C3, CLOOB_F32),
-           all = colsum_scratch(env->dev, s.rows, C3, a->out[0].dtype);
-    a->scratch_bytes = sums_bytes(a, s) + (few > all ? few : all);
+    if (a->attr.sums) {
+        size_t few = colsum_scratch(env->dev, s.N, C3, CLOOB_F32),
+               all = colsum_scratch(env->dev, s.rows, C3, a->out[0].dtype);
+        a->scratch_bytes = sums_bytes(a, s) + (few > all ? few : all);
+    }
+    state->along_at = cuda_align(a->scratch_bytes);
+    if (state->way == PASSES) a->scratch_bytes = state->along_at + tensor_bytes(&a->in[3]);
     return CLOOB_OK;
 }
 
@@ -316,7 +328,7 @@ static cloob_status bias_sums(const op_env *env, const op_args *a, const op_sequ
     int64_t C3 = tensor_cols(dqkv);
     void *rest = (char *)a->scratch + sums_bytes(a, s);
     if (!sums) return CLOOB_OK;
-    if (way == PLAIN) return colsum(env, "attention_bwd", sums, dqkv->data, dqkv->dtype, s.rows, C3, 0, rest);
+    if (!leaves_more(way)) return colsum(env, "attention_bwd", sums, dqkv->data, dqkv->dtype, s.rows, C3, 0, rest);
     if (s.N <= FEW) return colsum_finish(env, "attention_bwd", sums, (const float *)a->scratch, (int)s.N, C3);
     return colsum(env, "attention_bwd", sums, a->scratch, CLOOB_F32, s.N, C3, 0, rest);
 }
@@ -324,12 +336,14 @@ static cloob_status bias_sums(const op_env *env, const op_args *a, const op_sequ
 extern "C" cloob_status attention_bwd_cuda(const op_env *env, const op_args *a)
 {
     op_sequences s = op_sequences_of(&a->attr, &a->in[1], &a->in[4]);
-    int way = a->state ? ((const attn_state *)a->state)->way : PLAIN;
-    bool along = way != PLAIN && rounding_is_fused(a);
+    const attn_state *state = (const attn_state *)a->state;
+    int way = state ? state->way : PLAIN;
+    bool copied = leaves_more(way) && rounding_is_fused(a);
+    float *along = way == PASSES ? (float *)((char *)a->scratch + state->along_at) : NULL;
     if (s.start) CLOOB_TRY(zero_dead_cuda(env, "attention_bwd", &s, &a->out[0], NULL));
-    if (s.start && along) CLOOB_TRY(zero_dead_copy(env, a, s));
-    CLOOB_TRY(way == PLAIN ? attention_bwd_plain(env, a) : launch_way(env, a, way));
+    if (s.start && copied) CLOOB_TRY(zero_dead_copy(env, a, s));
+    CLOOB_TRY(way == PLAIN ? attention_bwd_plain(env, a) : launch_way(env, a, way, along));
     CLOOB_TRY(bias_sums(env, a, s, way));
-    return along ? rounding_end(env, "attention_bwd", a, QUANT_E5M2)
-                 : rounding_pass(env, "attention_bwd", a, QUANT_E5M2);
+    return copied ? rounding_end(env, "attention_bwd", a, QUANT_E5M2)
+                  : rounding_pass(env, "attention_bwd", a, QUANT_E5M2);
 }

@@ -112,4 +112,8 @@ __device__ static void round_rows(const round_out &round, int64_t at, const bf16
     note_largest(round.scale, max);
 }
 
+/* The backward pass of heads of 32 or 64 in bf16 and of any length (attention_bwd_passes.cu). along: room for as many
+ * numbers as the log-sum-exp has. */
+cloob_status attention_bwd_passes(const op_env *env, const op_args *a, float *along);
+
 #endif

@@ -1,0 +1,52 @@
+/* The cases of test_gpu_ops at sizes that end quickly under a tool which slows every access down. Channels, widths and
+ * tokens stay, since they choose kernels and tiles; images become 10 or 11 rows high and few, rows of matrices 137: some
+ * tiles and the rest of one. Attention keeps its batch and has 321 tokens instead of more: from there on, queries and
+ * keys go by in passes. */
+#include "op_harness.h"
+
+#include <string.h>
+
+enum { SMALL_HEIGHT = 10, SMALL_IMAGES = 2, SMALL_ROWS = 137, SMALL_TEXTS = 9, SMALL_TOKENS = 321 };
+
+/* Whether an input has the batch in front. Statistics of rows are told from those of channels by their number. */
+static bool has_batch(const op_case *c, int k)
+{
+    char kind = c->in[k].kind;
+    int64_t first = c->in[0].dim[0];
+    return c->in[k].dim[0] == first && (strchr("fbt", kind) || (strchr("vp", kind) && first > 1000));
+}
+
+static int64_t highest(const op_case *c)
+{
+    int64_t most = 0;
+    for (int k = 0; k < OP_INPUTS; k++)
+        if (c->in[k].kind && has_batch(c, k) && c->in[k].dim[3] && c->in[k].dim[1] > most) most = c->in[k].dim[1];
+    return most;
+}
+
+static op_case fewer_tokens(const op_case *c)
+{
+    op_case small = *c;
+    if (small.attr.tokens > SMALL_TOKENS) small.attr.tokens = SMALL_TOKENS;
+    for (int k = 0; k < OP_INPUTS && !c->attr.tokens; k++)
+        for (int d = 1; d < 3; d++) /* of rows, and of the log-sum-exp */
+            if (c->in[k].dim[d] == c->in[0].dim[1] && c->in[0].dim[1] > SMALL_TOKENS) small.in[k].dim[d] = SMALL_TOKENS;
+    return small;
+}
+
+op_case op_case_small(const op_case *c)
+{
+    op_case small = *c;
+    int64_t most = highest(c), height = most <= 16 ? most : SMALL_HEIGHT + most % 2;
+    int64_t images = most > 16 ? 1 : SMALL_IMAGES;
+    if (c->attr.stride > 2) height = most; /* patches */
+    if (c->op == OP_ATTENTION || c->op == OP_ATTENTION_BWD) return fewer_tokens(c);
+    if (c->op == OP_POOL_ATTENTION) return small;
+    for (int k = 0; k < OP_INPUTS; k++) {
+        int64_t *dim = small.in[k].dim, limit = c->in[k].kind == 't' ? SMALL_TEXTS : dim[3] ? images : SMALL_ROWS;
+        if (!c->in[k].kind || !has_batch(c, k)) continue;
+        if (dim[0] > limit) dim[0] = limit;
+        if (dim[3]) dim[1] = c->in[k].dim[1] == most ? height : (height + 1) / 2; /* the others have half as many */
+    }
+    return small;
+}
