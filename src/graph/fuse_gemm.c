@@ -221,6 +221,18 @@ static bool takes_dw(const tensor *w, bool pooled)
     return w->dtype == CLOOB_BF16 && (narrow || (wide && !pooled));
 }
 
+/* The reduction of the batch norm before the convolution, of the gradient that the GEMM makes: there is nothing left
+ * that it writes but its sums. */
+static void fuse_second_reduce(node *n, node *reduce)
+{
+    if (reduce->in[0] != n->out[1] || reduce->in[1] != NO_VALUE || reduce->in[7] != NO_VALUE ||
+        reduce->out[3] != NO_VALUE)
+        return;
+    n->attr.reduce = true;
+    for (int k = 0; k < 3; k++) n->out[k + 4] = reduce->out[k];
+    reduce->op = OP_COUNT;
+}
+
 /* The rest of what reads the backward apply's result, the weight's gradient, joins it. The activation that the weight
  * saw is applied again there, from the x of its batch norm, so that the reduction of that one need not write it; where
  * a pool has made it smaller than x, by a pass before. */
@@ -248,6 +260,7 @@ static void fuse_last_dw(graph *g, int i)
     for (int k = 0; k < 5; k++) n->in[k + 8] = reduce->in[k + 2];
     n->out[3] = a2;
     reduce->out[4] = NO_VALUE;
+    fuse_second_reduce(n, reduce);
 }
 
 /* Images in bytes and the convolution, or its weight gradient, that alone reads what image_input makes of them. */

@@ -101,6 +101,19 @@ op_args fused_second_apply(const op_args *a)
     return r;
 }
 
+/* It writes a2 on its way, as the apply would. */
+op_args fused_second_reduce(const op_args *a)
+{
+    op_args r = { .attr = a->attr,
+                  .in = { a->out[1], ABSENT },
+                  .out = { a->out[4], a->out[5], a->out[6], ABSENT, a->out[3] },
+                  .scratch = a->scratch };
+    for (int k = 0; k < 5; k++) r.in[k + 2] = a->in[k + 8];
+    r.in[7] = ABSENT;
+    r.attr.relu = true;
+    return r;
+}
+
 op_args fused_applied_dw(const op_args *a)
 {
     tensor a2 = op_has(&a->in[9]) ? a->out[3] : a->in[8];
@@ -237,9 +250,13 @@ cloob_status shape_bn_bwd_conv_dx(cloob_ctx *ctx, op_args *a)
     if (tensor_rows(&a->in[8]) != tensor_rows(x) || a->in[8].dim[3] != w->dim[3])
         return op_refuse(ctx, OP_BN_BWD_CONV_DX, "x2 must have the shape of dx");
     if (op_has(&a->in[9])) rule_like(a, 3, &a->in[8]);
-    op_args dw = fused_applied_dw(a);
+    op_args dw = fused_applied_dw(a), reduce = fused_second_reduce(a);
     CLOOB_TRY(shape_conv2d_dw(ctx, &dw));
     a->out[2] = dw.out[0];
+    if (!a->attr.reduce) return CLOOB_OK;
+    if (!op_has(&a->in[9])) return op_refuse(ctx, OP_BN_BWD_CONV_DX, "reduce needs the batch norm of x2");
+    CLOOB_TRY(shape_bn_bwd_reduce(ctx, &reduce));
+    for (int k = 0; k < 3; k++) a->out[k + 4] = reduce.out[k];
     return CLOOB_OK;
 }
 

@@ -146,9 +146,10 @@ OP(APPLY_CONV_STATS, "apply_conv_stats", shape_apply_conv_stats, NULL)
  * conv_stats of it; with alone applied may stay undefined */
 OP(BN_BWD_CONV_DX, "bn_bwd_conv_dx", shape_bn_bwd_conv_dx, NULL)
 /* dy, x, mean, rstd, gain, bias, sums, w (C,1,1,I), [x2 (N,H,W,I)], [mean2, rstd2, gain2, bias2] -> applied like x, dx
- * (N,H,W,I), [dw F32], [a2 like x2] {as both, alone}: bn_bwd_apply without relu and pool, then conv2d_dx of what it
- * made; with x2 also a2, bn_apply of x2 with relu, and conv2d_dw of applied and a2; without mean2 a2 is x2. With alone
- * applied and a2 may stay undefined */
+ * (N,H,W,I), [dw F32], [a2 like x2], [dgain2 (I), dbias2 (I), sums2 (2,I)] {as both, alone, reduce}: bn_bwd_apply
+ * without relu and pool, then conv2d_dx of what it made; with x2 also a2, bn_apply of x2 with relu, and conv2d_dw of
+ * applied and a2; without mean2 a2 is x2. With reduce also bn_bwd_reduce of dx and x2 with relu. With alone applied and
+ * a2 may stay undefined */
 OP(BN_APPLY_BOTH, "bn_apply_both", shape_bn_apply_both, NULL)
 /* x, mean, rstd, gain, bias, x2, mean2, rstd2, gain2, bias2 -> y {relu}: bn_apply of x whose residual is bn_apply of
  * x2, without relu */
