@@ -36,6 +36,7 @@ typedef struct shape {
     bool written; /* the factor is wanted elsewhere, too */
     int calls;    /* in a step */
     bool reduced; /* with dw: the reduction of the batch norm before is taken along as well */
+    bool pools;   /* the factor is wanted behind a pool, too */
 } shape;
 
 /* Where the gradient of x does not leave the factor for it, the weight's gradient is taken along. */
@@ -49,6 +50,13 @@ static const shape shapes[] = {
     { "RN50 add 14", PROLOGUE_ADD, 512, 14, 1024, 256, true, 4 },
     { "RN50 add 14 wide", PROLOGUE_ADD, 512, 14, 1024, 512, true, 1 },
     { "RN50 add 7", PROLOGUE_ADD, 512, 7, 2048, 512, true, 2 },
+    { "RN50 add, pool 56", PROLOGUE_ADD, 512, 56, 256, 128, true, 1, false, true },
+    { "RN50 add, pool 28", PROLOGUE_ADD, 512, 28, 512, 256, true, 1, false, true },
+    { "RN50 add, pool 14", PROLOGUE_ADD, 512, 14, 1024, 512, true, 1, false, true },
+    { "x4 add, pool 72", PROLOGUE_ADD, 128, 72, 320, 160, true, 1, false, true },
+    { "x4 add, pool 36", PROLOGUE_ADD, 128, 36, 640, 320, true, 1, false, true },
+    { "few add, pool", PROLOGUE_ADD, 1, 6, 64, 64, true, 0, false, true },
+    { "few add, pool wide", PROLOGUE_ADD, 3, 14, 328, 200, true, 0, false, true },
     { "RN50 both 56", PROLOGUE_BOTH, 512, 56, 256, 64, true, 1 },
     { "RN50 both 28", PROLOGUE_BOTH, 512, 28, 512, 128, true, 1 },
     { "RN50 both 14", PROLOGUE_BOTH, 512, 14, 1024, 256, true, 1 },
@@ -146,6 +154,7 @@ typedef struct job {
     op_id first, second;
     op_args a, b;            /* the two ops */
     op_args apply2, weights; /* with dw: bn_apply, conv2d_dw */
+    op_args pool;            /* avgpool2 */
     op_args reduce, reduce2; /* with the reduction: bn_bwd_reduce, and where the fused GEMM's ends */
     prologue_gemm p;
     float *dw2; /* the fused GEMM's */
@@ -171,6 +180,11 @@ static cloob_status run_reduce(void *user)
 {
     job *j = user;
     return op_kernels_cuda[OP_BN_BWD_REDUCE].run(&j->env, &j->reduce);
+}
+static cloob_status run_pool(void *user)
+{
+    job *j = user;
+    return op_kernels_cuda[OP_AVGPOOL2].run(&j->env, &j->pool);
 }
 static cloob_status run_fused(void *user)
 {
@@ -223,9 +237,9 @@ static double total_separate, total_fused, total_floor;
 typedef union operands {
     struct {
         tensor x, other, side, side2, y, y2, w, turned, mean, rstd, gain, bias, sums, run_mean, run_var, mean2, rstd2,
-            partial, x2, a2, dw, dw2, reduced, sums2, sums3;
+            partial, x2, a2, dw, dw2, reduced, sums2, sums3, pooled, pooled2;
     };
-    tensor all[25];
+    tensor all[27];
 } operands;
 
 static operands make_operands(const shape *s)
@@ -243,7 +257,8 @@ static operands make_operands(const shape *s)
     o.run_mean = vector_of(s->n, 0), o.run_var = vector_of(s->n, 0.5);
     o.mean2 = vector_of(s->n, 0), o.rstd2 = vector_of(s->n, 0);
     o.partial = make(CLOOB_F32, 1, (int64_t[]){ (takes_dw(s) ? s->k : 2) * s->n * 160 }, 0);
-    o.x2 = o.a2 = o.dw = o.dw2 = o.reduced = o.sums2 = o.sums3 = ABSENT;
+    o.x2 = o.a2 = o.dw = o.dw2 = o.reduced = o.sums2 = o.sums3 = o.pooled = o.pooled2 = ABSENT;
+    if (s->pools) o.pooled = rows_of(s->batch, s->side / 2, s->k), o.pooled2 = rows_of(s->batch, s->side / 2, s->k);
     if (takes_dw(s)) {
         o.x2 = rows_of(s->batch, s->side, s->n), o.a2 = rows_of(s->batch, s->side, s->n);
         o.dw = make(CLOOB_F32, 4, (int64_t[]){ s->k, 1, 1, s->n }, 0);
@@ -314,6 +329,15 @@ static void prepare_reduce(job *j, const operands *o)
     j->reduce2.out[2] = o->sums3;
 }
 
+/* avgpool2 of the factor. */
+static void prepare_pool(job *j, const operands *o)
+{
+    for (int k = 0; k < OP_INPUTS; k++) j->pool.in[k] = ABSENT;
+    for (int k = 0; k < OP_OUTPUTS; k++) j->pool.out[k] = ABSENT;
+    j->pool.in[0] = o->side, j->pool.out[0] = o->pooled;
+    prepare(j, OP_AVGPOOL2, &j->pool);
+}
+
 static prologue_gemm fused_of(const shape *s, const operands *o)
 {
     bool dx = s->prologue == PROLOGUE_DX;
@@ -335,6 +359,9 @@ static prologue_gemm fused_of(const shape *s, const operands *o)
                             .rstd2 = takes_dw(s) ? o->run_var.data : o->rstd.data,
                             .gain2 = takes_dw(s) ? o->run_var.data : o->mean.data,
                             .bias2 = takes_dw(s) ? o->run_mean.data : o->gain.data,
+                            .pools = s->pools,
+                            .pooled = s->pools ? o->pooled2.data : NULL,
+                            .line = s->side,
                             .reduce = s->reduced,
                             .reduced = s->reduced ? o->reduced.data : NULL,
                             .sums = o->sums.data,
@@ -352,6 +379,7 @@ static float try_variant(job *j, const shape *s, const operands *o)
     TRY(cuda_check(ctx, cudaMemset(o->y2.data, 0xff, tensor_bytes(&o->y2)), "poison"));
     TRY(cuda_check(ctx, cudaMemset(o->side2.data, 0xff, tensor_bytes(&o->side2)), "poison"));
     if (takes_dw(s)) TRY(cuda_check(ctx, cudaMemset(o->dw2.data, 0xff, tensor_bytes(&o->dw2)), "poison"));
+    if (s->pools) TRY(cuda_check(ctx, cudaMemset(o->pooled2.data, 0xff, tensor_bytes(&o->pooled2)), "poison"));
     if (s->reduced) TRY(cuda_check(ctx, cudaMemset(o->sums3.data, 0xff, tensor_bytes(&o->sums3)), "poison"));
     float ms = time_of(run_fused, j);
     double e = difference(&o->y2, &o->y),
@@ -361,6 +389,7 @@ static float try_variant(job *j, const shape *s, const operands *o)
            g = j->p.stats    ? statistics_difference(j, &o->partial, &o->run_mean)
                : takes_dw(s) ? difference(&o->dw2, &o->dw)
                              : 0;
+    if (s->pools) f = fmax(f, difference(&o->pooled2, &o->pooled));
     printf("  %.3f", (double)ms);
     if (!(e < 3e-3 && f < 3e-3 && g < 3e-3)) printf(" WRONG %.1e %.1e %.1e", e, f, g);
     return ms;
@@ -384,8 +413,10 @@ static void bench(const shape *s)
     prepare_separate(&j, s, &o);
     if (takes_dw(s)) prepare_weights(&j, &o);
     if (s->reduced) prepare_reduce(&j, &o);
+    if (s->pools) prepare_pool(&j, &o);
     float first = time_of(run_first, &j), second = time_of(run_second, &j),
-          third = (takes_dw(s) ? time_of(run_weights, &j) : 0.0f) + (s->reduced ? time_of(run_reduce, &j) : 0.0f),
+          third = (takes_dw(s) ? time_of(run_weights, &j) : 0.0f) + (s->reduced ? time_of(run_reduce, &j) : 0.0f) +
+                  (s->pools ? time_of(run_pool, &j) : 0.0f),
           separate = first + second + third, best = separate;
     j.p = fused_of(s, &o);
     double floor = (double)tensor_bytes(&o.x) * (1 + (o.other.ndim > 0) + s->written) +

@@ -161,6 +161,23 @@ static void fuse_shortcut(graph *g, int i)
     shortcut->op = OP_COUNT;
 }
 
+/* The pool of what was applied, for a downsampling block's shortcut, on the same side of the graph. */
+static void fuse_applied_pool(graph *g, int i)
+{
+    node *n = &g->node[i];
+    const tensor *y = &g->value[n->out[3]].t;
+    if (n->attr.alone || n->in[5] == NO_VALUE || n->in[9] != NO_VALUE || y->dim[1] % 2 || y->dim[2] % 2) return;
+    int end = i < g->forward_nodes ? g->forward_nodes : g->nodes;
+    for (int k = i + 1; k < end; k++) {
+        node *pool = &g->node[k];
+        if (pool->op != OP_AVGPOOL2 || pool->in[0] != n->out[3]) continue;
+        n->attr.pooled = true;
+        n->out[4] = pool->out[0];
+        pool->op = OP_COUNT;
+        return;
+    }
+}
+
 /* Batch norm's apply and the convolution that reads its result, at the apply's place: weights are ready anyway. */
 static void fuse_apply(graph *g, int i)
 {
@@ -178,6 +195,7 @@ static void fuse_apply(graph *g, int i)
     n.out[3] = y;
     g->node[at] = n;
     g->node[i].op = OP_COUNT;
+    fuse_applied_pool(g, at);
 }
 
 /* Batch norm with relu and the 3 x 3 convolution of few channels that alone reads its result. */

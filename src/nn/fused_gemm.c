@@ -77,6 +77,11 @@ op_args fused_applied_conv(const op_args *a)
     return r;
 }
 
+op_args fused_applied_pool(const op_args *a)
+{
+    return (op_args){ .attr = a->attr, .in = { a->out[3] }, .out = { a->out[4] }, .scratch = a->scratch };
+}
+
 op_args fused_bwd_apply(const op_args *a)
 {
     op_args r = { .attr = a->attr, .out = { a->out[0] }, .scratch = a->scratch };
@@ -229,9 +234,14 @@ cloob_status shape_apply_conv_stats(cloob_ctx *ctx, op_args *a)
         return op_refuse(ctx, OP_APPLY_CONV_STATS, "relu without a pool and a 1 x 1 convolution are needed");
     CLOOB_TRY(op_has(&a->in[9]) ? shape_bn_apply_both(ctx, &apply) : shape_bn_apply(ctx, &apply));
     a->out[3] = apply.out[0];
-    op_args conv = fused_applied_conv(a);
+    op_args conv = fused_applied_conv(a), pool = fused_applied_pool(a);
     CLOOB_TRY(shape_conv_stats(ctx, &conv));
     for (int k = 0; k < 3; k++) a->out[k] = conv.out[k];
+    if (!a->attr.pooled) return CLOOB_OK;
+    if (a->in[0].dim[1] % 2 || a->in[0].dim[2] % 2 || a->attr.alone)
+        return op_refuse(ctx, OP_APPLY_CONV_STATS, "pooled needs even sides, and applied for others");
+    CLOOB_TRY(shape_avgpool2(ctx, &pool));
+    a->out[4] = pool.out[0];
     return CLOOB_OK;
 }
 

@@ -29,8 +29,9 @@ cloob_status conv_dx_reduce_ref(const op_env *env, const op_args *a)
 
 cloob_status apply_conv_stats_ref(const op_env *env, const op_args *a)
 {
-    op_args apply = fused_apply(a), conv = fused_applied_conv(a);
+    op_args apply = fused_apply(a), conv = fused_applied_conv(a), pool = fused_applied_pool(a);
     CLOOB_TRY(has(&a->in[9]) ? bn_apply_both_ref(env, &apply) : bn_apply_ref(env, &apply));
+    if (a->attr.pooled) CLOOB_TRY(avgpool2_ref(env, &pool));
     return conv_stats_ref(env, &conv);
 }
 

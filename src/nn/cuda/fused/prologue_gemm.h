@@ -32,6 +32,7 @@ typedef struct prologue_gemm {
     bool plain;  /* with dw: a2 is x2 itself */
     bool reduce; /* with dw, not plain: also the sums of y where a2 > 0, and of their products with x2 - mean2, over
                   * rows */
+    bool pools;  /* PROLOGUE_ADD with side: also a behind a 2 x 2 average pool */
     int variant; /* tile shape, whether b stays in shared memory, room for results; found by timing */
     int64_t m, n, k;
     const void *x, *other, *b, *x2;         /* x2 (m, n) */
@@ -41,6 +42,8 @@ typedef struct prologue_gemm {
     float count;
     const float *pivot; /* (n) */
     void *side;         /* (m, k): a; NULL: not wanted */
+    void *pooled;       /* with pools: (m / 4, k) */
+    int64_t line;       /* with pools: rows are positions of images, so many in a line, lines even in number */
     void *y;
     float *partial; /* (parts, 2, n), with dw (parts, k, n), to be added in this order */
     float *reduced; /* with reduce: (REDUCED_PARTS parts, 2, n), likewise */

@@ -14,6 +14,7 @@ typedef struct prologue_state {
     size_t weight, partial, reduced; /* offsets in scratch: the transposed weight, partial sums */
     int32_t variant;                 /* of the GEMM; -1: one after the other */
     bool takes_dw, reduces;          /* the GEMM does the weight's gradient as well; and the reduction */
+    bool pools;                      /* the GEMM does the pool as well */
 } prologue_state;
 
 static void release(const op_env *env, op_args *a, cuda_release_fn *second)
@@ -34,7 +35,7 @@ static int sms_of(const op_env *env) { return ((const cuda_state *)env->dev->sta
 
 /* ---- timing -------------------------------------------------------------------------------------- */
 
-enum { X, OTHER, X2, SIDE, Y, WEIGHT, NUMBERS, PARTIAL, REDUCED, BUFFERS };
+enum { X, OTHER, X2, SIDE, Y, WEIGHT, NUMBERS, PARTIAL, REDUCED, POOLED, BUFFERS };
 
 typedef struct trial {
     cloob_ctx *ctx;
@@ -64,7 +65,8 @@ static cloob_status trial_open(trial *t, bool side)
                                p->n * p->k,
                                4 * numbers,
                                2 * sums * p->n * (t->sms + 1),
-                               p->reduce ? 4 * REDUCED_PARTS * p->n * t->sms : 0 };
+                               p->reduce ? 4 * REDUCED_PARTS * p->n * t->sms : 0,
+                               p->pools ? rows / 4 : 0 };
     for (int i = 0; i < BUFFERS; i++) {
         if (!count[i]) continue;
         CLOOB_TRY(cuda_check(t->ctx, cudaMalloc(&t->buffer[i], (size_t)count[i] * 2), "room for timing a fused GEMM"));
@@ -73,7 +75,7 @@ static cloob_status trial_open(trial *t, bool side)
     CLOOB_TRY(cuda_fill_noise(t->ctx, t->stream, t->buffer[NUMBERS], CLOOB_F32, 2 * numbers));
     p->x = t->buffer[X], p->other = t->buffer[OTHER], p->b = t->buffer[WEIGHT], p->side = t->buffer[SIDE];
     p->x2 = t->buffer[X2], p->y = t->buffer[Y], p->partial = t->buffer[PARTIAL], p->count = 1.0f;
-    p->reduced = t->buffer[REDUCED];
+    p->reduced = t->buffer[REDUCED], p->pooled = t->buffer[POOLED];
     p->mean = p->rstd = p->gain = p->bias = p->sums = p->pivot = t->buffer[NUMBERS];
     p->mean2 = p->rstd2 = p->gain2 = p->bias2 = t->buffer[NUMBERS];
     return CLOOB_OK;
@@ -120,6 +122,7 @@ static variant_choice fused_time(const op_env *env, const prologue_gemm *p, bool
              p->plain    ? "dwx"
              : p->reduce ? "dwr"
              : p->dw     ? "dw"
+             : p->pools  ? "pool"
                          : "",
              (long long)p->m, (long long)p->n, (long long)p->k);
     if (tune_get(cache, key, &best, sizeof best)) return best;
@@ -154,9 +157,10 @@ static int variant_for(const op_env *env, const prologue_gemm *p, bool side, flo
     ctx_log(env->ctx, CLOOB_LOG_DEBUG,
             "GEMM with prologue %d%s, %lld x %lld x %lld: %.4f ms by variant %d, one after the other %.4f",
             (int)p->prologue,
-            p->reduce ? ", dw and reduction"
-            : p->dw   ? " and dw"
-                      : "",
+            p->reduce  ? ", dw and reduction"
+            : p->dw    ? " and dw"
+            : p->pools ? " and pool"
+                       : "",
             (long long)p->m, (long long)p->n, (long long)p->k, (double)(c.ms + extra_ms), c.variant,
             (double)separate_ms);
     if (c.ms + extra_ms < separate_ms) *ms = c.ms + extra_ms;
@@ -172,7 +176,7 @@ static cloob_status state_make(const op_env *env, op_args *a, prologue_state **o
 /* Lays out scratch: for the ops by themselves, which begin at its start, or the weight and the sums. */
 static void lay_out(const op_env *env, op_args *a, prologue_state *s, prologue_gemm p)
 {
-    p.variant = s->variant, p.dw = s->takes_dw, p.reduce = s->reduces;
+    p.variant = s->variant, p.dw = s->takes_dw, p.reduce = s->reduces, p.pools = s->pools;
     size_t parts = s->variant < 0 ? 0 : (size_t)prologue_gemm_parts(&p, sms_of(env)), n = (size_t)p.n * sizeof(float);
     s->weight = cuda_align(3 * (size_t)p.n * sizeof(float)); /* the end of batch norm's sums uses the start */
     s->partial = s->weight + cuda_align((size_t)(p.n * p.k) * 2);
@@ -220,7 +224,20 @@ static prologue_gemm apply_gemm(const op_args *a, int variant)
                             .bias2 = a->in[12].data,
                             .pivot = a->in[7].data, /* the running mean is what is taken off before summing */
                             .side = a->attr.alone ? NULL : a->out[3].data,
+                            .pooled = a->out[4].data,
+                            .line = a->in[0].dim[2],
                             .y = a->out[0].data };
+}
+
+/* Whether the GEMM also pools; ms: without that. */
+static void pool_prepare(const op_env *env, const op_args *a, prologue_state *s, float ms)
+{
+    prologue_gemm p = apply_gemm(a, 0);
+    p.pools = true;
+    ms += cuda_pass_ms(1.25 * (double)tensor_bytes(&a->in[0]));
+    int variant = variant_for(env, &p, true, &ms, 0.0f);
+    s->pools = variant >= 0;
+    if (s->pools) s->variant = variant;
 }
 
 cloob_status apply_conv_stats_prepare_cuda(const op_env *env, op_args *a)
@@ -234,7 +251,10 @@ cloob_status apply_conv_stats_prepare_cuda(const op_env *env, op_args *a)
     s->second = fused_applied_conv(a);
     CLOOB_TRY(conv_stats_prepare_cuda(env, &s->second));
     ms = conv_stats_plan_ms(&s->second) + cuda_pass_ms(passes * (double)tensor_bytes(&a->in[0]));
-    if (a->in[0].dtype == CLOOB_BF16 && p.m > 0) s->variant = variant_for(env, &p, !a->attr.alone, &ms, 0.0f);
+    if (a->in[0].dtype == CLOOB_BF16 && p.m > 0) {
+        s->variant = variant_for(env, &p, !a->attr.alone, &ms, 0.0f);
+        if (a->attr.pooled) pool_prepare(env, a, s, ms);
+    }
     lay_out(env, a, s, p);
     return CLOOB_OK;
 }
@@ -243,13 +263,13 @@ cloob_status apply_conv_stats_cuda(const op_env *env, const op_args *a)
 {
     const prologue_state *s = a->state;
     op_args apply = fused_apply(a), conv = with_plan(fused_applied_conv(a), &s->second), stats = fused_stats(&conv);
+    op_args pool = fused_applied_pool(a);
     prologue_gemm p = apply_gemm(a, s->variant);
-    if (s->variant < 0) {
-        CLOOB_TRY(p.prologue == PROLOGUE_BOTH ? bn_apply_both_cuda(env, &apply) : bn_apply_cuda(env, &apply));
-        return conv_stats_cuda(env, &conv);
-    }
-    p.partial = at(a, s->partial);
-    CLOOB_TRY(run_fused(env, "apply_conv_stats", &p));
+    p.partial = at(a, s->partial), p.pools = s->pools;
+    if (s->variant >= 0) CLOOB_TRY(run_fused(env, "apply_conv_stats", &p));
+    else CLOOB_TRY(p.prologue == PROLOGUE_BOTH ? bn_apply_both_cuda(env, &apply) : bn_apply_cuda(env, &apply));
+    if (a->attr.pooled && !s->pools) CLOOB_TRY(avgpool2_cuda(env, &pool));
+    if (s->variant < 0) return conv_stats_cuda(env, &conv);
     return bn_stats_finish(env, &stats, p.partial, prologue_gemm_parts(&p, sms_of(env)), p.pivot);
 }
 
