@@ -3,7 +3,6 @@
 #ifndef NN_CUDA_FUSED_GRADIENT_TEAMS_CUH
 #define NN_CUDA_FUSED_GRADIENT_TEAMS_CUH
 
-#include "nn/cuda/fused/pair.cuh"
 #include "nn/cuda/fused/prologues.cuh"
 #include "nn/cuda/fused/tile_sums.cuh"
 #include "nn/cuda/fused/weight_sums.cuh"
@@ -13,12 +12,11 @@ namespace {
 enum { HEIGHT = TEAMS * ROWS, STAGE = HEIGHT * ROW };
 enum { TAIL = 16, TAIL_ROW = TAIL * 2 }; /* a strip's columns beyond 64, and their bytes */
 
-/* A kernel's sizes: stages of a tile, columns of a strip; whether it reduces; whether it is one of a pair, of blocks that
- * have the two strips of the same rows and make half of the factor for each other. */
-template <int STEPS, int COLUMNS, bool REDUCE, bool PAIR>
+/* A kernel's sizes: stages of a tile, columns of a strip; whether it reduces. */
+template <int STEPS, int COLUMNS, bool REDUCE>
 struct form {
-    static constexpr int steps = STEPS, columns = COLUMNS, made = PAIR ? HEIGHT / 2 : HEIGHT; /* rows */
-    static constexpr bool reduces = REDUCE, pair = PAIR;
+    static constexpr int steps = STEPS, columns = COLUMNS;
+    static constexpr bool reduces = REDUCE;
     static constexpr bool tail = COLUMNS > DEPTH;
     static constexpr int b_stage = COLUMNS * ROW, second = STAGE + (tail ? HEIGHT * TAIL_ROW : 0);
     static constexpr int second_channels = tail ? 2 * DEPTH : DEPTH;
@@ -64,15 +62,6 @@ struct team_sums {
     }
 };
 
-/* A warp has read a stage: its own block and the other of the pair may write to it. */
-template <class F>
-__device__ __forceinline__ void give_back(uint64_t *empty)
-{
-    if (threadIdx.x % 32) return;
-    barrier_arrive(empty);
-    if (F::pair) barrier_arrive_other(empty);
-}
-
 /* c = the tile's dx, of the team's rows; dw += of the team's stages. A stage is given back once the products after it
  * have begun. */
 template <int TEAM, class F>
@@ -93,7 +82,7 @@ __device__ __forceinline__ void multiply_tile(float (&c)[F::sums], team_sums<TEA
         wgmma_commit();
         if (step > 0) {
             wgmma_wait<1>();
-            give_back<F>(&a.empty[before]);
+            if (threadIdx.x % 32 == 0) barrier_arrive(&a.empty[before]);
         }
         before = a.at;
         a.next();
@@ -101,7 +90,7 @@ __device__ __forceinline__ void multiply_tile(float (&c)[F::sums], team_sums<TEA
     wgmma_wait<0>();
     settle(c);
     dw.settle_all();
-    give_back<F>(&a.empty[before]);
+    if (threadIdx.x % 32 == 0) barrier_arrive(&a.empty[before]);
 }
 
 /* Sixteen columns of the team's dx, from `from` of its sums on, to columns 16 k of a box. */

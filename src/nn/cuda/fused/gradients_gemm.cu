@@ -7,9 +7,6 @@
  * 64 channels. Each of two teams multiplies its 64 rows of all stages by b, and all 128 rows of every second stage,
  * turned, by a2. Blocks leave their sums to be added in order.
  *
- * Where the strips are two, a pair of blocks may share the making of a: each reads and makes half of a tile's rows, and
- * the copy engine brings them to the other's shared memory.
- *
  * With reduce the backward reduction of a2's batch norm, of dx, is done as dx leaves: x2 is copied again to where a
  * team's dx leaves from, and dx takes its place. */
 #include "nn/cuda/fused/gradient_teams.cuh"
@@ -19,22 +16,21 @@ namespace {
 
 enum { MOST_SHARED = 226 << 10 };
 
-/* Stages of each ring; the form by its numbers; which variant of that form. */
+/* Stages of each ring; the form by its numbers. */
 struct room {
-    int variant, steps, columns, x, other, second;
-    bool pair;
+    int steps, columns, x, other, second;
     int bytes() const
     {
         int tail = columns > DEPTH;
-        return 1024 + steps * columns * ROW + (x + second) * STAGE + other * (pair ? STAGE / 2 : STAGE) +
-               tail * second * HEIGHT * TAIL_ROW + TEAMS * BOX +
-               CHANNEL_NUMBERS * (steps + 1 + tail) * DEPTH * (int)sizeof(float);
+        return 1024 + steps * columns * ROW + (x + other + second) * STAGE + tail * second * HEIGHT * TAIL_ROW +
+               TEAMS * BOX + CHANNEL_NUMBERS * (steps + 1 + tail) * DEPTH * (int)sizeof(float);
     }
 };
 
-const room rooms[] = { { 0, 4, 64, 5, 3, 2 },       { 1, 4, 64, 4, 4, 2 },       { 2, 8, 64, 3, 3, 2 },
-                       { 0, 8, 64, 4, 5, 2, true }, { 1, 8, 64, 5, 3, 2, true }, { 3, 5, 80, 4, 3, 2 },
-                       { 4, 5, 80, 5, 3, 1 },       { 5, 5, 80, 5, 2, 2 } };
+const room rooms[] = { /* by variant */
+                       { 4, 64, 5, 3, 2 }, { 4, 64, 4, 4, 2 }, { 8, 64, 3, 3, 2 },
+                       { 5, 80, 4, 3, 2 }, { 5, 80, 5, 3, 1 }, { 5, 80, 5, 2, 2 }
+};
 
 struct gradient_maps {
     CUtensorMap x, other, b, x2, x2_tail, out;
@@ -47,12 +43,12 @@ struct gradient_barriers {
         place_full, place_empty; /* where dx leaves from: x2 lies there; it was read */
 
     /* The numbers of arrivals that end a phase: a copy; the makers' warps; the teams' warps. */
-    __device__ __forceinline__ void make(bool pair)
+    __device__ __forceinline__ void make()
     {
         for (int s = 0; s < MAX_STAGES; s++) {
             barrier_init(&x_full[s], 1), barrier_init(&other_full[s], 1), barrier_init(&second_full[s], 1);
             barrier_init(&x_ready[s], 4), barrier_init(&second_ready[s], 4), barrier_init(&other_empty[s], 4);
-            barrier_init(&x_empty[s], (pair ? 2 : 1) * TEAMS * 4), barrier_init(&second_empty[s], TEAMS * 4);
+            barrier_init(&x_empty[s], TEAMS * 4), barrier_init(&second_empty[s], TEAMS * 4);
         }
         barrier_init(&b_full, 1), barrier_init(&place_full, 1), barrier_init(&place_empty, TEAMS);
         barrier_publish();
@@ -114,35 +110,6 @@ __device__ __forceinline__ void publish_made(uint64_t *ready, uint64_t *empty)
     if (empty) barrier_arrive(empty);
 }
 
-/* A warp of a pair makes 16 rows of its block's half of a stage, 16 bytes of every fourth for a thread. */
-__device__ __forceinline__ void make_half(char *x, const char *other, const channel_numbers &n)
-{
-    int lane = threadIdx.x % 32, offset = lane / 8 * ROW + ((lane % 8 ^ lane / 8) << 4);
-    uint4 a[4], b[4];
-#pragma unroll
-    for (int i = 0; i < 4; i++) {
-        int at = (offset + 4 * i * ROW) ^ (i % 2 << 6); /* swizzled by the row's last three bits */
-        a[i] = *reinterpret_cast<const uint4 *>(x + at);
-        b[i] = *reinterpret_cast<const uint4 *>(other + at);
-    }
-#pragma unroll
-    for (int i = 0; i < 4; i++)
-        *reinterpret_cast<uint4 *>(x + ((offset + 4 * i * ROW) ^ (i % 2 << 6))) =
-            transformed<dx_prologue>(n, a[i], b[i]);
-}
-
-/* The warp's rows are made, and go to the other block. The first warp announces those that come from there. */
-__device__ __forceinline__ void publish_half(const char *rows, uint64_t *ready, uint64_t *empty)
-{
-    shared_publish();
-    __syncwarp();
-    if (threadIdx.x % 32) return;
-    if (threadIdx.x % 128 == 0) barrier_expect(ready, HEIGHT / 2 * ROW);
-    else barrier_arrive(ready);
-    barrier_arrive(empty);
-    copy_to_other(rows, 16 * ROW, ready);
-}
-
 /* The makers' life. */
 template <class F>
 __device__ void make_factors(ring x, ring other, ring second, gradient_barriers &s, const share &w,
@@ -162,15 +129,8 @@ __device__ void make_factors(ring x, ring other, ring second, gradient_barriers 
             n.read(channels + step * DEPTH + chunk * 8, F::steps * DEPTH);
             barrier_wait(&x.full[x.at], x.parity);
             barrier_wait(&other.full[other.at], other.parity);
-            if constexpr (F::pair) {
-                int rows = thread / 32 * 16 * ROW;
-                char *half = x.here() + pair_rank() * F::made * ROW + rows;
-                make_half(half, other.here() + rows, n);
-                publish_half(half, &s.x_ready[x.at], &other.empty[other.at]);
-            } else {
-                make_rows<dx_prologue, HEIGHT>(x.here() + offset, other.here() + offset, n);
-                publish_made(&s.x_ready[x.at], &other.empty[other.at]);
-            }
+            make_rows<dx_prologue, HEIGHT>(x.here() + offset, other.here() + offset, n);
+            publish_made(&s.x_ready[x.at], &other.empty[other.at]);
             x.next();
             other.next();
         }
@@ -190,29 +150,6 @@ __device__ void copy_all_b(char *to, uint64_t *full, const CUtensorMap *map, con
 {
     barrier_expect(full, w.depth * bytes);
     for (int step = 0; step < w.depth; step++) copy_box(to + step * bytes, map, step * DEPTH, w.strip, full);
-}
-
-/* The half of x's or other's rows that a block of a pair makes the factor of; SHARED: of x, whose stage both write to. */
-template <bool SHARED>
-__device__ void copy_half(ring r, const share &w, const CUtensorMap *map)
-{
-    enum { HALF = HEIGHT / 2 };
-    for (int tile = w.part; tile < w.tiles; tile += w.parts)
-        for (int step = 0; step < w.depth; step++) {
-            if (SHARED) barrier_wait_pair(&r.empty[r.at], r.parity ^ 1);
-            r.begin_fill(HALF * ROW);
-            copy_box(r.here() + (SHARED ? pair_rank() * HALF * ROW : 0), map, step * DEPTH,
-                     tile * HEIGHT + pair_rank() * HALF, &r.full[r.at]);
-            r.next();
-        }
-}
-
-/* The rows of x or other that the factor is made of. */
-template <class F, bool SHARED>
-__device__ void copy_made(ring r, const share &w, const CUtensorMap *map)
-{
-    if constexpr (F::pair) copy_half<SHARED>(r, w, map);
-    else copy_rows(r, w, map);
 }
 
 /* x2 once more, where dx leaves from. */
@@ -259,24 +196,23 @@ __global__ void __launch_bounds__(THREADS, 1)
     __shared__ gradient_barriers s;
     share w = gradient_share<F>(j);
     char *b = (char *)(((uintptr_t)memory + 1023) & ~(uintptr_t)1023), *x_at = b + F::steps * F::b_stage,
-         *other_at = x_at + r.x * STAGE, *second_at = other_at + r.other * F::made * ROW,
+         *other_at = x_at + r.x * STAGE, *second_at = other_at + r.other * STAGE,
          *results = second_at + r.second * F::second;
     float *channels = (float *)(results + TEAMS * BOX),
           *second_channels = channels + CHANNEL_NUMBERS * F::steps * DEPTH;
     write_channels<dx_prologue>(channels, F::steps * DEPTH, j);
     write_second_channels(second_channels, F::second_channels, j, w.strip);
-    if (threadIdx.x == 0) s.make(F::pair);
+    if (threadIdx.x == 0) s.make();
     __syncthreads();
-    if (F::pair) pair_barrier();
     ring x = { x_at, s.x_full, s.x_empty, STAGE, r.x, 0, 0 };
-    ring other = { other_at, s.other_full, s.other_empty, F::made * ROW, r.other, 0, 0 };
+    ring other = { other_at, s.other_full, s.other_empty, STAGE, r.other, 0, 0 };
     ring second = { second_at, s.second_full, s.second_empty, F::second, r.second, 0, 0 };
     ring place = { results, &s.place_full, &s.place_empty, STAGE, 1, 0, 0 };
     using R = gradient_registers<F>;
     if (threadIdx.x < 128) {
         asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(R::copies));
-        if (threadIdx.x == 0) copy_made<F, true>(x, w, &t.x);
-        else if (threadIdx.x == 32) copy_made<F, false>(other, w, &t.other);
+        if (threadIdx.x == 0) copy_rows(x, w, &t.x);
+        else if (threadIdx.x == 32) copy_rows(other, w, &t.other);
         else if (threadIdx.x == 64) copy_second<F>(second, w, t);
         else if (threadIdx.x == 96) {
             copy_all_b(b, &s.b_full, &t.b, w, F::b_stage);
@@ -293,16 +229,14 @@ __global__ void __launch_bounds__(THREADS, 1)
         if (threadIdx.x < 384) work<0, F>(a, a2, place, b, w, &t.out, j, second_channels);
         else work<1, F>(a, a2, place, b, w, &t.out, j, second_channels);
     }
-    if (F::pair) pair_barrier(); /* neither goes while the other writes to it */
 }
 
 /* ---- launching ----------------------------------------------------------------------------------- */
 
 cudaError_t make_maps(gradient_maps *t, const prologue_gemm *p, const room &r)
 {
-    int made = r.pair ? HEIGHT / 2 : HEIGHT;
-    cudaError_t e = tensor_map_rows(&t->x, p->x, p->m, p->k, DEPTH, made);
-    if (e == cudaSuccess) e = tensor_map_rows(&t->other, p->other, p->m, p->k, DEPTH, made);
+    cudaError_t e = tensor_map_rows(&t->x, p->x, p->m, p->k, DEPTH, HEIGHT);
+    if (e == cudaSuccess) e = tensor_map_rows(&t->other, p->other, p->m, p->k, DEPTH, HEIGHT);
     if (e == cudaSuccess) e = tensor_map_rows(&t->b, p->b, p->n, p->k, DEPTH, r.columns);
     if (e == cudaSuccess) e = tensor_map_rows(&t->x2, p->x2, p->m, p->n, DEPTH, HEIGHT);
     if (e == cudaSuccess && r.columns > DEPTH)
@@ -318,42 +252,19 @@ cudaError_t launch(cudaStream_t stream, const prologue_gemm *p, const room &r, i
     if (e == cudaSuccess)
         e = cudaFuncSetAttribute(gradients_gemm_kernel<F>, cudaFuncAttributeMaxDynamicSharedMemorySize, MOST_SHARED);
     if (e != cudaSuccess) return e;
-    cudaLaunchAttribute cluster = {};
-    cluster.id = cudaLaunchAttributeClusterDimension;
-    cluster.val.clusterDim = { 2, 1, 1 };
-    cudaLaunchConfig_t config = {};
-    config.gridDim = (unsigned)blocks, config.blockDim = THREADS;
-    config.dynamicSmemBytes = (size_t)r.bytes(), config.stream = stream;
-    config.attrs = &cluster, config.numAttrs = F::pair;
-    return cudaLaunchKernelEx(&config, gradients_gemm_kernel<F>, t, *p, r);
+    gradients_gemm_kernel<F><<<blocks, THREADS, r.bytes(), stream>>>(t, *p, r);
+    return cudaGetLastError();
 }
 
 template <bool REDUCE>
 cudaError_t launch_form(cudaStream_t stream, const prologue_gemm *p, const room &r, int blocks)
 {
-    return r.steps == 4   ? launch<form<4, 64, REDUCE, false>>(stream, p, r, blocks)
-           : r.steps == 5 ? launch<form<5, 80, REDUCE, false>>(stream, p, r, blocks)
-           : r.pair       ? launch<form<8, 64, REDUCE, true>>(stream, p, r, blocks)
-                          : launch<form<8, 64, REDUCE, false>>(stream, p, r, blocks);
+    return r.steps == 4   ? launch<form<4, 64, REDUCE>>(stream, p, r, blocks)
+           : r.steps == 5 ? launch<form<5, 80, REDUCE>>(stream, p, r, blocks)
+                          : launch<form<8, 64, REDUCE>>(stream, p, r, blocks);
 }
 
 int strips_of(const prologue_gemm *p, const room &r) { return (int)((p->n + r.columns - 1) / r.columns); }
-
-bool fits(const prologue_gemm *p, const room &r)
-{
-    int64_t depth = r.steps * DEPTH, spare = r.columns > DEPTH ? DEPTH : 2 * DEPTH; /* fewer steps would do */
-    int64_t least = r.columns > DEPTH ? DEPTH + 8 : 32, most = r.columns > DEPTH ? r.columns : 2 * DEPTH;
-    return p->prologue == PROLOGUE_DX && p->k > depth - spare && p->k <= depth && p->k % 8 == 0 && p->n >= least &&
-           p->n <= most && p->n % 8 == 0 && p->m > 0 && (!r.pair || strips_of(p, r) == 2);
-}
-
-/* That of p's variant; NULL: there is none for these sizes. */
-const room *room_of(const prologue_gemm *p)
-{
-    for (const room &r : rooms)
-        if (r.variant == p->variant && fits(p, r)) return &r;
-    return nullptr;
-}
 
 } // namespace
 
@@ -361,17 +272,21 @@ extern "C" {
 
 int gradients_gemm_parts(const prologue_gemm *p, int sms)
 {
-    const room *r = room_of(p);
-    if (!r) return 0;
-    int64_t tiles = (p->m + HEIGHT - 1) / HEIGHT, parts = sms / strips_of(p, *r);
-    return (int)(tiles < parts ? tiles : parts);
+    if (p->variant >= (int)(sizeof rooms / sizeof *rooms)) return 0;
+    const room &r = rooms[p->variant];
+    int64_t depth = r.steps * DEPTH, spare = r.columns > DEPTH ? DEPTH : 2 * DEPTH; /* fewer steps would do */
+    int64_t least = r.columns > DEPTH ? DEPTH + 8 : 32, most = r.columns > DEPTH ? r.columns : 2 * DEPTH;
+    bool fits = p->prologue == PROLOGUE_DX && p->k > depth - spare && p->k <= depth && p->k % 8 == 0 && p->n >= least &&
+                p->n <= most && p->n % 8 == 0 && p->m > 0;
+    int64_t tiles = (p->m + HEIGHT - 1) / HEIGHT, parts = sms / strips_of(p, r);
+    return !fits ? 0 : (int)(tiles < parts ? tiles : parts);
 }
 
 cudaError_t gradients_gemm_run(cudaStream_t stream, const prologue_gemm *p, int sms)
 {
     int parts = gradients_gemm_parts(p, sms);
     if (parts == 0) return cudaErrorInvalidConfiguration;
-    const room &r = *room_of(p);
+    const room &r = rooms[p->variant];
     int blocks = parts * strips_of(p, r);
     return p->reduce ? launch_form<true>(stream, p, r, blocks) : launch_form<false>(stream, p, r, blocks);
 }

@@ -118,7 +118,7 @@ static variant_choice fused_time(const op_env *env, const prologue_gemm *p, bool
     variant_choice best = { 1e30f, -1 };
     tune_cache *cache = cuda_use(env->dev)->tune;
     if (variant_from(*p, 0, sms_of(env)) == PROLOGUE_VARIANTS) return best;
-    snprintf(key, sizeof key, "prologue3-%d%s%s-%lldx%lldx%lld", (int)p->prologue, side ? "w" : "",
+    snprintf(key, sizeof key, "prologue2-%d%s%s-%lldx%lldx%lld", (int)p->prologue, side ? "w" : "",
              p->plain    ? "dwx"
              : p->reduce ? "dwr"
              : p->dw     ? "dw"
