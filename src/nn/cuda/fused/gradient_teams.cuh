@@ -1,5 +1,5 @@
-/* What the teams of gradients_gemm.cu do: multiply the factors that lie in shared memory, and send dx, with the backward
- * reduction of the batch norm before the convolution where that is wanted. */
+/* What the teams of gradients_gemm.cu do: multiply the factors that lie in shared memory, and send dx, with the
+ * backward reduction of the batch norm before the convolution where that is wanted. */
 #ifndef NN_CUDA_FUSED_GRADIENT_TEAMS_CUH
 #define NN_CUDA_FUSED_GRADIENT_TEAMS_CUH
 

@@ -1,5 +1,5 @@
-/* The left factor of tiles that are parts of images, and the factor behind a 2 x 2 average pool: a thread makes the four
- * rows that a pooled one is the average of. */
+/* The left factor of tiles that are parts of images, and the factor behind a 2 x 2 average pool: a thread makes the
+ * four rows that a pooled one is the average of. */
 #ifndef NN_CUDA_FUSED_POOLED_FACTOR_CUH
 #define NN_CUDA_FUSED_POOLED_FACTOR_CUH
 
